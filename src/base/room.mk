@@ -1,0 +1,10 @@
+# The base room: status and messages, memory, strings, threads, the machine, hashing.
+LIB_SRCS += \
+	src/base/cpu_count.c \
+	src/base/err.c \
+	src/base/hash.c \
+	src/base/mem.c \
+	src/base/pool.c \
+	src/base/procfs.c \
+	src/base/str.c \
+	src/base/sys.c

@@ -1,0 +1,188 @@
+/* str.c - the growing string, byte counts as text, and the nearest word.
+ *
+ * Owns: text that does not depend on the locale (numbers are cut and rounded as integers). Leaves JSON quoting to the
+ * printers. */
+#include "base/str.h"
+
+#include "base/mem.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    STR_FIRST = 256,
+    NEAREST_MAX = 63, /* letters of a word that rt_nearest looks at */
+    UNITS = 7,        /* B KiB MiB GiB TiB PiB EiB: all that fits in 64 bits */
+};
+
+/* Makes room for extra characters and the terminator. */
+static bool str_reserve(rt_str *s, size_t extra)
+{
+    if (s->failed) return false;
+    if (s->data && extra < s->cap - s->len) return true;
+    s->failed = true;
+    if (extra > PTRDIFF_MAX - 1 - s->len) return false;
+    size_t need = s->len + extra + 1, cap = s->cap ? s->cap : STR_FIRST;
+    while (cap < need) cap = cap <= PTRDIFF_MAX / 2 ? 2 * cap : need;
+    char *data = rt_alloc(cap, 16);
+    if (!data) return false;
+    if (s->len > 0) memcpy(data, s->data, s->len);
+    data[s->len] = '\0';
+    rt_free(s->data);
+    s->data = data;
+    s->cap = cap;
+    s->failed = false;
+    return true;
+}
+
+void rt_str_append(rt_str *s, const char *text) { rt_str_append_n(s, text, strlen(text)); }
+
+void rt_str_append_n(rt_str *s, const char *text, size_t n)
+{
+    if (!str_reserve(s, n)) return;
+    if (n > 0) memcpy(s->data + s->len, text, n);
+    s->len += n;
+    s->data[s->len] = '\0';
+}
+
+void rt_str_printf(rt_str *s, const char *format, ...)
+{
+    va_list args, again;
+    va_start(args, format);
+    va_copy(again, args);
+    int n = vsnprintf(NULL, 0, format, args);
+    if (n < 0) {
+        s->failed = true;
+    } else if (str_reserve(s, (size_t)n)) {
+        vsnprintf(s->data + s->len, (size_t)n + 1, format, again);
+        s->len += (size_t)n;
+    }
+    va_end(again);
+    va_end(args);
+}
+
+void rt_str_free(rt_str *s)
+{
+    if (!s) return;
+    rt_free(s->data);
+    *s = (rt_str){0};
+}
+
+/* bytes * scale / 2^shift, rounded half up */
+static uint64_t scaled(uint64_t bytes, uint32_t scale, uint32_t shift)
+{
+    unsigned __int128 x = (unsigned __int128)bytes * scale;
+    if (shift > 0) x += (unsigned __int128)1 << (shift - 1);
+    return (uint64_t)(x >> shift);
+}
+
+char *rt_format_bytes(char *buf, uint64_t bytes)
+{
+    static const char *const names[UNITS] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    enum { SIZE = 32 };
+    uint32_t unit = 0;
+    /* Rounding decides the unit: 1023.9 KiB is 1.00 MiB, not 1024 KiB. */
+    while (unit + 1 < UNITS && scaled(bytes, 1, 10 * unit) >= 1024) unit++;
+    uint32_t shift = 10 * unit;
+    uint64_t hundredths = scaled(bytes, 100, shift), tenths = scaled(bytes, 10, shift);
+    if (unit == 0) {
+        snprintf(buf, SIZE, "%u B", (unsigned)bytes);
+    } else if (hundredths < 1000) {
+        snprintf(buf, SIZE, "%u.%02u %s", (unsigned)(hundredths / 100), (unsigned)(hundredths % 100), names[unit]);
+    } else if (tenths < 1000) {
+        snprintf(buf, SIZE, "%u.%u %s", (unsigned)(tenths / 10), (unsigned)(tenths % 10), names[unit]);
+    } else {
+        snprintf(buf, SIZE, "%u %s", (unsigned)scaled(bytes, 1, shift), names[unit]);
+    }
+    return buf;
+}
+
+static char lower(char c) { return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c; }
+
+/* "" and "b" are 1; a letter alone or with "ib" is binary, with "b" decimal. 0 when it is no unit. */
+static uint64_t parse_unit(const char *text)
+{
+    static const char letters[] = "kmgtpe";
+    char first = lower(text[0]);
+    if (first == '\0' || (first == 'b' && text[1] == '\0')) return 1;
+    const char *at = strchr(letters, first);
+    if (!at) return 0;
+    uint32_t power = (uint32_t)(at - letters) + 1;
+    const char *rest = text + 1;
+    if (rest[0] == '\0' || (lower(rest[0]) == 'i' && lower(rest[1]) == 'b' && rest[2] == '\0'))
+        return UINT64_C(1) << (10 * power);
+    if (lower(rest[0]) != 'b' || rest[1] != '\0') return 0;
+    uint64_t unit = 1;
+    while (power-- > 0) unit *= 1000;
+    return unit;
+}
+
+static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+bool rt_parse_bytes(const char *text, uint64_t *out)
+{
+    uint64_t whole = 0, part = 0, part_unit = 1;
+    if (!text || !is_digit(*text)) return false;
+    for (; is_digit(*text); text++)
+        if (!rt_mul_u64(whole, 10, &whole) || !rt_add_u64(whole, (uint64_t)(*text - '0'), &whole)) return false;
+    bool has_part = *text == '.';
+    if (has_part) {
+        if (!is_digit(*++text)) return false;
+        for (; is_digit(*text); text++) {
+            if (part_unit >= UINT64_C(10000000000000000000)) continue; /* below a byte even of an EiB */
+            part = part * 10 + (uint64_t)(*text - '0');
+            part_unit *= 10;
+        }
+    }
+    if (*text == ' ' && text[1] != '\0') text++;
+    uint64_t unit = parse_unit(text), bytes;
+    if (unit == 0 || (has_part && unit == 1)) return false;
+    uint64_t part_bytes = (uint64_t)((unsigned __int128)part * unit / part_unit);
+    if (!rt_mul_u64(whole, unit, &bytes) || !rt_add_u64(bytes, part_bytes, &bytes)) return false;
+    *out = bytes;
+    return true;
+}
+
+static uint32_t min_u32(uint32_t a, uint32_t b) { return a < b ? a : b; }
+
+/* Insertions, deletions, substitutions and swaps of neighbours. Both words have at most NEAREST_MAX letters. */
+static uint32_t edit_distance(const char *a, uint32_t na, const char *b, uint32_t nb)
+{
+    uint32_t rows[3][NEAREST_MAX + 1];
+    uint32_t *before = rows[0], *above = rows[1], *row = rows[2]; /* prefixes of a: i-2, i-1, i letters */
+    for (uint32_t j = 0; j <= nb; j++) above[j] = before[j] = j;
+    for (uint32_t i = 1; i <= na; i++) {
+        row[0] = i;
+        for (uint32_t j = 1; j <= nb; j++) {
+            uint32_t d = above[j - 1] + (a[i - 1] != b[j - 1]);
+            d = min_u32(d, min_u32(above[j], row[j - 1]) + 1);
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) d = min_u32(d, before[j - 2] + 1);
+            row[j] = d;
+        }
+        uint32_t *oldest = before;
+        before = above;
+        above = row;
+        row = oldest;
+    }
+    return above[nb];
+}
+
+const char *rt_nearest(const char *word, const char *const *list)
+{
+    if (!word || !list) return NULL;
+    uint32_t n = (uint32_t)strnlen(word, NEAREST_MAX + 1);
+    if (n == 0 || n > NEAREST_MAX) return NULL;
+    const char *best = NULL;
+    uint32_t best_distance = 4;
+    for (; *list; list++) {
+        uint32_t m = (uint32_t)strnlen(*list, NEAREST_MAX + 1);
+        if (m > NEAREST_MAX) continue;
+        uint32_t d = edit_distance(word, n, *list, m);
+        if (d < best_distance && 3 * d <= (n > m ? n : m)) {
+            best = *list;
+            best_distance = d;
+        }
+    }
+    return best;
+}

@@ -1,0 +1,31 @@
+/* str.h - a growing string for printers, and text helpers that more than one room needs.
+ *
+ * Errors are sticky: after an allocation failure further appends do nothing and `failed` stays set, so printers carry
+ * no checks and the caller asks once at the end. */
+#ifndef RT_BASE_STR_H
+#define RT_BASE_STR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct rt_str {
+    char *data; /* always terminated once anything was appended; null before */
+    size_t len, cap;
+    bool failed;
+} rt_str;
+
+void rt_str_append(rt_str *s, const char *text);
+void rt_str_append_n(rt_str *s, const char *text, size_t n);
+void rt_str_printf(rt_str *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void rt_str_free(rt_str *s); /* accepts null; leaves an empty string */
+
+/* "1.50 GiB", "512 B": binary units, three significant digits. buf needs 32 bytes; returns buf. */
+char *rt_format_bytes(char *buf, uint64_t bytes);
+/* "512", "64K", "24GiB", "1.5G", "200MB": binary for K/KiB/M/MiB/..., decimal for KB/MB/GB. false when malformed. */
+bool rt_parse_bytes(const char *text, uint64_t *out);
+/* Of a null-terminated list, the entry nearest to word by edit distance, or null when none is near (more than
+ * a third of the letters, or over 3, differ). */
+const char *rt_nearest(const char *word, const char *const *list);
+
+#endif
