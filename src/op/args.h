@@ -1,0 +1,140 @@
+/* args.h - one plain struct of scalars per op family: what a kernel is told besides its operands.
+ *
+ * Included by host C and by device code, so it includes nothing but fixed-width integers and holds no pointers. Each
+ * struct is at most 128 bytes (the least that Vulkan promises for push constants). Dimension letters are those of
+ * docs/numerics.md. Nothing that changes from step to step is here: that is `rt_step`, read from device memory. */
+#ifndef RT_OP_ARGS_H
+#define RT_OP_ARGS_H
+
+#include <stdint.h>
+
+/* The step values: written by the host once per optimizer step into a buffer of class STEP, 64 bytes. */
+typedef struct rt_step {
+    uint32_t step;   /* 1 for the first optimizer step: the t of AdamW's bias correction */
+    uint32_t tokens; /* |M|: trained positions of the whole optimizer step, all micro-batches; never 0 */
+    float lr;
+    uint32_t unused0;
+    uint64_t seed;
+    uint32_t unused[10];
+} rt_step;
+
+/* The non-finite flag: sticky, in a buffer of class STATE, (1,4) u32. The first fault is kept; later ones change
+ * nothing. `site` is the op's own name for itself (its argument `site`), `row` the first bad row in it. */
+typedef struct rt_fault {
+    uint32_t set; /* 0 or 1 */
+    uint32_t step, site, row;
+} rt_fault;
+
+typedef struct rt_embed_args {
+    uint32_t N, V, C;
+} rt_embed_args;
+
+typedef struct rt_rmsnorm_args {
+    uint32_t N, H, D; /* a row of x is H groups of D, each normalised by itself; H = 1 is the plain form */
+    float eps;
+} rt_rmsnorm_args;
+
+typedef struct rt_matmul_args {
+    uint32_t M, N, K; /* out (M,N) = alpha * op(a) (M,K) * op(b) (K,N) + bias */
+    uint32_t ta, tb;  /* 1: a is stored (K,M), b is stored (N,K) */
+    float alpha;
+} rt_matmul_args;
+
+typedef struct rt_rows_args { /* add, scale, cast, copy, fill, quant, dequant, bias_grad, norm_sq */
+    uint32_t N, C;
+    uint32_t R;    /* copy with row indices: rows of the destination; else 0 */
+    float alpha;   /* scale: factor; fill: value */
+    uint32_t site; /* norm_sq: name for the fault record */
+} rt_rows_args;
+
+typedef struct rt_rope_args {
+    uint32_t N, H, D;
+    float scale; /* on cos and sin: yarn's attention factor; 1 otherwise */
+} rt_rope_args;
+
+typedef struct rt_attn_args {
+    uint32_t B, T, H, K, D;
+    uint32_t window; /* position i sees j with i - j < window; 0: no window */
+    float scale;     /* on q.k, usually 1/sqrt(D) */
+} rt_attn_args;
+
+typedef struct rt_decode_args {
+    uint32_t B, Q, S, H, K, D; /* Q new tokens per sequence, S rows of cache per sequence */
+    uint32_t window;
+    float scale;
+} rt_decode_args;
+
+typedef struct rt_swiglu_args {
+    uint32_t N, F;
+} rt_swiglu_args;
+
+typedef enum rt_divergence {
+    RT_DIV_FORWARD_KL, /* KL(p||q); p teacher, q student */
+    RT_DIV_REVERSE_KL, /* KL(q||p) */
+    RT_DIV_JSD,        /* mix KL(p||m) + (1-mix) KL(q||m), m = mix p + (1-mix) q; mix 0, 1: forward, reverse KL */
+    RT_DIV_SKEW_FKL,   /* KL(p || mix p + (1-mix) q) */
+    RT_DIV_SKEW_RKL,   /* KL(q || mix q + (1-mix) p) */
+    RT_DIV_TV,         /* 1/2 sum |p - q| */
+    RT_DIV_COUNT
+} rt_divergence;
+
+typedef struct rt_kd_args {
+    uint32_t N, V;  /* positions, student columns */
+    uint32_t U;     /* teacher columns (full logits); 0 when the teacher is given as top-k */
+    uint32_t k;     /* teacher entries per position (top-k); 0 when full logits are given */
+    uint32_t divergence;
+    float T;        /* temperature > 0 of the divergence; CE is at 1 */
+    float mix;      /* beta of JSD, lambda of the skewed forms */
+    float ce_weight, kd_weight;
+    uint32_t t2;    /* 1: the divergence's weight is multiplied by T^2 */
+    uint32_t grad;  /* 1: logits become their gradient; 0: logits are left as they are */
+    uint32_t site;  /* name for the fault record */
+} rt_kd_args;
+
+typedef struct rt_adamw_args {
+    uint32_t N, C;
+    float beta1, beta2, eps, weight_decay;
+} rt_adamw_args;
+
+typedef struct rt_clip_args {
+    float max_norm; /* scale = min(1, max_norm / (norm + 1e-6)); <= 0: scale 1, the norm is still measured */
+    uint32_t site;
+} rt_clip_args;
+
+typedef struct rt_topk_args {
+    uint32_t N, V, k;
+    float T;
+} rt_topk_args;
+
+typedef struct rt_sample_args {
+    uint32_t N, V;
+    uint32_t top_k;     /* 0: no limit */
+    float temperature;  /* 0: the most likely id */
+    float top_p;        /* 1: no limit */
+    uint32_t stream;    /* with step, row and seed: the random number of a row */
+} rt_sample_args;
+
+typedef union rt_args {
+    rt_embed_args embed;
+    rt_rmsnorm_args rmsnorm;
+    rt_matmul_args matmul;
+    rt_rows_args rows;
+    rt_rope_args rope;
+    rt_attn_args attn;
+    rt_decode_args decode;
+    rt_swiglu_args swiglu;
+    rt_kd_args kd;
+    rt_adamw_args adamw;
+    rt_clip_args clip;
+    rt_topk_args topk;
+    rt_sample_args sample;
+    uint32_t words[32];
+} rt_args;
+
+#ifndef __cplusplus
+_Static_assert(sizeof(rt_step) == 64, "step values are 64 bytes on every device");
+_Static_assert(sizeof(rt_fault) == 16, "the fault record is four words");
+_Static_assert(sizeof(rt_args) == 128, "push constants: at most 128 bytes");
+#endif
+
+#endif

@@ -1,0 +1,74 @@
+/* emit.h - one function per op: checks shapes, fills the arguments, records. Operand order is that of op.h; RT_NONE for
+ * an optional operand that is absent. Errors stick to the plan; nothing here returns a status. */
+#ifndef RT_OP_EMIT_H
+#define RT_OP_EMIT_H
+
+#include "op/plan.h"
+
+void rt_emit_embed_fwd(rt_plan *p, rt_view y, rt_view table, rt_view ids);
+void rt_emit_embed_bwd(rt_plan *p, rt_view dtable, rt_view dy, rt_view ids);
+/* heads: groups per row, each as wide as w */
+void rt_emit_rmsnorm_fwd(rt_plan *p, rt_view y, rt_view x, rt_view w, uint32_t heads, float eps);
+void rt_emit_rmsnorm_bwd(rt_plan *p, rt_view dx, rt_view dw, rt_view dy, rt_view x, rt_view w, uint32_t heads, float eps);
+void rt_emit_add_rmsnorm_fwd(rt_plan *p, rt_view y, rt_view h, rt_view x, rt_view res, rt_view w, float eps);
+void rt_emit_add_rmsnorm_bwd(rt_plan *p, rt_view dx, rt_view dw, rt_view dy, rt_view h, rt_view w, rt_view dres, float eps);
+/* Transposes: 'n' or 't' for a and b. Quantised b: "nt" (x W') and "nn" (dy W). */
+void rt_emit_matmul(rt_plan *p, rt_view out, rt_view a, rt_view b, rt_view bias, const char *transposes, float alpha);
+void rt_emit_bias_grad(rt_plan *p, rt_view db, rt_view dy);
+void rt_emit_rope_fwd(rt_plan *p, rt_view y, rt_view x, rt_view freq, rt_view pos, float scale);
+void rt_emit_rope_bwd(rt_plan *p, rt_view dx, rt_view dy, rt_view freq, rt_view pos, float scale);
+
+typedef struct rt_attn_shape {
+    uint32_t T, H, K, D; /* B is rows / T */
+    uint32_t window;     /* 0: none */
+    float scale;         /* 0: 1/sqrt(D) */
+} rt_attn_shape;
+void rt_emit_attn_fwd(rt_plan *p, rt_view o, rt_view lse, rt_view q, rt_view k, rt_view v, rt_view start,
+                      const rt_attn_shape *s);
+void rt_emit_attn_bwd(rt_plan *p, rt_view dq, rt_view dk, rt_view dv, rt_view d_o, rt_view q, rt_view k, rt_view v,
+                      rt_view o, rt_view lse, rt_view start, const rt_attn_shape *s);
+/* s->T: new tokens per sequence (Q of the op); the cache has kc.rows / B rows per sequence. */
+void rt_emit_attn_decode(rt_plan *p, rt_view o, rt_view q, rt_view kc, rt_view vc, rt_view len, const rt_attn_shape *s);
+
+void rt_emit_swiglu_fwd(rt_plan *p, rt_view y, rt_view g, rt_view u);
+void rt_emit_swiglu_bwd(rt_plan *p, rt_view dg, rt_view du, rt_view dy, rt_view g, rt_view u);
+void rt_emit_add(rt_plan *p, rt_view y, rt_view a, rt_view b);
+void rt_emit_scale(rt_plan *p, rt_view y, rt_view x, rt_view s, float alpha);
+void rt_emit_cast(rt_plan *p, rt_view y, rt_view x);
+void rt_emit_copy(rt_plan *p, rt_view y, rt_view x, rt_view rows);
+void rt_emit_fill(rt_plan *p, rt_view y, float value);
+void rt_emit_dequant(rt_plan *p, rt_view y, rt_view x);
+void rt_emit_quant(rt_plan *p, rt_view y, rt_view x);
+
+typedef struct rt_kd_io {
+    rt_view logits, sums, ce, div, top1, fault, target, step;
+    rt_view teacher;                /* full logits, or */
+    rt_view tk_id, tk_logp, tk_rest; /* top-k; with neither, kd_weight must be 0 and only CE is computed */
+    rt_view vmask;                  /* required when the two vocabularies differ in size */
+} rt_kd_io;
+typedef struct rt_kd_opts {
+    rt_divergence divergence;
+    float T, mix, ce_weight, kd_weight;
+    bool t2, grad;
+    uint32_t site;
+} rt_kd_opts;
+void rt_emit_kd_loss(rt_plan *p, const rt_kd_io *io, const rt_kd_opts *o);
+
+typedef struct rt_adamw_opts {
+    float beta1, beta2, eps, weight_decay;
+} rt_adamw_opts;
+/* master: required unless param is f32 (or f64), which is then its own master. */
+void rt_emit_adamw(rt_plan *p, rt_view param, rt_view master, rt_view m, rt_view v, rt_view grad, rt_view step,
+                   rt_view gscale, rt_view fault, const rt_adamw_opts *o);
+void rt_emit_norm_sq(rt_plan *p, rt_view out, rt_view x, rt_view fault, rt_view step, uint32_t site);
+void rt_emit_clip(rt_plan *p, rt_view scale, rt_view norm, rt_view nsq, rt_view fault, rt_view step, float max_norm,
+                  uint32_t site);
+void rt_emit_topk(rt_plan *p, rt_view id, rt_view logp, rt_view rest, rt_view x, rt_view vmask, float T);
+typedef struct rt_sample_opts {
+    uint32_t top_k;
+    float temperature, top_p;
+    uint32_t stream;
+} rt_sample_opts;
+void rt_emit_sample(rt_plan *p, rt_view id, rt_view x, rt_view step, const rt_sample_opts *o);
+
+#endif

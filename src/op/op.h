@@ -1,0 +1,160 @@
+/* op.h - the list of ops, and what each says about its operands.
+ *
+ * Owns: the one X-macro of ops, the slots of each (name, access, dtype rule), arithmetic cost. A slot is one operand.
+ * Slots are numbered in the order written here, outputs first; backends index operands by these numbers. What an op
+ * computes is defined by `backend/ref`. */
+#ifndef RT_OP_OP_H
+#define RT_OP_OP_H
+
+#include "num/dtype.h"
+#include "op/args.h"
+
+#include <stdbool.h>
+
+/* How an op touches an operand. */
+typedef enum rt_access {
+    RT_READ,
+    RT_WRITE,      /* every element, never read */
+    RT_READ_WRITE, /* in place */
+    RT_ACCUM,      /* `=` or `+=`: the recorder decides (op->acc bit) */
+    RT_ACCUM_SPARSE, /* `+=` into some rows: what was not written before is filled with 0 first */
+    RT_WRITE_SPARSE  /* some rows are overwritten: the rest must be defined */
+} rt_access;
+
+/* Which dtypes a slot takes. F64 is legal only when every float slot of the op is F64. */
+typedef enum rt_dtype_rule {
+    RT_RULE_ACT,    /* A: f32, bf16 or f16; all A slots of an op agree */
+    RT_RULE_FLOAT,  /* F: f32, bf16 or f16, on its own */
+    RT_RULE_WEIGHT, /* W: a float on its own, or a quantised type */
+    RT_RULE_GRAD,   /* G: f32, or the op's A */
+    RT_RULE_F32,    /* f32 */
+    RT_RULE_I32,
+    RT_RULE_U32,
+    RT_RULE_STEP,  /* u8: an rt_step */
+    RT_RULE_QUANT, /* a quantised type */
+    RT_RULE_ANY    /* anything; all such slots agree */
+} rt_dtype_rule;
+
+enum { RT_MAX_SLOTS = 14 };
+
+/* kind, name, args member, one-line definition. Slots are in op_spec.c and, for reading, after each line here:
+ * output slots first; [x] optional; += marks ACCUM. */
+#define RT_OP_LIST(X)                                                                                                  \
+    /* y (N,C) A; table (V,C) W; ids (N,1) i32. An id outside [0,V) gives a row of NaN. */                             \
+    X(EMBED_FWD, embed_fwd, embed, "y[i] = table[ids[i]]")                                                             \
+    /* dtable (V,C) G += sparse; dy (N,C) A; ids (N,1). Ids outside [0,V) are skipped. Summed in order of i. */        \
+    X(EMBED_BWD, embed_bwd, embed, "dtable[ids[i]] += dy[i]")                                                          \
+    /* y (N,H*D) A; x (N,H*D) A; w (1,D) F. y may be x. */                                                              \
+    X(RMSNORM_FWD, rmsnorm_fwd, rmsnorm, "y = x / sqrt(mean(x^2) + eps) * w")                                          \
+    /* dx (N,H*D) A +=; [dw] (1,D) G +=; dy A; x A; w F */                                                             \
+    X(RMSNORM_BWD, rmsnorm_bwd, rmsnorm, "dx, dw of rmsnorm_fwd from dy and x")                                        \
+    /* y A; h A; x A; res A; w F. h may be x or res in place. */                                                       \
+    X(ADD_RMSNORM_FWD, add_rmsnorm_fwd, rmsnorm, "h = x + res; y = rmsnorm(h) * w")                                    \
+    /* dx A +=; [dw] G +=; dy A; h A; w F; dres A (gradient that reaches h from elsewhere). dx may be dres in place. */ \
+    X(ADD_RMSNORM_BWD, add_rmsnorm_bwd, rmsnorm, "dx = dres + (dx of rmsnorm_bwd); dw")                                \
+    /* out (M,N) G +=; a (M,K) or (K,M) A; b (K,N) or (N,K) W; [bias] (1,N) F */                                       \
+    X(MATMUL, matmul, matmul, "out = alpha op(a) op(b) + bias")                                                        \
+    /* db (1,C) G +=; dy (N,C) A */                                                                                    \
+    X(BIAS_GRAD, bias_grad, rows, "db = sum over rows of dy")                                                          \
+    /* y (N,H*D) A; x A; freq (1,D/2) f32; pos (N,1) i32. y may be x. Half-split: pair (j, j + D/2). */                \
+    X(ROPE_FWD, rope_fwd, rope, "rotate pairs by pos*freq, times scale")                                               \
+    /* dx A; dy A; freq; pos. dx may be dy. */                                                                         \
+    X(ROPE_BWD, rope_bwd, rope, "rotate pairs by -pos*freq, times scale")                                              \
+    /* o (B*T,H*D) A; lse (B*T,H) f32; q (B*T,H*D) A; k, v (B*T,K*D) A; [start] (B*T,1) i32: for each position the      \
+     * first position, within its row of T, of its document; never decreasing along a row */                           \
+    X(ATTN_FWD, attn_fwd, attn, "o = softmax(scale q k') v, causal, by document")                                      \
+    /* dq, dk, dv A; do A; q, k, v, o A; lse f32; [start] */                                                           \
+    X(ATTN_BWD, attn_bwd, attn, "dq, dk, dv of attn_fwd")                                                              \
+    /* o (B*Q,H*D) A; q (B*Q,H*D) A; kc, vc (B*S,K*D) A; len (B,1) i32: rows of cache in use, the Q new ones last.      \
+     * A row with len < Q or len > S gives NaN. */                                                                     \
+    X(ATTN_DECODE, attn_decode, decode, "attention of the newest Q tokens over the cache")                             \
+    /* y (N,F) A; g A; u A. y may be g or u. */                                                                         \
+    X(SWIGLU_FWD, swiglu_fwd, swiglu, "y = g sigmoid(g) u")                                                            \
+    /* dg A; du A; dy A; g A; u A. dg may be g, du may be u. */                                                        \
+    X(SWIGLU_BWD, swiglu_bwd, swiglu, "dg, du of swiglu_fwd")                                                          \
+    /* y (N,C) A; a A; b A. y may be a or b. */                                                                        \
+    X(ADD, add, rows, "y = a + b")                                                                                     \
+    /* y A; x A; [s] (1,1) f32. y may be x. */                                                                         \
+    X(SCALE, scale, rows, "y = alpha s x")                                                                             \
+    /* y F; x F */                                                                                                     \
+    X(CAST, cast, rows, "y = x in another dtype")                                                                      \
+    /* y any; x any, same dtype; [rows] (N,1) i32: y[rows[i]] = x[i], last one wins, outside [0,R) skipped */          \
+    X(COPY, copy, rows, "y = x, or y[rows[i]] = x[i]")                                                                 \
+    /* y F */                                                                                                          \
+    X(FILL, fill, rows, "y = alpha")                                                                                   \
+    /* y F; x quantised */                                                                                             \
+    X(DEQUANT, dequant, rows, "y = values of the blocks x")                                                            \
+    /* y quantised; x F */                                                                                             \
+    X(QUANT, quant, rows, "y = blocks for the values x")                                                               \
+    /* logits (N,V) A in place; sums (1,4) f32 +=: CE, D, top-1 agreements, trained positions; [ce] [div] [top1]        \
+     * (N,1) f32; fault (1,4) u32; target (N,1) i32, negative: masked; step; [teacher] (N,U) F; [tk_id] (N,k) i32,     \
+     * [tk_logp] (N,k) f32, [tk_rest] (N,1) f32; [vmask] (1,ceil(V/32)) u32: bit v set when id v is in Vc */           \
+    X(KD_LOSS, kd_loss, kd, "loss of section 5 of the design; logits become their gradient")                           \
+    /* param F in place; [master] f32; m, v f32; grad F; step; [gscale] (1,1) f32; [fault]: nothing is done once set */ \
+    X(ADAMW, adamw, adamw, "AdamW with decoupled decay and bias correction")                                           \
+    /* out (1,1) f32 +=; x F; [fault]; [step] (given together) */                                                      \
+    X(NORM_SQ, norm_sq, rows, "out = sum of x^2")                                                                      \
+    /* scale (1,1) f32; norm (1,1) f32; nsq (1,1) f32; [fault]; [step] (given together) */                             \
+    X(CLIP, clip, clip, "norm = sqrt(nsq); scale = min(1, max_norm / (norm + 1e-6))")                                  \
+    /* id (N,k) i32; logp (N,k) f32; rest (N,1) f32; x (N,V) A; [vmask]. Descending, ties by lower id. */              \
+    X(TOPK, topk, topk, "the k most likely ids at temperature T over Vc, and the mass left")                           \
+    /* id (N,1) i32; x (N,V) A; step */                                                                                \
+    X(SAMPLE, sample, sample, "one id per row: temperature, top-k, top-p")
+
+typedef enum rt_op_kind {
+#define X(kind, name, args, text) RT_OP_##kind,
+    RT_OP_LIST(X)
+#undef X
+    RT_OP_COUNT
+} rt_op_kind;
+
+typedef struct rt_slot_spec {
+    const char *name;
+    uint8_t access;     /* rt_access */
+    uint8_t rule;       /* rt_dtype_rule */
+    uint8_t optional;   /* 1: may be absent */
+    uint16_t alias;     /* bit i: this output may be exactly the same view as input slot i; it then assigns */
+} rt_slot_spec;
+
+typedef struct rt_op_spec {
+    const char *name, *text;
+    const rt_slot_spec *slot; /* rt_op_slots(kind) of them */
+} rt_op_spec;
+
+extern const rt_op_spec rt_op_specs[RT_OP_COUNT];
+static inline const char *rt_op_name(rt_op_kind k) { return rt_op_specs[k].name; }
+uint32_t rt_op_slots(rt_op_kind kind);
+/* By name; false when there is none. */
+bool rt_op_find(const char *name, rt_op_kind *out);
+
+/* Slot numbers, for those who bind or read operands by name. */
+enum { RT_EMBED_Y, RT_EMBED_TABLE, RT_EMBED_IDS };
+enum { RT_EMBED_DTABLE, RT_EMBED_DY, RT_EMBED_BIDS };
+enum { RT_RMS_Y, RT_RMS_X, RT_RMS_W };
+enum { RT_RMSB_DX, RT_RMSB_DW, RT_RMSB_DY, RT_RMSB_X, RT_RMSB_W, RT_RMSB_DRES };
+enum { RT_ARMS_Y, RT_ARMS_H, RT_ARMS_X, RT_ARMS_RES, RT_ARMS_W };
+enum { RT_MM_OUT, RT_MM_A, RT_MM_B, RT_MM_BIAS };
+enum { RT_BIASG_DB, RT_BIASG_DY };
+enum { RT_ROPE_Y, RT_ROPE_X, RT_ROPE_FREQ, RT_ROPE_POS };
+enum { RT_ATTN_O, RT_ATTN_LSE, RT_ATTN_Q, RT_ATTN_K, RT_ATTN_V, RT_ATTN_START };
+enum {
+    RT_ATTNB_DQ, RT_ATTNB_DK, RT_ATTNB_DV, RT_ATTNB_DO, RT_ATTNB_Q, RT_ATTNB_K, RT_ATTNB_V, RT_ATTNB_O,
+    RT_ATTNB_LSE, RT_ATTNB_START
+};
+enum { RT_DEC_O, RT_DEC_Q, RT_DEC_KC, RT_DEC_VC, RT_DEC_LEN };
+enum { RT_GLU_Y, RT_GLU_G, RT_GLU_U };
+enum { RT_GLUB_DG, RT_GLUB_DU, RT_GLUB_DY, RT_GLUB_G, RT_GLUB_U };
+enum { RT_ROWS_Y, RT_ROWS_X, RT_ROWS_B }; /* add: a, b; scale: x, s; copy: x, rows; cast, fill, quant, dequant */
+enum {
+    RT_KD_LOGITS, RT_KD_SUMS, RT_KD_CE, RT_KD_DIV, RT_KD_TOP1, RT_KD_FAULT, RT_KD_TARGET, RT_KD_STEP, RT_KD_TEACHER,
+    RT_KD_TK_ID, RT_KD_TK_LOGP, RT_KD_TK_REST, RT_KD_VMASK
+};
+enum {
+    RT_ADAM_PARAM, RT_ADAM_MASTER, RT_ADAM_M, RT_ADAM_V, RT_ADAM_GRAD, RT_ADAM_STEP, RT_ADAM_GSCALE, RT_ADAM_FAULT
+};
+enum { RT_NSQ_OUT, RT_NSQ_X, RT_NSQ_FAULT, RT_NSQ_STEP };
+enum { RT_CLIP_SCALE, RT_CLIP_NORM, RT_CLIP_NSQ, RT_CLIP_FAULT, RT_CLIP_STEP };
+enum { RT_TOPK_ID, RT_TOPK_LOGP, RT_TOPK_REST, RT_TOPK_X, RT_TOPK_VMASK };
+enum { RT_SAMPLE_ID, RT_SAMPLE_X, RT_SAMPLE_STEP };
+
+#endif
