@@ -1,0 +1,97 @@
+/* backend.h - the seam: what the house asks of a device, and nothing more.
+ *
+ * Owns: the struct of functions that a backend fills, device memory handles, bound ops, tickets. A backend says what
+ * it can do (`supports`), fixes everything at `seal`, and then only runs. `copy` and `run` are enqueued in order and
+ * return a ticket; `wait` takes one. Devices belong to one host thread at a time. */
+#ifndef RT_BACKEND_BACKEND_H
+#define RT_BACKEND_BACKEND_H
+
+#include "base/err.h"
+#include "op/plan.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct rt_backend rt_backend;
+typedef struct rt_dev rt_dev;   /* an open device; each backend's own struct begins with this */
+typedef struct rt_mem rt_mem;   /* one allocation on it */
+typedef struct rt_prog rt_prog; /* one sealed program */
+typedef uint64_t rt_ticket;     /* increases with every copy and run of a device; 0 is always done */
+
+struct rt_dev {
+    const rt_backend *api;
+};
+
+typedef enum rt_mem_kind { RT_MEM_DEVICE, RT_MEM_HOST_PINNED, RT_MEM_MANAGED } rt_mem_kind;
+
+typedef struct rt_dev_info {
+    char name[96];   /* "AMD EPYC 9474F, 2 threads, avx512" */
+    char detail[160]; /* library versions and the like */
+    uint64_t memory_total, memory_free; /* bytes */
+} rt_dev_info;
+
+typedef struct rt_dev_opts {
+    uint32_t threads; /* cpu: 0 means the cores that this process may use */
+    const char *isa;  /* cpu: null means the best that this machine has; else "generic", "avx2", "avx512", "neon" */
+} rt_dev_opts;
+
+/* What an op costs a backend besides its operands. */
+typedef struct rt_need {
+    uint64_t work_bytes; /* scratch while the op runs, placed in the arena, aligned to 256 */
+    const char *kernel;  /* static text for the plan printer: "sgemm tiles 512x512, q4_k" */
+    char why_not[160];   /* when unsupported: the reason */
+} rt_need;
+
+/* An operand with its place in memory. */
+typedef struct rt_operand {
+    rt_mem *mem;        /* null: absent */
+    uint64_t off;       /* bytes from the start of mem to element (0,0) */
+    rt_dtype dtype;
+    uint32_t rows, cols;
+    uint64_t stride;    /* elements */
+} rt_operand;
+
+typedef struct rt_bound_op {
+    rt_op_kind kind;
+    rt_queue queue;
+    uint32_t acc; /* bit i: slot i is += */
+    uint32_t nslots;
+    rt_operand slot[RT_MAX_SLOTS];
+    rt_operand work; /* u8 (1, bytes) */
+    rt_args args;
+} rt_bound_op;
+
+typedef struct rt_copy {
+    rt_mem *mem;
+    uint64_t off, bytes;
+    void *host;
+    bool to_device;
+} rt_copy;
+
+struct rt_backend {
+    const char *name;
+    /* Fills up to cap infos and returns how many devices there are; with none, says why in `why` (160 bytes). */
+    int (*probe)(rt_dev_info *out, int cap, char *why);
+    int (*open)(rt_dev **out, int index, const rt_dev_opts *o, rt_err *e);
+    void (*close)(rt_dev *d); /* accepts null */
+    int (*info)(rt_dev *d, rt_dev_info *out, rt_err *e);
+    int (*mem_new)(rt_dev *d, uint64_t bytes, rt_mem_kind kind, rt_mem **out, rt_err *e);
+    void (*mem_free)(rt_dev *d, rt_mem *m); /* accepts null */
+    int (*copy)(rt_dev *d, const rt_copy *c, rt_ticket *t, rt_err *e);
+    /* true: `need` is filled. false: need->why_not says why; seal may then lower the op. */
+    bool (*supports)(rt_dev *d, const rt_plan *p, const rt_op *op, rt_need *need);
+    /* Resolves everything that running needs. ops is copied. */
+    int (*seal)(rt_dev *d, const rt_bound_op *ops, uint32_t nops, rt_prog **out, rt_err *e);
+    int (*run)(rt_dev *d, rt_prog *g, rt_ticket *t, rt_err *e);
+    int (*wait)(rt_dev *d, rt_ticket t, rt_err *e);
+    void (*prog_free)(rt_dev *d, rt_prog *g); /* accepts null */
+    /* What decides bits besides the plan: ISA, library versions. Enters the program hash. */
+    void (*identity)(rt_dev *d, rt_str *out);
+};
+
+/* ---- registry.c: the only file of this room that names a concrete backend ---- */
+const rt_backend *const *rt_backends(void); /* null-terminated */
+/* RT_NO_BACKEND with the list of known names when there is none. */
+int rt_backend_find(const char *name, const rt_backend **out, rt_err *e);
+
+#endif

@@ -1,0 +1,46 @@
+/* exec.h - seal and run: a set of plans becomes a set of programs on one set of allocations.
+ *
+ * Owns: lowering, placement, workspace, memory limits, the allocations, guard bands and poison. After rt_exec_seal
+ * returns, nothing is allocated on the host or on the device until rt_exec_free; running cannot fail for want of
+ * memory, of a kernel or of an algorithm. The device and the space must outlive the exec; the plans need not. */
+#ifndef RT_EXEC_EXEC_H
+#define RT_EXEC_EXEC_H
+
+#include "backend/backend.h"
+
+typedef struct rt_exec rt_exec;
+
+typedef struct rt_seal_opts {
+    uint64_t memory_limit; /* bytes of device memory for everything; 0: what the device has free */
+    bool poison; /* arena slices are NaN before their first use and again after their last: a wrong lifetime shows */
+    bool guards; /* bands around every buffer, checked by rt_exec_check */
+    bool no_reuse; /* every activation its own place: results must not change */
+} rt_seal_opts;
+
+typedef struct rt_exec_memory {
+    uint64_t by_class[RT_CLASS_COUNT]; /* bytes allocated; ACT is the arena, the maximum over the programs */
+    uint64_t total;
+    uint32_t peak_program, peak_op; /* where the arena is fullest */
+    uint64_t peak_live;             /* bytes of activations and scratch alive there; <= by_class[ACT] */
+} rt_exec_memory;
+
+/* Order: recording errors; supports, lowering; lifetimes, placement; memory limit; allocation; backend seal. */
+int rt_exec_seal(rt_exec **out, rt_dev *d, const rt_plan *const *plans, uint32_t nplans, const rt_seal_opts *o, rt_err *e);
+void rt_exec_free(rt_exec *x); /* accepts null */
+
+/* Bytes in and out of a buffer of the space, from the start of the view's buffer + view offset; the view must be
+ * without gaps. Write returns when data may be reused; read when data is there. */
+int rt_exec_write(rt_exec *x, rt_view v, const void *data, uint64_t bytes, rt_err *e);
+int rt_exec_read(rt_exec *x, rt_view v, void *data, uint64_t bytes, rt_err *e);
+int rt_exec_run(rt_exec *x, uint32_t program, rt_ticket *t, rt_err *e); /* t may be null */
+int rt_exec_wait(rt_exec *x, rt_ticket t, rt_err *e);
+/* With guards: RT_INTERNAL naming the first buffer whose band was overwritten. */
+int rt_exec_check(rt_exec *x, rt_err *e);
+
+void rt_exec_memory_query(const rt_exec *x, rt_exec_memory *out);
+const rt_plan *rt_exec_plan(const rt_exec *x, uint32_t program); /* as lowered: the very ops that run */
+int rt_exec_print(const rt_exec *x, uint32_t program, rt_print format, rt_str *out, rt_err *e);
+/* Of the lowered plan and of everything that decides bits: backend, kernels, ISA, library versions. */
+int rt_exec_hash(const rt_exec *x, uint32_t program, rt_hash128 *out, rt_err *e);
+
+#endif

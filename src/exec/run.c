@@ -1,0 +1,97 @@
+/* run.c - using a sealed set: moving bytes, running, asking what it is. Nothing here allocates but printing and hashing. */
+#include "exec/exec_internal.h"
+
+static int move(rt_exec *x, rt_view v, void *data, uint64_t bytes, bool to_device, rt_err *e)
+{
+    int rc;
+    rt_ticket t;
+    if (!v.buf || v.buf & RT_ACT_BIT || v.buf > x->space->nbufs)
+        return rt_fail(e, RT_INVALID, "only buffers of the space can be read and written by the host");
+    const rt_buffer *b = &x->space->bufs[v.buf - 1];
+    uint64_t elems = (uint64_t)v.rows * v.cols, want = rt_dtype_bytes(b->dtype, elems);
+    if (v.rows > 1 && v.stride != v.cols)
+        return rt_fail(e, RT_INVALID, "'%s': a view with gaps between its rows cannot be moved at once", b->name);
+    if (bytes != want)
+        return rt_fail(e, RT_INVALID, "'%s' (%u,%u) %s holds %llu bytes; %llu were given", b->name, v.rows, v.cols,
+                       rt_dtype_name(b->dtype), (unsigned long long)want, (unsigned long long)bytes);
+    if (v.off + elems > (uint64_t)b->rows * b->cols)
+        return rt_fail(e, RT_INVALID, "'%s': the view ends outside the buffer", b->name);
+    rt_copy c = { x->mem[b->cls], x->space_off[v.buf - 1] + rt_dtype_bytes(b->dtype, v.off), bytes, data, to_device };
+    RT_TRY(x->dev->api->copy(x->dev, &c, &t, e));
+    RT_TRY(x->dev->api->wait(x->dev, t, e));
+out:
+    return rc;
+}
+
+int rt_exec_write(rt_exec *x, rt_view v, const void *data, uint64_t bytes, rt_err *e)
+{
+    return move(x, v, (void *)(uintptr_t)data, bytes, true, e); /* a copy to the device only reads it */
+}
+
+int rt_exec_read(rt_exec *x, rt_view v, void *data, uint64_t bytes, rt_err *e) { return move(x, v, data, bytes, false, e); }
+
+int rt_exec_run(rt_exec *x, uint32_t program, rt_ticket *t, rt_err *e)
+{
+    rt_ticket mine;
+    if (program >= x->nprogs)
+        return rt_fail(e, RT_INVALID, "program %u of %u was asked for", program, x->nprogs);
+    if (x->opts.poison) {
+        int rc = rt_poison_arena(x, e);
+        if (rc < 0) return rc;
+    }
+    return x->dev->api->run(x->dev, x->prog[program].prog, t ? t : &mine, e);
+}
+
+int rt_exec_wait(rt_exec *x, rt_ticket t, rt_err *e) { return x->dev->api->wait(x->dev, t, e); }
+
+void rt_exec_memory_query(const rt_exec *x, rt_exec_memory *out)
+{
+    *out = (rt_exec_memory){ 0 };
+    for (int k = 0; k < RT_CLASS_COUNT; k++) {
+        out->by_class[k] = x->bytes[k];
+        out->total += x->bytes[k];
+    }
+    for (uint32_t i = 0; i < x->nprogs; i++)
+        if (x->prog[i].peak > out->peak_live) {
+            out->peak_live = x->prog[i].peak;
+            out->peak_op = x->prog[i].peak_op;
+            out->peak_program = i;
+        }
+}
+
+const rt_plan *rt_exec_plan(const rt_exec *x, uint32_t program)
+{
+    return program < x->nprogs ? x->prog[program].plan : NULL;
+}
+
+int rt_exec_print(const rt_exec *x, uint32_t program, rt_print format, rt_str *out, rt_err *e)
+{
+    int rc;
+    rt_dev_info info;
+    if (program >= x->nprogs) return rt_fail(e, RT_INVALID, "program %u of %u was asked for", program, x->nprogs);
+    const rt_sealed *s = &x->prog[program];
+    RT_TRY(x->dev->api->info(x->dev, &info, e));
+    rt_plan_notes notes = { x->dev->api->name, info.name, s->kernel, s->place, s->arena };
+    RT_TRY(rt_plan_print(s->plan, &notes, format, out, e));
+out:
+    return rc;
+}
+
+int rt_exec_hash(const rt_exec *x, uint32_t program, rt_hash128 *out, rt_err *e)
+{
+    int rc;
+    rt_str text = { 0 };
+    rt_hash128 plan;
+    char hex[33];
+    if (program >= x->nprogs) return rt_fail(e, RT_INVALID, "program %u of %u was asked for", program, x->nprogs);
+    const rt_sealed *s = &x->prog[program];
+    RT_TRY(rt_plan_hash(s->plan, &plan, e));
+    rt_str_printf(&text, "%s\n%s\n", x->dev->api->name, rt_hash_text(hex, plan));
+    x->dev->api->identity(x->dev, &text);
+    for (uint32_t t = 0; t < s->plan->nops; t++) rt_str_printf(&text, "\n%s", s->kernel[t]);
+    if (text.failed) RT_TRY(rt_fail(e, RT_NOMEM, "no memory to hash program %u", program));
+    *out = rt_hash(text.data, text.len);
+out:
+    rt_str_free(&text);
+    return rc;
+}
