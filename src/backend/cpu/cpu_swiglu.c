@@ -1,0 +1,61 @@
+/* cpu_swiglu.c - swiglu forward and backward: y = g sigmoid(g) u. One pass, one exp and one division per element. */
+#include "backend/cpu/cpu_split.h"
+
+RT_INLINE vf vsigmoid(vf g) { return vset(1.0f) / (vset(1.0f) + vexp(-g)); }
+
+RT_INLINE void fwd_body(void *y, const void *g, const void *u, uint64_t n, rt_dtype d)
+{
+    uint64_t i = 0;
+    for (; i + VL <= n; i += VL) {
+        vf vg = vload_t(g, i, d);
+        vstore_t(y, i, vg * vsigmoid(vg) * vload_t(u, i, d), d);
+    }
+    if (i < n) {
+        uint32_t k = (uint32_t)(n - i);
+        vf vg = vload_tn(g, i, k, d);
+        vstore_tn(y, i, vg * vsigmoid(vg) * vload_tn(u, i, k, d), k, d);
+    }
+}
+static void fwd_span(const rt_bound_op *o, rt_span s, void *ctx)
+{
+    void *y = span_ptr(&o->slot[RT_GLU_Y], s);
+    const void *g = span_ptr(&o->slot[RT_GLU_G], s), *u = span_ptr(&o->slot[RT_GLU_U], s);
+    (void)ctx;
+    RT_FOR_FLOAT(o->slot[RT_GLU_Y].dtype, D, fwd_body(y, g, u, s.n, D));
+}
+void RT_CPU(swiglu_fwd)(const rt_cpu_ctx *c, const rt_bound_op *o) { split_run(c, o, 3, fwd_span, NULL); }
+RT_CPU_NO_WORK(swiglu_fwd)
+
+/* dg = dy u s (1 + g (1 - s)), du = dy g s, with s = sigmoid(g) */
+RT_INLINE void bwd_lanes(vf *dg, vf *du, vf dy, vf g, vf u)
+{
+    vf s = vsigmoid(g);
+    *du = dy * g * s;
+    *dg = dy * u * s * (vset(1.0f) + g * (vset(1.0f) - s));
+}
+RT_INLINE void bwd_body(void *dg, void *du, const void *dy, const void *g, const void *u, uint64_t n, rt_dtype d)
+{
+    vf a, b;
+    uint64_t i = 0;
+    for (; i + VL <= n; i += VL) {
+        bwd_lanes(&a, &b, vload_t(dy, i, d), vload_t(g, i, d), vload_t(u, i, d));
+        vstore_t(dg, i, a, d);
+        vstore_t(du, i, b, d);
+    }
+    if (i < n) {
+        uint32_t k = (uint32_t)(n - i);
+        bwd_lanes(&a, &b, vload_tn(dy, i, k, d), vload_tn(g, i, k, d), vload_tn(u, i, k, d));
+        vstore_tn(dg, i, a, k, d);
+        vstore_tn(du, i, b, k, d);
+    }
+}
+static void bwd_span(const rt_bound_op *o, rt_span s, void *ctx)
+{
+    void *dg = span_ptr(&o->slot[RT_GLUB_DG], s), *du = span_ptr(&o->slot[RT_GLUB_DU], s);
+    const void *dy = span_ptr(&o->slot[RT_GLUB_DY], s);
+    const void *g = span_ptr(&o->slot[RT_GLUB_G], s), *u = span_ptr(&o->slot[RT_GLUB_U], s);
+    (void)ctx;
+    RT_FOR_FLOAT(o->slot[RT_GLUB_DG].dtype, D, bwd_body(dg, du, dy, g, u, s.n, D));
+}
+void RT_CPU(swiglu_bwd)(const rt_cpu_ctx *c, const rt_bound_op *o) { split_run(c, o, 5, bwd_span, NULL); }
+RT_CPU_NO_WORK(swiglu_bwd)

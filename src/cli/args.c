@@ -1,0 +1,104 @@
+/* args.c - flags from a table: parsing, help, and the nearest known flag for an unknown one. */
+#include "cli/cli.h"
+
+#include "base/str.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void print_help(const rt_command *c)
+{
+    printf("usage: %s\n\n%s\n\nflags:\n", c->usage, c->text);
+    for (const rt_flag *f = c->flags; f->name; f++) {
+        char left[64];
+        snprintf(left, sizeof left, "%s%s%s", f->name, f->metavar ? " " : "", f->metavar ? f->metavar : "");
+        printf("  %-22s %s\n", left, f->help);
+    }
+    printf("  %-22s %s\n\nexample:\n  %s\n", "--help", "this text", c->example);
+}
+
+static const rt_flag *find(const rt_command *c, const char *name, size_t len)
+{
+    for (const rt_flag *f = c->flags; f->name; f++)
+        if (strlen(f->name) == len && memcmp(f->name, name, len) == 0) return f;
+    return NULL;
+}
+
+static int unknown(const rt_command *c, const char *word, rt_err *e)
+{
+    const char *names[64] = { "--help" };
+    int n = 1;
+    for (const rt_flag *f = c->flags; f->name && n < 63; f++) names[n++] = f->name;
+    const char *near = rt_nearest(word, names);
+    return rt_fail(e, RT_USAGE, "retort %s: unknown %s '%s'%s%s%s; see retort %s --help", c->name,
+                   word[0] == '-' ? "flag" : "argument", word, near ? "; did you mean " : "", near ? near : "",
+                   near ? "?" : "", c->name);
+}
+
+static int set_value(const rt_command *c, const rt_flag *f, const char *text, rt_err *e)
+{
+    char *end;
+    switch (f->kind) {
+    case RT_FLAG_TEXT: *(const char **)f->value = text; return RT_OK;
+    case RT_FLAG_BYTES:
+        if (rt_parse_bytes(text, f->value)) return RT_OK;
+        return rt_fail(e, RT_USAGE, "retort %s: %s takes a size such as 512M or 24GiB, not '%s'", c->name, f->name, text);
+    case RT_FLAG_COUNT: {
+        errno = 0;
+        unsigned long v = strtoul(text, &end, 10);
+        if (errno || *end || end == text || text[0] == '-' || v == 0 || v > UINT32_MAX)
+            return rt_fail(e, RT_USAGE, "retort %s: %s takes a whole number from 1, not '%s'", c->name, f->name, text);
+        *(uint32_t *)f->value = (uint32_t)v;
+        return RT_OK;
+    }
+    default: break;
+    }
+    return rt_fail(e, RT_INTERNAL, "flag %s has no kind", f->name);
+}
+
+int rt_args_parse(const rt_command *c, int argc, char **argv, bool *help, rt_err *e)
+{
+    *help = false;
+    for (int i = 0; i < argc; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+            *help = true;
+            print_help(c);
+            return RT_OK;
+        }
+    for (int i = 0; i < argc; i++) {
+        const char *eq = strchr(argv[i], '=');
+        size_t len = eq ? (size_t)(eq - argv[i]) : strlen(argv[i]);
+        const rt_flag *f = find(c, argv[i], len);
+        if (!f) return unknown(c, argv[i], e);
+        if (f->kind == RT_FLAG_BOOL) {
+            if (eq) return rt_fail(e, RT_USAGE, "retort %s: %s takes no value", c->name, f->name);
+            *(bool *)f->value = true;
+            continue;
+        }
+        if (!eq && i + 1 == argc)
+            return rt_fail(e, RT_USAGE, "retort %s: %s needs a value (%s)", c->name, f->name, f->metavar);
+        int rc = set_value(c, f, eq ? eq + 1 : argv[++i], e);
+        if (rc < 0) return rc;
+    }
+    return RT_OK;
+}
+
+int rt_print_json(json_t *j, rt_err *e)
+{
+    int rc = j ? RT_OK : rt_fail(e, RT_NOMEM, "no memory to print JSON");
+    if (j && (json_dumpf(j, stdout, JSON_INDENT(2)) < 0 || putchar('\n') == EOF))
+        rc = rt_fail(e, RT_IO, "could not write JSON to standard output");
+    json_decref(j);
+    return rc;
+}
+
+int rt_stdout_close(rt_err *e)
+{
+    if (fflush(stdout) == EOF || ferror(stdout))
+        return rt_fail(e, RT_IO, "could not write to standard output: %s", strerror(errno));
+    return RT_OK;
+}

@@ -1,0 +1,49 @@
+/* cli.h - the command line: subcommands, flags, printing. The only room that prints, reads the environment or exits.
+ *
+ * A subcommand is a function over its own arguments, listed once in RT_COMMAND_LIST. Flags are declared as data, so that
+ * parsing, --help and "did you mean" come from one table. */
+#ifndef RT_CLI_CLI_H
+#define RT_CLI_CLI_H
+
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* name, one line for `retort --help` */
+#define RT_COMMAND_LIST(X)                                                                                             \
+    X(doctor, "what this binary and this machine can do, and why not where they cannot")                               \
+    X(verify, "prove every op on this machine against double precision")
+
+typedef enum rt_flag_kind { RT_FLAG_BOOL, RT_FLAG_TEXT, RT_FLAG_COUNT, RT_FLAG_BYTES } rt_flag_kind;
+
+typedef struct rt_flag {
+    const char *name;    /* with its dashes: "--threads" */
+    rt_flag_kind kind;
+    void *value;         /* bool, const char *, uint32_t, uint64_t */
+    const char *metavar; /* "N"; null for BOOL */
+    const char *help;
+} rt_flag;
+
+typedef struct rt_command {
+    const char *name, *usage; /* "retort verify [flags]" */
+    const char *text;         /* a few lines */
+    const char *example;
+    const rt_flag *flags; /* ends with a null name */
+} rt_command;
+
+/* Parses argv (after the subcommand). RT_USAGE with the nearest known flag for what it does not know.
+ * *help is set when --help was given; help has then been printed and nothing else was done. */
+int rt_args_parse(const rt_command *c, int argc, char **argv, bool *help, rt_err *e);
+
+#define X(name, text) int rt_cmd_##name(int argc, char **argv, rt_err *e);
+RT_COMMAND_LIST(X)
+#undef X
+
+/* Prints a jansson value with sorted-as-written keys and frees it; RT_NOMEM when it is null. */
+struct json_t;
+int rt_print_json(struct json_t *j, rt_err *e);
+/* RT_IO when standard output could not take what was printed (closed pipe, full disk). */
+int rt_stdout_close(rt_err *e);
+
+#endif

@@ -1,0 +1,117 @@
+/* cmd_doctor.c - `retort doctor`: the binary, the processor, the memory, and every backend with its devices or the reason
+ * why it has none. Facts are gathered once and printed as text or JSON. */
+#include "backend/backend.h"
+#include "base/mem.h"
+#include "base/pool.h"
+#include "base/str.h"
+#include "base/sys.h"
+#include "cli/cli.h"
+#include "cli/version.h"
+
+#include <jansson.h>
+#include <stdio.h>
+
+enum { MAX_DEVICES = 16 };
+
+typedef struct machine {
+    char cpu[96], os[160], features[256];
+    uint32_t cores;
+    uint64_t llc;
+    rt_sys_memory memory;
+} machine;
+
+/* Those that choose a kernel here or may in future; by name as the compiler knows them. */
+static void cpu_features(char *buf, size_t size)
+{
+    size_t n = 0;
+    buf[0] = 0;
+#if defined(__x86_64__)
+#define HAS(f) if (__builtin_cpu_supports(f) && n < size) n += (size_t)snprintf(buf + n, size - n, "%s%s", n ? " " : "", f)
+    __builtin_cpu_init();
+    HAS("sse4.2"); HAS("avx"); HAS("avx2"); HAS("fma"); HAS("bmi2"); HAS("avx512f"); HAS("avx512bw"); HAS("avx512dq");
+    HAS("avx512vl"); HAS("avx512vnni"); HAS("avx512bf16");
+#undef HAS
+#elif defined(__aarch64__)
+    n = (size_t)snprintf(buf, size, "neon");
+#endif
+    if (!n) snprintf(buf, size, "none that matter here");
+}
+
+static void look(machine *m)
+{
+    rt_sys_cpu_name(m->cpu, sizeof m->cpu);
+    rt_sys_os_name(m->os, sizeof m->os);
+    cpu_features(m->features, sizeof m->features);
+    m->cores = rt_cpu_count();
+    m->llc = rt_sys_llc_bytes();
+    rt_sys_memory_query(&m->memory);
+}
+
+static void print_text(const machine *m)
+{
+    char a[32], b[32];
+    rt_dev_info info[MAX_DEVICES];
+    char why[160];
+    printf("binary    retort %s (%s), compiler %s\n", RT_VERSION, RT_BUILD_ID, __VERSION__);
+    printf("system    %s\n", m->os);
+    printf("cpu       %s, %u core%s usable, last-level cache %s\n", m->cpu, m->cores, m->cores == 1 ? "" : "s",
+           rt_format_bytes(a, m->llc));
+    printf("features  %s\n", m->features);
+    printf("memory    %s, %s available", rt_format_bytes(a, m->memory.total), rt_format_bytes(b, m->memory.available));
+    if (m->memory.cgroup_limit) printf(", container limit %s", rt_format_bytes(a, m->memory.cgroup_limit));
+    printf("\nbackends\n");
+    for (const rt_backend *const *b_ = rt_backends(); *b_; b_++) {
+        why[0] = 0;
+        int n = (*b_)->probe(info, MAX_DEVICES, why);
+        if (n == 0) printf("  %-6s no device: %s\n", (*b_)->name, why);
+        for (int i = 0; i < n && i < MAX_DEVICES; i++)
+            printf("  %-6s %d: %s%s%s\n", i ? "" : (*b_)->name, i, info[i].name, info[i].detail[0] ? "; " : "",
+                   info[i].detail);
+    }
+}
+
+static json_t *backends_json(void)
+{
+    json_t *list = json_array();
+    rt_dev_info info[MAX_DEVICES];
+    char why[160];
+    for (const rt_backend *const *b = rt_backends(); *b; b++) {
+        why[0] = 0;
+        int n = (*b)->probe(info, MAX_DEVICES, why);
+        json_t *devices = json_array();
+        for (int i = 0; i < n && i < MAX_DEVICES; i++)
+            json_array_append_new(devices,
+                                  json_pack("{s:i, s:s, s:s, s:I, s:I}", "index", i, "name", info[i].name, "detail",
+                                            info[i].detail, "memory_total", (json_int_t)info[i].memory_total,
+                                            "memory_free", (json_int_t)info[i].memory_free));
+        json_array_append_new(list, json_pack("{s:s, s:o, s:s?}", "name", (*b)->name, "devices", devices, "reason",
+                                              n ? NULL : why));
+    }
+    return list;
+}
+
+static json_t *to_json(const machine *m)
+{
+    return json_pack("{s:{s:s, s:s, s:s}, s:s, s:{s:s, s:i, s:I, s:s}, s:{s:I, s:I, s:I}, s:o}", "binary", "version",
+                     RT_VERSION, "build", RT_BUILD_ID, "compiler", __VERSION__, "system", m->os, "cpu", "name", m->cpu,
+                     "cores", (int)m->cores, "last_level_cache", (json_int_t)m->llc, "features", m->features, "memory",
+                     "total", (json_int_t)m->memory.total, "available", (json_int_t)m->memory.available, "limit",
+                     (json_int_t)m->memory.cgroup_limit, "backends", backends_json());
+}
+
+int rt_cmd_doctor(int argc, char **argv, rt_err *e)
+{
+    bool json = false, help;
+    const rt_flag flags[] = { { "--json", RT_FLAG_BOOL, &json, NULL, "the same facts as JSON" }, { 0 } };
+    const rt_command c = { "doctor", "retort doctor [--json]",
+                           "Prints what this binary is, what the machine has, and each backend with its devices or the\n"
+                           "reason why it has none. Changes nothing.",
+                           "retort doctor --json", flags };
+    machine m = { 0 };
+    int rc = rt_args_parse(&c, argc, argv, &help, e);
+    if (rc < 0 || help) return rc;
+    look(&m);
+    if (json) return rt_print_json(to_json(&m), e);
+    print_text(&m);
+    return RT_OK;
+}

@@ -1,0 +1,183 @@
+/* cmd_verify.c - `retort verify`: runs the op cases on this machine and prints what failed and the totals. */
+#include "base/mem.h"
+#include "base/str.h"
+#include "cli/cli.h"
+#include "verify/verify.h"
+
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static volatile sig_atomic_t interrupted;
+static void on_interrupt(int sig)
+{
+    (void)sig;
+    interrupted = 1;
+}
+static bool asked_to_stop(void *ctx)
+{
+    (void)ctx;
+    return interrupted != 0;
+}
+
+enum { MAX_REASONS = 32 };
+
+/* What is kept of a run while it goes on: one line per op, and the reasons for what was not supported. */
+typedef struct summary {
+    bool json, progress;
+    json_t *cases; /* with --json */
+    char op[32];   /* the op whose cases are being counted */
+    rt_verify_totals of_op;
+    double worst;
+    uint32_t done;
+    struct {
+        char text[300];
+        uint32_t count;
+    } reason[MAX_REASONS];
+} summary;
+
+static const char *outcome_text(rt_case_outcome o)
+{
+    return o == RT_CASE_PASS ? "pass" : o == RT_CASE_FAIL ? "FAIL" : "unsupported";
+}
+
+static void clear_progress(const summary *s)
+{
+    if (s->progress) fprintf(stderr, "\r%60s\r", "");
+}
+
+static void print_op_line(summary *s)
+{
+    if (!s->op[0] || s->json) return;
+    clear_progress(s);
+    printf("%-16s %5u passed %5u failed %5u unsupported   worst %3.0f %% of what is allowed   %6.2f s\n", s->op,
+           s->of_op.passed, s->of_op.failed, s->of_op.unsupported, 100.0 * s->worst, s->of_op.seconds);
+}
+
+static void count_reason(summary *s, const char *text)
+{
+    for (int i = 0; i < MAX_REASONS; i++) {
+        if (s->reason[i].count && strncmp(s->reason[i].text, text, sizeof s->reason[i].text - 1) != 0) continue;
+        snprintf(s->reason[i].text, sizeof s->reason[i].text, "%s", text);
+        s->reason[i].count++;
+        return;
+    }
+}
+
+static void on_result(void *ctx, const rt_case_result *r)
+{
+    summary *s = ctx;
+    if (strcmp(s->op, r->op) != 0) {
+        print_op_line(s);
+        s->of_op = (rt_verify_totals){ 0 };
+        s->worst = 0;
+        snprintf(s->op, sizeof s->op, "%s", r->op);
+    }
+    if (r->outcome == RT_CASE_PASS) s->of_op.passed++;
+    if (r->outcome == RT_CASE_FAIL) s->of_op.failed++;
+    if (r->outcome == RT_CASE_UNSUPPORTED) {
+        s->of_op.unsupported++;
+        count_reason(s, r->text);
+    }
+    s->of_op.seconds += r->seconds;
+    if (r->error > s->worst) s->worst = r->error;
+    s->done++;
+    if (s->json) {
+        json_array_append_new(s->cases, json_pack("{s:s, s:s, s:s, s:f, s:s, s:f}", "name", r->name, "op", r->op,
+                                                  "outcome", outcome_text(r->outcome), "error", r->error, "text",
+                                                  r->text, "seconds", r->seconds));
+    } else if (r->outcome == RT_CASE_FAIL) {
+        clear_progress(s);
+        printf("FAIL %s\n     %s\n", r->name, r->text);
+    }
+    if (s->progress) fprintf(stderr, "\r%u cases, %.40s", s->done, r->op);
+}
+
+static void print_name(void *ctx, const char *name, const char *op)
+{
+    json_t *list = ctx;
+    if (list)
+        json_array_append_new(list, json_pack("{s:s, s:s}", "name", name, "op", op));
+    else
+        puts(name);
+}
+
+static int list_cases(const rt_verify_opts *o, bool json, rt_err *e)
+{
+    json_t *list = json ? json_array() : NULL;
+    int rc = rt_verify_list(o, print_name, list, e);
+    if (rc < 0) {
+        json_decref(list);
+        return rc;
+    }
+    return json ? rt_print_json(list, e) : RT_OK;
+}
+
+static int finish(summary *s, const rt_verify_opts *o, const rt_verify_totals *t, rt_err *e)
+{
+    if (s->json) {
+        json_t *j = json_pack("{s:s, s:b, s:i, s:i, s:i, s:f, s:O}", "backend", o->backend, "quick", o->quick, "passed",
+                              (int)t->passed, "failed", (int)t->failed, "unsupported", (int)t->unsupported, "seconds",
+                              t->seconds, "cases", s->cases);
+        int rc = rt_print_json(j, e);
+        if (rc < 0) return rc;
+    } else {
+        print_op_line(s);
+        for (int i = 0; i < MAX_REASONS && s->reason[i].count; i++)
+            printf("unsupported, %u case%s: %s\n", s->reason[i].count, s->reason[i].count == 1 ? "" : "s",
+                   s->reason[i].text);
+        printf("backend %s, %u unsupported, %.1f s\n%u passed, %u failed\n", o->backend, t->unsupported, t->seconds,
+               t->passed, t->failed);
+    }
+    if (t->failed)
+        return rt_fail(e, RT_INTERNAL, "%u case%s failed on backend %s: do not train with it on this machine", t->failed,
+                       t->failed == 1 ? "" : "s", o->backend);
+    return RT_OK;
+}
+
+static int run_cases(rt_verify_opts *o, bool json, rt_err *e)
+{
+    summary s = { .json = json, .progress = !json && isatty(STDERR_FILENO), .cases = json ? json_array() : NULL };
+    rt_verify_totals t = { 0 };
+    o->report = on_result;
+    o->stop = asked_to_stop;
+    o->ctx = &s;
+    signal(SIGINT, on_interrupt);
+    int rc = rt_verify_run(o, &t, e);
+    clear_progress(&s);
+    if (rc >= 0)
+        rc = finish(&s, o, &t, e);
+    else if (!json)
+        printf("stopped: %u passed, %u failed so far\n", t.passed, t.failed);
+    json_decref(s.cases);
+    return rc;
+}
+
+int rt_cmd_verify(int argc, char **argv, rt_err *e)
+{
+    rt_verify_opts o = { .backend = "cpu" };
+    bool json = false, list = false, help;
+    const rt_flag flags[] = {
+        { "--backend", RT_FLAG_TEXT, &o.backend, "B", "which backend to prove: cpu (default) or ref" },
+        { "--op", RT_FLAG_TEXT, &o.op, "NAME", "only the cases of this op" },
+        { "--quick", RT_FLAG_BOOL, &o.quick, NULL, "one odd shape per op and dtype signature, every flag once" },
+        { "--threads", RT_FLAG_COUNT, &o.threads, "N", "cpu: threads (default: cores this process may use)" },
+        { "--isa", RT_FLAG_TEXT, &o.isa, "ISA", "cpu: kernels to use (default: the best here; see retort doctor)" },
+        { "--memory-limit", RT_FLAG_BYTES, &o.memory_limit, "SIZE", "device memory that a case may use, e.g. 2GiB" },
+        { "--list", RT_FLAG_BOOL, &list, NULL, "print the names of the cases and run nothing" },
+        { "--json", RT_FLAG_BOOL, &json, NULL, "every case with its outcome, as JSON" },
+        { 0 },
+    };
+    const rt_command c = {
+        "verify", "retort verify [flags]",
+        "Runs every op on this machine, forward and backward, for every dtype, shape and flag that the plan recorder\n"
+        "allows, and compares with the same op in double precision. Each case also runs twice and, on cpu, with 1, 2 and\n"
+        "7 threads: all must agree to the bit. Exit code 0 when nothing failed, 1 when a case failed.",
+        "retort verify --backend cpu --op matmul", flags
+    };
+    int rc = rt_args_parse(&c, argc, argv, &help, e);
+    if (rc < 0 || help) return rc;
+    return list ? list_cases(&o, json, e) : run_cases(&o, json, e);
+}
