@@ -126,14 +126,14 @@ static int fix_data(rt_grad_problem *g, const rt_block *b, fixed *f, rt_err *e)
     return RT_OK;
 }
 
-int rt_block_gradient_check(rt_dev *ref_double, uint32_t index, rt_grad_report *report, rt_err *e)
+int rt_block_gradient_check(rt_dev *ref_double, uint32_t index, uint32_t samples, rt_grad_report *report, rt_err *e)
 {
     int rc;
     rt_block *b = NULL;
     fixed f = { 0 };
     RT_TRY(rt_block_new(&b, &shapes[index], &rt_policy_f64, e));
     rt_grad_problem g = { .space = b->space, .forward = b->eval, .backward = b->step, .seed = 4242 + index,
-                          .spread = 0.7, .samples = 24 };
+                          .spread = 0.7, .samples = samples };
     g.var[g.nvars++] = (rt_grad_var){ b->x, b->dx, "x (the block's input)" };
     for (int i = 0; i < RT_BLOCK_PARAMS; i++)
         if (b->param[i].buf) g.var[g.nvars++] = (rt_grad_var){ b->param[i], b->grad[i], rt_block_param_name(i) };

@@ -7,8 +7,8 @@
 
 /* The shapes whose gradients are checked: false past the last. */
 bool rt_block_gradient_shape(uint32_t index, rt_block_shape *out);
-/* Every parameter and the block's input against central differences, in double. */
-int rt_block_gradient_check(rt_dev *ref_double, uint32_t index, rt_grad_report *report, rt_err *e);
+/* Every parameter and the block's input against central differences, in double; samples as in grad.h. */
+int rt_block_gradient_check(rt_dev *ref_double, uint32_t index, uint32_t samples, rt_grad_report *report, rt_err *e);
 
 typedef struct rt_block_data {
     uint64_t seed;

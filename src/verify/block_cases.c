@@ -1,0 +1,223 @@
+/* block_cases.c - a whole decoder block, forward and backward, on the tested backend.
+ *
+ * Three claims for each storage policy. The same bits from every device of the backend (1, 2 and 7 threads), from a second
+ * run, and without memory reuse. And an error against double that is close to the least that this storage allows: the
+ * least is measured, by running the very same plan, with the same storage, computed in double. */
+#include "verify/case.h"
+#include "verify/grad_block.h"
+
+#include <math.h>
+#include <stdio.h>
+
+typedef struct block_case {
+    rt_block_shape shape;
+    const rt_policy *policy;
+} block_case;
+
+/* What a run leaves behind: gradients of all parameters, dx, sums; as stored, one after another. */
+typedef struct result {
+    uint8_t *bytes;
+    uint64_t size;
+} result;
+
+/* Output i of a block: gradients, then dx, then sums; RT_NONE for an absent one, false past the last. */
+static bool output(const rt_block *b, int i, rt_view *v, const char **name)
+{
+    if (i > RT_BLOCK_PARAMS + 1) return false;
+    *v = i < RT_BLOCK_PARAMS ? b->grad[i] : i == RT_BLOCK_PARAMS ? b->dx : b->sums;
+    *name = i < RT_BLOCK_PARAMS ? rt_block_param_name(i) : i == RT_BLOCK_PARAMS ? "x" : "sums";
+    return true;
+}
+
+static int read_all(rt_exec *x, const rt_block *b, rt_arena *memory, result *out, rt_err *e)
+{
+    int rc = RT_OK;
+    rt_view v;
+    const char *name;
+    uint64_t at = 0;
+    out->size = 0;
+    for (int i = 0; output(b, i, &v, &name); i++) out->size += rt_view_bytes(b->step, v);
+    out->bytes = rt_arena_alloc(memory, out->size);
+    if (!out->bytes) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for the block's gradients"));
+    for (int i = 0; output(b, i, &v, &name); i++) {
+        if (!v.buf) continue;
+        RT_TRY(rt_exec_read(x, v, out->bytes + at, rt_view_bytes(b->step, v), e));
+        at += rt_view_bytes(b->step, v);
+    }
+out:
+    return rc;
+}
+
+static const rt_block_data DATA = { .seed = 2024, .spread = 0.5 };
+
+/* Seals, fills, runs `times`, reads. */
+static int run_on(rt_dev *d, const rt_block *b, rt_seal_opts o, int times, rt_arena *memory, result *out, rt_err *e)
+{
+    int rc;
+    rt_exec *x = NULL;
+    rt_ticket t;
+    const rt_plan *plan = b->step;
+    RT_TRY(rt_exec_seal(&x, d, &plan, 1, &o, e));
+    RT_TRY(rt_block_fill(x, b, &DATA, e));
+    for (int i = 0; i < times; i++) {
+        RT_TRY(rt_exec_run(x, 0, &t, e));
+        RT_TRY(rt_exec_wait(x, t, e));
+    }
+    RT_TRY(read_all(x, b, memory, out, e));
+out:
+    rt_exec_free(x);
+    return rc;
+}
+
+/* The same data in double: stored values widened exactly, so that only arithmetic and storage differ. */
+static int spec_in_double(rt_verify_env *env, const rt_block *b, result *out, rt_err *e)
+{
+    int rc;
+    rt_exec *x = NULL, *y = NULL;
+    rt_block *wide = NULL;
+    const rt_plan *plan[2];
+    rt_ticket t;
+    RT_TRY(rt_block_new(&wide, &b->shape, &rt_policy_f64, e));
+    plan[0] = wide->step;
+    plan[1] = b->step;
+    RT_TRY(rt_exec_seal(&x, env->spec, &plan[0], 1, NULL, e));
+    RT_TRY(rt_exec_seal(&y, env->spec, &plan[1], 1, NULL, e));
+    RT_TRY(rt_block_fill(x, wide, &DATA, e));
+    RT_TRY(rt_block_fill(y, b, &DATA, e));
+    for (uint32_t i = 0; i < b->space->nbufs; i++) { /* the two spaces declare the same buffers in the same order */
+        const rt_buffer *narrow = &b->space->bufs[i];
+        uint64_t n = (uint64_t)narrow->rows * narrow->cols;
+        rt_view v = { i + 1, narrow->rows, narrow->cols, 0, narrow->cols };
+        if (!rt_dtype_is_float(narrow->dtype) || (narrow->cls != RT_CLASS_PARAM && narrow->cls != RT_CLASS_INPUT)) continue;
+        uint8_t *stored = rt_arena_alloc(&env->scratch, narrow->bytes);
+        double *value = rt_arena_alloc(&env->scratch, n * sizeof *value);
+        if (!stored || !value) RT_TRY(rt_fail(e, RT_NOMEM, "no memory to widen the block's data"));
+        RT_TRY(rt_exec_read(y, v, stored, narrow->bytes, e));
+        rt_float_to_f64(value, stored, narrow->dtype, n);
+        RT_TRY(rt_exec_write(x, v, value, n * sizeof *value, e));
+    }
+    RT_TRY(rt_exec_run(x, 0, &t, e));
+    RT_TRY(rt_exec_wait(x, t, e));
+    RT_TRY(read_all(x, wide, &env->scratch, out, e));
+out:
+    rt_exec_free(x);
+    rt_exec_free(y);
+    rt_block_free(wide);
+    return rc;
+}
+
+/* |got - want| / |want| in the Euclidean norm. */
+static int distance(const void *got, rt_dtype d, const double *want, uint64_t n, rt_arena *memory, double *out, rt_err *e)
+{
+    double *g = rt_arena_alloc(memory, n * sizeof *g), num = 0, den = 0;
+    if (!g) return rt_fail(e, RT_NOMEM, "no memory to compare a gradient");
+    rt_float_to_f64(g, got, d, n);
+    for (uint64_t k = 0; k < n; k++) {
+        num += (g[k] - want[k]) * (g[k] - want[k]);
+        den += want[k] * want[k];
+    }
+    *out = den > 0 ? sqrt(num / den) : sqrt(num);
+    return RT_OK;
+}
+
+/* f32 arithmetic through some twenty ops adds at most this much to what storage alone costs: 2^-24 times the square root
+ * of the longest sum (a few hundred) times the condition of the softmax chain; measured 4e-7 to 2e-6. */
+static const double ARITHMETIC = 1e-5;
+
+static int compare(rt_verify_env *env, const rt_block *b, const result *got, const result *best, const result *want,
+                   rt_case_result *r, rt_err *e)
+{
+    int rc = RT_OK;
+    rt_view v;
+    const char *name;
+    uint64_t at = 0, at_wide = 0;
+    for (int i = 0; output(b, i, &v, &name); i++) {
+        if (!v.buf) continue;
+        rt_dtype d = rt_plan_dtype(b->step, v);
+        uint64_t n = (uint64_t)v.rows * v.cols;
+        double ours, least;
+        const double *w = (const double *)(const void *)(want->bytes + at_wide);
+        RT_TRY(distance(got->bytes + at, d, w, n, &env->scratch, &ours, e));
+        RT_TRY(distance(best->bytes + at, d, w, n, &env->scratch, &least, e));
+        double allowed = 1.25 * least + ARITHMETIC;
+        if (!(ours / allowed <= r->error)) r->error = isnan(ours) ? INFINITY : ours / allowed;
+        if (!(ours <= allowed) && r->outcome == RT_CASE_PASS) {
+            r->outcome = RT_CASE_FAIL;
+            snprintf(r->text, sizeof r->text, "gradient of %s: error %.3g, allowed %.3g (the storage alone costs %.3g)",
+                     name, ours, allowed, least);
+        }
+        at += rt_dtype_bytes(d, n);
+        at_wide += n * sizeof(double);
+    }
+out:
+    return rc;
+}
+
+static void same_bits(const result *a, const result *b, const char *what, rt_case_result *r)
+{
+    if (r->outcome != RT_CASE_PASS || memcmp(a->bytes, b->bytes, a->size) == 0) return;
+    r->outcome = RT_CASE_FAIL;
+    snprintf(r->text, sizeof r->text, "%s: other bits", what);
+}
+
+static int run(const rt_case *c, rt_verify_env *env, rt_case_result *r, rt_err *e)
+{
+    int rc;
+    const block_case *k = c->data;
+    rt_block *b = NULL;
+    result first, again, best, want;
+    rt_seal_opts plain = { .memory_limit = env->opts->memory_limit }, poison = plain, apart = plain;
+    poison.poison = true;
+    apart.no_reuse = true;
+    RT_TRY(rt_block_new(&b, &k->shape, k->policy, e));
+    RT_TRY(run_on(env->dev[0], b, plain, 1, &env->scratch, &first, e));
+    RT_TRY(run_on(env->dev[0], b, plain, 2, &env->scratch, &again, e));
+    same_bits(&first, &again, "the second run", r);
+    RT_TRY(run_on(env->dev[0], b, poison, 1, &env->scratch, &again, e));
+    same_bits(&first, &again, "with dead memory poisoned", r);
+    RT_TRY(run_on(env->dev[0], b, apart, 1, &env->scratch, &again, e));
+    same_bits(&first, &again, "without memory reuse", r);
+    for (uint32_t i = 1; i < env->ndevs; i++) {
+        RT_TRY(run_on(env->dev[i], b, plain, 1, &env->scratch, &again, e));
+        same_bits(&first, &again, "with another number of threads", r);
+    }
+    RT_TRY(run_on(env->spec, b, plain, 1, &env->scratch, &best, e));
+    RT_TRY(spec_in_double(env, b, &want, e));
+    RT_TRY(compare(env, b, &first, &best, &want, r, e));
+out:
+    if (rc == RT_UNSUPPORTED && e) {
+        r->outcome = RT_CASE_UNSUPPORTED;
+        snprintf(r->text, sizeof r->text, "%.299s", e->text);
+        rc = RT_OK;
+    }
+    rt_block_free(b);
+    return rc;
+}
+
+static void add_one(rt_case_list *l, const rt_block_shape *s, const rt_policy *policy, bool quick)
+{
+    rt_case *c = rt_case_add(l, "block", "block/%s/B%uT%uC%uH%uK%uD%uF%uV%u%s%s%s%s", rt_dtype_name(policy->act), s->B, s->T,
+                             s->C, s->H, s->K, s->D, s->F, s->V, s->bias ? ",bias" : "", s->qk_norm ? ",qk_norm" : "",
+                             s->documents ? ",documents" : "", s->window ? ",window" : "");
+    block_case *k = rt_case_alloc(l, sizeof *k);
+    if (!c || !k) return;
+    *k = (block_case){ *s, policy };
+    c->quick = quick;
+    c->run = run;
+    c->data = k;
+}
+
+static void add(rt_case_list *l)
+{
+    static const rt_policy *const policies[] = { &rt_policy_f32, &rt_policy_bf16, &rt_policy_f16 };
+    static const rt_block_shape large = { .B = 2, .T = 150, .C = 72, .H = 6, .K = 2, .D = 24, .F = 200, .V = 611,
+                                          .chunks = 3, .bias = true, .qk_norm = true, .documents = true,
+                                          .divergence = RT_DIV_FORWARD_KL, .temperature = 1.0f };
+    rt_block_shape s;
+    for (int p = 0; p < 3; p++) {
+        for (uint32_t i = 0; rt_block_gradient_shape(i, &s); i++) add_one(l, &s, policies[p], true);
+        add_one(l, &large, policies[p], false);
+    }
+}
+
+const rt_case_family rt_family_block = { "block", add };
