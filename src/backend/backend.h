@@ -57,7 +57,7 @@ typedef struct rt_bound_op {
     uint32_t acc; /* bit i: slot i is += */
     uint32_t nslots;
     rt_operand slot[RT_MAX_SLOTS];
-    rt_operand work; /* u8 (1, bytes) */
+    rt_operand work; /* u8, without gaps, at least as many bytes as the op asked for */
     rt_args args;
 } rt_bound_op;
 
