@@ -88,7 +88,8 @@ enum { RT_MAX_SLOTS = 14 };
     X(QUANT, quant, rows, "y = blocks for the values x")                                                               \
     /* logits (N,V) A in place; sums (1,4) f32 +=: CE, D, top-1 agreements, trained positions; [ce] [div] [top1]        \
      * (N,1) f32; fault (1,4) u32; target (N,1) i32, negative: masked; step; [teacher] (N,U) F; [tk_id] (N,k) i32,     \
-     * [tk_logp] (N,k) f32, [tk_rest] (N,1) f32; [vmask] (1,ceil(V/32)) u32: bit v set when id v is in Vc */           \
+     * [tk_logp] (N,k) f32, [tk_rest] (N,1) f32; [vmask] (1,ceil(V/32)) u32: bit v set when id v is in Vc. Without a       \
+     * teacher div and top1 are 0. */                                                                                  \
     X(KD_LOSS, kd_loss, kd, "loss of section 5 of the design; logits become their gradient")                           \
     /* param F in place; [master] f32; m, v f32; grad F; step; [gscale] (1,1) f32; [fault]: nothing is done once set */ \
     X(ADAMW, adamw, adamw, "AdamW with decoupled decay and bias correction")                                           \
