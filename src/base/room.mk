@@ -3,6 +3,7 @@ LIB_SRCS += \
 	src/base/cpu_count.c \
 	src/base/err.c \
 	src/base/hash.c \
+	src/base/json.c \
 	src/base/mem.c \
 	src/base/pool.c \
 	src/base/procfs.c \

@@ -1,6 +1,7 @@
 /* main.c - picks the subcommand, prints its error, maps its status to the exit code of the process. */
 #include "cli/cli.h"
 
+#include "base/json.h"
 #include "base/str.h"
 #include "cli/version.h"
 
@@ -58,6 +59,7 @@ static int dispatch(int argc, char **argv, rt_err *e)
 int main(int argc, char **argv)
 {
     rt_err e = { 0 };
+    rt_json_init();
     signal(SIGPIPE, SIG_IGN); /* a closed pipe is then an error like a full disk, and told as one */
     int rc = dispatch(argc, argv, &e);
     if (rc >= 0) rc = rt_stdout_close(&e);

@@ -1,33 +1,12 @@
 /* plan_json.c - a plan as JSON: the facts of the text printer with exact figures, keys in a fixed order.
  *
- * Owns: the key names, and where jansson gets its memory. Sizes are bytes, offsets and strides of views are elements,
+ * Owns: the key names. Sizes are bytes, offsets and strides of views are elements,
  * arena offsets are bytes; what is not known (a kernel before seal) is absent rather than null. */
+#include "base/json.h"
 #include "op/plan_facts.h"
 
 #include <jansson.h>
 #include <math.h>
-#include <pthread.h>
-#include <stdlib.h>
-
-/* ---- jansson's memory ---- */
-
-/* jansson tells only that something failed. Whether it was memory is what decides the status. */
-static _Thread_local bool out_of_memory;
-
-static void *json_alloc(size_t bytes)
-{
-    void *p = rt_alloc(bytes, 16);
-    if (!p) out_of_memory = true;
-    return p;
-}
-
-static void set_alloc_funcs(void) { json_set_alloc_funcs(json_alloc, rt_free); }
-
-static void json_use_our_memory(void)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, set_alloc_funcs);
-}
 
 /* ---- building: jansson takes the reference even when it fails, so nothing leaks; `failed` sticks ---- */
 
@@ -198,13 +177,13 @@ int rt_plan_print_json(const rt_plan *p, const rt_plan_facts *f, const rt_plan_n
 {
     int rc = RT_OK;
     builder b = { p, f, notes, false };
-    json_use_our_memory();
-    out_of_memory = false;
+    rt_json_init();
+    rt_json_out_of_memory(); /* forget what happened before */
     json_t *root = whole(&b);
     if (!b.failed && json_dump_callback(root, write_text, out, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) != 0)
         b.failed = true;
     if (!b.failed) rt_str_append(out, "\n");
-    if (out_of_memory || out->failed)
+    if (rt_json_out_of_memory() || out->failed)
         rc = rt_fail(e, RT_NOMEM, "no memory to print plan '%s'", p->name);
     else if (b.failed)
         rc = rt_fail(e, RT_INVALID, "plan '%s': a name or a label is not UTF-8, so it cannot be written as JSON",
