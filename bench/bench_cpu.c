@@ -176,7 +176,9 @@ static double ceiling_seconds(const bench *b)
 static double last_f32_rate;  /* of the matmul row before, for BY_F32_ROW */
 static int short_of;
 
-static void finish(bench *b)
+static const char *only = ""; /* rows whose name contains it */
+
+static void measure(bench *b)
 {
     rt_err e = { 0 };
     rt_exec *x;
@@ -208,6 +210,11 @@ static void finish(bench *b)
     printf("%-44s %9.3f ms %8.1f %-7s %6.1f %% of %7.1f  %s\n", b->name, best * 1e3, rate, unit, percent, ceil_rate, goal);
     fflush(stdout);
     rt_exec_free(x);
+}
+
+static void finish(bench *b)
+{
+    if (strstr(b->name, only)) measure(b);
     rt_plan_free(b->plan);
     rt_space_free(b->space);
 }
@@ -336,8 +343,16 @@ int main(int argc, char **argv)
     rt_err e = { 0 };
     const rt_backend *cpu;
     rt_dev_info info;
-    uint32_t threads = argc > 1 ? (uint32_t)atoi(argv[1]) : rt_cpu_count();
-    if (threads == 0) die("usage: bench_cpu [threads]", NULL);
+    uint32_t threads = rt_cpu_count();
+    for (int i = 1; i < argc; i += 2) {
+        bool count = strcmp(argv[i], "--threads") == 0;
+        if ((!count && strcmp(argv[i], "--only") != 0) || i + 1 == argc || (count && atoi(argv[i + 1]) < 1))
+            die("usage: bench_cpu [--threads N] [--only TEXT]", NULL);
+        if (count)
+            threads = (uint32_t)atoi(argv[i + 1]);
+        else
+            only = argv[i + 1];
+    }
     if (rt_backend_find("cpu", &cpu, &e) < 0 || cpu->open(&dev, 0, &(rt_dev_opts){ .threads = threads }, &e) < 0 ||
         cpu->info(dev, &info, &e) < 0)
         die("cpu", &e);

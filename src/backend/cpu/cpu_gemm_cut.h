@@ -1,0 +1,96 @@
+/* cpu_gemm_cut.h - how a product is cut into chunks: a pure function of its shape and dtypes.
+ *
+ * Owns: the choice between tiles (cpu_gemm.c) and row dots (cpu_gemm_dots.c), the grid of tiles, the length of a panel
+ * of converted operands, the size of scratch. The number of threads appears nowhere: the sum behind an output element
+ * depends on the cut alone, so it is the same for any number of threads. */
+#ifndef RT_BACKEND_CPU_CPU_GEMM_CUT_H
+#define RT_BACKEND_CPU_CPU_GEMM_CUT_H
+
+#include "backend/cpu/cpu.h"
+
+enum {
+    RT_GEMM_DOTS_M = 8,         /* so many rows of a or fewer, b stored (N,K): weights are read once, by dot products */
+    RT_GEMM_DOTS_ELEMS = 32768, /* weights per chunk of that */
+    RT_GEMM_SIDE_MAX = 512,     /* a tile is at most so wide and high */
+    RT_GEMM_SIDE_MID = 256,     /* ... and not less than about this while there are RT_GEMM_FEW tiles */
+    RT_GEMM_SIDE_MIN = 96,
+    RT_GEMM_FEW = 8,
+    RT_GEMM_MANY = 32,   /* enough tiles for a dozen threads to finish at about the same time */
+    RT_GEMM_PANEL = 768, /* of K, where operands are converted: the panel stays in a core's own cache */
+    RT_GEMM_UNIT = 16,   /* tile borders: OpenBLAS's kernels work on so many columns of c */
+};
+
+typedef struct rt_gemm_cut {
+    bool dots;
+    bool convert_a, convert_b; /* through f32 scratch */
+    bool stage;                /* products go to scratch and are rounded from there */
+    uint32_t unit_n;           /* columns of out between possible borders */
+    uint32_t nm, nn;           /* grid of tiles; for dots nm is 1 and nn counts chunks */
+    uint32_t tm, tn;           /* the largest tile */
+    uint32_t panel;            /* of K at a time */
+} rt_gemm_cut;
+
+/* Where part i of `parts` begins when `size` is cut at multiples of `unit`; parts <= ceil(size / unit). */
+static inline uint32_t rt_gemm_border(uint32_t size, uint32_t unit, uint32_t parts, uint32_t i)
+{
+    uint64_t units = ((uint64_t)size + unit - 1) / unit, at = units * i / parts * unit;
+    return at < size ? (uint32_t)at : size;
+}
+
+static inline uint32_t rt_gemm_parts(uint64_t size, uint64_t each) { return (uint32_t)((size + each - 1) / each); }
+
+/* Elements of a quantised row that can be had without those beside them (cpu_dequant.h). */
+static inline uint32_t rt_gemm_quant_unit(rt_dtype d) { return rt_dtype_table[d].block_elems == 256 ? 128 : 32; }
+
+/* Doubles the tiles along the longer side while there are fewer than `want` and the sides stay at `side` or more. */
+static inline void rt_gemm_refine(const rt_matmul_args *g, rt_gemm_cut *t, uint32_t want, uint32_t side_m,
+                                  uint32_t side_n)
+{
+    while ((uint64_t)t->nm * t->nn < want) {
+        uint32_t m = rt_gemm_parts(g->M, t->nm), n = rt_gemm_parts(g->N, t->nn);
+        bool can_m = m >= 2 * side_m, can_n = n >= 2 * side_n && t->nn * 2 <= rt_gemm_parts(g->N, t->unit_n);
+        if ((uint64_t)m * n / 2 * g->K < 1u << 20) return; /* not worth handing out */
+        if (can_m && (m >= n || !can_n))
+            t->nm *= 2;
+        else if (can_n)
+            t->nn *= 2;
+        else
+            return;
+    }
+}
+
+static inline rt_gemm_cut rt_gemm_cut_of(const rt_matmul_args *g, rt_dtype out, rt_dtype a, rt_dtype b)
+{
+    rt_gemm_cut t = { .convert_a = a != RT_DTYPE_F32, .convert_b = b != RT_DTYPE_F32, .unit_n = RT_GEMM_UNIT };
+    bool quant = rt_dtype_is_quant(b);
+    t.stage = out != RT_DTYPE_F32 || g->alpha == 0;
+    t.panel = (t.convert_a || t.convert_b) && g->K > RT_GEMM_PANEL ? RT_GEMM_PANEL : g->K;
+    if (g->M <= RT_GEMM_DOTS_M && !g->ta && g->tb) {
+        uint32_t rows = RT_GEMM_DOTS_ELEMS / g->K / 4 * 4;
+        t.dots = true;
+        t.tm = g->M;
+        t.tn = rows < 4 ? 4 : rows;
+        t.unit_n = 4;
+        t.nm = 1;
+        t.nn = rt_gemm_parts(g->N, t.tn);
+        return t;
+    }
+    if (quant && !g->tb) t.unit_n = rt_gemm_quant_unit(b);
+    t.nm = rt_gemm_parts(g->M, RT_GEMM_SIDE_MAX);
+    t.nn = rt_gemm_parts(g->N, RT_GEMM_SIDE_MAX);
+    /* A tile of quantised weights keeps all the rows it can, so that few tiles unpack the same weights. */
+    if (quant) rt_gemm_refine(g, &t, RT_GEMM_MANY, UINT32_MAX / 2, RT_GEMM_SIDE_MID / 2);
+    rt_gemm_refine(g, &t, RT_GEMM_MANY, RT_GEMM_SIDE_MID * 3 / 4, RT_GEMM_SIDE_MID * 3 / 4);
+    rt_gemm_refine(g, &t, RT_GEMM_FEW, RT_GEMM_SIDE_MIN, RT_GEMM_SIDE_MIN);
+    t.tm = rt_gemm_parts(rt_gemm_parts(g->M, RT_GEMM_UNIT), t.nm) * RT_GEMM_UNIT;
+    t.tn = rt_gemm_parts(rt_gemm_parts(g->N, t.unit_n), t.nn) * t.unit_n;
+    return t;
+}
+
+#ifdef RT_ISA
+/* cpu_gemm_dots.c: the products that the cut gives to row dots, and the scratch they need. */
+void RT_CPU(matmul_dots)(const rt_cpu_ctx *c, const rt_bound_op *o, const rt_gemm_cut *cut);
+uint64_t RT_CPU(work_matmul_dots)(const rt_matmul_args *g, const rt_gemm_cut *cut);
+#endif
+
+#endif

@@ -1,0 +1,151 @@
+/* cpu_gemm_dots.c - matmul of few rows (M <= 8) by stored rows: out (M,N) = or += alpha a (M,K) b' (N,K) + bias.
+ *
+ * Owns: the products of decoding, where every weight is used for a few tokens only and memory is the limit; packing
+ * weights for sgemm would cost more than the arithmetic. A chunk is a run of rows of b. Each output element is one sum
+ * over K, VL lanes wide from the first element to the last, folded at the end: nothing in it depends on how rows are
+ * grouped. */
+#include "backend/cpu/cpu_dequant.h"
+#include "backend/cpu/cpu_gemm_cut.h"
+
+enum {
+    UNPACK = 256, /* elements of a quantised row unpacked at a time */
+    STRIP = 512,  /* elements of M rows of a that fit the nearest cache */
+    GROUP = 16,   /* rows of b that meet a strip one after another */
+    ROWS = 4,     /* rows of b at the same time, at most */
+};
+
+typedef struct dots {
+    const rt_bound_op *o;
+    const rt_matmul_args *g;
+    const rt_gemm_cut *cut;
+    const float *a[RT_GEMM_DOTS_M]; /* each (K) */
+} dots;
+
+static uint64_t a_pitch(const rt_matmul_args *g) { return rt_align_up(g->K, 16); }
+
+uint64_t RT_CPU(work_matmul_dots)(const rt_matmul_args *g, const rt_gemm_cut *cut)
+{
+    return cut->convert_a ? g->M * a_pitch(g) * sizeof(float) : 0;
+}
+
+/* sum[r][m] += w[r] . a[m], element k0 .. k0 + n of a, element 0 .. n of w; R, M and d are constants. */
+RT_INLINE void dot(vf *sum, const float *const *a, uint64_t k0, const void *const *w, uint64_t n, int R, int M,
+                   rt_dtype d)
+{
+    vf s[ROWS * RT_GEMM_DOTS_M], v[ROWS];
+    uint64_t i = 0;
+    for (int j = 0; j < R * M; j++) s[j] = sum[j];
+    for (; i + VL <= n; i += VL) {
+        for (int r = 0; r < R; r++) v[r] = vload_t(w[r], i, d);
+        for (int m = 0; m < M; m++) {
+            vf u = vload(a[m] + k0 + i);
+            for (int r = 0; r < R; r++) s[r * M + m] = vfma(v[r], u, s[r * M + m]);
+        }
+    }
+    if (i < n) {
+        uint32_t left = (uint32_t)(n - i);
+        for (int r = 0; r < R; r++) v[r] = vload_tn(w[r], i, left, d);
+        for (int m = 0; m < M; m++) {
+            vf u = vload_n(a[m] + k0 + i, left);
+            for (int r = 0; r < R; r++) s[r * M + m] = vfma(v[r], u, s[r * M + m]);
+        }
+    }
+    for (int j = 0; j < R * M; j++) sum[j] = s[j];
+}
+
+/* sum (R,M) += rows p, p + step, ... of b by rows of a, over elements k0 .. k0 + n. quant: of the quantised dtype b;
+ * else d is the dtype, a constant. */
+RT_INLINE void dot_rows(vf *sum, const float *const *a, const uint8_t *p, uint64_t step, uint64_t k0, uint64_t n, int R,
+                        int M, rt_dtype d, bool quant, rt_dtype b)
+{
+    const void *w[ROWS];
+    _Alignas(64) float strip[ROWS][UNPACK + 16]; /* rows do not fall on the same cache sets */
+    for (int r = 0; r < R; r++) {
+        const uint8_t *row = p + (uint64_t)r * step;
+        if (quant) dequant_run(strip[r], row, b, k0, n);
+        w[r] = quant ? (const void *)strip[r] : row + k0 * (d == RT_DTYPE_F32 ? 4 : 2);
+    }
+    dot(sum, a, k0, w, n, R, M, d);
+}
+
+static void finish(const dots *x, const vf *sum, uint32_t n0, int R, int M)
+{
+    const rt_operand *out = &x->o->slot[RT_MM_OUT], *bias = &x->o->slot[RT_MM_BIAS];
+    uint8_t *row = rt_host_ptr(out);
+    uint64_t step = row_bytes(out->dtype, out->stride);
+    for (int m = 0; m < M; m++, row += step) {
+        for (int r = 0; r < R; r++) {
+            float v = vsum(sum[r * M + m]) * x->g->alpha;
+            if (bias->mem) v += load_t(rt_host_ptr(bias), n0 + (uint32_t)r, bias->dtype);
+            if (x->o->acc & 1u << RT_MM_OUT) v += load_t(row, n0 + (uint32_t)r, out->dtype);
+            store_t(row, n0 + (uint32_t)r, v, out->dtype);
+        }
+    }
+}
+
+/* Rows n0 .. n1 of b (at most GROUP), R at a time: R * M sums stay in registers. All rows meet one strip of a before
+ * the next strip, so that M rows of a are read from the nearest cache; one or two rows of a are there anyway. */
+RT_INLINE void run_group(const dots *x, uint32_t n0, uint32_t n1, int M, int R, rt_dtype d, bool quant)
+{
+    const rt_operand *b = &x->o->slot[RT_MM_B];
+    uint64_t step = row_bytes(b->dtype, b->stride), K = x->g->K, most = quant ? UNPACK : M > 2 ? STRIP : K;
+    const uint8_t *p = (const uint8_t *)rt_host_ptr(b) + n0 * step;
+    vf sum[GROUP * RT_GEMM_DOTS_M];
+    int rows = (int)(n1 - n0);
+    for (int j = 0; j < rows * M; j++) sum[j] = (vf){ 0 };
+    for (uint64_t k0 = 0; k0 < K; k0 += most) {
+        uint64_t n = K - k0 < most ? K - k0 : most;
+        int i = 0;
+        for (; i + R <= rows; i += R)
+            dot_rows(sum + i * M, x->a, p + (uint64_t)i * step, step, k0, n, R, M, d, quant, b->dtype);
+        for (; i < rows; i++)
+            dot_rows(sum + i * M, x->a, p + (uint64_t)i * step, step, k0, n, 1, M, d, quant, b->dtype);
+    }
+    finish(x, sum, n0, rows, M);
+}
+
+RT_INLINE void run_rows(const dots *x, uint32_t n0, uint32_t n1, rt_dtype d, bool quant)
+{
+    for (uint32_t end; n0 < n1; n0 = end) {
+        end = n1 - n0 < GROUP ? n1 : n0 + GROUP;
+        switch (x->g->M) {
+        case 1: run_group(x, n0, end, 1, 4, d, quant); break;
+        case 2: run_group(x, n0, end, 2, 4, d, quant); break;
+        case 3: run_group(x, n0, end, 3, 2, d, quant); break;
+        case 4: run_group(x, n0, end, 4, 2, d, quant); break;
+        case 5: run_group(x, n0, end, 5, 2, d, quant); break;
+        case 6: run_group(x, n0, end, 6, 2, d, quant); break;
+        case 7: run_group(x, n0, end, 7, 2, d, quant); break;
+        default: run_group(x, n0, end, 8, 2, d, quant); break;
+        }
+    }
+}
+
+static void run_chunk(void *ctx, uint32_t chunk, uint32_t worker)
+{
+    const dots *x = ctx;
+    const rt_gemm_cut *t = x->cut;
+    uint32_t n0 = rt_gemm_border(x->g->N, t->unit_n, t->nn, chunk);
+    uint32_t n1 = rt_gemm_border(x->g->N, t->unit_n, t->nn, chunk + 1);
+    rt_dtype d = x->o->slot[RT_MM_B].dtype;
+    (void)worker;
+    if (rt_dtype_is_quant(d))
+        run_rows(x, n0, n1, RT_DTYPE_F32, true);
+    else
+        RT_FOR_FLOAT(d, D, run_rows(x, n0, n1, D, false));
+}
+
+void RT_CPU(matmul_dots)(const rt_cpu_ctx *c, const rt_bound_op *o, const rt_gemm_cut *cut)
+{
+    dots x = { .o = o, .g = &o->args.matmul, .cut = cut };
+    const rt_operand *a = &o->slot[RT_MM_A];
+    const uint8_t *row = rt_host_ptr(a);
+    float *scratch = rt_host_ptr(&o->work);
+    for (uint32_t m = 0; m < x.g->M; m++, row += row_bytes(a->dtype, a->stride)) {
+        x.a[m] = (const float *)row;
+        if (!cut->convert_a) continue;
+        widen_run(scratch + m * a_pitch(x.g), row, a->dtype, 0, x.g->K);
+        x.a[m] = scratch + m * a_pitch(x.g);
+    }
+    rt_pool_run(c->pool, cut->nn, run_chunk, &x);
+}

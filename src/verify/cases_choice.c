@@ -1,0 +1,185 @@
+/* cases_choice.c - the cases of topk and sample, which choose ids from logits.
+ *
+ * Their ids are compared exactly: ties are broken by rule, and the random number of a row is exact in f32. */
+#include "base/rng.h"
+#include "verify/values.h"
+
+#include <math.h>
+
+enum { N, V, K }; /* dimensions: rows, columns, ids asked for */
+
+static void logits(const rt_op_case *c, const rt_fill *f, uint32_t how)
+{
+    rt_fill g = *f;
+    g.p = how == 1 ? 0.5 : 0;
+    g.q = how == 3 ? 30 : 2;
+    if (how == 1)
+        rt_fill_ties(c, &g);
+    else
+        rt_fill_normal(c, &g);
+    if (how == 2) f->x[(uint64_t)(f->rows / 2) * f->cols + f->cols / 3] = c->dim[V] % 2 ? NAN : INFINITY;
+}
+
+/* x (n), the largest first. Heapsort: the C library's sort may take memory. */
+static void descending(double *x, uint32_t n)
+{
+    for (uint32_t end = n, root = n / 2; end > 1;) {
+        if (root > 0) {
+            root--;
+        } else {
+            double least = x[0];
+            x[0] = x[--end];
+            x[end] = least;
+        }
+        for (uint32_t at = root, child; (child = 2 * at + 1) < end; at = child) {
+            if (child + 1 < end && x[child + 1] < x[child]) child++;
+            if (x[at] <= x[child]) break;
+            double held = x[at];
+            x[at] = x[child];
+            x[child] = held;
+        }
+    }
+}
+
+/* ---- topk ---- */
+
+enum { TEMPERATURE, MASK, LOGITS };
+static const rt_op_flag topk_flags[] = { { "temperature", { "T1", "T2.5" } },
+                                         { "vocabulary", { "", "vmask", "vmask-few" } },
+                                         { "logits", { "", "ties", "special", "spread" } } };
+static const rt_op_shape topk_shapes[] = { { RT_SHAPE_ODD, { 5, 37, 7 } },
+                                           { RT_SHAPE_ONE, { 1, 1, 1 } },
+                                           { RT_SHAPE_BIG, { 7, 5003, 65 } },
+                                           { RT_SHAPE_WIDTH, { 3, 67, 67 } } };
+
+static void topk_fix(rt_op_case *c)
+{
+    if (c->dim[K] > c->dim[V]) c->dim[K] = c->dim[V];
+}
+
+static void fill_topk(const rt_op_case *c, const rt_fill *f) { logits(c, f, c->flag[LOGITS]); }
+
+static void topk_layout(const rt_op_case *c, rt_layout *l)
+{
+    const uint32_t *d = c->dim;
+    l->slot[RT_TOPK_ID] = RT_SLOT(d[N], d[K], NULL);
+    l->slot[RT_TOPK_LOGP] = RT_SLOT(d[N], d[K], NULL);
+    l->slot[RT_TOPK_REST] = RT_SLOT(d[N], 1, NULL);
+    l->slot[RT_TOPK_X] = RT_SLOT(d[N], d[V], fill_topk);
+    if (c->flag[MASK]) l->slot[RT_TOPK_VMASK] = RT_SLOT(1, (d[V] + 31) / 32, rt_fill_bits, c->flag[MASK] == 1 ? 0.8 : 0.02, d[V]);
+}
+
+static float temperature(const rt_op_case *c) { return c->flag[TEMPERATURE] ? 2.5f : 1.0f; }
+
+static void topk_emit(rt_plan *p, const rt_op_case *c, const rt_view *v, bool wide)
+{
+    (void)wide;
+    rt_emit_topk(p, v[RT_TOPK_ID], v[RT_TOPK_LOGP], v[RT_TOPK_REST], v[RT_TOPK_X], v[RT_TOPK_VMASK], temperature(c));
+}
+
+/* y: the logits of a row that are in Vc; returns how many. */
+static uint32_t in_vocabulary(const rt_values *v, const double *x, double *y)
+{
+    const int32_t *mask = rt_values_row(v, RT_TOPK_VMASK, 0);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < v->c->dim[V]; i++)
+        if (!mask || ((uint32_t)mask[i / 32] >> i % 32 & 1)) y[n++] = x[i];
+    return n;
+}
+
+/* logp: 1 + |log p|. rest: a mass p has the relative error of its logarithm, so the sum of p (1 + |log p|) of what is
+ * left: of all of Vc but the k largest. */
+static void topk_terms(rt_values *v, uint32_t slot, const double *want, double *scale)
+{
+    const uint32_t *d = v->c->dim, k = d[K];
+    const double *x = rt_values_dense(v, RT_TOPK_X);
+    double *y = rt_values_scratch(v, d[V] * sizeof *y), T = (double)temperature(v->c);
+    if (slot == RT_TOPK_LOGP)
+        for (uint64_t i = 0; i < (uint64_t)d[N] * k; i++) scale[i] = 1 + fabs(want[i]);
+    if (slot == RT_TOPK_LOGP || !x || !y) return;
+    for (uint32_t r = 0; r < d[N]; r++) {
+        uint32_t n = in_vocabulary(v, x + (uint64_t)r * d[V], y);
+        double sum = 0;
+        descending(y, n);
+        for (uint32_t i = n; i-- > 0;) sum += exp((y[i] - y[0]) / T);
+        for (uint32_t i = n; i-- > k;) {
+            double logp = (y[i] - y[0]) / T - log(sum);
+            scale[r] += exp(logp) * (1 + fabs(logp));
+        }
+    }
+}
+
+const rt_op_set rt_op_set_topk = { .kind = RT_OP_TOPK, .ndims = 3, .shapes = topk_shapes, .nshapes = RT_COUNT(topk_shapes),
+                                   .flags = topk_flags, .nflags = RT_COUNT(topk_flags), .fix = topk_fix,
+                                   .layout = topk_layout, .emit = topk_emit, .terms = topk_terms };
+
+/* ---- sample ---- */
+
+enum { HEAT, TOP_K, TOP_P, CHOICES, STREAM };
+static const rt_op_flag sample_flags[] = { { "temperature", { "", "greedy", "hot" } },
+                                           { "top_k", { "", "k1", "k5", "kall" } },
+                                           { "top_p", { "", "p0.6", "p0.05" } },
+                                           { "logits", { "", "ties", "special", "spread" } },
+                                           { "stream", { "", "stream7" } } };
+static const rt_op_shape sample_shapes[] = { { RT_SHAPE_ODD, { 13, 37 } },
+                                             { RT_SHAPE_ONE, { 1, 1 } },
+                                             { RT_SHAPE_BIG, { 11, 5003 } } };
+
+static void fill_sample(const rt_op_case *c, const rt_fill *f) { logits(c, f, c->flag[CHOICES]); }
+
+static void sample_layout(const rt_op_case *c, rt_layout *l)
+{
+    l->slot[RT_SAMPLE_ID] = RT_SLOT(c->dim[N], 1, NULL);
+    l->slot[RT_SAMPLE_X] = RT_SLOT(c->dim[N], c->dim[V], fill_sample);
+    l->slot[RT_SAMPLE_STEP] = RT_SLOT(1, sizeof(rt_step), rt_fill_step, 12, 34);
+}
+
+static rt_sample_opts sample_options(const rt_op_case *c)
+{
+    static const float heat[] = { 0.8f, 0.0f, 3.0f }, top_p[] = { 1.0f, 0.6f, 0.05f };
+    const uint32_t n = c->dim[V], top_k[] = { 0, 1, n < 5 ? n : 5, n };
+    return (rt_sample_opts){ top_k[c->flag[TOP_K]], heat[c->flag[HEAT]], top_p[c->flag[TOP_P]], c->flag[STREAM] ? 7 : 0 };
+}
+
+static void sample_emit(rt_plan *p, const rt_op_case *c, const rt_view *v, bool wide)
+{
+    rt_sample_opts o = sample_options(c);
+    (void)wide;
+    rt_emit_sample(p, v[RT_SAMPLE_ID], v[RT_SAMPLE_X], v[RT_SAMPLE_STEP], &o);
+}
+
+/* Is the random number of the row within slack of the share of `got` in rank order? Of what stays of the ids (top_k and
+ * top_p), as the op defines it. */
+static bool sample_accepts(rt_values *v, uint32_t row, int32_t got, double slack)
+{
+    const rt_op_case *c = v->c;
+    const uint32_t n = c->dim[V];
+    const double *x = rt_values_dense(v, RT_SAMPLE_X);
+    double *y = rt_values_scratch(v, n * sizeof *y), sum = 0, mass = 0, below = 0;
+    if (got < 0 || (uint32_t)got >= n || c->flag[HEAT] == 1 || !x || !y) return false;
+    rt_sample_opts o = sample_options(c);
+    rt_step step;
+    memcpy(&step, v->buf[v->view[RT_SAMPLE_STEP].buf - 1].init, sizeof step);
+    double u = (double)rt_rng_unit(rt_philox(step.seed, (uint64_t)o.stream << 32 | step.step, row).v[0]);
+    uint32_t kept = o.top_k && o.top_k < n ? o.top_k : n, prefix = 0, before = 0;
+    x += (uint64_t)row * n;
+    memcpy(y, x, n * sizeof *y);
+    descending(y, n);
+    for (uint32_t i = 0; i < n; i++) before += x[i] > x[got] || (x[i] == x[got] && i < (uint32_t)got);
+    for (uint32_t i = 0; i < kept; i++) sum += exp((y[i] - y[0]) / (double)o.temperature);
+    for (; prefix < kept && (prefix == 0 || o.top_p >= 1 || mass < (double)o.top_p); prefix++) {
+        double p = exp((y[prefix] - y[0]) / (double)o.temperature) / sum;
+        if (prefix < before) below += p;
+        mass += p;
+    }
+    double own = exp((x[got] - y[0]) / (double)o.temperature) / sum;
+    return before < prefix && below / mass <= u + slack && (below + own) / mass >= u - slack;
+}
+
+/* Equal shares round the same way every time, so the errors of `ref` in float add up to their number. */
+static double ranks_squared(const rt_op_case *c) { return (double)c->dim[V] * c->dim[V]; }
+
+const rt_op_set rt_op_set_sample = { .kind = RT_OP_SAMPLE, .ndims = 2, .shapes = sample_shapes,
+                                     .nshapes = RT_COUNT(sample_shapes), .flags = sample_flags,
+                                     .nflags = RT_COUNT(sample_flags), .layout = sample_layout, .emit = sample_emit,
+                                     .serial_terms = ranks_squared, .accepts = sample_accepts };

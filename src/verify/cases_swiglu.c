@@ -1,0 +1,95 @@
+/* cases_swiglu.c - the cases of swiglu, both ways.
+ *
+ * Big: a chunk of the cpu's elementwise kernels is 16384 elements: of the whole op where all operands lie without gaps,
+ * else of one row; four rows of 33001 are three chunks each way. */
+#include "verify/values.h"
+
+#include <math.h>
+
+enum { N, F }; /* dimensions */
+enum { ON_G, ON_U, SPREAD };
+
+static const rt_op_flag fwd_flags[] = { { "in place of g", { "", "on-g" } },
+                                        { "in place of u", { "", "on-u" } },
+                                        { "spread of g", { "", "wide" } } };
+static const rt_op_flag bwd_flags[] = { { "dg in place of g", { "", "dg-on-g" } },
+                                        { "du in place of u", { "", "du-on-u" } },
+                                        { "spread of g", { "", "wide" } } };
+static const rt_op_shape shapes[] = { { RT_SHAPE_ODD, { 5, 19 } },
+                                      { RT_SHAPE_ONE, { 1, 1 } },
+                                      { RT_SHAPE_BIG, { 4, 33001 } } };
+
+static void fwd_fix(rt_op_case *c)
+{
+    if (c->flag[ON_G]) c->flag[ON_U] = 0;
+}
+
+static void fwd_layout(const rt_op_case *c, rt_layout *l)
+{
+    const uint32_t *d = c->dim;
+    uint8_t on = c->flag[ON_G] ? 1 + RT_GLU_G : c->flag[ON_U] ? 1 + RT_GLU_U : 0;
+    l->slot[RT_GLU_Y] = RT_SLOT(d[N], d[F], NULL, .in_place = on);
+    l->slot[RT_GLU_G] = RT_SLOT(d[N], d[F], rt_fill_normal, 0, c->flag[SPREAD] ? 25 : 1);
+    l->slot[RT_GLU_U] = RT_SLOT(d[N], d[F], rt_fill_normal);
+}
+
+static void fwd_emit(rt_plan *p, const rt_op_case *c, const rt_view *v, bool wide)
+{
+    (void)c;
+    (void)wide;
+    rt_emit_swiglu_fwd(p, v[RT_GLU_Y], v[RT_GLU_G], v[RT_GLU_U]);
+}
+
+const rt_op_set rt_op_set_swiglu_fwd = {
+    .kind = RT_OP_SWIGLU_FWD,
+    .ndims = 2,
+    .shapes = shapes,
+    .nshapes = RT_COUNT(shapes),
+    .flags = fwd_flags,
+    .nflags = RT_COUNT(fwd_flags),
+    .fix = fwd_fix,
+    .layout = fwd_layout,
+    .emit = fwd_emit,
+};
+
+static void bwd_layout(const rt_op_case *c, rt_layout *l)
+{
+    const uint32_t *d = c->dim;
+    l->slot[RT_GLUB_DG] = RT_SLOT(d[N], d[F], NULL, .in_place = c->flag[ON_G] ? 1 + RT_GLUB_G : 0);
+    l->slot[RT_GLUB_DU] = RT_SLOT(d[N], d[F], NULL, .in_place = c->flag[ON_U] ? 1 + RT_GLUB_U : 0);
+    l->slot[RT_GLUB_DY] = RT_SLOT(d[N], d[F], rt_fill_normal);
+    l->slot[RT_GLUB_G] = RT_SLOT(d[N], d[F], rt_fill_normal, 0, c->flag[SPREAD] ? 25 : 1);
+    l->slot[RT_GLUB_U] = RT_SLOT(d[N], d[F], rt_fill_normal);
+}
+
+static void bwd_emit(rt_plan *p, const rt_op_case *c, const rt_view *v, bool wide)
+{
+    (void)c;
+    (void)wide;
+    rt_emit_swiglu_bwd(p, v[RT_GLUB_DG], v[RT_GLUB_DU], v[RT_GLUB_DY], v[RT_GLUB_G], v[RT_GLUB_U]);
+}
+
+/* dg: |dy u s| (1 + |g|): the terms of 1 + g (1 - s) cancel near g = -1.28, and those of 1 - s where s is near 1 */
+static void bwd_terms(rt_values *v, uint32_t slot, const double *want, double *scale)
+{
+    uint64_t n = (uint64_t)v->c->dim[N] * v->c->dim[F];
+    const double *dy = rt_values_dense(v, RT_GLUB_DY), *g = rt_values_dense(v, RT_GLUB_G), *u = rt_values_dense(v, RT_GLUB_U);
+    (void)slot;
+    (void)want;
+    for (uint64_t i = 0; i < n && dy && g && u; i++) {
+        double s = 1 / (1 + exp(-g[i]));
+        scale[i] = fabs(dy[i] * u[i] * s) * (1 + fabs(g[i]));
+    }
+}
+
+const rt_op_set rt_op_set_swiglu_bwd = {
+    .kind = RT_OP_SWIGLU_BWD,
+    .ndims = 2,
+    .shapes = shapes,
+    .nshapes = RT_COUNT(shapes),
+    .flags = bwd_flags,
+    .nflags = RT_COUNT(bwd_flags),
+    .layout = bwd_layout,
+    .emit = bwd_emit,
+    .terms = bwd_terms,
+};

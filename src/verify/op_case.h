@@ -1,0 +1,141 @@
+/* op_case.h - cases of a single op, as data: signature, shape, flags, and how its operands are laid out and filled.
+ *
+ * Owns: the vocabulary of the files cases_*.c. An rt_op_set says everything about the cases of one op; generate.c crosses
+ * its signatures with its shapes and flags, values.c makes the operands, harness.c runs and compares. */
+#ifndef RT_VERIFY_OP_CASE_H
+#define RT_VERIFY_OP_CASE_H
+
+#include "op/emit.h"
+#include "verify/case.h"
+#include "verify/signature.h"
+
+enum { RT_CASE_DIMS = 6, RT_CASE_FLAGS = 20, RT_FLAG_VALUES = 8 };
+
+/* What a shape is there for. Every signature has a case of each kind that its op lists. */
+typedef enum rt_shape_kind {
+    RT_SHAPE_ODD = 1,   /* small, odd or prime */
+    RT_SHAPE_ONE = 2,   /* every dimension 1 (or the least that the op takes) */
+    RT_SHAPE_BIG = 4,   /* at least three tiles and three work chunks of the cpu kernels in every tiled dimension */
+    RT_SHAPE_DEEP = 8,  /* three panels of a long sum */
+    RT_SHAPE_FEW = 16,  /* the path for few rows, in three chunks */
+    RT_SHAPE_WIDTH = 32 /* one off a vector width */
+} rt_shape_kind;
+
+typedef struct rt_op_shape {
+    uint32_t kind; /* rt_shape_kind */
+    uint32_t dim[RT_CASE_DIMS];
+} rt_op_shape;
+
+/* A flag and the texts of its values; an empty text does not appear in names. */
+typedef struct rt_op_flag {
+    const char *name;
+    const char *value[RT_FLAG_VALUES]; /* ends with a null */
+} rt_op_flag;
+
+/* Which operands are windows inside wider buffers, at odd offsets. */
+typedef enum rt_strided { RT_DENSE, RT_STRIDED, RT_STRIDED_OUT, RT_STRIDED_IN, RT_STRIDED_COUNT } rt_strided;
+
+typedef struct rt_op_set rt_op_set;
+
+typedef struct rt_op_case {
+    const rt_op_set *set;
+    const char *name;
+    rt_signature sig;
+    uint32_t sig_index, shape_kind;
+    uint32_t dim[RT_CASE_DIMS];
+    uint8_t flag[RT_CASE_FLAGS];
+    uint8_t strided; /* rt_strided */
+} rt_op_case;
+
+/* Where a fill writes: x for float slots (rounded to the slot's dtype afterwards), i for i32 and u32, b for u8. Dense. */
+typedef struct rt_fill {
+    double *x;
+    int32_t *i;
+    uint8_t *b;
+    uint32_t rows, cols;
+    double p, q; /* parameters from the layout */
+    uint64_t seed, stream;
+} rt_fill;
+typedef void (*rt_fill_fn)(const rt_op_case *c, const rt_fill *f);
+
+typedef struct rt_slot_layout {
+    uint32_t rows, cols; /* rows 0: absent */
+    rt_fill_fn fill;     /* null: not defined at entry */
+    double p, q;
+    uint8_t in_place;    /* 1 + the input slot whose view this output is; 0: its own */
+    uint8_t want_from;   /* 1 + the slot that holds the wanted values in the double run; 0: the same one */
+} rt_slot_layout;
+
+typedef struct rt_layout {
+    rt_slot_layout slot[RT_MAX_SLOTS];
+} rt_layout;
+
+struct rt_values; /* values.h */
+
+struct rt_op_set {
+    rt_op_kind kind;
+    uint32_t ndims;
+    const rt_op_shape *shapes; /* the first one is ODD and small */
+    uint32_t nshapes;
+    const rt_op_flag *flags;
+    uint32_t nflags;
+    /* The values of a flag that the signature allows, as bits; null: all. */
+    uint32_t (*allowed)(const rt_op_case *c, uint32_t flag);
+    /* Makes dimensions and flags fit together (blocks of quantised types, heads); null: they always do. */
+    void (*fix)(rt_op_case *c);
+    void (*layout)(const rt_op_case *c, rt_layout *l);
+    /* wide: this is the double run. */
+    void (*emit)(rt_plan *p, const rt_op_case *c, const rt_view *v, bool wide);
+    /* Inputs that depend on others; null: none. */
+    int (*prepare)(struct rt_values *v, rt_verify_env *env, rt_err *e);
+    /* The magnitudes behind each element of an output, for tolerances of scale TERMS; scale is (rows,cols). */
+    void (*terms)(struct rt_values *v, uint32_t slot, const double *want, double *scale);
+    /* What makes `ref` in float less exact than f32 kernels need be, squared: how many numbers are added up one by one,
+     * an angle or a logit held in float; null: 1. */
+    double (*serial_terms)(const rt_op_case *c);
+    /* An id that is not the wanted one: can it be told from it within `slack`, an error of a probability? null: yes. */
+    bool (*accepts)(struct rt_values *v, uint32_t row, int32_t got, double slack);
+};
+
+/* Adds the cases of a set (generate.c). */
+void rt_case_list_add_set(rt_case_list *l, const rt_op_set *set);
+/* Flag f of a case and the values that its signature allows, as bits; f == nflags is the striding. */
+uint32_t rt_op_case_flag(const rt_op_case *c, uint32_t flag);
+uint32_t rt_op_case_flag_values(const rt_op_case *c, uint32_t flag);
+/* The set of every op (ops.c): `const rt_op_set rt_op_set_<op>` in one of the files cases_*.c. */
+extern const rt_op_set *const rt_op_sets[RT_OP_COUNT];
+#define X(kind, name, args, text) extern const rt_op_set rt_op_set_##name;
+RT_OP_LIST(X)
+#undef X
+/* The harness. c->data is an rt_op_case. */
+int rt_op_case_run(const rt_case *c, rt_verify_env *env, rt_case_result *r, rt_err *e);
+
+/* ---- for layouts ---- */
+static inline bool rt_case_has(const rt_op_case *c, uint32_t slot) { return !(c->sig.absent >> slot & 1); }
+/* x rounded up to the block of a slot's dtype. */
+static inline uint32_t rt_case_block(const rt_op_case *c, uint32_t slot, uint32_t x)
+{
+    uint32_t b = rt_dtype_table[c->sig.dtype[slot]].block_elems;
+    return (x + b - 1) / b * b;
+}
+#define RT_SLOT(r, c, ...) ((rt_slot_layout){ .rows = (r), .cols = (c), .fill = __VA_ARGS__ })
+#define RT_COUNT(a) ((uint32_t)(sizeof(a) / sizeof *(a)))
+
+/* ---- fills (fills.c); p and q as said ---- */
+void rt_fill_normal(const rt_op_case *c, const rt_fill *f);    /* mean p, deviation q (0: 1) */
+void rt_fill_positive(const rt_op_case *c, const rt_fill *f);  /* |normal| q + p */
+void rt_fill_const(const rt_op_case *c, const rt_fill *f);     /* p */
+void rt_fill_special(const rt_op_case *c, const rt_fill *f);   /* normal, with infinities, NaN, zeros, tiny and huge values */
+void rt_fill_ties(const rt_op_case *c, const rt_fill *f);      /* normal times q, rounded to multiples of p */
+void rt_fill_below(const rt_op_case *c, const rt_fill *f);     /* integers in [0,p); q > 0: about one in q outside it */
+void rt_fill_positions(const rt_op_case *c, const rt_fill *f); /* integers rising from p, q apart */
+void rt_fill_bits(const rt_op_case *c, const rt_fill *f);      /* u32 words with about p of the first q bits set, never none */
+void rt_fill_bytes(const rt_op_case *c, const rt_fill *f);     /* any bytes */
+void rt_fill_step(const rt_op_case *c, const rt_fill *f);      /* step p, tokens q */
+void rt_fill_fault(const rt_op_case *c, const rt_fill *f);     /* p: set or not */
+
+/* The random numbers of fills: of element i, from the fill's seed and stream. */
+double rt_fill_number(const rt_fill *f, uint64_t i);
+uint32_t rt_fill_word(const rt_fill *f, uint64_t i);
+
+#endif

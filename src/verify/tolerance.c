@@ -1,0 +1,84 @@
+/* tolerance.c - the table of tolerance.h. A limit is the number of roundings behind an output, counted; the figures after
+ * the reasons are the largest seen so far on avx512, avx2 and generic kernels over all cases. */
+#include "verify/tolerance.h"
+
+#include <stddef.h>
+
+static const rt_tolerance table[] = {
+#define T(op, slot, scale, limit, rms, serial, reason) { RT_OP_##op, slot, RT_SCALE_##scale, limit, rms, serial, reason }
+    T(EMBED_FWD, RT_EMBED_Y, SELF, 0, 0, 0, "the stored value (of a block: exact in f32), rounded once"),
+    T(EMBED_BWD, RT_EMBED_DTABLE, TERMS, 4, 0.5, 0,
+      "a sum in f32 in order of tokens: each addition rounds a part of the terms' sum; 1.5"),
+    T(RMSNORM_FWD, RT_RMS_Y, SELF, 8, 2, 1,
+      "1/rms: a sum of squares over D in as few as 4 lanes, root, quotient; then two products; 3.8"),
+    T(RMSNORM_BWD, RT_RMSB_DX, TERMS, 16, 2, 1.5, "the third power of 1/rms has three times its error, and a mean; 9.3"),
+    T(RMSNORM_BWD, RT_RMSB_DW, TERMS, 12, 3, 1, "1/rms of each row, and a sum over rows in chunks; 8.3"),
+    T(ADD_RMSNORM_FWD, RT_ARMS_Y, SELF, 8, 2, 1, "as rmsnorm_fwd, after one addition in f32; 5.2"),
+    T(ADD_RMSNORM_FWD, RT_ARMS_H, SELF, 1, 0.5, 0, "one addition in f32, then the rounding to h; 0"),
+    T(ADD_RMSNORM_BWD, RT_RMSB_DX, TERMS, 16, 2, 1.5, "as rmsnorm_bwd, and one addition; 5.9"),
+    T(ADD_RMSNORM_BWD, RT_RMSB_DW, TERMS, 12, 3, 1, "as rmsnorm_bwd; 8.3"),
+    T(MATMUL, RT_MM_OUT, TERMS, 8, 0.6, 0,
+      "a sum over K of which every part rounds: 0.4 on average however long, since terms are bounded by |a| |b|; a million "
+      "elements reach ten times that; 4.1"),
+    T(BIAS_GRAD, RT_BIASG_DB, TERMS, 4, 0.5, 0.2, "a sum over rows in blocks of 64; 1.3"),
+    T(ROPE_FWD, RT_ROPE_Y, TERMS, 4, 0.6, 1,
+      "cos and sin below 2 units, two products and an addition; the angle itself costs nothing; 1.7"),
+    T(ROPE_BWD, RT_ROPE_Y, TERMS, 4, 0.6, 1, "as rope_fwd; 1.9"),
+    T(ATTN_FWD, RT_ATTN_O, TERMS, 4, 0.5, 0,
+      "scores are sums over D, whose error reaches p through the exponential (in the terms), then a sum over keys; 0.9"),
+    T(ATTN_FWD, RT_ATTN_LSE, TERMS, 4, 1, 0, "scores as above, a sum of exponentials, a logarithm; 2.1"),
+    T(ATTN_BWD, RT_ATTNB_DQ, TERMS, 2, 0.3, 0, "p and dp from sums over D, their product, a sum over keys; 0.4"),
+    T(ATTN_BWD, RT_ATTNB_DK, TERMS, 2, 0.3, 0, "as dq, a sum over queries; 0.4"),
+    T(ATTN_BWD, RT_ATTNB_DV, TERMS, 4, 1, 0, "p, then a sum over queries; 2.2"),
+    T(ATTN_DECODE, RT_DEC_O, TERMS, 4, 0.5, 0, "as attn_fwd; 0.9"),
+    T(SWIGLU_FWD, RT_GLU_Y, SELF, 4, 1, 0, "an exponential below 2 units, an addition, a quotient, two products; 2.5"),
+    T(SWIGLU_BWD, RT_GLUB_DG, TERMS, 6, 1, 0, "as swiglu_fwd, and 1 + g (1 - s); 3.5"),
+    T(SWIGLU_BWD, RT_GLUB_DU, SELF, 4, 1, 0, "as swiglu_fwd; 2.5"),
+    T(ADD, RT_ROWS_Y, SELF, 1, 0.5, 0, "one addition in f32, then the rounding to y; 0"),
+    T(SCALE, RT_ROWS_Y, SELF, 2, 1, 0, "alpha s, times x; 0.4"),
+    T(CAST, RT_ROWS_Y, SELF, 0, 0, 0, "the value, rounded once"),
+    T(COPY, RT_ROWS_Y, SELF, 0, 0, 0, "the value itself"),
+    T(FILL, RT_ROWS_Y, SELF, 0, 0, 0, "the value, rounded once"),
+    T(DEQUANT, RT_ROWS_Y, SELF, 0, 0, 0, "the values of a block are exact in f32; rounded once"),
+    T(QUANT, RT_ROWS_Y, EXACT, 0, 0, 0, "one quantiser makes the blocks of every backend"),
+    T(KD_LOSS, RT_KD_LOGITS, TERMS, 4, 0.5, 2,
+      "probabilities with the relative error of their logarithms (in the terms), divided by their sums, added up; 1.5"),
+    T(KD_LOSS, RT_KD_SUMS, TERMS, 2, 0.5, 1, "the positions' figures, added up in order; 0.4"),
+    T(KD_LOSS, RT_KD_CE, TERMS, 3, 0.5, 1, "a logarithm of a sum, and a difference of logits; 1.0"),
+    T(KD_LOSS, RT_KD_DIV, TERMS, 3, 0.6, 1, "a sum over outcomes of probabilities times logarithms; 1.3"),
+    T(KD_LOSS, RT_KD_TOP1, TERMS, 0, 0, 0, "0 or 1, by exact comparison of stored logits"),
+    T(KD_LOSS, RT_KD_FAULT, EXACT, 0, 0, 0, "the first row at fault, whoever found it"),
+    T(ADAMW, RT_ADAM_PARAM, TERMS, 4, 0.5, 0.3, "the moments, a root, two quotients, the update, decay; 2.9"),
+    T(ADAMW, RT_ADAM_MASTER, TERMS, 4, 0.5, 0.3, "as param; 2.9"),
+    T(ADAMW, RT_ADAM_M, TERMS, 3, 0.5, 0, "three products and an addition; 1.5"),
+    T(ADAMW, RT_ADAM_V, SELF, 4, 0.5, 0, "four products and an addition; 2.5"),
+    T(NORM_SQ, RT_NSQ_OUT, SELF, 2, 0.5, 2, "f32 over 1024 elements in lanes, double above that; 0.2"),
+    T(NORM_SQ, RT_NSQ_FAULT, EXACT, 0, 0, 0, "the first row that is not finite"),
+    T(CLIP, RT_CLIP_SCALE, SELF, 3, 1, 0, "a root, an addition, a quotient; 0"),
+    T(CLIP, RT_CLIP_NORM, SELF, 1, 0.5, 0, "a root; 0"),
+    T(CLIP, RT_CLIP_FAULT, EXACT, 0, 0, 0, "set when the norm is not finite"),
+    T(TOPK, RT_TOPK_ID, EXACT, 0, 0, 0, "stored logits, compared exactly; ties by lower id"),
+    T(TOPK, RT_TOPK_LOGP, TERMS, 3, 0.5, 0, "a difference of logits, less the logarithm of a sum; 1.0"),
+    T(TOPK, RT_TOPK_REST, TERMS, 3, 0.5, 0, "a sum of probabilities with the relative error of their logarithms; 0.6"),
+    T(SAMPLE, RT_SAMPLE_ID, EXACT, 0, 0, 0.5, "one random number, exact in f32, against shares added up in rank order"),
+#undef T
+};
+
+const rt_tolerance *rt_tolerance_table(uint32_t *n)
+{
+    *n = sizeof table / sizeof *table;
+    return table;
+}
+
+const rt_tolerance *rt_tolerance_find(rt_op_kind op, uint32_t slot)
+{
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        if (table[i].op == op && table[i].slot == slot) return &table[i];
+    return NULL;
+}
+
+const char *rt_scale_text(rt_scale s)
+{
+    static const char *const text[] = { "exact", "|want|", "sum of |terms|" };
+    return text[s];
+}

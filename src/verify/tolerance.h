@@ -1,0 +1,40 @@
+/* tolerance.h - how far an output may be from the double-precision one: one entry per op and output, with its reason.
+ *
+ * |got - want| <= half a unit in the last place of the output's dtype at want (the best that any rounding can do)
+ *                 + limit u scale,   u = 2^-24, the rounding unit of the f32 arithmetic behind every output.
+ *                 + 2^-124 unless limit is 0: f32 arithmetic may take what is below its smallest normal number for 0.
+ * And over a whole output, so that many small errors of one kind cannot hide below the limit of one:
+ * sqrt(sum (got - want)^2) <= sqrt(sum (best rounding error)^2) + (rms + limit / sqrt(n)) u sqrt(sum scale^2),
+ * where limit / sqrt(n) is what chance can do in an output of n elements.
+ * The dtype of the output enters through the first term alone: a bf16 output is judged by the best bf16 error. */
+#ifndef RT_VERIFY_TOLERANCE_H
+#define RT_VERIFY_TOLERANCE_H
+
+#include "op/op.h"
+
+typedef enum rt_scale {
+    RT_SCALE_EXACT, /* the very bits: integers, blocks, copies */
+    RT_SCALE_SELF,  /* |want| */
+    RT_SCALE_TERMS  /* the sum of the magnitudes that were added up to it, from the op's formula */
+} rt_scale;
+
+typedef struct rt_tolerance {
+    rt_op_kind op;
+    uint32_t slot;
+    rt_scale scale;
+    double limit, rms;  /* in units of u scale */
+    double serial;      /* `ref` in float does everything in float and adds up one by one: for it, limit and rms are larger
+                           by this times the root of the case's serial terms (op_case.h) */
+    const char *reason;
+} rt_tolerance;
+
+#define RT_ROUNDING_UNIT 0x1p-24
+#define RT_UNDERFLOW 0x1p-124
+
+const rt_tolerance *rt_tolerance_table(uint32_t *n);
+/* Null when the slot is no output. */
+const rt_tolerance *rt_tolerance_find(rt_op_kind op, uint32_t slot);
+/* "|want|", "sum of |terms|" */
+const char *rt_scale_text(rt_scale s);
+
+#endif

@@ -1,0 +1,76 @@
+# verify.sh - `retort verify`: selection, listing, totals, JSON, and the exit status of what it refuses.
+. "$(dirname "$0")/harness"
+
+run verify --list
+exits 0
+err_empty
+check "at least 1500 cases" test "$(wc -l <"$out")" -ge 1500
+check "no case twice" sh -c 'test -z "$(sort "$0" | uniq -d)"' "$out"
+all=$(wc -l <"$out")
+
+run verify --quick --list
+exits 0
+check "fewer cases than without --quick, but some" test "$(wc -l <"$out")" -lt "$all" -a "$(wc -l <"$out")" -gt 0
+
+run verify --list --json
+exits 0
+json_is 'len(j) >= 1500 and all(c["name"] and c["op"] for c in j)'
+
+run verify --list --op swiglu_fwd
+exits 0
+out_has 'swiglu_fwd'
+out_lacks 'matmul'
+
+run verify --quick --op swiglu_fwd
+exits 0
+check "the last line counts" sh -c 'tail -n 1 "$0" | grep -E -x "[1-9][0-9]* passed, 0 failed"' "$out"
+out_has 'unsupported'
+
+run verify --quick --op swiglu_fwd --json
+exits 0
+json_is 'j["passed"] > 0 and j["failed"] == 0 and j["passed"] == sum(c["outcome"] == "pass" for c in j["cases"])'
+json_is 'all(c["op"] == "swiglu_fwd" for c in j["cases"])'
+
+run verify --quick --op swiglu_fwd --backend ref
+exits 0
+
+run verify --quick --op swiglu_fwd --threads 3
+exits 0
+
+# Refused: what, and what would do.
+run verify --backend cuda
+exits 9
+out_lacks '^[0-9]+ passed'
+err_one_line
+err_has "'cuda'"
+err_has 'cpu'
+
+run verify --op swigul_fwd
+exits 2
+err_has 'swigul_fwd'
+err_has 'swiglu_fwd'
+
+run verify --list --op swigul_fwd
+exits 2
+
+run verify --memory-limit banana
+exits 2
+err_has 'banana'
+
+run verify --quick --op matmul --memory-limit 1KiB
+exits 13
+err_has 'limit is 1(\.0+)? KiB'
+
+run verify --quick --op swiglu_fwd --isa nosuch
+check "expected a failure" test "$status" != 0
+err_has 'nosuch'
+
+# An interrupt ends the run between two cases with the status for it.
+if [ -z "${EMU:-}" ] && command -v timeout >/dev/null 2>&1; then
+    shown="retort verify, interrupted"
+    status=0
+    timeout --preserve-status -s INT 1 "$RETORT" verify >"$out" 2>"$err" </dev/null || status=$?
+    exits 130
+    check "no total that looks finished" sh -c '! grep -E -x "[0-9]+ passed, [0-9]+ failed" "$0"' "$out"
+fi
+finish

@@ -1,0 +1,45 @@
+# Every tests/unit/test_*.c is a program of its own; structure and cli tests are scripts. tools/run_tests.py runs them
+# all, counts their cases and ends with `N passed, N failed`.
+UNIT_SRCS  := $(sort $(wildcard tests/unit/test_*.c))
+UNIT_OBJS  := $(UNIT_SRCS:%.c=$(BUILD)/%.o)
+UNIT_PROGS := $(UNIT_SRCS:tests/unit/%.c=$(BUILD)/tests/%)
+STRUCTURE_TESTS := $(sort $(wildcard tests/structure/test_*.py tests/structure/test_*.sh))
+CLI_TESTS       := $(sort $(wildcard tests/cli/*.sh))
+ALL_OBJS += $(UNIT_OBJS)
+
+# Emulated and sanitized programs are many times slower.
+TEST_TIMEOUT ?= $(if $(CROSS)$(SAN),900,300)
+RUN_TESTS = BUILD='$(BUILD)' CC='$(CC)' NM='$(NM)' LIBS_LINE='$(LIBS_LINE)' \
+            $(PYTHON) tools/run_tests.py --timeout $(TEST_TIMEOUT) --emu '$(EMU)' --retort $(BUILD)/retort
+
+# The libraries are looked for when the Makefile is read, so what set-up has just installed is seen by the second make.
+# Without -j on the command line that one uses every core.
+jobs = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(JOBS))
+test:
+	@tools/setup.sh $(if $(CROSS),--cross)
+	@+$(MAKE) --no-print-directory $(jobs) run-test
+
+test-quick:
+	@tools/setup.sh $(if $(CROSS),--cross)
+	@+$(MAKE) --no-print-directory $(jobs) run-test-quick
+
+run-test: all tests
+	@$(RUN_TESTS) --verify cpu --verify ref --structure $(STRUCTURE_TESTS) --cli $(CLI_TESTS) --unit $(UNIT_PROGS)
+
+run-test-quick: all tests
+	@$(RUN_TESTS) --quick --verify cpu --verify ref --unit $(UNIT_PROGS)
+
+tests: $(UNIT_PROGS)
+
+$(BUILD)/tests/%: $(BUILD)/tests/unit/%.o $(LIBRETORT) $(BUILD)/link.stamp
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_LDFLAGS) $(TEST_LDFLAGS) $< $(LIB_cmocka) $(LDLIBS) -o $@
+
+mutants:
+	@tools/setup.sh $(if $(CROSS),--cross)
+	@+$(MAKE) --no-print-directory $(jobs) all tests
+	$(PYTHON) tools/mutants.py --build '$(BUILD)' $(MUTANT_FLAGS)
+
+.SECONDARY: $(UNIT_OBJS)
+.PHONY: test test-quick run-test run-test-quick tests mutants

@@ -1,0 +1,49 @@
+"""checks.py - counting for the structure tests: each check is one case, failures are printed, the last line counts."""
+import glob
+import os
+import re
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+os.chdir(ROOT)
+BUILD = os.environ.get("BUILD", "build")
+
+_passed = _failed = 0
+
+
+def check(ok, message):
+    """One case; the message says what is wrong, with the place."""
+    global _passed, _failed
+    if ok:
+        _passed += 1
+    else:
+        _failed += 1
+        print(message)
+
+
+def check_all(faults):
+    """One case, whatever the number of faults."""
+    faults = list(faults)
+    check(not faults, "\n".join(faults))
+
+
+def finish():
+    print(f"{_passed} passed, {_failed} failed")
+    sys.exit(1 if _failed or not _passed else 0)
+
+
+def sources(*patterns):
+    """Files below the root, by patterns such as 'src/**/*.c', sorted."""
+    return sorted({path for p in patterns for path in glob.glob(p, recursive=True)})
+
+
+def read(path):
+    with open(path, encoding="utf-8") as f:
+        return f.read()
+
+
+def blank_comments_and_strings(text):
+    """The text with comments, strings and character constants turned to spaces; lines and columns stay."""
+    def blank(match):
+        return re.sub(r"[^\n]", " ", match[0])
+    return re.sub(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', blank, text, flags=re.S)

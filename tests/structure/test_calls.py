@@ -1,0 +1,44 @@
+"""The library never prints, never ends the process, reads no environment, and allocates in one place alone.
+
+Read from the objects, not from the text: a name behind a macro, or a call the compiler has changed, is seen too.
+"""
+import os
+import re
+import subprocess
+
+from checks import BUILD, blank_comments_and_strings, check, check_all, finish, read, sources
+
+NM = os.environ.get("NM", "nm")
+RULES = [  # what, names, objects (below src/) that may use them
+    ("prints", "stdout stderr printf vprintf puts putchar putc perror psignal err errx warn warnx syslog", ["cli/"]),
+    ("ends the process", "exit _exit _Exit quick_exit abort __assert_fail raise kill", ["cli/"]),
+    ("reads or changes the environment", "getenv secure_getenv setenv putenv unsetenv environ", ["cli/"]),
+    ("allocates", "malloc calloc realloc reallocarray free aligned_alloc posix_memalign memalign valloc strdup strndup "
+     "asprintf vasprintf getline getdelim open_memstream sbrk", ["base/mem.o"]),
+    ("keeps state that threads share", "rand srand random srandom drand48 lrand48 strtok localtime gmtime ctime asctime "
+     "setlocale", []),
+]
+
+objects = sources(f"{BUILD}/src/**/*.o")
+check(len(objects) > 0, f"no object below {BUILD}/src")
+for path in objects:
+    listing = subprocess.run([NM, "-u", path], capture_output=True, text=True)
+    faults = [] if listing.returncode == 0 else [f"{NM} -u {path}: {listing.stderr}"]
+    # printf is __printf_chk where the distribution fortifies; a versioned or ISO C99 scanf has its own prefix.
+    used = {re.sub(r"^__(\w+)_chk$", r"\1", line.split()[-1].split("@")[0]) for line in listing.stdout.splitlines()}
+    place = os.path.relpath(path, f"{BUILD}/src")
+    for what, names, allowed in RULES:
+        found = sorted(used & set(names.split()))
+        if found and not any(place.startswith(a) for a in allowed):
+            faults.append(f"{path} {what}: {', '.join(found)}")
+    check_all(faults)
+
+# What an object does not show: flags and attributes that change the meaning of arithmetic for one file or function.
+LOOSE = re.compile(r"fast-math|funsafe-math|march=native|Ofast|#\s*pragma\s+(GCC|clang)\s+(optimize|fp)|"
+                   r"__attribute__\s*\(\(\s*(__)?optimize|FP_CONTRACT|_MM_SET_(FLUSH|DENORMALS)")
+for path in sources("src/**/*.[ch]", "src/**/*.inl", "src/**/*.mk", "Makefile", "tests/*.mk", "bench/*.mk"):
+    text = read(path)
+    text = re.sub(r"#.*", "", text) if path.endswith(("Makefile", ".mk")) else blank_comments_and_strings(text)
+    found = LOOSE.search(text)
+    check(not found, f"{path}: {found[0] if found else ''}: arithmetic is strict IEEE, by the flags of the Makefile alone")
+finish()

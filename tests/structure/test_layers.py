@@ -1,0 +1,51 @@
+"""Which room may include which; and that the checker sees a breach when there is one."""
+import os
+import sys
+import tempfile
+
+from checks import ROOT, check, finish
+
+sys.path.insert(0, os.path.join(ROOT, "tools"))
+import check_layers  # noqa: E402
+
+seen, faults = check_layers.check("src")
+check(seen > 0, "src/ holds no file")
+for fault in faults:
+    check(False, fault)
+check(not faults, f"{len(faults)} forbidden includes")
+
+# file -> one line of it -> allowed?
+CASES = [
+    ("num/x.c", '#include "base/err.h"', True),
+    ("num/x.c", '#include "num/dtype.h"', True),
+    ("base/x.c", '#include "num/dtype.h"', False),
+    ("op/x.c", '#include "backend/backend.h"', False),
+    ("backend/cpu/x.c", '#include "backend/ref/ref.h"', False),
+    ("backend/ref/x.c", '  #  include "backend/cpu/cpu.h"', False),
+    ("backend/cpu/x.c", '#include "exec/exec.h"', False),
+    ("backend/registry.c", '#include "backend/ref/ref.h"', True),
+    ("exec/x.c", '#include "backend/cpu/cpu.h"', False),
+    ("exec/x.c", '#include "verify/verify.h"', False),
+    ("verify/x.c", '#include "exec/exec.h"', True),
+    ("cli/x.c", '#include "verify/verify.h"', True),
+    ("verify/x.c", '#include "cli/args.h"', False),
+    ("exec/x.c", '#include "exec.h"', False),
+    ("exec/x.c", '#include "../op/plan.h"', False),
+    ("exec/x.c", '#include "op/plan_internal.h"', False),
+    ("op/x.c", '#include "op/plan_internal.h"', True),
+    ("exec/x.c", "#include <cblas.h>", False),
+    ("backend/cpu/x.c", "#include <cblas.h>", True),
+    ("base/x.c", "#include <cmocka.h>", False),
+    ("nowhere/x.c", "#include <stdio.h>", False),
+]
+HEADERS = ["base/err.h", "num/dtype.h", "op/plan.h", "op/plan_internal.h", "backend/backend.h", "backend/ref/ref.h",
+           "backend/cpu/cpu.h", "exec/exec.h", "verify/verify.h", "cli/args.h"]
+for path, line, allowed in CASES:
+    with tempfile.TemporaryDirectory() as root:
+        for name in HEADERS + [path]:
+            os.makedirs(os.path.join(root, os.path.dirname(name)), exist_ok=True)
+            with open(os.path.join(root, name), "w", encoding="utf-8") as f:
+                f.write(line + "\n" if name == path else "\n")
+        _, found = check_layers.check(root)
+        check(bool(found) != allowed, f"check_layers: {path} with {line}: expected {'no ' if allowed else ''}fault, got {found}")
+finish()

@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""check_layers.py [DIR] - fails when a file includes what its room may not see. DIR is the source folder, by default src.
+
+Project includes are written from src/ (`#include "op/plan.h"`), so a room is visible in the line itself.
+"""
+import os
+import re
+import sys
+
+CORE = ["base", "num", "op", "backend"]
+MAY = {  # room -> other rooms that it may include
+    "base": [],
+    "num": ["base"],
+    "format": ["base", "num"],
+    "text": ["base", "num", "format"],
+    "op": ["base", "num"],
+    "backend": ["base", "num", "op"],
+    "backend/ref": CORE,
+    "backend/cpu": CORE,
+    "backend/cuda": CORE,
+    "backend/vulkan": CORE,
+    "exec": CORE,
+    "model": ["base", "num", "format", "op"],
+    "infer": CORE + ["exec", "format", "text", "model"],
+    "train": CORE + ["exec", "format", "text", "model", "infer"],
+    "verify": CORE + ["exec"],
+    "api": CORE + ["exec", "format", "text", "model", "infer", "train", "verify"],
+    "cli": CORE + ["exec", "format", "text", "model", "infer", "train", "verify", "api"],
+}
+BACKENDS = [room for room in MAY if room.startswith("backend/")]
+# The only files that name a concrete backend.
+NAMES_BACKENDS = {"backend/registry.c", "api/"}
+# Headers of linked libraries and the rooms that may see them; test libraries never appear in src/.
+LIBRARIES = {"cblas.h": ["backend/cpu"], "xxhash.h": ["base"], "cmocka.h": []}
+INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<([^>]+)>)')
+
+
+def room_of(path):
+    """The room of a path below src/: the longest folder that is one."""
+    folder = os.path.dirname(path)
+    while folder and folder not in MAY:
+        folder = os.path.dirname(folder)
+    return folder
+
+
+def fault(root, path, line):
+    """What is wrong with the line of the file, or None."""
+    match = INCLUDE.match(line)
+    if not match:
+        return None
+    room, quoted, library = room_of(path), match[1], match[2]
+    if library:
+        name = os.path.basename(library)
+        if name in LIBRARIES and room not in LIBRARIES[name]:
+            return f"{room} may not include <{library}>"
+        return None
+    if not os.path.exists(os.path.join(root, quoted)):
+        return f'"{quoted}" is not a path from {root}/'
+    target = room_of(quoted)
+    if target == room:
+        return None
+    if quoted.endswith("_internal.h"):
+        return f"{quoted} belongs to the files of {target} alone"
+    if target in MAY[room] or (target in BACKENDS and any(path.startswith(p) for p in NAMES_BACKENDS)):
+        return None
+    return f"{room} may not include {quoted}"
+
+
+def check(root):
+    """(number of files seen, list of faults)"""
+    seen, faults = 0, []
+    for folder, _, names in sorted(os.walk(root)):
+        for name in sorted(names):
+            if not name.endswith((".c", ".h", ".cu", ".cuh", ".inl")):
+                continue
+            full = os.path.join(folder, name)
+            path = os.path.relpath(full, root)
+            seen += 1
+            if not room_of(path):
+                faults.append(f"{full}: is in no room")
+                continue
+            with open(full, encoding="utf-8") as f:
+                for number, line in enumerate(f, 1):
+                    what = fault(root, path, line)
+                    if what:
+                        faults.append(f"{full}:{number}: {what}")
+    return seen, faults
+
+
+def main():
+    seen, faults = check(sys.argv[1] if len(sys.argv) > 1 else "src")
+    for line in faults:
+        print(line)
+    print(f"{seen} files, {len(faults)} forbidden includes")
+    return 1 if faults or not seen else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

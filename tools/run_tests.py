@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+"""run_tests.py - runs the test programs one after another, counts their cases, ends with `N passed, N failed`.
+
+Four kinds: unit (cmocka programs), structure and cli (scripts), verify (`retort verify`). A script's or verify's own
+line `N passed, N failed` is its count; cmocka's summary lines are summed; a script that prints no count is one
+case. A program that crashes, runs out of time, fails without a failed case, or passes without running any case is one
+failure more, so nothing passes by not running. What a failing program printed is shown. Needs the standard library only.
+"""
+import argparse
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+
+COUNT_LINE = re.compile(r"^(\d+) passed, (\d+) failed$", re.M)
+CMOCKA = re.compile(r"^\[\s+(PASSED|FAILED|SKIPPED)\s+\] (\d+) test\(s\)", re.M)
+SHOWN_LINES = 200
+
+
+def run(command, timeout, env):
+    """(exit status, text, seconds); the status is 'timeout' when time ran out."""
+    start = time.monotonic()
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                               env=env, start_new_session=True)
+    try:
+        output, _ = process.communicate(timeout=timeout)
+        status = process.returncode
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        output, _ = process.communicate()
+        status = "timeout"
+    return status, output.decode("utf-8", "replace"), time.monotonic() - start
+
+
+def count(kind, text):
+    """(passed, failed, skipped), or None where the output holds no count."""
+    if kind == "unit":
+        sums = {"PASSED": 0, "FAILED": 0, "SKIPPED": 0}
+        found = CMOCKA.findall(text)
+        for word, number in found:
+            sums[word] += int(number)
+        return (sums["PASSED"], sums["FAILED"], sums["SKIPPED"]) if found else None
+    found = COUNT_LINE.findall(text)  # the last one; a program that fails may add an error message below it
+    return (int(found[-1][0]), int(found[-1][1]), 0) if found else None
+
+
+def judge(kind, status, text):
+    """(passed, failed, skipped, remark)"""
+    counted = count(kind, text)
+    if counted is None and kind in ("structure", "cli"):
+        counted = (1, 0, 0) if status == 0 else (0, 1, 0)
+    passed, failed, skipped = counted or (0, 0, 0)
+    if status == "timeout":
+        return passed, failed + 1, skipped, "timed out"
+    if status < 0:
+        return passed, failed + 1, skipped, f"killed by {signal.Signals(-status).name}"
+    if status != 0 and failed == 0:
+        return passed, 1, skipped, f"exit status {status}"
+    if status == 0 and failed:
+        return passed, failed, skipped, "exit status 0 in spite of failures"
+    if counted is None or passed + failed == 0:
+        return passed, failed + 1, skipped, "no case ran"
+    return passed, failed, skipped, ""
+
+
+def plan(args):
+    """The programs to run: (kind, shown name, command)."""
+    emulator = shlex.split(args.emu)
+    for path in args.structure:
+        yield "structure", path, [sys.executable if path.endswith(".py") else "sh", path]
+    for path in args.unit:
+        yield "unit", f"unit/{os.path.basename(path)}", emulator + [path]
+    for path in args.cli:
+        yield "cli", path, ["sh", path]
+    for backend in args.verify:
+        command = [args.retort, "verify", "--backend", backend] + (["--quick"] if args.quick else [])
+        yield "verify", "retort " + " ".join(command[1:]), emulator + command
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--retort", default="build/retort", help="the binary")
+    parser.add_argument("--emu", default="", help="command that runs a program of the target")
+    parser.add_argument("--timeout", type=float, default=300, help="seconds for one program")
+    parser.add_argument("--quick", action="store_true", help="verify runs its quick set")
+    parser.add_argument("--verify", action="append", default=[], metavar="BACKEND")
+    for kind in ("structure", "cli", "unit"):
+        parser.add_argument(f"--{kind}", nargs="*", default=[], metavar="PROGRAM")
+    args = parser.parse_args()
+
+    env = dict(os.environ, RETORT=os.path.abspath(args.retort), EMU=args.emu)
+    total_passed = total_failed = total_skipped = 0
+    red = []
+    for kind, name, command in plan(args):
+        status, text, seconds = run(command, args.timeout, env)
+        passed, failed, skipped, remark = judge(kind, status, text)
+        total_passed += passed
+        total_failed += failed
+        total_skipped += skipped
+        counts = f"{passed} passed" + (f", {failed} failed" if failed else "") + (f", {skipped} skipped" if skipped else "")
+        print(f"{'FAIL' if failed else 'ok':<5}{name:<42} {counts:<24} {seconds:7.2f} s{'  ' + remark if remark else ''}")
+        if failed:
+            red.append(name)
+            lines = text.splitlines()
+            if len(lines) > SHOWN_LINES:
+                print(f"    ... {len(lines) - SHOWN_LINES} lines left out")
+            for line in lines[-SHOWN_LINES:]:
+                print(f"    {line}")
+        sys.stdout.flush()
+    if red:
+        print("failed: " + ", ".join(red))
+    if total_skipped:
+        print(f"{total_skipped} skipped")
+    if total_passed + total_failed == 0:
+        print("run_tests.py: nothing to run", file=sys.stderr)
+        total_failed = 1
+    print(f"{total_passed} passed, {total_failed} failed")
+    return 1 if total_failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,95 @@
+#!/bin/sh
+# setup.sh - installs what building and testing need and this machine does not have, with the system's package manager.
+#
+#   tools/setup.sh            compiler, libraries, test library, python3
+#   tools/setup.sh --bench    also the threaded OpenBLAS that `make bench-cpu` compares with
+#   tools/setup.sh --cross    also a compiler and an emulator for aarch64
+#   tools/setup.sh --ci       all that .ci/run needs: --cross and clang
+#
+# It looks for the things themselves, not for packages, so nothing happens (and no network is needed) when they are
+# there, however they came. As root it says what it installs and installs it; otherwise it prints the one line to run
+# and stops with status 1. Debian 12 and Ubuntu 24.04 are tried.
+set -eu
+
+bench=0 cross=0 clang=0
+for arg in "$@"; do
+    case $arg in
+    --bench) bench=1 ;;
+    --cross) cross=1 ;;
+    --ci) cross=1 clang=1 ;;
+    *)
+        echo "setup.sh: unknown argument '$arg'; it is one of --bench, --cross, --ci" >&2
+        exit 2
+        ;;
+    esac
+done
+
+triplet=$(uname -m)-linux-gnu
+missing=
+
+# want PACKAGES TEST...: adds the packages when the test fails.
+want() {
+    packages=$1
+    shift
+    "$@" >/dev/null 2>&1 || missing="$missing $packages"
+}
+has_command() { command -v "$1"; }
+has_header() {
+    for dir in /usr/include "/usr/include/$triplet" /usr/local/include; do
+        test -e "$dir/$1" && return 0
+    done
+    return 1
+}
+has_file() { test -e "$1"; }
+
+# A machine may have a compiler without make, or gcc without a C library to compile against.
+want gcc has_command gcc
+want make has_command make
+want libc6-dev has_header stdio.h
+want python3 has_command python3
+want libjansson-dev has_header jansson.h
+want libxxhash-dev has_header xxhash.h
+want libcmocka-dev has_header cmocka.h
+if [ -z "${LIB_openblas:-}" ]; then
+    want libopenblas-serial-dev has_file "/usr/lib/$triplet/openblas-serial/libopenblas.a"
+fi
+if [ $bench = 1 ]; then
+    want libopenblas0-pthread has_file "/usr/lib/$triplet/openblas-pthread/libopenblas.so.0"
+fi
+if [ $clang = 1 ]; then
+    want clang has_command clang
+fi
+if [ $cross = 1 ] && [ "$(uname -m)" != aarch64 ]; then
+    want gcc-aarch64-linux-gnu has_command aarch64-linux-gnu-gcc
+    want libc6-dev-arm64-cross has_file /usr/aarch64-linux-gnu/include/stdio.h
+    want qemu-user has_command qemu-aarch64
+fi
+
+[ -n "$missing" ] || exit 0
+missing=${missing# }
+
+if ! command -v apt-get >/dev/null 2>&1; then
+    echo "setup.sh: these are missing, named as in Debian: $missing" >&2
+    echo "setup.sh: there is no apt-get here; install them with this system's package manager" >&2
+    exit 1
+fi
+if [ "$(id -u)" != 0 ]; then
+    echo "setup.sh: packages are missing. Run this line, then try again:" >&2
+    echo "sudo apt-get install -y --no-install-recommends $missing" >&2
+    exit 1
+fi
+
+echo "setup: installing $missing"
+export DEBIAN_FRONTEND=noninteractive
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+# apt-get is long-winded; its output is of interest only when it fails. Old package lists may still do, so a failed
+# update is not the end.
+apt-get -o Acquire::Retries=3 update >"$log" 2>&1 </dev/null || echo "setup: apt-get update failed; going on" >&2
+# shellcheck disable=SC2086
+if ! apt-get -o Acquire::Retries=3 install -y --no-install-recommends $missing >>"$log" 2>&1 </dev/null; then
+    cat "$log" >&2
+    echo "setup.sh: apt-get could not install: $missing" >&2
+    exit 1
+fi
+echo "setup: installed"
