@@ -73,10 +73,12 @@ def inside_call(code, start, pattern):
 
 
 def is_declaration(code, start):
-    """Whether the offset is in a declaration without a value: a change there is the size of a local array at most."""
+    """Whether the offset is in a declaration without a value or in an enum: a change there is some array's size."""
     begin = max(code.rfind(c, 0, start) for c in ";{}") + 1
     end = code.find(";", start)
     statement = code[begin:end].strip()
+    if re.search(r"\benum \{[^{}]*$", code[max(0, start - 200):start]):
+        return True
     return re.fullmatch(r"(?:const |static |unsigned |struct )*\w+[ *]+\w+(?:\[[^\]]*\])+(?:,.*)?", statement, re.S) is not None
 
 
@@ -298,7 +300,7 @@ def why(status, output):
         return "timed out"
     if status < 0:
         return f"killed by {signal.Signals(-status).name}"
-    lines = [line.strip() for line in output.splitlines() if re.search(r"ERROR|FAIL|failed|wrong|error", line)]
+    lines = [line.strip() for line in output.splitlines() if re.match(r"\s*(FAIL |ERROR|\[  ERROR)", line)]
     return (lines[0] if lines else f"exit status {status}")[:160]
 
 

@@ -1,7 +1,8 @@
 /* case.h - what a case is, the list of them, and what a case is given to run in.
  *
- * Owns: rt_case, families of cases, the environment. A family is one object named in RT_FAMILY_LIST whose `add` puts its
- * cases into a list; most describe one op as data (op_case.h) and are run by the harness, others bring their own `run`. */
+ * Owns: rt_case, families of cases, the environment. A family is one object named in RT_FAMILY_LIST whose `add` puts
+ * its cases into a list; most describe one op as data (op_case.h) and are run by the harness, others bring their own
+ * `run`. */
 #ifndef RT_VERIFY_CASE_H
 #define RT_VERIFY_CASE_H
 
@@ -14,12 +15,12 @@ enum { RT_VERIFY_DEVS = 4 };
 /* What cases run in. Cases run one after another, on one thread. */
 typedef struct rt_verify_env {
     const rt_verify_opts *opts;
-    rt_dev *spec;                 /* `ref` in double */
-    rt_dev *dev[RT_VERIFY_DEVS];  /* the tested backend; for `cpu` also with 1, 2 and 7 threads */
+    rt_dev *spec;                     /* `ref` in double */
+    rt_dev *dev[RT_VERIFY_DEVS];      /* the tested backend; for `cpu` also with 1, 2 and 7 threads */
     uint32_t threads[RT_VERIFY_DEVS]; /* of each; 0 where the backend has no such number */
-    uint32_t ndevs;               /* at least 1 */
-    bool serial;                  /* the tested backend is `ref` in float, which adds up one by one */
-    rt_arena scratch;             /* emptied after every case */
+    uint32_t ndevs;                   /* at least 1 */
+    bool serial;                      /* the tested backend is `ref` in float, which adds up one by one */
+    rt_arena scratch;                 /* emptied after every case */
 } rt_verify_env;
 
 typedef struct rt_case rt_case;
@@ -30,7 +31,7 @@ typedef int (*rt_case_run_fn)(const rt_case *c, rt_verify_env *env, rt_case_resu
 struct rt_case {
     const char *name; /* unique, no blanks: "rope_fwd/bf16/17x3x10/strided" */
     const char *op;
-    bool quick;       /* part of --quick */
+    bool quick; /* part of --quick */
     rt_case_run_fn run;
     const void *data; /* the family's own */
 };
@@ -54,8 +55,8 @@ typedef struct rt_case_family {
     void (*add)(rt_case_list *l);
 } rt_case_family;
 
-/* Every family, in the order in which its cases run: `const rt_case_family rt_family_<name>`. ops (ops.c) is one op at a
- * time, grad and block are in grad_cases.c and block_cases.c. */
+/* Every family, in the order in which its cases run: `const rt_case_family rt_family_<name>`. ops (ops.c) is one op at
+ * a time, grad and block are in grad_cases.c and block_cases.c. */
 #define RT_FAMILY_LIST(X) X(ops) X(grad) X(block)
 #define X(name) extern const rt_case_family rt_family_##name;
 RT_FAMILY_LIST(X)

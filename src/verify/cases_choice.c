@@ -44,9 +44,9 @@ static void descending(double *x, uint32_t n)
 /* ---- topk ---- */
 
 enum { TEMPERATURE, MASK, LOGITS };
-static const rt_op_flag topk_flags[] = { { "temperature", { "T1", "T2.5" } },
-                                         { "vocabulary", { "", "vmask", "vmask-few" } },
-                                         { "logits", { "", "ties", "special", "spread" } } };
+static const rt_op_flag topk_flags[] = { RT_FLAG("temperature", "T1", "T2.5"),
+                                         RT_FLAG("vocabulary", "", "vmask", "vmask-few"),
+                                         RT_FLAG("logits", "", "ties", "special", "spread") };
 static const rt_op_shape topk_shapes[] = { { RT_SHAPE_ODD, { 5, 37, 7 } },
                                            { RT_SHAPE_ONE, { 1, 1, 1 } },
                                            { RT_SHAPE_BIG, { 7, 5003, 65 } },
@@ -66,7 +66,8 @@ static void topk_layout(const rt_op_case *c, rt_layout *l)
     l->slot[RT_TOPK_LOGP] = RT_SLOT(d[N], d[K], NULL);
     l->slot[RT_TOPK_REST] = RT_SLOT(d[N], 1, NULL);
     l->slot[RT_TOPK_X] = RT_SLOT(d[N], d[V], fill_topk);
-    if (c->flag[MASK]) l->slot[RT_TOPK_VMASK] = RT_SLOT(1, (d[V] + 31) / 32, rt_fill_bits, c->flag[MASK] == 1 ? 0.8 : 0.02, d[V]);
+    if (c->flag[MASK])
+        l->slot[RT_TOPK_VMASK] = RT_SLOT(1, (d[V] + 31) / 32, rt_fill_bits, c->flag[MASK] == 1 ? 0.8 : 0.02, d[V]);
 }
 
 static float temperature(const rt_op_case *c) { return c->flag[TEMPERATURE] ? 2.5f : 1.0f; }
@@ -109,18 +110,25 @@ static void topk_terms(rt_values *v, uint32_t slot, const double *want, double *
     }
 }
 
-const rt_op_set rt_op_set_topk = { .kind = RT_OP_TOPK, .ndims = 3, .shapes = topk_shapes, .nshapes = RT_COUNT(topk_shapes),
-                                   .flags = topk_flags, .nflags = RT_COUNT(topk_flags), .fix = topk_fix,
-                                   .layout = topk_layout, .emit = topk_emit, .terms = topk_terms };
+const rt_op_set rt_op_set_topk = { .kind = RT_OP_TOPK,
+                                   .ndims = 3,
+                                   .shapes = topk_shapes,
+                                   .nshapes = RT_COUNT(topk_shapes),
+                                   .flags = topk_flags,
+                                   .nflags = RT_COUNT(topk_flags),
+                                   .fix = topk_fix,
+                                   .layout = topk_layout,
+                                   .emit = topk_emit,
+                                   .terms = topk_terms };
 
 /* ---- sample ---- */
 
 enum { HEAT, TOP_K, TOP_P, CHOICES, STREAM };
-static const rt_op_flag sample_flags[] = { { "temperature", { "", "greedy", "hot" } },
-                                           { "top_k", { "", "k1", "k5", "kall" } },
-                                           { "top_p", { "", "p0.6", "p0.05" } },
-                                           { "logits", { "", "ties", "special", "spread" } },
-                                           { "stream", { "", "stream7" } } };
+static const rt_op_flag sample_flags[] = { RT_FLAG("temperature", "", "greedy", "hot"),
+                                           RT_FLAG("top_k", "", "k1", "k5", "kall"),
+                                           RT_FLAG("top_p", "", "p0.6", "p0.05"),
+                                           RT_FLAG("logits", "", "ties", "special", "spread"),
+                                           RT_FLAG("stream", "", "stream7") };
 static const rt_op_shape sample_shapes[] = { { RT_SHAPE_ODD, { 13, 37 } },
                                              { RT_SHAPE_ONE, { 1, 1 } },
                                              { RT_SHAPE_BIG, { 11, 5003 } } };
@@ -138,7 +146,8 @@ static rt_sample_opts sample_options(const rt_op_case *c)
 {
     static const float heat[] = { 0.8f, 0.0f, 3.0f }, top_p[] = { 1.0f, 0.6f, 0.05f };
     const uint32_t n = c->dim[V], top_k[] = { 0, 1, n < 5 ? n : 5, n };
-    return (rt_sample_opts){ top_k[c->flag[TOP_K]], heat[c->flag[HEAT]], top_p[c->flag[TOP_P]], c->flag[STREAM] ? 7 : 0 };
+    return (rt_sample_opts){ top_k[c->flag[TOP_K]], heat[c->flag[HEAT]], top_p[c->flag[TOP_P]],
+                             c->flag[STREAM] ? 7 : 0 };
 }
 
 static void sample_emit(rt_plan *p, const rt_op_case *c, const rt_view *v, bool wide)
@@ -179,7 +188,13 @@ static bool sample_accepts(rt_values *v, uint32_t row, int32_t got, double slack
 /* Equal shares round the same way every time, so the errors of `ref` in float add up to their number. */
 static double ranks_squared(const rt_op_case *c) { return (double)c->dim[V] * c->dim[V]; }
 
-const rt_op_set rt_op_set_sample = { .kind = RT_OP_SAMPLE, .ndims = 2, .shapes = sample_shapes,
-                                     .nshapes = RT_COUNT(sample_shapes), .flags = sample_flags,
-                                     .nflags = RT_COUNT(sample_flags), .layout = sample_layout, .emit = sample_emit,
-                                     .serial_terms = ranks_squared, .accepts = sample_accepts };
+const rt_op_set rt_op_set_sample = { .kind = RT_OP_SAMPLE,
+                                     .ndims = 2,
+                                     .shapes = sample_shapes,
+                                     .nshapes = RT_COUNT(sample_shapes),
+                                     .flags = sample_flags,
+                                     .nflags = RT_COUNT(sample_flags),
+                                     .layout = sample_layout,
+                                     .emit = sample_emit,
+                                     .serial_terms = ranks_squared,
+                                     .accepts = sample_accepts };

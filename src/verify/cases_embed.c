@@ -8,10 +8,9 @@
 enum { N, V, C };            /* dimensions */
 enum { STRAY, REPEAT, ACC }; /* flags */
 
-static const rt_op_flag fwd_flags[] = { { "ids outside the table", { "", "stray" } } };
-static const rt_op_flag bwd_flags[] = { { "ids outside the table", { "", "stray" } },
-                                        { "few different ids", { "", "repeats" } },
-                                        { "dtable", { "", "acc" } } };
+static const rt_op_flag fwd_flags[] = { RT_FLAG("ids outside the table", "", "stray") };
+static const rt_op_flag bwd_flags[] = { RT_FLAG("ids outside the table", "", "stray"),
+                                        RT_FLAG("few different ids", "", "repeats"), RT_FLAG("dtable", "", "acc") };
 static const rt_op_shape fwd_shapes[] = { { RT_SHAPE_ODD, { 7, 11, 13 } },
                                           { RT_SHAPE_ONE, { 1, 1, 1 } },
                                           { RT_SHAPE_BIG, { 97, 53, 601 } } };

@@ -1,7 +1,7 @@
 /* cases_kd.c - the cases of kd_loss.
  *
- * Big: the cpu kernel takes a row in blocks of 1024 columns, and a position is a chunk. A top-k teacher is made from logits
- * of its own, so that its ids, log-probabilities and remaining mass belong together. */
+ * Big: the cpu kernel takes a row in blocks of 1024 columns, and a position is a chunk. A top-k teacher is made from
+ * logits of its own, so that its ids, log-probabilities and remaining mass belong together. */
 #include "base/rng.h"
 #include "verify/compare.h"
 #include "verify/values.h"
@@ -10,32 +10,48 @@
 
 enum { N, V, TOPK }; /* dimensions: positions, columns, teacher's entries (0: no top-k teacher) */
 enum {
-    DIVERGENCE, MIX, TEACHER, VOCABULARY, T2, GRAD, NO_CE, NO_DIV, NO_TOP1, ACC, MASKED, CE_WEIGHT, KD_WEIGHT, TEMPERATURE,
-    FAULT, LOGITS, SPECIAL
+    DIVERGENCE,
+    MIX,
+    TEACHER,
+    VOCABULARY,
+    T2,
+    GRAD,
+    NO_CE,
+    NO_DIV,
+    NO_TOP1,
+    ACC,
+    MASKED,
+    CE_WEIGHT,
+    KD_WEIGHT,
+    TEMPERATURE,
+    FAULT,
+    LOGITS,
+    SPECIAL
 };
 
 static const rt_op_flag flags[] = {
-    { "divergence", { "fkl", "rkl", "jsd", "skew-fkl", "skew-rkl", "tv" } },
-    { "mix", { "", "mix0", "mix1" } },
-    { "teacher", { "", "topk", "topk-padded" } },
-    { "vocabulary", { "", "vmask", "wider", "narrower" } },
-    { "t2", { "", "t2" } },
-    { "gradient", { "", "no-grad" } },
-    { "ce", { "", "no-ce" } },
-    { "div", { "", "no-div" } },
-    { "top1", { "", "no-top1" } },
-    { "sums", { "", "acc" } },
-    { "targets", { "", "masked", "all-masked" } },
-    { "ce_weight", { "", "ce0" } },
-    { "kd_weight", { "", "kd0" } },
-    { "temperature", { "T1", "T2.5", "T0.7" } },
-    { "fault", { "", "fault-set" } },
-    { "logits", { "", "spread", "ties" } },
-    { "special", { "", "nan", "-inf", "+inf", "target", "teacher" } },
+    RT_FLAG("divergence", "fkl", "rkl", "jsd", "skew-fkl", "skew-rkl", "tv"),
+    RT_FLAG("mix", "", "mix0", "mix1"),
+    RT_FLAG("teacher", "", "topk", "topk-padded"),
+    RT_FLAG("vocabulary", "", "vmask", "wider", "narrower"),
+    RT_FLAG("t2", "", "t2"),
+    RT_RARE("gradient", "", "no-grad"),
+    RT_FLAG("ce", "", "no-ce"),
+    RT_FLAG("div", "", "no-div"),
+    RT_FLAG("top1", "", "no-top1"),
+    RT_FLAG("sums", "", "acc"),
+    RT_RARE("targets", "", "masked", "all-masked"),
+    RT_RARE("ce_weight", "", "ce0"),
+    RT_RARE("kd_weight", "", "kd0"),
+    RT_FLAG("temperature", "T1", "T2.5", "T0.7"),
+    RT_RARE("fault", "", "fault-set"),
+    RT_FLAG("logits", "", "spread", "ties"),
+    RT_RARE("special", "", "nan", "-inf", "+inf", "target", "teacher"),
 };
-static const rt_op_shape shapes[] = { { RT_SHAPE_ODD, { 5, 37, 7 } },
-                                      { RT_SHAPE_ONE, { 1, 1, 1 } },
-                                      { RT_SHAPE_BIG, { 7, 3203, 65 } } };
+static const rt_op_shape shapes[] = { { RT_SHAPE_ODD, { 5, 37, 7 } },      { RT_SHAPE_ONE, { 1, 1, 1 } },
+                                      { RT_SHAPE_BIG, { 7, 3203, 65 } },   { RT_SHAPE_BIG, { 5, 4096, 64 } },
+                                      { RT_SHAPE_BIG, { 3, 5003, 1 } },    { RT_SHAPE_BIG, { 4, 3073, 33 } },
+                                      { RT_SHAPE_BIG, { 3, 4127, 4127 } }, { RT_SHAPE_BIG, { 3, 3327, 7 } } };
 
 static bool is_full(const rt_op_case *c) { return rt_case_has(c, RT_KD_TEACHER); }
 static bool is_topk(const rt_op_case *c) { return !is_full(c) && c->flag[TEACHER]; }
@@ -54,9 +70,9 @@ static void fix(rt_op_case *c)
     if (is_topk(c) && c->dim[TOPK] == 0) c->dim[TOPK] = 1;
     if (c->dim[TOPK] > c->dim[V]) c->dim[TOPK] = c->dim[V];
     if (!is_full(c) && !is_topk(c)) c->flag[KD_WEIGHT] = 1;
-    if (c->flag[KD_WEIGHT]) c->flag[CE_WEIGHT] = 0; /* one of them has to be there */
+    if (c->flag[KD_WEIGHT]) c->flag[CE_WEIGHT] = 0;                                    /* one of them has to be there */
     if (c->flag[DIVERGENCE] >= RT_DIV_SKEW_FKL && c->flag[MIX] == 2) c->flag[MIX] = 0; /* nothing to learn from */
-    if (c->flag[SPECIAL] == 5 && !is_full(c)) c->flag[SPECIAL] = 0;
+    if (c->shape_kind == RT_SHAPE_BIG && c->flag[MASKED] == 2) c->flag[MASKED] = 1;    /* something has to be left */
 }
 
 static uint32_t teacher_columns(const rt_op_case *c)
@@ -125,16 +141,20 @@ static void layout(const rt_op_case *c, rt_layout *l)
 static rt_kd_opts options(const rt_op_case *c)
 {
     static const float mix[] = { 0.3f, 0.0f, 1.0f }, temperature[] = { 1.0f, 2.5f, 0.7f };
-    return (rt_kd_opts){ .divergence = (rt_divergence)c->flag[DIVERGENCE], .T = temperature[c->flag[TEMPERATURE]],
-                         .mix = mix[c->flag[MIX]], .ce_weight = c->flag[CE_WEIGHT] ? 0.0f : 0.4f,
-                         .kd_weight = c->flag[KD_WEIGHT] ? 0.0f : 0.6f, .t2 = c->flag[T2], .grad = !c->flag[GRAD],
+    return (rt_kd_opts){ .divergence = (rt_divergence)c->flag[DIVERGENCE],
+                         .T = temperature[c->flag[TEMPERATURE]],
+                         .mix = mix[c->flag[MIX]],
+                         .ce_weight = c->flag[CE_WEIGHT] ? 0.0f : 0.4f,
+                         .kd_weight = c->flag[KD_WEIGHT] ? 0.0f : 0.6f,
+                         .t2 = c->flag[T2],
+                         .grad = !c->flag[GRAD],
                          .site = 9 };
 }
 
 static void emit(rt_plan *p, const rt_op_case *c, const rt_view *v, bool wide)
 {
-    rt_kd_io io = { v[RT_KD_LOGITS], v[RT_KD_SUMS],    v[RT_KD_CE],    v[RT_KD_DIV],     v[RT_KD_TOP1],
-                    v[RT_KD_FAULT],  v[RT_KD_TARGET],  v[RT_KD_STEP],  v[RT_KD_TEACHER], v[RT_KD_TK_ID],
+    rt_kd_io io = { v[RT_KD_LOGITS],  v[RT_KD_SUMS],    v[RT_KD_CE],   v[RT_KD_DIV],     v[RT_KD_TOP1],
+                    v[RT_KD_FAULT],   v[RT_KD_TARGET],  v[RT_KD_STEP], v[RT_KD_TEACHER], v[RT_KD_TK_ID],
                     v[RT_KD_TK_LOGP], v[RT_KD_TK_REST], v[RT_KD_VMASK] };
     rt_kd_opts o = options(c);
     (void)wide;
@@ -194,15 +214,15 @@ static int prepare(rt_values *v, rt_verify_env *env, rt_err *e)
 
 /* ---- magnitudes: what each element is added up from, by the formulas at the head of ref_kd.c ----
  *
- * A probability has the relative error of its logarithm, so P and Q of an outcome weigh 1 + |log P| + |log Q|; that also
- * covers the logarithms that P and Q are multiplied by. */
+ * A probability has the relative error of its logarithm, so P and Q of an outcome weigh 1 + |log P| + |log Q|; that
+ * also covers the logarithms that P and Q are multiplied by. */
 
 typedef struct outcomes {
     double *lp, *lq; /* (n) log P, log Q */
     int32_t *which;  /* (V) outcome of an id, -1 outside Vc */
     double *logq;    /* (V) of each id, over Vc */
     uint32_t n;
-    double sum;      /* of all weights */
+    double sum; /* of all weights */
 } outcomes;
 
 static double weight(const outcomes *o, uint32_t j)
@@ -260,8 +280,8 @@ static bool find_outcomes(rt_values *v, const double *z, uint32_t row, outcomes 
     return sound;
 }
 
-/* One row: scale (V) of its gradient, unless null; of CE and of D. false: the row is at fault, and only the record of that
- * is promised. */
+/* One row: scale (V) of its gradient, unless null; of CE and of D. false: the row is at fault, and only the record of
+ * that is promised. */
 static bool row_terms(rt_values *v, uint32_t row, outcomes *o, double *scale, double *ce, double *div)
 {
     const rt_op_case *c = v->c;
@@ -301,7 +321,9 @@ static void terms(rt_values *v, uint32_t slot, const double *want, double *scale
     static const uint32_t read[] = { RT_KD_LOGITS, RT_KD_TEACHER, RT_KD_TK_LOGP, RT_KD_TK_REST };
     for (uint32_t i = 0; i < RT_COUNT(read); i++) rt_values_dense(v, read[i]);
     if (v->failed) return;
-    outcomes o = { .lp = room, .lq = room + most, .logq = room + 2 * most, .which = (int32_t *)(room + 2 * most + cols) };
+    outcomes o = {
+        .lp = room, .lq = room + most, .logq = room + 2 * most, .which = (int32_t *)(room + 2 * most + cols)
+    };
     for (uint32_t i = 0; i < n; i++) {
         double ce, div, *row = slot == RT_KD_LOGITS && !v->c->flag[GRAD] ? scale + (uint64_t)i * cols : NULL;
         bool good = row_terms(v, i, &o, row, &ce, &div);
@@ -320,11 +342,12 @@ static void terms(rt_values *v, uint32_t slot, const double *want, double *scale
     scale[2] = RT_SCALE_ANY;
 }
 
-/* `ref` in float adds up V exponentials one by one, and holds z / T, not a difference of logits. */
+/* `ref` in float adds up V exponentials one by one (equal ones round the same way every time), and holds z / T, not a
+ * difference of logits. */
 static double columns_and_logits(const rt_op_case *c)
 {
-    double z = (c->flag[LOGITS] == 1 ? 30 : 2) * 3.5 / (double)options(c).T;
-    return c->dim[V] + z * z;
+    double z = (c->flag[LOGITS] == 1 ? 30 : 2) * 3.5 / (double)options(c).T, n = c->dim[V];
+    return (c->flag[LOGITS] == 2 ? n + n * n / 256 : n) + z * z;
 }
 
 const rt_op_set rt_op_set_kd_loss = {

@@ -1,9 +1,9 @@
 /* cases_matmul.c - the cases of matmul.
  *
- * Big: the cpu kernels cut out into tiles of at most 512 by 512, and, while there are few of them, down to about 200, so
- * these shapes give three or four tiles each way. Deep: three panels of 768 along K, where an operand is converted. Few:
- * up to 8 rows by stored rows go by dot products, in chunks of 32768 weights. The block of a quantised b lies along its
- * rows: K when it is stored (N,K), else N. */
+ * Big: the cpu kernels cut out into tiles of at most 512 by 512, and, while there are few of them, down to about 200,
+ * so these shapes give three or four tiles each way. Deep: three panels of 768 along K, where an operand is converted.
+ * Few: up to 8 rows by stored rows go by dot products, in chunks of 32768 weights. The block of a quantised b lies
+ * along its rows: K when it is stored (N,K), else N. */
 #include "verify/values.h"
 
 #include <math.h>
@@ -11,10 +11,8 @@
 enum { M, N, K }; /* dimensions */
 enum { TA, TB, ACC, ALPHA };
 
-static const rt_op_flag flags[] = { { "a", { "n", "t" } },
-                                    { "b", { "n", "t" } },
-                                    { "out", { "", "acc" } },
-                                    { "alpha", { "", "alpha-0.75", "alpha0" } } };
+static const rt_op_flag flags[] = { RT_FLAG("a", "n", "t"), RT_FLAG("b", "n", "t"), RT_FLAG("out", "", "acc"),
+                                    RT_RARE("alpha", "", "alpha-0.75", "alpha0") };
 static const rt_op_shape shapes[] = { { RT_SHAPE_ODD, { 11, 13, 7 } },
                                       { RT_SHAPE_ONE, { 1, 1, 1 } },
                                       { RT_SHAPE_BIG, { 787, 797, 37 } },
@@ -39,7 +37,8 @@ static void fix(rt_op_case *c)
         c->dim[M] = 1031;
         c->dim[N] = 1033;
     }
-    if (c->shape_kind == RT_SHAPE_BIG && quantised(c) && c->flag[TB]) c->dim[N] = 523; /* K is a whole block: keep it lean */
+    if (c->shape_kind == RT_SHAPE_BIG && quantised(c) && c->flag[TB])
+        c->dim[N] = 523; /* K is a whole block: keep it lean */
     uint32_t *along = c->flag[TB] ? &c->dim[K] : &c->dim[N];
     *along = rt_case_block(c, RT_MM_B, *along);
 }
@@ -79,7 +78,8 @@ static double length(const double *x, uint32_t rows, uint32_t cols, bool transpo
     return sqrt(sum);
 }
 
-/* |alpha| |a_m| |b_n| + |bias| + |out|: the lengths bound the sum of |a| |b| (Cauchy-Schwarz) at the cost of a vector. */
+/* |alpha| |a_m| |b_n| + |bias| + |out|: the lengths bound the sum of |a| |b| (Cauchy-Schwarz) at the cost of a vector.
+ */
 static void terms(rt_values *v, uint32_t slot, const double *want, double *scale)
 {
     const rt_op_case *c = v->c;

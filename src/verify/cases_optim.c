@@ -1,7 +1,7 @@
 /* cases_optim.c - the cases of the update: norm_sq, clip, adamw.
  *
- * Big: a chunk of the cpu's elementwise kernels is 16384 elements of the whole op, or of one row where operands have gaps;
- * norm_sq goes by about as many in whole rows and sums 1024 at a time. */
+ * Big: a chunk of the cpu's elementwise kernels is 16384 elements of the whole op, or of one row where operands have
+ * gaps; norm_sq goes by about as many in whole rows and sums 1024 at a time. */
 #include "verify/values.h"
 
 #include <math.h>
@@ -12,9 +12,8 @@ enum { SITE = 41 };
 /* ---- norm_sq ---- */
 
 enum { ACC, FAULT, VALUES };
-static const rt_op_flag norm_flags[] = { { "out", { "", "acc" } },
-                                         { "fault", { "", "fault", "fault-set" } },
-                                         { "values", { "", "inf", "nan" } } };
+static const rt_op_flag norm_flags[] = { RT_FLAG("out", "", "acc"), RT_FLAG("fault", "", "fault", "fault-set"),
+                                         RT_RARE("values", "", "inf", "nan") };
 static const rt_op_shape norm_shapes[] = { { RT_SHAPE_ODD, { 7, 19 } },
                                            { RT_SHAPE_ONE, { 1, 1 } },
                                            { RT_SHAPE_BIG, { 29, 2309 } } };
@@ -43,17 +42,22 @@ static void norm_emit(rt_plan *p, const rt_op_case *c, const rt_view *v, bool wi
 
 static double elements(const rt_op_case *c) { return (double)c->dim[N] * c->dim[C]; }
 
-const rt_op_set rt_op_set_norm_sq = { .kind = RT_OP_NORM_SQ, .ndims = 2, .shapes = norm_shapes,
-                                      .nshapes = RT_COUNT(norm_shapes), .flags = norm_flags,
-                                      .nflags = RT_COUNT(norm_flags), .layout = norm_layout, .emit = norm_emit,
+const rt_op_set rt_op_set_norm_sq = { .kind = RT_OP_NORM_SQ,
+                                      .ndims = 2,
+                                      .shapes = norm_shapes,
+                                      .nshapes = RT_COUNT(norm_shapes),
+                                      .flags = norm_flags,
+                                      .nflags = RT_COUNT(norm_flags),
+                                      .layout = norm_layout,
+                                      .emit = norm_emit,
                                       .serial_terms = elements };
 
 /* ---- clip ---- */
 
 enum { NSQ, LIMIT, CLIP_FAULT };
-static const rt_op_flag clip_flags[] = { { "nsq", { "", "zero", "tiny", "inf", "nan" } },
-                                         { "max_norm", { "", "off", "loose", "negative" } },
-                                         { "fault", { "", "fault", "fault-set" } } };
+static const rt_op_flag clip_flags[] = { RT_RARE("nsq", "", "zero", "tiny", "inf", "nan"),
+                                         RT_FLAG("max_norm", "", "off", "loose", "negative"),
+                                         RT_FLAG("fault", "", "fault", "fault-set") };
 static const rt_op_shape clip_shapes[] = { { RT_SHAPE_ODD | RT_SHAPE_ONE, { 1 } } };
 
 /* Three numbers and no more: there is one shape. */
@@ -78,17 +82,21 @@ static void clip_emit(rt_plan *p, const rt_op_case *c, const rt_view *v, bool wi
                  limit[c->flag[LIMIT]], SITE);
 }
 
-const rt_op_set rt_op_set_clip = { .kind = RT_OP_CLIP, .ndims = 1, .shapes = clip_shapes, .nshapes = RT_COUNT(clip_shapes),
-                                   .flags = clip_flags, .nflags = RT_COUNT(clip_flags), .fix = clip_fix,
-                                   .layout = clip_layout, .emit = clip_emit };
+const rt_op_set rt_op_set_clip = { .kind = RT_OP_CLIP,
+                                   .ndims = 1,
+                                   .shapes = clip_shapes,
+                                   .nshapes = RT_COUNT(clip_shapes),
+                                   .flags = clip_flags,
+                                   .nflags = RT_COUNT(clip_flags),
+                                   .fix = clip_fix,
+                                   .layout = clip_layout,
+                                   .emit = clip_emit };
 
 /* ---- adamw ---- */
 
 enum { GSCALE, ADAM_FAULT, STEP, DECAY };
-static const rt_op_flag adam_flags[] = { { "gscale", { "", "gscale" } },
-                                         { "fault", { "", "fault", "fault-set" } },
-                                         { "step", { "step1", "step2", "step1000" } },
-                                         { "decay", { "", "decay" } } };
+static const rt_op_flag adam_flags[] = { RT_FLAG("gscale", "", "gscale"), RT_RARE("fault", "", "fault", "fault-set"),
+                                         RT_FLAG("step", "step1", "step2", "step1000"), RT_FLAG("decay", "", "decay") };
 static const rt_op_shape adam_shapes[] = { { RT_SHAPE_ODD, { 7, 19 } },
                                            { RT_SHAPE_ONE, { 1, 1 } },
                                            { RT_SHAPE_BIG, { 4, 33001 } } };
@@ -134,7 +142,8 @@ static void adam_emit(rt_plan *p, const rt_op_case *c, const rt_view *v, bool wi
     rt_adamw_opts o = adam_opts(c);
     bool own = wide || !has_master(c);
     rt_emit_adamw(p, has_master(c) && wide ? v[RT_ADAM_MASTER] : v[RT_ADAM_PARAM], own ? RT_NONE : v[RT_ADAM_MASTER],
-                  v[RT_ADAM_M], v[RT_ADAM_V], v[RT_ADAM_GRAD], v[RT_ADAM_STEP], v[RT_ADAM_GSCALE], v[RT_ADAM_FAULT], &o);
+                  v[RT_ADAM_M], v[RT_ADAM_V], v[RT_ADAM_GRAD], v[RT_ADAM_STEP], v[RT_ADAM_GSCALE], v[RT_ADAM_FAULT],
+                  &o);
 }
 
 /* m: b1 |m| + (1-b1) |g|;  w: |w| + lr (|m| so / (1-b1^t) / (sqrt(v / (1-b2^t)) + eps) + decay |w|) */
@@ -160,7 +169,13 @@ static double correction_squared(const rt_op_case *c)
     return 1 / (left * left);
 }
 
-const rt_op_set rt_op_set_adamw = { .kind = RT_OP_ADAMW, .ndims = 2, .shapes = adam_shapes,
-                                    .nshapes = RT_COUNT(adam_shapes), .flags = adam_flags,
-                                    .nflags = RT_COUNT(adam_flags), .layout = adam_layout, .emit = adam_emit,
-                                    .terms = adam_terms, .serial_terms = correction_squared };
+const rt_op_set rt_op_set_adamw = { .kind = RT_OP_ADAMW,
+                                    .ndims = 2,
+                                    .shapes = adam_shapes,
+                                    .nshapes = RT_COUNT(adam_shapes),
+                                    .flags = adam_flags,
+                                    .nflags = RT_COUNT(adam_flags),
+                                    .layout = adam_layout,
+                                    .emit = adam_emit,
+                                    .terms = adam_terms,
+                                    .serial_terms = correction_squared };

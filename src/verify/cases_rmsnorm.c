@@ -10,8 +10,8 @@ enum { HEADS, EPS, ZERO, IN_PLACE, ACC_DX, ACC_DW };
 
 /* The same list for all four, each allows what it has. */
 static const rt_op_flag flags[] = {
-    { "heads", { "", "heads" } },       { "eps", { "", "eps0.3" } },   { "a row of zeros", { "", "zeros" } },
-    { "in place", { "", "on1", "on2" } }, { "dx", { "", "dx+=" } }, { "dw", { "", "dw+=" } },
+    RT_FLAG("heads", "", "heads"),         RT_FLAG("eps", "", "eps0.3"), RT_FLAG("a row of zeros", "", "zeros"),
+    RT_FLAG("in place", "", "on1", "on2"), RT_FLAG("dx", "", "dx+="),    RT_FLAG("dw", "", "dw+="),
 };
 static const rt_op_shape shapes[] = { { RT_SHAPE_ODD, { 5, 3, 13 } },
                                       { RT_SHAPE_ONE, { 1, 1, 1 } },
@@ -105,7 +105,8 @@ static void bwd_layout(const rt_op_case *c, rt_layout *l)
 static void bwd_emit(rt_plan *p, const rt_op_case *c, const rt_view *v, bool wide)
 {
     (void)wide;
-    rt_emit_rmsnorm_bwd(p, v[RT_RMSB_DX], v[RT_RMSB_DW], v[RT_RMSB_DY], v[RT_RMSB_X], v[RT_RMSB_W], c->dim[H], eps_of(c));
+    rt_emit_rmsnorm_bwd(p, v[RT_RMSB_DX], v[RT_RMSB_DW], v[RT_RMSB_DY], v[RT_RMSB_X], v[RT_RMSB_W], c->dim[H],
+                        eps_of(c));
 }
 
 static void add_bwd_emit(rt_plan *p, const rt_op_case *c, const rt_view *v, bool wide)
@@ -147,7 +148,7 @@ static double width(const rt_op_case *c) { return c->dim[D]; }
 static double width_and_rows(const rt_op_case *c) { return c->dim[D] + (double)c->dim[N] * c->dim[H]; }
 
 #define COMMON                                                                                                         \
-    .ndims = 3, .shapes = shapes, .nshapes = RT_COUNT(shapes), .flags = flags, .nflags = RT_COUNT(flags),             \
+    .ndims = 3, .shapes = shapes, .nshapes = RT_COUNT(shapes), .flags = flags, .nflags = RT_COUNT(flags),              \
     .allowed = allowed, .fix = fix
 
 const rt_op_set rt_op_set_rmsnorm_fwd = {
@@ -156,7 +157,15 @@ const rt_op_set rt_op_set_rmsnorm_fwd = {
 const rt_op_set rt_op_set_add_rmsnorm_fwd = {
     .kind = RT_OP_ADD_RMSNORM_FWD, COMMON, .layout = add_fwd_layout, .emit = add_fwd_emit, .serial_terms = width
 };
-const rt_op_set rt_op_set_rmsnorm_bwd = { .kind = RT_OP_RMSNORM_BWD, COMMON, .layout = bwd_layout, .emit = bwd_emit,
-                                          .terms = bwd_terms, .serial_terms = width_and_rows };
-const rt_op_set rt_op_set_add_rmsnorm_bwd = { .kind = RT_OP_ADD_RMSNORM_BWD, COMMON, .layout = bwd_layout,
-                                              .emit = add_bwd_emit, .terms = bwd_terms, .serial_terms = width_and_rows };
+const rt_op_set rt_op_set_rmsnorm_bwd = { .kind = RT_OP_RMSNORM_BWD,
+                                          COMMON,
+                                          .layout = bwd_layout,
+                                          .emit = bwd_emit,
+                                          .terms = bwd_terms,
+                                          .serial_terms = width_and_rows };
+const rt_op_set rt_op_set_add_rmsnorm_bwd = { .kind = RT_OP_ADD_RMSNORM_BWD,
+                                              COMMON,
+                                              .layout = bwd_layout,
+                                              .emit = add_bwd_emit,
+                                              .terms = bwd_terms,
+                                              .serial_terms = width_and_rows };

@@ -10,10 +10,9 @@
 enum { N, H, D }; /* dimensions; D is even */
 enum { HEADS, IN_PLACE, SCALED, FAR };
 
-static const rt_op_flag flags[] = { { "heads", { "", "heads" } },
-                                    { "in place", { "", "in-place" } },
-                                    { "frequencies", { "", "yarn", "llama3" } },
-                                    { "positions", { "", "far", "behind" } } };
+static const rt_op_flag flags[] = { RT_FLAG("heads", "", "heads"), RT_FLAG("in place", "", "in-place"),
+                                    RT_FLAG("frequencies", "", "yarn", "llama3"),
+                                    RT_FLAG("positions", "", "far", "behind") };
 static const rt_op_shape shapes[] = { { RT_SHAPE_ODD, { 7, 3, 22 } },
                                       { RT_SHAPE_ONE, { 1, 1, 2 } },
                                       { RT_SHAPE_BIG, { 137, 3, 130 } } };
@@ -67,8 +66,8 @@ static void emit(rt_plan *p, const rt_op_case *c, const rt_view *v, bool wide)
 {
     float freq[HALF_MAX], scale = frequencies(c, freq);
     (void)wide;
-    (c->set->kind == RT_OP_ROPE_FWD ? rt_emit_rope_fwd : rt_emit_rope_bwd)(p, v[RT_ROPE_Y], v[RT_ROPE_X], v[RT_ROPE_FREQ],
-                                                                            v[RT_ROPE_POS], scale);
+    (c->set->kind == RT_OP_ROPE_FWD ? rt_emit_rope_fwd : rt_emit_rope_bwd)(p, v[RT_ROPE_Y], v[RT_ROPE_X],
+                                                                           v[RT_ROPE_FREQ], v[RT_ROPE_POS], scale);
 }
 
 /* the length of the pair, times the factor on cos and sin */
@@ -94,7 +93,7 @@ static double angle_squared(const rt_op_case *c)
 }
 
 #define COMMON                                                                                                         \
-    .ndims = 3, .shapes = shapes, .nshapes = RT_COUNT(shapes), .flags = flags, .nflags = RT_COUNT(flags),             \
+    .ndims = 3, .shapes = shapes, .nshapes = RT_COUNT(shapes), .flags = flags, .nflags = RT_COUNT(flags),              \
     .allowed = allowed, .fix = fix, .layout = layout, .emit = emit, .terms = terms, .serial_terms = angle_squared
 
 const rt_op_set rt_op_set_rope_fwd = { .kind = RT_OP_ROPE_FWD, COMMON };

@@ -1,8 +1,9 @@
-/* cases_rows.c - the cases of the ops that take rows as they are: bias_grad, add, scale, cast, copy, fill, dequant, quant.
+/* cases_rows.c - the cases of the ops that take rows as they are: bias_grad, add, scale, cast, copy, fill, dequant,
+ * quant.
  *
- * Big: a chunk of the cpu's elementwise kernels is 16384 elements of the whole op, or of one row where operands have gaps;
- * bias_grad goes by 64 columns and sums 64 rows at a time; copy by about 16384 elements in whole rows; dequant by 32
- * strips of 1024, quant by 2. */
+ * Big: a chunk of the cpu's elementwise kernels is 16384 elements of the whole op, or of one row where operands have
+ * gaps; bias_grad goes by 64 columns and sums 64 rows at a time; copy by about 16384 elements in whole rows; dequant by
+ * 32 strips of 1024, quant by 2. */
 #include "verify/values.h"
 
 #include <math.h>
@@ -18,7 +19,7 @@ static const rt_op_shape by_rows[] = { { RT_SHAPE_ODD, { 7, 19 } },
 
 /* ---- bias_grad ---- */
 
-static const rt_op_flag acc_flag[] = { { "db", { "", "acc" } } };
+static const rt_op_flag acc_flag[] = { RT_FLAG("db", "", "acc") };
 
 static void bias_layout(const rt_op_case *c, rt_layout *l)
 {
@@ -44,14 +45,21 @@ static void bias_terms(rt_values *v, uint32_t slot, const double *want, double *
 
 static double rows_summed(const rt_op_case *c) { return c->dim[N]; }
 
-const rt_op_set rt_op_set_bias_grad = { .kind = RT_OP_BIAS_GRAD, .ndims = 2, .shapes = by_rows, .nshapes = RT_COUNT(by_rows),
-                                        .flags = acc_flag, .nflags = RT_COUNT(acc_flag), .layout = bias_layout,
-                                        .emit = bias_emit, .terms = bias_terms, .serial_terms = rows_summed };
+const rt_op_set rt_op_set_bias_grad = { .kind = RT_OP_BIAS_GRAD,
+                                        .ndims = 2,
+                                        .shapes = by_rows,
+                                        .nshapes = RT_COUNT(by_rows),
+                                        .flags = acc_flag,
+                                        .nflags = RT_COUNT(acc_flag),
+                                        .layout = bias_layout,
+                                        .emit = bias_emit,
+                                        .terms = bias_terms,
+                                        .serial_terms = rows_summed };
 
 /* ---- add ---- */
 
 enum { ON, SPECIAL };
-static const rt_op_flag add_flags[] = { { "in place", { "", "on-a", "on-b" } }, { "values", { "", "special" } } };
+static const rt_op_flag add_flags[] = { RT_FLAG("in place", "", "on-a", "on-b"), RT_FLAG("values", "", "special") };
 
 static void add_layout(const rt_op_case *c, rt_layout *l)
 {
@@ -69,17 +77,20 @@ static void add_emit(rt_plan *p, const rt_op_case *c, const rt_view *v, bool wid
     rt_emit_add(p, v[RT_ROWS_Y], v[RT_ROWS_X], v[RT_ROWS_B]);
 }
 
-const rt_op_set rt_op_set_add = { .kind = RT_OP_ADD, .ndims = 2, .shapes = elementwise, .nshapes = RT_COUNT(elementwise),
-                                  .flags = add_flags, .nflags = RT_COUNT(add_flags), .layout = add_layout,
+const rt_op_set rt_op_set_add = { .kind = RT_OP_ADD,
+                                  .ndims = 2,
+                                  .shapes = elementwise,
+                                  .nshapes = RT_COUNT(elementwise),
+                                  .flags = add_flags,
+                                  .nflags = RT_COUNT(add_flags),
+                                  .layout = add_layout,
                                   .emit = add_emit };
 
 /* ---- scale ---- */
 
 enum { FACTOR = 2, ALPHA };
-static const rt_op_flag scale_flags[] = { { "in place", { "", "in-place" } },
-                                          { "values", { "", "special" } },
-                                          { "s", { "", "s" } },
-                                          { "alpha", { "", "alpha0", "alpha1" } } };
+static const rt_op_flag scale_flags[] = { RT_FLAG("in place", "", "in-place"), RT_FLAG("values", "", "special"),
+                                          RT_FLAG("s", "", "s"), RT_RARE("alpha", "", "alpha0", "alpha1") };
 
 static void scale_layout(const rt_op_case *c, rt_layout *l)
 {
@@ -95,13 +106,18 @@ static void scale_emit(rt_plan *p, const rt_op_case *c, const rt_view *v, bool w
     rt_emit_scale(p, v[RT_ROWS_Y], v[RT_ROWS_X], v[RT_ROWS_B], alpha[c->flag[ALPHA]]);
 }
 
-const rt_op_set rt_op_set_scale = { .kind = RT_OP_SCALE, .ndims = 2, .shapes = elementwise,
-                                    .nshapes = RT_COUNT(elementwise), .flags = scale_flags,
-                                    .nflags = RT_COUNT(scale_flags), .layout = scale_layout, .emit = scale_emit };
+const rt_op_set rt_op_set_scale = { .kind = RT_OP_SCALE,
+                                    .ndims = 2,
+                                    .shapes = elementwise,
+                                    .nshapes = RT_COUNT(elementwise),
+                                    .flags = scale_flags,
+                                    .nflags = RT_COUNT(scale_flags),
+                                    .layout = scale_layout,
+                                    .emit = scale_emit };
 
 /* ---- cast, fill ---- */
 
-static const rt_op_flag cast_flags[] = { { "values", { "", "special" } } };
+static const rt_op_flag cast_flags[] = { RT_FLAG("values", "", "special") };
 
 static void cast_layout(const rt_op_case *c, rt_layout *l)
 {
@@ -116,11 +132,16 @@ static void cast_emit(rt_plan *p, const rt_op_case *c, const rt_view *v, bool wi
     rt_emit_cast(p, v[RT_ROWS_Y], v[RT_ROWS_X]);
 }
 
-const rt_op_set rt_op_set_cast = { .kind = RT_OP_CAST, .ndims = 2, .shapes = elementwise, .nshapes = RT_COUNT(elementwise),
-                                   .flags = cast_flags, .nflags = RT_COUNT(cast_flags), .layout = cast_layout,
+const rt_op_set rt_op_set_cast = { .kind = RT_OP_CAST,
+                                   .ndims = 2,
+                                   .shapes = elementwise,
+                                   .nshapes = RT_COUNT(elementwise),
+                                   .flags = cast_flags,
+                                   .nflags = RT_COUNT(cast_flags),
+                                   .layout = cast_layout,
                                    .emit = cast_emit };
 
-static const rt_op_flag fill_flags[] = { { "value", { "zero", "tenth", "large", "nan", "-inf" } } };
+static const rt_op_flag fill_flags[] = { RT_FLAG("value", "zero", "tenth", "large", "nan", "-inf") };
 
 static void fill_layout(const rt_op_case *c, rt_layout *l) { l->slot[RT_ROWS_Y] = RT_SLOT(c->dim[N], c->dim[C], NULL); }
 
@@ -131,16 +152,24 @@ static void fill_emit(rt_plan *p, const rt_op_case *c, const rt_view *v, bool wi
     rt_emit_fill(p, v[RT_ROWS_Y], value[c->flag[0]]);
 }
 
-const rt_op_set rt_op_set_fill = { .kind = RT_OP_FILL, .ndims = 2, .shapes = elementwise, .nshapes = RT_COUNT(elementwise),
-                                   .flags = fill_flags, .nflags = RT_COUNT(fill_flags), .layout = fill_layout,
+const rt_op_set rt_op_set_fill = { .kind = RT_OP_FILL,
+                                   .ndims = 2,
+                                   .shapes = elementwise,
+                                   .nshapes = RT_COUNT(elementwise),
+                                   .flags = fill_flags,
+                                   .nflags = RT_COUNT(fill_flags),
+                                   .layout = fill_layout,
                                    .emit = fill_emit };
 
 /* ---- copy ---- */
 
 enum { ROWS };
-static const rt_op_flag copy_flags[] = { { "rows", { "", "rows", "rows-stray", "rows-few" } } };
+static const rt_op_flag copy_flags[] = { RT_FLAG("rows", "", "rows", "rows-stray", "rows-few") };
 
-static void block_fix(rt_op_case *c) { c->dim[C] = rt_case_block(c, RT_ROWS_X, rt_case_block(c, RT_ROWS_Y, c->dim[C])); }
+static void block_fix(rt_op_case *c)
+{
+    c->dim[C] = rt_case_block(c, RT_ROWS_X, rt_case_block(c, RT_ROWS_Y, c->dim[C]));
+}
 
 /* Any dtype is copied, so any bits must arrive: integers take small numbers, floats special ones. */
 static rt_fill_fn any_fill(rt_dtype d)
@@ -168,9 +197,15 @@ static void copy_emit(rt_plan *p, const rt_op_case *c, const rt_view *v, bool wi
     rt_emit_copy(p, v[RT_ROWS_Y], v[RT_ROWS_X], v[RT_ROWS_B]);
 }
 
-const rt_op_set rt_op_set_copy = { .kind = RT_OP_COPY, .ndims = 2, .shapes = by_rows, .nshapes = RT_COUNT(by_rows),
-                                   .flags = copy_flags, .nflags = RT_COUNT(copy_flags), .fix = block_fix,
-                                   .layout = copy_layout, .emit = copy_emit };
+const rt_op_set rt_op_set_copy = { .kind = RT_OP_COPY,
+                                   .ndims = 2,
+                                   .shapes = by_rows,
+                                   .nshapes = RT_COUNT(by_rows),
+                                   .flags = copy_flags,
+                                   .nflags = RT_COUNT(copy_flags),
+                                   .fix = block_fix,
+                                   .layout = copy_layout,
+                                   .emit = copy_emit };
 
 /* ---- dequant, quant ---- */
 
@@ -180,7 +215,7 @@ static const rt_op_shape dequant_shapes[] = { { RT_SHAPE_ODD, { 3, 769 } },
 static const rt_op_shape quant_shapes[] = { { RT_SHAPE_ODD, { 3, 513 } },
                                             { RT_SHAPE_ONE, { 1, 1 } },
                                             { RT_SHAPE_BIG, { 3, 3200 } } };
-static const rt_op_flag quant_flags[] = { { "values", { "", "zeros", "nan" } } };
+static const rt_op_flag quant_flags[] = { RT_FLAG("values", "", "zeros", "nan") };
 
 static void dequant_layout(const rt_op_case *c, rt_layout *l)
 {
@@ -195,8 +230,12 @@ static void dequant_emit(rt_plan *p, const rt_op_case *c, const rt_view *v, bool
     rt_emit_dequant(p, v[RT_ROWS_Y], v[RT_ROWS_X]);
 }
 
-const rt_op_set rt_op_set_dequant = { .kind = RT_OP_DEQUANT, .ndims = 2, .shapes = dequant_shapes,
-                                      .nshapes = RT_COUNT(dequant_shapes), .fix = block_fix, .layout = dequant_layout,
+const rt_op_set rt_op_set_dequant = { .kind = RT_OP_DEQUANT,
+                                      .ndims = 2,
+                                      .shapes = dequant_shapes,
+                                      .nshapes = RT_COUNT(dequant_shapes),
+                                      .fix = block_fix,
+                                      .layout = dequant_layout,
                                       .emit = dequant_emit };
 
 /* Normal; or with the first block all zero; or with one value that is not a number, which must stay visible. */
@@ -221,7 +260,12 @@ static void quant_emit(rt_plan *p, const rt_op_case *c, const rt_view *v, bool w
     rt_emit_quant(p, v[RT_ROWS_Y], v[RT_ROWS_X]);
 }
 
-const rt_op_set rt_op_set_quant = { .kind = RT_OP_QUANT, .ndims = 2, .shapes = quant_shapes,
-                                    .nshapes = RT_COUNT(quant_shapes), .flags = quant_flags,
-                                    .nflags = RT_COUNT(quant_flags), .fix = block_fix, .layout = quant_layout,
+const rt_op_set rt_op_set_quant = { .kind = RT_OP_QUANT,
+                                    .ndims = 2,
+                                    .shapes = quant_shapes,
+                                    .nshapes = RT_COUNT(quant_shapes),
+                                    .flags = quant_flags,
+                                    .nflags = RT_COUNT(quant_flags),
+                                    .fix = block_fix,
+                                    .layout = quant_layout,
                                     .emit = quant_emit };

@@ -9,12 +9,11 @@
 enum { N, F }; /* dimensions */
 enum { ON_G, ON_U, SPREAD };
 
-static const rt_op_flag fwd_flags[] = { { "in place of g", { "", "on-g" } },
-                                        { "in place of u", { "", "on-u" } },
-                                        { "spread of g", { "", "wide" } } };
-static const rt_op_flag bwd_flags[] = { { "dg in place of g", { "", "dg-on-g" } },
-                                        { "du in place of u", { "", "du-on-u" } },
-                                        { "spread of g", { "", "wide" } } };
+static const rt_op_flag fwd_flags[] = { RT_FLAG("in place of g", "", "on-g"), RT_FLAG("in place of u", "", "on-u"),
+                                        RT_FLAG("spread of g", "", "wide") };
+static const rt_op_flag bwd_flags[] = { RT_FLAG("dg in place of g", "", "dg-on-g"),
+                                        RT_FLAG("du in place of u", "", "du-on-u"),
+                                        RT_FLAG("spread of g", "", "wide") };
 static const rt_op_shape shapes[] = { { RT_SHAPE_ODD, { 5, 19 } },
                                       { RT_SHAPE_ONE, { 1, 1 } },
                                       { RT_SHAPE_BIG, { 4, 33001 } } };
@@ -73,7 +72,8 @@ static void bwd_emit(rt_plan *p, const rt_op_case *c, const rt_view *v, bool wid
 static void bwd_terms(rt_values *v, uint32_t slot, const double *want, double *scale)
 {
     uint64_t n = (uint64_t)v->c->dim[N] * v->c->dim[F];
-    const double *dy = rt_values_dense(v, RT_GLUB_DY), *g = rt_values_dense(v, RT_GLUB_G), *u = rt_values_dense(v, RT_GLUB_U);
+    const double *dy = rt_values_dense(v, RT_GLUB_DY), *g = rt_values_dense(v, RT_GLUB_G),
+                 *u = rt_values_dense(v, RT_GLUB_U);
     (void)slot;
     (void)want;
     for (uint64_t i = 0; i < n && dy && g && u; i++) {

@@ -75,7 +75,8 @@ typedef struct squares {
 } squares;
 
 /* n <= RUN elements of row r from column k on. */
-static void compare_run(const rt_compare *c, const format *f, uint32_t r, uint32_t k, uint32_t n, squares *s, rt_verdict *v)
+static void compare_run(const rt_compare *c, const format *f, uint32_t r, uint32_t k, uint32_t n, squares *s,
+                        rt_verdict *v)
 {
     uint64_t at = (uint64_t)r * c->cols + k;
     const double *want = c->want + at, *got = c->got + at, *scales = c->scale + at;
@@ -119,9 +120,11 @@ bool rt_compare_floats(const rt_compare *c, rt_verdict *v)
 void rt_verdict_text(const rt_verdict *v, char *buf, size_t size)
 {
     if (v->error > 1)
-        snprintf(buf, size, "row %u, column %u: got %.9g, want %.17g, %.3g times the %.3g allowed", v->row, v->col, v->got,
-                 v->want, v->error, v->allowed);
+        snprintf(buf, size, "row %u, column %u: got %.9g, want %.17g, %.3g times the %.3g allowed", v->row, v->col,
+                 v->got, v->want, v->error, v->allowed);
     else
-        snprintf(buf, size, "every element is within its limit, but their sum of squares is %.3g times what is allowed "
-                 "(worst: row %u, column %u: got %.9g, want %.17g)", v->rms_error, v->row, v->col, v->got, v->want);
+        snprintf(buf, size,
+                 "every element is within its limit, but their sum of squares is %.3g times what is allowed "
+                 "(worst: row %u, column %u: got %.9g, want %.17g)",
+                 v->rms_error, v->row, v->col, v->got, v->want);
 }

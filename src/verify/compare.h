@@ -6,8 +6,8 @@
 
 #include <stddef.h>
 
-/* In place of a scale, where the op promises less than a number: nothing at all, or only that what is not finite does not
- * look finite (rows that the non-finite flag speaks of). */
+/* In place of a scale, where the op promises less than a number: nothing at all, or only that what is not finite does
+ * not look finite (rows that the non-finite flag speaks of). */
 #define RT_SCALE_ANY (-1.0)
 #define RT_SCALE_FINITENESS (-2.0)
 
@@ -20,9 +20,9 @@ typedef struct rt_compare {
 } rt_compare;
 
 typedef struct rt_verdict {
-    double error;       /* the worst, as a part of what is allowed; above 1 is a failure, infinite for NaN and the like */
-    double rms_error;   /* the same for the sum of squares */
-    uint32_t row, col;  /* of the worst element */
+    double error;     /* the worst, as a part of what is allowed; above 1 is a failure, infinite for NaN and the like */
+    double rms_error; /* the same for the sum of squares */
+    uint32_t row, col; /* of the worst element */
     double got, want, allowed;
 } rt_verdict;
 

@@ -1,17 +1,17 @@
-/* coverage.c - the self-check of coverage.h. It asks the op specifications what there is, and the laid-out cases what they
- * show; it trusts neither the generator nor the flags. */
+/* coverage.c - the self-check of coverage.h. It asks the op specifications what there is, and the laid-out cases what
+ * they show; it trusts neither the generator nor the flags. */
 #include "verify/coverage.h"
 
 #include <stdio.h>
 
 /* What the cases of one signature, or of one op, show. */
 typedef struct seen {
-    uint32_t kinds;                    /* rt_shape_kind */
-    uint32_t flag[RT_CASE_FLAGS + 1];  /* bit v: value v; the last in use is striding */
-    uint32_t adds, assigns;            /* bit i: ACCUM slot i */
-    uint32_t present, absent;          /* bit i: slot i */
-    uint16_t in_place[RT_MAX_SLOTS];   /* bit j: slot i in place of slot j */
-    uint64_t widths;                   /* bit n: the last dimension was n < 64 */
+    uint32_t kinds;                   /* rt_shape_kind */
+    uint32_t flag[RT_CASE_FLAGS + 1]; /* bit v: value v; the last in use is striding */
+    uint32_t adds, assigns;           /* bit i: ACCUM slot i */
+    uint32_t present, absent;         /* bit i: slot i */
+    uint16_t in_place[RT_MAX_SLOTS];  /* bit j: slot i in place of slot j */
+    uint64_t widths;                  /* bit n: the last dimension was n < 64 */
     uint32_t cases;
 } seen;
 
@@ -104,8 +104,8 @@ static int check_op(const rt_op_set *set, const seen *s, rt_err *e)
     return RT_OK;
 }
 
-static int check_signature(const rt_case_list *l, const rt_op_set *set, const rt_signature *sig, uint32_t index, seen *op,
-                           rt_err *e)
+static int check_signature(const rt_case_list *l, const rt_op_set *set, const rt_signature *sig, uint32_t index,
+                           seen *op, rt_err *e)
 {
     int rc;
     seen s = { 0 };

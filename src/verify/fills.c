@@ -7,8 +7,8 @@
 
 uint32_t rt_fill_word(const rt_fill *f, uint64_t i) { return rt_philox(f->seed, f->stream, i).v[0]; }
 
-/* Two numbers from four words: each the sum of four 16-bit uniforms, deviation 1, at most 3.46 in size. Bounded, so that
- * nothing overflows f16 by chance. */
+/* Two numbers from four words: each the sum of four 16-bit uniforms, deviation 1, at most 3.46 in size. Bounded, so
+ * that nothing overflows f16 by chance. */
 static void pair(const rt_fill *f, uint64_t i, double out[2])
 {
     rt_rng4 r = rt_philox(f->seed, f->stream, i);
@@ -52,8 +52,9 @@ void rt_fill_const(const rt_op_case *c, const rt_fill *f)
 
 void rt_fill_special(const rt_op_case *c, const rt_fill *f)
 {
-    static const double special[] = { INFINITY, -INFINITY, NAN, 0.0, -0.0, 1e-45, -3e-39, 6e-8, 65519.0, -65520.0, 3.4e38,
-                                      1.00390625, 1.01171875 /* ties of bf16 */ };
+    static const double
+        special[] = { INFINITY, -INFINITY, NAN,      0.0,    -0.0,       1e-45,     -3e-39,
+                      6e-8,     65519.0,   -65520.0, 3.4e38, 1.00390625, 1.01171875 /* ties of bf16 */ };
     (void)c;
     for (uint64_t i = 0; i < count(f); i++) {
         uint32_t w = rt_fill_word(f, i) % 61;
@@ -74,7 +75,9 @@ void rt_fill_below(const rt_op_case *c, const rt_fill *f)
     for (uint64_t i = 0; i < count(f); i++) {
         rt_rng4 r = rt_philox(f->seed, f->stream, i);
         bool stray = q && r.v[1] % q == 0;
-        f->i[i] = !stray ? (int32_t)(r.v[0] % p) : r.v[2] % 2 ? (int32_t)p + (int32_t)(r.v[0] % 3) : -1 - (int32_t)(r.v[0] % 3);
+        f->i[i] = !stray       ? (int32_t)(r.v[0] % p)
+                  : r.v[2] % 2 ? (int32_t)p + (int32_t)(r.v[0] % 3)
+                               : -1 - (int32_t)(r.v[0] % 3);
     }
 }
 

@@ -1,8 +1,8 @@
 /* generate.c - from an op's set to its cases: every signature with every shape, with every vector width, and with every
  * value of every flag.
  *
- * Flags are drawn by chance from a fixed generator, so that they meet in many combinations; what a signature has not seen
- * after all its shapes is added on its small odd shape. */
+ * Flags are drawn by chance from a fixed generator, so that they meet in many combinations; what a signature has not
+ * seen after all its shapes is added on its small odd shape. */
 #include "base/rng.h"
 #include "verify/op_case.h"
 
@@ -31,7 +31,10 @@ uint32_t rt_op_case_flag_values(const rt_op_case *c, uint32_t flag)
     return flag_values(c, flag == c->set->nflags ? STRIDE_FLAG : flag);
 }
 
-uint32_t rt_op_case_flag(const rt_op_case *c, uint32_t flag) { return flag == c->set->nflags ? c->strided : c->flag[flag]; }
+uint32_t rt_op_case_flag(const rt_op_case *c, uint32_t flag)
+{
+    return flag == c->set->nflags ? c->strided : c->flag[flag];
+}
 
 static void set_flag(rt_op_case *c, uint32_t flag, uint32_t value)
 {
@@ -57,7 +60,9 @@ static void draw_flags(rt_op_case *c, shown *s, bool force, uint32_t only)
         if (f >= c->set->nflags && f != STRIDE_FLAG) continue;
         uint32_t values = flag_values(c, f), missing = values & ~s->used[f];
         bool wanted = force && missing && (only == UINT32_MAX || only == f);
-        set_flag(c, f, draw(wanted ? missing : values, seed, (uint64_t)s->index * 64 + f));
+        uint64_t at = (uint64_t)s->index * 64 + f;
+        if (!wanted && f != STRIDE_FLAG && c->set->flags[f].rare && draw(15, seed, at + 32) != 0) values &= 1;
+        set_flag(c, f, draw(wanted ? missing : values, seed, at));
     }
     s->index++;
 }

@@ -1,8 +1,9 @@
 /* harness.c - runs one case of one op: on `ref` in double, on the tested backend twice, on it with other numbers of
  * threads; and checks what came back.
  *
- * In order: every output against double (compare.c); no input changed, nothing between the rows of a strided output; guard
- * bands; the same bits in the second run; the same bits for every number of threads. The first that fails is told. */
+ * In order: every output against double (compare.c); no input changed, nothing between the rows of a strided output;
+ * guard bands; the same bits in the second run; the same bits for every number of threads. The first that fails is
+ * told. */
 #include "exec/exec.h"
 #include "verify/compare.h"
 #include "verify/tolerance.h"
@@ -81,7 +82,7 @@ static int read_all(rt_exec *x, const rt_values *v, bool wide, bool written_only
         const rt_value_buf *b = &v->buf[i];
         uint64_t bytes = wide ? b->wide_bytes : b->bytes;
         if (written_only && !b->written) continue;
-        a->buf[i] = rt_arena_alloc(v->arena, bytes);
+        if (!a->buf[i]) a->buf[i] = rt_arena_alloc(v->arena, bytes); /* the next run reads into the same place */
         if (!a->buf[i]) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for the results of case %s", v->c->name));
         RT_TRY(rt_exec_read(x, whole(b, i), a->buf[i], bytes, e));
     }
@@ -139,7 +140,8 @@ static double serial_of(const rt_values *v, const rt_verify_env *env, const rt_t
 static int check_output(rt_values *v, const rt_verify_env *env, uint32_t slot, const after *got, const after *want,
                         rt_case_result *r, rt_err *e)
 {
-    rt_view w = v->view[slot], from = v->view[v->layout.slot[slot].want_from ? v->layout.slot[slot].want_from - 1u : slot];
+    rt_view w = v->view[slot],
+            from = v->view[v->layout.slot[slot].want_from ? v->layout.slot[slot].want_from - 1u : slot];
     const rt_value_buf *b = &v->buf[w.buf - 1];
     const rt_tolerance *t = rt_tolerance_find(v->c->set->kind, slot);
     uint64_t n = (uint64_t)w.rows * w.cols;
@@ -154,8 +156,14 @@ static int check_output(rt_values *v, const rt_verify_env *env, uint32_t slot, c
     }
     double *x = rt_values_scratch(v, 3 * n * sizeof(double));
     if (!x) return no_memory(v, e);
-    rt_compare c = { .got = x, .want = x + n, .scale = x + 2 * n, .rows = w.rows, .cols = w.cols, .dtype = b->dtype,
-                     .limit = t->limit + serial_of(v, env, t), .rms = t->rms + serial_of(v, env, t) };
+    rt_compare c = { .got = x,
+                     .want = x + n,
+                     .scale = x + 2 * n,
+                     .rows = w.rows,
+                     .cols = w.cols,
+                     .dtype = b->dtype,
+                     .limit = t->limit + serial_of(v, env, t),
+                     .rms = t->rms + serial_of(v, env, t) };
     rt_verdict verdict;
     char text[200];
     rt_values_widen(x, got->buf[w.buf - 1], w, b->dtype);
@@ -250,22 +258,16 @@ out:
     return judge(rc, &why, r, e);
 }
 
-/* One device: written, run, checked for guards, read; the first device a second time. */
-static int run_device(const rt_values *v, rt_exec *x, uint32_t dev, after *got, rt_case_result *r, rt_err *e)
+/* Written, run, checked for guards, read. fresh: nothing is on the device yet, else outputs alone are written again.
+ * first: inputs are read back as well. */
+static int run_device(const rt_values *v, rt_exec *x, bool fresh, bool first, after *got, rt_case_result *r, rt_err *e)
 {
     int rc;
-    after again = { 0 };
     rt_err why = { 0 };
-    RT_TRY(write_all(x, v, false, false, &why));
+    RT_TRY(write_all(x, v, false, !fresh, &why));
     RT_TRY(run_once(x, &why));
     RT_TRY(rt_exec_check(x, &why));
-    RT_TRY(read_all(x, v, false, dev != 0, got, &why));
-    if (dev == 0) {
-        RT_TRY(write_all(x, v, false, true, &why));
-        RT_TRY(run_once(x, &why));
-        RT_TRY(read_all(x, v, false, true, &again, &why));
-        check_same(v, got, &again, "in a second run", r);
-    }
+    RT_TRY(read_all(x, v, false, !first, got, &why));
 out:
     return judge(rc, &why, r, e);
 }
@@ -278,21 +280,25 @@ static int seal_on(rt_exec **x, rt_dev *d, const recording *k, const rt_verify_e
     return judge(rc, &why, r, e);
 }
 
-static int run_other_devices(const rt_values *v, const recording *k, rt_verify_env *env, const after *first,
-                             rt_case_result *r, rt_err *e)
+/* x again, then every other device: the same bits as the first run. */
+static int run_again(const rt_values *v, rt_exec *first_exec, const recording *k, rt_verify_env *env,
+                     const after *first, rt_case_result *r, rt_err *e)
 {
-    int rc = RT_OK;
+    int rc;
+    after got = { 0 };
+    RT_TRY(run_device(v, first_exec, false, false, &got, r, e));
+    if (r->outcome == RT_CASE_PASS) check_same(v, first, &got, "in a second run", r);
     for (uint32_t i = 1; i < env->ndevs && r->outcome == RT_CASE_PASS; i++) {
         rt_exec *x = NULL;
-        after got = { 0 };
         char what[80];
         rc = seal_on(&x, env->dev[i], k, env, r, e);
-        if (rc >= 0 && x) rc = run_device(v, x, i, &got, r, e);
+        if (rc >= 0 && x) rc = run_device(v, x, true, false, &got, r, e);
         rt_exec_free(x);
         if (rc < 0) break;
         snprintf(what, sizeof what, "with %u threads and with %u", env->threads[0], env->threads[i]);
         if (r->outcome == RT_CASE_PASS) check_same(v, first, &got, what, r);
     }
+out:
     return rc;
 }
 
@@ -307,12 +313,12 @@ int rt_op_case_run(const rt_case *c, rt_verify_env *env, rt_case_result *r, rt_e
     RT_TRY(record(&k, &v, false, e));
     RT_TRY(seal_on(&x, env->dev[0], &k, env, r, e));
     if (r->outcome == RT_CASE_PASS) RT_TRY(run_double(&v, env, &want, r, e));
-    if (r->outcome == RT_CASE_PASS) RT_TRY(run_device(&v, x, 0, &got, r, e));
+    if (r->outcome == RT_CASE_PASS) RT_TRY(run_device(&v, x, true, true, &got, r, e));
     for (uint32_t i = 0; i < rt_op_slots(v.c->set->kind) && r->outcome == RT_CASE_PASS; i++)
         if (v.view[i].buf && rt_op_specs[v.c->set->kind].slot[i].access != RT_READ)
             RT_TRY(check_output(&v, env, i, &got, &want, r, e));
     if (r->outcome == RT_CASE_PASS) check_untouched(&v, &got, r);
-    if (r->outcome == RT_CASE_PASS) RT_TRY(run_other_devices(&v, &k, env, &got, r, e));
+    if (r->outcome == RT_CASE_PASS) RT_TRY(run_again(&v, x, &k, env, &got, r, e));
 out:
     rt_exec_free(x);
     forget(&k);

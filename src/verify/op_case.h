@@ -1,7 +1,7 @@
 /* op_case.h - cases of a single op, as data: signature, shape, flags, and how its operands are laid out and filled.
  *
- * Owns: the vocabulary of the files cases_*.c. An rt_op_set says everything about the cases of one op; generate.c crosses
- * its signatures with its shapes and flags, values.c makes the operands, harness.c runs and compares. */
+ * Owns: the vocabulary of the files cases_*.c. An rt_op_set says everything about the cases of one op; generate.c
+ * crosses its signatures with its shapes and flags, values.c makes the operands, harness.c runs and compares. */
 #ifndef RT_VERIFY_OP_CASE_H
 #define RT_VERIFY_OP_CASE_H
 
@@ -30,7 +30,17 @@ typedef struct rt_op_shape {
 typedef struct rt_op_flag {
     const char *name;
     const char *value[RT_FLAG_VALUES]; /* ends with a null */
+    bool rare;                         /* three of four cases have the first value: the others leave less to compare */
 } rt_op_flag;
+
+#define RT_FLAG(n, ...)                                                                                                \
+    {                                                                                                                  \
+        .name = (n), .value = { __VA_ARGS__ }                                                                          \
+    }
+#define RT_RARE(n, ...)                                                                                                \
+    {                                                                                                                  \
+        .name = (n), .value = { __VA_ARGS__ }, .rare = true                                                            \
+    }
 
 /* Which operands are windows inside wider buffers, at odd offsets. */
 typedef enum rt_strided { RT_DENSE, RT_STRIDED, RT_STRIDED_OUT, RT_STRIDED_IN, RT_STRIDED_COUNT } rt_strided;
@@ -47,7 +57,8 @@ typedef struct rt_op_case {
     uint8_t strided; /* rt_strided */
 } rt_op_case;
 
-/* Where a fill writes: x for float slots (rounded to the slot's dtype afterwards), i for i32 and u32, b for u8. Dense. */
+/* Where a fill writes, dense: x for float slots (rounded to the slot's dtype afterwards), i for i32 and u32, b for u8.
+ */
 typedef struct rt_fill {
     double *x;
     int32_t *i;
@@ -62,8 +73,8 @@ typedef struct rt_slot_layout {
     uint32_t rows, cols; /* rows 0: absent */
     rt_fill_fn fill;     /* null: not defined at entry */
     double p, q;
-    uint8_t in_place;    /* 1 + the input slot whose view this output is; 0: its own */
-    uint8_t want_from;   /* 1 + the slot that holds the wanted values in the double run; 0: the same one */
+    uint8_t in_place;  /* 1 + the input slot whose view this output is; 0: its own */
+    uint8_t want_from; /* 1 + the slot that holds the wanted values in the double run; 0: the same one */
 } rt_slot_layout;
 
 typedef struct rt_layout {
@@ -122,17 +133,19 @@ static inline uint32_t rt_case_block(const rt_op_case *c, uint32_t slot, uint32_
 #define RT_COUNT(a) ((uint32_t)(sizeof(a) / sizeof *(a)))
 
 /* ---- fills (fills.c); p and q as said ---- */
-void rt_fill_normal(const rt_op_case *c, const rt_fill *f);    /* mean p, deviation q (0: 1) */
-void rt_fill_positive(const rt_op_case *c, const rt_fill *f);  /* |normal| q + p */
-void rt_fill_const(const rt_op_case *c, const rt_fill *f);     /* p */
-void rt_fill_special(const rt_op_case *c, const rt_fill *f);   /* normal, with infinities, NaN, zeros, tiny and huge values */
+void rt_fill_normal(const rt_op_case *c, const rt_fill *f);   /* mean p, deviation q (0: 1) */
+void rt_fill_positive(const rt_op_case *c, const rt_fill *f); /* |normal| q + p */
+void rt_fill_const(const rt_op_case *c, const rt_fill *f);    /* p */
+void rt_fill_special(const rt_op_case *c,
+                     const rt_fill *f); /* normal, with infinities, NaN, zeros, tiny and huge values */
 void rt_fill_ties(const rt_op_case *c, const rt_fill *f);      /* normal times q, rounded to multiples of p */
 void rt_fill_below(const rt_op_case *c, const rt_fill *f);     /* integers in [0,p); q > 0: about one in q outside it */
 void rt_fill_positions(const rt_op_case *c, const rt_fill *f); /* integers rising from p, q apart */
-void rt_fill_bits(const rt_op_case *c, const rt_fill *f);      /* u32 words with about p of the first q bits set, never none */
-void rt_fill_bytes(const rt_op_case *c, const rt_fill *f);     /* any bytes */
-void rt_fill_step(const rt_op_case *c, const rt_fill *f);      /* step p, tokens q */
-void rt_fill_fault(const rt_op_case *c, const rt_fill *f);     /* p: set or not */
+void rt_fill_bits(const rt_op_case *c,
+                  const rt_fill *f); /* u32 words with about p of the first q bits set, never none */
+void rt_fill_bytes(const rt_op_case *c, const rt_fill *f); /* any bytes */
+void rt_fill_step(const rt_op_case *c, const rt_fill *f);  /* step p, tokens q */
+void rt_fill_fault(const rt_op_case *c, const rt_fill *f); /* p: set or not */
 
 /* The random numbers of fills: of element i, from the fill's seed and stream. */
 double rt_fill_number(const rt_fill *f, uint64_t i);

@@ -1,5 +1,6 @@
-/* signature.c - all legal signatures of an op: every slot in turn takes every dtype that its rule allows, given the op's
- * activation dtype. F64 is left out: it is the precision of the specification (copies, which look at no value, take it). */
+/* signature.c - all legal signatures of an op: every slot in turn takes every dtype that its rule allows, given the
+ * op's activation dtype. F64 is left out: it is the precision of the specification (copies, which look at no value,
+ * take it). */
 #include "verify/signature.h"
 
 #include <stdio.h>

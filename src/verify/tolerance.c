@@ -1,31 +1,36 @@
-/* tolerance.c - the table of tolerance.h. A limit is the number of roundings behind an output, counted; the figures after
- * the reasons are the largest seen so far on avx512, avx2 and generic kernels over all cases. */
+/* tolerance.c - the table of tolerance.h. A limit is the number of roundings behind an output, counted; the figures
+ * after the reasons are the largest seen so far on avx512, avx2 and generic kernels over all cases. */
 #include "verify/tolerance.h"
 
 #include <stddef.h>
 
 static const rt_tolerance table[] = {
-#define T(op, slot, scale, limit, rms, serial, reason) { RT_OP_##op, slot, RT_SCALE_##scale, limit, rms, serial, reason }
+#define T(op, slot, scale, limit, rms, serial, reason)                                                                 \
+    {                                                                                                                  \
+        RT_OP_##op, slot, RT_SCALE_##scale, limit, rms, serial, reason                                                 \
+    }
     T(EMBED_FWD, RT_EMBED_Y, SELF, 0, 0, 0, "the stored value (of a block: exact in f32), rounded once"),
     T(EMBED_BWD, RT_EMBED_DTABLE, TERMS, 4, 0.5, 0,
       "a sum in f32 in order of tokens: each addition rounds a part of the terms' sum; 1.5"),
     T(RMSNORM_FWD, RT_RMS_Y, SELF, 8, 2, 1,
       "1/rms: a sum of squares over D in as few as 4 lanes, root, quotient; then two products; 3.8"),
-    T(RMSNORM_BWD, RT_RMSB_DX, TERMS, 16, 2, 1.5, "the third power of 1/rms has three times its error, and a mean; 9.3"),
+    T(RMSNORM_BWD, RT_RMSB_DX, TERMS, 16, 2, 1.5,
+      "the third power of 1/rms has three times its error, and a mean; 9.3"),
     T(RMSNORM_BWD, RT_RMSB_DW, TERMS, 12, 3, 1, "1/rms of each row, and a sum over rows in chunks; 8.3"),
     T(ADD_RMSNORM_FWD, RT_ARMS_Y, SELF, 8, 2, 1, "as rmsnorm_fwd, after one addition in f32; 5.2"),
     T(ADD_RMSNORM_FWD, RT_ARMS_H, SELF, 1, 0.5, 0, "one addition in f32, then the rounding to h; 0"),
     T(ADD_RMSNORM_BWD, RT_RMSB_DX, TERMS, 16, 2, 1.5, "as rmsnorm_bwd, and one addition; 5.9"),
     T(ADD_RMSNORM_BWD, RT_RMSB_DW, TERMS, 12, 3, 1, "as rmsnorm_bwd; 8.3"),
     T(MATMUL, RT_MM_OUT, TERMS, 8, 0.6, 0,
-      "a sum over K of which every part rounds: 0.4 on average however long, since terms are bounded by |a| |b|; a million "
-      "elements reach ten times that; 4.1"),
+      "a sum over K of which every part rounds: 0.4 on average however long it is, because the terms are bounded by "
+      "|a| |b|; a million elements reach ten times that; 4.1"),
     T(BIAS_GRAD, RT_BIASG_DB, TERMS, 4, 0.5, 0.2, "a sum over rows in blocks of 64; 1.3"),
     T(ROPE_FWD, RT_ROPE_Y, TERMS, 4, 0.6, 1,
       "cos and sin below 2 units, two products and an addition; the angle itself costs nothing; 1.7"),
     T(ROPE_BWD, RT_ROPE_Y, TERMS, 4, 0.6, 1, "as rope_fwd; 1.9"),
     T(ATTN_FWD, RT_ATTN_O, TERMS, 4, 0.5, 0,
-      "scores are sums over D, whose error reaches p through the exponential (in the terms), then a sum over keys; 0.9"),
+      "scores are sums over D, whose error reaches p through the exponential (it is in the terms); a sum over keys; "
+      "0.9"),
     T(ATTN_FWD, RT_ATTN_LSE, TERMS, 4, 1, 0, "scores as above, a sum of exponentials, a logarithm; 2.1"),
     T(ATTN_BWD, RT_ATTNB_DQ, TERMS, 2, 0.3, 0, "p and dp from sums over D, their product, a sum over keys; 0.4"),
     T(ATTN_BWD, RT_ATTNB_DK, TERMS, 2, 0.3, 0, "as dq, a sum over queries; 0.4"),

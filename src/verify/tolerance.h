@@ -22,9 +22,9 @@ typedef struct rt_tolerance {
     rt_op_kind op;
     uint32_t slot;
     rt_scale scale;
-    double limit, rms;  /* in units of u scale */
-    double serial;      /* `ref` in float does everything in float and adds up one by one: for it, limit and rms are larger
-                           by this times the root of the case's serial terms (op_case.h) */
+    double limit, rms; /* in units of u scale */
+    double serial; /* `ref` in float does everything in float and adds up one by one: for it, limit and rms are larger
+                      by this times the root of the case's serial terms (op_case.h) */
     const char *reason;
 } rt_tolerance;
 

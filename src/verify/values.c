@@ -1,7 +1,8 @@
 /* values.c - makes the operands of a case: declares buffers by access and layout, cuts windows, fills, rounds, widens.
  *
- * A value is made as a double, rounded to the tested dtype, and widened from there, so the two runs see the same numbers.
- * Quantised operands are random blocks with sensible scales, not quantised values: every bit pattern occurs. */
+ * A value is made as a double, rounded to the tested dtype, and widened from there, so the two runs see the same
+ * numbers. Quantised operands are random blocks with sensible scales, not quantised values: every bit pattern occurs.
+ */
 #include "verify/values.h"
 
 #include "base/hash.h"
@@ -40,8 +41,12 @@ static void declare(rt_values *v, uint32_t slot)
     rt_access access = (rt_access)spec_of(v->c)->slot[slot].access;
     rt_dtype d = v->c->sig.dtype[slot];
     rt_value_buf *b = &v->buf[v->nbufs++];
-    *b = (rt_value_buf){ .name = spec_of(v->c)->slot[slot].name, .cls = class_of(v, slot, access), .rows = l->rows,
-                         .cols = l->cols, .dtype = d, .wide = rt_dtype_is_float(d) ? RT_DTYPE_F64 : d };
+    *b = (rt_value_buf){ .name = spec_of(v->c)->slot[slot].name,
+                         .cls = class_of(v, slot, access),
+                         .rows = l->rows,
+                         .cols = l->cols,
+                         .dtype = d,
+                         .wide = rt_dtype_is_float(d) ? RT_DTYPE_F64 : d };
     rt_view *w = &v->view[slot];
     *w = (rt_view){ .buf = v->nbufs, .rows = l->rows, .cols = l->cols, .stride = l->cols };
     if (is_window(v, slot, access)) { /* odd offsets, and different ones for the operands of an op */

@@ -1,5 +1,5 @@
-/* values.h - the operands of one case: buffers, windows in them, and their bytes at entry, for the tested run and for the
- * double run. Both runs see the same buffers in the same order, so a view of one is a view of the other. */
+/* values.h - the operands of one case: buffers, windows in them, and their bytes at entry, for the tested run and for
+ * the double run. Both runs see the same buffers in the same order, so a view of one is a view of the other. */
 #ifndef RT_VERIFY_VALUES_H
 #define RT_VERIFY_VALUES_H
 
@@ -9,10 +9,10 @@ typedef struct rt_value_buf {
     const char *name;
     rt_class cls;
     uint32_t rows, cols;
-    rt_dtype dtype, wide;        /* as tested; in the double run: f64 for plain floats, else the same */
+    rt_dtype dtype, wide; /* as tested; in the double run: f64 for plain floats, else the same */
     uint64_t bytes, wide_bytes;
-    uint8_t *init, *init_wide;   /* at entry; what nothing fills is all ones, a NaN in every float type */
-    bool written;                /* some output lies in it */
+    uint8_t *init, *init_wide; /* at entry; what nothing fills is all ones, a NaN in every float type */
+    bool written;              /* some output lies in it */
 } rt_value_buf;
 
 typedef struct rt_values {
@@ -35,8 +35,8 @@ void *rt_values_scratch(rt_values *v, size_t bytes);
 const double *rt_values_dense(rt_values *v, uint32_t slot);
 /* One row of an i32 or u32 slot at entry; null when absent. */
 const int32_t *rt_values_row(const rt_values *v, uint32_t slot, uint32_t row);
-/* Replaces the values of a slot by dense ones: doubles, rounded to its dtype, for a float slot, else elements of its dtype.
- * For `prepare`. */
+/* Replaces the values of a slot by dense ones: doubles, rounded to its dtype, for a float slot, else elements of its
+ * dtype. For `prepare`. */
 void rt_values_set(rt_values *v, uint32_t slot, const void *dense);
 /* out (rows,cols) dense doubles = a window of a buffer's bytes, of dtype d (float or quantised). */
 void rt_values_widen(double *out, const uint8_t *bytes, rt_view v, rt_dtype d);

@@ -1,7 +1,7 @@
 /* verify.h - proof of every op on this machine: the cases, and running them. What `retort verify` stands on.
  *
- * Owns: selection of cases, results, totals. A case runs its op on the tested backend and on `ref` in double with the same
- * inputs, and compares (see harness.c and compare.c). Nothing here prints. */
+ * Owns: selection of cases, results, totals. A case runs its op on the tested backend and on `ref` in double with the
+ * same inputs, and compares (see harness.c and compare.c). Nothing here prints. */
 #ifndef RT_VERIFY_VERIFY_H
 #define RT_VERIFY_VERIFY_H
 
@@ -16,19 +16,20 @@ typedef struct rt_case_result {
     const char *name; /* "matmul/f32.q4_k.f32.bf16/787x523x256/nt,acc"; valid during the report */
     const char *op;   /* of op.h, or the family of cases that run more than one op: "block" */
     rt_case_outcome outcome;
-    double error;   /* the worst error found, as a part of what is allowed: at most 1 when it passes; 1e6: beyond measure */
+    double
+        error; /* the worst error found, as a part of what is allowed: at most 1 when it passes; 1e6: beyond measure */
     char text[300]; /* of a failure: which output, row, column, got, want, allowed; of an unsupported one: why */
     double seconds;
 } rt_case_result;
 
 typedef struct rt_verify_opts {
-    const char *backend;     /* null: "cpu" */
-    const rt_backend *api;   /* used in place of looking `backend` up, unless null */
-    const char *op;          /* cases of this op only; null: all */
-    bool quick;              /* every op and signature with one odd shape, every flag once */
-    uint32_t threads;        /* of the device that is tested first; 0: the cores that this process may use */
-    const char *isa;         /* as in rt_dev_opts */
-    uint64_t memory_limit;   /* bytes of device memory for one case; 0: what the device has */
+    const char *backend;   /* null: "cpu" */
+    const rt_backend *api; /* used in place of looking `backend` up, unless null */
+    const char *op;        /* cases of this op only; null: all */
+    bool quick;            /* every op and signature with one odd shape, every flag once */
+    uint32_t threads;      /* of the device that is tested first; 0: the cores that this process may use */
+    const char *isa;       /* as in rt_dev_opts */
+    uint64_t memory_limit; /* bytes of device memory for one case; 0: what the device has */
     void (*report)(void *ctx, const rt_case_result *r); /* after every case; may be null */
     bool (*stop)(void *ctx); /* asked between cases; true ends the run with RT_INTERRUPTED; may be null */
     void *ctx;
@@ -40,8 +41,8 @@ typedef struct rt_verify_totals {
 } rt_verify_totals;
 
 /* Runs the selected cases in order. RT_OK also when some failed: the totals say so. An error is something that kept the
- * cases from running: no such backend or op (RT_NO_BACKEND, RT_USAGE), memory (RT_NOMEM), a device that fails. The totals
- * hold what was done until then. */
+ * cases from running: no such backend or op (RT_NO_BACKEND, RT_USAGE), memory (RT_NOMEM), a device that fails. The
+ * totals hold what was done until then. */
 int rt_verify_run(const rt_verify_opts *o, rt_verify_totals *out, rt_err *e);
 
 /* Calls each with the name and op of every case that rt_verify_run would run; nothing is opened or run. */

@@ -72,8 +72,8 @@ static int check_op(const rt_case_list *l, const char *op, rt_err *e)
         if (n < MAX_OPS && (n == 0 || strcmp(known[n - 1], l->cases[i].op) != 0)) known[n++] = l->cases[i].op;
     }
     const char *near = rt_nearest(op, known);
-    return rt_fail(e, RT_USAGE, "no case is of op '%s'%s%s%s; --list shows all cases", op, near ? "; did you mean '" : "",
-                   near ? near : "", near ? "'?" : "");
+    return rt_fail(e, RT_USAGE, "no case is of op '%s'%s%s%s; --list shows all cases", op,
+                   near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
 static bool is_selected(const rt_case *c, const rt_verify_opts *o)

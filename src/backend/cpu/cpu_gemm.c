@@ -50,7 +50,8 @@ uint64_t RT_CPU(work_matmul)(const rt_cpu_work *w)
 static tile tile_of(const gemm *x, uint32_t chunk, uint32_t worker)
 {
     const rt_gemm_cut *t = &x->cut;
-    uint32_t im = chunk % t->nm, in = chunk / t->nm; /* neighbours share columns of b */
+    /* Neighbours share the rows of a or the columns of b, whichever is more, while they are in a cache. */
+    uint32_t im = t->by_rows ? chunk / t->nn : chunk % t->nm, in = t->by_rows ? chunk % t->nn : chunk / t->nm;
     uint64_t part[4], floats = scratch_floats(x->g, t, part);
     tile y = { .m0 = rt_gemm_border(x->g->M, RT_GEMM_UNIT, t->nm, im),
                .n0 = rt_gemm_border(x->g->N, t->unit_n, t->nn, in) };

@@ -11,10 +11,13 @@
 enum {
     RT_GEMM_DOTS_M = 8,         /* so many rows of a or fewer, b stored (N,K): weights are read once, by dot products */
     RT_GEMM_DOTS_ELEMS = 32768, /* weights per chunk of that */
-    RT_GEMM_SIDE_MAX = 512,     /* a tile is at most so wide and high */
-    RT_GEMM_SIDE_MID = 256,     /* ... and not less than about this while there are RT_GEMM_FEW tiles */
+    RT_GEMM_LONG = 512,         /* a tile is at most so long along the longer side of out */
+    RT_GEMM_SHORT = 1024,       /* ... and along the shorter one: not cutting that reads the larger operand once */
+    RT_GEMM_SIDE = 192,         /* sides do not get shorter than this while there are RT_GEMM_FEW tiles */
+    RT_GEMM_SIDE_QUANT = 128,   /* ... nor columns of quantised weights */
     RT_GEMM_SIDE_MIN = 96,
     RT_GEMM_FEW = 8,
+    RT_GEMM_SOME = 16,
     RT_GEMM_MANY = 32,   /* enough tiles for a dozen threads to finish at about the same time */
     RT_GEMM_PANEL = 768, /* of K, where operands are converted: the panel stays in a core's own cache */
     RT_GEMM_UNIT = 16,   /* tile borders: OpenBLAS's kernels work on so many columns of c */
@@ -26,6 +29,7 @@ typedef struct rt_gemm_cut {
     bool stage;                /* products go to scratch and are rounded from there */
     uint32_t unit_n;           /* columns of out between possible borders */
     uint32_t nm, nn;           /* grid of tiles; for dots nm is 1 and nn counts chunks */
+    bool by_rows;              /* neighbouring chunks are in one row of tiles, else in one column */
     uint32_t tm, tn;           /* the largest tile */
     uint32_t panel;            /* of K at a time */
 } rt_gemm_cut;
@@ -42,13 +46,14 @@ static inline uint32_t rt_gemm_parts(uint64_t size, uint64_t each) { return (uin
 /* Elements of a quantised row that can be had without those beside them (cpu_dequant.h). */
 static inline uint32_t rt_gemm_quant_unit(rt_dtype d) { return rt_dtype_table[d].block_elems == 256 ? 128 : 32; }
 
-/* Doubles the tiles along the longer side while there are fewer than `want` and the sides stay at `side` or more. */
+/* Halves tiles along the side that is longer (of those that may be cut: below side_m, side_n they may not) while there
+ * are fewer than `want`. */
 static inline void rt_gemm_refine(const rt_matmul_args *g, rt_gemm_cut *t, uint32_t want, uint32_t side_m,
                                   uint32_t side_n)
 {
     while ((uint64_t)t->nm * t->nn < want) {
         uint32_t m = rt_gemm_parts(g->M, t->nm), n = rt_gemm_parts(g->N, t->nn);
-        bool can_m = m >= 2 * side_m, can_n = n >= 2 * side_n && t->nn * 2 <= rt_gemm_parts(g->N, t->unit_n);
+        bool can_m = m / 2 >= side_m, can_n = n / 2 >= side_n && t->nn * 2 <= rt_gemm_parts(g->N, t->unit_n);
         if ((uint64_t)m * n / 2 * g->K < 1u << 20) return; /* not worth handing out */
         if (can_m && (m >= n || !can_n))
             t->nm *= 2;
@@ -57,6 +62,27 @@ static inline void rt_gemm_refine(const rt_matmul_args *g, rt_gemm_cut *t, uint3
         else
             return;
     }
+}
+
+/* Tiles of out. Each reads its rows of a and its columns of b anew, so tiles are large and, where one side of out is
+ * much longer, cut that side alone. */
+static inline void rt_gemm_tiles(const rt_matmul_args *g, rt_gemm_cut *t, bool quant)
+{
+    const uint32_t never = UINT32_MAX;
+    bool tall = g->M > g->N && !quant;
+    uint32_t some = (uint64_t)g->M * g->N * g->K < 1u << 30 ? RT_GEMM_FEW : RT_GEMM_SOME;
+    t->by_rows = g->M > g->N;
+    t->nm = rt_gemm_parts(g->M, tall || quant ? RT_GEMM_LONG : RT_GEMM_SHORT);
+    t->nn = rt_gemm_parts(g->N, tall ? RT_GEMM_SHORT : RT_GEMM_LONG);
+    /* A tile of quantised weights keeps all the rows it can, so that few tiles unpack the same weights. */
+    if (quant)
+        rt_gemm_refine(g, t, RT_GEMM_MANY, never, RT_GEMM_SIDE_QUANT);
+    else
+        rt_gemm_refine(g, t, RT_GEMM_MANY, tall ? RT_GEMM_SIDE : never, tall ? never : RT_GEMM_SIDE);
+    rt_gemm_refine(g, t, some, RT_GEMM_SIDE, RT_GEMM_SIDE);
+    rt_gemm_refine(g, t, RT_GEMM_FEW, RT_GEMM_SIDE_MIN, RT_GEMM_SIDE_MIN);
+    t->tm = rt_gemm_parts(rt_gemm_parts(g->M, RT_GEMM_UNIT), t->nm) * RT_GEMM_UNIT;
+    t->tn = rt_gemm_parts(rt_gemm_parts(g->N, t->unit_n), t->nn) * t->unit_n;
 }
 
 static inline rt_gemm_cut rt_gemm_cut_of(const rt_matmul_args *g, rt_dtype out, rt_dtype a, rt_dtype b)
@@ -76,14 +102,7 @@ static inline rt_gemm_cut rt_gemm_cut_of(const rt_matmul_args *g, rt_dtype out, 
         return t;
     }
     if (quant && !g->tb) t.unit_n = rt_gemm_quant_unit(b);
-    t.nm = rt_gemm_parts(g->M, RT_GEMM_SIDE_MAX);
-    t.nn = rt_gemm_parts(g->N, RT_GEMM_SIDE_MAX);
-    /* A tile of quantised weights keeps all the rows it can, so that few tiles unpack the same weights. */
-    if (quant) rt_gemm_refine(g, &t, RT_GEMM_MANY, UINT32_MAX / 2, RT_GEMM_SIDE_MID / 2);
-    rt_gemm_refine(g, &t, RT_GEMM_MANY, RT_GEMM_SIDE_MID * 3 / 4, RT_GEMM_SIDE_MID * 3 / 4);
-    rt_gemm_refine(g, &t, RT_GEMM_FEW, RT_GEMM_SIDE_MIN, RT_GEMM_SIDE_MIN);
-    t.tm = rt_gemm_parts(rt_gemm_parts(g->M, RT_GEMM_UNIT), t.nm) * RT_GEMM_UNIT;
-    t.tn = rt_gemm_parts(rt_gemm_parts(g->N, t.unit_n), t.nn) * t.unit_n;
+    rt_gemm_tiles(g, &t, quant);
     return t;
 }
 

@@ -4,17 +4,18 @@
  * Everything is f32 in, f32 out; cpu_kd.c converts other dtypes block by block, and joins the blocks of a row.
  *
  * A block has its own references: m1 is the largest student logit of all its columns (for CE), ms and mt the largest
- * student and teacher logits among its columns of Vc. It leaves behind e = exp(x/T), x a logit less its reference, which lies in
- * [0,1] and is never computed twice: the gradient is a few multiplications away once the row's sums are known.
- *   e1 (all columns, T = 1), es (Vc, else 0), et (Vc, else 0); es is e1 where T is 1 and the whole block is in Vc.
- *   For reverse KL et holds x_s - x_t instead, for the divergences of KD_PAIR it becomes dD/dq.
+ * student and teacher logits among its columns of Vc. It leaves behind e = exp(x/T), x a logit less its reference,
+ * which lies in [0,1] and is never computed twice: the gradient is a few multiplications away once the row's sums are
+ * known. There is e1 of the student (all columns, T = 1), es of the student (Vc, else 0) and et of the teacher (Vc,
+ * else 0); es is e1 where T is 1 and the whole block is in Vc. For reverse KL et holds x_s - x_t instead, for the
+ * divergences of KD_PAIR it becomes dD/dq.
  *
- * Two variants of each loop. The fast one is for whole blocks inside Vc with no |x| above 2^60: nothing in it can overflow
- * or become NaN. The careful one masks lanes, keeps NaN, and lets an exponential below 2^-125 be exactly 0. In the fast
- * one such an exponential may come out as 2^-125: a block's sum is at least 1, so all of them shift it by less than
- * 2^-115, and with differences x_s - x_t below 2^62 D by less than 2^-53. */
-#ifndef RT_BACKEND_CPU_CPU_ROW_BLOCK_H
-#define RT_BACKEND_CPU_CPU_ROW_BLOCK_H
+ * Two variants of each loop. The fast one is for whole blocks inside Vc with no |x| above 2^60: nothing in it can
+ * overflow or become NaN. The careful one masks lanes, keeps NaN, and lets an exponential below 2^-125 be exactly 0. In
+ * the fast one such an exponential may come out as 2^-125: a block's sum is at least 1, so all of them shift it by less
+ * than 2^-115, and with differences x_s - x_t below 2^62 D by less than 2^-53. */
+#ifndef RT_BACKEND_CPU_CPU_KD_BLOCK_H
+#define RT_BACKEND_CPU_CPU_KD_BLOCK_H
 
 #include "backend/cpu/cpu_softmax.h"
 #include "op/args.h"
@@ -30,14 +31,14 @@ typedef enum kd_form {
 } kd_form;
 
 typedef struct kd_block {
-    const float *s, *t;              /* (n), readable up to a multiple of VL; t null for KD_STUDENT */
-    const uint32_t *bits;            /* (ROW_BLOCK/32) careful: bit set when the column is in Vc */
-    uint32_t n;                      /* columns */
-    float m1, ms, mt;                /* minus infinity where there is no column */
-    float c1, ct;                    /* log2(e), log2(e)/T */
-    float *e1, *es, *et;             /* (n up to a multiple of VL) out; e1 may be s, es unused when shared */
-    const uint8_t *next_s, *next_t;  /* the same rows, one block on, to be fetched meanwhile */
-    double z1, zs, zt, d;            /* out: sums of e1, es, et; d: of et (x_t - x_s), or es (x_s - x_t) */
+    const float *s, *t;             /* (n), readable up to a multiple of VL; t null for KD_STUDENT */
+    const uint32_t *bits;           /* (ROW_BLOCK/32) careful: bit set when the column is in Vc */
+    uint32_t n;                     /* columns */
+    float m1, ms, mt;               /* minus infinity where there is no column */
+    float c1, ct;                   /* log2(e), log2(e)/T */
+    float *e1, *es, *et;            /* (n up to a multiple of VL) out; e1 may be s, es unused when shared */
+    const uint8_t *next_s, *next_t; /* the same rows, one block on, to be fetched meanwhile */
+    double z1, zs, zt, d;           /* out: sums of e1, es, et; d: of et (x_t - x_s), or es (x_s - x_t) */
 } kd_block;
 
 /* ---- maxima ---- */
@@ -189,23 +190,26 @@ RT_INLINE void exp_loop(kd_block *b, const kd_form form, const bool share, const
 }
 
 /* ---- divergences of KD_PAIR ---- */
-/* log(x) of a positive normal number, absolute error below 6e-8 (1 + |log x|), and relative near 1: x = 2^n (1 + f), 1 + f in
- * [sqrt(1/2), sqrt(2)); log(1 + f) = f - f^2/2 + f^3 p(f) (minimax, 2^-27 off). No division, no special cases. */
+/* log(x) of a positive normal number, absolute error below 6e-8 (1 + |log x|), and relative near 1: x = 2^n (1 + f), 1
+ * + f in [sqrt(1/2), sqrt(2)); log(1 + f) = f - f^2/2 + f^3 p(f) (minimax, 2^-27 off). No division, no special cases.
+ */
 RT_INLINE vf log_fast(vf x)
 {
     vi u = (vi)x - 0x3f3504f3; /* bits of sqrt(1/2) */
     vf n = __builtin_convertvector(u >> 23, vf), f = (vf)((u & 0x7fffff) + 0x3f3504f3) - vset(1.0f), g = f * f;
     /* in pairs: shorter chains than term by term */
-    vf p01 = vfma(vset(-0x1.0001dp-2f), f, vset(0x1.55554cp-2f)), p23 = vfma(vset(-0x1.548ba6p-3f), f, vset(0x1.99a522p-3f));
-    vf p45 = vfma(vset(-0x1.0c4222p-3f), f, vset(0x1.227c7ep-3f)), p67 = vfma(vset(-0x1.43ec56p-4f), f, vset(0x1.074f64p-3f));
+    vf p01 = vfma(vset(-0x1.0001dp-2f), f, vset(0x1.55554cp-2f)),
+       p23 = vfma(vset(-0x1.548ba6p-3f), f, vset(0x1.99a522p-3f));
+    vf p45 = vfma(vset(-0x1.0c4222p-3f), f, vset(0x1.227c7ep-3f)),
+       p67 = vfma(vset(-0x1.43ec56p-4f), f, vset(0x1.074f64p-3f));
     vf p = vfma(vfma(p67, g, p45), g * g, vfma(p23, g, p01));
     p = vfma(n, vset(0x1.7f7d1cp-20f), g * vfma(p, f, vset(-0.5f))); /* ln 2 in two parts */
     return vfma(n, vset(0x1.62e4p-1f), f + p);
 }
 
 /* From p = et pt and q = es qs: term of D, and c = dD/dq (up to a constant, which cancels in the gradient). A ratio is
- * kept at or above 1e-37, so its logarithm is finite; it is below that only where the p or q it is multiplied by is 0 or too
- * small to count. */
+ * kept at or above 1e-37, so its logarithm is finite; it is below that only where the p or q it is multiplied by is 0
+ * or too small to count. */
 RT_INLINE vf pair_term(vf p, vf q, const uint32_t kind, float mix, vf *c)
 {
     const vf tiny = vset(1e-37f), a = vset(mix), b = vset(1.0f - mix);

@@ -1,4 +1,5 @@
-/* cpu_kd_terms.h - one outcome of a divergence in double, from logarithms; for the columns of kd_loss that are computed apart.
+/* cpu_kd_terms.h - one outcome of a divergence in double, from logarithms; for the columns of kd_loss that are computed
+ * apart.
  *
  * Owns: the formulas of every divergence in their stable form. The vector form of the same is in cpu_kd_block.h. */
 #ifndef RT_BACKEND_CPU_CPU_KD_TERMS_H
@@ -20,19 +21,15 @@ static inline double kd_log_mix(double mix, double a, double b)
     return top == -INFINITY ? top : top + log(exp(a - top) + exp(b - top));
 }
 
-/* Term of D for an outcome with log-probabilities lp of the teacher and lq of the student; *g = q dD/dq up to a constant
- * times q. kind is never a JSD or skewed form with mix 0 or 1. */
+/* Term of D for an outcome with log-probabilities lp of the teacher and lq of the student; *g = q dD/dq up to a
+ * constant times q. kind is never a JSD or skewed form with mix 0 or 1. */
 static inline double kd_term(uint32_t kind, double mix, double lp, double lq, double *g)
 {
     const double p = exp(lp), q = exp(lq);
     double lm, d;
     switch (kind) {
-    case RT_DIV_FORWARD_KL:
-        *g = -p;
-        return kd_weigh(p, lp - lq);
-    case RT_DIV_REVERSE_KL:
-        *g = kd_weigh(q, lq - lp);
-        return *g;
+    case RT_DIV_FORWARD_KL: *g = -p; return kd_weigh(p, lp - lq);
+    case RT_DIV_REVERSE_KL: *g = kd_weigh(q, lq - lp); return *g;
     case RT_DIV_JSD:
         lm = kd_log_mix(mix, lp, lq);
         *g = (1 - mix) * kd_weigh(q, lq - lm);
@@ -46,9 +43,7 @@ static inline double kd_term(uint32_t kind, double mix, double lp, double lq, do
         d = kd_weigh(q, lq - lm);
         *g = d - mix * kd_weigh(q, exp(lq - lm));
         return d;
-    default: /* RT_DIV_TV; no slope where p is q */
-        *g = q > p ? q / 2 : q < p ? -q / 2 : 0;
-        return fabs(p - q) / 2;
+    default: /* RT_DIV_TV; no slope where p is q */ *g = q > p ? q / 2 : q < p ? -q / 2 : 0; return fabs(p - q) / 2;
     }
 }
 

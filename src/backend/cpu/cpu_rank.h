@@ -1,8 +1,8 @@
 /* cpu_rank.h - the best columns of a row in order: larger value first, ties by lower id.
  *
- * Owns: the order as one integer per column, a heap that keeps the best of what it was shown, the vector loop that shows it
- * a block. A row is shown in order of ids, so a value equal to the worst one kept comes after it and is passed over;
- * most vectors cost one comparison. */
+ * Owns: the order as one integer per column, a heap that keeps the best of what it was shown, the vector loop that
+ * shows it a block. A row is shown in order of ids, so a value equal to the worst one kept comes after it and is passed
+ * over; most vectors cost one comparison. */
 #ifndef RT_BACKEND_CPU_CPU_RANK_H
 #define RT_BACKEND_CPU_CPU_RANK_H
 
@@ -23,7 +23,7 @@ RT_INLINE float rank_value(uint64_t key)
 }
 
 typedef struct rank_top {
-    uint64_t *key;   /* (most) a heap with the least at its root once it is full, else in the order shown */
+    uint64_t *key; /* (most) a heap with the least at its root once it is full, else in the order shown */
     uint32_t n, most;
     float least;     /* value at the root when full */
     int32_t largest; /* the largest absolute value that was shown, as an integer */
@@ -33,7 +33,7 @@ RT_INLINE void rank_sink(uint64_t *key, uint32_t root, uint32_t n)
 {
     const uint64_t held = key[root];
     for (uint32_t child; (child = 2 * root + 1) < n && child > root; root = child) {
-        if (child + 1 < n && key[child + 1] < key[child]) child++;
+        if (child + 1 < n) child += key[child + 1] < key[child]; /* no branch: it would be a guess */
         if (held <= key[child]) break;
         key[root] = key[child];
     }
@@ -44,7 +44,7 @@ RT_INLINE void rank_heap(uint64_t *key, uint32_t n)
     for (uint32_t root = n / 2; root-- > 0;) rank_sink(key, root, n);
 }
 /* The best first. */
-__attribute__((unused)) static void rank_sort(rank_top *t)
+static inline void rank_sort(rank_top *t)
 {
     if (t->n < t->most) rank_heap(t->key, t->n);
     for (uint32_t end = t->n; end-- > 1;) {
@@ -84,7 +84,7 @@ RT_INLINE uint32_t lanes_above(vf x, float y)
 }
 
 /* Columns of x (n) whose bit is set, with ids from `first`; x is readable up to a multiple of VL. */
-__attribute__((unused)) static void rank_block(rank_top *t, const float *x, const uint32_t *bits, uint32_t n, uint32_t first)
+static inline void rank_block(rank_top *t, const float *x, const uint32_t *bits, uint32_t n, uint32_t first)
 {
     const vi abs = (vi){ 0 } + 0x7fffffff;
     vi largest = { 0 };

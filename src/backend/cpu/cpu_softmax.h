@@ -24,7 +24,7 @@ RT_INLINE void widen_loop(float *y, const void *x, uint64_t from, uint32_t n, rt
     if (i < n) vstore(y + i, vload_tn(x, from + i, n - i, d));
 }
 /* Columns from.. of a row as f32: the row itself, or a copy that can be read up to a multiple of VL. */
-__attribute__((unused)) static const float *as_f32(const void *x, rt_dtype d, uint64_t from, uint32_t n, float *copy /* (ROW_BLOCK) */)
+RT_INLINE const float *as_f32(const void *x, rt_dtype d, uint64_t from, uint32_t n, float *copy /* (ROW_BLOCK) */)
 {
     if (d == RT_DTYPE_F32 && n == ROW_BLOCK) return (const float *)x + from;
     RT_FOR_FLOAT(d, D, widen_loop(copy, x, from, n, D));
@@ -92,8 +92,8 @@ RT_INLINE int32_t block_imax(vi v)
 #endif
 }
 
-/* x c - n, n near x c, as if x c were not rounded. Spelled out, because x c is also needed rounded and a compiler that sees
- * both may take the difference of the two rounded numbers. */
+/* x c - n, n near x c, as if x c were not rounded. Spelled out, because x c is also needed rounded and a compiler that
+ * sees both may take the difference of the two rounded numbers. */
 RT_INLINE vf mul_sub(vf x, float c, vf n)
 {
 #if defined(RT_ISA_avx512)
@@ -109,13 +109,16 @@ RT_INLINE vf mul_sub(vf x, float c, vf n)
 #endif
 }
 
-/* e[k] = 2^(x[k] c[k]) for k < count, x c <= 0. 2^(x c) = 2^n 2^r, n = round(x c), r = x c - n; 2^r on [-1/2,1/2] by a polynomial
- * with p(0) = 1 whose relative error is 2.6e-9 (minimax). Where c is the nearest f32 of what is meant, 2^-25 away at most, the
- * result is within 1.2e-7 + 2^-25 |x c| of it, relatively. Not for NaN or infinity: see the careful variant. Several at once and
- * step by step, because one alone is a chain of dependent instructions longer than a core looks ahead. */
+/* e[k] = 2^(x[k] c[k]) for k < count, x c <= 0. 2^(x c) = 2^n 2^r, n = round(x c), r = x c - n; 2^r on [-1/2,1/2] by a
+ * polynomial with p(0) = 1 whose relative error is 2.6e-9 (minimax). Where c is the nearest f32 of what is meant, 2^-25
+ * away at most, the result is within 1.2e-7 + 2^-25 |x c| of it, relatively. Not for NaN or infinity: see the careful
+ * variant. Several at once and step by step, because one alone is a chain of dependent instructions longer than a core
+ * looks ahead. */
 RT_INLINE void exp2_fast(vf *e, const vf *x, const float *c, const int count)
 {
-    static const float poly[] = { 0x1.5f7276p-10f, 0x1.3b270ep-7f, 0x1.c6ae72p-5f, 0x1.ebfbe2p-3f, 0x1.62e432p-1f, 1.0f };
+    static const float poly[] = {
+        0x1.5f7276p-10f, 0x1.3b270ep-7f, 0x1.c6ae72p-5f, 0x1.ebfbe2p-3f, 0x1.62e432p-1f, 1.0f
+    };
     vf n[4], r[4], p[4];
     for (int k = 0; k < count; k++) {
 #if defined(RT_ISA_avx512)

@@ -1,7 +1,7 @@
 /* cpu_topk.c - the k most likely ids of each row with their log-probabilities, and the mass of the others.
  *
- * A chunk is one row. One walk picks the ids (cpu_rank.h) and so knows the largest logit; they are then taken out of the
- * bitmap of Vc, and a second walk, from the near cache, adds up the others: the mass left over is summed, not
+ * A chunk is one row. One walk picks the ids (cpu_rank.h) and so knows the largest logit; they are then taken out of
+ * the bitmap of Vc, and a second walk, from the near cache, adds up the others: the mass left over is summed, not
  * subtracted. Each block is summed relative to its own maximum, so no mass is lost to underflow, however small. */
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/cpu_rank.h"
@@ -15,7 +15,10 @@ typedef struct topk_job {
     uint64_t per_thread;
 } topk_job;
 
-static uint32_t bitmap_words(uint32_t V) { return (uint32_t)(((uint64_t)V + ROW_BLOCK - 1) / ROW_BLOCK * (ROW_BLOCK / 32)); }
+static uint32_t bitmap_words(uint32_t V)
+{
+    return (uint32_t)(((uint64_t)V + ROW_BLOCK - 1) / ROW_BLOCK * (ROW_BLOCK / 32));
+}
 /* Scratch of a thread: k keys, a bitmap. */
 static uint64_t thread_bytes(const rt_topk_args *a)
 {
@@ -69,7 +72,7 @@ static void topk_chunk(void *ctx, uint32_t i, uint32_t worker)
     const rt_topk_args *a = j->a;
     const rt_operand *slot = j->o->slot, *xo = &slot[RT_TOPK_X];
     const uint8_t *x = (const uint8_t *)rt_host_ptr(xo) + i * xo->stride * rt_dtype_table[xo->dtype].block_bytes;
-    int32_t *id = (int32_t *)rt_host_ptr(&slot[RT_TOPK_ID]) + i * slot[RT_TOPK_ID].stride;    /* (k) */
+    int32_t *id = (int32_t *)rt_host_ptr(&slot[RT_TOPK_ID]) + i * slot[RT_TOPK_ID].stride;   /* (k) */
     float *logp = (float *)rt_host_ptr(&slot[RT_TOPK_LOGP]) + i * slot[RT_TOPK_LOGP].stride; /* (k) */
     float *rest = (float *)rt_host_ptr(&slot[RT_TOPK_REST]) + i * slot[RT_TOPK_REST].stride;
     rank_top t = { .key = (uint64_t *)(j->work + worker * j->per_thread), .most = a->k };
