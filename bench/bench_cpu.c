@@ -38,18 +38,40 @@ static float *copy_from, *copy_to;
 static size_t copy_floats; /* per buffer */
 enum { COPY_CHUNKS = 64 };
 
-typedef float v4 __attribute__((vector_size(16)));
+/* The copy itself, as wide as this machine stores: a full cache line per store may save reading the line first, and the
+ * ceiling should not be lower than what the kernels can reach. A plain loop: no call of memcpy, no streaming stores. */
+#define COPY_LOOP(width)                                                                                               \
+    typedef float vec __attribute__((vector_size(width)));                                                             \
+    const vec *f = (const vec *)(const void *)from;                                                                    \
+    vec *t = (vec *)(void *)to;                                                                                        \
+    for (size_t i = 0; i < n * 4 / (width); i += 4) {                                                                  \
+        t[i] = f[i], t[i + 1] = f[i + 1], t[i + 2] = f[i + 2], t[i + 3] = f[i + 3];                                    \
+        __asm__ volatile("" ::: "memory");                                                                             \
+    }
+static void copy_narrow(float *to, const float *from, size_t n) { COPY_LOOP(16) }
+#if defined(__x86_64__)
+__attribute__((target("avx2"))) static void copy_avx2(float *to, const float *from, size_t n) { COPY_LOOP(32) }
+__attribute__((target("avx512f"))) static void copy_avx512(float *to, const float *from, size_t n) { COPY_LOOP(64) }
+#endif
+
 static void copy_chunk(void *ctx, uint32_t chunk, uint32_t worker)
 {
-    size_t n = copy_floats / COPY_CHUNKS / 4;
-    const v4 *from = (const v4 *)(const void *)copy_from + chunk * n;
-    v4 *to = (v4 *)(void *)copy_to + chunk * n;
+    size_t n = copy_floats / COPY_CHUNKS;
+    float *to = copy_to + chunk * n;
+    const float *from = copy_from + chunk * n;
     (void)ctx;
     (void)worker;
-    for (size_t i = 0; i < n; i += 8) {
-        for (int k = 0; k < 8; k++) to[i + k] = from[i + k];
-        __asm__ volatile("" ::: "memory"); /* keeps it a plain loop: no call of memcpy, no streaming stores */
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512f")) {
+        copy_avx512(to, from, n);
+        return;
     }
+    if (__builtin_cpu_supports("avx2")) {
+        copy_avx2(to, from, n);
+        return;
+    }
+#endif
+    copy_narrow(to, from, n);
 }
 static double copy_seconds(void)
 {
