@@ -94,6 +94,38 @@ static void placement_never_overlaps(void **state)
     }
 }
 
+/* The same rule written again, slowly: largest first, then first used, then first declared; lowest free place. */
+static void placement_follows_its_rule(void **state)
+{
+    enum { N = 40 };
+    uint64_t bytes[N], place[N], want[N], seed = 5;
+    uint32_t order[N];
+    rt_life life[N];
+    bool done[N] = { false };
+    (void)state;
+    for (int i = 0; i < N; i++) {
+        seed = seed * 6364136223846793005ull + 1442695040888963407ull;
+        bytes[i] = 256 * (1 + (seed >> 40) % 9); /* many equal sizes */
+        life[i].first = (uint32_t)(seed >> 20) % 50;
+        life[i].last = life[i].first + (uint32_t)(seed >> 10) % 20;
+    }
+    for (int n = 0; n < N; n++) {
+        int b = -1;
+        for (int i = 0; i < N; i++)
+            if (!done[i] && (b < 0 || bytes[i] > bytes[b] || (bytes[i] == bytes[b] && life[i].first < life[b].first))) b = i;
+        for (want[b] = 0;; want[b] += 256) {
+            bool free_here = true;
+            for (int j = 0; j < N && free_here; j++)
+                free_here = !done[j] || life[j].first > life[b].last || life[b].first > life[j].last ||
+                            want[j] + bytes[j] <= want[b] || want[b] + bytes[b] <= want[j];
+            if (free_here) break;
+        }
+        done[b] = true;
+    }
+    rt_place(place, bytes, life, N, 0, true, order);
+    for (int i = 0; i < N; i++) assert_int_equal(place[i], want[i]);
+}
+
 /* ---- several programs, one set of allocations ---- */
 
 static void programs_share_allocations(void **state)
@@ -112,6 +144,9 @@ static void programs_share_allocations(void **state)
     rt_exec_memory_query(alone, &ma);
     assert_int_equal(m.total, ma.total); /* the arena is the maximum, not the sum */
     assert_int_equal(m.peak_program, 1);
+    uint64_t sum = 0;
+    for (int k = 0; k < RT_CLASS_COUNT; k++) sum += m.by_class[k];
+    assert_int_equal(m.total, sum);
     assert_true(m.peak_live <= m.by_class[RT_CLASS_ACT]);
     assert_true(m.by_class[RT_CLASS_GRAD] > 0 && m.by_class[RT_CLASS_PARAM] > 0);
     float after_eval[4], after_step[4];
@@ -485,7 +520,7 @@ static void hashes_tell_programs_apart(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(placement_never_overlaps),          cmocka_unit_test(programs_share_allocations),
+        cmocka_unit_test(placement_never_overlaps), cmocka_unit_test(placement_follows_its_rule),         cmocka_unit_test(programs_share_allocations),
         cmocka_unit_test(gradients_accumulate_over_programs), cmocka_unit_test(quantised_operands_are_lowered),
         cmocka_unit_test(unsupported_ops_are_named),         cmocka_unit_test(memory_limit_is_a_clear_refusal),
         cmocka_unit_test(recording_errors_surface_at_seal),  cmocka_unit_test(host_moves_are_checked),

@@ -42,6 +42,21 @@ static void whole_list_equals_full(void **state)
         }
 }
 
+/* One id left over, and it is the first: the rest is that id. */
+static void rest_of_one_id_equals_full(void **state)
+{
+    (void)state;
+    for (uint32_t d = 0; d < RT_DIV_COUNT; d++) {
+        kd full = divergence_only(ROWS, IDS, d, 2, 0.25f);
+        random_logits(&full, 4);
+        kd list = as_list(&full, IDS - 1, IDS - 1);
+        run(&full);
+        run(&list);
+        assert_false(list.fault.set);
+        same_loss(&list, &full, 1e-13);
+    }
+}
+
 static void list_and_rest_are_the_outcomes(void **state)
 {
     (void)state;
@@ -322,6 +337,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(whole_list_equals_full),
+        cmocka_unit_test(rest_of_one_id_equals_full),
         cmocka_unit_test(list_and_rest_are_the_outcomes),
         cmocka_unit_test(rest_without_mass),
         cmocka_unit_test(central_differences),

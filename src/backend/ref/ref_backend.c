@@ -14,7 +14,7 @@
 #include <gnu/libc-version.h>
 #endif
 
-enum { DEVICES = 2, DENSE_ALIGN = 64 };
+enum { DEVICES = 2, DENSE_ALIGN = 64, CANARY_BYTE = 0xC3 };
 
 typedef struct ref_dev {
     rt_dev base;
@@ -87,14 +87,17 @@ static void ref_identity(rt_dev *d, rt_str *out)
 #endif
 }
 
-/* ---- scratch: the dense copies of all operands, then what the op asks for ---- */
+/* ---- scratch: the dense copies of all operands, then what the op asks for; a canary follows each ---- */
 
 static bool slot_is_raw(rt_op_kind kind, uint32_t slot) { return rt_op_specs[kind].slot[slot].rule == RT_RULE_ANY; }
 
-/* Adds the aligned size of one part to *total. */
+/* A part with its canary: at least one byte, up to the next boundary. */
+static uint64_t part_bytes(uint64_t bytes) { return rt_align_up(bytes + 1, DENSE_ALIGN); }
+
+/* Adds the size of one part to *total. */
 static bool add_part(uint64_t *total, uint64_t bytes)
 {
-    return bytes <= UINT64_MAX - DENSE_ALIGN && rt_add_u64(*total, rt_align_up(bytes, DENSE_ALIGN), total);
+    return bytes <= UINT64_MAX - 2 * DENSE_ALIGN && rt_add_u64(*total, part_bytes(bytes), total);
 }
 
 static bool add_slot(uint64_t *total, rt_op_kind kind, uint32_t slot, rt_dtype dtype, uint32_t rows, uint32_t cols,
@@ -174,24 +177,55 @@ static bool is_loaded(const rt_bound_op *o, uint32_t slot)
     }
 }
 
-static void run_op(const rt_bound_op *o, bool wide)
+/* The parts of an op's scratch: one per slot, and the work area. */
+typedef struct parts {
+    uint8_t *at[RT_MAX_SLOTS + 1];
+    uint64_t bytes[RT_MAX_SLOTS + 1];
+} parts;
+
+static void lay_out(const rt_bound_op *o, bool wide, parts *p)
+{
+    uint8_t *at = rt_host_ptr(&o->work);
+    *p = (parts){ 0 };
+    for (uint32_t i = 0; i <= o->nslots; i++) {
+        const rt_operand *s = &o->slot[i];
+        if (i == o->nslots)
+            p->bytes[i] = rt_ref_work(o->kind, &o->args) * (wide ? sizeof(double) : sizeof(float));
+        else if (s->mem)
+            rt_ref_dense_bytes(s->dtype, s->rows, s->cols, slot_is_raw(o->kind, i), wide, &p->bytes[i]);
+        else
+            continue;
+        p->at[i] = at;
+        at += part_bytes(p->bytes[i]);
+        memset(p->at[i] + p->bytes[i], CANARY_BYTE, (size_t)(at - p->at[i] - p->bytes[i]));
+    }
+}
+
+/* The first slot behind which something was written, nslots for the work area, -1 for none. */
+static int touched_canary(const rt_bound_op *o, const parts *p)
+{
+    for (uint32_t i = 0; i <= o->nslots; i++)
+        for (uint64_t k = p->bytes[i]; p->at[i] && k < part_bytes(p->bytes[i]); k++)
+            if (p->at[i][k] != CANARY_BYTE) return (int)i;
+    return -1;
+}
+
+/* Returns what touched_canary says. */
+static int run_op(const rt_bound_op *o, bool wide)
 {
     rt_args args = o->args;
     rt_ref_call call = { .args = &args };
-    uint8_t *at = rt_host_ptr(&o->work);
+    parts p;
+    lay_out(o, wide, &p);
     for (uint32_t i = 0; i < o->nslots; i++) {
-        const rt_operand *s = &o->slot[i];
-        uint64_t bytes = 0;
-        if (!s->mem) continue;
-        rt_ref_dense_bytes(s->dtype, s->rows, s->cols, slot_is_raw(o->kind, i), wide, &bytes);
-        call.s[i] = at;
-        at += rt_align_up(bytes, DENSE_ALIGN);
+        if (!p.at[i]) continue;
+        call.s[i] = p.at[i];
         if (is_loaded(o, i))
-            rt_ref_gather(call.s[i], s, slot_is_raw(o->kind, i), wide);
+            rt_ref_gather(call.s[i], &o->slot[i], slot_is_raw(o->kind, i), wide);
         else if (rt_op_specs[o->kind].slot[i].access == RT_ACCUM)
-            memset(call.s[i], 0, bytes);
+            memset(call.s[i], 0, p.bytes[i]);
     }
-    call.work = at;
+    call.work = p.at[o->nslots];
     if (o->kind == RT_OP_COPY) { /* raw elements: see ref_rows.c */
         const rt_dtype_info *info = &rt_dtype_table[o->slot[RT_ROWS_X].dtype];
         args.rows.C /= info->block_elems;
@@ -201,13 +235,19 @@ static void run_op(const rt_bound_op *o, bool wide)
     for (uint32_t i = 0; i < o->nslots; i++)
         if (o->slot[i].mem && rt_op_specs[o->kind].slot[i].access != RT_READ)
             rt_ref_scatter(&o->slot[i], call.s[i], slot_is_raw(o->kind, i), wide);
+    return touched_canary(o, &p);
 }
 
 static int ref_run(rt_dev *d, rt_prog *g, rt_ticket *t, rt_err *e)
 {
     ref_dev *r = (ref_dev *)d;
-    (void)e;
-    for (uint32_t i = 0; i < g->nops; i++) run_op(&g->ops[i], r->wide);
+    for (uint32_t i = 0; i < g->nops; i++) {
+        const rt_bound_op *o = &g->ops[i];
+        int slot = run_op(o, r->wide);
+        if (slot >= 0)
+            return rt_fail(e, RT_INTERNAL, "op %u, %s: the reference wrote behind its copy of '%s'", i, rt_op_name(o->kind),
+                           slot < (int)o->nslots ? rt_op_specs[o->kind].slot[slot].name : "scratch");
+    }
     r->ticket++;
     if (t) *t = r->ticket;
     return RT_OK;

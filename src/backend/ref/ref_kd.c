@@ -31,11 +31,11 @@ static bool in_vc(const rt_kd_args *a, const uint32_t *vmask, uint32_t v)
 /* w x, where nothing times anything is nothing: 0 log 0 = 0 */
 static real times(real w, real x) { return w == 0 ? 0 : w * x; }
 
-/* log(exp(a) + exp(b)) */
+/* log(exp(a) + exp(b)); NaN when both are minus infinity, which only ever meets a weight of 0 */
 static real logaddexp(real a, real b)
 {
     real hi = a > b ? a : b, lo = a > b ? b : a; /* unlike fmax and fmin this keeps a NaN */
-    return hi == -(real)INFINITY ? hi : hi + log1p(exp(lo - hi));
+    return hi + log1p(exp(lo - hi));
 }
 
 /* y = log softmax(x / T) over the ids of Vc */
