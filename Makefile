@@ -94,7 +94,8 @@ endif
 
 # ---- flags ----------------------------------------------------------------------------------------------------------
 
-CFLAGS ?= $(if $(filter 1,$(DEBUG)),-O1,-O2) -g
+# Sanitized kernels compile three times slower at -O3 with full debug information; lines are all that a report needs.
+CFLAGS ?= $(if $(SAN),-O1 -g1,$(if $(filter 1,$(DEBUG)),-O1,-O2) -g)
 WARN   := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wundef $(if $(filter 1,$(WERROR)),-Werror)
 # Strict IEEE everywhere: no -ffast-math, no -march=native, no contraction. Kernel objects opt into contraction below.
 BASE_CFLAGS := -std=c11 -D_GNU_SOURCE $(WARN) -fvisibility=hidden -fno-math-errno -ffp-contract=off -Isrc
@@ -115,7 +116,7 @@ ISA_FLAGS_generic :=
 ISA_FLAGS_avx2    := -mavx2 -mfma -mf16c
 ISA_FLAGS_avx512  := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c -mprefer-vector-width=512
 ISA_FLAGS_neon    := -march=armv8.2-a+fp16
-KERNEL_CFLAGS     := -O3 -ffp-contract=fast -fno-math-errno -fno-trapping-math
+KERNEL_CFLAGS     := $(if $(SAN),-O1,-O3) -ffp-contract=fast -fno-math-errno -fno-trapping-math
 # What `retort --version` says besides the version; only the command line is compiled again when it changes.
 BUILD_ID          := $(or $(shell git describe --always --dirty --tags 2>/dev/null),unknown)
 CPU_CPPFLAGS      := $(CPU_ISAS:%=-DRT_HAVE_%=1) $(BLAS_CPPFLAGS)

@@ -56,8 +56,8 @@ static int check_band(rt_exec *x, rt_mem *mem, uint64_t off, const rt_buffer *b,
     RT_TRY(x->dev->api->wait(x->dev, t, e));
     for (int i = 0; i < RT_GUARD_BYTES; i++)
         if (x->scratch[i] != RT_GUARD_BYTE)
-            return rt_fail(e, RT_INTERNAL, "an op wrote outside buffer '%s' (%u,%u) %s: guard byte %d is 0x%02x", b->name,
-                           b->rows, b->cols, rt_dtype_name(b->dtype), i, x->scratch[i]);
+            return rt_fail(e, RT_INTERNAL, "an op wrote outside buffer '%s' (%u,%u) %s: guard byte %d is 0x%02x",
+                           b->name, b->rows, b->cols, rt_dtype_name(b->dtype), i, x->scratch[i]);
 out:
     return rc;
 }

@@ -31,7 +31,7 @@ static int refuse(rt_dev *d, const rt_plan *p, const rt_op *op, const rt_need *n
 /* The float type to expand into: that of the op's activations. */
 static rt_dtype expanded_dtype(const rt_plan *p, const rt_op *op)
 {
-    for (uint32_t i = 0; i < rt_op_slots(op->kind); i++)
+    RT_FOR_SLOTS (i, op->kind)
         if (op->slot[i].buf && rt_op_specs[op->kind].slot[i].rule == RT_RULE_ACT) return rt_plan_dtype(p, op->slot[i]);
     return p->policy.act;
 }
@@ -40,7 +40,7 @@ static rt_dtype expanded_dtype(const rt_plan *p, const rt_op *op)
  * false: it has none. */
 static bool expand_quantised(rt_plan *q, rt_op *op)
 {
-    for (uint32_t i = 0; i < rt_op_slots(op->kind); i++) {
+    RT_FOR_SLOTS (i, op->kind) {
         rt_view v = op->slot[i];
         if (!v.buf || rt_op_specs[op->kind].slot[i].rule != RT_RULE_WEIGHT || !rt_dtype_is_quant(rt_plan_dtype(q, v)))
             continue;
@@ -124,8 +124,9 @@ int rt_lower_work(rt_plan *p, rt_dev *d, const char **kernel, rt_err *e)
         kernel[t] = need.kernel ? need.kernel : rt_op_name(p->ops[t].kind);
         if (!need.work_bytes) continue;
         uint64_t rows = need.work_bytes / ROW + (need.work_bytes % ROW != 0);
-        if (rows > UINT32_MAX) return rt_fail(e, RT_NOMEM, "op %u %s asks for %llu bytes of scratch", t,
-                                              rt_op_name(p->ops[t].kind), (unsigned long long)need.work_bytes);
+        if (rows > UINT32_MAX)
+            return rt_fail(e, RT_NOMEM, "op %u %s asks for %llu bytes of scratch", t, rt_op_name(p->ops[t].kind),
+                           (unsigned long long)need.work_bytes);
         rt_view work = rt_act(p, RT_DTYPE_U8, (uint32_t)rows, ROW, "scratch");
         p->ops[t].work = work;
     }

@@ -1,4 +1,5 @@
-/* run.c - using a sealed set: moving bytes, running, asking what it is. Nothing here allocates but printing and hashing. */
+/* run.c - using a sealed set: moving bytes, running, asking what it is. Nothing here allocates but printing and
+ * hashing. */
 #include "exec/exec_internal.h"
 
 static int move(rt_exec *x, rt_view v, void *data, uint64_t bytes, bool to_device, rt_err *e)
@@ -28,13 +29,15 @@ int rt_exec_write(rt_exec *x, rt_view v, const void *data, uint64_t bytes, rt_er
     return move(x, v, (void *)(uintptr_t)data, bytes, true, e); /* a copy to the device only reads it */
 }
 
-int rt_exec_read(rt_exec *x, rt_view v, void *data, uint64_t bytes, rt_err *e) { return move(x, v, data, bytes, false, e); }
+int rt_exec_read(rt_exec *x, rt_view v, void *data, uint64_t bytes, rt_err *e)
+{
+    return move(x, v, data, bytes, false, e);
+}
 
 int rt_exec_run(rt_exec *x, uint32_t program, rt_ticket *t, rt_err *e)
 {
     rt_ticket mine;
-    if (program >= x->nprogs)
-        return rt_fail(e, RT_INVALID, "program %u of %u was asked for", program, x->nprogs);
+    if (program >= x->nprogs) return rt_fail(e, RT_INVALID, "program %u of %u was asked for", program, x->nprogs);
     if (x->opts.poison) {
         int rc = rt_poison_arena(x, e);
         if (rc < 0) return rc;

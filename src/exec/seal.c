@@ -1,5 +1,5 @@
-/* seal.c - a set of plans becomes a set of programs: lower, place, weigh against the limit, allocate, resolve. The order is
- * fixed, so that a run that cannot fit is refused before anything is allocated on the device. */
+/* seal.c - a set of plans becomes a set of programs: lower, place, weigh against the limit, allocate, resolve. The
+ * order is fixed, so that a run that cannot fit is refused before anything is allocated on the device. */
 #include "exec/exec_internal.h"
 
 #include <stdio.h>
@@ -30,14 +30,14 @@ static int place_program(rt_exec *x, rt_sealed *s, rt_err *e)
     uint32_t *order = rt_alloc((n + 1) * sizeof *order, 16);
     s->life = rt_alloc((n + 1) * sizeof *s->life, 16);
     s->place = rt_alloc((n + 1) * sizeof *s->place, 16);
-    if (!bytes || !order || !s->life || !s->place)
-        RT_TRY(rt_fail(e, RT_NOMEM, "no memory to place %u activations", n));
+    if (!bytes || !order || !s->life || !s->place) RT_TRY(rt_fail(e, RT_NOMEM, "no memory to place %u activations", n));
     for (uint32_t i = 0; i < n; i++) bytes[i] = s->plan->acts[i].bytes;
     s->peak = rt_plan_lifetimes(s->plan, s->life, &s->peak_op);
     /* With guard bands a place is not reused: another lifetime would write over the bands. */
     s->arena = rt_place(s->place, bytes, s->life, n, x->opts.guards ? RT_GUARD_BYTES : 0,
                         !x->opts.guards && !x->opts.no_reuse, order);
-    if (s->arena == UINT64_MAX) RT_TRY(rt_fail(e, RT_NOMEM, "plan '%s': its activations exceed any memory", s->plan->name));
+    if (s->arena == UINT64_MAX)
+        RT_TRY(rt_fail(e, RT_NOMEM, "plan '%s': its activations exceed any memory", s->plan->name));
     if (s->arena > x->bytes[RT_CLASS_ACT]) x->bytes[RT_CLASS_ACT] = s->arena;
 out:
     rt_free(bytes);
@@ -78,10 +78,12 @@ static int check_limit(rt_exec *x, rt_err *e)
                                   rt_format_bytes(a, m.by_class[k]));
     const rt_plan *p = x->prog[m.peak_program].plan;
     const rt_op *op = &p->ops[m.peak_op];
-    rc = rt_fail(e, RT_NOMEM, "needs %s of device memory (%s) but %s %s: %s too much; activations are fullest (%s) at op %u %s of plan '%s'",
-                 rt_format_bytes(a, m.total), list, x->opts.memory_limit ? "the limit is" : "the device has free",
-                 rt_format_bytes(b, limit), rt_format_bytes(c, m.total - limit), rt_format_bytes(d, m.peak_live),
-                 m.peak_op, rt_op_name(op->kind), p->name);
+    rc = rt_fail(
+        e, RT_NOMEM,
+        "needs %s of device memory (%s) but %s %s: %s too much; activations are fullest (%s) at op %u %s of plan '%s'",
+        rt_format_bytes(a, m.total), list, x->opts.memory_limit ? "the limit is" : "the device has free",
+        rt_format_bytes(b, limit), rt_format_bytes(c, m.total - limit), rt_format_bytes(d, m.peak_live), m.peak_op,
+        rt_op_name(op->kind), p->name);
 out:
     return rc;
 }
@@ -113,7 +115,8 @@ out:
     return rc;
 }
 
-int rt_exec_seal(rt_exec **out, rt_dev *d, const rt_plan *const *plans, uint32_t nplans, const rt_seal_opts *o, rt_err *e)
+int rt_exec_seal(rt_exec **out, rt_dev *d, const rt_plan *const *plans, uint32_t nplans, const rt_seal_opts *o,
+                 rt_err *e)
 {
     int rc;
     rt_exec *x = NULL;

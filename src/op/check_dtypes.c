@@ -40,7 +40,7 @@ static const char *rule_text(rt_dtype_rule rule)
 /* Is any float operand f64? Then all must be (copies, which look at no value, excepted). */
 static bool is_f64(const rt_plan *p, rt_op_kind kind, const rt_view *slots)
 {
-    for (uint32_t i = 0; i < rt_op_slots(kind); i++)
+    RT_FOR_SLOTS (i, kind)
         if (slots[i].buf && rt_op_specs[kind].slot[i].rule != RT_RULE_ANY && rt_plan_dtype(p, slots[i]) == RT_DTYPE_F64)
             return true;
     return false;
@@ -49,7 +49,7 @@ static bool is_f64(const rt_plan *p, rt_op_kind kind, const rt_view *slots)
 /* The first present slot with this rule, or -1. */
 static int first_with(rt_op_kind kind, const rt_view *slots, rt_dtype_rule rule)
 {
-    for (uint32_t i = 0; i < rt_op_slots(kind); i++)
+    RT_FOR_SLOTS (i, kind)
         if (slots[i].buf && rt_op_specs[kind].slot[i].rule == rule) return (int)i;
     return -1;
 }
@@ -59,13 +59,14 @@ void rt_plan_check_dtypes(rt_plan *p, rt_op_kind kind, const rt_view *slots)
     const rt_op_spec *spec = &rt_op_specs[kind];
     bool f64 = is_f64(p, kind, slots);
     int act = first_with(kind, slots, RT_RULE_ACT), any = first_with(kind, slots, RT_RULE_ANY);
-    for (uint32_t i = 0; i < rt_op_slots(kind); i++) {
+    RT_FOR_SLOTS (i, kind) {
         const rt_slot_spec *s = &spec->slot[i];
         if (!slots[i].buf) continue;
         rt_dtype d = rt_plan_dtype(p, slots[i]);
         if (!rule_allows((rt_dtype_rule)s->rule, d, f64)) {
             rt_plan_fail(p, RT_INVALID, "%s: operand '%s' is %s; it takes %s%s", spec->name, s->name, rt_dtype_name(d),
-                         rule_text((rt_dtype_rule)s->rule), f64 ? " (f64 throughout, since another operand is f64)" : "");
+                         rule_text((rt_dtype_rule)s->rule),
+                         f64 ? " (f64 throughout, since another operand is f64)" : "");
             return;
         }
         int like = s->rule == RT_RULE_ACT ? act : s->rule == RT_RULE_ANY ? any : -1;

@@ -125,6 +125,8 @@ typedef struct rt_op_spec {
 extern const rt_op_spec rt_op_specs[RT_OP_COUNT];
 static inline const char *rt_op_name(rt_op_kind k) { return rt_op_specs[k].name; }
 uint32_t rt_op_slots(rt_op_kind kind);
+/* The slots of an op, present or not: RT_FOR_SLOTS(i, kind) { ... } */
+#define RT_FOR_SLOTS(i, kind) for (uint32_t i = 0; i < rt_op_slots(kind); i++)
 /* By name; false when there is none. */
 bool rt_op_find(const char *name, rt_op_kind *out);
 

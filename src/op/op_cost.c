@@ -28,7 +28,7 @@ static uint64_t triangle(uint64_t n) { return n * (n + 1) / 2; }
 static uint64_t causal_pairs(uint64_t first, uint64_t count, uint64_t window)
 {
     uint64_t end = first + count;
-    if (window == 0 || window > end) window = end;
+    window = window == 0 ? end : min_u64(window, end);
     uint64_t flat = end - (window > first ? window : first); /* queries that see a whole window */
     return add(triangle(window) - triangle(min_u64(window, first)), mul(flat, window));
 }
@@ -137,7 +137,7 @@ static uint32_t passes(const rt_op *op, uint32_t slot)
 uint64_t rt_op_bytes(const rt_plan *p, const rt_op *op)
 {
     uint64_t bytes = 0;
-    for (uint32_t i = 0; i < rt_op_slots(op->kind); i++) {
+    RT_FOR_SLOTS (i, op->kind) {
         rt_view v = op->slot[i];
         if (!v.buf) continue;
         uint64_t row = rt_dtype_bytes(rt_plan_dtype(p, v), v.cols);

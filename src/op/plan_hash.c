@@ -72,7 +72,7 @@ static void put_op(canon *c, const rt_op *op)
     put_u32(c, arg_words(op->kind));
     for (uint32_t i = 0; i < arg_words(op->kind); i++) put_u32(c, op->args.words[i]);
     put_u32(c, rt_op_slots(op->kind));
-    for (uint32_t i = 0; i < rt_op_slots(op->kind); i++) put_view(c, op->slot[i]);
+    RT_FOR_SLOTS (i, op->kind) put_view(c, op->slot[i]);
 }
 
 int rt_plan_hash(const rt_plan *p, rt_hash128 *out, rt_err *e)

@@ -96,7 +96,7 @@ static json_t *one_op(builder *b, uint32_t index)
     put_uint(b, o, "bytes", rt_op_bytes(b->p, op));
     put_uint(b, o, "flops", rt_op_flops(b->p, op));
     if (b->notes && b->notes->kernel && b->notes->kernel[index]) put_text(b, o, "kernel", b->notes->kernel[index]);
-    for (uint32_t i = 0; i < rt_op_slots(op->kind); i++)
+    RT_FOR_SLOTS (i, op->kind)
         if (op->slot[i].buf) append(b, operands, operand(b, spec->slot[i].name, rt_access_text(op, i), op->slot[i]));
     put(b, o, "operands", operands);
     if (op->work.buf) put(b, o, "scratch", operand(b, "work", "w", op->work));

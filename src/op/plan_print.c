@@ -197,7 +197,7 @@ static void print_op(rt_str *out, const rt_plan *p, const rt_plan_notes *notes, 
         rt_str_printf(out, "  %s", op->label);
     rt_str_append(out, "\n");
     wrapped w = { .out = out };
-    for (uint32_t i = 0; i < rt_op_slots(op->kind); i++) {
+    RT_FOR_SLOTS (i, op->kind) {
         if (!op->slot[i].buf) continue;
         rt_str_printf(&w.item, "%s %s: ", rt_access_text(op, i), spec->slot[i].name);
         operand_text(&w.item, p, notes, op->slot[i]);

@@ -1,5 +1,5 @@
-/* record.c - appending an op: what it reads must have been written, what it writes is remembered, `+=` becomes `=` where
- * nothing is there yet. All by element ranges (region.h), so parts of a buffer have histories of their own. */
+/* record.c - appending an op: what it reads must have been written, what it writes is remembered, `+=` becomes `=`
+ * where nothing is there yet. All by element ranges (region.h), so parts of a buffer have histories of their own. */
 #include "op/plan_internal.h"
 
 static const bool class_defined[RT_CLASS_COUNT] = {
@@ -47,12 +47,13 @@ void rt_plan_assume_defined(rt_plan *p, rt_view v)
 static void check_bounds(rt_plan *p, rt_op_kind kind, const rt_view *slots)
 {
     const rt_op_spec *spec = &rt_op_specs[kind];
-    for (uint32_t i = 0; i < rt_op_slots(kind); i++) {
+    RT_FOR_SLOTS (i, kind) {
         rt_view v = slots[i];
         const rt_buffer *b = rt_plan_buffer(p, v);
         if (!b) {
             if (v.buf)
-                rt_plan_fail(p, RT_INVALID, "%s: operand '%s' names a buffer of another plan", spec->name, spec->slot[i].name);
+                rt_plan_fail(p, RT_INVALID, "%s: operand '%s' names a buffer of another plan", spec->name,
+                             spec->slot[i].name);
             else if (!spec->slot[i].optional)
                 rt_plan_fail(p, RT_INVALID, "%s: operand '%s' is missing", spec->name, spec->slot[i].name);
             continue;
@@ -95,10 +96,10 @@ static int overlap(rt_plan *p, rt_view a, rt_view b)
 static uint32_t check_alias(rt_plan *p, rt_op_kind kind, const rt_view *slots)
 {
     const rt_op_spec *spec = &rt_op_specs[kind];
-    uint32_t n = rt_op_slots(kind), in_place = 0;
-    for (uint32_t i = 0; i < n; i++) {
+    uint32_t in_place = 0;
+    RT_FOR_SLOTS (i, kind) {
         if (!slots[i].buf || spec->slot[i].access == RT_READ) continue;
-        for (uint32_t j = 0; j < n; j++) {
+        RT_FOR_SLOTS (j, kind) {
             if (j == i || !slots[j].buf || (j < i && spec->slot[j].access != RT_READ)) continue;
             if (overlap(p, slots[i], slots[j]) != 1) continue;
             if ((spec->slot[i].alias >> j & 1) && same_view(slots[i], slots[j])) {
@@ -129,9 +130,11 @@ static void check_read(rt_plan *p, rt_op_kind kind, uint32_t slot, rt_view v)
     rt_region left = { 0 };
     uint64_t n;
     if (unwritten(p, v, &left, &n) && n)
-        rt_plan_fail(p, RT_INVALID, "%s: operand '%s' reads '%s' before anything wrote it (%llu of %llu elements, first at row %u, column %u)",
-                     rt_op_name(kind), rt_op_specs[kind].slot[slot].name, rt_plan_buffer(p, v)->name,
-                     (unsigned long long)n, (unsigned long long)v.rows * v.cols, left.rect[0].r0, left.rect[0].c0);
+        rt_plan_fail(
+            p, RT_INVALID,
+            "%s: operand '%s' reads '%s' before anything wrote it (%llu of %llu elements, first at row %u, column %u)",
+            rt_op_name(kind), rt_op_specs[kind].slot[slot].name, rt_plan_buffer(p, v)->name, (unsigned long long)n,
+            (unsigned long long)v.rows * v.cols, left.rect[0].r0, left.rect[0].c0);
     rt_region_free(&left);
 }
 
@@ -175,19 +178,20 @@ static void mark_written(rt_plan *p, rt_view v)
 
 void rt_plan_record(rt_plan *p, rt_op_kind kind, const rt_args *args, const rt_view *slots)
 {
-    uint32_t n = rt_op_slots(kind), acc = 0, in_place = 0;
+    uint32_t acc = 0, in_place = 0;
     if (p->err.status) return;
     check_bounds(p, kind, slots);
     if (!p->err.status) rt_plan_check_dtypes(p, kind, slots);
     if (!p->err.status) in_place = check_alias(p, kind, slots);
-    for (uint32_t i = 0; i < n && !p->err.status; i++) {
+    RT_FOR_SLOTS (i, kind) {
         rt_access access = rt_op_access(kind, i, slots);
-        if (slots[i].buf && (access == RT_READ || access == RT_READ_WRITE || access == RT_WRITE_SPARSE))
+        if (slots[i].buf && !p->err.status &&
+            (access == RT_READ || access == RT_READ_WRITE || access == RT_WRITE_SPARSE))
             check_read(p, kind, i, slots[i]);
     }
-    for (uint32_t i = 0; i < n && !p->err.status; i++) {
+    RT_FOR_SLOTS (i, kind) {
         rt_access access = rt_op_access(kind, i, slots);
-        if (!slots[i].buf || (access != RT_ACCUM && access != RT_ACCUM_SPARSE)) continue;
+        if (!slots[i].buf || p->err.status || (access != RT_ACCUM && access != RT_ACCUM_SPARSE)) continue;
         /* in place: what is there is the operand that the op reads, not a sum to add to */
         if (!(in_place >> i & 1) && resolve_accum(p, slots[i], access == RT_ACCUM_SPARSE)) acc |= 1u << i;
     }
@@ -198,8 +202,8 @@ void rt_plan_record(rt_plan *p, rt_op_kind kind, const rt_args *args, const rt_v
     }
     rt_op *op = &p->ops[p->nops];
     *op = (rt_op){ .kind = kind, .queue = p->queue, .acc = acc, .args = *args, .label = p->label };
-    for (uint32_t i = 0; i < n; i++) op->slot[i] = slots[i];
-    for (uint32_t i = 0; i < n; i++)
+    RT_FOR_SLOTS (i, kind) op->slot[i] = slots[i];
+    RT_FOR_SLOTS (i, kind)
         if (slots[i].buf && rt_op_access(kind, i, slots) != RT_READ) mark_written(p, slots[i]);
     p->nops++;
 }

@@ -68,7 +68,7 @@ static void bwd_emit(rt_plan *p, const rt_op_case *c, const rt_view *v, bool wid
     rt_emit_swiglu_bwd(p, v[RT_GLUB_DG], v[RT_GLUB_DU], v[RT_GLUB_DY], v[RT_GLUB_G], v[RT_GLUB_U]);
 }
 
-/* dg: |dy u s| (1 + |g|): the terms of 1 + g (1 - s) cancel near g = -1.28, and those of 1 - s where s is near 1 */
+/* dg: |dy u s| (1 + |g| (1 - s)): the terms of 1 + g (1 - s) cancel near g = -1.28 */
 static void bwd_terms(rt_values *v, uint32_t slot, const double *want, double *scale)
 {
     uint64_t n = (uint64_t)v->c->dim[N] * v->c->dim[F];
@@ -78,7 +78,7 @@ static void bwd_terms(rt_values *v, uint32_t slot, const double *want, double *s
     (void)want;
     for (uint64_t i = 0; i < n && dy && g && u; i++) {
         double s = 1 / (1 + exp(-g[i]));
-        scale[i] = fabs(dy[i] * u[i] * s) * (1 + fabs(g[i]));
+        scale[i] = fabs(dy[i] * u[i] * s) * (1 + fabs(g[i]) * (1 - s));
     }
 }
 

@@ -22,7 +22,7 @@ static void look(seen *s, const rt_op_case *c)
     s->cases++;
     s->kinds |= c->shape_kind;
     for (uint32_t f = 0; f <= c->set->nflags; f++) s->flag[f] |= 1u << rt_op_case_flag(c, f);
-    for (uint32_t i = 0; i < rt_op_slots(c->set->kind); i++) {
+    RT_FOR_SLOTS (i, c->set->kind) {
         const rt_slot_layout *slot = &l.slot[i];
         if (!slot->rows) {
             s->absent |= 1u << i;
@@ -74,7 +74,7 @@ static int check_flags(const rt_op_case *any, const rt_signature *sig, const see
 static int check_outputs(rt_op_kind kind, const rt_signature *sig, const seen *s, rt_err *e)
 {
     const rt_op_spec *spec = &rt_op_specs[kind];
-    for (uint32_t i = 0; i < rt_op_slots(kind); i++) {
+    RT_FOR_SLOTS (i, kind) {
         if (sig->absent >> i & 1) continue;
         bool accumulates = spec->slot[i].access == RT_ACCUM || spec->slot[i].access == RT_ACCUM_SPARSE;
         if (accumulates && !(s->adds >> i & 1)) return lacking(kind, sig, "that adds to ", spec->slot[i].name, e);
@@ -89,7 +89,7 @@ static int check_op(const rt_op_set *set, const seen *s, rt_err *e)
 {
     static const uint8_t widths[] = { 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33 };
     const rt_op_spec *spec = &rt_op_specs[set->kind];
-    for (uint32_t i = 0; i < rt_op_slots(set->kind); i++) {
+    RT_FOR_SLOTS (i, set->kind) {
         if (!(s->present >> i & 1)) return lacking(set->kind, NULL, "with operand ", spec->slot[i].name, e);
         if (spec->slot[i].optional && !(s->absent >> i & 1))
             return lacking(set->kind, NULL, "without operand ", spec->slot[i].name, e);

@@ -1,5 +1,8 @@
-/* tolerance.c - the table of tolerance.h. A limit is the number of roundings behind an output, counted; the figures
- * after the reasons are the largest seen so far on avx512, avx2 and generic kernels over all cases. */
+/* tolerance.c - the table of tolerance.h.
+ *
+ * A limit is an estimate from the roundings behind an output, not a bound that was proved. The figure after a reason is
+ * the largest error seen over all cases on avx512, avx2 and generic kernels; limits that a first estimate had too low
+ * (rmsnorm, matmul, dg of swiglu) were set after measuring, to between 1.4 and 2 times that figure. */
 #include "verify/tolerance.h"
 
 #include <stddef.h>
@@ -23,14 +26,14 @@ static const rt_tolerance table[] = {
     T(ADD_RMSNORM_BWD, RT_RMSB_DW, TERMS, 12, 3, 1, "as rmsnorm_bwd; 8.3"),
     T(MATMUL, RT_MM_OUT, TERMS, 8, 0.6, 0,
       "a sum over K of which every part rounds: 0.4 on average however long it is, because the terms are bounded by "
-      "|a| |b|; a million elements reach ten times that; 4.1"),
+      "|a| |b|; a million elements reach ten times that; 4.7"),
     T(BIAS_GRAD, RT_BIASG_DB, TERMS, 4, 0.5, 0.2, "a sum over rows in blocks of 64; 1.3"),
     T(ROPE_FWD, RT_ROPE_Y, TERMS, 4, 0.6, 1,
       "cos and sin below 2 units, two products and an addition; the angle itself costs nothing; 1.7"),
     T(ROPE_BWD, RT_ROPE_Y, TERMS, 4, 0.6, 1, "as rope_fwd; 1.9"),
     T(ATTN_FWD, RT_ATTN_O, TERMS, 4, 0.5, 0,
       "scores are sums over D, whose error reaches p through the exponential (it is in the terms); a sum over keys; "
-      "0.9"),
+      "1.2"),
     T(ATTN_FWD, RT_ATTN_LSE, TERMS, 4, 1, 0, "scores as above, a sum of exponentials, a logarithm; 2.1"),
     T(ATTN_BWD, RT_ATTNB_DQ, TERMS, 2, 0.3, 0, "p and dp from sums over D, their product, a sum over keys; 0.4"),
     T(ATTN_BWD, RT_ATTNB_DK, TERMS, 2, 0.3, 0, "as dq, a sum over queries; 0.4"),
@@ -40,21 +43,21 @@ static const rt_tolerance table[] = {
     T(SWIGLU_BWD, RT_GLUB_DG, TERMS, 6, 1, 0, "as swiglu_fwd, and 1 + g (1 - s); 3.5"),
     T(SWIGLU_BWD, RT_GLUB_DU, SELF, 4, 1, 0, "as swiglu_fwd; 2.5"),
     T(ADD, RT_ROWS_Y, SELF, 1, 0.5, 0, "one addition in f32, then the rounding to y; 0"),
-    T(SCALE, RT_ROWS_Y, SELF, 2, 1, 0, "alpha s, times x; 0.4"),
+    T(SCALE, RT_ROWS_Y, SELF, 2, 2, 0, "alpha s, times x; one huge element can be all of the sum of squares; 0.5"),
     T(CAST, RT_ROWS_Y, SELF, 0, 0, 0, "the value, rounded once"),
     T(COPY, RT_ROWS_Y, SELF, 0, 0, 0, "the value itself"),
     T(FILL, RT_ROWS_Y, SELF, 0, 0, 0, "the value, rounded once"),
     T(DEQUANT, RT_ROWS_Y, SELF, 0, 0, 0, "the values of a block are exact in f32; rounded once"),
     T(QUANT, RT_ROWS_Y, EXACT, 0, 0, 0, "one quantiser makes the blocks of every backend"),
     T(KD_LOSS, RT_KD_LOGITS, TERMS, 4, 0.5, 2,
-      "probabilities with the relative error of their logarithms (in the terms), divided by their sums, added up; 1.5"),
-    T(KD_LOSS, RT_KD_SUMS, TERMS, 2, 0.5, 1, "the positions' figures, added up in order; 0.4"),
-    T(KD_LOSS, RT_KD_CE, TERMS, 3, 0.5, 1, "a logarithm of a sum, and a difference of logits; 1.0"),
-    T(KD_LOSS, RT_KD_DIV, TERMS, 3, 0.6, 1, "a sum over outcomes of probabilities times logarithms; 1.3"),
+      "probabilities with the relative error of their logarithms (in the terms), divided by their sums, added up; 1.7"),
+    T(KD_LOSS, RT_KD_SUMS, TERMS, 2, 0.5, 1, "the positions' figures, added up in order; 0.5"),
+    T(KD_LOSS, RT_KD_CE, TERMS, 3, 0.5, 1, "a logarithm of a sum, and a difference of logits; 1.9"),
+    T(KD_LOSS, RT_KD_DIV, TERMS, 3, 0.6, 1, "a sum over outcomes of probabilities times logarithms; 1.6"),
     T(KD_LOSS, RT_KD_TOP1, TERMS, 0, 0, 0, "0 or 1, by exact comparison of stored logits"),
     T(KD_LOSS, RT_KD_FAULT, EXACT, 0, 0, 0, "the first row at fault, whoever found it"),
-    T(ADAMW, RT_ADAM_PARAM, TERMS, 4, 0.5, 0.3, "the moments, a root, two quotients, the update, decay; 2.9"),
-    T(ADAMW, RT_ADAM_MASTER, TERMS, 4, 0.5, 0.3, "as param; 2.9"),
+    T(ADAMW, RT_ADAM_PARAM, TERMS, 4, 0.5, 0.3, "the moments, a root, two quotients, the update, decay; 3.2"),
+    T(ADAMW, RT_ADAM_MASTER, TERMS, 4, 0.5, 0.3, "as param; 3.2"),
     T(ADAMW, RT_ADAM_M, TERMS, 3, 0.5, 0, "three products and an addition; 1.5"),
     T(ADAMW, RT_ADAM_V, SELF, 4, 0.5, 0, "four products and an addition; 2.5"),
     T(NORM_SQ, RT_NSQ_OUT, SELF, 2, 0.5, 2, "f32 over 1024 elements in lanes, double above that; 0.2"),
@@ -63,8 +66,8 @@ static const rt_tolerance table[] = {
     T(CLIP, RT_CLIP_NORM, SELF, 1, 0.5, 0, "a root; 0"),
     T(CLIP, RT_CLIP_FAULT, EXACT, 0, 0, 0, "set when the norm is not finite"),
     T(TOPK, RT_TOPK_ID, EXACT, 0, 0, 0, "stored logits, compared exactly; ties by lower id"),
-    T(TOPK, RT_TOPK_LOGP, TERMS, 3, 0.5, 0, "a difference of logits, less the logarithm of a sum; 1.0"),
-    T(TOPK, RT_TOPK_REST, TERMS, 3, 0.5, 0, "a sum of probabilities with the relative error of their logarithms; 0.6"),
+    T(TOPK, RT_TOPK_LOGP, TERMS, 3, 0.5, 0, "a difference of logits, less the logarithm of a sum; 0.2"),
+    T(TOPK, RT_TOPK_REST, TERMS, 3, 0.5, 0, "a sum of probabilities with the relative error of their logarithms; 0.3"),
     T(SAMPLE, RT_SAMPLE_ID, EXACT, 0, 0, 0.5, "one random number, exact in f32, against shares added up in rank order"),
 #undef T
 };

@@ -174,7 +174,7 @@ int rt_values_make(rt_values *v, const rt_op_case *c, rt_verify_env *env, rt_err
     *v = (rt_values){ .c = c, .arena = &env->scratch, .seed = rt_hash(c->name, strlen(c->name)).lo };
     lay_out(v);
     RT_TRY(allocate(v, e));
-    for (uint32_t i = 0; i < rt_op_slots(c->set->kind); i++) RT_TRY(fill_slot(v, i, e));
+    RT_FOR_SLOTS (i, c->set->kind) RT_TRY(fill_slot(v, i, e));
     if (c->set->prepare) RT_TRY(c->set->prepare(v, env, e));
     for (uint32_t i = 0; i < v->nbufs; i++) {
         rt_value_buf *b = &v->buf[i];

@@ -42,9 +42,20 @@ static void run(rt_exec *x, uint32_t program)
     ok(rt_exec_run(x, program, &t, &e), &e);
     ok(rt_exec_wait(x, t, &e), &e);
 }
-static const rt_block_shape SHAPE = { .B = 2, .T = 5, .C = 16, .H = 4, .K = 2, .D = 8, .F = 9, .V = 23, .chunks = 2,
-                                      .bias = true, .qk_norm = true, .documents = true,
-                                      .divergence = RT_DIV_FORWARD_KL, .temperature = 1.0f };
+static const rt_block_shape SHAPE = { .B = 2,
+                                      .T = 5,
+                                      .C = 16,
+                                      .H = 4,
+                                      .K = 2,
+                                      .D = 8,
+                                      .F = 9,
+                                      .V = 23,
+                                      .chunks = 2,
+                                      .bias = true,
+                                      .qk_norm = true,
+                                      .documents = true,
+                                      .divergence = RT_DIV_FORWARD_KL,
+                                      .temperature = 1.0f };
 static const rt_block_data DATA = { .seed = 3, .spread = 0.5 };
 
 /* ---- placement ---- */
@@ -76,9 +87,11 @@ static void placement_never_overlaps(void **state)
             assert_int_equal(place[i] % 256, 0);
             assert_true(place[i] >= pad && place[i] + bytes[i] + pad <= arena);
             for (int j = 0; j < i; j++) {
-                bool together = life[j].first <= life[j].last && life[i].first <= life[j].last && life[j].first <= life[i].last;
+                bool together =
+                    life[j].first <= life[j].last && life[i].first <= life[j].last && life[j].first <= life[i].last;
                 if (together)
-                    assert_true(place[i] + bytes[i] + pad <= place[j] - pad || place[j] + bytes[j] + pad <= place[i] - pad);
+                    assert_true(place[i] + bytes[i] + pad <= place[j] - pad ||
+                                place[j] + bytes[j] + pad <= place[i] - pad);
             }
         }
         for (uint32_t t = 0; t < 130; t++) {
@@ -112,7 +125,8 @@ static void placement_follows_its_rule(void **state)
     for (int n = 0; n < N; n++) {
         int b = -1;
         for (int i = 0; i < N; i++)
-            if (!done[i] && (b < 0 || bytes[i] > bytes[b] || (bytes[i] == bytes[b] && life[i].first < life[b].first))) b = i;
+            if (!done[i] && (b < 0 || bytes[i] > bytes[b] || (bytes[i] == bytes[b] && life[i].first < life[b].first)))
+                b = i;
         for (want[b] = 0;; want[b] += 256) {
             bool free_here = true;
             for (int j = 0; j < N && free_here; j++)
@@ -332,6 +346,32 @@ static void memory_limit_is_a_clear_refusal(void **state)
     assert_int_equal(rt_alloc_live(), live); /* nothing left behind */
     d->api->close(d);
 }
+/* Sizes whose sum passes 64 bits are refused before anything is added up wrongly. */
+static void sums_that_overflow_are_refused(void **state)
+{
+    rt_err e = { 0 };
+    rt_dev *d = open_dev("cpu", 1);
+    (void)state;
+    for (int acts = 0; acts < 2; acts++) {
+        rt_space *s;
+        rt_plan *p;
+        rt_exec *x;
+        ok(rt_space_new(&s, &e), &e);
+        ok(rt_plan_new(&p, s, "huge", &rt_policy_f32, &e), &e);
+        for (int i = 0; i < 5; i++) {
+            rt_view v = acts ? rt_act(p, RT_DTYPE_F32, INT32_MAX, 1u << 29, "a")
+                             : rt_space_buf(s, RT_CLASS_STATE, RT_DTYPE_F32, INT32_MAX, 1u << 29, "s");
+            rt_emit_fill(p, v, 0.0f);
+        }
+        if (acts) /* keeps all of them alive together */
+            for (uint32_t i = 0; i < 5; i++) rt_emit_fill(p, (rt_view){ RT_ACT_BIT | i, 1, 1, 0, 1 }, 0.0f);
+        assert_int_equal(rt_exec_seal(&x, d, (const rt_plan *const *)&p, 1, NULL, &e), RT_NOMEM);
+        assert_non_null(strstr(e.text, "exceed any memory"));
+        rt_plan_free(p);
+        rt_space_free(s);
+    }
+    d->api->close(d);
+}
 static void recording_errors_surface_at_seal(void **state)
 {
     rt_err e = { 0 };
@@ -520,12 +560,13 @@ static void hashes_tell_programs_apart(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(placement_never_overlaps), cmocka_unit_test(placement_follows_its_rule),         cmocka_unit_test(programs_share_allocations),
-        cmocka_unit_test(gradients_accumulate_over_programs), cmocka_unit_test(quantised_operands_are_lowered),
-        cmocka_unit_test(unsupported_ops_are_named),         cmocka_unit_test(memory_limit_is_a_clear_refusal),
-        cmocka_unit_test(recording_errors_surface_at_seal),  cmocka_unit_test(host_moves_are_checked),
-        cmocka_unit_test(guards_catch_a_stray_byte),         cmocka_unit_test(poison_fills_the_dead),
-        cmocka_unit_test(no_allocation_after_seal),          cmocka_unit_test(hashes_tell_programs_apart),
+        cmocka_unit_test(placement_never_overlaps),         cmocka_unit_test(placement_follows_its_rule),
+        cmocka_unit_test(programs_share_allocations),       cmocka_unit_test(gradients_accumulate_over_programs),
+        cmocka_unit_test(quantised_operands_are_lowered),   cmocka_unit_test(unsupported_ops_are_named),
+        cmocka_unit_test(memory_limit_is_a_clear_refusal),  cmocka_unit_test(sums_that_overflow_are_refused),
+        cmocka_unit_test(recording_errors_surface_at_seal), cmocka_unit_test(host_moves_are_checked),
+        cmocka_unit_test(guards_catch_a_stray_byte),        cmocka_unit_test(poison_fills_the_dead),
+        cmocka_unit_test(no_allocation_after_seal),         cmocka_unit_test(hashes_tell_programs_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* test_plan.c - the recorder: regions, sticky errors, what was written, `=` and `+=`, aliasing, dtype rules, lifetimes. */
+/* test_plan.c - the recorder: regions, sticky errors, what was written, `=` and `+=`, aliasing, dtype rules, lifetimes.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -297,6 +298,44 @@ static void reshape(void **state)
     expect_error(f, RT_INVALID, "cannot be seen as (3,8)");
 }
 
+static void parts_of_parts(void **state)
+{
+    fixture *f = *state;
+    rt_view x = buf(f, RT_CLASS_STATE, 6, 20, "x");
+    rt_view a = rt_view_cols(f->p, rt_view_cols(f->p, x, 4, 12), 3, 5),
+            b = rt_view_rows(f->p, rt_view_rows(f->p, a, 2, 4), 1, 2);
+    expect_ok(f);
+    assert_int_equal(a.off, 7);
+    assert_int_equal(a.cols, 5);
+    assert_int_equal(b.off, 7 + 3 * 20);
+    assert_int_equal(b.rows, 2);
+    assert_int_equal(b.stride, 20);
+    rt_view_cols(f->p, a, 3, 3);
+    expect_error(f, RT_INVALID, "columns [3,3+3) of 'x' (6,5)");
+}
+static void nothing_alive(void **state)
+{
+    fixture *f = *state;
+    rt_life life[1];
+    uint32_t peak_op = 9;
+    rt_emit_fill(f->p, buf(f, RT_CLASS_STATE, 2, 2, "x"), 0.0f);
+    expect_ok(f);
+    assert_int_equal(rt_plan_lifetimes(f->p, life, &peak_op), 0);
+    assert_int_equal(peak_op, 0);
+}
+static void ops_by_name(void **state)
+{
+    rt_op_kind k;
+    (void)state;
+    for (int i = 0; i < RT_OP_COUNT; i++) {
+        assert_true(rt_op_find(rt_op_name((rt_op_kind)i), &k));
+        assert_int_equal(k, i);
+        assert_true(rt_op_slots(k) >= 1 && rt_op_slots(k) <= RT_MAX_SLOTS);
+        RT_FOR_SLOTS (s, k) assert_non_null(rt_op_specs[k].slot[s].name);
+    }
+    assert_false(rt_op_find("no such op", &k));
+}
+
 static void lifetimes_and_peak(void **state)
 {
     fixture *f = *state;
@@ -325,12 +364,28 @@ static void lifetimes_and_peak(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(region_matches_bitmap), cmocka_unit_test(region_merges_columns),
-        T(read_before_write), T(partly_written_is_not_enough), T(gradients_are_undefined_until_assumed),
-        T(halves_have_their_own_history), T(gaps_are_filled_before_adding), T(a_sparse_writer_never_assigns),
-        T(scatter_needs_a_defined_target), T(outputs_may_not_overlap_inputs), T(in_place_residual_assigns),
-        T(dtype_rules), T(f64_is_all_or_nothing), T(errors_stick), T(a_bad_space_is_reported_by_the_plan),
-        T(sizes_that_overflow_are_refused), T(views_of_other_plans_are_refused), T(reshape), T(lifetimes_and_peak),
+        cmocka_unit_test(region_matches_bitmap),
+        cmocka_unit_test(region_merges_columns),
+        T(read_before_write),
+        T(partly_written_is_not_enough),
+        T(gradients_are_undefined_until_assumed),
+        T(halves_have_their_own_history),
+        T(gaps_are_filled_before_adding),
+        T(a_sparse_writer_never_assigns),
+        T(scatter_needs_a_defined_target),
+        T(outputs_may_not_overlap_inputs),
+        T(in_place_residual_assigns),
+        T(dtype_rules),
+        T(f64_is_all_or_nothing),
+        T(errors_stick),
+        T(a_bad_space_is_reported_by_the_plan),
+        T(sizes_that_overflow_are_refused),
+        T(views_of_other_plans_are_refused),
+        T(reshape),
+        T(lifetimes_and_peak),
+        T(parts_of_parts),
+        T(nothing_alive),
+        cmocka_unit_test(ops_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -221,7 +221,7 @@ static bool supports(rt_dev *d, const rt_plan *p, const rt_op *op, rt_need *need
     const cpu_dev *c = (const cpu_dev *)d;
     rt_cpu_work w = { .args = &op->args, .threads = c->ctx.threads };
     *need = (rt_need){ 0 };
-    for (uint32_t i = 0; i < rt_op_slots(op->kind); i++) {
+    RT_FOR_SLOTS (i, op->kind) {
         w.present[i] = op->slot[i].buf != 0;
         if (!w.present[i]) continue;
         w.dtype[i] = rt_plan_dtype(p, op->slot[i]);

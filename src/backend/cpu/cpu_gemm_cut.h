@@ -17,7 +17,7 @@ enum {
     RT_GEMM_SIDE_QUANT = 128,   /* ... nor columns of quantised weights */
     RT_GEMM_SIDE_MIN = 96,
     RT_GEMM_FEW = 8,
-    RT_GEMM_SOME = 16,
+    RT_GEMM_SOME = 16,   /* for large products */
     RT_GEMM_MANY = 32,   /* enough tiles for a dozen threads to finish at about the same time */
     RT_GEMM_PANEL = 768, /* of K, where operands are converted: the panel stays in a core's own cache */
     RT_GEMM_UNIT = 16,   /* tile borders: OpenBLAS's kernels work on so many columns of c */
@@ -69,8 +69,8 @@ static inline void rt_gemm_refine(const rt_matmul_args *g, rt_gemm_cut *t, uint3
 static inline void rt_gemm_tiles(const rt_matmul_args *g, rt_gemm_cut *t, bool quant)
 {
     const uint32_t never = UINT32_MAX;
-    bool tall = g->M > g->N && !quant;
-    uint32_t some = (uint64_t)g->M * g->N * g->K < 1u << 30 ? RT_GEMM_FEW : RT_GEMM_SOME;
+    bool tall = (g->ta ? g->M >= g->N : g->M > g->N) && !quant;
+    uint32_t some = quant || (uint64_t)g->M * g->N * g->K < 1u << 30 ? RT_GEMM_FEW : RT_GEMM_SOME;
     t->by_rows = g->M > g->N;
     t->nm = rt_gemm_parts(g->M, tall || quant ? RT_GEMM_LONG : RT_GEMM_SHORT);
     t->nn = rt_gemm_parts(g->N, tall ? RT_GEMM_SHORT : RT_GEMM_LONG);

@@ -1,19 +1,28 @@
 /* cpu_swiglu.c - swiglu forward and backward: y = g sigmoid(g) u. One pass, one exp and one division per element. */
 #include "backend/cpu/cpu_split.h"
 
-RT_INLINE vf vsigmoid(vf g) { return vset(1.0f) / (vset(1.0f) + vexp(-g)); }
+/* s = sigmoid(g), t = 1 - s, both without cancellation and without overflow: from e = exp(-|g|) <= 1 and 1/(1+e). */
+RT_INLINE void vsigmoid(vf *s, vf *t, vf g)
+{
+    vf e = vexp(vmin(g, -g)), r = vset(1.0f) / (vset(1.0f) + e), a = e * r;
+    vi negative = g < vset(0.0f);
+    *s = vselect(negative, a, r);
+    *t = vselect(negative, r, a);
+}
+RT_INLINE vf vswiglu(vf g, vf u)
+{
+    vf s, t;
+    vsigmoid(&s, &t, g);
+    return g * s * u;
+}
 
 RT_INLINE void fwd_body(void *y, const void *g, const void *u, uint64_t n, rt_dtype d)
 {
     uint64_t i = 0;
-    for (; i + VL <= n; i += VL) {
-        vf vg = vload_t(g, i, d);
-        vstore_t(y, i, vg * vsigmoid(vg) * vload_t(u, i, d), d);
-    }
+    for (; i + VL <= n; i += VL) vstore_t(y, i, vswiglu(vload_t(g, i, d), vload_t(u, i, d)), d);
     if (i < n) {
         uint32_t k = (uint32_t)(n - i);
-        vf vg = vload_tn(g, i, k, d);
-        vstore_tn(y, i, vg * vsigmoid(vg) * vload_tn(u, i, k, d), k, d);
+        vstore_tn(y, i, vswiglu(vload_tn(g, i, k, d), vload_tn(u, i, k, d)), k, d);
     }
 }
 static void fwd_span(const rt_bound_op *o, rt_span s, void *ctx)
@@ -29,9 +38,10 @@ RT_CPU_NO_WORK(swiglu_fwd)
 /* dg = dy u s (1 + g (1 - s)), du = dy g s, with s = sigmoid(g) */
 RT_INLINE void bwd_lanes(vf *dg, vf *du, vf dy, vf g, vf u)
 {
-    vf s = vsigmoid(g);
+    vf s, t;
+    vsigmoid(&s, &t, g);
     *du = dy * g * s;
-    *dg = dy * u * s * (vset(1.0f) + g * (vset(1.0f) - s));
+    *dg = dy * u * s * (vset(1.0f) + g * t);
 }
 RT_INLINE void bwd_body(void *dg, void *du, const void *dy, const void *g, const void *u, uint64_t n, rt_dtype d)
 {

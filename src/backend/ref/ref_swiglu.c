@@ -25,7 +25,7 @@ void REF(swiglu_bwd)(const rt_ref_call *c)
     size_t n = (size_t)a->N * a->F;
     for (size_t i = 0; i < n; i++) {
         real s = sigmoid(g[i]);
-        dg[i] = dy[i] * u[i] * s * (1 + g[i] * (1 - s));
+        dg[i] = dy[i] * u[i] * s * (1 + g[i] * sigmoid(-g[i])); /* 1 - s without its cancellation */
         du[i] = dy[i] * g[i] * s;
     }
 }
