@@ -1,9 +1,9 @@
 /* bench_cpu.c - the CPU backend's ops beside the two ceilings of this machine, measured in the same run.
  *
- * Compute: OpenBLAS's own threaded sgemm (the pthread flavour, opened at run time), same shape and transposes for matmul
- * rows, 2048 cubed for attention. Memory: a threaded copy with ordinary stores over buffers larger than the last-level
- * cache, bytes read plus bytes written. Every op runs as users run it: recorded, sealed, run. Op and ceiling take turns, so
- * that a noisy neighbour meets both; each row states the best of its turns. */
+ * Compute: OpenBLAS's own threaded sgemm (the pthread flavour, opened at run time), same shape and transposes for
+ * matmul rows, 2048 cubed for attention. Memory: a threaded copy with ordinary stores over buffers larger than the
+ * last-level cache, bytes read plus bytes written. Every op runs as users run it: recorded, sealed, run. Op and ceiling
+ * take turns, so that a noisy neighbour meets both; each row states the best of its turns. */
 #include "backend/backend.h"
 #include "base/mem.h"
 #include "base/pool.h"
@@ -107,7 +107,8 @@ static void open_ceilings(uint32_t threads)
                                          "/usr/lib/aarch64-linux-gnu/openblas-pthread/libopenblas.so.0" };
     rt_err e = { 0 };
     void *lib = NULL;
-    for (size_t i = 0; i < sizeof names / sizeof *names && !lib; i++) lib = dlopen(names[i], RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
+    for (size_t i = 0; i < sizeof names / sizeof *names && !lib; i++)
+        lib = dlopen(names[i], RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
     if (!lib) die("OpenBLAS with threads is not installed (package libopenblas0-pthread)", NULL);
     sgemm = (sgemm_fn)(uintptr_t)dlsym(lib, "cblas_sgemm");
     void (*set_threads)(int) = (void (*)(int))(uintptr_t)dlsym(lib, "openblas_set_num_threads");
@@ -141,9 +142,18 @@ typedef struct bench {
     rt_view fresh; /* written anew before every run, outside the clock */
 } bench;
 
-static rt_view input(bench *b, rt_dtype d, uint32_t r, uint32_t c, const char *n) { return rt_space_buf(b->space, RT_CLASS_INPUT, d, r, c, n); }
-static rt_view state(bench *b, rt_dtype d, uint32_t r, uint32_t c, const char *n) { return rt_space_buf(b->space, RT_CLASS_STATE, d, r, c, n); }
-static rt_view output(bench *b, rt_dtype d, uint32_t r, uint32_t c, const char *n) { return rt_space_buf(b->space, RT_CLASS_OUTPUT, d, r, c, n); }
+static rt_view input(bench *b, rt_dtype d, uint32_t r, uint32_t c, const char *n)
+{
+    return rt_space_buf(b->space, RT_CLASS_INPUT, d, r, c, n);
+}
+static rt_view state(bench *b, rt_dtype d, uint32_t r, uint32_t c, const char *n)
+{
+    return rt_space_buf(b->space, RT_CLASS_STATE, d, r, c, n);
+}
+static rt_view output(bench *b, rt_dtype d, uint32_t r, uint32_t c, const char *n)
+{
+    return rt_space_buf(b->space, RT_CLASS_OUTPUT, d, r, c, n);
+}
 
 static void begin(bench *b, const char *name, double target, ceiling by)
 {
@@ -199,11 +209,12 @@ static double run_once(rt_exec *x)
 static double ceiling_seconds(const bench *b)
 {
     if (b->by == BY_COPY) return copy_seconds();
-    sgemm_call(b->by == BY_SGEMM_SAME ? b->gemm : (gemm_shape){ 2048, 2048, 2048, false, true }); /* wakes its threads */
+    sgemm_call(b->by == BY_SGEMM_SAME ? b->gemm
+                                      : (gemm_shape){ 2048, 2048, 2048, false, true }); /* wakes its threads */
     return sgemm_seconds(b->by == BY_SGEMM_SAME ? b->gemm : (gemm_shape){ 2048, 2048, 2048, false, true });
 }
 
-static double last_f32_rate;  /* of the matmul row before, for BY_F32_ROW */
+static double last_f32_rate; /* of the matmul row before, for BY_F32_ROW */
 static int short_of;
 
 static const char *only = ""; /* rows whose name contains it */
@@ -240,7 +251,8 @@ static void measure(bench *b)
     char goal[24] = "";
     if (b->target > 0) snprintf(goal, sizeof goal, ">= %.0f %s", b->target, percent >= b->target ? "" : "SHORT");
     if (b->target > 0 && percent < b->target) short_of++;
-    printf("%-44s %9.3f ms %8.1f %-7s %6.1f %% of %7.1f  %s\n", b->name, best * 1e3, rate, unit, percent, ceil_rate, goal);
+    printf("%-44s %9.3f ms %8.1f %-7s %6.1f %% of %7.1f  %s\n", b->name, best * 1e3, rate, unit, percent, ceil_rate,
+           goal);
     fflush(stdout);
     rt_exec_free(x);
 }
@@ -282,8 +294,7 @@ static void all_matmuls(void)
     static const uint32_t wide[][2] = { { 896, 4864 }, { 8960, 1536 }, { 1536, 8960 } };
     for (int s = 0; s < 3; s++) {
         matmul(512, wide[s][0], wide[s][1], "nt", RT_DTYPE_F32, 90, BY_SGEMM_SAME);
-        for (int i = 0; i < 4; i++)
-            matmul(512, wide[s][0], wide[s][1], "nt", stored[i], i == 0 ? 80 : 0, BY_F32_ROW);
+        for (int i = 0; i < 4; i++) matmul(512, wide[s][0], wide[s][1], "nt", stored[i], i == 0 ? 80 : 0, BY_F32_ROW);
     }
 }
 
@@ -298,7 +309,8 @@ static void attention(uint32_t T, uint32_t H, uint32_t K, uint32_t D, rt_dtype d
         begin(&b, name, d == RT_DTYPE_F32 && D == 64 ? 50 : 0, BY_SGEMM_CUBE);
         rt_view q = input(&b, d, T, H * D, "q"), k = input(&b, d, T, K * D, "k"), v = input(&b, d, T, K * D, "v");
         if (!back) {
-            rt_emit_attn_fwd(b.plan, output(&b, d, T, H * D, "o"), output(&b, RT_DTYPE_F32, T, H, "lse"), q, k, v, RT_NONE, &s);
+            rt_emit_attn_fwd(b.plan, output(&b, d, T, H * D, "o"), output(&b, RT_DTYPE_F32, T, H, "lse"), q, k, v,
+                             RT_NONE, &s);
         } else {
             rt_emit_attn_bwd(b.plan, output(&b, d, T, H * D, "dq"), output(&b, d, T, K * D, "dk"),
                              output(&b, d, T, K * D, "dv"), input(&b, d, T, H * D, "do"), q, k, v,
@@ -343,8 +355,8 @@ static void rows_ops(rt_dtype d)
                      input(&b, RT_DTYPE_I32, N, 1, "pos"), 1.0f);
     finish(&b);
     begin(&b, NAME("adamw"), must, BY_COPY);
-    rt_emit_adamw(b.plan, state(&b, d, N, C, "p"), d == F ? RT_NONE : state(&b, F, N, C, "master"), state(&b, F, N, C, "m"),
-                  state(&b, F, N, C, "v"), input(&b, d, N, C, "g"),
+    rt_emit_adamw(b.plan, state(&b, d, N, C, "p"), d == F ? RT_NONE : state(&b, F, N, C, "master"),
+                  state(&b, F, N, C, "m"), state(&b, F, N, C, "v"), input(&b, d, N, C, "g"),
                   rt_space_buf(b.space, RT_CLASS_STEP, RT_DTYPE_U8, 1, sizeof(rt_step), "step"), RT_NONE, RT_NONE,
                   &(rt_adamw_opts){ 0.9f, 0.95f, 1e-8f, 0.01f });
     finish(&b);
@@ -361,13 +373,17 @@ static void kd(rt_divergence div, const char *text, float T, rt_dtype d, double 
     char name[64];
     snprintf(name, sizeof name, "kd_loss %s T%.0f %ux%u %s", text, (double)T, N, V, rt_dtype_name(d));
     begin(&b, name, target, BY_COPY);
-    rt_kd_io io = { .logits = state(&b, d, N, V, "logits"), .sums = output(&b, RT_DTYPE_F32, 1, 4, "sums"),
-                    .fault = state(&b, RT_DTYPE_U32, 1, 4, "fault"), .target = input(&b, RT_DTYPE_I32, N, 1, "target"),
+    rt_kd_io io = { .logits = state(&b, d, N, V, "logits"),
+                    .sums = output(&b, RT_DTYPE_F32, 1, 4, "sums"),
+                    .fault = state(&b, RT_DTYPE_U32, 1, 4, "fault"),
+                    .target = input(&b, RT_DTYPE_I32, N, 1, "target"),
                     .step = rt_space_buf(b.space, RT_CLASS_STEP, RT_DTYPE_U8, 1, sizeof(rt_step), "step"),
                     .teacher = input(&b, d, N, V, "teacher") };
     b.fresh = io.logits;
-    rt_emit_kd_loss(b.plan, &io, &(rt_kd_opts){ .divergence = div, .T = T, .mix = 0.5f, .ce_weight = 0.1f,
-                                                .kd_weight = 0.9f, .t2 = true, .grad = true });
+    rt_emit_kd_loss(
+        b.plan, &io,
+        &(rt_kd_opts){
+            .divergence = div, .T = T, .mix = 0.5f, .ce_weight = 0.1f, .kd_weight = 0.9f, .t2 = true, .grad = true });
     finish(&b);
 }
 

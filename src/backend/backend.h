@@ -25,8 +25,8 @@ struct rt_dev {
 typedef enum rt_mem_kind { RT_MEM_DEVICE, RT_MEM_HOST_PINNED, RT_MEM_MANAGED } rt_mem_kind;
 
 typedef struct rt_dev_info {
-    char name[96];   /* "AMD EPYC 9474F, 2 threads, avx512" */
-    char detail[160]; /* library versions and the like */
+    char name[96];                      /* "AMD EPYC 9474F, 2 threads, avx512" */
+    char detail[160];                   /* library versions and the like */
     uint64_t memory_total, memory_free; /* bytes */
 } rt_dev_info;
 
@@ -44,11 +44,11 @@ typedef struct rt_need {
 
 /* An operand with its place in memory. */
 typedef struct rt_operand {
-    rt_mem *mem;        /* null: absent */
-    uint64_t off;       /* bytes from the start of mem to element (0,0) */
+    rt_mem *mem;  /* null: absent */
+    uint64_t off; /* bytes from the start of mem to element (0,0) */
     rt_dtype dtype;
     uint32_t rows, cols;
-    uint64_t stride;    /* elements */
+    uint64_t stride; /* elements */
 } rt_operand;
 
 typedef struct rt_bound_op {

@@ -1,7 +1,7 @@
 /* json.h - where jansson gets its memory: from rt_alloc, like everything else.
  *
- * jansson has one allocator for the whole process, so it must be set before the first value is made: the command line does
- * it when it starts, and rooms that use jansson do it again, which costs nothing. */
+ * jansson has one allocator for the whole process, so it must be set before the first value is made: the command line
+ * does it when it starts, and rooms that use jansson do it again, which costs nothing. */
 #ifndef RT_BASE_JSON_H
 #define RT_BASE_JSON_H
 

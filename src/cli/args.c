@@ -46,7 +46,8 @@ static int set_value(const rt_command *c, const rt_flag *f, const char *text, rt
     case RT_FLAG_TEXT: *(const char **)f->value = text; return RT_OK;
     case RT_FLAG_BYTES:
         if (rt_parse_bytes(text, f->value)) return RT_OK;
-        return rt_fail(e, RT_USAGE, "retort %s: %s takes a size such as 512M or 24GiB, not '%s'", c->name, f->name, text);
+        return rt_fail(e, RT_USAGE, "retort %s: %s takes a size such as 512M or 24GiB, not '%s'", c->name, f->name,
+                       text);
     case RT_FLAG_COUNT: {
         errno = 0;
         unsigned long v = strtoul(text, &end, 10);

@@ -1,7 +1,7 @@
 /* cli.h - the command line: subcommands, flags, printing. The only room that prints, reads the environment or exits.
  *
- * A subcommand is a function over its own arguments, listed once in RT_COMMAND_LIST. Flags are declared as data, so that
- * parsing, --help and "did you mean" come from one table. */
+ * A subcommand is a function over its own arguments, listed once in RT_COMMAND_LIST. Flags are declared as data, so
+ * that parsing, --help and "did you mean" come from one table. */
 #ifndef RT_CLI_CLI_H
 #define RT_CLI_CLI_H
 
@@ -18,7 +18,7 @@
 typedef enum rt_flag_kind { RT_FLAG_BOOL, RT_FLAG_TEXT, RT_FLAG_COUNT, RT_FLAG_BYTES } rt_flag_kind;
 
 typedef struct rt_flag {
-    const char *name;    /* with its dashes: "--threads" */
+    const char *name; /* with its dashes: "--threads" */
     rt_flag_kind kind;
     void *value;         /* bool, const char *, uint32_t, uint64_t */
     const char *metavar; /* "N"; null for BOOL */

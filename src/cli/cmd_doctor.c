@@ -1,5 +1,5 @@
-/* cmd_doctor.c - `retort doctor`: the binary, the processor, the memory, and every backend with its devices or the reason
- * why it has none. Facts are gathered once and printed as text or JSON. */
+/* cmd_doctor.c - `retort doctor`: the binary, the processor, the memory, and every backend with its devices or the
+ * reason why it has none. Facts are gathered once and printed as text or JSON. */
 #include "backend/backend.h"
 #include "base/mem.h"
 #include "base/pool.h"
@@ -26,10 +26,20 @@ static void cpu_features(char *buf, size_t size)
     size_t n = 0;
     buf[0] = 0;
 #if defined(__x86_64__)
-#define HAS(f) if (__builtin_cpu_supports(f) && n < size) n += (size_t)snprintf(buf + n, size - n, "%s%s", n ? " " : "", f)
+#define HAS(f)                                                                                                         \
+    if (__builtin_cpu_supports(f) && n < size) n += (size_t)snprintf(buf + n, size - n, "%s%s", n ? " " : "", f)
     __builtin_cpu_init();
-    HAS("sse4.2"); HAS("avx"); HAS("avx2"); HAS("fma"); HAS("bmi2"); HAS("avx512f"); HAS("avx512bw"); HAS("avx512dq");
-    HAS("avx512vl"); HAS("avx512vnni"); HAS("avx512bf16");
+    HAS("sse4.2");
+    HAS("avx");
+    HAS("avx2");
+    HAS("fma");
+    HAS("bmi2");
+    HAS("avx512f");
+    HAS("avx512bw");
+    HAS("avx512dq");
+    HAS("avx512vl");
+    HAS("avx512vnni");
+    HAS("avx512bf16");
 #undef HAS
 #elif defined(__aarch64__)
     n = (size_t)snprintf(buf, size, "neon");
@@ -84,8 +94,8 @@ static json_t *backends_json(void)
                                   json_pack("{s:i, s:s, s:s, s:I, s:I}", "index", i, "name", info[i].name, "detail",
                                             info[i].detail, "memory_total", (json_int_t)info[i].memory_total,
                                             "memory_free", (json_int_t)info[i].memory_free));
-        json_array_append_new(list, json_pack("{s:s, s:o, s:s?}", "name", (*b)->name, "devices", devices, "reason",
-                                              n ? NULL : why));
+        json_array_append_new(
+            list, json_pack("{s:s, s:o, s:s?}", "name", (*b)->name, "devices", devices, "reason", n ? NULL : why));
     }
     return list;
 }
@@ -103,10 +113,12 @@ int rt_cmd_doctor(int argc, char **argv, rt_err *e)
 {
     bool json = false, help;
     const rt_flag flags[] = { { "--json", RT_FLAG_BOOL, &json, NULL, "the same facts as JSON" }, { 0 } };
-    const rt_command c = { "doctor", "retort doctor [--json]",
-                           "Prints what this binary is, what the machine has, and each backend with its devices or the\n"
-                           "reason why it has none. Changes nothing.",
-                           "retort doctor --json", flags };
+    const rt_command c = {
+        "doctor", "retort doctor [--json]",
+        "Prints what this binary is, what the machine has, and each backend with its devices or the\n"
+        "reason why it has none. Changes nothing.",
+        "retort doctor --json", flags
+    };
     machine m = { 0 };
     int rc = rt_args_parse(&c, argc, argv, &help, e);
     if (rc < 0 || help) return rc;

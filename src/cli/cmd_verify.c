@@ -132,8 +132,8 @@ static int finish(summary *s, const rt_verify_opts *o, const rt_verify_totals *t
                t->passed, t->failed);
     }
     if (t->failed)
-        return rt_fail(e, RT_INTERNAL, "%u case%s failed on backend %s: do not train with it on this machine", t->failed,
-                       t->failed == 1 ? "" : "s", o->backend);
+        return rt_fail(e, RT_INTERNAL, "%u case%s failed on backend %s: do not train with it on this machine",
+                       t->failed, t->failed == 1 ? "" : "s", o->backend);
     return RT_OK;
 }
 
@@ -173,8 +173,8 @@ int rt_cmd_verify(int argc, char **argv, rt_err *e)
     const rt_command c = {
         "verify", "retort verify [flags]",
         "Runs every op on this machine, forward and backward, for every dtype, shape and flag that the plan recorder\n"
-        "allows, and compares with the same op in double precision. Each case also runs twice and, on cpu, with 1, 2 and\n"
-        "7 threads: all must agree to the bit. Exit code 0 when nothing failed, 1 when a case failed.",
+        "allows, and compares with the same op in double precision. Each case also runs twice and, on cpu, with 1,\n"
+        "2 and 7 threads: all must agree to the bit. Exit code 0 when nothing failed, 1 when a case failed.",
         "retort verify --backend cpu --op matmul", flags
     };
     int rc = rt_args_parse(&c, argc, argv, &help, e);

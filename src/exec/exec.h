@@ -12,8 +12,8 @@ typedef struct rt_exec rt_exec;
 
 typedef struct rt_seal_opts {
     uint64_t memory_limit; /* bytes of device memory for everything; 0: what the device has free */
-    bool poison; /* arena slices are NaN before their first use and again after their last: a wrong lifetime shows */
-    bool guards; /* bands around every buffer, checked by rt_exec_check */
+    bool poison;   /* arena slices are NaN before their first use and again after their last: a wrong lifetime shows */
+    bool guards;   /* bands around every buffer, checked by rt_exec_check */
     bool no_reuse; /* every activation its own place: results must not change */
 } rt_seal_opts;
 
@@ -25,7 +25,8 @@ typedef struct rt_exec_memory {
 } rt_exec_memory;
 
 /* Order: recording errors; supports, lowering; lifetimes, placement; memory limit; allocation; backend seal. */
-int rt_exec_seal(rt_exec **out, rt_dev *d, const rt_plan *const *plans, uint32_t nplans, const rt_seal_opts *o, rt_err *e);
+int rt_exec_seal(rt_exec **out, rt_dev *d, const rt_plan *const *plans, uint32_t nplans, const rt_seal_opts *o,
+                 rt_err *e);
 void rt_exec_free(rt_exec *x); /* accepts null */
 
 /* Bytes in and out of a buffer of the space, from the start of the view's buffer + view offset; the view must be

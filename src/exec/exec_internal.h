@@ -8,11 +8,11 @@ enum { RT_PLACE_ALIGN = 256, RT_GUARD_BYTES = 256, RT_GUARD_BYTE = 0xA5 };
 
 /* One sealed program and how it lies in the arena. */
 typedef struct rt_sealed {
-    rt_plan *plan;          /* lowered */
-    const char **kernel;    /* (nops) static texts of the backend */
-    rt_life *life;          /* (nacts) */
-    uint64_t *place;        /* (nacts) byte offset in the arena; UINT64_MAX: never used */
-    uint64_t arena, peak;   /* bytes needed; bytes alive at the fullest op */
+    rt_plan *plan;        /* lowered */
+    const char **kernel;  /* (nops) static texts of the backend */
+    rt_life *life;        /* (nacts) */
+    uint64_t *place;      /* (nacts) byte offset in the arena; UINT64_MAX: never used */
+    uint64_t arena, peak; /* bytes needed; bytes alive at the fullest op */
     uint32_t peak_op;
     rt_prog *prog;
 } rt_sealed;
@@ -23,8 +23,8 @@ struct rt_exec {
     rt_seal_opts opts;
     rt_sealed *prog; /* (nprogs) */
     uint32_t nprogs;
-    uint64_t *space_off;             /* (nbufs) byte offset of each buffer in the allocation of its class */
-    rt_mem *mem[RT_CLASS_COUNT];     /* null where the class is empty */
+    uint64_t *space_off;         /* (nbufs) byte offset of each buffer in the allocation of its class */
+    rt_mem *mem[RT_CLASS_COUNT]; /* null where the class is empty */
     uint64_t bytes[RT_CLASS_COUNT];
     uint8_t *scratch; /* RT_EXEC_SCRATCH bytes: poison and guard bands pass through it */
 };

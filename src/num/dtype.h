@@ -28,7 +28,7 @@ typedef enum rt_dtype {
 #define X(name, text, block, bytes, cls) RT_DTYPE_##name,
     RT_DTYPE_LIST(X)
 #undef X
-    RT_DTYPE_COUNT
+        RT_DTYPE_COUNT
 } rt_dtype;
 
 typedef struct rt_dtype_info {

@@ -14,12 +14,12 @@ typedef enum rt_rope_kind { RT_ROPE_PLAIN, RT_ROPE_LINEAR, RT_ROPE_LLAMA3, RT_RO
 
 typedef struct rt_rope_scaling {
     rt_rope_kind kind;
-    double theta;               /* base, e.g. 10000 */
-    double factor;              /* all scaled kinds */
-    double low_freq, high_freq; /* llama3: low_freq_factor, high_freq_factor */
-    double original_context;    /* llama3, yarn: original_max_position_embeddings */
-    double beta_fast, beta_slow; /* yarn; 0 means 32 and 1 */
-    double attention_factor;     /* yarn; 0 means computed from factor (and mscale) */
+    double theta;                  /* base, e.g. 10000 */
+    double factor;                 /* all scaled kinds */
+    double low_freq, high_freq;    /* llama3: low_freq_factor, high_freq_factor */
+    double original_context;       /* llama3, yarn: original_max_position_embeddings */
+    double beta_fast, beta_slow;   /* yarn; 0 means 32 and 1 */
+    double attention_factor;       /* yarn; 0 means computed from factor (and mscale) */
     double mscale, mscale_all_dim; /* yarn, DeepSeek form; 0 when absent */
     bool no_truncate;              /* yarn `truncate: false`: correction range not rounded to whole dimensions */
 } rt_rope_scaling;

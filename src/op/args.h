@@ -79,16 +79,16 @@ typedef enum rt_divergence {
 } rt_divergence;
 
 typedef struct rt_kd_args {
-    uint32_t N, V;  /* positions, student columns */
-    uint32_t U;     /* teacher columns (full logits); 0 when the teacher is given as top-k */
-    uint32_t k;     /* teacher entries per position (top-k); 0 when full logits are given */
+    uint32_t N, V; /* positions, student columns */
+    uint32_t U;    /* teacher columns (full logits); 0 when the teacher is given as top-k */
+    uint32_t k;    /* teacher entries per position (top-k); 0 when full logits are given */
     uint32_t divergence;
-    float T;        /* temperature > 0 of the divergence; CE is at 1 */
-    float mix;      /* beta of JSD, lambda of the skewed forms */
+    float T;   /* temperature > 0 of the divergence; CE is at 1 */
+    float mix; /* beta of JSD, lambda of the skewed forms */
     float ce_weight, kd_weight;
-    uint32_t t2;    /* 1: the divergence's weight is multiplied by T^2 */
-    uint32_t grad;  /* 1: logits become their gradient; 0: logits are left as they are */
-    uint32_t site;  /* name for the fault record */
+    uint32_t t2;   /* 1: the divergence's weight is multiplied by T^2 */
+    uint32_t grad; /* 1: logits become their gradient; 0: logits are left as they are */
+    uint32_t site; /* name for the fault record */
 } rt_kd_args;
 
 typedef struct rt_adamw_args {
@@ -108,10 +108,10 @@ typedef struct rt_topk_args {
 
 typedef struct rt_sample_args {
     uint32_t N, V;
-    uint32_t top_k;     /* 0: no limit */
-    float temperature;  /* 0: the most likely id */
-    float top_p;        /* 1: no limit */
-    uint32_t stream;    /* with step, row and seed: the random number of a row */
+    uint32_t top_k;    /* 0: no limit */
+    float temperature; /* 0: the most likely id */
+    float top_p;       /* 1: no limit */
+    uint32_t stream;   /* with step, row and seed: the random number of a row */
 } rt_sample_args;
 
 typedef union rt_args {

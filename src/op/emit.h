@@ -9,9 +9,11 @@ void rt_emit_embed_fwd(rt_plan *p, rt_view y, rt_view table, rt_view ids);
 void rt_emit_embed_bwd(rt_plan *p, rt_view dtable, rt_view dy, rt_view ids);
 /* heads: groups per row, each as wide as w */
 void rt_emit_rmsnorm_fwd(rt_plan *p, rt_view y, rt_view x, rt_view w, uint32_t heads, float eps);
-void rt_emit_rmsnorm_bwd(rt_plan *p, rt_view dx, rt_view dw, rt_view dy, rt_view x, rt_view w, uint32_t heads, float eps);
+void rt_emit_rmsnorm_bwd(rt_plan *p, rt_view dx, rt_view dw, rt_view dy, rt_view x, rt_view w, uint32_t heads,
+                         float eps);
 void rt_emit_add_rmsnorm_fwd(rt_plan *p, rt_view y, rt_view h, rt_view x, rt_view res, rt_view w, float eps);
-void rt_emit_add_rmsnorm_bwd(rt_plan *p, rt_view dx, rt_view dw, rt_view dy, rt_view h, rt_view w, rt_view dres, float eps);
+void rt_emit_add_rmsnorm_bwd(rt_plan *p, rt_view dx, rt_view dw, rt_view dy, rt_view h, rt_view w, rt_view dres,
+                             float eps);
 /* Transposes: 'n' or 't' for a and b. Quantised b: "nt" (x W') and "nn" (dy W). */
 void rt_emit_matmul(rt_plan *p, rt_view out, rt_view a, rt_view b, rt_view bias, const char *transposes, float alpha);
 void rt_emit_bias_grad(rt_plan *p, rt_view db, rt_view dy);
@@ -42,9 +44,9 @@ void rt_emit_quant(rt_plan *p, rt_view y, rt_view x);
 
 typedef struct rt_kd_io {
     rt_view logits, sums, ce, div, top1, fault, target, step;
-    rt_view teacher;                /* full logits, or */
+    rt_view teacher;                 /* full logits, or */
     rt_view tk_id, tk_logp, tk_rest; /* top-k; with neither, kd_weight must be 0 and only CE is computed */
-    rt_view vmask;                  /* required when the two vocabularies differ in size */
+    rt_view vmask;                   /* required when the two vocabularies differ in size */
 } rt_kd_io;
 typedef struct rt_kd_opts {
     rt_divergence divergence;

@@ -14,9 +14,9 @@
 /* How an op touches an operand. */
 typedef enum rt_access {
     RT_READ,
-    RT_WRITE,      /* every element, never read */
-    RT_READ_WRITE, /* in place */
-    RT_ACCUM,      /* `=` or `+=`: the recorder decides (op->acc bit) */
+    RT_WRITE,        /* every element, never read */
+    RT_READ_WRITE,   /* in place */
+    RT_ACCUM,        /* `=` or `+=`: the recorder decides (op->acc bit) */
     RT_ACCUM_SPARSE, /* `+=` into some rows: what was not written before is filled with 0 first */
     RT_WRITE_SPARSE  /* some rows are overwritten: the rest must be defined */
 } rt_access;
@@ -44,13 +44,14 @@ enum { RT_MAX_SLOTS = 14 };
     X(EMBED_FWD, embed_fwd, embed, "y[i] = table[ids[i]]")                                                             \
     /* dtable (V,C) G += sparse; dy (N,C) A; ids (N,1). Ids outside [0,V) are skipped. Summed in order of i. */        \
     X(EMBED_BWD, embed_bwd, embed, "dtable[ids[i]] += dy[i]")                                                          \
-    /* y (N,H*D) A; x (N,H*D) A; w (1,D) F. y may be x. */                                                              \
+    /* y (N,H*D) A; x (N,H*D) A; w (1,D) F. y may be x. */                                                             \
     X(RMSNORM_FWD, rmsnorm_fwd, rmsnorm, "y = x / sqrt(mean(x^2) + eps) * w")                                          \
     /* dx (N,H*D) A +=; [dw] (1,D) G +=; dy A; x A; w F */                                                             \
     X(RMSNORM_BWD, rmsnorm_bwd, rmsnorm, "dx, dw of rmsnorm_fwd from dy and x")                                        \
     /* y A; h A; x A; res A; w F. h may be x or res in place. */                                                       \
     X(ADD_RMSNORM_FWD, add_rmsnorm_fwd, rmsnorm, "h = x + res; y = rmsnorm(h) * w")                                    \
-    /* dx A +=; [dw] G +=; dy A; h A; w F; dres A (gradient that reaches h from elsewhere). dx may be dres in place. */ \
+    /* dx A +=; [dw] G +=; dy A; h A; w F; dres A (gradient that reaches h from elsewhere). dx may be dres in place.   \
+     */                                                                                                                \
     X(ADD_RMSNORM_BWD, add_rmsnorm_bwd, rmsnorm, "dx = dres + (dx of rmsnorm_bwd); dw")                                \
     /* out (M,N) G +=; a (M,K) or (K,M) A; b (K,N) or (N,K) W; [bias] (1,N) F */                                       \
     X(MATMUL, matmul, matmul, "out = alpha op(a) op(b) + bias")                                                        \
@@ -60,15 +61,15 @@ enum { RT_MAX_SLOTS = 14 };
     X(ROPE_FWD, rope_fwd, rope, "rotate pairs by pos*freq, times scale")                                               \
     /* dx A; dy A; freq; pos. dx may be dy. */                                                                         \
     X(ROPE_BWD, rope_bwd, rope, "rotate pairs by -pos*freq, times scale")                                              \
-    /* o (B*T,H*D) A; lse (B*T,H) f32; q (B*T,H*D) A; k, v (B*T,K*D) A; [start] (B*T,1) i32: for each position the      \
+    /* o (B*T,H*D) A; lse (B*T,H) f32; q (B*T,H*D) A; k, v (B*T,K*D) A; [start] (B*T,1) i32: for each position the     \
      * first position, within its row of T, of its document; never decreasing along a row */                           \
     X(ATTN_FWD, attn_fwd, attn, "o = softmax(scale q k') v, causal, by document")                                      \
     /* dq, dk, dv A; do A; q, k, v, o A; lse f32; [start] */                                                           \
     X(ATTN_BWD, attn_bwd, attn, "dq, dk, dv of attn_fwd")                                                              \
-    /* o (B*Q,H*D) A; q (B*Q,H*D) A; kc, vc (B*S,K*D) A; len (B,1) i32: rows of cache in use, the Q new ones last.      \
+    /* o (B*Q,H*D) A; q (B*Q,H*D) A; kc, vc (B*S,K*D) A; len (B,1) i32: rows of cache in use, the Q new ones last.     \
      * A row with len < Q or len > S gives NaN. */                                                                     \
     X(ATTN_DECODE, attn_decode, decode, "attention of the newest Q tokens over the cache")                             \
-    /* y (N,F) A; g A; u A. y may be g or u. */                                                                         \
+    /* y (N,F) A; g A; u A. y may be g or u. */                                                                        \
     X(SWIGLU_FWD, swiglu_fwd, swiglu, "y = g sigmoid(g) u")                                                            \
     /* dg A; du A; dy A; g A; u A. dg may be g, du may be u. */                                                        \
     X(SWIGLU_BWD, swiglu_bwd, swiglu, "dg, du of swiglu_fwd")                                                          \
@@ -86,12 +87,13 @@ enum { RT_MAX_SLOTS = 14 };
     X(DEQUANT, dequant, rows, "y = values of the blocks x")                                                            \
     /* y quantised; x F */                                                                                             \
     X(QUANT, quant, rows, "y = blocks for the values x")                                                               \
-    /* logits (N,V) A in place; sums (1,4) f32 +=: CE, D, top-1 agreements, trained positions; [ce] [div] [top1]        \
+    /* logits (N,V) A in place; sums (1,4) f32 +=: CE, D, top-1 agreements, trained positions; [ce] [div] [top1]       \
      * (N,1) f32; fault (1,4) u32; target (N,1) i32, negative: masked; step; [teacher] (N,U) F; [tk_id] (N,k) i32,     \
-     * [tk_logp] (N,k) f32, [tk_rest] (N,1) f32; [vmask] (1,ceil(V/32)) u32: bit v set when id v is in Vc. Without a       \
+     * [tk_logp] (N,k) f32, [tk_rest] (N,1) f32; [vmask] (1,ceil(V/32)) u32: bit v set when id v is in Vc. Without a   \
      * teacher div and top1 are 0. */                                                                                  \
     X(KD_LOSS, kd_loss, kd, "loss of section 5 of the design; logits become their gradient")                           \
-    /* param F in place; [master] f32; m, v f32; grad F; step; [gscale] (1,1) f32; [fault]: nothing is done once set */ \
+    /* param F in place; [master] f32; m, v f32; grad F; step; [gscale] (1,1) f32; [fault]: nothing is done once set   \
+     */                                                                                                                \
     X(ADAMW, adamw, adamw, "AdamW with decoupled decay and bias correction")                                           \
     /* out (1,1) f32 +=; x F; [fault]; [step] (given together) */                                                      \
     X(NORM_SQ, norm_sq, rows, "out = sum of x^2")                                                                      \
@@ -106,15 +108,15 @@ typedef enum rt_op_kind {
 #define X(kind, name, args, text) RT_OP_##kind,
     RT_OP_LIST(X)
 #undef X
-    RT_OP_COUNT
+        RT_OP_COUNT
 } rt_op_kind;
 
 typedef struct rt_slot_spec {
     const char *name;
-    uint8_t access;     /* rt_access */
-    uint8_t rule;       /* rt_dtype_rule */
-    uint8_t optional;   /* 1: may be absent */
-    uint16_t alias;     /* bit i: this output may be exactly the same view as input slot i; it then assigns */
+    uint8_t access;   /* rt_access */
+    uint8_t rule;     /* rt_dtype_rule */
+    uint8_t optional; /* 1: may be absent */
+    uint16_t alias;   /* bit i: this output may be exactly the same view as input slot i; it then assigns */
 } rt_slot_spec;
 
 typedef struct rt_op_spec {
@@ -141,20 +143,37 @@ enum { RT_BIASG_DB, RT_BIASG_DY };
 enum { RT_ROPE_Y, RT_ROPE_X, RT_ROPE_FREQ, RT_ROPE_POS };
 enum { RT_ATTN_O, RT_ATTN_LSE, RT_ATTN_Q, RT_ATTN_K, RT_ATTN_V, RT_ATTN_START };
 enum {
-    RT_ATTNB_DQ, RT_ATTNB_DK, RT_ATTNB_DV, RT_ATTNB_DO, RT_ATTNB_Q, RT_ATTNB_K, RT_ATTNB_V, RT_ATTNB_O,
-    RT_ATTNB_LSE, RT_ATTNB_START
+    RT_ATTNB_DQ,
+    RT_ATTNB_DK,
+    RT_ATTNB_DV,
+    RT_ATTNB_DO,
+    RT_ATTNB_Q,
+    RT_ATTNB_K,
+    RT_ATTNB_V,
+    RT_ATTNB_O,
+    RT_ATTNB_LSE,
+    RT_ATTNB_START
 };
 enum { RT_DEC_O, RT_DEC_Q, RT_DEC_KC, RT_DEC_VC, RT_DEC_LEN };
 enum { RT_GLU_Y, RT_GLU_G, RT_GLU_U };
 enum { RT_GLUB_DG, RT_GLUB_DU, RT_GLUB_DY, RT_GLUB_G, RT_GLUB_U };
 enum { RT_ROWS_Y, RT_ROWS_X, RT_ROWS_B }; /* add: a, b; scale: x, s; copy: x, rows; cast, fill, quant, dequant */
 enum {
-    RT_KD_LOGITS, RT_KD_SUMS, RT_KD_CE, RT_KD_DIV, RT_KD_TOP1, RT_KD_FAULT, RT_KD_TARGET, RT_KD_STEP, RT_KD_TEACHER,
-    RT_KD_TK_ID, RT_KD_TK_LOGP, RT_KD_TK_REST, RT_KD_VMASK
+    RT_KD_LOGITS,
+    RT_KD_SUMS,
+    RT_KD_CE,
+    RT_KD_DIV,
+    RT_KD_TOP1,
+    RT_KD_FAULT,
+    RT_KD_TARGET,
+    RT_KD_STEP,
+    RT_KD_TEACHER,
+    RT_KD_TK_ID,
+    RT_KD_TK_LOGP,
+    RT_KD_TK_REST,
+    RT_KD_VMASK
 };
-enum {
-    RT_ADAM_PARAM, RT_ADAM_MASTER, RT_ADAM_M, RT_ADAM_V, RT_ADAM_GRAD, RT_ADAM_STEP, RT_ADAM_GSCALE, RT_ADAM_FAULT
-};
+enum { RT_ADAM_PARAM, RT_ADAM_MASTER, RT_ADAM_M, RT_ADAM_V, RT_ADAM_GRAD, RT_ADAM_STEP, RT_ADAM_GSCALE, RT_ADAM_FAULT };
 enum { RT_NSQ_OUT, RT_NSQ_X, RT_NSQ_FAULT, RT_NSQ_STEP };
 enum { RT_CLIP_SCALE, RT_CLIP_NORM, RT_CLIP_NSQ, RT_CLIP_FAULT, RT_CLIP_STEP };
 enum { RT_TOPK_ID, RT_TOPK_LOGP, RT_TOPK_REST, RT_TOPK_X, RT_TOPK_VMASK };

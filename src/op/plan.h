@@ -19,17 +19,17 @@
 #define RT_CLASS_LIST(X)                                                                                               \
     X(PARAM, "parameter", 1, 1)                                                                                        \
     X(GRAD, "gradient", 1, 0)                                                                                          \
-    X(STATE, "state", 1, 1)       /* optimizer moments, master weights, caches, the fault record */                    \
+    X(STATE, "state", 1, 1) /* optimizer moments, master weights, caches, the fault record */                          \
     X(STEP, "step value", 1, 1)                                                                                        \
     X(INPUT, "input", 1, 1)                                                                                            \
-    X(OUTPUT, "output", 1, 0)     /* metrics, what the host reads back */                                              \
-    X(ACT, "activation", 0, 0)    /* placed in the arena by lifetime */
+    X(OUTPUT, "output", 1, 0)  /* metrics, what the host reads back */                                                 \
+    X(ACT, "activation", 0, 0) /* placed in the arena by lifetime */
 
 typedef enum rt_class {
 #define X(name, text, keeps, defined) RT_CLASS_##name,
     RT_CLASS_LIST(X)
 #undef X
-    RT_CLASS_COUNT
+        RT_CLASS_COUNT
 } rt_class;
 const char *rt_class_name(rt_class c);
 
@@ -70,7 +70,7 @@ typedef struct rt_policy {
     rt_dtype grad;      /* of parameters whose gradient is written exactly once in a step */
     rt_dtype grad_many; /* of those written more often: head, embedding, anything under accumulation */
     rt_dtype logits;
-    rt_dtype scalar;    /* reductions, lse, sums: f32, or f64 for the specification */
+    rt_dtype scalar; /* reductions, lse, sums: f32, or f64 for the specification */
 } rt_policy;
 extern const rt_policy rt_policy_f32, rt_policy_bf16, rt_policy_f16, rt_policy_f64;
 
@@ -80,11 +80,11 @@ typedef enum rt_queue { RT_QUEUE_COMPUTE, RT_QUEUE_COPY, RT_QUEUE_COMM, RT_QUEUE
 typedef struct rt_op {
     rt_op_kind kind;
     rt_queue queue;
-    uint32_t acc;                /* bit i: ACCUM slot i adds to what is there; else it assigns */
-    rt_view slot[RT_MAX_SLOTS];  /* buf 0: absent */
-    rt_view work;                /* scratch of this op alone, u8; set by seal */
+    uint32_t acc;               /* bit i: ACCUM slot i adds to what is there; else it assigns */
+    rt_view slot[RT_MAX_SLOTS]; /* buf 0: absent */
+    rt_view work;               /* scratch of this op alone, u8; set by seal */
     rt_args args;
-    const char *label;           /* where in the model: "layer 3 mlp"; never null */
+    const char *label; /* where in the model: "layer 3 mlp"; never null */
 } rt_op;
 
 typedef struct rt_region rt_region; /* what has been written of a buffer (region.h) */
@@ -150,7 +150,8 @@ typedef struct rt_life {
 } rt_life;
 /* life (nacts): of every activation. Returns the most bytes of activations alive at once, and at which op. */
 uint64_t rt_plan_lifetimes(const rt_plan *p, rt_life *life, uint32_t *peak_op);
-/* Arithmetic of an op; bytes that it must move (read once, written once; += reads too; gathers count what they touch). */
+/* Arithmetic of an op; bytes that it must move (read once, written once; += reads too; gathers count what they touch).
+ */
 uint64_t rt_op_flops(const rt_plan *p, const rt_op *op);
 uint64_t rt_op_bytes(const rt_plan *p, const rt_op *op);
 
@@ -164,7 +165,8 @@ typedef struct rt_plan_notes {
     uint64_t arena_bytes;
 } rt_plan_notes;
 int rt_plan_print(const rt_plan *p, const rt_plan_notes *notes, rt_print format, rt_str *out, rt_err *e);
-/* Of ops, views, dtypes, arguments, flags and the shapes of buffers; not of names and labels. The same on every machine. */
+/* Of ops, views, dtypes, arguments, flags and the shapes of buffers; not of names and labels. The same on every
+ * machine. */
 int rt_plan_hash(const rt_plan *p, rt_hash128 *out, rt_err *e);
 
 #endif

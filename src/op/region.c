@@ -1,5 +1,5 @@
-/* region.c - sets of rectangles; see region.h. Lists stay short because neighbours are merged: the q, k and v columns of a
- * packed projection become one rectangle as soon as all three are written. */
+/* region.c - sets of rectangles; see region.h. Lists stay short because neighbours are merged: the q, k and v columns
+ * of a packed projection become one rectangle as soon as all three are written. */
 #include "op/region.h"
 
 void rt_region_free(rt_region *g)

@@ -25,10 +25,9 @@ static void declare_params(rt_block *b, const rt_policy *p)
     const rt_block_shape *s = &b->shape;
     uint32_t qd = s->H * s->D, kd = s->K * s->D;
     uint32_t shape[RT_BLOCK_PARAMS][2] = {
-        [RT_BLOCK_NORM1] = { 1, s->C },        [RT_BLOCK_QKV] = { qd + 2 * kd, s->C },
-        [RT_BLOCK_OUT] = { s->C, qd },         [RT_BLOCK_NORM2] = { 1, s->C },
-        [RT_BLOCK_GATE_UP] = { 2 * s->F, s->C }, [RT_BLOCK_DOWN] = { s->C, s->F },
-        [RT_BLOCK_NORMF] = { 1, s->C },        [RT_BLOCK_HEAD] = { s->V, s->C },
+        [RT_BLOCK_NORM1] = { 1, s->C }, [RT_BLOCK_QKV] = { qd + 2 * kd, s->C },  [RT_BLOCK_OUT] = { s->C, qd },
+        [RT_BLOCK_NORM2] = { 1, s->C }, [RT_BLOCK_GATE_UP] = { 2 * s->F, s->C }, [RT_BLOCK_DOWN] = { s->C, s->F },
+        [RT_BLOCK_NORMF] = { 1, s->C }, [RT_BLOCK_HEAD] = { s->V, s->C },
     };
     if (s->bias) shape[RT_BLOCK_QKV_BIAS][0] = 1, shape[RT_BLOCK_QKV_BIAS][1] = qd + 2 * kd;
     if (s->qk_norm)
@@ -125,14 +124,23 @@ static rt_view head(rt_block *b, rt_plan *p, const saved *v, bool grad)
     const rt_block_shape *s = &b->shape;
     uint32_t N = s->B * s->T, n = N / s->chunks;
     rt_view dnf = grad ? rt_act(p, p->policy.act, N, s->C, "dnf") : RT_NONE;
-    rt_kd_opts o = { .divergence = s->divergence, .T = s->temperature, .mix = s->mix, .ce_weight = 0.3f,
-                     .kd_weight = 0.7f, .t2 = true, .grad = grad };
+    rt_kd_opts o = { .divergence = s->divergence,
+                     .T = s->temperature,
+                     .mix = s->mix,
+                     .ce_weight = 0.3f,
+                     .kd_weight = 0.7f,
+                     .t2 = true,
+                     .grad = grad };
     for (uint32_t i = 0; i < s->chunks; i++) {
         rt_plan_label(p, "head chunk %u", i);
         rt_view nf = rt_view_rows(p, v->nf, i * n, n), logits = rt_act(p, p->policy.logits, n, s->V, "logits");
         rt_emit_matmul(p, logits, nf, b->param[RT_BLOCK_HEAD], RT_NONE, "nt", 1.0f);
-        rt_kd_io io = { .logits = logits, .sums = b->sums, .fault = b->fault, .step = b->stepval,
-                        .target = rt_view_rows(p, b->target, i * n, n), .teacher = rt_view_rows(p, b->teacher, i * n, n) };
+        rt_kd_io io = { .logits = logits,
+                        .sums = b->sums,
+                        .fault = b->fault,
+                        .step = b->stepval,
+                        .target = rt_view_rows(p, b->target, i * n, n),
+                        .teacher = rt_view_rows(p, b->teacher, i * n, n) };
         rt_emit_kd_loss(p, &io, &o);
         if (!grad) continue;
         rt_emit_matmul(p, rt_view_rows(p, dnf, i * n, n), logits, b->param[RT_BLOCK_HEAD], RT_NONE, "nn", 1.0f); /* = */
@@ -174,7 +182,8 @@ static void backward_attention(rt_block *b, rt_plan *p, const saved *v, rt_view 
     rt_view d_o = rt_act(p, A, N, qd, "do");
     rt_emit_matmul(p, d_o, dh, b->param[RT_BLOCK_OUT], RT_NONE, "nn", 1.0f); /* = */
     rt_view dqkv = rt_act(p, A, N, qd + 2 * kd, "dqkv");
-    rt_view dq = rt_view_cols(p, dqkv, 0, qd), dk = rt_view_cols(p, dqkv, qd, kd), dv = rt_view_cols(p, dqkv, qd + kd, kd);
+    rt_view dq = rt_view_cols(p, dqkv, 0, qd), dk = rt_view_cols(p, dqkv, qd, kd),
+            dv = rt_view_cols(p, dqkv, qd + kd, kd);
     rt_view dqr = s->qk_norm ? rt_act(p, A, N, qd, "dqr") : dq, dkr = s->qk_norm ? rt_act(p, A, N, kd, "dkr") : dk;
     rt_emit_attn_bwd(p, dqr, dkr, dv, d_o, v->qr, v->kr, v->v, v->o, v->lse, b->start, &as);
     rt_emit_rope_bwd(p, dqr, dqr, b->freq, b->pos, 1.0f);
@@ -183,10 +192,10 @@ static void backward_attention(rt_block *b, rt_plan *p, const saved *v, rt_view 
         rt_emit_rmsnorm_bwd(p, dq, b->grad[RT_BLOCK_QNORM], dqr, v->q, b->param[RT_BLOCK_QNORM], s->H, EPS); /* = */
         rt_emit_rmsnorm_bwd(p, dk, b->grad[RT_BLOCK_KNORM], dkr, v->k, b->param[RT_BLOCK_KNORM], s->K, EPS); /* = */
     }
-    if (s->bias) rt_emit_bias_grad(p, b->grad[RT_BLOCK_QKV_BIAS], dqkv);     /* = */
+    if (s->bias) rt_emit_bias_grad(p, b->grad[RT_BLOCK_QKV_BIAS], dqkv);        /* = */
     rt_emit_matmul(p, b->grad[RT_BLOCK_QKV], dqkv, v->n1, RT_NONE, "tn", 1.0f); /* = */
     rt_view dn1 = rt_act(p, A, N, s->C, "dn1");
-    rt_emit_matmul(p, dn1, dqkv, b->param[RT_BLOCK_QKV], RT_NONE, "nn", 1.0f); /* = */
+    rt_emit_matmul(p, dn1, dqkv, b->param[RT_BLOCK_QKV], RT_NONE, "nn", 1.0f);                                /* = */
     rt_emit_add_rmsnorm_bwd(p, b->dx, b->grad[RT_BLOCK_NORM1], dn1, b->x, b->param[RT_BLOCK_NORM1], dh, EPS); /* = */
 }
 

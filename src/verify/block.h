@@ -1,8 +1,9 @@
 /* block.h - one decoder block with its head and loss, forward and backward recorded by hand: the smallest plan that has
  * every kind of path a model has (residuals, grouped heads, packed projections, a chunked head).
  *
- * Owns: the buffers and the two plans. The gradient cases difference it in double, the thread cases run it on a backend,
- * and the executor's tests seal it. It is not the model room's decoder: it exists to prove the ops together. */
+ * Owns: the buffers and the two plans. The gradient cases difference it in double, the thread cases run it on a
+ * backend, and the executor's tests seal it. It is not the model room's decoder: it exists to prove the ops together.
+ */
 #ifndef RT_VERIFY_BLOCK_H
 #define RT_VERIFY_BLOCK_H
 
@@ -34,14 +35,14 @@ enum {
 #define X(id, name) RT_BLOCK_##id,
     RT_BLOCK_PARAM_LIST(X)
 #undef X
-    RT_BLOCK_PARAMS
+        RT_BLOCK_PARAMS
 };
 
 typedef struct rt_block {
     rt_block_shape shape;
     rt_space *space;
-    rt_plan *step; /* forward, loss, backward */
-    rt_plan *eval; /* forward and loss alone */
+    rt_plan *step;                                         /* forward, loss, backward */
+    rt_plan *eval;                                         /* forward and loss alone */
     rt_view param[RT_BLOCK_PARAMS], grad[RT_BLOCK_PARAMS]; /* RT_NONE where absent */
     rt_view x, dx;                                         /* (B*T,C): the block's input and its gradient */
     rt_view freq, pos, start, target, teacher, stepval, fault, sums;

@@ -1,8 +1,8 @@
 /* block_cases.c - a whole decoder block, forward and backward, on the tested backend.
  *
- * Three claims for each storage policy. The same bits from every device of the backend (1, 2 and 7 threads), from a second
- * run, and without memory reuse. And an error against double that is close to the least that this storage allows: the
- * least is measured, by running the very same plan, with the same storage, computed in double. */
+ * Three claims for each storage policy. The same bits from every device of the backend (1, 2 and 7 threads), from a
+ * second run, and without memory reuse. And an error against double that is close to the least that this storage
+ * allows: the least is measured, by running the very same plan, with the same storage, computed in double. */
 #include "verify/case.h"
 #include "verify/grad_block.h"
 
@@ -88,7 +88,8 @@ static int spec_in_double(rt_verify_env *env, const rt_block *b, result *out, rt
         const rt_buffer *narrow = &b->space->bufs[i];
         uint64_t n = (uint64_t)narrow->rows * narrow->cols;
         rt_view v = { i + 1, narrow->rows, narrow->cols, 0, narrow->cols };
-        if (!rt_dtype_is_float(narrow->dtype) || (narrow->cls != RT_CLASS_PARAM && narrow->cls != RT_CLASS_INPUT)) continue;
+        if (!rt_dtype_is_float(narrow->dtype) || (narrow->cls != RT_CLASS_PARAM && narrow->cls != RT_CLASS_INPUT))
+            continue;
         uint8_t *stored = rt_arena_alloc(&env->scratch, narrow->bytes);
         double *value = rt_arena_alloc(&env->scratch, n * sizeof *value);
         if (!stored || !value) RT_TRY(rt_fail(e, RT_NOMEM, "no memory to widen the block's data"));
@@ -107,7 +108,8 @@ out:
 }
 
 /* |got - want| / |want| in the Euclidean norm. */
-static int distance(const void *got, rt_dtype d, const double *want, uint64_t n, rt_arena *memory, double *out, rt_err *e)
+static int distance(const void *got, rt_dtype d, const double *want, uint64_t n, rt_arena *memory, double *out,
+                    rt_err *e)
 {
     double *g = rt_arena_alloc(memory, n * sizeof *g), num = 0, den = 0;
     if (!g) return rt_fail(e, RT_NOMEM, "no memory to compare a gradient");
@@ -120,8 +122,8 @@ static int distance(const void *got, rt_dtype d, const double *want, uint64_t n,
     return RT_OK;
 }
 
-/* What f32 arithmetic through some twenty ops adds to what storage alone costs: 2^-24 times the square root of the longest
- * sum (a few hundred) times the condition of the softmax chain; measured 4e-7 to 2e-6. */
+/* What f32 arithmetic through some twenty ops adds to what storage alone costs: 2^-24 times the square root of the
+ * longest sum (a few hundred) times the condition of the softmax chain; measured 4e-7 to 2e-6. */
 static const double ARITHMETIC = 1e-5;
 /* Ours and the least are two draws of the same rounding noise: the norm of one small tensor varies by tens of per cent
  * between draws, the root mean square over all tensors by a few. So the whole is held tightly and each tensor loosely;
@@ -134,8 +136,8 @@ static void judge(rt_case_result *r, const char *name, double ours, double least
     if (!(ours / allowed <= r->error)) r->error = isnan(ours) ? INFINITY : ours / allowed;
     if (ours <= allowed || r->outcome != RT_CASE_PASS) return;
     r->outcome = RT_CASE_FAIL;
-    snprintf(r->text, sizeof r->text, "%s: error %.3g, allowed %.3g (the storage alone costs %.3g)", name, ours, allowed,
-             least);
+    snprintf(r->text, sizeof r->text, "%s: error %.3g, allowed %.3g (the storage alone costs %.3g)", name, ours,
+             allowed, least);
 }
 
 static int compare(rt_verify_env *env, const rt_block *b, const result *got, const result *best, const result *want,
@@ -209,9 +211,10 @@ out:
 
 static void add_one(rt_case_list *l, const rt_block_shape *s, const rt_policy *policy, bool quick)
 {
-    rt_case *c = rt_case_add(l, "block", "block/%s/B%uT%uC%uH%uK%uD%uF%uV%u%s%s%s%s", rt_dtype_name(policy->act), s->B, s->T,
-                             s->C, s->H, s->K, s->D, s->F, s->V, s->bias ? ",bias" : "", s->qk_norm ? ",qk_norm" : "",
-                             s->documents ? ",documents" : "", s->window ? ",window" : "");
+    rt_case *c =
+        rt_case_add(l, "block", "block/%s/B%uT%uC%uH%uK%uD%uF%uV%u%s%s%s%s", rt_dtype_name(policy->act), s->B, s->T,
+                    s->C, s->H, s->K, s->D, s->F, s->V, s->bias ? ",bias" : "", s->qk_norm ? ",qk_norm" : "",
+                    s->documents ? ",documents" : "", s->window ? ",window" : "");
     block_case *k = rt_case_alloc(l, sizeof *k);
     if (!c || !k) return;
     *k = (block_case){ *s, policy };
@@ -223,9 +226,20 @@ static void add_one(rt_case_list *l, const rt_block_shape *s, const rt_policy *p
 static void add(rt_case_list *l)
 {
     static const rt_policy *const policies[] = { &rt_policy_f32, &rt_policy_bf16, &rt_policy_f16 };
-    static const rt_block_shape large = { .B = 2, .T = 150, .C = 72, .H = 6, .K = 2, .D = 24, .F = 200, .V = 611,
-                                          .chunks = 3, .bias = true, .qk_norm = true, .documents = true,
-                                          .divergence = RT_DIV_FORWARD_KL, .temperature = 1.0f };
+    static const rt_block_shape large = { .B = 2,
+                                          .T = 150,
+                                          .C = 72,
+                                          .H = 6,
+                                          .K = 2,
+                                          .D = 24,
+                                          .F = 200,
+                                          .V = 611,
+                                          .chunks = 3,
+                                          .bias = true,
+                                          .qk_norm = true,
+                                          .documents = true,
+                                          .divergence = RT_DIV_FORWARD_KL,
+                                          .temperature = 1.0f };
     rt_block_shape s;
     for (int p = 0; p < 3; p++) {
         for (uint32_t i = 0; rt_block_gradient_shape(i, &s); i++) add_one(l, &s, policies[p], true);

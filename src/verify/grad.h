@@ -1,9 +1,9 @@
 /* grad.h - derivatives checked against signed central differences, in double on `ref`.
  *
- * A problem has a forward plan, a plan that also runs backward, inputs with the buffers that hold their gradients, and a
- * scalar: the sum of the outputs times fixed weights. Every element (or a fixed sample of a large input) is moved both
- * ways by h and 2h; the fourth-order formula leaves an error near 1e-12, so the limit can be what the issue of trust
- * needs: 1e-6 of max(|analytic|, |numeric|, 1e-3 of the largest in the tensor). */
+ * A problem has a forward plan, a plan that also runs backward, inputs with the buffers that hold their gradients, and
+ * a scalar: the sum of the outputs times fixed weights. Every element (or a fixed sample of a large input) is moved
+ * both ways by h and 2h; the fourth-order formula leaves an error near 1e-12, so the limit can be what the issue of
+ * trust needs: 1e-6 of max(|analytic|, |numeric|, 1e-3 of the largest in the tensor). */
 #ifndef RT_VERIFY_GRAD_H
 #define RT_VERIFY_GRAD_H
 
@@ -38,8 +38,8 @@ typedef struct rt_grad_problem {
     uint32_t nouts;
     rt_grad_data data[RT_GRAD_DATA];
     uint32_t ndata;
-    double h;         /* 0: 1e-3 */
-    double spread;    /* of the random inputs; 0: 1 */
+    double h;      /* 0: 1e-3 */
+    double spread; /* of the random inputs; 0: 1 */
     uint64_t seed;
     uint32_t samples; /* elements per input, 0: all */
 } rt_grad_problem;

@@ -6,12 +6,45 @@
 
 /* Shapes: plain; with bias, q/k norm, documents; with a window and another divergence. */
 static const rt_block_shape shapes[] = {
-    { .B = 1, .T = 6, .C = 12, .H = 2, .K = 2, .D = 8, .F = 10, .V = 19, .chunks = 1,
-      .divergence = RT_DIV_FORWARD_KL, .temperature = 1.0f },
-    { .B = 2, .T = 5, .C = 14, .H = 4, .K = 2, .D = 8, .F = 9, .V = 23, .chunks = 2, .bias = true, .qk_norm = true,
-      .documents = true, .divergence = RT_DIV_JSD, .temperature = 2.0f, .mix = 0.4f },
-    { .B = 2, .T = 6, .C = 10, .H = 3, .K = 1, .D = 16, .F = 11, .V = 17, .chunks = 3, .window = 3, .bias = true,
-      .divergence = RT_DIV_REVERSE_KL, .temperature = 1.5f },
+    { .B = 1,
+      .T = 6,
+      .C = 12,
+      .H = 2,
+      .K = 2,
+      .D = 8,
+      .F = 10,
+      .V = 19,
+      .chunks = 1,
+      .divergence = RT_DIV_FORWARD_KL,
+      .temperature = 1.0f },
+    { .B = 2,
+      .T = 5,
+      .C = 14,
+      .H = 4,
+      .K = 2,
+      .D = 8,
+      .F = 9,
+      .V = 23,
+      .chunks = 2,
+      .bias = true,
+      .qk_norm = true,
+      .documents = true,
+      .divergence = RT_DIV_JSD,
+      .temperature = 2.0f,
+      .mix = 0.4f },
+    { .B = 2,
+      .T = 6,
+      .C = 10,
+      .H = 3,
+      .K = 1,
+      .D = 16,
+      .F = 11,
+      .V = 17,
+      .chunks = 3,
+      .window = 3,
+      .bias = true,
+      .divergence = RT_DIV_REVERSE_KL,
+      .temperature = 1.5f },
 };
 
 bool rt_block_gradient_shape(uint32_t index, rt_block_shape *out)
@@ -114,8 +147,8 @@ static int fix_data(rt_grad_problem *g, const rt_block *b, fixed *f, rt_err *e)
     f->step = (rt_step){ .step = 1, .tokens = fill_ints(b, f->ints, f->ints + N, f->ints + 2 * N) };
     fill_freq(f->freq, s->D / 2);
     for (uint64_t k = 0; k < N * s->V; k++) f->teacher[k] = 1.5 * rt_test_normal(5, k);
-    const rt_grad_data data[] = { { b->freq, f->freq },       { b->pos, f->ints },        { b->target, f->ints + 2 * N },
-                                  { b->stepval, &f->step },   { b->fault, f->fault },     { b->teacher, f->teacher },
+    const rt_grad_data data[] = { { b->freq, f->freq },     { b->pos, f->ints },    { b->target, f->ints + 2 * N },
+                                  { b->stepval, &f->step }, { b->fault, f->fault }, { b->teacher, f->teacher },
                                   { b->start, f->ints + N } };
     g->ndata = s->documents ? 7 : 6;
     for (uint32_t i = 0; i < g->ndata; i++) g->data[i] = data[i];
@@ -132,8 +165,12 @@ int rt_block_gradient_check(rt_dev *ref_double, uint32_t index, uint32_t samples
     rt_block *b = NULL;
     fixed f = { 0 };
     RT_TRY(rt_block_new(&b, &shapes[index], &rt_policy_f64, e));
-    rt_grad_problem g = { .space = b->space, .forward = b->eval, .backward = b->step, .seed = 4242 + index,
-                          .spread = 0.7, .samples = samples };
+    rt_grad_problem g = { .space = b->space,
+                          .forward = b->eval,
+                          .backward = b->step,
+                          .seed = 4242 + index,
+                          .spread = 0.7,
+                          .samples = samples };
     g.var[g.nvars++] = (rt_grad_var){ b->x, b->dx, "x (the block's input)" };
     for (int i = 0; i < RT_BLOCK_PARAMS; i++)
         if (b->param[i].buf) g.var[g.nvars++] = (rt_grad_var){ b->param[i], b->grad[i], rt_block_param_name(i) };

@@ -1,7 +1,7 @@
 /* grad_ops.c - a gradient problem for every differentiable op, small enough that every element is differenced.
  *
- * Each builder declares double buffers, records the op into the forward plan, and the op with its backward into the other.
- * Shapes are odd; values are order one; total variation uses a small step, away from its ties. */
+ * Each builder declares double buffers, records the op into the forward plan, and the op with its backward into the
+ * other. Shapes are odd; values are order one; total variation uses a small step, away from its ties. */
 #include "verify/grad_ops.h"
 
 #include <math.h>
@@ -69,7 +69,8 @@ static void build_rmsnorm(rt_grad_problem *g, uint32_t variant)
 static void build_add_rmsnorm(rt_grad_problem *g, uint32_t variant)
 {
     float eps = variant ? 0.5f : 1e-5f;
-    rt_view dx, dres, dw, dy, dh, x = var(g, 4, 7, "x", &dx), res = var(g, 4, 7, "res", &dres), w = var(g, 1, 7, "w", &dw);
+    rt_view dx, dres, dw, dy, dh, x = var(g, 4, 7, "x", &dx), res = var(g, 4, 7, "res", &dres),
+                                  w = var(g, 1, 7, "w", &dw);
     rt_view y = output(g, 4, 7, "y", &dy), h = output(g, 4, 7, "h", &dh);
     rt_plan *p = g->backward;
     rt_emit_add_rmsnorm_fwd(g->forward, y, h, x, res, w, eps);
@@ -86,7 +87,8 @@ static void build_matmul(rt_grad_problem *g, uint32_t variant)
     bool ta = variant & 2, tb = variant & 1;
     uint32_t M = 5, N = 3, K = 4;
     float alpha = 0.75f;
-    rt_view da, db, dbias, dy, a = var(g, ta ? K : M, ta ? M : K, "a", &da), b = var(g, tb ? N : K, tb ? K : N, "b", &db);
+    rt_view da, db, dbias, dy, a = var(g, ta ? K : M, ta ? M : K, "a", &da),
+                               b = var(g, tb ? N : K, tb ? K : N, "b", &db);
     rt_view bias = var(g, 1, N, "bias", &dbias), y = output(g, M, N, "y", &dy);
     rt_plan *p = g->backward;
     rt_emit_matmul(g->forward, y, a, b, bias, trans[variant], alpha);
@@ -152,7 +154,8 @@ static void build_rows(rt_grad_problem *g, uint32_t variant)
     rt_emit_copy(p, db, dy, RT_NONE);
 }
 
-/* ---- kd_loss: variant = divergence + 8 * (0 full, 1 full with bitmap, 2 top-k, 3 top-k with bitmap) + 32 * temperature ---- */
+/* ---- kd_loss: variant = divergence + 8 * (0 full, 1 full with bitmap, 2 top-k, 3 top-k with bitmap) + 32 *
+ * temperature ---- */
 
 enum { KD_N = 4, KD_V = 11, KD_K = 4, KD_TOKENS = 3 };
 static const rt_step kd_step = { .step = 1, .tokens = KD_TOKENS };
@@ -160,7 +163,9 @@ static const uint32_t kd_fault[4];
 static const int32_t kd_target[KD_N] = { 2, -1, 10, 0 }; /* one masked */
 static const uint32_t kd_mask = 0x6f7;                   /* ids 3 and 8 are outside Vc */
 static const int32_t kd_ids[KD_N * KD_K] = { 0, 5, 2, 9, 1, 2, 4, 5, 10, 6, 7, 0, 2, 9, 4, -1 };
-static const double kd_logp[KD_N * KD_K] = { -0.7, -1.5, -2.9, -4.0, -1, -1, -2, -2, -0.2, -3, -5, -6, -0.5, -2, -3, 0 };
+static const double kd_logp[KD_N * KD_K] = {
+    -0.7, -1.5, -2.9, -4.0, -1, -1, -2, -2, -0.2, -3, -5, -6, -0.5, -2, -3, 0
+};
 static const double kd_rest[KD_N] = { 0.20, 0.02, 0.12, 0.21 }; /* about what is left */
 static const float kd_temps[] = { 1.0f, 2.0f, 0.5f };
 
@@ -169,7 +174,11 @@ static void build_kd(rt_grad_problem *g, uint32_t variant)
     static double weights[4];
     uint32_t form = variant / 8 % 4;
     float T = kd_temps[variant / 32 % 3];
-    rt_kd_opts o = { .divergence = (rt_divergence)(variant % 8), .T = T, .mix = 0.3f, .ce_weight = 0.4f, .kd_weight = 0.6f,
+    rt_kd_opts o = { .divergence = (rt_divergence)(variant % 8),
+                     .T = T,
+                     .mix = 0.3f,
+                     .ce_weight = 0.4f,
+                     .kd_weight = 0.6f,
                      .t2 = true };
     rt_view dx, x = var(g, KD_N, KD_V, "logits", &dx), sums = out(g, 1, 4, "sums");
     rt_kd_io io = { .step = raw(g, RT_CLASS_STEP, RT_DTYPE_U8, sizeof kd_step, &kd_step, "step"),
@@ -213,9 +222,9 @@ typedef struct entry {
 } entry;
 
 static const entry entries[] = {
-    { "embed", build_embed, 1 },     { "rmsnorm", build_rmsnorm, 3 }, { "add_rmsnorm", build_add_rmsnorm, 2 },
-    { "matmul", build_matmul, 4 },   { "rope", build_rope, 2 },       { "attn", build_attn, 8 },
-    { "swiglu", build_swiglu, 2 },   { "rows", build_rows, 1 },       { "kd_loss", build_kd, 96 },
+    { "embed", build_embed, 1 },   { "rmsnorm", build_rmsnorm, 3 }, { "add_rmsnorm", build_add_rmsnorm, 2 },
+    { "matmul", build_matmul, 4 }, { "rope", build_rope, 2 },       { "attn", build_attn, 8 },
+    { "swiglu", build_swiglu, 2 }, { "rows", build_rows, 1 },       { "kd_loss", build_kd, 96 },
 };
 
 /* Variants of kd_loss whose low three bits name no divergence are left out. */

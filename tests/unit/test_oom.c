@@ -1,5 +1,5 @@
-/* test_oom.c - every allocation fails in turn, in open, record, seal, run, read, print, hash and close: no crash, no leak,
- * and an error that says so. */
+/* test_oom.c - every allocation fails in turn, in open, record, seal, run, read, print, hash and close: no crash, no
+ * leak, and an error that says so. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,9 +31,21 @@ static void failing_free(void *ctx, void *p)
 /* The life of an engine from beginning to end. */
 static int whole_life(const char *backend, const rt_policy *policy, rt_seal_opts o, rt_err *e)
 {
-    static const rt_block_shape shape = { .B = 1, .T = 3, .C = 8, .H = 2, .K = 1, .D = 8, .F = 5, .V = 9, .chunks = 1,
-                                          .bias = true, .qk_norm = true, .documents = true,
-                                          .divergence = RT_DIV_JSD, .temperature = 2.0f, .mix = 0.5f };
+    static const rt_block_shape shape = { .B = 1,
+                                          .T = 3,
+                                          .C = 8,
+                                          .H = 2,
+                                          .K = 1,
+                                          .D = 8,
+                                          .F = 5,
+                                          .V = 9,
+                                          .chunks = 1,
+                                          .bias = true,
+                                          .qk_norm = true,
+                                          .documents = true,
+                                          .divergence = RT_DIV_JSD,
+                                          .temperature = 2.0f,
+                                          .mix = 0.5f };
     int rc;
     const rt_backend *api;
     rt_dev *d = NULL;
@@ -78,8 +90,9 @@ static void fail_each(const char *backend, const rt_policy *policy, rt_seal_opts
         allowed = (int64_t)i;
         e = (rt_err){ 0 };
         int rc = whole_life(backend, policy, o, &e);
-        if (rc != RT_NOMEM) fail_msg("%s: allocation %llu of %llu: status %d, '%s'", backend, (unsigned long long)i,
-                                     (unsigned long long)total, rc, e.text);
+        if (rc != RT_NOMEM)
+            fail_msg("%s: allocation %llu of %llu: status %d, '%s'", backend, (unsigned long long)i,
+                     (unsigned long long)total, rc, e.text);
         if (!e.text[0]) fail_msg("%s: allocation %llu: no message", backend, (unsigned long long)i);
         if (rt_alloc_live() != 0)
             fail_msg("%s: allocation %llu: %llu blocks leaked", backend, (unsigned long long)i,

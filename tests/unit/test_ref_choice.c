@@ -40,7 +40,8 @@ static void huge_logits_are_differences(void **state)
             double x[V] = { base[b] + 1.0, base[b], -5000, -5000, -5000, -5000 };
             float u = rt_rng_unit(rt_philox(11, (uint64_t)3 << 32 | t, 0).v[0]);
             int32_t want = u < 1 / (1 + exp(-1.0 / 0.5)) ? 0 : 1;
-            int32_t got = sample(x, (rt_sample_args){ .N = 1, .V = V, .temperature = 0.5f, .top_p = 1, .stream = 3 }, t);
+            int32_t got =
+                sample(x, (rt_sample_args){ .N = 1, .V = V, .temperature = 0.5f, .top_p = 1, .stream = 3 }, t);
             assert_int_equal(got, want);
             seen[got]++;
         }

@@ -2,8 +2,8 @@
  *
  * Every kernel file cpu_<family>.c is compiled once per instruction set (RT_ISA), so each op exists as
  * rt_cpu_<op>_<isa>; one table per ISA, one choice when the device is opened. A kernel cuts its work into chunks that
- * depend on shapes alone and gives them to the pool; per-thread scratch comes from the op's `work` operand, whose size the
- * function beside the kernel (RT_CPU(work_<op>)) states. */
+ * depend on shapes alone and gives them to the pool; per-thread scratch comes from the op's `work` operand, whose size
+ * the function beside the kernel (RT_CPU(work_<op>)) states. */
 #ifndef RT_BACKEND_CPU_CPU_H
 #define RT_BACKEND_CPU_CPU_H
 
@@ -20,7 +20,7 @@ typedef void (*rt_cpu_fn)(const rt_cpu_ctx *c, const rt_bound_op *o);
 /* What the size of an op's scratch may depend on. It may depend on threads; results may not. */
 typedef struct rt_cpu_work {
     const rt_args *args;
-    rt_dtype dtype[RT_MAX_SLOTS];   /* of present slots */
+    rt_dtype dtype[RT_MAX_SLOTS]; /* of present slots */
     bool present[RT_MAX_SLOTS];
     uint32_t threads;
 } rt_cpu_work;

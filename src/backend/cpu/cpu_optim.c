@@ -83,7 +83,8 @@ void RT_CPU(clip)(const rt_cpu_ctx *c, const rt_bound_op *o)
     if (!isfinite(n)) {
         *scale = 0.0f;
         if (fault && !fault->set)
-            *fault = (rt_fault){ 1, ((const rt_step *)rt_host_ptr(&o->slot[RT_CLIP_STEP]))->step, o->args.clip.site, 0 };
+            *fault =
+                (rt_fault){ 1, ((const rt_step *)rt_host_ptr(&o->slot[RT_CLIP_STEP]))->step, o->args.clip.site, 0 };
     } else {
         *scale = max > 0 && max < n + 1e-6 ? (float)(max / (n + 1e-6)) : 1.0f;
     }

@@ -143,8 +143,8 @@ RT_INLINE void bwd_sums(float *ss, float *dot, const void *dy, const void *x, co
     *dot = vsum(b);
 }
 /* One vector, or n < VL lanes of one, of the second pass; part may be null (no weight gradient wanted). */
-RT_INLINE void bwd_lanes(void *dx, float *part, const void *dy, const void *x, const void *w, const void *dres, bool acc,
-                         float rstd, float coef, uint32_t i, uint32_t n, rt_dtype d, rt_dtype dw)
+RT_INLINE void bwd_lanes(void *dx, float *part, const void *dy, const void *x, const void *w, const void *dres,
+                         bool acc, float rstd, float coef, uint32_t i, uint32_t n, rt_dtype d, rt_dtype dw)
 {
     bool full = n == VL;
     vf vy = full ? vload_t(dy, i, d) : vload_tn(dy, i, n, d), vx = full ? vload_t(x, i, d) : vload_tn(x, i, n, d);
@@ -161,8 +161,8 @@ RT_INLINE void bwd_lanes(void *dx, float *part, const void *dy, const void *x, c
         if (part) vstore_n(part + i, vload_n(part + i, n) + p, n);
     }
 }
-RT_INLINE void bwd_group(void *dx, float *part, const void *dy, const void *x, const void *w, const void *dres, bool acc,
-                         uint32_t D, float eps, rt_dtype d, rt_dtype dw)
+RT_INLINE void bwd_group(void *dx, float *part, const void *dy, const void *x, const void *w, const void *dres,
+                         bool acc, uint32_t D, float eps, rt_dtype d, rt_dtype dw)
 {
     float ss, dot;
     bwd_sums(&ss, &dot, dy, x, w, D, d, dw);
@@ -191,8 +191,10 @@ static void bwd_chunk(void *ctx, uint32_t chunk, uint32_t worker)
             void *dxp = span_ptr(&slot[RT_RMSB_DX], s);
             const void *dyp = span_ptr(&slot[RT_RMSB_DY], s), *xp = span_ptr(&slot[RT_RMSB_X], s);
             const void *resp = has_res ? span_ptr(&slot[RT_RMSB_DRES], s) : NULL;
-            RT_FOR_FLOAT(dx, D, RT_FOR_FLOAT(dw, DW, bwd_group(dxp, part, dyp, xp, wp, resp, o->acc >> RT_RMSB_DX & 1,
-                                                               a->D, a->eps, D, DW)));
+            RT_FOR_FLOAT(
+                dx, D,
+                RT_FOR_FLOAT(dw, DW,
+                             bwd_group(dxp, part, dyp, xp, wp, resp, o->acc >> RT_RMSB_DX & 1, a->D, a->eps, D, DW)));
         }
 }
 static void bwd(const rt_cpu_ctx *c, const rt_bound_op *o)

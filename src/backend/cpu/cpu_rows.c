@@ -111,8 +111,8 @@ void RT_CPU(copy)(const rt_cpu_ctx *c, const rt_bound_op *o)
 }
 RT_CPU_NO_WORK(copy)
 
-/* ---- db (C) = or += sum over rows of dy (N,C): a chunk is a stripe of columns; rows are summed in blocks of 64, so the
- * rounding error grows with N/64 and not with N ---- */
+/* ---- db (C) = or += sum over rows of dy (N,C): a chunk is a stripe of columns; rows are summed in blocks of 64, so
+ * the rounding error grows with N/64 and not with N ---- */
 enum { STRIPE = 4 * VL, ROW_BLOCK = 64 };
 
 RT_INLINE void bias_stripe(float *sum /* (STRIPE) = */, const rt_operand *dy, uint64_t col, uint32_t n, rt_dtype d)
@@ -156,7 +156,8 @@ void RT_CPU(bias_grad)(const rt_cpu_ctx *c, const rt_bound_op *o)
 }
 RT_CPU_NO_WORK(bias_grad)
 
-/* ---- out = or += sum of x^2: f32 over 1024 elements, double above that; partial sums per chunk, added in order ---- */
+/* ---- out = or += sum of x^2: f32 over 1024 elements, double above that; partial sums per chunk, added in order ----
+ */
 typedef struct norm_job {
     const rt_operand *x;
     double *part; /* (chunks) */

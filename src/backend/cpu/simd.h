@@ -1,8 +1,8 @@
 /* simd.h - one vector type per instruction set, and the few functions that kernels are written in.
  *
  * Owns: lanes (VL), loads and stores with conversion from and to f32/bf16/f16, partial rows, reductions in a fixed
- * tree, exp and log. Kernel files include it once and are compiled per ISA; everything here is static and inlined, so no
- * wide instruction can leak into another object. A dtype argument is meant to be a constant at the call: kernels are
+ * tree, exp and log. Kernel files include it once and are compiled per ISA; everything here is static and inlined, so
+ * no wide instruction can leak into another object. A dtype argument is meant to be a constant at the call: kernels are
  * written as always-inline bodies over `rt_dtype d` and instantiated by a switch outside the loop (RT_FOR_FLOAT). */
 #ifndef RT_BACKEND_CPU_SIMD_H
 #define RT_BACKEND_CPU_SIMD_H
@@ -235,15 +235,24 @@ RT_INLINE void store_t(void *p, uint64_t i, float x, rt_dtype d)
 #define RT_FOR_FLOAT(value, D, statement)                                                                              \
     do {                                                                                                               \
         switch (value) {                                                                                               \
-        case RT_DTYPE_F32: { const rt_dtype D = RT_DTYPE_F32; statement; } break;                                            \
-        case RT_DTYPE_BF16: { const rt_dtype D = RT_DTYPE_BF16; statement; } break;                                          \
-        default: { const rt_dtype D = RT_DTYPE_F16; statement; } break;                                                      \
+        case RT_DTYPE_F32: {                                                                                           \
+            const rt_dtype D = RT_DTYPE_F32;                                                                           \
+            statement;                                                                                                 \
+        } break;                                                                                                       \
+        case RT_DTYPE_BF16: {                                                                                          \
+            const rt_dtype D = RT_DTYPE_BF16;                                                                          \
+            statement;                                                                                                 \
+        } break;                                                                                                       \
+        default: {                                                                                                     \
+            const rt_dtype D = RT_DTYPE_F16;                                                                           \
+            statement;                                                                                                 \
+        } break;                                                                                                       \
         }                                                                                                              \
     } while (0)
 
 /* ---- exp and log: below 2 units in the last place of f32 over the whole range; NaN stays NaN ---- */
-/* p * 2^n for p near 1 and n a whole number from -150 to 129. A result below the normal numbers comes out rounded and not
- * flushed; without an instruction for it 2^n is applied in two halves, each of them a normal number. */
+/* p * 2^n for p near 1 and n a whole number from -150 to 129. A result below the normal numbers comes out rounded and
+ * not flushed; without an instruction for it 2^n is applied in two halves, each of them a normal number. */
 RT_INLINE vf vscale2(vf p, vf n)
 {
 #if defined(RT_ISA_avx512)
@@ -254,8 +263,8 @@ RT_INLINE vf vscale2(vf p, vf n)
 #endif
 }
 
-/* exp(x) = 2^n * exp(r), n = round(x/ln2), |r| <= ln2/2; exp(r) = 1 + r + r^2 q(r) with the minimax q of degree 4 (relative
- * error 3.1e-9). Above 88.73 it is infinity. The order of operands in vmax and vmin keeps a NaN. */
+/* exp(x) = 2^n * exp(r), n = round(x/ln2), |r| <= ln2/2; exp(r) = 1 + r + r^2 q(r) with the minimax q of degree 4
+ * (relative error 3.1e-9). Above 88.73 it is infinity. The order of operands in vmax and vmin keeps a NaN. */
 RT_INLINE vf vexp(vf x)
 {
     const vf log2e = vset(0x1.715476p+0f), ln2_hi = vset(0x1.62e400p-1f), ln2_lo = vset(0x1.7f7d1cp-20f);

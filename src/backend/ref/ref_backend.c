@@ -245,7 +245,8 @@ static int ref_run(rt_dev *d, rt_prog *g, rt_ticket *t, rt_err *e)
         const rt_bound_op *o = &g->ops[i];
         int slot = run_op(o, r->wide);
         if (slot >= 0)
-            return rt_fail(e, RT_INTERNAL, "op %u, %s: the reference wrote behind its copy of '%s'", i, rt_op_name(o->kind),
+            return rt_fail(e, RT_INTERNAL, "op %u, %s: the reference wrote behind its copy of '%s'", i,
+                           rt_op_name(o->kind),
                            slot < (int)o->nslots ? rt_op_specs[o->kind].slot[slot].name : "scratch");
     }
     r->ticket++;
