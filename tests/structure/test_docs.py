@@ -1,0 +1,28 @@
+"""The pages say what the code does: every op has its line in docs/numerics.md, the tolerance table there is the one that
+is enforced, and links between the pages lead somewhere."""
+import os
+import re
+import sys
+
+from checks import ROOT, check, finish, read, sources
+
+sys.path.insert(0, os.path.join(ROOT, "tools"))
+import tolerance_table  # noqa: E402
+
+numerics = read("docs/numerics.md")
+ops = re.findall(r"^    X\([A-Z0-9_]+, (\w+), \w+,", read("src/op/op.h"), re.M)
+check(len(ops) > 20, f"only {len(ops)} ops found in src/op/op.h")
+signatures = numerics.split("## Signatures")[1].split("\n## ")[0]
+for op in ops:
+    check(re.search(rf"^\|[^|]*\b{op}\b", signatures, re.M), f"docs/numerics.md: {op} has no line under Signatures")
+
+rows = tolerance_table.table().count("\n") - 2
+entries = len(re.findall(r"^    T\(", read("src/verify/tolerance.c"), re.M))
+check(rows == entries, f"tools/tolerance_table.py sees {rows} of {entries} entries of src/verify/tolerance.c")
+check(tolerance_table.page_parts()[1] == tolerance_table.table(),
+      "docs/numerics.md: the tolerance table is not that of src/verify/tolerance.c; run tools/tolerance_table.py --write")
+
+for page in sources("*.md", "docs/*.md"):
+    for link in re.findall(r"\]\(([^)#:]+)\)", read(page)):
+        check(os.path.exists(os.path.join(os.path.dirname(page), link)), f"{page}: {link} is not there")
+finish()
