@@ -66,7 +66,6 @@ static int whole_life(const char *backend, const rt_policy *policy, rt_seal_opts
     RT_TRY(rt_exec_wait(x, t, e));
     RT_TRY(rt_exec_read(x, b->sums, sums, rt_view_bytes(b->step, b->sums), e));
     RT_TRY(rt_exec_print(x, 0, RT_PRINT_TEXT, &text, e));
-    RT_TRY(rt_exec_print(x, 1, RT_PRINT_JSON, &text, e));
     RT_TRY(rt_exec_hash(x, 0, &hash, e));
 out:
     rt_str_free(&text);
