@@ -1,5 +1,6 @@
 /* test_oom.c - every allocation fails in turn, in open, record, seal, run, read, print, hash and close: no crash, no
- * leak, and an error that says so. */
+ * leak, and an error that says so. JSON, with its thousands of small allocations, has such a loop in test_plan_print.c.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
