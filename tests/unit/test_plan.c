@@ -225,6 +225,24 @@ static void outputs_may_not_overlap_inputs(void **state)
     rt_emit_add(f->p, rt_view_cols(f->p, x, 0, 8), rt_view_cols(f->p, x, 4, 8), rt_view_cols(f->p, x, 8, 8));
     expect_error(f, RT_INVALID, "output 'y' overlaps operand 'a' in buffer 'x'");
 }
+static void in_place_means_the_same_elements(void **state)
+{
+    fixture *f = *state;
+    rt_view x = buf(f, RT_CLASS_STATE, 4, 16, "x"), b = buf(f, RT_CLASS_STATE, 2, 4, "b");
+    /* one row: the stride says nothing */
+    rt_emit_add(f->p, (rt_view){ x.buf, 1, 4, 0, 16 }, (rt_view){ x.buf, 1, 4, 0, 4 }, rt_view_rows(f->p, b, 0, 1));
+    expect_ok(f);
+    /* two rows: same corner and shape, other elements */
+    rt_emit_add(f->p, (rt_view){ x.buf, 2, 4, 0, 16 }, (rt_view){ x.buf, 2, 4, 0, 8 }, b);
+    expect_error(f, RT_INVALID, "output 'y' overlaps operand 'a'");
+}
+static void in_place_needs_one_corner_and_shape(void **state)
+{
+    fixture *f = *state;
+    rt_view x = buf(f, RT_CLASS_STATE, 4, 16, "x"), b = buf(f, RT_CLASS_STATE, 2, 4, "b");
+    rt_emit_add(f->p, (rt_view){ x.buf, 2, 4, 1, 16 }, (rt_view){ x.buf, 2, 4, 0, 16 }, b);
+    expect_error(f, RT_INVALID, "output 'y' overlaps operand 'a'");
+}
 static void in_place_residual_assigns(void **state)
 {
     fixture *f = *state;
@@ -375,6 +393,8 @@ int main(void)
         T(scatter_needs_a_defined_target),
         T(outputs_may_not_overlap_inputs),
         T(in_place_residual_assigns),
+        T(in_place_means_the_same_elements),
+        T(in_place_needs_one_corner_and_shape),
         T(dtype_rules),
         T(f64_is_all_or_nothing),
         T(errors_stick),
