@@ -144,8 +144,9 @@ LIBRETORT := $(BUILD)/libretort.a
 OTHER_LIBS := $(foreach name,$(USES),$(call library,$(name)))
 LDLIBS := -Wl,--start-group $(LIBRETORT) $(LIB_openblas) -Wl,--end-group $(OTHER_LIBS) -lm -lpthread -ldl
 how_linked = $(if $(filter %.a,$(1)),static $(filter %.a,$(1)),shared $(1))
-LIBS_LINE := openblas: $(call how_linked,$(LIB_openblas))$(if $(BLAS_NOTE), $(BLAS_NOTE))$(foreach \
-             name,$(USES),; $(name): $(call how_linked,$(call library,$(name))))
+LIBS_LINE := openblas: $(call how_linked,$(LIB_openblas))$(if $(BLAS_NOTE), $(BLAS_NOTE)) \
+             $(foreach name,$(USES),; $(name): $(call how_linked,$(call library,$(name))))
+LIBS_LINE := $(subst $(empty) ;,;,$(strip $(LIBS_LINE)))
 
 include $(wildcard tests/room.mk bench/room.mk)
 
