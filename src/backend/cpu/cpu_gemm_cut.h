@@ -18,7 +18,7 @@ enum {
     RT_GEMM_SIDE_MIN = 96,
     RT_GEMM_FEW = 8,
     RT_GEMM_SOME = 16,   /* for large products */
-    RT_GEMM_MANY = 32,   /* enough tiles for a dozen threads to finish at about the same time */
+    RT_GEMM_MANY = 32,   /* for quantised weights, whose tiles are narrow */
     RT_GEMM_PANEL = 768, /* of K, where operands are converted: the panel stays in a core's own cache */
     RT_GEMM_UNIT = 16,   /* tile borders: OpenBLAS's kernels work on so many columns of c */
 };
@@ -64,21 +64,31 @@ static inline void rt_gemm_refine(const rt_matmul_args *g, rt_gemm_cut *t, uint3
     }
 }
 
+/* Parts of the longer side of out: 16 where there is room, so that 2, 4, 8 or 16 threads get equal shares, else a lower
+ * power of two; more where parts would be too long. */
+static inline uint32_t rt_gemm_long_parts(uint32_t size)
+{
+    uint32_t parts = 1, least = rt_gemm_parts(size, RT_GEMM_LONG);
+    while (parts < RT_GEMM_SOME && size / (2 * parts) >= RT_GEMM_SIDE) parts *= 2;
+    if (least <= parts) return parts;
+    return least < 64 ? (uint32_t)rt_align_up(least, 8) : least;
+}
+
 /* Tiles of out. Each reads its rows of a and its columns of b anew, so tiles are large and, where one side of out is
  * much longer, cut that side alone. */
 static inline void rt_gemm_tiles(const rt_matmul_args *g, rt_gemm_cut *t, bool quant)
 {
-    const uint32_t never = UINT32_MAX;
     bool tall = (g->ta ? g->M >= g->N : g->M > g->N) && !quant;
     uint32_t some = quant || (uint64_t)g->M * g->N * g->K < 1u << 30 ? RT_GEMM_FEW : RT_GEMM_SOME;
     t->by_rows = g->M > g->N;
-    t->nm = rt_gemm_parts(g->M, tall || quant ? RT_GEMM_LONG : RT_GEMM_SHORT);
-    t->nn = rt_gemm_parts(g->N, tall ? RT_GEMM_SHORT : RT_GEMM_LONG);
-    /* A tile of quantised weights keeps all the rows it can, so that few tiles unpack the same weights. */
-    if (quant)
-        rt_gemm_refine(g, t, RT_GEMM_MANY, never, RT_GEMM_SIDE_QUANT);
-    else
-        rt_gemm_refine(g, t, RT_GEMM_MANY, tall ? RT_GEMM_SIDE : never, tall ? never : RT_GEMM_SIDE);
+    if (quant) { /* a tile keeps all the rows it can, so that few tiles unpack the same weights */
+        t->nm = rt_gemm_parts(g->M, RT_GEMM_LONG);
+        t->nn = rt_gemm_parts(g->N, RT_GEMM_LONG);
+        rt_gemm_refine(g, t, RT_GEMM_MANY, UINT32_MAX, RT_GEMM_SIDE_QUANT);
+    } else {
+        t->nm = tall ? rt_gemm_long_parts(g->M) : rt_gemm_parts(g->M, RT_GEMM_SHORT);
+        t->nn = tall ? rt_gemm_parts(g->N, RT_GEMM_SHORT) : rt_gemm_long_parts(g->N);
+    }
     rt_gemm_refine(g, t, some, RT_GEMM_SIDE, RT_GEMM_SIDE);
     rt_gemm_refine(g, t, RT_GEMM_FEW, RT_GEMM_SIDE_MIN, RT_GEMM_SIDE_MIN);
     t->tm = rt_gemm_parts(rt_gemm_parts(g->M, RT_GEMM_UNIT), t->nm) * RT_GEMM_UNIT;

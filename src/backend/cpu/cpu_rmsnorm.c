@@ -1,7 +1,8 @@
 /* cpu_rmsnorm.c - rmsnorm forward and backward, plain, per head and with the residual sum fused.
  *
  * A row is H groups of D; each group is normalised by itself. Two passes over a group, the second from L1. The weight
- * gradient is summed over rows: each chunk of rows has its own partial sum, and the partial sums are added in order. */
+ * gradient is summed over rows: each chunk of rows has its own partial sum, and the partial sums are added in order.
+ * While the second pass writes a row, the next one is prefetched: else the memory would rest from reading meanwhile. */
 #include "backend/cpu/cpu_split.h"
 
 /* Partial weight gradients: enough chunks for any machine, few enough that adding them costs nothing. */
@@ -50,11 +51,21 @@ RT_INLINE float sum_squares(const void *x, uint32_t D, rt_dtype d)
     }
     return vsum(a + b);
 }
-RT_INLINE void normalise(void *y, const void *x, const void *w, float rstd, uint32_t D, rt_dtype dy, rt_dtype dx,
-                         rt_dtype dw)
+/* Asks for the elements from i on of a row that will be read next; null: there is none. */
+RT_INLINE void ask_for(const void *next, uint32_t i, rt_dtype d)
+{
+    if (next) __builtin_prefetch((const uint8_t *)next + (uint64_t)i * rt_dtype_table[d].block_bytes);
+}
+/* next, next2: rows of y's dtype that will be read after this one, or null */
+RT_INLINE void normalise(void *y, const void *x, const void *w, const void *next, const void *next2, float rstd,
+                         uint32_t D, rt_dtype dy, rt_dtype dx, rt_dtype dw)
 {
     uint32_t i = 0;
-    for (; i + VL <= D; i += VL) vstore_t(y, i, vload_t(x, i, dx) * vset(rstd) * vload_t(w, i, dw), dy);
+    for (; i + VL <= D; i += VL) {
+        ask_for(next, i, dy);
+        ask_for(next2, i, dy);
+        vstore_t(y, i, vload_t(x, i, dx) * vset(rstd) * vload_t(w, i, dw), dy);
+    }
     if (i < D) vstore_tn(y, i, vload_tn(x, i, D - i, dx) * vset(rstd) * vload_tn(w, i, D - i, dw), D - i, dy);
 }
 
@@ -76,11 +87,12 @@ static void fwd_chunk(void *ctx, uint32_t chunk, uint32_t worker)
         for (uint32_t g = 0; g < a->H; g++) {
             rt_span s = { r, (uint64_t)g * a->D, a->D };
             void *yp = span_ptr(y, s);
-            const void *xp = span_ptr(x, s);
+            const void *xp = span_ptr(x, s), *next = r + 1 < a->N ? span_ptr(x, (rt_span){ r + 1, s.col, 0 }) : NULL;
             float ss;
             RT_FOR_FLOAT(x->dtype, D, ss = sum_squares(xp, a->D, D));
             float rstd = 1.0f / sqrtf(ss / (float)a->D + a->eps);
-            RT_FOR_FLOAT(x->dtype, DX, RT_FOR_FLOAT(w->dtype, DW, normalise(yp, xp, wp, rstd, a->D, DX, DX, DW)));
+            RT_FOR_FLOAT(x->dtype, DX,
+                         RT_FOR_FLOAT(w->dtype, DW, normalise(yp, xp, wp, next, NULL, rstd, a->D, DX, DX, DW)));
         }
 }
 void RT_CPU(rmsnorm_fwd)(const rt_cpu_ctx *c, const rt_bound_op *o)
@@ -104,10 +116,16 @@ static void add_fwd_chunk(void *ctx, uint32_t chunk, uint32_t worker)
         rt_span s = { r, 0, a->D };
         void *yp = span_ptr(&slot[RT_ARMS_Y], s), *hp = span_ptr(&slot[RT_ARMS_H], s);
         const void *xp = span_ptr(&slot[RT_ARMS_X], s), *rp = span_ptr(&slot[RT_ARMS_RES], s);
+        const void *next_x = NULL, *next_res = NULL;
+        if (r + 1 < a->N) {
+            next_x = span_ptr(&slot[RT_ARMS_X], (rt_span){ r + 1, 0, 0 });
+            next_res = span_ptr(&slot[RT_ARMS_RES], (rt_span){ r + 1, 0, 0 });
+        }
         float ss;
         RT_FOR_FLOAT(dx, D, ss = add_residual(h, hp, xp, rp, a->D, D));
         float rstd = 1.0f / sqrtf(ss / (float)a->D + a->eps);
-        RT_FOR_FLOAT(dx, DY, RT_FOR_FLOAT(dw, DW, normalise(yp, h, wp, rstd, a->D, DY, RT_DTYPE_F32, DW)));
+        RT_FOR_FLOAT(dx, DY,
+                     RT_FOR_FLOAT(dw, DW, normalise(yp, h, wp, next_x, next_res, rstd, a->D, DY, RT_DTYPE_F32, DW)));
     }
 }
 uint64_t RT_CPU(work_add_rmsnorm_fwd)(const rt_cpu_work *w)
@@ -162,13 +180,18 @@ RT_INLINE void bwd_lanes(void *dx, float *part, const void *dy, const void *x, c
     }
 }
 RT_INLINE void bwd_group(void *dx, float *part, const void *dy, const void *x, const void *w, const void *dres,
-                         bool acc, uint32_t D, float eps, rt_dtype d, rt_dtype dw)
+                         bool acc, const void *next_dy, const void *next_x, uint32_t D, float eps, rt_dtype d,
+                         rt_dtype dw)
 {
     float ss, dot;
     bwd_sums(&ss, &dot, dy, x, w, D, d, dw);
     float rstd = 1.0f / sqrtf(ss / (float)D + eps), coef = dot / (float)D * rstd * rstd * rstd;
     uint32_t i = 0;
-    for (; i + VL <= D; i += VL) bwd_lanes(dx, part, dy, x, w, dres, acc, rstd, coef, i, VL, d, dw);
+    for (; i + VL <= D; i += VL) {
+        ask_for(next_dy, i, d);
+        ask_for(next_x, i, d);
+        bwd_lanes(dx, part, dy, x, w, dres, acc, rstd, coef, i, VL, d, dw);
+    }
     if (i < D) bwd_lanes(dx, part, dy, x, w, dres, acc, rstd, coef, i, D - i, d, dw);
 }
 
@@ -190,11 +213,15 @@ static void bwd_chunk(void *ctx, uint32_t chunk, uint32_t worker)
             rt_span s = { r, (uint64_t)g * a->D, a->D };
             void *dxp = span_ptr(&slot[RT_RMSB_DX], s);
             const void *dyp = span_ptr(&slot[RT_RMSB_DY], s), *xp = span_ptr(&slot[RT_RMSB_X], s);
-            const void *resp = has_res ? span_ptr(&slot[RT_RMSB_DRES], s) : NULL;
-            RT_FOR_FLOAT(
-                dx, D,
-                RT_FOR_FLOAT(dw, DW,
-                             bwd_group(dxp, part, dyp, xp, wp, resp, o->acc >> RT_RMSB_DX & 1, a->D, a->eps, D, DW)));
+            const void *resp = has_res ? span_ptr(&slot[RT_RMSB_DRES], s) : NULL, *next_dy = NULL, *next_x = NULL;
+            if (r + 1 < a->N) {
+                next_dy = span_ptr(&slot[RT_RMSB_DY], (rt_span){ r + 1, s.col, 0 });
+                next_x = span_ptr(&slot[RT_RMSB_X], (rt_span){ r + 1, s.col, 0 });
+            }
+            RT_FOR_FLOAT(dx, D,
+                         RT_FOR_FLOAT(dw, DW,
+                                      bwd_group(dxp, part, dyp, xp, wp, resp, o->acc >> RT_RMSB_DX & 1, next_dy, next_x,
+                                                a->D, a->eps, D, DW)));
         }
 }
 static void bwd(const rt_cpu_ctx *c, const rt_bound_op *o)
