@@ -149,7 +149,7 @@ static int run_cases(rt_verify_opts *o, bool json, rt_err *e)
     clear_progress(&s);
     if (rc >= 0)
         rc = finish(&s, o, &t, e);
-    else if (!json)
+    else if (!json && s.done > 0)
         printf("stopped: %u passed, %u failed so far\n", t.passed, t.failed);
     json_decref(s.cases);
     return rc;
