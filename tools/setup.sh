@@ -49,6 +49,8 @@ want libc6-dev has_header stdio.h
 want python3 has_command python3
 want libjansson-dev has_header jansson.h
 want libxxhash-dev has_header xxhash.h
+want libpcre2-dev has_header pcre2.h
+want libutf8proc-dev has_header utf8proc.h
 want libcmocka-dev has_header cmocka.h
 if [ -z "${LIB_openblas:-}" ]; then
     want libopenblas-serial-dev has_file "/usr/lib/$triplet/openblas-serial/libopenblas.a"

@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+"""gen_tokenizer_unicode.py OUT - writes src/text/tok_unicode_data.h: what the `tokenizers` package takes each code point for.
+
+The package mixes four Unicode versions: its regular expressions, its Rust strings, its punctuation table and its
+normalisation each have their own. The libraries that we link have yet others. So the classes are asked for, code point by
+code point, and pinned. Needs `pip install tokenizers`; the Python that runs it should have Unicode 14, the version that
+the properties of PCRE2 are corrected from.
+"""
+import sys
+import unicodedata
+
+import tokenizers
+from tokenizers import Regex, normalizers, pre_tokenizers
+
+POINTS = [c for c in range(0x110000) if not 0xD800 <= c <= 0xDFFF]
+CHUNK = 4096
+BASE_VERSION = "14.0.0"
+
+
+def removed_by(step):
+    """Code points that a step removes from a text, asked in chunks."""
+    out = set()
+    for i in range(0, len(POINTS), CHUNK):
+        chunk = POINTS[i:i + CHUNK]
+        kept = set("".join(piece for piece, _ in step.pre_tokenize_str("".join(map(chr, chunk)))))
+        out.update(c for c in chunk if chr(c) not in kept)
+    return out
+
+
+def matched_by(pattern):
+    return removed_by(pre_tokenizers.Split(Regex(pattern), "removed"))
+
+
+def ranges(points):
+    out = []
+    for c in sorted(points):
+        if out and out[-1][1] == c - 1:
+            out[-1][1] = c
+        else:
+            out.append([c, c])
+    return out
+
+
+def word_points():
+    step = pre_tokenizers.Whitespace()
+    return {c for c in POINTS if [p for p, _ in step.pre_tokenize_str("a" + chr(c))] == ["a" + chr(c)]}
+
+
+def numeric_points():
+    step = pre_tokenizers.Digits(True)
+    return {c for c in POINTS if len(step.pre_tokenize_str("a" + chr(c))) == 2}
+
+
+def norm_sets():
+    """Per form, the code points that are not left alone: they change, are reordered, or join the one before."""
+    forms = {f: getattr(normalizers, f)() for f in ("NFC", "NFD", "NFKC", "NFKD")}
+    alone = {f: {c: n.normalize_str(chr(c)) for c in POINTS} for f, n in forms.items()}
+    nfd = forms["NFD"]
+    # Of two marks the one of the lower class comes first; these two have the lowest and a high class.
+    marks = {c for c in POINTS if nfd.normalize_str("a" + chr(c) + "\u0334") == "a\u0334" + chr(c)
+             or nfd.normalize_str("a\u0315" + chr(c)) == "a" + chr(c) + "\u0315"}
+    second = {ord(alone["NFD"][c][-1]) for c in POINTS if len(alone["NFD"][c]) > 1 and alone["NFC"][c] == chr(c)}
+    out = {}
+    for f in forms:
+        out[f] = {c for c in POINTS if alone[f][c] != chr(c)} | marks
+        if f.endswith("C"):
+            out[f] |= second
+    return out
+
+
+def lower_pairs():
+    """Simple lower case that Unicode 14 does not have; U+0130 becomes two code points and is left to the code."""
+    lower = normalizers.Lowercase()
+    out = []
+    for c in POINTS:
+        low = lower.normalize_str(chr(c))
+        if low != chr(c).lower():
+            assert len(low) == 1, hex(c)
+            out.append((c, ord(low)))
+    assert [c for c in POINTS if len(lower.normalize_str(chr(c))) != 1] == [0x130]
+    return out
+
+
+def newer_categories():
+    """Code points whose general category came after the base version, with the category that the regex engine gives."""
+    out = []
+    for gc in ("Lu Ll Lt Lm Lo Mc Me Mn Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cf").split():
+        now = matched_by(r"\p{%s}" % gc)
+        was = {c for c in POINTS if unicodedata.category(chr(c)) == gc}
+        # U+1171E moved from Mn to Mc; a correction can only add, so Mn alone is refused in patterns.
+        assert gc == "Mn" or was <= now, gc
+        out += [(a, b, gc) for a, b in ranges(now - was)]
+    return sorted(out)
+
+
+def write_ranges(out, name, points, comment):
+    items = [f"{{0x{a:X},0x{b:X}}}" for a, b in ranges(points)]
+    write_items(out, "rt_tok_range", name, items, comment)
+
+
+def write_items(out, kind, name, items, comment):
+    out.append(f"/* {comment} */")
+    out.append(f"static const {kind} {name}[] = {{")
+    line = "   "
+    for item in items:
+        if len(line) + len(item) + 2 > 118:
+            out.append(line)
+            line = "   "
+        line += f" {item},"
+    out.append(line)
+    out.append("};")
+
+
+def main():
+    assert unicodedata.unidata_version == BASE_VERSION, f"this Python has Unicode {unicodedata.unidata_version}"
+    letters, numbers, marks = (matched_by(r"\p{%s}" % gc) for gc in "LNM")
+    space = matched_by(r"\s")
+    assert space == removed_by(pre_tokenizers.WhitespaceSplit())
+    word = word_points()
+    regex_word = matched_by(r"\w")
+    strip = normalizers.StripAccents()
+    accents = {c for c in POINTS if strip.normalize_str(chr(c)) == ""}
+    forms = norm_sets()
+    out = ["/* tok_unicode_data.h - what the tokenizers package takes each code point for. Written by",
+           f" * tools/gen_tokenizer_unicode.py with tokenizers {tokenizers.__version__}; not edited by hand.",
+           " *",
+           " * Owns: the pinned classes. Several Unicode versions are at work in that package, and the linked libraries have yet",
+           " * others; equal ids need equal classes. Included by tok_unicode.c alone. */",
+           "#ifndef RT_TEXT_TOK_UNICODE_DATA_H", "#define RT_TEXT_TOK_UNICODE_DATA_H", "",
+           '#include "text/tok_unicode.h"', "", "/* clang-format off */"]
+    write_ranges(out, "range_letter", letters, r"\p{L} of the regex engine")
+    write_ranges(out, "range_number", numbers, r"\p{N} of the regex engine")
+    write_ranges(out, "range_mark", marks, r"\p{M} of the regex engine")
+    write_ranges(out, "range_space", space, r"\s everywhere")
+    write_ranges(out, "range_numeric", numeric_points(), "char::is_numeric: Digits")
+    write_ranges(out, "range_word", word, r"\w of the Rust regex: Whitespace, single_word")
+    write_ranges(out, "range_regex_word", word ^ regex_word, r"code points in which \w of the regex engine differs from it")
+    write_ranges(out, "range_punct", removed_by(pre_tokenizers.Punctuation("removed")), "Punctuation")
+    write_ranges(out, "range_accent", accents, "StripAccents")
+    for f in ("NFC", "NFD", "NFKC", "NFKD"):
+        write_ranges(out, f"range_{f.lower()}", forms[f], f"not left alone by {f}")
+    write_items(out, "rt_tok_lower", "newer_lower", [f"{{0x{a:X},0x{b:X}}}" for a, b in lower_pairs()],
+                f"lower case that Unicode {BASE_VERSION} does not have")
+    write_items(out, "rt_tok_category", "newer_category",
+                [f'{{0x{a:X},0x{b:X},"{gc}"}}' for a, b, gc in newer_categories()],
+                f"general categories that Unicode {BASE_VERSION} does not have")
+    out += ["/* clang-format on */", "", "#endif"]
+    with open(sys.argv[1], "w", encoding="utf-8") as f:
+        f.write("\n".join(out) + "\n")
+
+
+if __name__ == "__main__":
+    main()
