@@ -254,7 +254,7 @@ static void measure(bench *b)
         if (b->fresh.buf)
             fill(x, b, b->fresh.buf - 1);
         else
-            run_times(x, 1); /* wakes our threads, as the ceiling's were */
+            run_times(x, times); /* wakes our threads, as the ceiling's were */
         double t = run_times(x, times);
         if (t < best) best = t;
         if (b->by == BY_F32_ROW) continue;
