@@ -61,6 +61,8 @@ def unicode_numbers():
     r = random.Random(11)
     pool = [c for c in POINTS if normalizers.NFKD().normalize_str(chr(c)) != chr(c)] + list(range(0x300, 0x370)) + list(range(0x1100, 0x1200)) * 2
     strings = ["".join(chr(r.choice(pool)) if r.random() < .7 else r.choice("aeiouAEOUq\u0915\u05d0 ") for _ in range(r.randint(2, 6))) for _ in range(250)]
+    # Compositions that are newer than the package's tables.
+    strings += ["\U00011935\U00011930", "\U000105d2\u0307", "\U00011382\U000113c9", "\U0001611e\U0001611e"]
     sequences = [[s] + [getattr(normalizers, f)().normalize_str(s) for f in ("NFC", "NFD", "NFKC", "NFKD")] for s in strings]
     return {"tokenizers": tokenizers.__version__, "classes": classes, "forms": forms, "sequences": sequences}
 

@@ -120,14 +120,20 @@ static int put_items(rt_jrun *r, const rt_jval *items, uint32_t n)
 static int put_list(rt_jrun *r, rt_jval v)
 {
     bool tuple = v.type == RT_J_TUPLE;
+    /* A namespace may hold itself. */
+    if (v.l->printing) return rt_j_puts(r, tuple ? "(...)" : "[...]");
+    v.l->printing = true;
     int rc = rt_j_puts(r, tuple ? "(" : "[");
     if (rc == RT_OK) rc = put_items(r, v.l->items, v.l->n);
     if (rc == RT_OK) rc = rt_j_puts(r, !tuple ? "]" : v.l->n == 1 ? ",)" : ")");
+    v.l->printing = false;
     return rc;
 }
 
-static int put_dict(rt_jrun *r, const rt_jdict *d)
+static int put_dict(rt_jrun *r, rt_jdict *d)
 {
+    if (d->printing) return rt_j_puts(r, "{...}");
+    d->printing = true;
     int rc = rt_j_puts(r, "{");
     for (uint32_t i = 0; i < d->n && rc == RT_OK; i++) {
         if (i > 0) rc = rt_j_puts(r, ", ");
@@ -135,6 +141,7 @@ static int put_dict(rt_jrun *r, const rt_jdict *d)
         if (rc == RT_OK) rc = rt_j_puts(r, ": ");
         if (rc == RT_OK) rc = rt_j_put_repr(r, d->items[i].value);
     }
+    d->printing = false;
     return rc == RT_OK ? rt_j_puts(r, "}") : rc;
 }
 

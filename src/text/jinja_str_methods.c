@@ -57,7 +57,7 @@ static int put_lower(rt_jrun *r, const rt_jstr *s, uint32_t c, size_t at, size_t
 int rt_jstr_case(rt_jrun *r, const rt_jstr *s, rt_jcase mode, rt_jval *out)
 {
     size_t mark = rt_j_mark(r);
-    int rc = rt_j_tick(r, s->len / 16);
+    int rc = rt_j_tick(r, s->len / 4);
     bool in_word = false;
     for (size_t at = 0; at < s->len && rc == RT_OK;) {
         size_t from = at;

@@ -123,7 +123,8 @@ struct rt_jval {
 struct rt_jlist {
     rt_jval *items;
     uint32_t n, cap;
-    bool group; /* a pair of |groupby: has the attributes grouper and list */
+    bool group;    /* a pair of |groupby: has the attributes grouper and list */
+    bool printing; /* its text is being made, so inside of that it is "[...]" */
 };
 
 typedef struct rt_jpair {
@@ -132,6 +133,7 @@ typedef struct rt_jpair {
 struct rt_jdict {
     rt_jpair *items; /* in order of insertion */
     uint32_t n, cap;
+    bool printing;
 };
 
 /* Why a value is undefined; the message is made only when somebody uses it. */

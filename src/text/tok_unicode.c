@@ -100,18 +100,32 @@ bool rt_cp_newer_items(const char *name, rt_str *out)
     return true;
 }
 
+/* Whether cp is in the ranges, of which *at is the first that does not end before it; *next is where that changes. */
+static bool range_state(const rt_tok_range *ranges, size_t count, size_t *at, uint32_t cp, uint32_t *next)
+{
+    while (*at < count && ranges[*at].last < cp) (*at)++;
+    if (*at == count) return false;
+    bool in = ranges[*at].first <= cp;
+    uint32_t change = in ? ranges[*at].last + 1 : ranges[*at].first;
+    if (change < *next) *next = change;
+    return in;
+}
+
 /* \w of the regex engine is that of Rust except in a few code points, where it is the opposite. */
 void rt_cp_word_items(rt_str *out)
 {
+    size_t i = 0, j = 0;
     bool open = false;
     uint32_t first = 0;
-    for (uint32_t cp = 0; cp <= 0x110000; cp++) {
-        bool in = cp < 0x110000 && in_ranges(range_word, COUNT(range_word), cp) !=
-                                       in_ranges(range_regex_word, COUNT(range_regex_word), cp);
+    for (uint32_t cp = 0, next; cp < 0x110000; cp = next) {
+        next = 0x110000;
+        bool in = range_state(range_word, COUNT(range_word), &i, cp, &next) !=
+                  range_state(range_regex_word, COUNT(range_regex_word), &j, cp, &next);
         if (in && !open) first = cp;
         if (!in && open) append_item(out, first, cp - 1);
         open = in;
     }
+    if (open) append_item(out, first, 0x10FFFF);
 }
 
 bool rt_cp_all_items(char name, rt_str *out)

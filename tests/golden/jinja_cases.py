@@ -239,7 +239,7 @@ TEMPLATES = {
     "set too many": "{% set a, b = 1 %}",
     "namespace": "{% set ns = namespace(n=0, found=false) %}{% for x in xs %}{% set ns.n = ns.n + x %}{% if x == 1 %}{% set ns.found = true %}{% endif %}{% endfor %}{{ ns.n }}{{ ns.found }}{{ ns }}{{ ns.missing }}",
     "namespace underscore": "{% set ns = namespace() %}{% set ns._x = 1 %}",
-    "namespace in itself": "{% set ns = namespace() %}{% set ns.me = ns %}{{ ns.me.me.me is defined }}",
+    "namespace in itself": "{% set ns = namespace() %}{% set ns.me = ns %}{% set ns.l = [ns, (ns.me,)] %}{{ ns.me.me.me is defined }}{{ ns }}{{ ns.l }}{{ ns.l[1] }}",
     "macro": "{% macro m(a, b=2, c=a) %}{{ a }}{{ b }}{{ c }};{% endmacro %}{{ m(1) }}{{ m(1, 5) }}{{ m(1, c=9) }}{{ m(a=3) }}{{ m() }}",
     "macro varargs": "{% macro m(a) %}{{ a }}{{ varargs }}{{ kwargs }}{% endmacro %}{{ m(1, 2, 3, x=4) }}{{ m.name }}{{ m.catch_kwargs }}{{ m.catch_varargs }}{{ m.caller }}{{ m }}",
     "macro too many": "{% macro m(a) %}{% endmacro %}{{ m(1, 2) }}",

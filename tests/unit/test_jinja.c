@@ -11,12 +11,12 @@
 
 #include "base/json.h"
 #include "base/mem.h"
-#include "base/sys.h"
 #include "text/jinja.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static const char *golden = "tests/golden/jinja.json";
 static bool generated; /* templates that nobody has looked at: a few have integers that only Python can hold */
@@ -197,15 +197,25 @@ static void bad_bytes(void **state)
 
 /* ---- limits ---- */
 
+/* Of this process, so that a busy machine does not count; sanitized it is some twenty times slower. */
+enum { MOST_SECONDS = 60 };
+static double cpu_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
 /* Ends with RT_INVALID in reasonable time, whatever it asks for. */
 static void expect_stopped(const char *template)
 {
     rt_err e = { 0 };
     rt_jinja_result result = { 0 };
-    double start = rt_now();
+    double start = cpu_seconds();
     int rc = render(template, strlen(template), NULL, NULL, &result, &e);
+    double took = cpu_seconds() - start;
     if (rc != RT_INVALID) fail_msg("%.200s: status %d: %s", template, rc, e.text);
-    if (rt_now() - start > 60) fail_msg("%.200s: took %.1f s", template, rt_now() - start);
+    if (took > MOST_SECONDS) fail_msg("%.200s: took %.1f s", template, took);
     rt_jinja_result_free(&result);
 }
 
@@ -249,7 +259,8 @@ static void runaways(void **state)
                    "{% set ns.y = [ns.y, ns.y] %}{% endfor %}{{ ns.x == ns.y }}");
     expect_stopped(
         "{% set ns = namespace(x=1) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}");
-    expect_stopped("{% set ns = namespace() %}{% set ns.me = ns %}{{ ns }}");
+    expect_stopped("{% set a = namespace() %}{% set b = namespace() %}{% set a.x = [a] %}{% set b.x = [b] %}"
+                   "{% set a.x = {'k': a, 'l': a.x} %}{{ a|tojson }}");
     expect_stopped(
         "{% set ns = namespace(x=[1]) %}{% for i in range(9999) %}{% set ns.x = ns.x|map('string') %}{% endfor %}"
         "{{ ns.x|list }}");

@@ -331,6 +331,11 @@ static void test_vocab_bpe(void **state)
     static const uint32_t want[] = { 256, ' ', 258, 'a', 257, 257 };
     assert_int_equal(ids.count, 6);
     assert_memory_equal(ids.ids, want, sizeof want);
+    /* A user-defined token is not special: it is found in plain text too. */
+    ids.count = 0;
+    assert_int_equal(rt_tokenizer_encode(t, s, "<user><eos>", 11, RT_ENCODE_PLAIN, &ids, &e), RT_OK);
+    assert_int_equal(ids.count, 6);
+    assert_int_equal(ids.ids[0], 258);
     assert_false(rt_tokenizer_token(t, 259, &info)); /* padding is not a token */
     assert_int_equal(rt_tokenizer_size(t), TINY);
     rt_free(ids.ids);

@@ -1,0 +1,357 @@
+/* test_tokenizer_steps.c - what each step of a tokenizer does, on texts short enough to be read: pre-tokenizers, added
+ * tokens, normalizers, rules of the model.
+ *
+ * Pieces are made visible by an end-of-word suffix: every character has one token inside a word and another at its end,
+ * so the ids tell where the pieces end. Expected values are those of the tokenizers package. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "text/tokenizer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* JSON with ' for the quotes. */
+static rt_tokenizer *load(const char *format, const char *a, const char *b)
+{
+    rt_err e = { 0 };
+    rt_str text = { 0 };
+    rt_tokenizer *t = NULL;
+    for (const char *p = format; *p; p++) {
+        if (*p == '@')
+            rt_str_append(&text, a);
+        else if (*p == '#')
+            rt_str_append(&text, b);
+        else
+            rt_str_append_n(&text, p, 1);
+    }
+    for (size_t i = 0; i < text.len; i++)
+        if (text.data[i] == '\'') text.data[i] = '"';
+    if (rt_tokenizer_from_json(&t, text.data, text.len, &e) < 0) fail_msg("%s: %s", text.data, e.text);
+    rt_str_free(&text);
+    return t;
+}
+
+static void encode(const rt_tokenizer *t, const char *text, size_t len, unsigned flags, rt_tok_ids *ids)
+{
+    rt_err e = { 0 };
+    rt_tok_scratch *s = NULL;
+    assert_int_equal(rt_tok_scratch_new(&s, t, &e), RT_OK);
+    if (rt_tokenizer_encode(t, s, text, len, flags, ids, &e) < 0) fail_msg("%s", e.text);
+    rt_tok_scratch_free(s);
+}
+
+/* Tokens for the characters that the tests use, each with and without the suffix. */
+static void alphabet(rt_str *out)
+{
+    static const char *const chars[] = { "a", "b",   "c",   "d", "e",       "f",       "h",       "i",
+                                         "l", "n",   "o",   "t", "u",       "w",       "x",       "A",
+                                         "B", "-",   ".",   "!", ",",       "1",       "2",       "3",
+                                         " ", "\\n", "\\t", "_", "\\u2581", "\\u00e9", "\\u0301", "\\u4e2d" };
+    for (unsigned i = 0; i < sizeof chars / sizeof chars[0]; i++)
+        rt_str_printf(out, "%s'%s': %u, '%s|': %u", i ? ", " : "", chars[i], 2 * i, chars[i], 2 * i + 1);
+}
+
+/* The pieces that a text is cut into, joined by |. */
+static void check_pieces(const char *parts, const char *text, const char *want)
+{
+    rt_str vocab = { 0 }, got = { 0 };
+    rt_tok_ids ids = { 0 };
+    alphabet(&vocab);
+    rt_tokenizer *t = load("{'model': {'end_of_word_suffix': '|', 'merges': [], 'vocab': {#}}, @}", parts, vocab.data);
+    encode(t, text, strlen(text), 0, &ids);
+    for (uint32_t i = 0; i < ids.count; i++) {
+        rt_token_info info;
+        assert_true(rt_tokenizer_token(t, ids.ids[i], &info));
+        rt_str_append_n(&got, info.text.data, info.text.len);
+    }
+    rt_str_append(&got, "");
+    if (got.len > 0) got.data[got.len - 1] = 0; /* the last | */
+    if (strcmp(got.data ? got.data : "", want) != 0)
+        fail_msg("%s: '%s' is cut into '%s', expected '%s'", parts, text, got.data, want);
+    rt_free(ids.ids);
+    rt_str_free(&got);
+    rt_str_free(&vocab);
+    rt_tokenizer_free(t);
+}
+
+#define SPLIT(kind, pattern, behavior, invert)                                                                         \
+    "'pre_tokenizer': {'type': 'Split', 'pattern': {'" kind "': '" pattern "'}, 'behavior': '" behavior                \
+    "', 'invert': " invert "}"
+
+static void test_split_behaviors(void **state)
+{
+    (void)state;
+    static const char *const text = "the-final--countdown";
+    check_pieces(SPLIT("String", "-", "Removed", "false"), text, "the|final|countdown");
+    check_pieces(SPLIT("String", "-", "Isolated", "false"), text, "the|-|final|-|-|countdown");
+    check_pieces(SPLIT("String", "-", "MergedWithPrevious", "false"), text, "the-|final-|-|countdown");
+    check_pieces(SPLIT("String", "-", "MergedWithNext", "false"), text, "the|-final|-|-countdown");
+    check_pieces(SPLIT("String", "-", "Contiguous", "false"), text, "the|-|final|--|countdown");
+    check_pieces(SPLIT("Regex", "[a-z]+", "Removed", "true"), text, "the|final|countdown");
+    check_pieces(SPLIT("Regex", "[a-z]+", "MergedWithNext", "true"), text, "the|-final|--countdown");
+    check_pieces(SPLIT("Regex", "-", "MergedWithPrevious", "true"), text, "the|-final|-|-countdown");
+    check_pieces(SPLIT("String", "-", "MergedWithPrevious", "false"), "--a-", "-|-|a-");
+    check_pieces(SPLIT("String", "-", "MergedWithNext", "false"), "--a-", "-|-a|-");
+}
+
+static void test_split_patterns(void **state)
+{
+    (void)state;
+    check_pieces(SPLIT("Regex", "-*", "Isolated", "false"), "a--b", "a|--|b");
+    check_pieces(SPLIT("Regex", "-*", "MergedWithPrevious", "false"), "a--bc", "a--|b|c");
+    check_pieces(SPLIT("String", "", "Isolated", "false"), "abc", "a|b|c");
+    /* ^ and $ are of lines, whatever the options */
+    check_pieces(SPLIT("Regex", "^a", "Isolated", "false"), "aa\naa", "a|a\n|a|a");
+    check_pieces(SPLIT("Regex", "a$", "Isolated", "false"), "aa\naa", "a|a|\na|a");
+    check_pieces(SPLIT("Regex", ".", "Removed", "false"), "ab\na", "\n");
+    check_pieces(SPLIT("Regex", "a{1,2}+", "Isolated", "false"), "aaaab", "aaaa|b");
+    check_pieces(SPLIT("Regex", "(?<=b)a", "Isolated", "false"), "aba", "ab|a");
+}
+
+static void test_other_pre_tokenizers(void **state)
+{
+    (void)state;
+    check_pieces("'pre_tokenizer': {'type': 'Digits', 'individual_digits': true}", "a12b", "a|1|2|b");
+    check_pieces("'pre_tokenizer': {'type': 'Digits', 'individual_digits': false}", "a12b", "a|12|b");
+    check_pieces("'pre_tokenizer': {'type': 'Punctuation', 'behavior': 'Contiguous'}", "a.!b,", "a|.!|b|,");
+    check_pieces("'pre_tokenizer': {'type': 'Punctuation'}", "a.!b", "a|.|!|b");
+    check_pieces("'pre_tokenizer': {'type': 'Whitespace'}", " the_x -.a\t1", "the_x|-.|a|1");
+    check_pieces("'pre_tokenizer': {'type': 'WhitespaceSplit'}", " the_x -.a\t1", "the_x|-.a|1");
+    check_pieces("'pre_tokenizer': {'type': 'Sequence', 'pretokenizers': "
+                 "[{'type': 'WhitespaceSplit'}, {'type': 'Punctuation'}]}",
+                 "a.b c", "a|.|b|c");
+    check_pieces("'pre_tokenizer': null", "a b", "a b");
+}
+
+#define MARK "\xE2\x96\x81"
+#define METASPACE(scheme, split)                                                                                       \
+    "'pre_tokenizer': {'type': 'Metaspace', 'replacement': '\\u2581', 'prepend_scheme': '" scheme "', 'split': " split \
+    "}"
+#define THEN(first, second) "'pre_tokenizer': {'type': 'Sequence', 'pretokenizers': [" first ", " second "]}"
+
+static void test_metaspace(void **state)
+{
+    (void)state;
+    check_pieces(METASPACE("always", "true"), "the end", MARK "the|" MARK "end");
+    check_pieces(METASPACE("always", "false"), "the end", MARK "the" MARK "end");
+    check_pieces(METASPACE("never", "true"), "the  end", "the|" MARK "|" MARK "end");
+    check_pieces(METASPACE("always", "true"), " the", MARK "the");
+    /* First: only what stands at the start of the text, whatever was split off before. */
+    check_pieces(THEN("{'type': 'Digits', 'individual_digits': true}",
+                      "{'type': 'Metaspace', 'replacement': '\\u2581', 'prepend_scheme': 'first'}"),
+                 "a1b", MARK "a|1|b");
+    check_pieces(THEN("{'type': 'Digits', 'individual_digits': true}",
+                      "{'type': 'Metaspace', 'replacement': '\\u2581', 'prepend_scheme': 'always'}"),
+                 "a1b", MARK "a|" MARK "1|" MARK "b");
+}
+
+#define NORM(list) "'normalizer': {'type': 'Sequence', 'normalizers': [" list "]}"
+
+static void test_normalizers(void **state)
+{
+    (void)state;
+    check_pieces(NORM("{'type': 'Strip', 'strip_left': true, 'strip_right': false}"), " \ta b ", "a b ");
+    check_pieces(NORM("{'type': 'Strip', 'strip_left': false, 'strip_right': true}"), " a b \n", " a b");
+    check_pieces(NORM("{'type': 'Lowercase'}, {'type': 'Prepend', 'prepend': 'x'}"), "AB", "xab");
+    check_pieces(NORM("{'type': 'Replace', 'pattern': {'Regex': '[ab]+'}, 'content': '-'}"), "xaabxb", "x-x-");
+    check_pieces(NORM("{'type': 'Replace', 'pattern': {'String': 'ab'}, 'content': ''}"), "aab", "a");
+    check_pieces(NORM("{'type': 'NFD'}"), "\xC3\xA9", "e\xCC\x81");
+    check_pieces(NORM("{'type': 'NFC'}"), "e\xCC\x81", "\xC3\xA9");
+    check_pieces(NORM("{'type': 'NFD'}, {'type': 'StripAccents'}"), "\xC3\xA9", "e");
+    check_pieces(NORM("{'type': 'Prepend', 'prepend': 'x'}"), "", "");
+}
+
+/* ---- added tokens ---------------------------------------------------------------------------------------------------
+ */
+
+static void check_ids(const char *format, const char *part, const char *text, const char *want)
+{
+    rt_tok_ids ids = { 0 };
+    rt_str got = { 0 };
+    rt_tokenizer *t = load(format, part, "");
+    encode(t, text, strlen(text), 0, &ids);
+    for (uint32_t i = 0; i < ids.count; i++) rt_str_printf(&got, "%s%u", i ? " " : "", ids.ids[i]);
+    if (strcmp(got.data ? got.data : "", want) != 0)
+        fail_msg("%s: '%s' gives %s, expected %s", part, text, got.data, want);
+    rt_free(ids.ids);
+    rt_str_free(&got);
+    rt_tokenizer_free(t);
+}
+
+static void check_added(const char *flags, const char *text, const char *want)
+{
+    static const char model[] =
+        "{'model': {'vocab': {'a': 0, ' ': 1, 'x': 2, '\\t': 3, 'b': 4, '.': 5}, 'merges': []}, "
+        "'normalizer': {'type': 'Lowercase'}, 'added_tokens': [{'id': 6, 'content': 'X', @}]}";
+    check_ids(model, flags, text, want);
+}
+
+#define FLAGS(word, left, right, normal)                                                                               \
+    "'single_word': " word ", 'lstrip': " left ", 'rstrip': " right ", 'normalized': " normal ", 'special': false"
+
+static void test_added_tokens(void **state)
+{
+    (void)state;
+    check_added(FLAGS("false", "false", "false", "false"), "aXx", "0 6 2");
+    check_added(FLAGS("false", "false", "false", "true"), "aXx", "0 6 6");
+    check_added(FLAGS("true", "false", "false", "false"), "aX X.X Xb", "0 2 1 6 5 6 1 2 4");
+    check_added(FLAGS("false", "true", "false", "false"), "a \tX a", "0 6 1 0");
+    check_added(FLAGS("false", "false", "true", "false"), "a X \ta", "0 1 6 0");
+    check_added(FLAGS("false", "true", "true", "false"), "a X X a", "0 6 6 0");
+}
+
+/* Leftmost, then longest. */
+static void test_added_longest(void **state)
+{
+    (void)state;
+    static const char model[] =
+        "{'model': {'vocab': {'a': 0, 'b': 1}, 'merges': []}, 'added_tokens': ["
+        "{'id': 2, 'content': 'ab', " FLAGS("false", "false", "false",
+                                            "false") "}, "
+                                                     "{'id': 3, 'content': 'aba', " FLAGS(
+                                                         "false", "false", "false",
+                                                         "false") "}, "
+                                                                  "{'id': 4, 'content': 'baab', " FLAGS(
+                                                                      "false", "false", "false", "false") "}]}";
+    check_ids(model, "", "abaab", "3 2");
+    check_ids(model, "", "baaba", "4 0");
+    check_ids(model, "", "bab", "1 2");
+}
+
+/* ---- the model ------------------------------------------------------------------------------------------------------
+ */
+
+static void test_merges(void **state)
+{
+    (void)state;
+    static const char model[] = "{'model': {'vocab': {'a': 0, 'b': 1, 'c': 2, 'ab': 3, 'bc': 4, 'abc': 5}, @}}";
+    check_ids(model, "'merges': ['b c', 'a b']", "abc", "0 4");
+    check_ids(model, "'merges': ['b c', 'a b', 'a bc']", "abc", "5");
+    check_ids(model, "'merges': [['a', 'b'], ['b', 'c']]", "abc", "3 2");
+    check_ids(model, "'merges': ['a b', 'b c', 'a b']", "abc", "0 4"); /* listed twice: the later rank counts */
+    check_ids(model, "'ignore_merges': true, 'merges': ['b c', 'a b']", "abc", "5");
+    check_ids(model, "'ignore_merges': true, 'merges': ['b c', 'a b']", "abca", "0 4 0");
+    check_ids(model, "'merges': ['#version: 0.2', 'a b']", "abab", "3 3");
+}
+
+static void test_unknown(void **state)
+{
+    (void)state;
+    static const char model[] = "{'model': {'vocab': {'?': 0, 'a': 1, '<0xC3>': 2, '<0xA9>': 3}, 'merges': [], @}}";
+    check_ids(model, "'unk_token': null", "axa", "1 1"); /* dropped */
+    check_ids(model, "'unk_token': '?'", "axxa", "1 0 0 1");
+    check_ids(model, "'unk_token': '?', 'fuse_unk': true", "axxa", "1 0 1");
+    check_ids(model, "'unk_token': '?', 'byte_fallback': true", "\xC3\xA9x", "2 3 0");
+    /* Byte tokens do not end a run of unknown characters. */
+    check_ids(model, "'unk_token': '?', 'byte_fallback': true", "x\xC3\xA9", "2 3 0");
+}
+
+/* Words that agree in their first 16 bytes are told apart by the cache. */
+static void test_cache_keys(void **state)
+{
+    (void)state;
+    rt_err e = { 0 };
+    rt_tok_scratch *s = NULL;
+    rt_tokenizer *t = load(
+        "{'model': {'vocab': {'0': 0, '1': 1, '2': 2, '3': 3, '4': 4, '5': 5, '6': 6, '7': 7, '8': 8, '9': 9, '00': 10,"
+        "'0000': 11, '00000000': 12, 'x': 13}, 'merges': ['0 0', '00 00', '0000 0000']}}",
+        "", "");
+    assert_int_equal(rt_tok_scratch_new(&s, t, &e), RT_OK);
+    for (int round = 0; round < 2; round++) {
+        for (int n = 0; n < 6000; n++) {
+            char word[32];
+            rt_tok_ids ids = { 0 };
+            snprintf(word, sizeof word, "0000000000000000x%04d", n);
+            assert_int_equal(rt_tokenizer_encode(t, s, word, strlen(word), 0, &ids, &e), RT_OK);
+            assert_true(ids.count >= 4);
+            assert_int_equal(ids.ids[2], 13);
+            if (n >= 1000)
+                for (int k = 0; k < 4 && ids.count == 7; k++)
+                    assert_int_equal(ids.ids[3 + k], (uint32_t)(word[17 + k] - '0'));
+            rt_free(ids.ids);
+        }
+    }
+    rt_tok_scratch_free(s);
+    rt_tokenizer_free(t);
+}
+
+/* A byte-level word that the vocabulary has but no merge makes. */
+static void test_byte_level_whole(void **state)
+{
+    (void)state;
+    static const char model[] =
+        "{'model': {'ignore_merges': true, 'merges': [], "
+        "'vocab': {'a': 0, 'b': 1, 'c': 2, 'd': 3, '\\u0120abcd': 4, '\\u00c3': 5, '\\u00a9': 6}},"
+        "'pre_tokenizer': {'type': 'ByteLevel', 'add_prefix_space': @, 'trim_offsets': true, 'use_regex': true}}";
+    check_ids(model, "false", " abcd", "4");
+    check_ids(model, "true", "abcd", "4");
+    check_ids(model, "true", " abcd", "4");
+    check_ids(model, "false", "abcd\xC3\xA9", "0 1 2 3 5 6");
+}
+
+/* ---- decoders -------------------------------------------------------------------------------------------------------
+ */
+
+static void check_decoder(const char *decoder, const char *want)
+{
+    rt_err e = { 0 };
+    rt_str out = { 0 };
+    static const uint32_t ids[] = { 0, 1, 2, 3, 4, 5, 6, 0 };
+    rt_tokenizer *t =
+        load("{'model': {'vocab': {'\\u2581a': 0, 'b</w>': 1, '<0xE4>': 2, '<0xBD>': 3, '<0xA0>': 4, '  c ': 5, "
+             "'<0x+9>': 6},"
+             "'merges': []}, 'decoder': @}",
+             decoder, "");
+    assert_int_equal(rt_tokenizer_decode(t, ids, sizeof ids / sizeof ids[0], 0, &out, &e), RT_OK);
+    rt_str_append(&out, "");
+    if (strcmp(out.data, want) != 0) fail_msg("%s gives '%s', expected '%s'", decoder, out.data, want);
+    rt_str_free(&out);
+    rt_tokenizer_free(t);
+}
+
+#define RAW "<0xE4><0xBD><0xA0>"
+
+static void test_decoders(void **state)
+{
+    (void)state;
+    check_decoder("null", MARK "a b</w> <0xE4> <0xBD> <0xA0>   c  <0x+9> " MARK "a");
+    check_decoder("{'type': 'Fuse'}", MARK "ab</w>" RAW "  c <0x+9>" MARK "a");
+    check_decoder("{'type': 'ByteFallback'}", MARK "ab</w>\xE4\xBD\xA0  c \t" MARK "a");
+    check_decoder("{'type': 'Metaspace', 'replacement': '\\u2581'}", "ab</w>" RAW "  c <0x+9> a");
+    check_decoder("{'type': 'Metaspace', 'replacement': '\\u2581', 'prepend_scheme': 'never'}",
+                  " ab</w>" RAW "  c <0x+9> a");
+    check_decoder("{'type': 'BPEDecoder', 'suffix': '</w>'}", MARK "ab " RAW "  c <0x+9>" MARK "a");
+    check_decoder("{'type': 'Strip', 'content': ' ', 'start': 1, 'stop': 0}", MARK "ab</w>" RAW " c <0x+9>" MARK "a");
+    check_decoder("{'type': 'Strip', 'content': ' ', 'start': 1, 'stop': 1}", MARK "ab</w>" RAW " c<0x+9>" MARK "a");
+    check_decoder("{'type': 'Replace', 'pattern': {'Regex': '<[^>]*>'}, 'content': '.'}", MARK "ab....  c ." MARK "a");
+    check_decoder("{'type': 'Sequence', 'decoders': "
+                  "[{'type': 'Replace', 'pattern': {'String': '\\u2581'}, 'content': ' '}, {'type': "
+                  "'ByteFallback'}, {'type': 'Fuse'}, {'type': 'Strip', 'content': ' ', 'start': 1, 'stop': 0}]}",
+                  "ab</w>\xE4\xBD\xA0  c \t a");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_split_behaviors),
+        cmocka_unit_test(test_split_patterns),
+        cmocka_unit_test(test_other_pre_tokenizers),
+        cmocka_unit_test(test_metaspace),
+        cmocka_unit_test(test_normalizers),
+        cmocka_unit_test(test_added_tokens),
+        cmocka_unit_test(test_added_longest),
+        cmocka_unit_test(test_merges),
+        cmocka_unit_test(test_unknown),
+        cmocka_unit_test(test_cache_keys),
+        cmocka_unit_test(test_byte_level_whole),
+        cmocka_unit_test(test_decoders),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
