@@ -9,6 +9,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* A piece of text or bytes that need not be terminated; data null: absent. */
+typedef struct rt_span {
+    const char *data;
+    size_t len;
+} rt_span;
+
 typedef struct rt_str {
     char *data; /* always terminated once anything was appended; null before */
     size_t len, cap;

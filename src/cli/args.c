@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,6 +40,14 @@ static int unknown(const rt_command *c, const char *word, rt_err *e)
                    near ? "?" : "", c->name);
 }
 
+static int add_word(const rt_command *c, rt_words *words, uint32_t most, const char *text, rt_err *e)
+{
+    if (words->count == most || words->count == RT_MAX_WORDS)
+        return rt_fail(e, RT_USAGE, "retort %s: '%s' is one argument too many; usage: %s", c->name, text, c->usage);
+    words->text[words->count++] = text;
+    return RT_OK;
+}
+
 static int set_value(const rt_command *c, const rt_flag *f, const char *text, rt_err *e)
 {
     char *end;
@@ -56,9 +65,41 @@ static int set_value(const rt_command *c, const rt_flag *f, const char *text, rt
         *(uint32_t *)f->value = (uint32_t)v;
         return RT_OK;
     }
+    case RT_FLAG_WHOLE: {
+        errno = 0;
+        unsigned long long v = strtoull(text, &end, 10);
+        if (errno || *end || end == text || text[0] == '-')
+            return rt_fail(e, RT_USAGE, "retort %s: %s takes a whole number from 0, not '%s'", c->name, f->name, text);
+        *(uint64_t *)f->value = v;
+        return RT_OK;
+    }
+    case RT_FLAG_REAL: {
+        double v = strtod(text, &end);
+        if (*end || end == text || !isfinite(v))
+            return rt_fail(e, RT_USAGE, "retort %s: %s takes a number, not '%s'", c->name, f->name, text);
+        *(double *)f->value = v;
+        return RT_OK;
+    }
+    case RT_FLAG_LIST: return add_word(c, f->value, RT_MAX_WORDS, text, e);
     default: break;
     }
     return rt_fail(e, RT_INTERNAL, "flag %s has no kind", f->name);
+}
+
+/* One argument that starts with dashes, with its value, at *i; *i is left at the last that was used. */
+static int take_flag(const rt_command *c, int argc, char **argv, int *i, rt_err *e)
+{
+    const char *word = argv[*i], *eq = strchr(word, '=');
+    const rt_flag *f = find(c, word, eq ? (size_t)(eq - word) : strlen(word));
+    if (!f) return unknown(c, word, e);
+    if (f->kind == RT_FLAG_BOOL) {
+        if (eq) return rt_fail(e, RT_USAGE, "retort %s: %s takes no value", c->name, f->name);
+        *(bool *)f->value = true;
+        return RT_OK;
+    }
+    if (!eq && *i + 1 == argc)
+        return rt_fail(e, RT_USAGE, "retort %s: %s needs a value (%s)", c->name, f->name, f->metavar);
+    return set_value(c, f, eq ? eq + 1 : argv[++*i], e);
 }
 
 int rt_args_parse(const rt_command *c, int argc, char **argv, bool *help, rt_err *e)
@@ -70,21 +111,23 @@ int rt_args_parse(const rt_command *c, int argc, char **argv, bool *help, rt_err
             print_help(c);
             return RT_OK;
         }
+    bool only_words = false;
     for (int i = 0; i < argc; i++) {
-        const char *eq = strchr(argv[i], '=');
-        size_t len = eq ? (size_t)(eq - argv[i]) : strlen(argv[i]);
-        const rt_flag *f = find(c, argv[i], len);
-        if (!f) return unknown(c, argv[i], e);
-        if (f->kind == RT_FLAG_BOOL) {
-            if (eq) return rt_fail(e, RT_USAGE, "retort %s: %s takes no value", c->name, f->name);
-            *(bool *)f->value = true;
-            continue;
-        }
-        if (!eq && i + 1 == argc)
-            return rt_fail(e, RT_USAGE, "retort %s: %s needs a value (%s)", c->name, f->name, f->metavar);
-        int rc = set_value(c, f, eq ? eq + 1 : argv[++i], e);
+        bool flag = !only_words && argv[i][0] == '-' && argv[i][1];
+        int rc = RT_OK;
+        if (flag && strcmp(argv[i], "--") == 0)
+            only_words = true;
+        else if (flag)
+            rc = take_flag(c, argc, argv, &i, e);
+        else if (c->words)
+            rc = add_word(c, c->words, c->max_words, argv[i], e);
+        else
+            rc = unknown(c, argv[i], e);
         if (rc < 0) return rc;
     }
+    if (c->words && c->words->count < c->min_words)
+        return rt_fail(e, RT_USAGE, "retort %s: %s is missing; usage: %s", c->name,
+                       c->words->count ? "an argument" : "its first argument", c->usage);
     return RT_OK;
 }
 

@@ -15,12 +15,26 @@
     X(doctor, "what this binary and this machine can do, and why not where they cannot")                               \
     X(verify, "prove every op on this machine against double precision")
 
-typedef enum rt_flag_kind { RT_FLAG_BOOL, RT_FLAG_TEXT, RT_FLAG_COUNT, RT_FLAG_BYTES } rt_flag_kind;
+typedef enum rt_flag_kind {
+    RT_FLAG_BOOL,  /* bool */
+    RT_FLAG_TEXT,  /* const char * */
+    RT_FLAG_COUNT, /* uint32_t, from 1 */
+    RT_FLAG_BYTES, /* uint64_t: "512M" */
+    RT_FLAG_WHOLE, /* uint64_t, from 0 */
+    RT_FLAG_REAL,  /* double, finite */
+    RT_FLAG_LIST,  /* rt_words: may be given many times */
+} rt_flag_kind;
+
+enum { RT_MAX_WORDS = 256 };
+typedef struct rt_words {
+    const char *text[RT_MAX_WORDS];
+    uint32_t count;
+} rt_words;
 
 typedef struct rt_flag {
     const char *name; /* with its dashes: "--threads" */
     rt_flag_kind kind;
-    void *value;         /* bool, const char *, uint32_t, uint64_t */
+    void *value;         /* of the type that the kind names */
     const char *metavar; /* "N"; null for BOOL */
     const char *help;
 } rt_flag;
@@ -30,6 +44,10 @@ typedef struct rt_command {
     const char *text;         /* a few lines */
     const char *example;
     const rt_flag *flags; /* ends with a null name */
+    /* Arguments that are not flags: how many at least and at most, where they go. Null words: none are taken. A lone
+     * "-" is an argument, and all that follows "--" are. */
+    uint32_t min_words, max_words;
+    rt_words *words;
 } rt_command;
 
 /* Parses argv (after the subcommand). RT_USAGE with the nearest known flag for what it does not know.

@@ -114,10 +114,12 @@ int rt_cmd_doctor(int argc, char **argv, rt_err *e)
     bool json = false, help;
     const rt_flag flags[] = { { "--json", RT_FLAG_BOOL, &json, NULL, "the same facts as JSON" }, { 0 } };
     const rt_command c = {
-        "doctor", "retort doctor [--json]",
-        "Prints what this binary is, what the machine has, and each backend with its devices or the\n"
-        "reason why it has none. Changes nothing.",
-        "retort doctor --json", flags
+        .name = "doctor",
+        .usage = "retort doctor [--json]",
+        .text = "Prints what this binary is, what the machine has, and each backend with its devices or the\n"
+                "reason why it has none. Changes nothing.",
+        .example = "retort doctor --json",
+        .flags = flags,
     };
     machine m = { 0 };
     int rc = rt_args_parse(&c, argc, argv, &help, e);

@@ -171,11 +171,14 @@ int rt_cmd_verify(int argc, char **argv, rt_err *e)
         { 0 },
     };
     const rt_command c = {
-        "verify", "retort verify [flags]",
-        "Runs every op on this machine, forward and backward, for every dtype, shape and flag that the plan recorder\n"
-        "allows, and compares with the same op in double precision. Each case also runs twice and, on cpu, with 1,\n"
-        "2 and 7 threads: all must agree to the bit. Exit code 0 when nothing failed, 1 when a case failed.",
-        "retort verify --backend cpu --op matmul", flags
+        .name = "verify",
+        .usage = "retort verify [flags]",
+        .text =
+            "Runs every op on this machine, forward and backward, for every dtype, shape and flag that the plan recorder\n"
+            "allows, and compares with the same op in double precision. Each case also runs twice and, on cpu, with 1,\n"
+            "2 and 7 threads: all must agree to the bit. Exit code 0 when nothing failed, 1 when a case failed.",
+        .example = "retort verify --backend cpu --op matmul",
+        .flags = flags,
     };
     int rc = rt_args_parse(&c, argc, argv, &help, e);
     if (rc < 0 || help) return rc;

@@ -7,8 +7,7 @@
 
 #include "backend/cpu/simd.h"
 
-/* Bytes in GGML's blocks; half: 128 of the 256 elements of a K type. */
-enum { Q8_0_BYTES = 34, Q4_0_BYTES = 18, Q4_K_BYTES = 144, Q5_K_BYTES = 176, Q6_K_BYTES = 210, HALF = 128 };
+enum { HALF = 128 }; /* of the 256 elements of a super-block: what can be had alone */
 
 /* All layouts come in runs of 16 bytes. */
 typedef uint8_t vb __attribute__((vector_size(16)));
@@ -93,6 +92,120 @@ RT_INLINE void dequant_q4_0(float *y, const uint8_t *x)
     put_centred(y + 16, shift_right(q, 4) & 15, d, zero);
 }
 
+/* The sixteen fifth bits that begin at `bits`, a byte for each, in its place */
+RT_INLINE vb fifth_bits(const uint8_t *bits /* (2) */)
+{
+    const uint64_t each = 0x0101010101010101u;
+    const vb place = { 1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128 };
+    uint64_t both[2] = { bits[0] * each, bits[1] * each };
+    vb h;
+    memcpy(&h, both, sizeof h);
+    return (vb)((h & place) != 0) & 16;
+}
+
+/* y (32) = d * (q - 16) */
+RT_INLINE void dequant_q5_0(float *y, const uint8_t *x)
+{
+    const vf d = vset(load_f16(x)), zero = vset(16.0f);
+    const vb q = load_bytes(x + 6);
+    put_centred(y, (q & 15) | fifth_bits(x + 2), d, zero);
+    put_centred(y + 16, (shift_right(q, 4) & 15) | fifth_bits(x + 4), d, zero);
+}
+
+/* y (32) = d * q + m. five: Q5_1, whose fifth bits are in 4 bytes before the nibbles. */
+RT_INLINE void dequant_offset(float *y, const uint8_t *x, bool five)
+{
+    const vf d = vset(load_f16(x)), m = vset(-load_f16(x + 2));
+    const vb q = load_bytes(x + (five ? 8 : 4));
+    vb low = q & 15, high = shift_right(q, 4) & 15;
+    if (five) {
+        low |= fifth_bits(x + 4);
+        high |= fifth_bits(x + 6);
+    }
+    put_affine(y, low, d, m);
+    put_affine(y + 16, high, d, m);
+}
+
+/* The places of IQ4_NL's integers (rt_quant_to_f32 has them as signed numbers), counted from -128 */
+RT_INLINE vb iq4_places(vb q)
+{
+    const vb place = { 1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241 };
+#if defined(RT_ISA_avx512) || defined(RT_ISA_avx2)
+    return (vb)_mm_shuffle_epi8((__m128i)place, (__m128i)q);
+#elif defined(RT_ISA_neon)
+    return (vb)vqtbl1q_u8((uint8x16_t)place, (uint8x16_t)q);
+#else
+    vb v;
+    for (int i = 0; i < RUN; i++) v[i] = place[q[i]];
+    return v;
+#endif
+}
+
+/* y (32) = d * place of q; q: 16 bytes */
+RT_INLINE void put_iq4(float *y, const uint8_t *nibbles, float scale)
+{
+    const vf d = vset(scale), zero = vset(128.0f);
+    const vb q = load_bytes(nibbles);
+    put_centred(y, iq4_places(q & 15), d, zero);
+    put_centred(y + 16, iq4_places(shift_right(q, 4) & 15), d, zero);
+}
+
+/* y (128) = d * scale * place of q, a scale for every 32 */
+RT_INLINE void dequant_iq4_xs(float *y, const uint8_t *x, int half)
+{
+    const float d = load_f16(x);
+    for (int g = 4 * half; g < 4 * half + 4; g++, y += 32) {
+        int low = x[4 + g / 2] >> 4 * (g % 2) & 15, high = x[2 + g / 4] >> 2 * (g % 4) & 3;
+        put_iq4(y, x + 8 + 16 * g, d * (float)((low | high << 4) - 32));
+    }
+}
+
+/* y (128) = d * scale * q - dmin * min, scale and min for every 16 */
+RT_INLINE void dequant_q2_k(float *y, const uint8_t *x, int half)
+{
+    const float d = load_f16(x + 80), dmin = load_f16(x + 82);
+    const uint8_t *s = x + 8 * half, *q = x + 16 + 32 * half;
+    for (int i = 0; i < 2; i++, q += RUN, y += RUN, s++) {
+        const vb v = load_bytes(q);
+        for (int part = 0; part < 4; part++) {
+            const uint8_t f = s[2 * part];
+            put_affine(y + 32 * part, shift_right(v, 2 * part) & 3, vset(d * (float)(f & 15)),
+                       vset(dmin * (float)(f >> 4)));
+        }
+    }
+}
+
+/* f (16) = d * (the 6-bit scales of a Q3_K block - 32) */
+RT_INLINE void load_scales_q3(float f[16], const uint8_t *s /* (12) */, float d)
+{
+    uint32_t a, b, c, w[4];
+    memcpy(&a, s, 4);
+    memcpy(&b, s + 4, 4);
+    memcpy(&c, s + 8, 4);
+    w[0] = (a & 0x0f0f0f0fu) | (c & 0x03030303u) << 4;
+    w[1] = (b & 0x0f0f0f0fu) | (c >> 2 & 0x03030303u) << 4;
+    w[2] = (a >> 4 & 0x0f0f0f0fu) | (c >> 4 & 0x03030303u) << 4;
+    w[3] = (b >> 4 & 0x0f0f0f0fu) | (c >> 6 & 0x03030303u) << 4;
+    put_centred(f, load_bytes((const uint8_t *)w), vset(d), vset(32.0f));
+}
+
+/* y (128) = d * scale * (q - 4), a scale for every 16 */
+RT_INLINE void dequant_q3_k(float *y, const uint8_t *x, int half)
+{
+    const uint8_t *high = x, *q = x + 32 + 32 * half;
+    const vf zero = vset(4.0f);
+    float scales[16], *s = scales + 8 * half;
+    load_scales_q3(scales, x + 96, load_f16(x + 108));
+    for (int i = 0; i < 2; i++, q += RUN, high += RUN, y += RUN, s++) {
+        const vb v = load_bytes(q), h = load_bytes(high);
+        for (int part = 0; part < 4; part++) {
+            const uint8_t bit = (uint8_t)(1u << (4 * half + part));
+            vb t = (shift_right(v, 2 * part) & 3) | ((vb)((h & bit) != 0) & 4);
+            put_centred(y + 32 * part, t, vset(s[2 * part]), zero);
+        }
+    }
+}
+
 /* f (16) = the 6-bit factors of a Q4_K or Q5_K block: eight scales, then eight mins */
 RT_INLINE void load_factors(float f[16], const uint8_t *s /* (12) */)
 {
@@ -151,31 +264,37 @@ RT_INLINE void dequant_q6_k(float *y, const uint8_t *x, int half)
     }
 }
 
-/* y (n) f32 = elements first .. first + n of the row x; both are multiples of 32, or of 128 for the K types. */
+/* y (n) f32 = elements first .. first + n of the row x; both are multiples of 32, or of 128 where blocks have 256. */
 static inline __attribute__((unused)) void dequant_run(float *y, const void *x, rt_dtype d, uint64_t first, uint64_t n)
 {
-    const uint8_t *p = x;
-    uint64_t i = first / HALF, end = (first + n) / HALF; /* halves, for the K types */
+    const uint32_t elems = rt_dtype_table[d].block_elems, bytes = rt_dtype_table[d].block_bytes;
+    const uint32_t unit = elems == 32 ? 32 : HALF;
+    const uint64_t begin = first / unit, end = (first + n) / unit;
+/* the units in turn: p is the block of each, half which part of it */
+#define EACH(call)                                                                                                     \
+    for (uint64_t i = begin; i < end; i++, y += unit) {                                                                \
+        const uint8_t *p = (const uint8_t *)x + i * unit / elems * bytes;                                              \
+        const int half = (int)(i % 2);                                                                                 \
+        (void)half;                                                                                                    \
+        call;                                                                                                          \
+    }                                                                                                                  \
+    break
     switch (d) {
-    case RT_DTYPE_Q8_0:
-        p += first / 32 * Q8_0_BYTES;
-        for (uint64_t b = 0; b < n / 32; b++) dequant_q8_0(y + 32 * b, p + Q8_0_BYTES * b);
-        break;
-    case RT_DTYPE_Q4_0:
-        p += first / 32 * Q4_0_BYTES;
-        for (uint64_t b = 0; b < n / 32; b++) dequant_q4_0(y + 32 * b, p + Q4_0_BYTES * b);
-        break;
-    case RT_DTYPE_Q4_K:
-        for (; i < end; i++, y += HALF) dequant_affine(y, p + Q4_K_BYTES * (i / 2), (int)(i % 2), false);
-        break;
-    case RT_DTYPE_Q5_K:
-        for (; i < end; i++, y += HALF) dequant_affine(y, p + Q5_K_BYTES * (i / 2), (int)(i % 2), true);
-        break;
-    case RT_DTYPE_Q6_K:
-        for (; i < end; i++, y += HALF) dequant_q6_k(y, p + Q6_K_BYTES * (i / 2), (int)(i % 2));
-        break;
+    case RT_DTYPE_Q8_0: EACH(dequant_q8_0(y, p));
+    case RT_DTYPE_Q4_0: EACH(dequant_q4_0(y, p));
+    case RT_DTYPE_Q4_1: EACH(dequant_offset(y, p, false));
+    case RT_DTYPE_Q5_0: EACH(dequant_q5_0(y, p));
+    case RT_DTYPE_Q5_1: EACH(dequant_offset(y, p, true));
+    case RT_DTYPE_IQ4_NL: EACH(put_iq4(y, p + 2, load_f16(p)));
+    case RT_DTYPE_Q2_K: EACH(dequant_q2_k(y, p, half));
+    case RT_DTYPE_Q3_K: EACH(dequant_q3_k(y, p, half));
+    case RT_DTYPE_Q4_K: EACH(dequant_affine(y, p, half, false));
+    case RT_DTYPE_Q5_K: EACH(dequant_affine(y, p, half, true));
+    case RT_DTYPE_Q6_K: EACH(dequant_q6_k(y, p, half));
+    case RT_DTYPE_IQ4_XS: EACH(dequant_iq4_xs(y, p, half));
     default: break;
     }
+#undef EACH
 }
 
 /* y (n) f32 = elements first .. first + n of the row x of any float or quantised dtype but F64. */

@@ -42,7 +42,7 @@ RT_INLINE void adam_body(float *w, void *p, float *m, float *v, const void *g, u
     }
 }
 
-static void adam_span(const rt_bound_op *o, rt_span s, void *ctx)
+static void adam_span(const rt_bound_op *o, rt_cpu_span s, void *ctx)
 {
     const rt_operand *param = &o->slot[RT_ADAM_PARAM], *master = &o->slot[RT_ADAM_MASTER];
     float *m = span_ptr(&o->slot[RT_ADAM_M], s), *v = span_ptr(&o->slot[RT_ADAM_V], s);

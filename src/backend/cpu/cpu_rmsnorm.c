@@ -85,9 +85,9 @@ static void fwd_chunk(void *ctx, uint32_t chunk, uint32_t worker)
     (void)worker;
     for (uint64_t r = chunk * j->per; r < end; r++)
         for (uint32_t g = 0; g < a->H; g++) {
-            rt_span s = { r, (uint64_t)g * a->D, a->D };
+            rt_cpu_span s = { r, (uint64_t)g * a->D, a->D };
             void *yp = span_ptr(y, s);
-            const void *xp = span_ptr(x, s), *next = r + 1 < a->N ? span_ptr(x, (rt_span){ r + 1, s.col, 0 }) : NULL;
+            const void *xp = span_ptr(x, s), *next = r + 1 < a->N ? span_ptr(x, (rt_cpu_span){ r + 1, s.col, 0 }) : NULL;
             float ss;
             RT_FOR_FLOAT(x->dtype, D, ss = sum_squares(xp, a->D, D));
             float rstd = 1.0f / sqrtf(ss / (float)a->D + a->eps);
@@ -113,13 +113,13 @@ static void add_fwd_chunk(void *ctx, uint32_t chunk, uint32_t worker)
     float *h = j->scratch + (uint64_t)worker * a->D;
     const void *wp = rt_host_ptr(&slot[RT_ARMS_W]);
     for (uint64_t r = chunk * j->per; r < end; r++) {
-        rt_span s = { r, 0, a->D };
+        rt_cpu_span s = { r, 0, a->D };
         void *yp = span_ptr(&slot[RT_ARMS_Y], s), *hp = span_ptr(&slot[RT_ARMS_H], s);
         const void *xp = span_ptr(&slot[RT_ARMS_X], s), *rp = span_ptr(&slot[RT_ARMS_RES], s);
         const void *next_x = NULL, *next_res = NULL;
         if (r + 1 < a->N) {
-            next_x = span_ptr(&slot[RT_ARMS_X], (rt_span){ r + 1, 0, 0 });
-            next_res = span_ptr(&slot[RT_ARMS_RES], (rt_span){ r + 1, 0, 0 });
+            next_x = span_ptr(&slot[RT_ARMS_X], (rt_cpu_span){ r + 1, 0, 0 });
+            next_res = span_ptr(&slot[RT_ARMS_RES], (rt_cpu_span){ r + 1, 0, 0 });
         }
         float ss;
         RT_FOR_FLOAT(dx, D, ss = add_residual(h, hp, xp, rp, a->D, D));
@@ -210,13 +210,13 @@ static void bwd_chunk(void *ctx, uint32_t chunk, uint32_t worker)
     if (part) memset(part, 0, a->D * sizeof *part);
     for (uint64_t r = chunk * j->per; r < end; r++)
         for (uint32_t g = 0; g < a->H; g++) {
-            rt_span s = { r, (uint64_t)g * a->D, a->D };
+            rt_cpu_span s = { r, (uint64_t)g * a->D, a->D };
             void *dxp = span_ptr(&slot[RT_RMSB_DX], s);
             const void *dyp = span_ptr(&slot[RT_RMSB_DY], s), *xp = span_ptr(&slot[RT_RMSB_X], s);
             const void *resp = has_res ? span_ptr(&slot[RT_RMSB_DRES], s) : NULL, *next_dy = NULL, *next_x = NULL;
             if (r + 1 < a->N) {
-                next_dy = span_ptr(&slot[RT_RMSB_DY], (rt_span){ r + 1, s.col, 0 });
-                next_x = span_ptr(&slot[RT_RMSB_X], (rt_span){ r + 1, s.col, 0 });
+                next_dy = span_ptr(&slot[RT_RMSB_DY], (rt_cpu_span){ r + 1, s.col, 0 });
+                next_x = span_ptr(&slot[RT_RMSB_X], (rt_cpu_span){ r + 1, s.col, 0 });
             }
             RT_FOR_FLOAT(dx, D,
                          RT_FOR_FLOAT(dw, DW,

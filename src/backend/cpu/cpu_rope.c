@@ -68,9 +68,9 @@ static void rope_chunk(void *ctx, uint32_t chunk, uint32_t worker)
     float *c = (float *)rt_host_ptr(&j->o->work) + (uint64_t)worker * a->D, *s = c + half;
     uint64_t end = (chunk + 1) * j->per < a->N ? (chunk + 1) * j->per : a->N;
     for (uint64_t r = chunk * j->per; r < end; r++) {
-        rotation(c, s, freq, *(const int32_t *)span_ptr(pos, (rt_span){ r, 0, 0 }), half, a->scale, j->backward);
+        rotation(c, s, freq, *(const int32_t *)span_ptr(pos, (rt_cpu_span){ r, 0, 0 }), half, a->scale, j->backward);
         for (uint32_t h = 0; h < a->H; h++) {
-            rt_span at = { r, (uint64_t)h * a->D, 0 };
+            rt_cpu_span at = { r, (uint64_t)h * a->D, 0 };
             void *yp = span_ptr(y, at);
             const void *xp = span_ptr(x, at);
             RT_FOR_FLOAT(y->dtype, D, rotate(yp, xp, c, s, half, D));

@@ -8,7 +8,7 @@ RT_INLINE void add_body(void *y, const void *a, const void *b, uint64_t n, rt_dt
     for (; i + VL <= n; i += VL) vstore_t(y, i, vload_t(a, i, d) + vload_t(b, i, d), d);
     for (; i < n; i++) store_t(y, i, load_t(a, i, d) + load_t(b, i, d), d);
 }
-static void add_span(const rt_bound_op *o, rt_span s, void *ctx)
+static void add_span(const rt_bound_op *o, rt_cpu_span s, void *ctx)
 {
     void *y = span_ptr(&o->slot[RT_ROWS_Y], s);
     const void *a = span_ptr(&o->slot[RT_ROWS_X], s), *b = span_ptr(&o->slot[RT_ROWS_B], s);
@@ -25,7 +25,7 @@ RT_INLINE void scale_body(void *y, const void *x, float f, uint64_t n, rt_dtype 
     for (; i + VL <= n; i += VL) vstore_t(y, i, vload_t(x, i, d) * vset(f), d);
     for (; i < n; i++) store_t(y, i, load_t(x, i, d) * f, d);
 }
-static void scale_span(const rt_bound_op *o, rt_span s, void *ctx)
+static void scale_span(const rt_bound_op *o, rt_cpu_span s, void *ctx)
 {
     void *y = span_ptr(&o->slot[RT_ROWS_Y], s);
     const void *x = span_ptr(&o->slot[RT_ROWS_X], s);
@@ -47,7 +47,7 @@ RT_INLINE void cast_body(void *y, const void *x, uint64_t n, rt_dtype dy, rt_dty
     for (; i + VL <= n; i += VL) vstore_t(y, i, vload_t(x, i, dx), dy);
     for (; i < n; i++) store_t(y, i, load_t(x, i, dx), dy);
 }
-static void cast_span(const rt_bound_op *o, rt_span s, void *ctx)
+static void cast_span(const rt_bound_op *o, rt_cpu_span s, void *ctx)
 {
     void *y = span_ptr(&o->slot[RT_ROWS_Y], s);
     const void *x = span_ptr(&o->slot[RT_ROWS_X], s);
@@ -65,7 +65,7 @@ RT_INLINE void fill_body(void *y, float value, uint64_t n, rt_dtype d)
     for (; i + VL <= n; i += VL) vstore_t(y, i, vset(value), d);
     for (; i < n; i++) store_t(y, i, value, d);
 }
-static void fill_span(const rt_bound_op *o, rt_span s, void *ctx)
+static void fill_span(const rt_bound_op *o, rt_cpu_span s, void *ctx)
 {
     void *y = span_ptr(&o->slot[RT_ROWS_Y], s);
     (void)ctx;
@@ -187,7 +187,7 @@ static void norm_chunk(void *ctx, uint32_t chunk, uint32_t worker)
     double sum = 0;
     (void)worker;
     for (; r < end; r++) {
-        const void *x = span_ptr(j->x, (rt_span){ r, 0, 0 });
+        const void *x = span_ptr(j->x, (rt_cpu_span){ r, 0, 0 });
         RT_FOR_FLOAT(j->x->dtype, D, sum += row_sq(x, j->x->cols, D));
     }
     j->part[chunk] = sum;
@@ -198,7 +198,7 @@ static uint32_t first_bad_row(const rt_operand *x)
 {
     for (uint64_t r = 0; r < x->rows; r++)
         for (uint64_t i = 0; i < x->cols; i++)
-            if (!isfinite(load_t(span_ptr(x, (rt_span){ r, 0, 0 }), i, x->dtype))) return (uint32_t)r;
+            if (!isfinite(load_t(span_ptr(x, (rt_cpu_span){ r, 0, 0 }), i, x->dtype))) return (uint32_t)r;
     return 0;
 }
 

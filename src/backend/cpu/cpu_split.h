@@ -10,10 +10,10 @@
 
 enum { RT_SPLIT_ELEMS = 16384 }; /* about one L1 of f32 per chunk: long enough to hide the hand-over */
 
-typedef struct rt_span {
+typedef struct rt_cpu_span {
     uint64_t row, col, n;
-} rt_span;
-typedef void (*rt_span_fn)(const rt_bound_op *o, rt_span s, void *ctx);
+} rt_cpu_span;
+typedef void (*rt_span_fn)(const rt_bound_op *o, rt_cpu_span s, void *ctx);
 
 typedef struct rt_split {
     const rt_bound_op *o;
@@ -25,7 +25,7 @@ typedef struct rt_split {
 } rt_split;
 
 /* Address of the first element of a span in a plain operand. */
-RT_INLINE void *span_ptr(const rt_operand *p, rt_span s)
+RT_INLINE void *span_ptr(const rt_operand *p, rt_cpu_span s)
 {
     return (uint8_t *)rt_host_ptr(p) + (s.row * p->stride + s.col) * rt_dtype_table[p->dtype].block_bytes;
 }
@@ -37,7 +37,7 @@ static void split_chunk(void *ctx, uint32_t chunk, uint32_t worker)
     uint64_t r1 = r0 + s->rows_per < s->rows ? r0 + s->rows_per : s->rows;
     uint64_t n = c0 + s->cols_per < s->cols ? s->cols_per : s->cols - c0;
     (void)worker;
-    for (uint64_t r = r0; r < r1; r++) s->fn(s->o, (rt_span){ r, c0, n }, s->ctx);
+    for (uint64_t r = r0; r < r1; r++) s->fn(s->o, (rt_cpu_span){ r, c0, n }, s->ctx);
 }
 
 /* Runs fn over all elements of an op whose first `nslots` present operands have the shape of slot 0. */

@@ -25,7 +25,7 @@ RT_INLINE void fwd_body(void *y, const void *g, const void *u, uint64_t n, rt_dt
         vstore_tn(y, i, vswiglu(vload_tn(g, i, k, d), vload_tn(u, i, k, d)), k, d);
     }
 }
-static void fwd_span(const rt_bound_op *o, rt_span s, void *ctx)
+static void fwd_span(const rt_bound_op *o, rt_cpu_span s, void *ctx)
 {
     void *y = span_ptr(&o->slot[RT_GLU_Y], s);
     const void *g = span_ptr(&o->slot[RT_GLU_G], s), *u = span_ptr(&o->slot[RT_GLU_U], s);
@@ -59,7 +59,7 @@ RT_INLINE void bwd_body(void *dg, void *du, const void *dy, const void *g, const
         vstore_tn(du, i, b, k, d);
     }
 }
-static void bwd_span(const rt_bound_op *o, rt_span s, void *ctx)
+static void bwd_span(const rt_bound_op *o, rt_cpu_span s, void *ctx)
 {
     void *dg = span_ptr(&o->slot[RT_GLUB_DG], s), *du = span_ptr(&o->slot[RT_GLUB_DU], s);
     const void *dy = span_ptr(&o->slot[RT_GLUB_DY], s);

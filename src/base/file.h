@@ -1,0 +1,74 @@
+/* file.h - files: maps to read, atomic writers, directories, paths. Linux and other POSIX systems.
+ *
+ * Owns: every system call on files that the library makes for models and data. A map is read-only and shared; a writer
+ * writes to a temporary name beside its target and appears under the target's name only when it is committed, so an
+ * interrupted or failed write leaves nothing behind that looks like a result. Messages name the path and the reason
+ * that the system gives; RT_NOT_FOUND for what is not there, RT_IO for the rest. */
+#ifndef RT_BASE_FILE_H
+#define RT_BASE_FILE_H
+
+#include "base/err.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* ---- reading ---- */
+
+/* A whole file in memory, read-only. data is not null, even for an empty file. */
+typedef struct rt_map {
+    const uint8_t *data;
+    uint64_t size;
+} rt_map;
+int rt_map_open(rt_map *m, const char *path, rt_err *e);
+void rt_map_close(rt_map *m); /* accepts zeroes; leaves zeroes */
+/* Tells the system that a range will be read soon, or not again. Never fails. */
+void rt_map_will_need(const rt_map *m, uint64_t offset, uint64_t bytes);
+void rt_map_done_with(const rt_map *m, uint64_t offset, uint64_t bytes);
+
+/* Appends the file's bytes to out; RT_FORMAT when it is larger than max. */
+int rt_file_read(const char *path, uint64_t max, rt_str *out, rt_err *e);
+
+/* ---- writing ---- */
+
+typedef struct rt_writer rt_writer;
+/* Creates a temporary file in the folder of path. RT_INVALID when path is a directory. */
+int rt_writer_open(rt_writer **out, const char *path, rt_err *e);
+/* Makes the file this long and, where the file system can, reserves its blocks, so that a full disk is found before
+ * the work is done and not after. */
+int rt_writer_reserve(rt_writer *w, uint64_t bytes, rt_err *e);
+/* At an offset; from any number of threads at once. */
+int rt_writer_put(rt_writer *w, uint64_t offset, const void *data, uint64_t bytes, rt_err *e);
+/* The temporary name, to read the file back before it is committed. */
+const char *rt_writer_path(const rt_writer *w);
+/* Everything to disk, then the rename. The writer is done afterwards, whatever the answer. */
+int rt_writer_commit(rt_writer *w, rt_err *e);
+void rt_writer_free(rt_writer *w); /* accepts null; removes the temporary file of a writer that was not committed */
+
+/* The same for small files: whole content at once. */
+int rt_file_write(const char *path, const void *data, uint64_t bytes, rt_err *e);
+
+/* ---- directories ---- */
+
+bool rt_path_exists(const char *path);
+bool rt_path_is_dir(const char *path);
+int rt_file_size(const char *path, uint64_t *out, rt_err *e);
+/* Like mkdir -p. */
+int rt_dir_make(const char *path, rt_err *e);
+/* A new empty directory beside path, for what is to become path: its name is allocated in a. Make it path with
+ * rt_dir_commit (path must not exist, or be an empty directory), or remove it with rt_dir_remove. */
+int rt_dir_temp(char **temp, rt_arena *a, const char *path, rt_err *e);
+int rt_dir_commit(const char *temp, const char *path, rt_err *e);
+/* Removes a directory and the files in it (one level of subdirectories too). Never follows links. */
+void rt_dir_remove(const char *path);
+/* Names in a directory, sorted by bytes, without . and ..; allocated in a. */
+int rt_dir_list(char ***names, uint32_t *count, rt_arena *a, const char *path, rt_err *e);
+/* dir/name, allocated in a; null when out of memory. */
+char *rt_path_join(rt_arena *a, const char *dir, const char *name);
+/* What follows the last slash; the path itself when there is none. */
+const char *rt_path_base(const char *path);
+bool rt_path_ends(const char *path, const char *suffix); /* case-insensitive */
+
+#endif
