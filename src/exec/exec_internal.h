@@ -26,6 +26,7 @@ struct rt_exec {
     uint64_t *space_off;         /* (nbufs) byte offset of each buffer in the allocation of its class */
     rt_mem *mem[RT_CLASS_COUNT]; /* null where the class is empty */
     uint64_t bytes[RT_CLASS_COUNT];
+    uint32_t running; /* 1 + the program that ran last; 0: none */
     uint8_t *scratch; /* RT_EXEC_SCRATCH bytes: poison and guard bands pass through it */
 };
 enum { RT_EXEC_SCRATCH = 1 << 16 };
@@ -43,8 +44,8 @@ uint64_t rt_place(uint64_t *place, const uint64_t *bytes, const rt_life *life, u
 /* bind.c: operands of the lowered plan of program i, with their memory. ops has nops entries. */
 void rt_bind(const rt_exec *x, uint32_t program, rt_bound_op *ops);
 
-/* guard.c */
+/* guard.c: bands around the buffers of the space, once; poison and bands of a program's activations, before it runs. */
 int rt_guards_write(rt_exec *x, rt_err *e);
-int rt_poison_arena(rt_exec *x, rt_err *e);
+int rt_guards_begin(rt_exec *x, uint32_t program, rt_err *e);
 
 #endif

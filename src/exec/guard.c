@@ -20,8 +20,8 @@ static int put(rt_exec *x, rt_mem *mem, uint64_t off, uint64_t bytes, rt_err *e)
 
 typedef int (*band_fn)(rt_exec *x, rt_mem *mem, uint64_t off, const rt_buffer *b, rt_err *e);
 
-/* Calls fn for the band before and after each placed buffer. */
-static int each_band(rt_exec *x, band_fn fn, rt_err *e)
+/* Calls fn for the band before and after each buffer of the space. */
+static int space_bands(rt_exec *x, band_fn fn, rt_err *e)
 {
     int rc = RT_OK;
     for (uint32_t i = 0; i < x->space->nbufs; i++) {
@@ -29,14 +29,22 @@ static int each_band(rt_exec *x, band_fn fn, rt_err *e)
         RT_TRY(fn(x, x->mem[b->cls], x->space_off[i] - RT_GUARD_BYTES, b, e));
         RT_TRY(fn(x, x->mem[b->cls], x->space_off[i] + b->bytes, b, e));
     }
-    for (uint32_t k = 0; k < x->nprogs; k++)
-        for (uint32_t i = 0; i < x->prog[k].plan->nacts; i++) {
-            const rt_buffer *b = &x->prog[k].plan->acts[i];
-            uint64_t at = x->prog[k].place[i];
-            if (at == UINT64_MAX) continue;
-            RT_TRY(fn(x, x->mem[RT_CLASS_ACT], at - RT_GUARD_BYTES, b, e));
-            RT_TRY(fn(x, x->mem[RT_CLASS_ACT], at + b->bytes, b, e));
-        }
+out:
+    return rc;
+}
+
+/* The same for the activations of one program. Programs share the arena, so each tramples the others' bands: they are
+ * there only from the start of the program's run to the start of the next. */
+static int arena_bands(rt_exec *x, uint32_t program, band_fn fn, rt_err *e)
+{
+    int rc = RT_OK;
+    const rt_sealed *s = &x->prog[program];
+    for (uint32_t i = 0; i < s->plan->nacts; i++) {
+        const rt_buffer *b = &s->plan->acts[i];
+        if (s->place[i] == UINT64_MAX) continue;
+        RT_TRY(fn(x, x->mem[RT_CLASS_ACT], s->place[i] - RT_GUARD_BYTES, b, e));
+        RT_TRY(fn(x, x->mem[RT_CLASS_ACT], s->place[i] + b->bytes, b, e));
+    }
 out:
     return rc;
 }
@@ -65,19 +73,36 @@ out:
 int rt_guards_write(rt_exec *x, rt_err *e)
 {
     memset(x->scratch, RT_GUARD_BYTE, RT_EXEC_SCRATCH);
-    return each_band(x, write_band, e);
+    return space_bands(x, write_band, e);
 }
 
 int rt_exec_check(rt_exec *x, rt_err *e)
 {
+    int rc;
     if (!x->opts.guards) return rt_fail(e, RT_INVALID, "sealed without guard bands: nothing to check");
-    return each_band(x, check_band, e);
+    RT_TRY(space_bands(x, check_band, e));
+    if (x->running) RT_TRY(arena_bands(x, x->running - 1, check_band, e));
+out:
+    return rc;
 }
 
-int rt_poison_arena(rt_exec *x, rt_err *e)
+static int poison_arena(rt_exec *x, rt_err *e)
 {
     if (!x->mem[RT_CLASS_ACT]) return RT_OK;
     memset(x->scratch, 0xff, RT_EXEC_SCRATCH); /* NaN in every float type */
-    int rc = put(x, x->mem[RT_CLASS_ACT], 0, x->bytes[RT_CLASS_ACT], e);
-    return rc < 0 || !x->opts.guards ? rc : rt_guards_write(x, e);
+    return put(x, x->mem[RT_CLASS_ACT], 0, x->bytes[RT_CLASS_ACT], e);
+}
+
+int rt_guards_begin(rt_exec *x, uint32_t program, rt_err *e)
+{
+    int rc = RT_OK;
+    if (x->opts.guards && x->running) RT_TRY(rt_exec_check(x, e)); /* nobody may have asked since it ran */
+    if (x->opts.poison) RT_TRY(poison_arena(x, e));
+    if (x->opts.guards) {
+        memset(x->scratch, RT_GUARD_BYTE, RT_EXEC_SCRATCH);
+        RT_TRY(arena_bands(x, program, write_band, e));
+    }
+    x->running = program + 1;
+out:
+    return rc;
 }

@@ -38,10 +38,8 @@ int rt_exec_run(rt_exec *x, uint32_t program, rt_ticket *t, rt_err *e)
 {
     rt_ticket mine;
     if (program >= x->nprogs) return rt_fail(e, RT_INVALID, "program %u of %u was asked for", program, x->nprogs);
-    if (x->opts.poison) {
-        int rc = rt_poison_arena(x, e);
-        if (rc < 0) return rc;
-    }
+    int rc = rt_guards_begin(x, program, e);
+    if (rc < 0) return rc;
     return x->dev->api->run(x->dev, x->prog[program].prog, t ? t : &mine, e);
 }
 

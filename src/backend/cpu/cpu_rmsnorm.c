@@ -17,24 +17,36 @@ static uint32_t chunks_of(uint64_t N, uint64_t per) { return (uint32_t)((N + per
 
 /* ---- forward ---- */
 
-/* h (D) f32 scratch = x + res, stored to hout as well; returns the sum of squares before rounding */
-RT_INLINE float add_residual(float *h, void *hout, const void *x, const void *res, uint32_t D, rt_dtype d)
+/* h (n) f32 scratch = x + res from i on, stored to hout as well; n: VL, or what is left of a row */
+RT_INLINE vf add_vector(float *h, void *hout, const void *x, const void *res, uint32_t i, uint32_t n, rt_dtype d)
 {
-    vf a = { 0 };
-    uint32_t i = 0;
-    for (; i + VL <= D; i += VL) {
+    if (n >= VL) {
         vf v = vload_t(x, i, d) + vload_t(res, i, d);
         vstore(h + i, v);
         vstore_t(hout, i, v, d);
-        a = vfma(v, v, a);
+        return v;
     }
-    if (i < D) {
-        vf v = vload_tn(x, i, D - i, d) + vload_tn(res, i, D - i, d);
-        vstore_n(h + i, v, D - i);
-        vstore_tn(hout, i, v, D - i, d);
-        a = vfma(v, v, a);
+    vf v = vload_tn(x, i, n, d) + vload_tn(res, i, n, d);
+    vstore_n(h + i, v, n);
+    vstore_tn(hout, i, v, n, d);
+    return v;
+}
+/* h (D) = x + res; returns the sum of squares before rounding, summed in the order of sum_squares: a block that is
+ * recomputed from h has the same norm to the bit. */
+RT_INLINE float add_residual(float *h, void *hout, const void *x, const void *res, uint32_t D, rt_dtype d)
+{
+    vf a = { 0 }, b = { 0 };
+    uint32_t i = 0;
+    for (; i + 2 * VL <= D; i += 2 * VL) {
+        vf u = add_vector(h, hout, x, res, i, VL, d), v = add_vector(h, hout, x, res, i + VL, VL, d);
+        a = vfma(u, u, a);
+        b = vfma(v, v, b);
     }
-    return vsum(a);
+    for (; i < D; i += VL) {
+        vf u = add_vector(h, hout, x, res, i, D - i, d);
+        a = vfma(u, u, a);
+    }
+    return vsum(a + b);
 }
 RT_INLINE float sum_squares(const void *x, uint32_t D, rt_dtype d)
 {
@@ -87,7 +99,8 @@ static void fwd_chunk(void *ctx, uint32_t chunk, uint32_t worker)
         for (uint32_t g = 0; g < a->H; g++) {
             rt_cpu_span s = { r, (uint64_t)g * a->D, a->D };
             void *yp = span_ptr(y, s);
-            const void *xp = span_ptr(x, s), *next = r + 1 < a->N ? span_ptr(x, (rt_cpu_span){ r + 1, s.col, 0 }) : NULL;
+            const void *xp = span_ptr(x, s),
+                       *next = r + 1 < a->N ? span_ptr(x, (rt_cpu_span){ r + 1, s.col, 0 }) : NULL;
             float ss;
             RT_FOR_FLOAT(x->dtype, D, ss = sum_squares(xp, a->D, D));
             float rstd = 1.0f / sqrtf(ss / (float)a->D + a->eps);
