@@ -1,0 +1,40 @@
+/* generate.h - text one token at a time: a model with a key/value cache, sealed once.
+ *
+ * Owns: three programs (a block of the prompt, one token, the choice of an id) and the cache. The prompt is taken in
+ * blocks; its last token goes through the one-token program, so the head runs for that one alone. Text and ids are the
+ * caller's. One sequence at a time. */
+#ifndef RT_INFER_GENERATE_H
+#define RT_INFER_GENERATE_H
+
+#include "infer/load.h"
+
+typedef struct rt_generate_opts {
+    uint32_t context;          /* the longest prompt and answer together; 0: the model's own limit, at most 4096 */
+    double temperature;        /* 0: always the most likely id */
+    uint32_t top_k;            /* 0: no limit */
+    double top_p;              /* 1: no limit */
+    double repetition_penalty; /* 1: none; as transformers: seen ids' logits are divided or multiplied by it */
+    uint64_t seed;
+} rt_generate_opts;
+extern const rt_generate_opts rt_generate_defaults; /* greedy */
+
+typedef struct rt_generator rt_generator;
+/* The device must outlive it; the file may be closed. policy: null for f32. */
+int rt_generator_open(rt_generator **out, rt_dev *d, const rt_model_file *m, const rt_policy *policy,
+                      const rt_generate_opts *o, rt_err *e);
+void rt_generator_free(rt_generator *g); /* accepts null */
+uint32_t rt_generator_context(const rt_generator *g);
+
+/* Called with each new id; a positive answer ends the text after it, a negative one is a status. */
+typedef int (*rt_token_fn)(void *ctx, uint32_t id, rt_err *e);
+typedef struct rt_generate_stats {
+    uint32_t prompt, made;
+    double prompt_seconds, made_seconds;
+} rt_generate_stats;
+/* Begins anew: the cache is forgotten. Ends when fn says so, after max_new ids, or when the context is full. */
+int rt_generator_run(rt_generator *g, const uint32_t *prompt, uint32_t count, uint32_t max_new, rt_token_fn fn,
+                     void *ctx, rt_generate_stats *stats, rt_err *e);
+/* The logits behind the last token that was run, (V) f32; valid until the next run. For tests and penalties. */
+int rt_generator_logits(rt_generator *g, float *logits, rt_err *e);
+
+#endif

@@ -1,0 +1,123 @@
+/* decoder.h - one decoder for every family: its parameters as views of a space, forward and backward written by hand.
+ *
+ * Owns: which buffers a model has (parameters, gradients, adapters), how projections that read the same input are laid
+ * side by side, and the ops of forward and backward. It records; it knows no device and holds no values. The loss is
+ * the caller's: forward ends with the normed hidden state and backward begins with its gradient. Dimension letters are
+ * those of docs/numerics.md. */
+#ifndef RT_MODEL_DECODER_H
+#define RT_MODEL_DECODER_H
+
+#include "format/names.h"
+#include "op/emit.h"
+
+/* Low-rank adapters beside frozen projections: y += (alpha / rank) (x A') B'. */
+typedef struct rt_lora {
+    uint32_t rank; /* 0: none */
+    double alpha;
+    uint32_t roles; /* bit r: role r has one; of Q K V O GATE UP DOWN */
+} rt_lora;
+enum {
+    RT_LORA_ROLES = 1u << RT_ROLE_Q | 1u << RT_ROLE_K | 1u << RT_ROLE_V | 1u << RT_ROLE_O | 1u << RT_ROLE_GATE |
+                    1u << RT_ROLE_UP | 1u << RT_ROLE_DOWN
+};
+
+typedef struct rt_decoder_opts {
+    const char *name; /* "student": the start of every buffer's name */
+    const rt_policy *policy;
+    const rt_dtype *dtypes; /* (rt_param_count) as stored; null: the policy's weight dtype. Vectors are plain floats. */
+    bool train;             /* trained parameters have gradients */
+    bool accumulate;        /* gradients are written in more than one micro-batch of a step */
+    const bool *frozen;     /* (rt_param_count) or null: none. With adapters everything else is frozen. */
+    rt_lora lora;
+} rt_decoder_opts;
+
+/* One tensor of the model, or half an adapter. */
+typedef struct rt_param {
+    rt_role role;
+    uint32_t layer;
+    char part;     /* 0: the tensor itself; 'A' (r,in) or 'B' (out,r) of its adapter */
+    rt_view value; /* rows (or columns of one row) of a buffer that may hold its neighbours too; without gaps */
+    rt_view grad;  /* RT_NONE: frozen */
+} rt_param;
+
+/* Projections that read one input, side by side: q k v, or gate up; or one alone. */
+enum { RT_LINEAR_PARTS = 3 };
+typedef struct rt_linear {
+    uint32_t parts;
+    uint32_t cols[RT_LINEAR_PARTS];  /* of the output, per part */
+    uint32_t param[RT_LINEAR_PARTS]; /* index of the weight */
+    bool joined;                     /* one buffer holds all parts: one product does for all */
+    rt_view weight, grad;            /* of that buffer */
+    bool has_bias;
+    rt_view bias, dbias;               /* (1, all columns); dbias RT_NONE when frozen */
+    uint32_t adapter[RT_LINEAR_PARTS]; /* index of the A half, B follows; UINT32_MAX: none */
+} rt_linear;
+
+typedef struct rt_layer {
+    uint32_t attn_norm, mlp_norm, q_norm, k_norm; /* params; UINT32_MAX where absent */
+    rt_linear qkv, out, gate_up, down;
+} rt_layer;
+
+typedef struct rt_decoder {
+    rt_arena arena;
+    rt_model_config config;
+    rt_policy policy;
+    rt_lora lora;
+    rt_param *params;      /* the model's in the order of rt_param_at, then the adapters' */
+    uint32_t model_params; /* how many are the model's */
+    uint32_t param_count;
+    rt_layer *layers;
+    uint32_t embed, final_norm, head; /* params; head is embed in a tied model */
+    uint32_t
+        lowest; /* the lowest layer that has to be reached backward; config.layers: none; 0 too for the embedding */
+    bool embed_trained;
+    rt_view freq;     /* (1,D/2): inverse frequencies, an input written once */
+    float rope_scale; /* on cos and sin */
+} rt_decoder;
+
+/* Declares every buffer in the space. The configuration is copied. */
+int rt_decoder_new(rt_decoder **out, rt_space *s, const rt_model_config *c, const rt_decoder_opts *o, rt_err *e);
+void rt_decoder_free(rt_decoder *d); /* accepts null */
+/* "model.layers.0.self_attn.q_proj.weight", or with ".lora_A.weight" in the place of ".weight". */
+char *rt_param_name(char buf[RT_NAME_BYTES], const rt_param *p);
+/* Elements that are trained. */
+uint64_t rt_decoder_trained(const rt_decoder *d);
+
+/* The tokens of a batch: B rows of T. All (B*T,1) i32. */
+typedef struct rt_tokens {
+    uint32_t B, T;
+    rt_view ids;
+    rt_view pos;   /* position within its document */
+    rt_view start; /* first position, within the row, of its document; RT_NONE: one document per row */
+} rt_tokens;
+
+typedef enum rt_recompute { RT_RECOMPUTE_NONE, RT_RECOMPUTE_BLOCK } rt_recompute;
+
+/* What forward keeps for backward, made by rt_decoder_forward; null trace: nothing is kept. */
+typedef struct rt_trace rt_trace;
+int rt_trace_new(rt_trace **out, const rt_decoder *d, rt_recompute r, rt_err *e);
+void rt_trace_free(rt_trace *t); /* accepts null; not before the plan is recorded */
+
+/* hidden (N,C) = the normed output of the last layer. */
+void rt_decoder_forward(rt_plan *p, const rt_decoder *d, const rt_tokens *t, rt_trace *trace, rt_view hidden);
+/* From dhidden (N,C) the gradients of all trained parameters (`=` or `+=`). */
+void rt_decoder_backward(rt_plan *p, const rt_decoder *d, const rt_tokens *t, rt_trace *trace, rt_view dhidden);
+
+/* logits (n,V) = hidden (n,C) times the head. */
+void rt_decoder_logits(rt_plan *p, const rt_decoder *d, rt_view logits, rt_view hidden);
+/* dhidden (n,C) = ; gradient of the head, if trained, +=. */
+void rt_decoder_logits_backward(rt_plan *p, const rt_decoder *d, rt_view dlogits, rt_view hidden, rt_view dhidden);
+
+/* ---- with a key/value cache, for generation ---- */
+typedef struct rt_kv_cache {
+    uint32_t B, S;  /* sequences, positions of each */
+    rt_view *k, *v; /* (config.layers) each (B*S, K*D), state */
+} rt_kv_cache;
+/* Declares the cache's buffers; the arrays live in the decoder's arena. */
+int rt_decoder_cache(rt_decoder *d, rt_space *s, uint32_t B, uint32_t S, rt_kv_cache *out, rt_err *e);
+/* t->T new tokens per sequence; slot (B*T,1): the row of the cache that each goes to; len (B,1): rows in use including
+ * the new ones. hidden as in forward. t->start is not looked at. */
+void rt_decoder_decode(rt_plan *p, const rt_decoder *d, const rt_tokens *t, const rt_kv_cache *cache, rt_view slot,
+                       rt_view len, rt_view hidden);
+
+#endif

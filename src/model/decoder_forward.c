@@ -1,0 +1,209 @@
+/* decoder_forward.c - the ops of forward: whole rows for training, and new tokens against a cache for generation.
+ *
+ * The residual stream h is added to and normed in one op at each boundary, so a layer begins with its normed input
+ * already there, and the norm behind a layer is the next one's first, or the last of all:
+ *
+ *   h = embed(ids);  n = norm(h)
+ *   per layer:  a = out(attention(rope(qkv(n))));  h, n = h + a, norm(h + a);  m = down(swiglu(gate_up(n)));
+ *               h, n = h + m, norm(h + m) */
+#include "model/decoder_internal.h"
+
+int rt_trace_new(rt_trace **out, const rt_decoder *d, rt_recompute r, rt_err *e)
+{
+    rt_trace *t = rt_alloc_zero(sizeof *t, 16);
+    if (t) t->layer = rt_arena_alloc(&t->arena, sizeof *t->layer * d->config.layers);
+    if (!t || !t->layer) {
+        rt_trace_free(t);
+        return rt_fail(e, RT_NOMEM, "no memory for what forward keeps");
+    }
+    t->recompute = r;
+    *out = t;
+    return RT_OK;
+}
+
+void rt_trace_free(rt_trace *t)
+{
+    if (!t) return;
+    rt_arena_free(&t->arena);
+    rt_free(t);
+}
+
+static rt_view act(rt_plan *p, uint32_t rows, uint32_t cols, const char *name)
+{
+    return rt_act(p, p->policy.act, rows, cols, name);
+}
+
+static float eps(const rt_decoder *d) { return (float)d->config.norm_eps; }
+
+/* Projections, q/k norm, rope: leaves q and k as attention takes them in *q and *k, v in *v. */
+static void queries_keys_values(rt_plan *p, const rt_decoder *d, uint32_t layer, const rt_tokens *t, rt_layer_trace *s,
+                                rt_view *q, rt_view *k, rt_view *v)
+{
+    const rt_model_config *c = &d->config;
+    const rt_layer *l = &d->layers[layer];
+    uint32_t N = s->n1.rows, qd = c->heads * c->head_dim, kd = c->kv_heads * c->head_dim;
+    s->qkv = act(p, N, qd + 2 * kd, "qkv");
+    rt_linear_forward(p, d, &l->qkv, s->qkv, s->n1, s->low[0]);
+    *q = rt_view_cols(p, s->qkv, 0, qd);
+    *k = rt_view_cols(p, s->qkv, qd, kd);
+    *v = rt_view_cols(p, s->qkv, qd + kd, kd);
+    if (c->qk_norm) {
+        s->qn = act(p, N, qd, "q normed");
+        s->kn = act(p, N, kd, "k normed");
+        rt_emit_rmsnorm_fwd(p, s->qn, *q, rt_value(d, l->q_norm), c->heads, eps(d));
+        rt_emit_rmsnorm_fwd(p, s->kn, *k, rt_value(d, l->k_norm), c->kv_heads, eps(d));
+        *q = s->qn;
+        *k = s->kn;
+    }
+    if (c->layer_flags[layer] & RT_LAYER_NO_ROPE) return;
+    rt_emit_rope_fwd(p, *q, *q, d->freq, t->pos, d->rope_scale); /* in place: backward needs the rotated ones alone */
+    rt_emit_rope_fwd(p, *k, *k, d->freq, t->pos, d->rope_scale);
+}
+
+rt_attn_shape rt_decoder_attn_shape(const rt_decoder *d, uint32_t layer, uint32_t T)
+{
+    const rt_model_config *c = &d->config;
+    return (rt_attn_shape){ .T = T,
+                            .H = c->heads,
+                            .K = c->kv_heads,
+                            .D = c->head_dim,
+                            .window = c->layer_flags[layer] & RT_LAYER_WINDOW ? c->window : 0 };
+}
+
+/* From s->o: the residual stream behind attention, and its norm. */
+static void add_attention(rt_plan *p, const rt_decoder *d, uint32_t layer, rt_layer_trace *s)
+{
+    const rt_layer *l = &d->layers[layer];
+    uint32_t N = s->o.rows, C = d->config.width;
+    rt_view a = act(p, N, C, "attention out");
+    rt_linear_forward(p, d, &l->out, a, s->o, s->low[1]);
+    s->h_mid = act(p, N, C, "h mid");
+    s->n2 = act(p, N, C, "n2");
+    rt_emit_add_rmsnorm_fwd(p, s->n2, s->h_mid, a, s->h_in, rt_value(d, l->mlp_norm), eps(d));
+}
+
+/* s->h_in and s->n1 are there; everything up to s->n2 and s->h_mid. */
+static void attention_half(rt_plan *p, const rt_decoder *d, uint32_t layer, const rt_tokens *t, rt_layer_trace *s)
+{
+    const rt_model_config *c = &d->config;
+    uint32_t N = s->n1.rows;
+    rt_view q, k, v;
+    rt_attn_shape shape = rt_decoder_attn_shape(d, layer, t->T);
+    queries_keys_values(p, d, layer, t, s, &q, &k, &v);
+    s->o = act(p, N, c->heads * c->head_dim, "o");
+    s->lse = rt_act(p, p->policy.scalar, N, c->heads, "lse");
+    rt_emit_attn_fwd(p, s->o, s->lse, q, k, v, t->start, &shape);
+    add_attention(p, d, layer, s);
+}
+
+/* From s->n2: what the MLP has before its last projection, s->gate_up and s->act. */
+static void mlp_inner(rt_plan *p, const rt_decoder *d, uint32_t layer, rt_layer_trace *s)
+{
+    uint32_t N = s->n2.rows, F = d->config.hidden;
+    s->gate_up = act(p, N, 2 * F, "gate_up");
+    rt_linear_forward(p, d, &d->layers[layer].gate_up, s->gate_up, s->n2, s->low[2]);
+    s->act = act(p, N, F, "act");
+    rt_emit_swiglu_fwd(p, s->act, rt_view_cols(p, s->gate_up, 0, F), rt_view_cols(p, s->gate_up, F, F));
+}
+
+/* (N,C): the MLP's output, not yet added. */
+static rt_view mlp_half(rt_plan *p, const rt_decoder *d, uint32_t layer, rt_layer_trace *s)
+{
+    mlp_inner(p, d, layer, s);
+    rt_view m = act(p, s->n2.rows, d->config.width, "mlp out");
+    rt_linear_forward(p, d, &d->layers[layer].down, m, s->act, s->low[3]);
+    return m;
+}
+
+/* The norm behind layer `layer`: the next one's first, or the last of all. */
+static rt_view next_norm(const rt_decoder *d, uint32_t layer)
+{
+    return rt_value(d, layer + 1 < d->config.layers ? d->layers[layer + 1].attn_norm : d->final_norm);
+}
+
+/* Where attention of a layer gets its keys and values from. */
+typedef struct attention_source {
+    const rt_tokens *t;
+    const rt_kv_cache *cache; /* null: the rows themselves */
+    rt_view slot, len;
+} attention_source;
+
+static void cached_half(rt_plan *p, const rt_decoder *d, uint32_t layer, const attention_source *a, rt_layer_trace *s)
+{
+    const rt_model_config *c = &d->config;
+    rt_view q, k, v;
+    rt_attn_shape shape = rt_decoder_attn_shape(d, layer, a->t->T);
+    queries_keys_values(p, d, layer, a->t, s, &q, &k, &v);
+    rt_emit_copy(p, a->cache->k[layer], k, a->slot);
+    rt_emit_copy(p, a->cache->v[layer], v, a->slot);
+    s->o = act(p, s->n1.rows, c->heads * c->head_dim, "o");
+    rt_emit_attn_decode(p, s->o, q, a->cache->k[layer], a->cache->v[layer], a->len, &shape);
+    add_attention(p, d, layer, s);
+}
+
+static void forward(rt_plan *p, const rt_decoder *d, const attention_source *a, rt_trace *trace, rt_view hidden)
+{
+    const rt_model_config *c = &d->config;
+    uint32_t N = a->t->B * a->t->T;
+    rt_view h = act(p, N, c->width, "h"), n = act(p, N, c->width, "n1");
+    rt_plan_label(p, "embedding");
+    rt_emit_embed_fwd(p, h, rt_value(d, d->embed), a->t->ids);
+    rt_emit_rmsnorm_fwd(p, n, h, rt_value(d, d->layers[0].attn_norm), 1, eps(d));
+    for (uint32_t i = 0; i < c->layers; i++) {
+        rt_layer_trace s = { .h_in = h, .n1 = n };
+        rt_plan_label(p, "layer %u", i);
+        if (a->cache)
+            cached_half(p, d, i, a, &s);
+        else
+            attention_half(p, d, i, a->t, &s);
+        rt_view m = mlp_half(p, d, i, &s);
+        h = act(p, N, c->width, "h");
+        n = i + 1 == c->layers ? hidden : act(p, N, c->width, "n1");
+        rt_emit_add_rmsnorm_fwd(p, n, h, m, s.h_mid, next_norm(d, i), eps(d));
+        if (!trace) continue;
+        /* Of a layer that is recomputed, backward needs its input alone. */
+        trace->layer[i] = trace->recompute == RT_RECOMPUTE_BLOCK ? (rt_layer_trace){ .h_in = s.h_in } : s;
+    }
+    if (trace) trace->h_last = h;
+}
+
+void rt_decoder_forward(rt_plan *p, const rt_decoder *d, const rt_tokens *t, rt_trace *trace, rt_view hidden)
+{
+    forward(p, d, &(attention_source){ .t = t }, trace, hidden);
+}
+
+void rt_decoder_decode(rt_plan *p, const rt_decoder *d, const rt_tokens *t, const rt_kv_cache *cache, rt_view slot,
+                       rt_view len, rt_view hidden)
+{
+    forward(p, d, &(attention_source){ t, cache, slot, len }, NULL, hidden);
+}
+
+int rt_decoder_cache(rt_decoder *d, rt_space *s, uint32_t B, uint32_t S, rt_kv_cache *out, rt_err *e)
+{
+    uint64_t rows = (uint64_t)B * S;
+    uint32_t cols = d->config.kv_heads * d->config.head_dim;
+    *out = (rt_kv_cache){ .B = B, .S = S };
+    if (rows > UINT32_MAX) return rt_fail(e, RT_INVALID, "a cache of %u x %u positions is too long", B, S);
+    out->k = rt_arena_alloc(&d->arena, sizeof(rt_view) * d->config.layers);
+    out->v = rt_arena_alloc(&d->arena, sizeof(rt_view) * d->config.layers);
+    if (!out->k || !out->v) return rt_fail(e, RT_NOMEM, "no memory for a cache of %u layers", d->config.layers);
+    for (uint32_t i = 0; i < d->config.layers; i++) {
+        out->k[i] = rt_space_buf(s, RT_CLASS_STATE, d->policy.act, (uint32_t)rows, cols, "key cache");
+        out->v[i] = rt_space_buf(s, RT_CLASS_STATE, d->policy.act, (uint32_t)rows, cols, "value cache");
+    }
+    if (s->err.status < 0 && e) *e = s->err;
+    return s->err.status < 0 ? s->err.status : RT_OK;
+}
+
+void rt_layer_again(rt_plan *p, const rt_decoder *d, uint32_t layer, const rt_tokens *t, rt_layer_trace *s)
+{
+    s->n1 = act(p, s->h_in.rows, d->config.width, "n1");
+    rt_emit_rmsnorm_fwd(p, s->n1, s->h_in, rt_value(d, d->layers[layer].attn_norm), 1, eps(d));
+    attention_half(p, d, layer, t, s);
+    mlp_inner(p, d, layer, s);
+}
+
+void rt_decoder_logits(rt_plan *p, const rt_decoder *d, rt_view logits, rt_view hidden)
+{
+    rt_emit_matmul(p, logits, hidden, rt_value(d, d->head), RT_NONE, "nt", 1.0f);
+}

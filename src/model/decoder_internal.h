@@ -1,0 +1,44 @@
+/* decoder_internal.h - what the decoder's files share: joined projections, and the pieces of a layer. */
+#ifndef RT_MODEL_DECODER_INTERNAL_H
+#define RT_MODEL_DECODER_INTERNAL_H
+
+#include "model/decoder.h"
+
+#define RT_NO_PARAM UINT32_MAX
+
+/* What a layer's forward keeps. Views are RT_NONE where a configuration has no such value. */
+typedef struct rt_layer_trace {
+    rt_view h_in;            /* residual stream at the start */
+    rt_view n1, qkv, qn, kn; /* normed; projections (q and k rotated in place unless they are normed first) */
+    rt_view o, lse, h_mid;   /* attention's output; residual stream after it */
+    rt_view n2, gate_up, act;
+    rt_view low[4][RT_LINEAR_PARTS]; /* x A' of the adapters of qkv, out, gate_up, down */
+} rt_layer_trace;
+
+struct rt_trace {
+    rt_recompute recompute;
+    rt_layer_trace *layer; /* (layers) */
+    rt_view h_last;        /* residual stream behind the last layer */
+    rt_arena arena;
+};
+
+static inline rt_view rt_value(const rt_decoder *d, uint32_t param)
+{
+    return param == RT_NO_PARAM ? RT_NONE : d->params[param].value;
+}
+static inline rt_view rt_grad(const rt_decoder *d, uint32_t param)
+{
+    return param == RT_NO_PARAM ? RT_NONE : d->params[param].grad;
+}
+
+/* y (N, all columns) = x (N,in) times the weights, plus bias, plus adapters; low receives x A' of each adapter. */
+void rt_linear_forward(rt_plan *p, const rt_decoder *d, const rt_linear *l, rt_view y, rt_view x, rt_view *low);
+/* Gradients of what is trained, and dx (N,in) = unless it is RT_NONE. */
+void rt_linear_backward(rt_plan *p, const rt_decoder *d, const rt_linear *l, rt_view dy, rt_view x, rt_view dx,
+                        const rt_view *low);
+
+rt_attn_shape rt_decoder_attn_shape(const rt_decoder *d, uint32_t layer, uint32_t T);
+/* From s->h_in everything that backward of the layer reads, as forward made it. */
+void rt_layer_again(rt_plan *p, const rt_decoder *d, uint32_t layer, const rt_tokens *t, rt_layer_trace *s);
+
+#endif

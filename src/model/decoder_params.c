@@ -1,0 +1,267 @@
+/* decoder_params.c - the buffers of a decoder: parameters, gradients, adapters, the rope table.
+ *
+ * Projections that read one input share a buffer where they can (same dtype, all trained or all frozen), so that one
+ * product serves them; each parameter is then a view of some of its rows, and nobody else has to know. */
+#include "model/decoder_internal.h"
+
+#include <stdio.h>
+
+typedef struct builder {
+    rt_decoder *d;
+    rt_space *space;
+    const rt_decoder_opts *o;
+} builder;
+
+char *rt_param_name(char buf[RT_NAME_BYTES], const rt_param *p)
+{
+    rt_role_hf_name(buf, p->role, p->layer);
+    size_t n = strlen(buf), tail = strlen(".weight");
+    if (p->part && n > tail) snprintf(buf + n - tail, RT_NAME_BYTES - (n - tail), ".lora_%c.weight", p->part);
+    return buf;
+}
+
+uint64_t rt_decoder_trained(const rt_decoder *d)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < d->param_count; i++)
+        if (d->params[i].grad.buf) n += (uint64_t)d->params[i].value.rows * d->params[i].value.cols;
+    return n;
+}
+
+/* The index of a parameter; those of a layer follow one another. */
+static uint32_t find(const rt_decoder *d, rt_role role, uint32_t layer)
+{
+    for (uint32_t i = 0; i < d->model_params; i++)
+        if (d->params[i].role == role && (!rt_role_per_layer(role) || d->params[i].layer == layer)) return i;
+    return RT_NO_PARAM;
+}
+
+static bool is_trained(const builder *b, uint32_t param)
+{
+    if (!b->o->train || b->o->lora.rank) return false;
+    return !b->o->frozen || !b->o->frozen[param];
+}
+
+static rt_dtype stored_as(const builder *b, uint32_t param)
+{
+    return b->o->dtypes ? b->o->dtypes[param] : b->o->policy->weight;
+}
+
+/* The head's gradient is written once per chunk of tokens, the embedding's by every token. */
+static rt_dtype grad_dtype(const builder *b, uint32_t param)
+{
+    rt_role r = b->d->params[param].role;
+    bool many = b->o->accumulate || r == RT_ROLE_EMBED || r == RT_ROLE_HEAD;
+    return many ? b->o->policy->grad_many : b->o->policy->grad;
+}
+
+static rt_view declare(builder *b, rt_class cls, rt_dtype dtype, uint64_t rows, uint64_t cols, const char *what)
+{
+    char name[RT_NAME_BYTES + 32];
+    snprintf(name, sizeof name, "%s %s%s", b->o->name, what, cls == RT_CLASS_GRAD ? " gradient" : "");
+    return rt_space_buf(b->space, cls, dtype, (uint32_t)rows, (uint32_t)cols, name);
+}
+
+/* A parameter in a buffer of its own. */
+static void declare_one(builder *b, uint32_t param)
+{
+    rt_param *p = &b->d->params[param];
+    uint64_t shape[2];
+    char name[RT_NAME_BYTES];
+    uint32_t rank = rt_role_shape(&b->d->config, p->role, shape);
+    uint64_t rows = rank == 2 ? shape[0] : 1, cols = shape[rank - 1];
+    rt_param_name(name, p);
+    p->value = declare(b, RT_CLASS_PARAM, stored_as(b, param), rows, cols, name);
+    if (is_trained(b, param)) p->grad = declare(b, RT_CLASS_GRAD, grad_dtype(b, param), rows, cols, name);
+}
+
+static bool can_join(const builder *b, const rt_linear *l)
+{
+    for (uint32_t i = 1; i < l->parts; i++)
+        if (stored_as(b, l->param[i]) != stored_as(b, l->param[0]) ||
+            is_trained(b, l->param[i]) != is_trained(b, l->param[0]))
+            return false;
+    return l->parts > 1;
+}
+
+/* Part [at, at + count) of a buffer of weights (rows) or of biases (columns of one row). */
+static rt_view slice(rt_view whole, uint64_t at, uint32_t count, bool rows)
+{
+    if (!whole.buf) return RT_NONE;
+    rt_view v = whole;
+    v.off = rows ? at * whole.stride : at;
+    if (rows)
+        v.rows = count;
+    else
+        v.cols = count;
+    return v;
+}
+
+static void declare_weights(builder *b, rt_linear *l, const char *what)
+{
+    rt_decoder *d = b->d;
+    uint64_t shape[2], rows = 0, at = 0;
+    char name[64];
+    for (uint32_t i = 0; i < l->parts; i++) {
+        rt_role_shape(&d->config, d->params[l->param[i]].role, shape);
+        l->cols[i] = (uint32_t)shape[0];
+        rows += shape[0];
+    }
+    l->joined = can_join(b, l);
+    if (!l->joined) {
+        for (uint32_t i = 0; i < l->parts; i++) declare_one(b, l->param[i]);
+        return;
+    }
+    uint32_t first = l->param[0];
+    snprintf(name, sizeof name, "layers.%u.%s", d->params[first].layer, what);
+    l->weight = declare(b, RT_CLASS_PARAM, stored_as(b, first), rows, shape[1], name);
+    if (is_trained(b, first)) l->grad = declare(b, RT_CLASS_GRAD, grad_dtype(b, first), rows, shape[1], name);
+    for (uint32_t i = 0; i < l->parts; at += l->cols[i++]) {
+        d->params[l->param[i]].value = slice(l->weight, at, l->cols[i], true);
+        d->params[l->param[i]].grad = slice(l->grad, at, l->cols[i], true);
+    }
+}
+
+/* Biases of a group are always joined: they are plain floats, and the group is frozen or trained as its first is. */
+static void declare_biases(builder *b, rt_linear *l, const rt_role *roles, uint32_t layer, const char *what)
+{
+    rt_decoder *d = b->d;
+    uint64_t all = 0, at = 0;
+    char name[64];
+    uint32_t first = find(d, roles[0], layer);
+    if (first == RT_NO_PARAM) return;
+    for (uint32_t i = 0; i < l->parts; i++) all += l->cols[i];
+    snprintf(name, sizeof name, "layers.%u.%s bias", layer, what);
+    bool trained = false;
+    for (uint32_t i = 0; i < l->parts; i++) trained = trained || is_trained(b, find(d, roles[i], layer));
+    l->has_bias = true;
+    l->bias = declare(b, RT_CLASS_PARAM, stored_as(b, first), 1, all, name);
+    if (trained) l->dbias = declare(b, RT_CLASS_GRAD, grad_dtype(b, first), 1, all, name);
+    for (uint32_t i = 0; i < l->parts; at += l->cols[i++]) {
+        uint32_t param = find(d, roles[i], layer);
+        d->params[param].value = slice(l->bias, at, l->cols[i], false);
+        if (is_trained(b, param)) d->params[param].grad = slice(l->dbias, at, l->cols[i], false);
+    }
+}
+
+static void declare_adapters(builder *b, rt_linear *l)
+{
+    rt_decoder *d = b->d;
+    char name[RT_NAME_BYTES];
+    for (uint32_t i = 0; i < l->parts; i++) {
+        const rt_param *base = &d->params[l->param[i]];
+        l->adapter[i] = RT_NO_PARAM;
+        if (!b->o->lora.rank || !(b->o->lora.roles >> base->role & 1)) continue;
+        l->adapter[i] = d->param_count;
+        for (int half = 0; half < 2; half++) {
+            rt_param *p = &d->params[d->param_count++];
+            uint32_t rows = half ? l->cols[i] : b->o->lora.rank, cols = half ? b->o->lora.rank : base->value.cols;
+            *p = (rt_param){ .role = base->role, .layer = base->layer, .part = half ? 'B' : 'A' };
+            rt_param_name(name, p);
+            p->value = declare(b, RT_CLASS_PARAM, b->o->policy->weight, rows, cols, name);
+            if (b->o->train)
+                p->grad = declare(b, RT_CLASS_GRAD, b->o->accumulate ? b->o->policy->grad_many : b->o->policy->grad,
+                                  rows, cols, name);
+        }
+    }
+}
+
+static void declare_linear(builder *b, rt_linear *l, uint32_t layer, uint32_t parts, const rt_role *weights,
+                           const rt_role *biases, const char *what)
+{
+    l->parts = parts;
+    for (uint32_t i = 0; i < parts; i++) l->param[i] = find(b->d, weights[i], layer);
+    declare_weights(b, l, what);
+    declare_biases(b, l, biases, layer, what);
+    declare_adapters(b, l);
+}
+
+static void declare_layer(builder *b, uint32_t layer)
+{
+    static const rt_role qkv[] = { RT_ROLE_Q, RT_ROLE_K, RT_ROLE_V },
+                         qkv_bias[] = { RT_ROLE_Q_BIAS, RT_ROLE_K_BIAS, RT_ROLE_V_BIAS }, out[] = { RT_ROLE_O },
+                         out_bias[] = { RT_ROLE_O_BIAS }, gate_up[] = { RT_ROLE_GATE, RT_ROLE_UP },
+                         gate_up_bias[] = { RT_ROLE_GATE_BIAS, RT_ROLE_UP_BIAS }, down[] = { RT_ROLE_DOWN },
+                         down_bias[] = { RT_ROLE_DOWN_BIAS };
+    rt_decoder *d = b->d;
+    rt_layer *l = &d->layers[layer];
+    l->attn_norm = find(d, RT_ROLE_ATTN_NORM, layer);
+    l->mlp_norm = find(d, RT_ROLE_MLP_NORM, layer);
+    l->q_norm = find(d, RT_ROLE_Q_NORM, layer);
+    l->k_norm = find(d, RT_ROLE_K_NORM, layer);
+    declare_one(b, l->attn_norm);
+    declare_linear(b, &l->qkv, layer, 3, qkv, qkv_bias, "qkv");
+    if (d->config.qk_norm) declare_one(b, l->q_norm), declare_one(b, l->k_norm);
+    declare_linear(b, &l->out, layer, 1, out, out_bias, "out");
+    declare_one(b, l->mlp_norm);
+    declare_linear(b, &l->gate_up, layer, 2, gate_up, gate_up_bias, "gate_up");
+    declare_linear(b, &l->down, layer, 1, down, down_bias, "down");
+}
+
+/* Backward goes no further down than something is trained. */
+static void find_lowest(rt_decoder *d)
+{
+    d->embed_trained = d->params[d->embed].grad.buf != 0;
+    d->lowest = d->config.layers;
+    for (uint32_t i = 0; i < d->param_count; i++)
+        if (rt_role_per_layer(d->params[i].role) && d->params[i].grad.buf && d->params[i].layer < d->lowest)
+            d->lowest = d->params[i].layer;
+    if (d->embed_trained) d->lowest = 0;
+}
+
+static int build(builder *b, rt_err *e)
+{
+    rt_decoder *d = b->d;
+    uint32_t adapters = b->o->lora.rank ? 2 * (uint32_t)__builtin_popcount(b->o->lora.roles) * d->config.layers : 0;
+    d->model_params = d->param_count = rt_param_count(&d->config);
+    d->params = rt_arena_alloc(&d->arena, ((size_t)d->model_params + adapters) * sizeof *d->params);
+    d->layers = rt_arena_alloc(&d->arena, (size_t)d->config.layers * sizeof *d->layers);
+    if (!d->params || !d->layers) return rt_fail(e, RT_NOMEM, "no memory for the parameters of %s", b->o->name);
+    for (uint32_t i = 0; i < d->model_params; i++) rt_param_at(&d->config, i, &d->params[i].role, &d->params[i].layer);
+    d->embed = find(d, RT_ROLE_EMBED, 0);
+    d->final_norm = find(d, RT_ROLE_FINAL_NORM, 0);
+    d->head = d->config.tied ? d->embed : find(d, RT_ROLE_HEAD, 0);
+    declare_one(b, d->embed);
+    for (uint32_t i = 0; i < d->config.layers; i++) declare_layer(b, i);
+    declare_one(b, d->final_norm);
+    if (!d->config.tied) declare_one(b, d->head);
+    d->freq = declare(b, RT_CLASS_INPUT, b->o->policy->scalar, 1, d->config.head_dim / 2, "rope frequencies");
+    find_lowest(d);
+    if (b->space->err.status < 0) {
+        if (e) *e = b->space->err;
+        return b->space->err.status;
+    }
+    return RT_OK;
+}
+
+int rt_decoder_new(rt_decoder **out, rt_space *s, const rt_model_config *c, const rt_decoder_opts *o, rt_err *e)
+{
+    int rc;
+    float *freq = NULL;
+    rt_decoder *d = rt_alloc_zero(sizeof *d, 16);
+    builder b = { d, s, o };
+    if (!d) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a model"));
+    RT_TRY(rt_config_check(c, o->name, e));
+    if (o->lora.rank && (o->lora.roles & ~(uint32_t)RT_LORA_ROLES || !o->lora.roles))
+        RT_TRY(rt_fail(e, RT_INVALID, "adapters stand beside q, k, v, o, gate, up and down projections only"));
+    d->config = *c;
+    d->policy = *o->policy;
+    d->lora = o->lora;
+    RT_TRY(build(&b, e));
+    freq = rt_alloc(sizeof *freq * (c->head_dim / 2), 16);
+    if (!freq) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a rope table"));
+    RT_TRY(rt_rope_freqs(freq, &d->rope_scale, c->head_dim, &c->rope, e));
+    *out = d;
+    d = NULL;
+out:
+    rt_free(freq);
+    rt_decoder_free(d);
+    return rc;
+}
+
+void rt_decoder_free(rt_decoder *d)
+{
+    if (!d) return;
+    rt_arena_free(&d->arena);
+    rt_free(d);
+}

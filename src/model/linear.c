@@ -1,0 +1,57 @@
+/* linear.c - projections that read one input, with bias and adapters: forward and backward.
+ *
+ *   y = x W' + bias, and for a part with an adapter  y_part += s (x A') B',  s = alpha / rank
+ *   dW += dy' x;  dbias += column sums of dy;  dx = dy W
+ *   with t = x A' kept by forward:  dB += s dy_part' t;  dt = s dy_part B;  dA += dt' x;  dx += dt A
+ *
+ * W may be quantised; it is then frozen, and only x W' and dy W are asked of it. */
+#include "model/decoder_internal.h"
+
+static float adapter_scale(const rt_decoder *d) { return (float)(d->lora.alpha / d->lora.rank); }
+
+static void adapter_forward(rt_plan *p, const rt_decoder *d, uint32_t a, rt_view y, rt_view x, rt_view *low)
+{
+    rt_view A = d->params[a].value, B = d->params[a + 1].value;
+    *low = rt_act(p, p->policy.act, x.rows, d->lora.rank, "low");
+    rt_emit_matmul(p, *low, x, A, RT_NONE, "nt", 1.0f);
+    rt_emit_matmul(p, y, *low, B, RT_NONE, "nt", adapter_scale(d)); /* += */
+}
+
+void rt_linear_forward(rt_plan *p, const rt_decoder *d, const rt_linear *l, rt_view y, rt_view x, rt_view *low)
+{
+    if (l->joined) rt_emit_matmul(p, y, x, l->weight, l->bias, "nt", 1.0f);
+    for (uint32_t i = 0, at = 0; i < l->parts; at += l->cols[i++]) {
+        rt_view part = rt_view_cols(p, y, at, l->cols[i]);
+        rt_view bias = l->has_bias ? rt_view_cols(p, l->bias, at, l->cols[i]) : RT_NONE;
+        if (!l->joined) rt_emit_matmul(p, part, x, rt_value(d, l->param[i]), bias, "nt", 1.0f);
+        if (l->adapter[i] != RT_NO_PARAM) adapter_forward(p, d, l->adapter[i], part, x, &low[i]);
+    }
+}
+
+static void adapter_backward(rt_plan *p, const rt_decoder *d, uint32_t a, rt_view dy, rt_view x, rt_view dx,
+                             rt_view low)
+{
+    rt_view A = d->params[a].value, B = d->params[a + 1].value;
+    rt_view dlow = rt_act(p, p->policy.act, x.rows, d->lora.rank, "dlow");
+    rt_emit_matmul(p, d->params[a + 1].grad, dy, low, RT_NONE, "tn", adapter_scale(d)); /* dB = or += */
+    rt_emit_matmul(p, dlow, dy, B, RT_NONE, "nn", adapter_scale(d));                    /* = */
+    rt_emit_matmul(p, d->params[a].grad, dlow, x, RT_NONE, "tn", 1.0f);                 /* dA = or += */
+    if (dx.buf) rt_emit_matmul(p, dx, dlow, A, RT_NONE, "nn", 1.0f);                    /* += */
+}
+
+void rt_linear_backward(rt_plan *p, const rt_decoder *d, const rt_linear *l, rt_view dy, rt_view x, rt_view dx,
+                        const rt_view *low)
+{
+    if (l->dbias.buf) rt_emit_bias_grad(p, l->dbias, dy); /* = or += */
+    if (l->joined) {
+        if (l->grad.buf) rt_emit_matmul(p, l->grad, dy, x, RT_NONE, "tn", 1.0f); /* = or += */
+        if (dx.buf) rt_emit_matmul(p, dx, dy, l->weight, RT_NONE, "nn", 1.0f);   /* = */
+    }
+    for (uint32_t i = 0, at = 0; i < l->parts; at += l->cols[i++]) {
+        rt_view part = rt_view_cols(p, dy, at, l->cols[i]), grad = rt_grad(d, l->param[i]);
+        if (!l->joined && grad.buf) rt_emit_matmul(p, grad, part, x, RT_NONE, "tn", 1.0f); /* = or += */
+        if (!l->joined && dx.buf)
+            rt_emit_matmul(p, dx, part, rt_value(d, l->param[i]), RT_NONE, "nn", 1.0f); /* =, then += */
+        if (l->adapter[i] != RT_NO_PARAM) adapter_backward(p, d, l->adapter[i], part, x, dx, low[i]);
+    }
+}

@@ -1,0 +1,37 @@
+/* loss_plan.h - head and loss of a batch, recorded: the one place where logits exist.
+ *
+ * Owns: the chunks. Logits of teacher and student exist for `chunk` tokens at a time; kd_loss turns the student's into
+ * their gradient in place, and two products take that to the hidden state and to the head (DESIGN section 5). What the
+ * loss is, is kd_loss; what a step is, is step_plan.h. */
+#ifndef RT_TRAIN_LOSS_PLAN_H
+#define RT_TRAIN_LOSS_PLAN_H
+
+#include "model/decoder.h"
+
+typedef struct rt_loss_opts {
+    rt_divergence divergence;
+    double mix;         /* beta of JSD, lambda of the skewed forms */
+    double temperature; /* of the divergence */
+    double ce_weight, kd_weight;
+    bool t2;
+} rt_loss_opts;
+
+typedef struct rt_loss_io {
+    rt_view hidden;         /* (N,C) of the student, normed */
+    rt_view dhidden;        /* (N,C) = its gradient; RT_NONE: values only */
+    rt_view teacher_hidden; /* (N,C of the teacher), normed; RT_NONE: no teacher */
+    rt_view target, step, fault;
+    rt_view sums;          /* (1,4) +=: CE, D, top-1 agreements, positions */
+    rt_view ce, div, top1; /* (N,1) per position, or RT_NONE */
+    rt_view vmask;         /* ids that both vocabularies define; RT_NONE: all, and the sizes are equal */
+} rt_loss_io;
+
+/* The fault record names where a number was not finite: a chunk of the head (RT_SITE_HEAD + its index; the row counts
+ * within it), or a gradient (RT_SITE_GRAD + the parameter's index). */
+enum { RT_SITE_HEAD = 0x1000, RT_SITE_GRAD = 0x100000, RT_SITE_NORM = 0x2000000 };
+
+/* teacher: null for CE alone. chunk: tokens at a time, at least 1; the last chunk may be shorter. */
+void rt_loss_record(rt_plan *p, const rt_decoder *student, const rt_decoder *teacher, const rt_loss_io *io,
+                    const rt_loss_opts *o, uint32_t chunk);
+
+#endif

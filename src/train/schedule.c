@@ -1,0 +1,56 @@
+/* schedule.c - see schedule.h.
+ *
+ *   warm-up   lr step / warmup                                            step <= warmup
+ *   then, with t = (step - warmup) / (steps - warmup):
+ *   constant  lr
+ *   linear    lr (1 - (1 - floor) t)
+ *   cosine    lr (floor + (1 - floor) (1 + cos(pi t)) / 2)
+ *   wsd       lr, and over the last `decay` steps linearly down to lr floor */
+#include "train/schedule.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+static const char *const names[] = { "constant", "linear", "cosine", "wsd", NULL };
+
+const char *rt_schedule_name(rt_schedule_kind k) { return names[k]; }
+
+const char *const *rt_schedule_names(void) { return names; }
+
+bool rt_schedule_parse(const char *name, rt_schedule_kind *out)
+{
+    for (int i = 0; names[i]; i++)
+        if (strcmp(name, names[i]) == 0) return *out = (rt_schedule_kind)i, true;
+    return false;
+}
+
+int rt_schedule_check(const rt_schedule *s, rt_err *e)
+{
+    if (s->steps == 0) return rt_fail(e, RT_INVALID, "a run needs at least one step");
+    if (!(s->lr >= 0) || !isfinite(s->lr)) return rt_fail(e, RT_INVALID, "the learning rate %g cannot be", s->lr);
+    if (!(s->floor >= 0 && s->floor <= 1))
+        return rt_fail(e, RT_INVALID, "the floor of the learning rate is a share from 0 to 1, not %g", s->floor);
+    if (s->kind == RT_SCHEDULE_WSD && (uint64_t)s->warmup + s->decay > s->steps)
+        return rt_fail(e, RT_INVALID, "%u steps of warm-up and %u of decay do not fit into %u", s->warmup, s->decay,
+                       s->steps);
+    return RT_OK;
+}
+
+double rt_schedule_lr(const rt_schedule *s, uint32_t step)
+{
+    if (step < s->warmup) return s->lr * step / s->warmup;
+    double span = s->steps > s->warmup ? (double)(s->steps - s->warmup) : 1.0;
+    double t = fmin(1.0, (step - s->warmup) / span);
+    switch (s->kind) {
+    case RT_SCHEDULE_CONSTANT: break;
+    case RT_SCHEDULE_LINEAR: return s->lr * (1.0 - (1.0 - s->floor) * t);
+    case RT_SCHEDULE_COSINE:
+        return s->lr * (s->floor + (1.0 - s->floor) * 0.5 * (1.0 + cos(3.14159265358979323846 * t)));
+    case RT_SCHEDULE_WSD:
+        if (s->decay && step + s->decay > s->steps)
+            return s->lr * (1.0 - (1.0 - s->floor) * (double)(step + s->decay - s->steps) / s->decay);
+        break;
+    }
+    return s->lr;
+}

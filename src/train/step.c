@@ -1,0 +1,294 @@
+/* step.c - see step.h. */
+#include "train/step.h"
+
+#include "base/rng.h"
+#include "base/sys.h"
+
+#include <math.h>
+
+uint32_t rt_batch_trained(const rt_batch *b, uint32_t positions)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < positions; i++) n += b->target[i] >= 0;
+    return n;
+}
+
+int rt_trainer_open(rt_trainer **out, rt_dev *d, const rt_step_opts *o, const rt_seal_opts *seal, rt_err *e)
+{
+    int rc;
+    const rt_plan *plans[RT_PROGRAM_COUNT];
+    rt_trainer *t = rt_alloc_zero(sizeof *t, 16);
+    if (!t) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a run"));
+    RT_TRY(rt_step_plan_new(&t->plan, o, e));
+    uint32_t n = rt_step_plan_list(t->plan, plans);
+    RT_TRY(rt_exec_seal(&t->x, d, plans, n, seal, e));
+    *out = t;
+    t = NULL;
+out:
+    rt_trainer_free(t);
+    return rc;
+}
+
+void rt_trainer_free(rt_trainer *t)
+{
+    if (!t) return;
+    rt_exec_free(t->x);
+    rt_step_plan_free(t->plan);
+    rt_free(t);
+}
+
+/* ---- raw access ---- */
+
+uint64_t rt_trainer_elems(const rt_trainer *t, uint32_t param)
+{
+    rt_view v = t->plan->student->params[param].value;
+    return (uint64_t)v.rows * v.cols;
+}
+
+/* The weight is read from its master where it has one: the stored weight is only the master rounded. */
+static rt_view view_of(const rt_trainer *t, char what, uint32_t param)
+{
+    const rt_moments *m = &t->plan->moments[param];
+    const rt_param *p = &t->plan->student->params[param];
+    switch (what) {
+    case 'm': return m->m;
+    case 'v': return m->v;
+    case 'g': return p->grad;
+    default: return m->master.buf ? m->master : p->value;
+    }
+}
+
+static int move_values(rt_trainer *t, rt_view v, float *read_to, const float *write_from, rt_err *e)
+{
+    int rc;
+    rt_dtype d = rt_plan_dtype(rt_exec_plan(t->x, 0), v);
+    uint64_t n = (uint64_t)v.rows * v.cols, bytes = rt_dtype_bytes(d, n);
+    void *raw = NULL;
+    if (d == RT_DTYPE_F32)
+        return read_to ? rt_exec_read(t->x, v, read_to, bytes, e) : rt_exec_write(t->x, v, write_from, bytes, e);
+    if (rt_dtype_is_quant(d)) return rt_fail(e, RT_INTERNAL, "a quantised parameter has no values of its own to move");
+    if (!(raw = rt_alloc(bytes, 64))) RT_TRY(rt_fail(e, RT_NOMEM, "no memory to move a parameter"));
+    if (read_to) {
+        RT_TRY(rt_exec_read(t->x, v, raw, bytes, e));
+        rt_float_to_f32(read_to, raw, d, n);
+    } else {
+        rt_float_from_f32(raw, write_from, d, n);
+        RT_TRY(rt_exec_write(t->x, v, raw, bytes, e));
+    }
+out:
+    rt_free(raw);
+    return rc;
+}
+
+int rt_trainer_read(rt_trainer *t, char what, uint32_t param, float *out, rt_err *e)
+{
+    return move_values(t, view_of(t, what, param), out, NULL, e);
+}
+
+int rt_trainer_write(rt_trainer *t, char what, uint32_t param, const float *in, rt_err *e)
+{
+    rt_view v = view_of(t, what, param);
+    int rc = move_values(t, v, NULL, in, e);
+    /* the stored weight follows its master */
+    if (rc >= 0 && what == 'w' && t->plan->moments[param].master.buf)
+        rc = move_values(t, t->plan->student->params[param].value, NULL, in, e);
+    return rc;
+}
+
+/* ---- loading ---- */
+
+/* As PEFT initialises: A uniform in +-1/sqrt(in), B zero, so that a fresh adapter changes nothing. */
+static void init_adapter(float *w, const rt_param *p, uint32_t index, uint64_t seed)
+{
+    uint64_t n = (uint64_t)p->value.rows * p->value.cols;
+    float bound = 1.0f / sqrtf((float)p->value.cols);
+    for (uint64_t i = 0; i < n; i += 4) {
+        rt_rng4 r = rt_philox(seed, 0x61646170746572ull + index, i / 4);
+        for (uint64_t k = i; k < n && k < i + 4; k++)
+            w[k] = p->part == 'A' ? (2.0f * rt_rng_unit(r.v[k - i]) - 1.0f) * bound : 0.0f;
+    }
+}
+
+static int init_state(rt_trainer *t, uint64_t seed, rt_err *e)
+{
+    int rc = RT_OK;
+    const rt_decoder *d = t->plan->student;
+    float *w = NULL, *zero = NULL;
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < d->param_count; i++)
+        if (d->params[i].grad.buf && rt_trainer_elems(t, i) > most) most = rt_trainer_elems(t, i);
+    w = rt_alloc(most * sizeof *w, 64);
+    zero = rt_alloc_zero(most * sizeof *zero, 64);
+    if (!w || !zero) RT_TRY(rt_fail(e, RT_NOMEM, "no memory to initialise the optimizer"));
+    for (uint32_t i = 0; i < d->param_count; i++) {
+        if (!d->params[i].grad.buf) continue;
+        RT_TRY(rt_trainer_write(t, 'm', i, zero, e));
+        RT_TRY(rt_trainer_write(t, 'v', i, zero, e));
+        if (d->params[i].part)
+            init_adapter(w, &d->params[i], i, seed);
+        else if (t->plan->moments[i].master.buf)
+            RT_TRY(rt_read_param(t->x, d, i, w, e));
+        else
+            continue;
+        RT_TRY(rt_trainer_write(t, 'w', i, w, e));
+    }
+out:
+    rt_free(w);
+    rt_free(zero);
+    return rc;
+}
+
+int rt_trainer_load(rt_trainer *t, const rt_model_file *student, const rt_model_file *teacher, const uint32_t *vmask,
+                    uint64_t seed, rt_err *e)
+{
+    int rc;
+    const uint32_t none[4] = { 0 };
+    rt_step_plan *s = t->plan;
+    if (s->teacher) RT_TRY(rt_load_weights(t->x, s->teacher, teacher, e));
+    RT_TRY(rt_load_weights(t->x, s->student, student, e));
+    RT_TRY(init_state(t, seed, e));
+    RT_TRY(rt_exec_write(t->x, s->fault, none, sizeof none, e));
+    if (s->vmask.buf) RT_TRY(rt_exec_write(t->x, s->vmask, vmask, (uint64_t)s->vmask.cols * sizeof *vmask, e));
+out:
+    return rc;
+}
+
+/* ---- running ---- */
+
+static int run(rt_trainer *t, rt_program which, double *seconds, rt_err *e)
+{
+    int rc;
+    rt_ticket ticket;
+    double begun = rt_now();
+    RT_TRY(rt_exec_run(t->x, t->plan->index[which], &ticket, e));
+    RT_TRY(rt_exec_wait(t->x, ticket, e));
+    *seconds += rt_now() - begun;
+out:
+    return rc;
+}
+
+static int write_batch(rt_trainer *t, const rt_batch *b, rt_err *e)
+{
+    int rc;
+    rt_step_plan *s = t->plan;
+    uint64_t bytes = (uint64_t)s->opts.B * s->opts.T * sizeof(int32_t);
+    RT_TRY(rt_exec_write(t->x, s->tokens.ids, b->ids, bytes, e));
+    RT_TRY(rt_exec_write(t->x, s->tokens.pos, b->pos, bytes, e));
+    RT_TRY(rt_exec_write(t->x, s->tokens.start, b->start, bytes, e));
+    RT_TRY(rt_exec_write(t->x, s->target, b->target, bytes, e));
+    if (!s->teacher) return RT_OK;
+    RT_TRY(run(t, RT_PROGRAM_TEACHER, &t->teacher_seconds, e));
+    t->teacher_runs++;
+out:
+    return rc;
+}
+
+static int read_scalars(rt_trainer *t, rt_view v, double *out, rt_err *e)
+{
+    int rc;
+    float few[4];
+    uint32_t n = v.cols;
+    rt_dtype d = rt_plan_dtype(rt_exec_plan(t->x, 0), v);
+    if (d == RT_DTYPE_F64) return rt_exec_read(t->x, v, out, n * sizeof *out, e);
+    RT_TRY(rt_exec_read(t->x, v, few, n * sizeof *few, e));
+    for (uint32_t i = 0; i < n; i++) out[i] = few[i];
+out:
+    return rc;
+}
+
+/* A fault record as a sentence. */
+static int fault_message(const rt_trainer *t, const rt_fault *f, rt_err *e)
+{
+    char name[RT_NAME_BYTES];
+    const rt_decoder *d = t->plan->student;
+    if (f->site >= RT_SITE_NORM)
+        return rt_fail(e, RT_NONFINITE, "step %u: the norm of the gradient is not finite", f->step);
+    if (f->site >= RT_SITE_GRAD) {
+        uint32_t i = f->site - RT_SITE_GRAD;
+        return rt_fail(e, RT_NONFINITE, "step %u: the gradient of %s is not finite, first in row %u", f->step,
+                       i < d->param_count ? rt_param_name(name, &d->params[i]) : "an unknown tensor", f->row);
+    }
+    uint32_t position = (f->site - RT_SITE_HEAD) * t->plan->opts.chunk + f->row, T = t->plan->opts.T;
+    return rt_fail(e, RT_NONFINITE,
+                   "step %u: the logits of row %u, position %u of a micro-batch are not finite (or its target is "
+                   "outside the vocabulary)",
+                   f->step, position / T, position % T);
+}
+
+static int check_fault(rt_trainer *t, rt_err *e)
+{
+    rt_fault f;
+    int rc = rt_exec_read(t->x, t->plan->fault, &f, sizeof f, e);
+    if (rc < 0 || !f.set) return rc;
+    return fault_message(t, &f, e);
+}
+
+static int collect(rt_trainer *t, uint32_t tokens, rt_step_result *out, rt_err *e)
+{
+    int rc;
+    const rt_loss_opts *o = &t->plan->opts.loss;
+    double sums[4];
+    RT_TRY(check_fault(t, e));
+    RT_TRY(read_scalars(t, t->plan->sums, sums, e));
+    RT_TRY(read_scalars(t, t->plan->norm, &out->grad_norm, e));
+    RT_TRY(read_scalars(t, t->plan->clip, &out->clip, e));
+    out->trained = (uint64_t)sums[3];
+    if (out->trained != tokens)
+        RT_TRY(rt_fail(e, RT_INTERNAL, "the device trained %llu positions and the host had counted %u",
+                       (unsigned long long)out->trained, tokens));
+    out->ce = sums[0] / tokens;
+    out->div = sums[1] / tokens;
+    out->agreement = sums[2] / tokens;
+    out->loss = o->ce_weight * out->ce;
+    if (t->plan->teacher) out->loss += o->kd_weight * (o->t2 ? o->temperature * o->temperature : 1.0) * out->div;
+out:
+    return rc;
+}
+
+int rt_trainer_step(rt_trainer *t, const rt_batch *micro, uint32_t count, uint32_t step, double lr, uint64_t seed,
+                    rt_step_result *out, rt_err *e)
+{
+    int rc;
+    rt_step_plan *s = t->plan;
+    rt_step v = { .step = step, .lr = (float)lr, .seed = seed };
+    *out = (rt_step_result){ 0 };
+    for (uint32_t i = 0; i < count; i++) v.tokens += rt_batch_trained(&micro[i], s->opts.B * s->opts.T);
+    if (count == 0 || v.tokens == 0)
+        RT_TRY(rt_fail(e, RT_INVALID, "step %u has no position that is trained; look at the data's mask", step));
+    if (count > 1 && !s->opts.accumulate)
+        RT_TRY(rt_fail(e, RT_INTERNAL, "%u micro-batches for a plan that was recorded for one", count));
+    RT_TRY(rt_exec_write(t->x, s->step, &v, sizeof v, e));
+    for (uint32_t i = 0; i < count; i++) {
+        RT_TRY(write_batch(t, &micro[i], e));
+        RT_TRY(run(t, i == 0 ? RT_PROGRAM_FIRST : RT_PROGRAM_NEXT, &t->student_seconds, e));
+        t->student_runs++;
+    }
+    RT_TRY(run(t, RT_PROGRAM_UPDATE, &t->update_seconds, e));
+    RT_TRY(collect(t, v.tokens, out, e));
+out:
+    return rc;
+}
+
+static int read_column(rt_trainer *t, rt_view v, float *out, rt_err *e)
+{
+    return out && v.buf ? move_values(t, v, out, NULL, e) : RT_OK;
+}
+
+int rt_trainer_eval(rt_trainer *t, const rt_batch *b, const rt_eval_out *out, rt_err *e)
+{
+    int rc;
+    rt_step_plan *s = t->plan;
+    double seconds = 0;
+    rt_step v = { .step = 1, .tokens = 1 };
+    RT_TRY(rt_exec_write(t->x, s->step, &v, sizeof v, e));
+    RT_TRY(write_batch(t, b, e));
+    RT_TRY(run(t, RT_PROGRAM_EVAL, &seconds, e));
+    RT_TRY(check_fault(t, e));
+    RT_TRY(read_column(t, s->eval.ce, out->ce, e));
+    RT_TRY(read_column(t, s->eval.div, out->div, e));
+    RT_TRY(read_column(t, s->eval.kl, out->kl, e));
+    RT_TRY(read_column(t, s->eval.top1, out->top1, e));
+    RT_TRY(read_column(t, s->eval.teacher_ce, out->teacher_ce, e));
+out:
+    return rc;
+}

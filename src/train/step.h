@@ -1,0 +1,56 @@
+/* step.h - the step: sealed programs, fed with rows, giving losses; one optimizer step or one evaluation at a time.
+ *
+ * Owns: the sealed run, what the host writes before a program and reads after it, and turning a fault record into a
+ * sentence. It knows no files, no schedule and no data set: rows come as arrays, the learning rate as a number. */
+#ifndef RT_TRAIN_STEP_H
+#define RT_TRAIN_STEP_H
+
+#include "exec/exec.h"
+#include "infer/load.h"
+#include "train/step_plan.h"
+
+/* One micro-batch on the host, (B*T) each, row after row. A row that is not there is all padding: ids 0, targets -1. */
+typedef struct rt_batch {
+    const int32_t *ids, *pos, *start, *target;
+} rt_batch;
+/* Positions whose target is not negative. */
+uint32_t rt_batch_trained(const rt_batch *b, uint32_t positions);
+
+typedef struct rt_trainer {
+    rt_step_plan *plan;
+    rt_exec *x;
+    uint64_t teacher_runs, student_runs; /* programs run so far */
+    double teacher_seconds, student_seconds, update_seconds;
+} rt_trainer;
+
+int rt_trainer_open(rt_trainer **out, rt_dev *d, const rt_step_opts *o, const rt_seal_opts *seal, rt_err *e);
+void rt_trainer_free(rt_trainer *t); /* accepts null */
+/* Weights of both models; moments 0, masters from the weights, adapters: A uniform in +-1/sqrt(in), B 0. teacher null
+ * where the plan has none. vmask (ceil(V/32)) words, when the plan has one. */
+int rt_trainer_load(rt_trainer *t, const rt_model_file *student, const rt_model_file *teacher, const uint32_t *vmask,
+                    uint64_t seed, rt_err *e);
+
+typedef struct rt_step_result {
+    double loss, ce, div;   /* averages over the trained positions; loss as weighted */
+    double agreement;       /* share of positions where both models' first choice is the same */
+    double grad_norm, clip; /* before clipping; the factor that was applied */
+    uint64_t trained;       /* positions, as the device counted them */
+} rt_step_result;
+/* step counts from 1. RT_INVALID when nothing is trained in these micro-batches; RT_NONFINITE says what was not finite
+ * and where: the weights are then those before this step. RT_INTERNAL when the device counted other positions than the
+ * host. */
+int rt_trainer_step(rt_trainer *t, const rt_batch *micro, uint32_t count, uint32_t step, double lr, uint64_t seed,
+                    rt_step_result *out, rt_err *e);
+
+/* (B*T) each, for positions with a target; others are 0. Arrays may be null. Without a teacher only ce is filled. */
+typedef struct rt_eval_out {
+    float *ce, *div, *kl, *top1, *teacher_ce;
+} rt_eval_out;
+int rt_trainer_eval(rt_trainer *t, const rt_batch *b, const rt_eval_out *out, rt_err *e);
+
+/* Raw access for checkpoints and tests: what = 'w' weight or master, 'm', 'v', 'g' gradient, of parameter i; as f32. */
+uint64_t rt_trainer_elems(const rt_trainer *t, uint32_t param);
+int rt_trainer_read(rt_trainer *t, char what, uint32_t param, float *out, rt_err *e);
+int rt_trainer_write(rt_trainer *t, char what, uint32_t param, const float *in, rt_err *e);
+
+#endif

@@ -1,0 +1,272 @@
+/* step_plan.c - see step_plan.h. */
+#include "train/step_plan.h"
+
+#include <stdio.h>
+
+uint32_t rt_head_chunk(uint32_t tokens, uint32_t vocab, uint32_t teacher_vocab)
+{
+    uint64_t per_token = 4 * ((uint64_t)vocab + teacher_vocab), fit = (64ull << 20) / per_token;
+    if (fit < 16) fit = 16;
+    return fit < tokens ? (uint32_t)fit / 16 * 16 : tokens;
+}
+
+static rt_view column(rt_step_plan *s, rt_class cls, rt_dtype d, const char *name)
+{
+    return rt_space_buf(s->space, cls, d, s->opts.B * s->opts.T, 1, name);
+}
+
+static void declare_data(rt_step_plan *s)
+{
+    const rt_step_opts *o = &s->opts;
+    rt_dtype scalar = o->policy.scalar;
+    rt_space *sp = s->space;
+    s->tokens = (rt_tokens){ .B = o->B, .T = o->T };
+    s->tokens.ids = column(s, RT_CLASS_INPUT, RT_DTYPE_I32, "ids");
+    s->tokens.pos = column(s, RT_CLASS_INPUT, RT_DTYPE_I32, "positions");
+    s->tokens.start = column(s, RT_CLASS_INPUT, RT_DTYPE_I32, "document starts");
+    s->target = column(s, RT_CLASS_INPUT, RT_DTYPE_I32, "targets");
+    s->step = rt_space_buf(sp, RT_CLASS_STEP, RT_DTYPE_U8, 1, sizeof(rt_step), "step values");
+    s->fault = rt_space_buf(sp, RT_CLASS_STATE, RT_DTYPE_U32, 1, 4, "fault");
+    s->sums = rt_space_buf(sp, RT_CLASS_OUTPUT, scalar, 1, 4, "sums");
+    s->eval_sums = rt_space_buf(sp, RT_CLASS_OUTPUT, scalar, 1, 4, "evaluation sums");
+    s->nsq = rt_space_buf(sp, RT_CLASS_OUTPUT, scalar, 1, 1, "gradient norm squared");
+    s->norm = rt_space_buf(sp, RT_CLASS_OUTPUT, scalar, 1, 1, "gradient norm");
+    s->clip = rt_space_buf(sp, RT_CLASS_OUTPUT, scalar, 1, 1, "gradient scale");
+    s->eval.ce = column(s, RT_CLASS_OUTPUT, scalar, "evaluation ce");
+    if (!s->teacher) return;
+    s->teacher_hidden =
+        rt_space_buf(sp, RT_CLASS_OUTPUT, o->policy.act, o->B * o->T, o->teacher->width, "teacher hidden");
+    s->eval.div = column(s, RT_CLASS_OUTPUT, scalar, "evaluation divergence");
+    s->eval.kl = column(s, RT_CLASS_OUTPUT, scalar, "evaluation forward kl");
+    s->eval.top1 = column(s, RT_CLASS_OUTPUT, scalar, "evaluation agreement");
+    s->eval.teacher_ce = column(s, RT_CLASS_OUTPUT, scalar, "evaluation teacher ce");
+    if (o->vmask)
+        s->vmask = rt_space_buf(sp, RT_CLASS_INPUT, RT_DTYPE_U32, 1, (o->student->vocab + 31) / 32, "common ids");
+}
+
+static int declare_moments(rt_step_plan *s, rt_err *e)
+{
+    const rt_decoder *d = s->student;
+    char name[RT_NAME_BYTES], text[RT_NAME_BYTES + 16];
+    s->moments = rt_arena_alloc(&s->arena, sizeof *s->moments * d->param_count);
+    if (!s->moments) return rt_fail(e, RT_NOMEM, "no memory for the optimizer's state");
+    for (uint32_t i = 0; i < d->param_count; i++) {
+        const rt_param *p = &d->params[i];
+        rt_moments *m = &s->moments[i];
+        if (!p->grad.buf) continue;
+        rt_param_name(name, p);
+        snprintf(text, sizeof text, "%s m", name);
+        m->m = rt_space_buf(s->space, RT_CLASS_STATE, s->opts.policy.scalar, p->value.rows, p->value.cols, text);
+        snprintf(text, sizeof text, "%s v", name);
+        m->v = rt_space_buf(s->space, RT_CLASS_STATE, s->opts.policy.scalar, p->value.rows, p->value.cols, text);
+        if (s->opts.policy.weight == s->opts.policy.scalar) continue;
+        snprintf(text, sizeof text, "%s master", name);
+        m->master = rt_space_buf(s->space, RT_CLASS_STATE, s->opts.policy.scalar, p->value.rows, p->value.cols, text);
+    }
+    return RT_OK;
+}
+
+static int declare_models(rt_step_plan *s, rt_err *e)
+{
+    int rc;
+    const rt_step_opts *o = &s->opts;
+    rt_decoder_opts student = { .name = "student",
+                                .policy = &o->policy,
+                                .dtypes = o->student_dtypes,
+                                .train = true,
+                                .accumulate = o->accumulate,
+                                .frozen = o->frozen,
+                                .lora = o->lora };
+    rt_decoder_opts teacher = { .name = "teacher", .policy = &o->policy, .dtypes = o->teacher_dtypes };
+    RT_TRY(rt_decoder_new(&s->student, s->space, o->student, &student, e));
+    if (o->teacher) RT_TRY(rt_decoder_new(&s->teacher, s->space, o->teacher, &teacher, e));
+    if (!rt_decoder_trained(s->student))
+        RT_TRY(rt_fail(e, RT_INVALID, "every parameter of the student is frozen; nothing would be trained"));
+out:
+    return rc;
+}
+
+static void record_teacher(rt_step_plan *s, rt_plan *p)
+{
+    rt_decoder_forward(p, s->teacher, &s->tokens, NULL, s->teacher_hidden);
+}
+
+static rt_loss_io loss_io(const rt_step_plan *s, rt_view hidden)
+{
+    return (rt_loss_io){ .hidden = hidden,
+                         .teacher_hidden = s->teacher_hidden,
+                         .target = s->target,
+                         .step = s->step,
+                         .fault = s->fault,
+                         .sums = s->sums,
+                         .vmask = s->vmask };
+}
+
+/* more: what earlier micro-batches left is added to. */
+static int record_micro(rt_step_plan *s, rt_plan *p, bool more, rt_err *e)
+{
+    int rc;
+    const rt_decoder *d = s->student;
+    uint32_t N = s->opts.B * s->opts.T, C = d->config.width;
+    rt_trace *trace = NULL;
+    RT_TRY(rt_trace_new(&trace, d, s->opts.recompute, e));
+    if (s->teacher) rt_plan_assume_defined(p, s->teacher_hidden);
+    for (uint32_t i = 0; more && i < d->param_count; i++)
+        if (d->params[i].grad.buf) rt_plan_assume_defined(p, d->params[i].grad);
+    if (more) rt_plan_assume_defined(p, s->sums);
+    rt_loss_io io = loss_io(s, rt_act(p, p->policy.act, N, C, "hidden"));
+    io.dhidden = rt_act(p, p->policy.act, N, C, "dhidden");
+    rt_decoder_forward(p, d, &s->tokens, trace, io.hidden);
+    rt_loss_record(p, d, s->teacher, &io, &s->opts.loss, s->opts.chunk);
+    rt_decoder_backward(p, d, &s->tokens, trace, io.dhidden);
+out:
+    rt_trace_free(trace);
+    return rc;
+}
+
+static bool is_matrix(const rt_param *p) { return p->part || p->value.rows > 1; }
+
+static void record_update(rt_step_plan *s, rt_plan *p)
+{
+    const rt_decoder *d = s->student;
+    const rt_step_opts *o = &s->opts;
+    rt_adamw_opts adamw = { (float)o->beta1, (float)o->beta2, (float)o->eps, 0 };
+    rt_plan_label(p, "gradient norm");
+    for (uint32_t i = 0; i < d->param_count; i++) {
+        if (!d->params[i].grad.buf) continue;
+        rt_plan_assume_defined(p, d->params[i].grad);
+        rt_emit_norm_sq(p, s->nsq, d->params[i].grad, s->fault, s->step, RT_SITE_GRAD + i); /* =, then += */
+    }
+    rt_emit_clip(p, s->clip, s->norm, s->nsq, s->fault, s->step, (float)o->max_grad_norm, RT_SITE_NORM);
+    rt_plan_label(p, "adamw");
+    for (uint32_t i = 0; i < d->param_count; i++) {
+        const rt_param *q = &d->params[i];
+        if (!q->grad.buf) continue;
+        adamw.weight_decay = is_matrix(q) ? (float)o->weight_decay : 0.0f;
+        rt_emit_adamw(p, q->value, s->moments[i].master, s->moments[i].m, s->moments[i].v, q->grad, s->step, s->clip,
+                      s->fault, &adamw);
+    }
+}
+
+/* One chunk of evaluation: the student's values against the teacher, and the teacher's own CE. Logits stay as they are,
+ * so kd_loss may read them more than once. */
+static void record_eval_chunk(rt_step_plan *s, rt_plan *p, rt_view hidden, uint32_t first, uint32_t n)
+{
+    const rt_loss_opts *o = &s->opts.loss;
+    rt_view logits = rt_act(p, p->policy.logits, n, s->student->config.vocab, "logits"), from = RT_NONE;
+    rt_decoder_logits(p, s->student, logits, rt_view_rows(p, hidden, first, n));
+    rt_kd_io io = { .logits = logits,
+                    .sums = s->eval_sums,
+                    .ce = rt_view_rows(p, s->eval.ce, first, n),
+                    .fault = s->fault,
+                    .target = rt_view_rows(p, s->target, first, n),
+                    .step = s->step };
+    rt_kd_opts kd = { .divergence = RT_DIV_FORWARD_KL, .T = 1.0f, .ce_weight = 1.0f, .site = RT_SITE_HEAD };
+    if (!s->teacher) {
+        rt_emit_kd_loss(p, &io, &kd);
+        return;
+    }
+    from = rt_act(p, p->policy.logits, n, s->teacher->config.vocab, "teacher logits");
+    rt_decoder_logits(p, s->teacher, from, rt_view_rows(p, s->teacher_hidden, first, n));
+    rt_kd_io own = io;
+    own.logits = from;
+    own.ce = rt_view_rows(p, s->eval.teacher_ce, first, n);
+    rt_emit_kd_loss(p, &own, &kd);
+    io.teacher = from;
+    io.vmask = s->vmask;
+    io.div = rt_view_rows(p, s->eval.kl, first, n);
+    io.top1 = rt_view_rows(p, s->eval.top1, first, n);
+    kd.kd_weight = 1.0f;
+    rt_emit_kd_loss(p, &io, &kd);
+    io.ce = io.top1 = RT_NONE;
+    io.div = rt_view_rows(p, s->eval.div, first, n);
+    kd = (rt_kd_opts){ .divergence = o->divergence,
+                       .T = (float)o->temperature,
+                       .mix = (float)o->mix,
+                       .kd_weight = 1.0f,
+                       .site = RT_SITE_HEAD };
+    rt_emit_kd_loss(p, &io, &kd);
+}
+
+static void record_eval(rt_step_plan *s, rt_plan *p)
+{
+    uint32_t N = s->opts.B * s->opts.T, chunk = s->opts.chunk;
+    rt_view hidden = rt_act(p, p->policy.act, N, s->student->config.width, "hidden");
+    if (s->teacher) rt_plan_assume_defined(p, s->teacher_hidden);
+    rt_decoder_forward(p, s->student, &s->tokens, NULL, hidden);
+    for (uint32_t first = 0; first < N; first += chunk) {
+        rt_plan_label(p, "head chunk %u", first / chunk);
+        record_eval_chunk(s, p, hidden, first, N - first < chunk ? N - first : chunk);
+    }
+}
+
+static int record_all(rt_step_plan *s, rt_err *e)
+{
+    static const char *const names[] = {
+#define X(name, text) text,
+        RT_PROGRAM_LIST(X)
+#undef X
+    };
+    int rc = RT_OK;
+    uint32_t n = 0;
+    for (int i = 0; i < RT_PROGRAM_COUNT; i++) {
+        if (i == RT_PROGRAM_TEACHER && !s->teacher) continue;
+        if (i == RT_PROGRAM_NEXT && !s->opts.accumulate) continue;
+        RT_TRY(rt_plan_new(&s->plan[i], s->space, names[i], &s->opts.policy, e));
+        s->index[i] = n++;
+        switch (i) {
+        case RT_PROGRAM_TEACHER: record_teacher(s, s->plan[i]); break;
+        case RT_PROGRAM_UPDATE: record_update(s, s->plan[i]); break;
+        case RT_PROGRAM_EVAL: record_eval(s, s->plan[i]); break;
+        default: RT_TRY(record_micro(s, s->plan[i], i == RT_PROGRAM_NEXT, e));
+        }
+        RT_TRY(rt_plan_status(s->plan[i], e));
+    }
+out:
+    return rc;
+}
+
+int rt_step_plan_new(rt_step_plan **out, const rt_step_opts *o, rt_err *e)
+{
+    int rc;
+    rt_step_plan *s = rt_alloc_zero(sizeof *s, 16);
+    if (!s) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for the programs of a run"));
+    s->opts = *o;
+    if (!o->B || !o->T || (uint64_t)o->B * o->T > UINT32_MAX)
+        RT_TRY(rt_fail(e, RT_INVALID, "a micro-batch of %u rows of %u positions cannot be", o->B, o->T));
+    if (!s->opts.chunk)
+        s->opts.chunk = rt_head_chunk(o->B * o->T, o->student->vocab, o->teacher ? o->teacher->vocab : 0);
+    RT_TRY(rt_space_new(&s->space, e));
+    RT_TRY(declare_models(s, e));
+    declare_data(s);
+    RT_TRY(declare_moments(s, e));
+    if (s->space->err.status < 0) {
+        if (e) *e = s->space->err;
+        RT_TRY(s->space->err.status);
+    }
+    RT_TRY(record_all(s, e));
+    *out = s;
+    s = NULL;
+out:
+    rt_step_plan_free(s);
+    return rc;
+}
+
+void rt_step_plan_free(rt_step_plan *s)
+{
+    if (!s) return;
+    for (int i = 0; i < RT_PROGRAM_COUNT; i++) rt_plan_free(s->plan[i]);
+    rt_decoder_free(s->student);
+    rt_decoder_free(s->teacher);
+    rt_space_free(s->space);
+    rt_arena_free(&s->arena);
+    rt_free(s);
+}
+
+uint32_t rt_step_plan_list(const rt_step_plan *s, const rt_plan *plans[RT_PROGRAM_COUNT])
+{
+    uint32_t n = 0;
+    for (int i = 0; i < RT_PROGRAM_COUNT; i++)
+        if (s->plan[i]) plans[n++] = s->plan[i];
+    return n;
+}

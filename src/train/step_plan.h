@@ -1,0 +1,76 @@
+/* step_plan.h - every program of a run, recorded in one space: teacher, micro-batches, update, evaluation.
+ *
+ * Owns: the buffers that a run has besides the models' (tokens, step values, sums, moments) and the order of ops in
+ * each program. It records; train/step.h seals and runs. Nothing here changes from step to step. */
+#ifndef RT_TRAIN_STEP_PLAN_H
+#define RT_TRAIN_STEP_PLAN_H
+
+#include "train/loss_plan.h"
+
+/* name, in every run or only with a teacher */
+#define RT_PROGRAM_LIST(X)                                                                                             \
+    X(TEACHER, "teacher forward") /* the teacher's last hidden state of the batch */                                   \
+    X(FIRST, "first micro-batch") /* gradients = */                                                                    \
+    X(NEXT, "next micro-batch")   /* gradients += */                                                                   \
+    X(UPDATE, "update")           /* norm, clip, AdamW */                                                              \
+    X(EVAL, "evaluation")         /* per-position values, no gradient */
+typedef enum rt_program {
+#define X(name, text) RT_PROGRAM_##name,
+    RT_PROGRAM_LIST(X)
+#undef X
+        RT_PROGRAM_COUNT
+} rt_program;
+
+typedef struct rt_step_opts {
+    uint32_t B, T;   /* rows of a micro-batch, positions of a row */
+    bool accumulate; /* a step may have more than one micro-batch */
+    uint32_t chunk;  /* tokens of the head at a time; 0: chosen from the vocabulary */
+    rt_recompute recompute;
+    rt_loss_opts loss;
+    double beta1, beta2, eps, weight_decay; /* decay on matrices alone */
+    double max_grad_norm;                   /* <= 0: the norm is measured, nothing is clipped */
+    rt_policy policy;
+    const rt_model_config *student, *teacher; /* teacher null: CE alone */
+    const rt_dtype *teacher_dtypes;           /* as stored; null: the policy's */
+    const rt_dtype *student_dtypes;           /* with adapters: of the frozen base; else null */
+    const bool *frozen;                       /* (rt_param_count of the student) or null */
+    rt_lora lora;
+    bool vmask; /* the divergence is over a part of the ids */
+} rt_step_opts;
+
+/* State of the optimizer for one trained parameter, shaped as it. */
+typedef struct rt_moments {
+    rt_view m, v;
+    rt_view master; /* RT_NONE: the parameter is its own */
+} rt_moments;
+
+/* What evaluation gives for each position, (N,1). */
+typedef struct rt_eval_views {
+    rt_view ce, div, kl, top1, teacher_ce; /* kl: forward KL at temperature 1; div, where it is another, the loss's */
+} rt_eval_views;
+
+typedef struct rt_step_plan {
+    rt_step_opts opts;
+    rt_space *space;
+    rt_decoder *student, *teacher; /* teacher null: none */
+    rt_tokens tokens;
+    rt_view target, step, fault, vmask;
+    rt_view sums;            /* (1,4) of the optimizer step */
+    rt_view eval_sums;       /* (1,4), not looked at: evaluation sums its positions by document on the host */
+    rt_view nsq, norm, clip; /* (1,1) */
+    rt_view teacher_hidden;
+    rt_eval_views eval;
+    rt_moments *moments;             /* (student->param_count), zero where nothing is trained */
+    rt_plan *plan[RT_PROGRAM_COUNT]; /* null where there is none; `index` counts those that are there */
+    uint32_t index[RT_PROGRAM_COUNT];
+    rt_arena arena;
+} rt_step_plan;
+
+int rt_step_plan_new(rt_step_plan **out, const rt_step_opts *o, rt_err *e);
+void rt_step_plan_free(rt_step_plan *s); /* accepts null */
+/* The programs that are there, in order: what rt_exec_seal takes. */
+uint32_t rt_step_plan_list(const rt_step_plan *s, const rt_plan *plans[RT_PROGRAM_COUNT]);
+/* Tokens of the head at a time that keep both chunks of logits near 64 MiB. */
+uint32_t rt_head_chunk(uint32_t tokens, uint32_t vocab, uint32_t teacher_vocab);
+
+#endif
