@@ -80,19 +80,35 @@ out:
     return rc;
 }
 
+/* Parameters and their state are without gaps, so a part is one row of elements. */
+static rt_view part_of(rt_view v, uint64_t first, uint64_t n)
+{
+    return (rt_view){ v.buf, 1, (uint32_t)n, v.off + first, n };
+}
+
+int rt_trainer_read_part(rt_trainer *t, char what, uint32_t param, uint64_t first, uint64_t n, float *out, rt_err *e)
+{
+    return move_values(t, part_of(view_of(t, what, param), first, n), out, NULL, e);
+}
+
+int rt_trainer_write_part(rt_trainer *t, char what, uint32_t param, uint64_t first, uint64_t n, const float *in,
+                          rt_err *e)
+{
+    int rc = move_values(t, part_of(view_of(t, what, param), first, n), NULL, in, e);
+    /* the stored weight follows its master */
+    if (rc >= 0 && what == 'w' && t->plan->moments[param].master.buf)
+        rc = move_values(t, part_of(t->plan->student->params[param].value, first, n), NULL, in, e);
+    return rc;
+}
+
 int rt_trainer_read(rt_trainer *t, char what, uint32_t param, float *out, rt_err *e)
 {
-    return move_values(t, view_of(t, what, param), out, NULL, e);
+    return rt_trainer_read_part(t, what, param, 0, rt_trainer_elems(t, param), out, e);
 }
 
 int rt_trainer_write(rt_trainer *t, char what, uint32_t param, const float *in, rt_err *e)
 {
-    rt_view v = view_of(t, what, param);
-    int rc = move_values(t, v, NULL, in, e);
-    /* the stored weight follows its master */
-    if (rc >= 0 && what == 'w' && t->plan->moments[param].master.buf)
-        rc = move_values(t, t->plan->student->params[param].value, NULL, in, e);
-    return rc;
+    return rt_trainer_write_part(t, what, param, 0, rt_trainer_elems(t, param), in, e);
 }
 
 /* ---- loading ---- */

@@ -52,5 +52,9 @@ int rt_trainer_eval(rt_trainer *t, const rt_batch *b, const rt_eval_out *out, rt
 uint64_t rt_trainer_elems(const rt_trainer *t, uint32_t param);
 int rt_trainer_read(rt_trainer *t, char what, uint32_t param, float *out, rt_err *e);
 int rt_trainer_write(rt_trainer *t, char what, uint32_t param, const float *in, rt_err *e);
+/* Elements [first, first + n) of it. */
+int rt_trainer_read_part(rt_trainer *t, char what, uint32_t param, uint64_t first, uint64_t n, float *out, rt_err *e);
+int rt_trainer_write_part(rt_trainer *t, char what, uint32_t param, uint64_t first, uint64_t n, const float *in,
+                          rt_err *e);
 
 #endif

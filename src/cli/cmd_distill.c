@@ -1,0 +1,145 @@
+/* cmd_distill.c - `retort distill` and `retort train`: the settings' table as flags, a device, a run. */
+#include "cli/cli.h"
+#include "cli/model_arg.h"
+#include "cli/progress.h"
+#include "cli/run_print.h"
+#include "cli/version.h"
+
+#include "train/run.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+/* What a run without a teacher has no use for. */
+static bool needs_teacher(rt_setting_id id)
+{
+    switch (id) {
+    case RT_SETTING_ID_teacher:
+    case RT_SETTING_ID_divergence:
+    case RT_SETTING_ID_beta:
+    case RT_SETTING_ID_skew:
+    case RT_SETTING_ID_temperature:
+    case RT_SETTING_ID_alpha:
+    case RT_SETTING_ID_kd_weight:
+    case RT_SETTING_ID_ce_weight:
+    case RT_SETTING_ID_t2:
+    case RT_SETTING_ID_allow_degenerate: return true;
+    default: return false;
+    }
+}
+
+/* Flags as words, so that settings.h alone knows what a value may be. */
+typedef struct flag_values {
+    rt_words words[RT_SETTING_COUNT_ALL];
+    bool on[RT_SETTING_COUNT_ALL];
+    bool resume, override;
+    rt_flag flags[RT_SETTING_COUNT_ALL + 3];
+    char help[RT_SETTING_COUNT_ALL][200];
+} flag_values;
+
+static void make_flags(flag_values *v, bool teacher)
+{
+    uint32_t n = 0;
+    for (int i = 0; i < RT_SETTING_COUNT_ALL; i++) {
+        const rt_setting_info *f = &rt_setting_table[i];
+        if (!teacher && needs_teacher((rt_setting_id)i)) continue;
+        bool show = *f->def && strcmp(f->def, "auto") != 0;
+        snprintf(v->help[i], sizeof v->help[i], "%s%s%s%s", f->help, show ? " (" : "", show ? f->def : "",
+                 show ? ")" : "");
+        v->flags[n++] = (rt_flag){ f->flag, f->kind == RT_SETTING_SWITCH ? RT_FLAG_BOOL : RT_FLAG_LIST,
+                                   f->kind == RT_SETTING_SWITCH ? (void *)&v->on[i] : (void *)&v->words[i], f->metavar,
+                                   v->help[i] };
+    }
+    v->flags[n++] = (rt_flag){ "--resume", RT_FLAG_BOOL, &v->resume, NULL, "go on with the run in --out" };
+    v->flags[n++] = (rt_flag){ "--override", RT_FLAG_BOOL, &v->override, NULL,
+                               "with --resume: take the settings given now where they differ" };
+}
+
+static int take_settings(rt_settings *s, const flag_values *v, const char *command, rt_err *e)
+{
+    int rc = RT_OK;
+    for (int i = 0; i < RT_SETTING_COUNT_ALL; i++) {
+        const rt_words *w = &v->words[i];
+        if (v->on[i]) RT_TRY(rt_settings_set(s, (rt_setting_id)i, "on", e));
+        if (w->count > 1 && rt_setting_table[i].kind != RT_SETTING_LIST)
+            RT_TRY(rt_fail(e, RT_USAGE, "%s is given twice", rt_setting_table[i].flag));
+        for (uint32_t k = 0; k < w->count; k++) RT_TRY(rt_settings_set(s, (rt_setting_id)i, w->text[k], e));
+    }
+out:
+    if (rc < 0) rt_err_context(e, "retort %s", command);
+    return rc;
+}
+
+static int open_device(rt_dev **out, const rt_settings *s, rt_err *e)
+{
+    const rt_backend *b;
+    const char *name = s->given[RT_SETTING_ID_device] && strcmp(s->device, "auto") != 0 ? s->device : "cpu";
+    int rc = rt_backend_find(name, &b, e);
+    if (rc < 0) return rc;
+    return b->open(out, 0, &(rt_dev_opts){ .threads = (uint32_t)s->threads }, e);
+}
+
+static int run(rt_settings *s, const flag_values *v, rt_err *e)
+{
+    int rc;
+    rt_dev *dev = NULL;
+    rt_run *r = NULL;
+    rt_run_summary summary;
+    rt_run_printer printer;
+    rt_hub_env env = rt_hub_env_get();
+    rt_run_printer_begin(&printer);
+    rt_run_events events = rt_run_printer_events(&printer);
+    RT_TRY(open_device(&dev, s, e));
+    rt_run_opts o = { .env = &env,
+                      .events = &events,
+                      .resume = v->resume,
+                      .override = v->override,
+                      .now = (int64_t)time(NULL),
+                      .dev = dev,
+                      .version = RT_VERSION };
+    rt_interrupt_catch();
+    RT_TRY(rt_run_open(&r, s, &o, e));
+    RT_TRY(rt_run_train(r, &summary, e));
+    rt_run_print_summary(&printer, &summary, s->out);
+out:
+    if (rc < 0 && printer.dirty) printf("\n");
+    rt_run_close(r);
+    if (dev) dev->api->close(dev);
+    return rc;
+}
+
+static int command(const char *name, bool teacher, const char *usage, const char *text, const char *example, int argc,
+                   char **argv, rt_err *e)
+{
+    static flag_values v;
+    static rt_settings s;
+    bool help;
+    make_flags(&v, teacher);
+    const rt_command c = { .name = name, .usage = usage, .text = text, .example = example, .flags = v.flags };
+    int rc = rt_args_parse(&c, argc, argv, &help, e);
+    if (rc < 0 || help) return rc;
+    rc = take_settings(&s, &v, name, e);
+    if (rc < 0) return rc;
+    if (teacher && !v.resume && !s.teacher)
+        return rt_fail(e, RT_USAGE, "retort distill: --teacher is missing; retort train learns without one");
+    return run(&s, &v, e);
+}
+
+int rt_cmd_distill(int argc, char **argv, rt_err *e)
+{
+    return command(
+        "distill", true, "retort distill --teacher T --student S --data D --out O [flags]",
+        "Trains the student to give the teacher's probabilities, on every trained position of the data, and\n"
+        "writes it to O as a model that other tools load. The run can be stopped with Ctrl-C and resumed to\n"
+        "the same bits with --resume.",
+        "retort distill --teacher Qwen/Qwen2.5-7B --student Qwen/Qwen2.5-0.5B --data chats.jsonl --out out", argc, argv,
+        e);
+}
+
+int rt_cmd_train(int argc, char **argv, rt_err *e)
+{
+    return command("train", false, "retort train --student S --data D --out O [flags]",
+                   "Trains a model on text alone: the same loop as distill, with cross-entropy as its loss.",
+                   "retort train --student out --data more.jsonl --out better", argc, argv, e);
+}

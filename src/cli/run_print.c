@@ -1,0 +1,221 @@
+/* run_print.c - see run_print.h. */
+#include "cli/run_print.h"
+
+#include "base/sys.h"
+#include "cli/model_arg.h"
+#include "cli/progress.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+void rt_run_printer_begin(rt_run_printer *p) { *p = (rt_run_printer){ .terminal = isatty(STDOUT_FILENO) }; }
+
+static void clear(rt_run_printer *p)
+{
+    if (p->dirty) printf("\r\033[K");
+    p->dirty = false;
+}
+
+static void on_note(void *ctx, const char *text)
+{
+    clear(ctx);
+    printf("note      %s\n", text);
+    fflush(stdout);
+}
+
+static void on_progress(void *ctx, const char *what, uint64_t done, uint64_t total)
+{
+    rt_run_printer *p = ctx;
+    double now = rt_now();
+    if (!p->terminal || now - p->shown < 0.2) return;
+    p->shown = now;
+    p->dirty = true;
+    printf("\r\033[K%s %.0f %%", what, total ? 100.0 * (double)done / (double)total : 100.0);
+    fflush(stdout);
+}
+
+/* ---- before the first step ---- */
+
+static void print_model(const char *who, const rt_model_file *m)
+{
+    char n[32];
+    printf("%-9s %s: %s, %s parameters, %u layers, width %u\n", who, m->name, rt_family_table[m->config.family].name,
+           rt_format_params(n, rt_model_file_parameters(m)), m->config.layers, m->config.width);
+}
+
+static void print_objective(const rt_resolved *v, bool teacher)
+{
+    static const char *const names[RT_DIV_COUNT] = {
+        "KL(teacher||student)",        "KL(student||teacher)",        "JSD",
+        "skewed KL(teacher||student)", "skewed KL(student||teacher)", "total variation"
+    };
+    const rt_loss_opts *l = &v->loss;
+    printf("loss      %.4g CE", l->ce_weight);
+    if (teacher) {
+        printf(" + %.4g ", l->kd_weight);
+        if (l->t2 && l->temperature != 1) printf("x %.4g ", l->temperature * l->temperature);
+        printf("%s, T %.4g", names[l->divergence], l->temperature);
+        if (l->divergence == RT_DIV_JSD) printf(", beta %.4g", l->mix);
+        if (l->divergence == RT_DIV_SKEW_FKL || l->divergence == RT_DIV_SKEW_RKL) printf(", skew %.4g", l->mix);
+    }
+    printf("\n");
+}
+
+static void print_data(const rt_run *r)
+{
+    const rt_rows_count *c = &rt_run_inputs(r)->counted;
+    const rt_run_facts *f = rt_run_known(r);
+    printf("data      %" PRIu64 " records, %" PRIu64 " rows of %u tokens a pass, %.0f %% of the tokens trained",
+           c->records, f->rows_per_epoch, rt_run_resolved(r)->seq_len,
+           c->tokens ? 100.0 * (double)c->trained / (double)c->tokens : 0.0);
+    if (c->split) printf(", %" PRIu64 " texts split", c->split);
+    if (c->cut) printf(", %" PRIu64 " conversations shortened", c->cut);
+    if (c->too_long + c->no_target) printf(", %" PRIu64 " records dropped", c->too_long + c->no_target);
+    printf("\n");
+    printf("held out  %u rows\n", rt_run_held_rows(r));
+}
+
+static void on_ready(void *ctx, const rt_run *r)
+{
+    rt_run_printer *p = ctx;
+    const rt_inputs *in = rt_run_inputs(r);
+    const rt_resolved *v = rt_run_resolved(r);
+    const rt_trainer *t = rt_run_trainer(r);
+    rt_exec_memory m;
+    rt_str pair = { 0 };
+    char a[32], b[32];
+    clear(p);
+    if (in->teacher) print_model("teacher", in->teacher);
+    print_model("student", in->student);
+    if (in->teacher) {
+        rt_pair_describe(&in->pair, &pair);
+        printf("pair      %s\n", pair.data ? pair.data : "");
+        rt_str_free(&pair);
+    }
+    print_objective(v, in->teacher != NULL);
+    print_data(r);
+    if (in->template_from) printf("template  %s\n", in->template_from);
+    uint64_t trained = rt_decoder_trained(t->plan->student);
+    printf("train     %s parameters%s, %u steps of %u rows (%u at a time), lr %.3g %s, warm-up %u\n",
+           rt_format_params(a, trained), v->lora.rank ? " of adapters" : "", v->steps, v->batch, v->micro_batch,
+           v->schedule.lr, rt_schedule_name(v->schedule.kind), v->schedule.warmup);
+    rt_exec_memory_query(t->x, &m);
+    printf("memory    %s, of it %s for one micro-batch\n", rt_format_bytes(a, m.total),
+           rt_format_bytes(b, m.by_class[RT_CLASS_ACT]));
+    fflush(stdout);
+    p->every = v->steps / 50 ? v->steps / 50 : 1;
+}
+
+/* ---- while it runs ---- */
+
+static char *format_time(char *buf, size_t size, double seconds)
+{
+    uint64_t s = seconds > 0 && isfinite(seconds) ? (uint64_t)(seconds + 0.5) : 0;
+    if (s < 3600)
+        snprintf(buf, size, "%" PRIu64 ":%02" PRIu64, s / 60, s % 60);
+    else
+        snprintf(buf, size, "%" PRIu64 "h%02" PRIu64, s / 3600, s / 60 % 60);
+    return buf;
+}
+
+static void on_step(void *ctx, const rt_run_line *l)
+{
+    rt_run_printer *p = ctx;
+    const rt_step_result *v = &l->result;
+    char left[32], memory[32], teacher[96] = "", share[32] = "";
+    double now = rt_now();
+    if (p->terminal ? now - p->shown < 0.1 && l->step < l->steps : l->step % p->every != 0 && l->step != 1) return;
+    p->shown = now;
+    if (l->teacher_share > 0) {
+        snprintf(teacher, sizeof teacher, "  div %.4f  agree %.3f", v->div, v->agreement);
+        snprintf(share, sizeof share, "  teacher %.0f %%", 100 * l->teacher_share);
+    }
+    printf("%sstep %u/%u  loss %.4f  ce %.4f%s  lr %.2e  norm %.2f  %.0f tok/s%s  %s  left %s%s",
+           p->terminal ? "\r\033[K" : "", l->step, l->steps, v->loss, v->ce, teacher, l->lr, v->grad_norm,
+           l->tokens_per_second, share, rt_format_bytes(memory, l->memory),
+           format_time(left, sizeof left, l->remaining), p->terminal ? "" : "\n");
+    p->dirty = p->terminal;
+    fflush(stdout);
+}
+
+static void print_measure(const char *name, rt_measure m)
+{
+    if (isnan(m.error))
+        printf("  %s %.4f", name, m.mean);
+    else
+        printf("  %s %.4f +- %.4f", name, m.mean, m.error);
+}
+
+static void on_evaluated(void *ctx, uint32_t step, const rt_eval_result *v, bool best)
+{
+    clear(ctx);
+    printf("eval %-5u", step);
+    print_measure("ce", v->ce);
+    if (v->teacher) {
+        print_measure("kl", v->kl);
+        print_measure("agree", v->agreement);
+        print_measure("teacher ce", v->teacher_ce);
+    }
+    printf("%s\n", best && step ? "  best" : "");
+    fflush(stdout);
+}
+
+static void on_saved(void *ctx, const char *path)
+{
+    rt_run_printer *p = ctx;
+    if (!p->terminal) printf("saved %s\n", path);
+    fflush(stdout);
+}
+
+static bool on_stop(void *ctx)
+{
+    (void)ctx;
+    return rt_interrupt_wanted();
+}
+
+rt_run_events rt_run_printer_events(rt_run_printer *p)
+{
+    return (rt_run_events){ .note = on_note,
+                            .progress = on_progress,
+                            .ready = on_ready,
+                            .step = on_step,
+                            .evaluated = on_evaluated,
+                            .saved = on_saved,
+                            .stop = on_stop,
+                            .ctx = p };
+}
+
+/* ---- the end ---- */
+
+static void row(const char *name, const rt_eval_result *s, rt_measure (*of)(const rt_eval_result *),
+                const rt_run_summary *m)
+{
+    (void)s;
+    printf("%-22s %10.4f %10.4f", name, of(&m->before).mean, of(&m->after).mean);
+    if (m->saved.positions) printf(" %10.4f", of(&m->saved).mean);
+    printf("\n");
+}
+static rt_measure ce_of(const rt_eval_result *v) { return v->ce; }
+static rt_measure kl_of(const rt_eval_result *v) { return v->kl; }
+static rt_measure agreement_of(const rt_eval_result *v) { return v->agreement; }
+static rt_measure teacher_of(const rt_eval_result *v) { return v->teacher_ce; }
+
+void rt_run_print_summary(rt_run_printer *p, const rt_run_summary *s, const char *out)
+{
+    clear(p);
+    printf("\nheld out               %10s %10s%s\n", "before", "after", s->saved.positions ? "   as saved" : "");
+    row("cross-entropy", &s->after, ce_of, s);
+    if (s->after.teacher) {
+        row("KL(teacher||student)", &s->after, kl_of, s);
+        row("top-1 agreement", &s->after, agreement_of, s);
+        row("teacher cross-entropy", &s->after, teacher_of, s);
+    }
+    printf("\n%s: the model of step %u (%s), read back", out, s->saved_step, s->is_best ? "the best" : "the last");
+    if (s->difference.max > 0)
+        printf("; it differs from memory by %.2g rms, %.2g at most, which is its dtype's rounding", s->difference.rmse,
+               s->difference.max);
+    printf("\n");
+}

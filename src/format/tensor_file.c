@@ -1,0 +1,83 @@
+/* tensor_file.c - see tensor_file.h. */
+#include "format/tensor_file.h"
+
+#include "base/file.h"
+
+#include <inttypes.h>
+
+enum { ALIGN = 64, PIECE = 1 << 20 }; /* elements at a time */
+
+static uint64_t elems(const rt_named_tensor *t) { return t->rank == 2 ? t->shape[0] * t->shape[1] : t->shape[0]; }
+
+static const char *type_name(rt_dtype d)
+{
+    switch (d) {
+    case RT_DTYPE_F32: return "F32";
+    case RT_DTYPE_F16: return "F16";
+    case RT_DTYPE_BF16: return "BF16";
+    case RT_DTYPE_F64: return "F64";
+    default: return NULL;
+    }
+}
+
+static int make_head(rt_str *head, const char *path, const rt_named_tensor *t, uint32_t count, rt_err *e)
+{
+    uint64_t at = 0;
+    rt_str_append_n(head, "\0\0\0\0\0\0\0\0", 8);
+    rt_str_append(head, "{\"__metadata__\":{\"format\":\"pt\"}");
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t bytes = rt_dtype_bytes(t[i].dtype, elems(&t[i]));
+        if (!type_name(t[i].dtype))
+            return rt_fail(e, RT_INTERNAL, "%s: %s cannot be %s in a safetensors file", path, t[i].name,
+                           rt_dtype_name(t[i].dtype));
+        rt_str_printf(head, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[%" PRIu64, t[i].name, type_name(t[i].dtype),
+                      t[i].shape[0]);
+        if (t[i].rank == 2) rt_str_printf(head, ",%" PRIu64, t[i].shape[1]);
+        rt_str_printf(head, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", at, at + bytes);
+        at += bytes;
+    }
+    rt_str_append(head, "}");
+    while (!head->failed && head->len % ALIGN) rt_str_append(head, " ");
+    if (head->failed) return rt_fail(e, RT_NOMEM, "no memory for the header of %s", path);
+    for (int i = 0; i < 8; i++) head->data[i] = (char)((head->len - 8) >> 8 * i);
+    return RT_OK;
+}
+
+static int put(rt_writer *w, rt_hasher *h, uint64_t *at, const void *data, uint64_t bytes, rt_err *e)
+{
+    int rc = rt_writer_put(w, *at, data, bytes, e);
+    rt_hasher_add(h, data, bytes);
+    *at += bytes;
+    return rc;
+}
+
+int rt_tensor_file_write(const char *path, const rt_named_tensor *t, uint32_t count, rt_values_fn fn, void *ctx,
+                         rt_hash128 *hash, rt_err *e)
+{
+    int rc;
+    rt_str head = { 0 };
+    rt_writer *w = NULL;
+    rt_hasher *h = rt_hasher_new();
+    void *piece = rt_alloc(PIECE * sizeof(double), 64);
+    uint64_t at = 0, total = 0;
+    if (!h || !piece) RT_TRY(rt_fail(e, RT_NOMEM, "no memory to write %s", path));
+    RT_TRY(make_head(&head, path, t, count, e));
+    for (uint32_t i = 0; i < count; i++) total += rt_dtype_bytes(t[i].dtype, elems(&t[i]));
+    RT_TRY(rt_writer_open(&w, path, e));
+    RT_TRY(rt_writer_reserve(w, head.len + total, e));
+    RT_TRY(put(w, h, &at, head.data, head.len, e));
+    for (uint32_t i = 0; i < count; i++)
+        for (uint64_t first = 0, all = elems(&t[i]); first < all; first += PIECE) {
+            uint64_t n = all - first < PIECE ? all - first : PIECE;
+            RT_TRY(fn(ctx, i, first, n, piece, e));
+            RT_TRY(put(w, h, &at, piece, rt_dtype_bytes(t[i].dtype, n), e));
+        }
+    RT_TRY(rt_writer_commit(w, e));
+    if (hash) *hash = rt_hasher_digest(h);
+out:
+    rt_writer_free(w);
+    rt_hasher_free(h);
+    rt_free(piece);
+    rt_str_free(&head);
+    return rc;
+}

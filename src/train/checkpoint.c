@@ -1,0 +1,328 @@
+/* checkpoint.c - see checkpoint.h. */
+#include "train/checkpoint.h"
+
+#include "base/json.h"
+#include "format/tensor_file.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char prefix[] = "checkpoint-";
+static const char kinds[] = "wmv";
+
+int rt_programs_hash(const rt_trainer *t, rt_hash128 *out, rt_err *e)
+{
+    int rc = RT_OK;
+    rt_hash128 each[RT_PROGRAM_COUNT] = { 0 };
+    for (int i = 0; i < RT_PROGRAM_COUNT; i++)
+        if (t->plan->plan[i]) RT_TRY(rt_exec_hash(t->x, t->plan->index[i], &each[i], e));
+    *out = rt_hash(each, sizeof each);
+out:
+    return rc;
+}
+
+/* ---- the state file ---- */
+
+typedef struct state_list {
+    rt_trainer *t;
+    rt_named_tensor *list;
+    uint32_t *param;
+    char *kind;
+    uint32_t count;
+} state_list;
+
+/* "w.model.norm.weight", "m...", "v..." of every trained parameter. */
+static int make_list(state_list *l, rt_trainer *t, rt_arena *a, rt_err *e)
+{
+    const rt_decoder *d = t->plan->student;
+    char name[RT_NAME_BYTES];
+    *l = (state_list){ .t = t };
+    l->list = rt_arena_alloc(a, 3 * (size_t)d->param_count * sizeof *l->list);
+    l->param = rt_arena_alloc(a, 3 * (size_t)d->param_count * sizeof *l->param);
+    l->kind = rt_arena_alloc(a, 3 * (size_t)d->param_count);
+    if (!l->list || !l->param || !l->kind) return rt_fail(e, RT_NOMEM, "no memory for a checkpoint");
+    for (uint32_t i = 0; i < d->param_count; i++)
+        for (const char *k = kinds; *k && d->params[i].grad.buf; k++) {
+            const rt_param *p = &d->params[i];
+            rt_param_name(name, p);
+            l->list[l->count] = (rt_named_tensor){
+                rt_arena_printf(a, "%c.%s", *k, name), RT_DTYPE_F32, 2, { p->value.rows, p->value.cols }
+            };
+            if (!l->list[l->count].name) return rt_fail(e, RT_NOMEM, "no memory for a checkpoint");
+            l->param[l->count] = i;
+            l->kind[l->count++] = *k;
+        }
+    return RT_OK;
+}
+
+static int state_values(void *ctx, uint32_t i, uint64_t first, uint64_t n, void *dst, rt_err *e)
+{
+    state_list *l = ctx;
+    return rt_trainer_read_part(l->t, l->kind[i], l->param[i], first, n, dst, e);
+}
+
+/* ---- state.json ---- */
+
+static json_t *hash_json(rt_hash128 h)
+{
+    char text[33];
+    return json_string(rt_hash_text(text, h));
+}
+
+static bool hash_from(const json_t *j, rt_hash128 *h)
+{
+    const char *s = json_string_value(j);
+    char *end;
+    char half[17] = { 0 };
+    if (!s || strlen(s) != 32) return false;
+    memcpy(half, s, 16);
+    h->hi = strtoull(half, &end, 16);
+    if (*end) return false;
+    h->lo = strtoull(s + 16, &end, 16);
+    return !*end;
+}
+
+static int hash_file(const char *path, rt_hash128 *out, rt_err *e)
+{
+    rt_map m = { 0 };
+    int rc = rt_map_open(&m, path, e);
+    if (rc < 0) return rc;
+    *out = rt_hash(m.data, m.size);
+    rt_map_close(&m);
+    return RT_OK;
+}
+
+/* {"model.safetensors": "hash", ...} of every file that is in the folder. */
+static int hash_folder(const char *folder, json_t *out, rt_arena *a, rt_err *e)
+{
+    int rc;
+    char **names;
+    uint32_t count;
+    RT_TRY(rt_dir_list(&names, &count, a, folder, e));
+    for (uint32_t i = 0; i < count; i++) {
+        rt_hash128 h;
+        char *path = rt_path_join(a, folder, names[i]);
+        if (!path) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a path"));
+        if (strcmp(names[i], "state.json") == 0) continue;
+        RT_TRY(hash_file(path, &h, e));
+        if (json_object_set_new(out, names[i], hash_json(h)) != 0)
+            RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a record"));
+    }
+out:
+    return rc;
+}
+
+static int write_record(const char *folder, const rt_progress_state *s, rt_arena *a, rt_err *e)
+{
+    int rc;
+    char *text = NULL, *path = rt_path_join(a, folder, "state.json");
+    rt_json_init();
+    json_t *files = json_object(), *j = NULL;
+    if (!files || !path) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a record"));
+    RT_TRY(hash_folder(folder, files, a, e));
+    j = json_pack("{s:i, s:I, s:o, s:I, s:I, s:f, s:I, s:o?, s:I, s:o, s:O}", "version", 1, "step", (json_int_t)s->step,
+                  "cursor", rt_cursor_to_json(&s->cursor), "tokens", (json_int_t)s->tokens, "trained",
+                  (json_int_t)s->trained, "seconds", s->seconds, "metrics_bytes", (json_int_t)s->metrics_bytes, "best",
+                  isnan(s->best) ? NULL : json_real(s->best), "best_step", (json_int_t)s->best_step, "programs",
+                  hash_json(s->programs), "files", files);
+    text = j ? json_dumps(j, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
+    if (!text) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a record"));
+    RT_TRY(rt_file_write(path, text, strlen(text), e));
+out:
+    rt_free(text);
+    json_decref(j);
+    json_decref(files);
+    return rc;
+}
+
+/* ---- saving ---- */
+
+int rt_checkpoint_save(const char *folder, rt_trainer *t, const rt_output *model, const rt_progress_state *s, rt_err *e)
+{
+    int rc;
+    rt_arena a = { 0 };
+    state_list l;
+    char *temp = NULL, *state, *path = rt_arena_printf(&a, "%s/%s%06u", folder, prefix, s->step);
+    if (!path) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a checkpoint"));
+    RT_TRY(make_list(&l, t, &a, e));
+    RT_TRY(rt_dir_temp(&temp, &a, path, e));
+    RT_TRY(rt_output_write(temp, t, model, e));
+    state = rt_path_join(&a, temp, "state.safetensors");
+    if (!state) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a checkpoint"));
+    RT_TRY(rt_tensor_file_write(state, l.list, l.count, state_values, &l, NULL, e));
+    RT_TRY(write_record(temp, s, &a, e));
+    if (rt_path_exists(path)) rt_dir_remove(path);
+    RT_TRY(rt_dir_commit(temp, path, e));
+    temp = NULL;
+out:
+    if (temp) rt_dir_remove(temp);
+    rt_arena_free(&a);
+    return rc;
+}
+
+/* ---- finding and reading ---- */
+
+/* The step of a checkpoint's name; false for any other name (temporary ones begin with a dot). */
+static bool step_of(const char *name, uint32_t *step)
+{
+    size_t n = strlen(prefix);
+    char *end;
+    if (strncmp(name, prefix, n) != 0 || name[n] < '0' || name[n] > '9') return false;
+    unsigned long v = strtoul(name + n, &end, 10);
+    *step = (uint32_t)v;
+    return !*end && v <= UINT32_MAX;
+}
+
+int rt_checkpoint_newest(char **path, rt_arena *a, const char *folder, rt_err *e)
+{
+    int rc;
+    char **names;
+    uint32_t count, step, best = 0;
+    *path = NULL;
+    RT_TRY(rt_dir_list(&names, &count, a, folder, e));
+    for (uint32_t i = 0; i < count; i++) {
+        if (!step_of(names[i], &step) || (*path && step <= best)) continue;
+        best = step;
+        *path = rt_path_join(a, folder, names[i]);
+        if (!*path) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a path"));
+    }
+out:
+    return rc;
+}
+
+static int damaged(const char *path, const char *what, rt_err *e)
+{
+    return rt_fail(e, RT_FORMAT, "%s: %s; remove this checkpoint to go on from the one before it", path, what);
+}
+
+static int read_record(const char *path, const json_t *j, rt_progress_state *s, rt_err *e)
+{
+    int rc;
+    json_int_t version = 0, step = 0, tokens = 0, trained = 0, bytes = 0, best_step = 0;
+    json_t *cursor = NULL, *programs = NULL, *best = json_object_get(j, "best");
+    if (json_unpack((json_t *)(uintptr_t)j, "{s:I, s:I, s:o, s:I, s:I, s:F, s:I, s:I, s:o}", "version", &version,
+                    "step", &step, "cursor", &cursor, "tokens", &tokens, "trained", &trained, "seconds", &s->seconds,
+                    "metrics_bytes", &bytes, "best_step", &best_step, "programs", &programs) != 0 ||
+        step < 0 || step > UINT32_MAX || !hash_from(programs, &s->programs))
+        return damaged(path, "state.json is not what a checkpoint has", e);
+    if (version != 1) return rt_fail(e, RT_UNSUPPORTED, "%s was written by a newer retort", path);
+    RT_TRY(rt_cursor_from_json(&s->cursor, cursor, e));
+    s->step = (uint32_t)step;
+    s->tokens = (uint64_t)tokens;
+    s->trained = (uint64_t)trained;
+    s->metrics_bytes = (uint64_t)bytes;
+    s->best_step = (uint32_t)best_step;
+    s->best = json_is_number(best) ? json_number_value(best) : NAN;
+out:
+    return rc;
+}
+
+static int check_files(const char *path, const json_t *files, rt_arena *a, rt_err *e)
+{
+    const char *name;
+    json_t *value;
+    if (!json_is_object(files) || json_object_size(files) == 0) return damaged(path, "state.json names no files", e);
+    json_object_foreach((json_t *)(uintptr_t)files, name, value)
+    {
+        rt_hash128 want, got;
+        char *file = rt_path_join(a, path, name);
+        if (!file) return rt_fail(e, RT_NOMEM, "no memory for a path");
+        if (strchr(name, '/') || !hash_from(value, &want))
+            return damaged(path, "state.json is not what a checkpoint has", e);
+        int rc = hash_file(file, &got, e);
+        if (rc == RT_NOT_FOUND) return damaged(path, rt_arena_printf(a, "%s is missing", name), e);
+        if (rc < 0) return rc;
+        if (want.hi != got.hi || want.lo != got.lo)
+            return damaged(path, rt_arena_printf(a, "%s is damaged (its hash is another)", name), e);
+    }
+    return RT_OK;
+}
+
+int rt_checkpoint_check(const char *path, rt_progress_state *s, rt_err *e)
+{
+    int rc;
+    rt_arena a = { 0 };
+    rt_str text = { 0 };
+    json_t *j = NULL;
+    char *file = rt_path_join(&a, path, "state.json");
+    *s = (rt_progress_state){ 0 };
+    rt_json_init();
+    if (!file) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a path"));
+    RT_TRY(rt_file_read(file, 1u << 20, &text, e));
+    j = json_loadb(text.data ? text.data : "", text.len, 0, NULL);
+    if (!j) RT_TRY(damaged(path, "state.json cannot be read", e));
+    RT_TRY(read_record(path, j, s, e));
+    RT_TRY(check_files(path, json_object_get(j, "files"), &a, e));
+out:
+    json_decref(j);
+    rt_str_free(&text);
+    rt_arena_free(&a);
+    return rc;
+}
+
+static int load_tensor(state_list *l, uint32_t i, const rt_tensor *from, rt_err *e)
+{
+    enum { PIECE = 1 << 20 };
+    int rc = RT_OK;
+    uint64_t all = rt_trainer_elems(l->t, l->param[i]);
+    const float *values = (const float *)(const void *)from->data;
+    for (uint64_t first = 0; first < all; first += PIECE) {
+        uint64_t n = all - first < PIECE ? all - first : PIECE;
+        RT_TRY(rt_trainer_write_part(l->t, l->kind[i], l->param[i], first, n, values + first, e));
+    }
+out:
+    return rc;
+}
+
+int rt_checkpoint_load(const char *path, rt_trainer *t, rt_err *e)
+{
+    int rc;
+    rt_arena a = { 0 };
+    rt_model_file *f = NULL;
+    state_list l;
+    char *state = rt_path_join(&a, path, "state.safetensors");
+    if (!state) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a path"));
+    RT_TRY(make_list(&l, t, &a, e));
+    RT_TRY(rt_model_file_open(&f, state, &(rt_hub_env){ 0 }, e));
+    if (f->tensor_count != l.count)
+        RT_TRY(rt_fail(e, RT_INVALID,
+                       "%s holds %u tensors and this run trains %u: it is of another model or other settings", path,
+                       f->tensor_count, l.count));
+    for (uint32_t i = 0; i < l.count; i++) {
+        const rt_tensor *from = rt_model_file_find(f, l.list[i].name);
+        if (!from || from->dtype != RT_DTYPE_F32 || rt_tensor_elems(from) != rt_trainer_elems(t, l.param[i]))
+            RT_TRY(rt_fail(e, RT_INVALID, "%s has no %s of this shape: it is of another model or other settings", path,
+                           l.list[i].name));
+        RT_TRY(load_tensor(&l, i, from, e));
+    }
+out:
+    rt_model_file_close(f);
+    rt_arena_free(&a);
+    return rc;
+}
+
+static int newest_first(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return x < y ? 1 : x > y ? -1 : 0;
+}
+
+void rt_checkpoint_prune(const char *folder, uint32_t keep, uint32_t best)
+{
+    rt_arena a = { 0 };
+    char **names;
+    uint32_t count, n = 0;
+    if (rt_dir_list(&names, &count, &a, folder, NULL) < 0) return;
+    uint32_t *steps = rt_arena_alloc(&a, (size_t)count * sizeof *steps + 1);
+    for (uint32_t i = 0; steps && i < count; i++) n += step_of(names[i], &steps[n]);
+    if (steps) qsort(steps, n, sizeof *steps, newest_first);
+    for (uint32_t i = keep ? keep : 1; steps && i < n; i++) {
+        char *path = rt_arena_printf(&a, "%s/%s%06u", folder, prefix, steps[i]);
+        if (path && steps[i] != best) rt_dir_remove(path);
+    }
+    rt_arena_free(&a);
+}

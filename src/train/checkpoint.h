@@ -1,0 +1,41 @@
+/* checkpoint.h - a run at a step, on disk: the model as others load it, and all that going on to the bit needs.
+ *
+ *   checkpoint-000500/  config.json, model.safetensors, tokenizer files (or adapter_model.safetensors)   the model
+ *                       state.safetensors   weights (masters), m and v of every trained parameter, f32
+ *                       state.json          step, data cursor, best so far, hashes of the files, the programs' hash
+ *
+ * Owns: writing all of it under a temporary name, making it durable and renaming it; checking every byte before it is
+ * used again; which checkpoints are kept. */
+#ifndef RT_TRAIN_CHECKPOINT_H
+#define RT_TRAIN_CHECKPOINT_H
+
+#include "train/evaluate.h"
+#include "train/output.h"
+
+/* What a checkpoint knows besides weights. */
+typedef struct rt_progress_state {
+    uint32_t step; /* optimizer steps done */
+    rt_cursor cursor;
+    uint64_t tokens, trained; /* positions gone through, and of them trained */
+    double seconds;           /* of training so far, all sessions */
+    uint64_t metrics_bytes;   /* metrics.jsonl up to here belongs to this checkpoint */
+    double best;              /* lowest measure so far; NaN: none */
+    uint32_t best_step;
+    rt_hash128 programs; /* of all programs: another one may give other bits */
+} rt_progress_state;
+
+/* folder/checkpoint-NNNNNN. An existing one of that step is replaced. */
+int rt_checkpoint_save(const char *folder, rt_trainer *t, const rt_output *model, const rt_progress_state *s,
+                       rt_err *e);
+/* The newest checkpoint of a run's folder: its path in a, or null when there is none. */
+int rt_checkpoint_newest(char **path, rt_arena *a, const char *folder, rt_err *e);
+/* Reads state.json and compares the hash of every file: RT_FORMAT names the one that is damaged and what to do. */
+int rt_checkpoint_check(const char *path, rt_progress_state *s, rt_err *e);
+/* Weights and moments into a trainer, after rt_checkpoint_check. RT_INVALID when it is of another model. */
+int rt_checkpoint_load(const char *path, rt_trainer *t, rt_err *e);
+/* Removes all but the newest `keep` and the one of step best (0: none); never the newest. */
+void rt_checkpoint_prune(const char *folder, uint32_t keep, uint32_t best);
+/* Over all programs of the run. */
+int rt_programs_hash(const rt_trainer *t, rt_hash128 *out, rt_err *e);
+
+#endif

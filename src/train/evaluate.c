@@ -1,0 +1,204 @@
+/* evaluate.c - see evaluate.h. */
+#include "train/evaluate.h"
+
+#include "base/sys.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* A document, or the piece of one that stands in a row. */
+typedef struct piece {
+    uint64_t shard, record; /* pieces of one record count as one document */
+    uint32_t at, len;       /* positions of the set */
+} piece;
+
+struct rt_eval_set {
+    uint32_t B, T, rows, batches;
+    int32_t *ids, *pos, *start, *target; /* (batches * B * T) */
+    uint32_t cap;                        /* rows that the arrays have room for */
+    piece *pieces;
+    uint32_t piece_count, piece_cap;
+    uint64_t positions;
+};
+
+static int grow_rows(rt_eval_set *s, rt_err *e)
+{
+    int32_t **arrays[] = { &s->ids, &s->pos, &s->start, &s->target };
+    uint32_t cap = s->cap;
+    size_t row = s->T * sizeof(int32_t);
+    for (int i = 0; i < 4; i++) {
+        cap = s->cap;
+        if (!rt_grow((void **)arrays[i], &cap, s->rows + s->B, row))
+            return rt_fail(e, RT_NOMEM, "no memory for %u rows of evaluation", s->rows + s->B);
+    }
+    s->cap = cap;
+    return RT_OK;
+}
+
+static int add_pieces(rt_eval_set *s, const rt_row *row, rt_err *e)
+{
+    for (uint32_t i = 0; i < row->doc_count; i++) {
+        const rt_row_doc *d = &row->docs[i];
+        if (!rt_grow((void **)&s->pieces, &s->piece_cap, s->piece_count + 1, sizeof *s->pieces))
+            return rt_fail(e, RT_NOMEM, "no memory for the documents of evaluation");
+        s->pieces[s->piece_count++] =
+            (piece){ (uint64_t)d->source << 32 | d->shard, d->record, s->rows * s->T + d->begin, d->len };
+    }
+    return RT_OK;
+}
+
+/* Rows that fill up the last batch: padding, nothing to learn. */
+static void fill_up(rt_eval_set *s)
+{
+    s->batches = (s->rows + s->B - 1) / s->B;
+    for (uint32_t i = s->rows * s->T; i < s->batches * s->B * s->T; i++) {
+        s->ids[i] = s->start[i] = 0;
+        s->pos[i] = (int32_t)(i % s->T);
+        s->target[i] = -1;
+    }
+}
+
+static int by_document(const void *a, const void *b)
+{
+    const piece *x = a, *y = b;
+    if (x->shard != y->shard) return x->shard < y->shard ? -1 : 1;
+    if (x->record != y->record) return x->record < y->record ? -1 : 1;
+    return x->at < y->at ? -1 : x->at > y->at;
+}
+
+int rt_eval_set_new(rt_eval_set **out, rt_rows *rows, uint32_t B, uint32_t T, uint32_t most, rt_err *e)
+{
+    int rc;
+    rt_eval_set *s = rt_alloc_zero(sizeof *s, 16);
+    if (!s) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for evaluation"));
+    s->B = B;
+    s->T = T;
+    for (;;) {
+        RT_TRY(grow_rows(s, e));
+        size_t at = (size_t)s->rows * T;
+        rt_row row = { .ids = s->ids + at, .target = s->target + at, .start = s->start + at, .pos = s->pos + at };
+        if (most && s->rows == most) break;
+        RT_TRY(rt_rows_next(rows, &row, e));
+        if (rc == 0) break;
+        RT_TRY(add_pieces(s, &row, e));
+        s->positions += row.trained;
+        s->rows++;
+    }
+    if (!s->positions)
+        RT_TRY(rt_fail(e, RT_INVALID,
+                       "the held-out part has no position to measure; raise --held-out or give --eval-data"));
+    fill_up(s);
+    qsort(s->pieces, s->piece_count, sizeof *s->pieces, by_document);
+    rc = RT_OK;
+    *out = s;
+    s = NULL;
+out:
+    rt_eval_set_free(s);
+    return rc;
+}
+
+void rt_eval_set_free(rt_eval_set *s)
+{
+    if (!s) return;
+    rt_free(s->ids);
+    rt_free(s->pos);
+    rt_free(s->start);
+    rt_free(s->target);
+    rt_free(s->pieces);
+    rt_free(s);
+}
+
+uint32_t rt_eval_set_rows(const rt_eval_set *s) { return s->rows; }
+uint64_t rt_eval_set_positions(const rt_eval_set *s) { return s->positions; }
+
+bool rt_eval_set_within(const rt_eval_set *s, const uint32_t *mask, uint32_t rows, int32_t *bad)
+{
+    for (uint32_t i = 0; i < s->rows * s->T; i++) {
+        int32_t v = s->target[i];
+        if (v >= 0 && ((uint32_t)v >= rows || !(mask[v / 32] >> (v % 32) & 1))) return *bad = v, false;
+    }
+    return true;
+}
+
+/* ---- measuring ---- */
+
+enum { CE, DIV, KL, TOP1, TEACHER_CE, MEASURES };
+
+static int measure_all(rt_trainer *t, const rt_eval_set *s, float *values[MEASURES], rt_err *e)
+{
+    int rc = RT_OK;
+    uint32_t n = s->B * s->T;
+    for (uint32_t b = 0; b < s->batches; b++) {
+        size_t at = (size_t)b * n;
+        rt_batch batch = { s->ids + at, s->pos + at, s->start + at, s->target + at };
+        rt_eval_out out = { values[CE] + at, values[DIV] + at, values[KL] + at, values[TOP1] + at,
+                            values[TEACHER_CE] + at };
+        RT_TRY(rt_trainer_eval(t, &batch, &out, e));
+    }
+out:
+    return rc;
+}
+
+/* Over documents, as in the header. Pieces are sorted by document. */
+static rt_measure over_documents(const rt_eval_set *s, const float *values, uint64_t *documents)
+{
+    double sum = 0, count = 0, spread = 0;
+    uint64_t docs = 0;
+    for (uint32_t i = 0; i < s->piece_count; i++)
+        for (uint32_t k = 0; k < s->pieces[i].len; k++)
+            if (s->target[s->pieces[i].at + k] >= 0) sum += values[s->pieces[i].at + k], count++;
+    double mean = sum / count;
+    for (uint32_t i = 0; i < s->piece_count;) {
+        const piece *first = &s->pieces[i];
+        double sd = 0, nd = 0;
+        for (; i < s->piece_count && s->pieces[i].shard == first->shard && s->pieces[i].record == first->record; i++)
+            for (uint32_t k = 0; k < s->pieces[i].len; k++)
+                if (s->target[s->pieces[i].at + k] >= 0) sd += values[s->pieces[i].at + k], nd++;
+        if (nd == 0) continue;
+        docs++;
+        spread += (sd - mean * nd) * (sd - mean * nd);
+    }
+    *documents = docs;
+    return (rt_measure){ mean, docs > 1 ? sqrt((double)docs / (double)(docs - 1) * spread) / count : NAN };
+}
+
+static void take_each(const rt_eval_set *s, const float *kl, float *each)
+{
+    for (uint32_t i = 0; i < s->rows * s->T; i++)
+        if (s->target[i] >= 0) *each++ = kl[i];
+}
+
+int rt_evaluate(rt_trainer *t, const rt_eval_set *s, rt_eval_result *out, float *kl_each, rt_err *e)
+{
+    int rc;
+    float *values[MEASURES] = { 0 };
+    double begun = rt_now();
+    size_t n = (size_t)s->batches * s->B * s->T;
+    for (int i = 0; i < MEASURES; i++) {
+        values[i] = rt_alloc_zero(n * sizeof(float), 64);
+        if (!values[i]) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for %zu positions of evaluation", n));
+    }
+    RT_TRY(measure_all(t, s, values, e));
+    *out = (rt_eval_result){ .teacher = t->plan->teacher != NULL, .positions = s->positions };
+    out->ce = over_documents(s, values[CE], &out->documents);
+    if (out->teacher) {
+        out->div = over_documents(s, values[DIV], &out->documents);
+        out->kl = over_documents(s, values[KL], &out->documents);
+        out->agreement = over_documents(s, values[TOP1], &out->documents);
+        out->teacher_ce = over_documents(s, values[TEACHER_CE], &out->documents);
+        if (kl_each) take_each(s, values[KL], kl_each);
+    }
+    out->seconds = rt_now() - begun;
+out:
+    for (int i = 0; i < MEASURES; i++) rt_free(values[i]);
+    return rc;
+}
+
+bool rt_measure_fell(rt_measure a, rt_measure b)
+{
+    return b.mean < a.mean - 2.0 * sqrt(a.error * a.error + b.error * b.error);
+}
+bool rt_measure_rose(rt_measure a, rt_measure b)
+{
+    return b.mean > a.mean + 2.0 * sqrt(a.error * a.error + b.error * b.error);
+}

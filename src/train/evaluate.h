@@ -1,0 +1,44 @@
+/* evaluate.h - the same batches measured again and again: mean and standard error over documents of what matters.
+ *
+ * Owns: the held-out rows in memory, and the sums. A document's positions are not independent, so errors are over
+ * documents: with s_d the sum and n_d the count of document d, mean = sum s / sum n, and its standard error is
+ * sqrt(D / (D - 1) sum (s_d - mean n_d)^2) / sum n. */
+#ifndef RT_TRAIN_EVALUATE_H
+#define RT_TRAIN_EVALUATE_H
+
+#include "text/data_rows.h"
+#include "train/step.h"
+
+typedef struct rt_measure {
+    double mean, error; /* error is NaN for a single document */
+} rt_measure;
+
+typedef struct rt_eval_result {
+    rt_measure ce;         /* the student's, at temperature 1 */
+    rt_measure div;        /* the divergence that is trained */
+    rt_measure kl;         /* forward KL at temperature 1, so that runs compare */
+    rt_measure agreement;  /* share of positions with the same first choice */
+    rt_measure teacher_ce; /* the floor that CE falls towards */
+    bool teacher;          /* without one only ce is there */
+    uint64_t positions, documents;
+    double seconds;
+} rt_eval_result;
+
+typedef struct rt_eval_set rt_eval_set;
+/* Up to most rows (0: all) of T tokens, read to their end, in batches of B. RT_INVALID when nothing in them is a
+ * target. */
+int rt_eval_set_new(rt_eval_set **out, rt_rows *rows, uint32_t B, uint32_t T, uint32_t most, rt_err *e);
+void rt_eval_set_free(rt_eval_set *s); /* accepts null */
+uint32_t rt_eval_set_rows(const rt_eval_set *s);
+uint64_t rt_eval_set_positions(const rt_eval_set *s);
+/* Whether every target and input is an id of the mask (bits below rows); else the first that is not. */
+bool rt_eval_set_within(const rt_eval_set *s, const uint32_t *mask, uint32_t rows, int32_t *bad);
+
+/* kl_each (rt_eval_set_positions) or null: forward KL of every position, in order. */
+int rt_evaluate(rt_trainer *t, const rt_eval_set *s, rt_eval_result *out, float *kl_each, rt_err *e);
+
+/* b is lower than a by more than two standard errors of both together; higher likewise. */
+bool rt_measure_fell(rt_measure a, rt_measure b);
+bool rt_measure_rose(rt_measure a, rt_measure b);
+
+#endif

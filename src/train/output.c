@@ -1,0 +1,307 @@
+/* output.c - see output.h. Trained parameters come from the trainer's memory, frozen ones from the file they came from,
+ * so a frozen parameter is written exactly as it was read. */
+#include "train/output.h"
+
+#include "base/json.h"
+#include "format/tensor_file.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+
+/* Where rows come from while a model is written. */
+typedef struct source {
+    rt_trainer *t;
+    const rt_output *o;
+    bool merge;
+    const rt_out_tensor *tensors;
+    float *rows, *scratch; /* grown as needed */
+    uint64_t cap;
+    float *a, *b; /* of the adapter of tensor `adapter_of` */
+    uint32_t adapter_of;
+} source;
+
+static int make_room(source *s, uint64_t n, rt_err *e)
+{
+    if (n <= s->cap) return RT_OK;
+    rt_free(s->rows);
+    rt_free(s->scratch);
+    s->rows = rt_alloc(n * sizeof(float), 64);
+    s->scratch = rt_alloc(n * sizeof(float), 64);
+    s->cap = s->rows && s->scratch ? n : 0;
+    return s->cap ? RT_OK : rt_fail(e, RT_NOMEM, "no memory to write a model");
+}
+
+/* Adapters stand behind the model's parameters, A and then B; the first of the two beside parameter i. */
+static uint32_t adapter_beside(const rt_decoder *d, uint32_t i)
+{
+    for (uint32_t k = d->model_params; k < d->param_count; k += 2)
+        if (d->params[k].role == d->params[i].role && d->params[k].layer == d->params[i].layer) return k;
+    return UINT32_MAX;
+}
+
+static int load_adapter(source *s, uint32_t i, uint32_t k, rt_err *e)
+{
+    int rc;
+    if (s->adapter_of == i) return RT_OK;
+    rt_free(s->a);
+    rt_free(s->b);
+    s->a = rt_alloc(rt_trainer_elems(s->t, k) * sizeof(float), 64);
+    s->b = rt_alloc(rt_trainer_elems(s->t, k + 1) * sizeof(float), 64);
+    s->adapter_of = UINT32_MAX;
+    if (!s->a || !s->b) RT_TRY(rt_fail(e, RT_NOMEM, "no memory to merge an adapter"));
+    RT_TRY(rt_trainer_read(s->t, 'w', k, s->a, e));
+    RT_TRY(rt_trainer_read(s->t, 'w', k + 1, s->b, e));
+    s->adapter_of = i;
+out:
+    return rc;
+}
+
+/* rows (n,C) += (alpha / rank) B[row..] A */
+static void add_adapter(const source *s, float *rows, uint64_t row, uint64_t n, uint64_t C)
+{
+    uint32_t r = s->o->lora.rank;
+    double scale = s->o->lora.alpha / r;
+    for (uint64_t i = 0; i < n; i++)
+        for (uint32_t k = 0; k < r; k++) {
+            float w = (float)(scale * s->b[(row + i) * r + k]);
+            for (uint64_t c = 0; c < C; c++) rows[i * C + c] += w * s->a[k * C + c];
+        }
+}
+
+/* The tensor of the student's file that parameter i came from. */
+static int stored_tensor(const source *s, uint32_t i, const rt_tensor **out, rt_err *e)
+{
+    char name[RT_NAME_BYTES];
+    const rt_param *p = &s->t->plan->student->params[i];
+    *out = rt_model_file_find(s->o->student, rt_role_hf_name(name, p->role, p->layer));
+    return *out ? RT_OK : rt_fail(e, RT_INTERNAL, "the student's file has no %s", name);
+}
+
+/* rows as f32 into s->rows; trained or merged. */
+static int values(source *s, uint32_t i, uint64_t row, uint64_t n, uint64_t C, rt_err *e)
+{
+    int rc;
+    const rt_decoder *d = s->t->plan->student;
+    uint32_t k = s->merge ? adapter_beside(d, i) : UINT32_MAX;
+    const rt_tensor *from;
+    RT_TRY(make_room(s, n * C, e));
+    if (d->params[i].grad.buf) return rt_trainer_read_part(s->t, 'w', i, row * C, n * C, s->rows, e);
+    RT_TRY(stored_tensor(s, i, &from, e));
+    rt_tensor_to_f32(s->rows, from, row, n);
+    if (k == UINT32_MAX) return RT_OK;
+    RT_TRY(load_adapter(s, i, k, e));
+    add_adapter(s, s->rows, row, n, C);
+out:
+    return rc;
+}
+
+static int fill_rows(void *ctx, uint32_t i, uint64_t row, uint64_t n, void *dst, uint32_t worker, rt_err *e)
+{
+    int rc;
+    source *s = ctx;
+    uint64_t shape[2], C;
+    const rt_decoder *d = s->t->plan->student;
+    uint32_t rank = rt_role_shape(&d->config, d->params[i].role, shape);
+    (void)worker;
+    C = shape[rank - 1];
+    if (!d->params[i].grad.buf && !(s->merge && adapter_beside(d, i) != UINT32_MAX)) {
+        const rt_tensor *from;
+        RT_TRY(stored_tensor(s, i, &from, e));
+        RT_TRY(make_room(s, n * C, e));
+        rt_tensor_to_dtype(dst, s->tensors[i].dtype, from, row, n, s->scratch);
+        return RT_OK;
+    }
+    RT_TRY(values(s, i, row, n, C, e));
+    rt_float_from_f32(dst, s->rows, s->tensors[i].dtype, n * C);
+out:
+    return rc;
+}
+
+static void source_free(source *s)
+{
+    rt_free(s->rows);
+    rt_free(s->scratch);
+    rt_free(s->a);
+    rt_free(s->b);
+}
+
+static int write_model(const char *folder, rt_trainer *t, const rt_output *o, bool merge, rt_err *e)
+{
+    int rc;
+    rt_pool *pool = NULL;
+    rt_model_config config = t->plan->student->config;
+    uint32_t n = rt_param_count(&config);
+    rt_out_tensor *tensors = rt_alloc(n * sizeof *tensors, 16);
+    source s = { .t = t, .o = o, .merge = merge, .tensors = tensors, .adapter_of = UINT32_MAX };
+    if (!tensors) RT_TRY(rt_fail(e, RT_NOMEM, "no memory to write %s", folder));
+    for (uint32_t i = 0; i < n; i++) {
+        rt_param_at(&config, i, &tensors[i].role, &tensors[i].layer);
+        tensors[i].dtype = o->dtype;
+    }
+    config.random_init = false; /* it has learned something now */
+    rt_model_out out = { .to = RT_CONTAINER_HF,
+                         .path = folder,
+                         .name = o->student->name,
+                         .config = &config,
+                         .text = o->text ? o->text : &o->student->text,
+                         .tensors = tensors,
+                         .tensor_count = n };
+    /* A device belongs to one thread, so rows are asked for by one. */
+    RT_TRY(rt_pool_new(&pool, 1, e));
+    RT_TRY(rt_model_write(&out, &(rt_model_write_calls){ .rows = fill_rows, .ctx = &s }, pool, e));
+out:
+    source_free(&s);
+    rt_pool_free(pool);
+    rt_free(tensors);
+    return rc;
+}
+
+/* ---- adapters ---- */
+
+typedef struct adapter_source {
+    rt_trainer *t;
+    rt_dtype dtype;
+} adapter_source;
+
+static int adapter_values(void *ctx, uint32_t i, uint64_t first, uint64_t n, void *dst, rt_err *e)
+{
+    int rc;
+    adapter_source *s = ctx;
+    uint32_t param = s->t->plan->student->model_params + i;
+    float *wide = NULL;
+    if (s->dtype == RT_DTYPE_F32) return rt_trainer_read_part(s->t, 'w', param, first, n, dst, e);
+    if (!(wide = rt_alloc(n * sizeof *wide, 64))) RT_TRY(rt_fail(e, RT_NOMEM, "no memory to write an adapter"));
+    RT_TRY(rt_trainer_read_part(s->t, 'w', param, first, n, wide, e));
+    rt_float_from_f32(dst, wide, s->dtype, n);
+out:
+    rt_free(wide);
+    return rc;
+}
+
+static int write_adapter_config(const char *path, const rt_output *o, rt_err *e)
+{
+    static const struct {
+        rt_role role;
+        const char *module;
+    } modules[] = { { RT_ROLE_Q, "q_proj" },      { RT_ROLE_K, "k_proj" },       { RT_ROLE_V, "v_proj" },
+                    { RT_ROLE_O, "o_proj" },      { RT_ROLE_GATE, "gate_proj" }, { RT_ROLE_UP, "up_proj" },
+                    { RT_ROLE_DOWN, "down_proj" } };
+    int rc;
+    char *text = NULL;
+    rt_json_init();
+    json_t *targets = json_array();
+    for (size_t i = 0; i < sizeof modules / sizeof *modules; i++)
+        if (o->lora.roles >> modules[i].role & 1) json_array_append_new(targets, json_string(modules[i].module));
+    json_t *j = json_pack("{s:s, s:s, s:s?, s:i, s:f, s:f, s:s, s:b, s:b, s:o}", "peft_type", "LORA", "task_type",
+                          "CAUSAL_LM", "base_model_name_or_path", o->base_name, "r", (int)o->lora.rank, "lora_alpha",
+                          o->lora.alpha, "lora_dropout", 0.0, "bias", "none", "fan_in_fan_out", 0, "inference_mode", 1,
+                          "target_modules", targets);
+    text = j ? json_dumps(j, JSON_INDENT(2)) : NULL;
+    if (!text) RT_TRY(rt_fail(e, RT_NOMEM, "no memory to write %s", path));
+    RT_TRY(rt_file_write(path, text, strlen(text), e));
+out:
+    rt_free(text);
+    json_decref(j);
+    return rc;
+}
+
+static int write_adapters(const char *folder, rt_trainer *t, const rt_output *o, rt_err *e)
+{
+    int rc;
+    const rt_decoder *d = t->plan->student;
+    uint32_t n = d->param_count - d->model_params;
+    rt_arena a = { 0 };
+    adapter_source s = { t, o->dtype };
+    rt_named_tensor *list = rt_arena_alloc(&a, n * sizeof *list);
+    char *weights = rt_path_join(&a, folder, "adapter_model.safetensors"),
+         *config = rt_path_join(&a, folder, "adapter_config.json"), name[RT_NAME_BYTES];
+    if (!list || !weights || !config) RT_TRY(rt_fail(e, RT_NOMEM, "no memory to write %s", folder));
+    for (uint32_t i = 0; i < n; i++) {
+        const rt_param *p = &d->params[d->model_params + i];
+        list[i] = (rt_named_tensor){ rt_arena_printf(&a, "base_model.model.%s", rt_param_name(name, p)),
+                                     o->dtype,
+                                     2,
+                                     { p->value.rows, p->value.cols } };
+        if (!list[i].name) RT_TRY(rt_fail(e, RT_NOMEM, "no memory to write %s", folder));
+    }
+    RT_TRY(rt_dir_make(folder, e));
+    RT_TRY(rt_tensor_file_write(weights, list, n, adapter_values, &s, NULL, e));
+    RT_TRY(write_adapter_config(config, o, e));
+out:
+    rt_arena_free(&a);
+    return rc;
+}
+
+int rt_output_write(const char *folder, rt_trainer *t, const rt_output *o, rt_err *e)
+{
+    return o->lora.rank ? write_adapters(folder, t, o, e) : write_model(folder, t, o, false, e);
+}
+
+int rt_output_merged(const char *folder, rt_trainer *t, const rt_output *o, rt_err *e)
+{
+    return write_model(folder, t, o, true, e);
+}
+
+/* ---- reading back ---- */
+
+typedef struct differ {
+    double sum, count;
+    rt_output_difference *out;
+} differ;
+
+/* One parameter, a run of rows at a time. */
+static int compare_param(differ *k, rt_trainer *t, uint32_t i, const rt_tensor *back, rt_err *e)
+{
+    enum { PIECE = 1 << 20 };
+    int rc = RT_OK;
+    uint64_t cols = rt_tensor_cols(back), rows = rt_tensor_rows(back), at_once = PIECE / cols + 1;
+    float *a = rt_alloc(at_once * cols * sizeof *a, 64), *b = rt_alloc(at_once * cols * sizeof *b, 64);
+    if (!a || !b) RT_TRY(rt_fail(e, RT_NOMEM, "no memory to read the output back"));
+    for (uint64_t r = 0; r < rows; r += at_once) {
+        uint64_t n = rows - r < at_once ? rows - r : at_once;
+        RT_TRY(rt_trainer_read_part(t, 'w', i, r * cols, n * cols, a, e));
+        rt_tensor_to_f32(b, back, r, n);
+        for (uint64_t c = 0; c < n * cols; c++) {
+            double d = fabs((double)a[c] - b[c]);
+            k->sum += d * d;
+            if (d > k->out->max || isnan(d)) {
+                k->out->max = d;
+                rt_param_name(k->out->worst, &t->plan->student->params[i]);
+            }
+        }
+        k->count += (double)(n * cols);
+    }
+out:
+    rt_free(a);
+    rt_free(b);
+    return rc;
+}
+
+int rt_output_read_back(const char *folder, rt_trainer *t, const rt_output *o, rt_output_difference *d, rt_err *e)
+{
+    int rc;
+    const rt_decoder *m = t->plan->student;
+    rt_model_file *f = NULL;
+    rt_arena a = { 0 };
+    char name[RT_NAME_BYTES];
+    *d = (rt_output_difference){ 0 };
+    differ k = { .out = d };
+    const char *path = o->lora.rank ? rt_path_join(&a, folder, "adapter_model.safetensors") : folder;
+    if (!path) RT_TRY(rt_fail(e, RT_NOMEM, "no memory to read the output back"));
+    RT_TRY(rt_model_file_open(&f, path, &(rt_hub_env){ 0 }, e));
+    for (uint32_t i = 0; i < m->param_count; i++) {
+        if (!m->params[i].grad.buf) continue;
+        rt_param_name(name, &m->params[i]);
+        char *full = rt_arena_printf(&a, "%s%s", o->lora.rank ? "base_model.model." : "", name);
+        const rt_tensor *back = full ? rt_model_file_find(f, full) : NULL;
+        if (!back || rt_tensor_elems(back) != rt_trainer_elems(t, i))
+            RT_TRY(rt_fail(e, RT_IO, "%s was written and is not there when read back: %s", folder, name));
+        RT_TRY(compare_param(&k, t, i, back, e));
+    }
+    d->rmse = k.count > 0 ? sqrt(k.sum / k.count) : 0;
+out:
+    rt_model_file_close(f);
+    rt_arena_free(&a);
+    return rc;
+}

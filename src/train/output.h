@@ -1,0 +1,32 @@
+/* output.h - the student as a model that others load: a Hugging Face directory, or an adapter as PEFT lays it out.
+ *
+ * Owns: which files, in which dtype, with whose tokenizer and chat template, and reading it back. Values come from a
+ * trainer's memory. */
+#ifndef RT_TRAIN_OUTPUT_H
+#define RT_TRAIN_OUTPUT_H
+
+#include "format/model_write.h"
+#include "train/step.h"
+
+/* What the output has besides weights; all of it outlives the calls. */
+typedef struct rt_output {
+    const rt_model_file *student; /* what was trained: configuration, tokenizer */
+    const rt_model_text *text;    /* the tokenizer and template to write; null: the student's */
+    rt_dtype dtype;
+    rt_lora lora;
+    const char *base_name; /* adapters: the model they stand beside, by name and never by path */
+} rt_output;
+
+/* The whole model into folder, which must not exist or be empty; with adapters, the adapters alone. */
+int rt_output_write(const char *folder, rt_trainer *t, const rt_output *o, rt_err *e);
+/* With adapters: the model with them added in. */
+int rt_output_merged(const char *folder, rt_trainer *t, const rt_output *o, rt_err *e);
+/* The largest and the mean difference between what is in memory and what the folder holds, over all trained
+ * parameters; rounding to the saved dtype is what it should be. */
+typedef struct rt_output_difference {
+    double rmse, max;
+    char worst[RT_NAME_BYTES];
+} rt_output_difference;
+int rt_output_read_back(const char *folder, rt_trainer *t, const rt_output *o, rt_output_difference *d, rt_err *e);
+
+#endif

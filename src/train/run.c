@@ -1,0 +1,220 @@
+/* run.c - opening a run: inputs, settings, programs, and where it goes on. See run.h. */
+#include "train/run_internal.h"
+
+#include "base/sys.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static void note(const rt_run *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void note(const rt_run *r, const char *format, ...)
+{
+    char text[400];
+    va_list args;
+    if (!r->events.note) return;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    r->events.note(r->events.ctx, text);
+}
+
+static int open_inputs(rt_run *r, rt_err *e)
+{
+    int rc;
+    rt_settings *s = r->settings;
+    rt_inputs_opts o = { .env = r->opts->env,
+                         .pool = r->pool,
+                         .folder = r->data,
+                         .now = r->opts->now,
+                         .stop = r->events.stop,
+                         .progress = r->events.progress,
+                         .ctx = r->events.ctx };
+    if (!s->student) RT_TRY(rt_fail(e, RT_USAGE, "--student is missing: the model that learns"));
+    RT_TRY(rt_inputs_open(&r->in, s, &o, e));
+    RT_TRY(rt_inputs_data(r->in, s, &o, e));
+    RT_TRY(rt_inputs_facts(r->in, &r->facts, e));
+    RT_TRY(rt_resolve_before_rows(s, &r->facts, &r->resolved, &r->arena, e));
+    RT_TRY(rt_inputs_rows(r->in, s, &r->resolved, &r->facts, e));
+    RT_TRY(rt_resolve_with_rows(s, &r->facts, &r->resolved, &r->arena, e));
+    if (r->facts.rows_per_epoch < r->resolved.batch)
+        RT_TRY(rt_fail(e, RT_INVALID,
+                       "the data makes %" PRIu64 " rows of %u tokens, less than one --batch of %u; give more "
+                       "data, or lower --batch or --seq-len",
+                       r->facts.rows_per_epoch, r->resolved.seq_len, r->resolved.batch));
+    for (uint32_t i = 0; i < r->in->note_count; i++) note(r, "%s", r->in->notes[i]);
+    if (r->resolved.steps < 200)
+        note(r, "only %u steps: distillation usually needs some hundreds; --epochs or --steps asks for more",
+             r->resolved.steps);
+out:
+    return rc;
+}
+
+static int open_trainer(rt_run *r, rt_err *e)
+{
+    int rc;
+    const rt_resolved *v = &r->resolved;
+    const rt_inputs *in = r->in;
+    uint32_t students = rt_param_count(&in->student->config);
+    bool *frozen = rt_arena_alloc(&r->arena, students * sizeof *frozen);
+    rt_dtype *base = rt_arena_alloc(&r->arena, students * sizeof *base), *teacher = NULL;
+    if (!frozen || !base) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a run"));
+    RT_TRY(rt_resolve_freeze(&r->settings->freeze, &in->student->config, frozen, e));
+    RT_TRY(rt_load_dtypes(base, in->student, e));
+    if (in->teacher) {
+        teacher = rt_arena_alloc(&r->arena, rt_param_count(&in->teacher->config) * sizeof *teacher);
+        if (!teacher) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a run"));
+        RT_TRY(rt_load_dtypes(teacher, in->teacher, e));
+    }
+    rt_step_opts o = { .B = v->micro_batch,
+                       .T = v->seq_len,
+                       .accumulate = v->micro_batch < v->batch,
+                       .chunk = v->head_chunk,
+                       .recompute = v->recompute,
+                       .loss = v->loss,
+                       .beta1 = v->beta1,
+                       .beta2 = v->beta2,
+                       .eps = v->eps,
+                       .weight_decay = v->weight_decay,
+                       .max_grad_norm = v->max_grad_norm,
+                       .policy = rt_policy_f32,
+                       .student = &in->student->config,
+                       .teacher = in->teacher ? &in->teacher->config : NULL,
+                       .teacher_dtypes = teacher,
+                       .student_dtypes = v->lora.rank ? base : NULL,
+                       .frozen = frozen,
+                       .lora = v->lora,
+                       .vmask = in->teacher && in->pair.masked };
+    RT_TRY(rt_trainer_open(&r->trainer, r->opts->dev, &o, &(rt_seal_opts){ 0 }, e));
+    RT_TRY(rt_trainer_load(r->trainer, in->student, in->teacher, in->pair.mask, v->seed, e));
+out:
+    return rc;
+}
+
+/* Targets that the divergence knows nothing of would be trained by CE alone; the pair check promised that there are
+ * none. Rows of training are checked as they come. */
+static int open_evaluation(rt_run *r, rt_err *e)
+{
+    enum { MOST_ROWS = 1000 };
+    int rc;
+    int32_t bad;
+    RT_TRY(rt_eval_set_new(&r->held, r->in->held, r->resolved.micro_batch, r->resolved.seq_len, MOST_ROWS, e));
+    if (r->in->teacher && !rt_eval_set_within(r->held, r->in->pair.mask, r->in->pair.student_rows, &bad))
+        RT_TRY(rt_fail(e, RT_INVALID, "id %d is a target in the held-out data, and teacher and student do not share it",
+                       bad));
+out:
+    return rc;
+}
+
+/* Tokenizer and template of the output; generation stops at the end of a turn too. */
+static int prepare_output(rt_run *r, rt_err *e)
+{
+    rt_inputs *in = r->in;
+    r->text = in->student->text;
+    if (in->template_text.data) r->text.chat_template = in->template_text;
+    if (!r->text.tokenizer_json.data && !r->text.has_vocab && in->teacher) {
+        r->text.tokenizer_json = in->teacher->text.tokenizer_json;
+        r->text.tokenizer_config = in->teacher->text.tokenizer_config;
+    }
+    r->output = (rt_output){ .student = in->student,
+                             .text = &r->text,
+                             .dtype = r->resolved.save_dtype,
+                             .lora = r->resolved.lora,
+                             .base_name = in->student->name };
+    (void)e;
+    return RT_OK;
+}
+
+static int make_rows(rt_run *r, rt_err *e)
+{
+    const rt_resolved *v = &r->resolved;
+    size_t N = (size_t)v->batch * v->seq_len, B = (size_t)v->micro_batch * v->seq_len;
+    uint32_t padded;
+    r->micro_count = (v->batch + v->micro_batch - 1) / v->micro_batch;
+    padded = r->micro_count * v->micro_batch;
+    N = (size_t)padded * v->seq_len;
+    r->rows = rt_alloc(4 * N * sizeof *r->rows, 64);
+    r->micro = rt_arena_alloc(&r->arena, r->micro_count * sizeof *r->micro);
+    if (!r->rows || !r->micro) return rt_fail(e, RT_NOMEM, "no memory for a batch of %u rows", v->batch);
+    for (uint32_t i = 0; i < r->micro_count; i++)
+        r->micro[i] =
+            (rt_batch){ r->rows + i * B, r->rows + N + i * B, r->rows + 2 * N + i * B, r->rows + 3 * N + i * B };
+    return RT_OK;
+}
+
+static int go_on(rt_run *r, rt_err *e)
+{
+    int rc;
+    char *path;
+    rt_hash128 now;
+    RT_TRY(rt_programs_hash(r->trainer, &now, e));
+    r->state.best = NAN;
+    r->state.programs = now;
+    if (!r->opts->resume) return rt_run_open_metrics(r, 0, e);
+    RT_TRY(rt_checkpoint_newest(&path, &r->arena, r->out, e));
+    if (!path) {
+        note(r, "no checkpoint was written yet; the run begins anew");
+        return rt_run_open_metrics(r, 0, e);
+    }
+    RT_TRY(rt_checkpoint_check(path, &r->state, e));
+    RT_TRY(rt_checkpoint_load(path, r->trainer, e));
+    RT_TRY(rt_rows_seek(r->in->train, &r->state.cursor, e));
+    if (r->state.programs.hi != now.hi || r->state.programs.lo != now.lo)
+        note(r, "the programs are not those of the checkpoint (another machine, build or setting): the curve goes on, "
+                "but not to the same bits");
+    r->state.programs = now;
+    note(r, "going on from %s, step %u of %u", rt_path_base(path), r->state.step, r->resolved.steps);
+    RT_TRY(rt_run_open_metrics(r, r->state.metrics_bytes, e));
+out:
+    return rc;
+}
+
+int rt_run_open(rt_run **out, rt_settings *s, const rt_run_opts *o, rt_err *e)
+{
+    int rc;
+    rt_run *r = rt_alloc_zero(sizeof *r, 16);
+    if (!r) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a run"));
+    r->settings = s;
+    r->opts = o;
+    r->metrics_fd = -1;
+    if (o->events) r->events = *o->events;
+    RT_TRY(rt_run_make_folders(r, e));
+    if (o->resume) RT_TRY(rt_run_join_settings(r, e));
+    RT_TRY(rt_settings_defaults(s, e));
+    RT_TRY(rt_pool_new(&r->pool, s->threads ? (uint32_t)s->threads : rt_cpu_count(), e));
+    RT_TRY(open_inputs(r, e));
+    RT_TRY(rt_run_write_settings(r, e));
+    RT_TRY(open_trainer(r, e));
+    RT_TRY(open_evaluation(r, e));
+    RT_TRY(prepare_output(r, e));
+    RT_TRY(make_rows(r, e));
+    RT_TRY(go_on(r, e));
+    if (r->events.ready) r->events.ready(r->events.ctx, r);
+    *out = r;
+    r = NULL;
+out:
+    rt_run_close(r);
+    return rc;
+}
+
+void rt_run_close(rt_run *r)
+{
+    if (!r) return;
+    rt_run_close_metrics(r);
+    rt_eval_set_free(r->held);
+    rt_trainer_free(r->trainer);
+    rt_inputs_close(r->in);
+    rt_pool_free(r->pool);
+    rt_free(r->rows);
+    rt_arena_free(&r->arena);
+    rt_free(r);
+}
+
+const rt_inputs *rt_run_inputs(const rt_run *r) { return r->in; }
+const rt_resolved *rt_run_resolved(const rt_run *r) { return &r->resolved; }
+const rt_run_facts *rt_run_known(const rt_run *r) { return &r->facts; }
+const rt_trainer *rt_run_trainer(const rt_run *r) { return r->trainer; }
+const rt_progress_state *rt_run_state(const rt_run *r) { return &r->state; }
+uint32_t rt_run_held_rows(const rt_run *r) { return rt_eval_set_rows(r->held); }

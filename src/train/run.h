@@ -1,0 +1,70 @@
+/* run.h - a whole run: from settings to a model on disk, resumable at any moment.
+ *
+ *   OUT/                   the model that was trained, as others load it
+ *   OUT/best/              the best so far, model only
+ *   OUT/checkpoint-NNNNNN/ to go on from
+ *   OUT/run/               settings.json, metrics.jsonl, data/ (tokens)
+ *
+ * Owns: the order of things, and what is on disk when. It prints nothing: whoever started it hears of everything
+ * through rt_run_events. */
+#ifndef RT_TRAIN_RUN_H
+#define RT_TRAIN_RUN_H
+
+#include "train/checkpoint.h"
+#include "train/inputs.h"
+
+typedef struct rt_run_line {
+    uint32_t step, steps;
+    rt_step_result result;
+    double lr;
+    double tokens_per_second;  /* positions, padding not counted, over the last steps */
+    double teacher_share;      /* of the time */
+    double seconds, remaining; /* of training so far; expected */
+    uint64_t memory;           /* bytes that the run has allocated on its device */
+} rt_run_line;
+
+typedef struct rt_run rt_run;
+
+/* Any of them may be null. */
+typedef struct rt_run_events {
+    void (*note)(void *ctx, const char *text);
+    void (*progress)(void *ctx, const char *what, uint64_t done, uint64_t total);
+    void (*ready)(void *ctx, const rt_run *r); /* everything is known, nothing has run */
+    void (*step)(void *ctx, const rt_run_line *l);
+    void (*evaluated)(void *ctx, uint32_t step, const rt_eval_result *v, bool best);
+    void (*saved)(void *ctx, const char *path);
+    bool (*stop)(void *ctx); /* asked after every step: finish, save and end with RT_INTERRUPTED */
+    void *ctx;
+} rt_run_events;
+
+typedef struct rt_run_opts {
+    const rt_hub_env *env;
+    const rt_run_events *events;
+    bool resume, override;
+    int64_t now; /* seconds since 1970, for templates that print a date */
+    rt_dev *dev; /* open; outlives the run */
+    const char *version;
+} rt_run_opts;
+
+/* What a run ended with. */
+typedef struct rt_run_summary {
+    rt_eval_result before, after, saved; /* saved: of the model at the root, loaded again from its files */
+    uint32_t saved_step;                 /* which step the model at the root is of */
+    bool is_best;
+    rt_output_difference difference; /* rounding of the saved dtype */
+} rt_run_summary;
+
+/* s: as given by the user, defaults not yet filled in; it is completed with what was resolved. */
+int rt_run_open(rt_run **out, rt_settings *s, const rt_run_opts *o, rt_err *e);
+int rt_run_train(rt_run *r, rt_run_summary *out, rt_err *e);
+void rt_run_close(rt_run *r); /* accepts null */
+
+/* For whoever prints. */
+const rt_inputs *rt_run_inputs(const rt_run *r);
+const rt_resolved *rt_run_resolved(const rt_run *r);
+const rt_run_facts *rt_run_known(const rt_run *r);
+const rt_trainer *rt_run_trainer(const rt_run *r);
+const rt_progress_state *rt_run_state(const rt_run *r); /* of a resumed run: where it goes on */
+uint32_t rt_run_held_rows(const rt_run *r);
+
+#endif

@@ -1,0 +1,208 @@
+/* run_files.c - what a run has on disk besides checkpoints: settings, metrics, the model at the root. */
+#include "train/run_internal.h"
+
+#include "base/json.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static int no_memory(rt_err *e) { return rt_fail(e, RT_NOMEM, "no memory for the files of a run"); }
+
+static int set_paths(rt_run *r, rt_err *e)
+{
+    rt_arena *a = &r->arena;
+    r->out = r->settings->out;
+    r->run = rt_path_join(a, r->out, "run");
+    r->data = r->run ? rt_path_join(a, r->run, "data") : NULL;
+    r->metrics_path = r->run ? rt_path_join(a, r->run, "metrics.jsonl") : NULL;
+    r->best_path = rt_path_join(a, r->out, "best");
+    return r->data && r->metrics_path && r->best_path ? RT_OK : no_memory(e);
+}
+
+int rt_run_make_folders(rt_run *r, rt_err *e)
+{
+    int rc;
+    char **names;
+    uint32_t count = 0;
+    if (!r->settings->out) RT_TRY(rt_fail(e, RT_USAGE, "--out is missing: where the run and its model go"));
+    RT_TRY(set_paths(r, e));
+    if (rt_path_is_dir(r->out)) RT_TRY(rt_dir_list(&names, &count, &r->arena, r->out, e));
+    if (r->opts->resume) {
+        if (!rt_path_is_dir(r->run))
+            RT_TRY(rt_fail(e, RT_NOT_FOUND, "%s holds no run to resume; without --resume a new one begins", r->out));
+        return RT_OK;
+    }
+    if (count)
+        RT_TRY(rt_fail(e, RT_INVALID, "%s is not empty; --resume goes on with the run in it, or name another --out",
+                       r->out));
+    RT_TRY(rt_dir_make(r->data, e));
+out:
+    return rc;
+}
+
+/* ---- settings ---- */
+
+static int settings_path(rt_run *r, char **path, rt_err *e)
+{
+    *path = rt_path_join(&r->arena, r->run, "settings.json");
+    return *path ? RT_OK : no_memory(e);
+}
+
+int rt_run_write_settings(rt_run *r, rt_err *e)
+{
+    int rc;
+    char *path, *text = NULL;
+    json_t *j = rt_settings_to_json(r->settings);
+    RT_TRY(settings_path(r, &path, e));
+    text = j ? json_dumps(j, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
+    if (!text) RT_TRY(no_memory(e));
+    RT_TRY(rt_file_write(path, text, strlen(text), e));
+out:
+    rt_free(text);
+    json_decref(j);
+    return rc;
+}
+
+/* What the user gave now wins, after it was compared. */
+static int overlay(rt_settings *was, const rt_settings *now)
+{
+    for (int i = 0; i < RT_SETTING_COUNT_ALL; i++) {
+        const rt_setting_info *f = &rt_setting_table[i];
+        static const size_t sizes[] = { [RT_SETTING_TEXT] = sizeof(const char *),
+                                        [RT_SETTING_LIST] = sizeof(rt_setting_list),
+                                        [RT_SETTING_REAL] = sizeof(double),
+                                        [RT_SETTING_COUNT] = sizeof(uint64_t),
+                                        [RT_SETTING_SWITCH] = sizeof(bool) };
+        if (!now->given[i]) continue;
+        memcpy((char *)was + f->offset, (const char *)now + f->offset, sizes[f->kind]);
+        was->given[i] = true;
+    }
+    return RT_OK;
+}
+
+int rt_run_join_settings(rt_run *r, rt_err *e)
+{
+    int rc;
+    char *path;
+    rt_str text = { 0 }, diff = { 0 };
+    json_t *j = NULL;
+    rt_settings *was = rt_arena_alloc(&r->arena, sizeof *was);
+    if (!was) RT_TRY(no_memory(e));
+    RT_TRY(settings_path(r, &path, e));
+    RT_TRY(rt_file_read(path, 4u << 20, &text, e));
+    rt_json_init();
+    j = json_loadb(text.data ? text.data : "", text.len, 0, NULL);
+    if (!j) RT_TRY(rt_fail(e, RT_FORMAT, "%s cannot be read; the run cannot be resumed without it", path));
+    RT_TRY(rt_settings_from_json(was, j, &r->arena, e));
+    if (rt_settings_diff(was, r->settings, &diff) && !r->opts->override)
+        RT_TRY(rt_fail(e, RT_INVALID,
+                       "a resumed run keeps its settings, and these differ:\n%s\nleave them out, or say "
+                       "--override (the curve is then another)",
+                       diff.data ? diff.data : ""));
+    overlay(was, r->settings);
+    *r->settings = *was;
+out:
+    json_decref(j);
+    rt_str_free(&text);
+    rt_str_free(&diff);
+    return rc;
+}
+
+/* ---- metrics ---- */
+
+static int metrics_fault(const rt_run *r, rt_err *e)
+{
+    return rt_fail(e, RT_IO, "%s cannot be written: %s", r->metrics_path, strerror(errno));
+}
+
+int rt_run_open_metrics(rt_run *r, uint64_t keep, rt_err *e)
+{
+    r->metrics_fd = open(r->metrics_path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    if (r->metrics_fd < 0 || ftruncate(r->metrics_fd, (off_t)keep) != 0 ||
+        lseek(r->metrics_fd, (off_t)keep, SEEK_SET) < 0)
+        return metrics_fault(r, e);
+    r->state.metrics_bytes = keep;
+    return RT_OK;
+}
+
+void rt_run_close_metrics(rt_run *r)
+{
+    if (r->metrics_fd >= 0) close(r->metrics_fd);
+    r->metrics_fd = -1;
+}
+
+int rt_run_metric(rt_run *r, json_t *line, rt_err *e)
+{
+    int rc = RT_OK;
+    char *text = line ? json_dumps(line, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
+    size_t n = text ? strlen(text) : 0, at = 0;
+    if (!text) RT_TRY(no_memory(e));
+    text[n++] = '\n'; /* in the place of the terminator */
+    while (at < n) {
+        ssize_t got = write(r->metrics_fd, text + at, n - at);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) RT_TRY(metrics_fault(r, e));
+        at += (size_t)got;
+    }
+    r->state.metrics_bytes += n;
+out:
+    rt_free(text);
+    json_decref(line);
+    return rc;
+}
+
+/* ---- models ---- */
+
+/* Swaps a folder for a new one: readers see the old or the new, and for a moment neither. */
+static int replace_folder(rt_run *r, const char *path, rt_err *e)
+{
+    int rc;
+    char *temp = NULL;
+    RT_TRY(rt_dir_temp(&temp, &r->arena, path, e));
+    RT_TRY(rt_output_write(temp, r->trainer, &r->output, e));
+    if (rt_path_exists(path)) rt_dir_remove(path);
+    RT_TRY(rt_dir_commit(temp, path, e));
+    temp = NULL;
+out:
+    if (temp) rt_dir_remove(temp);
+    return rc;
+}
+
+int rt_run_write_best(rt_run *r, rt_err *e) { return replace_folder(r, r->best_path, e); }
+
+/* Moves the files of a folder to the root; config.json last, so that a model is there only when it is whole. */
+static int move_up(rt_run *r, const char *folder, rt_err *e)
+{
+    int rc;
+    char **names;
+    uint32_t count;
+    RT_TRY(rt_dir_list(&names, &count, &r->arena, folder, e));
+    for (int last = 0; last < 2; last++)
+        for (uint32_t i = 0; i < count; i++) {
+            if ((strcmp(names[i], "config.json") == 0) != (last == 1)) continue;
+            char *from = rt_path_join(&r->arena, folder, names[i]), *to = rt_path_join(&r->arena, r->out, names[i]);
+            if (!from || !to) RT_TRY(no_memory(e));
+            if (rename(from, to) != 0) RT_TRY(rt_fail(e, RT_IO, "%s cannot become %s: %s", from, to, strerror(errno)));
+        }
+    rt_dir_remove(folder);
+out:
+    return rc;
+}
+
+int rt_run_write_root(rt_run *r, bool best, rt_err *e)
+{
+    int rc;
+    char *temp = NULL;
+    if (best) return move_up(r, r->best_path, e);
+    RT_TRY(rt_dir_temp(&temp, &r->arena, r->best_path, e));
+    RT_TRY(rt_output_write(temp, r->trainer, &r->output, e));
+    RT_TRY(move_up(r, temp, e));
+    if (rt_path_exists(r->best_path)) rt_dir_remove(r->best_path);
+    temp = NULL;
+out:
+    if (temp) rt_dir_remove(temp);
+    return rc;
+}

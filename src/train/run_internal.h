@@ -1,0 +1,47 @@
+/* run_internal.h - shared by run.c (opening), run_loop.c (training) and run_files.c (what is on disk). */
+#ifndef RT_TRAIN_RUN_INTERNAL_H
+#define RT_TRAIN_RUN_INTERNAL_H
+
+#include "train/run.h"
+
+struct rt_run {
+    rt_arena arena;
+    rt_settings *settings;
+    const rt_run_opts *opts;
+    rt_run_events events;
+    rt_inputs *in;
+    rt_run_facts facts;
+    rt_resolved resolved;
+    rt_trainer *trainer;
+    rt_eval_set *held;
+    rt_output output;
+    rt_model_text text; /* of the output */
+    rt_progress_state state;
+    rt_pool *pool;
+    const char *out, *run, *data, *metrics_path, *best_path;
+    int metrics_fd;  /* -1: not open */
+    int32_t *rows;   /* (4, batch, T): ids, positions, starts, targets of one optimizer step */
+    rt_batch *micro; /* (micro-batches) */
+    uint32_t micro_count;
+    double saved_at; /* clock of the last checkpoint */
+    rt_eval_result first, last;
+};
+
+/* ---- run_files.c ---- */
+int rt_run_make_folders(rt_run *r, rt_err *e);
+/* Settings of the run that is resumed, joined with what the user gave now. */
+int rt_run_join_settings(rt_run *r, rt_err *e);
+int rt_run_write_settings(rt_run *r, rt_err *e);
+/* keep: bytes of metrics.jsonl that stay. */
+int rt_run_open_metrics(rt_run *r, uint64_t keep, rt_err *e);
+int rt_run_metric(rt_run *r, json_t *line, rt_err *e); /* takes the reference */
+void rt_run_close_metrics(rt_run *r);
+/* The model in memory into OUT/best, whole or not at all. */
+int rt_run_write_best(rt_run *r, rt_err *e);
+/* The files of the model at the root: those of OUT/best, or of the model in memory. */
+int rt_run_write_root(rt_run *r, bool best, rt_err *e);
+
+/* ---- run_loop.c ---- */
+json_t *rt_run_eval_json(uint32_t step, const rt_eval_result *v);
+
+#endif

@@ -1,0 +1,215 @@
+/* run_loop.c - the loop: steps, evaluations, checkpoints, and the end. See run.h. */
+#include "train/run_internal.h"
+
+#include "base/sys.h"
+
+#include <math.h>
+
+enum { SAVE_SECONDS = 1800 };
+
+static bool stop_wanted(const rt_run *r) { return r->events.stop && r->events.stop(r->events.ctx); }
+
+/* ---- rows ---- */
+
+/* Rows of one optimizer step. Positions that are left over in the last micro-batch are padding. */
+static int read_rows(rt_run *r, uint64_t *tokens, rt_err *e)
+{
+    int rc = RT_OK;
+    const rt_resolved *v = &r->resolved;
+    const rt_pair *pair = &r->in->pair;
+    size_t T = v->seq_len, N = (size_t)r->micro_count * v->micro_batch * T;
+    int32_t *ids = r->rows, *pos = ids + N, *start = pos + N, *target = start + N;
+    *tokens = 0;
+    for (uint32_t i = 0; i < v->batch; i++) {
+        rt_row row = { .ids = ids + i * T, .target = target + i * T, .start = start + i * T, .pos = pos + i * T };
+        RT_TRY(rt_rows_next(r->in->train, &row, e));
+        if (rc == 0) RT_TRY(rt_fail(e, RT_INTERNAL, "the data ended, and it has no end"));
+        *tokens += row.tokens;
+        for (size_t k = 0; r->in->teacher && k < T; k++)
+            if (row.target[k] >= 0 && !rt_pair_has(pair, (uint32_t)row.target[k]))
+                RT_TRY(rt_fail(e, RT_INVALID, "id %d is a target in the data, and teacher and student do not share it",
+                               row.target[k]));
+    }
+    for (size_t k = v->batch * T; k < N; k++) {
+        ids[k] = start[k] = 0;
+        pos[k] = (int32_t)(k % T);
+        target[k] = -1;
+    }
+    rc = RT_OK;
+out:
+    return rc;
+}
+
+/* ---- evaluation ---- */
+
+static json_t *measure_json(rt_measure m)
+{
+    return json_pack("[f, o]", m.mean, isnan(m.error) ? json_null() : json_real(m.error));
+}
+
+json_t *rt_run_eval_json(uint32_t step, const rt_eval_result *v)
+{
+    json_t *j = json_pack("{s:s, s:I, s:o, s:I, s:I, s:f}", "event", "eval", "step", (json_int_t)step, "ce",
+                          measure_json(v->ce), "positions", (json_int_t)v->positions, "documents",
+                          (json_int_t)v->documents, "seconds", v->seconds);
+    if (!j || !v->teacher) return j;
+    json_object_set_new(j, "divergence", measure_json(v->div));
+    json_object_set_new(j, "forward_kl", measure_json(v->kl));
+    json_object_set_new(j, "agreement", measure_json(v->agreement));
+    json_object_set_new(j, "teacher_ce", measure_json(v->teacher_ce));
+    return j;
+}
+
+/* Lower is better: forward KL with a teacher, else CE. */
+static int evaluate(rt_run *r, rt_err *e)
+{
+    int rc;
+    rt_eval_result v;
+    RT_TRY(rt_evaluate(r->trainer, r->held, &v, NULL, e));
+    double now = v.teacher ? v.kl.mean : v.ce.mean;
+    bool best = isnan(r->state.best) || now < r->state.best;
+    RT_TRY(rt_run_metric(r, rt_run_eval_json(r->state.step, &v), e));
+    r->last = v;
+    if (best) {
+        r->state.best = now;
+        r->state.best_step = r->state.step;
+        if (r->resolved.save_best && r->state.step > 0) RT_TRY(rt_run_write_best(r, e));
+    }
+    if (r->events.evaluated) r->events.evaluated(r->events.ctx, r->state.step, &v, best);
+out:
+    return rc;
+}
+
+/* ---- checkpoints ---- */
+
+static int save(rt_run *r, rt_err *e)
+{
+    int rc;
+    r->state.cursor = rt_rows_tell(r->in->train);
+    RT_TRY(rt_checkpoint_save(r->out, r->trainer, &r->output, &r->state, e));
+    rt_checkpoint_prune(r->out, r->resolved.keep, 0);
+    r->saved_at = rt_now();
+    if (r->events.saved) {
+        char *path = rt_arena_printf(&r->arena, "%s/checkpoint-%06u", r->out, r->state.step);
+        if (path) r->events.saved(r->events.ctx, path);
+    }
+out:
+    return rc;
+}
+
+/* ---- steps ---- */
+
+/* Speed over the steps that lie not too far back. */
+typedef struct pace {
+    double seconds, tokens;
+} pace;
+
+static void keep_pace(pace *p, double seconds, double tokens)
+{
+    double old = p->seconds > 30.0 ? 30.0 / p->seconds : 1.0; /* what is older than half a minute fades */
+    p->seconds = p->seconds * old + seconds;
+    p->tokens = p->tokens * old + tokens;
+}
+
+static void report_step(rt_run *r, const rt_step_result *out, double lr, const pace *p)
+{
+    rt_exec_memory memory;
+    const rt_trainer *t = r->trainer;
+    double all = t->teacher_seconds + t->student_seconds + t->update_seconds;
+    if (!r->events.step) return;
+    rt_exec_memory_query(t->x, &memory);
+    uint32_t left = r->resolved.steps - r->state.step;
+    rt_run_line line = { .step = r->state.step,
+                         .steps = r->resolved.steps,
+                         .result = *out,
+                         .lr = lr,
+                         .tokens_per_second = p->seconds > 0 ? p->tokens / p->seconds : 0,
+                         .teacher_share = all > 0 ? t->teacher_seconds / all : 0,
+                         .seconds = r->state.seconds,
+                         .remaining = r->state.seconds / r->state.step * left,
+                         .memory = memory.total };
+    r->events.step(r->events.ctx, &line);
+}
+
+static int step_metric(rt_run *r, const rt_step_result *v, double lr, uint64_t tokens, double seconds, rt_err *e)
+{
+    json_t *j =
+        json_pack("{s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:f}", "event", "step", "step",
+                  (json_int_t)r->state.step, "loss", v->loss, "ce", v->ce, "grad_norm", v->grad_norm, "clip", v->clip,
+                  "lr", lr, "trained", (json_int_t)v->trained, "tokens", (json_int_t)tokens, "seconds", seconds);
+    if (j && r->in->teacher) {
+        json_object_set_new(j, "divergence", json_real(v->div));
+        json_object_set_new(j, "agreement", json_real(v->agreement));
+    }
+    return rt_run_metric(r, j, e);
+}
+
+static int one_step(rt_run *r, pace *p, rt_err *e)
+{
+    int rc;
+    rt_step_result out;
+    uint64_t tokens;
+    uint32_t step = r->state.step + 1;
+    double begun = rt_now(), lr = rt_schedule_lr(&r->resolved.schedule, step);
+    RT_TRY(read_rows(r, &tokens, e));
+    RT_TRY(rt_trainer_step(r->trainer, r->micro, r->micro_count, step, lr, r->resolved.seed, &out, e));
+    double seconds = rt_now() - begun;
+    r->state.step = step;
+    r->state.tokens += tokens;
+    r->state.trained += out.trained;
+    r->state.seconds += seconds;
+    keep_pace(p, seconds, (double)tokens);
+    RT_TRY(step_metric(r, &out, lr, tokens, seconds, e));
+    report_step(r, &out, lr, p);
+out:
+    return rc;
+}
+
+/* ---- the end ---- */
+
+/* The model at the root, loaded again from its files and measured: what a user will have. */
+static int finish(rt_run *r, rt_run_summary *out, rt_err *e)
+{
+    int rc;
+    rt_model_file *back = NULL;
+    bool best = r->resolved.save_best && r->state.best_step > 0 && r->state.best_step != r->state.step &&
+                rt_path_is_dir(r->best_path);
+    out->before = r->first;
+    out->after = r->last;
+    RT_TRY(rt_run_write_root(r, best, e));
+    out->is_best = r->resolved.save_best;
+    out->saved_step = best ? r->state.best_step : r->state.step;
+    if (!best) RT_TRY(rt_output_read_back(r->out, r->trainer, &r->output, &out->difference, e));
+    if (!r->resolved.lora.rank) {
+        RT_TRY(rt_model_file_open(&back, r->out, &(rt_hub_env){ 0 }, e));
+        RT_TRY(rt_load_weights(r->trainer->x, r->trainer->plan->student, back, e));
+        RT_TRY(rt_evaluate(r->trainer, r->held, &out->saved, NULL, e));
+    }
+out:
+    rt_model_file_close(back);
+    return rc;
+}
+
+int rt_run_train(rt_run *r, rt_run_summary *out, rt_err *e)
+{
+    int rc;
+    pace p = { 0 };
+    const rt_resolved *v = &r->resolved;
+    *out = (rt_run_summary){ 0 };
+    r->saved_at = rt_now();
+    if (r->state.step == 0) RT_TRY(evaluate(r, e));
+    r->first = r->last;
+    while (r->state.step < v->steps) {
+        RT_TRY(one_step(r, &p, e));
+        bool last = r->state.step == v->steps, stop = !last && stop_wanted(r);
+        if (last || r->state.step % v->eval_every == 0) RT_TRY(evaluate(r, e));
+        if (last || stop || r->state.step % v->save_every == 0 || rt_now() - r->saved_at > SAVE_SECONDS)
+            RT_TRY(save(r, e));
+        if (stop)
+            RT_TRY(rt_fail(e, RT_INTERRUPTED, "stopped after step %u of %u; --resume goes on from it", r->state.step,
+                           v->steps));
+    }
+    RT_TRY(finish(r, out, e));
+out:
+    return rc;
+}
