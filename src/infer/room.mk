@@ -1,4 +1,4 @@
 # The infer room: weights into memory, generation.
 LIB_SRCS += \
-	src/infer/generate.c \
+	src/infer/generator.c \
 	src/infer/load.c

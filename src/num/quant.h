@@ -1,7 +1,9 @@
 /* quant.h - the quantised block layouts (GGML's), as pure functions over rows.
  *
- * Owns: the byte layout of Q8_0, Q4_0, Q4_K, Q5_K, Q6_K, exact dequantisation, and a good quantiser for each.
- * Everything is little-endian and deterministic; n is a multiple of the dtype's block. */
+ * Owns: the byte layout of every quantised dtype, exact dequantisation, and a quantiser for each. Tuned are those that
+ * models are written in: Q8_0, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K (docs/quantisation.md compares them with another one).
+ * Q4_1, Q2_K, Q3_K, IQ4_NL and IQ4_XS share their search; Q4_0 is plain rounding. Everything is little-endian and
+ * deterministic; n is a multiple of the dtype's block. */
 #ifndef RT_NUM_QUANT_H
 #define RT_NUM_QUANT_H
 

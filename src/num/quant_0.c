@@ -33,9 +33,9 @@ static int round_within(float t, int bottom, int top)
 void rt_q8_0_from_f32(rt_q8_0 *y, const float *x, uint64_t blocks)
 {
     for (uint64_t b = 0; b < blocks; b++, y++, x += RT_Q0_BLOCK) {
-        float largest = 0;
-        rt_quant_range range = rt_quant_range_of(x, RT_Q0_BLOCK, &largest);
-        uint16_t h = range == RT_QUANT_FINE ? rt_quant_scale_for(fabsf(largest), 127) : 0;
+        float most = 0;
+        rt_quant_range range = rt_quant_range_of(x, RT_Q0_BLOCK, &most);
+        uint16_t h = range == RT_QUANT_FINE ? rt_quant_scale_for(most, 127) : 0;
         memset(y, 0, sizeof *y);
         if (range == RT_QUANT_ZERO) continue;
         if (range == RT_QUANT_LOST || h >= RT_QUANT_INF) {
@@ -51,9 +51,9 @@ void rt_q8_0_from_f32(rt_q8_0 *y, const float *x, uint64_t blocks)
 void rt_q4_0_from_f32(rt_q4_0 *y, const float *x, uint64_t blocks)
 {
     for (uint64_t b = 0; b < blocks; b++, y++, x += RT_Q0_BLOCK) {
-        float largest = 0;
-        rt_quant_range range = rt_quant_range_of(x, RT_Q0_BLOCK, &largest);
-        uint16_t h = range == RT_QUANT_FINE ? rt_quant_scale_for(fabsf(largest), 8) : 0;
+        float most = 0;
+        rt_quant_range range = rt_quant_range_of(x, RT_Q0_BLOCK, &most);
+        uint16_t h = range == RT_QUANT_FINE ? rt_quant_scale_for(most, 8) : 0;
         memset(y, 0, sizeof *y);
         memset(y->q, 0x88, sizeof y->q);
         if (range == RT_QUANT_ZERO) continue;
@@ -61,7 +61,9 @@ void rt_q4_0_from_f32(rt_q4_0 *y, const float *x, uint64_t blocks)
             rt_quant_store_f16(y->d, RT_QUANT_NAN);
             continue;
         }
-        if (largest > 0) h |= 0x8000u; /* the integers reach -8 but not 8: the largest value takes the longer side */
+        int at = 0; /* of the first value of that magnitude */
+        while (fabsf(x[at]) != most) at++;
+        if (x[at] > 0) h |= 0x8000u; /* the integers reach -8 but not 8: the largest value takes the longer side */
         float d = rt_f16_to_f32(h);
         rt_quant_store_f16(y->d, h);
         for (int i = 0; i < 16; i++) {

@@ -171,22 +171,26 @@ static void block_fix(rt_op_case *c)
     c->dim[C] = rt_case_block(c, RT_ROWS_X, rt_case_block(c, RT_ROWS_Y, c->dim[C]));
 }
 
-/* Any dtype is copied, so any bits must arrive: integers take small numbers, floats special ones. */
-static rt_fill_fn any_fill(rt_dtype d)
+/* Integers of any width: every byte by chance. */
+static void fill_integers(const rt_op_case *c, const rt_fill *f)
 {
-    return rt_dtype_is_float(d) ? rt_fill_special : d == RT_DTYPE_U8 ? rt_fill_bytes : rt_fill_below;
+    uint64_t n = rt_dtype_bytes(c->sig.dtype[RT_ROWS_X], (uint64_t)f->rows * f->cols);
+    for (uint64_t i = 0; i < n; i++) f->b[i] = (uint8_t)rt_fill_word(f, i);
 }
+
+/* Any dtype is copied, so any bits must arrive: floats take special numbers. */
+static rt_fill_fn any_fill(rt_dtype d) { return rt_dtype_is_float(d) ? rt_fill_special : fill_integers; }
 
 static void copy_layout(const rt_op_case *c, rt_layout *l)
 {
     rt_fill_fn fill = any_fill(c->sig.dtype[RT_ROWS_X]);
     uint32_t rows = c->flag[ROWS] == 3 && c->dim[N] > 2 ? 2 : c->dim[N] + 3; /* few: several land on one row */
-    l->slot[RT_ROWS_X] = RT_SLOT(c->dim[N], c->dim[C], fill, 1000);
+    l->slot[RT_ROWS_X] = RT_SLOT(c->dim[N], c->dim[C], fill);
     if (!c->flag[ROWS]) {
         l->slot[RT_ROWS_Y] = RT_SLOT(c->dim[N], c->dim[C], NULL);
         return;
     }
-    l->slot[RT_ROWS_Y] = RT_SLOT(rows, c->dim[C], fill, 1000);
+    l->slot[RT_ROWS_Y] = RT_SLOT(rows, c->dim[C], fill);
     l->slot[RT_ROWS_B] = RT_SLOT(c->dim[N], 1, rt_fill_below, rows, c->flag[ROWS] == 2 ? 3 : 0);
 }
 

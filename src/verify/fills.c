@@ -101,12 +101,6 @@ void rt_fill_bits(const rt_op_case *c, const rt_fill *f)
     if (!set) f->i[0] = 1;
 }
 
-void rt_fill_bytes(const rt_op_case *c, const rt_fill *f)
-{
-    (void)c;
-    for (uint64_t i = 0; i < count(f); i++) f->b[i] = (uint8_t)rt_fill_word(f, i);
-}
-
 void rt_fill_step(const rt_op_case *c, const rt_fill *f)
 {
     rt_step s = { .step = (uint32_t)f->p, .tokens = (uint32_t)f->q, .lr = 0.0123f, .seed = f->seed };

@@ -143,7 +143,6 @@ void rt_fill_below(const rt_op_case *c, const rt_fill *f);     /* integers in [0
 void rt_fill_positions(const rt_op_case *c, const rt_fill *f); /* integers rising from p, q apart */
 void rt_fill_bits(const rt_op_case *c,
                   const rt_fill *f); /* u32 words with about p of the first q bits set, never none */
-void rt_fill_bytes(const rt_op_case *c, const rt_fill *f); /* any bytes */
 void rt_fill_step(const rt_op_case *c, const rt_fill *f);  /* step p, tokens q */
 void rt_fill_fault(const rt_op_case *c, const rt_fill *f); /* p: set or not */
 

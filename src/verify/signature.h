@@ -7,7 +7,7 @@
 
 #include "op/op.h"
 
-enum { RT_SIGNATURES_MAX = 256, RT_SIGNATURE_TEXT = 64 };
+enum { RT_SIGNATURES_MAX = 512, RT_SIGNATURE_TEXT = 64 };
 
 typedef struct rt_signature {
     rt_dtype dtype[RT_MAX_SLOTS]; /* of every slot, fixed ones included */

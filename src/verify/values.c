@@ -105,7 +105,20 @@ static void set_scales(uint8_t *block, rt_dtype d, uint32_t word)
     switch (d) {
     case RT_DTYPE_Q8_0: put_f16(block, sign * u / 64); break;
     case RT_DTYPE_Q4_0: put_f16(block, sign * u / 4); break;
+    case RT_DTYPE_Q5_0: put_f16(block, sign * u / 8); break;
+    case RT_DTYPE_IQ4_NL: put_f16(block, sign * u / 64); break;
+    case RT_DTYPE_Q3_K: put_f16(block + 108, sign * u / 50); break;
     case RT_DTYPE_Q6_K: put_f16(block + 208, sign * u / 1500); break;
+    case RT_DTYPE_IQ4_XS: put_f16(block, sign * u / 1200); break;
+    case RT_DTYPE_Q4_1: /* scale and what is added */
+    case RT_DTYPE_Q5_1:
+        put_f16(block, sign * u / (d == RT_DTYPE_Q4_1 ? 7 : 14));
+        put_f16(block + 2, -sign * (1.5 - u));
+        break;
+    case RT_DTYPE_Q2_K:
+        put_f16(block + 80, u / 12);
+        put_f16(block + 82, (1.5 - u) / 8);
+        break;
     default: /* Q4_K, Q5_K: scale and minimum */
         put_f16(block, u / (d == RT_DTYPE_Q4_K ? 400 : 800));
         put_f16(block + 2, (1.5 - u) / 60);

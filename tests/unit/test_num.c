@@ -97,6 +97,11 @@ static void test_dtype_table(void **state)
         {RT_DTYPE_U8, "u8", 1, 1, 'i'},         {RT_DTYPE_Q8_0, "q8_0", 32, 34, 'q'},
         {RT_DTYPE_Q4_0, "q4_0", 32, 18, 'q'},   {RT_DTYPE_Q4_K, "q4_k", 256, 144, 'q'},
         {RT_DTYPE_Q5_K, "q5_k", 256, 176, 'q'}, {RT_DTYPE_Q6_K, "q6_k", 256, 210, 'q'},
+        {RT_DTYPE_I8, "i8", 1, 1, 'i'},         {RT_DTYPE_I16, "i16", 1, 2, 'i'},
+        {RT_DTYPE_I64, "i64", 1, 8, 'i'},       {RT_DTYPE_Q4_1, "q4_1", 32, 20, 'q'},
+        {RT_DTYPE_Q5_0, "q5_0", 32, 22, 'q'},   {RT_DTYPE_Q5_1, "q5_1", 32, 24, 'q'},
+        {RT_DTYPE_Q2_K, "q2_k", 256, 84, 'q'},  {RT_DTYPE_Q3_K, "q3_k", 256, 110, 'q'},
+        {RT_DTYPE_IQ4_NL, "iq4_nl", 32, 18, 'q'}, {RT_DTYPE_IQ4_XS, "iq4_xs", 256, 136, 'q'},
     };
     assert_int_equal(sizeof want / sizeof want[0], RT_DTYPE_COUNT);
     for (int i = 0; i < RT_DTYPE_COUNT; i++) {
@@ -320,6 +325,31 @@ static void test_runs(void **state)
     rt_float_from_f64(NULL, NULL, RT_DTYPE_F64, 0);
 }
 
+/* A run converts eight at a time, by other code than a single value: the same bits, NaNs included, for every half value
+ * and for every upper half of an f32 with lower halves around the places where rounding turns. */
+static void test_runs_equal_singles(void **state)
+{
+    (void)state;
+    static const uint16_t lower[] = { 0,      1,      0x0800, 0x0fff, 0x1000, 0x1001, 0x2000, 0x2fff,
+                                      0x3000, 0x3001, 0x7fff, 0x8000, 0x8001, 0xf000, 0xffff };
+    enum { ALL = 65536 };
+    static uint16_t halves[ALL], back[ALL];
+    static float wide[ALL];
+    for (uint32_t h = 0; h < ALL; h++) halves[h] = (uint16_t)h;
+    rt_float_to_f32(wide, halves, RT_DTYPE_F16, ALL);
+    for (uint32_t h = 0; h < ALL; h++)
+        assert_int_equal(rt_f32_bits(wide[h]), rt_f32_bits(rt_f16_to_f32((uint16_t)h)));
+    rt_float_to_f32(wide, halves, RT_DTYPE_BF16, ALL);
+    for (uint32_t h = 0; h < ALL; h++) assert_int_equal(rt_f32_bits(wide[h]), h << 16);
+    for (size_t k = 0; k < sizeof lower / sizeof lower[0]; k++) {
+        for (uint32_t h = 0; h < ALL; h++) wide[h] = rt_f32_from_bits(h << 16 | lower[k]);
+        rt_float_from_f32(back, wide, RT_DTYPE_F16, ALL);
+        for (uint32_t h = 0; h < ALL; h++) assert_int_equal(back[h], rt_f16_from_f32(wide[h]));
+        rt_float_from_f32(back, wide, RT_DTYPE_BF16, ALL);
+        for (uint32_t h = 0; h < ALL; h++) assert_int_equal(back[h], rt_bf16_from_f32(wide[h]));
+    }
+}
+
 static void test_f64_to_f32(void **state)
 {
     (void)state;
@@ -427,6 +457,7 @@ int main(void)
         cmocka_unit_test(test_edges),
         cmocka_unit_test(test_random_bits),
         cmocka_unit_test(test_runs),
+        cmocka_unit_test(test_runs_equal_singles),
         cmocka_unit_test(test_f64_to_f32),
         cmocka_unit_test(test_rope_golden),
         cmocka_unit_test(test_rope_yarn_defaults),

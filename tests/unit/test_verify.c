@@ -272,7 +272,7 @@ static void test_signatures(void **state)
         }
     }
     assert_true(legal > 1000 && refused > 1000);
-    assert_int_equal(rt_signature_list(RT_OP_MATMUL, list), 160);
+    assert_int_equal(rt_signature_list(RT_OP_MATMUL, list), 300);
 }
 
 /* ---- coverage ---- */

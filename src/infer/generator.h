@@ -1,10 +1,10 @@
-/* generate.h - text one token at a time: a model with a key/value cache, sealed once.
+/* generator.h - text one token at a time: a model with a key/value cache, sealed once.
  *
  * Owns: three programs (a block of the prompt, one token, the choice of an id) and the cache. The prompt is taken in
  * blocks; its last token goes through the one-token program, so the head runs for that one alone. Text and ids are the
  * caller's. One sequence at a time. */
-#ifndef RT_INFER_GENERATE_H
-#define RT_INFER_GENERATE_H
+#ifndef RT_INFER_GENERATOR_H
+#define RT_INFER_GENERATOR_H
 
 #include "infer/load.h"
 

@@ -1,5 +1,5 @@
-/* generate.c - see generate.h. */
-#include "infer/generate.h"
+/* generator.c - see generator.h. */
+#include "infer/generator.h"
 
 #include "base/sys.h"
 
