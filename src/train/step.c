@@ -133,6 +133,7 @@ static int init_state(rt_trainer *t, uint64_t seed, rt_err *e)
     uint64_t most = 0;
     for (uint32_t i = 0; i < d->param_count; i++)
         if (d->params[i].grad.buf && rt_trainer_elems(t, i) > most) most = rt_trainer_elems(t, i);
+    if (!most) return RT_OK; /* evaluation alone */
     w = rt_alloc(most * sizeof *w, 64);
     zero = rt_alloc_zero(most * sizeof *zero, 64);
     if (!w || !zero) RT_TRY(rt_fail(e, RT_NOMEM, "no memory to initialise the optimizer"));

@@ -73,14 +73,14 @@ static int declare_models(rt_step_plan *s, rt_err *e)
     rt_decoder_opts student = { .name = "student",
                                 .policy = &o->policy,
                                 .dtypes = o->student_dtypes,
-                                .train = true,
+                                .train = !o->eval_only,
                                 .accumulate = o->accumulate,
                                 .frozen = o->frozen,
                                 .lora = o->lora };
     rt_decoder_opts teacher = { .name = "teacher", .policy = &o->policy, .dtypes = o->teacher_dtypes };
     RT_TRY(rt_decoder_new(&s->student, s->space, o->student, &student, e));
     if (o->teacher) RT_TRY(rt_decoder_new(&s->teacher, s->space, o->teacher, &teacher, e));
-    if (!rt_decoder_trained(s->student))
+    if (!o->eval_only && !rt_decoder_trained(s->student))
         RT_TRY(rt_fail(e, RT_INVALID, "every parameter of the student is frozen; nothing would be trained"));
 out:
     return rc;
@@ -212,6 +212,7 @@ static int record_all(rt_step_plan *s, rt_err *e)
     for (int i = 0; i < RT_PROGRAM_COUNT; i++) {
         if (i == RT_PROGRAM_TEACHER && !s->teacher) continue;
         if (i == RT_PROGRAM_NEXT && !s->opts.accumulate) continue;
+        if (s->opts.eval_only && i != RT_PROGRAM_TEACHER && i != RT_PROGRAM_EVAL) continue;
         RT_TRY(rt_plan_new(&s->plan[i], s->space, names[i], &s->opts.policy, e));
         s->index[i] = n++;
         switch (i) {

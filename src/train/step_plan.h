@@ -32,10 +32,11 @@ typedef struct rt_step_opts {
     rt_policy policy;
     const rt_model_config *student, *teacher; /* teacher null: CE alone */
     const rt_dtype *teacher_dtypes;           /* as stored; null: the policy's */
-    const rt_dtype *student_dtypes;           /* with adapters: of the frozen base; else null */
+    const rt_dtype *student_dtypes;           /* of a student that is frozen (adapters, eval_only); else null */
     const bool *frozen;                       /* (rt_param_count of the student) or null */
     rt_lora lora;
-    bool vmask; /* the divergence is over a part of the ids */
+    bool eval_only; /* nothing is trained: no gradients, no moments, no programs but the teacher's and evaluation's */
+    bool vmask;     /* the divergence is over a part of the ids */
 } rt_step_opts;
 
 /* State of the optimizer for one trained parameter, shaped as it. */
