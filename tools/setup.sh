@@ -4,21 +4,25 @@
 #   tools/setup.sh            compiler, libraries, test library, python3
 #   tools/setup.sh --bench    also the threaded OpenBLAS that `make bench-cpu` compares with
 #   tools/setup.sh --cross    also a compiler and an emulator for aarch64
-#   tools/setup.sh --ci       all that .ci/run needs: --cross and clang
+#   tools/setup.sh --interop  also Python's venv, for the packages that `make test-interop` compares with
+#   tools/setup.sh --fuzz     also clang with libFuzzer
+#   tools/setup.sh --ci       all that .ci/run needs: --cross, --interop and clang
 #
 # It looks for the things themselves, not for packages, so nothing happens (and no network is needed) when they are
 # there, however they came. As root it says what it installs and installs it; otherwise it prints the one line to run
 # and stops with status 1. Debian 12 and Ubuntu 24.04 are tried.
 set -eu
 
-bench=0 cross=0 clang=0
+bench=0 cross=0 clang=0 interop=0 fuzz=0
 for arg in "$@"; do
     case $arg in
     --bench) bench=1 ;;
     --cross) cross=1 ;;
-    --ci) cross=1 clang=1 ;;
+    --interop) interop=1 ;;
+    --fuzz) clang=1 fuzz=1 ;;
+    --ci) cross=1 clang=1 interop=1 ;;
     *)
-        echo "setup.sh: unknown argument '$arg'; it is one of --bench, --cross, --ci" >&2
+        echo "setup.sh: unknown argument '$arg'; it is one of --bench, --cross, --interop, --fuzz, --ci" >&2
         exit 2
         ;;
     esac
@@ -41,6 +45,7 @@ has_header() {
     return 1
 }
 has_file() { test -e "$1"; }
+has_libfuzzer() { ls "$(clang -print-runtime-dir)"/libclang_rt.fuzzer*; }
 
 # A machine may have a compiler without make, or gcc without a C library to compile against.
 want gcc has_command gcc
@@ -51,6 +56,8 @@ want libjansson-dev has_header jansson.h
 want libxxhash-dev has_header xxhash.h
 want libpcre2-dev has_header pcre2.h
 want libutf8proc-dev has_header utf8proc.h
+want zlib1g-dev has_header zlib.h
+want libzstd-dev has_header zstd.h
 want libcmocka-dev has_header cmocka.h
 if [ -z "${LIB_openblas:-}" ]; then
     want libopenblas-serial-dev has_file "/usr/lib/$triplet/openblas-serial/libopenblas.a"
@@ -60,6 +67,12 @@ if [ $bench = 1 ]; then
 fi
 if [ $clang = 1 ]; then
     want clang has_command clang
+fi
+if [ $fuzz = 1 ]; then
+    want libclang-rt-dev has_libfuzzer
+fi
+if [ $interop = 1 ]; then
+    want python3-venv python3 -c 'import ensurepip, venv'
 fi
 if [ $cross = 1 ] && [ "$(uname -m)" != aarch64 ]; then
     want gcc-aarch64-linux-gnu has_command aarch64-linux-gnu-gcc

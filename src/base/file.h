@@ -61,6 +61,9 @@ int rt_dir_make(const char *path, rt_err *e);
  * rt_dir_commit (path must not exist, or be an empty directory), or remove it with rt_dir_remove. */
 int rt_dir_temp(char **temp, rt_arena *a, const char *path, rt_err *e);
 int rt_dir_commit(const char *temp, const char *path, rt_err *e);
+/* Puts temp in the place of the directory path, which is removed: in one step where the system can exchange names, else
+ * in two, put back when the second fails. RT_INVALID when path is a link. */
+int rt_dir_replace(const char *temp, const char *path, rt_err *e);
 /* Removes a directory and the files in it (one level of subdirectories too). Never follows links. */
 void rt_dir_remove(const char *path);
 /* Names in a directory, sorted by bytes, without . and ..; allocated in a. */

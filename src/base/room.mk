@@ -2,6 +2,8 @@
 LIB_SRCS += \
 	src/base/cpu_count.c \
 	src/base/err.c \
+	src/base/file.c \
+	src/base/file_write.c \
 	src/base/hash.c \
 	src/base/json.c \
 	src/base/mem.c \

@@ -23,6 +23,13 @@ int rt_model_place_tensor(rt_model_file *m, rt_tensor *t, uint32_t part, uint64_
 /* Bytes that shape and dtype or store ask for; false when rows do not fill whole blocks or the count overflows. */
 bool rt_tensor_expected_bytes(const rt_tensor *t, uint64_t *bytes);
 
+/* ---- elements (tensor.c) ---- */
+
+/* y = canonical elements [first, first + n), rows one after another; first and n fill whole blocks of the dtype. */
+void rt_tensor_range_to_f32(float *y, const rt_tensor *t, uint64_t first, uint64_t n);
+/* Stored element i of an integer dtype. */
+int64_t rt_tensor_int(const uint8_t *p, rt_dtype d, uint64_t i);
+
 /* ---- readers ---- */
 
 bool rt_gguf_is(const rt_map *map);
@@ -37,6 +44,8 @@ int rt_apr_read(rt_model_file *m, uint32_t part, rt_err *e);
 int rt_hf_read(rt_model_file *m, const char *folder, rt_err *e);
 /* config.json and the tokenizer's files that lie in folder, each where present. */
 int rt_hf_read_side_files(rt_model_file *m, const char *folder, rt_err *e);
+/* Whether a text has the form org/name or org/name@revision (hub.c). */
+bool rt_hub_name_is(const char *spec);
 
 /* ---- layouts ---- */
 
@@ -62,5 +71,22 @@ uint32_t rt_gguf_swap_heads(const rt_model_config *c, rt_role r);
 /* Row numbers over heads of `rows` / heads rows each: where canonical row r is stored, and back. */
 uint64_t rt_swap_to_stored(uint64_t r, uint64_t rows, uint32_t heads);
 uint64_t rt_swap_to_canonical(uint64_t r, uint64_t rows, uint32_t heads);
+
+/* ---- while a model is written (model_write.c) ---- */
+
+typedef struct rt_out_file {
+    uint32_t first, count; /* tensors of the output that it holds */
+    const char *path;
+    rt_writer *writer;
+    rt_layout layout;
+} rt_out_file;
+uint64_t rt_out_tensor_bytes(const rt_model_out *o, uint32_t i);
+/* What most elements of matrices are stored in. */
+rt_dtype rt_out_main_dtype(const rt_model_out *o);
+/* Everything in the files: tensors on all cores, headers, footers. */
+int rt_write_fill(const rt_model_out *o, const rt_out_file *files, uint32_t file_count,
+                  const rt_model_write_calls *calls, rt_pool *pool, rt_err *e);
+/* All files of a Hugging Face directory but those with tensors. */
+int rt_write_hf_files(const rt_model_out *o, const rt_out_file *files, uint32_t count, const char *folder, rt_err *e);
 
 #endif

@@ -89,5 +89,8 @@ int rt_model_file_hash(const rt_model_file *m, rt_pool *pool, rt_hash128 *out, r
 /* Of the values: per tensor over canonical name, rank, shape, and values as f32, then over the list sorted by name.
  * Equal for the same values in another container, sharding, row order or wider dtype. each (tensor_count) or null. */
 int rt_model_content_hash(const rt_model_file *m, rt_pool *pool, rt_hash128 *out, rt_hash128 *each, rt_err *e);
+/* On request, since it reads the whole file: that the footer of an APR file is the CRC32 of what precedes it, on all
+ * cores; pool may be null. RT_FORMAT when it is not, RT_INVALID for another container (apr_read.c). */
+int rt_apr_check_footer(const rt_model_file *m, rt_pool *pool, rt_err *e);
 
 #endif

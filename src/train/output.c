@@ -245,16 +245,45 @@ int rt_output_merged(const char *folder, rt_trainer *t, const rt_output *o, rt_e
 
 /* ---- reading back ---- */
 
+enum { PIECE = 1 << 20 };
+
+/* Called with each trained parameter and the tensor that the folder has for it. */
+typedef int (*param_fn)(void *ctx, rt_trainer *t, uint32_t i, const rt_tensor *back, rt_err *e);
+
+static int each_written(const char *folder, rt_trainer *t, const rt_output *o, param_fn fn, void *ctx, rt_err *e)
+{
+    int rc;
+    const rt_decoder *m = t->plan->student;
+    rt_model_file *f = NULL;
+    rt_arena a = { 0 };
+    char name[RT_NAME_BYTES];
+    const char *path = o->lora.rank ? rt_path_join(&a, folder, "adapter_model.safetensors") : folder;
+    if (!path) RT_TRY(rt_fail(e, RT_NOMEM, "no memory to read the output back"));
+    RT_TRY(rt_model_file_open(&f, path, &(rt_hub_env){ 0 }, e));
+    for (uint32_t i = 0; i < m->param_count; i++) {
+        if (!m->params[i].grad.buf) continue;
+        rt_param_name(name, &m->params[i]);
+        char *full = rt_arena_printf(&a, "%s%s", o->lora.rank ? "base_model.model." : "", name);
+        const rt_tensor *back = full ? rt_model_file_find(f, full) : NULL;
+        if (!back || rt_tensor_elems(back) != rt_trainer_elems(t, i))
+            RT_TRY(rt_fail(e, RT_IO, "%s was written and is not there when read back: %s", folder, name));
+        RT_TRY(fn(ctx, t, i, back, e));
+    }
+out:
+    rt_model_file_close(f);
+    rt_arena_free(&a);
+    return rc;
+}
+
 typedef struct differ {
     double sum, count;
     rt_output_difference *out;
 } differ;
 
-/* One parameter, a run of rows at a time. */
-static int compare_param(differ *k, rt_trainer *t, uint32_t i, const rt_tensor *back, rt_err *e)
+static int compare_param(void *ctx, rt_trainer *t, uint32_t i, const rt_tensor *back, rt_err *e)
 {
-    enum { PIECE = 1 << 20 };
     int rc = RT_OK;
+    differ *k = ctx;
     uint64_t cols = rt_tensor_cols(back), rows = rt_tensor_rows(back), at_once = PIECE / cols + 1;
     float *a = rt_alloc(at_once * cols * sizeof *a, 64), *b = rt_alloc(at_once * cols * sizeof *b, 64);
     if (!a || !b) RT_TRY(rt_fail(e, RT_NOMEM, "no memory to read the output back"));
@@ -280,28 +309,31 @@ out:
 
 int rt_output_read_back(const char *folder, rt_trainer *t, const rt_output *o, rt_output_difference *d, rt_err *e)
 {
-    int rc;
-    const rt_decoder *m = t->plan->student;
-    rt_model_file *f = NULL;
-    rt_arena a = { 0 };
-    char name[RT_NAME_BYTES];
     *d = (rt_output_difference){ 0 };
     differ k = { .out = d };
-    const char *path = o->lora.rank ? rt_path_join(&a, folder, "adapter_model.safetensors") : folder;
-    if (!path) RT_TRY(rt_fail(e, RT_NOMEM, "no memory to read the output back"));
-    RT_TRY(rt_model_file_open(&f, path, &(rt_hub_env){ 0 }, e));
-    for (uint32_t i = 0; i < m->param_count; i++) {
-        if (!m->params[i].grad.buf) continue;
-        rt_param_name(name, &m->params[i]);
-        char *full = rt_arena_printf(&a, "%s%s", o->lora.rank ? "base_model.model." : "", name);
-        const rt_tensor *back = full ? rt_model_file_find(f, full) : NULL;
-        if (!back || rt_tensor_elems(back) != rt_trainer_elems(t, i))
-            RT_TRY(rt_fail(e, RT_IO, "%s was written and is not there when read back: %s", folder, name));
-        RT_TRY(compare_param(&k, t, i, back, e));
-    }
+    int rc = each_written(folder, t, o, compare_param, &k, e);
     d->rmse = k.count > 0 ? sqrt(k.sum / k.count) : 0;
-out:
-    rt_model_file_close(f);
-    rt_arena_free(&a);
     return rc;
+}
+
+static int reload_param(void *ctx, rt_trainer *t, uint32_t i, const rt_tensor *back, rt_err *e)
+{
+    int rc = RT_OK;
+    uint64_t cols = rt_tensor_cols(back), rows = rt_tensor_rows(back), at_once = PIECE / cols + 1;
+    float *a = rt_alloc(at_once * cols * sizeof *a, 64);
+    (void)ctx;
+    if (!a) RT_TRY(rt_fail(e, RT_NOMEM, "no memory to load the output again"));
+    for (uint64_t r = 0; r < rows; r += at_once) {
+        uint64_t n = rows - r < at_once ? rows - r : at_once;
+        rt_tensor_to_f32(a, back, r, n);
+        RT_TRY(rt_trainer_write_part(t, 'w', i, r * cols, n * cols, a, e));
+    }
+out:
+    rt_free(a);
+    return rc;
+}
+
+int rt_output_reload(const char *folder, rt_trainer *t, const rt_output *o, rt_err *e)
+{
+    return each_written(folder, t, o, reload_param, NULL, e);
 }

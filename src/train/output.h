@@ -27,6 +27,8 @@ typedef struct rt_output_difference {
     double rmse, max;
     char worst[RT_NAME_BYTES];
 } rt_output_difference;
+/* Puts what the folder holds into the trainer's memory, in the place of what was there: trained parameters only. */
+int rt_output_reload(const char *folder, rt_trainer *t, const rt_output *o, rt_err *e);
 int rt_output_read_back(const char *folder, rt_trainer *t, const rt_output *o, rt_output_difference *d, rt_err *e);
 
 #endif

@@ -108,7 +108,39 @@ out:
     return rc;
 }
 
-/* Tokenizer and template of the output; generation stops at the end of a turn too. */
+/* generation_config.json with every id that ends a text: those of the model, and the one that ends a turn under the
+ * template that was trained. Without the last a chat would never stop. */
+static int generation_config(rt_run *r, rt_span from, rt_err *e)
+{
+    int rc = RT_OK;
+    const rt_model_config *c = &r->in->student->config;
+    const rt_text_source *turns =
+        r->in->template_from && strcmp(r->in->template_from, "teacher") == 0 ? r->in->teacher_text : r->in->text;
+    int64_t eot = turns ? turns->end_of_turn : -1;
+    char *text = NULL;
+    json_t *j = from.data ? json_loadb(from.data, from.len, 0, NULL) : json_object(), *ids = json_array();
+    bool has = false;
+    if (!json_is_object(j) || !ids)
+        RT_TRY(rt_fail(e, RT_FORMAT, "the student's generation_config.json is not an object"));
+    for (uint32_t i = 0; i < c->eos_count; i++) {
+        json_array_append_new(ids, json_integer(c->eos[i]));
+        has = has || c->eos[i] == eot;
+    }
+    if (eot >= 0 && !has) json_array_append_new(ids, json_integer(eot));
+    if (json_array_size(ids) == 0) goto out;
+    json_object_set(j, "eos_token_id", json_array_size(ids) == 1 ? json_array_get(ids, 0) : ids);
+    text = json_dumps(j, JSON_INDENT(2));
+    char *copy = text ? rt_arena_strdup(&r->arena, text) : NULL;
+    if (!copy) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for generation_config.json"));
+    r->text.generation_config = (rt_span){ copy, strlen(copy) };
+out:
+    rt_free(text);
+    json_decref(j);
+    json_decref(ids);
+    return rc;
+}
+
+/* Tokenizer and template of the output. A base student often has no template; it gets the one it was trained with. */
 static int prepare_output(rt_run *r, rt_err *e)
 {
     rt_inputs *in = r->in;
@@ -123,8 +155,7 @@ static int prepare_output(rt_run *r, rt_err *e)
                              .dtype = r->resolved.save_dtype,
                              .lora = r->resolved.lora,
                              .base_name = in->student->name };
-    (void)e;
-    return RT_OK;
+    return generation_config(r, in->student->text.generation_config, e);
 }
 
 static int make_rows(rt_run *r, rt_err *e)
@@ -167,6 +198,7 @@ static int go_on(rt_run *r, rt_err *e)
     r->state.programs = now;
     note(r, "going on from %s, step %u of %u", rt_path_base(path), r->state.step, r->resolved.steps);
     RT_TRY(rt_run_open_metrics(r, r->state.metrics_bytes, e));
+    rt_run_read_first(r);
 out:
     return rc;
 }
@@ -186,6 +218,7 @@ int rt_run_open(rt_run **out, rt_settings *s, const rt_run_opts *o, rt_err *e)
     RT_TRY(rt_pool_new(&r->pool, s->threads ? (uint32_t)s->threads : rt_cpu_count(), e));
     RT_TRY(open_inputs(r, e));
     RT_TRY(rt_run_write_settings(r, e));
+    r->begun = true;
     RT_TRY(open_trainer(r, e));
     RT_TRY(open_evaluation(r, e));
     RT_TRY(prepare_output(r, e));
@@ -202,6 +235,10 @@ out:
 void rt_run_close(rt_run *r)
 {
     if (!r) return;
+    if (r->made && !r->begun) { /* nothing in it is worth keeping */
+        rt_dir_remove(r->run);
+        rt_dir_remove(r->out);
+    }
     rt_run_close_metrics(r);
     rt_eval_set_free(r->held);
     rt_trainer_free(r->trainer);

@@ -38,6 +38,7 @@ int rt_run_make_folders(rt_run *r, rt_err *e)
     if (count)
         RT_TRY(rt_fail(e, RT_INVALID, "%s is not empty; --resume goes on with the run in it, or name another --out",
                        r->out));
+    r->made = true;
     RT_TRY(rt_dir_make(r->data, e));
 out:
     return rc;
@@ -154,6 +155,15 @@ out:
     return rc;
 }
 
+void rt_run_read_first(rt_run *r)
+{
+    FILE *f = fopen(r->metrics_path, "re");
+    json_t *j = f ? json_loadf(f, JSON_DISABLE_EOF_CHECK, NULL) : NULL; /* the first line */
+    if (j) rt_run_eval_from_json(j, &r->first);
+    json_decref(j);
+    if (f) fclose(f);
+}
+
 /* ---- models ---- */
 
 /* Swaps a folder for a new one: readers see the old or the new, and for a moment neither. */
@@ -205,4 +215,11 @@ int rt_run_write_root(rt_run *r, bool best, rt_err *e)
 out:
     if (temp) rt_dir_remove(temp);
     return rc;
+}
+
+int rt_run_write_merged(rt_run *r, rt_err *e)
+{
+    char *path = rt_path_join(&r->arena, r->out, "merged");
+    if (!path) return no_memory(e);
+    return rt_output_merged(path, r->trainer, &r->output, e);
 }

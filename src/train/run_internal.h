@@ -23,6 +23,8 @@ struct rt_run {
     int32_t *rows;   /* (4, batch, T): ids, positions, starts, targets of one optimizer step */
     rt_batch *micro; /* (micro-batches) */
     uint32_t micro_count;
+    bool made;       /* OUT was made or was empty */
+    bool begun;      /* settings are written: what is in OUT can be resumed */
     double saved_at; /* clock of the last checkpoint */
     rt_eval_result first, last;
 };
@@ -40,8 +42,13 @@ void rt_run_close_metrics(rt_run *r);
 int rt_run_write_best(rt_run *r, rt_err *e);
 /* The files of the model at the root: those of OUT/best, or of the model in memory. */
 int rt_run_write_root(rt_run *r, bool best, rt_err *e);
+/* With adapters: OUT/merged, the model with them added in. */
+int rt_run_write_merged(rt_run *r, rt_err *e);
+/* The evaluation before the first step, from the metrics of a resumed run; left as it is when there is none. */
+void rt_run_read_first(rt_run *r);
 
 /* ---- run_loop.c ---- */
 json_t *rt_run_eval_json(uint32_t step, const rt_eval_result *v);
+bool rt_run_eval_from_json(const json_t *j, rt_eval_result *v);
 
 #endif

@@ -4,6 +4,7 @@
 #include "base/sys.h"
 
 #include <math.h>
+#include <string.h>
 
 enum { SAVE_SECONDS = 1800 };
 
@@ -58,6 +59,28 @@ json_t *rt_run_eval_json(uint32_t step, const rt_eval_result *v)
     json_object_set_new(j, "agreement", measure_json(v->agreement));
     json_object_set_new(j, "teacher_ce", measure_json(v->teacher_ce));
     return j;
+}
+
+static rt_measure measure_from(const json_t *j)
+{
+    const json_t *error = json_array_get(j, 1);
+    return (rt_measure){ json_number_value(json_array_get(j, 0)),
+                         json_is_number(error) ? json_number_value(error) : NAN };
+}
+
+bool rt_run_eval_from_json(const json_t *j, rt_eval_result *v)
+{
+    const char *event = json_string_value(json_object_get(j, "event"));
+    if (!event || strcmp(event, "eval") != 0) return false;
+    *v = (rt_eval_result){ .ce = measure_from(json_object_get(j, "ce")),
+                           .div = measure_from(json_object_get(j, "divergence")),
+                           .kl = measure_from(json_object_get(j, "forward_kl")),
+                           .agreement = measure_from(json_object_get(j, "agreement")),
+                           .teacher_ce = measure_from(json_object_get(j, "teacher_ce")),
+                           .teacher = json_object_get(j, "forward_kl") != NULL,
+                           .positions = (uint64_t)json_integer_value(json_object_get(j, "positions")),
+                           .documents = (uint64_t)json_integer_value(json_object_get(j, "documents")) };
+    return true;
 }
 
 /* Lower is better: forward KL with a teacher, else CE. */
@@ -171,7 +194,6 @@ out:
 static int finish(rt_run *r, rt_run_summary *out, rt_err *e)
 {
     int rc;
-    rt_model_file *back = NULL;
     bool best = r->resolved.save_best && r->state.best_step > 0 && r->state.best_step != r->state.step &&
                 rt_path_is_dir(r->best_path);
     out->before = r->first;
@@ -180,13 +202,10 @@ static int finish(rt_run *r, rt_run_summary *out, rt_err *e)
     out->is_best = r->resolved.save_best;
     out->saved_step = best ? r->state.best_step : r->state.step;
     if (!best) RT_TRY(rt_output_read_back(r->out, r->trainer, &r->output, &out->difference, e));
-    if (!r->resolved.lora.rank) {
-        RT_TRY(rt_model_file_open(&back, r->out, &(rt_hub_env){ 0 }, e));
-        RT_TRY(rt_load_weights(r->trainer->x, r->trainer->plan->student, back, e));
-        RT_TRY(rt_evaluate(r->trainer, r->held, &out->saved, NULL, e));
-    }
+    RT_TRY(rt_output_reload(r->out, r->trainer, &r->output, e));
+    RT_TRY(rt_evaluate(r->trainer, r->held, &out->saved, NULL, e));
+    if (r->settings->merge && r->resolved.lora.rank) RT_TRY(rt_run_write_merged(r, e));
 out:
-    rt_model_file_close(back);
     return rc;
 }
 
@@ -197,8 +216,10 @@ int rt_run_train(rt_run *r, rt_run_summary *out, rt_err *e)
     const rt_resolved *v = &r->resolved;
     *out = (rt_run_summary){ 0 };
     r->saved_at = rt_now();
-    if (r->state.step == 0) RT_TRY(evaluate(r, e));
-    r->first = r->last;
+    if (r->state.step == 0) {
+        RT_TRY(evaluate(r, e));
+        r->first = r->last;
+    }
     while (r->state.step < v->steps) {
         RT_TRY(one_step(r, &p, e));
         bool last = r->state.step == v->steps, stop = !last && stop_wanted(r);

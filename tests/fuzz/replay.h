@@ -21,6 +21,7 @@ static int replay_file(const char *path)
     if (f && fseek(f, 0, SEEK_END) == 0 && (size = ftell(f)) >= 0) rewind(f);
     if (size >= 0) data = malloc((size_t)size + 1);
     int ok = data && fread(data, 1, (size_t)size, f) == (size_t)size;
+    fprintf(stderr, "%s\n", path); /* the last one names the culprit of a crash */
     if (ok)
         LLVMFuzzerTestOneInput(data, (size_t)size);
     else

@@ -1,0 +1,339 @@
+/* file_write.c - writing files and directories so that they appear whole or not at all.
+ *
+ * Owns: temporary names, reserving, writing, flushing, renaming and removing. Leaves reading and paths to file.c.
+ *
+ * A temporary name is .NAME.tmp-PID-N in the folder of its target, hidden and plain about what it is: a process that is
+ * killed cannot remove its own. Renaming stays inside one folder, hence inside one file system. */
+#include "base/file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    TEMP_TRIES = 1000,    /* names left by killed processes with the same id */
+    TEMP_NAME_KEPT = 200, /* bytes of the target's name that a temporary name keeps, to stay below NAME_MAX */
+    PUT_CHUNK = 1 << 30,  /* Linux writes at most about 2 GiB at a time */
+    REMOVE_DEPTH = 2,
+};
+
+struct rt_writer {
+    int fd; /* -1 once committed or given up */
+    char *path, *temp;
+    rt_arena arena; /* the names */
+};
+
+static int write_fail(rt_err *e, const char *what, const char *path, int code)
+{
+    const char *remedy = code == ENOSPC || code == EDQUOT    ? "; free some space or write to another disk"
+                         : code == EACCES || code == EPERM   ? "; check the permissions of its folder"
+                         : code == EROFS                     ? "; write to another folder"
+                         : code == ENOENT || code == ENOTDIR ? "; create the folder first"
+                         : code == EMFILE || code == ENFILE  ? "; raise the limit on open files (ulimit -n)"
+                                                             : "";
+    int status = code == ENOENT || code == ENOTDIR ? RT_NOT_FOUND : RT_IO;
+    return rt_fail(e, status, "cannot %s %s: %s%s", what, path, strerror(code), remedy);
+}
+
+/* The length of path without slashes at its end; "/" stays. */
+static size_t trimmed(const char *path)
+{
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/') n--;
+    return n;
+}
+
+static char *trim(rt_arena *a, const char *path) { return rt_arena_printf(a, "%.*s", (int)trimmed(path), path); }
+
+/* The next temporary name for path, which has no slash at its end. */
+static char *temp_name(rt_arena *a, const char *path)
+{
+    static atomic_uint number;
+    const char *base = rt_path_base(path);
+    return rt_arena_printf(a, "%.*s.%.*s.tmp-%ld-%u", (int)(base - path), path, TEMP_NAME_KEPT, base, (long)getpid(),
+                           atomic_fetch_add(&number, 1));
+}
+
+/* The folder of path is a temporary one of this process: it is synced as a whole before it gets its name. */
+static bool in_temp_folder(const char *path)
+{
+    char mark[32];
+    const char *end = rt_path_base(path), *begin = end;
+    snprintf(mark, sizeof mark, ".tmp-%ld-", (long)getpid());
+    if (begin > path) begin--; /* the slash */
+    end = begin;
+    while (begin > path && begin[-1] != '/') begin--;
+    return *begin == '.' && memmem(begin, (size_t)(end - begin), mark, strlen(mark)) != NULL;
+}
+
+/* Names in the folder of path are on disk. File systems that cannot do this are left alone. Allocates nothing: what has
+ * its name already must not be lost for want of memory. */
+static int sync_folder(const char *path, rt_err *e)
+{
+    char folder[4096] = ".";
+    size_t n = (size_t)(rt_path_base(path) - path);
+    if (n >= sizeof folder) return RT_OK; /* longer than a path may be, so it was not opened either */
+    if (n > 0) snprintf(folder, sizeof folder, "%.*s", (int)n, path);
+    int rc = RT_OK, fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return RT_OK;
+    if (fsync(fd) != 0 && errno != EINVAL && errno != EROFS && errno != ENOTSUP)
+        rc = write_fail(e, "flush the folder of", path, errno);
+    close(fd);
+    return rc;
+}
+
+/* ---- one file ---- */
+
+static int create_temp(rt_writer *w, rt_err *e)
+{
+    for (int i = 0; i < TEMP_TRIES; i++) {
+        w->temp = temp_name(&w->arena, w->path);
+        if (!w->temp) return rt_fail(e, RT_NOMEM, "no memory to write %s", w->path);
+        w->fd = open(w->temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+        if (w->fd >= 0) return RT_OK;
+        if (errno != EEXIST && errno != EINTR) break;
+    }
+    return write_fail(e, "create", w->path, errno);
+}
+
+int rt_writer_open(rt_writer **out, const char *path, rt_err *e)
+{
+    *out = NULL;
+    if (rt_path_is_dir(path) || *rt_path_base(path) == '\0')
+        return rt_fail(e, RT_INVALID, "cannot write the file '%s': %s; name a file", path,
+                       *path ? "it is a directory" : "the name is empty");
+    rt_writer *w = rt_alloc_zero(sizeof *w, _Alignof(rt_writer));
+    if (!w) return rt_fail(e, RT_NOMEM, "no memory to write %s", path);
+    w->fd = -1;
+    w->path = rt_arena_strdup(&w->arena, path);
+    int rc = w->path ? create_temp(w, e) : rt_fail(e, RT_NOMEM, "no memory to write %s", path);
+    if (rc < 0)
+        rt_writer_free(w);
+    else
+        *out = w;
+    return rc;
+}
+
+int rt_writer_reserve(rt_writer *w, uint64_t bytes, rt_err *e)
+{
+    char size[32];
+    int code = 0;
+    if (bytes > INT64_MAX) return rt_fail(e, RT_IO, "cannot write %s: no file can be that large", w->path);
+    if (bytes > 0) {
+        do code = fallocate(w->fd, 0, 0, (off_t)bytes) == 0 ? 0 : errno;
+        while (code == EINTR);
+    }
+    /* Where blocks cannot be reserved, the length alone has to do; it also cuts a file that was longer. */
+    if (code == 0 || code == EOPNOTSUPP || code == ENOSYS || code == EINVAL) {
+        do code = ftruncate(w->fd, (off_t)bytes) == 0 ? 0 : errno;
+        while (code == EINTR);
+    }
+    if (code == 0) return RT_OK;
+    int rc = write_fail(e, "write", w->path, code);
+    rt_err_context(e, "%s are needed", rt_format_bytes(size, bytes));
+    return rc;
+}
+
+int rt_writer_put(rt_writer *w, uint64_t offset, const void *data, uint64_t bytes, rt_err *e)
+{
+    const char *at = data;
+    if (offset > INT64_MAX || bytes > INT64_MAX - offset)
+        return rt_fail(e, RT_IO, "cannot write %s: no file can be that large", w->path);
+    while (bytes > 0) {
+        ssize_t n = pwrite(w->fd, at, bytes < PUT_CHUNK ? (size_t)bytes : (size_t)PUT_CHUNK, (off_t)offset);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return write_fail(e, "write", w->path, errno);
+        if (n == 0) return write_fail(e, "write", w->path, ENOSPC);
+        at += n;
+        offset += (uint64_t)n;
+        bytes -= (uint64_t)n;
+    }
+    return RT_OK;
+}
+
+const char *rt_writer_path(const rt_writer *w) { return w->temp; }
+
+/* close() may report what a write could not. EINTR still closes. */
+static int close_writer(rt_writer *w)
+{
+    int fd = w->fd;
+    w->fd = -1;
+    return fd < 0 || close(fd) == 0 || errno == EINTR ? 0 : errno;
+}
+
+int rt_writer_commit(rt_writer *w, rt_err *e)
+{
+    int code;
+    do code = fsync(w->fd) == 0 ? 0 : errno;
+    while (code == EINTR);
+    if (code == EINVAL || code == ENOTSUP) code = 0;
+    int closed = close_writer(w);
+    if (code == 0) code = closed;
+    if (code != 0) {
+        unlink(w->temp);
+        return write_fail(e, "write", w->path, code);
+    }
+    if (rename(w->temp, w->path) != 0) {
+        code = errno;
+        unlink(w->temp);
+        return write_fail(e, "put in place", w->path, code);
+    }
+    return in_temp_folder(w->path) ? RT_OK : sync_folder(w->path, e);
+}
+
+void rt_writer_free(rt_writer *w)
+{
+    if (!w) return;
+    if (w->fd >= 0) {
+        close_writer(w);
+        unlink(w->temp);
+    }
+    rt_arena_free(&w->arena);
+    rt_free(w);
+}
+
+int rt_file_write(const char *path, const void *data, uint64_t bytes, rt_err *e)
+{
+    int rc;
+    rt_writer *w = NULL;
+    RT_TRY(rt_writer_open(&w, path, e));
+    RT_TRY(rt_writer_put(w, 0, data, bytes, e));
+    rc = rt_writer_commit(w, e);
+out:
+    rt_writer_free(w);
+    return rc;
+}
+
+/* ---- directories ---- */
+
+int rt_dir_make(const char *path, rt_err *e)
+{
+    rt_arena a = { 0 };
+    char *copy = trim(&a, path);
+    int rc = copy ? RT_OK : rt_fail(e, RT_NOMEM, "no memory to create %s", path);
+    for (char *at = copy; rc == RT_OK; at++) {
+        if (*at != '\0' && (*at != '/' || at == copy)) continue;
+        char was = *at;
+        *at = '\0';
+        if (mkdir(copy, 0777) != 0) {
+            int code = errno; /* an existing folder may also be unwritable, read-only or a mount point */
+            if (!rt_path_is_dir(copy)) rc = write_fail(e, "create the folder", path, code);
+        }
+        *at = was;
+        if (was == '\0') break;
+    }
+    rt_arena_free(&a);
+    return rc;
+}
+
+int rt_dir_temp(char **temp, rt_arena *a, const char *path, rt_err *e)
+{
+    *temp = NULL;
+    char *target = trim(a, path);
+    if (!target) return rt_fail(e, RT_NOMEM, "no memory to create %s", path);
+    const char *base = rt_path_base(target);
+    if (*base == '\0' || strcmp(base, ".") == 0 || strcmp(base, "..") == 0)
+        return rt_fail(e, RT_INVALID, "'%s' cannot be made anew; give the folder a name of its own", path);
+    for (int i = 0; i < TEMP_TRIES; i++) {
+        char *name = temp_name(a, target);
+        if (!name) return rt_fail(e, RT_NOMEM, "no memory to create %s", path);
+        if (mkdir(name, 0777) == 0) {
+            *temp = name;
+            return RT_OK;
+        }
+        if (errno != EEXIST) break;
+    }
+    return write_fail(e, "create", path, errno);
+}
+
+/* Names of the files inside a new folder are on disk. */
+static int sync_inside(rt_arena *a, const char *temp, rt_err *e)
+{
+    char *inside = rt_path_join(a, temp, "");
+    return inside ? sync_folder(inside, e) : rt_fail(e, RT_NOMEM, "no memory to write %s", temp);
+}
+
+int rt_dir_commit(const char *temp, const char *path, rt_err *e)
+{
+    rt_arena a = { 0 };
+    char *target = trim(&a, path);
+    int rc = target ? sync_inside(&a, temp, e) : rt_fail(e, RT_NOMEM, "no memory to write %s", path);
+    if (rc == RT_OK && rename(temp, target) != 0) {
+        int code = errno;
+        if (code == ENOTEMPTY || code == EEXIST)
+            rc = rt_fail(e, RT_IO, "cannot write %s: a folder with files in it is there; choose another name", path);
+        else if (code == ENOTDIR)
+            rc = rt_fail(e, RT_IO, "cannot write %s: a file with this name is there; choose another name", path);
+        else
+            rc = write_fail(e, "put in place", path, code);
+    }
+    if (rc == RT_OK) rc = sync_folder(target, e);
+    rt_arena_free(&a);
+    return rc;
+}
+
+/* What was path is then called *old; on failure everything is as it was. */
+static int exchange(const char *temp, const char *path, const char *aside, const char **old)
+{
+    *old = temp;
+    if (renameat2(AT_FDCWD, temp, AT_FDCWD, path, RENAME_EXCHANGE) == 0) return 0;
+    if (errno != EINVAL && errno != ENOSYS && errno != ENOTSUP) return errno;
+    *old = aside;
+    if (rename(path, aside) != 0) return errno;
+    if (rename(temp, path) == 0) return 0;
+    int code = errno;
+    rename(aside, path);
+    return code;
+}
+
+int rt_dir_replace(const char *temp, const char *path, rt_err *e)
+{
+    rt_arena a = { 0 };
+    struct stat s;
+    const char *old;
+    char *target = trim(&a, path), *aside = target ? temp_name(&a, target) : NULL;
+    int rc = aside ? sync_inside(&a, temp, e) : rt_fail(e, RT_NOMEM, "no memory to write %s", path);
+    if (rc == RT_OK && lstat(target, &s) == 0 && S_ISLNK(s.st_mode))
+        rc = rt_fail(e, RT_INVALID, "%s is a link and is not replaced; name the folder that it points to", path);
+    if (rc == RT_OK) {
+        int code = exchange(temp, target, aside, &old);
+        if (code != 0) rc = write_fail(e, "replace", path, code);
+    }
+    if (rc == RT_OK) {
+        rt_dir_remove(old);
+        rc = sync_folder(target, e);
+    }
+    rt_arena_free(&a);
+    return rc;
+}
+
+static void remove_entries(int folder, int depth)
+{
+    DIR *dir = fdopendir(folder);
+    if (!dir) {
+        close(folder);
+        return;
+    }
+    for (struct dirent *entry; (entry = readdir(dir));) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
+        if (unlinkat(dirfd(dir), entry->d_name, 0) == 0 || depth <= 1) continue;
+        int fd = openat(dirfd(dir), entry->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (fd < 0) continue;
+        remove_entries(fd, depth - 1);
+        unlinkat(dirfd(dir), entry->d_name, AT_REMOVEDIR);
+    }
+    closedir(dir);
+}
+
+void rt_dir_remove(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) return;
+    remove_entries(fd, REMOVE_DEPTH);
+    rmdir(path);
+}

@@ -1,0 +1,215 @@
+/* model_write.c - see model_write.h: an output from its description to its name.
+ *
+ * Owns: the checks before anything is created, the files of an output under their temporary names, and what becomes of
+ * them. Leaves the bytes of a header to the formats' layouts, filling to write_fill.c, and the other files of a
+ * directory to write_hf.c. */
+#include "format/format_internal.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define SHARD_BYTES UINT64_C(5000000000)
+
+typedef struct output {
+    const rt_model_out *o;
+    rt_arena arena;
+    char *folder; /* HF: the temporary directory; null otherwise */
+    rt_out_file *files;
+    uint32_t file_count;
+    bool replaces; /* HF: a directory is there and is to go */
+} output;
+
+uint64_t rt_out_tensor_bytes(const rt_model_out *o, uint32_t i)
+{
+    uint64_t shape[2];
+    uint32_t rank = rt_role_shape(o->config, o->tensors[i].role, shape);
+    return rt_dtype_bytes(o->tensors[i].dtype, rank == 2 ? shape[0] * shape[1] : shape[0]);
+}
+
+/* ---- checks ---- */
+
+static int check_tensor(const rt_model_out *o, uint32_t i, rt_err *e)
+{
+    char name[RT_NAME_BYTES];
+    const rt_out_tensor *t = &o->tensors[i];
+    rt_role role;
+    uint32_t layer;
+    uint64_t shape[2];
+    if (!rt_param_at(o->config, i, &role, &layer) || role != t->role || layer != t->layer)
+        return rt_fail(e, RT_INTERNAL, "%s: tensor %u of the output is not the model's", o->path, i);
+    rt_role_hf_name(name, role, layer);
+    uint32_t rank = rt_role_shape(o->config, role, shape), block = rt_dtype_table[t->dtype].block_elems;
+    if (!rt_container_holds(o->to, t->dtype))
+        return rt_fail(e, RT_INVALID, "%s: %s cannot hold %s, asked for '%s'; choose another dtype or format", o->path,
+                       rt_container_name(o->to), rt_dtype_name(t->dtype), name);
+    if (shape[0] == 0 || (rank == 2 && shape[1] == 0))
+        return rt_fail(e, RT_INVALID, "%s: the configuration leaves '%s' empty", o->path, name);
+    if (shape[rank - 1] % block != 0)
+        return rt_fail(e, RT_INVALID,
+                       "%s: rows of '%s' have %" PRIu64 " values, which do not fill blocks of %u; choose another dtype "
+                       "than %s",
+                       o->path, name, shape[rank - 1], block, rt_dtype_name(t->dtype));
+    if (rank == 1 && block != 1 && o->to == RT_CONTAINER_GGUF && rt_gguf_swap_heads(o->config, role) != 0)
+        return rt_fail(e, RT_INVALID, "%s: '%s' cannot be %s; choose a plain dtype", o->path, name,
+                       rt_dtype_name(t->dtype));
+    return RT_OK;
+}
+
+/* A directory may be replaced when it is empty or holds nothing but a model. */
+static int check_folder(output *out, rt_err *e)
+{
+    const rt_model_out *o = out->o;
+    char **names;
+    uint32_t count;
+    bool config = false;
+    int rc = rt_dir_list(&names, &count, &out->arena, o->path, e);
+    if (rc < 0 || count == 0) return rc;
+    if (!o->replace)
+        return rt_fail(e, RT_INVALID, "%s is already there and not empty; choose another name or allow its replacement",
+                       o->path);
+    for (uint32_t i = 0; i < count; i++) {
+        char *path = rt_path_join(&out->arena, o->path, names[i]);
+        if (!path) return rt_fail(e, RT_NOMEM, "no memory to write %s", o->path);
+        if (rt_path_is_dir(path))
+            return rt_fail(e, RT_INVALID, "%s holds the folder '%s' and is not replaced; choose another name", o->path,
+                           names[i]);
+        config |= strcmp(names[i], "config.json") == 0;
+    }
+    if (!config)
+        return rt_fail(e, RT_INVALID, "%s holds files but no model and is not replaced; choose another name", o->path);
+    out->replaces = true;
+    return RT_OK;
+}
+
+static int check_output(output *out, rt_err *e)
+{
+    const rt_model_out *o = out->o;
+    uint32_t count = rt_param_count(o->config);
+    if (o->tensor_count != count)
+        return rt_fail(e, RT_INTERNAL, "%s: the output has %u tensors, its model %u", o->path, o->tensor_count, count);
+    for (uint32_t i = 0; i < count; i++) {
+        int rc = check_tensor(o, i, e);
+        if (rc < 0) return rc;
+    }
+    if (!rt_path_exists(o->path)) return RT_OK;
+    bool is_dir = rt_path_is_dir(o->path);
+    if (o->to == RT_CONTAINER_HF && is_dir) return check_folder(out, e);
+    if (o->to == RT_CONTAINER_HF)
+        return rt_fail(e, RT_INVALID, "%s is a file, and a Hugging Face model is a directory; choose another name",
+                       o->path);
+    if (is_dir)
+        return rt_fail(e, RT_INVALID, "%s is a directory, and a %s model is a file; choose another name", o->path,
+                       rt_container_name(o->to));
+    if (!o->replace)
+        return rt_fail(e, RT_INVALID, "%s is already there; choose another name or allow its replacement", o->path);
+    return RT_OK;
+}
+
+/* ---- layout ---- */
+
+/* Cuts the tensors into files of at most shard_bytes; a tensor that is larger has a file of its own. Counts when files
+ * is null. */
+static uint32_t cut_shards(const rt_model_out *o, rt_out_file *files)
+{
+    uint64_t most = o->to != RT_CONTAINER_HF ? UINT64_MAX : o->shard_bytes ? o->shard_bytes : SHARD_BYTES;
+    uint64_t bytes = 0;
+    uint32_t n = 0, first = 0;
+    for (uint32_t i = 0; i < o->tensor_count; i++) {
+        uint64_t next = rt_out_tensor_bytes(o, i);
+        if (i > first && (bytes > most || next > most - bytes)) {
+            if (files) files[n] = (rt_out_file){ .first = first, .count = i - first };
+            n++;
+            first = i;
+            bytes = 0;
+        }
+        bytes += next;
+    }
+    if (files) files[n] = (rt_out_file){ .first = first, .count = o->tensor_count - first };
+    return n + 1;
+}
+
+static int lay_out(output *out, rt_err *e)
+{
+    const rt_model_out *o = out->o;
+    uint32_t count = cut_shards(o, NULL);
+    out->files = rt_arena_alloc(&out->arena, count * sizeof *out->files);
+    if (!out->files) return rt_fail(e, RT_NOMEM, "no memory to write %s", o->path);
+    out->file_count = count;
+    cut_shards(o, out->files);
+    for (uint32_t i = 0; i < count; i++) {
+        rt_out_file *f = &out->files[i];
+        int rc = RT_INTERNAL;
+        switch (o->to) {
+        case RT_CONTAINER_HF:
+        case RT_CONTAINER_SAFETENSORS:
+            rc = rt_safetensors_layout(o, f->first, f->count, &out->arena, &f->layout, e);
+            break;
+        case RT_CONTAINER_GGUF: rc = rt_gguf_layout(o, &out->arena, &f->layout, e); break;
+        case RT_CONTAINER_APR: rc = rt_apr_layout(o, &out->arena, &f->layout, e); break;
+        }
+        if (rc < 0) return rc;
+    }
+    return RT_OK;
+}
+
+/* ---- files ---- */
+
+static int open_files(output *out, rt_err *e)
+{
+    const rt_model_out *o = out->o;
+    int rc;
+    if (o->to == RT_CONTAINER_HF) RT_TRY(rt_dir_temp(&out->folder, &out->arena, o->path, e));
+    for (uint32_t i = 0; i < out->file_count; i++) {
+        rt_out_file *f = &out->files[i];
+        char name[64] = "model.safetensors";
+        if (out->file_count > 1) snprintf(name, sizeof name, "model-%05u-of-%05u.safetensors", i + 1, out->file_count);
+        f->path = out->folder ? rt_path_join(&out->arena, out->folder, name) : o->path;
+        if (!f->path) return rt_fail(e, RT_NOMEM, "no memory to write %s", o->path);
+        RT_TRY(rt_writer_open(&f->writer, f->path, e));
+        RT_TRY(rt_writer_reserve(f->writer, f->layout.size + (f->layout.footer_crc ? 4 : 0), e));
+    }
+    rc = RT_OK;
+out:
+    return rc;
+}
+
+static int finish_file(output *out, const rt_model_write_calls *calls, rt_err *e)
+{
+    rt_writer *w = out->files[0].writer;
+    int rc = calls->check ? calls->check(calls->ctx, rt_writer_path(w), e) : RT_OK;
+    return rc < 0 ? rc : rt_writer_commit(w, e);
+}
+
+/* In the directory every file has its own name before the directory has: the check opens it as it will be. */
+static int finish_folder(output *out, const rt_model_write_calls *calls, rt_err *e)
+{
+    int rc;
+    for (uint32_t i = 0; i < out->file_count; i++) RT_TRY(rt_writer_commit(out->files[i].writer, e));
+    RT_TRY(rt_write_hf_files(out->o, out->files, out->file_count, out->folder, e));
+    if (calls->check) RT_TRY(calls->check(calls->ctx, out->folder, e));
+    RT_TRY(out->replaces ? rt_dir_replace(out->folder, out->o->path, e) : rt_dir_commit(out->folder, out->o->path, e));
+    out->folder = NULL;
+out:
+    return rc;
+}
+
+int rt_model_write(const rt_model_out *o, const rt_model_write_calls *calls, rt_pool *pool, rt_err *e)
+{
+    int rc;
+    output out = { .o = o };
+    RT_TRY(check_output(&out, e));
+    RT_TRY(lay_out(&out, e));
+    RT_TRY(open_files(&out, e));
+    RT_TRY(rt_write_fill(o, out.files, out.file_count, calls, pool, e));
+    rc = o->to == RT_CONTAINER_HF ? finish_folder(&out, calls, e) : finish_file(&out, calls, e);
+out:
+    for (uint32_t i = 0; i < out.file_count; i++) {
+        rt_writer_free(out.files[i].writer);
+        rt_str_free(&out.files[i].layout.head);
+        rt_str_free(&out.files[i].layout.extra);
+    }
+    if (out.folder) rt_dir_remove(out.folder);
+    rt_arena_free(&out.arena);
+    return rc;
+}
