@@ -174,9 +174,10 @@ int rt_cmd_verify(int argc, char **argv, rt_err *e)
         .name = "verify",
         .usage = "retort verify [flags]",
         .text =
-            "Runs every op on this machine, forward and backward, for every dtype, shape and flag that the plan recorder\n"
-            "allows, and compares with the same op in double precision. Each case also runs twice and, on cpu, with 1,\n"
-            "2 and 7 threads: all must agree to the bit. Exit code 0 when nothing failed, 1 when a case failed.",
+            "Runs every op on this machine, forward and backward, for every dtype, shape and flag that the plan\n"
+            "recorder allows, and compares with the same op in double precision. Each case also runs twice and, on\n"
+            "cpu, with 1, 2 and 7 threads: all must agree to the bit. Exit code 0 when nothing failed, 1 when a case\n"
+            "failed.",
         .example = "retort verify --backend cpu --op matmul",
         .flags = flags,
     };

@@ -8,7 +8,7 @@ LIB_SRCS += \
 	src/train/output.c \
 	src/train/pair.c \
 	src/train/resolve.c \
-	src/train/run.c \
+	src/train/run_open.c \
 	src/train/run_files.c \
 	src/train/run_loop.c \
 	src/train/schedule.c \

@@ -1,4 +1,4 @@
-/* run_internal.h - shared by run.c (opening), run_loop.c (training) and run_files.c (what is on disk). */
+/* run_internal.h - shared by run_open.c (opening), run_loop.c (training) and run_files.c (what is on disk). */
 #ifndef RT_TRAIN_RUN_INTERNAL_H
 #define RT_TRAIN_RUN_INTERNAL_H
 

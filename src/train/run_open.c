@@ -1,4 +1,4 @@
-/* run.c - opening a run: inputs, settings, programs, and where it goes on. See run.h. */
+/* run_open.c - opening a run: inputs, settings, programs, and where it goes on. See run.h. */
 #include "train/run_internal.h"
 
 #include "base/sys.h"
