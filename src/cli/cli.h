@@ -12,7 +12,16 @@
 
 /* name, one line for `retort --help` */
 #define RT_COMMAND_LIST(X)                                                                                             \
+    X(convert, "a model in another format, every value read back and compared")                                        \
+    X(distill, "train a student to give a teacher's probabilities")                                                    \
     X(doctor, "what this binary and this machine can do, and why not where they cannot")                               \
+    X(eval, "perplexity of a model on text, and its divergence from a teacher")                                        \
+    X(generate, "text from a model, streamed")                                                                         \
+    X(init, "a model with random weights, or a student from a teacher's layers")                                       \
+    X(inspect, "what is in a model: shape, dtypes, tokenizer, hashes")                                                 \
+    X(quantize, "a model with quantised matrices, with the error of each")                                             \
+    X(tokenize, "text as token shards; samples with what is trained; ids of a text and back")                          \
+    X(train, "the same loop on text alone")                                                                            \
     X(verify, "prove every op on this machine against double precision")
 
 typedef enum rt_flag_kind {

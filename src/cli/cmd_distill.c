@@ -7,6 +7,7 @@
 
 #include "train/run.h"
 
+#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -71,12 +72,27 @@ out:
     return rc;
 }
 
-static int open_device(rt_dev **out, const rt_settings *s, rt_err *e)
+/* A resumed run stays on its device, unless another one is named now. A file that cannot be read is told of when the
+ * run is opened. */
+static const char *device_of_run(const rt_settings *s, rt_arena *a)
+{
+    char *path = s->out ? rt_arena_printf(a, "%s/run/settings.json", s->out) : NULL;
+    json_t *j = path ? json_load_file(path, 0, NULL) : NULL;
+    const char *name = json_string_value(json_object_get(j, "device"));
+    if (name) name = rt_arena_strdup(a, name);
+    json_decref(j);
+    return name;
+}
+
+static int open_device(rt_dev **out, const rt_settings *s, bool resume, rt_err *e)
 {
     const rt_backend *b;
-    const char *name = s->given[RT_SETTING_ID_device] && strcmp(s->device, "auto") != 0 ? s->device : "cpu";
-    int rc = rt_backend_find(name, &b, e);
+    rt_arena a = { 0 };
+    const char *name = s->given[RT_SETTING_ID_device] ? s->device : resume ? device_of_run(s, &a) : NULL;
+    int rc = rt_backend_find(name && strcmp(name, "auto") != 0 ? name : "cpu", &b, e);
+    rt_arena_free(&a);
     if (rc < 0) return rc;
+    if (s->threads > 4096) return rt_fail(e, RT_USAGE, "--threads is at most 4096");
     return b->open(out, 0, &(rt_dev_opts){ .threads = (uint32_t)s->threads }, e);
 }
 
@@ -90,7 +106,7 @@ static int run(rt_settings *s, const flag_values *v, rt_err *e)
     rt_hub_env env = rt_hub_env_get();
     rt_run_printer_begin(&printer);
     rt_run_events events = rt_run_printer_events(&printer);
-    RT_TRY(open_device(&dev, s, e));
+    RT_TRY(open_device(&dev, s, v->resume, e));
     rt_run_opts o = { .env = &env,
                       .events = &events,
                       .resume = v->resume,

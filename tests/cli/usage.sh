@@ -8,7 +8,7 @@ out_has '^  doctor '
 out_has '^  verify '
 err_empty
 # Commands that are not built are not promised.
-out_lacks '^  (distill|train|eval|generate|cache|convert|quantize|report) '
+out_lacks '^  (distill|train|eval|generate|cache|report) '
 
 run --version
 exits 0
@@ -19,7 +19,7 @@ exits 2
 out_empty
 err_has 'usage: retort'
 
-for command in doctor verify; do
+for command in convert doctor init inspect quantize verify; do
     run $command --help
     exits 0
     out_has "retort $command"

@@ -1,0 +1,76 @@
+/* cmd_convert.c - `retort convert` and `retort quantize`: their flags. The work is convert_run.c. */
+#include "cli/cli.h"
+#include "cli/convert_run.h"
+
+int rt_cmd_convert(int argc, char **argv, rt_err *e)
+{
+    rt_convert_request r = { .command = "convert", .other = RT_CONTAINER_HF };
+    rt_words words = { 0 };
+    bool help;
+    const rt_flag flags[] = {
+        { "--to", RT_FLAG_TEXT, &r.to, "FORMAT", "hf, gguf, apr or safetensors (default: by OUT's suffix, else hf)" },
+        { "--dtype", RT_FLAG_TEXT, &r.dtype, "D", "f32, bf16, f16, q8_0, q4_k_m...; default: as stored" },
+        { "--force", RT_FLAG_BOOL, &r.force, NULL, "replace OUT when it is there" },
+        { "--no-tokenizer", RT_FLAG_BOOL, &r.no_tokenizer, NULL, "leave tokenizer and chat template out" },
+        { "--shard-size", RT_FLAG_BYTES, &r.shard_bytes, "SIZE", "hf: a new file after this much (default: 5GB)" },
+        { "--threads", RT_FLAG_COUNT, &r.threads, "N", "threads (default: cores this process may use)" },
+        { "--json", RT_FLAG_BOOL, &r.json, NULL, "what was done, with every tensor, as JSON" },
+        { 0 },
+    };
+    const rt_command c = {
+        .name = "convert",
+        .usage = "retort convert IN OUT [flags]",
+        .text =
+            "Writes the model IN in another format: values, configuration, tokenizer, chat template. IN is a Hugging\n"
+            "Face directory, a .safetensors, .gguf or .apr file, or org/name in the local Hugging Face cache. What\n"
+            "was written is read back and every value compared with what was read; only then does it get its name.\n"
+            "Without --dtype values stay as they are stored. A type that the format cannot hold changes: quantised\n"
+            "matrices become bf16 in hf and safetensors. Vectors are f32 in gguf and apr, as others expect them.",
+        .example = "retort convert qwen2.5-0.5b.gguf qwen2.5-0.5b/ --dtype bf16",
+        .flags = flags,
+        .min_words = 2,
+        .max_words = 2,
+        .words = &words,
+    };
+    int rc = rt_args_parse(&c, argc, argv, &help, e);
+    if (rc < 0 || help) return rc;
+    r.in = words.text[0];
+    r.out = words.text[1];
+    return rt_convert_command(&r, e);
+}
+
+int rt_cmd_quantize(int argc, char **argv, rt_err *e)
+{
+    rt_convert_request r = { .command = "quantize", .other = RT_CONTAINER_GGUF, .quantise = true };
+    rt_words words = { 0 };
+    bool help;
+    const rt_flag flags[] = {
+        { "--dtype", RT_FLAG_TEXT, &r.dtype, "D", "q4_k_m, q4_k, q5_k, q6_k, q8_0, q5_0, q5_1...; needed" },
+        { "--to", RT_FLAG_TEXT, &r.to, "FORMAT", "gguf or apr (default: by OUT's suffix, else gguf)" },
+        { "--force", RT_FLAG_BOOL, &r.force, NULL, "replace OUT when it is there" },
+        { "--no-tokenizer", RT_FLAG_BOOL, &r.no_tokenizer, NULL, "leave tokenizer and chat template out" },
+        { "--threads", RT_FLAG_COUNT, &r.threads, "N", "threads (default: cores this process may use)" },
+        { "--json", RT_FLAG_BOOL, &r.json, NULL, "what was done, with every tensor, as JSON" },
+        { 0 },
+    };
+    const rt_command c = {
+        .name = "quantize",
+        .usage = "retort quantize IN OUT --dtype D [flags]",
+        .text =
+            "Writes the model IN with quantised matrices and prints the error of every tensor and of the whole, found\n"
+            "by reading the output back. Matrices whose rows do not fill blocks of 256 get a type with blocks of 32\n"
+            "instead (q4_k: q5_0, q5_k: q5_1, q6_k: q8_0); each is marked. q4_k_m is the usual mixture\n"
+            "of q4_k and q6_k.",
+        .example = "retort quantize Qwen/Qwen2.5-0.5B-Instruct qwen2.5-0.5b-q4_k_m.gguf --dtype q4_k_m",
+        .flags = flags,
+        .min_words = 2,
+        .max_words = 2,
+        .words = &words,
+    };
+    int rc = rt_args_parse(&c, argc, argv, &help, e);
+    if (rc < 0 || help) return rc;
+    if (!r.dtype) return rt_fail(e, RT_USAGE, "retort quantize: --dtype is needed, such as --dtype q4_k_m");
+    r.in = words.text[0];
+    r.out = words.text[1];
+    return rt_convert_command(&r, e);
+}

@@ -1,0 +1,117 @@
+/* convert_print.c - what a conversion did, as text and as JSON: sizes, dtypes, what fell back, the error of each tensor
+ * and of the whole. The keys of the JSON stay as they are. */
+#include "cli/convert_run.h"
+#include "cli/inspect.h"
+#include "cli/model_arg.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+
+static const char *dtype_asked(const rt_convert *v) { return v->opts.mix ? rt_mix_name(v->opts.mix) : "as stored"; }
+
+static double bits_per_weight(const rt_convert *v)
+{
+    return v->elems ? 8.0 * (double)v->bytes_out / (double)v->elems : 0;
+}
+
+/* ---- text ---- */
+
+static void print_table(const rt_convert *v, bool all)
+{
+    char name[RT_NAME_BYTES];
+    int width = 6;
+    for (uint32_t i = 0; i < v->tensor_count; i++) {
+        int n = (int)strlen(rt_role_hf_name(name, v->tensors[i].role, v->tensors[i].layer));
+        if (n > width) width = n;
+    }
+    printf("%-*s %-6s %-6s %10s %10s\n", width, "tensor", "from", "to", "rmse", "max error");
+    for (uint32_t i = 0; i < v->tensor_count; i++) {
+        const rt_convert_tensor *t = &v->tensors[i];
+        if (!all && t->same && !t->fell && !t->nonfinite) continue;
+        printf("%-*s %-6s %-6s ", width, rt_role_hf_name(name, t->role, t->layer), rt_inspect_dtype_name(t->from),
+               rt_dtype_name(t->to));
+        if (t->same)
+            printf("%10s %10s", "same", "same");
+        else
+            printf("%10.3e %10.3e", rt_convert_rmse(t), t->max_error);
+        if (t->fell) printf("  fell back: rows of %" PRIu64, rt_tensor_cols(t->from));
+        if (t->nonfinite) printf("  %" PRIu64 " not finite", t->nonfinite);
+        putchar('\n');
+    }
+}
+
+static void print_types(const rt_convert *v)
+{
+    uint32_t count[RT_DTYPE_COUNT] = { 0 };
+    uint64_t bytes[RT_DTYPE_COUNT] = { 0 };
+    const char *comma = "";
+    for (uint32_t i = 0; i < v->tensor_count; i++) {
+        count[v->tensors[i].to]++;
+        bytes[v->tensors[i].to] += v->tensors[i].bytes;
+    }
+    printf("dtypes    %s:", dtype_asked(v));
+    for (uint32_t d = 0; d < RT_DTYPE_COUNT; d++) {
+        if (!count[d]) continue;
+        printf("%s %s %u tensor%s (%.1f %%)", comma, rt_dtype_name((rt_dtype)d), count[d], count[d] == 1 ? "" : "s",
+               100.0 * (double)bytes[d] / (double)v->bytes_out);
+        comma = ",";
+    }
+    putchar('\n');
+    if (v->dequantised)
+        printf("          %u quantised matrices became bf16: %s has no such type\n", v->dequantised,
+               rt_container_name(v->opts.to));
+    if (v->fallbacks)
+        printf("          %u fell back to another type: their rows do not fill blocks of 256\n", v->fallbacks);
+}
+
+void rt_convert_print(const rt_convert *v, const rt_convert_request *r, const rt_text_notes *notes)
+{
+    char a[32], b[32];
+    bool table = r->quantise || v->same < v->tensor_count || v->fallbacks || v->nonfinite;
+    if (table) print_table(v, r->quantise);
+    printf("output    %s (%s), %s%s\n", r->out, rt_container_name(v->opts.to), rt_format_bytes(a, v->file_bytes),
+           table ? "" : ", every value exactly as it was");
+    printf("size      %s -> %s, %.2f bits per weight\n", rt_format_bytes(a, v->bytes_in),
+           rt_format_bytes(b, v->bytes_out), bits_per_weight(v));
+    print_types(v);
+    if (table)
+        printf("error     rmse %.3e, max %.3e, relative %.3g %% where something changed; %u of %u tensors exact\n",
+               v->rmse, v->max_error, 100 * v->relative, v->same, v->tensor_count);
+    if (v->nonfinite) printf("note      %" PRIu64 " values of the input are infinite or NaN\n", v->nonfinite);
+    for (uint32_t i = 0; i < notes->count; i++) printf("note      %s\n", notes->text[i]);
+    printf("time      %.2f s writing, %.2f s reading back and comparing\n", v->write_seconds, v->compare_seconds);
+}
+
+/* ---- JSON ---- */
+
+static json_t *tensors_json(const rt_convert *v)
+{
+    char name[RT_NAME_BYTES];
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < v->tensor_count; i++) {
+        const rt_convert_tensor *t = &v->tensors[i];
+        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:b, s:I, s:I, s:b, s:f, s:f, s:I}", "name",
+                                              rt_role_hf_name(name, t->role, t->layer), "from",
+                                              rt_inspect_dtype_name(t->from), "to", rt_dtype_name(t->to), "fallback",
+                                              t->fell, "elements", (json_int_t)t->elems, "bytes", (json_int_t)t->bytes,
+                                              "same", t->same, "rmse", rt_convert_rmse(t), "max_error", t->max_error,
+                                              "nonfinite", (json_int_t)t->nonfinite));
+    }
+    return list;
+}
+
+json_t *rt_convert_json(const rt_convert *v, const rt_convert_request *r, const rt_text_notes *notes)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < notes->count; i++) json_array_append_new(list, rt_json_text(notes->text[i]));
+    return json_pack(
+        "{s:o, s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:f, s:i, s:i, s:i, s:f, s:f, s:f, s:I, s:f, s:f, s:o, s:o}", "input",
+        rt_json_text(r->in), "output", rt_json_text(r->out), "format", rt_container_name(v->opts.to), "dtype",
+        dtype_asked(v), "parameters", (json_int_t)v->elems, "bytes_in", (json_int_t)v->bytes_in, "bytes_out",
+        (json_int_t)v->bytes_out, "file_bytes", (json_int_t)v->file_bytes, "bits_per_weight", bits_per_weight(v),
+        "same", (int)v->same, "fallbacks", (int)v->fallbacks, "dequantised", (int)v->dequantised, "rmse", v->rmse,
+        "max_error", v->max_error, "relative_error", v->relative, "nonfinite", (json_int_t)v->nonfinite,
+        "seconds_writing", v->write_seconds, "seconds_comparing", v->compare_seconds, "notes", list, "tensors",
+        tensors_json(v));
+}
