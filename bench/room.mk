@@ -12,4 +12,17 @@ bench-cpu:
 	@+$(MAKE) --no-print-directory $(jobs) $(BUILD)/bench_cpu
 	$(EMU) $(BUILD)/bench_cpu $(BENCH_FLAGS)
 
-.PHONY: bench-cpu
+# make bench-text: encoding beside the `tokenizers` package, from the environment of `make test-interop`.
+BENCH_TEXT_OBJS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard bench/bench_text.c))
+ALL_OBJS += $(BENCH_TEXT_OBJS)
+
+$(BUILD)/bench_text: $(BENCH_TEXT_OBJS) $(LIBRETORT) $(BUILD)/link.stamp
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) $(BENCH_TEXT_OBJS) $(LDLIBS) -o $@
+
+bench-text:
+	@tools/setup.sh --interop
+	@+$(MAKE) --no-print-directory $(jobs) $(BUILD)/bench_text $(VENV)/light.stamp
+	$(VENV)/bin/python bench/bench_text.py --build $(BUILD) $(BENCH_FLAGS)
+
+.PHONY: bench-cpu bench-text

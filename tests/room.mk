@@ -1,11 +1,14 @@
-# Every tests/unit/test_*.c is a program of its own; structure and cli tests are scripts. tools/run_tests.py runs them
-# all, counts their cases and ends with `N passed, N failed`.
+# Every tests/unit/test_*.c is a program of its own; structure and cli tests are scripts; fuzz targets replay their
+# corpora. tools/run_tests.py runs them all, counts their cases and ends with `N passed, N failed`.
 UNIT_SRCS  := $(sort $(wildcard tests/unit/test_*.c))
 UNIT_OBJS  := $(UNIT_SRCS:%.c=$(BUILD)/%.o)
 UNIT_PROGS := $(UNIT_SRCS:tests/unit/%.c=$(BUILD)/tests/%)
 STRUCTURE_TESTS := $(sort $(wildcard tests/structure/test_*.py tests/structure/test_*.sh))
 CLI_TESTS       := $(sort $(wildcard tests/cli/*.sh))
 ALL_OBJS += $(UNIT_OBJS)
+include tests/fuzz.mk tests/interop.mk
+KILL_CHECKER := $(BUILD)/tests/check_checkpoints
+ALL_OBJS += $(BUILD)/tests/kill/check_checkpoints.o
 
 # Emulated and sanitized programs are many times slower.
 TEST_TIMEOUT ?= $(if $(CROSS)$(SAN),900,300)
@@ -24,22 +27,40 @@ test-quick:
 	@+$(MAKE) --no-print-directory $(jobs) run-test-quick
 
 run-test: all tests
-	@$(RUN_TESTS) --verify cpu --verify ref --structure $(STRUCTURE_TESTS) --cli $(CLI_TESTS) --unit $(UNIT_PROGS)
+	@$(RUN_TESTS) --verify cpu --verify ref --structure $(STRUCTURE_TESTS) --cli $(CLI_TESTS) --unit $(UNIT_PROGS) \
+	    --replay $(REPLAY_PROGS)
 
 run-test-quick: all tests
-	@$(RUN_TESTS) --quick --verify cpu --verify ref --unit $(UNIT_PROGS)
+	@$(RUN_TESTS) --quick --verify cpu --verify ref --unit $(UNIT_PROGS) --replay $(REPLAY_PROGS)
 
-tests: $(UNIT_PROGS)
+tests: $(UNIT_PROGS) $(REPLAY_PROGS) $(KILL_CHECKER)
 
 $(BUILD)/tests/%: $(BUILD)/tests/unit/%.o $(LIBRETORT) $(BUILD)/link.stamp
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_LDFLAGS) $(TEST_LDFLAGS) $< $(LIB_cmocka) $(LDLIBS) -o $@
 
+$(KILL_CHECKER): $(BUILD)/tests/kill/check_checkpoints.o $(LIBRETORT) $(BUILD)/link.stamp
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_LDFLAGS) $< $(LDLIBS) -o $@
+
+test-kill:
+	@tools/setup.sh $(if $(CROSS),--cross)
+	@+$(MAKE) --no-print-directory $(jobs) run-test-kill
+
+run-test-kill: all $(KILL_CHECKER)
+	$(PYTHON) tools/kill_test.py --retort $(BUILD)/retort --checker $(KILL_CHECKER) --emu '$(EMU)' $(KILL_FLAGS)
+
 mutants:
 	@tools/setup.sh $(if $(CROSS),--cross)
 	@+$(MAKE) --no-print-directory $(jobs) all tests
 	$(PYTHON) tools/mutants.py --build '$(BUILD)' $(MUTANT_FLAGS)
 
+mutants-step:
+	@tools/setup.sh $(if $(CROSS),--cross)
+	@+$(MAKE) --no-print-directory $(jobs) all tests
+	$(PYTHON) tools/mutants.py --rooms model,train --build '$(BUILD)' $(MUTANT_FLAGS)
+
 .SECONDARY: $(UNIT_OBJS)
-.PHONY: test test-quick run-test run-test-quick tests mutants
+.PHONY: test test-quick run-test run-test-quick tests test-kill run-test-kill mutants mutants-step

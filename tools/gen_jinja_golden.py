@@ -93,9 +93,9 @@ def environment():
     return env
 
 
-def render(template, variables):
+def render(template, variables, env=None):
     """The case as it goes into the golden file: text and ranges (in bytes), or the error."""
-    env = environment()
+    env = env or environment()
     env.parts, env.ranges, env.depth = [], [], 0
     case = {"template": template, "vars": variables}
     try:

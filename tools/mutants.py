@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """mutants.py - changes the code in small mechanical ways and counts how many changes turn a test red.
 
-One mutant is one change of one place in a function of src/backend/ref, src/op or src/exec: an operator, a sign, a bound,
-a constant, a statement dropped. The choice depends on --seed and the text of the files alone; every file gets its share.
+One mutant is one change of one place in a function of the rooms named by --rooms: an operator, a sign, a bound, a constant,
+a statement dropped. The choice depends on --seed and the text of the files alone; every file gets its share.
 Each mutant is built in a private copy of the tree, where only the changed file is compiled again, and the quick tests
-run until one is red. Red, a crash or a timeout is `killed`; all green is `survived`. A mutant that does not compile, or
+of those rooms (SUITES) run until one is red. Red, a crash or a timeout is `killed`; all green is `survived`. A mutant that does not compile, or
 compiles to the same code, is not counted and another is drawn.
-Writes the list to BUILD/mutants.txt. Status 0 when at least --threshold percent are killed. Standard library only.
+Writes the list to BUILD/mutants-ROOMS.txt. Status 0 when at least --threshold percent are killed. Standard library only.
 """
 import argparse
 import collections
@@ -24,7 +24,16 @@ import tempfile
 import threading
 import time
 
-FOLDERS = ["src/backend/ref", "src/op", "src/exec"]
+# Rooms that are tried together, and what is asked about them: unit tests by the start of their names, scripts of tests/cli,
+# and whether `verify --quick` belongs to it. Scripts that are not there are left out.
+Suite = collections.namedtuple("Suite", "rooms unit scripts verify")
+SUITES = [
+    Suite(("backend/ref", "op", "exec"), ("",), (), True),
+    Suite(("model", "train"),
+          ("checkpoint", "decoder", "evaluate", "generator", "inputs", "load", "output", "pair", "resolve", "run",
+           "schedule", "settings", "step", "train"),
+          ("distill", "eval", "generate", "kill", "run", "train"), False),
+]
 MEMORY_LIMIT = 16 << 30  # bytes of address space for a test; a mutated size must not eat the machine
 
 # ---- finding places -------------------------------------------------------------------------------------------------
@@ -207,7 +216,8 @@ def limit_resources():
 
 def call(command, folder, timeout, limited=False):
     """(status, output); the status is 'timeout' when time ran out."""
-    process = subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+    env = dict(os.environ, RETORT=os.path.join(folder, "build", "retort"), BUILD="build")
+    process = subprocess.Popen(command, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.STDOUT, start_new_session=True,
                                preexec_fn=limit_resources if limited else None)
     try:
@@ -265,13 +275,21 @@ class Worker:
 
 
 class Tests:
-    """The quick tests, each with the time it took on the unchanged tree."""
+    """The quick tests of a suite, each with the time it took on the unchanged tree."""
 
-    def __init__(self, worker):
-        self.tests = [("verify --quick --backend cpu", "build/retort", ["build/retort", "verify", "--quick", "--backend", "cpu"])]
+    def __init__(self, worker, suite):
+        self.tests = []  # name, what it needs built, command
+        if suite.verify:
+            self.tests.append(("verify --quick --backend cpu", ["build/retort"],
+                               ["build/retort", "verify", "--quick", "--backend", "cpu"]))
         for name in sorted(os.listdir(os.path.join(worker.folder, "build", "tests"))):
-            if name.startswith("test_") and os.access(os.path.join(worker.folder, "build", "tests", name), os.X_OK):
-                self.tests.append((name, f"build/tests/{name}", [f"build/tests/{name}"]))
+            if (name.startswith(tuple("test_" + word for word in suite.unit))
+                    and os.access(os.path.join(worker.folder, "build", "tests", name), os.X_OK)):
+                self.tests.append((name, [f"build/tests/{name}"], [f"build/tests/{name}"]))
+        for word in suite.scripts:
+            if os.path.exists(os.path.join(worker.folder, "tests", "cli", f"{word}.sh")):
+                self.tests.append((f"cli/{word}", ["build/retort", "build/tests/check_checkpoints"],
+                                   ["sh", f"tests/cli/{word}.sh"]))
         self.limits = {}
         self.seconds = {}
         for name, _, command in self.tests:
@@ -284,12 +302,12 @@ class Tests:
             self.limits[name] = max(10.0, 8 * self.seconds[name])
 
     def order(self, path):
-        """Unit tests named after the file or its room, then verify, then the rest, cheap ones first."""
+        """Unit tests named after the file or its room, then verify, then the rest, cheap ones first, scripts last."""
         words = set(os.path.basename(path)[:-2].split("_")) | {path.split("/")[-2]}
 
         def rank(test):
             name = test[0]
-            common = len(words & set(name.split("_")[1:])) if name.startswith("test_") else 0.5
+            common = len(words & set(name.split("_")[1:])) if name.startswith("test_") else 0.5 if name.startswith("verify") else -1
             return -common, self.seconds[name], name
         return sorted(self.tests, key=rank)
 
@@ -300,7 +318,7 @@ def why(status, output):
         return "timed out"
     if status < 0:
         return f"killed by {signal.Signals(-status).name}"
-    lines = [line.strip() for line in output.splitlines() if re.match(r"\s*(FAIL |ERROR|\[  ERROR)", line)]
+    lines = [line.strip() for line in output.splitlines() if re.search(r"^\s*(FAIL |ERROR|\[  ERROR)|: expected |FAIL:", line)]
     return (lines[0] if lines else f"exit status {status}")[:160]
 
 
@@ -324,8 +342,8 @@ def try_mutant(worker, tests, mutant):
             return "does not compile", ""
         if worker.code(objects) == before:
             return "same code", ""
-        for name, program, command in tests.order(mutant.path):
-            if not worker.build([program]):
+        for name, programs, command in tests.order(mutant.path):
+            if not worker.build(programs):
                 return "does not compile", ""
             status, output = call(command, worker.folder, tests.limits[name], limited=True)
             if status != 0:
@@ -383,7 +401,7 @@ def run_all(args, pools, share, report):
     with tempfile.TemporaryDirectory(prefix="retort-mutants-") as folder:
         make = ["make", "-s", f"CC={args.cc}"] if args.cc else ["make", "-s"]
         workers = [Worker(os.path.join(folder, str(i)), args.build, make) for i in range(args.jobs)]
-        tests = Tests(workers[0])
+        tests = Tests(workers[0], args.suite)
         print("tests: " + ", ".join(f"{n} {s:.1f} s" for n, s in sorted(tests.seconds.items(), key=lambda x: x[1])))
 
         def work(worker):
@@ -423,7 +441,7 @@ def write_report(args, results, left_out, seconds):
     summary += [f"not counted: {n} {what}" for what, n in sorted(left_out.items())]
     summary.append(f"{seconds:.0f} s, {seconds / max(1, len(results)):.1f} s for a mutant")
     summary.append(f"{killed} killed, {survivors} survived of {len(results)}")
-    path = os.path.join(args.build, "mutants.txt")
+    path = os.path.join(args.build, f"mutants-{'-'.join(args.rooms).replace('/', '-')}.txt")
     with open(path, "w", encoding="utf-8") as f:
         f.write("\n".join(lines + summary) + "\n")
     print("\nsurvivors:" if survivors else "\nno survivors")
@@ -444,15 +462,22 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--jobs", type=int, default=2, help="copies of the tree that work at once")
-    parser.add_argument("--build", default="build", help="finished build to start from; mutants.txt goes there")
+    parser.add_argument("--build", default="build", help="finished build to start from; the list goes there")
     parser.add_argument("--cc", default="", help="compiler of that build, where it is not the Makefile's own")
     parser.add_argument("--threshold", type=float, default=95, help="percent that must be killed")
     parser.add_argument("--only", action="append", default=[], metavar="FILE", help="this file alone; may be repeated")
     parser.add_argument("--pick", action="append", default=[], metavar="ID", help="this mutant of the list alone; may be repeated")
     parser.add_argument("--show", action="store_true", help="print the mutants that would come first, run nothing")
+    parser.add_argument("--rooms", default=",".join(SUITES[0].rooms), help="rooms below src that are changed (%(default)s)")
     args = parser.parse_args()
 
-    files = args.only or sorted(f"{folder}/{name}" for folder in FOLDERS if os.path.isdir(folder)
+    args.rooms = args.rooms.split(",")
+    suites = [suite for suite in SUITES if set(args.rooms) <= set(suite.rooms)]
+    if not suites:
+        sys.exit("mutants.py: --rooms takes rooms of one suite: " + "; ".join(",".join(s.rooms) for s in SUITES))
+    args.suite = suites[0]
+    folders = [f"src/{room}" for room in args.rooms]
+    files = args.only or sorted(f"{folder}/{name}" for folder in folders if os.path.isdir(folder)
                                 for name in os.listdir(folder) if name.endswith(".c"))
     for path in files:
         if not os.path.exists(path):

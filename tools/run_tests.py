@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """run_tests.py - runs the test programs one after another, counts their cases, ends with `N passed, N failed`.
 
-Four kinds: unit (cmocka programs), structure and cli (scripts), verify (`retort verify`). A script's or verify's own
-line `N passed, N failed` is its count; cmocka's summary lines are summed; a script that prints no count is one
-case. A program that crashes, runs out of time, fails without a failed case, or passes without running any case is one
-failure more, so nothing passes by not running. What a failing program printed is shown. Needs the standard library only.
+Five kinds: unit (cmocka programs), replay (fuzz targets on their corpora), structure and cli (scripts), verify (`retort
+verify`). cmocka's summary lines are summed; of the others the line `N passed, N failed` is the count; a script that
+prints no count is one case. A program that crashes, runs out of time, fails without a failed case, or passes without
+running any case is one failure more, so nothing passes by not running. What a failing program printed is shown. Needs
+the standard library only.
 """
 import argparse
 import os
@@ -73,6 +74,9 @@ def plan(args):
         yield "structure", path, [sys.executable if path.endswith(".py") else "sh", path]
     for path in args.unit:
         yield "unit", f"unit/{os.path.basename(path)}", emulator + [path]
+    for path in args.replay:
+        name = os.path.basename(path)
+        yield "replay", f"replay/{name}", emulator + [path, os.path.join("tests/fuzz/corpus", name)]
     for path in args.cli:
         yield "cli", path, ["sh", path]
     for backend in args.verify:
@@ -87,7 +91,7 @@ def main():
     parser.add_argument("--timeout", type=float, default=300, help="seconds for one program")
     parser.add_argument("--quick", action="store_true", help="verify runs its quick set")
     parser.add_argument("--verify", action="append", default=[], metavar="BACKEND")
-    for kind in ("structure", "cli", "unit"):
+    for kind in ("structure", "cli", "unit", "replay"):
         parser.add_argument(f"--{kind}", nargs="*", default=[], metavar="PROGRAM")
     args = parser.parse_args()
 

@@ -66,6 +66,9 @@ int rt_dir_commit(const char *temp, const char *path, rt_err *e);
 int rt_dir_replace(const char *temp, const char *path, rt_err *e);
 /* Removes a directory and the files in it (one level of subdirectories too). Never follows links. */
 void rt_dir_remove(const char *path);
+/* Removes what processes that are no more have left in a folder under temporary names. To be called before this process
+ * writes there: names with its own number are taken for those of an earlier process that had it. */
+void rt_dir_clean(const char *folder);
 /* Names in a directory, sorted by bytes, without . and ..; allocated in a. */
 int rt_dir_list(char ***names, uint32_t *count, rt_arena *a, const char *path, rt_err *e);
 /* dir/name, allocated in a; null when out of memory. */

@@ -9,8 +9,10 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -336,4 +338,32 @@ void rt_dir_remove(const char *path)
     if (fd < 0) return;
     remove_entries(fd, REMOVE_DEPTH);
     rmdir(path);
+}
+
+/* .NAME.tmp-PID-N of a process that is no more. */
+static bool is_stale(const char *name)
+{
+    const char *mark = NULL;
+    char *end;
+    if (*name != '.') return false;
+    for (const char *at = name; (at = strstr(at, ".tmp-")); at++) mark = at + strlen(".tmp-");
+    if (!mark || *mark < '0' || *mark > '9') return false;
+    long pid = strtol(mark, &end, 10);
+    if (*end != '-' || end[1] < '0' || end[1] > '9') return false;
+    strtol(end + 1, &end, 10);
+    if (*end || pid <= 0 || pid > INT32_MAX) return false;
+    return pid == (long)getpid() || (kill((pid_t)pid, 0) != 0 && errno == ESRCH);
+}
+
+void rt_dir_clean(const char *folder)
+{
+    rt_arena a = { 0 };
+    char **names;
+    uint32_t count = 0;
+    if (rt_dir_list(&names, &count, &a, folder, NULL) < 0) count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        char *path = is_stale(names[i]) ? rt_path_join(&a, folder, names[i]) : NULL;
+        if (path && unlink(path) != 0) rt_dir_remove(path);
+    }
+    rt_arena_free(&a);
 }

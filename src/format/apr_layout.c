@@ -112,8 +112,7 @@ int rt_apr_layout(const rt_model_out *o, rt_arena *a, rt_layout *l, rt_err *e)
     entry *entries = rt_arena_alloc(a, (size_t)count * sizeof *entries + 1);
     entry **sorted = rt_arena_alloc(a, (size_t)count * sizeof *sorted + 1);
     l->offset = rt_arena_alloc(a, (size_t)count * sizeof *l->offset + 1);
-    if (!entries || !sorted || !l->offset)
-        return rt_fail(e, RT_NOMEM, "out of memory for the tensors of %s", o->path);
+    if (!entries || !sorted || !l->offset) return rt_fail(e, RT_NOMEM, "out of memory for the tensors of %s", o->path);
     RT_TRY(fill_entries(o, entries, &data_size, &quantized, e));
     for (uint32_t i = 0; i < count; i++) sorted[i] = &entries[i];
     qsort(sorted, count, sizeof *sorted, by_name);

@@ -15,7 +15,8 @@
 typedef struct concept {
     const char *hf, *names[6];
     bool required;
-} concept;
+}
+concept;
 
 static const concept concepts[] = {
     { "hidden_size", { "hidden_size", "hidden_dim", "d_model", "n_embd" }, true },
@@ -223,10 +224,11 @@ static int read_rope_type(rt_model_file *m, const json_t *meta, bool *adjacent, 
                        m->parts[0].path);
     if (json_number_value(v) == 2) return RT_OK;
     if (rt_gguf_swap_heads(&m->config, RT_ROLE_Q) == 0)
-        return rt_fail(e, RT_UNSUPPORTED,
-                       "%s: rope_type is 0 (adjacent pairs), but models of the family %s rotate halves (2); correct the "
-                       "key if the weights are as they were published",
-                       m->parts[0].path, rt_family_table[m->config.family].name);
+        return rt_fail(
+            e, RT_UNSUPPORTED,
+            "%s: rope_type is 0 (adjacent pairs), but models of the family %s rotate halves (2); correct the "
+            "key if the weights are as they were published",
+            m->parts[0].path, rt_family_table[m->config.family].name);
     if (says(source, "gguf")) {
         rt_model_note(m, "rope_type is 0 and the file was made from GGUF: rows of q and k are put back into the order "
                          "of Hugging Face");

@@ -222,10 +222,11 @@ int rt_apr_meta_write(const rt_model_out *o, rt_str *out, bool *has_vocab, rt_er
     rt_str_append(out, "}");
     if (out->failed) RT_TRY(rt_fail(e, RT_NOMEM, "out of memory for the metadata of an APR file"));
     if (out->len > RT_APR_MAX_META)
-        RT_TRY(rt_fail(e, RT_INVALID,
-                       "the metadata need %zu bytes for a vocabulary of %u tokens and %u merges, but an APR file allows "
-                       "16777216; convert without the tokenizer or to another format",
-                       out->len, t ? t->vocab.token_count : 0, t ? t->vocab.merge_count : 0));
+        RT_TRY(
+            rt_fail(e, RT_INVALID,
+                    "the metadata need %zu bytes for a vocabulary of %u tokens and %u merges, but an APR file allows "
+                    "16777216; convert without the tokenizer or to another format",
+                    out->len, t ? t->vocab.token_count : 0, t ? t->vocab.merge_count : 0));
     if (t && t->tokenizer_json.data && !whole && !vocab)
         RT_TRY(rt_fail(e, RT_INVALID,
                        "tokenizer.json (%zu bytes) and the other metadata (%zu bytes) are more than the 16777216 bytes "

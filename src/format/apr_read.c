@@ -296,8 +296,9 @@ static int read_index(rt_model_file *m, uint32_t part, const apr_header *h, rt_e
         if (!t) return rt_fail(e, RT_NOMEM, "out of memory for the tensors of %s", c.path);
         RT_TRY(read_entry(m, &c, &offset, &bytes, t, e));
         if (strcmp(before, t->file_name) >= 0)
-            return rt_fail(e, RT_FORMAT, "%s: the index of tensors is not sorted, or names one twice: '%s' follows '%s'",
-                           c.path, t->file_name, before);
+            return rt_fail(e, RT_FORMAT,
+                           "%s: the index of tensors is not sorted, or names one twice: '%s' follows '%s'", c.path,
+                           t->file_name, before);
         before = t->file_name;
         RT_TRY(check_end(c.path, t->file_name, map->size, h->data, offset, bytes, e));
         RT_TRY(rt_model_place_tensor(m, t, part, h->data + offset, bytes, e));

@@ -152,14 +152,14 @@ static int read_qwen(rt_model_file *m, rt_vocab_spec *v, rt_err *e)
 {
     int32_t *types = rt_arena_alloc(&m->arena, (size_t)v->token_count * sizeof *types);
     if (!types) return no_memory(m, e);
-    for (uint32_t i = 0; i < v->token_count; i++)
-        types[i] = i < QWEN_END ? RT_VOCAB_NORMAL : qwen_type(v->tokens[i]);
+    for (uint32_t i = 0; i < v->token_count; i++) types[i] = i < QWEN_END ? RT_VOCAB_NORMAL : qwen_type(v->tokens[i]);
     v->types = types;
     v->model = "gpt2";
     v->pre = "qwen2";
     v->add_bos = v->add_eos = 0;
     m->text.has_vocab = true;
-    rt_model_note(m, "the vocabulary is Qwen's by its tokens; kinds of tokens and the pre-tokenizer are taken from that");
+    rt_model_note(m,
+                  "the vocabulary is Qwen's by its tokens; kinds of tokens and the pre-tokenizer are taken from that");
     return RT_OK;
 }
 
@@ -190,7 +190,8 @@ int rt_apr_vocab_read(rt_model_file *m, const json_t *meta, rt_err *e)
     if (v->merge_count > 0 && v->token_count > QWEN_END + 2 && is_text(v->tokens[QWEN_END], "<|endoftext|>") &&
         is_text(v->tokens[QWEN_END + 1], "<|im_start|>"))
         return read_qwen(m, v, e);
-    rt_model_note(m, "the metadata hold a vocabulary of %u tokens, but not how text is split; it is left out", v->token_count);
+    rt_model_note(m, "the metadata hold a vocabulary of %u tokens, but not how text is split; it is left out",
+                  v->token_count);
 out:
     return rc;
 }

@@ -51,3 +51,30 @@ LIB_SRCS += \
 	src/text/tok_vocab.c \
 	src/text/tokenizer.c
 USES += pcre2-8 utf8proc
+# What a model has for text, and its vocabulary in another form.
+LIB_SRCS += \
+	src/text/model_text.c \
+	src/text/model_text_files.c \
+	src/text/model_text_special.c \
+	src/text/vocab_bytes.c \
+	src/text/vocab_export.c \
+	src/text/vocab_import.c \
+	src/text/vocab_pre.c \
+	src/text/vocab_text.c
+# Data sets: records, token shards, order and packing; link zlib and zstd.
+LIB_SRCS += \
+	src/text/data_align.c \
+	src/text/data_encode.c \
+	src/text/data_order.c \
+	src/text/data_record.c \
+	src/text/data_rows.c \
+	src/text/data_shard.c \
+	src/text/data_shard_set.c \
+	src/text/data_shard_write.c \
+	src/text/data_source.c \
+	src/text/data_split.c \
+	src/text/data_stream.c \
+	src/text/data_text.c \
+	src/text/data_tokenize.c \
+	src/text/data_units.c
+USES += zstd

@@ -3,6 +3,8 @@
  * Owns: the table from names to patterns, and the parts that llama.cpp puts around each kind of vocabulary. A pattern
  * is that of the models' own tokenizer.json where llama.cpp has to paraphrase it. Leaves reading GGUF to its callers.
  */
+#include "text/tok_gguf.h"
+
 #include "text/tok_internal.h"
 
 #include <stdio.h>
@@ -41,19 +43,13 @@
 #define DEEPSEEK_CJK "[\\x{4E00}-\\x{9FA5}\\x{800}-\\x{4E00}\\x{AC00}-\\x{D7FF}]+"
 #define DEEPSEEK_PUNCT "\\s?[!-/:-~\\x{FF01}-\\x{FF0F}\\x{FF1A}-\\x{FF5E}\\x{2018}-\\x{201F}\\x{3000}-\\x{3002}]+"
 
-enum { PRE_PATTERNS = 6 };
-
-static const struct pre_entry {
-    const char *names; /* separated and surrounded by spaces */
-    bool ignore_merges, add_bos;
-    const char *patterns[PRE_PATTERNS];
-} pres[] = {
+static const rt_tok_gguf_pre pres[] = {
     { " gpt-2 phi-2 jina-es jina-de gigachat jina-v2-es jina-v2-de a.x-4.0 mellum modern-bert mpt olmo jais "
       "trillion granite-docling exaone4 ",
       false,
       false,
       { GPT2 } },
-    { " llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano ", true, true, { LLAMA3 } },
+    { " llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano ", true, true, { LLAMA3 } },
     { " dbrx smaug-bpe glm4 chatglm-bpe ", false, false, { LLAMA3 } },
     { " qwen2 deepseek-r1-qwen kormo f2llmv2 stablelm2 megrez hunyuan solar-open grok-2 ", false, false, { QWEN2 } },
     { " qwen35 ", false, false, { QWEN35 } },
@@ -78,7 +74,9 @@ static const struct pre_entry {
     { " default ", false, false, { "[\\p{P}\\$\\+<=>\\^~\\|]+", GPT2, "\\p{N}+", "[0-9][0-9][0-9]" } },
 };
 
-static const struct pre_entry *find_pre(const char *name)
+const rt_tok_gguf_pre *rt_tok_gguf_pre_at(uint32_t i) { return i < sizeof pres / sizeof pres[0] ? &pres[i] : NULL; }
+
+const rt_tok_gguf_pre *rt_tok_gguf_pre_find(const char *name)
 {
     char word[64];
     if (strchr(name, ' ') || (size_t)snprintf(word, sizeof word, " %s ", name) >= sizeof word) return NULL;
@@ -159,11 +157,11 @@ static int add_bpe(rt_tokenizer *t, const rt_vocab_spec *spec, bool *add_bos, rt
     if (!spec->pre)
         return rt_fail(e, RT_UNSUPPORTED,
                        "tokenizer.ggml.pre is missing: how the text is split is not known; convert the model again");
-    const struct pre_entry *pre = find_pre(spec->pre);
+    const rt_tok_gguf_pre *pre = rt_tok_gguf_pre_find(spec->pre);
     if (!pre)
         return rt_fail(e, RT_UNSUPPORTED, "tokenizer.ggml.pre: the pre-tokenizer '%.60s' is not supported", spec->pre);
     RT_TRY(add_merges(t, spec, e));
-    for (int i = 0; i < PRE_PATTERNS && pre->patterns[i]; i++) RT_TRY(add_split(t, pre->patterns[i], e));
+    for (int i = 0; i < RT_TOK_PRE_PATTERNS && pre->patterns[i]; i++) RT_TRY(add_split(t, pre->patterns[i], e));
     rt_tok_pre bytes = { .kind = RT_PRE_BYTE_LEVEL };
     rt_tok_dec decode = { .kind = RT_DEC_BYTE_LEVEL };
     RT_TRY(rt_tok_pre_add(t, &bytes, "tokenizer.ggml.pre", e));

@@ -1,9 +1,8 @@
-/* tok_cli.c - drives the tokenizer for tests/interop/tokenizer_compare.py and for measurements.
+/* tok_cli.c - drives the tokenizer for tests/interop/tokenizer_client.py.
  *
- *   tok_cli serve FILE       requests on standard input, answers on standard output, both in little-endian 32-bit
- * words: operation, length in bytes, that many bytes -> status, count, that many words or bytes tok_cli bench FILE TEXT
- * encodes TEXT (one document per NUL) once to warm up and three times; prints seconds and ids tok_cli show FILE one
- * line about the tokenizer, and its hash
+ *   tok_cli serve FILE   requests on standard input, answers on standard output, in little-endian 32-bit words:
+ *                        operation, length in bytes, that many bytes -> status, count, that many words or bytes
+ *   tok_cli show FILE    one line about the tokenizer, its hash, and how long reading took
  *
  * FILE is a tokenizer.json or a GGUF file with a vocabulary. */
 #include "../unit/gguf_vocab.h"
@@ -102,33 +101,6 @@ static int serve(const rt_tokenizer *t, rt_tok_scratch *s)
     return 0;
 }
 
-static int bench(const rt_tokenizer *t, rt_tok_scratch *s, const char *path)
-{
-    size_t len;
-    char *text = read_whole(path, &len);
-    rt_err e = { 0 };
-    double best = 1e9;
-    uint64_t count = 0;
-    if (!text) return 1;
-    for (int round = 0; round < 4; round++) {
-        rt_tok_ids ids = { 0 };
-        double start = rt_now();
-        for (const char *p = text; p < text + len; p += strlen(p) + 1) {
-            if (rt_tokenizer_encode(t, s, p, strlen(p), 0, &ids, &e) < 0) {
-                fprintf(stderr, "tok_cli: %s\n", e.text);
-                return 1;
-            }
-        }
-        double took = rt_now() - start;
-        if (round > 0 && took < best) best = took;
-        count = ids.count;
-        rt_free(ids.ids);
-    }
-    printf("%.6f %llu\n", best, (unsigned long long)count);
-    free(text);
-    return 0;
-}
-
 int main(int argc, char **argv)
 {
     if (argc < 3) return 2;
@@ -140,7 +112,6 @@ int main(int argc, char **argv)
     int rc = 2;
     if (rt_tok_scratch_new(&s, t, &e) < 0) return 13;
     if (strcmp(argv[1], "serve") == 0) rc = serve(t, s);
-    if (strcmp(argv[1], "bench") == 0 && argc > 3) rc = bench(t, s, argv[3]);
     if (strcmp(argv[1], "show") == 0) {
         rt_str line = { 0 };
         char hash[33];

@@ -85,6 +85,17 @@ def texts(count, seed):
         yield data
 
 
+def documents(count, seed):
+    """Long texts: many pieces, and words of thousands of characters."""
+    r = random.Random(seed + 1)
+    for i in range(count):
+        if i % 4 == 0:
+            alphabet = r.choice(["ab", "abcdefghijklmnopqrstuvwxyz", "0123456789abcdef", "漢字仮名", "aé", "🙂x", "=-", "the "[:3]])
+            yield "".join(r.choice(alphabet) for _ in range(r.randint(500, 6000))).encode()
+        else:
+            yield b"".join(piece(r).encode() for _ in range(r.randint(100, 1500)))
+
+
 def corpus(count=400, seed=1):
     """Text to train on."""
     r = random.Random(seed)

@@ -1,0 +1,528 @@
+/* test_resolve.c - settings made definite: every default that depends on models or data, at its edges; shares; frozen
+ * parameters; and what is refused, with its status and its message. */
+#include "format_case.h"
+
+#include "train/resolve.h"
+
+#include <math.h>
+
+static rt_model_config student_config, teacher_config;
+static rt_arena arena;
+
+typedef struct outcome {
+    rt_settings s;
+    rt_run_facts f;
+    rt_resolved r;
+    rt_err e;
+    int rc;
+} outcome;
+
+static rt_model_config config(uint32_t width)
+{
+    return (rt_model_config){ .family = RT_FAMILY_QWEN2,
+                              .layers = 2,
+                              .width = width,
+                              .heads = 4,
+                              .kv_heads = 2,
+                              .head_dim = 8,
+                              .hidden = 64,
+                              .vocab = 272,
+                              .context = 4096,
+                              .qkv_bias = true,
+                              .tied = true };
+}
+
+/* A 0.5B student of bf16 with its teacher, and 40,000 records of 700 tokens. */
+static outcome begin(void)
+{
+    outcome o = { 0 };
+    student_config = config(896);
+    teacher_config = config(3584);
+    o.f = (rt_run_facts){ .student = &student_config,
+                          .teacher = &teacher_config,
+                          .student_parameters = 494032768,
+                          .student_dtype = RT_DTYPE_BF16,
+                          .records = 40000,
+                          .length99 = 700,
+                          .rows_per_epoch = 32000 };
+    return o;
+}
+
+static void set(outcome *o, const char *name, const char *text)
+{
+    rt_setting_id id = rt_setting_find(name);
+    if (id == RT_SETTING_COUNT_ALL) fail_msg("no setting %s", name);
+    if (rt_settings_set(&o->s, id, text, &o->e) < 0) fail_msg("%s", o->e.text);
+}
+
+static int resolve(outcome *o)
+{
+    o->rc = rt_settings_defaults(&o->s, &o->e);
+    if (o->rc >= 0) o->rc = rt_resolve_before_rows(&o->s, &o->f, &o->r, &arena, &o->e);
+    if (o->rc >= 0) o->rc = rt_resolve_with_rows(&o->s, &o->f, &o->r, &arena, &o->e);
+    return o->rc;
+}
+
+static outcome resolved(const char *name, const char *text)
+{
+    outcome o = begin();
+    if (name) set(&o, name, text);
+    if (resolve(&o) < 0) fail_msg("%s", o.e.text);
+    return o;
+}
+
+static void refused(const char *name, const char *text, int status, const char *words)
+{
+    outcome o = begin();
+    set(&o, name, text);
+    if (resolve(&o) != status) fail_msg("%s %s: status %d, '%s'", name, text, o.rc, o.e.text);
+    assert_says(&o.e, words);
+}
+
+static int close_arena(void **state)
+{
+    (void)state;
+    rt_arena_free(&arena);
+    return 0;
+}
+
+/* ---- defaults ---- */
+
+static void test_plain(void **state)
+{
+    (void)state;
+    outcome o = resolved(NULL, NULL);
+    const rt_resolved *r = &o.r;
+    assert_int_equal(r->loss.divergence, RT_DIV_FORWARD_KL);
+    assert_true(r->loss.temperature == 1.0 && r->loss.t2);
+    assert_true(r->loss.kd_weight == 0.9 && fabs(r->loss.ce_weight - 0.1) < 1e-15);
+    assert_true(r->beta1 == 0.9 && r->beta2 == 0.95 && r->weight_decay == 0.01 && r->max_grad_norm == 1.0);
+    assert_true(r->batch == 32 && r->seq_len == 768 && r->micro_batch == 2);
+    assert_int_equal(r->steps, 3 * 32000 / 32);
+    assert_true(r->schedule.lr == 5e-5 && r->schedule.floor == 0.1 && r->schedule.kind == RT_SCHEDULE_COSINE);
+    assert_int_equal(r->schedule.warmup, 90);
+    assert_int_equal(r->eval_every, 150);
+    assert_int_equal(r->save_every, 300);
+    assert_true(r->keep == 2 && r->save_best && r->lora.rank == 0 && r->recompute == RT_RECOMPUTE_NONE);
+    assert_int_equal(r->save_dtype, RT_DTYPE_BF16);
+    assert_true(fabs(r->held_out - 0.01) < 1e-12);
+    /* the record of the run is complete: what was settled is there to be read */
+    static const rt_setting_id settled[] = { RT_SETTING_ID_lr,       RT_SETTING_ID_seq_len,    RT_SETTING_ID_micro_batch,
+                                             RT_SETTING_ID_epochs,   RT_SETTING_ID_warmup,     RT_SETTING_ID_kd_weight,
+                                             RT_SETTING_ID_held_out, RT_SETTING_ID_save_dtype, RT_SETTING_ID_ce_weight };
+    for (size_t i = 0; i < sizeof settled / sizeof *settled; i++) assert_true(o.s.given[settled[i]]);
+    /* and resolving what was resolved gives the same: this is how a run is resumed */
+    rt_resolved again;
+    assert_int_equal(rt_resolve_before_rows(&o.s, &o.f, &again, &arena, &o.e), RT_OK);
+    assert_int_equal(rt_resolve_with_rows(&o.s, &o.f, &again, &arena, &o.e), RT_OK);
+    assert_true(again.schedule.lr == r->schedule.lr && again.steps == r->steps && again.seq_len == r->seq_len);
+    assert_true(again.loss.ce_weight == r->loss.ce_weight && fabs(again.held_out - r->held_out) < 1e-9);
+}
+
+static double rate_of(uint64_t parameters, bool random, uint32_t width, const char *lora)
+{
+    outcome o = begin();
+    o.f.student_parameters = parameters;
+    student_config.random_init = random;
+    student_config.width = width;
+    if (lora) set(&o, "lora", lora);
+    if (resolve(&o) < 0) fail_msg("%s", o.e.text);
+    return o.r.schedule.lr;
+}
+
+static void test_learning_rate(void **state)
+{
+    (void)state;
+    assert_true(rate_of(1000000000, false, 896, NULL) == 5e-5);
+    assert_true(rate_of(1000000001, false, 896, NULL) == 3e-5);
+    assert_true(rate_of(3210000000, false, 896, NULL) == 3e-5); /* what is sold as 3B */
+    assert_true(rate_of(7600000000, false, 896, NULL) == 1e-5);
+    assert_true(rate_of(494032768, true, 896, NULL) == 5e-4);
+    assert_true(fabs(rate_of(494032768, true, 1792, NULL) - 2.5e-4) < 1e-18);
+    assert_true(rate_of(494032768, false, 896, "on") == 2e-4);
+    assert_true(rate_of(7600000000, true, 896, "on") == 2e-4);
+    assert_true(resolved("lr", "0").r.schedule.lr == 0.0);
+}
+
+static void test_lora(void **state)
+{
+    (void)state;
+    outcome o = resolved("lora", "on");
+    assert_true(o.r.lora.rank == 32 && o.r.lora.alpha == 64.0 && o.r.lora.roles == (uint32_t)RT_LORA_ROLES);
+    o = resolved("lora_rank", "8"); /* implies it */
+    assert_true(o.r.lora.rank == 8 && o.r.lora.alpha == 16.0);
+    o = begin();
+    set(&o, "lora", "on");
+    set(&o, "lora_alpha", "5");
+    set(&o, "lora_targets", "q,down");
+    assert_int_equal(resolve(&o), RT_OK);
+    assert_true(o.r.lora.alpha == 5.0 && o.r.lora.roles == (1u << RT_ROLE_Q | 1u << RT_ROLE_DOWN));
+    refused("lora_rank", "0", RT_USAGE, "--lora-rank|1 to 4096");
+    refused("lora_rank", "4097", RT_USAGE, "--lora-rank");
+    refused("lora_alpha", "8", RT_USAGE, "--lora-alpha|--lora");
+    refused("lora_targets", "q", RT_USAGE, "--lora-targets|--lora");
+    refused("merge", "on", RT_USAGE, "--merge|--lora");
+    o = begin();
+    set(&o, "lora", "on");
+    set(&o, "freeze", "*");
+    assert_int_equal(resolve(&o), RT_USAGE);
+    assert_says(&o.e, "--freeze|--lora");
+    static const char *const bad[] = { "", "w", "q,,k", "q,embed", "all,q", ",q" };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        o = begin();
+        set(&o, "lora", "on");
+        set(&o, "lora_targets", bad[i]);
+        if (resolve(&o) != RT_USAGE) fail_msg("'%s' was taken", bad[i]);
+        assert_says(&o.e, "--lora-targets");
+    }
+    o = begin();
+    set(&o, "lora", "on");
+    set(&o, "lora_alpha", "0");
+    assert_int_equal(resolve(&o), RT_USAGE);
+    assert_says(&o.e, "--lora-alpha");
+}
+
+static uint32_t length_of(uint32_t length99, uint32_t student, uint32_t teacher)
+{
+    outcome o = begin();
+    o.f.length99 = length99;
+    student_config.context = student;
+    teacher_config.context = teacher;
+    if (resolve(&o) < 0) fail_msg("%s", o.e.text);
+    return o.r.seq_len;
+}
+
+static void test_length(void **state)
+{
+    (void)state;
+    assert_int_equal(length_of(1, 4096, 4096), 256);
+    assert_int_equal(length_of(256, 4096, 4096), 256);
+    assert_int_equal(length_of(257, 4096, 4096), 512);
+    assert_int_equal(length_of(2047, 4096, 4096), 2048);
+    assert_int_equal(length_of(9000, 32768, 32768), 2048);
+    assert_int_equal(length_of(0, 4096, 4096), 2048); /* not known */
+    assert_int_equal(length_of(9000, 1000, 4096), 1000);
+    assert_int_equal(length_of(9000, 4096, 300), 300);
+    refused("seq_len", "1", RT_INVALID, "--seq-len|2 to 4096|both models");
+    refused("seq_len", "4097", RT_INVALID, "--seq-len|4097");
+    assert_int_equal(resolved("seq_len", "4096").r.seq_len, 4096);
+}
+
+static double held_out_of(uint64_t records)
+{
+    outcome o = begin();
+    o.f.records = records;
+    if (resolve(&o) < 0) fail_msg("%s", o.e.text);
+    return o.r.held_out * (double)records;
+}
+
+static void test_held_out(void **state)
+{
+    (void)state;
+    assert_true(fabs(held_out_of(20000) - 200) < 0.1);    /* 1 % */
+    assert_true(fabs(held_out_of(12800) - 128) < 0.1);
+    assert_true(fabs(held_out_of(5000) - 128) < 0.1);     /* at least 128 */
+    assert_true(fabs(held_out_of(1000) - 100) < 0.1);     /* at most a tenth */
+    assert_true(fabs(held_out_of(10) - 1) < 0.1);
+    assert_true(fabs(held_out_of(1000000) - 1000) < 0.1); /* at most 1,000 */
+    assert_true(fabs(resolved("held_out", "400").r.held_out - 0.01) < 1e-12);
+    assert_true(fabs(resolved("held_out", "2.5%").r.held_out - 0.025) < 1e-12);
+    refused("held_out", "0", RT_USAGE, "--held-out");
+    refused("held_out", "100%", RT_USAGE, "--held-out");
+    refused("held_out", "40000", RT_USAGE, "--held-out");
+    refused("held_out", "5%x", RT_USAGE, "--held-out|'5%x'");
+    refused("held_out", "some", RT_USAGE, "--held-out|'some'");
+    outcome o = begin();
+    set(&o, "eval_data", "file");
+    assert_int_equal(resolve(&o), RT_OK);
+    assert_true(o.r.held_out == 0.0);
+    o = begin();
+    set(&o, "eval_data", "file");
+    set(&o, "held_out", "5%");
+    assert_int_equal(resolve(&o), RT_USAGE);
+    assert_says(&o.e, "--held-out|--eval-data");
+}
+
+static outcome with_rows(uint64_t rows, const char *name, const char *text)
+{
+    outcome o = begin();
+    o.f.rows_per_epoch = rows;
+    if (name) set(&o, name, text);
+    if (resolve(&o) < 0) fail_msg("%s", o.e.text);
+    return o;
+}
+
+static void test_steps(void **state)
+{
+    (void)state;
+    assert_int_equal(with_rows(320, NULL, NULL).r.steps, 30);
+    assert_int_equal(with_rows(321, NULL, NULL).r.steps, 31); /* a part of a batch is a step */
+    assert_int_equal(with_rows(320, "epochs", "0.5").r.steps, 5);
+    assert_int_equal(with_rows(320, "steps", "7").r.steps, 7);
+    assert_int_equal(with_rows(320, "tokens", "24576").r.steps, 1); /* 32 rows of 768 */
+    assert_int_equal(with_rows(320, "tokens", "24577").r.steps, 2);
+    refused("steps", "0", RT_INVALID, "0 steps|--steps");
+    refused("epochs", "0", RT_INVALID, "--epochs");
+    refused("epochs", "-1", RT_INVALID, "--epochs");
+    refused("steps", "2000000000", RT_INVALID, "2000000000 steps");
+    static const char *const pairs[][2] = { { "steps", "epochs" }, { "steps", "tokens" }, { "tokens", "epochs" } };
+    for (int i = 0; i < 3; i++) {
+        outcome o = begin();
+        set(&o, pairs[i][0], "5");
+        set(&o, pairs[i][1], "5");
+        assert_int_equal(resolve(&o), RT_USAGE);
+        assert_says(&o.e, "--steps|--tokens|--epochs");
+    }
+}
+
+static void test_schedule(void **state)
+{
+    (void)state;
+    assert_int_equal(with_rows(320, "steps", "1000").r.schedule.warmup, 30);
+    assert_int_equal(with_rows(320, "steps", "100").r.schedule.warmup, 10); /* at least ten */
+    assert_int_equal(with_rows(320, "steps", "12").r.schedule.warmup, 6);   /* and at most half the run */
+    assert_int_equal(with_rows(320, "steps", "1").r.schedule.warmup, 0);
+    outcome o = begin();
+    set(&o, "steps", "200");
+    set(&o, "warmup", "5%");
+    set(&o, "schedule", "wsd");
+    assert_int_equal(resolve(&o), RT_OK);
+    assert_true(o.r.schedule.warmup == 10 && o.r.schedule.decay == 40 && o.r.schedule.kind == RT_SCHEDULE_WSD);
+    assert_int_equal(resolved("warmup", "0").r.schedule.warmup, 0);
+    refused("warmup", "90000", RT_INVALID, "--warmup");
+    refused("warmup", "x", RT_USAGE, "--warmup|'x'");
+    refused("decay", "0", RT_USAGE, "--decay");
+    refused("schedule", "cosin", RT_USAGE, "--schedule|cosine");
+    refused("lr", "-1", RT_INVALID, "learning rate");
+    refused("lr_floor", "1.5", RT_INVALID, "floor");
+    o = begin();
+    set(&o, "schedule", "wsd");
+    set(&o, "warmup", "60%");
+    set(&o, "decay", "60%");
+    assert_int_equal(resolve(&o), RT_INVALID);
+    assert_says(&o.e, "warm-up|decay");
+    /* far beyond 32 bits: not a small number by accident */
+    o = begin();
+    set(&o, "schedule", "wsd");
+    set(&o, "warmup", "0");
+    set(&o, "decay", "4294967297");
+    assert_int_equal(resolve(&o), RT_OK);
+    assert_int_equal(o.r.schedule.decay, o.r.steps);
+}
+
+static void test_batches(void **state)
+{
+    (void)state;
+    outcome o = begin();
+    set(&o, "batch", "6");
+    set(&o, "seq_len", "512"); /* 2,048 positions at a time would be 4 rows; 3 divide 6 */
+    assert_int_equal(resolve(&o), RT_OK);
+    assert_true(o.r.batch == 6 && o.r.micro_batch == 3);
+    o = begin();
+    set(&o, "seq_len", "4096");
+    assert_int_equal(resolve(&o), RT_OK);
+    assert_int_equal(o.r.micro_batch, 1);
+    o = begin();
+    set(&o, "batch", "6");
+    set(&o, "micro_batch", "4"); /* the last one is padded */
+    assert_int_equal(resolve(&o), RT_OK);
+    assert_int_equal(o.r.micro_batch, 4);
+    refused("batch", "0", RT_USAGE, "--batch");
+    refused("batch", "2000000", RT_USAGE, "--batch");
+    refused("micro_batch", "33", RT_INVALID, "--micro-batch|--batch 32");
+    refused("micro_batch", "0", RT_INVALID, "--micro-batch");
+    assert_int_equal(resolved("head_chunk", "100").r.head_chunk, 100);
+    refused("head_chunk", "4294967297", RT_USAGE, "--head-chunk");
+}
+
+static void test_intervals(void **state)
+{
+    (void)state;
+    outcome o = with_rows(320, "steps", "10"); /* 5 % and 10 % of ten */
+    assert_true(o.r.eval_every == 1 && o.r.save_every == 1);
+    o = begin();
+    set(&o, "steps", "10");
+    set(&o, "eval_every", "100");
+    set(&o, "save_every", "4");
+    set(&o, "keep", "0");
+    set(&o, "save", "last");
+    assert_int_equal(resolve(&o), RT_OK);
+    assert_true(o.r.eval_every == 10 && o.r.save_every == 4 && o.r.keep == 0 && !o.r.save_best);
+    refused("eval_every", "0", RT_USAGE, "--eval-every");
+    refused("save_every", "-3", RT_USAGE, "--save-every");
+    refused("save", "first", RT_USAGE, "--save|best, last|'first'");
+}
+
+static void test_share(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        uint64_t total, want;
+    } good[] = { { "12", 100, 12 }, { "5%", 100, 5 },     { "5%", 1, 1 },       { "0.1%", 100, 1 },
+                 { "2.5%", 200, 5 }, { "100%", 37, 37 }, { "1000", 100, 1000 } };
+    static const char *const bad[] = { "0", "0%", "-1", "101%", "1.5", "5 %", "5%%", "%", "", "five", "nan", "inf", "1e30" };
+    uint64_t n;
+    rt_err e = { 0 };
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        assert_int_equal(rt_resolve_share(good[i].text, good[i].total, "--x", &n, &e), RT_OK);
+        if (n != good[i].want) fail_msg("%s of %d is %d", good[i].text, (int)good[i].total, (int)n);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        if (rt_resolve_share(bad[i], 100, "--x", &n, &e) != RT_USAGE) fail_msg("'%s' was taken", bad[i]);
+        assert_says(&e, "--x");
+    }
+}
+
+/* ---- loss ---- */
+
+static void test_loss(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        rt_divergence d;
+        double mix;
+    } divs[] = { { "forward-kl", RT_DIV_FORWARD_KL, 0.2 }, { "reverse-kl", RT_DIV_REVERSE_KL, 0.2 },
+                 { "jsd", RT_DIV_JSD, 0.3 },               { "skew-forward", RT_DIV_SKEW_FKL, 0.2 },
+                 { "skew-reverse", RT_DIV_SKEW_RKL, 0.2 }, { "tv", RT_DIV_TV, 0.2 } };
+    for (size_t i = 0; i < sizeof divs / sizeof *divs; i++) {
+        outcome o = begin();
+        set(&o, "divergence", divs[i].name);
+        set(&o, "beta", "0.3");
+        set(&o, "skew", "0.2");
+        assert_int_equal(resolve(&o), RT_OK);
+        assert_true(o.r.loss.divergence == divs[i].d && o.r.loss.mix == divs[i].mix);
+    }
+    outcome o = begin();
+    set(&o, "alpha", "0.25");
+    set(&o, "kd_weight", "3");
+    set(&o, "t2", "off");
+    assert_int_equal(resolve(&o), RT_OK);
+    assert_true(o.r.loss.kd_weight == 3.0 && o.r.loss.ce_weight == 0.75 && !o.r.loss.t2);
+    refused("divergence", "kl", RT_USAGE, "--divergence|forward-kl, reverse-kl|'kl'");
+    refused("t2", "yes", RT_USAGE, "--t2|on, off");
+    refused("temperature", "0", RT_USAGE, "--temperature");
+    refused("alpha", "1.1", RT_USAGE, "--alpha");
+    refused("beta", "-0.1", RT_USAGE, "--beta");
+    refused("skew", "1", RT_USAGE, "--skew");
+    refused("kd_weight", "-1", RT_USAGE, "--kd-weight");
+    o = begin();
+    set(&o, "kd_weight", "0");
+    set(&o, "ce_weight", "0");
+    assert_int_equal(resolve(&o), RT_USAGE);
+    assert_says(&o.e, "nothing to learn");
+}
+
+static void test_without_teacher(void **state)
+{
+    (void)state;
+    outcome o = begin();
+    o.f.teacher = NULL;
+    assert_int_equal(resolve(&o), RT_OK);
+    assert_true(o.r.loss.kd_weight == 0.0 && o.r.loss.ce_weight == 1.0);
+    o = begin();
+    o.f.teacher = NULL;
+    set(&o, "kd_weight", "1");
+    assert_int_equal(resolve(&o), RT_USAGE);
+    assert_says(&o.e, "--kd-weight|teacher");
+    o = begin();
+    o.f.teacher = NULL;
+    set(&o, "seq_len", "5000");
+    assert_int_equal(resolve(&o), RT_INVALID);
+    assert_says(&o.e, "the model");
+}
+
+static void test_optimizer(void **state)
+{
+    (void)state;
+    outcome o = resolved("betas", "0,0.5");
+    assert_true(o.r.beta1 == 0.0 && o.r.beta2 == 0.5);
+    static const char *const bad[] = { "0.9", "0.9,1", "1,0.9", "0.9,", "a,b", "0.9,0.95,0.9", "-0.1,0.9", "" };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) refused("betas", bad[i], RT_USAGE, "--betas|0.9,0.95");
+    refused("eps", "0", RT_USAGE, "--eps");
+    refused("weight_decay", "-0.1", RT_USAGE, "--weight-decay");
+    refused("max_grad_norm", "-1", RT_USAGE, "--max-grad-norm");
+    assert_true(resolved("max_grad_norm", "0").r.max_grad_norm == 0.0);
+    assert_int_equal(resolved("recompute", "block").r.recompute, RT_RECOMPUTE_BLOCK);
+    refused("recompute", "all", RT_USAGE, "--recompute|none, block");
+}
+
+static void test_save_dtype(void **state)
+{
+    (void)state;
+    static const rt_dtype stored[] = { RT_DTYPE_F32,  RT_DTYPE_F16,  RT_DTYPE_F64, RT_DTYPE_Q4_K, RT_DTYPE_I8 };
+    static const rt_dtype saved[] = { RT_DTYPE_F32, RT_DTYPE_F16, RT_DTYPE_F32, RT_DTYPE_BF16, RT_DTYPE_BF16 };
+    for (int i = 0; i < 5; i++) {
+        outcome o = begin();
+        o.f.student_dtype = stored[i];
+        if (resolve(&o) < 0) fail_msg("%s", o.e.text);
+        assert_int_equal(o.r.save_dtype, saved[i]);
+    }
+    assert_int_equal(resolved("save_dtype", "f32").r.save_dtype, RT_DTYPE_F32);
+    refused("save_dtype", "q8_0", RT_USAGE, "--save-dtype|f32, bf16, f16");
+}
+
+/* ---- frozen parameters ---- */
+
+static void test_freeze(void **state)
+{
+    (void)state;
+    bool frozen[64];
+    rt_err e = { 0 };
+    rt_model_config c = config(32);
+    uint32_t n = rt_param_count(&c), layer;
+    rt_role role;
+    char name[RT_NAME_BYTES];
+    rt_setting_list none = { 0 };
+    assert_int_equal(rt_resolve_freeze(&none, &c, frozen, &e), RT_OK);
+    for (uint32_t i = 0; i < n; i++) assert_false(frozen[i]);
+    rt_setting_list two = { { "model.layers.0.*", "*embed*" }, 2 };
+    assert_int_equal(rt_resolve_freeze(&two, &c, frozen, &e), RT_OK);
+    for (uint32_t i = 0; rt_param_at(&c, i, &role, &layer); i++) {
+        rt_role_hf_name(name, role, layer);
+        bool want = strstr(name, "layers.0.") || strstr(name, "embed");
+        if (frozen[i] != want) fail_msg("%s", name);
+    }
+    rt_setting_list one = { { "model.layers.?.self_attn.q_proj.bias" }, 1 };
+    assert_int_equal(rt_resolve_freeze(&one, &c, frozen, &e), RT_OK);
+    uint32_t hits = 0;
+    for (uint32_t i = 0; i < n; i++) hits += frozen[i];
+    assert_int_equal(hits, 2);
+    /* one that matches nothing is a mistake, even beside one that does */
+    rt_setting_list bad = { { "*embed*", "model.layer.0.*" }, 2 };
+    assert_int_equal(rt_resolve_freeze(&bad, &c, frozen, &e), RT_INVALID);
+    assert_says(&e, "--freeze|'model.layer.0.*'|model.layers.0.self_attn.q_proj.weight");
+}
+
+static int resolve_all(void *ctx, rt_err *e)
+{
+    (void)ctx;
+    outcome o = begin();
+    rt_arena a = { 0 };
+    int rc = rt_settings_defaults(&o.s, e);
+    if (rc >= 0) rc = rt_resolve_before_rows(&o.s, &o.f, &o.r, &a, e);
+    if (rc >= 0) rc = rt_resolve_with_rows(&o.s, &o.f, &o.r, &a, e);
+    rt_arena_free(&a);
+    return rc;
+}
+
+static void test_out_of_memory(void **state)
+{
+    (void)state;
+    rt_arena_free(&arena);
+    fail_each(resolve_all, NULL, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_plain),     cmocka_unit_test(test_learning_rate),   cmocka_unit_test(test_lora),
+        cmocka_unit_test(test_length),    cmocka_unit_test(test_held_out),        cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_schedule),  cmocka_unit_test(test_batches),         cmocka_unit_test(test_intervals),
+        cmocka_unit_test(test_share),     cmocka_unit_test(test_loss),            cmocka_unit_test(test_without_teacher),
+        cmocka_unit_test(test_optimizer), cmocka_unit_test(test_save_dtype),      cmocka_unit_test(test_freeze),
+        cmocka_unit_test(test_out_of_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, close_arena);
+}

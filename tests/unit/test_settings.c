@@ -1,0 +1,260 @@
+/* test_settings.c - the table of settings: parsing, defaults, JSON both ways, the comparison of a resumed run. */
+#include "format_case.h"
+
+#include "train/settings.h"
+
+static void set(rt_settings *s, const char *name, const char *text)
+{
+    rt_err e = { 0 };
+    rt_setting_id id = rt_setting_find(name);
+    if (id == RT_SETTING_COUNT_ALL) fail_msg("no setting %s", name);
+    if (rt_settings_set(s, id, text, &e) < 0) fail_msg("%s", e.text);
+}
+
+static void refused(const char *name, const char *text, const char *words)
+{
+    rt_settings s = { 0 };
+    rt_err e = { 0 };
+    rt_setting_id id = rt_setting_find(name);
+    assert_int_equal(rt_settings_set(&s, id, text, &e), RT_USAGE);
+    assert_says(&e, words);
+    assert_false(s.given[id]);
+}
+
+static void test_table(void **state)
+{
+    (void)state;
+    for (int i = 0; i < RT_SETTING_COUNT_ALL; i++) {
+        const rt_setting_info *f = &rt_setting_table[i];
+        char dashed[64];
+        size_t n = strlen(f->field);
+        memcpy(dashed, f->field, n + 1);
+        for (size_t k = 0; k < n; k++)
+            if (dashed[k] == '_') dashed[k] = '-';
+        /* one name in two spellings; the flag is the field with dashes */
+        assert_string_equal(f->flag + 2, dashed);
+        assert_int_equal(rt_setting_find(f->field), i);
+        assert_int_equal(rt_setting_find(f->flag), i);
+        assert_int_equal(rt_setting_find(dashed), i);
+        assert_true(f->help[0] && (f->kind == RT_SETTING_SWITCH) == (f->metavar == NULL));
+        assert_true(f->offset < sizeof(rt_settings));
+    }
+    assert_int_equal(rt_setting_find("kd-weigh"), RT_SETTING_COUNT_ALL);
+    assert_int_equal(rt_setting_find("kd-weights"), RT_SETTING_COUNT_ALL);
+    assert_int_equal(rt_setting_find(""), RT_SETTING_COUNT_ALL);
+}
+
+static void test_parsing(void **state)
+{
+    (void)state;
+    rt_settings s = { 0 };
+    set(&s, "teacher", "t");
+    set(&s, "data", "a");
+    set(&s, "data", "b,weight=0.3");
+    set(&s, "lr", "3e-4");
+    set(&s, "seed", "18446744073709551615");
+    set(&s, "lora", "on");
+    assert_string_equal(s.teacher, "t");
+    assert_int_equal(s.data.count, 2);
+    assert_string_equal(s.data.text[1], "b,weight=0.3");
+    assert_true(s.lr == 3e-4 && s.seed == UINT64_MAX && s.lora);
+    set(&s, "lora", "off");
+    assert_false(s.lora);
+    assert_true(s.given[RT_SETTING_ID_lora] && !s.given[RT_SETTING_ID_student]);
+    refused("--lr", "fast", "--lr|number|'fast'");
+    refused("--lr", "nan", "--lr");
+    refused("--lr", "inf", "--lr");
+    refused("--lr", "", "--lr");
+    refused("--lr", "1e-4x", "--lr");
+    refused("--batch", "3.5", "--batch|whole number|'3.5'");
+    refused("--batch", "-1", "--batch");
+    refused("--batch", " -1", "--batch");
+    refused("--batch", "+1", "--batch");
+    refused("--batch", "18446744073709551616", "--batch");
+    refused("--batch", "", "--batch");
+    refused("--merge", "maybe", "--merge|on or off|'maybe'");
+}
+
+static void test_list_is_bounded(void **state)
+{
+    (void)state;
+    rt_settings s = { 0 };
+    rt_err e = { 0 };
+    for (int i = 0; i < RT_SETTING_WORDS; i++) set(&s, "freeze", "x");
+    assert_int_equal(rt_settings_set(&s, RT_SETTING_ID_freeze, "x", &e), RT_USAGE);
+    assert_says(&e, "--freeze|64");
+}
+
+/* The defaults that the issue names; those that depend on something are left open. */
+static void test_defaults(void **state)
+{
+    (void)state;
+    rt_settings s = { 0 };
+    rt_err e = { 0 };
+    set(&s, "temperature", "2");
+    assert_int_equal(rt_settings_defaults(&s, &e), RT_OK);
+    assert_string_equal(s.divergence, "forward-kl");
+    assert_true(s.temperature == 2.0 && s.alpha == 0.9 && s.weight_decay == 0.01 && s.max_grad_norm == 1.0);
+    assert_string_equal(s.betas, "0.9,0.95");
+    assert_string_equal(s.schedule, "cosine");
+    assert_true(s.lr_floor == 0.1 && s.batch == 32 && s.keep == 2 && s.seed == 0);
+    assert_string_equal(s.eval_every, "5%");
+    assert_string_equal(s.save_every, "10%");
+    assert_string_equal(s.save, "best");
+    assert_string_equal(s.lora_targets, "all");
+    assert_string_equal(s.recompute, "none");
+    assert_string_equal(s.t2, "on");
+    for (int i = 0; i < RT_SETTING_COUNT_ALL; i++) {
+        const char *def = rt_setting_table[i].def;
+        bool fixed = *def && strcmp(def, "auto") != 0;
+        if (s.given[i] != fixed && i != RT_SETTING_ID_temperature) fail_msg("%s", rt_setting_table[i].flag);
+    }
+    s = (rt_settings){ 0 };
+    rt_settings_defaults(&s, &e);
+    assert_true(s.temperature == 1.0);
+}
+
+/* A value for every setting, so that a new one is covered too. */
+static void fill_all(rt_settings *s)
+{
+    for (int i = 0; i < RT_SETTING_COUNT_ALL; i++) {
+        static const char *const values[] = { [RT_SETTING_TEXT] = "a word",
+                                              [RT_SETTING_LIST] = "one",
+                                              [RT_SETTING_REAL] = "0.1234567890123456",
+                                              [RT_SETTING_COUNT] = "7",
+                                              [RT_SETTING_SWITCH] = "on" };
+        set(s, rt_setting_table[i].field, values[rt_setting_table[i].kind]);
+        if (rt_setting_table[i].kind == RT_SETTING_LIST) set(s, rt_setting_table[i].field, "two, 2");
+    }
+    set(s, "seed", "18446744073709551615");
+}
+
+static void test_json_both_ways(void **state)
+{
+    (void)state;
+    rt_settings a = { 0 }, b = { 0 };
+    rt_arena arena = { 0 };
+    rt_str diff = { 0 };
+    rt_err e = { 0 };
+    fill_all(&a);
+    json_t *j = rt_settings_to_json(&a);
+    assert_int_equal(json_object_size(j), RT_SETTING_COUNT_ALL);
+    char *text = json_dumps(j, JSON_REAL_PRECISION(17));
+    json_t *back = json_loads(text, 0, NULL);
+    if (rt_settings_from_json(&b, back, &arena, &e) < 0) fail_msg("%s", e.text);
+    assert_int_equal(rt_settings_diff(&a, &b, &diff), 0);
+    if (diff.len) fail_msg("%s", diff.data);
+    assert_true(b.seed == UINT64_MAX && b.lr == a.lr && b.freeze.count == 2);
+    assert_string_equal(b.freeze.text[1], "two, 2");
+    rt_free(text);
+    json_decref(j);
+    json_decref(back);
+    /* nothing given: nothing written */
+    a = (rt_settings){ 0 };
+    j = rt_settings_to_json(&a);
+    assert_int_equal(json_object_size(j), 0);
+    json_decref(j);
+    rt_arena_free(&arena);
+    rt_str_free(&diff);
+}
+
+static int from_text(const char *text, rt_settings *s, rt_err *e)
+{
+    rt_arena a = { 0 };
+    rt_settings_clear(s);
+    rt_json_init();
+    json_t *j = json_loads(text, 0, NULL);
+    assert_non_null(j);
+    int rc = rt_settings_from_json(s, j, &a, e);
+    json_decref(j);
+    rt_arena_free(&a);
+    return rc;
+}
+
+static void test_json_refused(void **state)
+{
+    (void)state;
+    rt_settings s;
+    rt_err e = { 0 };
+    assert_int_equal(from_text("{\"kd_weigth\": 1}", &s, &e), RT_INVALID);
+    assert_says(&e, "'kd_weigth'|did you mean kd_weight?");
+    assert_int_equal(from_text("{\"zzzzzzzzzzzzzz\": 1}", &s, &e), RT_INVALID);
+    assert_null(strstr(e.text, "mean"));
+    assert_int_equal(from_text("[1]", &s, &e), RT_INVALID);
+    assert_int_equal(from_text("{\"lr\": [1]}", &s, &e), RT_INVALID);
+    assert_says(&e, "lr|one value");
+    assert_int_equal(from_text("{\"lr\": {}}", &s, &e), RT_INVALID);
+    assert_int_equal(from_text("{\"data\": [[1]]}", &s, &e), RT_INVALID);
+    assert_says(&e, "data");
+    assert_int_equal(from_text("{\"batch\": 1.5}", &s, &e), RT_USAGE);
+    assert_int_equal(from_text("{\"batch\": -4}", &s, &e), RT_USAGE);
+    assert_int_equal(from_text("{\"lr\": null, \"kd-weight\": 1, \"lora\": true}", &s, &e), RT_OK);
+    assert_true(!s.given[RT_SETTING_ID_lr] && s.kd_weight == 1.0 && s.lora);
+}
+
+static void test_diff(void **state)
+{
+    (void)state;
+    rt_settings was = { 0 }, now = { 0 };
+    rt_str out = { 0 };
+    set(&was, "lr", "1e-4");
+    set(&was, "data", "a");
+    set(&was, "keep", "2");
+    /* what is not given now stays, and is no difference */
+    assert_int_equal(rt_settings_diff(&was, &now, &out), 0);
+    assert_int_equal(out.len, 0);
+    set(&now, "lr", "0.0001");
+    assert_int_equal(rt_settings_diff(&was, &now, &out), 0);
+    assert_int_equal(out.len, 0);
+    set(&now, "lr", "2e-4");
+    set(&now, "keep", "5");  /* free */
+    set(&now, "seed", "9");  /* bound, not given before */
+    set(&now, "data", "a");
+    set(&now, "data", "b");
+    assert_int_equal(rt_settings_diff(&was, &now, &out), 3);
+    assert_non_null(strstr(out.data, "--lr: was 0.0001, now 0.0002"));
+    assert_non_null(strstr(out.data, "--keep: was 2, now 5"));
+    assert_non_null(strstr(out.data, "--seed: was not given, now 9"));
+    assert_non_null(strstr(out.data, "--data: was [\"a\"], now [\"a\",\"b\"]"));
+    rt_str_free(&out);
+}
+
+static int print_settings(void *ctx, rt_err *e)
+{
+    json_t *j = rt_settings_to_json(ctx);
+    if (!j) return rt_fail(e, RT_NOMEM, "no memory");
+    json_decref(j);
+    return RT_OK;
+}
+
+static int read_settings(void *ctx, rt_err *e)
+{
+    static const char *const text = "{\"lr\": 0.1, \"batch\": 4, \"data\": [\"a\", \"b\"], \"out\": \"o\", \"lora\": true}";
+    rt_settings s = { 0 };
+    rt_arena a = { 0 };
+    (void)ctx;
+    json_t *j = json_loads(text, 0, NULL);
+    int rc = j ? rt_settings_from_json(&s, j, &a, e) : rt_fail(e, RT_NOMEM, "no memory");
+    json_decref(j);
+    rt_arena_free(&a);
+    return rc;
+}
+
+static void test_out_of_memory(void **state)
+{
+    (void)state;
+    rt_settings s = { 0 };
+    fill_all(&s);
+    fail_each(print_settings, &s, 0);
+    fail_each(read_settings, NULL, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_table),         cmocka_unit_test(test_parsing),      cmocka_unit_test(test_list_is_bounded),
+        cmocka_unit_test(test_defaults),      cmocka_unit_test(test_json_both_ways), cmocka_unit_test(test_json_refused),
+        cmocka_unit_test(test_diff),          cmocka_unit_test(test_out_of_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,308 @@
+#!/usr/bin/env python3
+"""kill_test.py - kills a distillation with SIGKILL at many moments, resumes it, and compares it with one left alone.
+
+A tiny student is distilled once without interruption; that is the reference. Then every trial begins the same run anew
+in a folder of its own and kills it:
+  - `uniform` trials at moments uniform over the wall time of the reference: one in each of N equal slices of it;
+  - then `aimed` trials while a checkpoint is being written: the folder is watched, and the kill comes a random moment
+    after the hidden temporary name of a random checkpoint has appeared. There are M of them, and more until M kills in
+    all have hit a write, which the name that is left over proves.
+In every fifth trial the resumed run is killed as well. After each kill every checkpoint-* must be whole
+(tests/kill/check_checkpoints.c); then `--resume` runs to the end, and these must equal the reference bit for bit:
+metrics.jsonl without its timing keys, the files of the model at the root, weights and moments of the last checkpoint,
+and what state.json says of step, data, best and programs. Nothing hidden may be left over. A run that has ended is
+resumed too, and must stay as it is.
+
+A process that ends before its moment comes is no kill: the trial is repeated with another moment of the same slice.
+Ends with `N passed, N failed`, one case per trial. Standard library only.
+"""
+import argparse
+import collections
+import json
+import os
+import random
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+TIMING = {"seconds"}  # keys of metrics.jsonl and state.json that tell the time
+LIMIT = 120           # seconds after which a run hangs
+TRIES = 20            # draws of one trial until a kill comes before the end
+TEMP_CHECKPOINT = re.compile(r"^\.+checkpoint-(\d+)\.tmp-")
+CHECKPOINT = re.compile(r"^checkpoint-(\d+)$")
+WORDS = "the cat sat on a mat and the dog ran far from our house near that river where birds sing all day".split()
+
+
+class Fault(Exception):
+    """What a trial found wrong."""
+
+
+def steps_of(names, pattern):
+    return [int(m[1]) for m in map(pattern.match, names) if m]
+
+
+def names_in(folder):
+    try:
+        return os.listdir(folder)
+    except FileNotFoundError:
+        return []
+
+
+def writes_under_way(folder):
+    """Steps whose checkpoints have a temporary name and are newer than all that have their own: being written. Older
+    ones are being removed."""
+    names = names_in(folder)
+    newest = max(steps_of(names, CHECKPOINT), default=0)
+    return [s for s in steps_of(names, TEMP_CHECKPOINT) if s > newest]
+
+
+class Bench:
+    """The models, the data and the command that every trial shares."""
+
+    def __init__(self, args, folder):
+        self.args = args
+        self.folder = folder
+        self.retort = shlex.split(args.emu) + [os.path.abspath(args.retort)]
+        self.checker = shlex.split(args.emu) + [os.path.abspath(args.checker)]
+        rng = random.Random(5)
+        with open(os.path.join(folder, "data.jsonl"), "w", encoding="utf-8") as f:
+            for _ in range(400):
+                text = " ".join(rng.choice(WORDS) for _ in range(rng.randint(5, 25)))
+                f.write(json.dumps({"text": text}) + "\n")
+        for preset, name, seed in [("tiny-qwen3", "teacher", 2), ("tiny-qwen2", "student", 1)]:
+            self.must([*self.retort, "init", "--preset", preset, "--seed", str(seed), name])
+        # Evaluations and checkpoints fall on different steps, and the best is not the last.
+        steps = 18 if args.quick else 60
+        self.saves = steps // (3 if args.quick else 5)
+        self.begin = ["distill", "--teacher", "teacher", "--student", "student", "--data", "data.jsonl", "--steps",
+                      str(steps), "--batch", "4", "--micro-batch", "2", "--seq-len", "64", "--threads", "1",
+                      "--held-out", "24", "--eval-every", "4", "--save-every", "3" if args.quick else "5",
+                      "--schedule", "constant"]
+        self.begin += ["--alpha", "0.9", "--divergence", "reverse-kl", "--lr", "0.002"] if args.quick else \
+            ["--alpha", "0.98", "--lr", "0.012"]
+
+    def must(self, command):
+        done = subprocess.run(command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, timeout=LIMIT)
+        if done.returncode != 0:
+            raise Fault(f"{' '.join(command)}: status {done.returncode}\n{done.stdout.decode()}")
+        return done.stdout.decode()
+
+    def start(self, out, resume):
+        command = ["distill", "--resume"] if resume else self.begin
+        return subprocess.Popen([*self.retort, *command, "--out", out], cwd=self.folder, stdin=subprocess.DEVNULL,
+                                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+    def path(self, *parts):
+        return os.path.join(self.folder, *parts)
+
+    def to_the_end(self, out, resume):
+        """Seconds; a run that had not begun when it was killed begins without --resume."""
+        begun = time.monotonic()
+        process = self.start(out, resume)
+        try:
+            _, errors = process.communicate(timeout=LIMIT)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            raise Fault(f"did not end within {LIMIT} s") from None
+        if resume and process.returncode == 3 and not os.path.exists(self.path(out, "run", "settings.json")):
+            return self.to_the_end(out, False)
+        if process.returncode != 0:
+            raise Fault(f"{'--resume' if resume else 'the run'} ended with {process.returncode}: {errors.decode().strip()}")
+        return time.monotonic() - begun
+
+
+def end_of(bench, out):
+    """Everything that must not depend on interruptions."""
+    result = {}
+    with open(bench.path(out, "run", "metrics.jsonl"), encoding="utf-8") as f:
+        for number, line in enumerate(f):
+            result[f"metrics line {number}"] = {k: v for k, v in json.loads(line).items() if k not in TIMING}
+    for name in sorted(os.listdir(bench.path(out))):
+        if os.path.isfile(bench.path(out, name)):
+            with open(bench.path(out, name), "rb") as f:
+                result[name] = f.read()
+    last = f"checkpoint-{max(steps_of(names_in(bench.path(out)), CHECKPOINT)):06d}"
+    with open(bench.path(out, last, "state.safetensors"), "rb") as f:
+        result[f"{last}/state.safetensors"] = f.read()
+    with open(bench.path(out, last, "state.json"), encoding="utf-8") as f:
+        state = json.load(f)
+    # The length of metrics.jsonl depends on how many digits the timings have; hashes of files are compared as files.
+    result["state"] = {k: state[k] for k in ("step", "cursor", "tokens", "trained", "best", "best_step", "programs")}
+    result["folders"] = sorted(n for n in os.listdir(bench.path(out)) if os.path.isdir(bench.path(out, n)))
+    return result
+
+
+def compare(bench, out, want):
+    got = end_of(bench, out)
+    for key in sorted(set(want) | set(got)):
+        if want.get(key) != got.get(key):
+            raise Fault(f"{key} differs from the run that was left alone")
+    for folder in (out, f"{out}/run", f"{out}/run/data"):
+        hidden = [n for n in names_in(bench.path(folder)) if n.startswith(".")]
+        if hidden:
+            raise Fault(f"left over in {folder}: {', '.join(hidden)}")
+
+
+def check_checkpoints(bench, out):
+    if os.path.isdir(bench.path(out)):
+        done = subprocess.run([*bench.checker, out], cwd=bench.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, timeout=LIMIT)
+        if done.returncode != 0:
+            raise Fault("a checkpoint cannot be read: " + done.stdout.decode().strip())
+
+
+def phase_of(bench, out, steps):
+    """Where a killed run was, from what it left on disk."""
+    names = names_in(bench.path(out))
+    newest = max(steps_of(names, CHECKPOINT), default=0)
+    hidden = [n for n in names if n.startswith(".")]
+    if writes_under_way(bench.path(out)):
+        return "checkpoint write"
+    if any(TEMP_CHECKPOINT.match(n) for n in hidden):
+        return "checkpoint removal"
+    if any(".best.tmp-" in n for n in hidden):
+        return "best write"
+    if newest == steps:
+        return "the end"
+    if not os.path.exists(bench.path(out, "run", "metrics.jsonl")):
+        return "opening"
+    return "steps"
+
+
+def kill_at(process, moment):
+    """False when the process ended before."""
+    try:
+        process.wait(timeout=moment)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        return True
+    process.communicate()
+    return False
+
+
+def kill_in_write(process, bench, out, rng, writes):
+    """Waits for the n-th checkpoint that is written, and a moment more. False when the process ended before."""
+    wanted, seen = rng.randint(1, writes), set()
+    end = time.monotonic() + LIMIT
+    while process.poll() is None and time.monotonic() < end:
+        seen.update(writes_under_way(bench.path(out)))
+        if len(seen) >= wanted:
+            time.sleep(rng.random() * 0.01)
+            break
+        time.sleep(0.0003)
+    return kill_at(process, 0.0)
+
+
+Row = collections.namedtuple("Row", "number kind moment share phase newest resumed result")
+
+
+def trial(bench, number, kind, slice_of, seconds, rng, want, steps):
+    """(row, whether a checkpoint write was hit)"""
+    out = f"trial-{number}"
+    for _ in range(TRIES):
+        shutil.rmtree(bench.path(out), ignore_errors=True)
+        moment = seconds() * (slice_of[0] + rng.random()) / slice_of[1]
+        begun = time.monotonic()
+        process = bench.start(out, False)
+        killed = kill_at(process, moment) if kind == "uniform" else \
+            kill_in_write(process, bench, out, rng, bench.saves)
+        moment = time.monotonic() - begun
+        if killed:
+            break
+    else:
+        return Row(number, kind, moment, 0, "", 0, 0, "FAIL: it always ended before its moment"), False
+    phase = phase_of(bench, out, steps)
+    newest = max(steps_of(names_in(bench.path(out)), CHECKPOINT), default=0)
+    share, resumed, result = moment / seconds(), 0.0, "same"
+    try:
+        check_checkpoints(bench, out)
+        if number % 5 == 0:
+            process = bench.start(out, True)
+            again = rng.random() * max(0.05, seconds() * (1 - newest / steps))
+            if kill_at(process, again):
+                phase += f", then {phase_of(bench, out, steps)}"
+                check_checkpoints(bench, out)
+        resumed = bench.to_the_end(out, True)
+        check_checkpoints(bench, out)
+        compare(bench, out, want)
+        shutil.rmtree(bench.path(out))
+    except Fault as fault:
+        result = f"FAIL: {fault}"
+    return Row(number, kind, moment, share, phase, newest, resumed, result), "checkpoint write" in phase
+
+
+def print_row(row):
+    print(f"{row.number:4d}  {row.kind:<8} {row.moment:7.3f} s {100 * row.share:6.1f} %  step {row.newest:<4d} "
+          f"{row.resumed:7.3f} s  {row.result:<6} {row.phase}", flush=True)
+
+
+def run(args, folder):
+    bench = Bench(args, folder)
+    rng = random.Random(args.seed)
+    durations = [bench.to_the_end("reference", False)]
+    want = end_of(bench, "reference")
+    steps = want["state"]["step"]
+    durations.append(bench.to_the_end("again", False))
+    compare(bench, "again", want)
+    bench.to_the_end("again", True)  # as after a kill in the very last moment: there is nothing left to do
+    compare(bench, "again", want)
+    # Other work on the machine makes runs longer and shorter; the middle of all whole runs is what moments are drawn from.
+    def seconds():
+        return sorted(durations)[len(durations) // 2]
+    print(f"left alone: {steps} steps in {durations[0]:.2f} s and {durations[1]:.2f} s, the same bits; "
+          f"best at step {want['state']['best_step']}")
+    print("   n  kind       killed at           newest     resumed   result where it was")
+    rows, hits, number = [], 0, 0
+    while number < args.kills + args.writes or hits < args.writes:
+        kind = "uniform" if number < args.kills else "aimed"
+        row, hit = trial(bench, number + 1, kind, (number, args.kills), seconds, rng, want, steps)
+        if kind == "aimed" and number > args.kills + 10 * args.writes:
+            raise Fault("no kill hits a checkpoint write")
+        number += 1
+        hits += hit
+        rows.append(row)
+        print_row(row)
+        if row.newest == 0 and row.result == "same":
+            durations.append(row.resumed)
+    kinds = collections.Counter(part for row in rows for part in row.phase.split(", then ") if part)
+    print("killed in: " + ", ".join(f"{n} {kind}" for kind, n in kinds.most_common()))
+    failed = sum(row.result != "same" for row in rows)
+    print(f"{sum(kinds.values())} kills in {number} trials, {hits} trials inside a checkpoint write")
+    print(f"{number - failed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--retort", default="build/retort")
+    parser.add_argument("--checker", default="build/tests/check_checkpoints")
+    parser.add_argument("--emu", default="", help="command that runs a program of the target")
+    parser.add_argument("--kills", type=int, help="uniform moments (50; quick: 3)")
+    parser.add_argument("--writes", type=int, help="kills that must hit a checkpoint write (10; quick: 2)")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--quick", action="store_true", help="a shorter run and few kills")
+    parser.add_argument("--keep", metavar="DIR", help="work here and leave everything behind")
+    args = parser.parse_args()
+    args.kills = args.kills if args.kills is not None else 3 if args.quick else 50
+    args.writes = args.writes if args.writes is not None else 2 if args.quick else 10
+    try:
+        if args.keep:
+            os.makedirs(args.keep)
+            return run(args, args.keep)
+        with tempfile.TemporaryDirectory(prefix="retort-kill-") as folder:
+            return run(args, folder)
+    except Fault as fault:
+        print(f"{fault}\n0 passed, 1 failed")
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
