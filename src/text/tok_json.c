@@ -4,6 +4,7 @@
  * Owns: the order in which the parts are read, messages about JSON. Leaves the model to tok_json_model.c and the steps
  * before and after it to tok_json_steps.c. */
 #include "text/tok_json.h"
+#include "base/json.h"
 
 #include <stdio.h>
 
@@ -178,9 +179,11 @@ int rt_tokenizer_from_json(rt_tokenizer **out, const char *text, size_t len, rt_
     rt_tokenizer *t = NULL;
     int rc = RT_OK;
     *out = NULL;
+    rt_json_init();
+    rt_json_out_of_memory(); /* what was before is not of interest */
     json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
     if (!root) {
-        if (json_error_code(&error) == json_error_out_of_memory) return rt_tok_out_of_memory(e);
+        if (rt_json_out_of_memory()) return rt_tok_out_of_memory(e);
         /* jansson has no keys with a NUL in them; no published vocabulary has either. */
         int status = json_error_code(&error) == json_error_null_byte_in_key ? RT_UNSUPPORTED : RT_FORMAT;
         return rt_fail(e, status, "tokenizer.json: line %d, column %d: %s", error.line, error.column, error.text);

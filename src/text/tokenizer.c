@@ -173,21 +173,17 @@ static int finish_bytes(rt_tokenizer *t, rt_tok_scratch *s)
     if (!h) return rt_tok_out_of_memory(s->e);
     for (uint32_t id = 0; id < v->size; id++) {
         rt_tok_entry *entry = &v->entries[id];
-        bool defined = entry->text.data && !(entry->flags & RT_TOKEN_UNUSED);
-        if (defined) {
-            bytes.len = 0;
-            RT_TRY(rt_tok_token_bytes(t, &s->regex, entry->decode, &bytes, &spare, s->e));
-            if (bytes.len == entry->text.len && memcmp(bytes.data ? bytes.data : "", entry->text.data, bytes.len) == 0)
-                entry->bytes = entry->text;
-            else
-                entry->bytes = rt_tok_keep(v, bytes.data ? bytes.data : "", bytes.len);
-            if (!entry->bytes.data) RT_TRY(rt_tok_out_of_memory(s->e));
-        }
-        uint64_t head[2] = { (uint64_t)id << 2 | (defined ? 2u : 0u) |
-                                 (defined && (entry->flags & RT_TOKEN_SPECIAL) ? 1u : 0u),
-                             defined ? entry->bytes.len : 0 };
+        if (!entry->text.data || entry->flags & RT_TOKEN_UNUSED) continue; /* padding is not part of the identity */
+        bytes.len = 0;
+        RT_TRY(rt_tok_token_bytes(t, &s->regex, entry->decode, &bytes, &spare, s->e));
+        if (bytes.len == entry->text.len && memcmp(bytes.data ? bytes.data : "", entry->text.data, bytes.len) == 0)
+            entry->bytes = entry->text;
+        else
+            entry->bytes = rt_tok_keep(v, bytes.data ? bytes.data : "", bytes.len);
+        if (!entry->bytes.data) RT_TRY(rt_tok_out_of_memory(s->e));
+        uint64_t head[2] = { (uint64_t)id << 1 | (entry->flags & RT_TOKEN_SPECIAL ? 1u : 0u), entry->bytes.len };
         rt_hasher_add(h, head, sizeof head);
-        if (defined) rt_hasher_add(h, entry->bytes.data, entry->bytes.len);
+        rt_hasher_add(h, entry->bytes.data, entry->bytes.len);
     }
     t->hash = rt_hasher_digest(h);
 out:

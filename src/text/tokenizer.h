@@ -81,7 +81,7 @@ int64_t rt_tokenizer_find(const rt_tokenizer *t, const char *text, size_t len);
 const uint32_t *rt_tokenizer_prefix(const rt_tokenizer *t, uint32_t *count);
 const uint32_t *rt_tokenizer_suffix(const rt_tokenizer *t, uint32_t *count);
 
-/* Identity: for each id whether it is defined, whether it is special, and its bytes. Equal for one vocabulary in
+/* Identity: for each id that is defined whether it is special, and its bytes. Equal for one vocabulary in
  * tokenizer.json and in GGUF. */
 rt_hash128 rt_tokenizer_hash(const rt_tokenizer *t);
 /* One line for a person: "BPE, byte-level, 151643 tokens, 22 added (14 special)". */
