@@ -13,7 +13,7 @@
 #include <string.h>
 #include <zlib.h>
 
-enum { PIECE_BYTES = 4 << 20 };
+enum { PIECE_BYTES = 512 << 10 }; /* a buffer that stays in the second-level cache until it is written */
 
 typedef struct piece {
     uint32_t file, tensor;
