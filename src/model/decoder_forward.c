@@ -201,6 +201,7 @@ void rt_layer_again(rt_plan *p, const rt_decoder *d, uint32_t layer, const rt_to
     rt_emit_rmsnorm_fwd(p, s->n1, s->h_in, rt_value(d, d->layers[layer].attn_norm), 1, eps(d));
     attention_half(p, d, layer, t, s);
     mlp_inner(p, d, layer, s);
+    rt_linear_again(p, d, &d->layers[layer].down, s->act, s->low[3]);
 }
 
 void rt_decoder_logits(rt_plan *p, const rt_decoder *d, rt_view logits, rt_view hidden)

@@ -33,6 +33,8 @@ static inline rt_view rt_grad(const rt_decoder *d, uint32_t param)
 
 /* y (N, all columns) = x (N,in) times the weights, plus bias, plus adapters; low receives x A' of each adapter. */
 void rt_linear_forward(rt_plan *p, const rt_decoder *d, const rt_linear *l, rt_view y, rt_view x, rt_view *low);
+/* Only what backward wants of a forward whose y nobody needs again: x A' of each adapter. */
+void rt_linear_again(rt_plan *p, const rt_decoder *d, const rt_linear *l, rt_view x, rt_view *low);
 /* Gradients of what is trained, and dx (N,in) = unless it is RT_NONE. */
 void rt_linear_backward(rt_plan *p, const rt_decoder *d, const rt_linear *l, rt_view dy, rt_view x, rt_view dx,
                         const rt_view *low);

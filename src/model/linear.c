@@ -9,12 +9,24 @@
 
 static float adapter_scale(const rt_decoder *d) { return (float)(d->lora.alpha / d->lora.rank); }
 
+/* x A' */
+static rt_view adapter_low(rt_plan *p, const rt_decoder *d, uint32_t a, rt_view x)
+{
+    rt_view low = rt_act(p, p->policy.act, x.rows, d->lora.rank, "low");
+    rt_emit_matmul(p, low, x, d->params[a].value, RT_NONE, "nt", 1.0f);
+    return low;
+}
+
 static void adapter_forward(rt_plan *p, const rt_decoder *d, uint32_t a, rt_view y, rt_view x, rt_view *low)
 {
-    rt_view A = d->params[a].value, B = d->params[a + 1].value;
-    *low = rt_act(p, p->policy.act, x.rows, d->lora.rank, "low");
-    rt_emit_matmul(p, *low, x, A, RT_NONE, "nt", 1.0f);
-    rt_emit_matmul(p, y, *low, B, RT_NONE, "nt", adapter_scale(d)); /* += */
+    *low = adapter_low(p, d, a, x);
+    rt_emit_matmul(p, y, *low, d->params[a + 1].value, RT_NONE, "nt", adapter_scale(d)); /* += */
+}
+
+void rt_linear_again(rt_plan *p, const rt_decoder *d, const rt_linear *l, rt_view x, rt_view *low)
+{
+    for (uint32_t i = 0; i < l->parts; i++)
+        if (l->adapter[i] != RT_NO_PARAM) low[i] = adapter_low(p, d, l->adapter[i], x);
 }
 
 void rt_linear_forward(rt_plan *p, const rt_decoder *d, const rt_linear *l, rt_view y, rt_view x, rt_view *low)

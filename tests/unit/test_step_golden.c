@@ -136,7 +136,18 @@ static void read_config(rt_model_config *c, const json_t *object, rt_arena *a)
     rt_free(text);
 }
 
-static void run_file(const char *name, const char *backend)
+/* isa: null for the best that there is. false: this machine has not got it. */
+static bool open_device(rt_dev **d, const char *backend, const char *isa)
+{
+    const rt_backend *b;
+    rt_err e = { 0 };
+    assert_int_equal(rt_backend_find(backend, &b, &e), RT_OK);
+    int rc = b->open(d, 0, &(rt_dev_opts){ .threads = 2, .isa = isa }, &e);
+    if (rc < 0 && !isa) fail_msg("%s: %s", backend, e.text);
+    return rc >= 0;
+}
+
+static void run_file(const char *name, const char *backend, const char *isa)
 {
     static step_case c;
     static rt_model_config student, teacher;
@@ -144,9 +155,9 @@ static void run_file(const char *name, const char *backend)
     json_error_t at;
     rt_err e = { 0 };
     rt_arena a = { 0 };
-    const rt_backend *b;
     rt_dev *d = NULL;
     rt_trainer *t = NULL;
+    if (!open_device(&d, backend, isa)) return;
     snprintf(path, sizeof path, "tests/golden/steps/%s.json", name);
     json_t *document = json_load_file(path, 0, &at);
     if (!document) fail_msg("%s: %s", path, at.text);
@@ -158,8 +169,6 @@ static void run_file(const char *name, const char *backend)
         fail_msg("%s: %s", path, e.text);
     verdict v = { .file = name, .expected = json_object_get(document, "expected"), .c = &c, .exact = exact };
     step_weights w = { fill_trainer, fill_model, NULL };
-    assert_int_equal(rt_backend_find(backend, &b, &e), RT_OK);
-    assert_int_equal(b->open(&d, 0, &(rt_dev_opts){ .threads = 2 }, &e), RT_OK);
     int rc = step_logits(&c, d, &w, 's', compare, &v, &e);
     if (rc >= 0 && taught) rc = step_logits(&c, d, &w, 't', compare, &v, &e);
     if (rc >= 0) rc = step_train(&t, &c, d, &w, compare, &v, &e);
@@ -167,8 +176,8 @@ static void run_file(const char *name, const char *backend)
     if (!(v.rope < 1)) fail_msg("%s on %s: the rope table differs", name, backend);
     if (!(v.worst < 1)) fail_msg("on %s: %s", backend, v.where);
     assert_int_equal(v.compared, json_object_size(v.expected)); /* nothing was left out */
-    print_message("%s on %s: %u results, at worst %.2g of the limit (%s)\n", name, backend, v.compared, v.worst,
-                  v.where);
+    print_message("%s on %s%s%s: %u results, at worst %.2g of the limit (%s)\n", name, backend, isa ? " " : "",
+                  isa ? isa : "", v.compared, v.worst, v.where);
     rt_trainer_free(t);
     d->api->close(d);
     json_decref(document);
@@ -178,13 +187,15 @@ static void run_file(const char *name, const char *backend)
 static void test_ref(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) run_file(files[i], "ref");
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) run_file(files[i], "ref", NULL);
 }
 
 static void test_cpu(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) run_file(files[i], "cpu");
+    static const char *const isas[] = { NULL, "generic", "avx2", "avx512", "neon" };
+    for (size_t k = 0; k < sizeof isas / sizeof *isas; k++)
+        for (size_t i = 0; i < sizeof files / sizeof *files; i++) run_file(files[i], "cpu", isas[k]);
 }
 
 /* The comparison itself: what is a little off must show. */
