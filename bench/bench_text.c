@@ -3,7 +3,8 @@
  *   bench_text TOKENIZER.json TEXT THREADS ROUNDS
  *
  * TEXT holds documents, each ended by a zero byte. Encodes them all once to warm up, then as often as asked for; prints
- * "warm SECONDS" and then a line "SECONDS" for each round, and at last "ids COUNT SUM", both over the last round. */
+ * "SECONDS CPU_SECONDS" for each round, the first one included, and at last "ids COUNT SUM" of the last round. CPU
+ * seconds are those of all threads: where others use the machine too, they tell what the threads cost one another. */
 #include "base/mem.h"
 #include "base/pool.h"
 #include "base/sys.h"
@@ -12,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { MAX_THREADS = 64, CHUNK = 16 /* documents */ };
 
@@ -61,12 +63,19 @@ static void encode_chunk(void *ctx, uint32_t chunk, uint32_t worker)
     }
 }
 
-static double round_of(bench *b, rt_pool *pool)
+static double cpu_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void run_round(bench *b, rt_pool *pool)
 {
     for (uint32_t i = 0; i < rt_pool_threads(pool); i++) b->workers[i].ids_count = b->workers[i].ids_sum = 0;
-    double start = rt_now();
+    double start = rt_now(), cpu_start = cpu_seconds();
     rt_pool_run(pool, (b->count + CHUNK - 1) / CHUNK, encode_chunk, b);
-    return rt_now() - start;
+    printf("%.6f %.6f\n", rt_now() - start, cpu_seconds() - cpu_start);
 }
 
 static void cut(bench *b, char *text, size_t len)
@@ -97,8 +106,7 @@ int main(int argc, char **argv)
     for (uint32_t i = 0; i < threads; i++)
         if (rt_tok_scratch_new(&b.workers[i].scratch, t, &e) < 0) die("scratch", e.text);
     if (rt_pool_new(&pool, threads, &e) < 0) die("threads", e.text);
-    printf("warm %.6f\n", round_of(&b, pool));
-    for (int round = 0; round < atoi(argv[4]); round++) printf("%.6f\n", round_of(&b, pool));
+    for (int round = 0; round <= atoi(argv[4]); round++) run_round(&b, pool);
     uint64_t count = 0, sum = 0;
     for (uint32_t i = 0; i < threads; i++) {
         struct worker *w = &b.workers[i];

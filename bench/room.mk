@@ -22,7 +22,14 @@ $(BUILD)/bench_text: $(BENCH_TEXT_OBJS) $(LIBRETORT) $(BUILD)/link.stamp
 
 bench-text:
 	@tools/setup.sh --interop
-	@+$(MAKE) --no-print-directory $(jobs) $(BUILD)/bench_text $(VENV)/light.stamp
+	@+$(MAKE) --no-print-directory $(jobs) all $(BUILD)/bench_text $(VENV)/light.stamp
 	$(VENV)/bin/python bench/bench_text.py --build $(BUILD) $(BENCH_FLAGS)
+	$(PYTHON) bench/bench_format.py --retort $(BUILD)/retort --folder $(BUILD)
 
-.PHONY: bench-cpu bench-text
+# make bench-peer-cpu: a distillation step beside PyTorch's on this processor.
+bench-peer-cpu:
+	@tools/setup.sh --interop
+	@+$(MAKE) --no-print-directory $(jobs) all $(VENV)/torch.stamp
+	$(VENV)/bin/python bench/peer_cpu.py --retort $(BUILD)/retort --tmp $(BUILD) $(BENCH_FLAGS)
+
+.PHONY: bench-cpu bench-peer-cpu bench-text

@@ -19,10 +19,12 @@ static void mlp_backward(rt_plan *p, const rt_decoder *d, uint32_t layer, rt_lay
     const rt_layer *l = &d->layers[layer];
     uint32_t N = dh.rows, C = d->config.width, F = d->config.hidden;
     rt_view dact = act(p, N, F, "dact");
+    if (!s->act.buf) s->act = rt_act_again(p, d, s->gate_up);
     rt_linear_backward(p, d, &l->down, dh, s->act, dact, s->low[3]);
     /* gate and up become their gradients in place */
     rt_view g = rt_view_cols(p, s->gate_up, 0, F), u = rt_view_cols(p, s->gate_up, F, F);
     rt_emit_swiglu_bwd(p, g, u, dact, g, u);
+    if (!s->n2.buf) s->n2 = rt_norm_again(p, d, l->mlp_norm, s->h_mid, "n2");
     rt_view dn2 = act(p, N, C, "dn2");
     rt_linear_backward(p, d, &l->gate_up, s->gate_up, s->n2, dn2, s->low[2]);
     rt_emit_add_rmsnorm_bwd(p, dh, rt_grad(d, l->mlp_norm), dn2, s->h_mid, rt_value(d, l->mlp_norm), dh, eps(d));
@@ -65,6 +67,7 @@ static void attention_backward(rt_plan *p, const rt_decoder *d, uint32_t layer, 
     /* Below the lowest layer nothing is trained, so its input's gradient is asked for by its norm alone. */
     bool further = layer > d->lowest || d->embed_trained || rt_grad(d, l->attn_norm).buf;
     rt_view dn1 = further ? act(p, N, c->width, "dn1") : RT_NONE;
+    if (!s->n1.buf) s->n1 = rt_norm_again(p, d, l->attn_norm, s->h_in, "n1");
     rt_linear_backward(p, d, &l->qkv, dqkv, s->n1, dn1, s->low[0]);
     if (further)
         rt_emit_add_rmsnorm_bwd(p, dh, rt_grad(d, l->attn_norm), dn1, s->h_in, rt_value(d, l->attn_norm), dh, eps(d));

@@ -96,14 +96,28 @@ static void attention_half(rt_plan *p, const rt_decoder *d, uint32_t layer, cons
     add_attention(p, d, layer, s);
 }
 
+rt_view rt_norm_again(rt_plan *p, const rt_decoder *d, uint32_t norm, rt_view h, const char *name)
+{
+    rt_view n = act(p, h.rows, h.cols, name);
+    rt_emit_rmsnorm_fwd(p, n, h, rt_value(d, norm), 1, eps(d));
+    return n;
+}
+
+rt_view rt_act_again(rt_plan *p, const rt_decoder *d, rt_view gate_up)
+{
+    uint32_t F = d->config.hidden;
+    rt_view y = act(p, gate_up.rows, F, "act");
+    rt_emit_swiglu_fwd(p, y, rt_view_cols(p, gate_up, 0, F), rt_view_cols(p, gate_up, F, F));
+    return y;
+}
+
 /* From s->n2: what the MLP has before its last projection, s->gate_up and s->act. */
 static void mlp_inner(rt_plan *p, const rt_decoder *d, uint32_t layer, rt_layer_trace *s)
 {
     uint32_t N = s->n2.rows, F = d->config.hidden;
     s->gate_up = act(p, N, 2 * F, "gate_up");
     rt_linear_forward(p, d, &d->layers[layer].gate_up, s->gate_up, s->n2, s->low[2]);
-    s->act = act(p, N, F, "act");
-    rt_emit_swiglu_fwd(p, s->act, rt_view_cols(p, s->gate_up, 0, F), rt_view_cols(p, s->gate_up, F, F));
+    s->act = rt_act_again(p, d, s->gate_up);
 }
 
 /* (N,C): the MLP's output, not yet added. */
@@ -145,10 +159,10 @@ static void forward(rt_plan *p, const rt_decoder *d, const attention_source *a, 
 {
     const rt_model_config *c = &d->config;
     uint32_t N = a->t->B * a->t->T;
-    rt_view h = act(p, N, c->width, "h"), n = act(p, N, c->width, "n1");
+    rt_view h = act(p, N, c->width, "h");
     rt_plan_label(p, "embedding");
     rt_emit_embed_fwd(p, h, rt_value(d, d->embed), a->t->ids);
-    rt_emit_rmsnorm_fwd(p, n, h, rt_value(d, d->layers[0].attn_norm), 1, eps(d));
+    rt_view n = rt_norm_again(p, d, d->layers[0].attn_norm, h, "n1");
     for (uint32_t i = 0; i < c->layers; i++) {
         rt_layer_trace s = { .h_in = h, .n1 = n };
         rt_plan_label(p, "layer %u", i);
@@ -161,8 +175,10 @@ static void forward(rt_plan *p, const rt_decoder *d, const attention_source *a, 
         n = i + 1 == c->layers ? hidden : act(p, N, c->width, "n1");
         rt_emit_add_rmsnorm_fwd(p, n, h, m, s.h_mid, next_norm(d, i), eps(d));
         if (!trace) continue;
+        trace->layer[i] = s;
+        trace->layer[i].n1 = trace->layer[i].n2 = trace->layer[i].act = RT_NONE;
         /* Of a layer that is recomputed, backward needs its input alone. */
-        trace->layer[i] = trace->recompute == RT_RECOMPUTE_BLOCK ? (rt_layer_trace){ .h_in = s.h_in } : s;
+        if (trace->recompute == RT_RECOMPUTE_BLOCK) trace->layer[i] = (rt_layer_trace){ .h_in = s.h_in };
     }
     if (trace) trace->h_last = h;
 }
@@ -197,8 +213,7 @@ int rt_decoder_cache(rt_decoder *d, rt_space *s, uint32_t B, uint32_t S, rt_kv_c
 
 void rt_layer_again(rt_plan *p, const rt_decoder *d, uint32_t layer, const rt_tokens *t, rt_layer_trace *s)
 {
-    s->n1 = act(p, s->h_in.rows, d->config.width, "n1");
-    rt_emit_rmsnorm_fwd(p, s->n1, s->h_in, rt_value(d, d->layers[layer].attn_norm), 1, eps(d));
+    s->n1 = rt_norm_again(p, d, d->layers[layer].attn_norm, s->h_in, "n1");
     attention_half(p, d, layer, t, s);
     mlp_inner(p, d, layer, s);
     rt_linear_again(p, d, &d->layers[layer].down, s->act, s->low[3]);

@@ -6,7 +6,8 @@
 
 #define RT_NO_PARAM UINT32_MAX
 
-/* What a layer's forward keeps. Views are RT_NONE where a configuration has no such value. */
+/* What a layer's forward makes and backward reads. Views are RT_NONE where a configuration has no such value. n1, n2
+ * and act are not kept: a norm or an activation costs less to compute again, to the same bits, than to remember. */
 typedef struct rt_layer_trace {
     rt_view h_in;            /* residual stream at the start */
     rt_view n1, qkv, qn, kn; /* normed; projections (q and k rotated in place unless they are normed first) */
@@ -40,7 +41,10 @@ void rt_linear_backward(rt_plan *p, const rt_decoder *d, const rt_linear *l, rt_
                         const rt_view *low);
 
 rt_attn_shape rt_decoder_attn_shape(const rt_decoder *d, uint32_t layer, uint32_t T);
-/* From s->h_in everything that backward of the layer reads, as forward made it. */
+/* A norm of h (N,C), or the activation of gate_up (N,2F), once more. */
+rt_view rt_norm_again(rt_plan *p, const rt_decoder *d, uint32_t norm, rt_view h, const char *name);
+rt_view rt_act_again(rt_plan *p, const rt_decoder *d, rt_view gate_up);
+/* From s->h_in everything that backward of the layer reads and forward keeps. */
 void rt_layer_again(rt_plan *p, const rt_decoder *d, uint32_t layer, const rt_tokens *t, rt_layer_trace *s);
 
 #endif
