@@ -5,6 +5,7 @@
 #   CLI_SRCS      sources of the binary alone         -> retort
 #   REF_SRCS      compiled twice, for float and double (RT_REAL_FLOAT, RT_REAL_DOUBLE)
 #   CPU_ISA_SRCS  compiled once per instruction set (RT_ISA=<isa>, RT_ISA_<isa>=1), chosen at run time
+#   EMBED_SRCS    files put into the library byte by byte: src/train/report.html becomes rt_embed_report_html
 #   USES          names of libraries, linked statically where there is an archive
 #
 # Variants, each with a build folder of its own: SAN=address, SAN=thread, DEBUG=1, ARCH=aarch64. Others name theirs:
@@ -29,6 +30,7 @@ ifneq ($(filter default undefined,$(origin AR)),)
 AR := $(if $(CROSS),$(TRIPLET)-ar,ar)
 endif
 NM           ?= $(if $(CROSS),$(TRIPLET)-nm,nm)
+OBJCOPY      ?= $(if $(CROSS),$(TRIPLET)-objcopy,objcopy)
 PYTHON       ?= python3
 CLANG_FORMAT ?= clang-format
 PREFIX       ?= /usr/local
@@ -127,6 +129,7 @@ LIB_SRCS     :=
 CLI_SRCS     :=
 REF_SRCS     :=
 CPU_ISA_SRCS :=
+EMBED_SRCS   :=
 ROOMS := $(sort $(wildcard src/*/room.mk src/*/*/room.mk))
 include $(ROOMS)
 LIB_SRCS += src/backend/cpu/cpu_blas_guard.c
@@ -134,7 +137,8 @@ LIB_SRCS += src/backend/cpu/cpu_blas_guard.c
 REALS    := float double
 REF_OBJS := $(foreach r,$(REALS),$(REF_SRCS:%.c=$(BUILD)/%.$(r).o))
 ISA_OBJS := $(foreach i,$(CPU_ISAS),$(CPU_ISA_SRCS:%.c=$(BUILD)/%.$(i).o))
-LIB_OBJS := $(sort $(LIB_SRCS:%.c=$(BUILD)/%.o) $(REF_OBJS) $(ISA_OBJS))
+EMBED_OBJS := $(EMBED_SRCS:%=$(BUILD)/%.o)
+LIB_OBJS := $(sort $(LIB_SRCS:%.c=$(BUILD)/%.o) $(REF_OBJS) $(ISA_OBJS) $(EMBED_OBJS))
 CLI_OBJS := $(sort $(CLI_SRCS:%.c=$(BUILD)/%.o))
 ALL_OBJS := $(LIB_OBJS) $(CLI_OBJS)
 
@@ -173,6 +177,19 @@ $(LIBRETORT): $(LIB_OBJS) $(BUILD)/objects.stamp
 	$(call say,AR,$@)
 	$(Q)rm -f $@ && $(AR) rcs $@ $(LIB_OBJS)
 
+# The public library: what src/api reaches in the other rooms and in the libraries, linked into one object in which
+# retort_* are the only names left. Whoever links it needs nothing but what lib/libs says.
+API_LIB := $(BUILD)/lib/libretort.a
+lib: $(API_LIB)
+$(API_LIB): $(LIBRETORT) $(BUILD)/link.stamp
+	$(call say,LIB,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -r -nostdlib $(BLAS_WRAP) $(API_SRCS:%.c=$(BUILD)/%.o) -Wl,--start-group $(LIBRETORT) \
+	    $(filter %.a,$(LIB_openblas)) -Wl,--end-group $(filter %.a,$(OTHER_LIBS)) -o $(@D)/retort.o
+	$(Q)$(OBJCOPY) --wildcard --keep-global-symbol='retort_*' $(@D)/retort.o
+	$(Q)echo '$(filter-out %.a,$(LIB_openblas) $(OTHER_LIBS)) -lm -lpthread -ldl' > $(@D)/libs
+	$(Q)rm -f $@ && $(AR) rcs $@ $(@D)/retort.o && rm -f $(@D)/retort.o
+
 $(BUILD)/%.o: %.c $(BUILD)/cflags.stamp | libs
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
@@ -200,6 +217,12 @@ $$(BUILD)/%.$(1).o: %.c $$(BUILD)/cflags.stamp | libs
 endef
 $(foreach i,$(CPU_ISAS),$(eval $(call ISA_RULE,$(i))))
 
+$(EMBED_OBJS): $(BUILD)/%.o: % src/base/embed.S $(BUILD)/cflags.stamp | libs
+	$(call say,EMBED,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) -DRT_EMBED_FILE='"$<"' -DRT_EMBED_NAME=rt_embed_$(subst -,_,$(subst .,_,$(notdir $<))) \
+	    -c src/base/embed.S -o $@
+
 # A stamp is rewritten only when its text changes, so another compiler, flag or list of objects rebuilds what it should.
 STAMPS := $(addprefix $(BUILD)/,cflags.stamp link.stamp objects.stamp version.stamp)
 cflags.stamp_TEXT  = $(CC) $(ALL_CFLAGS) $(CPU_CPPFLAGS) $(KERNEL_CFLAGS) $(foreach i,$(CPU_ISAS),$(ISA_FLAGS_$(i)))
@@ -222,7 +245,7 @@ check-layers:
 	$(PYTHON) tools/check_layers.py
 
 format:
-	$(CLANG_FORMAT) -i $$(find src tests bench -name '*.[ch]')
+	$(CLANG_FORMAT) -i $$(find src include examples tests bench -name '*.[ch]')
 
 install: $(BUILD)/retort
 	install -D -m 755 $(BUILD)/retort '$(DESTDIR)$(PREFIX)/bin/retort'
@@ -232,6 +255,7 @@ clean:
 
 help:
 	@echo 'make               build $(BUILD)/retort'
+	@echo 'make lib           build $(API_LIB), the C API of include/retort.h'
 	@echo 'make test          install what is missing (tools/setup.sh), build, run every test'
 	@echo 'make test-quick    unit tests and verify --quick; with SAN=address, SAN=thread or ARCH=aarch64 too'
 	@echo 'make test-interop  models and text beside the public Python packages; test-interop-light: without PyTorch'
@@ -249,6 +273,6 @@ help:
 	@echo 'LIB_openblas CFLAGS_openblas LIB_cmocka $(USES:%=LIB_%) EMU JOBS'
 
 FORCE:
-.PHONY: all libs check-layers format install clean help FORCE
+.PHONY: all lib libs check-layers format install clean help FORCE
 
 -include $(ALL_OBJS:.o=.d)

@@ -12,7 +12,7 @@ ALL_OBJS += $(BUILD)/tests/kill/check_checkpoints.o
 
 # Emulated and sanitized programs are many times slower.
 TEST_TIMEOUT ?= $(if $(CROSS)$(SAN),900,300)
-RUN_TESTS = BUILD='$(BUILD)' CC='$(CC)' NM='$(NM)' LIBS_LINE='$(LIBS_LINE)' \
+RUN_TESTS = BUILD='$(BUILD)' CC='$(CC)' NM='$(NM)' SAN_FLAGS='$(SAN_FLAGS)' LIBS_LINE='$(LIBS_LINE)' \
             $(PYTHON) tools/run_tests.py --timeout $(TEST_TIMEOUT) --emu '$(EMU)' --retort $(BUILD)/retort
 
 # The libraries are looked for when the Makefile is read, so what set-up has just installed is seen by the second make.
@@ -26,7 +26,7 @@ test-quick:
 	@tools/setup.sh $(if $(CROSS),--cross)
 	@+$(MAKE) --no-print-directory $(jobs) run-test-quick
 
-run-test: all tests
+run-test: all tests lib
 	@$(RUN_TESTS) --verify cpu --verify ref --structure $(STRUCTURE_TESTS) --cli $(CLI_TESTS) --unit $(UNIT_PROGS) \
 	    --replay $(REPLAY_PROGS)
 

@@ -31,7 +31,7 @@ BACKENDS = [room for room in MAY if room.startswith("backend/")]
 # The only files that name a concrete backend.
 NAMES_BACKENDS = {"backend/registry.c", "api/"}
 # Headers of linked libraries and the rooms that may see them; test libraries never appear in src/.
-LIBRARIES = {"cblas.h": ["backend/cpu"], "xxhash.h": ["base"], "cmocka.h": []}
+LIBRARIES = {"cblas.h": ["backend/cpu"], "xxhash.h": ["base"], "yaml.h": ["train"], "cmocka.h": []}
 INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<([^>]+)>)')
 
 

@@ -6,7 +6,8 @@ in a folder of its own and kills it:
   - `uniform` trials at moments uniform over the wall time of the reference: one in each of N equal slices of it;
   - then `aimed` trials while a checkpoint is being written: the folder is watched, and the kill comes a random moment
     after the hidden temporary name of a random checkpoint has appeared. There are M of them, and more until M kills in
-    all have hit a write, which the name that is left over proves.
+    all have hit a write, which the name that is left over proves;
+  - before those, a few `end` trials: a moment after the last checkpoint, while the model gets its place at the root.
 In every fifth trial the resumed run is killed as well. After each kill every checkpoint-* must be whole
 (tests/kill/check_checkpoints.c); then `--resume` runs to the end, and these must equal the reference bit for bit:
 metrics.jsonl without its timing keys, the files of the model at the root, weights and moments of the last checkpoint,
@@ -201,7 +202,26 @@ def kill_in_write(process, bench, out, rng, writes):
     return kill_at(process, 0.0)
 
 
+def kill_at_end(process, bench, out, rng, steps):
+    """A moment after the last checkpoint has its name. False when the process ended before."""
+    last = bench.path(out, f"checkpoint-{steps:06d}")
+    end = time.monotonic() + LIMIT
+    while process.poll() is None and time.monotonic() < end and not os.path.isdir(last):
+        time.sleep(0.0003)
+    return kill_at(process, rng.random() * 0.03)
+
+
 Row = collections.namedtuple("Row", "number kind moment share phase newest resumed result")
+
+
+class Durations:
+    """How long a whole run takes: the middle of the last five, since other work on the machine comes and goes."""
+
+    def __init__(self):
+        self.last = collections.deque(maxlen=5)
+
+    def __call__(self):
+        return sorted(self.last)[len(self.last) // 2]
 
 
 def trial(bench, number, kind, slice_of, seconds, rng, want, steps):
@@ -212,11 +232,17 @@ def trial(bench, number, kind, slice_of, seconds, rng, want, steps):
         moment = seconds() * (slice_of[0] + rng.random()) / slice_of[1]
         begun = time.monotonic()
         process = bench.start(out, False)
-        killed = kill_at(process, moment) if kind == "uniform" else \
-            kill_in_write(process, bench, out, rng, bench.saves)
+        if kind == "uniform":
+            killed = kill_at(process, moment)
+        elif kind == "end":
+            killed = kill_at_end(process, bench, out, rng, steps)
+        else:
+            killed = kill_in_write(process, bench, out, rng, bench.saves)
         moment = time.monotonic() - begun
         if killed:
             break
+        if kind == "uniform":
+            seconds.last.append(moment)
     else:
         return Row(number, kind, moment, 0, "", 0, 0, "FAIL: it always ended before its moment"), False
     phase = phase_of(bench, out, steps)
@@ -247,31 +273,30 @@ def print_row(row):
 def run(args, folder):
     bench = Bench(args, folder)
     rng = random.Random(args.seed)
-    durations = [bench.to_the_end("reference", False)]
+    seconds = Durations()
+    seconds.last.append(bench.to_the_end("reference", False))
     want = end_of(bench, "reference")
     steps = want["state"]["step"]
-    durations.append(bench.to_the_end("again", False))
+    seconds.last.append(bench.to_the_end("again", False))
     compare(bench, "again", want)
     bench.to_the_end("again", True)  # as after a kill in the very last moment: there is nothing left to do
     compare(bench, "again", want)
-    # Other work on the machine makes runs longer and shorter; the middle of all whole runs is what moments are drawn from.
-    def seconds():
-        return sorted(durations)[len(durations) // 2]
-    print(f"left alone: {steps} steps in {durations[0]:.2f} s and {durations[1]:.2f} s, the same bits; "
+    print(f"left alone: {steps} steps in {seconds.last[0]:.2f} s and {seconds.last[1]:.2f} s, the same bits; "
           f"best at step {want['state']['best_step']}")
     print("   n  kind       killed at           newest     resumed   result where it was")
     rows, hits, number = [], 0, 0
-    while number < args.kills + args.writes or hits < args.writes:
-        kind = "uniform" if number < args.kills else "aimed"
+    others = args.kills + args.ends
+    while number < others + args.writes or hits < args.writes:
+        kind = "uniform" if number < args.kills else "end" if number < others else "aimed"
         row, hit = trial(bench, number + 1, kind, (number, args.kills), seconds, rng, want, steps)
-        if kind == "aimed" and number > args.kills + 10 * args.writes:
+        if number > others + 10 * args.writes:
             raise Fault("no kill hits a checkpoint write")
         number += 1
         hits += hit
         rows.append(row)
         print_row(row)
         if row.newest == 0 and row.result == "same":
-            durations.append(row.resumed)
+            seconds.last.append(row.resumed)
     kinds = collections.Counter(part for row in rows for part in row.phase.split(", then ") if part)
     print("killed in: " + ", ".join(f"{n} {kind}" for kind, n in kinds.most_common()))
     failed = sum(row.result != "same" for row in rows)
@@ -287,12 +312,14 @@ def main():
     parser.add_argument("--emu", default="", help="command that runs a program of the target")
     parser.add_argument("--kills", type=int, help="uniform moments (50; quick: 3)")
     parser.add_argument("--writes", type=int, help="kills that must hit a checkpoint write (10; quick: 2)")
+    parser.add_argument("--ends", type=int, help="kills after the last checkpoint (5; quick: none)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--quick", action="store_true", help="a shorter run and few kills")
     parser.add_argument("--keep", metavar="DIR", help="work here and leave everything behind")
     args = parser.parse_args()
     args.kills = args.kills if args.kills is not None else 3 if args.quick else 50
     args.writes = args.writes if args.writes is not None else 2 if args.quick else 10
+    args.ends = args.ends if args.ends is not None else 0 if args.quick else 5
     try:
         if args.keep:
             os.makedirs(args.keep)

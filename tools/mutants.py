@@ -32,7 +32,7 @@ SUITES = [
     Suite(("model", "train"),
           ("checkpoint", "decoder", "evaluate", "generator", "inputs", "load", "output", "pair", "resolve", "run",
            "schedule", "settings", "step", "train"),
-          ("distill", "eval", "generate", "kill", "run", "train"), False),
+          ("distill", "eval", "flags", "generate", "kill"), False),
 ]
 MEMORY_LIMIT = 16 << 30  # bytes of address space for a test; a mutated size must not eat the machine
 
@@ -232,7 +232,7 @@ def call(command, folder, timeout, limited=False):
 class Worker:
     """A private copy of the tree with a finished build, in which one file at a time is changed."""
 
-    def __init__(self, folder, build, make):
+    def __init__(self, folder, build, make, targets):
         self.folder = folder
         self.make = make
         os.makedirs(folder)
@@ -250,7 +250,7 @@ class Worker:
                 shutil.copytree(source, target, symlinks=True)
             elif os.path.exists(source):
                 shutil.copy2(source, target)
-        self.build(["all", "tests"], must=True)
+        self.build(targets, must=True)
 
     def build(self, targets, must=False):
         status, output = call(self.make + ["BUILD=build"] + targets, self.folder, 600)
@@ -277,21 +277,26 @@ class Worker:
 class Tests:
     """The quick tests of a suite, each with the time it took on the unchanged tree."""
 
-    def __init__(self, worker, suite):
+    def __init__(self, suite, build):
         self.tests = []  # name, what it needs built, command
+        self.limits = {}
+        self.seconds = {}
         if suite.verify:
             self.tests.append(("verify --quick --backend cpu", ["build/retort"],
                                ["build/retort", "verify", "--quick", "--backend", "cpu"]))
-        for name in sorted(os.listdir(os.path.join(worker.folder, "build", "tests"))):
+        for name in sorted(os.listdir(os.path.join(build, "tests"))):
             if (name.startswith(tuple("test_" + word for word in suite.unit))
-                    and os.access(os.path.join(worker.folder, "build", "tests", name), os.X_OK)):
+                    and os.access(os.path.join(build, "tests", name), os.X_OK)):
                 self.tests.append((name, [f"build/tests/{name}"], [f"build/tests/{name}"]))
         for word in suite.scripts:
-            if os.path.exists(os.path.join(worker.folder, "tests", "cli", f"{word}.sh")):
+            if os.path.exists(f"tests/cli/{word}.sh"):
                 self.tests.append((f"cli/{word}", ["build/retort", "build/tests/check_checkpoints"],
                                    ["sh", f"tests/cli/{word}.sh"]))
-        self.limits = {}
-        self.seconds = {}
+
+    def targets(self):
+        return sorted({program for _, programs, _ in self.tests for program in programs})
+
+    def measure(self, worker):
         for name, _, command in self.tests:
             start = time.monotonic()
             status, output = call(command, worker.folder, 600, limited=True)
@@ -400,9 +405,10 @@ def run_all(args, pools, share, report):
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="retort-mutants-") as folder:
         make = ["make", "-s", f"CC={args.cc}"] if args.cc else ["make", "-s"]
-        workers = [Worker(os.path.join(folder, str(i)), args.build, make) for i in range(args.jobs)]
-        tests = Tests(workers[0], args.suite)
-        print("tests: " + ", ".join(f"{n} {s:.1f} s" for n, s in sorted(tests.seconds.items(), key=lambda x: x[1])))
+        tests = Tests(args.suite, args.build)
+        workers = [Worker(os.path.join(folder, str(i)), args.build, make, tests.targets()) for i in range(args.jobs)]
+        tests.measure(workers[0])
+        print("tests: " + ", ".join(f"{n} {s:.1f} s" for n, s in sorted(tests.seconds.items(), key=lambda x: x[1])), flush=True)
 
         def work(worker):
             while (mutant := draw.take()) is not None:

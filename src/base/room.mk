@@ -1,6 +1,7 @@
 # The base room: status and messages, memory, strings, threads, the machine, hashing.
 LIB_SRCS += \
 	src/base/cpu_count.c \
+	src/base/crc32c.c \
 	src/base/err.c \
 	src/base/file.c \
 	src/base/file_write.c \

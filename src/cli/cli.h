@@ -20,6 +20,7 @@
     X(init, "a model with random weights, or a student from a teacher's layers")                                       \
     X(inspect, "what is in a model: shape, dtypes, tokenizer, hashes")                                                 \
     X(quantize, "a model with quantised matrices, with the error of each")                                             \
+    X(report, "a run, or several over each other, as one HTML page")                                                   \
     X(tokenize, "text as token shards; samples with what is trained; ids of a text and back")                          \
     X(train, "the same loop on text alone")                                                                            \
     X(verify, "prove every op on this machine against double precision")

@@ -122,6 +122,8 @@ static int on_token(void *ctx, uint32_t id, rt_err *e)
         return RT_OK;
     }
     s->ids.count++;
+    rt_token_info info;
+    if (!rt_tokenizer_token(s->text->tokenizer, id, &info)) return RT_OK; /* padding of the embedding says nothing */
     RT_TRY(rt_tok_stream_push(s->stream, id, &part, e));
     if (s->o->json)
         rt_str_append_n(&s->made, part.data ? part.data : "", part.len);

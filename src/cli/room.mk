@@ -8,6 +8,7 @@ CLI_SRCS += \
 	src/cli/cmd_generate.c \
 	src/cli/cmd_init.c \
 	src/cli/cmd_inspect.c \
+	src/cli/cmd_report.c \
 	src/cli/cmd_tokenize.c \
 	src/cli/cmd_verify.c \
 	src/cli/convert_print.c \

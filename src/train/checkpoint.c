@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char prefix[] = "checkpoint-";
 static const char kinds[] = "wmv";
@@ -116,9 +117,33 @@ out:
     return rc;
 }
 
+/* The record ends with the hash of all that stands before it, so that it is checked like the files it names. */
+static const char hash_begin[] = ",\n  \"hash\": \"", hash_end[] = "\"\n}\n";
+enum { HASH_TEXT = 32, HASH_TAIL = sizeof hash_begin - 1 + HASH_TEXT + sizeof hash_end - 1 };
+
+static void seal_record(rt_str *out, const char *text)
+{
+    char hash[HASH_TEXT + 1];
+    size_t n = strlen(text) - strlen("\n}");
+    rt_str_append_n(out, text, n);
+    rt_str_printf(out, "%s%s%s", hash_begin, rt_hash_text(hash, rt_hash(text, n)), hash_end);
+}
+
+static bool record_sealed(const rt_str *text)
+{
+    char hash[HASH_TEXT + 1];
+    if (text->len < HASH_TAIL) return false;
+    const char *tail = text->data + text->len - HASH_TAIL;
+    rt_hash_text(hash, rt_hash(text->data, text->len - HASH_TAIL));
+    return memcmp(tail, hash_begin, sizeof hash_begin - 1) == 0 &&
+           memcmp(tail + sizeof hash_begin - 1, hash, HASH_TEXT) == 0 &&
+           memcmp(tail + HASH_TAIL - (sizeof hash_end - 1), hash_end, sizeof hash_end - 1) == 0;
+}
+
 static int write_record(const char *folder, const rt_progress_state *s, rt_arena *a, rt_err *e)
 {
     int rc;
+    rt_str sealed = { 0 };
     char *text = NULL, *path = rt_path_join(a, folder, "state.json");
     rt_json_init();
     json_t *files = json_object(), *j = NULL;
@@ -131,8 +156,11 @@ static int write_record(const char *folder, const rt_progress_state *s, rt_arena
                   hash_json(s->programs), "files", files);
     text = j ? json_dumps(j, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
     if (!text) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a record"));
-    RT_TRY(rt_file_write(path, text, strlen(text), e));
+    seal_record(&sealed, text);
+    if (sealed.failed) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a record"));
+    RT_TRY(rt_file_write(path, sealed.data, sealed.len, e));
 out:
+    rt_str_free(&sealed);
     rt_free(text);
     json_decref(j);
     json_decref(files);
@@ -155,8 +183,7 @@ int rt_checkpoint_save(const char *folder, rt_trainer *t, const rt_output *model
     if (!state) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a checkpoint"));
     RT_TRY(rt_tensor_file_write(state, l.list, l.count, state_values, &l, NULL, e));
     RT_TRY(write_record(temp, s, &a, e));
-    if (rt_path_exists(path)) rt_dir_remove(path);
-    RT_TRY(rt_dir_commit(temp, path, e));
+    RT_TRY(rt_path_exists(path) ? rt_dir_replace(temp, path, e) : rt_dir_commit(temp, path, e));
     temp = NULL;
 out:
     if (temp) rt_dir_remove(temp);
@@ -252,7 +279,10 @@ int rt_checkpoint_check(const char *path, rt_progress_state *s, rt_err *e)
     *s = (rt_progress_state){ 0 };
     rt_json_init();
     if (!file) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a path"));
-    RT_TRY(rt_file_read(file, 1u << 20, &text, e));
+    rc = rt_file_read(file, 1u << 20, &text, e);
+    if (rc == RT_NOT_FOUND) RT_TRY(damaged(path, "state.json is missing", e));
+    RT_TRY(rc);
+    if (!record_sealed(&text)) RT_TRY(damaged(path, "state.json is damaged (its hash is another)", e));
     j = json_loadb(text.data ? text.data : "", text.len, 0, NULL);
     if (!j) RT_TRY(damaged(path, "state.json cannot be read", e));
     RT_TRY(read_record(path, j, s, e));
@@ -311,6 +341,17 @@ static int newest_first(const void *a, const void *b)
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
+/* Under a hidden name first: whoever is killed half-way leaves no checkpoint that lacks files. */
+static void remove_checkpoint(rt_arena *a, const char *path)
+{
+    char *aside;
+    if (rt_dir_temp(&aside, a, path, NULL) < 0) return;
+    if (rename(path, aside) == 0)
+        rt_dir_remove(aside);
+    else
+        rmdir(aside);
+}
+
 void rt_checkpoint_prune(const char *folder, uint32_t keep, uint32_t best)
 {
     rt_arena a = { 0 };
@@ -322,7 +363,7 @@ void rt_checkpoint_prune(const char *folder, uint32_t keep, uint32_t best)
     if (steps) qsort(steps, n, sizeof *steps, newest_first);
     for (uint32_t i = keep ? keep : 1; steps && i < n; i++) {
         char *path = rt_arena_printf(&a, "%s/%s%06u", folder, prefix, steps[i]);
-        if (path && steps[i] != best) rt_dir_remove(path);
+        if (path && steps[i] != best) remove_checkpoint(&a, path);
     }
     rt_arena_free(&a);
 }

@@ -26,6 +26,9 @@ static int grow_rows(rt_eval_set *s, rt_err *e)
     int32_t **arrays[] = { &s->ids, &s->pos, &s->start, &s->target };
     uint32_t cap = s->cap;
     size_t row = s->T * sizeof(int32_t);
+    if (((uint64_t)s->rows + s->B) * s->T > UINT32_MAX)
+        return rt_fail(e, RT_INVALID, "%u rows of %u tokens are more than one evaluation takes; limit the rows",
+                       s->rows + s->B, s->T);
     for (int i = 0; i < 4; i++) {
         cap = s->cap;
         if (!rt_grow((void **)arrays[i], &cap, s->rows + s->B, row))
@@ -117,6 +120,14 @@ bool rt_eval_set_within(const rt_eval_set *s, const uint32_t *mask, uint32_t row
         int32_t v = s->target[i];
         if (v >= 0 && ((uint32_t)v >= rows || !(mask[v / 32] >> (v % 32) & 1))) return *bad = v, false;
     }
+    return true;
+}
+
+bool rt_eval_set_below(const rt_eval_set *s, uint32_t rows, int32_t *bad)
+{
+    for (uint32_t i = 0; i < s->rows * s->T; i++)
+        if ((uint32_t)s->ids[i] >= rows || s->target[i] >= (int64_t)rows)
+            return *bad = (uint32_t)s->ids[i] >= rows ? s->ids[i] : s->target[i], false;
     return true;
 }
 

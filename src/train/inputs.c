@@ -139,6 +139,7 @@ int rt_inputs_open(rt_inputs **out, const rt_settings *s, const rt_inputs_opts *
     int rc;
     rt_inputs *in = rt_alloc_zero(sizeof *in, 16);
     if (!in) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a run"));
+    if (s->vocab > INT32_MAX) RT_TRY(rt_fail(e, RT_USAGE, "--vocab is at most %d", INT32_MAX));
     RT_TRY(open_model(in, s->student, "student", o->env, &in->student, &in->student_text, e));
     if (s->teacher) {
         RT_TRY(open_model(in, s->teacher, "teacher", o->env, &in->teacher, &in->teacher_text, e));

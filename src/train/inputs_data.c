@@ -94,7 +94,6 @@ static int tokenize_source(rt_inputs *in, const rt_data_list *l, uint32_t source
     RT_TRY(rt_data_tokenize(l, source, 1, &t, &stats, e));
     add_stats(&in->stats, &stats);
     RT_TRY(rt_shard_writer_commit(k.w, "{}", e));
-    k.w = NULL;
 out:
     rt_shard_writer_free(k.w);
     return rc;
@@ -125,12 +124,87 @@ out:
     return rc;
 }
 
+/* ---- what a run has tokenized: KIND.json, written when all of it is there ---- */
+
+static char *index_path(rt_inputs *in, const rt_inputs_opts *o, const char *kind)
+{
+    return rt_arena_printf(&in->arena, "%s/%s.json", o->folder, kind);
+}
+
+/* [{"name", "weight", "shards": [path, or the name of a file in the folder]}] */
+static int write_index(rt_inputs *in, const rt_rows_source *list, uint32_t count, uint32_t first, const char *path,
+                       const char *folder, rt_err *e)
+{
+    int rc;
+    char *text = NULL;
+    json_t *all = json_array();
+    for (uint32_t i = 0; all && i < count; i++) {
+        json_t *shards = json_array();
+        for (uint32_t k = 0; k < list[i].count; k++) {
+            const char *name = rt_shard_about(in->shards[first++])->path;
+            size_t n = strlen(folder);
+            bool own = strncmp(name, folder, n) == 0 && name[n] == '/';
+            json_array_append_new(shards, json_string(own ? name + n + 1 : name));
+        }
+        json_t *one = json_pack("{s:s, s:f, s:o}", "name", list[i].name, "weight", list[i].weight, "shards", shards);
+        if (!one || json_array_size(json_object_get(one, "shards")) != list[i].count) {
+            json_decref(one);
+            RT_TRY(rt_fail(e, RT_NOMEM, "no memory for %s, or a path is not UTF-8", path));
+        }
+        json_array_append_new(all, one);
+    }
+    text = all ? json_dumps(all, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
+    if (!text) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for %s", path));
+    RT_TRY(rt_file_write(path, text, strlen(text), e));
+out:
+    rt_free(text);
+    json_decref(all);
+    return rc;
+}
+
+/* The shards that an earlier session of the run wrote down, whatever became of the text. */
+static int open_index(rt_inputs *in, const char *path, const rt_settings *s, const rt_inputs_opts *o,
+                      rt_rows_source **sources, uint32_t *count, rt_err *e)
+{
+    int rc;
+    rt_str text = { 0 };
+    json_t *all = NULL;
+    RT_TRY(rt_file_read(path, 64u << 20, &text, e));
+    all = json_loadb(text.data ? text.data : "", text.len, 0, NULL);
+    *count = (uint32_t)json_array_size(all);
+    *sources = rt_arena_alloc(&in->arena, *count * sizeof **sources + 1);
+    if (!*count || !*sources) RT_TRY(rt_fail(e, RT_FORMAT, "%s cannot be read; remove it to tokenize again", path));
+    for (uint32_t i = 0; i < *count; i++) {
+        const json_t *one = json_array_get(all, i), *shards = json_object_get(one, "shards");
+        const char *name = json_string_value(json_object_get(one, "name"));
+        uint32_t first = in->shard_count;
+        for (size_t k = 0; k < json_array_size(shards); k++) {
+            const char *file = json_string_value(json_array_get(shards, k));
+            if (file && !strchr(file, '/')) file = rt_path_join(&in->arena, o->folder, file);
+            if (!file) RT_TRY(rt_fail(e, RT_FORMAT, "%s cannot be read; remove it to tokenize again", path));
+            RT_TRY(open_shard(in, file, s, e));
+        }
+        (*sources)[i] = (rt_rows_source){ .name = rt_arena_strdup(&in->arena, name ? name : "data"),
+                                          .count = in->shard_count - first,
+                                          .weight = json_number_value(json_object_get(one, "weight")) };
+        if (!(*sources)[i].name) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for the data's sources"));
+    }
+out:
+    rt_str_free(&text);
+    json_decref(all);
+    return rc;
+}
+
 /* The shards of a list, as sources of rows. shards grows while they are opened, so pointers are set afterwards. */
 static int open_list(rt_inputs *in, const rt_setting_list *specs, const char *kind, const rt_settings *s,
                      const rt_inputs_opts *o, rt_rows_source **sources, uint32_t *count, rt_err *e)
 {
     int rc;
     rt_data_list l = { 0 };
+    uint32_t before = in->shard_count;
+    const char *path = index_path(in, o, kind);
+    if (!path) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a path"));
+    if (rt_path_exists(path)) return open_index(in, path, s, o, sources, count, e);
     RT_TRY(rt_data_list_open(&l, specs->text, specs->count, o->env, e));
     for (uint32_t i = 0; i < l.note_count; i++) rt_inputs_note(in, "%s", l.notes[i]);
     rt_rows_source *list = rt_arena_alloc(&in->arena, l.source_count * sizeof *list);
@@ -145,12 +219,12 @@ static int open_list(rt_inputs *in, const rt_setting_list *specs, const char *ki
     }
     *sources = list;
     *count = l.source_count;
+    RT_TRY(write_index(in, list, *count, before, path, o->folder, e));
 out:
     rt_data_list_close(&l);
     return rc;
 }
 
-/* With vanished text the shards of an earlier run still do. */
 int rt_inputs_data(rt_inputs *in, const rt_settings *s, const rt_inputs_opts *o, rt_err *e)
 {
     int rc;
@@ -200,8 +274,13 @@ int rt_inputs_rows(rt_inputs *in, const rt_settings *s, const rt_resolved *r, rt
     o.in_order = true;
     o.side = file ? RT_SIDE_ALL : RT_SIDE_HELD;
     if (file) o.held_out = 0;
-    RT_TRY(rt_rows_open(&in->held, file ? in->eval_sources : in->train_sources, file ? in->eval_count : in->train_count,
-                        &o, e));
+    rc = rt_rows_open(&in->held, file ? in->eval_sources : in->train_sources, file ? in->eval_count : in->train_count,
+                      &o, e);
+    if (rc == RT_INVALID && !file && e) {
+        rt_err why = *e;
+        rt_fail(e, rc, "%.300s; raise --held-out, or give --eval-data", why.text);
+    }
+    RT_TRY(rc);
     RT_TRY(rt_rows_in_epoch(in->train, 0, &f->rows_per_epoch, e));
 out:
     return rc;

@@ -146,7 +146,8 @@ static int write_model(const char *folder, rt_trainer *t, const rt_output *o, bo
                          .config = &config,
                          .text = o->text ? o->text : &o->student->text,
                          .tensors = tensors,
-                         .tensor_count = n };
+                         .tensor_count = n,
+                         .replace = merge }; /* what a run that was stopped in its last moments had written */
     /* A device belongs to one thread, so rows are asked for by one. */
     RT_TRY(rt_pool_new(&pool, 1, e));
     RT_TRY(rt_model_write(&out, &(rt_model_write_calls){ .rows = fill_rows, .ctx = &s }, pool, e));

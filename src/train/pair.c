@@ -109,15 +109,19 @@ static int believe(rt_pair *p, const rt_tokenizer *one, uint32_t vocab, rt_err *
     uint32_t least = p->student_rows < p->teacher_rows ? p->student_rows : p->teacher_rows;
     if (!vocab)
         return rt_fail(e, RT_INVALID,
-                       "%s no tokenizer, so nothing says which ids mean the same; give --vocab N (ids in "
+                       "%s tokenizer, so nothing says which ids mean the same; give --vocab N (ids in "
                        "use) with token shards, or models with their tokenizers",
-                       one ? "one of the two models has" : "neither model has");
+                       one ? "one of the two models has no" : "neither model has a");
     if (vocab > least)
         return rt_fail(e, RT_INVALID, "--vocab %u is more than the %u ids that both models have rows for", vocab,
                        least);
-    for (uint32_t id = 0; id < vocab; id++) admit(p, id);
-    p->student_padding = p->student_rows - vocab;
-    p->teacher_padding = p->teacher_rows - vocab;
+    if (one && vocab > rt_tokenizer_size(one))
+        return rt_fail(e, RT_INVALID, "--vocab %u is more than the %u ids that the one tokenizer has", vocab,
+                       rt_tokenizer_size(one));
+    for (uint32_t id = 0; id < vocab; id++)
+        if (!one || look(one, id, vocab).defined) admit(p, id);
+    p->student_padding = p->student_rows - p->common;
+    p->teacher_padding = p->teacher_rows - p->common;
     return RT_OK;
 }
 

@@ -28,10 +28,9 @@ typedef struct word {
 static int choose(const char *text, const word *words, const char *flag, int *out, rt_err *e)
 {
     rt_str all = { 0 };
-    for (const word *w = words; w->name; w++) {
+    for (const word *w = words; w->name; w++)
         if (strcmp(text, w->name) == 0) return *out = w->value, RT_OK;
-        rt_str_printf(&all, "%s%s", all.len ? ", " : "", w->name);
-    }
+    for (const word *w = words; w->name; w++) rt_str_printf(&all, "%s%s", all.len ? ", " : "", w->name);
     int rc = rt_fail(e, RT_USAGE, "%s is one of %s, not '%s'", flag, all.data ? all.data : "", text);
     rt_str_free(&all);
     return rc;
@@ -135,10 +134,20 @@ static int resolve_targets(const char *text, uint32_t *roles, rt_err *e)
     return *roles ? RT_OK : rt_fail(e, RT_USAGE, "--lora-targets is empty");
 }
 
+/* A flag that would do nothing is a mistake, not a wish. */
+static int refuse_without_lora(const rt_settings *s, rt_err *e)
+{
+    const char *flag = s->merge                              ? "--merge"
+                       : GIVEN(lora_alpha)                   ? "--lora-alpha"
+                       : strcmp(s->lora_targets, "all") != 0 ? "--lora-targets"
+                                                             : NULL;
+    return flag ? rt_fail(e, RT_USAGE, "%s is for adapters; give --lora or --lora-rank too", flag) : RT_OK;
+}
+
 static int resolve_lora(rt_settings *s, rt_resolved *r, rt_arena *a, rt_err *e)
 {
     int rc = RT_OK;
-    if (!s->lora && !GIVEN(lora_rank)) return RT_OK;
+    if (!s->lora && !GIVEN(lora_rank)) return refuse_without_lora(s, e);
     if (s->freeze.count)
         RT_TRY(
             rt_fail(e, RT_USAGE, "--freeze and --lora together say the same twice: with adapters the model is frozen"));
@@ -146,6 +155,7 @@ static int resolve_lora(rt_settings *s, rt_resolved *r, rt_arena *a, rt_err *e)
     if (s->lora_rank == 0 || s->lora_rank > 4096)
         RT_TRY(rt_fail(e, RT_USAGE, "--lora-rank is from 1 to 4096, not %" PRIu64, s->lora_rank));
     if (!GIVEN(lora_alpha)) RT_TRY(put_real(s, RT_SETTING_ID_lora_alpha, 2.0 * (double)s->lora_rank, a, e));
+    if (!(s->lora_alpha > 0)) RT_TRY(rt_fail(e, RT_USAGE, "--lora-alpha must be above 0, not %g", s->lora_alpha));
     r->lora.rank = (uint32_t)s->lora_rank;
     r->lora.alpha = s->lora_alpha;
     RT_TRY(resolve_targets(s->lora_targets, &r->lora.roles, e));
@@ -241,14 +251,16 @@ int rt_resolve_before_rows(rt_settings *s, const rt_run_facts *f, rt_resolved *r
     r->recompute = (rt_recompute)v;
     RT_TRY(choose(s->save, best_last, "--save", &v, e));
     r->save_best = v != 0;
-    char *end;
+    char *end, *second = NULL;
     r->beta1 = strtod(s->betas, &end);
-    r->beta2 = *end == ',' ? strtod(end + 1, &end) : -1;
-    if (*end || !(r->beta1 >= 0 && r->beta1 < 1 && r->beta2 >= 0 && r->beta2 < 1))
+    r->beta2 = end != s->betas && *end == ',' ? strtod(second = end + 1, &end) : -1;
+    if (*end || end == second || !(r->beta1 >= 0 && r->beta1 < 1 && r->beta2 >= 0 && r->beta2 < 1))
         RT_TRY(
             rt_fail(e, RT_USAGE, "--betas takes two numbers from 0 to below 1, such as 0.9,0.95; not '%s'", s->betas));
     if (!(r->eps > 0)) RT_TRY(rt_fail(e, RT_USAGE, "--eps must be above 0"));
     if (!(r->weight_decay >= 0)) RT_TRY(rt_fail(e, RT_USAGE, "--weight-decay cannot be negative"));
+    if (!(r->max_grad_norm >= 0)) RT_TRY(rt_fail(e, RT_USAGE, "--max-grad-norm cannot be negative; 0 never clips"));
+    if (s->head_chunk > 1u << 24) RT_TRY(rt_fail(e, RT_USAGE, "--head-chunk is at most %u", 1u << 24));
 out:
     return rc;
 }
@@ -296,11 +308,12 @@ static int resolve_schedule(rt_settings *s, const rt_run_facts *f, rt_resolved *
     }
     if (strcmp(s->warmup, "0") != 0) RT_TRY(rt_resolve_share(s->warmup, r->steps, "--warmup", &warmup, e));
     RT_TRY(rt_resolve_share(s->decay, r->steps, "--decay", &decay, e));
+    if (decay > r->steps) decay = r->steps;
     if (warmup > r->steps) RT_TRY(rt_fail(e, RT_INVALID, "--warmup of %" PRIu64 " is longer than the run", warmup));
     c->lr = s->lr;
     c->floor = s->lr_floor;
     c->warmup = (uint32_t)warmup;
-    c->decay = (uint32_t)least((uint32_t)decay, r->steps);
+    c->decay = (uint32_t)decay;
     c->steps = r->steps;
     RT_TRY(rt_schedule_check(c, e));
 out:
@@ -340,8 +353,9 @@ int rt_resolve_with_rows(rt_settings *s, const rt_run_facts *f, rt_resolved *r, 
     r->keep = s->keep > UINT32_MAX ? UINT32_MAX : (uint32_t)s->keep;
     r->head_chunk = (uint32_t)s->head_chunk;
     if (!GIVEN(save_dtype)) {
-        rt_dtype d = rt_dtype_is_quant(f->student_dtype) ? RT_DTYPE_BF16 : f->student_dtype;
-        RT_TRY(rt_settings_set(s, RT_SETTING_ID_save_dtype, rt_dtype_name(d == RT_DTYPE_F64 ? RT_DTYPE_F32 : d), e));
+        rt_dtype d = f->student_dtype == RT_DTYPE_F64 ? RT_DTYPE_F32 : f->student_dtype;
+        if (!rt_dtype_is_float(d)) d = RT_DTYPE_BF16;
+        RT_TRY(rt_settings_set(s, RT_SETTING_ID_save_dtype, rt_dtype_name(d), e));
     }
     RT_TRY(choose(s->save_dtype, save_dtypes, "--save-dtype", &v, e));
     r->save_dtype = (rt_dtype)v;

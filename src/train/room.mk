@@ -7,11 +7,24 @@ LIB_SRCS += \
 	src/train/loss_plan.c \
 	src/train/output.c \
 	src/train/pair.c \
+	src/train/report_data.c \
+	src/train/report_page.c \
+	src/train/report_samples.c \
+	src/train/report_series.c \
+	src/train/report_tables.c \
+	src/train/report_text.c \
 	src/train/resolve.c \
 	src/train/run_open.c \
 	src/train/run_files.c \
 	src/train/run_loop.c \
 	src/train/schedule.c \
 	src/train/settings.c \
+	src/train/settings_alias.c \
+	src/train/settings_yaml.c \
+	src/train/settings_yaml_write.c \
 	src/train/step.c \
-	src/train/step_plan.c
+	src/train/step_plan.c \
+	src/train/tfevents.c
+# The page that a report is filled into.
+EMBED_SRCS += src/train/report.html
+USES += yaml

@@ -22,20 +22,31 @@ static int set_paths(rt_run *r, rt_err *e)
     return r->data && r->metrics_path && r->best_path ? RT_OK : no_memory(e);
 }
 
+static int settings_path(rt_run *r, char **path, rt_err *e)
+{
+    *path = rt_path_join(&r->arena, r->run, "settings.json");
+    return *path ? RT_OK : no_memory(e);
+}
+
 int rt_run_make_folders(rt_run *r, rt_err *e)
 {
     int rc;
-    char **names;
+    char **names, *settings;
     uint32_t count = 0;
     if (!r->settings->out) RT_TRY(rt_fail(e, RT_USAGE, "--out is missing: where the run and its model go"));
     RT_TRY(set_paths(r, e));
     if (rt_path_is_dir(r->out)) RT_TRY(rt_dir_list(&names, &count, &r->arena, r->out, e));
+    RT_TRY(settings_path(r, &settings, e));
     if (r->opts->resume) {
-        if (!rt_path_is_dir(r->run))
+        if (!rt_path_exists(settings))
             RT_TRY(rt_fail(e, RT_NOT_FOUND, "%s holds no run to resume; without --resume a new one begins", r->out));
+        rt_dir_clean(r->out);
+        rt_dir_clean(r->run);
+        rt_dir_clean(r->data);
         return RT_OK;
     }
-    if (count)
+    /* A run that was killed before its settings were written has left its empty folders, or nothing at all. */
+    if (count && !(count == 1 && strcmp(names[0], "run") == 0 && !rt_path_exists(settings)))
         RT_TRY(rt_fail(e, RT_INVALID, "%s is not empty; --resume goes on with the run in it, or name another --out",
                        r->out));
     r->made = true;
@@ -45,12 +56,6 @@ out:
 }
 
 /* ---- settings ---- */
-
-static int settings_path(rt_run *r, char **path, rt_err *e)
-{
-    *path = rt_path_join(&r->arena, r->run, "settings.json");
-    return *path ? RT_OK : no_memory(e);
-}
 
 int rt_run_write_settings(rt_run *r, rt_err *e)
 {
@@ -67,9 +72,22 @@ out:
     return rc;
 }
 
+/* Settings that say the same in different words: what was resolved from the one that was given does not stand against
+ * the one that is given now. */
+static void forget_rivals(rt_settings *was, const rt_settings *now)
+{
+    static const rt_setting_id length[] = { RT_SETTING_ID_steps, RT_SETTING_ID_tokens, RT_SETTING_ID_epochs };
+    for (int i = 0; i < 3; i++)
+        for (int k = 0; k < 3 && now->given[length[i]]; k++) was->given[length[k]] = false;
+    if (now->given[RT_SETTING_ID_alpha])
+        was->given[RT_SETTING_ID_kd_weight] = was->given[RT_SETTING_ID_ce_weight] = false;
+    if (now->eval_data.count) was->given[RT_SETTING_ID_held_out] = false;
+}
+
 /* What the user gave now wins, after it was compared. */
 static int overlay(rt_settings *was, const rt_settings *now)
 {
+    forget_rivals(was, now);
     for (int i = 0; i < RT_SETTING_COUNT_ALL; i++) {
         const rt_setting_info *f = &rt_setting_table[i];
         static const size_t sizes[] = { [RT_SETTING_TEXT] = sizeof(const char *),
@@ -82,6 +100,26 @@ static int overlay(rt_settings *was, const rt_settings *now)
         was->given[i] = true;
     }
     return RT_OK;
+}
+
+/* Tokens are made once: what they came from cannot change in a run. */
+static int refuse_other_data(const rt_settings *was, const rt_settings *now, rt_err *e)
+{
+    static const rt_setting_id fixed[] = { RT_SETTING_ID_data,         RT_SETTING_ID_eval_data,
+                                           RT_SETTING_ID_loss_on,      RT_SETTING_ID_chat_template,
+                                           RT_SETTING_ID_template_var, RT_SETTING_ID_skip_bad };
+    int rc = RT_OK;
+    for (size_t i = 0; i < sizeof fixed / sizeof *fixed && rc == RT_OK; i++) {
+        rt_settings one = *now;
+        rt_str diff = { 0 };
+        memset(one.given, 0, sizeof one.given);
+        one.given[fixed[i]] = now->given[fixed[i]];
+        if (rt_settings_diff(was, &one, &diff))
+            rc = rt_fail(e, RT_INVALID, "%s; the tokens of a run are made already: begin a new one with --student %s",
+                         diff.data ? diff.data : "", now->out ? now->out : "OUT");
+        rt_str_free(&diff);
+    }
+    return rc;
 }
 
 int rt_run_join_settings(rt_run *r, rt_err *e)
@@ -100,9 +138,10 @@ int rt_run_join_settings(rt_run *r, rt_err *e)
     RT_TRY(rt_settings_from_json(was, j, &r->arena, e));
     if (rt_settings_diff(was, r->settings, &diff) && !r->opts->override)
         RT_TRY(rt_fail(e, RT_INVALID,
-                       "a resumed run keeps its settings, and these differ:\n%s\nleave them out, or say "
-                       "--override (the curve is then another)",
+                       "a resumed run keeps its settings; leave these out, or say --override (the curve is then "
+                       "another):\n%s",
                        diff.data ? diff.data : ""));
+    RT_TRY(refuse_other_data(was, r->settings, e));
     overlay(was, r->settings);
     *r->settings = *was;
 out:
@@ -155,26 +194,30 @@ out:
     return rc;
 }
 
-void rt_run_read_first(rt_run *r)
+void rt_run_read_evals(rt_run *r)
 {
+    rt_eval_result v;
+    bool any = false;
     FILE *f = fopen(r->metrics_path, "re");
-    json_t *j = f ? json_loadf(f, JSON_DISABLE_EOF_CHECK, NULL) : NULL; /* the first line */
-    if (j) rt_run_eval_from_json(j, &r->first);
-    json_decref(j);
+    for (json_t *j; f && (j = json_loadf(f, JSON_DISABLE_EOF_CHECK, NULL)); json_decref(j)) {
+        if (!rt_run_eval_from_json(j, &v)) continue;
+        if (!any) r->first = v;
+        r->last = v;
+        any = true;
+    }
     if (f) fclose(f);
 }
 
 /* ---- models ---- */
 
-/* Swaps a folder for a new one: readers see the old or the new, and for a moment neither. */
+/* Swaps a folder for a new one: readers see the old or the new. */
 static int replace_folder(rt_run *r, const char *path, rt_err *e)
 {
     int rc;
     char *temp = NULL;
     RT_TRY(rt_dir_temp(&temp, &r->arena, path, e));
     RT_TRY(rt_output_write(temp, r->trainer, &r->output, e));
-    if (rt_path_exists(path)) rt_dir_remove(path);
-    RT_TRY(rt_dir_commit(temp, path, e));
+    RT_TRY(rt_path_exists(path) ? rt_dir_replace(temp, path, e) : rt_dir_commit(temp, path, e));
     temp = NULL;
 out:
     if (temp) rt_dir_remove(temp);
@@ -183,7 +226,23 @@ out:
 
 int rt_run_write_best(rt_run *r, rt_err *e) { return replace_folder(r, r->best_path, e); }
 
-/* Moves the files of a folder to the root; config.json last, so that a model is there only when it is whole. */
+/* Without it nobody takes a folder for a model, or for an adapter. */
+static bool is_last_file(const char *name)
+{
+    return strcmp(name, "config.json") == 0 || strcmp(name, "adapter_config.json") == 0;
+}
+
+bool rt_run_has_root(const rt_run *r)
+{
+    rt_arena a = { 0 };
+    char *model = rt_path_join(&a, r->out, "config.json"), *adapter = rt_path_join(&a, r->out, "adapter_config.json");
+    bool has = model && adapter && (rt_path_exists(model) || rt_path_exists(adapter));
+    rt_arena_free(&a);
+    return has;
+}
+
+/* Moves the files of a folder to the root, that one last, so that a model is there only when it is whole. Can be done
+ * again after it was stopped half-way: the folder goes last of all. */
 static int move_up(rt_run *r, const char *folder, rt_err *e)
 {
     int rc;
@@ -192,7 +251,7 @@ static int move_up(rt_run *r, const char *folder, rt_err *e)
     RT_TRY(rt_dir_list(&names, &count, &r->arena, folder, e));
     for (int last = 0; last < 2; last++)
         for (uint32_t i = 0; i < count; i++) {
-            if ((strcmp(names[i], "config.json") == 0) != (last == 1)) continue;
+            if (is_last_file(names[i]) != (last == 1)) continue;
             char *from = rt_path_join(&r->arena, folder, names[i]), *to = rt_path_join(&r->arena, r->out, names[i]);
             if (!from || !to) RT_TRY(no_memory(e));
             if (rename(from, to) != 0) RT_TRY(rt_fail(e, RT_IO, "%s cannot become %s: %s", from, to, strerror(errno)));

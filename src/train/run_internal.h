@@ -29,6 +29,10 @@ struct rt_run {
     rt_eval_result first, last;
 };
 
+/* ---- run_open.c ---- */
+/* Of the smaller embedding: every id of the data is below it. */
+uint32_t rt_run_least_rows(const rt_run *r);
+
 /* ---- run_files.c ---- */
 int rt_run_make_folders(rt_run *r, rt_err *e);
 /* Settings of the run that is resumed, joined with what the user gave now. */
@@ -44,8 +48,10 @@ int rt_run_write_best(rt_run *r, rt_err *e);
 int rt_run_write_root(rt_run *r, bool best, rt_err *e);
 /* With adapters: OUT/merged, the model with them added in. */
 int rt_run_write_merged(rt_run *r, rt_err *e);
-/* The evaluation before the first step, from the metrics of a resumed run; left as it is when there is none. */
-void rt_run_read_first(rt_run *r);
+/* Whether the root holds a whole model. */
+bool rt_run_has_root(const rt_run *r);
+/* The first evaluation and the last, from the metrics of a resumed run; left as they are when there is none. */
+void rt_run_read_evals(rt_run *r);
 
 /* ---- run_loop.c ---- */
 json_t *rt_run_eval_json(uint32_t step, const rt_eval_result *v);

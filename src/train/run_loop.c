@@ -18,6 +18,7 @@ static int read_rows(rt_run *r, uint64_t *tokens, rt_err *e)
     int rc = RT_OK;
     const rt_resolved *v = &r->resolved;
     const rt_pair *pair = &r->in->pair;
+    uint32_t rows = rt_run_least_rows(r);
     size_t T = v->seq_len, N = (size_t)r->micro_count * v->micro_batch * T;
     int32_t *ids = r->rows, *pos = ids + N, *start = pos + N, *target = start + N;
     *tokens = 0;
@@ -26,6 +27,12 @@ static int read_rows(rt_run *r, uint64_t *tokens, rt_err *e)
         RT_TRY(rt_rows_next(r->in->train, &row, e));
         if (rc == 0) RT_TRY(rt_fail(e, RT_INTERNAL, "the data ended, and it has no end"));
         *tokens += row.tokens;
+        for (size_t k = 0; k < T; k++)
+            if ((uint32_t)row.ids[k] >= rows || row.target[k] >= (int64_t)rows)
+                RT_TRY(rt_fail(e, RT_INVALID,
+                               "id %d is in the data, and an embedding has %u rows; the data is of "
+                               "another tokenizer",
+                               (uint32_t)row.ids[k] >= rows ? row.ids[k] : row.target[k], rows));
         for (size_t k = 0; r->in->teacher && k < T; k++)
             if (row.target[k] >= 0 && !rt_pair_has(pair, (uint32_t)row.target[k]))
                 RT_TRY(rt_fail(e, RT_INVALID, "id %d is a target in the data, and teacher and student do not share it",
@@ -122,6 +129,17 @@ out:
 
 /* ---- steps ---- */
 
+/* What a person can do about numbers that are not finite, and that nothing is lost. */
+static int explain_nonfinite(const rt_run *r, int rc, rt_err *e)
+{
+    if (rc != RT_NONFINITE || !e) return rc;
+    rt_err what = *e;
+    return rt_fail(e, rc,
+                   "%.300s; checkpoints are as they were; a lower --lr or --max-grad-norm may help, or a look at "
+                   "the rows around step %u",
+                   what.text, r->state.step + 1);
+}
+
 /* Speed over the steps that lie not too far back. */
 typedef struct pace {
     double seconds, tokens;
@@ -175,7 +193,8 @@ static int one_step(rt_run *r, pace *p, rt_err *e)
     uint32_t step = r->state.step + 1;
     double begun = rt_now(), lr = rt_schedule_lr(&r->resolved.schedule, step);
     RT_TRY(read_rows(r, &tokens, e));
-    RT_TRY(rt_trainer_step(r->trainer, r->micro, r->micro_count, step, lr, r->resolved.seed, &out, e));
+    rc = rt_trainer_step(r->trainer, r->micro, r->micro_count, step, lr, r->resolved.seed, &out, e);
+    RT_TRY(explain_nonfinite(r, rc, e));
     double seconds = rt_now() - begun;
     r->state.step = step;
     r->state.tokens += tokens;
@@ -194,13 +213,16 @@ out:
 static int finish(rt_run *r, rt_run_summary *out, rt_err *e)
 {
     int rc;
-    bool best = r->resolved.save_best && r->state.best_step > 0 && r->state.best_step != r->state.step &&
-                rt_path_is_dir(r->best_path);
+    uint32_t step = r->state.step, best_step = r->resolved.save_best ? r->state.best_step : 0;
+    bool earlier = best_step > 0 && best_step != step, there = rt_path_is_dir(r->best_path);
+    /* The best was moved to the root already when a run that had come this far is resumed. */
+    bool moved = earlier && !there && rt_run_has_root(r), best = earlier && (there || moved);
     out->before = r->first;
     out->after = r->last;
-    RT_TRY(rt_run_write_root(r, best, e));
-    out->is_best = r->resolved.save_best;
-    out->saved_step = best ? r->state.best_step : r->state.step;
+    rt_checkpoint_prune(r->out, r->resolved.keep, 0); /* again, for a run that was killed just before it did */
+    if (!moved) RT_TRY(rt_run_write_root(r, best, e));
+    out->is_best = best_step > 0 && (best || best_step == step);
+    out->saved_step = best ? best_step : step;
     if (!best) RT_TRY(rt_output_read_back(r->out, r->trainer, &r->output, &out->difference, e));
     RT_TRY(rt_output_reload(r->out, r->trainer, &r->output, e));
     RT_TRY(rt_evaluate(r->trainer, r->held, &out->saved, NULL, e));

@@ -2,6 +2,7 @@
 #include "train/run_internal.h"
 
 #include "base/sys.h"
+#include "text/vocab_convert.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -93,6 +94,12 @@ out:
     return rc;
 }
 
+uint32_t rt_run_least_rows(const rt_run *r)
+{
+    uint32_t student = r->in->student->config.vocab, teacher = r->in->teacher ? r->in->teacher->config.vocab : student;
+    return student < teacher ? student : teacher;
+}
+
 /* Targets that the divergence knows nothing of would be trained by CE alone; the pair check promised that there are
  * none. Rows of training are checked as they come. */
 static int open_evaluation(rt_run *r, rt_err *e)
@@ -101,6 +108,11 @@ static int open_evaluation(rt_run *r, rt_err *e)
     int rc;
     int32_t bad;
     RT_TRY(rt_eval_set_new(&r->held, r->in->held, r->resolved.micro_batch, r->resolved.seq_len, MOST_ROWS, e));
+    if (!rt_eval_set_below(r->held, rt_run_least_rows(r), &bad))
+        RT_TRY(rt_fail(e, RT_INVALID,
+                       "id %d is in the held-out data, and an embedding has %u rows; the data is of "
+                       "another tokenizer",
+                       bad, rt_run_least_rows(r)));
     if (r->in->teacher && !rt_eval_set_within(r->held, r->in->pair.mask, r->in->pair.student_rows, &bad))
         RT_TRY(rt_fail(e, RT_INVALID, "id %d is a target in the held-out data, and teacher and student do not share it",
                        bad));
@@ -143,13 +155,20 @@ out:
 /* Tokenizer and template of the output. A base student often has no template; it gets the one it was trained with. */
 static int prepare_output(rt_run *r, rt_err *e)
 {
+    int rc;
     rt_inputs *in = r->in;
-    r->text = in->student->text;
-    if (in->template_text.data) r->text.chat_template = in->template_text;
-    if (!r->text.tokenizer_json.data && !r->text.has_vocab && in->teacher) {
-        r->text.tokenizer_json = in->teacher->text.tokenizer_json;
-        r->text.tokenizer_config = in->teacher->text.tokenizer_config;
+    rt_model_text text = in->student->text;
+    if (!text.tokenizer_json.data && !text.has_vocab && in->teacher) {
+        rt_span own = text.generation_config;
+        text = in->teacher->text;
+        text.generation_config = own;
     }
+    if (in->template_text.data) text.chat_template = in->template_text;
+    r->text = text;
+    /* A vocabulary of GGUF becomes the tokenizer.json that a Hugging Face directory has. */
+    rc = rt_model_text_for(&r->text, &text, RT_CONTAINER_HF, in->student->config.vocab, &r->arena, NULL, e);
+    if (rc == RT_UNSUPPORTED) note(r, "the output gets no tokenizer.json: %s", e ? e->text : "it has no such form");
+    if (rc < 0 && rc != RT_UNSUPPORTED) return rc;
     r->output = (rt_output){ .student = in->student,
                              .text = &r->text,
                              .dtype = r->resolved.save_dtype,
@@ -198,7 +217,7 @@ static int go_on(rt_run *r, rt_err *e)
     r->state.programs = now;
     note(r, "going on from %s, step %u of %u", rt_path_base(path), r->state.step, r->resolved.steps);
     RT_TRY(rt_run_open_metrics(r, r->state.metrics_bytes, e));
-    rt_run_read_first(r);
+    rt_run_read_evals(r);
 out:
     return rc;
 }
@@ -213,17 +232,19 @@ int rt_run_open(rt_run **out, rt_settings *s, const rt_run_opts *o, rt_err *e)
     r->metrics_fd = -1;
     if (o->events) r->events = *o->events;
     RT_TRY(rt_run_make_folders(r, e));
-    if (o->resume) RT_TRY(rt_run_join_settings(r, e));
+    RT_TRY(o->resume ? rt_run_join_settings(r, e) : rt_run_write_settings(r, e));
     RT_TRY(rt_settings_defaults(s, e));
     RT_TRY(rt_pool_new(&r->pool, s->threads ? (uint32_t)s->threads : rt_cpu_count(), e));
     RT_TRY(open_inputs(r, e));
-    RT_TRY(rt_run_write_settings(r, e));
+    if (!o->resume) RT_TRY(rt_run_write_settings(r, e));
     r->begun = true;
     RT_TRY(open_trainer(r, e));
     RT_TRY(open_evaluation(r, e));
     RT_TRY(prepare_output(r, e));
     RT_TRY(make_rows(r, e));
     RT_TRY(go_on(r, e));
+    /* What was changed is written when the run is known to go on with it. */
+    if (o->resume) RT_TRY(rt_run_write_settings(r, e));
     if (r->events.ready) r->events.ready(r->events.ctx, r);
     *out = r;
     r = NULL;

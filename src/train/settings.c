@@ -49,7 +49,7 @@ static int set_number(rt_settings *s, rt_setting_id id, const char *text, rt_err
         return RT_OK;
     }
     unsigned long long v = strtoull(text, &end, 10);
-    if (errno || *end || end == text || text[0] == '-')
+    if (errno || *end || text[0] < '0' || text[0] > '9')
         return rt_fail(e, RT_USAGE, "%s takes a whole number, not '%s'", f->flag, text);
     *(uint64_t *)value_of(s, id) = v;
     return RT_OK;
@@ -97,13 +97,50 @@ out:
     return rc;
 }
 
+/* Settings that say the same in different words: the one that was there does not stand against the one that comes. */
+static void forget_rivals(rt_settings *base, const rt_settings *over)
+{
+    static const rt_setting_id length[] = { RT_SETTING_ID_steps, RT_SETTING_ID_tokens, RT_SETTING_ID_epochs };
+    for (int i = 0; i < 3; i++)
+        for (int k = 0; k < 3 && over->given[length[i]]; k++) base->given[length[k]] = false;
+    if (over->given[RT_SETTING_ID_alpha])
+        base->given[RT_SETTING_ID_kd_weight] = base->given[RT_SETTING_ID_ce_weight] = false;
+    if (over->given[RT_SETTING_ID_eval_data]) base->given[RT_SETTING_ID_held_out] = false;
+    if (over->given[RT_SETTING_ID_held_out]) {
+        base->given[RT_SETTING_ID_eval_data] = false;
+        base->eval_data.count = 0;
+    }
+}
+
+void rt_settings_overlay(rt_settings *base, const rt_settings *over)
+{
+    static const size_t sizes[] = { [RT_SETTING_TEXT] = sizeof(const char *),
+                                    [RT_SETTING_LIST] = sizeof(rt_setting_list),
+                                    [RT_SETTING_REAL] = sizeof(double),
+                                    [RT_SETTING_COUNT] = sizeof(uint64_t),
+                                    [RT_SETTING_SWITCH] = sizeof(bool) };
+    forget_rivals(base, over);
+    for (int i = 0; i < RT_SETTING_COUNT_ALL; i++) {
+        if (!over->given[i]) continue;
+        memcpy(value_of(base, (rt_setting_id)i), value_of_const(over, (rt_setting_id)i),
+               sizes[rt_setting_table[i].kind]);
+        base->given[i] = true;
+    }
+}
+
+/* JSON's integers end at 2^63; what is above is a string. */
+static json_t *count_json(uint64_t v)
+{
+    return v <= INT64_MAX ? json_integer((json_int_t)v) : json_sprintf("%" PRIu64, v);
+}
+
 static json_t *to_json(const rt_settings *s, rt_setting_id id)
 {
     const void *v = value_of_const(s, id);
     switch (rt_setting_table[id].kind) {
     case RT_SETTING_TEXT: return json_string(*(const char *const *)v);
     case RT_SETTING_REAL: return json_real(*(const double *)v);
-    case RT_SETTING_COUNT: return json_integer((json_int_t) * (const uint64_t *)v);
+    case RT_SETTING_COUNT: return count_json(*(const uint64_t *)v);
     case RT_SETTING_SWITCH: return json_boolean(*(const bool *)v);
     case RT_SETTING_LIST: break;
     }

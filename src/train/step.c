@@ -5,6 +5,7 @@
 #include "base/sys.h"
 
 #include <math.h>
+#include <stdio.h>
 
 uint32_t rt_batch_trained(const rt_batch *b, uint32_t positions)
 {
@@ -213,23 +214,23 @@ out:
     return rc;
 }
 
-/* A fault record as a sentence. */
+/* A fault record as a sentence. Evaluation has no step: it is 0 there. */
 static int fault_message(const rt_trainer *t, const rt_fault *f, rt_err *e)
 {
-    char name[RT_NAME_BYTES];
+    char name[RT_NAME_BYTES], when[32] = "evaluation";
     const rt_decoder *d = t->plan->student;
-    if (f->site >= RT_SITE_NORM)
-        return rt_fail(e, RT_NONFINITE, "step %u: the norm of the gradient is not finite", f->step);
+    if (f->step) snprintf(when, sizeof when, "step %u", f->step);
+    if (f->site >= RT_SITE_NORM) return rt_fail(e, RT_NONFINITE, "%s: the norm of the gradient is not finite", when);
     if (f->site >= RT_SITE_GRAD) {
         uint32_t i = f->site - RT_SITE_GRAD;
-        return rt_fail(e, RT_NONFINITE, "step %u: the gradient of %s is not finite, first in row %u", f->step,
+        return rt_fail(e, RT_NONFINITE, "%s: the gradient of %s is not finite, first in row %u", when,
                        i < d->param_count ? rt_param_name(name, &d->params[i]) : "an unknown tensor", f->row);
     }
     uint32_t position = (f->site - RT_SITE_HEAD) * t->plan->opts.chunk + f->row, T = t->plan->opts.T;
     return rt_fail(e, RT_NONFINITE,
-                   "step %u: the logits of row %u, position %u of a micro-batch are not finite (or its target is "
+                   "%s: the logits of row %u, position %u of a micro-batch are not finite (or its target is "
                    "outside the vocabulary)",
-                   f->step, position / T, position % T);
+                   when, position / T, position % T);
 }
 
 static int check_fault(rt_trainer *t, rt_err *e)
@@ -296,7 +297,7 @@ int rt_trainer_eval(rt_trainer *t, const rt_batch *b, const rt_eval_out *out, rt
     int rc;
     rt_step_plan *s = t->plan;
     double seconds = 0;
-    rt_step v = { .step = 1, .tokens = 1 };
+    rt_step v = { .tokens = 1 };
     RT_TRY(rt_exec_write(t->x, s->step, &v, sizeof v, e));
     RT_TRY(write_batch(t, b, e));
     RT_TRY(run(t, RT_PROGRAM_EVAL, &seconds, e));

@@ -1,5 +1,5 @@
 """The pages say what the code does: every op has its line in docs/numerics.md, the tolerance table there is the one that
-is enforced, and links between the pages lead somewhere."""
+is enforced, the flags of docs/training.md are those of the settings, and links between the pages lead somewhere."""
 import os
 import re
 import sys
@@ -7,6 +7,7 @@ import sys
 from checks import ROOT, check, finish, read, sources
 
 sys.path.insert(0, os.path.join(ROOT, "tools"))
+import settings_table  # noqa: E402
 import tolerance_table  # noqa: E402
 
 numerics = read("docs/numerics.md")
@@ -21,6 +22,12 @@ entries = len(re.findall(r"^    T\(", read("src/verify/tolerance.c"), re.M))
 check(rows == entries, f"tools/tolerance_table.py sees {rows} of {entries} entries of src/verify/tolerance.c")
 check(tolerance_table.page_parts()[1] == tolerance_table.table(),
       "docs/numerics.md: the tolerance table is not that of src/verify/tolerance.c; run tools/tolerance_table.py --write")
+
+settings = list(settings_table.entries())
+entries = len(re.findall(r"^    X\(\w+, \"--", read("src/train/settings.h"), re.M))
+check(len(settings) == entries, f"tools/settings_table.py sees {len(settings)} of {entries} entries of src/train/settings.h")
+check(settings_table.page_parts()[1] == settings_table.table(),
+      "docs/training.md: the flags are not those of src/train/settings.h; run tools/settings_table.py --write")
 
 for page in sources("*.md", "docs/*.md"):
     for link in re.findall(r"\]\(([^)#:]+)\)", read(page)):

@@ -165,7 +165,7 @@ static void test_without_tokenizers(void **state)
     (void)state;
     checked c = check(NULL, 10, NULL, 12, 0);
     assert_int_equal(c.rc, RT_INVALID);
-    assert_says(&c.e, "neither model has no tokenizer|--vocab N|token shards");
+    assert_says(&c.e, "neither model has a tokenizer|--vocab N|token shards");
     c = check(NULL, 10, NULL, 12, 8);
     assert_true(c.p.common == 8 && !c.p.measured && c.p.masked && c.p.student_padding == 2 && c.p.teacher_padding == 4);
     assert_non_null(strstr(c.text, "not measured"));
@@ -184,7 +184,7 @@ static void test_one_tokenizer(void **state)
     (void)state;
     checked c = check("na nb u[PAD2] nd", 6, NULL, 6, 0);
     assert_int_equal(c.rc, RT_INVALID);
-    assert_says(&c.e, "one of the two|--vocab");
+    assert_says(&c.e, "one of the two models has no tokenizer|--vocab");
     c = check("na nb u[PAD2] nd", 6, NULL, 6, 4);
     assert_true(c.p.common == 3 && !c.p.measured && c.p.student_padding == 3);
     expect_mask(&c, "110100");

@@ -107,9 +107,11 @@ static void test_plain(void **state)
     assert_int_equal(r->save_dtype, RT_DTYPE_BF16);
     assert_true(fabs(r->held_out - 0.01) < 1e-12);
     /* the record of the run is complete: what was settled is there to be read */
-    static const rt_setting_id settled[] = { RT_SETTING_ID_lr,       RT_SETTING_ID_seq_len,    RT_SETTING_ID_micro_batch,
-                                             RT_SETTING_ID_epochs,   RT_SETTING_ID_warmup,     RT_SETTING_ID_kd_weight,
-                                             RT_SETTING_ID_held_out, RT_SETTING_ID_save_dtype, RT_SETTING_ID_ce_weight };
+    static const rt_setting_id settled[] = { RT_SETTING_ID_lr,          RT_SETTING_ID_seq_len,
+                                             RT_SETTING_ID_micro_batch, RT_SETTING_ID_epochs,
+                                             RT_SETTING_ID_warmup,      RT_SETTING_ID_kd_weight,
+                                             RT_SETTING_ID_held_out,    RT_SETTING_ID_save_dtype,
+                                             RT_SETTING_ID_ce_weight };
     for (size_t i = 0; i < sizeof settled / sizeof *settled; i++) assert_true(o.s.given[settled[i]]);
     /* and resolving what was resolved gives the same: this is how a run is resumed */
     rt_resolved again;
@@ -219,10 +221,10 @@ static double held_out_of(uint64_t records)
 static void test_held_out(void **state)
 {
     (void)state;
-    assert_true(fabs(held_out_of(20000) - 200) < 0.1);    /* 1 % */
+    assert_true(fabs(held_out_of(20000) - 200) < 0.1); /* 1 % */
     assert_true(fabs(held_out_of(12800) - 128) < 0.1);
-    assert_true(fabs(held_out_of(5000) - 128) < 0.1);     /* at least 128 */
-    assert_true(fabs(held_out_of(1000) - 100) < 0.1);     /* at most a tenth */
+    assert_true(fabs(held_out_of(5000) - 128) < 0.1); /* at least 128 */
+    assert_true(fabs(held_out_of(1000) - 100) < 0.1); /* at most a tenth */
     assert_true(fabs(held_out_of(10) - 1) < 0.1);
     assert_true(fabs(held_out_of(1000000) - 1000) < 0.1); /* at most 1,000 */
     assert_true(fabs(resolved("held_out", "400").r.held_out - 0.01) < 1e-12);
@@ -359,9 +361,10 @@ static void test_share(void **state)
     static const struct {
         const char *text;
         uint64_t total, want;
-    } good[] = { { "12", 100, 12 }, { "5%", 100, 5 },     { "5%", 1, 1 },       { "0.1%", 100, 1 },
+    } good[] = { { "12", 100, 12 },  { "5%", 100, 5 },   { "5%", 1, 1 },       { "0.1%", 100, 1 },
                  { "2.5%", 200, 5 }, { "100%", 37, 37 }, { "1000", 100, 1000 } };
-    static const char *const bad[] = { "0", "0%", "-1", "101%", "1.5", "5 %", "5%%", "%", "", "five", "nan", "inf", "1e30" };
+    static const char *const bad[] = { "0", "0%", "-1",   "101%", "1.5", "5 %", "5%%",
+                                       "%", "",   "five", "nan",  "inf", "1e30" };
     uint64_t n;
     rt_err e = { 0 };
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
@@ -383,9 +386,10 @@ static void test_loss(void **state)
         const char *name;
         rt_divergence d;
         double mix;
-    } divs[] = { { "forward-kl", RT_DIV_FORWARD_KL, 0.2 }, { "reverse-kl", RT_DIV_REVERSE_KL, 0.2 },
-                 { "jsd", RT_DIV_JSD, 0.3 },               { "skew-forward", RT_DIV_SKEW_FKL, 0.2 },
-                 { "skew-reverse", RT_DIV_SKEW_RKL, 0.2 }, { "tv", RT_DIV_TV, 0.2 } };
+    } divs[] = {
+        { "forward-kl", RT_DIV_FORWARD_KL, 0.2 }, { "reverse-kl", RT_DIV_REVERSE_KL, 0.2 }, { "jsd", RT_DIV_JSD, 0.3 },
+        { "skew-forward", RT_DIV_SKEW_FKL, 0.2 }, { "skew-reverse", RT_DIV_SKEW_RKL, 0.2 }, { "tv", RT_DIV_TV, 0.2 }
+    };
     for (size_t i = 0; i < sizeof divs / sizeof *divs; i++) {
         outcome o = begin();
         set(&o, "divergence", divs[i].name);
@@ -451,7 +455,7 @@ static void test_optimizer(void **state)
 static void test_save_dtype(void **state)
 {
     (void)state;
-    static const rt_dtype stored[] = { RT_DTYPE_F32,  RT_DTYPE_F16,  RT_DTYPE_F64, RT_DTYPE_Q4_K, RT_DTYPE_I8 };
+    static const rt_dtype stored[] = { RT_DTYPE_F32, RT_DTYPE_F16, RT_DTYPE_F64, RT_DTYPE_Q4_K, RT_DTYPE_I8 };
     static const rt_dtype saved[] = { RT_DTYPE_F32, RT_DTYPE_F16, RT_DTYPE_F32, RT_DTYPE_BF16, RT_DTYPE_BF16 };
     for (int i = 0; i < 5; i++) {
         outcome o = begin();
@@ -517,12 +521,14 @@ static void test_out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plain),     cmocka_unit_test(test_learning_rate),   cmocka_unit_test(test_lora),
-        cmocka_unit_test(test_length),    cmocka_unit_test(test_held_out),        cmocka_unit_test(test_steps),
-        cmocka_unit_test(test_schedule),  cmocka_unit_test(test_batches),         cmocka_unit_test(test_intervals),
-        cmocka_unit_test(test_share),     cmocka_unit_test(test_loss),            cmocka_unit_test(test_without_teacher),
-        cmocka_unit_test(test_optimizer), cmocka_unit_test(test_save_dtype),      cmocka_unit_test(test_freeze),
-        cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_plain),     cmocka_unit_test(test_learning_rate),
+        cmocka_unit_test(test_lora),      cmocka_unit_test(test_length),
+        cmocka_unit_test(test_held_out),  cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_schedule),  cmocka_unit_test(test_batches),
+        cmocka_unit_test(test_intervals), cmocka_unit_test(test_share),
+        cmocka_unit_test(test_loss),      cmocka_unit_test(test_without_teacher),
+        cmocka_unit_test(test_optimizer), cmocka_unit_test(test_save_dtype),
+        cmocka_unit_test(test_freeze),    cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, close_arena);
 }

@@ -207,8 +207,8 @@ static void test_diff(void **state)
     assert_int_equal(rt_settings_diff(&was, &now, &out), 0);
     assert_int_equal(out.len, 0);
     set(&now, "lr", "2e-4");
-    set(&now, "keep", "5");  /* free */
-    set(&now, "seed", "9");  /* bound, not given before */
+    set(&now, "keep", "5"); /* free */
+    set(&now, "seed", "9"); /* bound, not given before */
     set(&now, "data", "a");
     set(&now, "data", "b");
     assert_int_equal(rt_settings_diff(&was, &now, &out), 3);
@@ -229,7 +229,8 @@ static int print_settings(void *ctx, rt_err *e)
 
 static int read_settings(void *ctx, rt_err *e)
 {
-    static const char *const text = "{\"lr\": 0.1, \"batch\": 4, \"data\": [\"a\", \"b\"], \"out\": \"o\", \"lora\": true}";
+    static const char *const text =
+        "{\"lr\": 0.1, \"batch\": 4, \"data\": [\"a\", \"b\"], \"out\": \"o\", \"lora\": true}";
     rt_settings s = { 0 };
     rt_arena a = { 0 };
     (void)ctx;
@@ -252,9 +253,9 @@ static void test_out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_table),         cmocka_unit_test(test_parsing),      cmocka_unit_test(test_list_is_bounded),
-        cmocka_unit_test(test_defaults),      cmocka_unit_test(test_json_both_ways), cmocka_unit_test(test_json_refused),
-        cmocka_unit_test(test_diff),          cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_table),    cmocka_unit_test(test_parsing),        cmocka_unit_test(test_list_is_bounded),
+        cmocka_unit_test(test_defaults), cmocka_unit_test(test_json_both_ways), cmocka_unit_test(test_json_refused),
+        cmocka_unit_test(test_diff),     cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -88,10 +88,9 @@ static inline void write_shard(const char *path, const uint32_t *lengths, uint32
         uint32_t ids[256];
         assert_true(lengths[i] <= 256);
         for (uint32_t k = 0; k < lengths[i]; k++) ids[k] = (i * 31 + k * 7 + k * k * 3) % vocab;
-        rt_encoded r = { .kind = RT_RECORD_TEXT,
-                         .ids = { ids, lengths[i], 256 },
-                         .all_targets = true,
-                         .trained = lengths[i] - 1 };
+        rt_encoded r = {
+            .kind = RT_RECORD_TEXT, .ids = { ids, lengths[i], 256 }, .all_targets = true, .trained = lengths[i] - 1
+        };
         if (rt_shard_writer_add(w, &r, 0, RT_PART_WHOLE, &e) < 0) fail_msg("%s", e.text);
     }
     if (rt_shard_writer_commit(w, "{}", &e) < 0) fail_msg("%s", e.text);

@@ -1,0 +1,155 @@
+# eval.sh - `retort eval`: perplexity, divergence from a teacher and its percentiles, over rows of any batching; what is
+# refused; and that it leaves nothing behind.
+. "$(dirname "$0")/harness"
+. "$(dirname "$0")/run_case"
+mkdir temp
+TMPDIR=$work/temp
+export TMPDIR
+
+texts d.jsonl 60 and
+run init --preset tiny-qwen2 --seed 1 --dtype f32 s
+run init --preset tiny-llama --seed 2 --dtype f32 t
+
+run eval --help
+exits 0
+err_empty
+out_has '^usage: retort eval MODEL --data D'
+out_has '^example:'
+out_has '^  --json '
+
+# ---- numbers ----
+run eval s --data d.jsonl
+exits 0
+err_empty
+out_has '^positions +[0-9]+ in 60 documents, [0-9]+ rows$'
+out_has '^cross-entropy +5\.[0-9]{4} \+- 0\.[0-9]{4}$'
+out_has '^perplexity +[0-9.]+$'
+out_lacks 'teacher|KL'
+run eval s --data d.jsonl --json
+exits 0
+json_is 'abs(__import__("math").exp(j["cross_entropy"]["mean"]) - j["perplexity"]) < 1e-9 * j["perplexity"]'
+json_is 'j["documents"] == 60 and j["model"] == "s" and 0 < j["cross_entropy"]["error"] < 0.1 and "teacher" not in j'
+# Of an untrained model about the size of the vocabulary.
+json_is '250 < j["perplexity"] < 300'
+cp "$out" alone.json
+run eval s --data d.jsonl --teacher t --json
+exits 0
+json_is 'j["teacher"] == "t" and 0 < j["forward_kl"]["mean"] < 0.2 and 0 <= j["agreement"]["mean"] < 0.2'
+json_is '0 <= j["forward_kl_percentiles"]["p50"] <= j["forward_kl_percentiles"]["p90"] <= j["forward_kl_percentiles"]["p99"]'
+json_is 'j["forward_kl_percentiles"]["p50"] < 2 * j["forward_kl"]["mean"]'
+check "CE is the same with and without a teacher" python3 -c '
+import json, sys
+a, b = (json.load(open(n)) for n in ("alone.json", sys.argv[1]))
+assert a["cross_entropy"] == b["cross_entropy"] and a["positions"] == b["positions"]' "$out"
+cp "$out" pair.json
+run eval t --data d.jsonl --json
+check "the teacher's own CE is what it has alone" python3 -c '
+import json, sys
+a, b = json.load(open("pair.json"))["teacher_cross_entropy"], json.load(open(sys.argv[1]))["cross_entropy"]
+assert abs(a["mean"] - b["mean"]) < 1e-6 * b["mean"], (a, b)' "$out"
+run eval s --data d.jsonl --teacher t
+exits 0
+out_has '^KL\(teacher\|\|model\) +0\.[0-9]{4} \+- '
+out_has '^  of positions +p50 .* p90 .* p99 '
+out_has '^top-1 agreement '
+out_has '^teacher cross-entropy '
+# A model and itself: a fair question here.
+run eval s --data d.jsonl --teacher s --json
+exits 0
+json_is 'abs(j["forward_kl"]["mean"]) < 1e-6 and j["agreement"]["mean"] == 1'
+
+# ---- what must not change them ----
+for flags in '--batch 1' '--batch 7' '--threads 1' '--seq-len 128'; do
+    run eval s --data d.jsonl --teacher t --json $flags
+    exits 0
+    check "$flags does not change the numbers" python3 -c '
+import json, sys
+a, b = (json.load(open(n)) for n in ("pair.json", sys.argv[1]))
+assert a["positions"] == b["positions"] and a["documents"] == b["documents"]
+for k in "cross_entropy", "forward_kl", "teacher_cross_entropy":
+    assert abs(a[k]["mean"] - b[k]["mean"]) < 2e-6 * a[k]["mean"], (k, a[k], b[k])' "$out"
+done
+run convert s s.gguf
+run convert t t.apr
+run eval s.gguf --data d.jsonl --teacher t.apr --json
+exits 0
+check "containers do not change the numbers" python3 -c '
+import json, sys
+a, b = (json.load(open(n)) for n in ("pair.json", sys.argv[1]))
+assert all(a[k] == b[k] for k in ("cross_entropy", "forward_kl", "agreement", "teacher_cross_entropy"))' "$out"
+run eval s --data d.jsonl --rows 5 --json
+exits 0
+json_is '0 < j["documents"] < 30'
+run eval s --data d.jsonl --seq-len 32 --json # texts in pieces: still so many documents
+exits 0
+json_is 'j["documents"] == 60'
+printf '{"text": "only one"}\n' >one.jsonl
+run eval s --data one.jsonl --json
+exits 0
+json_is 'j["documents"] == 1 and j["cross_entropy"]["error"] is None'
+
+# ---- conversations and tokens ----
+printf '{"messages": [{"role": "user", "content": "who?"}, {"role": "assistant", "content": "me"}]}\n' >chat.jsonl
+run eval s --data chat.jsonl --json
+exits 0
+json_is 'j["positions"] == 3' # two bytes and the end of the turn
+run eval s --data chat.jsonl --loss-on all --json
+json_is 'j["positions"] > 20'
+run tokenize d.jsonl --model s -o d.rtok
+run convert s bare --no-tokenizer
+run eval bare --data d.rtok --json
+exits 0
+check "the same tokens, the same numbers" python3 -c '
+import json, sys
+a, b = (json.load(open(n)) for n in ("alone.json", sys.argv[1]))
+assert a["cross_entropy"] == b["cross_entropy"]' "$out"
+
+# ---- refused ----
+run eval s
+exits 2
+err_has '--data is missing'
+run eval
+exits 2
+run eval s t --data d.jsonl
+exits 2
+run eval s --data d.jsonl --btach 2
+exits 2
+err_has 'did you mean --batch'
+run eval gone --data d.jsonl
+exits 3
+err_has 'gone'
+run eval s --data gone.jsonl
+exits 3
+run eval s --data d.jsonl --seq-len 513
+exits 5
+err_has '--seq-len is from 2 to 512'
+run eval bare --data d.jsonl
+exits 5
+err_has 'token'
+run eval bare --data d.rtok --teacher t
+exits 5
+err_has '--vocab'
+run eval s --data d.jsonl --device abacus
+exits 9
+err_has "abacus"
+cp -r s bad
+python3 "$here/plant.py" nan bad/model.safetensors model.norm.weight 0 3
+run eval bad --data d.jsonl
+exits 12
+err_has 'bad: tensor model\.norm\.weight.*row 0, column 3'
+run init --preset tiny-llama --seed 5 --dtype f32 planted
+python3 "$here/plant.py" overflow planted/model.safetensors 97
+run eval planted --data d.jsonl
+exits 12
+err_has '^evaluation: the logits of row [0-9]+, position [0-9]+ .* are not finite'
+printf '{"text": \n' >broken.jsonl
+run eval s --data broken.jsonl
+exits 4
+err_has 'broken\.jsonl:1'
+run train --student s --data d.jsonl --out adapter --lora-rank 2 --steps 1 --batch 2 --seq-len 64
+exits 0
+run eval adapter --data d.jsonl
+check "an adapter is no model, and the message says so" test "$status" != 0
+err_has 'adapter'
+check "no temporary files are left" test -z "$(ls -A temp)"
+finish

@@ -1,0 +1,305 @@
+/* test_evaluate.c - the measures of an evaluation: mean and standard error over documents against a computation by
+ * hand, pieces of one record as one document, rows that fill up a batch, and when a measure has fallen or risen. */
+#include "train_case.h"
+
+#include "train/evaluate.h"
+
+#include <math.h>
+
+enum { T = 24, B = 2 };
+
+static rt_model_config student, teacher;
+static rt_model_file *student_file, *teacher_file;
+
+static int set_up(void **state)
+{
+    if (make_test_dir(state) != 0) return -1;
+    student = tiny_config("tiny-qwen2", 1);
+    teacher = tiny_config("tiny-llama", 2);
+    write_model(in_dir("s"), &student, RT_DTYPE_F32, true);
+    write_model(in_dir("t"), &teacher, RT_DTYPE_F32, true);
+    student_file = open_model(in_dir("s"));
+    teacher_file = open_model(in_dir("t"));
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    rt_model_file_close(student_file);
+    rt_model_file_close(teacher_file);
+    return remove_test_dir(state);
+}
+
+static rt_trainer *open_trainer(rt_dev *d, bool with_teacher)
+{
+    rt_err e = { 0 };
+    rt_trainer *t = NULL;
+    rt_step_opts o = step_options(&student, with_teacher ? &teacher : NULL, B, T);
+    o.loss.divergence = RT_DIV_REVERSE_KL;
+    o.loss.temperature = 2.0;
+    o.eval_only = true;
+    if (rt_trainer_open(&t, d, &o, &(rt_seal_opts){ .poison = true, .guards = true }, &e) < 0) fail_msg("%s", e.text);
+    if (rt_trainer_load(t, student_file, with_teacher ? teacher_file : NULL, NULL, 0, &e) < 0) fail_msg("%s", e.text);
+    return t;
+}
+
+typedef struct data {
+    rt_shard *shard;
+    rt_rows *rows;
+} data;
+
+/* The rows keep a pointer to the shard in d. */
+static void open_data(data *d, const char *name, const uint32_t *lengths, uint32_t count, uint32_t vocab)
+{
+    rt_err e = { 0 };
+    write_shard(in_dir(name), lengths, count, vocab);
+    if (rt_shard_open(&d->shard, in_dir(name), &(rt_shard_expect){ 0 }, &e) < 0) fail_msg("%s", e.text);
+    rt_rows_source s = { .name = name, .shards = &d->shard, .count = 1 };
+    rt_rows_opts o = { .seq_len = T, .in_order = true, .epochs = 1 };
+    if (rt_rows_open(&d->rows, &s, 1, &o, &e) < 0) fail_msg("%s", e.text);
+}
+
+static void close_data(data *d)
+{
+    rt_rows_close(d->rows);
+    rt_shard_close(d->shard);
+}
+
+/* Sums of a document by number; a measure after another. */
+typedef struct sums {
+    double s[5][16], n[16];
+    uint32_t docs;
+} sums;
+
+/* The rows again, one batch after another through the trainer, added up by the record that each position is of. */
+static void by_hand(sums *out, rt_trainer *t, rt_rows *rows)
+{
+    enum { N = B * T };
+    int32_t ids[N], pos[N], start[N], target[N];
+    float v[5][N];
+    rt_err e = { 0 };
+    memset(out, 0, sizeof *out);
+    for (int more = 1; more;) {
+        uint64_t record[N];
+        for (uint32_t i = 0; i < N; i++) target[i] = -1, ids[i] = start[i] = 0, pos[i] = (int32_t)(i % T);
+        for (uint32_t b = 0; b < B && more; b++) {
+            rt_row row = { ids + b * T, target + b * T, start + b * T, pos + b * T, 0, 0, 0, NULL, 0 };
+            more = rt_rows_next(rows, &row, &e);
+            assert_true(more >= 0);
+            for (uint32_t k = 0; more && k < row.doc_count; k++)
+                for (uint32_t i = 0; i < row.docs[k].len; i++)
+                    record[b * T + row.docs[k].begin + i] = row.docs[k].record;
+        }
+        rt_batch batch = { ids, pos, start, target };
+        rt_eval_out eo = { v[0], v[1], v[2], v[3], v[4] };
+        if (rt_trainer_eval(t, &batch, &eo, &e) < 0) fail_msg("%s", e.text);
+        for (uint32_t i = 0; i < N; i++) {
+            if (target[i] < 0) continue;
+            assert_true(record[i] < 16);
+            for (int m = 0; m < 5; m++) out->s[m][record[i]] += v[m][i];
+            out->n[record[i]]++;
+            if (record[i] >= out->docs) out->docs = (uint32_t)record[i] + 1;
+        }
+    }
+}
+
+static void compare(const sums *s, int m, rt_measure got, const char *name)
+{
+    double sum = 0, n = 0, spread = 0, D = s->docs;
+    for (uint32_t d = 0; d < s->docs; d++) sum += s->s[m][d], n += s->n[d];
+    for (uint32_t d = 0; d < s->docs; d++) {
+        double off = s->s[m][d] - sum / n * s->n[d];
+        spread += off * off;
+    }
+    double error = sqrt(D / (D - 1) * spread) / n;
+    if (fabs(got.mean - sum / n) > 1e-9 * fabs(sum / n) || fabs(got.error - error) > 1e-9 * error)
+        fail_msg("%s: %.12g +- %.12g, by hand %.12g +- %.12g", name, got.mean, got.error, sum / n, error);
+    assert_true(got.error > 0);
+}
+
+/* Documents of many lengths: packed ones, one that fills a row, two that are cut into pieces. */
+static void test_against_hand(void **state)
+{
+    (void)state;
+    static const uint32_t lengths[] = { 5, 24, 60, 9, 3, 100, 11, 2 };
+    rt_dev *d = open_device("cpu", 2);
+    rt_trainer *t = open_trainer(d, true);
+    data a, b;
+    rt_eval_set *set = NULL;
+    rt_eval_result r;
+    rt_err e = { 0 };
+    sums s;
+    open_data(&a, "a", lengths, 8, 272);
+    open_data(&b, "b", lengths, 8, 272);
+    if (rt_eval_set_new(&set, a.rows, B, T, 0, &e) < 0) fail_msg("%s", e.text);
+    uint64_t n = rt_eval_set_positions(set);
+    float *each = calloc(n, sizeof *each);
+    if (rt_evaluate(t, set, &r, each, &e) < 0) fail_msg("%s", e.text);
+    by_hand(&s, t, b.rows);
+    double total = 0, kl = 0;
+    for (int i = 0; i < 8; i++) total += s.n[i];
+    assert_int_equal(s.docs, 8);
+    assert_int_equal(r.documents, 8); /* records, not their pieces */
+    assert_int_equal(r.positions, n);
+    assert_true(total == (double)n && r.teacher);
+    compare(&s, 0, r.ce, "ce");
+    compare(&s, 1, r.div, "divergence");
+    compare(&s, 2, r.kl, "forward kl");
+    compare(&s, 4, r.teacher_ce, "teacher ce");
+    assert_true(r.kl.mean != r.div.mean && r.ce.mean != r.teacher_ce.mean);
+    assert_true(r.agreement.mean >= 0 && r.agreement.mean <= 1);
+    for (uint64_t i = 0; i < n; i++) kl += each[i];
+    assert_true(fabs(kl / (double)n - r.kl.mean) < 1e-9 * r.kl.mean);
+    free(each);
+    rt_eval_set_free(set);
+    close_data(&a);
+    close_data(&b);
+    rt_trainer_free(t);
+    d->api->close(d);
+}
+
+/* The size of a batch, and rows that only fill one up, change nothing. */
+static void test_batches(void **state)
+{
+    (void)state;
+    static const uint32_t lengths[] = { 24, 24, 24, 24, 24 };
+    rt_dev *d = open_device("cpu", 2);
+    rt_trainer *t = open_trainer(d, false);
+    rt_err e = { 0 };
+    rt_eval_result five, three;
+    rt_eval_set *set = NULL;
+    data a;
+    open_data(&a, "five", lengths, 5, 272);
+    if (rt_eval_set_new(&set, a.rows, B, T, 0, &e) < 0) fail_msg("%s", e.text);
+    assert_int_equal(rt_eval_set_rows(set), 5);
+    if (rt_evaluate(t, set, &five, NULL, &e) < 0) fail_msg("%s", e.text);
+    assert_true(five.positions == 5 * (T - 1) && !five.teacher && five.documents == 5);
+    assert_true(five.kl.mean == 0 && isfinite(five.ce.mean));
+    rt_eval_set_free(set);
+    close_data(&a);
+    open_data(&a, "three", lengths, 5, 272);
+    if (rt_eval_set_new(&set, a.rows, B, T, 3, &e) < 0) fail_msg("%s", e.text);
+    assert_int_equal(rt_eval_set_rows(set), 3);
+    if (rt_evaluate(t, set, &three, NULL, &e) < 0) fail_msg("%s", e.text);
+    assert_true(three.documents == 3 && three.positions == 3 * (T - 1));
+    rt_eval_set_free(set);
+    close_data(&a);
+    rt_trainer_free(t);
+    d->api->close(d);
+}
+
+static void test_one_document(void **state)
+{
+    (void)state;
+    static const uint32_t one[] = { 70 };
+    rt_dev *d = open_device("cpu", 1);
+    rt_trainer *t = open_trainer(d, false);
+    rt_err e = { 0 };
+    rt_eval_result r;
+    rt_eval_set *set = NULL;
+    data a;
+    open_data(&a, "one", one, 1, 272);
+    if (rt_eval_set_new(&set, a.rows, B, T, 0, &e) < 0) fail_msg("%s", e.text);
+    if (rt_evaluate(t, set, &r, NULL, &e) < 0) fail_msg("%s", e.text);
+    assert_true(r.documents == 1 && isfinite(r.ce.mean) && isnan(r.ce.error)); /* not measured is not 0 */
+    rt_eval_set_free(set);
+    close_data(&a);
+    rt_trainer_free(t);
+    d->api->close(d);
+}
+
+static void test_ids(void **state)
+{
+    (void)state;
+    static const uint32_t lengths[] = { 24, 24 };
+    rt_err e = { 0 };
+    rt_eval_set *set = NULL;
+    int32_t bad = -1;
+    uint32_t all[9], some[9];
+    data a;
+    open_data(&a, "ids", lengths, 2, 200);
+    if (rt_eval_set_new(&set, a.rows, B, T, 0, &e) < 0) fail_msg("%s", e.text);
+    memset(all, 0xff, sizeof all);
+    memset(some, 0xff, sizeof some);
+    assert_true(rt_eval_set_within(set, all, 272, &bad));
+    assert_true(rt_eval_set_below(set, 200, &bad));
+    some[10 / 32] &= ~(1u << 10 % 32); /* the second id of the first document */
+    assert_false(rt_eval_set_within(set, some, 272, &bad));
+    assert_int_equal(bad, 10);
+    assert_false(rt_eval_set_within(set, all, 10, &bad));
+    assert_false(rt_eval_set_below(set, 10, &bad));
+    assert_true(bad >= 10);
+    rt_eval_set_free(set);
+    close_data(&a);
+}
+
+static void test_nothing_to_measure(void **state)
+{
+    (void)state;
+    static const uint32_t lengths[] = { 24 };
+    rt_err e = { 0 };
+    rt_eval_set *set = NULL;
+    int32_t ids[T], target[T], start[T], pos[T];
+    data a;
+    open_data(&a, "none", lengths, 1, 272);
+    rt_row row = { .ids = ids, .target = target, .start = start, .pos = pos };
+    assert_int_equal(rt_rows_next(a.rows, &row, &e), 1); /* takes the only row */
+    assert_int_equal(rt_eval_set_new(&set, a.rows, B, T, 0, &e), RT_INVALID);
+    assert_says(&e, "held-out|--held-out|--eval-data");
+    assert_null(set);
+    close_data(&a);
+}
+
+static void test_fell_and_rose(void **state)
+{
+    (void)state;
+    rt_measure high = { 2.0, 0.3 }, low = { 1.0, 0.4 }, near = { 1.01, 0.4 }, unknown = { 0.0, NAN };
+    /* two standard errors of both together are 1.0 */
+    assert_false(rt_measure_fell(high, low));
+    high.mean = 2.001;
+    assert_true(rt_measure_fell(high, low) && !rt_measure_rose(high, low));
+    assert_true(rt_measure_rose(low, high) && !rt_measure_fell(low, high));
+    assert_true(!rt_measure_fell(near, low) && !rt_measure_rose(low, near));
+    assert_true(!rt_measure_fell(high, high) && !rt_measure_rose(high, high));
+    assert_true(!rt_measure_fell(high, unknown) && !rt_measure_rose(unknown, high)); /* not measured never passes */
+}
+
+static int make_set(void *ctx, rt_err *e)
+{
+    rt_shard *shard = NULL;
+    rt_rows *rows = NULL;
+    rt_eval_set *set = NULL;
+    int rc = rt_shard_open(&shard, ctx, &(rt_shard_expect){ 0 }, e);
+    rt_rows_source s = { .name = "x", .shards = &shard, .count = 1 };
+    rt_rows_opts o = { .seq_len = T, .in_order = true, .epochs = 1 };
+    if (rc >= 0) rc = rt_rows_open(&rows, &s, 1, &o, e);
+    if (rc >= 0) rc = rt_eval_set_new(&set, rows, B, T, 0, e);
+    rt_eval_set_free(set);
+    rt_rows_close(rows);
+    rt_shard_close(shard);
+    return rc;
+}
+
+static void test_out_of_memory(void **state)
+{
+    (void)state;
+    static const uint32_t lengths[] = { 24, 30, 7 };
+    char path[512];
+    write_shard(in_dir("oom"), lengths, 3, 272);
+    snprintf(path, sizeof path, "%s", in_dir("oom"));
+    rt_model_file_close(student_file);
+    rt_model_file_close(teacher_file);
+    student_file = teacher_file = NULL;
+    fail_each(make_set, path, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_against_hand),       cmocka_unit_test(test_batches),
+        cmocka_unit_test(test_one_document),       cmocka_unit_test(test_ids),
+        cmocka_unit_test(test_nothing_to_measure), cmocka_unit_test(test_fell_and_rose),
+        cmocka_unit_test(test_out_of_memory),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

@@ -1,0 +1,594 @@
+/* test_settings_yaml.c - settings as YAML: names and values, the names of other tools, everything that is refused with
+ * its place, and that what is written reads back the same; the overlay of the command line over a file. */
+#include "format_case.h"
+
+#include "base/rng.h"
+#include "train/settings_yaml.h"
+
+static rt_arena arena;
+static rt_settings_aliases used;
+
+static int parse(const char *text, rt_settings *s, rt_err *e)
+{
+    rt_settings_clear(s);
+    *e = (rt_err){ 0 };
+    return rt_settings_from_yaml(s, text, strlen(text), "run.yaml", &arena, &used, e);
+}
+
+static rt_settings good(const char *text)
+{
+    rt_settings s;
+    rt_err e;
+    if (parse(text, &s, &e) < 0) fail_msg("%s", e.text);
+    return s;
+}
+
+static void bad(const char *text, int status, const char *words)
+{
+    rt_settings s;
+    rt_err e;
+    int rc = parse(text, &s, &e);
+    if (rc != status || e.status != status) fail_msg("status %d (%s) of:\n%s", rc, e.text, text);
+    assert_says(&e, words);
+    for (int i = 0; i < RT_SETTING_COUNT_ALL; i++) assert_false(s.given[i]); /* all or nothing */
+    assert_int_equal(used.count, 0);
+}
+
+/* The mapping of the file, line after line. */
+static void mapped(const char *text, const char *lines)
+{
+    rt_str all = { 0 };
+    good(text);
+    for (uint32_t i = 0; i < used.count; i++) rt_str_printf(&all, "%s%s", i ? "\n" : "", used.items[i].text);
+    assert_string_equal(all.data ? all.data : "", lines);
+    rt_str_free(&all);
+}
+
+static int drop_arena(void **state)
+{
+    (void)state;
+    rt_arena_free(&arena);
+    return 0;
+}
+
+static int count_given(const rt_settings *s)
+{
+    int n = 0;
+    for (int i = 0; i < RT_SETTING_COUNT_ALL; i++) n += s->given[i];
+    return n;
+}
+
+/* ---- reading ---- */
+
+static void test_values(void **state)
+{
+    (void)state;
+    rt_settings s = good("# a comment\n"
+                         "teacher: Qwen/Qwen2.5-7B\n"
+                         "student: \"a \\\"b\\\" \\u00e9\"\n"
+                         "data: [a.jsonl, 'b.jsonl,weight=0.3']\n"
+                         "eval-data:\n  - c\n"
+                         "lr: 1e-5\n"
+                         "kd-weight: .5\n"
+                         "--ce-weight: 0.25\n"
+                         "seed: 18446744073709551615\n"
+                         "lora: True\n"
+                         "merge: off\n"
+                         "t2: false\n"
+                         "warmup: 3%\n"
+                         "betas: 0.9,0.95\n"
+                         "out: null\n"
+                         "keep: ~\n"
+                         "threads:\n"
+                         "freeze: []\n");
+    assert_string_equal(s.teacher, "Qwen/Qwen2.5-7B");
+    assert_string_equal(s.student, "a \"b\" \xc3\xa9");
+    assert_int_equal(s.data.count, 2);
+    assert_string_equal(s.data.text[1], "b.jsonl,weight=0.3");
+    assert_int_equal(s.eval_data.count, 1);
+    assert_true(s.lr == 1e-5 && s.kd_weight == 0.5 && s.ce_weight == 0.25 && s.seed == UINT64_MAX);
+    assert_true(s.lora && !s.merge && s.given[RT_SETTING_ID_merge]);
+    assert_string_equal(s.t2, "off");
+    assert_string_equal(s.warmup, "3%");
+    assert_string_equal(s.betas, "0.9,0.95");
+    assert_int_equal(count_given(&s), 13);
+    assert_int_equal(used.count, 0);
+}
+
+static void test_one_value_is_a_list_of_one(void **state)
+{
+    (void)state;
+    rt_settings s = good("data: a b.jsonl\n");
+    assert_int_equal(s.data.count, 1);
+    assert_string_equal(s.data.text[0], "a b.jsonl");
+}
+
+static void test_nothing(void **state)
+{
+    (void)state;
+    static const char *const empty[] = { "", "\n", "# only a comment\n", "---\n", "--- ~\n", "{}", "---\n...\n" };
+    for (size_t i = 0; i < sizeof empty / sizeof *empty; i++) {
+        rt_settings s = good(empty[i]);
+        assert_int_equal(count_given(&s), 0);
+    }
+    rt_settings s = good("\xef\xbb\xbflr: 2\n"); /* a byte order mark is no part of the name */
+    assert_true(s.lr == 2.0);
+}
+
+/* What the file gives goes over what is there; the rest stays. */
+static void test_over_what_is_there(void **state)
+{
+    (void)state;
+    rt_settings s = good("steps: 10\ndata: [a, b]\nlr: 1\n");
+    rt_err e = { 0 };
+    assert_int_equal(rt_settings_from_yaml(&s, "data: c\nepochs: 2\n", 18, "x", &arena, NULL, &e), RT_OK);
+    assert_true(s.data.count == 1 && s.lr == 1.0 && s.epochs == 2.0 && !s.given[RT_SETTING_ID_steps]);
+    assert_int_equal(rt_settings_from_yaml(&s, "lr: 3\nlr_: 2\n", 13, "x", &arena, NULL, &e), RT_INVALID);
+    assert_true(s.lr == 1.0);
+}
+
+static void test_refused_names(void **state)
+{
+    (void)state;
+    bad("lr: 1\nkd_weigth: 1\n", RT_INVALID, "run.yaml:2: |'kd_weigth'|did you mean kd_weight?");
+    bad("kd-weigth: 1\n", RT_INVALID, "run.yaml:1: |did you mean kd_weight?");
+    bad("learning_rat: 1\n", RT_INVALID, "did you mean learning_rate?");
+    bad("--seq_lenn: 1\n", RT_INVALID, "did you mean seq_len?");
+    bad("zzzzzzzzzzzz: 1\n", RT_INVALID, "run.yaml:1: |'zzzzzzzzzzzz'|--help");
+    bad("'': 1\n", RT_INVALID, "run.yaml:1: ");
+    bad("? [a]\n: 1\n", RT_INVALID, "run.yaml:1: |name");
+    bad("lr: 1\n\nlr: 2\n", RT_INVALID, "run.yaml:3: |'lr'|line 1");
+    bad("kd-weight: 1\nkd_weight: 1\n", RT_INVALID, "run.yaml:2: |'kd_weight'|line 1");
+    bad("learning_rate: 1\nlearning-rate: 1\n", RT_INVALID, "run.yaml:2: |line 1");
+    bad("lr: 1\nlearning_rate: 2\n", RT_INVALID, "run.yaml:2: |'learning_rate'|'lr'|line 1|--lr");
+    bad("learning_rate: 2\nlr: 1\n", RT_INVALID, "run.yaml:1: |'learning_rate'|'lr'|line 2");
+    bad("max_length: 1\nmax_seq_length: 1\n", RT_INVALID, "run.yaml:2: |--seq-len");
+    bad("resume: true\n", RT_INVALID, "'resume'");
+}
+
+static void test_refused_values(void **state)
+{
+    (void)state;
+    bad("# one\nlr: fast\n", RT_INVALID, "run.yaml:2: |--lr|number|'fast'");
+    bad("batch: 1.5\n", RT_INVALID, "run.yaml:1: |--batch|'1.5'");
+    bad("batch: -4\n", RT_INVALID, "--batch");
+    bad("lora: maybe\n", RT_INVALID, "run.yaml:1: |--lora|'maybe'");
+    bad("lr: [1, 2]\n", RT_INVALID, "run.yaml:1: |'lr'|one value");
+    bad("learning_rate: [1]\n", RT_INVALID, "'learning_rate'|one value");
+    bad("lr: 1\ndata:\n  a: 1\n", RT_INVALID, "run.yaml:3: |'data'|map");
+    bad("data: [{a: 1}]\n", RT_INVALID, "run.yaml:1: |map");
+    bad("data: [[a]]\n", RT_INVALID, "list in a list");
+    bad("data: [a, ]\nfreeze: [~]\n", RT_INVALID, "run.yaml:2: |'freeze'|empty");
+    bad("out: \"a\\0b\"\n", RT_INVALID, "run.yaml:1: |zero byte");
+    bad("lr: &x 1\n", RT_INVALID, "run.yaml:1: |&x|anchor");
+    bad("lr: 1\nseed: *x\n", RT_INVALID, "run.yaml:2: |*x|anchor");
+    bad("<<: {lr: 1}\n", RT_INVALID, "'<<'");
+    bad("lr: !!float 1\n", RT_INVALID, "run.yaml:1: |tag");
+    bad("- lr\n", RT_INVALID, "run.yaml:1: |name, a colon");
+    bad("lr\n", RT_INVALID, "run.yaml:1: |name, a colon");
+    bad("lr: 1\n---\nlr: 2\n", RT_INVALID, "run.yaml:2: |second document");
+    rt_str many = { 0 };
+    rt_str_append(&many, "freeze:\n");
+    for (int i = 0; i <= RT_SETTING_WORDS; i++) rt_str_append(&many, "  - x\n");
+    bad(many.data, RT_INVALID, "run.yaml:66: |'freeze'|64");
+    rt_str_free(&many);
+}
+
+static void test_not_yaml(void **state)
+{
+    (void)state;
+    bad("lr: 1\n  bad: [\n", RT_FORMAT, "run.yaml:2: |not YAML");
+    bad("lr: \"open\n", RT_FORMAT, "run.yaml:|not YAML");
+    bad("lr: 1\nout: \xff\xfe\n", RT_FORMAT, "run.yaml:2: |not YAML");
+    bad("lr: 1\n\n\nout: \x01\n", RT_FORMAT, "run.yaml:4: |not YAML");
+    bad("\tlr: 1\n", RT_FORMAT, "run.yaml:1: |not YAML");
+    bad("\xff\xfel\0r\0", RT_FORMAT, "run.yaml:1: "); /* UTF-16 */
+    rt_settings s = { 0 };
+    rt_err e = { 0 };
+    char *large = rt_alloc_zero(RT_YAML_BYTES + 1, 16);
+    memset(large, '#', RT_YAML_BYTES + 1);
+    assert_int_equal(rt_settings_from_yaml(&s, large, RT_YAML_BYTES + 1, "run.yaml", &arena, NULL, &e), RT_FORMAT);
+    assert_says(&e, "run.yaml|bytes|limit");
+    assert_int_equal(rt_settings_from_yaml(&s, large, RT_YAML_BYTES, "run.yaml", &arena, NULL, &e), RT_OK);
+    rt_free(large);
+}
+
+/* ---- other tools' names ---- */
+
+static void test_aliases(void **state)
+{
+    (void)state;
+    rt_settings s = good("model_name_or_path: s\nteacher_model_name_or_path: t\ndataset_name: [a, b]\noutput_dir: o\n"
+                         "learning_rate: 5e-05\nnum_train_epochs: 2\nmax_steps: -1\nmax_length: 512\n"
+                         "per_device_train_batch_size: 4\ngradient_accumulation_steps: 8\n"
+                         "adam_beta1: 0.8\nadam_beta2: 0.99\nadam_epsilon: 1e-6\nsave_steps: 100\neval_steps: 0.05\n"
+                         "save_total_limit: 3\ngradient_checkpointing: true\nlora_r: 16\nlora_alpha: 32\n"
+                         "lora_target_modules: [q_proj, down_proj]\nassistant_only_loss: true\nbf16: true\n"
+                         "load_best_model_at_end: false\nvalidation_file: v\n");
+    assert_string_equal(s.student, "s");
+    assert_string_equal(s.teacher, "t");
+    assert_int_equal(s.data.count, 2);
+    assert_string_equal(s.out, "o");
+    assert_string_equal(s.eval_data.text[0], "v");
+    assert_true(s.lr == 5e-5 && s.epochs == 2.0 && s.seq_len == 512 && !s.given[RT_SETTING_ID_steps]);
+    assert_true(s.micro_batch == 4 && s.batch == 32 && s.eps == 1e-6 && s.keep == 3);
+    assert_string_equal(s.betas, "0.8,0.99");
+    assert_string_equal(s.save_every, "100");
+    assert_string_equal(s.eval_every, "5%");
+    assert_string_equal(s.recompute, "block");
+    assert_true(s.lora_rank == 16 && s.lora_alpha == 32.0);
+    assert_string_equal(s.lora_targets, "q,down");
+    assert_string_equal(s.loss_on, "turns");
+    assert_string_equal(s.save, "last");
+    assert_false(s.given[RT_SETTING_ID_save_dtype]);
+}
+
+static void test_mapping_is_told(void **state)
+{
+    (void)state;
+    mapped("lr_scheduler_type: cosine\nlearning_rate: 5e-05\n", "lr_scheduler_type cosine -> --schedule cosine "
+                                                                "--lr-floor 0\nlearning_rate -> --lr 5e-05");
+    assert_int_equal(used.items[0].line, 1);
+    assert_int_equal(used.items[1].line, 2);
+    mapped("per_device_train_batch_size: 2\nseed: 1\ngradient_accumulation_steps: 3\n",
+           "per_device_train_batch_size 2, gradient_accumulation_steps 3 -> --micro-batch 2 --batch 6");
+    mapped("dataset_name: [a, b]\n", "dataset_name -> --data a\ndataset_name -> --data b");
+    mapped("max_steps: -1\n", "max_steps -1 -> no setting: off");
+    mapped("adam-beta2: 0.98\n", "adam-beta2 0.98 -> --betas 0.9,0.98 (the other as in transformers)");
+    mapped("adam_beta2: 0.98\nadam_beta1: 0.7\n", "adam_beta1 0.7, adam_beta2 0.98 -> --betas 0.7,0.98");
+    mapped("warmup_ratio: 0.03\n", "warmup_ratio 0.03 -> --warmup 3%");
+    mapped("warmup_steps: 100\nwarmup_ratio: 0.0\n", "warmup_steps -> --warmup 100\n"
+                                                     "warmup_ratio 0.0 -> no setting: warmup_steps decides");
+    mapped("warmup_steps: 0\nwarmup_ratio: 0.1\n", "warmup_steps 0 -> no setting: warmup_ratio decides\n"
+                                                   "warmup_ratio 0.1 -> --warmup 10%");
+    mapped("warmup_steps: 0\nwarmup_ratio: 0\n", "warmup_steps 0 -> --warmup 0\n"
+                                                 "warmup_ratio 0 -> no setting: warmup_steps decides");
+    mapped("warmup_steps: 0.05\n", "warmup_steps 0.05 -> --warmup 5%");
+    mapped("lmbda: 0.0\nseq_kd: false\n", "lmbda 0.0 -> no setting: nothing to do\n"
+                                          "seq_kd false -> no setting: nothing to do");
+    mapped("target_modules: all-linear\n", "target_modules -> --lora-targets all");
+    mapped("target_modules: q_proj,v\n", "target_modules -> --lora-targets q,v");
+    mapped("bf16: true\n", "bf16 -> no setting: the device has its own precision; save_dtype is what is written");
+    mapped("learning_rate: ~\n", "");
+}
+
+static void test_schedules(void **state)
+{
+    (void)state;
+    rt_settings s = good("lr_scheduler_type: linear\nlr_floor: 0.2\n");
+    assert_true(s.lr_floor == 0.2);
+    s = good("lr_scheduler_type: constant\n");
+    assert_string_equal(s.warmup, "0");
+    assert_false(s.given[RT_SETTING_ID_lr_floor]);
+    s = good("lr_scheduler_type: constant\nwarmup_steps: 0\n");
+    assert_string_equal(s.schedule, "constant");
+    s = good("lr_scheduler_type: constant_with_warmup\nwarmup_steps: 7\n");
+    assert_string_equal(s.schedule, "constant");
+    assert_string_equal(s.warmup, "7");
+    s = good("lr_scheduler_type: cosine_with_min_lr\nmin_lr_rate: 0.3\n");
+    assert_string_equal(s.schedule, "cosine");
+    assert_true(s.lr_floor == 0.3);
+    s = good("lr_scheduler_type: warmup_stable_decay\nnum_decay_steps: 50\n");
+    assert_string_equal(s.schedule, "wsd");
+    assert_string_equal(s.decay, "50");
+    assert_true(s.given[RT_SETTING_ID_lr_floor] && s.lr_floor == 0.0);
+    bad("warmup_ratio: 0.1\nlr_scheduler_type: constant\n", RT_INVALID,
+        "run.yaml:2: |warmup_ratio|line 1|constant_with_warmup");
+    bad("lr_scheduler_type: cosine_with_min_lr\n", RT_INVALID, "run.yaml:1: |min_lr_rate");
+    bad("lr_scheduler_type: polynomial\n", RT_INVALID, "run.yaml:1: |'polynomial'|cosine");
+    bad("lr_scheduler_type: cosine\nschedule: wsd\n", RT_INVALID, "run.yaml:1: |'schedule'|line 2");
+}
+
+static void test_refused_aliases(void **state)
+{
+    (void)state;
+    bad("lmbda: 0.5\n", RT_INVALID, "run.yaml:1: |'lmbda'|not built|set it to 0");
+    bad("seq_kd: true\n", RT_INVALID, "run.yaml:1: |'seq_kd'|not built");
+    bad("lora_dropout: 0.05\n", RT_INVALID, "'lora_dropout'|no dropout");
+    bad("optim: sgd\n", RT_INVALID, "'sgd'|AdamW");
+    bad("per_device_train_batch_size: 4\n", RT_INVALID, "run.yaml:1: |gradient_accumulation_steps|both");
+    bad("gradient_accumulation_steps: 4\n", RT_INVALID, "per_device_train_batch_size|both");
+    bad("per_device_train_batch_size: 0\ngradient_accumulation_steps: 4\n", RT_INVALID, "run.yaml:1: |'0'");
+    bad("per_device_train_batch_size: 4\ngradient_accumulation_steps: x\n", RT_INVALID, "run.yaml:2: |'x'");
+    bad("per_device_train_batch_size: 10000000000\ngradient_accumulation_steps: 10000000000\n", RT_INVALID,
+        "too large");
+    bad("per_device_train_batch_size: 4\ngradient_accumulation_steps: 2\nbatch: 8\n", RT_INVALID, "--batch");
+    bad("warmup_ratio: 0.1\nwarmup_steps: 10\n", RT_INVALID, "run.yaml:2: |--warmup");
+    bad("warmup_ratio: 3\n", RT_INVALID, "'warmup_ratio'|0 to 1");
+    bad("warmup_steps: 2.5\n", RT_INVALID, "'warmup_steps'|'2.5'");
+    bad("save_steps: -1\n", RT_INVALID, "'save_steps'|steps");
+    bad("eval_steps: never\n", RT_INVALID, "'eval_steps'|number");
+    bad("gradient_checkpointing: some\n", RT_INVALID, "true or false|'some'");
+    bad("assistant_only_loss: true\ncompletion_only_loss: true\n", RT_INVALID, "run.yaml:2: |--loss-on");
+    bad("target_modules: [q_proj, lm_head]\n", RT_INVALID, "'lm_head'|q_proj");
+    bad("adam_beta1: x\n", RT_INVALID, "'adam_beta1'|number");
+    bad("adam_beta1: 0.9\nbetas: 0.9,0.95\n", RT_INVALID, "--betas");
+    bad("max_steps: 1.5\n", RT_INVALID, "run.yaml:1: |--steps");
+}
+
+/* Every alias does something, and none hides a name of ours. */
+static void test_every_alias(void **state)
+{
+    (void)state;
+    uint32_t n = 0;
+    for (const char *name; (name = rt_settings_alias_name(n)); n++) {
+        static const char *const tries[] = { "4", "0.5", "true", "0", "cosine", "q_proj", "adamw_torch" };
+        bool any = false;
+        assert_int_equal(rt_setting_find(name), RT_SETTING_COUNT_ALL);
+        for (size_t i = 0; i < sizeof tries / sizeof *tries && !any; i++) {
+            char text[300];
+            rt_settings s;
+            rt_err e;
+            bool batch = strcmp(name, "per_device_train_batch_size") == 0;
+            bool times = strcmp(name, "gradient_accumulation_steps") == 0;
+            snprintf(text, sizeof text, "%s: %s\n%s", name, tries[i],
+                     batch   ? "gradient_accumulation_steps: 1\n"
+                     : times ? "per_device_train_batch_size: 1\n"
+                             : "");
+            any = parse(text, &s, &e) == RT_OK && used.count == 1;
+        }
+        if (!any) fail_msg("%s takes nothing", name);
+    }
+    assert_true(n >= 20 && n <= RT_SETTINGS_ALIASES);
+}
+
+/* ---- writing ---- */
+
+static void round_trip(const rt_settings *a)
+{
+    rt_settings b = { 0 };
+    rt_str text = { 0 }, diff = { 0 }, again = { 0 };
+    rt_err e = { 0 };
+    if (rt_settings_to_yaml(a, &text, &e) < 0) fail_msg("%s", e.text);
+    if (rt_settings_from_yaml(&b, text.data ? text.data : "", text.len, "w", &arena, &used, &e) < 0)
+        fail_msg("%s in\n%s", e.text, text.data);
+    rt_settings_diff(a, &b, &diff);
+    if (diff.len) fail_msg("%s\n%s", diff.data, text.data);
+    for (int i = 0; i < RT_SETTING_COUNT_ALL; i++)
+        if (a->given[i] != b.given[i]) fail_msg("%s\n%s", rt_setting_table[i].field, text.data);
+    assert_int_equal(used.count, 0);
+    assert_int_equal(rt_settings_to_yaml(&b, &again, &e), RT_OK);
+    assert_int_equal(text.len, again.len);
+    if (text.len) assert_memory_equal(text.data, again.data, text.len);
+    rt_str_free(&text);
+    rt_str_free(&diff);
+    rt_str_free(&again);
+}
+
+static uint64_t seed;
+static uint64_t any_bits(void)
+{
+    rt_rng4 r = rt_philox(11, 0, seed++);
+    return (uint64_t)r.v[0] << 32 | r.v[1];
+}
+static uint64_t draw(uint64_t n) { return any_bits() % n; }
+
+/* Text that has everything that could be taken for YAML. */
+static const char *any_text(void)
+{
+    static const char *const parts[] = { "a",
+                                         "B7",
+                                         " ",
+                                         "\t",
+                                         "\n",
+                                         "\"",
+                                         "'",
+                                         "\\",
+                                         "#",
+                                         ": ",
+                                         "- ",
+                                         "%",
+                                         ",",
+                                         "[",
+                                         "]",
+                                         "{",
+                                         "}",
+                                         "&",
+                                         "*",
+                                         "!",
+                                         "|",
+                                         ">",
+                                         "@",
+                                         "`",
+                                         "true",
+                                         "on",
+                                         "~",
+                                         "null",
+                                         "1e5",
+                                         "0x1f",
+                                         "...",
+                                         "---",
+                                         "?",
+                                         "\x01",
+                                         "\x7f",
+                                         "\xc2\x85",
+                                         "\xc3\xa9",
+                                         "\xe2\x80\xa8",
+                                         "\xef\xbb\xbf",
+                                         "\xef\xbf\xbe",
+                                         "\xf0\x9f\x98\x80",
+                                         "=",
+                                         "<<",
+                                         "..",
+                                         "/" };
+    rt_str s = { 0 };
+    uint64_t n = draw(6);
+    for (uint64_t i = 0; i < n; i++) rt_str_append(&s, parts[draw(sizeof parts / sizeof *parts)]);
+    const char *copy = rt_arena_strdup(&arena, s.data ? s.data : "");
+    rt_str_free(&s);
+    return copy;
+}
+
+static const char *any_number(bool whole)
+{
+    uint64_t bits = any_bits();
+    if (whole) return rt_arena_printf(&arena, "%llu", (unsigned long long)(bits >> draw(64)));
+    double v;
+    memcpy(&v, &bits, sizeof v);
+    if (!(v - v == 0)) v = 0.1; /* infinite, or not a number */
+    return rt_arena_printf(&arena, "%.17g", draw(2) ? v : (double)draw(1000) / 1000);
+}
+
+static void test_round_trips(void **state)
+{
+    (void)state;
+    rt_err e = { 0 };
+    for (int t = 0; t < 2000; t++) {
+        rt_settings s = { 0 };
+        for (int i = 0; i < RT_SETTING_COUNT_ALL; i++) {
+            rt_setting_kind k = rt_setting_table[i].kind;
+            const char *metavar = rt_setting_table[i].metavar;
+            if (draw(4)) continue;
+            for (uint64_t n = k == RT_SETTING_LIST ? 1 + draw(4) : 1; n; n--) {
+                const char *text = k == RT_SETTING_SWITCH                          ? (draw(2) ? "on" : "off")
+                                   : k == RT_SETTING_REAL || k == RT_SETTING_COUNT ? any_number(k == RT_SETTING_COUNT)
+                                   : metavar && strcmp(metavar, "on|off") == 0     ? (draw(2) ? "on" : "off")
+                                                                                   : any_text();
+                if (rt_settings_set(&s, (rt_setting_id)i, text, &e) < 0) fail_msg("%s", e.text);
+            }
+        }
+        round_trip(&s);
+    }
+    rt_settings none = { 0 };
+    round_trip(&none);
+}
+
+static void test_defaults_are_written(void **state)
+{
+    (void)state;
+    rt_settings s = { 0 };
+    rt_str text = { 0 };
+    rt_err e = { 0 };
+    assert_int_equal(rt_settings_defaults(&s, &e), RT_OK);
+    rt_settings_set(&s, RT_SETTING_ID_lr, "5e-5", &e);
+    rt_settings_set(&s, RT_SETTING_ID_data, "a.jsonl", &e);
+    rt_settings_set(&s, RT_SETTING_ID_data, "b c", &e);
+    round_trip(&s);
+    assert_int_equal(rt_settings_to_yaml(&s, &text, &e), RT_OK);
+    static const char *const lines[] = { "# ---- models, data, output ----\ndata:  # text to learn on",
+                                         "\n  - a.jsonl\n  - \"b c\"\n",
+                                         "\n\n# ---- loss ----\ndivergence: forward-kl  # ",
+                                         "\nt2: \"on\"  # ",
+                                         "\nlr: 5.0e-05  # the highest learning rate\n",
+                                         "\nbetas: 0.9,0.95  # of AdamW\n",
+                                         "\neps: 1.0e-08  # ",
+                                         "\neval_every: 5%  # " };
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        if (!strstr(text.data, lines[i])) fail_msg("'%s' is not in\n%s", lines[i], text.data);
+    rt_str_free(&text);
+}
+
+static void test_not_utf8_is_not_written(void **state)
+{
+    (void)state;
+    static const char *const texts[] = { "a\xff", "\xc3", "\xed\xa0\x80", "\xc0\x80" };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        rt_settings s = { 0 };
+        rt_str text = { 0 };
+        rt_err e = { 0 };
+        rt_settings_set(&s, RT_SETTING_ID_out, texts[i], &e);
+        assert_int_equal(rt_settings_to_yaml(&s, &text, &e), RT_INVALID);
+        assert_says(&e, "--out|UTF-8");
+        rt_str_free(&text);
+    }
+}
+
+/* ---- the command line over the file ---- */
+
+static void test_overlay(void **state)
+{
+    (void)state;
+    rt_settings base =
+        good("lr: 1\nepochs: 3\nkd_weight: 0.5\nce_weight: 0.5\nheld_out: 5%\ndata: [a, b]\nlora: true\n");
+    rt_settings over = good("steps: 10\nalpha: 0.2\neval_data: v\ndata: c\nlora: false\nseed: 4\n");
+    rt_settings_overlay(&base, &over);
+    assert_true(base.lr == 1.0 && base.steps == 10 && base.alpha == 0.2 && base.seed == 4 && !base.lora);
+    assert_true(!base.given[RT_SETTING_ID_epochs] && !base.given[RT_SETTING_ID_kd_weight]);
+    assert_true(!base.given[RT_SETTING_ID_ce_weight] && !base.given[RT_SETTING_ID_held_out]);
+    assert_true(base.data.count == 1 && base.given[RT_SETTING_ID_lora] && base.given[RT_SETTING_ID_steps]);
+    over = good("held_out: 1%\n");
+    rt_settings_overlay(&base, &over);
+    assert_true(base.eval_data.count == 0 && !base.given[RT_SETTING_ID_eval_data]);
+    over = good("");
+    rt_settings before = base;
+    rt_settings_overlay(&base, &over);
+    assert_memory_equal(&before, &base, sizeof base);
+}
+
+static void test_files(void **state)
+{
+    (void)state;
+    rt_settings s = { 0 };
+    rt_err e = { 0 };
+    put_text("run.yaml", "lr: 2e-4\n");
+    put_text("bad.yaml", "\nlrr: 2e-4\n");
+    assert_int_equal(rt_settings_from_yaml_file(&s, in_dir("run.yaml"), &arena, &used, &e), RT_OK);
+    assert_true(s.lr == 2e-4);
+    assert_int_equal(rt_settings_from_yaml_file(&s, in_dir("bad.yaml"), &arena, &used, &e), RT_INVALID);
+    assert_says(&e, "/bad.yaml:2: |'lrr'");
+    assert_int_equal(rt_settings_from_yaml_file(&s, in_dir("none.yaml"), &arena, &used, &e), RT_NOT_FOUND);
+    assert_says(&e, "none.yaml");
+}
+
+/* ---- out of memory ---- */
+
+static int read_yaml(void *ctx, rt_err *e)
+{
+    rt_settings s = { 0 };
+    rt_arena a = { 0 };
+    rt_settings_aliases u;
+    int rc = rt_settings_from_yaml(&s, ctx, strlen(ctx), "run.yaml", &a, &u, e);
+    rt_arena_free(&a);
+    return rc;
+}
+
+static int write_yaml(void *ctx, rt_err *e)
+{
+    rt_str text = { 0 };
+    int rc = rt_settings_to_yaml(ctx, &text, e);
+    rt_str_free(&text);
+    return rc;
+}
+
+static void test_out_of_memory(void **state)
+{
+    (void)state;
+    static char text[4000];
+    rt_settings s = good("data: [a, 'b\tc']\nlr: 1e-4\nlora: true\nbatch: 4\nout: x\n");
+    snprintf(text, sizeof text,
+             "data: [a, b]\nlearning_rate: 1e-4\nper_device_train_batch_size: 4\ngradient_accumulation_steps: 2\n"
+             "adam_beta1: 0.9\nwarmup_ratio: 0.1\nlora_r: 4\ntarget_modules: [q_proj, k_proj]\nbf16: true\n"
+             "lr_scheduler_type: cosine\nout: %.3000s\n",
+             "a long name, so that the arena needs another block "
+             "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789");
+    rt_arena_free(&arena);
+    fail_each(read_yaml, text, 0);
+    s.data.count = 0;
+    s.out = "x y";
+    fail_each(write_yaml, &s, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(test_values, drop_arena),
+        cmocka_unit_test_teardown(test_one_value_is_a_list_of_one, drop_arena),
+        cmocka_unit_test_teardown(test_nothing, drop_arena),
+        cmocka_unit_test_teardown(test_over_what_is_there, drop_arena),
+        cmocka_unit_test_teardown(test_refused_names, drop_arena),
+        cmocka_unit_test_teardown(test_refused_values, drop_arena),
+        cmocka_unit_test_teardown(test_not_yaml, drop_arena),
+        cmocka_unit_test_teardown(test_aliases, drop_arena),
+        cmocka_unit_test_teardown(test_mapping_is_told, drop_arena),
+        cmocka_unit_test_teardown(test_schedules, drop_arena),
+        cmocka_unit_test_teardown(test_refused_aliases, drop_arena),
+        cmocka_unit_test_teardown(test_every_alias, drop_arena),
+        cmocka_unit_test_teardown(test_round_trips, drop_arena),
+        cmocka_unit_test_teardown(test_defaults_are_written, drop_arena),
+        cmocka_unit_test_teardown(test_not_utf8_is_not_written, drop_arena),
+        cmocka_unit_test_teardown(test_overlay, drop_arena),
+        cmocka_unit_test_setup_teardown(test_files, make_test_dir, remove_test_dir),
+        cmocka_unit_test_teardown(test_out_of_memory, drop_arena),
+    };
+    return cmocka_run_group_tests(tests, NULL, drop_arena);
+}

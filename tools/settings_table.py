@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""settings_table.py - the table of src/train/settings.h as the Markdown that docs/training.md holds.
+
+  tools/settings_table.py            prints the table
+  tools/settings_table.py --write    puts it between the two markers of docs/training.md
+
+A test fails when the page and the table differ. Standard library only."""
+import os
+import re
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+PAGE = os.path.join(ROOT, "docs", "training.md")
+BEGIN, END = "<!-- settings: tools/settings_table.py --write -->\n", "<!-- end of settings -->\n"
+TEXT = r'((?:"(?:\\.|[^"\\])*"\s*)+|NULL)'
+ENTRY = re.compile(rf"X\((\w+), {TEXT}, (\w+), {TEXT}, (\w+), {TEXT}, {TEXT}\)")
+KINDS = {"TEXT", "LIST", "REAL", "COUNT", "SWITCH"}
+RESUMED = {"RUN": "kept", "FREE": "free"}
+
+
+def string(text):
+    return "".join(re.findall(r'"((?:\\.|[^"\\])*)"', text)).replace('\\"', '"')
+
+
+def entries():
+    """(flag, metavar, default, bind, help) of every setting, in the order of the table."""
+    with open(os.path.join(ROOT, "src", "train", "settings.h"), encoding="utf-8") as f:
+        text = re.sub(r"[ \t]*\\\n[ \t]*", " ", f.read())
+    table = re.search(r"#define RT_SETTING_TABLE\(X\)(.*)\n", text)[1]
+    for _, flag, kind, default, bind, metavar, about in ENTRY.findall(table):
+        assert kind in KINDS, kind
+        yield string(flag), string(metavar), string(default), bind, string(about)
+
+
+def table():
+    lines = ["| flag | default | on resume | |", "|---|---|---|---|"]
+    for flag, metavar, default, bind, about in entries():
+        words = f"{flag} {metavar}".strip().replace("|", "\\|")
+        lines.append(f"| `{words}` | {default or '-'} | {RESUMED[bind]} | {about.replace('|', chr(92) + '|')} |")
+    return "\n".join(lines) + "\n"
+
+
+def page_parts():
+    with open(PAGE, encoding="utf-8") as f:
+        text = f.read()
+    head, rest = text.split(BEGIN)
+    middle, tail = rest.split(END)
+    return head, middle, tail
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--write"]:
+        before, _, after = page_parts()
+        with open(PAGE, "w", encoding="utf-8") as out:
+            out.write(before + BEGIN + table() + END + after)
+    elif not sys.argv[1:]:
+        print(table(), end="")
+    else:
+        sys.exit(__doc__)
