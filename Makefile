@@ -259,6 +259,7 @@ help:
 	@echo 'make test          install what is missing (tools/setup.sh), build, run every test'
 	@echo 'make test-quick    unit tests and verify --quick; with SAN=address, SAN=thread or ARCH=aarch64 too'
 	@echo 'make test-interop  models and text beside the public Python packages; test-interop-light: without PyTorch'
+	@echo 'make test-browser  the page of retort report in headless Chromium'
 	@echo 'make fuzz          every parser, FUZZ_SECONDS=600 each; FUZZ="name ..." for some'
 	@echo 'make bench-cpu     speed of the CPU operations against ceilings measured in the same run'
 	@echo 'make bench-text    encoding beside the tokenizers package, opening and converting beside a copy'

@@ -6,7 +6,7 @@ UNIT_PROGS := $(UNIT_SRCS:tests/unit/%.c=$(BUILD)/tests/%)
 STRUCTURE_TESTS := $(sort $(wildcard tests/structure/test_*.py tests/structure/test_*.sh))
 CLI_TESTS       := $(sort $(wildcard tests/cli/*.sh))
 ALL_OBJS += $(UNIT_OBJS)
-include tests/fuzz.mk tests/interop.mk
+include tests/browser.mk tests/fuzz.mk tests/interop.mk
 KILL_CHECKER := $(BUILD)/tests/check_checkpoints
 ALL_OBJS += $(BUILD)/tests/kill/check_checkpoints.o
 

@@ -9,7 +9,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -352,7 +351,7 @@ static bool is_stale(const char *name)
     if (*end != '-' || end[1] < '0' || end[1] > '9') return false;
     strtol(end + 1, &end, 10);
     if (*end || pid <= 0 || pid > INT32_MAX) return false;
-    return pid == (long)getpid() || (kill((pid_t)pid, 0) != 0 && errno == ESRCH);
+    return pid == (long)getpid() || (getpgid((pid_t)pid) < 0 && errno == ESRCH);
 }
 
 void rt_dir_clean(const char *folder)

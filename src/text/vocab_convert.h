@@ -22,8 +22,8 @@ int rt_vocab_to_config(const rt_model_text *t, rt_str *json, rt_err *e);
 
 /* What t must hold to be written as container `to`, in *out: vocabulary and ids for GGUF and APR, tokenizer.json and
  * tokenizer_config.json for Hugging Face, made from the other form where absent. New parts are allocated in a, the
- * others are t's own. A model without a tokenizer stays without; for APR one that lists cannot say stays a tokenizer.json
- * alone, with a note. */
+ * others are t's own. A model without a tokenizer stays without; for APR one that lists cannot say stays a
+ * tokenizer.json alone, with a note. */
 int rt_model_text_for(rt_model_text *out, const rt_model_text *t, rt_container to, uint32_t vocab, rt_arena *a,
                       rt_str *notes, rt_err *e);
 

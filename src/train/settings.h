@@ -137,8 +137,8 @@ int rt_settings_defaults(rt_settings *s, rt_err *e);
  */
 rt_setting_id rt_setting_find(const char *name);
 
-/* What over gives takes the place of what base has: the command line over a file, what is said now over a resumed run. A
- * list is replaced, not added to. Settings of base that say the same in other words (steps, tokens, epochs; weights
+/* What over gives takes the place of what base has: the command line over a file, what is said now over a resumed run.
+ * A list is replaced, not added to. Settings of base that say the same in other words (steps, tokens, epochs; weights
  * where over has alpha; held_out and eval_data) are forgotten first. */
 void rt_settings_overlay(rt_settings *base, const rt_settings *over);
 

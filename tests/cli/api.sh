@@ -72,11 +72,11 @@ check "the same model as the command line's" cmp api/model.safetensors cli/model
 curve api >a
 curve cli >b
 check "the same curve" cmp a b
-run inspect api.gguf
+run inspect api.gguf --json
 exits 0
-out_has '^format +gguf|gguf'
+json_is 'j["format"] == "gguf" and j["tokenizer"]'
 
-example t s d.jsonl api steps=6
+example t s d.jsonl api steps=6 batch=4 seq-len=64
 exits 5
 out_lacks '^step'
 err_has '^distill: api is not empty'

@@ -14,7 +14,8 @@ GENERATED = re.compile(r"_golden\.h$")
 # Spelled in pieces, so that this file may hold them.
 NOTES = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|place" r"holder)\b")
 
-code = sources("src/**/*.c", "src/**/*.h", "src/**/*.inl", "tests/**/*.c", "tests/**/*.h", "bench/**/*.c", "bench/**/*.h")
+code = sources("src/**/*.c", "src/**/*.h", "src/**/*.inl", "include/**/*.h", "examples/**/*.c", "tests/**/*.c", "tests/**/*.h",
+               "bench/**/*.c", "bench/**/*.h")
 
 
 def faults_of_code(path):

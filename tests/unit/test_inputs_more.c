@@ -1,0 +1,172 @@
+/* test_inputs_more.c - what a run reads, asked directly: counts and lengths over several shards, weights, variables of
+ * the chat template, and the record of the shards that a resumed run opens again. */
+#include "train_case.h"
+
+#include "train/inputs.h"
+
+static rt_settings settings;
+static rt_pool *pool;
+
+static int set_up(void **state)
+{
+    rt_err e = { 0 };
+    if (make_test_dir(state) != 0) return -1;
+    rt_model_config c = tiny_config("tiny-qwen2", 1);
+    write_model(in_dir("s"), &c, RT_DTYPE_F32, true);
+    write_model(in_dir("chatty"), &c, RT_DTYPE_F32, false);
+    rt_settings_clear(&settings);
+    return rt_pool_new(&pool, 1, &e) == RT_OK && rt_dir_make(in_dir("run"), &e) == RT_OK ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    rt_pool_free(pool);
+    pool = NULL;
+    return remove_test_dir(state);
+}
+
+static void set(rt_setting_id id, const char *text)
+{
+    rt_err e = { 0 };
+    if (rt_settings_set(&settings, id, text, &e) < 0) fail_msg("%s", e.text);
+}
+
+static char folder[600];
+static rt_hub_env env;
+
+static rt_inputs_opts options(void)
+{
+    snprintf(folder, sizeof folder, "%s/run", test_dir);
+    return (rt_inputs_opts){ .env = &env, .pool = pool, .folder = folder };
+}
+
+static rt_inputs *open_all(void)
+{
+    rt_err e = { 0 };
+    rt_inputs *in = NULL;
+    rt_inputs_opts o = options();
+    if (rt_inputs_open(&in, &settings, &o, &e) < 0) fail_msg("%s", e.text);
+    if (rt_inputs_data(in, &settings, &o, &e) < 0) fail_msg("%s", e.text);
+    return in;
+}
+
+/* 150 short records and 50 long ones, in two shards of one source and one of another. */
+static void write_data(void)
+{
+    uint32_t lengths[200];
+    for (int i = 0; i < 200; i++) lengths[i] = i % 4 == 3 ? 100 : 8;
+    assert_int_equal(rt_dir_make(in_dir("d"), NULL), RT_OK);
+    write_shard(in_dir("d/a.rtok"), lengths, 60, 272);
+    write_shard(in_dir("d/b.rtok"), lengths + 60, 40, 272);
+    write_shard(in_dir("c.rtok"), lengths + 100, 100, 272);
+}
+
+static void test_facts_over_shards(void **state)
+{
+    (void)state;
+    static char spec[2][600];
+    rt_err e = { 0 };
+    rt_run_facts f;
+    write_data();
+    snprintf(spec[0], sizeof spec[0], "%s,weight=0.5", in_dir("d"));
+    snprintf(spec[1], sizeof spec[1], "%s", in_dir("c.rtok"));
+    set(RT_SETTING_ID_student, in_dir("s"));
+    set(RT_SETTING_ID_vocab, "272");
+    set(RT_SETTING_ID_data, spec[0]);
+    set(RT_SETTING_ID_data, spec[1]);
+    for (int again = 0; again < 2; again++) { /* the second time from what the first wrote down */
+        rt_inputs *in = open_all();
+        assert_int_equal(rt_inputs_facts(in, &f, &e), RT_OK);
+        assert_int_equal(f.records, 200);
+        assert_int_equal(f.length99, 100);
+        assert_int_equal(f.student_dtype, RT_DTYPE_F32);
+        assert_int_equal(in->train_count, 2);
+        assert_int_equal(in->train_sources[0].count, 2);
+        assert_int_equal(in->train_sources[1].count, 1);
+        assert_true(in->train_sources[0].weight == 0.5);
+        assert_true(in->train_sources[1].weight == 1.0 || in->train_sources[1].weight == 0.0);
+        assert_ptr_equal(in->train_sources[1].shards, in->shards + 2);
+        assert_int_equal(rt_shard_about(in->shards[0])->records, 60);
+        assert_int_equal(rt_shard_about(in->shards[2])->records, 100);
+        rt_inputs_close(in);
+    }
+}
+
+/* Evaluation has sources of its own; they follow those of training. */
+static void test_eval_data(void **state)
+{
+    (void)state;
+    static char train[600], eval[600];
+    write_data();
+    snprintf(train, sizeof train, "%s", in_dir("d"));
+    snprintf(eval, sizeof eval, "%s", in_dir("c.rtok"));
+    set(RT_SETTING_ID_student, in_dir("s"));
+    set(RT_SETTING_ID_vocab, "272");
+    set(RT_SETTING_ID_data, train);
+    set(RT_SETTING_ID_eval_data, eval);
+    for (int again = 0; again < 2; again++) {
+        rt_inputs *in = open_all();
+        assert_int_equal(in->train_count, 1);
+        assert_int_equal(in->eval_count, 1);
+        assert_ptr_equal(in->train_sources[0].shards, in->shards);
+        assert_ptr_equal(in->eval_sources[0].shards, in->shards + 2);
+        assert_int_equal(rt_shard_about(in->eval_sources[0].shards[0])->records, 100);
+        rt_inputs_close(in);
+    }
+}
+
+/* A resumed run could not find it again. */
+static void test_name_that_json_cannot_hold(void **state)
+{
+    (void)state;
+    static const uint32_t lengths[] = { 20, 30 };
+    static char data[600];
+    rt_err e = { 0 };
+    rt_inputs *in = NULL;
+    rt_inputs_opts o = options();
+    assert_int_equal(rt_dir_make(in_dir("d"), NULL), RT_OK);
+    write_shard(in_dir("d/\xff.rtok"), lengths, 2, 272);
+    snprintf(data, sizeof data, "%s", in_dir("d"));
+    set(RT_SETTING_ID_student, in_dir("s"));
+    set(RT_SETTING_ID_vocab, "272");
+    set(RT_SETTING_ID_data, data);
+    if (rt_inputs_open(&in, &settings, &o, &e) < 0) fail_msg("%s", e.text);
+    assert_true(rt_inputs_data(in, &settings, &o, &e) < 0);
+    assert_non_null(strstr(e.text, "not UTF-8"));
+    rt_inputs_close(in);
+}
+
+static void test_template_variables(void **state)
+{
+    (void)state;
+    rt_err e = { 0 };
+    rt_inputs *in = NULL;
+    rt_inputs_opts o = options();
+    set(RT_SETTING_ID_student, in_dir("chatty"));
+    set(RT_SETTING_ID_template_var, "who=me and = you");
+    set(RT_SETTING_ID_template_var, "n=37");
+    set(RT_SETTING_ID_template_var, "think=false");
+    set(RT_SETTING_ID_template_var, "none=");
+    if (rt_inputs_open(&in, &settings, &o, &e) < 0) fail_msg("%s", e.text);
+    assert_string_equal(json_string_value(json_object_get(in->template_vars, "who")), "me and = you");
+    assert_int_equal(json_integer_value(json_object_get(in->template_vars, "n")), 37);
+    assert_true(json_is_false(json_object_get(in->template_vars, "think")));
+    assert_string_equal(json_string_value(json_object_get(in->template_vars, "none")), "");
+    assert_int_equal(json_object_size(in->template_vars), 4);
+    rt_inputs_close(in);
+    set(RT_SETTING_ID_template_var, "=x");
+    in = NULL;
+    assert_int_equal(rt_inputs_open(&in, &settings, &o, &e), RT_USAGE);
+    assert_null(in);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_facts_over_shards, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_eval_data, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_name_that_json_cannot_hold, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_template_variables, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
