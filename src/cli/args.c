@@ -31,9 +31,9 @@ static const rt_flag *find(const rt_command *c, const char *name, size_t len)
 
 static int unknown(const rt_command *c, const char *word, rt_err *e)
 {
-    const char *names[64] = { "--help" };
+    const char *names[128] = { "--help" };
     int n = 1;
-    for (const rt_flag *f = c->flags; f->name && n < 63; f++) names[n++] = f->name;
+    for (const rt_flag *f = c->flags; f->name && n < 127; f++) names[n++] = f->name;
     const char *near = rt_nearest(word, names);
     return rt_fail(e, RT_USAGE, "retort %s: unknown %s '%s'%s%s%s; see retort %s --help", c->name,
                    word[0] == '-' ? "flag" : "argument", word, near ? "; did you mean " : "", near ? near : "",

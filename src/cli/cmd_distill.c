@@ -6,6 +6,7 @@
 #include "cli/version.h"
 
 #include "train/run.h"
+#include "train/settings_yaml.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -35,7 +36,8 @@ typedef struct flag_values {
     rt_words words[RT_SETTING_COUNT_ALL];
     bool on[RT_SETTING_COUNT_ALL];
     bool resume, override;
-    rt_flag flags[RT_SETTING_COUNT_ALL + 3];
+    const char *config;
+    rt_flag flags[RT_SETTING_COUNT_ALL + 4];
     char help[RT_SETTING_COUNT_ALL][200];
 } flag_values;
 
@@ -52,6 +54,8 @@ static void make_flags(flag_values *v, bool teacher)
                                    f->kind == RT_SETTING_SWITCH ? (void *)&v->on[i] : (void *)&v->words[i], f->metavar,
                                    v->help[i] };
     }
+    v->flags[n++] = (rt_flag){ "--config", RT_FLAG_TEXT, &v->config, "FILE",
+                               "settings from a YAML file, by the names of the flags; the command line wins" };
     v->flags[n++] = (rt_flag){ "--resume", RT_FLAG_BOOL, &v->resume, NULL, "go on with the run in --out" };
     v->flags[n++] = (rt_flag){ "--override", RT_FLAG_BOOL, &v->override, NULL,
                                "with --resume: take the settings given now where they differ" };
@@ -82,6 +86,23 @@ static const char *device_of_run(const rt_settings *s, rt_arena *a)
     if (name) name = rt_arena_strdup(a, name);
     json_decref(j);
     return name;
+}
+
+/* The file's settings, with those of the command line over them. Strings live in a. */
+static int take_config(rt_settings *s, const char *path, bool teacher, rt_arena *a, rt_err *e)
+{
+    static rt_settings file;
+    rt_settings_aliases used = { 0 };
+    int rc = rt_settings_from_yaml_file(&file, path, a, &used, e);
+    if (rc < 0) return rc;
+    for (uint32_t i = 0; i < used.count; i++) printf("config    %s\n", used.items[i].text);
+    for (int i = 0; !teacher && i < RT_SETTING_COUNT_ALL; i++)
+        if (file.given[i] && needs_teacher((rt_setting_id)i))
+            return rt_fail(e, RT_INVALID, "%s: %s needs a teacher; retort distill has one", path,
+                           rt_setting_table[i].field);
+    rt_settings_overlay(&file, s);
+    *s = file;
+    return RT_OK;
 }
 
 static int open_device(rt_dev **out, const rt_settings *s, bool resume, rt_err *e)
@@ -130,16 +151,20 @@ static int command(const char *name, bool teacher, const char *usage, const char
 {
     static flag_values v;
     static rt_settings s;
+    rt_arena arena = { 0 };
     bool help;
     make_flags(&v, teacher);
     const rt_command c = { .name = name, .usage = usage, .text = text, .example = example, .flags = v.flags };
     int rc = rt_args_parse(&c, argc, argv, &help, e);
     if (rc < 0 || help) return rc;
-    rc = take_settings(&s, &v, name, e);
-    if (rc < 0) return rc;
+    RT_TRY(take_settings(&s, &v, name, e));
+    if (v.config) RT_TRY(take_config(&s, v.config, teacher, &arena, e));
     if (teacher && !v.resume && !s.teacher)
-        return rt_fail(e, RT_USAGE, "retort distill: --teacher is missing; retort train learns without one");
-    return run(&s, &v, e);
+        RT_TRY(rt_fail(e, RT_USAGE, "retort distill: --teacher is missing; retort train learns without one"));
+    RT_TRY(run(&s, &v, e));
+out:
+    rt_arena_free(&arena);
+    return rc;
 }
 
 int rt_cmd_distill(int argc, char **argv, rt_err *e)

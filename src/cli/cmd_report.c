@@ -44,18 +44,18 @@ static int print_json(const state *s, rt_err *e)
     json_t *runs = json_array();
     for (uint32_t i = 0; i < s->count; i++) {
         rt_report_facts f = rt_report_run_facts(s->runs[i]);
-        json_t *j = json_pack("{s:s, s:s, s:I, s:I, s:b, s:b, s:I, s:I, s:f}", "name", f.name, "folder", f.folder,
-                              "step", (json_int_t)f.step, "steps", (json_int_t)f.steps, "finished", f.finished, "cut",
-                              f.cut, "evaluations", (json_int_t)f.evals, "tokens", (json_int_t)f.tokens, "seconds",
-                              f.seconds);
+        json_t *j =
+            json_pack("{s:s, s:s, s:I, s:I, s:b, s:b, s:I, s:I, s:f}", "name", f.name, "folder", f.folder, "step",
+                      (json_int_t)f.step, "steps", (json_int_t)f.steps, "finished", f.finished, "cut", f.cut,
+                      "evaluations", (json_int_t)f.evals, "tokens", (json_int_t)f.tokens, "seconds", f.seconds);
         if (j && f.evals) {
             json_object_set_new(j, "before", eval_json(f.first_step, &f.first));
             json_object_set_new(j, "after", eval_json(f.last_step, &f.last));
         }
         json_array_append_new(runs, j);
     }
-    return rt_print_json(
-        json_pack("{s:s, s:I, s:o}", "report", s->path, "bytes", (json_int_t)s->bytes, "runs", runs), e);
+    return rt_print_json(json_pack("{s:s, s:I, s:o}", "report", s->path, "bytes", (json_int_t)s->bytes, "runs", runs),
+                         e);
 }
 
 static void print_text(const state *s)
@@ -103,8 +103,9 @@ int rt_cmd_report(int argc, char **argv, rt_err *e)
     static rt_words words;
     bool help;
     const rt_flag flags[] = {
-        { "-o", RT_FLAG_TEXT, &o.out, "FILE", "where the page goes (run/report.html; of several runs, "
-                                              "run/compare.html of the first)" },
+        { "-o", RT_FLAG_TEXT, &o.out, "FILE",
+          "where the page goes (run/report.html; of several runs, "
+          "run/compare.html of the first)" },
         { "--json", RT_FLAG_BOOL, &o.json, NULL, "what was read, as JSON; the page is written all the same" },
         { 0 },
     };

@@ -33,8 +33,9 @@ static int parse_line(rt_report_run *r, const char *text, size_t len, bool last,
         return RT_OK;
     }
     int rc = json_is_object(j) ? fn(r, j, where, e)
-                               : rt_fail(e, RT_FORMAT, "%s: not a JSON object; the file was altered or is damaged, "
-                                                       "remove the line to go on without it",
+                               : rt_fail(e, RT_FORMAT,
+                                         "%s: not a JSON object; the file was altered or is damaged, "
+                                         "remove the line to go on without it",
                                          where);
     json_decref(j);
     return rc;
@@ -194,8 +195,9 @@ static int read_json(rt_report_run *r, const char *name, json_t **out, rt_err *e
     *out = json_loadb(text.data ? text.data : "", text.len, JSON_ALLOW_NUL, &where);
     if (!*out && rt_json_out_of_memory()) RT_TRY(no_memory(e));
     if (!*out)
-        RT_TRY(rt_fail(e, RT_FORMAT, "%s, line %d: %s; the file was altered or is damaged, move it away to go on "
-                                     "without it",
+        RT_TRY(rt_fail(e, RT_FORMAT,
+                       "%s, line %d: %s; the file was altered or is damaged, move it away to go on "
+                       "without it",
                        path, where.line, where.text));
 out:
     rt_str_free(&text);
@@ -235,8 +237,7 @@ static int find_folder(rt_report_run *r, const char *path, rt_err *e)
     int rc;
     bool is;
     char real[PATH_MAX];
-    if (!rt_path_exists(path))
-        RT_TRY(rt_fail(e, RT_NOT_FOUND, "%s is not there; name the --out of a run", path));
+    if (!rt_path_exists(path)) RT_TRY(rt_fail(e, RT_NOT_FOUND, "%s is not there; name the --out of a run", path));
     if (!rt_path_is_dir(path))
         RT_TRY(rt_fail(e, RT_FORMAT, "%s is a file; a report is of a run's folder, its --out", path));
     if (!realpath(path, real)) RT_TRY(rt_fail(e, RT_IO, "%s cannot be looked at; check its permissions", path));
@@ -250,8 +251,9 @@ static int find_folder(rt_report_run *r, const char *path, rt_err *e)
     }
     RT_TRY(is_run(r, own, &is, e));
     if (!is)
-        RT_TRY(rt_fail(e, RT_NOT_FOUND, "%s holds no run: there is no run/metrics.jsonl in it; name the --out of "
-                                        "retort distill or train",
+        RT_TRY(rt_fail(e, RT_NOT_FOUND,
+                       "%s holds no run: there is no run/metrics.jsonl in it; name the --out of "
+                       "retort distill or train",
                        path));
     r->folder = own;
     char *cut = strrchr(real, '/');

@@ -92,8 +92,9 @@ void rt_html_json_string(rt_str *s, const char *text);
 void rt_html_limited(rt_str *s, const char *text, size_t len, size_t max);
 /* Any JSON value in one line, without quotes, brackets and braces; a dash for null and for nothing. */
 void rt_html_value(rt_str *s, const json_t *v);
-/* "1,234,567"; "3 min 20 s"; "2026-02-03 04:05 UTC"; "12.3 M". */
+/* "1,234,567"; "3 min 20 s"; "2026-02-03 04:05 UTC". */
 void rt_html_count(rt_str *s, uint64_t n);
+char *rt_html_grouped(char *buf, uint64_t n); /* the same into 32 bytes; returns buf */
 void rt_html_duration(rt_str *s, double seconds);
 void rt_html_time(rt_str *s, int64_t unix_time);
 

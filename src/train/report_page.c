@@ -44,17 +44,19 @@ static void put_models(rt_str *s, const rt_report_run *r)
 
 static void put_state(rt_str *s, const rt_report_run *r)
 {
+    char at[32], of[32];
     rt_report_facts f = rt_report_run_facts(r);
+    rt_html_grouped(at, f.step);
     rt_str_printf(s, "<p class=\"state\"><b class=\"badge %s\">%s</b> ", f.finished ? "done" : "open",
                   f.finished ? "finished" : "not finished");
     if (!f.step && !f.steps)
         rt_str_append(s, "No step was logged.");
     else if (!f.steps)
-        rt_str_printf(s, "Step %u; how many were wanted is not recorded.", f.step);
+        rt_str_printf(s, "Step %s; how many were wanted is not recorded.", at);
     else if (f.finished)
-        rt_str_printf(s, "%u steps,", f.step);
+        rt_str_printf(s, "%s steps,", at);
     else
-        rt_str_printf(s, "Step %u of %u: the run is still going, or was cut off.", f.step, f.steps);
+        rt_str_printf(s, "Step %s of %s: the run is still going, or was cut off.", at, rt_html_grouped(of, f.steps));
     if (f.step) {
         rt_str_append(s, " ");
         rt_html_count(s, f.tokens);
@@ -105,8 +107,9 @@ static void put_measure(rt_str *s, const char *label, rt_measure m, bool percent
     rt_str_printf(s, "<td data-label=\"%s\">", label);
     rt_str_printf(s, percent ? "%.1f&#8239;%%" : "%.4f", k * m.mean);
     if (!isnan(m.error))
-        rt_str_printf(s, percent ? " <span class=\"error\">&plusmn;&#8239;%.1f</span>"
-                                 : " <span class=\"error\">&plusmn;&#8239;%.4f</span>",
+        rt_str_printf(s,
+                      percent ? " <span class=\"error\">&plusmn;&#8239;%.1f</span>"
+                              : " <span class=\"error\">&plusmn;&#8239;%.4f</span>",
                       k * m.error);
     rt_str_append(s, "</td>");
 }
@@ -121,15 +124,17 @@ static void put_change(rt_str *s, rt_measure a, rt_measure b, int good, bool per
     bool known = !isnan(a.error) && !isnan(b.error), fell = known && rt_measure_fell(a, b),
          rose = known && rt_measure_rose(a, b);
     bool better = good < 0 ? fell : rose, worse = good < 0 ? rose : fell;
-    rt_str_printf(s, percent ? "<td data-label=\"change\" class=\"%s\">%+.1f" : "<td data-label=\"change\" class=\"%s\">%+.4f",
-                  better  ? "better"
-                  : worse ? "worse"
-                          : "same",
-                  (percent ? 100 : 1) * (b.mean - a.mean));
-    rt_str_printf(s, " <span class=\"word\">%s</span></td>", fell   ? "fell"
-                                                             : rose ? "rose"
-                                                             : known ? "within error"
-                                                                     : "error unknown");
+    rt_str_printf(
+        s, percent ? "<td data-label=\"change\" class=\"%s\">%+.1f" : "<td data-label=\"change\" class=\"%s\">%+.4f",
+        better  ? "better"
+        : worse ? "worse"
+                : "same",
+        (percent ? 100 : 1) * (b.mean - a.mean));
+    rt_str_printf(s, " <span class=\"word\">%s</span></td>",
+                  fell    ? "fell"
+                  : rose  ? "rose"
+                  : known ? "within error"
+                          : "error unknown");
 }
 
 static void measure_row(rt_str *s, const rt_report_run *r, const char *name, rt_report_held which, int good,
@@ -183,6 +188,7 @@ static void held_of_run(rt_report_page *p, uint32_t i)
     rt_str *s = &p->out;
     const rt_report_run *r = p->runs[i];
     const rt_measure none = { NAN, NAN };
+    char a[32], b[32];
     const rt_report_eval *first = &r->evals[0], *last = &r->evals[r->eval_count - 1];
     rt_measure teacher = last->value[RT_HELD_TEACHER_CE];
     if (p->count > 1) {
@@ -190,11 +196,12 @@ static void held_of_run(rt_report_page *p, uint32_t i)
         rt_report_put_run_name(s, p, i);
         rt_str_append(s, "</h3>\n");
     }
-    rt_str_printf(s, "<div class=\"scroll\"><table class=\"measures\"><thead><tr><th scope=\"col\">measure</th>"
-                     "<th scope=\"col\">before <span class=\"quiet\">step %u</span></th>"
-                     "<th scope=\"col\">after <span class=\"quiet\">step %u</span></th>"
-                     "<th scope=\"col\">change</th><th scope=\"col\">teacher</th></tr></thead>\n<tbody>\n",
-                  first->step, last->step);
+    rt_str_printf(s,
+                  "<div class=\"scroll\"><table class=\"measures\"><thead><tr><th scope=\"col\">measure</th>"
+                  "<th scope=\"col\">before <span class=\"quiet\">step %s</span></th>"
+                  "<th scope=\"col\">after <span class=\"quiet\">step %s</span></th>"
+                  "<th scope=\"col\">change</th><th scope=\"col\">teacher</th></tr></thead>\n<tbody>\n",
+                  rt_html_grouped(a, first->step), rt_html_grouped(b, last->step));
     measure_row(s, r, "cross-entropy", RT_HELD_CE, -1, teacher);
     perplexity_row(s, r, teacher);
     measure_row(s, r, "KL(teacher &#8214; student)", RT_HELD_KL, -1, none);
@@ -208,7 +215,8 @@ static void held_of_run(rt_report_page *p, uint32_t i)
     rt_html_count(s, last->positions);
     rt_str_append(s, " positions in ");
     rt_html_count(s, last->documents);
-    rt_str_printf(s, " held-out documents, the same at every evaluation. Best at step %u.</p>\n", best_step(r));
+    rt_str_printf(s, " held-out documents, the same at every evaluation. Best at step %s.</p>\n",
+                  rt_html_grouped(a, best_step(r)));
 }
 
 static void put_held(rt_report_page *p)

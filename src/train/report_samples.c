@@ -76,7 +76,10 @@ static void put_prompt(rt_report_page *p, rt_span prompt, size_t max)
         snprintf(colour, sizeof colour, "c%u", i % 8);
         if (p->count == 1 && first && first->step != last->step) put_cell(p, "Student before", NULL, first, max);
         if (last)
-            put_cell(p, p->count > 1 ? p->runs[i]->name : last->step ? "Student after" : "Student before",
+            put_cell(p,
+                     p->count > 1 ? p->runs[i]->name
+                     : last->step ? "Student after"
+                                  : "Student before",
                      p->count > 1 ? colour : NULL, last, max);
     }
     for (uint32_t i = 0; i < p->count; i++) {

@@ -19,10 +19,7 @@ uint32_t rt_report_buckets(uint32_t runs)
 
 static uint32_t bucket_begin(uint32_t n, uint32_t b, uint32_t buckets) { return (uint32_t)((uint64_t)n * b / buckets); }
 
-static double at(const double *v, size_t stride, uint32_t i)
-{
-    return *(const double *)((const char *)v + stride * i);
-}
+static double at(const double *v, size_t stride, uint32_t i) { return *(const double *)((const char *)v + stride * i); }
 
 uint32_t rt_report_thin(const double *v, size_t stride, uint32_t n, uint32_t buckets, uint32_t *keep)
 {

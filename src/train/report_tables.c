@@ -87,7 +87,8 @@ void rt_report_put_settings(rt_report_page *p)
     if (!any) return;
     rt_str_append(s, "<section id=\"settings\">\n<h2>Settings</h2>\n");
     if (p->count > 1) rt_str_append(s, "<p class=\"note\">What differs between the runs comes first.</p>\n");
-    rt_str_printf(s, "<div class=\"%s\"><table class=\"pairs\">\n", p->count > 1 ? "scroll" : "columns");
+    rt_str_printf(s, "<div class=\"%s\"><table class=\"pairs\">\n",
+                  p->count > 1 || json_object_size(p->runs[0]->settings) < 8 ? "scroll" : "columns");
     if (p->count > 1) {
         rt_str_append(s, "<thead><tr><th scope=\"col\">setting</th>");
         for (uint32_t i = 0; i < p->count; i++) {
@@ -119,9 +120,10 @@ static void verdict_row(rt_str *s, const json_t *row)
     static const char *const claims[] = { "claim", "text", "description", NULL };
     const char *word = json_string_value(first_of(row, verdicts));
     bool pass = word && strcmp(word, "pass") == 0, fail = word && strcmp(word, "fail") == 0;
-    rt_str_printf(s, "<tr class=\"%s\"><td><b class=\"mark\">%s</b></td><td>", pass   ? "pass"
-                                                                              : fail ? "fail"
-                                                                                     : "unmeasured",
+    rt_str_printf(s, "<tr class=\"%s\"><td><b class=\"mark\">%s</b></td><td>",
+                  pass   ? "pass"
+                  : fail ? "fail"
+                         : "unmeasured",
                   pass   ? "&#10003; pass"
                   : fail ? "&#10007; fail"
                          : "&ndash; not measured");

@@ -114,14 +114,22 @@ void rt_html_value(rt_str *s, const json_t *v)
     rt_free(text);
 }
 
-void rt_html_count(rt_str *s, uint64_t n)
+char *rt_html_grouped(char *buf, uint64_t n)
 {
-    char digits[24];
+    char digits[24], *to = buf;
     int len = snprintf(digits, sizeof digits, "%" PRIu64, n);
     for (int i = 0; i < len; i++) {
-        if (i && (len - i) % 3 == 0) rt_str_append(s, ",");
-        rt_str_append_n(s, digits + i, 1);
+        if (i && (len - i) % 3 == 0) *to++ = ',';
+        *to++ = digits[i];
     }
+    *to = 0;
+    return buf;
+}
+
+void rt_html_count(rt_str *s, uint64_t n)
+{
+    char buf[32];
+    rt_str_append(s, rt_html_grouped(buf, n));
 }
 
 void rt_html_duration(rt_str *s, double seconds)

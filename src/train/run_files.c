@@ -2,6 +2,7 @@
 #include "train/run_internal.h"
 
 #include "base/json.h"
+#include "train/settings_yaml.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -57,49 +58,25 @@ out:
 
 /* ---- settings ---- */
 
+/* settings.json is what a resumed run reads; resolved.yaml says the same to a person, and --config takes it. */
 int rt_run_write_settings(rt_run *r, rt_err *e)
 {
     int rc;
-    char *path, *text = NULL;
+    rt_str yaml = { 0 };
+    char *path, *for_people, *text = NULL;
     json_t *j = rt_settings_to_json(r->settings);
     RT_TRY(settings_path(r, &path, e));
     text = j ? json_dumps(j, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
-    if (!text) RT_TRY(no_memory(e));
+    for_people = rt_path_join(&r->arena, r->run, "resolved.yaml");
+    if (!text || !for_people) RT_TRY(no_memory(e));
+    RT_TRY(rt_settings_to_yaml(r->settings, &yaml, e));
+    RT_TRY(rt_file_write(for_people, yaml.data, yaml.len, e));
     RT_TRY(rt_file_write(path, text, strlen(text), e));
 out:
+    rt_str_free(&yaml);
     rt_free(text);
     json_decref(j);
     return rc;
-}
-
-/* Settings that say the same in different words: what was resolved from the one that was given does not stand against
- * the one that is given now. */
-static void forget_rivals(rt_settings *was, const rt_settings *now)
-{
-    static const rt_setting_id length[] = { RT_SETTING_ID_steps, RT_SETTING_ID_tokens, RT_SETTING_ID_epochs };
-    for (int i = 0; i < 3; i++)
-        for (int k = 0; k < 3 && now->given[length[i]]; k++) was->given[length[k]] = false;
-    if (now->given[RT_SETTING_ID_alpha])
-        was->given[RT_SETTING_ID_kd_weight] = was->given[RT_SETTING_ID_ce_weight] = false;
-    if (now->eval_data.count) was->given[RT_SETTING_ID_held_out] = false;
-}
-
-/* What the user gave now wins, after it was compared. */
-static int overlay(rt_settings *was, const rt_settings *now)
-{
-    forget_rivals(was, now);
-    for (int i = 0; i < RT_SETTING_COUNT_ALL; i++) {
-        const rt_setting_info *f = &rt_setting_table[i];
-        static const size_t sizes[] = { [RT_SETTING_TEXT] = sizeof(const char *),
-                                        [RT_SETTING_LIST] = sizeof(rt_setting_list),
-                                        [RT_SETTING_REAL] = sizeof(double),
-                                        [RT_SETTING_COUNT] = sizeof(uint64_t),
-                                        [RT_SETTING_SWITCH] = sizeof(bool) };
-        if (!now->given[i]) continue;
-        memcpy((char *)was + f->offset, (const char *)now + f->offset, sizes[f->kind]);
-        was->given[i] = true;
-    }
-    return RT_OK;
 }
 
 /* Tokens are made once: what they came from cannot change in a run. */
@@ -142,7 +119,7 @@ int rt_run_join_settings(rt_run *r, rt_err *e)
                        "another):\n%s",
                        diff.data ? diff.data : ""));
     RT_TRY(refuse_other_data(was, r->settings, e));
-    overlay(was, r->settings);
+    rt_settings_overlay(was, r->settings);
     *r->settings = *was;
 out:
     json_decref(j);

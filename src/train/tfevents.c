@@ -126,8 +126,8 @@ static int create(rt_tfevents *t, const char *folder, const rt_tfevents_opts *o,
     for (char *p = host; *p; p++)
         if (*p == '/' || *p == '.') *p = '-';
     RT_TRY(free_time(t, folder, o->now, &time, e));
-    char *name = rt_arena_printf(&t->arena, PREFIX "%010" PRIu64 ".%s.%ld", time, host[0] ? host : "localhost",
-                                 (long)getpid());
+    char *name =
+        rt_arena_printf(&t->arena, PREFIX "%010" PRIu64 ".%s.%ld", time, host[0] ? host : "localhost", (long)getpid());
     t->path = name ? rt_path_join(&t->arena, folder, name) : NULL;
     if (!t->path) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for an event file in %s", folder));
     t->fd = open(t->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);

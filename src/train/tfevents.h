@@ -19,10 +19,10 @@
 #include <stdint.h>
 
 typedef struct rt_tfevents_opts {
-    double now;        /* seconds since 1970 */
-    const char *host;  /* for the name of the file; null: as this machine is called */
-    bool resumed;      /* there are earlier files, */
-    uint64_t keep_to;  /* and what they say after this step is void */
+    double now;       /* seconds since 1970 */
+    const char *host; /* for the name of the file; null: as this machine is called */
+    bool resumed;     /* there are earlier files, */
+    uint64_t keep_to; /* and what they say after this step is void */
 } rt_tfevents_opts;
 
 typedef struct rt_tfevents_value {

@@ -190,6 +190,7 @@ def try_controls(browser, page, lines):
     check(tip(browser) == "", "the Escape key")
     labels = "[].map.call(document.querySelectorAll('#train-curves .panel svg')[0].querySelectorAll('text'), t => t.textContent).join(' ')"
     plain = browser.evaluate(labels)
+    check(plain.split()[-3:] == ["50", "100", "steps"], f"the axis of 120 steps: {plain}")
     for toggle in ("log", "smooth"):
         browser.evaluate(f"document.getElementById('{toggle}').click()")
     check(browser.evaluate("document.querySelectorAll('.faint').length") == 6, "smooth lines over faint ones, but not of the learning rate")

@@ -513,8 +513,8 @@ def _():
         expect(five >= one + 4, f"{one} with one thread, {five} with five")
 
 
-# Without effect of their own; distill.sh has their tests.
-CASES["--resume"] = CASES["--override"] = CASES["--help"] = None
+# Without effect of their own; distill.sh and config.sh have their tests.
+CASES["--config"] = CASES["--resume"] = CASES["--override"] = CASES["--help"] = None
 
 
 # ---- all of it ----

@@ -1,5 +1,5 @@
-/* test_report.c - reports of runs that are whole, going, cut off, hostile, long or broken. The browser looks at the page
- * in tests/browser. */
+/* test_report.c - reports of runs that are whole, going, cut off, hostile, long or broken. The browser looks at the
+ * page in tests/browser. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -144,8 +144,9 @@ static void whole(void **state)
 {
     (void)state;
     put_metrics("whole", 40, 0);
-    put_file("whole", "settings.json",
-             "{\"teacher\":\"/models/big-one\",\"student\":\"org/small\",\"steps\":40,\"lr\":0.1,\"data\":[\"a\",\"b\"]}");
+    put_file(
+        "whole", "settings.json",
+        "{\"teacher\":\"/models/big-one\",\"student\":\"org/small\",\"steps\":40,\"lr\":0.1,\"data\":[\"a\",\"b\"]}");
     const char *html = page("whole");
     lacks(html, "{{");
     lacks(html, "NaN");
@@ -203,16 +204,20 @@ static void hostile(void **state)
     (void)state;
     static const char name[] = "a'<b>&\"\xff<script>"; /* a folder's name: any bytes but the slash */
     put_metrics(name, 4, 0);
-    put_file(name, "settings.json", "{\"student\":\"<script>alert(1)</script>\",\"<i>key</i>\":\"</td><script>x</script>\"}");
-    put_file(name, "samples.jsonl",
-             "{\"step\":0,\"prompt\":\"<img src=x onerror=alert(1)>\",\"who\":\"student\",\"text\":\"</p></article><script>alert(2)"
-             "</script>\",\"stopped\":false}\n"
-             "{\"step\":4,\"prompt\":\"<img src=x onerror=alert(1)>\",\"who\":\"student\",\"text\":\"bell \\u0007 nul \\u0000 "
-             "\\u2028\",\"stopped\":true}\n");
+    put_file(name, "settings.json",
+             "{\"student\":\"<script>alert(1)</script>\",\"<i>key</i>\":\"</td><script>x</script>\"}");
+    put_file(
+        name, "samples.jsonl",
+        "{\"step\":0,\"prompt\":\"<img src=x onerror=alert(1)>\",\"who\":\"student\",\"text\":\"</p></article><script>alert(2)"
+        "</script>\",\"stopped\":false}\n"
+        "{\"step\":4,\"prompt\":\"<img src=x onerror=alert(1)>\",\"who\":\"student\",\"text\":\"bell \\u0007 nul \\u0000 "
+        "\\u2028\",\"stopped\":true}\n");
     put_file(name, "plan.txt", "</pre><script>plan</script> \xc3\x28");
     put_file(name, "manifest.json", "{\"<u>\":{\"<s>\":\"<script>m</script>\"}}");
-    put_file(name, "verdict.json", "[{\"id\":\"<script>i\",\"claim\":\"<script>c\",\"measured\":\"<script>v\",\"verdict\":\"<script>\"}]");
-    put_file(name, "bars.json", "[{\"title\":\"<script>t\",\"note\":\"<script>n\",\"bars\":[{\"label\":\"<script>l\",\"value\":1}]}]");
+    put_file(name, "verdict.json",
+             "[{\"id\":\"<script>i\",\"claim\":\"<script>c\",\"measured\":\"<script>v\",\"verdict\":\"<script>\"}]");
+    put_file(name, "bars.json",
+             "[{\"title\":\"<script>t\",\"note\":\"<script>n\",\"bars\":[{\"label\":\"<script>l\",\"value\":1}]}]");
     const char *html = page(name);
     int scripts = 0;
     for (const char *p = html; (p = strstr(p, "<script")); p++) scripts++;
@@ -358,11 +363,12 @@ static void verdicts(void **state)
 {
     (void)state;
     put_metrics("judged", 4, 0);
-    put_file("judged", "verdict.json",
-             "{\"falsifiers\":[{\"id\":\"F-1\",\"claim\":\"one\",\"measured\":{\"a\":1,\"b\":[2,3]},\"verdict\":\"pass\"},"
-             "{\"id\":\"F-2\",\"claim\":\"two\",\"measured\":0.5,\"verdict\":\"fail\"},"
-             "{\"id\":\"F-3\",\"claim\":\"three\",\"measured\":null,\"verdict\":\"not measured\"},"
-             "{\"id\":\"F-4\",\"claim\":\"four\",\"verdict\":\"Passed\"},{\"id\":\"F-5\",\"verdict\":true},7]}");
+    put_file(
+        "judged", "verdict.json",
+        "{\"falsifiers\":[{\"id\":\"F-1\",\"claim\":\"one\",\"measured\":{\"a\":1,\"b\":[2,3]},\"verdict\":\"pass\"},"
+        "{\"id\":\"F-2\",\"claim\":\"two\",\"measured\":0.5,\"verdict\":\"fail\"},"
+        "{\"id\":\"F-3\",\"claim\":\"three\",\"measured\":null,\"verdict\":\"not measured\"},"
+        "{\"id\":\"F-4\",\"claim\":\"four\",\"verdict\":\"Passed\"},{\"id\":\"F-5\",\"verdict\":true},7]}");
     const char *html = page("judged");
     int pass = 0, fail = 0, unmeasured = 0;
     for (const char *p = html; (p = strstr(p, "<tr class=\"pass\">")); p++) pass++;
@@ -432,7 +438,8 @@ static void broken(void **state)
 {
     (void)state;
     put_metrics("broken", 4, 0);
-    put_file("broken", "metrics.jsonl", "{\"event\":\"step\",\"step\":1}\n{\"event\":\n{\"event\":\"step\",\"step\":2}\n");
+    put_file("broken", "metrics.jsonl",
+             "{\"event\":\"step\",\"step\":1}\n{\"event\":\n{\"event\":\"step\",\"step\":2}\n");
     refused(out_of("broken"), RT_FORMAT, "metrics.jsonl, line 2", "remove the line");
     put_file("broken", "metrics.jsonl", "{\"event\":\"step\",\"step\":5}\n{\"event\":\"step\",\"step\":5}\n");
     refused(out_of("broken"), RT_FORMAT, "metrics.jsonl, line 2", "step 5 comes after step 5");
@@ -515,7 +522,8 @@ static void out_of_memory(void **state)
              "{\"event\":\"step\",\"step\":2,\"loss\":2.25,\"ce\":1.25,\"tokens\":10,\"seconds\":0.5}\n"
              "{\"event\":\"eval\",\"step\":2,\"ce\":[2.5,0.1],\"forward_kl\":[0.25,0.1]}\n");
     put_file("poor", "settings.json", "{\"steps\":2,\"data\":[\"a\"],\"lr\":0.25}");
-    put_file("poor", "samples.jsonl", "{\"step\":0,\"prompt\":\"p\",\"who\":\"teacher\",\"text\":\"t\",\"stopped\":true}\n");
+    put_file("poor", "samples.jsonl",
+             "{\"step\":0,\"prompt\":\"p\",\"who\":\"teacher\",\"text\":\"t\",\"stopped\":true}\n");
     put_file("poor", "verdict.json", "[{\"id\":\"F\",\"claim\":\"c\",\"measured\":{\"x\":1.5},\"verdict\":\"pass\"}]");
     put_file("poor", "manifest.json", "{\"a\":{\"b\":1}}");
     put_file("poor", "bars.json", "[{\"title\":\"t\",\"bars\":[{\"label\":\"l\",\"value\":1}]}]");
@@ -535,7 +543,8 @@ static void out_of_memory(void **state)
         allowed = (int64_t)i;
         int rc = whole_life(run, out, &e);
         allowed = -1;
-        if (rc != RT_NOMEM || !e.text[0]) fail_msg("allocation %d of %d: status %d '%s'", (int)i, (int)total, rc, e.text);
+        if (rc != RT_NOMEM || !e.text[0])
+            fail_msg("allocation %d of %d: status %d '%s'", (int)i, (int)total, rc, e.text);
         if (rt_alloc_live() != live) fail_msg("allocation %d: leaked", (int)i);
         if (rt_path_exists(out)) fail_msg("allocation %d: a page", (int)i);
     }
@@ -545,10 +554,10 @@ static void out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whole),      cmocka_unit_test(names),    cmocka_unit_test(hostile),
-        cmocka_unit_test(alone),      cmocka_unit_test(long_run), cmocka_unit_test(thinning),
-        cmocka_unit_test(unfinished), cmocka_unit_test(sparse),   cmocka_unit_test(verdicts),
-        cmocka_unit_test(samples),    cmocka_unit_test(comparison), cmocka_unit_test(broken),
+        cmocka_unit_test(whole),      cmocka_unit_test(names),         cmocka_unit_test(hostile),
+        cmocka_unit_test(alone),      cmocka_unit_test(long_run),      cmocka_unit_test(thinning),
+        cmocka_unit_test(unfinished), cmocka_unit_test(sparse),        cmocka_unit_test(verdicts),
+        cmocka_unit_test(samples),    cmocka_unit_test(comparison),    cmocka_unit_test(broken),
         cmocka_unit_test(unwritable), cmocka_unit_test(out_of_memory),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -1,4 +1,5 @@
-/* test_tfevents.c - event files read back by a decoder of our own: framing, checksums, fields, order of files, faults. */
+/* test_tfevents.c - event files read back by a decoder of our own: framing, checksums, fields, order of files, faults.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -184,7 +185,10 @@ static void first_record(void **state)
     assert_int_equal(rt_file_read(path, 1 << 20, &text, NULL), RT_OK);
     assert_true(text.len > 12 + 24 + 4);
     assert_memory_equal(text.data, begin, sizeof begin);
-    assert_memory_equal(text.data + 12 + 9, "\x1a\x0d" "brain.Event:2", 15);
+    assert_memory_equal(text.data + 12 + 9,
+                        "\x1a\x0d"
+                        "brain.Event:2",
+                        15);
     assert_non_null(strstr(path, "/events.out.tfevents.0000000005.h."));
     rt_str_free(&text);
 }
@@ -257,7 +261,8 @@ static void resumed(void **state)
     (void)state;
     char *first, *second, *third;
     static event v[4];
-    assert_int_equal(rt_tfevents_close(open_file(&(rt_tfevents_opts){ .now = 9000, .host = "z" }, &first), NULL), RT_OK);
+    assert_int_equal(rt_tfevents_close(open_file(&(rt_tfevents_opts){ .now = 9000, .host = "z" }, &first), NULL),
+                     RT_OK);
     rt_tfevents_opts again = { .now = 9000, .host = "a/b.c", .resumed = true, .keep_to = 41 };
     assert_int_equal(rt_tfevents_close(open_file(&again, &second), NULL), RT_OK);
     again.now = 8000; /* a clock that was put back */
@@ -374,8 +379,8 @@ static void out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(checksums), cmocka_unit_test(first_record), cmocka_unit_test(scalars),
-        cmocka_unit_test(lines),     cmocka_unit_test(resumed),      cmocka_unit_test(many),
+        cmocka_unit_test(checksums), cmocka_unit_test(first_record),  cmocka_unit_test(scalars),
+        cmocka_unit_test(lines),     cmocka_unit_test(resumed),       cmocka_unit_test(many),
         cmocka_unit_test(faults),    cmocka_unit_test(out_of_memory),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

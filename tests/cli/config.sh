@@ -1,0 +1,46 @@
+# config.sh - settings from a YAML file: the same run as from flags, the command line over it, names of other tools, what
+# is refused, and resolved.yaml, which is such a file again.
+. "$(dirname "$0")/harness"
+. "$(dirname "$0")/run_case"
+
+texts d.jsonl 60 and
+run init --preset tiny-qwen2 --seed 1 --dtype f32 s
+run init --preset tiny-llama --seed 2 --dtype f32 t
+cat >run.yaml <<'Y'
+teacher: t
+student: s
+data: [d.jsonl]
+batch: 4
+seq-len: 64
+steps: 4
+held_out: 5
+learning_rate: 1e-3
+Y
+
+run distill --teacher t --student s --data d.jsonl --batch 4 --seq-len 64 --steps 4 --held-out 5 --lr 1e-3 --out flags
+exits 0
+run distill --config run.yaml --out file
+exits 0
+out_has '^config    learning_rate -> --lr 1e-3$'
+check "a file and flags give one curve" test "$(curve flags)" = "$(curve file)"
+run distill --config run.yaml --steps 2 --out over
+exits 0
+out_has '^step 2/2 '
+run distill --config file/run/resolved.yaml --out again
+exits 0
+check "resolved.yaml gives the run again" test "$(curve file)" = "$(curve again)"
+
+printf 'studnet: s\n' >bad.yaml
+run distill --config bad.yaml --out x
+exits 5
+err_has 'bad.yaml:1: .*did you mean student'
+printf 'student: [\n' >bad.yaml
+run distill --config bad.yaml --out x
+exits 4
+run distill --config nothing.yaml --out x
+exits 3
+run train --config run.yaml --out x
+exits 5
+err_has 'teacher needs a teacher'
+check "nothing was left behind" test ! -e x
+finish
