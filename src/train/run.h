@@ -3,7 +3,7 @@
  *   OUT/                   the model that was trained, as others load it
  *   OUT/best/              the best so far, model only
  *   OUT/checkpoint-NNNNNN/ to go on from
- *   OUT/run/               settings.json, metrics.jsonl, data/ (tokens)
+ *   OUT/run/               settings.json, resolved.yaml, metrics.jsonl, events.out.tfevents.*, report.html, data/
  *
  * Owns: the order of things, and what is on disk when. It prints nothing: whoever started it hears of everything
  * through rt_run_events. */

@@ -2,12 +2,14 @@
 #include "train/run_internal.h"
 
 #include "base/json.h"
+#include "train/report.h"
 #include "train/settings_yaml.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 static int no_memory(rt_err *e) { return rt_fail(e, RT_NOMEM, "no memory for the files of a run"); }
@@ -135,6 +137,13 @@ static int metrics_fault(const rt_run *r, rt_err *e)
     return rt_fail(e, RT_IO, "%s cannot be written: %s", r->metrics_path, strerror(errno));
 }
 
+static double wall_clock(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
 int rt_run_open_metrics(rt_run *r, uint64_t keep, rt_err *e)
 {
     r->metrics_fd = open(r->metrics_path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
@@ -142,11 +151,14 @@ int rt_run_open_metrics(rt_run *r, uint64_t keep, rt_err *e)
         lseek(r->metrics_fd, (off_t)keep, SEEK_SET) < 0)
         return metrics_fault(r, e);
     r->state.metrics_bytes = keep;
-    return RT_OK;
+    rt_tfevents_opts o = { .now = wall_clock(), .resumed = r->opts->resume, .keep_to = r->state.step };
+    return rt_tfevents_open(&r->events_file, r->run, &o, e);
 }
 
 void rt_run_close_metrics(rt_run *r)
 {
+    (void)rt_tfevents_close(r->events_file, NULL); /* flushed after every line */
+    r->events_file = NULL;
     if (r->metrics_fd >= 0) close(r->metrics_fd);
     r->metrics_fd = -1;
 }
@@ -165,6 +177,8 @@ int rt_run_metric(rt_run *r, json_t *line, rt_err *e)
         at += (size_t)got;
     }
     r->state.metrics_bytes += n;
+    RT_TRY(rt_tfevents_line(r->events_file, line, wall_clock(), e));
+    RT_TRY(rt_tfevents_flush(r->events_file, e));
 out:
     rt_free(text);
     json_decref(line);
@@ -258,4 +272,17 @@ int rt_run_write_merged(rt_run *r, rt_err *e)
     char *path = rt_path_join(&r->arena, r->out, "merged");
     if (!path) return no_memory(e);
     return rt_output_merged(path, r->trainer, &r->output, e);
+}
+
+int rt_run_write_report(rt_run *r, rt_err *e)
+{
+    int rc;
+    rt_report_run *run = NULL;
+    char *path = rt_path_join(&r->arena, r->run, "report.html");
+    if (!path) return no_memory(e);
+    RT_TRY(rt_report_run_open(&run, r->run, e));
+    RT_TRY(rt_report_write(path, &run, 1, e));
+out:
+    rt_report_run_close(run);
+    return rc;
 }

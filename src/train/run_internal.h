@@ -3,6 +3,7 @@
 #define RT_TRAIN_RUN_INTERNAL_H
 
 #include "train/run.h"
+#include "train/tfevents.h"
 
 struct rt_run {
     rt_arena arena;
@@ -19,9 +20,10 @@ struct rt_run {
     rt_progress_state state;
     rt_pool *pool;
     const char *out, *run, *data, *metrics_path, *best_path;
-    int metrics_fd;  /* -1: not open */
-    int32_t *rows;   /* (4, batch, T): ids, positions, starts, targets of one optimizer step */
-    rt_batch *micro; /* (micro-batches) */
+    int metrics_fd;           /* -1: not open */
+    rt_tfevents *events_file; /* the same numbers for TensorBoard */
+    int32_t *rows;            /* (4, batch, T): ids, positions, starts, targets of one optimizer step */
+    rt_batch *micro;          /* (micro-batches) */
     uint32_t micro_count;
     bool made;       /* OUT was made or was empty */
     bool begun;      /* settings are written: what is in OUT can be resumed */
@@ -48,6 +50,8 @@ int rt_run_write_best(rt_run *r, rt_err *e);
 int rt_run_write_root(rt_run *r, bool best, rt_err *e);
 /* With adapters: OUT/merged, the model with them added in. */
 int rt_run_write_merged(rt_run *r, rt_err *e);
+/* OUT/run/report.html. */
+int rt_run_write_report(rt_run *r, rt_err *e);
 /* Whether the root holds a whole model. */
 bool rt_run_has_root(const rt_run *r);
 /* The first evaluation and the last, from the metrics of a resumed run; left as they are when there is none. */

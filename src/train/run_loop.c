@@ -227,6 +227,7 @@ static int finish(rt_run *r, rt_run_summary *out, rt_err *e)
     RT_TRY(rt_output_reload(r->out, r->trainer, &r->output, e));
     RT_TRY(rt_evaluate(r->trainer, r->held, &out->saved, NULL, e));
     if (r->settings->merge && r->resolved.lora.rank) RT_TRY(rt_run_write_merged(r, e));
+    RT_TRY(rt_run_write_report(r, e));
 out:
     return rc;
 }

@@ -160,6 +160,66 @@ static void test_template_variables(void **state)
     assert_null(in);
 }
 
+/* What two sources of text held, added up. */
+static void test_stats_of_sources(void **state)
+{
+    (void)state;
+    static char one[600], two[600];
+    put_text("one.jsonl", "{\"text\": \"abc\"}\n{\"text\": \"defgh\"}\n{\"nothing\": 1}\n");
+    put_text("two.jsonl", "{\"prompt\": \"ab\", \"completion\": \"xyz\"}\n{\"text\": \"q\"}\n{\"text\": 5}\n"
+                          "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}]}\n");
+    snprintf(one, sizeof one, "%s", in_dir("one.jsonl"));
+    snprintf(two, sizeof two, "%s", in_dir("two.jsonl"));
+    set(RT_SETTING_ID_student, in_dir("chatty"));
+    set(RT_SETTING_ID_data, one);
+    set(RT_SETTING_ID_data, two);
+    set(RT_SETTING_ID_loss_on, "turns");
+    set(RT_SETTING_ID_skip_bad, "2");
+    rt_inputs *in = open_all();
+    const rt_tokenize_stats *s = &in->stats;
+    const rt_shard_info *a = rt_shard_about(in->shards[0]), *b = rt_shard_about(in->shards[1]);
+    assert_int_equal(s->bad, 2);
+    assert_non_null(strstr(s->first_bad, "one.jsonl"));
+    assert_int_equal(s->no_target, 1);
+    assert_int_equal(s->records, a->records + b->records);
+    assert_int_equal(s->tokens, a->tokens + b->tokens);
+    assert_int_equal(s->trained, a->trained + b->trained);
+    assert_int_equal(s->kinds[RT_RECORD_TEXT], 3);
+    assert_int_equal(s->kinds[RT_RECORD_COMPLETION], 1);
+    assert_true(s->bytes > 0);
+    assert_int_equal(in->note_count, 1);
+    assert_non_null(strstr(in->notes[0], "2 records at fault"));
+    rt_inputs_close(in);
+}
+
+/* Nothing on the held-out side: which flag helps depends on where that side comes from. */
+static void test_nothing_held_out(void **state)
+{
+    (void)state;
+    static const uint32_t one[] = { 40 }, short_ones[] = { 1, 1, 1 };
+    static char data[600], eval[600];
+    rt_err e = { 0 };
+    rt_run_facts f = { 0 };
+    rt_resolved r = { .seq_len = 16, .held_out = 1e-9 };
+    write_shard(in_dir("one.rtok"), one, 1, 272);
+    write_shard(in_dir("short.rtok"), short_ones, 3, 272);
+    snprintf(data, sizeof data, "%s", in_dir("one.rtok"));
+    snprintf(eval, sizeof eval, "%s", in_dir("short.rtok"));
+    set(RT_SETTING_ID_student, in_dir("s"));
+    set(RT_SETTING_ID_vocab, "272");
+    set(RT_SETTING_ID_data, data);
+    rt_inputs *in = open_all();
+    assert_int_equal(rt_inputs_rows(in, &settings, &r, &f, &e), RT_INVALID);
+    assert_non_null(strstr(e.text, "raise --held-out"));
+    rt_inputs_close(in);
+    set(RT_SETTING_ID_eval_data, eval);
+    e = (rt_err){ 0 };
+    in = open_all();
+    assert_int_equal(rt_inputs_rows(in, &settings, &r, &f, &e), RT_INVALID);
+    assert_true(e.text[0] && !strstr(e.text, "raise --held-out"));
+    rt_inputs_close(in);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -167,6 +227,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_eval_data, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_name_that_json_cannot_hold, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_template_variables, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_stats_of_sources, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_nothing_held_out, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -206,12 +206,11 @@ static void hostile(void **state)
     put_metrics(name, 4, 0);
     put_file(name, "settings.json",
              "{\"student\":\"<script>alert(1)</script>\",\"<i>key</i>\":\"</td><script>x</script>\"}");
-    put_file(
-        name, "samples.jsonl",
-        "{\"step\":0,\"prompt\":\"<img src=x onerror=alert(1)>\",\"who\":\"student\",\"text\":\"</p></article><script>alert(2)"
-        "</script>\",\"stopped\":false}\n"
-        "{\"step\":4,\"prompt\":\"<img src=x onerror=alert(1)>\",\"who\":\"student\",\"text\":\"bell \\u0007 nul \\u0000 "
-        "\\u2028\",\"stopped\":true}\n");
+    put_file(name, "samples.jsonl",
+             "{\"step\":0,\"prompt\":\"<img src=x onerror=alert(1)>\",\"who\":\"student\","
+             "\"text\":\"</p></article><script>alert(2)</script>\",\"stopped\":false}\n"
+             "{\"step\":4,\"prompt\":\"<img src=x onerror=alert(1)>\",\"who\":\"student\","
+             "\"text\":\"bell \\u0007 nul \\u0000 \\u2028\",\"stopped\":true}\n");
     put_file(name, "plan.txt", "</pre><script>plan</script> \xc3\x28");
     put_file(name, "manifest.json", "{\"<u>\":{\"<s>\":\"<script>m</script>\"}}");
     put_file(name, "verdict.json",

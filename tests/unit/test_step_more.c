@@ -174,6 +174,38 @@ static void test_cache_at_its_limit(void **state)
     rt_space_free(space);
 }
 
+/* PEFT reads these; a dropout would be applied by whoever trains on. Nothing is left in memory either. */
+static void test_adapter_configuration(void **state)
+{
+    (void)state;
+    rt_err e = { 0 };
+    rt_model_config c = tiny_config("tiny-qwen2", 1);
+    write_model(in_dir("s"), &c, RT_DTYPE_F32, true);
+    rt_model_file *m = open_model(in_dir("s"));
+    rt_dev *d = open_device("cpu", 1);
+    rt_lora lora = { 3, 6.0, 1u << RT_ROLE_Q | 1u << RT_ROLE_DOWN };
+    rt_trainer *t = trainer_of(d, &c, m, NULL, lora);
+    rt_output o = { .student = m, .dtype = RT_DTYPE_F32, .lora = lora, .base_name = "the base" };
+    uint64_t live = rt_alloc_live();
+    if (rt_output_write(in_dir("adapter"), t, &o, &e) < 0) fail_msg("%s", e.text);
+    if (rt_output_merged(in_dir("merged"), t, &o, &e) < 0) fail_msg("%s", e.text);
+    if (rt_output_merged(in_dir("merged"), t, &o, &e) < 0) fail_msg("again: %s", e.text);
+    assert_int_equal(rt_alloc_live(), live);
+    json_t *j = json_load_file(in_dir("adapter/adapter_config.json"), 0, NULL);
+    assert_non_null(j);
+    assert_true(json_number_value(json_object_get(j, "lora_dropout")) == 0.0);
+    assert_true(json_number_value(json_object_get(j, "lora_alpha")) == 6.0);
+    assert_int_equal(json_integer_value(json_object_get(j, "r")), 3);
+    assert_true(json_is_false(json_object_get(j, "fan_in_fan_out")));
+    assert_string_equal(json_string_value(json_object_get(j, "bias")), "none");
+    assert_string_equal(json_string_value(json_object_get(j, "base_model_name_or_path")), "the base");
+    assert_int_equal(json_array_size(json_object_get(j, "target_modules")), 2);
+    json_decref(j);
+    rt_trainer_free(t);
+    d->api->close(d);
+    rt_model_file_close(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -182,6 +214,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_documents_of_shards, make_test_dir, remove_test_dir),
         cmocka_unit_test_setup_teardown(test_trained_is_counted, make_test_dir, remove_test_dir),
         cmocka_unit_test(test_cache_at_its_limit),
+        cmocka_unit_test_setup_teardown(test_adapter_configuration, make_test_dir, remove_test_dir),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
