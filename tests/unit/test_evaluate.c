@@ -178,7 +178,7 @@ static void test_batches(void **state)
     rt_eval_set_free(set);
     close_data(&a);
     open_data(&a, "three", lengths, 5, 272);
-    if (rt_eval_set_new(&set, a.rows, B, T, 3, &e) < 0) fail_msg("%s", e.text);
+    assert_int_equal(rt_eval_set_new(&set, a.rows, B, T, 3, &e), RT_OK);
     assert_int_equal(rt_eval_set_rows(set), 3);
     if (rt_evaluate(t, set, &three, NULL, &e) < 0) fail_msg("%s", e.text);
     assert_true(three.documents == 3 && three.positions == 3 * (T - 1));

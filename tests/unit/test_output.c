@@ -134,7 +134,9 @@ static void test_difference_is_seen(void **state)
     rt_err e = { 0 };
     rt_output_difference diff;
     begin(&k, "f32", RT_DTYPE_F32, RT_DTYPE_F32, NULL, (rt_lora){ 0 });
+    uint64_t live = rt_alloc_live();
     if (rt_output_write(in_dir("seen"), k.t, &k.o, &e) < 0) fail_msg("%s", e.text);
+    assert_int_equal(rt_alloc_live(), live); /* nothing is kept behind */
     uint32_t i = k.t->plan->student->layers[1].down.param[0];
     assert_int_equal(rt_trainer_read(k.t, 'w', i, w, &e), RT_OK);
     w[7] += 0.5f;
@@ -216,6 +218,8 @@ static void test_adapters(void **state)
     json_t *j = json_load_file(in_dir("peft/adapter_config.json"), 0, NULL);
     assert_int_equal(json_integer_value(json_object_get(j, "r")), 4);
     assert_true(json_number_value(json_object_get(j, "lora_alpha")) == 12.0);
+    assert_true(json_is_number(json_object_get(j, "lora_dropout")));
+    assert_true(json_number_value(json_object_get(j, "lora_dropout")) == 0.0);
     assert_string_equal(json_string_value(json_object_get(j, "peft_type")), "LORA");
     assert_string_equal(json_string_value(json_object_get(j, "task_type")), "CAUSAL_LM");
     assert_string_equal(json_string_value(json_object_get(j, "base_model_name_or_path")), "org/base");
