@@ -32,7 +32,7 @@ SUITES = [
     Suite(("model", "train"),
           ("checkpoint", "decoder", "evaluate", "generator", "inputs", "load", "output", "pair", "resolve", "run",
            "schedule", "settings", "step", "train"),
-          ("distill", "eval", "flags", "generate", "kill"), False),
+          ("distill", "eval", "flags", "generate", "kill", "run_more"), False),
 ]
 MEMORY_LIMIT = 16 << 30  # bytes of address space for a test; a mutated size must not eat the machine
 
@@ -91,6 +91,12 @@ def is_declaration(code, start):
     return re.fullmatch(r"(?:const |static |unsigned |struct )*\w+[ *]+\w+(?:\[[^\]]*\])+(?:,.*)?", statement, re.S) is not None
 
 
+def is_array_size(code, start):
+    """Whether the offset is in the brackets of an array's declaration with a value."""
+    begin = max(code.rfind(c, 0, start) for c in ";{}") + 1
+    return re.fullmatch(r"\s*(?:const |static |unsigned |struct )*\w+[ *]+\w+\[[^\]]*", code[begin:start]) is not None
+
+
 def closes_header(code, offset):
     """Whether the parenthesis at the offset closes the head of an if, for, while or switch."""
     depth = 0
@@ -130,7 +136,7 @@ def find_mutants(path, seed):
     for low, high in function_bodies(code):
         for match in BINARY.finditer(code, low, high):
             operator = match[1]
-            if not inside_call(code, match.start(), MESSAGES):
+            if not inside_call(code, match.start(), MESSAGES) and not is_array_size(code, match.start()):
                 add(KIND_OF.get(operator, "arithmetic"), match.start(), match.end(), SWAPS[operator])
                 if operator == "+=":
                     add("assignment", match.start(), match.end(), "=")

@@ -130,18 +130,19 @@ static int generation_config(rt_run *r, rt_span from, rt_err *e)
         r->in->template_from && strcmp(r->in->template_from, "teacher") == 0 ? r->in->teacher_text : r->in->text;
     int64_t eot = turns ? turns->end_of_turn : -1;
     char *text = NULL;
-    json_t *j = from.data ? json_loadb(from.data, from.len, 0, NULL) : json_object(), *ids = json_array();
-    bool has = false;
-    if (!json_is_object(j) || !ids)
+    json_error_t why = { 0 };
+    json_t *j = from.data ? json_loadb(from.data, from.len, 0, &why) : json_object(), *ids = json_array();
+    bool has = false, kept = ids != NULL;
+    if (from.data && !json_is_object(j) && (j || json_error_code(&why) != json_error_out_of_memory))
         RT_TRY(rt_fail(e, RT_FORMAT, "the student's generation_config.json is not an object"));
     for (uint32_t i = 0; i < c->eos_count; i++) {
-        json_array_append_new(ids, json_integer(c->eos[i]));
+        kept = kept && json_array_append_new(ids, json_integer(c->eos[i])) == 0;
         has = has || c->eos[i] == eot;
     }
-    if (eot >= 0 && !has) json_array_append_new(ids, json_integer(eot));
-    if (json_array_size(ids) == 0) goto out;
-    json_object_set(j, "eos_token_id", json_array_size(ids) == 1 ? json_array_get(ids, 0) : ids);
-    text = json_dumps(j, JSON_INDENT(2));
+    if (eot >= 0 && !has) kept = kept && json_array_append_new(ids, json_integer(eot)) == 0;
+    if (kept && json_array_size(ids) == 0) goto out;
+    kept = kept && json_object_set(j, "eos_token_id", json_array_size(ids) == 1 ? json_array_get(ids, 0) : ids) == 0;
+    text = kept ? json_dumps(j, JSON_INDENT(2)) : NULL;
     char *copy = text ? rt_arena_strdup(&r->arena, text) : NULL;
     if (!copy) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for generation_config.json"));
     r->text.generation_config = (rt_span){ copy, strlen(copy) };

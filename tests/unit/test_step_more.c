@@ -4,10 +4,23 @@
 
 #include "train/checkpoint.h"
 #include "train/evaluate.h"
+#include "train/run.h"
 
+#include <fcntl.h>
 #include <math.h>
+#include <unistd.h>
 
 enum { T = 16, B = 2 };
+
+/* Paths that live as long as the settings that point to them. */
+static const char *path_of(int i, const char *name)
+{
+    static char paths[3][600];
+    snprintf(paths[i], sizeof paths[i], "%s/%s", test_dir, name);
+    return paths[i];
+}
+
+static void remove_all(const char *path) { nftw(path, remove_entry, 8, FTW_DEPTH | FTW_PHYS); }
 
 static rt_trainer *trainer_of(rt_dev *d, const rt_model_config *c, const rt_model_file *m, const bool *frozen,
                               rt_lora l)
@@ -114,15 +127,18 @@ static void test_documents_of_shards(void **state)
         write_shard(in_dir(name), lengths[i], 4, 272);
         if (rt_shard_open(&shards[i], in_dir(name), &(rt_shard_expect){ 0 }, &e) < 0) fail_msg("%s", e.text);
     }
-    rt_rows_source from = { .name = "three", .shards = shards, .count = SHARDS };
-    rt_rows_opts o = { .seq_len = T, .in_order = true, .epochs = 1 };
-    if (rt_rows_open(&rows, &from, 1, &o, &e) < 0) fail_msg("%s", e.text);
-    if (rt_eval_set_new(&set, rows, B, T, 0, &e) < 0) fail_msg("%s", e.text);
-    if (rt_evaluate(t, set, &r, NULL, &e) < 0) fail_msg("%s", e.text);
-    assert_int_equal(r.documents, 12);
-    assert_int_equal(r.positions, 502 - 12);
-    rt_eval_set_free(set);
-    rt_rows_close(rows);
+    for (uint32_t each = 1; each <= SHARDS; each += SHARDS - 1) { /* three sources of one, one source of three */
+        rt_rows_source from[SHARDS];
+        for (uint32_t i = 0; i < SHARDS; i++) from[i] = (rt_rows_source){ "some", shards + i, each, 0 };
+        rt_rows_opts o = { .seq_len = T, .in_order = true, .epochs = 1 };
+        if (rt_rows_open(&rows, from, SHARDS / each, &o, &e) < 0) fail_msg("%s", e.text);
+        if (rt_eval_set_new(&set, rows, B, T, 0, &e) < 0) fail_msg("%s", e.text);
+        if (rt_evaluate(t, set, &r, NULL, &e) < 0) fail_msg("%s", e.text);
+        assert_int_equal(r.documents, 12);
+        assert_int_equal(r.positions, 502 - 12);
+        rt_eval_set_free(set);
+        rt_rows_close(rows);
+    }
     for (int i = 0; i < SHARDS; i++) rt_shard_close(shards[i]);
     rt_trainer_free(t);
     d->api->close(d);
@@ -206,6 +222,120 @@ static void test_adapter_configuration(void **state)
     rt_model_file_close(m);
 }
 
+/* A gradient whose square is beyond f32: the message names the parameter, and no weight has moved. */
+static void test_gradient_that_is_not_finite(void **state)
+{
+    (void)state;
+    rt_err e = { 0 };
+    rt_step_result r;
+    int32_t ids[B * T], pos[B * T], start[B * T] = { 0 }, target[B * T];
+    static float w[272 * 32];
+    rt_model_config c = tiny_config("tiny-llama", 1); /* its head is a parameter of its own */
+    write_model(in_dir("s"), &c, RT_DTYPE_F32, true);
+    rt_model_file *m = open_model(in_dir("s"));
+    rt_dev *d = open_device("cpu", 1);
+    rt_trainer *t = trainer_of(d, &c, m, NULL, (rt_lora){ 0 });
+    const rt_decoder *model = t->plan->student;
+    assert_true(model->head > 0 && rt_trainer_elems(t, model->head) <= 272 * 32);
+    assert_int_equal(rt_trainer_write(t, 'w', model->head, w, &e), RT_OK); /* logits are 0, whatever is hidden */
+    for (uint32_t i = 0; i < c.width; i++) w[i] = 1e30f;
+    assert_int_equal(rt_trainer_write(t, 'w', model->final_norm, w, &e), RT_OK);
+    for (int i = 0; i < B * T; i++) {
+        ids[i] = i * 7 % 200;
+        pos[i] = i % T;
+        target[i] = i % T == T - 1 ? -1 : (i + 1) * 7 % 200;
+    }
+    rt_batch b = { ids, pos, start, target };
+    assert_int_equal(rt_trainer_step(t, &b, 1, 1, 1e-3, 1, &r, &e), RT_NONFINITE);
+    if (!strstr(e.text, "lm_head.weight")) fail_msg("%s", e.text);
+    assert_int_equal(rt_trainer_read(t, 'w', model->head, w, &e), RT_OK);
+    for (uint64_t i = 0; i < rt_trainer_elems(t, model->head); i++) assert_true(w[i] == 0.0f);
+    rt_trainer_free(t);
+    d->api->close(d);
+    rt_model_file_close(m);
+}
+
+/* Tokens of 24 and of 25 bytes in a message: the longer one is cut, and says so. */
+static void test_long_tokens_are_cut(void **state)
+{
+    (void)state;
+    static const char a[] = "aaaaaaaaaaaaaaaaaaaaaaaaa", b[] = "bbbbbbbbbbbbbbbbbbbbbbbbb"; /* 25 each */
+    for (uint32_t len = 24; len <= 25; len++) {
+        rt_tok_text own[2] = { { "x", 1 }, { a, len } }, other[2] = { { "x", 1 }, { b, len } };
+        rt_vocab_spec v = { "gpt2",    "gpt-2",       .token_count = 2, .bos = -1,
+                            .eos = -1, .add_bos = -1, .add_eos = -1,    .add_space_prefix = -1 };
+        rt_tokenizer *s = NULL, *t = NULL;
+        rt_pair p;
+        rt_err e = { 0 };
+        v.tokens = own;
+        assert_int_equal(rt_tokenizer_from_vocab(&s, &v, &e), RT_OK);
+        v.tokens = other;
+        assert_int_equal(rt_tokenizer_from_vocab(&t, &v, &e), RT_OK);
+        assert_int_equal(rt_pair_check(&p, s, 2, t, 2, 0, &e), RT_INVALID);
+        assert_non_null(strstr(e.text, len == 24 ? "'aaaaaaaaaaaaaaaaaaaaaaaa'" : "'aaaaaaaaaaaaaaaaaaaaaaaa...'"));
+        rt_pair_free(&p);
+        rt_tokenizer_free(s);
+        rt_tokenizer_free(t);
+    }
+}
+
+/* ---- opening a run ---- */
+
+/* Opens a run and closes it. */
+static int open_and_close(void *ctx, rt_err *e)
+{
+    int rc;
+    static rt_settings s;
+    static rt_hub_env env;
+    rt_run *r = NULL;
+    rt_dev *d = NULL;
+    const rt_backend *b;
+    (void)ctx;
+    remove_all(in_dir("out"));
+    rt_settings_clear(&s);
+    RT_TRY(rt_backend_find("cpu", &b, e));
+    RT_TRY(b->open(&d, 0, &(rt_dev_opts){ .threads = 1 }, e));
+    RT_TRY(rt_settings_set(&s, RT_SETTING_ID_student, path_of(0, "s"), e));
+    RT_TRY(rt_settings_set(&s, RT_SETTING_ID_data, path_of(1, "d.rtok"), e));
+    RT_TRY(rt_settings_set(&s, RT_SETTING_ID_out, path_of(2, "out"), e));
+    RT_TRY(rt_settings_set(&s, RT_SETTING_ID_vocab, "272", e));
+    RT_TRY(rt_settings_set(&s, RT_SETTING_ID_threads, "1", e));
+    RT_TRY(rt_settings_set(&s, RT_SETTING_ID_steps, "2", e));
+    RT_TRY(rt_settings_set(&s, RT_SETTING_ID_batch, "2", e));
+    RT_TRY(rt_settings_set(&s, RT_SETTING_ID_seq_len, "16", e));
+    RT_TRY(rt_settings_set(&s, RT_SETTING_ID_held_out, "40%", e));
+    RT_TRY(rt_run_open(&r, &s, &(rt_run_opts){ .env = &env, .dev = d }, e));
+out:
+    rt_run_close(r);
+    if (d) d->api->close(d);
+    return rc;
+}
+
+static void test_no_memory_at_open(void **state)
+{
+    (void)state;
+    uint32_t lengths[20];
+    rt_model_config c = tiny_config("tiny-qwen2", 1);
+    c.layers = 1;
+    for (int i = 0; i < 20; i++) lengths[i] = 12 + (uint32_t)i;
+    write_model(in_dir("s"), &c, RT_DTYPE_F32, true);
+    write_shard(in_dir("d.rtok"), lengths, 20, 272);
+    fail_each(open_and_close, NULL, 0);
+}
+
+/* A run that fails early closes no file that is not its own. */
+static void test_failed_open_leaves_files_open(void **state)
+{
+    (void)state;
+    static rt_settings s;
+    rt_err e = { 0 };
+    rt_run *r = NULL;
+    rt_settings_clear(&s);
+    assert_int_equal(rt_run_open(&r, &s, &(rt_run_opts){ 0 }, &e), RT_USAGE);
+    assert_null(r);
+    assert_true(fcntl(STDOUT_FILENO, F_GETFD) >= 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -215,6 +345,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_trained_is_counted, make_test_dir, remove_test_dir),
         cmocka_unit_test(test_cache_at_its_limit),
         cmocka_unit_test_setup_teardown(test_adapter_configuration, make_test_dir, remove_test_dir),
+        cmocka_unit_test_setup_teardown(test_gradient_that_is_not_finite, make_test_dir, remove_test_dir),
+        cmocka_unit_test(test_long_tokens_are_cut),
+        cmocka_unit_test_setup_teardown(test_no_memory_at_open, make_test_dir, remove_test_dir),
+        cmocka_unit_test(test_failed_open_leaves_files_open),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,72 @@
+# run_more.sh - details of a run that mutants showed: the speed that is printed, the order in which a model gets its place.
+. "$(dirname "$0")/harness"
+. "$(dirname "$0")/run_case"
+
+texts data.jsonl 60 plain
+run init --preset tiny-qwen3 --seed 2 teacher
+run init --preset tiny-qwen2 --seed 1 student
+run distill --teacher teacher --student student --data data.jsonl --out o --steps 6 --batch 4 --seq-len 32 \
+    --eval-every 3 --save-every 3 --alpha 1
+exits 0
+
+out_lacks '^note *$'
+# Speed and time are those of the steps: of all that were run so far, since half a minute is not over.
+check "speed and seconds" python3 - "$out" o <<'PY'
+import json, re, sys
+printed = {int(m[1]): float(m[2]) for m in re.finditer(r"^step (\d+)/6 .* (\d+) tok/s", open(sys.argv[1]).read(), re.M)}
+steps = [j for j in map(json.loads, open(sys.argv[2] + "/run/metrics.jsonl")) if j["event"] == "step"]
+tokens = seconds = 0
+for step in steps:
+    tokens, seconds = tokens + step["tokens"], seconds + step["seconds"]
+    assert abs(printed[step["step"]] - tokens / seconds) <= 1 + 1e-3 * tokens / seconds, step
+state = json.load(open(sys.argv[2] + "/checkpoint-000006/state.json"))
+assert abs(state["seconds"] - seconds) < 1e-6 * seconds, (state["seconds"], seconds)
+assert state["tokens"] == tokens and state["trained"] == sum(s["trained"] for s in steps)
+PY
+
+# One id that ends a text is a number in generation_config.json, several are a list.
+check "two ends" python3 -c 'import json; assert len(json.load(open("o/generation_config.json"))["eos_token_id"]) == 2'
+cp -r student plain
+rm -f plain/generation_config.json
+python3 - <<'PY'
+import json
+c = json.load(open("plain/tokenizer_config.json"))
+c.pop("chat_template", None)
+json.dump(c, open("plain/tokenizer_config.json", "w"))
+c = json.load(open("plain/config.json"))
+c["eos_token_id"] = 258
+json.dump(c, open("plain/config.json", "w"))
+PY
+run train --student plain --data data.jsonl --out p --steps 2 --batch 4 --seq-len 32
+exits 0
+check "one end" python3 -c 'import json; assert json.load(open("p/generation_config.json"))["eos_token_id"] == 258'
+
+# A run that cannot put the weights in their place leaves no configuration there: nobody takes it for a model.
+want=$(cksum <o/model.safetensors)
+rm o/model.safetensors o/config.json
+mkdir -p o/model.safetensors/in-the-way
+run distill --resume --out o
+exits 7
+err_has 'model\.safetensors'
+check "no config.json" test ! -e o/config.json
+rm -r o/model.safetensors
+run distill --resume --out o
+exits 0
+check "config.json is there" test -s o/config.json
+check "and the same weights" test "$(cksum <o/model.safetensors)" = "$want"
+check "nothing is left over" test -z "$(find o -name '.*')"
+
+# A run that has ended stays as it is, and says what it ended with.
+before=$(sums o/model.safetensors o/config.json o/run/metrics.jsonl)
+run distill --resume --out o
+exits 0
+out_has '^cross-entropy +[0-9.]+ +[1-9]'
+check "nothing changed" test "$(sums o/model.safetensors o/config.json o/run/metrics.jsonl)" = "$before"
+
+# Killed before its settings were written: there is nothing to resume, and nothing in the way of beginning.
+mkdir -p early/run/data
+run distill --resume --out early
+exits 3
+run train --student student --data data.jsonl --out early --steps 2 --batch 2 --seq-len 32
+exits 0
+finish
