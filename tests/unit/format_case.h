@@ -40,8 +40,9 @@ static inline void failing_free(void *ctx, void *p)
 }
 
 /* Runs work until no allocation fails: each failure must be RT_NOMEM with a message and leave nothing behind. work
- * answers its status; `optional` allocations may be lost without one (a note for a person). */
-static inline void fail_each(int (*work)(void *ctx, rt_err *e), void *ctx, int optional)
+ * answers its status; `optional` allocations may be lost without one (a note for a person). step: only every so many,
+ * where one turn takes long. */
+static inline void fail_every(uint64_t step, int (*work)(void *ctx, rt_err *e), void *ctx, int optional)
 {
     const rt_allocator failing = { failing_alloc, failing_free, NULL };
     rt_err e = { 0 };
@@ -52,7 +53,7 @@ static inline void fail_each(int (*work)(void *ctx, rt_err *e), void *ctx, int o
     if (work(ctx, &e) < 0) fail_msg("without failures: %s", e.text);
     uint64_t total = rt_alloc_count() - before;
     assert_true(total > 0);
-    for (uint64_t i = 0; i < total; i++) {
+    for (uint64_t i = 0; i < total; i += step) {
         allowed = (int64_t)i;
         e = (rt_err){ 0 };
         int rc = work(ctx, &e);
@@ -63,6 +64,11 @@ static inline void fail_each(int (*work)(void *ctx, rt_err *e), void *ctx, int o
         if (rt_alloc_live() != 0) fail_msg("allocation %d: %d blocks leaked", (int)i, (int)rt_alloc_live());
     }
     rt_allocator_set(NULL);
+}
+
+static inline void fail_each(int (*work)(void *ctx, rt_err *e), void *ctx, int optional)
+{
+    fail_every(1, work, ctx, optional);
 }
 
 /* ---- files ---- */

@@ -179,7 +179,7 @@ static rt_dev *open_ref(void)
 /* Fixed data, and values for what is not varied: the teacher's head and the frozen parameters. */
 static void check_gradients(const setup *s, uint32_t least_vars, const char *what)
 {
-    static char names[RT_GRAD_VARS][RT_NAME_BYTES];
+    static char names[128][RT_NAME_BYTES];
     static double head[4096], hidden[4096], frozen[RT_GRAD_DATA][1024];
     rt_err e = { 0 };
     problem m;
