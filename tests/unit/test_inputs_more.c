@@ -92,6 +92,36 @@ static void test_facts_over_shards(void **state)
     }
 }
 
+/* What a run says of its rows is over all sources. */
+static void test_counts_over_sources(void **state)
+{
+    (void)state;
+    static char spec[2][600];
+    rt_err e = { 0 };
+    rt_run_facts f = { 0 };
+    rt_resolved r = { .seq_len = 16, .held_out = 0.2 };
+    write_data();
+    snprintf(spec[0], sizeof spec[0], "%s", in_dir("d"));
+    snprintf(spec[1], sizeof spec[1], "%s", in_dir("c.rtok"));
+    set(RT_SETTING_ID_student, in_dir("s"));
+    set(RT_SETTING_ID_vocab, "272");
+    set(RT_SETTING_ID_data, spec[0]);
+    set(RT_SETTING_ID_data, spec[1]);
+    rt_inputs *in = open_all();
+    if (rt_inputs_rows(in, &settings, &r, &f, &e) < 0) fail_msg("%s", e.text);
+    const rt_rows_count *all = &in->counted, *a = rt_rows_of_source(in->train, 0), *b = rt_rows_of_source(in->train, 1);
+    assert_int_equal(all->records, a->records + b->records);
+    assert_int_equal(all->split, a->split + b->split);
+    assert_int_equal(all->held, a->held + b->held);
+    assert_int_equal(all->units, a->units + b->units);
+    assert_int_equal(all->tokens, a->tokens + b->tokens);
+    assert_int_equal(all->trained, a->trained + b->trained);
+    assert_int_equal(all->per_epoch, a->per_epoch + b->per_epoch);
+    assert_true(a->tokens > 0 && b->tokens > 0 && a->trained > 0 && b->trained > 0 && a->split > 0 && b->split > 0);
+    assert_true(f.rows_per_epoch > 0);
+    rt_inputs_close(in);
+}
+
 /* Evaluation has sources of its own; they follow those of training. */
 static void test_eval_data(void **state)
 {
@@ -224,6 +254,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_facts_over_shards, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_counts_over_sources, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_eval_data, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_name_that_json_cannot_hold, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_template_variables, set_up, tear_down),
