@@ -48,11 +48,13 @@ int rt_run_make_folders(rt_run *r, rt_err *e)
         rt_dir_clean(r->data);
         return RT_OK;
     }
-    /* A run that was killed before its settings were written has left its empty folders, or nothing at all. */
+    /* A run that was killed before its settings were written has left its folders, and in them what it
+     * had not finished. */
     if (count && !(count == 1 && strcmp(names[0], "run") == 0 && !rt_path_exists(settings)))
         RT_TRY(rt_fail(e, RT_INVALID, "%s is not empty; --resume goes on with the run in it, or name another --out",
                        r->out));
     r->made = true;
+    rt_dir_clean(r->run);
     RT_TRY(rt_dir_make(r->data, e));
 out:
     return rc;

@@ -65,8 +65,10 @@ check "nothing changed" test "$(sums o/model.safetensors o/config.json o/run/met
 
 # Killed before its settings were written: there is nothing to resume, and nothing in the way of beginning.
 mkdir -p early/run/data
+: >early/run/.resolved.yaml.tmp-999999999-0
 run distill --resume --out early
 exits 3
 run train --student student --data data.jsonl --out early --steps 2 --batch 2 --seq-len 32
 exits 0
+check "nothing is left over of the killed one" test -z "$(find early -name '.*')"
 finish

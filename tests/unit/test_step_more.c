@@ -265,7 +265,7 @@ static void test_long_tokens_are_cut(void **state)
         rt_vocab_spec v = { "gpt2",    "gpt-2",       .token_count = 2, .bos = -1,
                             .eos = -1, .add_bos = -1, .add_eos = -1,    .add_space_prefix = -1 };
         rt_tokenizer *s = NULL, *t = NULL;
-        rt_pair p;
+        rt_pair p = { 0 };
         rt_err e = { 0 };
         v.tokens = own;
         assert_int_equal(rt_tokenizer_from_vocab(&s, &v, &e), RT_OK);
