@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 static const char prefix[] = "checkpoint-";
+static const char best_prefix[] = "best-";
 static const char kinds[] = "wmv";
 
 int rt_programs_hash(const rt_trainer *t, rt_hash128 *out, rt_err *e)
@@ -87,16 +88,6 @@ static bool hash_from(const json_t *j, rt_hash128 *h)
     return !*end;
 }
 
-static int hash_file(const char *path, rt_hash128 *out, rt_err *e)
-{
-    rt_map m = { 0 };
-    int rc = rt_map_open(&m, path, e);
-    if (rc < 0) return rc;
-    *out = rt_hash(m.data, m.size);
-    rt_map_close(&m);
-    return RT_OK;
-}
-
 /* {"model.safetensors": "hash", ...} of every file that is in the folder. */
 static int hash_folder(const char *folder, json_t *out, rt_arena *a, rt_err *e)
 {
@@ -109,7 +100,7 @@ static int hash_folder(const char *folder, json_t *out, rt_arena *a, rt_err *e)
         char *path = rt_path_join(a, folder, names[i]);
         if (!path) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a path"));
         if (strcmp(names[i], "state.json") == 0) continue;
-        RT_TRY(hash_file(path, &h, e));
+        RT_TRY(rt_file_hash(path, &h, e));
         if (json_object_set_new(out, names[i], hash_json(h)) != 0)
             RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a record"));
     }
@@ -193,12 +184,12 @@ out:
 
 /* ---- finding and reading ---- */
 
-/* The step of a checkpoint's name; false for any other name (temporary ones begin with a dot). */
-static bool step_of(const char *name, uint32_t *step)
+/* The step in a name such as checkpoint-000500; false for any other name (temporary ones begin with a dot). */
+static bool step_of(const char *name, const char *kind, uint32_t *step)
 {
-    size_t n = strlen(prefix);
+    size_t n = strlen(kind);
     char *end;
-    if (strncmp(name, prefix, n) != 0 || name[n] < '0' || name[n] > '9') return false;
+    if (strncmp(name, kind, n) != 0 || name[n] < '0' || name[n] > '9') return false;
     unsigned long v = strtoul(name + n, &end, 10);
     *step = (uint32_t)v;
     return !*end && v <= UINT32_MAX;
@@ -212,7 +203,7 @@ int rt_checkpoint_newest(char **path, rt_arena *a, const char *folder, rt_err *e
     *path = NULL;
     RT_TRY(rt_dir_list(&names, &count, a, folder, e));
     for (uint32_t i = 0; i < count; i++) {
-        if (!step_of(names[i], &step) || (*path && step <= best)) continue;
+        if (!step_of(names[i], prefix, &step) || (*path && step <= best)) continue;
         best = step;
         *path = rt_path_join(a, folder, names[i]);
         if (!*path) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a path"));
@@ -260,7 +251,7 @@ static int check_files(const char *path, const json_t *files, rt_arena *a, rt_er
         if (!file) return rt_fail(e, RT_NOMEM, "no memory for a path");
         if (strchr(name, '/') || !hash_from(value, &want))
             return damaged(path, "state.json is not what a checkpoint has", e);
-        int rc = hash_file(file, &got, e);
+        int rc = rt_file_hash(file, &got, e);
         if (rc == RT_NOT_FOUND) return damaged(path, rt_arena_printf(a, "%s is missing", name), e);
         if (rc < 0) return rc;
         if (want.hi != got.hi || want.lo != got.lo)
@@ -328,6 +319,7 @@ int rt_checkpoint_load(const char *path, rt_trainer *t, rt_err *e)
             RT_TRY(rt_fail(e, RT_INVALID, "%s has no %s of this shape: it is of another model or other settings", path,
                            l.list[i].name));
         RT_TRY(load_tensor(&l, i, from, e));
+        rt_model_file_done_with(f, from);
     }
 out:
     rt_model_file_close(f);
@@ -352,18 +344,55 @@ static void remove_checkpoint(rt_arena *a, const char *path)
         rmdir(aside);
 }
 
-void rt_checkpoint_prune(const char *folder, uint32_t keep, uint32_t best)
+/* Steps of the folders of a kind, newest first; null without memory. */
+static uint32_t *steps_of(char *const *names, uint32_t count, const char *kind, uint32_t *n, rt_arena *a)
+{
+    uint32_t *steps = rt_arena_alloc(a, (size_t)count * sizeof *steps + 1);
+    *n = 0;
+    for (uint32_t i = 0; steps && i < count; i++) *n += step_of(names[i], kind, &steps[*n]);
+    if (steps) qsort(steps, *n, sizeof *steps, newest_first);
+    return steps;
+}
+
+static void remove_from(const char *folder, const char *kind, const uint32_t *steps, uint32_t first, uint32_t n,
+                        rt_arena *a)
+{
+    for (uint32_t i = first; i < n; i++) {
+        char *path = rt_arena_printf(a, "%s/%s%06u", folder, kind, steps[i]);
+        if (path) remove_checkpoint(a, path);
+    }
+}
+
+void rt_checkpoint_prune(const char *folder, uint32_t keep)
 {
     rt_arena a = { 0 };
     char **names;
-    uint32_t count, n = 0;
+    uint32_t count, n, nbest, first = 0;
     if (rt_dir_list(&names, &count, &a, folder, NULL) < 0) return;
-    uint32_t *steps = rt_arena_alloc(&a, (size_t)count * sizeof *steps + 1);
-    for (uint32_t i = 0; steps && i < count; i++) n += step_of(names[i], &steps[n]);
-    if (steps) qsort(steps, n, sizeof *steps, newest_first);
-    for (uint32_t i = keep ? keep : 1; steps && i < n; i++) {
-        char *path = rt_arena_printf(&a, "%s/%s%06u", folder, prefix, steps[i]);
-        if (path && steps[i] != best) remove_checkpoint(&a, path);
+    uint32_t *steps = steps_of(names, count, prefix, &n, &a), *best = steps_of(names, count, best_prefix, &nbest, &a);
+    if (keep == 0) keep = 1;
+    if (keep > n) keep = n;
+    if (steps && best && n > 0) {
+        remove_from(folder, prefix, steps, keep, n, &a);
+        /* Any checkpoint that is kept may be gone on from, and wants the best of its own time. */
+        while (first < nbest && best[first] > steps[keep - 1]) first++;
+        remove_from(folder, best_prefix, best, first + 1, nbest, &a);
     }
+    rt_arena_free(&a);
+}
+
+char *rt_best_path(rt_arena *a, const char *folder, uint32_t step)
+{
+    return rt_arena_printf(a, "%s/%s%06u", folder, best_prefix, step);
+}
+
+void rt_best_remove(const char *folder)
+{
+    rt_arena a = { 0 };
+    char **names;
+    uint32_t count, n;
+    if (rt_dir_list(&names, &count, &a, folder, NULL) < 0) return;
+    uint32_t *steps = steps_of(names, count, best_prefix, &n, &a);
+    if (steps) remove_from(folder, best_prefix, steps, 0, n, &a);
     rt_arena_free(&a);
 }

@@ -269,6 +269,7 @@ static int each_written(const char *folder, rt_trainer *t, const rt_output *o, p
         if (!back || rt_tensor_elems(back) != rt_trainer_elems(t, i))
             RT_TRY(rt_fail(e, RT_IO, "%s was written and is not there when read back: %s", folder, name));
         RT_TRY(fn(ctx, t, i, back, e));
+        rt_model_file_done_with(f, back);
     }
 out:
     rt_model_file_close(f);

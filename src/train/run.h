@@ -1,7 +1,7 @@
 /* run.h - a whole run: from settings to a model on disk, resumable at any moment.
  *
  *   OUT/                   the model that was trained, as others load it
- *   OUT/best/              the best so far, model only
+ *   OUT/best-NNNNNN/       the best so far, model only
  *   OUT/checkpoint-NNNNNN/ to go on from
  *   OUT/run/               settings.json, resolved.yaml, metrics.jsonl, events.out.tfevents.*, report.html, data/
  *

@@ -21,8 +21,7 @@ static int set_paths(rt_run *r, rt_err *e)
     r->run = rt_path_join(a, r->out, "run");
     r->data = r->run ? rt_path_join(a, r->run, "data") : NULL;
     r->metrics_path = r->run ? rt_path_join(a, r->run, "metrics.jsonl") : NULL;
-    r->best_path = rt_path_join(a, r->out, "best");
-    return r->data && r->metrics_path && r->best_path ? RT_OK : no_memory(e);
+    return r->data && r->metrics_path ? RT_OK : no_memory(e);
 }
 
 static int settings_path(rt_run *r, char **path, rt_err *e)
@@ -217,7 +216,11 @@ out:
     return rc;
 }
 
-int rt_run_write_best(rt_run *r, rt_err *e) { return replace_folder(r, r->best_path, e); }
+int rt_run_write_best(rt_run *r, rt_err *e)
+{
+    char *path = rt_best_path(&r->arena, r->out, r->state.step);
+    return path ? replace_folder(r, path, e) : no_memory(e);
+}
 
 /* Without it nobody takes a folder for a model, or for an adapter. */
 static bool is_last_file(const char *name)
@@ -254,15 +257,15 @@ out:
     return rc;
 }
 
-int rt_run_write_root(rt_run *r, bool best, rt_err *e)
+int rt_run_write_root(rt_run *r, const char *from, rt_err *e)
 {
     int rc;
-    char *temp = NULL;
-    if (best) return move_up(r, r->best_path, e);
-    RT_TRY(rt_dir_temp(&temp, &r->arena, r->best_path, e));
+    char *temp = NULL, *name = rt_path_join(&r->arena, r->out, "root");
+    if (from) return move_up(r, from, e);
+    if (!name) RT_TRY(no_memory(e));
+    RT_TRY(rt_dir_temp(&temp, &r->arena, name, e));
     RT_TRY(rt_output_write(temp, r->trainer, &r->output, e));
     RT_TRY(move_up(r, temp, e));
-    if (rt_path_exists(r->best_path)) rt_dir_remove(r->best_path);
     temp = NULL;
 out:
     if (temp) rt_dir_remove(temp);

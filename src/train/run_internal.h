@@ -19,7 +19,7 @@ struct rt_run {
     rt_model_text text; /* of the output */
     rt_progress_state state;
     rt_pool *pool;
-    const char *out, *run, *data, *metrics_path, *best_path;
+    const char *out, *run, *data, *metrics_path;
     int metrics_fd;           /* -1: not open */
     rt_tfevents *events_file; /* the same numbers for TensorBoard */
     int32_t *rows;            /* (4, batch, T): ids, positions, starts, targets of one optimizer step */
@@ -44,10 +44,10 @@ int rt_run_write_settings(rt_run *r, rt_err *e);
 int rt_run_open_metrics(rt_run *r, uint64_t keep, rt_err *e);
 int rt_run_metric(rt_run *r, json_t *line, rt_err *e); /* takes the reference */
 void rt_run_close_metrics(rt_run *r);
-/* The model in memory into OUT/best, whole or not at all. */
+/* The model in memory into OUT/best-NNNNNN, whole or not at all. */
 int rt_run_write_best(rt_run *r, rt_err *e);
-/* The files of the model at the root: those of OUT/best, or of the model in memory. */
-int rt_run_write_root(rt_run *r, bool best, rt_err *e);
+/* The files of the model at the root: moved from a folder (OUT/best-NNNNNN), or, from null, the model in memory. */
+int rt_run_write_root(rt_run *r, const char *from, rt_err *e);
 /* With adapters: OUT/merged, the model with them added in. */
 int rt_run_write_merged(rt_run *r, rt_err *e);
 /* OUT/run/report.html. */

@@ -117,7 +117,7 @@ static int save(rt_run *r, rt_err *e)
     int rc;
     r->state.cursor = rt_rows_tell(r->in->train);
     RT_TRY(rt_checkpoint_save(r->out, r->trainer, &r->output, &r->state, e));
-    rt_checkpoint_prune(r->out, r->resolved.keep, 0);
+    rt_checkpoint_prune(r->out, r->resolved.keep);
     r->saved_at = rt_now();
     if (r->events.saved) {
         char *path = rt_arena_printf(&r->arena, "%s/checkpoint-%06u", r->out, r->state.step);
@@ -214,13 +214,16 @@ static int finish(rt_run *r, rt_run_summary *out, rt_err *e)
 {
     int rc;
     uint32_t step = r->state.step, best_step = r->resolved.save_best ? r->state.best_step : 0;
-    bool earlier = best_step > 0 && best_step != step, there = rt_path_is_dir(r->best_path);
+    char *best_path = rt_best_path(&r->arena, r->out, best_step);
+    bool earlier = best_step > 0 && best_step != step, there = best_path && rt_path_is_dir(best_path);
     /* The best was moved to the root already when a run that had come this far is resumed. */
     bool moved = earlier && !there && rt_run_has_root(r), best = earlier && (there || moved);
     out->before = r->first;
     out->after = r->last;
-    rt_checkpoint_prune(r->out, r->resolved.keep, 0); /* again, for a run that was killed just before it did */
-    if (!moved) RT_TRY(rt_run_write_root(r, best, e));
+    rt_checkpoint_prune(r->out, r->resolved.keep); /* again, for a run that was killed just before it did */
+    if (!best_path) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a path"));
+    if (!moved) RT_TRY(rt_run_write_root(r, best ? best_path : NULL, e));
+    rt_best_remove(r->out);
     out->is_best = best_step > 0 && (best || best_step == step);
     out->saved_step = best ? best_step : step;
     if (!best) RT_TRY(rt_output_read_back(r->out, r->trainer, &r->output, &out->difference, e));
