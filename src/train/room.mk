@@ -6,7 +6,9 @@ LIB_SRCS += \
 	src/train/inputs_data.c \
 	src/train/loss_plan.c \
 	src/train/output.c \
+	src/train/overlap.c \
 	src/train/pair.c \
+	src/train/preview.c \
 	src/train/report_data.c \
 	src/train/report_page.c \
 	src/train/report_samples.c \

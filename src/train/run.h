@@ -66,5 +66,6 @@ const rt_run_facts *rt_run_known(const rt_run *r);
 const rt_trainer *rt_run_trainer(const rt_run *r);
 const rt_progress_state *rt_run_state(const rt_run *r); /* of a resumed run: where it goes on */
 uint32_t rt_run_held_rows(const rt_run *r);
+const rt_eval_set *rt_run_held(const rt_run *r);
 
 #endif

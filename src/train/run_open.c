@@ -277,3 +277,4 @@ const rt_run_facts *rt_run_known(const rt_run *r) { return &r->facts; }
 const rt_trainer *rt_run_trainer(const rt_run *r) { return r->trainer; }
 const rt_progress_state *rt_run_state(const rt_run *r) { return &r->state; }
 uint32_t rt_run_held_rows(const rt_run *r) { return rt_eval_set_rows(r->held); }
+const rt_eval_set *rt_run_held(const rt_run *r) { return r->held; }
