@@ -26,6 +26,7 @@ static bool needs_teacher(rt_setting_id id)
     case RT_SETTING_ID_kd_weight:
     case RT_SETTING_ID_ce_weight:
     case RT_SETTING_ID_t2:
+    case RT_SETTING_ID_control:
     case RT_SETTING_ID_allow_degenerate: return true;
     default: return false;
     }

@@ -244,6 +244,8 @@ int rt_resolve_before_rows(rt_settings *s, const rt_run_facts *f, rt_resolved *r
         .eps = s->eps, .weight_decay = s->weight_decay, .max_grad_norm = s->max_grad_norm, .seed = s->seed
     };
     RT_TRY(resolve_loss(s, f->teacher != NULL, r, a, e));
+    if (s->control && !f->teacher)
+        RT_TRY(rt_fail(e, RT_USAGE, "--control is the run without its teacher, and this one has none; leave it out"));
     RT_TRY(resolve_lora(s, r, a, e));
     RT_TRY(resolve_length(s, f, r, a, e));
     RT_TRY(resolve_held_out(s, f, r, a, e));
@@ -350,6 +352,9 @@ int rt_resolve_with_rows(rt_settings *s, const rt_run_facts *f, rt_resolved *r, 
     r->eval_every = (uint32_t)(n > r->steps ? r->steps : n);
     RT_TRY(rt_resolve_share(s->save_every, r->steps, "--save-every", &n, e));
     r->save_every = (uint32_t)(n > r->steps ? r->steps : n);
+    if (GIVEN(dump_step) && (s->dump_step == 0 || s->dump_step > r->steps))
+        RT_TRY(
+            rt_fail(e, RT_INVALID, "--dump-step is from 1 to %u, the last step, not %" PRIu64, r->steps, s->dump_step));
     r->keep = s->keep > UINT32_MAX ? UINT32_MAX : (uint32_t)s->keep;
     r->head_chunk = (uint32_t)s->head_chunk;
     if (!GIVEN(save_dtype)) {

@@ -2,6 +2,7 @@
 #include "train/run_internal.h"
 
 #include "base/sys.h"
+#include "train/dump.h"
 
 #include <math.h>
 #include <string.h>
@@ -189,10 +190,12 @@ static int one_step(rt_run *r, pace *p, rt_err *e)
 {
     int rc;
     rt_step_result out;
+    rt_dump *dump = NULL;
     uint64_t tokens;
     uint32_t step = r->state.step + 1;
     double begun = rt_now(), lr = rt_schedule_lr(&r->resolved.schedule, step);
     RT_TRY(read_rows(r, &tokens, e));
+    RT_TRY(rt_dump_begin(&dump, r, step, e));
     rc = rt_trainer_step(r->trainer, r->micro, r->micro_count, step, lr, r->resolved.seed, &out, e);
     RT_TRY(explain_nonfinite(r, rc, e));
     double seconds = rt_now() - begun;
@@ -203,7 +206,9 @@ static int one_step(rt_run *r, pace *p, rt_err *e)
     keep_pace(p, seconds, (double)tokens);
     RT_TRY(step_metric(r, &out, lr, tokens, seconds, e));
     report_step(r, &out, lr, p);
+    RT_TRY(rt_dump_end(dump, lr, &out, e));
 out:
+    rt_dump_free(dump);
     return rc;
 }
 

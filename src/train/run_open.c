@@ -3,6 +3,7 @@
 
 #include "base/sys.h"
 #include "text/vocab_convert.h"
+#include "train/dump.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -87,7 +88,8 @@ static int open_trainer(rt_run *r, rt_err *e)
                        .student_dtypes = v->lora.rank ? base : NULL,
                        .frozen = frozen,
                        .lora = v->lora,
-                       .vmask = in->teacher && in->pair.masked };
+                       .vmask = in->teacher && in->pair.masked,
+                       .picks = rt_dump_picks(r->settings) };
     RT_TRY(rt_trainer_open(&r->trainer, r->opts->dev, &o, &(rt_seal_opts){ 0 }, e));
     RT_TRY(rt_trainer_load(r->trainer, in->student, in->teacher, in->pair.mask, v->seed, e));
 out:
