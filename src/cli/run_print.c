@@ -176,6 +176,9 @@ void rt_run_print_summary(rt_run_printer *p, const rt_run_summary *s, const char
     clear(p);
     printf("\nheld out               %10s %10s%s\n", "before", "after", s->saved.positions ? "   as saved" : "");
     row("cross-entropy", &s->after, ce_of, s);
+    if (s->control_after.positions)
+        printf("  without the teacher  %10.4f %10.4f %10.4f\n", s->before.ce.mean, s->control_after.ce.mean,
+               s->control_saved.ce.mean);
     if (s->after.teacher) {
         row("KL(teacher||student)", &s->after, kl_of, s);
         row("top-1 agreement", &s->after, agreement_of, s);

@@ -1,6 +1,7 @@
 # The train room: losses, optimizer, the step.
 LIB_SRCS += \
 	src/train/checkpoint.c \
+	src/train/control.c \
 	src/train/dump.c \
 	src/train/evaluate.c \
 	src/train/inputs.c \

@@ -2,6 +2,7 @@
 #include "train/run_internal.h"
 
 #include "base/sys.h"
+#include "train/control.h"
 #include "train/dump.h"
 
 #include <math.h>
@@ -262,6 +263,7 @@ int rt_run_train(rt_run *r, rt_run_summary *out, rt_err *e)
                            v->steps));
     }
     RT_TRY(finish(r, out, e));
+    if (r->settings->control) RT_TRY(rt_control_train(r, out, e));
 out:
     return rc;
 }

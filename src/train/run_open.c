@@ -177,7 +177,9 @@ static int prepare_output(rt_run *r, rt_err *e)
                              .dtype = r->resolved.save_dtype,
                              .lora = r->resolved.lora,
                              .base_name = in->student->name };
-    return generation_config(r, in->student->text.generation_config, e);
+    rc = generation_config(r, in->student->text.generation_config, e);
+    if (r->opts->control_of) r->text = r->opts->control_of->text; /* the template that both were trained with */
+    return rc;
 }
 
 static int make_rows(rt_run *r, rt_err *e)
