@@ -23,6 +23,17 @@ static int no_memory(rt_err *e) { return rt_fail(e, RT_NOMEM, "no memory to dump
 
 uint32_t rt_dump_picks(const rt_settings *s) { return s->given[RT_SETTING_ID_dump_step] ? RT_DUMP_PICKS : 0; }
 
+void rt_dump_missed(const rt_run *r)
+{
+    rt_arena a = { 0 };
+    uint32_t step = (uint32_t)r->settings->dump_step;
+    if (!rt_dump_picks(r->settings) || r->state.step < step || !r->events.note) return;
+    char *path = rt_arena_printf(&a, "%s/dump-%06u", r->run, step),
+         *text = rt_arena_printf(&a, "step %u was run before it was asked for, so nothing of it is written down", step);
+    if (path && text && !rt_path_exists(path)) r->events.note(r->events.ctx, text);
+    rt_arena_free(&a);
+}
+
 void rt_dump_free(rt_dump *d)
 {
     if (!d) return;

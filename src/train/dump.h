@@ -17,6 +17,9 @@ enum { RT_DUMP_PICKS = 64 };
 /* Of rt_step_opts: 0 where no step is to be dumped. */
 uint32_t rt_dump_picks(const rt_settings *s);
 
+/* Says so when a run goes on behind the step that is wanted, which was not dumped when it was run. */
+void rt_dump_missed(const rt_run *r);
+
 typedef struct rt_dump rt_dump;
 /* Before a step, with its rows read. *out stays null unless the step is the one that was asked for. */
 int rt_dump_begin(rt_dump **out, rt_run *r, uint32_t step, rt_err *e);

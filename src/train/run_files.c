@@ -35,7 +35,8 @@ int rt_run_make_folders(rt_run *r, rt_err *e)
     int rc;
     char **names, *settings;
     uint32_t count = 0;
-    if (!r->settings->out) RT_TRY(rt_fail(e, RT_USAGE, "--out is missing: where the run and its model go"));
+    if (!r->settings->out || !*r->settings->out)
+        RT_TRY(rt_fail(e, RT_USAGE, "--out is missing: where the run and its model go"));
     RT_TRY(set_paths(r, e));
     if (rt_path_is_dir(r->out)) RT_TRY(rt_dir_list(&names, &count, &r->arena, r->out, e));
     RT_TRY(settings_path(r, &settings, e));

@@ -248,6 +248,7 @@ int rt_run_train(rt_run *r, rt_run_summary *out, rt_err *e)
     const rt_resolved *v = &r->resolved;
     *out = (rt_run_summary){ 0 };
     r->saved_at = rt_now();
+    rt_dump_missed(r);
     if (r->state.step == 0) {
         RT_TRY(evaluate(r, e));
         r->first = r->last;
