@@ -35,9 +35,9 @@ static json_t *overlap_json(const rt_preview *p)
     const rt_overlap_result *o = &p->overlap;
     if (!p->looked) return json_null();
     return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b}", "grams", (json_int_t)o->grams, "shared",
-                     (json_int_t)o->shared, "documents", (json_int_t)o->documents, "touched", (json_int_t)o->touched,
-                     "one_in", (json_int_t)o->one_in, "rows_read", (json_int_t)p->rows_read, "rows",
-                     (json_int_t)p->rows_all, "high", rt_preview_overlap_high(p));
+                     (json_int_t)o->shared, "texts", (json_int_t)o->texts, "touched", (json_int_t)o->touched, "one_in",
+                     (json_int_t)o->one_in, "rows_read", (json_int_t)p->rows_read, "rows", (json_int_t)p->rows_all,
+                     "high", rt_preview_overlap_high(p));
 }
 
 static json_t *preview_json(const rt_preview *p)

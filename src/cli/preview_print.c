@@ -35,12 +35,12 @@ static void print_overlap(const rt_preview *p)
     const rt_overlap_result *o = &p->overlap;
     double share = o->grams ? 100.0 * (double)o->shared / (double)o->grams : 0.0;
     if (!o->grams) {
-        printf("overlap   not measured: no held-out document has %d tokens\n", RT_OVERLAP_N);
+        printf("overlap   not measured: no held-out text has %d tokens\n", RT_OVERLAP_N);
         return;
     }
     printf("overlap   %s%.1f %% of held-out %d-grams are in the training text too (in %" PRIu64 " of %" PRIu64
-           " documents)",
-           p->rows_read < p->rows_all ? "at least " : "", share, RT_OVERLAP_N, o->touched, o->documents);
+           " texts)",
+           p->rows_read < p->rows_all ? "at least " : "", share, RT_OVERLAP_N, o->touched, o->texts);
     if (o->one_in > 1) printf(", from one %d-gram in %u", RT_OVERLAP_N, o->one_in);
     if (p->rows_read < p->rows_all)
         printf(", measured on %.2g %% of the training rows", 100.0 * (double)p->rows_read / (double)p->rows_all);

@@ -141,7 +141,7 @@ static void tally_gram(void *ctx, uint64_t key, bool new_document)
     tally *t = ctx;
     bool shared = t->o->seen[place(t->o, key)];
     if (new_document) {
-        t->r.documents++;
+        t->r.texts++;
         t->touched = false;
     }
     t->r.grams++;

@@ -14,9 +14,9 @@
 enum { RT_OVERLAP_N = 13, RT_OVERLAP_GRAMS = 1 << 20 };
 
 typedef struct rt_overlap_result {
-    uint64_t grams, shared;      /* held-out positions that were looked at; of them in the training text too */
-    uint64_t documents, touched; /* held-out documents with such a position; of them with a shared one */
-    uint32_t one_in;             /* one of so many grams was looked at; 1: all of them */
+    uint64_t grams, shared;  /* held-out positions that were looked at; of them in the training text too */
+    uint64_t texts, touched; /* documents, or their pieces in rows, with such a position; of them with a shared one */
+    uint32_t one_in;         /* one of so many grams was looked at; 1: all of them */
 } rt_overlap_result;
 
 typedef struct rt_overlap rt_overlap;

@@ -46,7 +46,16 @@ err_has '--lr is given twice'
 run distill --teacher t --student s $base --out x --lr fast
 exits 2
 err_has "--lr takes a number, not 'fast'"
-check "nothing was made" test ! -e x
+run distill --teacher t --student s $base --out x --override
+exits 2
+err_has '--override .* needs --resume'
+mkdir in-here
+(cd in-here && ${EMU:-} "$RETORT" distill --teacher ../t --student ../s --data ../d.jsonl --out '' --steps 1 >"$out" 2>"$err")
+status=$?
+shown="retort distill --out ''"
+exits 2
+err_has '--out is missing'
+check "nothing was made, here or there" sh -c 'test ! -e x && test -z "$(ls -A in-here)" && test ! -e /checkpoint-000001'
 
 # ---- it learns ----
 run train --student t $base --out taught --steps 60 --eval-every 60 --save-every 60

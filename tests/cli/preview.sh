@@ -32,7 +32,7 @@ out_has '^objective loss = 0\.10 CE \+ 0\.90 KL\(teacher\|\|student\), T 1, 98 %
 out_has '^data +60 records, [0-9]+ rows of 64 tokens a pass$'
 out_has '^tokens +2400 trained, 60 masked$'
 out_has '^held out  40 rows, 1600 positions measured$'
-out_has '^overlap +0\.0 % of held-out 13-grams are in the training text too \(in 0 of 40 documents\)$'
+out_has '^overlap +0\.0 % of held-out 13-grams are in the training text too \(in 0 of 40 texts\)$'
 out_lacks '^warning'
 out_has '^sample 1  .\[\[[^]]+\]\]$'
 out_has '^ +\[\[text in these\]\] is trained, the rest is read only$'
@@ -46,7 +46,7 @@ PY
 # A half of the held-out text is trained on: exactly so many of its positions, and a warning.
 run distill $base --data again.jsonl --eval-data other.jsonl --out half
 exits 0
-out_has '^overlap +50\.0 % of held-out 13-grams are in the training text too \(in 20 of 40 documents\)$'
+out_has '^overlap +50\.0 % of held-out 13-grams are in the training text too \(in 20 of 40 texts\)$'
 out_has '^warning   the held-out loss will look better than it is: .*--eval-data'
 # Only text that this run reads counts: with one step of four rows most of it is not.
 run distill --teacher t --student s --batch 4 --seq-len 64 --steps 1 --threads 1 --data again.jsonl --eval-data other.jsonl --out one
@@ -58,7 +58,7 @@ assert share <= 10, share' "$out"
 printf '{"text": "short one %d"}\n' 1 2 3 4 5 6 7 >tiny.jsonl
 run distill $base --data train.jsonl --eval-data tiny.jsonl --out few
 exits 0
-out_has '^overlap +not measured: no held-out document has 13 tokens$'
+out_has '^overlap +not measured: no held-out text has 13 tokens$'
 
 # The mask of a chat: what the assistant says, with the end of its turn. Nothing reaches a terminal that it would act on.
 run distill --teacher t --student s --batch 2 --seq-len 512 --steps 2 --threads 1 --data chat.jsonl --out chat

@@ -49,7 +49,7 @@ static rt_overlap_result by_hand(const int32_t *train, uint32_t n)
             shared = shared || same_gram(train + k, ids + at - RT_OVERLAP_N + 1);
         r.grams++;
         r.shared += shared;
-        r.documents += !any;
+        r.texts += !any;
         r.touched += shared && !touched;
         any = true;
         touched = touched || shared;
@@ -73,7 +73,7 @@ static void assert_same(rt_overlap_result a, rt_overlap_result b)
 {
     assert_int_equal(a.grams, b.grams);
     assert_int_equal(a.shared, b.shared);
-    assert_int_equal(a.documents, b.documents);
+    assert_int_equal(a.texts, b.texts);
     assert_int_equal(a.touched, b.touched);
     assert_int_equal(a.one_in, b.one_in);
 }
@@ -89,7 +89,7 @@ static void test_overlap(void **state)
             each[k] = (int32_t)k;
         }
         rt_overlap_result none = by_hand(train, 1000);
-        assert_true(none.grams > 900 && none.documents > 60);
+        assert_true(none.grams > 900 && none.texts > 60);
         assert_same(measured(train, one, 1000, 1u << 20), none);
         if (vocab > 100) assert_int_equal(none.shared, 0);
         memcpy(train + 100, ids + T * 3 + 2, 15 * sizeof *ids); /* three grams of one document */
@@ -100,7 +100,7 @@ static void test_overlap(void **state)
         assert_same(measured(train, one, 1000, 1u << 20), some);
         /* Grams end with their document: when each token is one, there are none. */
         assert_int_equal(measured(train, each, 1000, 1u << 20).shared, 0);
-        assert_same(measured(ids, start, 0, 1u << 20), (rt_overlap_result){ some.grams, 0, some.documents, 0, 1 });
+        assert_same(measured(ids, start, 0, 1u << 20), (rt_overlap_result){ some.grams, 0, some.texts, 0, 1 });
     }
 }
 
