@@ -26,6 +26,7 @@ static bool needs_teacher(rt_setting_id id)
     case RT_SETTING_ID_kd_weight:
     case RT_SETTING_ID_ce_weight:
     case RT_SETTING_ID_t2:
+    case RT_SETTING_ID_control:
     case RT_SETTING_ID_allow_degenerate: return true;
     default: return false;
     }
@@ -159,6 +160,9 @@ static int command(const char *name, bool teacher, const char *usage, const char
     if (rc < 0 || help) return rc;
     RT_TRY(take_settings(&s, &v, name, e));
     if (v.config) RT_TRY(take_config(&s, v.config, teacher, &arena, e));
+    if (v.override && !v.resume)
+        RT_TRY(rt_fail(e, RT_USAGE,
+                       "retort %s: --override changes the settings of a run that goes on; it needs --resume", name));
     if (teacher && !v.resume && !s.teacher)
         RT_TRY(rt_fail(e, RT_USAGE, "retort distill: --teacher is missing; retort train learns without one"));
     RT_TRY(run(&s, &v, e));

@@ -19,8 +19,8 @@ static const char kinds[] = "wmv";
 int rt_programs_hash(const rt_trainer *t, rt_hash128 *out, rt_err *e)
 {
     int rc = RT_OK;
-    rt_hash128 each[RT_PROGRAM_COUNT] = { 0 };
-    for (int i = 0; i < RT_PROGRAM_COUNT; i++)
+    rt_hash128 each[RT_PROGRAM_LOGITS] = { 0 }; /* those before it decide the curve; it only looks */
+    for (int i = 0; i < RT_PROGRAM_LOGITS; i++)
         if (t->plan->plan[i]) RT_TRY(rt_exec_hash(t->x, t->plan->index[i], &each[i], e));
     *out = rt_hash(each, sizeof each);
 out:

@@ -1,12 +1,16 @@
 # The train room: losses, optimizer, the step.
 LIB_SRCS += \
 	src/train/checkpoint.c \
+	src/train/control.c \
+	src/train/dump.c \
 	src/train/evaluate.c \
 	src/train/inputs.c \
 	src/train/inputs_data.c \
 	src/train/loss_plan.c \
 	src/train/output.c \
+	src/train/overlap.c \
 	src/train/pair.c \
+	src/train/preview.c \
 	src/train/report_data.c \
 	src/train/report_page.c \
 	src/train/report_samples.c \

@@ -2,7 +2,7 @@
 #include "train/run_internal.h"
 
 #include "base/json.h"
-#include "train/report.h"
+#include "train/control.h"
 #include "train/settings_yaml.h"
 
 #include <errno.h>
@@ -35,7 +35,8 @@ int rt_run_make_folders(rt_run *r, rt_err *e)
     int rc;
     char **names, *settings;
     uint32_t count = 0;
-    if (!r->settings->out) RT_TRY(rt_fail(e, RT_USAGE, "--out is missing: where the run and its model go"));
+    if (!r->settings->out || !*r->settings->out)
+        RT_TRY(rt_fail(e, RT_USAGE, "--out is missing: where the run and its model go"));
     RT_TRY(set_paths(r, e));
     if (rt_path_is_dir(r->out)) RT_TRY(rt_dir_list(&names, &count, &r->arena, r->out, e));
     RT_TRY(settings_path(r, &settings, e));
@@ -282,12 +283,14 @@ int rt_run_write_merged(rt_run *r, rt_err *e)
 int rt_run_write_report(rt_run *r, rt_err *e)
 {
     int rc;
-    rt_report_run *run = NULL;
+    rt_report_run *runs[2] = { 0 };
     char *path = rt_path_join(&r->arena, r->run, "report.html");
     if (!path) return no_memory(e);
-    RT_TRY(rt_report_run_open(&run, r->run, e));
-    RT_TRY(rt_report_write(path, &run, 1, e));
+    RT_TRY(rt_report_run_open(&runs[0], r->run, e));
+    RT_TRY(rt_control_report(&runs[1], r->run, e));
+    RT_TRY(rt_report_write(path, runs, runs[1] ? 2 : 1, e));
 out:
-    rt_report_run_close(run);
+    rt_report_run_close(runs[0]);
+    rt_report_run_close(runs[1]);
     return rc;
 }

@@ -50,7 +50,7 @@ int rt_run_write_best(rt_run *r, rt_err *e);
 int rt_run_write_root(rt_run *r, const char *from, rt_err *e);
 /* With adapters: OUT/merged, the model with them added in. */
 int rt_run_write_merged(rt_run *r, rt_err *e);
-/* OUT/run/report.html. */
+/* OUT/run/report.html, with the control over it where there is one. */
 int rt_run_write_report(rt_run *r, rt_err *e);
 /* Whether the root holds a whole model. */
 bool rt_run_has_root(const rt_run *r);

@@ -2,6 +2,8 @@
 #include "train/run_internal.h"
 
 #include "base/sys.h"
+#include "train/control.h"
+#include "train/dump.h"
 
 #include <math.h>
 #include <string.h>
@@ -189,10 +191,12 @@ static int one_step(rt_run *r, pace *p, rt_err *e)
 {
     int rc;
     rt_step_result out;
+    rt_dump *dump = NULL;
     uint64_t tokens;
     uint32_t step = r->state.step + 1;
     double begun = rt_now(), lr = rt_schedule_lr(&r->resolved.schedule, step);
     RT_TRY(read_rows(r, &tokens, e));
+    RT_TRY(rt_dump_begin(&dump, r, step, e));
     rc = rt_trainer_step(r->trainer, r->micro, r->micro_count, step, lr, r->resolved.seed, &out, e);
     RT_TRY(explain_nonfinite(r, rc, e));
     double seconds = rt_now() - begun;
@@ -203,7 +207,9 @@ static int one_step(rt_run *r, pace *p, rt_err *e)
     keep_pace(p, seconds, (double)tokens);
     RT_TRY(step_metric(r, &out, lr, tokens, seconds, e));
     report_step(r, &out, lr, p);
+    RT_TRY(rt_dump_end(dump, lr, &out, e));
 out:
+    rt_dump_free(dump);
     return rc;
 }
 
@@ -242,6 +248,7 @@ int rt_run_train(rt_run *r, rt_run_summary *out, rt_err *e)
     const rt_resolved *v = &r->resolved;
     *out = (rt_run_summary){ 0 };
     r->saved_at = rt_now();
+    rt_dump_missed(r);
     if (r->state.step == 0) {
         RT_TRY(evaluate(r, e));
         r->first = r->last;
@@ -257,6 +264,7 @@ int rt_run_train(rt_run *r, rt_run_summary *out, rt_err *e)
                            v->steps));
     }
     RT_TRY(finish(r, out, e));
+    if (r->settings->control) RT_TRY(rt_control_train(r, out, e));
 out:
     return rc;
 }

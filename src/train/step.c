@@ -310,3 +310,17 @@ int rt_trainer_eval(rt_trainer *t, const rt_batch *b, const rt_eval_out *out, rt
 out:
     return rc;
 }
+
+int rt_trainer_logits(rt_trainer *t, const rt_batch *b, const int32_t *pick, float *student, float *teacher, rt_err *e)
+{
+    int rc;
+    rt_step_plan *s = t->plan;
+    double seconds = 0;
+    RT_TRY(write_batch(t, b, e));
+    RT_TRY(rt_exec_write(t->x, s->pick, pick, (uint64_t)s->opts.picks * sizeof *pick, e));
+    RT_TRY(run(t, RT_PROGRAM_LOGITS, &seconds, e));
+    RT_TRY(read_column(t, s->logits, student, e));
+    RT_TRY(read_column(t, s->teacher_logits, teacher, e));
+out:
+    return rc;
+}

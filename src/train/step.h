@@ -48,6 +48,10 @@ typedef struct rt_eval_out {
 } rt_eval_out;
 int rt_trainer_eval(rt_trainer *t, const rt_batch *b, const rt_eval_out *out, rt_err *e);
 
+/* Logits of the positions pick (plan->opts.picks) of a batch, as f32: student (picks,V), teacher (picks, its V) or
+ * null. For plans that have picks. */
+int rt_trainer_logits(rt_trainer *t, const rt_batch *b, const int32_t *pick, float *student, float *teacher, rt_err *e);
+
 /* Raw access for checkpoints and tests: what = 'w' weight or master, 'm', 'v', 'g' gradient, of parameter i; as f32. */
 uint64_t rt_trainer_elems(const rt_trainer *t, uint32_t param);
 int rt_trainer_read(rt_trainer *t, char what, uint32_t param, float *out, rt_err *e);
