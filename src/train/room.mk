@@ -18,6 +18,7 @@ LIB_SRCS += \
 	src/train/run_files.c \
 	src/train/run_loop.c \
 	src/train/schedule.c \
+	src/train/sealed.c \
 	src/train/settings.c \
 	src/train/settings_alias.c \
 	src/train/settings_yaml.c \

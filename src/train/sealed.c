@@ -1,0 +1,83 @@
+/* sealed.c - see sealed.h. */
+#include "train/sealed.h"
+
+#include "base/file.h"
+#include "base/json.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+json_t *rt_hash_to_json(rt_hash128 h)
+{
+    char text[33];
+    return json_string(rt_hash_text(text, h));
+}
+
+bool rt_hash_from_json(const json_t *j, rt_hash128 *h)
+{
+    const char *s = json_string_value(j);
+    char *end;
+    char half[17] = { 0 };
+    if (!s || strlen(s) != 32) return false;
+    memcpy(half, s, 16);
+    h->hi = strtoull(half, &end, 16);
+    if (*end) return false;
+    h->lo = strtoull(s + 16, &end, 16);
+    return !*end;
+}
+
+bool rt_hash_equal(rt_hash128 a, rt_hash128 b) { return a.hi == b.hi && a.lo == b.lo; }
+
+static const char hash_begin[] = ",\n  \"hash\": \"", hash_end[] = "\"\n}\n";
+enum { HASH_TEXT = 32, HASH_TAIL = sizeof hash_begin - 1 + HASH_TEXT + sizeof hash_end - 1, MOST_BYTES = 64 << 20 };
+
+int rt_sealed_write(const char *path, const json_t *object, rt_err *e)
+{
+    int rc;
+    rt_str sealed = { 0 };
+    char hash[HASH_TEXT + 1], *text = json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    if (!text) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for %s", path));
+    size_t n = strlen(text) - strlen("\n}");
+    rt_str_append_n(&sealed, text, n);
+    rt_str_printf(&sealed, "%s%s%s", hash_begin, rt_hash_text(hash, rt_hash(text, n)), hash_end);
+    if (sealed.failed) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for %s", path));
+    RT_TRY(rt_file_write(path, sealed.data, sealed.len, e));
+out:
+    rt_str_free(&sealed);
+    rt_free(text);
+    return rc;
+}
+
+static bool is_sealed(const rt_str *text)
+{
+    char hash[HASH_TEXT + 1];
+    if (text->len < HASH_TAIL) return false;
+    const char *tail = text->data + text->len - HASH_TAIL;
+    rt_hash_text(hash, rt_hash(text->data, text->len - HASH_TAIL));
+    return memcmp(tail, hash_begin, sizeof hash_begin - 1) == 0 &&
+           memcmp(tail + sizeof hash_begin - 1, hash, HASH_TEXT) == 0 &&
+           memcmp(tail + HASH_TAIL - (sizeof hash_end - 1), hash_end, sizeof hash_end - 1) == 0;
+}
+
+int rt_sealed_read(json_t **out, const char *path, rt_err *e)
+{
+    int rc;
+    rt_str text = { 0 };
+    json_error_t why = { 0 };
+    *out = NULL;
+    rt_json_init();
+    RT_TRY(rt_file_read(path, MOST_BYTES, &text, e));
+    if (!is_sealed(&text))
+        RT_TRY(rt_fail(e, RT_FORMAT, "%s is damaged or was altered (its hash is another)", path));
+    *out = json_loadb(text.data, text.len, 0, &why);
+    if (!*out && json_error_code(&why) == json_error_out_of_memory)
+        RT_TRY(rt_fail(e, RT_NOMEM, "no memory for %s", path));
+    if (!json_is_object(*out)) RT_TRY(rt_fail(e, RT_FORMAT, "%s is not an object of JSON", path));
+out:
+    if (rc < 0) {
+        json_decref(*out);
+        *out = NULL;
+    }
+    rt_str_free(&text);
+    return rc;
+}
