@@ -2,9 +2,14 @@
 LIB_SRCS += \
 	src/train/checkpoint.c \
 	src/train/evaluate.c \
+	src/train/evidence_json.c \
+	src/train/falsifiers.c \
 	src/train/inputs.c \
 	src/train/inputs_data.c \
 	src/train/loss_plan.c \
+	src/train/manifest.c \
+	src/train/manifest_files.c \
+	src/train/moved.c \
 	src/train/output.c \
 	src/train/pair.c \
 	src/train/report_data.c \

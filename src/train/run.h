@@ -3,7 +3,8 @@
  *   OUT/                   the model that was trained, as others load it
  *   OUT/best-NNNNNN/       the best so far, model only
  *   OUT/checkpoint-NNNNNN/ to go on from
- *   OUT/run/               settings.json, resolved.yaml, metrics.jsonl, events.out.tfevents.*, report.html, data/
+ *   OUT/run/               settings.json, resolved.yaml, metrics.jsonl, events.out.tfevents.*, report.html, data/,
+ *                          manifest.json, verdict.json
  *
  * Owns: the order of things, and what is on disk when. It prints nothing: whoever started it hears of everything
  * through rt_run_events. */
@@ -11,6 +12,7 @@
 #define RT_TRAIN_RUN_H
 
 #include "train/checkpoint.h"
+#include "train/evidence.h"
 #include "train/inputs.h"
 
 typedef struct rt_run_line {
@@ -43,7 +45,7 @@ typedef struct rt_run_opts {
     bool resume, override;
     int64_t now; /* seconds since 1970, for templates that print a date */
     rt_dev *dev; /* open; outlives the run */
-    const char *version;
+    const char *version, *build; /* of the program, for the manifest; null: not known */
 } rt_run_opts;
 
 /* What a run ended with. */
@@ -52,6 +54,7 @@ typedef struct rt_run_summary {
     uint32_t saved_step;                 /* which step the model at the root is of */
     bool is_best;
     rt_output_difference difference; /* rounding of the saved dtype */
+    const rt_findings *findings;     /* the run's claims, judged; lives as long as the run */
 } rt_run_summary;
 
 /* s: as given by the user, defaults not yet filled in; it is completed with what was resolved. */
