@@ -19,4 +19,5 @@ CLI_SRCS += \
 	src/cli/run_print.c \
 	src/cli/text_arg.c \
 	src/cli/tokenize_run.c \
-	src/cli/tokenize_show.c
+	src/cli/tokenize_show.c \
+	src/cli/verify_run_print.c

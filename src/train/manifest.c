@@ -59,6 +59,20 @@ out:
     return rc;
 }
 
+int rt_manifest_data(json_t **out, const rt_inputs *in, rt_err *e)
+{
+    int rc;
+    json_t *j = json_object();
+    if (!j) RT_TRY(no_memory(e));
+    RT_TRY(sources_json(j, "train", in->train_sources, in->train_count, e));
+    RT_TRY(sources_json(j, "eval", in->eval_sources, in->eval_count, e));
+    *out = j;
+    j = NULL;
+out:
+    json_decref(j);
+    return rc;
+}
+
 /* Put into j under a name; takes the reference. */
 static int put(json_t *j, const char *key, json_t *value, rt_err *e)
 {
@@ -88,10 +102,9 @@ static int put_inputs(rt_run *r, json_t *j, rt_err *e)
                    json_pack("{s:s, s:o}", "of", in->template_from ? in->template_from : "student", "hash",
                              rt_hash_to_json(rt_hash(in->template_text.data, in->template_text.len))),
                    e));
-    json_t *data = json_object();
+    json_t *data;
+    RT_TRY(rt_manifest_data(&data, in, e));
     RT_TRY(put(j, "data", data, e));
-    RT_TRY(sources_json(data, "train", in->train_sources, in->train_count, e));
-    RT_TRY(sources_json(data, "eval", in->eval_sources, in->eval_count, e));
 out:
     return rc;
 }

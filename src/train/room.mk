@@ -30,7 +30,12 @@ LIB_SRCS += \
 	src/train/settings_yaml_write.c \
 	src/train/step.c \
 	src/train/step_plan.c \
-	src/train/tfevents.c
+	src/train/tfevents.c \
+	src/train/verify_again.c \
+	src/train/verify_files.c \
+	src/train/verify_lines.c \
+	src/train/verify_run.c \
+	src/train/verify_weights.c
 # The page that a report is filled into.
 EMBED_SRCS += src/train/report.html
 USES += yaml
