@@ -104,7 +104,7 @@ static int write_record(const char *folder, const rt_progress_state *s, rt_arena
                   isnan(s->best) ? NULL : json_real(s->best), "best_step", (json_int_t)s->best_step, "programs",
                   rt_hash_to_json(s->programs), "files", files);
     if (!j) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a record"));
-    RT_TRY(rt_sealed_write(path, j, e));
+    RT_TRY(rt_sealed_write(path, j, NULL, e));
 out:
     json_decref(j);
     json_decref(files);

@@ -170,7 +170,7 @@ int rt_run_evidence_begin(rt_run *r, rt_err *e)
                                     in->teacher ? in->teacher->name : NULL);
     if (!settings || json_object_set(j, "settings", settings) != 0) RT_TRY(no_memory(e));
     RT_TRY(put_sessions(r, j, path, settings, e));
-    RT_TRY(rt_sealed_write(path, j, e));
+    RT_TRY(rt_sealed_write(path, j, NULL, e));
 out:
     json_decref(settings);
     json_decref(j);
@@ -284,7 +284,7 @@ int rt_run_evidence_end(rt_run *r, rt_run_summary *s, rt_err *e)
     files = json_object();
     RT_TRY(put(j, "files", files, e));
     RT_TRY(rt_manifest_files(files, r->out, e));
-    RT_TRY(rt_sealed_write(path, j, e));
+    RT_TRY(rt_sealed_write(path, j, &s->seal, e));
     s->findings = f;
 out:
     rt_model_file_close(output);

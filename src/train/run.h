@@ -55,6 +55,7 @@ typedef struct rt_run_summary {
     bool is_best;
     rt_output_difference difference; /* rounding of the saved dtype */
     const rt_findings *findings;     /* the run's claims, judged; lives as long as the run */
+    rt_hash128 seal;                 /* of manifest.json */
 } rt_run_summary;
 
 /* s: as given by the user, defaults not yet filled in; it is completed with what was resolved. */

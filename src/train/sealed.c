@@ -31,7 +31,7 @@ bool rt_hash_equal(rt_hash128 a, rt_hash128 b) { return a.hi == b.hi && a.lo == 
 static const char hash_begin[] = ",\n  \"hash\": \"", hash_end[] = "\"\n}\n";
 enum { HASH_TEXT = 32, HASH_TAIL = sizeof hash_begin - 1 + HASH_TEXT + sizeof hash_end - 1, MOST_BYTES = 64 << 20 };
 
-int rt_sealed_write(const char *path, const json_t *object, rt_err *e)
+int rt_sealed_write(const char *path, const json_t *object, rt_hash128 *seal, rt_err *e)
 {
     int rc;
     rt_str sealed = { 0 };
@@ -39,9 +39,11 @@ int rt_sealed_write(const char *path, const json_t *object, rt_err *e)
     if (!text) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for %s", path));
     size_t n = strlen(text) - strlen("\n}");
     rt_str_append_n(&sealed, text, n);
-    rt_str_printf(&sealed, "%s%s%s", hash_begin, rt_hash_text(hash, rt_hash(text, n)), hash_end);
+    rt_hash128 own = rt_hash(text, n);
+    rt_str_printf(&sealed, "%s%s%s", hash_begin, rt_hash_text(hash, own), hash_end);
     if (sealed.failed) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for %s", path));
     RT_TRY(rt_file_write(path, sealed.data, sealed.len, e));
+    if (seal) *seal = own;
 out:
     rt_str_free(&sealed);
     rt_free(text);

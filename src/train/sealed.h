@@ -11,8 +11,8 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-/* object: not empty, and without the key "hash". */
-int rt_sealed_write(const char *path, const json_t *object, rt_err *e);
+/* object: not empty, and without the key "hash". seal: what was written there; may be null. */
+int rt_sealed_write(const char *path, const json_t *object, rt_hash128 *seal, rt_err *e);
 /* *out is the caller's. RT_NOT_FOUND; RT_FORMAT when the hash is another or it is no object. */
 int rt_sealed_read(json_t **out, const char *path, rt_err *e);
 

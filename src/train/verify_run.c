@@ -59,10 +59,11 @@ static int find_run(rt_verifier *v, const char *path, rt_err *e)
 
 static int not_finished(const rt_verifier *v, const char *path, rt_err *e)
 {
+    const char *command = json_string_value(json_object_get(v->manifest, "command"));
     return rt_fail(e, RT_INVALID,
-                   "%s has not finished: it is still going, or was stopped, and there is nothing to verify yet; "
-                   "--resume goes on with a run that was stopped (its checkpoints are in %s)",
-                   path, v->root);
+                   "%s has not finished, so there is nothing to verify yet: it is still going, or was stopped, and then "
+                   "retort %s --resume --out %s goes on with it",
+                   path, command ? command : "distill", v->root);
 }
 
 /* RT_FORMAT is told as a failed check: nothing else can be believed then. */
