@@ -1,5 +1,5 @@
-/* cmd_verify.c - `retort verify`: runs the op cases on this machine and prints what failed and the totals. With the name
- * of a run that run is checked instead (verify_run_print.h). */
+/* cmd_verify.c - `retort verify`: runs the op cases on this machine and prints what failed and the totals. With the
+ * name of a run that run is checked instead (verify_run_print.h). */
 #include "base/mem.h"
 #include "base/str.h"
 #include "cli/cli.h"
@@ -192,12 +192,12 @@ int rt_cmd_verify(int argc, char **argv, rt_err *e)
     int rc = rt_args_parse(&c, argc, argv, &help, e);
     if (rc < 0 || help) return rc;
     if (words.count) {
-        const char *alone = o.op            ? "--op"
-                            : o.quick       ? "--quick"
-                            : o.isa         ? "--isa"
+        const char *alone = o.op             ? "--op"
+                            : o.quick        ? "--quick"
+                            : o.isa          ? "--isa"
                             : o.memory_limit ? "--memory-limit"
-                            : list          ? "--list"
-                                            : NULL;
+                            : list           ? "--list"
+                                             : NULL;
         if (alone) return rt_fail(e, RT_USAGE, "%s is for the cases of ops, and %s is a run", alone, words.text[0]);
         return rt_cli_verify_run(words.text[0], o.backend, o.threads, json, e);
     }

@@ -25,8 +25,8 @@ static int print_end(const rt_run_verified *v, json_t *list, rt_err *e)
     char hash[33];
     rt_hash_text(hash, v->manifest);
     if (list)
-        return rt_print_json(json_pack("{s:s, s:i, s:i, s:i, s:O}", "manifest", hash, "passed", (int)v->of[RT_CHECK_PASS],
-                                       "failed", (int)v->of[RT_CHECK_FAIL], "not_checked",
+        return rt_print_json(json_pack("{s:s, s:i, s:i, s:i, s:O}", "manifest", hash, "passed",
+                                       (int)v->of[RT_CHECK_PASS], "failed", (int)v->of[RT_CHECK_FAIL], "not_checked",
                                        (int)v->of[RT_CHECK_NOT_CHECKED], "checks", list),
                              e);
     printf("%u passed, %u failed, %u not checked\n", v->of[RT_CHECK_PASS], v->of[RT_CHECK_FAIL],
@@ -50,8 +50,8 @@ int rt_cli_verify_run(const char *path, const char *backend, uint32_t threads, b
     RT_TRY(rt_run_verify(path, &o, &v, e));
     RT_TRY(print_end(&v, list, e));
     if (v.of[RT_CHECK_FAIL])
-        RT_TRY(rt_fail(e, RT_INVALID, "%s is not as the run left it: %u of %u checks failed", path,
-                       v.of[RT_CHECK_FAIL], v.of[RT_CHECK_FAIL] + v.of[RT_CHECK_PASS] + v.of[RT_CHECK_NOT_CHECKED]));
+        RT_TRY(rt_fail(e, RT_INVALID, "%s is not as the run left it: %u of %u checks failed", path, v.of[RT_CHECK_FAIL],
+                       v.of[RT_CHECK_FAIL] + v.of[RT_CHECK_PASS] + v.of[RT_CHECK_NOT_CHECKED]));
 out:
     json_decref(list);
     rt_pool_free(pool);

@@ -1,11 +1,20 @@
 /* evidence_json.c - the facts of a run and the findings on them, as JSON and back. See evidence.h. */
 #include "train/evidence.h"
 
+#include "base/json.h"
 #include "train/run_internal.h"
 #include "train/sealed.h"
 
 #include <math.h>
 #include <string.h>
+
+/* Null when an element was lost for want of memory. */
+static json_t *complete(json_t *list, size_t count)
+{
+    if (json_array_size(list) == count) return list;
+    json_decref(list);
+    return NULL;
+}
 
 json_t *rt_findings_to_json(const rt_findings *f)
 {
@@ -15,10 +24,7 @@ json_t *rt_findings_to_json(const rt_findings *f)
         json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s}", "id", k->id, "claim", k->claim, "measured",
                                               k->measured, "verdict", rt_verdict_name(k->verdict)));
     }
-    if (list && json_array_size(list) != f->count) {
-        json_decref(list);
-        return NULL;
-    }
+    list = complete(list, f->count);
     return list ? json_pack("{s:o}", "falsifiers", list) : NULL;
 }
 
@@ -27,30 +33,34 @@ static json_t *groups_to_json(const rt_moved_list *l)
     json_t *list = json_array();
     for (uint32_t i = 0; list && i < l->count; i++) {
         const rt_moved_group *g = &l->list[i];
-        json_array_append_new(list, json_pack("{s:s, s:I, s:I, s:I, s:I, s:f}", "name", g->name, "trained",
-                                              (json_int_t)g->trained, "moved", (json_int_t)g->moved, "frozen",
-                                              (json_int_t)g->frozen, "broken", (json_int_t)g->broken, "change",
-                                              g->change));
+        json_array_append_new(list,
+                              json_pack("{s:s, s:I, s:I, s:I, s:I, s:f}", "name", g->name, "trained",
+                                        (json_int_t)g->trained, "moved", (json_int_t)g->moved, "frozen",
+                                        (json_int_t)g->frozen, "broken", (json_int_t)g->broken, "change", g->change));
     }
-    return list;
+    return list ? complete(list, l->count) : NULL;
 }
 
 json_t *rt_evidence_to_json(const rt_evidence *v)
 {
     const rt_output_difference *d = &v->difference;
-    json_t *saved = rt_run_eval_json(v->saved_step, &v->saved);
-    if (!saved) return NULL;
+    json_t *saved = rt_run_eval_json(v->saved_step, &v->saved), *groups = groups_to_json(&v->moved);
+    if (!saved || !groups) {
+        json_decref(saved);
+        json_decref(groups);
+        return NULL;
+    }
     json_object_del(saved, "event");
     return json_pack("{s:I, s:o, s:{s:b, s:I, s:I}, s:o, s:{s:I, s:I, s:I}, s:{s:I, s:I}, s:{s:s, s:I, s:I, s:I, s:I, "
                      "s:f, s:f, s:s}}",
                      "steps", (json_int_t)v->steps, "saved", saved, "vocabulary", "measured", v->vocab_measured,
-                     "common", (json_int_t)v->vocab_common, "special", (json_int_t)v->vocab_special, "groups",
-                     groups_to_json(&v->moved), "rows", "rows", (json_int_t)v->data.rows, "tokens",
-                     (json_int_t)v->data.tokens, "trained", (json_int_t)v->data.trained, "memory", "planned",
-                     (json_int_t)v->planned, "held", (json_int_t)v->held, "output", "dtype",
-                     rt_dtype_name(v->saved_dtype), "values", (json_int_t)v->output_values, "wanted",
-                     (json_int_t)v->wanted_values, "compared", (json_int_t)d->values, "unequal",
-                     (json_int_t)d->unequal, "rms", d->rmse, "max", d->max, "worst", d->worst);
+                     "common", (json_int_t)v->vocab_common, "special", (json_int_t)v->vocab_special, "groups", groups,
+                     "rows", "rows", (json_int_t)v->data.rows, "tokens", (json_int_t)v->data.tokens, "trained",
+                     (json_int_t)v->data.trained, "memory", "planned", (json_int_t)v->planned, "held",
+                     (json_int_t)v->held, "output", "dtype", rt_dtype_name(v->saved_dtype), "values",
+                     (json_int_t)v->output_values, "wanted", (json_int_t)v->wanted_values, "compared",
+                     (json_int_t)d->values, "unequal", (json_int_t)d->unequal, "rms", d->rmse, "max", d->max, "worst",
+                     d->worst);
 }
 
 /* ---- back ---- */
@@ -101,11 +111,11 @@ int rt_evidence_from_json(rt_evidence *v, const json_t *j, rt_err *e)
     int rc, measured = 0;
     json_int_t steps = 0, at = 0, common = 0, special = 0, rows = 0, tokens = 0, trained = 0, planned = 0, held = 0;
     json_t *saved = NULL, *groups = NULL, *output = NULL;
-    if (json_unpack((json_t *)(uintptr_t)j,
-                    "{s:I, s:o, s:{s:b, s:I, s:I}, s:o, s:{s:I, s:I, s:I}, s:{s:I, s:I}, s:o}", "steps", &steps,
-                    "saved", &saved, "vocabulary", "measured", &measured, "common", &common, "special", &special,
-                    "groups", &groups, "rows", "rows", &rows, "tokens", &tokens, "trained", &trained, "memory",
-                    "planned", &planned, "held", &held, "output", &output) != 0 ||
+    (void)rt_json_out_of_memory();
+    if (json_unpack((json_t *)(uintptr_t)j, "{s:I, s:o, s:{s:b, s:I, s:I}, s:o, s:{s:I, s:I, s:I}, s:{s:I, s:I}, s:o}",
+                    "steps", &steps, "saved", &saved, "vocabulary", "measured", &measured, "common", &common, "special",
+                    &special, "groups", &groups, "rows", "rows", &rows, "tokens", &tokens, "trained", &trained,
+                    "memory", "planned", &planned, "held", &held, "output", &output) != 0 ||
         json_unpack(saved, "{s:I}", "step", &at) != 0)
         RT_TRY(rt_fail(e, RT_FORMAT, "manifest.json: what was measured is not what a run writes"));
     v->steps = (uint32_t)steps;
@@ -120,6 +130,8 @@ int rt_evidence_from_json(rt_evidence *v, const json_t *j, rt_err *e)
     RT_TRY(groups_from_json(&v->moved, groups, e));
     RT_TRY(output_from_json(v, output, e));
 out:
+    /* unpacking takes memory, and jansson does not tell that from a wrong kind */
+    if (rc == RT_FORMAT && rt_json_out_of_memory()) rc = rt_fail(e, RT_NOMEM, "no memory for a manifest");
     return rc;
 }
 

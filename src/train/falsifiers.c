@@ -157,12 +157,9 @@ static rt_verdict memory_held(const rt_evidence *v, rt_finding *f)
 
 /* ---- the output ---- */
 
-/* CE of the loaded files may differ from the logged one by what rounding the weights does: relative to 1 + CE, one unit
- * in the last place of the saved dtype. The same weights in f32 give the same CE, but for the order of sums. */
-static double reload_tolerance(rt_dtype d)
-{
-    return d == RT_DTYPE_BF16 ? 0x1p-7 : d == RT_DTYPE_F16 ? 0x1p-10 : 1e-6;
-}
+/* One unit in the last place of the saved dtype. The same weights in f32 give the same CE, but for the order of sums.
+ */
+double rt_reload_tolerance(rt_dtype d) { return d == RT_DTYPE_BF16 ? 0x1p-7 : d == RT_DTYPE_F16 ? 0x1p-10 : 1e-6; }
 
 static rt_verdict output_reloads(const rt_evidence *v, rt_finding *f)
 {
@@ -173,13 +170,14 @@ static rt_verdict output_reloads(const rt_evidence *v, rt_finding *f)
                    v->output_values, v->wanted_values);
     if (d->unequal)
         return say(f, RT_VERDICT_FAIL,
-                   "%" PRIu64 " of %" PRIu64 " values are not the trained ones rounded to %s; the worst is off by %.3g, "
+                   "%" PRIu64 " of %" PRIu64
+                   " values are not the trained ones rounded to %s; the worst is off by %.3g, "
                    "in %s",
                    d->unequal, d->values, dtype, d->max, d->worst);
     if (!v->has_logged)
         return say(f, RT_VERDICT_NOT_MEASURED, "step %" PRIu32 " has no evaluation to compare with", v->saved_step);
     double a = v->logged.ce.mean, b = v->saved.ce.mean;
-    bool close = fabs(a - b) <= reload_tolerance(v->saved_dtype) * (1 + fabs(a));
+    bool close = fabs(a - b) <= rt_reload_tolerance(v->saved_dtype) * (1 + fabs(a));
     if (!d->values)
         return say(f, pass_if(close),
                    "%" PRIu64 " values in %s; held-out CE %.6f when step %" PRIu32 " was logged, %.6f from the files",

@@ -35,9 +35,9 @@ static int shard_json(json_t *list, const rt_shard *s, rt_err *e)
     const rt_shard_info *f = rt_shard_about(s);
     rt_hash128 h = f->content;
     if (!f->own) RT_TRY(rt_hash_file(f->path, &h, e)); /* ours name the hash of their content */
-    json_t *j = json_pack("{s:s, s:o, s:I, s:I, s:I}", "name", rt_path_base(f->path), "hash", rt_hash_to_json(h),
-                          "records", (json_int_t)f->records, "tokens", (json_int_t)f->tokens, "trained",
-                          (json_int_t)f->trained);
+    json_t *j =
+        json_pack("{s:s, s:o, s:I, s:I, s:I}", "name", rt_path_base(f->path), "hash", rt_hash_to_json(h), "records",
+                  (json_int_t)f->records, "tokens", (json_int_t)f->tokens, "trained", (json_int_t)f->trained);
     if (json_array_append_new(list, j) != 0) RT_TRY(no_memory(e));
 out:
     return rc;
@@ -120,11 +120,10 @@ static int session_json(rt_run *r, json_t **out, const json_t *settings, rt_err 
     rt_sys_build_id(id);
     RT_TRY(d->api->info(d, &info, e));
     RT_TRY(rt_manifest_bound_hash(settings, &bound, e));
-    *out = json_pack("{s:I, s:{s:s?, s:s?, s:s?}, s:{s:s, s:s, s:s}, s:o, s:o}", "from_step",
-                     (json_int_t)r->state.step, "binary", "version", r->opts->version, "build", r->opts->build,
-                     "build_id", *id ? id : NULL, "device", "backend", d->api->name, "name", info.name, "detail",
-                     info.detail, "programs", rt_hash_to_json(r->state.programs), "settings_hash",
-                     rt_hash_to_json(bound));
+    *out = json_pack("{s:I, s:{s:s?, s:s?, s:s?}, s:{s:s, s:s, s:s}, s:o, s:o}", "from_step", (json_int_t)r->state.step,
+                     "binary", "version", r->opts->version, "build", r->opts->build, "build_id", *id ? id : NULL,
+                     "device", "backend", d->api->name, "name", info.name, "detail", info.detail, "programs",
+                     rt_hash_to_json(r->state.programs), "settings_hash", rt_hash_to_json(bound));
     if (!*out) RT_TRY(no_memory(e));
 out:
     return rc;

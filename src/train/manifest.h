@@ -14,8 +14,8 @@ json_t *rt_manifest_settings(json_t *settings, const char *student, const char *
 /* Of those settings that a resumed run must keep. */
 int rt_manifest_bound_hash(const json_t *settings, rt_hash128 *out, rt_err *e);
 
-/* {"config.json": hash, "run/metrics.jsonl": hash, ...}: every file below root that a run's evidence stands on. Left out
- * are manifest.json itself, what is made anew from the rest (report.html, compare.html) or goes on after the end
+/* {"config.json": hash, "run/metrics.jsonl": hash, ...}: every file below root that a run's evidence stands on. Left
+ * out are manifest.json itself, what is made anew from the rest (report.html, compare.html) or goes on after the end
  * (log.txt), and of a checkpoint all but state.json, which has the hashes of its other files. */
 int rt_manifest_files(json_t *out, const char *root, rt_err *e);
 

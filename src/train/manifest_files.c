@@ -14,37 +14,42 @@ static json_t *without_folder(const json_t *value)
     return slash ? json_string(slash + 1) : json_deep_copy(value);
 }
 
+/* A setting, or null when out of memory. */
+static json_t *for_record(const json_t *value)
+{
+    if (!json_is_array(value)) return without_folder(value);
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < json_array_size(value); i++)
+        json_array_append_new(list, without_folder(json_array_get(value, i)));
+    if (json_array_size(list) == json_array_size(value)) return list;
+    json_decref(list);
+    return NULL;
+}
+
 json_t *rt_manifest_settings(json_t *settings, const char *student, const char *teacher)
 {
     json_t *out = settings ? json_object() : NULL, *value;
     const char *key;
     bool kept = out != NULL;
-    json_object_foreach(settings, key, value)
-    {
-        json_t *one = json_is_array(value) ? json_array() : without_folder(value);
-        for (size_t i = 0; json_is_array(value) && i < json_array_size(value); i++)
-            kept = kept && json_array_append_new(one, without_folder(json_array_get(value, i))) == 0;
-        kept = kept && json_object_set_new(out, key, one) == 0;
-    }
-    if (student) kept = kept && json_object_set_new(out, "student", json_string(student)) == 0;
-    if (teacher) kept = kept && json_object_set_new(out, "teacher", json_string(teacher)) == 0;
+    json_object_foreach(settings, key, value) if (kept) kept = json_object_set_new(out, key, for_record(value)) == 0;
+    if (kept && student) kept = json_object_set_new(out, "student", json_string(student)) == 0;
+    if (kept && teacher) kept = json_object_set_new(out, "teacher", json_string(teacher)) == 0;
     json_decref(settings);
-    if (!kept) {
-        json_decref(out);
-        return NULL;
-    }
-    return out;
+    if (kept) return out;
+    json_decref(out);
+    return NULL;
 }
 
 int rt_manifest_bound_hash(const json_t *settings, rt_hash128 *out, rt_err *e)
 {
     json_t *bound = json_object();
-    for (int i = 0; bound && i < RT_SETTING_COUNT_ALL; i++) {
+    bool kept = bound != NULL;
+    for (int i = 0; kept && i < RT_SETTING_COUNT_ALL; i++) {
         const rt_setting_info *f = &rt_setting_table[i];
         json_t *value = json_object_get(settings, f->field);
-        if (f->bind == RT_BIND_RUN && value) json_object_set(bound, f->field, value);
+        if (f->bind == RT_BIND_RUN && value) kept = json_object_set(bound, f->field, value) == 0;
     }
-    char *text = bound ? json_dumps(bound, JSON_SORT_KEYS | JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
+    char *text = kept ? json_dumps(bound, JSON_SORT_KEYS | JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
     json_decref(bound);
     if (!text) return rt_fail(e, RT_NOMEM, "no memory for the settings of a manifest");
     *out = rt_hash(text, strlen(text));

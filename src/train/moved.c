@@ -98,7 +98,8 @@ static rt_moved_group *group_of(rt_moved_list *l, const rt_param *p, sums **tota
     uint32_t k = 0;
     one.layer = 0;
     rt_param_name(name, &one);
-    const char *prefix = "model.layers.0.", *own = strncmp(name, prefix, strlen(prefix)) == 0 ? name + strlen(prefix) : name;
+    const char *prefix = "model.layers.0.",
+               *own = strncmp(name, prefix, strlen(prefix)) == 0 ? name + strlen(prefix) : name;
     while (k < l->count && strcmp(l->list[k].name, own) != 0) k++;
     if (k == l->count) {
         l->list[l->count++] = (rt_moved_group){ 0 };

@@ -43,8 +43,8 @@ typedef struct rt_run_opts {
     const rt_hub_env *env;
     const rt_run_events *events;
     bool resume, override;
-    int64_t now; /* seconds since 1970, for templates that print a date */
-    rt_dev *dev; /* open; outlives the run */
+    int64_t now;                 /* seconds since 1970, for templates that print a date */
+    rt_dev *dev;                 /* open; outlives the run */
     const char *version, *build; /* of the program, for the manifest; null: not known */
 } rt_run_opts;
 

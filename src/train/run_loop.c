@@ -179,11 +179,10 @@ static void report_step(rt_run *r, const rt_step_result *out, double lr, const p
 
 static int step_metric(rt_run *r, const rt_step_result *v, double lr, uint64_t tokens, double seconds, rt_err *e)
 {
-    json_t *j =
-        json_pack("{s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:f}", "event", "step", "step",
-                  (json_int_t)r->state.step, "loss", v->loss, "ce", v->ce, "grad_norm", v->grad_norm, "clip", v->clip,
-                  "lr", lr, "rows", (json_int_t)r->resolved.batch, "tokens", (json_int_t)tokens, "trained",
-                  (json_int_t)v->trained, "seconds", seconds);
+    json_t *j = json_pack("{s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:f}", "event", "step", "step",
+                          (json_int_t)r->state.step, "loss", v->loss, "ce", v->ce, "grad_norm", v->grad_norm, "clip",
+                          v->clip, "lr", lr, "rows", (json_int_t)r->resolved.batch, "tokens", (json_int_t)tokens,
+                          "trained", (json_int_t)v->trained, "seconds", seconds);
     if (j && r->in->teacher) {
         json_object_set_new(j, "divergence", json_real(v->div));
         json_object_set_new(j, "agreement", json_real(v->agreement));

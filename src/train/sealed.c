@@ -61,25 +61,39 @@ static bool is_sealed(const rt_str *text)
            memcmp(tail + HASH_TAIL - (sizeof hash_end - 1), hash_end, sizeof hash_end - 1) == 0;
 }
 
+/* jansson says that something failed; whether it was memory, base/json.h knows. */
+static int parse(json_t **out, const rt_str *text, const char *path, rt_err *e)
+{
+    (void)rt_json_out_of_memory();
+    *out = json_loadb(text->data ? text->data : "", text->len, 0, NULL);
+    if (*out) return RT_OK;
+    return rt_json_out_of_memory() ? rt_fail(e, RT_NOMEM, "no memory for %s", path)
+                                   : rt_fail(e, RT_FORMAT, "%s is not JSON", path);
+}
+
+int rt_json_read(json_t **out, const char *path, rt_err *e)
+{
+    int rc;
+    rt_str text = { 0 };
+    *out = NULL;
+    rt_json_init();
+    RT_TRY(rt_file_read(path, MOST_BYTES, &text, e));
+    RT_TRY(parse(out, &text, path, e));
+out:
+    rt_str_free(&text);
+    return rc;
+}
+
 int rt_sealed_read(json_t **out, const char *path, rt_err *e)
 {
     int rc;
     rt_str text = { 0 };
-    json_error_t why = { 0 };
     *out = NULL;
     rt_json_init();
     RT_TRY(rt_file_read(path, MOST_BYTES, &text, e));
-    if (!is_sealed(&text))
-        RT_TRY(rt_fail(e, RT_FORMAT, "%s is damaged or was altered (its hash is another)", path));
-    *out = json_loadb(text.data, text.len, 0, &why);
-    if (!*out && json_error_code(&why) == json_error_out_of_memory)
-        RT_TRY(rt_fail(e, RT_NOMEM, "no memory for %s", path));
-    if (!json_is_object(*out)) RT_TRY(rt_fail(e, RT_FORMAT, "%s is not an object of JSON", path));
+    if (!is_sealed(&text)) RT_TRY(rt_fail(e, RT_FORMAT, "%s is damaged or was altered (its hash is another)", path));
+    RT_TRY(parse(out, &text, path, e));
 out:
-    if (rc < 0) {
-        json_decref(*out);
-        *out = NULL;
-    }
     rt_str_free(&text);
     return rc;
 }

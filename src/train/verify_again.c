@@ -1,5 +1,5 @@
-/* verify_again.c - the models and the data of a run opened once more: that they are those of the manifest, that the data
- * gives the rows that were logged, and that both models measure what the run says they measured. */
+/* verify_again.c - the models and the data of a run opened once more: that they are those of the manifest, that the
+ * data gives the rows that were logged, and that both models measure what the run says they measured. */
 #include "train/verify_run_internal.h"
 
 #include "train/manifest.h"
@@ -87,8 +87,8 @@ static int walk_rows(rt_verifier *v, rt_again *a, rt_err *why)
         }
         if (now.rows != log->rows || now.tokens != log->tokens || now.trained != log->trained)
             RT_TRY(rt_fail(why, RT_INVALID,
-                           "step %" PRIu32 ": the data gives %" PRIu64 " tokens, %" PRIu64 " to train; the log has %" PRIu64
-                           " and %" PRIu64,
+                           "step %" PRIu32 ": the data gives %" PRIu64 " tokens, %" PRIu64
+                           " to train; the log has %" PRIu64 " and %" PRIu64,
                            step + 1, now.tokens, now.trained, log->tokens, log->trained));
     }
     rc = RT_OK;
@@ -158,8 +158,9 @@ static int check_data(rt_verifier *v, rt_again *a, rt_err *e)
     if (rc < 0)
         rt_verifier_tell_error(v, "data", &why);
     else if (v->same_from)
-        rt_verifier_tell(v, "data", RT_CHECK_PASS, "%" PRIu32 " token shards whole; rows were not gone through again, "
-                                                   "since the settings were changed in a resumed run",
+        rt_verifier_tell(v, "data", RT_CHECK_PASS,
+                         "%" PRIu32 " token shards whole; rows were not gone through again, "
+                         "since the settings were changed in a resumed run",
                          a->in->shard_count);
     else
         rt_verifier_tell(v, "data", RT_CHECK_PASS,
@@ -252,11 +253,11 @@ static void compare_evals(rt_verifier *v, const char *name, const rt_eval_result
                        : !near_measure(was->ce, now->ce, t)                                 ? "cross-entropy"
                                                                                             : NULL;
     if (!what && now->teacher)
-        what = !near_measure(was->kl, now->kl, t)                   ? "KL(teacher||student)"
-               : !near_measure(was->div, now->div, t)               ? "the divergence"
+        what = !near_measure(was->kl, now->kl, t)                       ? "KL(teacher||student)"
+               : !near_measure(was->div, now->div, t)                   ? "the divergence"
                : !near_measure(was->agreement, now->agreement, t + one) ? "agreement"
-               : !near_measure(was->teacher_ce, now->teacher_ce, t) ? "the teacher's cross-entropy"
-                                                                    : NULL;
+               : !near_measure(was->teacher_ce, now->teacher_ce, t)     ? "the teacher's cross-entropy"
+                                                                        : NULL;
     if (what)
         rt_verifier_tell(v, name, RT_CHECK_FAIL, "%s measured again is another: CE %.6f recorded, %.6f now%s", what,
                          was->ce.mean, now->ce.mean, now->teacher ? ", with the teacher's measures" : "");
@@ -293,8 +294,9 @@ static int check_first_step(rt_verifier *v, rt_again *a, rt_err *e)
             for (int k = 0; k < 3; k++) sums[k] += (double)values[(size_t)k * B + i];
         }
     }
-    bool same = near(log->ce, sums[0] / count, t) &&
-                (!a->teacher || (near(log->div, sums[1] / count, t) && near(log->agreement, sums[2] / count, t + 2 / count)));
+    bool same =
+        near(log->ce, sums[0] / count, t) &&
+        (!a->teacher || (near(log->div, sums[1] / count, t) && near(log->agreement, sums[2] / count, t + 2 / count)));
     rt_verifier_tell(v, "first step", same ? RT_CHECK_PASS : RT_CHECK_FAIL,
                      "CE %.6f in the log, %.6f worked out again over all %.0f trained positions of its rows", log->ce,
                      sums[0] / count, count);
@@ -326,6 +328,11 @@ static int measure_after(rt_verifier *v, rt_again *a, rt_err *why)
         RT_TRY(rt_load_weights(a->trainer->x, a->trainer->plan->student, a->output, why));
     RT_TRY(rt_evaluate(a->trainer, a->held, &now, NULL, why));
     compare_evals(v, "held-out after", &v->facts.saved, &now);
+    double t = rt_reload_tolerance(v->facts.saved_dtype) + tolerance(v), was = v->facts.logged.ce.mean;
+    if (v->facts.has_logged)
+        rt_verifier_tell(v, "held-out logged", near(was, now.ce.mean, t) ? RT_CHECK_PASS : RT_CHECK_FAIL,
+                         "the log has CE %.6f for step %" PRIu32 ", whose weights, rounded to %s, are in the files",
+                         was, v->facts.saved_step, rt_dtype_name(v->facts.saved_dtype));
 out:
     return rc;
 }
@@ -337,7 +344,9 @@ static int measure(rt_verifier *v, rt_again *a, rt_err *e)
     int rc = RT_OK;
     if (!a->data || !a->output || (v->resolved.lora.rank && !a->student)) {
         rt_verifier_tell(v, "held-out after", RT_CHECK_NOT_CHECKED, "%s",
-                         !a->data ? "it needs the data" : !a->output ? "it needs the output" : "it needs the student");
+                         !a->data     ? "it needs the data"
+                         : !a->output ? "it needs the output"
+                                      : "it needs the student");
         return RT_OK;
     }
     rc = open_trainer(v, a, &why);

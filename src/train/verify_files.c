@@ -17,8 +17,8 @@ static void add_problem(rt_str *list, uint32_t *count, const char *name, const c
     if (++*count <= SHOWN) rt_str_printf(list, "%s%s %s", list->len ? "; " : "", name, what);
 }
 
-static int check_file(rt_verifier *v, const char *name, const json_t *hash, rt_str *bad, uint32_t *problems, uint64_t *bytes,
-                      rt_err *e)
+static int check_file(rt_verifier *v, const char *name, const json_t *hash, rt_str *bad, uint32_t *problems,
+                      uint64_t *bytes, rt_err *e)
 {
     rt_hash128 want, got;
     uint64_t size = 0;

@@ -3,6 +3,7 @@
  * be. */
 #include "train/verify_run_internal.h"
 
+#include "base/json.h"
 #include "train/run_internal.h"
 
 #include <inttypes.h>
@@ -62,8 +63,9 @@ static int check_step(reader *r, const json_t *j, rt_err *e)
     const rt_resolved *s = &v->resolved;
     uint32_t step = v->step_count + 1;
     double ce = number(j, "ce"), div = number(j, "divergence"), loss = number(j, "loss");
-    rt_logged_step one = { { whole(j, "rows"), whole(j, "tokens"), whole(j, "trained") }, ce, div,
-                           number(j, "agreement") };
+    rt_logged_step one = {
+        { whole(j, "rows"), whole(j, "tokens"), whole(j, "trained") }, ce, div, number(j, "agreement")
+    };
     if (whole(j, "step") != step)
         fault(r, "step %" PRIu64 " stands where step %" PRIu32 " should", whole(j, "step"), step);
     if (!rt_grow((void **)&v->steps, &v->step_cap, step, sizeof *v->steps))
@@ -129,12 +131,11 @@ static void check_end(reader *r)
 static int read_line(reader *r, const char *text, size_t n, rt_err *e)
 {
     int rc = RT_OK;
-    json_error_t why = { 0 };
-    json_t *j = json_loadb(text, n, JSON_REJECT_DUPLICATES, &why);
+    (void)rt_json_out_of_memory();
+    json_t *j = json_loadb(text, n, JSON_REJECT_DUPLICATES, NULL);
     const char *event = json_string_value(json_object_get(j, "event"));
     r->line++;
-    if (!j && json_error_code(&why) == json_error_out_of_memory)
-        RT_TRY(rt_fail(e, RT_NOMEM, "no memory for the log"));
+    if (!j && rt_json_out_of_memory()) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for the log"));
     if (!event)
         fault(r, "not a line of a log");
     else if (strcmp(event, "step") == 0)
@@ -171,11 +172,11 @@ int rt_verify_lines(rt_verifier *v, rt_err *e)
     if (r.bad)
         rt_verifier_tell(v, "metrics", RT_CHECK_FAIL, "%s", r.why);
     else
-        rt_verifier_tell(v, "metrics", RT_CHECK_PASS,
-                         "%" PRIu32 " steps and %" PRIu32 " evaluations: in order, rates as scheduled, losses the sum of "
-                         "their parts%s",
-                         v->step_count, r.evals,
-                         v->same_from ? " (since the settings were changed in a resumed run)" : "");
+        rt_verifier_tell(
+            v, "metrics", RT_CHECK_PASS,
+            "%" PRIu32 " steps and %" PRIu32 " evaluations: in order, rates as scheduled, losses the sum of "
+            "their parts%s",
+            v->step_count, r.evals, v->same_from ? " (since the settings were changed in a resumed run)" : "");
 out:
     rt_map_close(&m);
     return rc;

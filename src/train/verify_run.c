@@ -43,8 +43,7 @@ static int find_run(rt_verifier *v, const char *path, rt_err *e)
     char *text = rt_arena_strdup(&v->arena, path);
     if (!text) return rt_fail(e, RT_NOMEM, "no memory for a path");
     for (size_t n = strlen(text); n > 1 && text[n - 1] == '/'; n--) text[n - 1] = 0;
-    if (!rt_path_exists(text))
-        return rt_fail(e, RT_NOT_FOUND, "%s is not there; name the --out of a run", path);
+    if (!rt_path_exists(text)) return rt_fail(e, RT_NOT_FOUND, "%s is not there; name the --out of a run", path);
     if (!rt_path_is_dir(text)) return rt_fail(e, RT_FORMAT, "%s is a file; name the --out of a run", path);
     bool inside = !has(v, text, "run/settings.json") && !has(v, text, "run/manifest.json") &&
                   (has(v, text, "settings.json") || has(v, text, "manifest.json"));
@@ -60,10 +59,11 @@ static int find_run(rt_verifier *v, const char *path, rt_err *e)
 static int not_finished(const rt_verifier *v, const char *path, rt_err *e)
 {
     const char *command = json_string_value(json_object_get(v->manifest, "command"));
-    return rt_fail(e, RT_INVALID,
-                   "%s has not finished, so there is nothing to verify yet: it is still going, or was stopped, and then "
-                   "retort %s --resume --out %s goes on with it",
-                   path, command ? command : "distill", v->root);
+    return rt_fail(
+        e, RT_INVALID,
+        "%s has not finished, so there is nothing to verify yet: it is still going, or was stopped, and then "
+        "retort %s --resume --out %s goes on with it",
+        path, command ? command : "distill", v->root);
 }
 
 /* RT_FORMAT is told as a failed check: nothing else can be believed then. */
@@ -76,8 +76,8 @@ static int read_manifest(rt_verifier *v, const char *path, bool *usable, rt_err 
     if (!file) return rt_fail(e, RT_NOMEM, "no memory for a path");
     rc = rt_sealed_read(&v->manifest, file, &why);
     if (rc == RT_NOT_FOUND)
-        return rt_fail(e, RT_INVALID, "%s has no manifest.json: it was removed, or the run never came to its first step",
-                       path);
+        return rt_fail(e, RT_INVALID,
+                       "%s has no manifest.json: it was removed, or the run never came to its first step", path);
     if (rc == RT_FORMAT) {
         rt_verifier_tell(v, "manifest", RT_CHECK_FAIL, "%s; nothing can be checked against it", why.text);
         return RT_OK;
@@ -93,18 +93,19 @@ static int read_manifest(rt_verifier *v, const char *path, bool *usable, rt_err 
 }
 
 /* Facts that the log and the models are then compared with. */
-static int read_facts(rt_verifier *v, bool *usable)
+static int read_facts(rt_verifier *v, bool *usable, rt_err *e)
 {
     rt_err why = { 0 };
     char text[33];
     const json_t *m = v->manifest, *teacher = json_object_get(m, "teacher");
-    *usable = rt_evidence_from_json(&v->facts, json_object_get(m, "measured"), &why) >= 0 &&
-              rt_hash_from_json(json_object_get(json_object_get(m, "student"), "content_hash"), &v->facts.student_hash) &&
-              (!teacher || rt_hash_from_json(json_object_get(teacher, "content_hash"), &v->facts.teacher_hash));
+    *usable =
+        rt_evidence_from_json(&v->facts, json_object_get(m, "measured"), &why) >= 0 &&
+        rt_hash_from_json(json_object_get(json_object_get(m, "student"), "content_hash"), &v->facts.student_hash) &&
+        (!teacher || rt_hash_from_json(json_object_get(teacher, "content_hash"), &v->facts.teacher_hash));
     v->facts.teacher = teacher != NULL;
+    if (why.status == RT_NOMEM) return rt_fail(e, RT_NOMEM, "%s", why.text);
     if (*usable)
-        rt_verifier_tell(v, "manifest", RT_CHECK_PASS, "its own hash holds: %s",
-                         rt_hash_text(text, v->out->manifest));
+        rt_verifier_tell(v, "manifest", RT_CHECK_PASS, "its own hash holds: %s", rt_hash_text(text, v->out->manifest));
     else
         rt_verifier_tell(v, "manifest", RT_CHECK_FAIL, "%s",
                          why.status < 0 ? why.text : "manifest.json: a hash is not one");
@@ -171,13 +172,10 @@ static int verify_settings(rt_verifier *v, rt_err *e)
     int rc;
     bool same = false;
     rt_err why = { 0 };
-    rt_str text = { 0 };
     json_t *j = NULL;
     char *path = rt_path_join(&v->arena, v->run, "settings.json");
     if (!path) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a path"));
-    rc = rt_file_read(path, 4u << 20, &text, &why);
-    if (rc >= 0) j = json_loadb(text.data ? text.data : "", text.len, 0, NULL);
-    if (rc >= 0 && !j) rc = rt_fail(&why, RT_FORMAT, "%s cannot be read", path);
+    rc = rt_json_read(&j, path, &why);
     if (rc >= 0) rc = rt_settings_from_json(&v->settings, j, &v->arena, &why);
     if (rc >= 0) rc = resolve_recorded(v, &why);
     if (rc == RT_NOMEM) RT_TRY(rt_fail(e, rc, "%s", why.text));
@@ -193,7 +191,6 @@ static int verify_settings(rt_verifier *v, rt_err *e)
                      same ? "settings.json says what the manifest says"
                           : "settings.json says something else than the manifest");
 out:
-    rt_str_free(&text);
     json_decref(j);
     return rc;
 }
@@ -204,13 +201,13 @@ static int verify_verdict(rt_verifier *v, rt_err *e)
 {
     int rc;
     rt_findings f;
-    rt_str text = { 0 };
     json_t *stored = NULL, *now = NULL;
     char *path = rt_path_join(&v->arena, v->run, "verdict.json");
     rt_falsify(&f, &v->facts);
     now = rt_findings_to_json(&f);
     if (!path || !now) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a verdict"));
-    if (rt_file_read(path, 4u << 20, &text, NULL) >= 0) stored = json_loadb(text.data ? text.data : "", text.len, 0, NULL);
+    rc = rt_json_read(&stored, path, e);
+    if (rc == RT_NOMEM) goto out;
     if (json_equal(stored, now))
         rt_verifier_tell(v, "verdict", RT_CHECK_PASS,
                          "judged again from the log and what was measured, all %" PRIu32 " claims come out the same: "
@@ -219,14 +216,15 @@ static int verify_verdict(rt_verifier *v, rt_err *e)
     else {
         const json_t *list = json_object_get(stored, "falsifiers");
         uint32_t i = 0;
-        while (i < f.count && json_equal(json_array_get(list, i), json_array_get(json_object_get(now, "falsifiers"), i)))
+        while (i < f.count &&
+               json_equal(json_array_get(list, i), json_array_get(json_object_get(now, "falsifiers"), i)))
             i++;
-        rt_verifier_tell(v, "verdict", RT_CHECK_FAIL, "verdict.json is not what the log and the measurements say, first at %s",
+        rt_verifier_tell(v, "verdict", RT_CHECK_FAIL,
+                         "verdict.json is not what the log and the measurements say, first at %s",
                          i < f.count ? f.list[i].id : "its end");
     }
     rc = RT_OK;
 out:
-    rt_str_free(&text);
     json_decref(stored);
     json_decref(now);
     return rc;
@@ -241,7 +239,7 @@ int rt_run_verify(const char *path, const rt_run_verify_opts *o, rt_run_verified
     rt_json_init();
     RT_TRY(find_run(&v, path, e));
     RT_TRY(read_manifest(&v, path, &usable, e));
-    if (usable) RT_TRY(read_facts(&v, &usable));
+    if (usable) RT_TRY(read_facts(&v, &usable, e));
     if (!usable) goto out;
     RT_TRY(rt_verify_files(&v, e));
     RT_TRY(verify_settings(&v, e));

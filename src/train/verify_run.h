@@ -1,5 +1,5 @@
-/* verify_run.h - `retort verify RUN`: everything about a finished run that can be worked out again from its files, worked
- * out again and compared with what the run said.
+/* verify_run.h - `retort verify RUN`: everything about a finished run that can be worked out again from its files,
+ * worked out again and compared with what the run said.
  *
  * Owns: the checks and their order. It writes nothing. What cannot be checked (a teacher that has moved, a checkpoint
  * that was removed) is told as such and never counts as a pass. docs/evidence.md says what this proves and what not. */
@@ -27,7 +27,7 @@ typedef struct rt_run_verify_opts {
 } rt_run_verify_opts;
 
 typedef struct rt_run_verified {
-    uint32_t of[3]; /* by outcome */
+    uint32_t of[3];      /* by outcome */
     rt_hash128 manifest; /* the seal of manifest.json: whoever noted it elsewhere can compare */
 } rt_run_verified;
 

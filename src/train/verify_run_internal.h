@@ -21,8 +21,8 @@ typedef struct rt_verifier {
     json_t *manifest;
     rt_settings settings; /* of settings.json; strings in the arena */
     bool has_settings;
-    rt_resolved resolved; /* from them alone */
-    rt_evidence facts;    /* from the manifest and the log */
+    rt_resolved resolved;  /* from them alone */
+    rt_evidence facts;     /* from the manifest and the log */
     rt_logged_step *steps; /* (step_count) from step 1 on; rt_free */
     uint32_t step_count, step_cap;
     uint32_t same_from; /* steps after this one were made under the settings that are recorded */
@@ -31,12 +31,12 @@ typedef struct rt_verifier {
 /* What of a run could be opened again. */
 typedef struct rt_again {
     rt_settings settings;
-    rt_inputs *in;          /* models and data; null: not even the output could be opened */
-    bool student, teacher;  /* found again, with the values that the run began with */
-    bool data;              /* shards and rows, as they were */
-    rt_resolved resolved;   /* with the data's facts */
-    rt_model_file *output;  /* the root; null: cannot be opened */
-    rt_trainer *trainer;    /* evaluation alone */
+    rt_inputs *in;         /* models and data; null: not even the output could be opened */
+    bool student, teacher; /* found again, with the values that the run began with */
+    bool data;             /* shards and rows, as they were */
+    rt_resolved resolved;  /* with the data's facts */
+    rt_model_file *output; /* the root; null: cannot be opened */
+    rt_trainer *trainer;   /* evaluation alone */
     rt_eval_set *held;
     int32_t *rows; /* (4, padded batch, T): of the first step */
     uint32_t micro_count;

@@ -60,11 +60,9 @@ static int open_weights(weights *w, const rt_again *a, rt_err *e)
     RT_TRY(rt_model_file_open(&w->state, path, &(rt_hub_env){ 0 }, e));
     RT_TRY(rt_resolve_freeze(&v->settings.freeze, c, frozen, e));
     RT_TRY(rt_space_new(&w->space, e));
-    rt_decoder_opts o = { .name = "student",
-                          .policy = &rt_policy_f32,
-                          .train = true,
-                          .frozen = frozen,
-                          .lora = v->resolved.lora };
+    rt_decoder_opts o = {
+        .name = "student", .policy = &rt_policy_f32, .train = true, .frozen = frozen, .lora = v->resolved.lora
+    };
     RT_TRY(rt_decoder_new(&w->model, w->space, c, &o, e));
     w->trained = rt_arena_alloc(&v->arena, w->model->param_count * sizeof *w->trained);
     if (!w->trained) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a model"));
@@ -166,7 +164,8 @@ static int check_moved(rt_verifier *v, const rt_again *a, weights *w, rt_err *e)
     RT_TRY(rt_moved_measure(&now, &o, e));
     if (same_groups(&v->facts.moved, &now))
         rt_verifier_tell(v, "parameters moved", RT_CHECK_PASS,
-                         "%" PRIu32 " groups, from the student to the last checkpoint, by what was measured", now.count);
+                         "%" PRIu32 " groups, from the student to the last checkpoint, by what was measured",
+                         now.count);
     else
         rt_verifier_tell(v, "parameters moved", RT_CHECK_FAIL,
                          "student and last checkpoint do not differ by what the manifest says was measured");
