@@ -50,10 +50,9 @@ const char *rt_verdict_name(rt_verdict v); /* "pass", "fail", "not measured" */
     X("FT-VOCAB-ALIGN-005", vocab_aligned, 'd', "teacher and student mean the same by every id that they share")       \
     X("F-RUN-MOVED-001", groups_moved, 'a',                                                                            \
       "every group of trained parameters moved, by more than weight decay moves it, and no frozen one did")            \
-    X("DBH-001", rows_trained, 'a', "what was trained is what was logged: rows, tokens, trained positions")            \
+    X("DBH-001", rows_trained, 'a', "what was trained is what was logged, in rows, tokens and trained positions")      \
     X("F-PLAN-MEMORY-001", memory_held, 'a',                                                                           \
-      "the planned memory held: the process took no more than 5 % + 64 MiB "                                           \
-      "beyond it")                                                                                                     \
+      "the planned memory held, and the process took no more than 5 % + 64 MiB beyond it")                             \
     X("F-OUTPUT-RELOAD-001", output_reloads, 'a', "the files at the root, loaded again, are the model that was trained")
 
 enum {
