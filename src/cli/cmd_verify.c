@@ -181,9 +181,9 @@ int rt_cmd_verify(int argc, char **argv, rt_err *e)
             "recorder allows, and compares with the same op in double precision. Each case also runs twice and, on\n"
             "cpu, with 1, 2 and 7 threads: all must agree to the bit. Exit code 0 when nothing failed, 1 when a case\n"
             "failed.\n\n"
-            "With RUN, the --out of a finished run, checks that run instead: every file against the manifest's hashes,\n"
-            "the log line by line, and both models measured again on the held-out text. It writes nothing. Exit code 0\n"
-            "when nothing failed, 5 when something did. Takes --backend, --threads and --json.",
+            "With RUN, the --out of a finished run, checks that run instead: every file against the manifest's\n"
+            "hashes, the log line by line, and both models measured again on the held-out text. It writes nothing.\n"
+            "Exit code 0 when nothing failed, 5 when something did. Takes --backend, --threads and --json.",
         .example = "retort verify --backend cpu --op matmul\n  retort verify out",
         .flags = flags,
         .max_words = 1,

@@ -3,7 +3,7 @@
 
 #include "cli/cli.h"
 #include "cli/model_arg.h"
-#include "train/verify_run.h"
+#include "train/run_verify.h"
 
 #include <jansson.h>
 #include <stdio.h>

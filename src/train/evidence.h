@@ -3,7 +3,7 @@
  * Owns: the facts (rt_evidence), the one table of falsifiers over them, and both as JSON. A falsifier is a pure
  * function of the facts, so a run and `retort verify RUN` judge by the same code, and a test can plant a defect in the
  * facts. What the falsifiers claim, and which test runs each, stands in contracts/. How facts are gathered: manifest.c
- * while a run goes on, verify_run.c afterwards. docs/evidence.md has the files field by field. */
+ * while a run goes on, run_verify.c afterwards. docs/evidence.md has the files field by field. */
 #ifndef RT_TRAIN_EVIDENCE_H
 #define RT_TRAIN_EVIDENCE_H
 

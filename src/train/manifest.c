@@ -1,7 +1,7 @@
 /* manifest.c - the evidence that a run leaves: manifest.json when it begins, completed when it ends, and verdict.json.
  *
  * Owns: gathering the facts while the run has them in memory. What they mean is falsifiers.c; reading them again is
- * verify_run.c. */
+ * run_verify.c. */
 #include "train/manifest.h"
 
 #include "base/json.h"

@@ -1,4 +1,4 @@
-/* manifest.h - what manifest.json is made of, for those who write it (manifest.c) and who read it (verify_run.c). */
+/* manifest.h - what manifest.json is made of, for those who write it (manifest.c) and who read it (run_verify.c). */
 #ifndef RT_TRAIN_MANIFEST_H
 #define RT_TRAIN_MANIFEST_H
 

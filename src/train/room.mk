@@ -22,6 +22,11 @@ LIB_SRCS += \
 	src/train/run_open.c \
 	src/train/run_files.c \
 	src/train/run_loop.c \
+	src/train/run_verify.c \
+	src/train/run_verify_again.c \
+	src/train/run_verify_files.c \
+	src/train/run_verify_lines.c \
+	src/train/run_verify_weights.c \
 	src/train/schedule.c \
 	src/train/sealed.c \
 	src/train/settings.c \
@@ -30,12 +35,7 @@ LIB_SRCS += \
 	src/train/settings_yaml_write.c \
 	src/train/step.c \
 	src/train/step_plan.c \
-	src/train/tfevents.c \
-	src/train/verify_again.c \
-	src/train/verify_files.c \
-	src/train/verify_lines.c \
-	src/train/verify_run.c \
-	src/train/verify_weights.c
+	src/train/tfevents.c
 # The page that a report is filled into.
 EMBED_SRCS += src/train/report.html
 USES += yaml

@@ -1,6 +1,6 @@
-/* verify_again.c - the models and the data of a run opened once more: that they are those of the manifest, that the
+/* run_verify_again.c - the models and the data of a run opened once more: that they are those of the manifest, that the
  * data gives the rows that were logged, and that both models measure what the run says they measured. */
-#include "train/verify_run_internal.h"
+#include "train/run_verify_internal.h"
 
 #include "train/manifest.h"
 #include "train/sealed.h"

@@ -1,10 +1,10 @@
-/* test_verify_run.c - `retort verify RUN` against someone who knows the files: numbers are changed and every hash that
+/* test_run_verify.c - `retort verify RUN` against someone who knows the files: numbers are changed and every hash that
  * covers them is written anew, seal included, so that only working out again can find it. An untouched run passes. */
 #include "run_case.h"
 
 #include "train/manifest.h"
+#include "train/run_verify.h"
 #include "train/sealed.h"
-#include "train/verify_run.h"
 
 #include <math.h>
 

@@ -1,7 +1,7 @@
-/* verify_lines.c - that metrics.jsonl is a log that this run can have written: every step once and in order, rates as
- * scheduled, losses that are the sum of their parts, one teacher on one set of batches, the best where it is said to
+/* run_verify_lines.c - that metrics.jsonl is a log that this run can have written: every step once and in order, rates
+ * as scheduled, losses that are the sum of their parts, one teacher on one set of batches, the best where it is said to
  * be. */
-#include "train/verify_run_internal.h"
+#include "train/run_verify_internal.h"
 
 #include "base/json.h"
 #include "train/run_internal.h"

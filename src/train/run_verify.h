@@ -1,10 +1,10 @@
-/* verify_run.h - `retort verify RUN`: everything about a finished run that can be worked out again from its files,
+/* run_verify.h - `retort verify RUN`: everything about a finished run that can be worked out again from its files,
  * worked out again and compared with what the run said.
  *
  * Owns: the checks and their order. It writes nothing. What cannot be checked (a teacher that has moved, a checkpoint
  * that was removed) is told as such and never counts as a pass. docs/evidence.md says what this proves and what not. */
-#ifndef RT_TRAIN_VERIFY_RUN_H
-#define RT_TRAIN_VERIFY_RUN_H
+#ifndef RT_TRAIN_RUN_VERIFY_H
+#define RT_TRAIN_RUN_VERIFY_H
 
 #include "backend/backend.h"
 #include "format/model_file.h"

@@ -1,5 +1,5 @@
-/* verify_files.c - that every file of a run is as it was when the run ended. */
-#include "train/verify_run_internal.h"
+/* run_verify_files.c - that every file of a run is as it was when the run ended. */
+#include "train/run_verify_internal.h"
 
 #include "train/checkpoint.h"
 #include "train/manifest.h"

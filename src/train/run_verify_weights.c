@@ -1,6 +1,6 @@
-/* verify_weights.c - the weights of a run: that the root holds the model of the manifest, that this is what the last
- * checkpoint has in memory's precision, and that every group of parameters has moved by what was said. */
-#include "train/verify_run_internal.h"
+/* run_verify_weights.c - the weights of a run: that the root holds the model of the manifest, that this is what the
+ * last checkpoint has in memory's precision, and that every group of parameters has moved by what was said. */
+#include "train/run_verify_internal.h"
 
 #include "train/manifest.h"
 #include "train/sealed.h"

@@ -1,5 +1,5 @@
-/* verify_run.c - see verify_run.h: finding the run, its records, the verdict, and the order of the checks. */
-#include "train/verify_run_internal.h"
+/* run_verify.c - see run_verify.h: finding the run, its records, the verdict, and the order of the checks. */
+#include "train/run_verify_internal.h"
 
 #include "base/json.h"
 #include "train/manifest.h"

@@ -1,11 +1,11 @@
-/* verify_run_internal.h - shared by verify_run.c (records and their order), verify_files.c (bytes), verify_lines.c
- * (metrics) and verify_again.c (models and data). */
-#ifndef RT_TRAIN_VERIFY_RUN_INTERNAL_H
-#define RT_TRAIN_VERIFY_RUN_INTERNAL_H
+/* run_verify_internal.h - shared by run_verify.c (records and their order), run_verify_files.c (bytes),
+ * run_verify_lines.c (metrics) and run_verify_again.c (models and data). */
+#ifndef RT_TRAIN_RUN_VERIFY_INTERNAL_H
+#define RT_TRAIN_RUN_VERIFY_INTERNAL_H
 
 #include "train/evidence.h"
 #include "train/inputs.h"
-#include "train/verify_run.h"
+#include "train/run_verify.h"
 
 /* What the log says of one step. */
 typedef struct rt_logged_step {
