@@ -28,6 +28,7 @@ typedef struct rt_dev_info {
     char name[96];                      /* "AMD EPYC 9474F, 2 threads, avx512" */
     char detail[160];                   /* library versions and the like */
     uint64_t memory_total, memory_free; /* bytes */
+    bool host;                          /* its memory is that of the process */
 } rt_dev_info;
 
 typedef struct rt_dev_opts {

@@ -135,7 +135,8 @@ static int run(rt_settings *s, const flag_values *v, rt_err *e)
                       .override = v->override,
                       .now = (int64_t)time(NULL),
                       .dev = dev,
-                      .version = RT_VERSION };
+                      .version = RT_VERSION,
+                      .build = RT_BUILD_ID };
     rt_interrupt_catch();
     RT_TRY(rt_run_open(&r, s, &o, e));
     RT_TRY(rt_run_train(r, &summary, e));

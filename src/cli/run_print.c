@@ -171,6 +171,24 @@ static rt_measure kl_of(const rt_eval_result *v) { return v->kl; }
 static rt_measure agreement_of(const rt_eval_result *v) { return v->agreement; }
 static rt_measure teacher_of(const rt_eval_result *v) { return v->teacher_ce; }
 
+/* What was claimed and does not hold, or was not measured, in plain words; what holds only as a number. */
+static void print_verdict(const rt_findings *f, rt_hash128 seal, const char *out)
+{
+    char hash[33];
+    if (!f) return;
+    printf("verdict: %u of %u claims hold", f->of[RT_VERDICT_PASS], f->count);
+    if (f->of[RT_VERDICT_FAIL]) printf(", %u failed", f->of[RT_VERDICT_FAIL]);
+    if (f->of[RT_VERDICT_NOT_MEASURED]) printf(", %u not measured", f->of[RT_VERDICT_NOT_MEASURED]);
+    printf("\n");
+    for (uint32_t i = 0; i < f->count; i++) {
+        const rt_finding *k = &f->list[i];
+        if (k->verdict != RT_VERDICT_PASS)
+            printf("  %s  %s\n      claimed: %s\n      measured: %s\n",
+                   k->verdict == RT_VERDICT_FAIL ? "FAILED" : "not measured", k->id, k->claim, k->measured);
+    }
+    printf("evidence: %s/run/manifest.json, seal %s; retort verify %s checks it\n", out, rt_hash_text(hash, seal), out);
+}
+
 void rt_run_print_summary(rt_run_printer *p, const rt_run_summary *s, const char *out)
 {
     clear(p);
@@ -189,4 +207,5 @@ void rt_run_print_summary(rt_run_printer *p, const rt_run_summary *s, const char
         printf("; it differs from memory by %.2g rms, %.2g at most, which is its dtype's rounding", s->difference.rmse,
                s->difference.max);
     printf("\n");
+    print_verdict(s->findings, s->seal, out);
 }

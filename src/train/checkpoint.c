@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "format/tensor_file.h"
+#include "train/sealed.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -69,25 +70,6 @@ static int state_values(void *ctx, uint32_t i, uint64_t first, uint64_t n, void 
 
 /* ---- state.json ---- */
 
-static json_t *hash_json(rt_hash128 h)
-{
-    char text[33];
-    return json_string(rt_hash_text(text, h));
-}
-
-static bool hash_from(const json_t *j, rt_hash128 *h)
-{
-    const char *s = json_string_value(j);
-    char *end;
-    char half[17] = { 0 };
-    if (!s || strlen(s) != 32) return false;
-    memcpy(half, s, 16);
-    h->hi = strtoull(half, &end, 16);
-    if (*end) return false;
-    h->lo = strtoull(s + 16, &end, 16);
-    return !*end;
-}
-
 /* {"model.safetensors": "hash", ...} of every file that is in the folder. */
 static int hash_folder(const char *folder, json_t *out, rt_arena *a, rt_err *e)
 {
@@ -101,41 +83,17 @@ static int hash_folder(const char *folder, json_t *out, rt_arena *a, rt_err *e)
         if (!path) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a path"));
         if (strcmp(names[i], "state.json") == 0) continue;
         RT_TRY(rt_file_hash(path, &h, e));
-        if (json_object_set_new(out, names[i], hash_json(h)) != 0)
+        if (json_object_set_new(out, names[i], rt_hash_to_json(h)) != 0)
             RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a record"));
     }
 out:
     return rc;
 }
 
-/* The record ends with the hash of all that stands before it, so that it is checked like the files it names. */
-static const char hash_begin[] = ",\n  \"hash\": \"", hash_end[] = "\"\n}\n";
-enum { HASH_TEXT = 32, HASH_TAIL = sizeof hash_begin - 1 + HASH_TEXT + sizeof hash_end - 1 };
-
-static void seal_record(rt_str *out, const char *text)
-{
-    char hash[HASH_TEXT + 1];
-    size_t n = strlen(text) - strlen("\n}");
-    rt_str_append_n(out, text, n);
-    rt_str_printf(out, "%s%s%s", hash_begin, rt_hash_text(hash, rt_hash(text, n)), hash_end);
-}
-
-static bool record_sealed(const rt_str *text)
-{
-    char hash[HASH_TEXT + 1];
-    if (text->len < HASH_TAIL) return false;
-    const char *tail = text->data + text->len - HASH_TAIL;
-    rt_hash_text(hash, rt_hash(text->data, text->len - HASH_TAIL));
-    return memcmp(tail, hash_begin, sizeof hash_begin - 1) == 0 &&
-           memcmp(tail + sizeof hash_begin - 1, hash, HASH_TEXT) == 0 &&
-           memcmp(tail + HASH_TAIL - (sizeof hash_end - 1), hash_end, sizeof hash_end - 1) == 0;
-}
-
 static int write_record(const char *folder, const rt_progress_state *s, rt_arena *a, rt_err *e)
 {
     int rc;
-    rt_str sealed = { 0 };
-    char *text = NULL, *path = rt_path_join(a, folder, "state.json");
+    char *path = rt_path_join(a, folder, "state.json");
     rt_json_init();
     json_t *files = json_object(), *j = NULL;
     if (!files || !path) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a record"));
@@ -144,15 +102,10 @@ static int write_record(const char *folder, const rt_progress_state *s, rt_arena
                   "cursor", rt_cursor_to_json(&s->cursor), "tokens", (json_int_t)s->tokens, "trained",
                   (json_int_t)s->trained, "seconds", s->seconds, "metrics_bytes", (json_int_t)s->metrics_bytes, "best",
                   isnan(s->best) ? NULL : json_real(s->best), "best_step", (json_int_t)s->best_step, "programs",
-                  hash_json(s->programs), "files", files);
-    text = j ? json_dumps(j, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
-    if (!text) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a record"));
-    seal_record(&sealed, text);
-    if (sealed.failed) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a record"));
-    RT_TRY(rt_file_write(path, sealed.data, sealed.len, e));
+                  rt_hash_to_json(s->programs), "files", files);
+    if (!j) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a record"));
+    RT_TRY(rt_sealed_write(path, j, NULL, e));
 out:
-    rt_str_free(&sealed);
-    rt_free(text);
     json_decref(j);
     json_decref(files);
     return rc;
@@ -225,7 +178,7 @@ static int read_record(const char *path, const json_t *j, rt_progress_state *s, 
     if (json_unpack((json_t *)(uintptr_t)j, "{s:I, s:I, s:o, s:I, s:I, s:F, s:I, s:I, s:o}", "version", &version,
                     "step", &step, "cursor", &cursor, "tokens", &tokens, "trained", &trained, "seconds", &s->seconds,
                     "metrics_bytes", &bytes, "best_step", &best_step, "programs", &programs) != 0 ||
-        step < 0 || step > UINT32_MAX || !hash_from(programs, &s->programs))
+        step < 0 || step > UINT32_MAX || !rt_hash_from_json(programs, &s->programs))
         return damaged(path, "state.json is not what a checkpoint has", e);
     if (version != 1) return rt_fail(e, RT_UNSUPPORTED, "%s was written by a newer retort", path);
     RT_TRY(rt_cursor_from_json(&s->cursor, cursor, e));
@@ -249,12 +202,12 @@ static int check_files(const char *path, const json_t *files, rt_arena *a, rt_er
         rt_hash128 want, got;
         char *file = rt_path_join(a, path, name);
         if (!file) return rt_fail(e, RT_NOMEM, "no memory for a path");
-        if (strchr(name, '/') || !hash_from(value, &want))
+        if (strchr(name, '/') || !rt_hash_from_json(value, &want))
             return damaged(path, "state.json is not what a checkpoint has", e);
         int rc = rt_file_hash(file, &got, e);
         if (rc == RT_NOT_FOUND) return damaged(path, rt_arena_printf(a, "%s is missing", name), e);
         if (rc < 0) return rc;
-        if (want.hi != got.hi || want.lo != got.lo)
+        if (!rt_hash_equal(want, got))
             return damaged(path, rt_arena_printf(a, "%s is damaged (its hash is another)", name), e);
     }
     return RT_OK;
@@ -264,23 +217,18 @@ int rt_checkpoint_check(const char *path, rt_progress_state *s, rt_err *e)
 {
     int rc;
     rt_arena a = { 0 };
-    rt_str text = { 0 };
     json_t *j = NULL;
     char *file = rt_path_join(&a, path, "state.json");
     *s = (rt_progress_state){ 0 };
-    rt_json_init();
     if (!file) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a path"));
-    rc = rt_file_read(file, 1u << 20, &text, e);
+    rc = rt_sealed_read(&j, file, e);
     if (rc == RT_NOT_FOUND) RT_TRY(damaged(path, "state.json is missing", e));
+    if (rc == RT_FORMAT) RT_TRY(damaged(path, "state.json is damaged (its hash is another)", e));
     RT_TRY(rc);
-    if (!record_sealed(&text)) RT_TRY(damaged(path, "state.json is damaged (its hash is another)", e));
-    j = json_loadb(text.data ? text.data : "", text.len, 0, NULL);
-    if (!j) RT_TRY(damaged(path, "state.json cannot be read", e));
     RT_TRY(read_record(path, j, s, e));
     RT_TRY(check_files(path, json_object_get(j, "files"), &a, e));
 out:
     json_decref(j);
-    rt_str_free(&text);
     rt_arena_free(&a);
     return rc;
 }

@@ -24,6 +24,7 @@ typedef struct rt_eval_result {
     double seconds;
 } rt_eval_result;
 
+enum { RT_EVAL_MOST_ROWS = 1000 }; /* that a run evaluates on */
 typedef struct rt_eval_set rt_eval_set;
 /* Up to most rows (0: all) of T tokens, read to their end, in batches of B. RT_INVALID when nothing in them is a
  * target. */

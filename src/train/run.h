@@ -4,7 +4,8 @@
  *   OUT/best-NNNNNN/       the best so far, model only
  *   OUT/checkpoint-NNNNNN/ to go on from
  *   OUT/control/           with --control: a run of its own, of the same student without the teacher
- *   OUT/run/               settings.json, resolved.yaml, metrics.jsonl, events.out.tfevents.*, report.html, data/
+ *   OUT/run/               settings.json, resolved.yaml, metrics.jsonl, events.out.tfevents.*, report.html, data/,
+ *                          manifest.json, verdict.json
  *
  * Owns: the order of things, and what is on disk when. It prints nothing: whoever started it hears of everything
  * through rt_run_events. */
@@ -12,6 +13,7 @@
 #define RT_TRAIN_RUN_H
 
 #include "train/checkpoint.h"
+#include "train/evidence.h"
 #include "train/inputs.h"
 
 typedef struct rt_run_line {
@@ -42,10 +44,10 @@ typedef struct rt_run_opts {
     const rt_hub_env *env;
     const rt_run_events *events;
     bool resume, override;
-    int64_t now; /* seconds since 1970, for templates that print a date */
-    rt_dev *dev; /* open; outlives the run */
-    const char *version;
-    const rt_run *control_of; /* for control.c: the run that this one is the control of; its tokenizer goes along */
+    int64_t now;                 /* seconds since 1970, for templates that print a date */
+    rt_dev *dev;                 /* open; outlives the run */
+    const char *version, *build; /* of the program, for the manifest; null: not known */
+    const rt_run *control_of;    /* for control.c: the run that this one is the control of; its tokenizer goes along */
 } rt_run_opts;
 
 /* What a run ended with. */
@@ -53,8 +55,10 @@ typedef struct rt_run_summary {
     rt_eval_result before, after, saved; /* saved: of the model at the root, loaded again from its files */
     uint32_t saved_step;                 /* which step the model at the root is of */
     bool is_best;
-    rt_output_difference difference;             /* rounding of the saved dtype */
     rt_eval_result control_after, control_saved; /* with --control: of the run in OUT/control; else 0 positions */
+    rt_output_difference difference; /* rounding of the saved dtype */
+    const rt_findings *findings;     /* the run's claims, judged; lives as long as the run */
+    rt_hash128 seal;                 /* of manifest.json */
 } rt_run_summary;
 
 /* s: as given by the user, defaults not yet filled in; it is completed with what was resolved. */

@@ -2,6 +2,7 @@
 #ifndef RT_TRAIN_RUN_INTERNAL_H
 #define RT_TRAIN_RUN_INTERNAL_H
 
+#include "train/evidence.h"
 #include "train/run.h"
 #include "train/tfevents.h"
 
@@ -29,6 +30,7 @@ struct rt_run {
     bool begun;      /* settings are written: what is in OUT can be resumed */
     double saved_at; /* clock of the last checkpoint */
     rt_eval_result first, last;
+    rt_evidence *evidence; /* from the first step on */
 };
 
 /* ---- run_open.c ---- */
@@ -57,8 +59,18 @@ bool rt_run_has_root(const rt_run *r);
 /* The first evaluation and the last, from the metrics of a resumed run; left as they are when there is none. */
 void rt_run_read_evals(rt_run *r);
 
+/* ---- manifest.c ---- */
+/* OUT/run/manifest.json with all that is known before the first step. */
+int rt_run_evidence_begin(rt_run *r, rt_err *e);
+/* After the last step, while its weights are in memory: which parameters have moved. */
+int rt_run_evidence_weights(rt_run *r, rt_err *e);
+/* When everything else is written: verdict.json, and the manifest completed with the hashes of all files. */
+int rt_run_evidence_end(rt_run *r, rt_run_summary *s, rt_err *e);
+
 /* ---- run_loop.c ---- */
 json_t *rt_run_eval_json(uint32_t step, const rt_eval_result *v);
+rt_eval_result rt_run_eval_read(const json_t *j);
+/* The same of a line of metrics.jsonl; false when it is another. */
 bool rt_run_eval_from_json(const json_t *j, rt_eval_result *v);
 
 #endif

@@ -77,18 +77,23 @@ static rt_measure measure_from(const json_t *j)
                          json_is_number(error) ? json_number_value(error) : NAN };
 }
 
+rt_eval_result rt_run_eval_read(const json_t *j)
+{
+    return (rt_eval_result){ .ce = measure_from(json_object_get(j, "ce")),
+                             .div = measure_from(json_object_get(j, "divergence")),
+                             .kl = measure_from(json_object_get(j, "forward_kl")),
+                             .agreement = measure_from(json_object_get(j, "agreement")),
+                             .teacher_ce = measure_from(json_object_get(j, "teacher_ce")),
+                             .teacher = json_object_get(j, "forward_kl") != NULL,
+                             .positions = (uint64_t)json_integer_value(json_object_get(j, "positions")),
+                             .documents = (uint64_t)json_integer_value(json_object_get(j, "documents")) };
+}
+
 bool rt_run_eval_from_json(const json_t *j, rt_eval_result *v)
 {
     const char *event = json_string_value(json_object_get(j, "event"));
     if (!event || strcmp(event, "eval") != 0) return false;
-    *v = (rt_eval_result){ .ce = measure_from(json_object_get(j, "ce")),
-                           .div = measure_from(json_object_get(j, "divergence")),
-                           .kl = measure_from(json_object_get(j, "forward_kl")),
-                           .agreement = measure_from(json_object_get(j, "agreement")),
-                           .teacher_ce = measure_from(json_object_get(j, "teacher_ce")),
-                           .teacher = json_object_get(j, "forward_kl") != NULL,
-                           .positions = (uint64_t)json_integer_value(json_object_get(j, "positions")),
-                           .documents = (uint64_t)json_integer_value(json_object_get(j, "documents")) };
+    *v = rt_run_eval_read(j);
     return true;
 }
 
@@ -176,10 +181,10 @@ static void report_step(rt_run *r, const rt_step_result *out, double lr, const p
 
 static int step_metric(rt_run *r, const rt_step_result *v, double lr, uint64_t tokens, double seconds, rt_err *e)
 {
-    json_t *j =
-        json_pack("{s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:f}", "event", "step", "step",
-                  (json_int_t)r->state.step, "loss", v->loss, "ce", v->ce, "grad_norm", v->grad_norm, "clip", v->clip,
-                  "lr", lr, "trained", (json_int_t)v->trained, "tokens", (json_int_t)tokens, "seconds", seconds);
+    json_t *j = json_pack("{s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:f}", "event", "step", "step",
+                          (json_int_t)r->state.step, "loss", v->loss, "ce", v->ce, "grad_norm", v->grad_norm, "clip",
+                          v->clip, "lr", lr, "rows", (json_int_t)r->resolved.batch, "tokens", (json_int_t)tokens,
+                          "trained", (json_int_t)v->trained, "seconds", seconds);
     if (j && r->in->teacher) {
         json_object_set_new(j, "divergence", json_real(v->div));
         json_object_set_new(j, "agreement", json_real(v->agreement));
@@ -233,9 +238,11 @@ static int finish(rt_run *r, rt_run_summary *out, rt_err *e)
     out->is_best = best_step > 0 && (best || best_step == step);
     out->saved_step = best ? best_step : step;
     if (!best) RT_TRY(rt_output_read_back(r->out, r->trainer, &r->output, &out->difference, e));
+    RT_TRY(rt_run_evidence_weights(r, e));
     RT_TRY(rt_output_reload(r->out, r->trainer, &r->output, e));
     RT_TRY(rt_evaluate(r->trainer, r->held, &out->saved, NULL, e));
     if (r->settings->merge && r->resolved.lora.rank) RT_TRY(rt_run_write_merged(r, e));
+    RT_TRY(rt_run_evidence_end(r, out, e));
     RT_TRY(rt_run_write_report(r, e));
 out:
     return rc;
@@ -249,6 +256,7 @@ int rt_run_train(rt_run *r, rt_run_summary *out, rt_err *e)
     *out = (rt_run_summary){ 0 };
     r->saved_at = rt_now();
     rt_dump_missed(r);
+    RT_TRY(rt_run_evidence_begin(r, e));
     if (r->state.step == 0) {
         RT_TRY(evaluate(r, e));
         r->first = r->last;

@@ -106,10 +106,9 @@ uint32_t rt_run_least_rows(const rt_run *r)
  * none. Rows of training are checked as they come. */
 static int open_evaluation(rt_run *r, rt_err *e)
 {
-    enum { MOST_ROWS = 1000 };
     int rc;
     int32_t bad;
-    RT_TRY(rt_eval_set_new(&r->held, r->in->held, r->resolved.micro_batch, r->resolved.seq_len, MOST_ROWS, e));
+    RT_TRY(rt_eval_set_new(&r->held, r->in->held, r->resolved.micro_batch, r->resolved.seq_len, RT_EVAL_MOST_ROWS, e));
     if (!rt_eval_set_below(r->held, rt_run_least_rows(r), &bad))
         RT_TRY(rt_fail(e, RT_INVALID,
                        "id %d is in the held-out data, and an embedding has %u rows; the data is of "

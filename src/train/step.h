@@ -9,6 +9,9 @@
 #include "infer/load.h"
 #include "train/step_plan.h"
 
+/* An adapter before its first step, as PEFT has it: A uniform in +-1/sqrt(in), B zero. w: all of parameter `index`. */
+void rt_adapter_init(float *w, const rt_param *p, uint32_t index, uint64_t seed);
+
 /* One micro-batch on the host, (B*T) each, row after row. A row that is not there is all padding: ids 0, targets -1. */
 typedef struct rt_batch {
     const int32_t *ids, *pos, *start, *target;
