@@ -56,9 +56,9 @@ typedef struct rt_run_summary {
     uint32_t saved_step;                 /* which step the model at the root is of */
     bool is_best;
     rt_eval_result control_after, control_saved; /* with --control: of the run in OUT/control; else 0 positions */
-    rt_output_difference difference; /* rounding of the saved dtype */
-    const rt_findings *findings;     /* the run's claims, judged; lives as long as the run */
-    rt_hash128 seal;                 /* of manifest.json */
+    rt_output_difference difference;             /* rounding of the saved dtype */
+    const rt_findings *findings;                 /* the run's claims, judged; lives as long as the run */
+    rt_hash128 seal;                             /* of manifest.json */
 } rt_run_summary;
 
 /* s: as given by the user, defaults not yet filled in; it is completed with what was resolved. */
