@@ -66,6 +66,7 @@ LIB_SRCS += \
 	src/text/data_align.c \
 	src/text/data_encode.c \
 	src/text/data_order.c \
+	src/text/data_prompt.c \
 	src/text/data_record.c \
 	src/text/data_rows.c \
 	src/text/data_shard.c \

@@ -114,6 +114,14 @@ void rt_eval_set_free(rt_eval_set *s)
 uint32_t rt_eval_set_rows(const rt_eval_set *s) { return s->rows; }
 uint64_t rt_eval_set_positions(const rt_eval_set *s) { return s->positions; }
 
+uint32_t rt_eval_set_documents(const rt_eval_set *s) { return s->piece_count; }
+
+void rt_eval_set_document(const rt_eval_set *s, uint32_t i, rt_eval_document *out)
+{
+    const piece *p = &s->pieces[i];
+    *out = (rt_eval_document){ s->ids + p->at, s->target + p->at, p->len };
+}
+
 bool rt_eval_set_within(const rt_eval_set *s, const uint32_t *mask, uint32_t rows, int32_t *bad)
 {
     for (uint32_t i = 0; i < s->rows * s->T; i++) {

@@ -17,6 +17,8 @@ LIB_SRCS += \
 	src/train/run_open.c \
 	src/train/run_files.c \
 	src/train/run_loop.c \
+	src/train/sample_prompts.c \
+	src/train/samples.c \
 	src/train/schedule.c \
 	src/train/settings.c \
 	src/train/settings_alias.c \

@@ -3,6 +3,7 @@
 #define RT_TRAIN_RUN_INTERNAL_H
 
 #include "train/run.h"
+#include "train/samples.h"
 #include "train/tfevents.h"
 
 struct rt_run {
@@ -15,6 +16,7 @@ struct rt_run {
     rt_resolved resolved;
     rt_trainer *trainer;
     rt_eval_set *held;
+    rt_samples *samples; /* null: none */
     rt_output output;
     rt_model_text text; /* of the output */
     rt_progress_state state;

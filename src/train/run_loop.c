@@ -60,6 +60,10 @@ json_t *rt_run_eval_json(uint32_t step, const rt_eval_result *v)
     json_t *j = json_pack("{s:s, s:I, s:o, s:I, s:I, s:f}", "event", "eval", "step", (json_int_t)step, "ce",
                           measure_json(v->ce), "positions", (json_int_t)v->positions, "documents",
                           (json_int_t)v->documents, "seconds", v->seconds);
+    if (j && v->sampled) {
+        json_object_set_new(j, "stop_rate", json_real(v->stop_rate));
+        json_object_set_new(j, "repetition_rate", json_real(v->repetition_rate));
+    }
     if (!j || !v->teacher) return j;
     json_object_set_new(j, "divergence", measure_json(v->div));
     json_object_set_new(j, "forward_kl", measure_json(v->kl));
@@ -85,6 +89,9 @@ bool rt_run_eval_from_json(const json_t *j, rt_eval_result *v)
                            .agreement = measure_from(json_object_get(j, "agreement")),
                            .teacher_ce = measure_from(json_object_get(j, "teacher_ce")),
                            .teacher = json_object_get(j, "forward_kl") != NULL,
+                           .sampled = json_object_get(j, "stop_rate") != NULL,
+                           .stop_rate = json_number_value(json_object_get(j, "stop_rate")),
+                           .repetition_rate = json_number_value(json_object_get(j, "repetition_rate")),
                            .positions = (uint64_t)json_integer_value(json_object_get(j, "positions")),
                            .documents = (uint64_t)json_integer_value(json_object_get(j, "documents")) };
     return true;
@@ -96,6 +103,7 @@ static int evaluate(rt_run *r, rt_err *e)
     int rc;
     rt_eval_result v;
     RT_TRY(rt_evaluate(r->trainer, r->held, &v, NULL, e));
+    RT_TRY(rt_samples_make(r->samples, r->trainer, r->state.step, &v, e));
     double now = v.teacher ? v.kl.mean : v.ce.mean;
     bool best = isnan(r->state.best) || now < r->state.best;
     RT_TRY(rt_run_metric(r, rt_run_eval_json(r->state.step, &v), e));
