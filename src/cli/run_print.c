@@ -188,34 +188,8 @@ rt_run_events rt_run_printer_events(rt_run_printer *p)
                             .ctx = p };
 }
 
-/* ---- the end ---- */
-
-static void row(const char *name, const rt_eval_result *s, rt_measure (*of)(const rt_eval_result *),
-                const rt_run_summary *m)
-{
-    (void)s;
-    printf("%-22s %10.4f %10.4f", name, of(&m->before).mean, of(&m->after).mean);
-    if (m->saved.positions) printf(" %10.4f", of(&m->saved).mean);
-    printf("\n");
-}
-static rt_measure ce_of(const rt_eval_result *v) { return v->ce; }
-static rt_measure kl_of(const rt_eval_result *v) { return v->kl; }
-static rt_measure agreement_of(const rt_eval_result *v) { return v->agreement; }
-static rt_measure teacher_of(const rt_eval_result *v) { return v->teacher_ce; }
-
-void rt_run_print_summary(rt_run_printer *p, const rt_run_summary *s, const char *out)
+void rt_run_print_summary(rt_run_printer *p, const rt_run *r, const rt_run_summary *s, const rt_settings *settings)
 {
     clear(p);
-    printf("\nheld out               %10s %10s%s\n", "before", "after", s->saved.positions ? "   as saved" : "");
-    row("cross-entropy", &s->after, ce_of, s);
-    if (s->after.teacher) {
-        row("KL(teacher||student)", &s->after, kl_of, s);
-        row("top-1 agreement", &s->after, agreement_of, s);
-        row("teacher cross-entropy", &s->after, teacher_of, s);
-    }
-    printf("\n%s: the model of step %u (%s), read back", out, s->saved_step, s->is_best ? "the best" : "the last");
-    if (s->difference.max > 0)
-        printf("; it differs from memory by %.2g rms, %.2g at most, which is its dtype's rounding", s->difference.rmse,
-               s->difference.max);
-    printf("\n");
+    rt_run_print_end(r, s, settings);
 }

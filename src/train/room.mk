@@ -5,6 +5,7 @@ LIB_SRCS += \
 	src/train/inputs.c \
 	src/train/inputs_data.c \
 	src/train/loss_plan.c \
+	src/train/model_card.c \
 	src/train/output.c \
 	src/train/pair.c \
 	src/train/report_data.c \

@@ -59,6 +59,10 @@ bool rt_run_has_root(const rt_run *r);
 /* The first evaluation and the last, from the metrics of a resumed run; left as they are when there is none. */
 void rt_run_read_evals(rt_run *r);
 
+/* ---- model_card.c ---- */
+/* OUT/README.md. */
+int rt_run_write_card(rt_run *r, const rt_run_summary *s, rt_err *e);
+
 /* ---- run_loop.c ---- */
 json_t *rt_run_eval_json(uint32_t step, const rt_eval_result *v);
 bool rt_run_eval_from_json(const json_t *j, rt_eval_result *v);

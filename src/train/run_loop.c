@@ -217,6 +217,15 @@ out:
 
 /* ---- the end ---- */
 
+/* What the model at the root says, beside what was said before. */
+static int say_at_end(rt_run *r, rt_run_sample *out, rt_err *e)
+{
+    if (!r->samples || !r->samples->count) return RT_OK;
+    const rt_sample_prompt *p = &r->samples->prompts[0];
+    *out = (rt_run_sample){ .prompt = p->text, .before = p->before, .teacher = p->teacher };
+    return rt_samples_say(r->samples, r->trainer, 0, &out->after, e);
+}
+
 /* The model at the root, loaded again from its files and measured: what a user will have. */
 static int finish(rt_run *r, rt_run_summary *out, rt_err *e)
 {
@@ -237,6 +246,8 @@ static int finish(rt_run *r, rt_run_summary *out, rt_err *e)
     if (!best) RT_TRY(rt_output_read_back(r->out, r->trainer, &r->output, &out->difference, e));
     RT_TRY(rt_output_reload(r->out, r->trainer, &r->output, e));
     RT_TRY(rt_evaluate(r->trainer, r->held, &out->saved, NULL, e));
+    RT_TRY(say_at_end(r, &out->sample, e));
+    RT_TRY(rt_run_write_card(r, out, e));
     if (r->settings->merge && r->resolved.lora.rank) RT_TRY(rt_run_write_merged(r, e));
     RT_TRY(rt_run_write_report(r, e));
 out:
