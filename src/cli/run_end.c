@@ -2,6 +2,8 @@
  * improvement, one sample, and the commands to type next. */
 #include "cli/run_print.h"
 
+#include "cli/model_arg.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -55,12 +57,23 @@ static void print_verdict(const rt_run_summary *s)
 
 /* ---- one sample ---- */
 
+static bool is_visible(rt_span text)
+{
+    for (size_t i = 0; i < text.len; i++)
+        if ((unsigned char)text.data[i] > ' ' && text.data[i] != 127) return true;
+    return false;
+}
+
 /* In one line of at most LINE bytes, with nothing in it that a terminal would act on. */
 static void print_text(const char *who, rt_span text)
 {
     enum { LINE = 200 };
-    size_t len = text.len, seen = 0;
+    size_t len = text.len;
     if (!text.data) return;
+    if (!is_visible(text)) {
+        printf("%-9s (nothing to see)\n", who);
+        return;
+    }
     if (len > LINE) {
         len = LINE;
         while (len && ((unsigned char)text.data[len] & 0xC0) == 0x80) len--; /* not inside a character */
@@ -71,9 +84,8 @@ static void print_text(const char *who, rt_span text)
         bool control = c < ' ' || c == 127;
         if (c == 0xC2 && i + 1 < len && (unsigned char)text.data[i + 1] < 0xA0) control = true, i++;
         putchar(control ? ' ' : c);
-        seen += !control && c != ' ';
     }
-    printf("%s\n", len < text.len ? " ..." : seen ? "" : "(nothing to see)");
+    printf("%s\n", len < text.len ? " ..." : "");
 }
 
 static void print_sample(const rt_run_sample *v)
@@ -88,43 +100,23 @@ static void print_sample(const rt_run_sample *v)
 
 /* ---- what to type next ---- */
 
-/* A path as a shell takes it, with more behind it. */
-static void print_word(const char *path, const char *more)
-{
-    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./-+=:,@%";
-    size_t len = strlen(path);
-    while (len > 1 && path[len - 1] == '/') len--;
-    if (len && strspn(path, plain) >= len && strspn(more, plain) == strlen(more)) {
-        printf(" %.*s%s", (int)len, path, more);
-        return;
-    }
-    printf(" '");
-    for (size_t i = 0; i < len; i++) {
-        if (path[i] == '\'')
-            printf("'\\''");
-        else
-            putchar(path[i]);
-    }
-    printf("%s'", more);
-}
-
 static void print_next(const rt_run *r, const char *out, bool merged)
 {
     bool adapter = rt_run_resolved(r)->lora.rank > 0;
     const char *model = adapter ? "/merged" : "";
     printf("\nnext      a page with curves and samples:");
-    print_word(out, "/run/report.html");
+    rt_print_word(out, "/run/report.html");
     if (adapter && !merged) {
         printf("\n          retort %s --resume --merge --out", rt_run_inputs(r)->teacher ? "distill" : "train");
-        print_word(out, "");
+        rt_print_word(out, "");
         printf("   (adds the adapter to its base model)");
     }
     printf("\n          retort generate");
-    print_word(out, model);
+    rt_print_word(out, model);
     printf(" --prompt 'Hello'");
     printf("\n          retort convert");
-    print_word(out, model);
-    print_word(out, ".gguf");
+    rt_print_word(out, model);
+    rt_print_word(out, ".gguf");
     printf("   (for Ollama and llama.cpp)\n");
 }
 

@@ -56,6 +56,7 @@ LIB_SRCS += \
 	src/text/model_text.c \
 	src/text/model_text_files.c \
 	src/text/model_text_special.c \
+	src/text/modelfile.c \
 	src/text/vocab_bytes.c \
 	src/text/vocab_export.c \
 	src/text/vocab_import.c \
