@@ -73,10 +73,13 @@ static void print_modelfile(const rt_convert_request *r, const rt_convert_modelf
     char name[64];
     size_t n = 0;
     if (!m->path) return;
-    printf("chat      %s: %s\n", m->path,
-           m->family ? m->family
-           : m->chat ? "the chat template inside the file, which Ollama may not know; llama.cpp runs it"
-                     : "no chat template; the model continues text");
+    printf("ollama    %s", m->path);
+    if (m->family)
+        printf(", with the %s template\n", m->family);
+    else
+        printf("; %s\n", m->chat
+                             ? "its chat is up to the template inside the GGUF file, which is of no family known here"
+                             : "the model has no chat template and continues text");
     for (const char *p = rt_path_base(r->out); *p && strcmp(p, ".gguf") != 0 && n + 1 < sizeof name; p++)
         name[n++] = isalnum((unsigned char)*p) || strchr("._-", *p) ? (char)tolower((unsigned char)*p) : '-';
     name[n] = 0;

@@ -56,6 +56,16 @@ typedef struct state {
     rt_convert_modelfile modelfile;
 } state;
 
+/* One that says the same is no loss. */
+static bool same_text(const char *path, const rt_str *want)
+{
+    rt_str have = { 0 };
+    bool same = rt_file_read(path, want->len, &have, NULL) >= 0 && have.len == want->len &&
+                memcmp(have.data, want->data, want->len) == 0;
+    rt_str_free(&have);
+    return same;
+}
+
 /* The Modelfile as text, and its name, before any work is done. Without a tokenizer Ollama could not use the file. */
 static int prepare_modelfile(state *s, const rt_convert_request *r, rt_err *e)
 {
@@ -69,10 +79,10 @@ static int prepare_modelfile(state *s, const rt_convert_request *r, rt_err *e)
         return RT_OK;
     if (!(m->path = rt_arena_printf(&s->arena, "%.*s.Modelfile", (int)stem, r->out)))
         RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a path"));
-    RT_TRY(rt_output_allowed(m->path, RT_CONTAINER_GGUF, r->force, NULL, e));
     RT_TRY(rt_text_from_model(&text, from, s->v.config, s->in->path, e));
     RT_TRY(rt_modelfile(&m->text, rt_path_base(r->out), text, s->v.config, &m->family, e));
     m->chat = text->chat != NULL;
+    if (!same_text(m->path, &m->text)) RT_TRY(rt_output_allowed(m->path, RT_CONTAINER_GGUF, r->force, NULL, e));
 out:
     rt_text_close(text);
     return rc;
