@@ -68,12 +68,13 @@ static bool is_visible(rt_span text)
 static void print_text(const char *who, rt_span text)
 {
     enum { LINE = 200 };
-    size_t len = text.len;
     if (!text.data) return;
     if (!is_visible(text)) {
         printf("%-9s (nothing to see)\n", who);
         return;
     }
+    while (text.data[text.len - 1] == ' ' || text.data[text.len - 1] == '\n') text.len--;
+    size_t len = text.len;
     if (len > LINE) {
         len = LINE;
         while (len && ((unsigned char)text.data[len] & 0xC0) == 0x80) len--; /* not inside a character */
