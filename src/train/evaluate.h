@@ -43,6 +43,7 @@ bool rt_eval_set_below(const rt_eval_set *s, uint32_t rows, int32_t *bad);
 typedef struct rt_eval_document {
     const int32_t *ids, *target; /* (len) */
     uint32_t len;
+    bool begins; /* with the first token of its record */
 } rt_eval_document;
 uint32_t rt_eval_set_documents(const rt_eval_set *s);
 void rt_eval_set_document(const rt_eval_set *s, uint32_t i, rt_eval_document *out);

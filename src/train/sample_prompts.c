@@ -109,6 +109,7 @@ out:
 static uint32_t prompt_length(const rt_eval_document *d)
 {
     uint32_t n = 0;
+    if (!d->begins) return 0;
     while (n < d->len && d->target[n] < 0) n++; /* position n predicts the first token that is trained */
     if (n == d->len || n + 1 > HELD_TOKENS) return 0;
     if (n) return n + 1;

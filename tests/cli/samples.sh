@@ -97,6 +97,18 @@ run distill --teacher taught --student s --data chat.jsonl --batch 4 --seq-len 6
 exits 0
 samples asked '[x["prompt"] for x in s if x["who"] == "teacher"] == ["say 0", "say 1", "say 2"]'
 
+# ---- a long text is split into rows: prompts are its beginning, never a later part ----
+python3 - <<'PY'
+import json
+with open("long.jsonl", "w") as f:
+    for i in range(40):
+        f.write(json.dumps({"text": f"Chapter {i}: " + "some words that go on and on; " * (3 + i * i % 17)}) + "\n")
+PY
+run train --student t --data long.jsonl --batch 4 --seq-len 64 --out long --steps 3 --threads 2
+exits 0
+out_has ' texts split'
+samples long 'len(s) == 8 and all(x["prompt"].startswith("Chapter ") for x in s)'
+
 # ---- what is refused, before any data is read ----
 run distill --teacher taught --student s $base --out x --sample-prompts absent.txt
 exits 3
