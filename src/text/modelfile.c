@@ -159,13 +159,10 @@ static void put_template(rt_str *s, const match *m)
     }
 }
 
-static void put_stop(rt_str *s, const rt_text_source *t, int64_t id, uint32_t *done, uint32_t *count)
+static void put_stop(rt_str *s, const rt_text_source *t, uint32_t id)
 {
     rt_token_info info;
-    for (uint32_t i = 0; i < *count; i++)
-        if (done[i] == id) return;
-    if (id < 0 || id > UINT32_MAX || !rt_tokenizer_token(t->tokenizer, (uint32_t)id, &info) || !info.text.len) return;
-    done[(*count)++] = (uint32_t)id;
+    if (!rt_tokenizer_token(t->tokenizer, id, &info) || !info.text.len) return;
     bool plain = !memchr(info.text.data, '"', info.text.len) && !memchr(info.text.data, '\n', info.text.len);
     rt_str_printf(s, "PARAMETER stop %s%.*s%s\n", plain ? "\"" : "\"\"\"", (int)info.text.len, info.text.data,
                   plain ? "\"" : "\"\"\"");
@@ -176,7 +173,7 @@ int rt_modelfile(rt_str *out, const char *file, const rt_text_source *text, cons
 {
     int rc;
     match m = { 0 };
-    uint32_t done[RT_MAX_EOS + 2], count = 0;
+    const rt_stops stops = rt_stops_of(c, text->eos, text->end_of_turn);
     rt_json_init();
     RT_TRY(find_family(&m, text, e));
     *known = m.family ? m.family->name : NULL;
@@ -186,9 +183,7 @@ int rt_modelfile(rt_str *out, const char *file, const rt_text_source *text, cons
     else
         rt_str_append(out, text->chat ? "# The chat template is the one inside the GGUF file.\n"
                                       : "# The model has no chat template: it continues what it is given.\n");
-    for (uint32_t i = 0; i < c->eos_count; i++) put_stop(out, text, c->eos[i], done, &count);
-    put_stop(out, text, text->eos, done, &count);
-    put_stop(out, text, text->end_of_turn, done, &count);
+    for (uint32_t i = 0; i < stops.count; i++) put_stop(out, text, stops.ids[i]);
     if (out->failed) RT_TRY(no_memory(e));
 out:
     rt_str_free(&m.plain);

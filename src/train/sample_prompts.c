@@ -159,20 +159,6 @@ out:
 
 /* ---- opening ---- */
 
-static void add_stop(rt_stops *s, int64_t id)
-{
-    for (uint32_t i = 0; i < s->count; i++)
-        if (s->ids[i] == id) return;
-    if (id >= 0 && s->count < sizeof s->ids / sizeof *s->ids) s->ids[s->count++] = (uint32_t)id;
-}
-
-static void find_stops(rt_stops *s, const rt_model_config *c, const rt_data_text *t)
-{
-    for (uint32_t i = 0; i < c->eos_count; i++) add_stop(s, c->eos[i]);
-    add_stop(s, t->eos);
-    add_stop(s, t->eot);
-}
-
 int rt_samples_open(rt_samples **out, const rt_settings *s, const rt_inputs *in, int64_t now, rt_err *e)
 {
     int rc = RT_OK;
@@ -190,8 +176,8 @@ int rt_samples_open(rt_samples **out, const rt_settings *s, const rt_inputs *in,
     p->tokens = (uint32_t)s->sample_tokens;
     p->from_held = !file;
     const rt_data_text how = rt_inputs_text(in, now);
-    find_stops(&p->student_stops, &in->student->config, &how);
-    if (in->teacher) find_stops(&p->teacher_stops, &in->teacher->config, &how);
+    p->student_stops = rt_stops_of(&in->student->config, how.eos, how.eot);
+    if (in->teacher) p->teacher_stops = rt_stops_of(&in->teacher->config, how.eos, how.eot);
     if (file) RT_TRY(read_file(p, from, now, e));
     *out = p;
     p = NULL;

@@ -36,8 +36,7 @@ typedef struct answer {
 static int on_token(void *ctx, uint32_t id, rt_err *e)
 {
     answer *a = ctx;
-    for (uint32_t i = 0; i < a->stops->count; i++)
-        if (a->stops->ids[i] == id) return a->stopped = true, 1;
+    if (rt_stops_has(a->stops, id)) return a->stopped = true, 1;
     if (!rt_grow((void **)&a->ids.ids, &a->ids.cap, a->ids.count + 1, sizeof *a->ids.ids)) return no_memory(e);
     a->ids.ids[a->ids.count++] = id;
     return RT_OK;

@@ -20,12 +20,6 @@ typedef struct rt_sample_prompt {
     rt_span before, teacher; /* the student's first text, and the teacher's; null data: not made yet */
 } rt_sample_prompt;
 
-/* Ids that end a text. */
-typedef struct rt_stops {
-    uint32_t ids[RT_MAX_EOS + 2];
-    uint32_t count;
-} rt_stops;
-
 typedef struct rt_samples {
     rt_arena arena;
     const rt_inputs *in; /* outlives it */
