@@ -56,6 +56,7 @@ LIB_SRCS += \
 	src/text/model_text.c \
 	src/text/model_text_files.c \
 	src/text/model_text_special.c \
+	src/text/modelfile.c \
 	src/text/vocab_bytes.c \
 	src/text/vocab_export.c \
 	src/text/vocab_import.c \
@@ -66,6 +67,7 @@ LIB_SRCS += \
 	src/text/data_align.c \
 	src/text/data_encode.c \
 	src/text/data_order.c \
+	src/text/data_prompt.c \
 	src/text/data_record.c \
 	src/text/data_rows.c \
 	src/text/data_shard.c \

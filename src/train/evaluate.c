@@ -10,6 +10,7 @@
 typedef struct piece {
     uint64_t shard, record; /* pieces of one record count as one document */
     uint32_t at, len;       /* positions of the set */
+    uint32_t first;         /* of the record's tokens */
 } piece;
 
 struct rt_eval_set {
@@ -45,7 +46,7 @@ static int add_pieces(rt_eval_set *s, const rt_row *row, rt_err *e)
         if (!rt_grow((void **)&s->pieces, &s->piece_cap, s->piece_count + 1, sizeof *s->pieces))
             return rt_fail(e, RT_NOMEM, "no memory for the documents of evaluation");
         s->pieces[s->piece_count++] =
-            (piece){ (uint64_t)d->source << 32 | d->shard, d->record, s->rows * s->T + d->begin, d->len };
+            (piece){ (uint64_t)d->source << 32 | d->shard, d->record, s->rows * s->T + d->begin, d->len, d->first };
     }
     return RT_OK;
 }
@@ -114,6 +115,14 @@ void rt_eval_set_free(rt_eval_set *s)
 uint32_t rt_eval_set_rows(const rt_eval_set *s) { return s->rows; }
 uint64_t rt_eval_set_positions(const rt_eval_set *s) { return s->positions; }
 rt_batch rt_eval_set_all(const rt_eval_set *s) { return (rt_batch){ s->ids, s->pos, s->start, s->target }; }
+
+uint32_t rt_eval_set_documents(const rt_eval_set *s) { return s->piece_count; }
+
+void rt_eval_set_document(const rt_eval_set *s, uint32_t i, rt_eval_document *out)
+{
+    const piece *p = &s->pieces[i];
+    *out = (rt_eval_document){ s->ids + p->at, s->target + p->at, p->len, p->first == 0 };
+}
 
 bool rt_eval_set_within(const rt_eval_set *s, const uint32_t *mask, uint32_t rows, int32_t *bad)
 {
