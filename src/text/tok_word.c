@@ -9,10 +9,16 @@ enum { SPELLINGS = 2 };
 
 struct rt_tok_word {
     const rt_tokenizer *tokenizer;
-    rt_tok_ids spelling[SPELLINGS]; /* the second: after a space; empty when the first has its own */
+    rt_tok_ids spelling[SPELLINGS]; /* the second: after a space; empty where that is no other */
 };
 
 static int no_memory(rt_err *e) { return rt_fail(e, RT_NOMEM, "no memory for a word"); }
+
+static bool ends_with(const rt_tok_ids *ids, const rt_tok_ids *tail)
+{
+    return ids->count >= tail->count &&
+           memcmp(ids->ids + ids->count - tail->count, tail->ids, tail->count * sizeof *tail->ids) == 0;
+}
 
 int rt_tok_word_new(rt_tok_word **out, const rt_tokenizer *t, const char *text, rt_err *e)
 {
@@ -29,6 +35,8 @@ int rt_tok_word_new(rt_tok_word **out, const rt_tokenizer *t, const char *text, 
     if (spaced.failed) RT_TRY(no_memory(e));
     if (*text != ' ')
         RT_TRY(rt_tokenizer_encode(t, scratch, spaced.data, spaced.len, RT_ENCODE_PLAIN, &w->spelling[1], e));
+    /* A space that is a token of its own is not part of the word, which would be found twice. */
+    if (ends_with(&w->spelling[1], &w->spelling[0])) w->spelling[1].count = 0;
     rc = RT_OK;
     *out = w;
     w = NULL;
