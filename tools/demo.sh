@@ -9,7 +9,8 @@ cd "$(dirname "$0")/.."
 . tools/demo/common.sh
 
 test -x "$retort" || die "$retort is not there; make demo builds it"
-rm -rf "$demo/data" "$demo/teacher" "$demo/distilled" "$demo/alone" "$demo/sweep" "$demo/report.html"
+rm -rf "$demo/data" "$demo/teacher" "$demo/distilled" "$demo/alone" "$demo/page" "$demo/sweep" \
+    "$demo/report.html"
 mkdir -p "$demo"
 
 split_sources "$demo/data"
@@ -31,28 +32,34 @@ for who in alone distilled teacher; do
     eval "${who}_loss=\$loss ${who}_p=\$p"
 done
 
-# The page: both runs over each other, the word as bars, one prompt continued by all three.
-cat >"$demo/distilled/run/bars.json" <<JSON
+# The page is made from copies, so that the runs stay as they were written: both over each other, the word as bars, and
+# one prompt continued by all three.
+prompt='static int read_all(const char *path, rt_err *e)\n{\n    int rc = read_head(path, e);\n    if (rc < 0)'
+# sample MODEL WHO: a line of samples.jsonl. The text is taken over as the JSON string that it is; the step is that of the
+# model, as its training said at the end.
+sample() {
+    "$retort" generate "$1" --raw --quiet --json --max-new 40 --prompt "$(printf %b "$prompt")" >"$1.sample"
+    text=$(sed -n 's/^  "text": \(".*"\),$/\1/p' "$1.sample")
+    step=$(sed -n 's/.* of step \([0-9]*\) (the .*/\1/p' "$1.log")
+    printf '{"step": %d, "prompt": "%s", "who": "%s", "text": %s, "stopped": false}\n' "$step" "$prompt" "$2" "$text"
+}
+for who in distilled alone; do
+    mkdir -p "$demo/page/$who"
+    cp "$demo/$who/run/"*.json* "$demo/page/$who"
+    sample "$demo/$who" student >"$demo/page/$who/samples.jsonl"
+done
+sample "$demo/teacher" teacher >>"$demo/page/distilled/samples.jsonl"
+cat >"$demo/page/distilled/bars.json" <<JSON
 [{"title": "Probability of '$word', which the students never saw", "log": true,
   "note": "Mean over the $places places of the held-out files where it stands.",
   "bars": [{"label": "alone", "value": $alone_p}, {"label": "distilled", "value": $distilled_p},
            {"label": "teacher", "value": $teacher_p}]}]
 JSON
-# sample MODEL WHO: a line of samples.jsonl; the text is taken over as the JSON string that it is.
-prompt='static int read_all(const char *path, rt_err *e)\n{\n    int rc = read_head(path, e);\n    if (rc < 0)'
-sample() {
-    text=$("$retort" generate "$1" --raw --quiet --json --max-new 48 --prompt "$(printf %b "$prompt")" |
-        sed -n 's/^  "text": \(".*"\),$/\1/p')
-    printf '{"step": %d, "prompt": "%s", "who": "%s", "text": %s, "stopped": false}\n' "$student_steps" "$prompt" "$2" "$text"
-}
-sample "$demo/distilled" student >"$demo/distilled/run/samples.jsonl"
-sample "$demo/teacher" teacher >>"$demo/distilled/run/samples.jsonl"
-sample "$demo/alone" student >"$demo/alone/run/samples.jsonl"
-"$retort" report "$demo/distilled" "$demo/alone" -o "$demo/report.html" >/dev/null
+"$retort" report "$demo/page/distilled" "$demo/page/alone" -o "$demo/report.html" >/dev/null
 
-status=0
-sh tools/demo/claims.sh "$spread" "$alone_loss" "$distilled_loss" "$teacher_loss" "$alone_p" "$distilled_p" "$teacher_p" ||
-    status=$?
 say "done"
+status=0
+sh tools/demo/claims.sh "$spread" "$alone_loss" "$distilled_loss" "$teacher_loss" "$alone_p" "$distilled_p" \
+    "$teacher_p" || status=$?
 echo "$demo/report.html"
 exit $status
