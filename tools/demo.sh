@@ -15,7 +15,8 @@ mkdir -p "$demo"
 
 split_sources "$demo/data"
 for part in teacher student held-out; do
-    say "$part: $(ls "$demo/data/$part" | wc -l) files, $(cat "$demo/data/$part"/* | wc -c) bytes"
+    set -- "$demo/data/$part"/*
+    say "$part: $# files, $(cat "$@" | wc -c) bytes"
 done
 
 say "the teacher learns, $teacher_steps steps (held-out cross-entropy below)"
@@ -26,11 +27,10 @@ say "the same student alone, the same batches"
 train_student "$demo/alone" 1 "$student_lr"
 
 say "measuring all three on files that none of them saw"
-for who in alone distilled teacher; do
-    measure "$demo/$who" >"$demo/$who.measured"
-    read -r loss p places <"$demo/$who.measured"
-    eval "${who}_loss=\$loss ${who}_p=\$p"
-done
+for who in alone distilled teacher; do measure "$demo/$who"; done
+read -r alone_loss alone_p places <"$demo/alone.measured"
+read -r distilled_loss distilled_p places <"$demo/distilled.measured"
+read -r teacher_loss teacher_p places <"$demo/teacher.measured"
 
 # The page is made from copies, so that the runs stay as they were written: both over each other, the word as bars, and
 # one prompt continued by all three.

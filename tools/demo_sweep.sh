@@ -13,7 +13,7 @@ cd "$(dirname "$0")/.."
 rates=${RATES:-0.001 0.002 0.004 0.008}
 seeds=${SEEDS:-1 2 3}
 sweep=$demo/sweep
-test -d "$demo/teacher" || die "$demo/teacher is not there; run make demo first"
+test -e "$demo/teacher.measured" || die "$demo/teacher is not there; run make demo first"
 rm -rf "$sweep"
 mkdir -p "$sweep"
 
@@ -21,15 +21,14 @@ echo '| learning rate | alone, held-out loss |'
 echo '|---|---|'
 for rate in $rates; do
     train_student "$sweep/alone-$rate" 1 "$rate" >/dev/null
-    measure "$sweep/alone-$rate" >"$sweep/measured"
-    read -r loss p places <"$sweep/measured"
+    measure "$sweep/alone-$rate"
+    read -r loss _ <"$sweep/alone-$rate.measured"
     echo "| $rate | $loss |"
     echo "$loss $rate" >>"$sweep/rates"
 done
 best=$(sort -n "$sweep/rates" | sed -n '1s/.* //p')
 
-measure "$demo/teacher" >"$sweep/measured"
-read -r teacher_loss teacher_p places <"$sweep/measured"
+read -r teacher_loss teacher_p places <"$demo/teacher.measured"
 echo
 echo "At $best (teacher: $teacher_loss, $teacher_p; $places places):"
 echo
@@ -38,10 +37,10 @@ echo '|---|---|---|---|---|'
 for seed in $seeds; do
     train_student "$sweep/alone-seed-$seed" "$seed" "$best" >/dev/null
     train_student "$sweep/distilled-seed-$seed" "$seed" "$best" --teacher "$demo/teacher" >/dev/null
-    measure "$sweep/alone-seed-$seed" >"$sweep/measured"
-    read -r alone alone_p places <"$sweep/measured"
-    measure "$sweep/distilled-seed-$seed" >"$sweep/measured"
-    read -r distilled distilled_p places <"$sweep/measured"
+    measure "$sweep/alone-seed-$seed"
+    measure "$sweep/distilled-seed-$seed"
+    read -r alone alone_p _ <"$sweep/alone-seed-$seed.measured"
+    read -r distilled distilled_p _ <"$sweep/distilled-seed-$seed.measured"
     echo "| $seed | $alone | $distilled | $alone_p | $distilled_p |"
     echo "$alone $distilled $alone_p $distilled_p" >>"$sweep/seeds"
 done

@@ -1,13 +1,13 @@
 # common.sh - for tools/demo.sh and tools/demo_sweep.sh, to be sourced in the root of the repository: the settings of the
 # demo, its data, and the commands by which its models are made. docs/demo.md says why they are what they are.
-# shellcheck shell=sh
+# shellcheck shell=sh disable=SC2034 # settings are used by whoever sources this
 set -eu
 LC_ALL=C
 export LC_ALL
 
 retort=${RETORT:-build/retort}
 demo=${DEMO:-build/demo}             # everything the demo leaves is in here
-word=return                          # what the students never see
+word='return'                        # what the students never see
 teacher_steps=${TEACHER_STEPS:-1400} # about one pass over the teacher's part
 student_steps=${STUDENT_STEPS:-600}
 rows='--seq-len 128 --batch 8'
@@ -82,9 +82,9 @@ train_student() {
         --save-every 100% --seed "$seed"
 }
 
-# measure MODEL: its held-out loss and the probability of the word, with the word's number of places, in one line.
+# measure MODEL: MODEL.measured is its held-out loss, the probability of the word, and at how many places that was.
 measure() {
-    "$retort" eval "$1" --data "$demo/data/held-out" --seq-len 128 --word "$word" >"$1.eval" || exit 1
+    "$retort" eval "$1" --data "$demo/data/held-out" --seq-len 128 --word "$word" >"$1.eval"
     awk '$1 == "cross-entropy" { loss = $2 } $1 == "word" { places = $(NF - 1) } $1 == "probability" { p = $2 }
-         END { print loss, p, places }' "$1.eval"
+         END { print loss, p, places }' "$1.eval" >"$1.measured"
 }
