@@ -14,7 +14,7 @@ rows='--seq-len 128 --batch 8'
 # The best rate of the student alone, and the range of its held-out loss over three seeds or that of the distilled
 # student's, whichever is larger: tools/demo_sweep.sh measures both.
 student_lr=0.004
-spread=0.05
+spread=0.0675
 
 begun=$(date +%s)
 say() { printf 'demo: %4d s  %s\n' $(($(date +%s) - begun)) "$*"; }
