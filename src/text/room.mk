@@ -49,6 +49,7 @@ LIB_SRCS += \
 	src/text/tok_regex.c \
 	src/text/tok_unicode.c \
 	src/text/tok_vocab.c \
+	src/text/tok_word.c \
 	src/text/tokenizer.c
 USES += pcre2-8 utf8proc
 # What a model has for text, and its vocabulary in another form.

@@ -7,6 +7,7 @@
 #define RT_TRAIN_EVALUATE_H
 
 #include "text/data_rows.h"
+#include "text/tokenizer.h"
 #include "train/step.h"
 
 typedef struct rt_measure {
@@ -24,6 +25,9 @@ typedef struct rt_eval_result {
     double stop_rate;       /* share of them that ended by themselves */
     double repetition_rate; /* share of their tokens that lie in four in a row which the text has had before */
     uint64_t positions, documents;
+    rt_measure word;         /* probability of the set's word where it stands, all of its ids together */
+    rt_measure teacher_word; /* the teacher's */
+    uint64_t places;         /* where it stands; 0: the set has no word */
     double seconds;
 } rt_eval_result;
 
@@ -37,6 +41,9 @@ uint32_t rt_eval_set_rows(const rt_eval_set *s);
 uint64_t rt_eval_set_positions(const rt_eval_set *s);
 /* All rows, one after another: (rows * T) each. */
 rt_batch rt_eval_set_all(const rt_eval_set *s);
+/* From now on the probability of this word (text/tok_word.h) is measured too, at the places where it stands and all of
+ * its ids are targets. RT_INVALID when there is no such place. */
+int rt_eval_set_word(rt_eval_set *s, const rt_tokenizer *t, const char *word, rt_err *e);
 /* Whether every target is an id of the mask (bits below rows); else the first that is not. */
 bool rt_eval_set_within(const rt_eval_set *s, const uint32_t *mask, uint32_t rows, int32_t *bad);
 /* Whether every input and target is below rows, as an embedding needs it; else the first that is not. */
