@@ -317,10 +317,8 @@ send_files() {
 send_binary() {
     remote "$take_binary" "$dir/bin" "$sent_binary" <"$binary" 2>"$tmp/ssh"
 }
-# check_disk BYTES WHAT
+# check_disk BYTES WHAT: against $free, as the last look found it.
 check_disk() {
-    persist look || die 7 "$host: $(cat "$tmp/ssh")"
-    free=$(told free)
     case $free in '' | *[!0-9]*) die 7 "$host: df does not say how much space there is for $shown" ;; esac
     # With awk: shells may count to 2^31 only.
     awk -v need="$1" -v free="$free" 'BEGIN { exit !(need <= free * 1024) }' ||
@@ -603,7 +601,7 @@ case $code in
 *) die 7 "$host: $(cat "$tmp/ssh")" ;;
 esac
 bounded=
-machine=$(told machine)
+machine=$(told machine) free=$(told free)
 case $(told state)=$again in
 none=new) ;;
 ended*=again | lost=again) ;;
@@ -613,7 +611,7 @@ taken=*) die 5 "$host has files in $far already; give another --out, or remove t
 *) die 5 "$host has a run of $out that ended; --fetch $(quote "$out") brings it back. For a new one give another --out, or remove" \
     "$far and $job there" ;;
 esac
-say "host      $host: $machine, $(size "$(told free)" 1024) free"
+say "host      $host: $machine, $(size "$free" 1024) free"
 
 if [ -z "$(told binary)" ]; then
     say "binary    $binary, $(size "$(wc -c <"$binary")")"
@@ -642,6 +640,8 @@ if [ "$again" = new ]; then
         need=$(tr -d ' \n' <"$tmp/answer" | sed -n 's/.*"disk":{[^}]*"most":\([0-9]*\).*/\1/p')
         what="the model and the checkpoints"
     fi
+    persist look || die 7 "$host: $(cat "$tmp/ssh")"
+    free=$(told free)
     check_disk "${need:-0}" "$what"
     say "disk      $(size "${need:-0}") for $what"
 fi

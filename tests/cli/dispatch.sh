@@ -263,7 +263,17 @@ out_has '^state +ended 0$'
 at --stop "back again"
 exits 3
 
-# A second run sends nothing twice; --stop saves; its exit code comes through; --resume goes on there.
+# --resume is the run that is there, and the exit code is what it is here: of a run with no steps left.
+run distill --resume --out local
+expected=$status
+at -- distill --resume --out "back again"
+exits "$expected"
+check "the model is the same" cmp "back again/model.safetensors" local/model.safetensors
+at -- distill --resume --out never
+exits 3
+err_has '--resume: 127.0.0.1 has no run'
+
+# A second run sends nothing twice; --stop saves; the exit code comes through.
 at -- distill --teacher t --student "my models/s" --data "it's data/a b.jsonl" --out long $settings --steps 100000 &
 dispatched=$!
 for i in $(seq 600); do
