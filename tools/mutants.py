@@ -30,9 +30,10 @@ Suite = collections.namedtuple("Suite", "rooms unit scripts verify")
 SUITES = [
     Suite(("backend/ref", "op", "exec"), ("",), (), True),
     Suite(("model", "train"),
-          ("checkpoint", "decoder", "evaluate", "generator", "inputs", "load", "output", "pair", "resolve", "run",
-           "schedule", "settings", "step", "train"),
-          ("distill", "eval", "flags", "generate", "kill", "run_more"), False),
+          ("api", "checkpoint", "decoder", "dump", "evaluate", "evidence", "fit", "generator", "inputs", "load", "model_card",
+           "output", "pair", "preview", "report", "resolve", "run", "samples", "schedule", "settings", "step", "tfevents"),
+          ("config", "control", "distill", "dump", "eval", "evidence", "flags", "generate", "kill", "plan", "preview",
+           "report", "run_more", "samples"), False),
 ]
 MEMORY_LIMIT = 16 << 30  # bytes of address space for a test; a mutated size must not eat the machine
 
