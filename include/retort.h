@@ -204,10 +204,11 @@ RETORT_API int retort_distill(const retort_settings *s, const retort_run_options
 RETORT_API int retort_train(const retort_settings *s, const retort_run_options *o, retort_summary *out,
                             retort_error *e);
 
-/* ---- a plan: the very programs that a run would run, sealed on its device ---- */
+/* ---- a plan: the very programs that a run would run, sealed on its device but without memory ---- */
 
-/* Opens everything that the run would open, with its temporary files below places->scratch; nothing is trained and
- * `out` is not touched. With a teacher where the settings name one. */
+/* Opens everything that the run would open, with its temporary files below places->scratch; nothing is allocated on the
+ * device, nothing is trained and `out` is not touched. With a teacher where the settings name one. A run that does not
+ * fit has a plan too: see `fits`. */
 RETORT_API int retort_plan_new(retort_plan **out, const retort_settings *s, const retort_run_options *o,
                                retort_error *e);
 RETORT_API void retort_plan_free(retort_plan *p);
@@ -222,6 +223,10 @@ typedef struct retort_plan_facts {
     const char *peak_program, *peak_op;
     uint32_t steps, batch, micro_batch, seq_len, held_rows;
     uint64_t records, rows_per_epoch, trained_parameters;
+    uint64_t flops_teacher, flops_student, flops_update; /* of an optimizer step */
+    uint64_t checkpoint_bytes, disk_bytes;               /* of one checkpoint; of the run at most */
+    uint64_t memory_limit;                               /* what memory_total is held against */
+    int fits;
 } retort_plan_facts;
 RETORT_API int retort_plan_describe(const retort_plan *p, retort_plan_facts *out, retort_error *e);
 

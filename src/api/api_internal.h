@@ -61,7 +61,6 @@ struct retort_plan {
     rt_dev *dev;
     rt_run *run;
     const rt_run *known; /* the same, also while it is being opened */
-    char *temp;          /* of a plan: its folder */
 };
 
 #endif

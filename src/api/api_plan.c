@@ -1,6 +1,7 @@
 /* api_plan.c - what a plan says: memory, programs, their ops, the resolved settings. It reads what api_run.c opened. */
 #include "api/api_internal.h"
 
+#include "train/run_cost.h"
 #include "train/settings_yaml.h"
 
 #include <string.h>
@@ -14,12 +15,13 @@ static uint32_t programs_of(const retort_plan *p)
 int retort_plan_describe(const retort_plan *p, retort_plan_facts *out, retort_error *error)
 {
     rt_err e = { 0 };
-    rt_exec_memory m;
+    rt_run_cost cost;
+    int rc = rt_run_cost_new(&cost, p->known, &e);
+    if (rc < 0) return rt_api_end(rc, &e, error);
+    const rt_exec_memory m = cost.memory;
     const rt_trainer *t = rt_run_trainer(p->known);
     const rt_resolved *v = rt_run_resolved(p->known);
     const rt_run_facts *f = rt_run_known(p->known);
-    rt_exec_memory_query(t->x, &m);
-    const rt_plan *peak = rt_exec_plan(t->x, m.peak_program);
     const retort_plan_facts facts = { .programs = programs_of(p),
                                       .memory_total = m.total,
                                       .memory_parameters = m.by_class[RT_CLASS_PARAM],
@@ -30,8 +32,8 @@ int retort_plan_describe(const retort_plan *p, retort_plan_facts *out, retort_er
                                       .memory_outputs = m.by_class[RT_CLASS_OUTPUT],
                                       .memory_activations = m.by_class[RT_CLASS_ACT],
                                       .peak_bytes = m.peak_live,
-                                      .peak_program = peak->name,
-                                      .peak_op = peak->ops[m.peak_op].label,
+                                      .peak_program = cost.peak_program,
+                                      .peak_op = cost.peak_label,
                                       .steps = v->steps,
                                       .batch = v->batch,
                                       .micro_batch = v->micro_batch,
@@ -39,7 +41,14 @@ int retort_plan_describe(const retort_plan *p, retort_plan_facts *out, retort_er
                                       .held_rows = rt_run_held_rows(p->known),
                                       .records = f->records,
                                       .rows_per_epoch = f->rows_per_epoch,
-                                      .trained_parameters = rt_decoder_trained(t->plan->student) };
+                                      .trained_parameters = rt_decoder_trained(t->plan->student),
+                                      .flops_teacher = cost.teacher,
+                                      .flops_student = cost.student,
+                                      .flops_update = cost.update,
+                                      .checkpoint_bytes = cost.checkpoint,
+                                      .disk_bytes = cost.disk,
+                                      .memory_limit = rt_run_fitted(p->known)->ask.limit,
+                                      .fits = rt_run_fitted(p->known)->fits };
     return rt_api_end(rt_api_fill(out, &facts, sizeof facts, "retort_plan_facts", &e), &e, error);
 }
 

@@ -132,11 +132,6 @@ void retort_plan_free(retort_plan *p)
     if (!p) return;
     rt_run_close(p->run);
     if (p->dev) p->dev->api->close(p->dev);
-    if (p->temp) { /* removing goes two levels deep, and tokens lie in the third */
-        char *run = rt_path_join(&p->arena, p->temp, "run");
-        if (run) rt_dir_remove(run);
-        rt_dir_remove(p->temp);
-    }
     rt_arena_free(&p->arena);
     rt_free(p);
 }
@@ -150,15 +145,9 @@ int retort_plan_new(retort_plan **out, const retort_settings *s, const retort_ru
     if (!p) RT_TRY(rt_fail(&e, RT_NOMEM, "no memory for a plan"));
     RT_TRY(prepare(p, s, o, &e));
     if (p->opts.resume) RT_TRY(rt_fail(&e, RT_USAGE, "a plan is of a new run; leave resume out"));
-    char *name = rt_path_join(&p->arena, p->places.scratch, "retort-plan");
-    if (!name) RT_TRY(rt_fail(&e, RT_NOMEM, "no memory for a path"));
-    RT_TRY(rt_dir_temp(&p->temp, &p->arena, name, &e));
-    p->settings.out = p->temp;
-    p->settings.given[RT_SETTING_ID_out] = true;
+    p->opts.dry = true;
+    p->opts.scratch = p->places.scratch;
     RT_TRY(open_run(p, &e));
-    /* In the record stands what the caller asked for. */
-    p->settings.out = s->settings.out;
-    p->settings.given[RT_SETTING_ID_out] = s->settings.given[RT_SETTING_ID_out];
     *out = p;
     p = NULL;
 out:

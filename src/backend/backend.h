@@ -29,6 +29,7 @@ typedef struct rt_dev_info {
     char detail[160];                   /* library versions and the like */
     uint64_t memory_total, memory_free; /* bytes */
     bool host;                          /* its memory is that of the process */
+    uint32_t positions; /* of a micro-batch, beyond which nothing is gained; 0: what a processor needs */
 } rt_dev_info;
 
 typedef struct rt_dev_opts {

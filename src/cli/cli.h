@@ -19,6 +19,7 @@
     X(generate, "text from a model, streamed")                                                                         \
     X(init, "a model with random weights, or a student from a teacher's layers")                                       \
     X(inspect, "what is in a model: shape, dtypes, tokenizer, hashes")                                                 \
+    X(plan, "what a run would cost: memory, time, disk, and whether it fits")                                          \
     X(quantize, "a model with quantised matrices, with the error of each")                                             \
     X(report, "a run, or several over each other, as one HTML page")                                                   \
     X(tokenize, "text as token shards; samples with what is trained; ids of a text and back")                          \

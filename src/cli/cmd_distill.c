@@ -1,17 +1,20 @@
-/* cmd_distill.c - `retort distill` and `retort train`: the settings' table as flags, a device, a run. */
+/* cmd_distill.c - `retort distill`, `retort train` and `retort plan`: the settings' table as flags, a device, a run. */
 #include "cli/cli.h"
 #include "cli/model_arg.h"
 #include "cli/progress.h"
 #include "cli/run_print.h"
 #include "cli/version.h"
 
-#include "train/run.h"
+#include "train/run_cost.h"
 #include "train/settings_yaml.h"
 
 #include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+typedef enum kind { DISTILL, TRAIN, PLAN } kind; /* a plan takes a teacher and does without one */
 
 /* What a run without a teacher has no use for. */
 static bool needs_teacher(rt_setting_id id)
@@ -36,18 +39,19 @@ static bool needs_teacher(rt_setting_id id)
 typedef struct flag_values {
     rt_words words[RT_SETTING_COUNT_ALL];
     bool on[RT_SETTING_COUNT_ALL];
-    bool resume, override;
+    bool resume, override, fit, smoke;
+    bool json, ops; /* of a plan */
     const char *config;
-    rt_flag flags[RT_SETTING_COUNT_ALL + 4];
+    rt_flag flags[RT_SETTING_COUNT_ALL + 6];
     char help[RT_SETTING_COUNT_ALL][200];
 } flag_values;
 
-static void make_flags(flag_values *v, bool teacher)
+static void make_flags(flag_values *v, kind k)
 {
     uint32_t n = 0;
     for (int i = 0; i < RT_SETTING_COUNT_ALL; i++) {
         const rt_setting_info *f = &rt_setting_table[i];
-        if (!teacher && needs_teacher((rt_setting_id)i)) continue;
+        if (k == TRAIN && needs_teacher((rt_setting_id)i)) continue;
         bool show = *f->def && strcmp(f->def, "auto") != 0;
         snprintf(v->help[i], sizeof v->help[i], "%s%s%s%s", f->help, show ? " (" : "", show ? f->def : "",
                  show ? ")" : "");
@@ -57,6 +61,16 @@ static void make_flags(flag_values *v, bool teacher)
     }
     v->flags[n++] = (rt_flag){ "--config", RT_FLAG_TEXT, &v->config, "FILE",
                                "settings from a YAML file, by the names of the flags; the command line wins" };
+    v->flags[n++] = (rt_flag){ "--fit", RT_FLAG_BOOL, &v->fit, NULL,
+                               "choose --micro-batch and --recompute to fit; so it is where they are not given, and "
+                               "with --resume they are chosen again" };
+    if (k == PLAN) {
+        v->flags[n++] = (rt_flag){ "--ops", RT_FLAG_BOOL, &v->ops, NULL, "also list every op of every program" };
+        v->flags[n++] = (rt_flag){ "--json", RT_FLAG_BOOL, &v->json, NULL, "print the facts as JSON" };
+        return;
+    }
+    v->flags[n++] = (rt_flag){ "--smoke", RT_FLAG_BOOL, &v->smoke, NULL,
+                               "time ten steps, say how long the run would take, leave nothing behind" };
     v->flags[n++] = (rt_flag){ "--resume", RT_FLAG_BOOL, &v->resume, NULL, "go on with the run in --out" };
     v->flags[n++] = (rt_flag){ "--override", RT_FLAG_BOOL, &v->override, NULL,
                                "with --resume: take the settings given now where they differ" };
@@ -90,14 +104,14 @@ static const char *device_of_run(const rt_settings *s, rt_arena *a)
 }
 
 /* The file's settings, with those of the command line over them. Strings live in a. */
-static int take_config(rt_settings *s, const char *path, bool teacher, rt_arena *a, rt_err *e)
+static int take_config(rt_settings *s, const char *path, kind k, bool quiet, rt_arena *a, rt_err *e)
 {
     static rt_settings file;
     rt_settings_aliases used = { 0 };
     int rc = rt_settings_from_yaml_file(&file, path, a, &used, e);
     if (rc < 0) return rc;
-    for (uint32_t i = 0; i < used.count; i++) printf("config    %s\n", used.items[i].text);
-    for (int i = 0; !teacher && i < RT_SETTING_COUNT_ALL; i++)
+    for (uint32_t i = 0; !quiet && i < used.count; i++) printf("config    %s\n", used.items[i].text);
+    for (int i = 0; k == TRAIN && i < RT_SETTING_COUNT_ALL; i++)
         if (file.given[i] && needs_teacher((rt_setting_id)i))
             return rt_fail(e, RT_INVALID, "%s: %s needs a teacher; retort distill has one", path,
                            rt_setting_table[i].field);
@@ -133,6 +147,9 @@ static int run(rt_settings *s, const flag_values *v, rt_err *e)
                       .events = &events,
                       .resume = v->resume,
                       .override = v->override,
+                      .fit = v->fit,
+                      .smoke = v->smoke,
+                      .scratch = getenv("TMPDIR"),
                       .now = (int64_t)time(NULL),
                       .dev = dev,
                       .version = RT_VERSION,
@@ -140,7 +157,7 @@ static int run(rt_settings *s, const flag_values *v, rt_err *e)
     rt_interrupt_catch();
     RT_TRY(rt_run_open(&r, s, &o, e));
     RT_TRY(rt_run_train(r, &summary, e));
-    rt_run_print_summary(&printer, r, &summary, s);
+    if (!summary.smoke) rt_run_print_summary(&printer, r, &summary, s);
 out:
     if (rc < 0 && printer.dirty) printf("\n");
     rt_run_close(r);
@@ -148,25 +165,68 @@ out:
     return rc;
 }
 
-static int command(const char *name, bool teacher, const char *usage, const char *text, const char *example, int argc,
+/* What it would be, and nothing of it done. */
+static int plan(rt_settings *s, const flag_values *v, rt_err *e)
+{
+    int rc;
+    rt_dev *dev = NULL;
+    rt_run *r = NULL;
+    rt_run_cost cost;
+    rt_run_printer printer;
+    rt_str text = { 0 };
+    rt_hub_env env = rt_hub_env_get();
+    rt_run_printer_begin(&printer);
+    printer.plan = true;
+    rt_run_events events = rt_run_printer_events(&printer);
+    if (v->json) events = (rt_run_events){ .stop = events.stop, .ctx = events.ctx };
+    RT_TRY(open_device(&dev, s, false, e));
+    rt_run_opts o = { .env = &env,
+                      .events = &events,
+                      .fit = v->fit,
+                      .dry = true,
+                      .scratch = getenv("TMPDIR"),
+                      .now = (int64_t)time(NULL),
+                      .dev = dev,
+                      .version = RT_VERSION };
+    rt_interrupt_catch();
+    RT_TRY(rt_run_open(&r, s, &o, e));
+    RT_TRY(rt_run_cost_new(&cost, r, e));
+    RT_TRY(rt_run_cost_time(&cost, r, e));
+    if (v->json) {
+        RT_TRY(rt_print_json(rt_run_cost_json(&cost, r), e));
+    } else {
+        RT_TRY(rt_run_cost_text(&cost, r, v->ops, &text, e));
+        fputs(text.data, stdout);
+    }
+    if (!rt_run_fitted(r)->fits) rc = rt_fail(e, RT_NOMEM, "the run does not fit");
+out:
+    rt_str_free(&text);
+    rt_run_close(r);
+    if (dev) dev->api->close(dev);
+    return rc;
+}
+
+static int command(const char *name, kind k, const char *usage, const char *text, const char *example, int argc,
                    char **argv, rt_err *e)
 {
     static flag_values v;
     static rt_settings s;
     rt_arena arena = { 0 };
     bool help;
-    make_flags(&v, teacher);
+    make_flags(&v, k);
     const rt_command c = { .name = name, .usage = usage, .text = text, .example = example, .flags = v.flags };
     int rc = rt_args_parse(&c, argc, argv, &help, e);
     if (rc < 0 || help) return rc;
     RT_TRY(take_settings(&s, &v, name, e));
-    if (v.config) RT_TRY(take_config(&s, v.config, teacher, &arena, e));
+    if (v.config) RT_TRY(take_config(&s, v.config, k, v.json, &arena, e));
     if (v.override && !v.resume)
         RT_TRY(rt_fail(e, RT_USAGE,
                        "retort %s: --override changes the settings of a run that goes on; it needs --resume", name));
-    if (teacher && !v.resume && !s.teacher)
+    if (k == DISTILL && !v.resume && !s.teacher)
         RT_TRY(rt_fail(e, RT_USAGE, "retort distill: --teacher is missing; retort train learns without one"));
-    RT_TRY(run(&s, &v, e));
+    if (v.smoke && v.resume)
+        RT_TRY(rt_fail(e, RT_USAGE, "--smoke times a new run, and --resume goes on with one; give one of them"));
+    RT_TRY(k == PLAN ? plan(&s, &v, e) : run(&s, &v, e));
 out:
     rt_arena_free(&arena);
     return rc;
@@ -175,7 +235,7 @@ out:
 int rt_cmd_distill(int argc, char **argv, rt_err *e)
 {
     return command(
-        "distill", true, "retort distill --teacher T --student S --data D --out O [flags]",
+        "distill", DISTILL, "retort distill --teacher T --student S --data D --out O [flags]",
         "Trains the student to give the teacher's probabilities, on every trained position of the data, and\n"
         "writes it to O as a model that other tools load. The run can be stopped with Ctrl-C and resumed to\n"
         "the same bits with --resume.",
@@ -185,7 +245,19 @@ int rt_cmd_distill(int argc, char **argv, rt_err *e)
 
 int rt_cmd_train(int argc, char **argv, rt_err *e)
 {
-    return command("train", false, "retort train --student S --data D --out O [flags]",
+    return command("train", TRAIN, "retort train --student S --data D --out O [flags]",
                    "Trains a model on text alone: the same loop as distill, with cross-entropy as its loss.",
                    "retort train --student out --data more.jsonl --out better", argc, argv, e);
+}
+
+int rt_cmd_plan(int argc, char **argv, rt_err *e)
+{
+    return command(
+        "plan", PLAN, "retort plan [--teacher T] --student S --data D [flags]",
+        "Says what a run with these flags would cost before it begins: memory and the op where it is highest,\n"
+        "arithmetic, time from rates measured on this machine, disk, and whether it fits. Nothing is trained,\n"
+        "no weights are loaded and nothing is left behind; what a run allocates is what its plan says. Exits\n"
+        "with 13 when the run does not fit.",
+        "retort plan --teacher Qwen/Qwen2.5-7B --student Qwen/Qwen2.5-0.5B --data chats.jsonl --memory-limit 22GiB",
+        argc, argv, e);
 }

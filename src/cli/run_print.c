@@ -5,6 +5,7 @@
 #include "cli/model_arg.h"
 #include "cli/preview_print.h"
 #include "cli/progress.h"
+#include "train/pace.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -47,6 +48,20 @@ static void print_model(const char *who, const rt_model_file *m)
            rt_format_params(n, rt_model_file_parameters(m)), m->config.layers, m->config.width);
 }
 
+/* What was chosen for memory's sake, and why. */
+static void print_fit(const rt_fit *f)
+{
+    rt_str flags = { 0 };
+    char need[32], limit[32];
+    rt_fit_flags(&flags, &f->ask.wanted, &f->chosen);
+    if (flags.len)
+        printf("fit       %s: %s would be needed without, and the limit is %s\n", flags.data,
+               rt_format_bytes(need, f->wanted_need), rt_format_bytes(limit, f->ask.limit));
+    rt_str_free(&flags);
+}
+
+static uint32_t print_every(uint32_t steps) { return steps / 50 ? steps / 50 : 1; }
+
 static void on_ready(void *ctx, const rt_run *r)
 {
     rt_run_printer *p = ctx;
@@ -66,28 +81,24 @@ static void on_ready(void *ctx, const rt_run *r)
     }
     if (in->template_from) printf("template  %s\n", in->template_from);
     uint64_t trained = rt_decoder_trained(t->plan->student);
-    printf("train     %s parameters%s, %u steps of %u rows (%u at a time), lr %.3g %s, warm-up %u\n",
-           rt_format_params(a, trained), v->lora.rank ? " of adapters" : "", v->steps, v->batch, v->micro_batch,
-           v->schedule.lr, rt_schedule_name(v->schedule.kind), v->schedule.warmup);
+    printf("train     %s parameters%s, ", rt_format_params(a, trained), v->lora.rank ? " of adapters" : "");
+    if (v->seconds > 0)
+        printf("as many steps of %u rows (%u at a time) as the time allows, lr %.3g %s\n", v->batch, v->micro_batch,
+               v->schedule.lr, rt_schedule_name(v->schedule.kind));
+    else
+        printf("%u steps of %u rows (%u at a time), lr %.3g %s, warm-up %u\n", v->steps, v->batch, v->micro_batch,
+               v->schedule.lr, rt_schedule_name(v->schedule.kind), v->schedule.warmup);
+    p->every = v->seconds > 0 ? 1 : print_every(v->steps);
     rt_exec_memory_query(t->x, &m);
-    printf("memory    %s, of it %s for one micro-batch\n", rt_format_bytes(a, m.total),
-           rt_format_bytes(b, m.by_class[RT_CLASS_ACT]));
+    if (!p->plan)
+        printf("memory    %s, of it %s for one micro-batch\n", rt_format_bytes(a, m.total),
+               rt_format_bytes(b, m.by_class[RT_CLASS_ACT]));
+    if (!p->plan) print_fit(rt_run_fitted(r));
     rt_preview_print(r, p->terminal);
     fflush(stdout);
-    p->every = v->steps / 50 ? v->steps / 50 : 1;
 }
 
 /* ---- while it runs ---- */
-
-static char *format_time(char *buf, size_t size, double seconds)
-{
-    uint64_t s = seconds > 0 && isfinite(seconds) ? (uint64_t)(seconds + 0.5) : 0;
-    if (s < 3600)
-        snprintf(buf, size, "%" PRIu64 ":%02" PRIu64, s / 60, s % 60);
-    else
-        snprintf(buf, size, "%" PRIu64 "h%02" PRIu64, s / 3600, s / 60 % 60);
-    return buf;
-}
 
 static void on_step(void *ctx, const rt_run_line *l)
 {
@@ -103,10 +114,21 @@ static void on_step(void *ctx, const rt_run_line *l)
     }
     printf("%sstep %u/%u  loss %.4f  ce %.4f%s  lr %.2e  norm %.2f  %.0f tok/s%s  %s  left %s%s",
            p->terminal ? "\r\033[K" : "", l->step, l->steps, v->loss, v->ce, teacher, l->lr, v->grad_norm,
-           l->tokens_per_second, share, rt_format_bytes(memory, l->memory),
-           format_time(left, sizeof left, l->remaining), p->terminal ? "" : "\n");
+           l->tokens_per_second, share, rt_format_bytes(memory, l->memory), rt_format_duration(left, l->remaining),
+           p->terminal ? "" : "\n");
     p->dirty = p->terminal;
     fflush(stdout);
+}
+
+static void on_projected(void *ctx, const rt_run_projection *l)
+{
+    rt_run_printer *p = ctx;
+    char step[32], total[32];
+    clear(p);
+    printf("time      %s a step over %u steps; all %u with evaluations and saves: %s\n",
+           rt_format_seconds(step, l->step), l->timed, l->steps, rt_format_duration(total, l->total));
+    fflush(stdout);
+    p->every = print_every(l->steps);
 }
 
 static void print_measure(const char *name, rt_measure m)
@@ -150,6 +172,7 @@ rt_run_events rt_run_printer_events(rt_run_printer *p)
                             .progress = on_progress,
                             .ready = on_ready,
                             .step = on_step,
+                            .projected = on_projected,
                             .evaluated = on_evaluated,
                             .saved = on_saved,
                             .stop = on_stop,

@@ -9,6 +9,7 @@ typedef struct rt_run_printer {
     bool dirty;    /* the line is there */
     double shown;  /* when a line was last written */
     uint32_t every;
+    bool plan; /* what memory it takes is said elsewhere */
 } rt_run_printer;
 
 void rt_run_printer_begin(rt_run_printer *p);

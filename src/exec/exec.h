@@ -2,7 +2,10 @@
  *
  * Owns: lowering, placement, workspace, memory limits, the allocations, guard bands and poison. After rt_exec_seal
  * returns, nothing is allocated on the host or on the device until rt_exec_free; running cannot fail for want of
- * memory, of a kernel or of an algorithm. The device and the space must outlive the exec; the plans need not. */
+ * memory, of a kernel or of an algorithm. The device and the space must outlive the exec; the plans need not.
+ *
+ * A dry seal is the same set without memory: what a run would allocate is then known before anything is, and no limit
+ * is held against it. */
 #ifndef RT_EXEC_EXEC_H
 #define RT_EXEC_EXEC_H
 
@@ -15,6 +18,7 @@ typedef struct rt_seal_opts {
     bool poison;   /* arena slices are NaN before their first use and again after their last: a wrong lifetime shows */
     bool guards;   /* bands around every buffer, checked by rt_exec_check */
     bool no_reuse; /* every activation its own place: results must not change */
+    bool dry;      /* everything is settled and nothing allocated: it can be asked, printed and hashed, never run */
 } rt_seal_opts;
 
 typedef struct rt_exec_memory {
@@ -24,7 +28,8 @@ typedef struct rt_exec_memory {
     uint64_t peak_live;             /* bytes of activations and scratch alive there; <= by_class[ACT] */
 } rt_exec_memory;
 
-/* Order: recording errors; supports, lowering; lifetimes, placement; memory limit; allocation; backend seal. */
+/* Order: recording errors; supports, lowering; lifetimes, placement; memory limit; allocation; backend seal. A dry seal
+ * ends after placement. */
 int rt_exec_seal(rt_exec **out, rt_dev *d, const rt_plan *const *plans, uint32_t nplans, const rt_seal_opts *o,
                  rt_err *e);
 void rt_exec_free(rt_exec *x); /* accepts null */

@@ -79,7 +79,7 @@ int rt_guards_write(rt_exec *x, rt_err *e)
 int rt_exec_check(rt_exec *x, rt_err *e)
 {
     int rc;
-    if (!x->opts.guards) return rt_fail(e, RT_INVALID, "sealed without guard bands: nothing to check");
+    if (!x->opts.guards || x->opts.dry) return rt_fail(e, RT_INVALID, "sealed without guard bands: nothing to check");
     RT_TRY(space_bands(x, check_band, e));
     if (x->running) RT_TRY(arena_bands(x, x->running - 1, check_band, e));
 out:

@@ -2,10 +2,16 @@
  * hashing. */
 #include "exec/exec_internal.h"
 
+static int refuse_dry(rt_err *e)
+{
+    return rt_fail(e, RT_INVALID, "the programs were sealed dry: they have no memory and cannot run");
+}
+
 static int move(rt_exec *x, rt_view v, void *data, uint64_t bytes, bool to_device, rt_err *e)
 {
     int rc;
     rt_ticket t;
+    if (x->opts.dry) return refuse_dry(e);
     if (!v.buf || v.buf & RT_ACT_BIT || v.buf > x->space->nbufs)
         return rt_fail(e, RT_INVALID, "only buffers of the space can be read and written by the host");
     const rt_buffer *b = &x->space->bufs[v.buf - 1];
@@ -38,6 +44,7 @@ int rt_exec_run(rt_exec *x, uint32_t program, rt_ticket *t, rt_err *e)
 {
     rt_ticket mine;
     if (program >= x->nprogs) return rt_fail(e, RT_INVALID, "program %u of %u was asked for", program, x->nprogs);
+    if (x->opts.dry) return refuse_dry(e);
     int rc = rt_guards_begin(x, program, e);
     if (rc < 0) return rc;
     return x->dev->api->run(x->dev, x->prog[program].prog, t ? t : &mine, e);

@@ -133,9 +133,11 @@ int rt_exec_seal(rt_exec **out, rt_dev *d, const rt_plan *const *plans, uint32_t
     x->nprogs = nplans;
     for (uint32_t i = 0; i < nplans; i++) RT_TRY(lower_program(x, &x->prog[i], plans[i], e));
     RT_TRY(place_space(x, e));
-    RT_TRY(check_limit(x, e));
-    RT_TRY(allocate(x, e));
-    RT_TRY(seal_programs(x, e));
+    if (!x->opts.dry) {
+        RT_TRY(check_limit(x, e));
+        RT_TRY(allocate(x, e));
+        RT_TRY(seal_programs(x, e));
+    }
     *out = x;
     x = NULL;
 out:

@@ -86,7 +86,9 @@ rt_dtype rt_out_main_dtype(const rt_model_out *o);
 /* Everything in the files: tensors on all cores, headers, footers. */
 int rt_write_fill(const rt_model_out *o, const rt_out_file *files, uint32_t file_count,
                   const rt_model_write_calls *calls, rt_pool *pool, rt_err *e);
-/* All files of a Hugging Face directory but those with tensors. */
-int rt_write_hf_files(const rt_model_out *o, const rt_out_file *files, uint32_t count, const char *folder, rt_err *e);
+/* All files of a Hugging Face directory but those with tensors, and how many bytes they are (may be null). folder null:
+ * they are only counted. */
+int rt_write_hf_files(const rt_model_out *o, const rt_out_file *files, uint32_t count, const char *folder,
+                      uint64_t *bytes, rt_err *e);
 
 #endif

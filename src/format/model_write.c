@@ -155,6 +155,15 @@ static int lay_out(output *out, rt_err *e)
 
 /* ---- files ---- */
 
+static int name_file(output *out, uint32_t i, rt_err *e)
+{
+    const rt_model_out *o = out->o;
+    char name[64] = "model.safetensors";
+    if (out->file_count > 1) snprintf(name, sizeof name, "model-%05u-of-%05u.safetensors", i + 1, out->file_count);
+    out->files[i].path = out->folder ? rt_path_join(&out->arena, out->folder, name) : o->path;
+    return out->files[i].path ? RT_OK : rt_fail(e, RT_NOMEM, "no memory to write %s", o->path);
+}
+
 static int open_files(output *out, rt_err *e)
 {
     const rt_model_out *o = out->o;
@@ -162,10 +171,7 @@ static int open_files(output *out, rt_err *e)
     if (o->to == RT_CONTAINER_HF) RT_TRY(rt_dir_temp(&out->folder, &out->arena, o->path, e));
     for (uint32_t i = 0; i < out->file_count; i++) {
         rt_out_file *f = &out->files[i];
-        char name[64] = "model.safetensors";
-        if (out->file_count > 1) snprintf(name, sizeof name, "model-%05u-of-%05u.safetensors", i + 1, out->file_count);
-        f->path = out->folder ? rt_path_join(&out->arena, out->folder, name) : o->path;
-        if (!f->path) return rt_fail(e, RT_NOMEM, "no memory to write %s", o->path);
+        RT_TRY(name_file(out, i, e));
         RT_TRY(rt_writer_open(&f->writer, f->path, e));
         RT_TRY(rt_writer_reserve(f->writer, f->layout.size + (f->layout.footer_crc ? 4 : 0), e));
     }
@@ -186,11 +192,36 @@ static int finish_folder(output *out, const rt_model_write_calls *calls, rt_err 
 {
     int rc;
     for (uint32_t i = 0; i < out->file_count; i++) RT_TRY(rt_writer_commit(out->files[i].writer, e));
-    RT_TRY(rt_write_hf_files(out->o, out->files, out->file_count, out->folder, e));
+    RT_TRY(rt_write_hf_files(out->o, out->files, out->file_count, out->folder, NULL, e));
     if (calls->check) RT_TRY(calls->check(calls->ctx, out->folder, e));
     RT_TRY(out->replaces ? rt_dir_replace(out->folder, out->o->path, e) : rt_dir_commit(out->folder, out->o->path, e));
     out->folder = NULL;
 out:
+    return rc;
+}
+
+static void close_output(output *out)
+{
+    for (uint32_t i = 0; i < out->file_count; i++) {
+        rt_writer_free(out->files[i].writer);
+        rt_str_free(&out->files[i].layout.head);
+        rt_str_free(&out->files[i].layout.extra);
+    }
+    rt_arena_free(&out->arena);
+}
+
+int rt_model_write_bytes(const rt_model_out *o, uint64_t *bytes, rt_err *e)
+{
+    int rc;
+    output out = { .o = o, .folder = o->to == RT_CONTAINER_HF ? "." : NULL }; /* names of files alone are asked for */
+    *bytes = 0;
+    RT_TRY(lay_out(&out, e));
+    for (uint32_t i = 0; i < out.file_count; i++) RT_TRY(name_file(&out, i, e));
+    if (o->to == RT_CONTAINER_HF) RT_TRY(rt_write_hf_files(o, out.files, out.file_count, NULL, bytes, e));
+    for (uint32_t i = 0; i < out.file_count; i++)
+        *bytes += out.files[i].layout.size + (out.files[i].layout.footer_crc ? 4 : 0);
+out:
+    close_output(&out);
     return rc;
 }
 
@@ -204,12 +235,7 @@ int rt_model_write(const rt_model_out *o, const rt_model_write_calls *calls, rt_
     RT_TRY(rt_write_fill(o, out.files, out.file_count, calls, pool, e));
     rc = o->to == RT_CONTAINER_HF ? finish_folder(&out, calls, e) : finish_file(&out, calls, e);
 out:
-    for (uint32_t i = 0; i < out.file_count; i++) {
-        rt_writer_free(out.files[i].writer);
-        rt_str_free(&out.files[i].layout.head);
-        rt_str_free(&out.files[i].layout.extra);
-    }
     if (out.folder) rt_dir_remove(out.folder);
-    rt_arena_free(&out.arena);
+    close_output(&out);
     return rc;
 }

@@ -46,6 +46,9 @@ typedef struct rt_model_write_calls {
 /* All parts of an output dtype that the format cannot hold are refused before anything is created (RT_INVALID). */
 int rt_model_write(const rt_model_out *o, const rt_model_write_calls *calls, rt_pool *pool, rt_err *e);
 
+/* How many bytes rt_model_write would write, in all files together. Nothing is opened. */
+int rt_model_write_bytes(const rt_model_out *o, uint64_t *bytes, rt_err *e);
+
 /* ---- which dtype for which tensor (mix.c) ---- */
 
 /* "f32", "bf16", ... for every matrix, or a mixture: "q4_k_m". Vectors stay f32 in GGUF and APR, and follow the

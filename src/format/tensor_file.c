@@ -43,6 +43,22 @@ static int make_head(rt_str *head, const char *path, const rt_named_tensor *t, u
     return RT_OK;
 }
 
+static uint64_t data_bytes(const rt_named_tensor *t, uint32_t count)
+{
+    uint64_t total = 0;
+    for (uint32_t i = 0; i < count; i++) total += rt_dtype_bytes(t[i].dtype, elems(&t[i]));
+    return total;
+}
+
+int rt_tensor_file_bytes(const rt_named_tensor *t, uint32_t count, uint64_t *bytes, rt_err *e)
+{
+    rt_str head = { 0 };
+    int rc = make_head(&head, "a file of tensors", t, count, e);
+    *bytes = head.len + data_bytes(t, count);
+    rt_str_free(&head);
+    return rc;
+}
+
 static int put(rt_writer *w, rt_hasher *h, uint64_t *at, const void *data, uint64_t bytes, rt_err *e)
 {
     int rc = rt_writer_put(w, *at, data, bytes, e);
@@ -59,12 +75,11 @@ int rt_tensor_file_write(const char *path, const rt_named_tensor *t, uint32_t co
     rt_writer *w = NULL;
     rt_hasher *h = rt_hasher_new();
     void *piece = rt_alloc(PIECE * sizeof(double), 64);
-    uint64_t at = 0, total = 0;
+    uint64_t at = 0;
     if (!h || !piece) RT_TRY(rt_fail(e, RT_NOMEM, "no memory to write %s", path));
     RT_TRY(make_head(&head, path, t, count, e));
-    for (uint32_t i = 0; i < count; i++) total += rt_dtype_bytes(t[i].dtype, elems(&t[i]));
     RT_TRY(rt_writer_open(&w, path, e));
-    RT_TRY(rt_writer_reserve(w, head.len + total, e));
+    RT_TRY(rt_writer_reserve(w, head.len + data_bytes(t, count), e));
     RT_TRY(put(w, h, &at, head.data, head.len, e));
     for (uint32_t i = 0; i < count; i++)
         for (uint64_t first = 0, all = elems(&t[i]); first < all; first += PIECE) {

@@ -24,5 +24,7 @@ typedef int (*rt_values_fn)(void *ctx, uint32_t i, uint64_t first, uint64_t n, v
 /* Tensors stand in the order given. hash: of the whole file, or null. */
 int rt_tensor_file_write(const char *path, const rt_named_tensor *t, uint32_t count, rt_values_fn fn, void *ctx,
                          rt_hash128 *hash, rt_err *e);
+/* How many bytes that would write. */
+int rt_tensor_file_bytes(const rt_named_tensor *t, uint32_t count, uint64_t *bytes, rt_err *e);
 
 #endif

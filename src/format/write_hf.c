@@ -9,41 +9,49 @@
 #include <jansson.h>
 #include <string.h>
 
-static int put_text(const char *folder, const char *name, const char *data, size_t len, rt_err *e)
+/* Where the files go. */
+typedef struct place {
+    const char *folder; /* null: they are only counted */
+    uint64_t bytes;
+} place;
+
+static int put_text(place *to, const char *name, const char *data, size_t len, rt_err *e)
 {
     rt_arena a = { 0 };
-    char *path = rt_path_join(&a, folder, name);
+    to->bytes += len;
+    if (!to->folder) return RT_OK;
+    char *path = rt_path_join(&a, to->folder, name);
     int rc = path ? rt_file_write(path, data, len, e) : rt_fail(e, RT_NOMEM, "no memory to write %s", name);
     rt_arena_free(&a);
     return rc;
 }
 
-static int put_span(const char *folder, const char *name, rt_span text, rt_err *e)
+static int put_span(place *to, const char *name, rt_span text, rt_err *e)
 {
-    return text.data ? put_text(folder, name, text.data, text.len, e) : RT_OK;
+    return text.data ? put_text(to, name, text.data, text.len, e) : RT_OK;
 }
 
-static int put_str(const char *folder, const char *name, rt_str *text, rt_err *e)
+static int put_str(place *to, const char *name, rt_str *text, rt_err *e)
 {
     int rc = text->failed ? rt_fail(e, RT_NOMEM, "no memory to write %s", name)
-                          : put_text(folder, name, text->data ? text->data : "", text->len, e);
+                          : put_text(to, name, text->data ? text->data : "", text->len, e);
     rt_str_free(text);
     return rc;
 }
 
-static int put_config(const rt_model_out *o, const char *folder, rt_err *e)
+static int put_config(const rt_model_out *o, place *to, rt_err *e)
 {
     rt_str text = { 0 };
     int rc = rt_config_to_json(o->config, rt_out_main_dtype(o), &text, e);
     if (rc < 0)
         rt_str_free(&text);
     else
-        rc = put_str(folder, "config.json", &text, e);
+        rc = put_str(to, "config.json", &text, e);
     return rc;
 }
 
 /* Which file holds which tensor. */
-static int put_index(const rt_model_out *o, const rt_out_file *files, uint32_t count, const char *folder, rt_err *e)
+static int put_index(const rt_model_out *o, const rt_out_file *files, uint32_t count, place *to, rt_err *e)
 {
     rt_str s = { 0 };
     char name[RT_NAME_BYTES];
@@ -58,7 +66,7 @@ static int put_index(const rt_model_out *o, const rt_out_file *files, uint32_t c
         }
     }
     rt_str_append(&s, "  }\n}\n");
-    return put_str(folder, "model.safetensors.index.json", &s, e);
+    return put_str(to, "model.safetensors.index.json", &s, e);
 }
 
 /* Whether tokenizer_config.json holds the template already: the same text, or a list of templates. A file of its own
@@ -81,34 +89,37 @@ static int has_template(const rt_model_text *text, bool *has, rt_err *e)
     return RT_OK;
 }
 
-static int put_side_files(const rt_model_text *text, const char *folder, rt_err *e)
+static int put_side_files(const rt_model_text *text, place *to, rt_err *e)
 {
     for (uint32_t i = 0; i < text->side_count; i++) {
         const rt_side_file *s = &text->side[i];
         if (strchr(s->name, '/') || s->name[0] == '.' || s->name[0] == '\0')
             return rt_fail(e, RT_INVALID, "'%.96s' is no name for a file beside a model", s->name);
-        int rc = put_span(folder, s->name, s->text, e);
+        int rc = put_span(to, s->name, s->text, e);
         if (rc < 0) return rc;
     }
     return RT_OK;
 }
 
-int rt_write_hf_files(const rt_model_out *o, const rt_out_file *files, uint32_t count, const char *folder, rt_err *e)
+int rt_write_hf_files(const rt_model_out *o, const rt_out_file *files, uint32_t count, const char *folder,
+                      uint64_t *bytes, rt_err *e)
 {
     int rc;
     bool inside;
     const rt_model_text *text = o->text;
-    RT_TRY(put_config(o, folder, e));
-    if (count > 1) RT_TRY(put_index(o, files, count, folder, e));
-    if (!text) return RT_OK;
+    place to = { .folder = folder };
+    RT_TRY(put_config(o, &to, e));
+    if (count > 1) RT_TRY(put_index(o, files, count, &to, e));
+    if (!text) goto out;
     /* First, so that a name among them cannot stand for one of ours. */
-    RT_TRY(put_side_files(text, folder, e));
-    RT_TRY(put_span(folder, "generation_config.json", text->generation_config, e));
-    RT_TRY(put_span(folder, "tokenizer.json", text->tokenizer_json, e));
-    RT_TRY(put_span(folder, "tokenizer_config.json", text->tokenizer_config, e));
-    if (!text->chat_template.data) return RT_OK;
+    RT_TRY(put_side_files(text, &to, e));
+    RT_TRY(put_span(&to, "generation_config.json", text->generation_config, e));
+    RT_TRY(put_span(&to, "tokenizer.json", text->tokenizer_json, e));
+    RT_TRY(put_span(&to, "tokenizer_config.json", text->tokenizer_config, e));
+    if (!text->chat_template.data) goto out;
     RT_TRY(has_template(text, &inside, e));
-    if (!inside) rc = put_span(folder, "chat_template.jinja", text->chat_template, e);
+    if (!inside) rc = put_span(&to, "chat_template.jinja", text->chat_template, e);
 out:
+    if (bytes) *bytes = to.bytes;
     return rc;
 }

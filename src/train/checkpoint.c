@@ -135,6 +135,21 @@ out:
     return rc;
 }
 
+int rt_checkpoint_bytes(rt_trainer *t, const rt_output *model, uint64_t *bytes, rt_err *e)
+{
+    int rc;
+    rt_arena a = { 0 };
+    state_list l;
+    uint64_t state = 0;
+    RT_TRY(make_list(&l, t, &a, e));
+    RT_TRY(rt_output_bytes(t, model, bytes, e));
+    RT_TRY(rt_tensor_file_bytes(l.list, l.count, &state, e));
+    *bytes += state;
+out:
+    rt_arena_free(&a);
+    return rc;
+}
+
 /* ---- finding and reading ---- */
 
 /* The step in a name such as checkpoint-000500; false for any other name (temporary ones begin with a dot). */

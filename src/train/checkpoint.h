@@ -27,6 +27,8 @@ typedef struct rt_progress_state {
 /* folder/checkpoint-NNNNNN. An existing one of that step is replaced. */
 int rt_checkpoint_save(const char *folder, rt_trainer *t, const rt_output *model, const rt_progress_state *s,
                        rt_err *e);
+/* How many bytes a checkpoint takes, without state.json, which is a few hundred. The trainer may be sealed dry. */
+int rt_checkpoint_bytes(rt_trainer *t, const rt_output *model, uint64_t *bytes, rt_err *e);
 /* The newest checkpoint of a run's folder: its path in a, or null when there is none. */
 int rt_checkpoint_newest(char **path, rt_arena *a, const char *folder, rt_err *e);
 /* Reads state.json and compares the hash of every file: RT_FORMAT names the one that is damaged and what to do. */

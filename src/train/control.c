@@ -68,6 +68,7 @@ int rt_control_train(rt_run *r, rt_run_summary *out, rt_err *e)
     events.ready = NULL; /* there is nothing to hear of that was not known of r */
     opts.events = &events;
     opts.control_of = r;
+    opts.fit = false; /* it has the rows at a time of r */
     opts.resume = rt_path_exists(begun);
     if (!opts.resume) RT_TRY(share_tokens(r, path, e));
     rt_trainer_free(r->trainer);

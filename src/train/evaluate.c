@@ -117,6 +117,12 @@ void rt_eval_set_free(rt_eval_set *s)
     rt_free(s);
 }
 
+void rt_eval_set_batch(rt_eval_set *s, uint32_t B)
+{
+    s->B = B;
+    fill_up(s);
+}
+
 uint32_t rt_eval_set_rows(const rt_eval_set *s) { return s->rows; }
 uint64_t rt_eval_set_positions(const rt_eval_set *s) { return s->positions; }
 rt_batch rt_eval_set_all(const rt_eval_set *s) { return (rt_batch){ s->ids, s->pos, s->start, s->target }; }

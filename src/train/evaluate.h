@@ -37,6 +37,8 @@ typedef struct rt_eval_set rt_eval_set;
  * target. */
 int rt_eval_set_new(rt_eval_set **out, rt_rows *rows, uint32_t B, uint32_t T, uint32_t most, rt_err *e);
 void rt_eval_set_free(rt_eval_set *s); /* accepts null */
+/* Batches of fewer rows than it was made with. */
+void rt_eval_set_batch(rt_eval_set *s, uint32_t B);
 uint32_t rt_eval_set_rows(const rt_eval_set *s);
 uint64_t rt_eval_set_positions(const rt_eval_set *s);
 /* All rows, one after another: (rows * T) each. */

@@ -126,7 +126,8 @@ static void source_free(source *s)
     rt_free(s->b);
 }
 
-static int write_model(const char *folder, rt_trainer *t, const rt_output *o, bool merge, rt_err *e)
+/* bytes: null to write the model, else where to count what it would take. */
+static int write_model(const char *folder, rt_trainer *t, const rt_output *o, bool merge, uint64_t *bytes, rt_err *e)
 {
     int rc;
     rt_pool *pool = NULL;
@@ -148,6 +149,8 @@ static int write_model(const char *folder, rt_trainer *t, const rt_output *o, bo
                          .tensors = tensors,
                          .tensor_count = n,
                          .replace = merge }; /* what a run that was stopped in its last moments had written */
+    if (bytes) RT_TRY(rt_model_write_bytes(&out, bytes, e));
+    if (bytes) goto out;
     /* A device belongs to one thread, so rows are asked for by one. */
     RT_TRY(rt_pool_new(&pool, 1, e));
     RT_TRY(rt_model_write(&out, &(rt_model_write_calls){ .rows = fill_rows, .ctx = &s }, pool, e));
@@ -180,7 +183,7 @@ out:
     return rc;
 }
 
-static int write_adapter_config(const char *path, const rt_output *o, rt_err *e)
+static char *adapter_config(const rt_output *o)
 {
     static const struct {
         rt_role role;
@@ -188,8 +191,6 @@ static int write_adapter_config(const char *path, const rt_output *o, rt_err *e)
     } modules[] = { { RT_ROLE_Q, "q_proj" },      { RT_ROLE_K, "k_proj" },       { RT_ROLE_V, "v_proj" },
                     { RT_ROLE_O, "o_proj" },      { RT_ROLE_GATE, "gate_proj" }, { RT_ROLE_UP, "up_proj" },
                     { RT_ROLE_DOWN, "down_proj" } };
-    int rc;
-    char *text = NULL;
     rt_json_init();
     json_t *targets = json_array();
     for (size_t i = 0; i < sizeof modules / sizeof *modules; i++)
@@ -198,16 +199,13 @@ static int write_adapter_config(const char *path, const rt_output *o, rt_err *e)
                           "CAUSAL_LM", "base_model_name_or_path", o->base_name, "r", (int)o->lora.rank, "lora_alpha",
                           o->lora.alpha, "lora_dropout", 0.0, "bias", "none", "fan_in_fan_out", 0, "inference_mode", 1,
                           "target_modules", targets);
-    text = j ? json_dumps(j, JSON_INDENT(2)) : NULL;
-    if (!text) RT_TRY(rt_fail(e, RT_NOMEM, "no memory to write %s", path));
-    RT_TRY(rt_file_write(path, text, strlen(text), e));
-out:
-    rt_free(text);
+    char *text = j ? json_dumps(j, JSON_INDENT(2)) : NULL;
     json_decref(j);
-    return rc;
+    return text;
 }
 
-static int write_adapters(const char *folder, rt_trainer *t, const rt_output *o, rt_err *e)
+/* bytes: as in write_model. */
+static int write_adapters(const char *folder, rt_trainer *t, const rt_output *o, uint64_t *bytes, rt_err *e)
 {
     int rc;
     const rt_decoder *d = t->plan->student;
@@ -217,7 +215,8 @@ static int write_adapters(const char *folder, rt_trainer *t, const rt_output *o,
     rt_named_tensor *list = rt_arena_alloc(&a, n * sizeof *list);
     char *weights = rt_path_join(&a, folder, "adapter_model.safetensors"),
          *config = rt_path_join(&a, folder, "adapter_config.json"), name[RT_NAME_BYTES];
-    if (!list || !weights || !config) RT_TRY(rt_fail(e, RT_NOMEM, "no memory to write %s", folder));
+    char *text = adapter_config(o);
+    if (!list || !weights || !config || !text) RT_TRY(rt_fail(e, RT_NOMEM, "no memory to write %s", folder));
     for (uint32_t i = 0; i < n; i++) {
         const rt_param *p = &d->params[d->model_params + i];
         list[i] = (rt_named_tensor){ rt_arena_printf(&a, "base_model.model.%s", rt_param_name(name, p)),
@@ -226,22 +225,33 @@ static int write_adapters(const char *folder, rt_trainer *t, const rt_output *o,
                                      { p->value.rows, p->value.cols } };
         if (!list[i].name) RT_TRY(rt_fail(e, RT_NOMEM, "no memory to write %s", folder));
     }
+    if (bytes) {
+        RT_TRY(rt_tensor_file_bytes(list, n, bytes, e));
+        *bytes += strlen(text);
+        goto out;
+    }
     RT_TRY(rt_dir_make(folder, e));
     RT_TRY(rt_tensor_file_write(weights, list, n, adapter_values, &s, NULL, e));
-    RT_TRY(write_adapter_config(config, o, e));
+    RT_TRY(rt_file_write(config, text, strlen(text), e));
 out:
+    rt_free(text);
     rt_arena_free(&a);
     return rc;
 }
 
 int rt_output_write(const char *folder, rt_trainer *t, const rt_output *o, rt_err *e)
 {
-    return o->lora.rank ? write_adapters(folder, t, o, e) : write_model(folder, t, o, false, e);
+    return o->lora.rank ? write_adapters(folder, t, o, NULL, e) : write_model(folder, t, o, false, NULL, e);
+}
+
+int rt_output_bytes(rt_trainer *t, const rt_output *o, uint64_t *bytes, rt_err *e)
+{
+    return o->lora.rank ? write_adapters("", t, o, bytes, e) : write_model("", t, o, false, bytes, e);
 }
 
 int rt_output_merged(const char *folder, rt_trainer *t, const rt_output *o, rt_err *e)
 {
-    return write_model(folder, t, o, true, e);
+    return write_model(folder, t, o, true, NULL, e);
 }
 
 /* ---- reading back ---- */

@@ -19,6 +19,8 @@ typedef struct rt_output {
 
 /* The whole model into folder, which must not exist or be empty; with adapters, the adapters alone. */
 int rt_output_write(const char *folder, rt_trainer *t, const rt_output *o, rt_err *e);
+/* How many bytes rt_output_write would write. The trainer may be sealed dry. */
+int rt_output_bytes(rt_trainer *t, const rt_output *o, uint64_t *bytes, rt_err *e);
 /* With adapters: the model with them added in. */
 int rt_output_merged(const char *folder, rt_trainer *t, const rt_output *o, rt_err *e);
 /* The largest and the mean difference between what is in memory and what the folder holds, over all trained

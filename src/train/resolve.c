@@ -1,6 +1,9 @@
 /* resolve.c - see resolve.h. The reasons for the numbers are in docs/training.md. */
 #include "train/resolve.h"
 
+#include "train/fit.h"
+#include "train/pace.h"
+
 #include <errno.h>
 #include <fnmatch.h>
 #include <inttypes.h>
@@ -16,6 +19,7 @@ enum {
     LORA_RANK = 32,
     LEAST_HELD = 128,
     MOST_HELD = 1000,
+    MOST_STEPS = 1000000000,
 };
 
 /* ---- words ---- */
@@ -263,6 +267,7 @@ int rt_resolve_before_rows(rt_settings *s, const rt_run_facts *f, rt_resolved *r
     RT_TRY(resolve_lora(s, r, a, e));
     RT_TRY(resolve_length(s, f, r, a, e));
     RT_TRY(resolve_held_out(s, f, r, a, e));
+    if (!GIVEN(recompute)) RT_TRY(rt_settings_set(s, RT_SETTING_ID_recompute, "none", e));
     RT_TRY(choose(s->recompute, recomputes, "--recompute", &v, e));
     r->recompute = (rt_recompute)v;
     RT_TRY(choose(s->save, best_last, "--save", &v, e));
@@ -276,6 +281,8 @@ int rt_resolve_before_rows(rt_settings *s, const rt_run_facts *f, rt_resolved *r
     if (!(r->eps > 0)) RT_TRY(rt_fail(e, RT_USAGE, "--eps must be above 0"));
     if (!(r->weight_decay >= 0)) RT_TRY(rt_fail(e, RT_USAGE, "--weight-decay cannot be negative"));
     if (!(r->max_grad_norm >= 0)) RT_TRY(rt_fail(e, RT_USAGE, "--max-grad-norm cannot be negative; 0 never clips"));
+    if (GIVEN(memory_limit) && (!rt_parse_bytes(s->memory_limit, &r->memory_limit) || r->memory_limit == 0))
+        RT_TRY(rt_fail(e, RT_USAGE, "--memory-limit takes a size such as 22GiB or 500MB, not '%s'", s->memory_limit));
     if (s->head_chunk > 1u << 24) RT_TRY(rt_fail(e, RT_USAGE, "--head-chunk is at most %u", 1u << 24));
 out:
     return rc;
@@ -294,13 +301,18 @@ static double default_rate(const rt_run_facts *f, const rt_resolved *r)
 static int resolve_steps(rt_settings *s, const rt_run_facts *f, rt_resolved *r, rt_arena *a, rt_err *e)
 {
     int rc = RT_OK;
-    int said = GIVEN(steps) + GIVEN(tokens) + GIVEN(epochs);
-    if (said > 1) RT_TRY(rt_fail(e, RT_USAGE, "give one of --steps, --tokens and --epochs"));
+    int said = GIVEN(steps) + GIVEN(tokens) + GIVEN(epochs) + GIVEN(time);
+    if (said > 1) RT_TRY(rt_fail(e, RT_USAGE, "give one of --steps, --tokens, --epochs and --time"));
+    if (GIVEN(time)) { /* how many is known when steps have been timed; until then as many as there could be */
+        RT_TRY(rt_parse_duration(s->time, &r->seconds, e));
+        r->steps = MOST_STEPS;
+        return RT_OK;
+    }
     if (!said) RT_TRY(rt_settings_set(s, RT_SETTING_ID_epochs, "3", e));
     double rows = s->epochs * (double)f->rows_per_epoch, per_step = (double)r->batch;
     if (GIVEN(tokens)) rows = (double)s->tokens / r->seq_len;
     double steps = GIVEN(steps) ? (double)s->steps : ceil(rows / per_step);
-    if (!(steps >= 1 && steps <= 1e9))
+    if (!(steps >= 1 && steps <= MOST_STEPS))
         RT_TRY(rt_fail(e, RT_INVALID, "the run would have %.0f steps; give more data, --epochs or --steps", steps));
     r->steps = (uint32_t)steps;
 out:
@@ -336,15 +348,12 @@ out:
     return rc;
 }
 
-static int resolve_micro_batch(rt_settings *s, rt_resolved *r, rt_arena *a, rt_err *e)
+static int resolve_micro_batch(rt_settings *s, const rt_run_facts *f, rt_resolved *r, rt_arena *a, rt_err *e)
 {
     int rc = RT_OK;
     if (!GIVEN(micro_batch)) {
-        uint32_t n = MICRO_TOKENS / r->seq_len;
-        if (n == 0) n = 1;
-        if (n > r->batch) n = r->batch;
-        while (r->batch % n) n--; /* a step of whole micro-batches wastes nothing */
-        RT_TRY(put_count(s, RT_SETTING_ID_micro_batch, n, a, e));
+        uint32_t most = (f->positions ? f->positions : MICRO_TOKENS) / r->seq_len;
+        RT_TRY(put_count(s, RT_SETTING_ID_micro_batch, rt_fit_rows(r->batch, most), a, e));
     }
     if (s->micro_batch == 0 || s->micro_batch > r->batch)
         RT_TRY(rt_fail(e, RT_INVALID, "--micro-batch is from 1 to --batch %u, not %" PRIu64, r->batch, s->micro_batch));
@@ -359,7 +368,7 @@ int rt_resolve_with_rows(rt_settings *s, const rt_run_facts *f, rt_resolved *r, 
     uint64_t n;
     if (s->batch == 0 || s->batch > 1u << 20) RT_TRY(rt_fail(e, RT_USAGE, "--batch is from 1 to 1048576"));
     r->batch = (uint32_t)s->batch;
-    RT_TRY(resolve_micro_batch(s, r, a, e));
+    RT_TRY(resolve_micro_batch(s, f, r, a, e));
     RT_TRY(resolve_steps(s, f, r, a, e));
     RT_TRY(resolve_schedule(s, f, r, a, e));
     RT_TRY(rt_resolve_share(s->eval_every, r->steps, "--eval-every", &n, e));

@@ -18,6 +18,7 @@ typedef struct rt_run_facts {
     uint64_t records;        /* of the data */
     uint32_t length99;       /* tokens that 99 % of the records do not exceed; 0: not known yet */
     uint64_t rows_per_epoch; /* 0: not known yet */
+    uint32_t positions;      /* of a micro-batch that keep the device busy; 0: what a processor needs */
 } rt_run_facts;
 
 typedef struct rt_resolved {
@@ -32,6 +33,8 @@ typedef struct rt_resolved {
     uint32_t head_chunk;
     rt_dtype save_dtype;
     bool save_best;
+    uint64_t memory_limit; /* bytes; 0: what the device has free */
+    double seconds;        /* of --time; steps are then settled by the run (run_smoke.c); 0: not given */
     uint64_t seed;
 } rt_resolved;
 

@@ -6,6 +6,7 @@ LIB_SRCS += \
 	src/train/evaluate.c \
 	src/train/evidence_json.c \
 	src/train/falsifiers.c \
+	src/train/fit.c \
 	src/train/inputs.c \
 	src/train/inputs_data.c \
 	src/train/loss_plan.c \
@@ -15,6 +16,7 @@ LIB_SRCS += \
 	src/train/moved.c \
 	src/train/output.c \
 	src/train/overlap.c \
+	src/train/pace.c \
 	src/train/pair.c \
 	src/train/preview.c \
 	src/train/report_data.c \
@@ -24,9 +26,13 @@ LIB_SRCS += \
 	src/train/report_tables.c \
 	src/train/report_text.c \
 	src/train/resolve.c \
-	src/train/run_open.c \
+	src/train/run_cost.c \
+	src/train/run_cost_print.c \
 	src/train/run_files.c \
+	src/train/run_fit.c \
 	src/train/run_loop.c \
+	src/train/run_open.c \
+	src/train/run_smoke.c \
 	src/train/run_verify.c \
 	src/train/run_verify_again.c \
 	src/train/run_verify_files.c \

@@ -4,8 +4,8 @@
  *   OUT/best-NNNNNN/       the best so far, model only
  *   OUT/checkpoint-NNNNNN/ to go on from
  *   OUT/control/           with --control: a run of its own, of the same student without the teacher
- *   OUT/run/               settings.json, resolved.yaml, metrics.jsonl, samples.jsonl, events.out.tfevents.*,
- *                          report.html, data/, manifest.json, verdict.json
+ *   OUT/run/               settings.json, resolved.yaml, plan.txt, metrics.jsonl, samples.jsonl,
+ *                          events.out.tfevents.*, report.html, data/, manifest.json, verdict.json
  *
  * Owns: the order of things, and what is on disk when. It prints nothing: whoever started it hears of everything
  * through rt_run_events. */
@@ -14,7 +14,10 @@
 
 #include "train/checkpoint.h"
 #include "train/evidence.h"
+#include "train/fit.h"
 #include "train/inputs.h"
+
+enum { RT_SAVE_SECONDS = 1800 }; /* a checkpoint at least so often */
 
 typedef struct rt_run_line {
     uint32_t step, steps;
@@ -26,6 +29,13 @@ typedef struct rt_run_line {
     uint64_t memory;           /* bytes that the run has allocated on its device */
 } rt_run_line;
 
+/* The whole run, projected when its first steps have been timed. */
+typedef struct rt_run_projection {
+    uint32_t timed, steps; /* steps that were timed, steps of the run */
+    double step;           /* seconds of one */
+    double total;          /* seconds of training, evaluations and saves from the first step to the end */
+} rt_run_projection;
+
 typedef struct rt_run rt_run;
 
 /* Any of them may be null. */
@@ -34,6 +44,7 @@ typedef struct rt_run_events {
     void (*progress)(void *ctx, const char *what, uint64_t done, uint64_t total);
     void (*ready)(void *ctx, const rt_run *r); /* everything is known, nothing has run */
     void (*step)(void *ctx, const rt_run_line *l);
+    void (*projected)(void *ctx, const rt_run_projection *p); /* once, after the first steps of a new run */
     void (*evaluated)(void *ctx, uint32_t step, const rt_eval_result *v, bool best);
     void (*saved)(void *ctx, const char *path);
     bool (*stop)(void *ctx); /* asked after every step: finish, save and end with RT_INTERRUPTED */
@@ -44,8 +55,12 @@ typedef struct rt_run_opts {
     const rt_hub_env *env;
     const rt_run_events *events;
     bool resume, override;
-    int64_t now;                 /* seconds since 1970, for templates that print a date */
-    rt_dev *dev;                 /* open; outlives the run */
+    bool fit;            /* rows at a time and recomputing are chosen again, also in a resumed run */
+    bool dry;            /* everything is known and nothing allocated: for plans; it cannot train */
+    bool smoke;          /* ends when the first steps have been timed */
+    const char *scratch; /* dry or smoke: where a folder is made for the while, in the place of the setting out */
+    int64_t now;         /* seconds since 1970, for templates that print a date */
+    rt_dev *dev;         /* open; outlives the run */
     const char *version, *build; /* of the program, for the manifest; null: not known */
     const rt_run *control_of;    /* for control.c: the run that this one is the control of; its tokenizer goes along */
 } rt_run_opts;
@@ -58,6 +73,7 @@ typedef struct rt_run_sample {
 /* What a run ended with. Texts live as long as the run. */
 typedef struct rt_run_summary {
     rt_eval_result before, after, saved; /* saved: of the model at the root, loaded again from its files */
+    bool smoke;                          /* it ended after the steps that were timed: nothing else is set */
     uint32_t saved_step;                 /* which step the model at the root is of */
     bool is_best;
     rt_eval_result control_after, control_saved; /* with --control: of the run in OUT/control; else 0 positions */
@@ -76,7 +92,8 @@ void rt_run_close(rt_run *r); /* accepts null */
 const rt_inputs *rt_run_inputs(const rt_run *r);
 const rt_resolved *rt_run_resolved(const rt_run *r);
 const rt_run_facts *rt_run_known(const rt_run *r);
-const rt_trainer *rt_run_trainer(const rt_run *r);      /* null when its control has been trained */
+const rt_trainer *rt_run_trainer(const rt_run *r); /* null when its control has been trained */
+const rt_fit *rt_run_fitted(const rt_run *r);
 const rt_progress_state *rt_run_state(const rt_run *r); /* of a resumed run: where it goes on */
 uint32_t rt_run_held_rows(const rt_run *r);
 const rt_eval_set *rt_run_held(const rt_run *r);

@@ -17,7 +17,6 @@ static int no_memory(rt_err *e) { return rt_fail(e, RT_NOMEM, "no memory for the
 static int set_paths(rt_run *r, rt_err *e)
 {
     rt_arena *a = &r->arena;
-    r->out = r->settings->out;
     r->run = rt_path_join(a, r->out, "run");
     r->data = r->run ? rt_path_join(a, r->run, "data") : NULL;
     r->metrics_path = r->run ? rt_path_join(a, r->run, "metrics.jsonl") : NULL;
@@ -30,13 +29,29 @@ static int settings_path(rt_run *r, char **path, rt_err *e)
     return *path ? RT_OK : no_memory(e);
 }
 
+/* A plan and a smoke test leave nothing behind, so that the run itself can follow under the same name. */
+static int make_temporary(rt_run *r, rt_err *e)
+{
+    int rc;
+    char *temp, *name = rt_path_join(&r->arena, r->opts->scratch ? r->opts->scratch : "/tmp", "retort-plan");
+    if (!name) RT_TRY(no_memory(e));
+    RT_TRY(rt_dir_temp(&temp, &r->arena, name, e));
+    r->out = temp;
+    r->made = r->temporary = true;
+    RT_TRY(set_paths(r, e));
+    RT_TRY(rt_dir_make(r->data, e));
+out:
+    return rc;
+}
+
 int rt_run_make_folders(rt_run *r, rt_err *e)
 {
     int rc;
     char **names, *settings;
     uint32_t count = 0;
-    if (!r->settings->out || !*r->settings->out)
-        RT_TRY(rt_fail(e, RT_USAGE, "--out is missing: where the run and its model go"));
+    if (r->opts->dry || r->opts->smoke) return make_temporary(r, e);
+    r->out = r->settings->out;
+    if (!r->out || !*r->out) RT_TRY(rt_fail(e, RT_USAGE, "--out is missing: where the run and its model go"));
     RT_TRY(set_paths(r, e));
     if (rt_path_is_dir(r->out)) RT_TRY(rt_dir_list(&names, &count, &r->arena, r->out, e));
     RT_TRY(settings_path(r, &settings, e));
@@ -68,6 +83,7 @@ int rt_run_write_settings(rt_run *r, rt_err *e)
     int rc;
     rt_str yaml = { 0 };
     char *path, *for_people, *text = NULL;
+    if (r->temporary) return RT_OK;
     json_t *j = rt_settings_to_json(r->settings);
     RT_TRY(settings_path(r, &path, e));
     text = j ? json_dumps(j, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;

@@ -3,9 +3,17 @@
 #define RT_TRAIN_RUN_INTERNAL_H
 
 #include "train/evidence.h"
+#include "train/pace.h"
 #include "train/run.h"
 #include "train/samples.h"
 #include "train/tfevents.h"
+
+/* What the first steps of a run took (run_smoke.c). */
+typedef struct rt_smoke {
+    double opened; /* clock when the run was opened */
+    double first;  /* seconds of the first step, which also touches memory for the first time */
+    bool whole;    /* this process began the run */
+} rt_smoke;
 
 struct rt_run {
     rt_arena arena;
@@ -15,6 +23,11 @@ struct rt_run {
     rt_inputs *in;
     rt_run_facts facts;
     rt_resolved resolved;
+    rt_settings asked; /* as they were before rows were counted */
+    rt_fit fit;
+    uint64_t free_memory;                      /* of the device, before anything was allocated */
+    bool *frozen;                              /* (parameters of the student) */
+    rt_dtype *student_dtypes, *teacher_dtypes; /* as stored; the teacher's null without one */
     rt_trainer *trainer;
     rt_eval_set *held;
     rt_samples *samples; /* null: none */
@@ -29,8 +42,10 @@ struct rt_run {
     rt_batch *micro;          /* (micro-batches) */
     uint32_t micro_count;
     bool made;       /* OUT was made or was empty */
+    bool temporary;  /* OUT is a folder of this process: a plan or a smoke test */
     bool begun;      /* settings are written: what is in OUT can be resumed */
     double saved_at; /* clock of the last checkpoint */
+    rt_smoke smoke;
     rt_eval_result first, last;
     rt_evidence *evidence; /* from the first step on */
 };
@@ -38,6 +53,27 @@ struct rt_run {
 /* ---- run_open.c ---- */
 /* Of the smaller embedding: every id of the data is below it. */
 uint32_t rt_run_least_rows(const rt_run *r);
+
+/* ---- run_fit.c ---- */
+/* Before settings are resolved: what the user left free, and what the device is. */
+int rt_run_fit_begin(rt_run *r, rt_err *e);
+/* After: rows at a time and recomputing. RT_NOMEM names what would fit, unless the run is dry. */
+int rt_run_fit(rt_run *r, rt_err *e);
+/* The trainer, without weights. */
+int rt_run_seal(rt_run *r, rt_err *e);
+
+/* ---- run_cost.c ---- */
+/* OUT/run/plan.txt. */
+int rt_run_write_plan(rt_run *r, rt_err *e);
+
+/* ---- run_smoke.c ---- */
+enum { RT_SMOKE_STEPS = 10 };
+/* Seconds of the parts of this run when a step and an evaluation take so long; saving is tried on its disk. */
+int rt_run_pace(rt_run *r, double step, double eval, rt_pace *out, rt_err *e);
+/* --time: steps are timed, undone, and the settings completed with as many as fit. */
+int rt_run_fit_time(rt_run *r, rt_err *e);
+/* After every step; true: the run was for this alone and ends. */
+int rt_run_project(rt_run *r, bool *ends, rt_err *e);
 
 /* ---- run_files.c ---- */
 int rt_run_make_folders(rt_run *r, rt_err *e);
@@ -74,6 +110,8 @@ int rt_run_evidence_end(rt_run *r, rt_run_summary *s, rt_err *e);
 int rt_run_write_card(rt_run *r, const rt_run_summary *s, rt_err *e);
 
 /* ---- run_loop.c ---- */
+/* Rows and one step of training; nothing is recorded. */
+int rt_run_step(rt_run *r, uint32_t step, double lr, rt_step_result *out, uint64_t *tokens, rt_err *e);
 json_t *rt_run_eval_json(uint32_t step, const rt_eval_result *v);
 rt_eval_result rt_run_eval_read(const json_t *j);
 /* The same of a line of metrics.jsonl; false when it is another. */

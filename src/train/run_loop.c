@@ -8,8 +8,6 @@
 #include <math.h>
 #include <string.h>
 
-enum { SAVE_SECONDS = 1800 };
-
 static bool stop_wanted(const rt_run *r) { return r->events.stop && r->events.stop(r->events.ctx); }
 
 /* ---- rows ---- */
@@ -200,6 +198,18 @@ static int step_metric(rt_run *r, const rt_step_result *v, double lr, uint64_t t
     return rt_run_metric(r, j, e);
 }
 
+static int train_rows(rt_run *r, uint32_t step, double lr, rt_step_result *out, rt_err *e)
+{
+    int rc = rt_trainer_step(r->trainer, r->micro, r->micro_count, step, lr, r->resolved.seed, out, e);
+    return explain_nonfinite(r, rc, e);
+}
+
+int rt_run_step(rt_run *r, uint32_t step, double lr, rt_step_result *out, uint64_t *tokens, rt_err *e)
+{
+    int rc = read_rows(r, tokens, e);
+    return rc < 0 ? rc : train_rows(r, step, lr, out, e);
+}
+
 static int one_step(rt_run *r, pace *p, rt_err *e)
 {
     int rc;
@@ -210,8 +220,7 @@ static int one_step(rt_run *r, pace *p, rt_err *e)
     double begun = rt_now(), lr = rt_schedule_lr(&r->resolved.schedule, step);
     RT_TRY(read_rows(r, &tokens, e));
     RT_TRY(rt_dump_begin(&dump, r, step, e));
-    rc = rt_trainer_step(r->trainer, r->micro, r->micro_count, step, lr, r->resolved.seed, &out, e);
-    RT_TRY(explain_nonfinite(r, rc, e));
+    RT_TRY(train_rows(r, step, lr, &out, e));
     double seconds = rt_now() - begun;
     r->state.step = step;
     r->state.tokens += tokens;
@@ -275,6 +284,7 @@ int rt_run_train(rt_run *r, rt_run_summary *out, rt_err *e)
     *out = (rt_run_summary){ 0 };
     r->saved_at = rt_now();
     rt_dump_missed(r);
+    if (v->seconds > 0) RT_TRY(rt_run_fit_time(r, e));
     RT_TRY(rt_run_evidence_begin(r, e));
     if (r->state.step == 0) {
         RT_TRY(evaluate(r, e));
@@ -282,9 +292,12 @@ int rt_run_train(rt_run *r, rt_run_summary *out, rt_err *e)
     }
     while (r->state.step < v->steps) {
         RT_TRY(one_step(r, &p, e));
+        RT_TRY(rt_run_project(r, &out->smoke, e));
+        if (out->smoke) goto out;
+        if (r->opts->smoke) continue; /* only steps are timed */
         bool last = r->state.step == v->steps, stop = !last && stop_wanted(r);
         if (last || r->state.step % v->eval_every == 0) RT_TRY(evaluate(r, e));
-        if (last || stop || r->state.step % v->save_every == 0 || rt_now() - r->saved_at > SAVE_SECONDS)
+        if (last || stop || r->state.step % v->save_every == 0 || rt_now() - r->saved_at > RT_SAVE_SECONDS)
             RT_TRY(save(r, e));
         if (stop)
             RT_TRY(rt_fail(e, RT_INTERRUPTED, "stopped after step %u of %u; --resume goes on from it", r->state.step,

@@ -39,8 +39,10 @@ static int open_inputs(rt_run *r, rt_err *e)
     RT_TRY(rt_samples_open(&r->samples, s, r->in, o.now, e));
     RT_TRY(rt_inputs_data(r->in, s, &o, e));
     RT_TRY(rt_inputs_facts(r->in, &r->facts, e));
+    RT_TRY(rt_run_fit_begin(r, e));
     RT_TRY(rt_resolve_before_rows(s, &r->facts, &r->resolved, &r->arena, e));
     RT_TRY(rt_inputs_rows(r->in, s, &r->resolved, &r->facts, e));
+    r->asked = *s; /* --time settles the rest again when steps have been timed */
     RT_TRY(rt_resolve_with_rows(s, &r->facts, &r->resolved, &r->arena, e));
     if (r->facts.rows_per_epoch < r->resolved.batch)
         RT_TRY(rt_fail(e, RT_INVALID,
@@ -58,42 +60,10 @@ out:
 static int open_trainer(rt_run *r, rt_err *e)
 {
     int rc;
-    const rt_resolved *v = &r->resolved;
     const rt_inputs *in = r->in;
-    uint32_t students = rt_param_count(&in->student->config);
-    bool *frozen = rt_arena_alloc(&r->arena, students * sizeof *frozen);
-    rt_dtype *base = rt_arena_alloc(&r->arena, students * sizeof *base), *teacher = NULL;
-    if (!frozen || !base) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a run"));
-    RT_TRY(rt_resolve_freeze(&r->settings->freeze, &in->student->config, frozen, e));
-    RT_TRY(rt_load_dtypes(base, in->student, e));
-    if (in->teacher) {
-        teacher = rt_arena_alloc(&r->arena, rt_param_count(&in->teacher->config) * sizeof *teacher);
-        if (!teacher) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a run"));
-        RT_TRY(rt_load_dtypes(teacher, in->teacher, e));
-    }
-    rt_step_opts o = { .B = v->micro_batch,
-                       .T = v->seq_len,
-                       .accumulate = v->micro_batch < v->batch,
-                       .chunk = v->head_chunk,
-                       .recompute = v->recompute,
-                       .loss = v->loss,
-                       .beta1 = v->beta1,
-                       .beta2 = v->beta2,
-                       .eps = v->eps,
-                       .weight_decay = v->weight_decay,
-                       .max_grad_norm = v->max_grad_norm,
-                       .policy = rt_policy_f32,
-                       .student = &in->student->config,
-                       .teacher = in->teacher ? &in->teacher->config : NULL,
-                       .teacher_dtypes = teacher,
-                       .student_dtypes = v->lora.rank ? base : NULL,
-                       .frozen = frozen,
-                       .lora = v->lora,
-                       .vmask = in->teacher && in->pair.masked,
-                       .picks = rt_dump_picks(r->settings),
-                       .sample_context = rt_samples_context(r->samples) };
-    RT_TRY(rt_trainer_open(&r->trainer, r->opts->dev, &o, &(rt_seal_opts){ 0 }, e));
-    RT_TRY(rt_trainer_load(r->trainer, in->student, in->teacher, in->pair.mask, v->seed, e));
+    RT_TRY(rt_run_seal(r, e));
+    if (!r->opts->dry)
+        RT_TRY(rt_trainer_load(r->trainer, in->student, in->teacher, in->pair.mask, r->resolved.seed, e));
 out:
     return rc;
 }
@@ -235,21 +205,27 @@ int rt_run_open(rt_run **out, rt_settings *s, const rt_run_opts *o, rt_err *e)
     if (!r) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a run"));
     r->settings = s;
     r->opts = o;
+    r->smoke.opened = rt_now();
     r->metrics_fd = -1;
     if (o->events) r->events = *o->events;
+    if (o->fit && (s->given[RT_SETTING_ID_micro_batch] || s->given[RT_SETTING_ID_recompute]))
+        RT_TRY(rt_fail(e, RT_USAGE, "--fit chooses --micro-batch and --recompute; leave them out, or --fit"));
     RT_TRY(rt_run_make_folders(r, e));
     RT_TRY(o->resume ? rt_run_join_settings(r, e) : rt_run_write_settings(r, e));
     RT_TRY(rt_settings_defaults(s, e));
     RT_TRY(rt_pool_new(&r->pool, s->threads ? (uint32_t)s->threads : rt_cpu_count(), e));
     RT_TRY(open_inputs(r, e));
-    if (!o->resume) RT_TRY(rt_run_write_settings(r, e));
-    r->begun = true;
     RT_TRY(open_evaluation(r, e));
     RT_TRY(rt_samples_from_held(r->samples, r->held, e));
+    RT_TRY(rt_run_fit(r, e));
+    if (!o->resume) RT_TRY(rt_run_write_settings(r, e));
+    r->begun = true;
     RT_TRY(open_trainer(r, e));
     RT_TRY(prepare_output(r, e));
     RT_TRY(make_rows(r, e));
-    RT_TRY(go_on(r, e));
+    if (!o->dry) RT_TRY(go_on(r, e));
+    r->smoke.whole = r->state.step == 0;
+    if (!o->dry) RT_TRY(rt_run_write_plan(r, e));
     /* What was changed is written when the run is known to go on with it. */
     if (o->resume) RT_TRY(rt_run_write_settings(r, e));
     if (r->events.ready) r->events.ready(r->events.ctx, r);
@@ -263,10 +239,6 @@ out:
 void rt_run_close(rt_run *r)
 {
     if (!r) return;
-    if (r->made && !r->begun) { /* nothing in it is worth keeping */
-        rt_dir_remove(r->run);
-        rt_dir_remove(r->out);
-    }
     rt_run_close_metrics(r);
     rt_samples_close(r->samples);
     rt_eval_set_free(r->held);
@@ -274,6 +246,10 @@ void rt_run_close(rt_run *r)
     rt_inputs_close(r->in);
     rt_pool_free(r->pool);
     rt_free(r->rows);
+    if (r->made && (!r->begun || r->temporary)) { /* nothing in it is worth keeping; removing goes two levels deep */
+        rt_dir_remove(r->run);
+        rt_dir_remove(r->out);
+    }
     rt_arena_free(&r->arena);
     rt_free(r);
 }
@@ -282,6 +258,7 @@ const rt_inputs *rt_run_inputs(const rt_run *r) { return r->in; }
 const rt_resolved *rt_run_resolved(const rt_run *r) { return &r->resolved; }
 const rt_run_facts *rt_run_known(const rt_run *r) { return &r->facts; }
 const rt_trainer *rt_run_trainer(const rt_run *r) { return r->trainer; }
+const rt_fit *rt_run_fitted(const rt_run *r) { return &r->fit; }
 const rt_progress_state *rt_run_state(const rt_run *r) { return &r->state; }
 uint32_t rt_run_held_rows(const rt_run *r) { return rt_eval_set_rows(r->held); }
 const rt_eval_set *rt_run_held(const rt_run *r) { return r->held; }

@@ -100,9 +100,10 @@ out:
 /* Settings that say the same in different words: the one that was there does not stand against the one that comes. */
 static void forget_rivals(rt_settings *base, const rt_settings *over)
 {
-    static const rt_setting_id length[] = { RT_SETTING_ID_steps, RT_SETTING_ID_tokens, RT_SETTING_ID_epochs };
-    for (int i = 0; i < 3; i++)
-        for (int k = 0; k < 3 && over->given[length[i]]; k++) base->given[length[k]] = false;
+    static const rt_setting_id length[] = { RT_SETTING_ID_steps, RT_SETTING_ID_tokens, RT_SETTING_ID_epochs,
+                                            RT_SETTING_ID_time };
+    for (int i = 0; i < 4; i++)
+        for (int k = 0; k < 4 && over->given[length[i]]; k++) base->given[length[k]] = false;
     if (over->given[RT_SETTING_ID_alpha])
         base->given[RT_SETTING_ID_kd_weight] = base->given[RT_SETTING_ID_ce_weight] = false;
     if (over->given[RT_SETTING_ID_eval_data]) base->given[RT_SETTING_ID_held_out] = false;

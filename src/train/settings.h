@@ -68,14 +68,17 @@ typedef enum rt_setting_bind {
     X(steps, "--steps", COUNT, "auto", RUN, "N", "optimizer steps")                                                    \
     X(tokens, "--tokens", COUNT, "auto", RUN, "N", "instead: positions to go through")                                 \
     X(epochs, "--epochs", REAL, "auto", RUN, "N", "instead: passes over the data")                                     \
+    X(time, "--time", TEXT, "", RUN, "T", "instead: as many steps as fit into 8h, 90m or 1h30m; they are timed first") \
     X(lora, "--lora", SWITCH, "", RUN, NULL, "train low-rank adapters; the model itself is frozen")                    \
     X(lora_rank, "--lora-rank", COUNT, "auto", RUN, "R", "rank of the adapters (32); implies --lora")                  \
     X(lora_alpha, "--lora-alpha", REAL, "auto", RUN, "A", "scale of the adapters is A / R (2 R)")                      \
     X(lora_targets, "--lora-targets", TEXT, "all", RUN, "LIST", "q,k,v,o,gate,up,down or all")                         \
     X(merge, "--merge", SWITCH, "", FREE, NULL, "also write the model with its adapters added in")                     \
     X(freeze, "--freeze", LIST, "", RUN, "PATTERN", "parameters that are not trained, by name with * and ?")           \
-    X(recompute, "--recompute", TEXT, "none", FREE, "none|block", "keep less and compute it again; same numbers")      \
+    X(recompute, "--recompute", TEXT, "auto", FREE, "none|block", "keep less and compute it again; same numbers")      \
     X(head_chunk, "--head-chunk", COUNT, "auto", FREE, "N", "positions whose logits exist at once")                    \
+    X(memory_limit, "--memory-limit", TEXT, "auto", FREE, "SIZE",                                                      \
+      "what the run may allocate: 22GiB, 500MB; else what the device has free; --micro-batch and --recompute follow")  \
     X(loss_on, "--loss-on", TEXT, "turns", RUN, "turns|all", "train completions and assistant turns, or everything")   \
     X(chat_template, "--chat-template", TEXT, "auto", RUN, "T", "teacher, student or a file")                          \
     X(template_var, "--template-var", LIST, "", RUN, "K=V", "a variable for the chat template")                        \
@@ -144,8 +147,8 @@ int rt_settings_defaults(rt_settings *s, rt_err *e);
 rt_setting_id rt_setting_find(const char *name);
 
 /* What over gives takes the place of what base has: the command line over a file, what is said now over a resumed run.
- * A list is replaced, not added to. Settings of base that say the same in other words (steps, tokens, epochs; weights
- * where over has alpha; held_out and eval_data) are forgotten first. */
+ * A list is replaced, not added to. Settings of base that say the same in other words (steps, tokens, epochs, time;
+ * weights where over has alpha; held_out and eval_data) are forgotten first. */
 void rt_settings_overlay(rt_settings *base, const rt_settings *over);
 
 /* An object with every setting that is given; null when out of memory. */

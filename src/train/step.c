@@ -23,7 +23,7 @@ int rt_trainer_open(rt_trainer **out, rt_dev *d, const rt_step_opts *o, const rt
     RT_TRY(rt_step_plan_new(&t->plan, o, e));
     uint32_t n = rt_step_plan_list(t->plan, plans);
     RT_TRY(rt_exec_seal(&t->x, d, plans, n, seal, e));
-    RT_TRY(rt_step_plan_attach(t->plan, t->x, e));
+    if (!seal || !seal->dry) RT_TRY(rt_step_plan_attach(t->plan, t->x, e));
     *out = t;
     t = NULL;
 out:
@@ -127,22 +127,35 @@ void rt_adapter_init(float *w, const rt_param *p, uint32_t index, uint64_t seed)
     }
 }
 
-static int init_state(rt_trainer *t, uint64_t seed, rt_err *e)
+/* Both moments of a parameter, in pieces: a whole one beside the largest embedding would be memory that no plan has. */
+static int clear_moments(rt_trainer *t, uint32_t param, const float *zero, uint64_t room, rt_err *e)
 {
     int rc = RT_OK;
+    uint64_t all = rt_trainer_elems(t, param);
+    for (uint64_t first = 0; first < all; first += room) {
+        uint64_t n = all - first < room ? all - first : room;
+        RT_TRY(rt_trainer_write_part(t, 'm', param, first, n, zero, e));
+        RT_TRY(rt_trainer_write_part(t, 'v', param, first, n, zero, e));
+    }
+out:
+    return rc;
+}
+
+static int init_state(rt_trainer *t, uint64_t seed, rt_err *e)
+{
+    enum { PIECE = 1 << 18 };
+    int rc = RT_OK;
     const rt_decoder *d = t->plan->student;
-    float *w = NULL, *zero = NULL;
+    float *w = NULL, *zero = rt_alloc_zero(PIECE * sizeof *zero, 64);
     uint64_t most = 0;
     for (uint32_t i = 0; i < d->param_count; i++)
-        if (d->params[i].grad.buf && rt_trainer_elems(t, i) > most) most = rt_trainer_elems(t, i);
-    if (!most) return RT_OK; /* evaluation alone */
-    w = rt_alloc(most * sizeof *w, 64);
-    zero = rt_alloc_zero(most * sizeof *zero, 64);
-    if (!w || !zero) RT_TRY(rt_fail(e, RT_NOMEM, "no memory to initialise the optimizer"));
+        if ((d->params[i].part || t->plan->moments[i].master.buf) && rt_trainer_elems(t, i) > most)
+            most = rt_trainer_elems(t, i);
+    if (most) w = rt_alloc(most * sizeof *w, 64);
+    if (!zero || (most && !w)) RT_TRY(rt_fail(e, RT_NOMEM, "no memory to initialise the optimizer"));
     for (uint32_t i = 0; i < d->param_count; i++) {
         if (!d->params[i].grad.buf) continue;
-        RT_TRY(rt_trainer_write(t, 'm', i, zero, e));
-        RT_TRY(rt_trainer_write(t, 'v', i, zero, e));
+        RT_TRY(clear_moments(t, i, zero, PIECE, e));
         if (d->params[i].part)
             rt_adapter_init(w, &d->params[i], i, seed);
         else if (t->plan->moments[i].master.buf)

@@ -314,6 +314,47 @@ def _():
     expect(Run(fails=True, epochs=1).status == 2, "one of them")
 
 
+@case("--time")
+def _():
+    begun = time.time()
+    a = Run(steps=None, time="6s")
+    # Steps are chosen by what they take at the beginning; other tests that come and go change it. pace.h is exact.
+    expect(time.time() - begun < 12, f"it took {time.time() - begun:.1f} s")
+    expect("--time 6s is --steps" in a.text and len(a.steps) > 0, "steps were settled")
+    b = Run(steps=len(a.steps))
+    expect(a.curve() == b.curve() and a.weights() == b.weights(), "the run is the one with so many steps")
+    expect(Run(fails=True, time="6s").status == 2, "not beside --steps")
+    expect(Run(fails=True, steps=None, time="soon").status == 2, "a word")
+    short = Run(fails=True, steps=None, time="0.001s")
+    expect(short.status == 5 and "too short" in short.error and not os.path.exists(short.out + "/config.json"), short.error)
+
+
+@case("--smoke")
+def _():
+    a = call("distill", *[str(x) for k, v in BASE.items() for x in (k, v)], "--smoke", "--out", "smoked")
+    expect(a[0] == 0 and "over 4 steps; all 4 with evaluations and saves" in a[1], a[1] + a[2])
+    expect(not os.path.exists("smoked"), "nothing is left")
+    expect(len(Run(out="smoked").steps) == 4, "and the run can follow")
+
+
+# ---- memory ----
+
+@case("--memory-limit", "--fit")
+def _():
+    a = Run(memory_limit="4MiB")
+    expect(re.search(r"^fit +--micro-batch 2: [0-9.]+ MiB would be needed", a.text, re.M), a.text)
+    expect("(2 at a time)" in a.text, "what the run says")
+    expect(near(a.curve(), base().curve()), "the same loss but for rounding")
+    block = Run(memory_limit="4MiB", micro_batch=4)
+    expect("fit       --recompute block" in block.text and block.curve() == base().curve(), "what is left free is chosen")
+    b = Run(fails=True, memory_limit="4MiB", micro_batch=4, recompute="none")
+    expect(b.status == 13 and "what fits: --micro-batch" in b.error and not os.path.exists(b.out), b.error)
+    expect(Run(fails=True, memory_limit="much").status == 2, "a word")
+    expect(Run(fails=True, fit=True, micro_batch=4).status == 2, "--fit chooses what is given")
+    done = call("distill", "--resume", "--out", a.out, "--fit", "--memory-limit", "1GiB")
+    expect(done[0] == 0 and "(4 at a time)" in done[1], done[1] + done[2])
+
+
 # ---- adapters, frozen parts ----
 
 @case("--lora", "--lora-rank")

@@ -346,6 +346,56 @@ static void memory_limit_is_a_clear_refusal(void **state)
     assert_int_equal(rt_alloc_live(), live); /* nothing left behind */
     d->api->close(d);
 }
+/* A dry seal is the same set, asked, printed and hashed alike, with nothing allocated on the device. */
+static int refuse_memory(rt_dev *d, uint64_t bytes, rt_mem_kind kind, rt_mem **out, rt_err *e)
+{
+    (void)d, (void)bytes, (void)kind, (void)out;
+    return rt_fail(e, RT_INTERNAL, "a dry seal asked for memory");
+}
+static void dry_seals_are_the_same_without_memory(void **state)
+{
+    rt_err e = { 0 };
+    rt_dev *d = open_dev("cpu", 2);
+    const rt_backend *own_api = d->api;
+    rt_backend none = *own_api;
+    rt_block *b;
+    rt_exec *wet, *dry;
+    rt_exec_memory m, n;
+    rt_hash128 h, k;
+    rt_str text = { 0 }, again = { 0 };
+    rt_step step = { 0 };
+    (void)state;
+    ok(rt_block_new(&b, &SHAPE, &rt_policy_f32, &e), &e);
+    const rt_plan *p = b->step;
+    ok(rt_exec_seal(&wet, d, &p, 1, NULL, &e), &e);
+    none.mem_new = refuse_memory;
+    d->api = &none;
+    assert_int_equal(rt_exec_seal(&dry, d, &p, 1, NULL, &e), RT_INTERNAL); /* the control: a real one does ask */
+    ok(rt_exec_seal(&dry, d, &p, 1, &(rt_seal_opts){ .dry = true, .memory_limit = 1 }, &e), &e); /* no limit is held */
+    d->api = own_api;
+    rt_exec_memory_query(wet, &m);
+    rt_exec_memory_query(dry, &n);
+    assert_memory_equal(&m, &n, sizeof m);
+    ok(rt_exec_hash(wet, 0, &h, &e), &e);
+    ok(rt_exec_hash(dry, 0, &k, &e), &e);
+    assert_true(h.hi == k.hi && h.lo == k.lo);
+    ok(rt_exec_print(wet, 0, RT_PRINT_TEXT, &text, &e), &e);
+    ok(rt_exec_print(dry, 0, RT_PRINT_TEXT, &again, &e), &e);
+    assert_string_equal(text.data, again.data);
+    rt_view v = { 1, 1, 1, 0, 1 };
+    assert_int_equal(rt_exec_run(dry, 0, NULL, &e), RT_INVALID);
+    assert_non_null(strstr(e.text, "dry"));
+    assert_int_equal(rt_exec_write(dry, v, &step, 4, &e), RT_INVALID);
+    assert_int_equal(rt_exec_read(dry, v, &step, 4, &e), RT_INVALID);
+    assert_non_null(strstr(e.text, "dry"));
+    assert_int_equal(rt_exec_check(dry, &e), RT_INVALID);
+    rt_str_free(&text);
+    rt_str_free(&again);
+    rt_exec_free(wet);
+    rt_exec_free(dry);
+    rt_block_free(b);
+    d->api->close(d);
+}
 /* Sizes whose sum passes 64 bits are refused before anything is added up wrongly. */
 static void sums_that_overflow_are_refused(void **state)
 {
@@ -560,13 +610,21 @@ static void hashes_tell_programs_apart(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(placement_never_overlaps),         cmocka_unit_test(placement_follows_its_rule),
-        cmocka_unit_test(programs_share_allocations),       cmocka_unit_test(gradients_accumulate_over_programs),
-        cmocka_unit_test(quantised_operands_are_lowered),   cmocka_unit_test(unsupported_ops_are_named),
-        cmocka_unit_test(memory_limit_is_a_clear_refusal),  cmocka_unit_test(sums_that_overflow_are_refused),
-        cmocka_unit_test(recording_errors_surface_at_seal), cmocka_unit_test(host_moves_are_checked),
-        cmocka_unit_test(guards_catch_a_stray_byte),        cmocka_unit_test(poison_fills_the_dead),
-        cmocka_unit_test(no_allocation_after_seal),         cmocka_unit_test(hashes_tell_programs_apart),
+        cmocka_unit_test(placement_never_overlaps),
+        cmocka_unit_test(placement_follows_its_rule),
+        cmocka_unit_test(programs_share_allocations),
+        cmocka_unit_test(gradients_accumulate_over_programs),
+        cmocka_unit_test(quantised_operands_are_lowered),
+        cmocka_unit_test(unsupported_ops_are_named),
+        cmocka_unit_test(dry_seals_are_the_same_without_memory),
+        cmocka_unit_test(memory_limit_is_a_clear_refusal),
+        cmocka_unit_test(sums_that_overflow_are_refused),
+        cmocka_unit_test(recording_errors_surface_at_seal),
+        cmocka_unit_test(host_moves_are_checked),
+        cmocka_unit_test(guards_catch_a_stray_byte),
+        cmocka_unit_test(poison_fills_the_dead),
+        cmocka_unit_test(no_allocation_after_seal),
+        cmocka_unit_test(hashes_tell_programs_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -329,6 +329,10 @@ static void test_batches(void **state)
     assert_int_equal(resolve(&o), RT_OK);
     assert_true(o.r.batch == 6 && o.r.micro_batch == 3);
     o = begin();
+    o.f.positions = UINT32_MAX; /* a device that is busy only with all of it */
+    assert_int_equal(resolve(&o), RT_OK);
+    assert_int_equal(o.r.micro_batch, 32);
+    o = begin();
     set(&o, "seq_len", "4096");
     assert_int_equal(resolve(&o), RT_OK);
     assert_int_equal(o.r.micro_batch, 1);

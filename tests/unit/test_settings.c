@@ -102,7 +102,7 @@ static void test_defaults(void **state)
     assert_string_equal(s.save_every, "10%");
     assert_string_equal(s.save, "best");
     assert_string_equal(s.lora_targets, "all");
-    assert_string_equal(s.recompute, "none");
+    assert_null(s.recompute); /* chosen to fit */
     assert_string_equal(s.t2, "on");
     for (int i = 0; i < RT_SETTING_COUNT_ALL; i++) {
         const char *def = rt_setting_table[i].def;

@@ -1,0 +1,141 @@
+/* run_fit.c - a run made to fit: the limit from settings and device, what a configuration needs from a dry seal, what
+ * was chosen back into the settings. The order in which things are tried is fit.h's. */
+#include "train/dump.h"
+#include "train/run_internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+int rt_run_fit_begin(rt_run *r, rt_err *e)
+{
+    rt_settings *s = r->settings;
+    rt_dev_info info;
+    if (r->opts->fit) s->given[RT_SETTING_ID_micro_batch] = s->given[RT_SETTING_ID_recompute] = false;
+    r->fit.ask.micro_free = !s->given[RT_SETTING_ID_micro_batch];
+    r->fit.ask.recompute_free = !s->given[RT_SETTING_ID_recompute];
+    int rc = r->opts->dev->api->info(r->opts->dev, &info, e);
+    r->facts.positions = info.positions;
+    r->free_memory = info.memory_free;
+    return rc;
+}
+
+/* Dtypes and frozen parts do not change from one configuration to the next. */
+static int read_models(rt_run *r, rt_err *e)
+{
+    int rc;
+    const rt_inputs *in = r->in;
+    uint32_t n = rt_param_count(&in->student->config);
+    r->frozen = rt_arena_alloc(&r->arena, n * sizeof *r->frozen);
+    r->student_dtypes = rt_arena_alloc(&r->arena, n * sizeof *r->student_dtypes);
+    if (!r->frozen || !r->student_dtypes) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a run"));
+    RT_TRY(rt_resolve_freeze(&r->settings->freeze, &in->student->config, r->frozen, e));
+    RT_TRY(rt_load_dtypes(r->student_dtypes, in->student, e));
+    if (!in->teacher) return RT_OK;
+    r->teacher_dtypes = rt_arena_alloc(&r->arena, rt_param_count(&in->teacher->config) * sizeof *r->teacher_dtypes);
+    if (!r->teacher_dtypes) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a run"));
+    RT_TRY(rt_load_dtypes(r->teacher_dtypes, in->teacher, e));
+out:
+    return rc;
+}
+
+static rt_step_opts step_opts(const rt_run *r, const rt_fit_config *c)
+{
+    const rt_resolved *v = &r->resolved;
+    const rt_inputs *in = r->in;
+    rt_lora lora = v->lora;
+    if (c->lora_rank && !lora.rank) lora = (rt_lora){ .rank = c->lora_rank, .alpha = 1, .roles = RT_LORA_ROLES };
+    return (rt_step_opts){ .B = c->micro_batch,
+                           .T = c->seq_len,
+                           .accumulate = c->micro_batch < v->batch,
+                           .chunk = c->head_chunk,
+                           .recompute = c->recompute,
+                           .loss = v->loss,
+                           .beta1 = v->beta1,
+                           .beta2 = v->beta2,
+                           .eps = v->eps,
+                           .weight_decay = v->weight_decay,
+                           .max_grad_norm = v->max_grad_norm,
+                           .policy = rt_policy_f32,
+                           .student = &in->student->config,
+                           .teacher = in->teacher ? &in->teacher->config : NULL,
+                           .teacher_dtypes = r->teacher_dtypes,
+                           .student_dtypes = lora.rank ? r->student_dtypes : NULL,
+                           .frozen = r->frozen,
+                           .lora = lora,
+                           .vmask = in->teacher && in->pair.masked,
+                           .picks = rt_dump_picks(r->settings),
+                           .sample_context = rt_samples_context(r->samples) };
+}
+
+static int need_of(void *ctx, const rt_fit_config *c, uint64_t *bytes, rt_err *e)
+{
+    int rc;
+    rt_run *r = ctx;
+    rt_exec_memory m;
+    rt_trainer *t = NULL;
+    rt_step_opts o = step_opts(r, c);
+    RT_TRY(rt_trainer_open(&t, r->opts->dev, &o, &(rt_seal_opts){ .dry = true }, e));
+    rt_exec_memory_query(t->x, &m);
+    *bytes = m.total;
+out:
+    rt_trainer_free(t);
+    return rc;
+}
+
+/* What cannot fit is refused before anything is written, with the plan's memory and what does. */
+static int refuse(const rt_run *r, rt_err *e)
+{
+    const rt_fit *f = &r->fit;
+    rt_str smallest = { 0 }, offers = { 0 };
+    char need[32], limit[32];
+    rt_fit_flags(&smallest, &f->ask.wanted, &f->chosen);
+    rt_fit_offers(&offers, f);
+    rt_fail(e, RT_NOMEM, "the run allocates %s%s%s, and %s %s; what fits: %s. retort plan says more",
+            rt_format_bytes(need, f->need), smallest.len ? " even with " : "", smallest.len ? smallest.data : "",
+            r->resolved.memory_limit ? "--memory-limit is" : "the device can give",
+            rt_format_bytes(limit, f->ask.limit), offers.data ? offers.data : "");
+    rt_str_free(&smallest);
+    rt_str_free(&offers);
+    return RT_NOMEM;
+}
+
+static int keep_choice(rt_run *r, rt_err *e)
+{
+    int rc;
+    const rt_fit_config *c = &r->fit.chosen;
+    const char *rows = rt_arena_printf(&r->arena, "%u", c->micro_batch);
+    if (!rows) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for settings"));
+    r->resolved.micro_batch = c->micro_batch;
+    rt_eval_set_batch(r->held, c->micro_batch);
+    r->resolved.recompute = c->recompute;
+    RT_TRY(rt_settings_set(r->settings, RT_SETTING_ID_micro_batch, rows, e));
+    RT_TRY(rt_settings_set(r->settings, RT_SETTING_ID_recompute, c->recompute == RT_RECOMPUTE_BLOCK ? "block" : "none",
+                           e));
+out:
+    return rc;
+}
+
+int rt_run_fit(rt_run *r, rt_err *e)
+{
+    int rc;
+    const rt_resolved *v = &r->resolved;
+    rt_fit_ask ask = r->fit.ask;
+    ask.wanted = (rt_fit_config){ v->micro_batch, v->recompute, v->head_chunk, v->seq_len, v->lora.rank };
+    ask.batch = v->batch;
+    ask.lora_free = !v->lora.rank && !r->settings->freeze.count;
+    ask.limit = v->memory_limit ? v->memory_limit : rt_fit_budget(r->free_memory);
+    RT_TRY(read_models(r, e));
+    RT_TRY(rt_fit_choose(&r->fit, &ask, need_of, r, e));
+    if (!r->fit.fits && !r->opts->dry) RT_TRY(refuse(r, e));
+    RT_TRY(keep_choice(r, e));
+out:
+    return rc;
+}
+
+/* Programs of what was chosen; dry, or with memory. */
+int rt_run_seal(rt_run *r, rt_err *e)
+{
+    rt_step_opts o = step_opts(r, &r->fit.chosen);
+    rt_seal_opts seal = { .memory_limit = r->fit.ask.limit, .dry = r->opts->dry };
+    return rt_trainer_open(&r->trainer, r->opts->dev, &o, &seal, e);
+}
