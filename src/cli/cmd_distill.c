@@ -1,5 +1,6 @@
 /* cmd_distill.c - `retort distill` and `retort train`: the settings' table as flags, a device, a run. */
 #include "cli/cli.h"
+#include "cli/device_arg.h"
 #include "cli/model_arg.h"
 #include "cli/progress.h"
 #include "cli/run_print.h"
@@ -107,14 +108,12 @@ static int take_config(rt_settings *s, const char *path, bool teacher, rt_arena 
 
 static int open_device(rt_dev **out, const rt_settings *s, bool resume, rt_err *e)
 {
-    const rt_backend *b;
     rt_arena a = { 0 };
-    const char *name = s->given[RT_SETTING_ID_device] ? s->device : resume ? device_of_run(s, &a) : NULL;
-    int rc = rt_backend_find(name && strcmp(name, "auto") != 0 ? name : "cpu", &b, e);
-    rt_arena_free(&a);
-    if (rc < 0) return rc;
     if (s->threads > 4096) return rt_fail(e, RT_USAGE, "--threads is at most 4096");
-    return b->open(out, 0, &(rt_dev_opts){ .threads = (uint32_t)s->threads }, e);
+    const char *name = s->given[RT_SETTING_ID_device] ? s->device : resume ? device_of_run(s, &a) : NULL;
+    int rc = rt_device_arg_open(out, name, &(rt_dev_opts){ .threads = (uint32_t)s->threads }, true, e);
+    rt_arena_free(&a);
+    return rc;
 }
 
 static int run(rt_settings *s, const flag_values *v, rt_err *e)

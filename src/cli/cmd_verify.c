@@ -2,6 +2,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "cli/cli.h"
+#include "cli/device_arg.h"
 #include "verify/verify.h"
 
 #include <jansson.h>
@@ -157,15 +158,20 @@ static int run_cases(rt_verify_opts *o, bool json, rt_err *e)
 
 int rt_cmd_verify(int argc, char **argv, rt_err *e)
 {
-    rt_verify_opts o = { .backend = "cpu" };
+    rt_dev_env env = rt_dev_env_get();
+    rt_dev_opts dev = { .env = &env };
+    rt_verify_opts o = { .backend = "cpu", .dev = &dev };
     bool json = false, list = false, help;
     const rt_flag flags[] = {
-        { "--backend", RT_FLAG_TEXT, &o.backend, "B", "which backend to prove: cpu (default) or ref" },
+        { "--backend", RT_FLAG_TEXT, &o.backend, "B", "which backend to prove: cpu (default), cuda or ref" },
         { "--op", RT_FLAG_TEXT, &o.op, "NAME", "only the cases of this op" },
         { "--quick", RT_FLAG_BOOL, &o.quick, NULL, "one odd shape per op and dtype signature, every flag once" },
         { "--threads", RT_FLAG_COUNT, &o.threads, "N", "cpu: threads (default: cores this process may use)" },
         { "--isa", RT_FLAG_TEXT, &o.isa, "ISA", "cpu: kernels to use (default: the best here; see retort doctor)" },
         { "--memory-limit", RT_FLAG_BYTES, &o.memory_limit, "SIZE", "device memory that a case may use, e.g. 2GiB" },
+        { "--kernels", RT_FLAG_TEXT, &dev.kernels, "K", "cuda: auto, or ptx or ptx75: the embedded PTX" },
+        { "--cublaslt", RT_FLAG_TEXT, &dev.cublaslt, "FILE", "cuda: this library; none: products by our own kernels" },
+        { "--sync", RT_FLAG_BOOL, &dev.sync, NULL, "cuda: every op by itself, so that a fault names its op" },
         { "--list", RT_FLAG_BOOL, &list, NULL, "print the names of the cases and run nothing" },
         { "--json", RT_FLAG_BOOL, &json, NULL, "every case with its outcome, as JSON" },
         { 0 },

@@ -24,7 +24,8 @@ typedef struct rt_exec_memory {
     uint64_t peak_live;             /* bytes of activations and scratch alive there; <= by_class[ACT] */
 } rt_exec_memory;
 
-/* Order: recording errors; supports, lowering; lifetimes, placement; memory limit; allocation; backend seal. */
+/* Order: recording errors; supports, lowering; lifetimes, placement; code loaded; memory limit; allocation; backend
+ * seal. */
 int rt_exec_seal(rt_exec **out, rt_dev *d, const rt_plan *const *plans, uint32_t nplans, const rt_seal_opts *o,
                  rt_err *e);
 void rt_exec_free(rt_exec *x); /* accepts null */

@@ -19,7 +19,7 @@ static int move(rt_exec *x, rt_view v, void *data, uint64_t bytes, bool to_devic
         return rt_fail(e, RT_INVALID, "'%s': the view ends outside the buffer", b->name);
     rt_copy c = { x->mem[b->cls], x->space_off[v.buf - 1] + rt_dtype_bytes(b->dtype, v.off), bytes, data, to_device };
     RT_TRY(x->dev->api->copy(x->dev, &c, &t, e));
-    RT_TRY(x->dev->api->wait(x->dev, t, e));
+    if (!to_device) RT_TRY(x->dev->api->wait(x->dev, t, e)); /* what goes there has been taken */
 out:
     return rc;
 }

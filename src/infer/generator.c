@@ -112,7 +112,7 @@ int rt_generator_open(rt_generator **out, rt_dev *d, const rt_model_file *m, con
     if (!g) RT_TRY(rt_fail(e, RT_NOMEM, "no memory to open %s", m->spec));
     RT_TRY(rt_model_file_check(m, e));
     g->opts = *o;
-    g->policy = policy ? *policy : rt_policy_f32;
+    g->policy = policy ? *policy : *rt_device_policy(d);
     g->vocab = m->config.vocab;
     g->context = o->context ? o->context : m->config.context < 4096 ? m->config.context : 4096;
     RT_TRY(build(g, m, e));

@@ -80,7 +80,7 @@ static int open_trainer(rt_run *r, rt_err *e)
                        .eps = v->eps,
                        .weight_decay = v->weight_decay,
                        .max_grad_norm = v->max_grad_norm,
-                       .policy = rt_policy_f32,
+                       .policy = *rt_device_policy(r->opts->dev),
                        .student = &in->student->config,
                        .teacher = in->teacher ? &in->teacher->config : NULL,
                        .teacher_dtypes = teacher,

@@ -231,6 +231,8 @@ static bool refuse_quantised_matmul(rt_dev *d, const rt_plan *p, const rt_op *op
 {
     if (op->kind == RT_OP_MATMUL && rt_dtype_is_quant(rt_plan_dtype(p, op->slot[RT_MM_B]))) {
         strcpy(need->why_not, "b must be a float here");
+        need->recast = 1 + RT_MM_B;
+        need->recast_to = rt_plan_dtype(p, op->slot[RT_MM_A]);
         return false;
     }
     const rt_backend *f = as_real(d);

@@ -1,0 +1,13 @@
+# The CUDA backend: host code in C on the driver's interface, compiled everywhere; kernels by nvcc, where there is one.
+LIB_SRCS += \
+	src/backend/cuda/cuda_backend.c \
+	src/backend/cuda/cuda_driver.c \
+	src/backend/cuda/cuda_gemm.c \
+	src/backend/cuda/cuda_image.c \
+	src/backend/cuda/cuda_lt.c \
+	src/backend/cuda/cuda_matmul.c \
+	src/backend/cuda/cuda_memory.c \
+	src/backend/cuda/cuda_module.c \
+	src/backend/cuda/cuda_ops.c \
+	src/backend/cuda/cuda_policy.c \
+	src/backend/cuda/cuda_program.c
