@@ -304,6 +304,55 @@ static void quantised_operands_are_lowered(void **state)
     assert_memory_equal(y[0], y[1], sizeof y[0]);
 }
 
+/* A large weight is expanded by slices that share their scratch: 64 MiB of 70,000 rows of 256 values are 65,536 rows.
+ */
+static void large_weights_are_expanded_by_slices(void **state)
+{
+    enum { N = 70000, K = 256 };
+    rt_err e = { 0 };
+    static float a[K], y[2][N], bias[N];
+    (void)state;
+    uint8_t *blocks = rt_alloc(N * 144, 16);
+    for (int i = 0; i < K; i++) a[i] = (float)rt_test_normal(1, (uint64_t)i);
+    for (int i = 0; i < N; i++) bias[i] = (float)i;
+    for (uint32_t i = 0; i < N * 144; i++) blocks[i] = (uint8_t)(i * 2654435761u >> 27); /* small scales */
+    for (int i = 0; i < 2; i++) {
+        rt_dev *d = i ? open_fake(refuse_quantised_matmul) : open_dev("ref", 0);
+        rt_space *s;
+        rt_plan *p;
+        rt_exec *x;
+        ok(rt_space_new(&s, &e), &e);
+        rt_view va = rt_space_buf(s, RT_CLASS_INPUT, RT_DTYPE_F32, 1, K, "a");
+        rt_view vw = rt_space_buf(s, RT_CLASS_PARAM, RT_DTYPE_Q4_K, N, K, "w");
+        rt_view vb = rt_space_buf(s, RT_CLASS_PARAM, RT_DTYPE_F32, 1, N, "bias");
+        rt_view vy = rt_space_buf(s, RT_CLASS_OUTPUT, RT_DTYPE_F32, 1, N, "y");
+        ok(rt_plan_new(&p, s, "sliced", &rt_policy_f32, &e), &e);
+        rt_emit_matmul(p, vy, va, vw, vb, "nt", 0.5f);
+        ok(rt_exec_seal(&x, d, (const rt_plan *const *)&p, 1, NULL, &e), &e);
+        if (i) {
+            const rt_plan *low = rt_exec_plan(x, 0);
+            rt_exec_memory m;
+            assert_int_equal(low->nops, 4); /* expand, multiply, twice */
+            assert_int_equal(low->ops[1].args.matmul.N, 65536);
+            assert_int_equal(low->ops[3].args.matmul.N, N - 65536);
+            rt_exec_memory_query(x, &m);
+            assert_true(m.peak_live >= 64 << 20 && m.by_class[RT_CLASS_ACT] < 66 << 20);
+        }
+        ok(rt_exec_write(x, va, a, sizeof a, &e), &e);
+        ok(rt_exec_write(x, vw, blocks, N * 144, &e), &e);
+        ok(rt_exec_write(x, vb, bias, sizeof bias, &e), &e);
+        run(x, 0);
+        ok(rt_exec_read(x, vy, y[i], sizeof y[i], &e), &e);
+        rt_exec_free(x);
+        rt_plan_free(p);
+        rt_space_free(s);
+        d->api = i ? real_api : d->api;
+        d->api->close(d);
+    }
+    assert_memory_equal(y[0], y[1], sizeof y[0]);
+    rt_free(blocks);
+}
+
 static void unsupported_ops_are_named(void **state)
 {
     rt_err e = { 0 };
@@ -562,13 +611,21 @@ static void hashes_tell_programs_apart(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(placement_never_overlaps),         cmocka_unit_test(placement_follows_its_rule),
-        cmocka_unit_test(programs_share_allocations),       cmocka_unit_test(gradients_accumulate_over_programs),
-        cmocka_unit_test(quantised_operands_are_lowered),   cmocka_unit_test(unsupported_ops_are_named),
-        cmocka_unit_test(memory_limit_is_a_clear_refusal),  cmocka_unit_test(sums_that_overflow_are_refused),
-        cmocka_unit_test(recording_errors_surface_at_seal), cmocka_unit_test(host_moves_are_checked),
-        cmocka_unit_test(guards_catch_a_stray_byte),        cmocka_unit_test(poison_fills_the_dead),
-        cmocka_unit_test(no_allocation_after_seal),         cmocka_unit_test(hashes_tell_programs_apart),
+        cmocka_unit_test(placement_never_overlaps),
+        cmocka_unit_test(placement_follows_its_rule),
+        cmocka_unit_test(programs_share_allocations),
+        cmocka_unit_test(gradients_accumulate_over_programs),
+        cmocka_unit_test(quantised_operands_are_lowered),
+        cmocka_unit_test(unsupported_ops_are_named),
+        cmocka_unit_test(large_weights_are_expanded_by_slices),
+        cmocka_unit_test(memory_limit_is_a_clear_refusal),
+        cmocka_unit_test(sums_that_overflow_are_refused),
+        cmocka_unit_test(recording_errors_surface_at_seal),
+        cmocka_unit_test(host_moves_are_checked),
+        cmocka_unit_test(guards_catch_a_stray_byte),
+        cmocka_unit_test(poison_fills_the_dead),
+        cmocka_unit_test(no_allocation_after_seal),
+        cmocka_unit_test(hashes_tell_programs_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
