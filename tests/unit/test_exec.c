@@ -331,12 +331,14 @@ static void large_weights_are_expanded_by_slices(void **state)
         ok(rt_exec_seal(&x, d, (const rt_plan *const *)&p, 1, NULL, &e), &e);
         if (i) {
             const rt_plan *low = rt_exec_plan(x, 0);
-            rt_exec_memory m;
             assert_int_equal(low->nops, 4); /* expand, multiply, twice */
             assert_int_equal(low->ops[1].args.matmul.N, 65536);
             assert_int_equal(low->ops[3].args.matmul.N, N - 65536);
-            rt_exec_memory_query(x, &m);
-            assert_true(m.peak_live >= 64 << 20 && m.by_class[RT_CLASS_ACT] < 66 << 20);
+            assert_int_equal(rt_plan_buffer(low, low->ops[1].slot[RT_MM_B])->bytes, 64 << 20);
+            assert_true(rt_view_bytes(low, low->ops[3].slot[RT_MM_B]) < 64 << 20);
+            uint32_t first = low->ops[1].slot[RT_MM_B].buf & ~RT_ACT_BIT,
+                     second = low->ops[3].slot[RT_MM_B].buf & ~RT_ACT_BIT;
+            assert_true(x->prog[0].life[first].last < x->prog[0].life[second].first);
         }
         ok(rt_exec_write(x, va, a, sizeof a, &e), &e);
         ok(rt_exec_write(x, vw, blocks, N * 144, &e), &e);
