@@ -89,7 +89,7 @@ int rt_cuda_stages_new(rt_cuda_dev *d, rt_err *e);
 void rt_cuda_stages_free(rt_cuda_dev *d);
 int rt_cuda_mem_new(rt_dev *d, uint64_t bytes, rt_mem_kind kind, rt_mem **out, rt_err *e);
 void rt_cuda_mem_free(rt_dev *d, rt_mem *m);
-int rt_cuda_copy(rt_dev *d, const rt_copy *c, rt_ticket *t, rt_err *e);
+int rt_cuda_mem_copy(rt_dev *d, const rt_copy *c, rt_ticket *t, rt_err *e);
 int rt_cuda_wait(rt_dev *d, rt_ticket t, rt_err *e);
 /* Records the end of what was enqueued and gives it a number. */
 int rt_cuda_ticket(rt_cuda_dev *d, rt_ticket *t, rt_err *e);

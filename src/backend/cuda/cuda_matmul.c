@@ -5,12 +5,11 @@
  * does it. */
 #include "backend/cuda/kernels/cuda_matmul.h"
 #include "backend/cuda/cuda_internal.h"
+#include "backend/cuda/cuda_op.h"
 
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
-
-extern const rt_cuda_op rt_cuda_matmul;
 
 /* What `need` sees of an operand in a plan, and `emit` in a program. */
 typedef struct side {

@@ -156,7 +156,7 @@ out:
     return rc;
 }
 
-int rt_cuda_copy(rt_dev *dev, const rt_copy *c, rt_ticket *t, rt_err *e)
+int rt_cuda_mem_copy(rt_dev *dev, const rt_copy *c, rt_ticket *t, rt_err *e)
 {
     rt_cuda_dev *d = (rt_cuda_dev *)dev;
     int rc;

@@ -1,5 +1,6 @@
 # The CUDA backend: host code in C on the driver's interface, compiled everywhere; kernels by nvcc, where there is one.
 LIB_SRCS += \
+	src/backend/cuda/cuda_attn_fwd.c \
 	src/backend/cuda/cuda_backend.c \
 	src/backend/cuda/cuda_driver.c \
 	src/backend/cuda/cuda_gemm.c \
@@ -9,5 +10,10 @@ LIB_SRCS += \
 	src/backend/cuda/cuda_memory.c \
 	src/backend/cuda/cuda_module.c \
 	src/backend/cuda/cuda_ops.c \
+	src/backend/cuda/cuda_optim.c \
 	src/backend/cuda/cuda_policy.c \
-	src/backend/cuda/cuda_program.c
+	src/backend/cuda/cuda_program.c \
+	src/backend/cuda/cuda_rmsnorm.c \
+	src/backend/cuda/cuda_rows.c \
+	src/backend/cuda/cuda_sums.c \
+	src/backend/cuda/cuda_swiglu.c
