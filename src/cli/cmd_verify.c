@@ -57,8 +57,11 @@ static void print_op_line(summary *s)
            s->of_op.passed, s->of_op.failed, s->of_op.unsupported, 100.0 * s->worst, s->of_op.seconds);
 }
 
+/* The same reason for many cases is told once, so what names the case is left out. */
 static void count_reason(summary *s, const char *text)
 {
+    const char *backend = strstr(text, "backend ");
+    if (backend) text = backend;
     for (int i = 0; i < MAX_REASONS; i++) {
         if (s->reason[i].count && strncmp(s->reason[i].text, text, sizeof s->reason[i].text - 1) != 0) continue;
         snprintf(s->reason[i].text, sizeof s->reason[i].text, "%s", text);

@@ -88,7 +88,7 @@ static void refuses(int index, const rt_dev_opts *o, int status, const char *tex
 
 /* ---- two products, one of them with a bias ---- */
 
-enum { M = 5, N = 7, K = 11 };
+enum { M = 8, N = 16, K = 32 };
 
 typedef struct fixture {
     rt_space *space;

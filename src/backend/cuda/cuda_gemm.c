@@ -17,6 +17,7 @@ struct rt_cuda_gemm {
     bool usable, used, warm; /* used: by a program that was prepared */
     void *desc, *a, *b, *out;
     rt_lt_choice choice;
+    uint32_t splits;
     char text[112];
 };
 
@@ -88,6 +89,7 @@ static void name(rt_cuda_dev *d, rt_cuda_gemm *g)
         size_t written = 0;
         if (d->lt.config(&g->choice.algo, part[i].which, &value, part[i].bytes, &written) == 0 && n < sizeof g->text)
             n += (size_t)snprintf(g->text + n, sizeof g->text - n, " %s %u", part[i].text, value);
+        if (part[i].which == RT_LT_CONFIG_SPLIT_K) g->splits = value > 1 ? value : 1;
     }
 }
 
@@ -111,6 +113,7 @@ rt_cuda_gemm *rt_cuda_gemm_find(rt_cuda_dev *d, const rt_cuda_gemm_key *k)
 
 uint64_t rt_cuda_gemm_work(const rt_cuda_gemm *g) { return g->choice.work_bytes; }
 const char *rt_cuda_gemm_text(const rt_cuda_gemm *g) { return g->text; }
+uint32_t rt_cuda_gemm_splits(const rt_cuda_gemm *g) { return g->splits; }
 
 static const void *host_of(rt_cu_ptr p) { return (const void *)(uintptr_t)p; }
 

@@ -102,6 +102,7 @@ typedef struct rt_cuda_gemm_key { /* all that decides the algorithm; compared as
     uint32_t zero;
     uint64_t stride_a, stride_b, stride_out;
 } rt_cuda_gemm_key;
+_Static_assert(sizeof(rt_cuda_gemm_key) == 80, "no gaps: keys are compared as bytes");
 enum { RT_CUDA_NO_BIAS = 0xff };
 typedef struct rt_cuda_gemm_io {
     rt_cu_ptr a, b, out, bias, work;
@@ -111,6 +112,7 @@ typedef struct rt_cuda_gemm_io {
 rt_cuda_gemm *rt_cuda_gemm_find(rt_cuda_dev *d, const rt_cuda_gemm_key *k);
 uint64_t rt_cuda_gemm_work(const rt_cuda_gemm *g);
 const char *rt_cuda_gemm_text(const rt_cuda_gemm *g);
+uint32_t rt_cuda_gemm_splits(const rt_cuda_gemm *g); /* parts of K that are added up afterwards; 1: none */
 int rt_cuda_gemm_run(rt_cuda_dev *d, const rt_cuda_gemm *g, const rt_cuda_gemm_io *io, rt_err *e);
 void rt_cuda_gemm_use(rt_cuda_gemm *g); /* a program will run it */
 /* Launches every product that a program uses and that has not run yet once, on scratch of its own. */

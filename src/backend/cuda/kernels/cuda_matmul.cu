@@ -70,3 +70,13 @@ extern "C" __global__ void __launch_bounds__(RT_MATMUL_THREADS) rt_matmul_tiles(
             store((void *)p.out, at, p.out_type, y);
         }
 }
+
+/* A thread owns elements one grid apart. */
+extern "C" __global__ void __launch_bounds__(RT_MATMUL_THREADS) rt_matmul_bias(const rt_cuda_bias_params p)
+{
+    uint64_t all = (uint64_t)p.M * p.N, step = (uint64_t)gridDim.x * RT_MATMUL_THREADS;
+    for (uint64_t i = (uint64_t)blockIdx.x * RT_MATMUL_THREADS + threadIdx.x; i < all; i += step) {
+        uint64_t row = i / p.N, col = i % p.N;
+        store((void *)p.out, row * p.out_row + col, p.out_type, load((const void *)p.bias, col, p.bias_type));
+    }
+}

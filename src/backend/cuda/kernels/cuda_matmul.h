@@ -19,4 +19,10 @@ typedef struct rt_cuda_matmul_params {
     float alpha;
 } rt_cuda_matmul_params;
 
+/* out (M,N) = bias in every row. */
+typedef struct rt_cuda_bias_params {
+    uint64_t out, bias, out_row;
+    uint32_t M, N, out_type, bias_type;
+} rt_cuda_bias_params;
+
 #endif
