@@ -7,6 +7,7 @@
 #include "cli/version.h"
 
 #include "train/run.h"
+#include "train/settings_device.h"
 #include "train/settings_yaml.h"
 
 #include <jansson.h>
@@ -109,9 +110,10 @@ static int take_config(rt_settings *s, const char *path, bool teacher, rt_arena 
 static int open_device(rt_dev **out, const rt_settings *s, bool resume, rt_err *e)
 {
     rt_arena a = { 0 };
-    if (s->threads > 4096) return rt_fail(e, RT_USAGE, "--threads is at most 4096");
+    rt_dev_opts o;
     const char *name = s->given[RT_SETTING_ID_device] ? s->device : resume ? device_of_run(s, &a) : NULL;
-    int rc = rt_device_arg_open(out, name, &(rt_dev_opts){ .threads = (uint32_t)s->threads }, true, e);
+    int rc = rt_settings_device(&o, s, e);
+    if (rc >= 0) rc = rt_device_arg_open(out, name, &o, true, e);
     rt_arena_free(&a);
     return rc;
 }

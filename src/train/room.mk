@@ -20,6 +20,7 @@ LIB_SRCS += \
 	src/train/schedule.c \
 	src/train/settings.c \
 	src/train/settings_alias.c \
+	src/train/settings_device.c \
 	src/train/settings_yaml.c \
 	src/train/settings_yaml_write.c \
 	src/train/step.c \

@@ -92,7 +92,11 @@ typedef enum rt_setting_bind {
     X(save, "--save", TEXT, "best", FREE, "best|last", "which model is written to the root of --out")                  \
     X(save_dtype, "--save-dtype", TEXT, "auto", FREE, "D", "f32, bf16 or f16; as the student was stored")              \
     X(seed, "--seed", COUNT, "0", RUN, "N", "of order and adapters")                                                   \
-    X(device, "--device", TEXT, "auto", FREE, "D", "where to run; retort doctor lists them")                           \
+    X(device, "--device", TEXT, "auto", FREE, "D", "where to run: auto, cpu, cuda or cuda:1; see retort doctor")       \
+    X(device_memory, "--device-memory", TEXT, "auto", FREE, "M", "cuda: auto, device or managed memory")               \
+    X(kernels, "--kernels", TEXT, "auto", FREE, "K", "cuda: auto, or ptx or ptx75: the embedded PTX")                  \
+    X(cublaslt, "--cublaslt", TEXT, "auto", FREE, "FILE", "cuda: the library of products; none: our own kernels")      \
+    X(sync, "--sync", SWITCH, "", FREE, NULL, "cuda: every op by itself, so that a fault names its op; slow")          \
     X(threads, "--threads", COUNT, "auto", FREE, "N", "of the processor; changes speed, not results")
 
 typedef enum rt_setting_id {
