@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """pack_kernels.py OUT NVCC_VERSION FILE... - puts compiled kernels into the one block that is embedded in the binary.
 
-A file is .../sm_90/cuda_rmsnorm.cubin or .../ptx_75/cuda_rmsnorm.ptx: kind, architecture and module are its name. The form of
-the block is in src/backend/cuda/cuda_image.h.
+A file is .../sm_90/cuda_rmsnorm.fatbin or .../ptx_75/cuda_rmsnorm.fatbin: kind, architecture and module are its name. The
+form of the block is in src/backend/cuda/cuda_image.h.
 """
 import os
 import re

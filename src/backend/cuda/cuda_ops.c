@@ -10,6 +10,7 @@
     X(MATMUL, matmul)                                                                                                  \
     X(BIAS_GRAD, bias_grad)                                                                                            \
     X(ATTN_FWD, attn_fwd)                                                                                              \
+    X(ATTN_BWD, attn_bwd)                                                                                              \
     X(SWIGLU_FWD, swiglu_fwd)                                                                                          \
     X(SWIGLU_BWD, swiglu_bwd)                                                                                          \
     X(ADD, add)                                                                                                        \

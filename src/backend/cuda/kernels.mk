@@ -18,35 +18,29 @@ ifeq ($(origin CUDA_ARCHS),undefined)
 CUDA_ARCHS := $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | tr -d . | sort -un)
 CUDA_ARCHS := $(or $(strip $(CUDA_ARCHS)),80 90)
 endif
-CUDA_PTX     ?= 75
+CUDA_PTX     ?= 75 90
 CUDA_VERSION := $(shell $(NVCC) --version | sed -n 's/.*release \([0-9.]*\),.*/\1/p')
 CUDA_MODULES := $(basename $(notdir $(CUDA_SRCS)))
-CUDA_FILES   := $(foreach a,$(CUDA_ARCHS),$(CUDA_MODULES:%=$(CUDA_DIR)/sm_$(a)/%.cubin)) \
-                $(foreach a,$(CUDA_PTX),$(CUDA_MODULES:%=$(CUDA_DIR)/ptx_$(a)/%.ptx))
+CUDA_FILES   := $(foreach a,$(CUDA_ARCHS:%=sm_%) $(CUDA_PTX:%=ptx_%),$(CUDA_MODULES:%=$(CUDA_DIR)/$(a)/%.fatbin))
 CUDA_NOTE    := CUDA kernels: nvcc $(CUDA_VERSION) for $(CUDA_ARCHS:%=sm_%)$(CUDA_PTX:%= ptx_%)
 else
 CUDA_FILES   :=
 CUDA_NOTE    := CUDA kernels: left out, there is no nvcc
 endif
-NVCC_FLAGS   := -std=c++17 -O3 -Isrc
+# Each file holds one module for one architecture. Drivers that load code of CUDA 13 can unpack its smallest form.
+NVCC_FLAGS   := -std=c++17 -O3 -Isrc -fatbin $(if $(filter 13.% 14.%,$(CUDA_VERSION)),--compress-mode=size)
 # sm_90 exists in one generation only, so its machine code may use what Hopper alone has.
-cuda_target   = $(1)$(if $(filter 90,$(1)),a)
+sm_target     = arch=compute_$(1)$(if $(filter 90,$(1)),a),code=sm_$(1)$(if $(filter 90,$(1)),a)
+ptx_target    = arch=compute_$(1),code=compute_$(1)
 
 define CUDA_RULE
-$(CUDA_DIR)/sm_$(1)/%.cubin: src/backend/cuda/kernels/%.cu $(CUDA_DIR)/flags.stamp
-	$$(call say,NVCC,'$$< (sm_$(1))')
+$(CUDA_DIR)/$(1)_$(2)/%.fatbin: src/backend/cuda/kernels/%.cu $(CUDA_DIR)/flags.stamp
+	$$(call say,NVCC,'$$< ($(1)_$(2))')
 	@mkdir -p $$(@D)
-	$$(Q)$$(NVCC) $$(NVCC_FLAGS) -cubin -gencode arch=compute_$$(call cuda_target,$(1)),code=sm_$$(call cuda_target,$(1)) \
-	    -MMD -MF $$@.d -o $$@ $$<
+	$$(Q)$$(NVCC) $$(NVCC_FLAGS) -gencode $$(call $(1)_target,$(2)) -MMD -MF $$@.d -o $$@ $$<
 endef
-define PTX_RULE
-$(CUDA_DIR)/ptx_$(1)/%.ptx: src/backend/cuda/kernels/%.cu $(CUDA_DIR)/flags.stamp
-	$$(call say,NVCC,'$$< (PTX $(1))')
-	@mkdir -p $$(@D)
-	$$(Q)$$(NVCC) $$(NVCC_FLAGS) -ptx -arch=compute_$(1) -MMD -MF $$@.d -o $$@ $$<
-endef
-$(foreach a,$(CUDA_ARCHS),$(eval $(call CUDA_RULE,$(a))))
-$(foreach a,$(CUDA_PTX),$(eval $(call PTX_RULE,$(a))))
+$(foreach a,$(CUDA_ARCHS),$(eval $(call CUDA_RULE,sm,$(a))))
+$(foreach a,$(CUDA_PTX),$(eval $(call CUDA_RULE,ptx,$(a))))
 -include $(CUDA_FILES:%=%.d)
 
 $(CUDA_DIR)/flags.stamp: FORCE

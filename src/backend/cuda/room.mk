@@ -1,5 +1,6 @@
 # The CUDA backend: host code in C on the driver's interface, compiled everywhere; kernels by nvcc, where there is one.
 LIB_SRCS += \
+	src/backend/cuda/cuda_attn_bwd.c \
 	src/backend/cuda/cuda_attn_fwd.c \
 	src/backend/cuda/cuda_backend.c \
 	src/backend/cuda/cuda_driver.c \
