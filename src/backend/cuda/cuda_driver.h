@@ -30,38 +30,34 @@ typedef struct rt_cu_kernel_params {
     void *kernel, *context; /* kernel: where a library used the newer handle, and function is null */
 } rt_cu_kernel_params;
 
-enum { /* results */
-       RT_CU_SUCCESS = 0,
-       RT_CU_OUT_OF_MEMORY = 2,
-       RT_CU_STUB_LIBRARY = 34,
-       RT_CU_NO_DEVICE = 100,
-       RT_CU_NO_BINARY_FOR_GPU = 209,
-       RT_CU_UNSUPPORTED_PTX_VERSION = 222,
-       RT_CU_JIT_DISABLED = 223,
-       RT_CU_NOT_READY = 600,
-       RT_CU_ILLEGAL_ADDRESS = 700, /* from here to 720: the context is lost */
-       RT_CU_LAST_STICKY = 721,
-       RT_CU_DRIVER_MISMATCH = 803
+/* Results */
+enum {
+    RT_CU_SUCCESS = 0,
+    RT_CU_OUT_OF_MEMORY = 2,
+    RT_CU_STUB_LIBRARY = 34,
+    RT_CU_NO_DEVICE = 100,
+    RT_CU_JIT_DISABLED = 223,
+    RT_CU_DRIVER_MISMATCH = 803
 };
-enum { /* device attributes */
-       RT_CU_ATTR_MULTIPROCESSORS = 16,
-       RT_CU_ATTR_INTEGRATED = 18,
-       RT_CU_ATTR_CAPABILITY_MAJOR = 75,
-       RT_CU_ATTR_CAPABILITY_MINOR = 76,
-       RT_CU_ATTR_MANAGED_MEMORY = 83,
-       RT_CU_ATTR_SHARED_OPTIN = 97
+/* Device attributes */
+enum {
+    RT_CU_ATTR_MULTIPROCESSORS = 16,
+    RT_CU_ATTR_INTEGRATED = 18,
+    RT_CU_ATTR_CAPABILITY_MAJOR = 75,
+    RT_CU_ATTR_CAPABILITY_MINOR = 76,
+    RT_CU_ATTR_SHARED_OPTIN = 97
 };
-enum { /* flags and choices */
-       RT_CU_FUNC_SHARED_STATIC = 1,
-       RT_CU_FUNC_REGISTERS = 4,
-       RT_CU_FUNC_SHARED_DYNAMIC = 8,
-       RT_CU_STREAM_NON_BLOCKING = 1,
-       RT_CU_EVENT_NO_TIMING = 2,
-       RT_CU_ATTACH_GLOBAL = 1,
-       RT_CU_CAPTURE_THREAD_LOCAL = 1,
-       RT_CU_NODE_KERNEL = 0,
-       RT_CU_JIT_ERROR_LOG = 5,
-       RT_CU_JIT_ERROR_LOG_BYTES = 6
+/* Flags and choices */
+enum {
+    RT_CU_FUNC_REGISTERS = 4,
+    RT_CU_FUNC_SHARED_DYNAMIC = 8,
+    RT_CU_STREAM_NON_BLOCKING = 1,
+    RT_CU_EVENT_NO_TIMING = 2,
+    RT_CU_ATTACH_GLOBAL = 1,
+    RT_CU_CAPTURE_THREAD_LOCAL = 1,
+    RT_CU_NODE_KERNEL = 0,
+    RT_CU_JIT_ERROR_LOG = 5,
+    RT_CU_JIT_ERROR_LOG_BYTES = 6
 };
 
 /* member, symbol, parameters */

@@ -20,30 +20,30 @@ typedef struct rt_lt_choice { /* cublasLtMatmulHeuristicResult_t */
     int reserved[4];
 } rt_lt_choice;
 
-enum { /* numbers of cublasLt.h, library_types.h and cublas_api.h */
-       RT_LT_F32 = 0,
-       RT_LT_F16 = 2,
-       RT_LT_BF16 = 14,
-       RT_LT_COMPUTE_F32 = 68, /* true f32: no TF32 */
-       RT_LT_DESC_TRANS_A = 3,
-       RT_LT_DESC_TRANS_B = 4,
-       RT_LT_DESC_EPILOGUE = 7,
-       RT_LT_DESC_BIAS = 8,
-       RT_LT_DESC_BIAS_TYPE = 26,
-       RT_LT_TRANSPOSE = 1,
-       RT_LT_EPILOGUE_BIAS = 4,
-       RT_LT_PREF_WORK_BYTES = 1,
-       RT_LT_PREF_REDUCTIONS = 3,
-       RT_LT_PREF_ALIGN_A = 5, /* B, C and D follow */
-       RT_LT_REDUCTION_COMPUTE_TYPE = 2,
-       RT_LT_CONFIG_ID = 0,
-       RT_LT_CONFIG_TILE = 1,
-       RT_LT_CONFIG_SPLIT_K = 2,
-       RT_LT_CONFIG_REDUCTION = 3,
-       RT_LT_CONFIG_SWIZZLE = 4,
-       RT_LT_CONFIG_CUSTOM = 5,
-       RT_LT_CONFIG_STAGES = 6,
-       RT_LT_CONFIG_CLUSTER = 8
+/* Numbers of cublasLt.h, library_types.h and cublas_api.h */
+enum {
+    RT_LT_F32 = 0,
+    RT_LT_F16 = 2,
+    RT_LT_BF16 = 14,
+    RT_LT_COMPUTE_F32 = 68, /* true f32: no TF32 */
+    RT_LT_DESC_TRANS_A = 3,
+    RT_LT_DESC_TRANS_B = 4,
+    RT_LT_DESC_EPILOGUE = 7,
+    RT_LT_DESC_BIAS = 8,
+    RT_LT_DESC_BIAS_TYPE = 26,
+    RT_LT_TRANSPOSE = 1,
+    RT_LT_EPILOGUE_BIAS = 4,
+    RT_LT_PREF_WORK_BYTES = 1,
+    RT_LT_PREF_REDUCTIONS = 3,
+    RT_LT_PREF_ALIGN_A = 5, /* B, C and D follow */
+    RT_LT_REDUCTION_COMPUTE_TYPE = 2,
+    RT_LT_CONFIG_ID = 0,
+    RT_LT_CONFIG_TILE = 1,
+    RT_LT_CONFIG_SPLIT_K = 2,
+    RT_LT_CONFIG_SWIZZLE = 4,
+    RT_LT_CONFIG_CUSTOM = 5,
+    RT_LT_CONFIG_STAGES = 6,
+    RT_LT_CONFIG_CLUSTER = 8
 };
 
 /* member, symbol, result, parameters */
