@@ -107,7 +107,7 @@ def prepare(args, shape, folder):
     for seed, name in ((1, "teacher"), (2, "student")):
         run([args.retort, "init", "--config", path, "--dtype", "bf16", "--seed", str(seed), os.path.join(folder, name)])
     rng = random.Random(0)
-    n = SHAPES[shape]["batch"] * SHAPES[shape]["seq"] * 64
+    n = SHAPES[shape]["batch"] * SHAPES[shape]["seq"] * 512
     with open(os.path.join(folder, "tokens.bin"), "wb") as f:
         f.write(struct.pack(f"<{n}I", *(rng.randrange(config["vocab_size"]) for _ in range(n))))
 

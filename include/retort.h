@@ -194,6 +194,7 @@ typedef struct retort_summary {
     int is_best;
     retort_evaluation before, after, saved; /* saved: of the model as loaded again from its files */
     double rounding_rmse, rounding_max;     /* of the saved dtype against memory; 0 where the best is an earlier one */
+    retort_evaluation control_after, control_saved; /* with the setting `control`: of the run in out/control */
 } retort_summary;
 
 /* Trains the student towards the teacher and writes it to the setting `out`. The settings are not changed. */
@@ -234,6 +235,11 @@ RETORT_API int retort_plan_program(const retort_plan *p, uint32_t program, retor
 /* Every op of a program with its kernel, operands and costs. */
 RETORT_API int retort_plan_text(const retort_plan *p, uint32_t program, char **text, retort_error *e);
 RETORT_API int retort_plan_json(const retort_plan *p, uint32_t program, char **text, retort_error *e);
+/* What the run will do with its data, as JSON: the objective in one line, trained and masked tokens, records that were
+ * split, shortened and dropped, how many 13-grams of the held-out text are trained on too, two samples in pieces that
+ * are trained or not. In `ready` too. Of a run that goes on from a checkpoint there are no samples, and overlap is
+ * null. */
+RETORT_API int retort_plan_preview(const retort_plan *p, char **text, retort_error *e);
 /* Every setting as resolved from models and data, as YAML. */
 RETORT_API int retort_plan_settings(const retort_plan *p, char **text, retort_error *e);
 

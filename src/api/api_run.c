@@ -179,7 +179,9 @@ static retort_summary summary_of(const rt_run_summary *v)
                              .after = rt_api_evaluation(&v->after),
                              .saved = rt_api_evaluation(&v->saved),
                              .rounding_rmse = v->difference.rmse,
-                             .rounding_max = v->difference.max };
+                             .rounding_max = v->difference.max,
+                             .control_after = rt_api_evaluation(&v->control_after),
+                             .control_saved = rt_api_evaluation(&v->control_saved) };
 }
 
 static int train(const retort_settings *s, const retort_run_options *o, bool teacher, retort_summary *out, rt_err *e)

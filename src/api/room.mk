@@ -5,6 +5,7 @@ API_SRCS := \
 	src/api/api_generate.c \
 	src/api/api_model.c \
 	src/api/api_plan.c \
+	src/api/api_preview.c \
 	src/api/api_run.c \
 	src/api/api_settings.c
 LIB_SRCS += $(API_SRCS)

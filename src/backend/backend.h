@@ -31,6 +31,7 @@ typedef struct rt_dev_info {
     /* Of an open device that loads code: what that took of its memory, and whether any was loaded after seal. */
     uint64_t context_bytes, module_bytes;
     uint32_t modules, late_loads;
+    bool host; /* its memory is that of the process */
 } rt_dev_info;
 
 typedef enum rt_device_memory {

@@ -99,6 +99,26 @@ void rt_map_done_with(const rt_map *m, uint64_t offset, uint64_t bytes)
     if (end > 0) advise(m, rt_align_up(offset, page), end, MADV_DONTNEED);
 }
 
+int rt_file_hash(const char *path, rt_hash128 *out, rt_err *e)
+{
+    enum { PIECE = 16 << 20 };
+    int rc;
+    rt_map m = { 0 };
+    rt_hasher *h = rt_hasher_new();
+    if (!h) RT_TRY(rt_fail(e, RT_NOMEM, "no memory to hash %s", path));
+    RT_TRY(rt_map_open(&m, path, e));
+    for (uint64_t at = 0; at < m.size; at += PIECE) {
+        uint64_t n = m.size - at < PIECE ? m.size - at : PIECE;
+        rt_hasher_add(h, m.data + at, n);
+        rt_map_done_with(&m, at, n);
+    }
+    *out = rt_hasher_digest(h);
+out:
+    rt_map_close(&m);
+    rt_hasher_free(h);
+    return rc;
+}
+
 static int read_all(int fd, const char *path, uint64_t max, rt_str *out, rt_err *e)
 {
     char buf[READ_CHUNK];

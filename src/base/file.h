@@ -8,6 +8,7 @@
 #define RT_BASE_FILE_H
 
 #include "base/err.h"
+#include "base/hash.h"
 #include "base/mem.h"
 #include "base/str.h"
 
@@ -27,6 +28,9 @@ void rt_map_close(rt_map *m); /* accepts zeroes; leaves zeroes */
 /* Tells the system that a range will be read soon, or not again. Never fails. */
 void rt_map_will_need(const rt_map *m, uint64_t offset, uint64_t bytes);
 void rt_map_done_with(const rt_map *m, uint64_t offset, uint64_t bytes);
+
+/* XXH3-128 of a file's bytes. Pages are let go as they are read: a file larger than memory is none too large. */
+int rt_file_hash(const char *path, rt_hash128 *out, rt_err *e);
 
 /* Appends the file's bytes to out; RT_FORMAT when it is larger than max. */
 int rt_file_read(const char *path, uint64_t max, rt_str *out, rt_err *e);

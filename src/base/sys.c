@@ -6,6 +6,8 @@
 
 #include "base/procfs.h"
 
+#include <elf.h>
+#include <link.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/utsname.h>
@@ -139,4 +141,49 @@ uint64_t rt_sys_llc_bytes(void)
     if (l3 > 0) best_bytes = (uint64_t)l3;
 #endif
     return best_bytes;
+}
+
+uint64_t rt_sys_process_memory(void)
+{
+    char text[8192];
+    uint64_t kib = 0;
+    rt_proc_read("/proc/self/status", text, sizeof text);
+    return rt_proc_field(text, "RssAnon", &kib) ? kib * 1024 : 0;
+}
+
+/* Notes: name size, content size, type, then name and content, each padded to four bytes. */
+static bool find_build_id(const uint8_t *at, size_t bytes, char *buf)
+{
+    ElfW(Nhdr) n;
+    while (bytes >= sizeof n) {
+        memcpy(&n, at, sizeof n);
+        size_t name = ((size_t)n.n_namesz + 3) & ~(size_t)3, content = ((size_t)n.n_descsz + 3) & ~(size_t)3;
+        if (name > bytes - sizeof n || content > bytes - sizeof n - name) return false;
+        if (n.n_type == NT_GNU_BUILD_ID && n.n_namesz == 4 && memcmp(at + sizeof n, "GNU", 4) == 0 &&
+            2 * (size_t)n.n_descsz < RT_BUILD_ID_TEXT) {
+            for (size_t i = 0; i < n.n_descsz; i++) snprintf(buf + 2 * i, 3, "%02x", at[sizeof n + name + i]);
+            return true;
+        }
+        at += sizeof n + name + content;
+        bytes -= sizeof n + name + content;
+    }
+    return false;
+}
+
+/* The program itself comes first, and is the only one that is asked. */
+static int visit_program(struct dl_phdr_info *info, size_t size, void *buf)
+{
+    (void)size;
+    for (ElfW(Half) i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+        if (p->p_type == PT_NOTE && find_build_id((const uint8_t *)(info->dlpi_addr + p->p_vaddr), p->p_memsz, buf))
+            break;
+    }
+    return 1;
+}
+
+void rt_sys_build_id(char buf[RT_BUILD_ID_TEXT])
+{
+    buf[0] = 0;
+    dl_iterate_phdr(visit_program, buf);
 }

@@ -23,7 +23,7 @@
     X(report, "a run, or several over each other, as one HTML page")                                                   \
     X(tokenize, "text as token shards; samples with what is trained; ids of a text and back")                          \
     X(train, "the same loop on text alone")                                                                            \
-    X(verify, "prove every op on this machine against double precision")
+    X(verify, "prove every op on this machine against double precision; or check a finished run")
 
 typedef enum rt_flag_kind {
     RT_FLAG_BOOL,  /* bool */

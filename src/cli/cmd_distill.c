@@ -28,6 +28,7 @@ static bool needs_teacher(rt_setting_id id)
     case RT_SETTING_ID_kd_weight:
     case RT_SETTING_ID_ce_weight:
     case RT_SETTING_ID_t2:
+    case RT_SETTING_ID_control:
     case RT_SETTING_ID_allow_degenerate: return true;
     default: return false;
     }
@@ -135,7 +136,8 @@ static int run(rt_settings *s, const flag_values *v, rt_err *e)
                       .override = v->override,
                       .now = (int64_t)time(NULL),
                       .dev = dev,
-                      .version = RT_VERSION };
+                      .version = RT_VERSION,
+                      .build = RT_BUILD_ID };
     rt_interrupt_catch();
     RT_TRY(rt_run_open(&r, s, &o, e));
     RT_TRY(rt_run_train(r, &summary, e));
@@ -160,6 +162,9 @@ static int command(const char *name, bool teacher, const char *usage, const char
     if (rc < 0 || help) return rc;
     RT_TRY(take_settings(&s, &v, name, e));
     if (v.config) RT_TRY(take_config(&s, v.config, teacher, &arena, e));
+    if (v.override && !v.resume)
+        RT_TRY(rt_fail(e, RT_USAGE,
+                       "retort %s: --override changes the settings of a run that goes on; it needs --resume", name));
     if (teacher && !v.resume && !s.teacher)
         RT_TRY(rt_fail(e, RT_USAGE, "retort distill: --teacher is missing; retort train learns without one"));
     RT_TRY(run(&s, &v, e));

@@ -2,7 +2,7 @@
 #include "cli/cli.h"
 
 #include "base/file.h"
-#include "train/report.h"
+#include "train/control.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -81,9 +81,13 @@ static int write_report(const options *o, const rt_words *words, rt_err *e)
         RT_TRY(rt_report_run_open(&s.runs[i], words->text[i], e));
         s.count++;
     }
+    if (words->count == 1) { /* a run alone is shown with its control */
+        RT_TRY(rt_control_report(&s.runs[1], rt_report_run_facts(s.runs[0]).folder, e));
+        s.count += s.runs[1] != NULL;
+    }
     s.path = o->out ? o->out
                     : rt_path_join(&s.arena, rt_report_run_facts(s.runs[0]).folder,
-                                   s.count > 1 ? "compare.html" : "report.html");
+                                   words->count > 1 ? "compare.html" : "report.html");
     if (!s.path) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a path"));
     RT_TRY(rt_report_write(s.path, s.runs, s.count, e));
     RT_TRY(rt_file_size(s.path, &s.bytes, e));
@@ -112,9 +116,10 @@ int rt_cmd_report(int argc, char **argv, rt_err *e)
     const rt_command c = {
         .name = "report",
         .usage = "retort report RUN [RUN2 ...] [-o FILE] [--json]",
-        .text = "Writes one page with everything about a run: curves, held-out measures, samples, settings, plan and\n"
-                "verdict. It needs no network and no other file. With several runs their curves lie over each other.\n"
-                "A run is the --out of distill or train; it may still be going.",
+        .text =
+            "Writes one page with everything about a run: curves, held-out measures, samples, settings, plan and\n"
+            "verdict. It needs no network and no other file. With several runs their curves lie over each other.\n"
+            "A run is the --out of distill or train; it may still be going. A run with a --control is shown with it.",
         .example = "retort report out\n  retort report out control -o compare.html",
         .flags = flags,
         .min_words = 1,

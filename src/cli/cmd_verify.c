@@ -1,8 +1,10 @@
-/* cmd_verify.c - `retort verify`: runs the op cases on this machine and prints what failed and the totals. */
+/* cmd_verify.c - `retort verify`: runs the op cases on this machine and prints what failed and the totals. With the
+ * name of a run that run is checked instead (verify_run_print.h). */
 #include "base/mem.h"
 #include "base/str.h"
 #include "cli/cli.h"
 #include "cli/device_arg.h"
+#include "cli/verify_run_print.h"
 #include "verify/verify.h"
 
 #include <jansson.h>
@@ -164,6 +166,7 @@ int rt_cmd_verify(int argc, char **argv, rt_err *e)
     rt_dev_env env = rt_dev_env_get();
     rt_dev_opts dev = { .env = &env };
     rt_verify_opts o = { .backend = "cpu", .dev = &dev };
+    rt_words words = { 0 };
     bool json = false, list = false, help;
     const rt_flag flags[] = {
         { "--backend", RT_FLAG_TEXT, &o.backend, "B", "which backend to prove: cpu (default), cuda or ref" },
@@ -181,16 +184,31 @@ int rt_cmd_verify(int argc, char **argv, rt_err *e)
     };
     const rt_command c = {
         .name = "verify",
-        .usage = "retort verify [flags]",
+        .usage = "retort verify [RUN] [flags]",
         .text =
             "Runs every op on this machine, forward and backward, for every dtype, shape and flag that the plan\n"
             "recorder allows, and compares with the same op in double precision. Each case also runs twice and, on\n"
             "cpu, with 1, 2 and 7 threads: all must agree to the bit. Exit code 0 when nothing failed, 1 when a case\n"
-            "failed.",
-        .example = "retort verify --backend cpu --op matmul",
+            "failed.\n\n"
+            "With RUN, the --out of a finished run, checks that run instead: every file against the manifest's\n"
+            "hashes, the log line by line, and both models measured again on the held-out text. It writes nothing.\n"
+            "Exit code 0 when nothing failed, 5 when something did. Takes --backend, --threads and --json.",
+        .example = "retort verify --backend cpu --op matmul\n  retort verify out",
         .flags = flags,
+        .max_words = 1,
+        .words = &words,
     };
     int rc = rt_args_parse(&c, argc, argv, &help, e);
     if (rc < 0 || help) return rc;
+    if (words.count) {
+        const char *alone = o.op             ? "--op"
+                            : o.quick        ? "--quick"
+                            : o.isa          ? "--isa"
+                            : o.memory_limit ? "--memory-limit"
+                            : list           ? "--list"
+                                             : NULL;
+        if (alone) return rt_fail(e, RT_USAGE, "%s is for the cases of ops, and %s is a run", alone, words.text[0]);
+        return rt_cli_verify_run(words.text[0], o.backend, o.threads, json, e);
+    }
     return list ? list_cases(&o, json, e) : run_cases(&o, json, e);
 }

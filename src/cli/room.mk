@@ -16,8 +16,11 @@ CLI_SRCS += \
 	src/cli/device_arg.c \
 	src/cli/inspect_print.c \
 	src/cli/model_arg.c \
+	src/cli/preview_print.c \
 	src/cli/progress.c \
 	src/cli/run_print.c \
 	src/cli/text_arg.c \
 	src/cli/tokenize_run.c \
-	src/cli/tokenize_show.c
+	src/cli/tokenize_show.c \
+	src/cli/verify_run_print.c \
+	src/cli/visible.c

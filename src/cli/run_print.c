@@ -3,6 +3,7 @@
 
 #include "base/sys.h"
 #include "cli/model_arg.h"
+#include "cli/preview_print.h"
 #include "cli/progress.h"
 
 #include <inttypes.h>
@@ -46,38 +47,6 @@ static void print_model(const char *who, const rt_model_file *m)
            rt_format_params(n, rt_model_file_parameters(m)), m->config.layers, m->config.width);
 }
 
-static void print_objective(const rt_resolved *v, bool teacher)
-{
-    static const char *const names[RT_DIV_COUNT] = {
-        "KL(teacher||student)",        "KL(student||teacher)",        "JSD",
-        "skewed KL(teacher||student)", "skewed KL(student||teacher)", "total variation"
-    };
-    const rt_loss_opts *l = &v->loss;
-    printf("loss      %.4g CE", l->ce_weight);
-    if (teacher) {
-        printf(" + %.4g ", l->kd_weight);
-        if (l->t2 && l->temperature != 1) printf("x %.4g ", l->temperature * l->temperature);
-        printf("%s, T %.4g", names[l->divergence], l->temperature);
-        if (l->divergence == RT_DIV_JSD) printf(", beta %.4g", l->mix);
-        if (l->divergence == RT_DIV_SKEW_FKL || l->divergence == RT_DIV_SKEW_RKL) printf(", skew %.4g", l->mix);
-    }
-    printf("\n");
-}
-
-static void print_data(const rt_run *r)
-{
-    const rt_rows_count *c = &rt_run_inputs(r)->counted;
-    const rt_run_facts *f = rt_run_known(r);
-    printf("data      %" PRIu64 " records, %" PRIu64 " rows of %u tokens a pass, %.0f %% of the tokens trained",
-           c->records, f->rows_per_epoch, rt_run_resolved(r)->seq_len,
-           c->tokens ? 100.0 * (double)c->trained / (double)c->tokens : 0.0);
-    if (c->split) printf(", %" PRIu64 " texts split", c->split);
-    if (c->cut) printf(", %" PRIu64 " conversations shortened", c->cut);
-    if (c->too_long + c->no_target) printf(", %" PRIu64 " records dropped", c->too_long + c->no_target);
-    printf("\n");
-    printf("held out  %u rows\n", rt_run_held_rows(r));
-}
-
 static void on_ready(void *ctx, const rt_run *r)
 {
     rt_run_printer *p = ctx;
@@ -95,8 +64,6 @@ static void on_ready(void *ctx, const rt_run *r)
         printf("pair      %s\n", pair.data ? pair.data : "");
         rt_str_free(&pair);
     }
-    print_objective(v, in->teacher != NULL);
-    print_data(r);
     if (in->template_from) printf("template  %s\n", in->template_from);
     uint64_t trained = rt_decoder_trained(t->plan->student);
     printf("train     %s parameters%s, %u steps of %u rows (%u at a time), lr %.3g %s, warm-up %u\n",
@@ -105,6 +72,7 @@ static void on_ready(void *ctx, const rt_run *r)
     rt_exec_memory_query(t->x, &m);
     printf("memory    %s, of it %s for one micro-batch\n", rt_format_bytes(a, m.total),
            rt_format_bytes(b, m.by_class[RT_CLASS_ACT]));
+    rt_preview_print(r, p->terminal);
     fflush(stdout);
     p->every = v->steps / 50 ? v->steps / 50 : 1;
 }
@@ -203,11 +171,32 @@ static rt_measure kl_of(const rt_eval_result *v) { return v->kl; }
 static rt_measure agreement_of(const rt_eval_result *v) { return v->agreement; }
 static rt_measure teacher_of(const rt_eval_result *v) { return v->teacher_ce; }
 
+/* What was claimed and does not hold, or was not measured, in plain words; what holds only as a number. */
+static void print_verdict(const rt_findings *f, rt_hash128 seal, const char *out)
+{
+    char hash[33];
+    if (!f) return;
+    printf("verdict: %u of %u claims hold", f->of[RT_VERDICT_PASS], f->count);
+    if (f->of[RT_VERDICT_FAIL]) printf(", %u failed", f->of[RT_VERDICT_FAIL]);
+    if (f->of[RT_VERDICT_NOT_MEASURED]) printf(", %u not measured", f->of[RT_VERDICT_NOT_MEASURED]);
+    printf("\n");
+    for (uint32_t i = 0; i < f->count; i++) {
+        const rt_finding *k = &f->list[i];
+        if (k->verdict != RT_VERDICT_PASS)
+            printf("  %s  %s\n      claimed: %s\n      measured: %s\n",
+                   k->verdict == RT_VERDICT_FAIL ? "FAILED" : "not measured", k->id, k->claim, k->measured);
+    }
+    printf("evidence: %s/run/manifest.json, seal %s; retort verify %s checks it\n", out, rt_hash_text(hash, seal), out);
+}
+
 void rt_run_print_summary(rt_run_printer *p, const rt_run_summary *s, const char *out)
 {
     clear(p);
     printf("\nheld out               %10s %10s%s\n", "before", "after", s->saved.positions ? "   as saved" : "");
     row("cross-entropy", &s->after, ce_of, s);
+    if (s->control_after.positions)
+        printf("  without the teacher  %10.4f %10.4f %10.4f\n", s->before.ce.mean, s->control_after.ce.mean,
+               s->control_saved.ce.mean);
     if (s->after.teacher) {
         row("KL(teacher||student)", &s->after, kl_of, s);
         row("top-1 agreement", &s->after, agreement_of, s);
@@ -218,4 +207,5 @@ void rt_run_print_summary(rt_run_printer *p, const rt_run_summary *s, const char
         printf("; it differs from memory by %.2g rms, %.2g at most, which is its dtype's rounding", s->difference.rmse,
                s->difference.max);
     printf("\n");
+    print_verdict(s->findings, s->seal, out);
 }

@@ -2,26 +2,13 @@
  *
  * The text comes from a stranger, so nothing in it reaches a terminal that the terminal would act on. */
 #include "cli/tokenize.h"
+#include "cli/visible.h"
 
 #include "base/mem.h"
 
 #include <string.h>
 
 enum { MOST_TOKENS = 4096 };
-
-static void append_visible(rt_str *out, const rt_str *text, size_t from)
-{
-    for (size_t i = from; i < text->len; i++) {
-        unsigned char c = (unsigned char)text->data[i];
-        bool c1 = c == 0xC2 && i + 1 < text->len && ((unsigned char)text->data[i + 1] & 0xE0) == 0x80;
-        if (c1)
-            rt_str_printf(out, "\\x%02x", (unsigned char)text->data[++i]);
-        else if ((c < ' ' && c != '\n' && c != '\t') || c == 127)
-            rt_str_printf(out, "\\x%02x", c);
-        else
-            rt_str_append_n(out, (const char *)&text->data[i], 1);
-    }
-}
 
 int rt_tokenize_sample(rt_str *out, const rt_tokenizer *t, const rt_shard_record *r, bool colour, rt_err *e)
 {
@@ -38,11 +25,11 @@ int rt_tokenize_sample(rt_str *out, const rt_tokenizer *t, const rt_shard_record
         inside = trained;
         size_t from = text.len;
         RT_TRY(rt_tok_stream_push(stream, rt_shard_id(r, i), &text, e));
-        append_visible(out, &text, from);
+        rt_visible_append(out, text.data + from, text.len - from);
     }
     size_t from = text.len;
     RT_TRY(rt_tok_stream_end(stream, &text, e));
-    append_visible(out, &text, from);
+    rt_visible_append(out, text.data + from, text.len - from);
     if (inside) rt_str_append(out, colour ? "\x1b[0m" : "⟧");
     if (n < r->count) rt_str_printf(out, "\n... and %u more tokens", r->count - n);
     if (out->failed) rc = rt_fail(e, RT_NOMEM, "out of memory to show a record");

@@ -235,6 +235,7 @@ int rt_model_content_hash(const rt_model_file *m, rt_pool *pool, rt_hash128 *out
     job j = { .m = m };
     RT_TRY(cut(&j, e));
     rt_pool_run(pool, j.count, hash_segment, &j);
+    rt_model_file_done_with_all(m);
     if (atomic_load(&j.no_memory))
         rc = rt_fail(e, RT_NOMEM, "no memory to hash %s", m->path);
     else
@@ -273,6 +274,7 @@ int rt_model_file_hash(const rt_model_file *m, rt_pool *pool, rt_hash128 *out, r
     j.digests = rt_alloc(m->part_count * sizeof *j.digests, 16);
     if (!j.digests) return rt_fail(e, RT_NOMEM, "no memory to hash %s", m->path);
     rt_pool_run(pool, m->part_count, hash_part, &j);
+    rt_model_file_done_with_all(m);
     *out = m->part_count == 1 ? j.only : rt_hash(j.digests, m->part_count * sizeof *j.digests);
     rt_free(j.digests);
     return RT_OK;

@@ -271,6 +271,17 @@ const rt_tensor *rt_model_file_find(const rt_model_file *m, const char *canonica
     return bsearch(&key, m->tensors, m->tensor_count, sizeof key, by_name);
 }
 
+void rt_model_file_done_with(const rt_model_file *m, const rt_tensor *t)
+{
+    const rt_map *map = &m->parts[t->file].map;
+    rt_map_done_with(map, (uint64_t)(t->data - map->data), t->bytes);
+}
+
+void rt_model_file_done_with_all(const rt_model_file *m)
+{
+    for (uint32_t i = 0; i < m->part_count; i++) rt_map_done_with(&m->parts[i].map, 0, m->parts[i].map.size);
+}
+
 uint64_t rt_model_file_parameters(const rt_model_file *m)
 {
     uint64_t total = 0;

@@ -134,7 +134,7 @@ int rt_load_weights(rt_exec *x, const rt_decoder *d, const rt_model_file *m, rt_
         const rt_tensor *t = stored(m, &d->params[i]);
         if (!t) RT_TRY(rt_fail(e, RT_FORMAT, "%s: tensor %s is missing", m->spec, rt_param_name(name, &d->params[i])));
         RT_TRY(load_one(x, &d->params[i], t, m->spec, e));
-        rt_map_done_with(&m->parts[t->file].map, (uint64_t)(t->data - m->parts[t->file].map.data), t->bytes);
+        rt_model_file_done_with(m, t);
     }
     RT_TRY(rt_load_rope(x, d, e));
 out:

@@ -96,6 +96,8 @@ int rt_rows_open(rt_rows **out, const rt_rows_source *sources, uint32_t count, c
     r->o = *o;
     r->window_epoch = UINT64_MAX;
     if (count == 0) RT_TRY(rt_fail(e, RT_INVALID, "no data were given"));
+    if (o->seq_len < 2) RT_TRY(rt_fail(e, RT_INVALID, "rows of %u tokens; there must be at least 2", o->seq_len));
+    r->o.held_out = rt_rows_share(sources, count, o);
     r->sources = rt_alloc_zero(count * sizeof *r->sources, 64);
     r->draws = rt_alloc(WINDOW_UNITS * sizeof *r->draws, 64);
     r->by_length = rt_alloc(WINDOW_UNITS * sizeof *r->by_length, 64);
@@ -108,8 +110,10 @@ int rt_rows_open(rt_rows **out, const rt_rows_source *sources, uint32_t count, c
         if (rc < 0) goto out;
     }
     if (r->per_epoch == 0)
-        RT_TRY(rt_fail(e, RT_INVALID, "%s: no record is on the %s side of a held-out share of %g", sources[0].name,
-                       o->side == RT_SIDE_HELD ? "held-out" : "training", o->held_out));
+        RT_TRY(rt_fail(e, RT_INVALID,
+                       "%s: no record is left to %s when a part is held out (%g of the records); give more records, or "
+                       "name a file for evaluation with --eval-data",
+                       sources[0].name, o->side == RT_SIDE_HELD ? "evaluate" : "train", r->o.held_out));
     r->at.data = identity(r, sources);
     *out = r;
     return RT_OK;

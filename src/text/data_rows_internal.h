@@ -22,6 +22,9 @@ typedef struct rt_units {
     rt_rows_count n;
 } rt_units;
 
+/* The held-out share, raised where chance would leave that side without a row: of few records the one with the lowest
+ * hash is held out. The same for both sides of the same data. */
+double rt_rows_share(const rt_rows_source *sources, uint32_t count, const rt_rows_opts *o);
 int rt_units_open(rt_units *u, const rt_rows_source *s, const rt_rows_opts *o, rt_err *e);
 void rt_units_close(rt_units *u);
 rt_unit rt_units_find(const rt_units *u, uint64_t unit); /* unit below u->n.units */

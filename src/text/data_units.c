@@ -101,6 +101,25 @@ int rt_rows_survey(rt_shard *const *shards, uint32_t count, const rt_rows_opts *
     return RT_OK;
 }
 
+double rt_rows_share(const rt_rows_source *sources, uint32_t count, const rt_rows_opts *o)
+{
+    uint64_t least = UINT64_MAX;
+    if (o->held_out <= 0) return 0;
+    for (uint32_t i = 0; i < count; i++)
+        for (uint32_t k = 0; k < sources[i].count; k++) {
+            const rt_shard *s = sources[i].shards[k];
+            for (uint64_t n = rt_shard_about(s)->records, record = 0; record < n; record++) {
+                rt_shard_record r;
+                rt_shard_get(s, record, &r);
+                if (use_of(&r, o->seq_len).pieces == 0) continue;
+                if (is_held(s, record, o->held_out)) return o->held_out;
+                uint64_t hash = rt_shard_record_hash(s, record) >> 11;
+                if (hash < least) least = hash;
+            }
+        }
+    return least == UINT64_MAX ? o->held_out : (double)(least + 1) * 0x1p-53;
+}
+
 int rt_rows_judge(const rt_rows_count *c, const char *name, const rt_rows_opts *o, rt_err *e)
 {
     uint64_t dropped = c->too_long + c->no_target;
@@ -115,9 +134,8 @@ int rt_rows_judge(const rt_rows_count *c, const char *name, const rt_rows_opts *
                        "%s: no token of it is trained: of %llu records %s; look at them with retort tokenize --show 3",
                        name, (unsigned long long)c->records, why);
     if (!o->allow_drop && (double)dropped > 0.05 * (double)c->records)
-        return rt_fail(e, RT_INVALID,
-                       "%s: %.1f %% of %llu records would be dropped: %s; %sagree with --allow-drop", name,
-                       100.0 * (double)dropped / (double)c->records, (unsigned long long)c->records, why,
+        return rt_fail(e, RT_INVALID, "%s: %.1f %% of %llu records would be dropped: %s; %sagree with --allow-drop",
+                       name, 100.0 * (double)dropped / (double)c->records, (unsigned long long)c->records, why,
                        c->too_long ? "take longer rows, or " : "");
     return RT_OK;
 }
@@ -129,7 +147,6 @@ static int no_memory(rt_err *e) { return rt_fail(e, RT_NOMEM, "out of memory for
 int rt_units_open(rt_units *u, const rt_rows_source *s, const rt_rows_opts *o, rt_err *e)
 {
     *u = (rt_units){ .source = *s, .o = *o };
-    if (o->seq_len < 2) return rt_fail(e, RT_INVALID, "rows of %u tokens; there must be at least 2", o->seq_len);
     u->shard_first = rt_alloc_zero(((size_t)s->count + 1) * sizeof *u->shard_first, 64);
     if (!u->shard_first) return no_memory(e);
     for (uint32_t k = 0; k < s->count; k++)

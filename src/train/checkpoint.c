@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "format/tensor_file.h"
+#include "train/sealed.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -13,13 +14,14 @@
 #include <unistd.h>
 
 static const char prefix[] = "checkpoint-";
+static const char best_prefix[] = "best-";
 static const char kinds[] = "wmv";
 
 int rt_programs_hash(const rt_trainer *t, rt_hash128 *out, rt_err *e)
 {
     int rc = RT_OK;
-    rt_hash128 each[RT_PROGRAM_COUNT] = { 0 };
-    for (int i = 0; i < RT_PROGRAM_COUNT; i++)
+    rt_hash128 each[RT_PROGRAM_LOGITS] = { 0 }; /* those before it decide the curve; it only looks */
+    for (int i = 0; i < RT_PROGRAM_LOGITS; i++)
         if (t->plan->plan[i]) RT_TRY(rt_exec_hash(t->x, t->plan->index[i], &each[i], e));
     *out = rt_hash(each, sizeof each);
 out:
@@ -68,35 +70,6 @@ static int state_values(void *ctx, uint32_t i, uint64_t first, uint64_t n, void 
 
 /* ---- state.json ---- */
 
-static json_t *hash_json(rt_hash128 h)
-{
-    char text[33];
-    return json_string(rt_hash_text(text, h));
-}
-
-static bool hash_from(const json_t *j, rt_hash128 *h)
-{
-    const char *s = json_string_value(j);
-    char *end;
-    char half[17] = { 0 };
-    if (!s || strlen(s) != 32) return false;
-    memcpy(half, s, 16);
-    h->hi = strtoull(half, &end, 16);
-    if (*end) return false;
-    h->lo = strtoull(s + 16, &end, 16);
-    return !*end;
-}
-
-static int hash_file(const char *path, rt_hash128 *out, rt_err *e)
-{
-    rt_map m = { 0 };
-    int rc = rt_map_open(&m, path, e);
-    if (rc < 0) return rc;
-    *out = rt_hash(m.data, m.size);
-    rt_map_close(&m);
-    return RT_OK;
-}
-
 /* {"model.safetensors": "hash", ...} of every file that is in the folder. */
 static int hash_folder(const char *folder, json_t *out, rt_arena *a, rt_err *e)
 {
@@ -109,42 +82,18 @@ static int hash_folder(const char *folder, json_t *out, rt_arena *a, rt_err *e)
         char *path = rt_path_join(a, folder, names[i]);
         if (!path) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a path"));
         if (strcmp(names[i], "state.json") == 0) continue;
-        RT_TRY(hash_file(path, &h, e));
-        if (json_object_set_new(out, names[i], hash_json(h)) != 0)
+        RT_TRY(rt_file_hash(path, &h, e));
+        if (json_object_set_new(out, names[i], rt_hash_to_json(h)) != 0)
             RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a record"));
     }
 out:
     return rc;
 }
 
-/* The record ends with the hash of all that stands before it, so that it is checked like the files it names. */
-static const char hash_begin[] = ",\n  \"hash\": \"", hash_end[] = "\"\n}\n";
-enum { HASH_TEXT = 32, HASH_TAIL = sizeof hash_begin - 1 + HASH_TEXT + sizeof hash_end - 1 };
-
-static void seal_record(rt_str *out, const char *text)
-{
-    char hash[HASH_TEXT + 1];
-    size_t n = strlen(text) - strlen("\n}");
-    rt_str_append_n(out, text, n);
-    rt_str_printf(out, "%s%s%s", hash_begin, rt_hash_text(hash, rt_hash(text, n)), hash_end);
-}
-
-static bool record_sealed(const rt_str *text)
-{
-    char hash[HASH_TEXT + 1];
-    if (text->len < HASH_TAIL) return false;
-    const char *tail = text->data + text->len - HASH_TAIL;
-    rt_hash_text(hash, rt_hash(text->data, text->len - HASH_TAIL));
-    return memcmp(tail, hash_begin, sizeof hash_begin - 1) == 0 &&
-           memcmp(tail + sizeof hash_begin - 1, hash, HASH_TEXT) == 0 &&
-           memcmp(tail + HASH_TAIL - (sizeof hash_end - 1), hash_end, sizeof hash_end - 1) == 0;
-}
-
 static int write_record(const char *folder, const rt_progress_state *s, rt_arena *a, rt_err *e)
 {
     int rc;
-    rt_str sealed = { 0 };
-    char *text = NULL, *path = rt_path_join(a, folder, "state.json");
+    char *path = rt_path_join(a, folder, "state.json");
     rt_json_init();
     json_t *files = json_object(), *j = NULL;
     if (!files || !path) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a record"));
@@ -153,15 +102,10 @@ static int write_record(const char *folder, const rt_progress_state *s, rt_arena
                   "cursor", rt_cursor_to_json(&s->cursor), "tokens", (json_int_t)s->tokens, "trained",
                   (json_int_t)s->trained, "seconds", s->seconds, "metrics_bytes", (json_int_t)s->metrics_bytes, "best",
                   isnan(s->best) ? NULL : json_real(s->best), "best_step", (json_int_t)s->best_step, "programs",
-                  hash_json(s->programs), "files", files);
-    text = j ? json_dumps(j, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
-    if (!text) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a record"));
-    seal_record(&sealed, text);
-    if (sealed.failed) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a record"));
-    RT_TRY(rt_file_write(path, sealed.data, sealed.len, e));
+                  rt_hash_to_json(s->programs), "files", files);
+    if (!j) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a record"));
+    RT_TRY(rt_sealed_write(path, j, NULL, e));
 out:
-    rt_str_free(&sealed);
-    rt_free(text);
     json_decref(j);
     json_decref(files);
     return rc;
@@ -193,12 +137,12 @@ out:
 
 /* ---- finding and reading ---- */
 
-/* The step of a checkpoint's name; false for any other name (temporary ones begin with a dot). */
-static bool step_of(const char *name, uint32_t *step)
+/* The step in a name such as checkpoint-000500; false for any other name (temporary ones begin with a dot). */
+static bool step_of(const char *name, const char *kind, uint32_t *step)
 {
-    size_t n = strlen(prefix);
+    size_t n = strlen(kind);
     char *end;
-    if (strncmp(name, prefix, n) != 0 || name[n] < '0' || name[n] > '9') return false;
+    if (strncmp(name, kind, n) != 0 || name[n] < '0' || name[n] > '9') return false;
     unsigned long v = strtoul(name + n, &end, 10);
     *step = (uint32_t)v;
     return !*end && v <= UINT32_MAX;
@@ -212,7 +156,7 @@ int rt_checkpoint_newest(char **path, rt_arena *a, const char *folder, rt_err *e
     *path = NULL;
     RT_TRY(rt_dir_list(&names, &count, a, folder, e));
     for (uint32_t i = 0; i < count; i++) {
-        if (!step_of(names[i], &step) || (*path && step <= best)) continue;
+        if (!step_of(names[i], prefix, &step) || (*path && step <= best)) continue;
         best = step;
         *path = rt_path_join(a, folder, names[i]);
         if (!*path) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a path"));
@@ -234,7 +178,7 @@ static int read_record(const char *path, const json_t *j, rt_progress_state *s, 
     if (json_unpack((json_t *)(uintptr_t)j, "{s:I, s:I, s:o, s:I, s:I, s:F, s:I, s:I, s:o}", "version", &version,
                     "step", &step, "cursor", &cursor, "tokens", &tokens, "trained", &trained, "seconds", &s->seconds,
                     "metrics_bytes", &bytes, "best_step", &best_step, "programs", &programs) != 0 ||
-        step < 0 || step > UINT32_MAX || !hash_from(programs, &s->programs))
+        step < 0 || step > UINT32_MAX || !rt_hash_from_json(programs, &s->programs))
         return damaged(path, "state.json is not what a checkpoint has", e);
     if (version != 1) return rt_fail(e, RT_UNSUPPORTED, "%s was written by a newer retort", path);
     RT_TRY(rt_cursor_from_json(&s->cursor, cursor, e));
@@ -258,12 +202,12 @@ static int check_files(const char *path, const json_t *files, rt_arena *a, rt_er
         rt_hash128 want, got;
         char *file = rt_path_join(a, path, name);
         if (!file) return rt_fail(e, RT_NOMEM, "no memory for a path");
-        if (strchr(name, '/') || !hash_from(value, &want))
+        if (strchr(name, '/') || !rt_hash_from_json(value, &want))
             return damaged(path, "state.json is not what a checkpoint has", e);
-        int rc = hash_file(file, &got, e);
+        int rc = rt_file_hash(file, &got, e);
         if (rc == RT_NOT_FOUND) return damaged(path, rt_arena_printf(a, "%s is missing", name), e);
         if (rc < 0) return rc;
-        if (want.hi != got.hi || want.lo != got.lo)
+        if (!rt_hash_equal(want, got))
             return damaged(path, rt_arena_printf(a, "%s is damaged (its hash is another)", name), e);
     }
     return RT_OK;
@@ -273,23 +217,18 @@ int rt_checkpoint_check(const char *path, rt_progress_state *s, rt_err *e)
 {
     int rc;
     rt_arena a = { 0 };
-    rt_str text = { 0 };
     json_t *j = NULL;
     char *file = rt_path_join(&a, path, "state.json");
     *s = (rt_progress_state){ 0 };
-    rt_json_init();
     if (!file) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a path"));
-    rc = rt_file_read(file, 1u << 20, &text, e);
+    rc = rt_sealed_read(&j, file, e);
     if (rc == RT_NOT_FOUND) RT_TRY(damaged(path, "state.json is missing", e));
+    if (rc == RT_FORMAT) RT_TRY(damaged(path, "state.json is damaged (its hash is another)", e));
     RT_TRY(rc);
-    if (!record_sealed(&text)) RT_TRY(damaged(path, "state.json is damaged (its hash is another)", e));
-    j = json_loadb(text.data ? text.data : "", text.len, 0, NULL);
-    if (!j) RT_TRY(damaged(path, "state.json cannot be read", e));
     RT_TRY(read_record(path, j, s, e));
     RT_TRY(check_files(path, json_object_get(j, "files"), &a, e));
 out:
     json_decref(j);
-    rt_str_free(&text);
     rt_arena_free(&a);
     return rc;
 }
@@ -328,6 +267,7 @@ int rt_checkpoint_load(const char *path, rt_trainer *t, rt_err *e)
             RT_TRY(rt_fail(e, RT_INVALID, "%s has no %s of this shape: it is of another model or other settings", path,
                            l.list[i].name));
         RT_TRY(load_tensor(&l, i, from, e));
+        rt_model_file_done_with(f, from);
     }
 out:
     rt_model_file_close(f);
@@ -352,18 +292,55 @@ static void remove_checkpoint(rt_arena *a, const char *path)
         rmdir(aside);
 }
 
-void rt_checkpoint_prune(const char *folder, uint32_t keep, uint32_t best)
+/* Steps of the folders of a kind, newest first; null without memory. */
+static uint32_t *steps_of(char *const *names, uint32_t count, const char *kind, uint32_t *n, rt_arena *a)
+{
+    uint32_t *steps = rt_arena_alloc(a, (size_t)count * sizeof *steps + 1);
+    *n = 0;
+    for (uint32_t i = 0; steps && i < count; i++) *n += step_of(names[i], kind, &steps[*n]);
+    if (steps) qsort(steps, *n, sizeof *steps, newest_first);
+    return steps;
+}
+
+static void remove_from(const char *folder, const char *kind, const uint32_t *steps, uint32_t first, uint32_t n,
+                        rt_arena *a)
+{
+    for (uint32_t i = first; i < n; i++) {
+        char *path = rt_arena_printf(a, "%s/%s%06u", folder, kind, steps[i]);
+        if (path) remove_checkpoint(a, path);
+    }
+}
+
+void rt_checkpoint_prune(const char *folder, uint32_t keep)
 {
     rt_arena a = { 0 };
     char **names;
-    uint32_t count, n = 0;
+    uint32_t count, n, nbest, first = 0;
     if (rt_dir_list(&names, &count, &a, folder, NULL) < 0) return;
-    uint32_t *steps = rt_arena_alloc(&a, (size_t)count * sizeof *steps + 1);
-    for (uint32_t i = 0; steps && i < count; i++) n += step_of(names[i], &steps[n]);
-    if (steps) qsort(steps, n, sizeof *steps, newest_first);
-    for (uint32_t i = keep ? keep : 1; steps && i < n; i++) {
-        char *path = rt_arena_printf(&a, "%s/%s%06u", folder, prefix, steps[i]);
-        if (path && steps[i] != best) remove_checkpoint(&a, path);
+    uint32_t *steps = steps_of(names, count, prefix, &n, &a), *best = steps_of(names, count, best_prefix, &nbest, &a);
+    if (keep == 0) keep = 1;
+    if (keep > n) keep = n;
+    if (steps && best && n > 0) {
+        remove_from(folder, prefix, steps, keep, n, &a);
+        /* Any checkpoint that is kept may be gone on from, and wants the best of its own time. */
+        while (first < nbest && best[first] > steps[keep - 1]) first++;
+        remove_from(folder, best_prefix, best, first + 1, nbest, &a);
     }
+    rt_arena_free(&a);
+}
+
+char *rt_best_path(rt_arena *a, const char *folder, uint32_t step)
+{
+    return rt_arena_printf(a, "%s/%s%06u", folder, best_prefix, step);
+}
+
+void rt_best_remove(const char *folder)
+{
+    rt_arena a = { 0 };
+    char **names;
+    uint32_t count, n;
+    if (rt_dir_list(&names, &count, &a, folder, NULL) < 0) return;
+    uint32_t *steps = steps_of(names, count, best_prefix, &n, &a);
+    if (steps) remove_from(folder, best_prefix, steps, 0, n, &a);
     rt_arena_free(&a);
 }

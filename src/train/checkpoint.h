@@ -33,8 +33,12 @@ int rt_checkpoint_newest(char **path, rt_arena *a, const char *folder, rt_err *e
 int rt_checkpoint_check(const char *path, rt_progress_state *s, rt_err *e);
 /* Weights and moments into a trainer, after rt_checkpoint_check. RT_INVALID when it is of another model. */
 int rt_checkpoint_load(const char *path, rt_trainer *t, rt_err *e);
-/* Removes all but the newest `keep` and the one of step best (0: none); never the newest. */
-void rt_checkpoint_prune(const char *folder, uint32_t keep, uint32_t best);
+/* Removes all but the newest `keep`, never the newest; and of the best models those that no checkpoint that is kept
+ * could name. */
+void rt_checkpoint_prune(const char *folder, uint32_t keep);
+/* folder/best-NNNNNN: the model of that step, which was the best so far. */
+char *rt_best_path(rt_arena *a, const char *folder, uint32_t step);
+void rt_best_remove(const char *folder); /* all of them */
 /* Over all programs of the run. */
 int rt_programs_hash(const rt_trainer *t, rt_hash128 *out, rt_err *e);
 

@@ -113,6 +113,7 @@ void rt_eval_set_free(rt_eval_set *s)
 
 uint32_t rt_eval_set_rows(const rt_eval_set *s) { return s->rows; }
 uint64_t rt_eval_set_positions(const rt_eval_set *s) { return s->positions; }
+rt_batch rt_eval_set_all(const rt_eval_set *s) { return (rt_batch){ s->ids, s->pos, s->start, s->target }; }
 
 bool rt_eval_set_within(const rt_eval_set *s, const uint32_t *mask, uint32_t rows, int32_t *bad)
 {

@@ -24,6 +24,7 @@ typedef struct rt_eval_result {
     double seconds;
 } rt_eval_result;
 
+enum { RT_EVAL_MOST_ROWS = 1000 }; /* that a run evaluates on */
 typedef struct rt_eval_set rt_eval_set;
 /* Up to most rows (0: all) of T tokens, read to their end, in batches of B. RT_INVALID when nothing in them is a
  * target. */
@@ -31,6 +32,8 @@ int rt_eval_set_new(rt_eval_set **out, rt_rows *rows, uint32_t B, uint32_t T, ui
 void rt_eval_set_free(rt_eval_set *s); /* accepts null */
 uint32_t rt_eval_set_rows(const rt_eval_set *s);
 uint64_t rt_eval_set_positions(const rt_eval_set *s);
+/* All rows, one after another: (rows * T) each. */
+rt_batch rt_eval_set_all(const rt_eval_set *s);
 /* Whether every target is an id of the mask (bits below rows); else the first that is not. */
 bool rt_eval_set_within(const rt_eval_set *s, const uint32_t *mask, uint32_t rows, int32_t *bad);
 /* Whether every input and target is below rows, as an embedding needs it; else the first that is not. */

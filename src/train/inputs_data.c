@@ -274,13 +274,8 @@ int rt_inputs_rows(rt_inputs *in, const rt_settings *s, const rt_resolved *r, rt
     o.in_order = true;
     o.side = file ? RT_SIDE_ALL : RT_SIDE_HELD;
     if (file) o.held_out = 0;
-    rc = rt_rows_open(&in->held, file ? in->eval_sources : in->train_sources, file ? in->eval_count : in->train_count,
-                      &o, e);
-    if (rc == RT_INVALID && !file && e) {
-        rt_err why = *e;
-        rt_fail(e, rc, "%.300s; raise --held-out, or give --eval-data", why.text);
-    }
-    RT_TRY(rc);
+    RT_TRY(rt_rows_open(&in->held, file ? in->eval_sources : in->train_sources,
+                        file ? in->eval_count : in->train_count, &o, e));
     RT_TRY(rt_rows_in_epoch(in->train, 0, &f->rows_per_epoch, e));
 out:
     return rc;

@@ -269,6 +269,7 @@ static int each_written(const char *folder, rt_trainer *t, const rt_output *o, p
         if (!back || rt_tensor_elems(back) != rt_trainer_elems(t, i))
             RT_TRY(rt_fail(e, RT_IO, "%s was written and is not there when read back: %s", folder, name));
         RT_TRY(fn(ctx, t, i, back, e));
+        rt_model_file_done_with(f, back);
     }
 out:
     rt_model_file_close(f);
@@ -277,9 +278,22 @@ out:
 }
 
 typedef struct differ {
-    double sum, count;
+    double sum;
+    rt_dtype dtype;
     rt_output_difference *out;
 } differ;
+
+/* How many of a (n), rounded to d, are not b; a is rounded in place. raw: room for n of d. */
+static uint64_t count_unequal(float *a, const float *b, rt_dtype d, uint64_t n, void *raw)
+{
+    uint64_t unequal = 0;
+    if (d != RT_DTYPE_F32) {
+        rt_float_from_f32(raw, a, d, n);
+        rt_float_to_f32(a, raw, d, n);
+    }
+    for (uint64_t i = 0; i < n; i++) unequal += memcmp(&a[i], &b[i], sizeof *a) != 0;
+    return unequal;
+}
 
 static int compare_param(void *ctx, rt_trainer *t, uint32_t i, const rt_tensor *back, rt_err *e)
 {
@@ -287,7 +301,8 @@ static int compare_param(void *ctx, rt_trainer *t, uint32_t i, const rt_tensor *
     differ *k = ctx;
     uint64_t cols = rt_tensor_cols(back), rows = rt_tensor_rows(back), at_once = PIECE / cols + 1;
     float *a = rt_alloc(at_once * cols * sizeof *a, 64), *b = rt_alloc(at_once * cols * sizeof *b, 64);
-    if (!a || !b) RT_TRY(rt_fail(e, RT_NOMEM, "no memory to read the output back"));
+    void *raw = rt_alloc(at_once * cols * sizeof *a, 64);
+    if (!a || !b || !raw) RT_TRY(rt_fail(e, RT_NOMEM, "no memory to read the output back"));
     for (uint64_t r = 0; r < rows; r += at_once) {
         uint64_t n = rows - r < at_once ? rows - r : at_once;
         RT_TRY(rt_trainer_read_part(t, 'w', i, r * cols, n * cols, a, e));
@@ -300,20 +315,22 @@ static int compare_param(void *ctx, rt_trainer *t, uint32_t i, const rt_tensor *
                 rt_param_name(k->out->worst, &t->plan->student->params[i]);
             }
         }
-        k->count += (double)(n * cols);
+        k->out->values += n * cols;
+        k->out->unequal += count_unequal(a, b, k->dtype, n * cols, raw);
     }
 out:
     rt_free(a);
     rt_free(b);
+    rt_free(raw);
     return rc;
 }
 
 int rt_output_read_back(const char *folder, rt_trainer *t, const rt_output *o, rt_output_difference *d, rt_err *e)
 {
     *d = (rt_output_difference){ 0 };
-    differ k = { .out = d };
+    differ k = { .dtype = o->dtype, .out = d };
     int rc = each_written(folder, t, o, compare_param, &k, e);
-    d->rmse = k.count > 0 ? sqrt(k.sum / k.count) : 0;
+    d->rmse = d->values > 0 ? sqrt(k.sum / (double)d->values) : 0;
     return rc;
 }
 

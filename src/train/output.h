@@ -25,6 +25,7 @@ int rt_output_merged(const char *folder, rt_trainer *t, const rt_output *o, rt_e
  * parameters; rounding to the saved dtype is what it should be. */
 typedef struct rt_output_difference {
     double rmse, max;
+    uint64_t values, unequal; /* read back; of them those that are not the memory's rounded to the saved dtype */
     char worst[RT_NAME_BYTES];
 } rt_output_difference;
 /* Puts what the folder holds into the trainer's memory, in the place of what was there: trained parameters only. */

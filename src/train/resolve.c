@@ -111,6 +111,20 @@ out:
     return rc;
 }
 
+/* A flag that would do nothing is a mistake, not a wish. What stands at its default was hardly meant. */
+static int refuse_idle(const rt_settings *s, const rt_loss_opts *l, rt_err *e)
+{
+    const char *flag = NULL, *why = NULL;
+    bool skewed = l->divergence == RT_DIV_SKEW_FKL || l->divergence == RT_DIV_SKEW_RKL;
+    if (s->beta != strtod(rt_setting_table[RT_SETTING_ID_beta].def, NULL) && l->divergence != RT_DIV_JSD)
+        flag = "--beta", why = "--divergence jsd";
+    else if (s->skew != strtod(rt_setting_table[RT_SETTING_ID_skew].def, NULL) && !skewed)
+        flag = "--skew", why = "--divergence skew-forward or skew-reverse";
+    else if (strcmp(s->decay, rt_setting_table[RT_SETTING_ID_decay].def) != 0 && strcmp(s->schedule, "wsd") != 0)
+        flag = "--decay", why = "--schedule wsd";
+    return flag ? rt_fail(e, RT_USAGE, "%s counts with %s alone; give that too, or leave it out", flag, why) : RT_OK;
+}
+
 /* ---- adapters, frozen parts ---- */
 
 static int resolve_targets(const char *text, uint32_t *roles, rt_err *e)
@@ -134,7 +148,6 @@ static int resolve_targets(const char *text, uint32_t *roles, rt_err *e)
     return *roles ? RT_OK : rt_fail(e, RT_USAGE, "--lora-targets is empty");
 }
 
-/* A flag that would do nothing is a mistake, not a wish. */
 static int refuse_without_lora(const rt_settings *s, rt_err *e)
 {
     const char *flag = s->merge                              ? "--merge"
@@ -244,6 +257,9 @@ int rt_resolve_before_rows(rt_settings *s, const rt_run_facts *f, rt_resolved *r
         .eps = s->eps, .weight_decay = s->weight_decay, .max_grad_norm = s->max_grad_norm, .seed = s->seed
     };
     RT_TRY(resolve_loss(s, f->teacher != NULL, r, a, e));
+    RT_TRY(refuse_idle(s, &r->loss, e));
+    if (s->control && !f->teacher)
+        RT_TRY(rt_fail(e, RT_USAGE, "--control is the run without its teacher, and this one has none; leave it out"));
     RT_TRY(resolve_lora(s, r, a, e));
     RT_TRY(resolve_length(s, f, r, a, e));
     RT_TRY(resolve_held_out(s, f, r, a, e));
@@ -350,6 +366,9 @@ int rt_resolve_with_rows(rt_settings *s, const rt_run_facts *f, rt_resolved *r, 
     r->eval_every = (uint32_t)(n > r->steps ? r->steps : n);
     RT_TRY(rt_resolve_share(s->save_every, r->steps, "--save-every", &n, e));
     r->save_every = (uint32_t)(n > r->steps ? r->steps : n);
+    if (GIVEN(dump_step) && (s->dump_step == 0 || s->dump_step > r->steps))
+        RT_TRY(
+            rt_fail(e, RT_INVALID, "--dump-step is from 1 to %u, the last step, not %" PRIu64, r->steps, s->dump_step));
     r->keep = s->keep > UINT32_MAX ? UINT32_MAX : (uint32_t)s->keep;
     r->head_chunk = (uint32_t)s->head_chunk;
     if (!GIVEN(save_dtype)) {

@@ -1,12 +1,21 @@
 # The train room: losses, optimizer, the step.
 LIB_SRCS += \
 	src/train/checkpoint.c \
+	src/train/control.c \
+	src/train/dump.c \
 	src/train/evaluate.c \
+	src/train/evidence_json.c \
+	src/train/falsifiers.c \
 	src/train/inputs.c \
 	src/train/inputs_data.c \
 	src/train/loss_plan.c \
+	src/train/manifest.c \
+	src/train/manifest_files.c \
+	src/train/moved.c \
 	src/train/output.c \
+	src/train/overlap.c \
 	src/train/pair.c \
+	src/train/preview.c \
 	src/train/report_data.c \
 	src/train/report_page.c \
 	src/train/report_samples.c \
@@ -17,7 +26,13 @@ LIB_SRCS += \
 	src/train/run_open.c \
 	src/train/run_files.c \
 	src/train/run_loop.c \
+	src/train/run_verify.c \
+	src/train/run_verify_again.c \
+	src/train/run_verify_files.c \
+	src/train/run_verify_lines.c \
+	src/train/run_verify_weights.c \
 	src/train/schedule.c \
+	src/train/sealed.c \
 	src/train/settings.c \
 	src/train/settings_alias.c \
 	src/train/settings_device.c \

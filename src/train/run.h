@@ -1,9 +1,11 @@
 /* run.h - a whole run: from settings to a model on disk, resumable at any moment.
  *
  *   OUT/                   the model that was trained, as others load it
- *   OUT/best/              the best so far, model only
+ *   OUT/best-NNNNNN/       the best so far, model only
  *   OUT/checkpoint-NNNNNN/ to go on from
- *   OUT/run/               settings.json, resolved.yaml, metrics.jsonl, events.out.tfevents.*, report.html, data/
+ *   OUT/control/           with --control: a run of its own, of the same student without the teacher
+ *   OUT/run/               settings.json, resolved.yaml, metrics.jsonl, events.out.tfevents.*, report.html, data/,
+ *                          manifest.json, verdict.json
  *
  * Owns: the order of things, and what is on disk when. It prints nothing: whoever started it hears of everything
  * through rt_run_events. */
@@ -11,6 +13,7 @@
 #define RT_TRAIN_RUN_H
 
 #include "train/checkpoint.h"
+#include "train/evidence.h"
 #include "train/inputs.h"
 
 typedef struct rt_run_line {
@@ -41,9 +44,10 @@ typedef struct rt_run_opts {
     const rt_hub_env *env;
     const rt_run_events *events;
     bool resume, override;
-    int64_t now; /* seconds since 1970, for templates that print a date */
-    rt_dev *dev; /* open; outlives the run */
-    const char *version;
+    int64_t now;                 /* seconds since 1970, for templates that print a date */
+    rt_dev *dev;                 /* open; outlives the run */
+    const char *version, *build; /* of the program, for the manifest; null: not known */
+    const rt_run *control_of;    /* for control.c: the run that this one is the control of; its tokenizer goes along */
 } rt_run_opts;
 
 /* What a run ended with. */
@@ -51,7 +55,10 @@ typedef struct rt_run_summary {
     rt_eval_result before, after, saved; /* saved: of the model at the root, loaded again from its files */
     uint32_t saved_step;                 /* which step the model at the root is of */
     bool is_best;
+    rt_eval_result control_after, control_saved; /* with --control: of the run in OUT/control; else 0 positions */
     rt_output_difference difference; /* rounding of the saved dtype */
+    const rt_findings *findings;     /* the run's claims, judged; lives as long as the run */
+    rt_hash128 seal;                 /* of manifest.json */
 } rt_run_summary;
 
 /* s: as given by the user, defaults not yet filled in; it is completed with what was resolved. */
@@ -63,8 +70,9 @@ void rt_run_close(rt_run *r); /* accepts null */
 const rt_inputs *rt_run_inputs(const rt_run *r);
 const rt_resolved *rt_run_resolved(const rt_run *r);
 const rt_run_facts *rt_run_known(const rt_run *r);
-const rt_trainer *rt_run_trainer(const rt_run *r);
+const rt_trainer *rt_run_trainer(const rt_run *r);      /* null when its control has been trained */
 const rt_progress_state *rt_run_state(const rt_run *r); /* of a resumed run: where it goes on */
 uint32_t rt_run_held_rows(const rt_run *r);
+const rt_eval_set *rt_run_held(const rt_run *r);
 
 #endif

@@ -2,7 +2,7 @@
 #include "train/run_internal.h"
 
 #include "base/json.h"
-#include "train/report.h"
+#include "train/control.h"
 #include "train/settings_yaml.h"
 
 #include <errno.h>
@@ -21,8 +21,7 @@ static int set_paths(rt_run *r, rt_err *e)
     r->run = rt_path_join(a, r->out, "run");
     r->data = r->run ? rt_path_join(a, r->run, "data") : NULL;
     r->metrics_path = r->run ? rt_path_join(a, r->run, "metrics.jsonl") : NULL;
-    r->best_path = rt_path_join(a, r->out, "best");
-    return r->data && r->metrics_path && r->best_path ? RT_OK : no_memory(e);
+    return r->data && r->metrics_path ? RT_OK : no_memory(e);
 }
 
 static int settings_path(rt_run *r, char **path, rt_err *e)
@@ -36,7 +35,8 @@ int rt_run_make_folders(rt_run *r, rt_err *e)
     int rc;
     char **names, *settings;
     uint32_t count = 0;
-    if (!r->settings->out) RT_TRY(rt_fail(e, RT_USAGE, "--out is missing: where the run and its model go"));
+    if (!r->settings->out || !*r->settings->out)
+        RT_TRY(rt_fail(e, RT_USAGE, "--out is missing: where the run and its model go"));
     RT_TRY(set_paths(r, e));
     if (rt_path_is_dir(r->out)) RT_TRY(rt_dir_list(&names, &count, &r->arena, r->out, e));
     RT_TRY(settings_path(r, &settings, e));
@@ -217,7 +217,11 @@ out:
     return rc;
 }
 
-int rt_run_write_best(rt_run *r, rt_err *e) { return replace_folder(r, r->best_path, e); }
+int rt_run_write_best(rt_run *r, rt_err *e)
+{
+    char *path = rt_best_path(&r->arena, r->out, r->state.step);
+    return path ? replace_folder(r, path, e) : no_memory(e);
+}
 
 /* Without it nobody takes a folder for a model, or for an adapter. */
 static bool is_last_file(const char *name)
@@ -254,15 +258,15 @@ out:
     return rc;
 }
 
-int rt_run_write_root(rt_run *r, bool best, rt_err *e)
+int rt_run_write_root(rt_run *r, const char *from, rt_err *e)
 {
     int rc;
-    char *temp = NULL;
-    if (best) return move_up(r, r->best_path, e);
-    RT_TRY(rt_dir_temp(&temp, &r->arena, r->best_path, e));
+    char *temp = NULL, *name = rt_path_join(&r->arena, r->out, "root");
+    if (from) return move_up(r, from, e);
+    if (!name) RT_TRY(no_memory(e));
+    RT_TRY(rt_dir_temp(&temp, &r->arena, name, e));
     RT_TRY(rt_output_write(temp, r->trainer, &r->output, e));
     RT_TRY(move_up(r, temp, e));
-    if (rt_path_exists(r->best_path)) rt_dir_remove(r->best_path);
     temp = NULL;
 out:
     if (temp) rt_dir_remove(temp);
@@ -279,12 +283,14 @@ int rt_run_write_merged(rt_run *r, rt_err *e)
 int rt_run_write_report(rt_run *r, rt_err *e)
 {
     int rc;
-    rt_report_run *run = NULL;
+    rt_report_run *runs[2] = { 0 };
     char *path = rt_path_join(&r->arena, r->run, "report.html");
     if (!path) return no_memory(e);
-    RT_TRY(rt_report_run_open(&run, r->run, e));
-    RT_TRY(rt_report_write(path, &run, 1, e));
+    RT_TRY(rt_report_run_open(&runs[0], r->run, e));
+    RT_TRY(rt_control_report(&runs[1], r->run, e));
+    RT_TRY(rt_report_write(path, runs, runs[1] ? 2 : 1, e));
 out:
-    rt_report_run_close(run);
+    rt_report_run_close(runs[0]);
+    rt_report_run_close(runs[1]);
     return rc;
 }

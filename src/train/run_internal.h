@@ -2,6 +2,7 @@
 #ifndef RT_TRAIN_RUN_INTERNAL_H
 #define RT_TRAIN_RUN_INTERNAL_H
 
+#include "train/evidence.h"
 #include "train/run.h"
 #include "train/tfevents.h"
 
@@ -19,7 +20,7 @@ struct rt_run {
     rt_model_text text; /* of the output */
     rt_progress_state state;
     rt_pool *pool;
-    const char *out, *run, *data, *metrics_path, *best_path;
+    const char *out, *run, *data, *metrics_path;
     int metrics_fd;           /* -1: not open */
     rt_tfevents *events_file; /* the same numbers for TensorBoard */
     int32_t *rows;            /* (4, batch, T): ids, positions, starts, targets of one optimizer step */
@@ -29,6 +30,7 @@ struct rt_run {
     bool begun;      /* settings are written: what is in OUT can be resumed */
     double saved_at; /* clock of the last checkpoint */
     rt_eval_result first, last;
+    rt_evidence *evidence; /* from the first step on */
 };
 
 /* ---- run_open.c ---- */
@@ -44,21 +46,31 @@ int rt_run_write_settings(rt_run *r, rt_err *e);
 int rt_run_open_metrics(rt_run *r, uint64_t keep, rt_err *e);
 int rt_run_metric(rt_run *r, json_t *line, rt_err *e); /* takes the reference */
 void rt_run_close_metrics(rt_run *r);
-/* The model in memory into OUT/best, whole or not at all. */
+/* The model in memory into OUT/best-NNNNNN, whole or not at all. */
 int rt_run_write_best(rt_run *r, rt_err *e);
-/* The files of the model at the root: those of OUT/best, or of the model in memory. */
-int rt_run_write_root(rt_run *r, bool best, rt_err *e);
+/* The files of the model at the root: moved from a folder (OUT/best-NNNNNN), or, from null, the model in memory. */
+int rt_run_write_root(rt_run *r, const char *from, rt_err *e);
 /* With adapters: OUT/merged, the model with them added in. */
 int rt_run_write_merged(rt_run *r, rt_err *e);
-/* OUT/run/report.html. */
+/* OUT/run/report.html, with the control over it where there is one. */
 int rt_run_write_report(rt_run *r, rt_err *e);
 /* Whether the root holds a whole model. */
 bool rt_run_has_root(const rt_run *r);
 /* The first evaluation and the last, from the metrics of a resumed run; left as they are when there is none. */
 void rt_run_read_evals(rt_run *r);
 
+/* ---- manifest.c ---- */
+/* OUT/run/manifest.json with all that is known before the first step. */
+int rt_run_evidence_begin(rt_run *r, rt_err *e);
+/* After the last step, while its weights are in memory: which parameters have moved. */
+int rt_run_evidence_weights(rt_run *r, rt_err *e);
+/* When everything else is written: verdict.json, and the manifest completed with the hashes of all files. */
+int rt_run_evidence_end(rt_run *r, rt_run_summary *s, rt_err *e);
+
 /* ---- run_loop.c ---- */
 json_t *rt_run_eval_json(uint32_t step, const rt_eval_result *v);
+rt_eval_result rt_run_eval_read(const json_t *j);
+/* The same of a line of metrics.jsonl; false when it is another. */
 bool rt_run_eval_from_json(const json_t *j, rt_eval_result *v);
 
 #endif

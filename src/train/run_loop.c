@@ -2,6 +2,8 @@
 #include "train/run_internal.h"
 
 #include "base/sys.h"
+#include "train/control.h"
+#include "train/dump.h"
 
 #include <math.h>
 #include <string.h>
@@ -75,18 +77,23 @@ static rt_measure measure_from(const json_t *j)
                          json_is_number(error) ? json_number_value(error) : NAN };
 }
 
+rt_eval_result rt_run_eval_read(const json_t *j)
+{
+    return (rt_eval_result){ .ce = measure_from(json_object_get(j, "ce")),
+                             .div = measure_from(json_object_get(j, "divergence")),
+                             .kl = measure_from(json_object_get(j, "forward_kl")),
+                             .agreement = measure_from(json_object_get(j, "agreement")),
+                             .teacher_ce = measure_from(json_object_get(j, "teacher_ce")),
+                             .teacher = json_object_get(j, "forward_kl") != NULL,
+                             .positions = (uint64_t)json_integer_value(json_object_get(j, "positions")),
+                             .documents = (uint64_t)json_integer_value(json_object_get(j, "documents")) };
+}
+
 bool rt_run_eval_from_json(const json_t *j, rt_eval_result *v)
 {
     const char *event = json_string_value(json_object_get(j, "event"));
     if (!event || strcmp(event, "eval") != 0) return false;
-    *v = (rt_eval_result){ .ce = measure_from(json_object_get(j, "ce")),
-                           .div = measure_from(json_object_get(j, "divergence")),
-                           .kl = measure_from(json_object_get(j, "forward_kl")),
-                           .agreement = measure_from(json_object_get(j, "agreement")),
-                           .teacher_ce = measure_from(json_object_get(j, "teacher_ce")),
-                           .teacher = json_object_get(j, "forward_kl") != NULL,
-                           .positions = (uint64_t)json_integer_value(json_object_get(j, "positions")),
-                           .documents = (uint64_t)json_integer_value(json_object_get(j, "documents")) };
+    *v = rt_run_eval_read(j);
     return true;
 }
 
@@ -117,7 +124,7 @@ static int save(rt_run *r, rt_err *e)
     int rc;
     r->state.cursor = rt_rows_tell(r->in->train);
     RT_TRY(rt_checkpoint_save(r->out, r->trainer, &r->output, &r->state, e));
-    rt_checkpoint_prune(r->out, r->resolved.keep, 0);
+    rt_checkpoint_prune(r->out, r->resolved.keep);
     r->saved_at = rt_now();
     if (r->events.saved) {
         char *path = rt_arena_printf(&r->arena, "%s/checkpoint-%06u", r->out, r->state.step);
@@ -174,10 +181,10 @@ static void report_step(rt_run *r, const rt_step_result *out, double lr, const p
 
 static int step_metric(rt_run *r, const rt_step_result *v, double lr, uint64_t tokens, double seconds, rt_err *e)
 {
-    json_t *j =
-        json_pack("{s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:f}", "event", "step", "step",
-                  (json_int_t)r->state.step, "loss", v->loss, "ce", v->ce, "grad_norm", v->grad_norm, "clip", v->clip,
-                  "lr", lr, "trained", (json_int_t)v->trained, "tokens", (json_int_t)tokens, "seconds", seconds);
+    json_t *j = json_pack("{s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:f}", "event", "step", "step",
+                          (json_int_t)r->state.step, "loss", v->loss, "ce", v->ce, "grad_norm", v->grad_norm, "clip",
+                          v->clip, "lr", lr, "rows", (json_int_t)r->resolved.batch, "tokens", (json_int_t)tokens,
+                          "trained", (json_int_t)v->trained, "seconds", seconds);
     if (j && r->in->teacher) {
         json_object_set_new(j, "divergence", json_real(v->div));
         json_object_set_new(j, "agreement", json_real(v->agreement));
@@ -189,10 +196,12 @@ static int one_step(rt_run *r, pace *p, rt_err *e)
 {
     int rc;
     rt_step_result out;
+    rt_dump *dump = NULL;
     uint64_t tokens;
     uint32_t step = r->state.step + 1;
     double begun = rt_now(), lr = rt_schedule_lr(&r->resolved.schedule, step);
     RT_TRY(read_rows(r, &tokens, e));
+    RT_TRY(rt_dump_begin(&dump, r, step, e));
     rc = rt_trainer_step(r->trainer, r->micro, r->micro_count, step, lr, r->resolved.seed, &out, e);
     RT_TRY(explain_nonfinite(r, rc, e));
     double seconds = rt_now() - begun;
@@ -203,7 +212,9 @@ static int one_step(rt_run *r, pace *p, rt_err *e)
     keep_pace(p, seconds, (double)tokens);
     RT_TRY(step_metric(r, &out, lr, tokens, seconds, e));
     report_step(r, &out, lr, p);
+    RT_TRY(rt_dump_end(dump, lr, &out, e));
 out:
+    rt_dump_free(dump);
     return rc;
 }
 
@@ -214,19 +225,24 @@ static int finish(rt_run *r, rt_run_summary *out, rt_err *e)
 {
     int rc;
     uint32_t step = r->state.step, best_step = r->resolved.save_best ? r->state.best_step : 0;
-    bool earlier = best_step > 0 && best_step != step, there = rt_path_is_dir(r->best_path);
+    char *best_path = rt_best_path(&r->arena, r->out, best_step);
+    bool earlier = best_step > 0 && best_step != step, there = best_path && rt_path_is_dir(best_path);
     /* The best was moved to the root already when a run that had come this far is resumed. */
     bool moved = earlier && !there && rt_run_has_root(r), best = earlier && (there || moved);
     out->before = r->first;
     out->after = r->last;
-    rt_checkpoint_prune(r->out, r->resolved.keep, 0); /* again, for a run that was killed just before it did */
-    if (!moved) RT_TRY(rt_run_write_root(r, best, e));
+    rt_checkpoint_prune(r->out, r->resolved.keep); /* again, for a run that was killed just before it did */
+    if (!best_path) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a path"));
+    if (!moved) RT_TRY(rt_run_write_root(r, best ? best_path : NULL, e));
+    rt_best_remove(r->out);
     out->is_best = best_step > 0 && (best || best_step == step);
     out->saved_step = best ? best_step : step;
     if (!best) RT_TRY(rt_output_read_back(r->out, r->trainer, &r->output, &out->difference, e));
+    RT_TRY(rt_run_evidence_weights(r, e));
     RT_TRY(rt_output_reload(r->out, r->trainer, &r->output, e));
     RT_TRY(rt_evaluate(r->trainer, r->held, &out->saved, NULL, e));
     if (r->settings->merge && r->resolved.lora.rank) RT_TRY(rt_run_write_merged(r, e));
+    RT_TRY(rt_run_evidence_end(r, out, e));
     RT_TRY(rt_run_write_report(r, e));
 out:
     return rc;
@@ -239,6 +255,8 @@ int rt_run_train(rt_run *r, rt_run_summary *out, rt_err *e)
     const rt_resolved *v = &r->resolved;
     *out = (rt_run_summary){ 0 };
     r->saved_at = rt_now();
+    rt_dump_missed(r);
+    RT_TRY(rt_run_evidence_begin(r, e));
     if (r->state.step == 0) {
         RT_TRY(evaluate(r, e));
         r->first = r->last;
@@ -254,6 +272,7 @@ int rt_run_train(rt_run *r, rt_run_summary *out, rt_err *e)
                            v->steps));
     }
     RT_TRY(finish(r, out, e));
+    if (r->settings->control) RT_TRY(rt_control_train(r, out, e));
 out:
     return rc;
 }

@@ -3,6 +3,7 @@
 
 #include "base/sys.h"
 #include "text/vocab_convert.h"
+#include "train/dump.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -87,7 +88,8 @@ static int open_trainer(rt_run *r, rt_err *e)
                        .student_dtypes = v->lora.rank ? base : NULL,
                        .frozen = frozen,
                        .lora = v->lora,
-                       .vmask = in->teacher && in->pair.masked };
+                       .vmask = in->teacher && in->pair.masked,
+                       .picks = rt_dump_picks(r->settings) };
     RT_TRY(rt_trainer_open(&r->trainer, r->opts->dev, &o, &(rt_seal_opts){ 0 }, e));
     RT_TRY(rt_trainer_load(r->trainer, in->student, in->teacher, in->pair.mask, v->seed, e));
 out:
@@ -104,10 +106,9 @@ uint32_t rt_run_least_rows(const rt_run *r)
  * none. Rows of training are checked as they come. */
 static int open_evaluation(rt_run *r, rt_err *e)
 {
-    enum { MOST_ROWS = 1000 };
     int rc;
     int32_t bad;
-    RT_TRY(rt_eval_set_new(&r->held, r->in->held, r->resolved.micro_batch, r->resolved.seq_len, MOST_ROWS, e));
+    RT_TRY(rt_eval_set_new(&r->held, r->in->held, r->resolved.micro_batch, r->resolved.seq_len, RT_EVAL_MOST_ROWS, e));
     if (!rt_eval_set_below(r->held, rt_run_least_rows(r), &bad))
         RT_TRY(rt_fail(e, RT_INVALID,
                        "id %d is in the held-out data, and an embedding has %u rows; the data is of "
@@ -175,7 +176,9 @@ static int prepare_output(rt_run *r, rt_err *e)
                              .dtype = r->resolved.save_dtype,
                              .lora = r->resolved.lora,
                              .base_name = in->student->name };
-    return generation_config(r, in->student->text.generation_config, e);
+    rc = generation_config(r, in->student->text.generation_config, e);
+    if (r->opts->control_of) r->text = r->opts->control_of->text; /* the template that both were trained with */
+    return rc;
 }
 
 static int make_rows(rt_run *r, rt_err *e)
@@ -277,3 +280,4 @@ const rt_run_facts *rt_run_known(const rt_run *r) { return &r->facts; }
 const rt_trainer *rt_run_trainer(const rt_run *r) { return r->trainer; }
 const rt_progress_state *rt_run_state(const rt_run *r) { return &r->state; }
 uint32_t rt_run_held_rows(const rt_run *r) { return rt_eval_set_rows(r->held); }
+const rt_eval_set *rt_run_held(const rt_run *r) { return r->held; }

@@ -91,6 +91,8 @@ typedef enum rt_setting_bind {
     X(keep, "--keep", COUNT, "2", FREE, "N", "checkpoints kept besides the best")                                      \
     X(save, "--save", TEXT, "best", FREE, "best|last", "which model is written to the root of --out")                  \
     X(save_dtype, "--save-dtype", TEXT, "auto", FREE, "D", "f32, bf16 or f16; as the student was stored")              \
+    X(control, "--control", SWITCH, "", FREE, NULL, "then train the same student without the teacher, to compare")     \
+    X(dump_step, "--dump-step", COUNT, "auto", FREE, "N", "write all of step N down, for tools/check_step.py")         \
     X(seed, "--seed", COUNT, "0", RUN, "N", "of order and adapters")                                                   \
     X(device, "--device", TEXT, "auto", FREE, "D", "where to run: auto, cpu, cuda or cuda:1; see retort doctor")       \
     X(device_memory, "--device-memory", TEXT, "auto", FREE, "M", "cuda: auto, device or managed memory")               \

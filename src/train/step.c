@@ -114,8 +114,8 @@ int rt_trainer_write(rt_trainer *t, char what, uint32_t param, const float *in, 
 
 /* ---- loading ---- */
 
-/* As PEFT initialises: A uniform in +-1/sqrt(in), B zero, so that a fresh adapter changes nothing. */
-static void init_adapter(float *w, const rt_param *p, uint32_t index, uint64_t seed)
+/* B is zero so that a fresh adapter changes nothing. */
+void rt_adapter_init(float *w, const rt_param *p, uint32_t index, uint64_t seed)
 {
     uint64_t n = (uint64_t)p->value.rows * p->value.cols;
     float bound = 1.0f / sqrtf((float)p->value.cols);
@@ -143,7 +143,7 @@ static int init_state(rt_trainer *t, uint64_t seed, rt_err *e)
         RT_TRY(rt_trainer_write(t, 'm', i, zero, e));
         RT_TRY(rt_trainer_write(t, 'v', i, zero, e));
         if (d->params[i].part)
-            init_adapter(w, &d->params[i], i, seed);
+            rt_adapter_init(w, &d->params[i], i, seed);
         else if (t->plan->moments[i].master.buf)
             RT_TRY(rt_read_param(t->x, d, i, w, e));
         else
@@ -307,6 +307,20 @@ int rt_trainer_eval(rt_trainer *t, const rt_batch *b, const rt_eval_out *out, rt
     RT_TRY(read_column(t, s->eval.kl, out->kl, e));
     RT_TRY(read_column(t, s->eval.top1, out->top1, e));
     RT_TRY(read_column(t, s->eval.teacher_ce, out->teacher_ce, e));
+out:
+    return rc;
+}
+
+int rt_trainer_logits(rt_trainer *t, const rt_batch *b, const int32_t *pick, float *student, float *teacher, rt_err *e)
+{
+    int rc;
+    rt_step_plan *s = t->plan;
+    double seconds = 0;
+    RT_TRY(write_batch(t, b, e));
+    RT_TRY(rt_exec_write(t->x, s->pick, pick, (uint64_t)s->opts.picks * sizeof *pick, e));
+    RT_TRY(run(t, RT_PROGRAM_LOGITS, &seconds, e));
+    RT_TRY(read_column(t, s->logits, student, e));
+    RT_TRY(read_column(t, s->teacher_logits, teacher, e));
 out:
     return rc;
 }

@@ -9,6 +9,9 @@
 #include "infer/load.h"
 #include "train/step_plan.h"
 
+/* An adapter before its first step, as PEFT has it: A uniform in +-1/sqrt(in), B zero. w: all of parameter `index`. */
+void rt_adapter_init(float *w, const rt_param *p, uint32_t index, uint64_t seed);
+
 /* One micro-batch on the host, (B*T) each, row after row. A row that is not there is all padding: ids 0, targets -1. */
 typedef struct rt_batch {
     const int32_t *ids, *pos, *start, *target;
@@ -47,6 +50,10 @@ typedef struct rt_eval_out {
     float *ce, *div, *kl, *top1, *teacher_ce;
 } rt_eval_out;
 int rt_trainer_eval(rt_trainer *t, const rt_batch *b, const rt_eval_out *out, rt_err *e);
+
+/* Logits of the positions pick (plan->opts.picks) of a batch, as f32: student (picks,V), teacher (picks, its V) or
+ * null. For plans that have picks. */
+int rt_trainer_logits(rt_trainer *t, const rt_batch *b, const int32_t *pick, float *student, float *teacher, rt_err *e);
 
 /* Raw access for checkpoints and tests: what = 'w' weight or master, 'm', 'v', 'g' gradient, of parameter i; as f32. */
 uint64_t rt_trainer_elems(const rt_trainer *t, uint32_t param);

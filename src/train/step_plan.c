@@ -15,6 +15,17 @@ static rt_view column(rt_step_plan *s, rt_class cls, rt_dtype d, const char *nam
     return rt_space_buf(s->space, cls, d, s->opts.B * s->opts.T, 1, name);
 }
 
+static void declare_picks(rt_step_plan *s)
+{
+    const rt_step_opts *o = &s->opts;
+    rt_dtype d = o->policy.logits;
+    s->pick = rt_space_buf(s->space, RT_CLASS_INPUT, RT_DTYPE_I32, o->picks, 1, "picked positions");
+    s->logits = rt_space_buf(s->space, RT_CLASS_OUTPUT, d, o->picks, o->student->vocab, "picked logits");
+    if (s->teacher)
+        s->teacher_logits =
+            rt_space_buf(s->space, RT_CLASS_OUTPUT, d, o->picks, o->teacher->vocab, "picked teacher logits");
+}
+
 static void declare_data(rt_step_plan *s)
 {
     const rt_step_opts *o = &s->opts;
@@ -200,6 +211,36 @@ static void record_eval(rt_step_plan *s, rt_plan *p)
     }
 }
 
+/* Rows of the hidden state are picked as rows of an embedding are. */
+static void record_picked(rt_plan *p, const rt_step_plan *s, const rt_decoder *d, rt_view hidden, rt_view logits)
+{
+    rt_view few = rt_act(p, p->policy.act, s->opts.picks, d->config.width, "picked hidden");
+    rt_emit_embed_fwd(p, few, hidden, s->pick);
+    rt_decoder_logits(p, d, logits, few);
+}
+
+static void record_logits(rt_step_plan *s, rt_plan *p)
+{
+    rt_view hidden = rt_act(p, p->policy.act, s->opts.B * s->opts.T, s->student->config.width, "hidden");
+    rt_decoder_forward(p, s->student, &s->tokens, NULL, hidden);
+    record_picked(p, s, s->student, hidden, s->logits);
+    if (!s->teacher) return;
+    rt_plan_assume_defined(p, s->teacher_hidden);
+    record_picked(p, s, s->teacher, s->teacher_hidden, s->teacher_logits);
+}
+
+/* Programs that a run with these options has. */
+static bool is_there(const rt_step_plan *s, int program)
+{
+    switch (program) {
+    case RT_PROGRAM_TEACHER: return s->teacher != NULL;
+    case RT_PROGRAM_NEXT: return s->opts.accumulate && !s->opts.eval_only;
+    case RT_PROGRAM_LOGITS: return s->opts.picks > 0;
+    case RT_PROGRAM_EVAL: return true;
+    default: return !s->opts.eval_only;
+    }
+}
+
 static int record_all(rt_step_plan *s, rt_err *e)
 {
     static const char *const names[] = {
@@ -210,15 +251,14 @@ static int record_all(rt_step_plan *s, rt_err *e)
     int rc = RT_OK;
     uint32_t n = 0;
     for (int i = 0; i < RT_PROGRAM_COUNT; i++) {
-        if (i == RT_PROGRAM_TEACHER && !s->teacher) continue;
-        if (i == RT_PROGRAM_NEXT && !s->opts.accumulate) continue;
-        if (s->opts.eval_only && i != RT_PROGRAM_TEACHER && i != RT_PROGRAM_EVAL) continue;
+        if (!is_there(s, i)) continue;
         RT_TRY(rt_plan_new(&s->plan[i], s->space, names[i], &s->opts.policy, e));
         s->index[i] = n++;
         switch (i) {
         case RT_PROGRAM_TEACHER: record_teacher(s, s->plan[i]); break;
         case RT_PROGRAM_UPDATE: record_update(s, s->plan[i]); break;
         case RT_PROGRAM_EVAL: record_eval(s, s->plan[i]); break;
+        case RT_PROGRAM_LOGITS: record_logits(s, s->plan[i]); break;
         default: RT_TRY(record_micro(s, s->plan[i], i == RT_PROGRAM_NEXT, e));
         }
         RT_TRY(rt_plan_status(s->plan[i], e));
@@ -241,6 +281,7 @@ int rt_step_plan_new(rt_step_plan **out, const rt_step_opts *o, rt_err *e)
     RT_TRY(declare_models(s, e));
     declare_data(s);
     RT_TRY(declare_moments(s, e));
+    if (s->opts.picks) declare_picks(s);
     if (s->space->err.status < 0) {
         if (e) *e = s->space->err;
         RT_TRY(s->space->err.status);

@@ -13,7 +13,8 @@
     X(FIRST, "first micro-batch") /* gradients = */                                                                    \
     X(NEXT, "next micro-batch")   /* gradients += */                                                                   \
     X(UPDATE, "update")           /* norm, clip, AdamW */                                                              \
-    X(EVAL, "evaluation")         /* per-position values, no gradient */
+    X(EVAL, "evaluation")         /* per-position values, no gradient */                                               \
+    X(LOGITS, "logits")           /* of a few positions, where they are asked for */
 typedef enum rt_program {
 #define X(name, text) RT_PROGRAM_##name,
     RT_PROGRAM_LIST(X)
@@ -37,6 +38,7 @@ typedef struct rt_step_opts {
     rt_lora lora;
     bool eval_only; /* nothing is trained: no gradients, no moments, no programs but the teacher's and evaluation's */
     bool vmask;     /* the divergence is over a part of the ids */
+    uint32_t picks; /* positions whose logits can be asked for; 0: there is no such program */
 } rt_step_opts;
 
 /* State of the optimizer for one trained parameter, shaped as it. */
@@ -61,6 +63,8 @@ typedef struct rt_step_plan {
     rt_view nsq, norm, clip; /* (1,1) */
     rt_view teacher_hidden;
     rt_eval_views eval;
+    rt_view pick;                    /* (picks,1): which positions */
+    rt_view logits, teacher_logits;  /* (picks,V), (picks, V of the teacher) */
     rt_moments *moments;             /* (student->param_count), zero where nothing is trained */
     rt_plan *plan[RT_PROGRAM_COUNT]; /* null where there is none; `index` counts those that are there */
     uint32_t index[RT_PROGRAM_COUNT];

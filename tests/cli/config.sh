@@ -34,6 +34,18 @@ printf 'studnet: s\n' >bad.yaml
 run distill --config bad.yaml --out x
 exits 5
 err_has 'bad.yaml:1: .*did you mean student'
+printf 'teacher: t\nstudent: s\ndata: d.jsonl\ndump_stp: 3\n' >bad.yaml
+run distill --config bad.yaml --out x
+exits 5
+err_has 'bad.yaml:4: .*did you mean dump_step'
+printf 'teacher: t\nstudent: s\ndata: d.jsonl\nsteps: 3\nepochs: 2\n' >bad.yaml
+run distill --config bad.yaml --out x
+exits 2
+err_has 'one of --steps, --tokens and --epochs'
+printf 'teacher: t\nstudent: s\ndata: d.jsonl\nbeta: 0.3\n' >bad.yaml
+run distill --config bad.yaml --out x
+exits 2
+err_has '--beta counts with --divergence jsd alone'
 printf 'student: [\n' >bad.yaml
 run distill --config bad.yaml --out x
 exits 4

@@ -181,12 +181,14 @@ def _():
     expect(a != b, "beta of the JSD")
     one = Run(divergence="jsd", beta=1, steps=1, warmup=1).steps[0]["divergence"]
     expect(one == Run(divergence="reverse-kl", steps=1, warmup=1).steps[0]["divergence"], "beta 1 is reverse KL")
+    expect(Run(fails=True, beta=0.2).status == 2, "nothing without the JSD")
 
 
 @case("--skew")
 def _():
     a, b = (Run(divergence="skew-forward", skew=x, steps=1, warmup=1).curve() for x in (0.1, 0.6))
     expect(a != b, "skew of the skewed KL")
+    expect(Run(fails=True, skew=0.6).status == 2, "nothing with another")
 
 
 def loss_is(run, ce, kd):
@@ -266,6 +268,7 @@ def _():
 def _():
     a = Run(schedule="wsd", steps=10, decay=5).lrs
     expect(a[4] == 3e-3 and a[5] < 3e-3, f"the last five steps fall: {a}")
+    expect(Run(fails=True, decay=5).status == 2, "nothing with another schedule")
 
 
 @case("--lr-floor")
@@ -466,6 +469,23 @@ def _():
         expect({t[0] for t in a.weights().values()} == {stored}, name)
         expect(a.curve() == base().curve(), "the run is the same")
         expect("its dtype's rounding" in a.text, "what it costs is said")
+
+
+@case("--control")
+def _():
+    a = Run(control=True)
+    expect(a.curve() == base().curve() and a.weights() == base().weights(), "the run is the same")
+    expect(tensors(f"{a.out}/control/model.safetensors") != a.weights(), "and another model beside it")
+    expect(not os.path.exists(f"{base().out}/control"), "only when asked for")
+
+
+@case("--dump-step")
+def _():
+    a = Run(dump_step=3)
+    expect(a.curve() == base().curve() and a.weights() == base().weights(), "the run is the same")
+    with open(f"{a.out}/run/dump-000003/step.json") as f:
+        expect(json.load(f)["result"]["loss"] == a.steps[2]["loss"], "the third step is written down")
+    expect(Run(fails=True, dump_step=5).status == 5, "a step that there is not")
 
 
 @case("--seed")

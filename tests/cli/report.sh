@@ -85,6 +85,23 @@ run report c -o never.html
 exits 4
 err_has 'c/run/metrics.jsonl, line 2: '
 check "no page" test ! -e never.html
+rm c/run/metrics.jsonl
+mkdir c/run/metrics.jsonl
+run report c -o never.html
+check "metrics that are a folder: status $status" test "$status" = 4 -o "$status" = 7
+err_has 'metrics\.jsonl'
+rmdir c/run/metrics.jsonl
+cp a/run/metrics.jsonl c/run/metrics.jsonl
+printf '{"steps": ' >c/run/settings.json
+run report c -o never.html
+exits 4
+err_has 'c/run/settings\.json, line 1: '
+printf '{"steps": 6}' >c/run/settings.json
+printf '{"event":"step","step":2,"loss":1}\n' >>c/run/metrics.jsonl
+run report c -o never.html
+exits 4
+err_has 'step 2 comes after step 6; the file was altered, or two runs wrote to it'
+check "no page" test ! -e never.html
 run report a -o no/such/folder/page.html
 check "expected a failure" test "$status" = 3 -o "$status" = 7
 err_has 'no/such/folder'

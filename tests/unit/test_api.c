@@ -223,10 +223,13 @@ static void on_ready(void *ctx, const retort_plan *p)
 {
     seen *v = ctx;
     retort_error e;
+    char *preview;
     v->ready++;
     v->facts.size = sizeof v->facts;
     assert_int_equal(retort_plan_describe(p, &v->facts, &e), RETORT_OK);
     assert_int_equal(retort_plan_settings(p, &v->settings, &e), RETORT_OK);
+    assert_int_equal(retort_plan_preview(p, &preview, &e), RETORT_OK); /* the run is where it was afterwards */
+    retort_text_free(preview);
 }
 static void on_step(void *ctx, const retort_step *s)
 {
@@ -298,6 +301,26 @@ static void check_plan(const retort_plan *p, const retort_plan_facts *f)
     refused(retort_plan_text(p, 99, &text, &err), RETORT_NOT_FOUND, "program 99");
 }
 
+static void check_preview(const retort_plan *p)
+{
+    char *text = NULL;
+    refused(retort_plan_preview(p, NULL, &err), RETORT_USAGE, "retort_plan_preview");
+    fine(retort_plan_preview(p, &text, &err));
+    json_t *j = json_loads(text, 0, NULL), *overlap = json_object_get(j, "overlap"),
+           *pieces = json_object_get(json_array_get(json_object_get(j, "samples"), 0), "pieces");
+    assert_string_equal(json_string_value(json_object_get(j, "objective")),
+                        "loss = 0.10 CE + 0.90 KL(teacher||student), T 1, 98 % of tokens trained");
+    assert_int_equal(json_integer_value(json_object_get(j, "records")), 40);
+    assert_int_equal(json_integer_value(json_object_get(overlap, "texts")), 10);
+    assert_int_equal(json_integer_value(json_object_get(overlap, "rows_read")), 16);
+    assert_int_equal(json_array_size(json_object_get(j, "samples")), 2);
+    assert_int_equal(json_array_size(pieces), 2); /* the first token, which nothing predicts, and the rest */
+    assert_true(json_is_false(json_object_get(json_array_get(pieces, 0), "trained")));
+    assert_true(json_is_true(json_object_get(json_array_get(pieces, 1), "trained")));
+    json_decref(j);
+    retort_text_free(text);
+}
+
 /* What a plan says is what the run has; and it leaves nothing behind. */
 static void test_plan(void **state)
 {
@@ -312,6 +335,7 @@ static void test_plan(void **state)
     assert_int_equal(files_in(scratch_path), 1);
     fine(retort_plan_describe(p, &f, &err));
     check_plan(p, &f);
+    check_preview(p);
     fine(retort_plan_settings(p, &text, &err));
     assert_non_null(strstr(text, "/planned"));
     assert_non_null(strstr(text, "\nwarmup: "));
@@ -338,6 +362,27 @@ static void test_plan(void **state)
     assert_true(done.before.has_teacher && done.after.positions > 0 && done.saved_step > 0);
     assert_true(done.after.cross_entropy.mean < done.before.cross_entropy.mean);
     refused(retort_distill(s, &o, &done, &err), RETORT_INVALID, "ran|not empty");
+    retort_settings_free(s);
+}
+
+/* The second run comes after the first, into a folder of its own; `ready` is that of the first. */
+static void test_control(void **state)
+{
+    (void)state;
+    retort_settings *s = settings("judged");
+    seen v = { 0 };
+    retort_events events = events_of(&v);
+    retort_run_options o = { .size = sizeof o, .events = &events };
+    retort_summary done = { .size = sizeof done };
+    events.evaluated = NULL; /* it looks for a teacher */
+    set(s, "control", "on");
+    fine(retort_distill(s, &o, &done, &err));
+    retort_text_free(v.settings);
+    assert_true(v.ready == 1 && v.steps == 8);
+    assert_true(done.control_saved.positions == done.saved.positions && !done.control_saved.has_teacher);
+    assert_true(done.control_saved.cross_entropy.mean < done.before.cross_entropy.mean);
+    assert_true(done.control_after.cross_entropy.mean != done.after.cross_entropy.mean);
+    assert_true(rt_path_exists(in_dir("judged/control/config.json")));
     retort_settings_free(s);
 }
 
@@ -570,10 +615,11 @@ static void test_out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_words),        cmocka_unit_test(test_sizes),       cmocka_unit_test(test_model),
-        cmocka_unit_test(test_settings),     cmocka_unit_test(test_plan),        cmocka_unit_test(test_stop_and_resume),
-        cmocka_unit_test(test_refused_runs), cmocka_unit_test(test_train_alone), cmocka_unit_test(test_evaluate),
-        cmocka_unit_test(test_generate),     cmocka_unit_test(test_save),        cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_words),           cmocka_unit_test(test_sizes),        cmocka_unit_test(test_model),
+        cmocka_unit_test(test_settings),        cmocka_unit_test(test_plan),         cmocka_unit_test(test_control),
+        cmocka_unit_test(test_stop_and_resume), cmocka_unit_test(test_refused_runs), cmocka_unit_test(test_train_alone),
+        cmocka_unit_test(test_evaluate),        cmocka_unit_test(test_generate),     cmocka_unit_test(test_save),
+        cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, set_up, remove_test_dir);
 }

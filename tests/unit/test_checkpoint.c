@@ -284,20 +284,42 @@ static void test_prune(void **state)
     make_some();
     assert_int_equal(rt_checkpoint_newest(&path, &a, folder, &e), RT_OK);
     assert_string_equal(rt_path_base(path), "checkpoint-1000000");
-    rt_checkpoint_prune(folder, 9, 0);
+    rt_checkpoint_prune(folder, 9);
     expect_kept(folder, "000001 000020 000300 1000000 notes run");
-    rt_checkpoint_prune(folder, 3, 0);
+    rt_checkpoint_prune(folder, 3);
     expect_kept(folder, "000020 000300 1000000 notes run");
     make_some();
-    rt_checkpoint_prune(folder, 1, 20); /* the best stays */
-    expect_kept(folder, "000020 1000000 notes run");
-    make_some();
-    rt_checkpoint_prune(folder, 0, 0); /* never the newest */
+    rt_checkpoint_prune(folder, 0); /* never the newest */
     expect_kept(folder, "1000000 notes run");
-    rt_checkpoint_prune(in_dir("no such folder"), 1, 0);
+    rt_checkpoint_prune(in_dir("no such folder"), 1);
     assert_int_equal(rt_checkpoint_newest(&path, &a, in_dir("keep/run"), &e), RT_OK);
     assert_null(path);
     assert_int_equal(rt_checkpoint_newest(&path, &a, in_dir("no such folder"), &e), RT_NOT_FOUND);
+    rt_arena_free(&a);
+}
+
+/* The best of every checkpoint that is kept stays, and those that came after the last of them. */
+static void test_prune_best(void **state)
+{
+    (void)state;
+    static const uint32_t best[] = { 5, 15, 25, 40, 50 };
+    rt_arena a = { 0 };
+    rt_err e = { 0 };
+    char folder[512];
+    snprintf(folder, sizeof folder, "%s", in_dir("bests"));
+    assert_int_equal(rt_dir_make(folder, &e), RT_OK);
+    for (size_t i = 0; i < 5; i++) assert_int_equal(rt_dir_make(rt_best_path(&a, folder, best[i]), &e), RT_OK);
+    rt_checkpoint_prune(folder, 2); /* no checkpoint yet: nothing is known to be needless */
+    for (size_t i = 0; i < 5; i++) assert_true(rt_path_is_dir(rt_best_path(&a, folder, best[i])));
+    put_text("bests/checkpoint-000010/x", "1");
+    put_text("bests/checkpoint-000030/x", "1");
+    put_text("bests/checkpoint-000045/x", "1");
+    rt_checkpoint_prune(folder, 2); /* 30, whose best is 25, and 45, whose best is 40 */
+    for (size_t i = 0; i < 5; i++) assert_int_equal(rt_path_is_dir(rt_best_path(&a, folder, best[i])), best[i] >= 25);
+    rt_best_remove(folder);
+    for (size_t i = 0; i < 5; i++) assert_false(rt_path_is_dir(rt_best_path(&a, folder, best[i])));
+    assert_true(rt_path_is_dir(in_dir("bests/checkpoint-000045")));
+    rt_best_remove(in_dir("no such folder"));
     rt_arena_free(&a);
 }
 
@@ -350,9 +372,9 @@ static void test_programs_hash(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip),       cmocka_unit_test(test_no_best), cmocka_unit_test(test_flipped_byte),
-        cmocka_unit_test(test_of_another_model), cmocka_unit_test(test_prune),   cmocka_unit_test(test_failed_save),
-        cmocka_unit_test(test_programs_hash),
+        cmocka_unit_test(test_round_trip),       cmocka_unit_test(test_no_best),    cmocka_unit_test(test_flipped_byte),
+        cmocka_unit_test(test_of_another_model), cmocka_unit_test(test_prune),      cmocka_unit_test(test_failed_save),
+        cmocka_unit_test(test_programs_hash),    cmocka_unit_test(test_prune_best),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -292,8 +292,16 @@ static void test_schedule(void **state)
     assert_true(o.r.schedule.warmup == 10 && o.r.schedule.decay == 40 && o.r.schedule.kind == RT_SCHEDULE_WSD);
     assert_int_equal(resolved("warmup", "0").r.schedule.warmup, 0);
     refused("warmup", "90000", RT_INVALID, "--warmup");
+    refused("dump_step", "0", RT_INVALID, "--dump-step|from 1 to 3000");
+    refused("dump_step", "3001", RT_INVALID, "--dump-step|from 1 to 3000");
+    assert_true(resolved("dump_step", "3000").s.given[RT_SETTING_ID_dump_step]);
     refused("warmup", "x", RT_USAGE, "--warmup|'x'");
-    refused("decay", "0", RT_USAGE, "--decay");
+    refused("decay", "5%", RT_USAGE, "--decay|--schedule wsd");
+    o = begin();
+    set(&o, "schedule", "wsd");
+    set(&o, "decay", "0");
+    assert_int_equal(resolve(&o), RT_USAGE);
+    assert_says(&o.e, "--decay|'0'");
     refused("schedule", "cosin", RT_USAGE, "--schedule|cosine");
     refused("lr", "-1", RT_INVALID, "learning rate");
     refused("lr_floor", "1.5", RT_INVALID, "floor");
@@ -387,14 +395,14 @@ static void test_loss(void **state)
         rt_divergence d;
         double mix;
     } divs[] = {
-        { "forward-kl", RT_DIV_FORWARD_KL, 0.2 }, { "reverse-kl", RT_DIV_REVERSE_KL, 0.2 }, { "jsd", RT_DIV_JSD, 0.3 },
-        { "skew-forward", RT_DIV_SKEW_FKL, 0.2 }, { "skew-reverse", RT_DIV_SKEW_RKL, 0.2 }, { "tv", RT_DIV_TV, 0.2 }
+        { "forward-kl", RT_DIV_FORWARD_KL, 0.1 }, { "reverse-kl", RT_DIV_REVERSE_KL, 0.1 }, { "jsd", RT_DIV_JSD, 0.3 },
+        { "skew-forward", RT_DIV_SKEW_FKL, 0.2 }, { "skew-reverse", RT_DIV_SKEW_RKL, 0.2 }, { "tv", RT_DIV_TV, 0.1 }
     };
     for (size_t i = 0; i < sizeof divs / sizeof *divs; i++) {
         outcome o = begin();
         set(&o, "divergence", divs[i].name);
-        set(&o, "beta", "0.3");
-        set(&o, "skew", "0.2");
+        if (divs[i].mix == 0.3) set(&o, "beta", "0.3");
+        if (divs[i].mix == 0.2) set(&o, "skew", "0.2");
         assert_int_equal(resolve(&o), RT_OK);
         assert_true(o.r.loss.divergence == divs[i].d && o.r.loss.mix == divs[i].mix);
     }
@@ -408,8 +416,10 @@ static void test_loss(void **state)
     refused("t2", "yes", RT_USAGE, "--t2|on, off");
     refused("temperature", "0", RT_USAGE, "--temperature");
     refused("alpha", "1.1", RT_USAGE, "--alpha");
-    refused("beta", "-0.1", RT_USAGE, "--beta");
-    refused("skew", "1", RT_USAGE, "--skew");
+    refused("beta", "-0.1", RT_USAGE, "--beta|from 0 to 1");
+    refused("skew", "1", RT_USAGE, "--skew|to below 1");
+    refused("beta", "0.3", RT_USAGE, "--beta|--divergence jsd");
+    refused("skew", "0.3", RT_USAGE, "--skew|skew-forward");
     refused("kd_weight", "-1", RT_USAGE, "--kd-weight");
     o = begin();
     set(&o, "kd_weight", "0");
@@ -430,6 +440,11 @@ static void test_without_teacher(void **state)
     set(&o, "kd_weight", "1");
     assert_int_equal(resolve(&o), RT_USAGE);
     assert_says(&o.e, "--kd-weight|teacher");
+    o = begin();
+    o.f.teacher = NULL;
+    set(&o, "control", "on");
+    assert_int_equal(resolve(&o), RT_USAGE);
+    assert_says(&o.e, "--control|teacher");
     o = begin();
     o.f.teacher = NULL;
     set(&o, "seq_len", "5000");

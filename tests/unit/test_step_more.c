@@ -98,7 +98,7 @@ static void test_steps_of_seven_digits(void **state)
     put_text("keep/checkpoint-999999/x", "1");
     put_text("keep/checkpoint-1000000/x", "1");
     put_text("keep/checkpoint-1000001/x", "1");
-    rt_checkpoint_prune(folder, 2, 0);
+    rt_checkpoint_prune(folder, 2);
     assert_true(rt_path_exists(in_dir("keep/checkpoint-1000001")));
     assert_true(rt_path_exists(in_dir("keep/checkpoint-1000000")));
     assert_false(rt_path_exists(in_dir("keep/checkpoint-999999")));

@@ -47,6 +47,7 @@ static void fill_info(rt_dev_info *out, uint32_t threads, const rt_cpu_isa *isa)
     snprintf(out->detail, sizeof out->detail, "%s, core %s", openblas_get_config(), openblas_get_corename());
     out->memory_total = memory.total;
     out->memory_free = memory.available;
+    out->host = true;
 }
 
 static int probe(const rt_dev_opts *o, rt_dev_info *out, int cap, char *why)

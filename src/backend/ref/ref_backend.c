@@ -35,7 +35,7 @@ static void describe(rt_dev_info *out, bool wide)
 {
     rt_sys_memory m;
     rt_sys_memory_query(&m);
-    *out = (rt_dev_info){ .memory_total = m.total, .memory_free = m.available };
+    *out = (rt_dev_info){ .memory_total = m.total, .memory_free = m.available, .host = true };
     snprintf(out->name, sizeof out->name, "ref %s", wide ? "f64" : "f32");
     snprintf(out->detail, sizeof out->detail, "the specification in plain C, computed in %s, one thread",
              wide ? "double" : "float");

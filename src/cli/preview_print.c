@@ -1,0 +1,92 @@
+/* preview_print.c - see preview_print.h. */
+#include "cli/preview_print.h"
+
+#include "cli/visible.h"
+#include "train/preview.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* "1 record", "12 records". */
+static void print_count(const char *before, uint64_t n, const char *one, const char *many)
+{
+    printf("%s%" PRIu64 " %s", before, n, n == 1 ? one : many);
+}
+
+static void print_data(const rt_preview *p, uint32_t seq_len)
+{
+    const rt_rows_count *c = &p->data;
+    uint64_t dropped = c->too_long + c->no_target;
+    print_count("data      ", c->records, "record", "records");
+    printf(", %" PRIu64 " rows of %u tokens a pass", p->rows, seq_len);
+    if (c->split) print_count(", ", c->split, "text split", "texts split");
+    if (c->cut) print_count(", ", c->cut, "conversation shortened", "conversations shortened");
+    if (dropped) print_count(", ", dropped, "record dropped", "records dropped");
+    if (c->too_long && c->no_target)
+        printf(" (%" PRIu64 " too long, %" PRIu64 " with nothing to train)", c->too_long, c->no_target);
+    else if (dropped)
+        printf(" (%s)", c->too_long ? "too long" : "nothing to train in them");
+    printf("\ntokens    %" PRIu64 " trained, %" PRIu64 " masked\n", c->trained, c->tokens - c->trained);
+}
+
+static void print_overlap(const rt_preview *p)
+{
+    const rt_overlap_result *o = &p->overlap;
+    double share = o->grams ? 100.0 * (double)o->shared / (double)o->grams : 0.0;
+    if (!o->grams) {
+        printf("overlap   not measured: no held-out text has %d tokens\n", RT_OVERLAP_N);
+        return;
+    }
+    printf("overlap   %s%.1f %% of held-out %d-grams are in the training text too (in %" PRIu64 " of %" PRIu64
+           " texts)",
+           p->rows_read < p->rows_all ? "at least " : "", share, RT_OVERLAP_N, o->touched, o->texts);
+    if (o->one_in > 1) printf(", from one %d-gram in %u", RT_OVERLAP_N, o->one_in);
+    if (p->rows_read < p->rows_all)
+        printf(", measured on %.2g %% of the training rows", 100.0 * (double)p->rows_read / (double)p->rows_all);
+    printf("\n");
+    if (rt_preview_overlap_high(p))
+        printf("warning   the held-out loss will look better than it is: remove repeated records, or give --eval-data "
+               "with other text\n");
+}
+
+static void put_sample(rt_str *out, const rt_preview_sample *s, bool colour)
+{
+    for (uint32_t i = 0; i < s->count; i++) {
+        const rt_preview_piece *p = &s->pieces[i];
+        rt_str_append(out, !colour ? p->trained ? "[[" : "" : p->trained ? "\x1b[1m" : "\x1b[2m");
+        rt_visible_line(out, p->text, strlen(p->text));
+        rt_str_append(out, colour ? "\x1b[0m" : p->trained ? "]]" : "");
+    }
+    if (s->left) rt_str_printf(out, " ... and %u tokens more", s->left);
+}
+
+static void print_samples(const rt_preview *p, bool colour)
+{
+    for (uint32_t i = 0; i < p->sample_count; i++) {
+        rt_str text = { 0 };
+        put_sample(&text, &p->samples[i], colour);
+        printf("sample %u  %s\n", i + 1, text.data ? text.data : "");
+        rt_str_free(&text);
+    }
+    if (p->sample_count)
+        printf("          %s is trained, the rest is read only\n",
+               colour ? "\x1b[1mbright\x1b[0m" : "[[text in these]]");
+}
+
+void rt_preview_print(const rt_run *r, bool colour)
+{
+    rt_err e = { 0 };
+    rt_preview *p = NULL;
+    if (rt_preview_new(&p, r, &e) < 0) {
+        printf("note      no preview: %s\n", e.text);
+        return;
+    }
+    printf("objective %s\n", p->objective);
+    print_data(p, rt_run_resolved(r)->seq_len);
+    print_count("held out  ", p->held_rows, "row", "rows");
+    printf(", %" PRIu64 " positions measured\n", p->held_positions);
+    if (p->looked) print_overlap(p);
+    print_samples(p, colour);
+    rt_preview_free(p);
+}

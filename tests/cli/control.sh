@@ -1,0 +1,140 @@
+# control.sh - `--control`: the same student without the teacher, on the same rows; killed and resumed in either part; drawn
+# over the report.
+. "$(dirname "$0")/harness"
+. "$(dirname "$0")/run_case"
+
+texts d.jsonl 120 and
+run init --preset tiny-qwen2 --seed 1 --dtype f32 s
+run init --preset tiny-llama --seed 2 --dtype f32 t
+base="--data d.jsonl --batch 4 --seq-len 64 --threads 1 --steps 12 --eval-every 4 --save-every 3"
+long="--teacher t --student s $base --control"
+
+run distill $long --out whole
+exits 0
+out_has '^note +now the control, the same student without the teacher: same rows, 12 steps, into whole/control$'
+out_has '^  without the teacher +[0-9.]+ +[0-9.]+ +[0-9.]+$'
+out_has '^whole: the model of step'
+check "a run of its own" test -s whole/control/model.safetensors -a -s whole/control/run/report.html
+check "its tokens are those of the run" test -d whole/control/run/data/ -a -L whole/control/run/data
+check "settings without a teacher" python3 -c '
+import json
+a, b = (json.load(open(f"whole/{p}run/settings.json")) for p in ("", "control/"))
+assert a.pop("teacher") == "t" and a.pop("control") is True and "teacher" not in b and "control" not in b
+assert (b["ce_weight"], b["kd_weight"], b["steps"]) == (1.0, 0.0, 12)
+for key in set(a) - {"out", "ce_weight", "kd_weight", "alpha", "epochs"}:
+    assert a[key] == b[key], key'
+check "the same weights and rows at the first step, and another curve" python3 - <<'PY'
+import json
+def lines(path):
+    return [json.loads(x) for x in open(path + "run/metrics.jsonl")]
+a, b = lines("whole/"), lines("whole/control/")
+steps = [[x for x in r if x["event"] == "step"] for r in (a, b)]
+assert len(steps[0]) == len(steps[1]) == 12
+for x, y in zip(*steps):
+    for key in "step", "lr", "tokens", "trained":
+        assert x[key] == y[key], (key, x, y)
+    assert "divergence" in x and "divergence" not in y and abs(y["loss"] - y["ce"]) < 1e-12
+assert abs(steps[0][0]["ce"] - steps[1][0]["ce"]) < 1e-5 * steps[0][0]["ce"]
+assert abs(steps[0][-1]["ce"] - steps[1][-1]["ce"]) > 1e-3
+evals = [[x for x in r if x["event"] == "eval"] for r in (a, b)]
+assert abs(evals[0][0]["ce"][0] - evals[1][0]["ce"][0]) < 1e-5 and evals[0][0]["positions"] == evals[1][0]["positions"]
+PY
+# It is what `retort train` makes of the same settings.
+run train --student s $base --lr 0.007 --out alone
+exits 0
+curve whole/control >control.curve
+curve alone >alone.curve
+check "the curve of retort train" cmp control.curve alone.curve
+# And the run is what it is without a control.
+run distill --teacher t --student s $base --out plain
+exits 0
+curve whole >whole.curve
+curve plain >plain.curve
+check "the run itself is not changed by it" cmp whole.curve plain.curve
+check "nor its model" cmp whole/model.safetensors plain/model.safetensors
+
+# ---- the report ----
+check "both curves in the report" python3 - <<'PY'
+import json, re
+page = open("whole/run/report.html", encoding="utf-8").read()
+runs = json.loads(re.search("id=\"data\">(.*?)</script>", page, re.S)[1])["runs"]
+assert [r["name"] for r in runs] == ["whole", "control"], [r["name"] for r in runs]
+assert all(len(r["train"]["ce"][0]) == 12 for r in runs)
+PY
+cp whole/run/report.html report.1
+run report whole
+exits 0
+out_has '^control +step 12 of 12, finished'
+check "retort report gives it again" cmp report.1 whole/run/report.html
+run report whole --json
+json_is '[r["name"] for r in j["runs"]] == ["whole", "control"] and j["report"].endswith("whole/run/report.html")'
+
+# ---- killed and resumed ----
+# killed LINES FILE: SIGKILL when FILE of the run has so many lines.
+killed() {
+    shown="retort, killed when $2 has $1 lines"
+    rm -rf part
+    python3 - "$RETORT" "$1" "part/$2" $long <<'PY'
+import os, shlex, subprocess, sys, time
+binary, lines, path, *args = sys.argv[1:]
+process = subprocess.Popen(shlex.split(os.environ.get("EMU", "")) + [binary, "distill", *args, "--out", "part"],
+                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+while process.poll() is None:
+    try:
+        if open(path).read().count("\n") >= int(lines):
+            process.kill()
+    except OSError:
+        pass
+    time.sleep(0.001)
+sys.exit(0 if process.wait() == -9 else 1)
+PY
+    status=$?
+    exits 0
+}
+for where in "5 run/metrics.jsonl" "14 run/metrics.jsonl" "1 control/run/settings.json" "7 control/run/metrics.jsonl" "15 control/run/metrics.jsonl"; do
+    killed ${where% *} "${where#* }"
+    run distill --resume --out part
+    exits 0
+    out_has '^  without the teacher +[0-9.]+'
+    curve part >part.curve
+    curve part/control >part-control.curve
+    check "the run's curve to the bit" cmp whole.curve part.curve
+    check "the control's curve to the bit" cmp control.curve part-control.curve
+    check "both models" sh -c 'cmp whole/model.safetensors part/model.safetensors && cmp whole/control/model.safetensors part/control/model.safetensors'
+    check "nothing is left over" test -z "$(find part -name '.*')"
+done
+stop INT 21 int distill $long
+sums whole/control/model.safetensors whole/model.safetensors | sed 's/ [^ ]*$//' >sums.1
+if [ "$status" = 130 ]; then
+    err_has 'stopped after step [0-9]+ of 12; --resume'
+    run distill --resume --out int
+fi
+exits 0
+sums int/control/model.safetensors int/model.safetensors | sed 's/ [^ ]*$//' >sums.2
+check "interrupted and resumed: the same" cmp sums.1 sums.2
+
+# A control can be asked for later; a run that was moved keeps it.
+run distill --resume --out plain --control
+exits 0
+curve plain/control >later.curve
+check "asked for afterwards: the same" cmp control.curve later.curve
+mkdir elsewhere
+mv plain elsewhere/plain
+run distill --resume --out elsewhere/plain
+exits 0
+run train --resume --out elsewhere/plain/control
+exits 0
+
+# ---- refused ----
+run train --student s $base --control --out x
+exits 2
+err_has "unknown flag '--control'"
+printf 'student: s\ndata: d.jsonl\ncontrol: true\n' >x.yaml
+run train --config x.yaml --out x
+exits 5
+err_has 'control needs a teacher'
+run distill --teacher t --student s $base --contrl --out x
+exits 2
+err_has 'did you mean --control'
+check "nothing was made" test ! -e x
+finish
