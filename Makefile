@@ -246,6 +246,12 @@ endif
 
 # ---- development ----------------------------------------------------------------------------------------------------
 
+# Trains three small models on this repository's sources and shows what distillation carries over; docs/demo.md.
+demo:
+	@tools/setup.sh
+	@+$(MAKE) --no-print-directory $(jobs) all
+	@RETORT='$(BUILD)/retort' DEMO='$(BUILD)/demo' tools/demo.sh
+
 check-layers:
 	$(PYTHON) tools/check_layers.py
 
@@ -262,6 +268,7 @@ help:
 	@echo 'make               build $(BUILD)/retort'
 	@echo 'make release       the same with kernels for every GPU from sm_75 on (RELEASE_ARCHS)'
 	@echo 'make lib           build $(API_LIB), the C API of include/retort.h'
+	@echo 'make demo          install what is missing, build, distil a small model: minutes; ends with a page to look at'
 	@echo 'make test          install what is missing (tools/setup.sh), build, run every test'
 	@echo 'make test-quick    unit tests and verify --quick; with SAN=address, SAN=thread or ARCH=aarch64 too'
 	@echo 'make test-interop  models and text beside the public Python packages; test-interop-light: without PyTorch'
@@ -280,6 +287,6 @@ help:
 	@echo 'NVCC CUDA_ARCHS CUDA_PTX LIB_openblas CFLAGS_openblas LIB_cmocka $(USES:%=LIB_%) EMU JOBS'
 
 FORCE:
-.PHONY: all lib libs check-layers format install clean help FORCE
+.PHONY: all lib libs demo check-layers format install clean help FORCE
 
 -include $(ALL_OBJS:.o=.d)

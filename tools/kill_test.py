@@ -10,7 +10,7 @@ in a folder of its own and kills it:
   - before those, a few `end` trials: a moment after the last checkpoint, while the model gets its place at the root.
 In every fifth trial the resumed run is killed as well. After each kill every checkpoint-* must be whole
 (tests/kill/check_checkpoints.c); then `--resume` runs to the end, and these must equal the reference bit for bit:
-metrics.jsonl without its timing keys, the files of the model at the root, weights and moments of the last checkpoint,
+metrics.jsonl without its timing keys, samples.jsonl, the files of the model at the root, weights and moments of the last checkpoint,
 and what state.json says of step, data, best and programs. Nothing hidden may be left over. A run that has ended is
 resumed too, and must stay as it is.
 
@@ -125,6 +125,8 @@ def end_of(bench, out):
     with open(bench.path(out, "run", "metrics.jsonl"), encoding="utf-8") as f:
         for number, line in enumerate(f):
             result[f"metrics line {number}"] = {k: v for k, v in json.loads(line).items() if k not in TIMING}
+    with open(bench.path(out, "run", "samples.jsonl"), "rb") as f:
+        result["samples"] = f.read()
     for name in sorted(os.listdir(bench.path(out))):
         if os.path.isfile(bench.path(out, name)):
             with open(bench.path(out, name), "rb") as f:

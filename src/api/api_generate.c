@@ -12,15 +12,8 @@ struct retort_generator {
     rt_text_source *text;
     rt_dev *dev;
     rt_generator *g;
-    uint32_t stops[RT_MAX_EOS + 2];
-    uint32_t stop_count;
+    rt_stops stops;
 };
-
-static void add_stop(retort_generator *g, int64_t id)
-{
-    if (id < 0 || g->stop_count == sizeof g->stops / sizeof *g->stops) return;
-    g->stops[g->stop_count++] = (uint32_t)id;
-}
 
 static int open_all(retort_generator *g, const retort_model *m, const retort_generator_options *o, rt_err *e)
 {
@@ -28,9 +21,7 @@ static int open_all(retort_generator *g, const retort_model *m, const retort_gen
     const rt_model_file *f = g->model = m->file;
     RT_TRY(rt_model_file_check(f, e));
     RT_TRY(rt_text_from_model(&g->text, &f->text, &f->config, f->path, e));
-    for (uint32_t i = 0; i < f->config.eos_count; i++) add_stop(g, f->config.eos[i]);
-    add_stop(g, g->text->eos);
-    add_stop(g, g->text->end_of_turn);
+    g->stops = rt_stops_of(&f->config, g->text->eos, g->text->end_of_turn);
     RT_TRY(rt_api_device_open(&g->dev, o->device, o->threads, e));
     rt_generate_opts go = { .context = o->context,
                             .temperature = o->temperature,
@@ -140,8 +131,7 @@ static int on_token(void *ctx, uint32_t id, rt_err *e)
     answer *a = ctx;
     rt_str part = { 0 };
     int rc;
-    for (uint32_t i = 0; i < a->g->stop_count; i++)
-        if (a->g->stops[i] == id) return a->stopped = true, 1;
+    if (rt_stops_has(&a->g->stops, id)) return a->stopped = true, 1;
     RT_TRY(rt_tok_stream_push(a->stream, id, &part, e));
     rc = hand_over(a, id, &part);
 out:

@@ -7,7 +7,7 @@
 
 static uint32_t programs_of(const retort_plan *p)
 {
-    const rt_plan *plans[RT_PROGRAM_COUNT];
+    const rt_plan *plans[RT_PROGRAM_MOST];
     return rt_step_plan_list(rt_run_trainer(p->known)->plan, plans);
 }
 

@@ -4,7 +4,7 @@
 
 int rt_cmd_convert(int argc, char **argv, rt_err *e)
 {
-    rt_convert_request r = { .command = "convert", .other = RT_CONTAINER_HF };
+    rt_convert_request r = { .command = "convert", .other = RT_CONTAINER_HF, .modelfile = true };
     rt_words words = { 0 };
     bool help;
     const rt_flag flags[] = {
@@ -25,7 +25,8 @@ int rt_cmd_convert(int argc, char **argv, rt_err *e)
             "Face directory, a .safetensors, .gguf or .apr file, or org/name in the local Hugging Face cache. What\n"
             "was written is read back and every value compared with what was read; only then does it get its name.\n"
             "Without --dtype values stay as they are stored. A type that the format cannot hold changes: quantised\n"
-            "matrices become bf16 in hf and safetensors. Vectors are f32 in gguf and apr, as others expect them.",
+            "matrices become bf16 in hf and safetensors. Vectors are f32 in gguf and apr, as others expect them.\n"
+            "Beside NAME.gguf a NAME.Modelfile is written, from which Ollama makes a model.",
         .example = "retort convert qwen2.5-0.5b.gguf qwen2.5-0.5b/ --dtype bf16",
         .flags = flags,
         .min_words = 2,
@@ -41,7 +42,7 @@ int rt_cmd_convert(int argc, char **argv, rt_err *e)
 
 int rt_cmd_quantize(int argc, char **argv, rt_err *e)
 {
-    rt_convert_request r = { .command = "quantize", .other = RT_CONTAINER_GGUF, .quantise = true };
+    rt_convert_request r = { .command = "quantize", .other = RT_CONTAINER_GGUF, .quantise = true, .modelfile = true };
     rt_words words = { 0 };
     bool help;
     const rt_flag flags[] = {

@@ -16,7 +16,7 @@
 #include <time.h>
 
 typedef struct options {
-    const char *teacher, *device, *loss_on, *chat_template;
+    const char *teacher, *device, *loss_on, *chat_template, *word;
     rt_words data, template_var;
     uint32_t seq_len, batch, threads, rows, vocab;
     uint64_t skip_bad;
@@ -34,7 +34,8 @@ typedef struct evaluation {
     rt_progress progress;
     char *folder; /* of token shards, removed at the end */
     rt_eval_result result;
-    float *kl; /* (positions) */
+    float *kl;        /* (positions) */
+    const char *word; /* whose probability is measured; null: none */
 } evaluation;
 
 static void tell(void *ctx, const char *what, uint64_t done, uint64_t total)
@@ -102,6 +103,9 @@ static int open_data(evaluation *v, const options *o, uint32_t *T, rt_err *e)
     rt_rows_opts ro = { .seq_len = *T, .in_order = true, .epochs = 1, .allow_drop = o->allow_drop };
     RT_TRY(rt_rows_open(&rows, v->in->train_sources, v->in->train_count, &ro, e));
     RT_TRY(rt_eval_set_new(&v->set, rows, o->batch, *T, o->rows, e));
+    if (o->word && !v->in->text)
+        RT_TRY(rt_fail(e, RT_INVALID, "--word needs a tokenizer, and %s has none", v->in->student->name));
+    if (o->word) RT_TRY(rt_eval_set_word(v->set, v->in->text->tokenizer, o->word, e));
 out:
     rt_rows_close(rows);
     return rc;
@@ -167,6 +171,15 @@ static json_t *measure(rt_measure m)
 static const double shares[] = { 0.5, 0.9, 0.99 };
 static const char *const share_names[] = { "p50", "p90", "p99" };
 
+static json_t *word_json(const evaluation *v)
+{
+    const rt_eval_result *r = &v->result;
+    json_t *j = json_pack("{s:o, s:I, s:o}", "text", rt_json_text(v->word), "places", (json_int_t)r->places,
+                          "probability", measure(r->word));
+    if (j && r->teacher) json_object_set_new(j, "teacher_probability", measure(r->teacher_word));
+    return j;
+}
+
 static int print_json(const evaluation *v, rt_err *e)
 {
     const rt_eval_result *r = &v->result;
@@ -183,7 +196,35 @@ static int print_json(const evaluation *v, rt_err *e)
         json_object_set_new(j, "agreement", measure(r->agreement));
         json_object_set_new(j, "teacher_cross_entropy", measure(r->teacher_ce));
     }
+    if (j && r->places) json_object_set_new(j, "word", word_json(v));
     return rt_print_json(j, e);
+}
+
+static void print_closeness(const evaluation *v)
+{
+    const rt_eval_result *r = &v->result;
+    print_measure("KL(teacher||model)", r->kl);
+    printf("%-22s", "  of positions");
+    for (int i = 0; i < 3; i++) printf(" %s %.4f ", share_names[i], percentile(v->kl, r->positions, shares[i]));
+    printf("\n");
+    print_measure("top-1 agreement", r->agreement);
+    print_measure("teacher cross-entropy", r->teacher_ce);
+}
+
+/* Three digits, whatever the power of ten: a word that was never learned has next to none. */
+static void print_probability(const char *name, rt_measure m)
+{
+    printf("%-22s %.3g", name, m.mean);
+    if (!isnan(m.error)) printf(" +- %.2g", m.error);
+    printf("\n");
+}
+
+static void print_word(const evaluation *v)
+{
+    const rt_eval_result *r = &v->result;
+    printf("%-22s '%s', at %" PRIu64 " places\n", "word", v->word, r->places);
+    print_probability("  probability", r->word);
+    if (r->teacher) print_probability("  teacher's", r->teacher_word);
 }
 
 static void print_text(const evaluation *v)
@@ -194,20 +235,15 @@ static void print_text(const evaluation *v)
            rt_eval_set_rows(v->set));
     print_measure("cross-entropy", r->ce);
     printf("%-22s %.3f\n", "perplexity", exp(r->ce.mean));
-    if (!r->teacher) return;
-    print_measure("KL(teacher||model)", r->kl);
-    printf("%-22s", "  of positions");
-    for (int i = 0; i < 3; i++) printf(" %s %.4f ", share_names[i], percentile(v->kl, r->positions, shares[i]));
-    printf("\n");
-    print_measure("top-1 agreement", r->agreement);
-    print_measure("teacher cross-entropy", r->teacher_ce);
+    if (r->teacher) print_closeness(v);
+    if (r->places) print_word(v);
 }
 
 static int evaluate(const options *o, const char *model, rt_err *e)
 {
     int rc;
     uint32_t T;
-    evaluation v = { 0 };
+    evaluation v = { .word = o->word };
     rt_interrupt_catch();
     rt_progress_begin(&v.progress);
     RT_TRY(fill_settings(&v, o, model, e));
@@ -243,6 +279,7 @@ int rt_cmd_eval(int argc, char **argv, rt_err *e)
     const rt_flag flags[] = {
         { "--data", RT_FLAG_LIST, &o.data, "PATH", "text to measure on, as distill takes it; may be repeated" },
         { "--teacher", RT_FLAG_TEXT, &o.teacher, "MODEL", "also measure how close the model is to this one" },
+        { "--word", RT_FLAG_TEXT, &o.word, "W", "also measure how probable this word is where the text has it" },
         { "--seq-len", RT_FLAG_COUNT, &o.seq_len, "N", "positions of a row (as the data needs, up to 2048)" },
         { "--batch", RT_FLAG_COUNT, &o.batch, "N", "rows at a time (8)" },
         { "--rows", RT_FLAG_COUNT, &o.rows, "N", "rows at most (all)" },
@@ -261,7 +298,9 @@ int rt_cmd_eval(int argc, char **argv, rt_err *e)
         .name = "eval",
         .usage = "retort eval MODEL --data D [--teacher T] [flags]",
         .text = "Measures a model on text: cross-entropy and perplexity, and with a teacher the divergence from it\n"
-                "(mean, percentiles) and how often both would choose the same token. Errors are over documents.",
+                "(mean, percentiles) and how often both would choose the same token. Errors are over documents.\n"
+                "--word W is the mean probability of W, all of its tokens together, where W stands in the text as a\n"
+                "word of its own.",
         .example = "retort eval out --teacher Qwen/Qwen2.5-7B --data held-out.jsonl",
         .flags = flags,
         .min_words = 1,

@@ -28,8 +28,7 @@ typedef struct state {
     rt_tok_stream *stream;
     rt_str made; /* with --json */
     rt_tok_ids ids;
-    uint32_t stops[RT_MAX_EOS + 2];
-    uint32_t stop_count;
+    rt_stops stops;
     bool stopped;
 } state;
 
@@ -103,19 +102,12 @@ out:
 
 /* ---- the answer ---- */
 
-static void add_stop(state *s, int64_t id)
-{
-    if (id < 0 || s->stop_count == sizeof s->stops / sizeof *s->stops) return;
-    s->stops[s->stop_count++] = (uint32_t)id;
-}
-
 static int on_token(void *ctx, uint32_t id, rt_err *e)
 {
     state *s = ctx;
     rt_str part = { 0 };
     int rc;
-    for (uint32_t i = 0; i < s->stop_count; i++)
-        if (s->stops[i] == id) return s->stopped = true, 1;
+    if (rt_stops_has(&s->stops, id)) return s->stopped = true, 1;
     if (rt_interrupt_wanted()) return 1;
     if (s->o->ids) {
         printf("%s%u", s->ids.count++ ? " " : "", id);
@@ -174,9 +166,7 @@ static int generate(const options *o, const char *spec, rt_err *e)
     RT_TRY(rt_model_file_open(&s.model, spec, &env, e));
     RT_TRY(rt_model_file_check(s.model, e));
     RT_TRY(rt_text_from_model(&s.text, &s.model->text, &s.model->config, s.model->path, e));
-    for (uint32_t i = 0; i < s.model->config.eos_count; i++) add_stop(&s, s.model->config.eos[i]);
-    add_stop(&s, s.text->eos);
-    add_stop(&s, s.text->end_of_turn);
+    s.stops = rt_stops_of(&s.model->config, s.text->eos, s.text->end_of_turn);
     RT_TRY(make_prompt(&s, &prompt, e));
     RT_TRY(rt_tok_stream_new(&s.stream, s.text->tokenizer, RT_DECODE_SKIP_SPECIAL, e));
     RT_TRY(rt_device_arg_open(&dev, o->device, &(rt_dev_opts){ .threads = o->threads }, false, e));

@@ -4,9 +4,11 @@
 #include "cli/inspect.h"
 #include "cli/model_arg.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
+#include <string.h>
 
 static const char *dtype_asked(const rt_convert *v) { return v->opts.mix ? rt_mix_name(v->opts.mix) : "as stored"; }
 
@@ -65,7 +67,31 @@ static void print_types(const rt_convert *v)
         printf("          %u fell back to another type: their rows do not fill blocks of 256\n", v->fallbacks);
 }
 
-void rt_convert_print(const rt_convert *v, const rt_convert_request *r, const rt_text_notes *notes)
+/* The lines that start the file elsewhere. */
+static void print_modelfile(const rt_convert_request *r, const rt_convert_modelfile *m)
+{
+    char name[64];
+    size_t n = 0;
+    if (!m->path) return;
+    printf("ollama    %s", m->path);
+    if (m->family)
+        printf(", with the %s template\n", m->family);
+    else
+        printf("; %s\n", m->chat
+                             ? "its chat is up to the template inside the GGUF file, which is of no family known here"
+                             : "the model has no chat template and continues text");
+    for (const char *p = rt_path_base(r->out); *p && strcmp(p, ".gguf") != 0 && n + 1 < sizeof name; p++)
+        name[n++] = isalnum((unsigned char)*p) || strchr("._-", *p) ? (char)tolower((unsigned char)*p) : '-';
+    name[n] = 0;
+    printf("run it    ollama create %s -f", name);
+    rt_print_word(m->path, "");
+    printf(" && ollama run %s\n          llama-cli -m", name);
+    rt_print_word(r->out, "");
+    putchar('\n');
+}
+
+void rt_convert_print(const rt_convert *v, const rt_convert_request *r, const rt_convert_modelfile *m,
+                      const rt_text_notes *notes)
 {
     char a[32], b[32];
     bool table = r->quantise || v->same < v->tensor_count || v->fallbacks || v->nonfinite;
@@ -80,6 +106,7 @@ void rt_convert_print(const rt_convert *v, const rt_convert_request *r, const rt
                v->rmse, v->max_error, 100 * v->relative, v->same, v->tensor_count);
     if (v->nonfinite) printf("note      %" PRIu64 " values of the input are infinite or NaN\n", v->nonfinite);
     for (uint32_t i = 0; i < notes->count; i++) printf("note      %s\n", notes->text[i]);
+    print_modelfile(r, m);
     printf("time      %.2f s writing, %.2f s reading back and comparing\n", v->write_seconds, v->compare_seconds);
 }
 
@@ -101,17 +128,18 @@ static json_t *tensors_json(const rt_convert *v)
     return list;
 }
 
-json_t *rt_convert_json(const rt_convert *v, const rt_convert_request *r, const rt_text_notes *notes)
+json_t *rt_convert_json(const rt_convert *v, const rt_convert_request *r, const rt_convert_modelfile *m,
+                        const rt_text_notes *notes)
 {
     json_t *list = json_array();
     for (uint32_t i = 0; i < notes->count; i++) json_array_append_new(list, rt_json_text(notes->text[i]));
     return json_pack(
-        "{s:o, s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:f, s:i, s:i, s:i, s:f, s:f, s:f, s:I, s:f, s:f, s:o, s:o}", "input",
-        rt_json_text(r->in), "output", rt_json_text(r->out), "format", rt_container_name(v->opts.to), "dtype",
+        "{s:o, s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:f, s:i, s:i, s:i, s:f, s:f, s:f, s:I, s:f, s:f, s:o, s:o, s:o}",
+        "input", rt_json_text(r->in), "output", rt_json_text(r->out), "format", rt_container_name(v->opts.to), "dtype",
         dtype_asked(v), "parameters", (json_int_t)v->elems, "bytes_in", (json_int_t)v->bytes_in, "bytes_out",
         (json_int_t)v->bytes_out, "file_bytes", (json_int_t)v->file_bytes, "bits_per_weight", bits_per_weight(v),
         "same", (int)v->same, "fallbacks", (int)v->fallbacks, "dequantised", (int)v->dequantised, "rmse", v->rmse,
         "max_error", v->max_error, "relative_error", v->relative, "nonfinite", (json_int_t)v->nonfinite,
-        "seconds_writing", v->write_seconds, "seconds_comparing", v->compare_seconds, "notes", list, "tensors",
-        tensors_json(v));
+        "seconds_writing", v->write_seconds, "seconds_comparing", v->compare_seconds, "notes", list, "modelfile",
+        m->path ? rt_json_text(m->path) : json_null(), "tensors", tensors_json(v));
 }

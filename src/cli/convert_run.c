@@ -7,9 +7,12 @@
 #include "cli/progress.h"
 #include "cli/text_arg.h"
 #include "format/init_random.h"
+#include "text/model_text.h"
+#include "text/modelfile.h"
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 static int bad_layers(const char *text, rt_err *e)
 {
@@ -50,7 +53,40 @@ typedef struct state {
     rt_convert v;
     rt_pool *pool;
     rt_text_notes notes;
+    rt_convert_modelfile modelfile;
 } state;
+
+/* One that says the same is no loss. */
+static bool same_text(const char *path, const rt_str *want)
+{
+    rt_str have = { 0 };
+    bool same = rt_file_read(path, want->len, &have, NULL) >= 0 && have.len == want->len &&
+                memcmp(have.data, want->data, want->len) == 0;
+    rt_str_free(&have);
+    return same;
+}
+
+/* The Modelfile as text, and its name, before any work is done. Without a tokenizer Ollama could not use the file. */
+static int prepare_modelfile(state *s, const rt_convert_request *r, rt_err *e)
+{
+    int rc;
+    rt_text_source *text = NULL;
+    rt_convert_modelfile *m = &s->modelfile;
+    const rt_model_text *from = &s->in->text;
+    size_t stem = strlen(r->out) - (rt_path_ends(r->out, ".gguf") ? strlen(".gguf") : 0);
+    if (!r->modelfile || s->opts.to != RT_CONTAINER_GGUF || r->no_tokenizer ||
+        (!from->tokenizer_json.data && !from->has_vocab))
+        return RT_OK;
+    if (!(m->path = rt_arena_printf(&s->arena, "%.*s.Modelfile", (int)stem, r->out)))
+        RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a path"));
+    RT_TRY(rt_text_from_model(&text, from, s->v.config, s->in->path, e));
+    RT_TRY(rt_modelfile(&m->text, rt_path_base(r->out), text, s->v.config, &m->family, e));
+    m->chat = text->chat != NULL;
+    if (!same_text(m->path, &m->text)) RT_TRY(rt_output_allowed(m->path, RT_CONTAINER_GGUF, r->force, NULL, e));
+out:
+    rt_text_close(text);
+    return rc;
+}
 
 static int prepare(state *s, const rt_convert_request *r, rt_err *e)
 {
@@ -76,6 +112,7 @@ static int prepare(state *s, const rt_convert_request *r, rt_err *e)
     RT_TRY(
         rt_text_for_output(&s->text, &s->in->text, r->no_tokenizer, s->opts.to, s->v.config, &s->arena, &s->notes, e));
     s->v.opts.text = &s->text;
+    RT_TRY(prepare_modelfile(s, r, e));
     RT_TRY(rt_pool_for(&s->pool, r->threads, e));
 out:
     return rc;
@@ -94,12 +131,14 @@ int rt_convert_command(const rt_convert_request *r, rt_err *e)
     rt_progress_end(&progress);
     if (rc == RT_INTERRUPTED) rt_fail(e, rc, "interrupted: %s was not written", r->out);
     if (rc < 0) goto out;
+    if (s->modelfile.path) RT_TRY(rt_file_write(s->modelfile.path, s->modelfile.text.data, s->modelfile.text.len, e));
     for (uint32_t i = 0; i < s->in->note_count; i++) rt_text_note(&s->notes, "%s", s->in->notes[i]);
     if (r->json)
-        rc = rt_print_json(rt_convert_json(&s->v, r, &s->notes), e);
+        rc = rt_print_json(rt_convert_json(&s->v, r, &s->modelfile, &s->notes), e);
     else
-        rt_convert_print(&s->v, r, &s->notes);
+        rt_convert_print(&s->v, r, &s->modelfile, &s->notes);
 out:
+    rt_str_free(&s->modelfile.text);
     rt_convert_free(&s->v);
     rt_model_file_close(s->in);
     rt_pool_free(s->pool);

@@ -16,13 +16,24 @@ typedef struct rt_convert_request {
     uint32_t threads;
     bool quantise; /* every tensor is reported, not only those that changed */
     bool force, no_tokenizer, json;
+    bool modelfile; /* beside a GGUF file with a tokenizer: NAME.Modelfile, for Ollama */
 } rt_convert_request;
+
+/* What stands beside a GGUF file; text empty: nothing. */
+typedef struct rt_convert_modelfile {
+    char *path; /* null: none is written */
+    rt_str text;
+    const char *family; /* of the chat template; null: not one that can be written out */
+    bool chat;          /* there is a chat template */
+} rt_convert_modelfile;
 
 int rt_convert_command(const rt_convert_request *r, rt_err *e);
 
 /* convert_print.c */
-void rt_convert_print(const rt_convert *v, const rt_convert_request *r, const rt_text_notes *notes);
+void rt_convert_print(const rt_convert *v, const rt_convert_request *r, const rt_convert_modelfile *m,
+                      const rt_text_notes *notes);
 struct json_t;
-struct json_t *rt_convert_json(const rt_convert *v, const rt_convert_request *r, const rt_text_notes *notes);
+struct json_t *rt_convert_json(const rt_convert *v, const rt_convert_request *r, const rt_convert_modelfile *m,
+                               const rt_text_notes *notes);
 
 #endif

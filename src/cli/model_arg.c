@@ -159,3 +159,22 @@ json_t *rt_json_u64(uint64_t v)
     snprintf(digits, sizeof digits, "%" PRIu64, v);
     return json_string(digits);
 }
+
+void rt_print_word(const char *path, const char *more)
+{
+    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./-+=:,@%";
+    size_t len = strlen(path);
+    while (len > 1 && path[len - 1] == '/') len--;
+    if (len && strspn(path, plain) >= len && strspn(more, plain) == strlen(more)) {
+        printf(" %.*s%s", (int)len, path, more);
+        return;
+    }
+    printf(" '");
+    for (size_t i = 0; i < len; i++) {
+        if (path[i] == '\'')
+            printf("'\\''");
+        else
+            putchar(path[i]);
+    }
+    printf("%s'", more);
+}

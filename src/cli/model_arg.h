@@ -24,6 +24,10 @@ int rt_output_fits(const char *path, uint64_t bytes, rt_err *e);
 /* "494 M", "7.62 B", "98304": parameters for a person. buf needs 32 bytes; returns buf. */
 char *rt_format_params(char *buf, uint64_t n);
 
+/* " path" and more behind it, quoted where a shell would need it: for commands that a person may copy. A slash at the
+ * path's end is left out. */
+void rt_print_word(const char *path, const char *more);
+
 /* --threads, where 0 means all that this process may use. */
 int rt_pool_for(rt_pool **out, uint32_t threads, rt_err *e);
 

@@ -18,6 +18,7 @@ CLI_SRCS += \
 	src/cli/model_arg.c \
 	src/cli/preview_print.c \
 	src/cli/progress.c \
+	src/cli/run_end.c \
 	src/cli/run_print.c \
 	src/cli/text_arg.c \
 	src/cli/tokenize_run.c \

@@ -156,56 +156,8 @@ rt_run_events rt_run_printer_events(rt_run_printer *p)
                             .ctx = p };
 }
 
-/* ---- the end ---- */
-
-static void row(const char *name, const rt_eval_result *s, rt_measure (*of)(const rt_eval_result *),
-                const rt_run_summary *m)
-{
-    (void)s;
-    printf("%-22s %10.4f %10.4f", name, of(&m->before).mean, of(&m->after).mean);
-    if (m->saved.positions) printf(" %10.4f", of(&m->saved).mean);
-    printf("\n");
-}
-static rt_measure ce_of(const rt_eval_result *v) { return v->ce; }
-static rt_measure kl_of(const rt_eval_result *v) { return v->kl; }
-static rt_measure agreement_of(const rt_eval_result *v) { return v->agreement; }
-static rt_measure teacher_of(const rt_eval_result *v) { return v->teacher_ce; }
-
-/* What was claimed and does not hold, or was not measured, in plain words; what holds only as a number. */
-static void print_verdict(const rt_findings *f, rt_hash128 seal, const char *out)
-{
-    char hash[33];
-    if (!f) return;
-    printf("verdict: %u of %u claims hold", f->of[RT_VERDICT_PASS], f->count);
-    if (f->of[RT_VERDICT_FAIL]) printf(", %u failed", f->of[RT_VERDICT_FAIL]);
-    if (f->of[RT_VERDICT_NOT_MEASURED]) printf(", %u not measured", f->of[RT_VERDICT_NOT_MEASURED]);
-    printf("\n");
-    for (uint32_t i = 0; i < f->count; i++) {
-        const rt_finding *k = &f->list[i];
-        if (k->verdict != RT_VERDICT_PASS)
-            printf("  %s  %s\n      claimed: %s\n      measured: %s\n",
-                   k->verdict == RT_VERDICT_FAIL ? "FAILED" : "not measured", k->id, k->claim, k->measured);
-    }
-    printf("evidence: %s/run/manifest.json, seal %s; retort verify %s checks it\n", out, rt_hash_text(hash, seal), out);
-}
-
-void rt_run_print_summary(rt_run_printer *p, const rt_run_summary *s, const char *out)
+void rt_run_print_summary(rt_run_printer *p, const rt_run *r, const rt_run_summary *s, const rt_settings *settings)
 {
     clear(p);
-    printf("\nheld out               %10s %10s%s\n", "before", "after", s->saved.positions ? "   as saved" : "");
-    row("cross-entropy", &s->after, ce_of, s);
-    if (s->control_after.positions)
-        printf("  without the teacher  %10.4f %10.4f %10.4f\n", s->before.ce.mean, s->control_after.ce.mean,
-               s->control_saved.ce.mean);
-    if (s->after.teacher) {
-        row("KL(teacher||student)", &s->after, kl_of, s);
-        row("top-1 agreement", &s->after, agreement_of, s);
-        row("teacher cross-entropy", &s->after, teacher_of, s);
-    }
-    printf("\n%s: the model of step %u (%s), read back", out, s->saved_step, s->is_best ? "the best" : "the last");
-    if (s->difference.max > 0)
-        printf("; it differs from memory by %.2g rms, %.2g at most, which is its dtype's rounding", s->difference.rmse,
-               s->difference.max);
-    printf("\n");
-    print_verdict(s->findings, s->seal, out);
+    rt_run_print_end(r, s, settings);
 }

@@ -14,6 +14,9 @@ typedef struct rt_run_printer {
 void rt_run_printer_begin(rt_run_printer *p);
 /* Fill the events that print. */
 rt_run_events rt_run_printer_events(rt_run_printer *p);
-void rt_run_print_summary(rt_run_printer *p, const rt_run_summary *s, const char *out);
+void rt_run_print_summary(rt_run_printer *p, const rt_run *r, const rt_run_summary *s, const rt_settings *settings);
+
+/* run_end.c: the closing screen. */
+void rt_run_print_end(const rt_run *r, const rt_run_summary *s, const rt_settings *settings);
 
 #endif

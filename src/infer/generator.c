@@ -4,7 +4,7 @@
 #include "base/sys.h"
 
 enum { BLOCK = 128 }; /* tokens of the prompt at a time */
-enum { PROMPT, TOKEN, CHOOSE, PROGRAMS };
+enum { PROMPT, TOKEN, CHOOSE };
 
 const rt_generate_opts rt_generate_defaults = { .top_p = 1.0, .repetition_penalty = 1.0 };
 
@@ -21,11 +21,13 @@ struct rt_generator {
     uint32_t context, vocab;
     rt_space *space;
     rt_decoder *model;
+    bool owner; /* of space, model and x */
     rt_kv_cache cache;
     feed feed[2]; /* PROMPT, TOKEN */
     rt_plan *choose;
     rt_view logits, id, step;
     rt_exec *x;
+    uint32_t first;     /* program PROMPT's index in x */
     float *host_logits; /* (V), with a penalty only */
     bool *seen;         /* (V) */
 };
@@ -40,7 +42,7 @@ static void declare_feed(rt_generator *g, feed *f, uint32_t n)
     f->len = rt_space_buf(s, RT_CLASS_INPUT, RT_DTYPE_I32, 1, 1, "cache length");
 }
 
-static int record(rt_generator *g, rt_err *e)
+static int record_programs(rt_generator *g, rt_err *e)
 {
     int rc;
     const rt_generate_opts *o = &g->opts;
@@ -62,18 +64,13 @@ out:
     return rc;
 }
 
-static int build(rt_generator *g, const rt_model_file *m, rt_err *e)
+/* In the space and over the model that g has. */
+static int record(rt_generator *g, rt_err *e)
 {
     int rc;
-    uint32_t count = rt_param_count(&m->config);
-    rt_dtype *dtypes = rt_alloc(count * sizeof *dtypes, 16);
-    if (!dtypes) RT_TRY(rt_fail(e, RT_NOMEM, "no memory to open %s", m->spec));
-    RT_TRY(rt_load_dtypes(dtypes, m, e));
-    RT_TRY(rt_space_new(&g->space, e));
-    rt_decoder_opts o = { .name = "model",
-                          .policy = &g->policy,
-                          .dtypes = g->policy.weight == RT_DTYPE_F64 ? NULL : dtypes };
-    RT_TRY(rt_decoder_new(&g->model, g->space, &m->config, &o, e));
+    uint32_t most = g->model->config.context;
+    g->vocab = g->model->config.vocab;
+    g->context = g->opts.context ? g->opts.context : most < 4096 ? most : 4096;
     /* The last block of a prompt may be padded beyond it. */
     RT_TRY(rt_decoder_cache(g->model, g->space, 1, (uint32_t)rt_align_up(g->context, BLOCK) + BLOCK, &g->cache, e));
     declare_feed(g, &g->feed[PROMPT], BLOCK);
@@ -81,9 +78,12 @@ static int build(rt_generator *g, const rt_model_file *m, rt_err *e)
     g->logits = rt_space_buf(g->space, RT_CLASS_OUTPUT, g->policy.logits, 1, g->vocab, "logits");
     g->id = rt_space_buf(g->space, RT_CLASS_OUTPUT, RT_DTYPE_I32, 1, 1, "id");
     g->step = rt_space_buf(g->space, RT_CLASS_STEP, RT_DTYPE_U8, 1, sizeof(rt_step), "step values");
-    RT_TRY(record(g, e));
+    RT_TRY(record_programs(g, e));
+    if (g->opts.repetition_penalty == 1.0) goto out;
+    g->host_logits = rt_alloc(g->vocab * sizeof *g->host_logits, 64);
+    g->seen = rt_alloc_zero(g->vocab * sizeof *g->seen, 16);
+    if (!g->host_logits || !g->seen) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a penalty over %u ids", g->vocab));
 out:
-    rt_free(dtypes);
     return rc;
 }
 
@@ -104,27 +104,79 @@ out:
     return rc;
 }
 
+static int generator_new(rt_generator **out, const rt_policy *policy, const rt_generate_opts *o, rt_err *e)
+{
+    rt_generator *g = rt_alloc_zero(sizeof *g, 16);
+    if (!g) return rt_fail(e, RT_NOMEM, "no memory for a generator");
+    g->opts = *o;
+    g->policy = policy ? *policy : rt_policy_f32;
+    *out = g;
+    return RT_OK;
+}
+
+int rt_generator_record(rt_generator **out, rt_space *s, rt_decoder *model, const rt_policy *policy,
+                        const rt_generate_opts *o, rt_err *e)
+{
+    int rc;
+    rt_generator *g = NULL;
+    RT_TRY(generator_new(&g, policy ? policy : rt_device_policy(d), o, e));
+    g->space = s;
+    g->model = model;
+    RT_TRY(record(g, e));
+    *out = g;
+    g = NULL;
+out:
+    rt_generator_free(g);
+    return rc;
+}
+
+void rt_generator_plans(const rt_generator *g, const rt_plan *plans[RT_GENERATOR_PROGRAMS])
+{
+    plans[PROMPT] = g->feed[PROMPT].plan;
+    plans[TOKEN] = g->feed[TOKEN].plan;
+    plans[CHOOSE] = g->choose;
+}
+
+int rt_generator_attach(rt_generator *g, rt_exec *x, uint32_t first, rt_err *e)
+{
+    g->x = x;
+    g->first = first;
+    return clear_cache(g, e);
+}
+
+/* Space and model of a file that is opened for generation alone. */
+static int declare_model(rt_generator *g, const rt_model_file *m, rt_err *e)
+{
+    int rc;
+    uint32_t count = rt_param_count(&m->config);
+    rt_dtype *dtypes = rt_alloc(count * sizeof *dtypes, 16);
+    if (!dtypes) RT_TRY(rt_fail(e, RT_NOMEM, "no memory to open %s", m->spec));
+    RT_TRY(rt_load_dtypes(dtypes, m, e));
+    g->owner = true;
+    RT_TRY(rt_space_new(&g->space, e));
+    rt_decoder_opts o = { .name = "model",
+                          .policy = &g->policy,
+                          .dtypes = g->policy.weight == RT_DTYPE_F64 ? NULL : dtypes };
+    RT_TRY(rt_decoder_new(&g->model, g->space, &m->config, &o, e));
+out:
+    rt_free(dtypes);
+    return rc;
+}
+
 int rt_generator_open(rt_generator **out, rt_dev *d, const rt_model_file *m, const rt_policy *policy,
                       const rt_generate_opts *o, rt_err *e)
 {
     int rc;
-    rt_generator *g = rt_alloc_zero(sizeof *g, 16);
-    if (!g) RT_TRY(rt_fail(e, RT_NOMEM, "no memory to open %s", m->spec));
+    rt_generator *g = NULL;
+    const rt_plan *plans[RT_GENERATOR_PROGRAMS];
     RT_TRY(rt_model_file_check(m, e));
-    g->opts = *o;
-    g->policy = policy ? *policy : *rt_device_policy(d);
-    g->vocab = m->config.vocab;
-    g->context = o->context ? o->context : m->config.context < 4096 ? m->config.context : 4096;
-    RT_TRY(build(g, m, e));
-    const rt_plan *plans[PROGRAMS] = { g->feed[PROMPT].plan, g->feed[TOKEN].plan, g->choose };
-    RT_TRY(rt_exec_seal(&g->x, d, plans, PROGRAMS, &(rt_seal_opts){ 0 }, e));
+    RT_TRY(generator_new(&g, policy ? policy : rt_device_policy(d), o, e));
+    RT_TRY(declare_model(g, m, e));
+    RT_TRY(record(g, e));
+    rt_generator_plans(g, plans);
+    RT_TRY(rt_exec_seal(&g->x, d, plans, RT_GENERATOR_PROGRAMS, &(rt_seal_opts){ 0 }, e));
     RT_TRY(rt_load_weights(g->x, g->model, m, e));
-    RT_TRY(clear_cache(g, e));
-    if (o->repetition_penalty != 1.0) {
-        g->host_logits = rt_alloc(g->vocab * sizeof *g->host_logits, 64);
-        g->seen = rt_alloc_zero(g->vocab * sizeof *g->seen, 16);
-        if (!g->host_logits || !g->seen) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a penalty over %u ids", g->vocab));
-    }
+    RT_TRY(rt_generator_attach(g, g->x, 0, e));
     *out = g;
     g = NULL;
 out:
@@ -135,11 +187,13 @@ out:
 void rt_generator_free(rt_generator *g)
 {
     if (!g) return;
-    rt_exec_free(g->x);
     for (int i = PROMPT; i <= TOKEN; i++) rt_plan_free(g->feed[i].plan);
     rt_plan_free(g->choose);
-    rt_decoder_free(g->model);
-    rt_space_free(g->space);
+    if (g->owner) {
+        rt_exec_free(g->x);
+        rt_decoder_free(g->model);
+        rt_space_free(g->space);
+    }
     rt_free(g->host_logits);
     rt_free(g->seen);
     rt_free(g);
@@ -163,7 +217,7 @@ static int take(rt_generator *g, int which, const uint32_t *ids, uint32_t count,
     RT_TRY(rt_exec_write(g->x, f->tokens.pos, pos, n * sizeof *pos, e));
     RT_TRY(rt_exec_write(g->x, f->slot, pos, n * sizeof *pos, e));
     RT_TRY(rt_exec_write(g->x, f->len, &len, sizeof len, e));
-    RT_TRY(rt_exec_run(g->x, (uint32_t)which, &t, e));
+    RT_TRY(rt_exec_run(g->x, g->first + (uint32_t)which, &t, e));
     RT_TRY(rt_exec_wait(g->x, t, e));
 out:
     return rc;
@@ -206,7 +260,7 @@ static int choose(rt_generator *g, uint32_t index, uint32_t *id, rt_err *e)
     rt_step step = { .step = index + 1, .tokens = 1, .seed = g->opts.seed };
     if (g->seen) RT_TRY(apply_penalty(g, e));
     RT_TRY(rt_exec_write(g->x, g->step, &step, sizeof step, e));
-    RT_TRY(rt_exec_run(g->x, CHOOSE, &t, e));
+    RT_TRY(rt_exec_run(g->x, g->first + CHOOSE, &t, e));
     RT_TRY(rt_exec_wait(g->x, t, e));
     RT_TRY(rt_exec_read(g->x, g->id, &got, sizeof got, e));
     if (got < 0 || (uint32_t)got >= g->vocab)

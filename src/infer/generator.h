@@ -2,7 +2,10 @@
  *
  * Owns: three programs (a block of the prompt, one token, the choice of an id) and the cache. The prompt is taken in
  * blocks; its last token goes through the one-token program, so the head runs for that one alone. Text and ids are the
- * caller's. One sequence at a time. */
+ * caller's. One sequence at a time.
+ *
+ * rt_generator_open is all of it for a model on disk. A run that holds the model in memory records the programs beside
+ * its own, seals all together and attaches the generator to them: it speaks with the weights that are being trained. */
 #ifndef RT_INFER_GENERATOR_H
 #define RT_INFER_GENERATOR_H
 
@@ -19,6 +22,16 @@ typedef struct rt_generate_opts {
 extern const rt_generate_opts rt_generate_defaults; /* greedy */
 
 typedef struct rt_generator rt_generator;
+enum { RT_GENERATOR_PROGRAMS = 3 };
+/* Declares cache and inputs in s and records the programs over a model that is declared there. Space and model are the
+ * caller's and outlive it. */
+int rt_generator_record(rt_generator **out, rt_space *s, rt_decoder *model, const rt_policy *policy,
+                        const rt_generate_opts *o, rt_err *e);
+void rt_generator_plans(const rt_generator *g, const rt_plan *plans[RT_GENERATOR_PROGRAMS]);
+/* The programs as sealed, the first of them at this index of x, which outlives the generator. Clears the cache. */
+int rt_generator_attach(rt_generator *g, rt_exec *x, uint32_t first, rt_err *e);
+
+/* A model from its file, with memory of its own. */
 /* The device must outlive it; the file may be closed. policy: null for f32. */
 int rt_generator_open(rt_generator **out, rt_dev *d, const rt_model_file *m, const rt_policy *policy,
                       const rt_generate_opts *o, rt_err *e);

@@ -257,3 +257,24 @@ void rt_text_close(rt_text_source *s)
     rt_arena_free(&s->arena);
     rt_free(s);
 }
+
+bool rt_stops_has(const rt_stops *s, uint32_t id)
+{
+    for (uint32_t i = 0; i < s->count; i++)
+        if (s->ids[i] == id) return true;
+    return false;
+}
+
+static void add_stop(rt_stops *s, int64_t id)
+{
+    if (id >= 0 && id <= UINT32_MAX && !rt_stops_has(s, (uint32_t)id)) s->ids[s->count++] = (uint32_t)id;
+}
+
+rt_stops rt_stops_of(const rt_model_config *c, int64_t eos, int64_t end_of_turn)
+{
+    rt_stops s = { .count = 0 };
+    for (uint32_t i = 0; i < c->eos_count; i++) add_stop(&s, c->eos[i]);
+    add_stop(&s, eos);
+    add_stop(&s, end_of_turn);
+    return s;
+}

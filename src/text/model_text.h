@@ -38,4 +38,13 @@ int rt_text_from_model(rt_text_source **out, const rt_model_text *t, const rt_mo
                        rt_err *e);
 void rt_text_close(rt_text_source *s); /* accepts null */
 
+/* The ids that end what a model says, each once. */
+typedef struct rt_stops {
+    uint32_t ids[RT_MAX_EOS + 2];
+    uint32_t count;
+} rt_stops;
+/* Those of the configuration, and the ids that end a text and a turn; -1: none. */
+rt_stops rt_stops_of(const rt_model_config *c, int64_t eos, int64_t end_of_turn);
+bool rt_stops_has(const rt_stops *s, uint32_t id);
+
 #endif

@@ -49,6 +49,7 @@ LIB_SRCS += \
 	src/text/tok_regex.c \
 	src/text/tok_unicode.c \
 	src/text/tok_vocab.c \
+	src/text/tok_word.c \
 	src/text/tokenizer.c
 USES += pcre2-8 utf8proc
 # What a model has for text, and its vocabulary in another form.
@@ -56,6 +57,7 @@ LIB_SRCS += \
 	src/text/model_text.c \
 	src/text/model_text_files.c \
 	src/text/model_text_special.c \
+	src/text/modelfile.c \
 	src/text/vocab_bytes.c \
 	src/text/vocab_export.c \
 	src/text/vocab_import.c \
@@ -66,6 +68,7 @@ LIB_SRCS += \
 	src/text/data_align.c \
 	src/text/data_encode.c \
 	src/text/data_order.c \
+	src/text/data_prompt.c \
 	src/text/data_record.c \
 	src/text/data_rows.c \
 	src/text/data_shard.c \

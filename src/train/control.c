@@ -10,8 +10,6 @@
 
 static int no_memory(rt_err *e) { return rt_fail(e, RT_NOMEM, "no memory for the control of a run"); }
 
-static void forget(rt_settings *s, rt_setting_id id) { s->given[id] = false; }
-
 /* The settings of r as they were resolved, without the teacher and what only it needs. */
 static void control_settings(rt_settings *s, const rt_run *r, const char *out)
 {
@@ -20,7 +18,10 @@ static void control_settings(rt_settings *s, const rt_run *r, const char *out)
         RT_SETTING_ID_tokens,  RT_SETTING_ID_epochs, RT_SETTING_ID_dump_step,
     };
     *s = *r->settings;
-    for (size_t i = 0; i < sizeof unused / sizeof *unused; i++) forget(s, unused[i]);
+    for (size_t i = 0; i < sizeof unused / sizeof *unused; i++) s->given[unused[i]] = false;
+    /* The tokens are made already, and the template of the output is that of r. */
+    if (s->given[RT_SETTING_ID_chat_template] && strcmp(s->chat_template, "teacher") == 0)
+        s->given[RT_SETTING_ID_chat_template] = false;
     s->teacher = NULL;
     s->control = s->allow_degenerate = false;
     s->out = out;

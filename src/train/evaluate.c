@@ -2,7 +2,9 @@
 #include "train/evaluate.h"
 
 #include "base/sys.h"
+#include "text/tok_word.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -10,6 +12,7 @@
 typedef struct piece {
     uint64_t shard, record; /* pieces of one record count as one document */
     uint32_t at, len;       /* positions of the set */
+    uint32_t first;         /* of the record's tokens */
 } piece;
 
 struct rt_eval_set {
@@ -19,6 +22,8 @@ struct rt_eval_set {
     piece *pieces;
     uint32_t piece_count, piece_cap;
     uint64_t positions;
+    uint64_t places; /* of the word */
+    int32_t *words;  /* (rows * T) ids of the word that begins at a position, -1: none; null: no word is measured */
 };
 
 static int grow_rows(rt_eval_set *s, rt_err *e)
@@ -45,7 +50,7 @@ static int add_pieces(rt_eval_set *s, const rt_row *row, rt_err *e)
         if (!rt_grow((void **)&s->pieces, &s->piece_cap, s->piece_count + 1, sizeof *s->pieces))
             return rt_fail(e, RT_NOMEM, "no memory for the documents of evaluation");
         s->pieces[s->piece_count++] =
-            (piece){ (uint64_t)d->source << 32 | d->shard, d->record, s->rows * s->T + d->begin, d->len };
+            (piece){ (uint64_t)d->source << 32 | d->shard, d->record, s->rows * s->T + d->begin, d->len, d->first };
     }
     return RT_OK;
 }
@@ -108,12 +113,21 @@ void rt_eval_set_free(rt_eval_set *s)
     rt_free(s->start);
     rt_free(s->target);
     rt_free(s->pieces);
+    rt_free(s->words);
     rt_free(s);
 }
 
 uint32_t rt_eval_set_rows(const rt_eval_set *s) { return s->rows; }
 uint64_t rt_eval_set_positions(const rt_eval_set *s) { return s->positions; }
 rt_batch rt_eval_set_all(const rt_eval_set *s) { return (rt_batch){ s->ids, s->pos, s->start, s->target }; }
+
+uint32_t rt_eval_set_documents(const rt_eval_set *s) { return s->piece_count; }
+
+void rt_eval_set_document(const rt_eval_set *s, uint32_t i, rt_eval_document *out)
+{
+    const piece *p = &s->pieces[i];
+    *out = (rt_eval_document){ s->ids + p->at, s->target + p->at, p->len, p->first == 0 };
+}
 
 bool rt_eval_set_within(const rt_eval_set *s, const uint32_t *mask, uint32_t rows, int32_t *bad)
 {
@@ -130,6 +144,37 @@ bool rt_eval_set_below(const rt_eval_set *s, uint32_t rows, int32_t *bad)
         if ((uint32_t)s->ids[i] >= rows || s->target[i] >= (int64_t)rows)
             return *bad = (uint32_t)s->ids[i] >= rows ? s->ids[i] : s->target[i], false;
     return true;
+}
+
+static void mark_places(rt_eval_set *s, const rt_tok_word *w)
+{
+    for (uint32_t i = 0; i < s->rows * s->T; i++) s->words[i] = -1;
+    s->places = 0;
+    for (uint32_t i = 0; i < s->piece_count; i++) {
+        const piece *p = &s->pieces[i];
+        for (uint32_t k = 0; k < p->len; k++) {
+            uint32_t at = p->at + k, len = rt_tok_word_at(w, s->ids[at], s->target + at, p->len - k);
+            if (!len) continue;
+            s->words[at] = (int32_t)len;
+            s->places++;
+        }
+    }
+}
+
+int rt_eval_set_word(rt_eval_set *s, const rt_tokenizer *t, const char *word, rt_err *e)
+{
+    int rc;
+    rt_tok_word *w = NULL;
+    RT_TRY(rt_tok_word_new(&w, t, word, e));
+    if (!s->words) s->words = rt_alloc((size_t)s->rows * s->T * sizeof *s->words, 64);
+    if (!s->words) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for the places of a word"));
+    mark_places(s, w);
+    if (!s->places)
+        RT_TRY(rt_fail(e, RT_INVALID, "the word '%s' stands nowhere among the %" PRIu64 " positions that are measured",
+                       word, s->positions));
+out:
+    rt_tok_word_free(w);
+    return rc;
 }
 
 /* ---- measuring ---- */
@@ -151,21 +196,21 @@ out:
     return rc;
 }
 
-/* Over documents, as in the header. Pieces are sorted by document. */
-static rt_measure over_documents(const rt_eval_set *s, const float *values, uint64_t *documents)
+/* Over documents, as in the header, of the positions where counted is not negative. Pieces are sorted by document. */
+static rt_measure over_documents(const rt_eval_set *s, const float *values, const int32_t *counted, uint64_t *documents)
 {
     double sum = 0, count = 0, spread = 0;
     uint64_t docs = 0;
     for (uint32_t i = 0; i < s->piece_count; i++)
         for (uint32_t k = 0; k < s->pieces[i].len; k++)
-            if (s->target[s->pieces[i].at + k] >= 0) sum += values[s->pieces[i].at + k], count++;
+            if (counted[s->pieces[i].at + k] >= 0) sum += values[s->pieces[i].at + k], count++;
     double mean = sum / count;
     for (uint32_t i = 0; i < s->piece_count;) {
         const piece *first = &s->pieces[i];
         double sd = 0, nd = 0;
         for (; i < s->piece_count && s->pieces[i].shard == first->shard && s->pieces[i].record == first->record; i++)
             for (uint32_t k = 0; k < s->pieces[i].len; k++)
-                if (s->target[s->pieces[i].at + k] >= 0) sd += values[s->pieces[i].at + k], nd++;
+                if (counted[s->pieces[i].at + k] >= 0) sd += values[s->pieces[i].at + k], nd++;
         if (nd == 0) continue;
         docs++;
         spread += (sd - mean * nd) * (sd - mean * nd);
@@ -180,6 +225,18 @@ static void take_each(const rt_eval_set *s, const float *kl, float *each)
         if (s->target[i] >= 0) *each++ = kl[i];
 }
 
+/* The probability of a word is that of its ids after one another: exp(-sum of their CE). */
+static rt_measure word_probability(const rt_eval_set *s, const float *ce, float *scratch)
+{
+    uint64_t documents;
+    for (uint32_t i = 0; i < s->rows * s->T; i++) {
+        double sum = 0;
+        for (int32_t k = 0; k < s->words[i]; k++) sum += ce[i + (uint32_t)k];
+        scratch[i] = (float)exp(-sum);
+    }
+    return over_documents(s, scratch, s->words, &documents);
+}
+
 int rt_evaluate(rt_trainer *t, const rt_eval_set *s, rt_eval_result *out, float *kl_each, rt_err *e)
 {
     int rc;
@@ -192,13 +249,18 @@ int rt_evaluate(rt_trainer *t, const rt_eval_set *s, rt_eval_result *out, float 
     }
     RT_TRY(measure_all(t, s, values, e));
     *out = (rt_eval_result){ .teacher = t->plan->teacher != NULL, .positions = s->positions };
-    out->ce = over_documents(s, values[CE], &out->documents);
+    out->ce = over_documents(s, values[CE], s->target, &out->documents);
     if (out->teacher) {
-        out->div = over_documents(s, values[DIV], &out->documents);
-        out->kl = over_documents(s, values[KL], &out->documents);
-        out->agreement = over_documents(s, values[TOP1], &out->documents);
-        out->teacher_ce = over_documents(s, values[TEACHER_CE], &out->documents);
+        out->div = over_documents(s, values[DIV], s->target, &out->documents);
+        out->kl = over_documents(s, values[KL], s->target, &out->documents);
+        out->agreement = over_documents(s, values[TOP1], s->target, &out->documents);
+        out->teacher_ce = over_documents(s, values[TEACHER_CE], s->target, &out->documents);
         if (kl_each) take_each(s, values[KL], kl_each);
+    }
+    if (s->words) {
+        out->places = s->places;
+        out->word = word_probability(s, values[CE], values[DIV]);
+        if (out->teacher) out->teacher_word = word_probability(s, values[TEACHER_CE], values[DIV]);
     }
     out->seconds = rt_now() - begun;
 out:

@@ -7,6 +7,7 @@
 #define RT_TRAIN_EVALUATE_H
 
 #include "text/data_rows.h"
+#include "text/tokenizer.h"
 #include "train/step.h"
 
 typedef struct rt_measure {
@@ -14,13 +15,19 @@ typedef struct rt_measure {
 } rt_measure;
 
 typedef struct rt_eval_result {
-    rt_measure ce;         /* the student's, at temperature 1 */
-    rt_measure div;        /* the divergence that is trained */
-    rt_measure kl;         /* forward KL at temperature 1, so that runs compare */
-    rt_measure agreement;  /* share of positions with the same first choice */
-    rt_measure teacher_ce; /* the floor that CE falls towards */
-    bool teacher;          /* without one only ce is there */
+    rt_measure ce;          /* the student's, at temperature 1 */
+    rt_measure div;         /* the divergence that is trained */
+    rt_measure kl;          /* forward KL at temperature 1, so that runs compare */
+    rt_measure agreement;   /* share of positions with the same first choice */
+    rt_measure teacher_ce;  /* the floor that CE falls towards */
+    bool teacher;           /* without one only ce is there */
+    bool sampled;           /* samples were made: */
+    double stop_rate;       /* share of them that ended by themselves */
+    double repetition_rate; /* share of their tokens that lie in four in a row which the text has had before */
     uint64_t positions, documents;
+    rt_measure word;         /* probability of the set's word where it stands, all of its ids together */
+    rt_measure teacher_word; /* the teacher's */
+    uint64_t places;         /* where it stands; 0: the set has no word */
     double seconds;
 } rt_eval_result;
 
@@ -34,10 +41,22 @@ uint32_t rt_eval_set_rows(const rt_eval_set *s);
 uint64_t rt_eval_set_positions(const rt_eval_set *s);
 /* All rows, one after another: (rows * T) each. */
 rt_batch rt_eval_set_all(const rt_eval_set *s);
+/* From now on the probability of this word (text/tok_word.h) is measured too, at the places where it stands and all of
+ * its ids are targets. RT_INVALID when there is no such place. */
+int rt_eval_set_word(rt_eval_set *s, const rt_tokenizer *t, const char *word, rt_err *e);
 /* Whether every target is an id of the mask (bits below rows); else the first that is not. */
 bool rt_eval_set_within(const rt_eval_set *s, const uint32_t *mask, uint32_t rows, int32_t *bad);
 /* Whether every input and target is below rows, as an embedding needs it; else the first that is not. */
 bool rt_eval_set_below(const rt_eval_set *s, uint32_t rows, int32_t *bad);
+
+/* Documents, or pieces of them, sorted by where they come from; i counts from 0. */
+typedef struct rt_eval_document {
+    const int32_t *ids, *target; /* (len) */
+    uint32_t len;
+    bool begins; /* with the first token of its record */
+} rt_eval_document;
+uint32_t rt_eval_set_documents(const rt_eval_set *s);
+void rt_eval_set_document(const rt_eval_set *s, uint32_t i, rt_eval_document *out);
 
 /* kl_each (rt_eval_set_positions) or null: forward KL of every position, in order. */
 int rt_evaluate(rt_trainer *t, const rt_eval_set *s, rt_eval_result *out, float *kl_each, rt_err *e);

@@ -34,7 +34,7 @@ static int shard_json(json_t *list, const rt_shard *s, rt_err *e)
     int rc = RT_OK;
     const rt_shard_info *f = rt_shard_about(s);
     rt_hash128 h = f->content;
-    if (!f->own) RT_TRY(rt_hash_file(f->path, &h, e)); /* ours name the hash of their content */
+    if (!f->own) RT_TRY(rt_file_hash(f->path, &h, e)); /* ours name the hash of their content */
     json_t *j =
         json_pack("{s:s, s:o, s:I, s:I, s:I}", "name", rt_path_base(f->path), "hash", rt_hash_to_json(h), "records",
                   (json_int_t)f->records, "tokens", (json_int_t)f->tokens, "trained", (json_int_t)f->trained);

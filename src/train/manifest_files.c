@@ -88,7 +88,7 @@ static int list_folder(json_t *out, rt_arena *a, const char *root, const char *b
             continue;
         }
         if (checkpoint && strcmp(names[i], "state.json") != 0) continue;
-        RT_TRY(rt_hash_file(path, &h, e));
+        RT_TRY(rt_file_hash(path, &h, e));
         if (json_object_set_new(out, name, rt_hash_to_json(h)) != 0)
             RT_TRY(rt_fail(e, RT_NOMEM, "no memory for the hashes of a run, or %s is not UTF-8", path));
     }

@@ -11,6 +11,7 @@ LIB_SRCS += \
 	src/train/loss_plan.c \
 	src/train/manifest.c \
 	src/train/manifest_files.c \
+	src/train/model_card.c \
 	src/train/moved.c \
 	src/train/output.c \
 	src/train/overlap.c \
@@ -31,6 +32,8 @@ LIB_SRCS += \
 	src/train/run_verify_files.c \
 	src/train/run_verify_lines.c \
 	src/train/run_verify_weights.c \
+	src/train/sample_prompts.c \
+	src/train/samples.c \
 	src/train/schedule.c \
 	src/train/sealed.c \
 	src/train/settings.c \

@@ -1,11 +1,11 @@
 /* run.h - a whole run: from settings to a model on disk, resumable at any moment.
  *
- *   OUT/                   the model that was trained, as others load it
+ *   OUT/                   the model that was trained, as others load it, with its card README.md
  *   OUT/best-NNNNNN/       the best so far, model only
  *   OUT/checkpoint-NNNNNN/ to go on from
  *   OUT/control/           with --control: a run of its own, of the same student without the teacher
- *   OUT/run/               settings.json, resolved.yaml, metrics.jsonl, events.out.tfevents.*, report.html, data/,
- *                          manifest.json, verdict.json
+ *   OUT/run/               settings.json, resolved.yaml, metrics.jsonl, samples.jsonl, events.out.tfevents.*,
+ *                          report.html, data/, manifest.json, verdict.json
  *
  * Owns: the order of things, and what is on disk when. It prints nothing: whoever started it hears of everything
  * through rt_run_events. */
@@ -50,15 +50,21 @@ typedef struct rt_run_opts {
     const rt_run *control_of;    /* for control.c: the run that this one is the control of; its tokenizer goes along */
 } rt_run_opts;
 
-/* What a run ended with. */
+/* One prompt, and what was said to it; null data: there are no samples, or no teacher. */
+typedef struct rt_run_sample {
+    rt_span prompt, before, after, teacher; /* after: by the model at the root */
+} rt_run_sample;
+
+/* What a run ended with. Texts live as long as the run. */
 typedef struct rt_run_summary {
     rt_eval_result before, after, saved; /* saved: of the model at the root, loaded again from its files */
     uint32_t saved_step;                 /* which step the model at the root is of */
     bool is_best;
     rt_eval_result control_after, control_saved; /* with --control: of the run in OUT/control; else 0 positions */
-    rt_output_difference difference; /* rounding of the saved dtype */
-    const rt_findings *findings;     /* the run's claims, judged; lives as long as the run */
-    rt_hash128 seal;                 /* of manifest.json */
+    rt_output_difference difference;             /* rounding of the saved dtype */
+    const rt_findings *findings;                 /* the run's claims, judged; lives as long as the run */
+    rt_hash128 seal;                             /* of manifest.json */
+    rt_run_sample sample;
 } rt_run_summary;
 
 /* s: as given by the user, defaults not yet filled in; it is completed with what was resolved. */

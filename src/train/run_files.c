@@ -153,6 +153,8 @@ int rt_run_open_metrics(rt_run *r, uint64_t keep, rt_err *e)
         lseek(r->metrics_fd, (off_t)keep, SEEK_SET) < 0)
         return metrics_fault(r, e);
     r->state.metrics_bytes = keep;
+    int rc = rt_samples_begin(r->samples, r->run, keep ? (int64_t)r->state.step : -1, e);
+    if (rc < 0) return rc;
     rt_tfevents_opts o = { .now = wall_clock(), .resumed = r->opts->resume, .keep_to = r->state.step };
     return rt_tfevents_open(&r->events_file, r->run, &o, e);
 }

@@ -4,6 +4,7 @@
 
 #include "train/evidence.h"
 #include "train/run.h"
+#include "train/samples.h"
 #include "train/tfevents.h"
 
 struct rt_run {
@@ -16,6 +17,7 @@ struct rt_run {
     rt_resolved resolved;
     rt_trainer *trainer;
     rt_eval_set *held;
+    rt_samples *samples; /* null: none */
     rt_output output;
     rt_model_text text; /* of the output */
     rt_progress_state state;
@@ -66,6 +68,10 @@ int rt_run_evidence_begin(rt_run *r, rt_err *e);
 int rt_run_evidence_weights(rt_run *r, rt_err *e);
 /* When everything else is written: verdict.json, and the manifest completed with the hashes of all files. */
 int rt_run_evidence_end(rt_run *r, rt_run_summary *s, rt_err *e);
+
+/* ---- model_card.c ---- */
+/* OUT/README.md. */
+int rt_run_write_card(rt_run *r, const rt_run_summary *s, rt_err *e);
 
 /* ---- run_loop.c ---- */
 json_t *rt_run_eval_json(uint32_t step, const rt_eval_result *v);

@@ -62,6 +62,10 @@ json_t *rt_run_eval_json(uint32_t step, const rt_eval_result *v)
     json_t *j = json_pack("{s:s, s:I, s:o, s:I, s:I, s:f}", "event", "eval", "step", (json_int_t)step, "ce",
                           measure_json(v->ce), "positions", (json_int_t)v->positions, "documents",
                           (json_int_t)v->documents, "seconds", v->seconds);
+    if (j && v->sampled) {
+        json_object_set_new(j, "stop_rate", json_real(v->stop_rate));
+        json_object_set_new(j, "repetition_rate", json_real(v->repetition_rate));
+    }
     if (!j || !v->teacher) return j;
     json_object_set_new(j, "divergence", measure_json(v->div));
     json_object_set_new(j, "forward_kl", measure_json(v->kl));
@@ -85,6 +89,9 @@ rt_eval_result rt_run_eval_read(const json_t *j)
                              .agreement = measure_from(json_object_get(j, "agreement")),
                              .teacher_ce = measure_from(json_object_get(j, "teacher_ce")),
                              .teacher = json_object_get(j, "forward_kl") != NULL,
+                             .sampled = json_object_get(j, "stop_rate") != NULL,
+                             .stop_rate = json_number_value(json_object_get(j, "stop_rate")),
+                             .repetition_rate = json_number_value(json_object_get(j, "repetition_rate")),
                              .positions = (uint64_t)json_integer_value(json_object_get(j, "positions")),
                              .documents = (uint64_t)json_integer_value(json_object_get(j, "documents")) };
 }
@@ -103,6 +110,7 @@ static int evaluate(rt_run *r, rt_err *e)
     int rc;
     rt_eval_result v;
     RT_TRY(rt_evaluate(r->trainer, r->held, &v, NULL, e));
+    RT_TRY(rt_samples_make(r->samples, r->trainer, r->state.step, &v, e));
     double now = v.teacher ? v.kl.mean : v.ce.mean;
     bool best = isnan(r->state.best) || now < r->state.best;
     RT_TRY(rt_run_metric(r, rt_run_eval_json(r->state.step, &v), e));
@@ -220,6 +228,15 @@ out:
 
 /* ---- the end ---- */
 
+/* What the model at the root says, beside what was said before. */
+static int say_at_end(rt_run *r, rt_run_sample *out, rt_err *e)
+{
+    if (!r->samples || !r->samples->count) return RT_OK;
+    const rt_sample_prompt *p = &r->samples->prompts[0];
+    *out = (rt_run_sample){ .prompt = p->text, .before = p->before, .teacher = p->teacher };
+    return rt_samples_say(r->samples, r->trainer, 0, &out->after, e);
+}
+
 /* The model at the root, loaded again from its files and measured: what a user will have. */
 static int finish(rt_run *r, rt_run_summary *out, rt_err *e)
 {
@@ -241,6 +258,8 @@ static int finish(rt_run *r, rt_run_summary *out, rt_err *e)
     RT_TRY(rt_run_evidence_weights(r, e));
     RT_TRY(rt_output_reload(r->out, r->trainer, &r->output, e));
     RT_TRY(rt_evaluate(r->trainer, r->held, &out->saved, NULL, e));
+    RT_TRY(say_at_end(r, &out->sample, e));
+    RT_TRY(rt_run_write_card(r, out, e));
     if (r->settings->merge && r->resolved.lora.rank) RT_TRY(rt_run_write_merged(r, e));
     RT_TRY(rt_run_evidence_end(r, out, e));
     RT_TRY(rt_run_write_report(r, e));

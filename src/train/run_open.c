@@ -36,6 +36,7 @@ static int open_inputs(rt_run *r, rt_err *e)
                          .ctx = r->events.ctx };
     if (!s->student) RT_TRY(rt_fail(e, RT_USAGE, "--student is missing: the model that learns"));
     RT_TRY(rt_inputs_open(&r->in, s, &o, e));
+    RT_TRY(rt_samples_open(&r->samples, s, r->in, o.now, e));
     RT_TRY(rt_inputs_data(r->in, s, &o, e));
     RT_TRY(rt_inputs_facts(r->in, &r->facts, e));
     RT_TRY(rt_resolve_before_rows(s, &r->facts, &r->resolved, &r->arena, e));
@@ -89,7 +90,8 @@ static int open_trainer(rt_run *r, rt_err *e)
                        .frozen = frozen,
                        .lora = v->lora,
                        .vmask = in->teacher && in->pair.masked,
-                       .picks = rt_dump_picks(r->settings) };
+                       .picks = rt_dump_picks(r->settings),
+                       .sample_context = rt_samples_context(r->samples) };
     RT_TRY(rt_trainer_open(&r->trainer, r->opts->dev, &o, &(rt_seal_opts){ 0 }, e));
     RT_TRY(rt_trainer_load(r->trainer, in->student, in->teacher, in->pair.mask, v->seed, e));
 out:
@@ -242,8 +244,9 @@ int rt_run_open(rt_run **out, rt_settings *s, const rt_run_opts *o, rt_err *e)
     RT_TRY(open_inputs(r, e));
     if (!o->resume) RT_TRY(rt_run_write_settings(r, e));
     r->begun = true;
-    RT_TRY(open_trainer(r, e));
     RT_TRY(open_evaluation(r, e));
+    RT_TRY(rt_samples_from_held(r->samples, r->held, e));
+    RT_TRY(open_trainer(r, e));
     RT_TRY(prepare_output(r, e));
     RT_TRY(make_rows(r, e));
     RT_TRY(go_on(r, e));
@@ -265,6 +268,7 @@ void rt_run_close(rt_run *r)
         rt_dir_remove(r->out);
     }
     rt_run_close_metrics(r);
+    rt_samples_close(r->samples);
     rt_eval_set_free(r->held);
     rt_trainer_free(r->trainer);
     rt_inputs_close(r->in);

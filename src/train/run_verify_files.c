@@ -28,7 +28,7 @@ static int check_file(rt_verifier *v, const char *name, const json_t *hash, rt_s
         add_problem(bad, problems, name, "has no hash in the manifest");
         return RT_OK;
     }
-    int rc = rt_hash_file(path, &got, NULL);
+    int rc = rt_file_hash(path, &got, NULL);
     if (rc == RT_NOMEM) return rt_fail(e, rc, "no memory to read %s", path);
     if (rc < 0)
         add_problem(bad, problems, name, rc == RT_NOT_FOUND ? "is missing" : "cannot be read");
@@ -99,7 +99,7 @@ int rt_verify_checkpoints(rt_verifier *v, rt_err *e)
         char *path = rt_path_join(&v->arena, v->root, name);
         rt_hash128 want, got;
         if (!path) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a path"));
-        if (rt_hash_file(path, &got, NULL) < 0)
+        if (rt_file_hash(path, &got, NULL) < 0)
             gone++;
         else if (!rt_hash_from_json(value, &want) || !rt_hash_equal(want, got))
             add_problem(&bad, &problems, name, "was altered");

@@ -100,6 +100,8 @@ static int count_unequal(const weights *w, uint32_t i, uint64_t *unequal, rt_err
         }
         for (uint64_t k = 0; k < n * cols; k++) *unequal += memcmp(&x[k], &y[k], sizeof *x) != 0;
     }
+    rt_model_file_done_with(w->state, from);
+    rt_model_file_done_with(w->output, to);
 out:
     rt_free(x);
     rt_free(y);

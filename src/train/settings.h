@@ -85,6 +85,10 @@ typedef enum rt_setting_bind {
     X(allow_degenerate, "--allow-degenerate", SWITCH, "", RUN, NULL, "go on when teacher and student are the same")    \
     X(held_out, "--held-out", TEXT, "auto", RUN, "N|P%", "rows, or share of the data, kept for evaluation")            \
     X(eval_every, "--eval-every", TEXT, "5%", RUN, "N|P%", "steps, or share of the run, between evaluations")          \
+    X(sample_prompts, "--sample-prompts", TEXT, "auto", FREE, "FILE",                                                  \
+      "prompts to continue at each evaluation, a line or a .jsonl record each; none: no samples; "                     \
+      "else two held-out texts")                                                                                       \
+    X(sample_tokens, "--sample-tokens", COUNT, "64", FREE, "N", "tokens of a sample at most")                          \
     X(save_every, "--save-every", TEXT, "10%", FREE, "N|P%",                                                           \
       "steps, or share of the run, between checkpoints; also "                                                         \
       "every 30 minutes")                                                                                              \

@@ -17,12 +17,13 @@ uint32_t rt_batch_trained(const rt_batch *b, uint32_t positions)
 int rt_trainer_open(rt_trainer **out, rt_dev *d, const rt_step_opts *o, const rt_seal_opts *seal, rt_err *e)
 {
     int rc;
-    const rt_plan *plans[RT_PROGRAM_COUNT];
+    const rt_plan *plans[RT_PROGRAM_MOST];
     rt_trainer *t = rt_alloc_zero(sizeof *t, 16);
     if (!t) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a run"));
     RT_TRY(rt_step_plan_new(&t->plan, o, e));
     uint32_t n = rt_step_plan_list(t->plan, plans);
     RT_TRY(rt_exec_seal(&t->x, d, plans, n, seal, e));
+    RT_TRY(rt_step_plan_attach(t->plan, t->x, e));
     *out = t;
     t = NULL;
 out:

@@ -267,6 +267,17 @@ out:
     return rc;
 }
 
+static int record_samples(rt_step_plan *s, rt_err *e)
+{
+    int rc = RT_OK;
+    rt_generate_opts o = rt_generate_defaults;
+    if (!(o.context = s->opts.sample_context)) return RT_OK;
+    RT_TRY(rt_generator_record(&s->student_says, s->space, s->student, &s->opts.policy, &o, e));
+    if (s->teacher) RT_TRY(rt_generator_record(&s->teacher_says, s->space, s->teacher, &s->opts.policy, &o, e));
+out:
+    return rc;
+}
+
 int rt_step_plan_new(rt_step_plan **out, const rt_step_opts *o, rt_err *e)
 {
     int rc;
@@ -287,6 +298,7 @@ int rt_step_plan_new(rt_step_plan **out, const rt_step_opts *o, rt_err *e)
         RT_TRY(s->space->err.status);
     }
     RT_TRY(record_all(s, e));
+    RT_TRY(record_samples(s, e));
     *out = s;
     s = NULL;
 out:
@@ -298,6 +310,8 @@ void rt_step_plan_free(rt_step_plan *s)
 {
     if (!s) return;
     for (int i = 0; i < RT_PROGRAM_COUNT; i++) rt_plan_free(s->plan[i]);
+    rt_generator_free(s->student_says);
+    rt_generator_free(s->teacher_says);
     rt_decoder_free(s->student);
     rt_decoder_free(s->teacher);
     rt_space_free(s->space);
@@ -305,10 +319,34 @@ void rt_step_plan_free(rt_step_plan *s)
     rt_free(s);
 }
 
-uint32_t rt_step_plan_list(const rt_step_plan *s, const rt_plan *plans[RT_PROGRAM_COUNT])
+/* The step's own programs. */
+static uint32_t list_own(const rt_step_plan *s, const rt_plan **plans)
 {
     uint32_t n = 0;
     for (int i = 0; i < RT_PROGRAM_COUNT; i++)
         if (s->plan[i]) plans[n++] = s->plan[i];
     return n;
+}
+
+uint32_t rt_step_plan_list(const rt_step_plan *s, const rt_plan *plans[RT_PROGRAM_MOST])
+{
+    const rt_generator *says[] = { s->student_says, s->teacher_says };
+    uint32_t n = list_own(s, plans);
+    for (int i = 0; i < 2; i++) {
+        if (!says[i]) continue;
+        rt_generator_plans(says[i], plans + n);
+        n += RT_GENERATOR_PROGRAMS;
+    }
+    return n;
+}
+
+int rt_step_plan_attach(rt_step_plan *s, rt_exec *x, rt_err *e)
+{
+    int rc = RT_OK;
+    const rt_plan *own[RT_PROGRAM_COUNT];
+    uint32_t n = list_own(s, own);
+    if (s->student_says) RT_TRY(rt_generator_attach(s->student_says, x, n, e));
+    if (s->teacher_says) RT_TRY(rt_generator_attach(s->teacher_says, x, n + RT_GENERATOR_PROGRAMS, e));
+out:
+    return rc;
 }

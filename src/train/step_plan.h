@@ -1,10 +1,12 @@
 /* step_plan.h - every program of a run, recorded in one space: teacher, micro-batches, update, evaluation.
  *
  * Owns: the buffers that a run has besides the models' (tokens, step values, sums, moments) and the order of ops in
- * each program. It records; train/step.h seals and runs. Nothing here changes from step to step. */
+ * each program. Samples are generators of infer/, recorded beside them. It records; train/step.h seals and runs.
+ * Nothing here changes from step to step. */
 #ifndef RT_TRAIN_STEP_PLAN_H
 #define RT_TRAIN_STEP_PLAN_H
 
+#include "infer/generator.h"
 #include "train/loss_plan.h"
 
 /* name, in every run or only with a teacher */
@@ -21,6 +23,8 @@ typedef enum rt_program {
 #undef X
         RT_PROGRAM_COUNT
 } rt_program;
+/* With those of both generators. */
+enum { RT_PROGRAM_MOST = RT_PROGRAM_COUNT + 2 * RT_GENERATOR_PROGRAMS };
 
 typedef struct rt_step_opts {
     uint32_t B, T;   /* rows of a micro-batch, positions of a row */
@@ -39,6 +43,7 @@ typedef struct rt_step_opts {
     bool eval_only; /* nothing is trained: no gradients, no moments, no programs but the teacher's and evaluation's */
     bool vmask;     /* the divergence is over a part of the ids */
     uint32_t picks; /* positions whose logits can be asked for; 0: there is no such program */
+    uint32_t sample_context; /* longest sample with its prompt; 0: the models write no samples */
 } rt_step_opts;
 
 /* State of the optimizer for one trained parameter, shaped as it. */
@@ -68,13 +73,16 @@ typedef struct rt_step_plan {
     rt_moments *moments;             /* (student->param_count), zero where nothing is trained */
     rt_plan *plan[RT_PROGRAM_COUNT]; /* null where there is none; `index` counts those that are there */
     uint32_t index[RT_PROGRAM_COUNT];
+    rt_generator *student_says, *teacher_says; /* over the same weights; null where there is none */
     rt_arena arena;
 } rt_step_plan;
 
 int rt_step_plan_new(rt_step_plan **out, const rt_step_opts *o, rt_err *e);
 void rt_step_plan_free(rt_step_plan *s); /* accepts null */
-/* The programs that are there, in order: what rt_exec_seal takes. */
-uint32_t rt_step_plan_list(const rt_step_plan *s, const rt_plan *plans[RT_PROGRAM_COUNT]);
+/* The programs that are there, in order, then those of the generators: what rt_exec_seal takes. */
+uint32_t rt_step_plan_list(const rt_step_plan *s, const rt_plan *plans[RT_PROGRAM_MOST]);
+/* After sealing that list: the generators find their programs in x. */
+int rt_step_plan_attach(rt_step_plan *s, rt_exec *x, rt_err *e);
 /* Tokens of the head at a time that keep both chunks of logits near 64 MiB. */
 uint32_t rt_head_chunk(uint32_t tokens, uint32_t vocab, uint32_t teacher_vocab);
 

@@ -125,6 +125,29 @@ exits 0
 run train --resume --out elsewhere/plain/control
 exits 0
 
+# What only the teacher has goes along: its template, or its tokenizer where the student has none.
+python3 - <<'PY'
+import json
+with open("chat.jsonl", "w") as f:
+    for i in range(60):
+        f.write(json.dumps({"messages": [{"role": "user", "content": f"{i}?"}, {"role": "assistant", "content": f"{i}!"}]}) + "\n")
+config = json.load(open("t/tokenizer_config.json"))
+config["chat_template"] = "{% for m in messages %}<|im_start|>{{ m.role }}: {{ m.content }}<|im_end|>{% endfor %}" \
+                          "{% if add_generation_prompt %}<|im_start|>assistant: {% endif %}"
+json.dump(config, open("t/tokenizer_config.json", "w"))
+PY
+run init --preset tiny-qwen2 --seed 1 --dtype f32 --no-tokenizer bare
+few="--teacher t --data chat.jsonl --batch 2 --seq-len 64 --threads 1 --steps 3 --control"
+run distill $few --student s --chat-template teacher --out of-teacher
+exits 0
+check "the teacher's template, not the student's, in both" sh -c 'grep -q "m.role }}: " of-teacher/control/chat_template.jinja &&
+    cmp of-teacher/chat_template.jinja of-teacher/control/chat_template.jinja'
+run distill --resume --out of-teacher
+exits 0
+run distill $few --student bare --vocab 259 --out bare-run
+exits 0
+check "the teacher's tokenizer in both" cmp bare-run/tokenizer.json bare-run/control/tokenizer.json
+
 # ---- refused ----
 run train --student s $base --control --out x
 exits 2

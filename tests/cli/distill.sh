@@ -452,7 +452,10 @@ run distill $bare --data d.rtok --vocab 259 --out bare
 exits 0
 out_has '259 ids in common \(not measured'
 curve bare >bare.curve
-check "the same tokens give the same bits" cmp plain.curve bare.curve
+# Without a tokenizer there are no samples; every other number is the same.
+check "no samples without a tokenizer" test ! -e bare/run/samples.jsonl
+sed 's/, "\(stop\|repetition\)_rate": [^,}]*//g' plain.curve >plain.unsaid
+check "the same tokens give the same bits" cmp plain.unsaid bare.curve
 python3 -c 'import struct; open("far.u32", "wb").write(b"".join(struct.pack("<I", (i * 7) % 1000) for i in range(4000)))'
 far="--student bare-s --vocab 1000 --batch 2 --seq-len 64"
 run train $far --data far.u32 --eval-data d.rtok --out x

@@ -16,6 +16,7 @@ err_empty
 out_has '^usage: retort eval MODEL --data D'
 out_has '^example:'
 out_has '^  --json '
+out_has '^  --word W '
 
 # ---- numbers ----
 run eval s --data d.jsonl
@@ -57,6 +58,39 @@ out_has '^teacher cross-entropy '
 run eval s --data d.jsonl --teacher s --json
 exits 0
 json_is 'abs(j["forward_kl"]["mean"]) < 1e-6 and j["agreement"]["mean"] == 1'
+
+# ---- a word ----
+run eval s --data d.jsonl --word and
+exits 0
+out_has "^word +'and', at 60 places$" # one in every text, and no part of another word
+out_has '^  probability +[0-9.]+e-0[5-9] \+- '
+out_lacks 'teacher'
+run eval s --data d.jsonl --word and --teacher t --json
+exits 0
+json_is 'j["word"]["text"] == "and" and j["word"]["places"] == 60'
+# Three bytes, each about one in 272.
+json_is '1e-8 < j["word"]["probability"]["mean"] < 3e-7 and j["word"]["probability"]["error"] > 0'
+json_is '1e-8 < j["word"]["teacher_probability"]["mean"] < 3e-7'
+json_is 'j["word"]["teacher_probability"]["mean"] != j["word"]["probability"]["mean"]'
+check "a word changes nothing else" python3 -c '
+import json, sys
+a, b = (json.load(open(n)) for n in ("pair.json", sys.argv[1]))
+assert all(a[k] == b[k] for k in ("cross_entropy", "forward_kl", "positions"))' "$out"
+printf '{"text": "abab"}\n{"text": "cdcd"}\n' >ab.jsonl
+run train --student s --data ab.jsonl --eval-data ab.jsonl --out learned --seq-len 8 --batch 2 --steps 60 --lr 0.01
+exits 0
+run eval learned --data ab.jsonl --seq-len 8 --word ab --json
+exits 5 # it stands there only as a part of abab
+err_has "the word 'ab' stands nowhere among the [0-9]+ positions"
+printf '{"text": "a bab"}\n' >b.jsonl
+printf '{"text": "a bab"}\n{"text": "c dcd"}\n' >b2.jsonl
+run train --student s --data b2.jsonl --eval-data b2.jsonl --out learned2 --seq-len 8 --batch 2 --steps 60 --lr 0.01
+run eval learned2 --data b.jsonl --seq-len 8 --word bab --json
+exits 0
+json_is 'j["word"]["places"] == 1 and j["word"]["probability"]["mean"] > 0.5 and j["word"]["probability"]["error"] is None'
+run eval learned2 --data b.jsonl --seq-len 8 --word ''
+exits 5
+err_has 'has no tokens'
 
 # ---- what must not change them ----
 for flags in '--batch 1' '--batch 7' '--threads 1' '--seq-len 128'; do
@@ -126,6 +160,9 @@ err_has '--seq-len is from 2 to 512'
 run eval bare --data d.jsonl
 exits 5
 err_has 'token'
+run eval bare --data d.rtok --word and
+exits 5
+err_has '--word needs a tokenizer, and bare has none'
 run eval bare --data d.rtok --teacher t
 exits 5
 err_has '--vocab'

@@ -437,6 +437,24 @@ def _():
     expect([x["step"] for x in Run(eval_every="50%").evals] == [0, 2, 4], "after half the run")
 
 
+@case("--sample-prompts", "--sample-tokens")
+def _():
+    with open("prompts.txt", "w") as f:
+        f.write("the lazy dog\n")
+    a = Run(sample_prompts="prompts.txt", sample_tokens=5)
+    said = [json.loads(line) for line in open(f"{a.out}/run/samples.jsonl")]
+    expect({x["prompt"] for x in said} == {"the lazy dog"} and len(said) == 3, "the teacher once, the student twice")
+    expect(all(len(x["text"]) <= 5 for x in said), "a tokenizer of bytes: five letters at most")
+    longer = Run(sample_prompts="prompts.txt", sample_tokens=9)
+    more = [json.loads(line) for line in open(f"{longer.out}/run/samples.jsonl")]
+    expect(all(x["text"] != y["text"] and y["text"].startswith(x["text"][:3]) for x, y in zip(said, more)), "longer texts")
+    expect(longer.curve() == base().curve(), "the same training")
+    none = Run(sample_prompts="none")
+    expect(not os.path.exists(f"{none.out}/run/samples.jsonl") and "stop_rate" not in none.evals[0], "none")
+    expect(none.curve() == base().curve() and "stop_rate" in base().evals[0], "the same training")
+    expect(Run(fails=True, sample_tokens=0).status == 2, "no tokens are no sample")
+
+
 @case("--save-every", "--keep")
 def _():
     def kept(run):

@@ -279,7 +279,7 @@ static void check_plan(const retort_plan *p, const retort_plan_facts *f)
 {
     char *text = NULL;
     retort_program_facts g = { .size = sizeof g };
-    assert_true(f->programs == 5 && f->steps == 4 && f->batch == 4 && f->micro_batch == 2 && f->seq_len == 64);
+    assert_true(f->programs == 11 && f->steps == 4 && f->batch == 4 && f->micro_batch == 2 && f->seq_len == 64);
     assert_int_equal(f->memory_parameters + f->memory_gradients + f->memory_state + f->memory_step_values +
                          f->memory_inputs + f->memory_outputs + f->memory_activations,
                      f->memory_total);
@@ -297,7 +297,7 @@ static void check_plan(const retort_plan *p, const retort_plan_facts *f)
         json_decref(j);
         retort_text_free(text);
     }
-    refused(retort_plan_program(p, 5, &g, &err), RETORT_NOT_FOUND, "program 5|5");
+    refused(retort_plan_program(p, 11, &g, &err), RETORT_NOT_FOUND, "program 11|11");
     refused(retort_plan_text(p, 99, &text, &err), RETORT_NOT_FOUND, "program 99");
 }
 

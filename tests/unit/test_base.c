@@ -533,6 +533,24 @@ static void test_rng_unit(void **state)
 
 /* ---- sys ---- */
 
+/* What a manifest says of the program and of its memory. */
+static void test_sys_process(void **state)
+{
+    (void)state;
+    char id[RT_BUILD_ID_TEXT];
+    uint64_t before = rt_sys_process_memory();
+    rt_sys_build_id(id);
+    assert_int_equal(strspn(id, "0123456789abcdef"), strlen(id));
+    assert_int_equal(strlen(id) % 2, 0);
+    if (!before) return; /* the system does not tell */
+    enum { BYTES = 32 << 20 };
+    char *p = rt_alloc(BYTES, 64);
+    assert_non_null(p);
+    memset(p, 1, BYTES);
+    assert_true(rt_sys_process_memory() >= before + BYTES / 2);
+    rt_free(p);
+}
+
 static void test_sys(void **state)
 {
     (void)state;
@@ -572,7 +590,7 @@ int main(void)
         cmocka_unit_test(test_grow),         cmocka_unit_test(test_str),         cmocka_unit_test(test_str_sticky),
         cmocka_unit_test(test_format_bytes), cmocka_unit_test(test_parse_bytes), cmocka_unit_test(test_nearest),
         cmocka_unit_test(test_hash),         cmocka_unit_test(test_philox),      cmocka_unit_test(test_rng_unit),
-        cmocka_unit_test(test_sys),
+        cmocka_unit_test(test_sys), cmocka_unit_test(test_sys_process),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

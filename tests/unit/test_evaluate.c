@@ -1,9 +1,11 @@
 /* test_evaluate.c - the measures of an evaluation: mean and standard error over documents against a computation by
- * hand, pieces of one record as one document, rows that fill up a batch, and when a measure has fallen or risen. */
+ * hand, pieces of one record as one document, a word, rows that fill up a batch, and when a measure has fallen or
+ * risen. */
 #include "train_case.h"
 
 #include "train/evaluate.h"
 
+#include <ctype.h>
 #include <math.h>
 
 enum { T = 24, B = 2 };
@@ -264,6 +266,152 @@ static void test_fell_and_rose(void **state)
     assert_true(!rt_measure_fell(high, unknown) && !rt_measure_rose(unknown, high)); /* not measured never passes */
 }
 
+/* ---- a word ---- */
+
+static const char *const texts[] = {
+    "to return or not to return, that is it",
+    "it returns my_return, returned",
+    "no such word in here, only letters",
+    "return first is not predicted, return second is",
+    "one more that is long enough to be cut into several pieces, and one return stands where two rows meet: return",
+};
+enum { TEXTS = sizeof texts / sizeof *texts };
+
+static void write_texts(const char *path)
+{
+    rt_err e = { 0 };
+    rt_shard_writer *w = NULL;
+    rt_shard_identity id = { .vocab = 272 };
+    if (rt_shard_writer_new(&w, path, &id, &e) < 0) fail_msg("%s", e.text);
+    for (int i = 0; i < TEXTS; i++) {
+        uint32_t ids[256], n = (uint32_t)strlen(texts[i]);
+        assert_true(n <= 256);
+        for (uint32_t k = 0; k < n; k++) ids[k] = (unsigned char)texts[i][k];
+        rt_encoded r = { .kind = RT_RECORD_TEXT, .ids = { ids, n, 256 }, .all_targets = true, .trained = n - 1 };
+        if (rt_shard_writer_add(w, &r, 0, RT_PART_WHOLE, &e) < 0) fail_msg("%s", e.text);
+    }
+    if (rt_shard_writer_commit(w, "{}", &e) < 0) fail_msg("%s", e.text);
+    rt_shard_writer_free(w);
+}
+
+static rt_rows *open_texts(rt_shard **shard)
+{
+    rt_err e = { 0 };
+    rt_rows *rows = NULL;
+    if (rt_shard_open(shard, in_dir("texts"), &(rt_shard_expect){ 0 }, &e) < 0) fail_msg("%s", e.text);
+    rt_rows_source s = { .name = "texts", .shards = shard, .count = 1 };
+    rt_rows_opts o = { .seq_len = T, .in_order = true, .epochs = 1 };
+    if (rt_rows_open(&rows, &s, 1, &o, &e) < 0) fail_msg("%s", e.text);
+    return rows;
+}
+
+static rt_tokenizer *byte_tokenizer(void)
+{
+    rt_err e = { 0 };
+    rt_str json = { 0 };
+    rt_tokenizer *t = NULL;
+    assert_int_equal(rt_byte_tokenizer_json(&json, 272, &e), RT_OK);
+    if (rt_tokenizer_from_json(&t, json.data, json.len, &e) < 0) fail_msg("%s", e.text);
+    rt_str_free(&json);
+    return t;
+}
+
+/* CE of every letter of every text, and the row that predicted it; the first letter of a piece is in none. */
+typedef struct letters {
+    double ce[2][TEXTS][256]; /* student, teacher */
+    int row[TEXTS][256];
+} letters;
+
+static void measure_letters(letters *l, rt_trainer *t, rt_rows *rows)
+{
+    int32_t ids[B * T], pos[B * T], start[B * T], target[B * T];
+    float v[5][B * T];
+    rt_err e = { 0 };
+    memset(l, 0, sizeof *l);
+    for (int number = 1;; number++) {
+        rt_row row = { .ids = ids, .target = target, .start = start, .pos = pos };
+        for (uint32_t i = T; i < B * T; i++) target[i] = -1, ids[i] = start[i] = 0, pos[i] = (int32_t)(i % T);
+        int more = rt_rows_next(rows, &row, &e);
+        assert_true(more >= 0);
+        if (!more) return;
+        rt_batch batch = { ids, pos, start, target };
+        rt_eval_out out = { v[0], v[1], v[2], v[3], v[4] };
+        if (rt_trainer_eval(t, &batch, &out, &e) < 0) fail_msg("%s", e.text);
+        for (uint32_t k = 0; k < row.doc_count; k++)
+            for (uint32_t i = 0; i < row.docs[k].len; i++) {
+                uint32_t at = row.docs[k].begin + i, letter = row.docs[k].first + i + 1;
+                if (target[at] < 0) continue;
+                assert_int_equal(target[at], (unsigned char)texts[row.docs[k].record][letter]);
+                l->ce[0][row.docs[k].record][letter] = v[0][at];
+                l->ce[1][row.docs[k].record][letter] = v[4][at];
+                l->row[row.docs[k].record][letter] = number;
+            }
+    }
+}
+
+/* By hand: the places of "return" as a word of its own, all letters of which one row predicts. */
+static rt_measure expect_word(const letters *l, int who, uint64_t *places)
+{
+    double sum[TEXTS] = { 0 }, n[TEXTS] = { 0 }, all = 0, count = 0, spread = 0, docs = 0;
+    for (int i = 0; i < TEXTS; i++)
+        for (const char *p = texts[i]; (p = strstr(p, "return")); p++) {
+            long at = p - texts[i];
+            if ((at > 0 && (isalnum((unsigned char)p[-1]) || p[-1] == '_')) || isalnum((unsigned char)p[6])) continue;
+            if (!l->row[i][at] || l->row[i][at] != l->row[i][at + 5]) continue;
+            double ce = 0;
+            for (int k = 0; k < 6; k++) ce += l->ce[who][i][at + k];
+            sum[i] += exp(-ce);
+            n[i]++;
+        }
+    for (int i = 0; i < TEXTS; i++) all += sum[i], count += n[i], docs += n[i] > 0;
+    for (int i = 0; i < TEXTS; i++) spread += pow(sum[i] - all / count * n[i], 2);
+    *places = (uint64_t)count;
+    return (rt_measure){ all / count, sqrt(docs / (docs - 1) * spread) / count };
+}
+
+static bool close_to(rt_measure a, rt_measure b)
+{
+    return fabs(a.mean - b.mean) <= 1e-5 * b.mean && fabs(a.error - b.error) <= 1e-5 * b.error && b.mean > 0;
+}
+
+static void test_word(void **state)
+{
+    (void)state;
+    rt_dev *d = open_device("cpu", 2);
+    rt_trainer *t = open_trainer(d, true);
+    rt_tokenizer *tokenizer = byte_tokenizer();
+    rt_err e = { 0 };
+    rt_shard *shard = NULL;
+    rt_eval_set *set = NULL;
+    rt_eval_result plain, r;
+    uint64_t places;
+    static letters l;
+    write_texts(in_dir("texts"));
+    rt_rows *rows = open_texts(&shard);
+    measure_letters(&l, t, rows);
+    rt_rows_close(rows);
+    rt_shard_close(shard);
+    rows = open_texts(&shard);
+    if (rt_eval_set_new(&set, rows, B, T, 0, &e) < 0) fail_msg("%s", e.text);
+    if (rt_evaluate(t, set, &plain, NULL, &e) < 0) fail_msg("%s", e.text);
+    assert_int_equal(plain.places, 0);
+    assert_int_equal(rt_eval_set_word(set, tokenizer, "absent", &e), RT_INVALID);
+    assert_says(&e, "'absent' stands nowhere");
+    if (rt_eval_set_word(set, tokenizer, "return", &e) < 0) fail_msg("%s", e.text);
+    if (rt_evaluate(t, set, &r, NULL, &e) < 0) fail_msg("%s", e.text);
+    assert_true(r.ce.mean == plain.ce.mean && r.kl.mean == plain.kl.mean); /* nothing else moves */
+    rt_measure student_word = expect_word(&l, 0, &places), teacher_word = expect_word(&l, 1, &places);
+    assert_true(places >= 3 && r.places == places);
+    assert_true(close_to(r.word, student_word) && close_to(r.teacher_word, teacher_word));
+    assert_true(r.word.mean != r.teacher_word.mean && r.word.mean < 1e-9); /* six letters by chance */
+    rt_eval_set_free(set);
+    rt_rows_close(rows);
+    rt_shard_close(shard);
+    rt_tokenizer_free(tokenizer);
+    rt_trainer_free(t);
+    d->api->close(d);
+}
+
 static int make_set(void *ctx, rt_err *e)
 {
     rt_shard *shard = NULL;
@@ -296,9 +444,13 @@ static void test_out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_against_hand),       cmocka_unit_test(test_batches),
-        cmocka_unit_test(test_one_document),       cmocka_unit_test(test_ids),
-        cmocka_unit_test(test_nothing_to_measure), cmocka_unit_test(test_fell_and_rose),
+        cmocka_unit_test(test_against_hand),
+        cmocka_unit_test(test_batches),
+        cmocka_unit_test(test_one_document),
+        cmocka_unit_test(test_ids),
+        cmocka_unit_test(test_nothing_to_measure),
+        cmocka_unit_test(test_fell_and_rose),
+        cmocka_unit_test(test_word),
         cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -1,0 +1,158 @@
+/* run_end.c - the closing screen of a run: what it measured before and after beside the teacher, whether that is an
+ * improvement, one sample, and the commands to type next. */
+#include "cli/run_print.h"
+
+#include "cli/model_arg.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- the table ---- */
+
+/* teacher NaN: it has no such value. */
+static void row(const char *name, const char *format, double before, double after, double teacher)
+{
+    const double values[] = { before, after, teacher };
+    char text[40];
+    printf("%-22s", name);
+    for (int i = 0; i < 3 && !isnan(values[i]); i++) {
+        snprintf(text, sizeof text, format, values[i]);
+        printf(" %10s", text);
+    }
+    printf("\n");
+}
+
+static void print_table(const rt_run_summary *s)
+{
+    const rt_eval_result *a = &s->before, *b = &s->saved;
+    double ce = b->teacher ? b->teacher_ce.mean : NAN;
+    printf("\n%-22s %10s %10s%s\n", "held out", "before", "after", b->teacher ? "    teacher" : "");
+    row("cross-entropy", "%.4f", a->ce.mean, b->ce.mean, ce);
+    if (s->control_saved.positions) row("  without the teacher", "%.4f", a->ce.mean, s->control_saved.ce.mean, NAN);
+    row("perplexity", "%.4g", exp(a->ce.mean), exp(b->ce.mean), exp(ce));
+    if (!b->teacher) return;
+    row("KL(teacher||student)", "%.4f", a->kl.mean, b->kl.mean, NAN);
+    row("top-1 agreement", "%.4f", a->agreement.mean, b->agreement.mean, NAN);
+}
+
+/* By what the run is judged: KL with a teacher, else cross-entropy. */
+static void print_improved(const rt_run_summary *s)
+{
+    bool teacher = s->saved.teacher;
+    const char *what = teacher ? "KL" : "cross-entropy";
+    rt_measure a = teacher ? s->before.kl : s->before.ce, b = teacher ? s->saved.kl : s->saved.ce;
+    double two = 2 * sqrt(a.error * a.error + b.error * b.error);
+    if (isnan(two))
+        printf("improved  not measured: one held-out document gives no standard error\n");
+    else if (rt_measure_fell(a, b))
+        printf("improved  yes: %s fell by %.4f, and two standard errors are %.4f\n", what, a.mean - b.mean, two);
+    else if (rt_measure_rose(a, b))
+        printf("improved  no, it is worse: %s rose by %.4f, and two standard errors are %.4f; try a lower --lr\n", what,
+               b.mean - a.mean, two);
+    else
+        printf("improved  not shown: %s changed by %+.4f, less than two standard errors (%.4f); more steps, more data "
+               "or a larger --held-out would tell\n",
+               what, b.mean - a.mean, two);
+}
+
+/* ---- one sample ---- */
+
+static bool is_visible(rt_span text)
+{
+    for (size_t i = 0; i < text.len; i++)
+        if ((unsigned char)text.data[i] > ' ' && text.data[i] != 127) return true;
+    return false;
+}
+
+/* In one line of at most LINE bytes, with nothing in it that a terminal would act on. */
+static void print_text(const char *who, rt_span text)
+{
+    enum { LINE = 200 };
+    if (!text.data) return;
+    if (!is_visible(text)) {
+        printf("%-9s (nothing to see)\n", who);
+        return;
+    }
+    while (text.data[text.len - 1] == ' ' || text.data[text.len - 1] == '\n') text.len--;
+    size_t len = text.len;
+    if (len > LINE) {
+        len = LINE;
+        while (len && ((unsigned char)text.data[len] & 0xC0) == 0x80) len--; /* not inside a character */
+    }
+    printf("%-9s ", who);
+    for (size_t i = 0; i < len; i++) {
+        unsigned char c = (unsigned char)text.data[i];
+        bool control = c < ' ' || c == 127;
+        if (c == 0xC2 && i + 1 < len && (unsigned char)text.data[i + 1] < 0xA0) control = true, i++;
+        putchar(control ? ' ' : c);
+    }
+    printf("%s\n", len < text.len ? " ..." : "");
+}
+
+static void print_sample(const rt_run_sample *v)
+{
+    if (!v->prompt.data) return;
+    printf("\n");
+    print_text("prompt", v->prompt);
+    print_text("before", v->before);
+    print_text("after", v->after);
+    print_text("teacher", v->teacher);
+}
+
+/* ---- what it claims ---- */
+
+/* What was claimed and does not hold, or was not measured, in plain words; what holds only as a number. */
+static void print_verdict(const rt_findings *f, rt_hash128 seal, const char *out)
+{
+    char hash[33];
+    if (!f) return;
+    printf("verdict: %u of %u claims hold", f->of[RT_VERDICT_PASS], f->count);
+    if (f->of[RT_VERDICT_FAIL]) printf(", %u failed", f->of[RT_VERDICT_FAIL]);
+    if (f->of[RT_VERDICT_NOT_MEASURED]) printf(", %u not measured", f->of[RT_VERDICT_NOT_MEASURED]);
+    printf("\n");
+    for (uint32_t i = 0; i < f->count; i++) {
+        const rt_finding *k = &f->list[i];
+        if (k->verdict != RT_VERDICT_PASS)
+            printf("  %s  %s\n      claimed: %s\n      measured: %s\n",
+                   k->verdict == RT_VERDICT_FAIL ? "FAILED" : "not measured", k->id, k->claim, k->measured);
+    }
+    printf("evidence: %s/run/manifest.json, seal %s; retort verify %s checks it\n", out, rt_hash_text(hash, seal), out);
+}
+
+/* ---- what to type next ---- */
+
+static void print_next(const rt_run *r, const char *out, bool merged)
+{
+    bool adapter = rt_run_resolved(r)->lora.rank > 0;
+    const char *model = adapter ? "/merged" : "";
+    printf("\nnext      a page with curves and samples:");
+    rt_print_word(out, "/run/report.html");
+    if (adapter && !merged) {
+        printf("\n          retort %s --resume --merge --out", rt_run_inputs(r)->teacher ? "distill" : "train");
+        rt_print_word(out, "");
+        printf("   (adds the adapter to its base model)");
+    }
+    printf("\n          retort generate");
+    rt_print_word(out, model);
+    printf(" --prompt 'Hello'");
+    printf("\n          retort convert");
+    rt_print_word(out, model);
+    rt_print_word(out, ".gguf");
+    printf("   (for Ollama and llama.cpp)\n");
+}
+
+void rt_run_print_end(const rt_run *r, const rt_run_summary *s, const rt_settings *settings)
+{
+    print_table(s);
+    print_improved(s);
+    print_sample(&s->sample);
+    printf("\n%s: the %s of step %u (%s), read back", settings->out,
+           rt_run_resolved(r)->lora.rank ? "adapter" : "model", s->saved_step, s->is_best ? "the best" : "the last");
+    if (s->difference.max > 0)
+        printf("; it differs from memory by %.2g rms, %.2g at most, which is its dtype's rounding", s->difference.rmse,
+               s->difference.max);
+    printf("\n");
+    print_verdict(s->findings, s->seal, settings->out);
+    print_next(r, settings->out, settings->merge);
+}

@@ -1,0 +1,170 @@
+/* test_model_card.c - README.md of a trained model: front matter, names, the held-out table, how to load it. */
+#include "train_case.h"
+
+#include "train/model_card.h"
+
+#include <math.h>
+
+static rt_settings settings;
+static rt_resolved resolved;
+static rt_run_summary summary;
+
+static rt_card card(void)
+{
+    settings = (rt_settings){ .divergence = "forward-kl", .lora_targets = "all", .out = "/home/me/secret/out" };
+    settings.student = "/home/me/secret/base";
+    resolved = (rt_resolved){ .loss = { .temperature = 2, .ce_weight = 0.1, .kd_weight = 0.9 },
+                              .schedule = { .lr = 5e-5, .steps = 300, .warmup = 10 },
+                              .steps = 300,
+                              .batch = 32,
+                              .seq_len = 512,
+                              .save_dtype = RT_DTYPE_BF16,
+                              .seed = 7 };
+    summary = (rt_run_summary){ .saved_step = 280, .is_best = true };
+    summary.before =
+        (rt_eval_result){ .ce = { 3.5, 0.02 }, .kl = { 1.25, 0.01 }, .agreement = { 0.5, 0.005 }, .teacher = true };
+    summary.saved = (rt_eval_result){ .ce = { 2.75, 0.02 },
+                                      .kl = { 0.125, NAN },
+                                      .agreement = { 0.75, 0.005 },
+                                      .teacher_ce = { 2.5, 0.03 },
+                                      .teacher = true,
+                                      .positions = 4000,
+                                      .documents = 40 };
+    return (rt_card){ .student = "Qwen/Qwen2.5-0.5B",
+                      .teacher = "Qwen/Qwen2.5-7B",
+                      .tokenizer = true,
+                      .chat = true,
+                      .settings = &settings,
+                      .resolved = &resolved,
+                      .summary = &summary,
+                      .tokens = 1000000,
+                      .trained = 600000,
+                      .version = "1.2.3" };
+}
+
+/* Valid until the next call. */
+static const char *text_of(const rt_card *c)
+{
+    static char text[8192];
+    rt_str s = { 0 };
+    rt_model_card(&s, c);
+    assert_true(!s.failed && s.len < sizeof text);
+    memcpy(text, s.data, s.len + 1);
+    rt_str_free(&s);
+    if (strstr(text, "secret")) fail_msg("a path is in the card: %s", text);
+    return text;
+}
+
+static void has(const rt_card *c, const char *part)
+{
+    const char *text = text_of(c);
+    if (!strstr(text, part)) fail_msg("'%s' is not in\n%s", part, text);
+}
+
+static void lacks(const rt_card *c, const char *part)
+{
+    const char *text = text_of(c);
+    if (strstr(text, part)) fail_msg("'%s' is in\n%s", part, text);
+}
+
+static void test_model(void **state)
+{
+    (void)state;
+    rt_card c = card();
+    const char *front = "---\nbase_model: \"Qwen/Qwen2.5-0.5B\"\nlibrary_name: transformers\npipeline_tag: "
+                        "text-generation\ntags:\n- distillation\n- retort\n---\n\n# `Qwen/Qwen2.5-0.5B` distilled from "
+                        "`Qwen/Qwen2.5-7B`\n";
+    assert_memory_equal(text_of(&c), front, strlen(front));
+    lacks(&c, "license");
+    has(&c, "step 280 of 300, the best on held-out text. Written by retort 1.2.3.");
+    has(&c, "| | before | after | teacher |\n|---|---|---|---|\n");
+    has(&c, "| cross-entropy | 3.5000 ± 0.0200 | 2.7500 ± 0.0200 | 2.5000 ± 0.0300 |\n");
+    has(&c, "| perplexity | 33.12 ± 0.66 | 15.64 ± 0.31 | 12.18 ± 0.37 |\n");
+    has(&c, "| KL(teacher ‖ student) | 1.2500 ± 0.0100 | 0.1250 | |\n"); /* one document has no error */
+    has(&c, "4000 positions in 40 documents");
+    has(&c, "| loss | 0.1 × cross-entropy + 0.9 × forward-kl at temperature 2 |\n");
+    has(&c, "| data gone through | 1000000 tokens, 600000 of them trained |\n");
+    has(&c, "| stored as | bf16 |\n");
+    has(&c, "AutoModelForCausalLM.from_pretrained(\".\")");
+    has(&c, "apply_chat_template");
+    has(&c, "llama-cli -m model.gguf\nollama create my-model -f model.Modelfile");
+    c.chat = false;
+    lacks(&c, "apply_chat_template");
+    c.tokenizer = false;
+    lacks(&c, "AutoTokenizer");
+    lacks(&c, "ollama");
+    c.from_random = true;
+    lacks(&c, "base_model");
+    has(&c, "which began as random weights");
+}
+
+static void test_adapter(void **state)
+{
+    (void)state;
+    rt_card c = card();
+    resolved.lora = (rt_lora){ .rank = 16, .alpha = 32 };
+    has(&c, "library_name: peft\n");
+    has(&c, "tags:\n- lora\n- distillation\n");
+    has(&c, "A LoRA adapter for `Qwen/Qwen2.5-0.5B`");
+    has(&c, "| LoRA | rank 16, alpha 32, targets all |\n");
+    has(&c, "AutoPeftModelForCausalLM.from_pretrained(\".\")");
+    lacks(&c, "AutoModelForCausalLM");
+    has(&c, "retort distill --resume --merge --out .");
+    lacks(&c, "ollama create");
+    c.merged = true;
+    has(&c, "retort convert merged model.gguf");
+    lacks(&c, "--resume");
+    c.from_random = true; /* an adapter is of no use without its base */
+    has(&c, "base_model: ");
+}
+
+static void test_alone(void **state)
+{
+    (void)state;
+    rt_card c = card();
+    c.teacher = NULL;
+    summary.before.teacher = summary.saved.teacher = false;
+    has(&c, "# `Qwen/Qwen2.5-0.5B` trained on text\n");
+    has(&c, "- fine-tuning\n");
+    lacks(&c, "distill");
+    has(&c, "| | before | after |\n|---|---|---|\n| cross-entropy | 3.5000 ± 0.0200 | 2.7500 ± 0.0200 |\n");
+    lacks(&c, "teacher");
+    has(&c, "| loss | cross-entropy |\n");
+    resolved.lora.rank = 4;
+    has(&c, "retort train --resume --merge --out .");
+}
+
+/* A name out of a file can hold anything; it neither leaves its place in YAML nor in Markdown. */
+static void test_names(void **state)
+{
+    (void)state;
+    rt_card c = card();
+    c.student = "a\"b\\c\n- evil`x";
+    has(&c, "base_model: \"a\\\"b\\\\c\\x0a- evil`x\"\n");
+    has(&c, "# `a\"b\\c?- evil?x` distilled");
+}
+
+static int make(void *ctx, rt_err *e)
+{
+    rt_str s = { 0 };
+    rt_model_card(&s, ctx);
+    bool failed = s.failed;
+    rt_str_free(&s);
+    return failed ? rt_fail(e, RT_NOMEM, "no memory") : RT_OK;
+}
+
+static void test_out_of_memory(void **state)
+{
+    (void)state;
+    rt_card c = card();
+    fail_each(make, &c, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_out_of_memory), cmocka_unit_test(test_model), cmocka_unit_test(test_adapter),
+        cmocka_unit_test(test_alone),         cmocka_unit_test(test_names),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
