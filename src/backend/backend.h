@@ -118,6 +118,9 @@ struct rt_backend {
     int (*seal)(rt_dev *d, const rt_bound_op *ops, uint32_t nops, rt_prog **out, rt_err *e);
     int (*run)(rt_dev *d, rt_prog *g, rt_ticket *t, rt_err *e);
     int (*wait)(rt_dev *d, rt_ticket t, rt_err *e);
+    /* How long a run took on the device, once it is done and while it is one of the last few. Null: a run is done when
+     * `run` returns, and the caller's clock says it. */
+    double (*seconds)(rt_dev *d, rt_ticket t);
     void (*prog_free)(rt_dev *d, rt_prog *g); /* accepts null */
     /* What decides bits besides the plan: ISA, library versions. Enters the program hash. */
     void (*identity)(rt_dev *d, rt_str *out);

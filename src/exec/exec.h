@@ -36,6 +36,9 @@ int rt_exec_write(rt_exec *x, rt_view v, const void *data, uint64_t bytes, rt_er
 int rt_exec_read(rt_exec *x, rt_view v, void *data, uint64_t bytes, rt_err *e);
 int rt_exec_run(rt_exec *x, uint32_t program, rt_ticket *t, rt_err *e); /* t may be null */
 int rt_exec_wait(rt_exec *x, rt_ticket t, rt_err *e);
+/* How long the run with this ticket took, once it is done; waited: what the caller's clock says of rt_exec_run, which
+ * is the answer on devices that run at once. */
+double rt_exec_seconds(const rt_exec *x, rt_ticket t, double waited);
 /* With guards: RT_INTERNAL naming the first buffer whose band was overwritten. */
 int rt_exec_check(rt_exec *x, rt_err *e);
 

@@ -45,6 +45,11 @@ int rt_exec_run(rt_exec *x, uint32_t program, rt_ticket *t, rt_err *e)
 
 int rt_exec_wait(rt_exec *x, rt_ticket t, rt_err *e) { return x->dev->api->wait(x->dev, t, e); }
 
+double rt_exec_seconds(const rt_exec *x, rt_ticket t, double waited)
+{
+    return x->dev->api->seconds ? x->dev->api->seconds(x->dev, t) : waited;
+}
+
 void rt_exec_memory_query(const rt_exec *x, rt_exec_memory *out)
 {
     *out = (rt_exec_memory){ 0 };

@@ -119,7 +119,7 @@ int rt_generator_record(rt_generator **out, rt_space *s, rt_decoder *model, cons
 {
     int rc;
     rt_generator *g = NULL;
-    RT_TRY(generator_new(&g, policy ? policy : rt_device_policy(d), o, e));
+    RT_TRY(generator_new(&g, policy, o, e));
     g->space = s;
     g->model = model;
     RT_TRY(record(g, e));

@@ -204,6 +204,7 @@ static void nothing_is_loaded_or_allocated_after_seal(void **state)
     }
     assert_int_equal(rt_exec_wait(x, t, &e), RT_OK);
     assert_int_equal(rt_exec_wait(x, 1, &e), RT_OK);
+    assert_true(rt_exec_seconds(x, t, 9) == 0.25);
     assert_int_equal(rt_alloc_count(), allocated);
     assert_int_equal(s->live, live);
     assert_null(strstr(s->log + sealed, "Module"));

@@ -23,7 +23,10 @@ static const uint32_t in_tiles = 1u << RT_ATTNB_DQ | 1u << RT_ATTNB_DK | 1u << R
                                  1u << RT_ATTNB_Q | 1u << RT_ATTNB_K | 1u << RT_ATTNB_V | 1u << RT_ATTNB_O;
 
 /* What the block owns (two matrices), and two stages of what streams by. */
-static uint32_t shared_bytes(const bwd_kernel *k) { return rt_cuda_attn_rows_bytes(2 * k->rows + 4 * k->others, k->width); }
+static uint32_t shared_bytes(const bwd_kernel *k)
+{
+    return rt_cuda_attn_rows_bytes(2 * k->rows + 4 * k->others, k->width);
+}
 
 static const bwd_kernel *choose(const rt_cuda_caps *c, const rt_attn_args *a, rt_dtype d, bool aligned)
 {
@@ -36,9 +39,9 @@ static const bwd_kernel *choose(const rt_cuda_caps *c, const rt_attn_args *a, rt
 
 /* How the work is cut; k null: the plain kernels. */
 typedef struct bwd_cut {
-    uint32_t parts, heads;    /* of the query heads of a kv head */
-    uint64_t tiles;           /* of all rows of the batch */
-    uint64_t stats, sums;     /* bytes of scratch */
+    uint32_t parts, heads; /* of the query heads of a kv head */
+    uint64_t tiles;        /* of all rows of the batch */
+    uint64_t stats, sums;  /* bytes of scratch */
 } bwd_cut;
 
 static bwd_cut cut(const rt_attn_args *a, const bwd_kernel *k)

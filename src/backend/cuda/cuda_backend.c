@@ -297,6 +297,7 @@ const rt_backend rt_backend_cuda = {
     .seal = rt_cuda_seal,
     .run = rt_cuda_run,
     .wait = rt_cuda_wait,
+    .seconds = rt_cuda_seconds,
     .prog_free = rt_cuda_prog_free,
     .identity = identity,
 };

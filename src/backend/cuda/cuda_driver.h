@@ -99,6 +99,7 @@ enum {
     X(event_new, cuEventCreate, (rt_cu_event * out, unsigned flags))                                                   \
     X(event_free, cuEventDestroy_v2, (rt_cu_event event))                                                              \
     X(event_record, cuEventRecord, (rt_cu_event event, rt_cu_stream stream))                                           \
+    X(event_elapsed, cuEventElapsedTime, (float *milliseconds, rt_cu_event begin, rt_cu_event end))                    \
     X(event_wait, cuEventSynchronize, (rt_cu_event event))                                                             \
     X(graph_nodes, cuGraphGetNodes, (rt_cu_graph graph, rt_cu_node * nodes, size_t * count))                           \
     X(node_type, cuGraphNodeGetType, (rt_cu_node node, int *type))                                                     \

@@ -63,7 +63,8 @@ typedef struct rt_cuda_dev {
     rt_cuda_gemm *gemms; /* newest first */
     rt_cuda_stage stage[RT_CUDA_STAGES];
     uint32_t next_stage;
-    rt_cu_event event[RT_CUDA_EVENTS]; /* of ticket t: event[t % RT_CUDA_EVENTS] */
+    /* Of ticket t, at t % RT_CUDA_EVENTS: its end, and the begin of its run. */
+    rt_cu_event event[RT_CUDA_EVENTS], begin[RT_CUDA_EVENTS];
     rt_ticket ticket, done;
     uint64_t context_bytes, module_bytes;
     bool sealed;   /* a program was sealed: what is loaded from here on is late, unless another is being sealed */
@@ -91,8 +92,11 @@ int rt_cuda_mem_new(rt_dev *d, uint64_t bytes, rt_mem_kind kind, rt_mem **out, r
 void rt_cuda_mem_free(rt_dev *d, rt_mem *m);
 int rt_cuda_mem_copy(rt_dev *d, const rt_copy *c, rt_ticket *t, rt_err *e);
 int rt_cuda_wait(rt_dev *d, rt_ticket t, rt_err *e);
+/* Records the begin of what the next ticket is for. */
+int rt_cuda_begin(rt_cuda_dev *d, rt_err *e);
 /* Records the end of what was enqueued and gives it a number. */
 int rt_cuda_ticket(rt_cuda_dev *d, rt_ticket *t, rt_err *e);
+double rt_cuda_seconds(rt_dev *d, rt_ticket t);
 
 /* cuda_gemm.c: products by cuBLASLt. */
 typedef struct rt_cuda_gemm_key { /* all that decides the algorithm; compared as bytes */

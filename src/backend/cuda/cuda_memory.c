@@ -18,8 +18,10 @@ int rt_cuda_stages_new(rt_cuda_dev *d, rt_err *e)
                               "pinning %d bytes of host memory", RT_CUDA_STAGE_BYTES));
         RT_TRY(rt_cuda_status(&d->cu, d->cu.event_new(&s->free, RT_CU_EVENT_NO_TIMING), e, "making an event"));
     }
-    for (uint32_t i = 0; i < RT_CUDA_EVENTS; i++)
-        RT_TRY(rt_cuda_status(&d->cu, d->cu.event_new(&d->event[i], RT_CU_EVENT_NO_TIMING), e, "making an event"));
+    for (uint32_t i = 0; i < RT_CUDA_EVENTS; i++) {
+        RT_TRY(rt_cuda_status(&d->cu, d->cu.event_new(&d->event[i], 0), e, "making an event"));
+        RT_TRY(rt_cuda_status(&d->cu, d->cu.event_new(&d->begin[i], 0), e, "making an event"));
+    }
 out:
     return rc;
 }
@@ -30,8 +32,10 @@ void rt_cuda_stages_free(rt_cuda_dev *d)
         if (d->stage[i].host) d->cu.host_free(d->stage[i].host);
         if (d->stage[i].free) d->cu.event_free(d->stage[i].free);
     }
-    for (uint32_t i = 0; i < RT_CUDA_EVENTS; i++)
+    for (uint32_t i = 0; i < RT_CUDA_EVENTS; i++) {
         if (d->event[i]) d->cu.event_free(d->event[i]);
+        if (d->begin[i]) d->cu.event_free(d->begin[i]);
+    }
 }
 
 static int allocate(rt_cuda_dev *d, rt_mem *m, uint64_t bytes, rt_err *e)
@@ -84,6 +88,21 @@ void rt_cuda_mem_free(rt_dev *dev, rt_mem *m)
 }
 
 /* ---- tickets ---- */
+
+int rt_cuda_begin(rt_cuda_dev *d, rt_err *e)
+{
+    return rt_cuda_status(&d->cu, d->cu.event_record(d->begin[(d->ticket + 1) % RT_CUDA_EVENTS], d->stream), e,
+                          "recording an event");
+}
+
+double rt_cuda_seconds(rt_dev *dev, rt_ticket t)
+{
+    rt_cuda_dev *d = (rt_cuda_dev *)dev;
+    float ms = 0;
+    uint32_t i = t % RT_CUDA_EVENTS;
+    if (rt_cuda_enter(d, NULL) < 0 || d->cu.event_elapsed(&ms, d->begin[i], d->event[i]) != RT_CU_SUCCESS) return 0;
+    return ms / 1000.0;
+}
 
 int rt_cuda_ticket(rt_cuda_dev *d, rt_ticket *t, rt_err *e)
 {
