@@ -28,6 +28,7 @@ typedef struct rt_dev_info {
     char name[96];                      /* "AMD EPYC 9474F, 2 threads, avx512" */
     char detail[400];                   /* library versions and the like */
     uint64_t memory_total, memory_free; /* bytes; free: what a run may take */
+    uint64_t head_bytes;                /* of logits that pay to have at once; 0: what a processor's cache wants */
     /* Of an open device that loads code: what that took of its memory, and whether any was loaded after seal. */
     uint64_t context_bytes, module_bytes;
     uint32_t modules, late_loads;

@@ -18,9 +18,13 @@ int rt_trainer_open(rt_trainer **out, rt_dev *d, const rt_step_opts *o, const rt
 {
     int rc;
     const rt_plan *plans[RT_PROGRAM_MOST];
+    rt_dev_info info;
+    rt_step_opts of_device = *o;
     rt_trainer *t = rt_alloc_zero(sizeof *t, 16);
     if (!t) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a run"));
-    RT_TRY(rt_step_plan_new(&t->plan, o, e));
+    RT_TRY(d->api->info(d, &info, e));
+    if (!of_device.head_bytes) of_device.head_bytes = info.head_bytes;
+    RT_TRY(rt_step_plan_new(&t->plan, &of_device, e));
     uint32_t n = rt_step_plan_list(t->plan, plans);
     RT_TRY(rt_exec_seal(&t->x, d, plans, n, seal, e));
     RT_TRY(rt_step_plan_attach(t->plan, t->x, e));

@@ -57,6 +57,14 @@ static void shared_memory_is_budgeted_by_the_system(void **state)
     assert_int_equal(rt_cuda_budget(RT_MEM_DEVICE, 30, 120, 10), 30);
 }
 
+static void logits_take_a_small_part_of_the_memory(void **state)
+{
+    (void)state;
+    assert_int_equal(rt_cuda_head_bytes(140ull << 30), 1280ull << 20);
+    assert_int_equal(rt_cuda_head_bytes(24ull << 30), 1280ull << 20);
+    assert_int_equal(rt_cuda_head_bytes(8ull << 30), 512ull << 20);
+}
+
 static void drivers_load_what_their_major_version_built(void **state)
 {
     (void)state;
@@ -163,6 +171,7 @@ int main(void)
         cmocka_unit_test(memory_is_classified_by_the_integrated_attribute),
         cmocka_unit_test(the_command_line_wins_over_the_environment_over_the_class),
         cmocka_unit_test(shared_memory_is_budgeted_by_the_system),
+        cmocka_unit_test(logits_take_a_small_part_of_the_memory),
         cmocka_unit_test(drivers_load_what_their_major_version_built),
         cmocka_unit_test(precision_follows_the_architecture),
         cmocka_unit_test(a_block_is_checked_before_it_is_used),

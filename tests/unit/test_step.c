@@ -186,6 +186,19 @@ static void test_bf16(void **state)
     assert_true(div[1][1] < 0.25 * div[1][0] && fabs(div[1][1] - div[0][1]) < 0.05 * div[0][0]);
 }
 
+static void test_head_chunks(void **state)
+{
+    (void)state;
+    assert_int_equal(rt_head_chunk(8192, 607744, 1280u << 20), 2048); /* four, where 2,208 tokens would fit */
+    assert_int_equal(rt_head_chunk(100, 1000, 1 << 20), 100);         /* all at once */
+    assert_int_equal(rt_head_chunk(100, 1000, 50000), 48);            /* 48, 48, 4: whole steps of 16 within the room */
+    assert_int_equal(rt_head_chunk(1000, 1 << 20, 1), 16);            /* never less */
+    for (uint32_t n = 1; n < 400; n++) {
+        uint32_t c = rt_head_chunk(n, 1000, 70000);
+        assert_true(c == n || (c % 16 == 0 && c <= 64));
+    }
+}
+
 /* The control of test_learns: without a learning rate nothing may be learned. */
 static void test_rate_zero(void **state)
 {
@@ -410,9 +423,10 @@ static void test_schedule(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_learns),          cmocka_unit_test(test_bf16),       cmocka_unit_test(test_rate_zero),
-        cmocka_unit_test(test_invariants),      cmocka_unit_test(test_packing),    cmocka_unit_test(test_not_finite),
-        cmocka_unit_test(test_nothing_trained), cmocka_unit_test(test_evaluation), cmocka_unit_test(test_schedule),
+        cmocka_unit_test(test_learns),     cmocka_unit_test(test_head_chunks),     cmocka_unit_test(test_bf16),
+        cmocka_unit_test(test_rate_zero),  cmocka_unit_test(test_invariants),      cmocka_unit_test(test_packing),
+        cmocka_unit_test(test_not_finite), cmocka_unit_test(test_nothing_trained), cmocka_unit_test(test_evaluation),
+        cmocka_unit_test(test_schedule),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -43,11 +43,9 @@ static void fill_info(rt_dev_info *out, uint32_t threads, const rt_cpu_isa *isa)
     rt_sys_memory memory;
     rt_sys_cpu_name(cpu, sizeof cpu);
     rt_sys_memory_query(&memory);
+    *out = (rt_dev_info){ .memory_total = memory.total, .memory_free = memory.available, .host = true };
     snprintf(out->name, sizeof out->name, "%s, %u thread%s, %s", cpu, threads, threads == 1 ? "" : "s", isa->name);
     snprintf(out->detail, sizeof out->detail, "%s, core %s", openblas_get_config(), openblas_get_corename());
-    out->memory_total = memory.total;
-    out->memory_free = memory.available;
-    out->host = true;
 }
 
 static int probe(const rt_dev_opts *o, rt_dev_info *out, int cap, char *why)

@@ -39,4 +39,10 @@ uint64_t rt_cuda_budget(rt_mem_kind by_class, uint64_t driver_free, uint64_t dev
     return system_available < device_total ? system_available : device_total;
 }
 
+uint64_t rt_cuda_head_bytes(uint64_t device_total)
+{
+    const uint64_t most = 1280ull << 20;
+    return device_total / 16 < most ? device_total / 16 : most;
+}
+
 const rt_policy *rt_cuda_precision(uint32_t sm) { return sm >= 80 ? &rt_policy_bf16 : &rt_policy_f32; }

@@ -27,6 +27,9 @@ rt_mem_kind rt_cuda_memory_kind(rt_device_memory asked, const char *managed_memo
  * calls available is right there, but never more than the device has. */
 uint64_t rt_cuda_budget(rt_mem_kind by_class, uint64_t driver_free, uint64_t device_total, uint64_t system_available);
 
+/* Logits that exist at once: enough for products of full rate, and not more than a sixteenth of the memory. */
+uint64_t rt_cuda_head_bytes(uint64_t device_total);
+
 /* Storage dtypes: bf16 where there are tensor cores for it, else f32. */
 const rt_policy *rt_cuda_precision(uint32_t sm);
 
