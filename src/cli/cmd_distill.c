@@ -141,6 +141,7 @@ static int run(rt_settings *s, const flag_values *v, rt_err *e)
     rt_interrupt_catch();
     RT_TRY(rt_run_open(&r, s, &o, e));
     RT_TRY(rt_run_train(r, &summary, e));
+    rt_device_arg_end(dev);
     rt_run_print_summary(&printer, r, &summary, s);
 out:
     if (rc < 0 && printer.dirty) printf("\n");

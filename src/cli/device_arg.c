@@ -1,6 +1,8 @@
 /* device_arg.c - see device_arg.h. */
 #include "cli/device_arg.h"
 
+#include "base/str.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -30,4 +32,13 @@ int rt_device_arg_open(rt_dev **out, const char *name, const rt_dev_opts *o, boo
            why[0] ? ")" : "");
 out:
     return rc;
+}
+
+void rt_device_arg_end(rt_dev *d)
+{
+    rt_dev_info info;
+    char code[32], context[32];
+    if (d->api->info(d, &info, NULL) < 0 || !info.context_bytes) return;
+    printf("code      %u modules, %s, beside %s of context; compiled or loaded after seal: %u\n", info.modules,
+           rt_format_bytes(code, info.module_bytes), rt_format_bytes(context, info.context_bytes), info.late_loads);
 }
