@@ -49,7 +49,8 @@ $(STANDIN): tests/cuda/standin.c $(wildcard tests/cuda/*.h src/backend/cuda/*.h)
 	$(Q)$(CC) -std=c11 -D_GNU_SOURCE $(WARN) -g -fPIC -shared -Isrc -o $@ $<
 	$(Q)ln -sf $(@F) $(@D)/libcublasLt.so.13
 $(CUDA_TESTS): $(STANDIN)
-$(CUDA_TESTS): TEST_LDFLAGS += -Wl,-rpath,'$$ORIGIN/standin'
+# The old kind of path is also looked at when a sanitizer's dlopen stands between.
+$(CUDA_TESTS): TEST_LDFLAGS += -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/standin'
 
 $(KILL_CHECKER): $(BUILD)/tests/kill/check_checkpoints.o $(LIBRETORT) $(BUILD)/link.stamp
 	$(call say,LD,$@)

@@ -24,14 +24,15 @@ int rt_cuda_enter(rt_cuda_dev *d, rt_err *e)
 static int look(rt_cuda_driver *cu, rt_cuda_images *images, int *count, rt_err *e)
 {
     int rc;
+    *cu = (rt_cuda_driver){ 0 };
     *images = rt_cuda_images_own();
-    RT_TRY(rt_cuda_driver_open(cu, e));
-    RT_TRY(rt_cuda_status(cu, cu->device_count(count), e, "counting GPUs"));
-    if (*count == 0) RT_TRY(rt_fail(e, RT_NO_BACKEND, "the driver sees no NVIDIA GPU"));
     if (images->count == 0)
         RT_TRY(rt_fail(e, RT_NO_BACKEND,
                        "the kernels were left out of this binary: it was built without nvcc; install CUDA's compiler "
                        "and run make again"));
+    RT_TRY(rt_cuda_driver_open(cu, e));
+    RT_TRY(rt_cuda_status(cu, cu->device_count(count), e, "counting GPUs"));
+    if (*count == 0) RT_TRY(rt_fail(e, RT_NO_BACKEND, "the driver sees no NVIDIA GPU"));
     if (!rt_cuda_driver_loads(cu->version, images->built, false))
         RT_TRY(rt_fail(
             e, RT_NO_BACKEND,
