@@ -138,7 +138,8 @@ REALS    := float double
 REF_OBJS := $(foreach r,$(REALS),$(REF_SRCS:%.c=$(BUILD)/%.$(r).o))
 ISA_OBJS := $(foreach i,$(CPU_ISAS),$(CPU_ISA_SRCS:%.c=$(BUILD)/%.$(i).o))
 EMBED_OBJS := $(EMBED_SRCS:%=$(BUILD)/%.o)
-LIB_OBJS := $(sort $(LIB_SRCS:%.c=$(BUILD)/%.o) $(REF_OBJS) $(ISA_OBJS) $(EMBED_OBJS))
+CUDA_OBJ := $(BUILD)/cuda_kernels.o
+LIB_OBJS := $(sort $(LIB_SRCS:%.c=$(BUILD)/%.o) $(REF_OBJS) $(ISA_OBJS) $(EMBED_OBJS) $(CUDA_OBJ))
 CLI_OBJS := $(sort $(CLI_SRCS:%.c=$(BUILD)/%.o))
 ALL_OBJS := $(LIB_OBJS) $(CLI_OBJS)
 
@@ -168,6 +169,7 @@ all: $(BUILD)/retort
 
 libs:
 	@echo '$(LIBS_LINE)'
+	@echo '$(CUDA_NOTE)'
 
 $(BUILD)/retort: $(CLI_OBJS) $(LIBRETORT) $(BUILD)/link.stamp | libs
 	$(call say,LD,$@)
@@ -223,9 +225,12 @@ $(EMBED_OBJS): $(BUILD)/%.o: % src/base/embed.S $(BUILD)/cflags.stamp | libs
 	$(Q)$(CC) $(CPPFLAGS) -DRT_EMBED_FILE='"$<"' -DRT_EMBED_NAME=rt_embed_$(subst -,_,$(subst .,_,$(notdir $<))) \
 	    -c src/base/embed.S -o $@
 
+include src/backend/cuda/kernels.mk
+
 # A stamp is rewritten only when its text changes, so another compiler, flag or list of objects rebuilds what it should.
-STAMPS := $(addprefix $(BUILD)/,cflags.stamp link.stamp objects.stamp version.stamp)
+STAMPS := $(addprefix $(BUILD)/,cflags.stamp kernels.stamp link.stamp objects.stamp version.stamp)
 cflags.stamp_TEXT  = $(CC) $(ALL_CFLAGS) $(CPU_CPPFLAGS) $(KERNEL_CFLAGS) $(foreach i,$(CPU_ISAS),$(ISA_FLAGS_$(i)))
+kernels.stamp_TEXT = $(CUDA_VERSION) $(CUDA_FILES)
 link.stamp_TEXT    = $(CC) $(ALL_LDFLAGS) $(CLI_OBJS) $(LDLIBS)
 objects.stamp_TEXT = $(AR) $(LIB_OBJS)
 version.stamp_TEXT = $(BUILD_ID)
@@ -261,6 +266,7 @@ clean:
 
 help:
 	@echo 'make               build $(BUILD)/retort'
+	@echo 'make release       the same with kernels for every GPU from sm_75 on (RELEASE_ARCHS)'
 	@echo 'make lib           build $(API_LIB), the C API of include/retort.h'
 	@echo 'make demo          install what is missing, build, distil a small model: minutes; ends with a page to look at'
 	@echo 'make test          install what is missing (tools/setup.sh), build, run every test'
@@ -278,7 +284,7 @@ help:
 	@echo 'make install       into $$DESTDIR$$PREFIX/bin (PREFIX=$(PREFIX))'
 	@echo 'make clean         remove $(BUILD)'
 	@echo 'Variables: SAN=address|thread DEBUG=1 ARCH=aarch64 CC=clang BUILD=dir WERROR=1 V=1 CFLAGS LDFLAGS'
-	@echo 'LIB_openblas CFLAGS_openblas LIB_cmocka $(USES:%=LIB_%) EMU JOBS'
+	@echo 'NVCC CUDA_ARCHS CUDA_PTX LIB_openblas CFLAGS_openblas LIB_cmocka $(USES:%=LIB_%) EMU JOBS'
 
 FORCE:
 .PHONY: all lib libs demo check-layers format install clean help FORCE

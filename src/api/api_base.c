@@ -118,10 +118,8 @@ static int check_threads(uint64_t threads, rt_err *e)
 
 int rt_api_device_open(rt_dev **out, const char *name, uint64_t threads, rt_err *e)
 {
-    const rt_backend *b;
-    int rc = rt_backend_find(name && name[0] && strcmp(name, "auto") != 0 ? name : "cpu", &b, e);
-    if (rc >= 0) rc = check_threads(threads, e);
-    return rc < 0 ? rc : b->open(out, 0, &(rt_dev_opts){ .threads = (uint32_t)threads }, e);
+    int rc = check_threads(threads, e);
+    return rc < 0 ? rc : rt_device_open(out, name, &(rt_dev_opts){ .threads = (uint32_t)threads }, NULL, e);
 }
 
 int rt_api_pool_new(rt_pool **out, uint64_t threads, rt_err *e)

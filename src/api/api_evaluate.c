@@ -115,7 +115,7 @@ static int open_trainer(evaluation *v, uint32_t T, rt_err *e)
     rt_step_opts so = { .B = v->o.batch ? v->o.batch : 8,
                         .T = T,
                         .loss = { .divergence = RT_DIV_FORWARD_KL, .temperature = 1, .ce_weight = 1 },
-                        .policy = rt_policy_f32,
+                        .policy = *rt_device_policy(v->dev),
                         .student = &in->student->config,
                         .teacher = in->teacher ? &in->teacher->config : NULL,
                         .student_dtypes = dtypes,

@@ -1,5 +1,6 @@
 /* api_run.c - a run: settings to an open run, its events to the caller's, trained or only planned. */
 #include "api/api_internal.h"
+#include "train/settings_device.h"
 
 #include <jansson.h>
 #include <string.h>
@@ -119,7 +120,9 @@ out:
 static int open_run(retort_plan *p, rt_err *e)
 {
     int rc;
-    RT_TRY(rt_api_device_open(&p->dev, device_of(p), p->settings.threads, e));
+    rt_dev_opts o;
+    RT_TRY(rt_settings_device(&o, &p->settings, e));
+    RT_TRY(rt_device_open(&p->dev, device_of(p), &o, NULL, e));
     p->opts.dev = p->dev;
     RT_TRY(rt_run_open(&p->run, &p->settings, &p->opts, e));
     p->known = p->run;

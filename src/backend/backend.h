@@ -26,22 +26,46 @@ typedef enum rt_mem_kind { RT_MEM_DEVICE, RT_MEM_HOST_PINNED, RT_MEM_MANAGED } r
 
 typedef struct rt_dev_info {
     char name[96];                      /* "AMD EPYC 9474F, 2 threads, avx512" */
-    char detail[160];                   /* library versions and the like */
-    uint64_t memory_total, memory_free; /* bytes */
-    bool host;                          /* its memory is that of the process */
+    char detail[400];                   /* library versions and the like */
+    uint64_t memory_total, memory_free; /* bytes; free: what a run may take */
+    uint64_t head_bytes;                /* of logits that pay to have at once; 0: what a processor's cache wants */
+    /* Of an open device that loads code: what that took of its memory, and whether any was loaded after seal. */
+    uint64_t context_bytes, module_bytes;
+    uint32_t modules, late_loads;
+    bool host;          /* its memory is that of the process */
     uint32_t positions; /* of a micro-batch, beyond which nothing is gained; 0: what a processor needs */
 } rt_dev_info;
+
+typedef enum rt_device_memory {
+    RT_DEVICE_MEMORY_AUTO,
+    RT_DEVICE_MEMORY_DEVICE,
+    RT_DEVICE_MEMORY_MANAGED
+} rt_device_memory;
+
+/* The environment as far as devices care, read by whoever may read it; members may be null. */
+typedef struct rt_dev_env {
+    const char *managed_memory;            /* MANAGED_MEMORY */
+    const char *cuda_path, *conda_prefix;  /* where to look for cuBLASLt: CUDA_PATH or CUDA_HOME, CONDA_PREFIX, */
+    const char *virtual_env, *home, *path; /* VIRTUAL_ENV, HOME, PATH */
+} rt_dev_env;
 
 typedef struct rt_dev_opts {
     uint32_t threads; /* cpu: 0 means the cores that this process may use */
     const char *isa;  /* cpu: null means the best that this machine has; else "generic", "avx2", "avx512", "neon" */
+    rt_device_memory memory; /* cuda */
+    const char *cublaslt;    /* cuda: null: looked for; a path; "none": our own products */
+    const char *kernels;   /* cuda: null or "auto": machine code; "ptx", "ptx75": the embedded PTX, compiled at open */
+    bool sync;             /* cuda: every op by itself, so that a fault names its op; slow */
+    const rt_dev_env *env; /* null: as if it were empty */
 } rt_dev_opts;
 
 /* What an op costs a backend besides its operands. */
 typedef struct rt_need {
     uint64_t work_bytes; /* scratch while the op runs, placed in the arena, aligned to 256 */
-    const char *kernel;  /* static text for the plan printer: "sgemm tiles 512x512, q4_k" */
+    const char *kernel;  /* text for the plan printer, kept by the device: "sgemm tiles 512x512, q4_k" */
     char why_not[160];   /* when unsupported: the reason */
+    uint32_t recast;     /* when unsupported, 1 + a slot that would have to be of another dtype; 0: none helps */
+    rt_dtype recast_to;  /* that dtype: seal expands or casts the operand into scratch and asks again */
 } rt_need;
 
 /* An operand with its place in memory. */
@@ -63,6 +87,10 @@ typedef struct rt_bound_op {
     rt_args args;
 } rt_bound_op;
 
+/* Stands for memory that is placed but not allocated yet, in the operands that `prepare` sees. */
+#define RT_MEM_PROMISED ((rt_mem *)(uintptr_t)1)
+
+/* To the device: what host holds has been taken when copy returns. From it: host is filled when its ticket is done. */
 typedef struct rt_copy {
     rt_mem *mem;
     uint64_t off, bytes;
@@ -73,19 +101,28 @@ typedef struct rt_copy {
 struct rt_backend {
     const char *name;
     /* Fills up to cap infos and returns how many devices there are; with none, says why in `why` (160 bytes). */
-    int (*probe)(rt_dev_info *out, int cap, char *why);
+    int (*probe)(const rt_dev_opts *o, rt_dev_info *out, int cap, char *why);
     int (*open)(rt_dev **out, int index, const rt_dev_opts *o, rt_err *e);
     void (*close)(rt_dev *d); /* accepts null */
     int (*info)(rt_dev *d, rt_dev_info *out, rt_err *e);
+    /* The storage dtypes that suit the device; null: f32. */
+    const rt_policy *(*policy)(rt_dev *d);
     int (*mem_new)(rt_dev *d, uint64_t bytes, rt_mem_kind kind, rt_mem **out, rt_err *e);
     void (*mem_free)(rt_dev *d, rt_mem *m); /* accepts null */
     int (*copy)(rt_dev *d, const rt_copy *c, rt_ticket *t, rt_err *e);
     /* true: `need` is filled. false: need->why_not says why; seal may then lower the op. */
     bool (*supports)(rt_dev *d, const rt_plan *p, const rt_op *op, rt_need *need);
+    /* Loads the code that running these ops will need, before memory is allocated for them, so that what is left for
+     * the run is known. Operands have their offsets and shapes; their memory is RT_MEM_PROMISED. Null: nothing to load.
+     */
+    int (*prepare)(rt_dev *d, const rt_bound_op *ops, uint32_t nops, rt_err *e);
     /* Resolves everything that running needs. ops is copied. */
     int (*seal)(rt_dev *d, const rt_bound_op *ops, uint32_t nops, rt_prog **out, rt_err *e);
     int (*run)(rt_dev *d, rt_prog *g, rt_ticket *t, rt_err *e);
     int (*wait)(rt_dev *d, rt_ticket t, rt_err *e);
+    /* How long a run took on the device, once it is done and while it is one of the last few. Null: a run is done when
+     * `run` returns, and the caller's clock says it. */
+    double (*seconds)(rt_dev *d, rt_ticket t);
     void (*prog_free)(rt_dev *d, rt_prog *g); /* accepts null */
     /* What decides bits besides the plan: ISA, library versions. Enters the program hash. */
     void (*identity)(rt_dev *d, rt_str *out);
@@ -95,5 +132,9 @@ struct rt_backend {
 const rt_backend *const *rt_backends(void); /* null-terminated */
 /* RT_NO_BACKEND with the list of known names when there is none. */
 int rt_backend_find(const char *name, const rt_backend **out, rt_err *e);
+/* Opens a device by what a user calls it: "cpu", "cuda", "cuda:1"; null or "auto": the first backend in the list that
+ * has one. `why` (160 bytes, may be null) then says why an earlier one was passed over; it is empty when none was. */
+int rt_device_open(rt_dev **out, const char *name, const rt_dev_opts *o, char *why, rt_err *e);
+const rt_policy *rt_device_policy(rt_dev *d);
 
 #endif

@@ -1,26 +1,62 @@
-/* registry.c - the list of backends, in the order in which `retort` tries and prints them. The only file of this
- * room that names a concrete one. */
+/* registry.c - the list of backends, in the order in which `retort` tries and prints them, and devices by name. The
+ * only file of this room that names a concrete one. */
 #include "backend/backend.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-extern const rt_backend rt_backend_cpu, rt_backend_ref;
+extern const rt_backend rt_backend_cuda, rt_backend_cpu, rt_backend_ref;
 
-static const rt_backend *const all[] = { &rt_backend_cpu, &rt_backend_ref, NULL };
+static const rt_backend *const all[] = { &rt_backend_cuda, &rt_backend_cpu, &rt_backend_ref, NULL };
 
 const rt_backend *const *rt_backends(void) { return all; }
 
-int rt_backend_find(const char *name, const rt_backend **out, rt_err *e)
+static int find(const char *name, size_t len, const rt_backend **out, rt_err *e)
 {
     char known[200] = "";
     *out = NULL;
     for (int i = 0; all[i]; i++) {
-        if (name && strcmp(name, all[i]->name) == 0) {
+        if (strlen(all[i]->name) == len && memcmp(name, all[i]->name, len) == 0) {
             *out = all[i];
             return RT_OK;
         }
         if (i) strncat(known, ", ", sizeof known - strlen(known) - 1);
         strncat(known, all[i]->name, sizeof known - strlen(known) - 1);
     }
-    return rt_fail(e, RT_NO_BACKEND, "no backend is called '%s'; this binary has: %s", name ? name : "", known);
+    return rt_fail(e, RT_NO_BACKEND, "no backend is called '%.*s'; this binary has: %s", (int)len, name, known);
 }
+
+int rt_backend_find(const char *name, const rt_backend **out, rt_err *e)
+{
+    if (!name) name = "";
+    return find(name, strlen(name), out, e);
+}
+
+/* The reference is never chosen: the processor, before it in the list, always has a device. */
+static int open_first(rt_dev **out, const rt_dev_opts *o, char *why, rt_err *e)
+{
+    char reason[160];
+    for (int i = 0; all[i]; i++) {
+        reason[0] = 0;
+        if (all[i]->probe(o, NULL, 0, reason) > 0) return all[i]->open(out, 0, o, e);
+        if (why) memcpy(why, reason, sizeof reason);
+    }
+    return rt_fail(e, RT_NO_BACKEND, "no backend has a device");
+}
+
+int rt_device_open(rt_dev **out, const char *name, const rt_dev_opts *o, char *why, rt_err *e)
+{
+    const rt_backend *b;
+    *out = NULL;
+    if (why) why[0] = 0;
+    if (!name || !name[0] || strcmp(name, "auto") == 0) return open_first(out, o, why, e);
+    const char *colon = strchr(name, ':');
+    char *end = NULL;
+    long index = colon ? strtol(colon + 1, &end, 10) : 0;
+    if (colon && (end == colon + 1 || *end || index < 0 || index > 1023))
+        return rt_fail(e, RT_USAGE, "'%s' is no device; write one as cuda:0", name);
+    int rc = find(name, colon ? (size_t)(colon - name) : strlen(name), &b, e);
+    return rc < 0 ? rc : b->open(out, (int)index, o, e);
+}
+
+const rt_policy *rt_device_policy(rt_dev *d) { return d->api->policy ? d->api->policy(d) : &rt_policy_f32; }

@@ -2,6 +2,7 @@
 LIB_SRCS += \
 	src/base/cpu_count.c \
 	src/base/crc32c.c \
+	src/base/dynlib.c \
 	src/base/err.c \
 	src/base/file.c \
 	src/base/file_write.c \

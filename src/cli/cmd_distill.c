@@ -1,11 +1,13 @@
 /* cmd_distill.c - `retort distill`, `retort train` and `retort plan`: the settings' table as flags, a device, a run. */
 #include "cli/cli.h"
+#include "cli/device_arg.h"
 #include "cli/model_arg.h"
 #include "cli/progress.h"
 #include "cli/run_print.h"
 #include "cli/version.h"
 
 #include "train/run_cost.h"
+#include "train/settings_device.h"
 #include "train/settings_yaml.h"
 
 #include <jansson.h>
@@ -122,14 +124,13 @@ static int take_config(rt_settings *s, const char *path, kind k, bool quiet, rt_
 
 static int open_device(rt_dev **out, const rt_settings *s, bool resume, rt_err *e)
 {
-    const rt_backend *b;
     rt_arena a = { 0 };
+    rt_dev_opts o;
     const char *name = s->given[RT_SETTING_ID_device] ? s->device : resume ? device_of_run(s, &a) : NULL;
-    int rc = rt_backend_find(name && strcmp(name, "auto") != 0 ? name : "cpu", &b, e);
+    int rc = rt_settings_device(&o, s, e);
+    if (rc >= 0) rc = rt_device_arg_open(out, name, &o, true, e);
     rt_arena_free(&a);
-    if (rc < 0) return rc;
-    if (s->threads > 4096) return rt_fail(e, RT_USAGE, "--threads is at most 4096");
-    return b->open(out, 0, &(rt_dev_opts){ .threads = (uint32_t)s->threads }, e);
+    return rc;
 }
 
 static int run(rt_settings *s, const flag_values *v, rt_err *e)
@@ -157,6 +158,7 @@ static int run(rt_settings *s, const flag_values *v, rt_err *e)
     rt_interrupt_catch();
     RT_TRY(rt_run_open(&r, s, &o, e));
     RT_TRY(rt_run_train(r, &summary, e));
+    rt_device_arg_end(dev);
     if (!summary.smoke) rt_run_print_summary(&printer, r, &summary, s);
 out:
     if (rc < 0 && printer.dirty) printf("\n");

@@ -6,6 +6,7 @@
 #include "base/str.h"
 #include "base/sys.h"
 #include "cli/cli.h"
+#include "cli/device_arg.h"
 #include "cli/version.h"
 
 #include <jansson.h>
@@ -60,6 +61,8 @@ static void look(machine *m)
 static void print_text(const machine *m)
 {
     char a[32], b[32];
+    rt_dev_env env = rt_dev_env_get();
+    rt_dev_opts o = { .env = &env };
     rt_dev_info info[MAX_DEVICES];
     char why[160];
     printf("binary    retort %s (%s), compiler %s\n", RT_VERSION, RT_BUILD_ID, __VERSION__);
@@ -72,7 +75,7 @@ static void print_text(const machine *m)
     printf("\nbackends\n");
     for (const rt_backend *const *b_ = rt_backends(); *b_; b_++) {
         why[0] = 0;
-        int n = (*b_)->probe(info, MAX_DEVICES, why);
+        int n = (*b_)->probe(&o, info, MAX_DEVICES, why);
         if (n == 0) printf("  %-6s no device: %s\n", (*b_)->name, why);
         for (int i = 0; i < n && i < MAX_DEVICES; i++)
             printf("  %-6s %d: %s%s%s\n", i ? "" : (*b_)->name, i, info[i].name, info[i].detail[0] ? "; " : "",
@@ -83,11 +86,13 @@ static void print_text(const machine *m)
 static json_t *backends_json(void)
 {
     json_t *list = json_array();
+    rt_dev_env env = rt_dev_env_get();
+    rt_dev_opts o = { .env = &env };
     rt_dev_info info[MAX_DEVICES];
     char why[160];
     for (const rt_backend *const *b = rt_backends(); *b; b++) {
         why[0] = 0;
-        int n = (*b)->probe(info, MAX_DEVICES, why);
+        int n = (*b)->probe(&o, info, MAX_DEVICES, why);
         json_t *devices = json_array();
         for (int i = 0; i < n && i < MAX_DEVICES; i++)
             json_array_append_new(devices,

@@ -1,5 +1,6 @@
 /* cmd_eval.c - `retort eval`: how well a model predicts a text, and how close it is to a teacher. */
 #include "cli/cli.h"
+#include "cli/device_arg.h"
 #include "cli/model_arg.h"
 #include "cli/progress.h"
 
@@ -114,7 +115,6 @@ static int open_trainer(evaluation *v, const options *o, uint32_t T, rt_err *e)
 {
     int rc;
     const rt_inputs *in = v->in;
-    const rt_backend *b;
     rt_dtype *dtypes = rt_arena_alloc(&v->arena, rt_param_count(&in->student->config) * sizeof *dtypes),
              *teacher = NULL;
     if (!dtypes) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a model"));
@@ -124,12 +124,11 @@ static int open_trainer(evaluation *v, const options *o, uint32_t T, rt_err *e)
         if (!teacher) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a model"));
         RT_TRY(rt_load_dtypes(teacher, in->teacher, e));
     }
-    RT_TRY(rt_backend_find(o->device && strcmp(o->device, "auto") != 0 ? o->device : "cpu", &b, e));
-    RT_TRY(b->open(&v->dev, 0, &(rt_dev_opts){ .threads = o->threads }, e));
+    RT_TRY(rt_device_arg_open(&v->dev, o->device, &(rt_dev_opts){ .threads = o->threads }, false, e));
     rt_step_opts so = { .B = o->batch,
                         .T = T,
                         .loss = { .divergence = RT_DIV_FORWARD_KL, .temperature = 1, .ce_weight = 1 },
-                        .policy = rt_policy_f32,
+                        .policy = *rt_device_policy(v->dev),
                         .student = &in->student->config,
                         .teacher = in->teacher ? &in->teacher->config : NULL,
                         .student_dtypes = dtypes,

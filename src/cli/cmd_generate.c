@@ -1,5 +1,6 @@
 /* cmd_generate.c - `retort generate`: text from a model, streamed as it is made. */
 #include "cli/cli.h"
+#include "cli/device_arg.h"
 #include "cli/model_arg.h"
 #include "cli/progress.h"
 
@@ -158,7 +159,6 @@ static int generate(const options *o, const char *spec, rt_err *e)
     int rc;
     state s = { .o = o };
     rt_hub_env env = rt_hub_env_get();
-    const rt_backend *b;
     rt_dev *dev = NULL;
     rt_generator *g = NULL;
     rt_tok_ids prompt = { 0 };
@@ -169,8 +169,7 @@ static int generate(const options *o, const char *spec, rt_err *e)
     s.stops = rt_stops_of(&s.model->config, s.text->eos, s.text->end_of_turn);
     RT_TRY(make_prompt(&s, &prompt, e));
     RT_TRY(rt_tok_stream_new(&s.stream, s.text->tokenizer, RT_DECODE_SKIP_SPECIAL, e));
-    RT_TRY(rt_backend_find(o->device && strcmp(o->device, "auto") != 0 ? o->device : "cpu", &b, e));
-    RT_TRY(b->open(&dev, 0, &(rt_dev_opts){ .threads = o->threads }, e));
+    RT_TRY(rt_device_arg_open(&dev, o->device, &(rt_dev_opts){ .threads = o->threads }, false, e));
     uint32_t need = prompt.count + o->max_new, most = s.model->config.context;
     rt_generate_opts go = { .context = o->context    ? o->context
                                        : need < most ? need

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "cli/cli.h"
+#include "cli/device_arg.h"
 #include "cli/verify_run_print.h"
 #include "verify/verify.h"
 
@@ -58,8 +59,11 @@ static void print_op_line(summary *s)
            s->of_op.passed, s->of_op.failed, s->of_op.unsupported, 100.0 * s->worst, s->of_op.seconds);
 }
 
+/* The same reason for many cases is told once, so what names the case is left out. */
 static void count_reason(summary *s, const char *text)
 {
+    const char *backend = strstr(text, "backend ");
+    if (backend) text = backend;
     for (int i = 0; i < MAX_REASONS; i++) {
         if (s->reason[i].count && strncmp(s->reason[i].text, text, sizeof s->reason[i].text - 1) != 0) continue;
         snprintf(s->reason[i].text, sizeof s->reason[i].text, "%s", text);
@@ -159,16 +163,21 @@ static int run_cases(rt_verify_opts *o, bool json, rt_err *e)
 
 int rt_cmd_verify(int argc, char **argv, rt_err *e)
 {
-    rt_verify_opts o = { .backend = "cpu" };
+    rt_dev_env env = rt_dev_env_get();
+    rt_dev_opts dev = { .env = &env };
+    rt_verify_opts o = { .backend = "cpu", .dev = &dev };
     rt_words words = { 0 };
     bool json = false, list = false, help;
     const rt_flag flags[] = {
-        { "--backend", RT_FLAG_TEXT, &o.backend, "B", "which backend to prove: cpu (default) or ref" },
+        { "--backend", RT_FLAG_TEXT, &o.backend, "B", "which backend to prove: cpu (default), cuda or ref" },
         { "--op", RT_FLAG_TEXT, &o.op, "NAME", "only the cases of this op" },
         { "--quick", RT_FLAG_BOOL, &o.quick, NULL, "one odd shape per op and dtype signature, every flag once" },
         { "--threads", RT_FLAG_COUNT, &o.threads, "N", "cpu: threads (default: cores this process may use)" },
         { "--isa", RT_FLAG_TEXT, &o.isa, "ISA", "cpu: kernels to use (default: the best here; see retort doctor)" },
         { "--memory-limit", RT_FLAG_BYTES, &o.memory_limit, "SIZE", "device memory that a case may use, e.g. 2GiB" },
+        { "--kernels", RT_FLAG_TEXT, &dev.kernels, "K", "cuda: auto, or ptx or ptx75: the embedded PTX" },
+        { "--cublaslt", RT_FLAG_TEXT, &dev.cublaslt, "FILE", "cuda: this library; none: products by our own kernels" },
+        { "--sync", RT_FLAG_BOOL, &dev.sync, NULL, "cuda: every op by itself, so that a fault names its op" },
         { "--list", RT_FLAG_BOOL, &list, NULL, "print the names of the cases and run nothing" },
         { "--json", RT_FLAG_BOOL, &json, NULL, "every case with its outcome, as JSON" },
         { 0 },

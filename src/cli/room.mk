@@ -13,6 +13,7 @@ CLI_SRCS += \
 	src/cli/cmd_verify.c \
 	src/cli/convert_print.c \
 	src/cli/convert_run.c \
+	src/cli/device_arg.c \
 	src/cli/inspect_print.c \
 	src/cli/model_arg.c \
 	src/cli/preview_print.c \

@@ -2,6 +2,7 @@
 #include "cli/verify_run_print.h"
 
 #include "cli/cli.h"
+#include "cli/device_arg.h"
 #include "cli/model_arg.h"
 #include "train/run_verify.h"
 
@@ -37,14 +38,12 @@ static int print_end(const rt_run_verified *v, json_t *list, rt_err *e)
 int rt_cli_verify_run(const char *path, const char *backend, uint32_t threads, bool json, rt_err *e)
 {
     int rc;
-    const rt_backend *b;
     rt_dev *dev = NULL;
     rt_pool *pool = NULL;
     rt_run_verified v;
     rt_hub_env env = rt_hub_env_get();
     json_t *list = json ? json_array() : NULL;
-    RT_TRY(rt_backend_find(backend, &b, e));
-    RT_TRY(b->open(&dev, 0, &(rt_dev_opts){ .threads = threads }, e));
+    RT_TRY(rt_device_arg_open(&dev, backend, &(rt_dev_opts){ .threads = threads }, false, e));
     RT_TRY(rt_pool_for(&pool, threads, e));
     rt_run_verify_opts o = { .env = &env, .dev = dev, .pool = pool, .report = print_check, .ctx = list };
     RT_TRY(rt_run_verify(path, &o, &v, e));

@@ -1,12 +1,12 @@
 /* bind.c - views become operands: an allocation, a byte offset, a shape. */
 #include "exec/exec_internal.h"
 
-static rt_operand bind_view(const rt_exec *x, const rt_sealed *s, rt_view v)
+static rt_operand bind_view(const rt_exec *x, const rt_sealed *s, bool promised, rt_view v)
 {
     if (!v.buf) return (rt_operand){ 0 };
     const rt_buffer *b = rt_plan_buffer(s->plan, v);
     uint64_t base = v.buf & RT_ACT_BIT ? s->place[v.buf & ~RT_ACT_BIT] : x->space_off[v.buf - 1];
-    return (rt_operand){ .mem = x->mem[b->cls],
+    return (rt_operand){ .mem = promised ? RT_MEM_PROMISED : x->mem[b->cls],
                          .off = base + rt_dtype_bytes(b->dtype, v.off),
                          .dtype = b->dtype,
                          .rows = v.rows,
@@ -14,7 +14,7 @@ static rt_operand bind_view(const rt_exec *x, const rt_sealed *s, rt_view v)
                          .stride = v.rows == 1 ? v.cols : v.stride };
 }
 
-void rt_bind(const rt_exec *x, uint32_t program, rt_bound_op *ops)
+void rt_bind(const rt_exec *x, uint32_t program, bool promised, rt_bound_op *ops)
 {
     const rt_sealed *s = &x->prog[program];
     for (uint32_t t = 0; t < s->plan->nops; t++) {
@@ -23,7 +23,7 @@ void rt_bind(const rt_exec *x, uint32_t program, rt_bound_op *ops)
         *b = (rt_bound_op){
             .kind = op->kind, .queue = op->queue, .acc = op->acc, .nslots = rt_op_slots(op->kind), .args = op->args
         };
-        RT_FOR_SLOTS (i, op->kind) b->slot[i] = bind_view(x, s, op->slot[i]);
-        b->work = bind_view(x, s, op->work);
+        RT_FOR_SLOTS (i, op->kind) b->slot[i] = bind_view(x, s, promised, op->slot[i]);
+        b->work = bind_view(x, s, promised, op->work);
     }
 }

@@ -28,8 +28,8 @@ typedef struct rt_exec_memory {
     uint64_t peak_live;             /* bytes of activations and scratch alive there; <= by_class[ACT] */
 } rt_exec_memory;
 
-/* Order: recording errors; supports, lowering; lifetimes, placement; memory limit; allocation; backend seal. A dry seal
- * ends after placement. */
+/* Order: recording errors; supports, lowering; lifetimes, placement; code loaded; memory limit; allocation; backend
+ * seal. A dry seal ends after placement. */
 int rt_exec_seal(rt_exec **out, rt_dev *d, const rt_plan *const *plans, uint32_t nplans, const rt_seal_opts *o,
                  rt_err *e);
 void rt_exec_free(rt_exec *x); /* accepts null */
@@ -40,6 +40,9 @@ int rt_exec_write(rt_exec *x, rt_view v, const void *data, uint64_t bytes, rt_er
 int rt_exec_read(rt_exec *x, rt_view v, void *data, uint64_t bytes, rt_err *e);
 int rt_exec_run(rt_exec *x, uint32_t program, rt_ticket *t, rt_err *e); /* t may be null */
 int rt_exec_wait(rt_exec *x, rt_ticket t, rt_err *e);
+/* How long the run with this ticket took, once it is done; waited: what the caller's clock says of rt_exec_run, which
+ * is the answer on devices that run at once. */
+double rt_exec_seconds(const rt_exec *x, rt_ticket t, double waited);
 /* With guards: RT_INTERNAL naming the first buffer whose band was overwritten. */
 int rt_exec_check(rt_exec *x, rt_err *e);
 

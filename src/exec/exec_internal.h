@@ -41,8 +41,9 @@ int rt_lower_work(rt_plan *p, rt_dev *d, const char **kernel, rt_err *e);
 uint64_t rt_place(uint64_t *place, const uint64_t *bytes, const rt_life *life, uint32_t n, uint64_t pad, bool reuse,
                   uint32_t *scratch);
 
-/* bind.c: operands of the lowered plan of program i, with their memory. ops has nops entries. */
-void rt_bind(const rt_exec *x, uint32_t program, rt_bound_op *ops);
+/* bind.c: operands of the lowered plan of program i, with their memory. ops has nops entries. promised: nothing is
+ * allocated yet, and the memory of what is there is RT_MEM_PROMISED. */
+void rt_bind(const rt_exec *x, uint32_t program, bool promised, rt_bound_op *ops);
 
 /* guard.c: bands around the buffers of the space, once; poison and bands of a program's activations, before it runs. */
 int rt_guards_write(rt_exec *x, rt_err *e);

@@ -1,9 +1,10 @@
 /* lower.c - from the plan as recorded to the ops that this device will run.
  *
- * An op that the backend refuses is rewritten into ops that it takes; there is one rule so far: a quantised operand is
- * expanded into scratch first. What no rule helps is an error that names the op, its dtypes and the backend's reason.
- * With poison, every float activation is filled with NaN after its last use, by ordinary ops, so it works on any
- * backend. Scratch that an op asks for becomes an activation that lives for that op alone. */
+ * An op that the backend refuses is rewritten into ops that it takes; there is one rule: an operand that it would take
+ * in another dtype is expanded or cast into scratch first. A large weight is expanded by slices of its rows, which
+ * share that scratch, where the product can be cut so. What no rule helps is an error that names the op, its dtypes and
+ * the backend's reason. With poison, every float activation is filled with NaN after its last use, by ordinary ops, so
+ * it works on any backend. Scratch that an op asks for becomes an activation that lives for that op alone. */
 #include "exec/exec_internal.h"
 
 #include <math.h>
@@ -28,32 +29,65 @@ static int refuse(rt_dev *d, const rt_plan *p, const rt_op *op, const rt_need *n
                    types, need->why_not[0] ? need->why_not : "it has no kernel for it");
 }
 
-/* The float type to expand into: that of the op's activations. */
-static rt_dtype expanded_dtype(const rt_plan *p, const rt_op *op)
+/* Appends ops to q that make a copy of v in another dtype, and returns it. */
+static rt_view recast(rt_plan *q, const rt_op *op, rt_view v, rt_dtype to)
 {
-    RT_FOR_SLOTS (i, op->kind)
-        if (op->slot[i].buf && rt_op_specs[op->kind].slot[i].rule == RT_RULE_ACT) return rt_plan_dtype(p, op->slot[i]);
-    return p->policy.act;
+    bool packed = rt_dtype_is_quant(rt_plan_dtype(q, v));
+    rt_view wide = rt_act(q, to, v.rows, v.cols, "expanded");
+    rt_op make = { .kind = packed ? RT_OP_DEQUANT : RT_OP_CAST, .queue = op->queue, .label = op->label };
+    make.args.rows = (rt_rows_args){ .N = v.rows, .C = v.cols };
+    make.slot[RT_ROWS_Y] = wide;
+    make.slot[RT_ROWS_X] = v;
+    rt_plan_append(q, &make);
+    return wide;
 }
 
-/* Rewrites op in place to read an expanded copy of its first quantised operand; the dequantisation is appended to q.
- * false: it has none. */
-static bool expand_quantised(rt_plan *q, rt_op *op)
+/* Rows of the weight b of a product, stored (N,K), that make a slice of at most SLICE_BYTES expanded; 0: no slices. */
+static uint32_t slice_rows(const rt_op *op, const rt_need *need)
 {
-    RT_FOR_SLOTS (i, op->kind) {
-        rt_view v = op->slot[i];
-        if (!v.buf || rt_op_specs[op->kind].slot[i].rule != RT_RULE_WEIGHT || !rt_dtype_is_quant(rt_plan_dtype(q, v)))
-            continue;
-        rt_view wide = rt_act(q, expanded_dtype(q, op), v.rows, v.cols, "expanded");
-        rt_op deq = { .kind = RT_OP_DEQUANT, .queue = op->queue, .label = op->label };
-        deq.args.rows = (rt_rows_args){ .N = v.rows, .C = v.cols };
-        deq.slot[RT_ROWS_Y] = wide;
-        deq.slot[RT_ROWS_X] = v;
-        rt_plan_append(q, &deq);
-        op->slot[i] = wide;
-        return !q->err.status;
+    enum { SLICE_BYTES = 64 << 20, SLICE_ROWS = 256 };
+    if (op->kind != RT_OP_MATMUL || !op->args.matmul.tb || need->recast != 1 + RT_MM_B) return 0;
+    uint64_t row = rt_dtype_bytes(need->recast_to, op->slot[RT_MM_B].cols),
+             n = SLICE_BYTES / row / SLICE_ROWS * SLICE_ROWS;
+    if (n == 0) n = SLICE_ROWS;
+    return n < op->args.matmul.N ? (uint32_t)n : 0;
+}
+
+static bool append_lowered(rt_plan *q, rt_dev *d, const rt_op *original, rt_need *first);
+
+/* out = a b' + bias by slices of the rows of b, which are columns of out. */
+static bool append_slices(rt_plan *q, rt_dev *d, const rt_op *whole, uint32_t rows)
+{
+    bool ok = true;
+    uint32_t N = whole->args.matmul.N;
+    for (uint32_t at = 0; ok && at < N; at += rows) {
+        rt_need need;
+        rt_op op = *whole;
+        uint32_t n = N - at < rows ? N - at : rows;
+        op.args.matmul.N = n;
+        op.slot[RT_MM_OUT] = rt_view_cols(q, op.slot[RT_MM_OUT], at, n);
+        op.slot[RT_MM_B] = rt_view_rows(q, op.slot[RT_MM_B], at, n);
+        if (op.slot[RT_MM_BIAS].buf) op.slot[RT_MM_BIAS] = rt_view_cols(q, op.slot[RT_MM_BIAS], at, n);
+        ok = append_lowered(q, d, &op, &need);
     }
-    return false;
+    return ok;
+}
+
+/* Appends op to q as the device takes it; false when it does not. first: what the backend said of the op as it is. */
+static bool append_lowered(rt_plan *q, rt_dev *d, const rt_op *original, rt_need *first)
+{
+    rt_op op = *original;
+    bool ok = supported(d, q, &op, first);
+    rt_need need = *first;
+    uint32_t rows = ok ? 0 : slice_rows(&op, first);
+    if (rows) return append_slices(q, d, &op, rows);
+    for (uint32_t tries = 0; !ok && need.recast && tries < RT_MAX_SLOTS && !q->err.status; tries++) {
+        rt_view *v = &op.slot[need.recast - 1];
+        *v = recast(q, &op, *v, need.recast_to);
+        ok = supported(d, q, &op, &need);
+    }
+    if (ok) rt_plan_append(q, &op);
+    return ok;
 }
 
 /* After op t: NaN over every float activation whose last use it was. */
@@ -98,13 +132,9 @@ int rt_lower(rt_plan **out, rt_dev *d, const rt_plan *p, bool poison, rt_err *e)
     rt_need need;
     RT_TRY(rt_plan_clone_buffers(&q, p, e));
     for (uint32_t t = 0; t < p->nops; t++) {
-        rt_op op = p->ops[t];
-        bool ok = supported(d, p, &p->ops[t], &need);
-        rt_need first = need;
-        while (!ok && expand_quantised(q, &op)) ok = supported(d, q, &op, &need);
+        bool ok = append_lowered(q, d, &p->ops[t], &need);
         RT_TRY(rt_plan_status(q, e));
-        if (!ok) RT_TRY(refuse(d, p, &p->ops[t], &first, e));
-        rt_plan_append(q, &op);
+        if (!ok) RT_TRY(refuse(d, p, &p->ops[t], &need, e));
     }
     RT_TRY(rt_plan_status(q, e));
     if (poison) RT_TRY(poisoned(&q, e));

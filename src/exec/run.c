@@ -25,7 +25,7 @@ static int move(rt_exec *x, rt_view v, void *data, uint64_t bytes, bool to_devic
         return rt_fail(e, RT_INVALID, "'%s': the view ends outside the buffer", b->name);
     rt_copy c = { x->mem[b->cls], x->space_off[v.buf - 1] + rt_dtype_bytes(b->dtype, v.off), bytes, data, to_device };
     RT_TRY(x->dev->api->copy(x->dev, &c, &t, e));
-    RT_TRY(x->dev->api->wait(x->dev, t, e));
+    if (!to_device) RT_TRY(x->dev->api->wait(x->dev, t, e)); /* what goes there has been taken */
 out:
     return rc;
 }
@@ -51,6 +51,11 @@ int rt_exec_run(rt_exec *x, uint32_t program, rt_ticket *t, rt_err *e)
 }
 
 int rt_exec_wait(rt_exec *x, rt_ticket t, rt_err *e) { return x->dev->api->wait(x->dev, t, e); }
+
+double rt_exec_seconds(const rt_exec *x, rt_ticket t, double waited)
+{
+    return x->dev->api->seconds ? x->dev->api->seconds(x->dev, t) : waited;
+}
 
 void rt_exec_memory_query(const rt_exec *x, rt_exec_memory *out)
 {

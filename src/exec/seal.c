@@ -1,5 +1,6 @@
-/* seal.c - a set of plans becomes a set of programs: lower, place, weigh against the limit, allocate, resolve. The
- * order is fixed, so that a run that cannot fit is refused before anything is allocated on the device. */
+/* seal.c - a set of plans becomes a set of programs: lower, place, load their code, weigh against the limit, allocate,
+ * resolve. The order is fixed: a run that cannot fit is refused before anything is allocated on the device, and what is
+ * left to allocate from is asked for when the code is there. */
 #include "exec/exec_internal.h"
 
 #include <stdio.h>
@@ -98,17 +99,19 @@ out:
     return rc;
 }
 
-static int seal_programs(rt_exec *x, rt_err *e)
+/* The ops of every program, bound, to the backend: first to load their code, later to seal. */
+static int give_programs(rt_exec *x, bool prepare, rt_err *e)
 {
     int rc = RT_OK;
+    const rt_backend *api = x->dev->api;
     rt_bound_op *ops = NULL;
     for (uint32_t i = 0; i < x->nprogs; i++) {
         uint32_t n = x->prog[i].plan->nops;
         rt_free(ops);
         ops = rt_alloc(n * sizeof *ops, 16);
         if (!ops) RT_TRY(rt_fail(e, RT_NOMEM, "no memory to bind %u ops", n));
-        rt_bind(x, i, ops);
-        RT_TRY(x->dev->api->seal(x->dev, ops, n, &x->prog[i].prog, e));
+        rt_bind(x, i, prepare, ops);
+        RT_TRY(prepare ? api->prepare(x->dev, ops, n, e) : api->seal(x->dev, ops, n, &x->prog[i].prog, e));
     }
 out:
     rt_free(ops);
@@ -134,9 +137,10 @@ int rt_exec_seal(rt_exec **out, rt_dev *d, const rt_plan *const *plans, uint32_t
     for (uint32_t i = 0; i < nplans; i++) RT_TRY(lower_program(x, &x->prog[i], plans[i], e));
     RT_TRY(place_space(x, e));
     if (!x->opts.dry) {
+        if (d->api->prepare) RT_TRY(give_programs(x, true, e));
         RT_TRY(check_limit(x, e));
         RT_TRY(allocate(x, e));
-        RT_TRY(seal_programs(x, e));
+        RT_TRY(give_programs(x, false, e));
     }
     *out = x;
     x = NULL;

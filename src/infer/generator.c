@@ -170,7 +170,7 @@ int rt_generator_open(rt_generator **out, rt_dev *d, const rt_model_file *m, con
     rt_generator *g = NULL;
     const rt_plan *plans[RT_GENERATOR_PROGRAMS];
     RT_TRY(rt_model_file_check(m, e));
-    RT_TRY(generator_new(&g, policy, o, e));
+    RT_TRY(generator_new(&g, policy ? policy : rt_device_policy(d), o, e));
     RT_TRY(declare_model(g, m, e));
     RT_TRY(record(g, e));
     rt_generator_plans(g, plans);

@@ -44,6 +44,7 @@ LIB_SRCS += \
 	src/train/sealed.c \
 	src/train/settings.c \
 	src/train/settings_alias.c \
+	src/train/settings_device.c \
 	src/train/settings_yaml.c \
 	src/train/settings_yaml_write.c \
 	src/train/step.c \

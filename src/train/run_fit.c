@@ -55,7 +55,7 @@ static rt_step_opts step_opts(const rt_run *r, const rt_fit_config *c)
                            .eps = v->eps,
                            .weight_decay = v->weight_decay,
                            .max_grad_norm = v->max_grad_norm,
-                           .policy = rt_policy_f32,
+                           .policy = *rt_device_policy(r->opts->dev),
                            .student = &in->student->config,
                            .teacher = in->teacher ? &in->teacher->config : NULL,
                            .teacher_dtypes = r->teacher_dtypes,

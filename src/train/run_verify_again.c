@@ -189,7 +189,7 @@ static int open_trainer(rt_verifier *v, rt_again *a, rt_err *e)
                        .T = r->seq_len,
                        .chunk = r->head_chunk,
                        .loss = r->loss,
-                       .policy = rt_policy_f32,
+                       .policy = *rt_device_policy(v->opts->dev),
                        .student = &in->student->config,
                        .teacher = in->teacher ? &in->teacher->config : NULL,
                        .teacher_dtypes = teacher,

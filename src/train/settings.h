@@ -101,7 +101,11 @@ typedef enum rt_setting_bind {
     X(control, "--control", SWITCH, "", FREE, NULL, "then train the same student without the teacher, to compare")     \
     X(dump_step, "--dump-step", COUNT, "auto", FREE, "N", "write all of step N down, for tools/check_step.py")         \
     X(seed, "--seed", COUNT, "0", RUN, "N", "of order and adapters")                                                   \
-    X(device, "--device", TEXT, "auto", FREE, "D", "where to run; retort doctor lists them")                           \
+    X(device, "--device", TEXT, "auto", FREE, "D", "where to run: auto, cpu, cuda or cuda:1; see retort doctor")       \
+    X(device_memory, "--device-memory", TEXT, "auto", FREE, "M", "cuda: auto, device or managed memory")               \
+    X(kernels, "--kernels", TEXT, "auto", FREE, "K", "cuda: auto, or ptx or ptx75: the embedded PTX")                  \
+    X(cublaslt, "--cublaslt", TEXT, "auto", FREE, "FILE", "cuda: the library of products; none: our own kernels")      \
+    X(sync, "--sync", SWITCH, "", FREE, NULL, "cuda: every op by itself, so that a fault names its op; slow")          \
     X(threads, "--threads", COUNT, "auto", FREE, "N", "of the processor; changes speed, not results")
 
 typedef enum rt_setting_id {

@@ -18,9 +18,13 @@ int rt_trainer_open(rt_trainer **out, rt_dev *d, const rt_step_opts *o, const rt
 {
     int rc;
     const rt_plan *plans[RT_PROGRAM_MOST];
+    rt_dev_info info;
+    rt_step_opts of_device = *o;
     rt_trainer *t = rt_alloc_zero(sizeof *t, 16);
     if (!t) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a run"));
-    RT_TRY(rt_step_plan_new(&t->plan, o, e));
+    RT_TRY(d->api->info(d, &info, e));
+    if (!of_device.head_bytes) of_device.head_bytes = info.head_bytes;
+    RT_TRY(rt_step_plan_new(&t->plan, &of_device, e));
     uint32_t n = rt_step_plan_list(t->plan, plans);
     RT_TRY(rt_exec_seal(&t->x, d, plans, n, seal, e));
     if (!seal || !seal->dry) RT_TRY(rt_step_plan_attach(t->plan, t->x, e));
@@ -187,16 +191,27 @@ out:
 
 /* ---- running ---- */
 
-static int run(rt_trainer *t, rt_program which, double *seconds, rt_err *e)
+/* Enqueued: programs and what is written between them follow one another without the host, until it reads a result. */
+static int run(rt_trainer *t, rt_program which, rt_err *e)
 {
-    int rc;
-    rt_ticket ticket;
     double begun = rt_now();
-    RT_TRY(rt_exec_run(t->x, t->plan->index[which], &ticket, e));
-    RT_TRY(rt_exec_wait(t->x, ticket, e));
-    *seconds += rt_now() - begun;
-out:
+    int rc = rt_exec_run(t->x, t->plan->index[which], &t->last[which].ticket, e);
+    t->last[which].waited = rt_now() - begun;
     return rc;
+}
+
+static double took(const rt_trainer *t, rt_program which)
+{
+    return rt_exec_seconds(t->x, t->last[which].ticket, t->last[which].waited);
+}
+
+/* After a step of so many micro-batches, which all take the same time. */
+static void add_times(rt_trainer *t, uint32_t micro)
+{
+    if (t->plan->teacher) t->teacher_seconds += micro * took(t, RT_PROGRAM_TEACHER);
+    t->student_seconds += took(t, RT_PROGRAM_FIRST);
+    if (micro > 1) t->student_seconds += (micro - 1) * took(t, RT_PROGRAM_NEXT);
+    t->update_seconds += took(t, RT_PROGRAM_UPDATE);
 }
 
 static int write_batch(rt_trainer *t, const rt_batch *b, rt_err *e)
@@ -209,7 +224,7 @@ static int write_batch(rt_trainer *t, const rt_batch *b, rt_err *e)
     RT_TRY(rt_exec_write(t->x, s->tokens.start, b->start, bytes, e));
     RT_TRY(rt_exec_write(t->x, s->target, b->target, bytes, e));
     if (!s->teacher) return RT_OK;
-    RT_TRY(run(t, RT_PROGRAM_TEACHER, &t->teacher_seconds, e));
+    RT_TRY(run(t, RT_PROGRAM_TEACHER, e));
     t->teacher_runs++;
 out:
     return rc;
@@ -292,11 +307,12 @@ int rt_trainer_step(rt_trainer *t, const rt_batch *micro, uint32_t count, uint32
     RT_TRY(rt_exec_write(t->x, s->step, &v, sizeof v, e));
     for (uint32_t i = 0; i < count; i++) {
         RT_TRY(write_batch(t, &micro[i], e));
-        RT_TRY(run(t, i == 0 ? RT_PROGRAM_FIRST : RT_PROGRAM_NEXT, &t->student_seconds, e));
+        RT_TRY(run(t, i == 0 ? RT_PROGRAM_FIRST : RT_PROGRAM_NEXT, e));
         t->student_runs++;
     }
-    RT_TRY(run(t, RT_PROGRAM_UPDATE, &t->update_seconds, e));
+    RT_TRY(run(t, RT_PROGRAM_UPDATE, e));
     RT_TRY(collect(t, v.tokens, out, e));
+    add_times(t, count);
 out:
     return rc;
 }
@@ -310,11 +326,10 @@ int rt_trainer_eval(rt_trainer *t, const rt_batch *b, const rt_eval_out *out, rt
 {
     int rc;
     rt_step_plan *s = t->plan;
-    double seconds = 0;
     rt_step v = { .tokens = 1 };
     RT_TRY(rt_exec_write(t->x, s->step, &v, sizeof v, e));
     RT_TRY(write_batch(t, b, e));
-    RT_TRY(run(t, RT_PROGRAM_EVAL, &seconds, e));
+    RT_TRY(run(t, RT_PROGRAM_EVAL, e));
     RT_TRY(check_fault(t, e));
     RT_TRY(read_column(t, s->eval.ce, out->ce, e));
     RT_TRY(read_column(t, s->eval.div, out->div, e));
@@ -329,10 +344,9 @@ int rt_trainer_logits(rt_trainer *t, const rt_batch *b, const int32_t *pick, flo
 {
     int rc;
     rt_step_plan *s = t->plan;
-    double seconds = 0;
     RT_TRY(write_batch(t, b, e));
     RT_TRY(rt_exec_write(t->x, s->pick, pick, (uint64_t)s->opts.picks * sizeof *pick, e));
-    RT_TRY(run(t, RT_PROGRAM_LOGITS, &seconds, e));
+    RT_TRY(run(t, RT_PROGRAM_LOGITS, e));
     RT_TRY(read_column(t, s->logits, student, e));
     RT_TRY(read_column(t, s->teacher_logits, teacher, e));
 out:

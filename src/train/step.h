@@ -24,6 +24,10 @@ typedef struct rt_trainer {
     rt_exec *x;
     uint64_t teacher_runs, student_runs; /* programs run so far */
     double teacher_seconds, student_seconds, update_seconds;
+    struct {
+        rt_ticket ticket;
+        double waited;
+    } last[RT_PROGRAM_COUNT]; /* run of each */
 } rt_trainer;
 
 int rt_trainer_open(rt_trainer **out, rt_dev *d, const rt_step_opts *o, const rt_seal_opts *seal, rt_err *e);

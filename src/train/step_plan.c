@@ -3,11 +3,21 @@
 
 #include <stdio.h>
 
-uint32_t rt_head_chunk(uint32_t tokens, uint32_t vocab, uint32_t teacher_vocab)
+uint32_t rt_head_chunk(uint32_t tokens, uint64_t token_bytes, uint64_t room)
 {
-    uint64_t per_token = 4 * ((uint64_t)vocab + teacher_vocab), fit = (64ull << 20) / per_token;
-    if (fit < 16) fit = 16;
-    return fit < tokens ? (uint32_t)fit / 16 * 16 : tokens;
+    enum { STEP = 16 };
+    uint64_t fit = room / token_bytes / STEP * STEP;
+    if (fit < STEP) fit = STEP;
+    if (fit >= tokens) return tokens;
+    uint64_t chunks = (tokens + fit - 1) / fit; /* as even as steps of 16 allow, so that the last is no remnant */
+    return (uint32_t)(((tokens + chunks - 1) / chunks + STEP - 1) / STEP * STEP);
+}
+
+static uint32_t default_chunk(const rt_step_opts *o)
+{
+    uint64_t outcomes = (uint64_t)o->student->vocab + (o->teacher ? o->teacher->vocab : 0);
+    return rt_head_chunk(o->B * o->T, rt_dtype_bytes(o->policy.logits, outcomes),
+                         o->head_bytes ? o->head_bytes : 64u << 20);
 }
 
 static rt_view column(rt_step_plan *s, rt_class cls, rt_dtype d, const char *name)
@@ -286,8 +296,7 @@ int rt_step_plan_new(rt_step_plan **out, const rt_step_opts *o, rt_err *e)
     s->opts = *o;
     if (!o->B || !o->T || (uint64_t)o->B * o->T > UINT32_MAX)
         RT_TRY(rt_fail(e, RT_INVALID, "a micro-batch of %u rows of %u positions cannot be", o->B, o->T));
-    if (!s->opts.chunk)
-        s->opts.chunk = rt_head_chunk(o->B * o->T, o->student->vocab, o->teacher ? o->teacher->vocab : 0);
+    if (!s->opts.chunk) s->opts.chunk = default_chunk(o);
     RT_TRY(rt_space_new(&s->space, e));
     RT_TRY(declare_models(s, e));
     declare_data(s);

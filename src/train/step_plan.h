@@ -27,9 +27,10 @@ typedef enum rt_program {
 enum { RT_PROGRAM_MOST = RT_PROGRAM_COUNT + 2 * RT_GENERATOR_PROGRAMS };
 
 typedef struct rt_step_opts {
-    uint32_t B, T;   /* rows of a micro-batch, positions of a row */
-    bool accumulate; /* a step may have more than one micro-batch */
-    uint32_t chunk;  /* tokens of the head at a time; 0: chosen from the vocabulary */
+    uint32_t B, T;       /* rows of a micro-batch, positions of a row */
+    bool accumulate;     /* a step may have more than one micro-batch */
+    uint32_t chunk;      /* tokens of the head at a time; 0: chosen from the vocabulary, */
+    uint64_t head_bytes; /* so that all their logits stay within this; 0: what the device says, or 64 MiB */
     rt_recompute recompute;
     rt_loss_opts loss;
     double beta1, beta2, eps, weight_decay; /* decay on matrices alone */
@@ -83,7 +84,7 @@ void rt_step_plan_free(rt_step_plan *s); /* accepts null */
 uint32_t rt_step_plan_list(const rt_step_plan *s, const rt_plan *plans[RT_PROGRAM_MOST]);
 /* After sealing that list: the generators find their programs in x. */
 int rt_step_plan_attach(rt_step_plan *s, rt_exec *x, rt_err *e);
-/* Tokens of the head at a time that keep both chunks of logits near 64 MiB. */
-uint32_t rt_head_chunk(uint32_t tokens, uint32_t vocab, uint32_t teacher_vocab);
+/* Tokens of the head at a time whose logits, of both models, stay within room. */
+uint32_t rt_head_chunk(uint32_t tokens, uint64_t token_bytes, uint64_t room);
 
 #endif

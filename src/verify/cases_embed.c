@@ -13,10 +13,12 @@ static const rt_op_flag bwd_flags[] = { RT_FLAG("ids outside the table", "", "st
                                         RT_FLAG("few different ids", "", "repeats"), RT_FLAG("dtable", "", "acc") };
 static const rt_op_shape fwd_shapes[] = { { RT_SHAPE_ODD, { 7, 11, 13 } },
                                           { RT_SHAPE_ONE, { 1, 1, 1 } },
-                                          { RT_SHAPE_BIG, { 97, 53, 601 } } };
+                                          { RT_SHAPE_BIG, { 97, 53, 601 } },
+                                          { RT_SHAPE_BIG, { 97, 53, 608 } } };
 static const rt_op_shape bwd_shapes[] = { { RT_SHAPE_ODD, { 13, 7, 11 } },
                                           { RT_SHAPE_ONE, { 1, 1, 1 } },
-                                          { RT_SHAPE_BIG, { 307, 53, 211 } } };
+                                          { RT_SHAPE_BIG, { 307, 53, 211 } },
+                                          { RT_SHAPE_BIG, { 2311, 53, 24 } } };
 
 static void fix(rt_op_case *c) { c->dim[C] = rt_case_block(c, RT_EMBED_TABLE, c->dim[C]); }
 

@@ -15,7 +15,8 @@ static const rt_op_flag flags[] = { RT_FLAG("heads", "", "heads"), RT_FLAG("in p
                                     RT_FLAG("positions", "", "far", "behind") };
 static const rt_op_shape shapes[] = { { RT_SHAPE_ODD, { 7, 3, 22 } },
                                       { RT_SHAPE_ONE, { 1, 1, 2 } },
-                                      { RT_SHAPE_BIG, { 137, 3, 130 } } };
+                                      { RT_SHAPE_BIG, { 137, 3, 130 } },
+                                      { RT_SHAPE_BIG, { 137, 3, 128 } } };
 
 static uint32_t allowed(const rt_op_case *c, uint32_t flag)
 {

@@ -280,6 +280,22 @@ static int seal_on(rt_exec **x, rt_dev *d, const recording *k, const rt_verify_e
     return judge(rc, &why, r, e);
 }
 
+/* An operand that seal expands or casts for the device reaches the op rounded: the double run is given the same. */
+static int follow_lowering(rt_values *v, const rt_exec *x, rt_err *e)
+{
+    int rc = RT_OK;
+    const rt_plan *p = rt_exec_plan(x, 0);
+    for (uint32_t t = 0; t < p->nops; t++) {
+        const rt_op *op = &p->ops[t];
+        if (op->kind != RT_OP_DEQUANT && op->kind != RT_OP_CAST) continue;
+        rt_view to = op->slot[RT_ROWS_Y], from = op->slot[RT_ROWS_X];
+        if (to.buf & RT_ACT_BIT && !(from.buf & RT_ACT_BIT))
+            RT_TRY(rt_values_recast(v, from.buf - 1, rt_plan_dtype(p, to), e));
+    }
+out:
+    return rc;
+}
+
 /* x again, then every other device: the same bits as the first run. */
 static int run_again(const rt_values *v, rt_exec *first_exec, const recording *k, rt_verify_env *env,
                      const after *first, rt_case_result *r, rt_err *e)
@@ -312,6 +328,7 @@ int rt_op_case_run(const rt_case *c, rt_verify_env *env, rt_case_result *r, rt_e
     RT_TRY(rt_values_make(&v, c->data, env, e));
     RT_TRY(record(&k, &v, false, e));
     RT_TRY(seal_on(&x, env->dev[0], &k, env, r, e));
+    if (r->outcome == RT_CASE_PASS) RT_TRY(follow_lowering(&v, x, e));
     if (r->outcome == RT_CASE_PASS) RT_TRY(run_double(&v, env, &want, r, e));
     if (r->outcome == RT_CASE_PASS) RT_TRY(run_device(&v, x, true, true, &got, r, e));
     for (uint32_t i = 0; i < rt_op_slots(v.c->set->kind) && r->outcome == RT_CASE_PASS; i++)

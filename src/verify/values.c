@@ -249,3 +249,20 @@ void rt_values_set(rt_values *v, uint32_t slot, const void *dense)
     put_rows(&v->buf[v->view[slot].buf - 1], v->view[slot], dense);
     v->dense[slot] = NULL;
 }
+
+int rt_values_recast(rt_values *v, uint32_t buf, rt_dtype d, rt_err *e)
+{
+    rt_value_buf *b = &v->buf[buf];
+    uint64_t n = (uint64_t)b->rows * b->cols;
+    rt_view all = { .rows = b->rows, .cols = b->cols, .stride = b->cols };
+    uint8_t *rounded = rt_arena_alloc(v->arena, rt_dtype_bytes(d, n));
+    double *wide = rt_arena_alloc(v->arena, n * sizeof *wide);
+    if (!rounded || !wide) return no_memory(v, e);
+    rt_values_widen(wide, b->init, all, b->dtype);
+    rt_float_from_f64(rounded, wide, d, n);
+    rt_float_to_f64(wide, rounded, d, n);
+    b->wide = RT_DTYPE_F64;
+    b->wide_bytes = n * sizeof *wide;
+    b->init_wide = (uint8_t *)wide;
+    return RT_OK;
+}

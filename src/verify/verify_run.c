@@ -11,7 +11,9 @@
 
 static int open_device(rt_verify_env *env, const rt_backend *api, int index, uint32_t threads, rt_err *e)
 {
-    rt_dev_opts o = { .threads = threads, .isa = env->opts->isa };
+    rt_dev_opts o = env->opts->dev ? *env->opts->dev : (rt_dev_opts){ 0 };
+    o.threads = threads;
+    o.isa = env->opts->isa;
     int rc = api->open(&env->dev[env->ndevs], index, &o, e);
     if (rc >= 0) env->threads[env->ndevs++] = threads;
     return rc;

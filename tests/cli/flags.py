@@ -566,6 +566,30 @@ def _():
     expect(Run(fails=True, device="abacus").status == 9, "one that is not there")
 
 
+@case("--device-memory")
+def _():
+    expect(Run(device_memory="device").curve() == base().curve(), "the same run")
+    expect(Run(fails=True, device_memory="hbm").status == 2, "a word that it is not")
+
+
+# Without a GPU these change nothing, and are refused with the device that they are about.
+@case("--kernels")
+def _():
+    expect(Run(kernels="ptx").curve() == base().curve(), "the same run")
+    expect(Run(fails=True, device="cuda", kernels="fast").status in (5, 9), "a word that it is not, or no GPU")
+
+
+@case("--cublaslt")
+def _():
+    expect(Run(cublaslt="none").curve() == base().curve(), "the same run")
+    expect(Run(fails=True, device="cuda", cublaslt="/nowhere").status == 9, "a library that is not there, or no GPU")
+
+
+@case("--sync")
+def _():
+    expect(Run(sync=True).curve() == base().curve(), "the same run")
+
+
 def most_threads(args):
     """The most that the process was seen to have."""
     process = subprocess.Popen(COMMAND + [str(a) for a in args], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)

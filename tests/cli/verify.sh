@@ -38,12 +38,17 @@ run verify --quick --op swiglu_fwd --threads 3
 exits 0
 
 # Refused: what, and what would do.
-run verify --backend cuda
+run verify --backend abacus
 exits 9
 out_lacks '^[0-9]+ passed'
 err_one_line
-err_has "'cuda'"
+err_has "'abacus'"
 err_has 'cpu'
+
+run verify --backend cuda --cublaslt /nowhere
+exits 9
+out_lacks '^[0-9]+ passed'
+err_one_line
 
 run verify --op swigul_fwd
 exits 2

@@ -231,6 +231,8 @@ static bool refuse_quantised_matmul(rt_dev *d, const rt_plan *p, const rt_op *op
 {
     if (op->kind == RT_OP_MATMUL && rt_dtype_is_quant(rt_plan_dtype(p, op->slot[RT_MM_B]))) {
         strcpy(need->why_not, "b must be a float here");
+        need->recast = 1 + RT_MM_B;
+        need->recast_to = rt_plan_dtype(p, op->slot[RT_MM_A]);
         return false;
     }
     const rt_backend *f = as_real(d);
@@ -300,6 +302,57 @@ static void quantised_operands_are_lowered(void **state)
         d->api->close(d);
     }
     assert_memory_equal(y[0], y[1], sizeof y[0]);
+}
+
+/* A large weight is expanded by slices that share their scratch: 64 MiB of 70,000 rows of 256 values are 65,536 rows.
+ */
+static void large_weights_are_expanded_by_slices(void **state)
+{
+    enum { N = 70000, K = 256 };
+    rt_err e = { 0 };
+    static float a[K], y[2][N], bias[N];
+    (void)state;
+    uint8_t *blocks = rt_alloc(N * 144, 16);
+    for (int i = 0; i < K; i++) a[i] = (float)rt_test_normal(1, (uint64_t)i);
+    for (int i = 0; i < N; i++) bias[i] = (float)i;
+    for (uint32_t i = 0; i < N * 144; i++) blocks[i] = (uint8_t)(i * 2654435761u >> 27); /* small scales */
+    for (int i = 0; i < 2; i++) {
+        rt_dev *d = i ? open_fake(refuse_quantised_matmul) : open_dev("ref", 0);
+        rt_space *s;
+        rt_plan *p;
+        rt_exec *x;
+        ok(rt_space_new(&s, &e), &e);
+        rt_view va = rt_space_buf(s, RT_CLASS_INPUT, RT_DTYPE_F32, 1, K, "a");
+        rt_view vw = rt_space_buf(s, RT_CLASS_PARAM, RT_DTYPE_Q4_K, N, K, "w");
+        rt_view vb = rt_space_buf(s, RT_CLASS_PARAM, RT_DTYPE_F32, 1, N, "bias");
+        rt_view vy = rt_space_buf(s, RT_CLASS_OUTPUT, RT_DTYPE_F32, 1, N, "y");
+        ok(rt_plan_new(&p, s, "sliced", &rt_policy_f32, &e), &e);
+        rt_emit_matmul(p, vy, va, vw, vb, "nt", 0.5f);
+        ok(rt_exec_seal(&x, d, (const rt_plan *const *)&p, 1, NULL, &e), &e);
+        if (i) {
+            const rt_plan *low = rt_exec_plan(x, 0);
+            assert_int_equal(low->nops, 4); /* expand, multiply, twice */
+            assert_int_equal(low->ops[1].args.matmul.N, 65536);
+            assert_int_equal(low->ops[3].args.matmul.N, N - 65536);
+            assert_int_equal(rt_plan_buffer(low, low->ops[1].slot[RT_MM_B])->bytes, 64 << 20);
+            assert_true(rt_view_bytes(low, low->ops[3].slot[RT_MM_B]) < 64 << 20);
+            uint32_t first = low->ops[1].slot[RT_MM_B].buf & ~RT_ACT_BIT,
+                     second = low->ops[3].slot[RT_MM_B].buf & ~RT_ACT_BIT;
+            assert_true(x->prog[0].life[first].last < x->prog[0].life[second].first);
+        }
+        ok(rt_exec_write(x, va, a, sizeof a, &e), &e);
+        ok(rt_exec_write(x, vw, blocks, N * 144, &e), &e);
+        ok(rt_exec_write(x, vb, bias, sizeof bias, &e), &e);
+        run(x, 0);
+        ok(rt_exec_read(x, vy, y[i], sizeof y[i], &e), &e);
+        rt_exec_free(x);
+        rt_plan_free(p);
+        rt_space_free(s);
+        d->api = i ? real_api : d->api;
+        d->api->close(d);
+    }
+    assert_memory_equal(y[0], y[1], sizeof y[0]);
+    rt_free(blocks);
 }
 
 static void unsupported_ops_are_named(void **state)
@@ -617,6 +670,7 @@ int main(void)
         cmocka_unit_test(quantised_operands_are_lowered),
         cmocka_unit_test(unsupported_ops_are_named),
         cmocka_unit_test(dry_seals_are_the_same_without_memory),
+        cmocka_unit_test(large_weights_are_expanded_by_slices),
         cmocka_unit_test(memory_limit_is_a_clear_refusal),
         cmocka_unit_test(sums_that_overflow_are_refused),
         cmocka_unit_test(recording_errors_surface_at_seal),

@@ -97,9 +97,9 @@ static void devices(void **state)
     rt_dev *d;
     char why[160] = "";
     assert_int_equal(rt_backend_find("ref", &api, &e), RT_OK);
-    assert_int_equal(api->probe(info, 1, why), 2);
+    assert_int_equal(api->probe(NULL, info, 1, why), 2);
     assert_int_equal(info[1].name[0], 0); /* cap is kept */
-    assert_int_equal(api->probe(info, 2, why), 2);
+    assert_int_equal(api->probe(NULL, info, 2, why), 2);
     for (int i = 0; i < 2; i++) {
         rt_dev_info opened;
         rt_str id = { 0 };

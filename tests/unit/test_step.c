@@ -101,6 +101,10 @@ static rt_trainer *open_trainer(rt_dev *d, const rt_step_opts *o)
         if (!t->plan->student->params[i].grad.buf) continue;
         assert_int_equal(rt_trainer_write(t, 'm', i, zero, &e), RT_OK);
         assert_int_equal(rt_trainer_write(t, 'v', i, zero, &e), RT_OK);
+        if (!t->plan->moments[i].master.buf) continue;
+        static float w[1 << 16];
+        assert_int_equal(rt_read_param(t->x, t->plan->student, i, w, &e), RT_OK);
+        assert_int_equal(rt_trainer_write(t, 'w', i, w, &e), RT_OK);
     }
     assert_int_equal(rt_exec_write(t->x, t->plan->fault, none, sizeof none, &e), RT_OK);
     return t;
@@ -153,7 +157,49 @@ static void test_learns(void **state)
     d->api->close(d);
 }
 
-/* The control of the test above: without a learning rate nothing may be learned. */
+/* What a GPU stores: weights and activations in 16 bits, masters, moments and accumulated gradients in f32. It starts
+ * where the f32 run starts, up to rounding, and learns as much; two micro-batches add up. */
+static void test_bf16(void **state)
+{
+    (void)state;
+    double div[2][2]; /* policy; first and last */
+    for (int k = 0; k < 2; k++) {
+        rt_dev *d = open_device("cpu", 2);
+        rt_step_opts o = options(ROWS / 2, LONG);
+        o.accumulate = true;
+        o.policy = k ? rt_policy_bf16 : rt_policy_f32;
+        rt_trainer *t = open_trainer(d, &o);
+        rows r;
+        make_rows(&r, ROWS, LONG);
+        rt_batch b[] = { part(&r, 0), part(&r, ROWS / 2 * LONG) };
+        for (uint32_t i = 1; i <= 60; i++) {
+            double now = step(t, b, 2, i, 3e-3).div;
+            if (i == 1) div[k][0] = now;
+            div[k][1] = now;
+        }
+        assert_int_equal(t->plan->moments[0].master.buf != 0, k);
+        rt_trainer_free(t);
+        d->api->close(d);
+    }
+    print_message("divergence in f32 %.4f -> %.4f, in bf16 %.4f -> %.4f\n", div[0][0], div[0][1], div[1][0], div[1][1]);
+    assert_true(fabs(div[1][0] - div[0][0]) < 0.02 * div[0][0] && div[1][0] != div[0][0]);
+    assert_true(div[1][1] < 0.25 * div[1][0] && fabs(div[1][1] - div[0][1]) < 0.05 * div[0][0]);
+}
+
+static void test_head_chunks(void **state)
+{
+    (void)state;
+    assert_int_equal(rt_head_chunk(8192, 607744, 1280u << 20), 2048); /* four, where 2,208 tokens would fit */
+    assert_int_equal(rt_head_chunk(100, 1000, 1 << 20), 100);         /* all at once */
+    assert_int_equal(rt_head_chunk(100, 1000, 50000), 48);            /* 48, 48, 4: whole steps of 16 within the room */
+    assert_int_equal(rt_head_chunk(1000, 1 << 20, 1), 16);            /* never less */
+    for (uint32_t n = 1; n < 400; n++) {
+        uint32_t c = rt_head_chunk(n, 1000, 70000);
+        assert_true(c == n || (c % 16 == 0 && c <= 64));
+    }
+}
+
+/* The control of test_learns: without a learning rate nothing may be learned. */
 static void test_rate_zero(void **state)
 {
     (void)state;
@@ -377,9 +423,10 @@ static void test_schedule(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_learns),     cmocka_unit_test(test_rate_zero),  cmocka_unit_test(test_invariants),
-        cmocka_unit_test(test_packing),    cmocka_unit_test(test_not_finite), cmocka_unit_test(test_nothing_trained),
-        cmocka_unit_test(test_evaluation), cmocka_unit_test(test_schedule),
+        cmocka_unit_test(test_learns),     cmocka_unit_test(test_head_chunks),     cmocka_unit_test(test_bf16),
+        cmocka_unit_test(test_rate_zero),  cmocka_unit_test(test_invariants),      cmocka_unit_test(test_packing),
+        cmocka_unit_test(test_not_finite), cmocka_unit_test(test_nothing_trained), cmocka_unit_test(test_evaluation),
+        cmocka_unit_test(test_schedule),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,8 +48,9 @@ static void fill_info(rt_dev_info *out, uint32_t threads, const rt_cpu_isa *isa)
     snprintf(out->detail, sizeof out->detail, "%s, core %s", openblas_get_config(), openblas_get_corename());
 }
 
-static int probe(rt_dev_info *out, int cap, char *why)
+static int probe(const rt_dev_opts *o, rt_dev_info *out, int cap, char *why)
 {
+    (void)o;
     if (why) why[0] = 0;
     if (cap > 0) fill_info(out, rt_cpu_count(), rt_cpu_isas()[0]);
     return 1;

@@ -41,8 +41,9 @@ static void describe(rt_dev_info *out, bool wide)
              wide ? "double" : "float");
 }
 
-static int ref_probe(rt_dev_info *out, int cap, char *why)
+static int ref_probe(const rt_dev_opts *o, rt_dev_info *out, int cap, char *why)
 {
+    (void)o;
     (void)why;
     for (int i = 0; i < DEVICES && i < cap; i++) describe(&out[i], i == 0);
     return DEVICES;

@@ -1,0 +1,65 @@
+/* cuda_embed.c - launches of embed, forward and backward. */
+#include "backend/cuda/kernels/cuda_embed.h"
+
+#include "backend/cuda/cuda_op.h"
+
+/* ---- forward ---- */
+
+static bool fwd_need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, rt_need *need)
+{
+    (void)c;
+    bool quant = rt_dtype_is_quant(rt_plan_dtype(p, op->slot[RT_EMBED_TABLE]));
+    return cuda_takes(p, op, need, quant ? "rows decoded as they are read" : "rows in packs");
+}
+
+static void fwd_emit(rt_cuda_builder *b, const rt_bound_op *o)
+{
+    const rt_operand *y = &o->slot[RT_EMBED_Y], *table = &o->slot[RT_EMBED_TABLE];
+    bool quant = rt_dtype_is_quant(table->dtype);
+    uint32_t W = quant ? RT_CUDA_EMBED_RUN : RT_CUDA_EMBED_PACK, U = quant ? 1 : RT_CUDA_EMBED_PACKS;
+    rt_cuda_embed_params p = { .y = cuda_mat(y),
+                               .table = cuda_mat(table),
+                               .ids = cuda_mat(&o->slot[RT_EMBED_IDS]),
+                               .table_step = rt_dtype_bytes(table->dtype, table->stride),
+                               .V = o->args.embed.V,
+                               .dtype = table->dtype };
+    p.tile = (rt_cuda_tile){ .rows = y->rows, .cols = y->cols, .packs = cuda_div_up(y->cols, W) };
+    p.tile.whole = cuda_aligned(y, W) && (quant || cuda_aligned(table, W));
+    cuda_push_1d(b, "cuda_embed", quant ? CUDA_KERNEL("embed_quant", y->dtype) : CUDA_KERNEL("embed", y->dtype),
+                 cuda_tile_blocks(&p.tile, U, RT_CUDA_GRID_MAX), RT_CUDA_BLOCK, 0, &p, sizeof p);
+}
+
+/* ---- backward ---- */
+
+static bool bwd_need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, rt_need *need)
+{
+    (void)c;
+    if (!cuda_takes(p, op, need, "a block for each id, positions in order")) return false;
+    need->work_bytes = 2 * (uint64_t)op->args.embed.V * sizeof(uint32_t);
+    return true;
+}
+
+static void bwd_emit(rt_cuda_builder *b, const rt_bound_op *o)
+{
+    const rt_operand *dtable = &o->slot[RT_EMBED_DTABLE], *dy = &o->slot[RT_EMBED_DY];
+    const rt_embed_args *a = &o->args.embed;
+    uint32_t W = cuda_width(dy->dtype);
+    rt_cuda_embed_bwd_params p = { .a = *a,
+                                   .chunks = (uint32_t)cuda_div_up(a->C, RT_CUDA_EMBED_LANES * W),
+                                   .whole = a->C % W == 0 && cuda_aligned(dtable, W) && cuda_aligned(dy, W),
+                                   .wide = dtable->dtype == RT_DTYPE_F32,
+                                   .dtable = cuda_mat(dtable),
+                                   .dy = cuda_mat(dy),
+                                   .ids = cuda_mat(&o->slot[RT_EMBED_BIDS]),
+                                   .first = rt_cuda_addr(&o->work) };
+    p.count = p.first + (uint64_t)a->V * sizeof(uint32_t);
+    cuda_push_1d(b, "cuda_embed", "embed_bwd_clear", (uint32_t)cuda_div_up(a->V, RT_CUDA_BLOCK), RT_CUDA_BLOCK, 0, &p,
+                 sizeof p);
+    cuda_push_1d(b, "cuda_embed", "embed_bwd_count", (uint32_t)cuda_div_up(a->N, RT_CUDA_BLOCK), RT_CUDA_BLOCK, 0, &p,
+                 sizeof p);
+    cuda_push_1d(b, "cuda_embed", CUDA_KERNEL("embed_bwd", dy->dtype), a->N * p.chunks, RT_CUDA_EMBED_LANES, 0, &p,
+                 sizeof p);
+}
+
+const rt_cuda_op rt_cuda_embed_fwd = { fwd_need, fwd_emit };
+const rt_cuda_op rt_cuda_embed_bwd = { bwd_need, bwd_emit };

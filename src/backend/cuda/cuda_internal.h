@@ -1,0 +1,138 @@
+/* cuda_internal.h - shared by the files of this room only: the open device and what its parts offer one another. */
+#ifndef RT_BACKEND_CUDA_INTERNAL_H
+#define RT_BACKEND_CUDA_INTERNAL_H
+
+#include "backend/cuda/cuda_driver.h"
+#include "backend/cuda/cuda_image.h"
+#include "backend/cuda/cuda_launch.h"
+#include "backend/cuda/cuda_lt.h"
+#include "base/mem.h"
+
+enum {
+    RT_CUDA_STAGES = 4,            /* pinned buffers that uploads and downloads pass through */
+    RT_CUDA_STAGE_BYTES = 8 << 20, /* of each */
+    RT_CUDA_EVENTS = 64,           /* tickets that can be told apart; an older one waits for its successor */
+    RT_CUDA_GEMM_WORK = 32 << 20   /* most scratch of one product */
+};
+
+struct rt_mem {
+    rt_cu_ptr addr;
+    uint64_t bytes;
+    rt_mem_kind kind;
+};
+
+typedef struct rt_cuda_module {
+    const char *name; /* of the caller: static text */
+    rt_cu_module handle;
+} rt_cuda_module;
+
+typedef struct rt_cuda_function {
+    const char *module, *name;
+    rt_cu_function handle;
+    uint32_t shared; /* most dynamic shared memory that was asked for */
+} rt_cuda_function;
+
+typedef struct rt_cuda_gemm rt_cuda_gemm; /* one product with its algorithm (cuda_gemm.c) */
+
+typedef struct rt_cuda_stage {
+    void *host;
+    rt_cu_event free; /* recorded behind the copy that uses it */
+} rt_cuda_stage;
+
+typedef struct rt_cuda_dev {
+    rt_dev base;
+    rt_cuda_caps caps; /* sm: of the kernels in use, not newer than the GPU */
+    rt_cuda_driver cu;
+    rt_cuda_lt lt;
+    void *lt_handle; /* null: products of our own */
+    rt_cuda_images images;
+    rt_cuda_arch arch;
+    char name[96];
+    uint32_t gpu; /* its own architecture, 90 */
+    rt_cu_device device;
+    rt_cu_context context;
+    rt_cu_stream stream;
+    rt_mem_kind by_class, memory; /* what the GPU is; what is used */
+    uint64_t total;               /* bytes */
+    bool sync;
+    char no_lt[160]; /* why there is no cuBLASLt; empty when there is */
+    rt_cuda_module *modules;
+    uint32_t nmodules, modules_cap;
+    rt_cuda_function *functions;
+    uint32_t nfunctions, functions_cap;
+    rt_cuda_gemm *gemms; /* newest first */
+    rt_cuda_stage stage[RT_CUDA_STAGES];
+    uint32_t next_stage;
+    /* Of ticket t, at t % RT_CUDA_EVENTS: its end, and the begin of its run. */
+    rt_cu_event event[RT_CUDA_EVENTS], begin[RT_CUDA_EVENTS];
+    rt_ticket ticket, done;
+    uint64_t context_bytes, module_bytes;
+    bool sealed;   /* a program was sealed: what is loaded from here on is late, unless another is being sealed */
+    uint32_t late; /* modules and functions that were */
+} rt_cuda_dev;
+
+/* The caps that op families are handed are a part of their device. */
+static inline rt_cuda_dev *rt_cuda_dev_of(const rt_cuda_caps *c)
+{
+    return (rt_cuda_dev *)(uintptr_t)((const char *)c - offsetof(rt_cuda_dev, caps));
+}
+
+/* Makes the device's context that of this thread. */
+int rt_cuda_enter(rt_cuda_dev *d, rt_err *e);
+
+/* cuda_module.c: the kernel with at least this much dynamic shared memory, its module loaded when it is the first. */
+int rt_cuda_function_get(rt_cuda_dev *d, const char *module, const char *name, uint32_t shared, rt_cu_function *out,
+                         rt_err *e);
+void rt_cuda_modules_free(rt_cuda_dev *d);
+
+/* cuda_memory.c */
+int rt_cuda_stages_new(rt_cuda_dev *d, rt_err *e);
+void rt_cuda_stages_free(rt_cuda_dev *d);
+int rt_cuda_mem_new(rt_dev *d, uint64_t bytes, rt_mem_kind kind, rt_mem **out, rt_err *e);
+void rt_cuda_mem_free(rt_dev *d, rt_mem *m);
+int rt_cuda_mem_copy(rt_dev *d, const rt_copy *c, rt_ticket *t, rt_err *e);
+int rt_cuda_wait(rt_dev *d, rt_ticket t, rt_err *e);
+/* Records the begin of what the next ticket is for. */
+int rt_cuda_begin(rt_cuda_dev *d, rt_err *e);
+/* Records the end of what was enqueued and gives it a number. */
+int rt_cuda_ticket(rt_cuda_dev *d, rt_ticket *t, rt_err *e);
+double rt_cuda_seconds(rt_dev *d, rt_ticket t);
+
+/* cuda_gemm.c: products by cuBLASLt. */
+typedef struct rt_cuda_gemm_key { /* all that decides the algorithm; compared as bytes */
+    uint32_t M, N, K, ta, tb, acc;
+    uint32_t type, out_type, bias_type;               /* rt_dtype; bias_type RT_CUDA_NO_BIAS: none */
+    uint32_t align_a, align_b, align_out, align_bias; /* bytes, at most 256 */
+    uint32_t zero;
+    uint64_t stride_a, stride_b, stride_out;
+} rt_cuda_gemm_key;
+_Static_assert(sizeof(rt_cuda_gemm_key) == 80, "no gaps: keys are compared as bytes");
+enum { RT_CUDA_NO_BIAS = 0xff };
+typedef struct rt_cuda_gemm_io {
+    rt_cu_ptr a, b, out, bias, work;
+    float alpha;
+} rt_cuda_gemm_io;
+/* The product with the algorithm that the library chooses, kept by the device; null when it has none for it. */
+rt_cuda_gemm *rt_cuda_gemm_find(rt_cuda_dev *d, const rt_cuda_gemm_key *k);
+uint64_t rt_cuda_gemm_work(const rt_cuda_gemm *g);
+const char *rt_cuda_gemm_text(const rt_cuda_gemm *g);
+uint32_t rt_cuda_gemm_splits(const rt_cuda_gemm *g); /* parts of K that are added up afterwards; 1: none */
+int rt_cuda_gemm_run(rt_cuda_dev *d, const rt_cuda_gemm *g, const rt_cuda_gemm_io *io, rt_err *e);
+void rt_cuda_gemm_use(rt_cuda_gemm *g); /* a program will run it */
+/* Launches every product that a program uses and that has not run yet once, on scratch of its own. */
+int rt_cuda_gemms_warm(rt_cuda_dev *d, rt_err *e);
+void rt_cuda_gemms_free(rt_cuda_dev *d);
+
+/* cuda_program.c */
+void rt_cuda_push_gemm(rt_cuda_builder *b, rt_cuda_gemm *g, const rt_cuda_gemm_io *io);
+rt_cuda_dev *rt_cuda_builder_dev(rt_cuda_builder *b);
+void rt_cuda_builder_fail(rt_cuda_builder *b, int status, const char *text);
+int rt_cuda_prepare(rt_dev *d, const rt_bound_op *ops, uint32_t nops, rt_err *e);
+int rt_cuda_seal(rt_dev *d, const rt_bound_op *ops, uint32_t nops, rt_prog **out, rt_err *e);
+int rt_cuda_run(rt_dev *d, rt_prog *g, rt_ticket *t, rt_err *e);
+void rt_cuda_prog_free(rt_dev *d, rt_prog *g);
+
+/* cuda_ops.c: null where there is no kernel for it. */
+const rt_cuda_op *rt_cuda_op_find(rt_op_kind kind);
+
+#endif

@@ -1,0 +1,195 @@
+/* cuda_memory.c - allocations, copies through pinned staging, tickets.
+ *
+ * Owns: when host memory may be touched again. An upload is taken into a pinned buffer and goes on by itself while the
+ * caller prepares the next; a download ends when it returns. Everything is enqueued on the device's one stream, so
+ * order is that of the calls. */
+#include "backend/cuda/cuda_internal.h"
+
+#include "base/str.h"
+
+#include <string.h>
+
+int rt_cuda_stages_new(rt_cuda_dev *d, rt_err *e)
+{
+    int rc = RT_OK;
+    for (uint32_t i = 0; i < RT_CUDA_STAGES; i++) {
+        rt_cuda_stage *s = &d->stage[i];
+        RT_TRY(rt_cuda_status(&d->cu, d->cu.host_alloc(&s->host, RT_CUDA_STAGE_BYTES, 0), e,
+                              "pinning %d bytes of host memory", RT_CUDA_STAGE_BYTES));
+        RT_TRY(rt_cuda_status(&d->cu, d->cu.event_new(&s->free, RT_CU_EVENT_NO_TIMING), e, "making an event"));
+    }
+    for (uint32_t i = 0; i < RT_CUDA_EVENTS; i++) {
+        RT_TRY(rt_cuda_status(&d->cu, d->cu.event_new(&d->event[i], 0), e, "making an event"));
+        RT_TRY(rt_cuda_status(&d->cu, d->cu.event_new(&d->begin[i], 0), e, "making an event"));
+    }
+out:
+    return rc;
+}
+
+void rt_cuda_stages_free(rt_cuda_dev *d)
+{
+    for (uint32_t i = 0; i < RT_CUDA_STAGES; i++) {
+        if (d->stage[i].host) d->cu.host_free(d->stage[i].host);
+        if (d->stage[i].free) d->cu.event_free(d->stage[i].free);
+    }
+    for (uint32_t i = 0; i < RT_CUDA_EVENTS; i++) {
+        if (d->event[i]) d->cu.event_free(d->event[i]);
+        if (d->begin[i]) d->cu.event_free(d->begin[i]);
+    }
+}
+
+static int allocate(rt_cuda_dev *d, rt_mem *m, uint64_t bytes, rt_err *e)
+{
+    char text[32];
+    void *host = NULL;
+    int result;
+    if (m->kind == RT_MEM_HOST_PINNED) {
+        result = d->cu.host_alloc(&host, bytes, 0);
+        m->addr = (rt_cu_ptr)(uintptr_t)host; /* one address space: the device reads it under the same address */
+    } else if (m->kind == RT_MEM_MANAGED)
+        result = d->cu.mem_alloc_managed(&m->addr, bytes, RT_CU_ATTACH_GLOBAL);
+    else
+        result = d->cu.mem_alloc(&m->addr, bytes);
+    return rt_cuda_status(&d->cu, result, e, "allocating %s of %s memory", rt_format_bytes(text, bytes),
+                          m->kind == RT_MEM_HOST_PINNED ? "pinned host"
+                          : m->kind == RT_MEM_MANAGED   ? "managed"
+                                                        : "device");
+}
+
+int rt_cuda_mem_new(rt_dev *dev, uint64_t bytes, rt_mem_kind kind, rt_mem **out, rt_err *e)
+{
+    rt_cuda_dev *d = (rt_cuda_dev *)dev;
+    int rc;
+    rt_mem *m = NULL;
+    *out = NULL;
+    RT_TRY(rt_cuda_enter(d, e));
+    m = rt_alloc_zero(sizeof *m, 16);
+    if (!m) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for an allocation"));
+    m->bytes = bytes;
+    m->kind = kind == RT_MEM_DEVICE ? d->memory : kind;
+    RT_TRY(allocate(d, m, bytes ? bytes : 1, e));
+    *out = m;
+    m = NULL;
+out:
+    rt_free(m);
+    return rc;
+}
+
+void rt_cuda_mem_free(rt_dev *dev, rt_mem *m)
+{
+    rt_cuda_dev *d = (rt_cuda_dev *)dev;
+    if (!m) return;
+    rt_cuda_enter(d, NULL);
+    if (m->kind == RT_MEM_HOST_PINNED)
+        d->cu.host_free((void *)(uintptr_t)m->addr);
+    else
+        d->cu.mem_free(m->addr);
+    rt_free(m);
+}
+
+/* ---- tickets ---- */
+
+int rt_cuda_begin(rt_cuda_dev *d, rt_err *e)
+{
+    return rt_cuda_status(&d->cu, d->cu.event_record(d->begin[(d->ticket + 1) % RT_CUDA_EVENTS], d->stream), e,
+                          "recording an event");
+}
+
+double rt_cuda_seconds(rt_dev *dev, rt_ticket t)
+{
+    rt_cuda_dev *d = (rt_cuda_dev *)dev;
+    float ms = 0;
+    uint32_t i = t % RT_CUDA_EVENTS;
+    if (rt_cuda_enter(d, NULL) < 0 || d->cu.event_elapsed(&ms, d->begin[i], d->event[i]) != RT_CU_SUCCESS) return 0;
+    return ms / 1000.0;
+}
+
+int rt_cuda_ticket(rt_cuda_dev *d, rt_ticket *t, rt_err *e)
+{
+    rt_ticket mine = d->ticket + 1;
+    int rc =
+        rt_cuda_status(&d->cu, d->cu.event_record(d->event[mine % RT_CUDA_EVENTS], d->stream), e, "recording an event");
+    if (rc < 0) return rc;
+    d->ticket = mine;
+    if (t) *t = mine;
+    return RT_OK;
+}
+
+int rt_cuda_wait(rt_dev *dev, rt_ticket t, rt_err *e)
+{
+    rt_cuda_dev *d = (rt_cuda_dev *)dev;
+    int rc;
+    if (t <= d->done) return RT_OK;
+    RT_TRY(rt_cuda_enter(d, e));
+    RT_TRY(rt_cuda_status(&d->cu, d->cu.event_wait(d->event[t % RT_CUDA_EVENTS]), e, "waiting for the GPU"));
+    d->done = t;
+    return RT_OK;
+out:
+    if (!d->sync) rt_err_context(e, "%s: --sync names the op that failed", d->name);
+    return rc;
+}
+
+/* ---- copies ---- */
+
+static int upload(rt_cuda_dev *d, rt_cu_ptr to, const uint8_t *from, uint64_t bytes, rt_err *e)
+{
+    int rc = RT_OK;
+    while (bytes) {
+        uint64_t n = bytes < RT_CUDA_STAGE_BYTES ? bytes : RT_CUDA_STAGE_BYTES;
+        rt_cuda_stage *s = &d->stage[d->next_stage++ % RT_CUDA_STAGES];
+        RT_TRY(rt_cuda_status(&d->cu, d->cu.event_wait(s->free), e, "waiting for an upload"));
+        memcpy(s->host, from, n);
+        RT_TRY(rt_cuda_status(&d->cu, d->cu.copy_to_device(to, s->host, n, d->stream), e, "uploading"));
+        RT_TRY(rt_cuda_status(&d->cu, d->cu.event_record(s->free, d->stream), e, "recording an event"));
+        to += n;
+        from += n;
+        bytes -= n;
+    }
+out:
+    return rc;
+}
+
+/* Two pieces are under way at a time: one is taken out while the next arrives. */
+static int download(rt_cuda_dev *d, uint8_t *to, rt_cu_ptr from, uint64_t bytes, rt_err *e)
+{
+    int rc = RT_OK;
+    uint64_t asked = 0, taken = 0;
+    uint32_t first = d->next_stage, last = first;
+    while (taken < bytes) {
+        while (asked < bytes && last - first < 2) {
+            rt_cuda_stage *s = &d->stage[last++ % RT_CUDA_STAGES];
+            uint64_t n = bytes - asked < RT_CUDA_STAGE_BYTES ? bytes - asked : RT_CUDA_STAGE_BYTES;
+            RT_TRY(rt_cuda_status(&d->cu, d->cu.event_wait(s->free), e, "waiting for an upload"));
+            RT_TRY(rt_cuda_status(&d->cu, d->cu.copy_to_host(s->host, from + asked, n, d->stream), e, "downloading"));
+            RT_TRY(rt_cuda_status(&d->cu, d->cu.event_record(s->free, d->stream), e, "recording an event"));
+            asked += n;
+        }
+        rt_cuda_stage *s = &d->stage[first++ % RT_CUDA_STAGES];
+        uint64_t n = bytes - taken < RT_CUDA_STAGE_BYTES ? bytes - taken : RT_CUDA_STAGE_BYTES;
+        RT_TRY(rt_cuda_status(&d->cu, d->cu.event_wait(s->free), e, "waiting for a download"));
+        memcpy(to + taken, s->host, n);
+        taken += n;
+    }
+out:
+    d->next_stage = last;
+    return rc;
+}
+
+int rt_cuda_mem_copy(rt_dev *dev, const rt_copy *c, rt_ticket *t, rt_err *e)
+{
+    rt_cuda_dev *d = (rt_cuda_dev *)dev;
+    int rc;
+    uint64_t end;
+    if (!rt_add_u64(c->off, c->bytes, &end) || end > c->mem->bytes)
+        return rt_fail(e, RT_INTERNAL, "copy of %llu bytes at offset %llu leaves an allocation of %llu bytes",
+                       (unsigned long long)c->bytes, (unsigned long long)c->off, (unsigned long long)c->mem->bytes);
+    RT_TRY(rt_cuda_enter(d, e));
+    if (c->to_device) {
+        RT_TRY(upload(d, c->mem->addr + c->off, c->host, c->bytes, e));
+        return rt_cuda_ticket(d, t, e);
+    }
+    RT_TRY(download(d, c->host, c->mem->addr + c->off, c->bytes, e));
+    if (t) *t = 0;
+out:
+    return rc;
+}

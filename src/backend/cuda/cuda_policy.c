@@ -1,0 +1,48 @@
+/* cuda_policy.c - see cuda_policy.h. */
+#include "backend/cuda/cuda_policy.h"
+
+#include <string.h>
+
+int rt_cuda_driver_branch(int cuda_version)
+{
+    static const struct {
+        int major, branch;
+    } table[] = { { 11, 470 }, { 12, 525 }, { 13, 580 } };
+    int major = cuda_version / 1000;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        if (table[i].major >= major) return table[i].branch;
+    return table[sizeof table / sizeof *table - 1].branch;
+}
+
+bool rt_cuda_driver_loads(int driver, int built, bool ptx)
+{
+    return ptx ? driver >= built : driver / 1000 >= built / 1000;
+}
+
+rt_mem_kind rt_cuda_classify_memory(bool query_ok, int integrated)
+{
+    return query_ok && integrated == 1 ? RT_MEM_MANAGED : RT_MEM_DEVICE;
+}
+
+rt_mem_kind rt_cuda_memory_kind(rt_device_memory asked, const char *managed_memory, rt_mem_kind by_class)
+{
+    if (asked == RT_DEVICE_MEMORY_DEVICE) return RT_MEM_DEVICE;
+    if (asked == RT_DEVICE_MEMORY_MANAGED) return RT_MEM_MANAGED;
+    if (managed_memory && strcmp(managed_memory, "1") == 0) return RT_MEM_MANAGED;
+    if (managed_memory && strcmp(managed_memory, "0") == 0) return RT_MEM_DEVICE;
+    return by_class;
+}
+
+uint64_t rt_cuda_budget(rt_mem_kind by_class, uint64_t driver_free, uint64_t device_total, uint64_t system_available)
+{
+    if (by_class != RT_MEM_MANAGED) return driver_free;
+    return system_available < device_total ? system_available : device_total;
+}
+
+uint64_t rt_cuda_head_bytes(uint64_t device_total)
+{
+    const uint64_t most = 1280ull << 20;
+    return device_total / 16 < most ? device_total / 16 : most;
+}
+
+const rt_policy *rt_cuda_precision(uint32_t sm) { return sm >= 80 ? &rt_policy_bf16 : &rt_policy_f32; }

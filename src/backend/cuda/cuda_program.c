@@ -1,0 +1,292 @@
+/* cuda_program.c - programs: ops become launches, launches become one graph, running is launching the graph.
+ *
+ * Owns: the builder that op families push into, preparing (the same ops on memory that is only promised, so that all
+ * code is loaded before anything is allocated), sealing, running. Every function that a graph launches, ours or a
+ * library's, is known to be loaded when seal returns: nothing is left to load or to compile while training. */
+#include "backend/cuda/cuda_internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct launch {
+    uint32_t op;        /* of the program */
+    rt_cuda_gemm *gemm; /* null: a kernel of ours */
+    rt_cuda_gemm_io io; /* of gemm */
+    const char *name;   /* of the kernel */
+    rt_cu_function function;
+    uint32_t grid[3], block, shared;
+    uint32_t params; /* offset in the program's parameters */
+} launch;
+
+struct rt_prog {
+    launch *launches;
+    uint32_t nlaunches, launches_cap;
+    uint8_t *params;
+    uint32_t nparams, params_cap; /* bytes */
+    rt_op_kind *kinds;            /* (nops) for messages */
+    rt_cu_graph_exec graph;
+};
+
+struct rt_cuda_builder {
+    rt_cuda_dev *d;
+    rt_prog *prog;
+    uint32_t op;
+    rt_err err; /* sticky */
+};
+
+/* ---- the builder ---- */
+
+const rt_cuda_caps *rt_cuda_builder_caps(const rt_cuda_builder *b) { return &b->d->caps; }
+rt_cuda_dev *rt_cuda_builder_dev(rt_cuda_builder *b) { return b->d; }
+
+void rt_cuda_builder_fail(rt_cuda_builder *b, int status, const char *text)
+{
+    if (b->err.status >= 0) rt_fail(&b->err, status, "%s", text);
+}
+
+uint64_t rt_cuda_addr(const rt_operand *o)
+{
+    enum { PROMISED_AT = 1 << 30 }; /* as aligned as an allocation; never used as an address */
+    if (!o->mem) return 0;
+    return (o->mem == RT_MEM_PROMISED ? PROMISED_AT : o->mem->addr) + o->off;
+}
+
+static launch *add(rt_cuda_builder *b)
+{
+    rt_prog *g = b->prog;
+    if (b->err.status < 0) return NULL;
+    if (!rt_grow((void **)&g->launches, &g->launches_cap, g->nlaunches + 1, sizeof *g->launches)) {
+        rt_fail(&b->err, RT_NOMEM, "no memory for a list of launches");
+        return NULL;
+    }
+    launch *l = &g->launches[g->nlaunches++];
+    *l = (launch){ .op = b->op };
+    return l;
+}
+
+void rt_cuda_push(rt_cuda_builder *b, const char *module, const char *kernel, const uint32_t grid[3], uint32_t block,
+                  uint32_t shared, const void *params, uint32_t bytes)
+{
+    rt_prog *g = b->prog;
+    launch *l = add(b);
+    if (!l) return;
+    if (!grid[0] || !grid[1] || !grid[2] || grid[1] > 65535 || grid[2] > 65535 || !block || block > 1024 ||
+        bytes > RT_CUDA_PARAM_MAX || shared > b->d->caps.shared_max) {
+        rt_fail(&b->err, RT_INTERNAL, "%s cannot be launched with %u x %u x %u blocks of %u threads, %u bytes shared",
+                kernel, grid[0], grid[1], grid[2], block, shared);
+        return;
+    }
+    uint32_t at = (uint32_t)rt_align_up(g->nparams, 16);
+    if (!rt_grow((void **)&g->params, &g->params_cap, at + bytes, 1)) {
+        rt_fail(&b->err, RT_NOMEM, "no memory for the parameters of a launch");
+        return;
+    }
+    if (bytes) memcpy(g->params + at, params, bytes);
+    g->nparams = at + bytes;
+    l->name = kernel;
+    memcpy(l->grid, grid, sizeof l->grid);
+    l->block = block;
+    l->shared = shared;
+    l->params = at;
+    rt_cuda_function_get(b->d, module, kernel, shared, &l->function, &b->err);
+}
+
+void rt_cuda_push_gemm(rt_cuda_builder *b, rt_cuda_gemm *gemm, const rt_cuda_gemm_io *io)
+{
+    launch *l = add(b);
+    if (!l) return;
+    rt_cuda_gemm_use(gemm);
+    l->gemm = gemm;
+    l->io = *io;
+}
+
+/* ---- from ops to launches ---- */
+
+void rt_cuda_prog_free(rt_dev *dev, rt_prog *g)
+{
+    rt_cuda_dev *d = (rt_cuda_dev *)dev;
+    if (!g) return;
+    rt_cuda_enter(d, NULL);
+    if (g->graph) d->cu.graph_exec_free(g->graph);
+    rt_free(g->launches);
+    rt_free(g->params);
+    rt_free(g->kinds);
+    rt_free(g);
+}
+
+static int emit_all(rt_cuda_dev *d, const rt_bound_op *ops, uint32_t nops, rt_prog **out, rt_err *e)
+{
+    int rc;
+    rt_prog *g = rt_alloc_zero(sizeof *g, 16);
+    rt_cuda_builder b = { .d = d, .prog = g };
+    *out = NULL;
+    if (g && nops) g->kinds = rt_alloc(nops * sizeof *g->kinds, 16);
+    if (!g || (nops && !g->kinds)) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a program of %u ops", nops));
+    for (uint32_t i = 0; i < nops; i++) {
+        const rt_cuda_op *op = rt_cuda_op_find(ops[i].kind);
+        g->kinds[i] = ops[i].kind;
+        b.op = i;
+        if (!op) RT_TRY(rt_fail(e, RT_INTERNAL, "op %u (%s) has no kernel", i, rt_op_name(ops[i].kind)));
+        op->emit(&b, &ops[i]);
+        if (b.err.status < 0) {
+            if (e) *e = b.err;
+            rt_err_context(e, "op %u (%s)", i, rt_op_name(ops[i].kind));
+            RT_TRY(b.err.status);
+        }
+    }
+    *out = g;
+    return RT_OK;
+out:
+    rt_cuda_prog_free(&d->base, g);
+    return rc;
+}
+
+static int free_bytes(rt_cuda_dev *d, uint64_t *out, rt_err *e)
+{
+    size_t left = 0, total = 0;
+    int rc = rt_cuda_status(&d->cu, d->cu.memory_info(&left, &total), e, "asking for free memory");
+    *out = left;
+    return rc;
+}
+
+int rt_cuda_prepare(rt_dev *dev, const rt_bound_op *ops, uint32_t nops, rt_err *e)
+{
+    rt_cuda_dev *d = (rt_cuda_dev *)dev;
+    int rc;
+    rt_prog *dry = NULL;
+    uint64_t before, after;
+    bool sealed = d->sealed;
+    RT_TRY(rt_cuda_enter(d, e));
+    d->sealed = false; /* what is loaded now is in time */
+    RT_TRY(free_bytes(d, &before, e));
+    RT_TRY(emit_all(d, ops, nops, &dry, e));
+    RT_TRY(rt_cuda_gemms_warm(d, e));
+    RT_TRY(free_bytes(d, &after, e));
+    if (before > after) d->module_bytes += before - after;
+out:
+    d->sealed = sealed;
+    rt_cuda_prog_free(dev, dry);
+    return rc;
+}
+
+/* ---- launching ---- */
+
+static int launch_one(rt_cuda_dev *d, const rt_prog *g, const launch *l, rt_err *e)
+{
+    if (l->gemm) return rt_cuda_gemm_run(d, l->gemm, &l->io, e);
+    void *params[] = { g->params + l->params };
+    int result = d->cu.launch(l->function, l->grid[0], l->grid[1], l->grid[2], l->block, 1, 1, l->shared, d->stream,
+                              params, NULL);
+    return rt_cuda_status(&d->cu, result, e, "launching %s", l->name);
+}
+
+static int name_op(const rt_prog *g, const launch *l, int rc, rt_err *e)
+{
+    if (rc < 0) rt_err_context(e, "op %u (%s)", l->op, rt_op_name(g->kinds[l->op]));
+    return rc;
+}
+
+static int launch_all(rt_cuda_dev *d, const rt_prog *g, rt_err *e)
+{
+    int rc = RT_OK;
+    for (uint32_t i = 0; i < g->nlaunches; i++) {
+        const launch *l = &g->launches[i];
+        RT_TRY(name_op(g, l, launch_one(d, g, l, e), e));
+        if (!d->sync) continue;
+        rc = rt_cuda_status(&d->cu, d->cu.stream_wait(d->stream), e, "running %s", l->gemm ? "cuBLASLt" : l->name);
+        RT_TRY(name_op(g, l, rc, e));
+    }
+out:
+    return rc;
+}
+
+/* ---- the graph ---- */
+
+/* Whoever recorded the node, a library too: its function is loaded before the graph is used. */
+static int load_node(rt_cuda_dev *d, rt_cu_node node, rt_err *e)
+{
+    int rc = RT_OK, type, loaded = 1;
+    rt_cu_kernel_params k = { 0 };
+    RT_TRY(rt_cuda_status(&d->cu, d->cu.node_type(node, &type), e, "reading a graph"));
+    if (type != RT_CU_NODE_KERNEL) return RT_OK;
+    RT_TRY(rt_cuda_status(&d->cu, d->cu.kernel_node(node, &k), e, "reading a graph"));
+    if (!k.function && k.kernel)
+        RT_TRY(rt_cuda_status(&d->cu, d->cu.kernel_function(&k.function, k.kernel), e, "reading a graph"));
+    if (!k.function) return RT_OK;
+    RT_TRY(rt_cuda_status(&d->cu, d->cu.function_loaded(&loaded, k.function), e, "reading a graph"));
+    if (!loaded) RT_TRY(rt_cuda_status(&d->cu, d->cu.function_load(k.function), e, "loading a function"));
+out:
+    return rc;
+}
+
+static int load_nodes(rt_cuda_dev *d, rt_cu_graph graph, rt_err *e)
+{
+    int rc = RT_OK;
+    size_t count = 0;
+    rt_cu_node *nodes = NULL;
+    /* Drivers before CUDA 12.4 cannot be asked; there each product has run once, and ours are loaded by name. */
+    if (!d->cu.function_loaded || !d->cu.function_load || !d->cu.kernel_node || !d->cu.kernel_function) return RT_OK;
+    RT_TRY(rt_cuda_status(&d->cu, d->cu.graph_nodes(graph, NULL, &count), e, "reading a graph"));
+    if (!count) return RT_OK;
+    nodes = rt_alloc(count * sizeof *nodes, 16);
+    if (!nodes) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for %zu nodes of a graph", count));
+    RT_TRY(rt_cuda_status(&d->cu, d->cu.graph_nodes(graph, nodes, &count), e, "reading a graph"));
+    for (size_t i = 0; i < count; i++) RT_TRY(load_node(d, nodes[i], e));
+out:
+    rt_free(nodes);
+    return rc;
+}
+
+static int capture(rt_cuda_dev *d, rt_prog *g, rt_err *e)
+{
+    int rc;
+    rt_cu_graph graph = NULL;
+    RT_TRY(rt_cuda_status(&d->cu, d->cu.capture_begin(d->stream, RT_CU_CAPTURE_THREAD_LOCAL), e, "recording a graph"));
+    rc = launch_all(d, g, e);
+    /* The stream leaves capture whatever happened; the first error is the one to tell. */
+    int ended = d->cu.capture_end(d->stream, &graph);
+    if (rc >= 0) rc = rt_cuda_status(&d->cu, ended, e, "recording a graph");
+    if (rc < 0) goto out;
+    RT_TRY(load_nodes(d, graph, e));
+    RT_TRY(rt_cuda_status(&d->cu, d->cu.graph_instantiate(&g->graph, graph, 0), e, "making a graph of %u launches",
+                          g->nlaunches));
+    RT_TRY(rt_cuda_status(&d->cu, d->cu.graph_upload(g->graph, d->stream), e, "uploading a graph"));
+out:
+    if (graph) d->cu.graph_free(graph);
+    return rc;
+}
+
+int rt_cuda_seal(rt_dev *dev, const rt_bound_op *ops, uint32_t nops, rt_prog **out, rt_err *e)
+{
+    rt_cuda_dev *d = (rt_cuda_dev *)dev;
+    int rc;
+    rt_prog *g = NULL;
+    *out = NULL;
+    d->sealed = false;
+    RT_TRY(rt_cuda_enter(d, e));
+    RT_TRY(emit_all(d, ops, nops, &g, e));
+    RT_TRY(rt_cuda_gemms_warm(d, e)); /* those that were not prepared; otherwise there is nothing to do */
+    if (!d->sync) RT_TRY(capture(d, g, e));
+    RT_TRY(rt_cuda_status(&d->cu, d->cu.stream_wait(d->stream), e, "sealing"));
+    *out = g;
+    g = NULL;
+out:
+    d->sealed = true;
+    rt_cuda_prog_free(dev, g);
+    return rc;
+}
+
+int rt_cuda_run(rt_dev *dev, rt_prog *g, rt_ticket *t, rt_err *e)
+{
+    rt_cuda_dev *d = (rt_cuda_dev *)dev;
+    int rc;
+    RT_TRY(rt_cuda_enter(d, e));
+    RT_TRY(rt_cuda_begin(d, e));
+    if (d->sync)
+        RT_TRY(launch_all(d, g, e));
+    else
+        RT_TRY(rt_cuda_status(&d->cu, d->cu.graph_launch(g->graph, d->stream), e, "launching a program"));
+    RT_TRY(rt_cuda_ticket(d, t, e));
+out:
+    return rc;
+}

@@ -1,0 +1,130 @@
+/* cuda_rmsnorm.c - launches of rmsnorm, forward and backward, plain, per head and with the residual sum. */
+#include "backend/cuda/kernels/cuda_rmsnorm.h"
+
+#include "backend/cuda/cuda_sums_push.h"
+
+enum {
+    BLOCKS_OF_SM = 2,   /* of the backward: each leaves a partial weight gradient */
+    LARGEST_BLOCK = 512 /* threads of the backward; what they hold bounds the width of a group */
+};
+
+static uint32_t power_of_two(uint32_t n, uint32_t most)
+{
+    uint32_t t = 1;
+    while (t < n && t < most) t *= 2;
+    return t;
+}
+
+static uint32_t packs_of(const rt_rmsnorm_args *a, rt_dtype d) { return (uint32_t)cuda_div_up(a->D, cuda_width(d)); }
+
+/* Can a team keep its group in registers: whole packs, aligned in every operand of A's shape and in w, few enough? */
+static bool is_held(const rt_bound_op *o, uint32_t shaped, const rt_operand *w, uint32_t team)
+{
+    const rt_rmsnorm_args *a = &o->args.rmsnorm;
+    uint32_t W = cuda_width(o->slot[0].dtype);
+    for (uint32_t i = 0; i < o->nslots; i++)
+        if (shaped >> i & 1 && !cuda_aligned(&o->slot[i], W)) return false;
+    return cuda_aligned(w, W) && a->D % W == 0 && a->D / W <= team * RT_CUDA_NORM_HOLDS;
+}
+
+/* ---- forward ---- */
+
+static bool fwd_need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, rt_need *need)
+{
+    (void)c;
+    return cuda_takes(p, op, need, "a team for each group");
+}
+
+static void fwd_push(rt_cuda_builder *b, const rt_bound_op *o, rt_cuda_rmsnorm_params *p, uint32_t shaped,
+                     const rt_operand *w)
+{
+    rt_dtype d = o->slot[0].dtype;
+    uint32_t packs = packs_of(&o->args.rmsnorm, d);
+    p->a = o->args.rmsnorm;
+    p->team = packs <= 32 * RT_CUDA_NORM_HOLDS ? power_of_two(packs, 32) : RT_CUDA_BLOCK;
+    p->held = is_held(o, shaped, w, p->team);
+    p->w = rt_cuda_addr(w);
+    p->w_dtype = w->dtype;
+    uint64_t blocks = cuda_div_up((uint64_t)p->a.N * p->a.H, RT_CUDA_BLOCK / p->team);
+    cuda_push_1d(b, "cuda_rmsnorm", CUDA_KERNEL("rmsnorm_fwd", d), (uint32_t)blocks, RT_CUDA_BLOCK, 0, p, sizeof *p);
+}
+
+static void fwd_emit(rt_cuda_builder *b, const rt_bound_op *o)
+{
+    rt_cuda_rmsnorm_params p = { .y = cuda_mat(&o->slot[RT_RMS_Y]), .x = cuda_mat(&o->slot[RT_RMS_X]) };
+    fwd_push(b, o, &p, 1u << RT_RMS_Y | 1u << RT_RMS_X, &o->slot[RT_RMS_W]);
+}
+
+static void add_fwd_emit(rt_cuda_builder *b, const rt_bound_op *o)
+{
+    rt_cuda_rmsnorm_params p = { .y = cuda_mat(&o->slot[RT_ARMS_Y]),
+                                 .h = cuda_mat(&o->slot[RT_ARMS_H]),
+                                 .x = cuda_mat(&o->slot[RT_ARMS_X]),
+                                 .res = cuda_mat(&o->slot[RT_ARMS_RES]) };
+    fwd_push(b, o, &p, 1u << RT_ARMS_Y | 1u << RT_ARMS_H | 1u << RT_ARMS_X | 1u << RT_ARMS_RES, &o->slot[RT_ARMS_W]);
+}
+
+/* ---- backward ---- */
+
+typedef struct bwd_cut {
+    uint32_t team, threads, blocks;
+} bwd_cut;
+
+static bwd_cut cut_bwd(const rt_cuda_caps *caps, const rt_rmsnorm_args *a, rt_dtype d)
+{
+    uint32_t packs = packs_of(a, d), warp = power_of_two(packs, 32);
+    bwd_cut c = { .team = warp, .threads = RT_CUDA_BLOCK };
+    if (packs > 32 * RT_CUDA_NORM_HOLDS) {
+        c.threads = power_of_two((packs + RT_CUDA_NORM_HOLDS - 1) / RT_CUDA_NORM_HOLDS, LARGEST_BLOCK);
+        if (c.threads < RT_CUDA_BLOCK) c.threads = RT_CUDA_BLOCK;
+        c.team = c.threads;
+    }
+    uint64_t blocks = cuda_div_up((uint64_t)a->N * a->H, c.threads / c.team), most = caps->sms * BLOCKS_OF_SM;
+    c.blocks = (uint32_t)(blocks < most ? blocks : most);
+    return c;
+}
+
+static bool bwd_need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, rt_need *need)
+{
+    const rt_rmsnorm_args *a = &op->args.rmsnorm;
+    if (!cuda_takes(p, op, need, "a team for each group, weight gradient in registers")) return false;
+    rt_dtype d = rt_plan_dtype(p, op->slot[RT_RMSB_DX]);
+    uint32_t widest = LARGEST_BLOCK * RT_CUDA_NORM_HOLDS * cuda_width(d);
+    if (a->D > widest) {
+        snprintf(need->why_not, sizeof need->why_not, "a group has %u columns, over the %u of the widest kernel", a->D,
+                 widest);
+        return false;
+    }
+    bwd_cut cut = cut_bwd(c, a, d);
+    if (op->slot[RT_RMSB_DW].buf) need->work_bytes = (uint64_t)cut.blocks * a->D * sizeof(float);
+    return true;
+}
+
+static void bwd_emit(rt_cuda_builder *b, const rt_bound_op *o)
+{
+    const rt_operand *s = o->slot, *dw = &s[RT_RMSB_DW], *w = &s[RT_RMSB_W];
+    const rt_rmsnorm_args *a = &o->args.rmsnorm;
+    rt_dtype d = s[RT_RMSB_DX].dtype;
+    bool residual = o->kind == RT_OP_ADD_RMSNORM_BWD;
+    uint32_t shaped = 1u << RT_RMSB_DX | 1u << RT_RMSB_DY | 1u << RT_RMSB_X | (residual ? 1u << RT_RMSB_DRES : 0);
+    bwd_cut cut = cut_bwd(rt_cuda_builder_caps(b), a, d);
+    rt_cuda_rmsnorm_params p = { .a = *a,
+                                 .team = cut.team,
+                                 .held = is_held(o, shaped, w, cut.team),
+                                 .x = cuda_mat(&s[RT_RMSB_X]),
+                                 .dx = cuda_mat(&s[RT_RMSB_DX]),
+                                 .dy = cuda_mat(&s[RT_RMSB_DY]),
+                                 .w = rt_cuda_addr(w),
+                                 .part = dw->mem ? rt_cuda_addr(&o->work) : 0,
+                                 .w_dtype = w->dtype,
+                                 .acc = cuda_adds(o, RT_RMSB_DX) };
+    if (residual) p.res = cuda_mat(&s[RT_RMSB_DRES]);
+    uint32_t teams = cut.threads / cut.team, shared = p.part && teams > 1 ? teams * a->D * (uint32_t)sizeof(float) : 0;
+    cuda_push_1d(b, "cuda_rmsnorm", CUDA_KERNEL("rmsnorm_bwd", d), cut.blocks, cut.threads, shared, &p, sizeof p);
+    if (p.part) cuda_push_columns(b, dw, p.part, cut.blocks, cuda_adds(o, RT_RMSB_DW));
+}
+
+const rt_cuda_op rt_cuda_rmsnorm_fwd = { fwd_need, fwd_emit };
+const rt_cuda_op rt_cuda_add_rmsnorm_fwd = { fwd_need, add_fwd_emit };
+const rt_cuda_op rt_cuda_rmsnorm_bwd = { bwd_need, bwd_emit };
+const rt_cuda_op rt_cuda_add_rmsnorm_bwd = { bwd_need, bwd_emit };

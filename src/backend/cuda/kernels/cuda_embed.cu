@@ -1,0 +1,201 @@
+/* cuda_embed.cu - rows of a table by id, and their gradient.
+ *
+ * Forward: a thread has a pack of a row of y. A quantised table is decoded as it is read, sixteen values at a time.
+ *
+ * Backward, dtable[ids[i]] += dy[i] in order of i: two small launches find for every id its first position and how
+ * often it occurs (integers, so their atomics have no order). Then there is a block for each position; only that of the
+ * first position of an id works. It collects the others, in order, and adds their rows to the table's row in registers:
+ * the row is read once, summed in f32 and rounded once. */
+#include "backend/cuda/kernels/cuda_dequant.cuh"
+#include "backend/cuda/kernels/cuda_embed.h"
+
+namespace
+{
+/* ---- forward ---- */
+
+template <class T> struct Gather {
+    static constexpr int W = RT_CUDA_EMBED_PACK;
+    struct State {
+        float v[W];
+    };
+    const rt_cuda_embed_params &p;
+    template <class E> __device__ void load(State &s, Place at, E e)
+    {
+        const int32_t id = *element<int32_t>(p.ids, at.row, 0);
+        if (id >= 0 && (uint32_t)id < p.V) {
+            load_any(s.v, p.table.at + (uint64_t)id * p.table_step, p.dtype, at.col, e);
+            return;
+        }
+#pragma unroll
+        for (int i = 0; i < W; i++) s.v[i] = __uint_as_float(0x7fc00000u); /* NaN */
+    }
+    template <class E> __device__ void store(State &s, Place at, E e)
+    {
+        ::store(element<T>(p.y, at.row, at.col), s.v, e);
+    }
+};
+
+template <class T> struct Decode {
+    static constexpr int W = RT_CUDA_EMBED_RUN;
+    struct State {
+        Run v;
+    };
+    const rt_cuda_embed_params &p;
+    template <class E> __device__ void load(State &s, Place at, E)
+    {
+        const int32_t id = *element<int32_t>(p.ids, at.row, 0);
+#pragma unroll
+        for (int i = 0; i < W; i++) s.v[i] = __uint_as_float(0x7fc00000u);
+        if (id < 0 || (uint32_t)id >= p.V) return;
+        const Stored row = { (const uint8_t *)p.table.at + (uint64_t)id * p.table_step };
+        decode_any(s.v, row, p.dtype, at.col);
+    }
+    template <class E> __device__ void store(State &s, Place at, E e)
+    {
+        ::store(element<T>(p.y, at.row, at.col), s.v, e);
+    }
+};
+
+/* ---- backward ---- */
+
+enum { FETCH = 8, LIST = RT_CUDA_EMBED_LANES * FETCH, WARPS = RT_CUDA_EMBED_LANES / 32, ROWS = 8 };
+
+/* list = positions of id among LIST of them from `from` on, in order; returns how many. */
+RT_DEVICE uint32_t find_positions(const rt_cuda_embed_bwd_params &p, int32_t id, uint64_t from, uint32_t *list)
+{
+    __shared__ uint32_t found[FETCH * WARPS];
+    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    uint32_t hit[FETCH];
+    int32_t v[FETCH];
+#pragma unroll
+    for (int k = 0; k < FETCH; k++) {
+        const uint64_t j = from + k * RT_CUDA_EMBED_LANES + threadIdx.x;
+        v[k] = j < p.a.N ? *element<int32_t>(p.ids, j, 0) : -1; /* id itself is not negative */
+    }
+#pragma unroll
+    for (int k = 0; k < FETCH; k++) {
+        hit[k] = __ballot_sync(RT_EVERY_LANE, v[k] == id);
+        if (lane == 0) found[k * WARPS + warp] = __popc(hit[k]);
+    }
+    __syncthreads();
+    uint32_t before = 0, at[FETCH];
+#pragma unroll
+    for (int i = 0; i < FETCH * WARPS; i++) {
+        if (i % WARPS == warp) at[i / WARPS] = before;
+        before += found[i];
+    }
+#pragma unroll
+    for (int k = 0; k < FETCH; k++)
+        if (hit[k] >> lane & 1)
+            list[at[k] + __popc(hit[k] & ((1u << lane) - 1))] =
+                (uint32_t)(from + k * RT_CUDA_EMBED_LANES + threadIdx.x);
+    __syncthreads();
+    return before;
+}
+
+/* sum += columns col.. of the listed rows of dy, in order; whole packs of several rows are under way at a time */
+template <class T, int W>
+RT_DEVICE void add_list(float (&sum)[W], const rt_cuda_mat &dy, const uint32_t *list, uint32_t n, uint64_t col, Part e)
+{
+    for (uint32_t k = 0; k < n; k++) {
+        float v[W];
+        load(v, element<T>(dy, list[k], col), e);
+#pragma unroll
+        for (int i = 0; i < W; i++) sum[i] += v[i];
+    }
+}
+template <class T, int W>
+RT_DEVICE void add_list(float (&sum)[W], const rt_cuda_mat &dy, const uint32_t *list, uint32_t n, uint64_t col, Whole)
+{
+    for (uint32_t k = 0; k < n; k += ROWS) {
+        Raw<16> raw[ROWS];
+#pragma unroll
+        for (int r = 0; r < ROWS; r++)
+            if (k + r < n) raw[r] = load_raw<16>(element<T>(dy, list[k + r], col));
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) {
+            float v[W];
+            if (k + r >= n) break;
+            unpack<T, W>(v, raw[r]);
+#pragma unroll
+            for (int i = 0; i < W; i++) sum[i] += v[i];
+        }
+    }
+}
+
+template <class T, class G, class E>
+__device__ void add_rows(const rt_cuda_embed_bwd_params &p, uint32_t i, int32_t id, uint64_t col, bool mine, E e)
+{
+    constexpr int W = 16 / (int)sizeof(T);
+    __shared__ uint32_t list[LIST];
+    float sum[W];
+    if (mine) load(sum, element<G>(p.dtable, id, col), e);
+    uint32_t left = ((const uint32_t *)p.count)[id];
+    if (left == 1) {
+        if (threadIdx.x == 0) list[0] = i;
+        __syncthreads();
+        if (mine) add_list<T>(sum, p.dy, list, 1, col, e);
+    } else {
+        for (uint64_t from = i; left; from += LIST) {
+            const uint32_t n = find_positions(p, id, from, list);
+            if (mine) add_list<T>(sum, p.dy, list, n, col, e);
+            left -= n;
+            __syncthreads();
+        }
+    }
+    if (mine) store(element<G>(p.dtable, id, col), sum, e);
+}
+
+template <class T, class G> __device__ void scatter(const rt_cuda_embed_bwd_params &p)
+{
+    constexpr int W = 16 / (int)sizeof(T);
+    const uint32_t i = blockIdx.x / p.chunks, chunk = blockIdx.x % p.chunks;
+    const int32_t id = *element<int32_t>(p.ids, i, 0);
+    if (id < 0 || (uint32_t)id >= p.a.V || ((const uint32_t *)p.first)[id] != i) return;
+    const uint64_t col = ((uint64_t)chunk * RT_CUDA_EMBED_LANES + threadIdx.x) * W;
+    const bool mine = col < p.a.C;
+    if (p.whole)
+        add_rows<T, G>(p, i, id, col, mine, Whole());
+    else
+        add_rows<T, G>(p, i, id, col, mine, Part{ mine && p.a.C - col < W ? (uint32_t)(p.a.C - col) : (uint32_t)W });
+}
+} // namespace
+
+extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) embed_bwd_clear(const rt_cuda_embed_bwd_params p)
+{
+    const uint64_t v = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (v >= p.a.V) return;
+    ((uint32_t *)p.first)[v] = UINT32_MAX;
+    ((uint32_t *)p.count)[v] = 0;
+}
+
+extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) embed_bwd_count(const rt_cuda_embed_bwd_params p)
+{
+    const uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= p.a.N) return;
+    const int32_t id = *element<int32_t>(p.ids, i, 0);
+    if (id < 0 || (uint32_t)id >= p.a.V) return;
+    atomicMin((uint32_t *)p.first + id, (uint32_t)i);
+    atomicAdd((uint32_t *)p.count + id, 1u);
+}
+
+#define KERNELS(name, T)                                                                                               \
+    extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) embed_##name(const rt_cuda_embed_params p)             \
+    {                                                                                                                  \
+        Gather<T> op = { p };                                                                                          \
+        each_pack<RT_CUDA_EMBED_PACK, RT_CUDA_EMBED_PACKS>(p.tile, op);                                                \
+    }                                                                                                                  \
+    extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) embed_quant_##name(const rt_cuda_embed_params p)       \
+    {                                                                                                                  \
+        Decode<T> op = { p };                                                                                          \
+        each_pack<RT_CUDA_EMBED_RUN, 1>(p.tile, op);                                                                   \
+    }                                                                                                                  \
+    extern "C" __global__ void __launch_bounds__(RT_CUDA_EMBED_LANES)                                                  \
+        embed_bwd_##name(const rt_cuda_embed_bwd_params p)                                                             \
+    {                                                                                                                  \
+        if (p.wide)                                                                                                    \
+            scatter<T, float>(p);                                                                                      \
+        else                                                                                                           \
+            scatter<T, T>(p);                                                                                          \
+    }
+RT_FOR_FLOATS(KERNELS)

@@ -1,0 +1,27 @@
+/* cuda_embed.h - parameters of embed, both ways. */
+#ifndef RT_BACKEND_CUDA_KERNELS_CUDA_EMBED_H
+#define RT_BACKEND_CUDA_KERNELS_CUDA_EMBED_H
+
+#include "backend/cuda/kernels/cuda_args.h"
+
+enum { RT_CUDA_EMBED_PACK = 8, RT_CUDA_EMBED_PACKS = 2, RT_CUDA_EMBED_RUN = 16 };
+
+typedef struct rt_cuda_embed_params {
+    rt_cuda_tile tile; /* (N,C) */
+    rt_cuda_mat y, table, ids;
+    uint64_t table_step; /* bytes of a row of the table, gaps included */
+    uint32_t V, dtype;   /* of the table */
+} rt_cuda_embed_params;
+
+enum { RT_CUDA_EMBED_LANES = 128 }; /* packs of columns that a block of the backward has, one a thread */
+
+typedef struct rt_cuda_embed_bwd_params {
+    rt_embed_args a;
+    uint32_t chunks; /* blocks side by side */
+    uint32_t whole;  /* packs of dtable and dy are aligned */
+    uint32_t wide;   /* dtable is f32, else as dy */
+    rt_cuda_mat dtable, dy, ids;
+    rt_cuda_ptr first, count; /* (V) u32: first position of an id, how often it occurs */
+} rt_cuda_embed_bwd_params;
+
+#endif

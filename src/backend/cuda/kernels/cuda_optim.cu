@@ -1,0 +1,88 @@
+/* cuda_optim.cu - adamw and clip. Moments, master weights and arithmetic are f32; bias corrections are double, once per
+ * block, from the step number in device memory. */
+#include "backend/cuda/kernels/cuda_common.cuh"
+#include "backend/cuda/kernels/cuda_optim.h"
+
+namespace
+{
+/* b^t by squaring: its relative error, t 2^-53, is far below that of the f32 that it becomes. */
+RT_DEVICE double power(double b, uint32_t t)
+{
+    double r = 1.0;
+    for (; t; t /= 2, b *= b)
+        if (t & 1) r *= b;
+    return r;
+}
+
+/* m = b1 m + (1-b1) g;  v = b2 v + (1-b2) g^2;  w -= lr / (1-b1^t) m / (sqrt(v / (1-b2^t)) + eps) + lr decay w */
+template <class TP, class TG> struct Adam {
+    static constexpr int W = RT_CUDA_ADAM_WIDTH;
+    struct State {
+        float m[W], v[W], w[W], g[W];
+    };
+    const rt_cuda_adam_params &p;
+    float gscale, lr_m, lr_decay, v_left; /* lr / (1-b1^t), lr decay, 1 / (1-b2^t): each rounded once */
+    template <class E> __device__ void load(State &s, Place at, E e)
+    {
+        ::load(s.m, element<float>(p.m, at.row, at.col), e);
+        ::load(s.v, element<float>(p.v, at.row, at.col), e);
+        ::load(s.g, element<TG>(p.grad, at.row, at.col), e);
+        ::load(s.w, element<float>(p.master.at ? p.master : p.param, at.row, at.col), e);
+    }
+    template <class E> __device__ void store(State &s, Place at, E e)
+    {
+#pragma unroll
+        for (int i = 0; i < W; i++) {
+            float g = s.g[i] * gscale;
+            s.m[i] = p.beta1 * s.m[i] + (1.0f - p.beta1) * g;
+            s.v[i] = p.beta2 * s.v[i] + (1.0f - p.beta2) * g * g;
+            s.w[i] -= fmaf(lr_decay, s.w[i], lr_m * s.m[i] / (sqrtf(s.v[i] * v_left) + p.eps));
+        }
+        ::store(element<float>(p.m, at.row, at.col), s.m, e);
+        ::store(element<float>(p.v, at.row, at.col), s.v, e);
+        if (p.master.at) ::store(element<float>(p.master, at.row, at.col), s.w, e);
+        ::store(element<TP>(p.param, at.row, at.col), s.w, e);
+    }
+};
+
+template <class TP, class TG> __device__ void adam(const rt_cuda_adam_params &p)
+{
+    __shared__ float left[2];
+    const rt_step *step = (const rt_step *)p.step;
+    if (p.fault && ((const rt_fault *)p.fault)->set) return;
+    if (threadIdx.x % 32 == 0 && threadIdx.x < 64) { /* two warps, one correction each */
+        double beta = threadIdx.x ? p.beta2 : p.beta1, over = threadIdx.x ? 1.0 : step->lr;
+        left[threadIdx.x / 32] = (float)(over / (1.0 - power(beta, step->step)));
+    }
+    __syncthreads();
+    Adam<TP, TG> op = { p, p.gscale ? *(const float *)p.gscale : 1.0f, left[0], step->lr * p.decay, left[1] };
+    each_pack<RT_CUDA_ADAM_WIDTH, RT_CUDA_ADAM_PACKS>(p.tile, op);
+}
+} // namespace
+
+#define ADAM(to, TP, from, TG)                                                                                         \
+    extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) adamw_##to##_##from(const rt_cuda_adam_params p)       \
+    {                                                                                                                  \
+        adam<TP, TG>(p);                                                                                               \
+    }
+#define ADAMS(to, TP) ADAM(to, TP, f32, float) ADAM(to, TP, bf16, bf16) ADAM(to, TP, f16, f16)
+RT_FOR_FLOATS(ADAMS)
+
+/* norm = sqrt(nsq); scale = min(1, max_norm / (norm + 1e-6)), 1 without a limit; not finite: 0, and a fault. */
+extern "C" __global__ void clip(const rt_cuda_clip_params p)
+{
+    if (threadIdx.x) return;
+    double n = sqrt((double)*(const float *)p.nsq), max = p.max_norm;
+    rt_fault *fault = (rt_fault *)p.fault;
+    *(float *)p.norm = (float)n;
+    if (isfinite(n)) {
+        *(float *)p.scale = max > 0 && max < n + 1e-6 ? (float)(max / (n + 1e-6)) : 1.0f;
+        return;
+    }
+    *(float *)p.scale = 0.0f;
+    if (!fault || fault->set) return;
+    fault->step = ((const rt_step *)p.step)->step;
+    fault->site = p.site;
+    fault->row = 0;
+    fault->set = 1;
+}

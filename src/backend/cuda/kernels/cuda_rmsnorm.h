@@ -1,0 +1,20 @@
+/* cuda_rmsnorm.h - parameters of rmsnorm in its four forms. */
+#ifndef RT_BACKEND_CUDA_KERNELS_CUDA_RMSNORM_H
+#define RT_BACKEND_CUDA_KERNELS_CUDA_RMSNORM_H
+
+#include "backend/cuda/kernels/cuda_args.h"
+
+enum { RT_CUDA_NORM_HOLDS = 4 }; /* packs that a thread keeps: of its group, of the weight gradient */
+
+typedef struct rt_cuda_rmsnorm_params {
+    rt_rmsnorm_args a;
+    uint32_t team;         /* threads of a group: a power of two up to 32, or the whole block */
+    uint32_t held;         /* a group is whole, aligned packs in every operand, as many as a team keeps */
+    rt_cuda_mat y, h;      /* forward; h absent without a residual */
+    rt_cuda_mat x, res;    /* both; backward: x is h of the forward, res is dres */
+    rt_cuda_mat dx, dy;    /* backward */
+    rt_cuda_ptr w, part;   /* part (blocks,D) f32: 0 when no weight gradient is wanted */
+    uint32_t w_dtype, acc; /* acc: dx += */
+} rt_cuda_rmsnorm_params;
+
+#endif

@@ -1,0 +1,158 @@
+/* cuda_sums.cu - bias_grad and norm_sq: partial sums by blocks, cut by shape alone, then one more launch that adds the
+ * partial sums up in order. Nothing is atomic. */
+#include "backend/cuda/kernels/cuda_common.cuh"
+#include "backend/cuda/kernels/cuda_sums.h"
+
+/* ---- the second launch: a block has 32 columns, and 32 threads share the rows of each ---- */
+
+extern "C" __global__ void __launch_bounds__(RT_CUDA_COLUMNS_BLOCK) sum_columns(const rt_cuda_columns_params p)
+{
+    constexpr uint32_t WIDE = RT_CUDA_COLUMNS_WIDE, HIGH = RT_CUDA_COLUMNS_BLOCK / WIDE;
+    __shared__ float part[HIGH][WIDE];
+    const uint32_t x = threadIdx.x % WIDE, y = threadIdx.x / WIDE;
+    const uint64_t c = (uint64_t)blockIdx.x * WIDE + x;
+    float sum = 0.0f;
+    if (c < p.C) {
+#pragma unroll 4
+        for (uint32_t r = y; r < p.P; r += HIGH) sum += ((const float *)p.part)[r * p.C + c];
+    }
+    part[y][x] = sum;
+    __syncthreads();
+    for (uint32_t half = HIGH / 2; half > 0; half /= 2) {
+        if (y < half) part[y][x] += part[y + half][x];
+        __syncthreads();
+    }
+    if (y == 0 && c < p.C) store_one(p.out, p.dtype, c, (p.acc ? load_one(p.out, p.dtype, c) : 0.0f) + part[0][x]);
+}
+
+namespace
+{
+/* ---- bias_grad: a warp walks down a stripe of 32 packs, eight warps take rows in turn ---- */
+
+template <class T> __device__ void bias_part(const rt_cuda_bias_params &p)
+{
+    constexpr int W = 16 / (int)sizeof(T), WARPS = RT_CUDA_BLOCK / 32, WIDE = RT_CUDA_BIAS_LANES * W;
+    __shared__ float part[WARPS][WIDE];
+    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const uint32_t stripe = blockIdx.x % p.stripes, chunk = blockIdx.x / p.stripes;
+    const uint64_t col = (uint64_t)stripe * WIDE + lane * W, first = (uint64_t)chunk * p.rows;
+    const uint64_t end = first + p.rows < p.N ? first + p.rows : p.N;
+    const uint32_t n = col >= p.C ? 0 : p.C - col < W ? (uint32_t)(p.C - col) : W;
+    float sum[W] = { 0.0f };
+    if (p.whole && n == W) {
+#pragma unroll 4
+        for (uint64_t r = first + warp; r < end; r += WARPS) {
+            float v[W];
+            load(v, element<T>(p.dy, r, col), Whole());
+#pragma unroll
+            for (int i = 0; i < W; i++) sum[i] += v[i];
+        }
+    } else if (n) {
+        for (uint64_t r = first + warp; r < end; r += WARPS) {
+            float v[W];
+            load(v, element<T>(p.dy, r, col), Part{ n });
+#pragma unroll
+            for (int i = 0; i < W; i++) sum[i] += v[i];
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < W; i++) part[warp][i * 32 + lane] = sum[i]; /* by lanes: no two in one bank */
+    __syncthreads();
+    for (uint32_t j = threadIdx.x; j < WIDE; j += RT_CUDA_BLOCK) {
+        uint64_t c = (uint64_t)stripe * WIDE + j % 32 * W + j / 32;
+        float all = 0.0f;
+#pragma unroll
+        for (int w = 0; w < WARPS; w++) all += part[w][j];
+        if (c < p.C) ((float *)p.part)[(uint64_t)chunk * p.C + c] = all;
+    }
+}
+
+/* ---- norm_sq: f32 over a pack, double above it ---- */
+
+RT_DEVICE bool is_finite(float x) { return (__float_as_uint(x) & 0x7f800000) != 0x7f800000; }
+
+template <class T> struct Squares {
+    static constexpr int W = 16 / (int)sizeof(T);
+    struct State {
+        float x[W];
+    };
+    const rt_cuda_norm_params &p;
+    double sum;
+    uint32_t row;
+    template <class E> __device__ void load(State &s, Place at, E e)
+    {
+        ::load(s.x, element<T>(p.x, at.row, at.col), e);
+    }
+    template <class E> __device__ void store(State &s, Place at, E)
+    {
+        float q = 0.0f;
+#pragma unroll
+        for (int i = 0; i < W; i++) q = fmaf(s.x[i], s.x[i], q);
+        sum += q;
+        if (is_finite(q)) return;
+#pragma unroll
+        for (int i = W; i-- > 0;) { /* rows of an operand without gaps were laid end to end */
+            uint32_t r = p.tile.rows == 1 ? (uint32_t)((at.col + i) / p.C) : (uint32_t)at.row;
+            if (!is_finite(s.x[i]) && r < row) row = r;
+        }
+    }
+};
+
+/* The sum of all parts; the fault record keeps the first fault. */
+RT_DEVICE void norm_finish(const rt_cuda_norm_params &p, double sum, uint32_t row)
+{
+    float *out = (float *)p.out;
+    rt_fault *fault = (rt_fault *)p.fault;
+    *out = (float)((p.acc ? *out : 0.0) + sum);
+    if (!fault || fault->set || isfinite(sum)) return;
+    fault->step = ((const rt_step *)p.step)->step;
+    fault->site = p.site;
+    fault->row = row == UINT32_MAX ? 0 : row; /* none: the sum itself overflowed */
+    fault->set = 1;
+}
+
+/* Thread 0 gets both. */
+RT_DEVICE void norm_join(double &sum, uint32_t &row)
+{
+    __shared__ double sums[32];
+    __shared__ uint32_t rows[32];
+    sum = block_sum(sum, sums);
+    row = ~block_max(~row, rows, 0u); /* the least */
+}
+
+template <class T> __device__ void norm_part(const rt_cuda_norm_params &p)
+{
+    Squares<T> op = { p, 0.0, UINT32_MAX };
+    each_pack<Squares<T>::W, RT_CUDA_NORM_PACKS>(p.tile, op);
+    norm_join(op.sum, op.row);
+    if (threadIdx.x) return;
+    if (p.P == 1)
+        norm_finish(p, op.sum, op.row);
+    else
+        ((rt_cuda_norm_part *)p.part)[blockIdx.x] = { op.sum, op.row, 0 };
+}
+} // namespace
+
+extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) norm_sq_finish(const rt_cuda_norm_params p)
+{
+    double sum = 0.0;
+    uint32_t row = UINT32_MAX;
+    for (uint32_t i = threadIdx.x; i < p.P; i += blockDim.x) {
+        const rt_cuda_norm_part *part = (const rt_cuda_norm_part *)p.part + i;
+        sum += part->sum;
+        row = part->row < row ? part->row : row;
+    }
+    norm_join(sum, row);
+    if (threadIdx.x == 0) norm_finish(p, sum, row);
+}
+
+#define KERNELS(name, T)                                                                                               \
+    extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) bias_grad_##name(const rt_cuda_bias_params p)          \
+    {                                                                                                                  \
+        bias_part<T>(p);                                                                                               \
+    }                                                                                                                  \
+    extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) norm_sq_##name(const rt_cuda_norm_params p)            \
+    {                                                                                                                  \
+        norm_part<T>(p);                                                                                               \
+    }
+RT_FOR_FLOATS(KERNELS)

@@ -1,0 +1,38 @@
+/* cuda_sums.h - parameters of bias_grad and norm_sq, and of the sum over partial rows that others end with too. */
+#ifndef RT_BACKEND_CUDA_KERNELS_CUDA_SUMS_H
+#define RT_BACKEND_CUDA_KERNELS_CUDA_SUMS_H
+
+#include "backend/cuda/kernels/cuda_args.h"
+
+/* out (1,C) = or += sum over P rows of part (P,C) f32 */
+typedef struct rt_cuda_columns_params {
+    rt_cuda_ptr out, part;
+    uint64_t C;
+    uint32_t P, dtype, acc, unused;
+} rt_cuda_columns_params;
+enum { RT_CUDA_COLUMNS_WIDE = 32, RT_CUDA_COLUMNS_BLOCK = 1024 };
+
+/* Sums over `rows` rows of dy, for 32 packs of columns, to part (gridDim / stripes, C). */
+typedef struct rt_cuda_bias_params {
+    rt_cuda_mat dy;
+    rt_cuda_ptr part;
+    uint32_t N, C, rows, stripes, whole, unused;
+} rt_cuda_bias_params;
+enum { RT_CUDA_BIAS_LANES = 32 };
+
+/* Of one block of norm_sq. */
+typedef struct rt_cuda_norm_part {
+    double sum;
+    uint32_t row; /* the first with a number that is not finite; UINT32_MAX: none */
+    uint32_t unused;
+} rt_cuda_norm_part;
+
+typedef struct rt_cuda_norm_params {
+    rt_cuda_tile tile;
+    rt_cuda_mat x;
+    rt_cuda_ptr out, part, fault, step; /* fault and step 0: not given */
+    uint32_t C, P, acc, site;           /* P blocks; with one the result is written at once */
+} rt_cuda_norm_params;
+enum { RT_CUDA_NORM_PACKS = 4, RT_CUDA_NORM_BLOCKS = 1024 };
+
+#endif

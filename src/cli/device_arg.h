@@ -1,0 +1,15 @@
+/* device_arg.h - a device from what the command line and the environment say about it. */
+#ifndef RT_CLI_DEVICE_ARG_H
+#define RT_CLI_DEVICE_ARG_H
+
+#include "backend/backend.h"
+
+rt_dev_env rt_dev_env_get(void);
+/* rt_device_open with the environment. say: prints which device was taken and, where the user left the choice, why not
+ * another. */
+int rt_device_arg_open(rt_dev **out, const char *name, const rt_dev_opts *o, bool say, rt_err *e);
+/* At the end of a run: what code took of the device's memory, and whether any was loaded too late. Nothing where a
+ * device loads no code. */
+void rt_device_arg_end(rt_dev *d);
+
+#endif

@@ -1,0 +1,492 @@
+/* standin.c - a stand-in for libcuda.so.1 and libcublasLt.so.13, used by tests alone: every function that the backend
+ * looks up, over host memory, with a log and a call that can be made to fail. Copies are done at once and kernels do
+ * nothing, so it proves order, clean-up and messages, never numbers. Both libraries are this one file under two names,
+ * so that they share the log. */
+#include "standin.h"
+
+#include "backend/cuda/cuda_driver.h"
+#include "backend/cuda/cuda_lt.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static standin s = { .devices = 1,
+                     .capability = 90,
+                     .driver_version = 13000,
+                     .lt_version = 130100,
+                     .lt_cudart = 13000,
+                     .memory = 8ull << 30,
+                     .module_bytes = 1 << 20 };
+
+standin *standin_get(void);
+standin *standin_get(void) { return &s; }
+
+/* Counts, and fails when it is this call's turn. */
+static int called(const char *name)
+{
+    s.calls++;
+    if (!s.fail_name || (s.fail_name[0] && strcmp(s.fail_name, name) != 0) || --s.fail_at != 0) return 0;
+    s.fail_name = NULL;
+    return s.fail_result;
+}
+
+static int logged(const char *name)
+{
+    static const char *last;
+    int result = called(name);
+    if (s.log_len && last && strcmp(last, name) == 0) return result;
+    last = name;
+    s.log_len += (uint32_t)snprintf(s.log + s.log_len, sizeof s.log - s.log_len, "%s\n", name);
+    if (s.log_len >= sizeof s.log) s.log_len = sizeof s.log - 1;
+    return result;
+}
+
+#define CALL(how, name)                                                                                                \
+    do {                                                                                                               \
+        int result_ = how(name);                                                                                       \
+        if (result_) return result_;                                                                                   \
+    } while (0)
+
+/* An object is an address with nothing behind it; freeing one that is not there would show in `live`. */
+static void *object(void)
+{
+    static uintptr_t next = 0x1000;
+    s.live++;
+    return (void *)(next += 16);
+}
+
+static int drop(const char *name)
+{
+    s.live--;
+    return called(name);
+}
+
+/* ---- the driver: prototypes from the list that the backend binds ---- */
+
+#define X(member, symbol, params) int symbol params;
+RT_CU_LIST(X)
+RT_CU_OPTIONAL_LIST(X)
+#undef X
+
+int cuInit(unsigned flags)
+{
+    (void)flags;
+    CALL(called, "cuInit");
+    return s.init_result;
+}
+int cuDriverGetVersion(int *version)
+{
+    *version = s.driver_version;
+    return called("cuDriverGetVersion");
+}
+int cuGetErrorName(int result, const char **text)
+{
+    *text = result == 2     ? "CUDA_ERROR_OUT_OF_MEMORY"
+            : result == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS"
+                            : "CUDA_ERROR_PLAYED";
+    return 0;
+}
+int cuGetErrorString(int result, const char **text)
+{
+    *text = result == 2 ? "out of memory" : result == 700 ? "an illegal memory access was encountered" : "played fault";
+    return 0;
+}
+int cuDeviceGetCount(int *count)
+{
+    *count = s.devices;
+    return called("cuDeviceGetCount");
+}
+int cuDeviceGet(rt_cu_device *device, int ordinal)
+{
+    *device = ordinal;
+    return called("cuDeviceGet");
+}
+int cuDeviceGetName(char *name, int size, rt_cu_device device)
+{
+    snprintf(name, (size_t)size, "Stand-in %d", device);
+    return called("cuDeviceGetName");
+}
+int cuDeviceGetAttribute(int *value, int attribute, rt_cu_device device)
+{
+    (void)device;
+    CALL(called, "cuDeviceGetAttribute");
+    switch (attribute) {
+    case RT_CU_ATTR_CAPABILITY_MAJOR: *value = s.capability / 10; return 0;
+    case RT_CU_ATTR_CAPABILITY_MINOR: *value = s.capability % 10; return 0;
+    case RT_CU_ATTR_MULTIPROCESSORS: *value = 132; return 0;
+    case RT_CU_ATTR_SHARED_OPTIN: *value = 227 << 10; return 0;
+    case RT_CU_ATTR_INTEGRATED: *value = s.integrated; return s.integrated_result;
+    default: *value = 0; return 1;
+    }
+}
+int cuDeviceTotalMem_v2(size_t *bytes, rt_cu_device device)
+{
+    (void)device;
+    *bytes = s.memory;
+    return called("cuDeviceTotalMem_v2");
+}
+int cuDevicePrimaryCtxRetain(rt_cu_context *context, rt_cu_device device)
+{
+    (void)device;
+    CALL(logged, "cuDevicePrimaryCtxRetain");
+    *context = object();
+    return 0;
+}
+int cuDevicePrimaryCtxRelease_v2(rt_cu_device device)
+{
+    (void)device;
+    return drop("cuDevicePrimaryCtxRelease_v2");
+}
+int cuCtxSetCurrent(rt_cu_context context)
+{
+    (void)context;
+    return called("cuCtxSetCurrent");
+}
+int cuMemGetInfo_v2(size_t *left, size_t *total)
+{
+    *left = s.memory - s.used;
+    *total = s.memory;
+    return called("cuMemGetInfo_v2");
+}
+
+/* An allocation carries its size before its first byte. */
+enum { HEAD = 256 };
+static int allocate(rt_cu_ptr *out, size_t bytes)
+{
+    if (bytes > s.memory - s.used) return RT_CU_OUT_OF_MEMORY;
+    uint8_t *p = aligned_alloc(HEAD, HEAD + (bytes + HEAD - 1) / HEAD * HEAD);
+    if (!p) return RT_CU_OUT_OF_MEMORY;
+    memset(p + HEAD, 0xff, bytes);
+    memcpy(p, &bytes, sizeof bytes);
+    s.used += bytes;
+    s.live++;
+    *out = (rt_cu_ptr)(uintptr_t)(p + HEAD);
+    return 0;
+}
+int cuMemAlloc_v2(rt_cu_ptr *out, size_t bytes)
+{
+    CALL(logged, "cuMemAlloc_v2");
+    return allocate(out, bytes);
+}
+int cuMemAllocManaged(rt_cu_ptr *out, size_t bytes, unsigned flags)
+{
+    (void)flags;
+    CALL(logged, "cuMemAllocManaged");
+    return allocate(out, bytes);
+}
+int cuMemFree_v2(rt_cu_ptr address)
+{
+    size_t bytes;
+    uint8_t *p = (uint8_t *)(uintptr_t)address - HEAD;
+    memcpy(&bytes, p, sizeof bytes);
+    s.used -= bytes;
+    free(p);
+    return drop("cuMemFree_v2");
+}
+int cuMemHostAlloc(void **out, size_t bytes, unsigned flags)
+{
+    (void)flags;
+    CALL(called, "cuMemHostAlloc");
+    *out = malloc(bytes);
+    s.live++;
+    return *out ? 0 : RT_CU_OUT_OF_MEMORY;
+}
+int cuMemFreeHost(void *p)
+{
+    free(p);
+    return drop("cuMemFreeHost");
+}
+int cuMemcpyHtoDAsync_v2(rt_cu_ptr to, const void *from, size_t bytes, rt_cu_stream stream)
+{
+    (void)stream;
+    CALL(logged, "cuMemcpyHtoDAsync_v2");
+    memcpy((void *)(uintptr_t)to, from, bytes);
+    return 0;
+}
+int cuMemcpyDtoHAsync_v2(void *to, rt_cu_ptr from, size_t bytes, rt_cu_stream stream)
+{
+    (void)stream;
+    CALL(logged, "cuMemcpyDtoHAsync_v2");
+    memcpy(to, (const void *)(uintptr_t)from, bytes);
+    return 0;
+}
+int cuModuleLoadDataEx(rt_cu_module *out, const void *image, unsigned count, int *options, void **values)
+{
+    (void)image;
+    (void)count;
+    (void)options;
+    (void)values;
+    CALL(logged, "cuModuleLoadDataEx");
+    *out = object();
+    s.used += s.module_bytes;
+    return 0;
+}
+int cuModuleUnload(rt_cu_module module)
+{
+    (void)module;
+    s.used -= s.module_bytes;
+    return drop("cuModuleUnload");
+}
+int cuModuleGetFunction(rt_cu_function *out, rt_cu_module module, const char *name)
+{
+    (void)module;
+    (void)name;
+    CALL(logged, "cuModuleGetFunction");
+    *out = (rt_cu_function)(uintptr_t)1;
+    return 0;
+}
+int cuFuncGetAttribute(int *value, int attribute, rt_cu_function function)
+{
+    (void)attribute;
+    (void)function;
+    *value = 32;
+    return called("cuFuncGetAttribute");
+}
+int cuFuncSetAttribute(rt_cu_function function, int attribute, int value)
+{
+    (void)function;
+    (void)attribute;
+    (void)value;
+    return called("cuFuncSetAttribute");
+}
+int cuFuncIsLoaded(int *loaded, rt_cu_function function)
+{
+    (void)function;
+    *loaded = !s.lazy;
+    return called("cuFuncIsLoaded");
+}
+int cuFuncLoad(rt_cu_function function)
+{
+    (void)function;
+    return logged("cuFuncLoad");
+}
+int cuKernelGetFunction(rt_cu_function *out, void *kernel)
+{
+    (void)kernel;
+    *out = (rt_cu_function)(uintptr_t)1;
+    return called("cuKernelGetFunction");
+}
+
+/* Launches between the two ends of a capture become nodes; `nodes` counts those of the last one. */
+static size_t nodes;
+static int capturing;
+int cuLaunchKernel(rt_cu_function function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                   unsigned bz, unsigned shared, rt_cu_stream stream, void **params, void **extra)
+{
+    (void)function, (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)stream,
+        (void)params, (void)extra;
+    CALL(logged, "cuLaunchKernel");
+    nodes += (size_t)capturing;
+    return 0;
+}
+int cuStreamCreate(rt_cu_stream *out, unsigned flags)
+{
+    (void)flags;
+    CALL(called, "cuStreamCreate");
+    *out = object();
+    return 0;
+}
+int cuStreamDestroy_v2(rt_cu_stream stream)
+{
+    (void)stream;
+    return drop("cuStreamDestroy_v2");
+}
+int cuStreamSynchronize(rt_cu_stream stream)
+{
+    (void)stream;
+    return called("cuStreamSynchronize");
+}
+int cuStreamBeginCapture_v2(rt_cu_stream stream, int mode)
+{
+    (void)stream;
+    (void)mode;
+    CALL(logged, "cuStreamBeginCapture_v2");
+    capturing = 1;
+    nodes = 0;
+    return 0;
+}
+int cuStreamEndCapture(rt_cu_stream stream, rt_cu_graph *out)
+{
+    (void)stream;
+    capturing = 0;
+    CALL(logged, "cuStreamEndCapture");
+    *out = object();
+    return 0;
+}
+int cuEventCreate(rt_cu_event *out, unsigned flags)
+{
+    (void)flags;
+    CALL(called, "cuEventCreate");
+    *out = object();
+    return 0;
+}
+int cuEventDestroy_v2(rt_cu_event event)
+{
+    (void)event;
+    return drop("cuEventDestroy_v2");
+}
+int cuEventRecord(rt_cu_event event, rt_cu_stream stream)
+{
+    (void)event;
+    (void)stream;
+    return called("cuEventRecord");
+}
+int cuEventElapsedTime(float *milliseconds, rt_cu_event begin, rt_cu_event end)
+{
+    (void)begin;
+    (void)end;
+    *milliseconds = 250;
+    return called("cuEventElapsedTime");
+}
+int cuEventSynchronize(rt_cu_event event)
+{
+    (void)event;
+    return called("cuEventSynchronize");
+}
+int cuGraphGetNodes(rt_cu_graph graph, rt_cu_node *out, size_t *count)
+{
+    (void)graph;
+    CALL(called, "cuGraphGetNodes");
+    for (size_t i = 0; out && i < *count && i < nodes; i++) out[i] = (rt_cu_node)(uintptr_t)(i + 1);
+    *count = nodes;
+    return 0;
+}
+int cuGraphNodeGetType(rt_cu_node node, int *type)
+{
+    (void)node;
+    *type = RT_CU_NODE_KERNEL;
+    return called("cuGraphNodeGetType");
+}
+/* Every second node is as a library makes it: by the newer handle. */
+int cuGraphKernelNodeGetParams_v2(rt_cu_node node, rt_cu_kernel_params *out)
+{
+    *out = (rt_cu_kernel_params){ 0 };
+    if ((uintptr_t)node % 2)
+        out->function = (rt_cu_function)(uintptr_t)1;
+    else
+        out->kernel = out;
+    return called("cuGraphKernelNodeGetParams_v2");
+}
+int cuGraphInstantiateWithFlags(rt_cu_graph_exec *out, rt_cu_graph graph, unsigned long long flags)
+{
+    (void)graph;
+    (void)flags;
+    CALL(logged, "cuGraphInstantiateWithFlags");
+    *out = object();
+    return 0;
+}
+int cuGraphUpload(rt_cu_graph_exec graph, rt_cu_stream stream)
+{
+    (void)graph;
+    (void)stream;
+    return called("cuGraphUpload");
+}
+int cuGraphLaunch(rt_cu_graph_exec graph, rt_cu_stream stream)
+{
+    (void)graph;
+    (void)stream;
+    return logged("cuGraphLaunch");
+}
+int cuGraphDestroy(rt_cu_graph graph)
+{
+    (void)graph;
+    return drop("cuGraphDestroy");
+}
+int cuGraphExecDestroy(rt_cu_graph_exec graph)
+{
+    (void)graph;
+    return drop("cuGraphExecDestroy");
+}
+
+/* ---- cuBLASLt ---- */
+
+#define X(member, symbol, result, params) result symbol params;
+RT_LT_LIST(X)
+#undef X
+
+size_t cublasLtGetVersion(void) { return (size_t)s.lt_version; }
+size_t cublasLtGetCudartVersion(void) { return (size_t)s.lt_cudart; }
+const char *cublasLtGetStatusString(int status) { return status ? "played status" : "success"; }
+
+static int make(void **out, const char *name)
+{
+    CALL(called, name);
+    *out = object();
+    return 0;
+}
+int cublasLtCreate(void **handle)
+{
+    CALL(logged, "cublasLtCreate");
+    *handle = object();
+    return 0;
+}
+int cublasLtDestroy(void *handle)
+{
+    (void)handle;
+    return drop("cublasLtDestroy");
+}
+int cublasLtMatmulDescCreate(void **desc, int compute, int scale)
+{
+    (void)compute;
+    (void)scale;
+    return make(desc, "cublasLtMatmulDescCreate");
+}
+int cublasLtMatmulDescDestroy(void *desc)
+{
+    (void)desc;
+    return drop("cublasLtMatmulDescDestroy");
+}
+int cublasLtMatmulDescSetAttribute(void *desc, int which, const void *value, size_t bytes)
+{
+    (void)desc, (void)which, (void)value, (void)bytes;
+    return called("cublasLtMatmulDescSetAttribute");
+}
+int cublasLtMatrixLayoutCreate(void **layout, int type, uint64_t rows, uint64_t cols, int64_t stride)
+{
+    (void)type;
+    if (!rows || !cols || stride < (int64_t)rows) return 7; /* as the library checks it */
+    return make(layout, "cublasLtMatrixLayoutCreate");
+}
+int cublasLtMatrixLayoutDestroy(void *layout)
+{
+    (void)layout;
+    return drop("cublasLtMatrixLayoutDestroy");
+}
+int cublasLtMatmulPreferenceCreate(void **pref) { return make(pref, "cublasLtMatmulPreferenceCreate"); }
+int cublasLtMatmulPreferenceDestroy(void *pref)
+{
+    (void)pref;
+    return drop("cublasLtMatmulPreferenceDestroy");
+}
+int cublasLtMatmulPreferenceSetAttribute(void *pref, int which, const void *value, size_t bytes)
+{
+    (void)pref, (void)which, (void)value, (void)bytes;
+    return called("cublasLtMatmulPreferenceSetAttribute");
+}
+int cublasLtMatmulAlgoGetHeuristic(void *handle, void *desc, void *a, void *b, void *c, void *d, void *pref, int count,
+                                   rt_lt_choice *out, int *found)
+{
+    (void)handle, (void)desc, (void)a, (void)b, (void)c, (void)d, (void)pref, (void)count;
+    CALL(logged, "cublasLtMatmulAlgoGetHeuristic");
+    *found = !s.lt_refuses;
+    *out = (rt_lt_choice){ .work_bytes = 4096 };
+    return 0;
+}
+int cublasLtMatmulAlgoConfigGetAttribute(const rt_lt_algo *algo, int which, void *value, size_t bytes, size_t *written)
+{
+    (void)algo, (void)which;
+    memset(value, 0, bytes);
+    *written = bytes;
+    return called("cublasLtMatmulAlgoConfigGetAttribute");
+}
+int cublasLtMatmul(void *handle, void *desc, const void *alpha, const void *a, void *la, const void *b, void *lb,
+                   const void *beta, const void *c, void *lc, void *d, void *ld, const rt_lt_algo *algo, void *work,
+                   size_t work_bytes, void *stream)
+{
+    (void)handle, (void)desc, (void)alpha, (void)a, (void)la, (void)b, (void)lb, (void)beta, (void)c, (void)lc, (void)d,
+        (void)ld, (void)algo, (void)work, (void)work_bytes, (void)stream;
+    CALL(logged, "cublasLtMatmul");
+    nodes += (size_t)capturing;
+    return 0;
+}

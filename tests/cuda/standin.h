@@ -1,0 +1,29 @@
+/* standin.h - how a test speaks with the stand-in for libcuda and cuBLASLt: what machine it plays, which call fails,
+ * what was called. Found with dlsym, since nothing links with it. */
+#ifndef RT_TESTS_CUDA_STANDIN_H
+#define RT_TESTS_CUDA_STANDIN_H
+
+#include <stdint.h>
+
+typedef struct standin {
+    /* The machine; set before a device is opened. */
+    int devices, capability, driver_version, integrated; /* 1, 90, 13000, 0 */
+    int init_result, integrated_result;                  /* 0 */
+    int lt_version, lt_cudart;                           /* 130100, 13000 */
+    int lt_refuses;                                      /* 1: has no algorithm for anything */
+    uint64_t memory, module_bytes;                       /* 8 GiB; what a module takes of it */
+    int lazy;                                            /* 1: functions in graphs are found not loaded */
+    /* The n-th call from now of a function by this name ("": of any) returns this result; null: none does. */
+    const char *fail_name;
+    int fail_at, fail_result;
+    /* What happened. */
+    uint64_t calls;    /* of anything */
+    int64_t live;      /* objects made and not freed: allocations, modules, streams, events, graphs, ... */
+    uint64_t used;     /* bytes of device memory */
+    char log[1 << 16]; /* names of calls, one a line, repeats left out; asking and events are not listed */
+    uint32_t log_len;
+} standin;
+
+typedef standin *(*standin_get_fn)(void); /* symbol "standin_get" */
+
+#endif

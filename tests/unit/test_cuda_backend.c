@@ -1,0 +1,507 @@
+/* test_cuda_backend.c - the CUDA backend on a stand-in driver: the order of seal, clean-up after every failure, and
+ * what a user is told. It computes nothing: numbers are proved by `retort verify --backend cuda` on a GPU. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "../cuda/standin.h"
+#include "backend/cuda/cuda_internal.h"
+#include "exec/exec.h"
+#include "op/emit.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Kernels of this program alone, so that the tests are the same with and without nvcc: the block of cuda_image.h with
+ * one module, as machine code for sm_90 and as PTX for sm_75. */
+__asm__(".section .rodata\n"
+        ".balign 64\n"
+        ".globl rt_embed_cuda_kernels, rt_embed_cuda_kernels_end\n"
+        "rt_embed_cuda_kernels:\n"
+        ".asciz \"RTCUDA1\"\n"
+        ".4byte 2, 13000\n"
+        ".ascii \"cuda_matmul\"\n .zero 37\n .4byte 90, 0\n .8byte 192, 4\n"
+        ".ascii \"cuda_matmul\"\n .zero 37\n .4byte 75, 1\n .8byte 200, 4\n"
+        ".zero 32\n"
+        ".ascii \"sass\"\n .zero 4\n .asciz \"ptx.\"\n .zero 3\n"
+        "rt_embed_cuda_kernels_end:\n"
+        ".zero 1\n"
+        ".text\n");
+
+static const standin FRESH = { .devices = 1,
+                               .capability = 90,
+                               .driver_version = 13000,
+                               .lt_version = 130100,
+                               .lt_cudart = 13000,
+                               .memory = 8ull << 30,
+                               .module_bytes = 1 << 20 };
+static standin *s;
+
+static int find_standin(void **state)
+{
+    void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    void *symbol = lib ? dlsym(lib, "standin_get") : NULL;
+    standin_get_fn get;
+    (void)state;
+    if (!symbol) return -1; /* a real driver, or none: these tests are about the stand-in */
+    memcpy(&get, &symbol, sizeof get);
+    s = get();
+    return 0;
+}
+
+static int fresh(void **state)
+{
+    (void)state;
+    *s = FRESH;
+    return 0;
+}
+
+static const rt_backend *cuda(void)
+{
+    const rt_backend *b;
+    assert_int_equal(rt_backend_find("cuda", &b, NULL), RT_OK);
+    return b;
+}
+
+static rt_dev *open_ok(const rt_dev_opts *o)
+{
+    rt_dev *d = NULL;
+    rt_err e = { 0 };
+    if (cuda()->open(&d, 0, o, &e) < 0) fail_msg("%s", e.text);
+    return d;
+}
+
+/* Opening fails with this status, and the message holds this text. */
+static void refuses(int index, const rt_dev_opts *o, int status, const char *text)
+{
+    rt_dev *d = NULL;
+    rt_err e = { 0 };
+    assert_int_equal(cuda()->open(&d, index, o, &e), status);
+    assert_null(d);
+    if (!strstr(e.text, text)) fail_msg("'%s' is not in: %s", text, e.text);
+    assert_int_equal(s->live, 0);
+}
+
+/* ---- two products, one of them with a bias ---- */
+
+enum { M = 8, N = 16, K = 32 };
+
+typedef struct fixture {
+    rt_space *space;
+    rt_plan *plan;
+    rt_view a, w, bias, y;
+} fixture;
+
+static int record(fixture *f, rt_dtype bias, rt_err *e)
+{
+    int rc;
+    *f = (fixture){ 0 };
+    RT_TRY(rt_space_new(&f->space, e));
+    f->a = rt_space_buf(f->space, RT_CLASS_INPUT, RT_DTYPE_BF16, M, K, "a");
+    f->w = rt_space_buf(f->space, RT_CLASS_PARAM, RT_DTYPE_BF16, N, K, "w");
+    f->bias = rt_space_buf(f->space, RT_CLASS_PARAM, bias, 1, N, "bias");
+    f->y = rt_space_buf(f->space, RT_CLASS_OUTPUT, RT_DTYPE_BF16, M, N, "y");
+    RT_TRY(rt_plan_new(&f->plan, f->space, "products", &rt_policy_bf16, e));
+    rt_emit_matmul(f->plan, f->y, f->a, f->w, f->bias, "nt", 1.0f);
+    rt_emit_matmul(f->plan, f->y, f->a, f->w, RT_NONE, "nt", 0.5f); /* += */
+out:
+    return rc;
+}
+
+static void forget(fixture *f)
+{
+    rt_plan_free(f->plan);
+    rt_space_free(f->space);
+}
+
+/* A whole life: open, seal, upload, run, read, close. */
+static int live_once(const rt_dev_opts *o, rt_err *e)
+{
+    int rc;
+    fixture f = { 0 };
+    rt_dev *d = NULL;
+    rt_exec *x = NULL;
+    rt_ticket t;
+    uint16_t w[N * K] = { 0 }, y[M * N];
+    RT_TRY(record(&f, RT_DTYPE_BF16, e));
+    RT_TRY(cuda()->open(&d, 0, o, e));
+    RT_TRY(rt_exec_seal(&x, d, (const rt_plan *const *)&f.plan, 1, NULL, e));
+    RT_TRY(rt_exec_write(x, f.w, w, sizeof w, e));
+    RT_TRY(rt_exec_run(x, 0, &t, e));
+    RT_TRY(rt_exec_wait(x, t, e));
+    RT_TRY(rt_exec_read(x, f.y, y, sizeof y, e));
+out:
+    rt_exec_free(x);
+    cuda()->close(d);
+    forget(&f);
+    return rc;
+}
+
+static const char *at(const char *name)
+{
+    const char *found = strstr(s->log, name);
+    if (!found) fail_msg("%s was not called:\n%s", name, s->log);
+    return found;
+}
+static const char *last(const char *name)
+{
+    const char *found = at(name), *next;
+    while ((next = strstr(found + 1, name))) found = next;
+    return found;
+}
+
+static void code_first_then_memory_then_weights(void **state)
+{
+    rt_err e = { 0 };
+    (void)state;
+    s->lt_refuses = 1; /* a module of our own has to be loaded */
+    if (live_once(NULL, &e) < 0) fail_msg("%s", e.text);
+    assert_true(last("cuModuleLoadDataEx") < at("cuMemAlloc_v2"));
+    assert_true(last("cuMemAlloc_v2") < at("cuStreamBeginCapture_v2"));
+    assert_true(last("cuGraphInstantiateWithFlags") < at("cuMemcpyHtoDAsync_v2"));
+    assert_true(last("cuMemcpyHtoDAsync_v2") < at("cuGraphLaunch"));
+    assert_true(last("cuLaunchKernel") < at("cuGraphInstantiateWithFlags")); /* a run is a graph */
+    *s = FRESH;
+    if (live_once(NULL, &e) < 0) fail_msg("%s", e.text);
+    assert_null(strstr(s->log, "cuModuleLoadDataEx")); /* no products of our own where cuBLASLt is */
+    /* chosen, launched once on scratch, and only then what the run needs is allocated and filled */
+    assert_true(at("cublasLtCreate") < at("cublasLtMatmulAlgoGetHeuristic"));
+    const char *scratch = at("cuMemAlloc_v2"), *warm = strstr(scratch, "cublasLtMatmul\n");
+    assert_non_null(warm);
+    const char *memory = strstr(warm, "cuMemAlloc_v2");
+    assert_non_null(memory);
+    assert_true(last("cublasLtMatmulAlgoGetHeuristic") < scratch);
+    assert_true(memory < at("cuStreamBeginCapture_v2"));
+    assert_true(last("cublasLtMatmul\n") < at("cuMemcpyHtoDAsync_v2"));
+    assert_int_equal(s->live, 0);
+    assert_int_equal(s->used, 0);
+}
+
+static void nothing_is_loaded_or_allocated_after_seal(void **state)
+{
+    fixture f;
+    rt_err e = { 0 };
+    rt_exec *x;
+    rt_ticket t;
+    rt_dev_info info;
+    uint16_t w[N * K] = { 0 };
+    rt_dev *d = open_ok(NULL);
+    (void)state;
+    assert_int_equal(record(&f, RT_DTYPE_BF16, &e), RT_OK);
+    s->lazy = 1; /* what the library loads lazily is loaded by seal */
+    assert_int_equal(rt_exec_seal(&x, d, (const rt_plan *const *)&f.plan, 1, NULL, &e), RT_OK);
+    assert_non_null(strstr(s->log, "cuFuncLoad"));
+    uint32_t sealed = s->log_len;
+    int64_t live = s->live;
+    uint64_t allocated = rt_alloc_count();
+    for (int i = 0; i < 200; i++) { /* more than there are events */
+        assert_int_equal(rt_exec_write(x, f.w, w, sizeof w, &e), RT_OK);
+        assert_int_equal(rt_exec_run(x, 0, &t, &e), RT_OK);
+    }
+    assert_int_equal(rt_exec_wait(x, t, &e), RT_OK);
+    assert_int_equal(rt_exec_wait(x, 1, &e), RT_OK);
+    assert_true(rt_exec_seconds(x, t, 9) == 0.25);
+    assert_int_equal(rt_alloc_count(), allocated);
+    assert_int_equal(s->live, live);
+    assert_null(strstr(s->log + sealed, "Module"));
+    assert_null(strstr(s->log + sealed, "Alloc"));
+    assert_null(strstr(s->log + sealed, "Load"));
+    assert_null(strstr(s->log + sealed, "Capture"));
+    assert_int_equal(d->api->info(d, &info, &e), RT_OK);
+    assert_int_equal(info.late_loads, 0);
+    /* negative control: the count does count */
+    rt_cu_function fn;
+    assert_int_equal(rt_cuda_function_get((rt_cuda_dev *)d, "cuda_matmul", "rt_matmul_tiles", 0, &fn, &e), RT_OK);
+    assert_int_equal(d->api->info(d, &info, &e), RT_OK);
+    assert_int_equal(info.late_loads, 1);
+    rt_exec_free(x);
+    d->api->close(d);
+    forget(&f);
+    assert_int_equal(s->live, 0);
+}
+
+static void code_is_measured_and_reported(void **state)
+{
+    fixture f;
+    rt_err e = { 0 };
+    rt_exec *x;
+    rt_dev_info info;
+    (void)state;
+    s->lt_refuses = 1;
+    s->module_bytes = 3 << 20;
+    rt_dev *d = open_ok(NULL);
+    assert_int_equal(record(&f, RT_DTYPE_BF16, &e), RT_OK);
+    assert_int_equal(rt_exec_seal(&x, d, (const rt_plan *const *)&f.plan, 1, NULL, &e), RT_OK);
+    assert_int_equal(d->api->info(d, &info, &e), RT_OK);
+    assert_int_equal(info.module_bytes, 3 << 20);
+    assert_int_equal(info.modules, 1);
+    rt_exec_free(x);
+    d->api->close(d);
+    /* A run that would fit, were it not for its code, is refused before anything is allocated. */
+    s->memory = (3 << 20) + 512;
+    s->log_len = 0;
+    d = open_ok(NULL);
+    assert_int_equal(rt_exec_seal(&x, d, (const rt_plan *const *)&f.plan, 1, NULL, &e), RT_NOMEM);
+    assert_non_null(strstr(e.text, "the device has free 512 B"));
+    assert_null(strstr(s->log, "cuMemAlloc"));
+    d->api->close(d);
+    forget(&f);
+    assert_int_equal(s->live, 0);
+}
+
+/* Every call of every function fails in turn: an error comes back, and everything made is freed. */
+static void every_failure_is_reported_and_cleaned_up(void **state)
+{
+    static const rt_dev_opts plain, sync = { .sync = true };
+    (void)state;
+    for (int mode = 0; mode < 4; mode++) {
+        uint64_t failures = 0;
+        for (int n = 1;; n++) {
+            rt_err e = { 0 };
+            uint64_t before = rt_alloc_live();
+            *s = FRESH;
+            s->lt_refuses = mode / 2;
+            s->fail_name = "";
+            s->fail_at = n;
+            s->fail_result = 719;
+            int rc = live_once(mode % 2 ? &sync : &plain, &e);
+            assert_int_equal(s->live, 0);
+            assert_int_equal(rt_alloc_live(), before);
+            bool reached = !s->fail_name;
+            if (!reached && rc < 0) fail_msg("call %d was not reached: %s", n, e.text);
+            if (!reached) break;
+            if (rc < 0) assert_true(e.text[0] != 0);
+            failures += rc < 0;
+        }
+        assert_true(failures > 30);
+    }
+}
+
+static void a_machine_that_cannot_run_it_is_told_why(void **state)
+{
+    (void)state;
+    s->init_result = 100;
+    refuses(0, NULL, RT_NO_BACKEND, "sees no NVIDIA GPU");
+    s->init_result = 803;
+    refuses(0, NULL, RT_NO_BACKEND, "restart the machine");
+    s->init_result = 34;
+    refuses(0, NULL, RT_NO_BACKEND, "stub");
+    s->init_result = 999;
+    refuses(0, NULL, RT_NO_BACKEND, "does nvidia-smi work?");
+    fresh(NULL);
+    s->devices = 0;
+    refuses(0, NULL, RT_NO_BACKEND, "sees no NVIDIA GPU");
+    fresh(NULL);
+    s->driver_version = 11000;
+    refuses(0, NULL, RT_NO_BACKEND, "too old (for CUDA 11.0): install driver 470 or newer");
+    s->driver_version = 12080;
+    refuses(0, NULL, RT_NO_BACKEND,
+            "the driver is for CUDA 12.8 and the kernels in this binary need 13.0: install "
+            "driver 580 or newer");
+    fresh(NULL);
+    s->capability = 70;
+    refuses(0, NULL, RT_NO_BACKEND, "Stand-in 0 is sm_70; sm_75 (Turing) or newer is needed");
+    fresh(NULL);
+    refuses(7, NULL, RT_NO_BACKEND, "there is no cuda:7 here: the NVIDIA GPUs of this machine are numbered 0 to 0");
+    refuses(0, &(rt_dev_opts){ .kernels = "ptx80" }, RT_NO_BACKEND, "sm_90 ptx_75");
+    refuses(0, &(rt_dev_opts){ .kernels = "fast" }, RT_INVALID, "'fast' is no choice of kernels");
+    s->driver_version = 13000;
+}
+
+static void cublaslt_is_named_or_its_absence_explained(void **state)
+{
+    rt_dev_info info;
+    rt_err e = { 0 };
+    (void)state;
+    assert_int_equal(cuda()->probe(NULL, &info, 1, NULL), 1);
+    assert_non_null(strstr(info.detail, "cuBLASLt 13.1.0: "));
+    assert_non_null(strstr(info.detail, "standin/libcu"));
+    refuses(0, &(rt_dev_opts){ .cublaslt = "/nowhere/libcublasLt.so" }, RT_NO_BACKEND,
+            "--cublaslt /nowhere/libcublasLt.so");
+    s->lt_version = 111100;
+    refuses(0, &(rt_dev_opts){ .cublaslt = "libcublasLt.so.13" }, RT_NO_BACKEND, "is cuBLASLt 11.11; 12.0 or newer");
+    s->lt_version = 140000;
+    s->lt_cudart = 14000;
+    refuses(0, &(rt_dev_opts){ .cublaslt = "libcublasLt.so.13" }, RT_NO_BACKEND,
+            "is cuBLASLt 14.0, which needs a driver for CUDA 14; this one is for 13.0");
+    fresh(NULL);
+    rt_dev *d = open_ok(&(rt_dev_opts){ .cublaslt = "none" });
+    assert_int_equal(d->api->info(d, &info, &e), RT_OK);
+    assert_non_null(strstr(info.detail, "no cuBLASLt, products by our own kernels"));
+    d->api->close(d);
+    s->fail_name = "cublasLtCreate";
+    s->fail_at = 1;
+    s->fail_result = 1;
+    refuses(0, NULL, RT_DEVICE, "starting cuBLASLt: played status");
+}
+
+static void memory_follows_class_and_wish(void **state)
+{
+    static const rt_dev_env managed = { .managed_memory = "1" }, device = { .managed_memory = "0" };
+    static const struct {
+        int integrated, failed;
+        rt_dev_opts o;
+        bool want_managed;
+    } table[] = { { 0, 0, { 0 }, false },
+                  { 1, 0, { 0 }, true },
+                  { 1, 1, { 0 }, false },
+                  { 0, 0, { .env = &managed }, true },
+                  { 1, 0, { .env = &device }, false },
+                  { 1, 0, { .env = &managed, .memory = RT_DEVICE_MEMORY_DEVICE }, false },
+                  { 0, 0, { .memory = RT_DEVICE_MEMORY_MANAGED }, true } };
+    (void)state;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        rt_err e = { 0 };
+        *s = FRESH;
+        s->integrated = table[i].integrated;
+        s->integrated_result = table[i].failed;
+        if (live_once(&table[i].o, &e) < 0) fail_msg("%s", e.text);
+        assert_int_equal(strstr(s->log, "cuMemAllocManaged") != NULL, table[i].want_managed);
+        assert_int_equal(strstr(s->log, "cuMemAlloc_v2") != NULL, !table[i].want_managed);
+    }
+}
+
+static void bytes_arrive_whole_and_in_order(void **state)
+{
+    enum { BYTES = 3 * RT_CUDA_STAGE_BYTES + 12345 };
+    rt_err e = { 0 };
+    rt_mem *m;
+    rt_ticket t;
+    (void)state;
+    rt_dev *d = open_ok(NULL);
+    uint8_t *from = rt_alloc(BYTES, 16), *to = rt_alloc_zero(BYTES, 16);
+    for (uint32_t i = 0; i < BYTES; i++) from[i] = (uint8_t)(i * 2654435761u >> 24);
+    assert_int_equal(d->api->mem_new(d, BYTES + 100, RT_MEM_DEVICE, &m, &e), RT_OK);
+    rt_copy c = { m, 77, BYTES, from, true };
+    assert_int_equal(d->api->copy(d, &c, &t, &e), RT_OK);
+    c = (rt_copy){ m, 77, BYTES, to, false };
+    assert_int_equal(d->api->copy(d, &c, &t, &e), RT_OK);
+    assert_int_equal(d->api->wait(d, t, &e), RT_OK);
+    assert_memory_equal(from, to, BYTES);
+    c.off = 101;
+    assert_int_equal(d->api->copy(d, &c, &t, &e), RT_INTERNAL);
+    assert_int_equal(d->api->mem_new(d, 9ull << 30, RT_MEM_DEVICE, &(rt_mem *){ NULL }, &e), RT_NOMEM);
+    assert_non_null(strstr(e.text, "allocating 9.00 GiB of device memory: out of memory"));
+    d->api->mem_free(d, m);
+    rt_free(from);
+    rt_free(to);
+    d->api->close(d);
+    assert_int_equal(s->live, 0);
+}
+
+static void a_fault_names_its_op_when_asked(void **state)
+{
+    rt_err e = { 0 };
+    fixture f;
+    rt_exec *x;
+    rt_ticket t;
+    (void)state;
+    for (int sync = 0; sync < 2; sync++) {
+        *s = FRESH;
+        rt_dev *d = open_ok(&(rt_dev_opts){ .sync = sync });
+        assert_int_equal(record(&f, RT_DTYPE_BF16, &e), RT_OK);
+        assert_int_equal(rt_exec_seal(&x, d, (const rt_plan *const *)&f.plan, 1, NULL, &e), RT_OK);
+        s->fail_name = sync ? "cuStreamSynchronize" : "cuEventSynchronize";
+        s->fail_at = sync ? 2 : 1; /* behind the second product */
+        s->fail_result = 700;
+        int rc = rt_exec_run(x, 0, &t, &e);
+        if (rc >= 0) rc = rt_exec_wait(x, t, &e);
+        assert_int_equal(rc, RT_DEVICE);
+        assert_non_null(strstr(e.text, "illegal memory access"));
+        assert_non_null(strstr(e.text, sync ? "op 1 (matmul)" : "--sync names the op"));
+        rt_exec_free(x);
+        d->api->close(d);
+        forget(&f);
+    }
+    assert_int_equal(s->live, 0);
+}
+
+static void devices_have_names(void **state)
+{
+    rt_dev *d;
+    rt_err e = { 0 };
+    char why[160];
+    (void)state;
+    s->devices = 2;
+    assert_int_equal(rt_device_open(&d, "auto", &(rt_dev_opts){ 0 }, why, &e), RT_OK);
+    assert_string_equal(d->api->name, "cuda");
+    assert_string_equal(why, "");
+    assert_ptr_equal(rt_device_policy(d), &rt_policy_bf16);
+    d->api->close(d);
+    assert_int_equal(rt_device_open(&d, "cuda:1", &(rt_dev_opts){ 0 }, NULL, &e), RT_OK);
+    assert_string_equal(((rt_cuda_dev *)d)->name, "Stand-in 1");
+    d->api->close(d);
+    assert_int_equal(rt_device_open(&d, "cuda:2", &(rt_dev_opts){ 0 }, NULL, &e), RT_NO_BACKEND);
+    assert_non_null(strstr(e.text, "numbered 0 to 1"));
+    assert_int_equal(rt_device_open(&d, "cuda:", &(rt_dev_opts){ 0 }, NULL, &e), RT_USAGE);
+    assert_int_equal(rt_device_open(&d, "cuda:x", &(rt_dev_opts){ 0 }, NULL, &e), RT_USAGE);
+    assert_int_equal(rt_device_open(&d, "cuda:-1", &(rt_dev_opts){ 0 }, NULL, &e), RT_USAGE);
+    assert_int_equal(rt_device_open(&d, "gpu", &(rt_dev_opts){ 0 }, NULL, &e), RT_NO_BACKEND);
+    s->devices = 0;
+    assert_int_equal(rt_device_open(&d, NULL, &(rt_dev_opts){ .threads = 1 }, why, &e), RT_OK);
+    assert_string_equal(d->api->name, "cpu");
+    assert_string_equal(why, "the driver sees no NVIDIA GPU");
+    assert_ptr_equal(rt_device_policy(d), &rt_policy_f32);
+    d->api->close(d);
+    s->devices = 1;
+    s->capability = 75; /* by its PTX; bf16 has no tensor cores there */
+    assert_int_equal(rt_device_open(&d, "cuda", &(rt_dev_opts){ 0 }, NULL, &e), RT_OK);
+    assert_ptr_equal(rt_device_policy(d), &rt_policy_f32);
+    d->api->close(d);
+}
+
+/* ---- host memory ---- */
+
+static int64_t allocations_left;
+static void *few(void *ctx, size_t bytes, size_t align)
+{
+    (void)ctx;
+    return allocations_left-- > 0 ? aligned_alloc(align, (bytes + align - 1) / align * align) : NULL;
+}
+static void give(void *ctx, void *p)
+{
+    (void)ctx;
+    free(p);
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    static const rt_allocator failing = { few, give, NULL };
+    rt_err e = { 0 };
+    int rc = RT_NOMEM, n;
+    (void)state;
+    rt_allocator_set(&failing);
+    for (n = 0; rc < 0 && n < 1000; n++) {
+        allocations_left = n;
+        e = (rt_err){ 0 };
+        rc = live_once(NULL, &e);
+        assert_true(rc >= 0 || rc == RT_NOMEM || rc == RT_NO_BACKEND);
+        assert_int_equal(s->live, 0);
+    }
+    rt_allocator_set(NULL);
+    assert_int_equal(rc, RT_OK);
+    assert_true(n > 10);
+}
+
+int main(void)
+{
+#define T(f) cmocka_unit_test_setup(f, fresh)
+    const struct CMUnitTest tests[] = {
+        T(code_first_then_memory_then_weights),
+        T(nothing_is_loaded_or_allocated_after_seal),
+        T(code_is_measured_and_reported),
+        T(every_failure_is_reported_and_cleaned_up),
+        T(every_allocation_may_fail),
+        T(a_machine_that_cannot_run_it_is_told_why),
+        T(cublaslt_is_named_or_its_absence_explained),
+        T(memory_follows_class_and_wish),
+        T(bytes_arrive_whole_and_in_order),
+        T(a_fault_names_its_op_when_asked),
+        T(devices_have_names),
+    };
+    return cmocka_run_group_tests(tests, find_standin, NULL);
+}

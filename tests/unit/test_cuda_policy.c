@@ -1,0 +1,181 @@
+/* test_cuda_policy.c - decisions of the CUDA backend, every case: memory, budget, drivers, precision, which kernels. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "backend/cuda/cuda_image.h"
+#include "backend/cuda/cuda_policy.h"
+
+#include <string.h>
+
+static void memory_is_classified_by_the_integrated_attribute(void **state)
+{
+    (void)state;
+    assert_int_equal(rt_cuda_classify_memory(true, 1), RT_MEM_MANAGED);
+    assert_int_equal(rt_cuda_classify_memory(true, 0), RT_MEM_DEVICE);
+    assert_int_equal(rt_cuda_classify_memory(true, 7), RT_MEM_DEVICE); /* not an answer that the driver gives */
+    assert_int_equal(rt_cuda_classify_memory(false, 1), RT_MEM_DEVICE);
+    assert_int_equal(rt_cuda_classify_memory(false, 0), RT_MEM_DEVICE);
+}
+
+static void the_command_line_wins_over_the_environment_over_the_class(void **state)
+{
+    static const struct {
+        rt_device_memory asked;
+        const char *env;
+        rt_mem_kind by_class, want;
+    } table[] = {
+        { RT_DEVICE_MEMORY_AUTO, NULL, RT_MEM_DEVICE, RT_MEM_DEVICE },
+        { RT_DEVICE_MEMORY_AUTO, NULL, RT_MEM_MANAGED, RT_MEM_MANAGED },
+        { RT_DEVICE_MEMORY_AUTO, "1", RT_MEM_DEVICE, RT_MEM_MANAGED },
+        { RT_DEVICE_MEMORY_AUTO, "1", RT_MEM_MANAGED, RT_MEM_MANAGED },
+        { RT_DEVICE_MEMORY_AUTO, "0", RT_MEM_DEVICE, RT_MEM_DEVICE },
+        { RT_DEVICE_MEMORY_AUTO, "0", RT_MEM_MANAGED, RT_MEM_DEVICE },
+        { RT_DEVICE_MEMORY_AUTO, "", RT_MEM_MANAGED, RT_MEM_MANAGED },
+        { RT_DEVICE_MEMORY_AUTO, "yes", RT_MEM_DEVICE, RT_MEM_DEVICE },
+        { RT_DEVICE_MEMORY_AUTO, "10", RT_MEM_DEVICE, RT_MEM_DEVICE },
+        { RT_DEVICE_MEMORY_DEVICE, NULL, RT_MEM_MANAGED, RT_MEM_DEVICE },
+        { RT_DEVICE_MEMORY_DEVICE, "1", RT_MEM_MANAGED, RT_MEM_DEVICE },
+        { RT_DEVICE_MEMORY_MANAGED, NULL, RT_MEM_DEVICE, RT_MEM_MANAGED },
+        { RT_DEVICE_MEMORY_MANAGED, "0", RT_MEM_DEVICE, RT_MEM_MANAGED },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        assert_int_equal(rt_cuda_memory_kind(table[i].asked, table[i].env, table[i].by_class), table[i].want);
+}
+
+static void shared_memory_is_budgeted_by_the_system(void **state)
+{
+    (void)state;
+    /* the driver counts the page cache as used: 30 of 120 free, though 100 are available */
+    assert_int_equal(rt_cuda_budget(RT_MEM_MANAGED, 30, 120, 100), 100);
+    assert_int_equal(rt_cuda_budget(RT_MEM_MANAGED, 30, 120, 500), 120);
+    assert_int_equal(rt_cuda_budget(RT_MEM_DEVICE, 30, 120, 100), 30);
+    assert_int_equal(rt_cuda_budget(RT_MEM_DEVICE, 30, 120, 10), 30);
+}
+
+static void logits_take_a_small_part_of_the_memory(void **state)
+{
+    (void)state;
+    assert_int_equal(rt_cuda_head_bytes(140ull << 30), 1280ull << 20);
+    assert_int_equal(rt_cuda_head_bytes(24ull << 30), 1280ull << 20);
+    assert_int_equal(rt_cuda_head_bytes(8ull << 30), 512ull << 20);
+}
+
+static void drivers_load_what_their_major_version_built(void **state)
+{
+    (void)state;
+    assert_true(rt_cuda_driver_loads(13000, 13000, false));
+    assert_true(rt_cuda_driver_loads(13000, 13020, false)); /* machine code within a major version */
+    assert_false(rt_cuda_driver_loads(13000, 13020, true)); /* PTX of a newer compiler */
+    assert_true(rt_cuda_driver_loads(13020, 13000, true));
+    assert_true(rt_cuda_driver_loads(13000, 12080, false));
+    assert_true(rt_cuda_driver_loads(13000, 12080, true));
+    assert_false(rt_cuda_driver_loads(12090, 13000, false));
+    assert_false(rt_cuda_driver_loads(12090, 13000, true));
+    assert_int_equal(rt_cuda_driver_branch(11040), 470);
+    assert_int_equal(rt_cuda_driver_branch(12080), 525);
+    assert_int_equal(rt_cuda_driver_branch(13000), 580);
+    assert_int_equal(rt_cuda_driver_branch(14000), 580); /* the newest that is known */
+}
+
+static void precision_follows_the_architecture(void **state)
+{
+    (void)state;
+    assert_ptr_equal(rt_cuda_precision(75), &rt_policy_f32);
+    assert_ptr_equal(rt_cuda_precision(80), &rt_policy_bf16);
+    assert_ptr_equal(rt_cuda_precision(121), &rt_policy_bf16);
+}
+
+/* ---- images ---- */
+
+typedef struct block {
+    rt_cuda_block head;
+    rt_cuda_image list[5];
+    char data[64];
+} block;
+
+static block example(void)
+{
+    block b = { .head = { "RTCUDA1", 5, 13000 } };
+    static const uint32_t sm[] = { 80, 86, 90, 75, 90 }, ptx[] = { 0, 0, 0, 1, 1 };
+    for (uint32_t i = 0; i < 5; i++) {
+        strcpy(b.list[i].module, "cuda_add");
+        b.list[i].sm = sm[i];
+        b.list[i].ptx = ptx[i];
+        b.list[i].offset = offsetof(block, data) + 8 * i;
+        b.list[i].bytes = 7;
+    }
+    return b;
+}
+
+static void a_block_is_checked_before_it_is_used(void **state)
+{
+    rt_cuda_images images;
+    block b = example();
+    (void)state;
+    assert_true(rt_cuda_images_parse(&images, &b, sizeof b));
+    assert_int_equal(images.count, 5);
+    assert_int_equal(images.built, 13000);
+    assert_false(rt_cuda_images_parse(&images, &b, 0)); /* a binary without kernels */
+    assert_int_equal(images.count, 0);
+    assert_false(rt_cuda_images_parse(&images, &b, sizeof b.head + 3));
+    b.head.count = 1000;
+    assert_false(rt_cuda_images_parse(&images, &b, sizeof b));
+    b = example();
+    b.list[3].bytes = sizeof b;
+    assert_false(rt_cuda_images_parse(&images, &b, sizeof b));
+    b = example();
+    b.head.magic[2] = 'x';
+    assert_false(rt_cuda_images_parse(&images, &b, sizeof b));
+}
+
+static void a_gpu_takes_the_nearest_older_kernels_of_its_generation(void **state)
+{
+    static const struct {
+        uint32_t gpu;
+        const char *kernels;
+        uint32_t sm, ptx; /* sm 0: none */
+    } table[] = {
+        { 80, NULL, 80, 0 },    { 86, "auto", 86, 0 }, { 89, NULL, 86, 0 },   { 90, NULL, 90, 0 },
+        { 75, NULL, 75, 1 },    { 120, NULL, 90, 1 },  { 90, "ptx", 90, 1 },  { 89, "ptx", 75, 1 },
+        { 90, "ptx75", 75, 1 }, { 70, NULL, 0, 0 },    { 75, "ptx90", 0, 0 }, { 90, "ptx80", 0, 0 },
+    };
+    rt_cuda_images images;
+    block b = example();
+    rt_err e = { 0 };
+    (void)state;
+    assert_true(rt_cuda_images_parse(&images, &b, sizeof b));
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        rt_cuda_arch a = { 0 };
+        int rc = rt_cuda_images_choose(&images, table[i].gpu, table[i].kernels, &a, &e);
+        assert_int_equal(rc, table[i].sm ? RT_OK : RT_NO_BACKEND);
+        assert_int_equal(a.sm, table[i].sm);
+        assert_int_equal(a.ptx, table[i].ptx);
+    }
+    assert_non_null(strstr(e.text, "sm_80 sm_86 sm_90 ptx_75 ptx_90")); /* what there is */
+    rt_cuda_arch a;
+    assert_int_equal(rt_cuda_images_choose(&images, 90, "cubin", &a, &e), RT_INVALID);
+    assert_int_equal(rt_cuda_images_choose(&images, 90, "ptx7x", &a, &e), RT_INVALID);
+    assert_ptr_equal(rt_cuda_images_find(&images, "cuda_add", (rt_cuda_arch){ 90, 0 }), b.data + 16);
+    assert_null(rt_cuda_images_find(&images, "cuda_sub", (rt_cuda_arch){ 90, 0 }));
+    assert_null(rt_cuda_images_find(&images, "cuda_add", (rt_cuda_arch){ 80, 1 }));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(memory_is_classified_by_the_integrated_attribute),
+        cmocka_unit_test(the_command_line_wins_over_the_environment_over_the_class),
+        cmocka_unit_test(shared_memory_is_budgeted_by_the_system),
+        cmocka_unit_test(logits_take_a_small_part_of_the_memory),
+        cmocka_unit_test(drivers_load_what_their_major_version_built),
+        cmocka_unit_test(precision_follows_the_architecture),
+        cmocka_unit_test(a_block_is_checked_before_it_is_used),
+        cmocka_unit_test(a_gpu_takes_the_nearest_older_kernels_of_its_generation),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
