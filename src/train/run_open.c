@@ -247,7 +247,7 @@ void rt_run_close(rt_run *r)
     rt_pool_free(r->pool);
     rt_free(r->rows);
     if (r->made && (!r->begun || r->temporary)) { /* nothing in it is worth keeping; removing goes two levels deep */
-        rt_dir_remove(r->run);
+        if (r->run) rt_dir_remove(r->run);
         rt_dir_remove(r->out);
     }
     rt_arena_free(&r->arena);
