@@ -28,7 +28,8 @@ for arg in "$@"; do
     --ssh) ssh=1 ;;
     --ci) cross=1 clang=1 interop=1 ssh=1 ;;
     *)
-        echo "setup.sh: unknown argument '$arg'; it is one of --bench, --cross, --interop, --fuzz, --browser, --ssh, --ci" >&2
+        echo "setup.sh: unknown argument '$arg'; it is one of --bench, --cross, --interop, --fuzz, --browser, --ssh," \
+            "--ci" >&2
         exit 2
         ;;
     esac

@@ -74,14 +74,14 @@ cat >run.yaml <<'YAML'
 teacher: t  # the teacher
 model_name_or_path: "my models/s"
 data:
-  - 'it''s data/none.jsonl'
+  - "it's data/none.jsonl"
 lr: 1e-3
 YAML
 listing >before
 dispatch --dry-run somewhere -- distill --config run.yaml --data="it's data/a b.jsonl,weight=1" --data "it's data/m*.jsonl" --out "back again"
 exits 0
 err_empty
-out_has '^send  .* these 11 files, '
+out_has '^send +of these 11 files, '
 out_has "^ +$work/it's data/a b.jsonl\$"
 out_has "^ +$work/it's data/more.jsonl\$"
 out_has "^ +$work/my models/s/model.safetensors\$"
