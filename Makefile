@@ -258,8 +258,15 @@ check-layers:
 format:
 	$(CLANG_FORMAT) -i $$(find src include examples tests bench -name '*.[ch]')
 
-install: $(BUILD)/retort
+# The binary; header, library and its pkg-config file, for `cc $(pkg-config --cflags --libs retort)`.
+install: $(BUILD)/retort $(API_LIB)
 	install -D -m 755 $(BUILD)/retort '$(DESTDIR)$(PREFIX)/bin/retort'
+	install -D -m 644 include/retort.h '$(DESTDIR)$(PREFIX)/include/retort.h'
+	install -D -m 644 $(API_LIB) '$(DESTDIR)$(PREFIX)/lib/libretort.a'
+	@mkdir -p '$(DESTDIR)$(PREFIX)/lib/pkgconfig'
+	sed -e 's,@PREFIX@,$(PREFIX),' -e "s,@LIBS@,$$(cat $(BUILD)/lib/libs)," \
+	    -e "s,@VERSION@,$$(sed -n 's/^.define RETORT_VERSION \"\(.*\)\"$$/\1/p' include/retort.h)," \
+	    src/api/retort.pc.in > '$(DESTDIR)$(PREFIX)/lib/pkgconfig/retort.pc'
 
 clean:
 	rm -rf '$(BUILD)'
@@ -272,16 +279,17 @@ help:
 	@echo 'make test          install what is missing (tools/setup.sh), build, run every test'
 	@echo 'make test-quick    unit tests and verify --quick; with SAN=address, SAN=thread or ARCH=aarch64 too'
 	@echo 'make test-interop  models and text beside the public Python packages; test-interop-light: without PyTorch'
-	@echo 'make test-browser  the page of retort report in headless Chromium'
+	@echo 'make test-browser  the page of retort report in headless Chromium (tools/setup.sh --browser installs it)'
 	@echo 'make fuzz          every parser, FUZZ_SECONDS=600 each; FUZZ="name ..." for some'
 	@echo 'make bench-cpu     speed of the CPU operations against ceilings measured in the same run'
 	@echo 'make bench-text    encoding beside the tokenizers package, opening and converting beside a copy'
 	@echo 'make bench-peer-cpu  a distillation step beside PyTorch on this processor'
 	@echo 'make test-kill     a run killed at 65 moments and resumed: the same bits as one left alone'
 	@echo 'make mutants       100 mechanical mutations; each should turn a test red; mutants-step: of model and train'
+	@echo 'tools/dispatch.sh  a run on another machine, over ssh; --help says more'
 	@echo 'make check-layers  which room may include which'
 	@echo 'make format        clang-format on every C file'
-	@echo 'make install       into $$DESTDIR$$PREFIX/bin (PREFIX=$(PREFIX))'
+	@echo 'make install       binary, C header and library into $$DESTDIR$$PREFIX (PREFIX=$(PREFIX))'
 	@echo 'make clean         remove $(BUILD)'
 	@echo 'Variables: SAN=address|thread DEBUG=1 ARCH=aarch64 CC=clang BUILD=dir WERROR=1 V=1 CFLAGS LDFLAGS'
 	@echo 'NVCC CUDA_ARCHS CUDA_PTX LIB_openblas CFLAGS_openblas LIB_cmocka $(USES:%=LIB_%) EMU JOBS'

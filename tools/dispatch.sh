@@ -59,8 +59,13 @@ json_list() {
     printf ']'
 }
 # size BYTES [UNIT]
-size() { awk -v n="$1" -v by="${2:-1}" 'BEGIN { n *= by; split("B KiB MiB GiB TiB", u); for (i = 1; n >= 1024 && i < 5; i++) n /= 1024
-                                printf i == 1 ? "%d %s\n" : "%.1f %s\n", n, u[i] }'; }
+size() {
+    awk -v n="$1" -v by="${2:-1}" 'BEGIN {
+        split("B KiB MiB GiB TiB", unit)
+        for (n *= by; n >= 1024 && i < 4; i++) n /= 1024
+        printf i ? "%.1f %s\n" : "%d %s\n", n, unit[i + 1]
+    }'
+}
 now() { date -u +%Y-%m-%dT%H:%M:%SZ; }
 # whole_path PATH: from the root. The last part stays what it is called, even when it is a link: models go by that name.
 whole_path() {
@@ -119,12 +124,14 @@ state() {
     else echo none; fi
 }
 '
-probe=$state_of_run'at=$3
+space='space() { df -Pk "$1" | tail -n 1 | sed "s/^.* \([0-9][0-9]*\)  *[0-9][0-9]*%.*$/\1/"; }
+'
+probe=$state_of_run$space'at=$3
 while [ ! -d "$at" ]; do
     case $at in */?*) at=${at%/*} at=${at:-/} ;; *) at=. ;; esac
 done
 echo "@machine $(uname -sm)"
-echo "@free $(df -Pk "$at" | tail -n 1 | sed "s/^.* \([0-9][0-9]*\)  *[0-9][0-9]*%.*$/\1/")"
+echo "@free $(space "$at")"
 echo "@state $(state "$1" "$2")"
 [ ! -x "$4" ] || echo "@binary there"'
 take_binary='umask 022
@@ -138,7 +145,8 @@ take_files='mkdir -p "$1" && tar -xf - -C "$1"'
 give_files='cd "$1" && tar -cf - --null -T -'
 enter='top=$(cd "$1" && pwd) && bin=$top/bin/$2 && mkdir -p "$top/files$3" || exit 7
 '
-plan=$enter'cd "$top/files$3" || exit 7
+plan=$enter$space'cd "$top/files$3" || exit 7
+echo "@free $(space .)"
 shift 3
 "$bin" --help | grep -q "^  plan " || { echo "@no plan"; exit 0; }
 "$bin" plan "$@" --json'
@@ -197,11 +205,11 @@ config_paths() {
     }
     function value(text) {
         sub(/^[ \t]+/, "", text)
-        if (text ~ /^[[{&*!|>%@`]/ || text ~ /\\/ || text ~ /^(".*[^"]|\x27.*[^\x27])[ \t\r]*$/ && text !~ /["\x27][ \t]+#/) {
-            print "!\t" key; return
-        }
-        if (text ~ /^["\x27]/) { quote = substr(text, 1, 1); text = substr(text, 2); sub(quote "[^" quote "]*$", "", text) }
-        else { sub(/^#.*|[ \t]+#.*/, "", text); sub(/[ \t\r]+$/, "", text) }
+        open_quote = text ~ /^(".*[^"]|\x27.*[^\x27])[ \t\r]*$/ && text !~ /["\x27][ \t]+#/
+        if (text ~ /^[[{&*!|>%@`]/ || text ~ /\\/ || text ~ /\x27\x27/ || open_quote) { print "!\t" key; return }
+        if (text ~ /^["\x27]/) {
+            quote = substr(text, 1, 1); text = substr(text, 2); sub(quote "[^" quote "]*$", "", text)
+        } else { sub(/^#.*|[ \t]+#.*/, "", text); sub(/[ \t\r]+$/, "", text) }
         if (text != "" && text != "~" && text != "null") print flag[key] "\t" text
     }
     /^[ \t]*(#|$)/ { next }
@@ -216,8 +224,8 @@ add_files() {
     *"
 "*) die 5 "$(quote "$1"): a line break in a file's name" ;;
     esac
-    find -L "$1" \( -name '.?*' -o -name 'checkpoint-*' \) ! -path "$1" -prune -o -type f -printf '%s %T@ %p\n' >>"$tmp/found" ||
-        die 7 "$1 cannot be read"
+    find -L "$1" \( -name '.?*' -o -name 'checkpoint-*' \) ! -path "$1" -prune -o -type f -printf '%s %T@ %p\n' \
+        >>"$tmp/found" || die 7 "$1 cannot be read"
     # A file with weights needs the small ones that lie beside it.
     case $1 in
     *.safetensors | *.apr)
@@ -498,7 +506,8 @@ if [ -n "$config" ]; then
     [ -f "$config" ] || die 3 "--config $config: not found here"
     config_paths "$config" >"$tmp/config"
     while IFS='	' read -r flag value; do
-        [ "$flag" != ! ] || die 5 "$config: $value is written in a way that is not understood here; write plain text, one to a line"
+        [ "$flag" != ! ] ||
+            die 5 "$config: $value is written in a way that is not understood here; write plain text, one to a line"
         case $given in *" $flag "*) ;; *) set -- "$@" "$flag" "$value" ;; esac
     done <"$tmp/config"
 fi
@@ -558,7 +567,9 @@ if [ -n "$action" ]; then
     stop=0) say "asked the run on $host to save and stop; --fetch $(quote "$out") brings it back" ;;
     stop=*) die 3 "$host: no run of $out is going on in $shown" ;;
     fetch=0)
-        case $(told state) in none | taken) die 3 "$host has no run of $out in $shown (was it dispatched from here, with this --remote-dir?)" ;; esac
+        case $(told state) in
+        none | taken) die 3 "$host has no run of $out in $shown (was it dispatched from here, with this --remote-dir?)" ;;
+        esac
         bring_back
         ;;
     *) die 7 "$host: $(cat "$tmp/ssh")" ;;
@@ -570,7 +581,8 @@ refuse_full "$again"
 if [ -z "$binary" ]; then
     if [ -x "$root/build/retort" ]; then binary=$root/build/retort; else binary=$(command -v retort || true); fi
 fi
-[ -n "$binary" ] && [ -f "$binary" ] || die 3 "${binary:-retort}: there is no such binary; build it with make, or name it with --binary"
+[ -n "$binary" ] && [ -f "$binary" ] ||
+    die 3 "${binary:-retort}: there is no such binary; build it with make, or name it with --binary"
 sum=$(sha256sum <"$binary" | cut -d ' ' -f 1)
 sent_binary=retort-$(printf %.16s "$sum")
 tidy <"$tmp/found" | sed 's,^\([0-9]* [0-9]*\) /,\1 ,' >"$tmp/here"
@@ -581,7 +593,7 @@ if [ "$dry" = 1 ]; then
 connect   $ssh $host, without a password
 look      machine, free space, whether there is a run $far already
 binary    $binary ($(size "$(wc -c <"$binary")")), to $shown/bin/$sent_binary unless it is there; retort doctor
-send      those of these $(wc -l <"$tmp/here") files, $(size "$(total "$tmp/here")"), that are not in $shown/files with the same size and time:
+send      of these $(wc -l <"$tmp/here") files, $(size "$(total "$tmp/here")"), those not in $shown/files with the same size and time:
 $(sed 's,^[0-9]* [0-9]* ,          /,' "$tmp/here")
 plan      retort plan: pair, data, memory; the disk space that the run needs
 start     detached, in $shown/files$here:
@@ -608,8 +620,8 @@ ended*=again | lost=again) ;;
 running=*) die 5 "the run is going on on $host; tools/dispatch.sh $host --fetch $(quote "$out") follows it" ;;
 none=again) die 3 "--resume: $host has no run $far" ;;
 taken=*) die 5 "$host has files in $far already; give another --out, or remove them there" ;;
-*) die 5 "$host has a run of $out that ended; --fetch $(quote "$out") brings it back. For a new one give another --out, or remove" \
-    "$far and $job there" ;;
+*) die 5 "$host has a run of $out that ended; --fetch $(quote "$out") brings it back." \
+    "For a new one give another --out, or remove $far and $job there" ;;
 esac
 say "host      $host: $machine, $(size "$free" 1024) free"
 
@@ -640,14 +652,15 @@ if [ "$again" = new ]; then
         need=$(tr -d ' \n' <"$tmp/answer" | sed -n 's/.*"disk":{[^}]*"most":\([0-9]*\).*/\1/p')
         what="the model and the checkpoints"
     fi
-    persist look || die 7 "$host: $(cat "$tmp/ssh")"
     free=$(told free)
     check_disk "${need:-0}" "$what"
     say "disk      $(size "${need:-0}") for $what"
 fi
 
-facts="\"command\": $(json_list retort "$command" "$@"), \"binary\": {\"sha256\": \"$sum\", \"version\": $(json_text "$version")}"
-ask "$start" "$dir" "$sent_binary" "$here" "$(dirname "$out_there")/.${out_there##*/}.job" "$again" "$facts" "$run" "$command" "$@" || {
+facts="\"command\": $(json_list retort "$command" "$@")"
+facts="$facts, \"binary\": {\"sha256\": \"$sum\", \"version\": $(json_text "$version")}"
+job_there=$(dirname "$out_there")/.${out_there##*/}.job
+ask "$start" "$dir" "$sent_binary" "$here" "$job_there" "$again" "$facts" "$run" "$command" "$@" || {
     code=$?
     lost="Whether the run was started is not known: tools/dispatch.sh $host --status $(quote "$out") says so"
     [ "$code" != 255 ] || no_answer "$lost"

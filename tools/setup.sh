@@ -6,23 +6,30 @@
 #   tools/setup.sh --cross    also a compiler and an emulator for aarch64
 #   tools/setup.sh --interop  also Python's venv, for the packages that `make test-interop` compares with
 #   tools/setup.sh --fuzz     also clang with libFuzzer
-#   tools/setup.sh --ci       all that .ci/run needs: --cross, --interop and clang
+#   tools/setup.sh --browser  also Chromium and a font, for `make test-browser`
+#   tools/setup.sh --ssh      also an ssh server, which tests/cli/dispatch.sh starts for itself on 127.0.0.1
+#   tools/setup.sh --ci       all that .ci/run needs: --cross, --interop, --ssh and clang
 #
 # It looks for the things themselves, not for packages, so nothing happens (and no network is needed) when they are
 # there, however they came. As root it says what it installs and installs it; otherwise it prints the one line to run
 # and stops with status 1. Debian 12 and Ubuntu 24.04 are tried.
 set -eu
 
-bench=0 cross=0 clang=0 interop=0 fuzz=0
+bench=0 cross=0 clang=0 interop=0 fuzz=0 browser=0 ssh=0
+# Where systemd runs, installing the package would also open this machine to the network: only when asked to.
+[ -d /run/systemd/system ] || ssh=1
 for arg in "$@"; do
     case $arg in
     --bench) bench=1 ;;
     --cross) cross=1 ;;
     --interop) interop=1 ;;
     --fuzz) clang=1 fuzz=1 ;;
-    --ci) cross=1 clang=1 interop=1 ;;
+    --browser) browser=1 ;;
+    --ssh) ssh=1 ;;
+    --ci) cross=1 clang=1 interop=1 ssh=1 ;;
     *)
-        echo "setup.sh: unknown argument '$arg'; it is one of --bench, --cross, --interop, --fuzz, --ci" >&2
+        echo "setup.sh: unknown argument '$arg'; it is one of --bench, --cross, --interop, --fuzz, --browser, --ssh," \
+            "--ci" >&2
         exit 2
         ;;
     esac
@@ -45,6 +52,13 @@ has_header() {
     return 1
 }
 has_file() { test -e "$1"; }
+has_sshd() { PATH=$PATH:/usr/sbin:/usr/local/sbin has_command sshd; }
+has_browser() {
+    for name in "${CHROMIUM:-chromium}" chromium-browser google-chrome google-chrome-stable; do
+        has_command "$name" && return 0
+    done
+    return 1
+}
 has_libfuzzer() { ls "$(clang -print-runtime-dir)"/libclang_rt.fuzzer*; }
 
 # A machine may have a compiler without make, or gcc without a C library to compile against.
@@ -68,6 +82,14 @@ if [ $bench = 1 ]; then
 fi
 if [ $clang = 1 ]; then
     want clang has_command clang
+fi
+if [ $browser = 1 ]; then
+    want chromium has_browser
+    want fonts-dejavu-core has_file /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf
+fi
+if [ $ssh = 1 ]; then
+    want openssh-client has_command ssh
+    want openssh-server has_sshd
 fi
 if [ $fuzz = 1 ]; then
     want libclang-rt-dev has_libfuzzer

@@ -224,8 +224,8 @@ def report(*arguments):
 def main():
     program = chromium.find()
     if not program:
-        print("skipped: no Chromium here (looked for " + ", ".join(chromium.NAMES) + "; CHROMIUM=path names another); on Debian: "
-              "apt-get install --no-install-recommends chromium fonts-dejavu-core")
+        print("skipped: no Chromium here (looked for " + ", ".join(chromium.NAMES) + "; CHROMIUM=path names another); "
+              "tools/setup.sh --browser installs one")
         return 0
     os.makedirs(PICTURES, exist_ok=True)
     with tempfile.TemporaryDirectory() as top:

@@ -2,6 +2,7 @@
 : "${BUILD:?names the build folder}"
 root=$(pwd)
 case $BUILD in /*) ;; *) BUILD=$root/$BUILD ;; esac
+case $RETORT in /*) ;; *) RETORT=$root/$RETORT ;; esac
 . "$(dirname "$0")/harness"
 . "$(dirname "$0")/run_case"
 lib=$BUILD/lib/libretort.a
@@ -49,6 +50,26 @@ err_empty
 texts d.jsonl 60 and
 run init --preset tiny-qwen2 --seed 1 --dtype f32 t
 run init --preset tiny-llama --seed 2 --dtype f32 s
+
+# ---- installed ----
+# What was built is taken as it is, whatever it was built with.
+does env -u MAKEFLAGS -u MAKELEVEL make -s -C "$root" -o "$BUILD/retort" -o "$lib" BUILD="$BUILD" PREFIX="$work/usr" install
+exits 0
+err_empty
+check "the binary" cmp "$RETORT" usr/bin/retort
+cp usr/lib/pkgconfig/retort.pc "$out"
+check "nothing is left to fill in" sh -c '! grep -q @ "$0"' "$out"
+out_has "^Version: $(sed -n 's/^#define RETORT_VERSION "\(.*\)"$/\1/p' "$root/include/retort.h")\$"
+if command -v pkg-config >/dev/null; then
+    # shellcheck disable=SC2046,SC2086
+    does ${CC:-gcc} -std=c11 $warnings ${SAN_FLAGS:-} "$root/examples/distill.c" \
+        $(PKG_CONFIG_PATH=usr/lib/pkgconfig pkg-config --cflags --libs retort) -o installed
+    exits 0
+    err_empty
+else
+    echo "skipped: the example with what pkg-config says (there is none)"
+fi
+
 example() {
     shown="example $*"
     status=0

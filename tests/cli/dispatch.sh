@@ -74,14 +74,14 @@ cat >run.yaml <<'YAML'
 teacher: t  # the teacher
 model_name_or_path: "my models/s"
 data:
-  - 'it''s data/none.jsonl'
+  - "it's data/none.jsonl"
 lr: 1e-3
 YAML
 listing >before
 dispatch --dry-run somewhere -- distill --config run.yaml --data="it's data/a b.jsonl,weight=1" --data "it's data/m*.jsonl" --out "back again"
 exits 0
 err_empty
-out_has '^send  .* these 11 files, '
+out_has '^send +of these 11 files, '
 out_has "^ +$work/it's data/a b.jsonl\$"
 out_has "^ +$work/it's data/more.jsonl\$"
 out_has "^ +$work/my models/s/model.safetensors\$"
@@ -163,7 +163,7 @@ at -- distill --teacher t --student "my models/s" --data "it's data" --out o $se
 exits 7
 err_has 'too little disk space .*: 10.0 KiB free, .* needed for the binary'
 check "nothing was sent, nothing came" sh -c 'test ! -e "$0" && test ! -e o' "$far"
-rm fake/df
+mv fake/df tight.df
 python3 - <<'PY'
 import json, shutil
 shutil.copytree("t", "other")
@@ -179,6 +179,14 @@ check "nothing came" sh -c 'test ! -e o && ! ls -d .o.*'
 if [ $plan = 1 ]; then
     err_has 'retort plan on 127.0.0.1 refuses the run'
     check "nothing was started" test ! -e "$mirror/.o.job"
+    # Room for what is sent, but not for the checkpoints that the plan has counted.
+    sed 's/1999990 10 /1998000 2000 /' tight.df >fake/df
+    chmod +x fake/df
+    at -- distill --teacher t --student "my models/s" --data "it's data" --out o $settings --steps 40
+    exits 7
+    err_has 'too little disk space .*: 2.0 MiB free, .* needed for the model and the checkpoints'
+    check "nothing was started for want of room" test ! -e "$mirror/.o.job"
+    rm fake/df
 else
     echo "skipped: a pair that is refused before the start (this binary has no plan)"
     rm -r "$mirror/.o.job"
@@ -189,14 +197,14 @@ run distill --teacher t --student "my models/s" --data "it's data/a b.jsonl" --o
 exits 0
 at -- distill --teacher t --student "my models/s" --data "it's data/a b.jsonl" --out "back again" $settings --steps 40 &
 dispatched=$!
-python3 - "$mirror/.back again.job" $server "$out" <<'PY'
+python3 - "$mirror/.back again.job" $server "$out" $dispatched <<'PY'
 import os, signal, sys, time
-job, server, out = sys.argv[1:]
+job, server, out, dispatched = sys.argv[1:]
 
 def wait_for(what):
     end = time.time() + 120
     while not what():
-        if time.time() > end:
+        if time.time() > end or open(f"/proc/{dispatched}/stat").read().split(") ")[1][0] == "Z":
             sys.exit("it did not come to that")
         time.sleep(0.01)
 
@@ -276,7 +284,7 @@ err_has '--resume: 127.0.0.1 has no run'
 # A second run sends nothing twice; --stop saves; the exit code comes through.
 at -- distill --teacher t --student "my models/s" --data "it's data/a b.jsonl" --out long $settings --steps 100000 &
 dispatched=$!
-for i in $(seq 600); do
+for i in $(seq 300); do
     grep -q '"step": *[0-9]' "$mirror/long/run/metrics.jsonl" 2>/dev/null && break
     sleep 0.1
 done
