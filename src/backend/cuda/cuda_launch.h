@@ -1,0 +1,41 @@
+/* cuda_launch.h - what an op family of this backend sees: the device's limits, operand addresses, and launches.
+ *
+ * Owns: the entry of one op (what it needs, which launches it becomes) and the builder that collects them. An op is
+ * turned into launches once, when its program is sealed; running replays them. Leaves to cuda_program.c: resolving
+ * modules and functions, capturing and replaying; to cuda_ops.c: the table from op kind to entry. */
+#ifndef RT_BACKEND_CUDA_LAUNCH_H
+#define RT_BACKEND_CUDA_LAUNCH_H
+
+#include "backend/backend.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { RT_CUDA_PARAM_MAX = 512 }; /* bytes of one kernel's parameter struct */
+
+typedef struct rt_cuda_caps {
+    uint32_t sm;         /* 75, 80, 90, 121 */
+    uint32_t sms;        /* multiprocessors */
+    uint32_t shared_max; /* bytes a block may ask for */
+} rt_cuda_caps;
+
+typedef struct rt_cuda_builder rt_cuda_builder; /* collects the launches of one program at seal */
+
+const rt_cuda_caps *rt_cuda_builder_caps(const rt_cuda_builder *b);
+
+/* Device address of element (0,0); 0 when the operand is absent. */
+uint64_t rt_cuda_addr(const rt_operand *o);
+
+/* One launch, fixed at seal. module: stem of the .cu file ("cuda_rmsnorm"); kernel: its extern "C" name. Every kernel
+ * takes one struct by value (a header shared by C and .cu), copied here, at most RT_CUDA_PARAM_MAX bytes. Errors stick
+ * in the builder. */
+void rt_cuda_push(rt_cuda_builder *b, const char *module, const char *kernel, const uint32_t grid[3], uint32_t block,
+                  uint32_t shared, const void *params, uint32_t bytes);
+
+/* One op kind on this backend; each is defined in the cuda_<family>.c of its family as rt_cuda_<op>. */
+typedef struct rt_cuda_op {
+    bool (*need)(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, rt_need *need); /* false: need->why_not */
+    void (*emit)(rt_cuda_builder *b, const rt_bound_op *op);
+} rt_cuda_op;
+
+#endif
