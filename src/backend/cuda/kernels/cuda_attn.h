@@ -9,11 +9,12 @@
 enum { RT_CUDA_ATTN_F32, RT_CUDA_ATTN_BF16, RT_CUDA_ATTN_F16 }; /* storage of the A operands */
 
 /* The tensor-core kernels (cuda_attn_fwd.cu, cuda_attn_bwd.cu): four warps, each with MT times 16 rows of the tile that
- * the block owns; the other side comes in tiles of so many rows. */
-enum { RT_CUDA_ATTN_THREADS = 128, RT_CUDA_ATTN_FWD_KEYS = 64, RT_CUDA_ATTN_BWD_ROWS = 32 };
+ * the block owns; the other side comes in tiles, too. */
+enum { RT_CUDA_ATTN_THREADS = 128, RT_CUDA_ATTN_FWD_KEYS = 64 };
 /* The plain kernels (cuda_attn_plain.cu): f32 on ordinary cores, tiles of 64 by 64, D in slices of 32. */
 enum { RT_CUDA_ATTN_PLAIN_THREADS = 256, RT_CUDA_ATTN_PLAIN_TILE = 64, RT_CUDA_ATTN_PLAIN_SLICE = 32 };
-/* Rows of shared memory are this many elements longer than what they hold: no two of eight rows in the same banks. */
+/* Rows of shared memory are this many elements longer than what they hold: no two of eight rows in the same banks. In
+ * tiles of queries the backward keeps the stat of a row there. */
 enum { RT_CUDA_ATTN_PAD = 8, RT_CUDA_ATTN_PLAIN_PAD = 4 };
 
 typedef struct rt_cuda_attn_mat { /* a matrix in device memory */

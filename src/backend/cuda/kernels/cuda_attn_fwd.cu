@@ -31,7 +31,6 @@ template <int DP, int MT> RT_DEVICE void rows_begin(fwd_rows<DP, MT> &w, const r
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             const int i = w.row + m * 16 + lane() / 4 + half * 8, lo = first_key(p.a, p.start, row0, i);
-            w.lo[m][half] = lo;
             w.top[m][half] = -INFINITY;
             w.sum[m][half] = 0;
             w.lo_max = max(w.lo_max, lo);
@@ -64,13 +63,13 @@ RT_DEVICE int block_first(const rt_cuda_attn_fwd_params &p, uint64_t row0, int i
 
 /* Scores of keys j0 .. j0 + KEYS - 1 become -infinity where they are not seen. */
 template <int DP, int MT>
-RT_DEVICE void mask(float (&s)[MT][KEYS / 8][4], const fwd_rows<DP, MT> &w, int j0)
+RT_DEVICE void mask(float (&s)[MT][KEYS / 8][4], const fwd_rows<DP, MT> &w, const rt_cuda_attn_fwd_params &p, uint64_t row0, int j0)
 {
 #pragma unroll
     for (int m = 0; m < MT; m++)
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            const int i = w.row + m * 16 + lane() / 4 + half * 8, lo = w.lo[m][half];
+            const int i = w.row + m * 16 + lane() / 4 + half * 8, lo = first_key(p.a, p.start, row0, i);
 #pragma unroll
             for (int n = 0; n < KEYS / 8; n++)
 #pragma unroll
@@ -175,14 +174,12 @@ template <class E, int DP, int MT> RT_DEVICE void attn_fwd(const rt_cuda_attn_fw
         if (j0 + KEYS < end) tile_fetch<KEYS, DP>(sk, k + (j0 + KEYS) * p.k.stride, p.k.stride, T - j0 - KEYS, D);
         if (!seen) continue;
         const bool edge = j0 < w.lo_max || j0 + KEYS - 1 > w.row;
-        if (edge) mask(s, w, j0);
+        if (edge) mask(s, w, p, row0, j0);
         soften<E>(s, w, p.scale2);
 #pragma unroll
-        for (int n = 0; n < KEYS / 16; n++) {
-            if (j0 + n * 16 > w.last || j0 + n * 16 + 16 <= w.first) continue;
-            tile_add<E, DP>(w.o, s, n, sv + n * 16 * pitch<DP>);
-            if (E::rest && edge) tile_add_rest<E, DP>(w.o, s, n, sv + n * 16 * pitch<DP>);
-        }
+        for (int n = 0; n < KEYS / 16; n++)
+            if (j0 + n * 16 <= w.last && j0 + n * 16 + 16 > w.first)
+                tile_add<E, DP>(w.o, s, n, sv + n * 16 * pitch<DP>, edge);
     }
     copy_wait(); /* of the queries, where no key was seen: nothing may still arrive where o passes through */
     rows_end<E, DP, MT>(w, p, row0, h, rt_shared + warp() * 16 * MT * pitch<DP>);

@@ -69,65 +69,46 @@ template <class E, int DP, int MT, int N> RT_DEVICE void tile_scores(float (&s)[
     }
 }
 
-/* The parts of elements 16 k to 16 k + 15 of each row of w, as the left side of a product. */
-template <class E, int MT, int N>
-RT_DEVICE void split(uint32_t (&hi)[MT][4], uint32_t (&lo)[MT][4], uint32_t (&rest)[MT][4], const float (&w)[MT][N][4],
-                     int k)
+/* acc (16 MT,DP) += elements 16 k to 16 k + 15 of w, in PARTS parts, times the 16 rows of b from `b` on. */
+template <class E, int PARTS, int DP, int MT, int N>
+RT_DEVICE void tile_add_parts(float (&acc)[MT][DP / 8][4], const float (&w)[MT][N][4], int k, uint32_t b)
 {
+    uint32_t part[PARTS][MT][4];
 #pragma unroll
     for (int m = 0; m < MT; m++)
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             float x = w[m][2 * k + i / 2][i % 2 * 2], y = w[m][2 * k + i / 2][i % 2 * 2 + 1];
-            hi[m][i] = E::pair(x, y);
-            x -= E::first(hi[m][i]);
-            y -= E::second(hi[m][i]);
-            lo[m][i] = E::pair(x, y);
-            rest[m][i] = E::pair(x - E::first(lo[m][i]), y - E::second(lo[m][i]));
+#pragma unroll
+            for (int n = 0; n < PARTS; n++) {
+                part[n][m][i] = E::pair(x, y);
+                x -= E::first(part[n][m][i]);
+                y -= E::second(part[n][m][i]);
+            }
         }
-}
-
-/* acc (16 MT,DP) += elements 16 k to 16 k + 15 of w, times the 16 rows of b from `b` on. */
-template <class E, int DP, int MT, int N>
-RT_DEVICE void tile_add(float (&acc)[MT][DP / 8][4], const float (&w)[MT][N][4], int k, uint32_t b)
-{
-    uint32_t hi[MT][4], lo[MT][4], rest[MT][4];
-    split<E>(hi, lo, rest, w, k);
     b += (lane() & 15) * pitch<DP> + (lane() >> 4) * 16;
 #pragma unroll
     for (int d = 0; d < DP / 16; d++) {
         uint32_t y[4];
         load_4_turned(y, b + d * 32);
 #pragma unroll
-        for (int m = 0; m < MT; m++) {
-            E::product(acc[m][2 * d], hi[m], y[0], y[1]);
-            E::product(acc[m][2 * d + 1], hi[m], y[2], y[3]);
-        }
+        for (int n = 0; n < PARTS; n++)
 #pragma unroll
-        for (int m = 0; m < MT; m++) {
-            E::product(acc[m][2 * d], lo[m], y[0], y[1]);
-            E::product(acc[m][2 * d + 1], lo[m], y[2], y[3]);
-        }
+            for (int m = 0; m < MT; m++) {
+                E::product(acc[m][2 * d], part[n][m], y[0], y[1]);
+                E::product(acc[m][2 * d + 1], part[n][m], y[2], y[3]);
+            }
     }
 }
 
-/* What tile_add leaves out of acc. */
+/* The same in as many parts as are needed; edge: some of the tile is not seen. */
 template <class E, int DP, int MT, int N>
-RT_DEVICE void tile_add_rest(float (&acc)[MT][DP / 8][4], const float (&w)[MT][N][4], int k, uint32_t b)
+RT_DEVICE void tile_add(float (&acc)[MT][DP / 8][4], const float (&w)[MT][N][4], int k, uint32_t b, bool edge)
 {
-    uint32_t hi[MT][4], lo[MT][4], rest[MT][4];
-    split<E>(hi, lo, rest, w, k);
-    b += (lane() & 15) * pitch<DP> + (lane() >> 4) * 16;
-#pragma unroll
-    for (int d = 0; d < DP / 16; d++) {
-        uint32_t y[4];
-        load_4_turned(y, b + d * 32);
-#pragma unroll
-        for (int m = 0; m < MT; m++) {
-            E::product(acc[m][2 * d], rest[m], y[0], y[1]);
-            E::product(acc[m][2 * d + 1], rest[m], y[2], y[3]);
-        }
-    }
+    if (E::rest && edge)
+        tile_add_parts<E, 3, DP>(acc, w, k, b);
+    else
+        tile_add_parts<E, 2, DP>(acc, w, k, b);
 }
 
 /* Rows of this warp, times f[m][half], rounded into device memory by way of this warp's rows of a tile at `at`, which
