@@ -47,14 +47,17 @@ typedef struct rt_cuda_attn_bwd_params {
     uint64_t sums;  /* (2,parts,B*T,K*D) f32: dk, then dv, of every part; absent when there is one */
 } rt_cuda_attn_bwd_params;
 
+/* Decode: R = Q H/K query rows of a kv head, row r being token r % Q of head r / Q of its group. */
+enum { RT_CUDA_ATTN_DECODE_ROWS = 16, RT_CUDA_ATTN_DECODE_KEYS = 64 }; /* of a block on tensor cores; of its tile */
+
 typedef struct rt_cuda_attn_decode_params {
     rt_decode_args a;
     uint32_t dtype;
     float scale2;
-    uint32_t splits, blocks; /* of the cache of a sequence; blocks of query rows of a kv head */
+    uint32_t splits, blocks; /* of the keys that a block of query rows sees; blocks of query rows of a kv head */
     rt_cuda_attn_mat o, q, kc, vc, len;
-    uint64_t tops; /* (B*K,R,splits) float2: the largest score and the sum of weights, R = Q H/K rows */
-    uint64_t outs; /* (B*K,R,splits,D) f32: sums of weighted values */
+    uint64_t tops; /* (B*K*R,splits) pairs of f32: the largest score in units of log 2, the sum of weights */
+    uint64_t outs; /* (B*K*R,splits,D) f32: weighted values, not divided by the sum */
 } rt_cuda_attn_decode_params;
 
 #endif

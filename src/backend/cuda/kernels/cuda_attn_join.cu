@@ -1,0 +1,65 @@
+/* cuda_attn_join.cu - the end of attn_decode: the parts of the cache, joined in order; and its plain form, in f32.
+ *
+ * Owns: rt_attn_decode_join, which both forms end with, and rt_attn_decode_plain for f32 operands, sm_75, narrow heads
+ * and operands off their 16-byte boundaries. */
+#include "backend/cuda/kernels/cuda_attn_plain.cuh"
+#include "backend/cuda/kernels/cuda_attn_split.cuh"
+
+extern "C" __global__ void __launch_bounds__(RT_CUDA_ATTN_PLAIN_THREADS)
+    rt_attn_decode_plain(const __grid_constant__ rt_cuda_attn_decode_params p)
+{
+    const split_block b = split_place(p, TILE, TILE);
+    if (b.len == 0) return;
+    const uint64_t row0 = (uint64_t)b.seq * p.a.S, col = (uint64_t)b.kv * p.a.D;
+    plain_queries w;
+    plain_queries_begin(w);
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const int r = thread_y() * 4 + i;
+        w.hi[i] = r < b.rows ? last_seen(p.a, b.len, (b.r0 + r) % (int)p.a.Q) : -1;
+        w.lo[i] = r < b.rows ? first_seen(p.a, w.hi[i]) : 0;
+        w.hi[i] = min(w.hi[i], b.j1 - 1); /* behind the split shared memory holds zeros, not keys */
+    }
+    plain_attend(w, p.q.at, [&](int r) { return query_at(p, p.q, b.seq, b.kv, b.r0 + r); }, b.rows, p.kc.at,
+                 [&](int j) { return (row0 + j) * p.kc.stride + col; }, p.vc.at,
+                 [&](int j) { return (row0 + j) * p.vc.stride + col; }, b.j0, b.j1, (int)p.a.D, p.scale2, p.dtype);
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const int r = thread_y() * 4 + i;
+        if (r >= b.rows) continue;
+        const uint64_t at = part_at(p, b, r);
+        if (thread_x() == 0) ((float2 *)p.tops)[at] = make_float2(w.top[i], w.sum[i]);
+#pragma unroll
+        for (int n = 0; n < SLICES; n++)
+#pragma unroll
+            for (int e = 0; e < 2; e++) {
+                const int d = n * SLICE + thread_x() * 2 + e;
+                if (d < (int)p.a.D) ((float *)p.outs)[at * p.a.D + d] = w.o[n][i][e];
+            }
+    }
+}
+
+/* One warp for each query row; a length that cannot be gives NaN. */
+extern "C" __global__ void __launch_bounds__(256)
+    rt_attn_decode_join(const __grid_constant__ rt_cuda_attn_decode_params p)
+{
+    const uint32_t R = p.a.Q * (p.a.H / p.a.K), lane = threadIdx.x & 31;
+    const uint64_t row = (uint64_t)blockIdx.x * 8 + threadIdx.x / 32;
+    if (row >= (uint64_t)p.a.B * p.a.K * R) return;
+    const uint32_t unit = (uint32_t)(row / R), seq = unit / p.a.K;
+    const float2 *tops = (const float2 *)p.tops + row * p.splits;
+    const float *outs = (const float *)p.outs + row * p.splits * p.a.D;
+    const uint64_t to = query_at(p, p.o, seq, unit % p.a.K, (int)(row % R));
+    const bool sound = cache_length(p, seq) != 0;
+    float top = -INFINITY, sum = 0;
+    for (uint32_t i = 0; sound && i < p.splits; i++) top = fmaxf(top, tops[i].x);
+    const float base = top == -INFINITY ? 0.0f : top;
+    for (uint32_t i = 0; sound && i < p.splits; i++) sum = fmaf(tops[i].y, power_2(tops[i].x - base), sum);
+    const float f = 1.0f / sum;
+    for (uint32_t d = lane; d < p.a.D; d += 32) {
+        float out = 0;
+        for (uint32_t i = 0; sound && i < p.splits; i++)
+            out = fmaf(outs[(uint64_t)i * p.a.D + d], power_2(tops[i].x - base), out);
+        store_any((void *)p.o.at, to + d, sound ? out * f : NAN, p.dtype);
+    }
+}
