@@ -209,6 +209,16 @@ RT_DEVICE bool meets(const bwd_rows<MT> &w, const unsigned char *tile, int x, in
     return __any_sync(~0u, lo <= min(i, j1) && i >= w.row && i < T);
 }
 
+/* one += ds other1, two += p other2, as far as the form has them, for rows 16 n to 16 n + 15 of a step's tiles. */
+template <class E, int PARTS, int FORM, int DP, int MT, int N>
+RT_DEVICE void add_all(float (&one)[MT][DP / 8][4], float (&two)[MT][DP / 8][4], const float (&p)[MT][N][4],
+                       const float (&ds)[MT][N][4], int n, uint32_t other1, uint32_t to_other2)
+{
+    other1 += n * 16 * pitch<DP>;
+    if (FORM != DV) tile_add<E, PARTS, DP>(one, ds, n, other1);
+    if (FORM == DKV || FORM == DV) tile_add<E, PARTS, DP>(two, p, n, other1 + to_other2);
+}
+
 /* The sums of a part, as they are. */
 template <int DP, int MT>
 RT_DEVICE void store_sums(const rt_cuda_attn_bwd_params &p, const bwd_block &b, uint32_t which, int row,
@@ -283,10 +293,11 @@ template <class E, int FORM, int DP, int MT, int ROWS> RT_DEVICE void attn_bwd(c
         else
             weigh_queries<DP>(s, dp, rt_shared + here, w.row, x, T, p.scale2, edge);
 #pragma unroll
-        for (int n = 0; n < ROWS / 16; n++) {
-            if (FORM != DV) tile_add<E, DP>(one, dp, n, own + here + n * 16 * pitch<DP>, edge);
-            if (FORM == DKV || FORM == DV) tile_add<E, DP>(two, s, n, own + here + HALF + n * 16 * pitch<DP>, edge);
-        }
+        for (int n = 0; n < ROWS / 16; n++)
+            if (edge)
+                add_all<E, E::parts, FORM, DP>(one, two, s, dp, n, own + here, HALF);
+            else
+                add_all<E, 2, FORM, DP>(one, two, s, dp, n, own + here, HALF);
     }
     copy_wait(); /* of what is owned, where nothing streamed by: nothing may still arrive where results pass through */
     unsigned char *const pass = rt_shared + warp() * 16 * MT * pitch<DP>;

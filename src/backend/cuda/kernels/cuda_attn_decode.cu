@@ -140,7 +140,7 @@ template <class E, int DP> RT_DEVICE void attn_decode(const rt_cuda_attn_decode_
         __syncthreads(); /* values are here, and nobody reads the keys any more */
         if (j + KEYS < b.j1) tile_fetch<KEYS, DP>(sk, k + (j + KEYS) * p.kc.stride, p.kc.stride, b.j1 - j - KEYS, D);
         soften<E>(s, w, j + warp() * MINE, p.scale2);
-        tile_add_parts<E, E::rest ? 3 : 2, DP>(w.o, s, 0, sv + warp() * MINE * pitch<DP>);
+        tile_add<E, E::parts, DP>(w.o, s, 0, sv + warp() * MINE * pitch<DP>);
     }
     copy_wait(); /* of the queries, where there was no key */
     rows_end(w, p, b);

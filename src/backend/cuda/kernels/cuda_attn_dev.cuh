@@ -57,10 +57,10 @@ RT_DEVICE float power_2(float x)
 }
 
 /* The two 16-bit storage types: pairs of values in a word, and d (16,8) += a (16,16) b (16,8). Weights of the forward are
- * at most 1; f16 ends at 2^-24, so they are multiplied by `lift` there. `rest`: two parts of a weight are too few at
- * the edge of what is seen (cuda_attn_tile.cuh). */
+ * at most 1; f16 ends at 2^-24, so they are multiplied by `lift` there. `parts` of a weight are needed
+ * at the edge of what is seen (cuda_attn_tile.cuh). */
 struct rt_bf16 {
-    static constexpr bool rest = true;
+    static constexpr int parts = 3;
     static constexpr float lift = 1;
     static __device__ __forceinline__ uint32_t pair(float first, float second)
     {
@@ -79,7 +79,7 @@ struct rt_bf16 {
     }
 };
 struct rt_f16 {
-    static constexpr bool rest = false;
+    static constexpr int parts = 2;
     static constexpr float lift = 16384;
     static __device__ __forceinline__ uint32_t pair(float first, float second)
     {

@@ -17,9 +17,15 @@ enum { KEYS = RT_CUDA_ATTN_FWD_KEYS };
 template <int DP, int MT> struct fwd_rows {
     float o[MT][DP / 8][4];         /* not yet divided by sum */
     float top[MT][2], sum[MT][2];   /* largest score, sum of weights: this lane's part of it */
-    int row, lo[MT][2];             /* position of row 0 of the warp; first keys */
+    int row;                        /* position of row 0 of the warp */
     int first, last, lo_max; /* keys that any row sees; keys lo_max .. row are seen by every row */
 };
+
+/* Where the first key of a row is kept: behind its query. The four lanes of a row write the same. */
+template <int DP, int MT> RT_DEVICE int *first_of(int m, int half)
+{
+    return (int *)(rt_shared + (warp() * 16 * MT + m * 16 + lane() / 4 + half * 8) * pitch<DP> + DP * 2);
+}
 
 template <int DP, int MT> RT_DEVICE void rows_begin(fwd_rows<DP, MT> &w, const rt_cuda_attn_fwd_params &p, uint64_t row0, int i0)
 {
@@ -31,6 +37,7 @@ template <int DP, int MT> RT_DEVICE void rows_begin(fwd_rows<DP, MT> &w, const r
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             const int i = w.row + m * 16 + lane() / 4 + half * 8, lo = first_key(p.a, p.start, row0, i);
+            *first_of<DP, MT>(m, half) = lo;
             w.top[m][half] = -INFINITY;
             w.sum[m][half] = 0;
             w.lo_max = max(w.lo_max, lo);
@@ -62,14 +69,13 @@ RT_DEVICE int block_first(const rt_cuda_attn_fwd_params &p, uint64_t row0, int i
 }
 
 /* Scores of keys j0 .. j0 + KEYS - 1 become -infinity where they are not seen. */
-template <int DP, int MT>
-RT_DEVICE void mask(float (&s)[MT][KEYS / 8][4], const fwd_rows<DP, MT> &w, const rt_cuda_attn_fwd_params &p, uint64_t row0, int j0)
+template <int DP, int MT> RT_DEVICE void mask(float (&s)[MT][KEYS / 8][4], const fwd_rows<DP, MT> &w, int j0)
 {
 #pragma unroll
     for (int m = 0; m < MT; m++)
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            const int i = w.row + m * 16 + lane() / 4 + half * 8, lo = first_key(p.a, p.start, row0, i);
+            const int i = w.row + m * 16 + lane() / 4 + half * 8, lo = *first_of<DP, MT>(m, half);
 #pragma unroll
             for (int n = 0; n < KEYS / 8; n++)
 #pragma unroll
@@ -174,12 +180,16 @@ template <class E, int DP, int MT> RT_DEVICE void attn_fwd(const rt_cuda_attn_fw
         if (j0 + KEYS < end) tile_fetch<KEYS, DP>(sk, k + (j0 + KEYS) * p.k.stride, p.k.stride, T - j0 - KEYS, D);
         if (!seen) continue;
         const bool edge = j0 < w.lo_max || j0 + KEYS - 1 > w.row;
-        if (edge) mask(s, w, p, row0, j0);
+        if (edge) mask(s, w, j0);
         soften<E>(s, w, p.scale2);
 #pragma unroll
-        for (int n = 0; n < KEYS / 16; n++)
-            if (j0 + n * 16 <= w.last && j0 + n * 16 + 16 > w.first)
-                tile_add<E, DP>(w.o, s, n, sv + n * 16 * pitch<DP>, edge);
+        for (int n = 0; n < KEYS / 16; n++) { /* the choice is made for every n: so less is carried in registers */
+            if (edge && (j0 + n * 16 > w.last || j0 + n * 16 + 16 <= w.first)) continue;
+            if (edge)
+                tile_add<E, E::parts, DP>(w.o, s, n, sv + n * 16 * pitch<DP>);
+            else
+                tile_add<E, 2, DP>(w.o, s, n, sv + n * 16 * pitch<DP>);
+        }
     }
     copy_wait(); /* of the queries, where no key was seen: nothing may still arrive where o passes through */
     rows_end<E, DP, MT>(w, p, row0, h, rt_shared + warp() * 16 * MT * pitch<DP>);

@@ -5,7 +5,7 @@
 #include "backend/cuda/kernels/cuda_attn_plain.cuh"
 #include "backend/cuda/kernels/cuda_attn_split.cuh"
 
-extern "C" __global__ void __launch_bounds__(RT_CUDA_ATTN_PLAIN_THREADS)
+extern "C" __global__ void __launch_bounds__(RT_CUDA_ATTN_PLAIN_THREADS, 1)
     rt_attn_decode_plain(const __grid_constant__ rt_cuda_attn_decode_params p)
 {
     const split_block b = split_place(p, TILE, TILE);

@@ -4,7 +4,7 @@
  * their 16-byte boundaries. Blocks and the order of sums are as in cuda_attn_fwd.cu and cuda_attn_bwd.cu. */
 #include "backend/cuda/kernels/cuda_attn_plain.cuh"
 
-extern "C" __global__ void __launch_bounds__(RT_CUDA_ATTN_PLAIN_THREADS)
+extern "C" __global__ void __launch_bounds__(RT_CUDA_ATTN_PLAIN_THREADS, 1)
     rt_attn_plain_fwd(const __grid_constant__ rt_cuda_attn_fwd_params p)
 {
     const int T = (int)p.a.T, D = (int)p.a.D;
@@ -146,12 +146,12 @@ template <bool KEYS> RT_DEVICE void plain_bwd(const rt_cuda_attn_bwd_params &p)
     if (KEYS) plain_store(p.dv, b.row0 + b.own, col, own_rows, D, two, 1.0f, p.dtype);
 }
 
-extern "C" __global__ void __launch_bounds__(RT_CUDA_ATTN_PLAIN_THREADS)
+extern "C" __global__ void __launch_bounds__(RT_CUDA_ATTN_PLAIN_THREADS, 1)
     rt_attn_plain_dq(const __grid_constant__ rt_cuda_attn_bwd_params p)
 {
     plain_bwd<false>(p);
 }
-extern "C" __global__ void __launch_bounds__(RT_CUDA_ATTN_PLAIN_THREADS)
+extern "C" __global__ void __launch_bounds__(RT_CUDA_ATTN_PLAIN_THREADS, 1)
     rt_attn_plain_dkv(const __grid_constant__ rt_cuda_attn_bwd_params p)
 {
     plain_bwd<true>(p);
