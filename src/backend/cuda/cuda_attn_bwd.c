@@ -23,7 +23,10 @@ static const uint32_t in_tiles = 1u << RT_ATTNB_DQ | 1u << RT_ATTNB_DK | 1u << R
                                  1u << RT_ATTNB_Q | 1u << RT_ATTNB_K | 1u << RT_ATTNB_V | 1u << RT_ATTNB_O;
 
 /* What the block owns (two matrices), and two stages of what streams by. */
-static uint32_t shared_bytes(const bwd_kernel *k) { return rt_cuda_attn_rows_bytes(2 * k->rows + 4 * k->others, k->width); }
+static uint32_t shared_bytes(const bwd_kernel *k)
+{
+    return rt_cuda_attn_rows_bytes(2 * k->rows + 4 * k->others, k->width);
+}
 
 static const bwd_kernel *choose(const rt_cuda_caps *c, const rt_attn_args *a, rt_dtype d, bool aligned)
 {
@@ -36,9 +39,9 @@ static const bwd_kernel *choose(const rt_cuda_caps *c, const rt_attn_args *a, rt
 
 /* How the work is cut; k null: the plain kernels. */
 typedef struct bwd_cut {
-    uint32_t parts, heads;    /* of the query heads of a kv head */
-    uint64_t tiles;           /* of all rows of the batch */
-    uint64_t stats, sums;     /* bytes of scratch */
+    uint32_t parts, heads; /* of the query heads of a kv head */
+    uint64_t tiles;        /* of all rows of the batch */
+    uint64_t stats, sums;  /* bytes of scratch */
 } bwd_cut;
 
 static bwd_cut cut(const rt_attn_args *a, const bwd_kernel *k)
@@ -60,7 +63,7 @@ static bool bwd_need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, r
     const rt_attn_args *a = &op->args.attn;
     const rt_dtype d = rt_plan_dtype(p, op->slot[RT_ATTNB_Q]);
     const bwd_kernel *k = choose(c, a, d, rt_cuda_attn_views_aligned(op, in_tiles));
-    const bwd_cut x = cut(a, k);
+    const bwd_cut x = cut(a, choose(c, a, d, true)); /* the other way needs no more */
     *need = (rt_need){ .kernel = k ? k->text : "flash, f32", .work_bytes = x.stats + x.sums };
     return rt_cuda_attn_counts(d, a->T, (uint64_t)a->B * a->T * a->H / 32 + 1, need);
 }

@@ -1,7 +1,8 @@
 /* cuda_attn_fwd.c - attention forward: which kernel takes an op, and its launch.
  *
- * Owns: the op attn_fwd on this backend. One launch, a block for every tile of queries of every head; the kernels are in
- * cuda_attn_fwd.cu (tensor cores) and cuda_attn_plain.cu. Leaves to cuda_attn_host.h what the attention ops share. */
+ * Owns: the op attn_fwd on this backend. One launch, a block for every tile of queries of every head; the kernels are
+ * in cuda_attn_fwd.cu (tensor cores) and cuda_attn_plain.cu. Leaves to cuda_attn_host.h what the attention ops share.
+ */
 #include "backend/cuda/cuda_attn_host.h"
 
 typedef struct fwd_kernel {
@@ -53,14 +54,14 @@ static void fwd_emit(rt_cuda_builder *b, const rt_bound_op *op)
     const rt_dtype d = op->slot[RT_ATTN_Q].dtype;
     const fwd_kernel *k = choose(rt_cuda_builder_caps(b), a, d, rt_cuda_attn_aligned(op, in_tiles));
     const rt_cuda_attn_fwd_params p = { .a = *a,
-                                 .dtype = rt_cuda_attn_dtype(d),
-                                 .scale2 = a->scale * RT_CUDA_LOG2E,
-                                 .o = rt_cuda_attn_mat_of(&op->slot[RT_ATTN_O]),
-                                 .lse = rt_cuda_attn_mat_of(&op->slot[RT_ATTN_LSE]),
-                                 .q = rt_cuda_attn_mat_of(&op->slot[RT_ATTN_Q]),
-                                 .k = rt_cuda_attn_mat_of(&op->slot[RT_ATTN_K]),
-                                 .v = rt_cuda_attn_mat_of(&op->slot[RT_ATTN_V]),
-                                 .start = rt_cuda_attn_mat_of(&op->slot[RT_ATTN_START]) };
+                                        .dtype = rt_cuda_attn_dtype(d),
+                                        .scale2 = a->scale * RT_CUDA_LOG2E,
+                                        .o = rt_cuda_attn_mat_of(&op->slot[RT_ATTN_O]),
+                                        .lse = rt_cuda_attn_mat_of(&op->slot[RT_ATTN_LSE]),
+                                        .q = rt_cuda_attn_mat_of(&op->slot[RT_ATTN_Q]),
+                                        .k = rt_cuda_attn_mat_of(&op->slot[RT_ATTN_K]),
+                                        .v = rt_cuda_attn_mat_of(&op->slot[RT_ATTN_V]),
+                                        .start = rt_cuda_attn_mat_of(&op->slot[RT_ATTN_START]) };
     if (k)
         rt_cuda_attn_push(b, "cuda_attn_fwd", d == RT_DTYPE_BF16 ? k->bf16 : k->f16, count_blocks(a, k),
                           RT_CUDA_ATTN_THREADS, shared_bytes(k), &p, sizeof p);

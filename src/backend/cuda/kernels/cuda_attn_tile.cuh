@@ -1,12 +1,12 @@
 /* cuda_attn_tile.cuh - tiles of the tensor-core attention kernels: fetched, multiplied, written; device code.
  *
  * Owns: where things lie. A tile in shared memory is rows of DP 16-bit elements (D rounded up, zeros behind D) and
- * RT_CUDA_ATTN_PAD more, so that the eight rows of a matrix load fall into different banks. A warp's product s (16 MT,N)
- * is s[m][n][e]: rows 16 m + l/4 + 8 (e/2), columns 8 n + 2 (l%4) + e%2 of lane l. That is also how the product's left
- * side wants it, so weights go from one product into the next without leaving registers.
+ * RT_CUDA_ATTN_PAD more, so that the eight rows of a matrix load fall into different banks. A warp's product s (16
+ * MT,N) is s[m][n][e]: rows 16 m + l/4 + 8 (e/2), columns 8 n + 2 (l%4) + e%2 of lane l. That is also how the product's
+ * left side wants it, so weights go from one product into the next without leaving registers.
  *
- * Weights (p and ds) are f32, and the limits of `retort verify` leave no room for rounding them to 16 bits. They enter a
- * product as the sum of two 16-bit numbers, hi + lo: 22 bits of f16, 17 of bf16. What is then missing of bf16 (2^-18)
+ * Weights (p and ds) are f32, and the limits of `retort verify` leave no room for rounding them to 16 bits. They enter
+ * a product as the sum of two 16-bit numbers, hi + lo: 22 bits of f16, 17 of bf16. What is then missing of bf16 (2^-18)
  * cancels over many keys but not over few, so tiles at the edge of what is seen add it by a third product; see
  * docs/cuda-kernels.md. */
 #ifndef RT_BACKEND_CUDA_KERNELS_CUDA_ATTN_TILE_CUH
