@@ -48,7 +48,9 @@ split_sources() {
 watch() {
     log=$1
     shift
-    { "$@" 2>&1 || echo "failed with status $?: $*"; } | tee "$log" | sed -n 's/^eval /           step /p'
+    { "$@" 2>&1 || echo "failed with status $?: $*"; } | tee "$log" | while IFS= read -r line; do
+        case $line in eval\ *) echo "           step ${line#eval }" ;; esac
+    done
     if grep '^failed with status' "$log" >/dev/null; then
         tail -n 5 "$log" >&2
         exit 1
