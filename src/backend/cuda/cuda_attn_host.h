@@ -8,6 +8,7 @@
 
 #include "backend/cuda/cuda_launch.h"
 #include "backend/cuda/kernels/cuda_attn.h"
+#include "base/mem.h"
 
 #include <stdio.h>
 
@@ -36,7 +37,7 @@ static inline uint32_t rt_cuda_attn_plain_bytes(uint32_t weights)
     return 4 * RT_CUDA_ATTN_PLAIN_TILE * (2 * slice + weights * tile);
 }
 
-/* Do the views of slots [first, last] that are in `mask` begin and step on 16-byte boundaries? Buffers begin on wider
+/* Do the views of the slots in `mask` begin and step on 16-byte boundaries? Buffers begin on wider
  * ones. */
 static inline bool rt_cuda_attn_views_aligned(const rt_op *op, uint32_t mask)
 {
@@ -46,6 +47,7 @@ static inline bool rt_cuda_attn_views_aligned(const rt_op *op, uint32_t mask)
     return true;
 }
 
+/* The same of operands, which have addresses. */
 static inline bool rt_cuda_attn_aligned(const rt_bound_op *op, uint32_t mask)
 {
     for (uint32_t i = 0; i < op->nslots; i++)

@@ -24,6 +24,7 @@
     X(COPY, copy)                                                                                                      \
     X(FILL, fill)                                                                                                      \
     X(DEQUANT, dequant)                                                                                                \
+    X(KD_LOSS, kd_loss)                                                                                                \
     X(ADAMW, adamw)                                                                                                    \
     X(NORM_SQ, norm_sq)                                                                                                \
     X(CLIP, clip)

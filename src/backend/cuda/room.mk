@@ -9,6 +9,7 @@ LIB_SRCS += \
 	src/backend/cuda/cuda_embed.c \
 	src/backend/cuda/cuda_gemm.c \
 	src/backend/cuda/cuda_image.c \
+	src/backend/cuda/cuda_kd.c \
 	src/backend/cuda/cuda_lt.c \
 	src/backend/cuda/cuda_matmul.c \
 	src/backend/cuda/cuda_memory.c \

@@ -1,4 +1,5 @@
-/* cuda_attn.h - what the attention kernels are told: one struct per op, plain C, shared by cuda_attn*.c and the kernels.
+/* cuda_attn.h - what the attention kernels are told: one struct per op, plain C, shared by cuda_attn*.c and the
+ * kernels.
  *
  * Scores are kept in units of log 2 (scale2 = scale log2 e), so that every exponential is 2^x. */
 #ifndef RT_BACKEND_CUDA_KERNELS_CUDA_ATTN_H

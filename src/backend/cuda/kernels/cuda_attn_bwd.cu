@@ -30,10 +30,10 @@ struct bwd_step {
 
 /* Where a block works, the same for all its threads. */
 struct bwd_block {
-    uint64_t row0;            /* of the batch, in rows of the operands */
-    uint32_t kv, h0, h1;      /* kv head; query heads */
+    uint64_t row0;       /* of the batch, in rows of the operands */
+    uint32_t kv, h0, h1; /* kv head; query heads */
     uint32_t part;
-    int own, begin, end;      /* first row owned; rows that stream by: begin (a multiple of the tile) to end - 1 */
+    int own, begin, end; /* first row owned; rows that stream by: begin (a multiple of the tile) to end - 1 */
 };
 
 /* One past the last query that sees any of keys j0 .. j1 - 1. */
@@ -84,7 +84,6 @@ template <int FORM, int OWN, int ROWS> RT_DEVICE bwd_block place_block(const rt_
     return b;
 }
 
-template <int DP>
 RT_DEVICE const uint16_t *rows_of(const rt_cuda_attn_mat &m, uint64_t row, uint32_t head, uint32_t D)
 {
     return (const uint16_t *)m.at + row * m.stride + (uint64_t)head * D;
@@ -98,8 +97,8 @@ RT_DEVICE void fetch_step(const rt_cuda_attn_bwd_params &p, const bwd_block &b, 
     const uint64_t row = b.row0 + s.x;
     const rt_cuda_attn_mat &m1 = FORM == DQ ? p.k : p.q, &m2 = FORM == DQ ? p.v : p.d_o;
     const uint32_t head = FORM == DQ ? b.kv : s.h;
-    tile_fetch<ROWS, DP>(to, rows_of<DP>(m1, row, head, p.a.D), m1.stride, left, D);
-    tile_fetch<ROWS, DP>(to + ROWS * pitch<DP>, rows_of<DP>(m2, row, head, p.a.D), m2.stride, left, D);
+    tile_fetch<ROWS, DP>(to, rows_of(m1, row, head, p.a.D), m1.stride, left, D);
+    tile_fetch<ROWS, DP>(to + ROWS * pitch<DP>, rows_of(m2, row, head, p.a.D), m2.stride, left, D);
     if (FORM != DQ && threadIdx.x < ROWS) {
         const uint64_t at = ((b.row0 / p.a.T) * p.a.H + s.h) * p.a.T + s.x + threadIdx.x;
         copy_async(to + threadIdx.x * pitch<DP> + DP * 2, (const rt_cuda_attn_stat *)p.stats + at,
@@ -181,8 +180,7 @@ RT_DEVICE void rows_begin(bwd_rows<MT> &w, rt_cuda_attn_stat (&stat)[MT][2], con
             const int i = w.row + m * 16 + lane() / 4 + half * 8;
             stat[m][half] = { 0, 0, INT32_MAX, 0 };
             if (i < (int)p.a.T)
-                stat[m][half] =
-                    ((const rt_cuda_attn_stat *)p.stats)[((b.row0 / p.a.T) * p.a.H + b.h0) * p.a.T + i];
+                stat[m][half] = ((const rt_cuda_attn_stat *)p.stats)[((b.row0 / p.a.T) * p.a.H + b.h0) * p.a.T + i];
             const int lo = stat[m][half].lo;
             w.lo_max = max(w.lo_max, lo);
             if (lo <= i) {
@@ -209,6 +207,16 @@ RT_DEVICE bool meets(const bwd_rows<MT> &w, const unsigned char *tile, int x, in
     return __any_sync(~0u, lo <= min(i, j1) && i >= w.row && i < T);
 }
 
+/* one += ds other1, two += p other2, as far as the form has them, for rows 16 n to 16 n + 15 of a step's tiles. */
+template <class E, int PARTS, int FORM, int DP, int MT, int N>
+RT_DEVICE void add_all(float (&one)[MT][DP / 8][4], float (&two)[MT][DP / 8][4], const float (&p)[MT][N][4],
+                       const float (&ds)[MT][N][4], int n, uint32_t other1, uint32_t to_other2)
+{
+    other1 += n * 16 * pitch<DP>;
+    if (FORM != DV) tile_add<E, PARTS, DP>(one, ds, n, other1);
+    if (FORM == DKV || FORM == DV) tile_add<E, PARTS, DP>(two, p, n, other1 + to_other2);
+}
+
 /* The sums of a part, as they are. */
 template <int DP, int MT>
 RT_DEVICE void store_sums(const rt_cuda_attn_bwd_params &p, const bwd_block &b, uint32_t which, int row,
@@ -230,8 +238,8 @@ RT_DEVICE void store_sums(const rt_cuda_attn_bwd_params &p, const bwd_block &b, 
 }
 
 template <class E, int FORM, int DP, int MT>
-RT_DEVICE void store_rows(const rt_cuda_attn_bwd_params &p, const bwd_block &b, const rt_cuda_attn_mat &to, uint32_t which,
-                          int row, const float (&acc)[MT][DP / 8][4], float f, unsigned char *at)
+RT_DEVICE void store_rows(const rt_cuda_attn_bwd_params &p, const bwd_block &b, const rt_cuda_attn_mat &to,
+                          uint32_t which, int row, const float (&acc)[MT][DP / 8][4], float f, unsigned char *at)
 {
     if (FORM != DQ && p.parts > 1) {
         store_sums<DP, MT>(p, b, which, row, acc, f);
@@ -240,7 +248,7 @@ RT_DEVICE void store_rows(const rt_cuda_attn_bwd_params &p, const bwd_block &b, 
     float scale[MT][2];
 #pragma unroll
     for (int m = 0; m < MT; m++) scale[m][0] = scale[m][1] = f;
-    tile_store<E, DP, MT>((uint16_t *)rows_of<DP>(to, b.row0 + row, FORM == DQ ? b.h0 : b.kv, p.a.D), to.stride,
+    tile_store<E, DP, MT>((uint16_t *)rows_of(to, b.row0 + row, FORM == DQ ? b.h0 : b.kv, p.a.D), to.stride,
                           (int)p.a.T - row, (int)p.a.D, acc, scale, at);
 }
 
@@ -260,9 +268,9 @@ template <class E, int FORM, int DP, int MT, int ROWS> RT_DEVICE void attn_bwd(c
     if (FORM == DQ) rows_begin(w, stat, p, b);
     clear<DP, MT>(one);
     clear<DP, MT>(two);
-    tile_fetch<OWN, DP>(own, rows_of<DP>(m1, b.row0 + b.own, head, p.a.D), m1.stride, left, (int)p.a.D);
+    tile_fetch<OWN, DP>(own, rows_of(m1, b.row0 + b.own, head, p.a.D), m1.stride, left, (int)p.a.D);
     if (FORM != DV)
-        tile_fetch<OWN, DP>(own + TILE, rows_of<DP>(m2, b.row0 + b.own, head, p.a.D), m2.stride, left, (int)p.a.D);
+        tile_fetch<OWN, DP>(own + TILE, rows_of(m2, b.row0 + b.own, head, p.a.D), m2.stride, left, (int)p.a.D);
     bwd_step at = { b.begin < b.end ? b.h0 : b.h1, b.begin };
     if (at.h < b.h1) fetch_step<FORM, DP, ROWS>(p, b, at, own + OTHERS);
     for (uint32_t stage = 0; at.h < b.h1; stage ^= 1) {
@@ -283,10 +291,11 @@ template <class E, int FORM, int DP, int MT, int ROWS> RT_DEVICE void attn_bwd(c
         else
             weigh_queries<DP>(s, dp, rt_shared + here, w.row, x, T, p.scale2, edge);
 #pragma unroll
-        for (int n = 0; n < ROWS / 16; n++) {
-            if (FORM != DV) tile_add<E, DP>(one, dp, n, own + here + n * 16 * pitch<DP>, edge);
-            if (FORM == DKV || FORM == DV) tile_add<E, DP>(two, s, n, own + here + HALF + n * 16 * pitch<DP>, edge);
-        }
+        for (int n = 0; n < ROWS / 16; n++)
+            if (edge)
+                add_all<E, E::parts, FORM, DP>(one, two, s, dp, n, own + here, HALF);
+            else
+                add_all<E, 2, FORM, DP>(one, two, s, dp, n, own + here, HALF);
     }
     copy_wait(); /* of what is owned, where nothing streamed by: nothing may still arrive where results pass through */
     unsigned char *const pass = rt_shared + warp() * 16 * MT * pitch<DP>;

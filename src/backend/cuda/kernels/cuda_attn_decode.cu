@@ -1,10 +1,10 @@
 /* cuda_attn_decode.cu - attention of the newest tokens over the cache on tensor cores, bf16 or f16 storage.
  *
- * Owns: attn_decode where cuda_attn_decode.c finds 16-bit operands on 16-byte boundaries and sm_80. Reading the cache is
- * the cost, so its keys are split among blocks, and a block takes 16 query rows of one kv head, which read every key
- * once. Of each tile of keys every warp takes a quarter, with maxima and sums of its own; at the end the warps are joined
- * in order, and the block leaves its part for cuda_attn_join.cu. Weights are added in as many parts as make them exact:
- * here that costs nothing. */
+ * Owns: attn_decode where cuda_attn_decode.c finds 16-bit operands on 16-byte boundaries and sm_80. Reading the cache
+ * is the cost, so its keys are split among blocks, and a block takes 16 query rows of one kv head, which read every key
+ * once. Of each tile of keys every warp takes a quarter, with maxima and sums of its own; at the end the warps are
+ * joined in order, and the block leaves its part for cuda_attn_join.cu. Weights are added in as many parts as make them
+ * exact: here that costs nothing. */
 #include "backend/cuda/kernels/cuda_attn_split.cuh"
 #include "backend/cuda/kernels/cuda_attn_tile.cuh"
 
@@ -27,7 +27,8 @@ template <int DP> RT_DEVICE void fetch_queries(const rt_cuda_attn_decode_params 
     }
 }
 
-template <int DP> RT_DEVICE void rows_begin(decode_rows<DP> &w, const rt_cuda_attn_decode_params &p, const split_block &b)
+template <int DP>
+RT_DEVICE void rows_begin(decode_rows<DP> &w, const rt_cuda_attn_decode_params &p, const split_block &b)
 {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
@@ -82,8 +83,7 @@ template <class E, int DP> RT_DEVICE void soften(float (&s)[1][MINE / 8][4], dec
 }
 
 /* Joins the warps in order. Shared memory: (WARPS,ROWS) pairs, then (WARPS,ROWS,DP) values. */
-template <int DP>
-RT_DEVICE void rows_end(decode_rows<DP> &w, const rt_cuda_attn_decode_params &p, const split_block &b)
+template <int DP> RT_DEVICE void rows_end(decode_rows<DP> &w, const rt_cuda_attn_decode_params &p, const split_block &b)
 {
     float2 *tops = (float2 *)rt_shared;
     float *outs = (float *)(tops + WARPS * ROWS);
@@ -140,7 +140,7 @@ template <class E, int DP> RT_DEVICE void attn_decode(const rt_cuda_attn_decode_
         __syncthreads(); /* values are here, and nobody reads the keys any more */
         if (j + KEYS < b.j1) tile_fetch<KEYS, DP>(sk, k + (j + KEYS) * p.kc.stride, p.kc.stride, b.j1 - j - KEYS, D);
         soften<E>(s, w, j + warp() * MINE, p.scale2);
-        tile_add_parts<E, E::rest ? 3 : 2, DP>(w.o, s, 0, sv + warp() * MINE * pitch<DP>);
+        tile_add<E, E::parts, DP>(w.o, s, 0, sv + warp() * MINE * pitch<DP>);
     }
     copy_wait(); /* of the queries, where there was no key */
     rows_end(w, p, b);

@@ -1,8 +1,8 @@
 /* cuda_attn_dev.cuh - the machine instructions of the attention kernels, each as a function; device code.
  *
  * Owns: shared-memory addresses, asynchronous copies, matrix loads and products, 2^x, and the storage types. Every
- * instruction that needs sm_80 is here, behind one guard: on sm_75 these functions exist and trap, and cuda_attn.c never
- * chooses the kernels that call them. */
+ * instruction that needs sm_80 is here, behind one guard: on sm_75 these functions exist and trap, and the host
+ * never chooses the kernels that call them. */
 #ifndef RT_BACKEND_CUDA_KERNELS_CUDA_ATTN_DEV_CUH
 #define RT_BACKEND_CUDA_KERNELS_CUDA_ATTN_DEV_CUH
 
@@ -56,11 +56,11 @@ RT_DEVICE float power_2(float x)
     return y;
 }
 
-/* The two 16-bit storage types: pairs of values in a word, and d (16,8) += a (16,16) b (16,8). Weights of the forward are
- * at most 1; f16 ends at 2^-24, so they are multiplied by `lift` there. `rest`: two parts of a weight are too few at
- * the edge of what is seen (cuda_attn_tile.cuh). */
+/* The two 16-bit storage types: pairs of values in a word, and d (16,8) += a (16,16) b (16,8). Weights of the forward
+ * are at most 1; f16 ends at 2^-24, so they are multiplied by `lift` there. `parts` of a weight are needed at the edge
+ * of what is seen (cuda_attn_tile.cuh). */
 struct rt_bf16 {
-    static constexpr bool rest = true;
+    static constexpr int parts = 3;
     static constexpr float lift = 1;
     static __device__ __forceinline__ uint32_t pair(float first, float second)
     {
@@ -73,13 +73,13 @@ struct rt_bf16 {
     static __device__ __forceinline__ void product(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
     {
         RT_SM80(asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-                             "{%0,%1,%2,%3};"
-                             : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1)));
+                    "{%0,%1,%2,%3};"
+                    : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                    : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1)));
     }
 };
 struct rt_f16 {
-    static constexpr bool rest = false;
+    static constexpr int parts = 2;
     static constexpr float lift = 16384;
     static __device__ __forceinline__ uint32_t pair(float first, float second)
     {
@@ -98,9 +98,9 @@ struct rt_f16 {
     static __device__ __forceinline__ void product(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
     {
         RT_SM80(asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-                             "{%0,%1,%2,%3};"
-                             : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1)));
+                    "{%0,%1,%2,%3};"
+                    : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                    : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1)));
     }
 };
 

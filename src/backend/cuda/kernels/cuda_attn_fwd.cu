@@ -1,11 +1,11 @@
 /* cuda_attn_fwd.cu - attention forward on tensor cores: o = softmax(scale q k') v, bf16 or f16 storage.
  *
- * Owns: the op attn_fwd where cuda_attn.c finds 16-bit operands on 16-byte boundaries and sm_80. A block takes a tile of
- * queries of one head and walks over the tiles of keys that any of them sees, in order, with the running maximum and sum
- * of each query; nothing else is ever written but o and lse. While a tile of scores is computed its values are on the
- * way; while weights and values are multiplied the next keys are. A warp leaves out what none of its rows sees. Blocks
- * with the most keys come first. Each output is computed by one warp in the order of keys, so its bits depend on shapes
- * and data alone.
+ * Owns: the op attn_fwd where cuda_attn_fwd.c finds 16-bit operands on 16-byte boundaries and sm_80. A block takes a
+ * tile of queries of one head and walks over the tiles of keys that any of them sees, in order, with the running
+ * maximum and sum of each query; nothing else is ever written but o and lse. While a tile of scores is computed its
+ * values are on the way; while weights and values are multiplied the next keys are. A warp leaves out what none of its
+ * rows sees. Blocks with the most keys come first. Each output is computed by one warp in the order of keys, so its
+ * bits depend on shapes and data alone.
  *
  * A weight that is masked is 0; a value that is not finite therefore reaches the queries of its tile that do not see it
  * (as NaN) where src/backend/ref keeps it from them. Keys and queries that are not finite reach what sees them only. */
@@ -15,13 +15,20 @@ enum { KEYS = RT_CUDA_ATTN_FWD_KEYS };
 
 /* The rows of a warp while they are computed; [m][half]: row 16 m + lane/4 + 8 half of the warp. */
 template <int DP, int MT> struct fwd_rows {
-    float o[MT][DP / 8][4];         /* not yet divided by sum */
-    float top[MT][2], sum[MT][2];   /* largest score, sum of weights: this lane's part of it */
-    int row, lo[MT][2];             /* position of row 0 of the warp; first keys */
-    int first, last, lo_max; /* keys that any row sees; keys lo_max .. row are seen by every row */
+    float o[MT][DP / 8][4];       /* not yet divided by sum */
+    float top[MT][2], sum[MT][2]; /* largest score, sum of weights: this lane's part of it */
+    int row;                      /* position of row 0 of the warp */
+    int first, last, lo_max;      /* keys that any row sees; keys lo_max .. row are seen by every row */
 };
 
-template <int DP, int MT> RT_DEVICE void rows_begin(fwd_rows<DP, MT> &w, const rt_cuda_attn_fwd_params &p, uint64_t row0, int i0)
+/* Where the first key of a row is kept: behind its query. */
+template <int DP, int MT> RT_DEVICE int *first_of(int m, int half)
+{
+    return (int *)(rt_shared + (warp() * 16 * MT + m * 16 + lane() / 4 + half * 8) * pitch<DP> + DP * 2);
+}
+
+template <int DP, int MT>
+RT_DEVICE void rows_begin(fwd_rows<DP, MT> &w, const rt_cuda_attn_fwd_params &p, uint64_t row0, int i0)
 {
     w.row = i0 + warp() * 16 * MT;
     w.first = INT32_MAX;
@@ -31,6 +38,7 @@ template <int DP, int MT> RT_DEVICE void rows_begin(fwd_rows<DP, MT> &w, const r
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             const int i = w.row + m * 16 + lane() / 4 + half * 8, lo = first_key(p.a, p.start, row0, i);
+            if (lane() % 4 == 0) *first_of<DP, MT>(m, half) = lo;
             w.top[m][half] = -INFINITY;
             w.sum[m][half] = 0;
             w.lo_max = max(w.lo_max, lo);
@@ -62,14 +70,13 @@ RT_DEVICE int block_first(const rt_cuda_attn_fwd_params &p, uint64_t row0, int i
 }
 
 /* Scores of keys j0 .. j0 + KEYS - 1 become -infinity where they are not seen. */
-template <int DP, int MT>
-RT_DEVICE void mask(float (&s)[MT][KEYS / 8][4], const fwd_rows<DP, MT> &w, const rt_cuda_attn_fwd_params &p, uint64_t row0, int j0)
+template <int DP, int MT> RT_DEVICE void mask(float (&s)[MT][KEYS / 8][4], const fwd_rows<DP, MT> &w, int j0)
 {
 #pragma unroll
     for (int m = 0; m < MT; m++)
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            const int i = w.row + m * 16 + lane() / 4 + half * 8, lo = first_key(p.a, p.start, row0, i);
+            const int i = w.row + m * 16 + lane() / 4 + half * 8, lo = *first_of<DP, MT>(m, half);
 #pragma unroll
             for (int n = 0; n < KEYS / 8; n++)
 #pragma unroll
@@ -80,9 +87,9 @@ RT_DEVICE void mask(float (&s)[MT][KEYS / 8][4], const fwd_rows<DP, MT> &w, cons
         }
 }
 
-/* Scores become weights (times E::lift); top and sum are brought up to date, and what o holds is brought to the new top. */
-template <class E, int DP, int MT>
-RT_DEVICE void soften(float (&s)[MT][KEYS / 8][4], fwd_rows<DP, MT> &w, float scale2)
+/* Scores become weights (times E::lift); top and sum are brought up to date, and what o holds is brought to the new
+ * top. */
+template <class E, int DP, int MT> RT_DEVICE void soften(float (&s)[MT][KEYS / 8][4], fwd_rows<DP, MT> &w, float scale2)
 {
     float shrink[MT][2];
     bool moved = false;
@@ -122,7 +129,8 @@ RT_DEVICE void soften(float (&s)[MT][KEYS / 8][4], fwd_rows<DP, MT> &w, float sc
 
 /* o and lse of this warp's rows; a row that saw nothing has o NaN and lse -infinity. */
 template <class E, int DP, int MT>
-RT_DEVICE void rows_end(fwd_rows<DP, MT> &w, const rt_cuda_attn_fwd_params &p, uint64_t row0, uint32_t h, unsigned char *at)
+RT_DEVICE void rows_end(fwd_rows<DP, MT> &w, const rt_cuda_attn_fwd_params &p, uint64_t row0, uint32_t h,
+                        unsigned char *at)
 {
     const uint64_t row = row0 + w.row;
     float f[MT][2];
@@ -136,7 +144,7 @@ RT_DEVICE void rows_end(fwd_rows<DP, MT> &w, const rt_cuda_attn_fwd_params &p, u
             f[m][half] = 1.0f / sum;
             const int r = m * 16 + lane() / 4 + half * 8;
             if (lane() % 4 == 0 && w.row + r < (int)p.a.T)
-                ((float *)p.lse.at)[(row + r) * p.lse.stride + h] = 
+                ((float *)p.lse.at)[(row + r) * p.lse.stride + h] =
                     fmaf(w.top[m][half], 0x1.62e430p-1f, logf(sum / E::lift));
         }
     tile_store<E, DP, MT>((uint16_t *)p.o.at + row * p.o.stride + (uint64_t)h * p.a.D, p.o.stride, (int)p.a.T - w.row,
@@ -159,8 +167,8 @@ template <class E, int DP, int MT> RT_DEVICE void attn_fwd(const rt_cuda_attn_fw
     rows_begin(w, p, row0, i0);
     const int first = block_first(p, row0, i0, queries), end = i0 + queries;
     int j0 = first < end ? first / KEYS * KEYS : end;
-    tile_fetch<QUERIES, DP>(sq, (const uint16_t *)p.q.at + (row0 + i0) * p.q.stride + (uint64_t)h * D, p.q.stride, queries,
-                            D);
+    tile_fetch<QUERIES, DP>(sq, (const uint16_t *)p.q.at + (row0 + i0) * p.q.stride + (uint64_t)h * D, p.q.stride,
+                            queries, D);
     if (j0 < end) tile_fetch<KEYS, DP>(sk, k + j0 * p.k.stride, p.k.stride, T - j0, D);
     for (; j0 < end; j0 += KEYS) {
         const bool seen = j0 <= w.last && j0 + KEYS > w.first;
@@ -174,12 +182,16 @@ template <class E, int DP, int MT> RT_DEVICE void attn_fwd(const rt_cuda_attn_fw
         if (j0 + KEYS < end) tile_fetch<KEYS, DP>(sk, k + (j0 + KEYS) * p.k.stride, p.k.stride, T - j0 - KEYS, D);
         if (!seen) continue;
         const bool edge = j0 < w.lo_max || j0 + KEYS - 1 > w.row;
-        if (edge) mask(s, w, p, row0, j0);
+        if (edge) mask(s, w, j0);
         soften<E>(s, w, p.scale2);
 #pragma unroll
-        for (int n = 0; n < KEYS / 16; n++)
-            if (j0 + n * 16 <= w.last && j0 + n * 16 + 16 > w.first)
-                tile_add<E, DP>(w.o, s, n, sv + n * 16 * pitch<DP>, edge);
+        for (int n = 0; n < KEYS / 16; n++) { /* the choice is made for every n: so less is carried in registers */
+            if (edge && (j0 + n * 16 > w.last || j0 + n * 16 + 16 <= w.first)) continue;
+            if (edge)
+                tile_add<E, E::parts, DP>(w.o, s, n, sv + n * 16 * pitch<DP>);
+            else
+                tile_add<E, 2, DP>(w.o, s, n, sv + n * 16 * pitch<DP>);
+        }
     }
     copy_wait(); /* of the queries, where no key was seen: nothing may still arrive where o passes through */
     rows_end<E, DP, MT>(w, p, row0, h, rt_shared + warp() * 16 * MT * pitch<DP>);
@@ -187,7 +199,7 @@ template <class E, int DP, int MT> RT_DEVICE void attn_fwd(const rt_cuda_attn_fw
 
 #define KERNEL(type, DP, MT, blocks)                                                                                   \
     extern "C" __global__ void __launch_bounds__(RT_CUDA_ATTN_THREADS, blocks)                                         \
-        rt_attn_fwd_##type##_##DP(const __grid_constant__ rt_cuda_attn_fwd_params p)                                          \
+        rt_attn_fwd_##type##_##DP(const __grid_constant__ rt_cuda_attn_fwd_params p)                                   \
     {                                                                                                                  \
         attn_fwd<rt_##type, DP, MT>(p);                                                                                \
     }

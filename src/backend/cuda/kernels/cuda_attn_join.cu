@@ -5,7 +5,7 @@
 #include "backend/cuda/kernels/cuda_attn_plain.cuh"
 #include "backend/cuda/kernels/cuda_attn_split.cuh"
 
-extern "C" __global__ void __launch_bounds__(RT_CUDA_ATTN_PLAIN_THREADS)
+extern "C" __global__ void __launch_bounds__(RT_CUDA_ATTN_PLAIN_THREADS, 1)
     rt_attn_decode_plain(const __grid_constant__ rt_cuda_attn_decode_params p)
 {
     const split_block b = split_place(p, TILE, TILE);
@@ -20,9 +20,10 @@ extern "C" __global__ void __launch_bounds__(RT_CUDA_ATTN_PLAIN_THREADS)
         w.lo[i] = r < b.rows ? first_seen(p.a, w.hi[i]) : 0;
         w.hi[i] = min(w.hi[i], b.j1 - 1); /* behind the split shared memory holds zeros, not keys */
     }
-    plain_attend(w, p.q.at, [&](int r) { return query_at(p, p.q, b.seq, b.kv, b.r0 + r); }, b.rows, p.kc.at,
-                 [&](int j) { return (row0 + j) * p.kc.stride + col; }, p.vc.at,
-                 [&](int j) { return (row0 + j) * p.vc.stride + col; }, b.j0, b.j1, (int)p.a.D, p.scale2, p.dtype);
+    plain_attend(
+        w, p.q.at, [&](int r) { return query_at(p, p.q, b.seq, b.kv, b.r0 + r); }, b.rows, p.kc.at,
+        [&](int j) { return (row0 + j) * p.kc.stride + col; }, p.vc.at,
+        [&](int j) { return (row0 + j) * p.vc.stride + col; }, b.j0, b.j1, (int)p.a.D, p.scale2, p.dtype);
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         const int r = thread_y() * 4 + i;

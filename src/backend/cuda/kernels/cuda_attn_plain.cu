@@ -4,7 +4,7 @@
  * their 16-byte boundaries. Blocks and the order of sums are as in cuda_attn_fwd.cu and cuda_attn_bwd.cu. */
 #include "backend/cuda/kernels/cuda_attn_plain.cuh"
 
-extern "C" __global__ void __launch_bounds__(RT_CUDA_ATTN_PLAIN_THREADS)
+extern "C" __global__ void __launch_bounds__(RT_CUDA_ATTN_PLAIN_THREADS, 1)
     rt_attn_plain_fwd(const __grid_constant__ rt_cuda_attn_fwd_params p)
 {
     const int T = (int)p.a.T, D = (int)p.a.D;
@@ -25,10 +25,11 @@ extern "C" __global__ void __launch_bounds__(RT_CUDA_ATTN_PLAIN_THREADS)
         w.lo[i] = first_key(p.a, p.start, row0, w.hi[i]);
     }
     const uint64_t col = (uint64_t)h * D;
-    plain_attend(w, p.q.at, [&](int r) { return (row0 + i0 + r) * p.q.stride + col; }, rows, p.k.at,
-                 [&](int j) { return (row0 + j) * p.k.stride + kv; }, p.v.at,
-                 [&](int j) { return (row0 + j) * p.v.stride + kv; }, min(first, i0 + rows) / TILE * TILE, i0 + rows, D,
-                 p.scale2, p.dtype);
+    plain_attend(
+        w, p.q.at, [&](int r) { return (row0 + i0 + r) * p.q.stride + col; }, rows, p.k.at,
+        [&](int j) { return (row0 + j) * p.k.stride + kv; }, p.v.at,
+        [&](int j) { return (row0 + j) * p.v.stride + kv; }, min(first, i0 + rows) / TILE * TILE, i0 + rows, D,
+        p.scale2, p.dtype);
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         if (w.hi[i] >= T) continue;
@@ -136,8 +137,8 @@ template <bool KEYS> RT_DEVICE void plain_bwd(const rt_cuda_attn_bwd_params &p)
             float s[4][4], dp[4][4];
             plain_scores(s, m, own1.at, at_own1, own_rows, other1.at, at1, rows, D, p.dtype);
             plain_scores(dp, m, own2.at, at_own2, own_rows, other2.at, at2, rows, D, p.dtype);
-            plain_weigh<KEYS>(s, dp, m, (const rt_cuda_attn_stat *)p.stats + ((b.row0 / T) * p.a.H + h) * T, T, b.own, x,
-                              p.scale2);
+            plain_weigh<KEYS>(s, dp, m, (const rt_cuda_attn_stat *)p.stats + ((b.row0 / T) * p.a.H + h) * T, T, b.own,
+                              x, p.scale2);
             plain_add(one, same, m, m.x, other1.at, at1, rows, D, p.dtype);
             if (KEYS) plain_add(two, same, m, m.w, other2.at, at2, rows, D, p.dtype);
         }
@@ -146,12 +147,12 @@ template <bool KEYS> RT_DEVICE void plain_bwd(const rt_cuda_attn_bwd_params &p)
     if (KEYS) plain_store(p.dv, b.row0 + b.own, col, own_rows, D, two, 1.0f, p.dtype);
 }
 
-extern "C" __global__ void __launch_bounds__(RT_CUDA_ATTN_PLAIN_THREADS)
+extern "C" __global__ void __launch_bounds__(RT_CUDA_ATTN_PLAIN_THREADS, 1)
     rt_attn_plain_dq(const __grid_constant__ rt_cuda_attn_bwd_params p)
 {
     plain_bwd<false>(p);
 }
-extern "C" __global__ void __launch_bounds__(RT_CUDA_ATTN_PLAIN_THREADS)
+extern "C" __global__ void __launch_bounds__(RT_CUDA_ATTN_PLAIN_THREADS, 1)
     rt_attn_plain_dkv(const __grid_constant__ rt_cuda_attn_bwd_params p)
 {
     plain_bwd<true>(p);

@@ -2,8 +2,8 @@
  *
  * Owns: the pieces of cuda_attn_plain.cu and of the wide form of cuda_attn_decode.cu. They take every D, every storage
  * type and every alignment. Threads are 16 by 16: thread (ty,tx) has rows 4 ty to 4 ty + 3 of a tile, of scores the
- * columns tx, tx + 16, tx + 32, tx + 48, and of a slice of D the columns 2 tx and 2 tx + 1. Operands pass through shared
- * memory in slices of 32 columns, so that its size does not depend on D. */
+ * columns tx, tx + 16, tx + 32, tx + 48, and of a slice of D the columns 2 tx and 2 tx + 1. Operands pass through
+ * shared memory in slices of 32 columns, so that its size does not depend on D. */
 #ifndef RT_BACKEND_CUDA_KERNELS_CUDA_ATTN_PLAIN_CUH
 #define RT_BACKEND_CUDA_KERNELS_CUDA_ATTN_PLAIN_CUH
 
@@ -32,8 +32,7 @@ RT_DEVICE plain_shared plain_begin()
 }
 
 /* to (TILE,PITCH) = columns d0 to d0 + SLICE - 1 of rows 0 to rows - 1, which begin at elements at(row); else 0. */
-template <class At>
-RT_DEVICE void slice_fetch(float *to, uint64_t from, At at, int rows, int d0, int D, uint32_t dtype)
+template <class At> RT_DEVICE void slice_fetch(float *to, uint64_t from, At at, int rows, int d0, int D, uint32_t dtype)
 {
     for (int c = (int)threadIdx.x; c < TILE * SLICE; c += RT_CUDA_ATTN_PLAIN_THREADS) {
         const int r = c / SLICE, d = d0 + c % SLICE;
@@ -135,9 +134,9 @@ RT_DEVICE void plain_clear(float (&acc)[SLICES][4][2])
 /* ---- forward: queries against keys ---- */
 
 struct plain_queries {
-    float o[SLICES][4][2];  /* not yet divided by sum */
-    float top[4], sum[4];   /* largest score in units of log 2, sum of weights; the same in all threads of a row */
-    int lo[4], hi[4];       /* keys that a row sees; none when lo > hi */
+    float o[SLICES][4][2]; /* not yet divided by sum */
+    float top[4], sum[4];  /* largest score in units of log 2, sum of weights; the same in all threads of a row */
+    int lo[4], hi[4];      /* keys that a row sees; none when lo > hi */
 };
 
 RT_DEVICE void plain_queries_begin(plain_queries &w)
@@ -179,16 +178,18 @@ RT_DEVICE void plain_soften(float (&s)[4][4], plain_queries &w, float (&shrink)[
 
 /* Rows of q against keys j0 to j1 - 1, whose rows of k and v begin at elements k_at(j) and v_at(j). */
 template <class AtQ, class AtK, class AtV>
-RT_DEVICE void plain_attend(plain_queries &w, uint64_t q, AtQ q_at, int rows, uint64_t k, AtK k_at, uint64_t v, AtV v_at,
-                            int j0, int j1, int D, float scale2, uint32_t dtype)
+RT_DEVICE void plain_attend(plain_queries &w, uint64_t q, AtQ q_at, int rows, uint64_t k, AtK k_at, uint64_t v,
+                            AtV v_at, int j0, int j1, int D, float scale2, uint32_t dtype)
 {
     const plain_shared m = plain_begin();
     for (; j0 < j1; j0 += TILE) {
         const int keys = min((int)TILE, j1 - j0);
         float s[4][4], shrink[4];
-        plain_scores(s, m, q, q_at, rows, k, [=](int r) { return k_at(j0 + r); }, keys, D, dtype);
+        plain_scores(
+            s, m, q, q_at, rows, k, [=](int r) { return k_at(j0 + r); }, keys, D, dtype);
         plain_soften(s, w, shrink, m.w, j0, scale2);
-        plain_add(w.o, shrink, m, m.w, v, [=](int r) { return v_at(j0 + r); }, keys, D, dtype);
+        plain_add(
+            w.o, shrink, m, m.w, v, [=](int r) { return v_at(j0 + r); }, keys, D, dtype);
     }
 }
 

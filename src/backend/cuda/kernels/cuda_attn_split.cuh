@@ -52,7 +52,8 @@ RT_DEVICE split_block split_place(const rt_cuda_attn_decode_params &p, int rows,
 }
 
 /* Element of q or o where query row r of the block's kv head begins. */
-RT_DEVICE uint64_t query_at(const rt_cuda_attn_decode_params &p, const rt_cuda_attn_mat &m, uint32_t seq, uint32_t kv, int r)
+RT_DEVICE uint64_t query_at(const rt_cuda_attn_decode_params &p, const rt_cuda_attn_mat &m, uint32_t seq, uint32_t kv,
+                            int r)
 {
     const uint32_t group = p.a.H / p.a.K;
     return ((uint64_t)seq * p.a.Q + r % p.a.Q) * m.stride + (uint64_t)(kv * group + r / p.a.Q) * p.a.D;

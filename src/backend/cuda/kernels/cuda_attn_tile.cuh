@@ -1,12 +1,12 @@
 /* cuda_attn_tile.cuh - tiles of the tensor-core attention kernels: fetched, multiplied, written; device code.
  *
  * Owns: where things lie. A tile in shared memory is rows of DP 16-bit elements (D rounded up, zeros behind D) and
- * RT_CUDA_ATTN_PAD more, so that the eight rows of a matrix load fall into different banks. A warp's product s (16 MT,N)
- * is s[m][n][e]: rows 16 m + l/4 + 8 (e/2), columns 8 n + 2 (l%4) + e%2 of lane l. That is also how the product's left
- * side wants it, so weights go from one product into the next without leaving registers.
+ * RT_CUDA_ATTN_PAD more, so that the eight rows of a matrix load fall into different banks. A warp's product s (16
+ * MT,N) is s[m][n][e]: rows 16 m + l/4 + 8 (e/2), columns 8 n + 2 (l%4) + e%2 of lane l. That is also how the product's
+ * left side wants it, so weights go from one product into the next without leaving registers.
  *
- * Weights (p and ds) are f32, and the limits of `retort verify` leave no room for rounding them to 16 bits. They enter a
- * product as the sum of two 16-bit numbers, hi + lo: 22 bits of f16, 17 of bf16. What is then missing of bf16 (2^-18)
+ * Weights (p and ds) are f32, and the limits of `retort verify` leave no room for rounding them to 16 bits. They enter
+ * a product as the sum of two 16-bit numbers, hi + lo: 22 bits of f16, 17 of bf16. What is then missing of bf16 (2^-18)
  * cancels over many keys but not over few, so tiles at the edge of what is seen add it by a third product; see
  * docs/cuda-kernels.md. */
 #ifndef RT_BACKEND_CUDA_KERNELS_CUDA_ATTN_TILE_CUH
@@ -51,7 +51,7 @@ template <class E, int DP, int MT, int N> RT_DEVICE void tile_scores(float (&s)[
         for (int n = 0; n < N / 8; n++)
 #pragma unroll
             for (int e = 0; e < 4; e++) s[m][n][e] = 0;
-#pragma unroll
+#pragma unroll 2
     for (int k = 0; k < DP; k += 16) {
         uint32_t x[MT][4];
 #pragma unroll
@@ -71,7 +71,7 @@ template <class E, int DP, int MT, int N> RT_DEVICE void tile_scores(float (&s)[
 
 /* acc (16 MT,DP) += elements 16 k to 16 k + 15 of w, in PARTS parts, times the 16 rows of b from `b` on. */
 template <class E, int PARTS, int DP, int MT, int N>
-RT_DEVICE void tile_add_parts(float (&acc)[MT][DP / 8][4], const float (&w)[MT][N][4], int k, uint32_t b)
+RT_DEVICE void tile_add(float (&acc)[MT][DP / 8][4], const float (&w)[MT][N][4], int k, uint32_t b)
 {
     uint32_t part[PARTS][MT][4];
 #pragma unroll
@@ -99,16 +99,6 @@ RT_DEVICE void tile_add_parts(float (&acc)[MT][DP / 8][4], const float (&w)[MT][
                 E::product(acc[m][2 * d + 1], part[n][m], y[2], y[3]);
             }
     }
-}
-
-/* The same in as many parts as are needed; edge: some of the tile is not seen. */
-template <class E, int DP, int MT, int N>
-RT_DEVICE void tile_add(float (&acc)[MT][DP / 8][4], const float (&w)[MT][N][4], int k, uint32_t b, bool edge)
-{
-    if (E::rest && edge)
-        tile_add_parts<E, 3, DP>(acc, w, k, b);
-    else
-        tile_add_parts<E, 2, DP>(acc, w, k, b);
 }
 
 /* Rows of this warp, times f[m][half], rounded into device memory by way of this warp's rows of a tile at `at`, which
