@@ -34,6 +34,7 @@ RT_DEVICE plain_shared plain_begin()
 /* to (TILE,PITCH) = columns d0 to d0 + SLICE - 1 of rows 0 to rows - 1, which begin at elements at(row); else 0. */
 template <class At> RT_DEVICE void slice_fetch(float *to, uint64_t from, At at, int rows, int d0, int D, uint32_t dtype)
 {
+#pragma unroll 4
     for (int c = (int)threadIdx.x; c < TILE * SLICE; c += RT_CUDA_ATTN_PLAIN_THREADS) {
         const int r = c / SLICE, d = d0 + c % SLICE;
         to[r * PITCH + c % SLICE] = r < rows && d < D ? load_any((const void *)from, at(r) + d, dtype) : 0.0f;
@@ -43,6 +44,7 @@ template <class At> RT_DEVICE void slice_fetch(float *to, uint64_t from, At at, 
 /* s += a b' over one slice */
 RT_DEVICE void slice_scores(float (&s)[4][4], const float *a, const float *b)
 {
+#pragma unroll 2
     for (int d = 0; d < SLICE; d += 4) {
         float4 x[4], y[4];
 #pragma unroll
@@ -65,6 +67,7 @@ RT_DEVICE void slice_scores(float (&s)[4][4], const float *a, const float *b)
 /* acc += w b over one slice */
 RT_DEVICE void slice_add(float (&acc)[4][2], const float *w, const float *b)
 {
+#pragma unroll 2
     for (int k = 0; k < TILE; k += 4) {
         float4 x[4];
         float2 y[4];

@@ -41,6 +41,8 @@ RT_DEVICE split_block split_place(const rt_cuda_attn_decode_params &p, int rows,
     b.r0 = (int)(n % p.blocks) * rows;
     b.rows = min(rows, R - b.r0);
     b.len = cache_length(p, b.seq);
+    b.j0 = b.j1 = 0;
+    if (b.len == 0) return b;
     /* rows of a block are consecutive tokens of a head, or reach into the next one */
     const bool wraps = b.r0 / Q != (b.r0 + b.rows - 1) / Q;
     const int first = first_seen(p.a, last_seen(p.a, b.len, wraps ? 0 : b.r0 % Q));
