@@ -1,0 +1,69 @@
+/* cuda_choice.c - launches of topk and sample. Keys that pass what a block sorts in shared memory are in scratch. */
+#include "backend/cuda/kernels/cuda_choice.h"
+
+#include "backend/cuda/cuda_op.h"
+
+/* Keys of a row in scratch: a power of two, 0 when shared memory is enough. */
+static uint64_t room_of(uint32_t n)
+{
+    uint64_t room = 2;
+    if (n <= RT_CUDA_CHOICE_SHARED) return 0;
+    while (room < n) room *= 2;
+    return room;
+}
+
+/* ---- topk ---- */
+
+static bool topk_need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, rt_need *need)
+{
+    (void)c;
+    if (!cuda_takes(p, op, need, "digits of the order, then a sort")) return false;
+    need->work_bytes = op->args.topk.N * room_of(op->args.topk.k) * sizeof(uint64_t);
+    return true;
+}
+
+static void topk_emit(rt_cuda_builder *b, const rt_bound_op *o)
+{
+    const rt_operand *x = &o->slot[RT_TOPK_X];
+    rt_cuda_topk_params p = { .a = o->args.topk,
+                              .id = cuda_mat(&o->slot[RT_TOPK_ID]),
+                              .logp = cuda_mat(&o->slot[RT_TOPK_LOGP]),
+                              .rest = cuda_mat(&o->slot[RT_TOPK_REST]),
+                              .x = cuda_mat(x),
+                              .vmask = rt_cuda_addr(&o->slot[RT_TOPK_VMASK]),
+                              .room = room_of(o->args.topk.k) };
+    p.keys = p.room ? rt_cuda_addr(&o->work) : 0;
+    cuda_push_1d(b, "cuda_topk", CUDA_KERNEL("topk", x->dtype), p.a.N, RT_CUDA_CHOICE_THREADS, 0, &p, sizeof p);
+}
+
+/* ---- sample ---- */
+
+static uint32_t deepest(const rt_sample_args *a)
+{
+    if (a->temperature == 0) return 1;
+    return a->top_k && a->top_k < a->V ? a->top_k : a->V;
+}
+
+static bool sample_need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, rt_need *need)
+{
+    (void)c;
+    if (!cuda_takes(p, op, need, "digits of the order, a sort as deep as the draw")) return false;
+    need->work_bytes = op->args.sample.N * room_of(deepest(&op->args.sample)) * sizeof(uint64_t);
+    return true;
+}
+
+static void sample_emit(rt_cuda_builder *b, const rt_bound_op *o)
+{
+    const rt_operand *x = &o->slot[RT_SAMPLE_X];
+    rt_cuda_sample_params p = { .a = o->args.sample,
+                                .deepest = deepest(&o->args.sample),
+                                .id = cuda_mat(&o->slot[RT_SAMPLE_ID]),
+                                .x = cuda_mat(x),
+                                .step = rt_cuda_addr(&o->slot[RT_SAMPLE_STEP]),
+                                .room = room_of(deepest(&o->args.sample)) };
+    p.keys = p.room ? rt_cuda_addr(&o->work) : 0;
+    cuda_push_1d(b, "cuda_sample", CUDA_KERNEL("sample", x->dtype), p.a.N, RT_CUDA_CHOICE_THREADS, 0, &p, sizeof p);
+}
+
+const rt_cuda_op rt_cuda_topk = { topk_need, topk_emit };
+const rt_cuda_op rt_cuda_sample = { sample_need, sample_emit };
