@@ -27,7 +27,9 @@
     X(KD_LOSS, kd_loss)                                                                                                \
     X(ADAMW, adamw)                                                                                                    \
     X(NORM_SQ, norm_sq)                                                                                                \
-    X(CLIP, clip)
+    X(CLIP, clip)                                                                                                      \
+    X(TOPK, topk)                                                                                                      \
+    X(SAMPLE, sample)
 
 static const rt_cuda_op *const table[RT_OP_COUNT] = {
 #define X(kind, name) [RT_OP_##kind] = &rt_cuda_##name,

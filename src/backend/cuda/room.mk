@@ -4,6 +4,7 @@ LIB_SRCS += \
 	src/backend/cuda/cuda_attn_decode.c \
 	src/backend/cuda/cuda_attn_fwd.c \
 	src/backend/cuda/cuda_backend.c \
+	src/backend/cuda/cuda_choice.c \
 	src/backend/cuda/cuda_dequant.c \
 	src/backend/cuda/cuda_driver.c \
 	src/backend/cuda/cuda_embed.c \
