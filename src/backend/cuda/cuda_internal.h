@@ -112,11 +112,11 @@ typedef struct rt_cuda_gemm_io {
     rt_cu_ptr a, b, out, bias, work;
     float alpha;
 } rt_cuda_gemm_io;
-/* The product with the algorithm that the library chooses, kept by the device; null when it has none for it. */
-rt_cuda_gemm *rt_cuda_gemm_find(rt_cuda_dev *d, const rt_cuda_gemm_key *k);
+/* The product with the algorithm that is chosen for it, kept by the device; null when the library has none. Trying
+ * algorithms takes device memory for a moment: RT_NOMEM when there is none. */
+int rt_cuda_gemm_find(rt_cuda_dev *d, const rt_cuda_gemm_key *k, rt_cuda_gemm **out, rt_err *e);
 uint64_t rt_cuda_gemm_work(const rt_cuda_gemm *g);
 const char *rt_cuda_gemm_text(const rt_cuda_gemm *g);
-uint32_t rt_cuda_gemm_splits(const rt_cuda_gemm *g); /* parts of K that are added up afterwards; 1: none */
 int rt_cuda_gemm_run(rt_cuda_dev *d, const rt_cuda_gemm *g, const rt_cuda_gemm_io *io, rt_err *e);
 void rt_cuda_gemm_use(rt_cuda_gemm *g); /* a program will run it */
 /* Launches every product that a program uses and that has not run yet once, on scratch of its own. */
