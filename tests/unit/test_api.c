@@ -98,11 +98,10 @@ static void test_words(void **state)
     (void)state;
     assert_string_equal(retort_version(), RETORT_VERSION);
     assert_string_equal(retort_status_text(RETORT_NOMEM), "out of memory");
-    assert_string_equal(retort_device_name(0), "cuda");
-    assert_string_equal(retort_device_name(1), "cpu");
-    uint32_t n = 0;
-    while (retort_device_name(n)) n++;
-    assert_true(n >= 2);
+    uint32_t n = 0, known = 0;
+    for (; retort_device_name(n); n++)
+        known += strcmp(retort_device_name(n), "cpu") == 0 || strcmp(retort_device_name(n), "cuda") == 0;
+    assert_int_equal(known, 2);
     assert_null(retort_device_name(n + 100));
     retort_model_free(NULL);
     retort_settings_free(NULL);

@@ -10,7 +10,8 @@ demo=${DEMO:-build/demo}             # everything the demo leaves is in here
 word='return'                        # what the students never see
 teacher_steps=${TEACHER_STEPS:-1400} # about one pass over the teacher's part
 student_steps=${STUDENT_STEPS:-600}
-rows='--seq-len 128 --batch 8'
+# What all runs have in common; the one prompt of the page is continued by the finished models.
+shared='--seq-len 128 --batch 8 --sample-prompts none'
 # The best rate of the student alone, and the range of its held-out loss over three seeds or that of the distilled
 # student's, whichever is larger: tools/demo_sweep.sh measures both.
 student_lr=0.004
@@ -65,9 +66,9 @@ new_model() {
 
 train_teacher() {
     new_model teacher 1 "$demo/teacher0"
-    # shellcheck disable=SC2086 # rows is several words
+    # shellcheck disable=SC2086 # shared is several words
     watch "$demo/teacher.log" "$retort" train --student "$demo/teacher0" --data "$demo/data/teacher" \
-        --eval-data "$demo/data/held-out" --out "$demo/teacher" $rows --steps "$teacher_steps" --eval-every 25% \
+        --eval-data "$demo/data/held-out" --out "$demo/teacher" $shared --steps "$teacher_steps" --eval-every 25% \
         --save-every 100% --seed 1
 }
 
@@ -80,7 +81,7 @@ train_student() {
     new_model student "$seed" "$demo/student0-$seed"
     # shellcheck disable=SC2086
     watch "$out.log" "$retort" $command "$@" --student "$demo/student0-$seed" --data "$demo/data/student" \
-        --eval-data "$demo/data/held-out" --out "$out" $rows --steps "$student_steps" --lr "$lr" --eval-every 10% \
+        --eval-data "$demo/data/held-out" --out "$out" $shared --steps "$student_steps" --lr "$lr" --eval-every 10% \
         --save-every 100% --seed "$seed"
 }
 
