@@ -271,10 +271,6 @@ static bool supports(rt_dev *dev, const rt_plan *p, const rt_op *op, rt_need *ne
     rt_cuda_dev *d = (rt_cuda_dev *)dev;
     const rt_cuda_op *entry = rt_cuda_op_find(op->kind);
     *need = (rt_need){ 0 };
-    if (!entry) {
-        snprintf(need->why_not, sizeof need->why_not, "it has no kernel for it");
-        return false;
-    }
     RT_FOR_SLOTS (i, op->kind) {
         const rt_slot_spec *slot = &rt_op_specs[op->kind].slot[i];
         if (!op->slot[i].buf || slot->rule == RT_RULE_ANY || rt_plan_dtype(p, op->slot[i]) != RT_DTYPE_F64) continue;

@@ -132,7 +132,7 @@ int rt_cuda_seal(rt_dev *d, const rt_bound_op *ops, uint32_t nops, rt_prog **out
 int rt_cuda_run(rt_dev *d, rt_prog *g, rt_ticket *t, rt_err *e);
 void rt_cuda_prog_free(rt_dev *d, rt_prog *g);
 
-/* cuda_ops.c: null where there is no kernel for it. */
+/* cuda_ops.c */
 const rt_cuda_op *rt_cuda_op_find(rt_op_kind kind);
 
 #endif
