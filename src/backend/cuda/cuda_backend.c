@@ -236,6 +236,7 @@ static int info(rt_dev *dev, rt_dev_info *out, rt_err *e)
     RT_TRY(rt_cuda_status(&d->cu, d->cu.memory_info(&left, &total), e, "asking for free memory"));
     rt_sys_memory_query(&system);
     out->memory_free = rt_cuda_budget(d->by_class, left, d->total, system.available);
+    out->positions = RT_CUDA_POSITIONS;
     out->head_bytes = rt_cuda_head_bytes(d->total);
     out->context_bytes = d->context_bytes;
     out->module_bytes = d->module_bytes;
