@@ -73,7 +73,8 @@ typedef struct retort_places {
     const char *scratch; /* a folder for temporary files; null: /tmp */
 } retort_places;
 
-/* Names of the devices that this library was built with ("cpu"), by index; null behind the last. */
+/* Names of the kinds of devices that this library was built with ("cuda", "cpu"), by index; null behind the last. A
+ * setting may name one of several: "cuda:1". */
 RETORT_API const char *retort_device_name(uint32_t index);
 
 /* A nonzero answer stops the work with RETORT_INTERRUPTED. */

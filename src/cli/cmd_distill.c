@@ -122,13 +122,13 @@ static int take_config(rt_settings *s, const char *path, kind k, bool quiet, rt_
     return RT_OK;
 }
 
-static int open_device(rt_dev **out, const rt_settings *s, bool resume, rt_err *e)
+static int open_device(rt_dev **out, const rt_settings *s, const flag_values *v, rt_err *e)
 {
     rt_arena a = { 0 };
     rt_dev_opts o;
-    const char *name = s->given[RT_SETTING_ID_device] ? s->device : resume ? device_of_run(s, &a) : NULL;
+    const char *name = s->given[RT_SETTING_ID_device] ? s->device : v->resume ? device_of_run(s, &a) : NULL;
     int rc = rt_settings_device(&o, s, e);
-    if (rc >= 0) rc = rt_device_arg_open(out, name, &o, true, e);
+    if (rc >= 0) rc = rt_device_arg_open(out, name, &o, !v->json, e);
     rt_arena_free(&a);
     return rc;
 }
@@ -143,7 +143,7 @@ static int run(rt_settings *s, const flag_values *v, rt_err *e)
     rt_hub_env env = rt_hub_env_get();
     rt_run_printer_begin(&printer);
     rt_run_events events = rt_run_printer_events(&printer);
-    RT_TRY(open_device(&dev, s, v->resume, e));
+    RT_TRY(open_device(&dev, s, v, e));
     rt_run_opts o = { .env = &env,
                       .events = &events,
                       .resume = v->resume,
@@ -181,7 +181,7 @@ static int plan(rt_settings *s, const flag_values *v, rt_err *e)
     printer.plan = true;
     rt_run_events events = rt_run_printer_events(&printer);
     if (v->json) events = (rt_run_events){ .stop = events.stop, .ctx = events.ctx };
-    RT_TRY(open_device(&dev, s, false, e));
+    RT_TRY(open_device(&dev, s, v, e));
     rt_run_opts o = { .env = &env,
                       .events = &events,
                       .fit = v->fit,

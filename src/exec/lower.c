@@ -24,6 +24,7 @@ static int refuse(rt_dev *d, const rt_plan *p, const rt_op *op, const rt_need *n
         if (op->slot[i].buf)
             n += (size_t)snprintf(types + n, sizeof types - n, "%s%s", n ? ", " : "",
                                   rt_dtype_name(rt_plan_dtype(p, op->slot[i])));
+    if (need->failed < 0) return rt_fail(e, need->failed, "%s", need->why_not);
     return rt_fail(e, RT_UNSUPPORTED, "plan '%s', op %u%s%s: backend %s cannot run %s(%s): %s", p->name,
                    (uint32_t)(op - p->ops), op->label[0] ? ", " : "", op->label, d->api->name, rt_op_name(op->kind),
                    types, need->why_not[0] ? need->why_not : "it has no kernel for it");
@@ -56,19 +57,18 @@ static uint32_t slice_rows(const rt_op *op, const rt_need *need)
 static bool append_lowered(rt_plan *q, rt_dev *d, const rt_op *original, rt_need *first);
 
 /* out = a b' + bias by slices of the rows of b, which are columns of out. */
-static bool append_slices(rt_plan *q, rt_dev *d, const rt_op *whole, uint32_t rows)
+static bool append_slices(rt_plan *q, rt_dev *d, const rt_op *whole, uint32_t rows, rt_need *first)
 {
     bool ok = true;
     uint32_t N = whole->args.matmul.N;
     for (uint32_t at = 0; ok && at < N; at += rows) {
-        rt_need need;
         rt_op op = *whole;
         uint32_t n = N - at < rows ? N - at : rows;
         op.args.matmul.N = n;
         op.slot[RT_MM_OUT] = rt_view_cols(q, op.slot[RT_MM_OUT], at, n);
         op.slot[RT_MM_B] = rt_view_rows(q, op.slot[RT_MM_B], at, n);
         if (op.slot[RT_MM_BIAS].buf) op.slot[RT_MM_BIAS] = rt_view_cols(q, op.slot[RT_MM_BIAS], at, n);
-        ok = append_lowered(q, d, &op, &need);
+        ok = append_lowered(q, d, &op, first);
     }
     return ok;
 }
@@ -80,13 +80,14 @@ static bool append_lowered(rt_plan *q, rt_dev *d, const rt_op *original, rt_need
     bool ok = supported(d, q, &op, first);
     rt_need need = *first;
     uint32_t rows = ok ? 0 : slice_rows(&op, first);
-    if (rows) return append_slices(q, d, &op, rows);
+    if (rows) return append_slices(q, d, &op, rows, first);
     for (uint32_t tries = 0; !ok && need.recast && tries < RT_MAX_SLOTS && !q->err.status; tries++) {
         rt_view *v = &op.slot[need.recast - 1];
         *v = recast(q, &op, *v, need.recast_to);
         ok = supported(d, q, &op, &need);
     }
     if (ok) rt_plan_append(q, &op);
+    if (need.failed < 0) *first = need;
     return ok;
 }
 

@@ -1,11 +1,14 @@
-/* load.c - see load.h. Rows go through a staging buffer of a few megabytes, so a whole tensor never exists twice. */
+/* load.c - see load.h. Rows go through staging buffers of a few megabytes, so a whole tensor never exists twice;
+ * several are prepared at the same time, and written in order. */
 #include "infer/load.h"
+
+#include "base/pool.h"
 
 #include "num/quant.h"
 
 #include <math.h>
 
-enum { STAGE_BYTES = 4 << 20 };
+enum { STAGE_BYTES = 4 << 20, MOST_PIECES = 8 };
 
 static const rt_tensor *stored(const rt_model_file *m, const rt_param *p)
 {
@@ -46,66 +49,113 @@ static bool all_finite(const void *rows, rt_dtype d, uint64_t n, float *scratch,
     return false;
 }
 
-typedef struct stage {
+/* One piece of a tensor on its way: rows, and what was found in them. */
+typedef struct piece {
     void *rows;     /* of the buffer's dtype */
     float *scratch; /* the same rows as f32 */
-    uint64_t rows_at_once;
+    uint64_t first, count;
+    bool finite;
+    uint64_t where; /* the first value that is not */
+} piece;
+
+/* Pieces that are prepared at the same time; they are written in order. */
+typedef struct stage {
+    rt_pool *pool;
+    piece piece[MOST_PIECES];
+    uint32_t pieces;
+    uint64_t rows_at_once, room; /* rows of a piece; values that its memory holds */
+    const rt_tensor *tensor;
+    rt_dtype dtype;
 } stage;
 
-static void stage_free(stage *s)
+static void stage_close(stage *s)
 {
-    rt_free(s->rows);
-    rt_free(s->scratch);
+    for (uint32_t i = 0; i < MOST_PIECES; i++) {
+        rt_free(s->piece[i].rows);
+        rt_free(s->piece[i].scratch);
+    }
+    rt_pool_free(s->pool);
 }
 
-static int stage_new(stage *s, uint64_t cols, rt_err *e)
+static int stage_open(stage *s, rt_err *e)
+{
+    uint32_t threads = rt_cpu_count();
+    s->pieces = threads < MOST_PIECES ? threads : MOST_PIECES;
+    return rt_pool_new(&s->pool, s->pieces, e);
+}
+
+/* Memory for rows of so many values. */
+static int stage_widen(stage *s, uint64_t cols, rt_err *e)
 {
     s->rows_at_once = STAGE_BYTES / (cols * sizeof(float)) + 1;
-    s->rows = rt_alloc(s->rows_at_once * cols * sizeof(double), 64);
-    s->scratch = rt_alloc(s->rows_at_once * cols * sizeof(float), 64);
-    return s->rows && s->scratch
-               ? RT_OK
-               : rt_fail(e, RT_NOMEM, "no memory to load rows of %llu values", (unsigned long long)cols);
-}
-
-/* Rows in dtype d into s->rows. f64 exists for the specification alone. */
-static void convert(stage *s, rt_dtype d, const rt_tensor *t, uint64_t row, uint64_t rows)
-{
-    uint64_t n = rows * rt_tensor_cols(t);
-    if (d != RT_DTYPE_F64) {
-        rt_tensor_to_dtype(s->rows, d, t, row, rows, s->scratch);
-        return;
+    uint64_t need = s->rows_at_once * cols;
+    if (need <= s->room) return RT_OK;
+    s->room = need;
+    for (uint32_t i = 0; i < s->pieces; i++) {
+        piece *p = &s->piece[i];
+        rt_free(p->rows);
+        rt_free(p->scratch);
+        p->rows = rt_alloc(need * sizeof(double), 64);
+        p->scratch = rt_alloc(need * sizeof(float), 64);
+        if (!p->rows || !p->scratch)
+            return rt_fail(e, RT_NOMEM, "no memory to load rows of %llu values", (unsigned long long)cols);
     }
-    rt_tensor_to_f32(s->scratch, t, row, rows);
-    for (uint64_t i = 0; i < n; i++) ((double *)s->rows)[i] = s->scratch[i];
+    return RT_OK;
 }
 
-static int load_one(rt_exec *x, const rt_param *p, const rt_tensor *t, const char *spec, rt_err *e)
+/* Rows in the buffer's dtype, looked through. f64 exists for the specification alone. */
+static void prepare(void *ctx, uint32_t chunk, uint32_t worker)
+{
+    stage *s = ctx;
+    piece *p = &s->piece[chunk];
+    uint64_t n = p->count * rt_tensor_cols(s->tensor);
+    (void)worker;
+    if (s->dtype != RT_DTYPE_F64) {
+        rt_tensor_to_dtype(p->rows, s->dtype, s->tensor, p->first, p->count, p->scratch);
+    } else {
+        rt_tensor_to_f32(p->scratch, s->tensor, p->first, p->count);
+        for (uint64_t i = 0; i < n; i++) ((double *)p->rows)[i] = p->scratch[i];
+    }
+    p->finite = all_finite(p->rows, s->dtype, n, p->scratch, &p->where);
+}
+
+static int write_piece(rt_exec *x, const stage *s, const piece *p, rt_view v, const char *spec, rt_err *e)
+{
+    const rt_tensor *t = s->tensor;
+    uint64_t cols = rt_tensor_cols(t);
+    if (!p->finite)
+        return rt_fail(e, RT_NONFINITE,
+                       "%s: tensor %s has a value that is not finite at row %llu, column %llu; "
+                       "the file is damaged or came from a run that diverged",
+                       spec, t->name, (unsigned long long)(p->first + p->where / cols),
+                       (unsigned long long)(p->where % cols));
+    if (rt_tensor_rows(t) > 1) {
+        v.off += p->first * v.stride;
+        v.rows = (uint32_t)p->count;
+    }
+    return rt_exec_write(x, v, p->rows, rt_dtype_bytes(s->dtype, p->count * cols), e);
+}
+
+static int load_one(rt_exec *x, stage *s, const rt_param *p, const rt_tensor *t, const char *spec, rt_err *e)
 {
     int rc;
-    stage s = { 0 };
-    uint64_t rows = rt_tensor_rows(t), cols = rt_tensor_cols(t), where;
-    rt_dtype d = rt_plan_dtype(rt_exec_plan(x, 0), p->value);
+    uint64_t rows = rt_tensor_rows(t), cols = rt_tensor_cols(t), row = 0;
     if (rows * cols != (uint64_t)p->value.rows * p->value.cols)
         return rt_fail(e, RT_FORMAT, "%s: tensor %s has another shape than the configuration says", spec, t->name);
-    RT_TRY(stage_new(&s, cols, e));
-    for (uint64_t r = 0; r < rows; r += s.rows_at_once) {
-        uint64_t n = rows - r < s.rows_at_once ? rows - r : s.rows_at_once;
-        rt_view v = p->value;
-        convert(&s, d, t, r, n);
-        if (!all_finite(s.rows, d, n * cols, s.scratch, &where))
-            RT_TRY(rt_fail(e, RT_NONFINITE,
-                           "%s: tensor %s has a value that is not finite at row %llu, column %llu; "
-                           "the file is damaged or came from a run that diverged",
-                           spec, t->name, (unsigned long long)(r + where / cols), (unsigned long long)(where % cols)));
-        if (rows > 1) {
-            v.off += r * v.stride;
-            v.rows = (uint32_t)n;
+    s->tensor = t;
+    s->dtype = rt_plan_dtype(rt_exec_plan(x, 0), p->value);
+    RT_TRY(stage_widen(s, cols, e));
+    while (row < rows) {
+        uint32_t n = 0;
+        for (; n < s->pieces && row < rows; n++) {
+            s->piece[n].first = row;
+            s->piece[n].count = rows - row < s->rows_at_once ? rows - row : s->rows_at_once;
+            row += s->piece[n].count;
         }
-        RT_TRY(rt_exec_write(x, v, s.rows, rt_dtype_bytes(d, n * cols), e));
+        rt_pool_run(s->pool, n, prepare, s);
+        for (uint32_t i = 0; i < n; i++) RT_TRY(write_piece(x, s, &s->piece[i], p->value, spec, e));
     }
 out:
-    stage_free(&s);
     return rc;
 }
 
@@ -130,14 +180,17 @@ int rt_load_weights(rt_exec *x, const rt_decoder *d, const rt_model_file *m, rt_
 {
     int rc;
     char name[RT_NAME_BYTES];
+    stage s = { 0 };
+    RT_TRY(stage_open(&s, e));
     for (uint32_t i = 0; i < d->model_params; i++) {
         const rt_tensor *t = stored(m, &d->params[i]);
         if (!t) RT_TRY(rt_fail(e, RT_FORMAT, "%s: tensor %s is missing", m->spec, rt_param_name(name, &d->params[i])));
-        RT_TRY(load_one(x, &d->params[i], t, m->spec, e));
+        RT_TRY(load_one(x, &s, &d->params[i], t, m->spec, e));
         rt_model_file_done_with(m, t);
     }
     RT_TRY(rt_load_rope(x, d, e));
 out:
+    stage_close(&s);
     return rc;
 }
 

@@ -42,9 +42,21 @@ static bool is_trained(const builder *b, uint32_t param)
     return !b->o->frozen || !b->o->frozen[param];
 }
 
+static bool is_norm(rt_role r)
+{
+    return r == RT_ROLE_ATTN_NORM || r == RT_ROLE_MLP_NORM || r == RT_ROLE_FINAL_NORM || r == RT_ROLE_Q_NORM ||
+           r == RT_ROLE_K_NORM;
+}
+
+/* As the file has it. But devices whose activations have 16 bits multiply operands of one dtype, and would round a
+ * plain weight or bias to that before every product: it is kept so rounded. */
 static rt_dtype stored_as(const builder *b, uint32_t param)
 {
-    return b->o->dtypes ? b->o->dtypes[param] : b->o->policy->weight;
+    const rt_policy *p = b->o->policy;
+    if (!b->o->dtypes) return p->weight;
+    rt_dtype d = b->o->dtypes[param];
+    bool narrow = p->act == RT_DTYPE_BF16 || p->act == RT_DTYPE_F16;
+    return narrow && rt_dtype_is_float(d) && !is_norm(b->d->params[param].role) ? p->act : d;
 }
 
 /* The head's gradient is written once per chunk of tokens, the embedding's by every token. */

@@ -131,46 +131,20 @@ void rt_adapter_init(float *w, const rt_param *p, uint32_t index, uint64_t seed)
     }
 }
 
-/* Both moments of a parameter, in pieces: a whole one beside the largest embedding would be memory that no plan has. */
-static int clear_moments(rt_trainer *t, uint32_t param, const float *zero, uint64_t room, rt_err *e)
+static int init_adapters(rt_trainer *t, uint64_t seed, rt_err *e)
 {
-    int rc = RT_OK;
-    uint64_t all = rt_trainer_elems(t, param);
-    for (uint64_t first = 0; first < all; first += room) {
-        uint64_t n = all - first < room ? all - first : room;
-        RT_TRY(rt_trainer_write_part(t, 'm', param, first, n, zero, e));
-        RT_TRY(rt_trainer_write_part(t, 'v', param, first, n, zero, e));
-    }
-out:
-    return rc;
-}
-
-static int init_state(rt_trainer *t, uint64_t seed, rt_err *e)
-{
-    enum { PIECE = 1 << 18 };
     int rc = RT_OK;
     const rt_decoder *d = t->plan->student;
-    float *w = NULL, *zero = rt_alloc_zero(PIECE * sizeof *zero, 64);
-    uint64_t most = 0;
-    for (uint32_t i = 0; i < d->param_count; i++)
-        if ((d->params[i].part || t->plan->moments[i].master.buf) && rt_trainer_elems(t, i) > most)
-            most = rt_trainer_elems(t, i);
-    if (most) w = rt_alloc(most * sizeof *w, 64);
-    if (!zero || (most && !w)) RT_TRY(rt_fail(e, RT_NOMEM, "no memory to initialise the optimizer"));
-    for (uint32_t i = 0; i < d->param_count; i++) {
-        if (!d->params[i].grad.buf) continue;
-        RT_TRY(clear_moments(t, i, zero, PIECE, e));
-        if (d->params[i].part)
-            rt_adapter_init(w, &d->params[i], i, seed);
-        else if (t->plan->moments[i].master.buf)
-            RT_TRY(rt_read_param(t->x, d, i, w, e));
-        else
-            continue;
+    float *w = NULL;
+    for (uint32_t i = d->model_params; i < d->param_count; i++) {
+        rt_free(w);
+        w = rt_alloc(rt_trainer_elems(t, i) * sizeof *w, 64);
+        if (!w) RT_TRY(rt_fail(e, RT_NOMEM, "no memory to begin an adapter"));
+        rt_adapter_init(w, &d->params[i], i, seed);
         RT_TRY(rt_trainer_write(t, 'w', i, w, e));
     }
 out:
     rt_free(w);
-    rt_free(zero);
     return rc;
 }
 
@@ -182,7 +156,8 @@ int rt_trainer_load(rt_trainer *t, const rt_model_file *student, const rt_model_
     rt_step_plan *s = t->plan;
     if (s->teacher) RT_TRY(rt_load_weights(t->x, s->teacher, teacher, e));
     RT_TRY(rt_load_weights(t->x, s->student, student, e));
-    RT_TRY(init_state(t, seed, e));
+    RT_TRY(init_adapters(t, seed, e));
+    if (s->plan[RT_PROGRAM_START]) RT_TRY(rt_exec_run(t->x, s->index[RT_PROGRAM_START], NULL, e));
     RT_TRY(rt_exec_write(t->x, s->fault, none, sizeof none, e));
     if (s->vmask.buf) RT_TRY(rt_exec_write(t->x, s->vmask, vmask, (uint64_t)s->vmask.cols * sizeof *vmask, e));
 out:

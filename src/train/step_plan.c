@@ -169,6 +169,19 @@ static void record_update(rt_step_plan *s, rt_plan *p)
     }
 }
 
+/* Before the first step. Adapters begin elsewhere, and their masters with them. */
+static void record_start(rt_step_plan *s, rt_plan *p)
+{
+    const rt_decoder *d = s->student;
+    for (uint32_t i = 0; i < d->param_count; i++) {
+        const rt_moments *m = &s->moments[i];
+        if (!d->params[i].grad.buf) continue;
+        rt_emit_fill(p, m->m, 0.0f);
+        rt_emit_fill(p, m->v, 0.0f);
+        if (m->master.buf && !d->params[i].part) rt_emit_cast(p, m->master, d->params[i].value);
+    }
+}
+
 /* One chunk of evaluation: the student's values against the teacher, and the teacher's own CE. Logits stay as they are,
  * so kd_loss may read them more than once. */
 static void record_eval_chunk(rt_step_plan *s, rt_plan *p, rt_view hidden, uint32_t first, uint32_t n)
@@ -269,6 +282,7 @@ static int record_all(rt_step_plan *s, rt_err *e)
         case RT_PROGRAM_UPDATE: record_update(s, s->plan[i]); break;
         case RT_PROGRAM_EVAL: record_eval(s, s->plan[i]); break;
         case RT_PROGRAM_LOGITS: record_logits(s, s->plan[i]); break;
+        case RT_PROGRAM_START: record_start(s, s->plan[i]); break;
         default: RT_TRY(record_micro(s, s->plan[i], i == RT_PROGRAM_NEXT, e));
         }
         RT_TRY(rt_plan_status(s->plan[i], e));

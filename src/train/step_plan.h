@@ -16,7 +16,8 @@
     X(NEXT, "next micro-batch")   /* gradients += */                                                                   \
     X(UPDATE, "update")           /* norm, clip, AdamW */                                                              \
     X(EVAL, "evaluation")         /* per-position values, no gradient */                                               \
-    X(LOGITS, "logits")           /* of a few positions, where they are asked for */
+    X(LOGITS, "logits")           /* of a few positions, where they are asked for */                                   \
+    X(START, "start")             /* moments 0, masters from the weights */
 typedef enum rt_program {
 #define X(name, text) RT_PROGRAM_##name,
     RT_PROGRAM_LIST(X)

@@ -11,6 +11,7 @@ typedef struct standin {
     int init_result, integrated_result;                  /* 0 */
     int lt_version, lt_cudart;                           /* 130100, 13000 */
     int lt_refuses;                                      /* 1: has no algorithm for anything */
+    int lt_rounds;                                       /* so many of its candidates round a product first */
     uint64_t memory, module_bytes;                       /* 8 GiB; what a module takes of it */
     int lazy;                                            /* 1: functions in graphs are found not loaded */
     /* The n-th call from now of a function by this name ("": of any) returns this result; null: none does. */

@@ -236,6 +236,7 @@ static int info(rt_dev *dev, rt_dev_info *out, rt_err *e)
     RT_TRY(rt_cuda_status(&d->cu, d->cu.memory_info(&left, &total), e, "asking for free memory"));
     rt_sys_memory_query(&system);
     out->memory_free = rt_cuda_budget(d->by_class, left, d->total, system.available);
+    out->positions = RT_CUDA_POSITIONS;
     out->head_bytes = rt_cuda_head_bytes(d->total);
     out->context_bytes = d->context_bytes;
     out->module_bytes = d->module_bytes;
@@ -271,10 +272,6 @@ static bool supports(rt_dev *dev, const rt_plan *p, const rt_op *op, rt_need *ne
     rt_cuda_dev *d = (rt_cuda_dev *)dev;
     const rt_cuda_op *entry = rt_cuda_op_find(op->kind);
     *need = (rt_need){ 0 };
-    if (!entry) {
-        snprintf(need->why_not, sizeof need->why_not, "it has no kernel for it");
-        return false;
-    }
     RT_FOR_SLOTS (i, op->kind) {
         const rt_slot_spec *slot = &rt_op_specs[op->kind].slot[i];
         if (!op->slot[i].buf || slot->rule == RT_RULE_ANY || rt_plan_dtype(p, op->slot[i]) != RT_DTYPE_F64) continue;

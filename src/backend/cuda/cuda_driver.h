@@ -82,6 +82,9 @@ enum {
     X(host_free, cuMemFreeHost, (void *p))                                                                             \
     X(copy_to_device, cuMemcpyHtoDAsync_v2, (rt_cu_ptr to, const void *from, size_t bytes, rt_cu_stream stream))       \
     X(copy_to_host, cuMemcpyDtoHAsync_v2, (void *to, rt_cu_ptr from, size_t bytes, rt_cu_stream stream))               \
+    X(fill_bytes, cuMemsetD8Async, (rt_cu_ptr at, unsigned char value, size_t bytes, rt_cu_stream stream))             \
+    X(fill_halves, cuMemsetD2D16Async,                                                                                 \
+      (rt_cu_ptr at, size_t pitch, unsigned short value, size_t width, size_t height, rt_cu_stream stream))            \
     X(module_load, cuModuleLoadDataEx,                                                                                 \
       (rt_cu_module * out, const void *image, unsigned count, int *options, void **values))                            \
     X(module_unload, cuModuleUnload, (rt_cu_module module))                                                            \

@@ -112,11 +112,11 @@ typedef struct rt_cuda_gemm_io {
     rt_cu_ptr a, b, out, bias, work;
     float alpha;
 } rt_cuda_gemm_io;
-/* The product with the algorithm that the library chooses, kept by the device; null when it has none for it. */
-rt_cuda_gemm *rt_cuda_gemm_find(rt_cuda_dev *d, const rt_cuda_gemm_key *k);
+/* The product with the algorithm that is chosen for it, kept by the device; null when the library has none. Trying
+ * algorithms takes device memory for a moment: RT_NOMEM when there is none. */
+int rt_cuda_gemm_find(rt_cuda_dev *d, const rt_cuda_gemm_key *k, rt_cuda_gemm **out, rt_err *e);
 uint64_t rt_cuda_gemm_work(const rt_cuda_gemm *g);
 const char *rt_cuda_gemm_text(const rt_cuda_gemm *g);
-uint32_t rt_cuda_gemm_splits(const rt_cuda_gemm *g); /* parts of K that are added up afterwards; 1: none */
 int rt_cuda_gemm_run(rt_cuda_dev *d, const rt_cuda_gemm *g, const rt_cuda_gemm_io *io, rt_err *e);
 void rt_cuda_gemm_use(rt_cuda_gemm *g); /* a program will run it */
 /* Launches every product that a program uses and that has not run yet once, on scratch of its own. */
@@ -132,7 +132,7 @@ int rt_cuda_seal(rt_dev *d, const rt_bound_op *ops, uint32_t nops, rt_prog **out
 int rt_cuda_run(rt_dev *d, rt_prog *g, rt_ticket *t, rt_err *e);
 void rt_cuda_prog_free(rt_dev *d, rt_prog *g);
 
-/* cuda_ops.c: null where there is no kernel for it. */
+/* cuda_ops.c */
 const rt_cuda_op *rt_cuda_op_find(rt_op_kind kind);
 
 #endif

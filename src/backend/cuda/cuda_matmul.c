@@ -2,11 +2,8 @@
  *
  * The library multiplies operands of one dtype. A weight of another (quantised ones among them) is expanded into the
  * activations' dtype first, and a bias that cannot be added exactly is cast to the output's: `need` says so and seal
- * does it.
- *
- * A sum is rounded once. The library's epilogue keeps to that in its kernels for aligned operands; its others, and
- * those that split K, round to 16 bits before they add the bias (seen in cuBLASLt 13.1). There the bias is written into
- * the output first, and the product is added to it. */
+ * does it. Where no algorithm of the library adds a bias with one rounding, the bias is written into the output first
+ * and the product added to it. */
 #include "backend/cuda/kernels/cuda_matmul.h"
 #include "backend/cuda/cuda_internal.h"
 #include "backend/cuda/cuda_op.h"
@@ -39,7 +36,8 @@ static side of_operand(const rt_operand *o)
 
 static bool plain(rt_dtype d) { return d == RT_DTYPE_F32 || d == RT_DTYPE_BF16 || d == RT_DTYPE_F16; }
 
-static rt_cuda_gemm *find(rt_cuda_dev *d, const rt_matmul_args *m, bool acc, bool bias, const side s[4])
+static int find(rt_cuda_dev *d, const rt_matmul_args *m, bool acc, bool bias, const side s[4], rt_cuda_gemm **out,
+                rt_err *e)
 {
     rt_cuda_gemm_key k = { .M = m->M,
                            .N = m->N,
@@ -57,7 +55,7 @@ static rt_cuda_gemm *find(rt_cuda_dev *d, const rt_matmul_args *m, bool acc, boo
                            .stride_a = s[RT_MM_A].stride,
                            .stride_b = s[RT_MM_B].stride,
                            .stride_out = s[RT_MM_OUT].stride };
-    return rt_cuda_gemm_find(d, &k);
+    return rt_cuda_gemm_find(d, &k, out, e);
 }
 
 /* How a product is done; gemm null: by our own kernel, which takes everything. */
@@ -66,25 +64,21 @@ typedef struct way {
     bool bias_first; /* out = bias, then out += product */
 } way;
 
-static bool aligned(const side *s)
+static int choose(rt_cuda_dev *d, const rt_matmul_args *m, bool acc, const side s[4], way *w, rt_err *e)
 {
-    enum { VECTOR = 16 };
-    return s->align >= VECTOR && rt_dtype_bytes(s->dtype, s->stride) % VECTOR == 0;
-}
-
-static way choose(rt_cuda_dev *d, const rt_matmul_args *m, bool acc, const side s[4])
-{
+    int rc = RT_OK;
     const side *out = &s[RT_MM_OUT], *bias = &s[RT_MM_BIAS];
-    if (!d->lt_handle || s[RT_MM_A].dtype != s[RT_MM_B].dtype) return (way){ 0 };
-    if (!bias->there) return (way){ find(d, m, acc, false, s), false };
-    if (acc) return (way){ 0 };
-    bool f32 = out->dtype == RT_DTYPE_F32, same = bias->dtype == out->dtype;
-    if (same && (f32 || (aligned(out) && aligned(&s[RT_MM_A]) && aligned(&s[RT_MM_B]) && bias->align >= 16))) {
-        rt_cuda_gemm *g = find(d, m, false, true, s);
-        if (g && (f32 || rt_cuda_gemm_splits(g) == 1)) return (way){ g, false };
-    }
-    if (f32 || same) return (way){ find(d, m, true, false, s), true };
-    return (way){ 0 };
+    bool same = bias->dtype == out->dtype;
+    *w = (way){ 0 };
+    if (!d->lt_handle || s[RT_MM_A].dtype != s[RT_MM_B].dtype) return RT_OK;
+    if (!bias->there) return find(d, m, acc, false, s, &w->gemm, e);
+    if (acc) return RT_OK;
+    if (same) RT_TRY(find(d, m, false, true, s, &w->gemm, e));
+    if (w->gemm || (!same && out->dtype != RT_DTYPE_F32)) return RT_OK;
+    RT_TRY(find(d, m, true, false, s, &w->gemm, e));
+    w->bias_first = true;
+out:
+    return rc;
 }
 
 static bool recast(rt_need *need, uint32_t slot, rt_dtype from, rt_dtype to, const char *why)
@@ -104,7 +98,13 @@ static bool need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, rt_ne
     rt_dtype a = s[RT_MM_A].dtype, b = s[RT_MM_B].dtype;
     if (!plain(b)) return recast(need, RT_MM_B, b, a, "products are of plain numbers");
     bool acc = op->acc >> RT_MM_OUT & 1;
-    way w = choose(d, &op->args.matmul, acc, s);
+    way w;
+    rt_err e = { 0 };
+    need->failed = choose(d, &op->args.matmul, acc, s, &w, &e);
+    if (need->failed < 0) {
+        snprintf(need->why_not, sizeof need->why_not, "%.150s", e.text);
+        return false;
+    }
     if (w.gemm) {
         need->work_bytes = rt_cuda_gemm_work(w.gemm);
         need->kernel = rt_cuda_gemm_text(w.gemm);
@@ -181,7 +181,13 @@ static void emit(rt_cuda_builder *b, const rt_bound_op *op)
 {
     side s[4];
     for (uint32_t i = 0; i < 4; i++) s[i] = of_operand(&op->slot[i]);
-    way w = choose(rt_cuda_builder_dev(b), &op->args.matmul, op->acc >> RT_MM_OUT & 1, s);
+    way w;
+    rt_err e = { 0 };
+    int rc = choose(rt_cuda_builder_dev(b), &op->args.matmul, op->acc >> RT_MM_OUT & 1, s, &w, &e);
+    if (rc < 0) {
+        rt_cuda_builder_fail(b, rc, e.text);
+        return;
+    }
     if (!w.gemm) {
         push_own(b, op);
         return;

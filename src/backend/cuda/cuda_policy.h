@@ -8,7 +8,8 @@
 
 enum {
     RT_CUDA_LEAST_DRIVER = 11040, /* cuGraphInstantiateWithFlags, the newest function that must be there */
-    RT_CUDA_LEAST_SM = 75
+    RT_CUDA_LEAST_SM = 75,
+    RT_CUDA_POSITIONS = 8192 /* of a micro-batch: products of an H200 are at their full rate */
 };
 
 /* A driver branch that runs this CUDA version (in the form 12040): 580 for 13.x. */

@@ -19,6 +19,7 @@ LIB_SRCS += \
 	src/backend/cuda/cuda_optim.c \
 	src/backend/cuda/cuda_policy.c \
 	src/backend/cuda/cuda_program.c \
+	src/backend/cuda/cuda_quant.c \
 	src/backend/cuda/cuda_rmsnorm.c \
 	src/backend/cuda/cuda_rope.c \
 	src/backend/cuda/cuda_rows.c \

@@ -99,16 +99,26 @@ RT_DEVICE uint32_t cluster_size()
     return n;
 }
 /* All that was written to shared memory before is seen by the whole cluster behind it. */
-RT_DEVICE void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
-RT_DEVICE void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
-/* What block `rank` of the cluster has at this place of its shared memory. */
-RT_DEVICE double cluster_read(const double *p, uint32_t rank)
+RT_DEVICE void cluster_arrive()
 {
-    uint32_t at = (uint32_t)__cvta_generic_to_shared(p);
-    double x;
-    asm volatile("mapa.shared::cluster.u32 %0, %0, %1;" : "+r"(at) : "r"(rank));
-    asm volatile("ld.shared::cluster.f64 %0, [%1];" : "=d"(x) : "r"(at) : "memory");
-    return x;
+    __syncwarp(); /* .aligned: the warp arrives as one */
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+RT_DEVICE void cluster_wait()
+{
+    __syncwarp();
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+/* y (N) = what block `rank` of the cluster has at x of its shared memory: all on their way before the first is here. */
+template <int N> RT_DEVICE void cluster_read(double (&y)[N], const double *x, uint32_t rank)
+{
+    uint32_t at;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
+                 : "=r"(at)
+                 : "r"((uint32_t)__cvta_generic_to_shared(x)), "r"(rank));
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        asm volatile("ld.shared::cluster.f64 %0, [%1];" : "=d"(y[i]) : "r"(at + 8 * i) : "memory");
 }
 #else
 #define RT_CLUSTER(n)
@@ -116,7 +126,11 @@ RT_DEVICE uint32_t cluster_rank() { return 0; }
 RT_DEVICE uint32_t cluster_size() { return 1; }
 RT_DEVICE void cluster_arrive() {}
 RT_DEVICE void cluster_wait() { __syncthreads(); }
-RT_DEVICE double cluster_read(const double *p, uint32_t rank) { return p[rank * 0]; }
+template <int N> RT_DEVICE void cluster_read(double (&y)[N], const double *x, uint32_t rank)
+{
+#pragma unroll
+    for (int i = 0; i < N; i++) y[i] = x[rank * 0 + i];
+}
 #endif
 
 #endif
