@@ -8,7 +8,7 @@ out_has '^  doctor '
 out_has '^  verify '
 err_empty
 # Commands that are not built are not promised.
-out_lacks '^  (plan|cache) '
+out_lacks '^  cache '
 
 run --version
 exits 0
