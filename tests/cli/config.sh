@@ -41,7 +41,7 @@ err_has 'bad.yaml:4: .*did you mean dump_step'
 printf 'teacher: t\nstudent: s\ndata: d.jsonl\nsteps: 3\nepochs: 2\n' >bad.yaml
 run distill --config bad.yaml --out x
 exits 2
-err_has 'one of --steps, --tokens and --epochs'
+err_has 'one of --steps, --tokens, --epochs and --time'
 printf 'teacher: t\nstudent: s\ndata: d.jsonl\nbeta: 0.3\n' >bad.yaml
 run distill --config bad.yaml --out x
 exits 2
