@@ -66,10 +66,12 @@ static bool same_text(const char *path, const rt_str *want)
     return same;
 }
 
-/* The Modelfile as text, and its name, before any work is done. Without a tokenizer Ollama could not use the file. */
+/* The Modelfile as text, and its name, before any work is done. Without a tokenizer Ollama could not use the file; with
+ * one that is not understood here the weights and its bytes still convert, and a note says what is missing. */
 static int prepare_modelfile(state *s, const rt_convert_request *r, rt_err *e)
 {
     int rc;
+    rt_err why = { 0 };
     rt_text_source *text = NULL;
     rt_convert_modelfile *m = &s->modelfile;
     const rt_model_text *from = &s->in->text;
@@ -79,7 +81,13 @@ static int prepare_modelfile(state *s, const rt_convert_request *r, rt_err *e)
         return RT_OK;
     if (!(m->path = rt_arena_printf(&s->arena, "%.*s.Modelfile", (int)stem, r->out)))
         RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a path"));
-    RT_TRY(rt_text_from_model(&text, from, s->v.config, s->in->path, e));
+    rc = rt_text_from_model(&text, from, s->v.config, s->in->path, &why);
+    if (rc < 0 && rc != RT_NOMEM) {
+        rt_text_note(&s->notes, "no Modelfile was written: %s", why.text);
+        m->path = NULL;
+        return RT_OK;
+    }
+    if (rc < 0) RT_TRY(rt_fail(e, rc, "%s", why.text));
     RT_TRY(rt_modelfile(&m->text, rt_path_base(r->out), text, s->v.config, &m->family, e));
     m->chat = text->chat != NULL;
     if (!same_text(m->path, &m->text)) RT_TRY(rt_output_allowed(m->path, RT_CONTAINER_GGUF, r->force, NULL, e));
