@@ -23,6 +23,7 @@ static bool needs_teacher(rt_setting_id id)
 {
     switch (id) {
     case RT_SETTING_ID_teacher:
+    case RT_SETTING_ID_teacher_batch:
     case RT_SETTING_ID_divergence:
     case RT_SETTING_ID_beta:
     case RT_SETTING_ID_skew:

@@ -133,6 +133,27 @@ out:
     return rc;
 }
 
+/* As many micro-batches for the teacher at once as should be, or half, or a quarter: what fits. */
+static int choose_ahead(const search *s, rt_fit *f, rt_err *e)
+{
+    int rc = RT_OK;
+    rt_fit_config c = f->chosen;
+    uint32_t micro = (s->ask->batch + c.micro_batch - 1) / c.micro_batch;
+    c.ahead = s->ask->teacher_rows / c.micro_batch;
+    if (c.ahead > micro) c.ahead = micro;
+    for (; c.ahead > 1; c.ahead /= 2) {
+        uint64_t bytes;
+        bool fits;
+        RT_TRY(try_config(s, &c, &bytes, &fits, e));
+        if (!fits) continue;
+        f->chosen = c;
+        f->need = bytes;
+        break;
+    }
+out:
+    return rc;
+}
+
 int rt_fit_choose(rt_fit *out, const rt_fit_ask *ask, rt_fit_need_fn need, void *ctx, rt_err *e)
 {
     int rc;
@@ -140,7 +161,7 @@ int rt_fit_choose(rt_fit *out, const rt_fit_ask *ask, rt_fit_need_fn need, void 
     *out = (rt_fit){ .ask = *ask, .chosen = ask->wanted };
     RT_TRY(need(ctx, &ask->wanted, &out->wanted_need, e));
     RT_TRY(choose(&s, &out->chosen, ask->micro_free, ask->recompute_free, &out->need, &out->fits, e));
-    if (!out->fits) RT_TRY(find_nearest(&s, out, e));
+    RT_TRY(out->fits ? choose_ahead(&s, out, e) : find_nearest(&s, out, e));
 out:
     return rc;
 }

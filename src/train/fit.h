@@ -20,6 +20,7 @@ typedef struct rt_fit_config {
     uint32_t head_chunk; /* 0: as the vocabulary wants it */
     uint32_t seq_len;    /* another run from here on */
     uint32_t lora_rank;  /* 0: no adapters */
+    uint32_t ahead;      /* micro-batches that the teacher reads at once; 0, 1: each by itself */
 } rt_fit_config;
 
 typedef struct rt_fit_ask {
@@ -27,6 +28,7 @@ typedef struct rt_fit_ask {
     uint32_t batch;
     bool micro_free, recompute_free; /* not said by the user */
     bool lora_free;                  /* adapters could be offered */
+    uint32_t teacher_rows;           /* that the teacher should read at once, where that fits; 0: as the student */
     uint64_t limit;                  /* bytes */
 } rt_fit_ask;
 
@@ -50,7 +52,8 @@ uint32_t rt_fit_rows(uint32_t batch, uint32_t most);
 /* What may be allocated of memory that is free: the rest is for the process itself and for others. */
 uint64_t rt_fit_budget(uint64_t free_bytes);
 
-/* First without recomputing, from the largest micro-batch down; then with it. What the user has fixed stays. */
+/* First without recomputing, from the largest micro-batch down; then with it; last, rows of the teacher. What the user
+ * has fixed stays. */
 int rt_fit_choose(rt_fit *out, const rt_fit_ask *ask, rt_fit_need_fn need, void *ctx, rt_err *e);
 /* "--micro-batch 2 --recompute block": the flags in which to differs from from. */
 void rt_fit_flags(rt_str *out, const rt_fit_config *from, const rt_fit_config *to);

@@ -358,6 +358,10 @@ static int resolve_micro_batch(rt_settings *s, const rt_run_facts *f, rt_resolve
     if (s->micro_batch == 0 || s->micro_batch > r->batch)
         RT_TRY(rt_fail(e, RT_INVALID, "--micro-batch is from 1 to --batch %u, not %" PRIu64, r->batch, s->micro_batch));
     r->micro_batch = (uint32_t)s->micro_batch;
+    /* A processor gains nothing from more rows than it has at a time anyway. */
+    r->teacher_batch = f->positions ? f->positions / r->seq_len : r->micro_batch;
+    if (GIVEN(teacher_batch) && s->teacher_batch == 0) RT_TRY(rt_fail(e, RT_INVALID, "--teacher-batch is at least 1"));
+    if (GIVEN(teacher_batch)) r->teacher_batch = s->teacher_batch < r->batch ? (uint32_t)s->teacher_batch : r->batch;
 out:
     return rc;
 }

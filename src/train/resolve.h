@@ -26,6 +26,7 @@ typedef struct rt_resolved {
     rt_schedule schedule;
     double beta1, beta2, eps, weight_decay, max_grad_norm;
     uint32_t batch, micro_batch, seq_len, steps;
+    uint32_t teacher_batch; /* rows that the teacher should read at once */
     uint32_t eval_every, save_every, keep;
     double held_out; /* share of records; 0: a file is given */
     rt_lora lora;

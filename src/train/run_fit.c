@@ -47,6 +47,7 @@ static rt_step_opts step_opts(const rt_run *r, const rt_fit_config *c)
     return (rt_step_opts){ .B = c->micro_batch,
                            .T = c->seq_len,
                            .accumulate = c->micro_batch < v->batch,
+                           .ahead = c->ahead,
                            .chunk = c->head_chunk,
                            .recompute = c->recompute,
                            .loss = v->loss,
@@ -109,6 +110,10 @@ static int keep_choice(rt_run *r, rt_err *e)
     rt_eval_set_batch(r->held, c->micro_batch);
     r->resolved.recompute = c->recompute;
     RT_TRY(rt_settings_set(r->settings, RT_SETTING_ID_micro_batch, rows, e));
+    r->resolved.teacher_batch = c->micro_batch * (c->ahead ? c->ahead : 1);
+    rows = rt_arena_printf(&r->arena, "%u", r->resolved.teacher_batch);
+    if (!rows) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for settings"));
+    if (r->in->teacher) RT_TRY(rt_settings_set(r->settings, RT_SETTING_ID_teacher_batch, rows, e));
     RT_TRY(rt_settings_set(r->settings, RT_SETTING_ID_recompute, c->recompute == RT_RECOMPUTE_BLOCK ? "block" : "none",
                            e));
 out:
@@ -120,7 +125,8 @@ int rt_run_fit(rt_run *r, rt_err *e)
     int rc;
     const rt_resolved *v = &r->resolved;
     rt_fit_ask ask = r->fit.ask;
-    ask.wanted = (rt_fit_config){ v->micro_batch, v->recompute, v->head_chunk, v->seq_len, v->lora.rank };
+    ask.wanted = (rt_fit_config){ v->micro_batch, v->recompute, v->head_chunk, v->seq_len, v->lora.rank, 0 };
+    if (r->in->teacher) ask.teacher_rows = v->teacher_batch;
     ask.batch = v->batch;
     ask.lora_free = !v->lora.rank && !r->settings->freeze.count;
     ask.limit = v->memory_limit ? v->memory_limit : rt_fit_budget(r->free_memory);

@@ -64,6 +64,8 @@ typedef enum rt_setting_bind {
     X(max_grad_norm, "--max-grad-norm", REAL, "1", RUN, "N", "gradients are scaled down to this norm; 0: never")       \
     X(batch, "--batch", COUNT, "32", RUN, "N", "rows per optimizer step")                                              \
     X(micro_batch, "--micro-batch", COUNT, "auto", FREE, "N", "rows at a time; changes memory, not the loss")          \
+    X(teacher_batch, "--teacher-batch", COUNT, "auto", FREE, "N",                                                      \
+      "rows that the teacher reads at a time; changes memory, not the loss")                                           \
     X(seq_len, "--seq-len", COUNT, "auto", RUN, "N", "positions of a row")                                             \
     X(steps, "--steps", COUNT, "auto", RUN, "N", "optimizer steps")                                                    \
     X(tokens, "--tokens", COUNT, "auto", RUN, "N", "instead: positions to go through")                                 \

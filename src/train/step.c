@@ -28,6 +28,10 @@ int rt_trainer_open(rt_trainer **out, rt_dev *d, const rt_step_opts *o, const rt
     uint32_t n = rt_step_plan_list(t->plan, plans);
     RT_TRY(rt_exec_seal(&t->x, d, plans, n, seal, e));
     if (!seal || !seal->dry) RT_TRY(rt_step_plan_attach(t->plan, t->x, e));
+    if (t->plan->ahead_rows.buf) {
+        t->rows = rt_alloc(t->plan->ahead_rows.rows * sizeof *t->rows, 64);
+        if (!t->rows) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a run"));
+    }
     *out = t;
     t = NULL;
 out:
@@ -40,6 +44,7 @@ void rt_trainer_free(rt_trainer *t)
     if (!t) return;
     rt_exec_free(t->x);
     rt_step_plan_free(t->plan);
+    rt_free(t->rows);
     rt_free(t);
 }
 
@@ -183,21 +188,63 @@ static double took(const rt_trainer *t, rt_program which)
 /* After a step of so many micro-batches, which all take the same time. */
 static void add_times(rt_trainer *t, uint32_t micro)
 {
-    if (t->plan->teacher) t->teacher_seconds += micro * took(t, RT_PROGRAM_TEACHER);
+    uint32_t ahead = t->rows ? t->plan->opts.ahead : 1;
+    rt_program teacher = t->rows ? RT_PROGRAM_AHEAD : RT_PROGRAM_TEACHER;
+    if (t->plan->teacher) t->teacher_seconds += (micro + ahead - 1) / ahead * took(t, teacher);
     t->student_seconds += took(t, RT_PROGRAM_FIRST);
     if (micro > 1) t->student_seconds += (micro - 1) * took(t, RT_PROGRAM_NEXT);
     t->update_seconds += took(t, RT_PROGRAM_UPDATE);
+}
+
+/* A micro-batch into these tokens, which may have room for several. */
+static int write_tokens(rt_trainer *t, const rt_tokens *to, uint32_t place, const rt_batch *b, rt_err *e)
+{
+    int rc = RT_OK;
+    uint32_t n = t->plan->opts.B * t->plan->opts.T;
+    rt_view v[] = { to->ids, to->pos, to->start };
+    const int32_t *from[] = { b->ids, b->pos, b->start };
+    for (int i = 0; i < 3; i++) {
+        v[i].off += (uint64_t)place * n;
+        v[i].rows = n;
+        RT_TRY(rt_exec_write(t->x, v[i], from[i], n * sizeof(int32_t), e));
+    }
+out:
+    return rc;
+}
+
+/* The teacher reads so many micro-batches at once; where there are fewer, the last again. */
+static int read_ahead(rt_trainer *t, const rt_batch *micro, uint32_t count, rt_err *e)
+{
+    int rc;
+    for (uint32_t i = 0; i < t->plan->opts.ahead; i++)
+        RT_TRY(write_tokens(t, &t->plan->ahead_tokens, i, &micro[i < count ? i : count - 1], e));
+    RT_TRY(run(t, RT_PROGRAM_AHEAD, e));
+    t->teacher_runs++;
+out:
+    return rc;
+}
+
+/* Micro-batch i of a step, after the teacher has read it. */
+static int write_micro(rt_trainer *t, const rt_batch *micro, uint32_t i, uint32_t count, rt_err *e)
+{
+    int rc;
+    rt_step_plan *s = t->plan;
+    uint32_t n = s->opts.B * s->opts.T, place = i % s->opts.ahead;
+    if (place == 0) RT_TRY(read_ahead(t, micro + i, count - i, e));
+    for (uint32_t k = 0; k < n; k++) t->rows[k] = (int32_t)(place * n + k);
+    RT_TRY(rt_exec_write(t->x, s->ahead_rows, t->rows, n * sizeof(int32_t), e));
+    RT_TRY(write_tokens(t, &s->tokens, 0, &micro[i], e));
+    RT_TRY(rt_exec_write(t->x, s->target, micro[i].target, n * sizeof(int32_t), e));
+out:
+    return rc;
 }
 
 static int write_batch(rt_trainer *t, const rt_batch *b, rt_err *e)
 {
     int rc;
     rt_step_plan *s = t->plan;
-    uint64_t bytes = (uint64_t)s->opts.B * s->opts.T * sizeof(int32_t);
-    RT_TRY(rt_exec_write(t->x, s->tokens.ids, b->ids, bytes, e));
-    RT_TRY(rt_exec_write(t->x, s->tokens.pos, b->pos, bytes, e));
-    RT_TRY(rt_exec_write(t->x, s->tokens.start, b->start, bytes, e));
-    RT_TRY(rt_exec_write(t->x, s->target, b->target, bytes, e));
+    RT_TRY(write_tokens(t, &s->tokens, 0, b, e));
+    RT_TRY(rt_exec_write(t->x, s->target, b->target, (uint64_t)s->opts.B * s->opts.T * sizeof(int32_t), e));
     if (!s->teacher) return RT_OK;
     RT_TRY(run(t, RT_PROGRAM_TEACHER, e));
     t->teacher_runs++;
@@ -281,7 +328,7 @@ int rt_trainer_step(rt_trainer *t, const rt_batch *micro, uint32_t count, uint32
         RT_TRY(rt_fail(e, RT_INTERNAL, "%u micro-batches for a plan that was recorded for one", count));
     RT_TRY(rt_exec_write(t->x, s->step, &v, sizeof v, e));
     for (uint32_t i = 0; i < count; i++) {
-        RT_TRY(write_batch(t, &micro[i], e));
+        RT_TRY(t->rows ? write_micro(t, micro, i, count, e) : write_batch(t, &micro[i], e));
         RT_TRY(run(t, i == 0 ? RT_PROGRAM_FIRST : RT_PROGRAM_NEXT, e));
         t->student_runs++;
     }

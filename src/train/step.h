@@ -28,6 +28,7 @@ typedef struct rt_trainer {
         rt_ticket ticket;
         double waited;
     } last[RT_PROGRAM_COUNT]; /* run of each */
+    int32_t *rows; /* (B*T) scratch: which rows of the teacher's output a micro-batch takes; null: not needed */
 } rt_trainer;
 
 int rt_trainer_open(rt_trainer **out, rt_dev *d, const rt_step_opts *o, const rt_seal_opts *seal, rt_err *e);

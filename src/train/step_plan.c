@@ -36,6 +36,19 @@ static void declare_picks(rt_step_plan *s)
             rt_space_buf(s->space, RT_CLASS_OUTPUT, d, o->picks, o->teacher->vocab, "picked teacher logits");
 }
 
+static void declare_ahead(rt_step_plan *s)
+{
+    const rt_step_opts *o = &s->opts;
+    rt_space *sp = s->space;
+    uint32_t rows = o->ahead * o->B * o->T;
+    s->ahead_tokens = (rt_tokens){ .B = o->ahead * o->B, .T = o->T };
+    s->ahead_tokens.ids = rt_space_buf(sp, RT_CLASS_INPUT, RT_DTYPE_I32, rows, 1, "ids ahead");
+    s->ahead_tokens.pos = rt_space_buf(sp, RT_CLASS_INPUT, RT_DTYPE_I32, rows, 1, "positions ahead");
+    s->ahead_tokens.start = rt_space_buf(sp, RT_CLASS_INPUT, RT_DTYPE_I32, rows, 1, "document starts ahead");
+    s->ahead_rows = column(s, RT_CLASS_INPUT, RT_DTYPE_I32, "rows ahead");
+    s->ahead_hidden = rt_space_buf(sp, RT_CLASS_OUTPUT, o->policy.act, rows, o->teacher->width, "teacher hidden ahead");
+}
+
 static void declare_data(rt_step_plan *s)
 {
     const rt_step_opts *o = &s->opts;
@@ -57,6 +70,7 @@ static void declare_data(rt_step_plan *s)
     if (!s->teacher) return;
     s->teacher_hidden =
         rt_space_buf(sp, RT_CLASS_OUTPUT, o->policy.act, o->B * o->T, o->teacher->width, "teacher hidden");
+    if (o->ahead > 1) declare_ahead(s);
     s->eval.div = column(s, RT_CLASS_OUTPUT, scalar, "evaluation divergence");
     s->eval.kl = column(s, RT_CLASS_OUTPUT, scalar, "evaluation forward kl");
     s->eval.top1 = column(s, RT_CLASS_OUTPUT, scalar, "evaluation agreement");
@@ -112,6 +126,21 @@ static void record_teacher(rt_step_plan *s, rt_plan *p)
     rt_decoder_forward(p, s->teacher, &s->tokens, NULL, s->teacher_hidden);
 }
 
+static void record_ahead(rt_step_plan *s, rt_plan *p)
+{
+    rt_decoder_forward(p, s->teacher, &s->ahead_tokens, NULL, s->ahead_hidden);
+}
+
+/* The teacher's hidden state of this micro-batch: it is there, or is taken from what was computed ahead. */
+static void take_hidden(rt_step_plan *s, rt_plan *p)
+{
+    if (!s->teacher) return;
+    rt_plan_assume_defined(p, s->ahead_hidden.buf ? s->ahead_hidden : s->teacher_hidden);
+    if (!s->ahead_hidden.buf) return;
+    rt_plan_label(p, "teacher's rows");
+    rt_emit_embed_fwd(p, s->teacher_hidden, s->ahead_hidden, s->ahead_rows);
+}
+
 static rt_loss_io loss_io(const rt_step_plan *s, rt_view hidden)
 {
     return (rt_loss_io){ .hidden = hidden,
@@ -131,7 +160,7 @@ static int record_micro(rt_step_plan *s, rt_plan *p, bool more, rt_err *e)
     uint32_t N = s->opts.B * s->opts.T, C = d->config.width;
     rt_trace *trace = NULL;
     RT_TRY(rt_trace_new(&trace, d, s->opts.recompute, e));
-    if (s->teacher) rt_plan_assume_defined(p, s->teacher_hidden);
+    take_hidden(s, p);
     for (uint32_t i = 0; more && i < d->param_count; i++)
         if (d->params[i].grad.buf) rt_plan_assume_defined(p, d->params[i].grad);
     if (more) rt_plan_assume_defined(p, s->sums);
@@ -257,6 +286,7 @@ static bool is_there(const rt_step_plan *s, int program)
 {
     switch (program) {
     case RT_PROGRAM_TEACHER: return s->teacher != NULL;
+    case RT_PROGRAM_AHEAD: return s->ahead_hidden.buf != 0 && !s->opts.eval_only;
     case RT_PROGRAM_NEXT: return s->opts.accumulate && !s->opts.eval_only;
     case RT_PROGRAM_LOGITS: return s->opts.picks > 0;
     case RT_PROGRAM_EVAL: return true;
@@ -279,6 +309,7 @@ static int record_all(rt_step_plan *s, rt_err *e)
         s->index[i] = n++;
         switch (i) {
         case RT_PROGRAM_TEACHER: record_teacher(s, s->plan[i]); break;
+        case RT_PROGRAM_AHEAD: record_ahead(s, s->plan[i]); break;
         case RT_PROGRAM_UPDATE: record_update(s, s->plan[i]); break;
         case RT_PROGRAM_EVAL: record_eval(s, s->plan[i]); break;
         case RT_PROGRAM_LOGITS: record_logits(s, s->plan[i]); break;
@@ -310,6 +341,8 @@ int rt_step_plan_new(rt_step_plan **out, const rt_step_opts *o, rt_err *e)
     s->opts = *o;
     if (!o->B || !o->T || (uint64_t)o->B * o->T > UINT32_MAX)
         RT_TRY(rt_fail(e, RT_INVALID, "a micro-batch of %u rows of %u positions cannot be", o->B, o->T));
+    if ((uint64_t)o->B * o->T * (o->ahead ? o->ahead : 1) > UINT32_MAX)
+        RT_TRY(rt_fail(e, RT_INVALID, "a teacher that reads %u micro-batches at once cannot be", o->ahead));
     if (!s->opts.chunk) s->opts.chunk = default_chunk(o);
     RT_TRY(rt_space_new(&s->space, e));
     RT_TRY(declare_models(s, e));

@@ -11,7 +11,8 @@
 
 /* name, in every run or only with a teacher */
 #define RT_PROGRAM_LIST(X)                                                                                             \
-    X(TEACHER, "teacher forward") /* the teacher's last hidden state of the batch */                                   \
+    X(TEACHER, "teacher forward") /* the teacher's last hidden state of a micro-batch */                               \
+    X(AHEAD, "teacher ahead")     /* the same of several at once */                                                    \
     X(FIRST, "first micro-batch") /* gradients = */                                                                    \
     X(NEXT, "next micro-batch")   /* gradients += */                                                                   \
     X(UPDATE, "update")           /* norm, clip, AdamW */                                                              \
@@ -30,6 +31,7 @@ enum { RT_PROGRAM_MOST = RT_PROGRAM_COUNT + 2 * RT_GENERATOR_PROGRAMS };
 typedef struct rt_step_opts {
     uint32_t B, T;       /* rows of a micro-batch, positions of a row */
     bool accumulate;     /* a step may have more than one micro-batch */
+    uint32_t ahead;      /* micro-batches that the teacher reads at once in a step; 0, 1: each by itself */
     uint32_t chunk;      /* tokens of the head at a time; 0: chosen from the vocabulary, */
     uint64_t head_bytes; /* so that all their logits stay within this; 0: what the device says, or 64 MiB */
     rt_recompute recompute;
@@ -69,6 +71,8 @@ typedef struct rt_step_plan {
     rt_view eval_sums;       /* (1,4), not looked at: evaluation sums its positions by document on the host */
     rt_view nsq, norm, clip; /* (1,1) */
     rt_view teacher_hidden;
+    rt_tokens ahead_tokens; /* of `ahead` micro-batches; their hidden states; which rows of those a micro-batch takes */
+    rt_view ahead_hidden, ahead_rows;
     rt_eval_views eval;
     rt_view pick;                    /* (picks,1): which positions */
     rt_view logits, teacher_logits;  /* (picks,V), (picks, V of the teacher) */

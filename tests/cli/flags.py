@@ -299,6 +299,14 @@ def _():
     expect(near(a.curve(), base().curve()) and near(b.curve(), base().curve()), "the same loss but for rounding")
 
 
+@case("--teacher-batch")
+def _():
+    a = Run(micro_batch=1, teacher_batch=4)
+    expect(a.memory() != Run(micro_batch=1).memory(), "the teacher's rows take room")
+    expect(near(a.curve(), base().curve()), "the same loss but for rounding")
+    expect(Run(fails=True, teacher_batch=0).status in (2, 5), "none")
+
+
 @case("--seq-len")
 def _():
     expect("rows of 32 tokens" in other_curve(seq_len=32).text, "shorter rows")

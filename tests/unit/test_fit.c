@@ -23,6 +23,7 @@ static int formula(void *ctx, const rt_fit_config *c, uint64_t *bytes, rt_err *e
     asked++;
     if (ctx && ++*(int *)ctx > 3) return rt_fail(e, RT_UNSUPPORTED, "asked too often");
     *bytes = (c->lora_rank ? 400 : 1000) + positions * (c->recompute == RT_RECOMPUTE_BLOCK ? 1 : 2) + 4 * chunk;
+    *bytes += c->ahead > 1 ? c->ahead * positions : 0;
     return RT_OK;
 }
 
@@ -43,6 +44,31 @@ static const rt_fit_ask free_ask = { .wanted = { .micro_batch = 8, .seq_len = 12
                                      .micro_free = true,
                                      .recompute_free = true,
                                      .lora_free = true };
+
+/* Where the student's rows had to shrink, the teacher may read more of them at once: as many as pay, if they fit. */
+static void the_teacher_reads_ahead_where_that_fits(void **state)
+{
+    static const struct {
+        uint32_t micro, rows, ahead;
+        uint64_t limit;
+    } table[] = {
+        { 8, 32, 4, 10000 },                         /* 1,000 + 2,048 + 400, and 4,096 for four */
+        { 8, 32, 2, 7000 },                          /* four would be 7,544 */
+        { 8, 32, 0, 5000 },                          /* two would be 5,496 */
+        { 8, 16, 2, 100000 }, { 8, 100, 4, 100000 }, /* no more than there are */
+        { 8, 15, 0, 100000 }, { 8, 0, 0, 100000 },   { 32, 32, 0, 100000 }, /* one micro-batch: nothing is ahead */
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        rt_fit_ask ask = free_ask;
+        ask.wanted.micro_batch = table[i].micro;
+        ask.teacher_rows = table[i].rows;
+        rt_fit f = fitted(table[i].limit, &ask);
+        assert_true(f.fits && f.need <= table[i].limit);
+        assert_int_equal(f.chosen.micro_batch, table[i].micro);
+        assert_int_equal(f.chosen.ahead, table[i].ahead);
+    }
+}
 
 static void rows_cover_the_batch(void **state)
 {
@@ -248,6 +274,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_cover_the_batch),
+        cmocka_unit_test(the_teacher_reads_ahead_where_that_fits),
         cmocka_unit_test(what_is_wanted_is_taken_where_it_fits),
         cmocka_unit_test(fewer_rows_come_before_recomputing),
         cmocka_unit_test(the_largest_that_fits_is_found),

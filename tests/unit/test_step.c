@@ -287,6 +287,10 @@ static void test_invariants(void **state)
     o.accumulate = true;
     run_one(&other, "cpu", 2, &o, each, ROWS);
     assert_same(&plain, &other, 2e-6, "8 micro-batches of 1 row");
+    for (o.ahead = 2; o.ahead <= 8; o.ahead += 3) { /* 2, 5 (8 is not a multiple of it), 8 */
+        run_one(&other, "cpu", 2, &o, each, ROWS);
+        assert_same(&plain, &other, 2e-6, "a teacher that reads ahead");
+    }
     o = options(ROWS, LONG);
     run_one(&other, "ref", 1, &o, &whole, 1);
     assert_same(&plain, &other, 1e-5, "ref");

@@ -4,7 +4,7 @@
 #include "backend/cuda/cuda_sums_push.h"
 
 enum {
-    BLOCKS_OF_SM = 2,   /* of the backward: each leaves a partial weight gradient */
+    BLOCKS_MAX = 264, /* of the backward, each leaves a partial weight gradient: two for each of 132 multiprocessors */
     LARGEST_BLOCK = 512 /* threads of the backward; what they hold bounds the width of a group */
 };
 
@@ -70,7 +70,7 @@ typedef struct bwd_cut {
     uint32_t team, threads, blocks;
 } bwd_cut;
 
-static bwd_cut cut_bwd(const rt_cuda_caps *caps, const rt_rmsnorm_args *a, rt_dtype d)
+static bwd_cut cut_bwd(const rt_rmsnorm_args *a, rt_dtype d)
 {
     uint32_t packs = packs_of(a, d), warp = power_of_two(packs, 32);
     bwd_cut c = { .team = warp, .threads = RT_CUDA_BLOCK };
@@ -79,14 +79,15 @@ static bwd_cut cut_bwd(const rt_cuda_caps *caps, const rt_rmsnorm_args *a, rt_dt
         if (c.threads < RT_CUDA_BLOCK) c.threads = RT_CUDA_BLOCK;
         c.team = c.threads;
     }
-    uint64_t blocks = cuda_div_up((uint64_t)a->N * a->H, c.threads / c.team), most = caps->sms * BLOCKS_OF_SM;
-    c.blocks = (uint32_t)(blocks < most ? blocks : most);
+    uint64_t blocks = cuda_div_up((uint64_t)a->N * a->H, c.threads / c.team);
+    c.blocks = (uint32_t)(blocks < BLOCKS_MAX ? blocks : BLOCKS_MAX);
     return c;
 }
 
 static bool bwd_need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, rt_need *need)
 {
     const rt_rmsnorm_args *a = &op->args.rmsnorm;
+    (void)c;
     if (!cuda_takes(p, op, need, "a team for each group, weight gradient in registers")) return false;
     rt_dtype d = rt_plan_dtype(p, op->slot[RT_RMSB_DX]);
     uint32_t widest = LARGEST_BLOCK * RT_CUDA_NORM_HOLDS * cuda_width(d);
@@ -95,7 +96,7 @@ static bool bwd_need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, r
                  widest);
         return false;
     }
-    bwd_cut cut = cut_bwd(c, a, d);
+    bwd_cut cut = cut_bwd(a, d);
     if (op->slot[RT_RMSB_DW].buf) need->work_bytes = (uint64_t)cut.blocks * a->D * sizeof(float);
     return true;
 }
@@ -107,7 +108,7 @@ static void bwd_emit(rt_cuda_builder *b, const rt_bound_op *o)
     rt_dtype d = s[RT_RMSB_DX].dtype;
     bool residual = o->kind == RT_OP_ADD_RMSNORM_BWD;
     uint32_t shaped = 1u << RT_RMSB_DX | 1u << RT_RMSB_DY | 1u << RT_RMSB_X | (residual ? 1u << RT_RMSB_DRES : 0);
-    bwd_cut cut = cut_bwd(rt_cuda_builder_caps(b), a, d);
+    bwd_cut cut = cut_bwd(a, d);
     rt_cuda_rmsnorm_params p = { .a = *a,
                                  .team = cut.team,
                                  .held = is_held(o, shaped, w, cut.team),

@@ -1,8 +1,8 @@
 /* cuda_quant_fit.cuh - the search for the scales and integers of a block: num/quant_fit.h with a thread for each lane.
  *
  * Owns: the same candidates, the same order of every sum, the same choice, so that the blocks are the same to the bit.
- * Nothing may be contracted: arithmetic is spelled out. A warp has one block; lanes 8 to 31 do what lane % 8 does, so that
- * the whole warp takes every branch together. */
+ * Nothing may be contracted: arithmetic is spelled out. A warp has one block; lanes 8 to 31 do what lane % 8 does, so
+ * that the whole warp takes every branch together. */
 #ifndef RT_BACKEND_CUDA_KERNELS_CUDA_QUANT_FIT_CUH
 #define RT_BACKEND_CUDA_KERNELS_CUDA_QUANT_FIT_CUH
 
@@ -265,7 +265,8 @@ RT_DEVICE float fit_scale(const float *x, int n, const Grid &k, int where)
     Affine best = { 0, 0, __uint_as_float(0x7f800000u) };
     const float largest = largest_of(x, n);
     if (!(fabsf(largest) > 0x1p-40f)) return 0;
-    for (int t = 0; t < (where == WHERE_32 ? 1 : 2); t++) try_scale(x, n, k, quotient(where_of(where, t), largest), best);
+    for (int t = 0; t < (where == WHERE_32 ? 1 : 2); t++)
+        try_scale(x, n, k, quotient(where_of(where, t), largest), best);
     if (best.scale != 0) try_scale(x, n, k, quotient(1, mul(best.scale, mine(wider))), best);
     return best.scale;
 }

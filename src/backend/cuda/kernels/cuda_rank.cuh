@@ -1,7 +1,8 @@
 /* cuda_rank.cuh - the best columns of a row in order: larger value first, ties by lower id. A block has a row.
  *
- * Owns: the order as one integer per column, the selection of the best ones digit by digit, sorting. Counts are integers
- * and what is gathered is sorted, so the order of atomics leaves no trace. The row is read a few times, from L2. */
+ * Owns: the order as one integer per column, the selection of the best ones digit by digit, sorting. Counts are
+ * integers and what is gathered is sorted, so the order of atomics leaves no trace. The row is read a few times, from
+ * L2. */
 #ifndef RT_BACKEND_CUDA_KERNELS_CUDA_RANK_CUH
 #define RT_BACKEND_CUDA_KERNELS_CUDA_RANK_CUH
 
@@ -37,8 +38,8 @@ struct Chosen {
     bool finite;    /* is every value that may be chosen? */
 };
 
-/* From the count of each digit: the digit of the left-th largest key, how many keys have larger ones, how many it. By the
- * first warp, eight digits a lane, the largest first. */
+/* From the count of each digit: the digit of the left-th largest key, how many keys have larger ones, how many it. By
+ * the first warp, eight digits a lane, the largest first. */
 struct Digit {
     uint32_t digit, above, same, all;
 };

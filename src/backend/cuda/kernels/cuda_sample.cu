@@ -1,8 +1,8 @@
 /* cuda_sample.cu - one id per row from its logits: temperature, top-k, top-p.
  *
  * A block has a row. Shares are added up in rank order in double, in runs: each thread has a run of the ranked ids, and
- * the runs' sums are added up in order. The ranking is made only as deep as the draw needs: first the best few, then all
- * that may stay. */
+ * the runs' sums are added up in order. The ranking is made only as deep as the draw needs: first the best few, then
+ * all that may stay. */
 #include "backend/cuda/kernels/cuda_rank.cuh"
 
 namespace
@@ -27,9 +27,9 @@ RT_DEVICE float random_unit(uint64_t seed, uint64_t stream, uint64_t index)
 
 struct Draw {
     double before[RT_CUDA_CHOICE_THREADS]; /* of each run: the shares of all runs before it */
-    double mass;  /* of what stays */
-    uint32_t last; /* rank that ends it */
-    uint32_t at;   /* rank that is drawn */
+    double mass;                           /* of what stays */
+    uint32_t last;                         /* rank that ends it */
+    uint32_t at;                           /* rank that is drawn */
 };
 
 /* Ranked ids and their shares of `sum`. */
@@ -139,7 +139,8 @@ template <class T> __device__ void sample(const rt_cuda_sample_params &p)
 } // namespace
 
 #define KERNELS(name, T)                                                                                               \
-    extern "C" __global__ void __launch_bounds__(RT_CUDA_CHOICE_THREADS, 1) sample_##name(const rt_cuda_sample_params p)  \
+    extern "C" __global__ void __launch_bounds__(RT_CUDA_CHOICE_THREADS, 1)                                            \
+        sample_##name(const rt_cuda_sample_params p)                                                                   \
     {                                                                                                                  \
         sample<T>(p);                                                                                                  \
     }

@@ -30,15 +30,16 @@ template <class T> __device__ void topk(const rt_cuda_topk_params &p)
     for (uint32_t j = threadIdx.x; j < k; j += blockDim.x) {
         const bool have = y.finite && j < y.n;
         *element<int32_t>(p.id, row, j) = have ? (int32_t)rank_id(keys[j]) : -1;
-        *element<float>(p.logp, row, j) =
-            have ? (float)((rank_value(keys[j]) - top) / T1 - logs) : y.finite ? zero : none;
+        *element<float>(p.logp, row, j) = have       ? (float)((rank_value(keys[j]) - top) / T1 - logs)
+                                          : y.finite ? zero
+                                                     : none;
     }
     if (threadIdx.x == 0) *element<float>(p.rest, row, 0) = !y.finite ? none : y.n ? (float)(left / sum) : 0.0f;
 }
 } // namespace
 
 #define KERNELS(name, T)                                                                                               \
-    extern "C" __global__ void __launch_bounds__(RT_CUDA_CHOICE_THREADS, 1) topk_##name(const rt_cuda_topk_params p)      \
+    extern "C" __global__ void __launch_bounds__(RT_CUDA_CHOICE_THREADS, 1) topk_##name(const rt_cuda_topk_params p)   \
     {                                                                                                                  \
         topk<T>(p);                                                                                                    \
     }
