@@ -137,6 +137,13 @@ static double serial_of(const rt_values *v, const rt_verify_env *env, const rt_t
     return env->serial ? t->serial * sqrt(terms ? terms(v->c) : 1) : 0;
 }
 
+static double cut_off_of(const rt_values *v, const rt_verify_env *env)
+{
+    if (!env->cuts_off || v->c->set->kind != RT_OP_MATMUL) return 0;
+    rt_dtype a = v->buf[v->view[RT_MM_A].buf - 1].dtype;
+    return a == RT_DTYPE_BF16 || a == RT_DTYPE_F16 ? RT_CUT_OFF_RMS : 0;
+}
+
 static int check_output(rt_values *v, const rt_verify_env *env, uint32_t slot, const after *got, const after *want,
                         rt_case_result *r, rt_err *e)
 {
@@ -163,7 +170,7 @@ static int check_output(rt_values *v, const rt_verify_env *env, uint32_t slot, c
                      .cols = w.cols,
                      .dtype = b->dtype,
                      .limit = t->limit + serial_of(v, env, t),
-                     .rms = t->rms + serial_of(v, env, t) };
+                     .rms = t->rms + serial_of(v, env, t) + cut_off_of(v, env) };
     rt_verdict verdict;
     char text[200];
     rt_values_widen(x, got->buf[w.buf - 1], w, b->dtype);

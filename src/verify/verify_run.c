@@ -40,6 +40,7 @@ int rt_verify_env_open(rt_verify_env *env, const rt_verify_opts *o, rt_err *e)
     RT_TRY(rt_backend_find("ref", &ref, e));
     if (!api) RT_TRY(rt_backend_find(o->backend ? o->backend : "cpu", &api, e));
     RT_TRY(ref->open(&env->spec, 0, &(rt_dev_opts){ 0 }, e));
+    rt_dev_info info;
     env->serial = api == ref;
     if (api == ref)
         RT_TRY(open_device(env, api, 1, 0, e)); /* in float; in double it would be compared with itself */
@@ -47,6 +48,8 @@ int rt_verify_env_open(rt_verify_env *env, const rt_verify_opts *o, rt_err *e)
         RT_TRY(open_cpu(env, api, e));
     else
         RT_TRY(open_device(env, api, 0, o->threads, e));
+    RT_TRY(api->info(env->dev[0], &info, e));
+    env->cuts_off = !info.host;
 out:
     if (rc < 0) rt_verify_env_close(env);
     return rc;
