@@ -194,7 +194,7 @@ if [ -z "${EMU:-}" ] && command -v timeout >/dev/null 2>&1; then
     mkdir stopped
     shown="retort init, interrupted"
     status=0
-    timeout --preserve-status -s INT 1 "$RETORT" init --preset qwen2.5-0.5b --dtype q4_k_m --threads 1 stopped/b.gguf \
+    timeout --foreground --preserve-status -s INT 1 "$RETORT" init --preset qwen2.5-0.5b --dtype q4_k_m --threads 1 stopped/b.gguf \
         >"$out" 2>"$err" </dev/null || status=$?
     exits 130
     err_has 'interrupted: stopped/b\.gguf was not written'

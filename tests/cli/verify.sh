@@ -74,7 +74,7 @@ err_has 'nosuch'
 if [ -z "${EMU:-}" ] && command -v timeout >/dev/null 2>&1; then
     shown="retort verify, interrupted"
     status=0
-    timeout --preserve-status -s INT 1 "$RETORT" verify >"$out" 2>"$err" </dev/null || status=$?
+    timeout --foreground --preserve-status -s INT 1 "$RETORT" verify >"$out" 2>"$err" </dev/null || status=$?
     exits 130
     check "no total that looks finished" sh -c '! grep -E -x "[0-9]+ passed, [0-9]+ failed" "$0"' "$out"
 fi

@@ -265,6 +265,7 @@ int rt_cuda_gemms_warm(rt_cuda_dev *d, rt_err *e)
         if (g->used && !g->warm && reach(g) > most) most = reach(g);
     if (!most) return RT_OK;
     RT_TRY(rt_cuda_mem_new(&d->base, most + RT_CUDA_GEMM_WORK, RT_MEM_DEVICE, &scratch, e));
+    RT_TRY(rt_cuda_status(&d->cu, d->cu.fill_bytes(scratch->addr, 0, most, d->stream), e, "clearing scratch"));
     for (rt_cuda_gemm *g = d->gemms; g; g = g->next) {
         if (!g->used || g->warm) continue;
         rt_cu_ptr at = scratch->addr;
