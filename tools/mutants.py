@@ -243,14 +243,14 @@ class Worker:
         self.folder = folder
         self.make = make
         os.makedirs(folder)
-        for name in ["Makefile", "src", "include", "tests", "bench", "tools"]:
+        for name in ["Makefile", "src", "include", "tests", "bench", "tools", "contracts", "examples"]:
             if os.path.isdir(name):
                 shutil.copytree(name, os.path.join(folder, name), symlinks=True)
             elif os.path.exists(name):
                 shutil.copy2(name, folder)
         # copy2 keeps the times, so make finds the copied objects up to date and compiles nothing.
         os.makedirs(os.path.join(folder, "build"))
-        for name in ["src", "tests", "libretort.a", "retort", "cflags.stamp", "link.stamp", "objects.stamp",
+        for name in ["src", "tests", "cuda", "libretort.a", "retort", "cflags.stamp", "link.stamp", "objects.stamp",
                      "version.stamp"]:
             source, target = os.path.join(build, name), os.path.join(folder, "build", name)
             if os.path.isdir(source):
