@@ -150,6 +150,7 @@ static void hash_segment(void *ctx, uint32_t chunk, uint32_t worker)
     const rt_tensor *t = &j->m->tensors[s->tensor];
     s->exact = true;
     if (!(is_wide(t) ? hash_wide(s, t) : hash_narrow(s, t))) atomic_store(&j->no_memory, true);
+    rt_model_file_done_with_part(j->m, t, s->first, s->count);
 }
 
 /* ---- tensors and the model ---- */

@@ -277,6 +277,15 @@ void rt_model_file_done_with(const rt_model_file *m, const rt_tensor *t)
     rt_map_done_with(map, (uint64_t)(t->data - map->data), t->bytes);
 }
 
+void rt_model_file_done_with_part(const rt_model_file *m, const rt_tensor *t, uint64_t first, uint64_t count)
+{
+    /* Elsewhere elements are not a range of bytes, or the tensor is no file's. */
+    if (t->store != RT_STORE_PLAIN || t->swap_heads || t->file >= m->part_count) return;
+    const rt_map *map = &m->parts[t->file].map;
+    rt_map_done_with(map, (uint64_t)(t->data - map->data) + rt_dtype_bytes(t->dtype, first),
+                     rt_dtype_bytes(t->dtype, count));
+}
+
 void rt_model_file_done_with_all(const rt_model_file *m)
 {
     for (uint32_t i = 0; i < m->part_count; i++) rt_map_done_with(&m->parts[i].map, 0, m->parts[i].map.size);

@@ -73,8 +73,10 @@ int rt_model_file_open(rt_model_file **out, const char *spec, const rt_hub_env *
 void rt_model_file_close(rt_model_file *m); /* accepts null */
 
 const rt_tensor *rt_model_file_find(const rt_model_file *m, const char *canonical); /* null when absent */
-/* The tensor's pages, or all, will not be read again soon: they no longer count as this process's memory. */
+/* The tensor's pages, those of some of its elements, or all, will not be read again soon: they no longer count as this
+ * process's memory. */
 void rt_model_file_done_with(const rt_model_file *m, const rt_tensor *t);
+void rt_model_file_done_with_part(const rt_model_file *m, const rt_tensor *t, uint64_t first, uint64_t count);
 void rt_model_file_done_with_all(const rt_model_file *m);
 /* RT_INVALID when there is no configuration; RT_FORMAT naming the first tensor that is missing, has another shape than
  * the configuration says, or is not one of the family's. Conversions to another format and training ask for it. */

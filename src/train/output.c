@@ -258,8 +258,8 @@ int rt_output_merged(const char *folder, rt_trainer *t, const rt_output *o, rt_e
 
 enum { PIECE = 1 << 20 };
 
-/* Called with each trained parameter and the tensor that the folder has for it. */
-typedef int (*param_fn)(void *ctx, rt_trainer *t, uint32_t i, const rt_tensor *back, rt_err *e);
+/* Called with each trained parameter and the tensor that the folder's model f has for it. */
+typedef int (*param_fn)(void *ctx, rt_trainer *t, uint32_t i, const rt_model_file *f, const rt_tensor *back, rt_err *e);
 
 static int each_written(const char *folder, rt_trainer *t, const rt_output *o, param_fn fn, void *ctx, rt_err *e)
 {
@@ -278,7 +278,7 @@ static int each_written(const char *folder, rt_trainer *t, const rt_output *o, p
         const rt_tensor *back = full ? rt_model_file_find(f, full) : NULL;
         if (!back || rt_tensor_elems(back) != rt_trainer_elems(t, i))
             RT_TRY(rt_fail(e, RT_IO, "%s was written and is not there when read back: %s", folder, name));
-        RT_TRY(fn(ctx, t, i, back, e));
+        RT_TRY(fn(ctx, t, i, f, back, e));
         rt_model_file_done_with(f, back);
     }
 out:
@@ -305,7 +305,7 @@ static uint64_t count_unequal(float *a, const float *b, rt_dtype d, uint64_t n, 
     return unequal;
 }
 
-static int compare_param(void *ctx, rt_trainer *t, uint32_t i, const rt_tensor *back, rt_err *e)
+static int compare_param(void *ctx, rt_trainer *t, uint32_t i, const rt_model_file *f, const rt_tensor *back, rt_err *e)
 {
     int rc = RT_OK;
     differ *k = ctx;
@@ -327,6 +327,7 @@ static int compare_param(void *ctx, rt_trainer *t, uint32_t i, const rt_tensor *
         }
         k->out->values += n * cols;
         k->out->unequal += count_unequal(a, b, k->dtype, n * cols, raw);
+        rt_model_file_done_with_part(f, back, r * cols, n * cols);
     }
 out:
     rt_free(a);
@@ -344,7 +345,7 @@ int rt_output_read_back(const char *folder, rt_trainer *t, const rt_output *o, r
     return rc;
 }
 
-static int reload_param(void *ctx, rt_trainer *t, uint32_t i, const rt_tensor *back, rt_err *e)
+static int reload_param(void *ctx, rt_trainer *t, uint32_t i, const rt_model_file *f, const rt_tensor *back, rt_err *e)
 {
     int rc = RT_OK;
     uint64_t cols = rt_tensor_cols(back), rows = rt_tensor_rows(back), at_once = PIECE / cols + 1;
@@ -355,6 +356,7 @@ static int reload_param(void *ctx, rt_trainer *t, uint32_t i, const rt_tensor *b
         uint64_t n = rows - r < at_once ? rows - r : at_once;
         rt_tensor_to_f32(a, back, r, n);
         RT_TRY(rt_trainer_write_part(t, 'w', i, r * cols, n * cols, a, e));
+        rt_model_file_done_with_part(f, back, r * cols, n * cols);
     }
 out:
     rt_free(a);
