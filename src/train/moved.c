@@ -84,8 +84,8 @@ static int compare_tensor(sums *s, const rt_moved_opts *o, uint32_t i, const rt_
         }
         RT_TRY(o->after(o->ctx, i, r * cols, n, p.after, e));
         add_values(s, p.before, p.after, n);
+        rt_model_file_done_with_part(o->before, t, r * cols, n);
     }
-    rt_model_file_done_with(o->before, t);
 out:
     free_pieces(&p);
     return rc;
