@@ -1,6 +1,7 @@
 /* test_decoder.c - the decoder's gradients against differences in double, for every family, with adapters, with frozen
  * parts; and what must not change the numbers: recomputation, chunks of the head, joined projections, accumulation,
  * documents packed into a row, and a cache. */
+#include "format_case.h"
 #include "train/loss_plan.h"
 #include "verify/grad.h"
 
@@ -275,11 +276,34 @@ static void test_frozen(void **state)
     check_gradients(&s, 12, "the embedding and the first layer frozen");
 }
 
+static int make_decoder(void *ctx, rt_err *e)
+{
+    int rc;
+    rt_space *space = NULL;
+    rt_decoder *d = NULL;
+    rt_decoder_opts o = { .name = "student", .policy = &rt_policy_f64, .train = true };
+    RT_TRY(rt_space_new(&space, e));
+    RT_TRY(rt_decoder_new(&d, space, ctx, &o, e));
+out:
+    rt_decoder_free(d);
+    rt_space_free(space);
+    return rc;
+}
+
+/* Many layers, so that no two lists of parameters share a block of memory. */
+static void test_out_of_memory(void **state)
+{
+    (void)state;
+    rt_model_config c = family_config(RT_FAMILY_LLAMA);
+    c.layers = 60;
+    fail_each(make_decoder, &c, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_families), cmocka_unit_test(test_recompute), cmocka_unit_test(test_no_teacher),
-        cmocka_unit_test(test_adapters), cmocka_unit_test(test_frozen),
+        cmocka_unit_test(test_adapters), cmocka_unit_test(test_frozen),    cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

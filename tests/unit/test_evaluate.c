@@ -233,6 +233,15 @@ static void test_ids(void **state)
     assert_true(bad >= 10);
     rt_eval_set_free(set);
     close_data(&a);
+    /* 0 10, 31 9: the largest id begins a document, so it is nobody's target */
+    static const uint32_t pairs[] = { 2, 2 };
+    open_data(&a, "first", pairs, 2, 32);
+    if (rt_eval_set_new(&set, a.rows, B, T, 0, &e) < 0) fail_msg("%s", e.text);
+    assert_true(rt_eval_set_below(set, 32, &bad));
+    assert_false(rt_eval_set_below(set, 31, &bad));
+    assert_int_equal(bad, 31);
+    rt_eval_set_free(set);
+    close_data(&a);
 }
 
 static void test_nothing_to_measure(void **state)
