@@ -208,6 +208,34 @@ static void facts_come_back(void **state)
     json_decref(j);
 }
 
+/* The longest name that there is room for, and one letter more. */
+static void names_have_room(void **state)
+{
+    (void)state;
+    rt_err e = { 0 };
+    rt_evidence v = good(), w = { 0 };
+    rt_json_init();
+    json_t *j = rt_evidence_to_json(&v);
+    json_t *owner[2] = { json_object_get(j, "output"), json_array_get(json_object_get(j, "groups"), 0) };
+    const char *const key[2] = { "worst", "name" };
+    const size_t room[2] = { sizeof v.difference.worst, sizeof v.moved.list[0].name };
+    for (int i = 0; i < 2; i++) {
+        char name[RT_NAME_BYTES + 1];
+        assert_true(owner[i] && room[i] < sizeof name);
+        memset(name, 'n', sizeof name);
+        name[room[i] - 1] = 0;
+        json_object_set_new(owner[i], key[i], json_string(name));
+        if (rt_evidence_from_json(&w, j, &e) < 0) fail_msg("%s: %s", key[i], e.text);
+        name[room[i] - 1] = 'n';
+        name[room[i]] = 0;
+        json_object_set_new(owner[i], key[i], json_string(name));
+        if (rt_evidence_from_json(&w, j, &e) != RT_FORMAT) fail_msg("a %s that is too long was read", key[i]);
+        name[room[i] - 1] = 0;
+        json_object_set_new(owner[i], key[i], json_string(name));
+    }
+    json_decref(j);
+}
+
 /* There and back, and the settings of a manifest. */
 static int all_json(void *ctx, rt_err *e)
 {
@@ -506,13 +534,14 @@ static int set_up(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(good_passes),      cmocka_unit_test(planted_facts),
-        cmocka_unit_test(reload_tolerance), cmocka_unit_test(facts_come_back),
-        cmocka_unit_test(lines_are_summed), cmocka_unit_test(json_without_memory),
-        cmocka_unit_test(sealed_records),   cmocka_unit_test(decay_is_no_movement),
-        cmocka_unit_test(whole_run),        cmocka_unit_test(frozen_biases),
-        cmocka_unit_test(rows_not_trained), cmocka_unit_test(teacher_is_student),
-        cmocka_unit_test(nothing_learned),  cmocka_unit_test(frozen_by_wish),
+        cmocka_unit_test(good_passes),          cmocka_unit_test(planted_facts),
+        cmocka_unit_test(reload_tolerance),     cmocka_unit_test(facts_come_back),
+        cmocka_unit_test(names_have_room),      cmocka_unit_test(lines_are_summed),
+        cmocka_unit_test(json_without_memory),  cmocka_unit_test(sealed_records),
+        cmocka_unit_test(decay_is_no_movement), cmocka_unit_test(whole_run),
+        cmocka_unit_test(frozen_biases),        cmocka_unit_test(rows_not_trained),
+        cmocka_unit_test(teacher_is_student),   cmocka_unit_test(nothing_learned),
+        cmocka_unit_test(frozen_by_wish),
     };
     return cmocka_run_group_tests(tests, set_up, remove_test_dir);
 }
