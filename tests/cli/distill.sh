@@ -154,6 +154,7 @@ run distill --resume --out whole
 exits 0
 sums whole/model.safetensors whole/config.json >sums.2
 check "resuming what is finished changes nothing" cmp sums.1 sums.2
+check "and finds nothing damaged" sh -c '! cat "$0" "$1" | grep damaged' "$out" "$err"
 out_has '^cross-entropy +[1-9]'
 
 # ---- settings of a resumed run ----

@@ -236,6 +236,33 @@ static void names_have_room(void **state)
     json_decref(j);
 }
 
+/* Files of a run that a manifest lists: none that is hidden, changes later, or lies deeper than a run writes. */
+static void files_are_listed(void **state)
+{
+    (void)state;
+    static const char *const listed[] = { "model.safetensors", "run/metrics.jsonl", "checkpoint-000001/state.json",
+                                          "a/b/c/d/last" };
+    static const char *const others[] = { ".part", "run/log.txt", "checkpoint-000001/state.safetensors",
+                                          "a/b/c/d/e/deeper" };
+    rt_err e = { 0 };
+    char name[64];
+    rt_json_init();
+    for (size_t i = 0; i < 4; i++) {
+        snprintf(name, sizeof name, "listed/%s", listed[i]);
+        put_text(name, "x");
+        snprintf(name, sizeof name, "listed/%s", others[i]);
+        put_text(name, "x");
+    }
+    json_t *files = json_object();
+    if (rt_manifest_files(files, in_dir("listed"), &e) < 0) fail_msg("%s", e.text);
+    for (size_t i = 0; i < 4; i++) {
+        if (!json_object_get(files, listed[i])) fail_msg("%s is not listed", listed[i]);
+        if (json_object_get(files, others[i])) fail_msg("%s is listed", others[i]);
+    }
+    assert_int_equal(json_object_size(files), 4);
+    json_decref(files);
+}
+
 /* There and back, and the settings of a manifest. */
 static int all_json(void *ctx, rt_err *e)
 {
@@ -534,14 +561,14 @@ static int set_up(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(good_passes),          cmocka_unit_test(planted_facts),
-        cmocka_unit_test(reload_tolerance),     cmocka_unit_test(facts_come_back),
-        cmocka_unit_test(names_have_room),      cmocka_unit_test(lines_are_summed),
-        cmocka_unit_test(json_without_memory),  cmocka_unit_test(sealed_records),
-        cmocka_unit_test(decay_is_no_movement), cmocka_unit_test(whole_run),
-        cmocka_unit_test(frozen_biases),        cmocka_unit_test(rows_not_trained),
-        cmocka_unit_test(teacher_is_student),   cmocka_unit_test(nothing_learned),
-        cmocka_unit_test(frozen_by_wish),
+        cmocka_unit_test(good_passes),      cmocka_unit_test(planted_facts),
+        cmocka_unit_test(reload_tolerance), cmocka_unit_test(facts_come_back),
+        cmocka_unit_test(names_have_room),  cmocka_unit_test(files_are_listed),
+        cmocka_unit_test(lines_are_summed), cmocka_unit_test(json_without_memory),
+        cmocka_unit_test(sealed_records),   cmocka_unit_test(decay_is_no_movement),
+        cmocka_unit_test(whole_run),        cmocka_unit_test(frozen_biases),
+        cmocka_unit_test(rows_not_trained), cmocka_unit_test(teacher_is_student),
+        cmocka_unit_test(nothing_learned),  cmocka_unit_test(frozen_by_wish),
     };
     return cmocka_run_group_tests(tests, set_up, remove_test_dir);
 }
