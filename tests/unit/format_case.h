@@ -49,7 +49,7 @@ static inline void fail_every(uint64_t step, int (*work)(void *ctx, rt_err *e), 
     rt_json_init();
     rt_allocator_set(&failing);
     allowed = -1;
-    uint64_t before = rt_alloc_count();
+    uint64_t before = rt_alloc_count(), live = rt_alloc_live();
     if (work(ctx, &e) < 0) fail_msg("without failures: %s", e.text);
     uint64_t total = rt_alloc_count() - before;
     assert_true(total > 0);
@@ -61,7 +61,7 @@ static inline void fail_every(uint64_t step, int (*work)(void *ctx, rt_err *e), 
         if (rc == RT_OK && optional-- > 0) continue;
         if (rc != RT_NOMEM || !e.text[0])
             fail_msg("allocation %d of %d: status %d, '%s'", (int)i, (int)total, rc, e.text);
-        if (rt_alloc_live() != 0) fail_msg("allocation %d: %d blocks leaked", (int)i, (int)rt_alloc_live());
+        if (rt_alloc_live() != live) fail_msg("allocation %d: %d blocks leaked", (int)i, (int)(rt_alloc_live() - live));
     }
     rt_allocator_set(NULL);
 }

@@ -415,6 +415,12 @@ static void decay_is_no_movement(void **state)
     for (uint32_t i = 0; i < l.count; i++)
         assert_int_equal(l.list[i].moved, strstr(l.list[i].name, "proj.weight") || i == 0 ? l.list[i].trained : 0);
 
+    s.scale = 1.0; /* nothing at all, and what is trained is not rounded as what is frozen would be */
+    how.frozen = RT_DTYPE_BF16;
+    assert_int_equal(rt_moved_measure(&l, &how, &e), RT_OK);
+    for (uint32_t i = 0; i < l.count; i++) assert_int_equal(l.list[i].moved, 0);
+    how.frozen = RT_DTYPE_F32;
+
     how.weight_decay = 0.01; /* one tensor of a group that stands still is seen; and a frozen one that does not */
     s = (shifted){ m, d, 1.0, 1e-4, 3 };
     trained[5] = false;

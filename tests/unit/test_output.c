@@ -327,12 +327,30 @@ static void test_adapters_reloaded(void **state)
     end(&k);
 }
 
+static int write_both(void *ctx, rt_err *e)
+{
+    trained *k = ctx;
+    int rc = rt_output_write(in_dir("oom"), k->t, &k->o, e);
+    return rc < 0 ? rc : rt_output_merged(in_dir("oom-merged"), k->t, &k->o, e);
+}
+
+static void test_out_of_memory(void **state)
+{
+    (void)state;
+    trained k;
+    rt_lora lora = { 4, 12.0, 1u << RT_ROLE_Q };
+    begin(&k, "bf16", RT_DTYPE_BF16, RT_DTYPE_BF16, NULL, lora);
+    fail_each(write_both, &k, 0);
+    end(&k);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_whole_model), cmocka_unit_test(test_difference_is_seen),
-        cmocka_unit_test(test_frozen),      cmocka_unit_test(test_adapters),
-        cmocka_unit_test(test_merged),      cmocka_unit_test(test_adapters_reloaded),
+        cmocka_unit_test(test_whole_model),   cmocka_unit_test(test_difference_is_seen),
+        cmocka_unit_test(test_frozen),        cmocka_unit_test(test_adapters),
+        cmocka_unit_test(test_merged),        cmocka_unit_test(test_adapters_reloaded),
+        cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
