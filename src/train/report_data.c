@@ -152,14 +152,13 @@ static int add_metric(rt_report_run *r, const json_t *line, const char *where, r
 
 /* ---- samples ---- */
 
-static int keep_text(rt_report_run *r, const json_t *v, rt_span *out)
+static bool keep_text(rt_report_run *r, const json_t *v, rt_span *out)
 {
     size_t len = json_string_length(v);
     char *copy = rt_arena_alloc(&r->arena, len + 1);
-    if (!copy) return -1;
-    if (len) memcpy(copy, json_string_value(v), len);
+    if (copy && len) memcpy(copy, json_string_value(v), len);
     *out = (rt_span){ copy, len };
-    return 0;
+    return copy != NULL;
 }
 
 static int add_sample(rt_report_run *r, const json_t *line, const char *where, rt_err *e)
@@ -173,7 +172,7 @@ static int add_sample(rt_report_run *r, const json_t *line, const char *where, r
     if ((!s.teacher && (!who || strcmp(who, "student") != 0)) || !json_is_string(prompt) || !json_is_string(text))
         return rt_fail(e, RT_FORMAT, "%s: a sample has \"prompt\", \"text\" and \"who\", which is student or teacher",
                        where);
-    if (keep_text(r, prompt, &s.prompt) < 0 || keep_text(r, text, &s.text) < 0 ||
+    if (!keep_text(r, prompt, &s.prompt) || !keep_text(r, text, &s.text) ||
         !rt_grow((void **)&r->samples, &r->sample_cap, r->sample_count + 1, sizeof *r->samples))
         return no_memory(e);
     r->samples[r->sample_count++] = s;
