@@ -198,6 +198,38 @@ static void names(void **state)
     }
 }
 
+/* Bars as wide as their values say; on a logarithmic scale from a tenth on. */
+static void bars(void **state)
+{
+    (void)state;
+    put_metrics("bars", 4, 0);
+    put_file("bars", "bars.json",
+             "[{\"title\":\"plain\",\"bars\":[{\"label\":\"a\",\"value\":0.1},{\"label\":\"b\",\"value\":0.4},"
+             "{\"label\":\"c\",\"value\":0}]},"
+             "{\"title\":\"log\",\"log\":true,\"bars\":[{\"label\":\"a\",\"value\":0.0001},"
+             "{\"label\":\"b\",\"value\":0.01},{\"label\":\"c\",\"value\":1}]}]");
+    const char *html = page("bars");
+    has(html, "--share:0.2500\"></i><span>0.1<");
+    has(html, "--share:1.0000\"></i><span>0.4<");
+    has(html, "--share:0.0000\"></i><span>0<");
+    has(html, "--share:0.1000\"></i><span>0.0001<");
+    has(html, "--share:0.5500\"></i><span>0.01<");
+    has(html, "--share:1.0000\"></i><span>1<");
+}
+
+/* What was measured at one end only has not changed. */
+static void half_measured(void **state)
+{
+    (void)state;
+    put_file("half", "metrics.jsonl",
+             "{\"event\":\"eval\",\"step\":0,\"ce\":[3.5,0.1]}\n"
+             "{\"event\":\"step\",\"step\":1,\"loss\":2.5,\"ce\":1.5,\"tokens\":10,\"seconds\":0.5}\n"
+             "{\"event\":\"eval\",\"step\":1,\"ce\":[2.5,0.1],\"forward_kl\":[0.5,0.1]}\n");
+    const char *html = page("half");
+    has(html, "<td class=\"none\" data-label=\"change\">");
+    lacks(html, "nan");
+}
+
 /* Nothing that a run holds becomes markup, or ends the script's data. */
 static void hostile(void **state)
 {
@@ -553,11 +585,12 @@ static void out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whole),      cmocka_unit_test(names),         cmocka_unit_test(hostile),
-        cmocka_unit_test(alone),      cmocka_unit_test(long_run),      cmocka_unit_test(thinning),
-        cmocka_unit_test(unfinished), cmocka_unit_test(sparse),        cmocka_unit_test(verdicts),
-        cmocka_unit_test(samples),    cmocka_unit_test(comparison),    cmocka_unit_test(broken),
-        cmocka_unit_test(unwritable), cmocka_unit_test(out_of_memory),
+        cmocka_unit_test(whole),         cmocka_unit_test(names),    cmocka_unit_test(bars),
+        cmocka_unit_test(half_measured), cmocka_unit_test(hostile),  cmocka_unit_test(alone),
+        cmocka_unit_test(long_run),      cmocka_unit_test(thinning), cmocka_unit_test(unfinished),
+        cmocka_unit_test(sparse),        cmocka_unit_test(verdicts), cmocka_unit_test(samples),
+        cmocka_unit_test(comparison),    cmocka_unit_test(broken),   cmocka_unit_test(unwritable),
+        cmocka_unit_test(out_of_memory),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
