@@ -11,6 +11,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "memory_case.h"
 #include "text/chat_template.h"
 
 #include <stdio.h>
@@ -256,22 +257,6 @@ static void mask_by_generation(void **state)
 }
 
 /* ---- memory ---- */
-
-static int64_t allowed; /* allocations until the one that fails; negative: all are allowed */
-
-static void *failing_alloc(void *ctx, size_t bytes, size_t align)
-{
-    (void)ctx;
-    void *p = NULL;
-    if (allowed == 0) return NULL;
-    if (allowed > 0) allowed--;
-    return posix_memalign(&p, align < sizeof(void *) ? sizeof(void *) : align, bytes) == 0 ? p : NULL;
-}
-static void failing_free(void *ctx, void *p)
-{
-    (void)ctx;
-    free(p);
-}
 
 static int whole_life(const json_t *messages, rt_err *e)
 {

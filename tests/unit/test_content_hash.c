@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "format/format_internal.h"
+#include "memory_case.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -17,22 +18,6 @@
 
 enum { TENSORS = 3 };
 static rt_pool *pool;
-static int64_t allowed = -1; /* allocations until the one that fails; negative: all are allowed */
-
-static void *failing_alloc(void *ctx, size_t bytes, size_t align)
-{
-    (void)ctx;
-    if (allowed == 0) return NULL;
-    if (allowed > 0) allowed--;
-    void *p = NULL;
-    return posix_memalign(&p, align < sizeof(void *) ? sizeof(void *) : align, bytes) == 0 ? p : NULL;
-}
-static void failing_free(void *ctx, void *p)
-{
-    (void)ctx;
-    free(p);
-}
-
 static int set_up(void **state)
 {
     (void)state;

@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "format/convert.h"
 #include "format/init_random.h"
+#include "memory_case.h"
 #include "num/quant.h"
 
 #include <math.h>
@@ -480,21 +481,6 @@ static void a_wrong_value_is_found(void **state)
 }
 
 /* ---- memory ---- */
-
-static int64_t allowed;
-static void *failing_alloc(void *ctx, size_t bytes, size_t align)
-{
-    void *p = NULL;
-    (void)ctx;
-    if (allowed == 0) return NULL;
-    if (allowed > 0) allowed--;
-    return posix_memalign(&p, align < sizeof(void *) ? sizeof(void *) : align, bytes) == 0 ? p : NULL;
-}
-static void failing_free(void *ctx, void *p)
-{
-    (void)ctx;
-    free(p);
-}
 
 static int whole_life(rt_container to, const char *in, const char *out, rt_err *e)
 {

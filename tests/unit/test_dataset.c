@@ -1,5 +1,6 @@
 /* test_dataset.c - sources, records of every shape, masks, and everything of a list on several threads. */
 #include "data_case.h"
+#include "memory_case.h"
 
 #include <zlib.h>
 #include <zstd.h>
@@ -449,23 +450,6 @@ static void test_threads(void **state)
 }
 
 /* ---- failing allocations ---- */
-
-static int64_t allowed = -1;
-
-static void *failing_alloc(void *ctx, size_t bytes, size_t align)
-{
-    (void)ctx;
-    if (__atomic_load_n(&allowed, __ATOMIC_RELAXED) == 0) return NULL;
-    if (allowed > 0) __atomic_fetch_sub(&allowed, 1, __ATOMIC_RELAXED);
-    void *p = NULL;
-    return posix_memalign(&p, align, bytes) == 0 ? p : NULL;
-}
-
-static void failing_free(void *ctx, void *p)
-{
-    (void)ctx;
-    free(p);
-}
 
 static int all_records(rt_err *e)
 {

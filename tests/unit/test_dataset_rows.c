@@ -1,5 +1,6 @@
 /* test_dataset_rows.c - order, packing and cursors: every trained token once in a pass, whatever the row length. */
 #include "data_case.h"
+#include "memory_case.h"
 
 enum { T_MAX = 512 };
 
@@ -477,23 +478,6 @@ static void test_cursor(void **state)
 }
 
 /* ---- failing allocations ---- */
-
-static int64_t allowed = -1;
-
-static void *failing_alloc(void *ctx, size_t bytes, size_t align)
-{
-    (void)ctx;
-    if (allowed == 0) return NULL;
-    if (allowed > 0) allowed--;
-    void *p = NULL;
-    return posix_memalign(&p, align, bytes) == 0 ? p : NULL;
-}
-
-static void failing_free(void *ctx, void *p)
-{
-    (void)ctx;
-    free(p);
-}
 
 static void test_allocations_fail(void **state)
 {

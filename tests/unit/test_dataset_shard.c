@@ -1,5 +1,6 @@
 /* test_dataset_shard.c - token shards: written and read back, damaged at every byte, those of others. */
 #include "data_case.h"
+#include "memory_case.h"
 
 #include "text/data_shard.h"
 
@@ -322,23 +323,6 @@ static void test_llmc(void **state)
 }
 
 /* ---- failing allocations ---- */
-
-static int64_t allowed = -1;
-
-static void *failing_alloc(void *ctx, size_t bytes, size_t align)
-{
-    (void)ctx;
-    if (allowed == 0) return NULL;
-    if (allowed > 0) allowed--;
-    void *p = NULL;
-    return posix_memalign(&p, align, bytes) == 0 ? p : NULL;
-}
-
-static void failing_free(void *ctx, void *p)
-{
-    (void)ctx;
-    free(p);
-}
 
 static int write_and_read(const rt_encoded *r, rt_err *e)
 {

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "gguf_build.h"
+#include "memory_case.h"
 
 static char folder[64], file[96];
 
@@ -866,22 +867,6 @@ static void test_listed(void **state)
 }
 
 /* ---- memory ---- */
-
-static int64_t allowed; /* allocations until the one that fails; negative: all are allowed */
-
-static void *failing_alloc(void *ctx, size_t bytes, size_t align)
-{
-    (void)ctx;
-    void *p = NULL;
-    if (allowed == 0) return NULL;
-    if (allowed > 0) allowed--;
-    return posix_memalign(&p, align < sizeof(void *) ? sizeof(void *) : align, bytes) == 0 ? p : NULL;
-}
-static void failing_free(void *ctx, void *p)
-{
-    (void)ctx;
-    free(p);
-}
 
 static void test_out_of_memory(void **state)
 {

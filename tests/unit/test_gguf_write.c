@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "gguf_build.h"
+#include "memory_case.h"
 
 static char folder[64], file[96];
 
@@ -384,22 +385,6 @@ static void test_file_type(void **state)
 }
 
 /* ---- memory ---- */
-
-static int64_t allowed;
-
-static void *failing_alloc(void *ctx, size_t bytes, size_t align)
-{
-    (void)ctx;
-    void *p = NULL;
-    if (allowed == 0) return NULL;
-    if (allowed > 0) allowed--;
-    return posix_memalign(&p, align < sizeof(void *) ? sizeof(void *) : align, bytes) == 0 ? p : NULL;
-}
-static void failing_free(void *ctx, void *p)
-{
-    (void)ctx;
-    free(p);
-}
 
 static int lay_out(const rt_model_out *o, rt_err *e)
 {

@@ -12,6 +12,7 @@
 #include "base/rng.h"
 #include "format/convert.h"
 #include "format/init_random.h"
+#include "memory_case.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -302,21 +303,6 @@ static void an_interrupt_leaves_nothing(void **state)
 }
 
 /* ---- memory ---- */
-
-static int64_t allowed;
-static void *failing_alloc(void *ctx, size_t bytes, size_t align)
-{
-    void *p = NULL;
-    (void)ctx;
-    if (allowed == 0) return NULL;
-    if (allowed > 0) allowed--;
-    return posix_memalign(&p, align < sizeof(void *) ? sizeof(void *) : align, bytes) == 0 ? p : NULL;
-}
-static void failing_free(void *ctx, void *p)
-{
-    (void)ctx;
-    free(p);
-}
 
 /* Once an allocation is refused all that follow are, so that what is lost silently shows. */
 static void every_allocation_fails(void **state)

@@ -11,6 +11,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "memory_case.h"
 #include "text/jinja.h"
 
 #include <pthread.h>
@@ -442,22 +443,6 @@ static void threads_share_a_template(void **state)
         assert_ptr_equal(same, t);
     }
     rt_jinja_free(t);
-}
-
-static int64_t allowed; /* allocations until the one that fails; negative: all are allowed */
-
-static void *failing_alloc(void *ctx, size_t bytes, size_t align)
-{
-    (void)ctx;
-    void *p = NULL;
-    if (allowed == 0) return NULL;
-    if (allowed > 0) allowed--;
-    return posix_memalign(&p, align < sizeof(void *) ? sizeof(void *) : align, bytes) == 0 ? p : NULL;
-}
-static void failing_free(void *ctx, void *p)
-{
-    (void)ctx;
-    free(p);
 }
 
 static void out_of_memory(void **state)

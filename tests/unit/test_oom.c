@@ -9,25 +9,10 @@
 #include <cmocka.h>
 
 #include "exec/exec.h"
+#include "memory_case.h"
 #include "verify/grad_block.h"
 
 #include <stdlib.h>
-
-static int64_t allowed; /* allocations until the one that fails; negative: all are allowed */
-
-static void *failing_alloc(void *ctx, size_t bytes, size_t align)
-{
-    (void)ctx;
-    if (allowed == 0) return NULL;
-    if (allowed > 0) allowed--;
-    void *p = NULL;
-    return posix_memalign(&p, align < sizeof(void *) ? sizeof(void *) : align, bytes) == 0 ? p : NULL;
-}
-static void failing_free(void *ctx, void *p)
-{
-    (void)ctx;
-    free(p);
-}
 
 /* The life of an engine from beginning to end. */
 static int whole_life(const char *backend, const rt_policy *policy, rt_seal_opts o, rt_err *e)
@@ -76,7 +61,7 @@ out:
     return rc;
 }
 
-static void fail_each(const char *backend, const rt_policy *policy, rt_seal_opts o)
+static void fail_each_of(const char *backend, const rt_policy *policy, rt_seal_opts o)
 {
     rt_err e = { 0 };
     const rt_allocator failing = { failing_alloc, failing_free, NULL };
@@ -105,17 +90,17 @@ static void fail_each(const char *backend, const rt_policy *policy, rt_seal_opts
 static void cpu(void **state)
 {
     (void)state;
-    fail_each("cpu", &rt_policy_bf16, (rt_seal_opts){ 0 });
+    fail_each_of("cpu", &rt_policy_bf16, (rt_seal_opts){ 0 });
 }
 static void cpu_with_aids(void **state)
 {
     (void)state;
-    fail_each("cpu", &rt_policy_f32, (rt_seal_opts){ .poison = true, .guards = true });
+    fail_each_of("cpu", &rt_policy_f32, (rt_seal_opts){ .poison = true, .guards = true });
 }
 static void ref(void **state)
 {
     (void)state;
-    fail_each("ref", &rt_policy_f64, (rt_seal_opts){ .poison = true });
+    fail_each_of("ref", &rt_policy_f64, (rt_seal_opts){ .poison = true });
 }
 
 int main(void)

@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "memory_case.h"
 #include "train/report_internal.h"
 
 #include <math.h>
@@ -513,21 +514,6 @@ static void unwritable(void **state)
 }
 
 /* ---- every allocation fails in turn ---- */
-
-static int64_t allowed = -1;
-static void *failing_alloc(void *ctx, size_t n, size_t align)
-{
-    (void)ctx;
-    if (allowed == 0) return NULL;
-    if (allowed > 0) allowed--;
-    void *p = NULL;
-    return posix_memalign(&p, align < sizeof(void *) ? sizeof(void *) : align, n) == 0 ? p : NULL;
-}
-static void failing_free(void *ctx, void *p)
-{
-    (void)ctx;
-    free(p);
-}
 
 static int whole_life(const char *run, const char *out, rt_err *e)
 {

@@ -9,6 +9,7 @@
 
 #include "base/sys.h"
 #include "format/format_internal.h"
+#include "memory_case.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,22 +17,6 @@
 #include <unistd.h>
 
 static char path[64];
-static int64_t allowed = -1; /* allocations until the one that fails; negative: all are allowed */
-
-static void *failing_alloc(void *ctx, size_t bytes, size_t align)
-{
-    (void)ctx;
-    if (allowed == 0) return NULL;
-    if (allowed > 0) allowed--;
-    void *p = NULL;
-    return posix_memalign(&p, align < sizeof(void *) ? sizeof(void *) : align, bytes) == 0 ? p : NULL;
-}
-static void failing_free(void *ctx, void *p)
-{
-    (void)ctx;
-    free(p);
-}
-
 static int set_up(void **state)
 {
     (void)state;

@@ -10,6 +10,7 @@
 #include "base/crc32c.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "memory_case.h"
 #include "train/tfevents.h"
 
 #include <math.h>
@@ -321,21 +322,6 @@ static void faults(void **state)
 }
 
 /* ---- every allocation fails in turn ---- */
-
-static int64_t allowed = -1;
-static void *failing_alloc(void *ctx, size_t n, size_t align)
-{
-    (void)ctx;
-    if (allowed == 0) return NULL;
-    if (allowed > 0) allowed--;
-    void *p = NULL;
-    return posix_memalign(&p, align < sizeof(void *) ? sizeof(void *) : align, n) == 0 ? p : NULL;
-}
-static void failing_free(void *ctx, void *p)
-{
-    (void)ctx;
-    free(p);
-}
 
 static int whole_life(const char *where, rt_err *e)
 {

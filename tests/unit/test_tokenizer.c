@@ -12,6 +12,7 @@
 
 #include "base/mem.h"
 #include "gguf_vocab.h"
+#include "memory_case.h"
 #include "text/tokenizer.h"
 
 #include <jansson.h>
@@ -553,23 +554,6 @@ static void test_threads(void **state)
 
 /* ---- failing allocations --------------------------------------------------------------------------------------------
  */
-
-static int64_t allowed = -1;
-
-static void *failing_alloc(void *ctx, size_t bytes, size_t align)
-{
-    (void)ctx;
-    if (allowed == 0) return NULL;
-    if (allowed > 0) allowed--;
-    void *p = NULL;
-    return posix_memalign(&p, align, bytes) == 0 ? p : NULL;
-}
-
-static void failing_free(void *ctx, void *p)
-{
-    (void)ctx;
-    free(p);
-}
 
 static int whole_life(const char *text, size_t len, rt_err *e)
 {
