@@ -32,4 +32,21 @@ bench-peer-cpu:
 	@+$(MAKE) --no-print-directory $(jobs) all $(VENV)/torch.stamp
 	$(VENV)/bin/python bench/peer_cpu.py --retort $(BUILD)/retort --tmp $(BUILD) $(BENCH_FLAGS)
 
-.PHONY: bench-cpu bench-peer-cpu bench-text
+# make bench-gpu: the rates that are asked of a GPU, in one run. BENCH_FLAGS='--peer FILE --peer-head FILE
+# --step-budget FILE' sets PyTorch's and a step's floor beside them; bench/bench_gpu.py --help says more. bench_cuda is
+# built with the tests, which run it on the processor.
+BENCH_CUDA_OBJS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard bench/bench_cuda.c bench/op_rows.c))
+ALL_OBJS += $(BENCH_CUDA_OBJS)
+
+$(BUILD)/bench_cuda: $(BENCH_CUDA_OBJS) $(BUILD)/src/cli/device_arg.o $(LIBRETORT) $(BUILD)/link.stamp
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) $(BENCH_CUDA_OBJS) $(BUILD)/src/cli/device_arg.o $(LDLIBS) -o $@
+
+tests: $(BUILD)/bench_cuda
+
+bench-gpu:
+	@tools/setup.sh
+	@+$(MAKE) --no-print-directory $(jobs) all $(BUILD)/bench_cuda
+	$(PYTHON) bench/bench_gpu.py --build $(BUILD) --json $(BUILD)/bench-gpu.json $(BENCH_FLAGS)
+
+.PHONY: bench-cpu bench-gpu bench-peer-cpu bench-text

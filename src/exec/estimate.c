@@ -35,12 +35,12 @@ static rt_args costs_of(const rt_op *op)
     return a;
 }
 
-static bool same_op(const sample *s, const rt_plan *p, const rt_op *op)
+bool rt_op_costs_same(const rt_plan *p, const rt_op *a, const rt_plan *q, const rt_op *b)
 {
-    rt_args a = costs_of(s->op), b = costs_of(op);
-    if (s->op->kind != op->kind || s->op->acc != op->acc || memcmp(&a, &b, sizeof a) != 0) return false;
-    RT_FOR_SLOTS (i, op->kind)
-        if (!same_view(s->plan, s->op->slot[i], p, op->slot[i])) return false;
+    rt_args x = costs_of(a), y = costs_of(b);
+    if (a->kind != b->kind || a->acc != b->acc || memcmp(&x, &y, sizeof x) != 0) return false;
+    RT_FOR_SLOTS (i, a->kind)
+        if (!same_view(p, a->slot[i], q, b->slot[i])) return false;
     return true;
 }
 
@@ -273,7 +273,7 @@ int rt_exec_estimate(const rt_exec *x, const rt_known *known, uint32_t count, do
         seconds[i] = 0;
         for (uint32_t t = 0; t < p->nops; t++) {
             uint32_t k = 0;
-            while (k < n && !same_op(&list[k], p, &p->ops[t])) k++;
+            while (k < n && !rt_op_costs_same(list[k].plan, list[k].op, p, &p->ops[t])) k++;
             if (k == n) {
                 if (!rt_grow((void **)&list, &cap, n + 1, sizeof *list))
                     RT_TRY(rt_fail(e, RT_NOMEM, "no memory to time %u ops", n + 1));

@@ -16,6 +16,8 @@ typedef struct rt_known {
     const void *data;
 } rt_known;
 
+/* Do two ops cost the same: kind, shapes, dtypes and flags, but not where they lie? */
+bool rt_op_costs_same(const rt_plan *p, const rt_op *a, const rt_plan *q, const rt_op *b);
 /* seconds (programs of x). The memory of the largest op is allocated for a moment. */
 int rt_exec_estimate(const rt_exec *x, const rt_known *known, uint32_t count, double *seconds, rt_err *e);
 

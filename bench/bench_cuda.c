@@ -1,0 +1,529 @@
+/* bench_cuda.c - the ops of a distillation step on a GPU, the head as one program, and the copy that they are measured
+ * against, in one process.
+ *
+ * The ops are those of a run: its programs are recorded as train/ records them, sealed, and taken apart into rows of
+ * equal ops (op_rows.h). Models have the shapes of presets and random weights; no file is read. What is asked of the
+ * rates, and a step's floor beside them, is bench_gpu.py's. */
+#include "op_rows.h"
+
+#include "base/rng.h"
+#include "cli/device_arg.h"
+#include "format/model_write.h"
+#include "infer/load.h"
+#include "num/quant.h"
+#include "train/step_plan.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct step_case {
+    const char *name, *teacher, *mix, *student; /* presets; mix: of the teacher's weights, null as the device wants */
+    uint32_t B, T;
+} step_case;
+
+static const step_case large[] = {
+    { "1.5b 16x512", "qwen2.5-1.5b", NULL, "qwen2.5-0.5b", 16, 512 },
+    { "7b-q4 16x512", "qwen2.5-7b", "q4_k_m", "qwen2.5-0.5b", 16, 512 },
+    { "1.5b 4x2048", "qwen2.5-1.5b", NULL, "qwen2.5-0.5b", 4, 2048 },
+};
+/* To try the program itself, on any device. */
+static const step_case tiny[] = {
+    { "1.5b 16x512", "tiny-llama", NULL, "tiny", 4, 64 },
+    { "7b-q4 16x512", "tiny-llama", "q4_k_m", "tiny", 4, 64 },
+    { "1.5b 4x2048", "tiny-llama", NULL, "tiny", 1, 256 },
+};
+enum { CASES = sizeof large / sizeof *large };
+
+static rt_dev *dev;
+/* Bytes that a row touches: twenty times the largest cache, and a quarter of a millisecond, beside which starting a
+ * graph is nothing. */
+static double least_bytes = 1e9;
+static FILE *json;     /* a line for every figure; null: none is wanted */
+static double copy_gb; /* GB/s, read and written */
+
+/* ---- data ---- */
+
+enum { PIECE = 1 << 20 }; /* elements: a random piece is repeated as often as a buffer holds it */
+
+static const void *noise(rt_dtype d)
+{
+    static void *made[RT_DTYPE_COUNT];
+    if (made[d]) return made[d];
+    float *f = rt_alloc(PIECE * sizeof *f, 64);
+    made[d] = rt_alloc(rt_dtype_bytes(d, PIECE), 64);
+    if (!f || !made[d]) bench_die("out of memory", NULL);
+    for (uint32_t i = 0; i < PIECE; i += 4) {
+        rt_rng4 r = rt_philox(1, d, i);
+        for (uint32_t k = 0; k < 4; k++) f[i + k] = 0.1f * (rt_rng_unit(r.v[k]) - 0.5f);
+    }
+    if (rt_dtype_is_quant(d))
+        rt_quant_from_f32(made[d], f, d, PIECE);
+    else
+        rt_float_from_f32(made[d], f, d, PIECE);
+    rt_free(f);
+    return made[d];
+}
+
+static void put(rt_exec *x, rt_view v, const void *data, uint64_t bytes)
+{
+    rt_err e = { 0 };
+    if (rt_exec_write(x, v, data, bytes, &e) < 0) bench_die("writing", &e);
+}
+
+static void fill_noise(rt_exec *x, const rt_buffer *b, uint32_t index)
+{
+    uint64_t all = (uint64_t)b->rows * b->cols;
+    for (uint64_t at = 0; at < all; at += PIECE) {
+        uint64_t n = all - at < PIECE ? all - at : PIECE;
+        put(x, (rt_view){ index + 1, 1, (uint32_t)n, at, n }, noise(b->dtype), rt_dtype_bytes(b->dtype, n));
+    }
+}
+
+/* Everything that holds values when a program starts; states: those of the optimizer too, where no program makes them.
+ */
+static void fill_space(rt_exec *x, const rt_space *s, bool states)
+{
+    for (uint32_t i = 0; i < s->nbufs; i++) {
+        const rt_buffer *b = &s->bufs[i];
+        bool wanted = b->cls == RT_CLASS_PARAM || b->cls == RT_CLASS_INPUT || (states && b->cls == RT_CLASS_STATE);
+        if (wanted && (rt_dtype_is_float(b->dtype) || rt_dtype_is_quant(b->dtype))) fill_noise(x, b, i);
+    }
+}
+
+/* A column of i32: ids below `below`, or with 0 the positions of rows of T. */
+static void fill_column(rt_exec *x, rt_view v, uint32_t below, uint32_t T)
+{
+    int32_t *ids = rt_alloc(v.rows * sizeof *ids, 64);
+    if (!ids) bench_die("out of memory", NULL);
+    for (uint32_t i = 0; i < v.rows; i++)
+        ids[i] = below ? (int32_t)(rt_philox(2, v.buf, i).v[0] % below) : (int32_t)(T ? i % T : 0);
+    put(x, v, ids, v.rows * sizeof *ids);
+    rt_free(ids);
+}
+
+static void fill_step(rt_exec *x, rt_view step, rt_view fault, uint32_t tokens)
+{
+    put(x, step, &(rt_step){ .step = 2, .tokens = tokens, .lr = 1e-5f, .seed = 1 }, sizeof(rt_step));
+    put(x, fault, &(rt_fault){ 0 }, sizeof(rt_fault));
+}
+
+static void fill_bits(rt_exec *x, rt_view v)
+{
+    uint32_t *ones = rt_alloc(v.cols * sizeof *ones, 64);
+    if (!ones) bench_die("out of memory", NULL);
+    memset(ones, 0xff, v.cols * sizeof *ones);
+    put(x, v, ones, v.cols * sizeof *ones);
+    rt_free(ones);
+}
+
+/* ---- rows ---- */
+
+static bool is_arithmetic(rt_op_kind k) { return k == RT_OP_MATMUL || k == RT_OP_ATTN_FWD || k == RT_OP_ATTN_BWD; }
+
+static void print_row(const op_row *r, const char *case_name, const char *gemm)
+{
+    double each = r->seconds / r->count;
+    printf("%-38.38s %-16s %-40s %4u x %9.1f us", r->group, rt_op_name(r->kind), r->what, r->count, each * 1e6);
+    if (is_arithmetic(r->kind))
+        printf(" %6.0f TFLOP/s\n", r->flops / r->seconds * 1e-12);
+    else
+        printf(" %6.0f GB/s %5.1f %%\n", r->bytes / r->seconds * 1e-9, r->bytes / r->seconds * 1e-7 / copy_gb);
+    fflush(stdout);
+    if (!json) return;
+    fprintf(
+        json,
+        "{\"row\": \"op\", \"case\": \"%s\", \"gemm\": \"%s\", \"group\": \"%s\", \"op\": \"%s\", \"what\": \"%s\", "
+        "\"count\": %u, \"seconds\": %.9g, \"bytes\": %.9g, \"flops\": %.9g}\n",
+        case_name, gemm, r->group, rt_op_name(r->kind), r->what, r->count, each, r->bytes / r->count,
+        r->flops / r->count);
+    fflush(json);
+}
+
+/* fault: cleared before each, for it makes an update do nothing. */
+static void time_rows(rt_exec *x, op_rows *rows, rt_view fault, const char *case_name, const char *gemm)
+{
+    for (uint32_t i = 0; i < rows->count; i++) {
+        put(x, fault, &(rt_fault){ 0 }, sizeof(rt_fault));
+        op_rows_time(rows, x, i);
+        print_row(&rows->list[i], case_name, gemm);
+    }
+}
+
+/* A buffer for what rows find in memory. */
+static rt_view noise_buffer(rt_space *s) { return rt_space_buf(s, RT_CLASS_INPUT, RT_DTYPE_BF16, 8, PIECE, "noise"); }
+
+/* ---- a step ---- */
+
+static rt_dtype *mixed_dtypes(const rt_model_config *c, const char *mix)
+{
+    rt_err e = { 0 };
+    uint32_t n = rt_param_count(c);
+    rt_out_tensor *t = rt_alloc(n * sizeof *t, 16);
+    rt_dtype *d = rt_alloc(n * sizeof *d, 16);
+    if (!t || !d) bench_die("out of memory", NULL);
+    if (rt_mix_apply(rt_mix_find(mix), c, RT_CONTAINER_GGUF, t, NULL, NULL, &e) < 0) bench_die(mix, &e);
+    for (uint32_t i = 0; i < n; i++) d[i] = t[i].dtype;
+    rt_free(t);
+    return d;
+}
+
+static rt_loss_opts loss_at(double T)
+{
+    return (rt_loss_opts){
+        .divergence = RT_DIV_FORWARD_KL, .temperature = T, .ce_weight = 0.3, .kd_weight = 0.7, .t2 = true
+    };
+}
+
+static rt_step_plan *record_step(const step_case *c, rt_model_config *teacher, rt_model_config *student)
+{
+    rt_err e = { 0 };
+    rt_dev_info info;
+    rt_step_plan *s;
+    rt_preset_find(c->teacher)->fill(teacher);
+    rt_preset_find(c->student)->fill(student);
+    rt_dtype *dtypes = c->mix ? mixed_dtypes(teacher, c->mix) : NULL;
+    if (dev->api->info(dev, &info, &e) < 0) bench_die(c->name, &e);
+    rt_step_opts o = { .B = c->B,
+                       .T = c->T,
+                       .head_bytes = info.head_bytes,
+                       .loss = loss_at(4),
+                       .beta1 = 0.9,
+                       .beta2 = 0.95,
+                       .eps = 1e-8,
+                       .weight_decay = 0.01,
+                       .max_grad_norm = 1,
+                       .policy = *rt_device_policy(dev),
+                       .student = student,
+                       .teacher = teacher,
+                       .teacher_dtypes = dtypes,
+                       .vmask = teacher->vocab != student->vocab };
+    if (rt_step_plan_new(&s, &o, &e) < 0) bench_die(c->name, &e);
+    rt_free(dtypes);
+    return s;
+}
+
+/* Which part of a step an op is; the names are those of the step's floor. */
+static const char *group_of(const rt_step_plan *s, int program, const rt_op *op, bool backward)
+{
+    bool gemm = op->kind == RT_OP_MATMUL, attention = op->kind == RT_OP_ATTN_FWD || op->kind == RT_OP_ATTN_BWD;
+    if (program == RT_PROGRAM_UPDATE) return "gradient norm + AdamW";
+    if (op->kind == RT_OP_DEQUANT) return "teacher dequant";
+    if (op->kind == RT_OP_KD_LOSS) return "head: loss kernel";
+    if (strncmp(op->label, "head chunk", 10) == 0)
+        return op->slot[RT_MM_A].buf == s->teacher_hidden.buf ? "head: teacher logits GEMM"
+                                                              : "head: student logits, dx, dW GEMMs";
+    if (program == RT_PROGRAM_TEACHER)
+        return gemm        ? "teacher GEMM forward"
+               : attention ? "teacher attention forward"
+                           : "teacher norm, rope, swiglu, residual";
+    if (backward)
+        return gemm        ? "student GEMM backward"
+               : attention ? "student attention backward"
+                           : "student backward of the same";
+    return gemm        ? "student GEMM forward"
+           : attention ? "student attention forward"
+                       : "student norm, rope, swiglu, residual";
+}
+
+enum { STEP_PROGRAMS = 4 }; /* that are run here; START first, for it makes the optimizer's state */
+static const rt_program step_programs[STEP_PROGRAMS] = { RT_PROGRAM_START, RT_PROGRAM_TEACHER, RT_PROGRAM_FIRST,
+                                                         RT_PROGRAM_UPDATE };
+
+/* The rows of a step as this device runs it: dry is that step, lowered. */
+static void collect(op_rows *rows, const rt_step_plan *s, const rt_exec *dry, bool products)
+{
+    for (uint32_t i = 1; i < STEP_PROGRAMS; i++) {
+        const rt_plan *p = rt_exec_plan(dry, i);
+        bool head = false;
+        for (uint32_t t = 0; t < p->nops; t++) {
+            const rt_op *op = &p->ops[t];
+            bool now = strncmp(op->label, "head chunk", 10) == 0;
+            head = head || now;
+            if (products && op->kind != RT_OP_MATMUL) continue;
+            op_rows_add(rows, group_of(s, step_programs[i], op, head && !now), p, t);
+        }
+    }
+}
+
+static void load_step(rt_exec *x, const rt_step_plan *s)
+{
+    rt_err e = { 0 };
+    const rt_step_opts *o = &s->opts;
+    fill_space(x, s->space, false);
+    if (rt_load_rope(x, s->student, &e) < 0 || rt_load_rope(x, s->teacher, &e) < 0) bench_die("rope", &e);
+    fill_column(x, s->tokens.ids, o->student->vocab, 0);
+    fill_column(x, s->target, o->student->vocab, 0);
+    fill_column(x, s->tokens.pos, 0, o->T);
+    fill_column(x, s->tokens.start, 0, 0);
+    if (s->vmask.buf) fill_bits(x, s->vmask);
+    fill_step(x, s->step, s->fault, o->B * o->T);
+}
+
+static void time_programs(rt_exec *x, const rt_plan *const *programs, const char *case_name)
+{
+    for (uint32_t i = 1; i < STEP_PROGRAMS; i++) {
+        double took = bench_seconds(x, i);
+        printf("%-38s %-16s %.3f ms\n", case_name, programs[i]->name, took * 1e3);
+        if (json)
+            fprintf(json, "{\"row\": \"program\", \"case\": \"%s\", \"program\": \"%s\", \"seconds\": %.9g}\n",
+                    case_name, programs[i]->name, took);
+    }
+}
+
+/* products: only the matrix products are timed. */
+static void time_step(const step_case *c, bool products, const char *gemm)
+{
+    rt_err e = { 0 };
+    rt_exec *dry, *x;
+    op_rows rows = { 0 };
+    const rt_plan *programs[STEP_PROGRAMS];
+    static rt_model_config teacher, student;
+    rt_step_plan *s = record_step(c, &teacher, &student);
+    for (int i = 0; i < STEP_PROGRAMS; i++) programs[i] = s->plan[step_programs[i]];
+    if (rt_exec_seal(&dry, dev, programs, STEP_PROGRAMS, &(rt_seal_opts){ .dry = true }, &e) < 0)
+        bench_die(c->name, &e);
+    collect(&rows, s, dry, products);
+    printf("\n%s: %u x %u tokens, products: %s\n", c->name, c->B, c->T, gemm);
+    x = op_rows_seal(&rows, dev, programs, STEP_PROGRAMS, least_bytes, noise_buffer(s->space));
+    load_step(x, s);
+    bench_run(x, 0);
+    if (!products) time_programs(x, programs, c->name);
+    time_rows(x, &rows, s->fault, c->name, gemm);
+    rt_exec_free(x);
+    op_rows_free(&rows);
+    rt_exec_free(dry);
+    rt_step_plan_free(s);
+}
+
+/* ---- ops that are in no step above, at its shapes ---- */
+
+static rt_view buffer(rt_space *s, rt_dtype d, uint32_t rows, uint32_t cols)
+{
+    return rt_space_buf(s, RT_CLASS_STATE, d, rows, cols, "operand");
+}
+
+/* The loss at temperature 1. */
+static void emit_loss(rt_plan *p, rt_space *s, uint32_t N, uint32_t V, rt_view step, rt_view fault, rt_view target)
+{
+    rt_dtype d = p->policy.logits;
+    rt_kd_io io = { .logits = buffer(s, d, N, V),
+                    .sums = buffer(s, p->policy.scalar, 1, 4),
+                    .fault = fault,
+                    .target = target,
+                    .step = step,
+                    .teacher = buffer(s, d, N, V) };
+    rt_kd_opts o = {
+        .divergence = RT_DIV_FORWARD_KL, .T = 1, .ce_weight = 0.3f, .kd_weight = 0.7f, .t2 = true, .grad = true
+    };
+    rt_emit_kd_loss(p, &io, &o);
+}
+
+static void time_others(const step_case *c)
+{
+    rt_err e = { 0 };
+    rt_exec *dry;
+    rt_space *s;
+    rt_plan *p;
+    op_rows rows = { 0 };
+    static rt_model_config m;
+    rt_policy policy = *rt_device_policy(dev);
+    rt_preset_find(c->student)->fill(&m);
+    uint32_t N = c->B * c->T, C = m.width, chunk = N / 4;
+    if (rt_space_new(&s, &e) < 0 || rt_plan_new(&p, s, "others", &policy, &e) < 0) bench_die("others", &e);
+    rt_view a = buffer(s, policy.act, N, C), b = buffer(s, policy.act, N, C), y = buffer(s, policy.act, N, C);
+    rt_view wide = buffer(s, RT_DTYPE_F32, N, C), one = buffer(s, policy.scalar, 1, 1);
+    rt_view step = rt_space_buf(s, RT_CLASS_STEP, RT_DTYPE_U8, 1, sizeof(rt_step), "step");
+    rt_view fault = buffer(s, RT_DTYPE_U32, 1, 4);
+    rt_view target = rt_space_buf(s, RT_CLASS_INPUT, RT_DTYPE_I32, chunk, 1, "target");
+    rt_emit_add(p, y, a, b);
+    rt_emit_scale(p, y, a, one, 1.0f);
+    rt_emit_copy(p, y, a, RT_NONE);
+    rt_emit_fill(p, y, 0.5f);
+    rt_emit_cast(p, wide, a);
+    rt_emit_cast(p, y, wide);
+    emit_loss(p, s, chunk, m.vocab, step, fault, target);
+    if (rt_exec_seal(&dry, dev, (const rt_plan *const[]){ p }, 1, &(rt_seal_opts){ .dry = true }, &e) < 0)
+        bench_die("others", &e);
+    const rt_plan *lowered = rt_exec_plan(dry, 0);
+    for (uint32_t t = 0; t < lowered->nops; t++) op_rows_add(&rows, "other", lowered, t);
+    printf("\nother ops\n");
+    rt_exec *x = op_rows_seal(&rows, dev, NULL, 0, least_bytes, noise_buffer(s));
+    fill_space(x, s, true);
+    fill_column(x, target, m.vocab, 0);
+    fill_step(x, step, fault, chunk);
+    time_rows(x, &rows, fault, "others", "default");
+    rt_exec_free(x);
+    op_rows_free(&rows);
+    rt_exec_free(dry);
+    rt_plan_free(p);
+    rt_space_free(s);
+}
+
+/* ---- the head as one program ---- */
+
+typedef struct head_case {
+    rt_model_config teacher_config, student_config;
+    rt_space *space;
+    rt_decoder *teacher, *student;
+    rt_plan *plan;
+    rt_loss_io io;
+    uint32_t N, V, chunk;
+} head_case;
+
+/* Both logits, the loss, and the gradients of hidden state and head, as loss_plan.c has them in a step. The vocabulary
+ * is the student's on both sides; models of one layer, for only their heads are used. */
+static void record_head(head_case *h, const step_case *c)
+{
+    rt_err e = { 0 };
+    rt_dev_info info;
+    rt_policy policy = *rt_device_policy(dev);
+    rt_model_config *t = &h->teacher_config, *m = &h->student_config;
+    rt_loss_opts loss = loss_at(4);
+    rt_preset_find(c->teacher)->fill(t);
+    rt_preset_find(c->student)->fill(m);
+    h->N = c->B * c->T;
+    h->V = t->vocab = m->vocab;
+    t->layers = m->layers = 1;
+    rt_decoder_opts trained = { .name = "student", .policy = &policy, .train = true };
+    rt_decoder_opts frozen = { .name = "teacher", .policy = &policy };
+    if (rt_space_new(&h->space, &e) < 0 || rt_plan_new(&h->plan, h->space, "head", &policy, &e) < 0 ||
+        rt_decoder_new(&h->student, h->space, m, &trained, &e) < 0 ||
+        rt_decoder_new(&h->teacher, h->space, t, &frozen, &e) < 0 || dev->api->info(dev, &info, &e) < 0)
+        bench_die("head", &e);
+    rt_space *s = h->space;
+    h->io = (rt_loss_io){ .hidden = buffer(s, policy.act, h->N, m->width),
+                          .dhidden = rt_space_buf(s, RT_CLASS_OUTPUT, policy.act, h->N, m->width, "dhidden"),
+                          .teacher_hidden = buffer(s, policy.act, h->N, t->width),
+                          .target = rt_space_buf(s, RT_CLASS_INPUT, RT_DTYPE_I32, h->N, 1, "target"),
+                          .step = rt_space_buf(s, RT_CLASS_STEP, RT_DTYPE_U8, 1, sizeof(rt_step), "step"),
+                          .fault = buffer(s, RT_DTYPE_U32, 1, 4),
+                          .sums = rt_space_buf(s, RT_CLASS_OUTPUT, policy.scalar, 1, 4, "sums") };
+    h->chunk = rt_head_chunk(h->N, rt_dtype_bytes(policy.logits, 2 * (uint64_t)h->V),
+                             info.head_bytes ? info.head_bytes : 64u << 20);
+    rt_loss_record(h->plan, h->student, h->teacher, &h->io, &loss, h->chunk);
+}
+
+static void print_head(const head_case *h, double seconds, uint64_t scratch)
+{
+    uint32_t Ct = h->teacher_config.width, Cs = h->student_config.width;
+    double flops = 2.0 * h->N * h->V * (Ct + 3.0 * Cs);
+    uint64_t gradients = rt_view_bytes(h->plan, h->io.dhidden);
+    gradients += rt_view_bytes(h->plan, h->student->params[h->student->head].grad);
+    printf("\nhead %u/%u, %u tokens, %u ids, %u at a time: %.2f ms, %.0f TFLOP/s, scratch %.2f GB, gradients %.2f GB\n",
+           Ct, Cs, h->N, h->V, h->chunk, seconds * 1e3, flops / seconds * 1e-12, (double)scratch * 1e-9,
+           (double)gradients * 1e-9);
+    if (json)
+        fprintf(json,
+                "{\"row\": \"head\", \"teacher\": %u, \"student\": %u, \"tokens\": %u, \"vocab\": %u, \"chunk\": %u, "
+                "\"seconds\": %.9g, \"flops\": %.9g, \"scratch\": %.0f, \"gradients\": %.0f}\n",
+                Ct, Cs, h->N, h->V, h->chunk, seconds, flops, (double)scratch, (double)gradients);
+}
+
+static void time_head(const step_case *c)
+{
+    rt_err e = { 0 };
+    rt_exec *x;
+    rt_exec_memory memory;
+    static head_case h;
+    record_head(&h, c);
+    if (rt_exec_seal(&x, dev, (const rt_plan *const[]){ h.plan }, 1, NULL, &e) < 0) bench_die("head", &e);
+    fill_space(x, h.space, true);
+    fill_column(x, h.io.target, h.V, 0);
+    fill_step(x, h.io.step, h.io.fault, h.N);
+    rt_exec_memory_query(x, &memory);
+    print_head(&h, bench_seconds(x, 0), memory.by_class[RT_CLASS_ACT]);
+    rt_exec_free(x);
+    rt_plan_free(h.plan);
+    rt_decoder_free(h.student);
+    rt_decoder_free(h.teacher);
+    rt_space_free(h.space);
+}
+
+/* ---- the copy ---- */
+
+static void time_copy(uint32_t mebibytes)
+{
+    rt_err e = { 0 };
+    rt_exec *x;
+    rt_space *s;
+    rt_plan *p;
+    if (rt_space_new(&s, &e) < 0 || rt_plan_new(&p, s, "copy", &rt_policy_f32, &e) < 0) bench_die("copy", &e);
+    rt_view from = buffer(s, RT_DTYPE_F32, mebibytes, 1 << 18), to = buffer(s, RT_DTYPE_F32, mebibytes, 1 << 18);
+    rt_emit_copy(p, to, from, RT_NONE);
+    if (rt_exec_seal(&x, dev, (const rt_plan *const[]){ p }, 1, NULL, &e) < 0) bench_die("copy", &e);
+    fill_space(x, s, true);
+    double gb = 2.0 * mebibytes * 1048576.0 / bench_seconds(x, 0) * 1e-9;
+    if (gb > copy_gb) copy_gb = gb;
+    printf("\ncopy of 2 x %u MiB: %.0f GB/s, read and written\n", mebibytes, gb);
+    if (json) fprintf(json, "{\"row\": \"copy\", \"gbs\": %.6g}\n", gb);
+    rt_exec_free(x);
+    rt_plan_free(p);
+    rt_space_free(s);
+}
+
+/* ---- the program ---- */
+
+typedef struct request {
+    const char *device, *json, *only;
+    bool tiny;
+} request;
+
+static request read_arguments(int argc, char **argv)
+{
+    static const char usage[] = "usage: bench_cuda [--device D] [--only WORD,...] [--json FILE] [--tiny]\n"
+                                "WORD: step, others, head, own (products by our own kernels)";
+    request r = { .device = "cuda", .only = "" };
+    for (int i = 1; i < argc; i++) {
+        const char **value = strcmp(argv[i], "--device") == 0 ? &r.device
+                             : strcmp(argv[i], "--only") == 0 ? &r.only
+                             : strcmp(argv[i], "--json") == 0 ? &r.json
+                                                              : NULL;
+        if (strcmp(argv[i], "--tiny") == 0)
+            r.tiny = true;
+        else if (value && i + 1 < argc)
+            *value = argv[++i];
+        else
+            bench_die(usage, NULL);
+    }
+    return r;
+}
+
+static void open_device(const char *name, const char *cublaslt)
+{
+    rt_err e = { 0 };
+    if (rt_device_arg_open(&dev, name, &(rt_dev_opts){ .cublaslt = cublaslt }, true, &e) < 0) bench_die(name, &e);
+}
+
+static bool wants(const request *r, const char *part)
+{
+    size_t n = strlen(part);
+    for (const char *at = r->only; *at; at += strcspn(at, ","), at += *at == ',')
+        if (strncmp(at, part, n) == 0 && (at[n] == ',' || !at[n])) return true;
+    return !*r->only;
+}
+
+int main(int argc, char **argv)
+{
+    request r = read_arguments(argc, argv);
+    const step_case *cases = r.tiny ? tiny : large;
+    if (r.tiny) least_bytes = 1e5;
+    if (r.json && !(json = fopen(r.json, "w"))) bench_die(r.json, NULL);
+    open_device(r.device, NULL);
+    time_copy(r.tiny ? 16 : 2048);
+    for (int i = 0; i < 2; i++)
+        if (wants(&r, "head")) time_head(&cases[i]);
+    for (int i = 0; i < CASES; i++)
+        if (wants(&r, "step")) time_step(&cases[i], false, "default");
+    if (wants(&r, "others")) time_others(&cases[0]);
+    time_copy(r.tiny ? 16 : 2048);
+    rt_device_arg_end(dev);
+    dev->api->close(dev);
+    if (wants(&r, "own")) {
+        open_device(r.device, "none");
+        time_step(&cases[0], true, "own");
+        dev->api->close(dev);
+    }
+    if (json && fclose(json) != 0) bench_die(r.json, NULL);
+    return 0;
+}
