@@ -147,6 +147,8 @@ def find_mutants(path, seed):
             before = code[code.rfind("\n", 0, match.start()) + 1:match.start()]
             if inside_call(code, match.start(), MESSAGES) or is_declaration(code, match.start()) or "case " in before:
                 continue
+            if code[match.start() - 2:match.end() + 2] == "{ 0 }":
+                continue  # the way to write zeroes; the first member is as good as any
             floating = re.search(r"[.]|[fF]$", match[1]) and match[1][:2].lower() != "0x"
             add("float constant" if floating else "integer constant", match.start(), match.end(),
                 changed_number(match[1], rng))
@@ -288,6 +290,7 @@ class Tests:
         self.tests = []  # name, what it needs built, command
         self.limits = {}
         self.seconds = {}
+        self.killers = collections.defaultdict(set)  # by file: tests that one of its mutants turned red
         if suite.verify:
             self.tests.append(("verify --quick --backend cpu", ["build/retort"],
                                ["build/retort", "verify", "--quick", "--backend", "cpu"]))
@@ -314,13 +317,13 @@ class Tests:
             self.limits[name] = max(10.0, 8 * self.seconds[name])
 
     def order(self, path):
-        """Unit tests named after the file or its room, then verify, then the rest, cheap ones first, scripts last."""
+        """What noticed an earlier mutant of the file, unit tests named after it or its room, verify, the rest; scripts last."""
         words = set(os.path.basename(path)[:-2].split("_")) | {path.split("/")[-2]}
 
         def rank(test):
             name = test[0]
             common = len(words & set(name.split("_")[1:])) if name.startswith("test_") else 0.5 if name.startswith("verify") else -1
-            return -common, self.seconds[name], name
+            return name not in self.killers[path], -common, self.seconds[name], name
         return sorted(self.tests, key=rank)
 
 
@@ -359,6 +362,7 @@ def try_mutant(worker, tests, mutant):
                 return "does not compile", ""
             status, output = call(command, worker.folder, tests.limits[name], limited=True)
             if status != 0:
+                tests.killers[mutant.path].add(name)
                 return "killed", f"{name}: {why(status, output)}"
         return "survived", ""
     finally:

@@ -5,9 +5,17 @@
 texts data.jsonl 60 plain
 run init --preset tiny-qwen3 --seed 2 teacher
 run init --preset tiny-qwen2 --seed 1 student
+began=$(date +%s.%N)
 run distill --teacher teacher --student student --data data.jsonl --out o --steps 6 --batch 4 --seq-len 32 \
     --eval-every 3 --save-every 3 --alpha 1
 exits 0
+ended=$(date +%s.%N)
+
+# The time of day in the events, to fractions of a second: the record after the length (8 bytes), its sum (4) and a tag.
+check "when it was" python3 -c '
+import glob, struct, sys
+(at,) = struct.unpack("<d", open(glob.glob("o/run/*tfevents*")[0], "rb").read()[13:21])
+assert float(sys.argv[1]) <= at <= float(sys.argv[2]), (sys.argv, at)' "$began" "$ended"
 
 out_lacks '^note *$'
 # Speed and time are those of the steps: of all that were run so far, since half a minute is not over.
