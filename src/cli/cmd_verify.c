@@ -124,9 +124,9 @@ static int list_cases(const rt_verify_opts *o, bool json, rt_err *e)
 static int finish(summary *s, const rt_verify_opts *o, const rt_verify_totals *t, rt_err *e)
 {
     if (s->json) {
-        json_t *j = json_pack("{s:s, s:b, s:i, s:i, s:i, s:f, s:O}", "backend", o->backend, "quick", o->quick, "passed",
-                              (int)t->passed, "failed", (int)t->failed, "unsupported", (int)t->unsupported, "seconds",
-                              t->seconds, "cases", s->cases);
+        json_t *j = json_pack("{s:s, s:b, s:b, s:i, s:i, s:i, s:f, s:O}", "backend", o->backend, "quick", o->quick,
+                              "large", o->large, "passed", (int)t->passed, "failed", (int)t->failed, "unsupported",
+                              (int)t->unsupported, "seconds", t->seconds, "cases", s->cases);
         int rc = rt_print_json(j, e);
         if (rc < 0) return rc;
     } else {
@@ -172,6 +172,7 @@ int rt_cmd_verify(int argc, char **argv, rt_err *e)
         { "--backend", RT_FLAG_TEXT, &o.backend, "B", "which backend to prove: cpu (default), cuda or ref" },
         { "--op", RT_FLAG_TEXT, &o.op, "NAME", "only the cases of this op" },
         { "--quick", RT_FLAG_BOOL, &o.quick, NULL, "one odd shape per op and dtype signature, every flag once" },
+        { "--large", RT_FLAG_BOOL, &o.large, NULL, "instead: cases of more than 2^31 elements, where memory allows" },
         { "--threads", RT_FLAG_COUNT, &o.threads, "N", "cpu: threads (default: cores this process may use)" },
         { "--isa", RT_FLAG_TEXT, &o.isa, "ISA", "cpu: kernels to use (default: the best here; see retort doctor)" },
         { "--memory-limit", RT_FLAG_BYTES, &o.memory_limit, "SIZE", "device memory that a case may use, e.g. 2GiB" },
@@ -189,7 +190,7 @@ int rt_cmd_verify(int argc, char **argv, rt_err *e)
             "Runs every op on this machine, forward and backward, for every dtype, shape and flag that the plan\n"
             "recorder allows, and compares with the same op in double precision. Each case also runs twice and, on\n"
             "cpu, with 1, 2 and 7 threads: all must agree to the bit. Exit code 0 when nothing failed, 1 when a case\n"
-            "failed.\n\n"
+            "failed. With --large each memory-bound op runs once on more elements than a 32-bit index counts.\n\n"
             "With RUN, the --out of a finished run, checks that run instead: every file against the manifest's\n"
             "hashes, the log line by line, and both models measured again on the held-out text. It writes nothing.\n"
             "Exit code 0 when nothing failed, 5 when something did. Takes --backend, --threads and --json.",
@@ -203,6 +204,7 @@ int rt_cmd_verify(int argc, char **argv, rt_err *e)
     if (words.count) {
         const char *alone = o.op             ? "--op"
                             : o.quick        ? "--quick"
+                            : o.large        ? "--large"
                             : o.isa          ? "--isa"
                             : o.memory_limit ? "--memory-limit"
                             : list           ? "--list"

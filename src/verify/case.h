@@ -33,6 +33,7 @@ struct rt_case {
     const char *name; /* unique, no blanks: "rope_fwd/bf16/17x3x10/strided" */
     const char *op;
     bool quick; /* part of --quick */
+    bool large; /* of --large alone */
     rt_case_run_fn run;
     const void *data; /* the family's own */
 };
@@ -57,8 +58,8 @@ typedef struct rt_case_family {
 } rt_case_family;
 
 /* Every family, in the order in which its cases run: `const rt_case_family rt_family_<name>`. ops (ops.c) is one op at
- * a time, grad and block are in grad_cases.c and block_cases.c. */
-#define RT_FAMILY_LIST(X) X(ops) X(grad) X(block)
+ * a time, grad and block are in grad_cases.c and block_cases.c, large in large_cases.c. */
+#define RT_FAMILY_LIST(X) X(ops) X(grad) X(block) X(large)
 #define X(name) extern const rt_case_family rt_family_##name;
 RT_FAMILY_LIST(X)
 #undef X

@@ -1,8 +1,9 @@
 /* cases_attn.c - the cases of attention: forward, backward, decode.
  *
  * Big: the cpu kernels take queries and keys in tiles of 64, and query heads of one key head in parts of 4 (fewer when
- * heads are wide); these shapes have three parts and four tiles each way. The operands o and lse of the backward are
- * what the forward gives in double, rounded: nothing else is meaningful there. */
+ * heads are wide); these shapes have three parts and four tiles each way. Deep: at least three of the tiles that tensor
+ * cores take (128 queries, at width 256 64), with windows aligned as those kernels ask for. The operands o and lse of
+ * the backward are what the forward gives in double, rounded: nothing else is meaningful there. */
 #include "exec/exec.h"
 #include "verify/values.h"
 
@@ -14,10 +15,13 @@ enum { DOCS, WINDOW, GROUPS, SCALE };
 static const rt_op_flag flags[] = { RT_FLAG("documents", "", "docs"), RT_RARE("window", "", "window", "window1"),
                                     RT_FLAG("query heads per key head", "", "groups"),
                                     RT_FLAG("scale", "", "scale0.3") };
-static const rt_op_shape shapes[] = { { RT_SHAPE_ODD, { 2, 13, 1, 3, 24 } },    { RT_SHAPE_ONE, { 1, 1, 1, 1, 8 } },
-                                      { RT_SHAPE_BIG, { 2, 211, 1, 9, 32 } },   { RT_SHAPE_BIG, { 1, 197, 2, 5, 128 } },
-                                      { RT_SHAPE_WIDTH, { 1, 67, 2, 1, 256 } }, { RT_SHAPE_WIDTH, { 1, 65, 1, 2, 64 } },
-                                      { RT_SHAPE_WIDTH, { 1, 63, 1, 2, 80 } } };
+static const rt_op_shape shapes[] = {
+    { RT_SHAPE_ODD, { 2, 13, 1, 3, 24 } },    { RT_SHAPE_ONE, { 1, 1, 1, 1, 8 } },
+    { RT_SHAPE_BIG, { 2, 211, 1, 9, 32 } },   { RT_SHAPE_BIG, { 1, 197, 2, 5, 128 } },
+    { RT_SHAPE_DEEP, { 1, 300, 1, 7, 64 } },  { RT_SHAPE_DEEP, { 1, 257, 2, 3, 128 } },
+    { RT_SHAPE_DEEP, { 1, 193, 1, 5, 256 } }, { RT_SHAPE_WIDTH, { 1, 67, 2, 1, 256 } },
+    { RT_SHAPE_WIDTH, { 1, 65, 1, 2, 64 } },  { RT_SHAPE_WIDTH, { 1, 63, 1, 2, 80 } }
+};
 
 static uint32_t allowed(const rt_op_case *c, uint32_t flag)
 {
@@ -40,7 +44,8 @@ static void narrow(rt_op_case *c)
 
 static void fix(rt_op_case *c)
 {
-    if (c->shape_kind == RT_SHAPE_BIG) c->flag[GROUPS] = 1; /* its parts of heads are the point */
+    if (c->shape_kind & (RT_SHAPE_BIG | RT_SHAPE_DEEP)) c->flag[GROUPS] = 1; /* their parts of heads are the point */
+    if (c->shape_kind == RT_SHAPE_DEEP && c->strided) c->strided = RT_STRIDED_ALIGNED;
     narrow(c);
 }
 

@@ -91,7 +91,8 @@ static void append(char *buf, size_t size, const char *sep, const char *text)
 
 static void add_case(rt_case_list *l, const rt_op_case *from, uint32_t first)
 {
-    static const char *const strided[RT_STRIDED_COUNT] = { "", "strided", "strided-out", "strided-in" };
+    static const char *const strided[RT_STRIDED_COUNT] = { "", "strided", "strided-out", "strided-in",
+                                                           "strided-aligned" };
     const rt_op_set *set = from->set;
     char sig[RT_SIGNATURE_TEXT], dims[80] = "", flags[200] = "", number[16];
     for (uint32_t i = 0; i < set->ndims; i++) {

@@ -4,17 +4,15 @@
  * In order: every output against double (compare.c); no input changed, nothing between the rows of a strided output;
  * guard bands; the same bits in the second run; the same bits for every number of threads. The first that fails is
  * told. */
+#include "verify/harness.h"
+
 #include "exec/exec.h"
 #include "verify/compare.h"
 #include "verify/tolerance.h"
-#include "verify/values.h"
 
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
-
-/* The error where there is no measure: wrong bits, NaN for a number. Finite, so that it can be printed as JSON. */
-#define BEYOND 1e6
 
 /* One recording of the case's op. */
 typedef struct recording {
@@ -22,12 +20,7 @@ typedef struct recording {
     rt_plan *plan;
 } recording;
 
-/* The bytes of every buffer after a run. */
-typedef struct after {
-    uint8_t *buf[RT_MAX_SLOTS];
-} after;
-
-__attribute__((format(printf, 2, 3))) static void fail(rt_case_result *r, const char *format, ...)
+void rt_case_fail(rt_case_result *r, const char *format, ...)
 {
     va_list args;
     if (r->outcome != RT_CASE_PASS) return;
@@ -75,7 +68,7 @@ out:
     return rc;
 }
 
-static int read_all(rt_exec *x, const rt_values *v, bool wide, bool written_only, after *a, rt_err *e)
+static int read_all(rt_exec *x, const rt_values *v, bool wide, bool written_only, rt_after *a, rt_err *e)
 {
     int rc = RT_OK;
     for (uint32_t i = 0; i < v->nbufs; i++) {
@@ -123,9 +116,9 @@ static void check_bits(rt_values *v, uint32_t slot, const uint8_t *got, const ui
             memcpy(&g, got + at, size < 4 ? size : 4);
             memcpy(&k, want + at, size < 4 ? size : 4);
             if (slack > 0 && v->c->set->accepts && v->c->set->accepts(v, row, g, slack)) continue;
-            r->error = BEYOND;
-            fail(r, "output '%s', row %u, column %u: %s%d, want %d", slot_name(v, slot), row, col,
-                 rt_dtype_is_quant(d) ? "a block that differs, its first bytes are " : "got ", g, k);
+            r->error = RT_CASE_BEYOND;
+            rt_case_fail(r, "output '%s', row %u, column %u: %s%d, want %d", slot_name(v, slot), row, col,
+                         rt_dtype_is_quant(d) ? "a block that differs, its first bytes are " : "got ", g, k);
             return;
         }
 }
@@ -144,16 +137,17 @@ static double cut_off_of(const rt_values *v, const rt_verify_env *env)
     return a == RT_DTYPE_BF16 || a == RT_DTYPE_F16 ? RT_CUT_OFF_RMS : 0;
 }
 
-static int check_output(rt_values *v, const rt_verify_env *env, uint32_t slot, const after *got, const after *want,
-                        rt_case_result *r, rt_err *e)
+static int check_output(rt_values *v, const rt_verify_env *env, uint32_t slot, const rt_after *got,
+                        const rt_after *want, rt_case_result *r, rt_err *e)
 {
     rt_view w = v->view[slot],
             from = v->view[v->layout.slot[slot].want_from ? v->layout.slot[slot].want_from - 1u : slot];
     const rt_value_buf *b = &v->buf[w.buf - 1];
     const rt_tolerance *t = rt_tolerance_find(v->c->set->kind, slot);
     uint64_t n = (uint64_t)w.rows * w.cols;
+    uint32_t times = b->times ? b->times : 1;
     if (!t) {
-        fail(r, "output '%s' has no tolerance", slot_name(v, slot));
+        rt_case_fail(r, "output '%s' has no tolerance", slot_name(v, slot));
         return RT_OK;
     }
     if (!rt_dtype_is_float(b->dtype)) {
@@ -180,21 +174,25 @@ static int check_output(rt_values *v, const rt_verify_env *env, uint32_t slot, c
     else
         for (uint64_t i = 0; i < n; i++) x[2 * n + i] = fabs(x[n + i]);
     if (v->failed) return no_memory(v, e);
+    for (uint64_t i = 0; times > 1 && i < n; i++) {
+        x[n + i] *= times;
+        if (x[2 * n + i] > 0) x[2 * n + i] *= times;
+    }
     bool ok = rt_compare_floats(&c, &verdict);
-    r->error = fmax(r->error, fmin(fmax(verdict.error, verdict.rms_error), BEYOND));
+    r->error = fmax(r->error, fmin(fmax(verdict.error, verdict.rms_error), RT_CASE_BEYOND));
     if (ok) return RT_OK;
     rt_verdict_text(&verdict, text, sizeof text);
-    fail(r, "output '%s', %s", slot_name(v, slot), text);
+    rt_case_fail(r, "output '%s', %s", slot_name(v, slot), text);
     return RT_OK;
 }
 
 /* Everything outside the windows of outputs is as it was. */
-static void check_untouched(const rt_values *v, const after *got, rt_case_result *r)
+static void check_untouched(const rt_values *v, const rt_after *got, rt_case_result *r)
 {
     for (uint32_t i = 0; i < v->nbufs; i++) {
         const rt_value_buf *b = &v->buf[i];
         if (!b->written) {
-            if (memcmp(got->buf[i], b->init, b->bytes) != 0) fail(r, "input '%s' was changed", b->name);
+            if (memcmp(got->buf[i], b->init, b->bytes) != 0) rt_case_fail(r, "input '%s' was changed", b->name);
             continue;
         }
         rt_view w = { 0 };
@@ -207,12 +205,25 @@ static void check_untouched(const rt_values *v, const after *got, rt_case_result
             uint64_t right = rt_dtype_bytes(b->dtype, row0 + b->cols);
             if (memcmp(got->buf[i] + left, b->init + left, from - left) != 0 ||
                 memcmp(got->buf[i] + to, b->init + to, right - to) != 0)
-                fail(r, "output '%s': something was written beside its row %u", b->name, row);
+                rt_case_fail(r, "output '%s': something was written beside its row %u", b->name, row);
         }
     }
 }
 
-static void check_same(const rt_values *v, const after *one, const after *two, const char *what, rt_case_result *r)
+int rt_case_check(rt_values *v, const rt_verify_env *env, const rt_after *got, const rt_after *want, rt_case_result *r,
+                  rt_err *e)
+{
+    int rc = RT_OK;
+    for (uint32_t i = 0; i < rt_op_slots(v->c->set->kind) && r->outcome == RT_CASE_PASS; i++)
+        if (v->view[i].buf && rt_op_specs[v->c->set->kind].slot[i].access != RT_READ)
+            RT_TRY(check_output(v, env, i, got, want, r, e));
+    if (r->outcome == RT_CASE_PASS) check_untouched(v, got, r);
+out:
+    return rc;
+}
+
+static void check_same(const rt_values *v, const rt_after *one, const rt_after *two, const char *what,
+                       rt_case_result *r)
 {
     for (uint32_t i = 0; i < v->nbufs; i++) {
         const rt_value_buf *b = &v->buf[i];
@@ -220,16 +231,15 @@ static void check_same(const rt_values *v, const after *one, const after *two, c
         if (!b->written || memcmp(one->buf[i], two->buf[i], b->bytes) == 0) continue;
         while (memcmp(one->buf[i] + at, two->buf[i] + at, bytes) == 0) at += bytes;
         uint64_t elem = at / bytes * rt_dtype_table[b->dtype].block_elems;
-        r->error = BEYOND;
-        fail(r, "output '%s' is not the same bits %s: first at row %u, column %u of its buffer", b->name, what,
-             (uint32_t)(elem / b->cols), (uint32_t)(elem % b->cols));
+        r->error = RT_CASE_BEYOND;
+        rt_case_fail(r, "output '%s' is not the same bits %s: first at row %u, column %u of its buffer", b->name, what,
+                     (uint32_t)(elem / b->cols), (uint32_t)(elem % b->cols));
     }
 }
 
 /* ---- runs ---- */
 
-/* What seal or a run says: RT_OK to go on or, with r set, to stop; negative when nothing can be run. */
-static int judge(int rc, const rt_err *why, rt_case_result *r, rt_err *e)
+int rt_case_judge(int rc, const rt_err *why, rt_case_result *r, rt_err *e)
 {
     if (rc >= 0) return RT_OK;
     if (rc == RT_UNSUPPORTED) {
@@ -238,13 +248,13 @@ static int judge(int rc, const rt_err *why, rt_case_result *r, rt_err *e)
         return RT_OK;
     }
     if (rc == RT_INVALID || rc == RT_INTERNAL) {
-        fail(r, "%.*s", (int)sizeof r->text - 1, why->text);
+        rt_case_fail(r, "%.*s", (int)sizeof r->text - 1, why->text);
         return RT_OK;
     }
     return rt_fail(e, rc, "%s", why->text);
 }
 
-static int run_double(const rt_values *v, rt_verify_env *env, after *want, rt_case_result *r, rt_err *e)
+int rt_case_run_double(const rt_values *v, rt_verify_env *env, rt_after *want, rt_case_result *r, rt_err *e)
 {
     int rc;
     recording k = { 0 };
@@ -262,12 +272,13 @@ out:
         rt_err_context(&why, "in double");
         if (rc == RT_UNSUPPORTED) rc = RT_INTERNAL; /* the specification has to know every op */
     }
-    return judge(rc, &why, r, e);
+    return rt_case_judge(rc, &why, r, e);
 }
 
 /* Written, run, checked for guards, read. fresh: nothing is on the device yet, else outputs alone are written again.
  * first: inputs are read back as well. */
-static int run_device(const rt_values *v, rt_exec *x, bool fresh, bool first, after *got, rt_case_result *r, rt_err *e)
+static int run_device(const rt_values *v, rt_exec *x, bool fresh, bool first, rt_after *got, rt_case_result *r,
+                      rt_err *e)
 {
     int rc;
     rt_err why = { 0 };
@@ -276,7 +287,7 @@ static int run_device(const rt_values *v, rt_exec *x, bool fresh, bool first, af
     RT_TRY(rt_exec_check(x, &why));
     RT_TRY(read_all(x, v, false, !first, got, &why));
 out:
-    return judge(rc, &why, r, e);
+    return rt_case_judge(rc, &why, r, e);
 }
 
 static int seal_on(rt_exec **x, rt_dev *d, const recording *k, const rt_verify_env *env, rt_case_result *r, rt_err *e)
@@ -284,14 +295,12 @@ static int seal_on(rt_exec **x, rt_dev *d, const recording *k, const rt_verify_e
     rt_err why = { 0 };
     rt_seal_opts o = { .memory_limit = env->opts->memory_limit, .poison = true, .guards = true };
     int rc = rt_exec_seal(x, d, (const rt_plan *const *)&k->plan, 1, &o, &why);
-    return judge(rc, &why, r, e);
+    return rt_case_judge(rc, &why, r, e);
 }
 
-/* An operand that seal expands or casts for the device reaches the op rounded: the double run is given the same. */
-static int follow_lowering(rt_values *v, const rt_exec *x, rt_err *e)
+int rt_case_follow_lowering(rt_values *v, const rt_plan *p, rt_err *e)
 {
     int rc = RT_OK;
-    const rt_plan *p = rt_exec_plan(x, 0);
     for (uint32_t t = 0; t < p->nops; t++) {
         const rt_op *op = &p->ops[t];
         if (op->kind != RT_OP_DEQUANT && op->kind != RT_OP_CAST) continue;
@@ -305,10 +314,10 @@ out:
 
 /* x again, then every other device: the same bits as the first run. */
 static int run_again(const rt_values *v, rt_exec *first_exec, const recording *k, rt_verify_env *env,
-                     const after *first, rt_case_result *r, rt_err *e)
+                     const rt_after *first, rt_case_result *r, rt_err *e)
 {
     int rc;
-    after got = { 0 };
+    rt_after got = { 0 };
     RT_TRY(run_device(v, first_exec, false, false, &got, r, e));
     if (r->outcome == RT_CASE_PASS) check_same(v, first, &got, "in a second run", r);
     for (uint32_t i = 1; i < env->ndevs && r->outcome == RT_CASE_PASS; i++) {
@@ -331,17 +340,14 @@ int rt_op_case_run(const rt_case *c, rt_verify_env *env, rt_case_result *r, rt_e
     rt_values v;
     recording k = { 0 };
     rt_exec *x = NULL;
-    after want = { 0 }, got = { 0 };
+    rt_after want = { 0 }, got = { 0 };
     RT_TRY(rt_values_make(&v, c->data, env, e));
     RT_TRY(record(&k, &v, false, e));
     RT_TRY(seal_on(&x, env->dev[0], &k, env, r, e));
-    if (r->outcome == RT_CASE_PASS) RT_TRY(follow_lowering(&v, x, e));
-    if (r->outcome == RT_CASE_PASS) RT_TRY(run_double(&v, env, &want, r, e));
+    if (r->outcome == RT_CASE_PASS) RT_TRY(rt_case_follow_lowering(&v, rt_exec_plan(x, 0), e));
+    if (r->outcome == RT_CASE_PASS) RT_TRY(rt_case_run_double(&v, env, &want, r, e));
     if (r->outcome == RT_CASE_PASS) RT_TRY(run_device(&v, x, true, true, &got, r, e));
-    for (uint32_t i = 0; i < rt_op_slots(v.c->set->kind) && r->outcome == RT_CASE_PASS; i++)
-        if (v.view[i].buf && rt_op_specs[v.c->set->kind].slot[i].access != RT_READ)
-            RT_TRY(check_output(&v, env, i, &got, &want, r, e));
-    if (r->outcome == RT_CASE_PASS) check_untouched(&v, &got, r);
+    if (r->outcome == RT_CASE_PASS) RT_TRY(rt_case_check(&v, env, &got, &want, r, e));
     if (r->outcome == RT_CASE_PASS) RT_TRY(run_again(&v, x, &k, env, &got, r, e));
 out:
     rt_exec_free(x);

@@ -42,8 +42,17 @@ typedef struct rt_op_flag {
         .name = (n), .value = { __VA_ARGS__ }, .rare = true                                                            \
     }
 
-/* Which operands are windows inside wider buffers, at odd offsets. */
-typedef enum rt_strided { RT_DENSE, RT_STRIDED, RT_STRIDED_OUT, RT_STRIDED_IN, RT_STRIDED_COUNT } rt_strided;
+/* Which operands are windows inside wider buffers: at odd offsets, or at offsets and strides of whole RT_ALIGNED_ELEMS,
+ * which is how the parts of a fused projection lie and what kernels that move 16 bytes at a time ask for. */
+typedef enum rt_strided {
+    RT_DENSE,
+    RT_STRIDED,
+    RT_STRIDED_OUT,
+    RT_STRIDED_IN,
+    RT_STRIDED_ALIGNED,
+    RT_STRIDED_COUNT
+} rt_strided;
+enum { RT_ALIGNED_ELEMS = 8 };
 
 typedef struct rt_op_set rt_op_set;
 
@@ -55,6 +64,7 @@ typedef struct rt_op_case {
     uint32_t dim[RT_CASE_DIMS];
     uint8_t flag[RT_CASE_FLAGS];
     uint8_t strided; /* rt_strided */
+    bool coarse;     /* floats are multiples of 1/4, so that sums of very many are exact */
 } rt_op_case;
 
 /* Where a fill writes, dense: x for float slots (rounded to the slot's dtype afterwards), i for i32 and u32, b for u8.

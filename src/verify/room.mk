@@ -15,6 +15,8 @@ LIB_SRCS += \
 	src/verify/fills.c \
 	src/verify/generate.c \
 	src/verify/harness.c \
+	src/verify/large.c \
+	src/verify/large_cases.c \
 	src/verify/ops.c \
 	src/verify/signature.c \
 	src/verify/tolerance.c \

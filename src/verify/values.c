@@ -9,6 +9,7 @@
 #include "base/rng.h"
 #include "num/quant.h"
 
+#include <math.h>
 #include <string.h>
 
 static const rt_op_spec *spec_of(const rt_op_case *c) { return &rt_op_specs[c->set->kind]; }
@@ -24,7 +25,8 @@ static bool is_window(const rt_values *v, uint32_t slot, rt_access access)
 {
     uint8_t s = v->c->strided;
     if (spec_of(v->c)->slot[slot].rule == RT_RULE_STEP) return false; /* a struct, aligned as one */
-    return s == RT_STRIDED || (s == RT_STRIDED_OUT && access != RT_READ) || (s == RT_STRIDED_IN && access == RT_READ);
+    return s == RT_STRIDED || s == RT_STRIDED_ALIGNED || (s == RT_STRIDED_OUT && access != RT_READ) ||
+           (s == RT_STRIDED_IN && access == RT_READ);
 }
 
 /* What is defined when the program starts: INPUT for what is only read, STATE for what is also written. */
@@ -49,9 +51,11 @@ static void declare(rt_values *v, uint32_t slot)
                          .wide = rt_dtype_is_float(d) ? RT_DTYPE_F64 : d };
     rt_view *w = &v->view[slot];
     *w = (rt_view){ .buf = v->nbufs, .rows = l->rows, .cols = l->cols, .stride = l->cols };
-    if (is_window(v, slot, access)) { /* odd offsets, and different ones for the operands of an op */
-        uint32_t block = rt_dtype_table[d].block_elems, left = block * (1 + slot % 3);
-        b->cols += left + block * (1 + slot % 2);
+    if (is_window(v, slot, access)) { /* odd offsets, or aligned ones, and different ones for the operands of an op */
+        uint32_t block = rt_dtype_table[d].block_elems;
+        uint32_t unit = v->c->strided == RT_STRIDED_ALIGNED && block < RT_ALIGNED_ELEMS ? RT_ALIGNED_ELEMS : block;
+        uint32_t left = unit * (1 + slot % 3), right = unit * (1 + slot % 2);
+        b->cols = (left + b->cols + right + unit - 1) / unit * unit;
         w->off = left;
         w->stride = b->cols;
     }
@@ -161,6 +165,7 @@ static int fill_slot(rt_values *v, uint32_t slot, rt_err *e)
     f.i = dense;
     f.b = dense;
     l->fill(v->c, &f);
+    for (uint64_t i = 0; v->c->coarse && rt_dtype_is_float(b->dtype) && i < n; i++) f.x[i] = rint(4 * f.x[i]) / 4;
     put_rows(b, w, dense);
     rt_free(dense);
     return RT_OK;

@@ -13,6 +13,7 @@ typedef struct rt_value_buf {
     uint64_t bytes, wide_bytes;
     uint8_t *init, *init_wide; /* at entry; what nothing fills is all ones, a NaN in every float type */
     bool written;              /* some output lies in it */
+    uint32_t times;            /* of a sum that a large case takes over its pattern so many times; 0: once (large.c) */
 } rt_value_buf;
 
 typedef struct rt_values {

@@ -68,22 +68,23 @@ void rt_verify_env_close(rt_verify_env *env)
 enum { MAX_OPS = 200 };
 
 /* RT_USAGE, with the nearest name, when no case has the op. */
-static int check_op(const rt_case_list *l, const char *op, rt_err *e)
+static int check_op(const rt_case_list *l, const rt_verify_opts *o, rt_err *e)
 {
-    const char *known[MAX_OPS + 1] = { 0 };
+    const char *known[MAX_OPS + 1] = { 0 }, *op = o->op;
     uint32_t n = 0;
     for (uint32_t i = 0; i < l->n; i++) {
+        if (l->cases[i].large != o->large) continue;
         if (!op || strcmp(l->cases[i].op, op) == 0) return RT_OK;
         if (n < MAX_OPS && (n == 0 || strcmp(known[n - 1], l->cases[i].op) != 0)) known[n++] = l->cases[i].op;
     }
     const char *near = rt_nearest(op, known);
-    return rt_fail(e, RT_USAGE, "no case is of op '%s'%s%s%s; --list shows all cases", op,
+    return rt_fail(e, RT_USAGE, "no %scase is of op '%s'%s%s%s; --list shows all cases", o->large ? "large " : "", op,
                    near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
 static bool is_selected(const rt_case *c, const rt_verify_opts *o)
 {
-    return (!o->quick || c->quick) && (!o->op || strcmp(c->op, o->op) == 0);
+    return c->large == o->large && (!o->quick || c->quick) && (!o->op || strcmp(c->op, o->op) == 0);
 }
 
 int rt_verify_list(const rt_verify_opts *o, rt_verify_list_fn each, void *ctx, rt_err *e)
@@ -92,7 +93,7 @@ int rt_verify_list(const rt_verify_opts *o, rt_verify_list_fn each, void *ctx, r
     rt_case_list l;
     rc = rt_case_list_all(&l, e);
     if (rc < 0) return rc;
-    RT_TRY(check_op(&l, o->op, e));
+    RT_TRY(check_op(&l, o, e));
     for (uint32_t i = 0; i < l.n; i++)
         if (is_selected(&l.cases[i], o)) each(ctx, l.cases[i].name, l.cases[i].op);
 out:
@@ -128,7 +129,7 @@ int rt_verify_run(const rt_verify_opts *o, rt_verify_totals *out, rt_err *e)
     rt_verify_env env = { 0 };
     *out = (rt_verify_totals){ 0 };
     RT_TRY(rt_case_list_all(&l, e));
-    RT_TRY(check_op(&l, o->op, e));
+    RT_TRY(check_op(&l, o, e));
     RT_TRY(rt_verify_env_open(&env, o, e));
     for (uint32_t i = 0; i < l.n; i++) {
         rt_case_result r;

@@ -37,6 +37,21 @@ exits 0
 run verify --quick --op swiglu_fwd --threads 3
 exits 0
 
+# The large ones are apart, and where memory is short each says what it would need.
+run verify --large --list
+exits 0
+check "some cases, all of them large" sh -c 'test "$(wc -l <"$0")" -ge 20 && ! grep -v /repeated "$0"' "$out"
+run verify --large --op add --memory-limit 1GiB
+exits 0
+out_has '^unsupported, 1 case: .*needs 12\.[0-9]+ GiB .*limit is 1\.0+ GiB'
+out_has '^0 passed, 0 failed$'
+run verify --large --op matmul
+exits 2
+err_has 'no large case'
+run verify o --large
+exits 2
+err_has '--large is for the cases of ops'
+
 # Refused: what, and what would do.
 run verify --backend abacus
 exits 9
