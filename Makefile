@@ -285,6 +285,7 @@ help:
 	@echo 'make bench-gpu     the rates that are asked of an NVIDIA GPU: steps, ops, the head; BENCH_FLAGS=--help says more'
 	@echo 'make bench-text    encoding beside the tokenizers package, opening and converting beside a copy'
 	@echo 'make bench-peer-cpu  a distillation step beside PyTorch on this processor'
+	@echo 'make test-gpu      everything but speed on a machine with an NVIDIA GPU'
 	@echo 'make test-kill     a run killed at 65 moments and resumed: the same bits as one left alone'
 	@echo 'make mutants       100 mechanical mutations; each should turn a test red; mutants-step: of model and train'
 	@echo 'tools/dispatch.sh  a run on another machine, over ssh; --help says more'

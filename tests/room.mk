@@ -6,7 +6,7 @@ UNIT_PROGS := $(UNIT_SRCS:tests/unit/%.c=$(BUILD)/tests/%)
 STRUCTURE_TESTS := $(sort $(wildcard tests/structure/test_*.py tests/structure/test_*.sh))
 CLI_TESTS       := $(sort $(wildcard tests/cli/*.sh))
 ALL_OBJS += $(UNIT_OBJS)
-include tests/browser.mk tests/fuzz.mk tests/interop.mk
+include tests/browser.mk tests/fuzz.mk tests/gpu.mk tests/interop.mk
 KILL_CHECKER := $(BUILD)/tests/check_checkpoints
 ALL_OBJS += $(BUILD)/tests/kill/check_checkpoints.o
 
@@ -33,7 +33,7 @@ run-test: all tests lib
 run-test-quick: all tests
 	@$(RUN_TESTS) --quick --verify cpu --verify ref --unit $(UNIT_PROGS) --replay $(REPLAY_PROGS)
 
-tests: $(UNIT_PROGS) $(REPLAY_PROGS) $(KILL_CHECKER)
+tests: $(UNIT_PROGS) $(REPLAY_PROGS) $(KILL_CHECKER) $(GPU_TRACE)
 
 $(BUILD)/tests/%: $(BUILD)/tests/unit/%.o $(LIBRETORT) $(BUILD)/link.stamp
 	$(call say,LD,$@)

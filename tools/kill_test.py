@@ -86,6 +86,7 @@ class Bench:
                       "--schedule", "constant"]
         self.begin += ["--alpha", "0.9", "--divergence", "reverse-kl", "--lr", "0.002"] if args.quick else \
             ["--alpha", "0.98", "--lr", "0.012"]
+        self.begin += ["--device", args.device]
 
     def must(self, command):
         done = subprocess.run(command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -312,6 +313,7 @@ def main():
     parser.add_argument("--retort", default="build/retort")
     parser.add_argument("--checker", default="build/tests/check_checkpoints")
     parser.add_argument("--emu", default="", help="command that runs a program of the target")
+    parser.add_argument("--device", default="auto", help="where the runs run; see retort doctor")
     parser.add_argument("--kills", type=int, help="uniform moments (50; quick: 3)")
     parser.add_argument("--writes", type=int, help="kills that must hit a checkpoint write (10; quick: 2)")
     parser.add_argument("--ends", type=int, help="kills after the last checkpoint (5; quick: none)")
