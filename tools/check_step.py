@@ -157,7 +157,7 @@ def compute(step, student, teacher, dtype):
     result = {key: value / trained for key, value in sums.items()}
     T2 = objective["temperature"] ** 2 if objective["t2"] else 1.0
     result["loss"] = objective["ce_weight"] * result["ce"] + (objective["kd_weight"] * T2 * result["divergence"] if teacher else 0.0)
-    norms = {n: p.grad.norm().item() if p.grad is not None else 0.0 for n, p in student.trained.items()}
+    norms = {n: p.grad.double().norm().item() if p.grad is not None else 0.0 for n, p in student.trained.items()}
     result["grad_norm"] = math.sqrt(sum(v * v for v in norms.values()))
     most = step["max_grad_norm"]
     result["clip"] = min(1.0, most / (result["grad_norm"] + 1e-6)) if most > 0 else 1.0  # as clip_grad_norm_ has it

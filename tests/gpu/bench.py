@@ -16,6 +16,7 @@ import time
 
 Done = collections.namedtuple("Done", "status out err seconds")
 LIMIT = 240  # seconds after which a program hangs
+SMALL_VOCAB = 512
 LATE = "compiled or loaded after seal: "
 QWEN2 = dict(model_type="qwen2", architectures=["Qwen2ForCausalLM"], hidden_act="silu", rms_norm_eps=1e-6, rope_theta=1e6,
              max_position_embeddings=2048, initializer_range=0.02, tie_word_embeddings=True)
@@ -41,7 +42,7 @@ class Bench:
         self.root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
         self.places = threading.BoundedSemaphore(args.jobs)
         self.lock = threading.Lock()
-        self.results, self.part = [], ""
+        self.results, self.facts, self.part = [], {}, ""
 
     def at(self, part):
         other = object.__new__(Bench)
@@ -120,6 +121,16 @@ class Bench:
         with open(self.path(name), "wb") as f:
             f.write(struct.pack(f"<{count}I", *ids))
         return name
+
+    def pair(self, prefix, dtype="bf16", teacher=None):
+        """Flags of a small run: two layers, heads 64 wide, so that a GPU's tensor cores have work; rows of 64 tokens."""
+        self.tokens(prefix + "-data.u32", 64 * 64, SMALL_VOCAB, 1)
+        self.tokens(prefix + "-held.u32", 8 * 64, SMALL_VOCAB, 2)
+        return ["--student", self.model(prefix + "-s", 1, dtype, **shape(128, 2, 2, 1, 320, SMALL_VOCAB)),
+                "--teacher", self.model(teacher or prefix + "-t", 2, "q8_0" if teacher else dtype,
+                                        **shape(192, 2, 3, 1, 512, SMALL_VOCAB)),
+                "--data", prefix + "-data.u32", "--eval-data", prefix + "-held.u32", "--vocab", SMALL_VOCAB, "--seq-len", 64,
+                "--lr", "2e-3", "--schedule", "constant", "--warmup", "0", "--sample-prompts", "none"]
 
     def distill(self, out, *args, env=None, device=None):
         """A run that must go well; what it loaded after seal must be nothing."""

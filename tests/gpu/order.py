@@ -4,9 +4,6 @@ trace.c, an auditor of the loader, writes the name of every driver and cuBLASLt 
 """
 import os
 
-from bench import shape
-
-VOCAB = 512
 CODE = {"cuModuleLoadDataEx", "cuModuleGetFunction", "cublasLtMatmulAlgoGetHeuristic"}
 MEMORY = {"cuMemAlloc_v2", "cuMemAllocManaged"}
 UPLOAD, STEP, RECORD = "cuMemcpyHtoDAsync_v2", "cuGraphLaunch", "cuStreamEndCapture"
@@ -25,13 +22,15 @@ def rules(calls):
     start, code, upload = first(calls, {STEP}), last(calls, CODE), first(calls, {UPLOAD})
     record, memory = last(calls, {RECORD}), last(calls, MEMORY)
     if None in (start, code, upload, record, memory):
-        return [("there are calls to judge", False, f"{len(calls)} calls, and some of {CODE | MEMORY | {UPLOAD, STEP, RECORD}} never")]
+        wanted = CODE | MEMORY | {UPLOAD, STEP, RECORD}
+        return [("there are calls to judge", False, f"{len(calls)} calls, and not all kinds of {wanted}")]
     late = [c for c in calls[start:] if c in CODE | MEMORY | {"cuFuncLoad"}]
     return [("every module, function and algorithm is there before the first byte is uploaded", code < upload,
              f"call {code} before {upload}"),
             ("every program is recorded before the first one runs", record < start, f"call {record} before {start}"),
             ("all memory is allocated before the first program runs", memory < start, f"call {memory} before {start}"),
-            ("nothing is loaded or allocated once programs run", not late, f"{len(calls) - start} calls, {late[:5] or 'none of them'}")]
+            ("nothing is loaded or allocated once programs run", not late,
+             f"{len(calls) - start} calls, {late[:5] or 'none of them'}")]
 
 
 def order(bench):
@@ -39,12 +38,7 @@ def order(bench):
     if not bench.cuda or not os.path.exists(trace):
         bench.skip("order of calls", "it is for GPUs" if not bench.cuda else f"{trace} is not there")
         return
-    bench.tokens("ord.u32", 8 * 64, VOCAB, 1)
-    bench.tokens("ord-held.u32", 2 * 64, VOCAB, 2)
-    bench.model("ord-s", 1, "bf16", **shape(128, 2, 2, 1, 320, VOCAB))
-    bench.model("ord-t.gguf", 2, "q8_0", **shape(128, 2, 2, 1, 320, VOCAB))
-    bench.distill("ord", "--teacher", "ord-t.gguf", "--student", "ord-s", "--data", "ord.u32", "--eval-data", "ord-held.u32", "--vocab",
-                  VOCAB, "--batch", 4, "--micro-batch", 2, "--seq-len", 64, "--steps", 4, "--sample-prompts", "none",
+    bench.distill("ord", *bench.pair("ord", teacher="ord-t.gguf"), "--batch", 4, "--micro-batch", 2, "--steps", 4,
                   env=dict(LD_AUDIT=trace, RETORT_TRACE=bench.path("calls.txt")))
     with open(bench.path("calls.txt")) as f:
         calls = f.read().split()

@@ -90,7 +90,8 @@ def run(args, folder):
     if args.json:
         with open(args.json, "w") as f:
             json.dump(dict(device=device, seconds=time.monotonic() - begun, parts=times, passed=counts["ok"],
-                           failed=counts["FAIL"], skipped=counts["skipped"], checks=bench.results), f, indent=1)
+                           failed=counts["FAIL"], skipped=counts["skipped"], checks=bench.results, facts=bench.facts), f,
+                      indent=1)
     print(f"{counts['skipped']} skipped, {args.jobs} programs at a time, {time.monotonic() - begun:.0f} s")
     print(f"{counts['ok']} passed, {counts['FAIL']} failed")
     return 1 if counts["FAIL"] or not counts["ok"] else 0

@@ -4,29 +4,19 @@ work is cut.
 Invariants compare step 1 of two runs by what --dump-step writes: the loss, its parts, and the norm of every parameter's
 gradient. In f32 (on a GPU with the kernels of compute_75, which compute in f32) they are held to what the processor's are
 held to (tests/unit/test_step.c). In bf16 another order of an f32 sum turns some roundings of stored activations over, each
-by one unit, 2^-8: the loss, a mean over many, is held to 2^-13, the norm of a gradient to 2^-8.
+by one unit, 2^-8: the loss, a mean over many, is held to 2^-13, the norm of a gradient to 2^-8. Blocks that are computed again
+give the same bits in f32; in bf16 they begin with the residual stream as it was stored, where the norm had its sum unrounded.
 """
 import json
 import os
 import re
 import sys
 
-from bench import metrics, same_file, shape
+from bench import metrics, same_file
 
-VOCAB = 512
-STUDENT, TEACHER = shape(128, 2, 2, 1, 320, VOCAB), shape(192, 2, 3, 1, 512, VOCAB)
-RUN = ["--vocab", VOCAB, "--lr", "2e-3", "--schedule", "constant", "--warmup", "0", "--sample-prompts", "none"]
 F32 = dict(loss=2e-6, gradient=2e-6)
 BF16 = dict(loss=2.0 ** -13, gradient=2.0 ** -8)
 LEAST = 1e-2  # of the whole gradient's norm: a gradient that is 0 but for rounding has no accuracy of its own
-
-
-def models(bench, prefix, dtype):
-    bench.tokens(prefix + "-data.u32", 64 * 64, VOCAB, 1)
-    bench.tokens(prefix + "-held.u32", 8 * 64, VOCAB, 2)
-    return ["--student", bench.model(prefix + "-s", 1, dtype, **STUDENT),
-            "--teacher", bench.model(prefix + "-t", 2, dtype, **TEACHER),
-            "--data", prefix + "-data.u32", "--eval-data", prefix + "-held.u32"]
 
 
 # ---- bits ----
@@ -43,8 +33,7 @@ def same_outcome(a, b):
 
 
 def bits(bench):
-    base = [*models(bench, "bits", "bf16"), *RUN, "--batch", 8, "--micro-batch", 4, "--seq-len", 64, "--steps", 12,
-            "--eval-every", 6, "--save-every", 12, "--save", "last"]
+    base = [*bench.pair("bits"), "--batch", 8, "--micro-batch", 4, "--steps", 12, "--eval-every", 6, "--save-every", 12, "--save", "last"]
     runs = {"one": [], "two": [], "other": ["--seed", 7]}
     bench.each(lambda name: bench.distill("bits-" + name, *base, *runs[name]), runs)
     end = {name: outcome(bench.path("bits-" + name), 12) for name in runs}
@@ -96,7 +85,7 @@ def documents(bench, name, count, seed):
 
 
 def cut_ways(bench, prefix, more, limit, word):
-    base = [*models(bench, prefix, "bf16"), *RUN, "--batch", 8, "--seq-len", 64, "--steps", 1, *more]
+    base = [*bench.pair(prefix), "--batch", 8, "--steps", 1, *more]
     ways = {"whole": ["--micro-batch", 8], "chunks": ["--micro-batch", 8, "--head-chunk", 96],
             "rows": ["--micro-batch", 1, "--teacher-batch", 1], "ahead": ["--micro-batch", 2, "--teacher-batch", 8],
             "again": ["--micro-batch", 8, "--recompute", "block"], "control": ["--micro-batch", 8, "--seed", 3]}
@@ -104,8 +93,8 @@ def cut_ways(bench, prefix, more, limit, word):
     compare(bench, f"{word}: the head in chunks of 96 positions", got["chunks"], got["whole"], limit)
     compare(bench, f"{word}: 8 micro-batches of 1 row against 1 of 8", got["rows"], got["whole"], limit)
     compare(bench, f"{word}: a teacher that reads 8 rows at once, a student 2", got["ahead"], got["whole"], limit)
-    bench.check(got["again"]["result"] == got["whole"]["result"] and
-                got["again"]["gradient_norms"] == got["whole"]["gradient_norms"], f"{word}: recomputed blocks, to the bit")
+    exact = dict(loss=0, gradient=0)
+    compare(bench, f"{word}: blocks that are computed again", got["again"], got["whole"], exact if limit is F32 else limit)
     loss, norms = distance(got["control"], got["whole"])
     bench.check(loss > limit["loss"] and norms > limit["gradient"], f"{word}: control: other rows are told apart",
                 f"loss differs by {loss:.1e}, gradients by {norms:.1e}")
@@ -114,9 +103,9 @@ def cut_ways(bench, prefix, more, limit, word):
 def packing(bench, prefix, more, limit, word):
     """All documents are in the one step of both runs: two to a row, or each in a row of its own with padding behind."""
     count = 24
-    base = ["--student", prefix + "-ps", "--teacher", prefix + "-pt", "--data", documents(bench, prefix + "-docs.jsonl", count, 0),
-            "--eval-data", documents(bench, prefix + "-other.jsonl", 4, 5), "--lr", "1e-3", "--steps", 1, "--warmup", 0,
-            "--sample-prompts", "none", *more]
+    base = ["--student", prefix + "-ps", "--teacher", prefix + "-pt", "--lr", "1e-3", "--steps", 1, "--warmup", 0,
+            "--data", documents(bench, prefix + "-docs.jsonl", count, 0), "--sample-prompts", "none",
+            "--eval-data", documents(bench, prefix + "-other.jsonl", 4, 5), *more]
     bench.must("init", "--preset", "tiny-qwen2", "--dtype", "bf16", "--seed", 3, "--force", prefix + "-ps")
     bench.must("init", "--preset", "tiny-llama", "--dtype", "bf16", "--seed", 4, "--force", prefix + "-pt")
     ways = {"packed": ["--seq-len", 64, "--batch", count // 2], "padded": ["--seq-len", 48, "--batch", count]}
@@ -126,8 +115,7 @@ def packing(bench, prefix, more, limit, word):
 
 def containers(bench):
     """A teacher in f32 and the same values in GGUF; nothing may differ."""
-    base = [*models(bench, "file", "f32"), *RUN, "--batch", 8, "--seq-len", 64, "--steps", 4, "--eval-every", 2,
-            "--save-every", 4, "--save", "last"]
+    base = [*bench.pair("file", "f32"), "--batch", 8, "--steps", 4, "--eval-every", 2, "--save-every", 4, "--save", "last"]
     at = base.index("--teacher") + 1
     bench.must("convert", base[at], "file-t.gguf")
     other = [*base[:at], "file-t.gguf", *base[at + 1:]]

@@ -7,12 +7,11 @@ import os
 import re
 import shutil
 
-from bench import LATE, last_line, shape
+from bench import LATE, last_line
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 SUMMARY = re.compile(r"(?:ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: (\d+) hazard)")
 OPS = ("attn_bwd", "kd_loss", "rmsnorm_bwd", "embed_bwd", "norm_sq")  # shared memory, clusters, partial sums, atomics
-VOCAB = 512
 
 
 def faults(done):
@@ -67,16 +66,10 @@ def sanitize(bench):
         bench.skip("what was planted", why)
     else:
         bench.each(lambda tool: planted(bench, tool), TOOLS)
-    bench.tokens("san.u32", 8 * 64, VOCAB, 1)
-    bench.tokens("san-held.u32", 2 * 64, VOCAB, 2)
-    bench.model("san-s", 1, "bf16", **shape(128, 2, 2, 1, 320, VOCAB))
-    bench.model("san-t", 2, "bf16", **shape(128, 2, 2, 1, 320, VOCAB))
-    base = ["distill", "--teacher", "san-t", "--student", "san-s", "--data", "san.u32", "--eval-data", "san-held.u32", "--vocab",
-            VOCAB, "--batch", 4, "--micro-batch", 2, "--seq-len", 64, "--steps", 2, "--eval-every", 1000000, "--save-every",
-            1000000, "--sample-prompts", "none", "--save", "last", "--device", bench.device]
-    work = []
-    for tool in TOOLS:
-        work.append((tool, "two steps", [*base, "--out", f"san-{tool}"]))
-        work.append((tool, "two steps, products of our own", [*base, "--out", f"san-own-{tool}", "--cublaslt", "none"]))
-        work += [(tool, f"op {op}", ["verify", "--backend", "cuda", "--quick", "--op", op]) for op in OPS]
+    base = ["distill", *bench.pair("san"), "--batch", 4, "--micro-batch", 2, "--steps", 2, "--eval-every", 1000000, "--save-every",
+            1000000, "--save", "last", "--device", bench.device]
+    work = [(tool, "two steps", [*base, "--out", f"san-{tool}"]) for tool in TOOLS]
+    own = [*base, "--cublaslt", "none"]
+    work += [(tool, "two steps, products of our own", [*own, "--out", f"san-own-{tool}"]) for tool in TOOLS]
+    work += [(tool, f"op {op}", ["verify", "--backend", "cuda", "--quick", "--op", op]) for op in OPS for tool in TOOLS]
     bench.each(lambda what: clean(bench, what), work)
