@@ -144,7 +144,9 @@ static int write_index(rt_inputs *in, const rt_rows_source *list, uint32_t count
             const char *name = rt_shard_about(in->shards[first++])->path;
             size_t n = strlen(folder);
             bool own = strncmp(name, folder, n) == 0 && name[n] == '/';
-            json_array_append_new(shards, json_string(own ? name + n + 1 : name));
+            /* a name alone is one of the folder's */
+            if (!own && !strchr(name, '/')) name = rt_arena_printf(&in->arena, "./%s", name);
+            json_array_append_new(shards, json_string(!name ? NULL : own ? name + n + 1 : name));
         }
         json_t *one = json_pack("{s:s, s:f, s:o}", "name", list[i].name, "weight", list[i].weight, "shards", shards);
         if (!one || json_array_size(json_object_get(one, "shards")) != list[i].count) {
