@@ -125,7 +125,7 @@ class Bench:
     def pair(self, prefix, dtype="bf16", teacher=None):
         """Flags of a small run: two layers, heads 64 wide, so that a GPU's tensor cores have work; rows of 64 tokens."""
         self.tokens(prefix + "-data.u32", 64 * 64, SMALL_VOCAB, 1)
-        self.tokens(prefix + "-held.u32", 8 * 64, SMALL_VOCAB, 2)
+        self.tokens(prefix + "-held.u32", 2 * 64, SMALL_VOCAB, 2)
         return ["--student", self.model(prefix + "-s", 1, dtype, **shape(128, 2, 2, 1, 320, SMALL_VOCAB)),
                 "--teacher", self.model(teacher or prefix + "-t", 2, "q8_0" if teacher else dtype,
                                         **shape(192, 2, 3, 1, 512, SMALL_VOCAB)),
