@@ -77,7 +77,8 @@ typedef enum rt_setting_bind {
     X(lora_targets, "--lora-targets", TEXT, "all", RUN, "LIST", "q,k,v,o,gate,up,down or all")                         \
     X(merge, "--merge", SWITCH, "", FREE, NULL, "also write the model with its adapters added in")                     \
     X(freeze, "--freeze", LIST, "", RUN, "PATTERN", "parameters that are not trained, by name with * and ?")           \
-    X(recompute, "--recompute", TEXT, "auto", FREE, "none|block", "keep less and compute it again; same numbers")      \
+    X(recompute, "--recompute", TEXT, "auto", FREE, "none|block",                                                      \
+      "keep less, compute it again; the loss is the same but for rounding")                                            \
     X(head_chunk, "--head-chunk", COUNT, "auto", FREE, "N", "positions whose logits exist at once")                    \
     X(memory_limit, "--memory-limit", TEXT, "auto", FREE, "SIZE",                                                      \
       "what the run may allocate: 22GiB, 500MB; else what the device has free; --micro-batch and --recompute follow")  \
