@@ -9,11 +9,17 @@
 enum { N, C }; /* dimensions */
 enum { SITE = 41 };
 
+/* The same work as one op, or as one for each row: devices may take neighbours together, some thirty or sixty at most.
+ */
+#define OPS RT_FLAG("ops", "", "many")
+
+static rt_view row_of(rt_plan *p, rt_view v, uint32_t row) { return v.rows > 1 ? rt_view_rows(p, v, row, 1) : v; }
+
 /* ---- norm_sq ---- */
 
-enum { ACC, FAULT, VALUES };
+enum { ACC, FAULT, VALUES, NORM_OPS };
 static const rt_op_flag norm_flags[] = { RT_FLAG("out", "", "acc"), RT_FLAG("fault", "", "fault", "fault-set"),
-                                         RT_RARE("values", "", "inf", "nan") };
+                                         RT_RARE("values", "", "inf", "nan"), OPS };
 static const rt_op_shape norm_shapes[] = { { RT_SHAPE_ODD, { 7, 19 } },
                                            { RT_SHAPE_ONE, { 1, 1 } },
                                            { RT_SHAPE_BIG, { 29, 2309 } } };
@@ -35,9 +41,11 @@ static void norm_layout(const rt_op_case *c, rt_layout *l)
 
 static void norm_emit(rt_plan *p, const rt_op_case *c, const rt_view *v, bool wide)
 {
-    (void)c;
+    rt_view x = v[RT_NSQ_X];
+    uint32_t ops = c->flag[NORM_OPS] ? x.rows : 1;
     (void)wide;
-    rt_emit_norm_sq(p, v[RT_NSQ_OUT], v[RT_NSQ_X], v[RT_NSQ_FAULT], v[RT_NSQ_STEP], SITE);
+    for (uint32_t i = 0; i < ops; i++)
+        rt_emit_norm_sq(p, v[RT_NSQ_OUT], ops > 1 ? row_of(p, x, i) : x, v[RT_NSQ_FAULT], v[RT_NSQ_STEP], SITE + i);
 }
 
 static double elements(const rt_op_case *c) { return (double)c->dim[N] * c->dim[C]; }
@@ -94,10 +102,11 @@ const rt_op_set rt_op_set_clip = { .kind = RT_OP_CLIP,
 
 /* ---- adamw ---- */
 
-enum { GSCALE, ADAM_FAULT, STEP, DECAY };
+enum { GSCALE, ADAM_FAULT, STEP, DECAY, ADAM_OPS };
 static const rt_op_flag adam_flags[] = { RT_FLAG("gscale", "", "gscale"), RT_RARE("fault", "", "fault", "fault-set"),
-                                         RT_FLAG("step", "step1", "step2", "step1000"), RT_FLAG("decay", "", "decay") };
-static const rt_op_shape adam_shapes[] = { { RT_SHAPE_ODD, { 7, 19 } },
+                                         RT_FLAG("step", "step1", "step2", "step1000"), RT_FLAG("decay", "", "decay"),
+                                         OPS };
+static const rt_op_shape adam_shapes[] = { { RT_SHAPE_ODD, { 37, 19 } },
                                            { RT_SHAPE_ONE, { 1, 1 } },
                                            { RT_SHAPE_BIG, { 4, 33001 } } };
 
@@ -141,9 +150,16 @@ static void adam_emit(rt_plan *p, const rt_op_case *c, const rt_view *v, bool wi
 {
     rt_adamw_opts o = adam_opts(c);
     bool own = wide || !has_master(c);
-    rt_emit_adamw(p, has_master(c) && wide ? v[RT_ADAM_MASTER] : v[RT_ADAM_PARAM], own ? RT_NONE : v[RT_ADAM_MASTER],
-                  v[RT_ADAM_M], v[RT_ADAM_V], v[RT_ADAM_GRAD], v[RT_ADAM_STEP], v[RT_ADAM_GSCALE], v[RT_ADAM_FAULT],
-                  &o);
+    rt_view param = has_master(c) && wide ? v[RT_ADAM_MASTER] : v[RT_ADAM_PARAM];
+    rt_view master = own ? RT_NONE : v[RT_ADAM_MASTER], m = v[RT_ADAM_M], s = v[RT_ADAM_V], g = v[RT_ADAM_GRAD];
+    uint32_t ops = c->flag[ADAM_OPS] ? param.rows : 1;
+    for (uint32_t i = 0; i < ops; i++) {
+        if (ops == 1)
+            rt_emit_adamw(p, param, master, m, s, g, v[RT_ADAM_STEP], v[RT_ADAM_GSCALE], v[RT_ADAM_FAULT], &o);
+        else
+            rt_emit_adamw(p, row_of(p, param, i), master.buf ? row_of(p, master, i) : RT_NONE, row_of(p, m, i),
+                          row_of(p, s, i), row_of(p, g, i), v[RT_ADAM_STEP], v[RT_ADAM_GSCALE], v[RT_ADAM_FAULT], &o);
+    }
 }
 
 /* m: b1 |m| + (1-b1) |g|;  w: |w| + lr (|m| so / (1-b1^t) / (sqrt(v / (1-b2^t)) + eps) + decay |w|) */

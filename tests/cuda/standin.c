@@ -291,6 +291,7 @@ int cuLaunchKernel(rt_cu_function function, unsigned gx, unsigned gy, unsigned g
     (void)function, (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)stream,
         (void)params, (void)extra;
     CALL(logged, "cuLaunchKernel");
+    s.launches++;
     nodes += (size_t)capturing;
     return 0;
 }

@@ -19,6 +19,7 @@ typedef struct standin {
     int fail_at, fail_result;
     /* What happened. */
     uint64_t calls;    /* of anything */
+    uint64_t launches; /* of kernels */
     int64_t live;      /* objects made and not freed: allocations, modules, streams, events, graphs, ... */
     uint64_t used;     /* bytes of device memory */
     char log[1 << 16]; /* names of calls, one a line, repeats left out; asking and events are not listed */

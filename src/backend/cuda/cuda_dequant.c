@@ -41,8 +41,8 @@ static void dequant_emit(rt_cuda_builder *b, const rt_bound_op *o)
                                  .x = rt_cuda_addr(x),
                                  .x_step = rt_dtype_bytes(x->dtype, x->stride),
                                  .cols = cols,
-                                 .tiles = cuda_div_up(cols, RT_CUDA_DEQUANT_TILE),
-                                 .whole = cuda_aligned(&line, 16),
+                                 .tiles = (uint32_t)cuda_div_up(cols, RT_CUDA_DEQUANT_TILE),
+                                 .whole = cuda_aligned(&line, 8),
                                  .y_dtype = y->dtype };
     cuda_push_1d(b, "cuda_dequant", kernel_of(x->dtype), (uint32_t)(rows * p.tiles), RT_CUDA_BLOCK, 0, &p, sizeof p);
 }

@@ -16,7 +16,7 @@ static void fwd_emit(rt_cuda_builder *b, const rt_bound_op *o)
 {
     const rt_operand *y = &o->slot[RT_EMBED_Y], *table = &o->slot[RT_EMBED_TABLE];
     bool quant = rt_dtype_is_quant(table->dtype);
-    uint32_t W = quant ? RT_CUDA_EMBED_RUN : RT_CUDA_EMBED_PACK, U = quant ? 1 : RT_CUDA_EMBED_PACKS;
+    uint32_t W = RT_CUDA_EMBED_PACK;
     rt_cuda_embed_params p = { .y = cuda_mat(y),
                                .table = cuda_mat(table),
                                .ids = cuda_mat(&o->slot[RT_EMBED_IDS]),
@@ -26,7 +26,7 @@ static void fwd_emit(rt_cuda_builder *b, const rt_bound_op *o)
     p.tile = (rt_cuda_tile){ .rows = y->rows, .cols = y->cols, .packs = cuda_div_up(y->cols, W) };
     p.tile.whole = cuda_aligned(y, W) && (quant || cuda_aligned(table, W));
     cuda_push_1d(b, "cuda_embed", quant ? CUDA_KERNEL("embed_quant", y->dtype) : CUDA_KERNEL("embed", y->dtype),
-                 cuda_tile_blocks(&p.tile, U, RT_CUDA_GRID_MAX), RT_CUDA_BLOCK, 0, &p, sizeof p);
+                 cuda_tile_blocks(&p.tile, RT_CUDA_EMBED_PACKS, RT_CUDA_GRID_MAX), RT_CUDA_BLOCK, 0, &p, sizeof p);
 }
 
 /* ---- backward ---- */

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { RT_CUDA_PARAM_MAX = 512 }; /* bytes of one kernel's parameter struct */
+enum { RT_CUDA_PARAM_MAX = 4096 }; /* bytes of one kernel's parameter struct: what every GPU takes */
 
 typedef struct rt_cuda_caps {
     uint32_t sm;         /* 75, 80, 90, 121 */
@@ -31,6 +31,11 @@ uint64_t rt_cuda_addr(const rt_operand *o);
  * in the builder. */
 void rt_cuda_push(rt_cuda_builder *b, const char *module, const char *kernel, const uint32_t grid[3], uint32_t block,
                   uint32_t shared, const void *params, uint32_t bytes);
+
+/* For families that take neighbours together: the op that is being emitted and those that follow it in the program lie
+ * in one array. How many there are from it on that are of its kind; and that the first n of them have been emitted. */
+uint32_t rt_cuda_neighbours(const rt_cuda_builder *b);
+void rt_cuda_took(rt_cuda_builder *b, uint32_t n);
 
 /* One op kind on this backend; each is defined in the cuda_<family>.c of its family as rt_cuda_<op>. */
 typedef struct rt_cuda_op {

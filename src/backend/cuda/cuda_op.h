@@ -94,6 +94,28 @@ _Static_assert(RT_DTYPE_F32 == 0 && RT_DTYPE_BF16 == 1 && RT_DTYPE_F16 == 2, "ke
     ((const char *const[]){ op "_f32_f32", op "_f32_bf16", op "_f32_f16", op "_bf16_f32", op "_bf16_bf16",             \
                             op "_bf16_f16", op "_f16_f32", op "_f16_bf16", op "_f16_f16" }[3 * (d) + (e)])
 
+/* Do operands share a byte? */
+static inline bool cuda_meet(const rt_operand *a, const rt_operand *b)
+{
+    if (!a->mem || a->mem != b->mem) return false;
+    uint64_t end_a = a->off + rt_dtype_bytes(a->dtype, (a->rows - 1) * a->stride + a->cols);
+    uint64_t end_b = b->off + rt_dtype_bytes(b->dtype, (b->rows - 1) * b->stride + b->cols);
+    return a->off < end_b && b->off < end_a;
+}
+
+/* May two ops of one kind run in any order, or at once? So if neither writes what the other touches. Slots whose bit is
+ * set in `shared` are not compared with one another: the family knows what it does with them. */
+static inline bool cuda_apart(const rt_bound_op *a, const rt_bound_op *b, uint32_t shared)
+{
+    const rt_slot_spec *spec = rt_op_specs[a->kind].slot;
+    for (uint32_t i = 0; i < a->nslots; i++)
+        for (uint32_t k = 0; k < b->nslots; k++) {
+            bool written = spec[i].access != RT_READ || spec[k].access != RT_READ;
+            if (written && !(i == k && shared >> i & 1) && cuda_meet(&a->slot[i], &b->slot[k])) return false;
+        }
+    return true;
+}
+
 static inline bool cuda_adds(const rt_bound_op *o, uint32_t slot) { return o->acc >> slot & 1; }
 
 #endif

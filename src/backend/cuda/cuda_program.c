@@ -9,7 +9,7 @@
 #include <string.h>
 
 typedef struct launch {
-    uint32_t op;        /* of the program */
+    uint32_t op;        /* of the program; of several that are taken together, the first */
     rt_cuda_gemm *gemm; /* null: a kernel of ours */
     rt_cuda_gemm_io io; /* of gemm */
     const char *name;   /* of the kernel */
@@ -31,13 +31,16 @@ struct rt_cuda_builder {
     rt_cuda_dev *d;
     rt_prog *prog;
     uint32_t op;
-    rt_err err; /* sticky */
+    uint32_t neighbours, took; /* ops of its kind from it on; of those, how many are emitted with it */
+    rt_err err;                /* sticky */
 };
 
 /* ---- the builder ---- */
 
 const rt_cuda_caps *rt_cuda_builder_caps(const rt_cuda_builder *b) { return &b->d->caps; }
 rt_cuda_dev *rt_cuda_builder_dev(rt_cuda_builder *b) { return b->d; }
+uint32_t rt_cuda_neighbours(const rt_cuda_builder *b) { return b->neighbours; }
+void rt_cuda_took(rt_cuda_builder *b, uint32_t n) { b->took = n; }
 
 void rt_cuda_builder_fail(rt_cuda_builder *b, int status, const char *text)
 {
@@ -122,11 +125,12 @@ static int emit_all(rt_cuda_dev *d, const rt_bound_op *ops, uint32_t nops, rt_pr
     *out = NULL;
     if (g && nops) g->kinds = rt_alloc(nops * sizeof *g->kinds, 16);
     if (!g || (nops && !g->kinds)) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a program of %u ops", nops));
-    for (uint32_t i = 0; i < nops; i++) {
-        const rt_cuda_op *op = rt_cuda_op_find(ops[i].kind);
-        g->kinds[i] = ops[i].kind;
+    for (uint32_t i = 0; i < nops; i++) g->kinds[i] = ops[i].kind;
+    for (uint32_t i = 0; i < nops; i += b.took) {
         b.op = i;
-        op->emit(&b, &ops[i]);
+        b.took = b.neighbours = 1;
+        while (i + b.neighbours < nops && ops[i + b.neighbours].kind == ops[i].kind) b.neighbours++;
+        rt_cuda_op_find(ops[i].kind)->emit(&b, &ops[i]);
         if (b.err.status < 0) {
             if (e) *e = b.err;
             rt_err_context(e, "op %u (%s)", i, rt_op_name(ops[i].kind));

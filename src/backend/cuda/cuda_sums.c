@@ -46,40 +46,61 @@ static void bias_emit(rt_cuda_builder *b, const rt_bound_op *o)
     cuda_push_columns(b, &o->slot[RT_BIASG_DB], p.part, cut.chunks, cuda_adds(o, RT_BIASG_DB));
 }
 
-/* ---- norm_sq ---- */
+/* ---- norm_sq: a run of tensors at once, since most are small ---- */
 
 /* The tile's packs are those of the plan's view, whatever its alignment turns out to be. */
 static uint32_t norm_blocks(const rt_rows_args *a, rt_dtype d)
 {
     uint64_t packs = cuda_div_up((uint64_t)a->N * a->C, cuda_width(d));
-    uint64_t n = cuda_div_up(packs, RT_CUDA_BLOCK * RT_CUDA_NORM_PACKS);
+    uint64_t n = cuda_div_up(packs, RT_CUDA_BLOCK * RT_CUDA_NORM_PACKS * RT_CUDA_NORM_TURNS);
     return n < RT_CUDA_NORM_BLOCKS ? (uint32_t)n : RT_CUDA_NORM_BLOCKS;
 }
 
+/* Any op may be the first of a run, and the run's parts lie in its scratch. */
 static bool norm_need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, rt_need *need)
 {
     (void)c;
-    if (!cuda_takes(p, op, need, "partial sums in double, added in order")) return false;
-    uint32_t P = norm_blocks(&op->args.rows, rt_plan_dtype(p, op->slot[RT_NSQ_X]));
-    need->work_bytes = P > 1 ? P * sizeof(rt_cuda_norm_part) : 0;
+    if (!cuda_takes(p, op, need, "neighbours together, partial sums in double, added in order")) return false;
+    need->work_bytes = RT_CUDA_NORM_PARTS * sizeof(rt_cuda_norm_part);
     return true;
 }
 
-static void norm_emit(rt_cuda_builder *b, const rt_bound_op *o)
+/* Can ops[i] be added up in one run with those before it? */
+static bool norm_joins(const rt_bound_op *ops, uint32_t i)
 {
-    const rt_operand *x = &o->slot[RT_NSQ_X];
-    rt_cuda_norm_params p = { .tile = cuda_tile(o, 1u << RT_NSQ_X, cuda_width(x->dtype)),
-                              .x = cuda_mat(x),
-                              .out = rt_cuda_addr(&o->slot[RT_NSQ_OUT]),
-                              .part = rt_cuda_addr(&o->work),
-                              .fault = rt_cuda_addr(&o->slot[RT_NSQ_FAULT]),
-                              .step = rt_cuda_addr(&o->slot[RT_NSQ_STEP]),
-                              .C = o->args.rows.C,
-                              .P = norm_blocks(&o->args.rows, x->dtype),
-                              .acc = cuda_adds(o, RT_NSQ_OUT),
-                              .site = o->args.rows.site };
-    cuda_push_1d(b, "cuda_sums", CUDA_KERNEL("norm_sq", x->dtype), p.P, RT_CUDA_BLOCK, 0, &p, sizeof p);
-    if (p.P > 1) cuda_push_1d(b, "cuda_sums", "norm_sq_finish", 1, RT_CUDA_BLOCK, 0, &p, sizeof p);
+    const rt_bound_op *o = &ops[i];
+    bool joins = cuda_adds(o, RT_NSQ_OUT) && o->slot[RT_NSQ_X].dtype == ops->slot[RT_NSQ_X].dtype;
+    for (uint32_t k = 0; k < o->nslots; k++)
+        joins = joins && (k == RT_NSQ_X || rt_cuda_addr(&o->slot[k]) == rt_cuda_addr(&ops->slot[k]));
+    for (uint32_t k = 0; k < i; k++) joins = joins && cuda_apart(&ops[k], o, 1u << RT_NSQ_OUT | 1u << RT_NSQ_FAULT);
+    return joins;
+}
+
+static void norm_emit(rt_cuda_builder *b, const rt_bound_op *ops)
+{
+    uint32_t n = rt_cuda_neighbours(b);
+    rt_dtype dtype = ops->slot[RT_NSQ_X].dtype;
+    uint32_t blocks = 0;
+    rt_cuda_norm_params p = { .out = rt_cuda_addr(&ops->slot[RT_NSQ_OUT]),
+                              .part = rt_cuda_addr(&ops->work),
+                              .fault = rt_cuda_addr(&ops->slot[RT_NSQ_FAULT]),
+                              .step = rt_cuda_addr(&ops->slot[RT_NSQ_STEP]),
+                              .acc = cuda_adds(ops, RT_NSQ_OUT) };
+    for (; p.count < n && p.count < RT_CUDA_NORM_RUN; p.count++) {
+        const rt_bound_op *o = &ops[p.count];
+        uint32_t own = norm_blocks(&o->args.rows, dtype);
+        if (p.count && (!norm_joins(ops, p.count) || blocks + own > RT_CUDA_NORM_PARTS)) break;
+        p.tensor[p.count] = (rt_cuda_norm_tensor){ .tile = cuda_tile(o, 1u << RT_NSQ_X, cuda_width(dtype)),
+                                                   .x = cuda_mat(&o->slot[RT_NSQ_X]),
+                                                   .C = o->args.rows.C,
+                                                   .site = o->args.rows.site,
+                                                   .first = blocks,
+                                                   .blocks = own };
+        blocks += own;
+    }
+    cuda_push_1d(b, "cuda_sums", CUDA_KERNEL("norm_sq", dtype), blocks, RT_CUDA_BLOCK, 0, &p, sizeof p);
+    cuda_push_1d(b, "cuda_sums", "norm_sq_finish", 1, RT_CUDA_NORM_FINISH, 0, &p, sizeof p);
+    rt_cuda_took(b, p.count);
 }
 
 const rt_cuda_op rt_cuda_bias_grad = { bias_need, bias_emit };

@@ -148,11 +148,13 @@ template <int W> RT_DEVICE Place place_of(const rt_cuda_tile &t, uint64_t i)
 }
 
 /* Gives every pack of the tile to op: load(state, place, extent), then store(state, place, extent). A thread has U
- * packs under way: all their loads are issued before the first is used. */
-template <int W, int U, class Op> RT_DEVICE void each_pack(const rt_cuda_tile &t, Op &op)
+ * packs under way: all their loads are issued before the first is used. The tile is that of `blocks` blocks, of which
+ * this is number `block`. */
+template <int W, int U, class Op>
+RT_DEVICE void each_pack_of(const rt_cuda_tile &t, uint32_t block, uint32_t blocks, Op &op)
 {
-    const uint64_t total = t.rows * t.packs, step = (uint64_t)gridDim.x * U * blockDim.x;
-    for (uint64_t i = (uint64_t)blockIdx.x * U * blockDim.x + threadIdx.x; i < total; i += step) {
+    const uint64_t total = t.rows * t.packs, step = (uint64_t)blocks * U * blockDim.x;
+    for (uint64_t i = (uint64_t)block * U * blockDim.x + threadIdx.x; i < total; i += step) {
         Place at[U];
         typename Op::State s[U];
         bool whole = t.whole;
@@ -175,6 +177,23 @@ template <int W, int U, class Op> RT_DEVICE void each_pack(const rt_cuda_tile &t
             op.store(s[u], at[u], Part{ at[u].n });
         }
     }
+}
+
+template <int W, int U, class Op> RT_DEVICE void each_pack(const rt_cuda_tile &t, Op &op)
+{
+    each_pack_of<W, U>(t, blockIdx.x, gridDim.x, op);
+}
+
+/* A launch over several tensors: which of them a block works on, the last that does not begin behind it. P has count
+ * and tensor[], and each of those its first block. */
+template <class P> RT_DEVICE uint32_t tensor_of(const P &p)
+{
+    uint32_t low = 0;
+    for (uint32_t high = p.count; high - low > 1;) {
+        const uint32_t middle = (low + high) / 2;
+        (p.tensor[middle].first <= blockIdx.x ? low : high) = middle;
+    }
+    return low;
 }
 
 /* ---- sums in an order that the shape alone fixes; every thread gets the result ---- */

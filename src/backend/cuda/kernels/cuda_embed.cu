@@ -1,6 +1,6 @@
 /* cuda_embed.cu - rows of a table by id, and their gradient.
  *
- * Forward: a thread has a pack of a row of y. A quantised table is decoded as it is read, sixteen values at a time.
+ * Forward: a thread has a pack of a row of y. A quantised table is decoded as it is read.
  *
  * Backward, dtable[ids[i]] += dy[i] in order of i: two small launches find for every id its first position and how
  * often it occurs (integers, so their atomics have no order). Then there is a block for each position; only that of the
@@ -35,8 +35,9 @@ template <class T> struct Gather {
     }
 };
 
+static_assert((int)RT_CUDA_EMBED_PACK == (int)RT_CUDA_RUN, "a pack is what is decoded together");
 template <class T> struct Decode {
-    static constexpr int W = RT_CUDA_EMBED_RUN;
+    static constexpr int W = RT_CUDA_EMBED_PACK;
     struct State {
         Run v;
     };
@@ -188,7 +189,7 @@ extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) embed_bwd_count(cons
     extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) embed_quant_##name(const rt_cuda_embed_params p)       \
     {                                                                                                                  \
         Decode<T> op = { p };                                                                                          \
-        each_pack<RT_CUDA_EMBED_RUN, 1>(p.tile, op);                                                                   \
+        each_pack<RT_CUDA_EMBED_PACK, RT_CUDA_EMBED_PACKS>(p.tile, op);                                                \
     }                                                                                                                  \
     extern "C" __global__ void __launch_bounds__(RT_CUDA_EMBED_LANES)                                                  \
         embed_bwd_##name(const rt_cuda_embed_bwd_params p)                                                             \

@@ -4,7 +4,7 @@
 
 #include "backend/cuda/kernels/cuda_args.h"
 
-enum { RT_CUDA_EMBED_PACK = 8, RT_CUDA_EMBED_PACKS = 2, RT_CUDA_EMBED_RUN = 16 };
+enum { RT_CUDA_EMBED_PACK = 8, RT_CUDA_EMBED_PACKS = 2 };
 
 typedef struct rt_cuda_embed_params {
     rt_cuda_tile tile; /* (N,C) */

@@ -21,13 +21,14 @@ template <class TP, class TG> struct Adam {
         float m[W], v[W], w[W], g[W];
     };
     const rt_cuda_adam_params &p;
+    const rt_cuda_adam_tensor &t;
     float gscale, lr_m, lr_decay, v_left; /* lr / (1-b1^t), lr decay, 1 / (1-b2^t): each rounded once */
     template <class E> __device__ void load(State &s, Place at, E e)
     {
-        ::load(s.m, element<float>(p.m, at.row, at.col), e);
-        ::load(s.v, element<float>(p.v, at.row, at.col), e);
-        ::load(s.g, element<TG>(p.grad, at.row, at.col), e);
-        ::load(s.w, element<float>(p.master.at ? p.master : p.param, at.row, at.col), e);
+        ::load(s.m, element<float>(t.m, at.row, at.col), e);
+        ::load(s.v, element<float>(t.v, at.row, at.col), e);
+        ::load(s.g, element<TG>(t.grad, at.row, at.col), e);
+        ::load(s.w, element<float>(t.master.at ? t.master : t.param, at.row, at.col), e);
     }
     template <class E> __device__ void store(State &s, Place at, E e)
     {
@@ -38,10 +39,10 @@ template <class TP, class TG> struct Adam {
             s.v[i] = p.beta2 * s.v[i] + (1.0f - p.beta2) * g * g;
             s.w[i] -= fmaf(lr_decay, s.w[i], lr_m * s.m[i] / (sqrtf(s.v[i] * v_left) + p.eps));
         }
-        ::store(element<float>(p.m, at.row, at.col), s.m, e);
-        ::store(element<float>(p.v, at.row, at.col), s.v, e);
-        if (p.master.at) ::store(element<float>(p.master, at.row, at.col), s.w, e);
-        ::store(element<TP>(p.param, at.row, at.col), s.w, e);
+        ::store(element<float>(t.m, at.row, at.col), s.m, e);
+        ::store(element<float>(t.v, at.row, at.col), s.v, e);
+        if (t.master.at) ::store(element<float>(t.master, at.row, at.col), s.w, e);
+        ::store(element<TP>(t.param, at.row, at.col), s.w, e);
     }
 };
 
@@ -49,19 +50,21 @@ template <class TP, class TG> __device__ void adam(const rt_cuda_adam_params &p)
 {
     __shared__ float left[2];
     const rt_step *step = (const rt_step *)p.step;
+    const rt_cuda_adam_tensor &t = p.tensor[tensor_of(p)];
     if (p.fault && ((const rt_fault *)p.fault)->set) return;
     if (threadIdx.x % 32 == 0 && threadIdx.x < 64) { /* two warps, one correction each */
         double beta = threadIdx.x ? p.beta2 : p.beta1, over = threadIdx.x ? 1.0 : step->lr;
         left[threadIdx.x / 32] = (float)(over / (1.0 - power(beta, step->step)));
     }
     __syncthreads();
-    Adam<TP, TG> op = { p, p.gscale ? *(const float *)p.gscale : 1.0f, left[0], step->lr * p.decay, left[1] };
-    each_pack<RT_CUDA_ADAM_WIDTH, RT_CUDA_ADAM_PACKS>(p.tile, op);
+    Adam<TP, TG> op = { p, t, p.gscale ? *(const float *)p.gscale : 1.0f, left[0], step->lr * t.decay, left[1] };
+    each_pack_of<RT_CUDA_ADAM_WIDTH, RT_CUDA_ADAM_PACKS>(t.tile, blockIdx.x - t.first, t.blocks, op);
 }
 } // namespace
 
 #define ADAM(to, TP, from, TG)                                                                                         \
-    extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) adamw_##to##_##from(const rt_cuda_adam_params p)       \
+    extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK)                                                        \
+        adamw_##to##_##from(const __grid_constant__ rt_cuda_adam_params p)                                             \
     {                                                                                                                  \
         adam<TP, TG>(p);                                                                                               \
     }

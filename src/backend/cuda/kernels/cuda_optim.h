@@ -4,13 +4,22 @@
 
 #include "backend/cuda/kernels/cuda_args.h"
 
-enum { RT_CUDA_ADAM_WIDTH = 4, RT_CUDA_ADAM_PACKS = 2 };
-
-typedef struct rt_cuda_adam_params {
+typedef struct rt_cuda_adam_tensor {
     rt_cuda_tile tile;
     rt_cuda_mat param, master, m, v, grad; /* master absent: param is f32 and its own */
-    rt_cuda_ptr step, gscale, fault;       /* gscale, fault: 0 when absent */
-    float beta1, beta2, eps, decay;
+    uint32_t first, blocks;                /* that have it */
+    float decay;
+    uint32_t unused;
+} rt_cuda_adam_tensor;
+
+/* Tensors of one step, which have nothing to do with one another. A block computes the bias corrections once, so it has
+ * more than one turn. */
+enum { RT_CUDA_ADAM_WIDTH = 4, RT_CUDA_ADAM_PACKS = 2, RT_CUDA_ADAM_TURNS = 2, RT_CUDA_ADAM_RUN = 30 };
+typedef struct rt_cuda_adam_params {
+    rt_cuda_ptr step, gscale, fault; /* gscale, fault: 0 when absent */
+    float beta1, beta2, eps;
+    uint32_t count;
+    rt_cuda_adam_tensor tensor[RT_CUDA_ADAM_RUN];
 } rt_cuda_adam_params;
 
 typedef struct rt_cuda_clip_params {

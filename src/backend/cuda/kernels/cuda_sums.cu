@@ -76,12 +76,12 @@ template <class T> struct Squares {
     struct State {
         float x[W];
     };
-    const rt_cuda_norm_params &p;
+    const rt_cuda_norm_tensor &t;
     double sum;
     uint32_t row;
     template <class E> __device__ void load(State &s, Place at, E e)
     {
-        ::load(s.x, element<T>(p.x, at.row, at.col), e);
+        ::load(s.x, element<T>(t.x, at.row, at.col), e);
     }
     template <class E> __device__ void store(State &s, Place at, E)
     {
@@ -92,58 +92,60 @@ template <class T> struct Squares {
         if (is_finite(q)) return;
 #pragma unroll
         for (int i = W; i-- > 0;) { /* rows of an operand without gaps were laid end to end */
-            uint32_t r = p.tile.rows == 1 ? (uint32_t)((at.col + i) / p.C) : (uint32_t)at.row;
+            uint32_t r = t.tile.rows == 1 ? (uint32_t)((at.col + i) / t.C) : (uint32_t)at.row;
             if (!is_finite(s.x[i]) && r < row) row = r;
         }
     }
 };
 
-/* The sum of all parts; the fault record keeps the first fault. */
-RT_DEVICE void norm_finish(const rt_cuda_norm_params &p, double sum, uint32_t row)
-{
-    float *out = (float *)p.out;
-    rt_fault *fault = (rt_fault *)p.fault;
-    *out = (float)((p.acc ? *out : 0.0) + sum);
-    if (!fault || fault->set || isfinite(sum)) return;
-    fault->step = ((const rt_step *)p.step)->step;
-    fault->site = p.site;
-    fault->row = row == UINT32_MAX ? 0 : row; /* none: the sum itself overflowed */
-    fault->set = 1;
-}
-
-/* Thread 0 gets both. */
-RT_DEVICE void norm_join(double &sum, uint32_t &row)
+template <class T> __device__ void norm_part(const rt_cuda_norm_params &p)
 {
     __shared__ double sums[32];
     __shared__ uint32_t rows[32];
-    sum = block_sum(sum, sums);
-    row = ~block_max(~row, rows, 0u); /* the least */
+    const rt_cuda_norm_tensor &t = p.tensor[tensor_of(p)];
+    Squares<T> op = { t, 0.0, UINT32_MAX };
+    each_pack_of<Squares<T>::W, RT_CUDA_NORM_PACKS>(t.tile, blockIdx.x - t.first, t.blocks, op);
+    const double sum = block_sum(op.sum, sums);
+    const uint32_t row = ~block_max(~op.row, rows, 0u); /* the least */
+    if (threadIdx.x == 0) ((rt_cuda_norm_part *)p.part)[blockIdx.x] = { sum, row, 0 };
 }
 
-template <class T> __device__ void norm_part(const rt_cuda_norm_params &p)
+/* out = or += the sum of a tensor; the fault record keeps the first fault. */
+RT_DEVICE void norm_add(const rt_cuda_norm_params &p, uint32_t i, double sum, uint32_t row)
 {
-    Squares<T> op = { p, 0.0, UINT32_MAX };
-    each_pack<Squares<T>::W, RT_CUDA_NORM_PACKS>(p.tile, op);
-    norm_join(op.sum, op.row);
-    if (threadIdx.x) return;
-    if (p.P == 1)
-        norm_finish(p, op.sum, op.row);
-    else
-        ((rt_cuda_norm_part *)p.part)[blockIdx.x] = { op.sum, op.row, 0 };
+    float *out = (float *)p.out;
+    rt_fault *fault = (rt_fault *)p.fault;
+    *out = (float)((i || p.acc ? *out : 0.0) + sum);
+    if (!fault || fault->set || isfinite(sum)) return;
+    fault->step = ((const rt_step *)p.step)->step;
+    fault->site = p.tensor[i].site;
+    fault->row = row == UINT32_MAX ? 0 : row; /* none: the sum itself overflowed */
+    fault->set = 1;
 }
 } // namespace
 
-extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) norm_sq_finish(const rt_cuda_norm_params p)
+/* A warp for each tensor adds up its parts; one thread then adds the tensors, in order. */
+extern "C" __global__ void __launch_bounds__(RT_CUDA_NORM_FINISH)
+    norm_sq_finish(const __grid_constant__ rt_cuda_norm_params p)
 {
-    double sum = 0.0;
-    uint32_t row = UINT32_MAX;
-    for (uint32_t i = threadIdx.x; i < p.P; i += blockDim.x) {
-        const rt_cuda_norm_part *part = (const rt_cuda_norm_part *)p.part + i;
-        sum += part->sum;
-        row = part->row < row ? part->row : row;
+    __shared__ double sums[RT_CUDA_NORM_RUN];
+    __shared__ uint32_t rows[RT_CUDA_NORM_RUN];
+    const uint32_t lane = threadIdx.x % 32;
+    for (uint32_t t = threadIdx.x / 32; t < p.count; t += RT_CUDA_NORM_FINISH / 32) {
+        const rt_cuda_norm_part *part = (const rt_cuda_norm_part *)p.part + p.tensor[t].first;
+        double sum = 0.0;
+        uint32_t row = UINT32_MAX;
+        for (uint32_t i = lane; i < p.tensor[t].blocks; i += 32) {
+            sum += part[i].sum;
+            row = part[i].row < row ? part[i].row : row;
+        }
+        sum = lanes_sum(sum);
+        row = ~lanes_max(~row);
+        if (lane == 0) sums[t] = sum, rows[t] = row;
     }
-    norm_join(sum, row);
-    if (threadIdx.x == 0) norm_finish(p, sum, row);
+    __syncthreads();
+    if (threadIdx.x) return;
+    for (uint32_t t = 0; t < p.count; t++) norm_add(p, t, sums[t], rows[t]);
 }
 
 #define KERNELS(name, T)                                                                                               \
@@ -151,7 +153,8 @@ extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) norm_sq_finish(const
     {                                                                                                                  \
         bias_part<T>(p);                                                                                               \
     }                                                                                                                  \
-    extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) norm_sq_##name(const rt_cuda_norm_params p)            \
+    extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK)                                                        \
+        norm_sq_##name(const __grid_constant__ rt_cuda_norm_params p)                                                  \
     {                                                                                                                  \
         norm_part<T>(p);                                                                                               \
     }

@@ -27,12 +27,20 @@ typedef struct rt_cuda_norm_part {
     uint32_t unused;
 } rt_cuda_norm_part;
 
-typedef struct rt_cuda_norm_params {
+typedef struct rt_cuda_norm_tensor {
     rt_cuda_tile tile;
     rt_cuda_mat x;
+    uint32_t C, site;
+    uint32_t first, blocks; /* that add it up, and where their parts begin */
+} rt_cuda_norm_tensor;
+
+/* Tensors whose sums go, one behind the other, into the same out. */
+enum { RT_CUDA_NORM_PACKS = 4, RT_CUDA_NORM_TURNS = 2, RT_CUDA_NORM_BLOCKS = 1024 };
+enum { RT_CUDA_NORM_RUN = 60, RT_CUDA_NORM_PARTS = 8192, RT_CUDA_NORM_FINISH = 1024 };
+typedef struct rt_cuda_norm_params {
     rt_cuda_ptr out, part, fault, step; /* fault and step 0: not given */
-    uint32_t C, P, acc, site;           /* P blocks; with one the result is written at once */
+    uint32_t count, acc;                /* acc: of the first; the others add */
+    rt_cuda_norm_tensor tensor[RT_CUDA_NORM_RUN];
 } rt_cuda_norm_params;
-enum { RT_CUDA_NORM_PACKS = 4, RT_CUDA_NORM_BLOCKS = 1024 };
 
 #endif

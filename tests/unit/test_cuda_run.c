@@ -1,0 +1,219 @@
+/* test_cuda_run.c - ops that are taken together: which neighbours share a launch and which must not, counted on a
+ * stand-in driver. That a run computes what its ops compute one by one is proved by `retort verify` on a GPU. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "../cuda/standin.h"
+#include "backend/cuda/kernels/cuda_optim.h"
+#include "backend/cuda/kernels/cuda_sums.h"
+#include "exec/exec.h"
+#include "op/emit.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+/* Kernels of this program alone: the block of cuda_image.h with the modules that are launched here. */
+__asm__(".section .rodata\n"
+        ".balign 64\n"
+        ".globl rt_embed_cuda_kernels, rt_embed_cuda_kernels_end\n"
+        "rt_embed_cuda_kernels:\n"
+        ".asciz \"RTCUDA1\"\n"
+        ".4byte 3, 13000\n"
+        ".ascii \"cuda_optim\"\n .zero 38\n .4byte 90, 0\n .8byte 264, 4\n"
+        ".ascii \"cuda_rows\"\n .zero 39\n .4byte 90, 0\n .8byte 264, 4\n"
+        ".ascii \"cuda_sums\"\n .zero 39\n .4byte 90, 0\n .8byte 264, 4\n"
+        ".zero 32\n"
+        ".ascii \"sass\"\n .zero 4\n"
+        "rt_embed_cuda_kernels_end:\n"
+        ".zero 1\n"
+        ".text\n");
+
+static standin *s;
+
+static int find_standin(void **state)
+{
+    void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    void *symbol = lib ? dlsym(lib, "standin_get") : NULL;
+    standin_get_fn get;
+    (void)state;
+    if (!symbol) return -1; /* a real driver, or none: these tests are about the stand-in */
+    memcpy(&get, &symbol, sizeof get);
+    s = get();
+    return 0;
+}
+
+/* ---- the buffers of an update ---- */
+
+enum { TENSORS = 100, WIDE = 19 };
+
+typedef struct update {
+    rt_plan *p;
+    rt_view param[TENSORS], master[TENSORS], m[TENSORS], v[TENSORS], grad[TENSORS];
+    rt_view wide_grad; /* f32, as large as the others */
+    rt_view sum, other_sum, scale, fault, step;
+} update;
+
+typedef void (*record_fn)(update *u);
+
+static rt_view state(rt_space *sp, rt_dtype d) { return rt_space_buf(sp, RT_CLASS_STATE, d, 3, WIDE, "tensor"); }
+
+/* How many kernels what fn records is launched with. */
+static uint64_t launches(record_fn fn)
+{
+    rt_err e = { 0 };
+    rt_space *sp;
+    rt_exec *x;
+    rt_dev *d;
+    const rt_backend *cuda;
+    update u;
+    assert_int_equal(rt_backend_find("cuda", &cuda, NULL), RT_OK);
+    if (cuda->open(&d, 0, NULL, &e) < 0) fail_msg("%s", e.text);
+    assert_int_equal(rt_space_new(&sp, &e), RT_OK);
+    for (int i = 0; i < TENSORS; i++) {
+        u.param[i] = state(sp, RT_DTYPE_BF16);
+        u.master[i] = state(sp, RT_DTYPE_F32);
+        u.m[i] = state(sp, RT_DTYPE_F32);
+        u.v[i] = state(sp, RT_DTYPE_F32);
+        u.grad[i] = state(sp, RT_DTYPE_BF16);
+    }
+    u.wide_grad = state(sp, RT_DTYPE_F32);
+    u.sum = rt_space_buf(sp, RT_CLASS_OUTPUT, RT_DTYPE_F32, 1, 1, "sum");
+    u.other_sum = rt_space_buf(sp, RT_CLASS_OUTPUT, RT_DTYPE_F32, 1, 1, "another sum");
+    u.scale = rt_space_buf(sp, RT_CLASS_STATE, RT_DTYPE_F32, 1, 1, "scale");
+    u.fault = rt_space_buf(sp, RT_CLASS_STATE, RT_DTYPE_U32, 1, 4, "fault");
+    u.step = rt_space_buf(sp, RT_CLASS_STEP, RT_DTYPE_U8, 1, sizeof(rt_step), "step");
+    assert_int_equal(rt_plan_new(&u.p, sp, "update", &rt_policy_bf16, &e), RT_OK);
+    fn(&u);
+    s->launches = 0;
+    if (rt_exec_seal(&x, d, (const rt_plan *const *)&u.p, 1, NULL, &e) < 0) fail_msg("%s", e.text);
+    uint64_t count = s->launches;
+    rt_exec_free(x);
+    rt_plan_free(u.p);
+    rt_space_free(sp);
+    d->api->close(d);
+    assert_int_equal(s->live, 0);
+    return count;
+}
+
+/* ---- norm_sq: two launches for each run ---- */
+
+static void norm(update *u, rt_view sum, rt_view x) { rt_emit_norm_sq(u->p, sum, x, u->fault, u->step, 0); }
+
+static void all_norms(update *u)
+{
+    for (int i = 0; i < TENSORS; i++) norm(u, u->sum, u->grad[i]);
+}
+static void norms_of_two_types(update *u)
+{
+    norm(u, u->sum, u->grad[0]);
+    norm(u, u->sum, u->wide_grad);
+    norm(u, u->sum, u->grad[1]);
+}
+static void norms_of_two_sums(update *u)
+{
+    norm(u, u->sum, u->grad[0]);
+    norm(u, u->other_sum, u->grad[1]);
+}
+static void norms_with_something_between(update *u)
+{
+    norm(u, u->sum, u->grad[0]);
+    rt_emit_fill(u->p, u->grad[1], 0.0f); /* one launch */
+    norm(u, u->sum, u->grad[1]);
+}
+static void norm_without_a_record(update *u)
+{
+    norm(u, u->sum, u->grad[0]);
+    rt_emit_norm_sq(u->p, u->sum, u->grad[1], RT_NONE, RT_NONE, 0);
+}
+/* The second reads what the first adds to. */
+static void norm_of_the_sum(update *u)
+{
+    norm(u, u->sum, u->wide_grad);
+    norm(u, u->other_sum, u->sum);
+    norm(u, u->other_sum, u->wide_grad);
+}
+
+static void norms_share_launches(void **test)
+{
+    (void)test;
+    assert_int_equal(launches(all_norms), 2 * ((TENSORS + RT_CUDA_NORM_RUN - 1) / RT_CUDA_NORM_RUN));
+    assert_int_equal(launches(norms_of_two_types), 6);
+    assert_int_equal(launches(norms_of_two_sums), 4);
+    assert_int_equal(launches(norms_with_something_between), 5);
+    assert_int_equal(launches(norm_without_a_record), 4);
+    assert_int_equal(launches(norm_of_the_sum), 4);
+}
+
+/* ---- adamw: one launch for each run ---- */
+
+static const rt_adamw_opts PLAIN = { 0.9f, 0.999f, 1e-8f, 0.0f };
+
+static void adam(update *u, int i, rt_view grad, rt_view scale, rt_adamw_opts o)
+{
+    rt_emit_adamw(u->p, u->param[i], u->master[i], u->m[i], u->v[i], grad, u->step, scale, u->fault, &o);
+}
+
+static void all_adams(update *u)
+{
+    for (int i = 0; i < TENSORS; i++) { /* decay is each tensor's own */
+        rt_adamw_opts o = PLAIN;
+        o.weight_decay = i % 2 ? 0.1f : 0.0f;
+        adam(u, i, u->grad[i], u->scale, o);
+    }
+}
+static void adams_of_two_types(update *u)
+{
+    adam(u, 0, u->grad[0], u->scale, PLAIN);
+    adam(u, 1, u->wide_grad, u->scale, PLAIN);
+}
+static void adams_of_two_kinds(update *u)
+{
+    rt_adamw_opts other = PLAIN;
+    other.beta1 = 0.8f;
+    adam(u, 0, u->grad[0], u->scale, PLAIN);
+    adam(u, 1, u->grad[1], u->scale, other);
+    adam(u, 2, u->grad[2], RT_NONE, other);
+}
+/* Twice the same parameter: the second begins where the first ended. */
+static void one_parameter_twice(update *u)
+{
+    adam(u, 0, u->grad[0], u->scale, PLAIN);
+    adam(u, 1, u->grad[1], u->scale, PLAIN);
+    adam(u, 0, u->grad[2], u->scale, PLAIN);
+}
+/* The gradient of the second is the parameter of the first. */
+static void one_reads_what_another_writes(update *u)
+{
+    adam(u, 0, u->grad[0], u->scale, PLAIN);
+    adam(u, 1, u->param[0], u->scale, PLAIN);
+}
+/* Reading the same is no reason. */
+static void two_read_the_same(update *u)
+{
+    adam(u, 0, u->grad[0], u->scale, PLAIN);
+    adam(u, 1, u->grad[0], u->scale, PLAIN);
+}
+
+static void adams_share_launches(void **test)
+{
+    (void)test;
+    assert_int_equal(launches(all_adams), (TENSORS + RT_CUDA_ADAM_RUN - 1) / RT_CUDA_ADAM_RUN);
+    assert_int_equal(launches(adams_of_two_types), 2);
+    assert_int_equal(launches(adams_of_two_kinds), 3);
+    assert_int_equal(launches(one_parameter_twice), 2);
+    assert_int_equal(launches(one_reads_what_another_writes), 2);
+    assert_int_equal(launches(two_read_the_same), 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(norms_share_launches),
+        cmocka_unit_test(adams_share_launches),
+    };
+    return cmocka_run_group_tests(tests, find_standin, NULL);
+}
