@@ -46,7 +46,7 @@ static rt_view recast(rt_plan *q, const rt_op *op, rt_view v, rt_dtype to)
 /* Rows of the weight b of a product, stored (N,K), that make a slice of at most SLICE_BYTES expanded; 0: no slices. */
 static uint32_t slice_rows(const rt_op *op, const rt_need *need)
 {
-    enum { SLICE_BYTES = 64 << 20, SLICE_ROWS = 256 };
+    enum { SLICE_BYTES = 160 << 20, SLICE_ROWS = 256 }; /* the matrices of a 7B model stay whole */
     if (op->kind != RT_OP_MATMUL || !op->args.matmul.tb || need->recast != 1 + RT_MM_B) return 0;
     uint64_t row = rt_dtype_bytes(need->recast_to, op->slot[RT_MM_B].cols),
              n = SLICE_BYTES / row / SLICE_ROWS * SLICE_ROWS;

@@ -304,11 +304,10 @@ static void quantised_operands_are_lowered(void **state)
     assert_memory_equal(y[0], y[1], sizeof y[0]);
 }
 
-/* A large weight is expanded by slices that share their scratch: 64 MiB of 70,000 rows of 256 values are 65,536 rows.
- */
+/* A large weight is expanded by slices that share their scratch: 160 MiB of 170,000 rows of 256 values are 163,840. */
 static void large_weights_are_expanded_by_slices(void **state)
 {
-    enum { N = 70000, K = 256 };
+    enum { N = 170000, K = 256, SLICE = 163840 };
     rt_err e = { 0 };
     static float a[K], y[2][N], bias[N];
     (void)state;
@@ -332,10 +331,10 @@ static void large_weights_are_expanded_by_slices(void **state)
         if (i) {
             const rt_plan *low = rt_exec_plan(x, 0);
             assert_int_equal(low->nops, 4); /* expand, multiply, twice */
-            assert_int_equal(low->ops[1].args.matmul.N, 65536);
-            assert_int_equal(low->ops[3].args.matmul.N, N - 65536);
-            assert_int_equal(rt_plan_buffer(low, low->ops[1].slot[RT_MM_B])->bytes, 64 << 20);
-            assert_true(rt_view_bytes(low, low->ops[3].slot[RT_MM_B]) < 64 << 20);
+            assert_int_equal(low->ops[1].args.matmul.N, SLICE);
+            assert_int_equal(low->ops[3].args.matmul.N, N - SLICE);
+            assert_int_equal(rt_plan_buffer(low, low->ops[1].slot[RT_MM_B])->bytes, 160 << 20);
+            assert_true(rt_view_bytes(low, low->ops[3].slot[RT_MM_B]) < 160 << 20);
             uint32_t first = low->ops[1].slot[RT_MM_B].buf & ~RT_ACT_BIT,
                      second = low->ops[3].slot[RT_MM_B].buf & ~RT_ACT_BIT;
             assert_true(x->prog[0].life[first].last < x->prog[0].life[second].first);
