@@ -9,11 +9,15 @@
 enum { N, C }; /* dimensions */
 enum { SITE = 41 };
 
-/* The same work as one op, or as one for each row: devices may take neighbours together, some thirty or sixty at most.
- */
+/* The same work as one op, or as several over parts of the rows: devices may take neighbours together. */
 #define OPS RT_FLAG("ops", "", "many")
 
-static rt_view row_of(rt_plan *p, rt_view v, uint32_t row) { return v.rows > 1 ? rt_view_rows(p, v, row, 1) : v; }
+static uint32_t ops_of(rt_view v, bool many, uint32_t most) { return !many ? 1 : v.rows < most ? v.rows : most; }
+static rt_view part_of(rt_plan *p, rt_view v, uint32_t i, uint32_t ops)
+{
+    uint32_t first = (uint32_t)((uint64_t)v.rows * i / ops), end = (uint32_t)((uint64_t)v.rows * (i + 1) / ops);
+    return v.buf ? rt_view_rows(p, v, first, end - first) : v;
+}
 
 /* ---- norm_sq ---- */
 
@@ -41,11 +45,12 @@ static void norm_layout(const rt_op_case *c, rt_layout *l)
 
 static void norm_emit(rt_plan *p, const rt_op_case *c, const rt_view *v, bool wide)
 {
+    enum { MOST = 3 }; /* each adds a rounding to f32 */
     rt_view x = v[RT_NSQ_X];
-    uint32_t ops = c->flag[NORM_OPS] ? x.rows : 1;
+    uint32_t ops = ops_of(x, c->flag[NORM_OPS], MOST);
     (void)wide;
     for (uint32_t i = 0; i < ops; i++)
-        rt_emit_norm_sq(p, v[RT_NSQ_OUT], ops > 1 ? row_of(p, x, i) : x, v[RT_NSQ_FAULT], v[RT_NSQ_STEP], SITE + i);
+        rt_emit_norm_sq(p, v[RT_NSQ_OUT], part_of(p, x, i, ops), v[RT_NSQ_FAULT], v[RT_NSQ_STEP], SITE + i);
 }
 
 static double elements(const rt_op_case *c) { return (double)c->dim[N] * c->dim[C]; }
@@ -148,18 +153,16 @@ static void adam_layout(const rt_op_case *c, rt_layout *l)
 
 static void adam_emit(rt_plan *p, const rt_op_case *c, const rt_view *v, bool wide)
 {
+    enum { MOST = 37 }; /* more than a launch takes */
     rt_adamw_opts o = adam_opts(c);
     bool own = wide || !has_master(c);
     rt_view param = has_master(c) && wide ? v[RT_ADAM_MASTER] : v[RT_ADAM_PARAM];
     rt_view master = own ? RT_NONE : v[RT_ADAM_MASTER], m = v[RT_ADAM_M], s = v[RT_ADAM_V], g = v[RT_ADAM_GRAD];
-    uint32_t ops = c->flag[ADAM_OPS] ? param.rows : 1;
-    for (uint32_t i = 0; i < ops; i++) {
-        if (ops == 1)
-            rt_emit_adamw(p, param, master, m, s, g, v[RT_ADAM_STEP], v[RT_ADAM_GSCALE], v[RT_ADAM_FAULT], &o);
-        else
-            rt_emit_adamw(p, row_of(p, param, i), master.buf ? row_of(p, master, i) : RT_NONE, row_of(p, m, i),
-                          row_of(p, s, i), row_of(p, g, i), v[RT_ADAM_STEP], v[RT_ADAM_GSCALE], v[RT_ADAM_FAULT], &o);
-    }
+    uint32_t ops = ops_of(param, c->flag[ADAM_OPS], MOST);
+    for (uint32_t i = 0; i < ops; i++)
+        rt_emit_adamw(p, part_of(p, param, i, ops), part_of(p, master, i, ops), part_of(p, m, i, ops),
+                      part_of(p, s, i, ops), part_of(p, g, i, ops), v[RT_ADAM_STEP], v[RT_ADAM_GSCALE],
+                      v[RT_ADAM_FAULT], &o);
 }
 
 /* m: b1 |m| + (1-b1) |g|;  w: |w| + lr (|m| so / (1-b1^t) / (sqrt(v / (1-b2^t)) + eps) + decay |w|) */
