@@ -1,9 +1,16 @@
-/* cuda_kd.c - launches of kd_loss: the fast walk, the careful one for the rows that it left, the sums. */
+/* cuda_kd.c - launches of kd_loss: the fast walk over all rows, their figures (with the rows that it left), the sums.
+ */
 #include "backend/cuda/kernels/cuda_kd.h"
 
 #include "backend/cuda/cuda_op.h"
 
-enum { CLUSTER_SM = 90 }; /* the first architecture with clusters of blocks */
+enum {
+    CLUSTER_SM = 90, /* the first architecture with clusters of blocks */
+    BLOCKS_OF_SM = 2,
+    LEAST_SHARED = 8 << 10 /* of a block, besides the bitmap */
+};
+
+#define KERNEL_OF_SIZE(op, d, size) ((const char *const[]){ op "_f32_" size, op "_bf16_" size, op "_f16_" size }[d])
 
 /* A JSD or skewed form that is a KL becomes that one. */
 static uint32_t kind_of(const rt_kd_args *a)
@@ -16,27 +23,30 @@ static uint32_t kind_of(const rt_kd_args *a)
 
 static uint32_t form_of(const rt_kd_args *a, uint32_t kind)
 {
-    if (!a->U) return RT_CUDA_KD_STUDENT;
+    if (a->k) return RT_CUDA_KD_LIST;
+    if (!a->U) return RT_CUDA_KD_CE;
     return kind == RT_DIV_FORWARD_KL   ? RT_CUDA_KD_FORWARD
            : kind == RT_DIV_REVERSE_KL ? RT_CUDA_KD_REVERSE
                                        : RT_CUDA_KD_PAIR;
 }
 
-static uint32_t blocks_of(const rt_cuda_caps *c) { return c->sm >= CLUSTER_SM ? RT_CUDA_KD_CLUSTER : 1; }
-
 static uint64_t result_bytes(const rt_kd_args *a) { return (uint64_t)a->N * sizeof(rt_cuda_kd_result); }
+
+static uint32_t batches(const rt_kd_args *a) { return (uint32_t)cuda_div_up(a->N, RT_CUDA_KD_BATCH); }
+
+static uint64_t part_bytes(const rt_kd_args *a) { return batches(a) * sizeof(rt_cuda_kd_part); }
 
 static bool kd_need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, rt_need *need)
 {
     const rt_kd_args *a = &op->args.kd;
     uint64_t packs = cuda_div_up(a->V, RT_CUDA_KD_PACK);
     if (!cuda_takes(p, op, need, c->sm >= CLUSTER_SM ? "a cluster for each row" : "a block for each row")) return false;
-    if (packs + RT_CUDA_KD_HEAD + 16 > c->shared_max) { /* the careful walk has a bit for each column */
+    if (packs + LEAST_SHARED > c->shared_max) { /* there is a bit for each column */
         snprintf(need->why_not, sizeof need->why_not, "%u columns: their bitmap does not fit the %u bytes of a block",
                  a->V, c->shared_max);
         return false;
     }
-    need->work_bytes = result_bytes(a) + (uint64_t)a->N * a->k * sizeof(float);
+    need->work_bytes = result_bytes(a) + part_bytes(a) + (uint64_t)a->N * a->k * sizeof(float);
     return true;
 }
 
@@ -44,10 +54,13 @@ static rt_cuda_kd_params params_of(const rt_bound_op *o)
 {
     const rt_operand *s = o->slot;
     const rt_kd_args *a = &o->args.kd;
+    const double log2e = 1.4426950408889634;
     rt_cuda_kd_params p = { .a = *a, .kind = kind_of(a) };
     p.form = form_of(a, p.kind);
+    p.one = a->T == 1.0f || (!a->U && !a->k);
+    p.ct = (float)(log2e / (p.one ? 1.0 : (double)a->T));
     p.bits = s[RT_KD_VMASK].mem || a->k || (a->U && a->U < a->V);
-    if (!a->U && !a->k) p.bits = 0; /* no D: all columns are alike */
+    if (p.form == RT_CUDA_KD_CE) p.bits = 0; /* all columns are alike */
     p.s_whole = cuda_aligned(&s[RT_KD_LOGITS], RT_CUDA_KD_PACK);
     p.t_whole = cuda_aligned(&s[RT_KD_TEACHER], RT_CUDA_KD_PACK);
     p.t_dtype = a->U ? s[RT_KD_TEACHER].dtype : RT_DTYPE_BF16;
@@ -65,17 +78,47 @@ static rt_cuda_kd_params params_of(const rt_bound_op *o)
     p.sums = rt_cuda_addr(&s[RT_KD_SUMS]);
     p.fault = rt_cuda_addr(&s[RT_KD_FAULT]);
     p.result = rt_cuda_addr(&o->work);
-    p.listed = p.result + result_bytes(a);
+    p.part = p.result + result_bytes(a);
+    p.listed = p.part + part_bytes(a);
     p.acc = cuda_adds(o, RT_KD_SUMS);
     return p;
 }
 
-static const char *fast_kernel(const rt_bound_op *o, uint32_t t_size)
+static const char *rows_kernel(uint32_t form, rt_dtype d, uint32_t t_size)
 {
-    rt_dtype d = o->slot[RT_KD_LOGITS].dtype;
-    if (o->args.kd.k) return CUDA_KERNEL("kd_list", d);
-    return t_size == 2 ? ((const char *const[]){ "kd_rows_f32_2", "kd_rows_bf16_2", "kd_rows_f16_2" }[d])
-                       : ((const char *const[]){ "kd_rows_f32_4", "kd_rows_bf16_4", "kd_rows_f16_4" }[d]);
+    const bool wide = t_size == 4;
+    switch (form) {
+    case RT_CUDA_KD_CE: return CUDA_KERNEL("kd_ce", d);
+    case RT_CUDA_KD_LIST: return CUDA_KERNEL("kd_list", d);
+    case RT_CUDA_KD_FORWARD: return wide ? KERNEL_OF_SIZE("kd_forward", d, "4") : KERNEL_OF_SIZE("kd_forward", d, "2");
+    case RT_CUDA_KD_REVERSE: return wide ? KERNEL_OF_SIZE("kd_reverse", d, "4") : KERNEL_OF_SIZE("kd_reverse", d, "2");
+    default: return wide ? KERNEL_OF_SIZE("kd_pair", d, "4") : KERNEL_OF_SIZE("kd_pair", d, "2");
+    }
+}
+
+/* How a block's packs of a row pass through its shared memory; bytes: of a pack of student and of teacher. */
+typedef struct ring {
+    uint32_t threads, depth, shared;
+} ring;
+
+static ring ring_of(const rt_cuda_caps *caps, rt_cuda_kd_params *p, uint32_t s_bytes, uint32_t t_bytes)
+{
+    enum { DEPTH = 4 }; /* where the packs of a row do not fit */
+    uint64_t turns = cuda_div_up(p->packs, RT_CUDA_KD_THREADS), pack = s_bytes + t_bytes;
+    /* whole warps, as few as do it in as many turns */
+    ring r = { .threads = (uint32_t)(cuda_div_up(cuda_div_up(p->packs, turns), 32) * 32) };
+    for (;; r.threads -= 32) {
+        p->bits_at = RT_CUDA_KD_HEAD + 2 * RT_CUDA_KD_RECORD * p->blocks * (r.threads / 32);
+        p->ring_s = p->bits_at + (p->bits ? RT_CUDA_KD_BITMAP(p->packs) : 0);
+        uint64_t room = caps->shared_max - p->ring_s, depth = room / pack / r.threads;
+        turns = cuda_div_up(p->packs, r.threads);
+        p->keep = depth >= turns;
+        r.depth = (uint32_t)(p->keep ? turns : depth < DEPTH ? depth : DEPTH);
+        if (r.depth) break;
+    }
+    p->ring_t = p->ring_s + r.depth * r.threads * s_bytes;
+    r.shared = p->ring_t + r.depth * r.threads * t_bytes;
+    return r;
 }
 
 static void kd_emit(rt_cuda_builder *b, const rt_bound_op *o)
@@ -83,16 +126,19 @@ static void kd_emit(rt_cuda_builder *b, const rt_bound_op *o)
     const rt_cuda_caps *caps = rt_cuda_builder_caps(b);
     const rt_kd_args *a = &o->args.kd;
     rt_cuda_kd_params p = params_of(o);
-    uint32_t s_size = cuda_size(o->slot[RT_KD_LOGITS].dtype), t_size = cuda_size((rt_dtype)p.t_dtype);
-    uint32_t packs = (uint32_t)cuda_div_up(a->V, RT_CUDA_KD_PACK);
-    p.blocks = blocks_of(caps);
+    rt_dtype d = o->slot[RT_KD_LOGITS].dtype;
+    uint32_t t_size = cuda_size((rt_dtype)p.t_dtype), packs = (uint32_t)cuda_div_up(a->V, RT_CUDA_KD_PACK);
+    p.blocks = caps->sm >= CLUSTER_SM ? RT_CUDA_KD_CLUSTER : 1;
     p.packs = (uint32_t)cuda_div_up(packs, p.blocks);
-    uint32_t fixed = RT_CUDA_KD_HEAD + RT_CUDA_KD_BITMAP(p.packs);
-    uint64_t kept = (uint64_t)p.packs * RT_CUDA_KD_PACK * (s_size + (a->U ? t_size : 0));
-    p.keep = fixed + kept <= caps->shared_max;
-    cuda_push_1d(b, "cuda_kd", fast_kernel(o, t_size), a->N * p.blocks, RT_CUDA_KD_THREADS,
-                 fixed + (p.keep ? (uint32_t)kept : 0), &p, sizeof p);
-    cuda_push_1d(b, "cuda_kd_careful", CUDA_KERNEL("kd_careful", o->slot[RT_KD_LOGITS].dtype), a->N, RT_CUDA_KD_THREADS,
+    ring r = ring_of(caps, &p, RT_CUDA_KD_PACK * cuda_size(d), a->U ? RT_CUDA_KD_PACK * t_size : 0);
+    /* As many clusters as may run together; one that comes late finds no row left. */
+    uint64_t clusters = cuda_div_up((uint64_t)caps->sms * BLOCKS_OF_SM, p.blocks);
+    if (clusters > a->N) clusters = a->N;
+    p.depth = r.depth;
+    p.draws = (uint32_t)(a->N + 2 * clusters);
+    cuda_push_1d(b, "cuda_kd", rows_kernel(p.form, d, t_size), (uint32_t)clusters * p.blocks, r.threads, r.shared, &p,
+                 sizeof p);
+    cuda_push_1d(b, "cuda_kd_careful", CUDA_KERNEL("kd_figures", d), batches(a), RT_CUDA_KD_THREADS,
                  RT_CUDA_KD_BITMAP(packs), &p, sizeof p);
     cuda_push_1d(b, "cuda_kd_careful", "kd_finish", 1, RT_CUDA_BLOCK, 0, &p, sizeof p);
 }

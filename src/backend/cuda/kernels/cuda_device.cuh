@@ -1,4 +1,4 @@
-/* cuda_device.cuh - the few things that C++ cannot say to the machine: conversions, 2^x, shared memory, clusters.
+/* cuda_device.cuh - the few things that C++ cannot say to the machine: conversions, 2^x, copies, clusters.
  *
  * Owns: every line of inline PTX and every use of __CUDA_ARCH__ outside matrix kernels. bf16 and f16 are storage:
  * values become f32 when they are loaded and are rounded once, to nearest even, when they are stored. */
@@ -83,7 +83,80 @@ RT_DEVICE unsigned char *shared_bytes()
     return (unsigned char *)bytes;
 }
 
-/* ---- clusters: blocks that run together and read each other's shared memory; one block alone before sm_90 ---- */
+/* Where p is in shared memory, in bytes, as instructions take it; a number that the compiler keeps, and does not find
+ * again wherever it is used. */
+RT_DEVICE uint32_t shared_place(const void *p)
+{
+    uint32_t at;
+    asm volatile("mov.u32 %0, %1;" : "=r"(at) : "r"((uint32_t)__cvta_generic_to_shared(p)));
+    return at;
+}
+/* BYTES, a multiple of 16, from there. */
+template <int BYTES> RT_DEVICE void shared_load(uint32_t (&w)[BYTES / 4], uint32_t at)
+{
+#pragma unroll
+    for (int i = 0; i < BYTES; i += 16)
+        asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(w[i / 4]), "=r"(w[i / 4 + 1]), "=r"(w[i / 4 + 2]), "=r"(w[i / 4 + 3])
+                     : "r"(at + i)
+                     : "memory");
+}
+RT_DEVICE void shared_store(uint32_t at, uint32_t x)
+{
+    asm volatile("st.shared.u32 [%0], %1;" ::"r"(at), "r"(x) : "memory");
+}
+RT_DEVICE void shared_store(uint32_t at, uint16_t x)
+{
+    asm volatile("st.shared.u16 [%0], %1;" ::"r"(at), "h"(x) : "memory");
+}
+
+/* ---- copies into shared memory that go on while the thread does other things; before sm_80 it waits for each ---- */
+
+/* BYTES, a multiple of 16, to shared place `to`; both sides aligned to 16. */
+template <int BYTES> RT_DEVICE void fetch_async(uint32_t to, const void *from)
+{
+#pragma unroll
+    for (int i = 0; i < BYTES; i += 16) {
+#if __CUDA_ARCH__ >= 800
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to + i), "l"(__cvta_generic_to_global(from) + i)
+                     : "memory");
+#else
+        const uint4 x = *(const uint4 *)((const char *)from + i);
+        asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to + i), "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w)
+                     : "memory");
+#endif
+    }
+}
+/* Ends a batch of them. */
+RT_DEVICE void fetch_close()
+{
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+/* All batches of this thread but the last `left` have arrived; where left is above 4, all but 4. */
+RT_DEVICE void fetch_wait(uint32_t left)
+{
+#if __CUDA_ARCH__ >= 800
+    if (left == 0)
+        asm volatile("cp.async.wait_group 0;" ::: "memory");
+    else if (left == 1)
+        asm volatile("cp.async.wait_group 1;" ::: "memory");
+    else if (left == 2)
+        asm volatile("cp.async.wait_group 2;" ::: "memory");
+    else if (left == 3)
+        asm volatile("cp.async.wait_group 3;" ::: "memory");
+    else
+        asm volatile("cp.async.wait_group 4;" ::: "memory");
+#else
+    (void)left;
+#endif
+}
+
+/* ---- clusters: blocks that run together and write to each other's shared memory; one block alone before sm_90 ----
+ *
+ * Mail is words that a block writes into the shared memory of another. A box counts the bytes that have come: whoever
+ * waits for it sees them, and nothing else has to be in order. A box is used for one exchange after the other. */
 #if __CUDA_ARCH__ >= 900
 #define RT_CLUSTER(n) __cluster_dims__(n, 1, 1)
 RT_DEVICE uint32_t cluster_rank()
@@ -98,39 +171,69 @@ RT_DEVICE uint32_t cluster_size()
     asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(n));
     return n;
 }
-/* All that was written to shared memory before is seen by the whole cluster behind it. */
-RT_DEVICE void cluster_arrive()
+/* A barrier of all threads of the cluster, for all that was written before, wherever: it waits for that to get there.
+ */
+RT_DEVICE void cluster_sync()
 {
     __syncwarp(); /* .aligned: the warp arrives as one */
-    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+    asm volatile("barrier.cluster.arrive.release.aligned;\n"
+                 "barrier.cluster.wait.acquire.aligned;" ::
+                     : "memory");
 }
-RT_DEVICE void cluster_wait()
-{
-    __syncwarp();
-    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
-/* y (N) = what block `rank` of the cluster has at x of its shared memory: all on their way before the first is here. */
-template <int N> RT_DEVICE void cluster_read(double (&y)[N], const double *x, uint32_t rank)
+RT_DEVICE uint32_t cluster_place(const void *p, uint32_t rank)
 {
     uint32_t at;
-    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
-                 : "=r"(at)
-                 : "r"((uint32_t)__cvta_generic_to_shared(x)), "r"(rank));
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(at) : "r"(shared_place(p)), "r"(rank));
+    return at;
+}
+/* By one thread, before a cluster_sync. */
+RT_DEVICE void mail_begin(uint64_t *box)
+{
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;\n"
+                 "fence.mbarrier_init.release.cluster;" ::"r"(shared_place(box))
+                 : "memory");
+}
+/* w (N words, a multiple of 4) to where `to` and `box` are in block `rank`. */
+template <int N> RT_DEVICE void mail_send(void *to, uint64_t *box, const uint32_t (&w)[N], uint32_t rank)
+{
+    const uint32_t at = cluster_place(to, rank), there = cluster_place(box, rank);
 #pragma unroll
-    for (int i = 0; i < N; i++)
-        asm volatile("ld.shared::cluster.f64 %0, [%1];" : "=d"(y[i]) : "r"(at + 8 * i) : "memory");
+    for (int i = 0; i < N; i += 4)
+        asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(
+                         at + 4 * i),
+                     "r"(w[i]), "r"(w[i + 1]), "r"(w[i + 2]), "r"(w[i + 3]), "r"(there)
+                     : "memory");
+}
+/* By every thread of the block when it has sent what it has: mail is on its way. */
+RT_DEVICE void mail_sent() {}
+/* By one warp: all the mail of this block has come. turn: how often the box was waited for before. */
+RT_DEVICE void mail_wait(uint64_t *box, uint32_t turn, uint32_t bytes)
+{
+    const uint32_t at = shared_place(box);
+    uint32_t come = 0;
+    if (threadIdx.x % 32 == 0)
+        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at), "r"(bytes) : "memory");
+    while (!come)
+        asm volatile("{\n.reg .pred p;\n"
+                     "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n"
+                     "selp.u32 %0, 1, 0, p;\n}"
+                     : "=r"(come)
+                     : "r"(at), "r"(turn & 1)
+                     : "memory");
 }
 #else
 #define RT_CLUSTER(n)
 RT_DEVICE uint32_t cluster_rank() { return 0; }
 RT_DEVICE uint32_t cluster_size() { return 1; }
-RT_DEVICE void cluster_arrive() {}
-RT_DEVICE void cluster_wait() { __syncthreads(); }
-template <int N> RT_DEVICE void cluster_read(double (&y)[N], const double *x, uint32_t rank)
+RT_DEVICE void cluster_sync() { __syncthreads(); }
+RT_DEVICE void mail_begin(uint64_t *) {}
+template <int N> RT_DEVICE void mail_send(void *to, uint64_t *, const uint32_t (&w)[N], uint32_t)
 {
 #pragma unroll
-    for (int i = 0; i < N; i++) y[i] = x[rank * 0 + i];
+    for (int i = 0; i < N; i++) ((uint32_t *)to)[i] = w[i];
 }
+RT_DEVICE void mail_sent() { __syncthreads(); }
+RT_DEVICE void mail_wait(uint64_t *, uint32_t, uint32_t) {}
 #endif
 
 #endif

@@ -1,8 +1,9 @@
-/* cuda_kd_careful.cu - kd_loss after the fast walk: the rows that it left, in double, and the sums over all rows.
+/* cuda_kd_careful.cu - kd_loss after the fast walk: figures of every position, the rows that it left, in double, and
+ * the sums over all rows.
  *
- * A row is marked when a number is not finite or when its logits are so far apart that f32 sums say nothing. There is a
- * block for every row and nearly all return at once. A marked row is done as backend/ref does it: maxima, sums of
- * exponentials, terms of D, gradient, each in a walk of its own. */
+ * A block has the figures of RT_CUDA_KD_BATCH rows to make. A row is marked when a number is not finite or when its
+ * logits are so far apart that f32 sums say nothing; it is done as backend/ref does it: maxima, sums of exponentials,
+ * terms of D, gradient, each in a walk of its own. */
 #include "backend/cuda/kernels/cuda_kd_terms.cuh"
 
 namespace
@@ -172,12 +173,46 @@ template <class T> struct Careful {
     }
 };
 
-template <class T> __device__ void careful(const rt_cuda_kd_params &p)
+/* Of one position. */
+struct Figures {
+    double ce, div;
+    uint32_t top1, trained, bad;
+};
+
+RT_DEVICE bool is_sound(const rt_cuda_kd_params &p, double ce, double div, double tokens)
 {
-    __shared__ Room room;
-    const uint32_t row = blockIdx.x, packs = (p.a.V - 1) / 8 + 1;
-    rt_cuda_kd_result *result = (rt_cuda_kd_result *)p.result + row;
-    if (!result->redo) return;
+    const double weight = p.a.kd_weight * (p.a.t2 ? (double)p.a.T * p.a.T : 1.0);
+    return isfinite((float)((p.a.ce_weight * ce + weight * div) / tokens));
+}
+
+RT_DEVICE uint64_t best_of(const rt_cuda_kd_params &p, const uint64_t *rank)
+{
+    uint64_t best = 0;
+    for (uint32_t i = 0; i < p.blocks; i++) best = rank[i] > best ? rank[i] : best;
+    return best;
+}
+
+/* From what the fast walk left. */
+RT_DEVICE Figures figures_of(const rt_cuda_kd_params &p, uint32_t row, double tokens)
+{
+    const rt_cuda_kd_result &x = ((const rt_cuda_kd_result *)p.result)[row];
+    const float log2e = 0x1.715476p+0f; /* as the walk has it */
+    Figures f = { 0, 0, 0, x.trained, 0 };
+    if (!x.trained || x.redo) return f;
+    const bool known = (uint32_t)*element<int32_t>(p.target, row, 0) < p.a.V;
+    const double s = known ? x.s : __uint_as_float(0x7fc00000u);
+    const uint64_t mine = best_of(p, x.rank_s), theirs = best_of(p, x.rank_t);
+    f.ce = (x.k1 + log2(x.z1) - s * log2e) * RT_LN2;
+    f.div = x.d;
+    if (p.form == RT_CUDA_KD_FORWARD && x.some) f.div = (x.d - log2(x.zt) + log2(x.zs)) * RT_LN2;
+    f.top1 = mine && (uint32_t)mine == (uint32_t)theirs;
+    f.bad = x.bad || !is_sound(p, f.ce, f.div, tokens);
+    return f;
+}
+
+template <class T> __device__ Figures careful(const rt_cuda_kd_params &p, uint32_t row, double tokens, Room *room)
+{
+    const uint32_t packs = (p.a.V - 1) / 8 + 1;
     uint8_t *bits = shared_bytes();
     bool twice = false, unknown = false;
     kd_fill_bits(p, bits, 0, packs);
@@ -185,47 +220,73 @@ template <class T> __device__ void careful(const rt_cuda_kd_params &p)
     if (p.a.k) kd_clear_listed<T>(p, row, bits, 0, packs, twice, unknown);
     Careful<T> c = { p, row, (uint32_t)*element<int32_t>(p.target, row, 0), bits, element<T>(p.logits, row, 0) };
     c.t = p.teacher.at + (uint64_t)row * p.teacher.stride * (p.t_dtype == RT_DTYPE_F32 ? 4 : 2);
-    c.room = &room;
+    c.room = room;
     c.twice = __syncthreads_or(twice);
     c.sound = !__syncthreads_or(unknown) && !c.twice;
-    const double tokens = ((const rt_step *)p.step)->tokens;
     const uint32_t top1 = c.read_maxima();
     c.read_sums();
     c.div = c.total = 0;
     if (p.a.U && c.some) c.read_terms();
     if (p.a.k) c.read_list();
     const double s = c.target < p.a.V ? c.student(c.target) : (double)__uint_as_float(0x7fc00000u);
-    const double ce = c.l1 - (s - c.m1), weight = p.a.kd_weight * (p.a.t2 ? (double)p.a.T * p.a.T : 1.0);
-    const bool fine = c.sound && isfinite((float)((p.a.ce_weight * ce + weight * c.div) / tokens));
+    const double ce = c.l1 - (s - c.m1);
     __syncthreads(); /* the target's logit was read by everyone */
     if (p.a.grad) c.write(tokens);
-    if (threadIdx.x == 0) *result = { ce, c.div, top1, 1, !fine, 0 };
+    __syncthreads(); /* the bits are done with */
+    return { ce, c.div, top1, 1, !(c.sound && is_sound(p, ce, c.div, tokens)) };
 }
+
+/* The figures of a batch of rows, one for each lane of the first warp, and their sums. */
+template <class T> __device__ void figures(const rt_cuda_kd_params &p)
+{
+    __shared__ Room room;
+    __shared__ uint32_t marked;
+    const uint32_t lane = threadIdx.x, row = blockIdx.x * RT_CUDA_KD_BATCH + lane;
+    const bool mine = lane < RT_CUDA_KD_BATCH && row < p.a.N;
+    const double tokens = ((const rt_step *)p.step)->tokens;
+    Figures f = {};
+    if (lane < RT_CUDA_KD_BATCH) {
+        if (mine) f = figures_of(p, row, tokens);
+        const uint32_t redo = __ballot_sync(RT_EVERY_LANE, mine && ((const rt_cuda_kd_result *)p.result)[row].redo);
+        if (lane == 0) marked = redo;
+    }
+    __syncthreads();
+    for (uint32_t left = marked; left; left &= left - 1) {
+        const uint32_t i = __ffs((int)left) - 1;
+        const Figures g = careful<T>(p, blockIdx.x * RT_CUDA_KD_BATCH + i, tokens, &room);
+        if (lane == i) f = g;
+    }
+    if (lane >= RT_CUDA_KD_BATCH) return;
+    if (mine && p.ce.at) *element<float>(p.ce, row, 0) = (float)f.ce;
+    if (mine && p.div.at) *element<float>(p.div, row, 0) = (float)f.div;
+    if (mine && p.top1.at) *element<float>(p.top1, row, 0) = (float)f.top1;
+    const rt_cuda_kd_part part = { { lanes_sum(f.ce), lanes_sum(f.div), lanes_sum((double)f.top1),
+                                     lanes_sum((double)f.trained) },
+                                   lanes_max(f.bad ? UINT64_MAX - row : (uint64_t)0) };
+    if (lane == 0) ((rt_cuda_kd_part *)p.part)[blockIdx.x] = part;
+}
+static_assert(RT_CUDA_KD_BATCH == 32, "a lane for each row of a batch");
 } // namespace
 
 #define KERNELS(name, T)                                                                                               \
-    extern "C" __global__ void __launch_bounds__(RT_CUDA_KD_THREADS) kd_careful_##name(const rt_cuda_kd_params p)      \
+    extern "C" __global__ void __launch_bounds__(RT_CUDA_KD_THREADS) kd_figures_##name(const rt_cuda_kd_params p)      \
     {                                                                                                                  \
-        careful<T>(p);                                                                                                 \
+        figures<T>(p);                                                                                                 \
     }
 RT_FOR_FLOATS(KERNELS)
 
-/* The figures of every position, their sums (in double, in an order that N fixes, rounded once), the lowest bad one. */
+/* The sums of all positions (in double, in an order that N fixes, rounded once), the lowest bad one. */
 extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) kd_finish(const rt_cuda_kd_params p)
 {
     __shared__ Room room;
+    const uint32_t parts = (p.a.N - 1) / RT_CUDA_KD_BATCH + 1;
     double sum[4] = { 0, 0, 0, 0 };
     uint64_t bad = 0;
-    for (uint64_t i = threadIdx.x; i < p.a.N; i += blockDim.x) {
-        const rt_cuda_kd_result x = ((const rt_cuda_kd_result *)p.result)[i];
-        sum[0] += x.ce;
-        sum[1] += x.div;
-        sum[2] += x.top1;
-        sum[3] += x.trained;
-        if (x.bad && !bad) bad = UINT64_MAX - i; /* the largest is of the first */
-        if (p.ce.at) *element<float>(p.ce, i, 0) = (float)x.ce;
-        if (p.div.at) *element<float>(p.div, i, 0) = (float)x.div;
-        if (p.top1.at) *element<float>(p.top1, i, 0) = (float)x.top1;
+    for (uint32_t i = threadIdx.x; i < parts; i += blockDim.x) {
+        const rt_cuda_kd_part &x = ((const rt_cuda_kd_part *)p.part)[i];
+#pragma unroll
+        for (int j = 0; j < 4; j++) sum[j] += x.sum[j];
+        bad = x.bad > bad ? x.bad : bad; /* the largest is of the first */
     }
 #pragma unroll
     for (int i = 0; i < 4; i++) sum[i] = all_sum(sum[i], &room);

@@ -137,6 +137,8 @@ RT_DEVICE uint64_t kd_rank(float x, uint32_t id)
     return (uint64_t)u << 32 | (uint32_t)~id;
 }
 
+RT_DEVICE void raise(uint64_t *best, uint64_t rank) { atomicMax((unsigned long long *)best, (unsigned long long)rank); }
+
 /* The list's most likely id as a rank; 0: the list is empty. */
 RT_DEVICE uint64_t kd_best_listed(const rt_cuda_kd_params &p, uint32_t row)
 {

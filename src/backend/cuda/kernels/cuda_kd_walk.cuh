@@ -1,415 +1,277 @@
 /* cuda_kd_walk.cuh - the first walk of kd_loss over a block's slice of a row: exponentials, their sums, the best
- * columns.
- *
- * Owns: powers of two and their references, how packs are fetched and kept, what a row's sums and constants are. What
- * is made of them is in cuda_kd.cu, which also says how references work. */
+ * columns; and the join of what the warps of a row have found. */
 #ifndef RT_BACKEND_CUDA_KERNELS_CUDA_KD_WALK_CUH
 #define RT_BACKEND_CUDA_KERNELS_CUDA_KD_WALK_CUH
 
-#include "backend/cuda/kernels/cuda_kd_terms.cuh"
+#include "backend/cuda/kernels/cuda_kd_row.cuh"
 
 namespace
 {
-constexpr int W = RT_CUDA_KD_PACK;
-constexpr float LOG2E = 0x1.715476p+0f, NO_K = -1e30f, LAG = 1.0f;
-
-/* ---- powers of two ---- */
-
-/* 2^(c x - k), k an integer, for a power of at most 2^126; never below 2^-126. By a polynomial, 1.2e-7 off: the integer
- * part n of the power is taken off before anything is rounded. */
-RT_DEVICE float exp2_poly(float x, float c, float k)
-{
-    const float magic = 0x1.8p23f; /* adding it rounds to an integer in the low mantissa bits */
-    const float a = fmaf(x, c, -k), t = fmaxf(a, -126.0f) + magic, n = t - magic;
-    const float r = a > -126.0f ? fmaf(x, c, -(k + n)) : 0.0f;
-    float y = 0x1.470b4ap-13f;
-    y = fmaf(y, r, 0x1.5f7276p-10f);
-    y = fmaf(y, r, 0x1.3b270ep-7f);
-    y = fmaf(y, r, 0x1.c6ae72p-5f);
-    y = fmaf(y, r, 0x1.ebfbe2p-3f);
-    y = fmaf(y, r, 0x1.62e432p-1f);
-    y = fmaf(y, r, 1.0f);
-    return __uint_as_float(__float_as_uint(y) + (__float_as_uint(t) << 23));
-}
-/* 16-bit results do not see the last bits of an exponential; f32 ones do. */
-template <class T> RT_DEVICE float power_of_two(float x, float c, float k)
-{
-    return sizeof(T) == 4 ? exp2_poly(x, c, k) : exp2_fast(fmaf(x, c, -k));
-}
-/* A factor that the gradient of a row is multiplied by: f32 results see its rounding too, in every column alike. */
-struct Factor {
-    float high, low;
-    __device__ Factor() {}
-    __device__ Factor(double x) : high((float)x), low((float)(x - high)) {}
-};
-/* f e + v */
-template <class T> RT_DEVICE float times(const Factor &f, float e, float v)
-{
-    return fmaf(f.high, e, sizeof(T) == 4 ? fmaf(f.low, e, v) : v);
-}
-/* 2^n, n an integer, at most 127; 0 below 2^-126 */
-RT_DEVICE float exact_power(float n) { return n < -126.0f ? 0.0f : __uint_as_float((uint32_t)((int)n + 127) << 23); }
-
-RT_DEVICE float largest(const float (&x)[W])
-{
-    return fmaxf(fmaxf(fmaxf(x[0], x[1]), fmaxf(x[2], x[3])), fmaxf(fmaxf(x[4], x[5]), fmaxf(x[6], x[7])));
-}
-RT_DEVICE bool is_finite(float x) { return (__float_as_uint(x) & 0x7f800000) != 0x7f800000; }
-
-/* ---- what the walks leave ---- */
-
-/* Sums of a thread, of a block, of a row: z1 of the student at T = 1 (in columns that are in no other sum), zs of the
- * student over Vc, zt of the teacher over Vc, each 2^-K of what it stands for; d: sum of et (at - as), or es (as - at),
- * a = c x - K. At T = 1 columns of Vc are in zs alone, and its K is that of z1 too. */
-enum { K1, KS, KT, BEST_S, BEST_T, FLAGS, MAXIMA };
-enum { Z1, ZS, ZT, ZD, SUMS };
-enum { AT_S = MAXIMA + SUMS, AT_T, STATS }; /* ids of the best */
-enum { REDO = 1, BAD = 2, TWICE = 4 };      /* flags */
-
-struct Consts { /* of a row, the same in every block of its cluster */
+template <class X> struct Walk {
+    using S = typename X::S;
+    Slice<X> &r;
     float k1, ks, kt;
-    Factor a1, as, at;    /* of e1, es, et in the gradient */
-    Factor a1s, both;     /* where e1 is es and counts from ks: a1 from there, and that + as */
-    float x0, x1;         /* reverse KL: gradient es (x1 (as - at) + x0) */
-    float iq, ip;         /* pair: q = es iq, p = et ip */
-    double ce, kd;        /* weights of CE, over tokens, and of D, over tokens and T */
-    double z1, zs, zt, d; /* the row's sums; d over that of its own exponentials */
-    double div, total;    /* D, sum of q dD/dq */
-    double lk, log2z;     /* top-k: reference and logarithm of the sum over all of Vc */
-    uint64_t best;        /* rank of the student's most likely id of Vc; 0: none */
-    uint32_t flags, top1;
-    bool some; /* Vc, less the listed ids, has a column */
-};
-
-struct Head {
-    double stat[STATS];
-    double pair[2];
-    double room_d[32][SUMS];
-    float room_f[32][MAXIMA];
-    double room[32];
-    uint64_t room_u[32];
-    Consts c;
-    uint32_t at_s, at_t;
-    float s_target;
-};
-static_assert(sizeof(Head) <= RT_CUDA_KD_HEAD, "the head of shared memory");
-
-/* ---- packs ---- */
-
-template <class TS, int TB> struct Packs {
-    Raw<W *(int)sizeof(TS)> s;
-    Raw<W * TB> t;
-};
-
-/* n elements of 2 or 4 bytes, one by one */
-template <int SIZE> RT_DEVICE Raw<W * SIZE> gather(const char *from, uint32_t n)
-{
-    Raw<W * SIZE> r;
-#pragma unroll
-    for (int i = 0; i < W * SIZE / 4; i++) {
-        if constexpr (SIZE == 4) {
-            r.w[i] = (uint32_t)i < n ? ((const uint32_t *)from)[i] : 0;
-        } else {
-            const uint16_t *h = (const uint16_t *)from;
-            r.w[i] =
-                ((uint32_t)2 * i < n ? h[2 * i] : 0) | ((uint32_t)2 * i + 1 < n ? (uint32_t)h[2 * i + 1] << 16 : 0);
-        }
-    }
-    return r;
-}
-
-template <class TS, int TB> struct Row {
-    const rt_cuda_kd_params &p;
-    Head *head;
-    uint8_t *bits;                   /* of the slice */
-    Raw<W *(int)sizeof(TS)> *kept_s; /* (packs) */
-    Raw<W * TB> *kept_t;             /* (packs) */
-    const char *s, *t;               /* the row */
-    uint32_t row, target;
-    uint32_t first, packs; /* the slice */
-    float ct;
-    bool one; /* e1 is es: T is 1, or there is no D */
-
-    __device__ Packs<TS, TB> fetch(uint32_t k) const
-    {
-        const uint64_t col = ((uint64_t)first + k) * W;
-        const uint32_t ns = p.a.V - col < W ? (uint32_t)(p.a.V - col) : W;
-        const uint32_t nt = col >= p.a.U ? 0 : p.a.U - col < W ? (uint32_t)(p.a.U - col) : W;
-        Packs<TS, TB> x;
-        if (p.s_whole && ns == W)
-            x.s = load_raw<W *(int)sizeof(TS)>(s + col * sizeof(TS));
-        else
-            x.s = gather<(int)sizeof(TS)>(s + col * sizeof(TS), ns);
-        if (p.t_whole && nt == W)
-            x.t = load_raw<W * TB>(t + col * TB);
-        else
-            x.t = gather<TB>(t + col * TB, nt);
-        return x;
-    }
-    __device__ Packs<TS, TB> again(uint32_t k) const
-    {
-        if (!p.keep) return fetch(k);
-        Packs<TS, TB> x;
-        x.s = load_raw<W *(int)sizeof(TS)>(kept_s + k);
-        x.t = {};
-        if (p.a.U) x.t = load_raw<W * TB>(kept_t + k);
-        return x;
-    }
-    __device__ void keep(uint32_t k, const Packs<TS, TB> &x) const
-    {
-        store_raw(kept_s + k, x.s);
-        if (p.a.U) store_raw(kept_t + k, x.t);
-    }
-    __device__ void widen(float (&xs)[W], float (&xt)[W], const Packs<TS, TB> &x) const
-    {
-        unpack<TS, W>(xs, x.s);
-        if constexpr (TB == 4) {
-            unpack<float, W>(xt, x.t);
-        } else if (p.t_dtype == RT_DTYPE_BF16) {
-            unpack<bf16, W>(xt, x.t);
-        } else {
-            unpack<f16, W>(xt, x.t);
-        }
-    }
-    /* Bit i: column i of the pack exists; is in Vc and not listed. */
-    __device__ uint32_t exists(uint32_t k) const
-    {
-        const uint64_t col = ((uint64_t)first + k) * W;
-        return p.a.V - col < W ? (1u << (p.a.V - col)) - 1 : 255;
-    }
-    __device__ uint32_t in_vc(uint32_t k) const { return p.bits ? bits[k] : exists(k); }
-};
-
-/* ---- the first walk ---- */
-
-template <class TS, int TB> struct Walk {
-    const Row<TS, TB> &r;
-    float k1, ks, kt, z1, zs, zt, d;
+    float z1, zs, zt, d;
     float line; /* a sum that is finite only if every value was */
     float best_s, best_t;
     uint32_t at_s, at_t; /* packs of the best */
-    bool odd;            /* a value of a partial pack was not finite */
+    uint32_t flags;
 
-    /* New references, near c x of the largest x. */
-    __device__ void lift_s(float top)
+    __device__ void clear()
     {
-        const float to = rintf(top), up = to - ks, f = exact_power(-up);
-        d = r.p.form == RT_CUDA_KD_REVERSE ? f * (d - up * zs) : d + up * zt;
+        k1 = ks = kt = NO_K;
+        z1 = zs = zt = d = line = 0.0f;
+        best_s = best_t = -RT_INFINITY;
+        at_s = at_t = flags = 0;
+    }
+
+    /* New references, near c x of a largest x that is too far above the old one. */
+    __device__ void lift_s(float x)
+    {
+        const float to = rintf(x * r.p.ct), up = to - ks, f = exact_power(-up);
+        if (X::TEACHER) d = X::REVERSE ? f * (d - up * zs) : d + up * zt;
         zs *= f;
-        if (r.one) z1 *= f;
+        if (r.p.one) z1 *= f;
         ks = to;
     }
-    __device__ void lift_t(float top)
+    __device__ void lift_t(float x)
     {
-        const float to = rintf(top), up = to - kt, f = exact_power(-up);
-        d = r.p.form == RT_CUDA_KD_REVERSE ? d + up * zs : f * (d - up * zt);
+        const float to = rintf(x * r.p.ct), up = to - kt, f = exact_power(-up);
+        d = X::REVERSE ? d + up * zs : f * (d - up * zt);
         zt *= f;
         kt = to;
     }
-    __device__ void lift_1(float top)
+    __device__ void lift_1(float x)
     {
-        const float to = rintf(top);
+        const float to = rintf(x * LOG2E);
         z1 *= exact_power(k1 - to);
         k1 = to;
     }
+    /* m1, ms, mt: the largest of the pack, of all columns, of those in Vc, of the teacher's. */
+    __device__ void lift(float m1, float ms, float mt, uint32_t k)
+    {
+        const float top = r.p.one ? m1 : ms, up_s = fmaf(top, r.p.ct, -ks), up_t = fmaf(mt, r.p.ct, -kt);
+        const float up_1 = r.p.one ? up_s : fmaf(m1, LOG2E, -k1);
+        if (ms > best_s) best_s = ms, at_s = k;
+        if (X::TEACHER && mt > best_t) best_t = mt, at_t = k;
+        if (fmaxf(fmaxf(up_1, up_s), X::TEACHER ? up_t : up_s) <= 1.0f) return;
+        if (up_s > 1.0f) lift_s(top);
+        if (!r.p.one && up_1 > 1.0f) lift_1(m1);
+        if (X::TEACHER && up_t > 1.0f) lift_t(mt);
+    }
 
     /* A pack that is all in Vc. */
-    __device__ void whole(const float (&s)[W], const float (&t)[W], uint32_t k)
+    __device__ void whole(const float (&s)[W], const float (&t)[W])
     {
-        const float c = r.ct, ms = largest(s);
-        if (ms > best_s) best_s = ms, at_s = k;
-        if (ms * c > ks + LAG) lift_s(ms * c);
-        if (r.p.a.U) {
-            const float mt = largest(t);
-            if (mt > best_t) best_t = mt, at_t = k;
-            if (mt * c > kt + LAG) lift_t(mt * c);
-        }
-        if (!r.one) {
-            if (ms * LOG2E > k1 + LAG) lift_1(ms * LOG2E);
-#pragma unroll
-            for (int i = 0; i < W; i++) z1 += power_of_two<TS>(s[i], LOG2E, k1);
-        }
-        const uint32_t form = r.p.form;
-        if (form == RT_CUDA_KD_STUDENT) {
-#pragma unroll
-            for (int i = 0; i < W; i++) {
-                const float a = fmaf(s[i], c, -ks);
-                zs += power_of_two<TS>(s[i], c, ks);
-                line += a;
-            }
-        } else if (form == RT_CUDA_KD_FORWARD) {
-#pragma unroll
-            for (int i = 0; i < W; i++) {
-                const float a = fmaf(s[i], c, -ks), b = fmaf(t[i], c, -kt), e = power_of_two<TS>(t[i], c, kt);
-                zs += power_of_two<TS>(s[i], c, ks);
-                zt += e;
-                d = fmaf(e, b - a, d);
-            }
-        } else {
-#pragma unroll
-            for (int i = 0; i < W; i++) {
-                const float a = fmaf(s[i], c, -ks), b = fmaf(t[i], c, -kt), e = power_of_two<TS>(s[i], c, ks);
-                zs += e;
-                zt += power_of_two<TS>(t[i], c, kt);
-                if (form == RT_CUDA_KD_REVERSE)
-                    d = fmaf(e, a - b, d);
-                else
-                    line += a - b;
-            }
-        }
-    }
-
-    /* A pack with columns outside Vc, or behind the end. */
-    __device__ void part(const float (&s)[W], const float (&t)[W], uint32_t k, uint32_t have, uint32_t in)
-    {
-        const float c = r.ct, low = -RT_INFINITY;
-        float m1 = low, ms = low, mt = low;
+        const float c = r.p.ct;
 #pragma unroll
         for (int i = 0; i < W; i++) {
-            if (have >> i & 1) {
-                m1 = fmaxf(m1, s[i]);
-                odd = odd || !is_finite(s[i]);
-            }
-            if (in >> i & 1) {
-                ms = fmaxf(ms, s[i]);
-                mt = fmaxf(mt, t[i]);
-                odd = odd || (r.p.a.U && !is_finite(t[i]));
-            }
-        }
-        if (ms > best_s) best_s = ms, at_s = k;
-        if (mt > best_t) best_t = mt, at_t = k;
-        const float top = r.one ? m1 : ms;
-        if (top * c > ks + LAG) lift_s(top * c);
-        if (mt * c > kt + LAG) lift_t(mt * c);
-        if (!r.one && m1 * LOG2E > k1 + LAG) lift_1(m1 * LOG2E);
-#pragma unroll
-        for (int i = 0; i < W; i++) {
-            const bool mine = in >> i & 1;
-            if (!(have >> i & 1)) continue;
-            if (!r.one) z1 += power_of_two<TS>(s[i], LOG2E, k1);
-            const float a = fmaf(s[i], c, -ks);
-            if (r.one && !mine) z1 += power_of_two<TS>(s[i], c, ks);
-            if (!mine) continue;
-            const float es = power_of_two<TS>(s[i], c, ks);
+            const float a = fmaf(s[i], c, -ks), es = power_of_two<S>(s[i], c, ks);
             zs += es;
-            if (!r.p.a.U) continue;
-            const float b = fmaf(t[i], c, -kt), et = power_of_two<TS>(t[i], c, kt);
+            if (!X::TEACHER) {
+                line += a;
+                continue;
+            }
+            const float b = fmaf(t[i], c, -kt), et = power_of_two<S>(t[i], c, kt);
             zt += et;
-            if (r.p.form == RT_CUDA_KD_FORWARD) d = fmaf(et, b - a, d);
-            if (r.p.form == RT_CUDA_KD_REVERSE) d = fmaf(es, a - b, d);
+            if (X::PAIR)
+                line += a - b;
+            else
+                d = X::REVERSE ? fmaf(es, a - b, d) : fmaf(et, b - a, d);
+        }
+        if (r.p.one) return;
+#pragma unroll
+        for (int i = 0; i < W; i++) z1 += power_of_two<S>(s[i], LOG2E, k1);
+    }
+    /* A pack with columns outside Vc, or behind the end: they count as 0, whatever is there. */
+    __device__ void part(const float (&s)[W], const float (&t)[W], uint32_t have, uint32_t in)
+    {
+        const float c = r.p.ct;
+#pragma unroll
+        for (int i = 0; i < W; i++) {
+            const bool there = have >> i & 1, mine = in >> i & 1;
+            const float a = fmaf(s[i], c, -ks), es = power_of_two<S>(s[i], c, ks);
+            zs += mine ? es : 0.0f;
+            line += there ? a : 0.0f;
+            if (r.p.one)
+                z1 += there && !mine ? es : 0.0f;
+            else
+                z1 += there ? power_of_two<S>(s[i], LOG2E, k1) : 0.0f;
+            if (!X::TEACHER) continue;
+            const float b = fmaf(t[i], c, -kt), et = power_of_two<S>(t[i], c, kt);
+            zt += mine ? et : 0.0f;
+            line += mine ? b : 0.0f;
+            if (!X::PAIR) d += mine ? (X::REVERSE ? es * (a - b) : et * (b - a)) : 0.0f;
         }
     }
-
-    /* References from the block's first packs. */
-    __device__ void begin(const Packs<TS, TB> &x)
+    __device__ void maxima(const float (&s)[W], const float (&t)[W], uint32_t have, uint32_t in, float &m1, float &ms,
+                           float &mt) const
     {
-        float s[W], t[W], m1 = NO_K, ms = NO_K, mt = NO_K;
-        r.widen(s, t, x);
-        if (threadIdx.x < r.packs) {
-            const uint32_t have = r.exists(threadIdx.x), in = r.in_vc(threadIdx.x);
+        m1 = ms = mt = -RT_INFINITY;
 #pragma unroll
-            for (int i = 0; i < W; i++) {
-                if (have >> i & 1) m1 = fmaxf(m1, s[i]);
-                if (in >> i & 1) ms = fmaxf(ms, s[i]), mt = fmaxf(mt, t[i]);
-            }
+        for (int i = 0; i < W; i++) {
+            m1 = have >> i & 1 ? fmaxf(m1, s[i]) : m1;
+            ms = in >> i & 1 ? fmaxf(ms, s[i]) : ms;
+            if (X::TEACHER) mt = in >> i & 1 ? fmaxf(mt, t[i]) : mt;
         }
-        float m[3] = { m1, r.one ? m1 : ms, mt };
-#pragma unroll
-        for (int i = 0; i < 3; i++) {
-            m[i] = lanes_max(m[i]);
-            if (threadIdx.x % 32 == 0) r.head->room_f[threadIdx.x / 32][i] = m[i];
-        }
-        __syncthreads();
-#pragma unroll
-        for (int i = 0; i < 3; i++)
-            m[i] = lanes_max(threadIdx.x % 32 < blockDim.x / 32 ? r.head->room_f[threadIdx.x % 32][i] : NO_K);
-        if (m[0] > NO_K && is_finite(m[0])) k1 = rintf(m[0] * LOG2E);
-        if (m[1] > NO_K && is_finite(m[1])) ks = rintf(m[1] * r.ct);
-        if (m[2] > NO_K && is_finite(m[2])) kt = rintf(m[2] * r.ct);
-        __syncthreads(); /* the room is used again */
+    }
+    /* References from the warp's first packs, so that few threads have to move their own later. */
+    __device__ void refer(float m1, float ms, float mt)
+    {
+        m1 = lanes_max(m1);
+        ms = r.p.one || !r.p.bits ? m1 : lanes_max(ms);
+        if (m1 > NO_K && is_finite(m1)) k1 = rintf(m1 * LOG2E);
+        if (ms > NO_K && is_finite(ms)) ks = rintf(ms * r.p.ct);
+        if (!X::TEACHER) return;
+        mt = lanes_max(mt);
+        if (mt > NO_K && is_finite(mt)) kt = rintf(mt * r.p.ct);
     }
 
     __device__ void run()
     {
-        Packs<TS, TB> x = {}, next;
-        if (threadIdx.x < r.packs) x = r.fetch(threadIdx.x);
-        begin(x);
-        for (uint32_t k = threadIdx.x; k < r.packs; k += blockDim.x) {
-            if (k + blockDim.x < r.packs) next = r.fetch(k + blockDim.x);
-            if (r.p.keep) r.keep(k, x);
-            float s[W], t[W];
-            r.widen(s, t, x);
-            const uint32_t have = r.exists(k), in = r.in_vc(k);
+        r.template walk<FIRST>(r.row, true, [&](uint32_t k) {
+            const uint32_t in = r.in_vc(k);
+            float s[W], t[W], m1, ms, mt = NO_K;
+            r.widen(s, t);
+            if (in == 255) {
+                m1 = ms = largest(s);
+                if (X::TEACHER) mt = largest(t);
+            } else {
+                maxima(s, t, r.exists(k), in, m1, ms, mt);
+            }
+            if (k == threadIdx.x) refer(m1, ms, mt);
+            lift(m1, ms, mt, k);
             if (in == 255)
-                whole(s, t, k);
+                whole(s, t);
             else
-                part(s, t, k, have, in);
-            x = next;
-        }
-        if (!is_finite(z1 + zs + zt) || !is_finite(d) || !is_finite(line)) odd = true;
+                part(s, t, r.exists(k), in);
+        });
     }
 
-    /* The first column of pack k that is in Vc and whose value is best. */
-    __device__ uint32_t column(uint32_t k, float best, bool teacher) const
+    /* The warp's, in every lane. */
+    __device__ Record join(uint32_t drawn) const
     {
-        float s[W], t[W];
-        r.widen(s, t, r.again(k));
-        const uint32_t in = r.in_vc(k);
-        uint32_t at = W;
-#pragma unroll
-        for (int i = W; i-- > 0;)
-            if ((in >> i & 1) && (teacher ? t[i] : s[i]) == best) at = i;
-        return (r.first + k) * W + at;
+        const bool odd = !is_finite(z1 + zs + zt) || !is_finite(d) || !is_finite(line);
+        Record x = { { lanes_max(k1), lanes_max(ks), lanes_max(kt) }, lanes_max(best_s), lanes_max(best_t) };
+        const float up_s = ks - x.k[KS], up_t = kt - x.k[KT], fs = exact_power(up_s), ft = exact_power(up_t);
+        x.z[Z1] = lanes_sum(z1 * (r.p.one ? fs : exact_power(k1 - x.k[K1])));
+        x.z[ZS] = lanes_sum(zs * fs);
+        if (X::TEACHER) {
+            x.z[ZT] = lanes_sum(zt * ft);
+            x.z[ZD] = lanes_sum(X::REVERSE ? fs * (d + zs * (up_s - up_t)) : ft * (d + zt * (up_t - up_s)));
+        }
+        x.flags = __any_sync(RT_EVERY_LANE, odd) ? REDO : 0;
+        if (X::LIST)
+            x.flags |= (__any_sync(RT_EVERY_LANE, flags & BAD) ? BAD : 0) |
+                       (__any_sync(RT_EVERY_LANE, flags & TWICE) ? TWICE : 0);
+        x.drawn[0] = drawn;
+        return x;
     }
 };
 
-/* ---- sums over a block and over a cluster ---- */
-
-/* The block's maxima and sums from the threads'; every thread gets the maxima, thread 0 writes both to head->stat. */
-template <class TS, int TB> RT_DEVICE void join_block(Walk<TS, TB> &w, uint32_t flags)
+/* kd_rank of the first column of a pack that is in Vc and whose value is best. */
+template <class E> RT_DEVICE uint64_t first_of(const E *pack, uint32_t in, float best, uint32_t col)
 {
-    Head *h = w.r.head;
-    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
-    float m[MAXIMA] = { w.k1, w.ks, w.kt, w.best_s, w.best_t, 0.0f };
+    uint32_t i = 0;
+#pragma unroll 1
+    while (i < W - 1 && !((in >> i & 1) && to_float(pack[i]) == best)) i++;
+    return kd_rank(best, col + i);
+}
+
+/* ---- from the warps of a row to its constants, by one warp ---- */
+
+struct RowSums {
+    float k[KINDS], best_s, best_t;
+    double z[SUMS];
+    uint32_t flags, after;
+};
+/* 2^n, n an integer and not positive; 0 where that is too small to count */
+RT_DEVICE double exact_power(double n) { return n < -1000 ? 0.0 : __longlong_as_double((long long)(n + 1023) << 52); }
+
+/* n records, 32 at a time */
+template <class X> RT_DEVICE RowSums join_row(const Record *record, uint32_t n, bool one)
+{
+    const uint32_t lane = threadIdx.x % 32;
+    RowSums x = { { NO_K, NO_K, NO_K }, -RT_INFINITY, -RT_INFINITY, { 0, 0, 0, 0 }, 0, record[0].drawn[0] };
+    for (uint32_t i = lane; i < n; i += 32) {
 #pragma unroll
-    for (int i = 0; i < FLAGS; i++) m[i] = lanes_max(m[i]);
-    m[FLAGS] = (float)((__any_sync(RT_EVERY_LANE, flags & REDO) ? REDO : 0) |
-                       (__any_sync(RT_EVERY_LANE, flags & BAD) ? BAD : 0) |
-                       (__any_sync(RT_EVERY_LANE, flags & TWICE) ? TWICE : 0));
-#pragma unroll
-    for (int i = 0; i < MAXIMA; i++)
-        if (lane == 0) h->room_f[warp][i] = m[i];
-    __syncthreads();
-    uint32_t all = 0;
-#pragma unroll
-    for (int i = 0; i < FLAGS; i++) m[i] = lanes_max(lane < warps ? h->room_f[lane][i] : -RT_INFINITY);
-    for (uint32_t i = 0; i < warps; i++) all |= (uint32_t)h->room_f[i][FLAGS];
-    if (w.best_s == m[BEST_S] && w.best_s > -RT_INFINITY) atomicMin(&h->at_s, w.column(w.at_s, w.best_s, false));
-    if (w.best_t == m[BEST_T] && w.best_t > -RT_INFINITY) atomicMin(&h->at_t, w.column(w.at_t, w.best_t, true));
-    const float up_s = w.ks - m[KS], up_t = w.kt - m[KT], fs = exact_power(up_s), ft = exact_power(up_t);
-    const bool reverse = w.r.p.form == RT_CUDA_KD_REVERSE;
-    float z[SUMS];
-    z[Z1] = w.z1 * (w.r.one ? fs : exact_power(w.k1 - m[K1]));
-    z[ZS] = w.zs * fs;
-    z[ZT] = w.zt * ft;
-    z[ZD] = reverse ? fs * (w.d + w.zs * (up_s - up_t)) : ft * (w.d + w.zt * (up_t - up_s));
-#pragma unroll
-    for (int i = 0; i < SUMS; i++) {
-        const float sum = lanes_sum(z[i]);
-        if (lane == 0) h->room_d[warp][i] = sum;
+        for (int j = 0; j < KINDS; j++) x.k[j] = fmaxf(x.k[j], record[i].k[j]);
+        x.best_s = fmaxf(x.best_s, record[i].best_s);
+        x.best_t = fmaxf(x.best_t, record[i].best_t);
+        x.flags |= record[i].flags;
     }
-    __syncthreads();
-    if (threadIdx.x < SUMS) {
-        double sum = 0;
-        for (uint32_t i = 0; i < warps; i++) sum += h->room_d[i][threadIdx.x];
-        h->stat[MAXIMA + threadIdx.x] = sum;
+#pragma unroll
+    for (int j = 0; j < KINDS; j++) x.k[j] = lanes_max(x.k[j]);
+    x.best_s = lanes_max(x.best_s);
+    x.best_t = lanes_max(x.best_t);
+    for (uint32_t o = 16; o > 0; o /= 2) x.flags |= __shfl_xor_sync(RT_EVERY_LANE, x.flags, o);
+    for (uint32_t i = lane; i < n; i += 32) {
+        const Record &y = record[i];
+        const double up_s = (double)y.k[KS] - x.k[KS], up_t = (double)y.k[KT] - x.k[KT];
+        const double fs = exact_power(up_s), ft = exact_power(up_t);
+        x.z[Z1] += y.z[Z1] * (one ? fs : exact_power((double)y.k[K1] - x.k[K1]));
+        x.z[ZS] += y.z[ZS] * fs;
+        x.z[ZT] += y.z[ZT] * ft;
+        x.z[ZD] += X::REVERSE ? fs * (y.z[ZD] + y.z[ZS] * (up_s - up_t)) : ft * (y.z[ZD] + y.z[ZT] * (up_t - up_s));
     }
-    if (threadIdx.x == 0) {
-        for (int i = 0; i < FLAGS; i++) h->stat[i] = m[i];
-        h->stat[FLAGS] = all;
-        h->stat[AT_S] = h->at_s;
-        h->stat[AT_T] = h->at_t;
+#pragma unroll
+    for (int j = 0; j < SUMS; j++) x.z[j] = lanes_sum(x.z[j]);
+    if (one) {
+        x.z[Z1] += x.z[ZS];
+        x.k[K1] = x.k[KS];
     }
+    return x;
+}
+
+/* What follows from a row's sums. The block waits for it: the slow divisions and logarithms of three numbers are done
+ * by three lanes at once, and logarithms that the gradient does not need are left to kd_figures. */
+template <class X> RT_DEVICE void settle(const Slice<X> &r, const RowSums &x)
+{
+    const uint32_t lane = threadIdx.x % 32;
+    const bool some = x.best_s > -RT_INFINITY;
+    const double z = lane == Z1 ? x.z[Z1] : lane == ZS ? x.z[ZS] : x.z[ZT], inv = 1 / z;
+    const double inv_1 = __shfl_sync(RT_EVERY_LANE, inv, Z1), inv_t = __shfl_sync(RT_EVERY_LANE, inv, ZT);
+    double inv_s = __shfl_sync(RT_EVERY_LANE, inv, ZS), logs = 0;
+    if (X::REVERSE) {
+        const double log = log2(z);
+        logs = __shfl_sync(RT_EVERY_LANE, log, ZT) - __shfl_sync(RT_EVERY_LANE, log, ZS);
+    }
+    if (lane) return;
+    Consts &c = *r.c;
+    const double kd = r.head->kd;
+    double ce = r.head->ce * inv_1;
+    c.flags = x.flags, c.after = x.after, c.some = some;
+    c.k1 = x.k[K1], c.ks = x.k[KS], c.kt = x.k[KT];
+    c.best_s = x.best_s, c.best_t = x.best_t;
+    c.z1 = x.z[Z1], c.zs = some ? x.z[ZS] : 0, c.zt = x.z[ZT], c.d = c.div = c.total = 0;
+    c.a1 = c.a1s = c.both = Factor(ce);
+    c.as = c.at = Factor(0.0);
+    c.x0 = c.x1 = c.iq = c.ip = 0.0f;
+    /* a sum far below its reference has lost terms */
+    if (!(c.z1 > 0x1p-60) || (some && !(c.zs > 0x1p-60)) || (X::TEACHER && some && !(c.zt > 0x1p-60))) c.flags |= REDO;
+    if (c.flags & REDO || !X::TEACHER || !some) return;
+    c.d = x.z[ZD] * (X::REVERSE ? inv_s : inv_t);
+    /* at T = 1 the reference is that of all columns; where those of Vc are below it, theirs goes down to them */
+    const float far = r.p.one ? rintf(x.best_s * LOG2E) - c.ks : 0.0f, down = far < -100.0f ? -100.0f : far;
+    if (down < 0.0f) {
+        const double f = exact_power((double)down);
+        c.ks += down;
+        c.zs /= f;
+        c.d += X::REVERSE ? -down : down;
+        ce *= f;
+        inv_s *= f;
+        logs += down;
+        c.a1s = Factor(ce);
+    }
+    c.as = Factor(kd * inv_s);
+    c.at = Factor(-kd * inv_t);
+    c.both = Factor(ce + kd * inv_s);
+    c.iq = (float)inv_s;
+    c.ip = (float)inv_t;
+    if (!X::REVERSE) return;
+    c.total = c.div = (c.d + logs) * RT_LN2;
+    c.x1 = (float)(kd * inv_s * RT_LN2);
+    c.x0 = (float)(kd * inv_s * (RT_LN2 * logs - c.div));
 }
 } // namespace
 
