@@ -7,6 +7,7 @@ LIB_SRCS += \
 	src/train/evidence_json.c \
 	src/train/falsifiers.c \
 	src/train/fit.c \
+	src/train/fit_need.c \
 	src/train/inputs.c \
 	src/train/inputs_data.c \
 	src/train/loss_plan.c \
@@ -49,6 +50,7 @@ LIB_SRCS += \
 	src/train/settings_yaml_write.c \
 	src/train/step.c \
 	src/train/step_plan.c \
+	src/train/teacher_weights.c \
 	src/train/tfevents.c
 # The page that a report is filled into.
 EMBED_SRCS += src/train/report.html

@@ -28,6 +28,7 @@ struct rt_run {
     uint64_t free_memory;                      /* of the device, before anything was allocated */
     bool *frozen;                              /* (parameters of the student) */
     rt_dtype *student_dtypes, *teacher_dtypes; /* as stored; the teacher's null without one */
+    rt_dtype *teacher_bf16;                    /* the teacher's when its matrices are expanded */
     rt_trainer *trainer;
     rt_eval_set *held;
     rt_samples *samples; /* null: none */
@@ -57,8 +58,10 @@ uint32_t rt_run_least_rows(const rt_run *r);
 /* ---- run_fit.c ---- */
 /* Before settings are resolved: what the user left free, and what the device is. */
 int rt_run_fit_begin(rt_run *r, rt_err *e);
-/* After: rows at a time and recomputing. RT_NOMEM names what would fit, unless the run is dry. */
+/* After: rows at a time, recomputing, the teacher's weights. RT_NOMEM names what would fit, unless the run is dry. */
 int rt_run_fit(rt_run *r, rt_err *e);
+/* What was chosen, into the settings. */
+int rt_run_keep_fit(rt_run *r, rt_err *e);
 /* The trainer, without weights. */
 int rt_run_seal(rt_run *r, rt_err *e);
 

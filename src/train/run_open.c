@@ -208,8 +208,10 @@ int rt_run_open(rt_run **out, rt_settings *s, const rt_run_opts *o, rt_err *e)
     r->smoke.opened = rt_now();
     r->metrics_fd = -1;
     if (o->events) r->events = *o->events;
-    if (o->fit && (s->given[RT_SETTING_ID_micro_batch] || s->given[RT_SETTING_ID_recompute]))
-        RT_TRY(rt_fail(e, RT_USAGE, "--fit chooses --micro-batch and --recompute; leave them out, or --fit"));
+    if (o->fit && (s->given[RT_SETTING_ID_micro_batch] || s->given[RT_SETTING_ID_recompute] ||
+                   s->given[RT_SETTING_ID_teacher_weights]))
+        RT_TRY(rt_fail(e, RT_USAGE,
+                       "--fit chooses --micro-batch, --recompute and --teacher-weights; leave them out, or --fit"));
     RT_TRY(rt_run_make_folders(r, e));
     RT_TRY(o->resume ? rt_run_join_settings(r, e) : rt_run_write_settings(r, e));
     RT_TRY(rt_settings_defaults(s, e));
