@@ -39,6 +39,13 @@ static void on_progress(void *ctx, const char *what, uint64_t done, uint64_t tot
     fflush(stdout);
 }
 
+static void on_refused(void *ctx, const char *plan)
+{
+    clear(ctx);
+    fputs(plan, stdout);
+    fflush(stdout);
+}
+
 /* ---- before the first step ---- */
 
 static void print_model(const char *who, const rt_model_file *m)
@@ -55,8 +62,10 @@ static void print_fit(const rt_fit *f)
     char need[32], limit[32];
     rt_fit_chosen(&flags, f);
     if (flags.len)
-        printf("fit       %s: %s would be needed without, and the limit is %s\n", flags.data,
-               rt_format_bytes(need, f->wanted_need), rt_format_bytes(limit, f->ask.limit));
+        printf("fit       %s: %s would be needed without, and %s %s\n", flags.data,
+               rt_format_bytes(need, f->wanted_need),
+               f->ask.limit_is == RT_FIT_REFUSED ? "the device gives no more than" : "the limit is",
+               rt_format_bytes(limit, f->ask.limit));
     rt_str_free(&flags);
 }
 
@@ -180,6 +189,7 @@ rt_run_events rt_run_printer_events(rt_run_printer *p)
 {
     return (rt_run_events){ .note = on_note,
                             .progress = on_progress,
+                            .refused = on_refused,
                             .ready = on_ready,
                             .step = on_step,
                             .projected = on_projected,

@@ -55,6 +55,7 @@ enum { RT_FIT_NEAREST = 3 };
 typedef struct rt_fit {
     rt_fit_ask ask;
     bool fits;
+    bool refused;         /* and yet the device has refused it */
     rt_fit_config chosen; /* when nothing fits: the smallest of what was asked for */
     uint64_t need;        /* of it */
     uint64_t wanted_need;

@@ -82,13 +82,16 @@ static void print_time(const rt_run_cost *c, const rt_run *r, rt_str *out)
 static void print_verdict(const rt_run *r, rt_str *out)
 {
     const rt_fit *f = &r->fit;
+    static const char *const from[] = { [RT_FIT_FREE] = "what the device has free less a margin",
+                                        [RT_FIT_GIVEN] = "as given",
+                                        [RT_FIT_REFUSED] = "since the device refused more" };
     char a[32], b[32];
-    rt_str_printf(out, "limit     %s%s\n", rt_format_bytes(a, f->ask.limit),
-                  r->resolved.memory_limit ? ", as given" : ", what the device has free less a margin");
+    rt_str_printf(out, "limit     %s, %s\n", rt_format_bytes(a, f->ask.limit), from[f->ask.limit_is]);
     rt_str flags = { 0 };
     rt_fit_chosen(&flags, f);
-    if (f->fits && !flags.len) rt_str_append(out, "verdict   fits\n");
-    if (f->fits && flags.len)
+    if (f->refused) rt_str_append(out, "verdict   fits by the device's figures, and the device refused it\n");
+    if (f->fits && !f->refused && !flags.len) rt_str_append(out, "verdict   fits\n");
+    if (f->fits && !f->refused && flags.len)
         rt_str_printf(out, "verdict   fits with %s, chosen because %s would be needed without\n", flags.data,
                       rt_format_bytes(b, f->wanted_need));
     if (!f->fits) {

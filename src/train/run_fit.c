@@ -4,9 +4,6 @@
 #include "train/fit_need.h"
 #include "train/run_internal.h"
 
-#include <stdio.h>
-#include <string.h>
-
 int rt_run_fit_begin(rt_run *r, rt_err *e)
 {
     rt_settings *s = r->settings;
@@ -44,7 +41,7 @@ out:
     return rc;
 }
 
-static rt_step_opts step_opts(const rt_run *r, const rt_fit_config *c)
+rt_step_opts rt_run_step_opts(const rt_run *r, const rt_fit_config *c)
 {
     const rt_resolved *v = &r->resolved;
     const rt_inputs *in = r->in;
@@ -77,25 +74,8 @@ static rt_step_opts step_opts(const rt_run *r, const rt_fit_config *c)
 static int need_of(void *ctx, const rt_fit_config *c, rt_fit_need *out, rt_err *e)
 {
     const rt_run *r = ctx;
-    rt_step_opts o = step_opts(r, c);
+    rt_step_opts o = rt_run_step_opts(r, c);
     return rt_fit_ask_device(r->opts->dev, &o, (r->resolved.batch - 1) / c->micro_batch + 1, out, e);
-}
-
-/* What cannot fit is refused before anything is written, with the plan's memory and what does. */
-static int refuse(const rt_run *r, rt_err *e)
-{
-    const rt_fit *f = &r->fit;
-    rt_str smallest = { 0 }, offers = { 0 };
-    char need[32], limit[32];
-    rt_fit_chosen(&smallest, f);
-    rt_fit_offers(&offers, f);
-    rt_fail(e, RT_NOMEM, "the run allocates %s%s%s, and %s %s; what fits: %s. retort plan says more",
-            rt_format_bytes(need, f->need), smallest.len ? " even with " : "", smallest.len ? smallest.data : "",
-            r->resolved.memory_limit ? "--memory-limit is" : "the device can give",
-            rt_format_bytes(limit, f->ask.limit), offers.data ? offers.data : "");
-    rt_str_free(&smallest);
-    rt_str_free(&offers);
-    return RT_NOMEM;
 }
 
 int rt_run_keep_fit(rt_run *r, rt_err *e)
@@ -119,6 +99,12 @@ int rt_run_keep_fit(rt_run *r, rt_err *e)
                            e));
 out:
     return rc;
+}
+
+int rt_run_choose_fit(rt_run *r, const rt_fit_ask *ask, rt_err *e)
+{
+    int rc = rt_fit_choose(&r->fit, ask, need_of, r, e);
+    return rc < 0 ? rc : rt_run_keep_fit(r, e);
 }
 
 static void ask_for_teacher(const rt_run *r, rt_fit_ask *ask)
@@ -147,17 +133,7 @@ int rt_run_fit(rt_run *r, rt_err *e)
     ask.limit_is = v->memory_limit ? RT_FIT_GIVEN : RT_FIT_FREE;
     RT_TRY(read_models(r, e));
     if (r->in->teacher) ask_for_teacher(r, &ask);
-    RT_TRY(rt_fit_choose(&r->fit, &ask, need_of, r, e));
-    if (!r->fit.fits && !r->opts->dry) RT_TRY(refuse(r, e));
-    RT_TRY(rt_run_keep_fit(r, e));
+    RT_TRY(rt_run_choose_fit(r, &ask, e));
 out:
     return rc;
-}
-
-/* Programs of what was chosen; dry, or with memory. */
-int rt_run_seal(rt_run *r, rt_err *e)
-{
-    rt_step_opts o = step_opts(r, &r->fit.chosen);
-    rt_seal_opts seal = { .memory_limit = r->fit.ask.limit, .dry = r->opts->dry };
-    return rt_trainer_open(&r->trainer, r->opts->dev, &o, &seal, e);
 }
