@@ -232,7 +232,9 @@ void rt_fit_chosen(rt_str *out, const rt_fit *f)
 void rt_fit_offers(rt_str *out, const rt_fit *f)
 {
     char bytes[32];
-    if (!f->nearest_count) rt_str_append(out, "nothing that changes the run alone: smaller models, or a larger limit");
+    if (!f->nearest_count)
+        rt_str_printf(out, "nothing that changes the run alone: smaller models, or a limit of %s",
+                      rt_format_bytes(bytes, f->need));
     for (uint32_t i = 0; i < f->nearest_count; i++) {
         rt_fit_config from = f->ask.wanted;
         if (f->ask.micro_free) from.micro_batch = f->nearest[i].micro_batch;

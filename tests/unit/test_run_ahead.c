@@ -73,7 +73,7 @@ static int late_do(rt_dev *d, rt_ticket t, rt_err *e)
         free(o->taken);
     }
     late.count -= n;
-    memmove(late.list, late.list + n, late.count * sizeof *late.list);
+    if (late.count) memmove(late.list, late.list + n, late.count * sizeof *late.list);
     return rc;
 }
 
