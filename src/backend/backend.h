@@ -91,7 +91,8 @@ typedef struct rt_bound_op {
 /* Stands for memory that is placed but not allocated yet, in the operands that `prepare` sees. */
 #define RT_MEM_PROMISED ((rt_mem *)(uintptr_t)1)
 
-/* To the device: what host holds has been taken when copy returns. From it: host is filled when its ticket is done. */
+/* To the device: what host holds has been taken when copy returns. From it: host is filled when its ticket, or a later
+ * one, has been waited for, and has to be there until then; without a ticket, when copy returns. */
 typedef struct rt_copy {
     rt_mem *mem;
     uint64_t off, bytes;
@@ -110,6 +111,7 @@ struct rt_backend {
     const rt_policy *(*policy)(rt_dev *d);
     int (*mem_new)(rt_dev *d, uint64_t bytes, rt_mem_kind kind, rt_mem **out, rt_err *e);
     void (*mem_free)(rt_dev *d, rt_mem *m); /* accepts null */
+    /* Tickets are for those who ask for one: t may be null here and in `run`. */
     int (*copy)(rt_dev *d, const rt_copy *c, rt_ticket *t, rt_err *e);
     /* true: `need` is filled. false: need->why_not says why; seal may then lower the op. */
     bool (*supports)(rt_dev *d, const rt_plan *p, const rt_op *op, rt_need *need);

@@ -24,6 +24,7 @@ static bool needs_teacher(rt_setting_id id)
     switch (id) {
     case RT_SETTING_ID_teacher:
     case RT_SETTING_ID_teacher_batch:
+    case RT_SETTING_ID_teacher_weights:
     case RT_SETTING_ID_divergence:
     case RT_SETTING_ID_beta:
     case RT_SETTING_ID_skew:
@@ -65,8 +66,8 @@ static void make_flags(flag_values *v, kind k)
     v->flags[n++] = (rt_flag){ "--config", RT_FLAG_TEXT, &v->config, "FILE",
                                "settings from a YAML file, by the names of the flags; the command line wins" };
     v->flags[n++] = (rt_flag){ "--fit", RT_FLAG_BOOL, &v->fit, NULL,
-                               "choose --micro-batch and --recompute to fit; so it is where they are not given, and "
-                               "with --resume they are chosen again" };
+                               "choose --micro-batch, --recompute and --teacher-weights to fit; so it is where they "
+                               "are not given, and with --resume they are chosen again" };
     if (k == PLAN) {
         v->flags[n++] = (rt_flag){ "--ops", RT_FLAG_BOOL, &v->ops, NULL, "also list every op of every program" };
         v->flags[n++] = (rt_flag){ "--json", RT_FLAG_BOOL, &v->json, NULL, "print the facts as JSON" };

@@ -5,6 +5,7 @@
 #include "cli/progress.h"
 
 #include "train/evaluate.h"
+#include "train/fit_need.h"
 #include "train/inputs.h"
 
 #include <inttypes.h>
@@ -16,7 +17,7 @@
 #include <time.h>
 
 typedef struct options {
-    const char *teacher, *device, *loss_on, *chat_template, *word;
+    const char *teacher, *teacher_weights, *device, *loss_on, *chat_template, *word;
     rt_words data, template_var;
     uint32_t seq_len, batch, threads, rows, vocab;
     uint64_t skip_bad;
@@ -36,6 +37,8 @@ typedef struct evaluation {
     rt_eval_result result;
     float *kl;        /* (positions) */
     const char *word; /* whose probability is measured; null: none */
+    rt_teacher_weights asked;
+    rt_weights_choice weights; /* of the teacher */
 } evaluation;
 
 static void tell(void *ctx, const char *what, uint64_t done, uint64_t total)
@@ -69,6 +72,11 @@ static int fill_settings(evaluation *v, const options *o, const char *model, rt_
     s->vocab = o->vocab;
     s->given[RT_SETTING_ID_vocab] = o->vocab != 0;
     if (s->data.count == 0) RT_TRY(rt_fail(e, RT_USAGE, "retort eval: --data is missing: text to measure on"));
+    v->asked = RT_WEIGHTS_AUTO;
+    if (o->teacher_weights && !o->teacher)
+        RT_TRY(rt_fail(e, RT_USAGE, "retort eval: --teacher-weights is of the --teacher, and there is none"));
+    if (o->teacher_weights && !rt_weights_parse(o->teacher_weights, &v->asked))
+        RT_TRY(rt_fail(e, RT_USAGE, "--teacher-weights is auto, native or bf16, not '%s'", o->teacher_weights));
 out:
     return rc;
 }
@@ -135,6 +143,7 @@ static int open_trainer(evaluation *v, const options *o, uint32_t T, rt_err *e)
                         .teacher_dtypes = teacher,
                         .eval_only = true,
                         .vmask = in->teacher && in->pair.masked };
+    if (teacher) RT_TRY(rt_fit_evaluation(v->dev, &so, v->asked, teacher, &v->weights, e));
     RT_TRY(rt_trainer_open(&v->trainer, v->dev, &so, &(rt_seal_opts){ 0 }, e));
     RT_TRY(rt_trainer_load(v->trainer, in->student, in->teacher, in->pair.mask, 0, e));
 out:
@@ -191,6 +200,7 @@ static int print_json(const evaluation *v, rt_err *e)
         for (int i = 0; i < 3; i++)
             json_object_set_new(p, share_names[i], json_real(percentile(v->kl, r->positions, shares[i])));
         json_object_set_new(j, "teacher", json_string(v->in->teacher->name));
+        json_object_set_new(j, "teacher_weights", json_string(rt_weights_name(v->weights.weights)));
         json_object_set_new(j, "forward_kl", measure(r->kl));
         json_object_set_new(j, "forward_kl_percentiles", p);
         json_object_set_new(j, "agreement", measure(r->agreement));
@@ -230,7 +240,11 @@ static void print_word(const evaluation *v)
 static void print_text(const evaluation *v)
 {
     const rt_eval_result *r = &v->result;
+    rt_str weights = { 0 };
     for (uint32_t i = 0; i < v->in->note_count; i++) printf("note: %s\n", v->in->notes[i]);
+    rt_weights_say(&weights, &v->weights);
+    if (weights.len) printf("%-22s %s\n", "weights", weights.data);
+    rt_str_free(&weights);
     printf("%-22s %" PRIu64 " in %" PRIu64 " documents, %u rows\n", "positions", r->positions, r->documents,
            rt_eval_set_rows(v->set));
     print_measure("cross-entropy", r->ce);
@@ -279,6 +293,8 @@ int rt_cmd_eval(int argc, char **argv, rt_err *e)
     const rt_flag flags[] = {
         { "--data", RT_FLAG_LIST, &o.data, "PATH", "text to measure on, as distill takes it; may be repeated" },
         { "--teacher", RT_FLAG_TEXT, &o.teacher, "MODEL", "also measure how close the model is to this one" },
+        { "--teacher-weights", RT_FLAG_TEXT, &o.teacher_weights, "W",
+          "native, bf16 or auto, as distill has it (auto)" },
         { "--word", RT_FLAG_TEXT, &o.word, "W", "also measure how probable this word is where the text has it" },
         { "--seq-len", RT_FLAG_COUNT, &o.seq_len, "N", "positions of a row (as the data needs, up to 2048)" },
         { "--batch", RT_FLAG_COUNT, &o.batch, "N", "rows at a time (8)" },

@@ -39,6 +39,13 @@ static void on_progress(void *ctx, const char *what, uint64_t done, uint64_t tot
     fflush(stdout);
 }
 
+static void on_refused(void *ctx, const char *plan)
+{
+    clear(ctx);
+    fputs(plan, stdout);
+    fflush(stdout);
+}
+
 /* ---- before the first step ---- */
 
 static void print_model(const char *who, const rt_model_file *m)
@@ -53,11 +60,22 @@ static void print_fit(const rt_fit *f)
 {
     rt_str flags = { 0 };
     char need[32], limit[32];
-    rt_fit_flags(&flags, &f->ask.wanted, &f->chosen);
+    rt_fit_chosen(&flags, f);
     if (flags.len)
-        printf("fit       %s: %s would be needed without, and the limit is %s\n", flags.data,
-               rt_format_bytes(need, f->wanted_need), rt_format_bytes(limit, f->ask.limit));
+        printf("fit       %s: %s would be needed without, and %s %s\n", flags.data,
+               rt_format_bytes(need, f->wanted_need),
+               f->ask.limit_is == RT_FIT_REFUSED ? "the device gives no more than" : "the limit is",
+               rt_format_bytes(limit, f->ask.limit));
     rt_str_free(&flags);
+}
+
+/* The teacher's weights are as stored, or expanded, and why. */
+static void print_weights(const rt_fit *f)
+{
+    rt_str text = { 0 };
+    rt_weights_say(&text, &f->weights);
+    if (text.len) printf("weights   %s\n", text.data);
+    rt_str_free(&text);
 }
 
 static uint32_t print_every(uint32_t steps) { return steps / 50 ? steps / 50 : 1; }
@@ -94,6 +112,7 @@ static void on_ready(void *ctx, const rt_run *r)
         printf("memory    %s, of it %s for one micro-batch\n", rt_format_bytes(a, m.total),
                rt_format_bytes(b, m.by_class[RT_CLASS_ACT]));
     if (!p->plan) print_fit(rt_run_fitted(r));
+    if (!p->plan) print_weights(rt_run_fitted(r));
     rt_preview_print(r, p->terminal);
     fflush(stdout);
 }
@@ -170,6 +189,7 @@ rt_run_events rt_run_printer_events(rt_run_printer *p)
 {
     return (rt_run_events){ .note = on_note,
                             .progress = on_progress,
+                            .refused = on_refused,
                             .ready = on_ready,
                             .step = on_step,
                             .projected = on_projected,

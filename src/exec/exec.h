@@ -38,11 +38,16 @@ void rt_exec_free(rt_exec *x); /* accepts null */
  * without gaps. Write returns when data may be reused; read when data is there. */
 int rt_exec_write(rt_exec *x, rt_view v, const void *data, uint64_t bytes, rt_err *e);
 int rt_exec_read(rt_exec *x, rt_view v, void *data, uint64_t bytes, rt_err *e);
+/* A read that does not wait: data is there when t, or a later ticket, has been waited for, and has to be kept until
+ * then. t may be null. */
+int rt_exec_read_later(rt_exec *x, rt_view v, void *data, uint64_t bytes, rt_ticket *t, rt_err *e);
 int rt_exec_run(rt_exec *x, uint32_t program, rt_ticket *t, rt_err *e); /* t may be null */
 int rt_exec_wait(rt_exec *x, rt_ticket t, rt_err *e);
 /* How long the run with this ticket took, once it is done; waited: what the caller's clock says of rt_exec_run, which
  * is the answer on devices that run at once. */
 double rt_exec_seconds(const rt_exec *x, rt_ticket t, double waited);
+/* Whether its device goes on by itself: a run is then only enqueued when rt_exec_run returns. */
+bool rt_exec_enqueues(const rt_exec *x);
 /* With guards: RT_INTERNAL naming the first buffer whose band was overwritten. */
 int rt_exec_check(rt_exec *x, rt_err *e);
 

@@ -26,8 +26,9 @@ struct rt_exec {
     uint64_t *space_off;         /* (nbufs) byte offset of each buffer in the allocation of its class */
     rt_mem *mem[RT_CLASS_COUNT]; /* null where the class is empty */
     uint64_t bytes[RT_CLASS_COUNT];
-    uint32_t running; /* 1 + the program that ran last; 0: none */
-    uint8_t *scratch; /* RT_EXEC_SCRATCH bytes: poison and guard bands pass through it */
+    uint32_t running;  /* 1 + the program that ran last; 0: none */
+    rt_ticket reading; /* of the last read that was not waited for */
+    uint8_t *scratch;  /* RT_EXEC_SCRATCH bytes: poison and guard bands pass through it */
 };
 enum { RT_EXEC_SCRATCH = 1 << 16 };
 

@@ -7,10 +7,9 @@ static int refuse_dry(rt_err *e)
     return rt_fail(e, RT_INVALID, "the programs were sealed dry: they have no memory and cannot run");
 }
 
-static int move(rt_exec *x, rt_view v, void *data, uint64_t bytes, bool to_device, rt_err *e)
+/* Enqueues it. */
+static int move(rt_exec *x, rt_view v, void *data, uint64_t bytes, bool to_device, rt_ticket *t, rt_err *e)
 {
-    int rc;
-    rt_ticket t;
     if (x->opts.dry) return refuse_dry(e);
     if (!v.buf || v.buf & RT_ACT_BIT || v.buf > x->space->nbufs)
         return rt_fail(e, RT_INVALID, "only buffers of the space can be read and written by the host");
@@ -24,30 +23,35 @@ static int move(rt_exec *x, rt_view v, void *data, uint64_t bytes, bool to_devic
     if (v.off + elems > (uint64_t)b->rows * b->cols)
         return rt_fail(e, RT_INVALID, "'%s': the view ends outside the buffer", b->name);
     rt_copy c = { x->mem[b->cls], x->space_off[v.buf - 1] + rt_dtype_bytes(b->dtype, v.off), bytes, data, to_device };
-    RT_TRY(x->dev->api->copy(x->dev, &c, &t, e));
-    if (!to_device) RT_TRY(x->dev->api->wait(x->dev, t, e)); /* what goes there has been taken */
-out:
-    return rc;
+    return x->dev->api->copy(x->dev, &c, t, e);
 }
 
 int rt_exec_write(rt_exec *x, rt_view v, const void *data, uint64_t bytes, rt_err *e)
 {
-    return move(x, v, (void *)(uintptr_t)data, bytes, true, e); /* a copy to the device only reads it */
+    return move(x, v, (void *)(uintptr_t)data, bytes, true, NULL, e); /* a copy to the device only reads it */
 }
 
 int rt_exec_read(rt_exec *x, rt_view v, void *data, uint64_t bytes, rt_err *e)
 {
-    return move(x, v, data, bytes, false, e);
+    rt_ticket t;
+    int rc = move(x, v, data, bytes, false, &t, e);
+    return rc < 0 ? rc : x->dev->api->wait(x->dev, t, e);
+}
+
+int rt_exec_read_later(rt_exec *x, rt_view v, void *data, uint64_t bytes, rt_ticket *t, rt_err *e)
+{
+    int rc = move(x, v, data, bytes, false, &x->reading, e);
+    if (rc >= 0 && t) *t = x->reading;
+    return rc;
 }
 
 int rt_exec_run(rt_exec *x, uint32_t program, rt_ticket *t, rt_err *e)
 {
-    rt_ticket mine;
     if (program >= x->nprogs) return rt_fail(e, RT_INVALID, "program %u of %u was asked for", program, x->nprogs);
     if (x->opts.dry) return refuse_dry(e);
     int rc = rt_guards_begin(x, program, e);
     if (rc < 0) return rc;
-    return x->dev->api->run(x->dev, x->prog[program].prog, t ? t : &mine, e);
+    return x->dev->api->run(x->dev, x->prog[program].prog, t, e);
 }
 
 int rt_exec_wait(rt_exec *x, rt_ticket t, rt_err *e) { return x->dev->api->wait(x->dev, t, e); }
@@ -56,6 +60,8 @@ double rt_exec_seconds(const rt_exec *x, rt_ticket t, double waited)
 {
     return x->dev->api->seconds ? x->dev->api->seconds(x->dev, t) : waited;
 }
+
+bool rt_exec_enqueues(const rt_exec *x) { return x->dev->api->seconds != NULL; }
 
 void rt_exec_memory_query(const rt_exec *x, rt_exec_memory *out)
 {

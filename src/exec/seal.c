@@ -152,6 +152,8 @@ out:
 void rt_exec_free(rt_exec *x)
 {
     if (!x) return;
+    if (x->reading)
+        x->dev->api->wait(x->dev, x->reading, NULL); /* nobody writes into memory that its owner frees next */
     for (uint32_t i = 0; i < x->nprogs; i++) {
         rt_sealed *s = &x->prog[i];
         x->dev->api->prog_free(x->dev, s->prog);

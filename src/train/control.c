@@ -15,7 +15,7 @@ static void control_settings(rt_settings *s, const rt_run *r, const char *out)
 {
     static const rt_setting_id unused[] = {
         RT_SETTING_ID_teacher, RT_SETTING_ID_alpha,  RT_SETTING_ID_allow_degenerate, RT_SETTING_ID_control,
-        RT_SETTING_ID_tokens,  RT_SETTING_ID_epochs, RT_SETTING_ID_dump_step,
+        RT_SETTING_ID_tokens,  RT_SETTING_ID_epochs, RT_SETTING_ID_teacher_weights,  RT_SETTING_ID_dump_step,
     };
     *s = *r->settings;
     for (size_t i = 0; i < sizeof unused / sizeof *unused; i++) s->given[unused[i]] = false;

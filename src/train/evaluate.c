@@ -243,6 +243,21 @@ static rt_measure word_probability(const rt_eval_set *s, const float *ce, float 
     return over_documents(s, scratch, s->words, &documents);
 }
 
+/* An op that makes such a number records a fault, which is told of before; this one was never computed. */
+static int check_finite(const rt_eval_result *r, rt_err *e)
+{
+    const char *what = !isfinite(r->ce.mean)                             ? "cross-entropy"
+                       : !isfinite(r->kl.mean) || !isfinite(r->div.mean) ? "divergence"
+                       : !isfinite(r->teacher_ce.mean)                   ? "cross-entropy of the teacher"
+                       : !isfinite(r->agreement.mean)                    ? "agreement"
+                                                                         : NULL;
+    if (!what) return RT_OK;
+    return rt_fail(e, RT_NONFINITE,
+                   "evaluation: the %s is not finite, and no op says where it began: the device may not compute what "
+                   "it is told; retort verify tries every op",
+                   what);
+}
+
 int rt_evaluate(rt_trainer *t, const rt_eval_set *s, rt_eval_result *out, float *kl_each, rt_err *e)
 {
     int rc;
@@ -263,6 +278,7 @@ int rt_evaluate(rt_trainer *t, const rt_eval_set *s, rt_eval_result *out, float 
         out->teacher_ce = over_documents(s, values[TEACHER_CE], s->target, &out->documents);
         if (kl_each) take_each(s, values[KL], kl_each);
     }
+    RT_TRY(check_finite(out, e));
     if (s->words) {
         out->places = s->places;
         out->word = word_probability(s, values[CE], values[DIV]);

@@ -270,6 +270,9 @@ int rt_resolve_before_rows(rt_settings *s, const rt_run_facts *f, rt_resolved *r
     if (!GIVEN(recompute)) RT_TRY(rt_settings_set(s, RT_SETTING_ID_recompute, "none", e));
     RT_TRY(choose(s->recompute, recomputes, "--recompute", &v, e));
     r->recompute = (rt_recompute)v;
+    r->teacher_weights = RT_WEIGHTS_AUTO;
+    if (GIVEN(teacher_weights) && !rt_weights_parse(s->teacher_weights, &r->teacher_weights))
+        RT_TRY(rt_fail(e, RT_USAGE, "--teacher-weights is auto, native or bf16, not '%s'", s->teacher_weights));
     RT_TRY(choose(s->save, best_last, "--save", &v, e));
     r->save_best = v != 0;
     char *end, *second = NULL;

@@ -9,6 +9,7 @@
 #include "train/schedule.h"
 #include "train/settings.h"
 #include "train/step_plan.h"
+#include "train/teacher_weights.h"
 
 /* What defaults depend on. */
 typedef struct rt_run_facts {
@@ -26,7 +27,8 @@ typedef struct rt_resolved {
     rt_schedule schedule;
     double beta1, beta2, eps, weight_decay, max_grad_norm;
     uint32_t batch, micro_batch, seq_len, steps;
-    uint32_t teacher_batch; /* rows that the teacher should read at once */
+    uint32_t teacher_batch;             /* rows that the teacher should read at once */
+    rt_teacher_weights teacher_weights; /* AUTO until the run is made to fit */
     uint32_t eval_every, save_every, keep;
     double held_out; /* share of records; 0: a file is given */
     rt_lora lora;

@@ -7,6 +7,7 @@ LIB_SRCS += \
 	src/train/evidence_json.c \
 	src/train/falsifiers.c \
 	src/train/fit.c \
+	src/train/fit_need.c \
 	src/train/inputs.c \
 	src/train/inputs_data.c \
 	src/train/loss_plan.c \
@@ -32,6 +33,7 @@ LIB_SRCS += \
 	src/train/run_fit.c \
 	src/train/run_loop.c \
 	src/train/run_open.c \
+	src/train/run_seal.c \
 	src/train/run_smoke.c \
 	src/train/run_verify.c \
 	src/train/run_verify_again.c \
@@ -49,6 +51,7 @@ LIB_SRCS += \
 	src/train/settings_yaml_write.c \
 	src/train/step.c \
 	src/train/step_plan.c \
+	src/train/teacher_weights.c \
 	src/train/tfevents.c
 # The page that a report is filled into.
 EMBED_SRCS += src/train/report.html

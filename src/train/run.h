@@ -42,7 +42,8 @@ typedef struct rt_run rt_run;
 typedef struct rt_run_events {
     void (*note)(void *ctx, const char *text);
     void (*progress)(void *ctx, const char *what, uint64_t done, uint64_t total);
-    void (*ready)(void *ctx, const rt_run *r); /* everything is known, nothing has run */
+    void (*refused)(void *ctx, const char *plan); /* the page of a plan that does not fit, or that the device refused */
+    void (*ready)(void *ctx, const rt_run *r);    /* everything is known, nothing has run */
     void (*step)(void *ctx, const rt_run_line *l);
     void (*projected)(void *ctx, const rt_run_projection *p); /* once, after the first steps of a new run */
     void (*evaluated)(void *ctx, uint32_t step, const rt_eval_result *v, bool best);

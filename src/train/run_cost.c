@@ -19,8 +19,8 @@ static uint64_t program_flops(const rt_trainer *t, rt_program which)
 /* A step is the first micro-batch, the others, the update; the teacher runs before each. */
 static void count_flops(rt_run_cost *c, const rt_run *r)
 {
-    uint64_t more = r->micro_count - 1;
-    c->teacher = r->micro_count * program_flops(r->trainer, RT_PROGRAM_TEACHER);
+    uint64_t more = (r->resolved.batch - 1) / r->resolved.micro_batch;
+    c->teacher = (more + 1) * program_flops(r->trainer, RT_PROGRAM_TEACHER);
     c->student = program_flops(r->trainer, RT_PROGRAM_FIRST) + more * program_flops(r->trainer, RT_PROGRAM_NEXT);
     c->update = program_flops(r->trainer, RT_PROGRAM_UPDATE);
 }

@@ -16,6 +16,14 @@ static char *format_flops(char *buf, double flops)
     return buf;
 }
 
+static void print_weights(const rt_weights_choice *w, rt_str *out)
+{
+    if (w->why == RT_WEIGHTS_UNSAID) return;
+    rt_str_append(out, "weights   ");
+    rt_weights_say(out, w);
+    rt_str_append(out, "\n");
+}
+
 static void print_memory(const rt_run_cost *c, rt_str *out)
 {
     char a[32];
@@ -74,13 +82,16 @@ static void print_time(const rt_run_cost *c, const rt_run *r, rt_str *out)
 static void print_verdict(const rt_run *r, rt_str *out)
 {
     const rt_fit *f = &r->fit;
+    static const char *const from[] = { [RT_FIT_FREE] = "what the device has free less a margin",
+                                        [RT_FIT_GIVEN] = "as given",
+                                        [RT_FIT_REFUSED] = "since the device refused more" };
     char a[32], b[32];
-    rt_str_printf(out, "limit     %s%s\n", rt_format_bytes(a, f->ask.limit),
-                  r->resolved.memory_limit ? ", as given" : ", what the device has free less a margin");
+    rt_str_printf(out, "limit     %s, %s\n", rt_format_bytes(a, f->ask.limit), from[f->ask.limit_is]);
     rt_str flags = { 0 };
-    rt_fit_flags(&flags, &f->ask.wanted, &f->chosen);
-    if (f->fits && !flags.len) rt_str_append(out, "verdict   fits\n");
-    if (f->fits && flags.len)
+    rt_fit_chosen(&flags, f);
+    if (f->refused) rt_str_append(out, "verdict   fits by the device's figures, and the device refused it\n");
+    if (f->fits && !f->refused && !flags.len) rt_str_append(out, "verdict   fits\n");
+    if (f->fits && !f->refused && flags.len)
         rt_str_printf(out, "verdict   fits with %s, chosen because %s would be needed without\n", flags.data,
                       rt_format_bytes(b, f->wanted_need));
     if (!f->fits) {
@@ -102,6 +113,7 @@ int rt_run_cost_text(const rt_run_cost *c, const rt_run *r, bool ops, rt_str *ou
     uint32_t programs = rt_step_plan_list(r->trainer->plan, plans);
     rt_str_printf(out, "batch     %u rows of %u positions, %u at a time, %s\n", v->batch, v->seq_len, v->micro_batch,
                   v->recompute == RT_RECOMPUTE_BLOCK ? "blocks computed again for backward" : "nothing recomputed");
+    print_weights(&r->fit.weights, out);
     print_memory(c, out);
     print_work(c, out);
     print_time(c, r, out);
@@ -121,10 +133,10 @@ out:
 
 static json_t *config_json(const rt_fit_config *c, uint64_t need)
 {
-    return json_pack("{s:I, s:s, s:I, s:I, s:I, s:I}", "micro_batch", (json_int_t)c->micro_batch, "recompute",
+    return json_pack("{s:I, s:s, s:I, s:I, s:I, s:s, s:I}", "micro_batch", (json_int_t)c->micro_batch, "recompute",
                      c->recompute == RT_RECOMPUTE_BLOCK ? "block" : "none", "head_chunk", (json_int_t)c->head_chunk,
-                     "seq_len", (json_int_t)c->seq_len, "lora_rank", (json_int_t)c->lora_rank, "memory",
-                     (json_int_t)need);
+                     "seq_len", (json_int_t)c->seq_len, "lora_rank", (json_int_t)c->lora_rank, "teacher_weights",
+                     rt_weights_name(c->weights), "memory", (json_int_t)need);
 }
 
 static json_t *memory_json(const rt_run_cost *c)
@@ -143,9 +155,14 @@ static json_t *fit_json(const rt_fit *f)
     json_t *offers = json_array();
     for (uint32_t i = 0; i < f->nearest_count; i++)
         json_array_append_new(offers, config_json(&f->nearest[i], f->nearest_need[i]));
-    return json_pack("{s:b, s:I, s:o, s:o, s:o}", "fits", f->fits, "limit", (json_int_t)f->ask.limit, "wanted",
-                     config_json(&f->ask.wanted, f->wanted_need), "chosen", config_json(&f->chosen, f->need),
-                     "would_fit", offers);
+    rt_str why = { 0 };
+    rt_weights_say(&why, &f->weights);
+    json_t *j =
+        json_pack("{s:b, s:I, s:o, s:o, s:o, s:s?}", "fits", f->fits, "limit", (json_int_t)f->ask.limit, "wanted",
+                  config_json(&f->ask.wanted, f->wanted_need), "chosen", config_json(&f->chosen, f->need), "would_fit",
+                  offers, "teacher_weights", why.len ? why.data : NULL);
+    rt_str_free(&why);
+    return j;
 }
 
 json_t *rt_run_cost_json(const rt_run_cost *c, const rt_run *r)

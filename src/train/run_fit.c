@@ -1,16 +1,16 @@
 /* run_fit.c - a run made to fit: the limit from settings and device, what a configuration needs from a dry seal, what
  * was chosen back into the settings. The order in which things are tried is fit.h's. */
 #include "train/dump.h"
+#include "train/fit_need.h"
 #include "train/run_internal.h"
-
-#include <stdio.h>
-#include <string.h>
 
 int rt_run_fit_begin(rt_run *r, rt_err *e)
 {
     rt_settings *s = r->settings;
     rt_dev_info info;
-    if (r->opts->fit) s->given[RT_SETTING_ID_micro_batch] = s->given[RT_SETTING_ID_recompute] = false;
+    if (r->opts->fit)
+        s->given[RT_SETTING_ID_micro_batch] = s->given[RT_SETTING_ID_recompute] =
+            s->given[RT_SETTING_ID_teacher_weights] = false;
     r->fit.ask.micro_free = !s->given[RT_SETTING_ID_micro_batch];
     r->fit.ask.recompute_free = !s->given[RT_SETTING_ID_recompute];
     int rc = r->opts->dev->api->info(r->opts->dev, &info, e);
@@ -31,14 +31,17 @@ static int read_models(rt_run *r, rt_err *e)
     RT_TRY(rt_resolve_freeze(&r->settings->freeze, &in->student->config, r->frozen, e));
     RT_TRY(rt_load_dtypes(r->student_dtypes, in->student, e));
     if (!in->teacher) return RT_OK;
-    r->teacher_dtypes = rt_arena_alloc(&r->arena, rt_param_count(&in->teacher->config) * sizeof *r->teacher_dtypes);
-    if (!r->teacher_dtypes) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a run"));
+    n = rt_param_count(&in->teacher->config);
+    r->teacher_dtypes = rt_arena_alloc(&r->arena, n * sizeof *r->teacher_dtypes);
+    r->teacher_bf16 = rt_arena_alloc(&r->arena, n * sizeof *r->teacher_bf16);
+    if (!r->teacher_dtypes || !r->teacher_bf16) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a run"));
     RT_TRY(rt_load_dtypes(r->teacher_dtypes, in->teacher, e));
+    rt_weights_bf16(r->teacher_bf16, r->teacher_dtypes, &in->teacher->config);
 out:
     return rc;
 }
 
-static rt_step_opts step_opts(const rt_run *r, const rt_fit_config *c)
+rt_step_opts rt_run_step_opts(const rt_run *r, const rt_fit_config *c)
 {
     const rt_resolved *v = &r->resolved;
     const rt_inputs *in = r->in;
@@ -59,7 +62,7 @@ static rt_step_opts step_opts(const rt_run *r, const rt_fit_config *c)
                            .policy = *rt_device_policy(r->opts->dev),
                            .student = &in->student->config,
                            .teacher = in->teacher ? &in->teacher->config : NULL,
-                           .teacher_dtypes = r->teacher_dtypes,
+                           .teacher_dtypes = c->weights == RT_WEIGHTS_BF16 ? r->teacher_bf16 : r->teacher_dtypes,
                            .student_dtypes = lora.rank ? r->student_dtypes : NULL,
                            .frozen = r->frozen,
                            .lora = lora,
@@ -68,39 +71,14 @@ static rt_step_opts step_opts(const rt_run *r, const rt_fit_config *c)
                            .sample_context = rt_samples_context(r->samples) };
 }
 
-static int need_of(void *ctx, const rt_fit_config *c, uint64_t *bytes, rt_err *e)
+static int need_of(void *ctx, const rt_fit_config *c, rt_fit_need *out, rt_err *e)
 {
-    int rc;
-    rt_run *r = ctx;
-    rt_exec_memory m;
-    rt_trainer *t = NULL;
-    rt_step_opts o = step_opts(r, c);
-    RT_TRY(rt_trainer_open(&t, r->opts->dev, &o, &(rt_seal_opts){ .dry = true }, e));
-    rt_exec_memory_query(t->x, &m);
-    *bytes = m.total;
-out:
-    rt_trainer_free(t);
-    return rc;
+    const rt_run *r = ctx;
+    rt_step_opts o = rt_run_step_opts(r, c);
+    return rt_fit_ask_device(r->opts->dev, &o, (r->resolved.batch - 1) / c->micro_batch + 1, out, e);
 }
 
-/* What cannot fit is refused before anything is written, with the plan's memory and what does. */
-static int refuse(const rt_run *r, rt_err *e)
-{
-    const rt_fit *f = &r->fit;
-    rt_str smallest = { 0 }, offers = { 0 };
-    char need[32], limit[32];
-    rt_fit_flags(&smallest, &f->ask.wanted, &f->chosen);
-    rt_fit_offers(&offers, f);
-    rt_fail(e, RT_NOMEM, "the run allocates %s%s%s, and %s %s; what fits: %s. retort plan says more",
-            rt_format_bytes(need, f->need), smallest.len ? " even with " : "", smallest.len ? smallest.data : "",
-            r->resolved.memory_limit ? "--memory-limit is" : "the device can give",
-            rt_format_bytes(limit, f->ask.limit), offers.data ? offers.data : "");
-    rt_str_free(&smallest);
-    rt_str_free(&offers);
-    return RT_NOMEM;
-}
-
-static int keep_choice(rt_run *r, rt_err *e)
+int rt_run_keep_fit(rt_run *r, rt_err *e)
 {
     int rc;
     const rt_fit_config *c = &r->fit.chosen;
@@ -113,11 +91,30 @@ static int keep_choice(rt_run *r, rt_err *e)
     r->resolved.teacher_batch = c->micro_batch * (c->ahead ? c->ahead : 1);
     rows = rt_arena_printf(&r->arena, "%u", r->resolved.teacher_batch);
     if (!rows) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for settings"));
-    if (r->in->teacher) RT_TRY(rt_settings_set(r->settings, RT_SETTING_ID_teacher_batch, rows, e));
+    if (r->in->teacher) {
+        RT_TRY(rt_settings_set(r->settings, RT_SETTING_ID_teacher_batch, rows, e));
+        RT_TRY(rt_settings_set(r->settings, RT_SETTING_ID_teacher_weights, rt_weights_name(c->weights), e));
+    }
     RT_TRY(rt_settings_set(r->settings, RT_SETTING_ID_recompute, c->recompute == RT_RECOMPUTE_BLOCK ? "block" : "none",
                            e));
 out:
     return rc;
+}
+
+int rt_run_choose_fit(rt_run *r, const rt_fit_ask *ask, rt_err *e)
+{
+    int rc = rt_fit_choose(&r->fit, ask, need_of, r, e);
+    return rc < 0 ? rc : rt_run_keep_fit(r, e);
+}
+
+static void ask_for_teacher(const rt_run *r, rt_fit_ask *ask)
+{
+    const rt_resolved *v = &r->resolved;
+    ask->teacher = true;
+    ask->teacher_rows = v->teacher_batch;
+    ask->weights_free = v->teacher_weights == RT_WEIGHTS_AUTO;
+    ask->weights_differ = rt_weights_differ(r->teacher_dtypes, &r->in->teacher->config, rt_device_policy(r->opts->dev));
+    if (!ask->weights_free) ask->wanted.weights = v->teacher_weights;
 }
 
 int rt_run_fit(rt_run *r, rt_err *e)
@@ -125,23 +122,18 @@ int rt_run_fit(rt_run *r, rt_err *e)
     int rc;
     const rt_resolved *v = &r->resolved;
     rt_fit_ask ask = r->fit.ask;
-    ask.wanted = (rt_fit_config){ v->micro_batch, v->recompute, v->head_chunk, v->seq_len, v->lora.rank, 0 };
-    if (r->in->teacher) ask.teacher_rows = v->teacher_batch;
+    ask.wanted = (rt_fit_config){ .micro_batch = v->micro_batch,
+                                  .recompute = v->recompute,
+                                  .head_chunk = v->head_chunk,
+                                  .seq_len = v->seq_len,
+                                  .lora_rank = v->lora.rank };
     ask.batch = v->batch;
     ask.lora_free = !v->lora.rank && !r->settings->freeze.count;
     ask.limit = v->memory_limit ? v->memory_limit : rt_fit_budget(r->free_memory);
+    ask.limit_is = v->memory_limit ? RT_FIT_GIVEN : RT_FIT_FREE;
     RT_TRY(read_models(r, e));
-    RT_TRY(rt_fit_choose(&r->fit, &ask, need_of, r, e));
-    if (!r->fit.fits && !r->opts->dry) RT_TRY(refuse(r, e));
-    RT_TRY(keep_choice(r, e));
+    if (r->in->teacher) ask_for_teacher(r, &ask);
+    RT_TRY(rt_run_choose_fit(r, &ask, e));
 out:
     return rc;
-}
-
-/* Programs of what was chosen; dry, or with memory. */
-int rt_run_seal(rt_run *r, rt_err *e)
-{
-    rt_step_opts o = step_opts(r, &r->fit.chosen);
-    rt_seal_opts seal = { .memory_limit = r->fit.ask.limit, .dry = r->opts->dry };
-    return rt_trainer_open(&r->trainer, r->opts->dev, &o, &seal, e);
 }

@@ -28,6 +28,7 @@ struct rt_run {
     uint64_t free_memory;                      /* of the device, before anything was allocated */
     bool *frozen;                              /* (parameters of the student) */
     rt_dtype *student_dtypes, *teacher_dtypes; /* as stored; the teacher's null without one */
+    rt_dtype *teacher_bf16;                    /* the teacher's when its matrices are expanded */
     rt_trainer *trainer;
     rt_eval_set *held;
     rt_samples *samples; /* null: none */
@@ -57,9 +58,16 @@ uint32_t rt_run_least_rows(const rt_run *r);
 /* ---- run_fit.c ---- */
 /* Before settings are resolved: what the user left free, and what the device is. */
 int rt_run_fit_begin(rt_run *r, rt_err *e);
-/* After: rows at a time and recomputing. RT_NOMEM names what would fit, unless the run is dry. */
+/* After: rows at a time, recomputing, the teacher's weights. */
 int rt_run_fit(rt_run *r, rt_err *e);
-/* The trainer, without weights. */
+/* The same, within what is asked. */
+int rt_run_choose_fit(rt_run *r, const rt_fit_ask *ask, rt_err *e);
+/* What was chosen, into the settings. */
+int rt_run_keep_fit(rt_run *r, rt_err *e);
+rt_step_opts rt_run_step_opts(const rt_run *r, const rt_fit_config *c);
+
+/* ---- run_seal.c ---- */
+/* The trainer, without weights. RT_NOMEM when nothing fits that the user left free: it names what would. */
 int rt_run_seal(rt_run *r, rt_err *e);
 
 /* ---- run_cost.c ---- */

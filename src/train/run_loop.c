@@ -1,4 +1,8 @@
-/* run_loop.c - the loop: steps, evaluations, checkpoints, and the end. See run.h. */
+/* run_loop.c - the loop: steps, evaluations, checkpoints, and the end. See run.h.
+ *
+ * Where the device runs by itself it is always given the next step before the result of the last is waited for, so that
+ * reading rows, writing metrics and talking to the user cost it nothing; wherever somebody looks at the weights,
+ * nothing is under way. */
 #include "train/run_internal.h"
 
 #include "base/sys.h"
@@ -198,40 +202,97 @@ static int step_metric(rt_run *r, const rt_step_result *v, double lr, uint64_t t
     return rt_run_metric(r, j, e);
 }
 
-static int train_rows(rt_run *r, uint32_t step, double lr, rt_step_result *out, rt_err *e)
-{
-    int rc = rt_trainer_step(r->trainer, r->micro, r->micro_count, step, lr, r->resolved.seed, out, e);
-    return explain_nonfinite(r, rc, e);
-}
-
 int rt_run_step(rt_run *r, uint32_t step, double lr, rt_step_result *out, uint64_t *tokens, rt_err *e)
 {
     int rc = read_rows(r, tokens, e);
-    return rc < 0 ? rc : train_rows(r, step, lr, out, e);
+    if (rc >= 0) rc = rt_trainer_step(r->trainer, r->micro, r->micro_count, step, lr, r->resolved.seed, out, e);
+    return explain_nonfinite(r, rc, e);
 }
 
-static int one_step(rt_run *r, pace *p, rt_err *e)
+/* ---- steps under way ---- */
+
+typedef struct flight {
+    uint32_t step;
+    uint64_t tokens;
+    double lr, begun; /* begun: clock */
+    rt_dump *dump;
+} flight;
+
+/* Steps that were begun, the oldest first, and what is known from those that ended. */
+typedef struct course {
+    flight flight[RT_STEPS_BEGUN];
+    uint32_t count;
+    bool stopping; /* the user wants an end */
+    double ended;  /* clock when the last step did */
+    pace pace;
+} course;
+
+static void course_free(course *c)
+{
+    for (uint32_t i = 0; i < RT_STEPS_BEGUN; i++) rt_dump_free(c->flight[i].dump);
+}
+
+/* Whether something looks at the weights, or the run may end, between this step and the next: then the next one is not
+ * begun before this one has ended. */
+static bool rests_after(const rt_run *r, uint32_t step)
+{
+    const rt_resolved *v = &r->resolved;
+    uint64_t dump = rt_dump_picks(r->settings) ? r->settings->dump_step : 0;
+    return step == v->steps || step % v->eval_every == 0 || step % v->save_every == 0 ||
+           rt_now() - r->saved_at > RT_SAVE_SECONDS || (dump && (step == dump || step + 1 == dump)) ||
+           (r->smoke.whole && step == RT_SMOKE_STEPS);
+}
+
+static int begin_step(rt_run *r, course *c, rt_err *e)
+{
+    int rc;
+    flight *f = &c->flight[c->count];
+    *f = (flight){ .step = r->state.step + c->count + 1, .begun = rt_now() };
+    f->lr = rt_schedule_lr(&r->resolved.schedule, f->step);
+    RT_TRY(read_rows(r, &f->tokens, e));
+    RT_TRY(rt_dump_begin(&f->dump, r, f->step, e));
+    RT_TRY(rt_trainer_begin(r->trainer, r->micro, r->micro_count, f->step, f->lr, r->resolved.seed, e));
+    c->count++;
+out:
+    return rc;
+}
+
+static int end_step(rt_run *r, course *c, rt_err *e)
 {
     int rc;
     rt_step_result out;
-    rt_dump *dump = NULL;
-    uint64_t tokens;
-    uint32_t step = r->state.step + 1;
-    double begun = rt_now(), lr = rt_schedule_lr(&r->resolved.schedule, step);
-    RT_TRY(read_rows(r, &tokens, e));
-    RT_TRY(rt_dump_begin(&dump, r, step, e));
-    RT_TRY(train_rows(r, step, lr, &out, e));
-    double seconds = rt_now() - begun;
-    r->state.step = step;
-    r->state.tokens += tokens;
+    const flight *f = &c->flight[0];
+    RT_TRY(explain_nonfinite(r, rt_trainer_end(r->trainer, &out, e), e));
+    double now = rt_now(), seconds = now - (c->ended > f->begun ? c->ended : f->begun);
+    c->ended = now;
+    r->state.step = f->step;
+    r->state.tokens += f->tokens;
     r->state.trained += out.trained;
     r->state.seconds += seconds;
-    keep_pace(p, seconds, (double)tokens);
-    RT_TRY(step_metric(r, &out, lr, tokens, seconds, e));
-    report_step(r, &out, lr, p);
-    RT_TRY(rt_dump_end(dump, lr, &out, e));
+    keep_pace(&c->pace, seconds, (double)f->tokens);
+    RT_TRY(step_metric(r, &out, f->lr, f->tokens, seconds, e));
+    report_step(r, &out, f->lr, &c->pace);
+    RT_TRY(rt_dump_end(f->dump, f->lr, &out, e));
+    rt_dump_free(f->dump);
+    for (uint32_t i = 1; i < RT_STEPS_BEGUN; i++) c->flight[i - 1] = c->flight[i];
+    c->flight[--c->count].dump = NULL;
 out:
-    rt_dump_free(dump);
+    return rc;
+}
+
+/* One more step whose result is known. A device that runs by itself is given the next one before this one's result is
+ * waited for; what is wrong with the next is told when this one has been dealt with. */
+static int next_step(rt_run *r, course *c, rt_err *e)
+{
+    int rc, later = RT_OK;
+    rt_err why = { 0 };
+    if (!c->count) RT_TRY(begin_step(r, c, e));
+    if (rt_exec_enqueues(r->trainer->x) && !c->stopping && !rests_after(r, r->state.step + 1))
+        later = begin_step(r, c, &why);
+    RT_TRY(end_step(r, c, e));
+    if (later < 0 && e) *e = why;
+    rc = later;
+out:
     return rc;
 }
 
@@ -276,35 +337,48 @@ out:
     return rc;
 }
 
+/* Steps, evaluations and checkpoints up to the last; *smoke: it ended when the first had been timed. */
+static int train(rt_run *r, course *c, bool *smoke, rt_err *e)
+{
+    int rc = RT_OK;
+    const rt_resolved *v = &r->resolved;
+    while (r->state.step < v->steps) {
+        RT_TRY(next_step(r, c, e));
+        RT_TRY(rt_run_project(r, smoke, e));
+        if (*smoke) goto out;
+        if (r->opts->smoke) continue; /* only steps are timed */
+        bool last = r->state.step == v->steps;
+        c->stopping = !last && (c->stopping || stop_wanted(r));
+        if (c->count) continue; /* the next one is under way, because nothing was to be done here */
+        if (last || r->state.step % v->eval_every == 0) RT_TRY(evaluate(r, e));
+        if (last || c->stopping || r->state.step % v->save_every == 0 || rt_now() - r->saved_at > RT_SAVE_SECONDS)
+            RT_TRY(save(r, e));
+        if (c->stopping)
+            RT_TRY(rt_fail(e, RT_INTERRUPTED, "stopped after step %u of %u; --resume goes on from it", r->state.step,
+                           v->steps));
+    }
+out:
+    return rc;
+}
+
 int rt_run_train(rt_run *r, rt_run_summary *out, rt_err *e)
 {
     int rc;
-    pace p = { 0 };
-    const rt_resolved *v = &r->resolved;
+    course c = { 0 };
     *out = (rt_run_summary){ 0 };
     r->saved_at = rt_now();
     rt_dump_missed(r);
-    if (v->seconds > 0) RT_TRY(rt_run_fit_time(r, e));
+    if (r->resolved.seconds > 0) RT_TRY(rt_run_fit_time(r, e));
     RT_TRY(rt_run_evidence_begin(r, e));
     if (r->state.step == 0) {
         RT_TRY(evaluate(r, e));
         r->first = r->last;
     }
-    while (r->state.step < v->steps) {
-        RT_TRY(one_step(r, &p, e));
-        RT_TRY(rt_run_project(r, &out->smoke, e));
-        if (out->smoke) goto out;
-        if (r->opts->smoke) continue; /* only steps are timed */
-        bool last = r->state.step == v->steps, stop = !last && stop_wanted(r);
-        if (last || r->state.step % v->eval_every == 0) RT_TRY(evaluate(r, e));
-        if (last || stop || r->state.step % v->save_every == 0 || rt_now() - r->saved_at > RT_SAVE_SECONDS)
-            RT_TRY(save(r, e));
-        if (stop)
-            RT_TRY(rt_fail(e, RT_INTERRUPTED, "stopped after step %u of %u; --resume goes on from it", r->state.step,
-                           v->steps));
-    }
+    RT_TRY(train(r, &c, &out->smoke, e));
+    if (out->smoke) goto out;
     RT_TRY(finish(r, out, e));
     if (r->settings->control) RT_TRY(rt_control_train(r, out, e));
 out:
+    course_free(&c);
     return rc;
 }

@@ -57,17 +57,6 @@ out:
     return rc;
 }
 
-static int open_trainer(rt_run *r, rt_err *e)
-{
-    int rc;
-    const rt_inputs *in = r->in;
-    RT_TRY(rt_run_seal(r, e));
-    if (!r->opts->dry)
-        RT_TRY(rt_trainer_load(r->trainer, in->student, in->teacher, in->pair.mask, r->resolved.seed, e));
-out:
-    return rc;
-}
-
 uint32_t rt_run_least_rows(const rt_run *r)
 {
     uint32_t student = r->in->student->config.vocab, teacher = r->in->teacher ? r->in->teacher->config.vocab : student;
@@ -198,6 +187,14 @@ out:
     return rc;
 }
 
+/* Weights from the files of the models, or from the checkpoint that the run goes on from. */
+static int begin(rt_run *r, rt_err *e)
+{
+    const rt_inputs *in = r->in;
+    int rc = rt_trainer_load(r->trainer, in->student, in->teacher, in->pair.mask, r->resolved.seed, e);
+    return rc < 0 ? rc : go_on(r, e);
+}
+
 int rt_run_open(rt_run **out, rt_settings *s, const rt_run_opts *o, rt_err *e)
 {
     int rc;
@@ -208,8 +205,10 @@ int rt_run_open(rt_run **out, rt_settings *s, const rt_run_opts *o, rt_err *e)
     r->smoke.opened = rt_now();
     r->metrics_fd = -1;
     if (o->events) r->events = *o->events;
-    if (o->fit && (s->given[RT_SETTING_ID_micro_batch] || s->given[RT_SETTING_ID_recompute]))
-        RT_TRY(rt_fail(e, RT_USAGE, "--fit chooses --micro-batch and --recompute; leave them out, or --fit"));
+    if (o->fit && (s->given[RT_SETTING_ID_micro_batch] || s->given[RT_SETTING_ID_recompute] ||
+                   s->given[RT_SETTING_ID_teacher_weights]))
+        RT_TRY(rt_fail(e, RT_USAGE,
+                       "--fit chooses --micro-batch, --recompute and --teacher-weights; leave them out, or --fit"));
     RT_TRY(rt_run_make_folders(r, e));
     RT_TRY(o->resume ? rt_run_join_settings(r, e) : rt_run_write_settings(r, e));
     RT_TRY(rt_settings_defaults(s, e));
@@ -217,13 +216,13 @@ int rt_run_open(rt_run **out, rt_settings *s, const rt_run_opts *o, rt_err *e)
     RT_TRY(open_inputs(r, e));
     RT_TRY(open_evaluation(r, e));
     RT_TRY(rt_samples_from_held(r->samples, r->held, e));
+    RT_TRY(prepare_output(r, e));
     RT_TRY(rt_run_fit(r, e));
+    RT_TRY(rt_run_seal(r, e));
     if (!o->resume) RT_TRY(rt_run_write_settings(r, e));
     r->begun = true;
-    RT_TRY(open_trainer(r, e));
-    RT_TRY(prepare_output(r, e));
     RT_TRY(make_rows(r, e));
-    if (!o->dry) RT_TRY(go_on(r, e));
+    if (!o->dry) RT_TRY(begin(r, e));
     r->smoke.whole = r->state.step == 0;
     if (!o->dry) RT_TRY(rt_run_write_plan(r, e));
     /* What was changed is written when the run is known to go on with it. */

@@ -118,17 +118,13 @@ static int settle_steps(rt_run *r, uint64_t steps, rt_err *e)
 {
     int rc;
     rt_settings *s = r->settings;
-    const char *rows = rt_arena_printf(&r->arena, "%u", r->resolved.micro_batch), *recompute = s->recompute;
-    const char *count = rt_arena_printf(&r->arena, "%llu", (unsigned long long)steps), *teacher_rows = NULL;
-    if (r->in->teacher) teacher_rows = rt_arena_printf(&r->arena, "%u", r->resolved.teacher_batch);
-    if (!rows || !count || (r->in->teacher && !teacher_rows)) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for settings"));
+    const char *count = rt_arena_printf(&r->arena, "%llu", (unsigned long long)steps);
+    if (!count) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for settings"));
     *s = r->asked;
     s->given[RT_SETTING_ID_time] = false;
     s->time = NULL;
     RT_TRY(rt_settings_set(s, RT_SETTING_ID_steps, count, e));
-    RT_TRY(rt_settings_set(s, RT_SETTING_ID_micro_batch, rows, e));
-    if (teacher_rows) RT_TRY(rt_settings_set(s, RT_SETTING_ID_teacher_batch, teacher_rows, e));
-    RT_TRY(rt_settings_set(s, RT_SETTING_ID_recompute, recompute, e));
+    RT_TRY(rt_run_keep_fit(r, e));
     r->resolved.seconds = 0;
     RT_TRY(rt_resolve_with_rows(s, &r->facts, &r->resolved, &r->arena, e));
     RT_TRY(rt_run_write_settings(r, e));

@@ -184,6 +184,7 @@ static int open_trainer(rt_verifier *v, rt_again *a, rt_err *e)
         teacher = rt_arena_alloc(&v->arena, rt_param_count(&in->teacher->config) * sizeof *teacher);
         if (!teacher) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a model"));
         RT_TRY(rt_load_dtypes(teacher, in->teacher, e));
+        if (r->teacher_weights == RT_WEIGHTS_BF16) rt_weights_bf16(teacher, teacher, &in->teacher->config);
     }
     rt_step_opts o = { .B = r->micro_batch,
                        .T = r->seq_len,

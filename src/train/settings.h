@@ -66,6 +66,9 @@ typedef enum rt_setting_bind {
     X(micro_batch, "--micro-batch", COUNT, "auto", FREE, "N", "rows at a time; changes memory, not the loss")          \
     X(teacher_batch, "--teacher-batch", COUNT, "auto", FREE, "N",                                                      \
       "rows that the teacher reads at a time; changes memory, not the loss")                                           \
+    X(teacher_weights, "--teacher-weights", TEXT, "auto", FREE, "W",                                                   \
+      "native: as stored, expanded before each product where the device needs it; bf16: expanded once, which takes "   \
+      "more memory; auto: bf16 where it fits and saves time")                                                          \
     X(seq_len, "--seq-len", COUNT, "auto", RUN, "N", "positions of a row")                                             \
     X(steps, "--steps", COUNT, "auto", RUN, "N", "optimizer steps")                                                    \
     X(tokens, "--tokens", COUNT, "auto", RUN, "N", "instead: positions to go through")                                 \

@@ -171,29 +171,30 @@ out:
 
 /* ---- running ---- */
 
-/* Enqueued: programs and what is written between them follow one another without the host, until it reads a result. */
-static int run(rt_trainer *t, rt_program which, rt_err *e)
+/* Enqueued: programs and what is written between them follow one another without the host, until it waits for a
+ * result. timed: the step whose run of this program it is; null: not timed. */
+static int run(rt_trainer *t, rt_program which, rt_step_begun *timed, rt_err *e)
 {
     double begun = rt_now();
-    int rc = rt_exec_run(t->x, t->plan->index[which], &t->last[which].ticket, e);
-    t->last[which].waited = rt_now() - begun;
+    int rc = rt_exec_run(t->x, t->plan->index[which], timed ? &timed->ran[which].ticket : NULL, e);
+    if (timed) timed->ran[which].waited = rt_now() - begun;
     return rc;
 }
 
-static double took(const rt_trainer *t, rt_program which)
+static double took(const rt_trainer *t, const rt_step_begun *b, rt_program which)
 {
-    return rt_exec_seconds(t->x, t->last[which].ticket, t->last[which].waited);
+    return rt_exec_seconds(t->x, b->ran[which].ticket, b->ran[which].waited);
 }
 
-/* After a step of so many micro-batches, which all take the same time. */
-static void add_times(rt_trainer *t, uint32_t micro)
+/* After a step, whose micro-batches all take the same time. */
+static void add_times(rt_trainer *t, const rt_step_begun *b)
 {
     uint32_t ahead = t->rows ? t->plan->opts.ahead : 1;
     rt_program teacher = t->rows ? RT_PROGRAM_AHEAD : RT_PROGRAM_TEACHER;
-    if (t->plan->teacher) t->teacher_seconds += (micro + ahead - 1) / ahead * took(t, teacher);
-    t->student_seconds += took(t, RT_PROGRAM_FIRST);
-    if (micro > 1) t->student_seconds += (micro - 1) * took(t, RT_PROGRAM_NEXT);
-    t->update_seconds += took(t, RT_PROGRAM_UPDATE);
+    if (t->plan->teacher) t->teacher_seconds += (b->micro + ahead - 1) / ahead * took(t, b, teacher);
+    t->student_seconds += took(t, b, RT_PROGRAM_FIRST);
+    if (b->micro > 1) t->student_seconds += (b->micro - 1) * took(t, b, RT_PROGRAM_NEXT);
+    t->update_seconds += took(t, b, RT_PROGRAM_UPDATE);
 }
 
 /* A micro-batch into these tokens, which may have room for several. */
@@ -213,24 +214,25 @@ out:
 }
 
 /* The teacher reads so many micro-batches at once; where there are fewer, the last again. */
-static int read_ahead(rt_trainer *t, const rt_batch *micro, uint32_t count, rt_err *e)
+static int read_ahead(rt_trainer *t, const rt_batch *micro, uint32_t count, rt_step_begun *timed, rt_err *e)
 {
     int rc;
     for (uint32_t i = 0; i < t->plan->opts.ahead; i++)
         RT_TRY(write_tokens(t, &t->plan->ahead_tokens, i, &micro[i < count ? i : count - 1], e));
-    RT_TRY(run(t, RT_PROGRAM_AHEAD, e));
+    RT_TRY(run(t, RT_PROGRAM_AHEAD, timed, e));
     t->teacher_runs++;
 out:
     return rc;
 }
 
 /* Micro-batch i of a step, after the teacher has read it. */
-static int write_micro(rt_trainer *t, const rt_batch *micro, uint32_t i, uint32_t count, rt_err *e)
+static int write_micro(rt_trainer *t, const rt_batch *micro, uint32_t i, uint32_t count, rt_step_begun *timed,
+                       rt_err *e)
 {
     int rc;
     rt_step_plan *s = t->plan;
     uint32_t n = s->opts.B * s->opts.T, place = i % s->opts.ahead;
-    if (place == 0) RT_TRY(read_ahead(t, micro + i, count - i, e));
+    if (place == 0) RT_TRY(read_ahead(t, micro + i, count - i, timed, e));
     for (uint32_t k = 0; k < n; k++) t->rows[k] = (int32_t)(place * n + k);
     RT_TRY(rt_exec_write(t->x, s->ahead_rows, t->rows, n * sizeof(int32_t), e));
     RT_TRY(write_tokens(t, &s->tokens, 0, &micro[i], e));
@@ -239,28 +241,15 @@ out:
     return rc;
 }
 
-static int write_batch(rt_trainer *t, const rt_batch *b, rt_err *e)
+static int write_batch(rt_trainer *t, const rt_batch *b, rt_step_begun *timed, rt_err *e)
 {
     int rc;
     rt_step_plan *s = t->plan;
     RT_TRY(write_tokens(t, &s->tokens, 0, b, e));
     RT_TRY(rt_exec_write(t->x, s->target, b->target, (uint64_t)s->opts.B * s->opts.T * sizeof(int32_t), e));
     if (!s->teacher) return RT_OK;
-    RT_TRY(run(t, RT_PROGRAM_TEACHER, e));
+    RT_TRY(run(t, RT_PROGRAM_TEACHER, timed, e));
     t->teacher_runs++;
-out:
-    return rc;
-}
-
-static int read_scalars(rt_trainer *t, rt_view v, double *out, rt_err *e)
-{
-    int rc;
-    float few[4];
-    uint32_t n = v.cols;
-    rt_dtype d = rt_plan_dtype(rt_exec_plan(t->x, 0), v);
-    if (d == RT_DTYPE_F64) return rt_exec_read(t->x, v, out, n * sizeof *out, e);
-    RT_TRY(rt_exec_read(t->x, v, few, n * sizeof *few, e));
-    for (uint32_t i = 0; i < n; i++) out[i] = few[i];
 out:
     return rc;
 }
@@ -284,32 +273,114 @@ static int fault_message(const rt_trainer *t, const rt_fault *f, rt_err *e)
                    when, position / T, position % T);
 }
 
-static int check_fault(rt_trainer *t, rt_err *e)
+/* ---- results ---- */
+
+static bool wide_scalars(const rt_trainer *t) { return t->plan->opts.policy.scalar == RT_DTYPE_F64; }
+
+static int ask_scalars(rt_trainer *t, rt_view v, rt_scalars *to, rt_ticket *ticket, rt_err *e)
 {
-    rt_fault f;
-    int rc = rt_exec_read(t->x, t->plan->fault, &f, sizeof f, e);
-    if (rc < 0 || !f.set) return rc;
-    return fault_message(t, &f, e);
+    return rt_exec_read_later(t->x, v, to, rt_dtype_bytes(t->plan->opts.policy.scalar, v.cols), ticket, e);
 }
 
-static int collect(rt_trainer *t, uint32_t tokens, rt_step_result *out, rt_err *e)
+static double scalar(const rt_trainer *t, const rt_scalars *s, uint32_t i)
+{
+    return wide_scalars(t) ? s->f64[i] : s->f32[i];
+}
+
+/* What the host wants to know of a step, as it is behind the step's last program. */
+static int ask_result(rt_trainer *t, rt_step_begun *b, rt_err *e)
+{
+    int rc;
+    const rt_step_plan *s = t->plan;
+    RT_TRY(rt_exec_read_later(t->x, s->fault, &b->fault, sizeof b->fault, NULL, e));
+    RT_TRY(ask_scalars(t, s->sums, &b->sums, NULL, e));
+    RT_TRY(ask_scalars(t, s->norm, &b->norm, NULL, e));
+    RT_TRY(ask_scalars(t, s->clip, &b->clip, &b->ticket, e));
+out:
+    return rc;
+}
+
+/* Every op that makes a number which is not finite records a fault; a number that is not finite without one was never
+ * computed. */
+static int check_finite(const rt_step_begun *b, const rt_step_result *r, const double sums[4], rt_err *e)
+{
+    const char *what = !isfinite(r->ce)                           ? "the cross-entropy"
+                       : !isfinite(r->div)                        ? "the divergence"
+                       : !isfinite(r->grad_norm)                  ? "the norm of the gradient"
+                       : !isfinite(r->clip)                       ? "the factor of clipping"
+                       : !isfinite(sums[2]) || !isfinite(sums[3]) ? "a count of positions"
+                                                                  : NULL;
+    if (!what) return RT_OK;
+    return rt_fail(e, RT_NONFINITE,
+                   "step %u: %s is not finite, and no op of the step says where it began: the device may not compute "
+                   "what it is told; retort verify tries every op",
+                   b->step, what);
+}
+
+static int collect(const rt_trainer *t, const rt_step_begun *b, rt_step_result *out, rt_err *e)
 {
     int rc;
     const rt_loss_opts *o = &t->plan->opts.loss;
     double sums[4];
-    RT_TRY(check_fault(t, e));
-    RT_TRY(read_scalars(t, t->plan->sums, sums, e));
-    RT_TRY(read_scalars(t, t->plan->norm, &out->grad_norm, e));
-    RT_TRY(read_scalars(t, t->plan->clip, &out->clip, e));
+    if (b->fault.set) RT_TRY(fault_message(t, &b->fault, e));
+    for (uint32_t i = 0; i < 4; i++) sums[i] = scalar(t, &b->sums, i);
+    out->grad_norm = scalar(t, &b->norm, 0);
+    out->clip = scalar(t, &b->clip, 0);
+    out->ce = sums[0] / b->tokens;
+    out->div = sums[1] / b->tokens;
+    RT_TRY(check_finite(b, out, sums, e));
+    out->agreement = sums[2] / b->tokens;
     out->trained = (uint64_t)sums[3];
-    if (out->trained != tokens)
-        RT_TRY(rt_fail(e, RT_INTERNAL, "the device trained %llu positions and the host had counted %u",
-                       (unsigned long long)out->trained, tokens));
-    out->ce = sums[0] / tokens;
-    out->div = sums[1] / tokens;
-    out->agreement = sums[2] / tokens;
+    if (out->trained != b->tokens)
+        RT_TRY(rt_fail(e, RT_INTERNAL, "step %u: the device trained %llu positions and the host had counted %u",
+                       b->step, (unsigned long long)out->trained, b->tokens));
     out->loss = o->ce_weight * out->ce;
     if (t->plan->teacher) out->loss += o->kd_weight * (o->t2 ? o->temperature * o->temperature : 1.0) * out->div;
+out:
+    return rc;
+}
+
+/* ---- a step ---- */
+
+int rt_trainer_begin(rt_trainer *t, const rt_batch *micro, uint32_t count, uint32_t step, double lr, uint64_t seed,
+                     rt_err *e)
+{
+    int rc;
+    rt_step_plan *s = t->plan;
+    rt_step v = { .step = step, .lr = (float)lr, .seed = seed };
+    rt_step_begun *b = &t->begun[t->begin_count % RT_STEPS_BEGUN];
+    if (t->begin_count - t->end_count == RT_STEPS_BEGUN)
+        RT_TRY(rt_fail(e, RT_INTERNAL, "step %u: as many as can be are under way", step));
+    for (uint32_t i = 0; i < count; i++) v.tokens += rt_batch_trained(&micro[i], s->opts.B * s->opts.T);
+    if (count == 0 || v.tokens == 0)
+        RT_TRY(rt_fail(e, RT_INVALID, "step %u has no position that is trained; look at the data's mask", step));
+    if (count > 1 && !s->opts.accumulate)
+        RT_TRY(rt_fail(e, RT_INTERNAL, "%u micro-batches for a plan that was recorded for one", count));
+    *b = (rt_step_begun){ .step = step, .tokens = v.tokens, .micro = count };
+    RT_TRY(rt_exec_write(t->x, s->step, &v, sizeof v, e));
+    for (uint32_t i = 0; i < count; i++) {
+        rt_step_begun *timed = i < 2 ? b : NULL; /* the first of each program */
+        RT_TRY(t->rows ? write_micro(t, micro, i, count, timed, e) : write_batch(t, &micro[i], timed, e));
+        RT_TRY(run(t, i == 0 ? RT_PROGRAM_FIRST : RT_PROGRAM_NEXT, timed, e));
+        t->student_runs++;
+    }
+    RT_TRY(run(t, RT_PROGRAM_UPDATE, b, e));
+    RT_TRY(ask_result(t, b, e));
+    t->begin_count++;
+out:
+    return rc;
+}
+
+int rt_trainer_end(rt_trainer *t, rt_step_result *out, rt_err *e)
+{
+    int rc;
+    const rt_step_begun *b = &t->begun[t->end_count % RT_STEPS_BEGUN];
+    *out = (rt_step_result){ 0 };
+    if (t->end_count == t->begin_count) RT_TRY(rt_fail(e, RT_INTERNAL, "no step is under way"));
+    RT_TRY(rt_exec_wait(t->x, b->ticket, e));
+    t->end_count++;
+    RT_TRY(collect(t, b, out, e));
+    add_times(t, b);
 out:
     return rc;
 }
@@ -317,26 +388,18 @@ out:
 int rt_trainer_step(rt_trainer *t, const rt_batch *micro, uint32_t count, uint32_t step, double lr, uint64_t seed,
                     rt_step_result *out, rt_err *e)
 {
-    int rc;
-    rt_step_plan *s = t->plan;
-    rt_step v = { .step = step, .lr = (float)lr, .seed = seed };
-    *out = (rt_step_result){ 0 };
-    for (uint32_t i = 0; i < count; i++) v.tokens += rt_batch_trained(&micro[i], s->opts.B * s->opts.T);
-    if (count == 0 || v.tokens == 0)
-        RT_TRY(rt_fail(e, RT_INVALID, "step %u has no position that is trained; look at the data's mask", step));
-    if (count > 1 && !s->opts.accumulate)
-        RT_TRY(rt_fail(e, RT_INTERNAL, "%u micro-batches for a plan that was recorded for one", count));
-    RT_TRY(rt_exec_write(t->x, s->step, &v, sizeof v, e));
-    for (uint32_t i = 0; i < count; i++) {
-        RT_TRY(t->rows ? write_micro(t, micro, i, count, e) : write_batch(t, &micro[i], e));
-        RT_TRY(run(t, i == 0 ? RT_PROGRAM_FIRST : RT_PROGRAM_NEXT, e));
-        t->student_runs++;
-    }
-    RT_TRY(run(t, RT_PROGRAM_UPDATE, e));
-    RT_TRY(collect(t, v.tokens, out, e));
-    add_times(t, count);
-out:
-    return rc;
+    int rc = rt_trainer_begin(t, micro, count, step, lr, seed, e);
+    return rc < 0 ? rc : rt_trainer_end(t, out, e);
+}
+
+/* ---- looking, without training ---- */
+
+static int check_fault(rt_trainer *t, rt_err *e)
+{
+    rt_fault f;
+    int rc = rt_exec_read(t->x, t->plan->fault, &f, sizeof f, e);
+    if (rc < 0 || !f.set) return rc;
+    return fault_message(t, &f, e);
 }
 
 static int read_column(rt_trainer *t, rt_view v, float *out, rt_err *e)
@@ -350,8 +413,8 @@ int rt_trainer_eval(rt_trainer *t, const rt_batch *b, const rt_eval_out *out, rt
     rt_step_plan *s = t->plan;
     rt_step v = { .tokens = 1 };
     RT_TRY(rt_exec_write(t->x, s->step, &v, sizeof v, e));
-    RT_TRY(write_batch(t, b, e));
-    RT_TRY(run(t, RT_PROGRAM_EVAL, e));
+    RT_TRY(write_batch(t, b, NULL, e));
+    RT_TRY(run(t, RT_PROGRAM_EVAL, NULL, e));
     RT_TRY(check_fault(t, e));
     RT_TRY(read_column(t, s->eval.ce, out->ce, e));
     RT_TRY(read_column(t, s->eval.div, out->div, e));
@@ -366,9 +429,9 @@ int rt_trainer_logits(rt_trainer *t, const rt_batch *b, const int32_t *pick, flo
 {
     int rc;
     rt_step_plan *s = t->plan;
-    RT_TRY(write_batch(t, b, e));
+    RT_TRY(write_batch(t, b, NULL, e));
     RT_TRY(rt_exec_write(t->x, s->pick, pick, (uint64_t)s->opts.picks * sizeof *pick, e));
-    RT_TRY(run(t, RT_PROGRAM_LOGITS, e));
+    RT_TRY(run(t, RT_PROGRAM_LOGITS, NULL, e));
     RT_TRY(read_column(t, s->logits, student, e));
     RT_TRY(read_column(t, s->teacher_logits, teacher, e));
 out:

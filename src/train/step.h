@@ -19,15 +19,32 @@ typedef struct rt_batch {
 /* Positions whose target is not negative. */
 uint32_t rt_batch_trained(const rt_batch *b, uint32_t positions);
 
+/* A few scalars as the device stores them. */
+typedef union rt_scalars {
+    float f32[4];
+    double f64[4];
+} rt_scalars;
+
+/* A step that was begun: the device fills the first four, in order, when it has come so far. */
+typedef struct rt_step_begun {
+    rt_fault fault;
+    rt_scalars sums, norm, clip;
+    rt_ticket ticket; /* of the last of them */
+    uint32_t step, tokens, micro;
+    struct {
+        rt_ticket ticket;
+        double waited;
+    } ran[RT_PROGRAM_COUNT]; /* one run of each, to be timed */
+} rt_step_begun;
+enum { RT_STEPS_BEGUN = 2 };
+
 typedef struct rt_trainer {
     rt_step_plan *plan;
     rt_exec *x;
     uint64_t teacher_runs, student_runs; /* programs run so far */
     double teacher_seconds, student_seconds, update_seconds;
-    struct {
-        rt_ticket ticket;
-        double waited;
-    } last[RT_PROGRAM_COUNT]; /* run of each */
+    rt_step_begun begun[RT_STEPS_BEGUN]; /* step i at i % RT_STEPS_BEGUN */
+    uint64_t begin_count, end_count;     /* steps */
     int32_t *rows; /* (B*T) scratch: which rows of the teacher's output a micro-batch takes; null: not needed */
 } rt_trainer;
 
@@ -49,6 +66,12 @@ typedef struct rt_step_result {
  * host. */
 int rt_trainer_step(rt_trainer *t, const rt_batch *micro, uint32_t count, uint32_t step, double lr, uint64_t seed,
                     rt_step_result *out, rt_err *e);
+/* The same in two parts, so that a device that runs by itself need not stand still while the host looks at a result:
+ * begin enqueues a step, and its rows may then be reused; end waits for the oldest that was begun. Up to RT_STEPS_BEGUN
+ * may be under way. Once a step has found something not finite, no later one changes a weight. */
+int rt_trainer_begin(rt_trainer *t, const rt_batch *micro, uint32_t count, uint32_t step, double lr, uint64_t seed,
+                     rt_err *e);
+int rt_trainer_end(rt_trainer *t, rt_step_result *out, rt_err *e);
 
 /* (B*T) each, for positions with a target; others are 0. Arrays may be null. Without a teacher only ce is filled. */
 typedef struct rt_eval_out {

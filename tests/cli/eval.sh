@@ -33,8 +33,21 @@ json_is 'j["documents"] == 60 and j["model"] == "s" and 0 < j["cross_entropy"]["
 # Of an untrained model about the size of the vocabulary.
 json_is '250 < j["perplexity"] < 300'
 cp "$out" alone.json
+run eval s --data d.jsonl --teacher t --teacher-weights bf16 --json
+exits 0
+json_is 'j["teacher_weights"] == "bf16"'
+cp "$out" rounded.json
+run eval s --data d.jsonl --teacher t --teacher-weights bf16
+out_has "^weights +the teacher's are expanded to bf16 once, as the settings say$"
+run eval s --data d.jsonl --teacher t --teacher-weights f16
+exits 2
+err_has "--teacher-weights is auto, native or bf16, not 'f16'"
+run eval s --data d.jsonl --teacher-weights bf16
+exits 2
 run eval s --data d.jsonl --teacher t --json
 exits 0
+json_is 'j["teacher_weights"] == "native"'
+json_is '0 < abs(j["teacher_cross_entropy"]["mean"] - json.load(open("rounded.json"))["teacher_cross_entropy"]["mean"]) < 0.01'
 json_is 'j["teacher"] == "t" and 0 < j["forward_kl"]["mean"] < 0.2 and 0 <= j["agreement"]["mean"] < 0.2'
 json_is '0 <= j["forward_kl_percentiles"]["p50"] <= j["forward_kl_percentiles"]["p90"] <= j["forward_kl_percentiles"]["p99"]'
 json_is 'j["forward_kl_percentiles"]["p50"] < 2 * j["forward_kl"]["mean"]'

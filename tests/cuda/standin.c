@@ -26,8 +26,11 @@ standin *standin_get(void) { return &s; }
 static int called(const char *name)
 {
     s.calls++;
+    if (s.hook) s.hook(name);
+    if (s.lost) return s.fail_result;
     if (!s.fail_name || (s.fail_name[0] && strcmp(s.fail_name, name) != 0) || --s.fail_at != 0) return 0;
     s.fail_name = NULL;
+    s.lost = s.sticky;
     return s.fail_result;
 }
 
@@ -154,10 +157,10 @@ int cuMemGetInfo_v2(size_t *left, size_t *total)
 enum { HEAD = 256 };
 static int allocate(rt_cu_ptr *out, size_t bytes)
 {
-    if (bytes > s.memory - s.used) return RT_CU_OUT_OF_MEMORY;
+    if (s.used + s.hidden > s.memory || bytes > s.memory - s.used - s.hidden) return RT_CU_OUT_OF_MEMORY;
     uint8_t *p = aligned_alloc(HEAD, HEAD + (bytes + HEAD - 1) / HEAD * HEAD);
     if (!p) return RT_CU_OUT_OF_MEMORY;
-    memset(p + HEAD, 0xff, bytes);
+    memset(p + HEAD, s.clean ? 0 : 0xff, bytes);
     memcpy(p, &bytes, sizeof bytes);
     s.used += bytes;
     s.live++;

@@ -14,12 +14,17 @@ typedef struct standin {
     int lt_rounds;                                       /* so many of its candidates round a product first */
     uint64_t memory, module_bytes;                       /* 8 GiB; what a module takes of it */
     int lazy;                                            /* 1: functions in graphs are found not loaded */
+    int clean;                                           /* 1: new device memory is 0, not 0xff */
+    uint64_t hidden;                                     /* bytes that are called free and cannot be had */
+    void (*hook)(const char *name);                      /* told of every call */
     /* The n-th call from now of a function by this name ("": of any) returns this result; null: none does. */
     const char *fail_name;
     int fail_at, fail_result;
+    int sticky; /* 1: and so does every call after it */
     /* What happened. */
     uint64_t calls;    /* of anything */
     uint64_t launches; /* of kernels */
+    int lost;          /* a call has failed, and it was sticky */
     int64_t live;      /* objects made and not freed: allocations, modules, streams, events, graphs, ... */
     uint64_t used;     /* bytes of device memory */
     char log[1 << 16]; /* names of calls, one a line, repeats left out; asking and events are not listed */

@@ -13,17 +13,20 @@
 #include <math.h>
 #include <string.h>
 
-/* 1,000 bytes of weights (400 with adapters), 2 for every position and 1 of them only without recomputing, 4 a position
- * of the head at a time. */
+/* 1,000 bytes of weights (400 with adapters, 600 more where the teacher's are expanded), 2 for every position and 1 of
+ * them only without recomputing, 4 a position of the head at a time. */
 static uint32_t asked;
-static int formula(void *ctx, const rt_fit_config *c, uint64_t *bytes, rt_err *e)
+static uint64_t spared = 50; /* by expanding once */
+static int formula(void *ctx, const rt_fit_config *c, rt_fit_need *out, rt_err *e)
 {
     uint64_t positions = (uint64_t)c->micro_batch * c->seq_len, chunk = c->head_chunk ? c->head_chunk : 100;
     (void)e;
     asked++;
     if (ctx && ++*(int *)ctx > 3) return rt_fail(e, RT_UNSUPPORTED, "asked too often");
-    *bytes = (c->lora_rank ? 400 : 1000) + positions * (c->recompute == RT_RECOMPUTE_BLOCK ? 1 : 2) + 4 * chunk;
-    *bytes += c->ahead > 1 ? c->ahead * positions : 0;
+    bool wide = c->weights == RT_WEIGHTS_BF16;
+    *out = (rt_fit_need){ .expands = wide ? 50 : 50 + spared };
+    out->bytes = (c->lora_rank ? 400 : 1000) + positions * (c->recompute == RT_RECOMPUTE_BLOCK ? 1 : 2) + 4 * chunk;
+    out->bytes += (c->ahead > 1 ? c->ahead * positions : 0) + (wide ? 600 : 0);
     return RT_OK;
 }
 
@@ -68,6 +71,76 @@ static void the_teacher_reads_ahead_where_that_fits(void **state)
         assert_int_equal(f.chosen.micro_batch, table[i].micro);
         assert_int_equal(f.chosen.ahead, table[i].ahead);
     }
+}
+
+/* Expanded weights are taken where all that was chosen without them still fits, and never for fewer rows. */
+static void weights_are_expanded_where_that_fits_beside_the_rest(void **state)
+{
+    static const struct {
+        uint64_t limit, spared;
+        uint32_t rows, micro, ahead;
+        bool differ;
+        rt_weights_why why;
+    } table[] = {
+        { 3448 + 600, 50, 0, 8, 0, true, RT_WEIGHTS_GAIN },
+        { 3448 + 599, 50, 0, 8, 0, true, RT_WEIGHTS_NO_ROOM }, /* and not eight rows for fewer */
+        { 3448, 50, 0, 8, 0, true, RT_WEIGHTS_NO_ROOM },
+        { 3447, 50, 0, 4, 0, true, RT_WEIGHTS_GAIN }, /* what eight rows left free is enough */
+        { 100000, 0, 0, 8, 0, true, RT_WEIGHTS_NO_GAIN },
+        { 100000, 50, 0, 8, 0, false, RT_WEIGHTS_SAME },
+        { 7544 + 600, 50, 32, 8, 4, true, RT_WEIGHTS_GAIN },
+        { 7544 + 599, 50, 32, 8, 4, true, RT_WEIGHTS_NO_ROOM }, /* the teacher's rows come first */
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        rt_fit_ask ask = free_ask;
+        rt_str text = { 0 };
+        ask.teacher = ask.weights_free = true;
+        ask.weights_differ = table[i].differ;
+        ask.teacher_rows = table[i].rows;
+        spared = table[i].spared;
+        rt_fit f = fitted(table[i].limit, &ask);
+        bool wide = table[i].why == RT_WEIGHTS_GAIN;
+        assert_true(f.fits && f.need <= table[i].limit);
+        assert_int_equal(f.weights.why, table[i].why);
+        assert_int_equal(f.weights.weights, wide ? RT_WEIGHTS_BF16 : RT_WEIGHTS_NATIVE);
+        assert_int_equal(f.chosen.weights, f.weights.weights);
+        assert_int_equal(f.chosen.micro_batch, table[i].micro);
+        assert_int_equal(f.chosen.ahead, table[i].ahead);
+        rt_fit_chosen(&text, &f); /* what is expanded is no sacrifice to memory */
+        if (text.len && strstr(text.data, "--teacher-weights")) fail_msg("%s", text.data);
+        rt_str_free(&text);
+    }
+    spared = 50;
+    rt_fit f = fitted(100000, &free_ask); /* no teacher */
+    assert_int_equal(f.weights.why, RT_WEIGHTS_UNSAID);
+}
+
+static void weights_that_were_asked_for_stay(void **state)
+{
+    (void)state;
+    rt_str text = { 0 };
+    rt_fit_ask ask = free_ask;
+    ask.teacher = ask.weights_differ = true;
+    ask.wanted.weights = RT_WEIGHTS_NATIVE;
+    rt_fit f = fitted(100000, &ask);
+    assert_true(f.weights.why == RT_WEIGHTS_ASKED && f.chosen.weights == RT_WEIGHTS_NATIVE);
+    ask.wanted.weights = RT_WEIGHTS_BF16; /* also where rows have to give way */
+    f = fitted(3448, &ask);
+    assert_true(f.fits && f.weights.why == RT_WEIGHTS_ASKED && f.chosen.weights == RT_WEIGHTS_BF16);
+    assert_int_equal(f.chosen.micro_batch, 4);
+    f = fitted(1528 + 599, &ask); /* one row, recomputed, is a byte too much; as stored it is not */
+    assert_false(f.fits);
+    assert_int_equal(f.weights.why, RT_WEIGHTS_UNSAID);
+    assert_int_equal(f.nearest_count, 1);
+    rt_fit_offers(&text, &f);
+    assert_memory_equal(text.data, "--teacher-weights native (", 26);
+    rt_str_free(&text);
+    f = fitted(1528 - 65, &ask); /* not that either: both are said */
+    assert_true(!f.fits && f.nearest_count > 0);
+    rt_fit_offers(&text, &f);
+    assert_memory_equal(text.data, "--teacher-weights native --head-chunk 16 (", 42);
+    rt_str_free(&text);
 }
 
 static void rows_cover_the_batch(void **state)
@@ -189,7 +262,8 @@ static void what_cannot_fit_is_told_what_would(void **state)
     f = fitted(100, &ask);
     assert_true(!f.fits && f.nearest_count == 0);
     rt_fit_offers(&text, &f);
-    assert_non_null(strstr(text.data, "smaller models"));
+    assert_non_null(
+        strstr(text.data, "smaller models, or a limit of 1.54 KiB")); /* of what was asked for, at its least */
     rt_str_free(&text);
 }
 
@@ -275,6 +349,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_cover_the_batch),
         cmocka_unit_test(the_teacher_reads_ahead_where_that_fits),
+        cmocka_unit_test(weights_are_expanded_where_that_fits_beside_the_rest),
+        cmocka_unit_test(weights_that_were_asked_for_stay),
         cmocka_unit_test(what_is_wanted_is_taken_where_it_fits),
         cmocka_unit_test(fewer_rows_come_before_recomputing),
         cmocka_unit_test(the_largest_that_fits_is_found),

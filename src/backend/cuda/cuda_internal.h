@@ -11,6 +11,8 @@
 enum {
     RT_CUDA_STAGES = 4,            /* pinned buffers that uploads and downloads pass through */
     RT_CUDA_STAGE_BYTES = 8 << 20, /* of each */
+    RT_CUDA_LETTERS = 16,          /* small downloads that can be under way at a time */
+    RT_CUDA_LETTER_BYTES = 64,     /* most of one */
     RT_CUDA_EVENTS = 64,           /* tickets that can be told apart; an older one waits for its successor */
     RT_CUDA_GEMM_WORK = 32 << 20   /* most scratch of one product */
 };
@@ -35,9 +37,17 @@ typedef struct rt_cuda_function {
 typedef struct rt_cuda_gemm rt_cuda_gemm; /* one product with its algorithm (cuda_gemm.c) */
 
 typedef struct rt_cuda_stage {
-    void *host;
-    rt_cu_event free; /* recorded behind the copy that uses it */
+    uint8_t *host;
+    uint64_t used;    /* bytes from the start that copies were given */
+    rt_cu_event free; /* recorded behind the last of them */
 } rt_cuda_stage;
+
+/* A small download under way: its bytes are in the box, and `to` gets them when the ticket is waited for. */
+typedef struct rt_cuda_letter {
+    void *to; /* null: none */
+    uint32_t bytes;
+    rt_ticket ticket;
+} rt_cuda_letter;
 
 typedef struct rt_cuda_dev {
     rt_dev base;
@@ -62,7 +72,9 @@ typedef struct rt_cuda_dev {
     uint32_t nfunctions, functions_cap;
     rt_cuda_gemm *gemms; /* newest first */
     rt_cuda_stage stage[RT_CUDA_STAGES];
-    uint32_t next_stage;
+    uint32_t filling; /* stage % RT_CUDA_STAGES that the next upload goes into, while it has room */
+    rt_cuda_letter letter[RT_CUDA_LETTERS];
+    uint8_t *box; /* (letters, bytes), pinned */
     /* Of ticket t, at t % RT_CUDA_EVENTS: its end, and the begin of its run. */
     rt_cu_event event[RT_CUDA_EVENTS], begin[RT_CUDA_EVENTS];
     rt_ticket ticket, done;
@@ -92,9 +104,9 @@ int rt_cuda_mem_new(rt_dev *d, uint64_t bytes, rt_mem_kind kind, rt_mem **out, r
 void rt_cuda_mem_free(rt_dev *d, rt_mem *m);
 int rt_cuda_mem_copy(rt_dev *d, const rt_copy *c, rt_ticket *t, rt_err *e);
 int rt_cuda_wait(rt_dev *d, rt_ticket t, rt_err *e);
-/* Records the begin of what the next ticket is for. */
-int rt_cuda_begin(rt_cuda_dev *d, rt_err *e);
-/* Records the end of what was enqueued and gives it a number. */
+/* Records the begin of what the next ticket is for; nothing when t is null. */
+int rt_cuda_begin(rt_cuda_dev *d, const rt_ticket *t, rt_err *e);
+/* Records the end of what was enqueued and gives it a number; nothing when t is null. */
 int rt_cuda_ticket(rt_cuda_dev *d, rt_ticket *t, rt_err *e);
 double rt_cuda_seconds(rt_dev *d, rt_ticket t);
 

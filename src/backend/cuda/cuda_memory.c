@@ -1,23 +1,32 @@
 /* cuda_memory.c - allocations, copies through pinned staging, tickets.
  *
  * Owns: when host memory may be touched again. An upload is taken into a pinned buffer and goes on by itself while the
- * caller prepares the next; a download ends when it returns. Everything is enqueued on the device's one stream, so
- * order is that of the calls. */
+ * caller prepares the next; small ones lie behind one another in it, so that those of many steps do not wait for the
+ * GPU. A few bytes from the device are delivered when their ticket is waited for; a larger download ends when it
+ * returns. Everything is enqueued on the device's one stream, so order is that of the calls. */
 #include "backend/cuda/cuda_internal.h"
 
 #include "base/str.h"
 
 #include <string.h>
 
+static int pin(rt_cuda_dev *d, uint8_t **out, uint32_t bytes, rt_err *e)
+{
+    void *host = NULL;
+    int rc = rt_cuda_status(&d->cu, d->cu.host_alloc(&host, bytes, 0), e, "pinning %u bytes of host memory", bytes);
+    if (rc >= 0) *out = host;
+    return rc;
+}
+
 int rt_cuda_stages_new(rt_cuda_dev *d, rt_err *e)
 {
     int rc = RT_OK;
     for (uint32_t i = 0; i < RT_CUDA_STAGES; i++) {
         rt_cuda_stage *s = &d->stage[i];
-        RT_TRY(rt_cuda_status(&d->cu, d->cu.host_alloc(&s->host, RT_CUDA_STAGE_BYTES, 0), e,
-                              "pinning %d bytes of host memory", RT_CUDA_STAGE_BYTES));
+        RT_TRY(pin(d, &s->host, RT_CUDA_STAGE_BYTES, e));
         RT_TRY(rt_cuda_status(&d->cu, d->cu.event_new(&s->free, RT_CU_EVENT_NO_TIMING), e, "making an event"));
     }
+    RT_TRY(pin(d, &d->box, RT_CUDA_LETTERS * RT_CUDA_LETTER_BYTES, e));
     for (uint32_t i = 0; i < RT_CUDA_EVENTS; i++) {
         RT_TRY(rt_cuda_status(&d->cu, d->cu.event_new(&d->event[i], 0), e, "making an event"));
         RT_TRY(rt_cuda_status(&d->cu, d->cu.event_new(&d->begin[i], 0), e, "making an event"));
@@ -32,6 +41,7 @@ void rt_cuda_stages_free(rt_cuda_dev *d)
         if (d->stage[i].host) d->cu.host_free(d->stage[i].host);
         if (d->stage[i].free) d->cu.event_free(d->stage[i].free);
     }
+    if (d->box) d->cu.host_free(d->box);
     for (uint32_t i = 0; i < RT_CUDA_EVENTS; i++) {
         if (d->event[i]) d->cu.event_free(d->event[i]);
         if (d->begin[i]) d->cu.event_free(d->begin[i]);
@@ -89,8 +99,9 @@ void rt_cuda_mem_free(rt_dev *dev, rt_mem *m)
 
 /* ---- tickets ---- */
 
-int rt_cuda_begin(rt_cuda_dev *d, rt_err *e)
+int rt_cuda_begin(rt_cuda_dev *d, const rt_ticket *t, rt_err *e)
 {
+    if (!t) return RT_OK;
     return rt_cuda_status(&d->cu, d->cu.event_record(d->begin[(d->ticket + 1) % RT_CUDA_EVENTS], d->stream), e,
                           "recording an event");
 }
@@ -107,12 +118,22 @@ double rt_cuda_seconds(rt_dev *dev, rt_ticket t)
 int rt_cuda_ticket(rt_cuda_dev *d, rt_ticket *t, rt_err *e)
 {
     rt_ticket mine = d->ticket + 1;
+    if (!t) return RT_OK;
     int rc =
         rt_cuda_status(&d->cu, d->cu.event_record(d->event[mine % RT_CUDA_EVENTS], d->stream), e, "recording an event");
-    if (rc < 0) return rc;
-    d->ticket = mine;
-    if (t) *t = mine;
-    return RT_OK;
+    if (rc >= 0) *t = d->ticket = mine;
+    return rc;
+}
+
+/* Letters that have arrived go to whom they are for; after a fault none ever will. */
+static void deliver(rt_cuda_dev *d, bool arrived)
+{
+    for (uint32_t i = 0; i < RT_CUDA_LETTERS; i++) {
+        rt_cuda_letter *l = &d->letter[i];
+        if (!l->to || (arrived && l->ticket > d->done)) continue;
+        if (arrived) memcpy(l->to, d->box + i * RT_CUDA_LETTER_BYTES, l->bytes);
+        l->to = NULL;
+    }
 }
 
 int rt_cuda_wait(rt_dev *dev, rt_ticket t, rt_err *e)
@@ -123,24 +144,38 @@ int rt_cuda_wait(rt_dev *dev, rt_ticket t, rt_err *e)
     RT_TRY(rt_cuda_enter(d, e));
     RT_TRY(rt_cuda_status(&d->cu, d->cu.event_wait(d->event[t % RT_CUDA_EVENTS]), e, "waiting for the GPU"));
     d->done = t;
+    deliver(d, true);
     return RT_OK;
 out:
+    deliver(d, false);
     if (!d->sync) rt_err_context(e, "%s: --sync names the op that failed", d->name);
     return rc;
 }
 
 /* ---- copies ---- */
 
+/* The next stage, when the copies that used it are done. */
+static int turn_to_next(rt_cuda_dev *d, rt_cuda_stage **out, rt_err *e)
+{
+    rt_cuda_stage *s = &d->stage[++d->filling % RT_CUDA_STAGES];
+    int rc = rt_cuda_status(&d->cu, d->cu.event_wait(s->free), e, "waiting for a copy");
+    s->used = 0;
+    *out = s;
+    return rc;
+}
+
 static int upload(rt_cuda_dev *d, rt_cu_ptr to, const uint8_t *from, uint64_t bytes, rt_err *e)
 {
+    enum { ALIGN = 256 };
     int rc = RT_OK;
     while (bytes) {
-        uint64_t n = bytes < RT_CUDA_STAGE_BYTES ? bytes : RT_CUDA_STAGE_BYTES;
-        rt_cuda_stage *s = &d->stage[d->next_stage++ % RT_CUDA_STAGES];
-        RT_TRY(rt_cuda_status(&d->cu, d->cu.event_wait(s->free), e, "waiting for an upload"));
-        memcpy(s->host, from, n);
-        RT_TRY(rt_cuda_status(&d->cu, d->cu.copy_to_device(to, s->host, n, d->stream), e, "uploading"));
+        rt_cuda_stage *s = &d->stage[d->filling % RT_CUDA_STAGES];
+        if (s->used == RT_CUDA_STAGE_BYTES) RT_TRY(turn_to_next(d, &s, e));
+        uint64_t left = RT_CUDA_STAGE_BYTES - s->used, n = bytes < left ? bytes : left;
+        memcpy(s->host + s->used, from, n);
+        RT_TRY(rt_cuda_status(&d->cu, d->cu.copy_to_device(to, s->host + s->used, n, d->stream), e, "uploading"));
         RT_TRY(rt_cuda_status(&d->cu, d->cu.event_record(s->free, d->stream), e, "recording an event"));
+        s->used += rt_align_up(n, ALIGN);
         to += n;
         from += n;
         bytes -= n;
@@ -149,30 +184,45 @@ out:
     return rc;
 }
 
-/* Two pieces are under way at a time: one is taken out while the next arrives. */
+/* Two pieces are under way at a time, each with a stage of its own: one is taken out while the next arrives. */
 static int download(rt_cuda_dev *d, uint8_t *to, rt_cu_ptr from, uint64_t bytes, rt_err *e)
 {
     int rc = RT_OK;
     uint64_t asked = 0, taken = 0;
-    uint32_t first = d->next_stage, last = first;
+    rt_cuda_stage *at[2] = { NULL, NULL };
     while (taken < bytes) {
-        while (asked < bytes && last - first < 2) {
-            rt_cuda_stage *s = &d->stage[last++ % RT_CUDA_STAGES];
+        while (asked < bytes && asked - taken < 2 * (uint64_t)RT_CUDA_STAGE_BYTES) {
+            rt_cuda_stage **s = &at[asked / RT_CUDA_STAGE_BYTES % 2];
             uint64_t n = bytes - asked < RT_CUDA_STAGE_BYTES ? bytes - asked : RT_CUDA_STAGE_BYTES;
-            RT_TRY(rt_cuda_status(&d->cu, d->cu.event_wait(s->free), e, "waiting for an upload"));
-            RT_TRY(rt_cuda_status(&d->cu, d->cu.copy_to_host(s->host, from + asked, n, d->stream), e, "downloading"));
-            RT_TRY(rt_cuda_status(&d->cu, d->cu.event_record(s->free, d->stream), e, "recording an event"));
+            RT_TRY(turn_to_next(d, s, e));
+            (*s)->used = RT_CUDA_STAGE_BYTES;
+            RT_TRY(
+                rt_cuda_status(&d->cu, d->cu.copy_to_host((*s)->host, from + asked, n, d->stream), e, "downloading"));
+            RT_TRY(rt_cuda_status(&d->cu, d->cu.event_record((*s)->free, d->stream), e, "recording an event"));
             asked += n;
         }
-        rt_cuda_stage *s = &d->stage[first++ % RT_CUDA_STAGES];
+        rt_cuda_stage *s = at[taken / RT_CUDA_STAGE_BYTES % 2];
         uint64_t n = bytes - taken < RT_CUDA_STAGE_BYTES ? bytes - taken : RT_CUDA_STAGE_BYTES;
         RT_TRY(rt_cuda_status(&d->cu, d->cu.event_wait(s->free), e, "waiting for a download"));
         memcpy(to + taken, s->host, n);
         taken += n;
     }
 out:
-    d->next_stage = last;
     return rc;
+}
+
+/* Into the box, without waiting; false when it is full, the download too large, or nobody will wait for it. */
+static bool post(rt_cuda_dev *d, const rt_copy *c, rt_ticket *t, int *rc, rt_err *e)
+{
+    uint32_t i = 0;
+    while (i < RT_CUDA_LETTERS && d->letter[i].to) i++;
+    if (!t || i == RT_CUDA_LETTERS || c->bytes == 0 || c->bytes > RT_CUDA_LETTER_BYTES) return false;
+    void *place = d->box + i * RT_CUDA_LETTER_BYTES;
+    *rc = rt_cuda_status(&d->cu, d->cu.copy_to_host(place, c->mem->addr + c->off, c->bytes, d->stream), e,
+                         "downloading");
+    if (*rc >= 0) *rc = rt_cuda_ticket(d, t, e);
+    if (*rc >= 0) d->letter[i] = (rt_cuda_letter){ c->host, (uint32_t)c->bytes, *t };
+    return true;
 }
 
 int rt_cuda_mem_copy(rt_dev *dev, const rt_copy *c, rt_ticket *t, rt_err *e)
@@ -188,6 +238,7 @@ int rt_cuda_mem_copy(rt_dev *dev, const rt_copy *c, rt_ticket *t, rt_err *e)
         RT_TRY(upload(d, c->mem->addr + c->off, c->host, c->bytes, e));
         return rt_cuda_ticket(d, t, e);
     }
+    if (post(d, c, t, &rc, e)) return rc;
     RT_TRY(download(d, c->host, c->mem->addr + c->off, c->bytes, e));
     if (t) *t = 0;
 out:

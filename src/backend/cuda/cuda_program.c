@@ -284,7 +284,7 @@ int rt_cuda_run(rt_dev *dev, rt_prog *g, rt_ticket *t, rt_err *e)
     rt_cuda_dev *d = (rt_cuda_dev *)dev;
     int rc;
     RT_TRY(rt_cuda_enter(d, e));
-    RT_TRY(rt_cuda_begin(d, e));
+    RT_TRY(rt_cuda_begin(d, t, e));
     if (d->sync)
         RT_TRY(launch_all(d, g, e));
     else

@@ -1,0 +1,409 @@
+/* test_cuda_train.c - whole runs on the CUDA backend over the stand-in driver: memory that the driver refuses although it
+ * called it free, a GPU that is lost, numbers that were never computed, and what fits a card of 24 GB. The stand-in
+ * computes nothing, so a hook writes the one number that the host checks. */
+#include "run_case.h"
+
+#include "../cuda/standin.h"
+#include "backend/cuda/cuda_internal.h"
+#include "exec/exec_internal.h"
+#include "train/fit_need.h"
+
+#include <dlfcn.h>
+#include <math.h>
+
+/* Every module, as machine code for sm_90 that nobody runs: the block of cuda_image.h. */
+#define TEXT_OF(x) #x
+#define NUMBER(x) TEXT_OF(x)
+__asm__(".section .rodata\n"
+        ".balign 64\n"
+        ".globl rt_embed_cuda_kernels, rt_embed_cuda_kernels_end\n"
+        "rt_embed_cuda_kernels:\n"
+        ".asciz \"RTCUDA1\"\n"
+        ".4byte " NUMBER(RT_CUDA_MODULE_COUNT) ", 13000\n"
+                                               ".irp module," RT_CUDA_MODULES "\n"
+                                               "7:\n"
+                                               ".ascii \"\\module\"\n"
+                                               ".org 7b + 48\n"
+                                               ".4byte 90, 0\n"
+                                               ".8byte 16 + 72 * " NUMBER(
+                                                   RT_CUDA_MODULE_COUNT) ", 4\n"
+                                                                         ".endr\n"
+                                                                         ".asciz \"sass\"\n"
+                                                                         ".zero 3\n"
+                                                                         "rt_embed_cuda_kernels_end:\n"
+                                                                         ".zero 1\n"
+                                                                         ".text\n");
+
+static standin *s;
+static const standin FRESH = { .devices = 1,
+                               .capability = 90,
+                               .driver_version = 13000,
+                               .lt_version = 130100,
+                               .lt_cudart = 13000,
+                               .memory = 8ull << 30,
+                               .module_bytes = 1 << 20,
+                               .clean = 1 };
+
+static int find_standin(void **state)
+{
+    void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    void *symbol = lib ? dlsym(lib, "standin_get") : NULL;
+    standin_get_fn get;
+    (void)state;
+    if (!symbol) return -1;
+    memcpy(&get, &symbol, sizeof get);
+    s = get();
+    return 0;
+}
+
+/* ---- a run ---- */
+
+static rt_exec *computing; /* of the run that is open */
+static const rt_step_plan *plan;
+static uint32_t launches, waits;
+static uint32_t launched[RUN_STEPS + 1], waited[RUN_STEPS + 1]; /* when the result of a step was known */
+static float trained_value;                                     /* NAN: as many as the step has */
+
+static void *place_of(rt_view v)
+{
+    const rt_buffer *b = &computing->space->bufs[v.buf - 1];
+    return (void *)(uintptr_t)(computing->mem[b->cls]->addr + computing->space_off[v.buf - 1]);
+}
+
+/* The device says that it trained what the step has. */
+static void compute(const char *name)
+{
+    waits += strcmp(name, "cuEventSynchronize") == 0 || strcmp(name, "cuStreamSynchronize") == 0;
+    if (!computing || strcmp(name, "cuGraphLaunch") != 0) return;
+    launches++;
+    const rt_step *step = place_of(plan->step);
+    float *sums = place_of(plan->sums);
+    sums[3] = isnan(trained_value) ? (float)step->tokens : trained_value;
+}
+
+static char pages[1 << 16], notes[1 << 14];
+static uint32_t page_count, lose_at;
+static rt_fit fitted; /* of the last run that was opened */
+
+static void keep_page(void *ctx, const char *text)
+{
+    (void)ctx;
+    page_count++;
+    strncat(pages, text, sizeof pages - strlen(pages) - 1);
+}
+static void keep_note(void *ctx, const char *text)
+{
+    (void)ctx;
+    strncat(notes, text, sizeof notes - strlen(notes) - 2);
+    strcat(notes, "\n");
+}
+static void after_step(void *ctx, const rt_run_line *l)
+{
+    (void)ctx;
+    launched[l->step] = launches;
+    waited[l->step] = waits;
+    if (l->step != lose_at) return;
+    s->fail_name = "cuEventSynchronize";
+    s->fail_at = 1;
+    s->fail_result = 700;
+    s->sticky = 1;
+}
+
+static int set_up(void **state)
+{
+    *s = FRESH;
+    s->hook = compute;
+    computing = NULL;
+    launches = waits = page_count = lose_at = 0;
+    trained_value = NAN;
+    pages[0] = notes[0] = 0;
+    if (make_test_dir(state) != 0) return -1;
+    put_run_inputs();
+    return 0;
+}
+
+/* To whatever end it comes; everything is given back. more: name, value, ..., null. */
+static int run_cuda(const char *out, bool resume, const char *const *more, rt_settings *settled, rt_err *e)
+{
+    static const rt_hub_env env;
+    run_case c;
+    run_begin(&c, "teacher", "student", out);
+    c.settings.given[RT_SETTING_ID_micro_batch] = false;
+    if (resume) memset(&c.settings, 0, sizeof c.settings);
+    run_set(&c, RT_SETTING_ID_out, in_dir(out));
+    for (; more && *more; more += 2) run_set(&c, rt_setting_find(more[0]), more[1]);
+    rt_run_events events = { .refused = keep_page, .note = keep_note, .step = after_step };
+    int rc = rt_device_open(&c.dev, "cuda", &(rt_dev_opts){ 0 }, NULL, e);
+    if (rc < 0) fail_msg("%s", e->text);
+    c.opts = (rt_run_opts){ .env = &env, .events = &events, .dev = c.dev, .resume = resume, .version = "test" };
+    rc = rt_run_open(&c.run, &c.settings, &c.opts, e);
+    if (rc >= 0) {
+        computing = c.run->trainer->x;
+        plan = c.run->trainer->plan;
+        fitted = c.run->fit;
+        rc = rt_run_train(c.run, &c.summary, e);
+        computing = NULL;
+    }
+    if (settled) *settled = c.settings; /* its texts are gone */
+    run_end(&c);
+    assert_int_equal(s->live, 0);
+    assert_int_equal(s->used, 0);
+    return rc;
+}
+
+/* ---- a run that comes to its end, and steps that do not wait ---- */
+
+static void a_step_waits_for_the_one_before_it_alone(void **state)
+{
+    rt_err e = { 0 };
+    (void)state;
+    if (run_cuda("o", false, NULL, NULL, &e) < 0) fail_msg("%s", e.text);
+    assert_int_equal(page_count, 0);
+    assert_true(rt_path_exists(in_dir("o/checkpoint-000012")));
+    for (uint32_t i = 2; i < 6; i++) assert_int_equal(waited[i] - waited[i - 1], 1);
+    /* When a result is known the next step has been launched, but for the sixth: then the run is evaluated and saved.
+     */
+    uint32_t programs = launched[2] - launched[1];
+    assert_true(programs >= 3); /* teacher, student, update */
+    for (uint32_t i = 2; i < 6; i++) assert_int_equal(launched[i] - launched[i - 1], programs);
+    assert_int_equal(launched[6], launched[5]);
+}
+
+/* ---- memory that is refused ---- */
+
+static void what_the_driver_refuses_is_made_smaller(void **state)
+{
+    rt_settings first, then;
+    rt_err e = { 0 };
+    (void)state;
+    if (run_cuda("whole", false, NULL, &first, &e) < 0) fail_msg("%s", e.text);
+    for (int at = 1; at < 6; at++) { /* each of a handful of allocations */
+        char out[16];
+        *s = FRESH;
+        s->hook = compute;
+        s->lt_refuses = 1; /* so that no product is tried on scratch before */
+        s->fail_name = "cuMemAlloc_v2";
+        s->fail_at = at;
+        s->fail_result = RT_CU_OUT_OF_MEMORY;
+        pages[0] = notes[0] = 0;
+        page_count = 0;
+        snprintf(out, sizeof out, "o%d", at);
+        if (run_cuda(out, false, NULL, &then, &e) < 0) fail_msg("%s", e.text);
+        assert_int_equal(page_count, 1);
+        assert_true(then.micro_batch < first.micro_batch);
+        assert_non_null(strstr(pages, "verdict   fits by the device's figures, and the device refused it"));
+        assert_non_null(strstr(pages, "parameters"));
+        assert_non_null(strstr(notes, "the device refused the "));
+        assert_non_null(strstr(notes, "CUDA_ERROR_OUT_OF_MEMORY"));
+        assert_non_null(strstr(notes, " with --micro-batch "));
+    }
+}
+
+static void smaller_and_smaller_until_nothing_is_left(void **state)
+{
+    rt_err e = { 0 };
+    (void)state;
+    s->lt_refuses = 1;
+    s->hidden = FRESH.memory - (64 << 10);
+    assert_int_equal(run_cuda("none", false, NULL, NULL, &e), RT_NOMEM);
+    assert_true(page_count > 3);
+    assert_non_null(strstr(e.text, "even with --micro-batch 1 --recompute block, and the device gives no more than"));
+    assert_non_null(strstr(e.text, "what fits: "));
+    assert_non_null(strstr(pages, "verdict   does not fit, even with --micro-batch 1 --recompute block"));
+    assert_non_null(strstr(pages, "since the device refused more"));
+    assert_non_null(strstr(pages, "would fit "));
+    assert_false(rt_path_exists(in_dir("none"))); /* nothing is half written */
+    /* One byte too few for all of it: the next smaller is found. */
+    *s = FRESH;
+    s->hook = compute;
+    s->lt_refuses = 1;
+    s->module_bytes = 0;
+    if (run_cuda("all", false, NULL, NULL, &e) < 0) fail_msg("%s", e.text);
+    assert_int_equal(fitted.chosen.micro_batch, 4);
+    s->hidden = FRESH.memory - fitted.need + 1;
+    page_count = 0;
+    if (run_cuda("less", false, NULL, NULL, &e) < 0) fail_msg("%s", e.text);
+    assert_int_equal(page_count, 1);
+    assert_int_equal(fitted.chosen.micro_batch, 2);
+}
+
+/* What the user has said is not changed behind his back. */
+static void what_was_fixed_is_refused(void **state)
+{
+    static const char *const fixed[] = { "micro_batch", "4", "recompute", "none", NULL };
+    rt_err e = { 0 };
+    (void)state;
+    s->lt_refuses = 1;
+    s->hidden = FRESH.memory - (64 << 10);
+    assert_int_equal(run_cuda("fixed", false, fixed, NULL, &e), RT_NOMEM);
+    assert_int_equal(page_count, 2); /* what was refused, and that it is the only one */
+    assert_null(strstr(e.text, "even with"));
+    assert_string_equal(notes, "only 12 steps: distillation usually needs some hundreds; --epochs or --steps asks for "
+                               "more\n");
+    assert_false(rt_path_exists(in_dir("fixed")));
+}
+
+/* ---- a GPU that is lost ---- */
+
+static void a_lost_gpu_leaves_the_last_checkpoint(void **state)
+{
+    rt_progress_state state_of;
+    rt_err e = { 0 };
+    (void)state;
+    lose_at = 8;
+    assert_int_equal(run_cuda("o", false, NULL, NULL, &e), RT_DEVICE);
+    assert_int_equal(s->lost, 1);
+    assert_non_null(strstr(e.text, "illegal memory access"));
+    assert_non_null(strstr(e.text, "--sync names the op"));
+    if (rt_checkpoint_check(in_dir("o/checkpoint-000006"), &state_of, &e) < 0) fail_msg("%s", e.text);
+    assert_int_equal(state_of.step, 6);
+    assert_false(rt_path_exists(in_dir("o/model.safetensors")));
+    *s = FRESH; /* another GPU, and the run goes on */
+    s->hook = compute;
+    lose_at = 0;
+    if (run_cuda("o", true, NULL, NULL, &e) < 0) fail_msg("%s", e.text);
+    assert_true(rt_path_exists(in_dir("o/checkpoint-000012")));
+}
+
+/* ---- numbers that were never computed ---- */
+
+static void what_is_not_finite_without_a_fault_is_said_so(void **state)
+{
+    rt_err e = { 0 };
+    (void)state;
+    s->clean = 0; /* memory as it comes: not a number */
+    assert_int_equal(run_cuda("eval", false, NULL, NULL, &e), RT_NONFINITE);
+    assert_memory_equal(e.text, "evaluation: the cross-entropy is not finite, and no op says where it began", 74);
+    *s = FRESH;
+    s->hook = compute;
+    trained_value = INFINITY;
+    assert_int_equal(run_cuda("step", false, NULL, NULL, &e), RT_NONFINITE);
+    assert_memory_equal(e.text, "step 1: a count of positions is not finite, and no op", 53);
+    trained_value = 3; /* finite and wrong is another fault */
+    assert_int_equal(run_cuda("count", false, NULL, NULL, &e), RT_INTERNAL);
+    assert_memory_equal(e.text, "step 1: the device trained 3 positions and the host had counted ", 64);
+}
+
+/* ---- a card of 24 GB ---- */
+
+typedef struct pair_of {
+    rt_dev *dev;
+    rt_model_config teacher, student;
+    rt_dtype *stored, *bf16;
+    uint32_t batch;
+} pair_of;
+
+static int need_of(void *ctx, const rt_fit_config *c, rt_fit_need *out, rt_err *e)
+{
+    const pair_of *p = ctx;
+    rt_step_opts o = step_options(&p->student, &p->teacher, c->micro_batch, c->seq_len);
+    o.accumulate = c->micro_batch < p->batch;
+    o.ahead = c->ahead;
+    o.chunk = c->head_chunk;
+    o.recompute = c->recompute;
+    o.vmask = true; /* 152,064 rows and 151,936 */
+    o.policy = *rt_device_policy(p->dev);
+    o.teacher_dtypes = c->weights == RT_WEIGHTS_BF16 ? p->bf16 : p->stored;
+    if (c->lora_rank) o.lora = (rt_lora){ .rank = c->lora_rank, .alpha = 1, .roles = RT_LORA_ROLES };
+    return rt_fit_ask_device(p->dev, &o, (p->batch - 1) / c->micro_batch + 1, out, e);
+}
+
+/* Shapes of Qwen2.5. */
+static rt_model_config shape(uint32_t layers, uint32_t width, uint32_t hidden, uint32_t heads, uint32_t kv, bool tied)
+{
+    rt_model_config c = { 0 };
+    rt_preset_find("tiny-qwen2")->fill(&c);
+    c.layers = layers;
+    c.width = width;
+    c.hidden = hidden;
+    c.heads = heads;
+    c.kv_heads = kv;
+    c.head_dim = width / heads;
+    c.vocab = tied ? 151936 : 152064;
+    c.tied = tied;
+    c.context = 32768;
+    return c;
+}
+
+static rt_fit fit_pair(pair_of *p, uint32_t batch, uint32_t T, uint64_t limit)
+{
+    rt_err e = { 0 };
+    rt_fit f;
+    uint64_t dims[2];
+    rt_role role;
+    uint32_t layer, n = rt_param_count(&p->teacher);
+    p->batch = batch;
+    p->stored = rt_alloc(n * sizeof *p->stored, 16);
+    p->bf16 = rt_alloc(n * sizeof *p->bf16, 16);
+    for (uint32_t i = 0; i < n; i++) {
+        assert_true(rt_param_at(&p->teacher, i, &role, &layer));
+        bool matrix = rt_role_shape(&p->teacher, role, dims) == 2, finer = role == RT_ROLE_V || role == RT_ROLE_DOWN;
+        p->stored[i] = !matrix ? RT_DTYPE_F32 : finer && layer % 2 ? RT_DTYPE_Q6_K : RT_DTYPE_Q4_K;
+    }
+    rt_weights_bf16(p->bf16, p->stored, &p->teacher);
+    uint32_t rows = 8192 / T;
+    rt_fit_ask ask = { .wanted = { .micro_batch = rt_fit_rows(batch, rows), .seq_len = T },
+                       .batch = batch,
+                       .micro_free = true,
+                       .recompute_free = true,
+                       .lora_free = true,
+                       .teacher = true,
+                       .teacher_rows = rows,
+                       .weights_free = true,
+                       .weights_differ = true,
+                       .limit = limit,
+                       .limit_is = RT_FIT_GIVEN };
+    if (rt_fit_choose(&f, &ask, need_of, p, &e) < 0) fail_msg("%s", e.text);
+    rt_free(p->stored);
+    rt_free(p->bf16);
+    return f;
+}
+
+static void what_fits_a_card_of_24_gb(void **state)
+{
+    rt_err e = { 0 };
+    rt_str text = { 0 };
+    const uint64_t GiB = 1ull << 30;
+    (void)state;
+    s->memory = 141 * GiB;
+    s->lt_refuses = 1; /* products of this size are not tried on scratch: the stand-in's memory is the host's */
+    pair_of p = { .teacher = shape(28, 3584, 18944, 28, 4, false), .student = shape(24, 896, 4864, 14, 2, true) };
+    if (rt_device_open(&p.dev, "cuda", &(rt_dev_opts){ 0 }, NULL, &e) < 0) fail_msg("%s", e.text);
+    uint64_t used = s->used;
+    rt_fit f = fit_pair(&p, 32, 2048, 22 * GiB); /* 7B Q4_K to 0.5B runs */
+    assert_true(f.fits && f.need <= 22 * GiB);
+    assert_int_equal(f.weights.why, RT_WEIGHTS_NO_ROOM);
+    f = fit_pair(&p, 16, 512, 100 * GiB); /* and where there is room its matrices are expanded once */
+    assert_true(f.fits && f.weights.why == RT_WEIGHTS_GAIN);
+    assert_true(f.weights.facts.bf16 - f.weights.facts.native > 8 * GiB);
+    p.student = shape(28, 1536, 8960, 12, 2, true);
+    f = fit_pair(&p, 32, 2048, 22 * GiB); /* 7B to 1.5B in full cannot */
+    assert_false(f.fits);
+    assert_true(f.need > 22 * GiB && f.nearest_count > 0);
+    rt_fit_chosen(&text, &f);
+    assert_string_equal(text.data, "--micro-batch 1 --recompute block"); /* not even so */
+    rt_str_free(&text);
+    rt_fit_offers(&text, &f);
+    print_message("7B to 1.5B needs %.1f GiB; under 22 GiB: %s\n", (double)f.need / (double)GiB, text.data);
+    assert_memory_equal(text.data, "--lora (", 8); /* a flag that can be copied */
+    assert_true(f.nearest[0].lora_rank == 32 && f.nearest_need[0] <= 22 * GiB);
+    rt_str_free(&text);
+    assert_int_equal(s->used, used); /* nothing was allocated to know it */
+    p.dev->api->close(p.dev);
+    assert_int_equal(s->live, 0);
+}
+
+int main(void)
+{
+#define C(f) cmocka_unit_test_setup_teardown(f, set_up, remove_test_dir)
+    const struct CMUnitTest tests[] = {
+        C(a_step_waits_for_the_one_before_it_alone),
+        C(what_the_driver_refuses_is_made_smaller),
+        C(smaller_and_smaller_until_nothing_is_left),
+        C(what_was_fixed_is_refused),
+        C(a_lost_gpu_leaves_the_last_checkpoint),
+        C(what_is_not_finite_without_a_fault_is_said_so),
+        C(what_fits_a_card_of_24_gb),
+    };
+    return cmocka_run_group_tests(tests, find_standin, NULL);
+}

@@ -1,0 +1,277 @@
+/* test_teacher_weights.c - --teacher-weights: what auto decides and says in every case, which dtypes follow, and that a
+ * matrix expanded once to bf16 gives the bits of one that is expanded before every product. */
+#include "train_case.h"
+
+#include "format/convert.h"
+#include "train/fit_need.h"
+
+/* ---- the decision ---- */
+
+static void every_case_is_decided(void **state)
+{
+    static const struct {
+        rt_weights_case c;
+        rt_teacher_weights weights;
+        const char *text;
+    } table[] = {
+        { { true, 1024, 4096, 4096, 300, 0 },
+          RT_WEIGHTS_BF16,
+          "the teacher's are expanded to bf16 once: the run takes 4.00 KiB instead of 1.00 KiB, and a step moves 300 B "
+          "less" },
+        { { true, 1024, 4096, 4095, 300, 0 },
+          RT_WEIGHTS_NATIVE,
+          "the teacher's stay as they are stored: with bf16 the run would take 4.00 KiB, and the limit is 4.00 KiB" },
+        { { true, 1024, 4096, 1 << 20, 300, 300 },
+          RT_WEIGHTS_NATIVE,
+          "the teacher's stay as they are stored: this device multiplies them so" },
+        { { true, 1024, 4096, 1 << 20, 300, 301 }, /* bf16 that has to be widened again, as on sm_75 */
+          RT_WEIGHTS_NATIVE,
+          "the teacher's stay as they are stored: this device multiplies them so" },
+        { { true, 4096, 1024, 4096, 300, 299 }, /* f32 on a device that casts it: bf16 is the smaller */
+          RT_WEIGHTS_BF16,
+          "the teacher's are expanded to bf16 once: the run takes 1.00 KiB instead of 4.00 KiB, and a step moves 1 B "
+          "less" },
+        { { false, 1024, 1024, 1 << 20, 300, 300 },
+          RT_WEIGHTS_NATIVE,
+          "the teacher's stay as they are stored: nothing in them needs expanding" },
+        { { true, 1024, 4096, 100, 0, 0 }, /* no gain is said before no room */
+          RT_WEIGHTS_NATIVE,
+          "the teacher's stay as they are stored: this device multiplies them so" },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        rt_str text = { 0 };
+        rt_weights_choice c = rt_weights_decide(&table[i].c);
+        assert_int_equal(c.weights, table[i].weights);
+        rt_weights_say(&text, &c);
+        assert_string_equal(text.data, table[i].text);
+        rt_str_free(&text);
+    }
+}
+
+static void what_was_asked_for_is_said_so(void **state)
+{
+    (void)state;
+    rt_str text = { 0 };
+    rt_weights_say(&text, &(rt_weights_choice){ .weights = RT_WEIGHTS_BF16, .why = RT_WEIGHTS_UNSAID });
+    assert_int_equal(text.len, 0);
+    rt_weights_say(&text, &(rt_weights_choice){ .weights = RT_WEIGHTS_BF16, .why = RT_WEIGHTS_ASKED });
+    assert_string_equal(text.data, "the teacher's are expanded to bf16 once, as the settings say");
+    rt_str_free(&text);
+}
+
+static void words_go_both_ways(void **state)
+{
+    rt_teacher_weights w;
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        assert_true(rt_weights_parse(rt_weights_name((rt_teacher_weights)i), &w));
+        assert_int_equal(w, i);
+    }
+    assert_false(rt_weights_parse("f16", &w));
+    assert_false(rt_weights_parse("", &w));
+}
+
+/* ---- dtypes ---- */
+
+static void matrices_become_bf16_and_vectors_stay(void **state)
+{
+    enum { MOST = 256 };
+    rt_dtype stored[MOST], wide[MOST];
+    rt_model_config c = tiny_config("tiny-qwen2", 1);
+    rt_role role;
+    uint32_t n = rt_param_count(&c), layer, matrices = 0;
+    (void)state;
+    assert_true(n <= MOST);
+    for (uint32_t i = 0; i < n; i++) stored[i] = i % 3 ? RT_DTYPE_F32 : RT_DTYPE_F16;
+    rt_weights_bf16(wide, stored, &c);
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t shape[2];
+        assert_true(rt_param_at(&c, i, &role, &layer));
+        bool matrix = rt_role_shape(&c, role, shape) == 2;
+        assert_int_equal(wide[i], matrix ? RT_DTYPE_BF16 : stored[i]);
+        matrices += matrix;
+    }
+    assert_true(matrices > 8 && matrices < n);
+    /* plain matrices are bf16 on a bf16 device anyway; packed ones nowhere */
+    assert_true(rt_weights_differ(stored, &c, &rt_policy_f32));
+    assert_false(rt_weights_differ(stored, &c, &rt_policy_bf16));
+    assert_false(rt_weights_differ(wide, &c, &rt_policy_f32));
+    stored[n - 1] = RT_DTYPE_Q4_K; /* the final norm of a tied model: a vector */
+    assert_false(rt_weights_differ(stored, &c, &rt_policy_bf16));
+    stored[0] = RT_DTYPE_Q4_K;
+    assert_true(rt_weights_differ(stored, &c, &rt_policy_bf16));
+}
+
+/* ---- bits ---- */
+
+/* A processor that multiplies as a GPU does: operands of one dtype, so a packed matrix is expanded before its product.
+ */
+static rt_backend narrow;
+static bool (*real_supports)(rt_dev *d, const rt_plan *p, const rt_op *op, rt_need *need);
+
+static bool needs_one_dtype(rt_dev *d, const rt_plan *p, const rt_op *op, rt_need *need)
+{
+    if (op->kind == RT_OP_MATMUL && rt_plan_dtype(p, op->slot[RT_MM_B]) != rt_plan_dtype(p, op->slot[RT_MM_A])) {
+        *need = (rt_need){ .recast = 1 + RT_MM_B, .recast_to = rt_plan_dtype(p, op->slot[RT_MM_A]) };
+        return false;
+    }
+    return real_supports(d, p, op, need);
+}
+
+static const rt_policy *bf16_policy(rt_dev *d)
+{
+    (void)d;
+    return &rt_policy_bf16;
+}
+
+static rt_dev *narrow_device(void)
+{
+    rt_dev *d = open_device("cpu", 1);
+    narrow = *d->api;
+    real_supports = narrow.supports;
+    narrow.supports = needs_one_dtype;
+    narrow.policy = bf16_policy;
+    d->api = &narrow;
+    return d;
+}
+
+/* A teacher of quantised matrices in GGUF. */
+static void quantised_teacher(const char *path, const char *mix)
+{
+    rt_err e = { 0 };
+    rt_pool *pool = NULL;
+    rt_arena a = { 0 };
+    rt_model_text text;
+    rt_convert v = { 0 };
+    rt_model_config c = tiny_config("tiny-llama", 9);
+    c.width = 256; /* a block of Q4_K */
+    c.hidden = 256;
+    c.layers = 2;
+    c.head_dim = 32;
+    c.tied = false;
+    if (!rt_path_exists(in_dir("wide"))) write_model(in_dir("wide"), &c, RT_DTYPE_F32, false);
+    rt_model_file *m = open_model(in_dir("wide"));
+    if (rt_model_text_for(&text, &m->text, RT_CONTAINER_GGUF, m->config.vocab, &a, NULL, &e) < 0)
+        fail_msg("%s", e.text);
+    rt_convert_opts o = { .to = RT_CONTAINER_GGUF, .path = path, .mix = rt_mix_find(mix), .text = &text };
+    assert_int_equal(rt_pool_new(&pool, 1, &e), RT_OK);
+    if (rt_convert_plan(&v, m, &o, &e) < 0 || rt_convert_run(&v, NULL, NULL, pool, &e) < 0) fail_msg("%s", e.text);
+    rt_convert_free(&v);
+    rt_pool_free(pool);
+    rt_model_file_close(m);
+    rt_arena_free(&a);
+}
+
+enum { B = 2, T = 16, STEPS = 3 };
+
+/* Some steps of a student that learns from the teacher, as numbers. */
+static void learn(rt_dev *d, const rt_model_file *student, const rt_model_file *teacher, const rt_dtype *dtypes,
+                  rt_step_result out[STEPS], rt_fit_need *need)
+{
+    rt_err e = { 0 };
+    rt_trainer *t = NULL;
+    int32_t ids[B * T], pos[B * T], start[B * T] = { 0 }, target[B * T];
+    rt_step_opts o = step_options(&student->config, &teacher->config, B, T);
+    o.policy = *rt_device_policy(d);
+    o.teacher_dtypes = dtypes;
+    if (rt_fit_ask_device(d, &o, 1, need, &e) < 0) fail_msg("%s", e.text);
+    if (rt_trainer_open(&t, d, &o, &(rt_seal_opts){ 0 }, &e) < 0) fail_msg("%s", e.text);
+    if (rt_trainer_load(t, student, teacher, NULL, 1, &e) < 0) fail_msg("%s", e.text);
+    for (uint32_t s = 0; s < STEPS; s++) {
+        for (uint32_t i = 0; i < B * T; i++) {
+            ids[i] = (int32_t)((i * 13 + s * 5 + i * i) % 200);
+            pos[i] = (int32_t)(i % T);
+        }
+        for (uint32_t i = 0; i < B * T; i++) target[i] = i % T == T - 1 ? -1 : ids[i + 1];
+        rt_batch b = { ids, pos, start, target };
+        if (rt_trainer_step(t, &b, 1, s + 1, 1e-2, 1, &out[s], &e) < 0) fail_msg("%s", e.text);
+    }
+    rt_trainer_free(t);
+}
+
+/* Packed values are rounded to bf16 in either case: before each product by the device, once by the loader. Products
+ * and sums are then of the same numbers. (On a GPU the products may be cut and joined in another way, and a sum taken
+ * in another order; there the bits are compared by a run.) */
+static void expanded_once_or_each_time_is_the_same(void **state)
+{
+    static const char *const mixes[] = { "q4_k_m", "q8_0" }, *const names[] = { "4.gguf", "8.gguf" };
+    enum { MOST = 64 };
+    rt_dtype stored[MOST], wide[MOST];
+    rt_model_config c = tiny_config("tiny-qwen2", 1);
+    rt_err e = { 0 };
+    (void)state;
+    write_model(in_dir("student"), &c, RT_DTYPE_F32, false);
+    rt_model_file *student = open_model(in_dir("student"));
+    for (int i = 0; i < 2; i++) {
+        rt_step_result packed[STEPS], once[STEPS], plain[STEPS];
+        rt_fit_need each_time, at_first, of_cpu, of_cpu_wide;
+        quantised_teacher(in_dir(names[i]), mixes[i]);
+        rt_model_file *teacher = open_model(in_dir(names[i]));
+        assert_true(rt_param_count(&teacher->config) <= MOST);
+        assert_int_equal(rt_load_dtypes(stored, teacher, &e), RT_OK);
+        rt_weights_bf16(wide, stored, &teacher->config);
+        rt_dev *d = narrow_device();
+        learn(d, student, teacher, stored, packed, &each_time);
+        learn(d, student, teacher, wide, once, &at_first);
+        assert_memory_equal(packed, once, sizeof packed);
+        assert_true(each_time.expands > at_first.expands && each_time.bytes < at_first.bytes);
+        d->api->close(d);
+        /* negative control: without rounding it is another teacher; and this device expands nothing */
+        d = open_device("cpu", 1);
+        learn(d, student, teacher, stored, packed, &of_cpu);
+        learn(d, student, teacher, wide, plain, &of_cpu_wide);
+        assert_true(packed[0].div != plain[0].div);
+        assert_true(of_cpu.expands == 0 && of_cpu_wide.expands == 0);
+        d->api->close(d);
+        rt_model_file_close(teacher);
+    }
+    rt_model_file_close(student);
+}
+
+/* ---- an evaluation's ---- */
+
+static void an_evaluation_chooses_too(void **state)
+{
+    enum { MOST = 64 };
+    rt_dtype stored[MOST], got[MOST];
+    rt_model_config c = tiny_config("tiny-qwen2", 1);
+    rt_weights_choice w;
+    rt_err e = { 0 };
+    (void)state;
+    quantised_teacher(in_dir("teacher.gguf"), "q8_0");
+    rt_model_file *teacher = open_model(in_dir("teacher.gguf"));
+    assert_int_equal(rt_load_dtypes(stored, teacher, &e), RT_OK);
+    size_t size = rt_param_count(&teacher->config) * sizeof *stored;
+    rt_dev *devices[] = { narrow_device(), open_device("cpu", 1) };
+    for (int i = 0; i < 2; i++) {
+        rt_step_opts o = step_options(&c, &teacher->config, B, T);
+        o.policy = *rt_device_policy(devices[i]);
+        o.eval_only = true;
+        o.teacher_dtypes = got;
+        memcpy(got, stored, size);
+        if (rt_fit_evaluation(devices[i], &o, RT_WEIGHTS_AUTO, got, &w, &e) < 0) fail_msg("%s", e.text);
+        assert_int_equal(w.why, i == 0 ? RT_WEIGHTS_GAIN : RT_WEIGHTS_NO_GAIN);
+        assert_int_equal(memcmp(got, stored, size) != 0, i == 0);
+        memcpy(got, stored, size);
+        if (rt_fit_evaluation(devices[i], &o, RT_WEIGHTS_NATIVE, got, &w, &e) < 0) fail_msg("%s", e.text);
+        assert_memory_equal(got, stored, size);
+        if (rt_fit_evaluation(devices[i], &o, RT_WEIGHTS_BF16, got, &w, &e) < 0) fail_msg("%s", e.text);
+        assert_true(w.why == RT_WEIGHTS_ASKED && got[0] == RT_DTYPE_BF16);
+        devices[i]->api->close(devices[i]);
+    }
+    rt_model_file_close(teacher);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_case_is_decided),
+        cmocka_unit_test(what_was_asked_for_is_said_so),
+        cmocka_unit_test(words_go_both_ways),
+        cmocka_unit_test(matrices_become_bf16_and_vectors_stay),
+        cmocka_unit_test_setup_teardown(expanded_once_or_each_time_is_the_same, make_test_dir, remove_test_dir),
+        cmocka_unit_test_setup_teardown(an_evaluation_chooses_too, make_test_dir, remove_test_dir),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
