@@ -62,6 +62,12 @@ int rt_run_fit(rt_run *r, rt_err *e);
 /* The trainer, without weights. */
 int rt_run_seal(rt_run *r, rt_err *e);
 
+/* ---- run_tune.c ---- */
+/* Of a run that goes on: what was chosen by timing when it began, given to the device before anything is sealed. */
+int rt_run_choices_read(rt_run *r, rt_err *e);
+/* When everything is sealed: the choices into OUT/run/products.tsv, and a word on what was timed. */
+int rt_run_choices_keep(rt_run *r, rt_err *e);
+
 /* ---- run_cost.c ---- */
 /* OUT/run/plan.txt. */
 int rt_run_write_plan(rt_run *r, rt_err *e);
