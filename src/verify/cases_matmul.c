@@ -2,8 +2,8 @@
  *
  * Big: the cpu kernels cut out into tiles of at most 512 by 512, and, while there are few of them, down to about 200,
  * so these shapes give three or four tiles each way. Deep: three panels of 768 along K, where an operand is converted.
- * Few: up to 8 rows by stored rows go by dot products, in chunks of 32768 weights. Even: multiples of 8 without gaps,
- * which tensor cores take, in three tiles of 256 by 128, with a long sum and a longer one. The block of a quantised b
+ * Few: up to 8 rows by stored rows go by dot products, in chunks of 32768 weights. Even: multiples of 8 where tensor
+ * cores take them, in three tiles of 256 by 128, with a long sum and a longer one. The block of a quantised b
  * lies along its rows: K when it is stored (N,K), else N. */
 #include "verify/values.h"
 
@@ -35,7 +35,7 @@ static void fix(rt_op_case *c)
 {
     bool big = c->shape_kind == RT_SHAPE_BIG && !even(c);
     if (even(c)) {
-        c->strided = RT_DENSE;
+        if (c->strided != RT_STRIDED_ALIGNED) c->strided = RT_DENSE;
         if (quantised(c)) c->dim[M] = 8; /* expanded, it is what the plain types are */
     }
     if (c->shape_kind == RT_SHAPE_FEW) {

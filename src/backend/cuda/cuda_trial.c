@@ -117,7 +117,7 @@ out:
 
 /* ---- time ---- */
 
-/* Numbers of 16 bits between 1/2 and 2 of either sign, also as the upper halves of f32. */
+/* a and b: numbers of 16 bits between 1/2 and 2 of either sign, also as the upper halves of f32. The rest: 0. */
 int rt_cuda_trial_fill(rt_cuda_trial *t, rt_err *e)
 {
     enum { PIECE = 1 << 20 };
@@ -129,10 +129,12 @@ int rt_cuda_trial_fill(rt_cuda_trial *t, rt_err *e)
         seed = seed * 1664525 + 1013904223;
         piece[i] = (uint16_t)((seed >> 16 & 0x80ff) | 0x3f00);
     }
-    for (uint64_t at = 0; at < t->mem->bytes; at += PIECE) {
-        rt_copy c = { t->mem, at, t->mem->bytes - at < PIECE ? t->mem->bytes - at : PIECE, piece, true };
+    for (uint64_t at = 0; at < t->out; at += PIECE) {
+        rt_copy c = { t->mem, at, t->out - at < PIECE ? t->out - at : PIECE, piece, true };
         RT_TRY(rt_cuda_mem_copy(&t->d->base, &c, NULL, e));
     }
+    int result = t->d->cu.fill_bytes(t->io.out, 0, t->mem->bytes - t->out, t->d->stream);
+    RT_TRY(rt_cuda_status(&t->d->cu, result, e, "filling scratch"));
 out:
     rt_free(piece);
     return rc;
