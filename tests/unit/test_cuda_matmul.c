@@ -64,9 +64,12 @@ static void what_is_left_for_a_last_wave_is_cut(void **state)
     assert_int_equal(o.parts, 1);
     assert_int_equal(o.blocks, 32 * 38);
     assert_int_equal(o.work_bytes, 0);
-    o = own(&h200, RT_DTYPE_BF16, 8192, 896, 8192, 8192, 256); /* 92 left: cut in two they would be two waves */
+    o = own(&h200, RT_DTYPE_BF16, 8192, 896, 8192, 8192, 256); /* 92 left: no cut saves what it costs */
     assert_int_equal(o.parts, 1);
     assert_int_equal(o.whole, 32 * 7);
+    o = own(&h200, RT_DTYPE_BF16, 4096, 896, 151936, 151936, 256); /* 112 of 132 processors, or six waves of sevenths */
+    assert_int_equal(o.parts, 7);
+    assert_int_equal(o.blocks, 112 * 7);
     o = own(&h200, RT_DTYPE_BF16, 132 * 256, 128, 8192, 8192, 256); /* a whole wave */
     assert_int_equal(o.parts, 1);
     assert_int_equal(o.whole, 132);

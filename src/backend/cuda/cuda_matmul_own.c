@@ -20,20 +20,27 @@ static uint32_t stages_of(const rt_cuda_caps *c, const rt_cuda_side *s)
 /* ---- how the work is cut ---- */
 
 /* Blocks run in waves, as many at a time as the device has room for. Tiles that are left over for a last wave are cut
- * along K, so that they fill it: it is the shorter for that. */
+ * along K where the parts fill their waves better. Costs are counted in elements of K of a whole wave, as they are on
+ * an H200: what a block costs besides, the sums of a part, written and read, and one more launch. */
 static void cut(const rt_cuda_caps *c, const rt_matmul_args *m, rt_cuda_own *o)
 {
-    enum { MOST = 16, LEAST_K = 512, ROUND = RT_MMA_STEP };
+    enum { MOST = 16, LEAST_K = 512, ROUND = RT_MMA_STEP, BESIDE = 192, SUMS = 5, LAUNCH = 200 };
     uint64_t tiles = (uint64_t)o->tiles_m * o->tiles_n, wave = c->sms * (o->stages ? 1 : 2), left = tiles % wave;
-    uint64_t parts = left ? wave / left : 1;
-    if (parts > m->K / LEAST_K) parts = m->K / LEAST_K;
-    if (parts > MOST) parts = MOST;
-    o->part_K = parts > 1 ? (uint32_t)rt_align_up(cuda_div_up(m->K, parts), ROUND) : m->K;
-    o->parts = (uint32_t)cuda_div_up(m->K, o->part_K);
+    uint64_t least = (uint64_t)m->K + BESIDE;
+    o->parts = 1;
+    o->part_K = m->K;
+    for (uint32_t most = 2; left && most <= MOST && most <= m->K / LEAST_K; most++) {
+        uint64_t part = rt_align_up(cuda_div_up(m->K, most), ROUND), parts = cuda_div_up(m->K, part);
+        uint64_t cost = cuda_div_up(left * parts, wave) * (part + BESIDE) + left * parts * SUMS + LAUNCH;
+        if (cost >= least) continue;
+        least = cost;
+        o->parts = (uint32_t)parts;
+        o->part_K = (uint32_t)part;
+    }
     if (o->parts == 1) left = 0;
-    o->blocks = tiles - left + left * o->parts;
-    o->work_bytes = left * o->parts * o->tile_m * o->tile_n * sizeof(float);
     o->whole = (uint32_t)(tiles - left);
+    o->blocks = o->whole + left * o->parts;
+    o->work_bytes = left * o->parts * o->tile_m * o->tile_n * sizeof(float);
 }
 
 rt_cuda_own rt_cuda_own_choose(const rt_cuda_caps *c, const rt_matmul_args *m, const rt_cuda_side *s)

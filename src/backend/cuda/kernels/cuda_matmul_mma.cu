@@ -12,7 +12,7 @@
 enum { STEP = RT_MMA_STEP, DEEP = STEP / 16, STAGE = RT_MMA_STAGE };
 enum { WARP = 64, MS = WARP / 16, NS = WARP / 8 }; /* a warp's tile, in lines and in matrices */
 enum { OUT_ROWS = 32, OUT_PITCH = WARP + 8 };      /* rows of it that pass through shared memory at once, f32 */
-static_assert(DEEP == 4, "matrices take turns in two sets of registers; copies are asked for before the last of them");
+static_assert(DEEP % 2 == 0, "matrices take turns in two sets of registers");
 static_assert(RT_MMA_THREADS / 32 * OUT_ROWS * OUT_PITCH * 4 <= 2 * STAGE, "results pass through shared memory");
 
 /* One operand: lines are rows of op(a) or columns of op(b). A step of it is a tile of rows as they lie in memory: lines
@@ -50,15 +50,15 @@ template <bool ALONG, int LINES> struct Side {
         lane = ALONG ? place(warp_line + l % 8 + upper_line, upper_k) : place(l % 8 + upper_k, warp_line + upper_line);
     }
 
-    /* Asks for rows TOP to END of the next step, in which K still has `rest` elements. */
-    template <int TOP, int END> __device__ __forceinline__ void fetch(uint32_t stage, uint32_t rest) const
+    /* Asks for the next step, in which K still has `rest` elements. */
+    __device__ __forceinline__ void fetch(uint32_t stage, uint32_t rest)
     {
         const uint32_t across = ALONG ? (k < rest ? rest - k : 0) : left, bytes = min(across, 8u) * 2;
 #pragma unroll
-        for (uint32_t i = TOP; i < END; i += DOWN)
+        for (uint32_t i = 0; i < ROWS; i += DOWN)
             copy_16(stage + to + i * PITCH, from + i * stride, (ALONG ? i < left : k + i < rest) ? bytes : 0);
+        from += ALONG ? STEP : STEP * stride;
     }
-    __device__ __forceinline__ void advance() { from += ALONG ? STEP : STEP * stride; }
 
     /* 16 lines, the i-th of this warp's, by 16 of K, the j-th of the step's. */
     __device__ __forceinline__ void load(uint32_t (&r)[4], uint32_t stage, uint32_t i, uint32_t j) const
@@ -122,15 +122,11 @@ template <class T, bool TA, bool TB> RT_DEVICE void multiply(const rt_cuda_matmu
     Side<TB, RT_MMA_N> b(p.b, w.at.n, p.N, w.k0, wn, 16, 8);
     uint32_t ask = w.k0, x[2][MS][4], y[2][NS / 2][4];
     float sum[MS][NS][4] = {};
-    /* A third of what is to be asked for: copies and matrix loads wait for one another, so they take turns. */
-    auto fetch = [&](uint32_t stage, int third) {
-        enum { ROWS = decltype(a)::ROWS };
-        if (third == 0 && ask < w.k1) a.template fetch<0, ROWS / 2>(stage, w.k1 - ask);
-        if (third == 1 && ask < w.k1) a.template fetch<ROWS / 2, ROWS>(stage, w.k1 - ask);
-        if (third != 2) return;
-        if (ask < w.k1) b.template fetch<0, decltype(b)::ROWS>(stage + OF_B, w.k1 - ask);
-        a.advance();
-        b.advance();
+    auto fetch = [&](uint32_t stage) {
+        if (ask < w.k1) {
+            a.fetch(stage, w.k1 - ask);
+            b.fetch(stage + OF_B, w.k1 - ask);
+        }
         ask += STEP;
         copy_group(); /* an empty one, too: groups are counted */
     };
@@ -140,8 +136,7 @@ template <class T, bool TA, bool TB> RT_DEVICE void multiply(const rt_cuda_matmu
 #pragma unroll
         for (int i = 0; i < NS / 2; i++) b.load(y[set][i], stage + OF_B, i, j);
     };
-    for (uint32_t stage = shared; stage < end - STAGE; stage += STAGE)
-        for (int third = 0; third < 3; third++) fetch(stage, third);
+    for (uint32_t stage = shared; stage < end - STAGE; stage += STAGE) fetch(stage);
     step_wait(p.stages);
     uint32_t here = shared, next = end - STAGE;
     load(0, here, 0);
@@ -153,8 +148,10 @@ template <class T, bool TA, bool TB> RT_DEVICE void multiply(const rt_cuda_matmu
                 here = here + STAGE == end ? shared : here + STAGE;
             }
             load((j + 1) % 2, here, (j + 1) % DEEP);
-            if (j < 3) fetch(next, j);
-            if (j == 2) next = next + STAGE == end ? shared : next + STAGE;
+            if (j == 0) {
+                fetch(next);
+                next = next + STAGE == end ? shared : next + STAGE;
+            }
 #pragma unroll
             for (int m = 0; m < MS; m++)
 #pragma unroll
