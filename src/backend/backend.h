@@ -32,6 +32,7 @@ typedef struct rt_dev_info {
     /* Of an open device that loads code: what that took of its memory, and whether any was loaded after seal. */
     uint64_t context_bytes, module_bytes;
     uint32_t modules, late_loads;
+    char tuning[400];   /* what was chosen by timing, in a sentence; empty: nothing */
     bool host;          /* its memory is that of the process */
     uint32_t positions; /* of a micro-batch, beyond which nothing is gained; 0: what a processor needs */
 } rt_dev_info;
@@ -47,6 +48,7 @@ typedef struct rt_dev_env {
     const char *managed_memory;            /* MANAGED_MEMORY */
     const char *cuda_path, *conda_prefix;  /* where to look for cuBLASLt: CUDA_PATH or CUDA_HOME, CONDA_PREFIX, */
     const char *virtual_env, *home, *path; /* VIRTUAL_ENV, HOME, PATH */
+    const char *cache;                     /* XDG_CACHE_HOME; null: .cache in home */
 } rt_dev_env;
 
 typedef struct rt_dev_opts {
@@ -55,6 +57,7 @@ typedef struct rt_dev_opts {
     rt_device_memory memory; /* cuda */
     const char *cublaslt;    /* cuda: null: looked for; a path; "none": our own products */
     const char *kernels;   /* cuda: null or "auto": machine code; "ptx", "ptx75": the embedded PTX, compiled at open */
+    bool tune;             /* cuda: the fastest of the library's algorithms for each product, by timing */
     bool sync;             /* cuda: every op by itself, so that a fault names its op; slow */
     const rt_dev_env *env; /* null: as if it were empty */
 } rt_dev_opts;
@@ -129,6 +132,11 @@ struct rt_backend {
     void (*prog_free)(rt_dev *d, rt_prog *g); /* accepts null */
     /* What decides bits besides the plan: ISA, library versions. Enters the program hash. */
     void (*identity)(rt_dev *d, rt_str *out);
+    /* Choices that were made by timing, which no other run could make again to the bit: written to a file that is kept
+     * with a run (none is written when there are none), and read by the device that goes on with it, before anything
+     * is sealed. Null: nothing is chosen so. */
+    int (*choices_write)(rt_dev *d, const char *path, rt_err *e);
+    int (*choices_read)(rt_dev *d, const char *path, rt_err *e);
 };
 
 /* ---- registry.c: the only file of this room that names a concrete backend ---- */

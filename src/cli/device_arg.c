@@ -14,7 +14,8 @@ rt_dev_env rt_dev_env_get(void)
                          .conda_prefix = getenv("CONDA_PREFIX"),
                          .virtual_env = getenv("VIRTUAL_ENV"),
                          .home = getenv("HOME"),
-                         .path = getenv("PATH") };
+                         .path = getenv("PATH"),
+                         .cache = getenv("XDG_CACHE_HOME") };
 }
 
 int rt_device_arg_open(rt_dev **out, const char *name, const rt_dev_opts *o, bool say, rt_err *e)

@@ -35,6 +35,7 @@ LIB_SRCS += \
 	src/train/run_open.c \
 	src/train/run_seal.c \
 	src/train/run_smoke.c \
+	src/train/run_tune.c \
 	src/train/run_verify.c \
 	src/train/run_verify_again.c \
 	src/train/run_verify_files.c \

@@ -5,7 +5,8 @@
  *   OUT/checkpoint-NNNNNN/ to go on from
  *   OUT/control/           with --control: a run of its own, of the same student without the teacher
  *   OUT/run/               settings.json, resolved.yaml, plan.txt, metrics.jsonl, samples.jsonl,
- *                          events.out.tfevents.*, report.html, data/, manifest.json, verdict.json
+ *                          events.out.tfevents.*, report.html, data/, manifest.json, verdict.json,
+ *                          products.tsv (with --tune)
  *
  * Owns: the order of things, and what is on disk when. It prints nothing: whoever started it hears of everything
  * through rt_run_events. */

@@ -70,6 +70,12 @@ rt_step_opts rt_run_step_opts(const rt_run *r, const rt_fit_config *c);
 /* The trainer, without weights. RT_NOMEM when nothing fits that the user left free: it names what would. */
 int rt_run_seal(rt_run *r, rt_err *e);
 
+/* ---- run_tune.c ---- */
+/* Of a run that goes on: what was chosen by timing when it began, given to the device before anything is sealed. */
+int rt_run_choices_read(rt_run *r, rt_err *e);
+/* When everything is sealed: the choices into OUT/run/products.tsv, and a word on what was timed. */
+int rt_run_choices_keep(rt_run *r, rt_err *e);
+
 /* ---- run_cost.c ---- */
 /* OUT/run/plan.txt. */
 int rt_run_write_plan(rt_run *r, rt_err *e);

@@ -217,10 +217,12 @@ int rt_run_open(rt_run **out, rt_settings *s, const rt_run_opts *o, rt_err *e)
     RT_TRY(open_evaluation(r, e));
     RT_TRY(rt_samples_from_held(r->samples, r->held, e));
     RT_TRY(prepare_output(r, e));
+    RT_TRY(rt_run_choices_read(r, e));
     RT_TRY(rt_run_fit(r, e));
     RT_TRY(rt_run_seal(r, e));
     if (!o->resume) RT_TRY(rt_run_write_settings(r, e));
     r->begun = true;
+    RT_TRY(rt_run_choices_keep(r, e));
     RT_TRY(make_rows(r, e));
     if (!o->dry) RT_TRY(begin(r, e));
     r->smoke.whole = r->state.step == 0;

@@ -111,6 +111,8 @@ typedef enum rt_setting_bind {
     X(device_memory, "--device-memory", TEXT, "auto", FREE, "M", "cuda: auto, device or managed memory")               \
     X(kernels, "--kernels", TEXT, "auto", FREE, "K", "cuda: auto, or ptx or ptx75: the embedded PTX")                  \
     X(cublaslt, "--cublaslt", TEXT, "auto", FREE, "FILE", "cuda: the library of products; none: our own kernels")      \
+    X(tune, "--tune", SWITCH, "", FREE, NULL,                                                                          \
+      "cuda: time the library's algorithms for each product, once, and keep the fastest for later runs")               \
     X(sync, "--sync", SWITCH, "", FREE, NULL, "cuda: every op by itself, so that a fault names its op; slow")          \
     X(threads, "--threads", COUNT, "auto", FREE, "N", "of the processor; changes speed, not results")
 

@@ -2,8 +2,9 @@
  *
  * Big: the cpu kernels cut out into tiles of at most 512 by 512, and, while there are few of them, down to about 200,
  * so these shapes give three or four tiles each way. Deep: three panels of 768 along K, where an operand is converted.
- * Few: up to 8 rows by stored rows go by dot products, in chunks of 32768 weights. The block of a quantised b lies
- * along its rows: K when it is stored (N,K), else N. */
+ * Few: up to 8 rows by stored rows go by dot products, in chunks of 32768 weights. Even: multiples of 8 where tensor
+ * cores take them, in three tiles of 256 by 128, with a long sum and a longer one. The block of a quantised b
+ * lies along its rows: K when it is stored (N,K), else N. */
 #include "verify/values.h"
 
 #include <math.h>
@@ -13,13 +14,17 @@ enum { TA, TB, ACC, ALPHA };
 
 static const rt_op_flag flags[] = { RT_FLAG("a", "n", "t"), RT_FLAG("b", "n", "t"), RT_FLAG("out", "", "acc"),
                                     RT_RARE("alpha", "", "alpha-0.75", "alpha0") };
-static const rt_op_shape shapes[] = { { RT_SHAPE_ODD, { 11, 13, 7 } },
-                                      { RT_SHAPE_ONE, { 1, 1, 1 } },
-                                      { RT_SHAPE_BIG, { 787, 797, 37 } },
-                                      { RT_SHAPE_DEEP, { 29, 47, 2309 } },
-                                      { RT_SHAPE_FEW, { 5, 61, 2309 } } };
+static const rt_op_shape shapes[] = { { RT_SHAPE_ODD, { 11, 13, 7 } },     { RT_SHAPE_ONE, { 1, 1, 1 } },
+                                      { RT_SHAPE_BIG, { 787, 797, 37 } },  { RT_SHAPE_DEEP, { 29, 47, 2309 } },
+                                      { RT_SHAPE_FEW, { 5, 61, 2309 } },   { RT_SHAPE_BIG, { 520, 264, 168 } },
+                                      { RT_SHAPE_DEEP, { 136, 24, 2312 } } };
 
 static bool quantised(const rt_op_case *c) { return rt_dtype_is_quant(c->sig.dtype[RT_MM_B]); }
+
+static bool even(const rt_op_case *c)
+{
+    return c->shape_kind & (RT_SHAPE_BIG | RT_SHAPE_DEEP) && (c->dim[M] | c->dim[N] | c->dim[K]) % 8 == 0;
+}
 
 static uint32_t allowed(const rt_op_case *c, uint32_t flag)
 {
@@ -28,17 +33,21 @@ static uint32_t allowed(const rt_op_case *c, uint32_t flag)
 
 static void fix(rt_op_case *c)
 {
+    bool big = c->shape_kind == RT_SHAPE_BIG && !even(c);
+    if (even(c)) {
+        if (c->strided != RT_STRIDED_ALIGNED) c->strided = RT_DENSE;
+        if (quantised(c)) c->dim[M] = 8; /* expanded, it is what the plain types are */
+    }
     if (c->shape_kind == RT_SHAPE_FEW) {
         c->flag[TA] = 0;
         c->flag[TB] = 1;
     }
     /* Without bias, which takes most signatures, the largest shape: three whole tiles of 512 each way. */
-    if (c->shape_kind == RT_SHAPE_BIG && !rt_case_has(c, RT_MM_BIAS) && !quantised(c)) {
+    if (big && !rt_case_has(c, RT_MM_BIAS) && !quantised(c)) {
         c->dim[M] = 1031;
         c->dim[N] = 1033;
     }
-    if (c->shape_kind == RT_SHAPE_BIG && quantised(c) && c->flag[TB])
-        c->dim[N] = 523; /* K is a whole block: keep it lean */
+    if (big && quantised(c) && c->flag[TB]) c->dim[N] = 523; /* K is a whole block: keep it lean */
     uint32_t *along = c->flag[TB] ? &c->dim[K] : &c->dim[N];
     *along = rt_case_block(c, RT_MM_B, *along);
 }

@@ -607,6 +607,12 @@ def _():
     expect(Run(fails=True, device="cuda", cublaslt="/nowhere").status == 9, "a library that is not there, or no GPU")
 
 
+@case("--tune")
+def _():
+    a = Run(tune=True)
+    expect(a.curve() == base().curve() and not os.path.exists(f"{a.out}/run/products.tsv"), "the same run, no choices")
+
+
 @case("--sync")
 def _():
     expect(Run(sync=True).curve() == base().curve(), "the same run")

@@ -12,6 +12,7 @@ typedef struct standin {
     int lt_version, lt_cudart;                           /* 130100, 13000 */
     int lt_refuses;                                      /* 1: has no algorithm for anything */
     int lt_rounds;                                       /* so many of its candidates round a product first */
+    float lt_ms[3];                                      /* what a product by each of its candidates takes */
     uint64_t memory, module_bytes;                       /* 8 GiB; what a module takes of it */
     int lazy;                                            /* 1: functions in graphs are found not loaded */
     int clean;                                           /* 1: new device memory is 0, not 0xff */
@@ -27,6 +28,7 @@ typedef struct standin {
     int lost;          /* a call has failed, and it was sticky */
     int64_t live;      /* objects made and not freed: allocations, modules, streams, events, graphs, ... */
     uint64_t used;     /* bytes of device memory */
+    double clock;      /* milliseconds that products and graphs took */
     char log[1 << 16]; /* names of calls, one a line, repeats left out; asking and events are not listed */
     uint32_t log_len;
 } standin;

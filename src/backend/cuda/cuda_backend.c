@@ -128,6 +128,7 @@ static void close_dev(rt_dev *dev)
     if (d->context) {
         rt_cuda_enter(d, NULL);
         if (d->stream) d->cu.stream_wait(d->stream);
+        rt_cuda_tune_write(d);
         rt_cuda_gemms_free(d);
         if (d->lt_handle) d->lt.destroy(d->lt_handle);
         rt_cuda_modules_free(d);
@@ -135,6 +136,7 @@ static void close_dev(rt_dev *dev)
         if (d->stream) d->cu.stream_free(d->stream);
         d->cu.context_release(d->device);
     }
+    rt_cuda_tuned_free(&d->tune.list);
     rt_cuda_lt_close(&d->lt);
     rt_cuda_driver_close(&d->cu);
     rt_free(d);
@@ -213,6 +215,7 @@ static int open_dev(rt_dev **out, int index, const rt_dev_opts *o, rt_err *e)
     d->memory = rt_cuda_memory_kind(o ? o->memory : RT_DEVICE_MEMORY_AUTO, o && o->env ? o->env->managed_memory : NULL,
                                     g.by_class);
     d->sync = o && o->sync;
+    rt_cuda_tune_begin(d, o);
     RT_TRY(start(d, o, e));
     *out = &d->base;
     return RT_OK;
@@ -242,6 +245,7 @@ static int info(rt_dev *dev, rt_dev_info *out, rt_err *e)
     out->module_bytes = d->module_bytes;
     out->modules = d->nmodules;
     out->late_loads = d->late;
+    rt_cuda_tune_text(d, out->tuning, sizeof out->tuning);
 out:
     return rc;
 }
@@ -299,4 +303,6 @@ const rt_backend rt_backend_cuda = {
     .seconds = rt_cuda_seconds,
     .prog_free = rt_cuda_prog_free,
     .identity = identity,
+    .choices_write = rt_cuda_choices_write,
+    .choices_read = rt_cuda_choices_read,
 };

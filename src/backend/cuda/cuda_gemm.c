@@ -1,27 +1,34 @@
 /* cuda_gemm.c - products by cuBLASLt: one algorithm per shape, chosen once, described in words, launched.
  *
  * Owns: from row-major views to the library's column-major layouts, the choice of algorithm and its name in a program's
- * hash, the first launch of each (the library loads its kernels lazily). The library's own choice is taken, out of
- * those that add up partial sums in f32 in a fixed order and round a sum once; the same library on the same GPU chooses
- * the same. Row-major out = a b is column-major out' = b' a', so the library's A is our b.
- *
- * Rounding once: where the output has 16 bits and something is added to the product, some of the library's kernels
- * round the product first (seen in 13.1). Each candidate is therefore tried on numbers that tell, and the first that is
- * right is taken.
+ * hash, the first launch of each (the library loads its kernels lazily). Of the library's candidates those are taken
+ * that add up partial sums in f32 in a fixed order and round a sum once (cuda_trial.c); of these the library's first,
+ * or, where that is asked for, the fastest. A choice by time is kept in words (cuda_tuned.h) and found again among the
+ * same candidates: the library never sees anything that came out of a file. Row-major out = a b is column-major out' =
+ * b' a', so the library's A is our b.
  *
  * Leaves to cuda_matmul.c: which products come here. */
 #include "backend/cuda/cuda_internal.h"
 
+#include "base/sys.h"
+
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
+
+enum { CANDIDATES = 16, FEW = 8 }; /* asked for to time them; asked for to find one that rounds once */
+
+typedef struct candidate {
+    rt_lt_choice choice;
+    char text[160]; /* the algorithm in words: it enters the program's hash */
+} candidate;
 
 struct rt_cuda_gemm {
     rt_cuda_gemm *next;
     rt_cuda_gemm_key key;
     bool usable, used, warm; /* used: by a program that was prepared */
     void *desc, *a, *b, *out;
-    rt_lt_choice choice;
-    char text[112];
+    candidate is;
 };
 
 static int lt_type(uint32_t dtype)
@@ -58,8 +65,8 @@ static bool describe(rt_cuda_dev *d, rt_cuda_gemm *g)
            d->lt.layout_new(&g->out, out, k->N, k->M, (int64_t)k->stride_out) == 0;
 }
 
-/* The library's candidates, best first; how many. */
-static int candidates(rt_cuda_dev *d, const rt_cuda_gemm *g, rt_lt_choice *list, int room)
+/* What the library offers, best first; how many. */
+static int offers(rt_cuda_dev *d, const rt_cuda_gemm *g, rt_lt_choice *list, int room)
 {
     const rt_cuda_gemm_key *k = &g->key;
     const uint32_t align[] = { k->align_b, k->align_a, k->align_out, k->align_out };
@@ -76,28 +83,28 @@ static int candidates(rt_cuda_dev *d, const rt_cuda_gemm *g, rt_lt_choice *list,
     return ok ? found : 0;
 }
 
-/* The algorithm in words: it enters the program's hash. */
-static void name(rt_cuda_dev *d, rt_cuda_gemm *g)
+static void name(rt_cuda_dev *d, candidate *c)
 {
     static const struct {
         int which;
         const char *text;
         size_t bytes;
-    } part[] = { { RT_LT_CONFIG_ID, "algorithm", 4 },    { RT_LT_CONFIG_TILE, "tile", 4 },
-                 { RT_LT_CONFIG_STAGES, "stages", 4 },   { RT_LT_CONFIG_SPLIT_K, "split", 4 },
-                 { RT_LT_CONFIG_SWIZZLE, "swizzle", 4 }, { RT_LT_CONFIG_CUSTOM, "custom", 4 },
-                 { RT_LT_CONFIG_CLUSTER, "cluster", 2 } };
-    size_t n = (size_t)snprintf(g->text, sizeof g->text, "cublaslt");
+    } part[] = { { RT_LT_CONFIG_ID, "algorithm", 4 },       { RT_LT_CONFIG_TILE, "tile", 4 },
+                 { RT_LT_CONFIG_STAGES, "stages", 4 },      { RT_LT_CONFIG_SPLIT_K, "split", 4 },
+                 { RT_LT_CONFIG_SWIZZLE, "swizzle", 4 },    { RT_LT_CONFIG_CUSTOM, "custom", 4 },
+                 { RT_LT_CONFIG_CLUSTER, "cluster", 2 },    { RT_LT_CONFIG_INNER, "inner", 2 },
+                 { RT_LT_CONFIG_REDUCTION, "reduction", 4 } };
+    size_t n = (size_t)snprintf(c->text, sizeof c->text, "cublaslt");
     for (size_t i = 0; i < sizeof part / sizeof *part; i++) {
         uint32_t value = 0;
         size_t written = 0;
-        if (d->lt.config(&g->choice.algo, part[i].which, &value, part[i].bytes, &written) == 0 && n < sizeof g->text)
-            n += (size_t)snprintf(g->text + n, sizeof g->text - n, " %s %u", part[i].text, value);
+        if (d->lt.config(&c->choice.algo, part[i].which, &value, part[i].bytes, &written) == 0 && n < sizeof c->text)
+            n += (size_t)snprintf(c->text + n, sizeof c->text - n, " %s %u", part[i].text, value);
     }
 }
 
-uint64_t rt_cuda_gemm_work(const rt_cuda_gemm *g) { return g->choice.work_bytes; }
-const char *rt_cuda_gemm_text(const rt_cuda_gemm *g) { return g->text; }
+uint64_t rt_cuda_gemm_work(const rt_cuda_gemm *g) { return g->is.choice.work_bytes; }
+const char *rt_cuda_gemm_text(const rt_cuda_gemm *g) { return g->is.text; }
 
 static const void *host_of(rt_cu_ptr p) { return (const void *)(uintptr_t)p; }
 
@@ -111,120 +118,117 @@ int rt_cuda_gemm_run(rt_cuda_dev *d, const rt_cuda_gemm *g, const rt_cuda_gemm_i
         RT_TRY(rt_cuda_lt_status(&d->lt, d->lt.desc_set(g->desc, RT_LT_DESC_BIAS, &bias, sizeof bias), "matmul", e));
     RT_TRY(rt_cuda_lt_status(&d->lt,
                              d->lt.matmul(d->lt_handle, g->desc, &io->alpha, host_of(io->b), g->a, host_of(io->a), g->b,
-                                          &beta, out, g->out, out, g->out, &g->choice.algo, work, g->choice.work_bytes,
-                                          d->stream),
+                                          &beta, out, g->out, out, g->out, &g->is.choice.algo, work,
+                                          g->is.choice.work_bytes, d->stream),
                              "matmul", e));
 out:
     return rc;
 }
 
-/* ---- sizes ---- */
-
-static uint64_t extent(uint64_t rows, uint64_t cols, uint64_t stride, uint32_t dtype)
-{
-    return ((rows - 1) * stride + cols) * rt_dtype_bytes((rt_dtype)dtype, 1);
-}
-
-/* Bytes that the operands reach over. */
-static uint64_t reach_a(const rt_cuda_gemm_key *k)
-{
-    return extent(k->ta ? k->K : k->M, k->ta ? k->M : k->K, k->stride_a, k->type);
-}
-static uint64_t reach_b(const rt_cuda_gemm_key *k)
-{
-    return extent(k->tb ? k->N : k->K, k->tb ? k->K : k->N, k->stride_b, k->type);
-}
-static uint64_t reach_out(const rt_cuda_gemm_key *k) { return extent(k->M, k->N, k->stride_out, k->out_type); }
-
-/* Of the largest. */
-static uint64_t reach(const rt_cuda_gemm *g)
-{
-    uint64_t most = reach_out(&g->key), a = reach_a(&g->key), b = reach_b(&g->key);
-    if (a > most) most = a;
-    if (b > most) most = b;
-    return rt_align_up(most, 256);
-}
-
-/* ---- rounding once ---- */
-
-/* a b, half a unit above a number of 16 bits whose last bit is 0, plus that half unit, is the next number. Rounded
- * before the addition, the half unit is lost twice, both times to the even number. */
-typedef struct telling {
-    uint16_t a, b, half, sum;
-} telling;
-static const telling telling_bf16 = { 0x3F88, 0x3F88, 0x3B80, 0x3F91 }; /* (1 + 2^-4)^2, 2^-8, 1 + 2^-3 + 2^-7 */
-static const telling telling_f16 = { 0x3C20, 0x3C10, 0x1000, 0x3C31 };  /* (1 + 2^-5)(1 + 2^-6), 2^-11 */
+/* ---- the choice ---- */
 
 static bool needs_telling(const rt_cuda_gemm_key *k)
 {
     return k->out_type != RT_DTYPE_F32 && (k->acc || k->bias_type != RT_CUDA_NO_BIAS);
 }
 
-/* Column 0 of op(a) and row 0 of op(b) are set, so that every element of the product is one term; and what is added. */
-static int lay_out(rt_cuda_dev *d, const rt_cuda_gemm_key *k, const rt_cuda_gemm_io *io, const telling *t, rt_err *e)
+static bool has(const candidate *list, int n, const char *text)
 {
-    const rt_cuda_driver *cu = &d->cu;
-    rt_cu_stream s = d->stream;
-    int result = cu->fill_bytes(io->a, 0, reach_a(k), s);
-    if (!result) result = cu->fill_bytes(io->b, 0, reach_b(k), s);
-    if (!result) result = cu->fill_halves(io->a, 2 * k->stride_a, t->a, k->ta ? k->M : 1, k->ta ? 1 : k->M, s);
-    if (!result) result = cu->fill_halves(io->b, 2 * k->stride_b, t->b, k->tb ? 1 : k->N, k->tb ? k->N : 1, s);
-    if (!result) result = cu->fill_halves(io->out, 2 * k->stride_out, k->acc ? t->half : 0, k->N, k->M, s);
-    if (!result) result = cu->fill_halves(io->bias, 2 * (size_t)k->N, t->half, k->N, 1, s);
-    return rt_cuda_status(cu, result, e, "filling scratch");
+    for (int i = 0; i < n; i++)
+        if (strcmp(list[i].text, text) == 0) return true;
+    return false;
 }
 
-/* The first and the last row of the output, which begins at a byte of m. */
-static int read_rows(rt_cuda_dev *d, const rt_cuda_gemm_key *k, rt_mem *m, uint64_t at, uint16_t want, bool *right,
-                     rt_err *e)
+/* The candidates that can run: all of them, or the one that a choice names. Words tell them apart: of two that have the
+ * same, the library's first is meant. */
+static int candidates(rt_cuda_dev *d, const rt_cuda_gemm *g, const char *named, candidate *list, int room)
 {
-    int rc = RT_OK;
-    uint64_t bytes = 2 * (uint64_t)k->N;
-    uint16_t *row = rt_alloc(bytes, 16);
-    if (!row) RT_TRY(rt_fail(e, RT_NOMEM, "no memory to try a product"));
-    for (int last = 0; last < 2; last++) {
-        rt_copy c = { m, at + (last ? 2 * (k->M - 1) * k->stride_out : 0), bytes, row, false };
-        RT_TRY(rt_cuda_mem_copy(&d->base, &c, NULL, e));
-        for (uint32_t i = 0; i < k->N; i++) *right = *right && row[i] == want;
+    rt_lt_choice all[CANDIDATES];
+    int n = 0, found = offers(d, g, all, room);
+    for (int i = 0; i < found; i++) {
+        list[n].choice = all[i];
+        name(d, &list[n]);
+        if (all[i].state == 0 && (!named || strcmp(list[n].text, named) == 0) && !has(list, n, list[n].text)) n++;
     }
+    return n;
+}
+
+/* Leaves at most `most` that round once. */
+static int keep_right(rt_cuda_trial *t, rt_cuda_gemm *g, candidate *list, int *n, int most, rt_err *e)
+{
+    int rc = RT_OK, kept = 0;
+    for (int i = 0; i < *n && kept < most; i++) {
+        bool right;
+        g->is = list[i];
+        RT_TRY(rt_cuda_trial_rounds_once(t, g, &right, e));
+        if (right) list[kept++] = list[i];
+    }
+    *n = kept;
 out:
-    rt_free(row);
     return rc;
 }
 
-/* Does the candidate in g round once? */
-static int tell(rt_cuda_dev *d, const rt_cuda_gemm *g, bool *right, rt_err *e)
+/* The fastest first; a later one only where it is faster by more than times scatter. */
+static int put_fastest_first(rt_cuda_trial *t, rt_cuda_gemm *g, candidate *list, int n, rt_err *e)
+{
+    int rc, best = 0;
+    double least = INFINITY, seconds;
+    RT_TRY(rt_cuda_trial_fill(t, e));
+    for (int i = 0; i < n; i++) {
+        g->is = list[i];
+        RT_TRY(rt_cuda_trial_time(t, g, least, &seconds, e));
+        if (seconds >= 0.98 * least) continue;
+        least = seconds;
+        best = i;
+    }
+    list[0] = list[best];
+out:
+    return rc;
+}
+
+static int choose(rt_cuda_dev *d, rt_cuda_gemm *g, const char *named, rt_err *e)
+{
+    candidate list[CANDIDATES];
+    rt_cuda_trial trial = { 0 };
+    bool timing = d->tune.on && !named, telling = needs_telling(&g->key);
+    int rc = RT_OK, n = candidates(d, g, named, list, named || timing ? CANDIDATES : telling ? FEW : 1);
+    uint64_t work = 0;
+    for (int i = 0; i < n; i++)
+        if (list[i].choice.work_bytes > work) work = list[i].choice.work_bytes;
+    if (n && (telling || (timing && n > 1))) RT_TRY(rt_cuda_trial_open(&trial, d, &g->key, work, e));
+    if (telling) RT_TRY(keep_right(&trial, g, list, &n, timing ? n : 1, e));
+    if (timing && n > 1) RT_TRY(put_fastest_first(&trial, g, list, n, e));
+    g->usable = n > 0;
+    if (g->usable) g->is = list[0];
+out:
+    rt_cuda_trial_close(&trial);
+    return rc;
+}
+
+/* The product in words: what a choice is kept for. */
+static void describe_key(const rt_cuda_gemm_key *k, char *out, size_t size)
+{
+    char bias[48] = "";
+    if (k->bias_type != RT_CUDA_NO_BIAS)
+        snprintf(bias, sizeof bias, " + bias %s aligned %u", rt_dtype_name((rt_dtype)k->bias_type), k->align_bias);
+    snprintf(out, size, "%c%c %ux%ux%u %s %s %s%s, strides %llu %llu %llu, aligned %u %u %u", k->ta ? 't' : 'n',
+             k->tb ? 't' : 'n', k->M, k->N, k->K, rt_dtype_name((rt_dtype)k->type), k->acc ? "+=" : "=",
+             rt_dtype_name((rt_dtype)k->out_type), bias, (unsigned long long)k->stride_a,
+             (unsigned long long)k->stride_b, (unsigned long long)k->stride_out, k->align_a, k->align_b, k->align_out);
+}
+
+/* As chosen before, else as the device chooses now. */
+static int decide(rt_cuda_dev *d, rt_cuda_gemm *g, rt_err *e)
 {
     int rc;
-    const rt_cuda_gemm_key *k = &g->key;
-    const telling *t = k->out_type == RT_DTYPE_BF16 ? &telling_bf16 : &telling_f16;
-    uint64_t b = rt_align_up(reach_a(k), 256), out = b + rt_align_up(reach_b(k), 256);
-    uint64_t bias = out + rt_align_up(reach_out(k), 256), work = bias + rt_align_up(2 * (uint64_t)k->N, 256);
-    rt_mem *m = NULL;
-    *right = true;
-    RT_TRY(rt_cuda_mem_new(&d->base, work + g->choice.work_bytes, RT_MEM_DEVICE, &m, e));
-    rt_cuda_gemm_io io = { m->addr, m->addr + b, m->addr + out, m->addr + bias, m->addr + work, 1.0f };
-    RT_TRY(lay_out(d, k, &io, t, e));
-    RT_TRY(rt_cuda_gemm_run(d, g, &io, e));
-    RT_TRY(read_rows(d, k, m, out, t->sum, right, e));
-out:
-    rt_cuda_mem_free(&d->base, m);
-    return rc;
-}
-
-/* ---- the choice ---- */
-
-static int choose(rt_cuda_dev *d, rt_cuda_gemm *g, rt_err *e)
-{
-    enum { CANDIDATES = 8 };
-    rt_lt_choice list[CANDIDATES];
-    int rc = RT_OK, found = candidates(d, g, list, needs_telling(&g->key) ? CANDIDATES : 1);
-    for (int i = 0; i < found && !g->usable; i++) {
-        g->choice = list[i];
-        g->usable = list[i].state == 0;
-        if (g->usable && needs_telling(&g->key)) RT_TRY(tell(d, g, &g->usable, e));
-    }
-    if (g->usable) name(d, g);
+    char product[256];
+    const char *named;
+    double begun = rt_now();
+    describe_key(&g->key, product, sizeof product);
+    RT_TRY(rt_cuda_tune_named(d, product, &named, e));
+    RT_TRY(choose(d, g, named, e));
+    if (named && !g->usable) RT_TRY(choose(d, g, NULL, e));
+    RT_TRY(rt_cuda_tune_keep(d, product, g->usable ? g->is.text : NULL, rt_now() - begun, e));
 out:
     return rc;
 }
@@ -242,7 +246,7 @@ int rt_cuda_gemm_find(rt_cuda_dev *d, const rt_cuda_gemm_key *k, rt_cuda_gemm **
     rt_cuda_gemm *g = rt_alloc_zero(sizeof *g, 16);
     if (!g) return rt_fail(e, RT_NOMEM, "no memory for a product");
     g->key = *k;
-    if (describe(d, g)) RT_TRY(choose(d, g, e));
+    if (describe(d, g)) RT_TRY(decide(d, g, e));
     if (!g->usable) release(d, g);
     g->next = d->gemms;
     d->gemms = g;
@@ -262,7 +266,7 @@ int rt_cuda_gemms_warm(rt_cuda_dev *d, rt_err *e)
     uint64_t most = 0;
     rt_mem *scratch = NULL;
     for (rt_cuda_gemm *g = d->gemms; g; g = g->next)
-        if (g->used && !g->warm && reach(g) > most) most = reach(g);
+        if (g->used && !g->warm && rt_cuda_gemm_reach(&g->key) > most) most = rt_cuda_gemm_reach(&g->key);
     if (!most) return RT_OK;
     RT_TRY(rt_cuda_mem_new(&d->base, most + RT_CUDA_GEMM_WORK, RT_MEM_DEVICE, &scratch, e));
     RT_TRY(rt_cuda_status(&d->cu, d->cu.fill_bytes(scratch->addr, 0, most, d->stream), e, "clearing scratch"));

@@ -6,6 +6,7 @@
 #include "backend/cuda/cuda_image.h"
 #include "backend/cuda/cuda_launch.h"
 #include "backend/cuda/cuda_lt.h"
+#include "backend/cuda/cuda_tuned.h"
 #include "base/mem.h"
 
 enum {
@@ -35,6 +36,17 @@ typedef struct rt_cuda_function {
 } rt_cuda_function;
 
 typedef struct rt_cuda_gemm rt_cuda_gemm; /* one product with its algorithm (cuda_gemm.c) */
+
+/* Algorithms of products by timing (cuda_tune.c). */
+typedef struct rt_cuda_tune {
+    bool on;          /* products that no choice is known for are timed */
+    bool read, fresh; /* the file was read; something was timed that is not in it */
+    char path[480];   /* where choices are kept for later runs; empty: nowhere */
+    char fault[160];  /* why they could not be read or kept */
+    rt_cuda_tuned list;
+    uint32_t timed, known, stale; /* products; stale: of the timed, those whose choice the library has no more */
+    double seconds;               /* that timing took */
+} rt_cuda_tune;
 
 typedef struct rt_cuda_stage {
     uint8_t *host;
@@ -71,6 +83,7 @@ typedef struct rt_cuda_dev {
     rt_cuda_function *functions;
     uint32_t nfunctions, functions_cap;
     rt_cuda_gemm *gemms; /* newest first */
+    rt_cuda_tune tune;
     rt_cuda_stage stage[RT_CUDA_STAGES];
     uint32_t filling; /* stage % RT_CUDA_STAGES that the next upload goes into, while it has room */
     rt_cuda_letter letter[RT_CUDA_LETTERS];
@@ -134,6 +147,40 @@ void rt_cuda_gemm_use(rt_cuda_gemm *g); /* a program will run it */
 /* Launches every product that a program uses and that has not run yet once, on scratch of its own. */
 int rt_cuda_gemms_warm(rt_cuda_dev *d, rt_err *e);
 void rt_cuda_gemms_free(rt_cuda_dev *d);
+
+/* cuda_trial.c: one product on scratch of its own. */
+typedef struct rt_cuda_trial {
+    rt_cuda_dev *d; /* null: not open */
+    const rt_cuda_gemm_key *key;
+    rt_mem *mem;
+    uint64_t out; /* bytes before the output */
+    rt_cuda_gemm_io io;
+    rt_cu_event event[2];
+} rt_cuda_trial;
+/* Of the largest operand, in bytes. */
+uint64_t rt_cuda_gemm_reach(const rt_cuda_gemm_key *k);
+/* After a failure, too, it is to be closed. */
+int rt_cuda_trial_open(rt_cuda_trial *t, rt_cuda_dev *d, const rt_cuda_gemm_key *k, uint64_t work_bytes, rt_err *e);
+void rt_cuda_trial_close(rt_cuda_trial *t);
+/* Is something added to the product before it is rounded? g: the product, with an algorithm to try. */
+int rt_cuda_trial_rounds_once(rt_cuda_trial *t, const rt_cuda_gemm *g, bool *right, rt_err *e);
+/* Numbers to time with. */
+int rt_cuda_trial_fill(rt_cuda_trial *t, rt_err *e);
+/* Seconds of one launch; roughly, when it is much slower than what would be worth having. */
+int rt_cuda_trial_time(rt_cuda_trial *t, const rt_cuda_gemm *g, double worth, double *seconds, rt_err *e);
+
+/* cuda_tune.c */
+void rt_cuda_tune_begin(rt_cuda_dev *d, const rt_dev_opts *o);
+/* The algorithm that was chosen for a product before; null when none was. */
+int rt_cuda_tune_named(rt_cuda_dev *d, const char *product, const char **algorithm, rt_err *e);
+/* What has become of that; algorithm null: the library has none. */
+int rt_cuda_tune_keep(rt_cuda_dev *d, const char *product, const char *algorithm, double seconds, rt_err *e);
+/* What is new into the file for later runs. */
+void rt_cuda_tune_write(rt_cuda_dev *d);
+/* What was timed, in a sentence; empty: nothing, and no choice was known. */
+void rt_cuda_tune_text(const rt_cuda_dev *d, char *out, size_t size);
+int rt_cuda_choices_read(rt_dev *d, const char *path, rt_err *e);
+int rt_cuda_choices_write(rt_dev *d, const char *path, rt_err *e);
 
 /* cuda_program.c */
 void rt_cuda_push_gemm(rt_cuda_builder *b, rt_cuda_gemm *g, const rt_cuda_gemm_io *io);

@@ -1,43 +1,33 @@
-/* cuda_matmul.c - the op matmul: by cuBLASLt where it takes the operands, by a kernel of ours where it does not.
+/* cuda_matmul.c - the op matmul: by cuBLASLt where it takes the operands, by kernels of ours where it does not.
  *
- * The library multiplies operands of one dtype. A weight of another (quantised ones among them) is expanded into the
- * activations' dtype first, and a bias that cannot be added exactly is cast to the output's: `need` says so and seal
- * does it. Where no algorithm of the library adds a bias with one rounding, the bias is written into the output first
- * and the product added to it. */
-#include "backend/cuda/kernels/cuda_matmul.h"
+ * Products are of operands of one dtype. A weight of another (quantised ones among them) is expanded into the
+ * activations' dtype first, and a bias that the library cannot add exactly is cast to the output's: `need` says so and
+ * seal does it. Where no algorithm of the library adds a bias with one rounding, the bias is written into the output
+ * first and the product added to it. */
 #include "backend/cuda/cuda_internal.h"
+#include "backend/cuda/cuda_matmul_own.h"
 #include "backend/cuda/cuda_op.h"
 
-#include <limits.h>
 #include <stdio.h>
-
-/* What `need` sees of an operand in a plan, and `emit` in a program. */
-typedef struct side {
-    bool there;
-    rt_dtype dtype;
-    uint64_t stride;
-    uint32_t align; /* bytes, at most 256: every buffer begins at a multiple of that */
-} side;
 
 static uint32_t alignment(uint64_t offset) { return (uint32_t)((offset | 256) & -(offset | 256)); }
 
-static side of_view(const rt_plan *p, rt_view v)
+/* What `need` sees of an operand in a plan, and `emit` in a program. */
+static rt_cuda_side of_view(const rt_plan *p, rt_view v)
 {
-    if (!v.buf) return (side){ 0 };
+    if (!v.buf) return (rt_cuda_side){ 0 };
     rt_dtype d = rt_plan_dtype(p, v);
-    return (side){ true, d, v.rows == 1 ? v.cols : v.stride, alignment(rt_dtype_bytes(d, v.off)) };
+    return (rt_cuda_side){ true, d, v.rows == 1 ? v.cols : v.stride, alignment(rt_dtype_bytes(d, v.off)) };
 }
 
-static side of_operand(const rt_operand *o)
+static rt_cuda_side of_operand(const rt_operand *o)
 {
-    if (!o->mem) return (side){ 0 };
-    return (side){ true, o->dtype, o->stride, alignment(o->off) };
+    if (!o->mem) return (rt_cuda_side){ 0 };
+    return (rt_cuda_side){ true, o->dtype, o->stride, alignment(o->off) };
 }
 
-static bool plain(rt_dtype d) { return d == RT_DTYPE_F32 || d == RT_DTYPE_BF16 || d == RT_DTYPE_F16; }
-
-static int find(rt_cuda_dev *d, const rt_matmul_args *m, bool acc, bool bias, const side s[4], rt_cuda_gemm **out,
-                rt_err *e)
+static int find(rt_cuda_dev *d, const rt_matmul_args *m, bool acc, bool bias, const rt_cuda_side s[4],
+                rt_cuda_gemm **out, rt_err *e)
 {
     rt_cuda_gemm_key k = { .M = m->M,
                            .N = m->N,
@@ -58,19 +48,19 @@ static int find(rt_cuda_dev *d, const rt_matmul_args *m, bool acc, bool bias, co
     return rt_cuda_gemm_find(d, &k, out, e);
 }
 
-/* How a product is done; gemm null: by our own kernel, which takes everything. */
+/* How the library does a product; gemm null: it does not. */
 typedef struct way {
     rt_cuda_gemm *gemm;
     bool bias_first; /* out = bias, then out += product */
 } way;
 
-static int choose(rt_cuda_dev *d, const rt_matmul_args *m, bool acc, const side s[4], way *w, rt_err *e)
+static int choose(rt_cuda_dev *d, const rt_matmul_args *m, bool acc, const rt_cuda_side s[4], way *w, rt_err *e)
 {
     int rc = RT_OK;
-    const side *out = &s[RT_MM_OUT], *bias = &s[RT_MM_BIAS];
+    const rt_cuda_side *out = &s[RT_MM_OUT], *bias = &s[RT_MM_BIAS];
     bool same = bias->dtype == out->dtype;
     *w = (way){ 0 };
-    if (!d->lt_handle || s[RT_MM_A].dtype != s[RT_MM_B].dtype) return RT_OK;
+    if (!d->lt_handle) return RT_OK;
     if (!bias->there) return find(d, m, acc, false, s, &w->gemm, e);
     if (acc) return RT_OK;
     if (same) RT_TRY(find(d, m, false, true, s, &w->gemm, e));
@@ -93,10 +83,10 @@ static bool recast(rt_need *need, uint32_t slot, rt_dtype from, rt_dtype to, con
 static bool need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, rt_need *need)
 {
     rt_cuda_dev *d = rt_cuda_dev_of(c);
-    side s[4];
+    rt_cuda_side s[4];
     for (uint32_t i = 0; i < 4; i++) s[i] = of_view(p, op->slot[i]);
     rt_dtype a = s[RT_MM_A].dtype, b = s[RT_MM_B].dtype;
-    if (!plain(b)) return recast(need, RT_MM_B, b, a, "products are of plain numbers");
+    if (a != b) return recast(need, RT_MM_B, b, a, "products are of operands of one dtype");
     bool acc = op->acc >> RT_MM_OUT & 1;
     way w;
     rt_err e = { 0 };
@@ -111,75 +101,17 @@ static bool need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, rt_ne
         return true;
     }
     rt_dtype out = s[RT_MM_OUT].dtype, bias = s[RT_MM_BIAS].dtype;
-    if (d->lt_handle && a != b) return recast(need, RT_MM_B, b, a, "cuBLASLt multiplies operands of one dtype");
     if (d->lt_handle && s[RT_MM_BIAS].there && !acc && out != RT_DTYPE_F32 && bias != out)
         return recast(need, RT_MM_BIAS, bias, out, "it is added in the output's dtype");
-    need->kernel = "matmul tiles 64x64";
+    rt_cuda_own own = rt_cuda_own_choose(c, &op->args.matmul, s);
+    need->work_bytes = own.work_bytes;
+    need->kernel = own.text;
     return true;
-}
-
-static uint32_t kernel_type(rt_dtype d)
-{
-    return d == RT_DTYPE_F32 ? RT_CUDA_F32 : d == RT_DTYPE_BF16 ? RT_CUDA_BF16 : RT_CUDA_F16;
-}
-
-static uint32_t blocks_for(uint64_t elements)
-{
-    uint64_t n = (elements + RT_MATMUL_THREADS - 1) / RT_MATMUL_THREADS;
-    return n < 65536 ? (uint32_t)n : 65536; /* each walks on by the whole grid */
-}
-
-static void push_bias(rt_cuda_builder *b, const rt_bound_op *op)
-{
-    const rt_operand *out = &op->slot[RT_MM_OUT], *bias = &op->slot[RT_MM_BIAS];
-    rt_cuda_bias_params p = { .out = rt_cuda_addr(out),
-                              .bias = rt_cuda_addr(bias),
-                              .out_row = out->stride,
-                              .M = op->args.matmul.M,
-                              .N = op->args.matmul.N,
-                              .out_type = kernel_type(out->dtype),
-                              .bias_type = kernel_type(bias->dtype) };
-    rt_cuda_push(b, "cuda_matmul", "rt_matmul_bias", (uint32_t[]){ blocks_for((uint64_t)p.M * p.N), 1, 1 },
-                 RT_MATMUL_THREADS, 0, &p, sizeof p);
-}
-
-static void push_own(rt_cuda_builder *b, const rt_bound_op *op)
-{
-    const rt_matmul_args *m = &op->args.matmul;
-    const rt_operand *out = &op->slot[RT_MM_OUT], *x = &op->slot[RT_MM_A], *w = &op->slot[RT_MM_B],
-                     *bias = &op->slot[RT_MM_BIAS];
-    uint64_t tiles_m = (m->M + RT_MATMUL_TILE - 1ull) / RT_MATMUL_TILE;
-    uint64_t tiles_n = (m->N + RT_MATMUL_TILE - 1ull) / RT_MATMUL_TILE;
-    if (tiles_m * tiles_n > INT_MAX) {
-        rt_cuda_builder_fail(b, RT_UNSUPPORTED, "the product has more tiles than a launch has blocks");
-        return;
-    }
-    rt_cuda_matmul_params p = { .a = rt_cuda_addr(x),
-                                .b = rt_cuda_addr(w),
-                                .bias = rt_cuda_addr(bias),
-                                .out = rt_cuda_addr(out),
-                                .a_row = m->ta ? 1 : x->stride,
-                                .a_col = m->ta ? x->stride : 1,
-                                .b_row = m->tb ? 1 : w->stride,
-                                .b_col = m->tb ? w->stride : 1,
-                                .out_row = out->stride,
-                                .M = m->M,
-                                .N = m->N,
-                                .K = m->K,
-                                .acc = op->acc >> RT_MM_OUT & 1u,
-                                .a_type = kernel_type(x->dtype),
-                                .b_type = kernel_type(w->dtype),
-                                .bias_type = kernel_type(bias->dtype),
-                                .out_type = kernel_type(out->dtype),
-                                .tiles_n = (uint32_t)tiles_n,
-                                .alpha = m->alpha };
-    rt_cuda_push(b, "cuda_matmul", "rt_matmul_tiles", (uint32_t[]){ (uint32_t)(tiles_m * tiles_n), 1, 1 },
-                 RT_MATMUL_THREADS, 0, &p, sizeof p);
 }
 
 static void emit(rt_cuda_builder *b, const rt_bound_op *op)
 {
-    side s[4];
+    rt_cuda_side s[4];
     for (uint32_t i = 0; i < 4; i++) s[i] = of_operand(&op->slot[i]);
     way w;
     rt_err e = { 0 };
@@ -189,10 +121,11 @@ static void emit(rt_cuda_builder *b, const rt_bound_op *op)
         return;
     }
     if (!w.gemm) {
-        push_own(b, op);
+        rt_cuda_own own = rt_cuda_own_choose(rt_cuda_builder_caps(b), &op->args.matmul, s);
+        rt_cuda_own_push(b, op, &own);
         return;
     }
-    if (w.bias_first) push_bias(b, op);
+    if (w.bias_first) rt_cuda_bias_push(b, op);
     rt_cuda_gemm_io io = { .a = rt_cuda_addr(&op->slot[RT_MM_A]),
                            .b = rt_cuda_addr(&op->slot[RT_MM_B]),
                            .out = rt_cuda_addr(&op->slot[RT_MM_OUT]),

@@ -166,6 +166,7 @@ int rt_cuda_prepare(rt_dev *dev, const rt_bound_op *ops, uint32_t nops, rt_err *
     RT_TRY(rt_cuda_gemms_warm(d, e));
     RT_TRY(free_bytes(d, &after, e));
     if (before > after) d->module_bytes += before - after;
+    rt_cuda_tune_write(d);
 out:
     d->sealed = sealed;
     rt_cuda_prog_free(dev, dry);

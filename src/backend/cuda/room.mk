@@ -13,6 +13,7 @@ LIB_SRCS += \
 	src/backend/cuda/cuda_kd.c \
 	src/backend/cuda/cuda_lt.c \
 	src/backend/cuda/cuda_matmul.c \
+	src/backend/cuda/cuda_matmul_own.c \
 	src/backend/cuda/cuda_memory.c \
 	src/backend/cuda/cuda_module.c \
 	src/backend/cuda/cuda_ops.c \
@@ -24,4 +25,7 @@ LIB_SRCS += \
 	src/backend/cuda/cuda_rope.c \
 	src/backend/cuda/cuda_rows.c \
 	src/backend/cuda/cuda_sums.c \
-	src/backend/cuda/cuda_swiglu.c
+	src/backend/cuda/cuda_swiglu.c \
+	src/backend/cuda/cuda_trial.c \
+	src/backend/cuda/cuda_tune.c \
+	src/backend/cuda/cuda_tuned.c

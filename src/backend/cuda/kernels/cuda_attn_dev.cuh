@@ -1,52 +1,19 @@
-/* cuda_attn_dev.cuh - the machine instructions of the attention kernels, each as a function; device code.
+/* cuda_attn_dev.cuh - what the attention kernels share: 2^x, the storage types, what a query sees; device code.
  *
- * Owns: shared-memory addresses, asynchronous copies, matrix loads and products, 2^x, and the storage types. Every
- * instruction that needs sm_80 is here, behind one guard: on sm_75 these functions exist and trap, and the host
- * never chooses the kernels that call them. */
+ * Leaves to cuda_mma.cuh: copies, matrix loads and products, which need sm_80 as the pairs here do. */
 #ifndef RT_BACKEND_CUDA_KERNELS_CUDA_ATTN_DEV_CUH
 #define RT_BACKEND_CUDA_KERNELS_CUDA_ATTN_DEV_CUH
 
 #include "backend/cuda/kernels/cuda_attn.h"
+#include "backend/cuda/kernels/cuda_mma.cuh"
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#define RT_DEVICE static __device__ __forceinline__
-#if __CUDA_ARCH__ >= 800
-#define RT_SM80(...) __VA_ARGS__
-#else
-#define RT_SM80(...) __trap()
-#endif
-
 extern __shared__ __align__(16) unsigned char rt_shared[];
 
-/* Position in shared memory, in bytes, as instructions take it. */
-RT_DEVICE uint32_t shared_at(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
-
 /* 16 bytes from device memory; zeros when `in` is false (then nothing is read, and `from` may lie outside). */
-RT_DEVICE void copy_async(uint32_t to, const void *from, bool in)
-{
-    RT_SM80(asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(__cvta_generic_to_global(from)),
-                         "r"(in ? 16 : 0)
-                         : "memory"));
-}
-/* All copies that this thread has asked for have arrived; a barrier makes them visible to the others. */
-RT_DEVICE void copy_wait() { RT_SM80(asm volatile("cp.async.wait_all;" ::: "memory")); }
-
-/* Four 8x8 matrices of 16-bit elements; lane l names row l%8 of matrix l/8. Lane l gets elements 2(l%4), 2(l%4)+1 of
- * row l/4 of each; `_turned`: of column l/4. */
-RT_DEVICE void load_4(uint32_t (&r)[4], uint32_t at)
-{
-    RT_SM80(asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                         : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                         : "r"(at)));
-}
-RT_DEVICE void load_4_turned(uint32_t (&r)[4], uint32_t at)
-{
-    RT_SM80(asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                         : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                         : "r"(at)));
-}
+RT_DEVICE void copy_async(uint32_t to, const void *from, bool in) { copy_16(to, from, in ? 16 : 0); }
 
 /* 2^x within 2^-22; 0 below 2^-126. */
 RT_DEVICE float power_2(float x)
@@ -72,10 +39,7 @@ struct rt_bf16 {
     static __device__ __forceinline__ float second(uint32_t pair) { return __uint_as_float(pair & 0xffff0000u); }
     static __device__ __forceinline__ void product(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
     {
-        RT_SM80(asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-                    "{%0,%1,%2,%3};"
-                    : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                    : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1)));
+        product_bf16(d, a, b0, b1);
     }
 };
 struct rt_f16 {
@@ -97,10 +61,7 @@ struct rt_f16 {
     }
     static __device__ __forceinline__ void product(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
     {
-        RT_SM80(asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-                    "{%0,%1,%2,%3};"
-                    : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                    : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1)));
+        product_f16(d, a, b0, b1);
     }
 };
 

@@ -1,0 +1,33 @@
+/* cuda_matmul_own.h - products by our own kernels: which of them, how the work is cut, the launches.
+ *
+ * Owns: what a product looks like before it is bound and after (the same decision is made twice). Leaves to
+ * cuda_matmul.c: whether the library does it instead. */
+#ifndef RT_BACKEND_CUDA_MATMUL_OWN_H
+#define RT_BACKEND_CUDA_MATMUL_OWN_H
+
+#include "backend/cuda/cuda_launch.h"
+
+/* An operand as decisions see it. */
+typedef struct rt_cuda_side {
+    bool there;
+    rt_dtype dtype;
+    uint64_t stride;
+    uint32_t align; /* bytes, at most 256: every buffer begins at a multiple of that */
+} rt_cuda_side;
+
+typedef struct rt_cuda_own {
+    const char *text;                 /* for the plan printer; static */
+    uint32_t stages;                  /* on tensor cores: steps in shared memory; 0: on ordinary cores */
+    uint32_t tile_m, tile_n;          /* elements */
+    uint32_t tiles_m, tiles_n, whole; /* tiles of out; those that are a block each */
+    uint32_t parts, part_K;           /* of the others: blocks of each */
+    uint64_t blocks, work_bytes;      /* work: sums of the parts */
+} rt_cuda_own;
+
+/* s: (4) by slot; a and b of one dtype. Never refuses. */
+rt_cuda_own rt_cuda_own_choose(const rt_cuda_caps *c, const rt_matmul_args *m, const rt_cuda_side *s);
+void rt_cuda_own_push(rt_cuda_builder *b, const rt_bound_op *op, const rt_cuda_own *own);
+/* out = bias in every row. */
+void rt_cuda_bias_push(rt_cuda_builder *b, const rt_bound_op *op);
+
+#endif
