@@ -39,8 +39,18 @@ static rt_dev *dev;
 /* Bytes that a row touches: twenty times the largest cache, and a quarter of a millisecond, beside which starting a
  * graph is nothing. */
 static double least_bytes = 1e9;
-static FILE *json;     /* a line for every figure; null: none is wanted */
-static double copy_gb; /* GB/s, read and written */
+static FILE *json;           /* a line for every figure; null: none is wanted */
+static const char *ops = ""; /* names of the ops that are timed; none: all */
+static double copy_gb;       /* GB/s, read and written */
+
+/* Is the word one of a list with commas? All are in an empty one. */
+static bool wants(const char *list, const char *word)
+{
+    size_t n = strlen(word);
+    for (const char *at = list; *at; at += strcspn(at, ","), at += *at == ',')
+        if (strncmp(at, word, n) == 0 && (at[n] == ',' || !at[n])) return true;
+    return !*list;
+}
 
 /* ---- data ---- */
 
@@ -240,7 +250,7 @@ static void collect(op_rows *rows, const rt_step_plan *s, const rt_exec *dry, bo
             const rt_op *op = &p->ops[t];
             bool now = strncmp(op->label, "head chunk", 10) == 0;
             head = head || now;
-            if (products && op->kind != RT_OP_MATMUL) continue;
+            if ((products && op->kind != RT_OP_MATMUL) || !wants(ops, rt_op_name(op->kind))) continue;
             op_rows_add(rows, group_of(s, step_programs[i], op, head && !now), p, t);
         }
     }
@@ -288,7 +298,7 @@ static void time_step(const step_case *c, bool products, const char *gemm)
     x = op_rows_seal(&rows, dev, programs, STEP_PROGRAMS, least_bytes, noise_buffer(s->space));
     load_step(x, s);
     bench_run(x, 0);
-    if (!products) time_programs(x, programs, c->name);
+    if (!products && !*ops) time_programs(x, programs, c->name);
     time_rows(x, &rows, s->fault, c->name, gemm);
     rt_exec_free(x);
     op_rows_free(&rows);
@@ -346,7 +356,8 @@ static void time_others(const step_case *c)
     if (rt_exec_seal(&dry, dev, (const rt_plan *const[]){ p }, 1, &(rt_seal_opts){ .dry = true }, &e) < 0)
         bench_die("others", &e);
     const rt_plan *lowered = rt_exec_plan(dry, 0);
-    for (uint32_t t = 0; t < lowered->nops; t++) op_rows_add(&rows, "other", lowered, t);
+    for (uint32_t t = 0; t < lowered->nops; t++)
+        if (wants(ops, rt_op_name(lowered->ops[t].kind))) op_rows_add(&rows, "other", lowered, t);
     printf("\nother ops\n");
     rt_exec *x = op_rows_seal(&rows, dev, NULL, 0, least_bytes, noise_buffer(s));
     fill_space(x, s, true);
@@ -471,12 +482,15 @@ typedef struct request {
 
 static request read_arguments(int argc, char **argv)
 {
-    static const char usage[] = "usage: bench_cuda [--device D] [--only WORD,...] [--json FILE] [--tiny]\n"
-                                "WORD: step, others, head, own (products by our own kernels)";
+    static const char usage[] =
+        "usage: bench_cuda [--device D] [--only WORD,...] [--ops NAME,...] [--json FILE] [--tiny]\n"
+        "WORD: step, others, head, own (products by our own kernels)\n"
+        "NAME: of an op, as verify --op has it";
     request r = { .device = "cuda", .only = "" };
     for (int i = 1; i < argc; i++) {
         const char **value = strcmp(argv[i], "--device") == 0 ? &r.device
                              : strcmp(argv[i], "--only") == 0 ? &r.only
+                             : strcmp(argv[i], "--ops") == 0  ? &ops
                              : strcmp(argv[i], "--json") == 0 ? &r.json
                                                               : NULL;
         if (strcmp(argv[i], "--tiny") == 0)
@@ -495,14 +509,6 @@ static void open_device(const char *name, const char *cublaslt)
     if (rt_device_arg_open(&dev, name, &(rt_dev_opts){ .cublaslt = cublaslt }, true, &e) < 0) bench_die(name, &e);
 }
 
-static bool wants(const request *r, const char *part)
-{
-    size_t n = strlen(part);
-    for (const char *at = r->only; *at; at += strcspn(at, ","), at += *at == ',')
-        if (strncmp(at, part, n) == 0 && (at[n] == ',' || !at[n])) return true;
-    return !*r->only;
-}
-
 int main(int argc, char **argv)
 {
     request r = read_arguments(argc, argv);
@@ -512,14 +518,14 @@ int main(int argc, char **argv)
     open_device(r.device, NULL);
     time_copy(r.tiny ? 16 : 2048);
     for (int i = 0; i < 2; i++)
-        if (wants(&r, "head")) time_head(&cases[i]);
+        if (wants(r.only, "head")) time_head(&cases[i]);
     for (int i = 0; i < CASES; i++)
-        if (wants(&r, "step")) time_step(&cases[i], false, "default");
-    if (wants(&r, "others")) time_others(&cases[0]);
+        if (wants(r.only, "step")) time_step(&cases[i], false, "default");
+    if (wants(r.only, "others")) time_others(&cases[0]);
     time_copy(r.tiny ? 16 : 2048);
     rt_device_arg_end(dev);
     dev->api->close(dev);
-    if (wants(&r, "own")) {
+    if (wants(r.only, "own")) {
         open_device(r.device, "none");
         time_step(&cases[0], true, "own");
         dev->api->close(dev);

@@ -125,8 +125,9 @@ static void record_noise(op_rows *r, const rt_plan *model, uint64_t arena, rt_vi
     if (rt_plan_new(&r->noise, model->space, "noise", &model->policy, &e) < 0) bench_die("noise", &e);
     uint64_t bytes = rt_view_bytes(r->noise, source);
     rt_dtype d = rt_plan_dtype(r->noise, source);
-    for (uint64_t at = 0; at < arena; at += bytes)
-        rt_emit_copy(r->noise, rt_act(r->noise, d, source.rows, source.cols, "noise"), source, RT_NONE);
+    uint64_t at = 0;
+    do rt_emit_copy(r->noise, rt_act(r->noise, d, source.rows, source.cols, "noise"), source, RT_NONE);
+    while ((at += bytes) < arena);
 }
 
 rt_exec *op_rows_seal(op_rows *r, rt_dev *dev, const rt_plan *const *programs, uint32_t n, double least, rt_view noise)

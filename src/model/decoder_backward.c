@@ -38,8 +38,9 @@ static void queries_keys_backward(rt_plan *p, const rt_decoder *d, uint32_t laye
     const rt_layer *l = &d->layers[layer];
     uint32_t qd = c->heads * c->head_dim, kd = c->kv_heads * c->head_dim;
     if (!(c->layer_flags[layer] & RT_LAYER_NO_ROPE)) {
-        rt_emit_rope_bwd(p, dq, dq, d->freq, t->pos, d->rope_scale);
-        rt_emit_rope_bwd(p, dk, dk, d->freq, t->pos, d->rope_scale);
+        rt_view first = c->qk_norm ? dq : rt_view_cols(p, dqkv, 0, qd + kd);
+        rt_emit_rope_bwd(p, first, first, d->freq, t->pos, d->rope_scale);
+        if (c->qk_norm) rt_emit_rope_bwd(p, dk, dk, d->freq, t->pos, d->rope_scale);
     }
     if (!c->qk_norm) return;
     rt_emit_rmsnorm_bwd(p, rt_view_cols(p, dqkv, 0, qd), rt_grad(d, l->q_norm), dq, rt_view_cols(p, s->qkv, 0, qd),

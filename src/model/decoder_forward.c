@@ -56,8 +56,10 @@ static void queries_keys_values(rt_plan *p, const rt_decoder *d, uint32_t layer,
         *k = s->kn;
     }
     if (c->layer_flags[layer] & RT_LAYER_NO_ROPE) return;
-    rt_emit_rope_fwd(p, *q, *q, d->freq, t->pos, d->rope_scale); /* in place: backward needs the rotated ones alone */
-    rt_emit_rope_fwd(p, *k, *k, d->freq, t->pos, d->rope_scale);
+    rt_view qk = rt_view_cols(p, s->qkv, 0, qd + kd); /* side by side, where no norm moved them apart */
+    rt_view first = c->qk_norm ? *q : qk;
+    rt_emit_rope_fwd(p, first, first, d->freq, t->pos, d->rope_scale); /* in place: backward needs the rotated alone */
+    if (c->qk_norm) rt_emit_rope_fwd(p, *k, *k, d->freq, t->pos, d->rope_scale);
 }
 
 rt_attn_shape rt_decoder_attn_shape(const rt_decoder *d, uint32_t layer, uint32_t T)

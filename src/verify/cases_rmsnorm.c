@@ -1,7 +1,7 @@
 /* cases_rmsnorm.c - the cases of rmsnorm forward and backward, plain, per head, and fused with the residual sum.
  *
  * Big: a chunk of the cpu kernels is about 16384 elements in whole rows. Widths that are whole vectors are there for
- * kernels that keep a group in registers. */
+ * kernels that keep a group in registers: one has 64 to 512 threads for it. */
 #include "verify/values.h"
 
 #include <math.h>
@@ -16,7 +16,8 @@ static const rt_op_flag flags[] = {
 };
 static const rt_op_shape shapes[] = { { RT_SHAPE_ODD, { 5, 3, 13 } },    { RT_SHAPE_ONE, { 1, 1, 1 } },
                                       { RT_SHAPE_BIG, { 101, 3, 211 } }, { RT_SHAPE_BIG, { 29, 1, 2309 } },
-                                      { RT_SHAPE_BIG, { 259, 3, 64 } },  { RT_SHAPE_BIG, { 37, 1, 1408 } } };
+                                      { RT_SHAPE_BIG, { 259, 3, 64 } },  { RT_SHAPE_BIG, { 37, 1, 1408 } },
+                                      { RT_SHAPE_BIG, { 61, 1, 4608 } } };
 
 static bool is_fused(const rt_op_case *c)
 {

@@ -25,8 +25,9 @@ static void fwd_emit(rt_cuda_builder *b, const rt_bound_op *o)
                                .dtype = table->dtype };
     p.tile = (rt_cuda_tile){ .rows = y->rows, .cols = y->cols, .packs = cuda_div_up(y->cols, W) };
     p.tile.whole = cuda_aligned(y, W) && (quant || cuda_aligned(table, W));
-    cuda_push_1d(b, "cuda_embed", quant ? CUDA_KERNEL("embed_quant", y->dtype) : CUDA_KERNEL("embed", y->dtype),
-                 cuda_tile_blocks(&p.tile, RT_CUDA_EMBED_PACKS, RT_CUDA_GRID_MAX), RT_CUDA_BLOCK, 0, &p, sizeof p);
+    const char *kernel = quant ? CUDA_KERNEL("embed_quant", y->dtype) : CUDA_KERNEL2("embed", y->dtype, table->dtype);
+    cuda_push_1d(b, "cuda_embed", kernel, cuda_tile_blocks(&p.tile, RT_CUDA_EMBED_PACKS, RT_CUDA_GRID_MAX),
+                 RT_CUDA_BLOCK, 0, &p, sizeof p);
 }
 
 /* ---- backward ---- */
@@ -35,7 +36,7 @@ static bool bwd_need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, r
 {
     (void)c;
     if (!cuda_takes(p, op, need, "a block for each id, positions in order")) return false;
-    need->work_bytes = 2 * (uint64_t)op->args.embed.V * sizeof(uint32_t);
+    need->work_bytes = op->args.embed.V * sizeof(rt_cuda_embed_seen);
     return true;
 }
 
@@ -51,8 +52,7 @@ static void bwd_emit(rt_cuda_builder *b, const rt_bound_op *o)
                                    .dtable = cuda_mat(dtable),
                                    .dy = cuda_mat(dy),
                                    .ids = cuda_mat(&o->slot[RT_EMBED_BIDS]),
-                                   .first = rt_cuda_addr(&o->work) };
-    p.count = p.first + (uint64_t)a->V * sizeof(uint32_t);
+                                   .seen = rt_cuda_addr(&o->work) };
     cuda_push_1d(b, "cuda_embed", "embed_bwd_clear", (uint32_t)cuda_div_up(a->V, RT_CUDA_BLOCK), RT_CUDA_BLOCK, 0, &p,
                  sizeof p);
     cuda_push_1d(b, "cuda_embed", "embed_bwd_count", (uint32_t)cuda_div_up(a->N, RT_CUDA_BLOCK), RT_CUDA_BLOCK, 0, &p,

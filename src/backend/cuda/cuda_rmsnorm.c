@@ -4,8 +4,9 @@
 #include "backend/cuda/cuda_sums_push.h"
 
 enum {
-    BLOCKS_MAX = 264, /* of the backward, each leaves a partial weight gradient: two for each of 132 multiprocessors */
-    LARGEST_BLOCK = 512 /* threads of the backward; what they hold bounds the width of a group */
+    BLOCKS_MAX = 256, /* of the backward, each leaves a partial weight gradient: about two for each of 132
+                         multiprocessors, and sum_columns has them all under way at once */
+    WEIGHT_MAX = 8192 /* columns that a block keeps of the weight, 32 KiB */
 };
 
 static uint32_t power_of_two(uint32_t n, uint32_t most)
@@ -17,6 +18,13 @@ static uint32_t power_of_two(uint32_t n, uint32_t most)
 
 static uint32_t packs_of(const rt_rmsnorm_args *a, rt_dtype d) { return (uint32_t)cuda_div_up(a->D, cuda_width(d)); }
 
+/* Threads of a group: lanes of a warp where one can hold it, else as many warps as it needs. */
+static uint32_t team_of(uint32_t packs, uint32_t most)
+{
+    uint32_t holds = (packs + RT_CUDA_NORM_HOLDS - 1) / RT_CUDA_NORM_HOLDS;
+    return holds <= 32 ? power_of_two(packs, 32) : power_of_two(holds, most);
+}
+
 /* Can a team keep its group in registers: whole packs, aligned in every operand of A's shape and in w, few enough? */
 static bool is_held(const rt_bound_op *o, uint32_t shaped, const rt_operand *w, uint32_t team)
 {
@@ -24,7 +32,7 @@ static bool is_held(const rt_bound_op *o, uint32_t shaped, const rt_operand *w, 
     uint32_t W = cuda_width(o->slot[0].dtype);
     for (uint32_t i = 0; i < o->nslots; i++)
         if (shaped >> i & 1 && !cuda_aligned(&o->slot[i], W)) return false;
-    return cuda_aligned(w, W) && a->D % W == 0 && a->D / W <= team * RT_CUDA_NORM_HOLDS;
+    return cuda_aligned(w, W) && a->D % W == 0 && a->D <= WEIGHT_MAX && a->D / W <= team * RT_CUDA_NORM_HOLDS;
 }
 
 /* ---- forward ---- */
@@ -35,24 +43,24 @@ static bool fwd_need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, r
     return cuda_takes(p, op, need, "a team for each group");
 }
 
-static void fwd_push(rt_cuda_builder *b, const rt_bound_op *o, rt_cuda_rmsnorm_params *p, uint32_t shaped,
-                     const rt_operand *w)
+static void fwd_push(rt_cuda_builder *b, const rt_bound_op *o, const char *kernel, rt_cuda_rmsnorm_params *p,
+                     uint32_t shaped, const rt_operand *w)
 {
-    rt_dtype d = o->slot[0].dtype;
-    uint32_t packs = packs_of(&o->args.rmsnorm, d);
     p->a = o->args.rmsnorm;
-    p->team = packs <= 32 * RT_CUDA_NORM_HOLDS ? power_of_two(packs, 32) : RT_CUDA_BLOCK;
+    p->team = team_of(packs_of(&p->a, o->slot[0].dtype), RT_CUDA_BLOCK);
     p->held = is_held(o, shaped, w, p->team);
     p->w = rt_cuda_addr(w);
     p->w_dtype = w->dtype;
     uint64_t blocks = cuda_div_up((uint64_t)p->a.N * p->a.H, RT_CUDA_BLOCK / p->team);
-    cuda_push_1d(b, "cuda_rmsnorm", CUDA_KERNEL("rmsnorm_fwd", d), (uint32_t)blocks, RT_CUDA_BLOCK, 0, p, sizeof *p);
+    uint32_t shared = p->held ? p->a.D * (uint32_t)sizeof(float) : 0;
+    cuda_push_1d(b, "cuda_rmsnorm", kernel, (uint32_t)blocks, RT_CUDA_BLOCK, shared, p, sizeof *p);
 }
 
 static void fwd_emit(rt_cuda_builder *b, const rt_bound_op *o)
 {
     rt_cuda_rmsnorm_params p = { .y = cuda_mat(&o->slot[RT_RMS_Y]), .x = cuda_mat(&o->slot[RT_RMS_X]) };
-    fwd_push(b, o, &p, 1u << RT_RMS_Y | 1u << RT_RMS_X, &o->slot[RT_RMS_W]);
+    fwd_push(b, o, CUDA_KERNEL("rmsnorm_fwd", o->slot[0].dtype), &p, 1u << RT_RMS_Y | 1u << RT_RMS_X,
+             &o->slot[RT_RMS_W]);
 }
 
 static void add_fwd_emit(rt_cuda_builder *b, const rt_bound_op *o)
@@ -61,7 +69,8 @@ static void add_fwd_emit(rt_cuda_builder *b, const rt_bound_op *o)
                                  .h = cuda_mat(&o->slot[RT_ARMS_H]),
                                  .x = cuda_mat(&o->slot[RT_ARMS_X]),
                                  .res = cuda_mat(&o->slot[RT_ARMS_RES]) };
-    fwd_push(b, o, &p, 1u << RT_ARMS_Y | 1u << RT_ARMS_H | 1u << RT_ARMS_X | 1u << RT_ARMS_RES, &o->slot[RT_ARMS_W]);
+    fwd_push(b, o, CUDA_KERNEL("add_rmsnorm_fwd", o->slot[0].dtype), &p,
+             1u << RT_ARMS_Y | 1u << RT_ARMS_H | 1u << RT_ARMS_X | 1u << RT_ARMS_RES, &o->slot[RT_ARMS_W]);
 }
 
 /* ---- backward ---- */
@@ -72,13 +81,8 @@ typedef struct bwd_cut {
 
 static bwd_cut cut_bwd(const rt_rmsnorm_args *a, rt_dtype d)
 {
-    uint32_t packs = packs_of(a, d), warp = power_of_two(packs, 32);
-    bwd_cut c = { .team = warp, .threads = RT_CUDA_BLOCK };
-    if (packs > 32 * RT_CUDA_NORM_HOLDS) {
-        c.threads = power_of_two((packs + RT_CUDA_NORM_HOLDS - 1) / RT_CUDA_NORM_HOLDS, LARGEST_BLOCK);
-        if (c.threads < RT_CUDA_BLOCK) c.threads = RT_CUDA_BLOCK;
-        c.team = c.threads;
-    }
+    bwd_cut c = { .team = team_of(packs_of(a, d), RT_CUDA_NORM_BLOCK) };
+    c.threads = c.team < RT_CUDA_BLOCK ? RT_CUDA_BLOCK : c.team;
     uint64_t blocks = cuda_div_up((uint64_t)a->N * a->H, c.threads / c.team);
     c.blocks = (uint32_t)(blocks < BLOCKS_MAX ? blocks : BLOCKS_MAX);
     return c;
@@ -90,7 +94,7 @@ static bool bwd_need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, r
     (void)c;
     if (!cuda_takes(p, op, need, "a team for each group, weight gradient in registers")) return false;
     rt_dtype d = rt_plan_dtype(p, op->slot[RT_RMSB_DX]);
-    uint32_t widest = LARGEST_BLOCK * RT_CUDA_NORM_HOLDS * cuda_width(d);
+    uint32_t widest = RT_CUDA_NORM_BLOCK * RT_CUDA_NORM_HOLDS * cuda_width(d);
     if (a->D > widest) {
         snprintf(need->why_not, sizeof need->why_not, "a group has %u columns, over the %u of the widest kernel", a->D,
                  widest);
@@ -120,8 +124,11 @@ static void bwd_emit(rt_cuda_builder *b, const rt_bound_op *o)
                                  .w_dtype = w->dtype,
                                  .acc = cuda_adds(o, RT_RMSB_DX) };
     if (residual) p.res = cuda_mat(&s[RT_RMSB_DRES]);
-    uint32_t teams = cut.threads / cut.team, shared = p.part && teams > 1 ? teams * a->D * (uint32_t)sizeof(float) : 0;
-    cuda_push_1d(b, "cuda_rmsnorm", CUDA_KERNEL("rmsnorm_bwd", d), cut.blocks, cut.threads, shared, &p, sizeof p);
+    /* the weight, and behind it in the same place the sums of the teams */
+    uint32_t teams = cut.threads / cut.team, packs = packs_of(a, d), weight = p.held ? packs : 0;
+    uint32_t sums = p.part && teams > 1 ? teams * packs : 0, most = weight > sums ? weight : sums;
+    cuda_push_1d(b, "cuda_rmsnorm", residual ? CUDA_KERNEL("add_rmsnorm_bwd", d) : CUDA_KERNEL("rmsnorm_bwd", d),
+                 cut.blocks, cut.threads, most * cuda_width(d) * (uint32_t)sizeof(float), &p, sizeof p);
     if (p.part) cuda_push_columns(b, dw, p.part, cut.blocks, cuda_adds(o, RT_RMSB_DW));
 }
 

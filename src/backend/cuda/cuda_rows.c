@@ -9,39 +9,41 @@ static bool rows_need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, 
     return cuda_takes(p, op, need, "one pass, 16-byte packs");
 }
 
-/* slots: bit i set when slot i has the shape of the op. */
-static void rows_push(rt_cuda_builder *b, const rt_bound_op *o, const char *kernel, uint32_t slots, uint32_t W)
+/* slots: bit i set when slot i has the shape of the op. U packs of W elements are a thread's. */
+static void rows_push(rt_cuda_builder *b, const rt_bound_op *o, const char *kernel, uint32_t slots, uint32_t W,
+                      uint32_t U)
 {
     rt_cuda_rows_params p = { .tile = cuda_tile(o, slots, W), .alpha = o->args.rows.alpha };
     p.y = cuda_mat(&o->slot[RT_ROWS_Y]);
     if (o->nslots > RT_ROWS_X) p.x = cuda_mat(&o->slot[RT_ROWS_X]);
     if (o->kind == RT_OP_ADD) p.b = cuda_mat(&o->slot[RT_ROWS_B]);
     if (o->kind == RT_OP_SCALE) p.s = rt_cuda_addr(&o->slot[RT_ROWS_B]);
-    cuda_push_1d(b, "cuda_rows", kernel, cuda_tile_blocks(&p.tile, RT_CUDA_ROWS_PACKS, RT_CUDA_GRID_MAX), RT_CUDA_BLOCK,
-                 0, &p, sizeof p);
+    cuda_push_1d(b, "cuda_rows", kernel, cuda_tile_blocks(&p.tile, U, RT_CUDA_GRID_MAX), RT_CUDA_BLOCK, 0, &p,
+                 sizeof p);
 }
 
 static void add_emit(rt_cuda_builder *b, const rt_bound_op *o)
 {
     rt_dtype d = o->slot[RT_ROWS_Y].dtype;
-    rows_push(b, o, CUDA_KERNEL("add", d), 7, cuda_width(d));
+    rows_push(b, o, CUDA_KERNEL("add", d), 7, cuda_width(d), RT_CUDA_ROWS_PACKS);
 }
 
 static void scale_emit(rt_cuda_builder *b, const rt_bound_op *o)
 {
     rt_dtype d = o->slot[RT_ROWS_Y].dtype;
-    rows_push(b, o, CUDA_KERNEL("scale", d), 3, cuda_width(d));
+    rows_push(b, o, CUDA_KERNEL("scale", d), 3, cuda_width(d), RT_CUDA_ROWS_PACKS);
 }
 
 static void cast_emit(rt_cuda_builder *b, const rt_bound_op *o)
 {
-    rows_push(b, o, CUDA_KERNEL2("cast", o->slot[RT_ROWS_Y].dtype, o->slot[RT_ROWS_X].dtype), 3, 8);
+    rt_dtype y = o->slot[RT_ROWS_Y].dtype, x = o->slot[RT_ROWS_X].dtype;
+    rows_push(b, o, CUDA_KERNEL2("cast", y, x), 3, cuda_width(y), RT_CUDA_CAST_PACKS(cuda_size(y)));
 }
 
 static void fill_emit(rt_cuda_builder *b, const rt_bound_op *o)
 {
     rt_dtype d = o->slot[RT_ROWS_Y].dtype;
-    rows_push(b, o, CUDA_KERNEL("fill", d), 1, cuda_width(d));
+    rows_push(b, o, CUDA_KERNEL("fill", d), 1, cuda_width(d), RT_CUDA_ROWS_PACKS);
 }
 
 /* ---- copy ---- */

@@ -5,8 +5,9 @@
 
 /* ---- bias_grad ---- */
 
-/* Enough blocks for any device, each with enough rows to be worth its partial sum. */
-enum { BIAS_BLOCKS = 512, BIAS_ROWS = 32 };
+/* Enough blocks for any device, each with enough rows to be worth its partial sum: of 8,192 rows a warp has eight, all
+ * under way at once. */
+enum { BIAS_BLOCKS = 640, BIAS_ROWS = 32 };
 
 typedef struct bias_cut {
     uint32_t stripes, rows, chunks;

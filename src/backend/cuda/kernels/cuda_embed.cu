@@ -13,24 +13,24 @@ namespace
 {
 /* ---- forward ---- */
 
-template <class T> struct Gather {
+template <class T, class G> struct Gather {
     static constexpr int W = RT_CUDA_EMBED_PACK;
     struct State {
         float v[W];
+        bool known;
     };
     const rt_cuda_embed_params &p;
     template <class E> __device__ void load(State &s, Place at, E e)
     {
         const int32_t id = *element<int32_t>(p.ids, at.row, 0);
-        if (id >= 0 && (uint32_t)id < p.V) {
-            load_any(s.v, p.table.at + (uint64_t)id * p.table_step, p.dtype, at.col, e);
-            return;
-        }
-#pragma unroll
-        for (int i = 0; i < W; i++) s.v[i] = __uint_as_float(0x7fc00000u); /* NaN */
+        s.known = id >= 0 && (uint32_t)id < p.V;
+        /* some row in any case: loads without a branch between them are under way together */
+        ::load(s.v, element<G>(p.table, s.known ? id : 0, at.col), e);
     }
     template <class E> __device__ void store(State &s, Place at, E e)
     {
+#pragma unroll
+        for (int i = 0; i < W; i++) s.v[i] = s.known ? s.v[i] : __uint_as_float(0x7fc00000u); /* NaN */
         ::store(element<T>(p.y, at.row, at.col), s.v, e);
     }
 };
@@ -79,17 +79,15 @@ RT_DEVICE uint32_t find_positions(const rt_cuda_embed_bwd_params &p, int32_t id,
         if (lane == 0) found[k * WARPS + warp] = __popc(hit[k]);
     }
     __syncthreads();
-    uint32_t before = 0, at[FETCH];
+    uint32_t before = 0;
 #pragma unroll
     for (int i = 0; i < FETCH * WARPS; i++) {
-        if (i % WARPS == warp) at[i / WARPS] = before;
+        const int k = i / WARPS;
+        if (i % WARPS == warp && hit[k] >> lane & 1)
+            list[before + __popc(hit[k] & ((1u << lane) - 1))] =
+                (uint32_t)(from + k * RT_CUDA_EMBED_LANES + threadIdx.x);
         before += found[i];
     }
-#pragma unroll
-    for (int k = 0; k < FETCH; k++)
-        if (hit[k] >> lane & 1)
-            list[at[k] + __popc(hit[k] & ((1u << lane) - 1))] =
-                (uint32_t)(from + k * RT_CUDA_EMBED_LANES + threadIdx.x);
     __syncthreads();
     return before;
 }
@@ -124,19 +122,24 @@ RT_DEVICE void add_list(float (&sum)[W], const rt_cuda_mat &dy, const uint32_t *
     }
 }
 
+/* The row of position i is asked for before it is known whether the block has anything to do: it is the first of its id
+ * more often than not, and the only one then. */
 template <class T, class G, class E>
-__device__ void add_rows(const rt_cuda_embed_bwd_params &p, uint32_t i, int32_t id, uint64_t col, bool mine, E e)
+__device__ void add_rows(const rt_cuda_embed_bwd_params &p, uint32_t i, uint64_t col, bool mine, uint32_t *list, E e)
 {
     constexpr int W = 16 / (int)sizeof(T);
-    __shared__ uint32_t list[LIST];
-    float sum[W];
+    float own[W], sum[W];
+    const int32_t id = *element<int32_t>(p.ids, i, 0);
+    if (mine) load(own, element<T>(p.dy, i, col), e);
+    if (id < 0 || (uint32_t)id >= p.a.V) return;
+    const rt_cuda_embed_seen seen = ((const rt_cuda_embed_seen *)p.seen)[id];
+    if (seen.first != i) return;
     if (mine) load(sum, element<G>(p.dtable, id, col), e);
-    uint32_t left = ((const uint32_t *)p.count)[id];
-    if (left == 1) {
-        if (threadIdx.x == 0) list[0] = i;
-        __syncthreads();
-        if (mine) add_list<T>(sum, p.dy, list, 1, col, e);
+    if (seen.count == 1) {
+#pragma unroll
+        for (int k = 0; mine && k < W; k++) sum[k] += own[k];
     } else {
+        uint32_t left = seen.count;
         for (uint64_t from = i; left; from += LIST) {
             const uint32_t n = find_positions(p, id, from, list);
             if (mine) add_list<T>(sum, p.dy, list, n, col, e);
@@ -147,27 +150,24 @@ __device__ void add_rows(const rt_cuda_embed_bwd_params &p, uint32_t i, int32_t 
     if (mine) store(element<G>(p.dtable, id, col), sum, e);
 }
 
-template <class T, class G> __device__ void scatter(const rt_cuda_embed_bwd_params &p)
+template <class T, class G> __device__ void scatter(const rt_cuda_embed_bwd_params &p, uint32_t *list)
 {
     constexpr int W = 16 / (int)sizeof(T);
-    const uint32_t i = blockIdx.x / p.chunks, chunk = blockIdx.x % p.chunks;
-    const int32_t id = *element<int32_t>(p.ids, i, 0);
-    if (id < 0 || (uint32_t)id >= p.a.V || ((const uint32_t *)p.first)[id] != i) return;
+    const uint32_t i = blockIdx.x / p.chunks, chunk = blockIdx.x - i * p.chunks;
     const uint64_t col = ((uint64_t)chunk * RT_CUDA_EMBED_LANES + threadIdx.x) * W;
     const bool mine = col < p.a.C;
+    const Part part = { mine && p.a.C - col < W ? (uint32_t)(p.a.C - col) : (uint32_t)W };
     if (p.whole)
-        add_rows<T, G>(p, i, id, col, mine, Whole());
+        add_rows<T, G>(p, i, col, mine, list, Whole());
     else
-        add_rows<T, G>(p, i, id, col, mine, Part{ mine && p.a.C - col < W ? (uint32_t)(p.a.C - col) : (uint32_t)W });
+        add_rows<T, G>(p, i, col, mine, list, part);
 }
 } // namespace
 
 extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) embed_bwd_clear(const rt_cuda_embed_bwd_params p)
 {
     const uint64_t v = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (v >= p.a.V) return;
-    ((uint32_t *)p.first)[v] = UINT32_MAX;
-    ((uint32_t *)p.count)[v] = 0;
+    if (v < p.a.V) ((rt_cuda_embed_seen *)p.seen)[v] = { UINT32_MAX, 0 };
 }
 
 extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) embed_bwd_count(const rt_cuda_embed_bwd_params p)
@@ -176,27 +176,33 @@ extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) embed_bwd_count(cons
     if (i >= p.a.N) return;
     const int32_t id = *element<int32_t>(p.ids, i, 0);
     if (id < 0 || (uint32_t)id >= p.a.V) return;
-    atomicMin((uint32_t *)p.first + id, (uint32_t)i);
-    atomicAdd((uint32_t *)p.count + id, 1u);
+    rt_cuda_embed_seen *seen = (rt_cuda_embed_seen *)p.seen + id;
+    atomicMin(&seen->first, (uint32_t)i);
+    atomicAdd(&seen->count, 1u);
 }
 
 #define KERNELS(name, T)                                                                                               \
-    extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) embed_##name(const rt_cuda_embed_params p)             \
-    {                                                                                                                  \
-        Gather<T> op = { p };                                                                                          \
-        each_pack<RT_CUDA_EMBED_PACK, RT_CUDA_EMBED_PACKS>(p.tile, op);                                                \
-    }                                                                                                                  \
     extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) embed_quant_##name(const rt_cuda_embed_params p)       \
     {                                                                                                                  \
         Decode<T> op = { p };                                                                                          \
         each_pack<RT_CUDA_EMBED_PACK, RT_CUDA_EMBED_PACKS>(p.tile, op);                                                \
     }                                                                                                                  \
-    extern "C" __global__ void __launch_bounds__(RT_CUDA_EMBED_LANES)                                                  \
+    extern "C" __global__ void __launch_bounds__(RT_CUDA_EMBED_LANES, 6)                                               \
         embed_bwd_##name(const rt_cuda_embed_bwd_params p)                                                             \
     {                                                                                                                  \
+        __shared__ uint32_t list[LIST];                                                                                \
         if (p.wide)                                                                                                    \
-            scatter<T, float>(p);                                                                                      \
+            scatter<T, float>(p, list);                                                                                \
         else                                                                                                           \
-            scatter<T, T>(p);                                                                                          \
+            scatter<T, T>(p, list);                                                                                    \
     }
 RT_FOR_FLOATS(KERNELS)
+
+#define GATHER(to, T, from, G)                                                                                         \
+    extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) embed_##to##_##from(const rt_cuda_embed_params p)      \
+    {                                                                                                                  \
+        Gather<T, G> op = { p };                                                                                       \
+        each_pack<RT_CUDA_EMBED_PACK, RT_CUDA_EMBED_PACKS>(p.tile, op);                                                \
+    }
+#define GATHERS(to, T) GATHER(to, T, f32, float) GATHER(to, T, bf16, bf16) GATHER(to, T, f16, f16)
+RT_FOR_FLOATS(GATHERS)

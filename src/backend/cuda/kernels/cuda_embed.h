@@ -9,11 +9,16 @@ enum { RT_CUDA_EMBED_PACK = 8, RT_CUDA_EMBED_PACKS = 2 };
 typedef struct rt_cuda_embed_params {
     rt_cuda_tile tile; /* (N,C) */
     rt_cuda_mat y, table, ids;
-    uint64_t table_step; /* bytes of a row of the table, gaps included */
+    uint64_t table_step; /* bytes of a row of a quantised table, gaps included */
     uint32_t V, dtype;   /* of the table */
 } rt_cuda_embed_params;
 
 enum { RT_CUDA_EMBED_LANES = 128 }; /* packs of columns that a block of the backward has, one a thread */
+
+/* What is known of an id: its first position and how often it occurs. */
+typedef struct rt_cuda_embed_seen {
+    uint32_t first, count;
+} rt_cuda_embed_seen;
 
 typedef struct rt_cuda_embed_bwd_params {
     rt_embed_args a;
@@ -21,7 +26,7 @@ typedef struct rt_cuda_embed_bwd_params {
     uint32_t whole;  /* packs of dtable and dy are aligned */
     uint32_t wide;   /* dtable is f32, else as dy */
     rt_cuda_mat dtable, dy, ids;
-    rt_cuda_ptr first, count; /* (V) u32: first position of an id, how often it occurs */
+    rt_cuda_ptr seen; /* (V) rt_cuda_embed_seen */
 } rt_cuda_embed_bwd_params;
 
 #endif

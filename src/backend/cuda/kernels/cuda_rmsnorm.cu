@@ -1,22 +1,62 @@
 /* cuda_rmsnorm.cu - rmsnorm forward and backward, plain, per head and with the residual sum fused.
  *
- * A group of D columns belongs to a team of threads: some lanes of a warp where D is short, a whole block where it is
+ * A group of D columns belongs to a team of threads: some lanes of a warp where D is short, several warps where it is
  * long. Where the packs of a group are whole and at most four a thread, they are loaded once, all at the same time, and
- * kept in registers; else the team walks its group twice, the second time out of L1. Each thread sees the same columns
- * both times, so outputs may lie on inputs. The weight gradient is summed by each block over the groups it had, in
- * registers, then over the blocks by sum_columns of cuda_sums.cu. */
+ * kept in registers, and a block keeps the weight in shared memory; else the team walks its group twice, the second
+ * time out of L1. Each thread sees the same columns both times, so outputs may lie on inputs. The weight gradient is
+ * summed by each block over the groups it had, in registers, then over the blocks by sum_columns of cuda_sums.cu. */
 #include "backend/cuda/kernels/cuda_common.cuh"
 #include "backend/cuda/kernels/cuda_rmsnorm.h"
 
 namespace
 {
-/* The sum over a team; all threads of the block call it together. */
-RT_DEVICE float team_sum(float v, uint32_t team, float *room)
+constexpr int HOLDS = RT_CUDA_NORM_HOLDS;
+
+/* n / team, which is a power of two */
+RT_DEVICE uint32_t by_team(uint32_t n, uint32_t team) { return n >> (31 - __clz((int)team)); }
+
+/* Where a thread is: its group, and its place in the team that has the group. */
+struct Seat {
+    uint64_t row, col; /* of the group's first element */
+    uint32_t team, lane;
+    bool taken; /* there is such a group */
+    __device__ Seat(const rt_cuda_rmsnorm_params &p, uint64_t first)
+    {
+        const uint64_t groups = (uint64_t)p.a.N * p.a.H;
+        team = by_team(threadIdx.x, p.team);
+        lane = threadIdx.x & (p.team - 1);
+        row = first + team;
+        col = 0;
+        taken = row < groups;
+        if (p.a.H == 1) return;
+        const uint64_t g = row;
+        row = groups <= UINT32_MAX ? (uint32_t)g / p.a.H : g / p.a.H; /* the short division is fast */
+        col = (g - row * p.a.H) * p.a.D;
+    }
+};
+
+/* The sums of S values over a team, for all of its threads; all teams of the block call it together. room: shared, for
+ * every warp of the block; it may be used again behind the next sum, which takes another. */
+template <int S> RT_DEVICE void team_sum(float (&v)[S], uint32_t threads, uint32_t team, float (*room)[S])
 {
-    if (team <= 32) return lanes_sum(v, team);
-    v = block_sum(v, room);
-    __syncthreads(); /* room is used again */
-    return v;
+#pragma unroll
+    for (uint32_t o = 16; o > 0; o /= 2) {
+        if (o >= threads) continue;
+#pragma unroll
+        for (int s = 0; s < S; s++) v[s] += __shfl_xor_sync(RT_EVERY_LANE, v[s], o);
+    }
+    if (threads <= 32) return;
+    const uint32_t warps = threads / 32;
+    if (threadIdx.x % 32 == 0)
+#pragma unroll
+        for (int s = 0; s < S; s++) room[threadIdx.x / 32][s] = v[s];
+    __syncthreads();
+#pragma unroll
+    for (int s = 0; s < S; s++) v[s] = 0.0f;
+#pragma unroll 1
+    for (uint32_t w = 0; w < warps; w++)
+#pragma unroll
+        for (int s = 0; s < S; s++) v[s] += room[team * warps + w][s];
 }
 
 RT_DEVICE float inverse_rms(float squares, const rt_rmsnorm_args &a)
@@ -24,115 +64,142 @@ RT_DEVICE float inverse_rms(float squares, const rt_rmsnorm_args &a)
     return 1.0f / sqrtf(squares / (float)a.D + a.eps);
 }
 
-/* Where a thread is: its group, and its place in the team that has the group. */
-struct Seat {
-    uint64_t row, col; /* of the group's first element */
-    uint32_t lane;
-    bool taken; /* there is such a group */
-    __device__ Seat(const rt_cuda_rmsnorm_params &p, uint64_t first)
-    {
-        const uint64_t g = first + threadIdx.x / p.team;
-        row = g / p.a.H;
-        col = (g - row * p.a.H) * p.a.D;
-        lane = threadIdx.x % p.team;
-        taken = g < (uint64_t)p.a.N * p.a.H;
+/* ---- packs of f32 in shared memory, quarter by quarter of 16 bytes: neighbouring lanes use all banks ---- */
+
+template <int W> RT_DEVICE void put_shared(float4 *to, uint32_t packs, uint32_t k, const float (&v)[W])
+{
+#pragma unroll
+    for (int i = 0; i < W; i += 4) to[i / 4 * packs + k] = make_float4(v[i], v[i + 1], v[i + 2], v[i + 3]);
+}
+template <int W> RT_DEVICE void get_shared(float (&v)[W], const float4 *from, uint32_t packs, uint32_t k)
+{
+#pragma unroll
+    for (int i = 0; i < W; i += 4) {
+        const float4 q = from[i / 4 * packs + k];
+        v[i] = q.x, v[i + 1] = q.y, v[i + 2] = q.z, v[i + 3] = q.w;
     }
-};
+}
+
+/* The weight to shared memory, for held groups; a barrier must follow. */
+template <int W> RT_DEVICE void put_weight(const rt_cuda_rmsnorm_params &p)
+{
+    const uint32_t packs = p.a.D / W;
+    for (uint32_t k = threadIdx.x; k < packs; k += blockDim.x) {
+        float w[W];
+        load_any(w, p.w, p.w_dtype, k * W, Whole());
+        put_shared((float4 *)shared_bytes(), packs, k, w);
+    }
+}
 
 /* Packs of a thread, as loaded; those behind the end of the group are 0. */
 template <class T> struct Held {
     static constexpr int W = 16 / (int)sizeof(T);
-    Raw<16> pack[RT_CUDA_NORM_HOLDS];
+    Raw<16> pack[HOLDS];
     __device__ void load(const rt_cuda_mat &m, const Seat &at, const rt_cuda_rmsnorm_params &p)
     {
+        const T *from = element<T>(m, at.row, at.col);
+        const uint32_t packs = at.taken ? p.a.D / W : 0;
 #pragma unroll
-        for (int j = 0; j < RT_CUDA_NORM_HOLDS; j++) {
-            const uint32_t c = (at.lane + j * p.team) * W;
+        for (int j = 0; j < HOLDS; j++) {
+            const uint32_t k = at.lane + j * p.team;
             pack[j] = { { 0, 0, 0, 0 } };
-            if (m.at && at.taken && c < p.a.D) pack[j] = load_raw<16>(element<T>(m, at.row, at.col + c));
+            if (k < packs) pack[j] = load_raw<16>(from + k * W);
         }
     }
 };
 
-/* y = x r w; with a residual h = x + res, and y is made from that sum before it is rounded into h. */
-template <class T> struct Forward {
+/* y = x r w; ADD: h = x + res, and y is made from that sum before it is rounded into h. */
+template <class T, bool ADD> struct Forward {
     static constexpr int W = 16 / (int)sizeof(T);
     const rt_cuda_rmsnorm_params &p;
     Seat at;
-    float squares, r;
+    float squares[1], r;
 
-    __device__ void add_up(float (&v)[W], const float (&res)[W])
+    __device__ void add_up(const float (&v)[W])
     {
 #pragma unroll
-        for (int i = 0; i < W; i++) v[i] += res[i];
-#pragma unroll
-        for (int i = 0; i < W; i++) squares = fmaf(v[i], v[i], squares);
+        for (int i = 0; i < W; i++) squares[0] = fmaf(v[i], v[i], squares[0]);
     }
-    template <class E> __device__ void write(float (&v)[W], uint32_t c, E e)
+    __device__ void join(float (*room)[1])
     {
-        float w[W];
-        load_any(w, p.w, p.w_dtype, c, e);
-        if (p.res.at) store(element<T>(p.h, at.row, at.col + c), v, e);
+        team_sum(squares, p.team, at.team, room);
+        r = inverse_rms(squares[0], p.a);
+    }
+    template <class E> __device__ void write(float (&v)[W], const float (&w)[W], uint32_t c, E e)
+    {
+        if constexpr (ADD) store(element<T>(p.h, at.row, at.col + c), v, e);
 #pragma unroll
         for (int i = 0; i < W; i++) v[i] = v[i] * r * w[i];
         store(element<T>(p.y, at.row, at.col + c), v, e);
     }
-    __device__ void run_held(float *room)
+    __device__ void run_held(float (*room)[1])
     {
+        const uint32_t packs = p.a.D / W;
         Held<T> x, res;
         x.load(p.x, at, p);
-        res.load(p.res, at, p);
+        if constexpr (ADD) res.load(p.res, at, p);
+        put_weight<W>(p); /* while they are under way */
+        __syncthreads();
 #pragma unroll
-        for (int j = 0; j < RT_CUDA_NORM_HOLDS; j++) {
-            float v[W], s[W];
-            unpack<T, W>(v, x.pack[j]);
-            unpack<T, W>(s, res.pack[j]);
-            add_up(v, s);
+        for (int j = 0; j < HOLDS; j++) {
+            float v[W];
+            sum_of(v, x.pack[j], res.pack[j]);
+            add_up(v);
         }
-        r = inverse_rms(team_sum(squares, p.team, room), p.a);
+        join(room);
 #pragma unroll
-        for (int j = 0; j < RT_CUDA_NORM_HOLDS; j++) {
-            const uint32_t c = (at.lane + j * p.team) * W;
-            float v[W], s[W];
-            if (!at.taken || c >= p.a.D) continue;
-            unpack<T, W>(v, x.pack[j]);
-            unpack<T, W>(s, res.pack[j]);
+        for (int j = 0; j < HOLDS; j++) {
+            const uint32_t k = at.lane + j * p.team;
+            float v[W], w[W];
+            if (!at.taken || k >= packs) continue;
+            sum_of(v, x.pack[j], res.pack[j]);
+            get_shared(w, (const float4 *)shared_bytes(), packs, k);
+            write(v, w, k * W, Whole());
+        }
+    }
+    /* v = x + res */
+    __device__ void sum_of(float (&v)[W], const Raw<16> &x, const Raw<16> &res)
+    {
+        unpack<T, W>(v, x);
+        if constexpr (ADD) {
+            float s[W];
+            unpack<T, W>(s, res);
 #pragma unroll
             for (int i = 0; i < W; i++) v[i] += s[i];
-            write(v, c, Whole());
         }
     }
-    /* v = x + res from column c on */
-    __device__ void load_sum(float (&v)[W], float (&s)[W], uint32_t c, Part e)
+    __device__ void load_sum(float (&v)[W], uint32_t c, Part e)
     {
-#pragma unroll
-        for (int i = 0; i < W; i++) s[i] = 0.0f;
         load(v, element<T>(p.x, at.row, at.col + c), e);
-        if (p.res.at) load(s, element<T>(p.res, at.row, at.col + c), e);
+        if constexpr (ADD) {
+            float s[W];
+            load(s, element<T>(p.res, at.row, at.col + c), e);
+#pragma unroll
+            for (int i = 0; i < W; i++) v[i] += s[i];
+        }
     }
-    __device__ void run_twice(float *room)
+    __device__ void run_twice(float (*room)[1])
     {
         const uint32_t D = at.taken ? p.a.D : 0, step = p.team * W;
-        float v[W], s[W];
+        float v[W], w[W];
         for (uint32_t c = at.lane * W; c < D; c += step) {
-            load_sum(v, s, c, Part{ D - c < W ? D - c : W });
-            add_up(v, s);
+            load_sum(v, c, Part{ D - c < W ? D - c : W });
+            add_up(v);
         }
-        r = inverse_rms(team_sum(squares, p.team, room), p.a);
+        join(room);
         for (uint32_t c = at.lane * W; c < D; c += step) {
             Part e = { D - c < W ? D - c : W };
-            load_sum(v, s, c, e);
-#pragma unroll
-            for (int i = 0; i < W; i++) v[i] += s[i];
-            write(v, c, e);
+            load_sum(v, c, e);
+            load_any(w, p.w, p.w_dtype, c, e);
+            write(v, w, c, e);
         }
     }
 };
 
-template <class T> __device__ void forward(const rt_cuda_rmsnorm_params &p)
+template <class T, bool ADD> __device__ void forward(const rt_cuda_rmsnorm_params &p)
 {
-    __shared__ float room[32];
-    Forward<T> f = { p, Seat(p, (uint64_t)blockIdx.x * (blockDim.x / p.team)), 0.0f, 0.0f };
+    __shared__ float room[32][1];
+    Forward<T, ADD> f = { p, Seat(p, (uint64_t)blockIdx.x * by_team(blockDim.x, p.team)), { 0.0f }, 0.0f };
     if (p.held)
         f.run_held(room);
     else
@@ -140,148 +207,170 @@ template <class T> __device__ void forward(const rt_cuda_rmsnorm_params &p)
 }
 
 /* The teams' sums of one block, in order, to its row of part. */
-template <int W> RT_DEVICE void join_teams(const rt_cuda_rmsnorm_params &p, const float (&sum)[RT_CUDA_NORM_HOLDS][W])
+template <int W> RT_DEVICE void join_teams(const rt_cuda_rmsnorm_params &p, const float (&sum)[HOLDS][W])
 {
-    const uint32_t D = p.a.D, lane = threadIdx.x % p.team, mine = threadIdx.x / p.team, teams = blockDim.x / p.team;
+    const uint32_t D = p.a.D, packs = (D + W - 1) / W, teams = by_team(blockDim.x, p.team);
+    const uint32_t mine = by_team(threadIdx.x, p.team), lane = threadIdx.x & (p.team - 1);
     float *part = (float *)p.part + (uint64_t)blockIdx.x * D;
-    float *to = teams == 1 ? part : (float *)shared_bytes() + (uint64_t)mine * D;
+    float4 *room = (float4 *)shared_bytes(); /* (teams, packs of W) */
+    __syncthreads();                         /* the weight was there */
 #pragma unroll
-    for (int j = 0; j < RT_CUDA_NORM_HOLDS; j++) {
-        const uint32_t c = (lane + j * p.team) * W;
-#pragma unroll
-        for (int i = 0; i < W; i++)
-            if (c + i < D) to[c + i] = sum[j][i];
+    for (int j = 0; j < HOLDS; j++) {
+        const uint32_t k = lane + j * p.team;
+        if (k >= packs) continue;
+        if (teams > 1)
+            put_shared(room + mine * packs * (W / 4), packs, k, sum[j]);
+        else
+            store(part + k * W, sum[j], Part{ D - k * W < W ? D - k * W : W });
     }
     if (teams == 1) return;
     __syncthreads();
-    for (uint32_t c = threadIdx.x; c < D; c += blockDim.x) {
-        float all = 0.0f;
-        for (uint32_t t = 0; t < teams; t++) all += ((const float *)shared_bytes())[t * D + c];
-        part[c] = all;
+    for (uint32_t q = threadIdx.x; q < packs * (W / 4); q += blockDim.x) {
+        const uint32_t c = W == 4 || q < packs ? q * W : (q - packs) * W + 4;
+        float4 all = room[q];
+        for (uint32_t t = 1; t < teams; t++) {
+            const float4 one = room[t * packs * (W / 4) + q];
+            all.x += one.x, all.y += one.y, all.z += one.z, all.w += one.w;
+        }
+        const float v[4] = { all.x, all.y, all.z, all.w };
+        if (c < D) store(part + c, v, Part{ D - c < 4 ? D - c : 4 });
     }
 }
 
-/* dx = r dy w - x r^3 mean(dy w x) [+ dres] [+ dx];  dw = sum over groups of dy x r */
-template <class T> struct Backward {
+/* dx = r dy w - x r^3 mean(dy w x) [+ dres, with ADD] [+ dx];  dw = sum over groups of dy x r */
+template <class T, bool ADD> struct Backward {
     static constexpr int W = 16 / (int)sizeof(T);
     const rt_cuda_rmsnorm_params &p;
     Seat at;
-    float squares, dot, r, back;
+    float sums[2], r, back; /* squares of x, dot of dy w and x */
 
     __device__ void add_up(const float (&x)[W], const float (&dy)[W], const float (&w)[W])
     {
 #pragma unroll
         for (int i = 0; i < W; i++) {
-            squares = fmaf(x[i], x[i], squares);
-            dot = fmaf(dy[i] * w[i], x[i], dot);
+            sums[0] = fmaf(x[i], x[i], sums[0]);
+            sums[1] = fmaf(dy[i] * w[i], x[i], sums[1]);
         }
     }
-    __device__ void join(float *room)
+    __device__ void join(float (*room)[2])
     {
-        r = inverse_rms(team_sum(squares, p.team, room), p.a);
-        back = team_sum(dot, p.team, room) / (float)p.a.D * r * r * r;
+        team_sum(sums, p.team, at.team, room);
+        r = inverse_rms(sums[0], p.a);
+        back = sums[1] / (float)p.a.D * r * r * r;
     }
     /* res: the gradient that reaches h from elsewhere, or 0 */
     template <class E>
-    __device__ void write(float (&x)[W], const float (&dy)[W], const float (&res)[W], float (&sum)[W], uint32_t c, E e)
+    __device__ void write(float (&x)[W], const float (&dy)[W], const float (&w)[W], const float (&res)[W],
+                          float (&sum)[W], uint32_t c, E e)
     {
-        float w[W], old[W];
-        load_any(w, p.w, p.w_dtype, c, e);
 #pragma unroll
         for (int i = 0; i < W; i++) {
             sum[i] = fmaf(dy[i] * r, x[i], sum[i]);
             x[i] = dy[i] * w[i] * r - x[i] * back + res[i];
         }
         if (p.acc) {
+            float old[W];
             load(old, element<T>(p.dx, at.row, at.col + c), e);
 #pragma unroll
             for (int i = 0; i < W; i++) x[i] += old[i];
         }
         store(element<T>(p.dx, at.row, at.col + c), x, e);
     }
-    __device__ void run_held(float *room, float (&sum)[RT_CUDA_NORM_HOLDS][W])
+    /* start: this is the block's first group */
+    __device__ void run_held(float (*room)[2], float (&sum)[HOLDS][W], bool start)
     {
+        const uint32_t packs = p.a.D / W;
+        const float4 *weight = (const float4 *)shared_bytes();
         Held<T> x, dy, res;
         x.load(p.x, at, p);
         dy.load(p.dy, at, p);
-        res.load(p.res, at, p);
+        if constexpr (ADD) res.load(p.res, at, p);
+        if (start) { /* while they are under way */
+            put_weight<W>(p);
+            __syncthreads();
+        }
 #pragma unroll
-        for (int j = 0; j < RT_CUDA_NORM_HOLDS; j++) {
-            const uint32_t c = (at.lane + j * p.team) * W;
+        for (int j = 0; j < HOLDS; j++) {
+            const uint32_t k = at.lane + j * p.team;
             float v[W], d[W], w[W];
-            if (c >= p.a.D) continue;
+            if (k >= packs) continue;
+            get_shared(w, weight, packs, k);
             unpack<T, W>(v, x.pack[j]);
             unpack<T, W>(d, dy.pack[j]);
-            load_any(w, p.w, p.w_dtype, c, Whole());
             add_up(v, d, w);
         }
         join(room);
 #pragma unroll
-        for (int j = 0; j < RT_CUDA_NORM_HOLDS; j++) {
-            const uint32_t c = (at.lane + j * p.team) * W;
-            float v[W], d[W], s[W];
-            if (!at.taken || c >= p.a.D) continue;
+        for (int j = 0; j < HOLDS; j++) {
+            const uint32_t k = at.lane + j * p.team;
+            float v[W], d[W], w[W], s[W] = { 0.0f };
+            if (!at.taken || k >= packs) continue;
+            get_shared(w, weight, packs, k);
             unpack<T, W>(v, x.pack[j]);
             unpack<T, W>(d, dy.pack[j]);
-            unpack<T, W>(s, res.pack[j]);
-            write(v, d, s, sum[j], c, Whole());
+            if constexpr (ADD) unpack<T, W>(s, res.pack[j]);
+            write(v, d, w, s, sum[j], k * W, Whole());
         }
     }
-    __device__ void run_twice(float *room, float (&sum)[RT_CUDA_NORM_HOLDS][W])
+    __device__ void run_twice(float (*room)[2], float (&sum)[HOLDS][W])
     {
         const uint32_t D = at.taken ? p.a.D : 0;
-        float x[W], dy[W], other[W];
+        float x[W], dy[W], w[W];
 #pragma unroll
-        for (int j = 0; j < RT_CUDA_NORM_HOLDS; j++) {
+        for (int j = 0; j < HOLDS; j++) {
             const uint32_t c = (at.lane + j * p.team) * W;
             if (c >= D) continue;
             Part e = { D - c < W ? D - c : W };
             load(x, element<T>(p.x, at.row, at.col + c), e);
             load(dy, element<T>(p.dy, at.row, at.col + c), e);
-            load_any(other, p.w, p.w_dtype, c, e);
-            add_up(x, dy, other);
+            load_any(w, p.w, p.w_dtype, c, e);
+            add_up(x, dy, w);
         }
         join(room);
 #pragma unroll
-        for (int j = 0; j < RT_CUDA_NORM_HOLDS; j++) {
+        for (int j = 0; j < HOLDS; j++) {
             const uint32_t c = (at.lane + j * p.team) * W;
+            float res[W] = { 0.0f };
             if (c >= D) continue;
             Part e = { D - c < W ? D - c : W };
             load(x, element<T>(p.x, at.row, at.col + c), e);
             load(dy, element<T>(p.dy, at.row, at.col + c), e);
-#pragma unroll
-            for (int i = 0; i < W; i++) other[i] = 0.0f;
-            if (p.res.at) load(other, element<T>(p.res, at.row, at.col + c), e);
-            write(x, dy, other, sum[j], c, e);
+            load_any(w, p.w, p.w_dtype, c, e);
+            if constexpr (ADD) load(res, element<T>(p.res, at.row, at.col + c), e);
+            write(x, dy, w, res, sum[j], c, e);
         }
     }
 };
 
-template <class T> __device__ void backward(const rt_cuda_rmsnorm_params &p)
+template <class T, bool ADD> __device__ void backward(const rt_cuda_rmsnorm_params &p)
 {
     constexpr int W = 16 / (int)sizeof(T);
-    __shared__ float room[32];
-    const uint64_t groups = (uint64_t)p.a.N * p.a.H, teams = blockDim.x / p.team;
-    float sum[RT_CUDA_NORM_HOLDS][W] = { { 0.0f } };
-    for (uint64_t first = blockIdx.x * teams; first < groups; first += gridDim.x * teams) {
-        Backward<T> b = { p, Seat(p, first), 0.0f, 0.0f, 0.0f, 0.0f };
+    __shared__ float room[2][32][2]; /* taken in turn, so that a sum has one barrier */
+    const uint64_t groups = (uint64_t)p.a.N * p.a.H, teams = by_team(blockDim.x, p.team);
+    float sum[HOLDS][W] = { { 0.0f } };
+    const uint64_t start = blockIdx.x * teams;
+    uint32_t turn = 0;
+    for (uint64_t first = start; first < groups; first += gridDim.x * teams) {
+        Backward<T, ADD> b = { p, Seat(p, first), { 0.0f, 0.0f }, 0.0f, 0.0f };
         if (p.held)
-            b.run_held(room, sum);
+            b.run_held(room[turn], sum, first == start);
         else
-            b.run_twice(room, sum);
+            b.run_twice(room[turn], sum);
+        turn ^= 1;
     }
     if (p.part) join_teams(p, sum);
 }
 } // namespace
 
 /* A forward block is 256 threads; a backward one is as long as its team needs. */
-#define KERNELS(name, T)                                                                                               \
-    extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK, 4) rmsnorm_fwd_##name(const rt_cuda_rmsnorm_params p)  \
+#define KERNELS_OF(op, name, T, ADD)                                                                                   \
+    extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK, 4) op##_fwd_##name(const rt_cuda_rmsnorm_params p)     \
     {                                                                                                                  \
-        forward<T>(p);                                                                                                 \
+        forward<T, ADD>(p);                                                                                            \
     }                                                                                                                  \
-    extern "C" __global__ void __launch_bounds__(512) rmsnorm_bwd_##name(const rt_cuda_rmsnorm_params p)               \
+    extern "C" __global__ void __launch_bounds__(RT_CUDA_NORM_BLOCK) op##_bwd_##name(const rt_cuda_rmsnorm_params p)   \
     {                                                                                                                  \
-        backward<T>(p);                                                                                                \
+        backward<T, ADD>(p);                                                                                           \
     }
+#define KERNELS(name, T) KERNELS_OF(rmsnorm, name, T, false) KERNELS_OF(add_rmsnorm, name, T, true)
 RT_FOR_FLOATS(KERNELS)

@@ -4,11 +4,14 @@
 
 #include "backend/cuda/kernels/cuda_args.h"
 
-enum { RT_CUDA_NORM_HOLDS = 4 }; /* packs that a thread keeps: of its group, of the weight gradient */
+enum {
+    RT_CUDA_NORM_HOLDS = 4,  /* packs that a thread keeps: of its group, of the weight gradient */
+    RT_CUDA_NORM_BLOCK = 512 /* threads of the longest block, backward */
+};
 
 typedef struct rt_cuda_rmsnorm_params {
     rt_rmsnorm_args a;
-    uint32_t team;         /* threads of a group: a power of two up to 32, or the whole block */
+    uint32_t team;         /* threads of a group: a power of two, up to the block */
     uint32_t held;         /* a group is whole, aligned packs in every operand, as many as a team keeps */
     rt_cuda_mat y, h;      /* forward; h absent without a residual */
     rt_cuda_mat x, res;    /* both; backward: x is h of the forward, res is dres */

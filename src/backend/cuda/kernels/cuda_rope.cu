@@ -1,6 +1,7 @@
 /* cuda_rope.cu - rotary embedding, half-split pairing: (x[j], x[j + D/2]) is rotated by pos * freq[j].
  *
- * A block has a few rows. It computes their cosines and sines once, into shared memory, and all heads use them. The
+ * A block has a few rows, all their heads where these are not too many, and a thread the same columns of several rows.
+ * While its packs are under way the block computes the cosines and sines of its rows, once, into shared memory. The
  * angle is formed and reduced to a quarter turn in double, because pos * freq loses all its fraction in f32 at long
  * context; the polynomials after that are f32. Backward is the rotation by the opposite angle. */
 #include "backend/cuda/kernels/cuda_common.cuh"
@@ -25,48 +26,79 @@ RT_DEVICE void rotation(int32_t pos, float freq, float &cosine, float &sine)
     if (quarter & 2) sine = -sine;
 }
 
-template <class T, class E>
-RT_DEVICE void rotate(T *y, const T *x, const float *cosine, const float *sine, uint32_t half, E e)
+/* Both halves of a pack of pairs turn by the angles whose cosines and sines are given. */
+template <int W> RT_DEVICE void rotate(float (&a)[W], float (&b)[W], const float (&c)[W], const float (&s)[W])
 {
-    constexpr int W = 16 / (int)sizeof(T);
-    float a[W], b[W], c[W], s[W];
-    load(a, x, e);
-    load(b, x + half, e);
-    load(c, cosine, e);
-    load(s, sine, e);
 #pragma unroll
     for (int i = 0; i < W; i++) {
         const float low = a[i];
         a[i] = low * c[i] - b[i] * s[i];
         b[i] = b[i] * c[i] + low * s[i];
     }
-    store(y, a, e);
-    store(y + half, b, e);
+}
+
+/* Cosines and sines of the block's rows from `first` on: (rows,half) each, both times the scale. */
+RT_DEVICE void make_table(const rt_cuda_rope_params &p, uint64_t first, uint32_t rows, float *cosine, float *sine)
+{
+    const uint32_t half = p.a.D / 2;
+    for (uint32_t i = threadIdx.x; i < rows * half; i += blockDim.x) {
+        const uint32_t r = i / half;
+        float c, s;
+        rotation(*element<int32_t>(p.pos, first + r, 0), ((const float *)p.freq)[i - r * half], c, s);
+        cosine[i] = c * p.a.scale;
+        sine[i] = s * (p.back ? -p.a.scale : p.a.scale);
+    }
 }
 
 template <class T> __device__ void rope(const rt_cuda_rope_params &p)
 {
-    constexpr uint32_t W = 16 / sizeof(T);
-    const uint32_t half = p.a.D / 2, packs = (half + W - 1) / W, per_row = p.a.H * packs;
-    const uint64_t first = (uint64_t)blockIdx.x * p.rows;
+    constexpr uint32_t W = 16 / sizeof(T), U = RT_CUDA_ROPE_ROWS;
+    const uint32_t half = p.a.D / 2, packs = (half + W - 1) / W;
+    const uint64_t first = (uint64_t)(blockIdx.x / p.chunks) * p.rows;
     const uint32_t rows = p.a.N - first < p.rows ? (uint32_t)(p.a.N - first) : p.rows;
-    float *cosine = (float *)shared_bytes(), *sine = cosine + (uint64_t)p.rows * half; /* (rows,half) each */
-    for (uint32_t i = threadIdx.x; i < rows * half; i += blockDim.x) {
-        float c, s;
-        rotation(*element<int32_t>(p.pos, first + i / half, 0), ((const float *)p.freq)[i % half], c, s);
-        cosine[i] = c * p.a.scale;
-        sine[i] = s * (p.back ? -p.a.scale : p.a.scale);
+    const uint32_t above = threadIdx.x / p.lanes, k = blockIdx.x % p.chunks * p.lanes + threadIdx.x - above * p.lanes;
+    const uint32_t head = k / packs, j = (k - head * packs) * W, end = head < p.a.H ? rows : 0;
+    const uint64_t col = (uint64_t)head * p.a.D + j;
+    float *cosine = (float *)shared_bytes(), *sine = cosine + (uint64_t)p.rows * half;
+    Raw<16> low[U], high[U];
+    if (p.whole) {
+#pragma unroll
+        for (uint32_t u = 0; u < U; u++) {
+            const uint32_t r = above + u * p.side;
+            if (r >= end) continue;
+            const T *x = element<T>(p.x, first + r, col);
+            low[u] = load_raw<16>(x);
+            high[u] = load_raw<16>(x + half);
+        }
     }
+    make_table(p, first, rows, cosine, sine);
     __syncthreads();
-    for (uint32_t i = threadIdx.x; i < rows * per_row; i += blockDim.x) {
-        const uint32_t r = i / per_row, k = i % per_row, j = k % packs * W, at = r * half + j;
-        const uint64_t col = (uint64_t)(k / packs) * p.a.D + j;
-        const T *x = element<T>(p.x, first + r, col);
+#pragma unroll
+    for (uint32_t u = 0; u < U; u++) {
+        const uint32_t r = above + u * p.side;
+        if (r >= end) continue;
+        const Part e = { half - j < W ? half - j : W };
+        const float *c_at = cosine + r * half + j, *s_at = sine + r * half + j;
+        float a[W], b[W], c[W], s[W];
         T *y = element<T>(p.y, first + r, col);
-        if (p.whole)
-            rotate(y, x, cosine + at, sine + at, half, Whole());
-        else
-            rotate(y, x, cosine + at, sine + at, half, Part{ half - j < W ? half - j : W });
+        if (p.whole) {
+            unpack<T, W>(a, low[u]);
+            unpack<T, W>(b, high[u]);
+            load(c, c_at, Whole());
+            load(s, s_at, Whole());
+            rotate(a, b, c, s);
+            store(y, a, Whole());
+            store(y + half, b, Whole());
+        } else {
+            const T *x = element<T>(p.x, first + r, col);
+            load(a, x, e);
+            load(b, x + half, e);
+            load(c, c_at, e);
+            load(s, s_at, e);
+            rotate(a, b, c, s);
+            store(y, a, e);
+            store(y + half, b, e);
+        }
     }
 }
 } // namespace

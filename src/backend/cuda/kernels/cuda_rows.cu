@@ -44,9 +44,10 @@ template <class T> struct Scale {
     }
 };
 
-/* y = x in another type */
+/* y = x in another type. A thread stores 16 bytes at a time: of a longer pack neighbours would store by halves of
+ * sectors. */
 template <class TY, class TX> struct Cast {
-    static constexpr int W = 8;
+    static constexpr int W = 16 / (int)sizeof(TY);
     struct State {
         float x[W];
     };
@@ -125,7 +126,7 @@ RT_FOR_FLOATS(KERNELS)
     extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) cast_##to##_##from(const rt_cuda_rows_params p)        \
     {                                                                                                                  \
         Cast<TY, TX> op = { p };                                                                                       \
-        each_pack<Cast<TY, TX>::W, RT_CUDA_ROWS_PACKS>(p.tile, op);                                                    \
+        each_pack<Cast<TY, TX>::W, RT_CUDA_CAST_PACKS(sizeof(TY))>(p.tile, op);                                        \
     }
 #define CASTS(to, TY) CAST(to, TY, f32, float) CAST(to, TY, bf16, bf16) CAST(to, TY, f16, f16)
 RT_FOR_FLOATS(CASTS)

@@ -3,6 +3,10 @@
 #include "backend/cuda/kernels/cuda_common.cuh"
 #include "backend/cuda/kernels/cuda_sums.h"
 
+enum {
+    ROWS = 8
+}; /* that a thread has under way; left alone, the compiler waits for each before it asks for the next */
+
 /* ---- the second launch: a block has 32 columns, and 32 threads share the rows of each ---- */
 
 extern "C" __global__ void __launch_bounds__(RT_CUDA_COLUMNS_BLOCK) sum_columns(const rt_cuda_columns_params p)
@@ -12,9 +16,13 @@ extern "C" __global__ void __launch_bounds__(RT_CUDA_COLUMNS_BLOCK) sum_columns(
     const uint32_t x = threadIdx.x % WIDE, y = threadIdx.x / WIDE;
     const uint64_t c = (uint64_t)blockIdx.x * WIDE + x;
     float sum = 0.0f;
-    if (c < p.C) {
-#pragma unroll 4
-        for (uint32_t r = y; r < p.P; r += HIGH) sum += ((const float *)p.part)[r * p.C + c];
+    for (uint64_t r = y; r < p.P && c < p.C; r += ROWS * HIGH) {
+        float v[ROWS];
+#pragma unroll
+        for (int k = 0; k < ROWS; k++)
+            v[k] = r + k * HIGH < p.P ? ((const float *)p.part)[(r + k * HIGH) * p.C + c] : 0.0f;
+#pragma unroll
+        for (int k = 0; k < ROWS; k++) sum += v[k];
     }
     part[y][x] = sum;
     __syncthreads();
@@ -39,21 +47,24 @@ template <class T> __device__ void bias_part(const rt_cuda_bias_params &p)
     const uint64_t end = first + p.rows < p.N ? first + p.rows : p.N;
     const uint32_t n = col >= p.C ? 0 : p.C - col < W ? (uint32_t)(p.C - col) : W;
     float sum[W] = { 0.0f };
-    if (p.whole && n == W) {
-#pragma unroll 4
-        for (uint64_t r = first + warp; r < end; r += WARPS) {
+    uint64_t r = first + warp;
+    for (; p.whole && n == W && r + (ROWS - 1) * WARPS < end; r += ROWS * WARPS) {
+        Raw<16> raw[ROWS];
+#pragma unroll
+        for (int k = 0; k < ROWS; k++) raw[k] = load_raw<16>(element<T>(p.dy, r + k * WARPS, col));
+#pragma unroll
+        for (int k = 0; k < ROWS; k++) {
             float v[W];
-            load(v, element<T>(p.dy, r, col), Whole());
+            unpack<T, W>(v, raw[k]);
 #pragma unroll
             for (int i = 0; i < W; i++) sum[i] += v[i];
         }
-    } else if (n) {
-        for (uint64_t r = first + warp; r < end; r += WARPS) {
-            float v[W];
-            load(v, element<T>(p.dy, r, col), Part{ n });
+    }
+    for (; n && r < end; r += WARPS) {
+        float v[W];
+        load(v, element<T>(p.dy, r, col), Part{ n });
 #pragma unroll
-            for (int i = 0; i < W; i++) sum[i] += v[i];
-        }
+        for (int i = 0; i < W; i++) sum[i] += v[i];
     }
 #pragma unroll
     for (int i = 0; i < W; i++) part[warp][i * 32 + lane] = sum[i]; /* by lanes: no two in one bank */
@@ -149,7 +160,7 @@ extern "C" __global__ void __launch_bounds__(RT_CUDA_NORM_FINISH)
 }
 
 #define KERNELS(name, T)                                                                                               \
-    extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) bias_grad_##name(const rt_cuda_bias_params p)          \
+    extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK, 4) bias_grad_##name(const rt_cuda_bias_params p)       \
     {                                                                                                                  \
         bias_part<T>(p);                                                                                               \
     }                                                                                                                  \
