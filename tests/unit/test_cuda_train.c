@@ -1,5 +1,5 @@
-/* test_cuda_train.c - whole runs on the CUDA backend over the stand-in driver: memory that the driver refuses although it
- * called it free, a GPU that is lost, numbers that were never computed, and what fits a card of 24 GB. The stand-in
+/* test_cuda_train.c - whole runs on the CUDA backend over the stand-in driver: memory that the driver refuses although
+ * it called it free, a GPU that is lost, numbers that were never computed, and what fits a card of 24 GB. The stand-in
  * computes nothing, so a hook writes the one number that the host checks. */
 #include "run_case.h"
 
