@@ -276,6 +276,31 @@ static void test_frozen(void **state)
     check_gradients(&s, 12, "the embedding and the first layer frozen");
 }
 
+static uint32_t count_ops(const rt_plan *p, rt_op_kind kind)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->nops; i++) n += p->ops[i].kind == kind;
+    return n;
+}
+
+/* Queries and keys are rotated by one op where they lie side by side, by two where a norm moved them apart. */
+static void test_rope_once(void **state)
+{
+    (void)state;
+    static const struct {
+        rt_family family;
+        uint32_t ops;
+    } expected[] = { { RT_FAMILY_QWEN2, 2 }, { RT_FAMILY_QWEN3, 4 }, { RT_FAMILY_SMOLLM3, 1 } }; /* of two layers */
+    for (uint32_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+        problem m;
+        setup s = family_setup(expected[i].family);
+        open_problem(&m, &s);
+        assert_int_equal(count_ops(m.backward, RT_OP_ROPE_FWD), expected[i].ops);
+        assert_int_equal(count_ops(m.backward, RT_OP_ROPE_BWD), expected[i].ops);
+        close_problem(&m);
+    }
+}
+
 static int make_decoder(void *ctx, rt_err *e)
 {
     int rc;
@@ -302,8 +327,9 @@ static void test_out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_families), cmocka_unit_test(test_recompute), cmocka_unit_test(test_no_teacher),
-        cmocka_unit_test(test_adapters), cmocka_unit_test(test_frozen),    cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_families),      cmocka_unit_test(test_recompute), cmocka_unit_test(test_no_teacher),
+        cmocka_unit_test(test_adapters),      cmocka_unit_test(test_frozen),    cmocka_unit_test(test_rope_once),
+        cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,7 +6,7 @@
 
 enum { RT_CUDA_ROWS_PACKS = 2 }; /* a thread has under way */
 /* The same of a cast, by the bytes of an element of y: always 16 elements. */
-#define RT_CUDA_CAST_PACKS(size) ((int)(size))
+#define RT_CUDA_CAST_PACKS(size) (size)
 
 typedef struct rt_cuda_rows_params {
     rt_cuda_tile tile;
