@@ -11,8 +11,8 @@
 #   tools/setup.sh --ci       all that .ci/run needs: --cross, --interop, --ssh and clang
 #
 # It looks for the things themselves, not for packages, so nothing happens (and no network is needed) when they are
-# there, however they came. As root it says what it installs and installs it; otherwise it prints the one line to run
-# and stops with status 1. Debian 12 and Ubuntu 24.04 are tried.
+# there, however they came. As root, or where sudo asks for no password, it says what it installs and installs it;
+# otherwise it prints the one line to run and stops with status 1. Debian 12 and Ubuntu 24.04 are tried.
 set -eu
 
 bench=0 cross=0 clang=0 interop=0 fuzz=0 browser=0 ssh=0
@@ -111,21 +111,25 @@ if ! command -v apt-get >/dev/null 2>&1; then
     echo "setup.sh: there is no apt-get here; install them with this system's package manager" >&2
     exit 1
 fi
+as_root=
 if [ "$(id -u)" != 0 ]; then
-    echo "setup.sh: packages are missing. Run this line, then try again:" >&2
-    echo "sudo apt-get install -y --no-install-recommends $missing" >&2
-    exit 1
+    if ! sudo -n true >/dev/null 2>&1; then
+        echo "setup.sh: packages are missing. Run this line, then try again:" >&2
+        echo "sudo apt-get install -y --no-install-recommends $missing" >&2
+        exit 1
+    fi
+    as_root="sudo -n"
 fi
 
-echo "setup: installing $missing"
-export DEBIAN_FRONTEND=noninteractive
+echo "setup: installing${as_root:+ with sudo} $missing"
+as_root="$as_root env DEBIAN_FRONTEND=noninteractive"
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 # apt-get is long-winded; its output is of interest only when it fails. Old package lists may still do, so a failed
 # update is not the end.
-apt-get -o Acquire::Retries=3 update >"$log" 2>&1 </dev/null || echo "setup: apt-get update failed; going on" >&2
+$as_root apt-get -o Acquire::Retries=3 update >"$log" 2>&1 </dev/null || echo "setup: apt-get update failed; going on" >&2
 # shellcheck disable=SC2086
-if ! apt-get -o Acquire::Retries=3 install -y --no-install-recommends $missing >>"$log" 2>&1 </dev/null; then
+if ! $as_root apt-get -o Acquire::Retries=3 install -y --no-install-recommends $missing >>"$log" 2>&1 </dev/null; then
     cat "$log" >&2
     echo "setup.sh: apt-get could not install: $missing" >&2
     exit 1
