@@ -121,7 +121,7 @@ if [ "$(id -u)" != 0 ]; then
     as_root="sudo -n"
 fi
 
-echo "setup: installing${as_root:+ with sudo} $missing"
+echo "setup: installing${as_root:+ with sudo}: $missing"
 as_root="$as_root env DEBIAN_FRONTEND=noninteractive"
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
