@@ -153,14 +153,15 @@ int cuMemGetInfo_v2(size_t *left, size_t *total)
     return called("cuMemGetInfo_v2");
 }
 
-/* An allocation carries its size before its first byte. */
-enum { HEAD = 256 };
+/* An allocation carries its size before its first byte, and begins with what no number is; of large ones not all, which
+ * would take most of the time of the tests. */
+enum { HEAD = 256, POISONED = 1 << 20 };
 static int allocate(rt_cu_ptr *out, size_t bytes)
 {
     if (s.used + s.hidden > s.memory || bytes > s.memory - s.used - s.hidden) return RT_CU_OUT_OF_MEMORY;
     uint8_t *p = aligned_alloc(HEAD, HEAD + (bytes + HEAD - 1) / HEAD * HEAD);
     if (!p) return RT_CU_OUT_OF_MEMORY;
-    memset(p + HEAD, s.clean ? 0 : 0xff, bytes);
+    memset(p + HEAD, s.clean ? 0 : 0xff, s.clean || bytes < POISONED ? bytes : POISONED);
     memcpy(p, &bytes, sizeof bytes);
     s.used += bytes;
     s.live++;
