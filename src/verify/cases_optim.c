@@ -1,7 +1,7 @@
 /* cases_optim.c - the cases of the update: norm_sq, clip, adamw.
  *
  * Big: a chunk of the cpu's elementwise kernels is 16384 elements of the whole op, or of one row where operands have
- * gaps; norm_sq goes by about as many in whole rows and sums 1024 at a time. */
+ * gaps; norm_sq goes by about as many in whole rows and sums up to 1024 at a time. */
 #include "verify/values.h"
 
 #include <math.h>

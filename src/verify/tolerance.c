@@ -60,7 +60,7 @@ static const rt_tolerance table[] = {
     T(ADAMW, RT_ADAM_MASTER, TERMS, 4, 0.5, 0.3, "as param; 3.2"),
     T(ADAMW, RT_ADAM_M, TERMS, 3, 0.5, 0, "three products and an addition; 1.5"),
     T(ADAMW, RT_ADAM_V, SELF, 4, 0.5, 0, "four products and an addition; 2.5"),
-    T(NORM_SQ, RT_NSQ_OUT, SELF, 2, 0.5, 2, "f32 over 1024 elements in lanes, double above that; 0.2"),
+    T(NORM_SQ, RT_NSQ_OUT, SELF, 2, 0.5, 2, "f32 over 32 elements of a lane, double above that; 0.2"),
     T(NORM_SQ, RT_NSQ_FAULT, EXACT, 0, 0, 0, "the first row that is not finite"),
     T(CLIP, RT_CLIP_SCALE, SELF, 3, 1, 0, "a root, an addition, a quotient; 0"),
     T(CLIP, RT_CLIP_NORM, SELF, 1, 0.5, 0, "a root; 0"),

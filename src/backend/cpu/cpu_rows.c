@@ -156,8 +156,11 @@ void RT_CPU(bias_grad)(const rt_cpu_ctx *c, const rt_bound_op *o)
 }
 RT_CPU_NO_WORK(bias_grad)
 
-/* ---- out = or += sum of x^2: f32 over 1024 elements, double above that; partial sums per chunk, added in order ----
- */
+/* ---- out = or += sum of x^2; partial sums per chunk, added in order. A lane adds at most SQ_RUN squares in f32, and
+ * all above that is double: small squares added to a large sum round down more often than up, so the error of a lane
+ * grows with the number it adds and not with its root ---- */
+enum { SQ_RUN = 32 };
+
 typedef struct norm_job {
     const rt_operand *x;
     double *part; /* (chunks) */
@@ -169,7 +172,7 @@ RT_INLINE double row_sq(const void *x, uint64_t n, rt_dtype d)
     double sum = 0;
     for (uint64_t i = 0; i < n;) {
         vf a = { 0 }, b = { 0 };
-        uint64_t end = i + 1024 < n ? i + 1024 : n;
+        uint64_t end = i + SQ_RUN * 2 * VL < n ? i + SQ_RUN * 2 * VL : n;
         for (; i + 2 * VL <= end; i += 2 * VL) {
             vf u = vload_t(x, i, d), v = vload_t(x, i + VL, d);
             a = vfma(u, u, a);
