@@ -34,7 +34,7 @@ template <class X> RT_DEVICE void pair_walk(Slice<X> &r, uint32_t exchange)
             const float q = power_of_two<typename X::S>(s[i], r.p.ct, ks) * iq;
             const float p = power_of_two<typename X::S>(t[i], r.p.ct, kt) * ip;
             float slope;
-            const float term = kd_pair_term<typename X::S>(r.p.kind, r.p.a.mix, p, q, slope);
+            const float term = kd_pair_term<false>(r.p.kind, r.p.a.mix, p, q, slope);
             if (!(in >> i & 1)) continue;
             sum += term;
             slopes = fmaf(q, slope, slopes);
@@ -101,7 +101,7 @@ template <class X> struct Gradient {
         if (!X::PAIR) return times<S>(at, et, v);
         const float q = es * iq;
         float slope;
-        kd_pair_term<S>(p.kind, p.a.mix, et * ip, q, slope);
+        kd_pair_term<sizeof(S) == 2>(p.kind, p.a.mix, et * ip, q, slope);
         return fmaf(kd * q, slope - total, v);
     }
     __device__ void pack(float (&v)[W], const float (&s)[W], const float (&t)[W], uint32_t in, bool one) const
