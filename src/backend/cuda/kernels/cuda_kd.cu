@@ -104,15 +104,23 @@ template <class X> struct Gradient {
         kd_pair_term<sizeof(S) == 2>(p.kind, p.a.mix, et * ip, q, slope);
         return fmaf(kd * q, slope - total, v);
     }
+    /* Of a pack; the usual ones without a question for each column. */
     __device__ void pack(float (&v)[W], const float (&s)[W], const float (&t)[W], uint32_t in, bool one) const
     {
+        if (in == 255 && one) {
 #pragma unroll
-        for (int i = 0; i < W; i++) v[i] = of(s[i], t[i], in >> i & 1, one);
+            for (int i = 0; i < W; i++) v[i] = of(s[i], t[i], true, true);
+        } else if (in == 255) {
+#pragma unroll
+            for (int i = 0; i < W; i++) v[i] = of(s[i], t[i], true, false);
+        } else {
+#pragma unroll
+            for (int i = 0; i < W; i++) v[i] = of(s[i], t[i], in >> i & 1, one);
+        }
     }
 };
 
-/* Where rows stay in shared memory: the gradient of this row's packs, and right behind each that of the next asked for.
- */
+/* Where rows stay in shared memory: the gradient of each pack, and behind it that of the next row is asked for. */
 template <class X, bool ONE>
 RT_DEVICE void write_swift(const Slice<X> &r, const Gradient<X> &g, uint32_t next, bool asks)
 {
@@ -136,8 +144,7 @@ RT_DEVICE void write_swift(const Slice<X> &r, const Gradient<X> &g, uint32_t nex
     r.each(r.clean, r.mine, [&](uint32_t k, uint32_t at_s, uint32_t at_t) { put(k, at_s, at_t, r.in_vc(k)); });
 }
 
-/* The last walk. The target's column is written once more behind it: what it has to be is found before its logits go.
- */
+/* The last walk. The target's column is written again behind it; what it has to be is found before its logits go. */
 template <class X> RT_DEVICE void write_row(Slice<X> &r, uint32_t next, bool asks)
 {
     const Gradient<X> g(r);
@@ -226,12 +233,14 @@ template <class X> RT_DEVICE void report_begin(const Slice<X> &r)
     r.c->owner = k < r.packs && r.target < r.p.a.V ? k % blockDim.x : UINT32_MAX;
 }
 
-/* kd_rank of the first column of pack k that is in Vc and whose value is best; 0: there is none. */
-template <class F> RT_DEVICE uint64_t rank_in(uint32_t in, float best, uint32_t col, F value)
+/* Puts the first column of a pack that is in Vc and has this value into the result, if there is one. */
+RT_DEVICE void report_first(uint64_t *rank, const float (&v)[W], uint32_t in, float best, uint32_t col)
 {
-    for (uint32_t i = 0; i < W; i++)
-        if ((in >> i & 1) && value(i) == best) return kd_rank(best, col + i);
-    return 0;
+    uint32_t at = W;
+#pragma unroll
+    for (int i = W; i-- > 0;)
+        if ((in >> i & 1) && v[i] == best) at = i;
+    if (at < W) raise(rank, kd_rank(best, col + at));
 }
 
 /* Behind that, by the threads that have the row's best columns. */
@@ -243,16 +252,19 @@ template <class X> RT_DEVICE void report_best(const Walk<X> &w)
     rt_cuda_kd_result *y = result_of(r);
     for (uint32_t k = threadIdx.x; k < r.packs; k += blockDim.x) {
         const uint32_t in = r.in_vc(k), col = (r.first + k) * W;
-        if (best_s && (X::SWIFT || k == w.at_s))
-            raise(&y->rank_s[cluster_rank()],
-                  rank_in(in, w.best_s, col, [&](uint32_t i) { return r.student_at(k, i); }));
-        if (best_t && (X::SWIFT || k == w.at_t))
-            raise(&y->rank_t[cluster_rank()],
-                  rank_in(in, w.best_t, col, [&](uint32_t i) { return r.teacher_at(k, i); }));
+        float v[W];
+        if (best_s && (X::SWIFT || k == w.at_s)) {
+            r.student_pack(v, k);
+            report_first(&y->rank_s[cluster_rank()], v, in, w.best_s, col);
+        }
+        if (best_t && (X::SWIFT || k == w.at_t)) {
+            r.teacher_pack(v, k);
+            report_first(&y->rank_t[cluster_rank()], v, in, w.best_t, col);
+        }
     }
 }
 
-/* By one thread of the first block. */
+/* And the rest, by one thread of the first block. */
 template <class X> RT_DEVICE void report(const Slice<X> &r)
 {
     const Consts &c = *r.c;
@@ -292,7 +304,8 @@ template <class X> RT_DEVICE uint2 begin(Slice<X> &r)
 
 template <class X> __device__ void kd_rows(const rt_cuda_kd_params &p)
 {
-    if (cluster_size() != p.blocks) __trap(); /* launched for another architecture than compiled for */
+    if (cluster_size() != p.blocks) __trap();          /* launched for another architecture than compiled for */
+    const bool clerk = threadIdx.x == blockDim.x - 32; /* of another warp than the one that settles */
     Slice<X> r = slice_of<X>(p);
     const uint2 two = begin(r);
     uint32_t next = two.y, exchange = 0, turn = 0;
@@ -302,7 +315,7 @@ template <class X> __device__ void kd_rows(const rt_cuda_kd_params &p)
         const int32_t next_target = target_of(p, next);
         const uint32_t after = draw(p);
         const Consts &c = *(r.c = &r.head->c[turn ^= 1]);
-        if (threadIdx.x == 0) report_begin(r);
+        if (clerk) report_begin(r);
         Walk<X> w = { r };
         w.clear();
         if (X::LIST && r.trained()) w.flags = take_list(r);
@@ -313,7 +326,7 @@ template <class X> __device__ void kd_rows(const rt_cuda_kd_params &p)
             if (X::PAIR && c.some) pair_walk(r, ++exchange);
             if (X::LIST) list_terms(r);
         }
-        if (threadIdx.x == 0 && cluster_rank() == 0) report(r);
+        if (clerk && cluster_rank() == 0) report(r);
         if (threadIdx.x == c.owner) result_of(r)->s = r.student_at(r.target / W - r.first, r.target % W);
         if (r.trained() && p.a.grad && !(c.flags & REDO)) {
             write_row(r, next, next_target >= 0);

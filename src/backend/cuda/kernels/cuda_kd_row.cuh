@@ -275,7 +275,7 @@ template <class X> struct Slice {
             widen<f16>(t, ring_t + at * 2);
     }
 
-    /* ---- single elements, between walks: in shared memory, or where they came from ---- */
+    /* ---- elements and packs between walks: in shared memory, or where they came from ---- */
 
     __device__ float student_at(uint32_t k, uint32_t i) const
     {
@@ -285,6 +285,25 @@ template <class X> struct Slice {
     {
         return load_one(p.keep ? (const char *)shared_bytes() + p.ring_t + k * W * t_size() : teacher(row, k),
                         p.t_dtype, i);
+    }
+
+    __device__ void student_pack(float (&v)[W], uint32_t k) const
+    {
+        if constexpr (X::SWIFT) {
+            widen<S>(v, ring_s + (k - threadIdx.x) * W * X::SIZE);
+        } else {
+#pragma unroll
+            for (int i = 0; i < W; i++) v[i] = (uint32_t)i < columns(p.a.V, k) ? student_at(k, i) : 0.0f;
+        }
+    }
+    __device__ void teacher_pack(float (&v)[W], uint32_t k) const
+    {
+        if constexpr (X::SWIFT) {
+            widen<S>(v, ring_t + (k - threadIdx.x) * W * X::SIZE);
+        } else {
+#pragma unroll
+            for (int i = 0; i < W; i++) v[i] = (uint32_t)i < columns(p.a.U, k) ? teacher_at(k, i) : 0.0f;
+        }
     }
 
     __device__ void write(uint32_t k, const float (&v)[W]) const
