@@ -10,8 +10,6 @@ enum {
     LEAST_SHARED = 8 << 10 /* of a block, besides the bitmap */
 };
 
-#define KERNEL_OF_SIZE(op, d, size) ((const char *const[]){ op "_f32_" size, op "_bf16_" size, op "_f16_" size }[d])
-
 /* A JSD or skewed form that is a KL becomes that one. */
 static uint32_t kind_of(const rt_kd_args *a)
 {
@@ -84,15 +82,22 @@ static rt_cuda_kd_params params_of(const rt_bound_op *o)
     return p;
 }
 
-static const char *rows_kernel(uint32_t form, rt_dtype d, uint32_t t_size)
+/* Swift kernels take logits of one dtype in whole, aligned packs that stay in shared memory. */
+static bool is_swift(const rt_cuda_kd_params *p, rt_dtype d)
 {
-    const bool wide = t_size == 4;
-    switch (form) {
-    case RT_CUDA_KD_CE: return CUDA_KERNEL("kd_ce", d);
-    case RT_CUDA_KD_LIST: return CUDA_KERNEL("kd_list", d);
-    case RT_CUDA_KD_FORWARD: return wide ? KERNEL_OF_SIZE("kd_forward", d, "4") : KERNEL_OF_SIZE("kd_forward", d, "2");
-    case RT_CUDA_KD_REVERSE: return wide ? KERNEL_OF_SIZE("kd_reverse", d, "4") : KERNEL_OF_SIZE("kd_reverse", d, "2");
-    default: return wide ? KERNEL_OF_SIZE("kd_pair", d, "4") : KERNEL_OF_SIZE("kd_pair", d, "2");
+    return p->keep && !p->a.k && p->s_whole && p->t_whole && p->a.V % RT_CUDA_KD_PACK == 0 &&
+           p->a.U % RT_CUDA_KD_PACK == 0 && (!p->a.U || p->t_dtype == d);
+}
+
+static const char *rows_kernel(const rt_cuda_kd_params *p, rt_dtype d)
+{
+    const bool swift = is_swift(p, d);
+    switch (p->form) {
+    case RT_CUDA_KD_CE: return swift ? CUDA_KERNEL("swift_kd_ce", d) : CUDA_KERNEL("kd_ce", d);
+    case RT_CUDA_KD_FORWARD: return swift ? CUDA_KERNEL("swift_kd_forward", d) : CUDA_KERNEL("kd_forward", d);
+    case RT_CUDA_KD_REVERSE: return swift ? CUDA_KERNEL("swift_kd_reverse", d) : CUDA_KERNEL("kd_reverse", d);
+    case RT_CUDA_KD_PAIR: return swift ? CUDA_KERNEL("swift_kd_pair", d) : CUDA_KERNEL("kd_pair", d);
+    default: return CUDA_KERNEL("kd_list", d);
     }
 }
 
@@ -136,8 +141,7 @@ static void kd_emit(rt_cuda_builder *b, const rt_bound_op *o)
     if (clusters > a->N) clusters = a->N;
     p.depth = r.depth;
     p.draws = (uint32_t)(a->N + 2 * clusters);
-    cuda_push_1d(b, "cuda_kd", rows_kernel(p.form, d, t_size), (uint32_t)clusters * p.blocks, r.threads, r.shared, &p,
-                 sizeof p);
+    cuda_push_1d(b, "cuda_kd", rows_kernel(&p, d), (uint32_t)clusters * p.blocks, r.threads, r.shared, &p, sizeof p);
     cuda_push_1d(b, "cuda_kd_careful", CUDA_KERNEL("kd_figures", d), batches(a), RT_CUDA_KD_THREADS,
                  RT_CUDA_KD_BITMAP(packs), &p, sizeof p);
     cuda_push_1d(b, "cuda_kd_careful", "kd_finish", 1, RT_CUDA_BLOCK, 0, &p, sizeof p);

@@ -68,6 +68,52 @@ template <> struct twins<f16> {
     }
 };
 
+/* The larger of each of two values of a 16-bit type; of a NaN and a number the number. */
+template <class T> RT_DEVICE uint32_t twins_max(uint32_t a, uint32_t b)
+{
+    return twins<T>::join(fmaxf(twins<T>::low(a), twins<T>::low(b)), fmaxf(twins<T>::high(a), twins<T>::high(b)));
+}
+#if __CUDA_ARCH__ >= 800
+template <> __device__ __forceinline__ uint32_t twins_max<bf16>(uint32_t a, uint32_t b)
+{
+    uint32_t w;
+    asm("max.bf16x2 %0, %1, %2;" : "=r"(w) : "r"(a), "r"(b));
+    return w;
+}
+template <> __device__ __forceinline__ uint32_t twins_max<f16>(uint32_t a, uint32_t b)
+{
+    uint32_t w;
+    asm("max.f16x2 %0, %1, %2;" : "=r"(w) : "r"(a), "r"(b));
+    return w;
+}
+#endif
+
+/* The largest of a warp, and all its bits, in every lane. */
+RT_DEVICE int32_t warp_max(int32_t x)
+{
+#if __CUDA_ARCH__ >= 800
+    return __reduce_max_sync(0xffffffffu, x);
+#else
+    for (uint32_t o = 16; o > 0; o /= 2) x = max(x, __shfl_xor_sync(0xffffffffu, x, o));
+    return x;
+#endif
+}
+RT_DEVICE uint32_t warp_or(uint32_t x)
+{
+#if __CUDA_ARCH__ >= 800
+    return __reduce_or_sync(0xffffffffu, x);
+#else
+    for (uint32_t o = 16; o > 0; o /= 2) x |= __shfl_xor_sync(0xffffffffu, x, o);
+    return x;
+#endif
+}
+/* Of numbers: their bits, those of negative ones turned over, are in the same order. */
+RT_DEVICE float warp_max(float x)
+{
+    const int32_t i = __float_as_int(x), top = warp_max(i ^ (i >> 31 & 0x7fffffff));
+    return __int_as_float(top ^ (top >> 31 & 0x7fffffff));
+}
+
 /* 2^x, at most 2 units in the last place off; 0 below 2^-126. */
 RT_DEVICE float exp2_fast(float x)
 {

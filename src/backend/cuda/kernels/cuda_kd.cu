@@ -25,22 +25,36 @@ namespace
 
 template <class X> RT_DEVICE void pair_walk(Slice<X> &r, uint32_t exchange)
 {
-    Consts &c = *r.c;
+    const float ks = r.c->ks, kt = r.c->kt, iq = r.c->iq, ip = r.c->ip;
     float div = 0.0f, total = 0.0f;
-    r.template walk<BETWEEN>(r.row, true, [&](uint32_t k) {
-        const uint32_t in = r.in_vc(k);
-        float s[W], t[W];
-        r.widen(s, t);
+    const auto add = [&](const float(&s)[W], const float(&t)[W], uint32_t in) {
+        float sum = 0.0f, slopes = 0.0f;
 #pragma unroll
         for (int i = 0; i < W; i++) {
-            if (!(in >> i & 1)) continue;
-            const float q = power_of_two<typename X::S>(s[i], r.p.ct, c.ks) * c.iq;
-            const float p = power_of_two<typename X::S>(t[i], r.p.ct, c.kt) * c.ip;
+            const float q = power_of_two<typename X::S>(s[i], r.p.ct, ks) * iq;
+            const float p = power_of_two<typename X::S>(t[i], r.p.ct, kt) * ip;
             float slope;
-            div += kd_pair_term(r.p.kind, r.p.a.mix, p, q, slope);
-            total = fmaf(q, slope, total);
+            const float term = kd_pair_term<false>(r.p.kind, r.p.a.mix, p, q, slope);
+            if (!(in >> i & 1)) continue;
+            sum += term;
+            slopes = fmaf(q, slope, slopes);
         }
-    });
+        div += sum, total += slopes;
+    };
+    if constexpr (X::SWIFT) {
+        r.each(0, r.mine, [&](uint32_t k, uint32_t at_s, uint32_t at_t) {
+            float s[W], t[W];
+            widen<typename X::S>(s, at_s);
+            widen<typename X::S>(t, at_t);
+            add(s, t, r.in_vc(k));
+        });
+    } else {
+        r.template walk<BETWEEN>(r.row, true, [&](uint32_t k) {
+            float s[W], t[W];
+            r.widen_both(s, t);
+            add(s, t, r.in_vc(k));
+        });
+    }
     Record x = {};
     x.z[0] = lanes_sum(div), x.z[1] = lanes_sum(total);
     const Record *record = tell_all(r.head, exchange, x);
@@ -49,69 +63,121 @@ template <class X> RT_DEVICE void pair_walk(Slice<X> &r, uint32_t exchange)
         for (uint32_t i = threadIdx.x; i < cluster_size() * (blockDim.x / 32); i += 32)
             y[0] += record[i].z[0], y[1] += record[i].z[1];
         y[0] = lanes_sum(y[0]), y[1] = lanes_sum(y[1]);
-        if (threadIdx.x == 0) c.div = y[0], c.total = y[1];
+        if (threadIdx.x == 0) r.c->div = y[0], r.c->total = y[1];
     }
     __syncthreads();
 }
 
 /* ---- the gradient ---- */
 
-/* v = what CE and D make of a pack's columns; in: those of Vc that are not listed. one: of p. */
-template <class X>
-RT_DEVICE void slopes(float (&v)[W], const Slice<X> &r, const float (&s)[W], const float (&t)[W], uint32_t in, bool one)
-{
+/* The row's constants that it takes, out of shared memory. */
+template <class X> struct Gradient {
     using S = typename X::S;
-    const Consts &c = *r.c;
-    const float ct = r.p.ct;
-#pragma unroll
-    for (int i = 0; i < W; i++) {
-        const float es = power_of_two<S>(s[i], ct, c.ks);
-        const bool mine = in >> i & 1;
-        if (one && mine && X::FORM <= RT_CUDA_KD_FORWARD)
-            v[i] = times<S>(c.both, es, 0.0f);
-        else if (one && mine)
-            v[i] = times<S>(c.a1s, es, 0.0f);
+    const rt_cuda_kd_params &p;
+    float k1, ks, kt, x0, x1, iq, ip, kd, total;
+    Factor a1, as, at, a1s, both;
+
+    __device__ Gradient(const Slice<X> &r) : p(r.p)
+    {
+        const Consts &c = *r.c;
+        k1 = c.k1, ks = c.ks, kt = c.kt, x0 = c.x0, x1 = c.x1, iq = c.iq, ip = c.ip;
+        a1 = c.a1, as = c.as, at = c.at, a1s = c.a1s, both = c.both;
+        kd = (float)r.head->kd, total = (float)c.total;
+    }
+    /* What CE and D make of a column; in: it is of Vc and not listed; one: of p. */
+    __device__ float of(float s, float t, bool in, bool one) const
+    {
+        const float c = p.ct, es = power_of_two<S>(s, c, ks);
+        float v;
+        if (one && in)
+            v = times<S>(X::FORM <= RT_CUDA_KD_FORWARD ? both : a1s, es, 0.0f);
         else
-            v[i] = times<S>(c.a1, power_of_two<S>(s[i], LOG2E, c.k1), 0.0f);
-        if (!mine) continue;
-        if (X::FORM <= RT_CUDA_KD_FORWARD && !one) v[i] = times<S>(c.as, es, v[i]);
-        if (!X::TEACHER) continue;
-        const float et = power_of_two<S>(t[i], ct, c.kt);
-        if (X::FORM == RT_CUDA_KD_FORWARD) v[i] = times<S>(c.at, et, v[i]);
-        if (X::REVERSE) v[i] = fmaf(es, fmaf(c.x1, fmaf(s[i], ct, -c.ks) - fmaf(t[i], ct, -c.kt), c.x0), v[i]);
-        if (X::PAIR) {
-            const float q = es * c.iq;
-            float slope;
-            kd_pair_term(r.p.kind, r.p.a.mix, et * c.ip, q, slope);
-            v[i] = fmaf((float)r.head->kd * q, slope - (float)c.total, v[i]);
+            v = times<S>(a1, power_of_two<S>(s, LOG2E, k1), 0.0f);
+        if (!in) return v;
+        if (X::FORM <= RT_CUDA_KD_FORWARD && !one) v = times<S>(as, es, v);
+        if (!X::TEACHER) return v;
+        if (X::REVERSE) return fmaf(es, fmaf(x1, fmaf(s, c, -ks) - fmaf(t, c, -kt), x0), v);
+        const float et = power_of_two<S>(t, c, kt);
+        if (!X::PAIR) return times<S>(at, et, v);
+        const float q = es * iq;
+        float slope;
+        kd_pair_term<sizeof(S) == 2>(p.kind, p.a.mix, et * ip, q, slope);
+        return fmaf(kd * q, slope - total, v);
+    }
+    /* Of a pack; the usual ones without a question for each column. */
+    __device__ void pack(float (&v)[W], const float (&s)[W], const float (&t)[W], uint32_t in, bool one) const
+    {
+        if (in == 255 && one) {
+#pragma unroll
+            for (int i = 0; i < W; i++) v[i] = of(s[i], t[i], true, true);
+        } else if (in == 255) {
+#pragma unroll
+            for (int i = 0; i < W; i++) v[i] = of(s[i], t[i], true, false);
+        } else {
+#pragma unroll
+            for (int i = 0; i < W; i++) v[i] = of(s[i], t[i], in >> i & 1, one);
         }
     }
+};
+
+/* Where rows stay in shared memory: the gradient of each pack, and behind it that of the next row is asked for. */
+template <class X, bool ONE>
+RT_DEVICE void write_swift(const Slice<X> &r, const Gradient<X> &g, uint32_t next, bool asks)
+{
+    using S = typename X::S;
+    const uint32_t with_teacher = r.first < r.p.a.U / W ? r.p.a.U / W - r.first : 0;
+    S *to = r.student(r.row, threadIdx.x);
+    const S *next_s = r.student(next, threadIdx.x);
+    const char *next_t = r.teacher(next, threadIdx.x);
+    const auto put = [&](uint32_t k, uint32_t at_s, uint32_t at_t, uint32_t in) {
+        float s[W], t[W], v[W];
+        widen<S>(s, at_s);
+        if (X::TEACHER) widen<S>(t, at_t);
+        g.pack(v, s, t, in, ONE);
+        store(to, v, Whole());
+        if (asks) fetch_async<W * sizeof(S)>(at_s, next_s);
+        if (X::TEACHER && asks && k < with_teacher) fetch_async<W * sizeof(S)>(at_t, next_t);
+        fetch_close();
+        to += blockDim.x * W, next_s += blockDim.x * W, next_t += blockDim.x * W * sizeof(S);
+    };
+    r.each(0, r.clean, [&](uint32_t k, uint32_t at_s, uint32_t at_t) { put(k, at_s, at_t, 255); });
+    r.each(r.clean, r.mine, [&](uint32_t k, uint32_t at_s, uint32_t at_t) { put(k, at_s, at_t, r.in_vc(k)); });
 }
 
-/* Where the row has no target. */
-template <class X> RT_DEVICE void write_zeros(const Slice<X> &r, uint32_t k)
+/* The last walk. The target's column is written again behind it; what it has to be is found before its logits go. */
+template <class X> RT_DEVICE void write_row(Slice<X> &r, uint32_t next, bool asks)
+{
+    const Gradient<X> g(r);
+    const uint32_t k = r.target / W - r.first, i = r.target % W;
+    const bool owns = threadIdx.x == r.c->owner;
+    float fix = 0.0f;
+    if (owns) {
+        const float v = g.of(r.student_at(k, i), X::TEACHER ? r.teacher_at(k, i) : 0.0f, r.in_vc(k) >> i & 1, r.p.one);
+        fix = (float)(v - r.head->ce);
+    }
+    if constexpr (X::SWIFT) {
+        if (r.p.one)
+            write_swift<X, true>(r, g, next, asks);
+        else
+            write_swift<X, false>(r, g, next, asks);
+    } else {
+        r.template walk<LAST>(next, asks, [&](uint32_t at) {
+            float s[W], t[W], v[W];
+            r.widen_both(s, t);
+            g.pack(v, s, t, r.in_vc(at), r.p.one);
+            r.write(at, v);
+        });
+    }
+    if (owns) narrow(r.student(r.row, k) + i, fix);
+}
+
+/* Where a row is not written, or has no target: its gradient is 0 then. */
+template <class X> RT_DEVICE void pass_row(Slice<X> &r, uint32_t next, bool asks, bool zeros)
 {
     const float zero[W] = {};
-    r.write(k, zero);
-}
-
-template <class X> RT_DEVICE void write_pack(const Slice<X> &r, uint32_t k)
-{
-    float s[W], t[W], v[W];
-    r.widen(s, t);
-    const uint32_t in = r.in_vc(k);
-    if (in != 255)
-        slopes(v, r, s, t, in, r.p.one);
-    else if (r.p.one)
-        slopes(v, r, s, t, 255, true);
-    else
-        slopes(v, r, s, t, 255, false);
-    if (r.has_target(k)) {
-#pragma unroll
-        for (int i = 0; i < W; i++) /* every element, so that none has an address */
-            v[i] = (float)(v[i] - (r.target % W == i ? r.head->ce : 0.0));
-    }
-    r.write(k, v);
+    r.template walk<LAST>(next, asks, [&](uint32_t k) {
+        if (zeros) r.write(k, zero);
+    });
 }
 
 /* ---- a row ---- */
@@ -161,30 +227,44 @@ template <class X> RT_DEVICE rt_cuda_kd_result *result_of(const Slice<X> &r)
 /* Before the blocks meet, by one thread of each. */
 template <class X> RT_DEVICE void report_begin(const Slice<X> &r)
 {
+    const uint32_t k = r.target / W - r.first;
     rt_cuda_kd_result *y = result_of(r);
     y->rank_s[cluster_rank()] = y->rank_t[cluster_rank()] = 0;
+    r.c->owner = k < r.packs && r.target < r.p.a.V ? k % blockDim.x : UINT32_MAX;
+}
+
+/* Puts the first column of a pack that is in Vc and has this value into the result, if there is one. */
+RT_DEVICE void report_first(uint64_t *rank, const float (&v)[W], uint32_t in, float best, uint32_t col)
+{
+    uint32_t at = W;
+#pragma unroll
+    for (int i = W; i-- > 0;)
+        if ((in >> i & 1) && v[i] == best) at = i;
+    if (at < W) raise(rank, kd_rank(best, col + at));
 }
 
 /* Behind that, by the threads that have the row's best columns. */
 template <class X> RT_DEVICE void report_best(const Walk<X> &w)
 {
     const Slice<X> &r = w.r;
+    const bool best_s = w.best_s == r.c->best_s, best_t = X::TEACHER && w.best_t == r.c->best_t;
+    if (!r.c->some || (!X::TEACHER && !X::LIST) || !(best_s || best_t)) return;
     rt_cuda_kd_result *y = result_of(r);
-    if (!r.c->some || (!X::TEACHER && !X::LIST)) return;
-    if (w.best_s == r.c->best_s)
-        raise(&y->rank_s[cluster_rank()],
-              first_of(r.pack_s(w.at_s), r.in_vc(w.at_s), w.best_s, (r.first + w.at_s) * W));
-    if (X::TEACHER && w.best_t == r.c->best_t) {
-        const char *pack = r.pack_t(w.at_t);
-        const uint32_t in = r.in_vc(w.at_t), col = (r.first + w.at_t) * W;
-        raise(&y->rank_t[cluster_rank()], X::T_SIZE == 4 ? first_of((const float *)pack, in, w.best_t, col)
-                                          : r.p.t_dtype == RT_DTYPE_BF16
-                                              ? first_of((const bf16 *)pack, in, w.best_t, col)
-                                              : first_of((const f16 *)pack, in, w.best_t, col));
+    for (uint32_t k = threadIdx.x; k < r.packs; k += blockDim.x) {
+        const uint32_t in = r.in_vc(k), col = (r.first + k) * W;
+        float v[W];
+        if (best_s && (X::SWIFT || k == w.at_s)) {
+            r.student_pack(v, k);
+            report_first(&y->rank_s[cluster_rank()], v, in, w.best_s, col);
+        }
+        if (best_t && (X::SWIFT || k == w.at_t)) {
+            r.teacher_pack(v, k);
+            report_first(&y->rank_t[cluster_rank()], v, in, w.best_t, col);
+        }
     }
 }
 
-/* By one thread of the first block. */
+/* And the rest, by one thread of the first block. */
 template <class X> RT_DEVICE void report(const Slice<X> &r)
 {
     const Consts &c = *r.c;
@@ -193,7 +273,7 @@ template <class X> RT_DEVICE void report(const Slice<X> &r)
     y->redo = r.trained() && c.flags & REDO;
     if (!r.trained()) return;
     y->z1 = c.z1, y->zs = c.zs, y->zt = c.zt;
-    y->d = X::FORM == RT_CUDA_KD_FORWARD ? c.d : c.div;
+    y->d = X::FORM == RT_CUDA_KD_FORWARD || X::REVERSE ? c.zd : c.div;
     y->k1 = c.k1, y->some = c.some;
     y->bad = c.flags & BAD;
 }
@@ -201,7 +281,7 @@ template <class X> RT_DEVICE void report(const Slice<X> &r)
 /* ---- all rows ---- */
 
 /* What comes before the rows. Returns the first two of the cluster. */
-template <class X> RT_DEVICE uint2 begin(const Slice<X> &r)
+template <class X> RT_DEVICE uint2 begin(Slice<X> &r)
 {
     const rt_kd_args &a = r.p.a;
     Head *h = r.head;
@@ -214,6 +294,7 @@ template <class X> RT_DEVICE uint2 begin(const Slice<X> &r)
         mail_begin(&h->box[1]);
     }
     cluster_sync(); /* all blocks are there to be told something */
+    for (r.clean = 0; r.clean < r.mine && r.in_vc(threadIdx.x + r.clean * blockDim.x) == 255;) r.clean++;
     Record x = {};
     x.drawn[0] = draw(r.p), x.drawn[1] = draw(r.p);
     tell_all(h, 0, x);
@@ -223,7 +304,8 @@ template <class X> RT_DEVICE uint2 begin(const Slice<X> &r)
 
 template <class X> __device__ void kd_rows(const rt_cuda_kd_params &p)
 {
-    if (cluster_size() != p.blocks) __trap(); /* launched for another architecture than compiled for */
+    if (cluster_size() != p.blocks) __trap();          /* launched for another architecture than compiled for */
+    const bool clerk = threadIdx.x == blockDim.x - 32; /* of another warp than the one that settles */
     Slice<X> r = slice_of<X>(p);
     const uint2 two = begin(r);
     uint32_t next = two.y, exchange = 0, turn = 0;
@@ -233,7 +315,7 @@ template <class X> __device__ void kd_rows(const rt_cuda_kd_params &p)
         const int32_t next_target = target_of(p, next);
         const uint32_t after = draw(p);
         const Consts &c = *(r.c = &r.head->c[turn ^= 1]);
-        if (threadIdx.x == 0) report_begin(r);
+        if (clerk) report_begin(r);
         Walk<X> w = { r };
         w.clear();
         if (X::LIST && r.trained()) w.flags = take_list(r);
@@ -244,15 +326,14 @@ template <class X> __device__ void kd_rows(const rt_cuda_kd_params &p)
             if (X::PAIR && c.some) pair_walk(r, ++exchange);
             if (X::LIST) list_terms(r);
         }
-        if (threadIdx.x == 0 && cluster_rank() == 0) report(r);
-        const bool writes = p.a.grad && r.trained() && !(c.flags & REDO), zeros = p.a.grad && !r.trained();
-        r.template walk<LAST>(next, next_target >= 0, [&](uint32_t k) {
-            if (r.trained() && r.has_target(k) && r.target < p.a.V)
-                result_of(r)->s = to_float(r.pack_s(k)[r.target % W]);
-            if (writes) write_pack(r, k);
-            if (zeros) write_zeros(r, k);
-        });
-        if (X::LIST && writes) write_listed(r);
+        if (clerk && cluster_rank() == 0) report(r);
+        if (threadIdx.x == c.owner) result_of(r)->s = r.student_at(r.target / W - r.first, r.target % W);
+        if (r.trained() && p.a.grad && !(c.flags & REDO)) {
+            write_row(r, next, next_target >= 0);
+            if (X::LIST) write_listed(r);
+        } else {
+            pass_row(r, next, next_target >= 0, p.a.grad && !r.trained());
+        }
         r.row = next, r.target = (uint32_t)next_target, next = c.after;
     }
 }
@@ -264,19 +345,19 @@ template <class X> __device__ void kd_rows(const rt_cuda_kd_params &p)
 #else
 #define FIT 2
 #endif
-#define KERNEL(kernel, S, size, form, fit)                                                                             \
+#define KERNEL(kernel, S, form, swift, fit)                                                                            \
     extern "C" __global__ void __launch_bounds__(RT_CUDA_KD_THREADS, fit) RT_CLUSTER(RT_CUDA_KD_CLUSTER)               \
         kernel(const rt_cuda_kd_params p)                                                                              \
     {                                                                                                                  \
-        kd_rows<Kind<S, size, form>>(p);                                                                               \
+        kd_rows<Kind<S, form, swift>>(p);                                                                              \
     }
-#define FORMS(name, S, size, fit)                                                                                      \
-    KERNEL(kd_forward_##name##_##size, S, size, RT_CUDA_KD_FORWARD, fit)                                               \
-    KERNEL(kd_reverse_##name##_##size, S, size, RT_CUDA_KD_REVERSE, fit)                                               \
-    KERNEL(kd_pair_##name##_##size, S, size, RT_CUDA_KD_PAIR, fit)
+#define BOTH(form, kernel, S, fit)                                                                                     \
+    KERNEL(kernel, S, form, false, fit)                                                                                \
+    KERNEL(swift_##kernel, S, form, true, fit)
 #define KERNELS(name, S)                                                                                               \
-    KERNEL(kd_ce_##name, S, 2, RT_CUDA_KD_CE, FIT)                                                                     \
-    KERNEL(kd_list_##name, S, 2, RT_CUDA_KD_LIST, 1)                                                                   \
-    FORMS(name, S, 2, sizeof(S) == 2 ? FIT : 1)                                                                        \
-    FORMS(name, S, 4, 1)
+    BOTH(RT_CUDA_KD_CE, kd_ce_##name, S, FIT)                                                                          \
+    BOTH(RT_CUDA_KD_FORWARD, kd_forward_##name, S, sizeof(S) == 2 ? FIT : 1)                                           \
+    BOTH(RT_CUDA_KD_REVERSE, kd_reverse_##name, S, sizeof(S) == 2 ? FIT : 1)                                           \
+    BOTH(RT_CUDA_KD_PAIR, kd_pair_##name, S, sizeof(S) == 2 ? FIT : 1)                                                 \
+    KERNEL(kd_list_##name, S, RT_CUDA_KD_LIST, false, 1)
 RT_FOR_FLOATS(KERNELS)

@@ -23,7 +23,7 @@ enum {
 /* Of one position, as the fast walk leaves it; logarithms are for others to take. */
 typedef struct rt_cuda_kd_result {
     double z1, zs, zt; /* sums of 2^(c x - K) */
-    double d;          /* forward KL: D without the logarithms of zs and zt, in powers of two; else D */
+    double d;          /* of a KL the sum that logarithms of the others belong to; else D */
     uint64_t rank_s[RT_CUDA_KD_CLUSTER], rank_t[RT_CUDA_KD_CLUSTER]; /* kd_rank of the most likely ids of student and
                                                                         teacher in each block; 0: none */
     float k1, s;                                                     /* K of z1; the target's logit, where it has one */

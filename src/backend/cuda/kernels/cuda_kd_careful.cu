@@ -204,7 +204,8 @@ RT_DEVICE Figures figures_of(const rt_cuda_kd_params &p, uint32_t row, double to
     const uint64_t mine = best_of(p, x.rank_s), theirs = best_of(p, x.rank_t);
     f.ce = (x.k1 + log2(x.z1) - s * log2e) * RT_LN2;
     f.div = x.d;
-    if (p.form == RT_CUDA_KD_FORWARD && x.some) f.div = (x.d - log2(x.zt) + log2(x.zs)) * RT_LN2;
+    if (x.some && p.form == RT_CUDA_KD_FORWARD) f.div = (x.d / x.zt + log2(x.zs) - log2(x.zt)) * RT_LN2;
+    if (x.some && p.form == RT_CUDA_KD_REVERSE) f.div = (x.d / x.zs + log2(x.zt) - log2(x.zs)) * RT_LN2;
     f.top1 = mine && (uint32_t)mine == (uint32_t)theirs;
     f.bad = x.bad || !is_sound(p, f.ce, f.div, tokens);
     return f;

@@ -35,7 +35,7 @@ template <class X> RT_DEVICE void settle_list(const Slice<X> &r, Listed x)
         x.total += g;
         const double slope = h->kd / r.c->zs * (g - exp(lq) * x.total);
         r.c->as = Factor(slope);
-        r.c->both = Factor(h->ce / r.c->z1 + slope);
+        r.c->both = Factor((double)r.c->a1s.high + r.c->a1s.low + slope);
     }
     r.c->div = x.div, r.c->total = x.total;
     if (!isfinite(x.sum) || !isfinite(x.div) || !isfinite(x.total)) r.c->flags |= REDO;

@@ -1,8 +1,8 @@
-/* cuda_kd_row.cuh - what the walks of kd_loss over a row stand on: powers of two, a block's slice of the row, the sums
- * and constants that a row has.
+/* cuda_kd_row.cuh - what the walks of kd_loss over a row stand on: powers of two, what is known of a row, a block's
+ * slice of it.
  *
- * Owns: references and factors, how packs of the next row come while this one is done, how the warps of a row tell each
- * other. How a row is done is in cuda_kd.cu, which also says how references work. */
+ * Owns: references and factors, how the warps of a row tell each other, how packs of the next row come while this one
+ * is done. How a row is done is in cuda_kd.cu, which also says how references work. */
 #ifndef RT_BACKEND_CUDA_KERNELS_CUDA_KD_ROW_CUH
 #define RT_BACKEND_CUDA_KERNELS_CUDA_KD_ROW_CUH
 
@@ -11,7 +11,16 @@
 namespace
 {
 constexpr int W = RT_CUDA_KD_PACK;
-constexpr float LOG2E = 0x1.715476p+0f, NO_K = -1e30f;
+constexpr float LOG2E = 0x1.715476p+0f;
+constexpr float NO_K = -0x1p24f, MOST_K = 0x1p22f; /* no reference yet; none that is used is larger */
+
+/* One kernel. SWIFT: logits of one type, rows that are whole packs, aligned, and stay in shared memory. */
+template <class S_, int FORM_, bool SWIFT_> struct Kind {
+    using S = S_; /* of the student's logits; the teacher's are of any type where the kernel is not swift */
+    enum { FORM = FORM_, SIZE = (int)sizeof(S) };
+    static constexpr bool SWIFT = SWIFT_, LIST = FORM == RT_CUDA_KD_LIST, REVERSE = FORM == RT_CUDA_KD_REVERSE,
+                          PAIR = FORM == RT_CUDA_KD_PAIR, TEACHER = FORM >= RT_CUDA_KD_FORWARD; /* logits of one */
+};
 
 /* ---- powers of two ---- */
 
@@ -36,10 +45,22 @@ template <class T> RT_DEVICE float power_of_two(float x, float c, float k)
 {
     return sizeof(T) == 4 ? exp2_poly(x, c, k) : exp2_fast(fmaf(x, c, -k));
 }
-/* A factor that the gradient of a row is multiplied by: f32 results see its rounding too, in every column alike. */
+/* 2^n, at most 2^127; 0 below 2^-126 */
+RT_DEVICE float exact_power(int32_t n) { return n < -126 ? 0.0f : __uint_as_float((uint32_t)(n + 127) << 23); }
+
+/* A factor that the gradient of a row is multiplied by, in every column alike: f32 results see its rounding, 16-bit
+ * ones do not. */
+template <class S> struct Precise {
+    using Real = float;
+};
+template <> struct Precise<float> {
+    using Real = double;
+};
+template <class S> using Real = typename Precise<S>::Real;
 struct Factor {
     float high, low;
     __device__ Factor() {}
+    __device__ Factor(float x) : high(x), low(0.0f) {}
     __device__ Factor(double x) : high((float)x), low((float)(x - high)) {}
 };
 /* f e + v */
@@ -47,49 +68,44 @@ template <class T> RT_DEVICE float times(const Factor &f, float e, float v)
 {
     return fmaf(f.high, e, sizeof(T) == 4 ? fmaf(f.low, e, v) : v);
 }
-/* 2^n, n an integer, at most 127; 0 below 2^-126 */
-RT_DEVICE float exact_power(float n) { return n < -126.0f ? 0.0f : __uint_as_float((uint32_t)((int)n + 127) << 23); }
-
-RT_DEVICE float largest(const float (&x)[W])
-{
-    return fmaxf(fmaxf(fmaxf(x[0], x[1]), fmaxf(x[2], x[3])), fmaxf(fmaxf(x[4], x[5]), fmaxf(x[6], x[7])));
-}
 RT_DEVICE bool is_finite(float x) { return (__float_as_uint(x) & 0x7f800000) != 0x7f800000; }
 
 /* ---- what is known of a row ---- */
 
-/* Sums of a thread, of a warp, of a row: z1 of the student at T = 1 (in columns that are in no other sum), zs of the
- * student over Vc, zt of the teacher over Vc, each 2^-K of what it stands for; d: sum of et (at - as), or es (as - at),
- * a = c x - K. At T = 1 columns of Vc are in zs alone, and its K is that of z1 too. */
+/* Sums of a thread, of a warp, of a row: z1 of the student at T = 1 over all columns, zs of the student over Vc, zt of
+ * the teacher over Vc, each 2^-K of what it stands for; d: sum of et (at - as), or es (as - at), a = c x - K. Where the
+ * divergence is at T = 1 too, columns of Vc are in zs alone. */
 enum { K1, KS, KT, KINDS };
 enum { Z1, ZS, ZT, ZD, SUMS };
 enum { REDO = 1, BAD = 2, TWICE = 4 }; /* flags */
 
 /* What a warp tells all blocks of its row. */
 struct alignas(16) Record {
-    float k[KINDS], best_s, best_t; /* best of Vc; minus infinity: none */
-    float z[SUMS];                  /* after the walk between: D and its total first */
+    int32_t k[KINDS];
+    float best_s, best_t; /* of Vc; minus infinity: none */
+    float z[SUMS];        /* after the walk between: D and its total first */
     uint32_t flags;
     uint32_t drawn[2]; /* of the cluster's first warp: the row after the next; at first both rows */
 };
 
-struct Consts { /* of a row, the same in every block of its cluster */
+struct Consts { /* of a row, the same in every block of its cluster but for the owner */
     float k1, ks, kt;
     Factor a1, as, at;     /* of e1, es, et in the gradient */
-    Factor a1s, both;      /* where e1 is es and counts from ks: a1 from there, and that + as */
+    Factor a1s, both;      /* where e1 is es, which counts from ks: a1 from there, and that + as */
     float x0, x1;          /* reverse KL: gradient es (x1 (as - at) + x0) */
     float iq, ip;          /* pair: q = es iq, p = et ip */
     float best_s, best_t;  /* of Vc */
-    double z1, zs, zt, d;  /* the row's sums; d over that of its own exponentials */
-    double div, total;     /* D, sum of q dD/dq */
+    double z1, zs, zt, zd; /* the row's sums */
+    double div, total;     /* D, sum of q dD/dq, where the gradient needs them */
     double lk, log2z;      /* top-k: reference and logarithm of the sum over all of Vc */
     uint32_t flags, after; /* after: the row after the next */
+    uint32_t owner;        /* thread that has the target's pack; none: it is in another block */
     bool some;             /* Vc, less the listed ids, has a column */
 };
 
 struct Head {
     uint64_t box[2]; /* of the records */
-    Consts c[2];     /* in turns as well */
+    Consts c[2];     /* in turns, as the records are: one is read while the other is written */
     double ce, kd;   /* weights of CE, over tokens, and of D, over tokens and T */
     double room[32];
     uint64_t room_u[32];
@@ -104,7 +120,7 @@ RT_DEVICE Record *records(Head *h) { return (Record *)((unsigned char *)h + RT_C
 RT_DEVICE const Record *tell_all(Head *h, uint32_t i, Record x)
 {
     const uint32_t lane = threadIdx.x % 32, warps = blockDim.x / 32, all = cluster_size() * warps;
-    Record *record = records(h) + i % 2 * all; /* in turns: one half is read while others write the other */
+    Record *record = records(h) + i % 2 * all;
     uint32_t w[sizeof(Record) / 4];
     for (int j = 0; j < 2; j++) x.drawn[j] = __shfl_sync(RT_EVERY_LANE, x.drawn[j], 0);
     memcpy(w, &x, sizeof x);
@@ -117,15 +133,7 @@ RT_DEVICE const Record *tell_all(Head *h, uint32_t i, Record x)
 
 /* ---- a block's slice of a row ---- */
 
-/* One kernel: the type of the student's logits, the size of the teacher's, the loops. */
-template <class S_, int T_SIZE_, int FORM_> struct Kind {
-    using S = S_;
-    enum { S_SIZE = (int)sizeof(S), T_SIZE = T_SIZE_, FORM = FORM_ };
-    static constexpr bool LIST = FORM == RT_CUDA_KD_LIST, REVERSE = FORM == RT_CUDA_KD_REVERSE,
-                          PAIR = FORM == RT_CUDA_KD_PAIR, TEACHER = FORM >= RT_CUDA_KD_FORWARD; /* logits of one */
-};
-
-/* n of eight elements of SIZE bytes, one by one, and zeros. */
+/* n of eight elements, one by one, and zeros. */
 template <class Word> RT_DEVICE void gather(uint32_t to, const void *from, uint32_t n)
 {
     Word x[W];
@@ -144,6 +152,13 @@ template <int SIZE> RT_DEVICE void fetch_pack(uint32_t to, const void *from, uin
     else
         gather<uint32_t>(to, from, n);
 }
+template <class T> RT_DEVICE Raw<W *(int)sizeof(T)> raw_pack(uint32_t at)
+{
+    Raw<W *(int)sizeof(T)> x;
+    shared_load<W *(int)sizeof(T)>(x.w, at);
+    return x;
+}
+template <class T> RT_DEVICE void widen(float (&v)[W], uint32_t at) { unpack<T, W>(v, raw_pack<T>(at)); }
 
 enum Turn { FIRST, BETWEEN, LAST }; /* walks of a row */
 
@@ -155,41 +170,71 @@ template <class X> struct Slice {
     using S = typename X::S;
     const rt_cuda_kd_params &p;
     Head *head;
-    uint32_t ring_s, ring_t; /* (depth, blockDim.x) packs in shared memory */
+    uint32_t ring_s, ring_t; /* this thread's first places */
     uint32_t first, packs;   /* first: of the row's */
-    uint32_t turns, depth;   /* of this warp; lanes behind the last pack have turns with nothing in them */
-    uint32_t place;          /* in the ring, of the next turn */
+    uint32_t turns, depth;   /* of this warp: lanes behind the last pack have turns with nothing in them */
+    uint32_t mine, clean;    /* turns that have a pack; of these the first that are all in Vc (swift) */
+    uint32_t place;          /* in the ring, of the next turn (not swift) */
     uint32_t row, target;
     Consts *c; /* of this row */
 
+    __device__ bool trained() const { return (int32_t)target >= 0; }
+    __device__ uint32_t t_size() const { return X::SWIFT ? X::SIZE : p.t_dtype == RT_DTYPE_F32 ? 4 : 2; }
     __device__ S *student(uint32_t r, uint32_t k) const { return element<S>(p.logits, r, ((uint64_t)first + k) * W); }
     __device__ const char *teacher(uint32_t r, uint32_t k) const
     {
-        return p.teacher.at + ((uint64_t)r * p.teacher.stride + ((uint64_t)first + k) * W) * X::T_SIZE;
+        return p.teacher.at + ((uint64_t)r * p.teacher.stride + ((uint64_t)first + k) * W) * t_size();
     }
     __device__ uint8_t *bits() const { return shared_bytes() + p.bits_at; }
-
-    __device__ bool trained() const { return (int32_t)target >= 0; }
 
     /* Columns of pack k in a row of this many. */
     __device__ uint32_t columns(uint32_t of, uint32_t k) const
     {
         return first + k < of / W ? W : first + k == of / W ? of % W : 0;
     }
-    /* Has it 8? */
-    __device__ bool full(uint32_t of, uint32_t k) const { return k < p.packs && first + k < of / W; }
     /* Bit i: column i of the pack exists; is in Vc and not listed. */
     __device__ uint32_t exists(uint32_t k) const
     {
-        return full(p.a.V, k) ? 255 : k < packs ? (1u << p.a.V % W) - 1 : 0;
+        return k < packs ? X::SWIFT ? 255 : (1u << columns(p.a.V, k)) - 1 : 0;
     }
     __device__ uint32_t in_vc(uint32_t k) const { return !p.bits ? exists(k) : k < packs ? bits()[k] : 0; }
 
+    /* ---- turns of a thread in a swift kernel ---- */
+
+    /* f(k, at_s, at_t) for turns begin to end: the pack, and its places. */
+    template <class F> __device__ void each(uint32_t begin, uint32_t end, F f) const
+    {
+        const uint32_t step = blockDim.x * W * X::SIZE;
+        uint32_t at_s = ring_s + begin * step, at_t = ring_t + begin * step;
+        for (uint32_t i = begin, k = threadIdx.x + begin * blockDim.x; i < end; i++, k += blockDim.x) {
+            f(k, at_s, at_t);
+            at_s += step, at_t += step;
+        }
+    }
+    /* The same from the first turn on, for a row that was asked for; it is waited for in two parts. */
+    template <class F> __device__ void each_come(uint32_t end, F f) const
+    {
+        const uint32_t half = (mine + 1) / 2, middle = half < end ? half : end;
+        fetch_wait(mine - half);
+        each(0, middle, f);
+        fetch_wait(0);
+        each(middle, end, f);
+    }
+
+    /* ---- turns of a warp in any kernel ---- */
+
     __device__ void ask(uint32_t r, uint32_t k, uint32_t to) const
     {
+        const uint32_t at = (to - threadIdx.x) * W;
         if (k >= packs) return;
-        fetch_pack<X::S_SIZE>(ring_s + to * W * X::S_SIZE, student(r, k), columns(p.a.V, k), p.s_whole);
-        if (X::TEACHER) fetch_pack<X::T_SIZE>(ring_t + to * W * X::T_SIZE, teacher(r, k), columns(p.a.U, k), p.t_whole);
+        fetch_pack<X::SIZE>(ring_s + at * X::SIZE, student(r, k), columns(p.a.V, k), X::SWIFT || p.s_whole);
+        if (!X::TEACHER) return;
+        if (X::SWIFT)
+            fetch_pack<X::SIZE>(ring_t + at * X::SIZE, teacher(r, k), columns(p.a.U, k), true);
+        else if (p.t_dtype == RT_DTYPE_F32)
+            fetch_pack<4>(ring_t + at * 4, teacher(r, k), columns(p.a.U, k), p.t_whole);
+        else
+            fetch_pack<2>(ring_t + at * 2, teacher(r, k), columns(p.a.U, k), p.t_whole);
     }
     __device__ void ask_first(uint32_t r) const
     {
@@ -202,10 +247,8 @@ template <class X> struct Slice {
      * asks: there is one. Each pack that comes is a batch of its own. */
     template <Turn WALK, class F> __device__ void walk(uint32_t after, bool asks, F f)
     {
-        const uint32_t half = (turns + 1) / 2; /* a row that is kept is waited for in two parts */
         for (uint32_t i = 0, k = threadIdx.x; i < turns; i++, k += blockDim.x) {
-            if (!p.keep) fetch_wait(depth - 1);
-            if (p.keep && WALK == FIRST && (i == 0 || i == half)) fetch_wait(i ? 0 : turns - half);
+            if (!p.keep || WALK == FIRST) fetch_wait(p.keep ? turns - 1 - i : depth - 1);
             f(k);
             if (!p.keep || WALK == LAST) {
                 const uint32_t j = i + depth;
@@ -218,43 +261,58 @@ template <class X> struct Slice {
             if (place >= depth * blockDim.x) place = threadIdx.x;
         }
     }
-
-    /* The pack that a walk is at. */
-    __device__ void widen(float (&s)[W], float (&t)[W]) const
+    /* The pack that such a walk is at. */
+    __device__ void widen_both(float (&s)[W], float (&t)[W]) const
     {
-        Raw<W * X::S_SIZE> y;
-        shared_load<W * X::S_SIZE>(y.w, ring_s + place * W * X::S_SIZE);
-        unpack<S, W>(s, y);
-        if constexpr (X::TEACHER) {
-            Raw<W * X::T_SIZE> x;
-            shared_load<W * X::T_SIZE>(x.w, ring_t + place * W * X::T_SIZE);
-            if constexpr (X::T_SIZE == 4)
-                unpack<float, W>(t, x);
-            else if (p.t_dtype == RT_DTYPE_BF16)
-                unpack<bf16, W>(t, x);
-            else
-                unpack<f16, W>(t, x);
+        const uint32_t at = (place - threadIdx.x) * W;
+        widen<S>(s, ring_s + at * X::SIZE);
+        if (!X::TEACHER) return;
+        if (p.t_dtype == RT_DTYPE_F32)
+            widen<float>(t, ring_t + at * 4);
+        else if (p.t_dtype == RT_DTYPE_BF16)
+            widen<bf16>(t, ring_t + at * 2);
+        else
+            widen<f16>(t, ring_t + at * 2);
+    }
+
+    /* ---- elements and packs between walks: in shared memory, or where they came from ---- */
+
+    __device__ float student_at(uint32_t k, uint32_t i) const
+    {
+        return to_float(p.keep ? ((const S *)(shared_bytes() + p.ring_s))[k * W + i] : student(row, k)[i]);
+    }
+    __device__ float teacher_at(uint32_t k, uint32_t i) const
+    {
+        return load_one(p.keep ? (const char *)shared_bytes() + p.ring_t + k * W * t_size() : teacher(row, k),
+                        p.t_dtype, i);
+    }
+
+    __device__ void student_pack(float (&v)[W], uint32_t k) const
+    {
+        if constexpr (X::SWIFT) {
+            widen<S>(v, ring_s + (k - threadIdx.x) * W * X::SIZE);
+        } else {
+#pragma unroll
+            for (int i = 0; i < W; i++) v[i] = (uint32_t)i < columns(p.a.V, k) ? student_at(k, i) : 0.0f;
         }
     }
-    /* Elements of pack k between walks: in shared memory, or where they came from. */
-    __device__ const S *pack_s(uint32_t k) const
+    __device__ void teacher_pack(float (&v)[W], uint32_t k) const
     {
-        return p.keep ? (const S *)(shared_bytes() + p.ring_s) + k * W : student(row, k);
+        if constexpr (X::SWIFT) {
+            widen<S>(v, ring_t + (k - threadIdx.x) * W * X::SIZE);
+        } else {
+#pragma unroll
+            for (int i = 0; i < W; i++) v[i] = (uint32_t)i < columns(p.a.U, k) ? teacher_at(k, i) : 0.0f;
+        }
     }
-    __device__ const char *pack_t(uint32_t k) const
-    {
-        return p.keep ? (const char *)shared_bytes() + p.ring_t + k * W * X::T_SIZE : teacher(row, k);
-    }
-
-    /* Is pack k of this slice the target's? */
-    __device__ bool has_target(uint32_t k) const { return k < packs && first + k == target / W; }
 
     __device__ void write(uint32_t k, const float (&v)[W]) const
     {
-        if (p.s_whole && full(p.a.V, k))
+        const uint32_t n = k < packs ? columns(p.a.V, k) : 0;
+        if (n == W && (X::SWIFT || p.s_whole))
             store(student(row, k), v, Whole());
-        else if (k < packs)
-            store(student(row, k), v, Part{ columns(p.a.V, k) });
+        else
+            store(student(row, k), v, Part{ n });
     }
 };
 
@@ -264,11 +322,12 @@ template <class X> RT_DEVICE Slice<X> slice_of(const rt_cuda_kd_params &p)
     Slice<X> r = { p, (Head *)shared_bytes() };
     r.first = at < total ? at : total;
     r.packs = total - r.first < p.packs ? total - r.first : p.packs;
-    r.ring_s = shared_place(shared_bytes()) + p.ring_s;
-    r.ring_t = shared_place(shared_bytes()) + p.ring_t;
     r.turns = lane_0 < r.packs ? (r.packs - 1 - lane_0) / blockDim.x + 1 : 0;
+    r.mine = threadIdx.x < r.packs ? (r.packs - 1 - threadIdx.x) / blockDim.x + 1 : 0;
     r.depth = r.turns < p.depth ? r.turns : p.depth;
     r.place = threadIdx.x;
+    r.ring_s = shared_place(shared_bytes() + p.ring_s) + threadIdx.x * W * X::SIZE;
+    r.ring_t = shared_place(shared_bytes() + p.ring_t) + threadIdx.x * W * r.t_size();
     return r;
 }
 } // namespace

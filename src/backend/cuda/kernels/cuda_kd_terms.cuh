@@ -52,20 +52,25 @@ RT_DEVICE double kd_term(uint32_t kind, double mix, double lp, double lq, double
     return d;
 }
 
+/* 1 / x and log x, x not below 1e-37; the fast logarithm is up to 4e-7 off near 1. */
+template <bool FAST> RT_DEVICE float kd_over(float x) { return FAST ? __fdividef(1.0f, x) : 1.0f / x; }
+template <bool FAST> RT_DEVICE float kd_log(float x) { return FAST ? __logf(x) : logf(x); }
+
 /* The same from p and q in f32, for the divergences that are neither KL; c = dD/dq. A ratio is kept at or above 1e-37,
- * so its logarithm is finite; it is below that only where the p or q it is multiplied by is 0 or too small to count. */
-RT_DEVICE float kd_pair_term(uint32_t kind, float mix, float p, float q, float &c)
+ * so its logarithm is finite; it is below that only where the p or q it is multiplied by is 0 or too small to count.
+ * FAST is exact enough for a slope that becomes a 16-bit number, not for D. */
+template <bool FAST> RT_DEVICE float kd_pair_term(uint32_t kind, float mix, float p, float q, float &c)
 {
     const float tiny = 1e-37f, a = mix, b = 1.0f - mix;
     if (kind == RT_DIV_TV) {
         c = q > p ? 0.5f : q < p ? -0.5f : 0.0f;
         return 0.5f * fabsf(p - q);
     }
-    const float m = kind == RT_DIV_SKEW_RKL ? a * q + b * p : a * p + b * q, inv = 1.0f / fmaxf(tiny, m);
-    const float r = (kind == RT_DIV_SKEW_FKL ? p : q) * inv, l = logf(fmaxf(tiny, r));
+    const float m = kind == RT_DIV_SKEW_RKL ? a * q + b * p : a * p + b * q, inv = kd_over<FAST>(fmaxf(tiny, m));
+    const float r = (kind == RT_DIV_SKEW_FKL ? p : q) * inv, l = kd_log<FAST>(fmaxf(tiny, r));
     if (kind == RT_DIV_JSD) {
         c = b * l;
-        return fmaf(a * p, logf(fmaxf(tiny, p * inv)), q * c);
+        return fmaf(a * p, kd_log<FAST>(fmaxf(tiny, p * inv)), q * c);
     }
     if (kind == RT_DIV_SKEW_FKL) {
         c = -b * r;
