@@ -289,13 +289,12 @@ int cuKernelGetFunction(rt_cu_function *out, void *kernel)
 /* Launches between the two ends of a capture become nodes; `nodes` counts those of the last one. */
 static size_t nodes;
 static int capturing;
-int cuLaunchKernel(rt_cu_function function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
-                   unsigned bz, unsigned shared, rt_cu_stream stream, void **params, void **extra)
+int cuLaunchKernelEx(const rt_cu_launch *how, rt_cu_function function, void **params, void **extra)
 {
-    (void)function, (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)stream,
-        (void)params, (void)extra;
-    CALL(logged, "cuLaunchKernel");
+    (void)function, (void)params, (void)extra;
+    CALL(logged, "cuLaunchKernelEx");
     s.launches++;
+    s.overlaps += how->nattributes == 1 && how->attributes->id == RT_CU_LAUNCH_OVERLAP && how->attributes->value.flag;
     nodes += (size_t)capturing;
     return 0;
 }

@@ -25,6 +25,7 @@ typedef struct standin {
     /* What happened. */
     uint64_t calls;    /* of anything */
     uint64_t launches; /* of kernels */
+    uint64_t overlaps; /* launches that need not wait for the end of the kernel before */
     int lost;          /* a call has failed, and it was sticky */
     int64_t live;      /* objects made and not freed: allocations, modules, streams, events, graphs, ... */
     uint64_t used;     /* bytes of device memory */

@@ -43,7 +43,7 @@ static void code_first_then_memory_then_weights(void **state)
     assert_true(last("cuMemAlloc_v2") < at("cuStreamBeginCapture_v2"));
     assert_true(last("cuGraphInstantiateWithFlags") < at("cuMemcpyHtoDAsync_v2"));
     assert_true(last("cuMemcpyHtoDAsync_v2") < at("cuGraphLaunch"));
-    assert_true(last("cuLaunchKernel") < at("cuGraphInstantiateWithFlags")); /* a run is a graph */
+    assert_true(last("cuLaunchKernelEx") < at("cuGraphInstantiateWithFlags")); /* a run is a graph */
     *s = FRESH;
     if (live_once(NULL, &e) < 0) fail_msg("%s", e.text);
     assert_null(strstr(s->log, "cuModuleLoadDataEx")); /* no products of our own where cuBLASLt is */
@@ -55,6 +55,21 @@ static void code_first_then_memory_then_weights(void **state)
     assert_true(last("cublasLtMatmul\n") < at("cuMemcpyHtoDAsync_v2"));
     assert_int_equal(s->live, 0);
     assert_int_equal(s->used, 0);
+}
+
+/* Only kernels that wait by themselves for the one before them are launched ahead of its end. */
+static void launches_overlap(void **state)
+{
+    static const char *const kernels[] = { "auto", "ptx75" };
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        rt_err e = { 0 };
+        *s = FRESH;
+        s->lt_refuses = 1;
+        if (live_once(&(rt_dev_opts){ .kernels = kernels[i] }, &e) < 0) fail_msg("%s", e.text);
+        assert_true(s->launches > 0);
+        assert_int_equal(s->overlaps, i == 0 ? s->launches : 0);
+    }
 }
 
 /* Where a sum has 16 bits, candidates that round the product before adding are passed over; when none is left, our own
@@ -195,7 +210,7 @@ static void a_machine_that_cannot_run_it_is_told_why(void **state)
     refuses(0, NULL, RT_NO_BACKEND, "sees no NVIDIA GPU");
     fresh(NULL);
     s->driver_version = 11000;
-    refuses(0, NULL, RT_NO_BACKEND, "too old (for CUDA 11.0): install driver 470 or newer");
+    refuses(0, NULL, RT_NO_BACKEND, "too old (for CUDA 11.0): install driver 520 or newer");
     s->driver_version = 12080;
     refuses(0, NULL, RT_NO_BACKEND,
             "the driver is for CUDA 12.8 and the kernels in this binary need 13.0: install "
@@ -390,6 +405,7 @@ int main(void)
 #define T(f) cmocka_unit_test_setup(f, fresh)
     const struct CMUnitTest tests[] = {
         T(code_first_then_memory_then_weights),
+        T(launches_overlap),
         T(a_sum_is_rounded_once),
         T(nothing_is_loaded_or_allocated_after_seal),
         T(code_is_measured_and_reported),

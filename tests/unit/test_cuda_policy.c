@@ -76,10 +76,19 @@ static void drivers_load_what_their_major_version_built(void **state)
     assert_true(rt_cuda_driver_loads(13000, 12080, true));
     assert_false(rt_cuda_driver_loads(12090, 13000, false));
     assert_false(rt_cuda_driver_loads(12090, 13000, true));
-    assert_int_equal(rt_cuda_driver_branch(11040), 470);
+    assert_int_equal(rt_cuda_driver_branch(11080), 520);
     assert_int_equal(rt_cuda_driver_branch(12080), 525);
     assert_int_equal(rt_cuda_driver_branch(13000), 580);
     assert_int_equal(rt_cuda_driver_branch(14000), 580); /* the newest that is known */
+}
+
+static void kernels_that_wait_may_overlap(void **state)
+{
+    (void)state;
+    assert_true(rt_cuda_may_overlap(90, 12030));
+    assert_true(rt_cuda_may_overlap(121, 13000));
+    assert_false(rt_cuda_may_overlap(90, 12020));
+    assert_false(rt_cuda_may_overlap(89, 13000));
 }
 
 static void precision_follows_the_architecture(void **state)
@@ -173,6 +182,7 @@ int main(void)
         cmocka_unit_test(shared_memory_is_budgeted_by_the_system),
         cmocka_unit_test(logits_take_a_small_part_of_the_memory),
         cmocka_unit_test(drivers_load_what_their_major_version_built),
+        cmocka_unit_test(kernels_that_wait_may_overlap),
         cmocka_unit_test(precision_follows_the_architecture),
         cmocka_unit_test(a_block_is_checked_before_it_is_used),
         cmocka_unit_test(a_gpu_takes_the_nearest_older_kernels_of_its_generation),

@@ -30,6 +30,23 @@ typedef struct rt_cu_kernel_params {
     void *kernel, *context; /* kernel: where a library used the newer handle, and function is null */
 } rt_cu_kernel_params;
 
+/* One property of a launch (CUlaunchAttribute). */
+typedef struct rt_cu_launch_attribute {
+    int id, pad;
+    union {
+        int flag;
+        char bytes[64];
+    } value;
+} rt_cu_launch_attribute;
+
+/* How a kernel is launched (CUlaunchConfig). */
+typedef struct rt_cu_launch {
+    unsigned grid[3], block[3], shared;
+    rt_cu_stream stream;
+    rt_cu_launch_attribute *attributes;
+    unsigned nattributes;
+} rt_cu_launch;
+
 /* Results */
 enum {
     RT_CU_SUCCESS = 0,
@@ -56,6 +73,7 @@ enum {
     RT_CU_ATTACH_GLOBAL = 1,
     RT_CU_CAPTURE_THREAD_LOCAL = 1,
     RT_CU_NODE_KERNEL = 0,
+    RT_CU_LAUNCH_OVERLAP = 6, /* a kernel's blocks are set up before the one ahead of it has ended */
     RT_CU_JIT_ERROR_LOG = 5,
     RT_CU_JIT_ERROR_LOG_BYTES = 6
 };
@@ -91,9 +109,7 @@ enum {
     X(module_function, cuModuleGetFunction, (rt_cu_function * out, rt_cu_module module, const char *name))             \
     X(function_get, cuFuncGetAttribute, (int *value, int attribute, rt_cu_function function))                          \
     X(function_set, cuFuncSetAttribute, (rt_cu_function function, int attribute, int value))                           \
-    X(launch, cuLaunchKernel,                                                                                          \
-      (rt_cu_function function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,          \
-       unsigned shared, rt_cu_stream stream, void **params, void **extra))                                             \
+    X(launch, cuLaunchKernelEx, (const rt_cu_launch *how, rt_cu_function function, void **params, void **extra))       \
     X(stream_new, cuStreamCreate, (rt_cu_stream * out, unsigned flags))                                                \
     X(stream_free, cuStreamDestroy_v2, (rt_cu_stream stream))                                                          \
     X(stream_wait, cuStreamSynchronize, (rt_cu_stream stream))                                                         \

@@ -110,8 +110,10 @@ static ring ring_of(const rt_cuda_caps *caps, rt_cuda_kd_params *p, uint32_t s_b
 {
     enum { DEPTH = 4 }; /* where the packs of a row do not fit */
     uint64_t turns = cuda_div_up(p->packs, RT_CUDA_KD_THREADS), pack = s_bytes + t_bytes;
-    /* whole warps, as few as do it in as many turns */
-    ring r = { .threads = (uint32_t)(cuda_div_up(cuda_div_up(p->packs, turns), 32) * 32) };
+    /* In whole warps, as few threads as do it in as many turns; all of them where the packs stay even so: 512 are 2 to
+     * 4 % faster than 480 on an H200. */
+    uint32_t fewest = (uint32_t)(cuda_div_up(cuda_div_up(p->packs, turns), 32) * 32);
+    ring r = { .threads = turns > 1 ? RT_CUDA_KD_THREADS : fewest };
     for (;; r.threads -= 32) {
         p->bits_at = RT_CUDA_KD_HEAD + 2 * RT_CUDA_KD_RECORD * p->blocks * (r.threads / 32);
         p->ring_s = p->bits_at + (p->bits ? RT_CUDA_KD_BITMAP(p->packs) : 0);
@@ -119,7 +121,7 @@ static ring ring_of(const rt_cuda_caps *caps, rt_cuda_kd_params *p, uint32_t s_b
         turns = cuda_div_up(p->packs, r.threads);
         p->keep = depth >= turns;
         r.depth = (uint32_t)(p->keep ? turns : depth < DEPTH ? depth : DEPTH);
-        if (r.depth) break;
+        if (p->keep || (r.depth && r.threads <= fewest)) break;
     }
     p->ring_t = p->ring_s + r.depth * r.threads * s_bytes;
     r.shared = p->ring_t + r.depth * r.threads * t_bytes;

@@ -7,7 +7,7 @@ int rt_cuda_driver_branch(int cuda_version)
 {
     static const struct {
         int major, branch;
-    } table[] = { { 11, 470 }, { 12, 525 }, { 13, 580 } };
+    } table[] = { { 11, 520 }, { 12, 525 }, { 13, 580 } };
     int major = cuda_version / 1000;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         if (table[i].major >= major) return table[i].branch;
@@ -18,6 +18,8 @@ bool rt_cuda_driver_loads(int driver, int built, bool ptx)
 {
     return ptx ? driver >= built : driver / 1000 >= built / 1000;
 }
+
+bool rt_cuda_may_overlap(uint32_t kernels_sm, int driver) { return kernels_sm >= 90 && driver >= 12030; }
 
 rt_mem_kind rt_cuda_classify_memory(bool query_ok, int integrated)
 {

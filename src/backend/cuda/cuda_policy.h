@@ -7,7 +7,7 @@
 #include "backend/backend.h"
 
 enum {
-    RT_CUDA_LEAST_DRIVER = 11040, /* cuGraphInstantiateWithFlags, the newest function that must be there */
+    RT_CUDA_LEAST_DRIVER = 11080, /* cuLaunchKernelEx, the newest function that must be there */
     RT_CUDA_LEAST_SM = 75,
     RT_CUDA_POSITIONS = 8192 /* of a micro-batch: products of an H200 are at their full rate */
 };
@@ -17,6 +17,10 @@ int rt_cuda_driver_branch(int cuda_version);
 /* Can a driver for CUDA `driver` load machine code that CUDA `built` compiled? Within a major version it can. PTX needs
  * a driver that is no older than its compiler. */
 bool rt_cuda_driver_loads(int driver, int built, bool ptx);
+
+/* May a kernel's blocks be set up while the kernel before it ends? Those compiled for sm_90 and later wait for it by
+ * themselves (begin_kernel of cuda_begin.cuh). Drivers before CUDA 12.3 do not keep this in a graph. */
+bool rt_cuda_may_overlap(uint32_t kernels_sm, int driver);
 
 /* Memory of a device: managed where it shares the system's memory (the driver's INTEGRATED attribute), device memory
  * elsewhere. A query that failed means device memory. */

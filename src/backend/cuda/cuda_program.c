@@ -4,6 +4,7 @@
  * code is loaded before anything is allocated), sealing, running. Every function that a graph launches, ours or a
  * library's, is known to be loaded when seal returns: nothing is left to load or to compile while training. */
 #include "backend/cuda/cuda_internal.h"
+#include "backend/cuda/cuda_policy.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -179,8 +180,14 @@ static int launch_one(rt_cuda_dev *d, const rt_prog *g, const launch *l, rt_err 
 {
     if (l->gemm) return rt_cuda_gemm_run(d, l->gemm, &l->io, e);
     void *params[] = { g->params + l->params };
-    int result = d->cu.launch(l->function, l->grid[0], l->grid[1], l->grid[2], l->block, 1, 1, l->shared, d->stream,
-                              params, NULL);
+    rt_cu_launch_attribute overlap = { .id = RT_CU_LAUNCH_OVERLAP, .value.flag = 1 };
+    rt_cu_launch how = { .grid = { l->grid[0], l->grid[1], l->grid[2] },
+                         .block = { l->block, 1, 1 },
+                         .shared = l->shared,
+                         .stream = d->stream,
+                         .attributes = &overlap,
+                         .nattributes = rt_cuda_may_overlap(d->caps.sm, d->cu.version) };
+    int result = d->cu.launch(&how, l->function, params, NULL);
     return rt_cuda_status(&d->cu, result, e, "launching %s", l->name);
 }
 

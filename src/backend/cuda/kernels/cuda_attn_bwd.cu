@@ -307,6 +307,7 @@ template <class E, int FORM, int DP, int MT, int ROWS> RT_DEVICE void attn_bwd(c
     extern "C" __global__ void __launch_bounds__(RT_CUDA_ATTN_THREADS, blocks)                                         \
         rt_attn_bwd_##form##_##DP(const __grid_constant__ rt_cuda_attn_bwd_params p)                                   \
     {                                                                                                                  \
+        begin_kernel();                                                                                                \
         attn_bwd<rt_bf16, form, DP, MT, ROWS>(p);                                                                      \
     }
 KERNEL(DQ, 64, 2, 32, 2)
@@ -322,6 +323,7 @@ KERNEL(DV, 256, 1, 16, 1)
 /* dk and dv (B*T,K*D) = the sums of their parts, in order; a thread has four columns. */
 extern "C" __global__ void __launch_bounds__(256) rt_attn_bwd_sum(const __grid_constant__ rt_cuda_attn_bwd_params p)
 {
+    begin_kernel();
     const uint64_t cols = (uint64_t)p.a.K * p.a.D, all = (uint64_t)p.a.B * p.a.T * cols;
     const uint64_t n = ((uint64_t)blockIdx.x * blockDim.x + threadIdx.x) * 4, which = n / all, at = n % all;
     if (which > 1) return;

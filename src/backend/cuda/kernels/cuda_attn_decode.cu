@@ -150,6 +150,7 @@ template <class E, int DP> RT_DEVICE void attn_decode(const rt_cuda_attn_decode_
     extern "C" __global__ void __launch_bounds__(RT_CUDA_ATTN_THREADS)                                                 \
         rt_attn_decode_##type##_##DP(const __grid_constant__ rt_cuda_attn_decode_params p)                             \
     {                                                                                                                  \
+        begin_kernel();                                                                                                \
         attn_decode<rt_##type, DP>(p);                                                                                 \
     }
 KERNEL(bf16, 64)

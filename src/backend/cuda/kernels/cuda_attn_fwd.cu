@@ -201,6 +201,7 @@ template <class E, int DP, int MT> RT_DEVICE void attn_fwd(const rt_cuda_attn_fw
     extern "C" __global__ void __launch_bounds__(RT_CUDA_ATTN_THREADS, blocks)                                         \
         rt_attn_fwd_##type##_##DP(const __grid_constant__ rt_cuda_attn_fwd_params p)                                   \
     {                                                                                                                  \
+        begin_kernel();                                                                                                \
         attn_fwd<rt_##type, DP, MT>(p);                                                                                \
     }
 KERNEL(bf16, 64, 2, 2)

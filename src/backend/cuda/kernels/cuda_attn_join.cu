@@ -8,6 +8,7 @@
 extern "C" __global__ void __launch_bounds__(RT_CUDA_ATTN_PLAIN_THREADS, 1)
     rt_attn_decode_plain(const __grid_constant__ rt_cuda_attn_decode_params p)
 {
+    begin_kernel();
     const split_block b = split_place(p, TILE, TILE);
     if (b.len == 0) return;
     const uint64_t row0 = (uint64_t)b.seq * p.a.S, col = (uint64_t)b.kv * p.a.D;
@@ -44,6 +45,7 @@ extern "C" __global__ void __launch_bounds__(RT_CUDA_ATTN_PLAIN_THREADS, 1)
 extern "C" __global__ void __launch_bounds__(256)
     rt_attn_decode_join(const __grid_constant__ rt_cuda_attn_decode_params p)
 {
+    begin_kernel();
     const uint32_t R = p.a.Q * (p.a.H / p.a.K), lane = threadIdx.x & 31;
     const uint64_t row = (uint64_t)blockIdx.x * 8 + threadIdx.x / 32;
     if (row >= (uint64_t)p.a.B * p.a.K * R) return;

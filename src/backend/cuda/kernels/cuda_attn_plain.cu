@@ -7,6 +7,7 @@
 extern "C" __global__ void __launch_bounds__(RT_CUDA_ATTN_PLAIN_THREADS, 1)
     rt_attn_plain_fwd(const __grid_constant__ rt_cuda_attn_fwd_params p)
 {
+    begin_kernel();
     const int T = (int)p.a.T, D = (int)p.a.D;
     const uint32_t h = blockIdx.x % p.a.H, rest = blockIdx.x / p.a.H, tiles = (T + TILE - 1) / TILE;
     const uint64_t row0 = (uint64_t)(rest % p.a.B) * T, kv = (uint64_t)(h / (p.a.H / p.a.K)) * D;
@@ -150,10 +151,12 @@ template <bool KEYS> RT_DEVICE void plain_bwd(const rt_cuda_attn_bwd_params &p)
 extern "C" __global__ void __launch_bounds__(RT_CUDA_ATTN_PLAIN_THREADS, 1)
     rt_attn_plain_dq(const __grid_constant__ rt_cuda_attn_bwd_params p)
 {
+    begin_kernel();
     plain_bwd<false>(p);
 }
 extern "C" __global__ void __launch_bounds__(RT_CUDA_ATTN_PLAIN_THREADS, 1)
     rt_attn_plain_dkv(const __grid_constant__ rt_cuda_attn_bwd_params p)
 {
+    begin_kernel();
     plain_bwd<true>(p);
 }

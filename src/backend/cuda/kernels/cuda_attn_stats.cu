@@ -45,9 +45,11 @@ template <bool WIDE> RT_DEVICE void attn_stats(const rt_cuda_attn_bwd_params &p)
 
 extern "C" __global__ void __launch_bounds__(256) rt_attn_stats(const __grid_constant__ rt_cuda_attn_bwd_params p)
 {
+    begin_kernel();
     attn_stats<false>(p);
 }
 extern "C" __global__ void __launch_bounds__(256) rt_attn_stats_wide(const __grid_constant__ rt_cuda_attn_bwd_params p)
 {
+    begin_kernel();
     attn_stats<true>(p);
 }

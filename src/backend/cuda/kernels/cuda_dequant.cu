@@ -45,6 +45,7 @@ template <class Q, class T> RT_DEVICE void expand(const rt_cuda_dequant_params &
     }                                                                                                                  \
     extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) dequant_##name(const rt_cuda_dequant_params p)         \
     {                                                                                                                  \
+        begin_kernel();                                                                                                \
         if (p.y_dtype == RT_DTYPE_BF16)                                                                                \
             expand<NAME, bf16>(p);                                                                                     \
         else if (p.y_dtype == RT_DTYPE_F16)                                                                            \

@@ -5,9 +5,9 @@
 #ifndef RT_BACKEND_CUDA_KERNELS_CUDA_DEVICE_CUH
 #define RT_BACKEND_CUDA_KERNELS_CUDA_DEVICE_CUH
 
-#include <stdint.h>
+#include "backend/cuda/kernels/cuda_begin.cuh"
 
-#define RT_DEVICE static __device__ __forceinline__
+#include <stdint.h>
 
 struct bf16 {
     uint16_t bits;

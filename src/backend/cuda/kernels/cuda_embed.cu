@@ -166,12 +166,14 @@ template <class T, class G> __device__ void scatter(const rt_cuda_embed_bwd_para
 
 extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) embed_bwd_clear(const rt_cuda_embed_bwd_params p)
 {
+    begin_kernel();
     const uint64_t v = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (v < p.a.V) ((rt_cuda_embed_seen *)p.seen)[v] = { UINT32_MAX, 0 };
 }
 
 extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) embed_bwd_count(const rt_cuda_embed_bwd_params p)
 {
+    begin_kernel();
     const uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= p.a.N) return;
     const int32_t id = *element<int32_t>(p.ids, i, 0);
@@ -184,12 +186,14 @@ extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) embed_bwd_count(cons
 #define KERNELS(name, T)                                                                                               \
     extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) embed_quant_##name(const rt_cuda_embed_params p)       \
     {                                                                                                                  \
+        begin_kernel();                                                                                                \
         Decode<T> op = { p };                                                                                          \
         each_pack<RT_CUDA_EMBED_PACK, RT_CUDA_EMBED_PACKS>(p.tile, op);                                                \
     }                                                                                                                  \
     extern "C" __global__ void __launch_bounds__(RT_CUDA_EMBED_LANES, 6)                                               \
         embed_bwd_##name(const rt_cuda_embed_bwd_params p)                                                             \
     {                                                                                                                  \
+        begin_kernel();                                                                                                \
         __shared__ uint32_t list[LIST];                                                                                \
         if (p.wide)                                                                                                    \
             scatter<T, float>(p, list);                                                                                \
@@ -201,6 +205,7 @@ RT_FOR_FLOATS(KERNELS)
 #define GATHER(to, T, from, G)                                                                                         \
     extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) embed_##to##_##from(const rt_cuda_embed_params p)      \
     {                                                                                                                  \
+        begin_kernel();                                                                                                \
         Gather<T, G> op = { p };                                                                                       \
         each_pack<RT_CUDA_EMBED_PACK, RT_CUDA_EMBED_PACKS>(p.tile, op);                                                \
     }

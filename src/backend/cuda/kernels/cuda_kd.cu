@@ -349,6 +349,7 @@ template <class X> __device__ void kd_rows(const rt_cuda_kd_params &p)
     extern "C" __global__ void __launch_bounds__(RT_CUDA_KD_THREADS, fit) RT_CLUSTER(RT_CUDA_KD_CLUSTER)               \
         kernel(const rt_cuda_kd_params p)                                                                              \
     {                                                                                                                  \
+        begin_kernel();                                                                                                \
         kd_rows<Kind<S, form, swift>>(p);                                                                              \
     }
 #define BOTH(form, kernel, S, fit)                                                                                     \

@@ -272,6 +272,7 @@ static_assert(RT_CUDA_KD_BATCH == 32, "a lane for each row of a batch");
 #define KERNELS(name, T)                                                                                               \
     extern "C" __global__ void __launch_bounds__(RT_CUDA_KD_THREADS) kd_figures_##name(const rt_cuda_kd_params p)      \
     {                                                                                                                  \
+        begin_kernel();                                                                                                \
         figures<T>(p);                                                                                                 \
     }
 RT_FOR_FLOATS(KERNELS)
@@ -279,6 +280,7 @@ RT_FOR_FLOATS(KERNELS)
 /* The sums of all positions (in double, in an order that N fixes, rounded once), the lowest bad one. */
 extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) kd_finish(const rt_cuda_kd_params p)
 {
+    begin_kernel();
     __shared__ Room room;
     const uint32_t parts = (p.a.N - 1) / RT_CUDA_KD_BATCH + 1;
     double sum[4] = { 0, 0, 0, 0 };

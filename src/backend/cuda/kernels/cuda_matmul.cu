@@ -113,6 +113,7 @@ template <class T> RT_DEVICE void multiply(const rt_cuda_matmul_params &p)
 #define KERNEL(name, T)                                                                                                \
     extern "C" __global__ void __launch_bounds__(RT_MATMUL_THREADS, 2) matmul_##name(const rt_cuda_matmul_params p)    \
     {                                                                                                                  \
+        begin_kernel();                                                                                                \
         multiply<T>(p);                                                                                                \
     }
 RT_FOR_FLOATS(KERNEL)

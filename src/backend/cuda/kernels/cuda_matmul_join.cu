@@ -21,6 +21,7 @@ template <class T> RT_DEVICE void join_out(const Target &t, uint32_t m, uint32_t
 
 extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) matmul_join(const rt_cuda_matmul_params p)
 {
+    begin_kernel();
     const uint32_t packs = p.tile_m * p.tile_n / W, blocks = packs / RT_CUDA_BLOCK; /* of a tile */
     const uint32_t tile = blockIdx.x / blocks, i = blockIdx.x % blocks * RT_CUDA_BLOCK + threadIdx.x;
     const Target t = target_of(p, corner_of(p, p.whole + tile));
@@ -45,6 +46,7 @@ extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) matmul_join(const rt
 
 extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) matmul_bias(const rt_cuda_bias_params p)
 {
+    begin_kernel();
     const uint64_t all = (uint64_t)p.M * p.N, step = (uint64_t)gridDim.x * RT_CUDA_BLOCK;
     for (uint64_t i = (uint64_t)blockIdx.x * RT_CUDA_BLOCK + threadIdx.x; i < all; i += step) {
         const uint64_t row = i / p.N, col = i % p.N;

@@ -165,6 +165,7 @@ template <class T, bool TA, bool TB> RT_DEVICE void multiply(const rt_cuda_matmu
 #define KERNEL(name, T, TA, TB)                                                                                        \
     extern "C" __global__ void __launch_bounds__(RT_MMA_THREADS) matmul_mma_##name(const rt_cuda_matmul_params p)      \
     {                                                                                                                  \
+        begin_kernel();                                                                                                \
         multiply<T, TA, TB>(p);                                                                                        \
     }
 KERNEL(bf16_nn, bf16, false, false)

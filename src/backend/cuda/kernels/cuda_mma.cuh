@@ -5,9 +5,10 @@
 #ifndef RT_BACKEND_CUDA_KERNELS_CUDA_MMA_CUH
 #define RT_BACKEND_CUDA_KERNELS_CUDA_MMA_CUH
 
+#include "backend/cuda/kernels/cuda_begin.cuh"
+
 #include <stdint.h>
 
-#define RT_DEVICE static __device__ __forceinline__
 #if __CUDA_ARCH__ >= 800
 #define RT_SM80(...) __VA_ARGS__
 #else

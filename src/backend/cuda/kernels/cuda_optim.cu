@@ -66,6 +66,7 @@ template <class TP, class TG> __device__ void adam(const rt_cuda_adam_params &p)
     extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK)                                                        \
         adamw_##to##_##from(const __grid_constant__ rt_cuda_adam_params p)                                             \
     {                                                                                                                  \
+        begin_kernel();                                                                                                \
         adam<TP, TG>(p);                                                                                               \
     }
 #define ADAMS(to, TP) ADAM(to, TP, f32, float) ADAM(to, TP, bf16, bf16) ADAM(to, TP, f16, f16)
@@ -74,6 +75,7 @@ RT_FOR_FLOATS(ADAMS)
 /* norm = sqrt(nsq); scale = min(1, max_norm / (norm + 1e-6)), 1 without a limit; not finite: 0, and a fault. */
 extern "C" __global__ void clip(const rt_cuda_clip_params p)
 {
+    begin_kernel();
     if (threadIdx.x) return;
     double n = sqrt((double)*(const float *)p.nsq), max = p.max_norm;
     rt_fault *fault = (rt_fault *)p.fault;

@@ -152,6 +152,7 @@ RT_DEVICE uint32_t byte_of(const Fit &f, uint32_t dtype, uint32_t b)
 
 extern "C" __global__ void __launch_bounds__(32 * RT_CUDA_QUANT_WARPS) quant(const rt_cuda_quant_params p)
 {
+    begin_kernel();
     __shared__ Fit fits[RT_CUDA_QUANT_WARPS];
     const uint32_t lane = threadIdx.x % 32, n = p.elems;
     const uint64_t block = (uint64_t)blockIdx.x * RT_CUDA_QUANT_WARPS + threadIdx.x / 32;

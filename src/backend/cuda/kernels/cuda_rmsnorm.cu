@@ -366,10 +366,12 @@ template <class T, bool ADD> __device__ void backward(const rt_cuda_rmsnorm_para
 #define KERNELS_OF(op, name, T, ADD)                                                                                   \
     extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK, 4) op##_fwd_##name(const rt_cuda_rmsnorm_params p)     \
     {                                                                                                                  \
+        begin_kernel();                                                                                                \
         forward<T, ADD>(p);                                                                                            \
     }                                                                                                                  \
     extern "C" __global__ void __launch_bounds__(RT_CUDA_NORM_BLOCK) op##_bwd_##name(const rt_cuda_rmsnorm_params p)   \
     {                                                                                                                  \
+        begin_kernel();                                                                                                \
         backward<T, ADD>(p);                                                                                           \
     }
 #define KERNELS(name, T) KERNELS_OF(rmsnorm, name, T, false) KERNELS_OF(add_rmsnorm, name, T, true)

@@ -104,5 +104,9 @@ template <class T> __device__ void rope(const rt_cuda_rope_params &p)
 } // namespace
 
 #define KERNELS(name, T)                                                                                               \
-    extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) rope_##name(const rt_cuda_rope_params p) { rope<T>(p); }
+    extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) rope_##name(const rt_cuda_rope_params p)               \
+    {                                                                                                                  \
+        begin_kernel();                                                                                                \
+        rope<T>(p);                                                                                                    \
+    }
 RT_FOR_FLOATS(KERNELS)

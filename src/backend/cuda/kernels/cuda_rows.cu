@@ -107,16 +107,19 @@ template <class Unit> __device__ void scatter(const rt_cuda_scatter_params &p)
 #define KERNELS(name, T)                                                                                               \
     extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) add_##name(const rt_cuda_rows_params p)                \
     {                                                                                                                  \
+        begin_kernel();                                                                                                \
         Add<T> op = { p };                                                                                             \
         each_pack<Add<T>::W, RT_CUDA_ROWS_PACKS>(p.tile, op);                                                          \
     }                                                                                                                  \
     extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) scale_##name(const rt_cuda_rows_params p)              \
     {                                                                                                                  \
+        begin_kernel();                                                                                                \
         Scale<T> op = { p, p.s ? p.alpha * *(const float *)p.s : p.alpha };                                            \
         each_pack<Scale<T>::W, RT_CUDA_ROWS_PACKS>(p.tile, op);                                                        \
     }                                                                                                                  \
     extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) fill_##name(const rt_cuda_rows_params p)               \
     {                                                                                                                  \
+        begin_kernel();                                                                                                \
         Fill<T> op = { p };                                                                                            \
         each_pack<Fill<T>::W, RT_CUDA_ROWS_PACKS>(p.tile, op);                                                         \
     }
@@ -125,6 +128,7 @@ RT_FOR_FLOATS(KERNELS)
 #define CAST(to, TY, from, TX)                                                                                         \
     extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) cast_##to##_##from(const rt_cuda_rows_params p)        \
     {                                                                                                                  \
+        begin_kernel();                                                                                                \
         Cast<TY, TX> op = { p };                                                                                       \
         each_pack<Cast<TY, TX>::W, RT_CUDA_CAST_PACKS(sizeof(TY))>(p.tile, op);                                        \
     }
@@ -134,11 +138,13 @@ RT_FOR_FLOATS(CASTS)
 #define COPIES(bytes, Unit)                                                                                            \
     extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) copy_##bytes(const rt_cuda_copy_params p)              \
     {                                                                                                                  \
+        begin_kernel();                                                                                                \
         Copy<Unit> op = { p };                                                                                         \
         each_pack<1, RT_CUDA_ROWS_PACKS>(p.tile, op);                                                                  \
     }                                                                                                                  \
     extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) scatter_##bytes(const rt_cuda_scatter_params p)        \
     {                                                                                                                  \
+        begin_kernel();                                                                                                \
         scatter<Unit>(p);                                                                                              \
     }
 COPIES(1, uint8_t)

@@ -142,6 +142,7 @@ template <class T> __device__ void sample(const rt_cuda_sample_params &p)
     extern "C" __global__ void __launch_bounds__(RT_CUDA_CHOICE_THREADS, 1)                                            \
         sample_##name(const rt_cuda_sample_params p)                                                                   \
     {                                                                                                                  \
+        begin_kernel();                                                                                                \
         sample<T>(p);                                                                                                  \
     }
 RT_FOR_FLOATS(KERNELS)

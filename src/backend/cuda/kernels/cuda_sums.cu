@@ -11,6 +11,7 @@ enum {
 
 extern "C" __global__ void __launch_bounds__(RT_CUDA_COLUMNS_BLOCK) sum_columns(const rt_cuda_columns_params p)
 {
+    begin_kernel();
     constexpr uint32_t WIDE = RT_CUDA_COLUMNS_WIDE, HIGH = RT_CUDA_COLUMNS_BLOCK / WIDE;
     __shared__ float part[HIGH][WIDE];
     const uint32_t x = threadIdx.x % WIDE, y = threadIdx.x / WIDE;
@@ -139,6 +140,7 @@ RT_DEVICE void norm_add(const rt_cuda_norm_params &p, uint32_t i, double sum, ui
 extern "C" __global__ void __launch_bounds__(RT_CUDA_NORM_FINISH)
     norm_sq_finish(const __grid_constant__ rt_cuda_norm_params p)
 {
+    begin_kernel();
     __shared__ double sums[RT_CUDA_NORM_RUN];
     __shared__ uint32_t rows[RT_CUDA_NORM_RUN];
     const uint32_t lane = threadIdx.x % 32;
@@ -162,11 +164,13 @@ extern "C" __global__ void __launch_bounds__(RT_CUDA_NORM_FINISH)
 #define KERNELS(name, T)                                                                                               \
     extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK, 4) bias_grad_##name(const rt_cuda_bias_params p)       \
     {                                                                                                                  \
+        begin_kernel();                                                                                                \
         bias_part<T>(p);                                                                                               \
     }                                                                                                                  \
     extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK)                                                        \
         norm_sq_##name(const __grid_constant__ rt_cuda_norm_params p)                                                  \
     {                                                                                                                  \
+        begin_kernel();                                                                                                \
         norm_part<T>(p);                                                                                               \
     }
 RT_FOR_FLOATS(KERNELS)

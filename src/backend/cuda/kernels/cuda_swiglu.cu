@@ -66,11 +66,13 @@ template <class T> struct Backward {
 #define KERNELS(name, T)                                                                                               \
     extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) swiglu_fwd_##name(const rt_cuda_swiglu_params p)       \
     {                                                                                                                  \
+        begin_kernel();                                                                                                \
         Forward<T> op = { p };                                                                                         \
         each_pack<Forward<T>::W, 1>(p.tile, op);                                                                       \
     }                                                                                                                  \
     extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) swiglu_bwd_##name(const rt_cuda_swiglu_params p)       \
     {                                                                                                                  \
+        begin_kernel();                                                                                                \
         Backward<T> op = { p };                                                                                        \
         each_pack<Backward<T>::W, 1>(p.tile, op);                                                                      \
     }

@@ -41,6 +41,7 @@ template <class T> __device__ void topk(const rt_cuda_topk_params &p)
 #define KERNELS(name, T)                                                                                               \
     extern "C" __global__ void __launch_bounds__(RT_CUDA_CHOICE_THREADS, 1) topk_##name(const rt_cuda_topk_params p)   \
     {                                                                                                                  \
+        begin_kernel();                                                                                                \
         topk<T>(p);                                                                                                    \
     }
 RT_FOR_FLOATS(KERNELS)

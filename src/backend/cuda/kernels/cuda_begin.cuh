@@ -1,0 +1,18 @@
+/* cuda_begin.cuh - how every kernel begins: behind the one before it. */
+#ifndef RT_BACKEND_CUDA_KERNELS_CUDA_BEGIN_CUH
+#define RT_BACKEND_CUDA_KERNELS_CUDA_BEGIN_CUH
+
+#define RT_DEVICE static __device__ __forceinline__
+
+/* The first line of every kernel. From sm_90 on its blocks are set up while the kernel before it ends, and wait here
+ * until that one has ended and what it wrote is seen; the kernel behind it may be set up from now on (cuda_program.c
+ * asks for that). Nothing written by another kernel may be read, and nothing at all written, before this. */
+RT_DEVICE void begin_kernel()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;");
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+#endif
