@@ -52,10 +52,10 @@ $(CUDA_TESTS): $(STANDIN)
 # The old kind of path is also looked at when a sanitizer's dlopen stands between.
 $(CUDA_TESTS): TEST_LDFLAGS += -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/standin'
 
-# A run on the stand-in looks for every module of kernels by name.
+# On the stand-in every module of kernels is found by name.
 comma := ,
 CUDA_MODULES := $(notdir $(basename $(wildcard src/backend/cuda/kernels/*.cu)))
-$(BUILD)/tests/unit/test_cuda_train.o: ROOM_CPPFLAGS := -DRT_CUDA_MODULE_COUNT=$(words $(CUDA_MODULES)) \
+$(CUDA_TESTS:$(BUILD)/tests/%=$(BUILD)/tests/unit/%.o): ROOM_CPPFLAGS := -DRT_CUDA_MODULE_COUNT=$(words $(CUDA_MODULES)) \
     -DRT_CUDA_MODULES='"$(subst $(empty) $(empty),$(comma),$(CUDA_MODULES))"'
 
 $(KILL_CHECKER): $(BUILD)/tests/kill/check_checkpoints.o $(LIBRETORT) $(BUILD)/link.stamp

@@ -11,13 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static standin s = { .devices = 1,
-                     .capability = 90,
-                     .driver_version = 13000,
-                     .lt_version = 130100,
-                     .lt_cudart = 13000,
-                     .memory = 8ull << 30,
-                     .module_bytes = 1 << 20 };
+static standin s = { STANDIN_MACHINE };
 
 standin *standin_get(void);
 standin *standin_get(void) { return &s; }

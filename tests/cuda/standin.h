@@ -36,4 +36,9 @@ typedef struct standin {
 
 typedef standin *(*standin_get_fn)(void); /* symbol "standin_get" */
 
+/* The machine that is played unless a test says otherwise. */
+#define STANDIN_MACHINE                                                                                                \
+    .devices = 1, .capability = 90, .driver_version = 13000, .lt_version = 130100, .lt_cudart = 13000,                 \
+    .memory = 8ull << 30, .module_bytes = 1 << 20
+
 #endif

@@ -1,53 +1,17 @@
-/* cuda_case.h - what the tests of the CUDA backend on a stand-in driver share: a machine, kernels, two products. */
+/* cuda_case.h - what the tests of the CUDA backend on a stand-in driver share: a device, two products. */
 #ifndef RT_TESTS_UNIT_CUDA_CASE_H
 #define RT_TESTS_UNIT_CUDA_CASE_H
 
-#include "../cuda/standin.h"
+#include "standin_case.h"
+
 #include "backend/cuda/cuda_internal.h"
 #include "exec/exec.h"
 #include "op/emit.h"
 
-#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Kernels of this program alone, so that the tests are the same with and without nvcc: the block of cuda_image.h with
- * products alone, as machine code for sm_90 and as PTX for sm_75. */
-__asm__(".section .rodata\n"
-        ".balign 64\n"
-        ".globl rt_embed_cuda_kernels, rt_embed_cuda_kernels_end\n"
-        "rt_embed_cuda_kernels:\n"
-        ".asciz \"RTCUDA1\"\n"
-        ".4byte 3, 13000\n"
-        ".ascii \"cuda_matmul\"\n .zero 37\n .4byte 90, 0\n .8byte 256, 4\n"
-        ".ascii \"cuda_matmul_mma\"\n .zero 33\n .4byte 90, 0\n .8byte 256, 4\n"
-        ".ascii \"cuda_matmul\"\n .zero 37\n .4byte 75, 1\n .8byte 264, 4\n"
-        ".zero 24\n"
-        ".ascii \"sass\"\n .zero 4\n .asciz \"ptx.\"\n .zero 3\n"
-        "rt_embed_cuda_kernels_end:\n"
-        ".zero 1\n"
-        ".text\n");
-
-static const standin FRESH = { .devices = 1,
-                               .capability = 90,
-                               .driver_version = 13000,
-                               .lt_version = 130100,
-                               .lt_cudart = 13000,
-                               .memory = 8ull << 30,
-                               .module_bytes = 1 << 20 };
-static standin *s;
-
-static int find_standin(void **state)
-{
-    void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    void *symbol = lib ? dlsym(lib, "standin_get") : NULL;
-    standin_get_fn get;
-    (void)state;
-    if (!symbol) return -1; /* a real driver, or none: these tests are about the stand-in */
-    memcpy(&get, &symbol, sizeof get);
-    s = get();
-    return 0;
-}
+static const standin FRESH = { STANDIN_MACHINE };
 
 static int fresh(void **state)
 {

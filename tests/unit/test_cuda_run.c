@@ -7,44 +7,12 @@
 
 #include <cmocka.h>
 
-#include "../cuda/standin.h"
+#include "standin_case.h"
+
 #include "backend/cuda/kernels/cuda_optim.h"
 #include "backend/cuda/kernels/cuda_sums.h"
 #include "exec/exec.h"
 #include "op/emit.h"
-
-#include <dlfcn.h>
-#include <string.h>
-
-/* Kernels of this program alone: the block of cuda_image.h with the modules that are launched here. */
-__asm__(".section .rodata\n"
-        ".balign 64\n"
-        ".globl rt_embed_cuda_kernels, rt_embed_cuda_kernels_end\n"
-        "rt_embed_cuda_kernels:\n"
-        ".asciz \"RTCUDA1\"\n"
-        ".4byte 3, 13000\n"
-        ".ascii \"cuda_optim\"\n .zero 38\n .4byte 90, 0\n .8byte 264, 4\n"
-        ".ascii \"cuda_rows\"\n .zero 39\n .4byte 90, 0\n .8byte 264, 4\n"
-        ".ascii \"cuda_sums\"\n .zero 39\n .4byte 90, 0\n .8byte 264, 4\n"
-        ".zero 32\n"
-        ".ascii \"sass\"\n .zero 4\n"
-        "rt_embed_cuda_kernels_end:\n"
-        ".zero 1\n"
-        ".text\n");
-
-static standin *s;
-
-static int find_standin(void **state)
-{
-    void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    void *symbol = lib ? dlsym(lib, "standin_get") : NULL;
-    standin_get_fn get;
-    (void)state;
-    if (!symbol) return -1; /* a real driver, or none: these tests are about the stand-in */
-    memcpy(&get, &symbol, sizeof get);
-    s = get();
-    return 0;
-}
 
 /* ---- the buffers of an update ---- */
 

@@ -2,59 +2,15 @@
  * it called it free, a GPU that is lost, numbers that were never computed, and what fits a card of 24 GB. The stand-in
  * computes nothing, so a hook writes the one number that the host checks. */
 #include "run_case.h"
+#include "standin_case.h"
 
-#include "../cuda/standin.h"
 #include "backend/cuda/cuda_internal.h"
 #include "exec/exec_internal.h"
 #include "train/fit_need.h"
 
-#include <dlfcn.h>
 #include <math.h>
 
-/* Every module, as machine code for sm_90 that nobody runs: the block of cuda_image.h. */
-#define TEXT_OF(x) #x
-#define NUMBER(x) TEXT_OF(x)
-__asm__(".section .rodata\n"
-        ".balign 64\n"
-        ".globl rt_embed_cuda_kernels, rt_embed_cuda_kernels_end\n"
-        "rt_embed_cuda_kernels:\n"
-        ".asciz \"RTCUDA1\"\n"
-        ".4byte " NUMBER(RT_CUDA_MODULE_COUNT) ", 13000\n"
-                                               ".irp module," RT_CUDA_MODULES "\n"
-                                               "7:\n"
-                                               ".ascii \"\\module\"\n"
-                                               ".org 7b + 48\n"
-                                               ".4byte 90, 0\n"
-                                               ".8byte 16 + 72 * " NUMBER(
-                                                   RT_CUDA_MODULE_COUNT) ", 4\n"
-                                                                         ".endr\n"
-                                                                         ".asciz \"sass\"\n"
-                                                                         ".zero 3\n"
-                                                                         "rt_embed_cuda_kernels_end:\n"
-                                                                         ".zero 1\n"
-                                                                         ".text\n");
-
-static standin *s;
-static const standin FRESH = { .devices = 1,
-                               .capability = 90,
-                               .driver_version = 13000,
-                               .lt_version = 130100,
-                               .lt_cudart = 13000,
-                               .memory = 8ull << 30,
-                               .module_bytes = 1 << 20,
-                               .clean = 1 };
-
-static int find_standin(void **state)
-{
-    void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    void *symbol = lib ? dlsym(lib, "standin_get") : NULL;
-    standin_get_fn get;
-    (void)state;
-    if (!symbol) return -1;
-    memcpy(&get, &symbol, sizeof get);
-    s = get();
-    return 0;
-}
+static const standin FRESH = { STANDIN_MACHINE, .clean = 1 };
 
 /* ---- a run ---- */
 
