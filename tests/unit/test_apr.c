@@ -4,10 +4,6 @@
 #include "format/format_internal.h"
 #include "format/json_text.h"
 
-#include <jansson.h>
-
-#include <math.h>
-
 static void test_by_hand(void **state)
 {
     (void)state;
