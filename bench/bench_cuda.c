@@ -13,6 +13,7 @@
 #include "num/quant.h"
 #include "train/step_plan.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,6 +57,8 @@ static bool wants(const char *list, const char *word)
 
 enum { PIECE = 1 << 20 }; /* elements: a random piece is repeated as often as a buffer holds it */
 
+/* Normal, as values of a model are: of uniform ones hundreds of columns would share a row's largest, and kd_loss looks
+ * at each that does. */
 static const void *noise(rt_dtype d)
 {
     static void *made[RT_DTYPE_COUNT];
@@ -65,7 +68,11 @@ static const void *noise(rt_dtype d)
     if (!f || !made[d]) bench_die("out of memory", NULL);
     for (uint32_t i = 0; i < PIECE; i += 4) {
         rt_rng4 r = rt_philox(1, d, i);
-        for (uint32_t k = 0; k < 4; k++) f[i + k] = 0.1f * (rt_rng_unit(r.v[k]) - 0.5f);
+        for (uint32_t k = 0; k < 4; k += 2) { /* two of them of two uniform ones */
+            float far = sqrtf(-2.0f * logf(1.0f - rt_rng_unit(r.v[k]))), turn = 6.2831853f * rt_rng_unit(r.v[k + 1]);
+            f[i + k] = 0.05f * far * cosf(turn);
+            f[i + k + 1] = 0.05f * far * sinf(turn);
+        }
     }
     if (rt_dtype_is_quant(d))
         rt_quant_from_f32(made[d], f, d, PIECE);

@@ -181,6 +181,7 @@ RT_DEVICE void each_pack_of(const rt_cuda_tile &t, uint32_t block, uint32_t bloc
 
 template <int W, int U, class Op> RT_DEVICE void each_pack(const rt_cuda_tile &t, Op &op)
 {
+    next_may_begin();
     each_pack_of<W, U>(t, blockIdx.x, gridDim.x, op);
 }
 

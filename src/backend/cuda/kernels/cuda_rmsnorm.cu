@@ -367,6 +367,7 @@ template <class T, bool ADD> __device__ void backward(const rt_cuda_rmsnorm_para
     extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK, 4) op##_fwd_##name(const rt_cuda_rmsnorm_params p)     \
     {                                                                                                                  \
         begin_kernel();                                                                                                \
+        next_may_begin();                                                                                              \
         forward<T, ADD>(p);                                                                                            \
     }                                                                                                                  \
     extern "C" __global__ void __launch_bounds__(RT_CUDA_NORM_BLOCK) op##_bwd_##name(const rt_cuda_rmsnorm_params p)   \

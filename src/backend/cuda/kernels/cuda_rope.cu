@@ -107,6 +107,7 @@ template <class T> __device__ void rope(const rt_cuda_rope_params &p)
     extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) rope_##name(const rt_cuda_rope_params p)               \
     {                                                                                                                  \
         begin_kernel();                                                                                                \
+        next_may_begin();                                                                                              \
         rope<T>(p);                                                                                                    \
     }
 RT_FOR_FLOATS(KERNELS)

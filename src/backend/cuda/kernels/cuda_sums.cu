@@ -165,6 +165,7 @@ extern "C" __global__ void __launch_bounds__(RT_CUDA_NORM_FINISH)
     extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK, 4) bias_grad_##name(const rt_cuda_bias_params p)       \
     {                                                                                                                  \
         begin_kernel();                                                                                                \
+        next_may_begin();                                                                                              \
         bias_part<T>(p);                                                                                               \
     }                                                                                                                  \
     extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK)                                                        \
