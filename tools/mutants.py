@@ -31,7 +31,8 @@ SUITES = [
     Suite(("backend/ref", "op", "exec"), ("",), (), True),
     Suite(("model", "train"),
           ("api", "checkpoint", "decoder", "dump", "evaluate", "evidence", "fit", "generator", "inputs", "load", "model_card",
-           "output", "pair", "preview", "report", "resolve", "run", "samples", "schedule", "settings", "step", "tfevents"),
+           "output", "pair", "preview", "report", "resolve", "run", "samples", "schedule", "settings", "step",
+           "teacher_weights", "tfevents", "cuda_train"),
           ("config", "control", "distill", "dump", "eval", "evidence", "flags", "generate", "kill", "plan", "preview",
            "report", "run_more", "samples"), False),
 ]
