@@ -156,7 +156,8 @@ def distill_command(b, teacher, student, batch, seq, limit, steps):
                "--seq-len", str(seq), "--steps", str(steps), "--temperature", "4", "--kd-weight", "0.7", "--ce-weight",
                "0.3", "--lr", "1e-5", "--held-out", "1", "--eval-every", "1000000", "--save-every", "1000000", "--save",
                "last", "--sample-prompts", "none", "--device", b.args.device]
-    return command + (["--memory-limit", limit] if limit else []), batch * seq
+    command += ["--memory-limit", limit] if limit else []
+    return command + (["--tune"] if b.args.tune else []), batch * seq
 
 
 def size(text):
@@ -187,7 +188,7 @@ class Watch:
 def our_run(b, name, teacher, batch, seq, limit, steps=10):
     command, tokens = distill_command(b, teacher, "0.5b", batch, seq, limit, steps)
     # Nothing is compiled by the driver: it would fail here.
-    env = dict(os.environ, CUDA_DISABLE_PTX_JIT="1", CUDA_CACHE_DISABLE="1")
+    env = dict(os.environ, CUDA_DISABLE_PTX_JIT="1", CUDA_CACHE_DISABLE="1", XDG_CACHE_HOME=b.path("cache"))
     with tempfile.TemporaryDirectory(dir=b.folder) as scratch:
         watch = Watch(scratch)
         code, text = run(command, min(b.left(), 180), dict(env, TMPDIR=scratch), watch)
@@ -200,7 +201,8 @@ def our_run(b, name, teacher, batch, seq, limit, steps=10):
     fit = re.search(r"^fit +(.*?):", text, re.M)
     row = dict(case=name, limit=limit, tokens=tokens, steps=seconds, first=watch.first, memory=size(memory[1]),
                late=int(code_line[4]) if code_line else None, modules=size(code_line[2]) if code_line else None,
-               context=size(code_line[3]) if code_line else None, fit=fit[1] if fit else "")
+               context=size(code_line[3]) if code_line else None,
+               fit=" ".join(w for w in (fit[1] if fit else "", "--tune" if b.args.tune else "") if w))
     b.add("runs", row)
     b.note(f"retort {name}{' ' + limit if limit else ''}: {gpu_table.rate([row]):,.0f} tokens/s, {memory[1]}, first step "
            f"after {watch.first:.1f} s; {row['fit']}")
@@ -373,6 +375,7 @@ def arguments():
     p.add_argument("--peer-seconds", type=float, default=150, help="limit for one variant (150)")
     p.add_argument("--warm-seconds", type=float, default=240, help="limit for the peer's compilations (240)")
     p.add_argument("--no-warm", action="store_true", help="the peer's variants compile when they are measured")
+    p.add_argument("--tune", action="store_true", help="our runs with --tune: products chosen by timing")
     p.add_argument("--seconds", type=float, default=3600, help="limit for everything; what is left then is not measured")
     p.add_argument("--folder", metavar="DIR", help="where models are kept for the next run (else they are removed)")
     p.add_argument("--json", metavar="FILE", help="results, added to those that are there")
