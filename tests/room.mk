@@ -13,7 +13,7 @@ ALL_OBJS += $(BUILD)/tests/kill/check_checkpoints.o
 # Emulated and sanitized programs are many times slower.
 TEST_TIMEOUT ?= $(if $(CROSS)$(SAN),900,300)
 RUN_TESTS = BUILD='$(BUILD)' CC='$(CC)' NM='$(NM)' SAN_FLAGS='$(SAN_FLAGS)' LIBS_LINE='$(LIBS_LINE)' \
-            $(PYTHON) tools/run_tests.py --timeout $(TEST_TIMEOUT) --emu '$(EMU)' --retort $(BUILD)/retort
+            $(PYTHON) tools/run_tests.py --jobs $(JOBS) --timeout $(TEST_TIMEOUT) --emu '$(EMU)' --retort $(BUILD)/retort
 
 # The libraries are looked for when the Makefile is read, so what set-up has just installed is seen by the second make.
 # Without -j on the command line that one uses every core.

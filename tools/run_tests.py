@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""run_tests.py - runs the test programs one after another, counts their cases, ends with `N passed, N failed`.
+"""run_tests.py - runs the test programs, counts their cases, ends with `N passed, N failed`.
 
 Five kinds: unit (cmocka programs), replay (fuzz targets on their corpora), structure and cli (scripts), verify (`retort
 verify`). cmocka's summary lines are summed; of the others the line `N passed, N failed` is the count; a script that
 prints no count is one case. A program that crashes, runs out of time, fails without a failed case, or passes without
-running any case is one failure more, so nothing passes by not running. What a failing program printed is shown. Needs
-the standard library only.
+running any case is one failure more, so nothing passes by not running. What a failing program printed is shown. --jobs of
+them run side by side; cli scripts, which time runs, one after another behind the others. Needs the standard library only.
 """
 import argparse
+import concurrent.futures
 import os
 import re
 import shlex
@@ -77,11 +78,24 @@ def plan(args):
     for path in args.replay:
         name = os.path.basename(path)
         yield "replay", f"replay/{name}", emulator + [path, os.path.join("tests/fuzz/corpus", name)]
-    for path in args.cli:
-        yield "cli", path, ["sh", path]
     for backend in args.verify:
         command = [args.retort, "verify", "--backend", backend] + (["--quick"] if args.quick else [])
         yield "verify", "retort " + " ".join(command[1:]), emulator + command
+    for path in args.cli:
+        yield "cli", path, ["sh", path]
+
+
+def results(args):
+    """(kind, shown name, (status, text, seconds)) of every program, in the order of the plan."""
+    env = dict(os.environ, RETORT=os.path.abspath(args.retort), EMU=args.emu)
+    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        others = [(kind, name, pool.submit(run, command, args.timeout, env)) for kind, name, command in plan(args)
+                  if kind != "cli"]
+        for kind, name, future in others:
+            yield kind, name, future.result()
+    for kind, name, command in plan(args):
+        if kind == "cli":
+            yield kind, name, run(command, args.timeout, env)
 
 
 def main():
@@ -89,17 +103,16 @@ def main():
     parser.add_argument("--retort", default="build/retort", help="the binary")
     parser.add_argument("--emu", default="", help="command that runs a program of the target")
     parser.add_argument("--timeout", type=float, default=300, help="seconds for one program")
+    parser.add_argument("--jobs", type=int, default=1, help="programs at a time")
     parser.add_argument("--quick", action="store_true", help="verify runs its quick set")
     parser.add_argument("--verify", action="append", default=[], metavar="BACKEND")
     for kind in ("structure", "cli", "unit", "replay"):
         parser.add_argument(f"--{kind}", nargs="*", default=[], metavar="PROGRAM")
     args = parser.parse_args()
 
-    env = dict(os.environ, RETORT=os.path.abspath(args.retort), EMU=args.emu)
     total_passed = total_failed = total_skipped = 0
     red = []
-    for kind, name, command in plan(args):
-        status, text, seconds = run(command, args.timeout, env)
+    for kind, name, (status, text, seconds) in results(args):
         passed, failed, skipped, remark = judge(kind, status, text)
         total_passed += passed
         total_failed += failed
