@@ -254,7 +254,16 @@ static void on_note(void *ctx, const char *text)
 static void on_saved(void *ctx, const char *path)
 {
     seen *v = ctx;
+    rt_arena a = { 0 };
+    rt_err e = { 0 };
+    char **names, out[600];
+    uint32_t count, kept = 0;
     assert_true(rt_path_is_dir(path));
+    snprintf(out, sizeof out, "%.*s", (int)(rt_path_base(path) - path), path);
+    assert_int_equal(rt_dir_list(&names, &count, &a, out, &e), RT_OK);
+    for (uint32_t i = 0; i < count; i++) kept += strncmp(names[i], "checkpoint-", 11) == 0;
+    rt_arena_free(&a);
+    assert_true(kept <= 2); /* older ones go at once, not when the run ends */
     v->saved++;
 }
 static int on_stop(void *ctx)
@@ -356,7 +365,7 @@ static void test_plan(void **state)
     o.events = &events;
     fine(retort_distill(s, &o, &done, &err));
     retort_text_free(v.settings);
-    assert_true(v.ready == 1 && v.steps == 4 && v.evaluations == 3 && v.saved > 0 && v.notes > 0);
+    assert_true(v.ready == 1 && v.steps == 4 && v.evaluations == 3 && v.saved > 2 && v.notes > 0);
     assert_int_equal(v.facts.memory_total, f.memory_total);
     assert_int_equal(v.facts.trained_parameters, f.trained_parameters);
     assert_true(done.before.has_teacher && done.after.positions > 0 && done.saved_step > 0);

@@ -102,7 +102,9 @@ static void test_adapter(void **state)
 {
     (void)state;
     rt_card c = card();
-    resolved.lora = (rt_lora){ .rank = 16, .alpha = 32 };
+    resolved.lora = (rt_lora){ .rank = 1, .alpha = 32 };
+    has(&c, "library_name: peft\n");
+    resolved.lora.rank = 16;
     has(&c, "library_name: peft\n");
     has(&c, "tags:\n- lora\n- distillation\n");
     has(&c, "A LoRA adapter for `Qwen/Qwen2.5-0.5B`");

@@ -339,6 +339,12 @@ static void times_are_measured(void **state)
     assert_true(cost.timed && cost.teacher_seconds > 0 && cost.student_seconds > 0 && cost.update_seconds > 0);
     assert_true(cost.pace.eval > 0 && cost.pace.save > 0 && cost.total > 3 * cost.pace.step);
     rt_run_close(r);
+
+    s = settings("teacher", "llama", (flags[]){ { "sample_prompts", "none" }, { 0 } });
+    r = open_run(&s, dev, true, NULL);
+    if (rt_run_cost_new(&cost, r, &e) < 0 || rt_run_cost_time(&cost, r, &e) < 0) fail_msg("%s", e.text);
+    assert_true(cost.pace.eval > 0); /* of the held-out rows alone */
+    rt_run_close(r);
     dev->api->close(dev);
 }
 

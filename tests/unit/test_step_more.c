@@ -12,16 +12,6 @@
 
 enum { T = 16, B = 2 };
 
-/* Paths that live as long as the settings that point to them. */
-static const char *path_of(int i, const char *name)
-{
-    static char paths[3][600];
-    snprintf(paths[i], sizeof paths[i], "%s/%s", test_dir, name);
-    return paths[i];
-}
-
-static void remove_all(const char *path) { nftw(path, remove_entry, 8, FTW_DEPTH | FTW_PHYS); }
-
 static rt_trainer *trainer_of(rt_dev *d, const rt_model_config *c, const rt_model_file *m, const bool *frozen,
                               rt_lora l)
 {
@@ -281,48 +271,6 @@ static void test_long_tokens_are_cut(void **state)
 
 /* ---- opening a run ---- */
 
-/* Opens a run and closes it. */
-static int open_and_close(void *ctx, rt_err *e)
-{
-    int rc;
-    static rt_settings s;
-    static rt_hub_env env;
-    rt_run *r = NULL;
-    rt_dev *d = NULL;
-    const rt_backend *b;
-    (void)ctx;
-    remove_all(in_dir("out"));
-    rt_settings_clear(&s);
-    RT_TRY(rt_backend_find("cpu", &b, e));
-    RT_TRY(b->open(&d, 0, &(rt_dev_opts){ .threads = 1 }, e));
-    RT_TRY(rt_settings_set(&s, RT_SETTING_ID_student, path_of(0, "s"), e));
-    RT_TRY(rt_settings_set(&s, RT_SETTING_ID_data, path_of(1, "d.rtok"), e));
-    RT_TRY(rt_settings_set(&s, RT_SETTING_ID_out, path_of(2, "out"), e));
-    RT_TRY(rt_settings_set(&s, RT_SETTING_ID_vocab, "272", e));
-    RT_TRY(rt_settings_set(&s, RT_SETTING_ID_threads, "1", e));
-    RT_TRY(rt_settings_set(&s, RT_SETTING_ID_steps, "2", e));
-    RT_TRY(rt_settings_set(&s, RT_SETTING_ID_batch, "2", e));
-    RT_TRY(rt_settings_set(&s, RT_SETTING_ID_seq_len, "16", e));
-    RT_TRY(rt_settings_set(&s, RT_SETTING_ID_held_out, "40%", e));
-    RT_TRY(rt_run_open(&r, &s, &(rt_run_opts){ .env = &env, .dev = d }, e));
-out:
-    rt_run_close(r);
-    if (d) d->api->close(d);
-    return rc;
-}
-
-static void test_no_memory_at_open(void **state)
-{
-    (void)state;
-    uint32_t lengths[20];
-    rt_model_config c = tiny_config("tiny-qwen2", 1);
-    c.layers = 1;
-    for (int i = 0; i < 20; i++) lengths[i] = 12 + (uint32_t)i;
-    write_model(in_dir("s"), &c, RT_DTYPE_F32, true);
-    write_shard(in_dir("d.rtok"), lengths, 20, 272);
-    fail_every(7, open_and_close, NULL, 0); /* each turn waits for the disk */
-}
-
 /* A run that fails early closes no file that is not its own. */
 static void test_failed_open_leaves_files_open(void **state)
 {
@@ -347,7 +295,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_adapter_configuration, make_test_dir, remove_test_dir),
         cmocka_unit_test_setup_teardown(test_gradient_that_is_not_finite, make_test_dir, remove_test_dir),
         cmocka_unit_test(test_long_tokens_are_cut),
-        cmocka_unit_test_setup_teardown(test_no_memory_at_open, make_test_dir, remove_test_dir),
         cmocka_unit_test(test_failed_open_leaves_files_open),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
