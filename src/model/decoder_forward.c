@@ -209,8 +209,7 @@ int rt_decoder_cache(rt_decoder *d, rt_space *s, uint32_t B, uint32_t S, rt_kv_c
         out->k[i] = rt_space_buf(s, RT_CLASS_STATE, d->policy.act, (uint32_t)rows, cols, "key cache");
         out->v[i] = rt_space_buf(s, RT_CLASS_STATE, d->policy.act, (uint32_t)rows, cols, "value cache");
     }
-    if (s->err.status < 0 && e) *e = s->err;
-    return s->err.status < 0 ? s->err.status : RT_OK;
+    return rt_space_status(s, e);
 }
 
 void rt_layer_again(rt_plan *p, const rt_decoder *d, uint32_t layer, const rt_tokens *t, rt_layer_trace *s)

@@ -239,11 +239,7 @@ static int build(builder *b, rt_err *e)
     if (!d->config.tied) declare_one(b, d->head);
     d->freq = declare(b, RT_CLASS_INPUT, b->o->policy->scalar, 1, d->config.head_dim / 2, "rope frequencies");
     find_lowest(d);
-    if (b->space->err.status < 0) {
-        if (e) *e = b->space->err;
-        return b->space->err.status;
-    }
-    return RT_OK;
+    return rt_space_status(b->space, e);
 }
 
 int rt_decoder_new(rt_decoder **out, rt_space *s, const rt_model_config *c, const rt_decoder_opts *o, rt_err *e)

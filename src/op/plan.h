@@ -61,6 +61,8 @@ typedef struct rt_space {
 
 int rt_space_new(rt_space **out, rt_err *e);
 void rt_space_free(rt_space *s);
+/* The first error of what was declared in it, or RT_OK. */
+int rt_space_status(const rt_space *s, rt_err *e);
 /* Declares a buffer; any class but ACT. Returns a view of all of it (RT_NONE after an error). */
 rt_view rt_space_buf(rt_space *s, rt_class cls, rt_dtype dtype, uint32_t rows, uint32_t cols, const char *name);
 

@@ -32,6 +32,12 @@ void rt_space_free(rt_space *s)
     rt_free(s);
 }
 
+int rt_space_status(const rt_space *s, rt_err *e)
+{
+    if (s->err.status && e) *e = s->err;
+    return s->err.status;
+}
+
 int rt_buffer_init(rt_buffer *b, rt_arena *names, rt_class cls, rt_dtype dtype, uint32_t rows, uint32_t cols,
                    const char *name, rt_err *e)
 {

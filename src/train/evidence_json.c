@@ -6,6 +6,7 @@
 #include "train/sealed.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Null when an element was lost for want of memory. */
@@ -77,7 +78,7 @@ static int groups_from_json(rt_moved_list *l, const json_t *j, rt_err *e)
                         "moved", &moved, "frozen", &frozen, "broken", &broken, "change", &g->change) != 0 ||
             strlen(name) >= sizeof g->name)
             goto bad;
-        memcpy(g->name, name, strlen(name) + 1);
+        snprintf(g->name, sizeof g->name, "%s", name);
         g->trained = (uint32_t)trained;
         g->moved = (uint32_t)moved;
         g->frozen = (uint32_t)frozen;

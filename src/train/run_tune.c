@@ -20,7 +20,7 @@ int rt_run_choices_keep(rt_run *r, rt_err *e)
     char *path = path_of(r);
     if (!path) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a path"));
     RT_TRY(d->api->info(d, &info, e));
-    if (info.tuning[0] && r->events.note && !r->opts->control_of) r->events.note(r->events.ctx, info.tuning);
+    if (*info.tuning && r->events.note && !r->opts->control_of) r->events.note(r->events.ctx, info.tuning);
     if (!r->temporary && d->api->choices_write) RT_TRY(d->api->choices_write(d, path, e));
 out:
     return rc;

@@ -374,6 +374,55 @@ static void untouched(void **state)
     put_back();
 }
 
+/* Four altered files are named, and nothing is left out. */
+static void four_altered(void **state)
+{
+    (void)state;
+    static const char *const names[] = { "run/metrics.jsonl", "run/verdict.json", "run/settings.json",
+                                         "run/data/train.json" };
+    rt_str before[4] = { { 0 } };
+    rt_err e = { 0 };
+    told t;
+    rt_run_verified v;
+    put_back();
+    for (int i = 0; i < 4; i++) {
+        if (rt_file_read(file_of(names[i]), 1 << 24, &before[i], &e) < 0) fail_msg("%s", e.text);
+        rt_str_append(&before[i], "\n"); /* which no reader minds */
+        assert_int_equal(rt_file_write(file_of(names[i]), before[i].data, before[i].len, &e), RT_OK);
+    }
+    if (verify("run", &t, &v, &e) < 0) fail_msg("%s", e.text);
+    assert_true(failed(&t, "files"));
+    for (int i = 0; i < 4; i++) {
+        if (!strstr(t.text, names[i])) fail_msg("'%s' lacks %s", t.text, names[i]);
+        assert_int_equal(rt_file_write(file_of(names[i]), before[i].data, before[i].len - 1, &e), RT_OK);
+        rt_str_free(&before[i]);
+    }
+    if (strstr(t.text, "...")) fail_msg("%s", t.text);
+}
+
+/* A step may take no time that a clock sees. */
+static bool no_time(json_t *j)
+{
+    if (!is_step(j, 2)) return false;
+    json_object_set_new(j, "seconds", json_real(0));
+    return true;
+}
+static void steps_without_time(void **state)
+{
+    (void)state;
+    rt_err e = { 0 };
+    told t;
+    rt_run_verified v;
+    put_back();
+    if (rt_sealed_read(&manifest, file_of("run/manifest.json"), &e) < 0) fail_msg("%s", e.text);
+    forge_lines(no_time);
+    seal_again();
+    json_decref(manifest);
+    if (verify("run", &t, &v, &e) < 0) fail_msg("%s", e.text);
+    if (t.count) fail_msg("%s failed: %s", t.failed[0], t.text);
+    put_back();
+}
+
 /* What tools/dispatch.sh adds may change with every fetch, so the manifest of a run that goes on must not list it. */
 static void dispatched(void **state)
 {
@@ -467,8 +516,10 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(untouched),    cmocka_unit_test(forgers), cmocka_unit_test(dispatched),
-        cmocka_unit_test(not_finished), cmocka_unit_test(gone),
+        cmocka_unit_test(untouched),    cmocka_unit_test(forgers),
+        cmocka_unit_test(four_altered), cmocka_unit_test(steps_without_time),
+        cmocka_unit_test(dispatched),   cmocka_unit_test(not_finished),
+        cmocka_unit_test(gone),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
