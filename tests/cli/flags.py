@@ -345,6 +345,9 @@ def _():
     expect("--time 6s is --steps" in a.text and len(a.steps) > 0, "steps were settled")
     b = Run(steps=len(a.steps))
     expect(a.curve() == b.curve() and a.weights() == b.weights(), "the run is the one with so many steps")
+    begun = time.time()
+    Run(steps=None, time="2s", eval_every=1, held_out="60%")  # evaluations are most of it, and are counted
+    expect(time.time() - begun < 6, f"with evaluations it took {time.time() - begun:.1f} s")
     expect(Run(fails=True, time="6s").status == 2, "not beside --steps")
     expect(Run(fails=True, steps=None, time="soon").status == 2, "a word")
     short = Run(fails=True, steps=None, time="0.001s")
