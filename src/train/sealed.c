@@ -61,11 +61,11 @@ static bool is_sealed(const rt_str *text)
            memcmp(tail + HASH_TAIL - (sizeof hash_end - 1), hash_end, sizeof hash_end - 1) == 0;
 }
 
-/* jansson says that something failed; whether it was memory, base/json.h knows. */
+/* A record says a thing once. jansson says that something failed; whether it was memory, base/json.h knows. */
 static int parse(json_t **out, const rt_str *text, const char *path, rt_err *e)
 {
     (void)rt_json_out_of_memory();
-    *out = json_loadb(text->data ? text->data : "", text->len, 0, NULL);
+    *out = json_loadb(text->data ? text->data : "", text->len, JSON_REJECT_DUPLICATES, NULL);
     if (*out) return RT_OK;
     return rt_json_out_of_memory() ? rt_fail(e, RT_NOMEM, "no memory for %s", path)
                                    : rt_fail(e, RT_FORMAT, "%s is not JSON", path);

@@ -355,6 +355,11 @@ static void sealed_records(void **state)
         assert_int_equal(rt_file_write(path, text.data, n, &e), RT_OK);
         assert_int_equal(rt_sealed_read(&j, path, &e), RT_FORMAT);
     }
+    put_text("record.json", "{\"a\":1,\"a\":2}"); /* of two answers, which one would it be? */
+    assert_int_equal(rt_json_read(&j, path, &e), RT_FORMAT);
+    put_text("record.json", "{\"a\":1,\"b\":2}");
+    assert_int_equal(rt_json_read(&j, path, &e), RT_OK);
+    json_decref(j);
     unlink(path);
     assert_int_equal(rt_sealed_read(&j, path, &e), RT_NOT_FOUND);
     rt_str_free(&text);
