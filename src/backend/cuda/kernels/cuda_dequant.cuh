@@ -8,8 +8,8 @@
 #define RT_BACKEND_CUDA_KERNELS_CUDA_DEQUANT_CUH
 
 #include "backend/cuda/kernels/cuda_common.cuh"
+#include "backend/cuda/kernels/cuda_dequant.h"
 
-enum { RT_CUDA_RUN = 8 }; /* values that are decoded together */
 typedef float Run[RT_CUDA_RUN];
 
 /* Eight bytes in two words. */
@@ -204,17 +204,5 @@ RT_DEVICE void decode_q3_k(Run &v, Stored b, uint32_t e)
     X(Q3_K, q3_k, 256, 110)                                                                                            \
     X(IQ4_NL, iq4_nl, 32, 18)                                                                                          \
     X(IQ4_XS, iq4_xs, 256, 136)
-
-/* v = values e.. of a row of blocks, whatever the type; e a multiple of 8 */
-RT_DEVICE void decode_any(Run &v, Stored row, uint32_t dtype, uint64_t e)
-{
-    switch (dtype) {
-#define X(NAME, name, elems, size)                                                                                     \
-    case RT_DTYPE_##NAME: decode_##name(v, row + e / elems * size, (uint32_t)(e % elems)); break;
-        RT_FOR_QUANTS(X)
-#undef X
-    default: break;
-    }
-}
 
 #endif
