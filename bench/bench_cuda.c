@@ -258,7 +258,10 @@ static void collect(op_rows *rows, const rt_step_plan *s, const rt_exec *dry, bo
             bool now = strncmp(op->label, "head chunk", 10) == 0;
             head = head || now;
             if ((products && op->kind != RT_OP_MATMUL) || !wants(ops, rt_op_name(op->kind))) continue;
-            op_rows_add(rows, group_of(s, step_programs[i], op, head && !now), p, t);
+            uint32_t n = 1;
+            while (op->kind == RT_OP_DEQUANT && t + n < p->nops && op[n].kind == op->kind) n++;
+            op_rows_add(rows, group_of(s, step_programs[i], op, head && !now), p, t, n);
+            t += n - 1;
         }
     }
 }
@@ -364,7 +367,7 @@ static void time_others(const step_case *c)
         bench_die("others", &e);
     const rt_plan *lowered = rt_exec_plan(dry, 0);
     for (uint32_t t = 0; t < lowered->nops; t++)
-        if (wants(ops, rt_op_name(lowered->ops[t].kind))) op_rows_add(&rows, "other", lowered, t);
+        if (wants(ops, rt_op_name(lowered->ops[t].kind))) op_rows_add(&rows, "other", lowered, t, 1);
     printf("\nother ops\n");
     rt_exec *x = op_rows_seal(&rows, dev, NULL, 0, least_bytes, noise_buffer(s));
     fill_space(x, s, true);

@@ -19,6 +19,17 @@ void bench_die(const char *what, const rt_err *e)
 
 /* ---- what an op is, in words ---- */
 
+static void describe_expansions(char *out, size_t size, const rt_plan *p, const rt_op *op, uint32_t n)
+{
+    size_t at = 0;
+    for (uint32_t i = 0; i < n && at < size; i++) {
+        rt_view x = op[i].slot[RT_ROWS_X];
+        at += (size_t)snprintf(out + at, size - at, "%s%s %ux%u", i ? ", " : "", rt_dtype_name(rt_plan_dtype(p, x)),
+                               x.rows, x.cols);
+    }
+    if (at < size) snprintf(out + at, size - at, " to %s", rt_dtype_name(rt_plan_dtype(p, op->slot[RT_ROWS_Y])));
+}
+
 /* Shape and dtypes, so that ops with the same words cost the same. */
 static void describe(char *out, size_t n, const rt_plan *p, const rt_op *op)
 {
@@ -45,7 +56,6 @@ static void describe(char *out, size_t n, const rt_plan *p, const rt_op *op)
     case RT_OP_KD_LOSS:
         snprintf(out, n, "T %g, CE %g, %ux%u %s", (double)a->kd.T, (double)a->kd.ce_weight, y.rows, y.cols, type);
         break;
-    case RT_OP_DEQUANT:
     case RT_OP_CAST:
         snprintf(out, n, "%s %ux%u to %s", rt_dtype_name(rt_plan_dtype(p, op->slot[RT_ROWS_X])), y.rows, y.cols, type);
         break;
@@ -59,27 +69,34 @@ static void describe(char *out, size_t n, const rt_plan *p, const rt_op *op)
 
 static bool is_update(rt_op_kind k) { return k == RT_OP_ADAMW || k == RT_OP_NORM_SQ; }
 
-static bool belongs(const op_row *r, const char *group, const rt_plan *from, const rt_op *op)
+static bool belongs(const op_row *r, const char *group, const rt_plan *from, const rt_op *op, uint32_t n)
 {
-    if (r->from != from || r->kind != op->kind || strcmp(r->group, group) != 0) return false;
-    return is_update(op->kind) || rt_op_costs_same(from, &from->ops[r->ops[0]], from, op);
+    if (r->from != from || r->kind != op->kind || r->per != n || strcmp(r->group, group) != 0) return false;
+    bool same = true;
+    for (uint32_t i = 0; i < n; i++) same = same && rt_op_costs_same(from, &from->ops[r->ops[0] + i], from, &op[i]);
+    return is_update(op->kind) || same;
 }
 
-void op_rows_add(op_rows *r, const char *group, const rt_plan *from, uint32_t index)
+void op_rows_add(op_rows *r, const char *group, const rt_plan *from, uint32_t index, uint32_t n)
 {
     const rt_op *op = &from->ops[index];
     uint32_t i = 0;
-    while (i < r->count && !belongs(&r->list[i], group, from, op)) i++;
+    while (i < r->count && !belongs(&r->list[i], group, from, op, n)) i++;
     if (i == r->count) {
         if (!rt_grow((void **)&r->list, &r->cap, i + 1, sizeof *r->list)) bench_die("out of memory", NULL);
-        r->list[r->count++] = (op_row){ .group = group, .kind = op->kind, .from = from };
-        describe(r->list[i].what, sizeof r->list[i].what, from, op);
+        r->list[r->count++] = (op_row){ .group = group, .kind = op->kind, .per = n, .from = from };
+        if (op->kind == RT_OP_DEQUANT)
+            describe_expansions(r->list[i].what, sizeof r->list[i].what, from, op, n);
+        else
+            describe(r->list[i].what, sizeof r->list[i].what, from, op);
     }
     op_row *row = &r->list[i];
     if (!rt_grow((void **)&row->ops, &row->cap, row->count + 1, sizeof *row->ops)) bench_die("out of memory", NULL);
     row->ops[row->count++] = index;
-    row->bytes += (double)rt_op_bytes(from, op);
-    row->flops += (double)rt_op_flops(from, op);
+    for (i = 0; i < n; i++) {
+        row->bytes += (double)rt_op_bytes(from, &op[i]);
+        row->flops += (double)rt_op_flops(from, &op[i]);
+    }
 }
 
 /* ---- the program of a row ---- */
@@ -102,16 +119,27 @@ static void move_elsewhere(rt_plan *p, rt_op *op)
     }
 }
 
+/* Item `item` of a row of expansions: its first begins with the row that the one before ended with. What writes the
+ * same bytes cannot be launched together. */
+static void chain(op_row *r, rt_view *all, uint32_t item, rt_view *y)
+{
+    uint32_t items = r->turns * r->count, rows = y->rows;
+    if (!item) *all = rt_act(r->plan, rt_plan_dtype(r->plan, *y), items * (rows - 1) + 1, y->cols, "expanded");
+    *y = rt_view_rows(r->plan, *all, item * (rows - 1), rows);
+}
+
 static void record_row(op_row *r, double least)
 {
     rt_err e = { 0 };
+    rt_view all = RT_NONE;
     r->turns = r->bytes * MOST_TURNS < least ? MOST_TURNS : 1 + (uint32_t)(least / r->bytes);
     if (rt_plan_clone_buffers(&r->plan, r->from, &e) < 0) bench_die(r->what, &e);
-    for (uint32_t turn = 0; turn < r->turns; turn++)
-        for (uint32_t i = 0; i < r->count; i++) {
-            rt_op op = r->from->ops[r->ops[i]];
+    for (uint32_t item = 0; item < r->turns * r->count; item++)
+        for (uint32_t k = 0; k < r->per; k++) {
+            rt_op op = r->from->ops[r->ops[item % r->count] + k];
             op.work = RT_NONE; /* seal gives it its own */
-            if (turn) move_elsewhere(r->plan, &op);
+            if (item >= r->count) move_elsewhere(r->plan, &op);
+            if (r->kind == RT_OP_DEQUANT && !k) chain(r, &all, item, &op.slot[RT_ROWS_Y]);
             rt_plan_append(r->plan, &op);
         }
 }

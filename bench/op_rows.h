@@ -4,7 +4,8 @@
  * the other, as a step does, on as many buffers as in the step, so launches and the gaps between them count. Every
  * activation has a place of its own, so that ops that are neighbours in a row and not in a step do not meet in a cache;
  * where the buffers are few enough to stay in one, the ops are repeated on others. Rates and what they are compared
- * with are the caller's. */
+ * with are the caller's. Expansions that follow one another in a step are one item of a row, for a device may launch
+ * them together; items of a row, which do not follow one another, are kept from that. */
 #ifndef BENCH_OP_ROWS_H
 #define BENCH_OP_ROWS_H
 
@@ -14,11 +15,12 @@ typedef struct op_row {
     const char *group; /* part of the step that it belongs to */
     rt_op_kind kind;
     char what[96];       /* shape and dtypes */
-    uint32_t count;      /* ops of the step */
+    uint32_t count;      /* items of the step */
+    uint32_t per;        /* ops of an item, one behind the other */
     double bytes, flops; /* of all of them */
     double seconds;      /* of all of them, once measured */
     const rt_plan *from; /* where they are, lowered */
-    uint32_t *ops, cap;  /* (count) */
+    uint32_t *ops, cap;  /* (count) the first of each */
     rt_plan *plan;       /* the row as a program */
     uint32_t turns;      /* times that all of them are in it */
 } op_row;
@@ -30,8 +32,8 @@ typedef struct op_rows {
     rt_plan *noise; /* fills the arena; the program behind the last row */
 } op_rows;
 
-/* Op `op` of the program `from`, which must outlive the rows. All updates of parameters are one row. */
-void op_rows_add(op_rows *r, const char *group, const rt_plan *from, uint32_t op);
+/* n ops from `op` on of the program `from`, which must outlive the rows. All updates of parameters are one row. */
+void op_rows_add(op_rows *r, const char *group, const rt_plan *from, uint32_t op, uint32_t n);
 /* n programs and then the rows, each of which touches at least so many bytes. noise: a buffer of the space, of class
  * INPUT, whose values rows find in their activations; the caller writes it. */
 rt_exec *op_rows_seal(op_rows *r, rt_dev *dev, const rt_plan *const *programs, uint32_t n, double least, rt_view noise);

@@ -2,9 +2,11 @@
  *
  * An op that the backend refuses is rewritten into ops that it takes; there is one rule: an operand that it would take
  * in another dtype is expanded or cast into scratch first. A large weight is expanded by slices of its rows, which
- * share that scratch, where the product can be cut so. What no rule helps is an error that names the op, its dtypes and
- * the backend's reason. With poison, every float activation is filled with NaN after its last use, by ordinary ops, so
- * it works on any backend. Scratch that an op asks for becomes an activation that lives for that op alone. */
+ * share that scratch, where the product can be cut so; small ones that are multiplied by the same operand are expanded
+ * side by side ahead of their products, so that a backend can do it at once. What no rule helps is an error that names
+ * the op, its dtypes and the backend's reason. With poison, every float activation is filled with NaN after its last
+ * use, by ordinary ops, so it works on any backend. Scratch that an op asks for becomes an activation that lives for
+ * that op alone. */
 #include "exec/exec_internal.h"
 
 #include <math.h>
@@ -43,10 +45,12 @@ static rt_view recast(rt_plan *q, const rt_op *op, rt_view v, rt_dtype to)
     return wide;
 }
 
+enum { SLICE_BYTES = 160 << 20 }; /* expanded at a time: the matrices of a 7B model stay whole */
+
 /* Rows of the weight b of a product, stored (N,K), that make a slice of at most SLICE_BYTES expanded; 0: no slices. */
 static uint32_t slice_rows(const rt_op *op, const rt_need *need)
 {
-    enum { SLICE_BYTES = 160 << 20, SLICE_ROWS = 256 }; /* the matrices of a 7B model stay whole */
+    enum { SLICE_ROWS = 256 };
     if (op->kind != RT_OP_MATMUL || !op->args.matmul.tb || need->recast != 1 + RT_MM_B) return 0;
     uint64_t row = rt_dtype_bytes(need->recast_to, op->slot[RT_MM_B].cols),
              n = SLICE_BYTES / row / SLICE_ROWS * SLICE_ROWS;
@@ -84,11 +88,47 @@ static bool append_lowered(rt_plan *q, rt_dev *d, const rt_op *original, rt_need
     for (uint32_t tries = 0; !ok && need.recast && tries < RT_MAX_SLOTS && !q->err.status; tries++) {
         rt_view *v = &op.slot[need.recast - 1];
         *v = recast(q, &op, *v, need.recast_to);
-        ok = supported(d, q, &op, &need);
+        ok = !q->err.status && supported(d, q, &op, &need);
     }
     if (ok) rt_plan_append(q, &op);
     if (need.failed < 0) *first = need;
     return ok;
+}
+
+/* ---- expanding ahead ---- */
+
+enum { AHEAD = 4 }; /* products of one operand: q, k, v */
+
+/* Is op a product whose weight is quantised, and expanded as a whole? need: what the backend said then. */
+static bool expands_whole(rt_plan *q, rt_dev *d, const rt_op *op, rt_need *need)
+{
+    if (op->kind != RT_OP_MATMUL || !rt_dtype_is_quant(rt_plan_dtype(q, op->slot[RT_MM_B]))) return false;
+    return !supported(d, q, op, need) && need->recast == 1 + RT_MM_B && !slice_rows(op, need);
+}
+
+static bool same_view(rt_view a, rt_view b)
+{
+    return a.buf == b.buf && a.rows == b.rows && a.cols == b.cols && a.off == b.off && a.stride == b.stride;
+}
+
+/* ops = the next ones of p from t on that belong together; returns how many, at least 1. Several are products of one
+ * operand, and their weights have been expanded by then: no product writes what is quantised, so all of that may be
+ * done before the first. Together they take no more than one large weight may. */
+static uint32_t take(rt_plan *q, rt_dev *d, const rt_plan *p, uint32_t t, rt_op ops[AHEAD])
+{
+    rt_need need[AHEAD];
+    uint64_t bytes = 0;
+    uint32_t n = 0;
+    for (; n < AHEAD && t + n < p->nops; n++) {
+        ops[n] = p->ops[t + n];
+        const rt_view *s = ops[n].slot;
+        if (!same_view(s[RT_MM_A], ops->slot[RT_MM_A]) || !expands_whole(q, d, &ops[n], &need[n])) break;
+        bytes += s[RT_MM_B].rows * rt_dtype_bytes(need[n].recast_to, s[RT_MM_B].cols);
+        if (bytes > SLICE_BYTES) break;
+    }
+    if (n < 2) return 1;
+    for (uint32_t i = 0; i < n; i++) ops[i].slot[RT_MM_B] = recast(q, &ops[i], ops[i].slot[RT_MM_B], need[i].recast_to);
+    return n;
 }
 
 /* After op t: NaN over every float activation whose last use it was. */
@@ -131,11 +171,16 @@ int rt_lower(rt_plan **out, rt_dev *d, const rt_plan *p, bool poison, rt_err *e)
     int rc;
     rt_plan *q = NULL;
     rt_need need;
+    rt_op ops[AHEAD];
     RT_TRY(rt_plan_clone_buffers(&q, p, e));
-    for (uint32_t t = 0; t < p->nops; t++) {
-        bool ok = append_lowered(q, d, &p->ops[t], &need);
+    for (uint32_t t = 0, n; t < p->nops; t += n) {
+        n = take(q, d, p, t, ops);
         RT_TRY(rt_plan_status(q, e));
-        if (!ok) RT_TRY(refuse(d, p, &p->ops[t], &need, e));
+        for (uint32_t i = 0; i < n; i++) {
+            bool ok = append_lowered(q, d, &ops[i], &need);
+            RT_TRY(rt_plan_status(q, e));
+            if (!ok) RT_TRY(refuse(d, p, &p->ops[t + i], &need, e));
+        }
     }
     RT_TRY(rt_plan_status(q, e));
     if (poison) RT_TRY(poisoned(&q, e));

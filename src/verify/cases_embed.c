@@ -1,6 +1,7 @@
 /* cases_embed.c - the cases of embed_fwd and embed_bwd.
  *
- * Big: a chunk of the cpu forward is 16384 elements of y, in strips of 256 columns; of the backward, 64 columns. */
+ * Big: a chunk of the cpu forward is 16384 elements of y, in strips of 256 columns; of the backward, 64 columns. 4500
+ * columns are more than a block of a GPU decodes. */
 #include "verify/values.h"
 
 #include <math.h>
@@ -14,7 +15,8 @@ static const rt_op_flag bwd_flags[] = { RT_FLAG("ids outside the table", "", "st
 static const rt_op_shape fwd_shapes[] = { { RT_SHAPE_ODD, { 7, 11, 13 } },
                                           { RT_SHAPE_ONE, { 1, 1, 1 } },
                                           { RT_SHAPE_BIG, { 97, 53, 601 } },
-                                          { RT_SHAPE_BIG, { 97, 53, 608 } } };
+                                          { RT_SHAPE_BIG, { 97, 53, 608 } },
+                                          { RT_SHAPE_BIG, { 13, 7, 4500 } } };
 static const rt_op_shape bwd_shapes[] = { { RT_SHAPE_ODD, { 13, 7, 11 } },
                                           { RT_SHAPE_ONE, { 1, 1, 1 } },
                                           { RT_SHAPE_BIG, { 307, 53, 211 } },

@@ -9,21 +9,11 @@
 enum { N, C }; /* dimensions */
 enum { SITE = 41 };
 
-/* The same work as one op, or as several over parts of the rows: devices may take neighbours together. */
-#define OPS RT_FLAG("ops", "", "many")
-
-static uint32_t ops_of(rt_view v, bool many, uint32_t most) { return !many ? 1 : v.rows < most ? v.rows : most; }
-static rt_view part_of(rt_plan *p, rt_view v, uint32_t i, uint32_t ops)
-{
-    uint32_t first = (uint32_t)((uint64_t)v.rows * i / ops), end = (uint32_t)((uint64_t)v.rows * (i + 1) / ops);
-    return v.buf ? rt_view_rows(p, v, first, end - first) : v;
-}
-
 /* ---- norm_sq ---- */
 
 enum { ACC, FAULT, VALUES, NORM_OPS };
 static const rt_op_flag norm_flags[] = { RT_FLAG("out", "", "acc"), RT_FLAG("fault", "", "fault", "fault-set"),
-                                         RT_RARE("values", "", "inf", "nan"), OPS };
+                                         RT_RARE("values", "", "inf", "nan"), RT_OPS_FLAG };
 static const rt_op_shape norm_shapes[] = { { RT_SHAPE_ODD, { 7, 19 } },
                                            { RT_SHAPE_ONE, { 1, 1 } },
                                            { RT_SHAPE_BIG, { 29, 2309 } } };
@@ -47,10 +37,10 @@ static void norm_emit(rt_plan *p, const rt_op_case *c, const rt_view *v, bool wi
 {
     enum { MOST = 3 }; /* each adds a rounding to f32 */
     rt_view x = v[RT_NSQ_X];
-    uint32_t ops = ops_of(x, c->flag[NORM_OPS], MOST);
+    uint32_t ops = rt_case_ops(x, c->flag[NORM_OPS], MOST);
     (void)wide;
     for (uint32_t i = 0; i < ops; i++)
-        rt_emit_norm_sq(p, v[RT_NSQ_OUT], part_of(p, x, i, ops), v[RT_NSQ_FAULT], v[RT_NSQ_STEP], SITE + i);
+        rt_emit_norm_sq(p, v[RT_NSQ_OUT], rt_case_part(p, x, i, ops), v[RT_NSQ_FAULT], v[RT_NSQ_STEP], SITE + i);
 }
 
 static double elements(const rt_op_case *c) { return (double)c->dim[N] * c->dim[C]; }
@@ -110,7 +100,7 @@ const rt_op_set rt_op_set_clip = { .kind = RT_OP_CLIP,
 enum { GSCALE, ADAM_FAULT, STEP, DECAY, ADAM_OPS };
 static const rt_op_flag adam_flags[] = { RT_FLAG("gscale", "", "gscale"), RT_RARE("fault", "", "fault", "fault-set"),
                                          RT_FLAG("step", "step1", "step2", "step1000"), RT_FLAG("decay", "", "decay"),
-                                         OPS };
+                                         RT_OPS_FLAG };
 static const rt_op_shape adam_shapes[] = { { RT_SHAPE_ODD, { 37, 19 } },
                                            { RT_SHAPE_ONE, { 1, 1 } },
                                            { RT_SHAPE_BIG, { 4, 33001 } } };
@@ -158,10 +148,10 @@ static void adam_emit(rt_plan *p, const rt_op_case *c, const rt_view *v, bool wi
     bool own = wide || !has_master(c);
     rt_view param = has_master(c) && wide ? v[RT_ADAM_MASTER] : v[RT_ADAM_PARAM];
     rt_view master = own ? RT_NONE : v[RT_ADAM_MASTER], m = v[RT_ADAM_M], s = v[RT_ADAM_V], g = v[RT_ADAM_GRAD];
-    uint32_t ops = ops_of(param, c->flag[ADAM_OPS], MOST);
+    uint32_t ops = rt_case_ops(param, c->flag[ADAM_OPS], MOST);
     for (uint32_t i = 0; i < ops; i++)
-        rt_emit_adamw(p, part_of(p, param, i, ops), part_of(p, master, i, ops), part_of(p, m, i, ops),
-                      part_of(p, s, i, ops), part_of(p, g, i, ops), v[RT_ADAM_STEP], v[RT_ADAM_GSCALE],
+        rt_emit_adamw(p, rt_case_part(p, param, i, ops), rt_case_part(p, master, i, ops), rt_case_part(p, m, i, ops),
+                      rt_case_part(p, s, i, ops), rt_case_part(p, g, i, ops), v[RT_ADAM_STEP], v[RT_ADAM_GSCALE],
                       v[RT_ADAM_FAULT], &o);
 }
 

@@ -213,7 +213,8 @@ const rt_op_set rt_op_set_copy = { .kind = RT_OP_COPY,
 
 /* ---- dequant, quant ---- */
 
-static const rt_op_shape dequant_shapes[] = { { RT_SHAPE_ODD, { 3, 769 } },
+static const rt_op_flag dequant_flags[] = { RT_OPS_FLAG };
+static const rt_op_shape dequant_shapes[] = { { RT_SHAPE_ODD, { 11, 769 } },
                                               { RT_SHAPE_ONE, { 1, 1 } },
                                               { RT_SHAPE_BIG, { 7, 16500 } } };
 static const rt_op_shape quant_shapes[] = { { RT_SHAPE_ODD, { 3, 513 } },
@@ -229,15 +230,19 @@ static void dequant_layout(const rt_op_case *c, rt_layout *l)
 
 static void dequant_emit(rt_plan *p, const rt_op_case *c, const rt_view *v, bool wide)
 {
-    (void)c;
+    enum { MOST = 11 }; /* more than a launch takes */
+    uint32_t ops = rt_case_ops(v[RT_ROWS_Y], c->flag[0], MOST);
     (void)wide;
-    rt_emit_dequant(p, v[RT_ROWS_Y], v[RT_ROWS_X]);
+    for (uint32_t i = 0; i < ops; i++)
+        rt_emit_dequant(p, rt_case_part(p, v[RT_ROWS_Y], i, ops), rt_case_part(p, v[RT_ROWS_X], i, ops));
 }
 
 const rt_op_set rt_op_set_dequant = { .kind = RT_OP_DEQUANT,
                                       .ndims = 2,
                                       .shapes = dequant_shapes,
                                       .nshapes = RT_COUNT(dequant_shapes),
+                                      .flags = dequant_flags,
+                                      .nflags = RT_COUNT(dequant_flags),
                                       .fix = block_fix,
                                       .layout = dequant_layout,
                                       .emit = dequant_emit };

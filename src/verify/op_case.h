@@ -42,6 +42,19 @@ typedef struct rt_op_flag {
         .name = (n), .value = { __VA_ARGS__ }, .rare = true                                                            \
     }
 
+/* The same work as one op, or as several over parts of the rows: devices may take neighbours together. How many for an
+ * operand v, and part i of it; an absent one has absent parts. */
+#define RT_OPS_FLAG RT_FLAG("ops", "", "many")
+static inline uint32_t rt_case_ops(rt_view v, bool many, uint32_t most)
+{
+    return !many ? 1 : v.rows < most ? v.rows : most;
+}
+static inline rt_view rt_case_part(rt_plan *p, rt_view v, uint32_t i, uint32_t ops)
+{
+    uint32_t first = (uint32_t)((uint64_t)v.rows * i / ops), end = (uint32_t)((uint64_t)v.rows * (i + 1) / ops);
+    return v.buf ? rt_view_rows(p, v, first, end - first) : v;
+}
+
 /* Which operands are windows inside wider buffers: at odd offsets, or at offsets and strides of whole RT_ALIGNED_ELEMS,
  * which is how the parts of a fused projection lie and what kernels that move 16 bytes at a time ask for. */
 typedef enum rt_strided {

@@ -9,6 +9,7 @@
 
 #include "standin_case.h"
 
+#include "backend/cuda/kernels/cuda_dequant.h"
 #include "backend/cuda/kernels/cuda_optim.h"
 #include "backend/cuda/kernels/cuda_sums.h"
 #include "exec/exec.h"
@@ -16,13 +17,16 @@
 
 /* ---- the buffers of an update ---- */
 
-enum { TENSORS = 100, WIDE = 19 };
+enum { TENSORS = 100, WIDE = 19, PACKED = 20, BLOCK = 256 };
 
 typedef struct update {
     rt_plan *p;
     rt_view param[TENSORS], master[TENSORS], m[TENSORS], v[TENSORS], grad[TENSORS];
     rt_view wide_grad; /* f32, as large as the others */
     rt_view sum, other_sum, scale, fault, step;
+    rt_view packed[PACKED], plain[PACKED]; /* of two quantised types in turn; bf16 */
+    rt_view wide_plain;                    /* f32 */
+    rt_view ids;
 } update;
 
 typedef void (*record_fn)(update *u);
@@ -54,6 +58,13 @@ static uint64_t launches(record_fn fn)
     u.scale = rt_space_buf(sp, RT_CLASS_STATE, RT_DTYPE_F32, 1, 1, "scale");
     u.fault = rt_space_buf(sp, RT_CLASS_STATE, RT_DTYPE_U32, 1, 4, "fault");
     u.step = rt_space_buf(sp, RT_CLASS_STEP, RT_DTYPE_U8, 1, sizeof(rt_step), "step");
+    for (int i = 0; i < PACKED; i++) {
+        rt_dtype type = i % 2 ? RT_DTYPE_Q6_K : RT_DTYPE_Q4_K;
+        u.packed[i] = rt_space_buf(sp, RT_CLASS_PARAM, type, 3, BLOCK, "packed");
+        u.plain[i] = rt_space_buf(sp, RT_CLASS_OUTPUT, RT_DTYPE_BF16, 3, BLOCK, "plain");
+    }
+    u.wide_plain = rt_space_buf(sp, RT_CLASS_OUTPUT, RT_DTYPE_F32, 3, BLOCK, "plain");
+    u.ids = rt_space_buf(sp, RT_CLASS_INPUT, RT_DTYPE_I32, 3, 1, "ids");
     assert_int_equal(rt_plan_new(&u.p, sp, "update", &rt_policy_bf16, &e), RT_OK);
     fn(&u);
     s->launches = 0;
@@ -177,11 +188,67 @@ static void adams_share_launches(void **test)
     assert_int_equal(launches(two_read_the_same), 1);
 }
 
+/* ---- dequant: one launch for each run ---- */
+
+static void all_expanded(update *u)
+{
+    for (int i = 0; i < PACKED; i++) rt_emit_dequant(u->p, u->plain[i], u->packed[i]);
+}
+static void expanded_to_two_types(update *u)
+{
+    rt_emit_dequant(u->p, u->plain[0], u->packed[0]);
+    rt_emit_dequant(u->p, u->wide_plain, u->packed[1]);
+    rt_emit_dequant(u->p, u->plain[1], u->packed[1]);
+}
+static void expanded_with_something_between(update *u)
+{
+    rt_emit_dequant(u->p, u->plain[0], u->packed[0]);
+    rt_emit_fill(u->p, u->plain[1], 0.0f); /* one launch */
+    rt_emit_dequant(u->p, u->plain[1], u->packed[1]);
+}
+/* The second writes over a row of the first, which must not come later. */
+static void one_row_expanded_twice(update *u)
+{
+    rt_emit_dequant(u->p, u->plain[0], u->packed[0]);
+    rt_emit_dequant(u->p, rt_view_rows(u->p, u->plain[0], 2, 1), rt_view_rows(u->p, u->packed[1], 0, 1));
+}
+/* Rows that only lie beside one another do not meet. */
+static void two_parts_expanded(update *u)
+{
+    rt_emit_dequant(u->p, rt_view_rows(u->p, u->plain[0], 0, 2), rt_view_rows(u->p, u->packed[0], 1, 2));
+    rt_emit_dequant(u->p, rt_view_rows(u->p, u->plain[0], 2, 1), rt_view_rows(u->p, u->packed[1], 0, 1));
+}
+static void one_weight_expanded_twice(update *u)
+{
+    rt_emit_dequant(u->p, u->plain[0], u->packed[0]);
+    rt_emit_dequant(u->p, u->plain[1], u->packed[0]);
+}
+/* The same kernel, but another op. */
+static void expanded_and_looked_up(update *u)
+{
+    rt_emit_dequant(u->p, u->plain[0], u->packed[0]);
+    rt_emit_embed_fwd(u->p, u->plain[1], u->packed[1], u->ids);
+    rt_emit_embed_fwd(u->p, u->plain[2], u->packed[0], u->ids);
+}
+
+static void expansions_share_launches(void **test)
+{
+    (void)test;
+    assert_int_equal(launches(all_expanded), (PACKED + RT_CUDA_DEQUANT_TENSORS - 1) / RT_CUDA_DEQUANT_TENSORS);
+    assert_int_equal(launches(expanded_to_two_types), 3);
+    assert_int_equal(launches(expanded_with_something_between), 3);
+    assert_int_equal(launches(one_row_expanded_twice), 2);
+    assert_int_equal(launches(two_parts_expanded), 1);
+    assert_int_equal(launches(one_weight_expanded_twice), 1);
+    assert_int_equal(launches(expanded_and_looked_up), 3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(norms_share_launches),
         cmocka_unit_test(adams_share_launches),
+        cmocka_unit_test(expansions_share_launches),
     };
     return cmocka_run_group_tests(tests, find_standin, NULL);
 }

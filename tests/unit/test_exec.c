@@ -1,4 +1,4 @@
-/* test_exec.c - seal and run: placement, sharing of allocations, lowering, limits, poison, guards, no allocation after
+/* test_exec.c - seal and run: placement, sharing of allocations, limits, poison, guards, no allocation after
  * seal. Runs on `ref` and `cpu`, and on small fake backends that refuse or misbehave. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,40 +8,13 @@
 #include <cmocka.h>
 
 #include "backend/host.h"
-#include "exec/exec_internal.h"
-#include "num/quant.h"
+#include "exec_case.h"
 #include "op/emit.h"
 #include "verify/grad_block.h"
 
 #include <malloc.h>
 #include <math.h>
 
-static const rt_backend *backend(const char *name)
-{
-    const rt_backend *b;
-    rt_err e = { 0 };
-    if (rt_backend_find(name, &b, &e) < 0) fail_msg("%s", e.text);
-    return b;
-}
-static rt_dev *open_dev(const char *name, uint32_t threads)
-{
-    rt_dev *d = NULL;
-    rt_err e = { 0 };
-    rt_dev_opts o = { .threads = threads };
-    if (backend(name)->open(&d, 0, &o, &e) < 0) fail_msg("%s", e.text);
-    return d;
-}
-static void ok(int rc, const rt_err *e)
-{
-    if (rc < 0) fail_msg("%d: %s", rc, e->text);
-}
-static void run(rt_exec *x, uint32_t program)
-{
-    rt_err e = { 0 };
-    rt_ticket t;
-    ok(rt_exec_run(x, program, &t, &e), &e);
-    ok(rt_exec_wait(x, t, &e), &e);
-}
 static const rt_block_shape SHAPE = { .B = 2,
                                       .T = 5,
                                       .C = 16,
@@ -213,33 +186,6 @@ static void gradients_accumulate_over_programs(void **state)
     d->api->close(d);
 }
 
-/* ---- fake backends: `ref` with one function replaced ---- */
-
-typedef struct fake_dev {
-    rt_dev base; /* the real device follows the api pointer of ref, so a fake is a patched copy of its table */
-} fake_dev;
-
-static rt_backend fake;
-static const rt_backend *real_api;
-static const rt_backend *as_real(rt_dev *d)
-{
-    const rt_backend *f = d->api;
-    d->api = real_api;
-    return f;
-}
-static bool refuse_quantised_matmul(rt_dev *d, const rt_plan *p, const rt_op *op, rt_need *need)
-{
-    if (op->kind == RT_OP_MATMUL && rt_dtype_is_quant(rt_plan_dtype(p, op->slot[RT_MM_B]))) {
-        strcpy(need->why_not, "b must be a float here");
-        need->recast = 1 + RT_MM_B;
-        need->recast_to = rt_plan_dtype(p, op->slot[RT_MM_A]);
-        return false;
-    }
-    const rt_backend *f = as_real(d);
-    bool yes = real_api->supports(d, p, op, need);
-    d->api = f;
-    return yes;
-}
 static bool refuse_swiglu(rt_dev *d, const rt_plan *p, const rt_op *op, rt_need *need)
 {
     if (op->kind == RT_OP_SWIGLU_FWD) {
@@ -251,109 +197,6 @@ static bool refuse_swiglu(rt_dev *d, const rt_plan *p, const rt_op *op, rt_need 
     d->api = f;
     return yes;
 }
-static rt_dev *open_fake(bool (*supports)(rt_dev *, const rt_plan *, const rt_op *, rt_need *))
-{
-    rt_dev *d = open_dev("ref", 0);
-    real_api = d->api;
-    fake = *real_api;
-    fake.name = "fake";
-    fake.supports = supports;
-    d->api = &fake;
-    return d;
-}
-
-/* A quantised weight that the backend cannot multiply is expanded into scratch first; the numbers are the same. */
-static void quantised_operands_are_lowered(void **state)
-{
-    enum { M = 3, N = 5, K = 256 };
-    rt_err e = { 0 };
-    static float a[M * K], w[N * K];
-    float y[2][M * N];
-    uint8_t blocks[N * 144];
-    (void)state;
-    for (int i = 0; i < M * K; i++) a[i] = (float)rt_test_normal(1, (uint64_t)i);
-    for (int i = 0; i < N * K; i++) w[i] = (float)rt_test_normal(2, (uint64_t)i);
-    rt_quant_from_f32(blocks, w, RT_DTYPE_Q4_K, N * K);
-    for (int i = 0; i < 2; i++) {
-        rt_dev *d = i ? open_fake(refuse_quantised_matmul) : open_dev("ref", 0);
-        rt_space *s;
-        rt_plan *p;
-        rt_exec *x;
-        rt_str text = { 0 };
-        ok(rt_space_new(&s, &e), &e);
-        rt_view va = rt_space_buf(s, RT_CLASS_INPUT, RT_DTYPE_F32, M, K, "a");
-        rt_view vw = rt_space_buf(s, RT_CLASS_PARAM, RT_DTYPE_Q4_K, N, K, "w");
-        rt_view vy = rt_space_buf(s, RT_CLASS_OUTPUT, RT_DTYPE_F32, M, N, "y");
-        ok(rt_plan_new(&p, s, "lowered", &rt_policy_f32, &e), &e);
-        rt_emit_matmul(p, vy, va, vw, RT_NONE, "nt", 1.0f);
-        ok(rt_exec_seal(&x, d, (const rt_plan *const *)&p, 1, NULL, &e), &e);
-        assert_int_equal(rt_exec_plan(x, 0)->nops, i ? 2 : 1);
-        ok(rt_exec_print(x, 0, RT_PRINT_TEXT, &text, &e), &e);
-        assert_int_equal(strstr(text.data, "dequant") != NULL, i); /* the printer shows both */
-        ok(rt_exec_write(x, va, a, sizeof a, &e), &e);
-        ok(rt_exec_write(x, vw, blocks, sizeof blocks, &e), &e);
-        run(x, 0);
-        ok(rt_exec_read(x, vy, y[i], sizeof y[i], &e), &e);
-        rt_str_free(&text);
-        rt_exec_free(x);
-        rt_plan_free(p);
-        rt_space_free(s);
-        d->api = i ? real_api : d->api;
-        d->api->close(d);
-    }
-    assert_memory_equal(y[0], y[1], sizeof y[0]);
-}
-
-/* A large weight is expanded by slices that share their scratch: 160 MiB of 170,000 rows of 256 values are 163,840. */
-static void large_weights_are_expanded_by_slices(void **state)
-{
-    enum { N = 170000, K = 256, SLICE = 163840 };
-    rt_err e = { 0 };
-    static float a[K], y[2][N], bias[N];
-    (void)state;
-    uint8_t *blocks = rt_alloc(N * 144, 16);
-    for (int i = 0; i < K; i++) a[i] = (float)rt_test_normal(1, (uint64_t)i);
-    for (int i = 0; i < N; i++) bias[i] = (float)i;
-    for (uint32_t i = 0; i < N * 144; i++) blocks[i] = (uint8_t)(i * 2654435761u >> 27); /* small scales */
-    for (int i = 0; i < 2; i++) {
-        rt_dev *d = i ? open_fake(refuse_quantised_matmul) : open_dev("ref", 0);
-        rt_space *s;
-        rt_plan *p;
-        rt_exec *x;
-        ok(rt_space_new(&s, &e), &e);
-        rt_view va = rt_space_buf(s, RT_CLASS_INPUT, RT_DTYPE_F32, 1, K, "a");
-        rt_view vw = rt_space_buf(s, RT_CLASS_PARAM, RT_DTYPE_Q4_K, N, K, "w");
-        rt_view vb = rt_space_buf(s, RT_CLASS_PARAM, RT_DTYPE_F32, 1, N, "bias");
-        rt_view vy = rt_space_buf(s, RT_CLASS_OUTPUT, RT_DTYPE_F32, 1, N, "y");
-        ok(rt_plan_new(&p, s, "sliced", &rt_policy_f32, &e), &e);
-        rt_emit_matmul(p, vy, va, vw, vb, "nt", 0.5f);
-        ok(rt_exec_seal(&x, d, (const rt_plan *const *)&p, 1, NULL, &e), &e);
-        if (i) {
-            const rt_plan *low = rt_exec_plan(x, 0);
-            assert_int_equal(low->nops, 4); /* expand, multiply, twice */
-            assert_int_equal(low->ops[1].args.matmul.N, SLICE);
-            assert_int_equal(low->ops[3].args.matmul.N, N - SLICE);
-            assert_int_equal(rt_plan_buffer(low, low->ops[1].slot[RT_MM_B])->bytes, 160 << 20);
-            assert_true(rt_view_bytes(low, low->ops[3].slot[RT_MM_B]) < 160 << 20);
-            uint32_t first = low->ops[1].slot[RT_MM_B].buf & ~RT_ACT_BIT,
-                     second = low->ops[3].slot[RT_MM_B].buf & ~RT_ACT_BIT;
-            assert_true(x->prog[0].life[first].last < x->prog[0].life[second].first);
-        }
-        ok(rt_exec_write(x, va, a, sizeof a, &e), &e);
-        ok(rt_exec_write(x, vw, blocks, N * 144, &e), &e);
-        ok(rt_exec_write(x, vb, bias, sizeof bias, &e), &e);
-        run(x, 0);
-        ok(rt_exec_read(x, vy, y[i], sizeof y[i], &e), &e);
-        rt_exec_free(x);
-        rt_plan_free(p);
-        rt_space_free(s);
-        d->api = i ? real_api : d->api;
-        d->api->close(d);
-    }
-    assert_memory_equal(y[0], y[1], sizeof y[0]);
-    rt_free(blocks);
-}
-
 static void unsupported_ops_are_named(void **state)
 {
     rt_err e = { 0 };
@@ -662,22 +505,13 @@ static void hashes_tell_programs_apart(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(placement_never_overlaps),
-        cmocka_unit_test(placement_follows_its_rule),
-        cmocka_unit_test(programs_share_allocations),
-        cmocka_unit_test(gradients_accumulate_over_programs),
-        cmocka_unit_test(quantised_operands_are_lowered),
-        cmocka_unit_test(unsupported_ops_are_named),
-        cmocka_unit_test(dry_seals_are_the_same_without_memory),
-        cmocka_unit_test(large_weights_are_expanded_by_slices),
-        cmocka_unit_test(memory_limit_is_a_clear_refusal),
-        cmocka_unit_test(sums_that_overflow_are_refused),
-        cmocka_unit_test(recording_errors_surface_at_seal),
-        cmocka_unit_test(host_moves_are_checked),
-        cmocka_unit_test(guards_catch_a_stray_byte),
-        cmocka_unit_test(poison_fills_the_dead),
-        cmocka_unit_test(no_allocation_after_seal),
-        cmocka_unit_test(hashes_tell_programs_apart),
+        cmocka_unit_test(placement_never_overlaps),         cmocka_unit_test(placement_follows_its_rule),
+        cmocka_unit_test(programs_share_allocations),       cmocka_unit_test(gradients_accumulate_over_programs),
+        cmocka_unit_test(unsupported_ops_are_named),        cmocka_unit_test(dry_seals_are_the_same_without_memory),
+        cmocka_unit_test(memory_limit_is_a_clear_refusal),  cmocka_unit_test(sums_that_overflow_are_refused),
+        cmocka_unit_test(recording_errors_surface_at_seal), cmocka_unit_test(host_moves_are_checked),
+        cmocka_unit_test(guards_catch_a_stray_byte),        cmocka_unit_test(poison_fills_the_dead),
+        cmocka_unit_test(no_allocation_after_seal),         cmocka_unit_test(hashes_tell_programs_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /* cuda_embed.c - launches of embed, forward and backward. */
 #include "backend/cuda/kernels/cuda_embed.h"
 
-#include "backend/cuda/cuda_op.h"
+#include "backend/cuda/cuda_dequant_push.h"
 
 /* ---- forward ---- */
 
@@ -12,22 +12,35 @@ static bool fwd_need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, r
     return cuda_takes(p, op, need, quant ? "rows decoded as they are read" : "rows in packs");
 }
 
+/* Blocks are as wide as a row, or an equal part of it, has work for. */
+static void push_decoded(rt_cuda_builder *b, const rt_bound_op *o)
+{
+    const rt_operand *y = &o->slot[RT_EMBED_Y];
+    uint64_t warps = cuda_div_up(y->cols, 32 * RT_CUDA_DEQUANT_THREAD), tiles = cuda_div_up(32 * warps, RT_CUDA_BLOCK);
+    uint32_t threads = 32 * (uint32_t)cuda_div_up(warps, tiles);
+    rt_cuda_dequant_params p = { .count = 1 };
+    rt_cuda_dequant_tensor *t = p.tensor;
+    *t = cuda_dequant_rows(y, &o->slot[RT_EMBED_TABLE], y->cols, threads);
+    t->ids = cuda_mat(&o->slot[RT_EMBED_IDS]);
+    t->V = o->args.embed.V;
+    cuda_push_dequant(b, y->dtype, y->rows * t->tiles, threads, &p);
+}
+
 static void fwd_emit(rt_cuda_builder *b, const rt_bound_op *o)
 {
     const rt_operand *y = &o->slot[RT_EMBED_Y], *table = &o->slot[RT_EMBED_TABLE];
-    bool quant = rt_dtype_is_quant(table->dtype);
     uint32_t W = RT_CUDA_EMBED_PACK;
-    rt_cuda_embed_params p = { .y = cuda_mat(y),
-                               .table = cuda_mat(table),
-                               .ids = cuda_mat(&o->slot[RT_EMBED_IDS]),
-                               .table_step = rt_dtype_bytes(table->dtype, table->stride),
-                               .V = o->args.embed.V,
-                               .dtype = table->dtype };
+    if (rt_dtype_is_quant(table->dtype)) {
+        push_decoded(b, o);
+        return;
+    }
+    rt_cuda_embed_params p = {
+        .y = cuda_mat(y), .table = cuda_mat(table), .ids = cuda_mat(&o->slot[RT_EMBED_IDS]), .V = o->args.embed.V
+    };
     p.tile = (rt_cuda_tile){ .rows = y->rows, .cols = y->cols, .packs = cuda_div_up(y->cols, W) };
-    p.tile.whole = cuda_aligned(y, W) && (quant || cuda_aligned(table, W));
-    const char *kernel = quant ? CUDA_KERNEL("embed_quant", y->dtype) : CUDA_KERNEL2("embed", y->dtype, table->dtype);
-    cuda_push_1d(b, "cuda_embed", kernel, cuda_tile_blocks(&p.tile, RT_CUDA_EMBED_PACKS, RT_CUDA_GRID_MAX),
-                 RT_CUDA_BLOCK, 0, &p, sizeof p);
+    p.tile.whole = cuda_aligned(y, W) && cuda_aligned(table, W);
+    cuda_push_1d(b, "cuda_embed", CUDA_KERNEL2("embed", y->dtype, table->dtype),
+                 cuda_tile_blocks(&p.tile, RT_CUDA_EMBED_PACKS, RT_CUDA_GRID_MAX), RT_CUDA_BLOCK, 0, &p, sizeof p);
 }
 
 /* ---- backward ---- */

@@ -8,8 +8,8 @@
 #define RT_BACKEND_CUDA_KERNELS_CUDA_DEQUANT_CUH
 
 #include "backend/cuda/kernels/cuda_common.cuh"
+#include "backend/cuda/kernels/cuda_dequant.h"
 
-enum { RT_CUDA_RUN = 8 }; /* values that are decoded together */
 typedef float Run[RT_CUDA_RUN];
 
 /* Eight bytes in two words. */
@@ -37,6 +37,14 @@ struct Stored {
             const uint32_t a = w[0], b = w[1], c = before ? (*this + 6).half_word() : 0;
             return { { __funnelshift_r(a, b, 8 * before), __funnelshift_r(b, c, 8 * before) } };
         }
+    }
+    /* The same on a multiple of 2 where four more bytes are of the block: three words, and no other address. */
+    __device__ Bytes inner_bytes() const
+    {
+        const uint32_t before = (uint32_t)(uintptr_t)p & 2;
+        const uint32_t *w = (const uint32_t *)(p - before);
+        const uint32_t a = w[0], b = w[1], c = w[2];
+        return { { __funnelshift_r(a, b, 8 * before), __funnelshift_r(b, c, 8 * before) } };
     }
 };
 
@@ -173,8 +181,8 @@ RT_DEVICE void decode_q5_k(Run &v, Stored b, uint32_t e)
 RT_DEVICE void decode_q6_k(Run &v, Stored b, uint32_t e)
 {
     const uint32_t half = e / 128, part = e % 128 / 32, l = e % 32;
-    const Bytes low = bits_of((b + 64 * half + (part & 1) * 32 + l).bytes<2>(), part / 2 * 4, 15);
-    const Bytes high = bits_of((b + 128 + 32 * half + l).bytes<2>(), 2 * part, 3);
+    const Bytes low = bits_of((b + 64 * half + (part & 1) * 32 + l).inner_bytes(), part / 2 * 4, 15);
+    const Bytes high = bits_of((b + 128 + 32 * half + l).inner_bytes(), 2 * part, 3);
     put_scaled(v, join_bits(low, high, 4), (b + 208).scale() * (float)(int8_t)b[192 + e / 16], 32);
 }
 RT_DEVICE void decode_q2_k(Run &v, Stored b, uint32_t e)
@@ -185,8 +193,8 @@ RT_DEVICE void decode_q2_k(Run &v, Stored b, uint32_t e)
 }
 RT_DEVICE void decode_q3_k(Run &v, Stored b, uint32_t e)
 {
-    const Bytes q = bits_of((b + 32 + e / 128 * 32 + e % 32).bytes<2>(), e % 128 / 32 * 2, 3);
-    const Bytes high = bits_of((b + e % 32).bytes<2>(), e / 32, 1);
+    const Bytes q = bits_of((b + 32 + e / 128 * 32 + e % 32).inner_bytes(), e % 128 / 32 * 2, 3);
+    const Bytes high = bits_of((b + e % 32).inner_bytes(), e / 32, 1);
     put_scaled(v, join_bits(q, high, 2), (b + 108).scale() * (float)(scale_q3(b + 96, e / 16) - 32), 4);
 }
 
@@ -204,17 +212,5 @@ RT_DEVICE void decode_q3_k(Run &v, Stored b, uint32_t e)
     X(Q3_K, q3_k, 256, 110)                                                                                            \
     X(IQ4_NL, iq4_nl, 32, 18)                                                                                          \
     X(IQ4_XS, iq4_xs, 256, 136)
-
-/* v = values e.. of a row of blocks, whatever the type; e a multiple of 8 */
-RT_DEVICE void decode_any(Run &v, Stored row, uint32_t dtype, uint64_t e)
-{
-    switch (dtype) {
-#define X(NAME, name, elems, size)                                                                                     \
-    case RT_DTYPE_##NAME: decode_##name(v, row + e / elems * size, (uint32_t)(e % elems)); break;
-        RT_FOR_QUANTS(X)
-#undef X
-    default: break;
-    }
-}
 
 #endif

@@ -17,6 +17,16 @@ struct f16 {
 };
 
 RT_DEVICE float to_float(float x) { return x; }
+/* What a multiprocessor holds: a bound on launches that asks for all of it leaves no fewer registers than that needs.
+ */
+#if __CUDA_ARCH__ < 800
+#define RT_SM_THREADS 1024
+#elif __CUDA_ARCH__ == 800 || (__CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1100)
+#define RT_SM_THREADS 2048
+#else
+#define RT_SM_THREADS 1536
+#endif
+
 RT_DEVICE float to_float(bf16 x) { return __uint_as_float((uint32_t)x.bits << 16); }
 RT_DEVICE float to_float(f16 x)
 {

@@ -1,12 +1,12 @@
 /* cuda_embed.cu - rows of a table by id, and their gradient.
  *
- * Forward: a thread has a pack of a row of y. A quantised table is decoded as it is read.
+ * Forward: a thread has a pack of a row of y. Quantised tables are those of cuda_dequant.cu.
  *
  * Backward, dtable[ids[i]] += dy[i] in order of i: two small launches find for every id its first position and how
  * often it occurs (integers, so their atomics have no order). Then there is a block for each position; only that of the
  * first position of an id works. It collects the others, in order, and adds their rows to the table's row in registers:
  * the row is read once, summed in f32 and rounded once. */
-#include "backend/cuda/kernels/cuda_dequant.cuh"
+#include "backend/cuda/kernels/cuda_common.cuh"
 #include "backend/cuda/kernels/cuda_embed.h"
 
 namespace
@@ -31,28 +31,6 @@ template <class T, class G> struct Gather {
     {
 #pragma unroll
         for (int i = 0; i < W; i++) s.v[i] = s.known ? s.v[i] : __uint_as_float(0x7fc00000u); /* NaN */
-        ::store(element<T>(p.y, at.row, at.col), s.v, e);
-    }
-};
-
-static_assert((int)RT_CUDA_EMBED_PACK == (int)RT_CUDA_RUN, "a pack is what is decoded together");
-template <class T> struct Decode {
-    static constexpr int W = RT_CUDA_EMBED_PACK;
-    struct State {
-        Run v;
-    };
-    const rt_cuda_embed_params &p;
-    template <class E> __device__ void load(State &s, Place at, E)
-    {
-        const int32_t id = *element<int32_t>(p.ids, at.row, 0);
-#pragma unroll
-        for (int i = 0; i < W; i++) s.v[i] = __uint_as_float(0x7fc00000u);
-        if (id < 0 || (uint32_t)id >= p.V) return;
-        const Stored row = { (const uint8_t *)p.table.at + (uint64_t)id * p.table_step };
-        decode_any(s.v, row, p.dtype, at.col);
-    }
-    template <class E> __device__ void store(State &s, Place at, E e)
-    {
         ::store(element<T>(p.y, at.row, at.col), s.v, e);
     }
 };
@@ -184,12 +162,6 @@ extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) embed_bwd_count(cons
 }
 
 #define KERNELS(name, T)                                                                                               \
-    extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) embed_quant_##name(const rt_cuda_embed_params p)       \
-    {                                                                                                                  \
-        begin_kernel();                                                                                                \
-        Decode<T> op = { p };                                                                                          \
-        each_pack<RT_CUDA_EMBED_PACK, RT_CUDA_EMBED_PACKS>(p.tile, op);                                                \
-    }                                                                                                                  \
     extern "C" __global__ void __launch_bounds__(RT_CUDA_EMBED_LANES, 6)                                               \
         embed_bwd_##name(const rt_cuda_embed_bwd_params p)                                                             \
     {                                                                                                                  \

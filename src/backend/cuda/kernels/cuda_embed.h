@@ -9,8 +9,7 @@ enum { RT_CUDA_EMBED_PACK = 8, RT_CUDA_EMBED_PACKS = 2 };
 typedef struct rt_cuda_embed_params {
     rt_cuda_tile tile; /* (N,C) */
     rt_cuda_mat y, table, ids;
-    uint64_t table_step; /* bytes of a row of a quantised table, gaps included */
-    uint32_t V, dtype;   /* of the table */
+    uint32_t V, unused; /* rows of the table */
 } rt_cuda_embed_params;
 
 enum { RT_CUDA_EMBED_LANES = 128 }; /* packs of columns that a block of the backward has, one a thread */

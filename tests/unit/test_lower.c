@@ -1,0 +1,272 @@
+/* test_lower.c - lowering of quantised weights, on a backend that cannot multiply them: expanded whole, by slices,
+ * ahead of their products; the numbers are those of a backend that can. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "exec_case.h"
+#include "memory_case.h"
+#include "num/quant.h"
+#include "op/emit.h"
+#include "verify/grad_block.h"
+
+static bool refuse_quantised_matmul(rt_dev *d, const rt_plan *p, const rt_op *op, rt_need *need)
+{
+    if (op->kind == RT_OP_MATMUL && rt_dtype_is_quant(rt_plan_dtype(p, op->slot[RT_MM_B]))) {
+        strcpy(need->why_not, "b must be a float here");
+        need->recast = 1 + RT_MM_B;
+        need->recast_to = rt_plan_dtype(p, op->slot[RT_MM_A]);
+        return false;
+    }
+    const rt_backend *f = as_real(d);
+    bool yes = real_api->supports(d, p, op, need);
+    d->api = f;
+    return yes;
+}
+
+/* A quantised weight that the backend cannot multiply is expanded into scratch first; the numbers are the same. */
+static void quantised_operands_are_lowered(void **state)
+{
+    enum { M = 3, N = 5, K = 256 };
+    rt_err e = { 0 };
+    static float a[M * K], w[N * K];
+    float y[2][M * N];
+    uint8_t blocks[N * 144];
+    (void)state;
+    for (int i = 0; i < M * K; i++) a[i] = (float)rt_test_normal(1, (uint64_t)i);
+    for (int i = 0; i < N * K; i++) w[i] = (float)rt_test_normal(2, (uint64_t)i);
+    rt_quant_from_f32(blocks, w, RT_DTYPE_Q4_K, N * K);
+    for (int i = 0; i < 2; i++) {
+        rt_dev *d = i ? open_fake(refuse_quantised_matmul) : open_dev("ref", 0);
+        rt_space *s;
+        rt_plan *p;
+        rt_exec *x;
+        rt_str text = { 0 };
+        ok(rt_space_new(&s, &e), &e);
+        rt_view va = rt_space_buf(s, RT_CLASS_INPUT, RT_DTYPE_F32, M, K, "a");
+        rt_view vw = rt_space_buf(s, RT_CLASS_PARAM, RT_DTYPE_Q4_K, N, K, "w");
+        rt_view vy = rt_space_buf(s, RT_CLASS_OUTPUT, RT_DTYPE_F32, M, N, "y");
+        ok(rt_plan_new(&p, s, "lowered", &rt_policy_f32, &e), &e);
+        rt_emit_matmul(p, vy, va, vw, RT_NONE, "nt", 1.0f);
+        ok(rt_exec_seal(&x, d, (const rt_plan *const *)&p, 1, NULL, &e), &e);
+        assert_int_equal(rt_exec_plan(x, 0)->nops, i ? 2 : 1);
+        ok(rt_exec_print(x, 0, RT_PRINT_TEXT, &text, &e), &e);
+        assert_int_equal(strstr(text.data, "dequant") != NULL, i); /* the printer shows both */
+        ok(rt_exec_write(x, va, a, sizeof a, &e), &e);
+        ok(rt_exec_write(x, vw, blocks, sizeof blocks, &e), &e);
+        run(x, 0);
+        ok(rt_exec_read(x, vy, y[i], sizeof y[i], &e), &e);
+        rt_str_free(&text);
+        rt_exec_free(x);
+        rt_plan_free(p);
+        rt_space_free(s);
+        d->api = i ? real_api : d->api;
+        d->api->close(d);
+    }
+    assert_memory_equal(y[0], y[1], sizeof y[0]);
+}
+
+/* A large weight is expanded by slices that share their scratch: 160 MiB of 170,000 rows of 256 values are 163,840. */
+static void large_weights_are_expanded_by_slices(void **state)
+{
+    enum { N = 170000, K = 256, SLICE = 163840 };
+    rt_err e = { 0 };
+    static float a[K], y[2][N], bias[N];
+    (void)state;
+    uint8_t *blocks = rt_alloc(N * 144, 16);
+    for (int i = 0; i < K; i++) a[i] = (float)rt_test_normal(1, (uint64_t)i);
+    for (int i = 0; i < N; i++) bias[i] = (float)i;
+    for (uint32_t i = 0; i < N * 144; i++) blocks[i] = (uint8_t)(i * 2654435761u >> 27); /* small scales */
+    for (int i = 0; i < 2; i++) {
+        rt_dev *d = i ? open_fake(refuse_quantised_matmul) : open_dev("ref", 0);
+        rt_space *s;
+        rt_plan *p;
+        rt_exec *x;
+        ok(rt_space_new(&s, &e), &e);
+        rt_view va = rt_space_buf(s, RT_CLASS_INPUT, RT_DTYPE_F32, 1, K, "a");
+        rt_view vw = rt_space_buf(s, RT_CLASS_PARAM, RT_DTYPE_Q4_K, N, K, "w");
+        rt_view vb = rt_space_buf(s, RT_CLASS_PARAM, RT_DTYPE_F32, 1, N, "bias");
+        rt_view vy = rt_space_buf(s, RT_CLASS_OUTPUT, RT_DTYPE_F32, 1, N, "y");
+        ok(rt_plan_new(&p, s, "sliced", &rt_policy_f32, &e), &e);
+        rt_emit_matmul(p, vy, va, vw, vb, "nt", 0.5f);
+        ok(rt_exec_seal(&x, d, (const rt_plan *const *)&p, 1, NULL, &e), &e);
+        if (i) {
+            const rt_plan *low = rt_exec_plan(x, 0);
+            assert_int_equal(low->nops, 4); /* expand, multiply, twice */
+            assert_int_equal(low->ops[1].args.matmul.N, SLICE);
+            assert_int_equal(low->ops[3].args.matmul.N, N - SLICE);
+            assert_int_equal(rt_plan_buffer(low, low->ops[1].slot[RT_MM_B])->bytes, 160 << 20);
+            assert_true(rt_view_bytes(low, low->ops[3].slot[RT_MM_B]) < 160 << 20);
+            uint32_t first = low->ops[1].slot[RT_MM_B].buf & ~RT_ACT_BIT,
+                     second = low->ops[3].slot[RT_MM_B].buf & ~RT_ACT_BIT;
+            assert_true(x->prog[0].life[first].last < x->prog[0].life[second].first);
+        }
+        ok(rt_exec_write(x, va, a, sizeof a, &e), &e);
+        ok(rt_exec_write(x, vw, blocks, N * 144, &e), &e);
+        ok(rt_exec_write(x, vb, bias, sizeof bias, &e), &e);
+        run(x, 0);
+        ok(rt_exec_read(x, vy, y[i], sizeof y[i], &e), &e);
+        rt_exec_free(x);
+        rt_plan_free(p);
+        rt_space_free(s);
+        d->api = i ? real_api : d->api;
+        d->api->close(d);
+    }
+    assert_memory_equal(y[0], y[1], sizeof y[0]);
+    rt_free(blocks);
+}
+
+/* ---- expansions ahead of their products ---- */
+
+/* Products y[i] = a[i] w[i]' as the fake backend runs them: D for an expansion, M for a product, in order. */
+enum { PRODUCTS = 6, WIDTH = 256 };
+typedef struct products {
+    uint32_t n;
+    rt_dtype type[PRODUCTS];
+    uint32_t rows[PRODUCTS]; /* of a weight */
+    bool other[PRODUCTS];    /* a is another one */
+} products;
+
+static rt_plan *record_products(rt_space *s, const products *c, rt_view a[2], rt_view *w, rt_view *y, rt_err *e)
+{
+    rt_plan *p = NULL;
+    for (int i = 0; i < 2; i++) a[i] = rt_space_buf(s, RT_CLASS_INPUT, RT_DTYPE_F32, 2, WIDTH, "a");
+    for (uint32_t i = 0; i < c->n; i++) {
+        w[i] = rt_space_buf(s, RT_CLASS_PARAM, c->type[i], c->rows[i], WIDTH, "w");
+        y[i] = rt_space_buf(s, RT_CLASS_OUTPUT, RT_DTYPE_F32, 2, c->rows[i], "y");
+    }
+    if (rt_plan_new(&p, s, "products", &rt_policy_f32, e) < 0) return NULL;
+    for (uint32_t i = 0; i < c->n; i++) rt_emit_matmul(p, y[i], a[c->other[i]], w[i], RT_NONE, "nt", 1.0f);
+    return p;
+}
+
+static const char *lowered_order(const products *c)
+{
+    static char order[4 * PRODUCTS + 1];
+    rt_err e = { 0 };
+    rt_space *s;
+    rt_exec *x;
+    rt_view a[2], w[PRODUCTS], y[PRODUCTS];
+    rt_dev *d = open_fake(refuse_quantised_matmul);
+    ok(rt_space_new(&s, &e), &e);
+    rt_plan *p = record_products(s, c, a, w, y, &e);
+    ok(rt_exec_seal(&x, d, (const rt_plan *const *)&p, 1, &(rt_seal_opts){ .dry = true }, &e), &e);
+    const rt_plan *low = rt_exec_plan(x, 0);
+    assert_true(low->nops < sizeof order);
+    for (uint32_t t = 0, m = 0; t < low->nops; t++) {
+        bool product = low->ops[t].kind == RT_OP_MATMUL;
+        order[t] = product ? 'M' : 'D';
+        order[t + 1] = 0;
+        if (product) assert_int_equal(low->ops[t].slot[RT_MM_OUT].buf, y[m++].buf); /* their own order is kept */
+    }
+    rt_exec_free(x);
+    rt_plan_free(p);
+    rt_space_free(s);
+    close_fake(d);
+    return order;
+}
+
+static void neighbours_are_expanded_together(void **state)
+{
+    enum { MIB = 1024 }; /* rows of 256 f32 */
+    const rt_dtype Q4 = RT_DTYPE_Q4_K, Q6 = RT_DTYPE_Q6_K, F = RT_DTYPE_F32;
+    (void)state;
+    assert_string_equal(lowered_order(&(products){ 3, { Q4, Q4, Q6 }, { 7, 3, 3 }, { 0 } }), "DDDMMM");
+    /* another operand, another kind of weight */
+    assert_string_equal(lowered_order(&(products){ 4, { Q4, Q6, Q4, Q6 }, { 7, 3, 3, 3 }, { 0, 0, 1, 0 } }),
+                        "DDMMDMDM");
+    assert_string_equal(lowered_order(&(products){ 4, { Q4, F, Q4, Q6 }, { 7, 3, 3, 3 }, { 0 } }), "DMMDDMM");
+    /* no more than four, and no more than 160 MiB; one alone may have more, by slices */
+    assert_string_equal(lowered_order(&(products){ 6, { Q4, Q4, Q4, Q4, Q4, Q4 }, { 1, 1, 1, 1, 1, 1 }, { 0 } }),
+                        "DDDDMMMMDDMM");
+    assert_string_equal(lowered_order(&(products){ 3, { Q4, Q4, Q4 }, { 80 * MIB, 80 * MIB, 1 }, { 0 } }), "DDMMDM");
+    assert_string_equal(lowered_order(&(products){ 2, { Q4, Q4 }, { 80 * MIB, 80 * MIB + 1 }, { 0 } }), "DMDM");
+    assert_string_equal(lowered_order(&(products){ 3, { Q4, Q4, Q4 }, { 1, 160 * MIB, 1 }, { 0 } }), "DMDMDM");
+}
+
+static void fill_products(rt_exec *x, const products *c, const rt_view *a, const rt_view *w)
+{
+    rt_err e = { 0 };
+    static float f[8 * WIDTH];
+    static uint8_t blocks[8 * WIDTH * 4];
+    for (uint32_t i = 0; i < 2 + c->n; i++) {
+        rt_view v = i < 2 ? a[i] : w[i - 2];
+        rt_dtype d = i < 2 ? RT_DTYPE_F32 : c->type[i - 2];
+        assert_true(v.rows <= 8);
+        for (uint32_t k = 0; k < v.rows * WIDTH; k++) f[k] = (float)rt_test_normal(1 + i, k);
+        if (d != RT_DTYPE_F32) rt_quant_from_f32(blocks, f, d, v.rows * WIDTH);
+        ok(rt_exec_write(x, v, d == RT_DTYPE_F32 ? (void *)f : blocks, rt_dtype_bytes(d, v.rows * WIDTH), &e), &e);
+    }
+}
+
+/* The numbers are those of a backend that takes quantised weights, and there nothing is moved; with poison too, which
+ * shows a scratch that is used after its last use. */
+static void expansions_change_no_number(void **state)
+{
+    static const products c = {
+        4, { RT_DTYPE_Q4_K, RT_DTYPE_Q6_K, RT_DTYPE_Q4_K, RT_DTYPE_Q6_K }, { 7, 3, 5, 2 }, { false, false, false, true }
+    };
+    static float got[2][4][2 * 7];
+    rt_err e = { 0 };
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        rt_dev *d = i ? open_fake(refuse_quantised_matmul) : open_dev("ref", 0);
+        rt_view a[2], w[PRODUCTS], y[PRODUCTS];
+        rt_space *s;
+        rt_exec *x;
+        ok(rt_space_new(&s, &e), &e);
+        rt_plan *p = record_products(s, &c, a, w, y, &e);
+        ok(rt_exec_seal(&x, d, (const rt_plan *const *)&p, 1, &(rt_seal_opts){ .poison = true, .guards = true }, &e),
+           &e);
+        if (!i) assert_int_equal(rt_exec_plan(x, 0)->nops, c.n);
+        fill_products(x, &c, a, w);
+        run(x, 0);
+        for (uint32_t k = 0; k < c.n; k++) ok(rt_exec_read(x, y[k], got[i][k], 8 * c.rows[k], &e), &e);
+        ok(rt_exec_check(x, &e), &e);
+        rt_exec_free(x);
+        rt_plan_free(p);
+        rt_space_free(s);
+        d->api = i ? real_api : d->api;
+        d->api->close(d);
+    }
+    assert_memory_equal(got[0], got[1], sizeof got[0]);
+}
+
+static int seal_products(void *ctx, rt_err *e)
+{
+    int rc;
+    rt_space *s = NULL;
+    rt_plan *p = NULL;
+    rt_exec *x = NULL;
+    rt_view a[2], w[PRODUCTS], y[PRODUCTS];
+    RT_TRY(rt_space_new(&s, e));
+    p = record_products(s, &(products){ 2, { RT_DTYPE_Q4_K, RT_DTYPE_Q6_K }, { 7, 3 }, { 0 } }, a, w, y, e);
+    if (!p) RT_TRY(e->status);
+    RT_TRY(rt_exec_seal(&x, ctx, (const rt_plan *const *)&p, 1, &(rt_seal_opts){ .poison = true }, e));
+out:
+    rt_exec_free(x);
+    rt_plan_free(p);
+    rt_space_free(s);
+    return rc;
+}
+
+static void lowering_survives_want_of_memory(void **state)
+{
+    (void)state;
+    rt_dev *d = open_fake(refuse_quantised_matmul);
+    fail_each(seal_products, d, 0);
+    close_fake(d);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(quantised_operands_are_lowered),   cmocka_unit_test(large_weights_are_expanded_by_slices),
+        cmocka_unit_test(neighbours_are_expanded_together), cmocka_unit_test(expansions_change_no_number),
+        cmocka_unit_test(lowering_survives_want_of_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
