@@ -29,18 +29,20 @@ static void push_decoded(rt_cuda_builder *b, const rt_bound_op *o)
 static void fwd_emit(rt_cuda_builder *b, const rt_bound_op *o)
 {
     const rt_operand *y = &o->slot[RT_EMBED_Y], *table = &o->slot[RT_EMBED_TABLE];
-    uint32_t W = RT_CUDA_EMBED_PACK;
+    enum { W = RT_CUDA_EMBED_PACK };
     if (rt_dtype_is_quant(table->dtype)) {
         push_decoded(b, o);
         return;
     }
-    rt_cuda_embed_params p = {
-        .y = cuda_mat(y), .table = cuda_mat(table), .ids = cuda_mat(&o->slot[RT_EMBED_IDS]), .V = o->args.embed.V
-    };
-    p.tile = (rt_cuda_tile){ .rows = y->rows, .cols = y->cols, .packs = cuda_div_up(y->cols, W) };
-    p.tile.whole = cuda_aligned(y, W) && cuda_aligned(table, W);
+    rt_cuda_embed_params p = { .y = cuda_mat(y),
+                               .table = cuda_mat(table),
+                               .ids = cuda_mat(&o->slot[RT_EMBED_IDS]),
+                               .N = y->rows,
+                               .C = y->cols,
+                               .V = o->args.embed.V,
+                               .whole = y->cols % W == 0 && cuda_aligned(y, W) && cuda_aligned(table, W) };
     cuda_push_1d(b, "cuda_embed", CUDA_KERNEL2("embed", y->dtype, table->dtype),
-                 cuda_tile_blocks(&p.tile, RT_CUDA_EMBED_PACKS, RT_CUDA_GRID_MAX), RT_CUDA_BLOCK, 0, &p, sizeof p);
+                 (uint32_t)cuda_div_up(y->rows, RT_CUDA_BLOCK / 32), RT_CUDA_BLOCK, 0, &p, sizeof p);
 }
 
 /* ---- backward ---- */

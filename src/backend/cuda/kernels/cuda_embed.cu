@@ -1,6 +1,6 @@
 /* cuda_embed.cu - rows of a table by id, and their gradient.
  *
- * Forward: a thread has a pack of a row of y. Quantised tables are those of cuda_dequant.cu.
+ * Forward: a warp has a row of y. Quantised tables are those of cuda_dequant.cu.
  *
  * Backward, dtable[ids[i]] += dy[i] in order of i: two small launches find for every id its first position and how
  * often it occurs (integers, so their atomics have no order). Then there is a block for each position; only that of the
@@ -13,27 +13,43 @@ namespace
 {
 /* ---- forward ---- */
 
-template <class T, class G> struct Gather {
-    static constexpr int W = RT_CUDA_EMBED_PACK;
-    struct State {
-        float v[W];
-        bool known;
-    };
-    const rt_cuda_embed_params &p;
-    template <class E> __device__ void load(State &s, Place at, E e)
-    {
-        const int32_t id = *element<int32_t>(p.ids, at.row, 0);
-        s.known = id >= 0 && (uint32_t)id < p.V;
-        /* some row in any case: loads without a branch between them are under way together */
-        ::load(s.v, element<G>(p.table, s.known ? id : 0, at.col), e);
-    }
-    template <class E> __device__ void store(State &s, Place at, E e)
-    {
+/* y = the row, or NaN where there is none; whole packs of a lane are under way together */
+template <class T, class G> __device__ void gather_whole(T *to, const G *from, uint32_t C, bool known)
+{
+    constexpr int W = RT_CUDA_EMBED_PACK, U = RT_CUDA_EMBED_PACKS, STEP = 32 * W;
+    for (uint32_t c = threadIdx.x % 32 * W; c < C; c += U * STEP) {
+        Raw<W *(int)sizeof(G)> raw[U];
 #pragma unroll
-        for (int i = 0; i < W; i++) s.v[i] = s.known ? s.v[i] : __uint_as_float(0x7fc00000u); /* NaN */
-        ::store(element<T>(p.y, at.row, at.col), s.v, e);
+        for (int u = 0; u < U; u++)
+            if (c + u * STEP < C) raw[u] = load_raw<W *(int)sizeof(G)>(from + c + u * STEP);
+#pragma unroll
+        for (int u = 0; u < U; u++) {
+            float v[W];
+            if (c + u * STEP >= C) break;
+            unpack<G, W>(v, raw[u]);
+#pragma unroll
+            for (int i = 0; i < W; i++) v[i] = known ? v[i] : __uint_as_float(0x7fc00000u); /* NaN */
+            store(to + c + u * STEP, v, Whole());
+        }
     }
-};
+}
+
+/* A warp has a row: its lanes wait for one id. */
+template <class T, class G> __device__ void gather(const rt_cuda_embed_params &p)
+{
+    const uint64_t row = (uint64_t)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
+    if (row >= p.N) return;
+    const int32_t id = *element<int32_t>(p.ids, row, 0);
+    const bool known = id >= 0 && (uint32_t)id < p.V;
+    const G *from = element<G>(p.table, known ? id : 0, 0); /* some row in any case: no load is behind a branch */
+    T *to = element<T>(p.y, row, 0);
+    if (p.whole) {
+        gather_whole(to, from, p.C, known);
+        return;
+    }
+    for (uint32_t c = threadIdx.x % 32; c < p.C; c += 32)
+        narrow(&to[c], known ? to_float(from[c]) : __uint_as_float(0x7fc00000u));
+}
 
 /* ---- backward ---- */
 
@@ -178,8 +194,8 @@ RT_FOR_FLOATS(KERNELS)
     extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) embed_##to##_##from(const rt_cuda_embed_params p)      \
     {                                                                                                                  \
         begin_kernel();                                                                                                \
-        Gather<T, G> op = { p };                                                                                       \
-        each_pack<RT_CUDA_EMBED_PACK, RT_CUDA_EMBED_PACKS>(p.tile, op);                                                \
+        next_may_begin();                                                                                              \
+        gather<T, G>(p);                                                                                               \
     }
 #define GATHERS(to, T) GATHER(to, T, f32, float) GATHER(to, T, bf16, bf16) GATHER(to, T, f16, f16)
 RT_FOR_FLOATS(GATHERS)

@@ -4,12 +4,12 @@
 
 #include "backend/cuda/kernels/cuda_args.h"
 
-enum { RT_CUDA_EMBED_PACK = 8, RT_CUDA_EMBED_PACKS = 2 };
+enum { RT_CUDA_EMBED_PACK = 8, RT_CUDA_EMBED_PACKS = 4 }; /* packs of a lane that are under way */
 
 typedef struct rt_cuda_embed_params {
-    rt_cuda_tile tile; /* (N,C) */
-    rt_cuda_mat y, table, ids;
-    uint32_t V, unused; /* rows of the table */
+    rt_cuda_mat y, table, ids; /* (N,C), (V,C), (N,1) */
+    uint32_t N, C, V;
+    uint32_t whole; /* rows of y and of the table are whole packs, and aligned */
 } rt_cuda_embed_params;
 
 enum { RT_CUDA_EMBED_LANES = 128 }; /* packs of columns that a block of the backward has, one a thread */
