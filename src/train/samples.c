@@ -112,16 +112,16 @@ static int read_kept(rt_samples *s, int64_t keep_to, uint64_t *bytes, rt_err *e)
     *bytes = 0;
     if (keep_to < 0 || !rt_path_exists(s->path)) return RT_OK;
     RT_TRY(rt_file_read(s->path, FILE_BYTES, &text, e));
-    for (const char *end; *bytes < text.len && (end = memchr(text.data + *bytes, '\n', text.len - *bytes));) {
-        size_t len = (size_t)(end - text.data) - *bytes;
+    const char *at = text.data ? text.data : "", *stop = at + text.len;
+    for (const char *end; (end = memchr(at, '\n', (size_t)(stop - at))); at = end + 1) {
         (void)rt_json_out_of_memory();
         json_decref(j);
-        j = json_loadb(text.data + *bytes, len, JSON_ALLOW_NUL, NULL);
+        j = json_loadb(at, (size_t)(end - at), JSON_ALLOW_NUL, NULL);
         if (!j && rt_json_out_of_memory()) RT_TRY(no_memory(e));
         const json_t *step = json_object_get(j, "step");
         if (!json_is_integer(step) || json_integer_value(step) > keep_to) break;
         RT_TRY(remember(s, j, e));
-        *bytes += len + 1;
+        *bytes += (uint64_t)(end + 1 - at);
     }
 out:
     json_decref(j);

@@ -40,8 +40,7 @@ int rt_schedule_check(const rt_schedule *s, rt_err *e)
 double rt_schedule_lr(const rt_schedule *s, uint32_t step)
 {
     if (step < s->warmup) return s->lr * step / s->warmup;
-    double span = s->steps > s->warmup ? (double)(s->steps - s->warmup) : 1.0;
-    double t = fmin(1.0, (step - s->warmup) / span);
+    double t = s->steps > s->warmup ? fmin(1.0, (step - s->warmup) / (double)(s->steps - s->warmup)) : 0.0;
     switch (s->kind) {
     case RT_SCHEDULE_CONSTANT: break;
     case RT_SCHEDULE_LINEAR: return s->lr * (1.0 - (1.0 - s->floor) * t);

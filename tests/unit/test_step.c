@@ -413,6 +413,9 @@ static void test_schedule(void **state)
     assert_true(fabs(rt_schedule_lr(&s, 60) - 1.1) < 1e-12 && fabs(rt_schedule_lr(&s, 110) - 0.2) < 1e-12);
     s.kind = RT_SCHEDULE_LINEAR;
     assert_true(fabs(rt_schedule_lr(&s, 60) - 1.1) < 1e-12 && fabs(rt_schedule_lr(&s, 110) - 0.2) < 1e-12);
+    s.steps = 10; /* the whole run is warm-up: it ends where the rate is reached */
+    assert_true(rt_schedule_lr(&s, 5) == 1.0 && rt_schedule_lr(&s, 10) == 2.0);
+    s.steps = 110;
     s.kind = RT_SCHEDULE_CONSTANT;
     assert_true(rt_schedule_lr(&s, 11) == 2.0 && rt_schedule_lr(&s, 110) == 2.0);
     s.kind = RT_SCHEDULE_WSD;
