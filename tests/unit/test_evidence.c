@@ -335,6 +335,19 @@ out:
     return rc;
 }
 
+/* What the divergence counts with: T^2 times its weight, or the weight alone. */
+static void weights_of_the_loss(void **state)
+{
+    (void)state;
+    rt_evidence v = { 0 };
+    rt_resolved r = { .loss = { .ce_weight = 0.25f, .kd_weight = 0.5f, .temperature = 2.0f, .t2 = true } };
+    rt_evidence_take_resolved(&v, &r, true);
+    assert_true(v.teacher && v.ce_weight == 0.25 && v.kd_weight == 2.0);
+    r.loss.t2 = false;
+    rt_evidence_take_resolved(&v, &r, false);
+    assert_true(!v.teacher && v.kd_weight == 0.5);
+}
+
 static void sealed_records(void **state)
 {
     (void)state;
@@ -575,14 +588,15 @@ static int set_up(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(good_passes),      cmocka_unit_test(planted_facts),
-        cmocka_unit_test(reload_tolerance), cmocka_unit_test(facts_come_back),
-        cmocka_unit_test(names_have_room),  cmocka_unit_test(files_are_listed),
-        cmocka_unit_test(lines_are_summed), cmocka_unit_test(json_without_memory),
-        cmocka_unit_test(sealed_records),   cmocka_unit_test(decay_is_no_movement),
-        cmocka_unit_test(whole_run),        cmocka_unit_test(frozen_biases),
-        cmocka_unit_test(rows_not_trained), cmocka_unit_test(teacher_is_student),
-        cmocka_unit_test(nothing_learned),  cmocka_unit_test(frozen_by_wish),
+        cmocka_unit_test(good_passes),          cmocka_unit_test(planted_facts),
+        cmocka_unit_test(reload_tolerance),     cmocka_unit_test(facts_come_back),
+        cmocka_unit_test(names_have_room),      cmocka_unit_test(files_are_listed),
+        cmocka_unit_test(lines_are_summed),     cmocka_unit_test(json_without_memory),
+        cmocka_unit_test(weights_of_the_loss),  cmocka_unit_test(sealed_records),
+        cmocka_unit_test(decay_is_no_movement), cmocka_unit_test(whole_run),
+        cmocka_unit_test(frozen_biases),        cmocka_unit_test(rows_not_trained),
+        cmocka_unit_test(teacher_is_student),   cmocka_unit_test(nothing_learned),
+        cmocka_unit_test(frozen_by_wish),
     };
     return cmocka_run_group_tests(tests, set_up, remove_test_dir);
 }
