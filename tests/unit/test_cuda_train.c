@@ -176,9 +176,19 @@ static void smaller_and_smaller_until_nothing_is_left(void **state)
     s->module_bytes = 0;
     if (run_cuda("all", false, NULL, NULL, &e) < 0) fail_msg("%s", e.text);
     assert_int_equal(fitted.chosen.micro_batch, 4);
-    s->hidden = FRESH.memory - fitted.need + 1;
+    uint64_t need = fitted.need, memory = need;
+    s->hidden = FRESH.memory - need + 1;
     page_count = 0;
     if (run_cuda("less", false, NULL, NULL, &e) < 0) fail_msg("%s", e.text);
+    assert_int_equal(page_count, 1);
+    assert_int_equal(fitted.chosen.micro_batch, 2);
+    /* The same where the device still calls free what the run may take, and no byte more. */
+    while (rt_fit_budget(memory) < need) memory++;
+    assert_int_equal(rt_fit_budget(memory), need);
+    s->memory = memory;
+    s->hidden = memory - need + 1;
+    page_count = 0;
+    if (run_cuda("equal", false, NULL, NULL, &e) < 0) fail_msg("%s", e.text);
     assert_int_equal(page_count, 1);
     assert_int_equal(fitted.chosen.micro_batch, 2);
 }
