@@ -58,7 +58,7 @@ static bool is_sealed(const rt_str *text)
     rt_hash_text(hash, rt_hash(text->data, text->len - HASH_TAIL));
     return memcmp(tail, hash_begin, sizeof hash_begin - 1) == 0 &&
            memcmp(tail + sizeof hash_begin - 1, hash, HASH_TEXT) == 0 &&
-           memcmp(tail + HASH_TAIL - (sizeof hash_end - 1), hash_end, sizeof hash_end - 1) == 0;
+           strcmp(tail + sizeof hash_begin - 1 + HASH_TEXT, hash_end) == 0;
 }
 
 /* A record says a thing once. jansson says that something failed; whether it was memory, base/json.h knows. */
