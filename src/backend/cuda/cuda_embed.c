@@ -59,9 +59,9 @@ static void bwd_emit(rt_cuda_builder *b, const rt_bound_op *o)
 {
     const rt_operand *dtable = &o->slot[RT_EMBED_DTABLE], *dy = &o->slot[RT_EMBED_DY];
     const rt_embed_args *a = &o->args.embed;
-    uint32_t W = cuda_width(dy->dtype);
+    uint32_t W = RT_CUDA_EMBED_COLS;
     rt_cuda_embed_bwd_params p = { .a = *a,
-                                   .chunks = (uint32_t)cuda_div_up(a->C, RT_CUDA_EMBED_LANES * W),
+                                   .chunks = (uint32_t)cuda_div_up(a->C, RT_CUDA_EMBED_LANES * RT_CUDA_EMBED_PAIR * W),
                                    .whole = a->C % W == 0 && cuda_aligned(dtable, W) && cuda_aligned(dy, W),
                                    .wide = dtable->dtype == RT_DTYPE_F32,
                                    .dtable = cuda_mat(dtable),

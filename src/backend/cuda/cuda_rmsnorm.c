@@ -6,7 +6,8 @@
 enum {
     BLOCKS_MAX = 256, /* of the backward, each leaves a partial weight gradient: about two for each of 132
                          multiprocessors, and sum_columns has them all under way at once */
-    WEIGHT_MAX = 8192 /* columns that a block keeps of the weight, 32 KiB */
+    SUMS_ROOM = 4096, /* bytes: what two blocks of the backward have of shared memory besides */
+    WEIGHT_MAX = 8192 /* columns that a block of the forward keeps of the weight, 32 KiB */
 };
 
 static uint32_t power_of_two(uint32_t n, uint32_t most)
@@ -25,14 +26,13 @@ static uint32_t team_of(uint32_t packs, uint32_t most)
     return holds <= 32 ? power_of_two(packs, 32) : power_of_two(holds, most);
 }
 
-/* Can a team keep its group in registers: whole packs, aligned in every operand of A's shape and in w, few enough? */
-static bool is_held(const rt_bound_op *o, uint32_t shaped, const rt_operand *w, uint32_t team)
+/* Is every group whole packs, aligned in every operand of A's shape and in w? */
+static bool is_whole(const rt_bound_op *o, uint32_t shaped, const rt_operand *w)
 {
-    const rt_rmsnorm_args *a = &o->args.rmsnorm;
     uint32_t W = cuda_width(o->slot[0].dtype);
     for (uint32_t i = 0; i < o->nslots; i++)
         if (shaped >> i & 1 && !cuda_aligned(&o->slot[i], W)) return false;
-    return cuda_aligned(w, W) && a->D % W == 0 && a->D <= WEIGHT_MAX && a->D / W <= team * RT_CUDA_NORM_HOLDS;
+    return cuda_aligned(w, W) && o->args.rmsnorm.D % W == 0;
 }
 
 /* ---- forward ---- */
@@ -48,7 +48,8 @@ static void fwd_push(rt_cuda_builder *b, const rt_bound_op *o, const char *kerne
 {
     p->a = o->args.rmsnorm;
     p->team = team_of(packs_of(&p->a, o->slot[0].dtype), RT_CUDA_BLOCK);
-    p->held = is_held(o, shaped, w, p->team);
+    p->held = is_whole(o, shaped, w) && p->a.D <= WEIGHT_MAX &&
+              packs_of(&p->a, o->slot[0].dtype) <= p->team * RT_CUDA_NORM_HOLDS;
     p->w = rt_cuda_addr(w);
     p->w_dtype = w->dtype;
     uint64_t blocks = cuda_div_up((uint64_t)p->a.N * p->a.H, RT_CUDA_BLOCK / p->team);
@@ -75,15 +76,20 @@ static void add_fwd_emit(rt_cuda_builder *b, const rt_bound_op *o)
 
 /* ---- backward ---- */
 
+/* Threads of a group: lanes of a warp where it is short, else whole warps; a pack each, or RT_CUDA_NORM_LONG. */
 typedef struct bwd_cut {
-    uint32_t team, threads, blocks;
+    uint32_t team, teams, blocks;
+    bool is_long;
 } bwd_cut;
 
 static bwd_cut cut_bwd(const rt_rmsnorm_args *a, rt_dtype d)
 {
-    bwd_cut c = { .team = team_of(packs_of(a, d), RT_CUDA_NORM_BLOCK) };
-    c.threads = c.team < RT_CUDA_BLOCK ? RT_CUDA_BLOCK : c.team;
-    uint64_t blocks = cuda_div_up((uint64_t)a->N * a->H, c.threads / c.team);
+    uint32_t packs = packs_of(a, d), groups = a->N * a->H;
+    bwd_cut c = { .is_long = packs > RT_CUDA_NORM_BLOCK };
+    uint32_t threads = c.is_long ? (uint32_t)cuda_div_up(packs, RT_CUDA_NORM_LONG) : packs;
+    c.team = threads <= 32 ? power_of_two(threads, 32) : (uint32_t)cuda_div_up(threads, 32) * 32;
+    c.teams = c.is_long ? 1 : RT_CUDA_NORM_BLOCK / c.team;
+    uint64_t blocks = cuda_div_up(groups, c.teams * (c.is_long ? 1 : RT_CUDA_NORM_GROUPS));
     c.blocks = (uint32_t)(blocks < BLOCKS_MAX ? blocks : BLOCKS_MAX);
     return c;
 }
@@ -92,17 +98,31 @@ static bool bwd_need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, r
 {
     const rt_rmsnorm_args *a = &op->args.rmsnorm;
     (void)c;
-    if (!cuda_takes(p, op, need, "a team for each group, weight gradient in registers")) return false;
+    if (!cuda_takes(p, op, need, "a team for a few groups, weight gradient in registers")) return false;
     rt_dtype d = rt_plan_dtype(p, op->slot[RT_RMSB_DX]);
-    uint32_t widest = RT_CUDA_NORM_BLOCK * RT_CUDA_NORM_HOLDS * cuda_width(d);
+    uint32_t widest = RT_CUDA_NORM_BLOCK * RT_CUDA_NORM_LONG * cuda_width(d);
     if (a->D > widest) {
         snprintf(need->why_not, sizeof need->why_not, "a group has %u columns, over the %u of the widest kernel", a->D,
                  widest);
         return false;
     }
-    bwd_cut cut = cut_bwd(a, d);
-    if (op->slot[RT_RMSB_DW].buf) need->work_bytes = (uint64_t)cut.blocks * a->D * sizeof(float);
+    if ((uint64_t)a->N * a->H > INT32_MAX) {
+        snprintf(need->why_not, sizeof need->why_not, "%u rows of %u groups are more than 2^31 groups", a->N, a->H);
+        return false;
+    }
+    if (op->slot[RT_RMSB_DW].buf) need->work_bytes = (uint64_t)cut_bwd(a, d).blocks * a->D * sizeof(float);
     return true;
+}
+
+static const char *bwd_kernel(bool residual, bool is_long, bool whole, rt_dtype d)
+{
+    if (residual)
+        return is_long ? whole ? CUDA_KERNEL("long_add_rmsnorm_bwd", d) : CUDA_KERNEL("long_odd_add_rmsnorm_bwd", d)
+               : whole ? CUDA_KERNEL("add_rmsnorm_bwd", d)
+                       : CUDA_KERNEL("odd_add_rmsnorm_bwd", d);
+    return is_long ? whole ? CUDA_KERNEL("long_rmsnorm_bwd", d) : CUDA_KERNEL("long_odd_rmsnorm_bwd", d)
+           : whole ? CUDA_KERNEL("rmsnorm_bwd", d)
+                   : CUDA_KERNEL("odd_rmsnorm_bwd", d);
 }
 
 static void bwd_emit(rt_cuda_builder *b, const rt_bound_op *o)
@@ -113,9 +133,11 @@ static void bwd_emit(rt_cuda_builder *b, const rt_bound_op *o)
     bool residual = o->kind == RT_OP_ADD_RMSNORM_BWD;
     uint32_t shaped = 1u << RT_RMSB_DX | 1u << RT_RMSB_DY | 1u << RT_RMSB_X | (residual ? 1u << RT_RMSB_DRES : 0);
     bwd_cut cut = cut_bwd(a, d);
+    /* groups under way, of x, dy and dres; where two blocks of a multiprocessor have the room, twice as many */
+    uint32_t stage = cut.is_long ? 0 : (residual ? 3 : 2) * RT_CUDA_NORM_GROUPS * RT_CUDA_NORM_BLOCK * 16;
     rt_cuda_rmsnorm_params p = { .a = *a,
                                  .team = cut.team,
-                                 .held = is_held(o, shaped, w, cut.team),
+                                 .stages = 4 * stage + SUMS_ROOM <= rt_cuda_builder_caps(b)->shared_max ? 2 : 1,
                                  .x = cuda_mat(&s[RT_RMSB_X]),
                                  .dx = cuda_mat(&s[RT_RMSB_DX]),
                                  .dy = cuda_mat(&s[RT_RMSB_DY]),
@@ -124,11 +146,11 @@ static void bwd_emit(rt_cuda_builder *b, const rt_bound_op *o)
                                  .w_dtype = w->dtype,
                                  .acc = cuda_adds(o, RT_RMSB_DX) };
     if (residual) p.res = cuda_mat(&s[RT_RMSB_DRES]);
-    /* the weight, and behind it in the same place the sums of the teams */
-    uint32_t teams = cut.threads / cut.team, packs = packs_of(a, d), weight = p.held ? packs : 0;
-    uint32_t sums = p.part && teams > 1 ? teams * packs : 0, most = weight > sums ? weight : sums;
-    cuda_push_1d(b, "cuda_rmsnorm", residual ? CUDA_KERNEL("add_rmsnorm_bwd", d) : CUDA_KERNEL("rmsnorm_bwd", d),
-                 cut.blocks, cut.threads, most * cuda_width(d) * (uint32_t)sizeof(float), &p, sizeof p);
+    /* behind them in the same place the weight gradients of the teams */
+    uint32_t fetched = p.stages * stage,
+             sums = cut.teams > 1 ? cut.teams * packs_of(a, d) * cuda_width(d) * (uint32_t)sizeof(float) : 0;
+    cuda_push_1d(b, "cuda_rmsnorm_bwd", bwd_kernel(residual, cut.is_long, is_whole(o, shaped, w), d), cut.blocks,
+                 cut.teams * cut.team, fetched > sums ? fetched : sums, &p, sizeof p);
     if (p.part) cuda_push_columns(b, dw, p.part, cut.blocks, cuda_adds(o, RT_RMSB_DW));
 }
 

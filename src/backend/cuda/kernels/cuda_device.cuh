@@ -132,6 +132,12 @@ RT_DEVICE float exp2_fast(float x)
     return y;
 }
 
+/* A barrier of some whole warps of a block, `threads` together. id: 1 to 15; 0 is that of the block. */
+RT_DEVICE void barrier_of(uint32_t id, uint32_t threads)
+{
+    asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
 /* The shared memory that a launch asks for. */
 RT_DEVICE unsigned char *shared_bytes()
 {

@@ -4,8 +4,8 @@
  *
  * Backward, dtable[ids[i]] += dy[i] in order of i: two small launches find for every id its first position and how
  * often it occurs (integers, so their atomics have no order). Then there is a block for each position; only that of the
- * first position of an id works. It collects the others, in order, and adds their rows to the table's row in registers:
- * the row is read once, summed in f32 and rounded once. */
+ * first position of an id writes. It collects the others, in order, and adds their rows to the table's row in
+ * registers: the row is read once, summed in f32 and rounded once. */
 #include "backend/cuda/kernels/cuda_common.cuh"
 #include "backend/cuda/kernels/cuda_embed.h"
 
@@ -53,7 +53,8 @@ template <class T, class G> __device__ void gather(const rt_cuda_embed_params &p
 
 /* ---- backward ---- */
 
-enum { FETCH = 8, LIST = RT_CUDA_EMBED_LANES * FETCH, WARPS = RT_CUDA_EMBED_LANES / 32, ROWS = 8 };
+enum { FETCH = 8, LIST = RT_CUDA_EMBED_LANES * FETCH, WARPS = RT_CUDA_EMBED_LANES / 32, ROWS = 4 };
+enum { W = RT_CUDA_EMBED_COLS, U = RT_CUDA_EMBED_PAIR }; /* columns of a pack, packs of a thread */
 
 /* list = positions of id among LIST of them from `from` on, in order; returns how many. */
 RT_DEVICE uint32_t find_positions(const rt_cuda_embed_bwd_params &p, int32_t id, uint64_t from, uint32_t *list)
@@ -87,7 +88,7 @@ RT_DEVICE uint32_t find_positions(const rt_cuda_embed_bwd_params &p, int32_t id,
 }
 
 /* sum += columns col.. of the listed rows of dy, in order; whole packs of several rows are under way at a time */
-template <class T, int W>
+template <class T>
 RT_DEVICE void add_list(float (&sum)[W], const rt_cuda_mat &dy, const uint32_t *list, uint32_t n, uint64_t col, Part e)
 {
     for (uint32_t k = 0; k < n; k++) {
@@ -97,14 +98,15 @@ RT_DEVICE void add_list(float (&sum)[W], const rt_cuda_mat &dy, const uint32_t *
         for (int i = 0; i < W; i++) sum[i] += v[i];
     }
 }
-template <class T, int W>
+template <class T>
 RT_DEVICE void add_list(float (&sum)[W], const rt_cuda_mat &dy, const uint32_t *list, uint32_t n, uint64_t col, Whole)
 {
+    constexpr int BYTES = W * (int)sizeof(T);
     for (uint32_t k = 0; k < n; k += ROWS) {
-        Raw<16> raw[ROWS];
+        Raw<BYTES> raw[ROWS];
 #pragma unroll
         for (int r = 0; r < ROWS; r++)
-            if (k + r < n) raw[r] = load_raw<16>(element<T>(dy, list[k + r], col));
+            if (k + r < n) raw[r] = load_raw<BYTES>(element<T>(dy, list[k + r], col));
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
             float v[W];
@@ -116,51 +118,73 @@ RT_DEVICE void add_list(float (&sum)[W], const rt_cuda_mat &dy, const uint32_t *
     }
 }
 
-/* The row of position i is asked for before it is known whether the block has anything to do: it is the first of its id
- * more often than not, and the only one then. */
+/* The packs of a thread in a row. Those of neighbours lie side by side, so that a warp writes whole sectors. */
+struct Packs {
+    uint64_t col[U];
+    uint32_t n[U]; /* elements that exist */
+    __device__ Packs(uint64_t first, uint64_t C)
+    {
+#pragma unroll
+        for (int u = 0; u < U; u++) {
+            col[u] = first + (uint64_t)(u * RT_CUDA_EMBED_LANES + threadIdx.x) * W;
+            n[u] = col[u] >= C ? 0 : C - col[u] < W ? (uint32_t)(C - col[u]) : W;
+        }
+    }
+};
+
+/* Position i and its row of the table are asked for before it is known whether the block has anything to do: i is the
+ * first of its id more often than not, and the only one then. */
 template <class T, class G, class E>
-__device__ void add_rows(const rt_cuda_embed_bwd_params &p, uint32_t i, uint64_t col, bool mine, uint32_t *list, E e)
+__device__ void add_rows(const rt_cuda_embed_bwd_params &p, uint32_t i, const Packs &at, uint32_t *list, E e)
 {
-    constexpr int W = 16 / (int)sizeof(T);
-    float own[W], sum[W];
-    const int32_t id = *element<int32_t>(p.ids, i, 0);
-    if (mine) load(own, element<T>(p.dy, i, col), e);
-    if (id < 0 || (uint32_t)id >= p.a.V) return;
+    float own[U][W], sum[U][W];
+    const int32_t id = __ldcg(element<int32_t>(p.ids, i, 0));
+    const bool known = id >= 0 && (uint32_t)id < p.a.V;
+#pragma unroll
+    for (int u = 0; u < U; u++)
+        if (at.n[u]) load_past(own[u], element<T>(p.dy, i, at.col[u]), extent(e, at.n[u]));
+#pragma unroll
+    for (int u = 0; u < U; u++)
+        if (at.n[u]) load_past(sum[u], element<G>(p.dtable, known ? id : 0, at.col[u]), extent(e, at.n[u]));
+    if (!known) return;
     const rt_cuda_embed_seen seen = ((const rt_cuda_embed_seen *)p.seen)[id];
     if (seen.first != i) return;
-    if (mine) load(sum, element<G>(p.dtable, id, col), e);
-    if (seen.count == 1) {
+    uint32_t left = seen.count;
+    if (left == 1) {
 #pragma unroll
-        for (int k = 0; mine && k < W; k++) sum[k] += own[k];
+        for (int u = 0; u < U; u++)
+#pragma unroll
+            for (int k = 0; k < W; k++) sum[u][k] += own[u][k];
     } else {
-        uint32_t left = seen.count;
         for (uint64_t from = i; left; from += LIST) {
             const uint32_t n = find_positions(p, id, from, list);
-            if (mine) add_list<T>(sum, p.dy, list, n, col, e);
+#pragma unroll
+            for (int u = 0; u < U; u++)
+                if (at.n[u]) add_list<T>(sum[u], p.dy, list, n, at.col[u], extent(e, at.n[u]));
             left -= n;
             __syncthreads();
         }
     }
-    if (mine) store(element<G>(p.dtable, id, col), sum, e);
+#pragma unroll
+    for (int u = 0; u < U; u++)
+        if (at.n[u]) store(element<G>(p.dtable, id, at.col[u]), sum[u], extent(e, at.n[u]));
 }
 
 template <class T, class G> __device__ void scatter(const rt_cuda_embed_bwd_params &p, uint32_t *list)
 {
-    constexpr int W = 16 / (int)sizeof(T);
     const uint32_t i = blockIdx.x / p.chunks, chunk = blockIdx.x - i * p.chunks;
-    const uint64_t col = ((uint64_t)chunk * RT_CUDA_EMBED_LANES + threadIdx.x) * W;
-    const bool mine = col < p.a.C;
-    const Part part = { mine && p.a.C - col < W ? (uint32_t)(p.a.C - col) : (uint32_t)W };
+    const Packs at((uint64_t)chunk * RT_CUDA_EMBED_LANES * U * W, p.a.C);
     if (p.whole)
-        add_rows<T, G>(p, i, col, mine, list, Whole());
+        add_rows<T, G>(p, i, at, list, Whole());
     else
-        add_rows<T, G>(p, i, col, mine, list, part);
+        add_rows<T, G>(p, i, at, list, Part());
 }
 } // namespace
 
 extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) embed_bwd_clear(const rt_cuda_embed_bwd_params p)
 {
     begin_kernel();
+    next_may_begin();
     const uint64_t v = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (v < p.a.V) ((rt_cuda_embed_seen *)p.seen)[v] = { UINT32_MAX, 0 };
 }
@@ -168,6 +192,7 @@ extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) embed_bwd_clear(cons
 extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) embed_bwd_count(const rt_cuda_embed_bwd_params p)
 {
     begin_kernel();
+    next_may_begin();
     const uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= p.a.N) return;
     const int32_t id = *element<int32_t>(p.ids, i, 0);
@@ -178,7 +203,7 @@ extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) embed_bwd_count(cons
 }
 
 #define KERNELS(name, T)                                                                                               \
-    extern "C" __global__ void __launch_bounds__(RT_CUDA_EMBED_LANES, 6)                                               \
+    extern "C" __global__ void __launch_bounds__(RT_CUDA_EMBED_LANES, 9)                                               \
         embed_bwd_##name(const rt_cuda_embed_bwd_params p)                                                             \
     {                                                                                                                  \
         begin_kernel();                                                                                                \

@@ -12,7 +12,8 @@ typedef struct rt_cuda_embed_params {
     uint32_t whole; /* rows of y and of the table are whole packs, and aligned */
 } rt_cuda_embed_params;
 
-enum { RT_CUDA_EMBED_LANES = 128 }; /* packs of columns that a block of the backward has, one a thread */
+/* A block of the backward; packs of its threads, and columns of a pack. */
+enum { RT_CUDA_EMBED_LANES = 128, RT_CUDA_EMBED_PAIR = 2, RT_CUDA_EMBED_COLS = 4 };
 
 /* What is known of an id: its first position and how often it occurs. */
 typedef struct rt_cuda_embed_seen {

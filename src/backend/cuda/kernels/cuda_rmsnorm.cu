@@ -1,10 +1,9 @@
-/* cuda_rmsnorm.cu - rmsnorm forward and backward, plain, per head and with the residual sum fused.
+/* cuda_rmsnorm.cu - rmsnorm forward, plain, per head and with the residual sum fused.
  *
  * A group of D columns belongs to a team of threads: some lanes of a warp where D is short, several warps where it is
  * long. Where the packs of a group are whole and at most four a thread, they are loaded once, all at the same time, and
  * kept in registers, and a block keeps the weight in shared memory; else the team walks its group twice, the second
- * time out of L1. Each thread sees the same columns both times, so outputs may lie on inputs. The weight gradient is
- * summed by each block over the groups it had, in registers, then over the blocks by sum_columns of cuda_sums.cu. */
+ * time out of L1. Each thread sees the same columns both times, so outputs may lie on inputs. */
 #include "backend/cuda/kernels/cuda_common.cuh"
 #include "backend/cuda/kernels/cuda_rmsnorm.h"
 
@@ -205,175 +204,14 @@ template <class T, bool ADD> __device__ void forward(const rt_cuda_rmsnorm_param
     else
         f.run_twice(room);
 }
-
-/* The teams' sums of one block, in order, to its row of part. */
-template <int W> RT_DEVICE void join_teams(const rt_cuda_rmsnorm_params &p, const float (&sum)[HOLDS][W])
-{
-    const uint32_t D = p.a.D, packs = (D + W - 1) / W, teams = by_team(blockDim.x, p.team);
-    const uint32_t mine = by_team(threadIdx.x, p.team), lane = threadIdx.x & (p.team - 1);
-    float *part = (float *)p.part + (uint64_t)blockIdx.x * D;
-    float4 *room = (float4 *)shared_bytes(); /* (teams, packs of W) */
-    __syncthreads();                         /* the weight was there */
-#pragma unroll
-    for (int j = 0; j < HOLDS; j++) {
-        const uint32_t k = lane + j * p.team;
-        if (k >= packs) continue;
-        if (teams > 1)
-            put_shared(room + mine * packs * (W / 4), packs, k, sum[j]);
-        else
-            store(part + k * W, sum[j], Part{ D - k * W < W ? D - k * W : W });
-    }
-    if (teams == 1) return;
-    __syncthreads();
-    for (uint32_t q = threadIdx.x; q < packs * (W / 4); q += blockDim.x) {
-        const uint32_t c = W == 4 || q < packs ? q * W : (q - packs) * W + 4;
-        float4 all = room[q];
-        for (uint32_t t = 1; t < teams; t++) {
-            const float4 one = room[t * packs * (W / 4) + q];
-            all.x += one.x, all.y += one.y, all.z += one.z, all.w += one.w;
-        }
-        const float v[4] = { all.x, all.y, all.z, all.w };
-        if (c < D) store(part + c, v, Part{ D - c < 4 ? D - c : 4 });
-    }
-}
-
-/* dx = r dy w - x r^3 mean(dy w x) [+ dres, with ADD] [+ dx];  dw = sum over groups of dy x r */
-template <class T, bool ADD> struct Backward {
-    static constexpr int W = 16 / (int)sizeof(T);
-    const rt_cuda_rmsnorm_params &p;
-    Seat at;
-    float sums[2], r, back; /* squares of x, dot of dy w and x */
-
-    __device__ void add_up(const float (&x)[W], const float (&dy)[W], const float (&w)[W])
-    {
-#pragma unroll
-        for (int i = 0; i < W; i++) {
-            sums[0] = fmaf(x[i], x[i], sums[0]);
-            sums[1] = fmaf(dy[i] * w[i], x[i], sums[1]);
-        }
-    }
-    __device__ void join(float (*room)[2])
-    {
-        team_sum(sums, p.team, at.team, room);
-        r = inverse_rms(sums[0], p.a);
-        back = sums[1] / (float)p.a.D * r * r * r;
-    }
-    /* res: the gradient that reaches h from elsewhere, or 0 */
-    template <class E>
-    __device__ void write(float (&x)[W], const float (&dy)[W], const float (&w)[W], const float (&res)[W],
-                          float (&sum)[W], uint32_t c, E e)
-    {
-#pragma unroll
-        for (int i = 0; i < W; i++) {
-            sum[i] = fmaf(dy[i] * r, x[i], sum[i]);
-            x[i] = dy[i] * w[i] * r - x[i] * back + res[i];
-        }
-        if (p.acc) {
-            float old[W];
-            load(old, element<T>(p.dx, at.row, at.col + c), e);
-#pragma unroll
-            for (int i = 0; i < W; i++) x[i] += old[i];
-        }
-        store(element<T>(p.dx, at.row, at.col + c), x, e);
-    }
-    /* start: this is the block's first group */
-    __device__ void run_held(float (*room)[2], float (&sum)[HOLDS][W], bool start)
-    {
-        const uint32_t packs = p.a.D / W;
-        const float4 *weight = (const float4 *)shared_bytes();
-        Held<T> x, dy, res;
-        x.load(p.x, at, p);
-        dy.load(p.dy, at, p);
-        if constexpr (ADD) res.load(p.res, at, p);
-        if (start) { /* while they are under way */
-            put_weight<W>(p);
-            __syncthreads();
-        }
-#pragma unroll
-        for (int j = 0; j < HOLDS; j++) {
-            const uint32_t k = at.lane + j * p.team;
-            float v[W], d[W], w[W];
-            if (k >= packs) continue;
-            get_shared(w, weight, packs, k);
-            unpack<T, W>(v, x.pack[j]);
-            unpack<T, W>(d, dy.pack[j]);
-            add_up(v, d, w);
-        }
-        join(room);
-#pragma unroll
-        for (int j = 0; j < HOLDS; j++) {
-            const uint32_t k = at.lane + j * p.team;
-            float v[W], d[W], w[W], s[W] = { 0.0f };
-            if (!at.taken || k >= packs) continue;
-            get_shared(w, weight, packs, k);
-            unpack<T, W>(v, x.pack[j]);
-            unpack<T, W>(d, dy.pack[j]);
-            if constexpr (ADD) unpack<T, W>(s, res.pack[j]);
-            write(v, d, w, s, sum[j], k * W, Whole());
-        }
-    }
-    __device__ void run_twice(float (*room)[2], float (&sum)[HOLDS][W])
-    {
-        const uint32_t D = at.taken ? p.a.D : 0;
-        float x[W], dy[W], w[W];
-#pragma unroll
-        for (int j = 0; j < HOLDS; j++) {
-            const uint32_t c = (at.lane + j * p.team) * W;
-            if (c >= D) continue;
-            Part e = { D - c < W ? D - c : W };
-            load(x, element<T>(p.x, at.row, at.col + c), e);
-            load(dy, element<T>(p.dy, at.row, at.col + c), e);
-            load_any(w, p.w, p.w_dtype, c, e);
-            add_up(x, dy, w);
-        }
-        join(room);
-#pragma unroll
-        for (int j = 0; j < HOLDS; j++) {
-            const uint32_t c = (at.lane + j * p.team) * W;
-            float res[W] = { 0.0f };
-            if (c >= D) continue;
-            Part e = { D - c < W ? D - c : W };
-            load(x, element<T>(p.x, at.row, at.col + c), e);
-            load(dy, element<T>(p.dy, at.row, at.col + c), e);
-            load_any(w, p.w, p.w_dtype, c, e);
-            if constexpr (ADD) load(res, element<T>(p.res, at.row, at.col + c), e);
-            write(x, dy, w, res, sum[j], c, e);
-        }
-    }
-};
-
-template <class T, bool ADD> __device__ void backward(const rt_cuda_rmsnorm_params &p)
-{
-    constexpr int W = 16 / (int)sizeof(T);
-    __shared__ float room[2][32][2]; /* taken in turn, so that a sum has one barrier */
-    const uint64_t groups = (uint64_t)p.a.N * p.a.H, teams = by_team(blockDim.x, p.team);
-    float sum[HOLDS][W] = { { 0.0f } };
-    const uint64_t start = blockIdx.x * teams;
-    uint32_t turn = 0;
-    for (uint64_t first = start; first < groups; first += gridDim.x * teams) {
-        Backward<T, ADD> b = { p, Seat(p, first), { 0.0f, 0.0f }, 0.0f, 0.0f };
-        if (p.held)
-            b.run_held(room[turn], sum, first == start);
-        else
-            b.run_twice(room[turn], sum);
-        turn ^= 1;
-    }
-    if (p.part) join_teams(p, sum);
-}
 } // namespace
 
-/* A forward block is 256 threads; a backward one is as long as its team needs. */
 #define KERNELS_OF(op, name, T, ADD)                                                                                   \
-    extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK, 4) op##_fwd_##name(const rt_cuda_rmsnorm_params p)     \
+    extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK, 4) op##_##name(const rt_cuda_rmsnorm_params p)         \
     {                                                                                                                  \
         begin_kernel();                                                                                                \
         next_may_begin();                                                                                              \
         forward<T, ADD>(p);                                                                                            \
-    }                                                                                                                  \
-    extern "C" __global__ void __launch_bounds__(RT_CUDA_NORM_BLOCK) op##_bwd_##name(const rt_cuda_rmsnorm_params p)   \
-    {                                                                                                                  \
-        begin_kernel();                                                                                                \
-        backward<T, ADD>(p);                                                                                           \
     }
-#define KERNELS(name, T) KERNELS_OF(rmsnorm, name, T, false) KERNELS_OF(add_rmsnorm, name, T, true)
+#define KERNELS(name, T) KERNELS_OF(rmsnorm_fwd, name, T, false) KERNELS_OF(add_rmsnorm_fwd, name, T, true)
 RT_FOR_FLOATS(KERNELS)

@@ -5,14 +5,19 @@
 #include "backend/cuda/kernels/cuda_args.h"
 
 enum {
-    RT_CUDA_NORM_HOLDS = 4,  /* packs that a thread keeps: of its group, of the weight gradient */
-    RT_CUDA_NORM_BLOCK = 512 /* threads of the longest block, backward */
+    RT_CUDA_NORM_HOLDS = 4, /* packs of its group that a thread of the forward keeps */
+    /* backward: */
+    RT_CUDA_NORM_BLOCK = 512, /* threads of the longest block */
+    RT_CUDA_NORM_GROUPS = 2,  /* that a team has at a time, a pack of each in a thread */
+    RT_CUDA_NORM_LONG = 4     /* packs of a thread in groups too long for that, one at a time */
 };
 
 typedef struct rt_cuda_rmsnorm_params {
     rt_rmsnorm_args a;
-    uint32_t team;         /* threads of a group: a power of two, up to the block */
-    uint32_t held;         /* a group is whole, aligned packs in every operand, as many as a team keeps */
+    uint32_t team;   /* threads of a group: a power of two, or backward whole warps */
+    uint32_t held;   /* forward: a group is whole, aligned packs in every operand, as many as a team keeps */
+    uint32_t stages; /* backward: 2, groups are fetched while those before them are worked on; or 1 */
+    uint32_t unused;
     rt_cuda_mat y, h;      /* forward; h absent without a residual */
     rt_cuda_mat x, res;    /* both; backward: x is h of the forward, res is dres */
     rt_cuda_mat dx, dy;    /* backward */
