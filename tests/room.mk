@@ -55,7 +55,9 @@ $(CUDA_TESTS): TEST_LDFLAGS += -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/standin'
 # On the stand-in every module of kernels is found by name.
 comma := ,
 CUDA_MODULES := $(notdir $(basename $(wildcard src/backend/cuda/kernels/*.cu)))
-$(CUDA_TESTS:$(BUILD)/tests/%=$(BUILD)/tests/unit/%.o): ROOM_CPPFLAGS := -DRT_CUDA_MODULE_COUNT=$(words $(CUDA_MODULES)) \
+CUDA_TEST_OBJS := $(CUDA_TESTS:$(BUILD)/tests/%=$(BUILD)/tests/unit/%.o)
+$(CUDA_TEST_OBJS): $(wildcard src/backend/cuda/kernels/*.cu)
+$(CUDA_TEST_OBJS): ROOM_CPPFLAGS := -DRT_CUDA_MODULE_COUNT=$(words $(CUDA_MODULES)) \
     -DRT_CUDA_MODULES='"$(subst $(empty) $(empty),$(comma),$(CUDA_MODULES))"'
 
 $(KILL_CHECKER): $(BUILD)/tests/kill/check_checkpoints.o $(LIBRETORT) $(BUILD)/link.stamp
