@@ -97,35 +97,7 @@ template <class T, int W> RT_DEVICE void store(T *p, const float (&v)[W], Part p
         if ((uint32_t)i < part.n) narrow(p + i, v[i]);
 }
 
-/* The same past the first-level cache, for what is read before begin_kernel. */
-template <class T, int W> RT_DEVICE void load_past(float (&v)[W], const T *p, Whole)
-{
-    constexpr int BYTES = W * (int)sizeof(T);
-    static_assert(BYTES == 8 || BYTES == 16, "one access");
-    Raw<BYTES> raw;
-    if constexpr (BYTES == 8) {
-        const uint2 q = __ldcg((const uint2 *)p);
-        raw = { { q.x, q.y } };
-    } else {
-        const uint4 q = __ldcg((const uint4 *)p);
-        raw = { { q.x, q.y, q.z, q.w } };
-    }
-    unpack<T, W>(v, raw);
-}
-template <class T, int W> RT_DEVICE void load_past(float (&v)[W], const T *p, Part part)
-{
-#pragma unroll
-    for (int i = 0; i < W; i++) {
-        v[i] = 0.0f;
-        if ((uint32_t)i >= part.n) continue;
-        if constexpr (sizeof(T) == 4)
-            v[i] = __ldcg((const float *)p + i);
-        else
-            v[i] = to_float(T{ __ldcg((const uint16_t *)p + i) });
-    }
-}
-
-/* load where the type is known only when running: elements col.. of a row. */
+/* The same where the type is known only when running: elements col.. of a row. */
 template <int W, class Extent>
 RT_DEVICE void load_any(float (&v)[W], const char *row, uint32_t dtype, uint64_t col, Extent e)
 {

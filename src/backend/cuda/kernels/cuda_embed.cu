@@ -138,14 +138,14 @@ template <class T, class G, class E>
 __device__ void add_rows(const rt_cuda_embed_bwd_params &p, uint32_t i, const Packs &at, uint32_t *list, E e)
 {
     float own[U][W], sum[U][W];
-    const int32_t id = __ldcg(element<int32_t>(p.ids, i, 0));
+    const int32_t id = *element<int32_t>(p.ids, i, 0);
     const bool known = id >= 0 && (uint32_t)id < p.a.V;
 #pragma unroll
     for (int u = 0; u < U; u++)
-        if (at.n[u]) load_past(own[u], element<T>(p.dy, i, at.col[u]), extent(e, at.n[u]));
+        if (at.n[u]) load(own[u], element<T>(p.dy, i, at.col[u]), extent(e, at.n[u]));
 #pragma unroll
     for (int u = 0; u < U; u++)
-        if (at.n[u]) load_past(sum[u], element<G>(p.dtable, known ? id : 0, at.col[u]), extent(e, at.n[u]));
+        if (at.n[u]) load(sum[u], element<G>(p.dtable, known ? id : 0, at.col[u]), extent(e, at.n[u]));
     if (!known) return;
     const rt_cuda_embed_seen seen = ((const rt_cuda_embed_seen *)p.seen)[id];
     if (seen.first != i) return;
