@@ -27,6 +27,17 @@ static bool refuse_quantised_matmul(rt_dev *d, const rt_plan *p, const rt_op *op
     return yes;
 }
 
+static void end(rt_exec *x, rt_plan *p, rt_space *s, rt_dev *d, bool fake)
+{
+    rt_exec_free(x);
+    rt_plan_free(p);
+    rt_space_free(s);
+    if (fake)
+        close_fake(d);
+    else
+        d->api->close(d);
+}
+
 /* A quantised weight that the backend cannot multiply is expanded into scratch first; the numbers are the same. */
 static void quantised_operands_are_lowered(void **state)
 {
@@ -60,11 +71,7 @@ static void quantised_operands_are_lowered(void **state)
         run(x, 0);
         ok(rt_exec_read(x, vy, y[i], sizeof y[i], &e), &e);
         rt_str_free(&text);
-        rt_exec_free(x);
-        rt_plan_free(p);
-        rt_space_free(s);
-        d->api = i ? real_api : d->api;
-        d->api->close(d);
+        end(x, p, s, d, i);
     }
     assert_memory_equal(y[0], y[1], sizeof y[0]);
 }
@@ -109,11 +116,7 @@ static void large_weights_are_expanded_by_slices(void **state)
         ok(rt_exec_write(x, vb, bias, sizeof bias, &e), &e);
         run(x, 0);
         ok(rt_exec_read(x, vy, y[i], sizeof y[i], &e), &e);
-        rt_exec_free(x);
-        rt_plan_free(p);
-        rt_space_free(s);
-        d->api = i ? real_api : d->api;
-        d->api->close(d);
+        end(x, p, s, d, i);
     }
     assert_memory_equal(y[0], y[1], sizeof y[0]);
     rt_free(blocks);
@@ -162,10 +165,7 @@ static const char *lowered_order(const products *c)
         order[t + 1] = 0;
         if (product) assert_int_equal(low->ops[t].slot[RT_MM_OUT].buf, y[m++].buf); /* their own order is kept */
     }
-    rt_exec_free(x);
-    rt_plan_free(p);
-    rt_space_free(s);
-    close_fake(d);
+    end(x, p, s, d, true);
     return order;
 }
 
@@ -226,11 +226,7 @@ static void expansions_change_no_number(void **state)
         run(x, 0);
         for (uint32_t k = 0; k < c.n; k++) ok(rt_exec_read(x, y[k], got[i][k], 8 * c.rows[k], &e), &e);
         ok(rt_exec_check(x, &e), &e);
-        rt_exec_free(x);
-        rt_plan_free(p);
-        rt_space_free(s);
-        d->api = i ? real_api : d->api;
-        d->api->close(d);
+        end(x, p, s, d, i);
     }
     assert_memory_equal(got[0], got[1], sizeof got[0]);
 }
