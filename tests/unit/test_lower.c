@@ -27,12 +27,12 @@ static bool refuse_quantised_matmul(rt_dev *d, const rt_plan *p, const rt_op *op
     return yes;
 }
 
-static void end(rt_exec *x, rt_plan *p, rt_space *s, rt_dev *d, bool fake)
+static void end(rt_exec *x, rt_plan *p, rt_space *s, rt_dev *d, bool is_fake)
 {
     rt_exec_free(x);
     rt_plan_free(p);
     rt_space_free(s);
-    if (fake)
+    if (is_fake)
         close_fake(d);
     else
         d->api->close(d);
