@@ -101,7 +101,7 @@ void op_rows_add(op_rows *r, const char *group, const rt_plan *from, uint32_t in
 
 /* ---- the program of a row ---- */
 
-/* The same op on other memory: large buffers become new ones, two views of one buffer stay so. */
+/* The same op on other memory: large buffers and results become new ones, two views of one buffer stay so. */
 static void move_elsewhere(rt_plan *p, rt_op *op)
 {
     uint32_t old[RT_MAX_SLOTS], fresh[RT_MAX_SLOTS], n = 0;
@@ -109,7 +109,8 @@ static void move_elsewhere(rt_plan *p, rt_op *op)
         rt_view *v = &op->slot[i];
         const rt_buffer *b = v->buf ? rt_plan_buffer(p, *v) : NULL;
         uint32_t k = 0;
-        if (!b || b->bytes < SHARED_BYTES || b->cls == RT_CLASS_INPUT) continue;
+        bool small = b && b->bytes < SHARED_BYTES && rt_op_access(op->kind, i, op->slot) == RT_READ;
+        if (!b || small || b->cls == RT_CLASS_INPUT) continue;
         while (k < n && old[k] != v->buf) k++;
         if (k == n) {
             old[n] = v->buf;

@@ -205,6 +205,7 @@ int rt_lower_work(rt_plan *p, rt_dev *d, const char **kernel, rt_err *e)
                            (unsigned long long)need.work_bytes);
         rt_view work = rt_act(p, RT_DTYPE_U8, (uint32_t)rows, ROW, "scratch");
         p->ops[t].work = work;
+        p->ops[t].work_stays = need.work_stays;
     }
     return rt_plan_status(p, e);
 }

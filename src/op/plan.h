@@ -85,6 +85,7 @@ typedef struct rt_op {
     uint32_t acc;               /* bit i: ACCUM slot i adds to what is there; else it assigns */
     rt_view slot[RT_MAX_SLOTS]; /* buf 0: absent */
     rt_view work;               /* scratch of this op alone, u8; set by seal */
+    bool work_stays;            /* until the program ends, not only while the op runs */
     rt_args args;
     const char *label; /* where in the model: "layer 3 mlp"; never null */
 } rt_op;

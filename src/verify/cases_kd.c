@@ -43,7 +43,7 @@ static const rt_op_flag flags[] = {
     RT_RARE("targets", "", "masked", "all-masked"),
     RT_RARE("ce_weight", "", "ce0"),
     RT_RARE("kd_weight", "", "kd0"),
-    RT_FLAG("temperature", "T1", "T2.5", "T0.7"),
+    RT_FLAG("temperature", "T1", "T2.5", "T0.7", "T2", "T4"),
     RT_RARE("fault", "", "fault-set"),
     RT_FLAG("logits", "", "spread", "ties"),
     RT_RARE("special", "", "nan", "-inf", "+inf", "target", "teacher"),
@@ -52,6 +52,17 @@ static const rt_op_shape shapes[] = { { RT_SHAPE_ODD, { 5, 37, 7 } },      { RT_
                                       { RT_SHAPE_BIG, { 7, 3203, 65 } },   { RT_SHAPE_BIG, { 5, 4096, 64 } },
                                       { RT_SHAPE_BIG, { 3, 5003, 1 } },    { RT_SHAPE_BIG, { 4, 3073, 33 } },
                                       { RT_SHAPE_BIG, { 3, 4127, 4127 } }, { RT_SHAPE_BIG, { 3, 33016, 7 } } };
+/* Whole, aligned packs of columns at T = 2 and 4, where the student's exponential at T = 1 may come from the one at T:
+ * forward KL, the same with logits far apart, any divergence over a part of the ids. */
+static const rt_op_shape powers[] = { { RT_SHAPE_BIG, { 5, 4104, 7 } }, { RT_SHAPE_BIG, { 5, 4112, 7 } },
+                                      { RT_SHAPE_BIG, { 5, 4120, 7 } }, { RT_SHAPE_BIG, { 5, 4128, 7 } },
+                                      { RT_SHAPE_BIG, { 5, 8200, 7 } }, { RT_SHAPE_BIG, { 5, 8208, 7 } } };
+enum { ALL_IDS = 4128, FAR_APART = 4120 }; /* up to this width; from this one on */
+
+static bool is_power(const rt_op_case *c)
+{
+    return c->shape_kind == RT_SHAPE_BIG && c->dim[V] >= 4104 && c->dim[V] <= 8208 && c->dim[V] % 8 == 0;
+}
 
 static bool is_full(const rt_op_case *c) { return rt_case_has(c, RT_KD_TEACHER); }
 static bool is_topk(const rt_op_case *c) { return !is_full(c) && c->flag[TEACHER]; }
@@ -61,11 +72,24 @@ static uint32_t allowed(const rt_op_case *c, uint32_t flag)
     if (flag == TEACHER) return is_full(c) ? 1 : 7;
     if (flag == VOCABULARY) return is_full(c) ? 15 : 3;
     if (flag == SPECIAL) return is_full(c) ? 63 : 31;
+    if (flag == TEMPERATURE) return is_power(c) ? 31 : 7;
     return UINT32_MAX;
+}
+
+static void fix_power(rt_op_case *c)
+{
+    const uint32_t v = c->dim[V];
+    c->flag[TEMPERATURE] = v % 16 ? 3 : 4;
+    c->flag[VOCABULARY] = v > ALL_IDS;
+    c->flag[SPECIAL] = c->flag[GRAD] = c->flag[NO_CE] = c->flag[NO_DIV] = c->flag[KD_WEIGHT] = c->flag[CE_WEIGHT] = 0;
+    c->strided = v > ALL_IDS ? RT_STRIDED_ALIGNED : RT_DENSE;
+    if (v <= ALL_IDS) c->flag[DIVERGENCE] = 0;
+    if (v <= ALL_IDS && v >= FAR_APART) c->flag[LOGITS] = 1;
 }
 
 static void fix(rt_op_case *c)
 {
+    if (is_power(c)) fix_power(c);
     if (!is_topk(c)) c->dim[TOPK] = 0;
     if (is_topk(c) && c->dim[TOPK] == 0) c->dim[TOPK] = 1;
     if (c->dim[TOPK] > c->dim[V]) c->dim[TOPK] = c->dim[V];
@@ -140,7 +164,7 @@ static void layout(const rt_op_case *c, rt_layout *l)
 
 static rt_kd_opts options(const rt_op_case *c)
 {
-    static const float mix[] = { 0.3f, 0.0f, 1.0f }, temperature[] = { 1.0f, 2.5f, 0.7f };
+    static const float mix[] = { 0.3f, 0.0f, 1.0f }, temperature[] = { 1.0f, 2.5f, 0.7f, 2.0f, 4.0f };
     return (rt_kd_opts){ .divergence = (rt_divergence)c->flag[DIVERGENCE],
                          .T = temperature[c->flag[TEMPERATURE]],
                          .mix = mix[c->flag[MIX]],
@@ -355,6 +379,8 @@ const rt_op_set rt_op_set_kd_loss = {
     .ndims = 3,
     .shapes = shapes,
     .nshapes = RT_COUNT(shapes),
+    .more = powers,
+    .nmore = RT_COUNT(powers),
     .flags = flags,
     .nflags = RT_COUNT(flags),
     .allowed = allowed,

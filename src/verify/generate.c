@@ -149,6 +149,7 @@ static void add_signature(rt_case_list *l, const rt_op_set *set, const rt_signat
         note(&c, &s);
         add_case(l, &c, first);
     }
+    for (uint32_t i = 0; i < set->nmore; i++) add_shape(l, &c, &s, &set->more[i], first);
 }
 
 /* ---- the quick subset: the first case of every signature, and what shows a flag's value that those do not ---- */

@@ -111,6 +111,8 @@ struct rt_op_set {
     uint32_t ndims;
     const rt_op_shape *shapes; /* the first one is ODD and small */
     uint32_t nshapes;
+    const rt_op_shape *more; /* drawn behind everything else, so that a new one leaves the others their flags */
+    uint32_t nmore;
     const rt_op_flag *flags;
     uint32_t nflags;
     /* The values of a flag that the signature allows, as bits; null: all. */

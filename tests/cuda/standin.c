@@ -268,6 +268,20 @@ int cuFuncIsLoaded(int *loaded, rt_cu_function function)
     *loaded = !s.lazy;
     return called("cuFuncIsLoaded");
 }
+int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *count, rt_cu_function function, int threads, size_t shared)
+{
+    (void)function, (void)threads, (void)shared;
+    CALL(called, "cuOccupancyMaxActiveBlocksPerMultiprocessor");
+    *count = 2;
+    return 0;
+}
+int cuOccupancyMaxActiveClusters(int *count, rt_cu_function function, const rt_cu_launch *how)
+{
+    (void)function;
+    CALL(called, "cuOccupancyMaxActiveClusters");
+    *count = how->nattributes == 1 && how->attributes->id == RT_CU_LAUNCH_CLUSTER ? 5 : 0;
+    return 0;
+}
 int cuFuncLoad(rt_cu_function function)
 {
     (void)function;

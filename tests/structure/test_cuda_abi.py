@@ -27,6 +27,7 @@ NUMBERS = {  # ours: theirs
     "RT_CU_ATTACH_GLOBAL": "CU_MEM_ATTACH_GLOBAL", "RT_CU_CAPTURE_THREAD_LOCAL": "CU_STREAM_CAPTURE_MODE_THREAD_LOCAL",
     "RT_CU_NODE_KERNEL": "CU_GRAPH_NODE_TYPE_KERNEL", "RT_CU_JIT_ERROR_LOG": "CU_JIT_ERROR_LOG_BUFFER",
     "RT_CU_JIT_ERROR_LOG_BYTES": "CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES",
+    "RT_CU_LAUNCH_CLUSTER": "CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION",
     "RT_CU_LAUNCH_OVERLAP": "CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION",
     "sizeof(rt_cu_launch)": "sizeof(CUlaunchConfig)", "offsetof(rt_cu_launch, stream)": "offsetof(CUlaunchConfig, hStream)",
     "offsetof(rt_cu_launch, nattributes)": "offsetof(CUlaunchConfig, numAttrs)",

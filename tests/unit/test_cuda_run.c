@@ -243,12 +243,66 @@ static void expansions_share_launches(void **test)
     assert_int_equal(launches(expanded_and_looked_up), 3);
 }
 
+/* ---- bias_grad and the weight of rmsnorm_bwd: partial sums by one launch each, and one that ends them all ---- */
+
+static rt_view gradient(update *u, int i) { return rt_view_rows(u->p, u->master[i], 0, 1); }
+static void bias(update *u, int i) { rt_emit_bias_grad(u->p, gradient(u, i), u->grad[i]); }
+
+static void all_biases(update *u)
+{
+    for (int i = 0; i < TENSORS; i++) bias(u, i);
+}
+static void biases_with_something_between(update *u)
+{
+    bias(u, 0);
+    rt_emit_fill(u->p, u->m[0], 0.0f); /* one launch */
+    bias(u, 1);
+}
+static void bias_and_weight(update *u)
+{
+    bias(u, 0);
+    rt_emit_rmsnorm_bwd(u->p, u->param[1], gradient(u, 1), u->grad[1], u->param[2],
+                        rt_view_rows(u->p, u->param[3], 0, 1), 1, 1e-6f);
+}
+/* The second adds to what the first has to have written. */
+static void one_bias_twice(update *u)
+{
+    bias(u, 0);
+    bias(u, 0);
+}
+/* Two sums are wanted here, and the third later: without the reader they would be one launch. */
+static void a_sum_that_is_read(update *u)
+{
+    bias(u, 0);
+    bias(u, 1);
+    norm(u, u->sum, gradient(u, 0)); /* two launches */
+    bias(u, 2);
+}
+static void a_sum_that_is_written_over(update *u)
+{
+    bias(u, 0);
+    rt_emit_fill(u->p, u->master[0], 0.0f); /* one launch */
+    bias(u, 1);
+}
+
+static void sums_share_launches(void **test)
+{
+    (void)test;
+    assert_int_equal(launches(all_biases), TENSORS + (TENSORS + RT_CUDA_COLUMNS_RUN - 1) / RT_CUDA_COLUMNS_RUN);
+    assert_int_equal(launches(biases_with_something_between), 4);
+    assert_int_equal(launches(bias_and_weight), 3);
+    assert_int_equal(launches(one_bias_twice), 4);
+    assert_int_equal(launches(a_sum_that_is_read), 7);
+    assert_int_equal(launches(a_sum_that_is_written_over), 5);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(norms_share_launches),
         cmocka_unit_test(adams_share_launches),
         cmocka_unit_test(expansions_share_launches),
+        cmocka_unit_test(sums_share_launches),
     };
     return cmocka_run_group_tests(tests, find_standin, NULL);
 }

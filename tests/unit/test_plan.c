@@ -378,6 +378,25 @@ static void lifetimes_and_peak(void **state)
     assert_int_equal(peak_op, 2);
 }
 
+static void scratch_that_stays(void **state)
+{
+    fixture *f = *state;
+    rt_view a = act(f, 64, 64, "a"), b = act(f, 64, 64, "b"), scratch = act(f, 64, 64, "scratch");
+    rt_life life[3];
+    uint32_t peak_op;
+    for (int i = 0; i < 3; i++) rt_emit_fill(f->p, i < 2 ? a : b, 1.0f);
+    expect_ok(f);
+    f->p->ops[1].work = scratch;
+    rt_plan_lifetimes(f->p, life, &peak_op);
+    assert_int_equal(life[2].first, 1);
+    assert_int_equal(life[2].last, 1);
+    f->p->ops[1].work_stays = true;
+    uint64_t peak = rt_plan_lifetimes(f->p, life, &peak_op);
+    assert_int_equal(life[2].first, 1);
+    assert_int_equal(life[2].last, 2);
+    assert_int_equal(peak, 2 * 64 * 64 * 4);
+}
+
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 int main(void)
 {
@@ -403,6 +422,7 @@ int main(void)
         T(views_of_other_plans_are_refused),
         T(reshape),
         T(lifetimes_and_peak),
+        T(scratch_that_stays),
         T(parts_of_parts),
         T(nothing_alive),
         cmocka_unit_test(ops_by_name),

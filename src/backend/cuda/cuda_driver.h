@@ -35,6 +35,7 @@ typedef struct rt_cu_launch_attribute {
     int id, pad;
     union {
         int flag;
+        unsigned blocks[3];
         char bytes[64];
     } value;
 } rt_cu_launch_attribute;
@@ -73,6 +74,7 @@ enum {
     RT_CU_ATTACH_GLOBAL = 1,
     RT_CU_CAPTURE_THREAD_LOCAL = 1,
     RT_CU_NODE_KERNEL = 0,
+    RT_CU_LAUNCH_CLUSTER = 4, /* blocks of a cluster */
     RT_CU_LAUNCH_OVERLAP = 6, /* a kernel's blocks are set up before the one ahead of it has ended */
     RT_CU_JIT_ERROR_LOG = 5,
     RT_CU_JIT_ERROR_LOG_BYTES = 6
@@ -134,7 +136,10 @@ enum {
     X(function_loaded, cuFuncIsLoaded, (int *loaded, rt_cu_function function))                                         \
     X(function_load, cuFuncLoad, (rt_cu_function function))                                                            \
     X(kernel_function, cuKernelGetFunction, (rt_cu_function * out, void *kernel))                                      \
-    X(kernel_node, cuGraphKernelNodeGetParams_v2, (rt_cu_node node, rt_cu_kernel_params * out))
+    X(kernel_node, cuGraphKernelNodeGetParams_v2, (rt_cu_node node, rt_cu_kernel_params * out))                        \
+    X(max_blocks, cuOccupancyMaxActiveBlocksPerMultiprocessor,                                                         \
+      (int *count, rt_cu_function function, int threads, size_t shared))                                               \
+    X(max_clusters, cuOccupancyMaxActiveClusters, (int *count, rt_cu_function function, const rt_cu_launch *how))
 
 typedef struct rt_cuda_driver {
     rt_dynlib lib;

@@ -51,7 +51,7 @@ static bool bwd_need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, r
 {
     (void)c;
     if (!cuda_takes(p, op, need, "a block for each id, positions in order")) return false;
-    need->work_bytes = op->args.embed.V * sizeof(rt_cuda_embed_seen);
+    need->work_bytes = cuda_div_up(op->args.embed.V, 2) * 2 * sizeof(rt_cuda_embed_seen);
     return true;
 }
 
@@ -68,8 +68,8 @@ static void bwd_emit(rt_cuda_builder *b, const rt_bound_op *o)
                                    .dy = cuda_mat(dy),
                                    .ids = cuda_mat(&o->slot[RT_EMBED_BIDS]),
                                    .seen = rt_cuda_addr(&o->work) };
-    cuda_push_1d(b, "cuda_embed", "embed_bwd_clear", (uint32_t)cuda_div_up(a->V, RT_CUDA_BLOCK), RT_CUDA_BLOCK, 0, &p,
-                 sizeof p);
+    cuda_push_1d(b, "cuda_embed", "embed_bwd_clear", (uint32_t)cuda_div_up(a->V, 2 * RT_CUDA_BLOCK), RT_CUDA_BLOCK, 0,
+                 &p, sizeof p);
     cuda_push_1d(b, "cuda_embed", "embed_bwd_count", (uint32_t)cuda_div_up(a->N, RT_CUDA_BLOCK), RT_CUDA_BLOCK, 0, &p,
                  sizeof p);
     cuda_push_1d(b, "cuda_embed", CUDA_KERNEL("embed_bwd", dy->dtype), a->N * p.chunks, RT_CUDA_EMBED_LANES, 0, &p,

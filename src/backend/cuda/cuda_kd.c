@@ -55,8 +55,8 @@ static rt_cuda_kd_params params_of(const rt_bound_op *o)
     const double log2e = 1.4426950408889634;
     rt_cuda_kd_params p = { .a = *a, .kind = kind_of(a) };
     p.form = form_of(a, p.kind);
-    p.one = a->T == 1.0f || (!a->U && !a->k);
-    p.ct = (float)(log2e / (p.one ? 1.0 : (double)a->T));
+    p.how = a->T == 1.0f || (!a->U && !a->k) ? RT_CUDA_KD_SAME : RT_CUDA_KD_APART;
+    p.ct = (float)(log2e / (p.how ? 1.0 : (double)a->T));
     p.bits = s[RT_KD_VMASK].mem || a->k || (a->U && a->U < a->V);
     if (p.form == RT_CUDA_KD_CE) p.bits = 0; /* all columns are alike */
     p.s_whole = cuda_aligned(&s[RT_KD_LOGITS], RT_CUDA_KD_PACK);
@@ -106,26 +106,43 @@ typedef struct ring {
     uint32_t threads, depth, shared;
 } ring;
 
+/* What the rings of so many threads have room for; places of what lies before them. */
+static uint64_t ring_room(const rt_cuda_caps *caps, rt_cuda_kd_params *p, uint32_t threads)
+{
+    p->bits_at = RT_CUDA_KD_HEAD + 2 * RT_CUDA_KD_RECORD * p->blocks * (threads / 32);
+    p->ring_s = (uint32_t)rt_align_up(p->bits_at + (p->bits ? RT_CUDA_KD_BITMAP(p->packs) : 0), 128);
+    return caps->shared_max - p->ring_s;
+}
+
+/* All packs stay where they fit, and swift kernels count on a whole block then: 512 threads are 2 to 4 % faster than
+ * 480 on an H200, which would do it in as many turns. Otherwise, in whole warps, as few threads as do it in as many. */
 static ring ring_of(const rt_cuda_caps *caps, rt_cuda_kd_params *p, uint32_t s_bytes, uint32_t t_bytes)
 {
     enum { DEPTH = 4 }; /* where the packs of a row do not fit */
-    uint64_t turns = cuda_div_up(p->packs, RT_CUDA_KD_THREADS), pack = s_bytes + t_bytes;
-    /* In whole warps, as few threads as do it in as many turns; all of them where the packs stay even so: 512 are 2 to
-     * 4 % faster than 480 on an H200. */
+    uint32_t turns = (uint32_t)cuda_div_up(p->packs, RT_CUDA_KD_THREADS), pack = s_bytes + t_bytes;
     uint32_t fewest = (uint32_t)(cuda_div_up(cuda_div_up(p->packs, turns), 32) * 32);
-    ring r = { .threads = turns > 1 ? RT_CUDA_KD_THREADS : fewest };
-    for (;; r.threads -= 32) {
-        p->bits_at = RT_CUDA_KD_HEAD + 2 * RT_CUDA_KD_RECORD * p->blocks * (r.threads / 32);
-        p->ring_s = p->bits_at + (p->bits ? RT_CUDA_KD_BITMAP(p->packs) : 0);
-        uint64_t room = caps->shared_max - p->ring_s, depth = room / pack / r.threads;
-        turns = cuda_div_up(p->packs, r.threads);
-        p->keep = depth >= turns;
-        r.depth = (uint32_t)(p->keep ? turns : depth < DEPTH ? depth : DEPTH);
-        if (p->keep || (r.depth && r.threads <= fewest)) break;
+    uint64_t places = cuda_div_up(p->packs, 32) * 32;
+    ring r = { .threads = turns > 1 ? RT_CUDA_KD_THREADS : fewest, .depth = turns };
+    p->keep = places * pack <= ring_room(caps, p, r.threads);
+    if (!p->keep) {
+        for (r.threads = fewest;; r.threads -= 32) {
+            uint64_t depth = ring_room(caps, p, r.threads) / pack / r.threads;
+            r.depth = (uint32_t)(depth < DEPTH ? depth : DEPTH);
+            if (r.depth) break;
+        }
+        places = r.depth * r.threads;
     }
-    p->ring_t = p->ring_s + r.depth * r.threads * s_bytes;
-    r.shared = p->ring_t + r.depth * r.threads * t_bytes;
+    p->ring_t = p->ring_s + (uint32_t)places * s_bytes;
+    r.shared = p->ring_t + (uint32_t)places * t_bytes;
     return r;
+}
+
+/* As many clusters as may run together: one that came late would begin its two rows when the others are done. */
+static uint32_t count_clusters(rt_cuda_builder *b, const rt_cuda_kd_params *p, const char *kernel, ring r)
+{
+    uint32_t n = rt_cuda_at_once(b, "cuda_kd", kernel, p->blocks, r.threads, r.shared);
+    if (!n) n = (uint32_t)cuda_div_up((uint64_t)rt_cuda_builder_caps(b)->sms * BLOCKS_OF_SM, p->blocks);
+    return n < p->a.N ? n : p->a.N;
 }
 
 static void kd_emit(rt_cuda_builder *b, const rt_bound_op *o)
@@ -136,14 +153,13 @@ static void kd_emit(rt_cuda_builder *b, const rt_bound_op *o)
     rt_dtype d = o->slot[RT_KD_LOGITS].dtype;
     uint32_t t_size = cuda_size((rt_dtype)p.t_dtype), packs = (uint32_t)cuda_div_up(a->V, RT_CUDA_KD_PACK);
     p.blocks = caps->sm >= CLUSTER_SM ? RT_CUDA_KD_CLUSTER : 1;
-    p.packs = (uint32_t)cuda_div_up(packs, p.blocks);
+    p.packs = (uint32_t)cuda_div_up(packs, p.blocks * RT_CUDA_KD_LINE) * RT_CUDA_KD_LINE;
     ring r = ring_of(caps, &p, RT_CUDA_KD_PACK * cuda_size(d), a->U ? RT_CUDA_KD_PACK * t_size : 0);
-    /* As many clusters as may run together; one that comes late finds no row left. */
-    uint64_t clusters = cuda_div_up((uint64_t)caps->sms * BLOCKS_OF_SM, p.blocks);
-    if (clusters > a->N) clusters = a->N;
+    if (!p.how && is_swift(&p, d) && cuda_size(d) == 2)
+        p.how = a->T == 2.0f ? RT_CUDA_KD_SQUARE : a->T == 4.0f ? RT_CUDA_KD_FOURTH : RT_CUDA_KD_APART;
+    uint32_t clusters = count_clusters(b, &p, rows_kernel(&p, d), r);
     p.depth = r.depth;
-    p.draws = (uint32_t)(a->N + 2 * clusters);
-    cuda_push_1d(b, "cuda_kd", rows_kernel(&p, d), (uint32_t)clusters * p.blocks, r.threads, r.shared, &p, sizeof p);
+    cuda_push_1d(b, "cuda_kd", rows_kernel(&p, d), clusters * p.blocks, r.threads, r.shared, &p, sizeof p);
     cuda_push_1d(b, "cuda_kd_careful", CUDA_KERNEL("kd_figures", d), batches(a), RT_CUDA_KD_THREADS,
                  RT_CUDA_KD_BITMAP(packs), &p, sizeof p);
     cuda_push_1d(b, "cuda_kd_careful", "kd_finish", 1, RT_CUDA_BLOCK, 0, &p, sizeof p);

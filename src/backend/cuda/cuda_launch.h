@@ -32,10 +32,18 @@ uint64_t rt_cuda_addr(const rt_operand *o);
 void rt_cuda_push(rt_cuda_builder *b, const char *module, const char *kernel, const uint32_t grid[3], uint32_t block,
                   uint32_t shared, const void *params, uint32_t bytes);
 
+/* Clusters of `blocks` blocks of this kernel, or blocks where that is 1, that may run at once; 0 where the driver
+ * cannot say. */
+uint32_t rt_cuda_at_once(rt_cuda_builder *b, const char *module, const char *kernel, uint32_t blocks, uint32_t threads,
+                         uint32_t shared);
+
 /* For families that take neighbours together: the op that is being emitted and those that follow it in the program lie
  * in one array. How many there are from it on that are of its kind; and that the first n of them have been emitted. */
 uint32_t rt_cuda_neighbours(const rt_cuda_builder *b);
 void rt_cuda_took(rt_cuda_builder *b, uint32_t n);
+/* out (1,C) = or += the sum of P rows (P,C) f32 at part, in order. It is launched with others of its kind before the
+ * first op that touches out, or at the end of the program: the op's scratch, where part is, has to stay. */
+void rt_cuda_sum_later(rt_cuda_builder *b, const rt_operand *out, uint64_t part, uint32_t P, bool acc);
 
 /* One op kind on this backend; each is defined in the cuda_<family>.c of its family as rt_cuda_<op>. */
 typedef struct rt_cuda_op {

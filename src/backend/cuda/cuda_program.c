@@ -4,7 +4,9 @@
  * code is loaded before anything is allocated), sealing, running. Every function that a graph launches, ours or a
  * library's, is known to be loaded when seal returns: nothing is left to load or to compile while training. */
 #include "backend/cuda/cuda_internal.h"
+#include "backend/cuda/cuda_op.h"
 #include "backend/cuda/cuda_policy.h"
+#include "backend/cuda/kernels/cuda_sums.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -28,9 +30,17 @@ struct rt_prog {
     rt_cu_graph_exec graph;
 };
 
+/* Sums that were asked for and not launched yet. */
+typedef struct waiting {
+    rt_cuda_columns_params sums;
+    rt_operand out[RT_CUDA_COLUMNS_RUN];
+    uint32_t op; /* the first that asked */
+} waiting;
+
 struct rt_cuda_builder {
     rt_cuda_dev *d;
     rt_prog *prog;
+    waiting later;
     uint32_t op;
     uint32_t neighbours, took; /* ops of its kind from it on; of those, how many are emitted with it */
     rt_err err;                /* sticky */
@@ -95,6 +105,26 @@ void rt_cuda_push(rt_cuda_builder *b, const char *module, const char *kernel, co
     rt_cuda_function_get(b->d, module, kernel, shared, &l->function, &b->err);
 }
 
+uint32_t rt_cuda_at_once(rt_cuda_builder *b, const char *module, const char *kernel, uint32_t blocks, uint32_t threads,
+                         uint32_t shared)
+{
+    const rt_cuda_driver *cu = &b->d->cu;
+    rt_cu_function f;
+    int n = 0, result;
+    rt_cu_launch_attribute cluster = { .id = RT_CU_LAUNCH_CLUSTER, .value.blocks = { blocks, 1, 1 } };
+    rt_cu_launch how = {
+        .grid = { blocks, 1, 1 }, .block = { threads, 1, 1 }, .shared = shared, .attributes = &cluster, .nattributes = 1
+    };
+    if (b->err.status < 0 || !cu->max_blocks || !cu->max_clusters) return 0;
+    if (rt_cuda_function_get(b->d, module, kernel, shared, &f, &b->err) < 0) return 0;
+    if (blocks > 1)
+        result = cu->max_clusters(&n, f, &how);
+    else
+        result = cu->max_blocks(&n, f, (int)threads, shared);
+    if (result != RT_CU_SUCCESS || n <= 0) return 0;
+    return (uint32_t)n * (blocks > 1 ? 1 : b->d->caps.sms);
+}
+
 void rt_cuda_push_gemm(rt_cuda_builder *b, rt_cuda_gemm *gemm, const rt_cuda_gemm_io *io)
 {
     launch *l = add(b);
@@ -102,6 +132,51 @@ void rt_cuda_push_gemm(rt_cuda_builder *b, rt_cuda_gemm *gemm, const rt_cuda_gem
     rt_cuda_gemm_use(gemm);
     l->gemm = gemm;
     l->io = *io;
+}
+
+/* ---- sums that wait for company: a launch costs as much as adding up dozens of them ---- */
+
+static void launch_sums(rt_cuda_builder *b)
+{
+    waiting *w = &b->later;
+    uint32_t op = b->op;
+    if (!w->sums.count) return;
+    b->op = w->op;
+    cuda_push_1d(b, "cuda_sums", "sum_columns", w->sums.blocks, RT_CUDA_COLUMNS_BLOCK, 0, &w->sums, sizeof w->sums);
+    b->op = op;
+    w->sums.count = w->sums.blocks = 0;
+}
+
+static bool awaits(const waiting *w, const rt_operand *o)
+{
+    for (uint32_t i = 0; i < w->sums.count; i++)
+        if (cuda_meet(&w->out[i], o)) return true;
+    return false;
+}
+
+/* Does one of these ops touch what a sum will be written to? */
+static bool any_awaits(const waiting *w, const rt_bound_op *ops, uint32_t n)
+{
+    for (uint32_t i = 0; i < n && w->sums.count; i++)
+        for (uint32_t k = 0; k < ops[i].nslots; k++)
+            if (awaits(w, &ops[i].slot[k])) return true;
+    return false;
+}
+
+void rt_cuda_sum_later(rt_cuda_builder *b, const rt_operand *out, uint64_t part, uint32_t P, bool acc)
+{
+    waiting *w = &b->later;
+    if (w->sums.count == RT_CUDA_COLUMNS_RUN) launch_sums(b);
+    if (!w->sums.count) w->op = b->op;
+    w->out[w->sums.count] = *out;
+    w->sums.tensor[w->sums.count++] = (rt_cuda_columns){ .out = rt_cuda_addr(out),
+                                                         .part = part,
+                                                         .C = out->cols,
+                                                         .P = P,
+                                                         .dtype = out->dtype,
+                                                         .acc = acc,
+                                                         .first = w->sums.blocks };
+    w->sums.blocks += (uint32_t)cuda_div_up(out->cols, RT_CUDA_COLUMNS_WIDE);
 }
 
 /* ---- from ops to launches ---- */
@@ -131,7 +206,9 @@ static int emit_all(rt_cuda_dev *d, const rt_bound_op *ops, uint32_t nops, rt_pr
         b.op = i;
         b.took = b.neighbours = 1;
         while (i + b.neighbours < nops && ops[i + b.neighbours].kind == ops[i].kind) b.neighbours++;
+        if (any_awaits(&b.later, &ops[i], b.neighbours)) launch_sums(&b);
         rt_cuda_op_find(ops[i].kind)->emit(&b, &ops[i]);
+        if (i + b.took >= nops) launch_sums(&b);
         if (b.err.status < 0) {
             if (e) *e = b.err;
             rt_err_context(e, "op %u (%s)", i, rt_op_name(ops[i].kind));

@@ -1,7 +1,7 @@
 /* cuda_rmsnorm.c - launches of rmsnorm, forward and backward, plain, per head and with the residual sum. */
 #include "backend/cuda/kernels/cuda_rmsnorm.h"
 
-#include "backend/cuda/cuda_sums_push.h"
+#include "backend/cuda/cuda_op.h"
 
 enum {
     BLOCKS_MAX = 256, /* of the backward, each leaves a partial weight gradient: about two for each of 132
@@ -110,7 +110,8 @@ static bool bwd_need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, r
         snprintf(need->why_not, sizeof need->why_not, "%u rows of %u groups are more than 2^31 groups", a->N, a->H);
         return false;
     }
-    if (op->slot[RT_RMSB_DW].buf) need->work_bytes = (uint64_t)cut_bwd(a, d).blocks * a->D * sizeof(float);
+    need->work_stays = op->slot[RT_RMSB_DW].buf;
+    if (need->work_stays) need->work_bytes = (uint64_t)cut_bwd(a, d).blocks * a->D * sizeof(float);
     return true;
 }
 
@@ -151,7 +152,7 @@ static void bwd_emit(rt_cuda_builder *b, const rt_bound_op *o)
              sums = cut.teams > 1 ? cut.teams * packs_of(a, d) * cuda_width(d) * (uint32_t)sizeof(float) : 0;
     cuda_push_1d(b, "cuda_rmsnorm_bwd", bwd_kernel(residual, cut.is_long, is_whole(o, shaped, w), d), cut.blocks,
                  cut.teams * cut.team, fetched > sums ? fetched : sums, &p, sizeof p);
-    if (p.part) cuda_push_columns(b, dw, p.part, cut.blocks, cuda_adds(o, RT_RMSB_DW));
+    if (p.part) rt_cuda_sum_later(b, dw, p.part, cut.blocks, cuda_adds(o, RT_RMSB_DW));
 }
 
 const rt_cuda_op rt_cuda_rmsnorm_fwd = { fwd_need, fwd_emit };

@@ -1,13 +1,13 @@
 /* cuda_sums.c - launches of bias_grad and norm_sq. Both leave partial sums in scratch and add them up in order. */
 #include "backend/cuda/kernels/cuda_sums.h"
 
-#include "backend/cuda/cuda_sums_push.h"
+#include "backend/cuda/cuda_op.h"
 
 /* ---- bias_grad ---- */
 
-/* Enough blocks for any device, each with enough rows to be worth its partial sum: of 8,192 rows a warp has eight, all
- * under way at once. */
-enum { BIAS_BLOCKS = 640, BIAS_ROWS = 32 };
+/* Enough blocks for any device, each with enough rows to be worth its partial sum. Of 8,192 rows of 1,152 columns every
+ * thread has nine, all under way at once, and four blocks for each of 132 multiprocessors are all there are. */
+enum { BIAS_BLOCKS = 264, BIAS_ROWS = RT_CUDA_BIAS_ROWS * RT_CUDA_BIAS_BLOCK / RT_CUDA_BIAS_LANES };
 
 typedef struct bias_cut {
     uint32_t stripes, rows, chunks;
@@ -28,6 +28,7 @@ static bool bias_need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, 
     if (!cuda_takes(p, op, need, "stripes of columns, partial sums in order")) return false;
     bias_cut cut = cut_bias(&op->args.rows, rt_plan_dtype(p, op->slot[RT_BIASG_DY]));
     need->work_bytes = (uint64_t)cut.chunks * op->args.rows.C * sizeof(float);
+    need->work_stays = true;
     return true;
 }
 
@@ -42,9 +43,9 @@ static void bias_emit(rt_cuda_builder *b, const rt_bound_op *o)
                               .rows = cut.rows,
                               .stripes = cut.stripes,
                               .whole = cuda_aligned(dy, cuda_width(dy->dtype)) };
-    cuda_push_1d(b, "cuda_sums", CUDA_KERNEL("bias_grad", dy->dtype), cut.stripes * cut.chunks, RT_CUDA_BLOCK, 0, &p,
-                 sizeof p);
-    cuda_push_columns(b, &o->slot[RT_BIASG_DB], p.part, cut.chunks, cuda_adds(o, RT_BIASG_DB));
+    cuda_push_1d(b, "cuda_sums", CUDA_KERNEL("bias_grad", dy->dtype), cut.stripes * cut.chunks, RT_CUDA_BIAS_BLOCK, 0,
+                 &p, sizeof p);
+    rt_cuda_sum_later(b, &o->slot[RT_BIASG_DB], p.part, cut.chunks, cuda_adds(o, RT_BIASG_DB));
 }
 
 /* ---- norm_sq: a run of tensors at once, since most are small ---- */

@@ -185,8 +185,9 @@ extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) embed_bwd_clear(cons
 {
     begin_kernel();
     next_may_begin();
-    const uint64_t v = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (v < p.a.V) ((rt_cuda_embed_seen *)p.seen)[v] = { UINT32_MAX, 0 };
+    const uint64_t pair =
+        (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; /* of ids; there is room for a whole last one */
+    if (2 * pair < p.a.V) ((uint4 *)p.seen)[pair] = make_uint4(UINT32_MAX, 0, UINT32_MAX, 0);
 }
 
 extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) embed_bwd_count(const rt_cuda_embed_bwd_params p)
@@ -203,7 +204,7 @@ extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) embed_bwd_count(cons
 }
 
 #define KERNELS(name, T)                                                                                               \
-    extern "C" __global__ void __launch_bounds__(RT_CUDA_EMBED_LANES, 9)                                               \
+    extern "C" __global__ void __launch_bounds__(RT_CUDA_EMBED_LANES, 10)                                              \
         embed_bwd_##name(const rt_cuda_embed_bwd_params p)                                                             \
     {                                                                                                                  \
         begin_kernel();                                                                                                \

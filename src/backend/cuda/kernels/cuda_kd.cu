@@ -84,12 +84,15 @@ template <class X> struct Gradient {
         a1 = c.a1, as = c.as, at = c.at, a1s = c.a1s, both = c.both;
         kd = (float)r.head->kd, total = (float)c.total;
     }
-    /* What CE and D make of a column; in: it is of Vc and not listed; one: of p. */
-    __device__ float of(float s, float t, bool in, bool one) const
+    /* What CE and D make of a column; in: it is of Vc and not listed. HOW: that of p. */
+    template <int HOW> __device__ float of(float s, float t, bool in) const
     {
+        constexpr bool one = HOW == RT_CUDA_KD_SAME;
         const float c = p.ct, es = power_of_two<S>(s, c, ks);
         float v;
-        if (one && in)
+        if (HOW >= RT_CUDA_KD_SQUARE && in)
+            v = times<S>(a1s, e1_of(es, HOW), 0.0f);
+        else if (one && in)
             v = times<S>(X::FORM <= RT_CUDA_KD_FORWARD ? both : a1s, es, 0.0f);
         else
             v = times<S>(a1, power_of_two<S>(s, LOG2E, k1), 0.0f);
@@ -105,26 +108,24 @@ template <class X> struct Gradient {
         return fmaf(kd * q, slope - total, v);
     }
     /* Of a pack; the usual ones without a question for each column. */
-    __device__ void pack(float (&v)[W], const float (&s)[W], const float (&t)[W], uint32_t in, bool one) const
+    template <int HOW> __device__ void pack(float (&v)[W], const float (&s)[W], const float (&t)[W], uint32_t in) const
     {
-        if (in == 255 && one) {
+        if (in == 255) {
 #pragma unroll
-            for (int i = 0; i < W; i++) v[i] = of(s[i], t[i], true, true);
-        } else if (in == 255) {
-#pragma unroll
-            for (int i = 0; i < W; i++) v[i] = of(s[i], t[i], true, false);
+            for (int i = 0; i < W; i++) v[i] = of<HOW>(s[i], t[i], true);
         } else {
 #pragma unroll
-            for (int i = 0; i < W; i++) v[i] = of(s[i], t[i], in >> i & 1, one);
+            for (int i = 0; i < W; i++) v[i] = of<HOW>(s[i], t[i], in >> i & 1);
         }
     }
 };
 
 /* Where rows stay in shared memory: the gradient of each pack, and behind it that of the next row is asked for. */
-template <class X, bool ONE>
+template <class X, int HOW>
 RT_DEVICE void write_swift(const Slice<X> &r, const Gradient<X> &g, uint32_t next, bool asks)
 {
     using S = typename X::S;
+    constexpr uint32_t THREADS = RT_CUDA_KD_THREADS;
     const uint32_t with_teacher = r.first < r.p.a.U / W ? r.p.a.U / W - r.first : 0;
     S *to = r.student(r.row, threadIdx.x);
     const S *next_s = r.student(next, threadIdx.x);
@@ -133,12 +134,12 @@ RT_DEVICE void write_swift(const Slice<X> &r, const Gradient<X> &g, uint32_t nex
         float s[W], t[W], v[W];
         widen<S>(s, at_s);
         if (X::TEACHER) widen<S>(t, at_t);
-        g.pack(v, s, t, in, ONE);
+        g.template pack<HOW>(v, s, t, in);
         store(to, v, Whole());
         if (asks) fetch_async<W * sizeof(S)>(at_s, next_s);
         if (X::TEACHER && asks && k < with_teacher) fetch_async<W * sizeof(S)>(at_t, next_t);
         fetch_close();
-        to += blockDim.x * W, next_s += blockDim.x * W, next_t += blockDim.x * W * sizeof(S);
+        to += THREADS * W, next_s += THREADS * W, next_t += THREADS * W * sizeof(S);
     };
     r.each(0, r.clean, [&](uint32_t k, uint32_t at_s, uint32_t at_t) { put(k, at_s, at_t, 255); });
     r.each(r.clean, r.mine, [&](uint32_t k, uint32_t at_s, uint32_t at_t) { put(k, at_s, at_t, r.in_vc(k)); });
@@ -152,19 +153,31 @@ template <class X> RT_DEVICE void write_row(Slice<X> &r, uint32_t next, bool ask
     const bool owns = threadIdx.x == r.c->owner;
     float fix = 0.0f;
     if (owns) {
-        const float v = g.of(r.student_at(k, i), X::TEACHER ? r.teacher_at(k, i) : 0.0f, r.in_vc(k) >> i & 1, r.p.one);
+        const float s = r.student_at(k, i), t = X::TEACHER ? r.teacher_at(k, i) : 0.0f;
+        const bool in = r.in_vc(k) >> i & 1;
+        const float v = r.p.how == RT_CUDA_KD_APART    ? g.template of<RT_CUDA_KD_APART>(s, t, in)
+                        : r.p.how == RT_CUDA_KD_SAME   ? g.template of<RT_CUDA_KD_SAME>(s, t, in)
+                        : r.p.how == RT_CUDA_KD_SQUARE ? g.template of<RT_CUDA_KD_SQUARE>(s, t, in)
+                                                       : g.template of<RT_CUDA_KD_FOURTH>(s, t, in);
         fix = (float)(v - r.head->ce);
     }
     if constexpr (X::SWIFT) {
-        if (r.p.one)
-            write_swift<X, true>(r, g, next, asks);
+        if (X::FORM == RT_CUDA_KD_CE || r.p.how == RT_CUDA_KD_SAME)
+            write_swift<X, RT_CUDA_KD_SAME>(r, g, next, asks);
+        else if (X::SIZE == 4 || r.p.how == RT_CUDA_KD_APART)
+            write_swift<X, RT_CUDA_KD_APART>(r, g, next, asks);
+        else if (r.p.how == RT_CUDA_KD_SQUARE)
+            write_swift<X, RT_CUDA_KD_SQUARE>(r, g, next, asks);
         else
-            write_swift<X, false>(r, g, next, asks);
+            write_swift<X, RT_CUDA_KD_FOURTH>(r, g, next, asks);
     } else {
         r.template walk<LAST>(next, asks, [&](uint32_t at) {
             float s[W], t[W], v[W];
             r.widen_both(s, t);
-            g.pack(v, s, t, r.in_vc(at), r.p.one);
+            if (r.p.how)
+                g.template pack<RT_CUDA_KD_SAME>(v, s, t, r.in_vc(at));
+            else
+                g.template pack<RT_CUDA_KD_APART>(v, s, t, r.in_vc(at));
             r.write(at, v);
         });
     }
@@ -184,12 +197,12 @@ template <class X> RT_DEVICE void pass_row(Slice<X> &r, uint32_t next, bool asks
 
 static __device__ uint32_t drawn; /* rows; 0 before and after every launch: launches follow each other */
 
-/* The next row that nobody has, in the first thread of a cluster. It draws two, and another for each row that it does:
- * a number that is known in all, behind which the count begins at 0 again. */
+/* The next row that nobody has, in the first thread of a cluster. Two it has from the start; it draws another for each
+ * row that it does: N in all, behind which the count begins at 0 again. */
 RT_DEVICE uint32_t draw(const rt_cuda_kd_params &p)
 {
     const bool first = cluster_rank() == 0 && threadIdx.x == 0;
-    return first ? atomicInc(&drawn, p.draws - 1) : 0;
+    return first ? 2 * (gridDim.x / p.blocks) + atomicInc(&drawn, p.a.N - 1) : 0;
 }
 RT_DEVICE int32_t target_of(const rt_cuda_kd_params &p, uint32_t row)
 {
@@ -213,7 +226,7 @@ template <class X> RT_DEVICE void meet(const Slice<X> &r, uint32_t exchange, con
 {
     const uint32_t warps = blockDim.x / 32;
     const Record *record = tell_all(r.head, exchange, x);
-    if (record) settle(r, join_row<X>(record, cluster_size() * warps, r.p.one));
+    if (record) settle(r, join_row<X>(record, cluster_size() * warps, r.p.how == RT_CUDA_KD_SAME));
     __syncthreads();
 }
 
@@ -264,6 +277,14 @@ template <class X> RT_DEVICE void report_best(const Walk<X> &w)
     }
 }
 
+/* Squaring doubles the error of an exponential. Where a column has most of the mass, and CE is small, z1 may not have
+ * that of this column: what is missing of it. (The gradient keeps it: what it divides by z1 has it too.) */
+RT_DEVICE double mend(const rt_cuda_kd_params &p, const Consts &c)
+{
+    const float es = exp2_fast(fmaf(c.best_s, p.ct, -c.ks)), scale = exact_power((int32_t)(power(p.how) * c.ks - c.k1));
+    return (double)exp2_poly(c.best_s, LOG2E, c.k1) - e1_of(es, p.how) * scale;
+}
+
 /* And the rest, by one thread of the first block. */
 template <class X> RT_DEVICE void report(const Slice<X> &r)
 {
@@ -272,7 +293,7 @@ template <class X> RT_DEVICE void report(const Slice<X> &r)
     y->trained = r.trained();
     y->redo = r.trained() && c.flags & REDO;
     if (!r.trained()) return;
-    y->z1 = c.z1, y->zs = c.zs, y->zt = c.zt;
+    y->z1 = c.z1 + (r.p.how >= RT_CUDA_KD_SQUARE && c.some ? mend(r.p, c) : 0), y->zs = c.zs, y->zt = c.zt;
     y->d = X::FORM == RT_CUDA_KD_FORWARD || X::REVERSE ? c.zd : c.div;
     y->k1 = c.k1, y->some = c.some;
     y->bad = c.flags & BAD;
@@ -280,11 +301,12 @@ template <class X> RT_DEVICE void report(const Slice<X> &r)
 
 /* ---- all rows ---- */
 
-/* What comes before the rows. Returns the first two of the cluster. */
-template <class X> RT_DEVICE uint2 begin(Slice<X> &r)
+/* What comes before the rows; the first is on its way meanwhile. */
+template <class X> RT_DEVICE void begin(Slice<X> &r)
 {
     const rt_kd_args &a = r.p.a;
     Head *h = r.head;
+    if (r.trained()) r.ask_first(r.row);
     if (r.p.bits && !X::LIST) kd_fill_bits(r.p, r.bits(), r.first, r.packs);
     if (threadIdx.x == 0) {
         const double over = 1.0 / ((const rt_step *)r.p.step)->tokens;
@@ -295,11 +317,6 @@ template <class X> RT_DEVICE uint2 begin(Slice<X> &r)
     }
     cluster_sync(); /* all blocks are there to be told something */
     for (r.clean = 0; r.clean < r.mine && r.in_vc(threadIdx.x + r.clean * blockDim.x) == 255;) r.clean++;
-    Record x = {};
-    x.drawn[0] = draw(r.p), x.drawn[1] = draw(r.p);
-    tell_all(h, 0, x);
-    __syncthreads();
-    return make_uint2(records(h)->drawn[0], records(h)->drawn[1]);
 }
 
 template <class X> __device__ void kd_rows(const rt_cuda_kd_params &p)
@@ -307,10 +324,9 @@ template <class X> __device__ void kd_rows(const rt_cuda_kd_params &p)
     if (cluster_size() != p.blocks) __trap();          /* launched for another architecture than compiled for */
     const bool clerk = threadIdx.x == blockDim.x - 32; /* of another warp than the one that settles */
     Slice<X> r = slice_of<X>(p);
-    const uint2 two = begin(r);
-    uint32_t next = two.y, exchange = 0, turn = 0;
-    r.row = two.x, r.target = (uint32_t)target_of(p, r.row);
-    if (r.trained()) r.ask_first(r.row);
+    uint32_t next = (gridDim.x + blockIdx.x) / p.blocks, exchange = 0, turn = 0;
+    r.row = blockIdx.x / p.blocks, r.target = (uint32_t)target_of(p, r.row);
+    begin(r);
     while (r.row < p.a.N) {
         const int32_t next_target = target_of(p, next);
         const uint32_t after = draw(p);
@@ -320,10 +336,10 @@ template <class X> __device__ void kd_rows(const rt_cuda_kd_params &p)
         w.clear();
         if (X::LIST && r.trained()) w.flags = take_list(r);
         if (r.trained()) w.run();
-        meet(r, ++exchange, w.join(after));
+        meet(r, exchange++, w.join(after));
         if (r.trained() && !(c.flags & REDO)) {
             report_best(w);
-            if (X::PAIR && c.some) pair_walk(r, ++exchange);
+            if (X::PAIR && c.some) pair_walk(r, exchange++);
             if (X::LIST) list_terms(r);
         }
         if (clerk && cluster_rank() == 0) report(r);
@@ -350,6 +366,7 @@ template <class X> __device__ void kd_rows(const rt_cuda_kd_params &p)
         kernel(const rt_cuda_kd_params p)                                                                              \
     {                                                                                                                  \
         begin_kernel();                                                                                                \
+        next_may_begin(); /* a few blocks */                                                                           \
         kd_rows<Kind<S, form, swift>>(p);                                                                              \
     }
 #define BOTH(form, kernel, S, fit)                                                                                     \

@@ -8,6 +8,7 @@ enum {
     RT_CUDA_KD_THREADS = 512, /* at most, of a block */
     RT_CUDA_KD_CLUSTER = 8,
     RT_CUDA_KD_PACK = 8,
+    RT_CUDA_KD_LINE = 8,  /* packs: slices begin at multiples, 128 bytes of 16-bit logits */
     RT_CUDA_KD_BATCH = 32 /* positions that a block makes figures of */
 };
 
@@ -18,6 +19,14 @@ enum {
     RT_CUDA_KD_FORWARD, /* forward KL */
     RT_CUDA_KD_REVERSE, /* reverse KL */
     RT_CUDA_KD_PAIR     /* D needs both distributions normalised: one more walk */
+};
+
+/* How e1, the exponential of the student at T = 1, comes from es, the one at T. */
+enum {
+    RT_CUDA_KD_APART,  /* not at all: it is computed by itself */
+    RT_CUDA_KD_SAME,   /* T is 1, or there is no D */
+    RT_CUDA_KD_SQUARE, /* T is 2 */
+    RT_CUDA_KD_FOURTH  /* T is 4: the square of the square */
 };
 
 /* Of one position, as the fast walk leaves it; logarithms are for others to take. */
@@ -44,11 +53,10 @@ typedef struct rt_cuda_kd_params {
     uint32_t form, kind; /* kind: divergence, after JSD and skewed forms at mix 0 or 1 became the KL they are */
     uint32_t blocks;     /* of a row: a cluster, or 1 */
     uint32_t packs;      /* of 8 columns that a block has of a row */
-    uint32_t draws;      /* of rows, by all clusters together: N, and two each */
     uint32_t depth;      /* of a thread's ring: packs that are in shared memory or on their way to it */
     uint32_t keep;       /* that is all packs of a row: they stay there from walk to walk */
     uint32_t bits_at, ring_s, ring_t; /* where bitmap and rings are in shared memory */
-    uint32_t one;                     /* T is 1, or there is no D: exponentials are the same in CE and in D */
+    uint32_t how;                     /* e1 comes from es; powers in swift kernels of 16-bit logits only */
     float ct;                         /* log2(e) / T */
     uint32_t bits;                    /* Vc is not all columns, or ids are listed: there is a bitmap */
     uint32_t s_whole, t_whole;        /* full packs are aligned */

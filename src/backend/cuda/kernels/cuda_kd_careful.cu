@@ -273,6 +273,7 @@ static_assert(RT_CUDA_KD_BATCH == 32, "a lane for each row of a batch");
     extern "C" __global__ void __launch_bounds__(RT_CUDA_KD_THREADS) kd_figures_##name(const rt_cuda_kd_params p)      \
     {                                                                                                                  \
         begin_kernel();                                                                                                \
+        next_may_begin();                                                                                              \
         figures<T>(p);                                                                                                 \
     }
 RT_FOR_FLOATS(KERNELS)

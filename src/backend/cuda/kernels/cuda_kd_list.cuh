@@ -100,7 +100,7 @@ template <class X> RT_DEVICE void write_listed(const Slice<X> &r)
         if (id < 0 || (uint32_t)id / W - r.first >= r.packs || !kd_counts(p, r.row, j, c.flags & TWICE)) continue;
         const double x = ((const float *)p.listed)[(uint64_t)r.row * p.a.k + j], lq = listed_lq(r, j);
         double g,
-            slope = r.head->ce * (exp2(x * (r.p.one ? r.p.ct : LOG2E) - c.k1) / c.z1 - ((uint32_t)id == r.target));
+            slope = r.head->ce * (exp2(x * (r.p.how ? r.p.ct : LOG2E) - c.k1) / c.z1 - ((uint32_t)id == r.target));
         kd_term(p.kind, p.a.mix, *element<float>(p.logp, r.row, j), lq, g);
         slope += r.head->kd * (g - exp(lq) * c.total);
         narrow(element<typename X::S>(p.logits, r.row, (uint32_t)id), (float)slope);

@@ -45,6 +45,13 @@ template <class T> RT_DEVICE float power_of_two(float x, float c, float k)
 {
     return sizeof(T) == 4 ? exp2_poly(x, c, k) : exp2_fast(fmaf(x, c, -k));
 }
+/* e1 of es, at T = 2 or 4: which power it is, and counts from the same multiple of K. */
+RT_DEVICE float power(uint32_t how) { return how == RT_CUDA_KD_FOURTH ? 4.0f : 2.0f; }
+RT_DEVICE float e1_of(float es, uint32_t how)
+{
+    es *= es;
+    return how == RT_CUDA_KD_FOURTH ? es * es : es;
+}
 /* 2^n, at most 2^127; 0 below 2^-126 */
 RT_DEVICE float exact_power(int32_t n) { return n < -126 ? 0.0f : __uint_as_float((uint32_t)(n + 127) << 23); }
 
@@ -85,13 +92,13 @@ struct alignas(16) Record {
     float best_s, best_t; /* of Vc; minus infinity: none */
     float z[SUMS];        /* after the walk between: D and its total first */
     uint32_t flags;
-    uint32_t drawn[2]; /* of the cluster's first warp: the row after the next; at first both rows */
+    uint32_t drawn; /* of the cluster's first warp: the row after the next */
 };
 
 struct Consts { /* of a row, the same in every block of its cluster but for the owner */
     float k1, ks, kt;
     Factor a1, as, at;     /* of e1, es, et in the gradient */
-    Factor a1s, both;      /* where e1 is es, which counts from ks: a1 from there, and that + as */
+    Factor a1s, both;      /* where e1 comes from es, which counts from ks: a1 from there; where it is es, that + as */
     float x0, x1;          /* reverse KL: gradient es (x1 (as - at) + x0) */
     float iq, ip;          /* pair: q = es iq, p = et ip */
     float best_s, best_t;  /* of Vc */
@@ -122,7 +129,7 @@ RT_DEVICE const Record *tell_all(Head *h, uint32_t i, Record x)
     const uint32_t lane = threadIdx.x % 32, warps = blockDim.x / 32, all = cluster_size() * warps;
     Record *record = records(h) + i % 2 * all;
     uint32_t w[sizeof(Record) / 4];
-    for (int j = 0; j < 2; j++) x.drawn[j] = __shfl_sync(RT_EVERY_LANE, x.drawn[j], 0);
+    x.drawn = __shfl_sync(RT_EVERY_LANE, x.drawn, 0);
     memcpy(w, &x, sizeof x);
     if (lane < cluster_size()) mail_send(record + cluster_rank() * warps + threadIdx.x / 32, &h->box[i % 2], w, lane);
     mail_sent();
@@ -204,9 +211,9 @@ template <class X> struct Slice {
     /* f(k, at_s, at_t) for turns begin to end: the pack, and its places. */
     template <class F> __device__ void each(uint32_t begin, uint32_t end, F f) const
     {
-        const uint32_t step = blockDim.x * W * X::SIZE;
+        constexpr uint32_t THREADS = RT_CUDA_KD_THREADS, step = THREADS * W * X::SIZE;
         uint32_t at_s = ring_s + begin * step, at_t = ring_t + begin * step;
-        for (uint32_t i = begin, k = threadIdx.x + begin * blockDim.x; i < end; i++, k += blockDim.x) {
+        for (uint32_t i = begin, k = threadIdx.x + begin * THREADS; i < end; i++, k += THREADS) {
             f(k, at_s, at_t);
             at_s += step, at_t += step;
         }

@@ -31,6 +31,7 @@ template <class X> struct Walk {
     using S = typename X::S;
     Slice<X> &r;
     float k1, ks, kt;
+    float from_ks; /* e1 that comes from es counts from a multiple of ks: the factor to what counts from k1 */
     float z1, zs, zt, d;
     float line; /* a sum that is finite only if every value was */
     float best_s, best_t;
@@ -40,13 +41,13 @@ template <class X> struct Walk {
     __device__ void clear()
     {
         k1 = ks = kt = NO_K;
-        z1 = zs = zt = d = line = 0.0f;
+        from_ks = z1 = zs = zt = d = line = 0.0f;
         best_s = best_t = -RT_INFINITY;
         at_s = at_t = flags = 0;
     }
 
     /* A pack that is all in Vc. It is added up by itself: equal terms round the same way every time. */
-    __device__ void whole(const float (&s)[W], const float (&t)[W])
+    template <int HOW> __device__ void whole(const float (&s)[W], const float (&t)[W])
     {
         const float c = r.p.ct;
         float y1 = 0.0f, ys = 0.0f, yt = 0.0f, yd = 0.0f;
@@ -54,6 +55,9 @@ template <class X> struct Walk {
         for (int i = 0; i < W; i++) {
             const float a = fmaf(s[i], c, -ks), es = power_of_two<S>(s[i], c, ks);
             ys += es;
+            if (HOW == RT_CUDA_KD_APART) y1 += power_of_two<S>(s[i], LOG2E, k1);
+            if (HOW == RT_CUDA_KD_SQUARE) y1 = fmaf(es, es, y1);
+            if (HOW == RT_CUDA_KD_FOURTH) y1 = fmaf(es * es, es * es, y1);
             if (!X::TEACHER) {
                 line += a;
                 continue;
@@ -65,11 +69,7 @@ template <class X> struct Walk {
             else
                 yd = X::REVERSE ? fmaf(es, a - b, yd) : fmaf(et, b - a, yd);
         }
-        zs += ys, zt += yt, d += yd;
-        if (r.p.one) return;
-#pragma unroll
-        for (int i = 0; i < W; i++) y1 += power_of_two<S>(s[i], LOG2E, k1);
-        z1 += y1;
+        zs += ys, zt += yt, d += yd, z1 += y1;
     }
     /* A pack with columns outside Vc, or behind the end: they count as 0, whatever is there. */
     __device__ void part(const float (&s)[W], const float (&t)[W], uint32_t have, uint32_t in)
@@ -81,7 +81,10 @@ template <class X> struct Walk {
             const bool there = have >> i & 1, mine = in >> i & 1;
             const float a = fmaf(s[i], c, -ks), es = power_of_two<S>(s[i], c, ks);
             ys += mine ? es : 0.0f;
-            y1 += there && !(mine && r.p.one) ? power_of_two<S>(s[i], LOG2E, k1) : 0.0f;
+            if (mine && X::SIZE == 2 && r.p.how >= RT_CUDA_KD_SQUARE)
+                y1 += e1_of(es, r.p.how) * from_ks;
+            else
+                y1 += there && !(mine && r.p.how) ? power_of_two<S>(s[i], LOG2E, k1) : 0.0f;
             line += there ? a : 0.0f;
             if (!X::TEACHER) continue;
             const float b = fmaf(t[i], c, -kt), et = power_of_two<S>(t[i], c, kt);
@@ -108,12 +111,27 @@ template <class X> struct Walk {
         ms = r.p.bits ? warp_max(ms) : m1;
         if (m1 > NO_K && is_finite(m1)) k1 = rintf(m1 * LOG2E);
         if (ms > NO_K && is_finite(ms)) ks = rintf(ms * r.p.ct);
+        if (r.p.how >= RT_CUDA_KD_SQUARE && ks != NO_K) {
+            k1 = fmaxf(k1, ks * power(r.p.how));
+            from_ks = exact_power((int32_t)(ks * power(r.p.how) - k1));
+        }
         if (!X::TEACHER) return;
         mt = warp_max(mt);
         if (mt > NO_K && is_finite(mt)) kt = rintf(mt * r.p.ct);
     }
 
     /* ---- swift: the maxima of all packs first, from what is stored; then nothing has to move ---- */
+
+    template <int HOW> __device__ void whole_packs()
+    {
+        r.each(0, r.clean, [&](uint32_t, uint32_t at_s, uint32_t at_t) {
+            float s[W], t[W];
+            widen<S>(s, at_s);
+            if (X::TEACHER) widen<S>(t, at_t);
+            whole<HOW>(s, t);
+        });
+        if (HOW >= RT_CUDA_KD_SQUARE) z1 *= from_ks;
+    }
 
     __device__ void run_swift()
     {
@@ -131,12 +149,14 @@ template <class X> struct Walk {
         });
         best_s = ms, best_t = mt;
         refer(m1, ms, mt);
-        r.each(0, r.clean, [&](uint32_t, uint32_t at_s, uint32_t at_t) {
-            float s[W], t[W];
-            widen<S>(s, at_s);
-            if (X::TEACHER) widen<S>(t, at_t);
-            whole(s, t);
-        });
+        if (X::FORM == RT_CUDA_KD_CE || r.p.how == RT_CUDA_KD_SAME)
+            whole_packs<RT_CUDA_KD_SAME>();
+        else if (X::SIZE == 4 || r.p.how == RT_CUDA_KD_APART)
+            whole_packs<RT_CUDA_KD_APART>();
+        else if (r.p.how == RT_CUDA_KD_SQUARE)
+            whole_packs<RT_CUDA_KD_SQUARE>();
+        else
+            whole_packs<RT_CUDA_KD_FOURTH>();
         r.each(r.clean, r.mine, [&](uint32_t k, uint32_t at_s, uint32_t at_t) {
             float s[W], t[W];
             widen<S>(s, at_s);
@@ -185,8 +205,10 @@ template <class X> struct Walk {
             maxima(s, t, have, in, m1, ms, mt);
             if (k == threadIdx.x) refer(m1, ms, mt);
             lift(m1, ms, mt, k);
-            if (in == 255)
-                whole(s, t);
+            if (in == 255 && r.p.how)
+                whole<RT_CUDA_KD_SAME>(s, t);
+            else if (in == 255)
+                whole<RT_CUDA_KD_APART>(s, t);
             else
                 part(s, t, have, in);
         });
@@ -222,7 +244,7 @@ template <class X> struct Walk {
         if (X::TEACHER) x.z[ZT] = lanes_sum(yt);
         if (X::TEACHER) x.z[ZD] = lanes_sum(yd);
         x.flags = warp_or(flags | (odd ? REDO : 0));
-        x.drawn[0] = drawn;
+        x.drawn = drawn;
         return x;
     }
 };
@@ -237,10 +259,11 @@ struct RowSums {
 };
 
 /* n records, 32 at a time. At T = 1 CE takes the columns of Vc from zs. */
-template <class X> RT_DEVICE RowSums join_row(const Record *record, uint32_t n, bool one)
+template <class X> RT_DEVICE RowSums join_row(const Record *record, uint32_t n, bool same)
 {
     RowSums x = { { (int32_t)NO_K, (int32_t)NO_K, (int32_t)NO_K }, -RT_INFINITY, -RT_INFINITY };
-    x.after = record[0].drawn[0];
+    x.after = record[0].drawn;
+#pragma unroll 4
     for (uint32_t i = threadIdx.x; i < n; i += 32) {
         const Record y = record[i];
 #pragma unroll
@@ -254,6 +277,7 @@ template <class X> RT_DEVICE RowSums join_row(const Record *record, uint32_t n, 
     x.best_s = warp_max(x.best_s);
     x.best_t = warp_max(x.best_t);
     x.flags = warp_or(x.flags);
+#pragma unroll 4
     for (uint32_t i = threadIdx.x; i < n; i += 32) {
         const Record y = record[i];
         const int32_t up_s = y.k[KS] - x.k[KS], up_t = y.k[KT] - x.k[KT];
@@ -265,7 +289,7 @@ template <class X> RT_DEVICE RowSums join_row(const Record *record, uint32_t n, 
     }
 #pragma unroll
     for (int j = 0; j < SUMS; j++) x.z[j] = lanes_sum(x.z[j]);
-    if (one) {
+    if (same) {
         const int32_t k = max(x.k[K1], x.k[KS]);
         x.z[Z1] = x.z[Z1] * exact_power(x.k[K1] - k) + x.z[ZS] * exact_power(x.k[KS] - k);
         x.k[K1] = k;
@@ -283,7 +307,8 @@ template <class X> RT_DEVICE void settle(const Slice<X> &r, const RowSums &x)
     const Real inv_s = __shfl_sync(RT_EVERY_LANE, inv, ZS);
     if (threadIdx.x) return;
     Consts &c = *r.c;
-    const Real kd = (Real)r.head->kd, ce = (Real)r.head->ce * inv_1, ce_s = ce * exact_power(x.k[KS] - x.k[K1]);
+    const int32_t from = r.p.how >= RT_CUDA_KD_SQUARE ? (int32_t)power(r.p.how) * x.k[KS] : x.k[KS];
+    const Real kd = (Real)r.head->kd, ce = (Real)r.head->ce * inv_1, ce_s = ce * exact_power(from - x.k[K1]);
     c.flags = x.flags, c.after = x.after, c.some = some;
     c.k1 = (float)x.k[K1], c.ks = (float)x.k[KS], c.kt = (float)x.k[KT];
     c.best_s = x.best_s, c.best_t = x.best_t;

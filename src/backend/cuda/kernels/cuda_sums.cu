@@ -1,5 +1,5 @@
 /* cuda_sums.cu - bias_grad and norm_sq: partial sums by blocks, cut by shape alone, then one more launch that adds the
- * partial sums up in order. Nothing is atomic. */
+ * partial sums up in order, those of a whole backward pass at once. Nothing is atomic. */
 #include "backend/cuda/kernels/cuda_common.cuh"
 #include "backend/cuda/kernels/cuda_sums.h"
 
@@ -7,21 +7,22 @@ enum {
     ROWS = 8
 }; /* that a thread has under way; left alone, the compiler waits for each before it asks for the next */
 
-/* ---- the second launch: a block has 32 columns, and 32 threads share the rows of each ---- */
+/* ---- the second launch, for many ops: a block has 32 columns, and 32 threads share the rows of each ---- */
 
-extern "C" __global__ void __launch_bounds__(RT_CUDA_COLUMNS_BLOCK) sum_columns(const rt_cuda_columns_params p)
+extern "C" __global__ void __launch_bounds__(RT_CUDA_COLUMNS_BLOCK)
+    sum_columns(const __grid_constant__ rt_cuda_columns_params p)
 {
     begin_kernel();
     constexpr uint32_t WIDE = RT_CUDA_COLUMNS_WIDE, HIGH = RT_CUDA_COLUMNS_BLOCK / WIDE;
     __shared__ float part[HIGH][WIDE];
-    const uint32_t x = threadIdx.x % WIDE, y = threadIdx.x / WIDE;
-    const uint64_t c = (uint64_t)blockIdx.x * WIDE + x;
+    const rt_cuda_columns &t = p.tensor[tensor_of(p)];
+    const uint32_t x = threadIdx.x % WIDE, y = threadIdx.x / WIDE, c = (blockIdx.x - t.first) * WIDE + x;
     float sum = 0.0f;
-    for (uint64_t r = y; r < p.P && c < p.C; r += ROWS * HIGH) {
+    for (uint64_t r = y; r < t.P && c < t.C; r += ROWS * HIGH) {
         float v[ROWS];
 #pragma unroll
         for (int k = 0; k < ROWS; k++)
-            v[k] = r + k * HIGH < p.P ? ((const float *)p.part)[(r + k * HIGH) * p.C + c] : 0.0f;
+            v[k] = r + k * HIGH < t.P ? ((const float *)t.part)[(r + k * HIGH) * t.C + c] : 0.0f;
 #pragma unroll
         for (int k = 0; k < ROWS; k++) sum += v[k];
     }
@@ -31,28 +32,30 @@ extern "C" __global__ void __launch_bounds__(RT_CUDA_COLUMNS_BLOCK) sum_columns(
         if (y < half) part[y][x] += part[y + half][x];
         __syncthreads();
     }
-    if (y == 0 && c < p.C) store_one(p.out, p.dtype, c, (p.acc ? load_one(p.out, p.dtype, c) : 0.0f) + part[0][x]);
+    if (y == 0 && c < t.C) store_one(t.out, t.dtype, c, (t.acc ? load_one(t.out, t.dtype, c) : 0.0f) + part[0][x]);
 }
 
 namespace
 {
-/* ---- bias_grad: a warp walks down a stripe of 32 packs, eight warps take rows in turn ---- */
+/* ---- bias_grad: half a warp walks down a stripe of 16 packs, the halves of a block take rows in turn ---- */
 
 template <class T> __device__ void bias_part(const rt_cuda_bias_params &p)
 {
-    constexpr int W = 16 / (int)sizeof(T), WARPS = RT_CUDA_BLOCK / 32, WIDE = RT_CUDA_BIAS_LANES * W;
+    constexpr int W = 16 / (int)sizeof(T), LANES = RT_CUDA_BIAS_LANES, WARPS = RT_CUDA_BIAS_BLOCK / 32;
+    constexpr int WIDE = LANES * W, HIGH = RT_CUDA_BIAS_BLOCK / LANES, ROWS = RT_CUDA_BIAS_ROWS;
     __shared__ float part[WARPS][WIDE];
-    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const uint32_t lane = threadIdx.x % LANES, warp = threadIdx.x / 32;
     const uint32_t stripe = blockIdx.x % p.stripes, chunk = blockIdx.x / p.stripes;
     const uint64_t col = (uint64_t)stripe * WIDE + lane * W, first = (uint64_t)chunk * p.rows;
     const uint64_t end = first + p.rows < p.N ? first + p.rows : p.N;
     const uint32_t n = col >= p.C ? 0 : p.C - col < W ? (uint32_t)(p.C - col) : W;
     float sum[W] = { 0.0f };
-    uint64_t r = first + warp;
-    for (; p.whole && n == W && r + (ROWS - 1) * WARPS < end; r += ROWS * WARPS) {
-        Raw<16> raw[ROWS];
+    uint64_t r = first + threadIdx.x / LANES;
+    for (; p.whole && n == W && r < end; r += ROWS * HIGH) {
+        Raw<16> raw[ROWS] = {};
 #pragma unroll
-        for (int k = 0; k < ROWS; k++) raw[k] = load_raw<16>(element<T>(p.dy, r + k * WARPS, col));
+        for (int k = 0; k < ROWS; k++)
+            if (r + k * HIGH < end) raw[k] = load_raw<16>(element<T>(p.dy, r + k * HIGH, col));
 #pragma unroll
         for (int k = 0; k < ROWS; k++) {
             float v[W];
@@ -61,17 +64,21 @@ template <class T> __device__ void bias_part(const rt_cuda_bias_params &p)
             for (int i = 0; i < W; i++) sum[i] += v[i];
         }
     }
-    for (; n && r < end; r += WARPS) {
+    for (; n && r < end; r += HIGH) {
         float v[W];
         load(v, element<T>(p.dy, r, col), Part{ n });
 #pragma unroll
         for (int i = 0; i < W; i++) sum[i] += v[i];
     }
 #pragma unroll
-    for (int i = 0; i < W; i++) part[warp][i * 32 + lane] = sum[i]; /* by lanes: no two in one bank */
+    for (int i = 0; i < W; i++) {
+#pragma unroll
+        for (int o = LANES; o < 32; o *= 2) sum[i] += __shfl_xor_sync(RT_EVERY_LANE, sum[i], o);
+        if (threadIdx.x % 32 < LANES) part[warp][i * LANES + lane] = sum[i]; /* by lanes: no two in one bank */
+    }
     __syncthreads();
-    for (uint32_t j = threadIdx.x; j < WIDE; j += RT_CUDA_BLOCK) {
-        uint64_t c = (uint64_t)stripe * WIDE + j % 32 * W + j / 32;
+    for (uint32_t j = threadIdx.x; j < WIDE; j += RT_CUDA_BIAS_BLOCK) {
+        uint64_t c = (uint64_t)stripe * WIDE + j % LANES * W + j / LANES;
         float all = 0.0f;
 #pragma unroll
         for (int w = 0; w < WARPS; w++) all += part[w][j];
@@ -162,7 +169,7 @@ extern "C" __global__ void __launch_bounds__(RT_CUDA_NORM_FINISH)
 }
 
 #define KERNELS(name, T)                                                                                               \
-    extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK, 4) bias_grad_##name(const rt_cuda_bias_params p)       \
+    extern "C" __global__ void __launch_bounds__(RT_CUDA_BIAS_BLOCK, 4) bias_grad_##name(const rt_cuda_bias_params p)  \
     {                                                                                                                  \
         begin_kernel();                                                                                                \
         next_may_begin();                                                                                              \

@@ -4,21 +4,25 @@
 
 #include "backend/cuda/kernels/cuda_args.h"
 
-/* out (1,C) = or += sum over P rows of part (P,C) f32 */
-typedef struct rt_cuda_columns_params {
+/* out (1,C) = or += sum over P rows of part (P,C) f32; several at once */
+enum { RT_CUDA_COLUMNS_WIDE = 32, RT_CUDA_COLUMNS_BLOCK = 1024, RT_CUDA_COLUMNS_RUN = 96 };
+typedef struct rt_cuda_columns {
     rt_cuda_ptr out, part;
-    uint64_t C;
-    uint32_t P, dtype, acc, unused;
+    uint32_t C, P, dtype, acc;
+    uint32_t first, unused; /* block */
+} rt_cuda_columns;
+typedef struct rt_cuda_columns_params {
+    uint32_t count, blocks;
+    rt_cuda_columns tensor[RT_CUDA_COLUMNS_RUN];
 } rt_cuda_columns_params;
-enum { RT_CUDA_COLUMNS_WIDE = 32, RT_CUDA_COLUMNS_BLOCK = 1024 };
 
-/* Sums over `rows` rows of dy, for 32 packs of columns, to part (gridDim / stripes, C). */
+/* Sums over `rows` rows of dy, for 16 packs of columns, to part (gridDim / stripes, C). */
 typedef struct rt_cuda_bias_params {
     rt_cuda_mat dy;
     rt_cuda_ptr part;
     uint32_t N, C, rows, stripes, whole, unused;
 } rt_cuda_bias_params;
-enum { RT_CUDA_BIAS_LANES = 32 };
+enum { RT_CUDA_BIAS_BLOCK = 256, RT_CUDA_BIAS_LANES = 16, RT_CUDA_BIAS_ROWS = 9 };
 
 /* Of one block of norm_sq. */
 typedef struct rt_cuda_norm_part {
