@@ -57,7 +57,9 @@ typedef struct shape {
     float scale;
 } shape;
 
-static const rt_cuda_caps h200 = { 90, 132, 232448 }, ada = { 89, 128, 101376 }, turing = { 75, 40, 65536 };
+static const rt_cuda_caps h200 = { 90, 132, 232448, 0 }, h200_ptx = { 90, 132, 232448, 1 };
+static const rt_cuda_caps blackwell = { 100, 148, 232448, 0 }, ada = { 89, 128, 101376, 0 },
+                          turing = { 75, 40, 65536, 0 };
 static rt_space *space;
 static rt_plan *plan;
 static rt_need need;
@@ -183,17 +185,17 @@ static void test_forward_kernels(void **state)
         LAUNCHED(widths[i].kernel);
         assert_int_equal(need.work_bytes, 0);
     }
-    assert_true(forward(half_b, &h200));
+    assert_true(forward(half_b, &ada));
     assert_int_equal(built.launch[0].blocks, 16 * 14 * 4);
     assert_string_equal(need.kernel, "flash, tensor cores, width 64, 128 queries");
-    assert_true(forward(with(half_b, RT_DTYPE_F16, 64, 0, 0), &h200));
+    assert_true(forward(with(half_b, RT_DTYPE_F16, 64, 0, 0), &ada));
     LAUNCHED("rt_attn_fwd_f16_64");
     assert_true(forward(with(half_b, RT_DTYPE_F32, 64, 0, 0), &h200));
     LAUNCHED("rt_attn_plain_fwd");
     assert_int_equal(built.launch[0].blocks, 16 * 14 * 8);
     assert_true(forward(half_b, &turing));
     LAUNCHED("rt_attn_plain_fwd");
-    assert_true(forward(with(half_b, bf16, 64, 8, 0), &h200)); /* 16 bytes off: fine */
+    assert_true(forward(with(half_b, bf16, 64, 8, 0), &ada)); /* 16 bytes off: fine */
     LAUNCHED("rt_attn_fwd_bf16_64");
     assert_true(forward(with(half_b, bf16, 64, 4, 0), &h200));
     LAUNCHED("rt_attn_plain_fwd");
@@ -202,10 +204,47 @@ static void test_forward_kernels(void **state)
     LAUNCHED("rt_attn_plain_fwd");
 }
 
+/* Machine code of sm_90, and heads that fill a tile; a block for every multiprocessor, or for every tile where those
+ * are fewer. */
+static void test_hopper_kernels(void **state)
+{
+    (void)state;
+    const rt_dtype bf16 = RT_DTYPE_BF16;
+    assert_true(forward(half_b, &h200));
+    LAUNCHED("rt_attn_hopper_bf16_64");
+    assert_int_equal(built.launch[0].blocks, 132);
+    assert_int_equal(built.launch[0].threads, 512);
+    assert_string_equal(need.kernel, "flash, warpgroups, width 64, 192 queries");
+    assert_true(forward(with(half_b, RT_DTYPE_F16, 128, 8, 0), &h200));
+    LAUNCHED("rt_attn_hopper_f16_128");
+    assert_int_equal(built.launch[0].threads, 384);
+    assert_true(forward((shape){ bf16, 1, 193, 7, 1, 64, 0, 0 }, &h200));
+    assert_int_equal(built.launch[0].blocks, 14);
+    assert_true(forward(with(half_b, bf16, 32, 0, 0), &h200));
+    LAUNCHED("rt_attn_fwd_bf16_64");
+    assert_true(forward(with(half_b, bf16, 104, 0, 0), &h200));
+    LAUNCHED("rt_attn_fwd_bf16_128");
+    assert_true(forward(half_b, &h200_ptx));
+    LAUNCHED("rt_attn_fwd_bf16_64");
+    assert_true(forward(half_b, &blackwell));
+    LAUNCHED("rt_attn_fwd_bf16_64");
+    assert_true(backward(half_b, &h200));
+    LAUNCHED("rt_attn_stats_wide", "rt_attn_hopper_DQ_64", "rt_attn_hopper_DKV_64", "rt_attn_bwd_sum");
+    assert_int_equal(built.launch[1].blocks, 132);
+    assert_int_equal(built.launch[1].threads, 384);
+    assert_string_equal(need.kernel, "flash, warpgroups, width 64");
+    assert_true(backward(with(half_b, bf16, 128, 0, 0), &h200));
+    LAUNCHED("rt_attn_stats_wide", "rt_attn_bwd_DQ_128", "rt_attn_bwd_DKV_128", "rt_attn_bwd_sum");
+    assert_true(backward(half_b, &h200_ptx));
+    LAUNCHED("rt_attn_stats_wide", "rt_attn_bwd_DQ_64", "rt_attn_bwd_DKV_64", "rt_attn_bwd_sum");
+    assert_true(backward(half_b, &blackwell));
+    LAUNCHED("rt_attn_stats_wide", "rt_attn_bwd_DQ_64", "rt_attn_bwd_DKV_64", "rt_attn_bwd_sum");
+}
+
 static void test_backward_kernels(void **state)
 {
     (void)state;
-    assert_true(backward(half_b, &h200));
+    assert_true(backward(half_b, &ada));
     LAUNCHED("rt_attn_stats_wide", "rt_attn_bwd_DQ_64", "rt_attn_bwd_DKV_64", "rt_attn_bwd_sum");
     assert_true(backward(with(half_b, RT_DTYPE_BF16, 256, 0, 0), &ada));
     LAUNCHED("rt_attn_stats_wide", "rt_attn_bwd_DQ_256", "rt_attn_bwd_DK_256", "rt_attn_bwd_DV_256", "rt_attn_bwd_sum");
@@ -247,18 +286,23 @@ static void test_parts(void **state)
 {
     (void)state;
     static const struct {
+        const rt_cuda_caps *caps;
         uint32_t B, T, H, K, parts, heads;
-    } cuts[] = { { 16, 512, 14, 2, 7, 1 }, { 32, 512, 14, 2, 4, 2 }, { 64, 2048, 14, 2, 1, 7 },
-                 { 1, 128, 8, 8, 1, 1 },   { 1, 1, 9, 3, 3, 1 },     { 64, 512, 15, 3, 2, 3 } };
+    } cuts[] = { { &ada, 16, 512, 14, 2, 7, 1 },  { &ada, 32, 512, 14, 2, 4, 2 },  { &ada, 64, 2048, 14, 2, 1, 7 },
+                 { &ada, 1, 128, 8, 8, 1, 1 },    { &ada, 1, 1, 9, 3, 3, 1 },      { &ada, 64, 512, 15, 3, 2, 3 },
+                 { &h200, 16, 512, 14, 2, 2, 4 }, { &h200, 4, 2048, 14, 2, 2, 4 }, { &h200, 64, 2048, 14, 2, 1, 7 },
+                 { &h200, 1, 130, 15, 3, 5, 1 } };
     for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
         const uint64_t rows = (uint64_t)cuts[i].B * cuts[i].T, tiles = cuts[i].B * ((cuts[i].T + 127) / 128);
-        assert_true(backward((shape){ RT_DTYPE_BF16, cuts[i].B, cuts[i].T, cuts[i].H, cuts[i].K, 64, 0, 0 }, &h200));
+        const rt_cuda_caps *caps = cuts[i].caps;
+        assert_true(backward((shape){ RT_DTYPE_BF16, cuts[i].B, cuts[i].T, cuts[i].H, cuts[i].K, 64, 0, 0 }, caps));
         const rt_cuda_attn_bwd_params p = backward_params();
         const uint32_t group = cuts[i].H / cuts[i].K;
+        const uint64_t all = tiles * cuts[i].H;
         assert_int_equal(p.parts, cuts[i].parts);
         assert_int_equal(p.heads, cuts[i].heads);
         assert_true((p.parts - 1) * p.heads < group && p.parts * p.heads >= group);
-        assert_int_equal(built.launch[1].blocks, tiles * cuts[i].H);
+        assert_int_equal(built.launch[1].blocks, caps == &h200 && all > 132 ? 132 : all);
         assert_int_equal(built.launch[2].blocks, tiles * cuts[i].K * p.parts);
         const uint64_t stats = rt_align_up(rows * cuts[i].H * 16, 256), sums = rows * cuts[i].K * 64 * 4 * 2 * p.parts;
         assert_int_equal(need.work_bytes, stats + (p.parts > 1 ? sums : 0));
@@ -312,6 +356,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(test_forward_kernels, teardown),
+        cmocka_unit_test_teardown(test_hopper_kernels, teardown),
         cmocka_unit_test_teardown(test_backward_kernels, teardown),
         cmocka_unit_test_teardown(test_decode_kernels, teardown),
         cmocka_unit_test_teardown(test_parts, teardown),

@@ -1,23 +1,29 @@
 /* cuda_attn_bwd.c - attention backward: which kernels take an op, their scratch and their launches.
  *
  * Owns: the op attn_bwd on this backend. Launches: the stats of all queries (cuda_attn_stats.cu), dq, then dk and dv
- * (cuda_attn_bwd.cu on tensor cores, cuda_attn_plain.cu otherwise), then the sum of the parts where there are several.
- * Scratch: 16 bytes for every query and head; with P parts of the query heads, P f32 copies of dk and dv. */
+ * (cuda_attn_hopper_bwd.cu or cuda_attn_bwd.cu on tensor cores, cuda_attn_plain.cu otherwise), then the sum of the
+ * parts where there are several. Scratch: 16 bytes for every query and head; with P parts of the query heads, P f32
+ * copies of dk and dv. */
 #include "backend/cuda/cuda_attn_host.h"
 
-enum { TARGET_BLOCKS = 1024 }; /* of dk and dv: a few for every multiprocessor of a large GPU; by shape alone */
+/* Of dk and dv: a few for every multiprocessor of a large GPU; by shape alone. Blocks of Hopper's kernels have one to
+ * themselves, and every part costs a pass over f32 sums. */
+enum { TARGET_BLOCKS = 1024, TARGET_HOPPER = 256 };
 
 typedef struct bwd_kernel {
     uint32_t width, rows, others; /* columns of a tile; rows that a block owns; rows of a tile that streams by */
+    uint32_t groups;              /* of cuda_attn_hopper_bwd.cu: warpgroups that compute; 0: of cuda_attn_bwd.cu */
     const char *dq, *dk, *dv;     /* dk also writes dv where dv is null */
     const char *text;
 } bwd_kernel;
 
 static const bwd_kernel kernels[] = {
-    { 64, 128, 32, "rt_attn_bwd_DQ_64", "rt_attn_bwd_DKV_64", NULL, "flash, tensor cores, width 64" },
-    { 96, 64, 32, "rt_attn_bwd_DQ_96", "rt_attn_bwd_DKV_96", NULL, "flash, tensor cores, width 96" },
-    { 128, 64, 32, "rt_attn_bwd_DQ_128", "rt_attn_bwd_DKV_128", NULL, "flash, tensor cores, width 128" },
-    { 256, 64, 16, "rt_attn_bwd_DQ_256", "rt_attn_bwd_DK_256", "rt_attn_bwd_DV_256", "flash, tensor cores, width 256" },
+    { 64, 128, 64, 2, "rt_attn_hopper_DQ_64", "rt_attn_hopper_DKV_64", NULL, "flash, warpgroups, width 64" },
+    { 64, 128, 32, 0, "rt_attn_bwd_DQ_64", "rt_attn_bwd_DKV_64", NULL, "flash, tensor cores, width 64" },
+    { 96, 64, 32, 0, "rt_attn_bwd_DQ_96", "rt_attn_bwd_DKV_96", NULL, "flash, tensor cores, width 96" },
+    { 128, 64, 32, 0, "rt_attn_bwd_DQ_128", "rt_attn_bwd_DKV_128", NULL, "flash, tensor cores, width 128" },
+    { 256, 64, 16, 0, "rt_attn_bwd_DQ_256", "rt_attn_bwd_DK_256", "rt_attn_bwd_DV_256",
+      "flash, tensor cores, width 256" },
 };
 static const uint32_t in_tiles = 1u << RT_ATTNB_DQ | 1u << RT_ATTNB_DK | 1u << RT_ATTNB_DV | 1u << RT_ATTNB_DO |
                                  1u << RT_ATTNB_Q | 1u << RT_ATTNB_K | 1u << RT_ATTNB_V | 1u << RT_ATTNB_O;
@@ -25,6 +31,7 @@ static const uint32_t in_tiles = 1u << RT_ATTNB_DQ | 1u << RT_ATTNB_DK | 1u << R
 /* What the block owns (two matrices), and two stages of what streams by. */
 static uint32_t shared_bytes(const bwd_kernel *k)
 {
+    if (k->groups) return RT_CUDA_ATTN_HOPPER_BWD_SHARED;
     return rt_cuda_attn_rows_bytes(2 * k->rows + 4 * k->others, k->width);
 }
 
@@ -33,7 +40,9 @@ static const bwd_kernel *choose(const rt_cuda_caps *c, const rt_attn_args *a, rt
     if (!aligned || d != RT_DTYPE_BF16) return NULL;
     const uint32_t width = rt_cuda_attn_width(c, a->D, a->scale);
     for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
-        if (kernels[i].width == width && shared_bytes(&kernels[i]) <= c->shared_max) return &kernels[i];
+        if (kernels[i].width == width && (!kernels[i].groups || rt_cuda_attn_hopper(c, a->D, width)) &&
+            shared_bytes(&kernels[i]) <= c->shared_max)
+            return &kernels[i];
     return NULL;
 }
 
@@ -48,7 +57,8 @@ static bwd_cut cut(const rt_attn_args *a, const bwd_kernel *k)
 {
     const uint32_t group = a->H / a->K, rows = k ? k->rows : RT_CUDA_ATTN_PLAIN_TILE;
     bwd_cut c = { .tiles = (uint64_t)a->B * ((a->T + rows - 1) / rows) };
-    const uint64_t blocks = c.tiles * a->K, wanted = (TARGET_BLOCKS + blocks - 1) / blocks;
+    const uint64_t blocks = c.tiles * a->K, target = k && k->groups ? TARGET_HOPPER : TARGET_BLOCKS;
+    const uint64_t wanted = (target + blocks - 1) / blocks;
     c.parts = !k ? 1 : wanted < group ? (uint32_t)wanted : group;
     c.heads = (group + c.parts - 1) / c.parts;
     c.parts = (group + c.heads - 1) / c.heads;
@@ -113,10 +123,12 @@ static void bwd_emit(rt_cuda_builder *b, const rt_bound_op *op)
         push(b, "cuda_attn_plain", "rt_attn_plain_dkv", x.tiles * a->K, RT_CUDA_ATTN_PLAIN_THREADS, shared, &p);
         return;
     }
-    const uint64_t blocks = x.tiles * a->K * x.parts;
-    push(b, "cuda_attn_bwd", k->dq, x.tiles * a->H, RT_CUDA_ATTN_THREADS, shared_bytes(k), &p);
-    push(b, "cuda_attn_bwd", k->dk, blocks, RT_CUDA_ATTN_THREADS, shared_bytes(k), &p);
-    if (k->dv) push(b, "cuda_attn_bwd", k->dv, blocks, RT_CUDA_ATTN_THREADS, shared_bytes(k), &p);
+    const char *const module = k->groups ? "cuda_attn_hopper_bwd" : "cuda_attn_bwd";
+    const uint32_t threads = k->groups ? (k->groups + 1) * RT_CUDA_ATTN_HOPPER_GROUP : RT_CUDA_ATTN_THREADS;
+    const uint64_t blocks = x.tiles * a->K * x.parts, all = x.tiles * a->H, sms = rt_cuda_builder_caps(b)->sms;
+    push(b, module, k->dq, k->groups && all > sms ? sms : all, threads, shared_bytes(k), &p);
+    push(b, module, k->dk, blocks, threads, shared_bytes(k), &p);
+    if (k->dv) push(b, module, k->dv, blocks, threads, shared_bytes(k), &p);
     if (x.parts > 1) push(b, "cuda_attn_bwd", "rt_attn_bwd_sum", (sums + 255) / 256, 256, 0, &p);
 }
 

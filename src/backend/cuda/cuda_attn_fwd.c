@@ -1,25 +1,30 @@
 /* cuda_attn_fwd.c - attention forward: which kernel takes an op, and its launch.
  *
  * Owns: the op attn_fwd on this backend. One launch, a block for every tile of queries of every head; the kernels are
- * in cuda_attn_fwd.cu (tensor cores) and cuda_attn_plain.cu. Leaves to cuda_attn_host.h what the attention ops share.
- */
+ * in cuda_attn_fwd.cu (tensor cores) and cuda_attn_plain.cu. Those of cuda_attn_hopper.cu, for machine code of sm_90,
+ * have a block for every multiprocessor, which takes tiles in turn. Leaves to cuda_attn_host.h what the attention ops
+ * share. */
 #include "backend/cuda/cuda_attn_host.h"
 
 typedef struct fwd_kernel {
     uint32_t width, queries; /* columns of a tile; queries of a block */
+    uint32_t groups;         /* of cuda_attn_hopper.cu: warpgroups that compute; 0: of cuda_attn_fwd.cu */
     const char *bf16, *f16, *text;
 } fwd_kernel;
 
 static const fwd_kernel kernels[] = {
-    { 64, 128, "rt_attn_fwd_bf16_64", "rt_attn_fwd_f16_64", "flash, tensor cores, width 64, 128 queries" },
-    { 96, 128, "rt_attn_fwd_bf16_96", "rt_attn_fwd_f16_96", "flash, tensor cores, width 96, 128 queries" },
-    { 128, 128, "rt_attn_fwd_bf16_128", "rt_attn_fwd_f16_128", "flash, tensor cores, width 128, 128 queries" },
-    { 256, 64, "rt_attn_fwd_bf16_256", "rt_attn_fwd_f16_256", "flash, tensor cores, width 256, 64 queries" },
+    { 64, 192, 3, "rt_attn_hopper_bf16_64", "rt_attn_hopper_f16_64", "flash, warpgroups, width 64, 192 queries" },
+    { 128, 128, 2, "rt_attn_hopper_bf16_128", "rt_attn_hopper_f16_128", "flash, warpgroups, width 128, 128 queries" },
+    { 64, 128, 0, "rt_attn_fwd_bf16_64", "rt_attn_fwd_f16_64", "flash, tensor cores, width 64, 128 queries" },
+    { 96, 128, 0, "rt_attn_fwd_bf16_96", "rt_attn_fwd_f16_96", "flash, tensor cores, width 96, 128 queries" },
+    { 128, 128, 0, "rt_attn_fwd_bf16_128", "rt_attn_fwd_f16_128", "flash, tensor cores, width 128, 128 queries" },
+    { 256, 64, 0, "rt_attn_fwd_bf16_256", "rt_attn_fwd_f16_256", "flash, tensor cores, width 256, 64 queries" },
 };
 static const uint32_t in_tiles = 1u << RT_ATTN_O | 1u << RT_ATTN_Q | 1u << RT_ATTN_K | 1u << RT_ATTN_V;
 
 static uint32_t shared_bytes(const fwd_kernel *k)
 {
+    if (k->groups) return RT_CUDA_ATTN_HOPPER_SHARED(k->width, k->groups);
     return rt_cuda_attn_rows_bytes(k->queries + 2 * RT_CUDA_ATTN_FWD_KEYS, k->width);
 }
 
@@ -29,7 +34,9 @@ static const fwd_kernel *choose(const rt_cuda_caps *c, const rt_attn_args *a, rt
     if (!aligned || (d != RT_DTYPE_BF16 && d != RT_DTYPE_F16)) return NULL;
     const uint32_t width = rt_cuda_attn_width(c, a->D, a->scale);
     for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
-        if (kernels[i].width == width && shared_bytes(&kernels[i]) <= c->shared_max) return &kernels[i];
+        if (kernels[i].width == width && (!kernels[i].groups || rt_cuda_attn_hopper(c, a->D, width)) &&
+            shared_bytes(&kernels[i]) <= c->shared_max)
+            return &kernels[i];
     return NULL;
 }
 
@@ -62,11 +69,15 @@ static void fwd_emit(rt_cuda_builder *b, const rt_bound_op *op)
                                         .k = rt_cuda_attn_mat_of(&op->slot[RT_ATTN_K]),
                                         .v = rt_cuda_attn_mat_of(&op->slot[RT_ATTN_V]),
                                         .start = rt_cuda_attn_mat_of(&op->slot[RT_ATTN_START]) };
-    if (k)
-        rt_cuda_attn_push(b, "cuda_attn_fwd", d == RT_DTYPE_BF16 ? k->bf16 : k->f16, count_blocks(a, k),
-                          RT_CUDA_ATTN_THREADS, shared_bytes(k), &p, sizeof p);
+    const uint64_t blocks = count_blocks(a, k), sms = rt_cuda_builder_caps(b)->sms;
+    if (k && k->groups)
+        rt_cuda_attn_push(b, "cuda_attn_hopper", d == RT_DTYPE_BF16 ? k->bf16 : k->f16, blocks < sms ? blocks : sms,
+                          (k->groups + 1) * RT_CUDA_ATTN_HOPPER_GROUP, shared_bytes(k), &p, sizeof p);
+    else if (k)
+        rt_cuda_attn_push(b, "cuda_attn_fwd", d == RT_DTYPE_BF16 ? k->bf16 : k->f16, blocks, RT_CUDA_ATTN_THREADS,
+                          shared_bytes(k), &p, sizeof p);
     else
-        rt_cuda_attn_push(b, "cuda_attn_plain", "rt_attn_plain_fwd", count_blocks(a, NULL), RT_CUDA_ATTN_PLAIN_THREADS,
+        rt_cuda_attn_push(b, "cuda_attn_plain", "rt_attn_plain_fwd", blocks, RT_CUDA_ATTN_PLAIN_THREADS,
                           rt_cuda_attn_plain_bytes(1), &p, sizeof p);
 }
 

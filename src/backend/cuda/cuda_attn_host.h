@@ -23,6 +23,13 @@ static inline uint32_t rt_cuda_attn_width(const rt_cuda_caps *c, uint32_t D, flo
     return D <= 64 ? 64 : D <= 96 ? 96 : D <= 128 ? 128 : 256;
 }
 
+/* Do kernels of Hopper take heads of D columns that are as wide as their tiles? They are in its machine code alone, and
+ * have no zeros behind D. */
+static inline bool rt_cuda_attn_hopper(const rt_cuda_caps *c, uint32_t D, uint32_t width)
+{
+    return c->sm == 90 && !c->ptx && D == width;
+}
+
 /* Bytes of shared memory of so many rows of tiles of a tensor-core kernel. */
 static inline uint32_t rt_cuda_attn_rows_bytes(uint32_t rows, uint32_t width)
 {

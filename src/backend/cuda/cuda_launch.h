@@ -17,6 +17,7 @@ typedef struct rt_cuda_caps {
     uint32_t sm;         /* 75, 80, 90, 121 */
     uint32_t sms;        /* multiprocessors */
     uint32_t shared_max; /* bytes a block may ask for */
+    uint32_t ptx;        /* 1: the driver compiled the kernels, so they have nothing that one generation alone has */
 } rt_cuda_caps;
 
 typedef struct rt_cuda_builder rt_cuda_builder; /* collects the launches of one program at seal */

@@ -12,6 +12,12 @@ enum { RT_CUDA_ATTN_F32, RT_CUDA_ATTN_BF16, RT_CUDA_ATTN_F16 }; /* storage of th
 /* The tensor-core kernels (cuda_attn_fwd.cu, cuda_attn_bwd.cu): four warps, each with MT times 16 rows of the tile that
  * the block owns; the other side comes in tiles, too. */
 enum { RT_CUDA_ATTN_THREADS = 128, RT_CUDA_ATTN_FWD_KEYS = 64 };
+/* Those of Hopper: warpgroups of 64 rows; the other side comes 64 rows at a time. Bytes of shared memory of a block of
+ * the forward (cuda_attn_hopper.cu) with so many warpgroups that compute, and of the backward (cuda_attn_hopper_bwd.cu)
+ * with two. */
+enum { RT_CUDA_ATTN_HOPPER_GROUP = 128, RT_CUDA_ATTN_HOPPER_ROWS = 64 }; /* threads and rows of one */
+#define RT_CUDA_ATTN_HOPPER_SHARED(D, groups) (133120 + (groups) * (256 * (D) + 1280))
+#define RT_CUDA_ATTN_HOPPER_BWD_SHARED 194560
 /* The plain kernels (cuda_attn_plain.cu): f32 on ordinary cores, tiles of 64 by 64, D in slices of 32. */
 enum { RT_CUDA_ATTN_PLAIN_THREADS = 256, RT_CUDA_ATTN_PLAIN_TILE = 64, RT_CUDA_ATTN_PLAIN_SLICE = 32 };
 /* Rows of shared memory are this many elements longer than what they hold: no two of eight rows in the same banks. In

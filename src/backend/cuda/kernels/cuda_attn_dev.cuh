@@ -27,6 +27,7 @@ RT_DEVICE float power_2(float x)
  * are at most 1; f16 ends at 2^-24, so they are multiplied by `lift` there. `parts` of a weight are needed at the edge
  * of what is seen (cuda_attn_tile.cuh). */
 struct rt_bf16 {
+    static constexpr bool is_bf16 = true;
     static constexpr int parts = 3;
     static constexpr float lift = 1;
     static __device__ __forceinline__ uint32_t pair(float first, float second)
@@ -43,6 +44,7 @@ struct rt_bf16 {
     }
 };
 struct rt_f16 {
+    static constexpr bool is_bf16 = false;
     static constexpr int parts = 2;
     static constexpr float lift = 16384;
     static __device__ __forceinline__ uint32_t pair(float first, float second)

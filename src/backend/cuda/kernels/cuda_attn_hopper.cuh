@@ -1,0 +1,214 @@
+/* cuda_attn_hopper.cuh - what the attention kernels of Hopper share: who copies, who computes, and what lies between;
+ * device code.
+ *
+ * A block stays on its multiprocessor and takes one item (a tile of rows that it owns) after the other. One warpgroup
+ * copies: what an item owns, then the tiles that stream past it, in the order in which they are wanted, into a ring of
+ * slots, as far ahead as there is room, also into the next item. The others have 64 rows of the item each, and compute.
+ * Steps are counted from the first item on; a step's slot is its number modulo the slots. */
+#ifndef RT_BACKEND_CUDA_KERNELS_CUDA_ATTN_HOPPER_CUH
+#define RT_BACKEND_CUDA_KERNELS_CUDA_ATTN_HOPPER_CUH
+
+#include "backend/cuda/kernels/cuda_attn_tile.cuh"
+#include "backend/cuda/kernels/cuda_wgmma.cuh"
+
+/* Of a kernel's own file, where nothing is called but on Hopper. */
+#define RT_HOPPER [[maybe_unused]] RT_DEVICE
+
+enum { GROUP = RT_CUDA_ATTN_HOPPER_GROUP, ROWS = RT_CUDA_ATTN_HOPPER_ROWS }; /* of a warpgroup, and of every tile */
+enum { PANEL = ROWS * RT_PANEL_ROW };                                        /* bytes of a panel of a tile */
+
+/* ---- barriers: `slots` times full, then empty; then of what is owned ---- */
+
+template <int SLOTS, uint32_t SLOT> struct ring {
+    static_assert((SLOTS & (SLOTS - 1)) == 0, "steps become slots by their last bits");
+    uint32_t tiles, bars; /* of shared memory */
+    __device__ __forceinline__ uint32_t tile(uint32_t step) const { return tiles + step % SLOTS * SLOT; }
+    __device__ __forceinline__ uint32_t full(uint32_t step) const { return bars + step % SLOTS * 8; }
+    __device__ __forceinline__ uint32_t empty(uint32_t step) const { return full(step) + SLOTS * 8; }
+    __device__ __forceinline__ uint32_t own_full() const { return bars + 2 * SLOTS * 8; }
+    __device__ __forceinline__ uint32_t own_empty() const { return bars + (2 * SLOTS + 1) * 8; }
+    static __device__ __forceinline__ uint32_t parity(uint32_t step) { return step / SLOTS & 1; }
+    __device__ __forceinline__ void wait(uint32_t step) const { barrier_wait(full(step), parity(step)); }
+    /* This warp reads no more of it: what a step brought, what an item owns. */
+    __device__ __forceinline__ void release(uint32_t step) const { leave(empty(step)); }
+    __device__ __forceinline__ void release_own() const { leave(own_empty()); }
+    static __device__ __forceinline__ void leave(uint32_t bar)
+    {
+        __syncwarp();
+        if (lane() == 0) barrier_arrive(bar);
+    }
+    /* For one thread, before anything else. computing: warpgroups. */
+    __device__ __forceinline__ void make(int computing) const
+    {
+        for (uint32_t i = 0; i < SLOTS; i++) {
+            barrier_make(full(i), GROUP / 32);
+            barrier_make(empty(i), computing * GROUP / 32);
+        }
+        barrier_make(own_full(), GROUP / 32);
+        barrier_make(own_empty(), computing * GROUP / 32);
+    }
+    static constexpr uint32_t bar_bytes = (2 * SLOTS + 2) * 8;
+};
+
+/* ---- the warpgroup that copies ---- */
+
+/* What has been asked for and what of it has been announced, in steps. What an item owns is asked for together with its
+ * first step. */
+template <class R, int AHEAD> struct feeder {
+    R ring;
+    uint32_t asked, announced, own; /* own: the first step of the item */
+
+    __device__ __forceinline__ void announce()
+    {
+        copies_seen();
+        __syncwarp();
+        if (lane() == 0) {
+            if (announced == own) barrier_arrive(ring.own_full());
+            barrier_arrive(ring.full(announced));
+        }
+        announced++;
+    }
+    __device__ __forceinline__ void announce_all()
+    {
+        copy_wait();
+        while (announced != asked) announce();
+    }
+    /* Waits until a place is free; nobody waits meanwhile for what has arrived. */
+    __device__ __forceinline__ void acquire(uint32_t bar, uint32_t parity)
+    {
+        if (__all_sync(~0u, barrier_over(bar, parity))) return;
+        announce_all();
+        barrier_wait(bar, parity);
+    }
+    __device__ __forceinline__ void acquire_step() { acquire(ring.empty(asked), R::parity(asked) ^ 1); }
+    __device__ __forceinline__ void step_asked()
+    {
+        copy_group();
+        asked++;
+        if (asked - announced <= AHEAD) return;
+        copy_groups_wait<AHEAD>();
+        announce();
+    }
+    /* An item of no steps: what it owns has to be announced by itself. */
+    __device__ __forceinline__ void no_steps()
+    {
+        announce_all();
+        copies_seen();
+        __syncwarp();
+        if (lane() == 0) barrier_arrive(ring.own_full());
+    }
+};
+
+/* Where this thread begins in a tile: its row and first column, and where that lies in a panel. */
+RT_DEVICE int fetch_row() { return (int)threadIdx.x % GROUP / 8; }
+RT_DEVICE int fetch_col() { return (int)threadIdx.x % 8 * 8; }
+RT_DEVICE uint32_t fetch_at() { return fetch_row() * RT_PANEL_ROW + (((int)threadIdx.x ^ fetch_row()) & 7) * 16; }
+
+/* Asks for ROWS rows of D elements, in panels. from: the element where this thread begins; rows: that there are from
+ * its row on; zeros behind them. */
+template <int D> RT_DEVICE void fetch(uint32_t to, const uint16_t *from, uint64_t stride, int rows)
+{
+#pragma unroll
+    for (int r = 0; r < ROWS; r += GROUP / 8, from += GROUP / 8 * stride)
+#pragma unroll
+        for (int x = 0; x < D / RT_PANEL; x++)
+            copy_async(to + x * PANEL + r * RT_PANEL_ROW, from + x * RT_PANEL, r < rows);
+}
+
+/* ---- the warpgroups that compute ---- */
+
+/* Rows of this warpgroup as left sides, from their tile. */
+template <int D> RT_DEVICE void load_left(uint32_t (&a)[D / 16][4], uint32_t at)
+{
+    const int r = warp() % 4 * 16 + (lane() & 15);
+#pragma unroll
+    for (int d = 0; d < D / 16; d++)
+        load_4(a[d], at + d / 4 * PANEL + r * RT_PANEL_ROW + ((d % 4 * 2 + (lane() >> 4)) ^ (r & 7)) * 16);
+}
+
+/* s = a b': a in registers, the tile b at `b` (side() of it). */
+template <class E, int D> RT_DEVICE void scores(float (&s)[ROWS / 8][4], const uint32_t (&a)[D / 16][4], uint32_t b)
+{
+#pragma unroll
+    for (int d = 0; d < D / 16; d++) product<E, false>(s, a[d], side_at(b + (d / 4 * PANEL + d % 4 * 32) / 16), d > 0);
+}
+
+/* acc += one part of weights times the tile at `b` (side() of it, panels PANEL apart). */
+template <class E, int D> RT_DEVICE void add(float (&acc)[D / 8][4], const uint32_t (&part)[ROWS / 16][4], uint32_t b)
+{
+#pragma unroll
+    for (int k = 0; k < ROWS / 16; k++) product<E, true>(acc, part[k], side_at(b + k * 16 * RT_PANEL_ROW / 16), 1);
+}
+
+/* Weights in two parts, as left sides of products. */
+template <class E>
+RT_DEVICE void split(uint32_t (&hi)[ROWS / 16][4], uint32_t (&lo)[ROWS / 16][4], const float (&s)[ROWS / 8][4])
+{
+#pragma unroll
+    for (int k = 0; k < ROWS / 16; k++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const float x = s[2 * k + i / 2][i % 2 * 2], y = s[2 * k + i / 2][i % 2 * 2 + 1];
+            hi[k][i] = E::pair(x, y);
+            lo[k][i] = E::pair(x - E::first(hi[k][i]), y - E::second(hi[k][i]));
+        }
+}
+
+/* acc += what hi and lo lack of weights, times the tile at `b`; ends before it returns. */
+template <class E, int D>
+RT_DEVICE void add_rest(float (&acc)[D / 8][4], const float (&s)[ROWS / 8][4], const uint32_t (&hi)[ROWS / 16][4],
+                        const uint32_t (&lo)[ROWS / 16][4], uint32_t b)
+{
+    uint32_t rest[ROWS / 16][4];
+#pragma unroll
+    for (int k = 0; k < ROWS / 16; k++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            rest[k][i] = E::pair(s[2 * k + i / 2][i % 2 * 2] - E::first(hi[k][i]) - E::first(lo[k][i]),
+                                 s[2 * k + i / 2][i % 2 * 2 + 1] - E::second(hi[k][i]) - E::second(lo[k][i]));
+    products_begin();
+    add<E, D>(acc, rest, b);
+    products_group();
+    products_wait<0>();
+    hold(acc);
+    hold(rest);
+}
+
+template <int N> RT_DEVICE void clear(float (&x)[N][4])
+{
+#pragma unroll
+    for (int n = 0; n < N; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) x[n][e] = 0;
+}
+
+/* What the 64 rows of queries of a warpgroup see together. */
+struct seen {
+    int first, last, lo_max; /* keys that any row sees; keys lo_max .. first row are seen by every row */
+};
+
+/* lo[n * step]: the first key of row n, which is at position row + n; rows from T on see nothing. */
+RT_DEVICE seen seen_by(const int *lo, int step, int row, int T)
+{
+    seen x = { INT32_MAX, -1, -1 };
+#pragma unroll
+    for (int n = 0; n < ROWS; n += 32) {
+        const int i = row + n + lane(), at = i < T ? lo[(n + lane()) * step] : INT32_MAX;
+        x.lo_max = max(x.lo_max, at);
+        if (at <= i) {
+            x.first = min(x.first, at);
+            x.last = i;
+        }
+    }
+    return { warp_min(x.first), warp_max(x.last), warp_max(x.lo_max) };
+}
+
+/* The item `round` of this block, if there are so many; blocks take turns in being the first to choose. */
+RT_DEVICE bool next_item(uint32_t &n, uint32_t round, uint64_t items)
+{
+    const uint64_t at = (uint64_t)round * gridDim.x + (round & 1 ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
+    n = (uint32_t)at;
+    return at < items;
+}
+
+#endif
