@@ -2,8 +2,10 @@
  *
  * Big: the cpu kernels take queries and keys in tiles of 64, and query heads of one key head in parts of 4 (fewer when
  * heads are wide); these shapes have three parts and four tiles each way. Deep: at least three of the tiles that tensor
- * cores take (128 queries, at width 256 64), with windows aligned as those kernels ask for. The operands o and lse of
- * the backward are what the forward gives in double, rounded: nothing else is meaningful there. */
+ * cores take (128 queries, at width 256 64), with windows aligned as those kernels ask for; also more tiles than a
+ * large GPU has multiprocessors, where a block takes several, and a row of more tiles than such a block has room for
+ * ahead. The operands o and lse of the backward are what the forward gives in double, rounded: nothing else is
+ * meaningful there. */
 #include "exec/exec.h"
 #include "verify/values.h"
 
@@ -19,8 +21,10 @@ static const rt_op_shape shapes[] = {
     { RT_SHAPE_ODD, { 2, 13, 1, 3, 24 } },    { RT_SHAPE_ONE, { 1, 1, 1, 1, 8 } },
     { RT_SHAPE_BIG, { 2, 211, 1, 9, 32 } },   { RT_SHAPE_BIG, { 1, 197, 2, 5, 128 } },
     { RT_SHAPE_DEEP, { 1, 300, 1, 7, 64 } },  { RT_SHAPE_DEEP, { 1, 257, 2, 3, 128 } },
-    { RT_SHAPE_DEEP, { 1, 193, 1, 5, 256 } }, { RT_SHAPE_WIDTH, { 1, 67, 2, 1, 256 } },
-    { RT_SHAPE_WIDTH, { 1, 65, 1, 2, 64 } },  { RT_SHAPE_WIDTH, { 1, 63, 1, 2, 80 } }
+    { RT_SHAPE_DEEP, { 1, 193, 1, 5, 256 } }, { RT_SHAPE_DEEP, { 1, 700, 1, 2, 64 } },
+    { RT_SHAPE_DEEP, { 23, 131, 1, 6, 64 } }, { RT_SHAPE_DEEP, { 23, 131, 2, 3, 128 } },
+    { RT_SHAPE_WIDTH, { 1, 67, 2, 1, 256 } }, { RT_SHAPE_WIDTH, { 1, 65, 1, 2, 64 } },
+    { RT_SHAPE_WIDTH, { 1, 63, 1, 2, 80 } }
 };
 
 static uint32_t allowed(const rt_op_case *c, uint32_t flag)
