@@ -84,7 +84,10 @@ static void fix_power(rt_op_case *c)
     c->flag[SPECIAL] = c->flag[GRAD] = c->flag[NO_CE] = c->flag[NO_DIV] = c->flag[KD_WEIGHT] = c->flag[CE_WEIGHT] = 0;
     c->strided = v > ALL_IDS ? RT_STRIDED_ALIGNED : RT_DENSE;
     if (v <= ALL_IDS) c->flag[DIVERGENCE] = 0;
-    if (v <= ALL_IDS && v >= FAR_APART) c->flag[LOGITS] = 1;
+    if (v <= ALL_IDS && v >= FAR_APART)
+        c->flag[LOGITS] = 1;
+    else if (c->flag[LOGITS] == 1) /* far apart is for those */
+        c->flag[LOGITS] = 0;
 }
 
 static void fix(rt_op_case *c)
