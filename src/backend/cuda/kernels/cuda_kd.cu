@@ -5,7 +5,7 @@
  * exchange their sums, the last walk writes the gradient. The divergences that need p and q normalised (JSD, skewed,
  * total variation) take one more walk between the two. Where a slice does not fit it is read again, from L2.
  *
- * Clusters stay and draw rows until there are none left. A thread that has written the gradient of a pack asks for that
+ * Clusters stay and draw rows until there are none left. A thread that has read a pack for the last time asks for that
  * pack of the next row at once: memory is busy while sums are formed and exchanged. Which cluster has done a row leaves
  * no trace in it.
  *
@@ -120,7 +120,8 @@ template <class X> struct Gradient {
     }
 };
 
-/* Where rows stay in shared memory: the gradient of each pack, and behind it that of the next row is asked for. */
+/* Where rows stay in shared memory: the gradient of each pack. As soon as a pack has been read that of the next row is
+ * asked for: nothing of that row can be added up before all of it is there. */
 template <class X, int HOW>
 RT_DEVICE void write_swift(const Slice<X> &r, const Gradient<X> &g, uint32_t next, bool asks)
 {
@@ -134,11 +135,11 @@ RT_DEVICE void write_swift(const Slice<X> &r, const Gradient<X> &g, uint32_t nex
         float s[W], t[W], v[W];
         widen<S>(s, at_s);
         if (X::TEACHER) widen<S>(t, at_t);
-        g.template pack<HOW>(v, s, t, in);
-        store(to, v, Whole());
         if (asks) fetch_async<W * sizeof(S)>(at_s, next_s);
         if (X::TEACHER && asks && k < with_teacher) fetch_async<W * sizeof(S)>(at_t, next_t);
         fetch_close();
+        g.template pack<HOW>(v, s, t, in);
+        store(to, v, Whole());
         to += THREADS * W, next_s += THREADS * W, next_t += THREADS * W * sizeof(S);
     };
     r.each(0, r.clean, [&](uint32_t k, uint32_t at_s, uint32_t at_t) { put(k, at_s, at_t, 255); });
