@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RUNS = 7, MOST_TURNS = 64, SHARED_BYTES = 1 << 20 };
+enum { RUNS = 7, MOST_TURNS = 64, MOST_MOVES = 256, SHARED_BYTES = 1 << 20 };
 void bench_die(const char *what, const rt_err *e)
 {
     fflush(stdout);
@@ -101,22 +101,36 @@ void op_rows_add(op_rows *r, const char *group, const rt_plan *from, uint32_t in
 
 /* ---- the program of a row ---- */
 
-/* The same op on other memory: large buffers and results become new ones, two views of one buffer stay so. */
-static void move_elsewhere(rt_plan *p, rt_op *op)
+/* Buffers and what they have become. */
+typedef struct moves {
+    uint32_t old[MOST_MOVES], fresh[MOST_MOVES], n;
+} moves;
+
+static uint32_t moved(moves *m, rt_plan *p, rt_view v)
 {
-    uint32_t old[RT_MAX_SLOTS], fresh[RT_MAX_SLOTS], n = 0;
+    const rt_buffer *b = rt_plan_buffer(p, v);
+    uint32_t k = 0;
+    while (k < m->n && m->old[k] != v.buf) k++;
+    if (k == MOST_MOVES) return v.buf;
+    if (k == m->n) {
+        m->old[m->n] = v.buf;
+        m->fresh[m->n++] = rt_act(p, b->dtype, b->rows, b->cols, "elsewhere").buf;
+    }
+    return m->fresh[k];
+}
+
+/* The same op on other memory: large buffers become new ones, two views of one buffer stay so. Small results do in each
+ * turn: ops that share one go on sharing it. */
+static void move_elsewhere(rt_plan *p, rt_op *op, moves *turn)
+{
+    moves own = { .n = 0 };
     RT_FOR_SLOTS (i, op->kind) {
         rt_view *v = &op->slot[i];
         const rt_buffer *b = v->buf ? rt_plan_buffer(p, *v) : NULL;
-        uint32_t k = 0;
-        bool small = b && b->bytes < SHARED_BYTES && rt_op_access(op->kind, i, op->slot) == RT_READ;
-        if (!b || small || b->cls == RT_CLASS_INPUT) continue;
-        while (k < n && old[k] != v->buf) k++;
-        if (k == n) {
-            old[n] = v->buf;
-            fresh[n++] = rt_act(p, b->dtype, b->rows, b->cols, "elsewhere").buf;
-        }
-        v->buf = fresh[k];
+        bool small = b && b->bytes < SHARED_BYTES;
+        if (!b || b->cls == RT_CLASS_INPUT) continue;
+        if (small && rt_op_access(op->kind, i, op->slot) == RT_READ) continue;
+        v->buf = moved(small ? turn : &own, p, *v);
     }
 }
 
@@ -133,16 +147,19 @@ static void record_row(op_row *r, double least)
 {
     rt_err e = { 0 };
     rt_view all = RT_NONE;
+    moves turn = { .n = 0 };
     r->turns = r->bytes * MOST_TURNS < least ? MOST_TURNS : 1 + (uint32_t)(least / r->bytes);
     if (rt_plan_clone_buffers(&r->plan, r->from, &e) < 0) bench_die(r->what, &e);
-    for (uint32_t item = 0; item < r->turns * r->count; item++)
+    for (uint32_t item = 0; item < r->turns * r->count; item++) {
+        if (item % r->count == 0) turn.n = 0;
         for (uint32_t k = 0; k < r->per; k++) {
             rt_op op = r->from->ops[r->ops[item % r->count] + k];
             op.work = RT_NONE; /* seal gives it its own */
-            if (item >= r->count) move_elsewhere(r->plan, &op);
+            if (item >= r->count) move_elsewhere(r->plan, &op, &turn);
             if (r->kind == RT_OP_DEQUANT && !k) chain(r, &all, item, &op.slot[RT_ROWS_Y]);
             rt_plan_append(r->plan, &op);
         }
+    }
 }
 
 /* ---- all of them on a device ---- */
