@@ -185,8 +185,7 @@ extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) embed_bwd_clear(cons
 {
     begin_kernel();
     next_may_begin();
-    const uint64_t pair =
-        (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; /* of ids; there is room for a whole last one */
+    const uint64_t pair = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; /* of ids; the last has room for two too */
     if (2 * pair < p.a.V) ((uint4 *)p.seen)[pair] = make_uint4(UINT32_MAX, 0, UINT32_MAX, 0);
 }
 
