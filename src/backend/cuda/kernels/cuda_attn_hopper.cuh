@@ -29,23 +29,18 @@ template <int SLOTS, uint32_t SLOT> struct ring {
     __device__ __forceinline__ uint32_t own_empty() const { return bars + (2 * SLOTS + 1) * 8; }
     static __device__ __forceinline__ uint32_t parity(uint32_t step) { return step / SLOTS & 1; }
     __device__ __forceinline__ void wait(uint32_t step) const { barrier_wait(full(step), parity(step)); }
-    /* This warp reads no more of it: what a step brought, what an item owns. */
-    __device__ __forceinline__ void release(uint32_t step) const { leave(empty(step)); }
-    __device__ __forceinline__ void release_own() const { leave(own_empty()); }
-    static __device__ __forceinline__ void leave(uint32_t bar)
-    {
-        __syncwarp();
-        if (lane() == 0) barrier_arrive(bar);
-    }
+    /* This thread reads no more of it: what a step brought, what an item owns. */
+    __device__ __forceinline__ void release(uint32_t step) const { barrier_arrive(empty(step)); }
+    __device__ __forceinline__ void release_own() const { barrier_arrive(own_empty()); }
     /* For one thread, before anything else. computing: warpgroups. */
     __device__ __forceinline__ void make(int computing) const
     {
         for (uint32_t i = 0; i < SLOTS; i++) {
-            barrier_make(full(i), GROUP / 32);
-            barrier_make(empty(i), computing * GROUP / 32);
+            barrier_make(full(i), GROUP);
+            barrier_make(empty(i), computing * GROUP);
         }
-        barrier_make(own_full(), GROUP / 32);
-        barrier_make(own_empty(), computing * GROUP / 32);
+        barrier_make(own_full(), GROUP);
+        barrier_make(own_empty(), computing * GROUP);
     }
     static constexpr uint32_t bar_bytes = (2 * SLOTS + 2) * 8;
 };
@@ -61,11 +56,8 @@ template <class R, int AHEAD> struct feeder {
     __device__ __forceinline__ void announce()
     {
         copies_seen();
-        __syncwarp();
-        if (lane() == 0) {
-            if (announced == own) barrier_arrive(ring.own_full());
-            barrier_arrive(ring.full(announced));
-        }
+        if (announced == own) barrier_arrive(ring.own_full());
+        barrier_arrive(ring.full(announced));
         announced++;
     }
     __device__ __forceinline__ void announce_all()
@@ -94,8 +86,7 @@ template <class R, int AHEAD> struct feeder {
     {
         announce_all();
         copies_seen();
-        __syncwarp();
-        if (lane() == 0) barrier_arrive(ring.own_full());
+        barrier_arrive(ring.own_full());
     }
 };
 
