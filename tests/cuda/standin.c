@@ -299,9 +299,10 @@ static size_t nodes;
 static int capturing;
 int cuLaunchKernelEx(const rt_cu_launch *how, rt_cu_function function, void **params, void **extra)
 {
-    (void)function, (void)params, (void)extra;
+    (void)function, (void)extra;
     CALL(logged, "cuLaunchKernelEx");
     s.launches++;
+    if (s.launched) s.launched(params);
     s.overlaps += how->nattributes == 1 && how->attributes->id == RT_CU_LAUNCH_OVERLAP && how->attributes->value.flag;
     nodes += (size_t)capturing;
     return 0;

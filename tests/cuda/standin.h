@@ -18,6 +18,7 @@ typedef struct standin {
     int clean;                                           /* 1: new device memory is 0, not 0xff */
     uint64_t hidden;                                     /* bytes that are called free and cannot be had */
     void (*hook)(const char *name);                      /* told of every call */
+    void (*launched)(void **params);                     /* told of every launch */
     /* The n-th call from now of a function by this name ("": of any) returns this result; null: none does. */
     const char *fail_name;
     int fail_at, fail_result;

@@ -1,25 +1,53 @@
-"""Every CUDA kernel begins with begin_kernel(): it is launched before the kernel ahead of it has ended, and that line waits."""
+"""Every CUDA kernel begins with begin_kernel(): it is launched before the kernel ahead of it has ended, and that line waits.
+
+Those that begin with begin_early() read something first; begin_kernel() comes further on in such a file. Nothing lets the next
+kernel begin ahead of it.
+"""
 import re
 
 from checks import blank_comments_and_strings, check, finish, read, sources
 
-FIRST = re.compile(r"__global__[^{;]*\{\s*(?:begin_kernel\(\);)?")
+FIRST = re.compile(r"__global__[^{;]*\{\s*(?:begin_(?:kernel|early)\(\);)?")
+
+
+def plain(text):
+    return blank_comments_and_strings(text).replace("\\\n", "\n")
 
 
 def late(text):
     """Kernels of a text whose first statement is another one."""
-    text = blank_comments_and_strings(text).replace("\\\n", "\n")
-    return [m[0] for m in FIRST.finditer(text) if not m[0].endswith("begin_kernel();")]
+    return [m[0] for m in FIRST.finditer(plain(text)) if not m[0].endswith(("begin_kernel();", "begin_early();"))]
 
 
-check(late("__global__ void f(int p)\n{\n    g(p);\n    begin_kernel();\n}") != [], "a kernel that does not wait is not seen")
+def never(text):
+    """Do kernels begin early and nothing further on?"""
+    heads = [m[0] for m in FIRST.finditer(plain(text))]
+    further = plain(text).count("begin_kernel();") - sum(head.endswith("begin_kernel();") for head in heads)
+    return any(head.endswith("begin_early();") for head in heads) and not further
+
+
+def hasty(text):
+    """Functions in which the next kernel may begin before this one has."""
+    bodies = re.split(r"\n\s{0,4}\}", plain(text))
+    both = [body for body in bodies if "next_may_begin();" in body and "begin_kernel();" in body]
+    return [body for body in both if body.rindex("begin_kernel();") > body.index("next_may_begin();")]
+
+
+KERNEL = "__global__ void f(int p)\n{\n    %s\n}\n"
+check(late(KERNEL % "g(p);\n    begin_kernel();") != [], "a kernel that does not wait is not seen")
+check(never(KERNEL % "begin_early();\n    g(p);"), "a kernel that begins early and never again is not seen")
+check(not never(KERNEL % "begin_early();\n    g(p);\n    begin_kernel();"), "a kernel that begins early is refused")
+check(hasty(KERNEL % "begin_early();\n    next_may_begin();\n    begin_kernel();") != [], "a hasty kernel is not seen")
+check(hasty(KERNEL % "begin_kernel();\n    next_may_begin();" * 2) == [], "two kernels are taken for one")
 kernels = 0
 for path in sources("src/backend/cuda/kernels/*.cu", "src/backend/cuda/kernels/*.cuh"):
     text = read(path)
     kernels += text.count("__global__")
     for head in late(text):
         check(False, f"{path}: does not begin with begin_kernel(): {' '.join(head.split())}")
-    check(len(FIRST.findall(blank_comments_and_strings(text).replace("\\\n", "\n"))) == text.count("__global__"),
-          f"{path}: a kernel was not understood")
+    check(not never(text), f"{path}: kernels begin early, and nothing calls begin_kernel() further on")
+    for body in hasty(text):
+        check(False, f"{path}: the next kernel may begin before this one: {' '.join(body.split())[-200:]}")
+    check(len(FIRST.findall(plain(text))) == text.count("__global__"), f"{path}: a kernel was not understood")
 check(kernels > 0, "no kernel was found")
 finish()

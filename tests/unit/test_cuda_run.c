@@ -1,5 +1,6 @@
 /* test_cuda_run.c - ops that are taken together: which neighbours share a launch and which must not, counted on a
- * stand-in driver. That a run computes what its ops compute one by one is proved by `retort verify` on a GPU. */
+ * stand-in driver; which may read before the launch ahead has ended. That a run computes what its ops compute one by
+ * one is proved by `retort verify` on a GPU. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,6 +28,7 @@ typedef struct update {
     rt_view packed[PACKED], plain[PACKED]; /* of two quantised types in turn; bf16 */
     rt_view wide_plain;                    /* f32 */
     rt_view ids;
+    rt_view left, product; /* that cuBLASLt multiplies */
 } update;
 
 typedef void (*record_fn)(update *u);
@@ -65,6 +67,8 @@ static uint64_t launches(record_fn fn)
     }
     u.wide_plain = rt_space_buf(sp, RT_CLASS_OUTPUT, RT_DTYPE_F32, 3, BLOCK, "plain");
     u.ids = rt_space_buf(sp, RT_CLASS_INPUT, RT_DTYPE_I32, 3, 1, "ids");
+    u.left = rt_space_buf(sp, RT_CLASS_STATE, RT_DTYPE_BF16, 8, BLOCK, "left");
+    u.product = rt_space_buf(sp, RT_CLASS_STATE, RT_DTYPE_BF16, 8, 8, "product");
     assert_int_equal(rt_plan_new(&u.p, sp, "update", &rt_policy_bf16, &e), RT_OK);
     fn(&u);
     s->launches = 0;
@@ -296,6 +300,87 @@ static void sums_share_launches(void **test)
     assert_int_equal(launches(a_sum_that_is_written_over), 5);
 }
 
+/* ---- bias_grad reads its rows before the launch ahead has ended, unless that one writes them ---- */
+
+static uint32_t settled; /* of the last launch but one, which is the last bias_grad: sums come behind it */
+
+static void note_settled(void **params)
+{
+    static uint32_t now;
+    settled = now;
+    now = ((const rt_cuda_bias_params *)params[0])->settled; /* of another kernel: nobody looks */
+}
+static bool reads_early(record_fn fn)
+{
+    s->launched = note_settled;
+    launches(fn);
+    s->launched = NULL;
+    return settled;
+}
+
+static void a_bias_alone(update *u) { bias(u, 0); }
+static void a_bias_behind_its_writer(update *u)
+{
+    rt_emit_fill(u->p, u->grad[0], 1.0f);
+    bias(u, 0);
+}
+static void a_bias_behind_a_writer_of_some_rows(update *u)
+{
+    rt_emit_fill(u->p, rt_view_rows(u->p, u->grad[0], 2, 1), 1.0f);
+    bias(u, 0);
+}
+static void a_bias_behind_another_writer(update *u)
+{
+    rt_emit_fill(u->p, u->grad[1], 1.0f);
+    bias(u, 0);
+}
+static void a_bias_two_behind_its_writer(update *u)
+{
+    rt_emit_fill(u->p, u->grad[0], 1.0f);
+    rt_emit_fill(u->p, u->grad[1], 1.0f);
+    bias(u, 0);
+}
+/* Both updates are one run, whose launch is that of its first op. */
+static void a_bias_behind_a_run(update *u)
+{
+    adam(u, 0, u->grad[0], u->scale, PLAIN);
+    adam(u, 1, u->grad[1], u->scale, PLAIN);
+    rt_emit_bias_grad(u->p, gradient(u, 2), u->param[1]);
+}
+/* The sum is launched when it is wanted, behind an op that was recorded later. */
+static void a_bias_of_a_sum(update *u)
+{
+    bias(u, 0);
+    rt_emit_fill(u->p, u->m[0], 0.0f);
+    rt_emit_bias_grad(u->p, gradient(u, 1), u->master[0]);
+}
+static void a_bias_behind_anothers_sum(update *u)
+{
+    bias(u, 0);
+    bias(u, 0);
+}
+
+/* Who knows when it lets the next begin? */
+static void a_bias_behind_a_library(update *u)
+{
+    rt_emit_matmul(u->p, u->product, u->left, u->left, RT_NONE, "nt", 1.0f);
+    bias(u, 0);
+}
+
+static void rows_that_are_being_written_are_not_read_early(void **test)
+{
+    (void)test;
+    assert_true(reads_early(a_bias_alone));
+    assert_false(reads_early(a_bias_behind_its_writer));
+    assert_false(reads_early(a_bias_behind_a_writer_of_some_rows));
+    assert_true(reads_early(a_bias_behind_another_writer));
+    assert_true(reads_early(a_bias_two_behind_its_writer));
+    assert_false(reads_early(a_bias_behind_a_run));
+    assert_false(reads_early(a_bias_of_a_sum));
+    assert_true(reads_early(a_bias_behind_anothers_sum));
+    assert_false(reads_early(a_bias_behind_a_library));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -303,6 +388,7 @@ int main(void)
         cmocka_unit_test(adams_share_launches),
         cmocka_unit_test(expansions_share_launches),
         cmocka_unit_test(sums_share_launches),
+        cmocka_unit_test(rows_that_are_being_written_are_not_read_early),
     };
     return cmocka_run_group_tests(tests, find_standin, NULL);
 }

@@ -40,8 +40,9 @@ typedef struct waiting {
 struct rt_cuda_builder {
     rt_cuda_dev *d;
     rt_prog *prog;
+    const rt_bound_op *ops;
     waiting later;
-    uint32_t op;
+    uint32_t op;               /* that is being emitted */
     uint32_t neighbours, took; /* ops of its kind from it on; of those, how many are emitted with it */
     rt_err err;                /* sticky */
 };
@@ -134,6 +135,17 @@ void rt_cuda_push_gemm(rt_cuda_builder *b, rt_cuda_gemm *gemm, const rt_cuda_gem
     l->io = *io;
 }
 
+bool rt_cuda_settled(const rt_cuda_builder *b, const rt_operand *x)
+{
+    const launch *ahead = b->prog->nlaunches ? &b->prog->launches[b->prog->nlaunches - 1] : NULL;
+    if (!ahead) return true;
+    if (ahead->gemm || ahead->op == b->op) return false;
+    for (uint32_t i = ahead->op; i < b->op; i++) /* its own ops, and maybe some that had nothing to launch */
+        for (uint32_t k = 0; k < b->ops[i].nslots; k++)
+            if (rt_op_specs[b->ops[i].kind].slot[k].access != RT_READ && cuda_meet(&b->ops[i].slot[k], x)) return false;
+    return true;
+}
+
 /* ---- sums that wait for company: a launch costs as much as adding up dozens of them ---- */
 
 static void launch_sums(rt_cuda_builder *b)
@@ -197,7 +209,7 @@ static int emit_all(rt_cuda_dev *d, const rt_bound_op *ops, uint32_t nops, rt_pr
 {
     int rc;
     rt_prog *g = rt_alloc_zero(sizeof *g, 16);
-    rt_cuda_builder b = { .d = d, .prog = g };
+    rt_cuda_builder b = { .d = d, .prog = g, .ops = ops };
     *out = NULL;
     if (g && nops) g->kinds = rt_alloc(nops * sizeof *g->kinds, 16);
     if (!g || (nops && !g->kinds)) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a program of %u ops", nops));

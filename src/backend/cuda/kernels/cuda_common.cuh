@@ -43,6 +43,23 @@ template <int BYTES> RT_DEVICE Raw<BYTES> load_raw(const void *p)
     }
     return r;
 }
+/* The same past L1, for begin_early(). */
+template <int BYTES> RT_DEVICE Raw<BYTES> load_raw_l2(const void *p)
+{
+    static_assert(BYTES % 16 == 0 || BYTES == 8, "packs");
+    Raw<BYTES> r;
+    if constexpr (BYTES == 8) {
+        uint2 v = __ldcg((const uint2 *)p);
+        r.w[0] = v.x, r.w[1] = v.y;
+    } else {
+#pragma unroll
+        for (int i = 0; i < BYTES / 16; i++) {
+            uint4 v = __ldcg((const uint4 *)p + i);
+            r.w[4 * i] = v.x, r.w[4 * i + 1] = v.y, r.w[4 * i + 2] = v.z, r.w[4 * i + 3] = v.w;
+        }
+    }
+    return r;
+}
 template <int BYTES> RT_DEVICE void store_raw(void *p, const Raw<BYTES> &r)
 {
     if constexpr (BYTES == 4) {

@@ -37,7 +37,10 @@ extern "C" __global__ void __launch_bounds__(RT_CUDA_COLUMNS_BLOCK)
 
 namespace
 {
-/* ---- bias_grad: half a warp walks down a stripe of 16 packs, the halves of a block take rows in turn ---- */
+/* ---- bias_grad: half a warp walks down a stripe of 16 packs, the halves of a block take rows in turn ----
+ *
+ * It takes so little time that waiting for its first rows is a good part of it: where it may, it asks for them before
+ * the kernel ahead has ended. */
 
 template <class T> __device__ void bias_part(const rt_cuda_bias_params &p)
 {
@@ -49,20 +52,34 @@ template <class T> __device__ void bias_part(const rt_cuda_bias_params &p)
     const uint64_t col = (uint64_t)stripe * WIDE + lane * W, first = (uint64_t)chunk * p.rows;
     const uint64_t end = first + p.rows < p.N ? first + p.rows : p.N;
     const uint32_t n = col >= p.C ? 0 : p.C - col < W ? (uint32_t)(p.C - col) : W;
+    const bool packs = p.whole && n == W;
     float sum[W] = { 0.0f };
     uint64_t r = first + threadIdx.x / LANES;
-    for (; p.whole && n == W && r < end; r += ROWS * HIGH) {
-        Raw<16> raw[ROWS] = {};
+    Raw<16> raw[ROWS];
+    const auto ask = [&] {
 #pragma unroll
         for (int k = 0; k < ROWS; k++)
-            if (r + k * HIGH < end) raw[k] = load_raw<16>(element<T>(p.dy, r + k * HIGH, col));
+            if (r + k * HIGH < end) raw[k] = load_raw_l2<16>(element<T>(p.dy, r + k * HIGH, col));
+    };
+    const auto add = [&] {
 #pragma unroll
         for (int k = 0; k < ROWS; k++) {
             float v[W];
+            if (r + k * HIGH >= end) break;
             unpack<T, W>(v, raw[k]);
 #pragma unroll
             for (int i = 0; i < W; i++) sum[i] += v[i];
         }
+        r += ROWS * HIGH;
+    };
+    if (!p.settled) begin_kernel();
+    if (packs) ask();
+    begin_kernel();
+    next_may_begin();
+    if (packs) add();
+    while (packs && r < end) {
+        ask();
+        add();
     }
     for (; n && r < end; r += HIGH) {
         float v[W];
@@ -169,10 +186,9 @@ extern "C" __global__ void __launch_bounds__(RT_CUDA_NORM_FINISH)
 }
 
 #define KERNELS(name, T)                                                                                               \
-    extern "C" __global__ void __launch_bounds__(RT_CUDA_BIAS_BLOCK, 4) bias_grad_##name(const rt_cuda_bias_params p)  \
+    extern "C" __global__ void __launch_bounds__(RT_CUDA_BIAS_BLOCK, 3) bias_grad_##name(const rt_cuda_bias_params p)  \
     {                                                                                                                  \
-        begin_kernel();                                                                                                \
-        next_may_begin();                                                                                              \
+        begin_early();                                                                                                 \
         bias_part<T>(p);                                                                                               \
     }                                                                                                                  \
     extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK)                                                        \
