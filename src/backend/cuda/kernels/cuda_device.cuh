@@ -132,6 +132,13 @@ RT_DEVICE float exp2_fast(float x)
     return y;
 }
 
+RT_DEVICE float log2_fast(float x)
+{
+    float y;
+    asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
 /* A barrier of some whole warps of a block, `threads` together. id: 1 to 15; 0 is that of the block. */
 RT_DEVICE void barrier_of(uint32_t id, uint32_t threads)
 {

@@ -74,13 +74,13 @@ template <class X> RT_DEVICE void pair_walk(Slice<X> &r, uint32_t exchange)
 template <class X> struct Gradient {
     using S = typename X::S;
     const rt_cuda_kd_params &p;
-    float k1, ks, kt, x0, x1, iq, ip, kd, total;
+    float k1, ks, kt, k4, as4, x0, x1, iq, ip, kd, total;
     Factor a1, as, at, a1s, both;
 
     __device__ Gradient(const Slice<X> &r) : p(r.p)
     {
         const Consts &c = *r.c;
-        k1 = c.k1, ks = c.ks, kt = c.kt, x0 = c.x0, x1 = c.x1, iq = c.iq, ip = c.ip;
+        k1 = c.k1, ks = c.ks, kt = c.kt, k4 = c.k4, as4 = c.as4, x0 = c.x0, x1 = c.x1, iq = c.iq, ip = c.ip;
         a1 = c.a1, as = c.as, at = c.at, a1s = c.a1s, both = c.both;
         kd = (float)r.head->kd, total = (float)c.total;
     }
@@ -107,12 +107,21 @@ template <class X> struct Gradient {
         kd_pair_term<sizeof(S) == 2>(p.kind, p.a.mix, et * ip, q, slope);
         return fmaf(kd * q, slope - total, v);
     }
+    /* The same of a column of Vc, for the usual losses, with fewer instructions. */
+    template <int HOW> __device__ float swift(float s, float t) const
+    {
+        if (X::FORM != RT_CUDA_KD_FORWARD || HOW < RT_CUDA_KD_SQUARE) return of<HOW>(s, t, true);
+        const float e = exp2_fast(fmaf(s, p.ct, HOW == RT_CUDA_KD_FOURTH ? -k4 : -ks));
+        const float et = exp2_fast(fmaf(t, p.ct, -kt));
+        if (HOW == RT_CUDA_KD_SQUARE) return fmaf(e, fmaf(a1s.high, e, as.high), at.high * et);
+        return fmaf(e * e, e * e, fmaf(at.high, et, as4 * e));
+    }
     /* Of a pack; the usual ones without a question for each column. */
     template <int HOW> __device__ void pack(float (&v)[W], const float (&s)[W], const float (&t)[W], uint32_t in) const
     {
         if (in == 255) {
 #pragma unroll
-            for (int i = 0; i < W; i++) v[i] = of<HOW>(s[i], t[i], true);
+            for (int i = 0; i < W; i++) v[i] = swift<HOW>(s[i], t[i]);
         } else {
 #pragma unroll
             for (int i = 0; i < W; i++) v[i] = of<HOW>(s[i], t[i], in >> i & 1);
@@ -131,19 +140,20 @@ RT_DEVICE void write_swift(const Slice<X> &r, const Gradient<X> &g, uint32_t nex
     S *to = r.student(r.row, threadIdx.x);
     const S *next_s = r.student(next, threadIdx.x);
     const char *next_t = r.teacher(next, threadIdx.x);
-    const auto put = [&](uint32_t k, uint32_t at_s, uint32_t at_t, uint32_t in) {
+    const auto put = [&](uint32_t at_s, uint32_t at_t, uint32_t in, bool taught) {
         float s[W], t[W], v[W];
         widen<S>(s, at_s);
         if (X::TEACHER) widen<S>(t, at_t);
         if (asks) fetch_async<W * sizeof(S)>(at_s, next_s);
-        if (X::TEACHER && asks && k < with_teacher) fetch_async<W * sizeof(S)>(at_t, next_t);
+        if (X::TEACHER && asks && taught) fetch_async<W * sizeof(S)>(at_t, next_t);
         fetch_close();
         g.template pack<HOW>(v, s, t, in);
         store(to, v, Whole());
         to += THREADS * W, next_s += THREADS * W, next_t += THREADS * W * sizeof(S);
     };
-    r.each(0, r.clean, [&](uint32_t k, uint32_t at_s, uint32_t at_t) { put(k, at_s, at_t, 255); });
-    r.each(r.clean, r.mine, [&](uint32_t k, uint32_t at_s, uint32_t at_t) { put(k, at_s, at_t, r.in_vc(k)); });
+    r.each(0, r.clean, [&](uint32_t, uint32_t at_s, uint32_t at_t) { put(at_s, at_t, 255, true); });
+    r.each(r.clean, r.mine,
+           [&](uint32_t k, uint32_t at_s, uint32_t at_t) { put(at_s, at_t, r.in_vc(k), k < with_teacher); });
 }
 
 /* The last walk. The target's column is written again behind it; what it has to be is found before its logits go. */
@@ -320,6 +330,17 @@ template <class X> RT_DEVICE void begin(Slice<X> &r)
     for (r.clean = 0; r.clean < r.mine && r.in_vc(threadIdx.x + r.clean * blockDim.x) == 255;) r.clean++;
 }
 
+/* Clusters begin one behind the other, all within about the time of a row: some read while others compute, and go on
+ * so. Not worth it where they have few rows each. */
+RT_DEVICE void begin_in_turn(const rt_cuda_kd_params &p)
+{
+    enum { ROWS = 16, PACKS = 5 }; /* PACKS: of a block's slice, to a cycle of the delay */
+    const uint32_t clusters = gridDim.x / p.blocks;
+    if (p.a.N / clusters < ROWS) return;
+    for (const long long begun = clock64(), delay = blockIdx.x / p.blocks * (p.packs / PACKS);
+         clock64() - begun < delay;) {}
+}
+
 template <class X> __device__ void kd_rows(const rt_cuda_kd_params &p)
 {
     if (cluster_size() != p.blocks) __trap();          /* launched for another architecture than compiled for */
@@ -327,6 +348,7 @@ template <class X> __device__ void kd_rows(const rt_cuda_kd_params &p)
     Slice<X> r = slice_of<X>(p);
     uint32_t next = (gridDim.x + blockIdx.x) / p.blocks, exchange = 0, turn = 0;
     r.row = blockIdx.x / p.blocks, r.target = (uint32_t)target_of(p, r.row);
+    begin_in_turn(p);
     begin(r);
     while (r.row < p.a.N) {
         const int32_t next_target = target_of(p, next);

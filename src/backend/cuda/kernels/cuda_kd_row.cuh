@@ -99,6 +99,7 @@ struct Consts { /* of a row, the same in every block of its cluster but for the 
     float k1, ks, kt;
     Factor a1, as, at;     /* of e1, es, et in the gradient */
     Factor a1s, both;      /* where e1 comes from es, which counts from ks: a1 from there; where it is es, that + as */
+    float k4, as4;         /* T = 4: a1 e1 is the fourth power of what counts from k4, as es a multiple of it */
     float x0, x1;          /* reverse KL: gradient es (x1 (as - at) + x0) */
     float iq, ip;          /* pair: q = es iq, p = et ip */
     float best_s, best_t;  /* of Vc */

@@ -324,6 +324,10 @@ template <class X> RT_DEVICE void settle(const Slice<X> &r, const RowSums &x)
     c.as = Factor(kd * inv_s);
     c.at = Factor(-kd * inv_t);
     c.both = Factor(ce_s + kd * inv_s);
+    if (r.p.how == RT_CUDA_KD_FOURTH) {
+        c.k4 = c.ks - 0.25f * log2_fast(fmaxf(c.a1s.high, 0x1p-120f)); /* less than that is nothing beside as es */
+        c.as4 = c.as.high * exp2_fast(c.k4 - c.ks);
+    }
     c.iq = (float)inv_s;
     c.ip = (float)inv_t;
     c.x1 = (float)(kd * inv_s * (Real)RT_LN2);
