@@ -1,6 +1,6 @@
 /* test_cuda_run.c - ops that are taken together: which neighbours share a launch and which must not, counted on a
- * stand-in driver; which may read before the launch ahead has ended. That a run computes what its ops compute one by
- * one is proved by `retort verify` on a GPU. */
+ * stand-in driver; which may do something before the launch ahead has ended. That a run computes what its ops compute
+ * one by one is proved by `retort verify` on a GPU. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,6 +11,7 @@
 #include "standin_case.h"
 
 #include "backend/cuda/kernels/cuda_dequant.h"
+#include "backend/cuda/kernels/cuda_embed.h"
 #include "backend/cuda/kernels/cuda_optim.h"
 #include "backend/cuda/kernels/cuda_sums.h"
 #include "exec/exec.h"
@@ -29,6 +30,7 @@ typedef struct update {
     rt_view wide_plain;                    /* f32 */
     rt_view ids;
     rt_view left, product; /* that cuBLASLt multiplies */
+    rt_view table, dy;     /* of an embedding */
 } update;
 
 typedef void (*record_fn)(update *u);
@@ -67,6 +69,8 @@ static uint64_t launches(record_fn fn)
     }
     u.wide_plain = rt_space_buf(sp, RT_CLASS_OUTPUT, RT_DTYPE_F32, 3, BLOCK, "plain");
     u.ids = rt_space_buf(sp, RT_CLASS_INPUT, RT_DTYPE_I32, 3, 1, "ids");
+    u.table = rt_space_buf(sp, RT_CLASS_STATE, RT_DTYPE_F32, 64, BLOCK, "table");
+    u.dy = rt_space_buf(sp, RT_CLASS_STATE, RT_DTYPE_BF16, 3, BLOCK, "dy");
     u.left = rt_space_buf(sp, RT_CLASS_STATE, RT_DTYPE_BF16, 8, BLOCK, "left");
     u.product = rt_space_buf(sp, RT_CLASS_STATE, RT_DTYPE_BF16, 8, 8, "product");
     assert_int_equal(rt_plan_new(&u.p, sp, "update", &rt_policy_bf16, &e), RT_OK);
@@ -300,23 +304,27 @@ static void sums_share_launches(void **test)
     assert_int_equal(launches(a_sum_that_is_written_over), 5);
 }
 
-/* ---- bias_grad reads its rows before the launch ahead has ended, unless that one writes them ---- */
+/* ---- kernels that read or write before the launch ahead has ended, unless that one has to do with it ---- */
 
-static uint32_t settled; /* of the last launch but one, which is the last bias_grad: sums come behind it */
+/* The flags of the launches, as if all were of bias_grad, and of embed_bwd; the test knows which are. */
+enum { NOTED = 8 };
+static uint32_t settled[NOTED], unused[NOTED], noted;
 
-static void note_settled(void **params)
+static void note(void **params)
 {
-    static uint32_t now;
-    settled = now;
-    now = ((const rt_cuda_bias_params *)params[0])->settled; /* of another kernel: nobody looks */
+    settled[noted % NOTED] = ((const rt_cuda_bias_params *)params[0])->settled;
+    unused[noted++ % NOTED] = ((const rt_cuda_embed_bwd_params *)params[0])->unused;
 }
-static bool reads_early(record_fn fn)
+/* A flag of the launch with `behind` others behind it. */
+static bool flag(const uint32_t *list, record_fn fn, uint32_t behind)
 {
-    s->launched = note_settled;
+    s->launched = note;
     launches(fn);
     s->launched = NULL;
-    return settled;
+    return list[(noted - 1 - behind) % NOTED];
 }
+static bool reads_early(record_fn fn) { return flag(settled, fn, 1); } /* sums come behind it */
+static bool clears_early(record_fn fn) { return flag(unused, fn, 2); } /* two more launches of the op do */
 
 static void a_bias_alone(update *u) { bias(u, 0); }
 static void a_bias_behind_its_writer(update *u)
@@ -381,6 +389,47 @@ static void rows_that_are_being_written_are_not_read_early(void **test)
     assert_false(reads_early(a_bias_behind_a_library));
 }
 
+static void embed(update *u) { rt_emit_embed_bwd(u->p, u->table, u->dy, u->ids); }
+static void an_embedding_alone(update *u) { embed(u); }
+/* The scratch of the second lies where that of the first was. */
+static void an_embedding_twice(update *u)
+{
+    embed(u);
+    embed(u);
+}
+static void an_embedding_twice_with_something_between(update *u)
+{
+    embed(u);
+    rt_emit_fill(u->p, u->m[0], 0.0f);
+    embed(u);
+}
+/* The scratch lies where something was that the launch ahead reads; where it was read before that. */
+static void an_embedding_behind_a_reader(update *u)
+{
+    rt_view act = rt_act(u->p, RT_DTYPE_BF16, 3, BLOCK, "read, then gone");
+    rt_emit_fill(u->p, act, 0.0f);
+    rt_emit_copy(u->p, u->plain[0], act, RT_NONE);
+    embed(u);
+}
+static void an_embedding_two_behind_a_reader(update *u)
+{
+    rt_view act = rt_act(u->p, RT_DTYPE_BF16, 3, BLOCK, "read, then gone");
+    rt_emit_fill(u->p, act, 0.0f);
+    rt_emit_copy(u->p, u->plain[0], act, RT_NONE);
+    rt_emit_fill(u->p, u->m[0], 0.0f);
+    embed(u);
+}
+
+static void scratch_that_is_in_use_is_not_written_early(void **test)
+{
+    (void)test;
+    assert_true(clears_early(an_embedding_alone));
+    assert_false(clears_early(an_embedding_twice));
+    assert_true(clears_early(an_embedding_twice_with_something_between));
+    assert_false(clears_early(an_embedding_behind_a_reader));
+    assert_true(clears_early(an_embedding_two_behind_a_reader));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -389,6 +438,7 @@ int main(void)
         cmocka_unit_test(expansions_share_launches),
         cmocka_unit_test(sums_share_launches),
         cmocka_unit_test(rows_that_are_being_written_are_not_read_early),
+        cmocka_unit_test(scratch_that_is_in_use_is_not_written_early),
     };
     return cmocka_run_group_tests(tests, find_standin, NULL);
 }

@@ -14,9 +14,9 @@ RT_DEVICE void begin_kernel()
 #endif
 }
 
-/* The first line, instead, of a kernel that reads something before it calls begin_kernel(). It may read what the launch
- * directly ahead does not write, for all others have ended: a kernel lets the next begin only behind its own
- * begin_kernel(). It has to read it from L2: a line in L1 may be older. */
+/* The first line, instead, of a kernel that does something before it calls begin_kernel(). It may read what the launch
+ * directly ahead does not write, and write what that one does not touch, for all others have ended: a kernel lets the
+ * next begin only behind its own begin_kernel(). It has to read from L2: a line in L1 may be older. */
 RT_DEVICE void begin_early() {}
 
 /* The next kernel may be set up as soon as all blocks of this one have begun (this comes behind begin_kernel());

@@ -159,6 +159,7 @@ __device__ void add_rows(const rt_cuda_embed_bwd_params &p, uint32_t i, const Pa
     for (int u = 0; u < U; u++)
         if (at.n[u]) load_early(sum[u], element<G>(p.dtable, known ? id : 0, at.col[u]), extent(e, at.n[u]));
     begin_kernel();
+    next_may_begin();
     if (!known) return;
     const rt_cuda_embed_seen seen = ((const rt_cuda_embed_seen *)p.seen)[id];
     if (seen.first != i) return;
@@ -196,10 +197,12 @@ template <class T, class G> __device__ void scatter(const rt_cuda_embed_bwd_para
 
 extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) embed_bwd_clear(const rt_cuda_embed_bwd_params p)
 {
-    begin_kernel();
-    next_may_begin();
+    begin_early();
+    if (!p.unused) begin_kernel();
     const uint64_t pair = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; /* of ids; the last has room for two too */
     if (2 * pair < p.a.V) ((uint4 *)p.seen)[pair] = make_uint4(UINT32_MAX, 0, UINT32_MAX, 0);
+    begin_kernel();
+    next_may_begin();
 }
 
 extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) embed_bwd_count(const rt_cuda_embed_bwd_params p)
