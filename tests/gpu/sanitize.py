@@ -14,7 +14,7 @@ from bench import LATE, last_line
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 SUMMARY = re.compile(r"(?:ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: (\d+) hazard)")
-OPS = ("attn_bwd", "kd_loss", "rmsnorm_bwd", "embed_bwd", "norm_sq")  # shared memory, clusters, partial sums, atomics
+OPS = ("attn_fwd", "attn_bwd", "kd_loss", "rmsnorm_bwd", "embed_bwd", "bias_grad", "norm_sq")  # shared memory, clusters, sums
 
 
 def faults(done):
