@@ -35,9 +35,9 @@ static int unknown(const rt_command *c, const char *word, rt_err *e)
     int n = 1;
     for (const rt_flag *f = c->flags; f->name && n < 127; f++) names[n++] = f->name;
     const char *near = rt_nearest(word, names);
-    return rt_fail(e, RT_USAGE, "retort %s: unknown %s '%s'%s%s%s; see retort %s --help", c->name,
+    return rt_fail(e, RT_USAGE, "retort %s: unknown %s '%s'%s%s%s see retort %s --help", c->name,
                    word[0] == '-' ? "flag" : "argument", word, near ? "; did you mean " : "", near ? near : "",
-                   near ? "?" : "", c->name);
+                   near ? "?" : ";", c->name);
 }
 
 static int add_word(const rt_command *c, rt_words *words, uint32_t most, const char *text, rt_err *e)

@@ -33,8 +33,8 @@ static int unknown_command(const char *word, rt_err *e)
     const char *names[COMMANDS + 1] = { 0 };
     for (int i = 0; i < COMMANDS; i++) names[i] = commands[i].name;
     const char *near = rt_nearest(word, names);
-    return rt_fail(e, RT_USAGE, "retort: unknown command '%s'%s%s%s; see retort --help", word,
-                   near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
+    return rt_fail(e, RT_USAGE, "retort: unknown command '%s'%s%s%s see retort --help", word,
+                   near ? "; did you mean " : "", near ? near : "", near ? "?" : ";");
 }
 
 static int dispatch(int argc, char **argv, rt_err *e)

@@ -36,18 +36,6 @@ struct bwd_block {
     int own, begin, end; /* first row owned; rows that stream by: begin (a multiple of the tile) to end - 1 */
 };
 
-/* One past the last query that sees any of keys j0 .. j1 - 1. */
-RT_DEVICE int end_of_queries(const rt_cuda_attn_bwd_params &p, uint64_t row0, int j0, int j1)
-{
-    const int T = (int)p.a.T;
-    int end = T, last = -1;
-    if (p.a.window && p.a.window < (uint32_t)(T - j1 + 1)) end = j1 + (int)p.a.window - 1;
-    if (!p.start.at) return end;
-    for (int i = j0 + lane(); i < end; i += 32)
-        if (first_key(p.a, p.start, row0, i) < min(i + 1, j1)) last = i;
-    return warp_max(last) + 1;
-}
-
 template <int FORM, int OWN, int ROWS> RT_DEVICE bwd_block place_block(const rt_cuda_attn_bwd_params &p)
 {
     const uint32_t group = p.a.H / p.a.K, tiles = (p.a.T + OWN - 1) / OWN;
@@ -69,12 +57,7 @@ template <int FORM, int OWN, int ROWS> RT_DEVICE bwd_block place_block(const rt_
         }
         b.begin = warp_min(first);
     } else { /* the first tiles are seen by the most queries */
-        b.kv = n % p.a.K;
-        n /= p.a.K;
-        b.part = n % p.parts;
-        n /= p.parts;
-        b.h0 = b.kv * group + b.part * p.heads;
-        b.h1 = min(b.h0 + p.heads, (b.kv + 1) * group);
+        take_part(b, p, n, group);
         b.row0 = (uint64_t)(n % p.a.B) * p.a.T;
         b.own = (int)(n / p.a.B) * OWN;
         b.end = end_of_queries(p, b.row0, b.own, min(b.own + OWN, (int)p.a.T));

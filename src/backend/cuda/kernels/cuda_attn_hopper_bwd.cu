@@ -48,12 +48,7 @@ template <int FORM> RT_DEVICE bool next_tile(item &x, const rt_cuda_attn_bwd_par
         n /= p.a.H;
         x.own = (int)(tiles - 1 - n / p.a.B) * OWN;
     } else {
-        x.kv = n % p.a.K;
-        n /= p.a.K;
-        x.part = n % p.parts;
-        n /= p.parts;
-        x.h0 = x.kv * group + x.part * p.heads;
-        x.h1 = min(x.h0 + p.heads, (x.kv + 1) * group);
+        take_part(x, p, n, group);
         x.own = (int)(n / p.a.B) * OWN;
     }
     x.row0 = (uint64_t)(n % p.a.B) * p.a.T;
@@ -74,14 +69,7 @@ template <int FORM> RT_DEVICE int2 range_of(const item &x, const rt_cuda_attn_bw
         }
         begin = min(warp_min(first), end);
     } else {
-        end = T;
-        if (p.a.window && p.a.window < (uint32_t)(T - own_end + 1)) end = own_end + (int)p.a.window - 1;
-        if (p.start.at) {
-            int last = -1;
-            for (int i = x.own + lane(); i < end; i += 32)
-                if (first_key(p.a, p.start, x.row0, i) < min(i + 1, own_end)) last = i;
-            end = warp_max(last) + 1;
-        }
+        end = end_of_queries(p, x.row0, x.own, own_end);
     }
     if (begin >= end) return make_int2(0, 0);
     begin = begin / ROWS * ROWS;

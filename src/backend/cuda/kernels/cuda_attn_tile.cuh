@@ -126,4 +126,30 @@ RT_DEVICE void tile_store(uint16_t *to, uint64_t stride, int rows, int D, const 
     }
 }
 
+/* ---- where a block of the backward works ---- */
+
+/* One past the last query that sees any of keys j0 .. j1 - 1. */
+RT_DEVICE int end_of_queries(const rt_cuda_attn_bwd_params &p, uint64_t row0, int j0, int j1)
+{
+    const int T = (int)p.a.T;
+    int end = T, last = -1;
+    if (p.a.window && p.a.window < (uint32_t)(T - j1 + 1)) end = j1 + (int)p.a.window - 1;
+    if (!p.start.at) return end;
+    for (int i = j0 + lane(); i < end; i += 32)
+        if (first_key(p.a, p.start, row0, i) < min(i + 1, j1)) last = i;
+    return warp_max(last) + 1;
+}
+
+/* Takes kv head and part of its query heads, h0 .. h1 - 1, off the number of an item of dk and dv. group: query heads
+ * of a kv head. */
+template <class Item> RT_DEVICE void take_part(Item &x, const rt_cuda_attn_bwd_params &p, uint32_t &n, uint32_t group)
+{
+    x.kv = n % p.a.K;
+    n /= p.a.K;
+    x.part = n % p.parts;
+    n /= p.parts;
+    x.h0 = x.kv * group + x.part * p.heads;
+    x.h1 = min(x.h0 + p.heads, (x.kv + 1) * group);
+}
+
 #endif

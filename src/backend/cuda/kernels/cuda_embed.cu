@@ -55,6 +55,7 @@ template <class T, class G> __device__ void gather(const rt_cuda_embed_params &p
 
 enum { FETCH = 8, LIST = RT_CUDA_EMBED_LANES * FETCH, WARPS = RT_CUDA_EMBED_LANES / 32, ROWS = 4 };
 enum { W = RT_CUDA_EMBED_COLS, U = RT_CUDA_EMBED_PAIR }; /* columns of a pack, packs of a thread */
+enum { FULL = RT_SM_THREADS / RT_CUDA_EMBED_LANES, FIT = FULL < 10 ? FULL : 10 }; /* blocks of a multiprocessor */
 
 /* list = positions of id among LIST of them from `from` on, in order; returns how many. */
 RT_DEVICE uint32_t find_positions(const rt_cuda_embed_bwd_params &p, int32_t id, uint64_t from, uint32_t *list)
@@ -219,7 +220,7 @@ extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) embed_bwd_count(cons
 }
 
 #define KERNELS(name, T)                                                                                               \
-    extern "C" __global__ void __launch_bounds__(RT_CUDA_EMBED_LANES, 10)                                              \
+    extern "C" __global__ void __launch_bounds__(RT_CUDA_EMBED_LANES, FIT)                                             \
         embed_bwd_##name(const rt_cuda_embed_bwd_params p)                                                             \
     {                                                                                                                  \
         begin_early();                                                                                                 \
