@@ -142,7 +142,7 @@ def judge_kernels(results):
     for o in ops:
         gbs, copy = o["bytes"] / o["seconds"] / 1e9, o["copy"]
         yield Row("kernels", f"{o['op']} {o['what']}",
-                  f"{o['count']} x {o['seconds'] * 1e6:,.1f} us, {gbs:,.0f} GB/s, {gbs / copy:.0%}",
+                  f"{o['count']} x {o['seconds'] * 1e6:,.1f} us, {gbs:,.0f} GB/s, {gbs / copy:.2%}",
                   f">= {COPY_SHARE:.0%} of {copy:,.0f} GB/s", gbs >= COPY_SHARE * copy)
 
 

@@ -54,7 +54,8 @@ static void describe(char *out, size_t n, const rt_plan *p, const rt_op *op)
                  rt_dtype_name(rt_plan_dtype(p, op->slot[RT_EMBED_TABLE])), type);
         break;
     case RT_OP_KD_LOSS:
-        snprintf(out, n, "T %g, CE %g, %ux%u %s", (double)a->kd.T, (double)a->kd.ce_weight, y.rows, y.cols, type);
+        snprintf(out, n, "T %g, CE %g, %ux%u %s%s", (double)a->kd.T, (double)a->kd.ce_weight, y.rows, y.cols, type,
+                 op->slot[RT_KD_VMASK].buf ? ", some ids" : "");
         break;
     case RT_OP_CAST:
         snprintf(out, n, "%s %ux%u to %s", rt_dtype_name(rt_plan_dtype(p, op->slot[RT_ROWS_X])), y.rows, y.cols, type);

@@ -403,19 +403,21 @@ static void an_embedding_twice_with_something_between(update *u)
     rt_emit_fill(u->p, u->m[0], 0.0f);
     embed(u);
 }
-/* The scratch lies where something was that the launch ahead reads; where it was read before that. */
-static void an_embedding_behind_a_reader(update *u)
+/* The last launch reads an activation that nobody wants any more: scratch may lie where it was. */
+static void read_and_gone(update *u)
 {
     rt_view act = rt_act(u->p, RT_DTYPE_BF16, 3, BLOCK, "read, then gone");
     rt_emit_fill(u->p, act, 0.0f);
     rt_emit_copy(u->p, u->plain[0], act, RT_NONE);
+}
+static void an_embedding_behind_a_reader(update *u)
+{
+    read_and_gone(u);
     embed(u);
 }
 static void an_embedding_two_behind_a_reader(update *u)
 {
-    rt_view act = rt_act(u->p, RT_DTYPE_BF16, 3, BLOCK, "read, then gone");
-    rt_emit_fill(u->p, act, 0.0f);
-    rt_emit_copy(u->p, u->plain[0], act, RT_NONE);
+    read_and_gone(u);
     rt_emit_fill(u->p, u->m[0], 0.0f);
     embed(u);
 }
