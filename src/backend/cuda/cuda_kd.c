@@ -28,6 +28,8 @@ static uint32_t form_of(const rt_kd_args *a, uint32_t kind)
                                        : RT_CUDA_KD_PAIR;
 }
 
+static uint32_t packs_of(const rt_kd_args *a) { return (uint32_t)cuda_div_up(a->V, RT_CUDA_KD_PACK); }
+
 static uint64_t result_bytes(const rt_kd_args *a) { return (uint64_t)a->N * sizeof(rt_cuda_kd_result); }
 
 static uint32_t batches(const rt_kd_args *a) { return (uint32_t)cuda_div_up(a->N, RT_CUDA_KD_BATCH); }
@@ -37,9 +39,8 @@ static uint64_t part_bytes(const rt_kd_args *a) { return batches(a) * sizeof(rt_
 static bool kd_need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, rt_need *need)
 {
     const rt_kd_args *a = &op->args.kd;
-    uint64_t packs = cuda_div_up(a->V, RT_CUDA_KD_PACK);
     if (!cuda_takes(p, op, need, c->sm >= CLUSTER_SM ? "a cluster for each row" : "a block for each row")) return false;
-    if (packs + LEAST_SHARED > c->shared_max) { /* there is a bit for each column */
+    if (packs_of(a) + LEAST_SHARED > c->shared_max) { /* there is a bit for each column */
         snprintf(need->why_not, sizeof need->why_not, "%u columns: their bitmap does not fit the %u bytes of a block",
                  a->V, c->shared_max);
         return false;
@@ -101,10 +102,10 @@ static const char *rows_kernel(const rt_cuda_kd_params *p, rt_dtype d)
     }
 }
 
-/* How a block's packs of a row pass through its shared memory; bytes: of a pack of student and of teacher. */
-typedef struct ring {
-    uint32_t threads, depth, shared;
-} ring;
+/* How the kernel over rows is launched. */
+typedef struct layout {
+    uint32_t threads, shared, clusters;
+} layout;
 
 /* What the rings of so many threads have room for; places of what lies before them. */
 static uint64_t ring_room(const rt_cuda_caps *caps, rt_cuda_kd_params *p, uint32_t threads)
@@ -114,54 +115,72 @@ static uint64_t ring_room(const rt_cuda_caps *caps, rt_cuda_kd_params *p, uint32
     return caps->shared_max - p->ring_s;
 }
 
-/* All packs stay where they fit, and swift kernels count on a whole block then: 512 threads are 2 to 4 % faster than
- * 480 on an H200, which would do it in as many turns. Otherwise, in whole warps, as few threads as do it in as many. */
-static ring ring_of(const rt_cuda_caps *caps, rt_cuda_kd_params *p, uint32_t s_bytes, uint32_t t_bytes)
+/* A row is cut into so many slices. All packs stay where they fit, and swift kernels count on a whole block then: 512
+ * threads are 2 to 4 % faster than 480 on an H200, which would do it in as many turns. Otherwise, in whole warps, as
+ * few threads as do it in as many. */
+static layout cut(const rt_cuda_caps *caps, rt_cuda_kd_params *p, rt_dtype d, uint32_t blocks)
 {
     enum { DEPTH = 4 }; /* where the packs of a row do not fit */
-    uint32_t turns = (uint32_t)cuda_div_up(p->packs, RT_CUDA_KD_THREADS), pack = s_bytes + t_bytes;
+    const uint32_t s_bytes = RT_CUDA_KD_PACK * cuda_size(d);
+    const uint32_t t_bytes = p->a.U ? RT_CUDA_KD_PACK * cuda_size((rt_dtype)p->t_dtype) : 0, pack = s_bytes + t_bytes;
+    p->blocks = blocks;
+    p->packs = (uint32_t)cuda_div_up(packs_of(&p->a), blocks * RT_CUDA_KD_LINE) * RT_CUDA_KD_LINE;
+    uint32_t turns = (uint32_t)cuda_div_up(p->packs, RT_CUDA_KD_THREADS);
     uint32_t fewest = (uint32_t)(cuda_div_up(cuda_div_up(p->packs, turns), 32) * 32);
     uint64_t places = cuda_div_up(p->packs, 32) * 32;
-    ring r = { .threads = turns > 1 ? RT_CUDA_KD_THREADS : fewest, .depth = turns };
+    layout r = { .threads = turns > 1 ? RT_CUDA_KD_THREADS : fewest };
+    p->depth = turns;
     p->keep = places * pack <= ring_room(caps, p, r.threads);
     if (!p->keep) {
         for (r.threads = fewest;; r.threads -= 32) {
             uint64_t depth = ring_room(caps, p, r.threads) / pack / r.threads;
-            r.depth = (uint32_t)(depth < DEPTH ? depth : DEPTH);
-            if (r.depth) break;
+            p->depth = (uint32_t)(depth < DEPTH ? depth : DEPTH);
+            if (p->depth) break;
         }
-        places = r.depth * r.threads;
+        places = p->depth * r.threads;
     }
     p->ring_t = p->ring_s + (uint32_t)places * s_bytes;
     r.shared = p->ring_t + (uint32_t)places * t_bytes;
     return r;
 }
 
-/* As many clusters as may run together: one that came late would begin its two rows when the others are done. */
-static uint32_t count_clusters(rt_cuda_builder *b, const rt_cuda_kd_params *p, const char *kernel, ring r)
+/* Cuts rows so that most of them are under way at once, and stay in shared memory; of equals into most slices. That was
+ * the fastest size of a cluster on an H200 at each of five vocabularies (docs/speed-log.md). There are as many clusters
+ * as may run together: one that came late would begin its two rows when the others are done. How many rows there are
+ * has no part in the choice: it would be seen in the last bits of their sums. */
+static layout lay_out(rt_cuda_builder *b, rt_cuda_kd_params *p, rt_dtype d)
 {
-    uint32_t n = rt_cuda_at_once(b, "cuda_kd", kernel, p->blocks, r.threads, r.shared);
-    if (!n) n = (uint32_t)cuda_div_up((uint64_t)rt_cuda_builder_caps(b)->sms * BLOCKS_OF_SM, p->blocks);
-    return n < p->a.N ? n : p->a.N;
+    const rt_cuda_caps *caps = rt_cuda_builder_caps(b);
+    uint32_t largest = caps->sm >= CLUSTER_SM ? RT_CUDA_KD_CLUSTER : 1, best = largest, most = 0;
+    layout r;
+    for (uint32_t blocks = largest; blocks > 0; blocks--) {
+        r = cut(caps, p, d, blocks);
+        if (!p->keep && blocks < largest) break; /* nor do larger slices stay */
+        uint32_t clusters = rt_cuda_at_once(b, "cuda_kd", rows_kernel(p, d), blocks, r.threads, r.shared);
+        if (clusters > most) most = clusters, best = blocks;
+        if (!most) break; /* the driver cannot say */
+    }
+    r = cut(caps, p, d, best);
+    if (!most) most = (uint32_t)cuda_div_up((uint64_t)caps->sms * BLOCKS_OF_SM, best);
+    r.clusters = most < p->a.N ? most : p->a.N;
+    return r;
 }
 
 static void kd_emit(rt_cuda_builder *b, const rt_bound_op *o)
 {
-    const rt_cuda_caps *caps = rt_cuda_builder_caps(b);
     const rt_kd_args *a = &o->args.kd;
     rt_cuda_kd_params p = params_of(o);
     rt_dtype d = o->slot[RT_KD_LOGITS].dtype;
-    uint32_t t_size = cuda_size((rt_dtype)p.t_dtype), packs = (uint32_t)cuda_div_up(a->V, RT_CUDA_KD_PACK);
-    p.blocks = caps->sm >= CLUSTER_SM ? RT_CUDA_KD_CLUSTER : 1;
-    p.packs = (uint32_t)cuda_div_up(packs, p.blocks * RT_CUDA_KD_LINE) * RT_CUDA_KD_LINE;
-    ring r = ring_of(caps, &p, RT_CUDA_KD_PACK * cuda_size(d), a->U ? RT_CUDA_KD_PACK * t_size : 0);
+    layout r = lay_out(b, &p, d);
     if (!p.how && is_swift(&p, d) && cuda_size(d) == 2)
         p.how = a->T == 2.0f ? RT_CUDA_KD_SQUARE : a->T == 4.0f ? RT_CUDA_KD_FOURTH : RT_CUDA_KD_APART;
-    uint32_t clusters = count_clusters(b, &p, rows_kernel(&p, d), r);
-    p.depth = r.depth;
-    cuda_push_1d(b, "cuda_kd", rows_kernel(&p, d), clusters * p.blocks, r.threads, r.shared, &p, sizeof p);
+    if (rt_cuda_builder_caps(b)->sm >= CLUSTER_SM)
+        rt_cuda_push_clusters(b, "cuda_kd", rows_kernel(&p, d), r.clusters, p.blocks, r.threads, r.shared, &p,
+                              sizeof p);
+    else
+        cuda_push_1d(b, "cuda_kd", rows_kernel(&p, d), r.clusters, r.threads, r.shared, &p, sizeof p);
     cuda_push_1d(b, "cuda_kd_careful", CUDA_KERNEL("kd_figures", d), batches(a), RT_CUDA_KD_THREADS,
-                 RT_CUDA_KD_BITMAP(packs), &p, sizeof p);
+                 RT_CUDA_KD_BITMAP(packs_of(a)), &p, sizeof p);
     cuda_push_1d(b, "cuda_kd_careful", "kd_finish", 1, RT_CUDA_BLOCK, 0, &p, sizeof p);
 }
 

@@ -18,7 +18,8 @@ typedef struct launch {
     const char *name;   /* of the kernel */
     rt_cu_function function;
     uint32_t grid[3], block, shared;
-    uint32_t params; /* offset in the program's parameters */
+    uint32_t cluster; /* blocks of one; 0: blocks by themselves */
+    uint32_t params;  /* offset in the program's parameters */
 } launch;
 
 struct rt_prog {
@@ -79,8 +80,8 @@ static launch *add(rt_cuda_builder *b)
     return l;
 }
 
-void rt_cuda_push(rt_cuda_builder *b, const char *module, const char *kernel, const uint32_t grid[3], uint32_t block,
-                  uint32_t shared, const void *params, uint32_t bytes)
+static void push(rt_cuda_builder *b, const char *module, const char *kernel, const uint32_t grid[3], uint32_t cluster,
+                 uint32_t block, uint32_t shared, const void *params, uint32_t bytes)
 {
     rt_prog *g = b->prog;
     launch *l = add(b);
@@ -102,8 +103,22 @@ void rt_cuda_push(rt_cuda_builder *b, const char *module, const char *kernel, co
     memcpy(l->grid, grid, sizeof l->grid);
     l->block = block;
     l->shared = shared;
+    l->cluster = cluster;
     l->params = at;
     rt_cuda_function_get(b->d, module, kernel, shared, &l->function, &b->err);
+}
+
+void rt_cuda_push(rt_cuda_builder *b, const char *module, const char *kernel, const uint32_t grid[3], uint32_t block,
+                  uint32_t shared, const void *params, uint32_t bytes)
+{
+    push(b, module, kernel, grid, 0, block, shared, params, bytes);
+}
+
+void rt_cuda_push_clusters(rt_cuda_builder *b, const char *module, const char *kernel, uint32_t clusters,
+                           uint32_t blocks, uint32_t threads, uint32_t shared, const void *params, uint32_t bytes)
+{
+    const uint32_t grid[3] = { clusters * blocks, 1, 1 };
+    push(b, module, kernel, grid, blocks, threads, shared, params, bytes);
 }
 
 uint32_t rt_cuda_at_once(rt_cuda_builder *b, const char *module, const char *kernel, uint32_t blocks, uint32_t threads,
@@ -277,13 +292,18 @@ static int launch_one(rt_cuda_dev *d, const rt_prog *g, const launch *l, rt_err 
 {
     if (l->gemm) return rt_cuda_gemm_run(d, l->gemm, &l->io, e);
     void *params[] = { g->params + l->params };
-    rt_cu_launch_attribute overlap = { .id = RT_CU_LAUNCH_OVERLAP, .value.flag = 1 };
+    rt_cu_launch_attribute attributes[2];
+    unsigned n = 0;
+    if (rt_cuda_may_overlap(d->caps.sm, d->cu.version))
+        attributes[n++] = (rt_cu_launch_attribute){ .id = RT_CU_LAUNCH_OVERLAP, .value.flag = 1 };
+    if (l->cluster)
+        attributes[n++] = (rt_cu_launch_attribute){ .id = RT_CU_LAUNCH_CLUSTER, .value.blocks = { l->cluster, 1, 1 } };
     rt_cu_launch how = { .grid = { l->grid[0], l->grid[1], l->grid[2] },
                          .block = { l->block, 1, 1 },
                          .shared = l->shared,
                          .stream = d->stream,
-                         .attributes = &overlap,
-                         .nattributes = rt_cuda_may_overlap(d->caps.sm, d->cu.version) };
+                         .attributes = attributes,
+                         .nattributes = n };
     int result = d->cu.launch(&how, l->function, params, NULL);
     return rt_cuda_status(&d->cu, result, e, "launching %s", l->name);
 }

@@ -227,7 +227,6 @@ RT_DEVICE void fetch_wait(uint32_t left)
  * Mail is words that a block writes into the shared memory of another. A box counts the bytes that have come: whoever
  * waits for it sees them, and nothing else has to be in order. A box is used for one exchange after the other. */
 #if __CUDA_ARCH__ >= 900
-#define RT_CLUSTER(n) __cluster_dims__(n, 1, 1)
 RT_DEVICE uint32_t cluster_rank()
 {
     uint32_t r;
@@ -291,7 +290,6 @@ RT_DEVICE void mail_wait(uint64_t *box, uint32_t turn, uint32_t bytes)
                      : "memory");
 }
 #else
-#define RT_CLUSTER(n)
 RT_DEVICE uint32_t cluster_rank() { return 0; }
 RT_DEVICE uint32_t cluster_size() { return 1; }
 RT_DEVICE void cluster_sync() { __syncthreads(); }

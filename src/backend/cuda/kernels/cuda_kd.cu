@@ -74,13 +74,14 @@ template <class X> RT_DEVICE void pair_walk(Slice<X> &r, uint32_t exchange)
 template <class X> struct Gradient {
     using S = typename X::S;
     const rt_cuda_kd_params &p;
-    float k1, ks, kt, k4, as4, x0, x1, iq, ip, kd, total;
+    float k1, ks, kt, k_at, k4, as4, x0, x1, iq, ip, kd, total;
     Factor a1, as, at, a1s, both;
 
     __device__ Gradient(const Slice<X> &r) : p(r.p)
     {
         const Consts &c = *r.c;
-        k1 = c.k1, ks = c.ks, kt = c.kt, k4 = c.k4, as4 = c.as4, x0 = c.x0, x1 = c.x1, iq = c.iq, ip = c.ip;
+        k1 = c.k1, ks = c.ks, kt = c.kt, k_at = c.k_at, k4 = c.k4, as4 = c.as4;
+        x0 = c.x0, x1 = c.x1, iq = c.iq, ip = c.ip;
         a1 = c.a1, as = c.as, at = c.at, a1s = c.a1s, both = c.both;
         kd = (float)r.head->kd, total = (float)c.total;
     }
@@ -110,11 +111,13 @@ template <class X> struct Gradient {
     /* The same of a column of Vc, for the usual losses, with fewer instructions. */
     template <int HOW> __device__ float swift(float s, float t) const
     {
-        if (X::FORM != RT_CUDA_KD_FORWARD || HOW < RT_CUDA_KD_SQUARE) return of<HOW>(s, t, true);
+        if (X::FORM != RT_CUDA_KD_FORWARD || X::SIZE == 4) return of<HOW>(s, t, true);
         const float e = exp2_fast(fmaf(s, p.ct, HOW == RT_CUDA_KD_FOURTH ? -k4 : -ks));
-        const float et = exp2_fast(fmaf(t, p.ct, -kt));
-        if (HOW == RT_CUDA_KD_SQUARE) return fmaf(e, fmaf(a1s.high, e, as.high), at.high * et);
-        return fmaf(e * e, e * e, fmaf(at.high, et, as4 * e));
+        const float at_et = exp2_fast(fmaf(t, p.ct, -k_at)); /* minus that */
+        if (HOW == RT_CUDA_KD_SAME) return fmaf(both.high, e, -at_et);
+        if (HOW == RT_CUDA_KD_SQUARE) return fmaf(e, fmaf(a1s.high, e, as.high), -at_et);
+        if (HOW == RT_CUDA_KD_FOURTH) return fmaf(e, fmaf(e * e, e, as4), -at_et);
+        return fmaf(a1.high, exp2_fast(fmaf(s, LOG2E, -k1)), fmaf(as.high, e, -at_et));
     }
     /* Of a pack; the usual ones without a question for each column. */
     template <int HOW> __device__ void pack(float (&v)[W], const float (&s)[W], const float (&t)[W], uint32_t in) const
@@ -328,16 +331,17 @@ template <class X> RT_DEVICE void begin(Slice<X> &r)
     }
     cluster_sync(); /* all blocks are there to be told something */
     for (r.clean = 0; r.clean < r.mine && r.in_vc(threadIdx.x + r.clean * blockDim.x) == 255;) r.clean++;
+    if (X::SWIFT) r.differs = __any_sync(RT_EVERY_LANE, r.clean < r.mine);
 }
 
 /* Clusters begin one behind the other, all within about the time of a row: some read while others compute, and go on
  * so. Not worth it where they have few rows each. */
 RT_DEVICE void begin_in_turn(const rt_cuda_kd_params &p)
 {
-    enum { ROWS = 16, PACKS = 5 }; /* PACKS: of a block's slice, to a cycle of the delay */
+    enum { ROWS = 16, CYCLES = 6 }; /* CYCLES: of a row, for a pack of a block's slice */
     const uint32_t clusters = gridDim.x / p.blocks;
     if (p.a.N / clusters < ROWS) return;
-    for (const long long begun = clock64(), delay = blockIdx.x / p.blocks * (p.packs / PACKS);
+    for (const long long begun = clock64(), delay = blockIdx.x / p.blocks * (p.packs * CYCLES / clusters);
          clock64() - begun < delay;) {}
 }
 
@@ -385,8 +389,7 @@ template <class X> __device__ void kd_rows(const rt_cuda_kd_params &p)
 #define FIT 2
 #endif
 #define KERNEL(kernel, S, form, swift, fit)                                                                            \
-    extern "C" __global__ void __launch_bounds__(RT_CUDA_KD_THREADS, fit) RT_CLUSTER(RT_CUDA_KD_CLUSTER)               \
-        kernel(const rt_cuda_kd_params p)                                                                              \
+    extern "C" __global__ void __launch_bounds__(RT_CUDA_KD_THREADS, fit) kernel(const rt_cuda_kd_params p)            \
     {                                                                                                                  \
         begin_kernel();                                                                                                \
         next_may_begin(); /* a few blocks */                                                                           \

@@ -6,7 +6,7 @@
 
 enum {
     RT_CUDA_KD_THREADS = 512, /* at most, of a block */
-    RT_CUDA_KD_CLUSTER = 8,
+    RT_CUDA_KD_CLUSTER = 8,   /* at most, blocks of a row */
     RT_CUDA_KD_PACK = 8,
     RT_CUDA_KD_LINE = 8,  /* packs: slices begin at multiples, 128 bytes of 16-bit logits */
     RT_CUDA_KD_BATCH = 32 /* positions that a block makes figures of */

@@ -88,10 +88,10 @@ enum { REDO = 1, BAD = 2, TWICE = 4 }; /* flags */
 
 /* What a warp tells all blocks of its row. */
 struct alignas(16) Record {
+    float z[SUMS]; /* after the walk between: D and its total first */
     int32_t k[KINDS];
-    float best_s, best_t; /* of Vc; minus infinity: none */
-    float z[SUMS];        /* after the walk between: D and its total first */
     uint32_t flags;
+    float best_s, best_t; /* of Vc; minus infinity: none */
     uint32_t drawn; /* of the cluster's first warp: the row after the next */
 };
 
@@ -100,6 +100,7 @@ struct Consts { /* of a row, the same in every block of its cluster but for the 
     Factor a1, as, at;     /* of e1, es, et in the gradient */
     Factor a1s, both;      /* where e1 comes from es, which counts from ks: a1 from there; where it is es, that + as */
     float k4, as4;         /* T = 4: a1 e1 is the fourth power of what counts from k4, as es a multiple of it */
+    float k_at;            /* at et is minus what counts from it */
     float x0, x1;          /* reverse KL: gradient es (x1 (as - at) + x0) */
     float iq, ip;          /* pair: q = es iq, p = et ip */
     float best_s, best_t;  /* of Vc */
@@ -182,6 +183,7 @@ template <class X> struct Slice {
     uint32_t first, packs;   /* first: of the row's */
     uint32_t turns, depth;   /* of this warp: lanes behind the last pack have turns with nothing in them */
     uint32_t mine, clean;    /* turns that have a pack; of these the first that are all in Vc (swift) */
+    bool differs;            /* a pack of the warp is not all in Vc, or that is not known */
     uint32_t place;          /* in the ring, of the next turn (not swift) */
     uint32_t row, target;
     Consts *c; /* of this row */
@@ -334,6 +336,7 @@ template <class X> RT_DEVICE Slice<X> slice_of(const rt_cuda_kd_params &p)
     r.mine = threadIdx.x < r.packs ? (r.packs - 1 - threadIdx.x) / blockDim.x + 1 : 0;
     r.depth = r.turns < p.depth ? r.turns : p.depth;
     r.place = threadIdx.x;
+    r.differs = p.bits;
     r.ring_s = shared_place(shared_bytes() + p.ring_s) + threadIdx.x * W * X::SIZE;
     r.ring_t = shared_place(shared_bytes() + p.ring_t) + threadIdx.x * W * r.t_size();
     return r;

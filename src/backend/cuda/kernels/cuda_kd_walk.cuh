@@ -108,7 +108,7 @@ template <class X> struct Walk {
     __device__ void refer(float m1, float ms, float mt)
     {
         m1 = warp_max(m1);
-        ms = r.p.bits ? warp_max(ms) : m1;
+        ms = r.differs ? warp_max(ms) : m1;
         if (m1 > NO_K && is_finite(m1)) k1 = rintf(m1 * LOG2E);
         if (ms > NO_K && is_finite(ms)) ks = rintf(ms * r.p.ct);
         if (r.p.how >= RT_CUDA_KD_SQUARE && ks != NO_K) {
@@ -228,7 +228,7 @@ template <class X> struct Walk {
     __device__ Record join(uint32_t drawn) const
     {
         const bool odd = !is_finite(z1 + zs + zt) || !is_finite(d) || !is_finite(line) || far(k1) || far(ks) || far(kt);
-        Record x = { { (int32_t)k1, (int32_t)ks, (int32_t)kt }, warp_max(best_s), warp_max(best_t) };
+        Record x = { { 0 }, { (int32_t)k1, (int32_t)ks, (int32_t)kt }, 0, warp_max(best_s), warp_max(best_t) };
         float y1 = z1, ys = zs, yt = zt, yd = d;
         if (!X::SWIFT) {
             const int32_t k[KINDS] = { x.k[K1], x.k[KS], x.k[KT] };
@@ -258,37 +258,41 @@ struct RowSums {
     uint32_t flags, after;
 };
 
-/* n records, 32 at a time. At T = 1 CE takes the columns of Vc from zs. */
+/* n records, a few to a lane. At T = 1 CE takes the columns of Vc from zs. */
 template <class X> RT_DEVICE RowSums join_row(const Record *record, uint32_t n, bool same)
 {
+    enum { EACH = RT_CUDA_KD_CLUSTER * RT_CUDA_KD_THREADS / 32 / 32 };
     RowSums x = { { (int32_t)NO_K, (int32_t)NO_K, (int32_t)NO_K }, -RT_INFINITY, -RT_INFINITY };
+    const Record none = { { 0 }, { (int32_t)NO_K, (int32_t)NO_K, (int32_t)NO_K }, 0, -RT_INFINITY, -RT_INFINITY };
+    Record y[EACH];
+    float z[SUMS] = {};
     x.after = record[0].drawn;
-#pragma unroll 4
-    for (uint32_t i = threadIdx.x; i < n; i += 32) {
-        const Record y = record[i];
 #pragma unroll
-        for (int j = 0; j < KINDS; j++) x.k[j] = max(x.k[j], y.k[j]);
-        x.best_s = fmaxf(x.best_s, y.best_s);
-        x.best_t = fmaxf(x.best_t, y.best_t);
-        x.flags |= y.flags;
+    for (int i = 0; i < EACH; i++) {
+        y[i] = none;
+        if (threadIdx.x + 32 * i < n) y[i] = record[threadIdx.x + 32 * i];
+#pragma unroll
+        for (int j = 0; j < KINDS; j++) x.k[j] = max(x.k[j], y[i].k[j]);
+        x.best_s = fmaxf(x.best_s, y[i].best_s);
+        x.best_t = fmaxf(x.best_t, y[i].best_t);
+        x.flags |= y[i].flags;
     }
 #pragma unroll
     for (int j = 0; j < KINDS; j++) x.k[j] = warp_max(x.k[j]);
     x.best_s = warp_max(x.best_s);
     x.best_t = warp_max(x.best_t);
     x.flags = warp_or(x.flags);
-#pragma unroll 4
-    for (uint32_t i = threadIdx.x; i < n; i += 32) {
-        const Record y = record[i];
-        const int32_t up_s = y.k[KS] - x.k[KS], up_t = y.k[KT] - x.k[KT];
+#pragma unroll
+    for (int i = 0; i < EACH; i++) {
+        const int32_t up_s = y[i].k[KS] - x.k[KS], up_t = y[i].k[KT] - x.k[KT];
         const float fs = exact_power(up_s), ft = exact_power(up_t), apart = (float)(up_s - up_t);
-        x.z[Z1] += y.z[Z1] * exact_power(y.k[K1] - x.k[K1]);
-        x.z[ZS] += y.z[ZS] * fs;
-        x.z[ZT] += y.z[ZT] * ft;
-        x.z[ZD] += X::REVERSE ? fs * fmaf(y.z[ZS], apart, y.z[ZD]) : ft * fmaf(-y.z[ZT], apart, y.z[ZD]);
+        z[Z1] += y[i].z[Z1] * exact_power(y[i].k[K1] - x.k[K1]);
+        z[ZS] += y[i].z[ZS] * fs;
+        z[ZT] += y[i].z[ZT] * ft;
+        z[ZD] += X::REVERSE ? fs * fmaf(y[i].z[ZS], apart, y[i].z[ZD]) : ft * fmaf(-y[i].z[ZT], apart, y[i].z[ZD]);
     }
 #pragma unroll
-    for (int j = 0; j < SUMS; j++) x.z[j] = lanes_sum(x.z[j]);
+    for (int j = 0; j < SUMS; j++) x.z[j] = lanes_sum((double)z[j]);
     if (same) {
         const int32_t k = max(x.k[K1], x.k[KS]);
         x.z[Z1] = x.z[Z1] * exact_power(x.k[K1] - k) + x.z[ZS] * exact_power(x.k[KS] - k);
@@ -323,6 +327,7 @@ template <class X> RT_DEVICE void settle(const Slice<X> &r, const RowSums &x)
     if (c.flags & REDO || !X::TEACHER || !some) return;
     c.as = Factor(kd * inv_s);
     c.at = Factor(-kd * inv_t);
+    c.k_at = c.kt - log2_fast(fmaxf(-c.at.high, 0x1p-120f));
     c.both = Factor(ce_s + kd * inv_s);
     if (r.p.how == RT_CUDA_KD_FOURTH) {
         c.k4 = c.ks - 0.25f * log2_fast(fmaxf(c.a1s.high, 0x1p-120f)); /* less than that is nothing beside as es */
