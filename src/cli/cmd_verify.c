@@ -171,6 +171,7 @@ int rt_cmd_verify(int argc, char **argv, rt_err *e)
     const rt_flag flags[] = {
         { "--backend", RT_FLAG_TEXT, &o.backend, "B", "which backend to prove: cpu (default), cuda or ref" },
         { "--op", RT_FLAG_TEXT, &o.op, "NAME", "only the cases of this op" },
+        { "--case", RT_FLAG_TEXT, &o.name, "TEXT", "only cases with this in their names, as --list prints them" },
         { "--quick", RT_FLAG_BOOL, &o.quick, NULL, "one odd shape per op and dtype signature, every flag once" },
         { "--large", RT_FLAG_BOOL, &o.large, NULL, "instead: cases of more than 2^31 elements, where memory allows" },
         { "--threads", RT_FLAG_COUNT, &o.threads, "N", "cpu: threads (default: cores this process may use)" },
@@ -203,6 +204,7 @@ int rt_cmd_verify(int argc, char **argv, rt_err *e)
     if (rc < 0 || help) return rc;
     if (words.count) {
         const char *alone = o.op             ? "--op"
+                            : o.name         ? "--case"
                             : o.quick        ? "--quick"
                             : o.large        ? "--large"
                             : o.isa          ? "--isa"

@@ -6,6 +6,7 @@
 #include "verify/compare.h"
 #include "verify/values.h"
 
+#include <float.h>
 #include <math.h>
 
 enum { N, V, TOPK }; /* dimensions: positions, columns, teacher's entries (0: no top-k teacher) */
@@ -52,16 +53,21 @@ static const rt_op_shape shapes[] = { { RT_SHAPE_ODD, { 5, 37, 7 } },      { RT_
                                       { RT_SHAPE_BIG, { 7, 3203, 65 } },   { RT_SHAPE_BIG, { 5, 4096, 64 } },
                                       { RT_SHAPE_BIG, { 3, 5003, 1 } },    { RT_SHAPE_BIG, { 4, 3073, 33 } },
                                       { RT_SHAPE_BIG, { 3, 4127, 4127 } }, { RT_SHAPE_BIG, { 3, 33016, 7 } } };
-/* Whole, aligned packs of columns at T = 2 and 4, where the student's exponential at T = 1 may come from the one at T:
- * forward KL, the same with logits far apart, any divergence over a part of the ids. */
-static const rt_op_shape powers[] = { { RT_SHAPE_BIG, { 5, 4104, 7 } }, { RT_SHAPE_BIG, { 5, 4112, 7 } },
-                                      { RT_SHAPE_BIG, { 5, 4120, 7 } }, { RT_SHAPE_BIG, { 5, 4128, 7 } },
-                                      { RT_SHAPE_BIG, { 5, 8200, 7 } }, { RT_SHAPE_BIG, { 5, 8208, 7 } } };
-enum { ALL_IDS = 4128, FAR_APART = 4120 }; /* up to this width; from this one on */
+/* First POWERS of them, whole, aligned packs of columns at T = 2 and 4, where the student's exponential at T = 1 may come
+ * from the one at T: forward KL, the same with logits far apart, any divergence over a part of the ids. Then rows of any
+ * kind. Long ones are cut into pieces on a GPU, in more than one way. */
+static const rt_op_shape more[] = { { RT_SHAPE_BIG, { 5, 4104, 7 } },   { RT_SHAPE_BIG, { 5, 4112, 7 } },
+                                    { RT_SHAPE_BIG, { 5, 4120, 7 } },   { RT_SHAPE_BIG, { 5, 4128, 7 } },
+                                    { RT_SHAPE_BIG, { 5, 8200, 7 } },   { RT_SHAPE_BIG, { 5, 8208, 7 } },
+                                    { RT_SHAPE_BIG, { 2, 151936, 7 } }, { RT_SHAPE_BIG, { 3, 128264, 7 } },
+                                    { RT_SHAPE_BIG, { 2, 70003, 5 } },  { RT_SHAPE_BIG, { 2, 201096, 5 } } };
+enum { POWERS = 8, ALL_IDS = 4128, FAR_APART = 4120, LONG = 151936 }; /* up to this width and LONG; from this one on */
 
 static bool is_power(const rt_op_case *c)
 {
-    return c->shape_kind == RT_SHAPE_BIG && c->dim[V] >= 4104 && c->dim[V] <= 8208 && c->dim[V] % 8 == 0;
+    for (uint32_t i = 0; i < POWERS; i++)
+        if (c->shape_kind == RT_SHAPE_BIG && c->dim[V] == more[i].dim[V]) return true;
+    return false;
 }
 
 static bool is_full(const rt_op_case *c) { return rt_case_has(c, RT_KD_TEACHER); }
@@ -79,12 +85,13 @@ static uint32_t allowed(const rt_op_case *c, uint32_t flag)
 static void fix_power(rt_op_case *c)
 {
     const uint32_t v = c->dim[V];
+    const bool all = v <= ALL_IDS || v == LONG;
     c->flag[TEMPERATURE] = v % 16 ? 3 : 4;
-    c->flag[VOCABULARY] = v > ALL_IDS;
+    c->flag[VOCABULARY] = !all;
     c->flag[SPECIAL] = c->flag[GRAD] = c->flag[NO_CE] = c->flag[NO_DIV] = c->flag[KD_WEIGHT] = c->flag[CE_WEIGHT] = 0;
-    c->strided = v > ALL_IDS ? RT_STRIDED_ALIGNED : RT_DENSE;
-    if (v <= ALL_IDS) c->flag[DIVERGENCE] = 0;
-    if (v <= ALL_IDS && v >= FAR_APART)
+    c->strided = all ? RT_DENSE : RT_STRIDED_ALIGNED;
+    if (all) c->flag[DIVERGENCE] = 0;
+    if (all && v >= FAR_APART && v != LONG)
         c->flag[LOGITS] = 1;
     else if (c->flag[LOGITS] == 1) /* far apart is for those */
         c->flag[LOGITS] = 0;
@@ -242,7 +249,8 @@ static int prepare(rt_values *v, rt_verify_env *env, rt_err *e)
 /* ---- magnitudes: what each element is added up from, by the formulas at the head of ref_kd.c ----
  *
  * A probability has the relative error of its logarithm, so P and Q of an outcome weigh 1 + |log P| + |log Q|; that
- * also covers the logarithms that P and Q are multiplied by. */
+ * also covers the logarithms that P and Q are multiplied by. One that f32 cannot hold as a normal number may count as 0:
+ * LEAST is what f32 takes that much from by rounding. */
 
 typedef struct outcomes {
     double *lp, *lq; /* (n) log P, log Q */
@@ -254,10 +262,11 @@ typedef struct outcomes {
 
 static double weight(const outcomes *o, uint32_t j)
 {
+    const double LEAST = (double)FLT_MIN / (double)FLT_EPSILON;
     double p = exp(o->lp[j]), q = exp(o->lq[j]), logs = 1;
     if (p > 0) logs += fabs(o->lp[j]);
     if (q > 0) logs += fabs(o->lq[j]);
-    return (p + q) * logs;
+    return (p + q + LEAST) * logs;
 }
 
 /* y = log softmax(x / T) over the ids with an outcome. */
@@ -382,8 +391,8 @@ const rt_op_set rt_op_set_kd_loss = {
     .ndims = 3,
     .shapes = shapes,
     .nshapes = RT_COUNT(shapes),
-    .more = powers,
-    .nmore = RT_COUNT(powers),
+    .more = more,
+    .nmore = RT_COUNT(more),
     .flags = flags,
     .nflags = RT_COUNT(flags),
     .allowed = allowed,

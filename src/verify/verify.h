@@ -26,6 +26,7 @@ typedef struct rt_verify_opts {
     const char *backend;    /* null: "cpu" */
     const rt_backend *api;  /* used in place of looking `backend` up, unless null */
     const char *op;         /* cases of this op only; null: all */
+    const char *name;       /* cases with this in their names only; null: all */
     bool quick;             /* every op and signature with one odd shape, every flag once */
     bool large;             /* instead of all others: one case of very many elements for each memory-bound op */
     uint64_t elements;      /* that a large case has more of; 0: 2^31, where signed 32-bit indices end */

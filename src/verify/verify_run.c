@@ -84,7 +84,18 @@ static int check_op(const rt_case_list *l, const rt_verify_opts *o, rt_err *e)
 
 static bool is_selected(const rt_case *c, const rt_verify_opts *o)
 {
-    return c->large == o->large && (!o->quick || c->quick) && (!o->op || strcmp(c->op, o->op) == 0);
+    return c->large == o->large && (!o->quick || c->quick) && (!o->op || strcmp(c->op, o->op) == 0) &&
+           (!o->name || strstr(c->name, o->name));
+}
+
+/* RT_USAGE when nothing is left to run. */
+static int check_selection(const rt_case_list *l, const rt_verify_opts *o, rt_err *e)
+{
+    int rc = check_op(l, o, e);
+    if (rc < 0 || !o->name) return rc;
+    for (uint32_t i = 0; i < l->n; i++)
+        if (is_selected(&l->cases[i], o)) return RT_OK;
+    return rt_fail(e, RT_USAGE, "no case of those asked for has '%s' in its name; --list shows them", o->name);
 }
 
 int rt_verify_list(const rt_verify_opts *o, rt_verify_list_fn each, void *ctx, rt_err *e)
@@ -93,7 +104,7 @@ int rt_verify_list(const rt_verify_opts *o, rt_verify_list_fn each, void *ctx, r
     rt_case_list l;
     rc = rt_case_list_all(&l, e);
     if (rc < 0) return rc;
-    RT_TRY(check_op(&l, o, e));
+    RT_TRY(check_selection(&l, o, e));
     for (uint32_t i = 0; i < l.n; i++)
         if (is_selected(&l.cases[i], o)) each(ctx, l.cases[i].name, l.cases[i].op);
 out:
@@ -129,7 +140,7 @@ int rt_verify_run(const rt_verify_opts *o, rt_verify_totals *out, rt_err *e)
     rt_verify_env env = { 0 };
     *out = (rt_verify_totals){ 0 };
     RT_TRY(rt_case_list_all(&l, e));
-    RT_TRY(check_op(&l, o, e));
+    RT_TRY(check_selection(&l, o, e));
     RT_TRY(rt_verify_env_open(&env, o, e));
     for (uint32_t i = 0; i < l.n; i++) {
         rt_case_result r;

@@ -26,6 +26,20 @@ exits 0
 check "the last line counts" sh -c 'tail -n 1 "$0" | grep -E -x "[1-9][0-9]* passed, 0 failed"' "$out"
 out_has 'unsupported'
 
+run verify --list --case /5x37x7
+exits 0
+check "every name has it" sh -c 'test -s "$0" && ! grep -v /5x37x7 "$0"' "$out"
+run verify --op kd_loss --case /1x1x1
+exits 0
+out_has '^[1-9][0-9]* passed, 0 failed$'
+run verify --op swiglu_fwd --case /5x37x7
+exits 2
+err_one_line
+err_has "no case of those asked for has '/5x37x7' in its name; --list shows them"
+run verify o --case x
+exits 2
+err_has '--case is for the cases of ops'
+
 run verify --quick --op swiglu_fwd --json
 exits 0
 json_is 'j["passed"] > 0 and j["failed"] == 0 and j["passed"] == sum(c["outcome"] == "pass" for c in j["cases"])'

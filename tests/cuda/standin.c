@@ -7,10 +7,12 @@
 #include "backend/cuda/cuda_driver.h"
 #include "backend/cuda/cuda_lt.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+enum { SMS = 132 };
 static standin s = { STANDIN_MACHINE };
 
 standin *standin_get(void);
@@ -111,7 +113,7 @@ int cuDeviceGetAttribute(int *value, int attribute, rt_cu_device device)
     switch (attribute) {
     case RT_CU_ATTR_CAPABILITY_MAJOR: *value = s.capability / 10; return 0;
     case RT_CU_ATTR_CAPABILITY_MINOR: *value = s.capability % 10; return 0;
-    case RT_CU_ATTR_MULTIPROCESSORS: *value = 132; return 0;
+    case RT_CU_ATTR_MULTIPROCESSORS: *value = SMS; return 0;
     case RT_CU_ATTR_SHARED_OPTIN: *value = 227 << 10; return 0;
     case RT_CU_ATTR_INTEGRATED: *value = s.integrated; return s.integrated_result;
     default: *value = 0; return 1;
@@ -268,18 +270,26 @@ int cuFuncIsLoaded(int *loaded, rt_cu_function function)
     *loaded = !s.lazy;
     return called("cuFuncIsLoaded");
 }
+/* Of an H200, for kernels that take all registers with 1,024 threads. */
+static int blocks_of_sm(size_t shared, unsigned threads)
+{
+    enum { SHARED = 228 << 10, RESERVED = 1 << 10, THREADS = 1024 };
+    size_t most = SHARED / (shared + RESERVED);
+    return (int)(most < THREADS / threads ? most : THREADS / threads);
+}
 int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *count, rt_cu_function function, int threads, size_t shared)
 {
-    (void)function, (void)threads, (void)shared;
+    (void)function;
     CALL(called, "cuOccupancyMaxActiveBlocksPerMultiprocessor");
-    *count = 2;
+    *count = blocks_of_sm(shared, (unsigned)threads);
     return 0;
 }
 int cuOccupancyMaxActiveClusters(int *count, rt_cu_function function, const rt_cu_launch *how)
 {
     (void)function;
     CALL(called, "cuOccupancyMaxActiveClusters");
-    *count = how->nattributes == 1 && how->attributes->id == RT_CU_LAUNCH_CLUSTER ? 5 : 0;
+    bool known = how->nattributes == 1 && how->attributes->id == RT_CU_LAUNCH_CLUSTER;
+    *count = known ? SMS * blocks_of_sm(how->shared, how->block[0]) / (int)how->attributes->value.blocks[0] : 0;
     return 0;
 }
 int cuFuncLoad(rt_cu_function function)
@@ -302,8 +312,9 @@ int cuLaunchKernelEx(const rt_cu_launch *how, rt_cu_function function, void **pa
     (void)function, (void)extra;
     CALL(logged, "cuLaunchKernelEx");
     s.launches++;
-    if (s.launched) s.launched(params);
-    s.overlaps += how->nattributes == 1 && how->attributes->id == RT_CU_LAUNCH_OVERLAP && how->attributes->value.flag;
+    if (s.launched) s.launched(how, params);
+    for (unsigned i = 0; i < how->nattributes; i++)
+        s.overlaps += how->attributes[i].id == RT_CU_LAUNCH_OVERLAP && how->attributes[i].value.flag;
     nodes += (size_t)capturing;
     return 0;
 }

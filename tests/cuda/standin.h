@@ -5,6 +5,8 @@
 
 #include <stdint.h>
 
+struct rt_cu_launch;
+
 typedef struct standin {
     /* The machine; set before a device is opened. */
     int devices, capability, driver_version, integrated; /* 1, 90, 13000, 0 */
@@ -18,7 +20,8 @@ typedef struct standin {
     int clean;                                           /* 1: new device memory is 0, not 0xff */
     uint64_t hidden;                                     /* bytes that are called free and cannot be had */
     void (*hook)(const char *name);                      /* told of every call */
-    void (*launched)(void **params);                     /* told of every launch */
+    /* told of every launch */
+    void (*launched)(const struct rt_cu_launch *how, void **params);
     /* The n-th call from now of a function by this name ("": of any) returns this result; null: none does. */
     const char *fail_name;
     int fail_at, fail_result;

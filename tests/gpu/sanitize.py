@@ -15,6 +15,7 @@ from bench import LATE, last_line
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 SUMMARY = re.compile(r"(?:ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: (\d+) hazard)")
 OPS = ("attn_fwd", "attn_bwd", "kd_loss", "rmsnorm_bwd", "embed_bwd", "bias_grad", "norm_sq")  # shared memory, clusters, sums
+LONG = ("bf16.bf16/2x151936", "bf16.bf16/3x128264", "bf16.-/2x70003", "f16.f16/2x70003")  # rows that several blocks have
 
 
 def faults(done):
@@ -85,6 +86,8 @@ def sanitize(bench):
     work = [(tool, "two steps, products of our own", [*own, "--out", f"san-own-{tool}"]) for tool in TOOLS]
     work += [(tool, "two steps", [*library, "--out", f"san-{tool}"]) for tool in ("memcheck", "synccheck")]
     work += [(tool, f"op {op}", ["verify", "--backend", "cuda", "--quick", "--op", op]) for op in OPS for tool in TOOLS]
+    work += [(tool, f"op kd_loss, {case}", ["verify", "--backend", "cuda", "--op", "kd_loss", "--case", case])
+             for case in LONG for tool in TOOLS]
     jobs = [lambda what=what: clean(bench, what) for what in work]
     jobs.insert(4, lambda: warm_up(bench, [*base, "--batch", 1, "--out", "san-warm"]))
     bench.each(lambda job: job(), jobs)

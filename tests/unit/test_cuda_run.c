@@ -310,8 +310,9 @@ static void sums_share_launches(void **test)
 enum { NOTED = 8 };
 static uint32_t settled[NOTED], unused[NOTED], noted;
 
-static void note(void **params)
+static void note(const struct rt_cu_launch *how, void **params)
 {
+    (void)how;
     settled[noted % NOTED] = ((const rt_cuda_bias_params *)params[0])->settled;
     unused[noted++ % NOTED] = ((const rt_cuda_embed_bwd_params *)params[0])->unused;
 }

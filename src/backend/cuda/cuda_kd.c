@@ -151,7 +151,9 @@ static layout cut(const rt_cuda_caps *caps, rt_cuda_kd_params *p, rt_dtype d, ui
 static layout lay_out(rt_cuda_builder *b, rt_cuda_kd_params *p, rt_dtype d)
 {
     const rt_cuda_caps *caps = rt_cuda_builder_caps(b);
-    uint32_t largest = caps->sm >= CLUSTER_SM ? RT_CUDA_KD_CLUSTER : 1, best = largest, most = 0;
+    uint64_t worth = cuda_div_up(packs_of(&p->a), RT_CUDA_KD_THREADS); /* slices that have a pack for every thread */
+    uint32_t largest = caps->sm < CLUSTER_SM ? 1 : worth < RT_CUDA_KD_CLUSTER ? (uint32_t)worth : RT_CUDA_KD_CLUSTER;
+    uint32_t best = largest, most = 0;
     layout r;
     for (uint32_t blocks = largest; blocks > 0; blocks--) {
         r = cut(caps, p, d, blocks);
