@@ -327,7 +327,7 @@ template <class X> RT_DEVICE void settle(const Slice<X> &r, const RowSums &x)
     if (c.flags & REDO || !X::TEACHER || !some) return;
     c.as = Factor(kd * inv_s);
     c.at = Factor(-kd * inv_t);
-    c.k_at = c.kt - log2_fast(fmaxf(-c.at.high, 0x1p-120f));
+    c.k_at = c.kt - log2_fast(-c.at.high); /* infinite where at is 0: so is at et */
     c.both = Factor(ce_s + kd * inv_s);
     if (r.p.how == RT_CUDA_KD_FOURTH) {
         c.k4 = c.ks - 0.25f * log2_fast(fmaxf(c.a1s.high, 0x1p-120f)); /* less than that is nothing beside as es */
