@@ -132,6 +132,14 @@ RT_DEVICE float exp2_fast(float x)
     return y;
 }
 
+/* 1 / x, 1 unit in the last place off; 0 from 2^126 on. */
+RT_DEVICE float reciprocal_fast(float x)
+{
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
 RT_DEVICE float log2_fast(float x)
 {
     float y;

@@ -23,31 +23,31 @@ namespace
 {
 /* ---- the walk between: D and the sum of q dD/dq of the divergences that are no KL ---- */
 
-template <class X> RT_DEVICE void pair_walk(Slice<X> &r, uint32_t exchange)
+template <class X, bool TV> RT_DEVICE void pair_sums(Slice<X> &r, float &div, float &total)
 {
+    using S = typename X::S;
+    constexpr bool FAST = X::SIZE == 2;
+    const Pair<FAST> form(r.p.kind, r.p.a.mix);
     const float ks = r.c->ks, kt = r.c->kt, iq = r.c->iq, ip = r.c->ip;
-    float div = 0.0f, total = 0.0f;
     const auto add = [&](const float(&s)[W], const float(&t)[W], uint32_t in) {
-        float sum = 0.0f, slopes = 0.0f;
+        PairSums<FAST> sums;
 #pragma unroll
         for (int i = 0; i < W; i++) {
-            const float q = power_of_two<typename X::S>(s[i], r.p.ct, ks) * iq;
-            const float p = power_of_two<typename X::S>(t[i], r.p.ct, kt) * ip;
-            float slope;
-            const float term = kd_pair_term<false>(r.p.kind, r.p.a.mix, p, q, slope);
-            if (!(in >> i & 1)) continue;
-            sum += term;
-            slopes = fmaf(q, slope, slopes);
+            const float q = power_of_two<S>(s[i], r.p.ct, ks) * iq, p = power_of_two<S>(t[i], r.p.ct, kt) * ip;
+            const bool mine = in >> i & 1;
+            sums.template add<TV>(form, mine ? p : 0.0f, mine ? q : 0.0f);
         }
-        div += sum, total += slopes;
+        div += sums.template div<TV>(form), total += sums.template total<TV>(form);
     };
     if constexpr (X::SWIFT) {
-        r.each(0, r.mine, [&](uint32_t k, uint32_t at_s, uint32_t at_t) {
+        const auto widened = [&](uint32_t at_s, uint32_t at_t, uint32_t in) {
             float s[W], t[W];
-            widen<typename X::S>(s, at_s);
-            widen<typename X::S>(t, at_t);
-            add(s, t, r.in_vc(k));
-        });
+            widen<S>(s, at_s);
+            widen<S>(t, at_t);
+            add(s, t, in);
+        };
+        r.each(0, r.clean, [&](uint32_t, uint32_t at_s, uint32_t at_t) { widened(at_s, at_t, 255); });
+        r.each(r.clean, r.mine, [&](uint32_t k, uint32_t at_s, uint32_t at_t) { widened(at_s, at_t, r.in_vc(k)); });
     } else {
         r.template walk<BETWEEN>(r.row, true, [&](uint32_t k) {
             float s[W], t[W];
@@ -55,6 +55,15 @@ template <class X> RT_DEVICE void pair_walk(Slice<X> &r, uint32_t exchange)
             add(s, t, r.in_vc(k));
         });
     }
+}
+
+template <class X> RT_DEVICE void pair_walk(Slice<X> &r, uint32_t exchange)
+{
+    float div = 0.0f, total = 0.0f;
+    if (r.p.kind == RT_DIV_TV)
+        pair_sums<X, true>(r, div, total);
+    else
+        pair_sums<X, false>(r, div, total);
     Record x = {};
     x.z[0] = lanes_sum(div), x.z[1] = lanes_sum(total);
     const Record *record = tell_all(r.head, exchange, x);
@@ -74,19 +83,22 @@ template <class X> RT_DEVICE void pair_walk(Slice<X> &r, uint32_t exchange)
 template <class X> struct Gradient {
     using S = typename X::S;
     const rt_cuda_kd_params &p;
-    float k1, ks, kt, k_at, k4, as4, x0, x1, iq, ip, kd, total;
+    float k1, ks, kt, k_at, k4, as4, x0, x1, iq, ip, total;
     Factor a1, as, at, a1s, both;
+    Pair<X::SIZE == 2> form; /* its slope, and total, times the weight of D */
 
-    __device__ Gradient(const Slice<X> &r) : p(r.p)
+    __device__ Gradient(const Slice<X> &r) : p(r.p), form(r.p.kind, r.p.a.mix)
     {
         const Consts &c = *r.c;
+        const float kd = (float)r.head->kd;
         k1 = c.k1, ks = c.ks, kt = c.kt, k_at = c.k_at, k4 = c.k4, as4 = c.as4;
         x0 = c.x0, x1 = c.x1, iq = c.iq, ip = c.ip;
         a1 = c.a1, as = c.as, at = c.at, a1s = c.a1s, both = c.both;
-        kd = (float)r.head->kd, total = (float)c.total;
+        total = (float)c.total * kd;
+        form.sl *= kd, form.sp *= kd, form.sq *= kd, form.st *= kd;
     }
-    /* What CE and D make of a column; in: it is of Vc and not listed. HOW: that of p. */
-    template <int HOW> __device__ float of(float s, float t, bool in) const
+    /* What CE and D make of a column; in: it is of Vc and not listed. HOW: that of p; TV: D is total variation. */
+    template <int HOW, bool TV = false> __device__ float of(float s, float t, bool in) const
     {
         constexpr bool one = HOW == RT_CUDA_KD_SAME;
         const float c = p.ct, es = power_of_two<S>(s, c, ks);
@@ -104,14 +116,12 @@ template <class X> struct Gradient {
         const float et = power_of_two<S>(t, c, kt);
         if (!X::PAIR) return times<S>(at, et, v);
         const float q = es * iq;
-        float slope;
-        kd_pair_term<sizeof(S) == 2>(p.kind, p.a.mix, et * ip, q, slope);
-        return fmaf(kd * q, slope - total, v);
+        return fmaf(q, form.template slope<TV>(et * ip, q) - total, v);
     }
     /* The same of a column of Vc, for the usual losses, with fewer instructions. */
-    template <int HOW> __device__ float swift(float s, float t) const
+    template <int HOW, bool TV> __device__ float swift(float s, float t) const
     {
-        if (X::FORM != RT_CUDA_KD_FORWARD || X::SIZE == 4) return of<HOW>(s, t, true);
+        if (X::FORM != RT_CUDA_KD_FORWARD || X::SIZE == 4) return of<HOW, TV>(s, t, true);
         const float e = exp2_fast(fmaf(s, p.ct, HOW == RT_CUDA_KD_FOURTH ? -k4 : -ks));
         const float at_et = exp2_fast(fmaf(t, p.ct, -k_at)); /* minus that */
         if (HOW == RT_CUDA_KD_SAME) return fmaf(both.high, e, -at_et);
@@ -120,15 +130,27 @@ template <class X> struct Gradient {
         return fmaf(a1.high, exp2_fast(fmaf(s, LOG2E, -k1)), fmaf(as.high, e, -at_et));
     }
     /* Of a pack; the usual ones without a question for each column. */
-    template <int HOW> __device__ void pack(float (&v)[W], const float (&s)[W], const float (&t)[W], uint32_t in) const
+    template <int HOW, bool TV>
+    __device__ void pack_of(float (&v)[W], const float (&s)[W], const float (&t)[W], uint32_t in) const
     {
         if (in == 255) {
 #pragma unroll
-            for (int i = 0; i < W; i++) v[i] = swift<HOW>(s[i], t[i]);
+            for (int i = 0; i < W; i++) v[i] = swift<HOW, TV>(s[i], t[i]);
         } else {
 #pragma unroll
-            for (int i = 0; i < W; i++) v[i] = of<HOW>(s[i], t[i], in >> i & 1);
+            for (int i = 0; i < W; i++) v[i] = of<HOW, TV>(s[i], t[i], in >> i & 1);
         }
+    }
+    template <int HOW> __device__ void pack(float (&v)[W], const float (&s)[W], const float (&t)[W], uint32_t in) const
+    {
+        if (X::PAIR && form.tv)
+            pack_of<HOW, true>(v, s, t, in);
+        else
+            pack_of<HOW, false>(v, s, t, in);
+    }
+    template <int HOW> __device__ float one(float s, float t, bool in) const
+    {
+        return X::PAIR && form.tv ? of<HOW, true>(s, t, in) : of<HOW>(s, t, in);
     }
 };
 
@@ -169,10 +191,10 @@ template <class X> RT_DEVICE void write_row(Slice<X> &r, uint32_t next, bool ask
     if (owns) {
         const float s = r.student_at(k, i), t = X::TEACHER ? r.teacher_at(k, i) : 0.0f;
         const bool in = r.in_vc(k) >> i & 1;
-        const float v = r.p.how == RT_CUDA_KD_APART    ? g.template of<RT_CUDA_KD_APART>(s, t, in)
-                        : r.p.how == RT_CUDA_KD_SAME   ? g.template of<RT_CUDA_KD_SAME>(s, t, in)
-                        : r.p.how == RT_CUDA_KD_SQUARE ? g.template of<RT_CUDA_KD_SQUARE>(s, t, in)
-                                                       : g.template of<RT_CUDA_KD_FOURTH>(s, t, in);
+        const float v = r.p.how == RT_CUDA_KD_APART    ? g.template one<RT_CUDA_KD_APART>(s, t, in)
+                        : r.p.how == RT_CUDA_KD_SAME   ? g.template one<RT_CUDA_KD_SAME>(s, t, in)
+                        : r.p.how == RT_CUDA_KD_SQUARE ? g.template one<RT_CUDA_KD_SQUARE>(s, t, in)
+                                                       : g.template one<RT_CUDA_KD_FOURTH>(s, t, in);
         fix = (float)(v - r.head->ce);
     }
     if constexpr (X::SWIFT) {
@@ -260,33 +282,34 @@ template <class X> RT_DEVICE void report_begin(const Slice<X> &r)
     r.c->owner = k < r.packs && r.target < r.p.a.V ? k % blockDim.x : UINT32_MAX;
 }
 
-/* Puts the first column of a pack that is in Vc and has this value into the result, if there is one. */
-RT_DEVICE void report_first(uint64_t *rank, const float (&v)[W], uint32_t in, float best, uint32_t col)
+/* Puts the first column of a pack that is in Vc and has this value into the result; false: there is none. */
+RT_DEVICE bool report_first(uint64_t *rank, const float (&v)[W], uint32_t in, float best, uint32_t col)
 {
     uint32_t at = W;
 #pragma unroll
     for (int i = W; i-- > 0;)
         if ((in >> i & 1) && v[i] == best) at = i;
     if (at < W) raise(rank, kd_rank(best, col + at));
+    return at < W;
 }
 
 /* Behind that, by the threads that have the row's best columns. */
 template <class X> RT_DEVICE void report_best(const Walk<X> &w)
 {
     const Slice<X> &r = w.r;
-    const bool best_s = w.best_s == r.c->best_s, best_t = X::TEACHER && w.best_t == r.c->best_t;
-    if (!r.c->some || (!X::TEACHER && !X::LIST) || !(best_s || best_t)) return;
+    bool seek_s = w.best_s == r.c->best_s, seek_t = X::TEACHER && w.best_t == r.c->best_t;
+    if (!r.c->some || (!X::TEACHER && !X::LIST)) return;
     rt_cuda_kd_result *y = result_of(r);
-    for (uint32_t k = threadIdx.x; k < r.packs; k += blockDim.x) {
+    for (uint32_t k = threadIdx.x; k < r.packs && (seek_s || seek_t); k += blockDim.x) {
         const uint32_t in = r.in_vc(k), col = (r.first + k) * W;
         float v[W];
-        if (best_s && (X::SWIFT || k == w.at_s)) {
+        if (seek_s && (X::SWIFT || k == w.at_s)) {
             r.student_pack(v, k);
-            report_first(&y->rank_s[cluster_rank()], v, in, w.best_s, col);
+            seek_s = !report_first(&y->rank_s[cluster_rank()], v, in, w.best_s, col);
         }
-        if (best_t && (X::SWIFT || k == w.at_t)) {
+        if (seek_t && (X::SWIFT || k == w.at_t)) {
             r.teacher_pack(v, k);
-            report_first(&y->rank_t[cluster_rank()], v, in, w.best_t, col);
+            seek_t = !report_first(&y->rank_t[cluster_rank()], v, in, w.best_t, col);
         }
     }
 }

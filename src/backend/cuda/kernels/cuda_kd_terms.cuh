@@ -52,33 +52,68 @@ RT_DEVICE double kd_term(uint32_t kind, double mix, double lp, double lq, double
     return d;
 }
 
-/* 1 / x and log x, x not below 1e-37; the fast logarithm is up to 4e-7 off near 1. */
-template <bool FAST> RT_DEVICE float kd_over(float x) { return FAST ? __fdividef(1.0f, x) : 1.0f / x; }
-template <bool FAST> RT_DEVICE float kd_log(float x) { return FAST ? __logf(x) : logf(x); }
+/* The divergences that are neither KL, from p and q in f32. Total variation is by itself; the others are one formula,
+ *
+ *   m = mp p + mq q,  term of D = tp p log2(p/m) + tq q log2(q/m),  dD/dq = sl log2(q/m) + sp p/m + sq q/m
+ *
+ * A ratio is kept at or above 1e-37, so its logarithm is finite; it is below that only where the p or q it is
+ * multiplied by is 0 or too small to count. FAST: the units' own reciprocal and logarithm, the latter up to 2.4e-7 off
+ * near 1; for logits of 16 bits. */
+template <bool FAST> struct Pair {
+    float mp, mq, tp, tq, sl, sp, sq;
+    float st = 0.5f; /* of total variation, where q is above p */
+    bool tv;
 
-/* The same from p and q in f32, for the divergences that are neither KL; c = dD/dq. A ratio is kept at or above 1e-37,
- * so its logarithm is finite; it is below that only where the p or q it is multiplied by is 0 or too small to count.
- * FAST is exact enough for a slope that becomes a 16-bit number, not for D. */
-template <bool FAST> RT_DEVICE float kd_pair_term(uint32_t kind, float mix, float p, float q, float &c)
-{
-    const float tiny = 1e-37f, a = mix, b = 1.0f - mix;
-    if (kind == RT_DIV_TV) {
-        c = q > p ? 0.5f : q < p ? -0.5f : 0.0f;
-        return 0.5f * fabsf(p - q);
+    __device__ Pair(uint32_t kind, float mix)
+    {
+        const bool jsd = kind == RT_DIV_JSD, forward = kind == RT_DIV_SKEW_FKL, reverse = kind == RT_DIV_SKEW_RKL;
+        const float a = mix, b = 1.0f - mix, ln2 = (float)RT_LN2;
+        tv = kind == RT_DIV_TV;
+        mp = reverse ? b : a, mq = reverse ? a : b;
+        tp = (jsd ? a : forward ? 1.0f : 0.0f) * ln2;
+        tq = (jsd ? b : reverse ? 1.0f : 0.0f) * ln2;
+        sl = tq; /* of JSD and of the reverse form alike */
+        sp = forward ? -b : 0.0f, sq = reverse ? -a : 0.0f;
     }
-    const float m = kind == RT_DIV_SKEW_RKL ? a * q + b * p : a * p + b * q, inv = kd_over<FAST>(fmaxf(tiny, m));
-    const float r = (kind == RT_DIV_SKEW_FKL ? p : q) * inv, l = kd_log<FAST>(fmaxf(tiny, r));
-    if (kind == RT_DIV_JSD) {
-        c = b * l;
-        return fmaf(a * p, kd_log<FAST>(fmaxf(tiny, p * inv)), q * c);
+    static __device__ float over(float x) { return FAST ? reciprocal_fast(x) : 1.0f / x; }
+    static __device__ float log2_of(float x) { return FAST ? log2_fast(fmaxf(1e-37f, x)) : log2f(fmaxf(1e-37f, x)); }
+    __device__ float over_m(float p, float q) const { return over(fmaxf(1e-37f, fmaf(mp, p, mq * q))); }
+
+    /* dD/dq; TV: this is tv */
+    template <bool TV> __device__ float slope(float p, float q) const
+    {
+        if (TV) return (q > p ? st : 0.0f) - (q < p ? st : 0.0f);
+        const float inv = over_m(p, q), rq = q * inv;
+        return fmaf(sl, log2_of(rq), fmaf(sp, p * inv, sq * rq));
     }
-    if (kind == RT_DIV_SKEW_FKL) {
-        c = -b * r;
-        return p * l;
+};
+
+/* Sums of a few outcomes: terms of D, and q dD/dq. */
+template <bool FAST> struct PairSums {
+    float p_lp = 0.0f, q_lq = 0.0f, q_rp = 0.0f, q_rq = 0.0f; /* of total variation: terms, -, q dD/dq, - */
+
+    template <bool TV> __device__ void add(const Pair<FAST> &f, float p, float q)
+    {
+        if (TV) {
+            p_lp += 0.5f * fabsf(p - q);
+            q_rp = fmaf(q, f.template slope<true>(p, q), q_rp);
+            return;
+        }
+        const float inv = f.over_m(p, q), rp = p * inv, rq = q * inv;
+        p_lp = fmaf(p, f.log2_of(rp), p_lp);
+        q_lq = fmaf(q, f.log2_of(rq), q_lq);
+        q_rp = fmaf(q, rp, q_rp);
+        q_rq = fmaf(q, rq, q_rq);
     }
-    c = fmaf(-a, r, l);
-    return q * l;
-}
+    template <bool TV> __device__ float div(const Pair<FAST> &f) const
+    {
+        return TV ? p_lp : fmaf(f.tp, p_lp, f.tq * q_lq);
+    }
+    template <bool TV> __device__ float total(const Pair<FAST> &f) const
+    {
+        return TV ? q_rp : fmaf(f.sl, q_lq, fmaf(f.sp, q_rp, f.sq * q_rq));
+    }
+};
 
 /* ---- the vocabulary ---- */
 
