@@ -53,15 +53,15 @@ static const rt_op_shape shapes[] = { { RT_SHAPE_ODD, { 5, 37, 7 } },      { RT_
                                       { RT_SHAPE_BIG, { 7, 3203, 65 } },   { RT_SHAPE_BIG, { 5, 4096, 64 } },
                                       { RT_SHAPE_BIG, { 3, 5003, 1 } },    { RT_SHAPE_BIG, { 4, 3073, 33 } },
                                       { RT_SHAPE_BIG, { 3, 4127, 4127 } }, { RT_SHAPE_BIG, { 3, 33016, 7 } } };
-/* First POWERS of them, whole, aligned packs of columns at T = 2 and 4, where the student's exponential at T = 1 may come
- * from the one at T: forward KL, the same with logits far apart, any divergence over a part of the ids. Then rows of any
- * kind. Long ones are cut into pieces on a GPU, in more than one way. */
+/* First POWERS of them, whole, aligned packs of columns at T = 2 and 4, where the student's exponential at T = 1 may
+ * come from the one at T: forward KL, the same with logits far apart, any divergence over a part of the ids. Then rows
+ * of any kind. Long ones are cut into pieces on a GPU, in more than one way. */
 static const rt_op_shape more[] = { { RT_SHAPE_BIG, { 5, 4104, 7 } },   { RT_SHAPE_BIG, { 5, 4112, 7 } },
                                     { RT_SHAPE_BIG, { 5, 4120, 7 } },   { RT_SHAPE_BIG, { 5, 4128, 7 } },
                                     { RT_SHAPE_BIG, { 5, 8200, 7 } },   { RT_SHAPE_BIG, { 5, 8208, 7 } },
                                     { RT_SHAPE_BIG, { 2, 151936, 7 } }, { RT_SHAPE_BIG, { 3, 128264, 7 } },
                                     { RT_SHAPE_BIG, { 2, 70003, 5 } },  { RT_SHAPE_BIG, { 2, 201096, 5 } } };
-enum { POWERS = 8, ALL_IDS = 4128, FAR_APART = 4120, LONG = 151936 }; /* up to this width and LONG; from this one on */
+enum { POWERS = 8, ALL_IDS = 4128, LONG = 151936, FAR_APART = 4120 }; /* ALL_IDS: up to that, and LONG */
 
 static bool is_power(const rt_op_case *c)
 {
@@ -249,8 +249,8 @@ static int prepare(rt_values *v, rt_verify_env *env, rt_err *e)
 /* ---- magnitudes: what each element is added up from, by the formulas at the head of ref_kd.c ----
  *
  * A probability has the relative error of its logarithm, so P and Q of an outcome weigh 1 + |log P| + |log Q|; that
- * also covers the logarithms that P and Q are multiplied by. One that f32 cannot hold as a normal number may count as 0:
- * LEAST is what f32 takes that much from by rounding. */
+ * also covers the logarithms that P and Q are multiplied by. One that f32 cannot hold as a normal number may count as
+ * 0: LEAST is what f32 takes that much from by rounding. */
 
 typedef struct outcomes {
     double *lp, *lq; /* (n) log P, log Q */

@@ -92,7 +92,7 @@ struct alignas(16) Record {
     int32_t k[KINDS];
     uint32_t flags;
     float best_s, best_t; /* of Vc; minus infinity: none */
-    uint32_t drawn; /* of the cluster's first warp: the row after the next */
+    uint32_t drawn;       /* of the cluster's first warp: the row after the next */
 };
 
 struct Consts { /* of a row, the same in every block of its cluster but for the owner */
