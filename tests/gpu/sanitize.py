@@ -46,7 +46,7 @@ def clean(bench, what):
     done = under(bench, tool, [bench.retort, *command])
     count = faults(done)
     ok = count == 0 and done.status == 0 and (name[:3] == "op " or LATE + "0" in done.out)
-    with open(bench.path(f"{tool}-{name.replace(' ', '-')}.log"), "w") as f:  # for --keep
+    with open(bench.path(f"{tool}-{re.sub('[ /]', '-', name)}.log"), "w") as f:  # for --keep
         f.write(done.out + done.err)
     bench.check(ok, f"{tool}: {name}", "0 found" if ok else f"{count} found, status {done.status}: {first_fault(done)}",
                 done.seconds)

@@ -151,11 +151,14 @@ static layout cut(const rt_cuda_caps *caps, rt_cuda_kd_params *p, rt_dtype d, ui
 static layout lay_out(rt_cuda_builder *b, rt_cuda_kd_params *p, rt_dtype d)
 {
     const rt_cuda_caps *caps = rt_cuda_builder_caps(b);
-    uint64_t worth = cuda_div_up(packs_of(&p->a), RT_CUDA_KD_THREADS); /* slices that have a pack for every thread */
-    uint32_t largest = caps->sm < CLUSTER_SM ? 1 : worth < RT_CUDA_KD_CLUSTER ? (uint32_t)worth : RT_CUDA_KD_CLUSTER;
+    const uint64_t worth = cuda_div_up(packs_of(&p->a), RT_CUDA_KD_THREADS); /* slices with a pack for every thread */
+    const bool alone = caps->sm < CLUSTER_SM;
+    const uint32_t least = alone ? 1 : 2; /* in a cluster of one, compute-sanitizer says, nobody may write to anybody */
+    uint32_t largest = alone ? 1 : RT_CUDA_KD_CLUSTER;
+    if (worth < largest) largest = worth > least ? (uint32_t)worth : least;
     uint32_t best = largest, most = 0;
     layout r;
-    for (uint32_t blocks = largest; blocks > 0; blocks--) {
+    for (uint32_t blocks = largest; blocks >= least; blocks--) {
         r = cut(caps, p, d, blocks);
         if (!p->keep && blocks < largest) break; /* nor do larger slices stay */
         uint32_t clusters = rt_cuda_at_once(b, "cuda_kd", rows_kernel(p, d), blocks, r.threads, r.shared);
