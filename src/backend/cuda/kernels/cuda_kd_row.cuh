@@ -11,6 +11,11 @@
 namespace
 {
 constexpr int W = RT_CUDA_KD_PACK;
+#if __CUDA_ARCH__ >= 900
+constexpr int MOST_BLOCKS = RT_CUDA_KD_CLUSTER; /* of a row */
+#else
+constexpr int MOST_BLOCKS = 1;
+#endif
 constexpr float LOG2E = 0x1.715476p+0f;
 constexpr float NO_K = -0x1p24f, MOST_K = 0x1p22f; /* no reference yet; none that is used is larger */
 

@@ -261,7 +261,7 @@ struct RowSums {
 /* n records, a few to a lane. At T = 1 CE takes the columns of Vc from zs. */
 template <class X> RT_DEVICE RowSums join_row(const Record *record, uint32_t n, bool same)
 {
-    enum { EACH = RT_CUDA_KD_CLUSTER * RT_CUDA_KD_THREADS / 32 / 32 };
+    enum { EACH = (MOST_BLOCKS * RT_CUDA_KD_THREADS / 32 + 31) / 32 };
     RowSums x = { { (int32_t)NO_K, (int32_t)NO_K, (int32_t)NO_K }, -RT_INFINITY, -RT_INFINITY };
     const Record none = { { 0 }, { (int32_t)NO_K, (int32_t)NO_K, (int32_t)NO_K }, 0, -RT_INFINITY, -RT_INFINITY };
     Record y[EACH];
@@ -327,7 +327,7 @@ template <class X> RT_DEVICE void settle(const Slice<X> &r, const RowSums &x)
     if (c.flags & REDO || !X::TEACHER || !some) return;
     c.as = Factor(kd * inv_s);
     c.at = Factor(-kd * inv_t);
-    c.k_at = c.kt - log2_fast(-c.at.high); /* infinite where at is 0: so is at et */
+    c.k_at = c.kt - log2_fast(-c.at.high); /* infinite where at is 0, as at et is then */
     c.both = Factor(ce_s + kd * inv_s);
     if (r.p.how == RT_CUDA_KD_FOURTH) {
         c.k4 = c.ks - 0.25f * log2_fast(fmaxf(c.a1s.high, 0x1p-120f)); /* less than that is nothing beside as es */
