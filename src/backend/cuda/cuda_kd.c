@@ -145,9 +145,9 @@ static layout cut(const rt_cuda_caps *caps, rt_cuda_kd_params *p, rt_dtype d, ui
 }
 
 /* Cuts rows so that most of them are under way at once, and stay in shared memory; of equals into most slices. That was
- * the fastest size of a cluster on an H200 at each of five vocabularies (docs/speed-log.md). There are as many clusters
- * as may run together: one that came late would begin its two rows when the others are done. How many rows there are
- * has no part in the choice: it would be seen in the last bits of their sums. */
+ * the fastest of the sizes tried on an H200 at each of eight vocabularies (docs/speed-log.md). There are as many
+ * clusters as may run together: one that came late would begin its two rows when the others are done. How many rows
+ * there are has no part in the choice: it would be seen in the last bits of their sums. */
 static layout lay_out(rt_cuda_builder *b, rt_cuda_kd_params *p, rt_dtype d)
 {
     const rt_cuda_caps *caps = rt_cuda_builder_caps(b);
