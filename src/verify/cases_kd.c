@@ -53,21 +53,28 @@ static const rt_op_shape shapes[] = { { RT_SHAPE_ODD, { 5, 37, 7 } },      { RT_
                                       { RT_SHAPE_BIG, { 7, 3203, 65 } },   { RT_SHAPE_BIG, { 5, 4096, 64 } },
                                       { RT_SHAPE_BIG, { 3, 5003, 1 } },    { RT_SHAPE_BIG, { 4, 3073, 33 } },
                                       { RT_SHAPE_BIG, { 3, 4127, 4127 } }, { RT_SHAPE_BIG, { 3, 33016, 7 } } };
-/* First POWERS of them, whole, aligned packs of columns at T = 2 and 4, where the student's exponential at T = 1 may
- * come from the one at T: forward KL, the same with logits far apart, any divergence over a part of the ids. Then rows
- * of any kind. Long ones are cut into pieces on a GPU, in more than one way. */
+/* Whole, aligned packs of columns at T = 2 and 4, where the student's exponential at T = 1 may come from the one at T:
+ * forward KL over all ids, or any divergence over a part of them. */
+static const struct power {
+    uint32_t V;
+    uint8_t T; /* value of the flag */
+    bool all_ids, far_apart;
+} powers[] = {
+    { 4104, 3, true, false },  { 4112, 4, true, false },  { 4120, 3, true, true },    { 4128, 4, true, true },
+    { 8200, 3, false, false }, { 8208, 4, false, false }, { 151936, 4, true, false }, { 128264, 3, false, false },
+};
+/* And rows of any kind. Long ones are cut into pieces on a GPU, in more than one way. */
 static const rt_op_shape more[] = { { RT_SHAPE_BIG, { 5, 4104, 7 } },   { RT_SHAPE_BIG, { 5, 4112, 7 } },
                                     { RT_SHAPE_BIG, { 5, 4120, 7 } },   { RT_SHAPE_BIG, { 5, 4128, 7 } },
                                     { RT_SHAPE_BIG, { 5, 8200, 7 } },   { RT_SHAPE_BIG, { 5, 8208, 7 } },
                                     { RT_SHAPE_BIG, { 2, 151936, 7 } }, { RT_SHAPE_BIG, { 3, 128264, 7 } },
                                     { RT_SHAPE_BIG, { 2, 70003, 5 } },  { RT_SHAPE_BIG, { 2, 201096, 5 } } };
-enum { POWERS = 8, ALL_IDS = 4128, LONG = 151936, FAR_APART = 4120 }; /* ALL_IDS: up to that, and LONG */
 
-static bool is_power(const rt_op_case *c)
+static const struct power *power_of(const rt_op_case *c)
 {
-    for (uint32_t i = 0; i < POWERS; i++)
-        if (c->shape_kind == RT_SHAPE_BIG && c->dim[V] == more[i].dim[V]) return true;
-    return false;
+    for (uint32_t i = 0; i < RT_COUNT(powers); i++)
+        if (c->shape_kind == RT_SHAPE_BIG && c->dim[V] == powers[i].V) return &powers[i];
+    return NULL;
 }
 
 static bool is_full(const rt_op_case *c) { return rt_case_has(c, RT_KD_TEACHER); }
@@ -78,28 +85,27 @@ static uint32_t allowed(const rt_op_case *c, uint32_t flag)
     if (flag == TEACHER) return is_full(c) ? 1 : 7;
     if (flag == VOCABULARY) return is_full(c) ? 15 : 3;
     if (flag == SPECIAL) return is_full(c) ? 63 : 31;
-    if (flag == TEMPERATURE) return is_power(c) ? 31 : 7;
+    if (flag == TEMPERATURE) return power_of(c) ? 31 : 7;
     return UINT32_MAX;
 }
 
-static void fix_power(rt_op_case *c)
+static void fix_power(rt_op_case *c, const struct power *p)
 {
-    const uint32_t v = c->dim[V];
-    const bool all = v <= ALL_IDS || v == LONG;
-    c->flag[TEMPERATURE] = v % 16 ? 3 : 4;
-    c->flag[VOCABULARY] = !all;
+    c->flag[TEMPERATURE] = p->T;
+    c->flag[VOCABULARY] = !p->all_ids;
     c->flag[SPECIAL] = c->flag[GRAD] = c->flag[NO_CE] = c->flag[NO_DIV] = c->flag[KD_WEIGHT] = c->flag[CE_WEIGHT] = 0;
-    c->strided = all ? RT_DENSE : RT_STRIDED_ALIGNED;
-    if (all) c->flag[DIVERGENCE] = 0;
-    if (all && v >= FAR_APART && v != LONG)
+    c->strided = p->all_ids ? RT_DENSE : RT_STRIDED_ALIGNED;
+    if (p->all_ids) c->flag[DIVERGENCE] = 0;
+    if (p->far_apart)
         c->flag[LOGITS] = 1;
-    else if (c->flag[LOGITS] == 1) /* far apart is for those */
+    else if (c->flag[LOGITS] == 1) /* that is for those alone */
         c->flag[LOGITS] = 0;
 }
 
 static void fix(rt_op_case *c)
 {
-    if (is_power(c)) fix_power(c);
+    const struct power *p = power_of(c);
+    if (p) fix_power(c, p);
     if (!is_topk(c)) c->dim[TOPK] = 0;
     if (is_topk(c) && c->dim[TOPK] == 0) c->dim[TOPK] = 1;
     if (c->dim[TOPK] > c->dim[V]) c->dim[TOPK] = c->dim[V];
@@ -249,8 +255,8 @@ static int prepare(rt_values *v, rt_verify_env *env, rt_err *e)
 /* ---- magnitudes: what each element is added up from, by the formulas at the head of ref_kd.c ----
  *
  * A probability has the relative error of its logarithm, so P and Q of an outcome weigh 1 + |log P| + |log Q|; that
- * also covers the logarithms that P and Q are multiplied by. One that f32 cannot hold as a normal number may count as
- * 0: LEAST is what f32 takes that much from by rounding. */
+ * also covers the logarithms that P and Q are multiplied by. In a gradient one that f32 cannot hold as a normal number
+ * may count as 0: COUNTS is what rounding takes that much from. */
 
 typedef struct outcomes {
     double *lp, *lq; /* (n) log P, log Q */
@@ -260,14 +266,12 @@ typedef struct outcomes {
     double sum; /* of all weights */
 } outcomes;
 
-static double weight(const outcomes *o, uint32_t j)
+static double logs(const outcomes *o, uint32_t j)
 {
-    const double LEAST = (double)FLT_MIN / (double)FLT_EPSILON;
-    double p = exp(o->lp[j]), q = exp(o->lq[j]), logs = 1;
-    if (p > 0) logs += fabs(o->lp[j]);
-    if (q > 0) logs += fabs(o->lq[j]);
-    return (p + q + LEAST) * logs;
+    double p = exp(o->lp[j]), q = exp(o->lq[j]);
+    return 1 + (p > 0 ? fabs(o->lp[j]) : 0) + (q > 0 ? fabs(o->lq[j]) : 0);
 }
+static double weight(const outcomes *o, uint32_t j) { return (exp(o->lp[j]) + exp(o->lq[j])) * logs(o, j); }
 
 /* y = log softmax(x / T) over the ids with an outcome. */
 static void log_softmax(double *y, const double *x, const int32_t *which, uint32_t n, double T)
@@ -320,6 +324,7 @@ static bool find_outcomes(rt_values *v, const double *z, uint32_t row, outcomes 
  * that is promised. */
 static bool row_terms(rt_values *v, uint32_t row, outcomes *o, double *scale, double *ce, double *div)
 {
+    const double COUNTS = (double)FLT_MIN / (double)FLT_EPSILON;
     const rt_op_case *c = v->c;
     const uint32_t n = c->dim[V];
     const double *z = rt_values_dense(v, RT_KD_LOGITS) + (uint64_t)row * n;
@@ -342,6 +347,7 @@ static bool row_terms(rt_values *v, uint32_t row, outcomes *o, double *scale, do
             uint32_t j = (uint32_t)o->which[i];
             double q = exp(o->logq[i]), share = exp(o->logq[i] - o->lq[j]);
             scale[i] += kd * (weight(o, j) * share + q * o->sum) * (q > 0 ? 1 + fabs(o->logq[i]) : 1);
+            scale[i] += kd * COUNTS * (logs(o, j) + o->sum);
         }
         scale[i] = target < 0 ? 0 : scale[i] / 3; /* 3 tokens in the step */
     }

@@ -69,7 +69,7 @@ static const launch *sealed(uint32_t N, uint32_t V, rt_dtype d, bool some_ids)
     return &seen;
 }
 
-/* V logits in bf16, 132 multiprocessors with 228 KiB: 3 V x 2 bytes of a row, and how many rows fit. */
+/* V logits of each in bf16, 4 V bytes of shared memory for a row; 132 multiprocessors with 228 KiB. */
 static void most_rows_are_under_way(void **test)
 {
     static const struct {
@@ -85,13 +85,15 @@ static void most_rows_are_under_way(void **test)
         assert_true(l->p.keep);
         assert_true(l->p.packs * l->p.blocks * RT_CUDA_KD_PACK >= rows[i].V);
         assert_true(l->shared <= 227 << 10);
+        assert_int_equal(l->threads, rows[i].V > 4096 ? RT_CUDA_KD_THREADS : 64); /* as many as have packs */
     }
 }
 
 static void a_bitmap_takes_room(void **test)
 {
     (void)test;
-    assert_int_equal(sealed(64, 151936, RT_DTYPE_BF16, true)->p.blocks, 6); /* 400 bytes are left of two blocks */
+    assert_int_equal(sealed(64, 151936, RT_DTYPE_BF16, true)->p.blocks,
+                     6); /* 896 bytes a block are left where two fit */
     assert_int_equal(sealed(64, 154000, RT_DTYPE_BF16, false)->p.blocks, 6);
     assert_int_equal(sealed(64, 154000, RT_DTYPE_BF16, true)->p.blocks, 3); /* one on a multiprocessor then */
 }

@@ -179,11 +179,7 @@ static void kd_emit(rt_cuda_builder *b, const rt_bound_op *o)
     layout r = lay_out(b, &p, d);
     if (!p.how && is_swift(&p, d) && cuda_size(d) == 2)
         p.how = a->T == 2.0f ? RT_CUDA_KD_SQUARE : a->T == 4.0f ? RT_CUDA_KD_FOURTH : RT_CUDA_KD_APART;
-    if (rt_cuda_builder_caps(b)->sm >= CLUSTER_SM)
-        rt_cuda_push_clusters(b, "cuda_kd", rows_kernel(&p, d), r.clusters, p.blocks, r.threads, r.shared, &p,
-                              sizeof p);
-    else
-        cuda_push_1d(b, "cuda_kd", rows_kernel(&p, d), r.clusters, r.threads, r.shared, &p, sizeof p);
+    rt_cuda_push_clusters(b, "cuda_kd", rows_kernel(&p, d), r.clusters, p.blocks, r.threads, r.shared, &p, sizeof p);
     cuda_push_1d(b, "cuda_kd_careful", CUDA_KERNEL("kd_figures", d), batches(a), RT_CUDA_KD_THREADS,
                  RT_CUDA_KD_BITMAP(packs_of(a)), &p, sizeof p);
     cuda_push_1d(b, "cuda_kd_careful", "kd_finish", 1, RT_CUDA_BLOCK, 0, &p, sizeof p);

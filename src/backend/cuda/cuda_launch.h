@@ -33,7 +33,7 @@ uint64_t rt_cuda_addr(const rt_operand *o);
 void rt_cuda_push(rt_cuda_builder *b, const char *module, const char *kernel, const uint32_t grid[3], uint32_t block,
                   uint32_t shared, const void *params, uint32_t bytes);
 
-/* The same in clusters of `blocks` blocks, sm_90 and later. */
+/* The same in clusters of `blocks` blocks, sm_90 and later; where that is 1, blocks by themselves. */
 void rt_cuda_push_clusters(rt_cuda_builder *b, const char *module, const char *kernel, uint32_t clusters,
                            uint32_t blocks, uint32_t threads, uint32_t shared, const void *params, uint32_t bytes);
 

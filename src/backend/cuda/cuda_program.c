@@ -118,7 +118,7 @@ void rt_cuda_push_clusters(rt_cuda_builder *b, const char *module, const char *k
                            uint32_t blocks, uint32_t threads, uint32_t shared, const void *params, uint32_t bytes)
 {
     const uint32_t grid[3] = { clusters * blocks, 1, 1 };
-    push(b, module, kernel, grid, blocks, threads, shared, params, bytes);
+    push(b, module, kernel, grid, blocks > 1 ? blocks : 0, threads, shared, params, bytes);
 }
 
 uint32_t rt_cuda_at_once(rt_cuda_builder *b, const char *module, const char *kernel, uint32_t blocks, uint32_t threads,
