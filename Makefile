@@ -5,7 +5,7 @@
 #   CLI_SRCS      sources of the binary alone         -> retort
 #   REF_SRCS      compiled twice, for float and double (RT_REAL_FLOAT, RT_REAL_DOUBLE)
 #   CPU_ISA_SRCS  compiled once per instruction set (RT_ISA=<isa>, RT_ISA_<isa>=1), chosen at run time
-#   EMBED_SRCS    files put into the library byte by byte: src/train/report.html becomes rt_embed_report_html
+#   EMBED_SRCS    files put into the library byte by byte: src/report/report.html becomes rt_embed_report_html
 #   USES          names of libraries, linked statically where there is an archive
 #
 # Variants, each with a build folder of its own: SAN=address, SAN=thread, DEBUG=1, ARCH=aarch64. Others name theirs:

@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "base/pool.h"
 #include "base/sys.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -23,10 +23,9 @@ $(REPLAY_PROGS): $(BUILD)/replay/%: $(BUILD)/tests/fuzz/fuzz_%.replay.o $(LIBRET
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_LDFLAGS) $< $(LDLIBS) -o $@
 
-# The parsers' rooms alone are instrumented, and of train the settings: the others are slow to compile so and read no
-# file.
-FUZZ_ROOMS := base num format text
-FUZZ_OBJS  := $(filter $(FUZZ_ROOMS:%=$(BUILD)/src/%/%) $(BUILD)/src/train/settings%,$(LIB_OBJS))
+# The parsers' rooms alone are instrumented: the others are slow to compile so and read no file.
+FUZZ_ROOMS := base num format text settings
+FUZZ_OBJS  := $(filter $(FUZZ_ROOMS:%=$(BUILD)/src/%/%),$(LIB_OBJS))
 FUZZ_PROGS := $(FUZZ_NAMES:%=$(BUILD)/fuzz_%)
 FUZZ_FLAGS := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 ALL_OBJS   += $(FUZZ_SRCS:%.c=$(BUILD)/%.o)

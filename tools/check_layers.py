@@ -8,11 +8,16 @@ import re
 import sys
 
 CORE = ["base", "num", "op", "backend"]
+TEXT = ["text/jinja", "text/tokenizer", "text/data"]
+ENGINE = CORE + ["exec", "format", "model"]
 MAY = {  # room -> other rooms that it may include
     "base": [],
     "num": ["base"],
     "format": ["base", "num"],
-    "text": ["base", "num", "format"],
+    "text/jinja": ["base", "num", "format"],
+    "text/tokenizer": ["base", "num", "format"],
+    "text/data": ["base", "num", "format", "text/jinja", "text/tokenizer"],
+    "settings": ["base"],
     "op": ["base", "num"],
     "backend": ["base", "num", "op"],
     "backend/ref": CORE,
@@ -21,17 +26,21 @@ MAY = {  # room -> other rooms that it may include
     "backend/vulkan": CORE,
     "exec": CORE,
     "model": ["base", "num", "format", "op"],
-    "infer": CORE + ["exec", "format", "text", "model"],
-    "train": CORE + ["exec", "format", "text", "model", "infer"],
+    "infer": ENGINE + TEXT,
+    "teacher": ENGINE + TEXT + ["infer"],
+    "train": ENGINE + TEXT + ["infer", "teacher"],
+    "evidence": ["base", "num", "format", "settings"],
+    "report": ["base", "num", "format", "settings"],
     "verify": CORE + ["exec"],
-    "api": CORE + ["exec", "format", "text", "model", "infer", "train", "verify"],
-    "cli": CORE + ["exec", "format", "text", "model", "infer", "train", "verify", "api"],
+    "job": ENGINE + TEXT + ["settings", "infer", "teacher", "train", "evidence", "report", "verify"],
+    "api": ENGINE + TEXT + ["settings", "infer", "teacher", "train", "evidence", "report", "verify", "job"],
+    "cli": ENGINE + TEXT + ["settings", "infer", "teacher", "train", "evidence", "report", "verify", "job", "api"],
 }
 BACKENDS = [room for room in MAY if room.startswith("backend/")]
 # The only files that name a concrete backend.
 NAMES_BACKENDS = {"backend/registry.c", "api/"}
 # Headers of linked libraries and the rooms that may see them; test libraries never appear in src/.
-LIBRARIES = {"cblas.h": ["backend/cpu"], "xxhash.h": ["base"], "yaml.h": ["train"], "cmocka.h": []}
+LIBRARIES = {"cblas.h": ["backend/cpu"], "xxhash.h": ["base"], "yaml.h": ["settings"], "cmocka.h": []}
 INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<([^>]+)>)')
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""settings_table.py - the table of src/train/settings.h as the Markdown that docs/training.md holds.
+"""settings_table.py - the table of src/settings/settings.h as the Markdown that docs/training.md holds.
 
   tools/settings_table.py            prints the table
   tools/settings_table.py --write    puts it between the two markers of docs/training.md

@@ -2,7 +2,7 @@
 #include "api/api_internal.h"
 
 #include "infer/generator.h"
-#include "text/model_text.h"
+#include "text/data/model_text.h"
 
 #include <jansson.h>
 #include <string.h>

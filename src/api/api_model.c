@@ -2,7 +2,7 @@
 #include "api/api_internal.h"
 
 #include "format/convert.h"
-#include "text/vocab_convert.h"
+#include "text/tokenizer/vocab_convert.h"
 
 #include <limits.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
-/* api_preview.c - what a run is going to do with its data, for programs: the preview of train/preview.h as JSON. */
+/* api_preview.c - what a run is going to do with its data, for programs: the preview of job/preview.h as JSON. */
 #include "api/api_internal.h"
 
 #include "base/json.h"
-#include "train/preview.h"
+#include "job/preview.h"
 
 #include <jansson.h>
 

@@ -1,6 +1,6 @@
 /* api_run.c - a run: settings to an open run, its events to the caller's, trained or only planned. */
 #include "api/api_internal.h"
-#include "train/settings_device.h"
+#include "job/device.h"
 
 #include <jansson.h>
 #include <string.h>

@@ -1,7 +1,7 @@
-/* api_settings.c - settings by name, from YAML and as YAML; the table that train/settings.h owns. */
+/* api_settings.c - settings by name, from YAML and as YAML; the table that settings/settings.h owns. */
 #include "api/api_internal.h"
 
-#include "train/settings_yaml.h"
+#include "settings/settings_yaml.h"
 
 int retort_settings_new(retort_settings **out, retort_error *error)
 {

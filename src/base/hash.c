@@ -15,7 +15,7 @@ struct rt_hasher {
     XXH3_state_t state;
 };
 
-static rt_hash128 from_xxh(XXH128_hash_t h) { return (rt_hash128){h.high64, h.low64}; }
+static rt_hash128 from_xxh(XXH128_hash_t h) { return (rt_hash128){ h.high64, h.low64 }; }
 
 rt_hasher *rt_hasher_new(void)
 {

@@ -2,6 +2,7 @@
 #ifndef RT_BASE_HASH_H
 #define RT_BASE_HASH_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -16,6 +17,7 @@ void rt_hasher_add(rt_hasher *h, const void *data, size_t bytes);
 rt_hash128 rt_hasher_digest(const rt_hasher *h);
 
 rt_hash128 rt_hash(const void *data, size_t bytes);
+static inline bool rt_hash_equal(rt_hash128 a, rt_hash128 b) { return a.hi == b.hi && a.lo == b.lo; }
 /* 32 hex digits and a terminator into buf; returns buf. */
 char *rt_hash_text(char buf[33], rt_hash128 h);
 

@@ -1,10 +1,12 @@
 /* json.c - see json.h. */
 #include "base/json.h"
 
+#include "base/file.h"
 #include "base/mem.h"
 
-#include <jansson.h>
 #include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
 
 static _Thread_local bool out_of_memory;
 
@@ -28,4 +30,96 @@ bool rt_json_out_of_memory(void)
     bool was = out_of_memory;
     out_of_memory = false;
     return was;
+}
+
+/* ---- files ---- */
+
+json_t *rt_hash_to_json(rt_hash128 h)
+{
+    char text[33];
+    return json_string(rt_hash_text(text, h));
+}
+
+bool rt_hash_from_json(const json_t *j, rt_hash128 *h)
+{
+    const char *s = json_string_value(j);
+    char *end;
+    char half[17] = { 0 };
+    if (!s || strlen(s) != 32) return false;
+    memcpy(half, s, 16);
+    h->hi = strtoull(half, &end, 16);
+    if (*end) return false;
+    h->lo = strtoull(s + 16, &end, 16);
+    return !*end;
+}
+
+static const char hash_begin[] = ",\n  \"hash\": \"", hash_end[] = "\"\n}\n";
+enum { HASH_TEXT = 32, HASH_TAIL = sizeof hash_begin - 1 + HASH_TEXT + sizeof hash_end - 1, MOST_BYTES = 64 << 20 };
+
+int rt_checked_json_write(const char *path, const json_t *object, rt_hash128 *checksum, rt_err *e)
+{
+    int rc;
+    rt_str checked = { 0 };
+    char hash[HASH_TEXT + 1], *text = json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    if (!text) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for %s", path));
+    size_t n = strlen(text) - strlen("\n}");
+    rt_str_append_n(&checked, text, n);
+    rt_hash128 own = rt_hash(text, n);
+    rt_str_printf(&checked, "%s%s%s", hash_begin, rt_hash_text(hash, own), hash_end);
+    if (checked.failed) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for %s", path));
+    RT_TRY(rt_file_write(path, checked.data, checked.len, e));
+    if (checksum) *checksum = own;
+out:
+    rt_str_free(&checked);
+    rt_free(text);
+    return rc;
+}
+
+static bool checksum_holds(const rt_str *text)
+{
+    char hash[HASH_TEXT + 1];
+    if (text->len < HASH_TAIL) return false;
+    const char *tail = text->data + text->len - HASH_TAIL;
+    rt_hash_text(hash, rt_hash(text->data, text->len - HASH_TAIL));
+    return memcmp(tail, hash_begin, sizeof hash_begin - 1) == 0 &&
+           memcmp(tail + sizeof hash_begin - 1, hash, HASH_TEXT) == 0 &&
+           strcmp(tail + sizeof hash_begin - 1 + HASH_TEXT, hash_end) == 0;
+}
+
+/* A record says a thing once. jansson says that something failed; whether it was memory, the allocator knows. */
+static int parse(json_t **out, const rt_str *text, const char *path, rt_err *e)
+{
+    (void)rt_json_out_of_memory();
+    *out = json_loadb(text->data ? text->data : "", text->len, JSON_REJECT_DUPLICATES, NULL);
+    if (*out) return RT_OK;
+    return rt_json_out_of_memory() ? rt_fail(e, RT_NOMEM, "no memory for %s", path)
+                                   : rt_fail(e, RT_FORMAT, "%s is not JSON", path);
+}
+
+int rt_json_read(json_t **out, const char *path, rt_err *e)
+{
+    int rc;
+    rt_str text = { 0 };
+    *out = NULL;
+    rt_json_init();
+    RT_TRY(rt_file_read(path, MOST_BYTES, &text, e));
+    RT_TRY(parse(out, &text, path, e));
+out:
+    rt_str_free(&text);
+    return rc;
+}
+
+int rt_checked_json_read(json_t **out, const char *path, rt_err *e)
+{
+    int rc;
+    rt_str text = { 0 };
+    *out = NULL;
+    rt_json_init();
+    RT_TRY(rt_file_read(path, MOST_BYTES, &text, e));
+    if (!checksum_holds(&text))
+        RT_TRY(rt_fail(e, RT_FORMAT, "%s is damaged or was altered (its hash is another)", path));
+    RT_TRY(parse(out, &text, path, e));
+out:
+    rt_str_free(&text);
+    return rc;
 }

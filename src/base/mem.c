@@ -29,8 +29,8 @@ static void default_free(void *ctx, void *p)
     free(p);
 }
 
-static const rt_allocator default_allocator = {default_alloc, default_free, NULL};
-static rt_allocator current = {default_alloc, default_free, NULL};
+static const rt_allocator default_allocator = { default_alloc, default_free, NULL };
+static rt_allocator current = { default_alloc, default_free, NULL };
 
 /* They order nothing but one another: whoever sees a free counted also sees its allocation counted. */
 static _Atomic uint64_t allocs, frees;

@@ -184,8 +184,8 @@ static bool mount_line(void *ctx, char *line)
     char *dash = strstr(line, " - ");
     if (!dash) return true;
     *dash = '\0';
-    char *save = NULL, *field[5] = {0};
-    char *tail[3] = {0}; /* file system, source, options */
+    char *save = NULL, *field[5] = { 0 };
+    char *tail[3] = { 0 }; /* file system, source, options */
     for (int i = 0; i < 3; i++) tail[i] = strtok_r(i ? NULL : dash + 3, " ", &save);
     for (int i = 0; i < 5; i++) field[i] = strtok_r(i ? NULL : line, " ", &save);
     if (!tail[2] || !field[4]) return true;
@@ -211,7 +211,7 @@ void rt_cgroup_walk(const char *proc_self, const char *controller, void (*visit)
     int m = snprintf(mounts, sizeof mounts, "%s/mountinfo", proc_self);
     if (n < 0 || m < 0 || n >= (int)sizeof groups || m >= (int)sizeof mounts) return;
     for (int v2 = 0; v2 <= 1; v2++) {
-        walk w = {.controller = controller, .visit = visit, .ctx = ctx, .v2 = v2, .inside = true};
+        walk w = { .controller = controller, .visit = visit, .ctx = ctx, .v2 = v2, .inside = true };
         rt_proc_lines(groups, cgroup_line, &w);
         if (!w.found) continue;
         rt_proc_lines(mounts, mount_line, &w);

@@ -12,4 +12,5 @@ LIB_SRCS += \
 	src/base/pool.c \
 	src/base/procfs.c \
 	src/base/str.c \
-	src/base/sys.c
+	src/base/sys.c \
+	src/base/utf8.c

@@ -66,7 +66,7 @@ void rt_str_free(rt_str *s)
 {
     if (!s) return;
     rt_free(s->data);
-    *s = (rt_str){0};
+    *s = (rt_str){ 0 };
 }
 
 /* bytes * scale / 2^shift, rounded half up */
@@ -79,7 +79,7 @@ static uint64_t scaled(uint64_t bytes, uint32_t scale, uint32_t shift)
 
 char *rt_format_bytes(char *buf, uint64_t bytes)
 {
-    static const char *const names[UNITS] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    static const char *const names[UNITS] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
     enum { SIZE = 32 };
     uint32_t unit = 0;
     /* Rounding decides the unit: 1023.9 KiB is 1.00 MiB, not 1024 KiB. */

@@ -43,7 +43,7 @@ static void visit_memory_group(void *ctx, const char *dir, bool v2)
 
 rt_cgroup_memory rt_cgroup_memory_query(const char *proc_self)
 {
-    rt_cgroup_memory m = {0, UINT64_MAX};
+    rt_cgroup_memory m = { 0, UINT64_MAX };
     rt_cgroup_walk(proc_self, "memory", visit_memory_group, &m);
     return m;
 }
@@ -52,7 +52,7 @@ void rt_sys_memory_query(rt_sys_memory *out)
 {
     char text[4096];
     uint64_t total = 0, available = 0;
-    *out = (rt_sys_memory){0};
+    *out = (rt_sys_memory){ 0 };
     rt_proc_read("/proc/meminfo", text, sizeof text);
     if (rt_proc_field(text, "MemTotal", &total)) out->total = total * 1024;
     if (rt_proc_field(text, "MemAvailable", &available)) out->available = available * 1024;

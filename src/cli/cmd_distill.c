@@ -6,9 +6,9 @@
 #include "cli/run_print.h"
 #include "cli/version.h"
 
-#include "train/run_cost.h"
-#include "train/settings_device.h"
-#include "train/settings_yaml.h"
+#include "job/device.h"
+#include "job/run_cost.h"
+#include "settings/settings_yaml.h"
 
 #include <jansson.h>
 #include <stdio.h>

@@ -4,9 +4,9 @@
 #include "cli/model_arg.h"
 #include "cli/progress.h"
 
+#include "job/fit_need.h"
+#include "job/inputs.h"
 #include "train/evaluate.h"
-#include "train/fit_need.h"
-#include "train/inputs.h"
 
 #include <inttypes.h>
 #include <jansson.h>

@@ -5,7 +5,7 @@
 #include "cli/progress.h"
 
 #include "infer/generator.h"
-#include "text/model_text.h"
+#include "text/data/model_text.h"
 
 #include <jansson.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 #include "cli/cli.h"
 #include "cli/inspect.h"
 #include "cli/model_arg.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #include "cli/cli.h"
 
 #include "base/file.h"
-#include "train/control.h"
+#include "job/control.h"
 
 #include <inttypes.h>
 #include <jansson.h>

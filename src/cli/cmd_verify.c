@@ -1,10 +1,10 @@
 /* cmd_verify.c - `retort verify`: runs the op cases on this machine and prints what failed and the totals. With the
- * name of a run that run is checked instead (verify_run_print.h). */
+ * name of a run that run is checked instead (audit_print.h). */
 #include "base/mem.h"
 #include "base/str.h"
+#include "cli/audit_print.h"
 #include "cli/cli.h"
 #include "cli/device_arg.h"
-#include "cli/verify_run_print.h"
 #include "verify/verify.h"
 
 #include <jansson.h>

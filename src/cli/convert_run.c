@@ -7,8 +7,8 @@
 #include "cli/progress.h"
 #include "cli/text_arg.h"
 #include "format/init_random.h"
-#include "text/model_text.h"
-#include "text/modelfile.h"
+#include "text/data/model_text.h"
+#include "text/data/ollama_modelfile.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #include "cli/preview_print.h"
 
 #include "cli/visible.h"
-#include "train/preview.h"
+#include "job/preview.h"
 
 #include <inttypes.h>
 #include <stdio.h>

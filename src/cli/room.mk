@@ -23,5 +23,5 @@ CLI_SRCS += \
 	src/cli/text_arg.c \
 	src/cli/tokenize_run.c \
 	src/cli/tokenize_show.c \
-	src/cli/verify_run_print.c \
+	src/cli/audit_print.c \
 	src/cli/visible.c

@@ -1,9 +1,9 @@
 /* text_arg.c - see text_arg.h. */
 #include "cli/text_arg.h"
 
-#include "text/model_text.h"
-#include "text/model_text_files.h"
-#include "text/vocab_convert.h"
+#include "text/data/model_text.h"
+#include "text/data/model_text_files.h"
+#include "text/tokenizer/vocab_convert.h"
 
 #include <jansson.h>
 #include <stdarg.h>

@@ -3,9 +3,9 @@
 #define RT_CLI_TOKENIZE_H
 
 #include "cli/cli.h"
-#include "text/data_rows.h"
-#include "text/dataset.h"
-#include "text/model_text.h"
+#include "text/data/data_rows.h"
+#include "text/data/dataset.h"
+#include "text/data/model_text.h"
 
 typedef struct rt_tokenize_request {
     rt_words data;

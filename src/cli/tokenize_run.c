@@ -1,6 +1,6 @@
 /* tokenize_run.c - `retort tokenize` over data: samples, shards, and the report.
  *
- * Owns: what is counted and printed. Tokenizing is text/dataset.h, shards are text/data_shard.h. */
+ * Owns: what is counted and printed. Tokenizing is text/data/dataset.h, shards are text/data_shard.h. */
 #include "cli/tokenize.h"
 
 #include "base/file.h"

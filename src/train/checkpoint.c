@@ -3,7 +3,6 @@
 
 #include "base/json.h"
 #include "format/tensor_file.h"
-#include "train/sealed.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -104,7 +103,7 @@ static int write_record(const char *folder, const rt_progress_state *s, rt_arena
                   isnan(s->best) ? NULL : json_real(s->best), "best_step", (json_int_t)s->best_step, "programs",
                   rt_hash_to_json(s->programs), "files", files);
     if (!j) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a record"));
-    RT_TRY(rt_sealed_write(path, j, NULL, e));
+    RT_TRY(rt_checked_json_write(path, j, NULL, e));
 out:
     json_decref(j);
     json_decref(files);
@@ -236,7 +235,7 @@ int rt_checkpoint_check(const char *path, rt_progress_state *s, rt_err *e)
     char *file = rt_path_join(&a, path, "state.json");
     *s = (rt_progress_state){ 0 };
     if (!file) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a path"));
-    rc = rt_sealed_read(&j, file, e);
+    rc = rt_checked_json_read(&j, file, e);
     if (rc == RT_NOT_FOUND) RT_TRY(damaged(path, "state.json is missing", e));
     if (rc == RT_FORMAT) RT_TRY(damaged(path, "state.json is damaged (its hash is another)", e));
     RT_TRY(rc);

@@ -2,7 +2,7 @@
 #include "train/evaluate.h"
 
 #include "base/sys.h"
-#include "text/tok_word.h"
+#include "text/tokenizer/tok_word.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -6,8 +6,8 @@
 #ifndef RT_TRAIN_EVALUATE_H
 #define RT_TRAIN_EVALUATE_H
 
-#include "text/data_rows.h"
-#include "text/tokenizer.h"
+#include "text/data/data_rows.h"
+#include "text/tokenizer/tokenizer.h"
 #include "train/step.h"
 
 typedef struct rt_measure {
@@ -43,8 +43,8 @@ uint32_t rt_eval_set_rows(const rt_eval_set *s);
 uint64_t rt_eval_set_positions(const rt_eval_set *s);
 /* All rows, one after another: (rows * T) each. */
 rt_batch rt_eval_set_all(const rt_eval_set *s);
-/* From now on the probability of this word (text/tok_word.h) is measured too, at the places where it stands and all of
- * its ids are targets. RT_INVALID when there is no such place. */
+/* From now on the probability of this word (text/tokenizer/tok_word.h) is measured too, at the places where it stands
+ * and all of its ids are targets. RT_INVALID when there is no such place. */
 int rt_eval_set_word(rt_eval_set *s, const rt_tokenizer *t, const char *word, rt_err *e);
 /* Whether every target is an id of the mask (bits below rows); else the first that is not. */
 bool rt_eval_set_within(const rt_eval_set *s, const uint32_t *mask, uint32_t rows, int32_t *bad);

@@ -21,6 +21,6 @@ LIB_SRCS += \
 	src/verify/signature.c \
 	src/verify/tolerance.c \
 	src/verify/values.c \
-	src/verify/verify_run.c
+	src/verify/op_suite.c
 # Derivatives against differences, and a whole decoder block.
 LIB_SRCS += $(sort $(wildcard src/verify/grad*.c src/verify/block*.c))

@@ -4,7 +4,7 @@
  * last byte leaves it as it is. What does not begin with the magic belongs to other formats and is left out. With
  * -DRT_FUZZ_REPLAY it has a main() of its own (replay.h). */
 #include "base/json.h"
-#include "text/model_text.h"
+#include "text/data/model_text.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,8 +5,8 @@
  * trained part ends a turn. With -DRT_FUZZ_REPLAY it has a main() of its own (replay.h). */
 #include "base/json.h"
 #include "base/mem.h"
-#include "text/data_internal.h"
-#include "text/vocab_convert.h"
+#include "text/data/data_internal.h"
+#include "text/tokenizer/vocab_convert.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -4,7 +4,7 @@
  * The first byte chooses the tokenizer, the second the flags. With -DRT_FUZZ_REPLAY it has a main() of its own
  * (replay.h). */
 #include "base/mem.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 #include <stdio.h>
 #include <string.h>

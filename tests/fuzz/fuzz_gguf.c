@@ -3,7 +3,7 @@
  * The file is in memory only. What does not begin with the magic belongs to other formats and is left out. With
  * -DRT_FUZZ_REPLAY it has a main() of its own (replay.h). */
 #include "format/model_file.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  * The input is a template; behind a zero byte there may be a JSON object of variables that replaces the built-in one.
  * With -DRT_FUZZ_REPLAY it has a main() of its own (replay.h). */
 #include "base/mem.h"
-#include "text/chat_template.h"
+#include "text/jinja/chat_template.h"
 
 #include <stdint.h>
 #include <string.h>

@@ -3,8 +3,8 @@
  * The hash of the header is set right first, so that the checks behind it are reached. With -DRT_FUZZ_REPLAY it has a
  * main() of its own (replay.h). */
 #include "base/mem.h"
-#include "text/data_rows.h"
-#include "text/data_shard_internal.h"
+#include "text/data/data_rows.h"
+#include "text/data/data_shard_internal.h"
 
 #include <stdio.h>
 #include <string.h>

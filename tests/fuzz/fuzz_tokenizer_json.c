@@ -3,7 +3,7 @@
  *
  * What loads encodes and decodes a few texts. With -DRT_FUZZ_REPLAY it has a main() of its own (replay.h). */
 #include "base/mem.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
  * still the same.
  *
  * With -DRT_FUZZ_REPLAY it has a main() of its own (replay.h). */
-#include "train/settings_yaml.h"
+#include "settings/settings_yaml.h"
 
 #include <string.h>
 

@@ -5,7 +5,7 @@
  *    "add_generation_prompt": ...}                                   -> as a conversation
  *   {"text": ..., "ranges": [[begin, end], ...], "lost": ...} or {"error": ..., "status": ...}   <- */
 #include "base/json.h"
-#include "text/chat_template.h"
+#include "text/jinja/chat_template.h"
 
 #include <stdio.h>
 #include <stdlib.h>

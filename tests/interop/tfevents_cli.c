@@ -1,7 +1,7 @@
 /* tfevents_cli.c - an event file for tests/interop/test_tfevents.py: FOLDER NOW [KEEP], lines of metrics.jsonl on
  * standard input. With KEEP the file is that of a run resumed after this step. */
 #include "base/json.h"
-#include "train/tfevents.h"
+#include "report/tfevents.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,7 +8,7 @@
 #include "../unit/gguf_vocab.h"
 #include "base/mem.h"
 #include "base/sys.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 enum { OP_ENCODE, OP_ENCODE_SPECIAL, OP_ENCODE_PLAIN, OP_DECODE, OP_DECODE_SKIP, OP_STREAM };
 

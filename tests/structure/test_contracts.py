@@ -36,7 +36,7 @@ def contract(path):
 
 def table():
     """id -> claim of the falsifiers in the code."""
-    text = read("src/train/evidence.h").replace("\\\n", " ")
+    text = read("src/evidence/evidence.h").replace("\\\n", " ")
     text = re.sub(r'"\s+"', "", text)
     return {m[1]: m[2] for m in re.finditer(r'X\("([^"]+)", \w+, \'[ad]\',\s*"([^"]+)"\)', text)}
 
@@ -45,7 +45,7 @@ def runs(check_name):
     """Whether a check that a contract names is there; else why not."""
     file, _, case = check_name.partition("::")
     if file == "verify":
-        calls = "".join(read(p) for p in sources("src/train/run_verify*.c"))
+        calls = "".join(read(p) for p in sources("src/job/audit*.c"))
         found = f'"{case}"' in calls
     elif not os.path.exists(file):
         return f"{file} is not there"
@@ -77,8 +77,8 @@ def faults_of(path, claims):
 
 
 claims = table()
-listed = len(re.findall(r'X\("', read("src/train/evidence.h")))
-check(len(claims) == listed > 0, f"src/train/evidence.h has {listed} falsifiers, {len(claims)} were understood")
+listed = len(re.findall(r'X\("', read("src/evidence/evidence.h")))
+check(len(claims) == listed > 0, f"src/evidence/evidence.h has {listed} falsifiers, {len(claims)} were understood")
 files = sources("contracts/*.yaml")
 check(len(files) > 0, "no contracts")
 seen = []

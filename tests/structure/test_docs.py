@@ -24,10 +24,10 @@ check(tolerance_table.page_parts()[1] == tolerance_table.table(),
       "docs/numerics.md: the tolerance table is not that of src/verify/tolerance.c; run tools/tolerance_table.py --write")
 
 settings = list(settings_table.entries())
-entries = len(re.findall(r"^    X\(\w+, \"--", read("src/train/settings.h"), re.M))
-check(len(settings) == entries, f"tools/settings_table.py sees {len(settings)} of {entries} entries of src/train/settings.h")
+entries = len(re.findall(r"^    X\(\w+, \"--", read("src/settings/settings.h"), re.M))
+check(len(settings) == entries, f"tools/settings_table.py sees {len(settings)} of {entries} entries of src/settings/settings.h")
 check(settings_table.page_parts()[1] == settings_table.table(),
-      "docs/training.md: the flags are not those of src/train/settings.h; run tools/settings_table.py --write")
+      "docs/training.md: the flags are not those of src/settings/settings.h; run tools/settings_table.py --write")
 
 for page in sources("*.md", "docs/*.md"):
     for link in re.findall(r"\]\(([^)#:]+)\)", read(page)):

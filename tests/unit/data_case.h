@@ -12,9 +12,9 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "text/data_rows.h"
-#include "text/dataset.h"
-#include "text/vocab_convert.h"
+#include "text/data/data_rows.h"
+#include "text/data/dataset.h"
+#include "text/tokenizer/vocab_convert.h"
 
 #include <stdio.h>
 #include <stdlib.h>

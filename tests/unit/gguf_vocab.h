@@ -5,7 +5,7 @@
 #define RT_TESTS_GGUF_VOCAB_H
 
 #include "format/model_file.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 
 #include "../../include/retort.h"
 
-#include "train/settings_yaml.h"
+#include "settings/settings_yaml.h"
 
 #include <math.h>
 

@@ -12,7 +12,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "memory_case.h"
-#include "text/chat_template.h"
+#include "text/jinja/chat_template.h"
 
 #include <stdio.h>
 #include <stdlib.h>

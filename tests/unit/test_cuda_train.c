@@ -6,7 +6,7 @@
 
 #include "backend/cuda/cuda_internal.h"
 #include "exec/exec_internal.h"
-#include "train/fit_need.h"
+#include "job/fit_need.h"
 
 #include <math.h>
 

@@ -2,7 +2,7 @@
 #include "data_case.h"
 #include "memory_case.h"
 
-#include "text/data_shard.h"
+#include "text/data/data_shard.h"
 
 /* ---- helpers ---- */
 

@@ -3,9 +3,9 @@
 #include "train_case.h"
 
 #include "base/json.h"
-#include "train/dump.h"
-#include "train/preview.h"
-#include "train/run_internal.h"
+#include "job/dump.h"
+#include "job/preview.h"
+#include "job/run_internal.h"
 
 static rt_dev *dev;
 static rt_settings settings;

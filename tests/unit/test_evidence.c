@@ -2,8 +2,8 @@
  * other, what was not measured never passes; and the same with defects planted into runs that really go on. */
 #include "run_case.h"
 
-#include "train/manifest.h"
-#include "train/sealed.h"
+#include "base/json.h"
+#include "evidence/manifest.h"
 
 #include <math.h>
 
@@ -326,8 +326,8 @@ static int write_and_read(void *ctx, rt_err *e)
     json_t *j = json_pack("{s:i, s:s}", "a", 1, "b", "text"), *back = NULL;
     rt_hash128 seal;
     if (!j) RT_TRY(rt_fail(e, RT_NOMEM, "the test's own"));
-    RT_TRY(rt_sealed_write(in_dir("record.json"), j, &seal, e));
-    RT_TRY(rt_sealed_read(&back, in_dir("record.json"), e));
+    RT_TRY(rt_checked_json_write(in_dir("record.json"), j, &seal, e));
+    RT_TRY(rt_checked_json_read(&back, in_dir("record.json"), e));
     assert_int_equal(json_integer_value(json_object_get(back, "a")), 1);
 out:
     json_decref(j);
@@ -360,13 +360,13 @@ static void sealed_records(void **state)
     for (size_t i = 0; i < text.len; i++) {
         text.data[i] ^= 1;
         assert_int_equal(rt_file_write(path, text.data, text.len, &e), RT_OK);
-        if (rt_sealed_read(&j, path, &e) != RT_FORMAT) fail_msg("byte %d was not missed", (int)i);
+        if (rt_checked_json_read(&j, path, &e) != RT_FORMAT) fail_msg("byte %d was not missed", (int)i);
         assert_null(j);
         text.data[i] ^= 1;
     }
     for (size_t n = 0; n < text.len; n += 7) {
         assert_int_equal(rt_file_write(path, text.data, n, &e), RT_OK);
-        assert_int_equal(rt_sealed_read(&j, path, &e), RT_FORMAT);
+        assert_int_equal(rt_checked_json_read(&j, path, &e), RT_FORMAT);
     }
     put_text("record.json", "{\"a\":1,\"a\":2}"); /* of two answers, which one would it be? */
     assert_int_equal(rt_json_read(&j, path, &e), RT_FORMAT);
@@ -374,7 +374,7 @@ static void sealed_records(void **state)
     assert_int_equal(rt_json_read(&j, path, &e), RT_OK);
     json_decref(j);
     unlink(path);
-    assert_int_equal(rt_sealed_read(&j, path, &e), RT_NOT_FOUND);
+    assert_int_equal(rt_checked_json_read(&j, path, &e), RT_NOT_FOUND);
     rt_str_free(&text);
     fail_each(write_and_read, NULL, 0);
     free(path);

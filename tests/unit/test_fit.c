@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
-#include "train/fit.h"
-#include "train/pace.h"
+#include "job/fit.h"
+#include "job/pace.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* test_inputs.c - what a run reads: several sources counted together, lengths, template variables, padding, and the
  * index that lets a resumed run do without the text. */
-#include "train/inputs.h"
+#include "job/inputs.h"
 #include "train_case.h"
 
 typedef struct opened {

@@ -12,7 +12,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "memory_case.h"
-#include "text/jinja.h"
+#include "text/jinja/jinja.h"
 
 #include <pthread.h>
 #include <stdlib.h>

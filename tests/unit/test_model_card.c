@@ -1,7 +1,7 @@
 /* test_model_card.c - README.md of a trained model: front matter, names, the held-out table, how to load it. */
 #include "train_case.h"
 
-#include "train/model_card.h"
+#include "report/model_card.h"
 
 #include <math.h>
 

@@ -3,8 +3,8 @@
 #include "apr_build.h"
 #include "format_case.h"
 
-#include "text/model_text.h"
-#include "text/vocab_convert.h"
+#include "text/data/model_text.h"
+#include "text/tokenizer/vocab_convert.h"
 
 #include <jansson.h>
 

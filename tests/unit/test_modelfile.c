@@ -2,8 +2,8 @@
  */
 #include "format_case.h"
 
-#include "text/modelfile.h"
-#include "text/vocab_convert.h"
+#include "text/data/ollama_modelfile.h"
+#include "text/tokenizer/vocab_convert.h"
 
 static rt_str byte_json;
 

@@ -2,7 +2,7 @@
  * mismatches with the first of them in the message, models without a tokenizer, GGUF's UNUSED tokens. */
 #include "format_case.h"
 
-#include "train/pair.h"
+#include "teacher/pair.h"
 
 #include <stdint.h>
 

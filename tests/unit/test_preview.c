@@ -3,7 +3,7 @@
 #include "train_case.h"
 
 #include "base/rng.h"
-#include "train/overlap.h"
+#include "job/overlap.h"
 
 #include <math.h>
 

@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "memory_case.h"
-#include "train/report_internal.h"
+#include "report/report_internal.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * parameters; and what is refused, with its status and its message. */
 #include "format_case.h"
 
-#include "train/resolve.h"
+#include "job/resolve.h"
 
 #include <math.h>
 

@@ -2,8 +2,8 @@
  */
 #include "train_case.h"
 
-#include "train/control.h"
-#include "train/preview.h"
+#include "job/control.h"
+#include "job/preview.h"
 
 typedef struct opened {
     rt_settings settings;

@@ -2,9 +2,9 @@
  * covers them is written anew, seal included, so that only working out again can find it. An untouched run passes. */
 #include "run_case.h"
 
-#include "train/manifest.h"
-#include "train/run_verify.h"
-#include "train/sealed.h"
+#include "base/json.h"
+#include "evidence/manifest.h"
+#include "job/audit.h"
 
 #include <math.h>
 
@@ -111,7 +111,7 @@ static void seal_again(void)
     if (rt_manifest_files(files, in_dir("run"), &e) < 0) fail_msg("%s", e.text);
     json_object_del(manifest, "hash");
     json_object_set_new(manifest, "files", files);
-    if (rt_sealed_write(file_of("run/manifest.json"), manifest, NULL, &e) < 0) fail_msg("%s", e.text);
+    if (rt_checked_json_write(file_of("run/manifest.json"), manifest, NULL, &e) < 0) fail_msg("%s", e.text);
 }
 
 static bool is_step(const json_t *j, int step)
@@ -341,7 +341,7 @@ static void forgers(void **state)
         told t;
         rt_run_verified v;
         put_back();
-        if (rt_sealed_read(&manifest, file_of("run/manifest.json"), &e) < 0) fail_msg("%s", e.text);
+        if (rt_checked_json_read(&manifest, file_of("run/manifest.json"), &e) < 0) fail_msg("%s", e.text);
         cases[i].forge();
         seal_again();
         json_decref(manifest);
@@ -367,7 +367,7 @@ static void untouched(void **state)
         if (t.count) fail_msg("%s failed: %s", t.failed[0], t.text);
         assert_int_equal(v.of[RT_CHECK_FAIL] + v.of[RT_CHECK_NOT_CHECKED], 0);
         assert_int_equal(v.of[RT_CHECK_PASS], 15);
-        assert_int_equal(rt_sealed_read(&manifest, file_of("run/manifest.json"), &e), RT_OK);
+        assert_int_equal(rt_checked_json_read(&manifest, file_of("run/manifest.json"), &e), RT_OK);
         judge_again();
         seal_again();
         json_decref(manifest);
@@ -415,7 +415,7 @@ static void steps_without_time(void **state)
     told t;
     rt_run_verified v;
     put_back();
-    if (rt_sealed_read(&manifest, file_of("run/manifest.json"), &e) < 0) fail_msg("%s", e.text);
+    if (rt_checked_json_read(&manifest, file_of("run/manifest.json"), &e) < 0) fail_msg("%s", e.text);
     forge_lines(no_time);
     seal_again();
     json_decref(manifest);
@@ -450,7 +450,7 @@ static void not_finished(void **state)
     told t;
     rt_run_verified v;
     put_back();
-    assert_int_equal(rt_sealed_read(&manifest, file_of("run/manifest.json"), &e), RT_OK);
+    assert_int_equal(rt_checked_json_read(&manifest, file_of("run/manifest.json"), &e), RT_OK);
     json_object_set_new(manifest, "finished", json_false());
     seal_again();
     json_decref(manifest);

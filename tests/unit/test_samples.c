@@ -2,9 +2,9 @@
  * disturbed, prompts from lines and records, the file and how it is cut back, two rates. */
 #include "train_case.h"
 
-#include "text/data_prompt.h"
+#include "job/samples.h"
+#include "text/data/data_prompt.h"
 #include "train/output.h"
-#include "train/samples.h"
 
 #include <math.h>
 

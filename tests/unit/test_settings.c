@@ -1,7 +1,7 @@
 /* test_settings.c - the table of settings: parsing, defaults, JSON both ways, the comparison of a resumed run. */
 #include "format_case.h"
 
-#include "train/settings.h"
+#include "settings/settings.h"
 
 static void set(rt_settings *s, const char *name, const char *text)
 {

@@ -3,7 +3,7 @@
 #include "format_case.h"
 
 #include "base/rng.h"
-#include "train/settings_yaml.h"
+#include "settings/settings_yaml.h"
 
 static rt_arena arena;
 static rt_settings_aliases used;

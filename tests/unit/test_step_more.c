@@ -2,9 +2,9 @@
  * copy, steps of seven digits, documents in more than one shard, what is counted, and bounds at their very edge. */
 #include "train_case.h"
 
+#include "job/run.h"
 #include "train/checkpoint.h"
 #include "train/evaluate.h"
-#include "train/run.h"
 
 #include <fcntl.h>
 #include <math.h>

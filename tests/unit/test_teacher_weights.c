@@ -3,7 +3,7 @@
 #include "train_case.h"
 
 #include "format/convert.h"
-#include "train/fit_need.h"
+#include "job/fit_need.h"
 
 /* ---- the decision ---- */
 

@@ -11,7 +11,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "memory_case.h"
-#include "train/tfevents.h"
+#include "report/tfevents.h"
 
 #include <math.h>
 #include <signal.h>

@@ -2,8 +2,8 @@
  * word and one that does not, neighbours that make it another word, rows that end in it. */
 #include "format_case.h"
 
-#include "text/tok_word.h"
-#include "text/vocab_convert.h"
+#include "text/tokenizer/tok_word.h"
+#include "text/tokenizer/vocab_convert.h"
 
 static rt_tokenizer *demo, *bytes;
 

@@ -13,7 +13,7 @@
 #include "base/mem.h"
 #include "gguf_vocab.h"
 #include "memory_case.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 #include <jansson.h>
 #include <pthread.h>

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "text/tok_internal.h"
+#include "text/tokenizer/tok_internal.h"
 
 #include <jansson.h>
 #include <stdio.h>

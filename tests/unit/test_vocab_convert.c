@@ -12,8 +12,8 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "gguf_vocab.h"
-#include "text/chat_template.h"
-#include "text/vocab_convert.h"
+#include "text/jinja/chat_template.h"
+#include "text/tokenizer/vocab_convert.h"
 
 #include <jansson.h>
 

@@ -6,8 +6,8 @@
 
 #include "format/init_random.h"
 #include "infer/load.h"
-#include "text/data_rows.h"
-#include "text/vocab_convert.h"
+#include "text/data/data_rows.h"
+#include "text/tokenizer/vocab_convert.h"
 #include "train/step.h"
 
 /* A preset with less of everything: 32 wide, two layers unless the family needs four. */

@@ -1,0 +1,59 @@
+/* audit_print.c - see verify_run_print.h. */
+#include "cli/audit_print.h"
+
+#include "cli/cli.h"
+#include "cli/device_arg.h"
+#include "cli/model_arg.h"
+#include "job/audit.h"
+
+#include <jansson.h>
+#include <stdio.h>
+
+static void print_check(void *ctx, const rt_run_check *c)
+{
+    json_t *list = ctx;
+    if (list) {
+        json_array_append_new(list, json_pack("{s:s, s:s, s:s}", "check", c->name, "outcome", rt_check_name(c->outcome),
+                                              "text", c->text));
+        return;
+    }
+    printf("%-16s  %-11s  %s\n", c->name, c->outcome == RT_CHECK_FAIL ? "FAIL" : rt_check_name(c->outcome), c->text);
+    fflush(stdout);
+}
+
+static int print_end(const rt_run_verified *v, json_t *list, rt_err *e)
+{
+    char hash[33];
+    rt_hash_text(hash, v->manifest);
+    if (list)
+        return rt_print_json(json_pack("{s:s, s:i, s:i, s:i, s:O}", "manifest", hash, "passed",
+                                       (int)v->of[RT_CHECK_PASS], "failed", (int)v->of[RT_CHECK_FAIL], "not_checked",
+                                       (int)v->of[RT_CHECK_NOT_CHECKED], "checks", list),
+                             e);
+    printf("%u passed, %u failed, %u not checked\n", v->of[RT_CHECK_PASS], v->of[RT_CHECK_FAIL],
+           v->of[RT_CHECK_NOT_CHECKED]);
+    return RT_OK;
+}
+
+int rt_cli_verify_run(const char *path, const char *backend, uint32_t threads, bool json, rt_err *e)
+{
+    int rc;
+    rt_dev *dev = NULL;
+    rt_pool *pool = NULL;
+    rt_run_verified v;
+    rt_hub_env env = rt_hub_env_get();
+    json_t *list = json ? json_array() : NULL;
+    RT_TRY(rt_device_arg_open(&dev, backend, &(rt_dev_opts){ .threads = threads }, false, e));
+    RT_TRY(rt_pool_for(&pool, threads, e));
+    rt_run_verify_opts o = { .env = &env, .dev = dev, .pool = pool, .report = print_check, .ctx = list };
+    RT_TRY(rt_run_verify(path, &o, &v, e));
+    RT_TRY(print_end(&v, list, e));
+    if (v.of[RT_CHECK_FAIL])
+        RT_TRY(rt_fail(e, RT_INVALID, "%s is not as the run left it: %u of %u checks failed", path, v.of[RT_CHECK_FAIL],
+                       v.of[RT_CHECK_FAIL] + v.of[RT_CHECK_PASS] + v.of[RT_CHECK_NOT_CHECKED]));
+out:
+    json_decref(list);
+    rt_pool_free(pool);
+    if (dev) dev->api->close(dev);
+    return rc;
+}

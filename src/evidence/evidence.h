@@ -1,0 +1,99 @@
+/* evidence.h - what was measured of a run, and what that says about its claims.
+ *
+ * Owns: the facts (rt_evidence), the one table of falsifiers over them, and both as JSON. A falsifier is a pure
+ * function of the facts, so a run and `retort verify RUN` judge by the same code, and a test can plant a defect in the
+ * facts. What the falsifiers claim, and which test runs each, stands in contracts/. How facts are gathered: manifest.c
+ * while a run goes on, audit.c afterwards. docs/evidence.md has the files field by field. */
+#ifndef RT_EVIDENCE_EVIDENCE_H
+#define RT_EVIDENCE_EVIDENCE_H
+
+#include "job/moved.h"
+#include "job/resolve.h"
+#include "teacher/pair.h"
+#include "train/evaluate.h"
+#include "train/output.h"
+
+/* Counted twice: by the data when rows were read, and by the lines of metrics.jsonl. */
+typedef struct rt_row_totals {
+    uint64_t rows, tokens, trained;
+} rt_row_totals;
+
+typedef struct rt_evidence {
+    bool teacher;                /* distilled; else trained on text alone */
+    double ce_weight, kd_weight; /* of the loss; kd_weight with T^2 in it */
+    rt_eval_result first;        /* before the first step */
+    rt_eval_result logged;       /* of the step that was saved, as it was logged then */
+    rt_eval_result saved;        /* of the model at the root, loaded again from its files */
+    bool has_first, has_logged;
+    uint32_t steps, saved_step;
+    rt_hash128 student_hash, teacher_hash; /* of the values, before the first step */
+    bool vocab_measured;                   /* two tokenizers were compared id by id */
+    uint32_t vocab_common, vocab_special;  /* ids in common; special ids that differ, left out */
+    rt_moved_list moved;
+    rt_row_totals data, lines;
+    uint64_t planned, held;          /* bytes: allocated by plan; resident in the process at the end, 0: not known */
+    rt_output_difference difference; /* between memory and the files; values 0: not measured */
+    rt_dtype saved_dtype;
+    uint64_t output_values, wanted_values; /* in the files at the root; that should be there */
+} rt_evidence;
+
+typedef enum rt_verdict { RT_VERDICT_PASS, RT_VERDICT_FAIL, RT_VERDICT_NOT_MEASURED } rt_verdict;
+const char *rt_verdict_name(rt_verdict v); /* "pass", "fail", "not measured" */
+
+/* id, function, 'd' with a teacher alone or 'a' in any run, claim */
+#define RT_FALSIFIER_LIST(X)                                                                                           \
+    X("F-DISTILL-SMOKE-001", loss_fell, 'a',                                                                           \
+      "the held-out loss fell by more than two standard errors, on the same batches")                                  \
+    X("F-DISTILL-KD-002", agreement_rose, 'd',                                                                         \
+      "agreement with the teacher rose by more than two standard errors, on the same batches")                         \
+    X("F-DISTILL-V2-001-TEACHER-DIVERGENCE", teacher_differs, 'd', "the teacher is not the student itself")            \
+    X("FT-VOCAB-ALIGN-005", vocab_aligned, 'd', "teacher and student mean the same by every id that they share")       \
+    X("F-RUN-MOVED-001", groups_moved, 'a',                                                                            \
+      "every group of trained parameters moved, by more than weight decay moves it, and no frozen one did")            \
+    X("DBH-001", rows_trained, 'a', "what was trained is what was logged, in rows, tokens and trained positions")      \
+    X("F-PLAN-MEMORY-001", memory_held, 'a',                                                                           \
+      "the planned memory held, and the process took no more than 5 % + 64 MiB beyond it")                             \
+    X("F-OUTPUT-RELOAD-001", output_reloads, 'a', "the files at the root, loaded again, are the model that was trained")
+
+enum {
+#define X(id, function, when, claim) RT_FALSIFIER_##function,
+    RT_FALSIFIER_LIST(X)
+#undef X
+        RT_FALSIFIER_COUNT
+};
+
+typedef struct rt_finding {
+    const char *id, *claim;
+    rt_verdict verdict;
+    char measured[400]; /* for a person, with the numbers */
+} rt_finding;
+
+typedef struct rt_findings {
+    rt_finding list[RT_FALSIFIER_COUNT];
+    uint32_t count;
+    uint32_t of[3]; /* by verdict */
+} rt_findings;
+
+/* Those falsifiers that apply to the run, in the order of the table. */
+void rt_falsify(rt_findings *out, const rt_evidence *v);
+
+/* How far CE of the files may be from the logged one, relative to 1 + CE: what rounding the weights does. */
+double rt_reload_tolerance(rt_dtype saved);
+/* The loss as trained, on the held-out rows. Its error is the most that the errors of its parts allow. */
+rt_measure rt_evidence_loss(const rt_evidence *v, const rt_eval_result *r);
+
+/* ---- as JSON (evidence_json.c) ---- */
+
+/* verdict.json: {"falsifiers": [...]}; null when out of memory. */
+json_t *rt_findings_to_json(const rt_findings *f);
+/* What is not in the metrics and cannot be had from the settings: "measured" of manifest.json. Null when out of memory.
+ */
+json_t *rt_evidence_to_json(const rt_evidence *v);
+/* names of groups live as long as j. RT_FORMAT when a fact is missing or is not what it should be. */
+int rt_evidence_from_json(rt_evidence *v, const json_t *j, rt_err *e);
+/* Evaluations and sums from one line of metrics.jsonl after another; other lines are left out. Needs saved_step. */
+void rt_evidence_take_line(rt_evidence *v, const json_t *line);
+/* Settings' part of the facts. */
+void rt_evidence_take_resolved(rt_evidence *v, const rt_resolved *r, bool teacher);
+
+#endif

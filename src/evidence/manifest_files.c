@@ -1,0 +1,114 @@
+/* manifest_files.c - the parts of a manifest that depend on files and settings alone. See manifest.h. */
+#include "evidence/manifest.h"
+
+#include "base/json.h"
+#include "settings/settings.h"
+
+#include <string.h>
+
+/* ---- settings ---- */
+
+static json_t *without_folder(const json_t *value)
+{
+    const char *text = json_string_value(value), *slash = text ? strrchr(text, '/') : NULL;
+    return slash ? json_string(slash + 1) : json_deep_copy(value);
+}
+
+/* A setting, or null when out of memory. */
+static json_t *for_record(const json_t *value)
+{
+    if (!json_is_array(value)) return without_folder(value);
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < json_array_size(value); i++)
+        json_array_append_new(list, without_folder(json_array_get(value, i)));
+    if (json_array_size(list) == json_array_size(value)) return list;
+    json_decref(list);
+    return NULL;
+}
+
+json_t *rt_manifest_settings(json_t *settings, const char *student, const char *teacher)
+{
+    json_t *out = settings ? json_object() : NULL, *value;
+    const char *key;
+    bool kept = out != NULL;
+    json_object_foreach(settings, key, value) if (kept) kept = json_object_set_new(out, key, for_record(value)) == 0;
+    if (kept && student) kept = json_object_set_new(out, "student", json_string(student)) == 0;
+    if (kept && teacher) kept = json_object_set_new(out, "teacher", json_string(teacher)) == 0;
+    json_decref(settings);
+    if (kept) return out;
+    json_decref(out);
+    return NULL;
+}
+
+int rt_manifest_bound_hash(const json_t *settings, rt_hash128 *out, rt_err *e)
+{
+    json_t *bound = json_object();
+    bool kept = bound != NULL;
+    for (int i = 0; kept && i < RT_SETTING_COUNT_ALL; i++) {
+        const rt_setting_info *f = &rt_setting_table[i];
+        json_t *value = json_object_get(settings, f->field);
+        if (f->bind == RT_BIND_RUN && value) kept = json_object_set(bound, f->field, value) == 0;
+    }
+    char *text = kept ? json_dumps(bound, JSON_SORT_KEYS | JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
+    json_decref(bound);
+    if (!text) return rt_fail(e, RT_NOMEM, "no memory for the settings of a manifest");
+    *out = rt_hash(text, strlen(text));
+    rt_free(text);
+    return RT_OK;
+}
+
+/* ---- files ---- */
+
+enum { DEEPEST = 4 };
+
+static bool is_one_of(const char *name, const char *const *list)
+{
+    for (; *list; list++)
+        if (strcmp(name, *list) == 0) return true;
+    return false;
+}
+
+static int list_folder(json_t *out, rt_arena *a, const char *root, const char *below, int depth, rt_err *e)
+{
+    static const char *const left_out[] = { "run/manifest.json", "run/report.html",   "run/compare.html",
+                                            "run/log.txt",       "run/dispatch.json", NULL };
+    int rc;
+    char **names;
+    uint32_t count;
+    bool checkpoint = strncmp(below, "checkpoint-", strlen("checkpoint-")) == 0;
+    RT_TRY(rt_dir_list(&names, &count, a, *below ? rt_path_join(a, root, below) : root, e));
+    for (uint32_t i = 0; i < count; i++) {
+        rt_hash128 h;
+        char *name = *below ? rt_path_join(a, below, names[i]) : names[i];
+        char *path = name ? rt_path_join(a, root, name) : NULL;
+        if (!path) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a path"));
+        if (names[i][0] == '.' || is_one_of(name, left_out)) continue; /* with a dot: not finished, or not of the run */
+        if (rt_path_is_dir(path)) {
+            if (depth < DEEPEST) RT_TRY(list_folder(out, a, root, name, depth + 1, e));
+            continue;
+        }
+        if (checkpoint && strcmp(names[i], "state.json") != 0) continue;
+        RT_TRY(rt_file_hash(path, &h, e));
+        if (json_object_set_new(out, name, rt_hash_to_json(h)) != 0)
+            RT_TRY(rt_fail(e, RT_NOMEM, "no memory for the hashes of a run, or %s is not UTF-8", path));
+    }
+out:
+    return rc;
+}
+
+int rt_manifest_files(json_t *out, const char *root, rt_err *e)
+{
+    rt_arena a = { 0 };
+    int rc = list_folder(out, &a, root, "", 0, e);
+    rt_arena_free(&a);
+    return rc;
+}
+
+int rt_manifest_output(rt_model_file **out, const char *root, bool adapters, rt_err *e)
+{
+    rt_arena a = { 0 };
+    const char *path = adapters ? rt_path_join(&a, root, "adapter_model.safetensors") : root;
+    int rc = path ? rt_model_file_open(out, path, &(rt_hub_env){ 0 }, e) : rt_fail(e, RT_NOMEM, "no memory for a path");
+    rt_arena_free(&a);
+    return rc;
+}

@@ -1,0 +1,183 @@
+/* audit_lines.c - that metrics.jsonl is a log that this run can have written: every step once and in order, rates
+ * as scheduled, losses that are the sum of their parts, one teacher on one set of batches, the best where it is said to
+ * be. */
+#include "job/audit_internal.h"
+
+#include "base/json.h"
+#include "job/run_internal.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct reader {
+    rt_verifier *v;
+    uint32_t line, evals, last_eval;
+    rt_eval_result first;
+    double best;
+    uint32_t best_step;
+    bool bad;
+    char why[400]; /* the first fault */
+} reader;
+
+static void fault(reader *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void fault(reader *r, const char *format, ...)
+{
+    char text[300];
+    va_list args;
+    if (r->bad) return;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    snprintf(r->why, sizeof r->why, "metrics.jsonl, line %" PRIu32 ": %s", r->line, text);
+    r->bad = true;
+}
+
+/* Doubles that were computed by the same expression: the last digits may go with the compiler. */
+static bool same(double a, double b) { return fabs(a - b) <= 1e-12 * (fabs(a) + fabs(b)); }
+
+static double number(const json_t *j, const char *key)
+{
+    const json_t *value = json_object_get(j, key);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+static uint64_t whole(const json_t *j, const char *key)
+{
+    json_int_t n = json_integer_value(json_object_get(j, key));
+    return n > 0 ? (uint64_t)n : 0;
+}
+
+/* The device clips in single precision. */
+static void check_clip(reader *r, double norm, double clip)
+{
+    double most = r->v->resolved.max_grad_norm, want = most > 0 ? fmin(1.0, most / (norm + 1e-6)) : 1.0;
+    if (!(fabs(clip - want) <= 1e-5 * want)) fault(r, "a gradient of norm %g was not scaled by %g", norm, clip);
+}
+
+static int check_step(reader *r, const json_t *j, rt_err *e)
+{
+    rt_verifier *v = r->v;
+    const rt_resolved *s = &v->resolved;
+    uint32_t step = v->step_count + 1;
+    double ce = number(j, "ce"), div = number(j, "divergence"), loss = number(j, "loss");
+    rt_logged_step one = {
+        { whole(j, "rows"), whole(j, "tokens"), whole(j, "trained") }, ce, div, number(j, "agreement")
+    };
+    if (whole(j, "step") != step)
+        fault(r, "step %" PRIu64 " stands where step %" PRIu32 " should", whole(j, "step"), step);
+    if (!rt_grow((void **)&v->steps, &v->step_cap, step, sizeof *v->steps))
+        return rt_fail(e, RT_NOMEM, "no memory for %" PRIu32 " steps", step);
+    v->steps[v->step_count++] = one;
+    if (one.of.trained == 0 || one.of.trained > one.of.tokens || one.of.tokens > one.of.rows * s->seq_len)
+        fault(r, "%" PRIu64 " trained of %" PRIu64 " tokens in %" PRIu64 " rows cannot be", one.of.trained,
+              one.of.tokens, one.of.rows);
+    if (!(number(j, "seconds") >= 0)) fault(r, "no time");
+    if (v->facts.teacher && !(one.agreement >= 0 && one.agreement <= 1)) fault(r, "agreement is no share");
+    if (step <= v->same_from) return RT_OK;
+    double parts = v->facts.ce_weight * ce + (v->facts.teacher ? v->facts.kd_weight * div : 0);
+    if (!same(loss, parts)) fault(r, "the loss %.17g is not the sum of its parts, %.17g", loss, parts);
+    if (step <= s->schedule.steps && !same(number(j, "lr"), rt_schedule_lr(&s->schedule, step)))
+        fault(r, "the rate %.17g is not the schedule's", number(j, "lr"));
+    if (one.of.rows != s->batch) fault(r, "%" PRIu64 " rows, and a step has %" PRIu32, one.of.rows, s->batch);
+    check_clip(r, number(j, "grad_norm"), number(j, "clip"));
+    return RT_OK;
+}
+
+static bool same_teacher(rt_measure a, rt_measure b) { return fabs(a.mean - b.mean) <= 1e-4 * (1 + fabs(a.mean)); }
+
+static void check_eval(reader *r, const json_t *j)
+{
+    rt_verifier *v = r->v;
+    rt_eval_result one = rt_run_eval_read(j);
+    uint32_t step = (uint32_t)whole(j, "step");
+    double value = one.teacher ? one.kl.mean : one.ce.mean;
+    if (step != v->step_count) fault(r, "an evaluation of step %" PRIu32 " after step %" PRIu32, step, v->step_count);
+    if (r->evals && step <= r->last_eval) fault(r, "step %" PRIu32 " was evaluated already", step);
+    if (one.teacher != v->facts.teacher) fault(r, "an evaluation %s a teacher", one.teacher ? "with" : "without");
+    if (!(one.ce.mean >= 0) || (one.teacher && !(one.agreement.mean >= 0 && one.agreement.mean <= 1)))
+        fault(r, "measures that cannot be");
+    if (r->evals++ == 0) r->first = one;
+    if (one.positions != r->first.positions || one.documents != r->first.documents)
+        fault(r, "other batches than in the first evaluation");
+    if (one.teacher && !same_teacher(r->first.teacher_ce, one.teacher_ce))
+        fault(r, "the teacher's cross-entropy is not what it was");
+    r->last_eval = step;
+    if (step > 0 && (r->best_step == 0 || value < r->best)) {
+        r->best = value;
+        r->best_step = step;
+    }
+}
+
+static void check_end(reader *r)
+{
+    const rt_verifier *v = r->v;
+    const rt_evidence *f = &v->facts;
+    if (v->step_count != f->steps || v->step_count != v->resolved.steps)
+        fault(r, "the log ends at step %" PRIu32 ", the run at %" PRIu32, v->step_count, v->resolved.steps);
+    if (!r->evals || r->last_eval != v->step_count) fault(r, "no evaluation after the last step");
+    /* Before the first step the student may be better than ever after: then the last is saved. */
+    bool from_start = f->has_first && r->best >= (f->teacher ? f->first.kl.mean : f->first.ce.mean);
+    uint32_t saved = v->resolved.save_best && !from_start ? r->best_step : v->step_count;
+    /* --save may have been another in an earlier session, and then no best was kept. */
+    bool changed = json_array_size(json_object_get(v->manifest, "sessions")) > 1 && f->saved_step == v->step_count;
+    if (f->saved_step != saved && !changed)
+        fault(r, "the model at the root is of step %" PRIu32 ", and %" PRIu32 " would be the one to save",
+              f->saved_step, saved);
+}
+
+static int read_line(reader *r, const char *text, size_t n, rt_err *e)
+{
+    int rc = RT_OK;
+    (void)rt_json_out_of_memory();
+    json_t *j = json_loadb(text, n, JSON_REJECT_DUPLICATES, NULL);
+    const char *event = json_string_value(json_object_get(j, "event"));
+    r->line++;
+    if (!j && rt_json_out_of_memory()) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for the log"));
+    if (!event)
+        fault(r, "not a line of a log");
+    else if (strcmp(event, "step") == 0)
+        RT_TRY(check_step(r, j, e));
+    else if (strcmp(event, "eval") == 0)
+        check_eval(r, j);
+    rt_evidence_take_line(&r->v->facts, j);
+out:
+    json_decref(j);
+    return rc;
+}
+
+int rt_verify_lines(rt_verifier *v, rt_err *e)
+{
+    int rc = RT_OK;
+    rt_map m = { 0 };
+    rt_err why = { 0 };
+    reader r = { .v = v };
+    char *path = rt_path_join(&v->arena, v->run, "metrics.jsonl");
+    if (!path) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a path"));
+    if (rt_map_open(&m, path, &why) < 0) {
+        rt_verifier_tell(v, "metrics", RT_CHECK_FAIL, "%s", why.text);
+        return RT_OK;
+    }
+    const char *at = (const char *)m.data, *end = at + m.size;
+    while (at < end) {
+        const char *stop = memchr(at, '\n', (size_t)(end - at));
+        if (!stop) fault(&r, "the file ends in the middle of a line");
+        if (!stop) break;
+        RT_TRY(read_line(&r, at, (size_t)(stop - at), e));
+        at = stop + 1;
+    }
+    check_end(&r);
+    if (r.bad)
+        rt_verifier_tell(v, "metrics", RT_CHECK_FAIL, "%s", r.why);
+    else
+        rt_verifier_tell(
+            v, "metrics", RT_CHECK_PASS,
+            "%" PRIu32 " steps and %" PRIu32 " evaluations: in order, rates as scheduled, losses the sum of "
+            "their parts%s",
+            v->step_count, r.evals, v->same_from ? " (since the settings were changed in a resumed run)" : "");
+out:
+    rt_map_close(&m);
+    return rc;
+}

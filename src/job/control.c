@@ -1,0 +1,98 @@
+/* control.c - see control.h. */
+#include "job/control.h"
+
+#include "job/run_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static int no_memory(rt_err *e) { return rt_fail(e, RT_NOMEM, "no memory for the control of a run"); }
+
+/* The settings of r as they were resolved, without the teacher and what only it needs. */
+static void control_settings(rt_settings *s, const rt_run *r, const char *out)
+{
+    static const rt_setting_id unused[] = {
+        RT_SETTING_ID_teacher, RT_SETTING_ID_alpha,  RT_SETTING_ID_allow_degenerate, RT_SETTING_ID_control,
+        RT_SETTING_ID_tokens,  RT_SETTING_ID_epochs, RT_SETTING_ID_teacher_weights,  RT_SETTING_ID_dump_step,
+    };
+    *s = *r->settings;
+    for (size_t i = 0; i < sizeof unused / sizeof *unused; i++) s->given[unused[i]] = false;
+    /* The tokens are made already, and the template of the output is that of r. */
+    if (s->given[RT_SETTING_ID_chat_template] && strcmp(s->chat_template, "teacher") == 0)
+        s->given[RT_SETTING_ID_chat_template] = false;
+    s->teacher = NULL;
+    s->control = s->allow_degenerate = false;
+    s->out = out;
+    s->kd_weight = 0;
+    s->ce_weight = 1;
+    s->steps = r->resolved.steps;
+    s->given[RT_SETTING_ID_steps] = true;
+}
+
+/* OUT/control/run/data is OUT/run/data: a link, relative, so that OUT can be moved. */
+static int share_tokens(rt_run *r, const char *out, rt_err *e)
+{
+    int rc;
+    char *run = rt_path_join(&r->arena, out, "run"), *data = run ? rt_path_join(&r->arena, run, "data") : NULL;
+    if (!data) RT_TRY(no_memory(e));
+    RT_TRY(rt_dir_make(run, e));
+    if (symlink("../../run/data", data) != 0 && errno != EEXIST)
+        RT_TRY(rt_fail(e, RT_IO, "%s cannot be made a link to the tokens of the run: %s", data, strerror(errno)));
+out:
+    return rc;
+}
+
+static void tell(const rt_run *r, const char *out, bool resume)
+{
+    char text[400];
+    if (!r->events.note) return;
+    snprintf(text, sizeof text, "%s the control, the same student without the teacher: same rows, %u steps, into %s",
+             resume ? "going on with" : "now", r->resolved.steps, out);
+    r->events.note(r->events.ctx, text);
+}
+
+int rt_control_train(rt_run *r, rt_run_summary *out, rt_err *e)
+{
+    int rc;
+    rt_run *control = NULL;
+    rt_run_summary summary;
+    rt_run_events events = r->events;
+    rt_run_opts opts = *r->opts;
+    rt_settings *s = rt_arena_alloc(&r->arena, sizeof *s);
+    char *path = rt_path_join(&r->arena, r->out, "control"),
+         *begun = path ? rt_path_join(&r->arena, path, "run/settings.json") : NULL;
+    if (!s || !begun) RT_TRY(no_memory(e));
+    control_settings(s, r, path);
+    events.ready = NULL; /* there is nothing to hear of that was not known of r */
+    opts.events = &events;
+    opts.control_of = r;
+    opts.fit = false; /* it has the rows at a time of r */
+    opts.resume = rt_path_exists(begun);
+    if (!opts.resume) RT_TRY(share_tokens(r, path, e));
+    rt_trainer_free(r->trainer);
+    r->trainer = NULL;
+    tell(r, path, opts.resume);
+    RT_TRY(rt_run_open(&control, s, &opts, e));
+    RT_TRY(rt_run_train(control, &summary, e));
+    out->control_after = summary.after;
+    out->control_saved = summary.saved;
+    RT_TRY(rt_run_write_report(r, e));
+out:
+    rt_run_close(control);
+    return rc;
+}
+
+int rt_control_report(rt_report_run **out, const char *folder, rt_err *e)
+{
+    int rc = RT_OK;
+    rt_arena a = { 0 };
+    char *path = rt_path_join(&a, folder, "../control"), *begun = path ? rt_path_join(&a, path, "run") : NULL;
+    *out = NULL;
+    if (!begun) RT_TRY(no_memory(e));
+    if (rt_path_is_dir(begun)) RT_TRY(rt_report_run_open(out, path, e));
+out:
+    rt_arena_free(&a);
+    return rc;
+}

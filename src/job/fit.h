@@ -1,0 +1,83 @@
+/* fit.h - how a run is made to fit into memory: rows at a time and recomputing, never the loss.
+ *
+ * Owns: the order in which configurations are tried, what is tried when nothing fits, and the sentences that say so.
+ * Pure: what a configuration needs is asked through a function, which for a run is a dry seal (run_fit.c) and for the
+ * tests a formula. It knows no device: the limit is a number. */
+#ifndef RT_JOB_FIT_H
+#define RT_JOB_FIT_H
+
+#include "base/err.h"
+#include "base/str.h"
+#include "model/decoder.h"
+#include "teacher/teacher_weights.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What memory depends on and a person can change. */
+typedef struct rt_fit_config {
+    uint32_t micro_batch; /* rows at a time: the same loss */
+    rt_recompute recompute;
+    uint32_t head_chunk;        /* 0: as the vocabulary wants it */
+    uint32_t seq_len;           /* another run from here on */
+    uint32_t lora_rank;         /* 0: no adapters */
+    uint32_t ahead;             /* micro-batches that the teacher reads at once; 0, 1: each by itself */
+    rt_teacher_weights weights; /* NATIVE or BF16 */
+} rt_fit_config;
+
+/* Where a limit comes from. */
+typedef enum rt_fit_limit {
+    RT_FIT_FREE,   /* what the device has free, less a margin */
+    RT_FIT_GIVEN,  /* --memory-limit */
+    RT_FIT_REFUSED /* the device refused what its free memory had promised: less than that */
+} rt_fit_limit;
+
+typedef struct rt_fit_ask {
+    rt_fit_config wanted; /* micro_batch: the most that pays on the device; recompute: none */
+    uint32_t batch;
+    bool micro_free, recompute_free; /* not said by the user */
+    bool lora_free;                  /* adapters could be offered */
+    uint32_t teacher_rows;           /* that the teacher should read at once, where that fits; 0: as the student */
+    bool teacher;                    /* there is one */
+    bool weights_free;               /* its weights are native in what is wanted, and may be bf16 */
+    bool weights_differ;             /* the two are not the same */
+    uint64_t limit;                  /* bytes */
+    rt_fit_limit limit_is;
+} rt_fit_ask;
+
+/* What a configuration allocates, and what a step of it reads and writes to expand and cast operands; bytes. */
+typedef struct rt_fit_need {
+    uint64_t bytes, expands;
+} rt_fit_need;
+typedef int (*rt_fit_need_fn)(void *ctx, const rt_fit_config *c, rt_fit_need *out, rt_err *e);
+
+enum { RT_FIT_NEAREST = 3 };
+typedef struct rt_fit {
+    rt_fit_ask ask;
+    bool fits;
+    bool refused;         /* and yet the device has refused it */
+    rt_fit_config chosen; /* when nothing fits: the smallest of what was asked for */
+    uint64_t need;        /* of it */
+    uint64_t wanted_need;
+    rt_weights_choice weights;             /* of the teacher, and why */
+    rt_fit_config nearest[RT_FIT_NEAREST]; /* when nothing fits: what would, least change first */
+    uint64_t nearest_need[RT_FIT_NEAREST];
+    uint32_t nearest_count;
+} rt_fit;
+
+/* The largest micro-batch of at most `most` rows that covers the batch with next to no rows of padding. */
+uint32_t rt_fit_rows(uint32_t batch, uint32_t most);
+/* What may be allocated of memory that is free: the rest is for the process itself and for others. */
+uint64_t rt_fit_budget(uint64_t free_bytes);
+
+/* First without recomputing, from the largest micro-batch down; then with it; then rows of the teacher; last, its
+ * weights expanded, if all that was chosen still fits. What the user has fixed stays. */
+int rt_fit_choose(rt_fit *out, const rt_fit_ask *ask, rt_fit_need_fn need, void *ctx, rt_err *e);
+/* "--micro-batch 2 --recompute block": the flags in which to differs from from. */
+void rt_fit_flags(rt_str *out, const rt_fit_config *from, const rt_fit_config *to);
+/* Those of what was chosen for memory's sake: empty when it is what was wanted. */
+void rt_fit_chosen(rt_str *out, const rt_fit *f);
+/* "--seq-len 512 (1.9 GiB), or --lora (1.2 GiB)", or that nothing does. What is free is not said: it is chosen anew. */
+void rt_fit_offers(rt_str *out, const rt_fit *f);
+
+#endif

@@ -1,0 +1,37 @@
+/* pace.h - how long a run takes: durations as text, the whole of a run from the times of its parts, and back.
+ *
+ * Pure: times are measured by whoever runs (run_smoke.c) or estimates (run_cost.c). */
+#ifndef RT_JOB_PACE_H
+#define RT_JOB_PACE_H
+
+#include "base/err.h"
+
+#include <stdint.h>
+
+/* Seconds of the parts of a run. */
+typedef struct rt_pace {
+    double step, eval, save; /* one optimizer step, one evaluation, one checkpoint */
+    double best;             /* writing the best model after an evaluation; 0: it is not kept */
+    double finish;           /* after the last step: the model at the root, read back and measured */
+} rt_pace;
+
+/* How often, as the settings say it: "20" or "5%". */
+typedef struct rt_pace_every {
+    const char *eval, *save;
+} rt_pace_every;
+
+/* "8h", "90m", "1h30m", "45s", "1h30m20s"; RT_USAGE for anything else, and for nothing at all. */
+int rt_parse_duration(const char *text, double *seconds, rt_err *e);
+/* "0:45", "12:03", "8h05": for people. buf needs 32 bytes; returns buf. */
+char *rt_format_duration(char *buf, double seconds);
+
+/* "8.2 ms", "1.35 s", "2.5 min": of one thing. buf needs 32 bytes; returns buf. */
+char *rt_format_seconds(char *buf, double seconds);
+
+/* From step `done` to the end: steps, evaluations (the one before the first step, too, where done is 0), checkpoints by
+ * count and by the clock, the end. */
+double rt_pace_total(const rt_pace *p, uint64_t done, uint64_t steps, const rt_pace_every *every);
+/* The most steps that end within seconds; 0: not even one. */
+uint64_t rt_pace_steps(const rt_pace *p, double seconds, const rt_pace_every *every);
+
+#endif

@@ -1,0 +1,56 @@
+/* resolve.h - settings made definite: every "auto" from the models and the data, every word and share as a number.
+ *
+ * Owns: the defaults that depend on something, each with its reason in docs/training.md, and the checks that numbers
+ * make sense together. Pure: from facts to numbers; files are opened elsewhere. */
+#ifndef RT_JOB_RESOLVE_H
+#define RT_JOB_RESOLVE_H
+
+#include "format/config.h"
+#include "settings/settings.h"
+#include "teacher/teacher_weights.h"
+#include "train/schedule.h"
+#include "train/step_plan.h"
+
+/* What defaults depend on. */
+typedef struct rt_run_facts {
+    const rt_model_config *student, *teacher; /* teacher null: `train` */
+    uint64_t student_parameters;
+    rt_dtype student_dtype;  /* what most of it is stored in */
+    uint64_t records;        /* of the data */
+    uint32_t length99;       /* tokens that 99 % of the records do not exceed; 0: not known yet */
+    uint64_t rows_per_epoch; /* 0: not known yet */
+    uint32_t positions;      /* of a micro-batch that keep the device busy; 0: what a processor needs */
+} rt_run_facts;
+
+typedef struct rt_resolved {
+    rt_loss_opts loss;
+    rt_schedule schedule;
+    double beta1, beta2, eps, weight_decay, max_grad_norm;
+    uint32_t batch, micro_batch, seq_len, steps;
+    uint32_t teacher_batch;             /* rows that the teacher should read at once */
+    rt_teacher_weights teacher_weights; /* AUTO until the run is made to fit */
+    uint32_t eval_every, save_every, keep;
+    double held_out; /* share of records; 0: a file is given */
+    rt_lora lora;
+    rt_recompute recompute;
+    uint32_t head_chunk;
+    rt_dtype save_dtype;
+    bool save_best;
+    uint64_t memory_limit; /* bytes; 0: what the device has free */
+    double seconds;        /* of --time; steps are then settled by the run (run_smoke.c); 0: not given */
+    uint64_t seed;
+} rt_resolved;
+
+/* In two parts, because rows need a length and a held-out share before they can be counted: before_rows settles what
+ * data needs (loss, seq_len, held_out, lora), with_rows the rest (steps, rates, intervals). Each writes what it settled
+ * back into s, so that the record of the run is complete. RT_INVALID or RT_USAGE for what cannot be. */
+int rt_resolve_before_rows(rt_settings *s, const rt_run_facts *f, rt_resolved *r, rt_arena *a, rt_err *e);
+int rt_resolve_with_rows(rt_settings *s, const rt_run_facts *f, rt_resolved *r, rt_arena *a, rt_err *e);
+
+/* "12" or "5%" of total, at least 1; RT_USAGE naming the flag. */
+int rt_resolve_share(const char *text, uint64_t total, const char *flag, uint64_t *out, rt_err *e);
+/* Which parameters of the student the patterns freeze: frozen (rt_param_count). A pattern that matches nothing is
+ * RT_INVALID with the nearest name. */
+int rt_resolve_freeze(const rt_setting_list *patterns, const rt_model_config *c, bool *frozen, rt_err *e);
+
+#endif

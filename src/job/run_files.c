@@ -1,0 +1,314 @@
+/* run_files.c - what a run has on disk besides checkpoints: settings, metrics, the model at the root. */
+#include "job/run_internal.h"
+
+#include "base/json.h"
+#include "job/control.h"
+#include "settings/settings_yaml.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static int no_memory(rt_err *e) { return rt_fail(e, RT_NOMEM, "no memory for the files of a run"); }
+
+static int set_paths(rt_run *r, rt_err *e)
+{
+    rt_arena *a = &r->arena;
+    r->run = rt_path_join(a, r->out, "run");
+    r->data = r->run ? rt_path_join(a, r->run, "data") : NULL;
+    r->metrics_path = r->run ? rt_path_join(a, r->run, "metrics.jsonl") : NULL;
+    return r->data && r->metrics_path ? RT_OK : no_memory(e);
+}
+
+static int settings_path(rt_run *r, char **path, rt_err *e)
+{
+    *path = rt_path_join(&r->arena, r->run, "settings.json");
+    return *path ? RT_OK : no_memory(e);
+}
+
+/* A plan and a smoke test leave nothing behind, so that the run itself can follow under the same name. */
+static int make_temporary(rt_run *r, rt_err *e)
+{
+    int rc;
+    char *temp, *name = rt_path_join(&r->arena, r->opts->scratch ? r->opts->scratch : "/tmp", "retort-plan");
+    if (!name) RT_TRY(no_memory(e));
+    RT_TRY(rt_dir_temp(&temp, &r->arena, name, e));
+    r->out = temp;
+    r->made = r->temporary = true;
+    RT_TRY(set_paths(r, e));
+    RT_TRY(rt_dir_make(r->data, e));
+out:
+    return rc;
+}
+
+int rt_run_make_folders(rt_run *r, rt_err *e)
+{
+    int rc;
+    char **names, *settings;
+    uint32_t count = 0;
+    if (r->opts->dry || r->opts->smoke) return make_temporary(r, e);
+    r->out = r->settings->out;
+    if (!r->out || !*r->out) RT_TRY(rt_fail(e, RT_USAGE, "--out is missing: where the run and its model go"));
+    RT_TRY(set_paths(r, e));
+    if (rt_path_is_dir(r->out)) RT_TRY(rt_dir_list(&names, &count, &r->arena, r->out, e));
+    RT_TRY(settings_path(r, &settings, e));
+    if (r->opts->resume) {
+        if (!rt_path_exists(settings))
+            RT_TRY(rt_fail(e, RT_NOT_FOUND, "%s holds no run to resume; without --resume a new one begins", r->out));
+        rt_dir_clean(r->out);
+        rt_dir_clean(r->run);
+        rt_dir_clean(r->data);
+        return RT_OK;
+    }
+    /* A run that was killed before its settings were written has left its folders, and in them what it
+     * had not finished. */
+    if (count && !(count == 1 && strcmp(names[0], "run") == 0 && !rt_path_exists(settings)))
+        RT_TRY(rt_fail(e, RT_INVALID, "%s is not empty; --resume goes on with the run in it, or name another --out",
+                       r->out));
+    r->made = true;
+    rt_dir_clean(r->run);
+    RT_TRY(rt_dir_make(r->data, e));
+out:
+    return rc;
+}
+
+/* ---- settings ---- */
+
+/* settings.json is what a resumed run reads; resolved.yaml says the same to a person, and --config takes it. */
+int rt_run_write_settings(rt_run *r, rt_err *e)
+{
+    int rc;
+    rt_str yaml = { 0 };
+    char *path, *for_people, *text = NULL;
+    if (r->temporary) return RT_OK;
+    json_t *j = rt_settings_to_json(r->settings);
+    RT_TRY(settings_path(r, &path, e));
+    text = j ? json_dumps(j, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
+    for_people = rt_path_join(&r->arena, r->run, "resolved.yaml");
+    if (!text || !for_people) RT_TRY(no_memory(e));
+    RT_TRY(rt_settings_to_yaml(r->settings, &yaml, e));
+    RT_TRY(rt_file_write(for_people, yaml.data, yaml.len, e));
+    RT_TRY(rt_file_write(path, text, strlen(text), e));
+out:
+    rt_str_free(&yaml);
+    rt_free(text);
+    json_decref(j);
+    return rc;
+}
+
+/* Tokens are made once: what they came from cannot change in a run. */
+static int refuse_other_data(const rt_settings *was, const rt_settings *now, rt_err *e)
+{
+    static const rt_setting_id fixed[] = { RT_SETTING_ID_data,         RT_SETTING_ID_eval_data,
+                                           RT_SETTING_ID_loss_on,      RT_SETTING_ID_chat_template,
+                                           RT_SETTING_ID_template_var, RT_SETTING_ID_skip_bad };
+    int rc = RT_OK;
+    for (size_t i = 0; i < sizeof fixed / sizeof *fixed && rc == RT_OK; i++) {
+        rt_settings one = *now;
+        rt_str diff = { 0 };
+        memset(one.given, 0, sizeof one.given);
+        one.given[fixed[i]] = now->given[fixed[i]];
+        if (rt_settings_diff(was, &one, &diff))
+            rc = rt_fail(e, RT_INVALID, "%s; the tokens of a run are made already: begin a new one with --student %s",
+                         diff.data ? diff.data : "", now->out ? now->out : "OUT");
+        rt_str_free(&diff);
+    }
+    return rc;
+}
+
+int rt_run_join_settings(rt_run *r, rt_err *e)
+{
+    int rc;
+    char *path;
+    rt_str text = { 0 }, diff = { 0 };
+    json_t *j = NULL;
+    rt_settings *was = rt_arena_alloc(&r->arena, sizeof *was);
+    if (!was) RT_TRY(no_memory(e));
+    RT_TRY(settings_path(r, &path, e));
+    RT_TRY(rt_file_read(path, 4u << 20, &text, e));
+    rt_json_init();
+    j = json_loadb(text.data ? text.data : "", text.len, 0, NULL);
+    if (!j) RT_TRY(rt_fail(e, RT_FORMAT, "%s cannot be read; the run cannot be resumed without it", path));
+    RT_TRY(rt_settings_from_json(was, j, &r->arena, e));
+    if (rt_settings_diff(was, r->settings, &diff) && !r->opts->override)
+        RT_TRY(rt_fail(e, RT_INVALID,
+                       "a resumed run keeps its settings; leave these out, or say --override (the curve is then "
+                       "another):\n%s",
+                       diff.data ? diff.data : ""));
+    RT_TRY(refuse_other_data(was, r->settings, e));
+    rt_settings_overlay(was, r->settings);
+    *r->settings = *was;
+out:
+    json_decref(j);
+    rt_str_free(&text);
+    rt_str_free(&diff);
+    return rc;
+}
+
+/* ---- metrics ---- */
+
+static int metrics_fault(const rt_run *r, rt_err *e)
+{
+    return rt_fail(e, RT_IO, "%s cannot be written: %s", r->metrics_path, strerror(errno));
+}
+
+static double wall_clock(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+int rt_run_open_metrics(rt_run *r, uint64_t keep, rt_err *e)
+{
+    r->metrics_fd = open(r->metrics_path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    if (r->metrics_fd < 0 || ftruncate(r->metrics_fd, (off_t)keep) != 0 ||
+        lseek(r->metrics_fd, (off_t)keep, SEEK_SET) < 0)
+        return metrics_fault(r, e);
+    r->state.metrics_bytes = keep;
+    int rc = rt_samples_begin(r->samples, r->run, keep ? (int64_t)r->state.step : -1, e);
+    if (rc < 0) return rc;
+    rt_tfevents_opts o = { .now = wall_clock(), .resumed = r->opts->resume, .keep_to = r->state.step };
+    return rt_tfevents_open(&r->events_file, r->run, &o, e);
+}
+
+void rt_run_close_metrics(rt_run *r)
+{
+    (void)rt_tfevents_close(r->events_file, NULL); /* flushed after every line */
+    r->events_file = NULL;
+    if (r->metrics_fd >= 0) close(r->metrics_fd);
+    r->metrics_fd = -1;
+}
+
+int rt_run_metric(rt_run *r, json_t *line, rt_err *e)
+{
+    int rc = RT_OK;
+    char *text = line ? json_dumps(line, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
+    size_t n = text ? strlen(text) : 0, at = 0;
+    if (!text) RT_TRY(no_memory(e));
+    text[n++] = '\n'; /* in the place of the terminator */
+    while (at < n) {
+        ssize_t got = write(r->metrics_fd, text + at, n - at);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) RT_TRY(metrics_fault(r, e));
+        at += (size_t)got;
+    }
+    r->state.metrics_bytes += n;
+    RT_TRY(rt_tfevents_line(r->events_file, line, wall_clock(), e));
+    RT_TRY(rt_tfevents_flush(r->events_file, e));
+out:
+    rt_free(text);
+    json_decref(line);
+    return rc;
+}
+
+void rt_run_read_evals(rt_run *r)
+{
+    rt_eval_result v;
+    bool any = false;
+    FILE *f = fopen(r->metrics_path, "re");
+    for (json_t *j; f && (j = json_loadf(f, JSON_DISABLE_EOF_CHECK, NULL)); json_decref(j)) {
+        if (!rt_run_eval_from_json(j, &v)) continue;
+        if (!any) r->first = v;
+        r->last = v;
+        any = true;
+    }
+    if (f) fclose(f);
+}
+
+/* ---- models ---- */
+
+/* Swaps a folder for a new one: readers see the old or the new. */
+static int replace_folder(rt_run *r, const char *path, rt_err *e)
+{
+    int rc;
+    char *temp = NULL;
+    RT_TRY(rt_dir_temp(&temp, &r->arena, path, e));
+    RT_TRY(rt_output_write(temp, r->trainer, &r->output, e));
+    RT_TRY(rt_path_exists(path) ? rt_dir_replace(temp, path, e) : rt_dir_commit(temp, path, e));
+    temp = NULL;
+out:
+    if (temp) rt_dir_remove(temp);
+    return rc;
+}
+
+int rt_run_write_best(rt_run *r, rt_err *e)
+{
+    char *path = rt_best_path(&r->arena, r->out, r->state.step);
+    return path ? replace_folder(r, path, e) : no_memory(e);
+}
+
+/* Without it nobody takes a folder for a model, or for an adapter. */
+static bool is_last_file(const char *name)
+{
+    return strcmp(name, "config.json") == 0 || strcmp(name, "adapter_config.json") == 0;
+}
+
+bool rt_run_has_root(const rt_run *r)
+{
+    rt_arena a = { 0 };
+    char *model = rt_path_join(&a, r->out, "config.json"), *adapter = rt_path_join(&a, r->out, "adapter_config.json");
+    bool has = model && adapter && (rt_path_exists(model) || rt_path_exists(adapter));
+    rt_arena_free(&a);
+    return has;
+}
+
+/* Moves the files of a folder to the root, that one last, so that a model is there only when it is whole. Can be done
+ * again after it was stopped half-way: the folder goes last of all. */
+static int move_up(rt_run *r, const char *folder, rt_err *e)
+{
+    int rc;
+    char **names;
+    uint32_t count;
+    RT_TRY(rt_dir_list(&names, &count, &r->arena, folder, e));
+    for (int last = 0; last < 2; last++)
+        for (uint32_t i = 0; i < count; i++) {
+            if (is_last_file(names[i]) != (last == 1)) continue;
+            char *from = rt_path_join(&r->arena, folder, names[i]), *to = rt_path_join(&r->arena, r->out, names[i]);
+            if (!from || !to) RT_TRY(no_memory(e));
+            if (rename(from, to) != 0) RT_TRY(rt_fail(e, RT_IO, "%s cannot become %s: %s", from, to, strerror(errno)));
+        }
+    rt_dir_remove(folder);
+out:
+    return rc;
+}
+
+int rt_run_write_root(rt_run *r, const char *from, rt_err *e)
+{
+    int rc;
+    char *temp = NULL, *name = rt_path_join(&r->arena, r->out, "root");
+    if (from) return move_up(r, from, e);
+    if (!name) RT_TRY(no_memory(e));
+    RT_TRY(rt_dir_temp(&temp, &r->arena, name, e));
+    RT_TRY(rt_output_write(temp, r->trainer, &r->output, e));
+    RT_TRY(move_up(r, temp, e));
+    temp = NULL;
+out:
+    if (temp) rt_dir_remove(temp);
+    return rc;
+}
+
+int rt_run_write_merged(rt_run *r, rt_err *e)
+{
+    char *path = rt_path_join(&r->arena, r->out, "merged");
+    if (!path) return no_memory(e);
+    return rt_output_merged(path, r->trainer, &r->output, e);
+}
+
+int rt_run_write_report(rt_run *r, rt_err *e)
+{
+    int rc;
+    rt_report_run *runs[2] = { 0 };
+    char *path = rt_path_join(&r->arena, r->run, "report.html");
+    if (!path) return no_memory(e);
+    RT_TRY(rt_report_run_open(&runs[0], r->run, e));
+    RT_TRY(rt_control_report(&runs[1], r->run, e));
+    RT_TRY(rt_report_write(path, runs, runs[1] ? 2 : 1, e));
+out:
+    rt_report_run_close(runs[0]);
+    rt_report_run_close(runs[1]);
+    return rc;
+}

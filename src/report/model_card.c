@@ -1,0 +1,219 @@
+/* model_card.c - see model_card.h. */
+#include "report/model_card.h"
+
+#include "job/run_internal.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+/* A name as a YAML string, and as code in Markdown: names come from files and may hold anything. */
+static void put_yaml(rt_str *s, const char *name)
+{
+    rt_str_append(s, "\"");
+    for (const unsigned char *p = (const unsigned char *)name; *p; p++) {
+        if (*p < ' ' || *p == 127)
+            rt_str_printf(s, "\\x%02x", *p);
+        else
+            rt_str_printf(s, "%s%c", *p == '"' || *p == '\\' ? "\\" : "", *p);
+    }
+    rt_str_append(s, "\"");
+}
+
+static void put_name(rt_str *s, const char *name)
+{
+    rt_str_append(s, "`");
+    for (const unsigned char *p = (const unsigned char *)name; *p; p++)
+        rt_str_printf(s, "%c", *p < ' ' || *p == 127 || *p == '`' ? '?' : *p);
+    rt_str_append(s, "`");
+}
+
+static bool is_adapter(const rt_card *c) { return c->resolved->lora.rank > 0; }
+
+static void put_front(rt_str *s, const rt_card *c)
+{
+    rt_str_append(s, "---\n");
+    if (!c->from_random || is_adapter(c)) {
+        rt_str_append(s, "base_model: ");
+        put_yaml(s, c->student);
+        rt_str_append(s, "\n");
+    }
+    rt_str_printf(s, "library_name: %s\npipeline_tag: text-generation\ntags:\n",
+                  is_adapter(c) ? "peft" : "transformers");
+    if (is_adapter(c)) rt_str_append(s, "- lora\n");
+    rt_str_printf(s, "- %s\n- retort\n---\n\n", c->teacher ? "distillation" : "fine-tuning");
+}
+
+static void put_opening(rt_str *s, const rt_card *c)
+{
+    rt_str_append(s, "# ");
+    put_name(s, c->student);
+    if (c->teacher) {
+        rt_str_append(s, " distilled from ");
+        put_name(s, c->teacher);
+    } else {
+        rt_str_append(s, " trained on text");
+    }
+    rt_str_append(s, is_adapter(c) ? "\n\nA LoRA adapter for " : "\n\nThe student is ");
+    put_name(s, c->student);
+    if (c->from_random && !is_adapter(c)) rt_str_append(s, ", which began as random weights");
+    if (c->teacher) {
+        rt_str_append(s, is_adapter(c) ? ", trained" : "; it was trained");
+        rt_str_append(s, " to give the probabilities of ");
+        put_name(s, c->teacher);
+        rt_str_append(s, " on every trained position of the data");
+    } else {
+        rt_str_append(s, is_adapter(c) ? ", trained" : "; it was trained");
+        rt_str_append(s, " on text with cross-entropy");
+    }
+    rt_str_printf(s, ". These are the weights of step %u of %u, %s. Written by retort %s.\n\n", c->summary->saved_step,
+                  c->resolved->steps, c->summary->is_best ? "the best on held-out text" : "the last",
+                  c->version ? c->version : "");
+}
+
+/* ---- what was measured ---- */
+
+static void put_measure(rt_str *s, rt_measure m, bool there)
+{
+    int digits = m.mean < 10 ? 4 : 2; /* perplexities are large */
+    if (there) rt_str_printf(s, " %.*f", digits, m.mean);
+    if (there && !isnan(m.error)) rt_str_printf(s, " ± %.*f", digits, m.error);
+    rt_str_append(s, " |");
+}
+
+static void put_row(rt_str *s, const char *name, rt_measure before, rt_measure after, const rt_measure *teacher,
+                    bool column)
+{
+    rt_str_printf(s, "| %s |", name);
+    put_measure(s, before, true);
+    put_measure(s, after, true);
+    if (column) put_measure(s, teacher ? *teacher : (rt_measure){ 0 }, teacher != NULL);
+    rt_str_append(s, "\n");
+}
+
+static rt_measure perplexity(rt_measure m) { return (rt_measure){ exp(m.mean), exp(m.mean) * m.error }; }
+
+static void put_held(rt_str *s, const rt_run_summary *v)
+{
+    const rt_eval_result *a = &v->before, *b = &v->saved;
+    bool column = b->teacher;
+    rt_measure words = perplexity(b->teacher_ce);
+    rt_str_printf(s, "## Held-out text\n\n| | before | after |%s\n|---|---|---|%s\n", column ? " teacher |" : "",
+                  column ? "---|" : "");
+    put_row(s, "cross-entropy", a->ce, b->ce, &b->teacher_ce, column);
+    put_row(s, "perplexity", perplexity(a->ce), perplexity(b->ce), &words, column);
+    if (column) {
+        put_row(s, "KL(teacher ‖ student)", a->kl, b->kl, NULL, column);
+        put_row(s, "top-1 agreement", a->agreement, b->agreement, NULL, column);
+    }
+    rt_str_printf(s,
+                  "\n%" PRIu64 " positions in %" PRIu64
+                  " documents that were not trained on, the same before and after; ± is one standard error over "
+                  "documents. *After* is measured on the files here, loaded again.\n\n",
+                  b->positions, b->documents);
+}
+
+/* ---- how it was made ---- */
+
+static void put_settings(rt_str *s, const rt_card *c)
+{
+    const rt_resolved *v = c->resolved;
+    rt_str_append(s, "## Training\n\n| setting | value |\n|---|---|\n");
+    if (c->teacher)
+        rt_str_printf(s, "| loss | %.4g × cross-entropy + %.4g × %s at temperature %.4g |\n", v->loss.ce_weight,
+                      v->loss.kd_weight, c->settings->divergence, v->loss.temperature);
+    else
+        rt_str_append(s, "| loss | cross-entropy |\n");
+    if (is_adapter(c))
+        rt_str_printf(s, "| LoRA | rank %u, alpha %.4g, targets %s |\n", v->lora.rank, v->lora.alpha,
+                      c->settings->lora_targets);
+    rt_str_printf(s, "| steps | %u of %u rows of %u positions |\n", v->steps, v->batch, v->seq_len);
+    rt_str_printf(s, "| data gone through | %" PRIu64 " tokens, %" PRIu64 " of them trained |\n", c->tokens,
+                  c->trained);
+    rt_str_printf(s, "| learning rate | %.4g, %s, warm-up %u steps |\n", v->schedule.lr,
+                  rt_schedule_name(v->schedule.kind), v->schedule.warmup);
+    rt_str_printf(s, "| optimizer | AdamW, betas %.4g, %.4g, weight decay %.4g, gradient norm at most %.4g |\n",
+                  v->beta1, v->beta2, v->weight_decay, v->max_grad_norm);
+    rt_str_printf(s, "| seed | %" PRIu64 " |\n| stored as | %s |\n\n", v->seed, rt_dtype_name(v->save_dtype));
+}
+
+/* ---- how to load it ---- */
+
+static void put_transformers(rt_str *s, const rt_card *c)
+{
+    const char *class = is_adapter(c) ? "AutoPeftModelForCausalLM" : "AutoModelForCausalLM";
+    rt_str_printf(s, "With %s:\n\n```python\n",
+                  is_adapter(c) ? "PEFT, which loads the base model too" : "transformers");
+    if (is_adapter(c)) rt_str_append(s, "from peft import AutoPeftModelForCausalLM\n");
+    if (c->tokenizer || !is_adapter(c))
+        rt_str_printf(s, "from transformers import %s%s%s\n", is_adapter(c) ? "" : class,
+                      is_adapter(c) || !c->tokenizer ? "" : ", ", c->tokenizer ? "AutoTokenizer" : "");
+    rt_str_printf(s, "\nmodel = %s.from_pretrained(\".\")\n", class);
+    if (c->tokenizer) {
+        rt_str_printf(s, "tokenizer = AutoTokenizer.from_pretrained(%s)\n",
+                      is_adapter(c) ? "model.peft_config[\"default\"].base_model_name_or_path" : "\".\"");
+        if (c->chat)
+            rt_str_append(s,
+                          "ids = tokenizer.apply_chat_template([{\"role\": \"user\", \"content\": \"Hello\"}],\n"
+                          "                                    add_generation_prompt=True, return_tensors=\"pt\")\n");
+        else
+            rt_str_append(s, "ids = tokenizer(\"Hello\", return_tensors=\"pt\").input_ids\n");
+        rt_str_append(s, "print(tokenizer.decode(model.generate(ids, max_new_tokens=64)[0]))\n");
+    }
+    rt_str_append(s, "```\n\n");
+}
+
+static void put_loading(rt_str *s, const rt_card *c)
+{
+    rt_str_append(s, "## Use\n\n`.` is this folder.\n\n");
+    put_transformers(s, c);
+    if (!c->tokenizer) return;
+    if (is_adapter(c) && !c->merged) {
+        rt_str_printf(
+            s,
+            "llama.cpp and Ollama take the whole model: `retort %s --resume --merge --out .` beside the run's "
+            "files, or PEFT's `merge_and_unload()`, adds the adapter to it.\n",
+            c->teacher ? "distill" : "train");
+        return;
+    }
+    rt_str_printf(s,
+                  "With llama.cpp and Ollama%s:\n\n```sh\nretort convert %s model.gguf     # writes model.Modelfile "
+                  "too\nllama-cli -m model.gguf\nollama create my-model -f model.Modelfile && ollama run my-model\n"
+                  "```\n",
+                  is_adapter(c) ? ", from `merged/`, which holds the whole model" : "", is_adapter(c) ? "merged" : ".");
+}
+
+void rt_model_card(rt_str *out, const rt_card *c)
+{
+    put_front(out, c);
+    put_opening(out, c);
+    put_held(out, c->summary);
+    put_settings(out, c);
+    put_loading(out, c);
+}
+
+int rt_run_write_card(rt_run *r, const rt_run_summary *s, rt_err *e)
+{
+    int rc;
+    rt_str text = { 0 };
+    const rt_inputs *in = r->in;
+    char *path = rt_path_join(&r->arena, r->out, "README.md");
+    rt_card c = { .student = in->student->name,
+                  .teacher = in->teacher ? in->teacher->name : NULL,
+                  .from_random = in->student->config.random_init,
+                  .merged = r->settings->merge,
+                  .tokenizer = r->text.tokenizer_json.data != NULL,
+                  .chat = r->text.chat_template.data != NULL,
+                  .settings = r->settings,
+                  .resolved = &r->resolved,
+                  .summary = s,
+                  .tokens = r->state.tokens,
+                  .trained = r->state.trained,
+                  .version = r->opts->version };
+    rt_model_card(&text, &c);
+    if (!path || text.failed) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for the model card"));
+    RT_TRY(rt_file_write(path, text.data, text.len, e));
+out:
+    rt_str_free(&text);
+    return rc;
+}

@@ -1,0 +1,26 @@
+/* model_card.h - README.md of a trained model: what it is, what it was distilled from, what was measured, how to load
+ * it.
+ *
+ * Owns: the text, with the front matter that Hugging Face reads. Models stand in it by name and never by path; a
+ * licence is not known here and left out. Nothing in it depends on when or where it was written. */
+#ifndef RT_REPORT_MODEL_CARD_H
+#define RT_REPORT_MODEL_CARD_H
+
+#include "job/run.h"
+
+typedef struct rt_card {
+    const char *student, *teacher; /* names; teacher null: none */
+    bool from_random;              /* the student began as random weights, so it has no base model */
+    bool merged;                   /* with adapters: the folder merged/ is there too */
+    bool tokenizer, chat;          /* the output has a tokenizer, a chat template */
+    const rt_settings *settings;   /* resolved */
+    const rt_resolved *resolved;
+    const rt_run_summary *summary;
+    uint64_t tokens, trained; /* positions gone through, and of them trained */
+    const char *version;      /* of retort */
+} rt_card;
+
+/* Errors are sticky in out. */
+void rt_model_card(rt_str *out, const rt_card *c);
+
+#endif

@@ -1,0 +1,45 @@
+/* settings_yaml_internal.h - shared by settings_yaml.c (reading) and settings_alias.c (other tools' names). */
+#ifndef RT_SETTINGS_SETTINGS_YAML_INTERNAL_H
+#define RT_SETTINGS_SETTINGS_YAML_INTERNAL_H
+
+#include "settings/settings_yaml.h"
+
+/* A name of the file with its values. */
+typedef struct rt_yaml_entry {
+    const char *name; /* as the file has it */
+    uint32_t line;
+    rt_setting_id id;                    /* RT_SETTING_COUNT_ALL: an alias */
+    uint32_t alias;                      /* its index */
+    bool list;                           /* in brackets or with dashes */
+    bool null;                           /* says nothing */
+    const char *value[RT_SETTING_WORDS]; /* terminated */
+    uint32_t count;
+    struct rt_yaml_entry *next;
+} rt_yaml_entry;
+
+typedef struct rt_yaml_file {
+    const char *where;
+    rt_arena *arena;
+    rt_settings settings;
+    rt_yaml_entry *first, *last;
+    const rt_yaml_entry *by[RT_SETTING_COUNT_ALL]; /* which entry gave a setting */
+    rt_settings_aliases *used;                     /* null: nobody asks */
+    rt_err *e;
+} rt_yaml_file;
+
+/* RT_INVALID with file and line before the message. */
+int rt_yaml_refuse(const rt_yaml_file *f, uint32_t line, const char *format, ...) __attribute__((format(printf, 3, 4)));
+int rt_yaml_no_memory(const rt_yaml_file *f);
+/* Sets one value on behalf of an entry; refused when another entry has given the setting. */
+int rt_yaml_set(rt_yaml_file *f, const rt_yaml_entry *x, rt_setting_id id, const char *text);
+
+/* ---- settings_alias.c ---- */
+enum { RT_ALIAS_NONE = UINT32_MAX };
+/* The index of an alias by name, with _ or -. */
+uint32_t rt_alias_find(const char *name);
+/* All aliases of the file, after its own names. */
+int rt_alias_apply(rt_yaml_file *f);
+/* Whether a word means yes or no in YAML: 1, 0, or -1 for neither. */
+int rt_yaml_bool(const char *text);
+
+#endif

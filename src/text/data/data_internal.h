@@ -1,0 +1,84 @@
+/* data_internal.h - between the files that read data: bytes of a file however compressed, and the records in them. */
+#ifndef RT_DATA_DATA_INTERNAL_H
+#define RT_DATA_DATA_INTERNAL_H
+
+#include "base/file.h"
+#include "text/data/dataset.h"
+
+/* ---- bytes of a file, decompressed (data_stream.c) ---- */
+
+typedef struct rt_data_stream rt_data_stream;
+/* Compression is found by content: gzip, zstd, or none. */
+int rt_data_stream_open(rt_data_stream **out, const char *path, rt_err *e);
+/* The next bytes, valid until the next call; *len 0 at the end. */
+int rt_data_stream_next(rt_data_stream *s, const char **data, size_t *len, rt_err *e);
+uint64_t rt_data_stream_at(const rt_data_stream *s); /* bytes of the file read so far; null: 0 */
+void rt_data_stream_close(rt_data_stream *s);        /* accepts null */
+
+/* ---- records of files (data_split.c) ---- */
+
+enum {
+    RT_RAW_LIMIT = 256 << 20, /* bytes of one record, or of a text that cannot be cut */
+    RT_RAW_PART = 1 << 20,    /* a text is cut into parts of about this size where it can be */
+};
+
+typedef struct rt_raw {
+    size_t begin, len; /* in the text that it was appended to */
+    uint32_t file;     /* in the list */
+    uint64_t line;     /* where it begins, from 1 */
+    unsigned parts;    /* RT_PART_* */
+} rt_raw;
+
+typedef struct rt_raw_reader {
+    const rt_data_list *list;
+    uint32_t file, end; /* files still to be read: [file, end) */
+    bool cut_text;
+    rt_data_stream *stream; /* of `file`; null: not open yet */
+    const char *data;       /* unread bytes of the current block */
+    size_t len;
+    rt_str carry;   /* the beginning of a record that a block ended in */
+    uint64_t line;  /* of the next byte */
+    uint64_t bytes; /* read so far, decompressed */
+    uint64_t disk;  /* of whole files */
+    bool begun;     /* a text: its first part was given */
+    bool in_array;  /* JSON: inside the array */
+    bool after_array;
+    bool any; /* something of this file was seen */
+} rt_raw_reader;
+
+/* Appends the next record to text and describes it. 1: a record; 0: no more; negative: a status. */
+int rt_raw_next(rt_raw_reader *r, rt_str *text, rt_raw *out, rt_err *e);
+void rt_raw_reader_free(rt_raw_reader *r);
+
+/* ---- a record's shape (data_record.c) ---- */
+
+typedef struct rt_record {
+    rt_record_kind kind;
+    const char *text; /* TEXT */
+    size_t text_len;
+    const char *prompt, *completion; /* COMPLETION */
+    size_t prompt_len, completion_len;
+    json_t *messages, *tools; /* CHAT; owned; tools may be null */
+    json_t *root;             /* owned: the texts point into it */
+} rt_record;
+int rt_record_parse(rt_record *out, const char *json, size_t len, rt_err *e);
+void rt_record_free(rt_record *r); /* accepts zeroes */
+
+/* ---- which tokens lie inside ranges of text (data_align.c) ---- */
+
+typedef struct rt_align {
+    const rt_tokenizer *tok;
+    rt_tok_scratch *scratch;
+    rt_tok_ids spare;
+} rt_align;
+/* token[i]: the first token that begins at or behind at[i] (end false), or one behind the last token that ends at or
+ * before at[i] (end true). ids is text as one text, without special tokens. */
+typedef struct rt_align_mark {
+    size_t at;
+    bool end;
+    uint32_t token;
+} rt_align_mark;
+int rt_align_tokens(rt_align *a, const char *text, size_t len, const rt_tok_ids *ids, rt_align_mark *marks,
+                    uint32_t count, rt_err *e);
+
+#endif

@@ -1,0 +1,125 @@
+/* data_prompt.c - see data_prompt.h. */
+#include "text/data/data_prompt.h"
+
+#include "base/json.h"
+#include "text/data/data_internal.h"
+
+#include <string.h>
+
+static int no_memory(rt_err *e) { return rt_fail(e, RT_NOMEM, "no memory for a prompt"); }
+
+/* As data begins a text: with BOS where the tokenizer adds one. */
+static int continue_text(const rt_data_text *t, const char *text, size_t len, rt_str *shown, rt_tok_ids *ids, rt_err *e)
+{
+    int rc;
+    rt_encoder *x = NULL;
+    rt_encoded r = { 0 };
+    RT_TRY(rt_encoder_new(&x, t, RT_LOSS_ALL, e));
+    RT_TRY(rt_encoder_text(x, text, len, RT_PART_FIRST, &r, e));
+    if (!rt_grow((void **)&ids->ids, &ids->cap, ids->count + r.ids.count, sizeof *ids->ids)) RT_TRY(no_memory(e));
+    if (r.ids.count) memcpy(ids->ids + ids->count, r.ids.ids, r.ids.count * sizeof *ids->ids);
+    ids->count += r.ids.count;
+    rt_str_append_n(shown, text, len);
+    if (shown->failed) RT_TRY(no_memory(e));
+out:
+    rt_encoded_free(&r);
+    rt_encoder_free(x);
+    return rc;
+}
+
+/* Of a single question its own words are shown, else all of the conversation as the model reads it. */
+static void show_chat(const json_t *messages, const rt_str *rendered, rt_str *shown)
+{
+    const json_t *only = json_object_get(json_array_get(messages, 0), "content");
+    if (json_array_size(messages) == 1 && json_is_string(only))
+        rt_str_append_n(shown, json_string_value(only), json_string_length(only));
+    else
+        rt_str_append_n(shown, rendered->data ? rendered->data : "", rendered->len);
+}
+
+static int ask(const rt_data_text *t, const json_t *messages, const json_t *tools, rt_str *shown, rt_tok_ids *ids,
+               rt_err *e)
+{
+    int rc;
+    rt_jinja_result r = { 0 };
+    rt_tok_scratch *scratch = NULL;
+    rt_chat_options o = { .add_generation_prompt = true,
+                          .tools = tools,
+                          .special = t->special,
+                          .extra = t->extra,
+                          .now = t->now,
+                          .utc_offset = t->utc_offset };
+    RT_TRY(rt_chat_render(t->tmpl, messages, &o, &r, e));
+    RT_TRY(rt_tok_scratch_new(&scratch, t->tok, e));
+    RT_TRY(rt_tokenizer_encode(t->tok, scratch, r.text.data ? r.text.data : "", r.text.len, 0, ids, e));
+    show_chat(messages, &r.text, shown);
+    if (shown->failed) RT_TRY(no_memory(e));
+out:
+    rt_tok_scratch_free(scratch);
+    rt_jinja_result_free(&r);
+    return rc;
+}
+
+int rt_prompt_from_line(const rt_data_text *t, const char *line, size_t len, rt_str *shown, rt_tok_ids *ids, rt_err *e)
+{
+    int rc;
+    if (!t->tmpl) return continue_text(t, line, len, shown, ids, e);
+    rt_json_init();
+    (void)rt_json_out_of_memory();
+    json_t *messages = json_pack("[{s:s, s:s%}]", "role", "user", "content", line, len);
+    if (!messages) RT_TRY(rt_json_out_of_memory() ? no_memory(e) : rt_fail(e, RT_INVALID, "the prompt is not UTF-8"));
+    RT_TRY(ask(t, messages, NULL, shown, ids, e));
+out:
+    json_decref(messages);
+    return rc;
+}
+
+/* What stands before the assistant's last words. */
+static int beginning_of(const json_t *messages, json_t **out, rt_err *e)
+{
+    size_t n = json_array_size(messages);
+    while (n > 0) {
+        const char *role = json_string_value(json_object_get(json_array_get(messages, n - 1), "role"));
+        if (!role || strcmp(role, "assistant") != 0) break;
+        n--;
+    }
+    if (n == 0) return rt_fail(e, RT_INVALID, "a conversation in which nobody but the assistant speaks asks nothing");
+    *out = json_array();
+    for (size_t i = 0; i < n; i++)
+        if (!*out || json_array_append(*out, json_array_get(messages, i)) < 0) return no_memory(e);
+    return RT_OK;
+}
+
+static int from_record(const rt_data_text *t, const char *json, size_t len, rt_str *shown, rt_tok_ids *ids, rt_err *e)
+{
+    int rc;
+    rt_record rec;
+    json_t *messages = NULL;
+    RT_TRY(rt_record_parse(&rec, json, len, e));
+    if (rec.kind != RT_RECORD_CHAT) RT_TRY(rt_fail(e, RT_INVALID, "`prompt` and `text` are texts"));
+    if (!t->tmpl)
+        RT_TRY(rt_fail(e, RT_INVALID,
+                       "a conversation, and the model has no chat template; name one with --chat-template FILE"));
+    RT_TRY(beginning_of(rec.messages, &messages, e));
+    RT_TRY(ask(t, messages, rec.tools, shown, ids, e));
+out:
+    json_decref(messages);
+    rt_record_free(&rec);
+    return rc;
+}
+
+int rt_prompt_from_json(const rt_data_text *t, const char *json, size_t len, rt_str *shown, rt_tok_ids *ids, rt_err *e)
+{
+    int rc;
+    rt_json_init();
+    (void)rt_json_out_of_memory();
+    json_t *j = json_loadb(json, len, JSON_ALLOW_NUL, NULL), *text = json_object_get(j, "prompt");
+    if (!j && rt_json_out_of_memory()) return no_memory(e);
+    if (!text) text = json_object_get(j, "text");
+    if (json_is_string(text))
+        rc = continue_text(t, json_string_value(text), json_string_length(text), shown, ids, e);
+    else
+        rc = from_record(t, json, len, shown, ids, e); /* which also says what is wrong with it */
+    json_decref(j);
+    return rc;
+}

@@ -1,0 +1,348 @@
+/* data_source.c - what a user names as data, as a sorted list of files and what each holds.
+ *
+ * Owns: options behind a name, directories, patterns, the Hugging Face cache, which of a directory's files are data.
+ * Reading them is for data_split.c and data_shard.c. Nothing is opened here. */
+#include "text/data/data_internal.h"
+
+#include <fnmatch.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_DEPTH = 8, MAX_FILES = 1 << 20 };
+
+typedef struct list {
+    rt_data_list *to;
+    rt_arena *a;
+    uint32_t file_cap, note_cap;
+    rt_data_file *files; /* grown with rt_grow, moved to the arena at the end */
+    const char **notes;
+    rt_err *e;
+} list;
+
+static int no_memory(rt_err *e) { return rt_fail(e, RT_NOMEM, "out of memory for the list of data files"); }
+
+/* ---- kinds of files ---- */
+
+typedef enum { NOT_DATA = -1, PARQUET = -2 } other_kind;
+
+static const struct {
+    const char *ending;
+    int kind;
+} endings[] = {
+    { ".jsonl", RT_DATA_JSONL }, { ".ndjson", RT_DATA_JSONL }, { ".json", RT_DATA_JSON },  { ".txt", RT_DATA_TEXT },
+    { ".text", RT_DATA_TEXT },   { ".md", RT_DATA_TEXT },      { ".rtok", RT_DATA_SHARD }, { ".bin", RT_DATA_BIN },
+    { ".u32", RT_DATA_BIN },     { ".parquet", PARQUET },
+};
+
+/* By the name, without what says that it is compressed. */
+static int kind_of(const char *path)
+{
+    static const char *const packed[] = { ".gz", ".zst", ".zstd", "" };
+    size_t len = strlen(path);
+    for (size_t p = 0; p < sizeof packed / sizeof *packed; p++) {
+        if (*packed[p] && !rt_path_ends(path, packed[p])) continue;
+        len -= strlen(packed[p]);
+        break;
+    }
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+        size_t n = strlen(endings[i].ending);
+        if (len > n && strncasecmp(path + len - n, endings[i].ending, n) == 0) return endings[i].kind;
+    }
+    return NOT_DATA;
+}
+
+static int refuse_parquet(const char *path, rt_err *e)
+{
+    return rt_fail(e, RT_UNSUPPORTED,
+                   "%.120s: Parquet is not read; turn it into JSONL with: python3 -c \"import pandas; "
+                   "pandas.read_parquet('%.120s').to_json('data.jsonl', orient='records', lines=True)\"",
+                   path, path);
+}
+
+static int refuse_kind(const char *path, rt_err *e)
+{
+    return rt_fail(e, RT_INVALID,
+                   "%s: what this file holds cannot be told from its name; known endings are .jsonl .ndjson .json .txt "
+                   ".md (each also with .gz or .zst), .rtok .bin .u32",
+                   path);
+}
+
+/* ---- collecting ---- */
+
+static int add_note(list *l, const char *text)
+{
+    if (!text || !rt_grow((void **)&l->notes, &l->note_cap, l->to->note_count + 1, sizeof *l->notes))
+        return no_memory(l->e);
+    l->notes[l->to->note_count++] = text;
+    return RT_OK;
+}
+
+static int add_file(list *l, const char *path, int kind)
+{
+    rt_data_list *to = l->to;
+    if (to->file_count == MAX_FILES) return rt_fail(l->e, RT_INVALID, "more than %d data files", MAX_FILES);
+    rt_data_file f = { .path = rt_arena_strdup(l->a, path),
+                       .format = kind < 0 ? RT_DATA_TEXT : (rt_data_format)kind,
+                       .source = to->source_count };
+    if (!f.path || !rt_grow((void **)&l->files, &l->file_cap, to->file_count + 1, sizeof *l->files))
+        return no_memory(l->e);
+    l->files[to->file_count++] = f;
+    return RT_OK;
+}
+
+/* Files that lie beside data and are none. */
+static bool is_beside(const char *name)
+{
+    static const char *const names[] = { "dataset_infos.json", "dataset_info.json", "dataset_dict.json", "state.json" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0) return true;
+    return name[0] == '.';
+}
+
+typedef struct found {
+    char **paths;
+    uint32_t count, cap;
+} found;
+
+static int add_found(found *f, char *path, rt_err *e)
+{
+    if (!path || !rt_grow((void **)&f->paths, &f->cap, f->count + 1, sizeof *f->paths)) return no_memory(e);
+    f->paths[f->count++] = path;
+    return RT_OK;
+}
+
+/* Everything below a directory, in order of names. */
+static int walk(list *l, found *f, const char *dir, int depth)
+{
+    char **names;
+    uint32_t n;
+    int rc;
+    RT_TRY(rt_dir_list(&names, &n, l->a, dir, l->e));
+    for (uint32_t i = 0; i < n; i++) {
+        if (is_beside(names[i])) continue;
+        char *path = rt_path_join(l->a, dir, names[i]);
+        if (!path) return no_memory(l->e);
+        if (!rt_path_is_dir(path))
+            RT_TRY(add_found(f, path, l->e));
+        else if (depth < MAX_DEPTH)
+            RT_TRY(walk(l, f, path, depth + 1));
+    }
+out:
+    return rc;
+}
+
+/* Token shards before records before plain text: a README beside records is not a record. */
+static int rank_of(int kind)
+{
+    return kind == RT_DATA_SHARD || kind == RT_DATA_BIN    ? 0
+           : kind == RT_DATA_JSONL || kind == RT_DATA_JSON ? 1
+           : kind == PARQUET                               ? 2
+           : kind == RT_DATA_TEXT                          ? 3
+                                                           : 4;
+}
+
+static int add_directory(list *l, const char *dir, const char *split)
+{
+    found f = { 0 };
+    int rc, best = 4;
+    uint32_t other = 0;
+    size_t skip = strlen(dir);
+    RT_TRY(walk(l, &f, dir, 0));
+    bool any_split = false;
+    for (uint32_t i = 0; split && i < f.count; i++)
+        any_split = any_split || (kind_of(f.paths[i]) != NOT_DATA && strstr(f.paths[i] + skip, split));
+    for (uint32_t i = 0; i < f.count; i++) {
+        if (any_split && !strstr(f.paths[i] + skip, split)) continue;
+        int rank = rank_of(kind_of(f.paths[i]));
+        if (rank < best) best = rank;
+    }
+    for (uint32_t i = 0; i < f.count; i++) {
+        int kind = kind_of(f.paths[i]);
+        if ((any_split && !strstr(f.paths[i] + skip, split)) || kind == NOT_DATA || rank_of(kind) != best) {
+            other++;
+            continue;
+        }
+        if (kind == PARQUET) RT_TRY(refuse_parquet(f.paths[i], l->e));
+        RT_TRY(add_file(l, f.paths[i], kind));
+    }
+    if (best == 4)
+        RT_TRY(rt_fail(l->e, RT_NOT_FOUND,
+                       "%s: this directory holds no data; known endings are .jsonl .ndjson .json "
+                       ".txt .md (each also with .gz or .zst), .rtok .bin .u32",
+                       dir));
+    if (other)
+        RT_TRY(add_note(l, rt_arena_printf(l->a, "%s: %u other file%s left out%s%s", dir, other, other == 1 ? "" : "s",
+                                           any_split ? "; taken are those of split " : "", any_split ? split : "")));
+out:
+    rt_free(f.paths);
+    return rc;
+}
+
+static bool is_pattern(const char *text) { return strpbrk(text, "*?[") != NULL; }
+
+/* The parts of a pattern from `rest`, below dir ("" for the current one). */
+static int match(list *l, found *f, const char *dir, const char *rest)
+{
+    char **names;
+    uint32_t n;
+    int rc = RT_OK;
+    while (*rest == '/') rest++;
+    const char *slash = strchr(rest, '/');
+    size_t len = slash ? (size_t)(slash - rest) : strlen(rest);
+    char *part = rt_arena_printf(l->a, "%.*s", (int)len, rest);
+    if (!part) return no_memory(l->e);
+    if (!is_pattern(part)) {
+        char *path = *dir ? rt_path_join(l->a, dir, part) : part;
+        if (!path) return no_memory(l->e);
+        if (!slash) return rt_path_exists(path) ? add_found(f, path, l->e) : RT_OK;
+        return rt_path_is_dir(path) ? match(l, f, path, slash) : RT_OK;
+    }
+    RT_TRY(rt_dir_list(&names, &n, l->a, *dir ? dir : ".", l->e));
+    for (uint32_t i = 0; i < n; i++) {
+        if (fnmatch(part, names[i], FNM_PERIOD) != 0) continue;
+        char *path = *dir ? rt_path_join(l->a, dir, names[i]) : names[i];
+        if (!path) return no_memory(l->e);
+        if (!slash)
+            RT_TRY(add_found(f, path, l->e));
+        else if (rt_path_is_dir(path))
+            RT_TRY(match(l, f, path, slash));
+    }
+out:
+    return rc;
+}
+
+static int add_path(list *l, const char *path, const char *split)
+{
+    if (rt_path_is_dir(path)) return add_directory(l, path, split);
+    int kind = kind_of(path);
+    if (kind == PARQUET) return refuse_parquet(path, l->e);
+    if (kind == NOT_DATA) return refuse_kind(path, l->e);
+    return add_file(l, path, kind);
+}
+
+static int add_pattern(list *l, const char *pattern)
+{
+    found f = { 0 };
+    int rc;
+    RT_TRY(match(l, &f, pattern[0] == '/' ? "/" : "", pattern));
+    if (f.count == 0) RT_TRY(rt_fail(l->e, RT_NOT_FOUND, "%s: no file matches this pattern", pattern));
+    for (uint32_t i = 0; i < f.count; i++) RT_TRY(add_path(l, f.paths[i], NULL));
+out:
+    rt_free(f.paths);
+    return rc;
+}
+
+/* ---- a spec ---- */
+
+static int bad_option(const char *spec, const char *option, rt_err *e)
+{
+    return rt_fail(e, RT_INVALID,
+                   "%s: '%s' is not an option of a data source; there are weight=NUMBER (above 0, at most "
+                   "1000) and split=NAME",
+                   spec, option);
+}
+
+/* Cuts ",weight=W" and ",split=S" off the end of name. */
+static int take_options(char *name, rt_data_source *s, const char **split, rt_err *e)
+{
+    for (char *comma; (comma = strrchr(name, ','));) {
+        char *option = comma + 1, *eq = strchr(option, '=');
+        if (rt_path_exists(name) || !eq) return RT_OK; /* a comma of the name's own */
+        if (strncmp(option, "weight=", 7) == 0) {
+            char *end;
+            double w = strtod(eq + 1, &end);
+            if (end == eq + 1 || *end || !isfinite(w) || w <= 0 || w > 1000) return bad_option(s->spec, option, e);
+            s->weight = w;
+            s->weighted = true;
+        } else if (strncmp(option, "split=", 6) == 0 && eq[1]) {
+            *split = eq + 1;
+        } else {
+            return bad_option(s->spec, option, e);
+        }
+        *comma = '\0';
+    }
+    return RT_OK;
+}
+
+static bool looks_like_repo(const char *name)
+{
+    const char *slash = strchr(name, '/');
+    if (!slash || slash == name || !slash[1] || strchr(slash + 1, '/')) return false;
+    return name[0] != '.' && name[0] != '~' && kind_of(name) == NOT_DATA;
+}
+
+static int add_repo(list *l, const char *repo, const char *split, const rt_hub_env *env)
+{
+    char *folder;
+    int rc = rt_hub_find(&folder, l->a, "datasets", repo, env, l->e);
+    if (rc < 0) return rc;
+    /* Held-out splits lie beside the training one in most sets; nobody means to train on those unasked. */
+    return add_directory(l, folder, split ? split : "train");
+}
+
+static int add_source(list *l, const char *spec, const rt_hub_env *env)
+{
+    static const rt_hub_env nothing;
+    rt_data_list *to = l->to;
+    rt_data_source *s = &to->sources[to->source_count];
+    char *name = rt_arena_strdup(l->a, spec);
+    const char *split = NULL;
+    int rc;
+    *s = (rt_data_source){
+        .spec = rt_arena_strdup(l->a, spec), .name = name, .weight = 1, .first_file = to->file_count
+    };
+    if (!name || !s->spec) return no_memory(l->e);
+    RT_TRY(take_options(name, s, &split, l->e));
+    if (!*name) RT_TRY(rt_fail(l->e, RT_INVALID, "'%s' names no data", spec));
+    if (rt_path_exists(name))
+        RT_TRY(add_path(l, name, split));
+    else if (is_pattern(name))
+        RT_TRY(add_pattern(l, name));
+    else if (looks_like_repo(name))
+        RT_TRY(add_repo(l, name, split, env ? env : &nothing));
+    else
+        RT_TRY(rt_fail(l->e, RT_NOT_FOUND, "%s: no such file or directory", name));
+    s->file_count = to->file_count - s->first_file;
+    for (uint32_t i = s->first_file; i < to->file_count; i++)
+        RT_TRY(rt_file_size(l->files[i].path, &l->files[i].size, l->e));
+    to->source_count++;
+out:
+    return rc;
+}
+
+/* Arrays that grew, into the arena that the list lives in. */
+static int keep(list *l)
+{
+    rt_data_list *to = l->to;
+    to->files = rt_arena_alloc(l->a, to->file_count * sizeof *to->files);
+    to->notes = rt_arena_alloc(l->a, to->note_count * sizeof *to->notes);
+    if (!to->files || !to->notes) return no_memory(l->e);
+    if (to->file_count) memcpy(to->files, l->files, to->file_count * sizeof *to->files);
+    if (to->note_count) memcpy(to->notes, l->notes, to->note_count * sizeof *to->notes);
+    return RT_OK;
+}
+
+int rt_data_list_open(rt_data_list *out, const char *const *specs, uint32_t count, const rt_hub_env *env, rt_err *e)
+{
+    int rc;
+    *out = (rt_data_list){ 0 };
+    list l = { .to = out, .a = &out->arena, .e = e };
+    if (count == 0) return rt_fail(e, RT_INVALID, "no data were named");
+    out->sources = rt_arena_alloc(&out->arena, count * sizeof *out->sources);
+    if (!out->sources) RT_TRY(no_memory(e));
+    for (uint32_t i = 0; i < count; i++) RT_TRY(add_source(&l, specs[i], env));
+    RT_TRY(keep(&l));
+out:
+    rt_free(l.files);
+    rt_free(l.notes);
+    if (rc < 0) rt_data_list_close(out);
+    return rc;
+}
+
+void rt_data_list_close(rt_data_list *l)
+{
+    if (!l) return;
+    rt_arena_free(&l->arena);
+    *l = (rt_data_list){ 0 };
+}

@@ -1,0 +1,203 @@
+/* data_units.c - what of each record is used at a row length: whole, in pieces, cut after a turn, or not at all.
+ *
+ * Owns: the rules for records that are too long, the held-out side, the counts. One pass over the index makes sparse
+ * marks; after that a unit is found by a search and a short walk. */
+#include "text/data/data_rows_internal.h"
+
+#include <stdio.h>
+
+/* What a record gives at a row length. */
+typedef struct use {
+    uint32_t pieces; /* 0: dropped */
+    uint32_t len;    /* tokens used */
+    uint32_t trained;
+    bool cut, too_long;
+} use;
+
+static uint32_t count_targets(const rt_shard_record *r, uint32_t len)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 1; i < len; i++) n += !r->target || rt_bit(r->target, i);
+    return n;
+}
+
+/* Tokens up to the last place that fits where the conversation may end; 0: none. */
+static uint32_t last_stop(const rt_shard_record *r, uint32_t most)
+{
+    for (uint32_t i = most; r->stop && i > 0; i--)
+        if (rt_bit(r->stop, i - 1)) return i;
+    return 0;
+}
+
+static use use_of(const rt_shard_record *r, uint32_t seq_len)
+{
+    use u = { .pieces = 1, .len = r->count, .trained = r->trained };
+    if (r->trained == 0) {
+        u.pieces = 0;
+    } else if (r->kind == RT_RECORD_TEXT) {
+        /* The last token of a piece predicts the first of the next, so nothing is lost; the last of all predicts
+         * nothing and needs no piece of its own. */
+        u.pieces = (r->count - 2 + (r->next >= 0)) / seq_len + 1;
+        uint64_t most = (uint64_t)u.pieces * seq_len;
+        if (u.len > most) u.len = (uint32_t)most;
+    } else if (r->count > seq_len) {
+        u.len = last_stop(r, seq_len);
+        u.trained = count_targets(r, u.len);
+        u.too_long = u.len == 0;
+        u.cut = u.len > 0;
+        if (u.trained == 0) u.pieces = 0;
+    }
+    return u;
+}
+
+static bool is_held(const rt_shard *s, uint64_t record, double share)
+{
+    if (share <= 0) return false;
+    return (double)(rt_shard_record_hash(s, record) >> 11) * 0x1p-53 < share;
+}
+
+static bool on_side(const rt_rows_opts *o, bool held)
+{
+    return o->side == RT_SIDE_ALL || held == (o->side == RT_SIDE_HELD);
+}
+
+void rt_rows_count_record(rt_rows_count *c, const rt_shard_record *r, const rt_rows_opts *o, bool held)
+{
+    use u = use_of(r, o->seq_len);
+    c->records++;
+    c->split += u.pieces > 1;
+    c->cut += u.cut && u.pieces > 0;
+    c->too_long += u.too_long;
+    c->no_target += u.pieces == 0 && !u.too_long;
+    c->held += held;
+    if (!on_side(o, held) || u.pieces == 0) return;
+    c->units += u.pieces;
+    c->tokens += u.len;
+    c->trained += u.trained;
+}
+
+static void count_one(const rt_shard *s, uint64_t record, const rt_rows_opts *o, rt_rows_count *c)
+{
+    rt_shard_record r;
+    rt_shard_get(s, record, &r);
+    rt_rows_count_record(c, &r, o, is_held(s, record, o->held_out));
+}
+
+/* Units that a record gives to this side. */
+static uint32_t units_of(const rt_shard *s, uint64_t record, const rt_rows_opts *o)
+{
+    rt_shard_record r;
+    rt_shard_get(s, record, &r);
+    uint32_t pieces = use_of(&r, o->seq_len).pieces;
+    return pieces && on_side(o, is_held(s, record, o->held_out)) ? pieces : 0;
+}
+
+int rt_rows_survey(rt_shard *const *shards, uint32_t count, const rt_rows_opts *o, rt_rows_count *out, rt_err *e)
+{
+    *out = (rt_rows_count){ 0 };
+    if (o->seq_len < 2) return rt_fail(e, RT_INVALID, "rows of %u tokens; there must be at least 2", o->seq_len);
+    for (uint32_t k = 0; k < count; k++)
+        for (uint64_t i = 0; i < rt_shard_about(shards[k])->records; i++) count_one(shards[k], i, o, out);
+    return RT_OK;
+}
+
+double rt_rows_share(const rt_rows_source *sources, uint32_t count, const rt_rows_opts *o)
+{
+    uint64_t least = UINT64_MAX;
+    if (o->held_out <= 0) return 0;
+    for (uint32_t i = 0; i < count; i++)
+        for (uint32_t k = 0; k < sources[i].count; k++) {
+            const rt_shard *s = sources[i].shards[k];
+            for (uint64_t n = rt_shard_about(s)->records, record = 0; record < n; record++) {
+                rt_shard_record r;
+                rt_shard_get(s, record, &r);
+                if (use_of(&r, o->seq_len).pieces == 0) continue;
+                if (is_held(s, record, o->held_out)) return o->held_out;
+                uint64_t hash = rt_shard_record_hash(s, record) >> 11;
+                if (hash < least) least = hash;
+            }
+        }
+    return least == UINT64_MAX ? o->held_out : (double)(least + 1) * 0x1p-53;
+}
+
+int rt_rows_judge(const rt_rows_count *c, const char *name, const rt_rows_opts *o, rt_err *e)
+{
+    uint64_t dropped = c->too_long + c->no_target;
+    char why[120];
+    snprintf(why, sizeof why, "%llu have no target", (unsigned long long)c->no_target);
+    if (c->too_long)
+        snprintf(why, sizeof why, "%llu are too long for rows of %u tokens, %llu have no target",
+                 (unsigned long long)c->too_long, o->seq_len, (unsigned long long)c->no_target);
+    if (c->records == 0) return rt_fail(e, RT_INVALID, "%s: no record in it; the data are empty", name);
+    if (dropped == c->records)
+        return rt_fail(e, RT_INVALID,
+                       "%s: no token of it is trained: of %llu records %s; look at them with retort tokenize --show 3",
+                       name, (unsigned long long)c->records, why);
+    if (!o->allow_drop && (double)dropped > 0.05 * (double)c->records)
+        return rt_fail(e, RT_INVALID, "%s: %.1f %% of %llu records would be dropped: %s; %sagree with --allow-drop",
+                       name, 100.0 * (double)dropped / (double)c->records, (unsigned long long)c->records, why,
+                       c->too_long ? "take longer rows, or " : "");
+    return RT_OK;
+}
+
+/* ---- by number ---- */
+
+static int no_memory(rt_err *e) { return rt_fail(e, RT_NOMEM, "out of memory for the order of the data"); }
+
+int rt_units_open(rt_units *u, const rt_rows_source *s, const rt_rows_opts *o, rt_err *e)
+{
+    *u = (rt_units){ .source = *s, .o = *o };
+    u->shard_first = rt_alloc_zero(((size_t)s->count + 1) * sizeof *u->shard_first, 64);
+    if (!u->shard_first) return no_memory(e);
+    for (uint32_t k = 0; k < s->count; k++)
+        u->shard_first[k + 1] = u->shard_first[k] + rt_shard_about(s->shards[k])->records;
+    u->records = u->shard_first[s->count];
+    u->marks = rt_alloc((u->records / RT_UNITS_STEP + 1) * sizeof *u->marks, 64);
+    if (!u->marks) return no_memory(e);
+    uint64_t at = 0;
+    for (uint32_t k = 0; k < s->count; k++)
+        for (uint64_t i = 0, n = rt_shard_about(s->shards[k])->records; i < n; i++, at++) {
+            if (at % RT_UNITS_STEP == 0) u->marks[at / RT_UNITS_STEP] = u->n.units;
+            count_one(s->shards[k], i, o, &u->n);
+        }
+    return RT_OK;
+}
+
+void rt_units_close(rt_units *u)
+{
+    rt_free(u->marks);
+    rt_free(u->shard_first);
+    *u = (rt_units){ 0 };
+}
+
+rt_unit rt_units_find(const rt_units *u, uint64_t unit)
+{
+    uint64_t low = 0, high = (u->records - 1) / RT_UNITS_STEP; /* the last mark that is not above unit */
+    while (low < high) {
+        uint64_t mid = low + (high - low + 1) / 2;
+        if (u->marks[mid] <= unit)
+            low = mid;
+        else
+            high = mid - 1;
+    }
+    uint64_t record = low * RT_UNITS_STEP, before = u->marks[low];
+    uint32_t k = 0;
+    while (record >= u->shard_first[k + 1]) k++;
+    for (;; record++) {
+        while (record >= u->shard_first[k + 1]) k++;
+        uint64_t i = record - u->shard_first[k];
+        uint32_t pieces = units_of(u->source.shards[k], i, &u->o);
+        if (unit >= before + pieces) {
+            before += pieces;
+            continue;
+        }
+        rt_shard_record r;
+        rt_shard_get(u->source.shards[k], i, &r);
+        use part = use_of(&r, u->o.seq_len);
+        uint64_t first = (unit - before) * u->o.seq_len;
+        uint32_t left = part.len - (uint32_t)first;
+        return (rt_unit){
+            .shard = k, .record = i, .first = (uint32_t)first, .len = left < u->o.seq_len ? left : u->o.seq_len
+        };
+    }
+}

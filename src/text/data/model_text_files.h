@@ -1,0 +1,15 @@
+/* model_text_files.h - the files of a Hugging Face directory that concern text. Internal to text. */
+#ifndef RT_DATA_MODEL_TEXT_FILES_H
+#define RT_DATA_MODEL_TEXT_FILES_H
+
+#include "format/model_file.h"
+
+#include <jansson.h>
+
+/* Fills t from the files in folder, each where present; tokenizer: the path of tokenizer.json, or null to take that of
+ * the folder, which then must be there (RT_NOT_FOUND). */
+int rt_text_files_read(rt_model_text *t, const char *folder, const char *tokenizer, rt_arena *a, rt_err *e);
+/* The template in a tokenizer_config.json: a string, or of a list the one named "default"; null when there is none. */
+const json_t *rt_text_config_template(const json_t *config);
+
+#endif

@@ -1,0 +1,191 @@
+/* ollama_modelfile.c - see modelfile.h. */
+#include "text/data/ollama_modelfile.h"
+
+#include "base/json.h"
+
+#include <string.h>
+
+/* What stands around the words of a turn. */
+typedef struct turn {
+    const char *before, *after;
+} turn;
+
+typedef struct family {
+    const char *name;
+    turn system, user, assistant;
+    bool system_in_user; /* system text stands inside the first user's turn, before the words */
+    const char *answer;  /* what the answer follows */
+} family;
+
+static const family families[] = {
+    { "ChatML",
+      { "<|im_start|>system\n", "<|im_end|>\n" },
+      { "<|im_start|>user\n", "<|im_end|>\n" },
+      { "<|im_start|>assistant\n", "<|im_end|>\n" },
+      false,
+      "<|im_start|>assistant\n" },
+    { "Llama 3",
+      { "<|start_header_id|>system<|end_header_id|>\n\n", "<|eot_id|>" },
+      { "<|start_header_id|>user<|end_header_id|>\n\n", "<|eot_id|>" },
+      { "<|start_header_id|>assistant<|end_header_id|>\n\n", "<|eot_id|>" },
+      false,
+      "<|start_header_id|>assistant<|end_header_id|>\n\n" },
+    { "Mistral", { "", "\n\n" }, { "[INST] ", " [/INST]" }, { " ", "</s>" }, true, "" },
+    { "Mistral", { "", "\n\n" }, { "[INST] ", " [/INST]" }, { "", "</s>" }, true, "" },
+    { "Mistral", { "", "\n\n" }, { "[INST] ", "[/INST]" }, { " ", "</s>" }, true, "" },
+    { "Mistral", { "", "\n\n" }, { "[INST]", "[/INST]" }, { "", "</s>" }, true, "" },
+};
+
+/* What every template is asked to render. */
+static const char system_words[] = "SYSTEM", first_words[] = "FIRST", answer_words[] = "ANSWER", last_words[] = "LAST";
+
+static int no_memory(rt_err *e) { return rt_fail(e, RT_NOMEM, "no memory for a Modelfile"); }
+
+/* The conversation as the family writes it. */
+static void expected(rt_str *s, const family *f, bool system)
+{
+    if (system && !f->system_in_user) rt_str_printf(s, "%s%s%s", f->system.before, system_words, f->system.after);
+    rt_str_append(s, f->user.before);
+    if (system && f->system_in_user) rt_str_printf(s, "%s%s%s", f->system.before, system_words, f->system.after);
+    rt_str_printf(s, "%s%s", first_words, f->user.after);
+    rt_str_printf(s, "%s%s%s", f->assistant.before, answer_words, f->assistant.after);
+    rt_str_printf(s, "%s%s%s%s", f->user.before, last_words, f->user.after, f->answer);
+}
+
+static json_t *conversation(bool system)
+{
+    json_t *j = json_pack("[{s:s, s:s}, {s:s, s:s}, {s:s, s:s}]", "role", "user", "content", first_words, "role",
+                          "assistant", "content", answer_words, "role", "user", "content", last_words);
+    if (j && system &&
+        json_array_insert_new(j, 0, json_pack("{s:s, s:s}", "role", "system", "content", system_words)) != 0) {
+        json_decref(j);
+        return NULL;
+    }
+    return j;
+}
+
+/* What the model's template makes of the conversation, without BOS, which is put before it when it is tokenized. Empty
+ * when the template refuses it. */
+static int rendered(rt_str *out, const rt_text_source *t, bool system, rt_err *e)
+{
+    int rc;
+    rt_jinja_result r = { 0 };
+    rt_chat_options o = { .add_generation_prompt = true, .special = t->special };
+    json_t *j = conversation(system);
+    if (!j) RT_TRY(no_memory(e));
+    rc = rt_chat_render(t->chat, j, &o, &r, e);
+    if (rc == RT_INVALID) rc = RT_OK;
+    RT_TRY(rc);
+    const char *bos = json_string_value(json_object_get(t->special, "bos_token")), *text = r.text.data;
+    size_t len = r.text.len, skip = bos ? strlen(bos) : 0;
+    if (!text || skip > len || memcmp(text, bos ? bos : "", skip) != 0) skip = 0;
+    rt_str_append_n(out, text ? text + skip : "", len - skip);
+    if (out->failed) RT_TRY(no_memory(e));
+out:
+    rt_jinja_result_free(&r);
+    json_decref(j);
+    return rc;
+}
+
+static bool same(const rt_str *a, const rt_str *b) { return a->len == b->len && memcmp(a->data, b->data, a->len) == 0; }
+
+/* Templates may put a system text of their own where none is given: what they write is then that turn and what was
+ * expected. */
+static bool plain_matches(const family *f, const rt_str *got, const rt_str *want, rt_span *own_system)
+{
+    size_t before = strlen(f->system.before), after = strlen(f->system.after), extra;
+    *own_system = (rt_span){ 0 };
+    if (same(got, want)) return true;
+    if (f->system_in_user || got->len <= want->len + before + after) return false;
+    extra = got->len - want->len;
+    if (memcmp(got->data, f->system.before, before) != 0 ||
+        memcmp(got->data + extra - after, f->system.after, after) != 0 ||
+        memcmp(got->data + extra, want->data, want->len) != 0)
+        return false;
+    *own_system = (rt_span){ got->data + before, extra - before - after };
+    return true;
+}
+
+typedef struct match {
+    const family *family; /* null: none */
+    bool system;          /* the template takes a system text */
+    rt_span own_system;   /* of `plain` */
+    rt_str plain;
+} match;
+
+static int find_family(match *m, const rt_text_source *t, rt_err *e)
+{
+    int rc = RT_OK;
+    rt_str full = { 0 }, want = { 0 }, want_full = { 0 };
+    if (!t->chat) return RT_OK;
+    RT_TRY(rendered(&full, t, true, e));
+    RT_TRY(rendered(&m->plain, t, false, e));
+    for (size_t i = 0; i < sizeof families / sizeof *families && !m->family && m->plain.len; i++) {
+        const family *f = &families[i];
+        want.len = want_full.len = 0;
+        expected(&want, f, false);
+        expected(&want_full, f, true);
+        if (want.failed || want_full.failed) RT_TRY(no_memory(e));
+        if (!plain_matches(f, &m->plain, &want, &m->own_system) || (full.len && !same(&full, &want_full))) continue;
+        if (m->own_system.data && memmem(m->own_system.data, m->own_system.len, "\"\"\"", 3)) continue;
+        m->family = f;
+        m->system = full.len > 0;
+    }
+out:
+    rt_str_free(&full);
+    rt_str_free(&want);
+    rt_str_free(&want_full);
+    return rc;
+}
+
+/* ---- the file ---- */
+
+/* Ollama runs it once for each turn, and up to .Response for the answer that is to come. */
+static void put_template(rt_str *s, const match *m)
+{
+    const family *f = m->family;
+    rt_str_append(s, "TEMPLATE \"\"\"");
+    if (m->system && !f->system_in_user)
+        rt_str_printf(s, "{{ if .System }}%s{{ .System }}%s{{ end }}", f->system.before, f->system.after);
+    rt_str_printf(s, "{{ if .Prompt }}%s", f->user.before);
+    if (m->system && f->system_in_user)
+        rt_str_printf(s, "{{ if .System }}%s{{ .System }}%s{{ end }}", f->system.before, f->system.after);
+    rt_str_printf(s, "{{ .Prompt }}%s{{ end }}%s{{ .Response }}%s\"\"\"\n", f->user.after, f->answer,
+                  f->assistant.after);
+    if (m->own_system.data) {
+        rt_str_append(s, "SYSTEM \"\"\"");
+        rt_str_append_n(s, m->own_system.data, m->own_system.len);
+        rt_str_append(s, "\"\"\"\n");
+    }
+}
+
+static void put_stop(rt_str *s, const rt_text_source *t, uint32_t id)
+{
+    rt_token_info info;
+    if (!rt_tokenizer_token(t->tokenizer, id, &info) || !info.text.len) return;
+    bool plain = !memchr(info.text.data, '"', info.text.len) && !memchr(info.text.data, '\n', info.text.len);
+    rt_str_printf(s, "PARAMETER stop %s%.*s%s\n", plain ? "\"" : "\"\"\"", (int)info.text.len, info.text.data,
+                  plain ? "\"" : "\"\"\"");
+}
+
+int rt_modelfile(rt_str *out, const char *file, const rt_text_source *text, const rt_model_config *c,
+                 const char **known, rt_err *e)
+{
+    int rc;
+    match m = { 0 };
+    const rt_stops stops = rt_stops_of(c, text->eos, text->end_of_turn);
+    rt_json_init();
+    RT_TRY(find_family(&m, text, e));
+    *known = m.family ? m.family->name : NULL;
+    rt_str_printf(out, "FROM ./%s\n", file);
+    if (m.family)
+        put_template(out, &m);
+    else
+        rt_str_append(out, text->chat ? "# The chat template is the one inside the GGUF file.\n"
+                                      : "# The model has no chat template: it continues what it is given.\n");
+    for (uint32_t i = 0; i < stops.count; i++) put_stop(out, text, stops.ids[i]);
+    if (out->failed) RT_TRY(no_memory(e));
+out:
+    rt_str_free(&m.plain);
+    return rc;
+}
