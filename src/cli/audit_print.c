@@ -4,12 +4,12 @@
 #include "cli/cli.h"
 #include "cli/device_arg.h"
 #include "cli/model_arg.h"
-#include "job/audit.h"
+#include "job/audit_run.h"
 
 #include <jansson.h>
 #include <stdio.h>
 
-static void print_check(void *ctx, const rt_run_check *c)
+static void print_check(void *ctx, const rt_check *c)
 {
     json_t *list = ctx;
     if (list) {
@@ -21,7 +21,7 @@ static void print_check(void *ctx, const rt_run_check *c)
     fflush(stdout);
 }
 
-static int print_end(const rt_run_verified *v, json_t *list, rt_err *e)
+static int print_end(const rt_audit_result *v, json_t *list, rt_err *e)
 {
     char hash[33];
     rt_hash_text(hash, v->manifest);
@@ -40,13 +40,13 @@ int rt_cli_verify_run(const char *path, const char *backend, uint32_t threads, b
     int rc;
     rt_dev *dev = NULL;
     rt_pool *pool = NULL;
-    rt_run_verified v;
+    rt_audit_result v;
     rt_hub_env env = rt_hub_env_get();
     json_t *list = json ? json_array() : NULL;
     RT_TRY(rt_device_arg_open(&dev, backend, &(rt_dev_opts){ .threads = threads }, false, e));
     RT_TRY(rt_pool_for(&pool, threads, e));
-    rt_run_verify_opts o = { .env = &env, .dev = dev, .pool = pool, .report = print_check, .ctx = list };
-    RT_TRY(rt_run_verify(path, &o, &v, e));
+    rt_audit_opts o = { .env = &env, .dev = dev, .pool = pool, .report = print_check, .ctx = list };
+    RT_TRY(rt_audit_run(path, &o, &v, e));
     RT_TRY(print_end(&v, list, e));
     if (v.of[RT_CHECK_FAIL])
         RT_TRY(rt_fail(e, RT_INVALID, "%s is not as the run left it: %u of %u checks failed", path, v.of[RT_CHECK_FAIL],

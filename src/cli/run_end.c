@@ -153,6 +153,6 @@ void rt_run_print_end(const rt_run *r, const rt_run_summary *s, const rt_setting
         printf("; it differs from memory by %.2g rms, %.2g at most, which is its dtype's rounding", s->difference.rmse,
                s->difference.max);
     printf("\n");
-    print_verdict(s->findings, s->seal, settings->out);
+    print_verdict(s->findings, s->checksum, settings->out);
     print_next(r, settings->out, settings->merge);
 }

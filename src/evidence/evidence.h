@@ -7,11 +7,23 @@
 #ifndef RT_EVIDENCE_EVIDENCE_H
 #define RT_EVIDENCE_EVIDENCE_H
 
-#include "job/moved.h"
-#include "job/resolve.h"
-#include "teacher/pair.h"
-#include "train/evaluate.h"
-#include "train/output.h"
+#include "base/hash.h"
+#include "format/metrics.h"
+#include "num/dtype.h"
+
+/* Parameters of one kind, all layers together; the two halves of adapters apart. */
+typedef struct rt_moved_group {
+    char name[RT_NAME_BYTES]; /* "self_attn.q_proj.bias", "mlp.up_proj.lora_A.weight" */
+    uint32_t trained, moved;  /* tensors that are trained; of them those that have moved */
+    uint32_t frozen, broken;  /* tensors that are not; of them those that have moved all the same */
+    double change;            /* |after - before| / |before| over the trained; |after| where before is all 0 */
+} rt_moved_group;
+
+enum { RT_MOVED_GROUPS = 3 * RT_ROLE_COUNT };
+typedef struct rt_moved_list {
+    rt_moved_group list[RT_MOVED_GROUPS];
+    uint32_t count;
+} rt_moved_list;
 
 /* Counted twice: by the data when rows were read, and by the lines of metrics.jsonl. */
 typedef struct rt_row_totals {
@@ -93,7 +105,5 @@ json_t *rt_evidence_to_json(const rt_evidence *v);
 int rt_evidence_from_json(rt_evidence *v, const json_t *j, rt_err *e);
 /* Evaluations and sums from one line of metrics.jsonl after another; other lines are left out. Needs saved_step. */
 void rt_evidence_take_line(rt_evidence *v, const json_t *line);
-/* Settings' part of the facts. */
-void rt_evidence_take_resolved(rt_evidence *v, const rt_resolved *r, bool teacher);
 
 #endif

@@ -2,7 +2,6 @@
 #include "evidence/evidence.h"
 
 #include "base/json.h"
-#include "job/run_internal.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -44,7 +43,7 @@ static json_t *groups_to_json(const rt_moved_list *l)
 json_t *rt_evidence_to_json(const rt_evidence *v)
 {
     const rt_output_difference *d = &v->difference;
-    json_t *saved = rt_run_eval_json(v->saved_step, &v->saved), *groups = groups_to_json(&v->moved);
+    json_t *saved = rt_eval_to_json(v->saved_step, &v->saved), *groups = groups_to_json(&v->moved);
     if (!saved || !groups) {
         json_decref(saved);
         json_decref(groups);
@@ -120,7 +119,7 @@ int rt_evidence_from_json(rt_evidence *v, const json_t *j, rt_err *e)
         RT_TRY(rt_fail(e, RT_FORMAT, "manifest.json: what was measured is not what a run writes"));
     v->steps = (uint32_t)steps;
     v->saved_step = (uint32_t)at;
-    v->saved = rt_run_eval_read(saved);
+    v->saved = rt_eval_read(saved);
     v->vocab_measured = measured != 0;
     v->vocab_common = (uint32_t)common;
     v->vocab_special = (uint32_t)special;
@@ -153,17 +152,9 @@ void rt_evidence_take_line(rt_evidence *v, const json_t *line)
         v->lines.tokens += count_of(line, "tokens");
         v->lines.trained += count_of(line, "trained");
     }
-    if (!rt_run_eval_from_json(line, &r)) return;
+    if (!rt_eval_from_line(line, &r)) return;
     if (step == 0) v->first = r;
     v->has_first = v->has_first || step == 0;
     if (step == v->saved_step) v->logged = r;
     v->has_logged = v->has_logged || step == v->saved_step;
-}
-
-void rt_evidence_take_resolved(rt_evidence *v, const rt_resolved *r, bool teacher)
-{
-    const rt_loss_opts *l = &r->loss;
-    v->teacher = teacher;
-    v->ce_weight = l->ce_weight;
-    v->kd_weight = l->kd_weight * (l->t2 ? l->temperature * l->temperature : 1.0);
 }

@@ -1,291 +1,115 @@
-/* manifest.c - the evidence that a run leaves: manifest.json when it begins, completed when it ends, and verdict.json.
- *
- * Owns: gathering the facts while the run has them in memory. What they mean is falsifiers.c; reading them again is
- * run_verify.c. */
+/* manifest.c - see manifest.h: the parts of a manifest that depend on files and settings alone. */
 #include "evidence/manifest.h"
 
+#include "base/file.h"
 #include "base/json.h"
-#include "base/sys.h"
-#include "evidence/evidence.h"
-#include "job/run_internal.h"
+#include "settings/settings.h"
 
-#include <stdio.h>
 #include <string.h>
 
-static int no_memory(rt_err *e) { return rt_fail(e, RT_NOMEM, "no memory for the evidence of a run"); }
+/* ---- settings ---- */
 
-static int manifest_path(rt_run *r, char **path, rt_err *e)
+static json_t *without_folder(const json_t *value)
 {
-    *path = rt_path_join(&r->arena, r->run, "manifest.json");
-    return *path ? RT_OK : no_memory(e);
+    const char *text = json_string_value(value), *slash = text ? strrchr(text, '/') : NULL;
+    return slash ? json_string(slash + 1) : json_deep_copy(value);
 }
 
-/* ---- what goes in ---- */
-
-static json_t *model_json(const rt_model_file *m, rt_hash128 hash)
+/* A setting, or null when out of memory. */
+static json_t *for_record(const json_t *value)
 {
-    return json_pack("{s:s, s:s, s:I, s:o}", "name", m->name, "family", rt_family_table[m->config.family].name,
-                     "parameters", (json_int_t)rt_model_file_parameters(m), "content_hash", rt_hash_to_json(hash));
+    if (!json_is_array(value)) return without_folder(value);
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < json_array_size(value); i++)
+        json_array_append_new(list, without_folder(json_array_get(value, i)));
+    if (json_array_size(list) == json_array_size(value)) return list;
+    json_decref(list);
+    return NULL;
 }
 
-static int shard_json(json_t *list, const rt_shard *s, rt_err *e)
+json_t *rt_manifest_settings(json_t *settings, const char *student, const char *teacher)
 {
-    int rc = RT_OK;
-    const rt_shard_info *f = rt_shard_about(s);
-    rt_hash128 h = f->content;
-    if (!f->own) RT_TRY(rt_file_hash(f->path, &h, e)); /* ours name the hash of their content */
-    json_t *j =
-        json_pack("{s:s, s:o, s:I, s:I, s:I}", "name", rt_path_base(f->path), "hash", rt_hash_to_json(h), "records",
-                  (json_int_t)f->records, "tokens", (json_int_t)f->tokens, "trained", (json_int_t)f->trained);
-    if (json_array_append_new(list, j) != 0) RT_TRY(no_memory(e));
-out:
-    return rc;
-}
-
-static int sources_json(json_t *out, const char *key, const rt_rows_source *list, uint32_t count, rt_err *e)
-{
-    int rc = RT_OK;
-    json_t *all = json_array();
-    if (json_object_set_new(out, key, all) != 0) RT_TRY(no_memory(e));
-    for (uint32_t i = 0; i < count; i++) {
-        json_t *shards = json_array();
-        json_t *one = json_pack("{s:s, s:f, s:o}", "name", rt_path_base(list[i].name), "weight",
-                                list[i].weight > 0 ? list[i].weight : 1.0, "shards", shards);
-        if (json_array_append_new(all, one) != 0) RT_TRY(no_memory(e));
-        for (uint32_t k = 0; k < list[i].count; k++) RT_TRY(shard_json(shards, list[i].shards[k], e));
-    }
-out:
-    return rc;
-}
-
-int rt_manifest_data(json_t **out, const rt_inputs *in, rt_err *e)
-{
-    int rc;
-    json_t *j = json_object();
-    if (!j) RT_TRY(no_memory(e));
-    RT_TRY(sources_json(j, "train", in->train_sources, in->train_count, e));
-    RT_TRY(sources_json(j, "eval", in->eval_sources, in->eval_count, e));
-    *out = j;
-    j = NULL;
-out:
-    json_decref(j);
-    return rc;
-}
-
-/* Put into j under a name; takes the reference. */
-static int put(json_t *j, const char *key, json_t *value, rt_err *e)
-{
-    return json_object_set_new(j, key, value) == 0 ? RT_OK : no_memory(e);
-}
-
-/* Models, tokenizer, template, data: by their hashes. */
-static int put_inputs(rt_run *r, json_t *j, rt_err *e)
-{
-    int rc;
-    const rt_inputs *in = r->in;
-    rt_evidence *v = r->evidence;
-    RT_TRY(rt_model_content_hash(in->student, r->pool, &v->student_hash, NULL, e));
-    RT_TRY(put(j, "student", model_json(in->student, v->student_hash), e));
-    if (in->teacher) {
-        RT_TRY(rt_model_content_hash(in->teacher, r->pool, &v->teacher_hash, NULL, e));
-        RT_TRY(put(j, "teacher", model_json(in->teacher, v->teacher_hash), e));
-    }
-    if (in->text)
-        RT_TRY(put(j, "tokenizer",
-                   json_pack("{s:s, s:o, s:I}", "of", in->text == in->student_text ? "student" : "teacher", "hash",
-                             rt_hash_to_json(rt_tokenizer_hash(in->text->tokenizer)), "ids",
-                             (json_int_t)rt_tokenizer_size(in->text->tokenizer)),
-                   e));
-    if (in->template_text.data)
-        RT_TRY(put(j, "chat_template",
-                   json_pack("{s:s, s:o}", "of", in->template_from ? in->template_from : "student", "hash",
-                             rt_hash_to_json(rt_hash(in->template_text.data, in->template_text.len))),
-                   e));
-    json_t *data;
-    RT_TRY(rt_manifest_data(&data, in, e));
-    RT_TRY(put(j, "data", data, e));
-out:
-    return rc;
-}
-
-/* Who computed, and from which step on. */
-static int session_json(rt_run *r, json_t **out, const json_t *settings, rt_err *e)
-{
-    int rc;
-    char id[RT_BUILD_ID_TEXT];
-    rt_dev_info info = { 0 };
-    rt_hash128 bound;
-    rt_dev *d = r->opts->dev;
-    rt_sys_build_id(id);
-    RT_TRY(d->api->info(d, &info, e));
-    RT_TRY(rt_manifest_bound_hash(settings, &bound, e));
-    *out = json_pack("{s:I, s:{s:s?, s:s?, s:s?}, s:{s:s, s:s, s:s}, s:o, s:o}", "from_step", (json_int_t)r->state.step,
-                     "binary", "version", r->opts->version, "build", r->opts->build, "build_id", *id ? id : NULL,
-                     "device", "backend", d->api->name, "name", info.name, "detail", info.detail, "programs",
-                     rt_hash_to_json(r->state.programs), "settings_hash", rt_hash_to_json(bound));
-    if (!*out) RT_TRY(no_memory(e));
-out:
-    return rc;
-}
-
-/* The sessions of a run that is resumed, and this one. What was written before is believed only when its seal holds. */
-static int put_sessions(rt_run *r, json_t *j, const char *path, const json_t *settings, rt_err *e)
-{
-    int rc;
-    json_t *before = NULL, *one = NULL, *list = json_array(), *earlier;
-    RT_TRY(put(j, "sessions", list, e));
-    if (r->opts->resume && rt_path_exists(path) && rt_checked_json_read(&before, path, NULL) < 0 && r->events.note)
-        r->events.note(r->events.ctx, "manifest.json of the earlier sessions is damaged; it is begun anew");
-    earlier = json_object_get(before, "sessions");
-    for (size_t i = 0; r->state.step > 0 && i < json_array_size(earlier); i++)
-        if (json_array_append(list, json_array_get(earlier, i)) != 0) RT_TRY(no_memory(e));
-    RT_TRY(session_json(r, &one, settings, e));
-    if (json_array_append(list, one) != 0) RT_TRY(no_memory(e));
-out:
-    json_decref(before);
-    json_decref(one);
-    return rc;
-}
-
-int rt_run_evidence_begin(rt_run *r, rt_err *e)
-{
-    int rc;
-    char *path;
-    json_t *settings = NULL;
-    const rt_inputs *in = r->in;
-    rt_json_init();
-    json_t *j = json_pack("{s:s, s:b, s:s, s:I}", "format", RT_MANIFEST_FORMAT, "finished", 0, "command",
-                          in->teacher ? "distill" : "train", "seed", (json_int_t)r->resolved.seed);
-    r->evidence = rt_arena_alloc(&r->arena, sizeof *r->evidence);
-    if (!j || !r->evidence) RT_TRY(no_memory(e));
-    RT_TRY(manifest_path(r, &path, e));
-    RT_TRY(put_inputs(r, j, e));
-    RT_TRY(put(j, "held_out",
-               json_pack("{s:I, s:I}", "rows", (json_int_t)rt_eval_set_rows(r->held), "positions",
-                         (json_int_t)rt_eval_set_positions(r->held)),
-               e));
-    settings = rt_manifest_settings(rt_settings_to_json(r->settings), in->student->name,
-                                    in->teacher ? in->teacher->name : NULL);
-    if (!settings || json_object_set(j, "settings", settings) != 0) RT_TRY(no_memory(e));
-    RT_TRY(put_sessions(r, j, path, settings, e));
-    RT_TRY(rt_checked_json_write(path, j, NULL, e));
-out:
+    json_t *out = settings ? json_object() : NULL, *value;
+    const char *key;
+    bool kept = out != NULL;
+    json_object_foreach(settings, key, value) if (kept) kept = json_object_set_new(out, key, for_record(value)) == 0;
+    if (kept && student) kept = json_object_set_new(out, "student", json_string(student)) == 0;
+    if (kept && teacher) kept = json_object_set_new(out, "teacher", json_string(teacher)) == 0;
     json_decref(settings);
-    json_decref(j);
-    return rc;
+    if (kept) return out;
+    json_decref(out);
+    return NULL;
 }
 
-/* ---- the end ---- */
-
-static int read_now(void *ctx, uint32_t i, uint64_t first, uint64_t n, float *out, rt_err *e)
+int rt_manifest_bound_hash(const json_t *settings, rt_hash128 *out, rt_err *e)
 {
-    return rt_trainer_read_part(ctx, 'w', i, first, n, out, e);
-}
-
-int rt_run_evidence_weights(rt_run *r, rt_err *e)
-{
-    const rt_decoder *d = r->trainer->plan->student;
-    bool *trained = rt_arena_alloc(&r->arena, d->param_count * sizeof *trained);
-    if (!trained) return no_memory(e);
-    for (uint32_t i = 0; i < d->param_count; i++) trained[i] = d->params[i].grad.buf != 0;
-    rt_moved_opts o = { .model = d,
-                        .trained = trained,
-                        .before = r->in->student,
-                        .seed = r->resolved.seed,
-                        .weight_decay = r->resolved.weight_decay,
-                        .frozen = r->trainer->plan->opts.policy.weight,
-                        .after = read_now,
-                        .ctx = r->trainer };
-    return rt_moved_measure(&r->evidence->moved, &o, e);
-}
-
-static int take_metrics(rt_run *r, rt_err *e)
-{
-    FILE *f = fopen(r->metrics_path, "re");
-    if (!f) return rt_fail(e, RT_IO, "%s cannot be read again", r->metrics_path);
-    for (json_t *j; (j = json_loadf(f, JSON_DISABLE_EOF_CHECK, NULL)); json_decref(j))
-        rt_evidence_take_line(r->evidence, j);
-    fclose(f);
+    json_t *bound = json_object();
+    bool kept = bound != NULL;
+    for (int i = 0; kept && i < RT_SETTING_COUNT_ALL; i++) {
+        const rt_setting_info *f = &rt_setting_table[i];
+        json_t *value = json_object_get(settings, f->field);
+        if (f->bind == RT_BIND_RUN && value) kept = json_object_set(bound, f->field, value) == 0;
+    }
+    char *text = kept ? json_dumps(bound, JSON_SORT_KEYS | JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
+    json_decref(bound);
+    if (!text) return rt_fail(e, RT_NOMEM, "no memory for the settings of a manifest");
+    *out = rt_hash(text, strlen(text));
+    rt_free(text);
     return RT_OK;
 }
 
-static int take_facts(rt_run *r, const rt_run_summary *s, rt_err *e)
+/* ---- files ---- */
+
+enum { DEEPEST = 4 };
+
+static bool is_one_of(const char *name, const char *const *list)
 {
+    for (; *list; list++)
+        if (strcmp(name, *list) == 0) return true;
+    return false;
+}
+
+static int list_folder(json_t *out, rt_arena *a, const char *root, const char *below, int depth, rt_err *e)
+{
+    static const char *const left_out[] = { "run/manifest.json", "run/report.html",   "run/compare.html",
+                                            "run/log.txt",       "run/dispatch.json", NULL };
     int rc;
-    rt_exec_memory m;
-    rt_dev_info info = { 0 };
-    rt_evidence *v = r->evidence;
-    rt_cursor c = rt_rows_tell(r->in->train);
-    const rt_pair *p = &r->in->pair;
-    const rt_decoder *d = r->trainer->plan->student;
-    rt_evidence_take_resolved(v, &r->resolved, r->in->teacher != NULL);
-    v->steps = r->state.step;
-    v->saved_step = s->saved_step;
-    v->saved = s->saved;
-    v->vocab_measured = p->measured;
-    v->vocab_common = p->common;
-    v->vocab_special = p->special_count;
-    v->data = (rt_row_totals){ c.rows, c.tokens, c.trained };
-    v->difference = s->difference;
-    v->saved_dtype = r->resolved.save_dtype;
-    rt_exec_memory_query(r->trainer->x, &m);
-    RT_TRY(r->opts->dev->api->info(r->opts->dev, &info, e));
-    v->planned = m.total;
-    v->held = info.host ? rt_sys_process_memory() : 0;
-    if (r->resolved.lora.rank)
-        v->wanted_values = rt_decoder_trained(d);
-    else if (!rt_config_parameters(&d->config, &v->wanted_values))
-        RT_TRY(rt_fail(e, RT_INTERNAL, "a model that was trained has too many parameters to count"));
-    RT_TRY(take_metrics(r, e));
+    char **names;
+    uint32_t count;
+    bool checkpoint = strncmp(below, "checkpoint-", strlen("checkpoint-")) == 0;
+    RT_TRY(rt_dir_list(&names, &count, a, *below ? rt_path_join(a, root, below) : root, e));
+    for (uint32_t i = 0; i < count; i++) {
+        rt_hash128 h;
+        char *name = *below ? rt_path_join(a, below, names[i]) : names[i];
+        char *path = name ? rt_path_join(a, root, name) : NULL;
+        if (!path) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a path"));
+        if (names[i][0] == '.' || is_one_of(name, left_out)) continue; /* with a dot: not finished, or not of the run */
+        if (rt_path_is_dir(path)) {
+            if (depth < DEEPEST) RT_TRY(list_folder(out, a, root, name, depth + 1, e));
+            continue;
+        }
+        if (checkpoint && strcmp(names[i], "state.json") != 0) continue;
+        RT_TRY(rt_file_hash(path, &h, e));
+        if (json_object_set_new(out, name, rt_hash_to_json(h)) != 0)
+            RT_TRY(rt_fail(e, RT_NOMEM, "no memory for the hashes of a run, or %s is not UTF-8", path));
+    }
 out:
     return rc;
 }
 
-static int write_verdict(rt_run *r, const rt_findings *f, rt_err *e)
+int rt_manifest_files(json_t *out, const char *root, rt_err *e)
 {
-    int rc;
-    char *text = NULL, *path = rt_path_join(&r->arena, r->run, "verdict.json");
-    json_t *j = rt_findings_to_json(f);
-    text = j ? json_dumps(j, JSON_INDENT(2)) : NULL;
-    if (!text || !path) RT_TRY(no_memory(e));
-    RT_TRY(rt_file_write(path, text, strlen(text), e));
-out:
-    rt_free(text);
-    json_decref(j);
+    rt_arena a = { 0 };
+    int rc = list_folder(out, &a, root, "", 0, e);
+    rt_arena_free(&a);
     return rc;
 }
 
-int rt_run_evidence_end(rt_run *r, rt_run_summary *s, rt_err *e)
+int rt_manifest_output(rt_model_file **out, const char *root, bool adapters, rt_err *e)
 {
-    int rc;
-    char *path;
-    rt_hash128 h;
-    rt_model_file *output = NULL;
-    rt_findings *f = rt_arena_alloc(&r->arena, sizeof *f);
-    json_t *j = NULL, *files;
-    if (!f) RT_TRY(no_memory(e));
-    RT_TRY(manifest_path(r, &path, e));
-    RT_TRY(rt_checked_json_read(&j, path, e));
-    RT_TRY(take_facts(r, s, e));
-    RT_TRY(rt_manifest_output(&output, r->out, r->resolved.lora.rank > 0, e));
-    RT_TRY(rt_model_content_hash(output, r->pool, &h, NULL, e));
-    r->evidence->output_values = rt_model_file_parameters(output);
-    rt_falsify(f, r->evidence);
-    RT_TRY(write_verdict(r, f, e));
-    json_object_del(j, "hash");
-    RT_TRY(put(j, "finished", json_true(), e));
-    RT_TRY(put(j, "measured", rt_evidence_to_json(r->evidence), e));
-    RT_TRY(put(j, "output",
-               json_pack("{s:I, s:b, s:o}", "step", (json_int_t)s->saved_step, "best", s->is_best, "content_hash",
-                         rt_hash_to_json(h)),
-               e));
-    files = json_object();
-    RT_TRY(put(j, "files", files, e));
-    RT_TRY(rt_manifest_files(files, r->out, e));
-    RT_TRY(rt_checked_json_write(path, j, &s->seal, e));
-    s->findings = f;
-out:
-    rt_model_file_close(output);
-    json_decref(j);
+    rt_arena a = { 0 };
+    const char *path = adapters ? rt_path_join(&a, root, "adapter_model.safetensors") : root;
+    int rc = path ? rt_model_file_open(out, path, &(rt_hub_env){ 0 }, e) : rt_fail(e, RT_NOMEM, "no memory for a path");
+    rt_arena_free(&a);
     return rc;
 }

@@ -1,8 +1,8 @@
-/* manifest.h - what manifest.json is made of, for those who write it (manifest.c) and who read it (audit.c). */
+/* manifest.h - what manifest.json is made of, for those who write it (job/run_evidence.c) and who read it (audit.c). */
 #ifndef RT_EVIDENCE_MANIFEST_H
 #define RT_EVIDENCE_MANIFEST_H
 
-#include "job/inputs.h"
+#include "format/model_file.h"
 
 #include <jansson.h>
 
@@ -18,9 +18,6 @@ int rt_manifest_bound_hash(const json_t *settings, rt_hash128 *out, rt_err *e);
  * out are manifest.json itself, what is made anew from the rest (report.html, compare.html) or goes on after the end
  * (log.txt), and of a checkpoint all but state.json, which has the hashes of its other files. */
 int rt_manifest_files(json_t *out, const char *root, rt_err *e);
-
-/* {"train": [{"name", "weight", "shards": [{"name", "hash", "records", "tokens", "trained"}]}], "eval": [...]} */
-int rt_manifest_data(json_t **out, const rt_inputs *in, rt_err *e);
 
 /* The model at the root of a run: the model itself, or its adapters. */
 int rt_manifest_output(rt_model_file **out, const char *root, bool adapters, rt_err *e);

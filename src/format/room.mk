@@ -26,6 +26,7 @@ LIB_SRCS += \
 	src/format/hub.c \
 	src/format/init_random.c \
 	src/format/json_text.c \
+	src/format/metrics.c \
 	src/format/mix.c \
 	src/format/model_file.c \
 	src/format/model_part.c \

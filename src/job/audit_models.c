@@ -3,7 +3,6 @@
 #include "job/audit_internal.h"
 
 #include "base/json.h"
-#include "evidence/manifest.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -14,7 +13,8 @@ static bool fatal(int rc) { return rc == RT_NOMEM || rc == RT_INTERRUPTED; }
 
 /* ---- models ---- */
 
-static int check_model(rt_verifier *v, const char *who, const char *spec, rt_hash128 want, bool *ok, rt_err *e)
+static int check_model(rt_audit *v, const rt_again *a, const char *who, const char *spec, rt_hash128 want, bool *ok,
+                       rt_err *e)
 {
     rt_err why = { 0 };
     rt_hash128 got;
@@ -22,41 +22,41 @@ static int check_model(rt_verifier *v, const char *who, const char *spec, rt_has
     rt_model_file *m = NULL;
     const char *name = json_string_value(json_object_get(json_object_get(v->manifest, who), "name"));
     *ok = false;
-    int rc = rt_model_file_open(&m, spec, v->opts->env, &why);
-    if (rc >= 0) rc = rt_model_content_hash(m, v->opts->pool, &got, NULL, &why);
+    int rc = rt_model_file_open(&m, spec, a->opts->env, &why);
+    if (rc >= 0) rc = rt_model_content_hash(m, a->opts->pool, &got, NULL, &why);
     rt_model_file_close(m);
     if (fatal(rc)) return rt_fail(e, rc, "%s", why.text);
     if (rc < 0)
-        rt_verifier_tell(v, who, RT_CHECK_NOT_CHECKED, "%s is not where the run found it: %s", name ? name : "it",
-                         why.text);
+        rt_audit_tell(v, who, RT_CHECK_NOT_CHECKED, "%s is not where the run found it: %s", name ? name : "it",
+                      why.text);
     else if (!rt_hash_equal(want, got))
-        rt_verifier_tell(v, who, RT_CHECK_FAIL, "%s holds other values now than the manifest says the run began with",
-                         name ? name : "it");
+        rt_audit_tell(v, who, RT_CHECK_FAIL, "%s holds other values now than the manifest says the run began with",
+                      name ? name : "it");
     else
-        rt_verifier_tell(v, who, RT_CHECK_PASS, "%s holds the values that the run began with: %s", name ? name : "it",
-                         rt_hash_text(text, got));
+        rt_audit_tell(v, who, RT_CHECK_PASS, "%s holds the values that the run began with: %s", name ? name : "it",
+                      rt_hash_text(text, got));
     *ok = rc >= 0 && rt_hash_equal(want, got);
     return RT_OK;
 }
 
-static int check_models(rt_verifier *v, rt_again *a, rt_err *e)
+static int check_models(rt_audit *v, rt_again *a, rt_err *e)
 {
     int rc = RT_OK;
     const rt_settings *s = &v->settings;
-    if (s->student) RT_TRY(check_model(v, "student", s->student, v->facts.student_hash, &a->student, e));
+    if (s->student) RT_TRY(check_model(v, a, "student", s->student, v->facts.student_hash, &a->student, e));
     if (v->facts.teacher && s->teacher)
-        RT_TRY(check_model(v, "teacher", s->teacher, v->facts.teacher_hash, &a->teacher, e));
+        RT_TRY(check_model(v, a, "teacher", s->teacher, v->facts.teacher_hash, &a->teacher, e));
 out:
     return rc;
 }
 
 /* ---- data ---- */
 
-static int check_shards(rt_verifier *v, rt_again *a, rt_err *why)
+static int check_shards(rt_audit *v, rt_again *a, rt_err *why)
 {
     int rc;
     json_t *now = NULL;
-    RT_TRY(rt_manifest_data(&now, a->in, why));
+    RT_TRY(rt_inputs_to_json(&now, a->in, why));
     if (!json_equal(now, json_object_get(v->manifest, "data")))
         RT_TRY(rt_fail(why, RT_INVALID, "the token shards are not those of the manifest"));
     for (uint32_t i = 0; i < a->in->shard_count; i++) RT_TRY(rt_shard_verify(a->in->shards[i], why));
@@ -66,7 +66,7 @@ out:
 }
 
 /* All rows of the run once more, those of the first step kept. */
-static int walk_rows(rt_verifier *v, rt_again *a, rt_err *why)
+static int walk_rows(rt_audit *v, rt_again *a, rt_err *why)
 {
     int rc = RT_OK;
     const rt_resolved *r = &a->resolved;
@@ -109,14 +109,14 @@ static int make_rows(rt_again *a, rt_err *why)
 }
 
 /* Models, shards and rows as the run had them. Without its student the output stands in, which has the same shape. */
-static int open_inputs(rt_verifier *v, rt_again *a, rt_err *why)
+static int open_inputs(rt_audit *v, rt_again *a, rt_err *why)
 {
     int rc;
     rt_run_facts f = { 0 };
     char *folder = rt_path_join(&v->arena, v->run, "data");
     char *index = folder ? rt_path_join(&v->arena, folder, "train.json") : NULL;
     char *eval = folder ? rt_path_join(&v->arena, folder, "eval.json") : NULL;
-    rt_inputs_opts io = { .env = v->opts->env, .pool = v->opts->pool, .folder = folder };
+    rt_inputs_opts io = { .env = a->opts->env, .pool = a->opts->pool, .folder = folder };
     if (!index || !eval) RT_TRY(rt_fail(why, RT_NOMEM, "no memory for a path"));
     a->settings = v->settings;
     a->settings.allow_degenerate = true; /* the verdict is about that */
@@ -141,12 +141,12 @@ out:
     return rc;
 }
 
-static int check_data(rt_verifier *v, rt_again *a, rt_err *e)
+static int check_data(rt_audit *v, rt_again *a, rt_err *e)
 {
     rt_err why = { 0 };
-    bool whole = a->student && (a->teacher || !v->facts.teacher), adapters = v->resolved.lora.rank > 0;
+    bool whole = a->student && (a->teacher || !v->facts.teacher), adapters = a->recorded.lora.rank > 0;
     if (!a->student && adapters) {
-        rt_verifier_tell(v, "data", RT_CHECK_NOT_CHECKED, "it needs the student that the run began with");
+        rt_audit_tell(v, "data", RT_CHECK_NOT_CHECKED, "it needs the student that the run began with");
         return RT_OK;
     }
     int rc = open_inputs(v, a, &why);
@@ -156,23 +156,23 @@ static int check_data(rt_verifier *v, rt_again *a, rt_err *e)
     if (fatal(rc)) return rt_fail(e, rc, "%s", why.text);
     a->data = rc >= 0;
     if (rc < 0)
-        rt_verifier_tell_error(v, "data", &why);
+        rt_audit_tell_error(v, "data", &why);
     else if (v->same_from)
-        rt_verifier_tell(v, "data", RT_CHECK_PASS,
-                         "%" PRIu32 " token shards whole; rows were not gone through again, "
-                         "since the settings were changed in a resumed run",
-                         a->in->shard_count);
+        rt_audit_tell(v, "data", RT_CHECK_PASS,
+                      "%" PRIu32 " token shards whole; rows were not gone through again, "
+                      "since the settings were changed in a resumed run",
+                      a->in->shard_count);
     else
-        rt_verifier_tell(v, "data", RT_CHECK_PASS,
-                         "%" PRIu32 " token shards whole; read again they give the rows of all %" PRIu32
-                         " steps, token for token as counted in the log",
-                         a->in->shard_count, v->step_count);
+        rt_audit_tell(v, "data", RT_CHECK_PASS,
+                      "%" PRIu32 " token shards whole; read again they give the rows of all %" PRIu32
+                      " steps, token for token as counted in the log",
+                      a->in->shard_count, v->step_count);
     return RT_OK;
 }
 
 /* ---- measuring again ---- */
 
-static int open_trainer(rt_verifier *v, rt_again *a, rt_err *e)
+static int open_trainer(rt_audit *v, rt_again *a, rt_err *e)
 {
     int rc;
     const rt_inputs *in = a->in;
@@ -190,7 +190,7 @@ static int open_trainer(rt_verifier *v, rt_again *a, rt_err *e)
                        .T = r->seq_len,
                        .chunk = r->head_chunk,
                        .loss = r->loss,
-                       .policy = *rt_device_policy(v->opts->dev),
+                       .policy = *rt_device_policy(a->opts->dev),
                        .student = &in->student->config,
                        .teacher = in->teacher ? &in->teacher->config : NULL,
                        .teacher_dtypes = teacher,
@@ -198,7 +198,7 @@ static int open_trainer(rt_verifier *v, rt_again *a, rt_err *e)
                        .lora = r->lora,
                        .eval_only = true,
                        .vmask = in->teacher && in->pair.masked };
-    RT_TRY(rt_trainer_open(&a->trainer, v->opts->dev, &o, &(rt_seal_opts){ 0 }, e));
+    RT_TRY(rt_trainer_open(&a->trainer, a->opts->dev, &o, &(rt_seal_opts){ 0 }, e));
     RT_TRY(rt_trainer_load(a->trainer, in->student, in->teacher, in->pair.mask, r->seed, e));
     RT_TRY(rt_eval_set_new(&a->held, in->held, r->micro_batch, r->seq_len, RT_EVAL_MOST_ROWS, e));
 out:
@@ -231,12 +231,12 @@ out:
 
 /* How far a measure may be from the one that was recorded: sums in another order on the same backend, other arithmetic
  * on another one. */
-static double tolerance(const rt_verifier *v)
+static double tolerance(const rt_audit *v, const rt_again *a)
 {
     const json_t *list = json_object_get(v->manifest, "sessions"),
                  *last = json_array_get(list, json_array_size(list) - 1);
     const char *was = json_string_value(json_object_get(json_object_get(last, "device"), "backend"));
-    return was && strcmp(was, v->opts->dev->api->name) == 0 ? 1e-4 : 1e-2;
+    return was && strcmp(was, a->opts->dev->api->name) == 0 ? 1e-4 : 1e-2;
 }
 
 static bool near(double a, double b, double t) { return fabs(a - b) <= t * (1 + fabs(a)) || (isnan(a) && isnan(b)); }
@@ -247,9 +247,10 @@ static bool near_measure(rt_measure a, rt_measure b, double t)
 
 /* The teacher's measures only where the teacher is there. Agreement counts whole positions: one that is on the edge may
  * fall to either side. */
-static void compare_evals(rt_verifier *v, const char *name, const rt_eval_result *was, const rt_eval_result *now)
+static void compare_evals(rt_audit *v, const rt_again *a, const char *name, const rt_eval_result *was,
+                          const rt_eval_result *now)
 {
-    double t = tolerance(v), one = 2.0 / (double)(was->positions ? was->positions : 1);
+    double t = tolerance(v, a), one = 2.0 / (double)(was->positions ? was->positions : 1);
     const char *what = was->positions != now->positions || was->documents != now->documents ? "the held-out rows"
                        : !near_measure(was->ce, now->ce, t)                                 ? "cross-entropy"
                                                                                             : NULL;
@@ -260,27 +261,26 @@ static void compare_evals(rt_verifier *v, const char *name, const rt_eval_result
                : !near_measure(was->teacher_ce, now->teacher_ce, t)     ? "the teacher's cross-entropy"
                                                                         : NULL;
     if (what)
-        rt_verifier_tell(v, name, RT_CHECK_FAIL, "%s measured again is another: CE %.6f recorded, %.6f now%s", what,
-                         was->ce.mean, now->ce.mean, now->teacher ? ", with the teacher's measures" : "");
+        rt_audit_tell(v, name, RT_CHECK_FAIL, "%s differs when measured again: CE %.6f recorded, %.6f now%s", what,
+                      was->ce.mean, now->ce.mean, now->teacher ? ", with the teacher's measures" : "");
     else if (was->teacher && !now->teacher)
-        rt_verifier_tell(v, name, RT_CHECK_PASS,
-                         "CE %.6f, measured again %.6f; KL and agreement not checked, since the teacher is not there",
-                         was->ce.mean, now->ce.mean);
+        rt_audit_tell(v, name, RT_CHECK_PASS,
+                      "CE %.6f, measured again %.6f; KL and agreement not checked, since the teacher is not there",
+                      was->ce.mean, now->ce.mean);
     else if (now->teacher)
-        rt_verifier_tell(v, name, RT_CHECK_PASS, "CE %.6f, KL %.6f, agreement %.4f; measured again %.6f, %.6f, %.4f",
-                         was->ce.mean, was->kl.mean, was->agreement.mean, now->ce.mean, now->kl.mean,
-                         now->agreement.mean);
+        rt_audit_tell(v, name, RT_CHECK_PASS, "CE %.6f, KL %.6f, agreement %.4f; measured again %.6f, %.6f, %.4f",
+                      was->ce.mean, was->kl.mean, was->agreement.mean, now->ce.mean, now->kl.mean, now->agreement.mean);
     else
-        rt_verifier_tell(v, name, RT_CHECK_PASS, "CE %.6f, measured again %.6f", was->ce.mean, now->ce.mean);
+        rt_audit_tell(v, name, RT_CHECK_PASS, "CE %.6f, measured again %.6f", was->ce.mean, now->ce.mean);
 }
 
 /* The losses of the first training step, of which the weights are known: the student's own. */
-static int check_first_step(rt_verifier *v, rt_again *a, rt_err *e)
+static int check_first_step(rt_audit *v, rt_again *a, rt_err *e)
 {
     int rc = RT_OK;
     const rt_resolved *r = &a->resolved;
     size_t B = (size_t)r->micro_batch * r->seq_len, N = a->micro_count * B;
-    double sums[3] = { 0 }, count = 0, t = tolerance(v);
+    double sums[3] = { 0 }, count = 0, t = tolerance(v, a);
     float *values = rt_alloc_zero(3 * B * sizeof *values, 64);
     const rt_logged_step *log = &v->steps[0];
     if (!values) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a batch"));
@@ -298,27 +298,27 @@ static int check_first_step(rt_verifier *v, rt_again *a, rt_err *e)
     bool same =
         near(log->ce, sums[0] / count, t) &&
         (!a->teacher || (near(log->div, sums[1] / count, t) && near(log->agreement, sums[2] / count, t + 2 / count)));
-    rt_verifier_tell(v, "first step", same ? RT_CHECK_PASS : RT_CHECK_FAIL,
-                     "CE %.6f in the log, %.6f worked out again over all %.0f trained positions of its rows", log->ce,
-                     sums[0] / count, count);
+    rt_audit_tell(v, "first step", same ? RT_CHECK_PASS : RT_CHECK_FAIL,
+                  "CE %.6f in the log, %.6f worked out again over all %.0f trained positions of its rows", log->ce,
+                  sums[0] / count, count);
 out:
     rt_free(values);
     return rc;
 }
 
-static int measure_before(rt_verifier *v, rt_again *a, rt_err *why)
+static int measure_before(rt_audit *v, rt_again *a, rt_err *why)
 {
     int rc;
     rt_eval_result now;
     RT_TRY(set_adapters(a, NULL, a->resolved.seed, why));
     RT_TRY(rt_evaluate(a->trainer, a->held, &now, NULL, why));
-    compare_evals(v, "held-out before", &v->facts.first, &now);
+    compare_evals(v, a, "held-out before", &v->facts.first, &now);
     if (v->step_count && v->same_from == 0) RT_TRY(check_first_step(v, a, why));
 out:
     return rc;
 }
 
-static int measure_after(rt_verifier *v, rt_again *a, rt_err *why)
+static int measure_after(rt_audit *v, rt_again *a, rt_err *why)
 {
     int rc;
     rt_eval_result now;
@@ -328,51 +328,45 @@ static int measure_after(rt_verifier *v, rt_again *a, rt_err *why)
     else
         RT_TRY(rt_load_weights(a->trainer->x, a->trainer->plan->student, a->output, why));
     RT_TRY(rt_evaluate(a->trainer, a->held, &now, NULL, why));
-    compare_evals(v, "held-out after", &v->facts.saved, &now);
-    double t = rt_reload_tolerance(v->facts.saved_dtype) + tolerance(v), was = v->facts.logged.ce.mean;
+    compare_evals(v, a, "held-out after", &v->facts.saved, &now);
+    double t = rt_reload_tolerance(v->facts.saved_dtype) + tolerance(v, a), was = v->facts.logged.ce.mean;
     if (v->facts.has_logged)
-        rt_verifier_tell(v, "held-out logged", near(was, now.ce.mean, t) ? RT_CHECK_PASS : RT_CHECK_FAIL,
-                         "the log has CE %.6f for step %" PRIu32 ", whose weights, rounded to %s, are in the files",
-                         was, v->facts.saved_step, rt_dtype_name(v->facts.saved_dtype));
+        rt_audit_tell(v, "held-out logged", near(was, now.ce.mean, t) ? RT_CHECK_PASS : RT_CHECK_FAIL,
+                      "the log has CE %.6f for step %" PRIu32 ", whose weights, rounded to %s, are in the files", was,
+                      v->facts.saved_step, rt_dtype_name(v->facts.saved_dtype));
 out:
     return rc;
 }
 
 /* Both measurements; a fault in one of them is that check's. */
-static int measure(rt_verifier *v, rt_again *a, rt_err *e)
+static int measure(rt_audit *v, rt_again *a, rt_err *e)
 {
     rt_err why = { 0 };
     int rc = RT_OK;
-    if (!a->data || !a->output || (v->resolved.lora.rank && !a->student)) {
-        rt_verifier_tell(v, "held-out after", RT_CHECK_NOT_CHECKED, "%s",
-                         !a->data     ? "it needs the data"
-                         : !a->output ? "it needs the output"
-                                      : "it needs the student");
+    if (!a->data || !a->output || (a->recorded.lora.rank && !a->student)) {
+        rt_audit_tell(v, "held-out after", RT_CHECK_NOT_CHECKED, "%s",
+                      !a->data     ? "it needs the data"
+                      : !a->output ? "it needs the output"
+                                   : "it needs the student");
         return RT_OK;
     }
     rc = open_trainer(v, a, &why);
     if (rc >= 0 && a->student) rc = measure_before(v, a, &why);
     if (rc >= 0 && !a->student)
-        rt_verifier_tell(v, "held-out before", RT_CHECK_NOT_CHECKED, "it needs the student that the run began with");
+        rt_audit_tell(v, "held-out before", RT_CHECK_NOT_CHECKED, "it needs the student that the run began with");
     if (rc >= 0) rc = measure_after(v, a, &why);
     if (fatal(rc)) return rt_fail(e, rc, "%s", why.text);
-    if (rc < 0) rt_verifier_tell(v, "held-out after", RT_CHECK_FAIL, "%s", why.text);
+    if (rc < 0) rt_audit_tell(v, "held-out after", RT_CHECK_FAIL, "%s", why.text);
     return RT_OK;
 }
 
-int rt_verify_again(rt_verifier *v, rt_err *e)
+int rt_audit_models(rt_audit *v, rt_again *a, rt_err *e)
 {
     int rc;
-    rt_again a = { 0 };
-    RT_TRY(check_models(v, &a, e));
-    RT_TRY(check_data(v, &a, e));
-    RT_TRY(rt_verify_weights(v, &a, e));
-    RT_TRY(measure(v, &a, e));
+    RT_TRY(check_models(v, a, e));
+    RT_TRY(check_data(v, a, e));
+    RT_TRY(rt_audit_weights(v, a, e));
+    RT_TRY(measure(v, a, e));
 out:
-    rt_eval_set_free(a.held);
-    rt_trainer_free(a.trainer);
-    rt_inputs_close(a.in);
-    rt_model_file_close(a.output);
-    rt_free(a.rows);
     return rc;
 }

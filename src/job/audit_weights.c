@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "evidence/manifest.h"
+#include "job/moved.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -12,7 +13,7 @@
 
 /* The values after the last step: trained ones from the checkpoint, frozen ones from the root. */
 typedef struct weights {
-    const rt_verifier *v;
+    const rt_audit *v;
     rt_model_file *state; /* state.safetensors of the last checkpoint; null: not there */
     const rt_model_file *output;
     rt_space *space;
@@ -51,7 +52,7 @@ static int read_after(void *ctx, uint32_t i, uint64_t first, uint64_t n, float *
 static int open_weights(weights *w, const rt_again *a, rt_err *e)
 {
     int rc;
-    rt_verifier *v = (rt_verifier *)(uintptr_t)w->v;
+    rt_audit *v = (rt_audit *)(uintptr_t)w->v;
     const rt_model_config *c = a->in ? &a->in->student->config : &a->output->config;
     char *path = rt_arena_printf(&v->arena, "%s/checkpoint-%06" PRIu32 "/state.safetensors", v->root, v->facts.steps);
     bool *frozen = rt_arena_alloc(&v->arena, rt_param_count(c) * sizeof *frozen);
@@ -61,7 +62,7 @@ static int open_weights(weights *w, const rt_again *a, rt_err *e)
     RT_TRY(rt_resolve_freeze(&v->settings.freeze, c, frozen, e));
     RT_TRY(rt_space_new(&w->space, e));
     rt_decoder_opts o = {
-        .name = "student", .policy = &rt_policy_f32, .train = true, .frozen = frozen, .lora = v->resolved.lora
+        .name = "student", .policy = &rt_policy_f32, .train = true, .frozen = frozen, .lora = a->recorded.lora
     };
     RT_TRY(rt_decoder_new(&w->model, w->space, c, &o, e));
     w->trained = rt_arena_alloc(&v->arena, w->model->param_count * sizeof *w->trained);
@@ -109,7 +110,7 @@ out:
     return rc;
 }
 
-static int check_output(rt_verifier *v, const weights *w, rt_hash128 got, rt_err *e)
+static int check_output(rt_audit *v, const weights *w, rt_hash128 got, rt_err *e)
 {
     int rc = RT_OK;
     rt_hash128 want;
@@ -120,15 +121,15 @@ static int check_output(rt_verifier *v, const weights *w, rt_hash128 got, rt_err
     for (uint32_t i = 0; compare && i < w->model->param_count; i++)
         if (w->trained[i]) RT_TRY(count_unequal(w, i, &unequal, e));
     if (!rt_hash_from_json(recorded, &want) || !rt_hash_equal(want, got) || values != v->facts.output_values)
-        rt_verifier_tell(v, "output", RT_CHECK_FAIL, "the model at the root is not the one that the manifest names");
+        rt_audit_tell(v, "output", RT_CHECK_FAIL, "the model at the root is not the one that the manifest names");
     else if (unequal)
-        rt_verifier_tell(v, "output", RT_CHECK_FAIL,
-                         "%" PRIu64 " values at the root are not those of the last checkpoint rounded to %s", unequal,
-                         rt_dtype_name(v->facts.saved_dtype));
+        rt_audit_tell(v, "output", RT_CHECK_FAIL,
+                      "%" PRIu64 " values at the root are not those of the last checkpoint rounded to %s", unequal,
+                      rt_dtype_name(v->facts.saved_dtype));
     else
-        rt_verifier_tell(v, "output", RT_CHECK_PASS, "%" PRIu64 " values, %s%s", values, rt_hash_text(text, got),
-                         compare ? "; the trained ones are the last checkpoint's, rounded"
-                                 : "; not compared with a checkpoint");
+        rt_audit_tell(v, "output", RT_CHECK_PASS, "%" PRIu64 " values, %s%s", values, rt_hash_text(text, got),
+                      compare ? "; the trained ones are the last checkpoint's, rounded"
+                              : "; not compared with a checkpoint");
 out:
     return rc;
 }
@@ -146,49 +147,48 @@ static bool same_groups(const rt_moved_list *a, const rt_moved_list *b)
     return true;
 }
 
-static int check_moved(rt_verifier *v, const rt_again *a, weights *w, rt_err *e)
+static int check_moved(rt_audit *v, const rt_again *a, weights *w, rt_err *e)
 {
     int rc;
     rt_moved_list now;
     if (!w->state || !a->student || !a->in) {
-        rt_verifier_tell(v, "parameters moved", RT_CHECK_NOT_CHECKED, "it needs %s",
-                         a->student ? "the checkpoint of the last step" : "the student that the run began with");
+        rt_audit_tell(v, "parameters moved", RT_CHECK_NOT_CHECKED, "it needs %s",
+                      a->student ? "the checkpoint of the last step" : "the student that the run began with");
         return RT_OK;
     }
     rt_moved_opts o = { .model = w->model,
                         .trained = w->trained,
                         .before = a->in->student,
-                        .seed = v->resolved.seed,
-                        .weight_decay = v->resolved.weight_decay,
+                        .seed = a->recorded.seed,
+                        .weight_decay = a->recorded.weight_decay,
                         .frozen = v->facts.saved_dtype,
                         .after = read_after,
                         .ctx = w };
     RT_TRY(rt_moved_measure(&now, &o, e));
     if (same_groups(&v->facts.moved, &now))
-        rt_verifier_tell(v, "parameters moved", RT_CHECK_PASS,
-                         "%" PRIu32 " groups, from the student to the last checkpoint, by what was measured",
-                         now.count);
+        rt_audit_tell(v, "parameters moved", RT_CHECK_PASS,
+                      "%" PRIu32 " groups, from the student to the last checkpoint, by what was measured", now.count);
     else
-        rt_verifier_tell(v, "parameters moved", RT_CHECK_FAIL,
-                         "student and last checkpoint do not differ by what the manifest says was measured");
+        rt_audit_tell(v, "parameters moved", RT_CHECK_FAIL,
+                      "student and last checkpoint do not differ by what the manifest says was measured");
 out:
     return rc;
 }
 
-int rt_verify_weights(rt_verifier *v, rt_again *a, rt_err *e)
+int rt_audit_weights(rt_audit *v, rt_again *a, rt_err *e)
 {
     rt_err why = { 0 };
     rt_hash128 h;
     weights w = { .v = v };
-    int rc = rt_manifest_output(&a->output, v->root, v->resolved.lora.rank > 0, &why);
-    if (rc >= 0) rc = rt_model_content_hash(a->output, v->opts->pool, &h, NULL, &why);
+    int rc = rt_manifest_output(&a->output, v->root, a->recorded.lora.rank > 0, &why);
+    if (rc >= 0) rc = rt_model_content_hash(a->output, a->opts->pool, &h, NULL, &why);
     if (rc >= 0) {
         w.output = a->output;
         rc = open_weights(&w, a, &why);
     }
     if (rc >= 0) rc = check_output(v, &w, h, &why);
     if (rc >= 0) rc = check_moved(v, a, &w, &why);
-    if (rc < 0 && rc != RT_NOMEM) rt_verifier_tell(v, "output", RT_CHECK_FAIL, "%s", why.text);
+    if (rc < 0 && rc != RT_NOMEM) rt_audit_tell(v, "output", RT_CHECK_FAIL, "%s", why.text);
     close_weights(&w);
     return rc == RT_NOMEM ? rt_fail(e, rc, "%s", why.text) : RT_OK;
 }

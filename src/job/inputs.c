@@ -1,6 +1,8 @@
 /* inputs.c - the models of a run: opened, compared, and one chat template chosen. See inputs.h. */
 #include "job/inputs_internal.h"
 
+#include "base/json.h"
+
 #include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -193,4 +195,50 @@ void rt_inputs_close(rt_inputs *in)
     rt_pair_free(&in->pair);
     rt_arena_free(&in->arena);
     rt_free(in);
+}
+
+/* ---- for the record ---- */
+
+static int shard_json(json_t *list, const rt_shard *s, rt_err *e)
+{
+    int rc = RT_OK;
+    const rt_shard_info *f = rt_shard_about(s);
+    rt_hash128 h = f->content;
+    if (!f->own) RT_TRY(rt_file_hash(f->path, &h, e)); /* ours name the hash of their content */
+    json_t *j =
+        json_pack("{s:s, s:o, s:I, s:I, s:I}", "name", rt_path_base(f->path), "hash", rt_hash_to_json(h), "records",
+                  (json_int_t)f->records, "tokens", (json_int_t)f->tokens, "trained", (json_int_t)f->trained);
+    if (json_array_append_new(list, j) != 0) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for the record of the data"));
+out:
+    return rc;
+}
+
+static int sources_json(json_t *out, const char *key, const rt_rows_source *list, uint32_t count, rt_err *e)
+{
+    int rc = RT_OK;
+    json_t *all = json_array();
+    if (json_object_set_new(out, key, all) != 0) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for the record of the data"));
+    for (uint32_t i = 0; i < count; i++) {
+        json_t *shards = json_array();
+        json_t *one = json_pack("{s:s, s:f, s:o}", "name", rt_path_base(list[i].name), "weight",
+                                list[i].weight > 0 ? list[i].weight : 1.0, "shards", shards);
+        if (json_array_append_new(all, one) != 0) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for the record of the data"));
+        for (uint32_t k = 0; k < list[i].count; k++) RT_TRY(shard_json(shards, list[i].shards[k], e));
+    }
+out:
+    return rc;
+}
+
+int rt_inputs_to_json(json_t **out, const rt_inputs *in, rt_err *e)
+{
+    int rc;
+    json_t *j = json_object();
+    if (!j) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for the record of the data"));
+    RT_TRY(sources_json(j, "train", in->train_sources, in->train_count, e));
+    RT_TRY(sources_json(j, "eval", in->eval_sources, in->eval_count, e));
+    *out = j;
+    j = NULL;
+out:
+    json_decref(j);
+    return rc;
 }

@@ -53,6 +53,9 @@ int rt_inputs_data(rt_inputs *in, const rt_settings *s, const rt_inputs_opts *o,
 int rt_inputs_facts(rt_inputs *in, rt_run_facts *f, rt_err *e);
 /* Rows for training and evaluation; then f->rows_per_epoch is known. */
 int rt_inputs_rows(rt_inputs *in, const rt_settings *s, const rt_resolved *r, rt_run_facts *f, rt_err *e);
+/* The sources for the record: {"train": [{"name", "weight", "shards": [{"name", "hash", "records", "tokens",
+ * "trained"}]}], "eval": [...]} */
+int rt_inputs_to_json(json_t **out, const rt_inputs *in, rt_err *e);
 void rt_inputs_close(rt_inputs *in); /* accepts null */
 
 #endif

@@ -5,20 +5,8 @@
 #ifndef RT_JOB_MOVED_H
 #define RT_JOB_MOVED_H
 
+#include "evidence/evidence.h"
 #include "train/step.h"
-
-typedef struct rt_moved_group {
-    char name[RT_NAME_BYTES]; /* "self_attn.q_proj.bias", "mlp.up_proj.lora_A.weight" */
-    uint32_t trained, moved;  /* tensors that are trained; of them those that have moved */
-    uint32_t frozen, broken;  /* tensors that are not; of them those that have moved all the same */
-    double change;            /* |after - before| / |before| over the trained; |after| where before is all 0 */
-} rt_moved_group;
-
-enum { RT_MOVED_GROUPS = 3 * RT_ROLE_COUNT };
-typedef struct rt_moved_list {
-    rt_moved_group list[RT_MOVED_GROUPS];
-    uint32_t count;
-} rt_moved_list;
 
 typedef struct rt_moved_opts {
     const rt_decoder *model;

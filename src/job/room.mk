@@ -1,9 +1,8 @@
 # The one door: a run from settings to a model on disk, and everything else that a user can ask for.
 LIB_SRCS += \
-	src/job/audit.c \
-	src/job/audit_files.c \
-	src/job/audit_lines.c \
+	src/job/audit_checkpoints.c \
 	src/job/audit_models.c \
+	src/job/audit_run.c \
 	src/job/audit_weights.c \
 	src/job/control.c \
 	src/job/device.c \
@@ -19,6 +18,7 @@ LIB_SRCS += \
 	src/job/resolve.c \
 	src/job/run_cost.c \
 	src/job/run_cost_print.c \
+	src/job/run_evidence.c \
 	src/job/run_files.c \
 	src/job/run_fit.c \
 	src/job/run_loop.c \

@@ -81,7 +81,7 @@ typedef struct rt_run_summary {
     rt_eval_result control_after, control_saved; /* with --control: of the run in OUT/control; else 0 positions */
     rt_output_difference difference;             /* rounding of the saved dtype */
     const rt_findings *findings;                 /* the run's claims, judged; lives as long as the run */
-    rt_hash128 seal;                             /* of manifest.json */
+    rt_hash128 checksum;                         /* of manifest.json */
     rt_run_sample sample;
 } rt_run_summary;
 

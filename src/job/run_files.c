@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "job/control.h"
+#include "report/model_card.h"
 #include "settings/settings_yaml.h"
 
 #include <errno.h>
@@ -211,7 +212,7 @@ void rt_run_read_evals(rt_run *r)
     bool any = false;
     FILE *f = fopen(r->metrics_path, "re");
     for (json_t *j; f && (j = json_loadf(f, JSON_DISABLE_EOF_CHECK, NULL)); json_decref(j)) {
-        if (!rt_run_eval_from_json(j, &v)) continue;
+        if (!rt_eval_from_line(j, &v)) continue;
         if (!any) r->first = v;
         r->last = v;
         any = true;
@@ -296,6 +297,53 @@ int rt_run_write_merged(rt_run *r, rt_err *e)
     char *path = rt_path_join(&r->arena, r->out, "merged");
     if (!path) return no_memory(e);
     return rt_output_merged(path, r->trainer, &r->output, e);
+}
+
+int rt_run_write_card(rt_run *r, const rt_run_summary *s, rt_err *e)
+{
+    int rc;
+    rt_str text = { 0 };
+    const rt_inputs *in = r->in;
+    const rt_resolved *v = &r->resolved;
+    char *path = rt_path_join(&r->arena, r->out, "README.md");
+    rt_card c = { .student = in->student->name,
+                  .teacher = in->teacher ? in->teacher->name : NULL,
+                  .from_random = in->student->config.random_init,
+                  .merged = r->settings->merge,
+                  .tokenizer = r->text.tokenizer_json.data != NULL,
+                  .chat = r->text.chat_template.data != NULL,
+                  .version = r->opts->version,
+                  .before = s->before,
+                  .saved = s->saved,
+                  .saved_step = s->saved_step,
+                  .is_best = s->is_best,
+                  .tokens = r->state.tokens,
+                  .trained = r->state.trained,
+                  .divergence = r->settings->divergence,
+                  .schedule = rt_schedule_name(v->schedule.kind),
+                  .lora_targets = r->settings->lora_targets,
+                  .ce_weight = v->loss.ce_weight,
+                  .kd_weight = v->loss.kd_weight,
+                  .temperature = v->loss.temperature,
+                  .lora_rank = v->lora.rank,
+                  .lora_alpha = v->lora.alpha,
+                  .steps = v->steps,
+                  .batch = v->batch,
+                  .seq_len = v->seq_len,
+                  .warmup = v->schedule.warmup,
+                  .lr = v->schedule.lr,
+                  .beta1 = v->beta1,
+                  .beta2 = v->beta2,
+                  .weight_decay = v->weight_decay,
+                  .max_grad_norm = v->max_grad_norm,
+                  .seed = v->seed,
+                  .save_dtype = v->save_dtype };
+    rt_model_card(&text, &c);
+    if (!path || text.failed) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for the model card"));
+    RT_TRY(rt_file_write(path, text.data, text.len, e));
+out:
+    rt_str_free(&text);
+    return rc;
 }
 
 int rt_run_write_report(rt_run *r, rt_err *e)

@@ -104,6 +104,8 @@ int rt_run_write_best(rt_run *r, rt_err *e);
 int rt_run_write_root(rt_run *r, const char *from, rt_err *e);
 /* With adapters: OUT/merged, the model with them added in. */
 int rt_run_write_merged(rt_run *r, rt_err *e);
+/* OUT/README.md, the model card. */
+int rt_run_write_card(rt_run *r, const rt_run_summary *s, rt_err *e);
 /* OUT/run/report.html, with the control over it where there is one. */
 int rt_run_write_report(rt_run *r, rt_err *e);
 /* Whether the root holds a whole model. */
@@ -111,7 +113,7 @@ bool rt_run_has_root(const rt_run *r);
 /* The first evaluation and the last, from the metrics of a resumed run; left as they are when there is none. */
 void rt_run_read_evals(rt_run *r);
 
-/* ---- manifest.c ---- */
+/* ---- run_evidence.c ---- */
 /* OUT/run/manifest.json with all that is known before the first step. */
 int rt_run_evidence_begin(rt_run *r, rt_err *e);
 /* After the last step, while its weights are in memory: which parameters have moved. */
@@ -119,16 +121,8 @@ int rt_run_evidence_weights(rt_run *r, rt_err *e);
 /* When everything else is written: verdict.json, and the manifest completed with the hashes of all files. */
 int rt_run_evidence_end(rt_run *r, rt_run_summary *s, rt_err *e);
 
-/* ---- model_card.c ---- */
-/* OUT/README.md. */
-int rt_run_write_card(rt_run *r, const rt_run_summary *s, rt_err *e);
-
 /* ---- run_loop.c ---- */
 /* Rows and one step of training; nothing is recorded. */
 int rt_run_step(rt_run *r, uint32_t step, double lr, rt_step_result *out, uint64_t *tokens, rt_err *e);
-json_t *rt_run_eval_json(uint32_t step, const rt_eval_result *v);
-rt_eval_result rt_run_eval_read(const json_t *j);
-/* The same of a line of metrics.jsonl; false when it is another. */
-bool rt_run_eval_from_json(const json_t *j, rt_eval_result *v);
 
 #endif

@@ -1,8 +1,6 @@
 /* model_card.c - see model_card.h. */
 #include "report/model_card.h"
 
-#include "job/run_internal.h"
-
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -28,7 +26,7 @@ static void put_name(rt_str *s, const char *name)
     rt_str_append(s, "`");
 }
 
-static bool is_adapter(const rt_card *c) { return c->resolved->lora.rank > 0; }
+static bool is_adapter(const rt_card *c) { return c->lora_rank > 0; }
 
 static void put_front(rt_str *s, const rt_card *c)
 {
@@ -66,9 +64,8 @@ static void put_opening(rt_str *s, const rt_card *c)
         rt_str_append(s, is_adapter(c) ? ", trained" : "; it was trained");
         rt_str_append(s, " on text with cross-entropy");
     }
-    rt_str_printf(s, ". These are the weights of step %u of %u, %s. Written by retort %s.\n\n", c->summary->saved_step,
-                  c->resolved->steps, c->summary->is_best ? "the best on held-out text" : "the last",
-                  c->version ? c->version : "");
+    rt_str_printf(s, ". These are the weights of step %u of %u, %s. Written by retort %s.\n\n", c->saved_step, c->steps,
+                  c->is_best ? "the best on held-out text" : "the last", c->version ? c->version : "");
 }
 
 /* ---- what was measured ---- */
@@ -93,9 +90,9 @@ static void put_row(rt_str *s, const char *name, rt_measure before, rt_measure a
 
 static rt_measure perplexity(rt_measure m) { return (rt_measure){ exp(m.mean), exp(m.mean) * m.error }; }
 
-static void put_held(rt_str *s, const rt_run_summary *v)
+static void put_held(rt_str *s, const rt_card *c)
 {
-    const rt_eval_result *a = &v->before, *b = &v->saved;
+    const rt_eval_result *a = &c->before, *b = &c->saved;
     bool column = b->teacher;
     rt_measure words = perplexity(b->teacher_ce);
     rt_str_printf(s, "## Held-out text\n\n| | before | after |%s\n|---|---|---|%s\n", column ? " teacher |" : "",
@@ -117,24 +114,21 @@ static void put_held(rt_str *s, const rt_run_summary *v)
 
 static void put_settings(rt_str *s, const rt_card *c)
 {
-    const rt_resolved *v = c->resolved;
     rt_str_append(s, "## Training\n\n| setting | value |\n|---|---|\n");
     if (c->teacher)
-        rt_str_printf(s, "| loss | %.4g × cross-entropy + %.4g × %s at temperature %.4g |\n", v->loss.ce_weight,
-                      v->loss.kd_weight, c->settings->divergence, v->loss.temperature);
+        rt_str_printf(s, "| loss | %.4g × cross-entropy + %.4g × %s at temperature %.4g |\n", c->ce_weight,
+                      c->kd_weight, c->divergence, c->temperature);
     else
         rt_str_append(s, "| loss | cross-entropy |\n");
     if (is_adapter(c))
-        rt_str_printf(s, "| LoRA | rank %u, alpha %.4g, targets %s |\n", v->lora.rank, v->lora.alpha,
-                      c->settings->lora_targets);
-    rt_str_printf(s, "| steps | %u of %u rows of %u positions |\n", v->steps, v->batch, v->seq_len);
+        rt_str_printf(s, "| LoRA | rank %u, alpha %.4g, targets %s |\n", c->lora_rank, c->lora_alpha, c->lora_targets);
+    rt_str_printf(s, "| steps | %u of %u rows of %u positions |\n", c->steps, c->batch, c->seq_len);
     rt_str_printf(s, "| data gone through | %" PRIu64 " tokens, %" PRIu64 " of them trained |\n", c->tokens,
                   c->trained);
-    rt_str_printf(s, "| learning rate | %.4g, %s, warm-up %u steps |\n", v->schedule.lr,
-                  rt_schedule_name(v->schedule.kind), v->schedule.warmup);
+    rt_str_printf(s, "| learning rate | %.4g, %s, warm-up %u steps |\n", c->lr, c->schedule, c->warmup);
     rt_str_printf(s, "| optimizer | AdamW, betas %.4g, %.4g, weight decay %.4g, gradient norm at most %.4g |\n",
-                  v->beta1, v->beta2, v->weight_decay, v->max_grad_norm);
-    rt_str_printf(s, "| seed | %" PRIu64 " |\n| stored as | %s |\n\n", v->seed, rt_dtype_name(v->save_dtype));
+                  c->beta1, c->beta2, c->weight_decay, c->max_grad_norm);
+    rt_str_printf(s, "| seed | %" PRIu64 " |\n| stored as | %s |\n\n", c->seed, rt_dtype_name(c->save_dtype));
 }
 
 /* ---- how to load it ---- */
@@ -187,33 +181,7 @@ void rt_model_card(rt_str *out, const rt_card *c)
 {
     put_front(out, c);
     put_opening(out, c);
-    put_held(out, c->summary);
+    put_held(out, c);
     put_settings(out, c);
     put_loading(out, c);
-}
-
-int rt_run_write_card(rt_run *r, const rt_run_summary *s, rt_err *e)
-{
-    int rc;
-    rt_str text = { 0 };
-    const rt_inputs *in = r->in;
-    char *path = rt_path_join(&r->arena, r->out, "README.md");
-    rt_card c = { .student = in->student->name,
-                  .teacher = in->teacher ? in->teacher->name : NULL,
-                  .from_random = in->student->config.random_init,
-                  .merged = r->settings->merge,
-                  .tokenizer = r->text.tokenizer_json.data != NULL,
-                  .chat = r->text.chat_template.data != NULL,
-                  .settings = r->settings,
-                  .resolved = &r->resolved,
-                  .summary = s,
-                  .tokens = r->state.tokens,
-                  .trained = r->state.trained,
-                  .version = r->opts->version };
-    rt_model_card(&text, &c);
-    if (!path || text.failed) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for the model card"));
-    RT_TRY(rt_file_write(path, text.data, text.len, e));
-out:
-    rt_str_free(&text);
-    return rc;
 }

@@ -6,18 +6,30 @@
 #ifndef RT_REPORT_MODEL_CARD_H
 #define RT_REPORT_MODEL_CARD_H
 
-#include "job/run.h"
+#include "base/str.h"
+#include "format/metrics.h"
+#include "num/dtype.h"
 
 typedef struct rt_card {
     const char *student, *teacher; /* names; teacher null: none */
     bool from_random;              /* the student began as random weights, so it has no base model */
     bool merged;                   /* with adapters: the folder merged/ is there too */
     bool tokenizer, chat;          /* the output has a tokenizer, a chat template */
-    const rt_settings *settings;   /* resolved */
-    const rt_resolved *resolved;
-    const rt_run_summary *summary;
+    const char *version;           /* of retort */
+    /* what was measured */
+    rt_eval_result before, saved; /* saved: of the files, loaded again */
+    uint32_t saved_step;
+    bool is_best;
     uint64_t tokens, trained; /* positions gone through, and of them trained */
-    const char *version;      /* of retort */
+    /* how it was trained */
+    const char *divergence, *schedule, *lora_targets;
+    double ce_weight, kd_weight, temperature;
+    uint32_t lora_rank; /* 0: no adapters */
+    double lora_alpha;
+    uint32_t steps, batch, seq_len, warmup;
+    double lr, beta1, beta2, weight_decay, max_grad_norm;
+    uint64_t seed;
+    rt_dtype save_dtype;
 } rt_card;
 
 /* Errors are sticky in out. */

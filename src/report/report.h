@@ -16,7 +16,8 @@
 #ifndef RT_REPORT_REPORT_H
 #define RT_REPORT_REPORT_H
 
-#include "train/evaluate.h"
+#include "base/err.h"
+#include "format/metrics.h"
 
 typedef struct rt_report_run rt_report_run;
 

@@ -289,12 +289,3 @@ out:
     for (int i = 0; i < MEASURES; i++) rt_free(values[i]);
     return rc;
 }
-
-bool rt_measure_fell(rt_measure a, rt_measure b)
-{
-    return b.mean < a.mean - 2.0 * sqrt(a.error * a.error + b.error * b.error);
-}
-bool rt_measure_rose(rt_measure a, rt_measure b)
-{
-    return b.mean > a.mean + 2.0 * sqrt(a.error * a.error + b.error * b.error);
-}

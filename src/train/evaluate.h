@@ -6,30 +6,10 @@
 #ifndef RT_TRAIN_EVALUATE_H
 #define RT_TRAIN_EVALUATE_H
 
+#include "format/metrics.h"
 #include "text/data/data_rows.h"
 #include "text/tokenizer/tokenizer.h"
 #include "train/step.h"
-
-typedef struct rt_measure {
-    double mean, error; /* error is NaN for a single document */
-} rt_measure;
-
-typedef struct rt_eval_result {
-    rt_measure ce;          /* the student's, at temperature 1 */
-    rt_measure div;         /* the divergence that is trained */
-    rt_measure kl;          /* forward KL at temperature 1, so that runs compare */
-    rt_measure agreement;   /* share of positions with the same first choice */
-    rt_measure teacher_ce;  /* the floor that CE falls towards */
-    bool teacher;           /* without one only ce is there */
-    bool sampled;           /* samples were made: */
-    double stop_rate;       /* share of them that ended by themselves */
-    double repetition_rate; /* share of their tokens that lie in four in a row which the text has had before */
-    uint64_t positions, documents;
-    rt_measure word;         /* probability of the set's word where it stands, all of its ids together */
-    rt_measure teacher_word; /* the teacher's */
-    uint64_t places;         /* where it stands; 0: the set has no word */
-    double seconds;
-} rt_eval_result;
 
 enum { RT_EVAL_MOST_ROWS = 1000 }; /* that a run evaluates on */
 typedef struct rt_eval_set rt_eval_set;
@@ -62,9 +42,5 @@ void rt_eval_set_document(const rt_eval_set *s, uint32_t i, rt_eval_document *ou
 
 /* kl_each (rt_eval_set_positions) or null: forward KL of every position, in order. */
 int rt_evaluate(rt_trainer *t, const rt_eval_set *s, rt_eval_result *out, float *kl_each, rt_err *e);
-
-/* b is lower than a by more than two standard errors of both together; higher likewise. */
-bool rt_measure_fell(rt_measure a, rt_measure b);
-bool rt_measure_rose(rt_measure a, rt_measure b);
 
 #endif

@@ -1,8 +1,9 @@
-/* loss_plan.h - head and loss of a batch, recorded: the one place where logits exist.
+/* loss_plan.h - head and loss of a training batch, recorded, chunk by chunk.
  *
  * Owns: the chunks. Logits of teacher and student exist for `chunk` tokens at a time; kd_loss turns the student's into
- * their gradient in place, and two products take that to the hidden state and to the head (DESIGN section 5). What the
- * loss is, is kd_loss; what a step is, is step_plan.h. */
+ * their gradient in place, and two matmuls take that to the hidden state and to the head (docs/design.md, section 5).
+ * Logits of a whole batch never exist here; the few positions of --dump-step and the samples have programs of their
+ * own. What the loss is, is kd_loss; what a step is, is step_plan.h. */
 #ifndef RT_TRAIN_LOSS_PLAN_H
 #define RT_TRAIN_LOSS_PLAN_H
 
@@ -13,8 +14,12 @@ typedef struct rt_loss_opts {
     double mix;         /* beta of JSD, lambda of the skewed forms */
     double temperature; /* of the divergence */
     double ce_weight, kd_weight;
-    bool t2;
+    bool t2; /* the divergence is weighted with T^2 besides */
 } rt_loss_opts;
+static inline double rt_loss_kd_weight(const rt_loss_opts *o) /* T^2 in it */
+{
+    return o->kd_weight * (o->t2 ? o->temperature * o->temperature : 1.0);
+}
 
 typedef struct rt_loss_io {
     rt_view hidden;         /* (N,C) of the student, normed */

@@ -5,6 +5,7 @@
 #ifndef RT_TRAIN_OUTPUT_H
 #define RT_TRAIN_OUTPUT_H
 
+#include "format/metrics.h"
 #include "format/model_write.h"
 #include "train/step.h"
 
@@ -23,15 +24,9 @@ int rt_output_write(const char *folder, rt_trainer *t, const rt_output *o, rt_er
 int rt_output_bytes(rt_trainer *t, const rt_output *o, uint64_t *bytes, rt_err *e);
 /* With adapters: the model with them added in. */
 int rt_output_merged(const char *folder, rt_trainer *t, const rt_output *o, rt_err *e);
-/* The largest and the mean difference between what is in memory and what the folder holds, over all trained
- * parameters; rounding to the saved dtype is what it should be. */
-typedef struct rt_output_difference {
-    double rmse, max;
-    uint64_t values, unequal; /* read back; of them those that are not the memory's rounded to the saved dtype */
-    char worst[RT_NAME_BYTES];
-} rt_output_difference;
 /* Puts what the folder holds into the trainer's memory, in the place of what was there: trained parameters only. */
 int rt_output_reload(const char *folder, rt_trainer *t, const rt_output *o, rt_err *e);
+/* How far the folder is from the memory, over all trained parameters. */
 int rt_output_read_back(const char *folder, rt_trainer *t, const rt_output *o, rt_output_difference *d, rt_err *e);
 
 #endif

@@ -45,7 +45,7 @@ def runs(check_name):
     """Whether a check that a contract names is there; else why not."""
     file, _, case = check_name.partition("::")
     if file == "verify":
-        calls = "".join(read(p) for p in sources("src/job/audit*.c"))
+        calls = "".join(read(p) for p in sources("src/*/audit*.c"))
         found = f'"{case}"' in calls
     elif not os.path.exists(file):
         return f"{file} is not there"
@@ -91,7 +91,7 @@ check_all(f"{i} is in two contracts" for i in sorted({i for i in seen if seen.co
 
 # Ids that other files name must be ids.
 pattern = re.compile(r"\b(?:F|FT|DBH)-[A-Z0-9]+(?:-[A-Z0-9]+)*-\d{3}(?:-[A-Z]+(?:-[A-Z]+)*)?\b|\bDBH-\d{3}\b")
-for path in ["docs/evidence.md"] + sources("tests/unit/test_evidence.c", "tests/unit/test_run_verify.c", "tests/cli/evidence.sh"):
+for path in ["docs/evidence.md"] + sources("tests/unit/test_evidence.c", "tests/unit/test_audit.c", "tests/cli/evidence.sh"):
     unknown = sorted(set(pattern.findall(read(path))) - set(claims))
     check(not unknown, f"{path}: no such falsifier: {', '.join(unknown)}")
 

@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "evidence/manifest.h"
+#include "job/moved.h"
 
 #include <math.h>
 
@@ -339,13 +340,10 @@ out:
 static void weights_of_the_loss(void **state)
 {
     (void)state;
-    rt_evidence v = { 0 };
-    rt_resolved r = { .loss = { .ce_weight = 0.25f, .kd_weight = 0.5f, .temperature = 2.0f, .t2 = true } };
-    rt_evidence_take_resolved(&v, &r, true);
-    assert_true(v.teacher && v.ce_weight == 0.25 && v.kd_weight == 2.0);
-    r.loss.t2 = false;
-    rt_evidence_take_resolved(&v, &r, false);
-    assert_true(!v.teacher && v.kd_weight == 0.5);
+    rt_loss_opts o = { .kd_weight = 0.5, .temperature = 2.0, .t2 = true };
+    assert_true(rt_loss_kd_weight(&o) == 2.0);
+    o.t2 = false;
+    assert_true(rt_loss_kd_weight(&o) == 0.5);
 }
 
 static void sealed_records(void **state)

@@ -5,41 +5,40 @@
 
 #include <math.h>
 
-static rt_settings settings;
-static rt_resolved resolved;
-static rt_run_summary summary;
-
 static rt_card card(void)
 {
-    settings = (rt_settings){ .divergence = "forward-kl", .lora_targets = "all", .out = "/home/me/secret/out" };
-    settings.student = "/home/me/secret/base";
-    resolved = (rt_resolved){ .loss = { .temperature = 2, .ce_weight = 0.1, .kd_weight = 0.9 },
-                              .schedule = { .lr = 5e-5, .steps = 300, .warmup = 10 },
-                              .steps = 300,
-                              .batch = 32,
-                              .seq_len = 512,
-                              .save_dtype = RT_DTYPE_BF16,
-                              .seed = 7 };
-    summary = (rt_run_summary){ .saved_step = 280, .is_best = true };
-    summary.before =
-        (rt_eval_result){ .ce = { 3.5, 0.02 }, .kl = { 1.25, 0.01 }, .agreement = { 0.5, 0.005 }, .teacher = true };
-    summary.saved = (rt_eval_result){ .ce = { 2.75, 0.02 },
-                                      .kl = { 0.125, NAN },
-                                      .agreement = { 0.75, 0.005 },
-                                      .teacher_ce = { 2.5, 0.03 },
-                                      .teacher = true,
-                                      .positions = 4000,
-                                      .documents = 40 };
-    return (rt_card){ .student = "Qwen/Qwen2.5-0.5B",
-                      .teacher = "Qwen/Qwen2.5-7B",
-                      .tokenizer = true,
-                      .chat = true,
-                      .settings = &settings,
-                      .resolved = &resolved,
-                      .summary = &summary,
-                      .tokens = 1000000,
-                      .trained = 600000,
-                      .version = "1.2.3" };
+    return (rt_card){
+        .student = "Qwen/Qwen2.5-0.5B",
+        .teacher = "Qwen/Qwen2.5-7B",
+        .tokenizer = true,
+        .chat = true,
+        .version = "1.2.3",
+        .before = { .ce = { 3.5, 0.02 }, .kl = { 1.25, 0.01 }, .agreement = { 0.5, 0.005 }, .teacher = true },
+        .saved = { .ce = { 2.75, 0.02 },
+                   .kl = { 0.125, NAN },
+                   .agreement = { 0.75, 0.005 },
+                   .teacher_ce = { 2.5, 0.03 },
+                   .teacher = true,
+                   .positions = 4000,
+                   .documents = 40 },
+        .saved_step = 280,
+        .is_best = true,
+        .tokens = 1000000,
+        .trained = 600000,
+        .divergence = "forward-kl",
+        .schedule = "cosine",
+        .lora_targets = "all",
+        .ce_weight = 0.1,
+        .kd_weight = 0.9,
+        .temperature = 2,
+        .steps = 300,
+        .batch = 32,
+        .seq_len = 512,
+        .warmup = 10,
+        .lr = 5e-5,
+        .seed = 7,
+        .save_dtype = RT_DTYPE_BF16,
+    };
 }
 
 /* Valid until the next call. */
@@ -51,7 +50,6 @@ static const char *text_of(const rt_card *c)
     assert_true(!s.failed && s.len < sizeof text);
     memcpy(text, s.data, s.len + 1);
     rt_str_free(&s);
-    if (strstr(text, "secret")) fail_msg("a path is in the card: %s", text);
     return text;
 }
 
@@ -102,9 +100,10 @@ static void test_adapter(void **state)
 {
     (void)state;
     rt_card c = card();
-    resolved.lora = (rt_lora){ .rank = 1, .alpha = 32 };
+    c.lora_rank = 1;
+    c.lora_alpha = 32;
     has(&c, "library_name: peft\n");
-    resolved.lora.rank = 16;
+    c.lora_rank = 16;
     has(&c, "library_name: peft\n");
     has(&c, "tags:\n- lora\n- distillation\n");
     has(&c, "A LoRA adapter for `Qwen/Qwen2.5-0.5B`");
@@ -125,14 +124,14 @@ static void test_alone(void **state)
     (void)state;
     rt_card c = card();
     c.teacher = NULL;
-    summary.before.teacher = summary.saved.teacher = false;
+    c.before.teacher = c.saved.teacher = false;
     has(&c, "# `Qwen/Qwen2.5-0.5B` trained on text\n");
     has(&c, "- fine-tuning\n");
     lacks(&c, "distill");
     has(&c, "| | before | after |\n|---|---|---|\n| cross-entropy | 3.5000 ± 0.0200 | 2.7500 ± 0.0200 |\n");
     lacks(&c, "teacher");
     has(&c, "| loss | cross-entropy |\n");
-    resolved.lora.rank = 4;
+    c.lora_rank = 4;
     has(&c, "retort train --resume --merge --out .");
 }
 

@@ -1,10 +1,10 @@
 /* audit_lines.c - that metrics.jsonl is a log that this run can have written: every step once and in order, rates
  * as scheduled, losses that are the sum of their parts, one teacher on one set of batches, the best where it is said to
  * be. */
-#include "job/audit_internal.h"
+#include "evidence/audit.h"
 
+#include "base/file.h"
 #include "base/json.h"
-#include "job/run_internal.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -13,7 +13,7 @@
 #include <string.h>
 
 typedef struct reader {
-    rt_verifier *v;
+    rt_audit *v;
     uint32_t line, evals, last_eval;
     rt_eval_result first;
     double best;
@@ -53,14 +53,14 @@ static uint64_t whole(const json_t *j, const char *key)
 /* The device clips in single precision. */
 static void check_clip(reader *r, double norm, double clip)
 {
-    double most = r->v->resolved.max_grad_norm, want = most > 0 ? fmin(1.0, most / (norm + 1e-6)) : 1.0;
+    double most = r->v->recorded.max_grad_norm, want = most > 0 ? fmin(1.0, most / (norm + 1e-6)) : 1.0;
     if (!(fabs(clip - want) <= 1e-5 * want)) fault(r, "a gradient of norm %g was not scaled by %g", norm, clip);
 }
 
 static int check_step(reader *r, const json_t *j, rt_err *e)
 {
-    rt_verifier *v = r->v;
-    const rt_resolved *s = &v->resolved;
+    rt_audit *v = r->v;
+    const rt_recorded *s = &v->recorded;
     uint32_t step = v->step_count + 1;
     double ce = number(j, "ce"), div = number(j, "divergence"), loss = number(j, "loss");
     rt_logged_step one = {
@@ -79,7 +79,7 @@ static int check_step(reader *r, const json_t *j, rt_err *e)
     if (step <= v->same_from) return RT_OK;
     double parts = v->facts.ce_weight * ce + (v->facts.teacher ? v->facts.kd_weight * div : 0);
     if (!same(loss, parts)) fault(r, "the loss %.17g is not the sum of its parts, %.17g", loss, parts);
-    if (step <= s->schedule.steps && !same(number(j, "lr"), rt_schedule_lr(&s->schedule, step)))
+    if (step <= s->steps && !same(number(j, "lr"), s->rate(s->schedule, step)))
         fault(r, "the rate %.17g is not the schedule's", number(j, "lr"));
     if (one.of.rows != s->batch) fault(r, "%" PRIu64 " rows, and a step has %" PRIu32, one.of.rows, s->batch);
     check_clip(r, number(j, "grad_norm"), number(j, "clip"));
@@ -90,8 +90,8 @@ static bool same_teacher(rt_measure a, rt_measure b) { return fabs(a.mean - b.me
 
 static void check_eval(reader *r, const json_t *j)
 {
-    rt_verifier *v = r->v;
-    rt_eval_result one = rt_run_eval_read(j);
+    rt_audit *v = r->v;
+    rt_eval_result one = rt_eval_read(j);
     uint32_t step = (uint32_t)whole(j, "step");
     double value = one.teacher ? one.kl.mean : one.ce.mean;
     if (step != v->step_count) fault(r, "an evaluation of step %" PRIu32 " after step %" PRIu32, step, v->step_count);
@@ -113,14 +113,14 @@ static void check_eval(reader *r, const json_t *j)
 
 static void check_end(reader *r)
 {
-    const rt_verifier *v = r->v;
+    const rt_audit *v = r->v;
     const rt_evidence *f = &v->facts;
-    if (v->step_count != f->steps || v->step_count != v->resolved.steps)
-        fault(r, "the log ends at step %" PRIu32 ", the run at %" PRIu32, v->step_count, v->resolved.steps);
+    if (v->step_count != f->steps || v->step_count != v->recorded.steps)
+        fault(r, "the log ends at step %" PRIu32 ", the run at %" PRIu32, v->step_count, v->recorded.steps);
     if (!r->evals || r->last_eval != v->step_count) fault(r, "no evaluation after the last step");
     /* Before the first step the student may be better than ever after: then the last is saved. */
     bool from_start = f->has_first && r->best >= (f->teacher ? f->first.kl.mean : f->first.ce.mean);
-    uint32_t saved = v->resolved.save_best && !from_start ? r->best_step : v->step_count;
+    uint32_t saved = v->recorded.save_best && !from_start ? r->best_step : v->step_count;
     /* --save may have been another in an earlier session, and then no best was kept. */
     bool changed = json_array_size(json_object_get(v->manifest, "sessions")) > 1 && f->saved_step == v->step_count;
     if (f->saved_step != saved && !changed)
@@ -148,7 +148,7 @@ out:
     return rc;
 }
 
-int rt_verify_lines(rt_verifier *v, rt_err *e)
+int rt_audit_lines(rt_audit *v, rt_err *e)
 {
     int rc = RT_OK;
     rt_map m = { 0 };
@@ -157,7 +157,7 @@ int rt_verify_lines(rt_verifier *v, rt_err *e)
     char *path = rt_path_join(&v->arena, v->run, "metrics.jsonl");
     if (!path) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a path"));
     if (rt_map_open(&m, path, &why) < 0) {
-        rt_verifier_tell(v, "metrics", RT_CHECK_FAIL, "%s", why.text);
+        rt_audit_tell(v, "metrics", RT_CHECK_FAIL, "%s", why.text);
         return RT_OK;
     }
     const char *at = (const char *)m.data, *end = at + m.size;
@@ -170,13 +170,13 @@ int rt_verify_lines(rt_verifier *v, rt_err *e)
     }
     check_end(&r);
     if (r.bad)
-        rt_verifier_tell(v, "metrics", RT_CHECK_FAIL, "%s", r.why);
+        rt_audit_tell(v, "metrics", RT_CHECK_FAIL, "%s", r.why);
     else
-        rt_verifier_tell(
-            v, "metrics", RT_CHECK_PASS,
-            "%" PRIu32 " steps and %" PRIu32 " evaluations: in order, rates as scheduled, losses the sum of "
-            "their parts%s",
-            v->step_count, r.evals, v->same_from ? " (since the settings were changed in a resumed run)" : "");
+        rt_audit_tell(v, "metrics", RT_CHECK_PASS,
+                      "%" PRIu32 " steps and %" PRIu32 " evaluations: in order, rates as scheduled, losses the sum of "
+                      "their parts%s",
+                      v->step_count, r.evals,
+                      v->same_from ? " (since the settings were changed in a resumed run)" : "");
 out:
     rt_map_close(&m);
     return rc;

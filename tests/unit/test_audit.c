@@ -1,10 +1,10 @@
-/* test_run_verify.c - `retort verify RUN` against someone who knows the files: numbers are changed and every hash that
+/* test_audit.c - `retort verify RUN` against someone who knows the files: numbers are changed and every hash that
  * covers them is written anew, seal included, so that only working out again can find it. An untouched run passes. */
 #include "run_case.h"
 
 #include "base/json.h"
 #include "evidence/manifest.h"
-#include "job/audit.h"
+#include "job/audit_run.h"
 
 #include <math.h>
 
@@ -19,7 +19,7 @@ typedef struct told {
     uint32_t count;
 } told;
 
-static void listen(void *ctx, const rt_run_check *c)
+static void listen(void *ctx, const rt_check *c)
 {
     told *t = ctx;
     if (c->outcome != RT_CHECK_FAIL) return;
@@ -27,12 +27,12 @@ static void listen(void *ctx, const rt_run_check *c)
     snprintf(t->failed[t->count++ % 32], sizeof t->failed[0], "%s", c->name);
 }
 
-static int verify(const char *run, told *t, rt_run_verified *v, rt_err *e)
+static int verify(const char *run, told *t, rt_audit_result *v, rt_err *e)
 {
     static const rt_hub_env env;
-    rt_run_verify_opts o = { .env = &env, .dev = dev, .pool = pool, .report = listen, .ctx = t };
+    rt_audit_opts o = { .env = &env, .dev = dev, .pool = pool, .report = listen, .ctx = t };
     *t = (told){ 0 };
-    return rt_run_verify(in_dir(run), &o, v, e);
+    return rt_audit_run(in_dir(run), &o, v, e);
 }
 
 static bool failed(const told *t, const char *name)
@@ -339,7 +339,7 @@ static void forgers(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         rt_err e = { 0 };
         told t;
-        rt_run_verified v;
+        rt_audit_result v;
         put_back();
         if (rt_checked_json_read(&manifest, file_of("run/manifest.json"), &e) < 0) fail_msg("%s", e.text);
         cases[i].forge();
@@ -360,7 +360,7 @@ static void untouched(void **state)
     (void)state;
     rt_err e = { 0 };
     told t;
-    rt_run_verified v;
+    rt_audit_result v;
     put_back();
     for (int i = 0; i < 2; i++) {
         if (verify("run", &t, &v, &e) < 0) fail_msg("%s", e.text);
@@ -384,7 +384,7 @@ static void four_altered(void **state)
     rt_str before[4] = { { 0 } };
     rt_err e = { 0 };
     told t;
-    rt_run_verified v;
+    rt_audit_result v;
     put_back();
     for (int i = 0; i < 4; i++) {
         if (rt_file_read(file_of(names[i]), 1 << 24, &before[i], &e) < 0) fail_msg("%s", e.text);
@@ -413,7 +413,7 @@ static void steps_without_time(void **state)
     (void)state;
     rt_err e = { 0 };
     told t;
-    rt_run_verified v;
+    rt_audit_result v;
     put_back();
     if (rt_checked_json_read(&manifest, file_of("run/manifest.json"), &e) < 0) fail_msg("%s", e.text);
     forge_lines(no_time);
@@ -448,7 +448,7 @@ static void not_finished(void **state)
     (void)state;
     rt_err e = { 0 };
     told t;
-    rt_run_verified v;
+    rt_audit_result v;
     put_back();
     assert_int_equal(rt_checked_json_read(&manifest, file_of("run/manifest.json"), &e), RT_OK);
     json_object_set_new(manifest, "finished", json_false());
@@ -473,7 +473,7 @@ static void gone(void **state)
     (void)state;
     rt_err e = { 0 };
     told t;
-    rt_run_verified v;
+    rt_audit_result v;
     static const struct {
         const char *name;
         uint32_t missed;

@@ -1,6 +1,7 @@
-/* audit.c - see audit.h: finding the run, its records, the verdict, and the order of the checks. */
-#include "job/audit_internal.h"
+/* audit.c - see audit.h: finding the run, its manifest, its settings, its verdict. */
+#include "evidence/audit.h"
 
+#include "base/file.h"
 #include "base/json.h"
 #include "evidence/manifest.h"
 
@@ -12,32 +13,32 @@
 static const char *const outcomes[] = { "pass", "fail", "not checked" };
 const char *rt_check_name(rt_check_outcome o) { return outcomes[o]; }
 
-void rt_verifier_tell(rt_verifier *v, const char *name, rt_check_outcome o, const char *format, ...)
+void rt_audit_tell(rt_audit *v, const char *name, rt_check_outcome o, const char *format, ...)
 {
-    rt_run_check c = { .name = name, .outcome = o };
+    rt_check c = { .name = name, .outcome = o };
     va_list args;
     va_start(args, format);
     vsnprintf(c.text, sizeof c.text, format, args);
     va_end(args);
-    v->out->of[o]++;
-    if (v->opts->report) v->opts->report(v->opts->ctx, &c);
+    v->result->of[o]++;
+    if (v->report) v->report(v->ctx, &c);
 }
 
-void rt_verifier_tell_error(rt_verifier *v, const char *name, const rt_err *why)
+void rt_audit_tell_error(rt_audit *v, const char *name, const rt_err *why)
 {
     bool absent = why->status == RT_NOT_FOUND || why->status == RT_IO;
-    rt_verifier_tell(v, name, absent ? RT_CHECK_NOT_CHECKED : RT_CHECK_FAIL, "%s", why->text);
+    rt_audit_tell(v, name, absent ? RT_CHECK_NOT_CHECKED : RT_CHECK_FAIL, "%s", why->text);
 }
 
 /* ---- finding it ---- */
 
-static bool has(rt_verifier *v, const char *folder, const char *name)
+static bool has(rt_audit *v, const char *folder, const char *name)
 {
     char *path = rt_path_join(&v->arena, folder, name);
     return path && rt_path_exists(path);
 }
 
-static int find_run(rt_verifier *v, const char *path, rt_err *e)
+static int find_run(rt_audit *v, const char *path, rt_err *e)
 {
     char *text = rt_arena_strdup(&v->arena, path);
     if (!text) return rt_fail(e, RT_NOMEM, "no memory for a path");
@@ -55,7 +56,7 @@ static int find_run(rt_verifier *v, const char *path, rt_err *e)
 
 /* ---- the manifest ---- */
 
-static int not_finished(const rt_verifier *v, const char *path, rt_err *e)
+static int not_finished(const rt_audit *v, const char *path, rt_err *e)
 {
     const char *command = json_string_value(json_object_get(v->manifest, "command"));
     return rt_fail(
@@ -66,7 +67,7 @@ static int not_finished(const rt_verifier *v, const char *path, rt_err *e)
 }
 
 /* RT_FORMAT is told as a failed check: nothing else can be believed then. */
-static int read_manifest(rt_verifier *v, const char *path, bool *usable, rt_err *e)
+static int read_manifest(rt_audit *v, const char *path, bool *usable, rt_err *e)
 {
     int rc;
     rt_err why = { 0 };
@@ -78,7 +79,7 @@ static int read_manifest(rt_verifier *v, const char *path, bool *usable, rt_err 
         return rt_fail(e, RT_INVALID,
                        "%s has no manifest.json: it was removed, or the run never came to its first step", path);
     if (rc == RT_FORMAT) {
-        rt_verifier_tell(v, "manifest", RT_CHECK_FAIL, "%s; nothing can be checked against it", why.text);
+        rt_audit_tell(v, "manifest", RT_CHECK_FAIL, "%s; nothing can be checked against it", why.text);
         return RT_OK;
     }
     if (rc < 0) return rt_fail(e, rc, "%s", why.text);
@@ -86,13 +87,13 @@ static int read_manifest(rt_verifier *v, const char *path, bool *usable, rt_err 
     if (!format || strcmp(format, RT_MANIFEST_FORMAT) != 0)
         return rt_fail(e, RT_UNSUPPORTED, "%s is of another version of retort (%s)", file, format ? format : "unnamed");
     if (!json_is_true(json_object_get(v->manifest, "finished"))) return not_finished(v, path, e);
-    rt_hash_from_json(json_object_get(v->manifest, "hash"), &v->out->manifest);
+    rt_hash_from_json(json_object_get(v->manifest, "hash"), &v->result->manifest);
     *usable = true;
     return RT_OK;
 }
 
 /* Facts that the log and the models are then compared with. */
-static int read_facts(rt_verifier *v, bool *usable, rt_err *e)
+static int read_facts(rt_audit *v, bool *usable, rt_err *e)
 {
     rt_err why = { 0 };
     char text[33];
@@ -104,37 +105,17 @@ static int read_facts(rt_verifier *v, bool *usable, rt_err *e)
     v->facts.teacher = teacher != NULL;
     if (why.status == RT_NOMEM) return rt_fail(e, RT_NOMEM, "%s", why.text);
     if (*usable)
-        rt_verifier_tell(v, "manifest", RT_CHECK_PASS, "its own hash holds: %s", rt_hash_text(text, v->out->manifest));
+        rt_audit_tell(v, "manifest", RT_CHECK_PASS, "its own hash holds: %s", rt_hash_text(text, v->result->manifest));
     else
-        rt_verifier_tell(v, "manifest", RT_CHECK_FAIL, "%s",
-                         why.status < 0 ? why.text : "manifest.json: a hash is not one");
+        rt_audit_tell(v, "manifest", RT_CHECK_FAIL, "%s",
+                      why.status < 0 ? why.text : "manifest.json: a hash is not one");
     return RT_OK;
 }
 
 /* ---- settings ---- */
 
-/* Everything that depends on models and data was settled when the run began, and is in its record. */
-static int resolve_recorded(rt_verifier *v, rt_err *e)
-{
-    int rc;
-    rt_settings s = v->settings;
-    rt_model_config any = { .context = UINT32_MAX, .width = 1 };
-    rt_run_facts f = { .student = &any, .teacher = v->facts.teacher ? &any : NULL };
-    char *steps = rt_arena_printf(&v->arena, "%" PRIu32, v->facts.steps);
-    if (!steps) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for settings"));
-    if (!s.given[RT_SETTING_ID_steps]) { /* tokens or epochs were: how many steps that makes, the data says */
-        s.given[RT_SETTING_ID_tokens] = s.given[RT_SETTING_ID_epochs] = false;
-        RT_TRY(rt_settings_set(&s, RT_SETTING_ID_steps, steps, e));
-    }
-    RT_TRY(rt_resolve_before_rows(&s, &f, &v->resolved, &v->arena, e));
-    RT_TRY(rt_resolve_with_rows(&s, &f, &v->resolved, &v->arena, e));
-    rt_evidence_take_resolved(&v->facts, &v->resolved, v->facts.teacher);
-out:
-    return rc;
-}
-
 /* From which step on all sessions had the settings that are recorded. */
-static void find_same_from(rt_verifier *v)
+static void find_same_from(rt_audit *v)
 {
     const json_t *list = json_object_get(v->manifest, "sessions");
     size_t n = json_array_size(list);
@@ -147,7 +128,7 @@ static void find_same_from(rt_verifier *v)
     }
 }
 
-static int compare_settings(rt_verifier *v, const json_t *settings, bool *same, rt_err *e)
+static int compare_settings(rt_audit *v, const json_t *settings, bool *same, rt_err *e)
 {
     int rc = RT_OK;
     rt_hash128 bound, recorded;
@@ -166,7 +147,7 @@ out:
     return rc;
 }
 
-static int verify_settings(rt_verifier *v, rt_err *e)
+int rt_audit_settings(rt_audit *v, rt_err *e)
 {
     int rc;
     bool same = false;
@@ -176,19 +157,21 @@ static int verify_settings(rt_verifier *v, rt_err *e)
     if (!path) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a path"));
     rc = rt_json_read(&j, path, &why);
     if (rc >= 0) rc = rt_settings_from_json(&v->settings, j, &v->arena, &why);
-    if (rc >= 0) rc = resolve_recorded(v, &why);
+    if (rc >= 0) rc = v->resolve(v, &why);
     if (rc == RT_NOMEM) RT_TRY(rt_fail(e, rc, "%s", why.text));
     if (rc < 0) {
-        rt_verifier_tell(v, "settings", RT_CHECK_FAIL, "%s", why.text);
+        rt_audit_tell(v, "settings", RT_CHECK_FAIL, "%s", why.text);
         rc = RT_OK;
         goto out;
     }
     v->has_settings = true;
+    v->facts.ce_weight = v->recorded.ce_weight;
+    v->facts.kd_weight = v->recorded.kd_weight;
     find_same_from(v);
     RT_TRY(compare_settings(v, j, &same, e));
-    rt_verifier_tell(v, "settings", same ? RT_CHECK_PASS : RT_CHECK_FAIL,
-                     same ? "settings.json says what the manifest says"
-                          : "settings.json says something else than the manifest");
+    rt_audit_tell(v, "settings", same ? RT_CHECK_PASS : RT_CHECK_FAIL,
+                  same ? "settings.json says what the manifest says"
+                       : "settings.json says something else than the manifest");
 out:
     json_decref(j);
     return rc;
@@ -196,7 +179,7 @@ out:
 
 /* ---- the verdict ---- */
 
-static int verify_verdict(rt_verifier *v, rt_err *e)
+int rt_audit_verdict(rt_audit *v, rt_err *e)
 {
     int rc;
     rt_findings f;
@@ -208,19 +191,19 @@ static int verify_verdict(rt_verifier *v, rt_err *e)
     rc = rt_json_read(&stored, path, e);
     if (rc == RT_NOMEM) goto out;
     if (json_equal(stored, now))
-        rt_verifier_tell(v, "verdict", RT_CHECK_PASS,
-                         "judged again from the log and what was measured, all %" PRIu32 " claims come out the same: "
-                         "%" PRIu32 " pass, %" PRIu32 " fail, %" PRIu32 " not measured",
-                         f.count, f.of[RT_VERDICT_PASS], f.of[RT_VERDICT_FAIL], f.of[RT_VERDICT_NOT_MEASURED]);
+        rt_audit_tell(v, "verdict", RT_CHECK_PASS,
+                      "judged again from the log and what was measured, all %" PRIu32 " claims come out the same: "
+                      "%" PRIu32 " pass, %" PRIu32 " fail, %" PRIu32 " not measured",
+                      f.count, f.of[RT_VERDICT_PASS], f.of[RT_VERDICT_FAIL], f.of[RT_VERDICT_NOT_MEASURED]);
     else {
         const json_t *list = json_object_get(stored, "falsifiers");
         uint32_t i = 0;
         while (i < f.count &&
                json_equal(json_array_get(list, i), json_array_get(json_object_get(now, "falsifiers"), i)))
             i++;
-        rt_verifier_tell(v, "verdict", RT_CHECK_FAIL,
-                         "verdict.json is not what the log and the measurements say, first at %s",
-                         i < f.count ? f.list[i].id : "its end");
+        rt_audit_tell(v, "verdict", RT_CHECK_FAIL,
+                      "verdict.json is not what the log and the measurements say, first at %s",
+                      i < f.count ? f.list[i].id : "its end");
     }
     rc = RT_OK;
 out:
@@ -229,27 +212,21 @@ out:
     return rc;
 }
 
-int rt_run_verify(const char *path, const rt_run_verify_opts *o, rt_run_verified *out, rt_err *e)
+int rt_audit_open(rt_audit *v, const char *path, bool *usable, rt_err *e)
 {
     int rc;
-    bool usable;
-    rt_verifier v = { .opts = o, .out = out };
-    *out = (rt_run_verified){ 0 };
+    *usable = false;
     rt_json_init();
-    RT_TRY(find_run(&v, path, e));
-    RT_TRY(read_manifest(&v, path, &usable, e));
-    if (usable) RT_TRY(read_facts(&v, &usable, e));
-    if (!usable) goto out;
-    RT_TRY(rt_verify_files(&v, e));
-    RT_TRY(verify_settings(&v, e));
-    if (!v.has_settings) goto out;
-    RT_TRY(rt_verify_lines(&v, e));
-    RT_TRY(rt_verify_checkpoints(&v, e));
-    RT_TRY(rt_verify_again(&v, e));
-    RT_TRY(verify_verdict(&v, e));
+    RT_TRY(find_run(v, path, e));
+    RT_TRY(read_manifest(v, path, usable, e));
+    if (*usable) RT_TRY(read_facts(v, usable, e));
 out:
-    json_decref(v.manifest);
-    rt_free(v.steps);
-    rt_arena_free(&v.arena);
     return rc;
+}
+
+void rt_audit_close(rt_audit *v)
+{
+    json_decref(v->manifest);
+    rt_free(v->steps);
+    rt_arena_free(&v->arena);
 }

@@ -1,0 +1,66 @@
+/* metrics.c - see metrics.h. */
+#include "format/metrics.h"
+
+#include <math.h>
+#include <string.h>
+
+bool rt_measure_fell(rt_measure a, rt_measure b)
+{
+    return b.mean < a.mean - 2.0 * sqrt(a.error * a.error + b.error * b.error);
+}
+bool rt_measure_rose(rt_measure a, rt_measure b)
+{
+    return b.mean > a.mean + 2.0 * sqrt(a.error * a.error + b.error * b.error);
+}
+
+static json_t *measure_json(rt_measure m)
+{
+    return json_pack("[f, o]", m.mean, isnan(m.error) ? json_null() : json_real(m.error));
+}
+
+json_t *rt_eval_to_json(uint32_t step, const rt_eval_result *v)
+{
+    json_t *j = json_pack("{s:s, s:I, s:o, s:I, s:I, s:f}", "event", "eval", "step", (json_int_t)step, "ce",
+                          measure_json(v->ce), "positions", (json_int_t)v->positions, "documents",
+                          (json_int_t)v->documents, "seconds", v->seconds);
+    if (j && v->sampled) {
+        json_object_set_new(j, "stop_rate", json_real(v->stop_rate));
+        json_object_set_new(j, "repetition_rate", json_real(v->repetition_rate));
+    }
+    if (!j || !v->teacher) return j;
+    json_object_set_new(j, "divergence", measure_json(v->div));
+    json_object_set_new(j, "forward_kl", measure_json(v->kl));
+    json_object_set_new(j, "agreement", measure_json(v->agreement));
+    json_object_set_new(j, "teacher_ce", measure_json(v->teacher_ce));
+    return j;
+}
+
+static rt_measure measure_from(const json_t *j)
+{
+    const json_t *error = json_array_get(j, 1);
+    return (rt_measure){ json_number_value(json_array_get(j, 0)),
+                         json_is_number(error) ? json_number_value(error) : NAN };
+}
+
+rt_eval_result rt_eval_read(const json_t *j)
+{
+    return (rt_eval_result){ .ce = measure_from(json_object_get(j, "ce")),
+                             .div = measure_from(json_object_get(j, "divergence")),
+                             .kl = measure_from(json_object_get(j, "forward_kl")),
+                             .agreement = measure_from(json_object_get(j, "agreement")),
+                             .teacher_ce = measure_from(json_object_get(j, "teacher_ce")),
+                             .teacher = json_object_get(j, "forward_kl") != NULL,
+                             .sampled = json_object_get(j, "stop_rate") != NULL,
+                             .stop_rate = json_number_value(json_object_get(j, "stop_rate")),
+                             .repetition_rate = json_number_value(json_object_get(j, "repetition_rate")),
+                             .positions = (uint64_t)json_integer_value(json_object_get(j, "positions")),
+                             .documents = (uint64_t)json_integer_value(json_object_get(j, "documents")) };
+}
+
+bool rt_eval_from_line(const json_t *j, rt_eval_result *v)
+{
+    const char *event = json_string_value(json_object_get(j, "event"));
+    if (!event || strcmp(event, "eval") != 0) return false;
+    *v = rt_eval_read(j);
+    return true;
+}

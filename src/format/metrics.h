@@ -1,0 +1,54 @@
+/* metrics.h - what is measured of a run, as plain numbers, and an evaluation as the line of metrics.jsonl that it is.
+ *
+ * Owns: the structs that training fills and that evidence and reports read, and that line in both directions. Measuring
+ * is done in train; what a number means for a claim is said in evidence. */
+#ifndef RT_FORMAT_METRICS_H
+#define RT_FORMAT_METRICS_H
+
+#include "format/names.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct rt_measure {
+    double mean, error; /* error is NaN for a single document */
+} rt_measure;
+
+typedef struct rt_eval_result {
+    rt_measure ce;          /* the student's, at temperature 1 */
+    rt_measure div;         /* the divergence that is trained */
+    rt_measure kl;          /* forward KL at temperature 1, so that runs compare */
+    rt_measure agreement;   /* share of positions with the same first choice */
+    rt_measure teacher_ce;  /* the floor that CE falls towards */
+    bool teacher;           /* without one only ce is there */
+    bool sampled;           /* samples were made: */
+    double stop_rate;       /* share of them that ended by themselves */
+    double repetition_rate; /* share of their tokens that lie in four in a row which the text has had before */
+    uint64_t positions, documents;
+    rt_measure word;         /* probability of the set's word where it stands, all of its ids together */
+    rt_measure teacher_word; /* the teacher's */
+    uint64_t places;         /* where it stands; 0: the set has no word */
+    double seconds;
+} rt_eval_result;
+
+/* b is lower than a by more than two standard errors of both together; higher likewise. */
+bool rt_measure_fell(rt_measure a, rt_measure b);
+bool rt_measure_rose(rt_measure a, rt_measure b);
+
+/* {"event": "eval", "step": ..., "ce": [mean, error], ...}; null when out of memory. */
+json_t *rt_eval_to_json(uint32_t step, const rt_eval_result *v);
+/* The way back; what is not there is 0. */
+rt_eval_result rt_eval_read(const json_t *j);
+/* The same of a line of metrics.jsonl; false when it is another. */
+bool rt_eval_from_line(const json_t *j, rt_eval_result *v);
+
+/* The largest and the mean difference between what is in memory and what the folder holds, over all trained
+ * parameters; rounding to the saved dtype is what it should be. */
+typedef struct rt_output_difference {
+    double rmse, max;
+    uint64_t values, unequal; /* read back; of them those that are not the memory's rounded to the saved dtype */
+    char worst[RT_NAME_BYTES];
+} rt_output_difference;
+
+#endif
