@@ -24,7 +24,7 @@ def string(text):
 
 def entries():
     """(flag, metavar, default, bind, help) of every setting, in the order of the table."""
-    with open(os.path.join(ROOT, "src", "train", "settings.h"), encoding="utf-8") as f:
+    with open(os.path.join(ROOT, "src", "settings", "settings.h"), encoding="utf-8") as f:
         text = re.sub(r"[ \t]*\\\n[ \t]*", " ", f.read())
     table = re.search(r"#define RT_SETTING_TABLE\(X\)(.*)\n", text)[1]
     for _, flag, kind, default, bind, metavar, about in ENTRY.findall(table):

@@ -1,5 +1,6 @@
 """The pages say what the code does: every op has its line in docs/numerics.md, the tolerance table there is the one that
-is enforced, the flags of docs/training.md are those of the settings, and links between the pages lead somewhere."""
+is enforced, the flags of docs/training.md are those of the settings, links between the pages lead somewhere, and README.md
+lists every page."""
 import os
 import re
 import sys
@@ -29,7 +30,21 @@ check(len(settings) == entries, f"tools/settings_table.py sees {len(settings)} o
 check(settings_table.page_parts()[1] == settings_table.table(),
       "docs/training.md: the flags are not those of src/settings/settings.h; run tools/settings_table.py --write")
 
+
+
+def anchors(page):
+    """What a link may name after #: the headings, as GitHub spells them."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", read(page), flags=re.M | re.S), re.M)
+    return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}
+
+
 for page in sources("*.md", "docs/*.md"):
-    for link in re.findall(r"\]\(([^)#:]+)\)", read(page)):
-        check(os.path.exists(os.path.join(os.path.dirname(page), link)), f"{page}: {link} is not there")
+    for link, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", read(page)):
+        target = os.path.normpath(os.path.join(os.path.dirname(page), link)) if link else page
+        there = os.path.exists(target)
+        check(there, f"{page}: {link} is not there")
+        if there and anchor:
+            check(anchor in anchors(target), f"{page}: {target} has no heading #{anchor}")
+for page in sources("docs/*.md"):
+    check(f"]({page})" in read("README.md"), f"README.md: {page} is not in its list")
 finish()

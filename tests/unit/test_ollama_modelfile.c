@@ -1,5 +1,4 @@
-/* test_ollama_modelfile.c - Modelfiles: which templates are taken for a family and which are not, default system texts, stops.
- */
+/* test_ollama_modelfile.c - which templates are taken for a family and which are not, default system texts, stops. */
 #include "format_case.h"
 
 #include "text/data/ollama_modelfile.h"
