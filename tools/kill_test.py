@@ -34,7 +34,7 @@ import time
 TIMING = {"seconds"}  # keys of metrics.jsonl and state.json that tell the time
 LIMIT = 120           # seconds after which a run hangs
 TRIES = 20            # draws of one trial until a kill comes before the end
-TEMP_CHECKPOINT = re.compile(r"^\.+checkpoint-(\d+)\.tmp-")
+TEMP_CHECKPOINT = re.compile(r"^\.+checkpoint-(\d+)\.retort-tmp-")
 CHECKPOINT = re.compile(r"^checkpoint-(\d+)$")
 WORDS = "the cat sat on a mat and the dog ran far from our house near that river where birds sing all day".split()
 
@@ -171,7 +171,7 @@ def phase_of(bench, out, steps):
         return "checkpoint write"
     if any(TEMP_CHECKPOINT.match(n) for n in hidden):
         return "checkpoint removal"
-    if any(".best.tmp-" in n for n in hidden):
+    if any(re.match(r"^\.+best-\d+\.retort-tmp-", n) for n in hidden):
         return "best write"
     if newest == steps:
         return "the end"

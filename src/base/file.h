@@ -61,17 +61,27 @@ bool rt_path_is_dir(const char *path);
 int rt_file_size(const char *path, uint64_t *out, rt_err *e);
 /* Like mkdir -p. */
 int rt_dir_make(const char *path, rt_err *e);
+/* The same, counting how many folders at the end of path this call has made; and rmdir of that many, from the last on,
+ * which stops at the first that is not empty: what this process did not make, or what somebody has put there, stays. */
+int rt_dir_make_counted(const char *path, uint32_t *made, rt_err *e);
+void rt_dir_unmake(const char *path, uint32_t made);
 /* A new empty directory beside path, for what is to become path: its name is allocated in a. Make it path with
  * rt_dir_commit (path must not exist, or be an empty directory), or remove it with rt_dir_remove. */
 int rt_dir_temp(char **temp, rt_arena *a, const char *path, rt_err *e);
 int rt_dir_commit(const char *temp, const char *path, rt_err *e);
+/* Whether a name in a directory is one that its owner would have put there. */
+typedef bool (*rt_known_fn)(void *ctx, const char *name);
+/* path is a directory, not a link to one, and every name in it is known. */
+bool rt_dir_holds_only(const char *path, rt_known_fn known, void *ctx);
 /* Puts temp in the place of the directory path, which is removed: in one step where the system can exchange names, else
- * in two, put back when the second fails. RT_INVALID when path is a link. */
-int rt_dir_replace(const char *temp, const char *path, rt_err *e);
-/* Removes a directory and the files in it (one level of subdirectories too). Never follows links. */
+ * in two, put back when the second fails. RT_INVALID when path is a link, or holds a name that is not known. */
+int rt_dir_replace(const char *temp, const char *path, rt_known_fn known, void *ctx, rt_err *e);
+/* Removes a directory and the files in it (one level of subdirectories too). Never follows links. For a directory that
+ * this process has made (rt_dir_temp), or all of whose names are known. */
 void rt_dir_remove(const char *path);
-/* Removes what processes that are no more have left in a folder under temporary names. To be called before this process
- * writes there: names with its own number are taken for those of an earlier process that had it. */
+/* Whether a name is a temporary one of ours; removes all of them that are in a folder. Only for who holds the lock of
+ * the folder (lock.h): to nobody else can it be said that their process is no more. */
+bool rt_name_is_temp(const char *name);
 void rt_dir_clean(const char *folder);
 /* Names in a directory, sorted by bytes, without . and ..; allocated in a. */
 int rt_dir_list(char ***names, uint32_t *count, rt_arena *a, const char *path, rt_err *e);

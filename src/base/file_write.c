@@ -2,8 +2,9 @@
  *
  * Owns: temporary names, reserving, writing, flushing, renaming and removing. Leaves reading and paths to file.c.
  *
- * A temporary name is .NAME.tmp-PID-N in the folder of its target, hidden and plain about what it is: a process that is
- * killed cannot remove its own. Renaming stays inside one folder, hence inside one file system. */
+ * A temporary name is .NAME.retort-tmp-PID-N in the folder of its target, hidden and plain about whose it is: a process
+ * that is killed cannot remove its own, and the next who holds the folder's lock does. The number of the process only
+ * keeps names apart. Renaming stays inside one folder, hence inside one file system. */
 #include "base/file.h"
 
 #include <dirent.h>
@@ -15,6 +16,8 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#define TEMP_MARK ".retort-tmp-"
 
 enum {
     TEMP_TRIES = 1000,    /* names left by killed processes with the same id */
@@ -56,8 +59,8 @@ static char *temp_name(rt_arena *a, const char *path)
 {
     static atomic_uint number;
     const char *base = rt_path_base(path);
-    return rt_arena_printf(a, "%.*s.%.*s.tmp-%ld-%u", (int)(base - path), path, TEMP_NAME_KEPT, base, (long)getpid(),
-                           atomic_fetch_add(&number, 1));
+    return rt_arena_printf(a, "%.*s.%.*s" TEMP_MARK "%ld-%u", (int)(base - path), path, TEMP_NAME_KEPT, base,
+                           (long)getpid(), atomic_fetch_add(&number, 1));
 }
 
 /* The folder of path is a temporary one of this process: it is synced as a whole before it gets its name. */
@@ -65,7 +68,7 @@ static bool in_temp_folder(const char *path)
 {
     char mark[32];
     const char *end = rt_path_base(path), *begin = end;
-    snprintf(mark, sizeof mark, ".tmp-%ld-", (long)getpid());
+    snprintf(mark, sizeof mark, TEMP_MARK "%ld-", (long)getpid());
     if (begin > path) begin--; /* the slash */
     end = begin;
     while (begin > path && begin[-1] != '/') begin--;
@@ -212,24 +215,45 @@ out:
 
 /* ---- directories ---- */
 
-int rt_dir_make(const char *path, rt_err *e)
+int rt_dir_make_counted(const char *path, uint32_t *made, rt_err *e)
 {
     rt_arena a = { 0 };
     char *copy = trim(&a, path);
     int rc = copy ? RT_OK : rt_fail(e, RT_NOMEM, "no memory to create %s", path);
+    *made = 0;
     for (char *at = copy; rc == RT_OK; at++) {
-        if (*at != '\0' && (*at != '/' || at == copy)) continue;
+        if (*at != '\0' && (*at != '/' || at == copy || at[-1] == '/')) continue;
         char was = *at;
         *at = '\0';
-        if (mkdir(copy, 0777) != 0) {
+        if (mkdir(copy, 0777) == 0) {
+            ++*made;
+        } else {
             int code = errno; /* an existing folder may also be unwritable, read-only or a mount point */
             if (!rt_path_is_dir(copy)) rc = write_fail(e, "create the folder", path, code);
+            if (rc == RT_OK) *made = 0;
         }
         *at = was;
         if (was == '\0') break;
     }
     rt_arena_free(&a);
     return rc;
+}
+
+int rt_dir_make(const char *path, rt_err *e)
+{
+    uint32_t made;
+    return rt_dir_make_counted(path, &made, e);
+}
+
+void rt_dir_unmake(const char *path, uint32_t made)
+{
+    rt_arena a = { 0 };
+    char *at = made ? trim(&a, path) : NULL;
+    for (; at && made && rmdir(at) == 0; made--) {
+        at[rt_path_base(at) - at] = '\0';
+        at[trimmed(at)] = '\0';
+    }
+    rt_arena_free(&a);
 }
 
 int rt_dir_temp(char **temp, rt_arena *a, const char *path, rt_err *e)
@@ -292,7 +316,20 @@ static int exchange(const char *temp, const char *path, const char *aside, const
     return code;
 }
 
-int rt_dir_replace(const char *temp, const char *path, rt_err *e)
+bool rt_dir_holds_only(const char *path, rt_known_fn known, void *ctx)
+{
+    struct stat s;
+    bool only = lstat(path, &s) == 0 && S_ISDIR(s.st_mode);
+    DIR *dir = only ? opendir(path) : NULL;
+    only = dir != NULL;
+    for (struct dirent *entry; only && (errno = 0, entry = readdir(dir));)
+        only = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 || known(ctx, entry->d_name);
+    if (dir && errno != 0) only = false;
+    if (dir) closedir(dir);
+    return only;
+}
+
+int rt_dir_replace(const char *temp, const char *path, rt_known_fn known, void *ctx, rt_err *e)
 {
     rt_arena a = { 0 };
     struct stat s;
@@ -301,6 +338,9 @@ int rt_dir_replace(const char *temp, const char *path, rt_err *e)
     int rc = aside ? sync_inside(&a, temp, e) : rt_fail(e, RT_NOMEM, "no memory to write %s", path);
     if (rc == RT_OK && lstat(target, &s) == 0 && S_ISLNK(s.st_mode))
         rc = rt_fail(e, RT_INVALID, "%s is a link and is not replaced; name the folder that it points to", path);
+    if (rc == RT_OK && rt_path_exists(target) && !rt_dir_holds_only(target, known, ctx))
+        rc = rt_fail(e, RT_INVALID, "%s holds what was not written there by retort, and is not replaced; move it away",
+                     path);
     if (rc == RT_OK) {
         int code = exchange(temp, target, aside, &old);
         if (code != 0) rc = write_fail(e, "replace", path, code);
@@ -339,19 +379,20 @@ void rt_dir_remove(const char *path)
     rmdir(path);
 }
 
-/* .NAME.tmp-PID-N of a process that is no more. */
-static bool is_stale(const char *name)
+/* A run of digits after *at; moves *at behind it. */
+static bool pass_digits(const char **at)
 {
-    const char *mark = NULL;
-    char *end;
+    const char *begin = *at;
+    while (**at >= '0' && **at <= '9') ++*at;
+    return *at > begin;
+}
+
+bool rt_name_is_temp(const char *name)
+{
+    const char *end = NULL;
     if (*name != '.') return false;
-    for (const char *at = name; (at = strstr(at, ".tmp-")); at++) mark = at + strlen(".tmp-");
-    if (!mark || *mark < '0' || *mark > '9') return false;
-    long pid = strtol(mark, &end, 10);
-    if (*end != '-' || end[1] < '0' || end[1] > '9') return false;
-    strtol(end + 1, &end, 10);
-    if (*end || pid <= 0 || pid > INT32_MAX) return false;
-    return pid == (long)getpid() || (getpgid((pid_t)pid) < 0 && errno == ESRCH);
+    for (const char *at = name; (at = strstr(at, TEMP_MARK)); at++) end = at + strlen(TEMP_MARK);
+    return end && pass_digits(&end) && *end++ == '-' && pass_digits(&end) && !*end;
 }
 
 void rt_dir_clean(const char *folder)
@@ -361,7 +402,7 @@ void rt_dir_clean(const char *folder)
     uint32_t count = 0;
     if (rt_dir_list(&names, &count, &a, folder, NULL) < 0) count = 0;
     for (uint32_t i = 0; i < count; i++) {
-        char *path = is_stale(names[i]) ? rt_path_join(&a, folder, names[i]) : NULL;
+        char *path = rt_name_is_temp(names[i]) ? rt_path_join(&a, folder, names[i]) : NULL;
         if (path && unlink(path) != 0) rt_dir_remove(path);
     }
     rt_arena_free(&a);

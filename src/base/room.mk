@@ -8,6 +8,7 @@ LIB_SRCS += \
 	src/base/file_write.c \
 	src/base/hash.c \
 	src/base/json.c \
+	src/base/lock.c \
 	src/base/mem.c \
 	src/base/pool.c \
 	src/base/procfs.c \

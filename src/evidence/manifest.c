@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/lock.h"
 #include "settings/settings.h"
 
 #include <string.h>
@@ -83,7 +84,8 @@ static int list_folder(json_t *out, rt_arena *a, const char *root, const char *b
         char *name = *below ? rt_path_join(a, below, names[i]) : names[i];
         char *path = name ? rt_path_join(a, root, name) : NULL;
         if (!path) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a path"));
-        if (names[i][0] == '.' || is_one_of(name, left_out)) continue; /* with a dot: not finished, or not of the run */
+        /* With a dot: not finished, or not of the run. */
+        if (names[i][0] == '.' || is_one_of(name, left_out) || rt_lock_is_name(names[i])) continue;
         if (rt_path_is_dir(path)) {
             if (depth < DEEPEST) RT_TRY(list_folder(out, a, root, name, depth + 1, e));
             continue;

@@ -6,6 +6,7 @@
 #include "format/format_internal.h"
 
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -103,16 +104,32 @@ out:
     return rc;
 }
 
+static const char *const side_names[SIDE_MAX] = { "special_tokens_map.json", "vocab.json", "merges.txt",
+                                                  "added_tokens.json", "tokenizer.model" };
+
+bool rt_hf_is_name(void *ctx, const char *name)
+{
+    static const char *const own[] = { "config.json",         "generation_config.json",    "tokenizer.json",
+                                       "chat_template.jinja", "tokenizer_config.json",     "model.safetensors",
+                                       "adapter_config.json", "adapter_model.safetensors", INDEX };
+    unsigned part, of;
+    int end = 0;
+    (void)ctx;
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (strcmp(name, own[i]) == 0) return true;
+    for (int i = 0; i < SIDE_MAX; i++)
+        if (strcmp(name, side_names[i]) == 0) return true;
+    return sscanf(name, "model-%5u-of-%5u.safetensors%n", &part, &of, &end) == 2 && end > 0 && !name[end];
+}
+
 static int read_side(rt_model_file *m, const char *folder, rt_err *e)
 {
-    static const char *const names[SIDE_MAX] = { "special_tokens_map.json", "vocab.json", "merges.txt",
-                                                 "added_tokens.json", "tokenizer.model" };
     rt_side_file *side = rt_arena_alloc(&m->arena, SIDE_MAX * sizeof *side);
     uint32_t count = 0;
     if (!side) return rt_fail(e, RT_NOMEM, "out of memory while reading %s", folder);
     for (int i = 0; i < SIDE_MAX; i++) {
-        side[count].name = names[i];
-        int rc = read_text(m, folder, names[i], &side[count].text, e);
+        side[count].name = side_names[i];
+        int rc = read_text(m, folder, side_names[i], &side[count].text, e);
         if (rc < 0) return rc;
         if (side[count].text.data) count++;
     }

@@ -68,16 +68,15 @@ static int check_folder(output *out, rt_err *e)
     if (!o->replace)
         return rt_fail(e, RT_INVALID, "%s is already there and not empty; choose another name or allow its replacement",
                        o->path);
-    for (uint32_t i = 0; i < count; i++) {
-        char *path = rt_path_join(&out->arena, o->path, names[i]);
-        if (!path) return rt_fail(e, RT_NOMEM, "no memory to write %s", o->path);
-        if (rt_path_is_dir(path))
-            return rt_fail(e, RT_INVALID, "%s holds the folder '%s' and is not replaced; choose another name", o->path,
-                           names[i]);
-        config |= strcmp(names[i], "config.json") == 0;
-    }
+    for (uint32_t i = 0; i < count; i++) config |= strcmp(names[i], "config.json") == 0;
     if (!config)
         return rt_fail(e, RT_INVALID, "%s holds files but no model and is not replaced; choose another name", o->path);
+    for (uint32_t i = 0; i < count; i++)
+        if (!rt_hf_is_name(NULL, names[i]))
+            return rt_fail(e, RT_INVALID,
+                           "%s holds '%s', which is no part of a model, and is not replaced; move it away or choose "
+                           "another name",
+                           o->path, names[i]);
     out->replaces = true;
     return RT_OK;
 }
@@ -194,7 +193,8 @@ static int finish_folder(output *out, const rt_model_write_calls *calls, rt_err 
     for (uint32_t i = 0; i < out->file_count; i++) RT_TRY(rt_writer_commit(out->files[i].writer, e));
     RT_TRY(rt_write_hf_files(out->o, out->files, out->file_count, out->folder, NULL, e));
     if (calls->check) RT_TRY(calls->check(calls->ctx, out->folder, e));
-    RT_TRY(out->replaces ? rt_dir_replace(out->folder, out->o->path, e) : rt_dir_commit(out->folder, out->o->path, e));
+    RT_TRY(out->replaces ? rt_dir_replace(out->folder, out->o->path, rt_hf_is_name, NULL, e)
+                         : rt_dir_commit(out->folder, out->o->path, e));
     out->folder = NULL;
 out:
     return rc;

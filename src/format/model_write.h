@@ -49,6 +49,10 @@ int rt_model_write(const rt_model_out *o, const rt_model_write_calls *calls, rt_
 /* How many bytes rt_model_write would write, in all files together. Nothing is opened. */
 int rt_model_write_bytes(const rt_model_out *o, uint64_t *bytes, rt_err *e);
 
+/* Whether a name is one that a directory of a model, or of an adapter, has when it was written by rt_model_write or
+ * copied by others: no other file is ever removed with one. For rt_dir_holds_only; ctx is not looked at. */
+bool rt_hf_is_name(void *ctx, const char *name);
+
 /* ---- which dtype for which tensor (mix.c) ---- */
 
 /* "f32", "bf16", ... for every matrix, or a mixture: "q4_k_m". Vectors stay f32 in GGUF and APR, and follow the

@@ -3,10 +3,8 @@
 
 #include "job/run_internal.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 static int no_memory(rt_err *e) { return rt_fail(e, RT_NOMEM, "no memory for the control of a run"); }
 
@@ -29,19 +27,6 @@ static void control_settings(rt_settings *s, const rt_run *r, const char *out)
     s->ce_weight = 1;
     s->steps = r->resolved.steps;
     s->given[RT_SETTING_ID_steps] = true;
-}
-
-/* OUT/control/run/data is OUT/run/data: a link, relative, so that OUT can be moved. */
-static int share_tokens(rt_run *r, const char *out, rt_err *e)
-{
-    int rc;
-    char *run = rt_path_join(&r->arena, out, "run"), *data = run ? rt_path_join(&r->arena, run, "data") : NULL;
-    if (!data) RT_TRY(no_memory(e));
-    RT_TRY(rt_dir_make(run, e));
-    if (symlink("../../run/data", data) != 0 && errno != EEXIST)
-        RT_TRY(rt_fail(e, RT_IO, "%s cannot be made a link to the tokens of the run: %s", data, strerror(errno)));
-out:
-    return rc;
 }
 
 static void tell(const rt_run *r, const char *out, bool resume)
@@ -70,7 +55,6 @@ int rt_control_train(rt_run *r, rt_run_summary *out, rt_err *e)
     opts.control_of = r;
     opts.fit = false; /* it has the rows at a time of r */
     opts.resume = rt_path_exists(begun);
-    if (!opts.resume) RT_TRY(share_tokens(r, path, e));
     rt_trainer_free(r->trainer);
     r->trainer = NULL;
     tell(r, path, opts.resume);

@@ -262,6 +262,15 @@ static void tell(const rt_dump *d)
     r->events.note(r->events.ctx, text);
 }
 
+/* What a dump of the same step holds; of its student too, which is removed with it. */
+static bool is_own(void *ctx, const char *name)
+{
+    rt_dump *d = ctx;
+    if (strcmp(name, "step.json") == 0 || strcmp(name, "logits.safetensors") == 0) return true;
+    char *path = strcmp(name, "student") == 0 ? rt_path_join(&d->arena, d->path, name) : NULL;
+    return path && rt_dir_holds_only(path, rt_hf_is_name, NULL);
+}
+
 int rt_dump_end(rt_dump *d, double lr, const rt_step_result *result, rt_err *e)
 {
     int rc;
@@ -276,7 +285,8 @@ int rt_dump_end(rt_dump *d, double lr, const rt_step_result *result, rt_err *e)
     text = j ? json_dumps(j, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
     if (!text) RT_TRY(no_memory(e));
     RT_TRY(rt_file_write(path, text, strlen(text), e));
-    RT_TRY(rt_path_exists(d->path) ? rt_dir_replace(d->temp, d->path, e) : rt_dir_commit(d->temp, d->path, e));
+    RT_TRY(rt_path_exists(d->path) ? rt_dir_replace(d->temp, d->path, is_own, d, e)
+                                   : rt_dir_commit(d->temp, d->path, e));
     d->temp = NULL;
     tell(d);
 out:

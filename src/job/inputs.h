@@ -49,6 +49,8 @@ typedef struct rt_inputs_opts {
 int rt_inputs_open(rt_inputs **out, const rt_settings *s, const rt_inputs_opts *o, rt_err *e);
 /* The data as shards: opened, or tokenized into o->folder when they are not there yet. */
 int rt_inputs_data(rt_inputs *in, const rt_settings *s, const rt_inputs_opts *o, rt_err *e);
+/* Whether a name is one that rt_inputs_data writes into o->folder. */
+bool rt_inputs_is_name(const char *name);
 /* Facts for rt_resolve_before_rows. */
 int rt_inputs_facts(rt_inputs *in, rt_run_facts *f, rt_err *e);
 /* Rows for training and evaluation; then f->rows_per_epoch is known. */

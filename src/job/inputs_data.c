@@ -124,6 +124,16 @@ out:
     return rc;
 }
 
+bool rt_inputs_is_name(const char *name)
+{
+    size_t n = strncmp(name, "train", 5) == 0 ? 5 : strncmp(name, "eval", 4) == 0 ? 4 : 0;
+    unsigned source;
+    int end = 0;
+    if (!n) return false;
+    if (strcmp(name + n, ".json") == 0) return true;
+    return sscanf(name + n, "-%u.tokens%n", &source, &end) == 1 && end && !name[n + (size_t)end];
+}
+
 /* ---- what a run has tokenized: KIND.json, written when all of it is there ---- */
 
 static char *index_path(rt_inputs *in, const rt_inputs_opts *o, const char *kind)

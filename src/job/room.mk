@@ -21,6 +21,7 @@ LIB_SRCS += \
 	src/job/run_evidence.c \
 	src/job/run_files.c \
 	src/job/run_fit.c \
+	src/job/run_folder.c \
 	src/job/run_loop.c \
 	src/job/run_open.c \
 	src/job/run_seal.c \

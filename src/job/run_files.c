@@ -15,84 +15,22 @@
 
 static int no_memory(rt_err *e) { return rt_fail(e, RT_NOMEM, "no memory for the files of a run"); }
 
-static int set_paths(rt_run *r, rt_err *e)
-{
-    rt_arena *a = &r->arena;
-    r->run = rt_path_join(a, r->out, "run");
-    r->data = r->run ? rt_path_join(a, r->run, "data") : NULL;
-    r->metrics_path = r->run ? rt_path_join(a, r->run, "metrics.jsonl") : NULL;
-    return r->data && r->metrics_path ? RT_OK : no_memory(e);
-}
-
-static int settings_path(rt_run *r, char **path, rt_err *e)
-{
-    *path = rt_path_join(&r->arena, r->run, "settings.json");
-    return *path ? RT_OK : no_memory(e);
-}
-
-/* A plan and a smoke test leave nothing behind, so that the run itself can follow under the same name. */
-static int make_temporary(rt_run *r, rt_err *e)
-{
-    int rc;
-    char *temp, *name = rt_path_join(&r->arena, r->opts->scratch ? r->opts->scratch : "/tmp", "retort-plan");
-    if (!name) RT_TRY(no_memory(e));
-    RT_TRY(rt_dir_temp(&temp, &r->arena, name, e));
-    r->out = temp;
-    r->made = r->temporary = true;
-    RT_TRY(set_paths(r, e));
-    RT_TRY(rt_dir_make(r->data, e));
-out:
-    return rc;
-}
-
-int rt_run_make_folders(rt_run *r, rt_err *e)
-{
-    int rc;
-    char **names, *settings;
-    uint32_t count = 0;
-    if (r->opts->dry || r->opts->smoke) return make_temporary(r, e);
-    r->out = r->settings->out;
-    if (!r->out || !*r->out) RT_TRY(rt_fail(e, RT_USAGE, "--out is missing: where the run and its model go"));
-    RT_TRY(set_paths(r, e));
-    if (rt_path_is_dir(r->out)) RT_TRY(rt_dir_list(&names, &count, &r->arena, r->out, e));
-    RT_TRY(settings_path(r, &settings, e));
-    if (r->opts->resume) {
-        if (!rt_path_exists(settings))
-            RT_TRY(rt_fail(e, RT_NOT_FOUND, "%s holds no run to resume; without --resume a new one begins", r->out));
-        rt_dir_clean(r->out);
-        rt_dir_clean(r->run);
-        rt_dir_clean(r->data);
-        return RT_OK;
-    }
-    /* A run that was killed before its settings were written has left its folders, and in them what it
-     * had not finished. */
-    if (count && !(count == 1 && strcmp(names[0], "run") == 0 && !rt_path_exists(settings)))
-        RT_TRY(rt_fail(e, RT_INVALID, "%s is not empty; --resume goes on with the run in it, or name another --out",
-                       r->out));
-    r->made = true;
-    rt_dir_clean(r->run);
-    RT_TRY(rt_dir_make(r->data, e));
-out:
-    return rc;
-}
-
 /* ---- settings ---- */
 
-/* settings.json is what a resumed run reads; resolved.yaml says the same to a person, and --config takes it. */
+/* settings.json is what a resumed run reads; resolved.yaml says the same to a person, and --config takes it. The first
+ * is written first: without it nothing but the lock is in the folder, and a run that is killed then can begin again. */
 int rt_run_write_settings(rt_run *r, rt_err *e)
 {
     int rc;
     rt_str yaml = { 0 };
-    char *path, *for_people, *text = NULL;
+    char *text = NULL;
     if (r->temporary) return RT_OK;
     json_t *j = rt_settings_to_json(r->settings);
-    RT_TRY(settings_path(r, &path, e));
     text = j ? json_dumps(j, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
-    for_people = rt_path_join(&r->arena, r->run, "resolved.yaml");
-    if (!text || !for_people) RT_TRY(no_memory(e));
+    if (!text) RT_TRY(no_memory(e));
     RT_TRY(rt_settings_to_yaml(r->settings, &yaml, e));
-    RT_TRY(rt_file_write(for_people, yaml.data, yaml.len, e));
-    RT_TRY(rt_file_write(path, text, strlen(text), e));
+    RT_TRY(rt_file_write(r->settings_path, text, strlen(text), e));
+    RT_TRY(rt_file_write(r->yaml_path, yaml.data, yaml.len, e));
 out:
     rt_str_free(&yaml);
     rt_free(text);
@@ -120,20 +58,31 @@ static int refuse_other_data(const rt_settings *was, const rt_settings *now, rt_
     return rc;
 }
 
+int rt_run_read_settings(rt_run *r, rt_settings *was, rt_err *e)
+{
+    int rc;
+    rt_str text = { 0 };
+    json_t *j = NULL;
+    RT_TRY(rt_file_read(r->settings_path, 4u << 20, &text, e));
+    rt_json_init();
+    j = json_loadb(text.data ? text.data : "", text.len, 0, NULL);
+    if (!j) RT_TRY(rt_fail(e, RT_FORMAT, "%s cannot be read; the run cannot be resumed without it", r->settings_path));
+    *was = (rt_settings){ 0 };
+    RT_TRY(rt_settings_from_json(was, j, &r->arena, e));
+    if (!was->student) RT_TRY(rt_fail(e, RT_FORMAT, "%s names no student: it is not of a run", r->settings_path));
+out:
+    json_decref(j);
+    rt_str_free(&text);
+    return rc;
+}
+
 int rt_run_join_settings(rt_run *r, rt_err *e)
 {
     int rc;
-    char *path;
-    rt_str text = { 0 }, diff = { 0 };
-    json_t *j = NULL;
+    rt_str diff = { 0 };
     rt_settings *was = rt_arena_alloc(&r->arena, sizeof *was);
     if (!was) RT_TRY(no_memory(e));
-    RT_TRY(settings_path(r, &path, e));
-    RT_TRY(rt_file_read(path, 4u << 20, &text, e));
-    rt_json_init();
-    j = json_loadb(text.data ? text.data : "", text.len, 0, NULL);
-    if (!j) RT_TRY(rt_fail(e, RT_FORMAT, "%s cannot be read; the run cannot be resumed without it", path));
-    RT_TRY(rt_settings_from_json(was, j, &r->arena, e));
+    RT_TRY(rt_run_read_settings(r, was, e));
     if (rt_settings_diff(was, r->settings, &diff) && !r->opts->override)
         RT_TRY(rt_fail(e, RT_INVALID,
                        "a resumed run keeps its settings; leave these out, or say --override (the curve is then "
@@ -143,8 +92,6 @@ int rt_run_join_settings(rt_run *r, rt_err *e)
     rt_settings_overlay(was, r->settings);
     *r->settings = *was;
 out:
-    json_decref(j);
-    rt_str_free(&text);
     rt_str_free(&diff);
     return rc;
 }
@@ -229,7 +176,7 @@ static int replace_folder(rt_run *r, const char *path, rt_err *e)
     char *temp = NULL;
     RT_TRY(rt_dir_temp(&temp, &r->arena, path, e));
     RT_TRY(rt_output_write(temp, r->trainer, &r->output, e));
-    RT_TRY(rt_path_exists(path) ? rt_dir_replace(temp, path, e) : rt_dir_commit(temp, path, e));
+    RT_TRY(rt_path_exists(path) ? rt_dir_replace(temp, path, rt_hf_is_name, NULL, e) : rt_dir_commit(temp, path, e));
     temp = NULL;
 out:
     if (temp) rt_dir_remove(temp);
@@ -257,8 +204,8 @@ bool rt_run_has_root(const rt_run *r)
     return has;
 }
 
-/* Moves the files of a folder to the root, that one last, so that a model is there only when it is whole. Can be done
- * again after it was stopped half-way: the folder goes last of all. */
+/* Moves the files of a model to the root, that one last, so that a model is there only when it is whole. Can be done
+ * again after it was stopped half-way: the folder goes last of all, unless somebody has put something else into it. */
 static int move_up(rt_run *r, const char *folder, rt_err *e)
 {
     int rc;
@@ -267,12 +214,12 @@ static int move_up(rt_run *r, const char *folder, rt_err *e)
     RT_TRY(rt_dir_list(&names, &count, &r->arena, folder, e));
     for (int last = 0; last < 2; last++)
         for (uint32_t i = 0; i < count; i++) {
-            if (is_last_file(names[i]) != (last == 1)) continue;
+            if (!rt_hf_is_name(NULL, names[i]) || is_last_file(names[i]) != (last == 1)) continue;
             char *from = rt_path_join(&r->arena, folder, names[i]), *to = rt_path_join(&r->arena, r->out, names[i]);
             if (!from || !to) RT_TRY(no_memory(e));
             if (rename(from, to) != 0) RT_TRY(rt_fail(e, RT_IO, "%s cannot become %s: %s", from, to, strerror(errno)));
         }
-    rt_dir_remove(folder);
+    rmdir(folder);
 out:
     return rc;
 }

@@ -1,7 +1,9 @@
-/* run_internal.h - shared by run_open.c (opening), run_loop.c (training) and run_files.c (what is on disk). */
+/* run_internal.h - shared by run_open.c (opening), run_loop.c (training), run_folder.c (whose OUT is) and run_files.c
+ * (what is on disk). */
 #ifndef RT_JOB_RUN_INTERNAL_H
 #define RT_JOB_RUN_INTERNAL_H
 
+#include "base/lock.h"
 #include "evidence/evidence.h"
 #include "job/pace.h"
 #include "job/run.h"
@@ -36,13 +38,16 @@ struct rt_run {
     rt_model_text text; /* of the output */
     rt_progress_state state;
     rt_pool *pool;
-    const char *out, *run, *data, *metrics_path;
-    int metrics_fd;           /* -1: not open */
-    rt_tfevents *events_file; /* the same numbers for TensorBoard */
-    int32_t *rows;            /* (4, batch, T): ids, positions, starts, targets of one optimizer step */
-    rt_batch *micro;          /* (micro-batches) */
+    const char *out, *run, *data, *metrics_path, *settings_path, *yaml_path;
+    rt_lock *lock;                /* of OUT/run, from before anything is written to the end; null: OUT is temporary */
+    uint32_t run_made, data_made; /* folders that this process made: OUT/run and those above it; OUT/run/data */
+    bool data_linked;             /* OUT/run/data was made a link */
+    int metrics_fd;               /* -1: not open */
+    rt_tfevents *events_file;     /* the same numbers for TensorBoard */
+    int32_t *rows;                /* (4, batch, T): ids, positions, starts, targets of one optimizer step */
+    rt_batch *micro;              /* (micro-batches) */
     uint32_t micro_count;
-    bool made;       /* OUT was made or was empty */
+    bool fresh;      /* nothing was in OUT when its lock was taken */
     bool temporary;  /* OUT is a folder of this process: a plan or a smoke test */
     bool begun;      /* settings are written: what is in OUT can be resumed */
     double saved_at; /* clock of the last checkpoint */
@@ -89,8 +94,18 @@ int rt_run_fit_time(rt_run *r, rt_err *e);
 /* After every step; true: the run was for this alone and ends. */
 int rt_run_project(rt_run *r, bool *ends, rt_err *e);
 
+/* ---- run_folder.c ---- */
+/* OUT, locked, and for a new run made. RT_INVALID when another process writes there, or when what is there is not ours;
+ * nothing is changed then. */
+int rt_run_take_folder(rt_run *r, rt_err *e);
+/* OUT/run/data, when the settings are written. */
+int rt_run_make_data(rt_run *r, rt_err *e);
+/* Lets go of OUT; of a run that could not begin, removes what it has made. */
+void rt_run_leave_folder(rt_run *r);
+
 /* ---- run_files.c ---- */
-int rt_run_make_folders(rt_run *r, rt_err *e);
+/* Of the run in OUT; RT_FORMAT when they are not. */
+int rt_run_read_settings(rt_run *r, rt_settings *was, rt_err *e);
 /* Settings of the run that is resumed, joined with what the user gave now. */
 int rt_run_join_settings(rt_run *r, rt_err *e);
 int rt_run_write_settings(rt_run *r, rt_err *e);

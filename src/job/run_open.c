@@ -209,8 +209,9 @@ int rt_run_open(rt_run **out, rt_settings *s, const rt_run_opts *o, rt_err *e)
                    s->given[RT_SETTING_ID_teacher_weights]))
         RT_TRY(rt_fail(e, RT_USAGE,
                        "--fit chooses --micro-batch, --recompute and --teacher-weights; leave them out, or --fit"));
-    RT_TRY(rt_run_make_folders(r, e));
+    RT_TRY(rt_run_take_folder(r, e));
     RT_TRY(o->resume ? rt_run_join_settings(r, e) : rt_run_write_settings(r, e));
+    RT_TRY(rt_run_make_data(r, e));
     RT_TRY(rt_settings_defaults(s, e));
     RT_TRY(rt_pool_new(&r->pool, s->threads ? (uint32_t)s->threads : rt_cpu_count(), e));
     RT_TRY(open_inputs(r, e));
@@ -247,10 +248,7 @@ void rt_run_close(rt_run *r)
     rt_inputs_close(r->in);
     rt_pool_free(r->pool);
     rt_free(r->rows);
-    if (r->made && (!r->begun || r->temporary)) { /* nothing in it is worth keeping; removing goes two levels deep */
-        if (r->run) rt_dir_remove(r->run);
-        rt_dir_remove(r->out);
-    }
+    rt_run_leave_folder(r);
     rt_arena_free(&r->arena);
     rt_free(r);
 }

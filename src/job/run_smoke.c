@@ -8,19 +8,20 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Seconds of writing count files of n bytes each, as a checkpoint's are written: flushed to the disk and renamed. */
 static int time_files(rt_run *r, const char *data, uint64_t n, int count, double *seconds, rt_err *e)
 {
-    int rc = RT_OK;
-    char *path = rt_path_join(&r->arena, r->run, "disk.probe");
+    int rc;
+    char *temp = NULL, *path = rt_path_join(&r->arena, r->run, "probe");
     double begun = rt_now();
     if (!path) RT_TRY(rt_fail(e, RT_NOMEM, "no memory to time the disk"));
+    RT_TRY(rt_dir_temp(&temp, &r->arena, path, e));
+    if (!(path = rt_path_join(&r->arena, temp, "file"))) RT_TRY(rt_fail(e, RT_NOMEM, "no memory to time the disk"));
     for (int i = 0; i < count; i++) RT_TRY(rt_file_write(path, data, n, e));
     *seconds = rt_now() - begun;
 out:
-    if (path) unlink(path);
+    if (temp) rt_dir_remove(temp);
     return rc;
 }
 

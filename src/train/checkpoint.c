@@ -110,7 +110,44 @@ out:
     return rc;
 }
 
+/* ---- whose folder it is ---- */
+
+/* What state.json lists of a folder, for in_record; null when it is no checkpoint. */
+static json_t *record_of(rt_arena *a, const char *path)
+{
+    json_t *j = NULL, *files = NULL;
+    char *file = rt_path_join(a, path, "state.json");
+    if (file && rt_checked_json_read(&j, file, NULL) >= 0) files = json_incref(json_object_get(j, "files"));
+    json_decref(j);
+    return files;
+}
+
+static bool in_record(void *files, const char *name)
+{
+    return strcmp(name, "state.json") == 0 || json_object_get(files, name) != NULL;
+}
+
+/* Written by a run, with nothing of anybody else's in it: it may be removed. */
+static bool is_own(rt_arena *a, const char *path, const char *kind)
+{
+    if (kind == best_prefix) return rt_dir_holds_only(path, rt_hf_is_name, NULL);
+    json_t *files = record_of(a, path);
+    bool own = files && rt_dir_holds_only(path, in_record, files);
+    json_decref(files);
+    return own;
+}
+
 /* ---- saving ---- */
+
+/* Of the same step: one of ours goes, anything else stays and is said. */
+static int put_in_place(rt_arena *a, const char *temp, const char *path, rt_err *e)
+{
+    if (!rt_path_exists(path)) return rt_dir_commit(temp, path, e);
+    json_t *files = record_of(a, path);
+    int rc = rt_dir_replace(temp, path, in_record, files, e);
+    json_decref(files);
+    return rc;
+}
 
 int rt_checkpoint_save(const char *folder, rt_trainer *t, const rt_output *model, const rt_progress_state *s, rt_err *e)
 {
@@ -126,7 +163,7 @@ int rt_checkpoint_save(const char *folder, rt_trainer *t, const rt_output *model
     if (!state) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a checkpoint"));
     RT_TRY(rt_tensor_file_write(state, l.list, l.count, state_values, &l, NULL, e));
     RT_TRY(write_record(temp, s, &a, e));
-    RT_TRY(rt_path_exists(path) ? rt_dir_replace(temp, path, e) : rt_dir_commit(temp, path, e));
+    RT_TRY(put_in_place(&a, temp, path, e));
     temp = NULL;
 out:
     if (temp) rt_dir_remove(temp);
@@ -151,15 +188,16 @@ out:
 
 /* ---- finding and reading ---- */
 
-/* The step in a name such as checkpoint-000500; false for any other name (temporary ones begin with a dot). */
+/* The step in a name such as checkpoint-000500; false for any other name, also for the same number spelt otherwise. */
 static bool step_of(const char *name, const char *kind, uint32_t *step)
 {
+    char same[32];
     size_t n = strlen(kind);
-    char *end;
-    if (strncmp(name, kind, n) != 0 || name[n] < '0' || name[n] > '9') return false;
-    unsigned long v = strtoul(name + n, &end, 10);
+    if (strncmp(name, kind, n) != 0) return false;
+    unsigned long v = strtoul(name + n, NULL, 10);
     *step = (uint32_t)v;
-    return !*end && v <= UINT32_MAX;
+    snprintf(same, sizeof same, "%s%06u", kind, *step);
+    return v <= UINT32_MAX && strcmp(name, same) == 0;
 }
 
 int rt_checkpoint_newest(char **path, rt_arena *a, const char *folder, rt_err *e)
@@ -306,12 +344,16 @@ static void remove_checkpoint(rt_arena *a, const char *path)
         rmdir(aside);
 }
 
-/* Steps of the folders of a kind, newest first; null without memory. */
-static uint32_t *steps_of(char *const *names, uint32_t count, const char *kind, uint32_t *n, rt_arena *a)
+/* Steps of a run's own folders of a kind, newest first; null without memory. */
+static uint32_t *steps_of(const char *folder, char *const *names, uint32_t count, const char *kind, uint32_t *n,
+                          rt_arena *a)
 {
     uint32_t *steps = rt_arena_alloc(a, (size_t)count * sizeof *steps + 1);
     *n = 0;
-    for (uint32_t i = 0; steps && i < count; i++) *n += step_of(names[i], kind, &steps[*n]);
+    for (uint32_t i = 0; steps && i < count; i++) {
+        char *path = step_of(names[i], kind, &steps[*n]) ? rt_path_join(a, folder, names[i]) : NULL;
+        *n += path && is_own(a, path, kind);
+    }
     if (steps) qsort(steps, *n, sizeof *steps, newest_first);
     return steps;
 }
@@ -331,7 +373,8 @@ void rt_checkpoint_prune(const char *folder, uint32_t keep)
     char **names;
     uint32_t count, n, nbest, first = 0;
     if (rt_dir_list(&names, &count, &a, folder, NULL) < 0) return;
-    uint32_t *steps = steps_of(names, count, prefix, &n, &a), *best = steps_of(names, count, best_prefix, &nbest, &a);
+    uint32_t *steps = steps_of(folder, names, count, prefix, &n, &a);
+    uint32_t *best = steps_of(folder, names, count, best_prefix, &nbest, &a);
     if (keep == 0) keep = 1;
     if (keep > n) keep = n;
     if (steps && best && n > 0) {
@@ -354,7 +397,7 @@ void rt_best_remove(const char *folder)
     char **names;
     uint32_t count, n;
     if (rt_dir_list(&names, &count, &a, folder, NULL) < 0) return;
-    uint32_t *steps = steps_of(names, count, best_prefix, &n, &a);
+    uint32_t *steps = steps_of(folder, names, count, best_prefix, &n, &a);
     if (steps) remove_from(folder, best_prefix, steps, 0, n, &a);
     rt_arena_free(&a);
 }

@@ -24,7 +24,8 @@ typedef struct rt_progress_state {
     rt_hash128 programs; /* of all programs: another one may give other bits */
 } rt_progress_state;
 
-/* folder/checkpoint-NNNNNN. An existing one of that step is replaced. */
+/* folder/checkpoint-NNNNNN. An existing one of that step is replaced; RT_INVALID when what is there is not of a run, or
+ * holds files that are not. */
 int rt_checkpoint_save(const char *folder, rt_trainer *t, const rt_output *model, const rt_progress_state *s,
                        rt_err *e);
 /* How many bytes a checkpoint takes, without state.json, which is a few hundred. The trainer may be sealed dry. */
@@ -36,7 +37,7 @@ int rt_checkpoint_check(const char *path, rt_progress_state *s, rt_err *e);
 /* Weights and moments into a trainer, after rt_checkpoint_check. RT_INVALID when it is of another model. */
 int rt_checkpoint_load(const char *path, rt_trainer *t, rt_err *e);
 /* Removes all but the newest `keep`, never the newest; and of the best models those that no checkpoint that is kept
- * could name. */
+ * could name. Folders that only have such a name, or that hold other files too, are not looked at. */
 void rt_checkpoint_prune(const char *folder, uint32_t keep);
 /* folder/best-NNNNNN: the model of that step, which was the best so far. */
 char *rt_best_path(rt_arena *a, const char *folder, uint32_t step);

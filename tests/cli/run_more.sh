@@ -72,8 +72,9 @@ out_has '^cross-entropy +[0-9.]+ +[1-9]'
 check "nothing changed" test "$(sums o/model.safetensors o/config.json o/run/metrics.jsonl)" = "$before"
 
 # Killed before its settings were written: there is nothing to resume, and nothing in the way of beginning.
-mkdir -p early/run/data
-: >early/run/.resolved.yaml.tmp-999999999-0
+mkdir -p early/run
+: >early/run/retort.lock
+: >early/run/.settings.json.retort-tmp-999999999-0
 run distill --resume --out early
 exits 3
 run train --student student --data data.jsonl --out early --steps 2 --batch 2 --seq-len 32

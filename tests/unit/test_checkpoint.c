@@ -4,9 +4,11 @@
 #include "train_case.h"
 
 #include "train/checkpoint.h"
+#include "base/json.h"
 
 #include <dirent.h>
 #include <math.h>
+#include <unistd.h>
 
 enum { T = 16, B = 2 };
 
@@ -263,12 +265,25 @@ static void expect_kept(const char *folder, const char *want)
     rt_arena_free(&a);
 }
 
+/* As a run leaves one, as far as who removes it looks: a record that lists the files beside it. */
+static void make_one(const char *folder, uint32_t step)
+{
+    rt_err e = { 0 };
+    char path[200];
+    snprintf(path, sizeof path, "%s/checkpoint-%06u/x", folder, step);
+    put_text(path, "1");
+    snprintf(path, sizeof path, "%s/checkpoint-%06u/state.json", folder, step);
+    json_t *j = json_pack("{s:{s:s}}", "files", "x", "1");
+    if (rt_checked_json_write(in_dir(path), j, NULL, &e) < 0) fail_msg("%s", e.text);
+    json_decref(j);
+}
+
 static void make_some(void)
 {
-    put_text("keep/checkpoint-000001/x", "1");
-    put_text("keep/checkpoint-000020/x", "1");
-    put_text("keep/checkpoint-000300/x", "1");
-    put_text("keep/checkpoint-1000000/x", "1"); /* by number, not by spelling */
+    make_one("keep", 1);
+    make_one("keep", 20);
+    make_one("keep", 300);
+    make_one("keep", 1000000); /* by number, not by spelling */
     put_text("keep/checkpoint-notes/x", "1");
     put_text("keep/run/x", "1");
 }
@@ -311,9 +326,9 @@ static void test_prune_best(void **state)
     for (size_t i = 0; i < 5; i++) assert_int_equal(rt_dir_make(rt_best_path(&a, folder, best[i]), &e), RT_OK);
     rt_checkpoint_prune(folder, 2); /* no checkpoint yet: nothing is known to be needless */
     for (size_t i = 0; i < 5; i++) assert_true(rt_path_is_dir(rt_best_path(&a, folder, best[i])));
-    put_text("bests/checkpoint-000010/x", "1");
-    put_text("bests/checkpoint-000030/x", "1");
-    put_text("bests/checkpoint-000045/x", "1");
+    make_one("bests", 10);
+    make_one("bests", 30);
+    make_one("bests", 45);
     rt_checkpoint_prune(folder, 2); /* 30, whose best is 25, and 45, whose best is 40 */
     for (size_t i = 0; i < 5; i++) assert_int_equal(rt_path_is_dir(rt_best_path(&a, folder, best[i])), best[i] >= 25);
     rt_best_remove(folder);
@@ -321,6 +336,30 @@ static void test_prune_best(void **state)
     assert_true(rt_path_is_dir(in_dir("bests/checkpoint-000045")));
     rt_best_remove(in_dir("no such folder"));
     rt_arena_free(&a);
+}
+
+/* What only has the name of one, or holds somebody else's file as well, is neither counted nor removed. */
+static void test_prune_foreign(void **state)
+{
+    (void)state;
+    char folder[512];
+    snprintf(folder, sizeof folder, "%s", in_dir("alien"));
+    for (uint32_t step = 10; step < 60; step += 10) make_one("alien", step);
+    put_text("alien/checkpoint-000020/notes.txt", "mine");
+    put_text("alien/checkpoint-000030/state.json", "{\"files\": {\"x\": \"1\"}}"); /* not sealed */
+    put_text("alien/checkpoint-000005/model.safetensors", "mine");
+    put_text("alien/checkpoint-7/x", "mine"); /* spelt as no run does */
+    put_text("alien/best-000008/config.json", "{}");
+    put_text("alien/best-000009/notes.txt", "mine");
+    put_text("alien/best-000009/config.json", "{}");
+    put_text("alien/best-9/config.json", "mine");
+    assert_int_equal(symlink(in_dir("alien/checkpoint-000040"), in_dir("alien/checkpoint-000001")), 0);
+    assert_int_equal(symlink(in_dir("alien/best-9"), in_dir("alien/best-000002")), 0);
+    rt_checkpoint_prune(folder, 1); /* of 10, 40 and 50, the last */
+    rt_best_remove(folder);
+    expect_kept(folder, "best-000002 best-000009 best-9 000001 000005 000020 000030 000050 7");
+    assert_true(rt_path_exists(in_dir("alien/checkpoint-000020/notes.txt")));
+    assert_true(rt_path_exists(in_dir("alien/best-000009/config.json")));
 }
 
 /* A save that fails half-way leaves the earlier one of that step as it was, and nothing else. */
@@ -346,10 +385,18 @@ static void test_failed_save(void **state)
     expect_kept(folder, "000003");
     if (rt_checkpoint_check(path, &back, &e) < 0) fail_msg("%s", e.text);
     assert_true(rt_path_exists(in_dir("failed/checkpoint-000003/extra")));
-    /* a save that works takes its place */
-    save(folder, t, 0, 3);
+    /* the file is not of a run: it is not removed with the folder */
+    o.text = NULL;
+    assert_int_equal(rt_checkpoint_save(folder, t, &o, &s, &e), RT_INVALID);
+    assert_says(&e, "checkpoint-000003|move it away");
     expect_kept(folder, "000003");
-    assert_false(rt_path_exists(in_dir("failed/checkpoint-000003/extra")));
+    assert_true(rt_path_exists(in_dir("failed/checkpoint-000003/extra")));
+    /* without it, a save that works takes its place */
+    assert_int_equal(unlink(in_dir("failed/checkpoint-000003/extra")), 0);
+    put_text("failed/checkpoint-000003/config.json", "{}"); /* marks the first of the two */
+    save(folder, t, 0, 3);
+    if (rt_checkpoint_check(path, &back, &e) < 0) fail_msg("%s", e.text);
+    expect_kept(folder, "000003");
     rt_trainer_free(t);
 }
 
@@ -372,9 +419,11 @@ static void test_programs_hash(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip),       cmocka_unit_test(test_no_best),    cmocka_unit_test(test_flipped_byte),
-        cmocka_unit_test(test_of_another_model), cmocka_unit_test(test_prune),      cmocka_unit_test(test_failed_save),
-        cmocka_unit_test(test_programs_hash),    cmocka_unit_test(test_prune_best),
+        cmocka_unit_test(test_round_trip),    cmocka_unit_test(test_no_best),
+        cmocka_unit_test(test_flipped_byte),  cmocka_unit_test(test_of_another_model),
+        cmocka_unit_test(test_prune),         cmocka_unit_test(test_failed_save),
+        cmocka_unit_test(test_programs_hash), cmocka_unit_test(test_prune_best),
+        cmocka_unit_test(test_prune_foreign),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

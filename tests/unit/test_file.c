@@ -30,7 +30,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     (void)state;
-    static const char *const deep[] = { "d/e", "full", "oom", "r" }; /* removing goes two levels deep */
+    static const char *const deep[] = { "d/e", "full", "h", "oom", "r", "u" }; /* removing goes two levels deep */
     for (size_t i = 0; i < sizeof deep / sizeof deep[0]; i++) rt_dir_remove(rt_path_join(&arena, folder, deep[i]));
     rt_dir_remove(folder);
     bool left = rt_path_exists(folder);
@@ -171,7 +171,7 @@ static void test_writer(void **state)
     assert_int_equal(rt_writer_open(&second, at("w/name"), &e), RT_OK);
     assert_string_not_equal(rt_writer_path(w), rt_writer_path(second));
     const char *base = rt_path_base(rt_writer_path(w));
-    assert_memory_equal(base, ".name.tmp-", strlen(".name.tmp-"));
+    assert_memory_equal(base, ".name.retort-tmp-", strlen(".name.retort-tmp-"));
     assert_false(rt_path_exists(at("w/name")));
     assert_int_equal(rt_writer_reserve(w, 11, &e), RT_OK);
     assert_int_equal(rt_writer_put(w, 6, "world", 5, &e), RT_OK);
@@ -318,7 +318,7 @@ static void test_directories(void **state)
     assert_int_equal(count, 0);
 
     assert_int_equal(rt_dir_temp(&temp, &arena, at("new//"), &e), RT_OK);
-    assert_memory_equal(rt_path_base(temp), ".new.tmp-", strlen(".new.tmp-"));
+    assert_memory_equal(rt_path_base(temp), ".new.retort-tmp-", strlen(".new.retort-tmp-"));
     assert_true(rt_path_is_dir(temp));
     assert_int_equal(rt_file_write(rt_path_join(&arena, temp, "x"), "new", 3, &e), RT_OK);
     assert_int_equal(rt_dir_commit(temp, at("new"), &e), RT_OK);
@@ -339,6 +339,66 @@ static void test_directories(void **state)
     assert_int_equal(rt_dir_temp(&temp, &arena, at("none/new"), &e), RT_NOT_FOUND);
 }
 
+/* Only folders that the call itself has made are counted, and only empty ones go again. */
+static void test_unmake(void **state)
+{
+    (void)state;
+    rt_err e = { 0 };
+    uint32_t made = 9;
+    assert_int_equal(rt_dir_make_counted(at("u/v//w/"), &made, &e), RT_OK);
+    assert_int_equal(made, 3);
+    assert_int_equal(rt_dir_make_counted(at("u/v/w"), &made, &e), RT_OK);
+    assert_int_equal(made, 0);
+    rt_dir_unmake(at("u/v/w"), 0);
+    assert_true(rt_path_is_dir(at("u/v/w")));
+    rt_dir_unmake(at("u/v//w/"), 2);
+    assert_false(rt_path_exists(at("u/v")));
+    assert_true(rt_path_is_dir(at("u")));
+    assert_int_equal(rt_dir_make_counted(at("u/v/w"), &made, &e), RT_OK);
+    assert_int_equal(made, 2);
+    put("u/v/note", "x"); /* somebody else's */
+    rt_dir_unmake(at("u/v/w"), 3);
+    assert_false(rt_path_exists(at("u/v/w")));
+    expect_text(at("u/v/note"), "x");
+    assert_int_equal(rt_dir_make_counted(at("u/v/note/below"), &made, &e), RT_IO);
+    assert_int_equal(made, 0);
+    rt_dir_unmake(at("u/v/note"), 1);
+    expect_text(at("u/v/note"), "x");
+    assert_int_equal(unlink(at("u/v/note")), 0);
+    assert_int_equal(chdir(at("u/v")), 0); /* a path without a folder ends where it began */
+    assert_int_equal(rt_dir_make_counted("bare", &made, &e), RT_OK);
+    rt_dir_unmake("bare", 5);
+    assert_int_equal(entries(at("u/v")), 0);
+    assert_int_equal(chdir("/"), 0);
+}
+
+static bool is_old(void *ctx, const char *name) { return strcmp(name, ctx) == 0; }
+
+static bool is_any(void *ctx, const char *name) { return ctx == NULL && *name; }
+
+static void test_holds_only(void **state)
+{
+    (void)state;
+    rt_err e = { 0 };
+    char *temp, x[] = "x";
+    assert_int_equal(rt_dir_make(at("h/old"), &e), RT_OK);
+    assert_true(rt_dir_holds_only(at("h/old"), is_old, x));
+    put("h/old/x", "old");
+    assert_true(rt_dir_holds_only(at("h/old"), is_old, x));
+    assert_false(rt_dir_holds_only(at("h/old/x"), is_any, NULL)); /* no directory */
+    assert_false(rt_dir_holds_only(at("h/none"), is_any, NULL));
+    assert_int_equal(symlink(at("h/old"), at("h/link")), 0);
+    assert_false(rt_dir_holds_only(at("h/link"), is_old, x));
+    put("h/old/.note", "mine");
+    assert_false(rt_dir_holds_only(at("h/old"), is_old, x));
+    assert_int_equal(rt_dir_temp(&temp, &arena, at("h/old"), &e), RT_OK);
+    assert_int_equal(rt_dir_replace(temp, at("h/old"), is_old, x, &e), RT_INVALID);
+    expect_says(&e, "h/old", "not written there by retort");
+    expect_text(at("h/old/.note"), "mine");
+    expect_text(at("h/old/x"), "old");
+    rt_dir_remove(temp);
+}
+
 static void test_replace_and_remove(void **state)
 {
     (void)state;
@@ -352,7 +412,7 @@ static void test_replace_and_remove(void **state)
     assert_int_equal(symlink(folder, at("r/old/sub/link")), 0);
     assert_int_equal(rt_dir_temp(&temp, &arena, at("r/old"), &e), RT_OK);
     assert_int_equal(rt_file_write(rt_path_join(&arena, temp, "x"), "new", 3, &e), RT_OK);
-    assert_int_equal(rt_dir_replace(temp, at("r/old/"), &e), RT_OK);
+    assert_int_equal(rt_dir_replace(temp, at("r/old/"), is_any, NULL, &e), RT_OK);
     expect_text(at("r/old/x"), "new");
     expect_text(at("outside"), "stays");
     assert_int_equal(entries(at("r/old")), 1);
@@ -360,11 +420,11 @@ static void test_replace_and_remove(void **state)
 
     assert_int_equal(symlink(at("r/old"), at("r/link")), 0);
     assert_int_equal(rt_dir_temp(&temp, &arena, at("r/link"), &e), RT_OK);
-    assert_int_equal(rt_dir_replace(temp, at("r/link"), &e), RT_INVALID);
+    assert_int_equal(rt_dir_replace(temp, at("r/link"), is_any, NULL, &e), RT_INVALID);
     expect_says(&e, "r/link", "is a link");
     rt_dir_remove(at("r/link"));
     expect_text(at("r/old/x"), "new");
-    assert_int_equal(rt_dir_replace(temp, at("r/none"), &e), RT_NOT_FOUND);
+    assert_int_equal(rt_dir_replace(temp, at("r/none"), is_any, NULL, &e), RT_NOT_FOUND);
     rt_dir_remove(temp);
     assert_false(rt_path_exists(temp));
     rt_dir_remove(at("none"));
@@ -399,7 +459,7 @@ static int everything(rt_err *e)
     RT_TRY(rt_dir_make(oom_deep, e));
     RT_TRY(rt_dir_list(&names, &count, &a, oom, e));
     RT_TRY(rt_dir_temp(&temp, &a, oom_deep, e));
-    RT_TRY(rt_dir_replace(temp, oom_deep, e));
+    RT_TRY(rt_dir_replace(temp, oom_deep, is_any, NULL, e));
     RT_TRY(rt_dir_temp(&temp, &a, oom_deep, e));
     RT_TRY(rt_dir_commit(temp, oom_deep, e));
 out:
@@ -451,6 +511,8 @@ int main(void)
         cmocka_unit_test(test_writing_fails),
         cmocka_unit_test(test_threads),
         cmocka_unit_test(test_directories),
+        cmocka_unit_test(test_unmake),
+        cmocka_unit_test(test_holds_only),
         cmocka_unit_test(test_replace_and_remove),
         cmocka_unit_test(test_paths),
         cmocka_unit_test(test_out_of_memory),

@@ -231,7 +231,7 @@ static void test_one_file(void **state)
     expect_values(&s, (const char *[]){ at("one") }, 1);
     assert_int_equal(s.last, s.total);
     assert_in_range(s.calls_made, 1, 1 + s.out.tensor_count);
-    assert_non_null(strstr(s.checked, "/.one.tmp-"));
+    assert_non_null(strstr(s.checked, "/.one.retort-tmp-"));
     assert_int_equal(write_it(&s, &e), RT_INVALID);
     expect_says(&e, at("one"), "already there");
     s.out.replace = true;
@@ -263,7 +263,7 @@ static void test_folder(void **state)
     expect_values(&s, (const char *[]){ at("hf/model.safetensors") }, 1);
     assert_int_equal(entries(at("hf")), 6);
     assert_int_equal(s.checked_entries, 6);
-    assert_non_null(strstr(s.checked, "/.hf.tmp-"));
+    assert_non_null(strstr(s.checked, "/.hf.retort-tmp-"));
     expect_text(at("hf/merges.txt"), "a b\n");
     expect_text(at("hf/generation_config.json"), "{\"a\": 1}");
     expect_text(at("hf/tokenizer.json"), "{}");
@@ -575,6 +575,7 @@ static void test_refused(void **state)
     assert_int_equal(rt_file_write(at("out/thesis.tex"), "x", 1, &e), RT_OK);
     expect_refused(&s, RT_INVALID, out, "no model");
     assert_int_equal(rt_file_write(at("out/config.json"), "{}", 2, &e), RT_OK);
+    expect_refused(&s, RT_INVALID, out, "'thesis.tex'");
     assert_int_equal(rt_dir_make(at("out/checkpoint"), &e), RT_OK);
     expect_refused(&s, RT_INVALID, out, "'checkpoint'");
     expect_text(at("out/thesis.tex"), "x");

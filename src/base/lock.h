@@ -1,0 +1,32 @@
+/* lock.h - one writer for a folder: a lock that dies with the process that holds it.
+ *
+ * Owns: the file retort.lock in the folder, and the message that names whoever holds it. The lock is one of the open
+ * file description (fcntl, F_OFD_SETLK): the system lets go of it when the process ends, however it ends, and NFS
+ * carries it from host to host. The file itself stays where it is and says nothing by being there; while it is held, it
+ * holds a line about the holder, for people. It may be removed only by who holds it: whoever waited for the old file
+ * then finds another one under the name, or none, and begins anew.
+ *
+ * Where a file system has no locks at all, a second file, retort.owner, is created and none may be there before. A
+ * killed process leaves it, and a person removes it: no process can tell that a process of another host has ended.
+ *
+ * Of several ranks that share a folder one holds the lock and writes. */
+#ifndef RT_BASE_LOCK_H
+#define RT_BASE_LOCK_H
+
+#include "base/err.h"
+
+#include <stdbool.h>
+
+typedef struct rt_lock rt_lock;
+
+/* Takes the lock of folder, without waiting; what: the thing that it protects, as the user calls it. RT_INVALID when
+ * another holds it, and when a file of that name is there that is not ours; RT_NOT_FOUND without the folder. */
+int rt_lock_take(rt_lock **out, const char *folder, const char *what, rt_err *e);
+/* RT_INVALID, with the same message, when somebody holds it. Takes nothing and creates nothing. */
+int rt_lock_check(const char *folder, const char *what, rt_err *e);
+/* Lets go; accepts null. remove: the file goes too, if rt_lock_take has created it. */
+void rt_lock_free(rt_lock *l, bool remove);
+/* Whether a name in the folder is that of a lock. */
+bool rt_lock_is_name(const char *name);
+
+#endif
