@@ -1,7 +1,12 @@
-/* control.c - see control.h. */
-#include "job/control.h"
-
+/* control.c - the control of a run (--control): the same student trained without the teacher, so that what the teacher
+ * gave can be told from what the text gave.
+ *
+ * Owns: what is the same (initial weights, tokens, rows in their order, steps, rate, every other setting) and what is
+ * not (the loss is cross-entropy alone). The control is a run like any other, in OUT/control, after the run itself; it
+ * reads the tokens of OUT/run/data. */
 #include "job/run_internal.h"
+#include "job/run_report.h"
+#include "job/run_train.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -34,11 +39,11 @@ static void tell(const rt_run *r, const char *out, bool resume)
     char text[400];
     if (!r->events.note) return;
     snprintf(text, sizeof text, "%s the control, the same student without the teacher: same rows, %u steps, into %s",
-             resume ? "going on with" : "now", r->resolved.steps, out);
+             resume ? "resuming" : "now", r->resolved.steps, out);
     r->events.note(r->events.ctx, text);
 }
 
-int rt_control_train(rt_run *r, rt_run_summary *out, rt_err *e)
+int rt_run_train_control(rt_run *r, rt_run_summary *out, rt_err *e)
 {
     int rc;
     rt_run *control = NULL;
@@ -59,7 +64,7 @@ int rt_control_train(rt_run *r, rt_run_summary *out, rt_err *e)
     r->trainer = NULL;
     tell(r, path, opts.resume);
     RT_TRY(rt_run_open(&control, s, &opts, e));
-    RT_TRY(rt_run_train(control, &summary, e));
+    RT_TRY(rt_run_train_alone(control, &summary, e));
     out->control_after = summary.after;
     out->control_saved = summary.saved;
     RT_TRY(rt_run_write_report(r, e));
@@ -68,15 +73,9 @@ out:
     return rc;
 }
 
-int rt_control_report(rt_report_run **out, const char *folder, rt_err *e)
+int rt_run_train(rt_run *r, rt_run_summary *out, rt_err *e)
 {
-    int rc = RT_OK;
-    rt_arena a = { 0 };
-    char *path = rt_path_join(&a, folder, "../control"), *begun = path ? rt_path_join(&a, path, "run") : NULL;
-    *out = NULL;
-    if (!begun) RT_TRY(no_memory(e));
-    if (rt_path_is_dir(begun)) RT_TRY(rt_report_run_open(out, path, e));
-out:
-    rt_arena_free(&a);
+    int rc = rt_run_train_alone(r, out, e);
+    if (rc >= 0 && !out->smoke && r->settings->control) rc = rt_run_train_control(r, out, e);
     return rc;
 }

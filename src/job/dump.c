@@ -27,7 +27,7 @@ void rt_dump_missed(const rt_run *r)
 {
     rt_arena a = { 0 };
     uint32_t step = (uint32_t)r->settings->dump_step;
-    if (!rt_dump_picks(r->settings) || r->state.step < step || !r->events.note) return;
+    if (!rt_dump_picks(r->settings) || r->loop.state.step < step || !r->events.note) return;
     char *path = rt_arena_printf(&a, "%s/dump-%06u", r->run, step),
          *text = rt_arena_printf(&a, "step %u was run before it was asked for, so nothing of it is written down", step);
     if (path && text && !rt_path_exists(path)) r->events.note(r->events.ctx, text);
@@ -51,7 +51,7 @@ static void choose_positions(rt_dump *d)
 {
     const rt_resolved *v = &d->r->resolved;
     size_t T = v->seq_len, n = v->batch * T;
-    const int32_t *target = d->r->micro[0].target; /* micro-batches stand one behind the other */
+    const int32_t *target = d->r->loop.micro[0].target; /* micro-batches stand one behind the other */
     uint64_t trained = 0, met = 0;
     for (size_t k = 0; k < n; k++) trained += target[k] >= 0;
     uint64_t most = trained < RT_DUMP_PICKS ? trained : RT_DUMP_PICKS;
@@ -72,7 +72,7 @@ static int read_logits(rt_dump *d, rt_err *e)
         d->teacher = rt_alloc(RT_DUMP_PICKS * W * sizeof *teacher, 64);
     }
     if (!student || !d->student || (W && (!teacher || !d->teacher))) RT_TRY(no_memory(e));
-    for (uint32_t m = 0; m < d->r->micro_count && done < d->count; m++) {
+    for (uint32_t m = 0; m < d->r->loop.micro_count && done < d->count; m++) {
         int32_t pick[RT_DUMP_PICKS] = { 0 };
         uint32_t n = 0;
         while (done + n < d->count && (uint32_t)d->at[done + n] / per == m) {
@@ -80,7 +80,7 @@ static int read_logits(rt_dump *d, rt_err *e)
             n++;
         }
         if (!n) continue;
-        RT_TRY(rt_trainer_logits(d->r->trainer, &d->r->micro[m], pick, student, teacher, e));
+        RT_TRY(rt_trainer_logits(d->r->trainer, &d->r->loop.micro[m], pick, student, teacher, e));
         memcpy(d->student + done * V, student, n * V * sizeof *student);
         if (W) memcpy(d->teacher + done * W, teacher, n * W * sizeof *teacher);
         done += n;
@@ -188,7 +188,7 @@ static json_t *numbers(const int32_t *v, size_t n)
 /* Null where something of it could not be made; appending null to an array fails too. */
 static json_t *rows_json(const rt_dump *d)
 {
-    const rt_batch *b = &d->r->micro[0];
+    const rt_batch *b = &d->r->loop.micro[0];
     size_t T = d->r->resolved.seq_len;
     json_t *rows = json_array();
     for (size_t i = 0; rows && i < d->r->resolved.batch; i++) {

@@ -197,6 +197,12 @@ void rt_inputs_close(rt_inputs *in)
     rt_free(in);
 }
 
+uint32_t rt_inputs_id_rows(const rt_inputs *in)
+{
+    uint32_t student = in->student->config.vocab, teacher = in->teacher ? in->teacher->config.vocab : student;
+    return student < teacher ? student : teacher;
+}
+
 /* ---- for the record ---- */
 
 static int shard_json(json_t *list, const rt_shard *s, rt_err *e)

@@ -53,6 +53,8 @@ int rt_inputs_data(rt_inputs *in, const rt_settings *s, const rt_inputs_opts *o,
 bool rt_inputs_is_name(const char *name);
 /* Facts for rt_resolve_before_rows. */
 int rt_inputs_facts(rt_inputs *in, rt_run_facts *f, rt_err *e);
+/* Of the smaller embedding: every id of the data is below it. */
+uint32_t rt_inputs_id_rows(const rt_inputs *in);
 /* Rows for training and evaluation; then f->rows_per_epoch is known. */
 int rt_inputs_rows(rt_inputs *in, const rt_settings *s, const rt_resolved *r, rt_run_facts *f, rt_err *e);
 /* The sources for the record: {"train": [{"name", "weight", "shards": [{"name", "hash", "records", "tokens",

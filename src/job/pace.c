@@ -1,9 +1,9 @@
 /* pace.c - see pace.h. */
 #include "job/pace.h"
 
-#include "job/resolve.h"
-#include "job/run.h"
+#include "train/loop.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -28,6 +28,19 @@ int rt_parse_duration(const char *text, double *seconds, rt_err *e)
     if (*at || !(sum > 0) || !isfinite(sum))
         return rt_fail(e, RT_USAGE, "--time takes hours, minutes and seconds such as 8h, 90m or 1h30m, not '%s'", text);
     *seconds = sum;
+    return RT_OK;
+}
+
+int rt_parse_share(const char *text, uint64_t total, const char *flag, uint64_t *out, rt_err *e)
+{
+    char *end;
+    double v = strtod(text, &end);
+    bool share = end != text && *end == '%' && !end[1];
+    if (end == text || (*end && !share) || !isfinite(v) || v <= 0 || (share && v > 100) ||
+        (!share && (v != floor(v) || v > 1e15)))
+        return rt_fail(e, RT_USAGE, "%s takes a whole number from 1, or a share such as 5%%, not '%s'", flag, text);
+    *out = (uint64_t)(share ? floor(v / 100.0 * (double)total + 0.5) : v);
+    if (*out == 0) *out = 1;
     return RT_OK;
 }
 
@@ -56,7 +69,7 @@ char *rt_format_seconds(char *buf, double s)
 static uint64_t times(const char *every, uint64_t done, uint64_t steps)
 {
     uint64_t k = 1;
-    if (rt_resolve_share(every, steps, "", &k, NULL) < 0 || k > steps) k = steps;
+    if (rt_parse_share(every, steps, "", &k, NULL) < 0 || k > steps) k = steps;
     return steps / k - done / k + (steps % k != 0);
 }
 

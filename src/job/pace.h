@@ -1,6 +1,7 @@
 /* pace.h - how long a run takes: durations as text, the whole of a run from the times of its parts, and back.
  *
- * Pure: times are measured by whoever runs (run_smoke.c) or estimates (run_cost.c). */
+ * Also how a duration and a share are spelled. Pure: times are measured by whoever runs (run_smoke.c) or estimates
+ * (run_cost.c). */
 #ifndef RT_JOB_PACE_H
 #define RT_JOB_PACE_H
 
@@ -22,6 +23,8 @@ typedef struct rt_pace_every {
 
 /* "8h", "90m", "1h30m", "45s", "1h30m20s"; RT_USAGE for anything else, and for nothing at all. */
 int rt_parse_duration(const char *text, double *seconds, rt_err *e);
+/* "12" or "5%" of total, at least 1; RT_USAGE naming the flag. */
+int rt_parse_share(const char *text, uint64_t total, const char *flag, uint64_t *out, rt_err *e);
 /* "0:45", "12:03", "8h05": for people. buf needs 32 bytes; returns buf. */
 char *rt_format_duration(char *buf, double seconds);
 

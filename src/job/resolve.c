@@ -58,19 +58,6 @@ static const word lora_roles[] = { { "q", RT_ROLE_Q },       { "k", RT_ROLE_K },
                                    { "gate", RT_ROLE_GATE }, { "up", RT_ROLE_UP },
                                    { "down", RT_ROLE_DOWN }, { 0 } };
 
-int rt_resolve_share(const char *text, uint64_t total, const char *flag, uint64_t *out, rt_err *e)
-{
-    char *end;
-    double v = strtod(text, &end);
-    bool share = end != text && *end == '%' && !end[1];
-    if (end == text || (*end && !share) || !isfinite(v) || v <= 0 || (share && v > 100) ||
-        (!share && (v != floor(v) || v > 1e15)))
-        return rt_fail(e, RT_USAGE, "%s takes a whole number from 1, or a share such as 5%%, not '%s'", flag, text);
-    *out = (uint64_t)(share ? floor(v / 100.0 * (double)total + 0.5) : v);
-    if (*out == 0) *out = 1;
-    return RT_OK;
-}
-
 /* ---- what was settled goes back into the settings ---- */
 
 static int put_count(rt_settings *s, rt_setting_id id, uint64_t v, rt_arena *a, rt_err *e)
@@ -337,8 +324,8 @@ static int resolve_schedule(rt_settings *s, const rt_run_facts *f, rt_resolved *
         if (n > r->steps / 2) n = r->steps / 2;
         RT_TRY(put_count(s, RT_SETTING_ID_warmup, n, a, e));
     }
-    if (strcmp(s->warmup, "0") != 0) RT_TRY(rt_resolve_share(s->warmup, r->steps, "--warmup", &warmup, e));
-    RT_TRY(rt_resolve_share(s->decay, r->steps, "--decay", &decay, e));
+    if (strcmp(s->warmup, "0") != 0) RT_TRY(rt_parse_share(s->warmup, r->steps, "--warmup", &warmup, e));
+    RT_TRY(rt_parse_share(s->decay, r->steps, "--decay", &decay, e));
     if (decay > r->steps) decay = r->steps;
     if (warmup > r->steps) RT_TRY(rt_fail(e, RT_INVALID, "--warmup of %" PRIu64 " is longer than the run", warmup));
     c->lr = s->lr;
@@ -378,9 +365,9 @@ int rt_resolve_with_rows(rt_settings *s, const rt_run_facts *f, rt_resolved *r, 
     RT_TRY(resolve_micro_batch(s, f, r, a, e));
     RT_TRY(resolve_steps(s, f, r, a, e));
     RT_TRY(resolve_schedule(s, f, r, a, e));
-    RT_TRY(rt_resolve_share(s->eval_every, r->steps, "--eval-every", &n, e));
+    RT_TRY(rt_parse_share(s->eval_every, r->steps, "--eval-every", &n, e));
     r->eval_every = (uint32_t)(n > r->steps ? r->steps : n);
-    RT_TRY(rt_resolve_share(s->save_every, r->steps, "--save-every", &n, e));
+    RT_TRY(rt_parse_share(s->save_every, r->steps, "--save-every", &n, e));
     r->save_every = (uint32_t)(n > r->steps ? r->steps : n);
     if (GIVEN(dump_step) && (s->dump_step == 0 || s->dump_step > r->steps))
         RT_TRY(

@@ -47,8 +47,6 @@ typedef struct rt_resolved {
 int rt_resolve_before_rows(rt_settings *s, const rt_run_facts *f, rt_resolved *r, rt_arena *a, rt_err *e);
 int rt_resolve_with_rows(rt_settings *s, const rt_run_facts *f, rt_resolved *r, rt_arena *a, rt_err *e);
 
-/* "12" or "5%" of total, at least 1; RT_USAGE naming the flag. */
-int rt_resolve_share(const char *text, uint64_t total, const char *flag, uint64_t *out, rt_err *e);
 /* Which parameters of the student the patterns freeze: frozen (rt_param_count). A pattern that matches nothing is
  * RT_INVALID with the nearest name. */
 int rt_resolve_freeze(const rt_setting_list *patterns, const rt_model_config *c, bool *frozen, rt_err *e);

@@ -22,10 +22,11 @@ LIB_SRCS += \
 	src/job/run_files.c \
 	src/job/run_fit.c \
 	src/job/run_folder.c \
-	src/job/run_loop.c \
 	src/job/run_open.c \
+	src/job/run_report.c \
 	src/job/run_seal.c \
 	src/job/run_smoke.c \
+	src/job/run_train.c \
 	src/job/run_tune.c \
 	src/job/sample_prompts.c \
 	src/job/samples.c

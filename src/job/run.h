@@ -18,8 +18,6 @@
 #include "job/inputs.h"
 #include "train/checkpoint.h"
 
-enum { RT_SAVE_SECONDS = 1800 }; /* a checkpoint at least so often */
-
 typedef struct rt_run_line {
     uint32_t step, steps;
     rt_step_result result;

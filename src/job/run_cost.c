@@ -4,6 +4,7 @@
 #include "base/sys.h"
 #include "exec/estimate.h"
 #include "job/run_internal.h"
+#include "job/run_smoke.h"
 
 #include <string.h>
 
@@ -48,7 +49,7 @@ static void count_process(rt_run_cost *c, const rt_run *r)
 static int read_first_rows(rt_run *r, double *seconds, rt_err *e)
 {
     int rc = RT_OK;
-    const rt_batch *b = &r->micro[0];
+    const rt_batch *b = &r->loop.micro[0];
     size_t T = r->resolved.seq_len;
     rt_cursor start = rt_rows_tell(r->in->train);
     double begun = rt_now();
@@ -59,7 +60,7 @@ static int read_first_rows(rt_run *r, double *seconds, rt_err *e)
                        .pos = (int32_t *)(uintptr_t)b->pos + i * T };
         RT_TRY(rt_rows_next(r->in->train, &row, e));
     }
-    *seconds = (rt_now() - begun) * r->micro_count;
+    *seconds = (rt_now() - begun) * r->loop.micro_count;
     RT_TRY(rt_rows_seek(r->in->train, &start, e));
 out:
     return rc;
@@ -85,7 +86,7 @@ int rt_run_cost_time(rt_run_cost *c, rt_run *r, rt_err *e)
     int rc;
     const rt_trainer *t = r->trainer;
     const rt_step_plan *s = t->plan;
-    const rt_batch *b = &r->micro[0];
+    const rt_batch *b = &r->loop.micro[0];
     double programs[RT_PROGRAM_MOST];
     const rt_known known[] = { { s->tokens.ids, b->ids },
                                { s->tokens.pos, b->pos },
@@ -94,7 +95,7 @@ int rt_run_cost_time(rt_run_cost *c, rt_run *r, rt_err *e)
                                { s->vmask, r->in->pair.mask } };
     RT_TRY(read_first_rows(r, &c->rows_seconds, e));
     RT_TRY(rt_exec_estimate(t->x, known, s->vmask.buf ? 5 : 4, programs, e));
-    uint32_t n = r->micro_count;
+    uint32_t n = r->loop.micro_count;
     uint32_t ahead = r->fit.chosen.ahead;
     c->teacher_seconds = ahead > 1 ? (n + ahead - 1) / ahead * seconds_of(t, RT_PROGRAM_AHEAD, programs)
                                    : n * seconds_of(t, RT_PROGRAM_TEACHER, programs);

@@ -29,4 +29,7 @@ int rt_run_cost_time(rt_run_cost *c, rt_run *r, rt_err *e);
 int rt_run_cost_text(const rt_run_cost *c, const rt_run *r, bool ops, rt_str *out, rt_err *e);
 json_t *rt_run_cost_json(const rt_run_cost *c, const rt_run *r); /* null when out of memory */
 
+/* OUT/run/plan.txt. */
+int rt_run_write_plan(rt_run *r, rt_err *e);
+
 #endif

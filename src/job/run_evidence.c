@@ -3,12 +3,13 @@
  *
  * Owns: gathering the facts while the run has them in memory. What they mean is falsifiers.c; reading them again is
  * run_verify.c. */
-#include "job/run_internal.h"
+#include "job/run_evidence.h"
 
 #include "base/json.h"
 #include "base/sys.h"
 #include "evidence/manifest.h"
 #include "job/moved.h"
+#include "job/run_internal.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -76,10 +77,11 @@ static int session_json(rt_run *r, json_t **out, const json_t *settings, rt_err 
     rt_sys_build_id(id);
     RT_TRY(d->api->info(d, &info, e));
     RT_TRY(rt_manifest_bound_hash(settings, &bound, e));
-    *out = json_pack("{s:I, s:{s:s?, s:s?, s:s?}, s:{s:s, s:s, s:s}, s:o, s:o}", "from_step", (json_int_t)r->state.step,
-                     "binary", "version", r->opts->version, "build", r->opts->build, "build_id", *id ? id : NULL,
-                     "device", "backend", d->api->name, "name", info.name, "detail", info.detail, "programs",
-                     rt_hash_to_json(r->state.programs), "settings_hash", rt_hash_to_json(bound));
+    *out = json_pack("{s:I, s:{s:s?, s:s?, s:s?}, s:{s:s, s:s, s:s}, s:o, s:o}", "from_step",
+                     (json_int_t)r->loop.state.step, "binary", "version", r->opts->version, "build", r->opts->build,
+                     "build_id", *id ? id : NULL, "device", "backend", d->api->name, "name", info.name, "detail",
+                     info.detail, "programs", rt_hash_to_json(r->loop.state.programs), "settings_hash",
+                     rt_hash_to_json(bound));
     if (!*out) RT_TRY(no_memory(e));
 out:
     return rc;
@@ -95,7 +97,7 @@ static int put_sessions(rt_run *r, json_t *j, const char *path, const json_t *se
     if (r->opts->resume && rt_path_exists(path) && rt_checked_json_read(&before, path, NULL) < 0 && r->events.note)
         r->events.note(r->events.ctx, "manifest.json of the earlier sessions is damaged; it is begun anew");
     earlier = json_object_get(before, "sessions");
-    for (size_t i = 0; r->state.step > 0 && i < json_array_size(earlier); i++)
+    for (size_t i = 0; r->loop.state.step > 0 && i < json_array_size(earlier); i++)
         if (json_array_append(list, json_array_get(earlier, i)) != 0) RT_TRY(no_memory(e));
     RT_TRY(session_json(r, &one, settings, e));
     if (json_array_append(list, one) != 0) RT_TRY(no_memory(e));
@@ -179,7 +181,7 @@ static int take_facts(rt_run *r, const rt_run_summary *s, rt_err *e)
     v->teacher = r->in->teacher != NULL;
     v->ce_weight = r->resolved.loss.ce_weight;
     v->kd_weight = rt_loss_kd_weight(&r->resolved.loss);
-    v->steps = r->state.step;
+    v->steps = r->loop.state.step;
     v->saved_step = s->saved_step;
     v->saved = s->saved;
     v->vocab_measured = p->measured;

@@ -1,9 +1,8 @@
 /* run_files.c - what a run has on disk besides checkpoints: settings, metrics, the model at the root. */
-#include "job/run_internal.h"
+#include "job/run_files.h"
 
 #include "base/json.h"
-#include "job/control.h"
-#include "report/model_card.h"
+#include "job/run_internal.h"
 #include "settings/settings_yaml.h"
 
 #include <errno.h>
@@ -116,10 +115,10 @@ int rt_run_open_metrics(rt_run *r, uint64_t keep, rt_err *e)
     if (r->metrics_fd < 0 || ftruncate(r->metrics_fd, (off_t)keep) != 0 ||
         lseek(r->metrics_fd, (off_t)keep, SEEK_SET) < 0)
         return metrics_fault(r, e);
-    r->state.metrics_bytes = keep;
-    int rc = rt_samples_begin(r->samples, r->run, keep ? (int64_t)r->state.step : -1, e);
+    r->loop.state.metrics_bytes = keep;
+    int rc = rt_samples_begin(r->samples, r->run, keep ? (int64_t)r->loop.state.step : -1, e);
     if (rc < 0) return rc;
-    rt_tfevents_opts o = { .now = wall_clock(), .resumed = r->opts->resume, .keep_to = r->state.step };
+    rt_tfevents_opts o = { .now = wall_clock(), .resumed = r->opts->resume, .keep_to = r->loop.state.step };
     return rt_tfevents_open(&r->events_file, r->run, &o, e);
 }
 
@@ -144,7 +143,7 @@ int rt_run_metric(rt_run *r, json_t *line, rt_err *e)
         if (got < 0) RT_TRY(metrics_fault(r, e));
         at += (size_t)got;
     }
-    r->state.metrics_bytes += n;
+    r->loop.state.metrics_bytes += n;
     RT_TRY(rt_tfevents_line(r->events_file, line, wall_clock(), e));
     RT_TRY(rt_tfevents_flush(r->events_file, e));
 out:
@@ -185,7 +184,7 @@ out:
 
 int rt_run_write_best(rt_run *r, rt_err *e)
 {
-    char *path = rt_best_path(&r->arena, r->out, r->state.step);
+    char *path = rt_best_path(&r->arena, r->out, r->loop.state.step);
     return path ? replace_folder(r, path, e) : no_memory(e);
 }
 
@@ -244,66 +243,4 @@ int rt_run_write_merged(rt_run *r, rt_err *e)
     char *path = rt_path_join(&r->arena, r->out, "merged");
     if (!path) return no_memory(e);
     return rt_output_merged(path, r->trainer, &r->output, e);
-}
-
-int rt_run_write_card(rt_run *r, const rt_run_summary *s, rt_err *e)
-{
-    int rc;
-    rt_str text = { 0 };
-    const rt_inputs *in = r->in;
-    const rt_resolved *v = &r->resolved;
-    char *path = rt_path_join(&r->arena, r->out, "README.md");
-    rt_card c = { .student = in->student->name,
-                  .teacher = in->teacher ? in->teacher->name : NULL,
-                  .from_random = in->student->config.random_init,
-                  .merged = r->settings->merge,
-                  .tokenizer = r->text.tokenizer_json.data != NULL,
-                  .chat = r->text.chat_template.data != NULL,
-                  .version = r->opts->version,
-                  .before = s->before,
-                  .saved = s->saved,
-                  .saved_step = s->saved_step,
-                  .is_best = s->is_best,
-                  .tokens = r->state.tokens,
-                  .trained = r->state.trained,
-                  .divergence = r->settings->divergence,
-                  .schedule = rt_schedule_name(v->schedule.kind),
-                  .lora_targets = r->settings->lora_targets,
-                  .ce_weight = v->loss.ce_weight,
-                  .kd_weight = v->loss.kd_weight,
-                  .temperature = v->loss.temperature,
-                  .lora_rank = v->lora.rank,
-                  .lora_alpha = v->lora.alpha,
-                  .steps = v->steps,
-                  .batch = v->batch,
-                  .seq_len = v->seq_len,
-                  .warmup = v->schedule.warmup,
-                  .lr = v->schedule.lr,
-                  .beta1 = v->beta1,
-                  .beta2 = v->beta2,
-                  .weight_decay = v->weight_decay,
-                  .max_grad_norm = v->max_grad_norm,
-                  .seed = v->seed,
-                  .save_dtype = v->save_dtype };
-    rt_model_card(&text, &c);
-    if (!path || text.failed) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for the model card"));
-    RT_TRY(rt_file_write(path, text.data, text.len, e));
-out:
-    rt_str_free(&text);
-    return rc;
-}
-
-int rt_run_write_report(rt_run *r, rt_err *e)
-{
-    int rc;
-    rt_report_run *runs[2] = { 0 };
-    char *path = rt_path_join(&r->arena, r->run, "report.html");
-    if (!path) return no_memory(e);
-    RT_TRY(rt_report_run_open(&runs[0], r->run, e));
-    RT_TRY(rt_control_report(&runs[1], r->run, e));
-    RT_TRY(rt_report_write(path, runs, runs[1] ? 2 : 1, e));
-out:
-    rt_report_run_close(runs[0]);
-    rt_report_run_close(runs[1]);
-    return rc;
 }

@@ -1,5 +1,7 @@
 /* run_fit.c - a run made to fit: the limit from settings and device, what a configuration needs from a dry seal, what
  * was chosen back into the settings. The order in which things are tried is fit.h's. */
+#include "job/run_fit.h"
+
 #include "job/dump.h"
 #include "job/fit_need.h"
 #include "job/run_internal.h"

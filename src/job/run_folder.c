@@ -4,6 +4,9 @@
  * Nothing is removed that this process did not make. A new run begins in a folder that was empty, and it is known which
  * folders mkdir made here and which files were not there before; they are removed by name, and folders by rmdir, which
  * leaves one that somebody has put something into. */
+#include "job/run_folder.h"
+
+#include "job/run_files.h"
 #include "job/run_internal.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* run_internal.h - shared by run_open.c (opening), run_loop.c (training), run_folder.c (whose OUT is) and run_files.c
- * (what is on disk). */
+/* run_internal.h - what an open run consists of. The files named run_* share it; each has a header with what it does.
+ */
 #ifndef RT_JOB_RUN_INTERNAL_H
 #define RT_JOB_RUN_INTERNAL_H
 
@@ -9,6 +9,9 @@
 #include "job/run.h"
 #include "job/samples.h"
 #include "report/tfevents.h"
+#include "train/loop.h"
+
+typedef struct rt_dump rt_dump;
 
 /* What the first steps of a run took (run_smoke.c). */
 typedef struct rt_smoke {
@@ -36,7 +39,8 @@ struct rt_run {
     rt_samples *samples; /* null: none */
     rt_output output;
     rt_model_text text; /* of the output */
-    rt_progress_state state;
+    rt_loop loop;
+    rt_dump *dump; /* of the step under way; null: it is not dumped */
     rt_pool *pool;
     const char *out, *run, *data, *metrics_path, *settings_path, *yaml_path;
     rt_lock *lock;                /* of OUT/run, from before anything is written to the end; null: OUT is temporary */
@@ -44,100 +48,12 @@ struct rt_run {
     bool data_linked;             /* OUT/run/data was made a link */
     int metrics_fd;               /* -1: not open */
     rt_tfevents *events_file;     /* the same numbers for TensorBoard */
-    int32_t *rows;                /* (4, batch, T): ids, positions, starts, targets of one optimizer step */
-    rt_batch *micro;              /* (micro-batches) */
-    uint32_t micro_count;
-    bool fresh;      /* nothing was in OUT when its lock was taken */
-    bool temporary;  /* OUT is a folder of this process: a plan or a smoke test */
-    bool begun;      /* settings are written: what is in OUT can be resumed */
-    double saved_at; /* clock of the last checkpoint */
+    bool fresh;                   /* nothing was in OUT when its lock was taken */
+    bool temporary;               /* OUT is a folder of this process: a plan or a smoke test */
+    bool begun;                   /* settings are written: what is in OUT can be resumed */
     rt_smoke smoke;
     rt_eval_result first, last;
     rt_evidence *evidence; /* from the first step on */
 };
-
-/* ---- run_open.c ---- */
-/* Of the smaller embedding: every id of the data is below it. */
-uint32_t rt_run_least_rows(const rt_run *r);
-
-/* ---- run_fit.c ---- */
-/* Before settings are resolved: what the user left free, and what the device is. */
-int rt_run_fit_begin(rt_run *r, rt_err *e);
-/* After: rows at a time, recomputing, the teacher's weights. */
-int rt_run_fit(rt_run *r, rt_err *e);
-/* The same, within what is asked. */
-int rt_run_choose_fit(rt_run *r, const rt_fit_ask *ask, rt_err *e);
-/* What was chosen, into the settings. */
-int rt_run_keep_fit(rt_run *r, rt_err *e);
-rt_step_opts rt_run_step_opts(const rt_run *r, const rt_fit_config *c);
-
-/* ---- run_seal.c ---- */
-/* The trainer, without weights. RT_NOMEM when nothing fits that the user left free: it names what would. */
-int rt_run_seal(rt_run *r, rt_err *e);
-
-/* ---- run_tune.c ---- */
-/* Of a run that goes on: what was chosen by timing when it began, given to the device before anything is sealed. */
-int rt_run_choices_read(rt_run *r, rt_err *e);
-/* When everything is sealed: the choices into OUT/run/products.tsv, and a word on what was timed. */
-int rt_run_choices_keep(rt_run *r, rt_err *e);
-
-/* ---- run_cost.c ---- */
-/* OUT/run/plan.txt. */
-int rt_run_write_plan(rt_run *r, rt_err *e);
-
-/* ---- run_smoke.c ---- */
-enum { RT_SMOKE_STEPS = 10 };
-/* Seconds of the parts of this run when a step and an evaluation take so long; saving is tried on its disk. */
-int rt_run_pace(rt_run *r, double step, double eval, rt_pace *out, rt_err *e);
-/* --time: steps are timed, undone, and the settings completed with as many as fit. */
-int rt_run_fit_time(rt_run *r, rt_err *e);
-/* After every step; true: the run was for this alone and ends. */
-int rt_run_project(rt_run *r, bool *ends, rt_err *e);
-
-/* ---- run_folder.c ---- */
-/* OUT, locked, and for a new run made. RT_INVALID when another process writes there, or when what is there is not ours;
- * nothing is changed then. */
-int rt_run_take_folder(rt_run *r, rt_err *e);
-/* OUT/run/data, when the settings are written. */
-int rt_run_make_data(rt_run *r, rt_err *e);
-/* Lets go of OUT; of a run that could not begin, removes what it has made. */
-void rt_run_leave_folder(rt_run *r);
-
-/* ---- run_files.c ---- */
-/* Of the run in OUT; RT_FORMAT when they are not. */
-int rt_run_read_settings(rt_run *r, rt_settings *was, rt_err *e);
-/* Settings of the run that is resumed, joined with what the user gave now. */
-int rt_run_join_settings(rt_run *r, rt_err *e);
-int rt_run_write_settings(rt_run *r, rt_err *e);
-/* keep: bytes of metrics.jsonl that stay. */
-int rt_run_open_metrics(rt_run *r, uint64_t keep, rt_err *e);
-int rt_run_metric(rt_run *r, json_t *line, rt_err *e); /* takes the reference */
-void rt_run_close_metrics(rt_run *r);
-/* The model in memory into OUT/best-NNNNNN, whole or not at all. */
-int rt_run_write_best(rt_run *r, rt_err *e);
-/* The files of the model at the root: moved from a folder (OUT/best-NNNNNN), or, from null, the model in memory. */
-int rt_run_write_root(rt_run *r, const char *from, rt_err *e);
-/* With adapters: OUT/merged, the model with them added in. */
-int rt_run_write_merged(rt_run *r, rt_err *e);
-/* OUT/README.md, the model card. */
-int rt_run_write_card(rt_run *r, const rt_run_summary *s, rt_err *e);
-/* OUT/run/report.html, with the control over it where there is one. */
-int rt_run_write_report(rt_run *r, rt_err *e);
-/* Whether the root holds a whole model. */
-bool rt_run_has_root(const rt_run *r);
-/* The first evaluation and the last, from the metrics of a resumed run; left as they are when there is none. */
-void rt_run_read_evals(rt_run *r);
-
-/* ---- run_evidence.c ---- */
-/* OUT/run/manifest.json with all that is known before the first step. */
-int rt_run_evidence_begin(rt_run *r, rt_err *e);
-/* After the last step, while its weights are in memory: which parameters have moved. */
-int rt_run_evidence_weights(rt_run *r, rt_err *e);
-/* When everything else is written: verdict.json, and the manifest completed with the hashes of all files. */
-int rt_run_evidence_end(rt_run *r, rt_run_summary *s, rt_err *e);
-
-/* ---- run_loop.c ---- */
-/* Rows and one step of training; nothing is recorded. */
-int rt_run_step(rt_run *r, uint32_t step, double lr, rt_step_result *out, uint64_t *tokens, rt_err *e);
 
 #endif

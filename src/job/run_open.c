@@ -1,8 +1,13 @@
-/* run_open.c - opening a run: inputs, settings, programs, and where it goes on. See run.h. */
+/* run_open.c - opening a run: inputs, settings, programs, and where it resumes. See run.h. */
 #include "job/run_internal.h"
 
 #include "base/sys.h"
 #include "job/dump.h"
+#include "job/run_cost.h"
+#include "job/run_files.h"
+#include "job/run_fit.h"
+#include "job/run_folder.h"
+#include "job/run_seal.h"
 #include "text/tokenizer/vocab_convert.h"
 
 #include <inttypes.h>
@@ -57,12 +62,6 @@ out:
     return rc;
 }
 
-uint32_t rt_run_least_rows(const rt_run *r)
-{
-    uint32_t student = r->in->student->config.vocab, teacher = r->in->teacher ? r->in->teacher->config.vocab : student;
-    return student < teacher ? student : teacher;
-}
-
 /* Targets that the divergence knows nothing of would be trained by CE alone; the pair check promised that there are
  * none. Rows of training are checked as they come. */
 static int open_evaluation(rt_run *r, rt_err *e)
@@ -70,11 +69,11 @@ static int open_evaluation(rt_run *r, rt_err *e)
     int rc;
     int32_t bad;
     RT_TRY(rt_eval_set_new(&r->held, r->in->held, r->resolved.micro_batch, r->resolved.seq_len, RT_EVAL_MOST_ROWS, e));
-    if (!rt_eval_set_below(r->held, rt_run_least_rows(r), &bad))
+    if (!rt_eval_set_below(r->held, rt_inputs_id_rows(r->in), &bad))
         RT_TRY(rt_fail(e, RT_INVALID,
                        "id %d is in the held-out data, and an embedding has %u rows; the data is of "
                        "another tokenizer",
-                       bad, rt_run_least_rows(r)));
+                       bad, rt_inputs_id_rows(r->in)));
     if (r->in->teacher && !rt_eval_set_within(r->held, r->in->pair.mask, r->in->pair.student_rows, &bad))
         RT_TRY(rt_fail(e, RT_INVALID, "id %d is a target in the held-out data, and teacher and student do not share it",
                        bad));
@@ -142,57 +141,55 @@ static int prepare_output(rt_run *r, rt_err *e)
     return rc;
 }
 
-static int make_rows(rt_run *r, rt_err *e)
+static int make_loop(rt_run *r, rt_err *e)
 {
     const rt_resolved *v = &r->resolved;
-    size_t N = (size_t)v->batch * v->seq_len, B = (size_t)v->micro_batch * v->seq_len;
-    uint32_t padded;
-    r->micro_count = (v->batch + v->micro_batch - 1) / v->micro_batch;
-    padded = r->micro_count * v->micro_batch;
-    N = (size_t)padded * v->seq_len;
-    r->rows = rt_alloc(4 * N * sizeof *r->rows, 64);
-    r->micro = rt_arena_alloc(&r->arena, r->micro_count * sizeof *r->micro);
-    if (!r->rows || !r->micro) return rt_fail(e, RT_NOMEM, "no memory for a batch of %u rows", v->batch);
-    for (uint32_t i = 0; i < r->micro_count; i++)
-        r->micro[i] =
-            (rt_batch){ r->rows + i * B, r->rows + N + i * B, r->rows + 2 * N + i * B, r->rows + 3 * N + i * B };
-    return RT_OK;
+    r->loop.trainer = r->trainer;
+    r->loop.source = r->in->train;
+    r->loop.pair = r->in->teacher ? &r->in->pair : NULL;
+    r->loop.id_rows = rt_inputs_id_rows(r->in);
+    r->loop.batch = v->batch;
+    r->loop.micro_batch = v->micro_batch;
+    r->loop.seq_len = v->seq_len;
+    r->loop.seed = v->seed;
+    return rt_loop_begin(&r->loop, e);
 }
 
-static int go_on(rt_run *r, rt_err *e)
+static int resume(rt_run *r, rt_err *e)
 {
     int rc;
     char *path;
     rt_hash128 now;
     RT_TRY(rt_programs_hash(r->trainer, &now, e));
-    r->state.best = NAN;
-    r->state.programs = now;
+    r->loop.state.best = NAN;
+    r->loop.state.programs = now;
     if (!r->opts->resume) return rt_run_open_metrics(r, 0, e);
     RT_TRY(rt_checkpoint_newest(&path, &r->arena, r->out, e));
     if (!path) {
         note(r, "no checkpoint was written yet; the run begins anew");
         return rt_run_open_metrics(r, 0, e);
     }
-    RT_TRY(rt_checkpoint_check(path, &r->state, e));
+    RT_TRY(rt_checkpoint_check(path, &r->loop.state, e));
     RT_TRY(rt_checkpoint_load(path, r->trainer, e));
-    RT_TRY(rt_rows_seek(r->in->train, &r->state.cursor, e));
-    if (r->state.programs.hi != now.hi || r->state.programs.lo != now.lo)
-        note(r, "the programs are not those of the checkpoint (another machine, build or setting): the curve goes on, "
-                "but not to the same bits");
-    r->state.programs = now;
-    note(r, "going on from %s, step %u of %u", rt_path_base(path), r->state.step, r->resolved.steps);
-    RT_TRY(rt_run_open_metrics(r, r->state.metrics_bytes, e));
+    RT_TRY(rt_rows_seek(r->in->train, &r->loop.state.cursor, e));
+    if (r->loop.state.programs.hi != now.hi || r->loop.state.programs.lo != now.lo)
+        note(r,
+             "the programs are not those of the checkpoint (another machine, build or setting): the curve continues, "
+             "but not to the same bits");
+    r->loop.state.programs = now;
+    note(r, "resuming from %s, step %u of %u", rt_path_base(path), r->loop.state.step, r->resolved.steps);
+    RT_TRY(rt_run_open_metrics(r, r->loop.state.metrics_bytes, e));
     rt_run_read_evals(r);
 out:
     return rc;
 }
 
-/* Weights from the files of the models, or from the checkpoint that the run goes on from. */
+/* Weights from the files of the models, or from the checkpoint that the run resumes from. */
 static int begin(rt_run *r, rt_err *e)
 {
     const rt_inputs *in = r->in;
     int rc = rt_trainer_load(r->trainer, in->student, in->teacher, in->pair.mask, r->resolved.seed, e);
-    return rc < 0 ? rc : go_on(r, e);
+    return rc < 0 ? rc : resume(r, e);
 }
 
 int rt_run_open(rt_run **out, rt_settings *s, const rt_run_opts *o, rt_err *e)
@@ -224,11 +221,11 @@ int rt_run_open(rt_run **out, rt_settings *s, const rt_run_opts *o, rt_err *e)
     if (!o->resume) RT_TRY(rt_run_write_settings(r, e));
     r->begun = true;
     RT_TRY(rt_run_choices_keep(r, e));
-    RT_TRY(make_rows(r, e));
+    RT_TRY(make_loop(r, e));
     if (!o->dry) RT_TRY(begin(r, e));
-    r->smoke.whole = r->state.step == 0;
+    r->smoke.whole = r->loop.state.step == 0;
     if (!o->dry) RT_TRY(rt_run_write_plan(r, e));
-    /* What was changed is written when the run is known to go on with it. */
+    /* What was changed is written when the run is known to continue with it. */
     if (o->resume) RT_TRY(rt_run_write_settings(r, e));
     if (r->events.ready) r->events.ready(r->events.ctx, r);
     *out = r;
@@ -247,7 +244,8 @@ void rt_run_close(rt_run *r)
     rt_trainer_free(r->trainer);
     rt_inputs_close(r->in);
     rt_pool_free(r->pool);
-    rt_free(r->rows);
+    rt_loop_free(&r->loop);
+    rt_dump_free(r->dump);
     rt_run_leave_folder(r);
     rt_arena_free(&r->arena);
     rt_free(r);
@@ -258,6 +256,6 @@ const rt_resolved *rt_run_resolved(const rt_run *r) { return &r->resolved; }
 const rt_run_facts *rt_run_known(const rt_run *r) { return &r->facts; }
 const rt_trainer *rt_run_trainer(const rt_run *r) { return r->trainer; }
 const rt_fit *rt_run_fitted(const rt_run *r) { return &r->fit; }
-const rt_progress_state *rt_run_state(const rt_run *r) { return &r->state; }
+const rt_progress_state *rt_run_state(const rt_run *r) { return &r->loop.state; }
 uint32_t rt_run_held_rows(const rt_run *r) { return rt_eval_set_rows(r->held); }
 const rt_eval_set *rt_run_held(const rt_run *r) { return r->held; }

@@ -3,7 +3,10 @@
  * Owns: refusing a run that cannot fit, with its plan and what would; and going down to the next smaller fit when the
  * device refuses memory that its own figures had promised. What the user has fixed is never changed: then there is no
  * smaller one. Nothing of a refused run is left in OUT. */
+#include "job/run_seal.h"
+
 #include "job/run_cost.h"
+#include "job/run_fit.h"
 #include "job/run_internal.h"
 
 #include <stdio.h>

@@ -2,9 +2,12 @@
  *
  * A run with --time times some steps, undoes them and then is a run with --steps: its record holds the number of steps,
  * so resuming it is no special case. */
-#include "job/run_internal.h"
+#include "job/run_smoke.h"
 
 #include "base/sys.h"
+#include "job/run_files.h"
+#include "job/run_fit.h"
+#include "job/run_internal.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -69,12 +72,12 @@ int rt_run_project(rt_run *r, bool *ends, rt_err *e)
 {
     int rc = RT_OK;
     rt_pace pace;
-    uint32_t n = r->state.step, last = r->resolved.steps;
+    uint32_t n = r->loop.state.step, last = r->resolved.steps;
     *ends = false;
-    if (n == 1) r->smoke.first = r->state.seconds;
+    if (n == 1) r->smoke.first = r->loop.state.seconds;
     if (!r->smoke.whole || n != (last < RT_SMOKE_STEPS ? last : RT_SMOKE_STEPS)) return RT_OK;
-    rt_run_projection p = { .timed = n, .steps = last, .step = r->state.seconds };
-    if (n > 1) p.step = (r->state.seconds - r->smoke.first) / (n - 1);
+    rt_run_projection p = { .timed = n, .steps = last, .step = r->loop.state.seconds };
+    if (n > 1) p.step = (r->loop.state.seconds - r->smoke.first) / (n - 1);
     RT_TRY(rt_run_pace(r, p.step, r->first.seconds, &pace, e));
     rt_pace_every every = intervals(r);
     p.total = rt_pace_total(&pace, 0, last, &every);
@@ -91,13 +94,12 @@ static int time_steps(rt_run *r, double *seconds, uint32_t *count, rt_err *e)
 {
     int rc;
     rt_step_result result;
-    uint64_t tokens;
     double took[RT_SMOKE_STEPS], begun = rt_now();
     uint32_t n = 0;
     rt_cursor start = rt_rows_tell(r->in->train);
     do {
         double at = rt_now();
-        RT_TRY(rt_run_step(r, n + 1, 0.0, &result, &tokens, e));
+        RT_TRY(rt_loop_try(&r->loop, n + 1, 0.0, &result, e));
         took[n++] = rt_now() - at;
         if (r->events.stop && r->events.stop(r->events.ctx))
             RT_TRY(rt_fail(e, RT_INTERRUPTED, "stopped while steps were timed; --resume begins again"));

@@ -1,5 +1,7 @@
 /* run_tune.c - what a device chose by timing, kept with the run: whoever resumes it gets the same choices, and the same
  * bits, wherever the device keeps them for other runs. */
+#include "job/run_seal.h"
+
 #include "job/run_internal.h"
 
 static char *path_of(rt_run *r) { return rt_path_join(&r->arena, r->run, "products.tsv"); }

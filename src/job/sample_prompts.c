@@ -19,16 +19,9 @@ static uint32_t longest(const rt_inputs *in)
     return a < b ? a : b;
 }
 
-/* Ids that both models have an embedding for. */
-static uint32_t least_rows(const rt_inputs *in)
-{
-    uint32_t a = in->student->config.vocab, b = in->teacher ? in->teacher->config.vocab : a;
-    return a < b ? a : b;
-}
-
 static int check_ids(const rt_samples *s, const rt_tok_ids *ids, rt_err *e)
 {
-    uint32_t most = longest(s->in), rows = least_rows(s->in);
+    uint32_t most = longest(s->in), rows = rt_inputs_id_rows(s->in);
     if (ids->count == 0) return rt_fail(e, RT_INVALID, "the prompt has no tokens");
     if (ids->count >= most)
         return rt_fail(e, RT_INVALID, "the prompt has %u tokens, and a model reads %u at most", ids->count, most);

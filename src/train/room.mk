@@ -2,6 +2,7 @@
 LIB_SRCS += \
 	src/train/checkpoint.c \
 	src/train/evaluate.c \
+	src/train/loop.c \
 	src/train/loss_plan.c \
 	src/train/output.c \
 	src/train/schedule.c \

@@ -112,7 +112,7 @@ static void test_preview(void **state)
     (void)state;
     char before[600];
     rt_err e = { 0 };
-    run->state.step = 0; /* of a run that goes on nothing is read */
+    run->loop.state.step = 0; /* of a run that goes on nothing is read */
     rt_cursor at = rt_rows_tell(run->in->train);
     assert_int_equal(preview(&e), RT_OK);
     memcpy(before, first_sample, sizeof before);
@@ -122,7 +122,7 @@ static void test_preview(void **state)
     assert_string_equal(before, first_sample);
     rt_cursor now = rt_rows_tell(run->in->train);
     assert_true(now.row == at.row && now.rows == at.rows && now.draw == at.draw && now.epoch == at.epoch);
-    run->state.step = 2;
+    run->loop.state.step = 2;
 }
 
 /* ---- dump ---- */

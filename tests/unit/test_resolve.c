@@ -2,6 +2,7 @@
  * parameters; and what is refused, with its status and its message. */
 #include "format_case.h"
 
+#include "job/pace.h"
 #include "job/resolve.h"
 
 #include <math.h>
@@ -380,11 +381,11 @@ static void test_share(void **state)
     uint64_t n;
     rt_err e = { 0 };
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
-        assert_int_equal(rt_resolve_share(good[i].text, good[i].total, "--x", &n, &e), RT_OK);
+        assert_int_equal(rt_parse_share(good[i].text, good[i].total, "--x", &n, &e), RT_OK);
         if (n != good[i].want) fail_msg("%s of %d is %d", good[i].text, (int)good[i].total, (int)n);
     }
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        if (rt_resolve_share(bad[i], 100, "--x", &n, &e) != RT_USAGE) fail_msg("'%s' was taken", bad[i]);
+        if (rt_parse_share(bad[i], 100, "--x", &n, &e) != RT_USAGE) fail_msg("'%s' was taken", bad[i]);
         assert_says(&e, "--x");
     }
 }

@@ -2,7 +2,7 @@
  */
 #include "train_case.h"
 
-#include "job/control.h"
+#include "job/run_train.h"
 #include "job/preview.h"
 
 typedef struct opened {
@@ -112,7 +112,7 @@ static void no_memory_for_the_control(void **state)
     for (int i = 0; i < 100; i++) {
         e = (rt_err){ 0 };
         allowed = 0;
-        int rc = rt_control_train(o.run, &summary, &e);
+        int rc = rt_run_train_control(o.run, &summary, &e);
         allowed = -1;
         assert_int_equal(rc, RT_NOMEM);
         assert_true(e.text[0]);

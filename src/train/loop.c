@@ -1,0 +1,202 @@
+/* loop.c - see loop.h. */
+#include "train/loop.h"
+
+#include "base/sys.h"
+
+#include <string.h>
+
+/* ---- rows ---- */
+
+int rt_loop_begin(rt_loop *l, rt_err *e)
+{
+    l->micro_count = (l->batch + l->micro_batch - 1) / l->micro_batch;
+    size_t B = (size_t)l->micro_batch * l->seq_len, N = l->micro_count * B;
+    l->rows = rt_alloc(4 * N * sizeof *l->rows, 64);
+    l->micro = rt_alloc(l->micro_count * sizeof *l->micro, 16);
+    if (!l->rows || !l->micro) return rt_fail(e, RT_NOMEM, "no memory for a batch of %u rows", l->batch);
+    for (uint32_t i = 0; i < l->micro_count; i++)
+        l->micro[i] =
+            (rt_batch){ l->rows + i * B, l->rows + N + i * B, l->rows + 2 * N + i * B, l->rows + 3 * N + i * B };
+    return RT_OK;
+}
+
+void rt_loop_free(rt_loop *l)
+{
+    rt_free(l->rows);
+    rt_free(l->micro);
+    l->rows = NULL;
+    l->micro = NULL;
+}
+
+/* Rows of one optimizer step. Positions that are left over in the last micro-batch are padding. */
+static int read_rows(rt_loop *l, uint64_t *tokens, rt_err *e)
+{
+    int rc = RT_OK;
+    size_t T = l->seq_len, N = (size_t)l->micro_count * l->micro_batch * T;
+    int32_t *ids = l->rows, *pos = ids + N, *start = pos + N, *target = start + N;
+    *tokens = 0;
+    for (uint32_t i = 0; i < l->batch; i++) {
+        rt_row row = { .ids = ids + i * T, .target = target + i * T, .start = start + i * T, .pos = pos + i * T };
+        RT_TRY(rt_rows_next(l->source, &row, e));
+        if (rc == 0) RT_TRY(rt_fail(e, RT_INTERNAL, "the source of rows ended before the run"));
+        *tokens += row.tokens;
+        for (size_t k = 0; k < T; k++)
+            if ((uint32_t)row.ids[k] >= l->id_rows || row.target[k] >= (int64_t)l->id_rows)
+                RT_TRY(rt_fail(e, RT_INVALID,
+                               "id %d is in the data, and an embedding has %u rows; the data is of "
+                               "another tokenizer",
+                               (uint32_t)row.ids[k] >= l->id_rows ? row.ids[k] : row.target[k], l->id_rows));
+        for (size_t k = 0; l->pair && k < T; k++)
+            if (row.target[k] >= 0 && !rt_pair_has(l->pair, (uint32_t)row.target[k]))
+                RT_TRY(rt_fail(e, RT_INVALID, "id %d is a target in the data, and teacher and student do not share it",
+                               row.target[k]));
+    }
+    for (size_t k = l->batch * T; k < N; k++) {
+        ids[k] = start[k] = 0;
+        pos[k] = (int32_t)(k % T);
+        target[k] = -1;
+    }
+    rc = RT_OK;
+out:
+    return rc;
+}
+
+/* ---- one step ---- */
+
+/* What a person can do about numbers that are not finite, and that nothing is lost. */
+static int explain_nonfinite(const rt_loop *l, int rc, rt_err *e)
+{
+    if (rc != RT_NONFINITE || !e) return rc;
+    rt_err what = *e;
+    return rt_fail(e, rc,
+                   "%.300s; checkpoints are as they were; a lower --lr or --max-grad-norm may help, or a look at "
+                   "the rows around step %u",
+                   what.text, l->state.step + 1);
+}
+
+int rt_loop_try(rt_loop *l, uint32_t step, double lr, rt_step_result *out, rt_err *e)
+{
+    uint64_t tokens;
+    int rc = read_rows(l, &tokens, e);
+    if (rc >= 0) rc = rt_trainer_step(l->trainer, l->micro, l->micro_count, step, lr, l->seed, out, e);
+    return explain_nonfinite(l, rc, e);
+}
+
+/* Speed over the steps that lie not too far back. */
+typedef struct pace {
+    double seconds, tokens;
+} pace;
+
+static void keep_pace(pace *p, double seconds, double tokens)
+{
+    double old = p->seconds > 30.0 ? 30.0 / p->seconds : 1.0; /* what is older than half a minute fades */
+    p->seconds = p->seconds * old + seconds;
+    p->tokens = p->tokens * old + tokens;
+}
+
+/* ---- steps under way ---- */
+
+typedef struct flight {
+    uint32_t step;
+    uint64_t tokens;
+    double lr, begun; /* begun: clock */
+} flight;
+
+/* Steps that were begun, the oldest first, and what is known from those that ended. */
+typedef struct course {
+    flight flight[RT_STEPS_BEGUN];
+    uint32_t count;
+    bool stopping; /* the user wants an end */
+    double ended;  /* clock when the last step did */
+    pace pace;
+} course;
+
+/* Whether something looks at the weights, or the run may end, between this step and the next: then the next one is not
+ * begun before this one has ended. */
+static bool rests_after(const rt_loop *l, uint32_t step)
+{
+    return step == l->steps || step % l->eval_every == 0 || step % l->save_every == 0 ||
+           rt_now() - l->saved_at > RT_SAVE_SECONDS || (l->alone && (step == l->alone || step + 1 == l->alone)) ||
+           step == l->rest;
+}
+
+static int begin_step(rt_loop *l, course *c, rt_err *e)
+{
+    int rc;
+    flight *f = &c->flight[c->count];
+    *f = (flight){ .step = l->state.step + c->count + 1, .begun = rt_now() };
+    f->lr = rt_schedule_lr(&l->schedule, f->step);
+    RT_TRY(read_rows(l, &f->tokens, e));
+    if (l->calls.before) RT_TRY(l->calls.before(l->calls.ctx, f->step, e));
+    RT_TRY(rt_trainer_begin(l->trainer, l->micro, l->micro_count, f->step, f->lr, l->seed, e));
+    c->count++;
+out:
+    return rc;
+}
+
+static int end_step(rt_loop *l, course *c, bool *ends, rt_err *e)
+{
+    int rc;
+    const flight *f = &c->flight[0];
+    rt_loop_step s = { .step = f->step, .lr = f->lr, .tokens = f->tokens };
+    RT_TRY(explain_nonfinite(l, rt_trainer_end(l->trainer, &s.result, e), e));
+    double now = rt_now();
+    s.seconds = now - (c->ended > f->begun ? c->ended : f->begun);
+    c->ended = now;
+    l->state.step = f->step;
+    l->state.tokens += f->tokens;
+    l->state.trained += s.result.trained;
+    l->state.seconds += s.seconds;
+    keep_pace(&c->pace, s.seconds, (double)f->tokens);
+    s.tokens_per_second = c->pace.seconds > 0 ? c->pace.tokens / c->pace.seconds : 0;
+    for (uint32_t i = 1; i < RT_STEPS_BEGUN; i++) c->flight[i - 1] = c->flight[i];
+    c->count--;
+    RT_TRY(l->calls.stepped(l->calls.ctx, &s, ends, e));
+out:
+    return rc;
+}
+
+/* One more step whose result is known. A device that runs by itself is given the next one before this one's result is
+ * waited for; what is wrong with the next is told when this one has been dealt with. */
+static int next_step(rt_loop *l, course *c, bool *ends, rt_err *e)
+{
+    int rc, later = RT_OK;
+    rt_err why = { 0 };
+    if (!c->count) RT_TRY(begin_step(l, c, e));
+    if (rt_exec_enqueues(l->trainer->x) && !c->stopping && !rests_after(l, l->state.step + 1))
+        later = begin_step(l, c, &why);
+    RT_TRY(end_step(l, c, ends, e));
+    if (later < 0 && e) *e = why;
+    rc = later;
+out:
+    return rc;
+}
+
+/* ---- the loop ---- */
+
+int rt_loop_run(rt_loop *l, bool *ended, rt_err *e)
+{
+    int rc = RT_OK;
+    course c = { 0 };
+    const rt_loop_calls *calls = &l->calls;
+    *ended = false;
+    while (l->state.step < l->steps) {
+        RT_TRY(next_step(l, &c, ended, e));
+        if (*ended) goto out;
+        if (l->steps_only) continue;
+        bool last = l->state.step == l->steps;
+        c.stopping = !last && (c.stopping || (calls->stop && calls->stop(calls->ctx)));
+        if (c.count) continue; /* the next one is under way, because nothing was to be done here */
+        if (last || l->state.step % l->eval_every == 0) RT_TRY(calls->evaluate(calls->ctx, e));
+        if (last || c.stopping || l->state.step % l->save_every == 0 || rt_now() - l->saved_at > RT_SAVE_SECONDS) {
+            l->state.cursor = rt_rows_tell(l->source);
+            RT_TRY(calls->save(calls->ctx, e));
+            l->saved_at = rt_now();
+        }
+        if (c.stopping)
+            RT_TRY(rt_fail(e, RT_INTERRUPTED, "stopped after step %u of %u; --resume continues from it", l->state.step,
+                           l->steps));
+    }
+out:
+    return rc;
+}

@@ -1,0 +1,67 @@
+/* loop.h - the loop of training: the rows of each step, the steps under way, and when to evaluate, save and stop.
+ *
+ * Owns: the state of progress and the order of things between two steps. What an evaluation, a checkpoint or a line of
+ * the log is, its caller says through rt_loop_calls; settings are resolved before they come here.
+ *
+ * Where the device runs by itself it is always given the next step before the result of the last is waited for, so that
+ * reading rows, writing metrics and talking to the user cost it nothing; wherever somebody looks at the weights,
+ * nothing is under way. */
+#ifndef RT_TRAIN_LOOP_H
+#define RT_TRAIN_LOOP_H
+
+#include "teacher/pair.h"
+#include "train/checkpoint.h"
+#include "train/schedule.h"
+
+enum { RT_SAVE_SECONDS = 1800 }; /* a checkpoint at least so often */
+
+/* A step whose result is known. */
+typedef struct rt_loop_step {
+    uint32_t step;
+    rt_step_result result;
+    double lr;
+    uint64_t tokens; /* positions, padding not counted */
+    double seconds;
+    double tokens_per_second; /* over the last steps */
+} rt_loop_step;
+
+typedef struct rt_loop_calls {
+    int (*before)(void *ctx, uint32_t step, rt_err *e); /* its rows are read, it has not begun; may be null */
+    int (*stepped)(void *ctx, const rt_loop_step *s, bool *ends, rt_err *e);
+    int (*evaluate)(void *ctx, rt_err *e); /* these two: nothing is under way */
+    int (*save)(void *ctx, rt_err *e);
+    bool (*stop)(void *ctx); /* asked after every step; may be null */
+    void *ctx;
+} rt_loop_calls;
+
+typedef struct rt_loop {
+    rt_trainer *trainer;
+    rt_rows *source;     /* without an end */
+    const rt_pair *pair; /* null: no teacher */
+    uint32_t id_rows;    /* of the smaller embedding: every id of the data is below it */
+    uint32_t batch, micro_batch, seq_len;
+    uint32_t steps, eval_every, save_every;
+    rt_schedule schedule;
+    uint64_t seed;
+    uint32_t alone;  /* a step beside which no other is under way; 0: none */
+    uint32_t rest;   /* a step after which nothing is under way, besides those that are evaluated or saved; 0: none */
+    bool steps_only; /* nothing is evaluated or saved */
+    rt_loop_calls calls;
+    /* the loop's own */
+    rt_progress_state state;
+    double saved_at; /* clock of the last checkpoint */
+    int32_t *rows;   /* (4, batch padded to micro-batches, T): ids, positions, starts, targets of one step */
+    rt_batch *micro; /* (micro_count) */
+    uint32_t micro_count;
+} rt_loop;
+
+/* Room for the rows of a step. Other members may still change before rt_loop_run. */
+int rt_loop_begin(rt_loop *l, rt_err *e);
+void rt_loop_free(rt_loop *l); /* what rt_loop_begin made */
+/* Rows and one step of training by itself; neither the state nor a call hears of it. */
+int rt_loop_try(rt_loop *l, uint32_t step, double lr, rt_step_result *out, rt_err *e);
+/* Steps, evaluations and checkpoints from the state to the last step. *ended: `stepped` wanted an end. RT_INTERRUPTED
+ * when `stop` did, after a checkpoint. */
+int rt_loop_run(rt_loop *l, bool *ended, rt_err *e);
+
+#endif
