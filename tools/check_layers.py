@@ -9,6 +9,7 @@ import sys
 
 CORE = ["base", "num", "op", "backend"]
 TEXT = ["text/jinja", "text/tokenizer", "text/data"]
+JOB = ["job/prepare", "job/run"]
 ENGINE = CORE + ["exec", "format", "model"]
 MAY = {  # room -> other rooms that it may include
     "base": [],
@@ -32,9 +33,11 @@ MAY = {  # room -> other rooms that it may include
     "evidence": ["base", "num", "format", "settings"],
     "report": ["base", "num", "format", "settings"],
     "verify": CORE + ["exec"],
-    "job": ENGINE + TEXT + ["settings", "infer", "teacher", "train", "evidence", "report", "verify"],
-    "api": ENGINE + TEXT + ["settings", "infer", "teacher", "train", "evidence", "report", "verify", "job"],
-    "cli": ENGINE + TEXT + ["settings", "infer", "teacher", "train", "evidence", "report", "verify", "job", "api"],
+    "job/prepare": ENGINE + TEXT + ["settings", "infer", "teacher", "train"],
+    "job/run": ENGINE + TEXT + ["settings", "infer", "teacher", "train", "evidence", "report", "job/prepare"],
+    "job": ENGINE + TEXT + ["settings", "infer", "teacher", "train", "evidence", "report", "verify", *JOB],
+    "api": ENGINE + TEXT + ["settings", "infer", "teacher", "train", "evidence", "report", "verify", "job", *JOB],
+    "cli": ENGINE + TEXT + ["settings", "infer", "teacher", "train", "evidence", "report", "verify", "job", "api", *JOB],
 }
 BACKENDS = [room for room in MAY if room.startswith("backend/")]
 # The only files that name a concrete backend.

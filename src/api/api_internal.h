@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "format/model_file.h"
-#include "job/run.h"
+#include "job/run/run.h"
 
 #include <retort.h>
 

@@ -1,7 +1,7 @@
 /* api_plan.c - what a plan says: memory, programs, their ops, the resolved settings. It reads what api_run.c opened. */
 #include "api/api_internal.h"
 
-#include "job/run_cost.h"
+#include "job/run/run_cost.h"
 #include "settings/settings_yaml.h"
 
 #include <string.h>

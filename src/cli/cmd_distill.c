@@ -7,7 +7,7 @@
 #include "cli/version.h"
 
 #include "job/device.h"
-#include "job/run_cost.h"
+#include "job/run/run_cost.h"
 #include "settings/settings_yaml.h"
 
 #include <jansson.h>

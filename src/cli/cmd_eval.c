@@ -4,8 +4,8 @@
 #include "cli/model_arg.h"
 #include "cli/progress.h"
 
-#include "job/fit_need.h"
-#include "job/inputs.h"
+#include "job/prepare/fit_need.h"
+#include "job/prepare/inputs.h"
 #include "train/evaluate.h"
 
 #include <inttypes.h>

@@ -2,7 +2,7 @@
 #include "cli/cli.h"
 
 #include "base/file.h"
-#include "job/run_report.h"
+#include "job/run/run_report.h"
 
 #include <inttypes.h>
 #include <jansson.h>

@@ -5,7 +5,7 @@
 #include "cli/model_arg.h"
 #include "cli/preview_print.h"
 #include "cli/progress.h"
-#include "job/pace.h"
+#include "job/prepare/pace.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -2,7 +2,7 @@
 #ifndef RT_CLI_RUN_PRINT_H
 #define RT_CLI_RUN_PRINT_H
 
-#include "job/run.h"
+#include "job/run/run.h"
 
 typedef struct rt_run_printer {
     bool terminal; /* the line is rewritten; else a plain line now and then */

@@ -1,4 +1,5 @@
-/* manifest.h - what manifest.json is made of, for those who write it (job/run_evidence.c) and who read it (audit.c). */
+/* manifest.h - what manifest.json is made of, for those who write it (job/run/run_evidence.c) and who read it
+ * (audit.c). */
 #ifndef RT_EVIDENCE_MANIFEST_H
 #define RT_EVIDENCE_MANIFEST_H
 

@@ -3,7 +3,7 @@
 #define RT_JOB_AUDIT_INTERNAL_H
 
 #include "job/audit_run.h"
-#include "job/inputs.h"
+#include "job/prepare/inputs.h"
 #include "train/evaluate.h"
 
 /* What of a run could be opened again. */

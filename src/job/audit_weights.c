@@ -4,7 +4,7 @@
 
 #include "base/json.h"
 #include "evidence/manifest.h"
-#include "job/moved.h"
+#include "job/run/moved.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -6,7 +6,7 @@
 #define RT_JOB_PREVIEW_H
 
 #include "job/overlap.h"
-#include "job/run.h"
+#include "job/run/run.h"
 
 enum { RT_PREVIEW_SAMPLES = 2, RT_PREVIEW_PIECES = 8 };
 

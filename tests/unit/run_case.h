@@ -2,7 +2,7 @@
 #ifndef RT_TESTS_RUN_CASE_H
 #define RT_TESTS_RUN_CASE_H
 
-#include "job/run_internal.h"
+#include "job/run/run_internal.h"
 #include "train_case.h"
 
 enum { RUN_STEPS = 12, RUN_SEQ = 32, RUN_BATCH = 4 };

@@ -6,7 +6,7 @@
 
 #include "backend/cuda/cuda_internal.h"
 #include "exec/exec_internal.h"
-#include "job/fit_need.h"
+#include "job/prepare/fit_need.h"
 
 #include <math.h>
 

@@ -3,9 +3,9 @@
 #include "train_case.h"
 
 #include "base/json.h"
-#include "job/dump.h"
 #include "job/preview.h"
-#include "job/run_internal.h"
+#include "job/run/dump.h"
+#include "job/run/run_internal.h"
 
 static rt_dev *dev;
 static rt_settings settings;

@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
-#include "job/fit.h"
-#include "job/pace.h"
+#include "job/prepare/fit.h"
+#include "job/prepare/pace.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* test_inputs.c - what a run reads: several sources counted together, lengths, template variables, padding, and the
  * index that lets a resumed run do without the text. */
-#include "job/inputs.h"
+#include "job/prepare/inputs.h"
 #include "train_case.h"
 
 typedef struct opened {

@@ -2,7 +2,7 @@
  * the chat template, and the record of the shards that a resumed run opens again. */
 #include "train_case.h"
 
-#include "job/inputs.h"
+#include "job/prepare/inputs.h"
 
 static rt_settings settings;
 static rt_pool *pool;

@@ -2,8 +2,8 @@
  * parameters; and what is refused, with its status and its message. */
 #include "format_case.h"
 
-#include "job/pace.h"
-#include "job/resolve.h"
+#include "job/prepare/pace.h"
+#include "job/prepare/resolve.h"
 
 #include <math.h>
 

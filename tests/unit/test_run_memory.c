@@ -2,8 +2,8 @@
  */
 #include "train_case.h"
 
-#include "job/run_train.h"
 #include "job/preview.h"
+#include "job/run/run_train.h"
 
 typedef struct opened {
     rt_settings settings;

@@ -4,7 +4,7 @@
 #include "train_case.h"
 
 #include "format/convert.h"
-#include "job/run_cost.h"
+#include "job/run/run_cost.h"
 
 /* ---- a cpu that counts ---- */
 

@@ -2,7 +2,7 @@
  * disturbed, prompts from lines and records, the file and how it is cut back, two rates. */
 #include "train_case.h"
 
-#include "job/samples.h"
+#include "job/run/samples.h"
 #include "text/data/data_prompt.h"
 #include "train/output.h"
 

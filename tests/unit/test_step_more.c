@@ -2,7 +2,7 @@
  * copy, steps of seven digits, documents in more than one shard, what is counted, and bounds at their very edge. */
 #include "train_case.h"
 
-#include "job/run.h"
+#include "job/run/run.h"
 #include "train/checkpoint.h"
 #include "train/evaluate.h"
 

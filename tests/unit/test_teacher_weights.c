@@ -3,7 +3,7 @@
 #include "train_case.h"
 
 #include "format/convert.h"
-#include "job/fit_need.h"
+#include "job/prepare/fit_need.h"
 
 /* ---- the decision ---- */
 

@@ -1,0 +1,250 @@
+/* inputs.c - the models of a run: opened, compared, and one chat template chosen. See inputs.h. */
+#include "job/prepare/inputs.h"
+
+#include "base/json.h"
+
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+void rt_inputs_note(rt_inputs *in, const char *format, ...)
+{
+    va_list args;
+    if (in->note_count == RT_MAX_NOTES) return;
+    va_start(args, format);
+    vsnprintf(in->notes[in->note_count++], sizeof in->notes[0], format, args);
+    va_end(args);
+}
+
+/* A model with its tokenizer, where it has one. */
+static int open_model(rt_inputs *in, const char *spec, const char *who, const rt_hub_env *env, rt_model_file **file,
+                      rt_text_source **text, rt_err *e)
+{
+    int rc;
+    RT_TRY(rt_model_file_open(file, spec, env, e));
+    rt_model_file *m = *file;
+    RT_TRY(rt_model_file_check(m, e));
+    for (uint32_t i = 0; i < m->note_count; i++) rt_inputs_note(in, "%s: %s", who, m->notes[i]);
+    if (m->text.tokenizer_json.data || m->text.has_vocab)
+        RT_TRY(rt_text_from_model(text, &m->text, &m->config, m->path, e));
+out:
+    if (rc < 0) rt_err_context(e, "%s", who);
+    return rc;
+}
+
+/* One and the same: every shape and every value. Values are read only when the shapes are equal. */
+static int refuse_same(rt_inputs *in, const rt_settings *s, rt_pool *pool, rt_err *e)
+{
+    int rc = RT_OK;
+    const rt_model_file *a = in->student, *b = in->teacher;
+    rt_hash128 x, y;
+    if (a->tensor_count != b->tensor_count || s->allow_degenerate) return RT_OK;
+    for (uint32_t i = 0; i < a->tensor_count; i++) {
+        const rt_tensor *t = &a->tensors[i], *u = &b->tensors[i];
+        if (strcmp(t->name, u->name) != 0 || t->rank != u->rank ||
+            memcmp(t->shape, u->shape, t->rank * sizeof *t->shape))
+            return RT_OK;
+    }
+    RT_TRY(rt_model_content_hash(a, pool, &x, NULL, e));
+    RT_TRY(rt_model_content_hash(b, pool, &y, NULL, e));
+    if (x.hi == y.hi && x.lo == y.lo)
+        RT_TRY(rt_fail(e, RT_INVALID,
+                       "teacher and student hold the same values, so there is nothing to learn; name "
+                       "another pair, or say --allow-degenerate"));
+out:
+    return rc;
+}
+
+/* ---- the chat template ---- */
+
+static int template_file(rt_inputs *in, const char *path, rt_err *e)
+{
+    int rc;
+    rt_str text = { 0 };
+    RT_TRY(rt_file_read(path, 4u << 20, &text, e));
+    RT_TRY(rt_chat_template_new(&in->own_template, text.data ? text.data : "", text.len, e));
+    char *copy = rt_arena_alloc(&in->arena, text.len + 1);
+    in->template_from = rt_arena_strdup(&in->arena, rt_path_base(path));
+    if (!copy || !in->template_from) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a chat template"));
+    memcpy(copy, text.data ? text.data : "", text.len);
+    in->template_text = (rt_span){ copy, text.len };
+out:
+    rt_str_free(&text);
+    return rc;
+}
+
+static bool same_span(rt_span a, rt_span b)
+{
+    return a.data && b.data && a.len == b.len && memcmp(a.data, b.data, a.len) == 0;
+}
+
+/* The teacher's where both have one and they differ: it was trained to read and write that one. */
+static int choose_template(rt_inputs *in, const rt_settings *s, rt_err *e)
+{
+    const char *want = s->given[RT_SETTING_ID_chat_template] ? s->chat_template : NULL;
+    const rt_text_source *t = in->teacher_text, *u = in->student_text, *from;
+    rt_span tt = in->teacher ? in->teacher->text.chat_template : (rt_span){ 0 }, ut = in->student->text.chat_template;
+    if (want && strcmp(want, "teacher") != 0 && strcmp(want, "student") != 0) return template_file(in, want, e);
+    bool teacher = want ? strcmp(want, "teacher") == 0 : t && t->chat;
+    from = teacher ? t : u;
+    if (want && (!from || !from->chat))
+        return rt_fail(e, RT_INVALID, "the %s has no chat template%s%s; name a file with --chat-template", want,
+                       from && from->chat_err.status < 0 ? ": " : "", from ? from->chat_err.text : "");
+    if (!from || !from->chat) return RT_OK;
+    in->template_text = teacher ? tt : ut;
+    in->template_from = teacher ? "teacher" : "student";
+    if (!want && teacher && u && u->chat && !same_span(tt, ut))
+        rt_inputs_note(in, "the chat templates differ; the teacher's is used, and written to the output "
+                           "(--chat-template student takes the other)");
+    return RT_OK;
+}
+
+/* "enable_thinking=false": JSON where it is, else text. */
+static int parse_vars(rt_inputs *in, const rt_setting_list *vars, rt_err *e)
+{
+    in->template_vars = json_object();
+    if (!in->template_vars) return rt_fail(e, RT_NOMEM, "no memory for template variables");
+    for (uint32_t i = 0; i < vars->count; i++) {
+        const char *eq = strchr(vars->text[i], '=');
+        if (!eq || eq == vars->text[i])
+            return rt_fail(e, RT_USAGE, "--template-var takes NAME=VALUE, not '%s'", vars->text[i]);
+        char *name = rt_arena_printf(&in->arena, "%.*s", (int)(eq - vars->text[i]), vars->text[i]);
+        json_t *v = json_loads(eq + 1, JSON_DECODE_ANY, NULL);
+        if (!v) v = json_string(eq + 1);
+        if (!name || json_object_set_new(in->template_vars, name, v) != 0)
+            return rt_fail(e, RT_NOMEM, "no memory for template variable '%s', or it is not UTF-8", vars->text[i]);
+    }
+    return RT_OK;
+}
+
+rt_data_text rt_inputs_text(const rt_inputs *in, int64_t now)
+{
+    const rt_text_source *t = in->text;
+    const rt_chat_template *chat = in->own_template;
+    if (!chat && in->template_from)
+        chat = strcmp(in->template_from, "teacher") == 0 ? in->teacher_text->chat : in->student_text->chat;
+    /* What ends a turn belongs to the template; of a template from a file it is what the tokenizer says. */
+    const rt_text_source *turns = in->template_from && strcmp(in->template_from, "teacher") == 0 ? in->teacher_text : t;
+    return (rt_data_text){ .tok = t->tokenizer,
+                           .tmpl = chat,
+                           .special = turns->special,
+                           .extra = in->template_vars,
+                           .bos = t->bos,
+                           .eos = t->eos,
+                           .eot = turns->end_of_turn,
+                           .now = now };
+}
+
+int rt_inputs_open(rt_inputs **out, const rt_settings *s, const rt_inputs_opts *o, rt_err *e)
+{
+    int rc;
+    rt_inputs *in = rt_alloc_zero(sizeof *in, 16);
+    if (!in) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a run"));
+    if (s->vocab > INT32_MAX) RT_TRY(rt_fail(e, RT_USAGE, "--vocab is at most %d", INT32_MAX));
+    RT_TRY(open_model(in, s->student, "student", o->env, &in->student, &in->student_text, e));
+    if (s->teacher) {
+        RT_TRY(open_model(in, s->teacher, "teacher", o->env, &in->teacher, &in->teacher_text, e));
+        RT_TRY(rt_pair_check(&in->pair, in->student_text ? in->student_text->tokenizer : NULL,
+                             in->student->config.vocab, in->teacher_text ? in->teacher_text->tokenizer : NULL,
+                             in->teacher->config.vocab, (uint32_t)s->vocab, e));
+        RT_TRY(refuse_same(in, s, o->pool, e));
+    }
+    in->text = in->student_text ? in->student_text : in->teacher_text;
+    RT_TRY(choose_template(in, s, e));
+    RT_TRY(parse_vars(in, &s->template_var, e));
+    *out = in;
+    in = NULL;
+out:
+    rt_inputs_close(in);
+    return rc;
+}
+
+int rt_inputs_facts(rt_inputs *in, rt_run_facts *f, rt_err *e)
+{
+    uint64_t elems[RT_DTYPE_COUNT] = { 0 };
+    const rt_model_file *m = in->student;
+    *f = (rt_run_facts){ .student = &m->config,
+                         .teacher = in->teacher ? &in->teacher->config : NULL,
+                         .student_parameters = rt_model_file_parameters(m),
+                         .student_dtype = RT_DTYPE_F32 };
+    for (uint32_t i = 0; i < m->tensor_count; i++)
+        if (m->tensors[i].store == RT_STORE_PLAIN) elems[m->tensors[i].dtype] += rt_tensor_elems(&m->tensors[i]);
+    for (int d = 0; d < RT_DTYPE_COUNT; d++)
+        if (elems[d] > elems[f->student_dtype]) f->student_dtype = (rt_dtype)d;
+    for (uint32_t i = 0; i < in->train_count; i++)
+        for (uint32_t k = 0; k < in->train_sources[i].count; k++)
+            f->records += rt_shard_about(in->train_sources[i].shards[k])->records;
+    if (!in->shard_count) return RT_OK;
+    return rt_shards_length(in->shards, in->shard_count, 0.99, &f->length99, e);
+}
+
+void rt_inputs_close(rt_inputs *in)
+{
+    if (!in) return;
+    rt_rows_close(in->train);
+    rt_rows_close(in->held);
+    for (uint32_t i = 0; i < in->shard_count; i++) rt_shard_close(in->shards[i]);
+    rt_free(in->shards);
+    rt_chat_template_free(in->own_template);
+    json_decref(in->template_vars);
+    rt_text_close(in->student_text);
+    rt_text_close(in->teacher_text);
+    rt_model_file_close(in->student);
+    rt_model_file_close(in->teacher);
+    rt_pair_free(&in->pair);
+    rt_arena_free(&in->arena);
+    rt_free(in);
+}
+
+uint32_t rt_inputs_id_rows(const rt_inputs *in)
+{
+    uint32_t student = in->student->config.vocab, teacher = in->teacher ? in->teacher->config.vocab : student;
+    return student < teacher ? student : teacher;
+}
+
+/* ---- for the record ---- */
+
+static int shard_json(json_t *list, const rt_shard *s, rt_err *e)
+{
+    int rc = RT_OK;
+    const rt_shard_info *f = rt_shard_about(s);
+    rt_hash128 h = f->content;
+    if (!f->own) RT_TRY(rt_file_hash(f->path, &h, e)); /* ours name the hash of their content */
+    json_t *j =
+        json_pack("{s:s, s:o, s:I, s:I, s:I}", "name", rt_path_base(f->path), "hash", rt_hash_to_json(h), "records",
+                  (json_int_t)f->records, "tokens", (json_int_t)f->tokens, "trained", (json_int_t)f->trained);
+    if (json_array_append_new(list, j) != 0) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for the record of the data"));
+out:
+    return rc;
+}
+
+static int sources_json(json_t *out, const char *key, const rt_rows_source *list, uint32_t count, rt_err *e)
+{
+    int rc = RT_OK;
+    json_t *all = json_array();
+    if (json_object_set_new(out, key, all) != 0) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for the record of the data"));
+    for (uint32_t i = 0; i < count; i++) {
+        json_t *shards = json_array();
+        json_t *one = json_pack("{s:s, s:f, s:o}", "name", rt_path_base(list[i].name), "weight",
+                                list[i].weight > 0 ? list[i].weight : 1.0, "shards", shards);
+        if (json_array_append_new(all, one) != 0) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for the record of the data"));
+        for (uint32_t k = 0; k < list[i].count; k++) RT_TRY(shard_json(shards, list[i].shards[k], e));
+    }
+out:
+    return rc;
+}
+
+int rt_inputs_to_json(json_t **out, const rt_inputs *in, rt_err *e)
+{
+    int rc;
+    json_t *j = json_object();
+    if (!j) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for the record of the data"));
+    RT_TRY(sources_json(j, "train", in->train_sources, in->train_count, e));
+    RT_TRY(sources_json(j, "eval", in->eval_sources, in->eval_count, e));
+    *out = j;
+    j = NULL;
+out:
+    json_decref(j);
+    return rc;
+}

@@ -1,0 +1,69 @@
+/* inputs.h - what a run reads: both models, their tokenizers, the pair, the chat template, and the data as token
+ * shards.
+ *
+ * Owns: opening all of it in the right order and refusing what cannot be a run, before anything expensive happens. Text
+ * is tokenized once into shards below the run's folder, so a resumed run reads the very tokens of the first, whatever
+ * became of the text. */
+#ifndef RT_JOB_INPUTS_H
+#define RT_JOB_INPUTS_H
+
+#include "job/prepare/resolve.h"
+#include "teacher/pair.h"
+#include "text/data/data_rows.h"
+#include "text/data/model_text.h"
+
+enum { RT_MAX_NOTES = 32 };
+
+typedef struct rt_inputs {
+    rt_arena arena;
+    rt_model_file *student, *teacher;            /* teacher null: none was named */
+    rt_text_source *student_text, *teacher_text; /* null where a model has no tokenizer */
+    rt_pair pair;                                /* with a teacher */
+    const rt_text_source *text;     /* whose tokenizer and special tokens read the data; null: token shards only */
+    rt_chat_template *own_template; /* of --chat-template FILE */
+    rt_span template_text;          /* the template in use, to be written to the output; null data: none */
+    const char *template_from;      /* "teacher", "student", the file's name; null: none */
+    json_t *template_vars;
+    rt_rows_source *train_sources, *eval_sources; /* over the shards */
+    uint32_t train_count, eval_count;
+    rt_shard **shards; /* all of them, train first */
+    uint32_t shard_count, shard_cap;
+    rt_tokenize_stats stats; /* of what was tokenized now */
+    rt_rows_count counted;   /* of the training sources, after rt_inputs_rows */
+    rt_rows *train, *held;
+    char notes[RT_MAX_NOTES][320]; /* what a person should hear of */
+    uint32_t note_count;
+} rt_inputs;
+
+typedef struct rt_inputs_opts {
+    const rt_hub_env *env;
+    rt_pool *pool;
+    const char *folder; /* where shards of tokens go: exists */
+    int64_t now;        /* what strftime_now prints, kept in the manifest */
+    bool (*stop)(void *ctx);
+    void (*progress)(void *ctx, const char *what, uint64_t done, uint64_t total);
+    void *ctx;
+} rt_inputs_opts;
+
+/* Models, tokenizers, pair, template. RT_INVALID for a pair that does not match, or that is one and the same. */
+int rt_inputs_open(rt_inputs **out, const rt_settings *s, const rt_inputs_opts *o, rt_err *e);
+/* The data as shards: opened, or tokenized into o->folder when they are not there yet. */
+int rt_inputs_data(rt_inputs *in, const rt_settings *s, const rt_inputs_opts *o, rt_err *e);
+/* Whether a name is one that rt_inputs_data writes into o->folder. */
+bool rt_inputs_is_name(const char *name);
+/* Facts for rt_resolve_before_rows. */
+int rt_inputs_facts(rt_inputs *in, rt_run_facts *f, rt_err *e);
+/* Of the smaller embedding: every id of the data is below it. */
+uint32_t rt_inputs_id_rows(const rt_inputs *in);
+/* Rows for training and evaluation; then f->rows_per_epoch is known. */
+int rt_inputs_rows(rt_inputs *in, const rt_settings *s, const rt_resolved *r, rt_run_facts *f, rt_err *e);
+/* The sources for the record: {"train": [{"name", "weight", "shards": [{"name", "hash", "records", "tokens",
+ * "trained"}]}], "eval": [...]} */
+int rt_inputs_to_json(json_t **out, const rt_inputs *in, rt_err *e);
+/* Something that a person should hear of. */
+void rt_inputs_note(rt_inputs *in, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* What the encoder needs of text and template. */
+rt_data_text rt_inputs_text(const rt_inputs *in, int64_t now);
+void rt_inputs_close(rt_inputs *in); /* accepts null */
+
+#endif

@@ -1,0 +1,294 @@
+/* inputs_data.c - the data of a run: text tokenized into shards once, shards opened, rows over them. See inputs.h. */
+#include "job/prepare/inputs.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static int keep_shard(rt_inputs *in, rt_shard *s, rt_err *e)
+{
+    if (!rt_grow((void **)&in->shards, &in->shard_cap, in->shard_count + 1, sizeof *in->shards)) {
+        rt_shard_close(s);
+        return rt_fail(e, RT_NOMEM, "no memory for %u token shards", in->shard_count + 1);
+    }
+    in->shards[in->shard_count++] = s;
+    return RT_OK;
+}
+
+static int open_shard(rt_inputs *in, const char *path, const rt_settings *s, rt_err *e)
+{
+    rt_hash128 id;
+    rt_shard *shard = NULL;
+    rt_shard_expect x = { .vocab = (uint32_t)s->vocab };
+    if (in->text) {
+        id = rt_tokenizer_hash(in->text->tokenizer);
+        x.tokenizer = &id;
+        if (!x.vocab) x.vocab = rt_tokenizer_size(in->text->tokenizer);
+    }
+    int rc = rt_shard_open(&shard, path, &x, e);
+    return rc < 0 ? rc : keep_shard(in, shard, e);
+}
+
+/* ---- tokenizing ---- */
+
+typedef struct sink {
+    rt_shard_writer *w;
+    const rt_inputs_opts *o;
+    uint64_t total;
+} sink;
+
+static int put_record(void *ctx, const rt_data_place *where, const rt_encoded *r, rt_err *e)
+{
+    sink *s = ctx;
+    return rt_shard_writer_add(s->w, r, where->source, where->parts, e);
+}
+
+static bool wants_stop(void *ctx)
+{
+    sink *s = ctx;
+    return s->o->stop && s->o->stop(s->o->ctx);
+}
+
+static void tell(void *ctx, const rt_tokenize_stats *so_far)
+{
+    sink *s = ctx;
+    if (s->o->progress) s->o->progress(s->o->ctx, "tokenizing", so_far->disk_done, s->total);
+}
+
+static void add_stats(rt_tokenize_stats *to, const rt_tokenize_stats *from)
+{
+    to->records += from->records;
+    to->bad += from->bad;
+    to->no_target += from->no_target;
+    to->bytes += from->bytes;
+    to->tokens += from->tokens;
+    to->trained += from->trained;
+    for (int i = 0; i < RT_RECORD_KINDS; i++) to->kinds[i] += from->kinds[i];
+    if (!to->first_bad[0]) memcpy(to->first_bad, from->first_bad, sizeof to->first_bad);
+}
+
+static int tokenize_source(rt_inputs *in, const rt_data_list *l, uint32_t source, const char *path,
+                           const rt_settings *s, const rt_inputs_opts *o, rt_err *e)
+{
+    int rc;
+    sink k = { .o = o };
+    rt_tokenize_stats stats = { 0 };
+    if (!in->text)
+        return rt_fail(e, RT_INVALID, "%s is text, and neither model has a tokenizer; give token shards",
+                       l->sources[source].name);
+    rt_data_text text = rt_inputs_text(in, o->now);
+    rt_shard_identity id = { rt_tokenizer_hash(in->text->tokenizer), rt_tokenizer_size(in->text->tokenizer) };
+    bool everything = strcmp(s->loss_on, "all") == 0;
+    if (!everything && strcmp(s->loss_on, "turns") != 0)
+        return rt_fail(e, RT_USAGE, "--loss-on is turns or all, not '%s'", s->loss_on);
+    for (uint32_t i = 0; i < l->sources[source].file_count; i++)
+        k.total += l->files[l->sources[source].first_file + i].size;
+    RT_TRY(rt_shard_writer_new(&k.w, path, &id, e));
+    rt_tokenize_opts t = { .text = &text,
+                           .loss = everything ? RT_LOSS_ALL : RT_LOSS_TURNS,
+                           .skip_bad = s->skip_bad > in->stats.bad ? s->skip_bad - in->stats.bad : 0,
+                           .pool = o->pool,
+                           .sink = put_record,
+                           .stop = wants_stop,
+                           .progress = tell,
+                           .ctx = &k };
+    RT_TRY(rt_data_tokenize(l, source, 1, &t, &stats, e));
+    add_stats(&in->stats, &stats);
+    RT_TRY(rt_shard_writer_commit(k.w, "{}", e));
+out:
+    rt_shard_writer_free(k.w);
+    return rc;
+}
+
+static bool is_tokens(const rt_data_list *l, const rt_data_source *s)
+{
+    rt_data_format f = l->files[s->first_file].format;
+    return f == RT_DATA_SHARD || f == RT_DATA_BIN;
+}
+
+/* Source i of a list: shards as they are, or one shard below the run's folder. */
+static int open_source(rt_inputs *in, const rt_data_list *l, uint32_t i, const char *kind, const rt_settings *s,
+                       const rt_inputs_opts *o, rt_err *e)
+{
+    int rc;
+    const rt_data_source *src = &l->sources[i];
+    if (is_tokens(l, src)) {
+        for (uint32_t k = 0; k < src->file_count; k++) RT_TRY(open_shard(in, l->files[src->first_file + k].path, s, e));
+        return RT_OK;
+    }
+    char *name = rt_arena_printf(&in->arena, "%s-%02u.tokens", kind, i);
+    char *path = name ? rt_path_join(&in->arena, o->folder, name) : NULL;
+    if (!path) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a path"));
+    if (!rt_path_exists(path)) RT_TRY(tokenize_source(in, l, i, path, s, o, e));
+    RT_TRY(open_shard(in, path, s, e));
+out:
+    return rc;
+}
+
+bool rt_inputs_is_name(const char *name)
+{
+    size_t n = strncmp(name, "train", 5) == 0 ? 5 : strncmp(name, "eval", 4) == 0 ? 4 : 0;
+    unsigned source;
+    int end = 0;
+    if (!n) return false;
+    if (strcmp(name + n, ".json") == 0) return true;
+    return sscanf(name + n, "-%u.tokens%n", &source, &end) == 1 && end && !name[n + (size_t)end];
+}
+
+/* ---- what a run has tokenized: KIND.json, written when all of it is there ---- */
+
+static char *index_path(rt_inputs *in, const rt_inputs_opts *o, const char *kind)
+{
+    return rt_arena_printf(&in->arena, "%s/%s.json", o->folder, kind);
+}
+
+/* [{"name", "weight", "shards": [path, or the name of a file in the folder]}] */
+static int write_index(rt_inputs *in, const rt_rows_source *list, uint32_t count, uint32_t first, const char *path,
+                       const char *folder, rt_err *e)
+{
+    int rc;
+    char *text = NULL;
+    json_t *all = json_array();
+    for (uint32_t i = 0; all && i < count; i++) {
+        json_t *shards = json_array();
+        for (uint32_t k = 0; k < list[i].count; k++) {
+            const char *name = rt_shard_about(in->shards[first++])->path;
+            size_t n = strlen(folder);
+            bool own = strncmp(name, folder, n) == 0 && name[n] == '/';
+            /* a name alone is one of the folder's */
+            if (!own && !strchr(name, '/')) name = rt_arena_printf(&in->arena, "./%s", name);
+            json_array_append_new(shards, json_string(!name ? NULL : own ? name + n + 1 : name));
+        }
+        json_t *one = json_pack("{s:s, s:f, s:o}", "name", list[i].name, "weight", list[i].weight, "shards", shards);
+        if (!one || json_array_size(json_object_get(one, "shards")) != list[i].count) {
+            json_decref(one);
+            RT_TRY(rt_fail(e, RT_NOMEM, "no memory for %s, or a path is not UTF-8", path));
+        }
+        json_array_append_new(all, one);
+    }
+    text = all ? json_dumps(all, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
+    if (!text) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for %s", path));
+    RT_TRY(rt_file_write(path, text, strlen(text), e));
+out:
+    rt_free(text);
+    json_decref(all);
+    return rc;
+}
+
+/* The shards that an earlier session of the run wrote down, whatever became of the text. */
+static int open_index(rt_inputs *in, const char *path, const rt_settings *s, const rt_inputs_opts *o,
+                      rt_rows_source **sources, uint32_t *count, rt_err *e)
+{
+    int rc;
+    rt_str text = { 0 };
+    json_t *all = NULL;
+    RT_TRY(rt_file_read(path, 64u << 20, &text, e));
+    all = json_loadb(text.data ? text.data : "", text.len, 0, NULL);
+    *count = (uint32_t)json_array_size(all);
+    *sources = rt_arena_alloc(&in->arena, *count * sizeof **sources + 1);
+    if (!*count || !*sources) RT_TRY(rt_fail(e, RT_FORMAT, "%s cannot be read; remove it to tokenize again", path));
+    for (uint32_t i = 0; i < *count; i++) {
+        const json_t *one = json_array_get(all, i), *shards = json_object_get(one, "shards");
+        const char *name = json_string_value(json_object_get(one, "name"));
+        uint32_t first = in->shard_count;
+        for (size_t k = 0; k < json_array_size(shards); k++) {
+            const char *file = json_string_value(json_array_get(shards, k));
+            if (file && !strchr(file, '/')) file = rt_path_join(&in->arena, o->folder, file);
+            if (!file) RT_TRY(rt_fail(e, RT_FORMAT, "%s cannot be read; remove it to tokenize again", path));
+            RT_TRY(open_shard(in, file, s, e));
+        }
+        (*sources)[i] = (rt_rows_source){ .name = rt_arena_strdup(&in->arena, name ? name : "data"),
+                                          .count = in->shard_count - first,
+                                          .weight = json_number_value(json_object_get(one, "weight")) };
+        if (!(*sources)[i].name) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for the data's sources"));
+    }
+out:
+    rt_str_free(&text);
+    json_decref(all);
+    return rc;
+}
+
+/* The shards of a list, as sources of rows. shards grows while they are opened, so pointers are set afterwards. */
+static int open_list(rt_inputs *in, const rt_setting_list *specs, const char *kind, const rt_settings *s,
+                     const rt_inputs_opts *o, rt_rows_source **sources, uint32_t *count, rt_err *e)
+{
+    int rc;
+    rt_data_list l = { 0 };
+    uint32_t before = in->shard_count;
+    const char *path = index_path(in, o, kind);
+    if (!path) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a path"));
+    if (rt_path_exists(path)) return open_index(in, path, s, o, sources, count, e);
+    RT_TRY(rt_data_list_open(&l, specs->text, specs->count, o->env, e));
+    for (uint32_t i = 0; i < l.note_count; i++) rt_inputs_note(in, "%s", l.notes[i]);
+    rt_rows_source *list = rt_arena_alloc(&in->arena, l.source_count * sizeof *list);
+    if (!list) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for the data's sources"));
+    for (uint32_t i = 0; i < l.source_count; i++) {
+        uint32_t first = in->shard_count;
+        RT_TRY(open_source(in, &l, i, kind, s, o, e));
+        list[i] = (rt_rows_source){ .name = rt_arena_strdup(&in->arena, l.sources[i].name),
+                                    .count = in->shard_count - first,
+                                    .weight = l.sources[i].weight };
+        if (!list[i].name) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for the data's sources"));
+    }
+    *sources = list;
+    *count = l.source_count;
+    RT_TRY(write_index(in, list, *count, before, path, o->folder, e));
+out:
+    rt_data_list_close(&l);
+    return rc;
+}
+
+int rt_inputs_data(rt_inputs *in, const rt_settings *s, const rt_inputs_opts *o, rt_err *e)
+{
+    int rc;
+    uint32_t at = 0;
+    if (!s->data.count) RT_TRY(rt_fail(e, RT_USAGE, "--data is missing: text to learn on"));
+    RT_TRY(open_list(in, &s->data, "train", s, o, &in->train_sources, &in->train_count, e));
+    if (s->eval_data.count) RT_TRY(open_list(in, &s->eval_data, "eval", s, o, &in->eval_sources, &in->eval_count, e));
+    for (uint32_t i = 0; i < in->train_count; at += in->train_sources[i++].count)
+        in->train_sources[i].shards = in->shards + at;
+    for (uint32_t i = 0; i < in->eval_count; at += in->eval_sources[i++].count)
+        in->eval_sources[i].shards = in->shards + at;
+    if (in->stats.bad)
+        rt_inputs_note(in, "%llu records at fault were skipped; the first: %s", (unsigned long long)in->stats.bad,
+                       in->stats.first_bad);
+out:
+    return rc;
+}
+
+static void add_counts(rt_rows_count *to, const rt_rows_count *from)
+{
+    to->records += from->records;
+    to->split += from->split;
+    to->cut += from->cut;
+    to->too_long += from->too_long;
+    to->no_target += from->no_target;
+    to->held += from->held;
+    to->units += from->units;
+    to->tokens += from->tokens;
+    to->trained += from->trained;
+    to->per_epoch += from->per_epoch;
+}
+
+int rt_inputs_rows(rt_inputs *in, const rt_settings *s, const rt_resolved *r, rt_run_facts *f, rt_err *e)
+{
+    int rc;
+    bool file = in->eval_count > 0;
+    int64_t pad = in->text ? in->text->pad >= 0 ? in->text->pad : in->text->eos >= 0 ? in->text->eos : 0 : 0;
+    rt_rows_opts o = { .seq_len = r->seq_len,
+                       .seed = r->seed,
+                       .held_out = r->held_out,
+                       .side = file ? RT_SIDE_ALL : RT_SIDE_TRAIN,
+                       .allow_drop = s->allow_drop,
+                       .pad = (int32_t)pad };
+    RT_TRY(rt_rows_open(&in->train, in->train_sources, in->train_count, &o, e));
+    for (uint32_t i = 0; i < in->train_count; i++) add_counts(&in->counted, rt_rows_of_source(in->train, i));
+    o.epochs = 1;
+    o.in_order = true;
+    o.side = file ? RT_SIDE_ALL : RT_SIDE_HELD;
+    if (file) o.held_out = 0;
+    RT_TRY(rt_rows_open(&in->held, file ? in->eval_sources : in->train_sources, file ? in->eval_count : in->train_count,
+                        &o, e));
+    RT_TRY(rt_rows_in_epoch(in->train, 0, &f->rows_per_epoch, e));
+out:
+    return rc;
+}

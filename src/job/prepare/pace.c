@@ -1,0 +1,96 @@
+/* pace.c - see pace.h. */
+#include "job/prepare/pace.h"
+
+#include "train/loop.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+int rt_parse_duration(const char *text, double *seconds, rt_err *e)
+{
+    static const struct {
+        char unit;
+        double seconds;
+    } units[] = { { 'h', 3600 }, { 'm', 60 }, { 's', 1 } };
+    const char *at = text;
+    double sum = 0;
+    for (int i = 0; i < 3; i++) { /* largest first, each at most once */
+        char *end;
+        if (*at < '0' || *at > '9') break;
+        double v = strtod(at, &end);
+        if (*end != units[i].unit) continue;
+        sum += v * units[i].seconds;
+        at = end + 1;
+    }
+    if (*at || !(sum > 0) || !isfinite(sum))
+        return rt_fail(e, RT_USAGE, "--time takes hours, minutes and seconds such as 8h, 90m or 1h30m, not '%s'", text);
+    *seconds = sum;
+    return RT_OK;
+}
+
+int rt_parse_share(const char *text, uint64_t total, const char *flag, uint64_t *out, rt_err *e)
+{
+    char *end;
+    double v = strtod(text, &end);
+    bool share = end != text && *end == '%' && !end[1];
+    if (end == text || (*end && !share) || !isfinite(v) || v <= 0 || (share && v > 100) ||
+        (!share && (v != floor(v) || v > 1e15)))
+        return rt_fail(e, RT_USAGE, "%s takes a whole number from 1, or a share such as 5%%, not '%s'", flag, text);
+    *out = (uint64_t)(share ? floor(v / 100.0 * (double)total + 0.5) : v);
+    if (*out == 0) *out = 1;
+    return RT_OK;
+}
+
+char *rt_format_duration(char *buf, double seconds)
+{
+    uint64_t s = seconds > 0 && isfinite(seconds) && seconds < 1e15 ? (uint64_t)(seconds + 0.5) : 0;
+    if (s < 3600)
+        snprintf(buf, 32, "%" PRIu64 ":%02" PRIu64, s / 60, s % 60);
+    else
+        snprintf(buf, 32, "%" PRIu64 "h%02" PRIu64, s / 3600, s / 60 % 60);
+    return buf;
+}
+
+char *rt_format_seconds(char *buf, double s)
+{
+    if (s < 0.9995)
+        snprintf(buf, 32, "%.3g ms", 1e3 * s);
+    else if (s < 99.95)
+        snprintf(buf, 32, "%.3g s", s);
+    else
+        snprintf(buf, 32, "%.3g min", s / 60);
+    return buf;
+}
+
+/* How often something happens at every k-th step of (done, steps], and at the last. */
+static uint64_t times(const char *every, uint64_t done, uint64_t steps)
+{
+    uint64_t k = 1;
+    if (rt_parse_share(every, steps, "", &k, NULL) < 0 || k > steps) k = steps;
+    return steps / k - done / k + (steps % k != 0);
+}
+
+double rt_pace_total(const rt_pace *p, uint64_t done, uint64_t steps, const rt_pace_every *every)
+{
+    uint64_t evals = times(every->eval, done, steps), saves = times(every->save, done, steps);
+    double total = (double)(steps - done) * p->step + (double)evals * (p->eval + p->best) + p->finish;
+    if (done == 0) total += p->eval;
+    double by_clock = floor(total / RT_SAVE_SECONDS);
+    return total + fmax((double)saves, by_clock) * p->save;
+}
+
+uint64_t rt_pace_steps(const rt_pace *p, double seconds, const rt_pace_every *every)
+{
+    uint64_t below = 0, above = 1000000000;
+    while (above - below > 1) {
+        uint64_t middle = below + (above - below) / 2;
+        if (rt_pace_total(p, 0, middle, every) <= seconds)
+            below = middle;
+        else
+            above = middle;
+    }
+    return below;
+}

@@ -1,0 +1,81 @@
+/* control.c - the control of a run (--control): the same student trained without the teacher, so that what the teacher
+ * gave can be told from what the text gave.
+ *
+ * Owns: what is the same (initial weights, tokens, rows in their order, steps, rate, every other setting) and what is
+ * not (the loss is cross-entropy alone). The control is a run like any other, in OUT/control, after the run itself; it
+ * reads the tokens of OUT/run/data. */
+#include "job/run/run_internal.h"
+#include "job/run/run_report.h"
+#include "job/run/run_train.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static int no_memory(rt_err *e) { return rt_fail(e, RT_NOMEM, "no memory for the control of a run"); }
+
+/* The settings of r as they were resolved, without the teacher and what only it needs. */
+static void control_settings(rt_settings *s, const rt_run *r, const char *out)
+{
+    static const rt_setting_id unused[] = {
+        RT_SETTING_ID_teacher, RT_SETTING_ID_alpha,  RT_SETTING_ID_allow_degenerate, RT_SETTING_ID_control,
+        RT_SETTING_ID_tokens,  RT_SETTING_ID_epochs, RT_SETTING_ID_teacher_weights,  RT_SETTING_ID_dump_step,
+    };
+    *s = *r->settings;
+    for (size_t i = 0; i < sizeof unused / sizeof *unused; i++) s->given[unused[i]] = false;
+    /* The tokens are made already, and the template of the output is that of r. */
+    if (s->given[RT_SETTING_ID_chat_template] && strcmp(s->chat_template, "teacher") == 0)
+        s->given[RT_SETTING_ID_chat_template] = false;
+    s->teacher = NULL;
+    s->control = s->allow_degenerate = false;
+    s->out = out;
+    s->kd_weight = 0;
+    s->ce_weight = 1;
+    s->steps = r->resolved.steps;
+    s->given[RT_SETTING_ID_steps] = true;
+}
+
+static void tell(const rt_run *r, const char *out, bool resume)
+{
+    char text[400];
+    if (!r->events.note) return;
+    snprintf(text, sizeof text, "%s the control, the same student without the teacher: same rows, %u steps, into %s",
+             resume ? "resuming" : "now", r->resolved.steps, out);
+    r->events.note(r->events.ctx, text);
+}
+
+int rt_run_train_control(rt_run *r, rt_run_summary *out, rt_err *e)
+{
+    int rc;
+    rt_run *control = NULL;
+    rt_run_summary summary;
+    rt_run_events events = r->events;
+    rt_run_opts opts = *r->opts;
+    rt_settings *s = rt_arena_alloc(&r->arena, sizeof *s);
+    char *path = rt_path_join(&r->arena, r->out, "control"),
+         *begun = path ? rt_path_join(&r->arena, path, "run/settings.json") : NULL;
+    if (!s || !begun) RT_TRY(no_memory(e));
+    control_settings(s, r, path);
+    events.ready = NULL; /* there is nothing to hear of that was not known of r */
+    opts.events = &events;
+    opts.control_of = r;
+    opts.fit = false; /* it has the rows at a time of r */
+    opts.resume = rt_path_exists(begun);
+    rt_trainer_free(r->trainer);
+    r->trainer = NULL;
+    tell(r, path, opts.resume);
+    RT_TRY(rt_run_open(&control, s, &opts, e));
+    RT_TRY(rt_run_train_alone(control, &summary, e));
+    out->control_after = summary.after;
+    out->control_saved = summary.saved;
+    RT_TRY(rt_run_write_report(r, e));
+out:
+    rt_run_close(control);
+    return rc;
+}
+
+int rt_run_train(rt_run *r, rt_run_summary *out, rt_err *e)
+{
+    int rc = rt_run_train_alone(r, out, e);
+    if (rc >= 0 && !out->smoke && r->settings->control) rc = rt_run_train_control(r, out, e);
+    return rc;
+}

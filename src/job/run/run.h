@@ -1,0 +1,101 @@
+/* run.h - a whole run: from settings to a model on disk, resumable at any moment.
+ *
+ *   OUT/                   the model that was trained, as others load it, with its card README.md
+ *   OUT/best-NNNNNN/       the best so far, model only
+ *   OUT/checkpoint-NNNNNN/ to go on from
+ *   OUT/control/           with --control: a run of its own, of the same student without the teacher
+ *   OUT/run/               settings.json, resolved.yaml, plan.txt, metrics.jsonl, samples.jsonl,
+ *                          events.out.tfevents.*, report.html, data/, manifest.json, verdict.json,
+ *                          products.tsv (with --tune)
+ *
+ * Owns: the order of things, and what is on disk when. It prints nothing: whoever started it hears of everything
+ * through rt_run_events. */
+#ifndef RT_RUN_H
+#define RT_RUN_H
+
+#include "evidence/evidence.h"
+#include "job/prepare/fit.h"
+#include "job/prepare/inputs.h"
+#include "train/checkpoint.h"
+
+typedef struct rt_run_line {
+    uint32_t step, steps;
+    rt_step_result result;
+    double lr;
+    double tokens_per_second;  /* positions, padding not counted, over the last steps */
+    double teacher_share;      /* of the time */
+    double seconds, remaining; /* of training so far; expected */
+    uint64_t memory;           /* bytes that the run has allocated on its device */
+} rt_run_line;
+
+/* The whole run, projected when its first steps have been timed. */
+typedef struct rt_run_projection {
+    uint32_t timed, steps; /* steps that were timed, steps of the run */
+    double step;           /* seconds of one */
+    double total;          /* seconds of training, evaluations and saves from the first step to the end */
+} rt_run_projection;
+
+typedef struct rt_run rt_run;
+
+/* Any of them may be null. */
+typedef struct rt_run_events {
+    void (*note)(void *ctx, const char *text);
+    void (*progress)(void *ctx, const char *what, uint64_t done, uint64_t total);
+    void (*refused)(void *ctx, const char *plan); /* the page of a plan that does not fit, or that the device refused */
+    void (*ready)(void *ctx, const rt_run *r);    /* everything is known, nothing has run */
+    void (*step)(void *ctx, const rt_run_line *l);
+    void (*projected)(void *ctx, const rt_run_projection *p); /* once, after the first steps of a new run */
+    void (*evaluated)(void *ctx, uint32_t step, const rt_eval_result *v, bool best);
+    void (*saved)(void *ctx, const char *path);
+    bool (*stop)(void *ctx); /* asked after every step: finish, save and end with RT_INTERRUPTED */
+    void *ctx;
+} rt_run_events;
+
+typedef struct rt_run_opts {
+    const rt_hub_env *env;
+    const rt_run_events *events;
+    bool resume, override;
+    bool fit;            /* rows at a time and recomputing are chosen again, also in a resumed run */
+    bool dry;            /* everything is known and nothing allocated: for plans; it cannot train */
+    bool smoke;          /* ends when the first steps have been timed */
+    const char *scratch; /* dry or smoke: where a folder is made for the while, in the place of the setting out */
+    int64_t now;         /* seconds since 1970, for templates that print a date */
+    rt_dev *dev;         /* open; outlives the run */
+    const char *version, *build; /* of the program, for the manifest; null: not known */
+    const rt_run *control_of;    /* for control.c: the run that this one is the control of; its tokenizer goes along */
+} rt_run_opts;
+
+/* One prompt, and what was said to it; null data: there are no samples, or no teacher. */
+typedef struct rt_run_sample {
+    rt_span prompt, before, after, teacher; /* after: by the model at the root */
+} rt_run_sample;
+
+/* What a run ended with. Texts live as long as the run. */
+typedef struct rt_run_summary {
+    rt_eval_result before, after, saved; /* saved: of the model at the root, loaded again from its files */
+    bool smoke;                          /* it ended after the steps that were timed: nothing else is set */
+    uint32_t saved_step;                 /* which step the model at the root is of */
+    bool is_best;
+    rt_eval_result control_after, control_saved; /* with --control: of the run in OUT/control; else 0 positions */
+    rt_output_difference difference;             /* rounding of the saved dtype */
+    const rt_findings *findings;                 /* the run's claims, judged; lives as long as the run */
+    rt_hash128 checksum;                         /* of manifest.json */
+    rt_run_sample sample;
+} rt_run_summary;
+
+/* s: as given by the user, defaults not yet filled in; it is completed with what was resolved. */
+int rt_run_open(rt_run **out, rt_settings *s, const rt_run_opts *o, rt_err *e);
+int rt_run_train(rt_run *r, rt_run_summary *out, rt_err *e);
+void rt_run_close(rt_run *r); /* accepts null */
+
+/* For whoever prints. */
+const rt_inputs *rt_run_inputs(const rt_run *r);
+const rt_resolved *rt_run_resolved(const rt_run *r);
+const rt_run_facts *rt_run_known(const rt_run *r);
+const rt_trainer *rt_run_trainer(const rt_run *r); /* null when its control has been trained */
+const rt_fit *rt_run_fitted(const rt_run *r);
+const rt_progress_state *rt_run_state(const rt_run *r); /* of a resumed run: where it goes on */
+uint32_t rt_run_held_rows(const rt_run *r);
+const rt_eval_set *rt_run_held(const rt_run *r);
+
+#endif

@@ -1,0 +1,148 @@
+/* run_cost.c - see run_cost.h: the figures. */
+#include "job/run/run_cost.h"
+
+#include "base/sys.h"
+#include "exec/estimate.h"
+#include "job/run/run_internal.h"
+#include "job/run/run_smoke.h"
+
+#include <string.h>
+
+static uint64_t program_flops(const rt_trainer *t, rt_program which)
+{
+    uint64_t sum = 0;
+    if (!t->plan->plan[which]) return 0;
+    const rt_plan *p = rt_exec_plan(t->x, t->plan->index[which]);
+    for (uint32_t i = 0; i < p->nops; i++) sum += rt_op_flops(p, &p->ops[i]);
+    return sum;
+}
+
+/* A step is the first micro-batch, the others, the update; the teacher runs before each. */
+static void count_flops(rt_run_cost *c, const rt_run *r)
+{
+    uint64_t more = (r->resolved.batch - 1) / r->resolved.micro_batch;
+    c->teacher = (more + 1) * program_flops(r->trainer, RT_PROGRAM_TEACHER);
+    c->student = program_flops(r->trainer, RT_PROGRAM_FIRST) + more * program_flops(r->trainer, RT_PROGRAM_NEXT);
+    c->update = program_flops(r->trainer, RT_PROGRAM_UPDATE);
+}
+
+static int count_disk(rt_run_cost *c, const rt_run *r, rt_err *e)
+{
+    int rc;
+    uint32_t keep = r->resolved.keep ? r->resolved.keep : 1;
+    RT_TRY(rt_checkpoint_bytes(r->trainer, &r->output, &c->checkpoint, e));
+    RT_TRY(rt_output_bytes(r->trainer, &r->output, &c->model, e));
+    c->disk = c->checkpoint * ((uint64_t)keep + 1) + c->model * (r->resolved.save_best ? 2 : 1);
+out:
+    return rc;
+}
+
+/* What the process holds while nothing of the run is allocated. */
+static void count_process(rt_run_cost *c, const rt_run *r)
+{
+    if (r->opts->dry) c->process = rt_sys_process_memory();
+}
+
+/* ---- time ---- */
+
+/* The rows of the first micro-batch, so that documents and masks are those of the data. */
+static int read_first_rows(rt_run *r, double *seconds, rt_err *e)
+{
+    int rc = RT_OK;
+    const rt_batch *b = &r->loop.micro[0];
+    size_t T = r->resolved.seq_len;
+    rt_cursor start = rt_rows_tell(r->in->train);
+    double begun = rt_now();
+    for (uint32_t i = 0; i < r->resolved.micro_batch; i++) {
+        rt_row row = { .ids = (int32_t *)(uintptr_t)b->ids + i * T,
+                       .target = (int32_t *)(uintptr_t)b->target + i * T,
+                       .start = (int32_t *)(uintptr_t)b->start + i * T,
+                       .pos = (int32_t *)(uintptr_t)b->pos + i * T };
+        RT_TRY(rt_rows_next(r->in->train, &row, e));
+    }
+    *seconds = (rt_now() - begun) * r->loop.micro_count;
+    RT_TRY(rt_rows_seek(r->in->train, &start, e));
+out:
+    return rc;
+}
+
+static double seconds_of(const rt_trainer *t, rt_program which, const double *programs)
+{
+    return t->plan->plan[which] ? programs[t->plan->index[which]] : 0;
+}
+
+/* What the student says at an evaluation: each prompt once, then a token at a time. */
+static double seconds_of_samples(const rt_run *r, const double *programs)
+{
+    const rt_step_plan *p = r->trainer->plan;
+    const rt_plan *all[RT_PROGRAM_MOST];
+    uint32_t generators = (p->student_says != NULL) + (p->teacher_says != NULL);
+    const double *g = programs + rt_step_plan_list(p, all) - generators * RT_GENERATOR_PROGRAMS;
+    return p->student_says ? r->samples->count * (g[0] + r->samples->tokens * (g[1] + g[2])) : 0;
+}
+
+int rt_run_cost_time(rt_run_cost *c, rt_run *r, rt_err *e)
+{
+    int rc;
+    const rt_trainer *t = r->trainer;
+    const rt_step_plan *s = t->plan;
+    const rt_batch *b = &r->loop.micro[0];
+    double programs[RT_PROGRAM_MOST];
+    const rt_known known[] = { { s->tokens.ids, b->ids },
+                               { s->tokens.pos, b->pos },
+                               { s->tokens.start, b->start },
+                               { s->target, b->target },
+                               { s->vmask, r->in->pair.mask } };
+    RT_TRY(read_first_rows(r, &c->rows_seconds, e));
+    RT_TRY(rt_exec_estimate(t->x, known, s->vmask.buf ? 5 : 4, programs, e));
+    uint32_t n = r->loop.micro_count;
+    uint32_t ahead = r->fit.chosen.ahead;
+    c->teacher_seconds = ahead > 1 ? (n + ahead - 1) / ahead * seconds_of(t, RT_PROGRAM_AHEAD, programs)
+                                   : n * seconds_of(t, RT_PROGRAM_TEACHER, programs);
+    c->student_seconds = seconds_of(t, RT_PROGRAM_FIRST, programs) + (n - 1) * seconds_of(t, RT_PROGRAM_NEXT, programs);
+    c->update_seconds = seconds_of(t, RT_PROGRAM_UPDATE, programs);
+    uint32_t batches = (rt_eval_set_rows(r->held) + r->resolved.micro_batch - 1) / r->resolved.micro_batch;
+    double eval = batches * (seconds_of(t, RT_PROGRAM_TEACHER, programs) + seconds_of(t, RT_PROGRAM_EVAL, programs));
+    eval += seconds_of_samples(r, programs);
+    RT_TRY(rt_run_pace(r, c->teacher_seconds + c->student_seconds + c->update_seconds + c->rows_seconds, eval, &c->pace,
+                       e));
+    rt_pace_every every = { r->settings->eval_every, r->settings->save_every };
+    uint64_t steps = r->resolved.seconds > 0 ? rt_pace_steps(&c->pace, r->resolved.seconds, &every) : r->resolved.steps;
+    c->total = steps ? rt_pace_total(&c->pace, 0, steps, &every) : 0;
+    c->timed = true;
+    count_process(c, r); /* what the device's libraries keep is there now */
+out:
+    return rc;
+}
+
+int rt_run_cost_new(rt_run_cost *out, const rt_run *r, rt_err *e)
+{
+    int rc;
+    *out = (rt_run_cost){ 0 };
+    rt_exec_memory_query(r->trainer->x, &out->memory);
+    const rt_plan *p = rt_exec_plan(r->trainer->x, out->memory.peak_program);
+    const rt_op *op = &p->ops[out->memory.peak_op];
+    out->peak_program = p->name;
+    out->peak_op = rt_op_name(op->kind);
+    out->peak_label = op->label;
+    count_flops(out, r);
+    RT_TRY(count_disk(out, r, e));
+    count_process(out, r);
+out:
+    return rc;
+}
+
+int rt_run_write_plan(rt_run *r, rt_err *e)
+{
+    int rc;
+    rt_run_cost cost;
+    rt_str text = { 0 };
+    char *path = rt_path_join(&r->arena, r->run, "plan.txt");
+    if (!path) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for plan.txt"));
+    RT_TRY(rt_run_cost_new(&cost, r, e));
+    RT_TRY(rt_run_cost_text(&cost, r, true, &text, e));
+    RT_TRY(rt_file_write(path, text.data, text.len, e));
+out:
+    rt_str_free(&text);
+    return rc;
+}

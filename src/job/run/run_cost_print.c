@@ -1,0 +1,183 @@
+/* run_cost_print.c - what a run will cost, as a page and as JSON. See run_cost.h. */
+#include "job/run/run_cost.h"
+
+#include "job/run/run_internal.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+/* "12.3 TFLOP" */
+static char *format_flops(char *buf, double flops)
+{
+    static const char *const units[] = { "", "K", "M", "G", "T", "P", "E" };
+    int i = 0;
+    for (; flops >= 999.5 && i < 6; i++) flops /= 1000;
+    snprintf(buf, 32, "%.3g %sFLOP", flops, units[i]);
+    return buf;
+}
+
+static void print_weights(const rt_weights_choice *w, rt_str *out)
+{
+    if (w->why == RT_WEIGHTS_UNSAID) return;
+    rt_str_append(out, "weights   ");
+    rt_weights_say(out, w);
+    rt_str_append(out, "\n");
+}
+
+static void print_memory(const rt_run_cost *c, rt_str *out)
+{
+    char a[32];
+    const rt_exec_memory *m = &c->memory;
+    rt_str_printf(out, "memory    %s on the device\n", rt_format_bytes(a, m->total));
+    for (int k = 0; k < RT_CLASS_COUNT; k++)
+        if (m->by_class[k])
+            rt_str_printf(out, "          %12s  %s%s\n", rt_format_bytes(a, m->by_class[k]), rt_class_name((rt_class)k),
+                          k == RT_CLASS_ACT ? "s of one micro-batch" : "s");
+    rt_str_printf(out, "          fullest at op %u of '%s': %s%s%s, %s of activations alive\n", m->peak_op,
+                  c->peak_program, c->peak_op, c->peak_label[0] ? ", " : "", c->peak_label,
+                  rt_format_bytes(a, m->peak_live));
+    if (c->process)
+        rt_str_printf(out, "          %12s  of the process besides: texts, tokenizers, rows\n",
+                      rt_format_bytes(a, c->process));
+}
+
+static void print_work(const rt_run_cost *c, rt_str *out)
+{
+    char a[32], b[32];
+    double flops = (double)c->teacher + (double)c->student + (double)c->update;
+    rt_str_printf(out, "step      %s", format_flops(a, flops));
+    if (c->timed)
+        rt_str_printf(out, ", about %s (%s/s)", rt_format_seconds(b, c->pace.step),
+                      format_flops(a, flops / c->pace.step));
+    rt_str_append(out, "\n");
+    const struct {
+        const char *name;
+        uint64_t flops;
+        double seconds;
+    } parts[] = { { "teacher", c->teacher, c->teacher_seconds },
+                  { "student", c->student, c->student_seconds },
+                  { "update", c->update, c->update_seconds } };
+    for (int i = 0; i < 3; i++) {
+        if (!parts[i].flops) continue;
+        rt_str_printf(out, "          %12s  %s", format_flops(a, (double)parts[i].flops), parts[i].name);
+        if (c->timed) rt_str_printf(out, ", %s", rt_format_seconds(b, parts[i].seconds));
+        rt_str_append(out, "\n");
+    }
+}
+
+static void print_time(const rt_run_cost *c, const rt_run *r, rt_str *out)
+{
+    char a[32], b[32], d[32];
+    const rt_resolved *v = &r->resolved;
+    if (!c->timed) return;
+    rt_str_printf(out, "time      %s", rt_format_duration(a, c->total));
+    if (v->seconds > 0)
+        rt_str_printf(out, " of --time %s", r->settings->time);
+    else
+        rt_str_printf(out, " for %u steps", v->steps);
+    rt_str_printf(out, "; an evaluation takes %s, a checkpoint %s\n", rt_format_seconds(b, c->pace.eval),
+                  rt_format_seconds(d, c->pace.save));
+}
+
+static void print_verdict(const rt_run *r, rt_str *out)
+{
+    const rt_fit *f = &r->fit;
+    static const char *const from[] = { [RT_FIT_FREE] = "what the device has free less a margin",
+                                        [RT_FIT_GIVEN] = "as given",
+                                        [RT_FIT_REFUSED] = "since the device refused more" };
+    char a[32], b[32];
+    rt_str_printf(out, "limit     %s, %s\n", rt_format_bytes(a, f->ask.limit), from[f->ask.limit_is]);
+    rt_str flags = { 0 };
+    rt_fit_chosen(&flags, f);
+    if (f->refused) rt_str_append(out, "verdict   fits by the device's figures, and the device refused it\n");
+    if (f->fits && !f->refused && !flags.len) rt_str_append(out, "verdict   fits\n");
+    if (f->fits && !f->refused && flags.len)
+        rt_str_printf(out, "verdict   fits with %s, chosen because %s would be needed without\n", flags.data,
+                      rt_format_bytes(b, f->wanted_need));
+    if (!f->fits) {
+        rt_str_printf(out, "verdict   does not fit%s%s: %s too much\n", flags.len ? ", even with " : "",
+                      flags.len ? flags.data : "", rt_format_bytes(b, f->need - f->ask.limit));
+        rt_str_append(out, "would fit ");
+        rt_fit_offers(out, f);
+        rt_str_append(out, "\n");
+    }
+    rt_str_free(&flags);
+}
+
+int rt_run_cost_text(const rt_run_cost *c, const rt_run *r, bool ops, rt_str *out, rt_err *e)
+{
+    int rc = RT_OK;
+    char a[32], b[32];
+    const rt_resolved *v = &r->resolved;
+    const rt_plan *plans[RT_PROGRAM_MOST];
+    uint32_t programs = rt_step_plan_list(r->trainer->plan, plans);
+    rt_str_printf(out, "batch     %u rows of %u positions, %u at a time, %s\n", v->batch, v->seq_len, v->micro_batch,
+                  v->recompute == RT_RECOMPUTE_BLOCK ? "blocks computed again for backward" : "nothing recomputed");
+    print_weights(&r->fit.weights, out);
+    print_memory(c, out);
+    print_work(c, out);
+    print_time(c, r, out);
+    rt_str_printf(out, "disk      %s a checkpoint, %s at most\n", rt_format_bytes(a, c->checkpoint),
+                  rt_format_bytes(b, c->disk));
+    print_verdict(r, out);
+    for (uint32_t i = 0; ops && i < programs; i++) {
+        rt_str_append(out, "\n");
+        RT_TRY(rt_exec_print(r->trainer->x, i, RT_PRINT_TEXT, out, e));
+    }
+    if (out->failed) RT_TRY(rt_fail(e, RT_NOMEM, "no memory to print a plan"));
+out:
+    return rc;
+}
+
+/* ---- JSON ---- */
+
+static json_t *config_json(const rt_fit_config *c, uint64_t need)
+{
+    return json_pack("{s:I, s:s, s:I, s:I, s:I, s:s, s:I}", "micro_batch", (json_int_t)c->micro_batch, "recompute",
+                     c->recompute == RT_RECOMPUTE_BLOCK ? "block" : "none", "head_chunk", (json_int_t)c->head_chunk,
+                     "seq_len", (json_int_t)c->seq_len, "lora_rank", (json_int_t)c->lora_rank, "teacher_weights",
+                     rt_weights_name(c->weights), "memory", (json_int_t)need);
+}
+
+static json_t *memory_json(const rt_run_cost *c)
+{
+    const rt_exec_memory *m = &c->memory;
+    json_t *classes = json_object();
+    for (int k = 0; k < RT_CLASS_COUNT; k++)
+        json_object_set_new(classes, rt_class_name((rt_class)k), json_integer((json_int_t)m->by_class[k]));
+    return json_pack("{s:I, s:o, s:{s:s, s:I, s:s, s:s, s:I}, s:I}", "total", (json_int_t)m->total, "classes", classes,
+                     "peak", "program", c->peak_program, "op", (json_int_t)m->peak_op, "kind", c->peak_op, "label",
+                     c->peak_label, "bytes", (json_int_t)m->peak_live, "process", (json_int_t)c->process);
+}
+
+static json_t *fit_json(const rt_fit *f)
+{
+    json_t *offers = json_array();
+    for (uint32_t i = 0; i < f->nearest_count; i++)
+        json_array_append_new(offers, config_json(&f->nearest[i], f->nearest_need[i]));
+    rt_str why = { 0 };
+    rt_weights_say(&why, &f->weights);
+    json_t *j =
+        json_pack("{s:b, s:I, s:o, s:o, s:o, s:s?}", "fits", f->fits, "limit", (json_int_t)f->ask.limit, "wanted",
+                  config_json(&f->ask.wanted, f->wanted_need), "chosen", config_json(&f->chosen, f->need), "would_fit",
+                  offers, "teacher_weights", why.len ? why.data : NULL);
+    rt_str_free(&why);
+    return j;
+}
+
+json_t *rt_run_cost_json(const rt_run_cost *c, const rt_run *r)
+{
+    const rt_resolved *v = &r->resolved;
+    json_t *j = json_pack("{s:{s:I, s:I, s:I, s:I}, s:o, s:{s:I, s:I, s:I}, s:{s:I, s:I, s:I}, s:o}", "batch", "rows",
+                          (json_int_t)v->batch, "micro_batch", (json_int_t)v->micro_batch, "seq_len",
+                          (json_int_t)v->seq_len, "steps", (json_int_t)(v->seconds > 0 ? 0 : v->steps), "memory",
+                          memory_json(c), "flops", "teacher", (json_int_t)c->teacher, "student", (json_int_t)c->student,
+                          "update", (json_int_t)c->update, "disk", "checkpoint", (json_int_t)c->checkpoint, "model",
+                          (json_int_t)c->model, "most", (json_int_t)c->disk, "fit", fit_json(&r->fit));
+    if (!j || !c->timed) return j;
+    json_object_set_new(j, "seconds",
+                        json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "step", c->pace.step, "teacher",
+                                  c->teacher_seconds, "student", c->student_seconds, "update", c->update_seconds,
+                                  "evaluation", c->pace.eval, "checkpoint", c->pace.save, "run", c->total));
+    return j;
+}

@@ -1,0 +1,253 @@
+/* run_evidence.c - the evidence that a run leaves: manifest.json when it begins, completed when it ends, and
+ * verdict.json.
+ *
+ * Owns: gathering the facts while the run has them in memory. What they mean is falsifiers.c; reading them again is
+ * run_verify.c. */
+#include "job/run/run_evidence.h"
+
+#include "base/json.h"
+#include "base/sys.h"
+#include "evidence/manifest.h"
+#include "job/run/moved.h"
+#include "job/run/run_internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static int no_memory(rt_err *e) { return rt_fail(e, RT_NOMEM, "no memory for the evidence of a run"); }
+
+static int manifest_path(rt_run *r, char **path, rt_err *e)
+{
+    *path = rt_path_join(&r->arena, r->run, "manifest.json");
+    return *path ? RT_OK : no_memory(e);
+}
+
+/* ---- what goes in ---- */
+
+static json_t *model_json(const rt_model_file *m, rt_hash128 hash)
+{
+    return json_pack("{s:s, s:s, s:I, s:o}", "name", m->name, "family", rt_family_table[m->config.family].name,
+                     "parameters", (json_int_t)rt_model_file_parameters(m), "content_hash", rt_hash_to_json(hash));
+}
+
+/* Put into j under a name; takes the reference. */
+static int put(json_t *j, const char *key, json_t *value, rt_err *e)
+{
+    return json_object_set_new(j, key, value) == 0 ? RT_OK : no_memory(e);
+}
+
+/* Models, tokenizer, template, data: by their hashes. */
+static int put_inputs(rt_run *r, json_t *j, rt_err *e)
+{
+    int rc;
+    const rt_inputs *in = r->in;
+    rt_evidence *v = r->evidence;
+    RT_TRY(rt_model_content_hash(in->student, r->pool, &v->student_hash, NULL, e));
+    RT_TRY(put(j, "student", model_json(in->student, v->student_hash), e));
+    if (in->teacher) {
+        RT_TRY(rt_model_content_hash(in->teacher, r->pool, &v->teacher_hash, NULL, e));
+        RT_TRY(put(j, "teacher", model_json(in->teacher, v->teacher_hash), e));
+    }
+    if (in->text)
+        RT_TRY(put(j, "tokenizer",
+                   json_pack("{s:s, s:o, s:I}", "of", in->text == in->student_text ? "student" : "teacher", "hash",
+                             rt_hash_to_json(rt_tokenizer_hash(in->text->tokenizer)), "ids",
+                             (json_int_t)rt_tokenizer_size(in->text->tokenizer)),
+                   e));
+    if (in->template_text.data)
+        RT_TRY(put(j, "chat_template",
+                   json_pack("{s:s, s:o}", "of", in->template_from ? in->template_from : "student", "hash",
+                             rt_hash_to_json(rt_hash(in->template_text.data, in->template_text.len))),
+                   e));
+    json_t *data;
+    RT_TRY(rt_inputs_to_json(&data, in, e));
+    RT_TRY(put(j, "data", data, e));
+out:
+    return rc;
+}
+
+/* Who computed, and from which step on. */
+static int session_json(rt_run *r, json_t **out, const json_t *settings, rt_err *e)
+{
+    int rc;
+    char id[RT_BUILD_ID_TEXT];
+    rt_dev_info info = { 0 };
+    rt_hash128 bound;
+    rt_dev *d = r->opts->dev;
+    rt_sys_build_id(id);
+    RT_TRY(d->api->info(d, &info, e));
+    RT_TRY(rt_manifest_bound_hash(settings, &bound, e));
+    *out = json_pack("{s:I, s:{s:s?, s:s?, s:s?}, s:{s:s, s:s, s:s}, s:o, s:o}", "from_step",
+                     (json_int_t)r->loop.state.step, "binary", "version", r->opts->version, "build", r->opts->build,
+                     "build_id", *id ? id : NULL, "device", "backend", d->api->name, "name", info.name, "detail",
+                     info.detail, "programs", rt_hash_to_json(r->loop.state.programs), "settings_hash",
+                     rt_hash_to_json(bound));
+    if (!*out) RT_TRY(no_memory(e));
+out:
+    return rc;
+}
+
+/* The sessions of a run that is resumed, and this one. What was written before is believed only when its checksum
+ * holds. */
+static int put_sessions(rt_run *r, json_t *j, const char *path, const json_t *settings, rt_err *e)
+{
+    int rc;
+    json_t *before = NULL, *one = NULL, *list = json_array(), *earlier;
+    RT_TRY(put(j, "sessions", list, e));
+    if (r->opts->resume && rt_path_exists(path) && rt_checked_json_read(&before, path, NULL) < 0 && r->events.note)
+        r->events.note(r->events.ctx, "manifest.json of the earlier sessions is damaged; it is begun anew");
+    earlier = json_object_get(before, "sessions");
+    for (size_t i = 0; r->loop.state.step > 0 && i < json_array_size(earlier); i++)
+        if (json_array_append(list, json_array_get(earlier, i)) != 0) RT_TRY(no_memory(e));
+    RT_TRY(session_json(r, &one, settings, e));
+    if (json_array_append(list, one) != 0) RT_TRY(no_memory(e));
+out:
+    json_decref(before);
+    json_decref(one);
+    return rc;
+}
+
+int rt_run_evidence_begin(rt_run *r, rt_err *e)
+{
+    int rc;
+    char *path;
+    json_t *settings = NULL;
+    const rt_inputs *in = r->in;
+    rt_json_init();
+    json_t *j = json_pack("{s:s, s:b, s:s, s:I}", "format", RT_MANIFEST_FORMAT, "finished", 0, "command",
+                          in->teacher ? "distill" : "train", "seed", (json_int_t)r->resolved.seed);
+    r->evidence = rt_arena_alloc(&r->arena, sizeof *r->evidence);
+    if (!j || !r->evidence) RT_TRY(no_memory(e));
+    RT_TRY(manifest_path(r, &path, e));
+    RT_TRY(put_inputs(r, j, e));
+    RT_TRY(put(j, "held_out",
+               json_pack("{s:I, s:I}", "rows", (json_int_t)rt_eval_set_rows(r->held), "positions",
+                         (json_int_t)rt_eval_set_positions(r->held)),
+               e));
+    settings = rt_manifest_settings(rt_settings_to_json(r->settings), in->student->name,
+                                    in->teacher ? in->teacher->name : NULL);
+    if (!settings || json_object_set(j, "settings", settings) != 0) RT_TRY(no_memory(e));
+    RT_TRY(put_sessions(r, j, path, settings, e));
+    RT_TRY(rt_checked_json_write(path, j, NULL, e));
+out:
+    json_decref(settings);
+    json_decref(j);
+    return rc;
+}
+
+/* ---- the end ---- */
+
+static int read_now(void *ctx, uint32_t i, uint64_t first, uint64_t n, float *out, rt_err *e)
+{
+    return rt_trainer_read_part(ctx, 'w', i, first, n, out, e);
+}
+
+int rt_run_evidence_weights(rt_run *r, rt_err *e)
+{
+    const rt_decoder *d = r->trainer->plan->student;
+    bool *trained = rt_arena_alloc(&r->arena, d->param_count * sizeof *trained);
+    if (!trained) return no_memory(e);
+    for (uint32_t i = 0; i < d->param_count; i++) trained[i] = d->params[i].grad.buf != 0;
+    rt_moved_opts o = { .model = d,
+                        .trained = trained,
+                        .before = r->in->student,
+                        .seed = r->resolved.seed,
+                        .weight_decay = r->resolved.weight_decay,
+                        .frozen = r->trainer->plan->opts.policy.weight,
+                        .after = read_now,
+                        .ctx = r->trainer };
+    return rt_moved_measure(&r->evidence->moved, &o, e);
+}
+
+static int take_metrics(rt_run *r, rt_err *e)
+{
+    FILE *f = fopen(r->metrics_path, "re");
+    if (!f) return rt_fail(e, RT_IO, "%s cannot be read again", r->metrics_path);
+    for (json_t *j; (j = json_loadf(f, JSON_DISABLE_EOF_CHECK, NULL)); json_decref(j))
+        rt_evidence_take_line(r->evidence, j);
+    fclose(f);
+    return RT_OK;
+}
+
+static int take_facts(rt_run *r, const rt_run_summary *s, rt_err *e)
+{
+    int rc;
+    rt_exec_memory m;
+    rt_dev_info info = { 0 };
+    rt_evidence *v = r->evidence;
+    rt_cursor c = rt_rows_tell(r->in->train);
+    const rt_pair *p = &r->in->pair;
+    const rt_decoder *d = r->trainer->plan->student;
+    v->teacher = r->in->teacher != NULL;
+    v->ce_weight = r->resolved.loss.ce_weight;
+    v->kd_weight = rt_loss_kd_weight(&r->resolved.loss);
+    v->steps = r->loop.state.step;
+    v->saved_step = s->saved_step;
+    v->saved = s->saved;
+    v->vocab_measured = p->measured;
+    v->vocab_common = p->common;
+    v->vocab_special = p->special_count;
+    v->data = (rt_row_totals){ c.rows, c.tokens, c.trained };
+    v->difference = s->difference;
+    v->saved_dtype = r->resolved.save_dtype;
+    rt_exec_memory_query(r->trainer->x, &m);
+    RT_TRY(r->opts->dev->api->info(r->opts->dev, &info, e));
+    v->planned = m.total;
+    v->held = info.host ? rt_sys_process_memory() : 0;
+    if (r->resolved.lora.rank)
+        v->wanted_values = rt_decoder_trained(d);
+    else if (!rt_config_parameters(&d->config, &v->wanted_values))
+        RT_TRY(rt_fail(e, RT_INTERNAL, "a model that was trained has too many parameters to count"));
+    RT_TRY(take_metrics(r, e));
+out:
+    return rc;
+}
+
+static int write_verdict(rt_run *r, const rt_findings *f, rt_err *e)
+{
+    int rc;
+    char *text = NULL, *path = rt_path_join(&r->arena, r->run, "verdict.json");
+    json_t *j = rt_findings_to_json(f);
+    text = j ? json_dumps(j, JSON_INDENT(2)) : NULL;
+    if (!text || !path) RT_TRY(no_memory(e));
+    RT_TRY(rt_file_write(path, text, strlen(text), e));
+out:
+    rt_free(text);
+    json_decref(j);
+    return rc;
+}
+
+int rt_run_evidence_end(rt_run *r, rt_run_summary *s, rt_err *e)
+{
+    int rc;
+    char *path;
+    rt_hash128 h;
+    rt_model_file *output = NULL;
+    rt_findings *f = rt_arena_alloc(&r->arena, sizeof *f);
+    json_t *j = NULL, *files;
+    if (!f) RT_TRY(no_memory(e));
+    RT_TRY(manifest_path(r, &path, e));
+    RT_TRY(rt_checked_json_read(&j, path, e));
+    RT_TRY(take_facts(r, s, e));
+    RT_TRY(rt_manifest_output(&output, r->out, r->resolved.lora.rank > 0, e));
+    RT_TRY(rt_model_content_hash(output, r->pool, &h, NULL, e));
+    r->evidence->output_values = rt_model_file_parameters(output);
+    rt_falsify(f, r->evidence);
+    RT_TRY(write_verdict(r, f, e));
+    json_object_del(j, "hash");
+    RT_TRY(put(j, "finished", json_true(), e));
+    RT_TRY(put(j, "measured", rt_evidence_to_json(r->evidence), e));
+    RT_TRY(put(j, "output",
+               json_pack("{s:I, s:b, s:o}", "step", (json_int_t)s->saved_step, "best", s->is_best, "content_hash",
+                         rt_hash_to_json(h)),
+               e));
+    files = json_object();
+    RT_TRY(put(j, "files", files, e));
+    RT_TRY(rt_manifest_files(files, r->out, e));
+    RT_TRY(rt_checked_json_write(path, j, &s->checksum, e));
+    s->findings = f;
+out:
+    rt_model_file_close(output);
+    json_decref(j);
+    return rc;
+}

@@ -1,0 +1,246 @@
+/* run_files.c - what a run has on disk besides checkpoints: settings, metrics, the model at the root. */
+#include "job/run/run_files.h"
+
+#include "base/json.h"
+#include "job/run/run_internal.h"
+#include "settings/settings_yaml.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static int no_memory(rt_err *e) { return rt_fail(e, RT_NOMEM, "no memory for the files of a run"); }
+
+/* ---- settings ---- */
+
+/* settings.json is what a resumed run reads; resolved.yaml says the same to a person, and --config takes it. The first
+ * is written first: without it nothing but the lock is in the folder, and a run that is killed then can begin again. */
+int rt_run_write_settings(rt_run *r, rt_err *e)
+{
+    int rc;
+    rt_str yaml = { 0 };
+    char *text = NULL;
+    if (r->temporary) return RT_OK;
+    json_t *j = rt_settings_to_json(r->settings);
+    text = j ? json_dumps(j, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
+    if (!text) RT_TRY(no_memory(e));
+    RT_TRY(rt_settings_to_yaml(r->settings, &yaml, e));
+    RT_TRY(rt_file_write(r->settings_path, text, strlen(text), e));
+    RT_TRY(rt_file_write(r->yaml_path, yaml.data, yaml.len, e));
+out:
+    rt_str_free(&yaml);
+    rt_free(text);
+    json_decref(j);
+    return rc;
+}
+
+/* Tokens are made once: what they came from cannot change in a run. */
+static int refuse_other_data(const rt_settings *was, const rt_settings *now, rt_err *e)
+{
+    static const rt_setting_id fixed[] = { RT_SETTING_ID_data,         RT_SETTING_ID_eval_data,
+                                           RT_SETTING_ID_loss_on,      RT_SETTING_ID_chat_template,
+                                           RT_SETTING_ID_template_var, RT_SETTING_ID_skip_bad };
+    int rc = RT_OK;
+    for (size_t i = 0; i < sizeof fixed / sizeof *fixed && rc == RT_OK; i++) {
+        rt_settings one = *now;
+        rt_str diff = { 0 };
+        memset(one.given, 0, sizeof one.given);
+        one.given[fixed[i]] = now->given[fixed[i]];
+        if (rt_settings_diff(was, &one, &diff))
+            rc = rt_fail(e, RT_INVALID, "%s; the tokens of a run are made already: begin a new one with --student %s",
+                         diff.data ? diff.data : "", now->out ? now->out : "OUT");
+        rt_str_free(&diff);
+    }
+    return rc;
+}
+
+int rt_run_read_settings(rt_run *r, rt_settings *was, rt_err *e)
+{
+    int rc;
+    rt_str text = { 0 };
+    json_t *j = NULL;
+    RT_TRY(rt_file_read(r->settings_path, 4u << 20, &text, e));
+    rt_json_init();
+    j = json_loadb(text.data ? text.data : "", text.len, 0, NULL);
+    if (!j) RT_TRY(rt_fail(e, RT_FORMAT, "%s cannot be read; the run cannot be resumed without it", r->settings_path));
+    *was = (rt_settings){ 0 };
+    RT_TRY(rt_settings_from_json(was, j, &r->arena, e));
+    if (!was->student) RT_TRY(rt_fail(e, RT_FORMAT, "%s names no student: it is not of a run", r->settings_path));
+out:
+    json_decref(j);
+    rt_str_free(&text);
+    return rc;
+}
+
+int rt_run_join_settings(rt_run *r, rt_err *e)
+{
+    int rc;
+    rt_str diff = { 0 };
+    rt_settings *was = rt_arena_alloc(&r->arena, sizeof *was);
+    if (!was) RT_TRY(no_memory(e));
+    RT_TRY(rt_run_read_settings(r, was, e));
+    if (rt_settings_diff(was, r->settings, &diff) && !r->opts->override)
+        RT_TRY(rt_fail(e, RT_INVALID,
+                       "a resumed run keeps its settings; leave these out, or say --override (the curve is then "
+                       "another):\n%s",
+                       diff.data ? diff.data : ""));
+    RT_TRY(refuse_other_data(was, r->settings, e));
+    rt_settings_overlay(was, r->settings);
+    *r->settings = *was;
+out:
+    rt_str_free(&diff);
+    return rc;
+}
+
+/* ---- metrics ---- */
+
+static int metrics_fault(const rt_run *r, rt_err *e)
+{
+    return rt_fail(e, RT_IO, "%s cannot be written: %s", r->metrics_path, strerror(errno));
+}
+
+static double wall_clock(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+int rt_run_open_metrics(rt_run *r, uint64_t keep, rt_err *e)
+{
+    r->metrics_fd = open(r->metrics_path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    if (r->metrics_fd < 0 || ftruncate(r->metrics_fd, (off_t)keep) != 0 ||
+        lseek(r->metrics_fd, (off_t)keep, SEEK_SET) < 0)
+        return metrics_fault(r, e);
+    r->loop.state.metrics_bytes = keep;
+    int rc = rt_samples_begin(r->samples, r->run, keep ? (int64_t)r->loop.state.step : -1, e);
+    if (rc < 0) return rc;
+    rt_tfevents_opts o = { .now = wall_clock(), .resumed = r->opts->resume, .keep_to = r->loop.state.step };
+    return rt_tfevents_open(&r->events_file, r->run, &o, e);
+}
+
+void rt_run_close_metrics(rt_run *r)
+{
+    (void)rt_tfevents_close(r->events_file, NULL); /* flushed after every line */
+    r->events_file = NULL;
+    if (r->metrics_fd >= 0) close(r->metrics_fd);
+    r->metrics_fd = -1;
+}
+
+int rt_run_metric(rt_run *r, json_t *line, rt_err *e)
+{
+    int rc = RT_OK;
+    char *text = line ? json_dumps(line, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
+    size_t n = text ? strlen(text) : 0, at = 0;
+    if (!text) RT_TRY(no_memory(e));
+    text[n++] = '\n'; /* in the place of the terminator */
+    while (at < n) {
+        ssize_t got = write(r->metrics_fd, text + at, n - at);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) RT_TRY(metrics_fault(r, e));
+        at += (size_t)got;
+    }
+    r->loop.state.metrics_bytes += n;
+    RT_TRY(rt_tfevents_line(r->events_file, line, wall_clock(), e));
+    RT_TRY(rt_tfevents_flush(r->events_file, e));
+out:
+    rt_free(text);
+    json_decref(line);
+    return rc;
+}
+
+void rt_run_read_evals(rt_run *r)
+{
+    rt_eval_result v;
+    bool any = false;
+    FILE *f = fopen(r->metrics_path, "re");
+    for (json_t *j; f && (j = json_loadf(f, JSON_DISABLE_EOF_CHECK, NULL)); json_decref(j)) {
+        if (!rt_eval_from_line(j, &v)) continue;
+        if (!any) r->first = v;
+        r->last = v;
+        any = true;
+    }
+    if (f) fclose(f);
+}
+
+/* ---- models ---- */
+
+/* Swaps a folder for a new one: readers see the old or the new. */
+static int replace_folder(rt_run *r, const char *path, rt_err *e)
+{
+    int rc;
+    char *temp = NULL;
+    RT_TRY(rt_dir_temp(&temp, &r->arena, path, e));
+    RT_TRY(rt_output_write(temp, r->trainer, &r->output, e));
+    RT_TRY(rt_path_exists(path) ? rt_dir_replace(temp, path, rt_hf_is_name, NULL, e) : rt_dir_commit(temp, path, e));
+    temp = NULL;
+out:
+    if (temp) rt_dir_remove(temp);
+    return rc;
+}
+
+int rt_run_write_best(rt_run *r, rt_err *e)
+{
+    char *path = rt_best_path(&r->arena, r->out, r->loop.state.step);
+    return path ? replace_folder(r, path, e) : no_memory(e);
+}
+
+/* Without it nobody takes a folder for a model, or for an adapter. */
+static bool is_last_file(const char *name)
+{
+    return strcmp(name, "config.json") == 0 || strcmp(name, "adapter_config.json") == 0;
+}
+
+bool rt_run_has_root(const rt_run *r)
+{
+    rt_arena a = { 0 };
+    char *model = rt_path_join(&a, r->out, "config.json"), *adapter = rt_path_join(&a, r->out, "adapter_config.json");
+    bool has = model && adapter && (rt_path_exists(model) || rt_path_exists(adapter));
+    rt_arena_free(&a);
+    return has;
+}
+
+/* Moves the files of a model to the root, that one last, so that a model is there only when it is whole. Can be done
+ * again after it was stopped half-way: the folder goes last of all, unless somebody has put something else into it. */
+static int move_up(rt_run *r, const char *folder, rt_err *e)
+{
+    int rc;
+    char **names;
+    uint32_t count;
+    RT_TRY(rt_dir_list(&names, &count, &r->arena, folder, e));
+    for (int last = 0; last < 2; last++)
+        for (uint32_t i = 0; i < count; i++) {
+            if (!rt_hf_is_name(NULL, names[i]) || is_last_file(names[i]) != (last == 1)) continue;
+            char *from = rt_path_join(&r->arena, folder, names[i]), *to = rt_path_join(&r->arena, r->out, names[i]);
+            if (!from || !to) RT_TRY(no_memory(e));
+            if (rename(from, to) != 0) RT_TRY(rt_fail(e, RT_IO, "%s cannot become %s: %s", from, to, strerror(errno)));
+        }
+    rmdir(folder);
+out:
+    return rc;
+}
+
+int rt_run_write_root(rt_run *r, const char *from, rt_err *e)
+{
+    int rc;
+    char *temp = NULL, *name = rt_path_join(&r->arena, r->out, "root");
+    if (from) return move_up(r, from, e);
+    if (!name) RT_TRY(no_memory(e));
+    RT_TRY(rt_dir_temp(&temp, &r->arena, name, e));
+    RT_TRY(rt_output_write(temp, r->trainer, &r->output, e));
+    RT_TRY(move_up(r, temp, e));
+    temp = NULL;
+out:
+    if (temp) rt_dir_remove(temp);
+    return rc;
+}
+
+int rt_run_write_merged(rt_run *r, rt_err *e)
+{
+    char *path = rt_path_join(&r->arena, r->out, "merged");
+    if (!path) return no_memory(e);
+    return rt_output_merged(path, r->trainer, &r->output, e);
+}

@@ -1,0 +1,141 @@
+/* run_fit.c - a run made to fit: the limit from settings and device, what a configuration needs from a dry seal, what
+ * was chosen back into the settings. The order in which things are tried is fit.h's. */
+#include "job/run/run_fit.h"
+
+#include "job/prepare/fit_need.h"
+#include "job/run/dump.h"
+#include "job/run/run_internal.h"
+
+int rt_run_fit_begin(rt_run *r, rt_err *e)
+{
+    rt_settings *s = r->settings;
+    rt_dev_info info;
+    if (r->opts->fit)
+        s->given[RT_SETTING_ID_micro_batch] = s->given[RT_SETTING_ID_recompute] =
+            s->given[RT_SETTING_ID_teacher_weights] = false;
+    r->fit.ask.micro_free = !s->given[RT_SETTING_ID_micro_batch];
+    r->fit.ask.recompute_free = !s->given[RT_SETTING_ID_recompute];
+    int rc = r->opts->dev->api->info(r->opts->dev, &info, e);
+    r->facts.positions = info.positions;
+    r->free_memory = info.memory_free;
+    return rc;
+}
+
+/* Dtypes and frozen parts do not change from one configuration to the next. */
+static int read_models(rt_run *r, rt_err *e)
+{
+    int rc;
+    const rt_inputs *in = r->in;
+    uint32_t n = rt_param_count(&in->student->config);
+    r->frozen = rt_arena_alloc(&r->arena, n * sizeof *r->frozen);
+    r->student_dtypes = rt_arena_alloc(&r->arena, n * sizeof *r->student_dtypes);
+    if (!r->frozen || !r->student_dtypes) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a run"));
+    RT_TRY(rt_resolve_freeze(&r->settings->freeze, &in->student->config, r->frozen, e));
+    RT_TRY(rt_load_dtypes(r->student_dtypes, in->student, e));
+    if (!in->teacher) return RT_OK;
+    n = rt_param_count(&in->teacher->config);
+    r->teacher_dtypes = rt_arena_alloc(&r->arena, n * sizeof *r->teacher_dtypes);
+    r->teacher_bf16 = rt_arena_alloc(&r->arena, n * sizeof *r->teacher_bf16);
+    if (!r->teacher_dtypes || !r->teacher_bf16) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a run"));
+    RT_TRY(rt_load_dtypes(r->teacher_dtypes, in->teacher, e));
+    rt_weights_bf16(r->teacher_bf16, r->teacher_dtypes, &in->teacher->config);
+out:
+    return rc;
+}
+
+rt_step_opts rt_run_step_opts(const rt_run *r, const rt_fit_config *c)
+{
+    const rt_resolved *v = &r->resolved;
+    const rt_inputs *in = r->in;
+    rt_lora lora = v->lora;
+    if (c->lora_rank && !lora.rank) lora = (rt_lora){ .rank = c->lora_rank, .alpha = 1, .roles = RT_LORA_ROLES };
+    return (rt_step_opts){ .B = c->micro_batch,
+                           .T = c->seq_len,
+                           .accumulate = c->micro_batch < v->batch,
+                           .ahead = c->ahead,
+                           .chunk = c->head_chunk,
+                           .recompute = c->recompute,
+                           .loss = v->loss,
+                           .beta1 = v->beta1,
+                           .beta2 = v->beta2,
+                           .eps = v->eps,
+                           .weight_decay = v->weight_decay,
+                           .max_grad_norm = v->max_grad_norm,
+                           .policy = *rt_device_policy(r->opts->dev),
+                           .student = &in->student->config,
+                           .teacher = in->teacher ? &in->teacher->config : NULL,
+                           .teacher_dtypes = c->weights == RT_WEIGHTS_BF16 ? r->teacher_bf16 : r->teacher_dtypes,
+                           .student_dtypes = lora.rank ? r->student_dtypes : NULL,
+                           .frozen = r->frozen,
+                           .lora = lora,
+                           .vmask = in->teacher && in->pair.masked,
+                           .picks = rt_dump_picks(r->settings),
+                           .sample_context = rt_samples_context(r->samples) };
+}
+
+static int need_of(void *ctx, const rt_fit_config *c, rt_fit_need *out, rt_err *e)
+{
+    const rt_run *r = ctx;
+    rt_step_opts o = rt_run_step_opts(r, c);
+    return rt_fit_ask_device(r->opts->dev, &o, (r->resolved.batch - 1) / c->micro_batch + 1, out, e);
+}
+
+int rt_run_keep_fit(rt_run *r, rt_err *e)
+{
+    int rc;
+    const rt_fit_config *c = &r->fit.chosen;
+    const char *rows = rt_arena_printf(&r->arena, "%u", c->micro_batch);
+    if (!rows) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for settings"));
+    r->resolved.micro_batch = c->micro_batch;
+    rt_eval_set_batch(r->held, c->micro_batch);
+    r->resolved.recompute = c->recompute;
+    RT_TRY(rt_settings_set(r->settings, RT_SETTING_ID_micro_batch, rows, e));
+    r->resolved.teacher_batch = c->micro_batch * (c->ahead ? c->ahead : 1);
+    rows = rt_arena_printf(&r->arena, "%u", r->resolved.teacher_batch);
+    if (!rows) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for settings"));
+    if (r->in->teacher) {
+        RT_TRY(rt_settings_set(r->settings, RT_SETTING_ID_teacher_batch, rows, e));
+        RT_TRY(rt_settings_set(r->settings, RT_SETTING_ID_teacher_weights, rt_weights_name(c->weights), e));
+    }
+    RT_TRY(rt_settings_set(r->settings, RT_SETTING_ID_recompute, c->recompute == RT_RECOMPUTE_BLOCK ? "block" : "none",
+                           e));
+out:
+    return rc;
+}
+
+int rt_run_choose_fit(rt_run *r, const rt_fit_ask *ask, rt_err *e)
+{
+    int rc = rt_fit_choose(&r->fit, ask, need_of, r, e);
+    return rc < 0 ? rc : rt_run_keep_fit(r, e);
+}
+
+static void ask_for_teacher(const rt_run *r, rt_fit_ask *ask)
+{
+    const rt_resolved *v = &r->resolved;
+    ask->teacher = true;
+    ask->teacher_rows = v->teacher_batch;
+    ask->weights_free = v->teacher_weights == RT_WEIGHTS_AUTO;
+    ask->weights_differ = rt_weights_differ(r->teacher_dtypes, &r->in->teacher->config, rt_device_policy(r->opts->dev));
+    if (!ask->weights_free) ask->wanted.weights = v->teacher_weights;
+}
+
+int rt_run_fit(rt_run *r, rt_err *e)
+{
+    int rc;
+    const rt_resolved *v = &r->resolved;
+    rt_fit_ask ask = r->fit.ask;
+    ask.wanted = (rt_fit_config){ .micro_batch = v->micro_batch,
+                                  .recompute = v->recompute,
+                                  .head_chunk = v->head_chunk,
+                                  .seq_len = v->seq_len,
+                                  .lora_rank = v->lora.rank };
+    ask.batch = v->batch;
+    ask.lora_free = !v->lora.rank && !r->settings->freeze.count;
+    ask.limit = v->memory_limit ? v->memory_limit : rt_fit_budget(r->free_memory);
+    ask.limit_is = v->memory_limit ? RT_FIT_GIVEN : RT_FIT_FREE;
+    RT_TRY(read_models(r, e));
+    if (r->in->teacher) ask_for_teacher(r, &ask);
+    RT_TRY(rt_run_choose_fit(r, &ask, e));
+out:
+    return rc;
+}

@@ -1,0 +1,261 @@
+/* run_open.c - opening a run: inputs, settings, programs, and where it resumes. See run.h. */
+#include "job/run/run_internal.h"
+
+#include "base/sys.h"
+#include "job/run/dump.h"
+#include "job/run/run_cost.h"
+#include "job/run/run_files.h"
+#include "job/run/run_fit.h"
+#include "job/run/run_folder.h"
+#include "job/run/run_seal.h"
+#include "text/tokenizer/vocab_convert.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static void note(const rt_run *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void note(const rt_run *r, const char *format, ...)
+{
+    char text[400];
+    va_list args;
+    if (!r->events.note) return;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    r->events.note(r->events.ctx, text);
+}
+
+static int open_inputs(rt_run *r, rt_err *e)
+{
+    int rc;
+    rt_settings *s = r->settings;
+    rt_inputs_opts o = { .env = r->opts->env,
+                         .pool = r->pool,
+                         .folder = r->data,
+                         .now = r->opts->now,
+                         .stop = r->events.stop,
+                         .progress = r->events.progress,
+                         .ctx = r->events.ctx };
+    if (!s->student) RT_TRY(rt_fail(e, RT_USAGE, "--student is missing: the model that learns"));
+    RT_TRY(rt_inputs_open(&r->in, s, &o, e));
+    RT_TRY(rt_samples_open(&r->samples, s, r->in, o.now, e));
+    RT_TRY(rt_inputs_data(r->in, s, &o, e));
+    RT_TRY(rt_inputs_facts(r->in, &r->facts, e));
+    RT_TRY(rt_run_fit_begin(r, e));
+    RT_TRY(rt_resolve_before_rows(s, &r->facts, &r->resolved, &r->arena, e));
+    RT_TRY(rt_inputs_rows(r->in, s, &r->resolved, &r->facts, e));
+    r->asked = *s; /* --time settles the rest again when steps have been timed */
+    RT_TRY(rt_resolve_with_rows(s, &r->facts, &r->resolved, &r->arena, e));
+    if (r->facts.rows_per_epoch < r->resolved.batch)
+        RT_TRY(rt_fail(e, RT_INVALID,
+                       "the data makes %" PRIu64 " rows of %u tokens, less than one --batch of %u; give more "
+                       "data, or lower --batch or --seq-len",
+                       r->facts.rows_per_epoch, r->resolved.seq_len, r->resolved.batch));
+    for (uint32_t i = 0; i < r->in->note_count; i++) note(r, "%s", r->in->notes[i]);
+    if (r->resolved.steps < 200)
+        note(r, "only %u steps: distillation usually needs some hundreds; --epochs or --steps asks for more",
+             r->resolved.steps);
+out:
+    return rc;
+}
+
+/* Targets that the divergence knows nothing of would be trained by CE alone; the pair check promised that there are
+ * none. Rows of training are checked as they come. */
+static int open_evaluation(rt_run *r, rt_err *e)
+{
+    int rc;
+    int32_t bad;
+    RT_TRY(rt_eval_set_new(&r->held, r->in->held, r->resolved.micro_batch, r->resolved.seq_len, RT_EVAL_MOST_ROWS, e));
+    if (!rt_eval_set_below(r->held, rt_inputs_id_rows(r->in), &bad))
+        RT_TRY(rt_fail(e, RT_INVALID,
+                       "id %d is in the held-out data, and an embedding has %u rows; the data is of "
+                       "another tokenizer",
+                       bad, rt_inputs_id_rows(r->in)));
+    if (r->in->teacher && !rt_eval_set_within(r->held, r->in->pair.mask, r->in->pair.student_rows, &bad))
+        RT_TRY(rt_fail(e, RT_INVALID, "id %d is a target in the held-out data, and teacher and student do not share it",
+                       bad));
+out:
+    return rc;
+}
+
+/* generation_config.json with every id that ends a text: those of the model, and the one that ends a turn under the
+ * template that was trained. Without the last a chat would never stop. */
+static int generation_config(rt_run *r, rt_span from, rt_err *e)
+{
+    int rc = RT_OK;
+    const rt_model_config *c = &r->in->student->config;
+    const rt_text_source *turns =
+        r->in->template_from && strcmp(r->in->template_from, "teacher") == 0 ? r->in->teacher_text : r->in->text;
+    int64_t eot = turns ? turns->end_of_turn : -1;
+    char *text = NULL;
+    json_error_t why = { 0 };
+    json_t *j = from.data ? json_loadb(from.data, from.len, 0, &why) : json_object(), *ids = json_array();
+    bool has = false, kept = ids != NULL;
+    if (from.data && !json_is_object(j) && (j || json_error_code(&why) != json_error_out_of_memory))
+        RT_TRY(rt_fail(e, RT_FORMAT, "the student's generation_config.json is not an object"));
+    for (uint32_t i = 0; i < c->eos_count; i++) {
+        kept = kept && json_array_append_new(ids, json_integer(c->eos[i])) == 0;
+        has = has || c->eos[i] == eot;
+    }
+    if (eot >= 0 && !has) kept = kept && json_array_append_new(ids, json_integer(eot)) == 0;
+    if (kept && json_array_size(ids) == 0) goto out;
+    kept = kept && json_object_set(j, "eos_token_id", json_array_size(ids) == 1 ? json_array_get(ids, 0) : ids) == 0;
+    text = kept ? json_dumps(j, JSON_INDENT(2)) : NULL;
+    char *copy = text ? rt_arena_strdup(&r->arena, text) : NULL;
+    if (!copy) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for generation_config.json"));
+    r->text.generation_config = (rt_span){ copy, strlen(copy) };
+out:
+    rt_free(text);
+    json_decref(j);
+    json_decref(ids);
+    return rc;
+}
+
+/* Tokenizer and template of the output. A base student often has no template; it gets the one it was trained with. */
+static int prepare_output(rt_run *r, rt_err *e)
+{
+    int rc;
+    rt_inputs *in = r->in;
+    rt_model_text text = in->student->text;
+    if (!text.tokenizer_json.data && !text.has_vocab && in->teacher) {
+        rt_span own = text.generation_config;
+        text = in->teacher->text;
+        text.generation_config = own;
+    }
+    if (in->template_text.data) text.chat_template = in->template_text;
+    r->text = text;
+    /* A vocabulary of GGUF becomes the tokenizer.json that a Hugging Face directory has. */
+    rc = rt_model_text_for(&r->text, &text, RT_CONTAINER_HF, in->student->config.vocab, &r->arena, NULL, e);
+    if (rc == RT_UNSUPPORTED) note(r, "the output gets no tokenizer.json: %s", e ? e->text : "it has no such form");
+    if (rc < 0 && rc != RT_UNSUPPORTED) return rc;
+    r->output = (rt_output){ .student = in->student,
+                             .text = &r->text,
+                             .dtype = r->resolved.save_dtype,
+                             .lora = r->resolved.lora,
+                             .base_name = in->student->name };
+    rc = generation_config(r, in->student->text.generation_config, e);
+    if (r->opts->control_of) r->text = r->opts->control_of->text; /* the template that both were trained with */
+    return rc;
+}
+
+static int make_loop(rt_run *r, rt_err *e)
+{
+    const rt_resolved *v = &r->resolved;
+    r->loop.trainer = r->trainer;
+    r->loop.source = r->in->train;
+    r->loop.pair = r->in->teacher ? &r->in->pair : NULL;
+    r->loop.id_rows = rt_inputs_id_rows(r->in);
+    r->loop.batch = v->batch;
+    r->loop.micro_batch = v->micro_batch;
+    r->loop.seq_len = v->seq_len;
+    r->loop.seed = v->seed;
+    return rt_loop_begin(&r->loop, e);
+}
+
+static int resume(rt_run *r, rt_err *e)
+{
+    int rc;
+    char *path;
+    rt_hash128 now;
+    RT_TRY(rt_programs_hash(r->trainer, &now, e));
+    r->loop.state.best = NAN;
+    r->loop.state.programs = now;
+    if (!r->opts->resume) return rt_run_open_metrics(r, 0, e);
+    RT_TRY(rt_checkpoint_newest(&path, &r->arena, r->out, e));
+    if (!path) {
+        note(r, "no checkpoint was written yet; the run begins anew");
+        return rt_run_open_metrics(r, 0, e);
+    }
+    RT_TRY(rt_checkpoint_check(path, &r->loop.state, e));
+    RT_TRY(rt_checkpoint_load(path, r->trainer, e));
+    RT_TRY(rt_rows_seek(r->in->train, &r->loop.state.cursor, e));
+    if (r->loop.state.programs.hi != now.hi || r->loop.state.programs.lo != now.lo)
+        note(r,
+             "the programs are not those of the checkpoint (another machine, build or setting): the curve continues, "
+             "but not to the same bits");
+    r->loop.state.programs = now;
+    note(r, "resuming from %s, step %u of %u", rt_path_base(path), r->loop.state.step, r->resolved.steps);
+    RT_TRY(rt_run_open_metrics(r, r->loop.state.metrics_bytes, e));
+    rt_run_read_evals(r);
+out:
+    return rc;
+}
+
+/* Weights from the files of the models, or from the checkpoint that the run resumes from. */
+static int begin(rt_run *r, rt_err *e)
+{
+    const rt_inputs *in = r->in;
+    int rc = rt_trainer_load(r->trainer, in->student, in->teacher, in->pair.mask, r->resolved.seed, e);
+    return rc < 0 ? rc : resume(r, e);
+}
+
+int rt_run_open(rt_run **out, rt_settings *s, const rt_run_opts *o, rt_err *e)
+{
+    int rc;
+    rt_run *r = rt_alloc_zero(sizeof *r, 16);
+    if (!r) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a run"));
+    r->settings = s;
+    r->opts = o;
+    r->smoke.opened = rt_now();
+    r->metrics_fd = -1;
+    if (o->events) r->events = *o->events;
+    if (o->fit && (s->given[RT_SETTING_ID_micro_batch] || s->given[RT_SETTING_ID_recompute] ||
+                   s->given[RT_SETTING_ID_teacher_weights]))
+        RT_TRY(rt_fail(e, RT_USAGE,
+                       "--fit chooses --micro-batch, --recompute and --teacher-weights; leave them out, or --fit"));
+    RT_TRY(rt_run_take_folder(r, e));
+    RT_TRY(o->resume ? rt_run_join_settings(r, e) : rt_run_write_settings(r, e));
+    RT_TRY(rt_run_make_data(r, e));
+    RT_TRY(rt_settings_defaults(s, e));
+    RT_TRY(rt_pool_new(&r->pool, s->threads ? (uint32_t)s->threads : rt_cpu_count(), e));
+    RT_TRY(open_inputs(r, e));
+    RT_TRY(open_evaluation(r, e));
+    RT_TRY(rt_samples_from_held(r->samples, r->held, e));
+    RT_TRY(prepare_output(r, e));
+    RT_TRY(rt_run_choices_read(r, e));
+    RT_TRY(rt_run_fit(r, e));
+    RT_TRY(rt_run_seal(r, e));
+    if (!o->resume) RT_TRY(rt_run_write_settings(r, e));
+    r->begun = true;
+    RT_TRY(rt_run_choices_keep(r, e));
+    RT_TRY(make_loop(r, e));
+    if (!o->dry) RT_TRY(begin(r, e));
+    r->smoke.whole = r->loop.state.step == 0;
+    if (!o->dry) RT_TRY(rt_run_write_plan(r, e));
+    /* What was changed is written when the run is known to continue with it. */
+    if (o->resume) RT_TRY(rt_run_write_settings(r, e));
+    if (r->events.ready) r->events.ready(r->events.ctx, r);
+    *out = r;
+    r = NULL;
+out:
+    rt_run_close(r);
+    return rc;
+}
+
+void rt_run_close(rt_run *r)
+{
+    if (!r) return;
+    rt_run_close_metrics(r);
+    rt_samples_close(r->samples);
+    rt_eval_set_free(r->held);
+    rt_trainer_free(r->trainer);
+    rt_inputs_close(r->in);
+    rt_pool_free(r->pool);
+    rt_loop_free(&r->loop);
+    rt_dump_free(r->dump);
+    rt_run_leave_folder(r);
+    rt_arena_free(&r->arena);
+    rt_free(r);
+}
+
+const rt_inputs *rt_run_inputs(const rt_run *r) { return r->in; }
+const rt_resolved *rt_run_resolved(const rt_run *r) { return &r->resolved; }
+const rt_run_facts *rt_run_known(const rt_run *r) { return &r->facts; }
+const rt_trainer *rt_run_trainer(const rt_run *r) { return r->trainer; }
+const rt_fit *rt_run_fitted(const rt_run *r) { return &r->fit; }
+const rt_progress_state *rt_run_state(const rt_run *r) { return &r->loop.state; }
+uint32_t rt_run_held_rows(const rt_run *r) { return rt_eval_set_rows(r->held); }
+const rt_eval_set *rt_run_held(const rt_run *r) { return r->held; }

@@ -1,0 +1,185 @@
+/* run_train.c - training a run: what its loop records, evaluates and saves, and the end. See run.h. */
+#include "job/run/run_train.h"
+
+#include "base/sys.h"
+#include "job/run/dump.h"
+#include "job/run/run_evidence.h"
+#include "job/run/run_files.h"
+#include "job/run/run_internal.h"
+#include "job/run/run_report.h"
+#include "job/run/run_smoke.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- evaluation ---- */
+
+/* Lower is better: forward KL with a teacher, else CE. */
+static int evaluate(void *ctx, rt_err *e)
+{
+    int rc;
+    rt_run *r = ctx;
+    rt_eval_result v;
+    RT_TRY(rt_evaluate(r->trainer, r->held, &v, NULL, e));
+    RT_TRY(rt_samples_make(r->samples, r->trainer, r->loop.state.step, &v, e));
+    double now = v.teacher ? v.kl.mean : v.ce.mean;
+    bool best = isnan(r->loop.state.best) || now < r->loop.state.best;
+    RT_TRY(rt_run_metric(r, rt_eval_to_json(r->loop.state.step, &v), e));
+    r->last = v;
+    if (best) {
+        r->loop.state.best = now;
+        r->loop.state.best_step = r->loop.state.step;
+        if (r->resolved.save_best && r->loop.state.step > 0) RT_TRY(rt_run_write_best(r, e));
+    }
+    if (r->events.evaluated) r->events.evaluated(r->events.ctx, r->loop.state.step, &v, best);
+out:
+    return rc;
+}
+
+/* ---- checkpoints ---- */
+
+static int save(void *ctx, rt_err *e)
+{
+    int rc;
+    rt_run *r = ctx;
+    RT_TRY(rt_checkpoint_save(r->out, r->trainer, &r->output, &r->loop.state, e));
+    rt_checkpoint_prune(r->out, r->resolved.keep);
+    if (r->events.saved) {
+        char *path = rt_arena_printf(&r->arena, "%s/checkpoint-%06u", r->out, r->loop.state.step);
+        if (path) r->events.saved(r->events.ctx, path);
+    }
+out:
+    return rc;
+}
+
+/* ---- steps ---- */
+
+static void report_step(rt_run *r, const rt_loop_step *s)
+{
+    rt_exec_memory memory;
+    const rt_trainer *t = r->trainer;
+    double all = t->teacher_seconds + t->student_seconds + t->update_seconds;
+    if (!r->events.step) return;
+    rt_exec_memory_query(t->x, &memory);
+    uint32_t left = r->resolved.steps - r->loop.state.step;
+    rt_run_line line = { .step = r->loop.state.step,
+                         .steps = r->resolved.steps,
+                         .result = s->result,
+                         .lr = s->lr,
+                         .tokens_per_second = s->tokens_per_second,
+                         .teacher_share = all > 0 ? t->teacher_seconds / all : 0,
+                         .seconds = r->loop.state.seconds,
+                         .remaining = r->loop.state.seconds / r->loop.state.step * left,
+                         .memory = memory.total };
+    r->events.step(r->events.ctx, &line);
+}
+
+static int step_metric(rt_run *r, const rt_loop_step *s, rt_err *e)
+{
+    const rt_step_result *v = &s->result;
+    json_t *j = json_pack("{s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:f}", "event", "step", "step",
+                          (json_int_t)r->loop.state.step, "loss", v->loss, "ce", v->ce, "grad_norm", v->grad_norm,
+                          "clip", v->clip, "lr", s->lr, "rows", (json_int_t)r->resolved.batch, "tokens",
+                          (json_int_t)s->tokens, "trained", (json_int_t)v->trained, "seconds", s->seconds);
+    if (j && r->in->teacher) {
+        json_object_set_new(j, "divergence", json_real(v->div));
+        json_object_set_new(j, "agreement", json_real(v->agreement));
+    }
+    return rt_run_metric(r, j, e);
+}
+
+static int before_step(void *ctx, uint32_t step, rt_err *e)
+{
+    rt_run *r = ctx;
+    return rt_dump_begin(&r->dump, r, step, e);
+}
+
+static int stepped(void *ctx, const rt_loop_step *s, bool *ends, rt_err *e)
+{
+    int rc;
+    rt_run *r = ctx;
+    RT_TRY(step_metric(r, s, e));
+    report_step(r, s);
+    if (r->dump) {
+        RT_TRY(rt_dump_end(r->dump, s->lr, &s->result, e));
+        rt_dump_free(r->dump);
+        r->dump = NULL;
+    }
+    RT_TRY(rt_run_project(r, ends, e));
+out:
+    return rc;
+}
+
+static bool stop_wanted(void *ctx)
+{
+    const rt_run *r = ctx;
+    return r->events.stop && r->events.stop(r->events.ctx);
+}
+
+/* ---- the end ---- */
+
+/* What the model at the root says, beside what was said before. */
+static int say_at_end(rt_run *r, rt_run_sample *out, rt_err *e)
+{
+    if (!r->samples || !r->samples->count) return RT_OK;
+    const rt_sample_prompt *p = &r->samples->prompts[0];
+    *out = (rt_run_sample){ .prompt = p->text, .before = p->before, .teacher = p->teacher };
+    return rt_samples_say(r->samples, r->trainer, 0, &out->after, e);
+}
+
+/* The model at the root, loaded again from its files and measured: what a user will have. */
+static int finish(rt_run *r, rt_run_summary *out, rt_err *e)
+{
+    int rc;
+    uint32_t step = r->loop.state.step, best_step = r->resolved.save_best ? r->loop.state.best_step : 0;
+    char *best_path = rt_best_path(&r->arena, r->out, best_step);
+    bool earlier = best_step > 0 && best_step != step, there = best_path && rt_path_is_dir(best_path);
+    /* The best was moved to the root already when a run that had come this far is resumed. */
+    bool moved = earlier && !there && rt_run_has_root(r), best = earlier && (there || moved);
+    out->before = r->first;
+    out->after = r->last;
+    rt_checkpoint_prune(r->out, r->resolved.keep); /* again, for a run that was killed just before it did */
+    if (!best_path) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a path"));
+    if (!moved) RT_TRY(rt_run_write_root(r, best ? best_path : NULL, e));
+    rt_best_remove(r->out);
+    out->is_best = best_step > 0 && (best || best_step == step);
+    out->saved_step = best ? best_step : step;
+    if (!best) RT_TRY(rt_output_read_back(r->out, r->trainer, &r->output, &out->difference, e));
+    RT_TRY(rt_run_evidence_weights(r, e));
+    RT_TRY(rt_output_reload(r->out, r->trainer, &r->output, e));
+    RT_TRY(rt_evaluate(r->trainer, r->held, &out->saved, NULL, e));
+    RT_TRY(say_at_end(r, &out->sample, e));
+    RT_TRY(rt_run_write_card(r, out, e));
+    if (r->settings->merge && r->resolved.lora.rank) RT_TRY(rt_run_write_merged(r, e));
+    RT_TRY(rt_run_evidence_end(r, out, e));
+    RT_TRY(rt_run_write_report(r, e));
+out:
+    return rc;
+}
+
+int rt_run_train_alone(rt_run *r, rt_run_summary *out, rt_err *e)
+{
+    int rc;
+    const rt_resolved *v = &r->resolved;
+    *out = (rt_run_summary){ 0 };
+    r->loop.saved_at = rt_now();
+    rt_dump_missed(r);
+    if (v->seconds > 0) RT_TRY(rt_run_fit_time(r, e));
+    RT_TRY(rt_run_evidence_begin(r, e));
+    if (r->loop.state.step == 0) {
+        RT_TRY(evaluate(r, e));
+        r->first = r->last;
+    }
+    r->loop.steps = v->steps;
+    r->loop.eval_every = v->eval_every;
+    r->loop.save_every = v->save_every;
+    r->loop.schedule = v->schedule;
+    r->loop.alone = rt_dump_picks(r->settings) ? (uint32_t)r->settings->dump_step : 0;
+    r->loop.rest = r->smoke.whole ? RT_SMOKE_STEPS : 0;
+    r->loop.steps_only = r->opts->smoke;
+    r->loop.calls = (rt_loop_calls){ before_step, stepped, evaluate, save, stop_wanted, r };
+    RT_TRY(rt_loop_run(&r->loop, &out->smoke, e));
+    if (!out->smoke) RT_TRY(finish(r, out, e));
+out:
+    return rc;
+}
