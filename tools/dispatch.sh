@@ -341,10 +341,11 @@ follow_log() {
     return "$(cat "$tmp/code")"
 }
 
-# fetch_files: the remote run directory as $staging, whole files only.
+# fetch_files: the remote run directory as $staging, whole files only. Only a folder that was made here is removed again.
 fetch_files() {
-    rm -rf "$staging"
-    mkdir -p "$staging" || die 7 "$staging cannot be made"
+    mkdir -p "${full%/*}" && mkdir "${full%/*}/.${full##*/}.fetching-$$" ||
+        die 7 "${full%/*}/.${full##*/}.fetching-$$ cannot be made"
+    staging=${full%/*}/.${full##*/}.fetching-$$
     for try in 1 2 3 4 5 6 7 8 9; do
         persist list_there "$list_run" "$far" || die 7 "$host: $far cannot be read: $(cat "$tmp/ssh")"
         (cd "$staging" && find . -type f -printf '%s %T@ %P\n') | tidy >"$tmp/have"
@@ -373,6 +374,15 @@ write_record() {
 EOF
 }
 
+# added OLD NEW: files of the old copy that the run has not, but for checkpoints and best models, which come and go there.
+added() {
+    (cd "$1" && find . ! -type d | sort) >"$tmp/a"
+    (cd "$2" && find . ! -type d | sort) >"$tmp/b"
+    model='((generation_|tokenizer_|adapter_)?config|tokenizer|state|special_tokens_map|vocab|added_tokens)\.json'
+    model="$model|((adapter_)?model[-0-9of]*|state)\.safetensors(\.index\.json)?|chat_template\.jinja|merges\.txt|tokenizer\.model"
+    comm -23 "$tmp/a" "$tmp/b" | grep -vE "^\./(control/)?(checkpoint|best)-[0-9]+/($model)\$" || true
+}
+
 # bring_back: waits for the end of the run and ends with its exit code.
 bring_back() {
     lost="The run goes on there; tools/dispatch.sh $host --fetch $(quote "$out") brings it back, --stop ends it early"
@@ -397,11 +407,17 @@ bring_back() {
     [ -e "$staging/run/log.txt" ] || cp "$tmp/log" "$staging/run/log.txt"
     write_record "$staging/run/dispatch.json"
     if [ -d "$out" ] && ! rmdir "$out" 2>/dev/null; then
-        rm -rf "$staging.old"
-        mv "$out" "$staging.old"
+        old=$staging.old
+        mv "$out" "$old"
+        if [ -n "$(added "$old" "$staging")" ]; then
+            number=1
+            while [ -e "$out.before-$number" ] || [ -L "$out.before-$number" ]; do number=$((number + 1)); done
+            say "kept      $out.before-$number, as it was: the run has no $(added "$old" "$staging" | head -n 3 | tr '\n' ' ')"
+            mv "$old" "$out.before-$number"
+        fi
     fi
     mv "$staging" "$out"
-    rm -rf "$staging.old"
+    [ ! -d "${old:-}" ] || rm -rf "$old"
     say "back      $out, exit code $result"
     exit "$result"
 }
@@ -544,7 +560,6 @@ case $out in
 /*) full=$out out_there=$up${out#/} ;;
 *) full=${here%/}/$out out_there=$out ;;
 esac
-staging=${full%/*}/.${full##*/}.fetching
 far=$dir/files$full
 job=${far%/*}/.${far##*/}.job
 case $dir in /*) shown=$dir ;; *) shown=\~/$dir ;; esac

@@ -93,7 +93,7 @@ static int put_side_files(const rt_model_text *text, place *to, rt_err *e)
 {
     for (uint32_t i = 0; i < text->side_count; i++) {
         const rt_side_file *s = &text->side[i];
-        if (strchr(s->name, '/') || s->name[0] == '.' || s->name[0] == '\0')
+        if (!rt_hf_is_name(NULL, s->name)) /* whoever moves or replaces the directory knows every name in it */
             return rt_fail(e, RT_INVALID, "'%.96s' is no name for a file beside a model", s->name);
         int rc = put_span(to, s->name, s->text, e);
         if (rc < 0) return rc;

@@ -257,6 +257,16 @@ rm "back again/model.safetensors"
 at --fetch "back again"
 exits 0
 check "the model is back" cmp "back again/model.safetensors" local/model.safetensors
+check "nothing was to be kept" test ! -e "back again.before-1"
+echo mine >"back again/checkpoint-000040/notes"
+mkdir "back again/checkpoint-000001"
+cp "back again/checkpoint-000040/state.json" "back again/checkpoint-000001" # as one that was removed there
+at --fetch "back again"
+exits 0
+out_has 'kept +back again\.before-1, as it was: the run has no \./checkpoint-000040/notes $'
+check "a file that was put there is kept" grep -qx mine "back again.before-1/checkpoint-000040/notes"
+check "and the run is whole" cmp "back again/model.safetensors" local/model.safetensors
+check "nothing hidden is left beside it" sh -c '! ls -d .back* 2>/dev/null'
 at --fetch full
 exits 5
 err_has 'full is not empty'

@@ -131,7 +131,7 @@ class State:
         self.top = f"state-{number}"
         os.makedirs(bench.path(self.top))
         self.foreign = {}
-        self.story = []
+        self.story, self.about = [], ""
 
     def put(self, name, data):
         """A file of somebody else's, and the folders above it that are not there. False: the place is taken."""
@@ -161,6 +161,10 @@ class State:
         for one in [path, precious, os.path.join(precious, "state.json")]:
             self.foreign[one] = look(one)
 
+    def moment(self):
+        """Seconds until a kill: early ones more often, when folders are made."""
+        return self.rng.random() ** 2 * self.bench.seconds
+
     def make(self):
         rng, bench = self.rng, self.bench
         self.base = rng.choice(["absent", "absent", "empty", "empty", "taken", "taken", "killed", "killed", "finished", "half", "half",
@@ -172,7 +176,7 @@ class State:
         elif self.base in ("empty", "taken"):
             os.makedirs(self.root)
         elif self.base == "killed":
-            bench.kill([*bench.start, "--out", self.out], rng.random() * bench.seconds)
+            self.story.append(f"base-killed {bench.kill([*bench.start, '--out', self.out], self.moment())}")
         self.was_there = [p for p in (self.root, bench.path(self.top, "a/b"), bench.path(self.top, "a")) if os.path.isdir(p)]
         if self.base in ("empty", "taken") and rng.random() < 0.15:  # a link to the folder is given
             os.symlink(self.root, bench.path(self.top, "given"))
@@ -227,7 +231,7 @@ class State:
 
     def go(self):
         self.make()
-        self.story.append(f"{self.base}, {len(self.foreign)} foreign")
+        self.about = f"{self.base}, {len(self.foreign)} foreign"
         for _ in range(self.rng.randint(1, 3)):
             kind, words = self.command()
             if kind == "force" and (self.base != "taken" or not any(os.path.dirname(p) == self.root and os.path.basename(p)
@@ -235,7 +239,7 @@ class State:
                 continue  # --force may replace a folder that holds nothing but a model
             before = tree(self.root)
             if kind in ("killed", "resume-killed"):
-                status = self.bench.kill(words, self.rng.random() * self.bench.seconds)
+                status = self.bench.kill(words, self.moment())
             else:
                 status, errors = self.bench.run(words)
                 if kind == "good" and self.free and status != 0:
@@ -264,14 +268,14 @@ def main():
             state.go()
         except (Fault, subprocess.TimeoutExpired) as fault:
             failed += 1
-            print(f"state {number}: {fault}; {'; '.join(state.story)}")
+            print(f"state {number}: {fault}; {'; '.join([state.about, *state.story])}")
         else:
             shutil.rmtree(bench.path(state.top))
         if args.only is not None:
-            print("; ".join(state.story))
-        commands += len(state.story) - 1
+            print("; ".join([state.about, *state.story]))
+        commands += len(state.story)
         files += len(state.foreign)
-        for word in state.story[1:]:
+        for word in state.story:
             tally[word] = tally.get(word, 0) + 1
     print(f"{commands} commands over {files} foreign files: " + ", ".join(f"{n} {word}" for word, n in sorted(tally.items())))
     done = 1 if args.only is not None else args.states

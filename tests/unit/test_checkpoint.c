@@ -3,8 +3,8 @@
  */
 #include "train_case.h"
 
-#include "train/checkpoint.h"
 #include "base/json.h"
+#include "train/checkpoint.h"
 
 #include <dirent.h>
 #include <math.h>
@@ -346,7 +346,7 @@ static void test_prune_foreign(void **state)
     snprintf(folder, sizeof folder, "%s", in_dir("alien"));
     for (uint32_t step = 10; step < 60; step += 10) make_one("alien", step);
     put_text("alien/checkpoint-000020/notes.txt", "mine");
-    put_text("alien/checkpoint-000030/state.json", "{\"files\": {\"x\": \"1\"}}"); /* not sealed */
+    put_text("alien/checkpoint-000030/state.json", "{\"files\": {\"x\": \"1\"}}"); /* no checksum */
     put_text("alien/checkpoint-000005/model.safetensors", "mine");
     put_text("alien/checkpoint-7/x", "mine"); /* spelt as no run does */
     put_text("alien/best-000008/config.json", "{}");
