@@ -32,7 +32,7 @@ MAY = {  # room -> other rooms that it may include
     "train": ENGINE + TEXT + ["infer", "teacher"],
     "evidence": ["base", "num", "format", "settings"],
     "report": ["base", "num", "format", "settings"],
-    "verify": CORE + ["exec"],
+    "verify": CORE + ["exec", "model"],
     "job/prepare": ENGINE + TEXT + ["settings", "infer", "teacher", "train"],
     "job/run": ENGINE + TEXT + ["settings", "infer", "teacher", "train", "evidence", "report", "job/prepare"],
     "job": ENGINE + TEXT + ["settings", "infer", "teacher", "train", "evidence", "report", "verify", *JOB],

@@ -2,38 +2,23 @@
  * alive with it. Deterministic, and within a few per cent of the ideal for the nested lifetimes of a training step. */
 #include "exec/exec_internal.h"
 
+#include <stdlib.h>
+
 static bool alive_together(rt_life a, rt_life b) { return a.first <= b.last && b.first <= a.last; }
 
+typedef struct wanted {
+    const uint64_t *bytes;
+    const rt_life *life;
+} wanted;
+
 /* Larger first; equal sizes in order of first use, then of number, so that the order is total. */
-static bool before(uint32_t a, uint32_t b, const uint64_t *bytes, const rt_life *life)
+static int by_size(const void *a, const void *b, void *ctx)
 {
-    if (bytes[a] != bytes[b]) return bytes[a] > bytes[b];
-    if (life[a].first != life[b].first) return life[a].first < life[b].first;
-    return a < b;
-}
-
-/* Heap sort: n can be thousands, and the C library's qsort takes no context. */
-static void sift(uint32_t *o, uint32_t root, uint32_t n, const uint64_t *bytes, const rt_life *life)
-{
-    for (uint32_t child; (child = 2 * root + 1) < n; root = child) {
-        if (child + 1 < n && before(o[child], o[child + 1], bytes, life)) child++;
-        if (!before(o[root], o[child], bytes, life)) return;
-        uint32_t t = o[root];
-        o[root] = o[child];
-        o[child] = t;
-    }
-}
-
-static void order_by_size(uint32_t *o, uint32_t n, const uint64_t *bytes, const rt_life *life)
-{
-    for (uint32_t i = 0; i < n; i++) o[i] = i;
-    for (uint32_t i = n / 2; i-- > 0;) sift(o, i, n, bytes, life);
-    for (uint32_t i = n; i-- > 1;) {
-        uint32_t t = o[0];
-        o[0] = o[i];
-        o[i] = t;
-        sift(o, 0, i, bytes, life);
-    }
+    const wanted *w = ctx;
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    if (w->bytes[x] != w->bytes[y]) return w->bytes[x] > w->bytes[y] ? -1 : 1;
+    if (w->life[x].first != w->life[y].first) return w->life[x].first < w->life[y].first ? -1 : 1;
+    return (x > y) - (x < y);
 }
 
 /* The lowest aligned offset >= 0 where size bytes meet none of the first n placed buffers alive with `me`. */
@@ -60,8 +45,11 @@ uint64_t rt_place(uint64_t *place, const uint64_t *bytes, const rt_life *life, u
                   uint32_t *order)
 {
     uint64_t arena = 0;
-    order_by_size(order, n, bytes, life);
-    for (uint32_t i = 0; i < n; i++) place[i] = UINT64_MAX;
+    for (uint32_t i = 0; i < n; i++) {
+        order[i] = i;
+        place[i] = UINT64_MAX;
+    }
+    if (n > 0) qsort_r(order, n, sizeof *order, by_size, &(wanted){ bytes, life });
     for (uint32_t i = 0; i < n; i++) {
         uint32_t b = order[i];
         if (life[b].first > life[b].last) continue;

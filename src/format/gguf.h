@@ -78,10 +78,6 @@ int rt_gguf_get_strings(const rt_gguf *g, const char *name, const rt_span **out,
 int rt_gguf_get_f32s(const rt_gguf *g, const char *name, const float **out, uint64_t *count, rt_arena *a, rt_err *e);
 int rt_gguf_get_i32s(const rt_gguf *g, const char *name, const int32_t **out, uint64_t *count, rt_arena *a, rt_err *e);
 
-/* Sorts numbers 0..n-1 in order; no memory. */
-typedef bool (*rt_gguf_less_fn)(const void *ctx, uint32_t a, uint32_t b);
-void rt_gguf_sort(uint32_t *order, uint32_t n, rt_gguf_less_fn less, const void *ctx);
-
 /* ---- tensor types (gguf_types.c) ---- */
 
 /* The number of a type in the file; -1 when GGUF has none. */

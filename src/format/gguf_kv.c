@@ -5,6 +5,7 @@
 #include "format/gguf.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define AGAIN "the file is damaged or incomplete: download or convert it again"
@@ -143,61 +144,21 @@ static int compare(rt_span a, rt_span b)
     return c != 0 ? c : (a.len > b.len) - (a.len < b.len);
 }
 
-/* Heap sort: the C library's qsort takes no context and may ask for memory. */
-static void sift(uint32_t *order, uint32_t root, uint32_t n, rt_gguf_less_fn less, const void *ctx)
+static int by_name(const void *a, const void *b)
 {
-    for (uint32_t child; (child = 2 * root + 1) < n; root = child) {
-        if (child + 1 < n && less(ctx, order[child], order[child + 1])) child++;
-        if (!less(ctx, order[root], order[child])) return;
-        uint32_t t = order[root];
-        order[root] = order[child];
-        order[child] = t;
-    }
-}
-
-void rt_gguf_sort(uint32_t *order, uint32_t n, rt_gguf_less_fn less, const void *ctx)
-{
-    for (uint32_t i = 0; i < n; i++) order[i] = i;
-    for (uint32_t i = n / 2; i-- > 0;) sift(order, i, n, less, ctx);
-    for (uint32_t i = n; i-- > 1;) {
-        uint32_t t = order[0];
-        order[0] = order[i];
-        order[i] = t;
-        sift(order, 0, i, less, ctx);
-    }
-}
-
-static bool key_less(const void *ctx, uint32_t a, uint32_t b)
-{
-    const rt_gguf_key *keys = ctx;
-    return compare(keys[a].name, keys[b].name) < 0;
+    return compare(((const rt_gguf_key *)a)->name, ((const rt_gguf_key *)b)->name);
 }
 
 static int sort_keys(rt_gguf *g, rt_err *e)
 {
-    uint32_t n = g->key_count;
-    if (n == 0) return RT_OK;
-    uint32_t *order = rt_alloc(n * sizeof *order, 16);
-    rt_gguf_key *sorted = rt_alloc(n * sizeof *sorted, 16);
-    int rc = RT_OK;
-    if (!order || !sorted) {
-        rc = rt_fail(e, RT_NOMEM, "%s: out of memory while its keys were read", g->path);
-        goto out;
+    if (g->key_count > 0) qsort(g->keys, g->key_count, sizeof *g->keys, by_name);
+    for (uint32_t i = 1; i < g->key_count; i++) {
+        rt_span name = g->keys[i].name;
+        if (compare(g->keys[i - 1].name, name) == 0)
+            return rt_fail(e, RT_FORMAT, "%s: key '%.*s' is there twice; convert the model again", g->path,
+                           name.len > 100 ? 100 : (int)name.len, name.data);
     }
-    rt_gguf_sort(order, n, key_less, g->keys);
-    for (uint32_t i = 0; i < n; i++) {
-        sorted[i] = g->keys[order[i]];
-        if (i > 0 && compare(sorted[i - 1].name, sorted[i].name) == 0) {
-            rc = rt_fail(e, RT_FORMAT, "%s: key '%.*s' is there twice; convert the model again", g->path,
-                         sorted[i].name.len > 100 ? 100 : (int)sorted[i].name.len, sorted[i].name.data);
-            goto out;
-        }
-    }
-    memcpy(g->keys, sorted, n * sizeof *sorted);
-out:
-    rt_free(order);
-    rt_free(sorted);
-    return rc;
+    return RT_OK;
 }
 
 static int parse_alignment(rt_gguf *g, rt_err *e)

@@ -5,6 +5,7 @@
 #include "format/gguf.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define AGAIN "the file is damaged or incomplete: download or convert it again"
@@ -79,10 +80,11 @@ out:
     return rc;
 }
 
-static bool by_place(const void *ctx, uint32_t a, uint32_t b)
+static int by_place(const void *a, const void *b)
 {
-    const rt_tensor *t = ctx;
-    return t[a].data < t[b].data || (t[a].data == t[b].data && t[a].bytes < t[b].bytes);
+    const rt_tensor *x = *(const rt_tensor *const *)a, *y = *(const rt_tensor *const *)b;
+    if (x->data != y->data) return x->data < y->data ? -1 : 1;
+    return (x->bytes > y->bytes) - (x->bytes < y->bytes);
 }
 
 /* Tensors from first on lie in one file; no two may share a byte. */
@@ -90,18 +92,16 @@ static int check_overlap(const rt_model_file *m, uint32_t first, const char *pat
 {
     uint32_t n = m->tensor_count - first;
     if (n < 2) return RT_OK;
-    const rt_tensor *t = m->tensors + first;
-    uint32_t *order = rt_alloc(n * sizeof *order, 16);
-    if (!order) return rt_fail(e, RT_NOMEM, "%s: out of memory for its tensors", path);
+    const rt_tensor **t = rt_alloc(n * sizeof *t, 16);
+    if (!t) return rt_fail(e, RT_NOMEM, "%s: out of memory for its tensors", path);
     int rc = RT_OK;
-    rt_gguf_sort(order, n, by_place, t);
-    for (uint32_t i = 0; i + 1 < n && rc == RT_OK; i++) {
-        const rt_tensor *a = &t[order[i]], *b = &t[order[i + 1]];
-        if (a->data + a->bytes > b->data)
-            rc = rt_fail(e, RT_FORMAT, "%s: tensors '%.90s' and '%.90s' overlap; " AGAIN, path, a->file_name,
-                         b->file_name);
-    }
-    rt_free(order);
+    for (uint32_t i = 0; i < n; i++) t[i] = &m->tensors[first + i];
+    qsort(t, n, sizeof *t, by_place);
+    for (uint32_t i = 0; i + 1 < n && rc == RT_OK; i++)
+        if (t[i]->data + t[i]->bytes > t[i + 1]->data)
+            rc = rt_fail(e, RT_FORMAT, "%s: tensors '%.90s' and '%.90s' overlap; " AGAIN, path, t[i]->file_name,
+                         t[i + 1]->file_name);
+    rt_free(t);
     return rc;
 }
 

@@ -5,6 +5,8 @@
  * perfect cache: each operand read once and written once. Everything saturates instead of wrapping. */
 #include "op/plan_facts.h"
 
+#include <stdlib.h>
+
 static uint64_t mul(uint64_t a, uint64_t b)
 {
     uint64_t out = UINT64_MAX;
@@ -169,20 +171,12 @@ static void count_use(rt_plan_facts *f, const rt_plan *p, rt_view v, bool *seen)
     f->cls[b->cls].used_bytes = add(f->cls[b->cls].used_bytes, b->bytes);
 }
 
-/* Largest first; by index where they are equal, so that there is one order. Shell sort: in place, and never asks the
- * C library for memory as qsort may. */
-static void sort_alive(uint32_t *alive, uint32_t n, const rt_buffer *acts)
+/* Largest first; by index where they are equal, so that there is one order. */
+static int by_bytes(const void *a, const void *b, void *acts)
 {
-    for (uint32_t gap = n / 2; gap > 0; gap /= 2)
-        for (uint32_t i = gap; i < n; i++) {
-            uint32_t x = alive[i], j = i;
-            for (; j >= gap; j -= gap) {
-                uint32_t y = alive[j - gap];
-                if (acts[y].bytes > acts[x].bytes || (acts[y].bytes == acts[x].bytes && y < x)) break;
-                alive[j] = y;
-            }
-            alive[j] = x;
-        }
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    uint64_t n = ((const rt_buffer *)acts)[x].bytes, m = ((const rt_buffer *)acts)[y].bytes;
+    return n != m ? (n > m ? -1 : 1) : (x > y) - (x < y);
 }
 
 int rt_plan_facts_new(rt_plan_facts *out, const rt_plan *p, rt_err *e)
@@ -207,7 +201,7 @@ int rt_plan_facts_new(rt_plan_facts *out, const rt_plan *p, rt_err *e)
     f.peak = rt_plan_lifetimes(p, f.life, &f.peak_op);
     for (uint32_t i = 0; f.peak && i < p->nacts; i++)
         if (f.life[i].first <= f.peak_op && f.peak_op <= f.life[i].last) f.alive[f.nalive++] = i;
-    sort_alive(f.alive, f.nalive, p->acts);
+    qsort_r(f.alive, f.nalive, sizeof *f.alive, by_bytes, p->acts);
     *out = f;
     f = (rt_plan_facts){ 0 };
 out:

@@ -1,229 +1,218 @@
-/* block.c - see block.h. Forward first, then backward in the opposite order; every gradient says `=` or `+=`. */
+/* block.c - see block.h. */
 #include "verify/block.h"
 
-static const char *const param_names[RT_BLOCK_PARAMS] = {
-#define X(id, name) name,
-    RT_BLOCK_PARAM_LIST(X)
-#undef X
+static const float CE_WEIGHT = 0.3f, KD_WEIGHT = 0.7f;
+
+/* One layer; two with all that a family may have; a window on one of two; a tied head, a layer without rope, biases in
+ * the MLP, backward from recomputed layers. No bias on k without rope: it moves all scores of a row alike, so that its
+ * gradient is 0 but for rounding. */
+static const rt_block_shape shapes[] = {
+    { .config = { .family = RT_FAMILY_LLAMA,
+                  .layers = 1,
+                  .width = 12,
+                  .heads = 2,
+                  .kv_heads = 2,
+                  .head_dim = 8,
+                  .hidden = 10,
+                  .vocab = 19 },
+      .B = 1,
+      .T = 6,
+      .chunk = 6,
+      .divergence = RT_DIV_FORWARD_KL,
+      .temperature = 1.0f },
+    { .config = { .family = RT_FAMILY_QWEN3,
+                  .layers = 2,
+                  .width = 14,
+                  .heads = 4,
+                  .kv_heads = 2,
+                  .head_dim = 8,
+                  .hidden = 9,
+                  .vocab = 23,
+                  .qkv_bias = true,
+                  .o_bias = true,
+                  .qk_norm = true },
+      .B = 2,
+      .T = 5,
+      .chunk = 4,
+      .documents = true,
+      .divergence = RT_DIV_JSD,
+      .temperature = 2.0f,
+      .mix = 0.4f },
+    { .config = { .family = RT_FAMILY_QWEN2,
+                  .layers = 2,
+                  .width = 10,
+                  .heads = 3,
+                  .kv_heads = 1,
+                  .head_dim = 16,
+                  .hidden = 11,
+                  .vocab = 17,
+                  .qkv_bias = true,
+                  .window = 3,
+                  .layer_flags = { RT_LAYER_WINDOW } },
+      .B = 2,
+      .T = 6,
+      .chunk = 4,
+      .divergence = RT_DIV_REVERSE_KL,
+      .temperature = 1.5f },
+    { .config = { .family = RT_FAMILY_SMOLLM3,
+                  .layers = 2,
+                  .width = 11,
+                  .heads = 4,
+                  .kv_heads = 2,
+                  .head_dim = 8,
+                  .hidden = 10,
+                  .vocab = 21,
+                  .mlp_bias = true,
+                  .tied = true,
+                  .layer_flags = { 0, RT_LAYER_NO_ROPE } },
+      .B = 1,
+      .T = 7,
+      .chunk = 3,
+      .recompute = RT_RECOMPUTE_BLOCK,
+      .divergence = RT_DIV_SKEW_FKL,
+      .temperature = 1.0f,
+      .mix = 0.2f },
 };
 
-const char *rt_block_param_name(int i) { return param_names[i]; }
-
-static const float EPS = 1e-5f;
-
-/* What forward keeps for backward. */
-typedef struct saved {
-    rt_view n1, qkv, q, k, v; /* normed input; packed projection and its parts */
-    rt_view qn, kn, qr, kr;   /* after q/k norm, after rope */
-    rt_view o, lse, h, n2;    /* attention; residual stream after it, normed */
-    rt_view gu, act;          /* gate and up side by side; their product */
-    rt_view h2, nf;           /* residual stream at the end, normed */
-} saved;
-
-static void declare_params(rt_block *b, const rt_policy *p)
+const rt_block_shape *rt_block_gradient_shape(uint32_t index)
 {
-    const rt_block_shape *s = &b->shape;
-    uint32_t qd = s->H * s->D, kd = s->K * s->D;
-    uint32_t shape[RT_BLOCK_PARAMS][2] = {
-        [RT_BLOCK_NORM1] = { 1, s->C }, [RT_BLOCK_QKV] = { qd + 2 * kd, s->C },  [RT_BLOCK_OUT] = { s->C, qd },
-        [RT_BLOCK_NORM2] = { 1, s->C }, [RT_BLOCK_GATE_UP] = { 2 * s->F, s->C }, [RT_BLOCK_DOWN] = { s->C, s->F },
-        [RT_BLOCK_NORMF] = { 1, s->C }, [RT_BLOCK_HEAD] = { s->V, s->C },
-    };
-    if (s->bias) shape[RT_BLOCK_QKV_BIAS][0] = 1, shape[RT_BLOCK_QKV_BIAS][1] = qd + 2 * kd;
-    if (s->qk_norm)
-        for (int i = RT_BLOCK_QNORM; i <= RT_BLOCK_KNORM; i++) shape[i][0] = 1, shape[i][1] = s->D;
-    for (int i = 0; i < RT_BLOCK_PARAMS; i++) {
-        if (!shape[i][0]) continue;
-        /* the head is written once per chunk: its gradient is of the "many" kind */
-        rt_dtype g = i == RT_BLOCK_HEAD ? p->grad_many : p->grad;
-        b->param[i] = rt_space_buf(b->space, RT_CLASS_PARAM, p->weight, shape[i][0], shape[i][1], param_names[i]);
-        b->grad[i] = rt_space_buf(b->space, RT_CLASS_GRAD, g, shape[i][0], shape[i][1], param_names[i]);
-    }
+    return index < sizeof shapes / sizeof *shapes ? &shapes[index] : NULL;
 }
 
-static void declare_data(rt_block *b, const rt_policy *p)
+/* Head and loss of n tokens from `first` on; with dhidden (N,C) their gradients too. */
+static void record_chunk(const rt_block *b, rt_plan *p, rt_view hidden, rt_view dhidden, uint32_t first, uint32_t n)
 {
     const rt_block_shape *s = &b->shape;
-    uint32_t N = s->B * s->T;
-    rt_space *sp = b->space;
-    b->x = rt_space_buf(sp, RT_CLASS_INPUT, p->act, N, s->C, "x");
-    b->dx = rt_space_buf(sp, RT_CLASS_OUTPUT, p->act, N, s->C, "dx");
-    b->freq = rt_space_buf(sp, RT_CLASS_INPUT, p->scalar, 1, s->D / 2, "freq");
-    b->pos = rt_space_buf(sp, RT_CLASS_INPUT, RT_DTYPE_I32, N, 1, "pos");
-    if (s->documents) b->start = rt_space_buf(sp, RT_CLASS_INPUT, RT_DTYPE_I32, N, 1, "start");
-    b->target = rt_space_buf(sp, RT_CLASS_INPUT, RT_DTYPE_I32, N, 1, "target");
-    b->teacher = rt_space_buf(sp, RT_CLASS_INPUT, p->logits, N, s->V, "teacher");
-    b->stepval = rt_space_buf(sp, RT_CLASS_STEP, RT_DTYPE_U8, 1, sizeof(rt_step), "step");
-    b->fault = rt_space_buf(sp, RT_CLASS_STATE, RT_DTYPE_U32, 1, 4, "fault");
-    b->sums = rt_space_buf(sp, RT_CLASS_OUTPUT, p->scalar, 1, 4, "sums");
-}
-
-static rt_attn_shape attn_shape(const rt_block_shape *s)
-{
-    return (rt_attn_shape){ .T = s->T, .H = s->H, .K = s->K, .D = s->D, .window = s->window };
-}
-
-/* Attention half: x -> h = x + w_out attention(...), n2 = norm(h). */
-static void forward_attention(rt_block *b, rt_plan *p, saved *v)
-{
-    const rt_block_shape *s = &b->shape;
-    uint32_t N = s->B * s->T, qd = s->H * s->D, kd = s->K * s->D;
-    rt_dtype A = p->policy.act;
-    rt_attn_shape as = attn_shape(s);
-    rt_plan_label(p, "attention");
-    v->n1 = rt_act(p, A, N, s->C, "n1");
-    rt_emit_rmsnorm_fwd(p, v->n1, b->x, b->param[RT_BLOCK_NORM1], 1, EPS);
-    v->qkv = rt_act(p, A, N, qd + 2 * kd, "qkv");
-    rt_emit_matmul(p, v->qkv, v->n1, b->param[RT_BLOCK_QKV], b->param[RT_BLOCK_QKV_BIAS], "nt", 1.0f);
-    v->q = rt_view_cols(p, v->qkv, 0, qd);
-    v->k = rt_view_cols(p, v->qkv, qd, kd);
-    v->v = rt_view_cols(p, v->qkv, qd + kd, kd);
-    v->qn = v->q;
-    v->kn = v->k;
-    if (s->qk_norm) {
-        v->qn = rt_act(p, A, N, qd, "qn");
-        v->kn = rt_act(p, A, N, kd, "kn");
-        rt_emit_rmsnorm_fwd(p, v->qn, v->q, b->param[RT_BLOCK_QNORM], s->H, EPS);
-        rt_emit_rmsnorm_fwd(p, v->kn, v->k, b->param[RT_BLOCK_KNORM], s->K, EPS);
-    }
-    v->qr = rt_act(p, A, N, qd, "qr");
-    v->kr = rt_act(p, A, N, kd, "kr");
-    rt_emit_rope_fwd(p, v->qr, v->qn, b->freq, b->pos, 1.0f);
-    rt_emit_rope_fwd(p, v->kr, v->kn, b->freq, b->pos, 1.0f);
-    v->o = rt_act(p, A, N, qd, "o");
-    v->lse = rt_act(p, p->policy.scalar, N, s->H, "lse");
-    rt_emit_attn_fwd(p, v->o, v->lse, v->qr, v->kr, v->v, b->start, &as);
-    rt_view proj = rt_act(p, A, N, s->C, "proj");
-    rt_emit_matmul(p, proj, v->o, b->param[RT_BLOCK_OUT], RT_NONE, "nt", 1.0f);
-    v->h = rt_act(p, A, N, s->C, "h");
-    v->n2 = rt_act(p, A, N, s->C, "n2");
-    rt_emit_add_rmsnorm_fwd(p, v->n2, v->h, proj, b->x, b->param[RT_BLOCK_NORM2], EPS);
-}
-
-/* MLP half: n2, h -> h2 = h + w_down swiglu(w_gate_up n2), nf = norm(h2). */
-static void forward_mlp(rt_block *b, rt_plan *p, saved *v)
-{
-    const rt_block_shape *s = &b->shape;
-    uint32_t N = s->B * s->T;
-    rt_dtype A = p->policy.act;
-    rt_plan_label(p, "mlp");
-    v->gu = rt_act(p, A, N, 2 * s->F, "gate_up");
-    rt_emit_matmul(p, v->gu, v->n2, b->param[RT_BLOCK_GATE_UP], RT_NONE, "nt", 1.0f);
-    v->act = rt_act(p, A, N, s->F, "act");
-    rt_emit_swiglu_fwd(p, v->act, rt_view_cols(p, v->gu, 0, s->F), rt_view_cols(p, v->gu, s->F, s->F));
-    rt_view down = rt_act(p, A, N, s->C, "down");
-    rt_emit_matmul(p, down, v->act, b->param[RT_BLOCK_DOWN], RT_NONE, "nt", 1.0f);
-    v->h2 = rt_act(p, A, N, s->C, "h2");
-    v->nf = rt_act(p, A, N, s->C, "nf");
-    rt_emit_add_rmsnorm_fwd(p, v->nf, v->h2, down, v->h, b->param[RT_BLOCK_NORMF], EPS);
-}
-
-/* Head and loss, one chunk of tokens at a time; with grad, dnf = and dhead += as well. Returns dnf. */
-static rt_view head(rt_block *b, rt_plan *p, const saved *v, bool grad)
-{
-    const rt_block_shape *s = &b->shape;
-    uint32_t N = s->B * s->T, n = N / s->chunks;
-    rt_view dnf = grad ? rt_act(p, p->policy.act, N, s->C, "dnf") : RT_NONE;
+    rt_view h = rt_view_rows(p, hidden, first, n), logits = rt_act(p, p->policy.logits, n, s->config.vocab, "logits");
+    rt_kd_io io = { .logits = logits,
+                    .sums = b->sums,
+                    .ce = rt_view_rows(p, b->each[0], first, n),
+                    .div = rt_view_rows(p, b->each[1], first, n),
+                    .top1 = rt_view_rows(p, b->each[2], first, n),
+                    .fault = b->fault,
+                    .step = b->stepval,
+                    .target = rt_view_rows(p, b->target, first, n),
+                    .teacher = rt_view_rows(p, b->teacher, first, n) };
     rt_kd_opts o = { .divergence = s->divergence,
                      .T = s->temperature,
                      .mix = s->mix,
-                     .ce_weight = 0.3f,
-                     .kd_weight = 0.7f,
+                     .ce_weight = CE_WEIGHT,
+                     .kd_weight = KD_WEIGHT,
                      .t2 = true,
-                     .grad = grad };
-    for (uint32_t i = 0; i < s->chunks; i++) {
-        rt_plan_label(p, "head chunk %u", i);
-        rt_view nf = rt_view_rows(p, v->nf, i * n, n), logits = rt_act(p, p->policy.logits, n, s->V, "logits");
-        rt_emit_matmul(p, logits, nf, b->param[RT_BLOCK_HEAD], RT_NONE, "nt", 1.0f);
-        rt_kd_io io = { .logits = logits,
-                        .sums = b->sums,
-                        .fault = b->fault,
-                        .step = b->stepval,
-                        .target = rt_view_rows(p, b->target, i * n, n),
-                        .teacher = rt_view_rows(p, b->teacher, i * n, n) };
-        rt_emit_kd_loss(p, &io, &o);
-        if (!grad) continue;
-        rt_emit_matmul(p, rt_view_rows(p, dnf, i * n, n), logits, b->param[RT_BLOCK_HEAD], RT_NONE, "nn", 1.0f); /* = */
-        rt_emit_matmul(p, b->grad[RT_BLOCK_HEAD], logits, nf, RT_NONE, "tn", 1.0f); /* += from the second chunk on */
+                     .grad = dhidden.buf != 0 };
+    rt_plan_label(p, "head from token %u", first);
+    rt_decoder_logits(p, b->decoder, logits, h);
+    rt_emit_kd_loss(p, &io, &o);
+    if (o.grad) rt_decoder_logits_backward(p, b->decoder, logits, h, rt_view_rows(p, dhidden, first, n));
+}
+
+/* A null trace: forward and loss alone. */
+static void record(const rt_block *b, rt_plan *p, rt_trace *trace)
+{
+    uint32_t N = b->shape.B * b->shape.T, C = b->shape.config.width, chunk = b->shape.chunk;
+    rt_view hidden = rt_act(p, p->policy.act, N, C, "hidden");
+    rt_view dhidden = trace ? rt_act(p, p->policy.act, N, C, "dhidden") : RT_NONE;
+    rt_decoder_forward(p, b->decoder, &b->tokens, trace, hidden);
+    for (uint32_t i = 0; i < N; i += chunk) record_chunk(b, p, hidden, dhidden, i, N - i < chunk ? N - i : chunk);
+    if (trace) rt_decoder_backward(p, b->decoder, &b->tokens, trace, dhidden);
+}
+
+static void random_values(void *out, rt_dtype d, uint64_t n, double spread, uint64_t seed)
+{
+    for (uint64_t k = 0; k < n; k++) {
+        double x = spread * rt_test_normal(seed, k);
+        rt_float_from_f64((uint8_t *)out + rt_dtype_bytes(d, k), &x, d, 1);
     }
-    return dnf;
 }
 
-/* Returns dh (N,C): the gradient that reaches the residual stream between the two halves. */
-static rt_view backward_mlp(rt_block *b, rt_plan *p, const saved *v, rt_view dnf)
+static rt_view tokens(rt_block *b, const char *name)
 {
-    const rt_block_shape *s = &b->shape;
-    uint32_t N = s->B * s->T;
-    rt_dtype A = p->policy.act;
-    rt_plan_label(p, "mlp backward");
-    rt_view dh2 = rt_act(p, A, N, s->C, "dh2"), dact = rt_act(p, A, N, s->F, "dact");
-    rt_emit_rmsnorm_bwd(p, dh2, b->grad[RT_BLOCK_NORMF], dnf, v->h2, b->param[RT_BLOCK_NORMF], 1, EPS); /* = */
-    rt_emit_matmul(p, b->grad[RT_BLOCK_DOWN], dh2, v->act, RT_NONE, "tn", 1.0f);                        /* = */
-    rt_emit_matmul(p, dact, dh2, b->param[RT_BLOCK_DOWN], RT_NONE, "nn", 1.0f);                         /* = */
-    rt_view dgu = rt_act(p, A, N, 2 * s->F, "dgate_up");
-    rt_emit_swiglu_bwd(p, rt_view_cols(p, dgu, 0, s->F), rt_view_cols(p, dgu, s->F, s->F), dact,
-                       rt_view_cols(p, v->gu, 0, s->F), rt_view_cols(p, v->gu, s->F, s->F));
-    rt_emit_matmul(p, b->grad[RT_BLOCK_GATE_UP], dgu, v->n2, RT_NONE, "tn", 1.0f); /* = */
-    rt_view dn2 = rt_act(p, A, N, s->C, "dn2");
-    rt_emit_matmul(p, dn2, dgu, b->param[RT_BLOCK_GATE_UP], RT_NONE, "nn", 1.0f); /* = */
-    /* the residual path joins here, in place: dh2 becomes dh */
-    rt_emit_add_rmsnorm_bwd(p, dh2, b->grad[RT_BLOCK_NORM2], dn2, v->h, b->param[RT_BLOCK_NORM2], dh2, EPS);
-    return dh2;
+    return rt_space_buf(b->space, RT_CLASS_INPUT, RT_DTYPE_I32, b->shape.B * b->shape.T, 1, name);
 }
 
-static void backward_attention(rt_block *b, rt_plan *p, const saved *v, rt_view dh)
+enum { IDS, POS, TARGET, STEP, FAULT, TEACHER, FREQ, START };
+
+/* Room for the values of every input. */
+static int declare_inputs(rt_block *b, const rt_policy *p, void **data, rt_err *e)
 {
+    int rc;
     const rt_block_shape *s = &b->shape;
-    uint32_t N = s->B * s->T, qd = s->H * s->D, kd = s->K * s->D;
-    rt_dtype A = p->policy.act;
-    rt_attn_shape as = attn_shape(s);
-    rt_plan_label(p, "attention backward");
-    rt_emit_matmul(p, b->grad[RT_BLOCK_OUT], dh, v->o, RT_NONE, "tn", 1.0f); /* = */
-    rt_view d_o = rt_act(p, A, N, qd, "do");
-    rt_emit_matmul(p, d_o, dh, b->param[RT_BLOCK_OUT], RT_NONE, "nn", 1.0f); /* = */
-    rt_view dqkv = rt_act(p, A, N, qd + 2 * kd, "dqkv");
-    rt_view dq = rt_view_cols(p, dqkv, 0, qd), dk = rt_view_cols(p, dqkv, qd, kd),
-            dv = rt_view_cols(p, dqkv, qd + kd, kd);
-    rt_view dqr = s->qk_norm ? rt_act(p, A, N, qd, "dqr") : dq, dkr = s->qk_norm ? rt_act(p, A, N, kd, "dkr") : dk;
-    rt_emit_attn_bwd(p, dqr, dkr, dv, d_o, v->qr, v->kr, v->v, v->o, v->lse, b->start, &as);
-    rt_emit_rope_bwd(p, dqr, dqr, b->freq, b->pos, 1.0f);
-    rt_emit_rope_bwd(p, dkr, dkr, b->freq, b->pos, 1.0f);
-    if (s->qk_norm) {
-        rt_emit_rmsnorm_bwd(p, dq, b->grad[RT_BLOCK_QNORM], dqr, v->q, b->param[RT_BLOCK_QNORM], s->H, EPS); /* = */
-        rt_emit_rmsnorm_bwd(p, dk, b->grad[RT_BLOCK_KNORM], dkr, v->k, b->param[RT_BLOCK_KNORM], s->K, EPS); /* = */
+    rt_space *sp = b->space;
+    b->tokens = (rt_tokens){ .B = s->B, .T = s->T, .ids = tokens(b, "ids"), .pos = tokens(b, "pos") };
+    if (s->documents) b->tokens.start = tokens(b, "start");
+    b->target = tokens(b, "target");
+    b->teacher = rt_space_buf(sp, RT_CLASS_INPUT, p->logits, s->B * s->T, s->config.vocab, "teacher");
+    b->stepval = rt_space_buf(sp, RT_CLASS_STEP, RT_DTYPE_U8, 1, sizeof(rt_step), "step");
+    b->fault = rt_space_buf(sp, RT_CLASS_STATE, RT_DTYPE_U32, 1, 4, "fault");
+    for (int i = 0; i < 3; i++) b->each[i] = rt_space_buf(sp, RT_CLASS_OUTPUT, p->scalar, s->B * s->T, 1, "each");
+    b->sums = rt_space_buf(sp, RT_CLASS_OUTPUT, p->scalar, 1, 4, "sums");
+    RT_TRY(rt_space_status(sp, e));
+    const rt_view view[RT_BLOCK_INPUTS] = { b->tokens.ids, b->tokens.pos, b->target,        b->stepval,
+                                            b->fault,      b->teacher,    b->decoder->freq, b->tokens.start };
+    b->inputs = s->documents ? RT_BLOCK_INPUTS : START;
+    for (uint32_t i = 0; i < b->inputs; i++) {
+        data[i] = rt_arena_alloc(&b->arena, sp->bufs[view[i].buf - 1].bytes);
+        if (!data[i]) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for the block's data"));
+        b->input[i] = (rt_grad_data){ view[i], data[i] };
     }
-    if (s->bias) rt_emit_bias_grad(p, b->grad[RT_BLOCK_QKV_BIAS], dqkv);        /* = */
-    rt_emit_matmul(p, b->grad[RT_BLOCK_QKV], dqkv, v->n1, RT_NONE, "tn", 1.0f); /* = */
-    rt_view dn1 = rt_act(p, A, N, s->C, "dn1");
-    rt_emit_matmul(p, dn1, dqkv, b->param[RT_BLOCK_QKV], RT_NONE, "nn", 1.0f);                                /* = */
-    rt_emit_add_rmsnorm_bwd(p, b->dx, b->grad[RT_BLOCK_NORM1], dn1, b->x, b->param[RT_BLOCK_NORM1], dh, EPS); /* = */
+out:
+    return rc;
 }
 
-static void record(rt_block *b, rt_plan *p, bool grad)
+/* Every fifth target is masked. */
+static int make_inputs(rt_block *b, const rt_policy *p, rt_err *e)
 {
-    saved v = { 0 };
-    forward_attention(b, p, &v);
-    forward_mlp(b, p, &v);
-    rt_view dnf = head(b, p, &v, grad);
-    if (grad) backward_attention(b, p, &v, backward_mlp(b, p, &v, dnf));
+    int rc;
+    const rt_block_shape *s = &b->shape;
+    uint32_t N = s->B * s->T, V = s->config.vocab, half = s->config.head_dim / 2, trained = 0;
+    void *data[RT_BLOCK_INPUTS];
+    float *freq = rt_arena_alloc(&b->arena, half * sizeof *freq), scale;
+    if (!freq) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for the block's data"));
+    if (N > V) RT_TRY(rt_fail(e, RT_INVALID, "a block of %u different tokens needs more ids than %u", N, V));
+    RT_TRY(declare_inputs(b, p, data, e));
+    for (uint32_t i = 0; i < N; i++) {
+        uint32_t t = i % s->T, first = s->documents && t >= s->T / 2 ? s->T / 2 : 0;
+        int32_t target = i % 5 == 4 ? -1 : (int32_t)((i * 7 + 3) % V);
+        ((int32_t *)data[IDS])[i] = (int32_t)(V - 1 - i);
+        ((int32_t *)data[POS])[i] = (int32_t)(t - first);
+        ((int32_t *)data[TARGET])[i] = target;
+        if (s->documents) ((int32_t *)data[START])[i] = (int32_t)first;
+        trained += target >= 0;
+    }
+    *(rt_step *)data[STEP] = (rt_step){ .step = 1, .seed = 1, .lr = 1e-3f, .tokens = trained };
+    random_values(data[TEACHER], p->logits, (uint64_t)N * V, 1.5, 5);
+    RT_TRY(rt_rope_freqs(freq, &scale, 2 * half, &b->decoder->config.rope, e));
+    for (uint32_t i = 0; i < half; i++)
+        rt_float_from_f64((uint8_t *)data[FREQ] + rt_dtype_bytes(p->scalar, i), &(double){ freq[i] }, p->scalar, 1);
+    b->weights[0] = (double)CE_WEIGHT / trained;
+    b->weights[1] = (double)KD_WEIGHT * s->temperature * s->temperature / trained;
+out:
+    return rc;
 }
 
 int rt_block_new(rt_block **out, const rt_block_shape *s, const rt_policy *policy, rt_err *e)
 {
     int rc;
+    rt_trace *trace = NULL;
+    rt_decoder_opts o = { .name = "block", .policy = policy, .train = true };
     rt_block *b = rt_alloc_zero(sizeof *b, 16);
     if (!b) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a block"));
     b->shape = *s;
+    b->shape.config.context = s->T;
+    b->shape.config.norm_eps = 1e-5;
+    b->shape.config.rope = (rt_rope_scaling){ .kind = RT_ROPE_PLAIN, .theta = 100.0 };
     RT_TRY(rt_space_new(&b->space, e));
-    declare_params(b, policy);
-    declare_data(b, policy);
+    RT_TRY(rt_decoder_new(&b->decoder, b->space, &b->shape.config, &o, e));
+    RT_TRY(make_inputs(b, policy, e));
     RT_TRY(rt_plan_new(&b->step, b->space, "block step", policy, e));
     RT_TRY(rt_plan_new(&b->eval, b->space, "block evaluation", policy, e));
-    record(b, b->step, true);
-    record(b, b->eval, false);
+    RT_TRY(rt_trace_new(&trace, b->decoder, s->recompute, e));
+    record(b, b->step, trace);
+    record(b, b->eval, NULL);
     *out = b;
     b = NULL;
 out:
+    rt_trace_free(trace);
     rt_block_free(b);
     return rc;
 }
@@ -233,6 +222,57 @@ void rt_block_free(rt_block *b)
     if (!b) return;
     rt_plan_free(b->step);
     rt_plan_free(b->eval);
+    rt_decoder_free(b->decoder);
     rt_space_free(b->space);
+    rt_arena_free(&b->arena);
     rt_free(b);
+}
+
+int rt_block_fill(rt_exec *x, const rt_block *b, rt_err *e)
+{
+    int rc = RT_OK;
+    void *stored = NULL;
+    for (uint32_t i = 0; i < b->space->nbufs; i++) {
+        const rt_buffer *f = &b->space->bufs[i];
+        if (f->cls != RT_CLASS_PARAM) continue;
+        rt_free(stored);
+        stored = rt_alloc(f->bytes, 16);
+        if (!stored) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for the block's parameters"));
+        random_values(stored, f->dtype, (uint64_t)f->rows * f->cols, 0.5, 2024 + 31 * (i + 1));
+        RT_TRY(rt_exec_write(x, (rt_view){ i + 1, f->rows, f->cols, 0, f->cols }, stored, f->bytes, e));
+    }
+    for (uint32_t i = 0; i < b->inputs; i++)
+        RT_TRY(rt_exec_write(x, b->input[i].v, b->input[i].data, rt_view_bytes(b->step, b->input[i].v), e));
+out:
+    rt_free(stored);
+    return rc;
+}
+
+int rt_block_gradient_check(rt_dev *ref_double, const rt_block_shape *s, uint32_t samples, rt_grad_report *report,
+                            rt_err *e)
+{
+    int rc;
+    rt_block *b = NULL;
+    char name[RT_GRAD_VARS][RT_NAME_BYTES];
+    RT_TRY(rt_block_new(&b, s, &rt_policy_f64, e));
+    rt_grad_problem g = { .space = b->space,
+                          .forward = b->eval,
+                          .backward = b->step,
+                          .nvars = b->decoder->param_count,
+                          .out = { { b->sums, RT_NONE, b->weights } },
+                          .nouts = 1,
+                          .ndata = b->inputs,
+                          .seed = 4242 + s->config.vocab,
+                          .spread = 0.7,
+                          .samples = samples };
+    if (g.nvars > RT_GRAD_VARS) RT_TRY(rt_fail(e, RT_INVALID, "%u parameters are too many to check", g.nvars));
+    for (uint32_t i = 0; i < g.nvars; i++) {
+        const rt_param *p = &b->decoder->params[i];
+        g.var[i] = (rt_grad_var){ p->value, p->grad, rt_param_name(name[i], p) };
+    }
+    memcpy(g.data, b->input, sizeof b->input);
+    RT_TRY(rt_grad_check(ref_double, &g, report, e));
+out:
+    rt_block_free(b);
+    return rc;
 }

@@ -1,57 +1,53 @@
-/* block.h - one decoder block with its head and loss, forward and backward recorded by hand: the smallest plan that has
- * every kind of path a model has (residuals, grouped heads, packed projections, a chunked head).
+/* block.h - a small decoder of the model room with its head and loss, recorded as a training step records them: what is
+ * proven together here is what trains.
  *
- * Owns: the buffers and the two plans. The gradient cases difference it in double, the thread cases run it on a
- * backend, and the executor's tests seal it. It is not the model room's decoder: it exists to prove the ops together.
- */
+ * Owns: the shapes, the two plans, the data they read, and the gradient check over them. The ops of forward and
+ * backward are model/decoder.h's. Every token of the batch is another one, so a row of the embedding is the input of
+ * one position and the row of its gradient is that input's: a dropped residual path passes the check of every other
+ * parameter. */
 #ifndef RT_VERIFY_BLOCK_H
 #define RT_VERIFY_BLOCK_H
 
-#include "op/emit.h"
+#include "model/decoder.h"
+#include "verify/grad.h"
 
 typedef struct rt_block_shape {
-    uint32_t B, T, C, H, K, D, F, V;
-    uint32_t chunks; /* of tokens in the head: B*T must be a multiple */
-    uint32_t window; /* 0: none */
-    bool bias, qk_norm, documents;
+    rt_model_config config; /* rope, norm_eps and context are those of all blocks and need not be set */
+    uint32_t B, T;          /* B*T is at most the vocabulary */
+    uint32_t chunk;         /* tokens of the head at a time; the last chunk may be shorter */
+    bool documents;         /* the second half of each row is another document */
+    rt_recompute recompute;
     rt_divergence divergence;
     float temperature, mix;
 } rt_block_shape;
 
-/* Parameters, each with a gradient; a null shape column means "absent in this shape". */
-#define RT_BLOCK_PARAM_LIST(X)                                                                                         \
-    X(NORM1, "norm1")                                                                                                  \
-    X(QKV, "w_qkv")                                                                                                    \
-    X(QKV_BIAS, "b_qkv")                                                                                               \
-    X(QNORM, "q_norm")                                                                                                 \
-    X(KNORM, "k_norm")                                                                                                 \
-    X(OUT, "w_out")                                                                                                    \
-    X(NORM2, "norm2")                                                                                                  \
-    X(GATE_UP, "w_gate_up")                                                                                            \
-    X(DOWN, "w_down")                                                                                                  \
-    X(NORMF, "norm_final")                                                                                             \
-    X(HEAD, "w_head")
-enum {
-#define X(id, name) RT_BLOCK_##id,
-    RT_BLOCK_PARAM_LIST(X)
-#undef X
-        RT_BLOCK_PARAMS
-};
+/* The shapes whose gradients are checked; null past the last. */
+const rt_block_shape *rt_block_gradient_shape(uint32_t index);
 
+enum { RT_BLOCK_INPUTS = 8 };
 typedef struct rt_block {
     rt_block_shape shape;
     rt_space *space;
-    rt_plan *step;                                         /* forward, loss, backward */
-    rt_plan *eval;                                         /* forward and loss alone */
-    rt_view param[RT_BLOCK_PARAMS], grad[RT_BLOCK_PARAMS]; /* RT_NONE where absent */
-    rt_view x, dx;                                         /* (B*T,C): the block's input and its gradient */
-    rt_view freq, pos, start, target, teacher, stepval, fault, sums;
+    rt_decoder *decoder;
+    rt_plan *step; /* forward, loss, backward */
+    rt_plan *eval; /* forward and loss alone */
+    rt_tokens tokens;
+    rt_view target, teacher, stepval, fault;
+    rt_view each[3];                     /* (N,1): CE, D and top-1 agreement of every position */
+    rt_view sums;                        /* (1,4): their sums, and the number of trained positions */
+    rt_grad_data input[RT_BLOCK_INPUTS]; /* all that the plans read besides parameters, with its values */
+    uint32_t inputs;
+    double weights[4]; /* of the sums in the loss */
+    rt_arena arena;
 } rt_block;
 
 /* Recording errors are in the plans; rt_exec_seal reports them. */
 int rt_block_new(rt_block **out, const rt_block_shape *s, const rt_policy *policy, rt_err *e);
 void rt_block_free(rt_block *b); /* accepts null */
-/* "w_qkv" */
-const char *rt_block_param_name(int i);
+/* Writes everything that the block's two plans read; parameters are random, rounded once to the stored dtype. */
+int rt_block_fill(rt_exec *x, const rt_block *b, rt_err *e);
+/* Every parameter against central differences, in double; samples as in grad.h. */
+int rt_block_gradient_check(rt_dev *ref_double, const rt_block_shape *s, uint32_t samples, rt_grad_report *report,
+                            rt_err *e);
 
 #endif

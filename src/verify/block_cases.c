@@ -1,31 +1,36 @@
-/* block_cases.c - a whole decoder block, forward and backward, on the tested backend.
+/* block_cases.c - a whole decoder with head and loss, forward and backward, on the tested backend.
  *
  * Three claims for each storage policy. The same bits from every device of the backend (1, 2 and 7 threads), from a
  * second run, and without memory reuse. And an error against double that is close to the least that this storage
  * allows: the least is measured, by running the very same plan, with the same storage, computed in double. */
+#include "verify/block.h"
 #include "verify/case.h"
-#include "verify/grad_block.h"
 
 #include <math.h>
 #include <stdio.h>
 
 typedef struct block_case {
-    rt_block_shape shape;
+    const rt_block_shape *shape;
     const rt_policy *policy;
 } block_case;
 
-/* What a run leaves behind: gradients of all parameters, dx, sums; as stored, one after another. */
+/* What a run leaves behind: gradients of all parameters (the embedding's rows are those of the inputs), CE, D and
+ * top-1 of every position, their sums; as stored, one after another, each at a multiple of 4 bytes. */
 typedef struct result {
     uint8_t *bytes;
     uint64_t size;
 } result;
 
-/* Output i of a block: gradients, then dx, then sums; RT_NONE for an absent one, false past the last. */
-static bool output(const rt_block *b, int i, rt_view *v, const char **name)
+/* Output i of a block: false past the last. */
+static bool output(const rt_block *b, uint32_t i, rt_view *v, char name[RT_NAME_BYTES])
 {
-    if (i > RT_BLOCK_PARAMS + 1) return false;
-    *v = i < RT_BLOCK_PARAMS ? b->grad[i] : i == RT_BLOCK_PARAMS ? b->dx : b->sums;
-    *name = i < RT_BLOCK_PARAMS ? rt_block_param_name(i) : i == RT_BLOCK_PARAMS ? "x" : "sums";
+    uint32_t n = b->decoder->param_count;
+    if (i > n + 3) return false;
+    *v = i < n ? b->decoder->params[i].grad : i < n + 3 ? b->each[i - n] : b->sums;
+    if (i < n)
+        rt_param_name(name, &b->decoder->params[i]);
+    else
+        strcpy(name, i == n ? "CE" : i == n + 1 ? "divergence" : i == n + 2 ? "top-1" : "sums");
     return true;
 }
 
@@ -33,22 +38,19 @@ static int read_all(rt_exec *x, const rt_block *b, rt_arena *memory, result *out
 {
     int rc = RT_OK;
     rt_view v;
-    const char *name;
+    char name[RT_NAME_BYTES];
     uint64_t at = 0;
     out->size = 0;
-    for (int i = 0; output(b, i, &v, &name); i++) out->size += rt_view_bytes(b->step, v);
+    for (uint32_t i = 0; output(b, i, &v, name); i++) out->size += rt_align_up(rt_view_bytes(b->step, v), 4);
     out->bytes = rt_arena_alloc(memory, out->size);
     if (!out->bytes) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for the block's gradients"));
-    for (int i = 0; output(b, i, &v, &name); i++) {
-        if (!v.buf) continue;
+    for (uint32_t i = 0; output(b, i, &v, name); i++) {
         RT_TRY(rt_exec_read(x, v, out->bytes + at, rt_view_bytes(b->step, v), e));
-        at += rt_view_bytes(b->step, v);
+        at += rt_align_up(rt_view_bytes(b->step, v), 4);
     }
 out:
     return rc;
 }
-
-static const rt_block_data DATA = { .seed = 2024, .spread = 0.5 };
 
 /* Seals, fills, runs `times`, reads. */
 static int run_on(rt_dev *d, const rt_block *b, rt_seal_opts o, int times, rt_arena *memory, result *out, rt_err *e)
@@ -58,7 +60,7 @@ static int run_on(rt_dev *d, const rt_block *b, rt_seal_opts o, int times, rt_ar
     rt_ticket t;
     const rt_plan *plan = b->step;
     RT_TRY(rt_exec_seal(&x, d, &plan, 1, &o, e));
-    RT_TRY(rt_block_fill(x, b, &DATA, e));
+    RT_TRY(rt_block_fill(x, b, e));
     for (int i = 0; i < times; i++) {
         RT_TRY(rt_exec_run(x, 0, &t, e));
         RT_TRY(rt_exec_wait(x, t, e));
@@ -82,8 +84,8 @@ static int spec_in_double(rt_verify_env *env, const rt_block *b, result *out, rt
     plan[1] = b->step;
     RT_TRY(rt_exec_seal(&x, env->spec, &plan[0], 1, NULL, e));
     RT_TRY(rt_exec_seal(&y, env->spec, &plan[1], 1, NULL, e));
-    RT_TRY(rt_block_fill(x, wide, &DATA, e));
-    RT_TRY(rt_block_fill(y, b, &DATA, e));
+    RT_TRY(rt_block_fill(x, wide, e));
+    RT_TRY(rt_block_fill(y, b, e));
     for (uint32_t i = 0; i < b->space->nbufs; i++) { /* the two spaces declare the same buffers in the same order */
         const rt_buffer *narrow = &b->space->bufs[i];
         uint64_t n = (uint64_t)narrow->rows * narrow->cols;
@@ -140,16 +142,30 @@ static void judge(rt_case_result *r, const char *name, double ours, double least
              allowed, least);
 }
 
+/* value: CE, D and top-1 (N) of every position, then the sums. A sum is one draw of its noise, which tells nothing of
+ * how large the noise is: so the values are held to what storage costs, and the sums to the values. */
+static void check_sums(const float *value, uint32_t N, double positions, rt_case_result *r)
+{
+    const float *each = value, *sums = value + 3 * (uint64_t)N;
+    for (uint64_t i = 0; i < 3; i++) {
+        double sum = 0;
+        for (uint32_t k = 0; k < N; k++) sum += each[i * N + k];
+        judge(r, "sums", fabs(sums[i] - sum) / fmax(sum, 1), 0, 0);
+    }
+    judge(r, "trained positions", fabs(sums[3] - positions), 0, 0);
+}
+
 static int compare(rt_verify_env *env, const rt_block *b, const result *got, const result *best, const result *want,
                    rt_case_result *r, rt_err *e)
 {
     int rc = RT_OK;
     rt_view v;
-    const char *name;
-    uint64_t at = 0, at_wide = 0;
-    double sum_ours = 0, sum_least = 0, tensors = 0;
-    for (int i = 0; output(b, i, &v, &name); i++) {
-        if (!v.buf) continue;
+    char name[RT_NAME_BYTES];
+    uint64_t at = 0, at_wide = 0, at_each = 0;
+    double sum_ours = 0, sum_least = 0;
+    uint32_t params = b->decoder->param_count, tensors = params + 2;
+    for (uint32_t i = 0; i < tensors && output(b, i, &v, name); i++) {
+        if (i == params) at_each = at;
         rt_dtype d = rt_plan_dtype(b->step, v);
         uint64_t n = (uint64_t)v.rows * v.cols;
         double ours, least;
@@ -159,10 +175,11 @@ static int compare(rt_verify_env *env, const rt_block *b, const result *got, con
         judge(r, name, ours, least, ONE_TENSOR);
         sum_ours += ours * ours;
         sum_least += least * least;
-        tensors++;
-        at += rt_dtype_bytes(d, n);
+        at += rt_align_up(rt_dtype_bytes(d, n), 4);
         at_wide += n * sizeof(double);
     }
+    const double *last = (const double *)(const void *)(want->bytes + want->size) - 1;
+    check_sums((const float *)(const void *)(got->bytes + at_each), b->shape.B * b->shape.T, *last, r);
     judge(r, "all gradients together", sqrt(sum_ours / tensors), sqrt(sum_least / tensors), ALL_TENSORS);
 out:
     return rc;
@@ -184,7 +201,7 @@ static int run(const rt_case *c, rt_verify_env *env, rt_case_result *r, rt_err *
     rt_seal_opts plain = { .memory_limit = env->opts->memory_limit }, poison = plain, apart = plain;
     poison.poison = true;
     apart.no_reuse = true;
-    RT_TRY(rt_block_new(&b, &k->shape, k->policy, e));
+    RT_TRY(rt_block_new(&b, k->shape, k->policy, e));
     RT_TRY(run_on(env->dev[0], b, plain, 1, &env->scratch, &first, e));
     RT_TRY(run_on(env->dev[0], b, plain, 2, &env->scratch, &again, e));
     same_bits(&first, &again, "the second run", r);
@@ -211,13 +228,15 @@ out:
 
 static void add_one(rt_case_list *l, const rt_block_shape *s, const rt_policy *policy, bool quick)
 {
-    rt_case *c =
-        rt_case_add(l, "block", "block/%s/B%uT%uC%uH%uK%uD%uF%uV%u%s%s%s%s", rt_dtype_name(policy->act), s->B, s->T,
-                    s->C, s->H, s->K, s->D, s->F, s->V, s->bias ? ",bias" : "", s->qk_norm ? ",qk_norm" : "",
-                    s->documents ? ",documents" : "", s->window ? ",window" : "");
+    const rt_model_config *m = &s->config;
+    rt_case *c = rt_case_add(l, "block", "block/%s/B%uT%uL%uC%uH%uK%uD%uF%uV%u%s%s%s%s%s%s", rt_dtype_name(policy->act),
+                             s->B, s->T, m->layers, m->width, m->heads, m->kv_heads, m->head_dim, m->hidden, m->vocab,
+                             m->qkv_bias || m->mlp_bias ? ",bias" : "", m->qk_norm ? ",qk_norm" : "",
+                             s->documents ? ",documents" : "", m->window ? ",window" : "", m->tied ? ",tied" : "",
+                             s->recompute ? ",recompute" : "");
     block_case *k = rt_case_alloc(l, sizeof *k);
     if (!c || !k) return;
-    *k = (block_case){ *s, policy };
+    *k = (block_case){ s, policy };
     c->quick = quick;
     c->run = run;
     c->data = k;
@@ -226,23 +245,26 @@ static void add_one(rt_case_list *l, const rt_block_shape *s, const rt_policy *p
 static void add(rt_case_list *l)
 {
     static const rt_policy *const policies[] = { &rt_policy_f32, &rt_policy_bf16, &rt_policy_f16 };
-    static const rt_block_shape large = { .B = 2,
+    static const rt_block_shape large = { .config = { .family = RT_FAMILY_QWEN3,
+                                                      .layers = 1,
+                                                      .width = 72,
+                                                      .heads = 6,
+                                                      .kv_heads = 2,
+                                                      .head_dim = 24,
+                                                      .hidden = 200,
+                                                      .vocab = 611,
+                                                      .qkv_bias = true,
+                                                      .o_bias = true,
+                                                      .qk_norm = true },
+                                          .B = 2,
                                           .T = 150,
-                                          .C = 72,
-                                          .H = 6,
-                                          .K = 2,
-                                          .D = 24,
-                                          .F = 200,
-                                          .V = 611,
-                                          .chunks = 3,
-                                          .bias = true,
-                                          .qk_norm = true,
+                                          .chunk = 128,
                                           .documents = true,
                                           .divergence = RT_DIV_FORWARD_KL,
                                           .temperature = 1.0f };
-    rt_block_shape s;
+    const rt_block_shape *s;
     for (int p = 0; p < 3; p++) {
-        for (uint32_t i = 0; rt_block_gradient_shape(i, &s); i++) add_one(l, &s, policies[p], true);
+        for (uint32_t i = 0; (s = rt_block_gradient_shape(i)) != NULL; i++) add_one(l, s, policies[p], true);
         add_one(l, &large, policies[p], false);
     }
 }

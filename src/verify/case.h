@@ -1,8 +1,8 @@
 /* case.h - what a case is, the list of them, and what a case is given to run in.
  *
- * Owns: rt_case, families of cases, the environment. A family is one object named in RT_FAMILY_LIST whose `add` puts
- * its cases into a list; most describe one op as data (op_case.h) and are run by the harness, others bring their own
- * `run`. */
+ * Owns: rt_case, families of cases, the environment. A family is one object named in RT_CASE_FAMILY_LIST whose `add`
+ * puts its cases into a list; most describe one op as data (op_case.h) and are run by the harness, others bring their
+ * own `run`. */
 #ifndef RT_VERIFY_CASE_H
 #define RT_VERIFY_CASE_H
 
@@ -59,9 +59,9 @@ typedef struct rt_case_family {
 
 /* Every family, in the order in which its cases run: `const rt_case_family rt_family_<name>`. ops (ops.c) is one op at
  * a time, grad and block are in grad_cases.c and block_cases.c, large in large_cases.c. */
-#define RT_FAMILY_LIST(X) X(ops) X(grad) X(block) X(large)
+#define RT_CASE_FAMILY_LIST(X) X(ops) X(grad) X(block) X(large)
 #define X(name) extern const rt_case_family rt_family_##name;
-RT_FAMILY_LIST(X)
+RT_CASE_FAMILY_LIST(X)
 #undef X
 
 /* All cases of all families; free with rt_case_list_free. */

@@ -41,7 +41,7 @@ void *rt_case_alloc(rt_case_list *l, size_t bytes)
 int rt_case_list_all(rt_case_list *out, rt_err *e)
 {
 #define X(name) &rt_family_##name,
-    static const rt_case_family *const families[] = { RT_FAMILY_LIST(X) };
+    static const rt_case_family *const families[] = { RT_CASE_FAMILY_LIST(X) };
 #undef X
     *out = (rt_case_list){ 0 };
     for (uint32_t i = 0; i < RT_COUNT(families); i++) families[i]->add(out);

@@ -22,5 +22,5 @@ LIB_SRCS += \
 	src/verify/tolerance.c \
 	src/verify/values.c \
 	src/verify/op_suite.c
-# Derivatives against differences, and a whole decoder block.
+# Derivatives against differences, and a whole decoder.
 LIB_SRCS += $(sort $(wildcard src/verify/grad*.c src/verify/block*.c))

@@ -1,4 +1,4 @@
-/* planted.cu - one fault for each tool of compute-sanitizer, by the tool's name: sanitize.py must be told of all four. */
+/* planted.cu - one fault for each tool of compute-sanitizer, by the tool's name: sanitize.py must hear of all four. */
 #include <cstdio>
 #include <cstring>
 

@@ -27,6 +27,9 @@ CASES = [
     ("exec/x.c", '#include "backend/cpu/cpu.h"', False),
     ("exec/x.c", '#include "verify/verify.h"', False),
     ("verify/x.c", '#include "exec/exec.h"', True),
+    ("verify/x.c", '#include "model/decoder.h"', True),
+    ("verify/x.c", '#include "train/step.h"', False),
+    ("model/x.c", '#include "verify/verify.h"', False),
     ("cli/x.c", '#include "verify/verify.h"', True),
     ("verify/x.c", '#include "cli/args.h"', False),
     ("exec/x.c", '#include "exec.h"', False),
@@ -39,7 +42,7 @@ CASES = [
     ("nowhere/x.c", "#include <stdio.h>", False),
 ]
 HEADERS = ["base/err.h", "num/dtype.h", "op/plan.h", "op/plan_internal.h", "backend/backend.h", "backend/ref/ref.h",
-           "backend/cpu/cpu.h", "exec/exec.h", "verify/verify.h", "cli/args.h"]
+           "backend/cpu/cpu.h", "exec/exec.h", "model/decoder.h", "train/step.h", "verify/verify.h", "cli/args.h"]
 for path, line, allowed in CASES:
     with tempfile.TemporaryDirectory() as root:
         for name in HEADERS + [path]:

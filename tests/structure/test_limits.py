@@ -6,6 +6,7 @@ from checks import check_all, finish, read, sources
 # What is a limit for the rooms is a little wider for tests and benchmarks.
 FILE_LINES, TEST_FILE_LINES = 800, 1000
 FUNCTION_LINES, TEST_FUNCTION_LINES = 60, 100
+KERNEL_LINES = 150  # a kernel keeps its stages and registers in one function
 COLUMNS = 120
 # Tables and straight-line emission may be longer, by name; so may files that a script has written.
 LONG_FILES = {}
@@ -14,8 +15,8 @@ GENERATED = re.compile(r"_golden\.h$")
 # Spelled in pieces, so that this file may hold them.
 NOTES = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|place" r"holder)\b")
 
-code = sources("src/**/*.c", "src/**/*.h", "src/**/*.inl", "include/**/*.h", "examples/**/*.c", "tests/**/*.c", "tests/**/*.h",
-               "bench/**/*.c", "bench/**/*.h")
+code = sources("src/**/*.c", "src/**/*.h", "src/**/*.inl", "src/**/*.cu", "src/**/*.cuh", "include/**/*.h", "examples/**/*.c",
+               "tests/**/*.c", "tests/**/*.h", "tests/**/*.cu", "bench/**/*.c", "bench/**/*.h")
 
 
 def faults_of_code(path):
@@ -25,6 +26,8 @@ def faults_of_code(path):
     in_room = path.startswith("src/")
     file_limit = FILE_LINES if in_room else TEST_FILE_LINES
     function_limit = FUNCTION_LINES if in_room else TEST_FUNCTION_LINES
+    if path.endswith((".cu", ".cuh")):
+        function_limit = KERNEL_LINES
     if len(lines) > file_limit and path not in LONG_FILES:
         yield f"{path}: {len(lines)} lines, the limit is {file_limit}"
     if not text.startswith(f"/* {name} - "):
@@ -56,6 +59,6 @@ def notes(path):
 for path in (p for p in code if not GENERATED.search(p)):
     check_all(faults_of_code(path))
 everything = code + sources("Makefile", "src/**/*.mk", "tests/**/*", "tools/*", "bench/*.mk", "docs/**/*.md", "*.md")
-for path in sorted({p for p in everything if re.search(r"(Makefile|\.(c|h|inl|mk|py|sh|md))$", p)}):
+for path in sorted({p for p in everything if re.search(r"(Makefile|\.(c|h|inl|cu|cuh|mk|py|sh|md))$", p)}):
     check_all(notes(path))
 finish()

@@ -10,26 +10,28 @@
 #include "backend/host.h"
 #include "exec_case.h"
 #include "op/emit.h"
-#include "verify/grad_block.h"
+#include "verify/block.h"
 
 #include <malloc.h>
 #include <math.h>
 
-static const rt_block_shape SHAPE = { .B = 2,
+static const rt_block_shape SHAPE = { .config = { .family = RT_FAMILY_QWEN3,
+                                                  .layers = 1,
+                                                  .width = 16,
+                                                  .heads = 4,
+                                                  .kv_heads = 2,
+                                                  .head_dim = 8,
+                                                  .hidden = 9,
+                                                  .vocab = 23,
+                                                  .qkv_bias = true,
+                                                  .o_bias = true,
+                                                  .qk_norm = true },
+                                      .B = 2,
                                       .T = 5,
-                                      .C = 16,
-                                      .H = 4,
-                                      .K = 2,
-                                      .D = 8,
-                                      .F = 9,
-                                      .V = 23,
-                                      .chunks = 2,
-                                      .bias = true,
-                                      .qk_norm = true,
+                                      .chunk = 5,
                                       .documents = true,
                                       .divergence = RT_DIV_FORWARD_KL,
                                       .temperature = 1.0f };
-static const rt_block_data DATA = { .seed = 3, .spread = 0.5 };
 
 /* ---- placement ---- */
 
@@ -137,7 +139,7 @@ static void programs_share_allocations(void **state)
     assert_true(m.peak_live <= m.by_class[RT_CLASS_ACT]);
     assert_true(m.by_class[RT_CLASS_GRAD] > 0 && m.by_class[RT_CLASS_PARAM] > 0);
     float after_eval[4], after_step[4];
-    ok(rt_block_fill(x, b, &DATA, &e), &e);
+    ok(rt_block_fill(x, b, &e), &e);
     run(x, 0);
     ok(rt_exec_read(x, b->sums, after_eval, sizeof after_eval, &e), &e);
     run(x, 1);
@@ -209,7 +211,7 @@ static void unsupported_ops_are_named(void **state)
     assert_int_equal(rt_exec_seal(&x, d, &p, 1, NULL, &e), RT_UNSUPPORTED);
     assert_null(x);
     assert_non_null(strstr(e.text, "backend fake cannot run swiglu_fwd(f32, f32, f32): no such kernel here"));
-    assert_non_null(strstr(e.text, "mlp"));
+    assert_non_null(strstr(e.text, "layer 0"));
     rt_block_free(b);
     d->api = real_api;
     d->api->close(d);
@@ -324,7 +326,7 @@ static void recording_errors_surface_at_seal(void **state)
     rt_block *b;
     rt_exec *x;
     rt_block_shape bad = SHAPE;
-    bad.D = 12; /* not a multiple of 8 */
+    bad.config.head_dim = 12; /* not a multiple of 8 */
     (void)state;
     ok(rt_block_new(&b, &bad, &rt_policy_f32, &e), &e);
     const rt_plan *p = b->step;
@@ -345,12 +347,12 @@ static void host_moves_are_checked(void **state)
     ok(rt_block_new(&b, &SHAPE, &rt_policy_f32, &e), &e);
     const rt_plan *p = b->step;
     ok(rt_exec_seal(&x, d, &p, 1, NULL, &e), &e);
-    assert_int_equal(rt_exec_write(x, b->x, small, sizeof small, &e), RT_INVALID);
-    assert_non_null(strstr(e.text, "'x' (10,16) f32 holds 640 bytes; 8 were given"));
+    assert_int_equal(rt_exec_write(x, b->teacher, small, sizeof small, &e), RT_INVALID);
+    assert_non_null(strstr(e.text, "'teacher' (10,23) f32 holds 920 bytes; 8 were given"));
     assert_int_equal(rt_exec_write(x, RT_NONE, small, sizeof small, &e), RT_INVALID);
-    rt_view gaps = { b->x.buf, 2, 1, 0, 16 };
+    rt_view gaps = { b->teacher.buf, 2, 1, 0, 23 };
     assert_int_equal(rt_exec_read(x, gaps, small, sizeof small, &e), RT_INVALID);
-    rt_view outside = { b->x.buf, 1, 2, 159, 2 };
+    rt_view outside = { b->teacher.buf, 1, 2, 229, 2 };
     assert_int_equal(rt_exec_read(x, outside, small, sizeof small, &e), RT_INVALID);
     assert_int_equal(rt_exec_run(x, 1, NULL, &e), RT_INVALID);
     assert_int_equal(rt_exec_check(x, &e), RT_INVALID);
@@ -452,7 +454,7 @@ static void no_allocation_after_seal(void **state)
         ok(rt_block_new(&b, &SHAPE, &rt_policy_f32, &e), &e);
         const rt_plan *p = b->step;
         ok(rt_exec_seal(&x, d, &p, 1, NULL, &e), &e);
-        ok(rt_block_fill(x, b, &DATA, &e), &e);
+        ok(rt_block_fill(x, b, &e), &e);
         uint64_t count = rt_alloc_count();
         struct mallinfo2 before = mallinfo2();
         for (int k = 0; k < 100; k++) {

@@ -11,7 +11,7 @@
 #include "memory_case.h"
 #include "num/quant.h"
 #include "op/emit.h"
-#include "verify/grad_block.h"
+#include "verify/grad.h"
 
 static bool refuse_quantised_matmul(rt_dev *d, const rt_plan *p, const rt_op *op, rt_need *need)
 {

@@ -10,24 +10,27 @@
 
 #include "exec/exec.h"
 #include "memory_case.h"
-#include "verify/grad_block.h"
+#include "verify/block.h"
 
 #include <stdlib.h>
 
 /* The life of an engine from beginning to end. */
 static int whole_life(const char *backend, const rt_policy *policy, rt_seal_opts o, rt_err *e)
 {
-    static const rt_block_shape shape = { .B = 1,
+    static const rt_block_shape shape = { .config = { .family = RT_FAMILY_QWEN3,
+                                                      .layers = 1,
+                                                      .width = 8,
+                                                      .heads = 2,
+                                                      .kv_heads = 1,
+                                                      .head_dim = 8,
+                                                      .hidden = 5,
+                                                      .vocab = 9,
+                                                      .qkv_bias = true,
+                                                      .o_bias = true,
+                                                      .qk_norm = true },
+                                          .B = 1,
                                           .T = 3,
-                                          .C = 8,
-                                          .H = 2,
-                                          .K = 1,
-                                          .D = 8,
-                                          .F = 5,
-                                          .V = 9,
-                                          .chunks = 1,
-                                          .bias = true,
-                                          .qk_norm = true,
+                                          .chunk = 3,
                                           .documents = true,
                                           .divergence = RT_DIV_JSD,
                                           .temperature = 2.0f,
@@ -47,7 +50,7 @@ static int whole_life(const char *backend, const rt_policy *policy, rt_seal_opts
     RT_TRY(rt_block_new(&b, &shape, policy, e));
     const rt_plan *plans[] = { b->step, b->eval };
     RT_TRY(rt_exec_seal(&x, d, plans, 2, &o, e));
-    RT_TRY(rt_block_fill(x, b, &(rt_block_data){ .seed = 1, .spread = 0.5 }, e));
+    RT_TRY(rt_block_fill(x, b, e));
     RT_TRY(rt_exec_run(x, 0, &t, e));
     RT_TRY(rt_exec_wait(x, t, e));
     RT_TRY(rt_exec_read(x, b->sums, sums, rt_view_bytes(b->step, b->sums), e));

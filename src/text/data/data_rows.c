@@ -7,6 +7,7 @@
 #include "text/data/data_rows_internal.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -153,23 +154,12 @@ static draw draw_at(const rt_rows *r, uint64_t epoch, uint64_t j)
 
 /* ---- packing ---- */
 
-/* Longest first, equal ones in the order of drawing: a merge sort of numbers, which is stable. */
-static void sort_by_length(const draw *d, uint32_t *order, uint32_t *spare, uint32_t n)
+/* Longest first, equal ones in the order of drawing. */
+static int longest_first(const void *a, const void *b, void *draws)
 {
-    uint32_t *from = order, *to = spare;
-    for (uint32_t i = 0; i < n; i++) from[i] = i;
-    for (uint32_t width = 1; width < n; width *= 2) {
-        for (uint32_t begin = 0; begin < n; begin += 2 * width) {
-            uint32_t mid = begin + width < n ? begin + width : n, end = begin + 2 * width < n ? begin + 2 * width : n;
-            uint32_t a = begin, b = mid;
-            for (uint32_t k = begin; k < end; k++)
-                to[k] = a < mid && (b == end || d[from[a]].unit.len >= d[from[b]].unit.len) ? from[a++] : from[b++];
-        }
-        uint32_t *swap = from;
-        from = to;
-        to = swap;
-    }
-    if (from != order) memcpy(order, from, n * sizeof *order);
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    uint32_t n = ((const draw *)draws)[x].unit.len, m = ((const draw *)draws)[y].unit.len;
+    return n != m ? (n > m ? -1 : 1) : (x > y) - (x < y);
 }
 
 /* The row with the least room that is enough; the first of equal ones; bin_count: none. */
@@ -186,8 +176,8 @@ static uint32_t best_fit(const rt_rows *r, uint32_t len)
 
 static void pack(rt_rows *r)
 {
-    uint32_t spare[WINDOW_UNITS];
-    sort_by_length(r->draws, r->by_length, spare, r->draw_count);
+    for (uint32_t k = 0; k < r->draw_count; k++) r->by_length[k] = k;
+    qsort_r(r->by_length, r->draw_count, sizeof *r->by_length, longest_first, r->draws);
     r->bin_count = 0;
     for (uint32_t k = 0; k < r->draw_count; k++) {
         draw *d = &r->draws[r->o.one_each ? k : r->by_length[k]];

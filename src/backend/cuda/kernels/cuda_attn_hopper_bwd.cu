@@ -322,12 +322,13 @@ template <int FORM> RT_DEVICE void compute_all(const rt_cuda_attn_bwd_params &p,
         };
 
         const int steps = n * (int)(x.h1 - x.h0);
-        int t = 0, done = 0;   /* tile of its head; steps of the item that are behind us */
-        auto pass_over = [&] { /* what is not seen, up to the next step that is */
-                               for (; done < steps && (t < a || t >= b); done++, step++, t = t + 1 == n ? 0 : t + 1) {
-                                   ring.wait(step);
-                                   ring.release(step);
-                               }
+        int t = 0, done = 0; /* tile of its head; steps of the item that are done */
+        auto advance = [&] { done++, step++, t = t + 1 == n ? 0 : t + 1; };
+        auto pass_over = [&] {
+            for (; done < steps && (t < a || t >= b); advance()) { /* up to the next step that is seen */
+                ring.wait(step);
+                ring.release(step);
+            }
         };
         pass_over();
         if (done < steps) {
@@ -341,9 +342,7 @@ template <int FORM> RT_DEVICE void compute_all(const rt_cuda_attn_bwd_params &p,
             make_parts(ring.tile(step), edge);
             for (;;) {
                 const uint32_t before = step;
-                done++;
-                step++;
-                t = t + 1 == n ? 0 : t + 1;
+                advance();
                 pass_over();
                 if (done == steps) {
                     products_begin();
