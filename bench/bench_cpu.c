@@ -410,6 +410,7 @@ int main(int argc, char **argv)
     rt_err e = { 0 };
     const rt_backend *cpu;
     rt_dev_info info;
+    char count_text[RT_DEV_COUNT_TEXT];
     uint32_t threads = rt_cpu_count();
     for (int i = 1; i < argc; i += 2) {
         bool count = strcmp(argv[i], "--threads") == 0;
@@ -420,7 +421,8 @@ int main(int argc, char **argv)
         else
             only = argv[i + 1];
     }
-    if (rt_backend_find("cpu", &cpu, &e) < 0 || cpu->open(&dev, 0, &(rt_dev_opts){ .threads = threads }, &e) < 0 ||
+    if (rt_backend_find("cpu", &cpu, &e) < 0 ||
+        cpu->open(&dev, 0, &RT_DEV_OPTIONS({ "threads", rt_dev_count(count_text, threads) }), &e) < 0 ||
         cpu->info(dev, &info, &e) < 0)
         die("cpu", &e);
     printf("%s; %s\n", info.name, info.detail);

@@ -499,7 +499,7 @@ static request read_arguments(int argc, char **argv)
 {
     static const char usage[] =
         "usage: bench_cuda [--device D] [--only WORD,...] [--ops NAME,...] [--json FILE] [--tiny]\n"
-        "WORD: step, others, head, own (products by our own kernels)\n"
+        "WORD: step, others, head, own (GEMMs by our own kernels)\n"
         "NAME: of an op, as verify --op has it";
     request r = { .device = "cuda", .only = "" };
     for (int i = 1; i < argc; i++) {
@@ -521,7 +521,7 @@ static request read_arguments(int argc, char **argv)
 static void open_device(const char *name, const char *cublaslt)
 {
     rt_err e = { 0 };
-    if (rt_device_arg_open(&dev, name, &(rt_dev_opts){ .cublaslt = cublaslt }, true, &e) < 0) bench_die(name, &e);
+    if (rt_device_arg_open(&dev, name, &RT_DEV_OPTIONS({ "cublaslt", cublaslt }), true, &e) < 0) bench_die(name, &e);
 }
 
 int main(int argc, char **argv)

@@ -1,7 +1,6 @@
 /* op_rows.c - see op_rows.h. */
 #include "op_rows.h"
 
-#include "base/sys.h"
 #include "exec/estimate.h"
 #include "op/emit.h"
 
@@ -224,10 +223,9 @@ void op_rows_free(op_rows *r)
 double bench_run(rt_exec *x, uint32_t program)
 {
     rt_err e = { 0 };
-    rt_ticket t;
-    double begun = rt_now();
-    if (rt_exec_run(x, program, &t, &e) < 0 || rt_exec_wait(x, t, &e) < 0) bench_die("run", &e);
-    return rt_exec_seconds(x, t, rt_now() - begun);
+    rt_exec_timing t;
+    if (rt_exec_run_timed(x, program, &t, &e) < 0 || rt_exec_wait(x, t.ticket, &e) < 0) bench_die("run", &e);
+    return rt_exec_seconds(x, &t);
 }
 
 double bench_seconds(rt_exec *x, uint32_t program)

@@ -4,8 +4,8 @@
  *  - A function that can fail returns RETORT_OK or a negative status and writes one sentence (what, where, what to do
  *    next) into the retort_error that the caller owns; a null retort_error is allowed. Output handles are written on
  *    success alone.
- *  - The library prints nothing, never ends the process, and reads no environment variable: where models are looked for
- *    is given in retort_places.
+ *  - The library prints nothing, never ends the process, and reads no environment variable: where models are looked
+ *    for, and the variables that devices would read, are given in retort_places.
  *  - Structs that the caller makes begin with their size, so that they can grow: set `size` to sizeof the struct and
  *    zero the rest. A zero member means the default; a null struct pointer means all defaults. Structs without a size
  *    never change, or are made by the library and grow at their end.
@@ -64,13 +64,17 @@ typedef struct retort_error {
 
 RETORT_API void retort_text_free(char *text); /* accepts null */
 
-/* ---- what models and temporary files are looked for in ---- */
+/* ---- where models, temporary files and the libraries of devices are looked for ---- */
 
 typedef struct retort_places {
     uint32_t size;
     /* The variables of the same names in a shell, where `org/name` is looked up; null: not set. */
     const char *hf_hub_cache, *hf_home, *xdg_cache_home, *home;
     const char *scratch; /* a folder for temporary files; null: /tmp */
+    /* What devices look up, as "NAME=value", ended by null; null: nothing is set. A program that wants what the command
+     * line does gives its own `environ`. CUDA looks for cuBLASLt by CUDA_PATH, CUDA_HOME, CONDA_PREFIX, VIRTUAL_ENV,
+     * PATH and HOME, keeps timed choices below XDG_CACHE_HOME or HOME, and follows MANAGED_MEMORY. */
+    const char *const *environment;
 } retort_places;
 
 /* Names of the kinds of devices that this library was built with ("cuda", "cpu"), by index; null behind the last. A

@@ -97,6 +97,20 @@ static bool copy_text(const char **out, const char *text, rt_arena *a)
     return *out || !text || !text[0];
 }
 
+/* A list that ends with null, and its texts; a null list is one. */
+static bool copy_list(const char *const **out, const char *const *list, rt_arena *a)
+{
+    size_t n = 0;
+    *out = NULL;
+    if (!list) return true;
+    while (list[n]) n++;
+    const char **copy = rt_arena_alloc(a, (n + 1) * sizeof *copy);
+    for (size_t i = 0; copy && i <= n; i++)
+        if (!(copy[i] = list[i] ? rt_arena_strdup(a, list[i]) : NULL) && list[i]) return false;
+    *out = copy;
+    return copy != NULL;
+}
+
 int rt_api_places_copy(rt_api_places *out, const retort_places *given, rt_arena *a, rt_err *e)
 {
     retort_places p;
@@ -105,7 +119,7 @@ int rt_api_places_copy(rt_api_places *out, const retort_places *given, rt_arena 
     if (rc < 0) return rc;
     if (!copy_text(&out->env.hf_hub_cache, p.hf_hub_cache, a) || !copy_text(&out->env.hf_home, p.hf_home, a) ||
         !copy_text(&out->env.xdg_cache_home, p.xdg_cache_home, a) || !copy_text(&out->env.home, p.home, a) ||
-        !copy_text(&out->scratch, p.scratch, a))
+        !copy_text(&out->scratch, p.scratch, a) || !copy_list(&out->environment, p.environment, a))
         return rt_fail(e, RT_NOMEM, "no memory for retort_places");
     if (!out->scratch) out->scratch = "/tmp";
     return RT_OK;
@@ -116,10 +130,13 @@ static int check_threads(uint64_t threads, rt_err *e)
     return threads <= 4096 ? RT_OK : rt_fail(e, RT_USAGE, "threads is at most 4096");
 }
 
-int rt_api_device_open(rt_dev **out, const char *name, uint64_t threads, rt_err *e)
+int rt_api_device_open(rt_dev **out, const char *name, uint64_t threads, const rt_api_places *places, rt_err *e)
 {
+    char count[RT_DEV_COUNT_TEXT];
+    rt_dev_opts o = RT_DEV_OPTIONS({ "threads", rt_dev_count(count, threads) });
     int rc = check_threads(threads, e);
-    return rc < 0 ? rc : rt_device_open(out, name, &(rt_dev_opts){ .threads = (uint32_t)threads }, NULL, e);
+    o.env = places->environment;
+    return rc < 0 ? rc : rt_device_open(out, name, &o, NULL, e);
 }
 
 int rt_api_pool_new(rt_pool **out, uint64_t threads, rt_err *e)

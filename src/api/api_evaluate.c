@@ -96,7 +96,7 @@ static int dtypes_of(rt_dtype **out, const rt_model_file *m, rt_arena *a, rt_err
     return *out ? rt_load_dtypes(*out, m, e) : rt_fail(e, RT_NOMEM, "no memory for a model");
 }
 
-static int open_trainer(evaluation *v, uint32_t T, rt_err *e)
+static int open_trainer(evaluation *v, const retort_model *m, uint32_t T, rt_err *e)
 {
     int rc;
     const rt_inputs *in = v->in;
@@ -111,7 +111,7 @@ static int open_trainer(evaluation *v, uint32_t T, rt_err *e)
                        bad, rows));
     RT_TRY(dtypes_of(&dtypes, in->student, &v->arena, e));
     if (in->teacher) RT_TRY(dtypes_of(&teacher, in->teacher, &v->arena, e));
-    RT_TRY(rt_api_device_open(&v->dev, v->o.device, v->o.threads, e));
+    RT_TRY(rt_api_device_open(&v->dev, v->o.device, v->o.threads, &m->places, e));
     rt_step_opts so = { .B = v->o.batch ? v->o.batch : 8,
                         .T = T,
                         .loss = { .divergence = RT_DIV_FORWARD_KL, .temperature = 1, .ce_weight = 1 },
@@ -155,7 +155,7 @@ int retort_evaluate(const retort_model *m, const retort_model *teacher, const ch
     RT_TRY(fill_settings(v, m, teacher, data, count, &e));
     RT_TRY(rt_api_pool_new(&v->pool, v->o.threads, &e));
     RT_TRY(open_data(v, m, &T, &e));
-    RT_TRY(open_trainer(v, T, &e));
+    RT_TRY(open_trainer(v, m, T, &e));
     RT_TRY(rt_evaluate(v->trainer, v->set, &result, NULL, &e));
     *out = rt_api_evaluation(&result);
 out:

@@ -22,7 +22,7 @@ static int open_all(retort_generator *g, const retort_model *m, const retort_gen
     RT_TRY(rt_model_file_check(f, e));
     RT_TRY(rt_text_from_model(&g->text, &f->text, &f->config, f->path, e));
     g->stops = rt_stops_of(&f->config, g->text->eos, g->text->end_of_turn);
-    RT_TRY(rt_api_device_open(&g->dev, o->device, o->threads, e));
+    RT_TRY(rt_api_device_open(&g->dev, o->device, o->threads, &m->places, e));
     rt_generate_opts go = { .context = o->context,
                             .temperature = o->temperature,
                             .top_k = o->top_k,

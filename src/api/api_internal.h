@@ -30,10 +30,11 @@ int rt_api_give(rt_str *s, char **text, rt_err *e);
 typedef struct rt_api_places {
     rt_hub_env env;
     const char *scratch;
+    const char *const *environment; /* of devices; null: empty */
 } rt_api_places;
 int rt_api_places_copy(rt_api_places *out, const retort_places *given, rt_arena *a, rt_err *e);
 /* name null or "auto": the default device. */
-int rt_api_device_open(rt_dev **out, const char *name, uint64_t threads, rt_err *e);
+int rt_api_device_open(rt_dev **out, const char *name, uint64_t threads, const rt_api_places *places, rt_err *e);
 int rt_api_pool_new(rt_pool **out, uint64_t threads, rt_err *e);
 retort_evaluation rt_api_evaluation(const rt_eval_result *v);
 

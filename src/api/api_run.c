@@ -121,7 +121,8 @@ static int open_run(retort_plan *p, rt_err *e)
 {
     int rc;
     rt_dev_opts o;
-    RT_TRY(rt_settings_device(&o, &p->settings, e));
+    RT_TRY(rt_settings_device(&o, &p->settings, &p->arena, e));
+    o.env = p->places.environment;
     RT_TRY(rt_device_open(&p->dev, device_of(p), &o, NULL, e));
     p->opts.dev = p->dev;
     RT_TRY(rt_run_open(&p->run, &p->settings, &p->opts, e));

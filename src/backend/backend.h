@@ -1,12 +1,13 @@
 /* backend.h - the seam: what the house asks of a device, and nothing more.
  *
  * Owns: the struct of functions that a backend fills, device memory handles, bound ops, tickets. A backend says what
- * it can do (`supports`), fixes everything at `seal`, and then only runs. `copy` and `run` are enqueued in order and
- * return a ticket; `wait` takes one. Devices belong to one host thread at a time. */
+ * it can do (`supports`), fixes everything at `seal`, and then only runs. `copy` and `run` are done in order and return
+ * a ticket; `wait` takes one. Devices belong to one host thread at a time. What one backend alone can be told is in its
+ * own table of options (options.h); nothing here names a backend. */
 #ifndef RT_BACKEND_BACKEND_H
 #define RT_BACKEND_BACKEND_H
 
-#include "base/err.h"
+#include "backend/options.h"
 #include "op/plan.h"
 
 #include <stdbool.h>
@@ -28,39 +29,14 @@ typedef struct rt_dev_info {
     char name[96];                      /* "AMD EPYC 9474F, 2 threads, avx512" */
     char detail[400];                   /* library versions and the like */
     uint64_t memory_total, memory_free; /* bytes; free: what a run may take */
-    uint64_t head_bytes;                /* of logits that pay to have at once; 0: what a processor's cache wants */
+    uint64_t head_bytes;                /* of logits that pay to have at once; 0: what a CPU's cache wants */
     /* Of an open device that loads code: what that took of its memory, and whether any was loaded after seal. */
     uint64_t context_bytes, module_bytes;
     uint32_t modules, late_loads;
     char tuning[400];   /* what was chosen by timing, in a sentence; empty: nothing */
     bool host;          /* its memory is that of the process */
-    uint32_t positions; /* of a micro-batch, beyond which nothing is gained; 0: what a processor needs */
+    uint32_t positions; /* of a micro-batch, beyond which nothing is gained; 0: what a CPU needs */
 } rt_dev_info;
-
-typedef enum rt_device_memory {
-    RT_DEVICE_MEMORY_AUTO,
-    RT_DEVICE_MEMORY_DEVICE,
-    RT_DEVICE_MEMORY_MANAGED
-} rt_device_memory;
-
-/* The environment as far as devices care, read by whoever may read it; members may be null. */
-typedef struct rt_dev_env {
-    const char *managed_memory;            /* MANAGED_MEMORY */
-    const char *cuda_path, *conda_prefix;  /* where to look for cuBLASLt: CUDA_PATH or CUDA_HOME, CONDA_PREFIX, */
-    const char *virtual_env, *home, *path; /* VIRTUAL_ENV, HOME, PATH */
-    const char *cache;                     /* XDG_CACHE_HOME; null: .cache in home */
-} rt_dev_env;
-
-typedef struct rt_dev_opts {
-    uint32_t threads; /* cpu: 0 means the cores that this process may use */
-    const char *isa;  /* cpu: null means the best that this machine has; else "generic", "avx2", "avx512", "neon" */
-    rt_device_memory memory; /* cuda */
-    const char *cublaslt;    /* cuda: null: looked for; a path; "none": our own products */
-    const char *kernels;   /* cuda: null or "auto": machine code; "ptx", "ptx75": the embedded PTX, compiled at open */
-    bool tune;             /* cuda: the fastest of the library's algorithms for each product, by timing */
-    bool sync;             /* cuda: every op by itself, so that a fault names its op; slow */
-    const rt_dev_env *env; /* null: as if it were empty */
-} rt_dev_opts;
 
 /* What an op costs a backend besides its operands. */
 typedef struct rt_need {
@@ -70,7 +46,7 @@ typedef struct rt_need {
     char why_not[160];  /* when unsupported: the reason */
     int failed;         /* when it could not be found out: the status, for want of memory say */
     uint32_t recast;    /* when unsupported, 1 + a slot that would have to be of another dtype; 0: none helps */
-    rt_dtype recast_to; /* that dtype: seal expands or casts the operand into scratch and asks again */
+    rt_dtype recast_to; /* that dtype: seal dequantises or casts the operand into scratch and asks again */
 } rt_need;
 
 /* An operand with its place in memory. */
@@ -106,6 +82,10 @@ typedef struct rt_copy {
 
 struct rt_backend {
     const char *name;
+    /* `copy` and `run` are enqueued and return before they are done, so the host has work to do meanwhile. false: they
+     * are done when they return. */
+    bool async;
+    const rt_dev_option_info *options; /* that it takes; null: none */
     /* Fills up to cap infos and returns how many devices there are; with none, says why in `why` (160 bytes). */
     int (*probe)(const rt_dev_opts *o, rt_dev_info *out, int cap, char *why);
     int (*open)(rt_dev **out, int index, const rt_dev_opts *o, rt_err *e);
@@ -127,15 +107,15 @@ struct rt_backend {
     int (*seal)(rt_dev *d, const rt_bound_op *ops, uint32_t nops, rt_prog **out, rt_err *e);
     int (*run)(rt_dev *d, rt_prog *g, rt_ticket *t, rt_err *e);
     int (*wait)(rt_dev *d, rt_ticket t, rt_err *e);
-    /* How long a run took on the device, once it is done and while it is one of the last few. Null: a run is done when
-     * `run` returns, and the caller's clock says it. */
+    /* How long a run took by the device's own clock, once it is done and while it is one of the last few. Null: it has
+     * none, and whoever wants to know waits and looks at the host's. */
     double (*seconds)(rt_dev *d, rt_ticket t);
     void (*prog_free)(rt_dev *d, rt_prog *g); /* accepts null */
     /* What decides bits besides the plan: ISA, library versions. Enters the program hash. */
     void (*identity)(rt_dev *d, rt_str *out);
     /* Choices that were made by timing, which no other run could make again to the bit: written to a file that is kept
-     * with a run (none is written when there are none), and read by the device that goes on with it, before anything
-     * is sealed. Null: nothing is chosen so. */
+     * with a run (none is written when there are none), and read by the device that resumes it, before anything is
+     * sealed. Null: nothing is chosen so. */
     int (*choices_write)(rt_dev *d, const char *path, rt_err *e);
     int (*choices_read)(rt_dev *d, const char *path, rt_err *e);
 };
@@ -144,8 +124,12 @@ struct rt_backend {
 const rt_backend *const *rt_backends(void); /* null-terminated */
 /* RT_NO_BACKEND with the list of known names when there is none. */
 int rt_backend_find(const char *name, const rt_backend **out, rt_err *e);
-/* Opens a device by what a user calls it: "cpu", "cuda", "cuda:1"; null or "auto": the first backend in the list that
- * has one. `why` (160 bytes, may be null) then says why an earlier one was passed over; it is empty when none was. */
+/* An option by name, of the first backend that takes it; null when none does. */
+const rt_dev_option_info *rt_backend_option(const char *name);
+/* Opens a device by what a user calls it: the name of a backend, and ":1" after it for its second device; null or
+ * "auto": the first backend in the list that has one. `why` (160 bytes, may be null) then says why an earlier one was
+ * passed over; it is empty when none was. Options that no backend takes, and values that one of them does not take, are
+ * refused (RT_USAGE), whichever is opened. */
 int rt_device_open(rt_dev **out, const char *name, const rt_dev_opts *o, char *why, rt_err *e);
 const rt_policy *rt_device_policy(rt_dev *d);
 

@@ -1,6 +1,8 @@
-/* registry.c - the list of backends, in the order in which `retort` tries and prints them, and devices by name. The
- * only file of this room that names a concrete one. */
+/* registry.c - the list of backends, in the order in which `retort` tries and prints them; devices by name, and the
+ * options of all. The only file of this room that names a concrete one. */
 #include "backend/backend.h"
+
+#include "base/str.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +34,39 @@ int rt_backend_find(const char *name, const rt_backend **out, rt_err *e)
     return find(name, strlen(name), out, e);
 }
 
-/* The reference is never chosen: the processor, before it in the list, always has a device. */
+const rt_dev_option_info *rt_backend_option(const char *name)
+{
+    const rt_dev_option_info *found = NULL;
+    for (int i = 0; all[i] && !found; i++) found = rt_dev_option_find(all[i]->options, name);
+    return found;
+}
+
+static int refuse_option(const char *name, rt_err *e)
+{
+    rt_str known = { 0 };
+    for (int i = 0; all[i]; i++) {
+        if (!all[i]->options) continue;
+        rt_str_printf(&known, "%s%s:", known.len ? "; " : "", all[i]->name);
+        for (const rt_dev_option_info *f = all[i]->options; f->flag; f++) rt_str_printf(&known, " %s", f->flag + 2);
+    }
+    int rc = rt_fail(e, RT_USAGE, "no backend takes an option '%s'; there are: %s", name, known.data);
+    rt_str_free(&known);
+    return rc;
+}
+
+/* What a user says is looked at as a whole: a value that is wrong for a backend that is not opened is told all the
+ * same. */
+static int check_options(const rt_dev_opts *o, rt_err *e)
+{
+    int rc = RT_OK;
+    for (uint32_t i = 0; o && i < o->count; i++)
+        if (!rt_backend_option(o->option[i].name)) RT_TRY(refuse_option(o->option[i].name, e));
+    for (int i = 0; all[i]; i++) RT_TRY(rt_dev_options_read(NULL, all[i]->options, o, e));
+out:
+    return rc;
+}
+
+/* The reference is never chosen: the CPU, before it in the list, always has a device. */
 static int open_first(rt_dev **out, const rt_dev_opts *o, char *why, rt_err *e)
 {
     char reason[160];
@@ -49,13 +83,15 @@ int rt_device_open(rt_dev **out, const char *name, const rt_dev_opts *o, char *w
     const rt_backend *b;
     *out = NULL;
     if (why) why[0] = 0;
+    int rc = check_options(o, e);
+    if (rc < 0) return rc;
     if (!name || !name[0] || strcmp(name, "auto") == 0) return open_first(out, o, why, e);
     const char *colon = strchr(name, ':');
     char *end = NULL;
     long index = colon ? strtol(colon + 1, &end, 10) : 0;
     if (colon && (end == colon + 1 || *end || index < 0 || index > 1023))
         return rt_fail(e, RT_USAGE, "'%s' is no device; write one as cuda:0", name);
-    int rc = find(name, colon ? (size_t)(colon - name) : strlen(name), &b, e);
+    rc = find(name, colon ? (size_t)(colon - name) : strlen(name), &b, e);
     return rc < 0 ? rc : b->open(out, (int)index, o, e);
 }
 

@@ -1,4 +1,5 @@
-# The seam's own room: what host backends share, and the list of backends. Each backend has a room.mk of its own.
+# The seam's own room: what host backends share, options, and the list of backends. Each backend has a room.mk of its own.
 LIB_SRCS += \
 	src/backend/host.c \
+	src/backend/options.c \
 	src/backend/registry.c

@@ -38,12 +38,13 @@ static int print_end(const rt_audit_result *v, json_t *list, rt_err *e)
 int rt_cli_verify_run(const char *path, const char *backend, uint32_t threads, bool json, rt_err *e)
 {
     int rc;
+    char count[RT_DEV_COUNT_TEXT];
     rt_dev *dev = NULL;
     rt_pool *pool = NULL;
     rt_audit_result v;
     rt_hub_env env = rt_hub_env_get();
     json_t *list = json ? json_array() : NULL;
-    RT_TRY(rt_device_arg_open(&dev, backend, &(rt_dev_opts){ .threads = threads }, false, e));
+    RT_TRY(rt_device_arg_open(&dev, backend, &RT_DEV_OPTIONS({ "threads", rt_dev_count(count, threads) }), false, e));
     RT_TRY(rt_pool_for(&pool, threads, e));
     rt_audit_opts o = { .env = &env, .dev = dev, .pool = pool, .report = print_check, .ctx = list };
     RT_TRY(rt_audit_run(path, &o, &v, e));

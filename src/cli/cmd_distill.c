@@ -129,7 +129,7 @@ static int open_device(rt_dev **out, const rt_settings *s, const flag_values *v,
     rt_arena a = { 0 };
     rt_dev_opts o;
     const char *name = s->given[RT_SETTING_ID_device] ? s->device : v->resume ? device_of_run(s, &a) : NULL;
-    int rc = rt_settings_device(&o, s, e);
+    int rc = rt_settings_device(&o, s, &a, e);
     if (rc >= 0) rc = rt_device_arg_open(out, name, &o, !v->json, e);
     rt_arena_free(&a);
     return rc;

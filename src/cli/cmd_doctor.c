@@ -1,4 +1,4 @@
-/* cmd_doctor.c - `retort doctor`: the binary, the processor, the memory, and every backend with its devices or the
+/* cmd_doctor.c - `retort doctor`: the binary, the CPU, the memory, and every backend with its devices or the
  * reason why it has none. Facts are gathered once and printed as text or JSON. */
 #include "backend/backend.h"
 #include "base/mem.h"
@@ -61,8 +61,7 @@ static void look(machine *m)
 static void print_text(const machine *m)
 {
     char a[32], b[32];
-    rt_dev_env env = rt_dev_env_get();
-    rt_dev_opts o = { .env = &env };
+    const rt_dev_opts o = { .env = rt_environment() };
     rt_dev_info info[MAX_DEVICES];
     char why[160];
     printf("binary    retort %s (%s), compiler %s\n", RT_VERSION, RT_BUILD_ID, __VERSION__);
@@ -86,8 +85,7 @@ static void print_text(const machine *m)
 static json_t *backends_json(void)
 {
     json_t *list = json_array();
-    rt_dev_env env = rt_dev_env_get();
-    rt_dev_opts o = { .env = &env };
+    const rt_dev_opts o = { .env = rt_environment() };
     rt_dev_info info[MAX_DEVICES];
     char why[160];
     for (const rt_backend *const *b = rt_backends(); *b; b++) {

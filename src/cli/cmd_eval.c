@@ -122,6 +122,7 @@ out:
 static int open_trainer(evaluation *v, const options *o, uint32_t T, rt_err *e)
 {
     int rc;
+    char count[RT_DEV_COUNT_TEXT];
     const rt_inputs *in = v->in;
     rt_dtype *dtypes = rt_arena_alloc(&v->arena, rt_param_count(&in->student->config) * sizeof *dtypes),
              *teacher = NULL;
@@ -132,7 +133,8 @@ static int open_trainer(evaluation *v, const options *o, uint32_t T, rt_err *e)
         if (!teacher) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a model"));
         RT_TRY(rt_load_dtypes(teacher, in->teacher, e));
     }
-    RT_TRY(rt_device_arg_open(&v->dev, o->device, &(rt_dev_opts){ .threads = o->threads }, false, e));
+    RT_TRY(rt_device_arg_open(&v->dev, o->device, &RT_DEV_OPTIONS({ "threads", rt_dev_count(count, o->threads) }),
+                              false, e));
     rt_step_opts so = { .B = o->batch,
                         .T = T,
                         .loss = { .divergence = RT_DIV_FORWARD_KL, .temperature = 1, .ce_weight = 1 },

@@ -163,13 +163,15 @@ static int generate(const options *o, const char *spec, rt_err *e)
     rt_generator *g = NULL;
     rt_tok_ids prompt = { 0 };
     rt_generate_stats stats;
+    char count[RT_DEV_COUNT_TEXT];
     RT_TRY(rt_model_file_open(&s.model, spec, &env, e));
     RT_TRY(rt_model_file_check(s.model, e));
     RT_TRY(rt_text_from_model(&s.text, &s.model->text, &s.model->config, s.model->path, e));
     s.stops = rt_stops_of(&s.model->config, s.text->eos, s.text->end_of_turn);
     RT_TRY(make_prompt(&s, &prompt, e));
     RT_TRY(rt_tok_stream_new(&s.stream, s.text->tokenizer, RT_DECODE_SKIP_SPECIAL, e));
-    RT_TRY(rt_device_arg_open(&dev, o->device, &(rt_dev_opts){ .threads = o->threads }, false, e));
+    RT_TRY(
+        rt_device_arg_open(&dev, o->device, &RT_DEV_OPTIONS({ "threads", rt_dev_count(count, o->threads) }), false, e));
     uint32_t need = prompt.count + o->max_new, most = s.model->config.context;
     rt_generate_opts go = { .context = o->context    ? o->context
                                        : need < most ? need

@@ -163,23 +163,22 @@ static int run_cases(rt_verify_opts *o, bool json, rt_err *e)
 
 int rt_cmd_verify(int argc, char **argv, rt_err *e)
 {
-    rt_dev_env env = rt_dev_env_get();
-    rt_dev_opts dev = { .env = &env };
-    rt_verify_opts o = { .backend = "cpu", .dev = &dev };
+    rt_verify_opts o = { .backend = "cpu" };
     rt_words words = { 0 };
-    bool json = false, list = false, help;
+    const char *isa = NULL, *kernels = NULL, *cublaslt = NULL;
+    bool json = false, list = false, sync = false, help;
     const rt_flag flags[] = {
         { "--backend", RT_FLAG_TEXT, &o.backend, "B", "which backend to prove: cpu (default), cuda or ref" },
         { "--op", RT_FLAG_TEXT, &o.op, "NAME", "only the cases of this op" },
         { "--case", RT_FLAG_TEXT, &o.name, "TEXT", "only cases with this in their names, as --list prints them" },
         { "--quick", RT_FLAG_BOOL, &o.quick, NULL, "one odd shape per op and dtype signature, every flag once" },
         { "--large", RT_FLAG_BOOL, &o.large, NULL, "instead: cases of more than 2^31 elements, where memory allows" },
-        { "--threads", RT_FLAG_COUNT, &o.threads, "N", "cpu: threads (default: cores this process may use)" },
-        { "--isa", RT_FLAG_TEXT, &o.isa, "ISA", "cpu: kernels to use (default: the best here; see retort doctor)" },
+        rt_device_flag("threads", &o.threads),
+        rt_device_flag("isa", &isa),
         { "--memory-limit", RT_FLAG_BYTES, &o.memory_limit, "SIZE", "device memory that a case may use, e.g. 2GiB" },
-        { "--kernels", RT_FLAG_TEXT, &dev.kernels, "K", "cuda: auto, or ptx or ptx75: the embedded PTX" },
-        { "--cublaslt", RT_FLAG_TEXT, &dev.cublaslt, "FILE", "cuda: this library; none: products by our own kernels" },
-        { "--sync", RT_FLAG_BOOL, &dev.sync, NULL, "cuda: every op by itself, so that a fault names its op" },
+        rt_device_flag("kernels", &kernels),
+        rt_device_flag("cublaslt", &cublaslt),
+        rt_device_flag("sync", &sync),
         { "--list", RT_FLAG_BOOL, &list, NULL, "print the names of the cases and run nothing" },
         { "--json", RT_FLAG_BOOL, &json, NULL, "every case with its outcome, as JSON" },
         { 0 },
@@ -207,12 +206,16 @@ int rt_cmd_verify(int argc, char **argv, rt_err *e)
                             : o.name         ? "--case"
                             : o.quick        ? "--quick"
                             : o.large        ? "--large"
-                            : o.isa          ? "--isa"
+                            : isa            ? "--isa"
                             : o.memory_limit ? "--memory-limit"
                             : list           ? "--list"
                                              : NULL;
         if (alone) return rt_fail(e, RT_USAGE, "%s is for the cases of ops, and %s is a run", alone, words.text[0]);
         return rt_cli_verify_run(words.text[0], o.backend, o.threads, json, e);
     }
+    const rt_dev_option given[] = {
+        { "isa", isa }, { "kernels", kernels }, { "cublaslt", cublaslt }, { "sync", sync ? "on" : NULL }
+    };
+    o.dev = (rt_dev_opts){ given, sizeof given / sizeof *given, rt_environment() };
     return list ? list_cases(&o, json, e) : run_cases(&o, json, e);
 }

@@ -4,28 +4,17 @@
 #include "base/str.h"
 
 #include <stdio.h>
-#include <stdlib.h>
+#include <unistd.h>
 
-rt_dev_env rt_dev_env_get(void)
-{
-    const char *cuda = getenv("CUDA_PATH");
-    return (rt_dev_env){ .managed_memory = getenv("MANAGED_MEMORY"),
-                         .cuda_path = cuda ? cuda : getenv("CUDA_HOME"),
-                         .conda_prefix = getenv("CONDA_PREFIX"),
-                         .virtual_env = getenv("VIRTUAL_ENV"),
-                         .home = getenv("HOME"),
-                         .path = getenv("PATH"),
-                         .cache = getenv("XDG_CACHE_HOME") };
-}
+const char *const *rt_environment(void) { return (const char *const *)environ; }
 
 int rt_device_arg_open(rt_dev **out, const char *name, const rt_dev_opts *o, bool say, rt_err *e)
 {
     int rc;
     char why[160];
-    rt_dev_env env = rt_dev_env_get();
     rt_dev_opts with_env = *o;
     rt_dev_info info;
-    with_env.env = &env;
+    with_env.env = rt_environment();
     RT_TRY(rt_device_open(out, name, &with_env, why, e));
     if (!say) return RT_OK;
     RT_TRY((*out)->api->info(*out, &info, e));
@@ -42,4 +31,14 @@ void rt_device_arg_end(rt_dev *d)
     if (d->api->info(d, &info, NULL) < 0 || !info.context_bytes) return;
     printf("code      %u modules, %s, beside %s of context; compiled or loaded after seal: %u\n", info.modules,
            rt_format_bytes(code, info.module_bytes), rt_format_bytes(context, info.context_bytes), info.late_loads);
+}
+
+rt_flag rt_device_flag(const char *option, void *value)
+{
+    static const rt_flag_kind kinds[] = { [RT_DEV_OPTION_TEXT] = RT_FLAG_TEXT,
+                                          [RT_DEV_OPTION_COUNT] = RT_FLAG_COUNT,
+                                          [RT_DEV_OPTION_SWITCH] = RT_FLAG_BOOL,
+                                          [RT_DEV_OPTION_CHOICE] = RT_FLAG_TEXT };
+    const rt_dev_option_info *f = rt_backend_option(option);
+    return (rt_flag){ f->flag, kinds[f->kind], value, f->metavar, f->help };
 }

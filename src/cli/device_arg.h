@@ -3,13 +3,18 @@
 #define RT_CLI_DEVICE_ARG_H
 
 #include "backend/backend.h"
+#include "cli/cli.h"
 
-rt_dev_env rt_dev_env_get(void);
+/* The environment of this process, as rt_dev_opts has it. */
+const char *const *rt_environment(void);
 /* rt_device_open with the environment. say: prints which device was taken and, where the user left the choice, why not
  * another. */
 int rt_device_arg_open(rt_dev **out, const char *name, const rt_dev_opts *o, bool say, rt_err *e);
 /* At the end of a run: what code took of the device's memory, and whether any was loaded too late. Nothing where a
  * device loads no code. */
 void rt_device_arg_end(rt_dev *d);
+
+/* A flag for an option of a backend; value as the kind of the option has it, text for a choice. */
+rt_flag rt_device_flag(const char *option, void *value);
 
 #endif

@@ -43,10 +43,16 @@ int rt_exec_read(rt_exec *x, rt_view v, void *data, uint64_t bytes, rt_err *e);
 int rt_exec_read_later(rt_exec *x, rt_view v, void *data, uint64_t bytes, rt_ticket *t, rt_err *e);
 int rt_exec_run(rt_exec *x, uint32_t program, rt_ticket *t, rt_err *e); /* t may be null */
 int rt_exec_wait(rt_exec *x, rt_ticket t, rt_err *e);
-/* How long the run with this ticket took, once it is done; waited: what the caller's clock says of rt_exec_run, which
- * is the answer on devices that run at once. */
-double rt_exec_seconds(const rt_exec *x, rt_ticket t, double waited);
-/* Whether its device goes on by itself: a run is then only enqueued when rt_exec_run returns. */
+/* A run that is to be timed: by the device's clock where it has one, else by the host's. A device that is enqueued to
+ * and has no clock is waited for, before and after. */
+typedef struct rt_exec_timing {
+    rt_ticket ticket;
+    double waited; /* seconds, by the host's clock */
+} rt_exec_timing;
+int rt_exec_run_timed(rt_exec *x, uint32_t program, rt_exec_timing *t, rt_err *e);
+/* How long it took, once it is done. */
+double rt_exec_seconds(const rt_exec *x, const rt_exec_timing *t);
+/* Whether a run is only enqueued when rt_exec_run returns, so that the host has work to do meanwhile. */
 bool rt_exec_enqueues(const rt_exec *x);
 /* With guards: RT_INTERNAL naming the first buffer whose band was overwritten. */
 int rt_exec_check(rt_exec *x, rt_err *e);

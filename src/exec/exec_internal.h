@@ -28,6 +28,7 @@ struct rt_exec {
     uint64_t bytes[RT_CLASS_COUNT];
     uint32_t running;  /* 1 + the program that ran last; 0: none */
     rt_ticket reading; /* of the last read that was not waited for */
+    rt_ticket last;    /* that the device gave */
     uint8_t *scratch;  /* RT_EXEC_SCRATCH bytes: poison and guard bands pass through it */
 };
 enum { RT_EXEC_SCRATCH = 1 << 16 };

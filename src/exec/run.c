@@ -2,10 +2,18 @@
  * hashing. */
 #include "exec/exec_internal.h"
 
+#include "base/sys.h"
+
 static int refuse_dry(rt_err *e)
 {
     return rt_fail(e, RT_INVALID, "the programs were sealed dry: they have no memory and cannot run");
 }
+
+/* A device that has to be waited for and has no clock: a run is then timed with nothing else under way, so the ticket
+ * of whatever was enqueued last is kept. Others are spared tickets that nobody asks for. */
+static bool is_timed_by_host(const rt_exec *x) { return x->dev->api->async && !x->dev->api->seconds; }
+
+static rt_ticket *ticket_for(rt_exec *x, rt_ticket *wanted) { return wanted || is_timed_by_host(x) ? &x->last : NULL; }
 
 /* Enqueues it. */
 static int move(rt_exec *x, rt_view v, void *data, uint64_t bytes, bool to_device, rt_ticket *t, rt_err *e)
@@ -23,7 +31,9 @@ static int move(rt_exec *x, rt_view v, void *data, uint64_t bytes, bool to_devic
     if (v.off + elems > (uint64_t)b->rows * b->cols)
         return rt_fail(e, RT_INVALID, "'%s': the view ends outside the buffer", b->name);
     rt_copy c = { x->mem[b->cls], x->space_off[v.buf - 1] + rt_dtype_bytes(b->dtype, v.off), bytes, data, to_device };
-    return x->dev->api->copy(x->dev, &c, t, e);
+    int rc = x->dev->api->copy(x->dev, &c, ticket_for(x, t), e);
+    if (t) *t = x->last;
+    return rc;
 }
 
 int rt_exec_write(rt_exec *x, rt_view v, const void *data, uint64_t bytes, rt_err *e)
@@ -51,17 +61,32 @@ int rt_exec_run(rt_exec *x, uint32_t program, rt_ticket *t, rt_err *e)
     if (x->opts.dry) return refuse_dry(e);
     int rc = rt_guards_begin(x, program, e);
     if (rc < 0) return rc;
-    return x->dev->api->run(x->dev, x->prog[program].prog, t, e);
+    rc = x->dev->api->run(x->dev, x->prog[program].prog, ticket_for(x, t), e);
+    if (t) *t = x->last;
+    return rc;
+}
+
+int rt_exec_run_timed(rt_exec *x, uint32_t program, rt_exec_timing *t, rt_err *e)
+{
+    int rc;
+    bool waits = is_timed_by_host(x);
+    if (waits) RT_TRY(rt_exec_wait(x, x->last, e)); /* what was enqueued before is not counted */
+    double begun = rt_now();
+    RT_TRY(rt_exec_run(x, program, &t->ticket, e));
+    if (waits) RT_TRY(rt_exec_wait(x, t->ticket, e));
+    t->waited = rt_now() - begun;
+out:
+    return rc;
 }
 
 int rt_exec_wait(rt_exec *x, rt_ticket t, rt_err *e) { return x->dev->api->wait(x->dev, t, e); }
 
-double rt_exec_seconds(const rt_exec *x, rt_ticket t, double waited)
+double rt_exec_seconds(const rt_exec *x, const rt_exec_timing *t)
 {
-    return x->dev->api->seconds ? x->dev->api->seconds(x->dev, t) : waited;
+    return x->dev->api->seconds ? x->dev->api->seconds(x->dev, t->ticket) : t->waited;
 }
 
-bool rt_exec_enqueues(const rt_exec *x) { return x->dev->api->seconds != NULL; }
+bool rt_exec_enqueues(const rt_exec *x) { return x->dev->api->async; }
 
 void rt_exec_memory_query(const rt_exec *x, rt_exec_memory *out)
 {

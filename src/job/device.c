@@ -1,24 +1,35 @@
-/* device.c - see settings_device.h. */
+/* device.c - see device.h. */
 #include "job/device.h"
 
-#include <string.h>
+enum { THREADS_MAX = 4096 };
 
-static int memory_kind(const char *text, rt_device_memory *out, rt_err *e)
+/* Null: out of memory. Lists and reals are no options. */
+static const char *text_of(const rt_settings *s, const rt_setting_info *f, rt_arena *a)
 {
-    static const char *const names[] = { "auto", "device", "managed" };
-    for (int i = 0; i < 3; i++)
-        if (strcmp(text, names[i]) == 0) {
-            *out = (rt_device_memory)i;
-            return RT_OK;
-        }
-    return rt_fail(e, RT_USAGE, "--device-memory %s: it is auto, device or managed", text);
+    const void *value = (const char *)s + f->offset;
+    switch (f->kind) {
+    case RT_SETTING_TEXT: return *(const char *const *)value;
+    case RT_SETTING_SWITCH: return *(const bool *)value ? "on" : "off";
+    case RT_SETTING_COUNT: return rt_arena_printf(a, "%llu", (unsigned long long)*(const uint64_t *)value);
+    default: return NULL;
+    }
 }
 
-int rt_settings_device(rt_dev_opts *out, const rt_settings *s, rt_err *e)
+int rt_settings_device(rt_dev_opts *out, const rt_settings *s, rt_arena *a, rt_err *e)
 {
-    enum { THREADS_MAX = 4096 };
-    *out = (rt_dev_opts){ .threads = (uint32_t)s->threads, .kernels = s->kernels, .tune = s->tune, .sync = s->sync };
+    rt_dev_option *list = rt_arena_alloc(a, RT_SETTING_COUNT_ALL * sizeof *list);
+    uint32_t count = 0;
+    *out = (rt_dev_opts){ 0 };
     if (s->threads > THREADS_MAX) return rt_fail(e, RT_USAGE, "--threads is at most %d", THREADS_MAX);
-    if (s->cublaslt && strcmp(s->cublaslt, "auto") != 0) out->cublaslt = s->cublaslt;
-    return s->device_memory ? memory_kind(s->device_memory, &out->memory, e) : RT_OK;
+    for (int i = 0; list && i < RT_SETTING_COUNT_ALL; i++) {
+        const char *name = rt_setting_table[i].flag + 2; /* after the dashes */
+        if (!s->given[i] || !rt_backend_option(name)) continue;
+        list[count].name = name;
+        list[count].value = text_of(s, &rt_setting_table[i], a);
+        if (!list[count++].value) list = NULL;
+    }
+    if (!list) return rt_fail(e, RT_NOMEM, "no memory for the options of a device");
+    out->option = list;
+    out->count = count;
+    return RT_OK;
 }

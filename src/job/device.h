@@ -5,7 +5,8 @@
 #include "backend/backend.h"
 #include "settings/settings.h"
 
-/* RT_USAGE when a value is none that there is. The environment is left to the caller. */
-int rt_settings_device(rt_dev_opts *out, const rt_settings *s, rt_err *e);
+/* Every setting that is given and that a backend takes as an option by the name of its flag. The list is in a; the
+ * environment is left to the caller. RT_USAGE for more threads than can be. */
+int rt_settings_device(rt_dev_opts *out, const rt_settings *s, rt_arena *a, rt_err *e);
 
 #endif

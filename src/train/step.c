@@ -2,7 +2,6 @@
 #include "train/step.h"
 
 #include "base/rng.h"
-#include "base/sys.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -175,15 +174,13 @@ out:
  * result. timed: the step whose run of this program it is; null: not timed. */
 static int run(rt_trainer *t, rt_program which, rt_step_begun *timed, rt_err *e)
 {
-    double begun = rt_now();
-    int rc = rt_exec_run(t->x, t->plan->index[which], timed ? &timed->ran[which].ticket : NULL, e);
-    if (timed) timed->ran[which].waited = rt_now() - begun;
-    return rc;
+    uint32_t program = t->plan->index[which];
+    return timed ? rt_exec_run_timed(t->x, program, &timed->ran[which], e) : rt_exec_run(t->x, program, NULL, e);
 }
 
 static double took(const rt_trainer *t, const rt_step_begun *b, rt_program which)
 {
-    return rt_exec_seconds(t->x, b->ran[which].ticket, b->ran[which].waited);
+    return rt_exec_seconds(t->x, &b->ran[which]);
 }
 
 /* After a step, whose micro-batches all take the same time. */

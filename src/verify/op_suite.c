@@ -11,9 +11,13 @@
 
 static int open_device(rt_verify_env *env, const rt_backend *api, int index, uint32_t threads, rt_err *e)
 {
-    rt_dev_opts o = env->opts->dev ? *env->opts->dev : (rt_dev_opts){ 0 };
-    o.threads = threads;
-    o.isa = env->opts->isa;
+    const rt_dev_opts *told = &env->opts->dev;
+    char text[RT_DEV_COUNT_TEXT];
+    rt_dev_option *all = rt_arena_alloc(&env->scratch, (told->count + 1) * sizeof *all);
+    if (!all) return rt_fail(e, RT_NOMEM, "no memory for the options of a device");
+    if (told->count) memcpy(all, told->option, told->count * sizeof *all);
+    all[told->count] = (rt_dev_option){ "threads", rt_dev_count(text, threads) };
+    const rt_dev_opts o = { all, told->count + 1, told->env };
     int rc = api->open(&env->dev[env->ndevs], index, &o, e);
     if (rc >= 0) env->threads[env->ndevs++] = threads;
     return rc;

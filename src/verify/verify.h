@@ -23,17 +23,16 @@ typedef struct rt_case_result {
 } rt_case_result;
 
 typedef struct rt_verify_opts {
-    const char *backend;    /* null: "cpu" */
-    const rt_backend *api;  /* used in place of looking `backend` up, unless null */
-    const char *op;         /* cases of this op only; null: all */
-    const char *name;       /* cases with this in their names only; null: all */
-    bool quick;             /* every op and signature with one odd shape, every flag once */
-    bool large;             /* instead of all others: one case of very many elements for each memory-bound op */
-    uint64_t elements;      /* that a large case has more of; 0: 2^31, where signed 32-bit indices end */
-    uint32_t threads;       /* of the device that is tested first; 0: the cores that this process may use */
-    const char *isa;        /* as in rt_dev_opts */
-    const rt_dev_opts *dev; /* what else the device is told; null: nothing */
-    uint64_t memory_limit;  /* bytes of device memory for one case; 0: what the device has */
+    const char *backend;   /* null: "cpu" */
+    const rt_backend *api; /* used in place of looking `backend` up, unless null */
+    const char *op;        /* cases of this op only; null: all */
+    const char *name;      /* cases with this in their names only; null: all */
+    bool quick;            /* every op and signature with one odd shape, every flag once */
+    bool large;            /* instead of all others: one case of very many elements for each memory-bound op */
+    uint64_t elements;     /* that a large case has more of; 0: 2^31, where signed 32-bit indices end */
+    uint32_t threads;      /* of the device that is tested first; 0: the cores that this process may use */
+    rt_dev_opts dev;       /* what else the device is told */
+    uint64_t memory_limit; /* bytes of device memory for one case; 0: what the device has */
     void (*report)(void *ctx, const rt_case_result *r); /* after every case; may be null */
     bool (*stop)(void *ctx); /* asked between cases; true ends the run with RT_INTERRUPTED; may be null */
     void *ctx;

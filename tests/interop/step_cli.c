@@ -57,7 +57,7 @@ static int open_device(rt_dev **d, const rt_policy **policy, const char *name, r
     int rc;
     const rt_backend *b;
     RT_TRY(rt_backend_find(name, &b, e));
-    RT_TRY(b->open(d, 0, &(rt_dev_opts){ .threads = 2 }, e));
+    RT_TRY(b->open(d, 0, &RT_DEV_OPTIONS({ "threads", "2" }), e));
     *policy = strcmp(name, "ref") == 0 ? &rt_policy_f64 : &rt_policy_f32;
 out:
     return rc;

@@ -23,8 +23,9 @@ static inline rt_dev *open_dev(const char *name, uint32_t threads)
 {
     rt_dev *d = NULL;
     rt_err e = { 0 };
-    rt_dev_opts o = { .threads = threads };
-    if (backend(name)->open(&d, 0, &o, &e) < 0) fail_msg("%s", e.text);
+    char count[RT_DEV_COUNT_TEXT];
+    if (backend(name)->open(&d, 0, &RT_DEV_OPTIONS({ "threads", rt_dev_count(count, threads) }), &e) < 0)
+        fail_msg("%s", e.text);
     return d;
 }
 static inline void ok(int rc, const rt_err *e)

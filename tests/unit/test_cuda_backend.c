@@ -66,7 +66,7 @@ static void launches_overlap(void **state)
         rt_err e = { 0 };
         *s = FRESH;
         s->lt_refuses = 1;
-        if (live_once(&(rt_dev_opts){ .kernels = kernels[i] }, &e) < 0) fail_msg("%s", e.text);
+        if (live_once(&RT_DEV_OPTIONS({ "kernels", kernels[i] }), &e) < 0) fail_msg("%s", e.text);
         assert_true(s->launches > 0);
         assert_int_equal(s->overlaps, i == 0 ? s->launches : 0);
     }
@@ -117,7 +117,7 @@ static void nothing_is_loaded_or_allocated_after_seal(void **state)
     }
     assert_int_equal(rt_exec_wait(x, t, &e), RT_OK);
     assert_int_equal(rt_exec_wait(x, 1, &e), RT_OK);
-    assert_true(rt_exec_seconds(x, t, 9) == 0.25);
+    assert_true(rt_exec_seconds(x, &(rt_exec_timing){ t, 9 }) == 0.25);
     assert_int_equal(rt_alloc_count(), allocated);
     assert_int_equal(s->live, live);
     assert_null(strstr(s->log + sealed, "Module"));
@@ -169,7 +169,7 @@ static void code_is_measured_and_reported(void **state)
 /* Every call of every function fails in turn: an error comes back, and everything made is freed. */
 static void every_failure_is_reported_and_cleaned_up(void **state)
 {
-    static const rt_dev_opts plain, sync = { .sync = true };
+    const rt_dev_opts plain = { 0 }, sync = RT_DEV_OPTIONS({ "sync", "on" });
     (void)state;
     for (int mode = 0; mode < 4; mode++) {
         uint64_t failures = 0;
@@ -220,8 +220,8 @@ static void a_machine_that_cannot_run_it_is_told_why(void **state)
     refuses(0, NULL, RT_NO_BACKEND, "Stand-in 0 is sm_70; sm_75 (Turing) or newer is needed");
     fresh(NULL);
     refuses(7, NULL, RT_NO_BACKEND, "there is no cuda:7 here: the NVIDIA GPUs of this machine are numbered 0 to 0");
-    refuses(0, &(rt_dev_opts){ .kernels = "ptx80" }, RT_NO_BACKEND, "sm_90 ptx_75");
-    refuses(0, &(rt_dev_opts){ .kernels = "fast" }, RT_INVALID, "'fast' is no choice of kernels");
+    refuses(0, &RT_DEV_OPTIONS({ "kernels", "ptx80" }), RT_NO_BACKEND, "sm_90 ptx_75");
+    refuses(0, &RT_DEV_OPTIONS({ "kernels", "fast" }), RT_INVALID, "'fast' is no choice of kernels");
     s->driver_version = 13000;
 }
 
@@ -233,16 +233,16 @@ static void cublaslt_is_named_or_its_absence_explained(void **state)
     assert_int_equal(cuda()->probe(NULL, &info, 1, NULL), 1);
     assert_non_null(strstr(info.detail, "cuBLASLt 13.1.0: "));
     assert_non_null(strstr(info.detail, "standin/libcu"));
-    refuses(0, &(rt_dev_opts){ .cublaslt = "/nowhere/libcublasLt.so" }, RT_NO_BACKEND,
+    refuses(0, &RT_DEV_OPTIONS({ "cublaslt", "/nowhere/libcublasLt.so" }), RT_NO_BACKEND,
             "--cublaslt /nowhere/libcublasLt.so");
     s->lt_version = 111100;
-    refuses(0, &(rt_dev_opts){ .cublaslt = "libcublasLt.so.13" }, RT_NO_BACKEND, "is cuBLASLt 11.11; 12.0 or newer");
+    refuses(0, &RT_DEV_OPTIONS({ "cublaslt", "libcublasLt.so.13" }), RT_NO_BACKEND, "is cuBLASLt 11.11; 12.0 or newer");
     s->lt_version = 140000;
     s->lt_cudart = 14000;
-    refuses(0, &(rt_dev_opts){ .cublaslt = "libcublasLt.so.13" }, RT_NO_BACKEND,
+    refuses(0, &RT_DEV_OPTIONS({ "cublaslt", "libcublasLt.so.13" }), RT_NO_BACKEND,
             "is cuBLASLt 14.0, which needs a driver for CUDA 14; this one is for 13.0");
     fresh(NULL);
-    rt_dev *d = open_ok(&(rt_dev_opts){ .cublaslt = "none" });
+    rt_dev *d = open_ok(&RT_DEV_OPTIONS({ "cublaslt", "none" }));
     assert_int_equal(d->api->info(d, &info, &e), RT_OK);
     assert_non_null(strstr(info.detail, "no cuBLASLt, products by our own kernels"));
     d->api->close(d);
@@ -254,25 +254,25 @@ static void cublaslt_is_named_or_its_absence_explained(void **state)
 
 static void memory_follows_class_and_wish(void **state)
 {
-    static const rt_dev_env managed = { .managed_memory = "1" }, device = { .managed_memory = "0" };
+    static const char *const managed[] = { "HOME=/", "MANAGED_MEMORY=1", NULL }, *const device[] = { "MANAGED_MEMORY=0",
+                                                                                                     NULL };
     static const struct {
         int integrated, failed;
-        rt_dev_opts o;
+        const char *const *env;
+        const char *asked;
         bool want_managed;
-    } table[] = { { 0, 0, { 0 }, false },
-                  { 1, 0, { 0 }, true },
-                  { 1, 1, { 0 }, false },
-                  { 0, 0, { .env = &managed }, true },
-                  { 1, 0, { .env = &device }, false },
-                  { 1, 0, { .env = &managed, .memory = RT_DEVICE_MEMORY_DEVICE }, false },
-                  { 0, 0, { .memory = RT_DEVICE_MEMORY_MANAGED }, true } };
+    } table[] = { { 0, 0, NULL, NULL, false },    { 1, 0, NULL, NULL, true },      { 1, 1, NULL, "auto", false },
+                  { 0, 0, managed, NULL, true },  { 1, 0, device, "auto", false }, { 1, 0, managed, "device", false },
+                  { 0, 0, NULL, "managed", true } };
     (void)state;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         rt_err e = { 0 };
         *s = FRESH;
         s->integrated = table[i].integrated;
         s->integrated_result = table[i].failed;
-        if (live_once(&table[i].o, &e) < 0) fail_msg("%s", e.text);
+        rt_dev_opts o = RT_DEV_OPTIONS({ "device-memory", table[i].asked });
+        o.env = table[i].env;
+        if (live_once(&o, &e) < 0) fail_msg("%s", e.text);
         assert_int_equal(strstr(s->log, "cuMemAllocManaged") != NULL, table[i].want_managed);
         assert_int_equal(strstr(s->log, "cuMemAlloc_v2") != NULL, !table[i].want_managed);
     }
@@ -315,7 +315,7 @@ static void a_fault_names_its_op_when_asked(void **state)
     (void)state;
     for (int sync = 0; sync < 2; sync++) {
         *s = FRESH;
-        rt_dev *d = open_ok(&(rt_dev_opts){ .sync = sync });
+        rt_dev *d = open_ok(&RT_DEV_OPTIONS({ "sync", sync ? "on" : "off" }));
         assert_int_equal(record(&f, RT_DTYPE_BF16, &e), RT_OK);
         assert_int_equal(rt_exec_seal(&x, d, (const rt_plan *const *)&f.plan, 1, NULL, &e), RT_OK);
         s->fail_name = sync ? "cuStreamSynchronize" : "cuEventSynchronize";
@@ -355,7 +355,7 @@ static void devices_have_names(void **state)
     assert_int_equal(rt_device_open(&d, "cuda:-1", &(rt_dev_opts){ 0 }, NULL, &e), RT_USAGE);
     assert_int_equal(rt_device_open(&d, "gpu", &(rt_dev_opts){ 0 }, NULL, &e), RT_NO_BACKEND);
     s->devices = 0;
-    assert_int_equal(rt_device_open(&d, NULL, &(rt_dev_opts){ .threads = 1 }, why, &e), RT_OK);
+    assert_int_equal(rt_device_open(&d, NULL, &RT_DEV_OPTIONS({ "threads", "1" }), why, &e), RT_OK);
     assert_string_equal(d->api->name, "cpu");
     assert_string_equal(why, "the driver sees no NVIDIA GPU");
     assert_ptr_equal(rt_device_policy(d), &rt_policy_f32);

@@ -24,23 +24,23 @@ static void memory_is_classified_by_the_integrated_attribute(void **state)
 static void the_command_line_wins_over_the_environment_over_the_class(void **state)
 {
     static const struct {
-        rt_device_memory asked;
+        rt_cuda_memory asked;
         const char *env;
         rt_mem_kind by_class, want;
     } table[] = {
-        { RT_DEVICE_MEMORY_AUTO, NULL, RT_MEM_DEVICE, RT_MEM_DEVICE },
-        { RT_DEVICE_MEMORY_AUTO, NULL, RT_MEM_MANAGED, RT_MEM_MANAGED },
-        { RT_DEVICE_MEMORY_AUTO, "1", RT_MEM_DEVICE, RT_MEM_MANAGED },
-        { RT_DEVICE_MEMORY_AUTO, "1", RT_MEM_MANAGED, RT_MEM_MANAGED },
-        { RT_DEVICE_MEMORY_AUTO, "0", RT_MEM_DEVICE, RT_MEM_DEVICE },
-        { RT_DEVICE_MEMORY_AUTO, "0", RT_MEM_MANAGED, RT_MEM_DEVICE },
-        { RT_DEVICE_MEMORY_AUTO, "", RT_MEM_MANAGED, RT_MEM_MANAGED },
-        { RT_DEVICE_MEMORY_AUTO, "yes", RT_MEM_DEVICE, RT_MEM_DEVICE },
-        { RT_DEVICE_MEMORY_AUTO, "10", RT_MEM_DEVICE, RT_MEM_DEVICE },
-        { RT_DEVICE_MEMORY_DEVICE, NULL, RT_MEM_MANAGED, RT_MEM_DEVICE },
-        { RT_DEVICE_MEMORY_DEVICE, "1", RT_MEM_MANAGED, RT_MEM_DEVICE },
-        { RT_DEVICE_MEMORY_MANAGED, NULL, RT_MEM_DEVICE, RT_MEM_MANAGED },
-        { RT_DEVICE_MEMORY_MANAGED, "0", RT_MEM_DEVICE, RT_MEM_MANAGED },
+        { RT_CUDA_MEMORY_AUTO, NULL, RT_MEM_DEVICE, RT_MEM_DEVICE },
+        { RT_CUDA_MEMORY_AUTO, NULL, RT_MEM_MANAGED, RT_MEM_MANAGED },
+        { RT_CUDA_MEMORY_AUTO, "1", RT_MEM_DEVICE, RT_MEM_MANAGED },
+        { RT_CUDA_MEMORY_AUTO, "1", RT_MEM_MANAGED, RT_MEM_MANAGED },
+        { RT_CUDA_MEMORY_AUTO, "0", RT_MEM_DEVICE, RT_MEM_DEVICE },
+        { RT_CUDA_MEMORY_AUTO, "0", RT_MEM_MANAGED, RT_MEM_DEVICE },
+        { RT_CUDA_MEMORY_AUTO, "", RT_MEM_MANAGED, RT_MEM_MANAGED },
+        { RT_CUDA_MEMORY_AUTO, "yes", RT_MEM_DEVICE, RT_MEM_DEVICE },
+        { RT_CUDA_MEMORY_AUTO, "10", RT_MEM_DEVICE, RT_MEM_DEVICE },
+        { RT_CUDA_MEMORY_DEVICE, NULL, RT_MEM_MANAGED, RT_MEM_DEVICE },
+        { RT_CUDA_MEMORY_DEVICE, "1", RT_MEM_MANAGED, RT_MEM_DEVICE },
+        { RT_CUDA_MEMORY_MANAGED, NULL, RT_MEM_DEVICE, RT_MEM_MANAGED },
+        { RT_CUDA_MEMORY_MANAGED, "0", RT_MEM_DEVICE, RT_MEM_MANAGED },
     };
     (void)state;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)

@@ -1,4 +1,4 @@
-/* test_cuda_tune.c - products by timing on a stand-in driver: the fastest candidate is taken, its choice is kept and
+/* test_cuda_tune.c - GEMMs by timing on a stand-in driver: the fastest candidate is taken, its choice is kept and
  * found again without timing, a run's own choices come first, and a file that is broken costs time and nothing else. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,11 +16,24 @@
 
 static rt_arena arena;
 static char folder[400]; /* of one test */
-static rt_dev_env env;
-static rt_dev_opts tuned = { .tune = true, .env = &env };
+static char cache_line[500], home_line[500];
+static const char *env[3];
+static const rt_dev_option tune = { "tune", "on" };
+static const rt_dev_opts tuned = { &tune, 1, env };
 
 static char *in_folder(const char *name) { return rt_path_join(&arena, folder, name); }
 static char *shared_file(void) { return in_folder("retort/products.tsv"); }
+
+/* The environment; null: the variable is not set. */
+static void set_env(const char *home, const char *cache)
+{
+    uint32_t n = 0;
+    snprintf(home_line, sizeof home_line, "HOME=%s", home ? home : "");
+    snprintf(cache_line, sizeof cache_line, "XDG_CACHE_HOME=%s", cache ? cache : "");
+    if (home) env[n++] = home_line;
+    if (cache) env[n++] = cache_line;
+    env[n] = NULL;
+}
 
 static int begin(void **state)
 {
@@ -28,7 +41,7 @@ static int begin(void **state)
     fresh(state);
     if (rt_dir_temp(&temp, &arena, rt_path_join(&arena, base ? base : "/tmp", "retort-tune"), NULL) < 0) return -1;
     snprintf(folder, sizeof folder, "%s", temp);
-    env = (rt_dev_env){ .home = "/nowhere", .cache = folder };
+    set_env("/nowhere", folder);
     return 0;
 }
 
@@ -209,20 +222,18 @@ static void what_cannot_be_kept_is_told(void **state)
     (void)state;
     times(3, 1, 2);
     put_text(in_folder("file"), "not a folder");
-    env.cache = in_folder("file");
+    set_env("/nowhere", in_folder("file"));
     made m = make(&tuned, NULL, NULL);
     uses(&m, "algorithm 1 ");
     says(&m, "; not kept: ");
-    env = (rt_dev_env){ .home = folder };
+    set_env(folder, NULL);
     m = make(&tuned, NULL, NULL);
     assert_true(rt_path_exists(in_folder(".cache/retort/products.tsv")));
-    env = (rt_dev_env){ 0 };
+    set_env(NULL, NULL);
     m = make(&tuned, NULL, NULL);
     says(&m, "2 products timed");
     assert_null(strstr(m.said, "kept"));
-    rt_dev_opts none = tuned;
-    none.cublaslt = "none";
-    m = make(&none, NULL, NULL);
+    m = make(&RT_DEV_OPTIONS({ "tune", "on" }, { "cublaslt", "none" }), NULL, NULL);
     says(&m, "--tune has nothing to time: there is no cuBLASLt");
 }
 

@@ -361,7 +361,7 @@ static int open_all(void *ctx, rt_err *e)
     o.context = 8;
     o.repetition_penalty = 1.1;
     RT_TRY(rt_backend_find("ref", &b, e));
-    RT_TRY(b->open(&d, 0, &(rt_dev_opts){ .threads = 1 }, e));
+    RT_TRY(b->open(&d, 0, &RT_DEV_OPTIONS({ "threads", "1" }), e));
     RT_TRY(rt_model_file_open(&m, ctx, &(rt_hub_env){ 0 }, e));
     RT_TRY(rt_generator_open(&g, d, m, NULL, &o, e));
 out:

@@ -44,9 +44,8 @@ static int whole_life(const char *backend, const rt_policy *policy, rt_seal_opts
     rt_hash128 hash;
     rt_ticket t;
     uint8_t sums[32];
-    rt_dev_opts opts = { .threads = 2 };
     RT_TRY(rt_backend_find(backend, &api, e));
-    RT_TRY(api->open(&d, 0, &opts, e));
+    RT_TRY(api->open(&d, 0, &RT_DEV_OPTIONS({ "threads", "2" }), e));
     RT_TRY(rt_block_new(&b, &shape, policy, e));
     const rt_plan *plans[] = { b->step, b->eval };
     RT_TRY(rt_exec_seal(&x, d, plans, 2, &o, e));

@@ -1,8 +1,10 @@
 /* test_run_ahead.c - steps that are begun before the result of the last is known: on a device that does nothing until
- * somebody waits for it, a run gives the bits, files and messages that it gives on the processor, whatever ends it. */
+ * somebody waits for it, a run gives the bits, files and messages that it gives on the CPU, whatever ends it. */
 #include "run_case.h"
 
 #include "base/str.h"
+#include "base/sys.h"
+#include "op/emit.h"
 
 /* ---- a device that is late: it takes what it is told, and does it when it is waited for ---- */
 
@@ -19,7 +21,9 @@ static struct {
     order *list;
     uint32_t count, cap;
     rt_ticket given;
-    uint32_t most_ahead; /* programs that were enqueued behind what was waited for */
+    uint32_t most_ahead; /* programs that were enqueued after what was waited for */
+    uint32_t before;     /* orders that were not done when the last program was enqueued */
+    double worked;       /* seconds that programs took */
     bool lost;
 } late;
 
@@ -56,6 +60,7 @@ static int late_run(rt_dev *d, rt_prog *g, rt_ticket *t, rt_err *e)
 {
     (void)d;
     if (late.lost) return rt_fail(e, RT_DEVICE, "the device is gone");
+    late.before = late.count;
     order *o = late_add();
     o->prog = g;
     if (t) *t = o->ticket;
@@ -69,7 +74,9 @@ static int late_do(rt_dev *d, rt_ticket t, rt_err *e)
     uint32_t n = 0;
     for (; n < late.count && late.list[n].ticket <= t && rc >= 0; n++) {
         order *o = &late.list[n];
+        double begun = rt_now();
         if (!late.lost) rc = o->prog ? late.real->run(d, o->prog, NULL, e) : late.real->copy(d, &o->copy, NULL, e);
+        if (o->prog) late.worked += rt_now() - begun;
         free(o->taken);
     }
     late.count -= n;
@@ -105,6 +112,8 @@ static void late_prog_free(rt_dev *d, rt_prog *g)
     late.real->prog_free(d, g);
 }
 
+static bool has_clock = true, is_async = true;
+
 static rt_dev *late_device(void)
 {
     rt_dev *d = open_device("cpu", 1);
@@ -115,7 +124,8 @@ static rt_dev *late_device(void)
     late.api.copy = late_copy;
     late.api.run = late_run;
     late.api.wait = late_wait;
-    late.api.seconds = late_seconds;
+    late.api.seconds = has_clock ? late_seconds : NULL;
+    late.api.async = is_async;
     late.api.mem_free = late_mem_free;
     late.api.prog_free = late_prog_free;
     d->api = &late.api;
@@ -145,7 +155,7 @@ static void on_step(void *ctx, const rt_run_line *l)
     if (l->step == lose_at) late.lost = true;
 }
 
-/* A run on the late device, or on the processor, with some more settings, to whatever end it comes. */
+/* A run on the late device, or on the CPU, with some more settings, to whatever end it comes. */
 static ending run_on(bool on_late, const char *out, bool resume, const char *const *more)
 {
     static const rt_hub_env env;
@@ -227,6 +237,7 @@ static void same_ends(const char *a, const char *b)
 static int set_up(void **state)
 {
     stop_at = lose_at = 0;
+    has_clock = is_async = true;
     if (make_test_dir(state) != 0) return -1;
     put_run_inputs();
     return 0;
@@ -261,7 +272,7 @@ static void a_dump_is_the_same(void **state)
     same_file("cpu", "late", "run/dump-000004/student/model.safetensors");
 }
 
-/* A step that is under way when the user wants an end is finished, saved, and gone on from. */
+/* A step that is under way when the user wants an end is finished, saved, and resumed from. */
 static void stopping_finishes_what_was_begun(void **state)
 {
     (void)state;
@@ -316,6 +327,63 @@ static void a_lost_device_leaves_the_last_checkpoint(void **state)
     same_ends("whole", "late");
 }
 
+/* ---- the clock of a device, and whether it runs by itself, are two things ---- */
+
+static void without_a_clock_results_are_the_same(void **state)
+{
+    (void)state;
+    has_clock = false;
+    run_ok(false, "cpu", NULL);
+    run_ok(true, "late", NULL);
+    same_ends("cpu", "late");
+}
+
+/* A device that is done when it returns is not given a step early because it has a clock. */
+static void a_clock_alone_begins_nothing_early(void **state)
+{
+    (void)state;
+    is_async = false;
+    run_ok(true, "late", NULL);
+    assert_int_equal(late.most_ahead, 0);
+}
+
+/* One program that takes a moment, and what a write and a timed run of it say. */
+static void a_run_is_timed_by_the_device_or_with_nothing_else_under_way(void **state)
+{
+    enum { N = 256 };
+    static float a[N * N];
+    (void)state;
+    for (int mode = 0; mode < 4; mode++) {
+        rt_err e = { 0 };
+        rt_space *sp;
+        rt_plan *p;
+        rt_exec *x;
+        rt_exec_timing t;
+        is_async = mode & 1, has_clock = mode & 2;
+        rt_dev *d = late_device();
+        assert_int_equal(rt_space_new(&sp, &e), RT_OK);
+        rt_view in = rt_space_buf(sp, RT_CLASS_INPUT, RT_DTYPE_F32, N, N, "in"),
+                out = rt_space_buf(sp, RT_CLASS_OUTPUT, RT_DTYPE_F32, N, N, "out");
+        assert_int_equal(rt_plan_new(&p, sp, "square", &rt_policy_f32, &e), RT_OK);
+        rt_emit_matmul(p, out, in, in, RT_NONE, "nt", 1.0f);
+        if (rt_exec_seal(&x, d, (const rt_plan *const *)&p, 1, NULL, &e) < 0) fail_msg("%s", e.text);
+        assert_int_equal(rt_exec_enqueues(x), is_async);
+        assert_int_equal(rt_exec_write(x, in, a, sizeof a, &e), RT_OK);
+        assert_int_equal(rt_exec_run(x, 0, NULL, &e), RT_OK);
+        assert_int_equal(rt_exec_run_timed(x, 0, &t, &e), RT_OK);
+        bool waits = is_async && !has_clock;
+        assert_int_equal(late.before, waits ? 0 : 2); /* the write and the run before it */
+        assert_int_equal(late.count, waits ? 0 : 3);
+        assert_int_equal(rt_exec_wait(x, t.ticket, &e), RT_OK);
+        if (has_clock) assert_true(rt_exec_seconds(x, &t) == 0.001);
+        if (waits) assert_true(rt_exec_seconds(x, &t) > 0.1 * late.worked); /* of two, of which one is timed */
+        rt_exec_free(x);
+        rt_plan_free(p);
+        rt_space_free(sp);
+        d->api->close(d);
+    }
+}
+
 /* ---- the two halves of a step ---- */
 
 static void two_steps_may_be_under_way(void **state)
@@ -356,9 +424,15 @@ int main(void)
 {
 #define C(f) cmocka_unit_test_setup_teardown(f, set_up, remove_test_dir)
     const struct CMUnitTest tests[] = {
-        C(results_are_those_of_a_run_that_waits),    C(a_dump_is_the_same),
-        C(stopping_finishes_what_was_begun),         C(a_number_that_is_not_finite_is_told_of_its_own_step),
-        C(a_lost_device_leaves_the_last_checkpoint), C(two_steps_may_be_under_way),
+        C(results_are_those_of_a_run_that_waits),
+        C(a_dump_is_the_same),
+        C(stopping_finishes_what_was_begun),
+        C(a_number_that_is_not_finite_is_told_of_its_own_step),
+        C(a_lost_device_leaves_the_last_checkpoint),
+        C(two_steps_may_be_under_way),
+        C(without_a_clock_results_are_the_same),
+        C(a_clock_alone_begins_nothing_early),
+        C(a_run_is_timed_by_the_device_or_with_nothing_else_under_way),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,7 +29,7 @@ static int open_run(opened *o, rt_err *e)
     nftw(in_dir("out"), remove_entry, 8, FTW_DEPTH | FTW_PHYS);
     rt_settings_clear(s);
     RT_TRY(rt_backend_find("cpu", &b, e));
-    RT_TRY(b->open(&o->dev, 0, &(rt_dev_opts){ .threads = 1 }, e));
+    RT_TRY(b->open(&o->dev, 0, &RT_DEV_OPTIONS({ "threads", "1" }), e));
     RT_TRY(rt_settings_set(s, RT_SETTING_ID_student, path_of(0, "s"), e));
     RT_TRY(rt_settings_set(s, RT_SETTING_ID_data, path_of(1, "d.rtok"), e));
     RT_TRY(rt_settings_set(s, RT_SETTING_ID_out, path_of(2, "out"), e));

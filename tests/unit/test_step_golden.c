@@ -142,7 +142,7 @@ static bool open_device(rt_dev **d, const char *backend, const char *isa)
     const rt_backend *b;
     rt_err e = { 0 };
     assert_int_equal(rt_backend_find(backend, &b, &e), RT_OK);
-    int rc = b->open(d, 0, &(rt_dev_opts){ .threads = 2, .isa = isa }, &e);
+    int rc = b->open(d, 0, &RT_DEV_OPTIONS({ "threads", "2" }, { "isa", isa }), &e);
     if (rc < 0 && !isa) fail_msg("%s: %s", backend, e.text);
     return rc >= 0;
 }

@@ -72,8 +72,9 @@ static inline rt_dev *open_device(const char *name, uint32_t threads)
     const rt_backend *b;
     rt_dev *d = NULL;
     rt_err e = { 0 };
+    char count[RT_DEV_COUNT_TEXT];
     assert_int_equal(rt_backend_find(name, &b, &e), RT_OK);
-    if (b->open(&d, 0, &(rt_dev_opts){ .threads = threads }, &e) < 0) fail_msg("%s", e.text);
+    if (b->open(&d, 0, &RT_DEV_OPTIONS({ "threads", rt_dev_count(count, threads) }), &e) < 0) fail_msg("%s", e.text);
     return d;
 }
 

@@ -18,6 +18,20 @@ extern const rt_backend rt_backend_cpu; /* for registry.c */
 
 enum { THREADS_MAX = 1024 };
 
+/* What it can be told. */
+typedef struct cpu_options {
+    uint32_t threads; /* 0: the cores that this process may use */
+    const char *isa;  /* null: the best that this machine has; else a name of cpu_dispatch.c */
+} cpu_options;
+
+static const rt_dev_option_info option_table[] = {
+    { "--threads", RT_DEV_OPTION_COUNT, offsetof(cpu_options, threads), NULL, "N",
+      "CPU threads (default: cores this process may use)" },
+    { "--isa", RT_DEV_OPTION_TEXT, offsetof(cpu_options, isa), NULL, "ISA",
+      "CPU instruction set (default: the best here; see retort doctor)" },
+    { 0 },
+};
+
 typedef struct cpu_dev {
     rt_dev base;
     rt_cpu_ctx ctx;
@@ -64,7 +78,7 @@ static int info(rt_dev *d, rt_dev_info *out, rt_err *e)
     return RT_OK;
 }
 
-/* The compiler is named because it decides where a product and a sum become one instruction. */
+/* The compiler is named because it decides where a multiplication and an addition become one instruction. */
 static void identity(rt_dev *d, rt_str *out)
 {
     const cpu_dev *c = (const cpu_dev *)d;
@@ -75,7 +89,7 @@ static void identity(rt_dev *d, rt_str *out)
 /* ---- open ---- */
 
 #if RT_BLAS_ARCHIVE
-/* OpenBLAS takes a work buffer at a thread's first product (cpu_blas_guard.c keeps it for the thread). That would be an
+/* OpenBLAS takes a work buffer at a thread's first GEMM (cpu_blas_guard.c keeps it for the thread). That would be an
  * allocation inside run, so every thread of the pool takes its buffer here. */
 void *blas_memory_alloc(int position);
 void blas_memory_free(void *buffer);
@@ -165,22 +179,21 @@ static int open_dev(rt_dev **out, int index, const rt_dev_opts *o, rt_err *e)
     int rc;
     cpu_dev *c = NULL;
     const rt_cpu_isa *isa = NULL;
-    uint32_t threads = o && o->threads ? o->threads : rt_cpu_count();
+    cpu_options own = { 0 };
     *out = NULL;
     if (index != 0) return rt_fail(e, RT_NO_BACKEND, "cpu has one device, number 0; %d was asked for", index);
-    if (threads > THREADS_MAX) {
-        if (o && o->threads)
-            return rt_fail(e, RT_INVALID, "%u threads are too many; ask for 1 to %d", threads, THREADS_MAX);
-        threads = THREADS_MAX;
-    }
-    RT_TRY(find_isa(o ? o->isa : NULL, &isa, e));
+    RT_TRY(rt_dev_options_read(&own, option_table, o, e));
+    if (own.threads > THREADS_MAX)
+        return rt_fail(e, RT_INVALID, "%u threads are too many; ask for 1 to %d", own.threads, THREADS_MAX);
+    if (!own.threads) own.threads = rt_cpu_count() < THREADS_MAX ? rt_cpu_count() : THREADS_MAX;
+    RT_TRY(find_isa(own.isa, &isa, e));
     c = rt_alloc_zero(sizeof *c, 16);
     if (!c) return rt_fail(e, RT_NOMEM, "no memory for the cpu device");
     c->base.api = &rt_backend_cpu;
     c->isa = isa;
     c->texts = rt_cpu_isa_texts(isa);
-    c->ctx.threads = threads;
-    RT_TRY(rt_pool_new(&c->ctx.pool, threads, e));
+    c->ctx.threads = own.threads;
+    RT_TRY(rt_pool_new(&c->ctx.pool, own.threads, e));
     RT_TRY(warm(c->ctx.pool, e));
     *out = &c->base;
     return RT_OK;
@@ -300,6 +313,7 @@ static int run(rt_dev *d, rt_prog *g, rt_ticket *t, rt_err *e)
 
 const rt_backend rt_backend_cpu = {
     .name = "cpu",
+    .options = option_table,
     .probe = probe,
     .open = open_dev,
     .close = close_dev,

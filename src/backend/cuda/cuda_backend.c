@@ -1,8 +1,8 @@
 /* cuda_backend.c - NVIDIA GPUs as devices: probe, open, what they are, what they support.
  *
  * Owns: the order in which a device is opened and closed, and every message of a machine that cannot run this backend.
- * Leaves to others: memory and copies (cuda_memory.c), code (cuda_module.c), programs (cuda_program.c), products
- * (cuda_gemm.c), decisions (cuda_policy.c). */
+ * Leaves to others: what it can be told (cuda_options.c), memory and copies (cuda_memory.c), code (cuda_module.c),
+ * programs (cuda_program.c), GEMMs (cuda_gemm.c), decisions (cuda_policy.c). */
 #include "backend/cuda/cuda_internal.h"
 #include "backend/cuda/cuda_policy.h"
 #include "base/hash.h"
@@ -91,24 +91,28 @@ static void describe(rt_dev_info *out, const gpu *g, const rt_cuda_driver *cu, c
         snprintf(out->detail + n, sizeof out->detail - n, ", no cuBLASLt, products by our own kernels: %.150s", no_lt);
 }
 
+static rt_mem_kind memory_kind(const rt_cuda_options *o, const gpu *g)
+{
+    return rt_cuda_memory_kind((rt_cuda_memory)o->memory, rt_dev_env(o->env, "MANAGED_MEMORY"), g->by_class);
+}
+
 static int probe(const rt_dev_opts *o, rt_dev_info *out, int cap, char *why)
 {
     rt_cuda_driver cu;
     rt_cuda_images images;
     rt_cuda_lt lt = { 0 };
+    rt_cuda_options own;
     rt_err e = { 0 }, no_lt = { 0 };
     gpu g;
     int count = 0, good = 0;
-    if (look(&cu, &images, &count, &e) >= 0) {
-        if (cap > 0) rt_cuda_lt_open(&lt, o, cu.version, &no_lt);
+    if (look(&cu, &images, &count, &e) >= 0 && rt_cuda_options_read(&own, o, &e) >= 0) {
+        if (cap > 0) rt_cuda_lt_open(&lt, &own, cu.version, &no_lt);
         for (int i = 0; i < count; i++) {
             int rc = read_gpu(&cu, i, &g, &e);
             if (rc >= 0) rc = usable(&g, &e);
             if (rc >= 0) good++;
             if (i >= cap) continue;
-            describe(&out[i], &g, &cu, &lt, no_lt.text,
-                     rt_cuda_memory_kind(o ? o->memory : RT_DEVICE_MEMORY_AUTO,
-                                         o && o->env ? o->env->managed_memory : NULL, g.by_class));
+            describe(&out[i], &g, &cu, &lt, no_lt.text, memory_kind(&own, &g));
             out[i].memory_free = g.total; /* what is free is known once the device is open */
             if (rc < 0) snprintf(out[i].detail, sizeof out[i].detail, "not usable: %.300s", e.text);
         }
@@ -142,17 +146,17 @@ static void close_dev(rt_dev *dev)
     rt_free(d);
 }
 
-static int open_lt(rt_cuda_dev *d, const rt_dev_opts *o, rt_err *e)
+static int open_lt(rt_cuda_dev *d, const rt_cuda_options *o, rt_err *e)
 {
     int rc;
     rt_err why = { 0 };
-    if (o && o->cublaslt && strcmp(o->cublaslt, "none") == 0) {
+    if (o->cublaslt && strcmp(o->cublaslt, "none") == 0) {
         snprintf(d->no_lt, sizeof d->no_lt, "it was asked not to be used");
         return RT_OK;
     }
     rc = rt_cuda_lt_open(&d->lt, o, d->cu.version, &why);
     if (rc >= 0) return rt_cuda_lt_status(&d->lt, d->lt.create(&d->lt_handle), "starting cuBLASLt", e);
-    if (o && o->cublaslt) return rt_fail(e, RT_NO_BACKEND, "--cublaslt %s: %s", o->cublaslt, why.text);
+    if (o->cublaslt) return rt_fail(e, RT_NO_BACKEND, "--cublaslt %s: %s", o->cublaslt, why.text);
     snprintf(d->no_lt, sizeof d->no_lt, "%.150s", why.text);
     return RT_OK;
 }
@@ -169,7 +173,7 @@ out:
     return rc;
 }
 
-static int start(rt_cuda_dev *d, const rt_dev_opts *o, rt_err *e)
+static int start(rt_cuda_dev *d, const rt_cuda_options *o, rt_err *e)
 {
     int rc;
     size_t left = 0, total = 0;
@@ -189,10 +193,12 @@ static int open_dev(rt_dev **out, int index, const rt_dev_opts *o, rt_err *e)
 {
     int rc, count = 0;
     gpu g;
+    rt_cuda_options own;
     *out = NULL;
     rt_cuda_dev *d = rt_alloc_zero(sizeof *d, 16);
     if (!d) return rt_fail(e, RT_NOMEM, "no memory for a device");
     d->base.api = &rt_backend_cuda;
+    RT_TRY(rt_cuda_options_read(&own, o, e));
     RT_TRY(look(&d->cu, &d->images, &count, e));
     if (index < 0 || index >= count)
         RT_TRY(rt_fail(e, RT_NO_BACKEND,
@@ -200,7 +206,7 @@ static int open_dev(rt_dev **out, int index, const rt_dev_opts *o, rt_err *e)
                        count - 1));
     RT_TRY(read_gpu(&d->cu, index, &g, e));
     RT_TRY(usable(&g, e));
-    RT_TRY(rt_cuda_images_choose(&d->images, g.sm, o ? o->kernels : NULL, &d->arch, e));
+    RT_TRY(rt_cuda_images_choose(&d->images, g.sm, own.kernels, &d->arch, e));
     if (!rt_cuda_driver_loads(d->cu.version, d->images.built, d->arch.ptx))
         RT_TRY(
             rt_fail(e, RT_NO_BACKEND,
@@ -212,11 +218,10 @@ static int open_dev(rt_dev **out, int index, const rt_dev_opts *o, rt_err *e)
     d->gpu = g.sm;
     d->total = g.total;
     d->by_class = g.by_class;
-    d->memory = rt_cuda_memory_kind(o ? o->memory : RT_DEVICE_MEMORY_AUTO, o && o->env ? o->env->managed_memory : NULL,
-                                    g.by_class);
-    d->sync = o && o->sync;
-    rt_cuda_tune_begin(d, o);
-    RT_TRY(start(d, o, e));
+    d->memory = memory_kind(&own, &g);
+    d->sync = own.sync;
+    rt_cuda_tune_begin(d, &own);
+    RT_TRY(start(d, &own, e));
     *out = &d->base;
     return RT_OK;
 out:
@@ -287,6 +292,8 @@ static bool supports(rt_dev *dev, const rt_plan *p, const rt_op *op, rt_need *ne
 
 const rt_backend rt_backend_cuda = {
     .name = "cuda",
+    .async = true,
+    .options = rt_cuda_option_table,
     .probe = probe,
     .open = open_dev,
     .close = close_dev,

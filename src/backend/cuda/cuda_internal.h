@@ -170,7 +170,7 @@ int rt_cuda_trial_fill(rt_cuda_trial *t, rt_err *e);
 int rt_cuda_trial_time(rt_cuda_trial *t, const rt_cuda_gemm *g, double worth, double *seconds, rt_err *e);
 
 /* cuda_tune.c */
-void rt_cuda_tune_begin(rt_cuda_dev *d, const rt_dev_opts *o);
+void rt_cuda_tune_begin(rt_cuda_dev *d, const rt_cuda_options *o);
 /* The algorithm that was chosen for a product before; null when none was. */
 int rt_cuda_tune_named(rt_cuda_dev *d, const char *product, const char **algorithm, rt_err *e);
 /* What has become of that; algorithm null: the library has none. */

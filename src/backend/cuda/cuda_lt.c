@@ -87,12 +87,15 @@ static bool python_prefix(const char *path, char *out, size_t size)
     return false;
 }
 
-static int look(rt_cuda_lt *lt, const rt_dev_env *env, int driver, rt_err *best)
+static int look(rt_cuda_lt *lt, const char *const *env, int driver, rt_err *best)
 {
     char text[512];
+    const char *cuda = rt_dev_env(env, "CUDA_PATH"), *conda = rt_dev_env(env, "CONDA_PREFIX");
+    const char *home = rt_dev_env(env, "HOME");
     int rc = RT_NOT_FOUND;
     for (size_t n = 0; n < sizeof names / sizeof *names && rc < 0; n++) rc = attempt(lt, names[n], driver, best);
-    const char *const roots[] = { env->cuda_path, "/usr/local/cuda", "/usr/local/cuda-1[2-9]*", "/opt/cuda" };
+    const char *const roots[] = { cuda ? cuda : rt_dev_env(env, "CUDA_HOME"), "/usr/local/cuda",
+                                  "/usr/local/cuda-1[2-9]*", "/opt/cuda" };
     for (size_t i = 0; i < sizeof roots / sizeof *roots && rc < 0; i++) {
         if (!roots[i]) continue;
         static const char *const below[] = { "lib64", "targets/*/lib", "lib" };
@@ -101,26 +104,25 @@ static int look(rt_cuda_lt *lt, const rt_dev_env *env, int driver, rt_err *best)
             rc = attempt_folder(lt, text, driver, best);
         }
     }
-    if (rc < 0 && env->conda_prefix) {
-        snprintf(text, sizeof text, "%s/lib", env->conda_prefix);
+    if (rc < 0 && conda) {
+        snprintf(text, sizeof text, "%s/lib", conda);
         rc = attempt_folder(lt, text, driver, best);
     }
     char local[512] = "", python[512] = "";
-    if (env->home) snprintf(local, sizeof local, "%s/.local", env->home);
-    if (!python_prefix(env->path, python, sizeof python)) python[0] = 0;
-    const char *const prefixes[] = { env->virtual_env, env->conda_prefix, python, local, "/usr/local", "/usr" };
+    if (home) snprintf(local, sizeof local, "%s/.local", home);
+    if (!python_prefix(rt_dev_env(env, "PATH"), python, sizeof python)) python[0] = 0;
+    const char *const prefixes[] = { rt_dev_env(env, "VIRTUAL_ENV"), conda, python, local, "/usr/local", "/usr" };
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes && rc < 0; i++)
         if (prefixes[i] && prefixes[i][0]) rc = attempt_python(lt, prefixes[i], driver, best);
     return rc;
 }
 
-int rt_cuda_lt_open(rt_cuda_lt *lt, const rt_dev_opts *o, int driver, rt_err *e)
+int rt_cuda_lt_open(rt_cuda_lt *lt, const rt_cuda_options *o, int driver, rt_err *e)
 {
-    static const rt_dev_env nothing;
     rt_err best = { 0 };
     *lt = (rt_cuda_lt){ 0 };
-    if (o && o->cublaslt) return try_one(lt, o->cublaslt, driver, e);
-    if (look(lt, o && o->env ? o->env : &nothing, driver, &best) >= 0) return RT_OK;
+    if (o->cublaslt) return try_one(lt, o->cublaslt, driver, e);
+    if (look(lt, o->env, driver, &best) >= 0) return RT_OK;
     if (best.status) return rt_fail(e, RT_NOT_FOUND, "%s", best.text);
     return rt_fail(e, RT_NOT_FOUND,
                    "no libcublasLt.so.13 or .12 on the loader's path, in CUDA's, conda's or Python's folders");

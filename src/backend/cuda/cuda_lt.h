@@ -1,11 +1,11 @@
-/* cuda_lt.h - cuBLASLt, NVIDIA's library of matrix products, opened at run time.
+/* cuda_lt.h - cuBLASLt, NVIDIA's library of GEMMs, opened at run time.
  *
  * Owns: finding it where CUDA, conda and pip put it, its one list of functions, the numbers of its interface that are
- * used here, and its results as sentences. Leaves products to cuda_gemm.c. */
+ * used here, and its results as sentences. Leaves GEMMs to cuda_gemm.c. */
 #ifndef RT_BACKEND_CUDA_LT_H
 #define RT_BACKEND_CUDA_LT_H
 
-#include "backend/backend.h"
+#include "backend/cuda/cuda_options.h"
 #include "base/dynlib.h"
 
 typedef struct rt_lt_algo {
@@ -82,10 +82,10 @@ typedef struct rt_cuda_lt {
 #undef X
 } rt_cuda_lt;
 
-/* Looks for the library (o->cublaslt, the loader's path, CUDA's, conda's and Python's folders) and takes the first that
- * is new enough and that the driver (13000: CUDA 13.0) can serve. RT_NOT_FOUND says where was looked or what was wrong
- * with those that were found. */
-int rt_cuda_lt_open(rt_cuda_lt *lt, const rt_dev_opts *o, int driver, rt_err *e);
+/* Looks for the library (o->cublaslt unless null, the loader's path, CUDA's, conda's and Python's folders) and takes
+ * the first that is new enough and that the driver (13000: CUDA 13.0) can serve. RT_NOT_FOUND says where was looked or
+ * what was wrong with those that were found. */
+int rt_cuda_lt_open(rt_cuda_lt *lt, const rt_cuda_options *o, int driver, rt_err *e);
 void rt_cuda_lt_close(rt_cuda_lt *lt);
 /* RT_OK, or a status of the library as RT_DEVICE (RT_NOMEM for its out of memory). */
 int rt_cuda_lt_status(const rt_cuda_lt *lt, int status, const char *what, rt_err *e);

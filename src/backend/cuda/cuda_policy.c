@@ -26,10 +26,10 @@ rt_mem_kind rt_cuda_classify_memory(bool query_ok, int integrated)
     return query_ok && integrated == 1 ? RT_MEM_MANAGED : RT_MEM_DEVICE;
 }
 
-rt_mem_kind rt_cuda_memory_kind(rt_device_memory asked, const char *managed_memory, rt_mem_kind by_class)
+rt_mem_kind rt_cuda_memory_kind(rt_cuda_memory asked, const char *managed_memory, rt_mem_kind by_class)
 {
-    if (asked == RT_DEVICE_MEMORY_DEVICE) return RT_MEM_DEVICE;
-    if (asked == RT_DEVICE_MEMORY_MANAGED) return RT_MEM_MANAGED;
+    if (asked == RT_CUDA_MEMORY_DEVICE) return RT_MEM_DEVICE;
+    if (asked == RT_CUDA_MEMORY_MANAGED) return RT_MEM_MANAGED;
     if (managed_memory && strcmp(managed_memory, "1") == 0) return RT_MEM_MANAGED;
     if (managed_memory && strcmp(managed_memory, "0") == 0) return RT_MEM_DEVICE;
     return by_class;

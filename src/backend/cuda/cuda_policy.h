@@ -5,11 +5,12 @@
 #define RT_BACKEND_CUDA_POLICY_H
 
 #include "backend/backend.h"
+#include "backend/cuda/cuda_options.h"
 
 enum {
     RT_CUDA_LEAST_DRIVER = 11080, /* cuLaunchKernelEx, the newest function that must be there */
     RT_CUDA_LEAST_SM = 75,
-    RT_CUDA_POSITIONS = 8192 /* of a micro-batch: products of an H200 are at their full rate */
+    RT_CUDA_POSITIONS = 8192 /* of a micro-batch: GEMMs of an H200 are at their full rate */
 };
 
 /* A driver branch that runs this CUDA version (in the form 12040): 580 for 13.x. */
@@ -27,12 +28,12 @@ bool rt_cuda_may_overlap(uint32_t kernels_sm, int driver);
 rt_mem_kind rt_cuda_classify_memory(bool query_ok, int integrated);
 /* What is used: as asked for on the command line; else as the environment's MANAGED_MEMORY says ("1", "0"; anything
  * else says nothing); else by class. */
-rt_mem_kind rt_cuda_memory_kind(rt_device_memory asked, const char *managed_memory, rt_mem_kind by_class);
+rt_mem_kind rt_cuda_memory_kind(rt_cuda_memory asked, const char *managed_memory, rt_mem_kind by_class);
 /* Bytes that a run may take. Where memory is shared, the driver counts the system's page cache as used; what the system
  * calls available is right there, but never more than the device has. */
 uint64_t rt_cuda_budget(rt_mem_kind by_class, uint64_t driver_free, uint64_t device_total, uint64_t system_available);
 
-/* Logits that exist at once: enough for products of full rate, and not more than a sixteenth of the memory. */
+/* Logits that exist at once: enough for GEMMs of full rate, and not more than a sixteenth of the memory. */
 uint64_t rt_cuda_head_bytes(uint64_t device_total);
 
 /* Storage dtypes: bf16 where there are tensor cores for it, else f32. */

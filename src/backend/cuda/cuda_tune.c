@@ -1,7 +1,7 @@
-/* cuda_tune.c - products by timing: which choices are known, what was timed now, where that is kept.
+/* cuda_tune.c - GEMMs by timing: which choices are known, what was timed now, where that is kept.
  *
  * Owns: the list of a device and its two files. The file for later runs is read when the first choice is asked for,
- * behind the file of a run that goes on, which therefore wins; it is written when programs are prepared and when the
+ * after the file of a resumed run, which therefore wins; it is written when programs are prepared and when the
  * device is closed. A file that cannot be read or written costs the time to choose again, never the run: it is told in
  * the sentence that says what was timed. */
 #include "backend/cuda/cuda_internal.h"
@@ -11,21 +11,21 @@
 #include <stdio.h>
 #include <string.h>
 
-void rt_cuda_tune_begin(rt_cuda_dev *d, const rt_dev_opts *o)
+void rt_cuda_tune_begin(rt_cuda_dev *d, const rt_cuda_options *o)
 {
-    const rt_dev_env *env = o ? o->env : NULL;
+    const char *cache = rt_dev_env(o->env, "XDG_CACHE_HOME"), *home = rt_dev_env(o->env, "HOME");
     rt_cuda_tune *t = &d->tune;
     int n = 0;
-    t->on = o && o->tune;
-    if (!t->on || !env) return;
-    if (env->cache && env->cache[0] == '/')
-        n = snprintf(t->path, sizeof t->path, "%s/retort/products.tsv", env->cache);
-    else if (env->home)
-        n = snprintf(t->path, sizeof t->path, "%s/.cache/retort/products.tsv", env->home);
+    t->on = o->tune;
+    if (!t->on) return;
+    if (cache && cache[0] == '/')
+        n = snprintf(t->path, sizeof t->path, "%s/retort/products.tsv", cache);
+    else if (home)
+        n = snprintf(t->path, sizeof t->path, "%s/.cache/retort/products.tsv", home);
     if (n < 0 || (size_t)n >= sizeof t->path) t->path[0] = 0;
 }
 
-/* What a choice holds for besides the product. */
+/* What a choice holds for besides the GEMM. */
 static void identify(const rt_cuda_dev *d, rt_cuda_choice *c, char gpu[128], char library[32])
 {
     snprintf(gpu, 128, "%s, %u multiprocessors", d->name, d->caps.sms);

@@ -17,6 +17,7 @@ LIB_SRCS += \
 	src/backend/cuda/cuda_memory.c \
 	src/backend/cuda/cuda_module.c \
 	src/backend/cuda/cuda_ops.c \
+	src/backend/cuda/cuda_options.c \
 	src/backend/cuda/cuda_optim.c \
 	src/backend/cuda/cuda_policy.c \
 	src/backend/cuda/cuda_program.c \

@@ -1,0 +1,28 @@
+/* cuda_options.c - see cuda_options.h. */
+#include "backend/cuda/cuda_options.h"
+
+#include <string.h>
+
+static const char *const memories[] = {
+    [RT_CUDA_MEMORY_AUTO] = "auto", [RT_CUDA_MEMORY_DEVICE] = "device", [RT_CUDA_MEMORY_MANAGED] = "managed", NULL
+};
+
+#define AT(member) offsetof(rt_cuda_options, member)
+const rt_dev_option_info rt_cuda_option_table[] = {
+    { "--device-memory", RT_DEV_OPTION_CHOICE, AT(memory), memories, "M", "CUDA memory: auto, device or managed" },
+    { "--kernels", RT_DEV_OPTION_TEXT, AT(kernels), NULL, "K",
+      "CUDA kernels: auto, or ptx or ptx75: the embedded PTX" },
+    { "--cublaslt", RT_DEV_OPTION_TEXT, AT(cublaslt), NULL, "FILE",
+      "cuBLASLt library; none: GEMMs by our own kernels" },
+    { "--tune", RT_DEV_OPTION_SWITCH, AT(tune), NULL, NULL, "CUDA GEMM algorithms by timing, kept for later runs" },
+    { "--sync", RT_DEV_OPTION_SWITCH, AT(sync), NULL, NULL, "CUDA ops one by one, so that a fault names its op" },
+    { 0 },
+};
+
+int rt_cuda_options_read(rt_cuda_options *out, const rt_dev_opts *o, rt_err *e)
+{
+    *out = (rt_cuda_options){ .env = o ? o->env : NULL };
+    int rc = rt_dev_options_read(out, rt_cuda_option_table, o, e);
+    if (out->cublaslt && strcmp(out->cublaslt, "auto") == 0) out->cublaslt = NULL;
+    return rc;
+}
