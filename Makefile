@@ -119,7 +119,7 @@ ISA_FLAGS_avx2    := -mavx2 -mfma -mf16c
 ISA_FLAGS_avx512  := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c -mprefer-vector-width=512
 ISA_FLAGS_neon    := -march=armv8.2-a+fp16
 KERNEL_CFLAGS     := $(if $(SAN),-O1,-O3) -ffp-contract=fast -fno-math-errno -fno-trapping-math
-# What `retort --version` says besides the version; only the command line is compiled again when it changes.
+# What `retort --version` says besides the version; one object is compiled again when it changes.
 BUILD_ID          := $(or $(shell git describe --always --dirty --tags 2>/dev/null),unknown)
 CPU_CPPFLAGS      := $(CPU_ISAS:%=-DRT_HAVE_%=1) $(BLAS_CPPFLAGS)
 
@@ -198,8 +198,8 @@ $(BUILD)/%.o: %.c $(BUILD)/cflags.stamp | libs
 	$(Q)$(CC) $(ALL_CFLAGS) $(ROOM_CPPFLAGS) -MMD -MP -c $< -o $@
 
 $(BUILD)/src/backend/cpu/%.o: ROOM_CPPFLAGS := $(CPU_CPPFLAGS)
-$(BUILD)/src/cli/%.o: ROOM_CPPFLAGS := -DRT_BUILD_ID='"$(BUILD_ID)"'
-$(CLI_OBJS): $(BUILD)/version.stamp
+$(BUILD)/src/cli/environment.o: ROOM_CPPFLAGS := -Iinclude -DRT_BUILD_ID='"$(BUILD_ID)"'
+$(BUILD)/src/cli/environment.o: $(BUILD)/version.stamp
 
 define REAL_RULE
 $$(BUILD)/%.$(1).o: %.c $$(BUILD)/cflags.stamp | libs

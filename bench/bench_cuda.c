@@ -7,7 +7,7 @@
 #include "op_rows.h"
 
 #include "base/rng.h"
-#include "cli/device_arg.h"
+#include "cli/cli.h"
 #include "format/model_write.h"
 #include "infer/load.h"
 #include "num/quant.h"
@@ -499,7 +499,7 @@ static request read_arguments(int argc, char **argv)
 {
     static const char usage[] =
         "usage: bench_cuda [--device D] [--only WORD,...] [--ops NAME,...] [--json FILE] [--tiny]\n"
-        "WORD: step, others, head, own (GEMMs by our own kernels)\n"
+        "WORD: step, others, head, own (products by our own kernels)\n"
         "NAME: of an op, as verify --op has it";
     request r = { .device = "cuda", .only = "" };
     for (int i = 1; i < argc; i++) {
@@ -521,7 +521,11 @@ static request read_arguments(int argc, char **argv)
 static void open_device(const char *name, const char *cublaslt)
 {
     rt_err e = { 0 };
-    if (rt_device_arg_open(&dev, name, &RT_DEV_OPTIONS({ "cublaslt", cublaslt }), true, &e) < 0) bench_die(name, &e);
+    char why[RT_JOB_WHY];
+    rt_job_env env = rt_cli_env(0);
+    rt_settings s = { .device = name, .cublaslt = cublaslt, .given[RT_SETTING_ID_device] = true };
+    if (rt_job_device_open(&dev, &s, false, env.environment, why, &e) < 0) bench_die(name, &e);
+    rt_print_device(dev, why);
 }
 
 int main(int argc, char **argv)
@@ -538,12 +542,12 @@ int main(int argc, char **argv)
     time_copy(r.tiny ? 16 : 2048);
     for (int i = 0; i < 2; i++)
         if (wants(r.only, "head")) time_head(&cases[i]);
-    rt_device_arg_end(dev);
-    dev->api->close(dev);
+    rt_print_device_end(dev);
+    rt_job_device_close(dev);
     if (wants(r.only, "own")) {
         open_device(r.device, "none");
         time_step(&cases[0], true, "own");
-        dev->api->close(dev);
+        rt_job_device_close(dev);
     }
     if (json && fclose(json) != 0) bench_die(r.json, NULL);
     return 0;

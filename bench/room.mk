@@ -38,9 +38,9 @@ bench-peer-cpu:
 BENCH_CUDA_OBJS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard bench/bench_cuda.c bench/op_rows.c))
 ALL_OBJS += $(BENCH_CUDA_OBJS)
 
-$(BUILD)/bench_cuda: $(BENCH_CUDA_OBJS) $(BUILD)/src/cli/device_arg.o $(LIBRETORT) $(BUILD)/link.stamp
+$(BUILD)/bench_cuda: $(BENCH_CUDA_OBJS) $(BUILD)/src/cli/environment.o $(LIBRETORT) $(BUILD)/link.stamp
 	$(call say,LD,$@)
-	$(Q)$(CC) $(ALL_LDFLAGS) $(BENCH_CUDA_OBJS) $(BUILD)/src/cli/device_arg.o $(LDLIBS) -o $@
+	$(Q)$(CC) $(ALL_LDFLAGS) $(BENCH_CUDA_OBJS) $(BUILD)/src/cli/environment.o $(LDLIBS) -o $@
 
 tests: $(BUILD)/bench_cuda
 

@@ -7,8 +7,10 @@
  *  - The library prints nothing, never ends the process, and reads no environment variable: where models are looked
  *    for, and the variables that devices would read, are given in retort_places.
  *  - Structs that the caller makes begin with their size, so that they can grow: set `size` to sizeof the struct and
- *    zero the rest. A zero member means the default; a null struct pointer means all defaults. Structs without a size
- *    never change, or are made by the library and grow at their end.
+ *    zero the rest. A zero member means the default; a null struct pointer means all defaults. They grow at their end
+ *    alone. Structs without a size never change: retort_evaluation and retort_measure lie by value in retort_summary,
+ * so whatever else an evaluation comes to say has a function of its own. retort_step is made by the library and grows
+ * at its end.
  *  - Handles are opaque; their free functions accept null. A handle belongs to one thread at a time; different handles
  *    may be used by different threads. Strings inside structs made by the library live as long as the handle they come
  *    from, those given to a callback as long as the call; a `char **text` is the caller's, freed with retort_text_free.
@@ -114,6 +116,7 @@ typedef struct retort_save_options {
     uint64_t shard_bytes; /* hf: a new file after this many; 0: 5 GB */
     retort_progress_fn progress;
     void *ctx;
+    int modelfile; /* beside a GGUF file with a tokenizer: NAME.Modelfile, from which Ollama makes a model */
 } retort_save_options;
 /* Writes the model in a format, reads it back and compares every value before it gets its name. */
 RETORT_API int retort_model_save(const retort_model *m, const char *path, const retort_save_options *o,
@@ -250,6 +253,11 @@ RETORT_API int retort_plan_json(const retort_plan *p, uint32_t program, char **t
  * are trained or not. In `ready` too. Of a run that goes on from a checkpoint there are no samples, and overlap is
  * null. */
 RETORT_API int retort_plan_preview(const retort_plan *p, char **text, retort_error *e);
+/* What `retort plan --json` prints: batch, memory by class and at its peak, flops, disk, whether it fits and what
+ * would. timed: every distinct op is run for a moment on the device, and seconds are added; of a plan of
+ * retort_plan_new alone.
+ */
+RETORT_API int retort_plan_cost(const retort_plan *p, int timed, char **text, retort_error *e);
 /* Every setting as resolved from models and data, as YAML. */
 RETORT_API int retort_plan_settings(const retort_plan *p, char **text, retort_error *e);
 
@@ -269,6 +277,8 @@ typedef struct retort_evaluate_options {
     int64_t now;
     retort_progress_fn progress;
     void *ctx;
+    const char *teacher_weights;      /* "native", "bf16"; null: bf16 where it fits and saves time */
+    const char *const *template_vars; /* "NAME=VALUE" for the chat template, ended by a null; null: none */
 } retort_evaluate_options;
 /* How well a model predicts text, and how close it is to a teacher (may be null). data: files as `retort eval` takes
  * them. */

@@ -1,4 +1,4 @@
-/* api_base.c - what every function of the API needs: structs of another age, errors, places, devices. */
+/* api_base.c - what every function of the API needs: structs of another age, errors, places. */
 #include "api/api_internal.h"
 
 #include "base/json.h"
@@ -17,13 +17,7 @@ const char *retort_version(void) { return RETORT_VERSION; }
 const char *retort_status_text(int status) { return rt_status_text(status); }
 void retort_text_free(char *text) { rt_free(text); }
 
-const char *retort_device_name(uint32_t index)
-{
-    const rt_backend *const *all = rt_backends();
-    for (uint32_t i = 0; all[i]; i++)
-        if (i == index) return all[i]->name;
-    return NULL;
-}
+const char *retort_device_name(uint32_t index) { return rt_job_backend_name(index); }
 
 /* ---- structs ---- */
 
@@ -83,13 +77,13 @@ int rt_api_end(int rc, const rt_err *err, retort_error *e)
 int rt_api_give(rt_str *s, char **text, rt_err *e)
 {
     if (!s->failed && !s->data) rt_str_append(s, ""); /* nothing is a text too */
-    if (s->failed || !s->data) return rt_fail(e, RT_NOMEM, "no memory for a text");
+    if (s->failed || !s->data) return rt_no_memory(e, "a text");
     *text = s->data;
     *s = (rt_str){ 0 };
     return RT_OK;
 }
 
-/* ---- places and devices ---- */
+/* ---- places ---- */
 
 static bool copy_text(const char **out, const char *text, rt_arena *a)
 {
@@ -111,38 +105,18 @@ static bool copy_list(const char *const **out, const char *const *list, rt_arena
     return copy != NULL;
 }
 
-int rt_api_places_copy(rt_api_places *out, const retort_places *given, rt_arena *a, rt_err *e)
+int rt_api_env_copy(rt_job_env *out, const retort_places *given, rt_arena *a, rt_err *e)
 {
     retort_places p;
     rt_json_init();
     int rc = rt_api_take(&p, sizeof p, given, "retort_places", e);
     if (rc < 0) return rc;
-    if (!copy_text(&out->env.hf_hub_cache, p.hf_hub_cache, a) || !copy_text(&out->env.hf_home, p.hf_home, a) ||
-        !copy_text(&out->env.xdg_cache_home, p.xdg_cache_home, a) || !copy_text(&out->env.home, p.home, a) ||
-        !copy_text(&out->scratch, p.scratch, a) || !copy_list(&out->environment, p.environment, a))
-        return rt_fail(e, RT_NOMEM, "no memory for retort_places");
-    if (!out->scratch) out->scratch = "/tmp";
-    return RT_OK;
-}
-
-static int check_threads(uint64_t threads, rt_err *e)
-{
-    return threads <= 4096 ? RT_OK : rt_fail(e, RT_USAGE, "threads is at most 4096");
-}
-
-int rt_api_device_open(rt_dev **out, const char *name, uint64_t threads, const rt_api_places *places, rt_err *e)
-{
-    char count[RT_DEV_COUNT_TEXT];
-    rt_dev_opts o = RT_DEV_OPTIONS({ "threads", rt_dev_count(count, threads) });
-    int rc = check_threads(threads, e);
-    o.env = places->environment;
-    return rc < 0 ? rc : rt_device_open(out, name, &o, NULL, e);
-}
-
-int rt_api_pool_new(rt_pool **out, uint64_t threads, rt_err *e)
-{
-    int rc = check_threads(threads, e);
-    return rc < 0 ? rc : rt_pool_new(out, threads ? (uint32_t)threads : rt_cpu_count(), e);
+    out->version = RETORT_VERSION;
+    if (copy_text(&out->hub.hf_hub_cache, p.hf_hub_cache, a) && copy_text(&out->hub.hf_home, p.hf_home, a) &&
+        copy_text(&out->hub.xdg_cache_home, p.xdg_cache_home, a) && copy_text(&out->hub.home, p.home, a) &&
+        copy_text(&out->scratch, p.scratch, a) && copy_list(&out->environment, p.environment, a))
+        return RT_OK;
+    return rt_no_memory(e, "retort_places");
 }
 
 static retort_measure measure(rt_measure m) { return (retort_measure){ m.mean, m.error }; }

@@ -1,16 +1,11 @@
-/* api_plan.c - what a plan says: memory, programs, their ops, the resolved settings. It reads what api_run.c opened. */
+/* api_plan.c - what a plan says: memory, programs, their ops, cost, preview, the resolved settings. It reads what
+ * api_run.c opened. */
 #include "api/api_internal.h"
 
+#include "base/json.h"
+#include "job/preview.h"
 #include "job/run/run_cost.h"
 #include "settings/settings_yaml.h"
-
-#include <string.h>
-
-static uint32_t programs_of(const retort_plan *p)
-{
-    const rt_plan *plans[RT_PROGRAM_MOST];
-    return rt_step_plan_list(rt_run_trainer(p->known)->plan, plans);
-}
 
 int retort_plan_describe(const retort_plan *p, retort_plan_facts *out, retort_error *error)
 {
@@ -19,10 +14,10 @@ int retort_plan_describe(const retort_plan *p, retort_plan_facts *out, retort_er
     int rc = rt_run_cost_new(&cost, p->known, &e);
     if (rc < 0) return rt_api_end(rc, &e, error);
     const rt_exec_memory m = cost.memory;
-    const rt_trainer *t = rt_run_trainer(p->known);
+    const rt_job_programs programs = rt_job_run_programs(p->known);
     const rt_resolved *v = rt_run_resolved(p->known);
     const rt_run_facts *f = rt_run_known(p->known);
-    const retort_plan_facts facts = { .programs = programs_of(p),
+    const retort_plan_facts facts = { .programs = programs.count,
                                       .memory_total = m.total,
                                       .memory_parameters = m.by_class[RT_CLASS_PARAM],
                                       .memory_gradients = m.by_class[RT_CLASS_GRAD],
@@ -41,7 +36,7 @@ int retort_plan_describe(const retort_plan *p, retort_plan_facts *out, retort_er
                                       .held_rows = rt_run_held_rows(p->known),
                                       .records = f->records,
                                       .rows_per_epoch = f->rows_per_epoch,
-                                      .trained_parameters = rt_decoder_trained(t->plan->student),
+                                      .trained_parameters = programs.trained,
                                       .flops_teacher = cost.teacher,
                                       .flops_student = cost.student,
                                       .flops_update = cost.update,
@@ -52,35 +47,31 @@ int retort_plan_describe(const retort_plan *p, retort_plan_facts *out, retort_er
     return rt_api_end(rt_api_fill(out, &facts, sizeof facts, "retort_plan_facts", &e), &e, error);
 }
 
-static int check_program(const retort_plan *p, uint32_t program, rt_err *e)
-{
-    uint32_t n = programs_of(p);
-    return program < n ? RT_OK : rt_fail(e, RT_NOT_FOUND, "there is no program %u; the plan has %u", program, n);
-}
-
 int retort_plan_program(const retort_plan *p, uint32_t program, retort_program_facts *out, retort_error *error)
 {
     int rc;
     rt_err e = { 0 };
-    RT_TRY(check_program(p, program, &e));
-    const rt_plan *plan = rt_exec_plan(rt_run_trainer(p->known)->x, program);
-    retort_program_facts facts = { .ops = plan->nops, .name = plan->name };
-    for (uint32_t i = 0; i < plan->nops; i++) {
-        facts.flops += rt_op_flops(plan, &plan->ops[i]);
-        facts.bytes += rt_op_bytes(plan, &plan->ops[i]);
-    }
+    rt_job_program of;
+    RT_TRY(rt_job_run_program(p->known, program, &of, &e));
+    const retort_program_facts facts = { .ops = of.ops, .name = of.name, .flops = of.flops, .bytes = of.bytes };
     RT_TRY(rt_api_fill(out, &facts, sizeof facts, "retort_program_facts", &e));
 out:
     return rt_api_end(rc, &e, error);
 }
 
-static int print(const retort_plan *p, uint32_t program, rt_print format, char **text, rt_err *e)
+/* ---- texts ---- */
+
+static int need_text(char **text, rt_err *e)
+{
+    return text ? RT_OK : rt_fail(e, RT_USAGE, "a place for the text is needed");
+}
+
+static int print(const retort_plan *p, uint32_t program, bool json, char **text, rt_err *e)
 {
     int rc;
     rt_str out = { 0 };
-    if (!text) RT_TRY(rt_fail(e, RT_USAGE, "a place for the text is needed"));
-    RT_TRY(check_program(p, program, e));
-    RT_TRY(rt_exec_print(rt_run_trainer(p->known)->x, program, format, &out, e));
+    RT_TRY(need_text(text, e));
+    RT_TRY(rt_job_run_program_print(p->known, program, json, &out, e));
     RT_TRY(rt_api_give(&out, text, e));
 out:
     rt_str_free(&out);
@@ -90,13 +81,13 @@ out:
 int retort_plan_text(const retort_plan *p, uint32_t program, char **text, retort_error *error)
 {
     rt_err e = { 0 };
-    return rt_api_end(print(p, program, RT_PRINT_TEXT, text, &e), &e, error);
+    return rt_api_end(print(p, program, false, text, &e), &e, error);
 }
 
 int retort_plan_json(const retort_plan *p, uint32_t program, char **text, retort_error *error)
 {
     rt_err e = { 0 };
-    return rt_api_end(print(p, program, RT_PRINT_JSON, text, &e), &e, error);
+    return rt_api_end(print(p, program, true, text, &e), &e, error);
 }
 
 int retort_plan_settings(const retort_plan *p, char **text, retort_error *error)
@@ -104,10 +95,50 @@ int retort_plan_settings(const retort_plan *p, char **text, retort_error *error)
     int rc;
     rt_err e = { 0 };
     rt_str out = { 0 };
-    if (!text) RT_TRY(rt_fail(&e, RT_USAGE, "a place for the text is needed"));
-    RT_TRY(rt_settings_to_yaml(&p->settings, &out, &e));
+    RT_TRY(need_text(text, &e));
+    RT_TRY(rt_settings_to_yaml(&p->job.settings, &out, &e));
     RT_TRY(rt_api_give(&out, text, &e));
 out:
     rt_str_free(&out);
+    return rt_api_end(rc, &e, error);
+}
+
+/* Takes the reference. */
+static int give_json(json_t *j, char **text, rt_err *e)
+{
+    char *dumped = j ? json_dumps(j, JSON_INDENT(2)) : NULL;
+    json_decref(j);
+    if (!dumped) return rt_no_memory(e, "a text");
+    *text = dumped;
+    return RT_OK;
+}
+
+int retort_plan_preview(const retort_plan *p, char **text, retort_error *error)
+{
+    int rc;
+    rt_err e = { 0 };
+    rt_preview *v = NULL;
+    rt_json_init();
+    RT_TRY(need_text(text, &e));
+    RT_TRY(rt_preview_new(&v, p->known, &e));
+    RT_TRY(give_json(rt_preview_json(v), text, &e));
+out:
+    rt_preview_free(v);
+    return rt_api_end(rc, &e, error);
+}
+
+int retort_plan_cost(const retort_plan *p, int timed, char **text, retort_error *error)
+{
+    int rc;
+    rt_err e = { 0 };
+    rt_run_cost cost;
+    rt_json_init();
+    RT_TRY(need_text(text, &e));
+    if (timed && (!p->job.run || p->opts.kind != RT_JOB_PLAN))
+        RT_TRY(rt_fail(&e, RT_USAGE, "the ops of a run are timed before it begins: of a plan of retort_plan_new"));
+    RT_TRY(rt_run_cost_new(&cost, p->known, &e));
+    if (timed) RT_TRY(rt_run_cost_time(&cost, p->job.run, &e));
+    RT_TRY(give_json(rt_run_cost_json(&cost, p->known), text, &e));
+out:
     return rt_api_end(rc, &e, error);
 }

@@ -1,9 +1,5 @@
 /* api_run.c - a run: settings to an open run, its events to the caller's, trained or only planned. */
 #include "api/api_internal.h"
-#include "job/device.h"
-
-#include <jansson.h>
-#include <string.h>
 
 /* ---- events ---- */
 
@@ -70,35 +66,17 @@ static bool on_stop(void *ctx)
 
 /* ---- opening ---- */
 
-/* A resumed run stays on its device, unless another one is named now. A file that cannot be read is told of when the
- * run is opened. */
-static const char *device_of(retort_plan *p)
-{
-    const rt_settings *s = &p->settings;
-    rt_str text = { 0 };
-    if (s->given[RT_SETTING_ID_device]) return s->device;
-    if (!p->opts.resume || !s->out) return NULL;
-    char *path = rt_arena_printf(&p->arena, "%s/run/settings.json", s->out);
-    json_t *j = path && rt_file_read(path, 4u << 20, &text, NULL) >= 0
-                    ? json_loadb(text.data ? text.data : "", text.len, 0, NULL)
-                    : NULL;
-    const char *name = json_string_value(json_object_get(j, "device"));
-    if (name) name = rt_arena_strdup(&p->arena, name);
-    json_decref(j);
-    rt_str_free(&text);
-    return name;
-}
-
 /* Everything but the run itself. */
-static int prepare(retort_plan *p, const retort_settings *s, const retort_run_options *given, rt_err *e)
+static int prepare(retort_plan *p, rt_job_kind kind, const retort_settings *s, const retort_run_options *given,
+                   rt_err *e)
 {
     int rc;
     retort_run_options o;
     if (!s) RT_TRY(rt_fail(e, RT_USAGE, "settings are needed"));
     RT_TRY(rt_api_take(&o, sizeof o, given, "retort_run_options", e));
     RT_TRY(rt_api_take(&p->user, sizeof p->user, o.events, "retort_events", e));
-    RT_TRY(rt_api_places_copy(&p->places, o.places, &p->arena, e));
-    p->settings = s->settings;
+    RT_TRY(rt_api_env_copy(&p->env, o.places, &p->arena, e));
+    p->env.now = o.now;
     p->events = (rt_run_events){ .note = on_note,
                                  .progress = on_progress,
                                  .ready = on_ready,
@@ -107,35 +85,24 @@ static int prepare(retort_plan *p, const retort_settings *s, const retort_run_op
                                  .saved = on_saved,
                                  .stop = on_stop,
                                  .ctx = p };
-    p->opts = (rt_run_opts){ .env = &p->places.env,
-                             .events = &p->events,
-                             .resume = o.resume != 0,
-                             .override = o.override_bound != 0,
-                             .now = o.now,
-                             .version = RETORT_VERSION };
+    p->opts = (rt_job_run_opts){
+        .kind = kind, .env = &p->env, .events = &p->events, .resume = o.resume != 0, .override = o.override_bound != 0
+    };
 out:
     return rc;
 }
 
-static int open_run(retort_plan *p, rt_err *e)
+static int open_run(retort_plan *p, const retort_settings *s, rt_err *e)
 {
-    int rc;
-    rt_dev_opts o;
-    RT_TRY(rt_settings_device(&o, &p->settings, &p->arena, e));
-    o.env = p->places.environment;
-    RT_TRY(rt_device_open(&p->dev, device_of(p), &o, NULL, e));
-    p->opts.dev = p->dev;
-    RT_TRY(rt_run_open(&p->run, &p->settings, &p->opts, e));
-    p->known = p->run;
-out:
+    int rc = rt_job_run_open(&p->job, &s->settings, &p->opts, e);
+    p->known = p->job.run;
     return rc;
 }
 
 void retort_plan_free(retort_plan *p)
 {
     if (!p) return;
-    rt_run_close(p->run);
-    if (p->dev) p->dev->api->close(p->dev);
+    rt_job_run_close(&p->job);
     rt_arena_free(&p->arena);
     rt_free(p);
 }
@@ -146,12 +113,9 @@ int retort_plan_new(retort_plan **out, const retort_settings *s, const retort_ru
     rt_err e = { 0 };
     retort_plan *p = rt_alloc_zero(sizeof *p, 16);
     if (!out) RT_TRY(rt_fail(&e, RT_USAGE, "retort_plan_new: out is needed"));
-    if (!p) RT_TRY(rt_fail(&e, RT_NOMEM, "no memory for a plan"));
-    RT_TRY(prepare(p, s, o, &e));
-    if (p->opts.resume) RT_TRY(rt_fail(&e, RT_USAGE, "a plan is of a new run; leave resume out"));
-    p->opts.dry = true;
-    p->opts.scratch = p->places.scratch;
-    RT_TRY(open_run(p, &e));
+    if (!p) RT_TRY(rt_no_memory(&e, "a plan"));
+    RT_TRY(prepare(p, RT_JOB_PLAN, s, o, &e));
+    RT_TRY(open_run(p, s, &e));
     *out = p;
     p = NULL;
 out:
@@ -174,20 +138,17 @@ static retort_summary summary_of(const rt_run_summary *v)
                              .control_saved = rt_api_evaluation(&v->control_saved) };
 }
 
-static int train(const retort_settings *s, const retort_run_options *o, bool teacher, retort_summary *out, rt_err *e)
+static int train(rt_job_kind kind, const retort_settings *s, const retort_run_options *o, retort_summary *out,
+                 rt_err *e)
 {
     int rc;
     rt_run_summary summary;
     retort_plan *p = rt_alloc_zero(sizeof *p, 16);
-    if (!p) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a run"));
+    if (!p) RT_TRY(rt_no_memory(e, "a run"));
     if (out) RT_TRY(rt_api_check(out, "retort_summary", e)); /* before hours are spent */
-    RT_TRY(prepare(p, s, o, e));
-    if (teacher && !p->opts.resume && !p->settings.teacher)
-        RT_TRY(rt_fail(e, RT_USAGE, "the setting teacher is missing; retort_train learns without one"));
-    if (!teacher && p->settings.teacher)
-        RT_TRY(rt_fail(e, RT_USAGE, "retort_train learns without a teacher, and one is set; use retort_distill"));
-    RT_TRY(open_run(p, e));
-    RT_TRY(rt_run_train(p->run, &summary, e));
+    RT_TRY(prepare(p, kind, s, o, e));
+    RT_TRY(open_run(p, s, e));
+    RT_TRY(rt_run_train(p->job.run, &summary, e));
     if (out) {
         const retort_summary v = summary_of(&summary);
         RT_TRY(rt_api_fill(out, &v, sizeof v, "retort_summary", e));
@@ -200,11 +161,11 @@ out:
 int retort_distill(const retort_settings *s, const retort_run_options *o, retort_summary *out, retort_error *error)
 {
     rt_err e = { 0 };
-    return rt_api_end(train(s, o, true, out, &e), &e, error);
+    return rt_api_end(train(RT_JOB_DISTILL, s, o, out, &e), &e, error);
 }
 
 int retort_train(const retort_settings *s, const retort_run_options *o, retort_summary *out, retort_error *error)
 {
     rt_err e = { 0 };
-    return rt_api_end(train(s, o, false, out, &e), &e, error);
+    return rt_api_end(train(RT_JOB_TRAIN, s, o, out, &e), &e, error);
 }

@@ -8,7 +8,7 @@ int retort_settings_new(retort_settings **out, retort_error *error)
     rt_err e = { 0 };
     retort_settings *s = out ? rt_alloc_zero(sizeof *s, 16) : NULL;
     int rc = !out ? rt_fail(&e, RT_USAGE, "retort_settings_new: out is needed")
-             : !s ? rt_fail(&e, RT_NOMEM, "no memory for settings")
+             : !s ? rt_no_memory(&e, "settings")
                   : RT_OK;
     if (rc == RT_OK) *out = s;
     return rt_api_end(rc, &e, error);
@@ -38,7 +38,7 @@ int retort_settings_set(retort_settings *s, const char *name, const char *value,
     rt_setting_id id = rt_setting_find(name);
     if (id == RT_SETTING_COUNT_ALL) RT_TRY(unknown(name, &e));
     const char *copy = rt_arena_strdup(&s->arena, value);
-    if (!copy) RT_TRY(rt_fail(&e, RT_NOMEM, "no memory for setting %s", name));
+    if (!copy) RT_TRY(rt_no_memory(&e, name));
     RT_TRY(rt_settings_set(&s->settings, id, copy, &e));
 out:
     return rt_api_end(rc, &e, error);

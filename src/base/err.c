@@ -32,6 +32,8 @@ int rt_fail(rt_err *e, int status, const char *format, ...)
     return status;
 }
 
+int rt_no_memory(rt_err *e, const char *what) { return rt_fail(e, RT_NOMEM, "no memory for %s", what); }
+
 void rt_err_context(rt_err *e, const char *format, ...)
 {
     if (!e || e->status == RT_OK) return;

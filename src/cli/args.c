@@ -130,19 +130,3 @@ int rt_args_parse(const rt_command *c, int argc, char **argv, bool *help, rt_err
                        c->words->count ? "an argument" : "its first argument", c->usage);
     return RT_OK;
 }
-
-int rt_print_json(json_t *j, rt_err *e)
-{
-    int rc = j ? RT_OK : rt_fail(e, RT_NOMEM, "no memory to print JSON");
-    if (j && (json_dumpf(j, stdout, JSON_INDENT(2)) < 0 || putchar('\n') == EOF))
-        rc = rt_fail(e, RT_IO, "could not write JSON to standard output");
-    json_decref(j);
-    return rc;
-}
-
-int rt_stdout_close(rt_err *e)
-{
-    if (fflush(stdout) == EOF || ferror(stdout))
-        return rt_fail(e, RT_IO, "could not write to standard output: %s", strerror(errno));
-    return RT_OK;
-}

@@ -1,12 +1,7 @@
-/* audit_print.c - see verify_run_print.h. */
-#include "cli/audit_print.h"
-
+/* audit_print.c - `retort verify RUN`: opens a device, prints each check as it is done. */
 #include "cli/cli.h"
-#include "cli/device_arg.h"
-#include "cli/model_arg.h"
 #include "job/audit_run.h"
 
-#include <jansson.h>
 #include <stdio.h>
 
 static void print_check(void *ctx, const rt_check *c)
@@ -35,18 +30,19 @@ static int print_end(const rt_audit_result *v, json_t *list, rt_err *e)
     return RT_OK;
 }
 
-int rt_cli_verify_run(const char *path, const char *backend, uint32_t threads, bool json, rt_err *e)
+int rt_audit_command(const char *path, const char *backend, uint32_t threads, bool json, rt_err *e)
 {
     int rc;
-    char count[RT_DEV_COUNT_TEXT];
     rt_dev *dev = NULL;
     rt_pool *pool = NULL;
     rt_audit_result v;
-    rt_hub_env env = rt_hub_env_get();
+    rt_job_env env = rt_cli_env(0);
+    rt_settings s = { .threads = threads };
     json_t *list = json ? json_array() : NULL;
-    RT_TRY(rt_device_arg_open(&dev, backend, &RT_DEV_OPTIONS({ "threads", rt_dev_count(count, threads) }), false, e));
-    RT_TRY(rt_pool_for(&pool, threads, e));
-    rt_audit_opts o = { .env = &env, .dev = dev, .pool = pool, .report = print_check, .ctx = list };
+    RT_TRY(rt_settings_set(&s, RT_SETTING_ID_device, backend, e));
+    RT_TRY(rt_job_device_open(&dev, &s, false, env.environment, NULL, e));
+    RT_TRY(rt_job_pool_new(&pool, threads, e));
+    rt_audit_opts o = { .env = &env.hub, .dev = dev, .pool = pool, .report = print_check, .ctx = list };
     RT_TRY(rt_audit_run(path, &o, &v, e));
     RT_TRY(print_end(&v, list, e));
     if (v.of[RT_CHECK_FAIL])
@@ -55,6 +51,6 @@ int rt_cli_verify_run(const char *path, const char *backend, uint32_t threads, b
 out:
     json_decref(list);
     rt_pool_free(pool);
-    if (dev) dev->api->close(dev);
+    rt_job_device_close(dev);
     return rc;
 }

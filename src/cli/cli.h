@@ -1,14 +1,12 @@
 /* cli.h - the command line: subcommands, flags, printing. The only room that prints, reads the environment or exits.
  *
- * A subcommand is a function over its own arguments, listed once in RT_COMMAND_LIST. Flags are declared as data, so
- * that parsing, --help and "did you mean" come from one table. */
+ * Owns: words in and out. A subcommand is a function over its own arguments, listed once in RT_COMMAND_LIST; what it
+ * does is a function of job/job.h. Flags are declared as data, so that parsing, --help and "did you mean" come from one
+ * table. */
 #ifndef RT_CLI_CLI_H
 #define RT_CLI_CLI_H
 
-#include "base/err.h"
-
-#include <stdbool.h>
-#include <stdint.h>
+#include "job/job.h"
 
 /* name, one line for `retort --help` */
 #define RT_COMMAND_LIST(X)                                                                                             \
@@ -69,10 +67,94 @@ int rt_args_parse(const rt_command *c, int argc, char **argv, bool *help, rt_err
 RT_COMMAND_LIST(X)
 #undef X
 
+/* ---- what this binary is, and the process it runs in (environment.c) ---- */
+
+extern const char rt_cli_version[]; /* "0.1.0" */
+extern const char rt_cli_build[];   /* `git describe` of the tree that it was built from, or "unknown" */
+/* The environment variables that models, devices and temporary files depend on, and the clock, or another moment than
+ * now (0). An empty variable is an absent one. */
+rt_job_env rt_cli_env(uint64_t now);
+/* Which device was taken and, where the choice was left open, why not another. */
+void rt_print_device(rt_dev *d, const char *why);
+/* At the end of a run: what code took of the device's memory, and whether any was loaded too late. Nothing where a
+ * device loads no code. */
+void rt_print_device_end(rt_dev *d);
+
+/* ---- interrupts and progress (progress.c) ---- */
+
+/* From now on an interrupt (Ctrl-C, SIGTERM, SIGHUP) is remembered and not obeyed at once; a second one is. */
+void rt_interrupt_catch(void);
+bool rt_interrupt_wanted(void);
+
+/* How far a long command is, on standard error. Nothing is shown in the first second; then one line that is rewritten
+ * on a terminal, else one line for every tenth. */
+typedef struct rt_progress {
+    char what[32]; /* the part of the work that is running */
+    double start;  /* of that part */
+    double shown;  /* when a line was last written */
+    int tenth;
+    bool terminal, dirty;
+} rt_progress;
+void rt_progress_begin(rt_progress *p);
+/* An rt_job_progress_fn: RT_INTERRUPTED when the user wants to stop. */
+int rt_progress_step(void *progress, const char *what, uint64_t done, uint64_t total);
+/* Clears the line. */
+void rt_progress_end(rt_progress *p);
+
+/* ---- printing (print.c) ---- */
+
 /* Prints a jansson value with sorted-as-written keys and frees it; RT_NOMEM when it is null. */
-struct json_t;
-int rt_print_json(struct json_t *j, rt_err *e);
+int rt_print_json(json_t *j, rt_err *e);
 /* RT_IO when standard output could not take what was printed (closed pipe, full disk). */
 int rt_stdout_close(rt_err *e);
+/* Null for null. Names come from files and from the command line: bytes that are no UTF-8 become question marks. */
+json_t *rt_json_text(const char *text);
+/* A number, or its digits as text where jansson's numbers end. */
+json_t *rt_json_u64(uint64_t v);
+/* {"mean", "error"}; error is null for a single document. */
+json_t *rt_json_measure(rt_measure m);
+/* "494 M", "7.62 B", "98304": parameters for a person. buf needs 32 bytes; returns buf. */
+char *rt_format_params(char *buf, uint64_t n);
+/* " path" and more after it, quoted where a shell would need it: for commands that a person may copy. A slash at the
+ * path's end is left out. */
+void rt_print_word(const char *path, const char *more);
+/* Text from strangers for a terminal: control characters as \x1b; newlines and tabs stay, or with one_line become \n
+ * and \t. */
+void rt_visible_append(rt_str *out, const char *text, size_t len, bool one_line);
+
+/* ---- what commands share ---- */
+
+/* The rest of standard input, up to 1 GiB. */
+int rt_read_input(rt_str *out, rt_err *e);
+/* convert_print.c: converts, shows progress, reports. quantise: every tensor is reported, not only those that changed.
+ */
+int rt_convert_command(const char *in, const rt_job_convert_opts *o, bool quantise, bool json, rt_err *e);
+/* inspect_print.c; tensors: each of them. */
+void rt_inspect_print(const rt_job_inspection *f, bool tensors);
+json_t *rt_inspect_json(const rt_job_inspection *f, bool tensors); /* null when out of memory */
+/* audit_print.c: `retort verify RUN`, each check printed as it is done. RT_INVALID when one failed. */
+int rt_audit_command(const char *path, const char *backend, uint32_t threads, bool json, rt_err *e);
+/* preview_print.c: what a run does with its data. colour: what is trained is bright and what is masked dim; else what
+ * is trained stands in [[ ]]. */
+void rt_preview_print(const rt_run *r, bool colour);
+
+/* ---- what a person sees of a run (run_print.c) ---- */
+
+typedef struct rt_run_printer {
+    bool terminal; /* the line is rewritten; else a plain line now and then */
+    bool dirty;    /* the line is there */
+    double shown;  /* when a line was last written */
+    uint32_t every;
+    bool plan; /* what memory it takes is said elsewhere */
+} rt_run_printer;
+void rt_run_printer_begin(rt_run_printer *p);
+/* Fill the events that print. */
+rt_run_events rt_run_printer_events(rt_run_printer *p);
+void rt_run_print_summary(rt_run_printer *p, const rt_job_run *j, const rt_run_summary *s);
+/* run_end.c: the closing screen. */
+void rt_run_print_end(const rt_job_run *j, const rt_run_summary *s);
+
+/* A flag for an option of a backend; value as the kind of the option has it, text for a choice. */
+rt_flag rt_device_flag(const char *option, void *value);
 
 #endif

@@ -1,20 +1,20 @@
-/* cmd_convert.c - `retort convert` and `retort quantize`: their flags. The work is convert_run.c. */
+/* cmd_convert.c - `retort convert` and `retort quantize`: their flags. What is printed is convert_print.c. */
 #include "cli/cli.h"
-#include "cli/convert_run.h"
 
 int rt_cmd_convert(int argc, char **argv, rt_err *e)
 {
-    rt_convert_request r = { .command = "convert", .other = RT_CONTAINER_HF, .modelfile = true };
+    rt_job_convert_opts r = { .modelfile = true };
     rt_words words = { 0 };
-    bool help;
+    bool json = false, help;
     const rt_flag flags[] = {
-        { "--to", RT_FLAG_TEXT, &r.to, "FORMAT", "hf, gguf, apr or safetensors (default: by OUT's suffix, else hf)" },
-        { "--dtype", RT_FLAG_TEXT, &r.dtype, "D", "f32, bf16, f16, q8_0, q4_k_m...; default: as stored" },
-        { "--force", RT_FLAG_BOOL, &r.force, NULL, "replace OUT when it is there" },
-        { "--no-tokenizer", RT_FLAG_BOOL, &r.no_tokenizer, NULL, "leave tokenizer and chat template out" },
-        { "--shard-size", RT_FLAG_BYTES, &r.shard_bytes, "SIZE", "hf: a new file after this much (default: 5GB)" },
-        { "--threads", RT_FLAG_COUNT, &r.threads, "N", "threads (default: cores this process may use)" },
-        { "--json", RT_FLAG_BOOL, &r.json, NULL, "what was done, with every tensor, as JSON" },
+        { "--to", RT_FLAG_TEXT, &r.out.format, "FORMAT",
+          "hf, gguf, apr or safetensors (default: by OUT's suffix, else hf)" },
+        { "--dtype", RT_FLAG_TEXT, &r.out.dtype, "D", "f32, bf16, f16, q8_0, q4_k_m...; default: as stored" },
+        { "--force", RT_FLAG_BOOL, &r.out.replace, NULL, "replace OUT when it is there" },
+        { "--no-tokenizer", RT_FLAG_BOOL, &r.out.no_tokenizer, NULL, "leave tokenizer and chat template out" },
+        { "--shard-size", RT_FLAG_BYTES, &r.out.shard_bytes, "SIZE", "hf: a new file after this much (default: 5GB)" },
+        { "--threads", RT_FLAG_COUNT, &r.out.threads, "N", "threads (default: cores this process may use)" },
+        { "--json", RT_FLAG_BOOL, &json, NULL, "what was done, with every tensor, as JSON" },
         { 0 },
     };
     const rt_command c = {
@@ -35,23 +35,22 @@ int rt_cmd_convert(int argc, char **argv, rt_err *e)
     };
     int rc = rt_args_parse(&c, argc, argv, &help, e);
     if (rc < 0 || help) return rc;
-    r.in = words.text[0];
-    r.out = words.text[1];
-    return rt_convert_command(&r, e);
+    r.out.path = words.text[1];
+    return rt_convert_command(words.text[0], &r, false, json, e);
 }
 
 int rt_cmd_quantize(int argc, char **argv, rt_err *e)
 {
-    rt_convert_request r = { .command = "quantize", .other = RT_CONTAINER_GGUF, .quantise = true, .modelfile = true };
+    rt_job_convert_opts r = { .out = { .other = RT_CONTAINER_GGUF }, .modelfile = true };
     rt_words words = { 0 };
-    bool help;
+    bool json = false, help;
     const rt_flag flags[] = {
-        { "--dtype", RT_FLAG_TEXT, &r.dtype, "D", "q4_k_m, q4_k, q5_k, q6_k, q8_0, q5_0, q5_1...; needed" },
-        { "--to", RT_FLAG_TEXT, &r.to, "FORMAT", "gguf or apr (default: by OUT's suffix, else gguf)" },
-        { "--force", RT_FLAG_BOOL, &r.force, NULL, "replace OUT when it is there" },
-        { "--no-tokenizer", RT_FLAG_BOOL, &r.no_tokenizer, NULL, "leave tokenizer and chat template out" },
-        { "--threads", RT_FLAG_COUNT, &r.threads, "N", "threads (default: cores this process may use)" },
-        { "--json", RT_FLAG_BOOL, &r.json, NULL, "what was done, with every tensor, as JSON" },
+        { "--dtype", RT_FLAG_TEXT, &r.out.dtype, "D", "q4_k_m, q4_k, q5_k, q6_k, q8_0, q5_0, q5_1...; needed" },
+        { "--to", RT_FLAG_TEXT, &r.out.format, "FORMAT", "gguf or apr (default: by OUT's suffix, else gguf)" },
+        { "--force", RT_FLAG_BOOL, &r.out.replace, NULL, "replace OUT when it is there" },
+        { "--no-tokenizer", RT_FLAG_BOOL, &r.out.no_tokenizer, NULL, "leave tokenizer and chat template out" },
+        { "--threads", RT_FLAG_COUNT, &r.out.threads, "N", "threads (default: cores this process may use)" },
+        { "--json", RT_FLAG_BOOL, &json, NULL, "what was done, with every tensor, as JSON" },
         { 0 },
     };
     const rt_command c = {
@@ -70,8 +69,7 @@ int rt_cmd_quantize(int argc, char **argv, rt_err *e)
     };
     int rc = rt_args_parse(&c, argc, argv, &help, e);
     if (rc < 0 || help) return rc;
-    if (!r.dtype) return rt_fail(e, RT_USAGE, "retort quantize: --dtype is needed, such as --dtype q4_k_m");
-    r.in = words.text[0];
-    r.out = words.text[1];
-    return rt_convert_command(&r, e);
+    if (!r.out.dtype) return rt_fail(e, RT_USAGE, "retort quantize: --dtype is needed, such as --dtype q4_k_m");
+    r.out.path = words.text[1];
+    return rt_convert_command(words.text[0], &r, true, json, e);
 }

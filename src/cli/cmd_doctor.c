@@ -1,18 +1,9 @@
 /* cmd_doctor.c - `retort doctor`: the binary, the CPU, the memory, and every backend with its devices or the
  * reason why it has none. Facts are gathered once and printed as text or JSON. */
-#include "backend/backend.h"
-#include "base/mem.h"
-#include "base/pool.h"
-#include "base/str.h"
 #include "base/sys.h"
 #include "cli/cli.h"
-#include "cli/device_arg.h"
-#include "cli/version.h"
 
-#include <jansson.h>
 #include <stdio.h>
-
-enum { MAX_DEVICES = 16 };
 
 typedef struct machine {
     char cpu[96], os[160], features[256];
@@ -61,10 +52,9 @@ static void look(machine *m)
 static void print_text(const machine *m)
 {
     char a[32], b[32];
-    const rt_dev_opts o = { .env = rt_environment() };
-    rt_dev_info info[MAX_DEVICES];
-    char why[160];
-    printf("binary    retort %s (%s), compiler %s\n", RT_VERSION, RT_BUILD_ID, __VERSION__);
+    rt_job_env env = rt_cli_env(0);
+    rt_job_backend k;
+    printf("binary    retort %s (%s), compiler %s\n", rt_cli_version, rt_cli_build, __VERSION__);
     printf("system    %s\n", m->os);
     printf("cpu       %s, %u core%s usable, last-level cache %s\n", m->cpu, m->cores, m->cores == 1 ? "" : "s",
            rt_format_bytes(a, m->llc));
@@ -72,33 +62,31 @@ static void print_text(const machine *m)
     printf("memory    %s, %s available", rt_format_bytes(a, m->memory.total), rt_format_bytes(b, m->memory.available));
     if (m->memory.cgroup_limit) printf(", container limit %s", rt_format_bytes(a, m->memory.cgroup_limit));
     printf("\nbackends\n");
-    for (const rt_backend *const *b_ = rt_backends(); *b_; b_++) {
-        why[0] = 0;
-        int n = (*b_)->probe(&o, info, MAX_DEVICES, why);
-        if (n == 0) printf("  %-6s no device: %s\n", (*b_)->name, why);
-        for (int i = 0; i < n && i < MAX_DEVICES; i++)
-            printf("  %-6s %d: %s%s%s\n", i ? "" : (*b_)->name, i, info[i].name, info[i].detail[0] ? "; " : "",
-                   info[i].detail);
+    for (uint32_t n = 0; rt_job_backend_name(n); n++) {
+        rt_job_backend_probe(n, env.environment, &k);
+        if (k.count == 0) printf("  %-6s no device: %s\n", k.name, k.why);
+        for (uint32_t i = 0; i < k.count; i++)
+            printf("  %-6s %u: %s%s%s\n", i ? "" : k.name, i, k.devices[i].name, k.devices[i].detail[0] ? "; " : "",
+                   k.devices[i].detail);
     }
 }
 
 static json_t *backends_json(void)
 {
     json_t *list = json_array();
-    const rt_dev_opts o = { .env = rt_environment() };
-    rt_dev_info info[MAX_DEVICES];
-    char why[160];
-    for (const rt_backend *const *b = rt_backends(); *b; b++) {
-        why[0] = 0;
-        int n = (*b)->probe(&o, info, MAX_DEVICES, why);
+    rt_job_env env = rt_cli_env(0);
+    rt_job_backend k;
+    for (uint32_t n = 0; rt_job_backend_name(n); n++) {
+        rt_job_backend_probe(n, env.environment, &k);
         json_t *devices = json_array();
-        for (int i = 0; i < n && i < MAX_DEVICES; i++)
-            json_array_append_new(devices,
-                                  json_pack("{s:i, s:s, s:s, s:I, s:I}", "index", i, "name", info[i].name, "detail",
-                                            info[i].detail, "memory_total", (json_int_t)info[i].memory_total,
-                                            "memory_free", (json_int_t)info[i].memory_free));
+        for (uint32_t i = 0; i < k.count; i++) {
+            const rt_dev_info *d = &k.devices[i];
+            json_array_append_new(devices, json_pack("{s:i, s:s, s:s, s:I, s:I}", "index", (int)i, "name", d->name,
+                                                     "detail", d->detail, "memory_total", (json_int_t)d->memory_total,
+                                                     "memory_free", (json_int_t)d->memory_free));
+        }
         json_array_append_new(
-            list, json_pack("{s:s, s:o, s:s?}", "name", (*b)->name, "devices", devices, "reason", n ? NULL : why));
+            list, json_pack("{s:s, s:o, s:s?}", "name", k.name, "devices", devices, "reason", k.count ? NULL : k.why));
     }
     return list;
 }
@@ -106,10 +94,10 @@ static json_t *backends_json(void)
 static json_t *to_json(const machine *m)
 {
     return json_pack("{s:{s:s, s:s, s:s}, s:s, s:{s:s, s:i, s:I, s:s}, s:{s:I, s:I, s:I}, s:o}", "binary", "version",
-                     RT_VERSION, "build", RT_BUILD_ID, "compiler", __VERSION__, "system", m->os, "cpu", "name", m->cpu,
-                     "cores", (int)m->cores, "last_level_cache", (json_int_t)m->llc, "features", m->features, "memory",
-                     "total", (json_int_t)m->memory.total, "available", (json_int_t)m->memory.available, "limit",
-                     (json_int_t)m->memory.cgroup_limit, "backends", backends_json());
+                     rt_cli_version, "build", rt_cli_build, "compiler", __VERSION__, "system", m->os, "cpu", "name",
+                     m->cpu, "cores", (int)m->cores, "last_level_cache", (json_int_t)m->llc, "features", m->features,
+                     "memory", "total", (json_int_t)m->memory.total, "available", (json_int_t)m->memory.available,
+                     "limit", (json_int_t)m->memory.cgroup_limit, "backends", backends_json());
 }
 
 int rt_cmd_doctor(int argc, char **argv, rt_err *e)

@@ -5,8 +5,6 @@
 #include "job/run/run_report.h"
 
 #include <inttypes.h>
-#include <jansson.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -23,19 +21,13 @@ typedef struct state {
     uint64_t bytes;
 } state;
 
-static json_t *measure(rt_measure m)
-{
-    if (isnan(m.mean)) return json_null();
-    return json_pack("{s:f, s:o}", "mean", m.mean, "error", isnan(m.error) ? json_null() : json_real(m.error));
-}
-
 static json_t *eval_json(uint32_t step, const rt_eval_result *v)
 {
-    json_t *j = json_pack("{s:I, s:o}", "step", (json_int_t)step, "cross_entropy", measure(v->ce));
+    json_t *j = json_pack("{s:I, s:o}", "step", (json_int_t)step, "cross_entropy", rt_json_measure(v->ce));
     if (!j || !v->teacher) return j;
-    json_object_set_new(j, "forward_kl", measure(v->kl));
-    json_object_set_new(j, "agreement", measure(v->agreement));
-    json_object_set_new(j, "teacher_cross_entropy", measure(v->teacher_ce));
+    json_object_set_new(j, "forward_kl", rt_json_measure(v->kl));
+    json_object_set_new(j, "agreement", rt_json_measure(v->agreement));
+    json_object_set_new(j, "teacher_cross_entropy", rt_json_measure(v->teacher_ce));
     return j;
 }
 
@@ -88,7 +80,7 @@ static int write_report(const options *o, const rt_words *words, rt_err *e)
     s.path = o->out ? o->out
                     : rt_path_join(&s.arena, rt_report_run_facts(s.runs[0]).folder,
                                    words->count > 1 ? "compare.html" : "report.html");
-    if (!s.path) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a path"));
+    if (!s.path) RT_TRY(rt_no_memory(e, "a path"));
     RT_TRY(rt_report_write(s.path, s.runs, s.count, e));
     RT_TRY(rt_file_size(s.path, &s.bytes, e));
     if (o->json)

@@ -1,217 +1,236 @@
-/* cmd_tokenize.c - `retort tokenize`: flags, the tokenizer in use, and one text from standard input to ids and back.
- *
- * Data are for tokenize_run.c. */
-#include "cli/tokenize.h"
-
-#include "base/file.h"
-#include "base/json.h"
-#include "cli/model_arg.h"
+/* cmd_tokenize.c - `retort tokenize`: text as token shards, samples with what is trained, and one text from standard
+ * input to ids and back. */
+#include "cli/cli.h"
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
+#include <unistd.h>
 
-enum { MOST_INPUT = 1 << 30, MOST_TEMPLATE = 16 << 20 };
-
-/* ---- the tokenizer ---- */
-
-/* A value is JSON where it is that (false, 3, "x"), else a text. */
-static int read_vars(json_t **out, const rt_words *vars, rt_err *e)
-{
-    if (vars->count == 0) return RT_OK;
-    json_t *object = json_object();
-    *out = object;
-    for (uint32_t i = 0; object && i < vars->count; i++) {
-        const char *text = vars->text[i], *eq = strchr(text, '=');
-        char key[100];
-        if (!eq || eq == text || (size_t)(eq - text) >= sizeof key)
-            return rt_fail(e, RT_USAGE, "retort tokenize: --template-var takes NAME=VALUE, not '%s'", text);
-        snprintf(key, sizeof key, "%.*s", (int)(eq - text), text);
-        json_t *value = json_loads(eq + 1, JSON_DECODE_ANY, NULL);
-        if (!value) value = json_string(eq + 1);
-        if (!value) return rt_fail(e, RT_USAGE, "retort tokenize: --template-var %s is not valid UTF-8", key);
-        if (json_object_set_new(object, key, value) < 0) object = NULL;
-    }
-    return object ? RT_OK : rt_fail(e, RT_NOMEM, "out of memory for the variables of a template");
-}
-
-static int read_template(rt_tokenize_text *t, const char *path, rt_err *e)
-{
-    rt_str text = { 0 };
-    int rc;
-    RT_TRY(rt_file_read(path, MOST_TEMPLATE, &text, e));
-    rc = rt_chat_template_new(&t->tmpl, text.data ? text.data : "", text.len, e);
-    if (rc < 0) rt_err_context(e, "%s", path);
-    rt_hash_text(t->template_hash, rt_hash(text.data, text.len));
-out:
-    rt_str_free(&text);
-    return rc;
-}
-
-/* Some templates print the date; a moment that is given makes the output repeatable. */
-static void set_clock(rt_data_text *t, uint64_t given)
-{
-    time_t now = given ? (time_t)given : time(NULL);
-    struct tm local;
-    t->now = now;
-    if (localtime_r(&now, &local)) t->utc_offset = (int32_t)local.tm_gmtoff;
-}
-
-static int set_eos(rt_data_text *t, const char *eos, rt_err *e)
-{
-    if (!eos) return RT_OK;
-    int64_t id = rt_tokenizer_find(t->tok, eos, strlen(eos));
-    if (id < 0) return rt_fail(e, RT_INVALID, "--eos '%s' is not a token of this tokenizer", eos);
-    if (t->eot == t->eos) t->eot = id;
-    t->eos = id;
-    return RT_OK;
-}
-
-int rt_tokenize_text_open(rt_tokenize_text *t, const rt_tokenize_request *q, rt_err *e)
-{
-    rt_hub_env env = rt_hub_env_get();
-    int rc;
-    *t = (rt_tokenize_text){ .text = { .bos = -1, .eos = -1, .eot = -1 } };
-    if (!q->model) return RT_OK;
-    RT_TRY(rt_text_open(&t->source, q->model, &env, e));
-    if (q->template_file) RT_TRY(read_template(t, q->template_file, e));
-    RT_TRY(read_vars(&t->extra, &q->vars, e));
-    RT_TRY(rt_data_text_from(&t->text, t->source, t->tmpl, e));
-    t->text.extra = t->extra;
-    set_clock(&t->text, q->now);
-    RT_TRY(set_eos(&t->text, q->eos, e));
-out:
-    if (rc < 0) rt_tokenize_text_close(t);
-    return rc;
-}
-
-void rt_tokenize_text_close(rt_tokenize_text *t)
-{
-    rt_chat_template_free(t->tmpl);
-    rt_text_close(t->source);
-    json_decref(t->extra);
-    *t = (rt_tokenize_text){ 0 };
-}
+typedef struct request {
+    rt_job_tokenize_opts o;
+    rt_words data, vars;
+    uint64_t now;
+    bool json, ids, decode, no_special;
+    json_t *samples; /* with --json */
+    rt_progress progress;
+} request;
 
 /* ---- one text ---- */
 
-static int read_input(rt_str *text, rt_err *e)
+static int print_ids(const request *q, const rt_str *text, rt_err *e)
 {
-    char block[1 << 16];
-    for (size_t n; (n = fread(block, 1, sizeof block, stdin)) > 0;) {
-        rt_str_append_n(text, block, n);
-        if (text->failed) return rt_fail(e, RT_NOMEM, "out of memory for standard input");
-        if (text->len > MOST_INPUT) return rt_fail(e, RT_INVALID, "more than 1 GiB on standard input");
-    }
-    if (ferror(stdin)) return rt_fail(e, RT_IO, "could not read standard input: %s", strerror(errno));
-    return RT_OK;
-}
-
-static int print_ids(const rt_tokenize_request *q, const rt_tokenizer *t, const rt_str *text, rt_err *e)
-{
-    rt_tok_scratch *scratch = NULL;
     rt_tok_ids ids = { 0 };
-    int rc;
-    RT_TRY(rt_tok_scratch_new(&scratch, t, e));
-    RT_TRY(rt_tokenizer_encode(t, scratch, text->data ? text->data : "", text->len,
-                               q->no_special ? 0 : RT_ENCODE_SPECIAL, &ids, e));
-    for (uint32_t i = 0; i < ids.count; i++) printf(i ? " %u" : "%u", ids.ids[i]);
-    putchar('\n');
-out:
+    int rc = rt_job_encode(&q->o.text, text->data ? text->data : "", text->len, !q->no_special, &ids, e);
+    for (uint32_t i = 0; rc >= 0 && i < ids.count; i++) printf(i ? " %u" : "%u", ids.ids[i]);
+    if (rc >= 0) putchar('\n');
     rt_free(ids.ids);
-    rt_tok_scratch_free(scratch);
     return rc;
 }
 
-static int print_text(const rt_tokenize_request *q, const rt_tokenizer *t, const rt_str *text, rt_err *e)
+static int print_decoded(const request *q, const rt_str *numbers, rt_err *e)
 {
-    rt_tok_stream *stream = NULL;
     rt_str out = { 0 };
-    const char *p = text->data ? text->data : "", *end = p + text->len;
-    int rc;
-    RT_TRY(rt_tok_stream_new(&stream, t, q->no_special ? RT_DECODE_SKIP_SPECIAL : 0, e));
-    for (uint64_t n = 0; p < end; n++) {
-        uint64_t id = 0;
-        const char *word = p;
-        for (; p < end && *p >= '0' && *p <= '9' && id <= UINT32_MAX; p++) id = 10 * id + (uint64_t)(*p - '0');
-        if (p > word && (id > UINT32_MAX || (p < end && *p >= '0' && *p <= '9')))
-            RT_TRY(rt_fail(e, RT_INVALID, "standard input: number %llu is too large for an id", (unsigned long long)n));
-        if (p > word) {
-            rc = rt_tok_stream_push(stream, (uint32_t)id, &out, e);
-            if (rc < 0) rt_err_context(e, "standard input");
-            RT_TRY(rc);
-        } else if (!strchr(" \t\r\n,[]", *p) || !*p) {
-            RT_TRY(rt_fail(e, RT_INVALID, "standard input: '%c' at byte %llu; ids are numbers separated by blanks",
-                           *p > ' ' && *p < 127 ? *p : '?', (unsigned long long)(p - text->data)));
-        } else {
-            p++;
-        }
-    }
-    RT_TRY(rt_tok_stream_end(stream, &out, e));
-    if (out.len && fwrite(out.data, 1, out.len, stdout) != out.len)
-        RT_TRY(rt_fail(e, RT_IO, "could not write to standard output: %s", strerror(errno)));
-out:
-    rt_tok_stream_free(stream);
+    int rc = rt_job_decode(&q->o.text, numbers->data ? numbers->data : "", numbers->len, !q->no_special, &out, e);
+    if (rc < 0) rt_err_context(e, "standard input");
+    if (rc >= 0 && out.len && fwrite(out.data, 1, out.len, stdout) != out.len)
+        rc = rt_fail(e, RT_IO, "could not write to standard output: %s", strerror(errno));
     rt_str_free(&out);
     return rc;
 }
 
-static int one_text(const rt_tokenize_request *q, rt_err *e)
+static int one_text(const request *q, rt_err *e)
 {
-    rt_tokenize_text t = { 0 };
     rt_str text = { 0 };
     int rc;
     if (q->data.count)
         return rt_fail(e, RT_USAGE, "retort tokenize: --ids and --decode read standard input, not files");
     if (q->ids && q->decode) return rt_fail(e, RT_USAGE, "retort tokenize: --ids and --decode are two ways; take one");
-    if (!q->model) return rt_fail(e, RT_USAGE, "retort tokenize: --model is missing");
-    RT_TRY(rt_tokenize_text_open(&t, q, e));
-    RT_TRY(read_input(&text, e));
-    rc = q->ids ? print_ids(q, t.text.tok, &text, e) : print_text(q, t.text.tok, &text, e);
+    if (!q->o.text.model) return rt_fail(e, RT_USAGE, "retort tokenize: --model is missing");
+    RT_TRY(rt_read_input(&text, e));
+    RT_TRY(q->ids ? print_ids(q, &text, e) : print_decoded(q, &text, e));
 out:
     rt_str_free(&text);
-    rt_tokenize_text_close(&t);
     return rc;
+}
+
+/* ---- samples ---- */
+
+/* Nothing in it that a terminal would act on: the text comes from a stranger. */
+static void show_pieces(rt_str *out, const rt_job_sample *s, bool colour)
+{
+    size_t at = 0;
+    for (uint32_t i = 0; i < s->count; i++) {
+        bool trained = i % 2 == 1;
+        if (i > 0) rt_str_append(out, trained ? colour ? "\x1b[1;32m" : "⟦" : colour ? "\x1b[0m" : "⟧");
+        rt_visible_append(out, s->text + at, s->ends[i] - at, false);
+        at = s->ends[i];
+    }
+    if (s->count % 2 == 0) rt_str_append(out, colour ? "\x1b[0m" : "⟧");
+    if (s->left) rt_str_printf(out, "\n... and %u more tokens", s->left);
+}
+
+static void on_sample(void *ctx, const rt_job_sample *s)
+{
+    request *q = ctx;
+    rt_str text = { 0 };
+    show_pieces(&text, s, !q->json && isatty(STDOUT_FILENO));
+    if (q->json)
+        json_array_append_new(q->samples, json_pack("{s:s, s:s, s:I, s:I, s:s%}", "place", s->place, "kind", s->kind,
+                                                    "tokens", (json_int_t)s->tokens, "trained", (json_int_t)s->trained,
+                                                    "text", text.data ? text.data : "", text.len));
+    else
+        printf("--- %s: %s, %u tokens, %u trained\n%s\n", s->place, s->kind, s->tokens, s->trained,
+               text.data ? text.data : "");
+    rt_str_free(&text);
+}
+
+static void on_note(void *ctx, const char *text)
+{
+    (void)ctx;
+    fprintf(stderr, "note: %s\n", text);
+}
+
+static int on_progress(void *ctx, const char *what, uint64_t done, uint64_t total)
+{
+    request *q = ctx;
+    return rt_progress_step(&q->progress, what, done, total);
+}
+
+/* ---- the report ---- */
+
+static char *million(char *buf, size_t size, double x)
+{
+    snprintf(buf, size, x >= 1e6 ? "%.1f M" : "%.0f", x >= 1e6 ? x / 1e6 : x);
+    return buf;
+}
+
+static void print_fit(const request *q, const rt_rows_count *f)
+{
+    if (q->o.seq_len)
+        printf("rows of %u: %llu texts in pieces, %llu conversations cut after a turn; dropped: %llu too long, %llu "
+               "without a target\n",
+               q->o.seq_len, (unsigned long long)f->split, (unsigned long long)f->cut, (unsigned long long)f->too_long,
+               (unsigned long long)f->no_target);
+    else if (f->no_target)
+        printf("without     a target: %llu records\n", (unsigned long long)f->no_target);
+}
+
+static void print_report(const request *q, const rt_job_tokenized *d)
+{
+    const rt_tokenize_stats *st = &d->stats;
+    char rate[32];
+    double share = st->tokens ? 100.0 * (double)st->trained / (double)st->tokens : 0;
+    printf("records     %llu (%llu text, %llu completion, %llu chat)\n", (unsigned long long)st->records,
+           (unsigned long long)st->kinds[0], (unsigned long long)st->kinds[1], (unsigned long long)st->kinds[2]);
+    printf("tokens      %llu, of which %llu trained (%.1f %%)\n", (unsigned long long)st->tokens,
+           (unsigned long long)st->trained, share);
+    print_fit(q, &d->rows);
+    if (st->bad)
+        printf("skipped     %llu bad record%s; the first: %s\n", (unsigned long long)st->bad, st->bad == 1 ? "" : "s",
+               st->first_bad);
+    printf("speed       %.1f MB/s, %s tokens/s, %.2f s, %u threads\n", (double)st->bytes / 1e6 / d->seconds,
+           million(rate, sizeof rate, (double)st->tokens / d->seconds), d->seconds, d->threads);
+    if (q->o.out) printf("written     %s (%u shard%s)\n", q->o.out, d->shards, d->shards == 1 ? "" : "s");
+}
+
+static void print_shards(const request *q, const rt_job_tokenized *d)
+{
+    printf("%u shard%s%s: %llu records, %llu tokens, %llu trained\n", d->shards, d->shards == 1 ? "" : "s",
+           q->o.verify ? ", verified" : "", (unsigned long long)d->stats.records, (unsigned long long)d->stats.tokens,
+           (unsigned long long)d->stats.trained);
+    print_fit(q, &d->rows);
+}
+
+static json_t *shards_json(const request *q, const rt_job_tokenized *d)
+{
+    return json_pack("{s:I, s:I, s:I, s:i, s:b, s:O}", "records", (json_int_t)d->stats.records, "tokens",
+                     (json_int_t)d->stats.tokens, "trained", (json_int_t)d->stats.trained, "shards", (int)d->shards,
+                     "verified", q->o.verify, "samples", q->samples);
+}
+
+static json_t *report_json(const request *q, const rt_job_tokenized *d)
+{
+    const rt_tokenize_stats *st = &d->stats;
+    const rt_rows_count *f = &d->rows;
+    json_t *j = json_pack(
+        "{s:I, s:{s:I, s:I, s:I}, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:i, s:s, s:s?, s:i}", "records",
+        (json_int_t)st->records, "kinds", "text", (json_int_t)st->kinds[0], "completion", (json_int_t)st->kinds[1],
+        "chat", (json_int_t)st->kinds[2], "bad", (json_int_t)st->bad, "tokens", (json_int_t)st->tokens, "trained",
+        (json_int_t)st->trained, "bytes", (json_int_t)st->bytes, "seconds", d->seconds, "tokens_per_second",
+        (double)st->tokens / d->seconds, "bytes_per_second", (double)st->bytes / d->seconds, "threads", (int)d->threads,
+        "tokenizer", d->tokenizer, "out", q->o.out, "shards", (int)d->shards);
+    json_t *rows = json_pack("{s:I, s:I, s:I, s:I, s:I}", "seq_len", (json_int_t)q->o.seq_len, "split",
+                             (json_int_t)f->split, "cut", (json_int_t)f->cut, "too_long", (json_int_t)f->too_long,
+                             "no_target", (json_int_t)f->no_target);
+    if (j && st->bad) json_object_set_new(j, "first_bad", json_string(st->first_bad));
+    if (j) json_object_set_new(j, "rows", rows);
+    if (j && q->o.show) json_object_set(j, "samples", q->samples);
+    return j;
 }
 
 /* ---- the command ---- */
 
-static int run(const rt_tokenize_request *q, rt_err *e)
+static int tokenize(request *q, rt_err *e)
 {
-    if (q->loss_name && strcmp(q->loss_name, "turns") != 0 && strcmp(q->loss_name, "all") != 0)
-        return rt_fail(e, RT_USAGE, "retort tokenize: --loss is turns or all, not '%s'", q->loss_name);
+    rt_job_tokenized done;
+    q->o.data = q->data.text;
+    q->o.data_count = q->data.count;
+    q->o.note = on_note;
+    q->o.sample = on_sample;
+    q->o.progress = on_progress;
+    q->o.ctx = q;
+    if (!(q->samples = json_array())) return rt_no_memory(e, "samples");
+    rt_interrupt_catch();
+    rt_progress_begin(&q->progress);
+    int rc = rt_job_tokenize(&done, &q->o, e);
+    rt_progress_end(&q->progress);
+    if (rc >= 0 && q->json)
+        rc = rt_print_json(done.read ? shards_json(q, &done) : report_json(q, &done), e);
+    else if (rc >= 0 && done.read)
+        print_shards(q, &done);
+    else if (rc >= 0 && done.whole)
+        print_report(q, &done);
+    json_decref(q->samples);
+    return rc;
+}
+
+static int run(request *q, rt_err *e)
+{
+    const rt_job_env env = rt_cli_env(q->now);
+    q->o.text.env = &env;
+    q->o.text.vars = q->vars.text;
+    q->o.text.var_count = q->vars.count;
     if (q->ids || q->decode) return one_text(q, e);
     if (q->no_special) return rt_fail(e, RT_USAGE, "retort tokenize: --no-special goes with --ids and --decode");
     if (q->data.count == 0) return rt_fail(e, RT_USAGE, "retort tokenize: no data were named; see --help");
-    return rt_tokenize_data(q, e);
+    return tokenize(q, e);
 }
 
 int rt_cmd_tokenize(int argc, char **argv, rt_err *e)
 {
-    rt_tokenize_request *q = rt_alloc_zero(sizeof *q, 16);
+    request *q = rt_alloc_zero(sizeof *q, 16);
     bool help;
-    if (!q) return rt_fail(e, RT_NOMEM, "out of memory");
+    if (!q) return rt_no_memory(e, "the arguments");
     const rt_flag flags[] = {
-        { "--model", RT_FLAG_TEXT, &q->model, "M", "a model, a tokenizer.json, or a GGUF with a vocabulary" },
-        { "-o", RT_FLAG_TEXT, &q->out, "OUT", "write token shards: a directory, or one file OUT.rtok" },
-        { "--show", RT_FLAG_WHOLE, &q->show, "N", "print N records, what is trained in colour or ⟦brackets⟧" },
-        { "--seq-len", RT_FLAG_COUNT, &q->seq_len, "T", "say what rows of T tokens would cut and drop" },
-        { "--loss", RT_FLAG_TEXT, &q->loss_name, "WHAT",
-          "turns (default): completions and assistants; all: everything" },
-        { "--chat-template", RT_FLAG_TEXT, &q->template_file, "FILE", "a template to use instead of the model's" },
+        { "--model", RT_FLAG_TEXT, &q->o.text.model, "M", "a model, a tokenizer.json, or a GGUF with a vocabulary" },
+        { "-o", RT_FLAG_TEXT, &q->o.out, "OUT", "write token shards: a directory, or one file OUT.rtok" },
+        { "--show", RT_FLAG_WHOLE, &q->o.show, "N", "print N records, what is trained in colour or ⟦brackets⟧" },
+        { "--seq-len", RT_FLAG_COUNT, &q->o.seq_len, "T", "say what rows of T tokens would cut and drop" },
+        { "--loss", RT_FLAG_TEXT, &q->o.loss, "WHAT", "turns (default): completions and assistants; all: everything" },
+        { "--chat-template", RT_FLAG_TEXT, &q->o.text.template_file, "FILE",
+          "a template to use instead of the model's" },
         { "--template-var", RT_FLAG_LIST, &q->vars, "K=V", "a variable for it, such as enable_thinking=false" },
         { "--now", RT_FLAG_WHOLE, &q->now, "SECONDS", "the date for templates that print one (default: the clock)" },
-        { "--eos", RT_FLAG_TEXT, &q->eos, "TOKEN", "the token that ends a text, where the model does not say" },
-        { "--skip-bad", RT_FLAG_WHOLE, &q->skip_bad, "N",
+        { "--eos", RT_FLAG_TEXT, &q->o.text.eos, "TOKEN", "the token that ends a text, where the model does not say" },
+        { "--skip-bad", RT_FLAG_WHOLE, &q->o.skip_bad, "N",
           "skip up to N broken records (default: 0, stop at the first)" },
-        { "--allow-drop", RT_FLAG_BOOL, &q->allow_drop, NULL, "allow more than 5 % of the records to be dropped" },
-        { "--shard-tokens", RT_FLAG_WHOLE, &q->shard_tokens, "N", "tokens in a shard (default: 268435456)" },
-        { "--vocab", RT_FLAG_COUNT, &q->vocab, "N", "vocabulary of shards that do not say theirs" },
-        { "--verify", RT_FLAG_BOOL, &q->verify, NULL, "of shards: check every id and the hash" },
-        { "--force", RT_FLAG_BOOL, &q->force, NULL, "replace OUT.rtok when it is there" },
-        { "--threads", RT_FLAG_COUNT, &q->threads, "N", "threads (default: cores this process may use)" },
+        { "--allow-drop", RT_FLAG_BOOL, &q->o.allow_drop, NULL, "allow more than 5 % of the records to be dropped" },
+        { "--shard-tokens", RT_FLAG_WHOLE, &q->o.shard_tokens, "N", "tokens in a shard (default: 268435456)" },
+        { "--vocab", RT_FLAG_COUNT, &q->o.vocab, "N", "vocabulary of shards that do not say theirs" },
+        { "--verify", RT_FLAG_BOOL, &q->o.verify, NULL, "of shards: check every id and the hash" },
+        { "--force", RT_FLAG_BOOL, &q->o.replace, NULL, "replace OUT.rtok when it is there" },
+        { "--threads", RT_FLAG_COUNT, &q->o.threads, "N", "threads (default: cores this process may use)" },
         { "--ids", RT_FLAG_BOOL, &q->ids, NULL, "one text from standard input, its ids on standard output" },
         { "--decode", RT_FLAG_BOOL, &q->decode, NULL, "ids from standard input, their text on standard output" },
         { "--no-special", RT_FLAG_BOOL, &q->no_special, NULL,

@@ -1,13 +1,8 @@
 /* cmd_verify.c - `retort verify`: runs the op cases on this machine and prints what failed and the totals. With the
- * name of a run that run is checked instead (audit_print.h). */
-#include "base/mem.h"
-#include "base/str.h"
-#include "cli/audit_print.h"
+ * name of a run that run is checked instead (audit_print.c). */
 #include "cli/cli.h"
-#include "cli/device_arg.h"
 #include "verify/verify.h"
 
-#include <jansson.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -163,6 +158,7 @@ static int run_cases(rt_verify_opts *o, bool json, rt_err *e)
 
 int rt_cmd_verify(int argc, char **argv, rt_err *e)
 {
+    rt_job_env env = rt_cli_env(0);
     rt_verify_opts o = { .backend = "cpu" };
     rt_words words = { 0 };
     const char *isa = NULL, *kernels = NULL, *cublaslt = NULL;
@@ -211,11 +207,11 @@ int rt_cmd_verify(int argc, char **argv, rt_err *e)
                             : list           ? "--list"
                                              : NULL;
         if (alone) return rt_fail(e, RT_USAGE, "%s is for the cases of ops, and %s is a run", alone, words.text[0]);
-        return rt_cli_verify_run(words.text[0], o.backend, o.threads, json, e);
+        return rt_audit_command(words.text[0], o.backend, o.threads, json, e);
     }
     const rt_dev_option given[] = {
         { "isa", isa }, { "kernels", kernels }, { "cublaslt", cublaslt }, { "sync", sync ? "on" : NULL }
     };
-    o.dev = (rt_dev_opts){ given, sizeof given / sizeof *given, rt_environment() };
+    o.dev = (rt_dev_opts){ given, sizeof given / sizeof *given, env.environment };
     return list ? list_cases(&o, json, e) : run_cases(&o, json, e);
 }

@@ -1,12 +1,9 @@
-/* convert_print.c - what a conversion did, as text and as JSON: sizes, dtypes, what fell back, the error of each tensor
- * and of the whole. The keys of the JSON stay as they are. */
-#include "cli/convert_run.h"
-#include "cli/inspect.h"
-#include "cli/model_arg.h"
+/* convert_print.c - a conversion for the commands: progress, and what it did, as text and as JSON: sizes, dtypes, what
+ * fell back, the error of each tensor and of the whole. The keys of the JSON stay as they are. */
+#include "cli/cli.h"
 
 #include <ctype.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -31,7 +28,7 @@ static void print_table(const rt_convert *v, bool all)
     for (uint32_t i = 0; i < v->tensor_count; i++) {
         const rt_convert_tensor *t = &v->tensors[i];
         if (!all && t->same && !t->fell && !t->nonfinite) continue;
-        printf("%-*s %-6s %-6s ", width, rt_role_hf_name(name, t->role, t->layer), rt_inspect_dtype_name(t->from),
+        printf("%-*s %-6s %-6s ", width, rt_role_hf_name(name, t->role, t->layer), rt_job_dtype_name(t->from),
                rt_dtype_name(t->to));
         if (t->same)
             printf("%10s %10s", "same", "same");
@@ -68,35 +65,35 @@ static void print_types(const rt_convert *v)
 }
 
 /* The lines that start the file elsewhere. */
-static void print_modelfile(const rt_convert_request *r, const rt_convert_modelfile *m)
+static void print_modelfile(const char *out, const rt_job_conversion *m)
 {
     char name[64];
     size_t n = 0;
-    if (!m->path) return;
-    printf("ollama    %s", m->path);
+    if (!m->modelfile) return;
+    printf("ollama    %s", m->modelfile);
     if (m->family)
         printf(", with the %s template\n", m->family);
     else
         printf("; %s\n", m->chat
                              ? "its chat is up to the template inside the GGUF file, which is of no family known here"
                              : "the model has no chat template and continues text");
-    for (const char *p = rt_path_base(r->out); *p && strcmp(p, ".gguf") != 0 && n + 1 < sizeof name; p++)
+    for (const char *p = rt_path_base(out); *p && strcmp(p, ".gguf") != 0 && n + 1 < sizeof name; p++)
         name[n++] = isalnum((unsigned char)*p) || strchr("._-", *p) ? (char)tolower((unsigned char)*p) : '-';
     name[n] = 0;
     printf("run it    ollama create %s -f", name);
-    rt_print_word(m->path, "");
+    rt_print_word(m->modelfile, "");
     printf(" && ollama run %s\n          llama-cli -m", name);
-    rt_print_word(r->out, "");
+    rt_print_word(out, "");
     putchar('\n');
 }
 
-void rt_convert_print(const rt_convert *v, const rt_convert_request *r, const rt_convert_modelfile *m,
-                      const rt_text_notes *notes)
+static void print_text(const rt_job_conversion *c, const char *out, bool quantise)
 {
     char a[32], b[32];
-    bool table = r->quantise || v->same < v->tensor_count || v->fallbacks || v->nonfinite;
-    if (table) print_table(v, r->quantise);
-    printf("output    %s (%s), %s%s\n", r->out, rt_container_name(v->opts.to), rt_format_bytes(a, v->file_bytes),
+    const rt_convert *v = &c->v;
+    bool table = quantise || v->same < v->tensor_count || v->fallbacks || v->nonfinite;
+    if (table) print_table(v, quantise);
+    printf("output    %s (%s), %s%s\n", out, rt_container_name(v->opts.to), rt_format_bytes(a, v->file_bytes),
            table ? "" : ", every value exactly as it was");
     printf("size      %s -> %s, %.2f bits per weight\n", rt_format_bytes(a, v->bytes_in),
            rt_format_bytes(b, v->bytes_out), bits_per_weight(v));
@@ -105,8 +102,8 @@ void rt_convert_print(const rt_convert *v, const rt_convert_request *r, const rt
         printf("error     rmse %.3e, max %.3e, relative %.3g %% where something changed; %u of %u tensors exact\n",
                v->rmse, v->max_error, 100 * v->relative, v->same, v->tensor_count);
     if (v->nonfinite) printf("note      %" PRIu64 " values of the input are infinite or NaN\n", v->nonfinite);
-    for (uint32_t i = 0; i < notes->count; i++) printf("note      %s\n", notes->text[i]);
-    print_modelfile(r, m);
+    for (uint32_t i = 0; i < c->notes.count; i++) printf("note      %s\n", c->notes.text[i]);
+    print_modelfile(out, c);
     printf("time      %.2f s writing, %.2f s reading back and comparing\n", v->write_seconds, v->compare_seconds);
 }
 
@@ -120,7 +117,7 @@ static json_t *tensors_json(const rt_convert *v)
         const rt_convert_tensor *t = &v->tensors[i];
         json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:b, s:I, s:I, s:b, s:f, s:f, s:I}", "name",
                                               rt_role_hf_name(name, t->role, t->layer), "from",
-                                              rt_inspect_dtype_name(t->from), "to", rt_dtype_name(t->to), "fallback",
+                                              rt_job_dtype_name(t->from), "to", rt_dtype_name(t->to), "fallback",
                                               t->fell, "elements", (json_int_t)t->elems, "bytes", (json_int_t)t->bytes,
                                               "same", t->same, "rmse", rt_convert_rmse(t), "max_error", t->max_error,
                                               "nonfinite", (json_int_t)t->nonfinite));
@@ -128,18 +125,44 @@ static json_t *tensors_json(const rt_convert *v)
     return list;
 }
 
-json_t *rt_convert_json(const rt_convert *v, const rt_convert_request *r, const rt_convert_modelfile *m,
-                        const rt_text_notes *notes)
+static json_t *to_json(const rt_job_conversion *c, const char *in, const char *out)
 {
+    const rt_convert *v = &c->v;
     json_t *list = json_array();
-    for (uint32_t i = 0; i < notes->count; i++) json_array_append_new(list, rt_json_text(notes->text[i]));
+    for (uint32_t i = 0; i < c->notes.count; i++) json_array_append_new(list, rt_json_text(c->notes.text[i]));
     return json_pack(
         "{s:o, s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:f, s:i, s:i, s:i, s:f, s:f, s:f, s:I, s:f, s:f, s:o, s:o, s:o}",
-        "input", rt_json_text(r->in), "output", rt_json_text(r->out), "format", rt_container_name(v->opts.to), "dtype",
+        "input", rt_json_text(in), "output", rt_json_text(out), "format", rt_container_name(v->opts.to), "dtype",
         dtype_asked(v), "parameters", (json_int_t)v->elems, "bytes_in", (json_int_t)v->bytes_in, "bytes_out",
         (json_int_t)v->bytes_out, "file_bytes", (json_int_t)v->file_bytes, "bits_per_weight", bits_per_weight(v),
         "same", (int)v->same, "fallbacks", (int)v->fallbacks, "dequantised", (int)v->dequantised, "rmse", v->rmse,
         "max_error", v->max_error, "relative_error", v->relative, "nonfinite", (json_int_t)v->nonfinite,
         "seconds_writing", v->write_seconds, "seconds_comparing", v->compare_seconds, "notes", list, "modelfile",
-        m->path ? rt_json_text(m->path) : json_null(), "tensors", tensors_json(v));
+        rt_json_text(c->modelfile), "tensors", tensors_json(v));
+}
+
+int rt_convert_command(const char *spec, const rt_job_convert_opts *given, bool quantise, bool json, rt_err *e)
+{
+    int rc;
+    rt_progress progress;
+    rt_job_env env = rt_cli_env(0);
+    rt_job_convert_opts o = *given;
+    rt_model_file *in = NULL;
+    rt_job_conversion *c = NULL;
+    RT_TRY(rt_model_file_open(&in, spec, &env.hub, e));
+    o.out.progress = rt_progress_step;
+    o.out.ctx = &progress;
+    rt_interrupt_catch();
+    rt_progress_begin(&progress);
+    rc = rt_job_convert(&c, in, &o, e);
+    rt_progress_end(&progress);
+    if (rc < 0) goto out;
+    if (json)
+        RT_TRY(rt_print_json(to_json(c, spec, o.out.path), e));
+    else
+        print_text(c, o.out.path, quantise);
+out:
+    rt_job_conversion_free(c);
+    rt_model_file_close(in);
+    return rc;
 }

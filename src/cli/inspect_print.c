@@ -1,9 +1,7 @@
 /* inspect_print.c - the facts of `retort inspect` as text and as JSON. The keys of the JSON stay as they are. */
-#include "cli/inspect.h"
-#include "cli/model_arg.h"
+#include "cli/cli.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdio.h>
 
 static const char *rope_name(rt_rope_kind k)
@@ -68,7 +66,7 @@ static void print_config(const rt_model_config *c)
     if (c->random_init) printf("weights   random, never trained (retort init, seed %" PRIu64 ")\n", c->init_seed);
 }
 
-static void print_special_ids(const rt_inspect *f)
+static void print_special_ids(const rt_job_inspection *f)
 {
     const rt_model_config *c = &f->m->config;
     const rt_model_text *t = &f->m->text;
@@ -84,9 +82,9 @@ static void print_special_ids(const rt_inspect *f)
     printf("\n");
 }
 
-static void print_text_facts(const rt_inspect *f)
+static void print_text_facts(const rt_job_inspection *f)
 {
-    if (!f->has_tokenizer) {
+    if (!f->tokenizer_from) {
         printf("tokenizer none\n");
         return;
     }
@@ -97,7 +95,7 @@ static void print_text_facts(const rt_inspect *f)
     printf("chat      %s\n", f->m->text.chat_template.data ? "has a template" : "no template");
 }
 
-static void print_tensors(const rt_inspect *f)
+static void print_tensors(const rt_job_inspection *f)
 {
     char hash[33];
     int width = 6;
@@ -111,12 +109,12 @@ static void print_tensors(const rt_inspect *f)
         shape[0] = 0;
         for (uint32_t d = 0; d < t->rank && n < sizeof shape; d++)
             n += (size_t)snprintf(shape + n, sizeof shape - n, "%s%" PRIu64, d ? " x " : "", t->shape[d]);
-        printf("%-*s %-7s %-16s %12" PRIu64 "%s%s\n", width, t->name, rt_inspect_dtype_name(t), shape, t->bytes,
+        printf("%-*s %-7s %-16s %12" PRIu64 "%s%s\n", width, t->name, rt_job_dtype_name(t), shape, t->bytes,
                f->each ? "  " : "", f->each ? rt_hash_text(hash, f->each[i]) : "");
     }
 }
 
-void rt_inspect_print(const rt_inspect *f)
+void rt_inspect_print(const rt_job_inspection *f, bool tensors)
 {
     char a[32], b[32];
     const rt_model_file *m = f->m;
@@ -131,7 +129,7 @@ void rt_inspect_print(const rt_inspect *f)
     printf("params    %s (%" PRIu64 "), %s without embedding%s\n", rt_format_params(a, f->parameters), f->parameters,
            rt_format_params(b, f->outside), m->has_config && m->config.tied ? "" : " and head");
     printf("dtypes   ");
-    for (const rt_inspect_dtype *d = f->dtype; d->name; d++)
+    for (const rt_job_dtype *d = f->dtype; d->name; d++)
         printf("%s %s %.1f %% (%u tensor%s)", d == f->dtype ? "" : ",", d->name,
                f->tensor_bytes ? 100.0 * (double)d->bytes / (double)f->tensor_bytes : 0.0, d->tensors,
                d->tensors == 1 ? "" : "s");
@@ -142,7 +140,7 @@ void rt_inspect_print(const rt_inspect *f)
     if (f->footer_checked) printf("footer    CRC32 is right\n");
     for (uint32_t i = 0; i < m->note_count; i++) printf("note      %s\n", m->notes[i]);
     if (f->problem[0]) printf("problem   %s\n", f->problem);
-    if (f->tensors) print_tensors(f);
+    if (tensors) print_tensors(f);
 }
 
 /* ---- JSON ---- */
@@ -180,20 +178,20 @@ static json_t *config_json(const rt_model_config *c)
         "bos", id_or_null(c->bos), "eos", eos, "pad", id_or_null(c->pad));
 }
 
-static json_t *dtypes_json(const rt_inspect *f)
+static json_t *dtypes_json(const rt_job_inspection *f)
 {
     json_t *list = json_array();
-    for (const rt_inspect_dtype *d = f->dtype; d->name; d++)
+    for (const rt_job_dtype *d = f->dtype; d->name; d++)
         json_array_append_new(list, json_pack("{s:s, s:i, s:I, s:I, s:f}", "dtype", d->name, "tensors", (int)d->tensors,
                                               "elements", (json_int_t)d->elems, "bytes", (json_int_t)d->bytes, "share",
                                               f->tensor_bytes ? (double)d->bytes / (double)f->tensor_bytes : 0.0));
     return list;
 }
 
-static json_t *tokenizer_json(const rt_inspect *f)
+static json_t *tokenizer_json(const rt_job_inspection *f)
 {
     const rt_model_text *t = &f->m->text;
-    if (!f->has_tokenizer) return json_null();
+    if (!f->tokenizer_from) return json_null();
     return json_pack("{s:s, s:b, s:s, s:i, s:s?, s:b, s:o, s:o, s:o, s:o, s:o}", "from", f->tokenizer_from, "usable",
                      f->tokenizer_usable, "text", f->tokenizer.data ? f->tokenizer.data : "", "size",
                      (int)f->tokenizer_size, "hash", f->tokenizer_hash[0] ? f->tokenizer_hash : NULL, "chat_template",
@@ -211,7 +209,7 @@ static json_t *files_json(const rt_model_file *m)
     return list;
 }
 
-static json_t *tensors_json(const rt_inspect *f)
+static json_t *tensors_json(const rt_job_inspection *f)
 {
     json_t *list = json_array();
     for (uint32_t i = 0; i < f->m->tensor_count; i++) {
@@ -221,14 +219,14 @@ static json_t *tensors_json(const rt_inspect *f)
         for (uint32_t d = 0; d < t->rank; d++) json_array_append_new(shape, json_integer((json_int_t)t->shape[d]));
         if (f->each) rt_hash_text(hash, f->each[i]);
         json_array_append_new(list, json_pack("{s:o, s:o, s:s, s:o, s:I, s:i, s:s?}", "name", rt_json_text(t->name),
-                                              "file_name", rt_json_text(t->file_name), "dtype",
-                                              rt_inspect_dtype_name(t), "shape", shape, "bytes", (json_int_t)t->bytes,
-                                              "file", (int)t->file, "hash", hash[0] ? hash : NULL));
+                                              "file_name", rt_json_text(t->file_name), "dtype", rt_job_dtype_name(t),
+                                              "shape", shape, "bytes", (json_int_t)t->bytes, "file", (int)t->file,
+                                              "hash", hash[0] ? hash : NULL));
     }
     return list;
 }
 
-json_t *rt_inspect_json(const rt_inspect *f)
+json_t *rt_inspect_json(const rt_job_inspection *f, bool tensors)
 {
     const rt_model_file *m = f->m;
     json_t *notes = json_array();
@@ -245,7 +243,7 @@ json_t *rt_inspect_json(const rt_inspect *f)
         "file_hash", f->file_hash[0] ? f->file_hash : NULL, "content_hash", f->content_hash[0] ? f->content_hash : NULL,
         "footer_checked", m->container == RT_CONTAINER_APR ? json_boolean(f->footer_checked) : json_null(), "notes",
         notes, "problem", rt_json_text(f->problem[0] ? f->problem : NULL));
-    if (j && f->tensors && json_object_set_new(j, "tensors", tensors_json(f)) < 0) {
+    if (j && tensors && json_object_set_new(j, "tensors", tensors_json(f)) < 0) {
         json_decref(j);
         return NULL;
     }

@@ -3,7 +3,6 @@
 
 #include "base/json.h"
 #include "base/str.h"
-#include "cli/version.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -23,7 +22,8 @@ enum { COMMANDS = sizeof commands / sizeof *commands };
 
 static void print_usage(FILE *to)
 {
-    fprintf(to, "retort %s: distils large language models\n\nusage: retort COMMAND [flags]\n\ncommands:\n", RT_VERSION);
+    fprintf(to, "retort %s: distils large language models\n\nusage: retort COMMAND [flags]\n\ncommands:\n",
+            rt_cli_version);
     for (int i = 0; i < COMMANDS; i++) fprintf(to, "  %-10s %s\n", commands[i].name, commands[i].text);
     fprintf(to, "\nretort COMMAND --help says more; retort --version prints the version.\n");
 }
@@ -48,7 +48,7 @@ static int dispatch(int argc, char **argv, rt_err *e)
         return RT_OK;
     }
     if (strcmp(argv[1], "--version") == 0) {
-        printf("retort %s (%s)\n", RT_VERSION, RT_BUILD_ID);
+        printf("retort %s (%s)\n", rt_cli_version, rt_cli_build);
         return RT_OK;
     }
     for (int i = 0; i < COMMANDS; i++)

@@ -1,7 +1,5 @@
-/* preview_print.c - see preview_print.h. */
-#include "cli/preview_print.h"
-
-#include "cli/visible.h"
+/* preview_print.c - the preview of a run on the screen: objective, data, overlap, samples with their mask. */
+#include "cli/cli.h"
 #include "job/preview.h"
 
 #include <inttypes.h>
@@ -55,7 +53,7 @@ static void put_sample(rt_str *out, const rt_preview_sample *s, bool colour)
     for (uint32_t i = 0; i < s->count; i++) {
         const rt_preview_piece *p = &s->pieces[i];
         rt_str_append(out, !colour ? p->trained ? "[[" : "" : p->trained ? "\x1b[1m" : "\x1b[2m");
-        rt_visible_line(out, p->text, strlen(p->text));
+        rt_visible_append(out, p->text, strlen(p->text), true);
         rt_str_append(out, colour ? "\x1b[0m" : p->trained ? "]]" : "");
     }
     if (s->left) rt_str_printf(out, " ... and %u tokens more", s->left);

@@ -1,7 +1,6 @@
-/* progress.c - see progress.h. */
-#include "cli/progress.h"
+/* progress.c - interrupts, and how far a long command is. See cli.h. */
+#include "cli/cli.h"
 
-#include "base/err.h"
 #include "base/sys.h"
 
 #include <signal.h>

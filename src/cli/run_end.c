@@ -1,8 +1,6 @@
 /* run_end.c - the closing screen of a run: what it measured before and after beside the teacher, whether that is an
  * improvement, one sample, and the commands to type next. */
-#include "cli/run_print.h"
-
-#include "cli/model_arg.h"
+#include "cli/cli.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -142,8 +140,10 @@ static void print_next(const rt_run *r, const char *out, bool merged)
     printf("   (for Ollama and llama.cpp)\n");
 }
 
-void rt_run_print_end(const rt_run *r, const rt_run_summary *s, const rt_settings *settings)
+void rt_run_print_end(const rt_job_run *j, const rt_run_summary *s)
 {
+    const rt_run *r = j->run;
+    const rt_settings *settings = &j->settings;
     print_table(s);
     print_improved(s);
     print_sample(&s->sample);

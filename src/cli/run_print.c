@@ -1,10 +1,7 @@
-/* run_print.c - see run_print.h. */
-#include "cli/run_print.h"
+/* run_print.c - what a person sees of a run: what it is going to do, a live line, evaluations. */
+#include "cli/cli.h"
 
 #include "base/sys.h"
-#include "cli/model_arg.h"
-#include "cli/preview_print.h"
-#include "cli/progress.h"
 #include "job/prepare/pace.h"
 
 #include <inttypes.h>
@@ -69,7 +66,7 @@ static void print_fit(const rt_fit *f)
     rt_str_free(&flags);
 }
 
-/* The teacher's weights are as stored, or expanded, and why. */
+/* The teacher's weights are as stored, or dequantised once, and why. */
 static void print_weights(const rt_fit *f)
 {
     rt_str text = { 0 };
@@ -85,8 +82,7 @@ static void on_ready(void *ctx, const rt_run *r)
     rt_run_printer *p = ctx;
     const rt_inputs *in = rt_run_inputs(r);
     const rt_resolved *v = rt_run_resolved(r);
-    const rt_trainer *t = rt_run_trainer(r);
-    rt_exec_memory m;
+    const rt_job_programs programs = rt_job_run_programs(r);
     rt_str pair = { 0 };
     char a[32], b[32];
     clear(p);
@@ -98,8 +94,7 @@ static void on_ready(void *ctx, const rt_run *r)
         rt_str_free(&pair);
     }
     if (in->template_from) printf("template  %s\n", in->template_from);
-    uint64_t trained = rt_decoder_trained(t->plan->student);
-    printf("train     %s parameters%s, ", rt_format_params(a, trained), v->lora.rank ? " of adapters" : "");
+    printf("train     %s parameters%s, ", rt_format_params(a, programs.trained), v->lora.rank ? " of adapters" : "");
     if (v->seconds > 0)
         printf("as many steps of %u rows (%u at a time) as the time allows, lr %.3g %s\n", v->batch, v->micro_batch,
                v->schedule.lr, rt_schedule_name(v->schedule.kind));
@@ -107,10 +102,9 @@ static void on_ready(void *ctx, const rt_run *r)
         printf("%u steps of %u rows (%u at a time), lr %.3g %s, warm-up %u\n", v->steps, v->batch, v->micro_batch,
                v->schedule.lr, rt_schedule_name(v->schedule.kind), v->schedule.warmup);
     p->every = v->seconds > 0 ? 1 : print_every(v->steps);
-    rt_exec_memory_query(t->x, &m);
     if (!p->plan)
-        printf("memory    %s, of it %s for one micro-batch\n", rt_format_bytes(a, m.total),
-               rt_format_bytes(b, m.by_class[RT_CLASS_ACT]));
+        printf("memory    %s, of it %s for one micro-batch\n", rt_format_bytes(a, programs.memory),
+               rt_format_bytes(b, programs.activations));
     if (!p->plan) print_fit(rt_run_fitted(r));
     if (!p->plan) print_weights(rt_run_fitted(r));
     rt_preview_print(r, p->terminal);
@@ -199,8 +193,8 @@ rt_run_events rt_run_printer_events(rt_run_printer *p)
                             .ctx = p };
 }
 
-void rt_run_print_summary(rt_run_printer *p, const rt_run *r, const rt_run_summary *s, const rt_settings *settings)
+void rt_run_print_summary(rt_run_printer *p, const rt_job_run *j, const rt_run_summary *s)
 {
     clear(p);
-    rt_run_print_end(r, s, settings);
+    rt_run_print_end(j, s);
 }

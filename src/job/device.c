@@ -1,35 +1,93 @@
 /* device.c - see device.h. */
 #include "job/device.h"
 
+#include "base/file.h"
+
+#include <string.h>
+
 enum { THREADS_MAX = 4096 };
 
-/* Null: out of memory. Lists and reals are no options. */
-static const char *text_of(const rt_settings *s, const rt_setting_info *f, rt_arena *a)
+/* The option's value as text: null where it is left to the backend. Lists and reals are no options. */
+static const char *value_of(const rt_settings *s, const rt_setting_info *f, char count[RT_DEV_COUNT_TEXT])
 {
     const void *value = (const char *)s + f->offset;
     switch (f->kind) {
     case RT_SETTING_TEXT: return *(const char *const *)value;
-    case RT_SETTING_SWITCH: return *(const bool *)value ? "on" : "off";
-    case RT_SETTING_COUNT: return rt_arena_printf(a, "%llu", (unsigned long long)*(const uint64_t *)value);
+    case RT_SETTING_SWITCH: return *(const bool *)value ? "on" : NULL;
+    case RT_SETTING_COUNT: return rt_dev_count(count, *(const uint64_t *)value);
     default: return NULL;
     }
 }
 
+int rt_job_check_threads(uint64_t threads, rt_err *e)
+{
+    return threads <= THREADS_MAX ? RT_OK : rt_fail(e, RT_USAGE, "--threads is out of range (0 to %d)", THREADS_MAX);
+}
+
 int rt_settings_device(rt_dev_opts *out, const rt_settings *s, rt_arena *a, rt_err *e)
 {
+    int rc;
     rt_dev_option *list = rt_arena_alloc(a, RT_SETTING_COUNT_ALL * sizeof *list);
+    char(*text)[RT_DEV_COUNT_TEXT] = rt_arena_alloc(a, RT_SETTING_COUNT_ALL * sizeof *text);
     uint32_t count = 0;
     *out = (rt_dev_opts){ 0 };
-    if (s->threads > THREADS_MAX) return rt_fail(e, RT_USAGE, "--threads is at most %d", THREADS_MAX);
-    for (int i = 0; list && i < RT_SETTING_COUNT_ALL; i++) {
+    RT_TRY(rt_job_check_threads(s->threads, e));
+    for (int i = 0; list && text && i < RT_SETTING_COUNT_ALL; i++) {
         const char *name = rt_setting_table[i].flag + 2; /* after the dashes */
-        if (!s->given[i] || !rt_backend_option(name)) continue;
-        list[count].name = name;
-        list[count].value = text_of(s, &rt_setting_table[i], a);
-        if (!list[count++].value) list = NULL;
+        const char *value = rt_backend_option(name) ? value_of(s, &rt_setting_table[i], text[i]) : NULL;
+        if (value) list[count++] = (rt_dev_option){ name, value };
     }
-    if (!list) return rt_fail(e, RT_NOMEM, "no memory for the options of a device");
+    if (!list || !text) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for the options of a device"));
     out->option = list;
     out->count = count;
-    return RT_OK;
+out:
+    return rc;
+}
+
+/* The device that the run in the setting out began on. A file that cannot be read is told of when the run is opened. */
+static const char *device_of_run(const rt_settings *s, rt_arena *a)
+{
+    rt_str text = { 0 };
+    char *path = s->out ? rt_arena_printf(a, "%s/run/settings.json", s->out) : NULL;
+    json_t *j = path && rt_file_read(path, 4u << 20, &text, NULL) >= 0
+                    ? json_loadb(text.data ? text.data : "", text.len, 0, NULL)
+                    : NULL;
+    const char *name = json_string_value(json_object_get(j, "device"));
+    if (name) name = rt_arena_strdup(a, name);
+    json_decref(j);
+    rt_str_free(&text);
+    return name;
+}
+
+int rt_job_device_open(rt_dev **out, const rt_settings *s, bool resume, const char *const *env, char *why, rt_err *e)
+{
+    rt_arena a = { 0 };
+    rt_dev_opts o;
+    const char *name = s->given[RT_SETTING_ID_device] ? s->device : resume ? device_of_run(s, &a) : NULL;
+    int rc = rt_settings_device(&o, s, &a, e);
+    o.env = env;
+    if (rc >= 0) rc = rt_device_open(out, name, &o, why, e);
+    rt_arena_free(&a);
+    return rc;
+}
+
+void rt_job_device_close(rt_dev *d)
+{
+    if (d) d->api->close(d);
+}
+
+const char *rt_job_backend_name(uint32_t index)
+{
+    const rt_backend *const *all = rt_backends();
+    for (uint32_t i = 0; all[i]; i++)
+        if (i == index) return all[i]->name;
+    return NULL;
+}
+
+void rt_job_backend_probe(uint32_t index, const char *const *env, rt_job_backend *out)
+{
+    const rt_backend *b = rt_backends()[index];
+    *out = (rt_job_backend){ .name = b->name };
+    int n = b->probe(&(rt_dev_opts){ .env = env }, out->devices, RT_JOB_DEVICES, out->why);
+    out->count = n < RT_JOB_DEVICES ? (uint32_t)n : RT_JOB_DEVICES;
 }

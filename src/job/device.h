@@ -1,12 +1,32 @@
-/* device.h - what the settings say about a device, as the options that opening one takes. */
+/* device.h - the device that a job runs on, from its settings and the environment. The one place that opens one. */
 #ifndef RT_JOB_DEVICE_H
 #define RT_JOB_DEVICE_H
 
 #include "backend/backend.h"
 #include "settings/settings.h"
 
-/* Every setting that is given and that a backend takes as an option by the name of its flag. The list is in a; the
+/* RT_USAGE for more threads than there can be. */
+int rt_job_check_threads(uint64_t threads, rt_err *e);
+/* Every setting that has a value and that a backend takes as an option by the name of its flag. The list is in a; the
  * environment is left to the caller. RT_USAGE for more threads than can be. */
 int rt_settings_device(rt_dev_opts *out, const rt_settings *s, rt_arena *a, rt_err *e);
+
+enum { RT_JOB_WHY = 160 };
+/* By the setting device; a resumed run stays on the device it began on unless another one is set now. why (RT_JOB_WHY
+ * bytes, may be null): why an earlier backend was passed over where the choice was left open; else empty. */
+int rt_job_device_open(rt_dev **out, const rt_settings *s, bool resume, const char *const *env, char *why, rt_err *e);
+void rt_job_device_close(rt_dev *d); /* accepts null */
+
+/* A backend of this binary, with its devices on this machine or the reason why it has none. */
+enum { RT_JOB_DEVICES = 16 };
+typedef struct rt_job_backend {
+    const char *name;
+    rt_dev_info devices[RT_JOB_DEVICES];
+    uint32_t count;
+    char why[RT_JOB_WHY];
+} rt_job_backend;
+const char *rt_job_backend_name(uint32_t index); /* null after the last */
+/* index: of one that there is. */
+void rt_job_backend_probe(uint32_t index, const char *const *env, rt_job_backend *out);
 
 #endif

@@ -10,8 +10,6 @@ static const uint64_t most_tokens = 1ull << 27;
 /* Above this share of its positions held-out text measures memory as much as skill. */
 static const double high_overlap = 0.2;
 
-static int no_memory(rt_err *e) { return rt_fail(e, RT_NOMEM, "no memory for a preview"); }
-
 /* ---- the objective ---- */
 
 /* 0.10, 0.90, and all digits where two are not enough. */
@@ -57,7 +55,7 @@ static const char *shorten(rt_arena *a, const char *text, size_t len)
 static int add_piece(rt_preview *p, rt_preview_sample *s, bool trained, rt_str *text, rt_err *e)
 {
     const char *copy = shorten(&p->arena, text->data ? text->data : "", text->len);
-    if (text->failed || !copy) return no_memory(e);
+    if (text->failed || !copy) return rt_no_memory(e, "a preview");
     s->pieces[s->count++] = (rt_preview_piece){ trained, copy };
     text->len = 0;
     return RT_OK;
@@ -112,7 +110,7 @@ static int read_rows(rt_preview *p, const rt_run *r, rt_err *e)
     int32_t *rows = rt_alloc(4 * T * sizeof *rows, 64);
     rt_row row = { .ids = rows, .target = rows + T, .start = rows + 2 * T, .pos = rows + 3 * T };
     uint64_t tokens = 0, all = (uint64_t)v->steps * v->batch;
-    if (!rows) RT_TRY(no_memory(e));
+    if (!rows) RT_TRY(rt_no_memory(e, "a preview"));
     p->rows_all = all < p->rows ? all : p->rows;
     RT_TRY(rt_overlap_new(&overlap, &held, p->held_rows, v->seq_len, RT_OVERLAP_GRAMS, e));
     for (; p->rows_read < p->rows_all && tokens < most_tokens; p->rows_read++) {
@@ -146,14 +144,14 @@ int rt_preview_new(rt_preview **out, const rt_run *r, rt_err *e)
     rt_str objective = { 0 };
     const rt_inputs *in = rt_run_inputs(r);
     rt_preview *p = rt_alloc_zero(sizeof *p, 16);
-    if (!p) RT_TRY(no_memory(e));
+    if (!p) RT_TRY(rt_no_memory(e, "a preview"));
     p->data = in->counted;
     p->rows = rt_run_known(r)->rows_per_epoch;
     p->held_rows = rt_run_held_rows(r);
     p->held_positions = rt_eval_set_positions(rt_run_held(r));
     put_objective(&objective, &rt_run_resolved(r)->loss, in->teacher != NULL, &p->data);
     p->objective = objective.failed ? NULL : rt_arena_strdup(&p->arena, objective.data);
-    if (!p->objective) RT_TRY(no_memory(e));
+    if (!p->objective) RT_TRY(rt_no_memory(e, "a preview"));
     if (rt_run_state(r)->step == 0) RT_TRY(look(p, r, e));
     *out = p;
     p = NULL;
@@ -173,4 +171,51 @@ void rt_preview_free(rt_preview *p)
 bool rt_preview_overlap_high(const rt_preview *p)
 {
     return p->overlap.grams && (double)p->overlap.shared > high_overlap * (double)p->overlap.grams;
+}
+
+/* ---- for programs ---- */
+
+static json_t *sample_json(const rt_preview_sample *s)
+{
+    json_t *pieces = json_array();
+    for (uint32_t i = 0; i < s->count; i++)
+        if (json_array_append_new(
+                pieces, json_pack("{s:b, s:s}", "trained", s->pieces[i].trained, "text", s->pieces[i].text)) != 0) {
+            json_decref(pieces);
+            return NULL;
+        }
+    return json_pack("{s:I, s:I, s:I, s:o}", "tokens", (json_int_t)s->tokens, "trained", (json_int_t)s->trained, "left",
+                     (json_int_t)s->left, "pieces", pieces);
+}
+
+static json_t *samples_json(const rt_preview *p)
+{
+    json_t *all = json_array();
+    for (uint32_t i = 0; i < p->sample_count; i++)
+        if (json_array_append_new(all, sample_json(&p->samples[i])) != 0) {
+            json_decref(all);
+            return NULL;
+        }
+    return all;
+}
+
+static json_t *overlap_json(const rt_preview *p)
+{
+    const rt_overlap_result *o = &p->overlap;
+    if (!p->looked) return json_null();
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b}", "grams", (json_int_t)o->grams, "shared",
+                     (json_int_t)o->shared, "texts", (json_int_t)o->texts, "touched", (json_int_t)o->touched, "one_in",
+                     (json_int_t)o->one_in, "rows_read", (json_int_t)p->rows_read, "rows", (json_int_t)p->rows_all,
+                     "high", rt_preview_overlap_high(p));
+}
+
+json_t *rt_preview_json(const rt_preview *p)
+{
+    const rt_rows_count *c = &p->data;
+    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "objective", p->objective,
+                     "records", (json_int_t)c->records, "rows", (json_int_t)p->rows, "trained", (json_int_t)c->trained,
+                     "masked", (json_int_t)(c->tokens - c->trained), "split", (json_int_t)c->split, "shortened",
+                     (json_int_t)c->cut, "dropped", (json_int_t)(c->too_long + c->no_target), "held_rows",
+                     (json_int_t)p->held_rows, "held_positions", (json_int_t)p->held_positions, "overlap",
+                     overlap_json(p), "samples", samples_json(p));
 }

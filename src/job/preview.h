@@ -1,7 +1,7 @@
 /* preview.h - what a run is going to do with its data, for a person to look at before the first step: the objective in
  * one line, what became of the records, how much of the held-out text is trained on, and two samples with their mask.
  *
- * Owns: measuring and decoding. Printing is cli/preview_print.c; programs get the same through retort_plan_preview. */
+ * Owns: measuring and decoding, and its JSON. The text for people is cli/preview_print.c. */
 #ifndef RT_JOB_PREVIEW_H
 #define RT_JOB_PREVIEW_H
 
@@ -45,5 +45,6 @@ void rt_preview_free(rt_preview *p); /* accepts null */
 
 /* So much of the held-out text is trained on that its loss says little. */
 bool rt_preview_overlap_high(const rt_preview *p);
+json_t *rt_preview_json(const rt_preview *p); /* null when out of memory */
 
 #endif

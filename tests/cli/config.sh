@@ -53,6 +53,6 @@ run distill --config nothing.yaml --out x
 exits 3
 run train --config run.yaml --out x
 exits 5
-err_has 'teacher needs a teacher'
+err_has '--teacher is a setting of distillation'
 check "nothing was left behind" test ! -e x
 finish

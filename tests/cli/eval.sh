@@ -169,7 +169,7 @@ run eval s --data gone.jsonl
 exits 3
 run eval s --data d.jsonl --seq-len 513
 exits 5
-err_has '--seq-len is from 2 to 512'
+err_has '--seq-len 513 is out of range \(2 to 512'
 run eval bare --data d.jsonl
 exits 5
 err_has 'token'

@@ -85,7 +85,7 @@ json_is 'j["prompt_tokens"] > 35'
 # ---- refused ----
 run generate s --raw --prompt 'abc' --top-p 0
 exits 2
-err_has '--top-p is above 0'
+err_has '--top-p 0 is out of range'
 run generate s --raw --prompt 'abc' --temperature -1
 exits 2
 run generate s --raw --prompt 'abc' --repetition-penalty 0

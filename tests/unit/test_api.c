@@ -313,7 +313,7 @@ static void check_plan(const retort_plan *p, const retort_plan_facts *f)
 static void check_preview(const retort_plan *p)
 {
     char *text = NULL;
-    refused(retort_plan_preview(p, NULL, &err), RETORT_USAGE, "retort_plan_preview");
+    refused(retort_plan_preview(p, NULL, &err), RETORT_USAGE, "text");
     fine(retort_plan_preview(p, &text, &err));
     json_t *j = json_loads(text, 0, NULL), *overlap = json_object_get(j, "overlap"),
            *pieces = json_object_get(json_array_get(json_object_get(j, "samples"), 0), "pieces");
@@ -431,8 +431,8 @@ static void test_refused_runs(void **state)
     retort_summary bad = { 0 };
     retort_plan *p = NULL;
     fine(retort_settings_new(&none, &err));
-    refused(retort_train(s, NULL, NULL, &err), RETORT_USAGE, "retort_distill");
-    refused(retort_distill(none, NULL, NULL, &err), RETORT_USAGE, "teacher|retort_train");
+    refused(retort_train(s, NULL, NULL, &err), RETORT_INVALID, "--teacher|distill");
+    refused(retort_distill(none, NULL, NULL, &err), RETORT_USAGE, "--teacher|train");
     refused(retort_distill(s, &o, NULL, &err), RETORT_NOT_FOUND, "no run");
     refused(retort_plan_new(&p, s, &o, &err), RETORT_USAGE, "resume");
     refused(retort_distill(s, NULL, &bad, &err), RETORT_USAGE, "retort_summary|size");
@@ -486,7 +486,7 @@ static void test_evaluate(void **state)
     refused(retort_evaluate(m, NULL, data, 1, NULL, &alone, &err), RETORT_NOT_FOUND, "nowhere");
     o.seq_len = 1;
     data[0] = eval_path;
-    refused(retort_evaluate(m, NULL, data, 1, &o, &alone, &err), RETORT_INVALID, "seq_len");
+    refused(retort_evaluate(m, NULL, data, 1, &o, &alone, &err), RETORT_INVALID, "--seq-len");
     assert_int_equal(files_in(scratch_path), 0);
     retort_model_free(m);
     retort_model_free(t);
@@ -527,7 +527,7 @@ static void test_generate(void **state)
     fine(retort_generate(g, "the quick", &o, NULL, &made, &err));
     assert_true(h.tokens <= 4 && made.tokens <= 3 && !made.stopped); /* the fourth: the rest of a letter */
     o.system = "be brief";
-    refused(retort_generate(g, "hello", &o, NULL, NULL, &err), RETORT_INVALID, "system|raw");
+    refused(retort_generate(g, "hello", &o, NULL, NULL, &err), RETORT_INVALID, "system|--raw");
     o.raw = 0;
     fine(retort_generate(g, "hello", &o, NULL, &made, &err));
     assert_true(made.prompt_tokens > strlen("hello") + strlen("be brief"));
@@ -536,7 +536,7 @@ static void test_generate(void **state)
     retort_generator_free(g);
     g = NULL;
     retort_generator_options bad = { .size = sizeof bad, .top_p = 2 };
-    refused(retort_generator_new(&g, m, &bad, &err), RETORT_USAGE, "top_p");
+    refused(retort_generator_new(&g, m, &bad, &err), RETORT_USAGE, "--top-p");
     assert_null(g);
     retort_text_free(one);
     retort_text_free(two);
@@ -558,7 +558,7 @@ static void test_save(void **state)
     retort_save_options o = { .size = sizeof o };
     fine(retort_model_load(&m, teacher_path, NULL, &err));
     fine(retort_model_save(m, in_dir("m.gguf"), NULL, &err));
-    refused(retort_model_save(m, in_dir("m.gguf"), NULL, &err), RETORT_INVALID, "already there");
+    refused(retort_model_save(m, in_dir("m.gguf"), NULL, &err), RETORT_INVALID, "there already|--force");
     o.replace = 1;
     o.dtype = "q8_0";
     fine(retort_model_save(m, in_dir("m.gguf"), &o, &err));
@@ -566,9 +566,9 @@ static void test_save(void **state)
     fine(retort_model_describe(again, &f, &err));
     assert_string_equal(f.format, "gguf");
     assert_true(f.has_tokenizer && f.width == 32);
-    refused(retort_model_save(again, in_dir("m.gguf"), &o, &err), RETORT_INVALID, "itself");
+    refused(retort_model_save(again, in_dir("m.gguf"), &o, &err), RETORT_INVALID, "holds the input");
     retort_model_free(again);
-    refused(retort_model_save(m, teacher_path, &o, &err), RETORT_INVALID, "itself");
+    refused(retort_model_save(m, teacher_path, &o, &err), RETORT_INVALID, "holds the input");
     o.dtype = "q99";
     refused(retort_model_save(m, in_dir("x"), &o, &err), RETORT_USAGE, "'q99'");
     o = (retort_save_options){ .size = sizeof o, .format = "zip" };

@@ -10,8 +10,8 @@
  *
  * Owns: the order of things, and what is on disk when. It prints nothing: whoever started it hears of everything
  * through rt_run_events. */
-#ifndef RT_RUN_H
-#define RT_RUN_H
+#ifndef RT_JOB_RUN_H
+#define RT_JOB_RUN_H
 
 #include "evidence/evidence.h"
 #include "job/prepare/fit.h"

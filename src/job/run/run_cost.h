@@ -2,8 +2,8 @@
  *
  * Owns: the figures and their text and JSON. They come from the programs of an open run, dry or not; time is measured
  * on its device when it is asked for. `retort plan`, the C API and OUT/run/plan.txt show these and no others. */
-#ifndef RT_RUN_COST_H
-#define RT_RUN_COST_H
+#ifndef RT_JOB_RUN_COST_H
+#define RT_JOB_RUN_COST_H
 
 #include "job/prepare/pace.h"
 #include "job/run/run.h"

@@ -1,7 +1,7 @@
 /* run_evidence.h - the evidence that a run leaves: manifest.json when it begins, completed when it ends, and
  * verdict.json. */
-#ifndef RT_RUN_EVIDENCE_H
-#define RT_RUN_EVIDENCE_H
+#ifndef RT_JOB_RUN_EVIDENCE_H
+#define RT_JOB_RUN_EVIDENCE_H
 
 #include "job/run/run.h"
 

@@ -1,6 +1,6 @@
 /* run_files.h - what a run has on disk besides checkpoints: its settings, its log, its models. */
-#ifndef RT_RUN_FILES_H
-#define RT_RUN_FILES_H
+#ifndef RT_JOB_RUN_FILES_H
+#define RT_JOB_RUN_FILES_H
 
 #include "job/run/run.h"
 

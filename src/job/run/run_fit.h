@@ -1,6 +1,6 @@
 /* run_fit.h - a run made to fit into the memory of its device. */
-#ifndef RT_RUN_FIT_H
-#define RT_RUN_FIT_H
+#ifndef RT_JOB_RUN_FIT_H
+#define RT_JOB_RUN_FIT_H
 
 #include "job/run/run.h"
 

@@ -1,7 +1,7 @@
 /* run_folder.h - whose OUT is: what a run may begin in, the lock that keeps others out, and what goes when a run could
  * not begin. */
-#ifndef RT_RUN_FOLDER_H
-#define RT_RUN_FOLDER_H
+#ifndef RT_JOB_RUN_FOLDER_H
+#define RT_JOB_RUN_FOLDER_H
 
 #include "job/run/run.h"
 

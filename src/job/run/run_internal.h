@@ -1,7 +1,7 @@
 /* run_internal.h - what an open run consists of. The files named run_* share it; each has a header with what it does.
  */
-#ifndef RT_RUN_INTERNAL_H
-#define RT_RUN_INTERNAL_H
+#ifndef RT_JOB_RUN_INTERNAL_H
+#define RT_JOB_RUN_INTERNAL_H
 
 #include "base/lock.h"
 #include "evidence/evidence.h"

@@ -1,6 +1,6 @@
 /* run_report.h - what a run leaves for people: its model card and its page. */
-#ifndef RT_RUN_REPORT_H
-#define RT_RUN_REPORT_H
+#ifndef RT_JOB_RUN_REPORT_H
+#define RT_JOB_RUN_REPORT_H
 
 #include "job/run/run.h"
 #include "report/report.h"

@@ -1,7 +1,7 @@
 /* run_seal.h - the programs of a run with memory behind them, and what the device chose by timing, kept with the run.
  */
-#ifndef RT_RUN_SEAL_H
-#define RT_RUN_SEAL_H
+#ifndef RT_JOB_RUN_SEAL_H
+#define RT_JOB_RUN_SEAL_H
 
 #include "job/run/run.h"
 

@@ -1,7 +1,7 @@
 /* run_smoke.h - the first steps of a run time themselves: what the whole will take, and how many steps fit into --time.
  */
-#ifndef RT_RUN_SMOKE_H
-#define RT_RUN_SMOKE_H
+#ifndef RT_JOB_RUN_SMOKE_H
+#define RT_JOB_RUN_SMOKE_H
 
 #include "job/prepare/pace.h"
 #include "job/run/run.h"

@@ -1,6 +1,6 @@
 /* run_train.h - a run trained from where it stands to its end, and its control. */
-#ifndef RT_RUN_TRAIN_H
-#define RT_RUN_TRAIN_H
+#ifndef RT_JOB_RUN_TRAIN_H
+#define RT_JOB_RUN_TRAIN_H
 
 #include "job/run/run.h"
 

@@ -1,0 +1,281 @@
+/* job.h - the one door: everything that a user can ask for, as plain functions over settings and structs.
+ *
+ * Owns: the steps of each job, its defaults and what it refuses, for the command line and the C API alike: words and
+ * public structs are theirs, and neither has a rule of its own. A job prints nothing and reads neither the environment
+ * nor the calendar: both come in rt_job_env, and what happens on the way goes out through callbacks. Messages speak of
+ * settings by their flags. Runs themselves are job/run/run.h, their cost job/run/run_cost.h, previews job/preview.h, the check
+ * of a finished run job/audit.h. */
+#ifndef RT_JOB_JOB_H
+#define RT_JOB_JOB_H
+
+#include "format/convert.h"
+#include "infer/generator.h"
+#include "job/device.h"
+#include "job/run/run.h"
+
+/* ---- what a job is given, and how it is heard of ---- */
+
+typedef struct rt_job_env {
+    rt_hub_env hub;              /* where org/name is looked up */
+    const char *const *environment; /* NAME=value, then null: what devices look at; null: empty */
+    const char *scratch;         /* folder of temporary files; null: /tmp */
+    int64_t now;                 /* seconds since 1970, for chat templates that print a date */
+    int32_t utc_offset;          /* seconds, likewise */
+    const char *version, *build; /* of the program, for manifests and shards; build null: not known */
+} rt_job_env;
+
+/* A nonzero answer stops the job with RT_INTERRUPTED. */
+typedef int (*rt_job_progress_fn)(void *ctx, const char *what, uint64_t done, uint64_t total);
+
+/* What a person should hear of when a job is done. What does not fit is left out. */
+enum { RT_JOB_NOTES = 32 };
+typedef struct rt_job_notes {
+    char text[RT_JOB_NOTES][320];
+    uint32_t count;
+} rt_job_notes;
+
+/* threads 0: all that this process may use. RT_USAGE for more than there can be. */
+int rt_job_pool_new(rt_pool **out, uint64_t threads, rt_err *e);
+
+/* ---- runs: distil, train, plan (job_run.c) ---- */
+
+typedef enum rt_job_kind {
+    RT_JOB_DISTILL,
+    RT_JOB_TRAIN, /* no teacher, and no setting that needs one */
+    RT_JOB_PLAN   /* with a teacher where one is set; nothing is allocated and nothing left behind */
+} rt_job_kind;
+
+typedef struct rt_job_run_opts {
+    rt_job_kind kind;
+    const rt_job_env *env;       /* outlives the run, like events */
+    const rt_run_events *events; /* may be null */
+    /* When the device is open; why as in rt_job_device_open. May be null; ctx is that of events. */
+    void (*device)(void *ctx, rt_dev *d, const char *why);
+    bool resume, override, fit, smoke; /* as in rt_run_opts */
+} rt_job_run_opts;
+
+/* An open run with its device. It stays where it is while it is open. */
+typedef struct rt_job_run {
+    rt_settings settings; /* as given, then as resolved; strings are the caller's */
+    rt_run_opts opts;
+    rt_dev *dev;
+    rt_run *run;
+} rt_job_run;
+/* j: zeroes. A failed one is closed all the same. Then rt_run_train, or rt_run_cost_new for a plan. */
+int rt_job_run_open(rt_job_run *j, const rt_settings *s, const rt_job_run_opts *o, rt_err *e);
+void rt_job_run_close(rt_job_run *j); /* accepts zeroes */
+/* Whether a run without a teacher has no use for this setting. */
+bool rt_job_needs_teacher(rt_setting_id id);
+
+/* The programs of an open run, for whoever shows them. */
+typedef struct rt_job_programs {
+    uint32_t count;
+    uint64_t memory, activations; /* bytes on the device; of them for one micro-batch */
+    uint64_t trained;             /* parameters */
+} rt_job_programs;
+rt_job_programs rt_job_run_programs(const rt_run *r);
+typedef struct rt_job_program {
+    const char *name;
+    uint32_t ops;
+    uint64_t flops, bytes;
+} rt_job_program;
+/* RT_NOT_FOUND for a program that there is not. */
+int rt_job_run_program(const rt_run *r, uint32_t program, rt_job_program *out, rt_err *e);
+/* Every op of it with its kernel, operands and costs, appended to out. */
+int rt_job_run_program_print(const rt_run *r, uint32_t program, bool json, rt_str *out, rt_err *e);
+
+/* ---- evaluation (job_evaluate.c) ---- */
+
+typedef struct rt_job_evaluate_opts {
+    const rt_job_env *env;
+    uint32_t rows;    /* at most; 0: all */
+    const char *word; /* whose probability is measured too; null: none */
+    rt_job_progress_fn progress;
+    void *ctx;
+} rt_job_evaluate_opts;
+
+typedef struct rt_job_evaluation {
+    rt_arena arena;
+    rt_eval_result result;
+    const char *model, *teacher;          /* names; teacher null: there is none, nor what is said of it: */
+    const char *weights, *weights_chosen; /* "native"; the sentence that says why */
+    const float *kl;                      /* (positions) KL(teacher||model), rising */
+    uint32_t rows;
+    rt_job_notes notes;
+} rt_job_evaluation;
+/* The settings student (the model), teacher, teacher_weights, data, seq_len (where not given: as the data needs, up to
+ * 2048), batch (8), loss_on, chat_template, template_var, skip_bad, allow_drop, vocab, device and threads. */
+int rt_job_evaluate(rt_job_evaluation *out, const rt_settings *s, const rt_job_evaluate_opts *o, rt_err *e);
+void rt_job_evaluation_free(rt_job_evaluation *v); /* accepts zeroes */
+/* Of kl: which value this share of the positions does not exceed. */
+double rt_job_evaluation_percentile(const rt_job_evaluation *v, double share);
+
+/* ---- generation (job_generate.c) ---- */
+
+typedef struct rt_job_generator rt_job_generator;
+/* Tokenizer, template and stop ids of the model, which outlives it; no device yet. RT_USAGE for what cannot be sampled
+ * with. */
+int rt_job_generator_new(rt_job_generator **out, const rt_model_file *m, const rt_generate_opts *o, rt_err *e);
+void rt_job_generator_free(rt_job_generator *g); /* accepts null */
+
+typedef struct rt_job_prompt {
+    const char *text; /* (len) */
+    size_t len;
+    const char *system; /* a message before it; null: none */
+    bool raw;           /* continue the text; no chat template */
+    int64_t now;
+} rt_job_prompt;
+/* Appends its ids. */
+int rt_job_generator_prompt(const rt_job_generator *g, const rt_job_prompt *p, rt_tok_ids *ids, rt_err *e);
+/* On the device of the settings device and threads. Where o->context was 0: need positions, as far as the model goes;
+ * need 0: as rt_generate_opts says. */
+int rt_job_generator_seal(rt_job_generator *g, uint32_t need, const rt_settings *s, const char *const *env, rt_err *e);
+
+/* A new id and the text that is complete with it; a letter that never came to its end is given last, with the id
+ * UINT32_MAX. A nonzero answer ends the text. */
+typedef int (*rt_job_token_fn)(void *ctx, uint32_t id, const char *text, size_t len);
+typedef struct rt_job_generated {
+    rt_generate_stats stats;
+    bool stopped; /* by the model itself */
+} rt_job_generated;
+int rt_job_generator_run(rt_job_generator *g, const rt_tok_ids *prompt, uint32_t max_new, rt_job_token_fn fn, void *ctx,
+                         rt_job_generated *out, rt_err *e);
+
+/* ---- models: converted, made, looked at (job_convert.c, job_init.c, job_inspect.c) ---- */
+
+/* An output model. */
+typedef struct rt_job_output {
+    const char *path;
+    const char *format;   /* "gguf"; null: by the suffix of path, else `other` */
+    rt_container other;   /* 0: hf */
+    const char *dtype;    /* "q4_k_m"; null: as stored, of a new model bf16 */
+    uint64_t shard_bytes; /* hf: a new file after this many; 0: 5 GB */
+    uint32_t threads;     /* 0: all that this process may use */
+    bool replace;         /* a model that is there already may be replaced */
+    bool no_tokenizer;    /* leave it out */
+    rt_job_progress_fn progress;
+    void *ctx;
+} rt_job_output;
+
+typedef struct rt_job_convert_opts {
+    rt_job_output out;
+    const char *layers; /* "0,2,4-7" of the input; null: all */
+    bool modelfile;     /* beside a GGUF file with a tokenizer: NAME.Modelfile, for Ollama */
+} rt_job_convert_opts;
+
+typedef struct rt_job_conversion {
+    rt_convert v; /* dtypes, sizes, and the comparison with what was read back */
+    rt_job_notes notes;
+    const char *modelfile; /* its path; null: none was written */
+    const char *family;    /* of it: the family of the chat template; null: none that can be written out */
+    bool chat;             /* there is a chat template */
+} rt_job_conversion;
+/* Writes, reads back, compares every value, and only then gives the output its name. in outlives the conversion. */
+int rt_job_convert(rt_job_conversion **out, const rt_model_file *in, const rt_job_convert_opts *o, rt_err *e);
+void rt_job_conversion_free(rt_job_conversion *c); /* accepts null */
+
+typedef struct rt_job_init_opts {
+    rt_job_output out;
+    const char *preset, *config; /* one of them: a shape by name, or a config.json */
+    const char *tokenizer;       /* a tokenizer.json, or a model to take it from; null: bytes for tiny presets */
+    uint64_t seed;
+    const rt_hub_env *hub;
+} rt_job_init_opts;
+typedef struct rt_job_initialised {
+    rt_container format;
+    const char *family, *dtype;
+    uint64_t parameters, bytes;
+    uint32_t fallbacks; /* matrices of another type, because their rows do not fill its blocks */
+    bool tokenizer;
+    rt_job_notes notes;
+    double seconds;
+} rt_job_initialised;
+/* A model with random weights. */
+int rt_job_init(rt_job_initialised *out, const rt_job_init_opts *o, rt_err *e);
+
+typedef struct rt_job_dtype {
+    const char *name;
+    uint32_t tensors;
+    uint64_t elems, bytes;
+} rt_job_dtype;
+enum { RT_JOB_DTYPES = RT_DTYPE_COUNT + 2 }; /* APR's own types too */
+typedef struct rt_job_inspection {
+    const rt_model_file *m;
+    uint64_t bytes; /* of all files that hold tensors */
+    uint64_t tensor_bytes;
+    uint64_t parameters, outside;      /* outside: without embedding and head */
+    rt_job_dtype dtype[RT_JOB_DTYPES]; /* most bytes first; ends with a null name */
+    char problem[500];                 /* why this is no model that can be run or converted; empty when it is one */
+    const char *tokenizer_from;        /* "tokenizer.json", "GGUF keys"; null: there is none */
+    rt_str tokenizer;                  /* one line, or why it cannot be used */
+    bool tokenizer_usable;
+    uint32_t tokenizer_size;
+    char tokenizer_hash[33];
+    /* After rt_job_inspect_hash; empty before. */
+    char file_hash[33], content_hash[33];
+    rt_hash128 *each;    /* (tensor_count) of the values, or null */
+    bool footer_checked; /* APR: the CRC at the end is right */
+} rt_job_inspection;
+/* out: zeroes; what failed is freed all the same. */
+int rt_job_inspect(rt_job_inspection *out, const rt_model_file *m, rt_err *e);
+/* Reads the whole model. each: the hash of every tensor too. RT_FORMAT for an APR file whose footer is not right. */
+int rt_job_inspect_hash(rt_job_inspection *f, bool each, uint32_t threads, rt_err *e);
+void rt_job_inspection_free(rt_job_inspection *f);
+const char *rt_job_dtype_name(const rt_tensor *t); /* "bf16", "apr_q4" */
+
+/* ---- text and tokens (job_tokenize.c) ---- */
+
+typedef struct rt_job_text_opts {
+    const char *model;         /* a model, a tokenizer.json, or a GGUF with a vocabulary */
+    const char *template_file; /* a chat template to take instead of the model's; null: the model's own */
+    const char *const *vars;   /* (var_count) "NAME=VALUE" for the template */
+    uint32_t var_count;
+    const char *eos; /* the token that ends a text, where the model does not say; null */
+    const rt_job_env *env;
+} rt_job_text_opts;
+/* Appends the ids of a text. special: with what the tokenizer puts around it. */
+int rt_job_encode(const rt_job_text_opts *o, const char *text, size_t len, bool special, rt_tok_ids *ids, rt_err *e);
+/* Appends the text of ids that are written as numbers separated by blanks, commas or brackets. special: with tokens
+ * that are special. */
+int rt_job_decode(const rt_job_text_opts *o, const char *numbers, size_t len, bool special, rt_str *text, rt_err *e);
+
+/* A record with what is trained of it: pieces, of which every second one is. */
+typedef struct rt_job_sample {
+    const char *place; /* "chats.jsonl:4" */
+    const char *kind;  /* "text", "completion", "chat" */
+    uint32_t tokens, trained;
+    const char *text;     /* decoded, not safe for a terminal as it is */
+    const size_t *ends;   /* (count) of the pieces in text; piece i is trained where i is odd */
+    uint32_t count, left; /* left: tokens after the last piece */
+} rt_job_sample;
+
+typedef struct rt_job_tokenize_opts {
+    rt_job_text_opts text;   /* model null: for token shards alone */
+    const char *const *data; /* (data_count) */
+    uint32_t data_count;
+    const char *out;                 /* a folder of shards, or one file OUT.rtok; null: nothing is written */
+    const char *loss;                /* "turns", "all"; null: turns */
+    uint64_t show;                   /* samples; without out nothing else is done */
+    uint32_t seq_len;                /* of rows, for what they would cut and drop; 0: not counted */
+    uint32_t vocab;                  /* of shards that do not say theirs */
+    uint32_t threads;                /* 0: all that this process may use */
+    uint64_t skip_bad, shard_tokens; /* shard_tokens 0: 2^28 */
+    bool allow_drop, replace;
+    bool verify; /* of shards: check every id and the hash */
+    void (*note)(void *ctx, const char *text);
+    void (*sample)(void *ctx, const rt_job_sample *s);
+    rt_job_progress_fn progress;
+    void *ctx;
+} rt_job_tokenize_opts;
+typedef struct rt_job_tokenized {
+    bool read;  /* the data are token shards: looked at, not made */
+    bool whole; /* all of the data was gone through, not samples alone */
+    rt_tokenize_stats stats;
+    rt_rows_count rows; /* what rows of seq_len make of it */
+    uint32_t shards, threads;
+    char tokenizer[33]; /* hash; empty without one */
+    double seconds;
+} rt_job_tokenized;
+int rt_job_tokenize(rt_job_tokenized *out, const rt_job_tokenize_opts *o, rt_err *e);
+
+#endif

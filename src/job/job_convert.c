@@ -1,0 +1,157 @@
+/* job_convert.c - one conversion: refuses what cannot work before any byte is written, converts, compares. See job.h.
+ */
+#include "job/job_internal.h"
+
+#include "base/json.h"
+#include "format/init_random.h"
+#include "text/data/model_text.h"
+#include "text/data/ollama_modelfile.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int bad_layers(const char *text, rt_err *e)
+{
+    return rt_fail(e, RT_USAGE, "--layers takes numbers and ranges such as 0,2,4-7, not '%s'", text);
+}
+
+/* list (RT_MAX_LAYERS) from "0,2,4-7". */
+static int parse_layers(uint32_t *list, uint32_t *count, const char *text, rt_err *e)
+{
+    const char *p = text;
+    char *end;
+    *count = 0;
+    for (;;) {
+        unsigned long first = strtoul(p, &end, 10), last = first;
+        if (end == p || p[0] < '0' || p[0] > '9') return bad_layers(text, e);
+        if (*end == '-') {
+            p = end + 1;
+            last = strtoul(p, &end, 10);
+            if (end == p || p[0] < '0' || p[0] > '9' || last < first) return bad_layers(text, e);
+        }
+        if (last >= RT_MAX_LAYERS || last - first >= RT_MAX_LAYERS - *count)
+            return rt_fail(e, RT_USAGE, "--layers %s: no model has so many layers", text);
+        for (unsigned long i = first; i <= last; i++) list[(*count)++] = (uint32_t)i;
+        if (*end == 0) return RT_OK;
+        if (*end != ',') return bad_layers(text, e);
+        p = end + 1;
+    }
+}
+
+/* What the caller sees comes first. */
+typedef struct work {
+    rt_job_conversion seen;
+    rt_arena arena;
+    const rt_model_file *in;
+    rt_model_config student;
+    uint32_t layers[RT_MAX_LAYERS];
+    rt_model_text text;
+    rt_str modelfile;
+    rt_pool *pool;
+} work;
+
+/* One that says the same is no loss. */
+static bool same_text(const char *path, const rt_str *want)
+{
+    rt_str have = { 0 };
+    bool same = rt_file_read(path, want->len, &have, NULL) >= 0 && have.len == want->len &&
+                memcmp(have.data, want->data, want->len) == 0;
+    rt_str_free(&have);
+    return same;
+}
+
+/* The Modelfile as text, and its name, before any work is done. Without a tokenizer Ollama could not use the file; with
+ * one that is not understood here the weights and its bytes still convert, and a note says what is missing. */
+static int prepare_modelfile(work *w, const rt_job_convert_opts *o, rt_err *e)
+{
+    int rc;
+    rt_err why = { 0 };
+    rt_text_source *text = NULL;
+    rt_job_conversion *c = &w->seen;
+    const rt_model_text *from = &w->in->text;
+    const char *out = o->out.path;
+    size_t stem = strlen(out) - (rt_path_ends(out, ".gguf") ? strlen(".gguf") : 0);
+    if (!o->modelfile || c->v.opts.to != RT_CONTAINER_GGUF || o->out.no_tokenizer ||
+        (!from->tokenizer_json.data && !from->has_vocab))
+        return RT_OK;
+    if (!(c->modelfile = rt_arena_printf(&w->arena, "%.*s.Modelfile", (int)stem, out)))
+        RT_TRY(rt_no_memory(e, "a path"));
+    rc = rt_text_from_model(&text, from, c->v.config, w->in->path, &why);
+    if (rc < 0 && rc != RT_NOMEM) {
+        rt_job_note(&c->notes, "no Modelfile was written: %s", why.text);
+        c->modelfile = NULL;
+        return RT_OK;
+    }
+    if (rc < 0) RT_TRY(rt_fail(e, rc, "%s", why.text));
+    RT_TRY(rt_modelfile(&w->modelfile, rt_path_base(out), text, c->v.config, &c->family, e));
+    c->chat = text->chat != NULL;
+    if (!same_text(c->modelfile, &w->modelfile))
+        RT_TRY(rt_job_output_allowed(c->modelfile, RT_CONTAINER_GGUF, o->out.replace, NULL, e));
+out:
+    rt_text_close(text);
+    return rc;
+}
+
+static int prepare(work *w, const rt_job_convert_opts *o, rt_err *e)
+{
+    int rc;
+    uint32_t count = 0;
+    rt_job_conversion *c = &w->seen;
+    const rt_job_output *out = &o->out;
+    rt_convert_opts co = { .path = out->path, .shard_bytes = out->shard_bytes, .replace = out->replace };
+    RT_TRY(rt_job_output_kind(out, out->dtype, &co.to, &co.mix, e));
+    if (o->layers) RT_TRY(parse_layers(w->layers, &count, o->layers, e));
+    RT_TRY(rt_job_output_allowed(out->path, co.to, out->replace, w->in, e));
+    if (o->layers) {
+        RT_TRY(rt_model_file_check(w->in, e));
+        RT_TRY(rt_config_take_layers(&w->student, &w->in->config, w->layers, count, e));
+        co.config = &w->student;
+        co.layers = w->layers;
+    }
+    RT_TRY(rt_convert_plan(&c->v, w->in, &co, e));
+    RT_TRY(rt_job_output_fits(out->path, c->v.bytes_out, e));
+    RT_TRY(rt_job_output_text(&w->text, &w->in->text, out->no_tokenizer, co.to, c->v.config, &w->arena, &c->notes, e));
+    c->v.opts.text = &w->text;
+    RT_TRY(prepare_modelfile(w, o, e));
+    RT_TRY(rt_job_pool_new(&w->pool, out->threads, e));
+out:
+    return rc;
+}
+
+static int on_progress(void *ctx, const char *what, uint64_t done, uint64_t total)
+{
+    const rt_job_output *o = ctx;
+    return o->progress && o->progress(o->ctx, what, done, total) ? RT_INTERRUPTED : RT_OK;
+}
+
+int rt_job_convert(rt_job_conversion **out, const rt_model_file *in, const rt_job_convert_opts *o, rt_err *e)
+{
+    int rc;
+    rt_job_output to = o->out;
+    work *w = rt_alloc_zero(sizeof *w, 64);
+    rt_json_init();
+    if (!w) return rt_no_memory(e, "a conversion");
+    w->in = in;
+    RT_TRY(prepare(w, o, e));
+    rc = rt_convert_run(&w->seen.v, on_progress, &to, w->pool, e);
+    if (rc == RT_INTERRUPTED) rt_fail(e, rc, "interrupted: %s was not written", to.path);
+    if (rc < 0) goto out;
+    if (w->seen.modelfile) RT_TRY(rt_file_write(w->seen.modelfile, w->modelfile.data, w->modelfile.len, e));
+    for (uint32_t i = 0; i < in->note_count; i++) rt_job_note(&w->seen.notes, "%s", in->notes[i]);
+    *out = &w->seen;
+    w = NULL;
+out:
+    if (w) rt_job_conversion_free(&w->seen);
+    return rc;
+}
+
+void rt_job_conversion_free(rt_job_conversion *c)
+{
+    work *w = (work *)c;
+    if (!w) return;
+    rt_str_free(&w->modelfile);
+    rt_convert_free(&c->v);
+    rt_pool_free(w->pool);
+    rt_arena_free(&w->arena);
+    rt_free(w);
+}

@@ -1,0 +1,233 @@
+/* job_evaluate.c - a model measured on text, alone or beside a teacher. See job.h. */
+#include "job/job_internal.h"
+
+#include "base/json.h"
+#include "job/prepare/fit_need.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { BATCH = 8, MOST_LENGTH = 2048 };
+
+/* What lives while it is measured. */
+typedef struct work {
+    const rt_job_evaluate_opts *o;
+    rt_job_evaluation *out;
+    rt_arena arena;
+    rt_settings settings;
+    rt_teacher_weights asked;
+    rt_weights_choice weights;
+    rt_inputs *in;
+    rt_pool *pool;
+    rt_dev *dev;
+    rt_trainer *trainer;
+    rt_eval_set *set;
+    uint32_t B, T;
+    char *folder; /* of token shards, removed at the end */
+    bool stopped;
+} work;
+
+static void on_progress(void *ctx, const char *what, uint64_t done, uint64_t total)
+{
+    work *w = ctx;
+    if (w->o->progress && w->o->progress(w->o->ctx, what, done, total)) w->stopped = true;
+}
+
+static bool on_stop(void *ctx)
+{
+    const work *w = ctx;
+    return w->stopped;
+}
+
+static int take_settings(work *w, const rt_settings *given, rt_err *e)
+{
+    int rc;
+    rt_settings *s = &w->settings;
+    *s = *given;
+    w->B = s->given[RT_SETTING_ID_batch] ? (uint32_t)s->batch : BATCH;
+    w->asked = RT_WEIGHTS_AUTO;
+    if (s->data.count == 0) RT_TRY(rt_fail(e, RT_USAGE, "--data is missing: text to measure on"));
+    if (s->given[RT_SETTING_ID_teacher_weights] && !s->teacher)
+        RT_TRY(rt_fail(e, RT_USAGE, "--teacher-weights needs --teacher"));
+    if (s->given[RT_SETTING_ID_teacher_weights] && !rt_weights_parse(s->teacher_weights, &w->asked))
+        RT_TRY(rt_fail(e, RT_USAGE, "--teacher-weights is auto, native or bf16, not '%s'", s->teacher_weights));
+    s->allow_degenerate = true; /* comparing a model with itself is a fair question here */
+    RT_TRY(rt_settings_defaults(s, e));
+out:
+    return rc;
+}
+
+/* ---- the data ---- */
+
+static int choose_length(work *w, const rt_run_facts *f, rt_err *e)
+{
+    const rt_inputs *in = w->in;
+    bool given = w->settings.given[RT_SETTING_ID_seq_len];
+    uint64_t T = given ? w->settings.seq_len : rt_align_up(f->length99, 256);
+    uint32_t most = in->student->config.context;
+    if (in->teacher && in->teacher->config.context < most) most = in->teacher->config.context;
+    if (!given && T > MOST_LENGTH) T = MOST_LENGTH;
+    if (!given && T > most) T = most;
+    w->T = (uint32_t)T;
+    if (T >= 2 && T <= most) return RT_OK;
+    return rt_fail(e, RT_INVALID, "--seq-len %llu is out of range (2 to %u, the model's context)",
+                   (unsigned long long)T, most);
+}
+
+/* An id without a row in an embedding would be read from beyond its end. */
+static int check_ids(const work *w, rt_err *e)
+{
+    int32_t bad;
+    uint32_t rows = w->in->student->config.vocab;
+    if (w->in->teacher && w->in->teacher->config.vocab < rows) rows = w->in->teacher->config.vocab;
+    if (rt_eval_set_below(w->set, rows, &bad)) return RT_OK;
+    return rt_fail(e, RT_INVALID,
+                   "id %d is in the data, and an embedding has %u rows; the data is of another tokenizer", bad, rows);
+}
+
+static int open_data(work *w, rt_err *e)
+{
+    int rc;
+    rt_run_facts facts;
+    rt_rows *rows = NULL;
+    const rt_job_env *env = w->o->env;
+    char *name = rt_path_join(&w->arena, env->scratch ? env->scratch : "/tmp", "retort-eval");
+    if (!name) RT_TRY(rt_no_memory(e, "a path"));
+    RT_TRY(rt_dir_temp(&w->folder, &w->arena, name, e));
+    rt_inputs_opts io = { .env = &env->hub,
+                          .pool = w->pool,
+                          .folder = w->folder,
+                          .now = env->now,
+                          .stop = on_stop,
+                          .progress = on_progress,
+                          .ctx = w };
+    RT_TRY(rt_inputs_open(&w->in, &w->settings, &io, e));
+    RT_TRY(rt_inputs_data(w->in, &w->settings, &io, e));
+    RT_TRY(rt_inputs_facts(w->in, &facts, e));
+    RT_TRY(choose_length(w, &facts, e));
+    rt_rows_opts ro = { .seq_len = w->T, .in_order = true, .epochs = 1, .allow_drop = w->settings.allow_drop };
+    RT_TRY(rt_rows_open(&rows, w->in->train_sources, w->in->train_count, &ro, e));
+    RT_TRY(rt_eval_set_new(&w->set, rows, w->B, w->T, w->o->rows, e));
+    RT_TRY(check_ids(w, e));
+    if (w->o->word && !w->in->text)
+        RT_TRY(rt_fail(e, RT_INVALID, "--word needs a tokenizer, and %s has none", w->in->student->name));
+    if (w->o->word) RT_TRY(rt_eval_set_word(w->set, w->in->text->tokenizer, w->o->word, e));
+out:
+    rt_rows_close(rows);
+    return rc;
+}
+
+/* ---- the programs ---- */
+
+static int dtypes_of(rt_dtype **out, const rt_model_file *m, rt_arena *a, rt_err *e)
+{
+    *out = rt_arena_alloc(a, rt_param_count(&m->config) * sizeof **out);
+    return *out ? rt_load_dtypes(*out, m, e) : rt_no_memory(e, "a model");
+}
+
+static int open_trainer(work *w, rt_err *e)
+{
+    int rc;
+    const rt_inputs *in = w->in;
+    rt_dtype *student, *teacher = NULL;
+    RT_TRY(dtypes_of(&student, in->student, &w->arena, e));
+    if (in->teacher) RT_TRY(dtypes_of(&teacher, in->teacher, &w->arena, e));
+    RT_TRY(rt_job_device_open(&w->dev, &w->settings, false, w->o->env->environment, NULL, e));
+    rt_step_opts so = { .B = w->B,
+                        .T = w->T,
+                        .loss = { .divergence = RT_DIV_FORWARD_KL, .temperature = 1, .ce_weight = 1 },
+                        .policy = *rt_device_policy(w->dev),
+                        .student = &in->student->config,
+                        .teacher = in->teacher ? &in->teacher->config : NULL,
+                        .student_dtypes = student,
+                        .teacher_dtypes = teacher,
+                        .eval_only = true,
+                        .vmask = in->teacher && in->pair.masked };
+    if (teacher) RT_TRY(rt_fit_evaluation(w->dev, &so, w->asked, teacher, &w->weights, e));
+    RT_TRY(rt_trainer_open(&w->trainer, w->dev, &so, &(rt_seal_opts){ 0 }, e));
+    RT_TRY(rt_trainer_load(w->trainer, in->student, in->teacher, in->pair.mask, 0, e));
+out:
+    return rc;
+}
+
+/* ---- what is said ---- */
+
+static int by_value(const void *a, const void *b)
+{
+    float x = *(const float *)a, y = *(const float *)b;
+    return x < y ? -1 : x > y;
+}
+
+double rt_job_evaluation_percentile(const rt_job_evaluation *v, double share)
+{
+    return v->kl[(uint64_t)(share * (double)(v->result.positions - 1) + 0.5)];
+}
+
+static int measure(work *w, rt_err *e)
+{
+    int rc;
+    rt_job_evaluation *v = w->out;
+    float *kl = NULL;
+    if (w->in->teacher && !(v->kl = kl = rt_alloc(rt_eval_set_positions(w->set) * sizeof *kl, 64)))
+        RT_TRY(rt_no_memory(e, "the divergence of every position"));
+    RT_TRY(rt_evaluate(w->trainer, w->set, &v->result, kl, e));
+    if (kl) qsort(kl, v->result.positions, sizeof *kl, by_value);
+out:
+    return rc;
+}
+
+/* Everything that outlives models and device. */
+static int keep(work *w, rt_err *e)
+{
+    rt_job_evaluation *v = w->out;
+    const rt_inputs *in = w->in;
+    rt_str why = { 0 };
+    bool teacher = in->teacher != NULL;
+    v->rows = rt_eval_set_rows(w->set);
+    for (uint32_t i = 0; i < in->note_count; i++) rt_job_note(&v->notes, "%s", in->notes[i]);
+    v->model = rt_arena_strdup(&v->arena, in->student->name);
+    if (teacher) {
+        rt_weights_say(&why, &w->weights);
+        v->teacher = rt_arena_strdup(&v->arena, in->teacher->name);
+        v->weights = rt_weights_name(w->weights.weights);
+        v->weights_chosen = why.failed ? NULL : rt_arena_strdup(&v->arena, why.data ? why.data : "");
+    }
+    rt_str_free(&why);
+    return v->model && (!teacher || (v->teacher && v->weights_chosen)) ? RT_OK : rt_no_memory(e, "an evaluation");
+}
+
+static void close_work(work *w)
+{
+    rt_eval_set_free(w->set);
+    rt_trainer_free(w->trainer);
+    rt_job_device_close(w->dev);
+    rt_inputs_close(w->in);
+    rt_pool_free(w->pool);
+    if (w->folder) rt_dir_remove(w->folder);
+    rt_arena_free(&w->arena);
+}
+
+int rt_job_evaluate(rt_job_evaluation *out, const rt_settings *s, const rt_job_evaluate_opts *o, rt_err *e)
+{
+    int rc;
+    work w = { .o = o, .out = out };
+    *out = (rt_job_evaluation){ 0 };
+    rt_json_init();
+    RT_TRY(take_settings(&w, s, e));
+    RT_TRY(rt_job_pool_new(&w.pool, s->threads, e));
+    RT_TRY(open_data(&w, e));
+    RT_TRY(open_trainer(&w, e));
+    RT_TRY(measure(&w, e));
+    RT_TRY(keep(&w, e));
+out:
+    close_work(&w);
+    if (rc < 0) rt_job_evaluation_free(out);
+    return rc;
+}
+
+void rt_job_evaluation_free(rt_job_evaluation *v)
+{
+    rt_free((void *)v->kl);
+    rt_arena_free(&v->arena);
+    *v = (rt_job_evaluation){ 0 };
+}

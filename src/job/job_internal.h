@@ -1,0 +1,37 @@
+/* job_internal.h - shared by the files that make models (job_convert.c, job_init.c): what an output is to be, the
+ * reasons to refuse it before any work is done (job_output.c), and the tokenizer that goes into it. */
+#ifndef RT_JOB_JOB_INTERNAL_H
+#define RT_JOB_JOB_INTERNAL_H
+
+#include "job/job.h"
+
+void rt_job_note(rt_job_notes *n, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Format and dtype of the output; *mix is null where dtype is. RT_USAGE with the nearest name. */
+int rt_job_output_kind(const rt_job_output *o, const char *dtype, rt_container *to, const rt_mix **mix, rt_err *e);
+/* RT_INVALID when path is there already and may not be replaced, when it is a folder where a file is to be or the other
+ * way round, or when the model in (may be null) is, or lies in, what would be replaced. */
+int rt_job_output_allowed(const char *path, rt_container to, bool replace, const rt_model_file *in, rt_err *e);
+/* RT_IO when the file system of path has less room than bytes, those of the tensors alone: what is refused would not
+ * have fitted. */
+int rt_job_output_fits(const char *path, uint64_t bytes, rt_err *e);
+
+/* out: what to give to the writer for an output in this format. It points into in and into a. none: only what is not
+ * the tokenizer's (generation_config.json). What could not be taken along is said in notes. */
+int rt_job_output_text(rt_model_text *out, const rt_model_text *in, bool none, rt_container to,
+                       const rt_model_config *c, rt_arena *a, rt_job_notes *notes, rt_err *e);
+
+/* A tokenizer that is named for a model that has none: a tokenizer.json (its tokenizer_config.json and chat template
+ * are taken along where they lie beside it), or any model. */
+typedef struct rt_job_tokenizer {
+    rt_model_file *model; /* null when the text came from files */
+    rt_model_text text;
+} rt_job_tokenizer;
+int rt_job_tokenizer_open(rt_job_tokenizer *t, const char *spec, const rt_hub_env *hub, rt_arena *a, rt_err *e);
+/* That of the tiny presets: 256 bytes and the special ids of the configuration. */
+int rt_job_tokenizer_bytes(rt_job_tokenizer *t, const rt_model_config *c, rt_arena *a, rt_err *e);
+/* RT_INVALID when it has ids that the model's embedding has no row for. */
+int rt_job_tokenizer_check(const rt_job_tokenizer *t, const char *spec, const rt_model_config *c, rt_err *e);
+void rt_job_tokenizer_close(rt_job_tokenizer *t); /* accepts zeroes */
+
+#endif

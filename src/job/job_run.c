@@ -1,0 +1,122 @@
+/* job_run.c - a run from its settings: what may be asked of it, its device, and what it has sealed. The run itself is
+ * run.h. */
+#include "job/job.h"
+
+#include "base/json.h"
+
+bool rt_job_needs_teacher(rt_setting_id id)
+{
+    switch (id) {
+    case RT_SETTING_ID_teacher:
+    case RT_SETTING_ID_teacher_batch:
+    case RT_SETTING_ID_teacher_weights:
+    case RT_SETTING_ID_divergence:
+    case RT_SETTING_ID_beta:
+    case RT_SETTING_ID_skew:
+    case RT_SETTING_ID_temperature:
+    case RT_SETTING_ID_alpha:
+    case RT_SETTING_ID_kd_weight:
+    case RT_SETTING_ID_ce_weight:
+    case RT_SETTING_ID_t2:
+    case RT_SETTING_ID_control:
+    case RT_SETTING_ID_allow_degenerate: return true;
+    default: return false;
+    }
+}
+
+int rt_job_pool_new(rt_pool **out, uint64_t threads, rt_err *e)
+{
+    int rc = rt_job_check_threads(threads, e);
+    return rc < 0 ? rc : rt_pool_new(out, threads ? (uint32_t)threads : rt_cpu_count(), e);
+}
+
+static int check(const rt_settings *s, const rt_job_run_opts *o, rt_err *e)
+{
+    if (o->override && !o->resume)
+        return rt_fail(e, RT_USAGE, "--override changes the settings of a run that is resumed; it needs --resume");
+    if (o->smoke && o->resume)
+        return rt_fail(e, RT_USAGE, "--smoke times a new run, and --resume resumes one; give one of them");
+    if (o->kind == RT_JOB_PLAN && o->resume) return rt_fail(e, RT_USAGE, "a plan is of a new run; leave resume out");
+    if (o->kind == RT_JOB_DISTILL && !o->resume && !s->teacher)
+        return rt_fail(e, RT_USAGE, "--teacher is missing; retort train learns without one");
+    for (int i = 0; o->kind == RT_JOB_TRAIN && i < RT_SETTING_COUNT_ALL; i++)
+        if (s->given[i] && rt_job_needs_teacher((rt_setting_id)i))
+            return rt_fail(e, RT_INVALID, "%s is a setting of distillation, and train has no teacher; use distill",
+                           rt_setting_table[i].flag);
+    return RT_OK;
+}
+
+int rt_job_run_open(rt_job_run *j, const rt_settings *s, const rt_job_run_opts *o, rt_err *e)
+{
+    int rc;
+    char why[RT_JOB_WHY];
+    rt_json_init();
+    RT_TRY(check(s, o, e));
+    RT_TRY(rt_job_device_open(&j->dev, s, o->resume, o->env->environment, why, e));
+    if (o->device) o->device(o->events ? o->events->ctx : NULL, j->dev, why);
+    j->settings = *s;
+    j->opts = (rt_run_opts){ .env = &o->env->hub,
+                             .events = o->events,
+                             .resume = o->resume,
+                             .override = o->override,
+                             .fit = o->fit,
+                             .dry = o->kind == RT_JOB_PLAN,
+                             .smoke = o->smoke,
+                             .scratch = o->env->scratch,
+                             .now = o->env->now,
+                             .dev = j->dev,
+                             .version = o->env->version,
+                             .build = o->env->build };
+    RT_TRY(rt_run_open(&j->run, &j->settings, &j->opts, e));
+out:
+    if (rc < 0) rt_job_run_close(j);
+    return rc;
+}
+
+void rt_job_run_close(rt_job_run *j)
+{
+    rt_run_close(j->run);
+    rt_job_device_close(j->dev);
+    j->run = NULL;
+    j->dev = NULL;
+}
+
+/* ---- its programs ---- */
+
+rt_job_programs rt_job_run_programs(const rt_run *r)
+{
+    const rt_trainer *t = rt_run_trainer(r);
+    const rt_plan *plans[RT_PROGRAM_MOST];
+    rt_exec_memory m;
+    rt_exec_memory_query(t->x, &m);
+    return (rt_job_programs){ .count = rt_step_plan_list(t->plan, plans),
+                              .memory = m.total,
+                              .activations = m.by_class[RT_CLASS_ACT],
+                              .trained = rt_decoder_trained(t->plan->student) };
+}
+
+static int check_program(const rt_run *r, uint32_t program, rt_err *e)
+{
+    const rt_plan *plans[RT_PROGRAM_MOST];
+    uint32_t n = rt_step_plan_list(rt_run_trainer(r)->plan, plans);
+    return program < n ? RT_OK : rt_fail(e, RT_NOT_FOUND, "there is no program %u; the plan has %u", program, n);
+}
+
+int rt_job_run_program(const rt_run *r, uint32_t program, rt_job_program *out, rt_err *e)
+{
+    int rc = check_program(r, program, e);
+    if (rc < 0) return rc;
+    const rt_plan *plan = rt_exec_plan(rt_run_trainer(r)->x, program);
+    *out = (rt_job_program){ .name = plan->name, .ops = plan->nops };
+    for (uint32_t i = 0; i < plan->nops; i++) {
+        out->flops += rt_op_flops(plan, &plan->ops[i]);
+        out->bytes += rt_op_bytes(plan, &plan->ops[i]);
+    }
+    return RT_OK;
+}
+
+int rt_job_run_program_print(const rt_run *r, uint32_t program, bool json, rt_str *out, rt_err *e)
+{
+    int rc = check_program(r, program, e);
+    return rc < 0 ? rc : rt_exec_print(rt_run_trainer(r)->x, program, json ? RT_PRINT_JSON : RT_PRINT_TEXT, out, e);
+}
