@@ -8,13 +8,15 @@
 enum { THREADS_MAX = 4096 };
 
 /* The option's value as text: null where it is left to the backend. Lists and reals are no options. */
-static const char *value_of(const rt_settings *s, const rt_setting_info *f, char count[RT_DEV_COUNT_TEXT])
+static const char *value_of(const rt_settings *s, int id, char count[RT_DEV_COUNT_TEXT])
 {
+    const rt_setting_info *f = &rt_setting_table[id];
     const void *value = (const char *)s + f->offset;
     switch (f->kind) {
     case RT_SETTING_TEXT: return *(const char *const *)value;
-    case RT_SETTING_SWITCH: return *(const bool *)value ? "on" : NULL;
-    case RT_SETTING_COUNT: return rt_dev_count(count, *(const uint64_t *)value);
+    case RT_SETTING_SWITCH: return *(const bool *)value ? "on" : s->given[id] ? "off" : NULL;
+    case RT_SETTING_COUNT:
+        return s->given[id] || *(const uint64_t *)value ? rt_dev_count(count, *(const uint64_t *)value) : NULL;
     default: return NULL;
     }
 }
@@ -34,7 +36,7 @@ int rt_settings_device(rt_dev_opts *out, const rt_settings *s, rt_arena *a, rt_e
     RT_TRY(rt_job_check_threads(s->threads, e));
     for (int i = 0; list && text && i < RT_SETTING_COUNT_ALL; i++) {
         const char *name = rt_setting_table[i].flag + 2; /* after the dashes */
-        const char *value = rt_backend_option(name) ? value_of(s, &rt_setting_table[i], text[i]) : NULL;
+        const char *value = rt_backend_option(name) ? value_of(s, i, text[i]) : NULL;
         if (value) list[count++] = (rt_dev_option){ name, value };
     }
     if (!list || !text) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for the options of a device"));

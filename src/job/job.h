@@ -3,8 +3,8 @@
  * Owns: the steps of each job, its defaults and what it refuses, for the command line and the C API alike: words and
  * public structs are theirs, and neither has a rule of its own. A job prints nothing and reads neither the environment
  * nor the calendar: both come in rt_job_env, and what happens on the way goes out through callbacks. Messages speak of
- * settings by their flags. Runs themselves are job/run/run.h, their cost job/run/run_cost.h, previews job/preview.h, the check
- * of a finished run job/audit.h. */
+ * settings by their flags. Runs themselves are job/run/run.h, their cost run_cost.h there, previews job/preview.h, the
+ * check of a finished run job/audit_run.h. */
 #ifndef RT_JOB_JOB_H
 #define RT_JOB_JOB_H
 

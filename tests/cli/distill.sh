@@ -142,7 +142,7 @@ for name in INT TERM; do
     echo '{"event": "step", "step": 99, "seconds": 1}' >>part-$name/run/metrics.jsonl # as if more steps had been lost
     run distill --resume --out part-$name
     exits 0
-    out_has "going on from checkpoint-0*$step, step $step of 40"
+    out_has "resuming from checkpoint-0*$step, step $step of 40"
     curve part-$name >part.curve
     check "the curve is that of the whole run" cmp whole.curve part.curve
     check "and so is the model" cmp whole/model.safetensors part-$name/model.safetensors

@@ -3,8 +3,8 @@
  */
 #include "train_case.h"
 
-#include "base/json.h"
 #include "train/checkpoint.h"
+#include "base/json.h"
 
 #include <dirent.h>
 #include <math.h>

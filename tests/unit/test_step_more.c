@@ -2,6 +2,7 @@
  * copy, steps of seven digits, documents in more than one shard, what is counted, and bounds at their very edge. */
 #include "train_case.h"
 
+#include "base/json.h"
 #include "job/run/run.h"
 #include "train/checkpoint.h"
 #include "train/evaluate.h"
@@ -78,16 +79,29 @@ static void test_more_than_a_piece(void **state)
     rt_model_file_close(m);
 }
 
+/* A checkpoint as far as whoever removes one looks: a record that lists its files. */
+static void put_checkpoint(const char *name)
+{
+    rt_err e = { 0 };
+    char path[600];
+    snprintf(path, sizeof path, "keep/%s/x", name);
+    put_text(path, "1");
+    snprintf(path, sizeof path, "%s/%s/state.json", in_dir("keep"), name);
+    json_t *j = json_pack("{s:{s:o}}", "files", "x", rt_hash_to_json(rt_hash("1", 1)));
+    assert_int_equal(rt_checked_json_write(path, j, NULL, &e), RT_OK);
+    json_decref(j);
+}
+
 /* Names of seven digits sort before those of six by bytes. */
 static void test_steps_of_seven_digits(void **state)
 {
     (void)state;
     char folder[512];
     snprintf(folder, sizeof folder, "%s", in_dir("keep"));
-    put_text("keep/checkpoint-999998/x", "1");
-    put_text("keep/checkpoint-999999/x", "1");
-    put_text("keep/checkpoint-1000000/x", "1");
-    put_text("keep/checkpoint-1000001/x", "1");
+    put_checkpoint("checkpoint-999998");
+    put_checkpoint("checkpoint-999999");
+    put_checkpoint("checkpoint-1000000");
+    put_checkpoint("checkpoint-1000001");
     rt_checkpoint_prune(folder, 2);
     assert_true(rt_path_exists(in_dir("keep/checkpoint-1000001")));
     assert_true(rt_path_exists(in_dir("keep/checkpoint-1000000")));
