@@ -119,7 +119,8 @@ const rt_op_set rt_op_set_topk = { .kind = RT_OP_TOPK,
                                    .fix = topk_fix,
                                    .layout = topk_layout,
                                    .emit = topk_emit,
-                                   .terms = topk_terms };
+                                   .terms = topk_terms,
+                                   .large = { "bf16", { 13, 32000, 64 } } };
 
 /* ---- sample ---- */
 
@@ -188,6 +189,7 @@ static bool sample_accepts(rt_values *v, uint32_t row, int32_t got, double slack
 /* Equal shares round the same way every time, so the errors of `ref` in float add up to their number. */
 static double ranks_squared(const rt_op_case *c) { return (double)c->dim[V] * c->dim[V]; }
 
+/* Large: the likeliest, since a random number is that of its row. */
 const rt_op_set rt_op_set_sample = { .kind = RT_OP_SAMPLE,
                                      .ndims = 2,
                                      .shapes = sample_shapes,
@@ -197,4 +199,5 @@ const rt_op_set rt_op_set_sample = { .kind = RT_OP_SAMPLE,
                                      .layout = sample_layout,
                                      .emit = sample_emit,
                                      .serial_terms = ranks_squared,
-                                     .accepts = sample_accepts };
+                                     .accepts = sample_accepts,
+                                     .large = { "bf16", { 13, 32000 }, { [HEAT] = 1 } } };

@@ -53,7 +53,8 @@ const rt_op_set rt_op_set_norm_sq = { .kind = RT_OP_NORM_SQ,
                                       .nflags = RT_COUNT(norm_flags),
                                       .layout = norm_layout,
                                       .emit = norm_emit,
-                                      .serial_terms = elements };
+                                      .serial_terms = elements,
+                                      .large = { "f32", { 61, 1536 }, { [FAULT] = 1 } } };
 
 /* ---- clip ---- */
 
@@ -187,4 +188,5 @@ const rt_op_set rt_op_set_adamw = { .kind = RT_OP_ADAMW,
                                     .layout = adam_layout,
                                     .emit = adam_emit,
                                     .terms = adam_terms,
-                                    .serial_terms = correction_squared };
+                                    .serial_terms = correction_squared,
+                                    .large = { "bf16.f32", { 61, 1536 }, { [GSCALE] = 1, [STEP] = 2, [DECAY] = 1 } } };

@@ -54,7 +54,8 @@ const rt_op_set rt_op_set_bias_grad = { .kind = RT_OP_BIAS_GRAD,
                                         .layout = bias_layout,
                                         .emit = bias_emit,
                                         .terms = bias_terms,
-                                        .serial_terms = rows_summed };
+                                        .serial_terms = rows_summed,
+                                        .large = { "f32.bf16", { 61, 1536 }, .coarse = true } };
 
 /* ---- add ---- */
 
@@ -84,7 +85,8 @@ const rt_op_set rt_op_set_add = { .kind = RT_OP_ADD,
                                   .flags = add_flags,
                                   .nflags = RT_COUNT(add_flags),
                                   .layout = add_layout,
-                                  .emit = add_emit };
+                                  .emit = add_emit,
+                                  .large = { "bf16", { 61, 1536 } } };
 
 /* ---- scale ---- */
 
@@ -113,7 +115,8 @@ const rt_op_set rt_op_set_scale = { .kind = RT_OP_SCALE,
                                     .flags = scale_flags,
                                     .nflags = RT_COUNT(scale_flags),
                                     .layout = scale_layout,
-                                    .emit = scale_emit };
+                                    .emit = scale_emit,
+                                    .large = { "bf16", { 61, 1536 }, { [FACTOR] = 1 } } };
 
 /* ---- cast, fill ---- */
 
@@ -139,7 +142,8 @@ const rt_op_set rt_op_set_cast = { .kind = RT_OP_CAST,
                                    .flags = cast_flags,
                                    .nflags = RT_COUNT(cast_flags),
                                    .layout = cast_layout,
-                                   .emit = cast_emit };
+                                   .emit = cast_emit,
+                                   .large = { "bf16.f32", { 61, 1536 } } };
 
 static const rt_op_flag fill_flags[] = { RT_FLAG("value", "zero", "tenth", "large", "nan", "-inf") };
 
@@ -159,7 +163,8 @@ const rt_op_set rt_op_set_fill = { .kind = RT_OP_FILL,
                                    .flags = fill_flags,
                                    .nflags = RT_COUNT(fill_flags),
                                    .layout = fill_layout,
-                                   .emit = fill_emit };
+                                   .emit = fill_emit,
+                                   .large = { "bf16", { 61, 1536 }, { 1 } } };
 
 /* ---- copy ---- */
 
@@ -209,7 +214,8 @@ const rt_op_set rt_op_set_copy = { .kind = RT_OP_COPY,
                                    .nflags = RT_COUNT(copy_flags),
                                    .fix = block_fix,
                                    .layout = copy_layout,
-                                   .emit = copy_emit };
+                                   .emit = copy_emit,
+                                   .large = { "bf16", { 61, 1536 } } };
 
 /* ---- dequant, quant ---- */
 
@@ -245,7 +251,8 @@ const rt_op_set rt_op_set_dequant = { .kind = RT_OP_DEQUANT,
                                       .nflags = RT_COUNT(dequant_flags),
                                       .fix = block_fix,
                                       .layout = dequant_layout,
-                                      .emit = dequant_emit };
+                                      .emit = dequant_emit,
+                                      .large = { "bf16.q4_k", { 61, 1536 } } };
 
 /* Normal; or with the first block all zero; or with one value that is not a number, which must stay visible. */
 static void fill_values(const rt_op_case *c, const rt_fill *f)
@@ -277,4 +284,5 @@ const rt_op_set rt_op_set_quant = { .kind = RT_OP_QUANT,
                                     .nflags = RT_COUNT(quant_flags),
                                     .fix = block_fix,
                                     .layout = quant_layout,
-                                    .emit = quant_emit };
+                                    .emit = quant_emit,
+                                    .large = { "q8_0.bf16", { 61, 1536 } } };

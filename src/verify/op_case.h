@@ -106,6 +106,14 @@ typedef struct rt_layout {
 
 struct rt_values; /* values.h */
 
+/* The case of more elements than 32 bits count, which repeats a pattern of this shape (large_cases.c). */
+typedef struct rt_op_large {
+    const char *signature; /* as rt_signature_text has it; null: there is no such case */
+    uint32_t dim[RT_CASE_DIMS];
+    uint8_t flag[RT_CASE_FLAGS];
+    bool coarse; /* as in rt_op_case */
+} rt_op_large;
+
 struct rt_op_set {
     rt_op_kind kind;
     uint32_t ndims;
@@ -131,6 +139,7 @@ struct rt_op_set {
     double (*serial_terms)(const rt_op_case *c);
     /* An id that is not the wanted one: can it be told from it within `slack`, an error of a probability? null: yes. */
     bool (*accepts)(struct rt_values *v, uint32_t row, int32_t got, double slack);
+    rt_op_large large; /* of every op whose time is that of its bytes */
 };
 
 /* Adds the cases of a set (generate.c). */
