@@ -79,7 +79,7 @@ typedef struct retort_places {
     const char *const *environment;
 } retort_places;
 
-/* Names of the kinds of devices that this library was built with ("cuda", "cpu"), by index; null behind the last. A
+/* Names of the kinds of devices that this library was built with ("cuda", "cpu"), by index; null after the last. A
  * setting may name one of several: "cuda:1". */
 RETORT_API const char *retort_device_name(uint32_t index);
 
@@ -143,7 +143,7 @@ typedef struct retort_setting_facts {
     const char *initial; /* "" none, "auto" from models and data */
     const char *help;
 } retort_setting_facts;
-/* By index, from 0; RETORT_NOT_FOUND behind the last. */
+/* By index, from 0; RETORT_NOT_FOUND after the last. */
 RETORT_API int retort_setting_describe(uint32_t index, retort_setting_facts *out, retort_error *e);
 
 /* ---- a run ---- */
@@ -191,7 +191,7 @@ typedef struct retort_run_options {
     uint32_t size;
     const retort_places *places;
     const retort_events *events;
-    int resume;         /* go on with the run in the setting `out` */
+    int resume;         /* resume the run in the setting `out` */
     int override_bound; /* with resume: take the settings given now where they differ */
     int64_t now;        /* seconds since 1970, for chat templates that print a date */
 } retort_run_options;
@@ -250,7 +250,7 @@ RETORT_API int retort_plan_text(const retort_plan *p, uint32_t program, char **t
 RETORT_API int retort_plan_json(const retort_plan *p, uint32_t program, char **text, retort_error *e);
 /* What the run will do with its data, as JSON: the objective in one line, trained and masked tokens, records that were
  * split, shortened and dropped, how many 13-grams of the held-out text are trained on too, two samples in pieces that
- * are trained or not. In `ready` too. Of a run that goes on from a checkpoint there are no samples, and overlap is
+ * are trained or not. In `ready` too. Of a run that is resumed from a checkpoint there are no samples, and overlap is
  * null. */
 RETORT_API int retort_plan_preview(const retort_plan *p, char **text, retort_error *e);
 /* What `retort plan --json` prints: batch, memory by class and at its peak, flops, disk, whether it fits and what

@@ -33,11 +33,11 @@ MAY = {  # room -> other rooms that it may include
     "job/prepare": ENGINE + TEXT + ["settings", "infer", "teacher", "train"],
     "job/run": ENGINE + TEXT + ["settings", "infer", "teacher", "train", "evidence", "report", "job/prepare"],
     "job": ENGINE + TEXT + ["settings", "infer", "teacher", "train", "evidence", "report", "verify", *JOB],
-    "api": ENGINE + TEXT + ["settings", "infer", "teacher", "train", "evidence", "report", "verify", "job", *JOB],
-    "cli": ENGINE + TEXT + ["settings", "infer", "teacher", "train", "evidence", "report", "verify", "job", "api", *JOB],
+    "api": ["base", "settings", "job", "job/run"],
+    "cli": ["base", "settings", "job", "job/run", "verify"],
 }
-# The only files that name a concrete backend.
-NAMES_BACKENDS = {"backend/registry.c", "api/"}
+# The only file that names a concrete backend.
+NAMES_BACKENDS = {"backend/registry.c"}
 # Headers of linked libraries and the rooms that may see them; test libraries never appear in src/.
 LIBRARIES = {"cblas.h": ["backend/cpu"], "xxhash.h": ["base"], "yaml.h": ["settings"], "cmocka.h": []}
 INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<([^>]+)>)')

@@ -1,4 +1,4 @@
-/* str.c - the growing string, byte counts as text, and the nearest word.
+/* str.c - the growing string, byte counts and durations as text, and the nearest word.
  *
  * Owns: text that does not depend on the locale (numbers are cut and rounded as integers). Leaves JSON quoting to the
  * printers. */
@@ -6,6 +6,8 @@
 
 #include "base/mem.h"
 
+#include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -185,4 +187,25 @@ const char *rt_nearest(const char *word, const char *const *list)
         }
     }
     return best;
+}
+
+char *rt_format_duration(char *buf, double seconds)
+{
+    uint64_t s = seconds > 0 && isfinite(seconds) && seconds < 1e15 ? (uint64_t)(seconds + 0.5) : 0;
+    if (s < 3600)
+        snprintf(buf, 32, "%" PRIu64 ":%02" PRIu64, s / 60, s % 60);
+    else
+        snprintf(buf, 32, "%" PRIu64 "h%02" PRIu64, s / 3600, s / 60 % 60);
+    return buf;
+}
+
+char *rt_format_seconds(char *buf, double s)
+{
+    if (s < 0.9995)
+        snprintf(buf, 32, "%.3g ms", 1e3 * s);
+    else if (s < 99.95)
+        snprintf(buf, 32, "%.3g s", s);
+    else
+        snprintf(buf, 32, "%.3g min", s / 60);
+    return buf;
 }

@@ -34,4 +34,9 @@ bool rt_parse_bytes(const char *text, uint64_t *out);
  * a third of the letters, or over 3, differ). */
 const char *rt_nearest(const char *word, const char *const *list);
 
+/* "0:45", "12:03", "8h05": for people. buf needs 32 bytes; returns buf. */
+char *rt_format_duration(char *buf, double seconds);
+/* "8.2 ms", "1.35 s", "2.5 min": of one thing. buf needs 32 bytes; returns buf. */
+char *rt_format_seconds(char *buf, double seconds);
+
 #endif

@@ -74,8 +74,10 @@ extern const char rt_cli_build[];   /* `git describe` of the tree that it was bu
 /* The environment variables that models, devices and temporary files depend on, and the clock, or another moment than
  * now (0). An empty variable is an absent one. */
 rt_job_env rt_cli_env(uint64_t now);
-/* Which device was taken and, where the choice was left open, why not another. */
-void rt_print_device(rt_dev *d, const char *why);
+/* Which device was taken and, where the choice was left open, why not another. Of rt_job_run_opts; ctx is not looked
+ * at.
+ */
+void rt_print_device(void *ctx, rt_dev *d, const char *why);
 /* At the end of a run: what code took of the device's memory, and whether any was loaded too late. Nothing where a
  * device loads no code. */
 void rt_print_device_end(rt_dev *d);
@@ -84,7 +86,7 @@ void rt_print_device_end(rt_dev *d);
 
 /* From now on an interrupt (Ctrl-C, SIGTERM, SIGHUP) is remembered and not obeyed at once; a second one is. */
 void rt_interrupt_catch(void);
-bool rt_interrupt_wanted(void);
+bool rt_interrupt_wanted(void *ctx); /* ctx is not looked at: it fits the callbacks that ask */
 
 /* How far a long command is, on standard error. Nothing is shown in the first second; then one line that is rewritten
  * on a terminal, else one line for every tenth. */

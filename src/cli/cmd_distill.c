@@ -10,7 +10,7 @@
 typedef struct flag_values {
     rt_words words[RT_SETTING_COUNT_ALL];
     bool on[RT_SETTING_COUNT_ALL];
-    bool resume, override, fit, smoke;
+    rt_job_run_opts o;
     bool json, ops; /* of a plan */
     const char *config;
     rt_flag flags[RT_SETTING_COUNT_ALL + 6];
@@ -32,7 +32,7 @@ static void make_flags(flag_values *v, rt_job_kind k)
     }
     v->flags[n++] = (rt_flag){ "--config", RT_FLAG_TEXT, &v->config, "FILE",
                                "settings from a YAML file, by the names of the flags; the command line wins" };
-    v->flags[n++] = (rt_flag){ "--fit", RT_FLAG_BOOL, &v->fit, NULL,
+    v->flags[n++] = (rt_flag){ "--fit", RT_FLAG_BOOL, &v->o.fit, NULL,
                                "choose --micro-batch, --recompute and --teacher-weights to fit; so it is where they "
                                "are not given, and with --resume they are chosen again" };
     if (k == RT_JOB_PLAN) {
@@ -40,10 +40,10 @@ static void make_flags(flag_values *v, rt_job_kind k)
         v->flags[n++] = (rt_flag){ "--json", RT_FLAG_BOOL, &v->json, NULL, "print the facts as JSON" };
         return;
     }
-    v->flags[n++] = (rt_flag){ "--smoke", RT_FLAG_BOOL, &v->smoke, NULL,
+    v->flags[n++] = (rt_flag){ "--smoke", RT_FLAG_BOOL, &v->o.smoke, NULL,
                                "time ten steps, say how long the run would take, leave nothing behind" };
-    v->flags[n++] = (rt_flag){ "--resume", RT_FLAG_BOOL, &v->resume, NULL, "resume the run in --out" };
-    v->flags[n++] = (rt_flag){ "--override", RT_FLAG_BOOL, &v->override, NULL,
+    v->flags[n++] = (rt_flag){ "--resume", RT_FLAG_BOOL, &v->o.resume, NULL, "resume the run in --out" };
+    v->flags[n++] = (rt_flag){ "--override", RT_FLAG_BOOL, &v->o.override, NULL,
                                "with --resume: take the settings given now where they differ" };
 }
 
@@ -73,12 +73,6 @@ static int take_config(rt_settings *s, const char *path, bool quiet, rt_arena *a
     rt_settings_overlay(&file, s);
     *s = file;
     return RT_OK;
-}
-
-static void on_device(void *ctx, rt_dev *d, const char *why)
-{
-    (void)ctx;
-    rt_print_device(d, why);
 }
 
 static int run(rt_job_run *j, rt_run_printer *p, rt_err *e)
@@ -111,7 +105,7 @@ out:
     return rc;
 }
 
-static int open_and_run(const rt_settings *s, const flag_values *v, rt_job_kind k, rt_err *e)
+static int open_and_run(const rt_settings *s, flag_values *v, rt_job_kind k, rt_err *e)
 {
     int rc;
     static rt_job_run j;
@@ -121,16 +115,12 @@ static int open_and_run(const rt_settings *s, const flag_values *v, rt_job_kind 
     printer.plan = k == RT_JOB_PLAN;
     rt_run_events events = rt_run_printer_events(&printer);
     if (v->json) events = (rt_run_events){ .stop = events.stop, .ctx = events.ctx };
-    const rt_job_run_opts o = { .kind = k,
-                                .env = &env,
-                                .events = &events,
-                                .device = v->json ? NULL : on_device,
-                                .resume = v->resume,
-                                .override = v->override,
-                                .fit = v->fit,
-                                .smoke = v->smoke };
+    v->o.kind = k;
+    v->o.env = &env;
+    v->o.events = &events;
+    if (!v->json) v->o.device = rt_print_device;
     rt_interrupt_catch();
-    RT_TRY(rt_job_run_open(&j, s, &o, e));
+    RT_TRY(rt_job_run_open(&j, s, &v->o, e));
     RT_TRY(k == RT_JOB_PLAN ? plan(&j, v, e) : run(&j, &printer, e));
 out:
     if (rc < 0 && printer.dirty) printf("\n");

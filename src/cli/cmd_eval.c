@@ -5,57 +5,6 @@
 #include <math.h>
 #include <stdio.h>
 
-typedef struct options {
-    const char *teacher, *teacher_weights, *device, *loss_on, *chat_template, *word;
-    rt_words data, template_var;
-    uint32_t seq_len, batch, threads, rows, vocab;
-    uint64_t skip_bad;
-    bool json, allow_drop;
-} options;
-
-/* ---- flags to settings ---- */
-
-static int set_text(rt_settings *s, rt_setting_id id, const char *text, rt_err *e)
-{
-    return text ? rt_settings_set(s, id, text, e) : RT_OK;
-}
-
-static int set_list(rt_settings *s, rt_setting_id id, const rt_words *w, rt_err *e)
-{
-    int rc = RT_OK;
-    for (uint32_t i = 0; rc >= 0 && i < w->count; i++) rc = rt_settings_set(s, id, w->text[i], e);
-    return rc;
-}
-
-static void set_count(rt_settings *s, rt_setting_id id, uint64_t *field, uint64_t value)
-{
-    *field = value;
-    s->given[id] = value != 0;
-}
-
-static int fill_settings(rt_settings *s, const options *o, const char *model, rt_err *e)
-{
-    int rc;
-    RT_TRY(set_text(s, RT_SETTING_ID_student, model, e));
-    RT_TRY(set_text(s, RT_SETTING_ID_teacher, o->teacher, e));
-    RT_TRY(set_text(s, RT_SETTING_ID_teacher_weights, o->teacher_weights, e));
-    RT_TRY(set_text(s, RT_SETTING_ID_device, o->device, e));
-    RT_TRY(set_text(s, RT_SETTING_ID_loss_on, o->loss_on, e));
-    RT_TRY(set_text(s, RT_SETTING_ID_chat_template, o->chat_template, e));
-    RT_TRY(set_list(s, RT_SETTING_ID_data, &o->data, e));
-    RT_TRY(set_list(s, RT_SETTING_ID_template_var, &o->template_var, e));
-    set_count(s, RT_SETTING_ID_seq_len, &s->seq_len, o->seq_len);
-    set_count(s, RT_SETTING_ID_batch, &s->batch, o->batch);
-    set_count(s, RT_SETTING_ID_threads, &s->threads, o->threads);
-    set_count(s, RT_SETTING_ID_vocab, &s->vocab, o->vocab);
-    set_count(s, RT_SETTING_ID_skip_bad, &s->skip_bad, o->skip_bad);
-    s->allow_drop = o->allow_drop;
-out:
-    return rc;
-}
-
-/* ---- printing ---- */
-
 static void print_measure(const char *name, rt_measure m)
 {
     if (isnan(m.error))
@@ -134,38 +83,34 @@ static void print_text(const rt_job_evaluation *v, const char *word)
     if (r->places) print_word(r, word);
 }
 
-static int evaluate(const options *o, const char *model, rt_err *e)
+static int evaluate(rt_job_evaluate_opts *o, bool json, rt_err *e)
 {
-    int rc;
-    static rt_settings s;
     static rt_job_evaluation v;
     rt_progress progress;
     rt_job_env env = rt_cli_env(0);
+    o->env = &env;
+    o->progress = rt_progress_step;
+    o->ctx = &progress;
     rt_interrupt_catch();
     rt_progress_begin(&progress);
-    const rt_job_evaluate_opts jo = {
-        .env = &env, .rows = o->rows, .word = o->word, .progress = rt_progress_step, .ctx = &progress
-    };
-    RT_TRY(fill_settings(&s, o, model, e));
-    rc = rt_job_evaluate(&v, &s, &jo, e);
+    int rc = rt_job_evaluate(&v, o, e);
     rt_progress_end(&progress);
-    if (rc < 0) goto out;
-    if (o->json)
-        RT_TRY(print_json(&v, o->word, e));
+    if (rc < 0) return rc;
+    if (json)
+        rc = print_json(&v, o->word, e);
     else
         print_text(&v, o->word);
-out:
     rt_job_evaluation_free(&v);
     return rc;
 }
 
 int rt_cmd_eval(int argc, char **argv, rt_err *e)
 {
-    static options o;
-    rt_words words = { 0 };
-    bool help;
+    rt_job_evaluate_opts o = { 0 };
+    rt_words words = { 0 }, data = { 0 }, vars = { 0 };
+    bool json = false, help;
     const rt_flag flags[] = {
-        { "--data", RT_FLAG_LIST, &o.data, "PATH", "text to measure on, as distill takes it; may be repeated" },
+        { "--data", RT_FLAG_LIST, &data, "PATH", "text to measure on, as distill takes it; may be repeated" },
         { "--teacher", RT_FLAG_TEXT, &o.teacher, "MODEL", "also measure how close the model is to this one" },
         { "--teacher-weights", RT_FLAG_TEXT, &o.teacher_weights, "W",
           "native, bf16 or auto, as distill has it (auto)" },
@@ -175,13 +120,13 @@ int rt_cmd_eval(int argc, char **argv, rt_err *e)
         { "--rows", RT_FLAG_COUNT, &o.rows, "N", "rows at most (all)" },
         { "--loss-on", RT_FLAG_TEXT, &o.loss_on, "turns|all", "measure assistant turns, or everything" },
         { "--chat-template", RT_FLAG_TEXT, &o.chat_template, "T", "teacher, student or a file" },
-        { "--template-var", RT_FLAG_LIST, &o.template_var, "K=V", "a variable for the chat template" },
+        { "--template-var", RT_FLAG_LIST, &vars, "K=V", "a variable for the chat template" },
         { "--skip-bad", RT_FLAG_WHOLE, &o.skip_bad, "N", "records at fault that may be skipped" },
         { "--allow-drop", RT_FLAG_BOOL, &o.allow_drop, NULL, "allow more than 5 % of the records to be dropped" },
         { "--vocab", RT_FLAG_COUNT, &o.vocab, "N", "ids in use, where neither model has a tokenizer" },
         { "--device", RT_FLAG_TEXT, &o.device, "D", "where to run (auto)" },
         { "--threads", RT_FLAG_COUNT, &o.threads, "N", "CPU threads (default: cores this process may use)" },
-        { "--json", RT_FLAG_BOOL, &o.json, NULL, "the same numbers as JSON" },
+        { "--json", RT_FLAG_BOOL, &json, NULL, "the same numbers as JSON" },
         { 0 },
     };
     const rt_command c = {
@@ -199,5 +144,10 @@ int rt_cmd_eval(int argc, char **argv, rt_err *e)
     };
     int rc = rt_args_parse(&c, argc, argv, &help, e);
     if (rc < 0 || help) return rc;
-    return evaluate(&o, words.text[0], e);
+    o.model = words.text[0];
+    o.data = data.text;
+    o.data_count = data.count;
+    o.template_vars = vars.text;
+    o.var_count = vars.count;
+    return evaluate(&o, json, e);
 }

@@ -22,7 +22,7 @@ static int on_token(void *ctx, uint32_t id, const char *text, size_t len)
 {
     state *s = ctx;
     bool last = id == UINT32_MAX;
-    if (!last && rt_interrupt_wanted()) return 1;
+    if (!last && rt_interrupt_wanted(NULL)) return 1;
     if (s->o->json) {
         rt_str_append_n(&s->made, text, len);
         return 0;

@@ -3,22 +3,9 @@
 #include "cli/cli.h"
 #include "verify/verify.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-static volatile sig_atomic_t interrupted;
-static void on_interrupt(int sig)
-{
-    (void)sig;
-    interrupted = 1;
-}
-static bool asked_to_stop(void *ctx)
-{
-    (void)ctx;
-    return interrupted != 0;
-}
 
 enum { MAX_REASONS = 32 };
 
@@ -143,9 +130,9 @@ static int run_cases(rt_verify_opts *o, bool json, rt_err *e)
     summary s = { .json = json, .progress = !json && isatty(STDERR_FILENO), .cases = json ? json_array() : NULL };
     rt_verify_totals t = { 0 };
     o->report = on_result;
-    o->stop = asked_to_stop;
+    o->stop = rt_interrupt_wanted;
     o->ctx = &s;
-    signal(SIGINT, on_interrupt);
+    rt_interrupt_catch();
     int rc = rt_verify_run(o, &t, e);
     clear_progress(&s);
     if (rc >= 0)

@@ -9,7 +9,7 @@
 
 int rt_print_json(json_t *j, rt_err *e)
 {
-    int rc = j ? RT_OK : rt_fail(e, RT_NOMEM, "no memory to print JSON");
+    int rc = j ? RT_OK : rt_no_memory(e, "JSON");
     if (j && (json_dumpf(j, stdout, JSON_INDENT(2)) < 0 || putchar('\n') == EOF))
         rc = rt_fail(e, RT_IO, "could not write JSON to standard output");
     json_decref(j);

@@ -24,7 +24,11 @@ void rt_interrupt_catch(void)
     sigaction(SIGHUP, &a, NULL);
 }
 
-bool rt_interrupt_wanted(void) { return interrupted != 0; }
+bool rt_interrupt_wanted(void *ctx)
+{
+    (void)ctx;
+    return interrupted != 0;
+}
 
 void rt_progress_begin(rt_progress *p) { *p = (rt_progress){ .start = rt_now(), .terminal = isatty(STDERR_FILENO) }; }
 

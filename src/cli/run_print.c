@@ -2,7 +2,6 @@
 #include "cli/cli.h"
 
 #include "base/sys.h"
-#include "job/prepare/pace.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -173,12 +172,6 @@ static void on_saved(void *ctx, const char *path)
     fflush(stdout);
 }
 
-static bool on_stop(void *ctx)
-{
-    (void)ctx;
-    return rt_interrupt_wanted();
-}
-
 rt_run_events rt_run_printer_events(rt_run_printer *p)
 {
     return (rt_run_events){ .note = on_note,
@@ -189,7 +182,7 @@ rt_run_events rt_run_printer_events(rt_run_printer *p)
                             .projected = on_projected,
                             .evaluated = on_evaluated,
                             .saved = on_saved,
-                            .stop = on_stop,
+                            .stop = rt_interrupt_wanted,
                             .ctx = p };
 }
 

@@ -21,7 +21,7 @@ static const char *value_of(const rt_settings *s, int id, char count[RT_DEV_COUN
     }
 }
 
-int rt_job_check_threads(uint64_t threads, rt_err *e)
+static int check_threads(uint64_t threads, rt_err *e)
 {
     return threads <= THREADS_MAX ? RT_OK : rt_fail(e, RT_USAGE, "--threads is out of range (0 to %d)", THREADS_MAX);
 }
@@ -33,7 +33,7 @@ int rt_settings_device(rt_dev_opts *out, const rt_settings *s, rt_arena *a, rt_e
     char(*text)[RT_DEV_COUNT_TEXT] = rt_arena_alloc(a, RT_SETTING_COUNT_ALL * sizeof *text);
     uint32_t count = 0;
     *out = (rt_dev_opts){ 0 };
-    RT_TRY(rt_job_check_threads(s->threads, e));
+    RT_TRY(check_threads(s->threads, e));
     for (int i = 0; list && text && i < RT_SETTING_COUNT_ALL; i++) {
         const char *name = rt_setting_table[i].flag + 2; /* after the dashes */
         const char *value = rt_backend_option(name) ? value_of(s, i, text[i]) : NULL;
@@ -44,6 +44,12 @@ int rt_settings_device(rt_dev_opts *out, const rt_settings *s, rt_arena *a, rt_e
     out->count = count;
 out:
     return rc;
+}
+
+int rt_job_pool_new(rt_pool **out, uint64_t threads, rt_err *e)
+{
+    int rc = check_threads(threads, e);
+    return rc < 0 ? rc : rt_pool_new(out, threads ? (uint32_t)threads : rt_cpu_count(), e);
 }
 
 /* The device that the run in the setting out began on. A file that cannot be read is told of when the run is opened. */

@@ -3,10 +3,9 @@
 #define RT_JOB_DEVICE_H
 
 #include "backend/backend.h"
+#include "base/pool.h"
 #include "settings/settings.h"
 
-/* RT_USAGE for more threads than there can be. */
-int rt_job_check_threads(uint64_t threads, rt_err *e);
 /* Every setting that has a value and that a backend takes as an option by the name of its flag. The list is in a; the
  * environment is left to the caller. RT_USAGE for more threads than can be. */
 int rt_settings_device(rt_dev_opts *out, const rt_settings *s, rt_arena *a, rt_err *e);
@@ -16,6 +15,8 @@ enum { RT_JOB_WHY = 160 };
  * bytes, may be null): why an earlier backend was passed over where the choice was left open; else empty. */
 int rt_job_device_open(rt_dev **out, const rt_settings *s, bool resume, const char *const *env, char *why, rt_err *e);
 void rt_job_device_close(rt_dev *d); /* accepts null */
+/* Threads of the host for work beside it; 0: all that this process may use. RT_USAGE for more than there can be. */
+int rt_job_pool_new(rt_pool **out, uint64_t threads, rt_err *e);
 
 /* A backend of this binary, with its devices on this machine or the reason why it has none. */
 enum { RT_JOB_DEVICES = 16 };

@@ -34,9 +34,6 @@ typedef struct rt_job_notes {
     uint32_t count;
 } rt_job_notes;
 
-/* threads 0: all that this process may use. RT_USAGE for more than there can be. */
-int rt_job_pool_new(rt_pool **out, uint64_t threads, rt_err *e);
-
 /* ---- runs: distil, train, plan (job_run.c) ---- */
 
 typedef enum rt_job_kind {
@@ -86,10 +83,21 @@ int rt_job_run_program_print(const rt_run *r, uint32_t program, bool json, rt_st
 
 /* ---- evaluation (job_evaluate.c) ---- */
 
+/* As the settings of these names; null and 0 are their defaults, but where said. */
 typedef struct rt_job_evaluate_opts {
-    const rt_job_env *env;
+    const char *model, *teacher, *teacher_weights; /* model: the setting student */
+    const char *const *data;                       /* (data_count) */
+    const char *const *template_vars;              /* (var_count) */
+    uint32_t data_count, var_count;
+    const char *loss_on, *chat_template, *device;
+    uint32_t seq_len; /* 0: as the data needs, up to 2048 */
+    uint32_t batch;   /* 0: 8 */
+    uint32_t threads, vocab;
+    uint64_t skip_bad;
+    bool allow_drop;
     uint32_t rows;    /* at most; 0: all */
     const char *word; /* whose probability is measured too; null: none */
+    const rt_job_env *env;
     rt_job_progress_fn progress;
     void *ctx;
 } rt_job_evaluate_opts;
@@ -103,9 +111,7 @@ typedef struct rt_job_evaluation {
     uint32_t rows;
     rt_job_notes notes;
 } rt_job_evaluation;
-/* The settings student (the model), teacher, teacher_weights, data, seq_len (where not given: as the data needs, up to
- * 2048), batch (8), loss_on, chat_template, template_var, skip_bad, allow_drop, vocab, device and threads. */
-int rt_job_evaluate(rt_job_evaluation *out, const rt_settings *s, const rt_job_evaluate_opts *o, rt_err *e);
+int rt_job_evaluate(rt_job_evaluation *out, const rt_job_evaluate_opts *o, rt_err *e);
 void rt_job_evaluation_free(rt_job_evaluation *v); /* accepts zeroes */
 /* Of kl: which value this share of the positions does not exceed. */
 double rt_job_evaluation_percentile(const rt_job_evaluation *v, double share);

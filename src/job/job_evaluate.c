@@ -39,20 +39,36 @@ static bool on_stop(void *ctx)
     return w->stopped;
 }
 
-static int take_settings(work *w, const rt_settings *given, rt_err *e)
+/* What inputs look at. */
+static int fill_settings(work *w, rt_err *e)
 {
     int rc;
     rt_settings *s = &w->settings;
-    *s = *given;
-    w->B = s->given[RT_SETTING_ID_batch] ? (uint32_t)s->batch : BATCH;
-    w->asked = RT_WEIGHTS_AUTO;
-    if (s->data.count == 0) RT_TRY(rt_fail(e, RT_USAGE, "--data is missing: text to measure on"));
-    if (s->given[RT_SETTING_ID_teacher_weights] && !s->teacher)
-        RT_TRY(rt_fail(e, RT_USAGE, "--teacher-weights needs --teacher"));
-    if (s->given[RT_SETTING_ID_teacher_weights] && !rt_weights_parse(s->teacher_weights, &w->asked))
-        RT_TRY(rt_fail(e, RT_USAGE, "--teacher-weights is auto, native or bf16, not '%s'", s->teacher_weights));
-    s->allow_degenerate = true; /* comparing a model with itself is a fair question here */
+    const rt_job_evaluate_opts *o = w->o;
+    const struct {
+        rt_setting_id id;
+        const char *text;
+    } texts[] = { { RT_SETTING_ID_student, o->model },
+                  { RT_SETTING_ID_teacher, o->teacher },
+                  { RT_SETTING_ID_device, o->device },
+                  { RT_SETTING_ID_loss_on, o->loss_on },
+                  { RT_SETTING_ID_chat_template, o->chat_template } };
     RT_TRY(rt_settings_defaults(s, e));
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (texts[i].text) RT_TRY(rt_settings_set(s, texts[i].id, texts[i].text, e));
+    for (uint32_t i = 0; i < o->data_count; i++) RT_TRY(rt_settings_set(s, RT_SETTING_ID_data, o->data[i], e));
+    for (uint32_t i = 0; i < o->var_count; i++)
+        RT_TRY(rt_settings_set(s, RT_SETTING_ID_template_var, o->template_vars[i], e));
+    s->allow_degenerate = true; /* comparing a model with itself is a fair question here */
+    s->allow_drop = o->allow_drop;
+    s->skip_bad = o->skip_bad;
+    s->threads = o->threads;
+    s->vocab = o->vocab;
+    s->given[RT_SETTING_ID_vocab] = o->vocab != 0;
+    if (!o->data_count) RT_TRY(rt_fail(e, RT_USAGE, "--data is missing: text to measure on"));
+    if (o->teacher_weights && !o->teacher) RT_TRY(rt_fail(e, RT_USAGE, "--teacher-weights needs --teacher"));
+    if (o->teacher_weights && !rt_weights_parse(o->teacher_weights, &w->asked))
+        RT_TRY(rt_fail(e, RT_USAGE, "--teacher-weights is auto, native or bf16, not '%s'", o->teacher_weights));
 out:
     return rc;
 }
@@ -62,8 +78,8 @@ out:
 static int choose_length(work *w, const rt_run_facts *f, rt_err *e)
 {
     const rt_inputs *in = w->in;
-    bool given = w->settings.given[RT_SETTING_ID_seq_len];
-    uint64_t T = given ? w->settings.seq_len : rt_align_up(f->length99, 256);
+    bool given = w->o->seq_len != 0;
+    uint64_t T = given ? w->o->seq_len : rt_align_up(f->length99, 256);
     uint32_t most = in->student->config.context;
     if (in->teacher && in->teacher->config.context < most) most = in->teacher->config.context;
     if (!given && T > MOST_LENGTH) T = MOST_LENGTH;
@@ -78,8 +94,7 @@ static int choose_length(work *w, const rt_run_facts *f, rt_err *e)
 static int check_ids(const work *w, rt_err *e)
 {
     int32_t bad;
-    uint32_t rows = w->in->student->config.vocab;
-    if (w->in->teacher && w->in->teacher->config.vocab < rows) rows = w->in->teacher->config.vocab;
+    uint32_t rows = rt_inputs_id_rows(w->in);
     if (rt_eval_set_below(w->set, rows, &bad)) return RT_OK;
     return rt_fail(e, RT_INVALID,
                    "id %d is in the data, and an embedding has %u rows; the data is of another tokenizer", bad, rows);
@@ -207,14 +222,14 @@ static void close_work(work *w)
     rt_arena_free(&w->arena);
 }
 
-int rt_job_evaluate(rt_job_evaluation *out, const rt_settings *s, const rt_job_evaluate_opts *o, rt_err *e)
+int rt_job_evaluate(rt_job_evaluation *out, const rt_job_evaluate_opts *o, rt_err *e)
 {
     int rc;
-    work w = { .o = o, .out = out };
+    work w = { .o = o, .out = out, .asked = RT_WEIGHTS_AUTO, .B = o->batch ? o->batch : BATCH };
     *out = (rt_job_evaluation){ 0 };
     rt_json_init();
-    RT_TRY(take_settings(&w, s, e));
-    RT_TRY(rt_job_pool_new(&w.pool, s->threads, e));
+    RT_TRY(fill_settings(&w, e));
+    RT_TRY(rt_job_pool_new(&w.pool, o->threads, e));
     RT_TRY(open_data(&w, e));
     RT_TRY(open_trainer(&w, e));
     RT_TRY(measure(&w, e));

@@ -1,7 +1,8 @@
 /* job_generate.c - text from a model, token by token. See job.h. */
-#include "job/job.h"
+#include "job/job_internal.h"
 
 #include "base/json.h"
+#include "text/data/data_prompt.h"
 #include "text/data/model_text.h"
 
 #include <string.h>
@@ -68,15 +69,6 @@ out:
 
 /* ---- the prompt ---- */
 
-static int encode(const rt_job_generator *g, const char *text, size_t len, unsigned flags, rt_tok_ids *ids, rt_err *e)
-{
-    rt_tok_scratch *scratch = NULL;
-    int rc = rt_tok_scratch_new(&scratch, g->text->tokenizer, e);
-    if (rc >= 0) rc = rt_tokenizer_encode(g->text->tokenizer, scratch, text, len, flags, ids, e);
-    rt_tok_scratch_free(scratch);
-    return rc;
-}
-
 static bool add_message(json_t *list, const char *role, const char *text, size_t len)
 {
     return json_array_append_new(list, json_pack("{s:s, s:s%}", "role", role, "content", text, len)) == 0;
@@ -85,16 +77,15 @@ static bool add_message(json_t *list, const char *role, const char *text, size_t
 static int chat_prompt(const rt_job_generator *g, const rt_job_prompt *p, rt_tok_ids *ids, rt_err *e)
 {
     int rc;
-    rt_jinja_result r = { 0 };
     json_t *list = json_array();
-    rt_chat_options c = { .add_generation_prompt = true, .special = g->text->special, .now = p->now };
+    const rt_data_text t = {
+        .tok = g->text->tokenizer, .tmpl = g->text->chat, .special = g->text->special, .now = p->now
+    };
     if (!list || (p->system && !add_message(list, "system", p->system, strlen(p->system))) ||
         !add_message(list, "user", p->text, p->len))
         RT_TRY(rt_fail(e, RT_INVALID, "the prompt is not UTF-8, or memory is out"));
-    RT_TRY(rt_chat_render(g->text->chat, list, &c, &r, e));
-    RT_TRY(encode(g, r.text.data ? r.text.data : "", r.text.len, 0, ids, e));
+    RT_TRY(rt_prompt_from_chat(&t, list, NULL, NULL, ids, e));
 out:
-    rt_jinja_result_free(&r);
     json_decref(list);
     return rc;
 }
@@ -106,7 +97,8 @@ int rt_job_generator_prompt(const rt_job_generator *g, const rt_job_prompt *p, r
     if (p->system && !chat)
         return rt_fail(e, RT_INVALID, "a system message needs a chat template, and %s",
                        p->raw ? "--raw leaves it out" : "the model has none");
-    return chat ? chat_prompt(g, p, ids, e) : encode(g, p->text, p->len, RT_ENCODE_SPECIAL, ids, e);
+    return chat ? chat_prompt(g, p, ids, e)
+                : rt_job_tokenizer_encode(g->text->tokenizer, p->text, p->len, RT_ENCODE_SPECIAL, ids, e);
 }
 
 /* ---- the answer ---- */

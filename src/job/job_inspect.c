@@ -44,16 +44,12 @@ static int look_at_tokenizer(rt_job_inspection *f, rt_err *e)
     const rt_model_text *text = &f->m->text;
     rt_tokenizer *t = NULL;
     rt_err why = { 0 };
-    int rc = RT_OK;
-    if (text->tokenizer_json.data) {
-        f->tokenizer_from = "tokenizer.json";
-        rc = rt_tokenizer_from_json(&t, text->tokenizer_json.data, text->tokenizer_json.len, &why);
-    } else if (text->has_vocab) {
-        f->tokenizer_from = f->m->container == RT_CONTAINER_APR ? "APR keys" : "GGUF keys";
-        rc = rt_tokenizer_from_vocab(&t, &text->vocab, &why);
-    } else {
-        return RT_OK;
-    }
+    int rc;
+    if (!text->tokenizer_json.data && !text->has_vocab) return RT_OK;
+    f->tokenizer_from = text->tokenizer_json.data             ? "tokenizer.json"
+                        : f->m->container == RT_CONTAINER_APR ? "APR keys"
+                                                              : "GGUF keys";
+    rc = rt_model_tokenizer(&t, text, &why);
     if (rc == RT_NOMEM) return rt_fail(e, RT_NOMEM, "%s", why.text);
     f->tokenizer_usable = rc >= 0;
     if (t) {

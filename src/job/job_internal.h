@@ -1,5 +1,5 @@
-/* job_internal.h - shared by the files that make models (job_convert.c, job_init.c): what an output is to be, the
- * reasons to refuse it before any work is done (job_output.c), and the tokenizer that goes into it. */
+/* job_internal.h - shared by the files of jobs: notes, what an output model is to be, the reasons to refuse it before
+ * any work is done and the tokenizer that goes into it (job_output.c), one text as ids (job_tokenize.c). */
 #ifndef RT_JOB_JOB_INTERNAL_H
 #define RT_JOB_JOB_INTERNAL_H
 
@@ -33,5 +33,9 @@ int rt_job_tokenizer_bytes(rt_job_tokenizer *t, const rt_model_config *c, rt_are
 /* RT_INVALID when it has ids that the model's embedding has no row for. */
 int rt_job_tokenizer_check(const rt_job_tokenizer *t, const char *spec, const rt_model_config *c, rt_err *e);
 void rt_job_tokenizer_close(rt_job_tokenizer *t); /* accepts zeroes */
+
+/* job_tokenize.c: appends the ids of one text; flags as rt_tokenizer_encode has them. */
+int rt_job_tokenizer_encode(const rt_tokenizer *t, const char *text, size_t len, unsigned flags, rt_tok_ids *ids,
+                            rt_err *e);
 
 #endif

@@ -24,12 +24,6 @@ bool rt_job_needs_teacher(rt_setting_id id)
     }
 }
 
-int rt_job_pool_new(rt_pool **out, uint64_t threads, rt_err *e)
-{
-    int rc = rt_job_check_threads(threads, e);
-    return rc < 0 ? rc : rt_pool_new(out, threads ? (uint32_t)threads : rt_cpu_count(), e);
-}
-
 static int check(const rt_settings *s, const rt_job_run_opts *o, rt_err *e)
 {
     if (o->override && !o->resume)
@@ -38,7 +32,7 @@ static int check(const rt_settings *s, const rt_job_run_opts *o, rt_err *e)
         return rt_fail(e, RT_USAGE, "--smoke times a new run, and --resume resumes one; give one of them");
     if (o->kind == RT_JOB_PLAN && o->resume) return rt_fail(e, RT_USAGE, "a plan is of a new run; leave resume out");
     if (o->kind == RT_JOB_DISTILL && !o->resume && !s->teacher)
-        return rt_fail(e, RT_USAGE, "--teacher is missing; retort train learns without one");
+        return rt_fail(e, RT_USAGE, "distill needs a teacher: --teacher is missing; retort train learns without one");
     for (int i = 0; o->kind == RT_JOB_TRAIN && i < RT_SETTING_COUNT_ALL; i++)
         if (s->given[i] && rt_job_needs_teacher((rt_setting_id)i))
             return rt_fail(e, RT_INVALID, "%s is a setting of distillation, and train has no teacher; use distill",

@@ -24,26 +24,6 @@ typedef struct text_source {
     rt_data_text text;
 } text_source;
 
-/* A value is JSON where it is that (false, 3, "x"), else a text. */
-static int read_vars(json_t **out, const rt_job_text_opts *o, rt_err *e)
-{
-    if (o->var_count == 0) return RT_OK;
-    json_t *object = json_object();
-    *out = object;
-    for (uint32_t i = 0; object && i < o->var_count; i++) {
-        const char *text = o->vars[i], *eq = strchr(text, '=');
-        char key[100];
-        if (!eq || eq == text || (size_t)(eq - text) >= sizeof key)
-            return rt_fail(e, RT_USAGE, "--template-var takes NAME=VALUE, not '%s'", text);
-        snprintf(key, sizeof key, "%.*s", (int)(eq - text), text);
-        json_t *value = json_loads(eq + 1, JSON_DECODE_ANY, NULL);
-        if (!value) value = json_string(eq + 1);
-        if (!value) return rt_fail(e, RT_USAGE, "--template-var %s is not valid UTF-8", key);
-        if (json_object_set_new(object, key, value) < 0) object = NULL;
-    }
-    return object ? RT_OK : rt_no_memory(e, "the variables of a template");
-}
-
 static int read_template(text_source *t, const char *path, rt_err *e)
 {
     rt_str text = { 0 };
@@ -82,7 +62,7 @@ static int open_text(text_source *t, const rt_job_text_opts *o, rt_err *e)
     if (!o->model) return RT_OK;
     RT_TRY(rt_text_open(&t->source, o->model, &o->env->hub, e));
     if (o->template_file) RT_TRY(read_template(t, o->template_file, e));
-    RT_TRY(read_vars(&t->extra, o, e));
+    if (o->var_count) RT_TRY(rt_template_vars(&t->extra, o->vars, o->var_count, e));
     RT_TRY(rt_data_text_from(&t->text, t->source, t->tmpl, e));
     t->text.extra = t->extra;
     t->text.now = o->env->now; /* some templates print the date */
@@ -95,17 +75,22 @@ out:
 
 /* ---- one text ---- */
 
+int rt_job_tokenizer_encode(const rt_tokenizer *t, const char *text, size_t len, unsigned flags, rt_tok_ids *ids,
+                            rt_err *e)
+{
+    rt_tok_scratch *scratch = NULL;
+    int rc = rt_tok_scratch_new(&scratch, t, e);
+    if (rc >= 0) rc = rt_tokenizer_encode(t, scratch, text, len, flags, ids, e);
+    rt_tok_scratch_free(scratch);
+    return rc;
+}
+
 int rt_job_encode(const rt_job_text_opts *o, const char *text, size_t len, bool special, rt_tok_ids *ids, rt_err *e)
 {
-    int rc;
-    text_source t = { 0 };
-    rt_tok_scratch *scratch = NULL;
+    text_source t;
     rt_json_init();
-    RT_TRY(open_text(&t, o, e));
-    RT_TRY(rt_tok_scratch_new(&scratch, t.text.tok, e));
-    RT_TRY(rt_tokenizer_encode(t.text.tok, scratch, text, len, special ? RT_ENCODE_SPECIAL : 0, ids, e));
-out:
-    rt_tok_scratch_free(scratch);
+    int rc = open_text(&t, o, e);
+    if (rc >= 0) rc = rt_job_tokenizer_encode(t.text.tok, text, len, special ? RT_ENCODE_SPECIAL : 0, ids, e);
     close_text(&t);
     return rc;
 }

@@ -1,10 +1,11 @@
-"""Which room may include which; and that the checker sees a breach when there is one."""
+"""Which room may include which, and call what; and that the checker sees a breach when there is one."""
 import os
 import re
+import subprocess
 import sys
 import tempfile
 
-from checks import ROOT, check, finish
+from checks import BUILD, ROOT, check, check_all, finish, sources
 
 sys.path.insert(0, os.path.join(ROOT, "tools"))
 import check_layers  # noqa: E402
@@ -43,6 +44,9 @@ CASES = [
     ("verify/x.c", '#include "train/step.h"', False),
     ("model/x.c", '#include "verify/verify.h"', False),
     ("cli/x.c", '#include "verify/verify.h"', True),
+    ("cli/x.c", '#include "exec/exec.h"', False),
+    ("api/x.c", '#include "verify/verify.h"', False),
+    ("api/x.c", '#include "backend/cpu/cpu.h"', False),
     ("verify/x.c", '#include "cli/args.h"', False),
     ("exec/x.c", '#include "exec.h"', False),
     ("exec/x.c", '#include "../op/plan.h"', False),
@@ -63,4 +67,27 @@ for path, line, allowed in CASES:
                 f.write(line + "\n" if name == path else "\n")
         _, found = check_layers.check(root)
         check(bool(found) != allowed, f"check_layers: {path} with {line}: expected {'no ' if allowed else ''}fault, got {found}")
+
+# The two entrances call the door and what names things, read from the objects: a header of job shows more than that.
+NAMES = ["base", "num", "format", "settings", "job"]
+DOOR = {"api": NAMES, "cli": NAMES + ["evidence", "report", "verify"]}
+SENTENCES = {"rt_pair_describe", "rt_schedule_name", "rt_weights_say"}  # for the screen of a run
+
+
+def symbols(path, kind):
+    listing = subprocess.run([os.environ.get("NM", "nm"), kind, path], capture_output=True, text=True, check=True)
+    return {line.split()[-1] for line in listing.stdout.splitlines()}
+
+
+def room_of_object(path):
+    return check_layers.room_of(os.path.relpath(path, f"{BUILD}/src"))
+
+
+objects = [path for path in sources(f"{BUILD}/src/**/*.o") if os.path.exists(path[len(BUILD) + 1:-2] + ".c")]
+room_of_symbol = {name: room_of_object(path) for path in objects for name in symbols(path, "--defined-only")}
+for room, may in DOOR.items():
+    used = {name for path in objects if room_of_object(path) == room for name in symbols(path, "-u")} - SENTENCES
+    check(len(used) > 0, f"{room} has no objects below {BUILD}/src")
+    check_all(f"{room} calls {name} of {room_of_symbol[name]}; what it needs belongs behind src/job"
+              for name in sorted(used & set(room_of_symbol)) if room_of_symbol[name] not in may + [room])
 finish()

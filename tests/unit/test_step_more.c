@@ -83,7 +83,7 @@ static void test_more_than_a_piece(void **state)
 static void put_checkpoint(const char *name)
 {
     rt_err e = { 0 };
-    char path[600];
+    char path[400];
     snprintf(path, sizeof path, "keep/%s/x", name);
     put_text(path, "1");
     snprintf(path, sizeof path, "%s/%s/state.json", in_dir("keep"), name);

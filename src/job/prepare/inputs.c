@@ -100,20 +100,17 @@ static int choose_template(rt_inputs *in, const rt_settings *s, rt_err *e)
     return RT_OK;
 }
 
-/* "enable_thinking=false": JSON where it is, else text. */
-static int parse_vars(rt_inputs *in, const rt_setting_list *vars, rt_err *e)
+int rt_template_vars(json_t **out, const char *const *vars, uint32_t count, rt_err *e)
 {
-    in->template_vars = json_object();
-    if (!in->template_vars) return rt_fail(e, RT_NOMEM, "no memory for template variables");
-    for (uint32_t i = 0; i < vars->count; i++) {
-        const char *eq = strchr(vars->text[i], '=');
-        if (!eq || eq == vars->text[i])
-            return rt_fail(e, RT_USAGE, "--template-var takes NAME=VALUE, not '%s'", vars->text[i]);
-        char *name = rt_arena_printf(&in->arena, "%.*s", (int)(eq - vars->text[i]), vars->text[i]);
+    if (!(*out = json_object())) return rt_no_memory(e, "template variables");
+    for (uint32_t i = 0; i < count; i++) {
+        const char *eq = strchr(vars[i], '=');
+        if (!eq || eq == vars[i]) return rt_fail(e, RT_USAGE, "--template-var takes NAME=VALUE, not '%s'", vars[i]);
         json_t *v = json_loads(eq + 1, JSON_DECODE_ANY, NULL);
-        if (!v) v = json_string(eq + 1);
-        if (!name || json_object_set_new(in->template_vars, name, v) != 0)
-            return rt_fail(e, RT_NOMEM, "no memory for template variable '%s', or it is not UTF-8", vars->text[i]);
+        json_t *one = json_pack("{s%:o}", vars[i], (size_t)(eq - vars[i]), v ? v : json_string(eq + 1));
+        bool kept = one && json_object_update(*out, one) == 0;
+        json_decref(one);
+        if (!kept) return rt_fail(e, RT_NOMEM, "no memory for template variable '%s', or it is not UTF-8", vars[i]);
     }
     return RT_OK;
 }
@@ -152,7 +149,7 @@ int rt_inputs_open(rt_inputs **out, const rt_settings *s, const rt_inputs_opts *
     }
     in->text = in->student_text ? in->student_text : in->teacher_text;
     RT_TRY(choose_template(in, s, e));
-    RT_TRY(parse_vars(in, &s->template_var, e));
+    RT_TRY(rt_template_vars(&in->template_vars, s->template_var.text, s->template_var.count, e));
     *out = in;
     in = NULL;
 out:

@@ -44,27 +44,6 @@ int rt_parse_share(const char *text, uint64_t total, const char *flag, uint64_t 
     return RT_OK;
 }
 
-char *rt_format_duration(char *buf, double seconds)
-{
-    uint64_t s = seconds > 0 && isfinite(seconds) && seconds < 1e15 ? (uint64_t)(seconds + 0.5) : 0;
-    if (s < 3600)
-        snprintf(buf, 32, "%" PRIu64 ":%02" PRIu64, s / 60, s % 60);
-    else
-        snprintf(buf, 32, "%" PRIu64 "h%02" PRIu64, s / 3600, s / 60 % 60);
-    return buf;
-}
-
-char *rt_format_seconds(char *buf, double s)
-{
-    if (s < 0.9995)
-        snprintf(buf, 32, "%.3g ms", 1e3 * s);
-    else if (s < 99.95)
-        snprintf(buf, 32, "%.3g s", s);
-    else
-        snprintf(buf, 32, "%.3g min", s / 60);
-    return buf;
-}
-
 /* How often something happens at every k-th step of (done, steps], and at the last. */
 static uint64_t times(const char *every, uint64_t done, uint64_t steps)
 {

@@ -25,11 +25,6 @@ typedef struct rt_pace_every {
 int rt_parse_duration(const char *text, double *seconds, rt_err *e);
 /* "12" or "5%" of total, at least 1; RT_USAGE naming the flag. */
 int rt_parse_share(const char *text, uint64_t total, const char *flag, uint64_t *out, rt_err *e);
-/* "0:45", "12:03", "8h05": for people. buf needs 32 bytes; returns buf. */
-char *rt_format_duration(char *buf, double seconds);
-
-/* "8.2 ms", "1.35 s", "2.5 min": of one thing. buf needs 32 bytes; returns buf. */
-char *rt_format_seconds(char *buf, double seconds);
 
 /* From step `done` to the end: steps, evaluations (the one before the first step, too, where done is 0), checkpoints by
  * count and by the clock, the end. */

@@ -6,8 +6,6 @@
 
 #include <string.h>
 
-static int no_memory(rt_err *e) { return rt_fail(e, RT_NOMEM, "no memory for a prompt"); }
-
 /* As data begins a text: with BOS where the tokenizer adds one. */
 static int continue_text(const rt_data_text *t, const char *text, size_t len, rt_str *shown, rt_tok_ids *ids, rt_err *e)
 {
@@ -16,11 +14,12 @@ static int continue_text(const rt_data_text *t, const char *text, size_t len, rt
     rt_encoded r = { 0 };
     RT_TRY(rt_encoder_new(&x, t, RT_LOSS_ALL, e));
     RT_TRY(rt_encoder_text(x, text, len, RT_PART_FIRST, &r, e));
-    if (!rt_grow((void **)&ids->ids, &ids->cap, ids->count + r.ids.count, sizeof *ids->ids)) RT_TRY(no_memory(e));
+    if (!rt_grow((void **)&ids->ids, &ids->cap, ids->count + r.ids.count, sizeof *ids->ids))
+        RT_TRY(rt_no_memory(e, "a prompt"));
     if (r.ids.count) memcpy(ids->ids + ids->count, r.ids.ids, r.ids.count * sizeof *ids->ids);
     ids->count += r.ids.count;
     rt_str_append_n(shown, text, len);
-    if (shown->failed) RT_TRY(no_memory(e));
+    if (shown->failed) RT_TRY(rt_no_memory(e, "a prompt"));
 out:
     rt_encoded_free(&r);
     rt_encoder_free(x);
@@ -37,8 +36,8 @@ static void show_chat(const json_t *messages, const rt_str *rendered, rt_str *sh
         rt_str_append_n(shown, rendered->data ? rendered->data : "", rendered->len);
 }
 
-static int ask(const rt_data_text *t, const json_t *messages, const json_t *tools, rt_str *shown, rt_tok_ids *ids,
-               rt_err *e)
+int rt_prompt_from_chat(const rt_data_text *t, const json_t *messages, const json_t *tools, rt_str *shown,
+                        rt_tok_ids *ids, rt_err *e)
 {
     int rc;
     rt_jinja_result r = { 0 };
@@ -52,8 +51,8 @@ static int ask(const rt_data_text *t, const json_t *messages, const json_t *tool
     RT_TRY(rt_chat_render(t->tmpl, messages, &o, &r, e));
     RT_TRY(rt_tok_scratch_new(&scratch, t->tok, e));
     RT_TRY(rt_tokenizer_encode(t->tok, scratch, r.text.data ? r.text.data : "", r.text.len, 0, ids, e));
-    show_chat(messages, &r.text, shown);
-    if (shown->failed) RT_TRY(no_memory(e));
+    if (shown) show_chat(messages, &r.text, shown);
+    if (shown && shown->failed) RT_TRY(rt_no_memory(e, "a prompt"));
 out:
     rt_tok_scratch_free(scratch);
     rt_jinja_result_free(&r);
@@ -67,8 +66,10 @@ int rt_prompt_from_line(const rt_data_text *t, const char *line, size_t len, rt_
     rt_json_init();
     (void)rt_json_out_of_memory();
     json_t *messages = json_pack("[{s:s, s:s%}]", "role", "user", "content", line, len);
-    if (!messages) RT_TRY(rt_json_out_of_memory() ? no_memory(e) : rt_fail(e, RT_INVALID, "the prompt is not UTF-8"));
-    RT_TRY(ask(t, messages, NULL, shown, ids, e));
+    if (!messages)
+        RT_TRY(rt_json_out_of_memory() ? rt_no_memory(e, "a prompt")
+                                       : rt_fail(e, RT_INVALID, "the prompt is not UTF-8"));
+    RT_TRY(rt_prompt_from_chat(t, messages, NULL, shown, ids, e));
 out:
     json_decref(messages);
     return rc;
@@ -86,7 +87,7 @@ static int beginning_of(const json_t *messages, json_t **out, rt_err *e)
     if (n == 0) return rt_fail(e, RT_INVALID, "a conversation in which nobody but the assistant speaks asks nothing");
     *out = json_array();
     for (size_t i = 0; i < n; i++)
-        if (!*out || json_array_append(*out, json_array_get(messages, i)) < 0) return no_memory(e);
+        if (!*out || json_array_append(*out, json_array_get(messages, i)) < 0) return rt_no_memory(e, "a prompt");
     return RT_OK;
 }
 
@@ -101,7 +102,7 @@ static int from_record(const rt_data_text *t, const char *json, size_t len, rt_s
         RT_TRY(rt_fail(e, RT_INVALID,
                        "a conversation, and the model has no chat template; name one with --chat-template FILE"));
     RT_TRY(beginning_of(rec.messages, &messages, e));
-    RT_TRY(ask(t, messages, rec.tools, shown, ids, e));
+    RT_TRY(rt_prompt_from_chat(t, messages, rec.tools, shown, ids, e));
 out:
     json_decref(messages);
     rt_record_free(&rec);
@@ -114,7 +115,7 @@ int rt_prompt_from_json(const rt_data_text *t, const char *json, size_t len, rt_
     rt_json_init();
     (void)rt_json_out_of_memory();
     json_t *j = json_loadb(json, len, JSON_ALLOW_NUL, NULL), *text = json_object_get(j, "prompt");
-    if (!j && rt_json_out_of_memory()) return no_memory(e);
+    if (!j && rt_json_out_of_memory()) return rt_no_memory(e, "a prompt");
     if (!text) text = json_object_get(j, "text");
     if (json_is_string(text))
         rc = continue_text(t, json_string_value(text), json_string_length(text), shown, ids, e);

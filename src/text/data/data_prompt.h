@@ -14,5 +14,8 @@ int rt_prompt_from_line(const rt_data_text *t, const char *line, size_t len, rt_
 /* A record: `prompt` and `text` are continued as they are; of conversations, in every spelling that data may have, what
  * stands before the assistant's last words. RT_FORMAT for broken JSON, RT_INVALID for what holds no prompt. */
 int rt_prompt_from_json(const rt_data_text *t, const char *json, size_t len, rt_str *shown, rt_tok_ids *ids, rt_err *e);
+/* A conversation, as a list of messages, up to where the assistant speaks. tools and shown may be null. */
+int rt_prompt_from_chat(const rt_data_text *t, const json_t *messages, const json_t *tools, rt_str *shown,
+                        rt_tok_ids *ids, rt_err *e);
 
 #endif
