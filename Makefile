@@ -258,9 +258,19 @@ check-layers:
 format:
 	$(CLANG_FORMAT) -i $$(find src include examples tests bench -name '*.[ch]')
 
-# The binary; header, library and its pkg-config file, for `cc $(pkg-config --cflags --libs retort)`.
+# Man pages and shell completions, from the tables that --help prints; they are kept in the tree.
+help-files: $(BUILD)/retort
+	EMU='$(EMU)' $(PYTHON) tools/gen_help.py --retort $(BUILD)/retort
+
+# The binary with its man pages and completions; header, library and its pkg-config file, for
+# `cc $(pkg-config --cflags --libs retort)`.
+SHARE = $(DESTDIR)$(PREFIX)/share
 install: $(BUILD)/retort $(API_LIB)
 	install -D -m 755 $(BUILD)/retort '$(DESTDIR)$(PREFIX)/bin/retort'
+	install -D -m 644 -t '$(SHARE)/man/man1' docs/man/*.1
+	install -D -m 644 completions/retort.bash '$(SHARE)/bash-completion/completions/retort'
+	install -D -m 644 -t '$(SHARE)/zsh/site-functions' completions/_retort
+	install -D -m 644 -t '$(SHARE)/fish/vendor_completions.d' completions/retort.fish
 	install -D -m 644 include/retort.h '$(DESTDIR)$(PREFIX)/include/retort.h'
 	install -D -m 644 $(API_LIB) '$(DESTDIR)$(PREFIX)/lib/libretort.a'
 	@mkdir -p '$(DESTDIR)$(PREFIX)/lib/pkgconfig'
@@ -291,12 +301,13 @@ help:
 	@echo 'tools/dispatch.sh  a run on another machine, over ssh; --help says more'
 	@echo 'make check-layers  which room may include which'
 	@echo 'make format        clang-format on every C file'
-	@echo 'make install       binary, C header and library into $$DESTDIR$$PREFIX (PREFIX=$(PREFIX))'
+	@echo 'make help-files    man pages and shell completions again, after a change of a flag or its help'
+	@echo 'make install       binary, man pages, completions, C header and library into $$DESTDIR$$PREFIX (PREFIX=$(PREFIX))'
 	@echo 'make clean         remove $(BUILD)'
 	@echo 'Variables: SAN=address|thread DEBUG=1 ARCH=aarch64 CC=clang BUILD=dir WERROR=1 V=1 CFLAGS LDFLAGS'
 	@echo 'NVCC CUDA_ARCHS CUDA_PTX LIB_openblas CFLAGS_openblas LIB_cmocka $(USES:%=LIB_%) EMU JOBS'
 
 FORCE:
-.PHONY: all lib libs demo check-layers format install clean help FORCE
+.PHONY: all lib libs demo check-layers format help-files install clean help FORCE
 
 -include $(ALL_OBJS:.o=.d)

@@ -1,4 +1,4 @@
-/* args.c - flags from a table: parsing, help, and the nearest known flag for an unknown one. */
+/* args.c - flags from a table: parsing, and the nearest known flag for an unknown one. Help is help.c's. */
 #include "cli/cli.h"
 
 #include "base/str.h"
@@ -11,16 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void print_help(const rt_command *c)
-{
-    printf("usage: %s\n\n%s\n\nflags:\n", c->usage, c->text);
-    for (const rt_flag *f = c->flags; f->name; f++) {
-        char left[64];
-        snprintf(left, sizeof left, "%s%s%s", f->name, f->metavar ? " " : "", f->metavar ? f->metavar : "");
-        printf("  %-22s %s\n", left, f->help);
-    }
-    printf("  %-22s %s\n\nexample:\n  %s\n", "--help", "this text", c->example);
-}
+enum { MAX_FLAGS = 128 };
 
 static const rt_flag *find(const rt_command *c, const char *name, size_t len)
 {
@@ -31,9 +22,9 @@ static const rt_flag *find(const rt_command *c, const char *name, size_t len)
 
 static int unknown(const rt_command *c, const char *word, rt_err *e)
 {
-    const char *names[128] = { "--help" };
+    const char *names[MAX_FLAGS + 2] = { "--help" };
     int n = 1;
-    for (const rt_flag *f = c->flags; f->name && n < 127; f++) names[n++] = f->name;
+    for (const rt_flag *f = c->flags; f->name && n <= MAX_FLAGS; f++) names[n++] = f->name;
     const char *near = rt_nearest(word, names);
     return rt_fail(e, RT_USAGE, "retort %s: unknown %s '%s'%s%s%s see retort %s --help", c->name,
                    word[0] == '-' ? "flag" : "argument", word, near ? "; did you mean " : "", near ? near : "",
@@ -86,12 +77,17 @@ static int set_value(const rt_command *c, const rt_flag *f, const char *text, rt
     return rt_fail(e, RT_INTERNAL, "flag %s has no kind", f->name);
 }
 
-/* One argument that starts with dashes, with its value, at *i; *i is left at the last that was used. */
-static int take_flag(const rt_command *c, int argc, char **argv, int *i, rt_err *e)
+/* One argument that starts with dashes, with its value, at *i; *i is left at the last that was used. given[k]: the k-th
+ * flag of the table was there before. */
+static int take_flag(const rt_command *c, int argc, char **argv, int *i, bool *given, rt_err *e)
 {
     const char *word = argv[*i], *eq = strchr(word, '=');
     const rt_flag *f = find(c, word, eq ? (size_t)(eq - word) : strlen(word));
     if (!f) return unknown(c, word, e);
+    if (f - c->flags >= MAX_FLAGS) return rt_fail(e, RT_INTERNAL, "retort %s has over %d flags", c->name, MAX_FLAGS);
+    if (given[f - c->flags] && f->kind != RT_FLAG_LIST)
+        return rt_fail(e, RT_USAGE, "retort %s: %s is given twice", c->name, f->name);
+    given[f - c->flags] = true;
     if (f->kind == RT_FLAG_BOOL) {
         if (eq) return rt_fail(e, RT_USAGE, "retort %s: %s takes no value", c->name, f->name);
         *(bool *)f->value = true;
@@ -104,21 +100,21 @@ static int take_flag(const rt_command *c, int argc, char **argv, int *i, rt_err 
 
 int rt_args_parse(const rt_command *c, int argc, char **argv, bool *help, rt_err *e)
 {
+    for (int i = 0; i < argc; i++) {
+        bool json = strcmp(argv[i], "--help=json") == 0;
+        *help = json || strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0;
+        if (json) return rt_help_json(c, e);
+        if (*help) return rt_help_print(c), RT_OK;
+    }
     *help = false;
-    for (int i = 0; i < argc; i++)
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
-            *help = true;
-            print_help(c);
-            return RT_OK;
-        }
-    bool only_words = false;
+    bool only_words = false, given[MAX_FLAGS] = { false };
     for (int i = 0; i < argc; i++) {
         bool flag = !only_words && argv[i][0] == '-' && argv[i][1];
         int rc = RT_OK;
         if (flag && strcmp(argv[i], "--") == 0)
             only_words = true;
         else if (flag)
-            rc = take_flag(c, argc, argv, &i, e);
+            rc = take_flag(c, argc, argv, &i, given, e);
         else if (c->words)
             rc = add_word(c, c->words, c->max_words, argv[i], e);
         else

@@ -60,12 +60,29 @@ typedef struct rt_command {
 } rt_command;
 
 /* Parses argv (after the subcommand). RT_USAGE with the nearest known flag for what it does not know.
- * *help is set when --help was given; help has then been printed and nothing else was done. */
+ * A flag that is given twice and is no list is refused. *help is set when --help or --help=json was given; help has
+ * then been printed and nothing else was done. */
 int rt_args_parse(const rt_command *c, int argc, char **argv, bool *help, rt_err *e);
 
 #define X(name, text) int rt_cmd_##name(int argc, char **argv, rt_err *e);
 RT_COMMAND_LIST(X)
 #undef X
+
+/* ---- help (help.c) ---- */
+
+/* Where help goes. A terminal has the width that COLUMNS or it says; everything else gets the same 100 columns always.
+ */
+typedef struct rt_page {
+    FILE *to;
+    uint32_t width;
+} rt_page;
+rt_page rt_page_of(FILE *to);
+/* "  left   text": the text in a column of its own, wrapped, or below left where that is too long. */
+void rt_page_row(const rt_page *p, uint32_t column, const char *left, const char *text);
+/* All that `retort COMMAND --help` prints. */
+void rt_help_print(const rt_command *c);
+/* The same for --help=json; tools/gen_help.py makes man pages and completions of it. */
+int rt_help_json(const rt_command *c, rt_err *e);
 
 /* ---- what this binary is, and the process it runs in (environment.c) ---- */
 

@@ -14,6 +14,7 @@ CLI_SRCS += \
 	src/cli/cmd_verify.c \
 	src/cli/convert_print.c \
 	src/cli/environment.c \
+	src/cli/help.c \
 	src/cli/inspect_print.c \
 	src/cli/preview_print.c \
 	src/cli/print.c \

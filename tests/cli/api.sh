@@ -57,6 +57,9 @@ does env -u MAKEFLAGS -u MAKELEVEL make -s -C "$root" -o "$BUILD/retort" -o "$li
 exits 0
 err_empty
 check "the binary" cmp "$RETORT" usr/bin/retort
+check "man pages" test -s usr/share/man/man1/retort.1 -a -s usr/share/man/man1/retort-distill.1
+check "completions" test -s usr/share/bash-completion/completions/retort -a -s usr/share/zsh/site-functions/_retort \
+    -a -s usr/share/fish/vendor_completions.d/retort.fish
 cp usr/lib/pkgconfig/retort.pc "$out"
 check "nothing is left to fill in" sh -c '! grep -q @ "$0"' "$out"
 out_has "^Version: $(sed -n 's/^#define RETORT_VERSION "\(.*\)"$/\1/p' "$root/include/retort.h")\$"

@@ -1,0 +1,217 @@
+# retort.bash - completion of retort in bash.
+# Made by tools/gen_help.py from the tables of the binary: change those, then `make help-files`.
+
+# _retort_offer WORD...: those that begin with what is typed.
+_retort_offer() {
+    local word
+    for word; do
+        [[ $word == "$cur"* ]] && COMPREPLY+=("$word")
+    done
+}
+
+# _retort_paths -f|-d: files, or folders alone.
+_retort_paths() {
+    local path
+    compopt -o filenames 2>/dev/null # fails outside of a completion
+    while IFS= read -r path; do
+        COMPREPLY+=("$path")
+    done < <(compgen "$1" -- "$cur")
+}
+
+_retort() {
+    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]}
+    local flags= paths= given word
+    COMPREPLY=()
+    # Of --flag=value bash makes three words.
+    if [[ $cur == "=" ]]; then
+        cur=
+    elif [[ $prev == "=" ]]; then
+        prev=${COMP_WORDS[COMP_CWORD - 2]}
+    fi
+    if ((COMP_CWORD == 1)); then
+        _retort_offer convert distill doctor eval generate init inspect plan quantize report tokenize train verify help --help --version
+        return
+    elif ((COMP_CWORD == 2)) && [[ $command == help ]]; then
+        _retort_offer convert distill doctor eval generate init inspect plan quantize report tokenize train verify
+        return
+    fi
+    given=" ${COMP_WORDS[*]:2:COMP_CWORD-2} "
+    if [[ $given != *" -- "* ]]; then
+        case $command:$prev in
+        *:--to)
+            _retort_offer hf safetensors gguf apr
+            return
+            ;;
+        *:--dtype)
+            _retort_offer f32 f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 q4_k q5_k q6_k q4_k_m q4_k_s q5_k_m q5_k_s
+            return
+            ;;
+        *:--shard-size | *:--threads | *:--beta | *:--skew | *:--temperature | *:--alpha | *:--kd-weight | \
+            *:--ce-weight | *:--lr | *:--betas | *:--eps | *:--weight-decay | *:--warmup | *:--decay | \
+            *:--lr-floor | *:--max-grad-norm | *:--batch | *:--micro-batch | *:--teacher-batch | \
+            *:--seq-len | *:--steps | *:--tokens | *:--epochs | *:--time | *:--lora-rank | *:--lora-alpha | \
+            *:--lora-targets | *:--freeze | *:--head-chunk | *:--memory-limit | *:--template-var | \
+            *:--skip-bad | *:--vocab | *:--held-out | *:--eval-every | *:--sample-tokens | *:--save-every | \
+            *:--keep | *:--dump-step | *:--seed | *:--word | *:--rows | *:--prompt | *:--system | \
+            *:--max-new | *:--top-k | *:--top-p | *:--repetition-penalty | *:--context | *:--layers | \
+            *:--show | *:--now | *:--eos | *:--shard-tokens | *:--op | *:--case | *:--isa)
+            return
+            ;;
+        *:--teacher | *:--student | *:--data | *:--eval-data | tokenize:--chat-template | \
+            *:--sample-prompts | *:--cublaslt | *:--config | *:--from | *:--tokenizer | *:-o | *:--model)
+            _retort_paths -f
+            return
+            ;;
+        *:--out)
+            _retort_paths -d
+            return
+            ;;
+        *:--divergence)
+            _retort_offer forward-kl reverse-kl jsd skew-forward skew-reverse tv
+            return
+            ;;
+        *:--t2)
+            _retort_offer on off
+            return
+            ;;
+        *:--schedule)
+            _retort_offer constant linear cosine wsd
+            return
+            ;;
+        *:--teacher-weights)
+            _retort_offer auto native bf16
+            return
+            ;;
+        *:--recompute)
+            _retort_offer none block
+            return
+            ;;
+        *:--loss-on | *:--loss)
+            _retort_offer turns all
+            return
+            ;;
+        distill:--chat-template | eval:--chat-template | plan:--chat-template | train:--chat-template)
+            _retort_offer teacher student
+            _retort_paths -f
+            return
+            ;;
+        *:--save)
+            _retort_offer best last
+            return
+            ;;
+        *:--save-dtype)
+            _retort_offer f32 bf16 f16
+            return
+            ;;
+        *:--device)
+            _retort_offer auto cpu cuda
+            return
+            ;;
+        *:--device-memory)
+            _retort_offer auto device managed
+            return
+            ;;
+        *:--kernels)
+            _retort_offer auto ptx ptx75
+            return
+            ;;
+        *:--preset)
+            _retort_offer tiny tiny-llama tiny-qwen2 tiny-qwen3 tiny-mistral tiny-smollm3 small qwen2.5-0.5b qwen2.5-1.5b qwen2.5-3b qwen2.5-7b qwen2.5-14b qwen3-0.6b qwen3-1.7b qwen3-4b qwen3-8b llama-3.2-1b llama-3.2-3b llama-3.1-8b smollm2-135m smollm2-360m smollm2-1.7b smollm3-3b mistral-7b
+            return
+            ;;
+        *:--backend)
+            _retort_offer cpu cuda ref
+            return
+            ;;
+        esac
+    fi
+    case $command in
+    convert)
+        flags='--to --dtype --force --no-tokenizer --shard-size --threads --json --help'
+        paths=1
+        ;;
+    distill)
+        flags='--teacher --student --data --eval-data --out --divergence --beta --skew --temperature --alpha
+            --kd-weight --ce-weight --t2 --lr --betas --eps --weight-decay --schedule --warmup --decay
+            --lr-floor --max-grad-norm --batch --micro-batch --teacher-batch --teacher-weights --seq-len --steps
+            --tokens --epochs --time --lora --lora-rank --lora-alpha --lora-targets --merge --freeze --recompute
+            --head-chunk --memory-limit --loss-on --chat-template --template-var --skip-bad --allow-drop --vocab
+            --allow-degenerate --held-out --eval-every --sample-prompts --sample-tokens --save-every --keep
+            --save --save-dtype --control --dump-step --seed --device --device-memory --kernels --cublaslt
+            --tune --sync --threads --config --fit --smoke --resume --override --help'
+        ;;
+    doctor)
+        flags='--json --help'
+        ;;
+    eval)
+        flags='--data --teacher --teacher-weights --word --seq-len --batch --rows --loss-on --chat-template
+            --template-var --skip-bad --allow-drop --vocab --device --threads --json --help'
+        paths=1
+        ;;
+    generate)
+        flags='--prompt --system --raw --max-new --temperature --top-k --top-p --repetition-penalty --seed
+            --context --ids --json --quiet --device --threads --help'
+        paths=1
+        ;;
+    init)
+        flags='--preset --list --config --from --layers --dtype --seed --tokenizer --no-tokenizer --to --force
+            --shard-size --threads --json --help'
+        paths=1
+        ;;
+    inspect)
+        flags='--tensors --no-hash --threads --json --help'
+        paths=1
+        ;;
+    plan)
+        flags='--teacher --student --data --eval-data --out --divergence --beta --skew --temperature --alpha
+            --kd-weight --ce-weight --t2 --lr --betas --eps --weight-decay --schedule --warmup --decay
+            --lr-floor --max-grad-norm --batch --micro-batch --teacher-batch --teacher-weights --seq-len --steps
+            --tokens --epochs --time --lora --lora-rank --lora-alpha --lora-targets --merge --freeze --recompute
+            --head-chunk --memory-limit --loss-on --chat-template --template-var --skip-bad --allow-drop --vocab
+            --allow-degenerate --held-out --eval-every --sample-prompts --sample-tokens --save-every --keep
+            --save --save-dtype --control --dump-step --seed --device --device-memory --kernels --cublaslt
+            --tune --sync --threads --config --fit --ops --json --help'
+        ;;
+    quantize)
+        flags='--dtype --to --force --no-tokenizer --threads --json --help'
+        paths=1
+        ;;
+    report)
+        flags='-o --json --help'
+        paths=1
+        ;;
+    tokenize)
+        flags='--model -o --show --seq-len --loss --chat-template --template-var --now --eos --skip-bad
+            --allow-drop --shard-tokens --vocab --verify --force --threads --ids --decode --no-special --json
+            --help'
+        paths=1
+        ;;
+    train)
+        flags='--student --data --eval-data --out --lr --betas --eps --weight-decay --schedule --warmup --decay
+            --lr-floor --max-grad-norm --batch --micro-batch --seq-len --steps --tokens --epochs --time --lora
+            --lora-rank --lora-alpha --lora-targets --merge --freeze --recompute --head-chunk --memory-limit
+            --loss-on --chat-template --template-var --skip-bad --allow-drop --vocab --held-out --eval-every
+            --sample-prompts --sample-tokens --save-every --keep --save --save-dtype --dump-step --seed --device
+            --device-memory --kernels --cublaslt --tune --sync --threads --config --fit --smoke --resume
+            --override --help'
+        ;;
+    verify)
+        flags='--backend --op --case --quick --large --threads --isa --memory-limit --kernels --cublaslt --sync
+            --list --json --help'
+        paths=1
+        ;;
+    *) return ;;
+    esac
+    if [[ $cur == -* && $given != *" -- "* ]]; then
+        for word in $flags; do
+            case $word in
+            --data | --eval-data | --freeze | --template-var) ;; # may be repeated
+            *) [[ $given == *" $word "* ]] && continue ;;
+            esac
+            _retort_offer "$word"
+        done
+    elif [[ $paths ]]; then
+        _retort_paths -f
+    fi
+}
+complete -F _retort retort
