@@ -54,6 +54,6 @@ rt_flag rt_device_flag(const char *option, void *value)
                                           [RT_DEV_OPTION_COUNT] = RT_FLAG_COUNT,
                                           [RT_DEV_OPTION_SWITCH] = RT_FLAG_BOOL,
                                           [RT_DEV_OPTION_CHOICE] = RT_FLAG_TEXT };
-    const rt_dev_option_info *f = rt_backend_option(option);
+    const rt_dev_option_info *f = rt_job_device_option(option);
     return (rt_flag){ f->flag, kinds[f->kind], value, f->metavar, f->help };
 }

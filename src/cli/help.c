@@ -3,10 +3,7 @@
  * Owns: the layout of help, and what a flag's value may be where its kind does not say (choices, file names). */
 #include "cli/cli.h"
 
-#include "format/config.h"
-#include "format/model_write.h"
 #include "settings/settings.h"
-#include "train/schedule.h"
 
 #include <ctype.h>
 #include <jansson.h>
@@ -110,16 +107,6 @@ void rt_help_print(const rt_command *c)
 
 /* ---- JSON ---- */
 
-static const char *const *preset_names(void)
-{
-    enum { MOST = 64 };
-    static const char *names[MOST + 1];
-    uint32_t count;
-    const rt_preset *p = rt_presets(&count);
-    for (uint32_t i = 0; i < count && i < MOST; i++) names[i] = p[i].name;
-    return names;
-}
-
 /* What a flag takes, in whatever command, where its metavar ("on|off", "FILE") does not say: words, names of a table of
  * another room, and FILE where it also is a path. */
 static const struct {
@@ -131,13 +118,13 @@ static const struct {
     { "--device", "auto cpu cuda", NULL },
     { "--device-memory", "auto device managed", NULL },
     { "--divergence", "forward-kl reverse-kl jsd skew-forward skew-reverse tv", NULL },
-    { "--dtype", "", rt_mix_names },
+    { "--dtype", "", rt_job_dtype_names },
     { "--kernels", "auto ptx ptx75", NULL },
     { "--loss", "turns all", NULL },
     { "--model", "FILE", NULL },
-    { "--preset", "", preset_names },
+    { "--preset", "", rt_job_preset_names },
     { "--save-dtype", "f32 bf16 f16", NULL },
-    { "--schedule", "", rt_schedule_names },
+    { "--schedule", "", rt_job_schedule_names },
     { "--teacher-weights", "auto native bf16", NULL },
     { "--to", "hf safetensors gguf apr", NULL },
     { "--tokenizer", "FILE", NULL },

@@ -79,6 +79,8 @@ int rt_job_device_open(rt_dev **out, const rt_settings *s, bool resume, const ch
     return rc;
 }
 
+const rt_dev_option_info *rt_job_device_option(const char *name) { return rt_backend_option(name); }
+
 void rt_job_device_close(rt_dev *d)
 {
     if (d) d->api->close(d);

@@ -18,6 +18,9 @@ void rt_job_device_close(rt_dev *d); /* accepts null */
 /* Threads of the host for work beside it; 0: all that this process may use. RT_USAGE for more than there can be. */
 int rt_job_pool_new(rt_pool **out, uint64_t threads, rt_err *e);
 
+/* What a backend takes under this name; null: none does. */
+const rt_dev_option_info *rt_job_device_option(const char *name);
+
 /* A backend of this binary, with its devices on this machine or the reason why it has none. */
 enum { RT_JOB_DEVICES = 16 };
 typedef struct rt_job_backend {

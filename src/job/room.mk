@@ -13,5 +13,6 @@ LIB_SRCS += \
 	src/job/job_output.c \
 	src/job/job_run.c \
 	src/job/job_tokenize.c \
+	src/job/job_words.c \
 	src/job/overlap.c \
 	src/job/preview.c

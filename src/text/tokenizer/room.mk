@@ -5,6 +5,7 @@ LIB_SRCS += \
 	src/text/tokenizer/tok_decode.c \
 	src/text/tokenizer/tok_gguf.c \
 	src/text/tokenizer/tok_json.c \
+	src/text/tokenizer/tok_json_get.c \
 	src/text/tokenizer/tok_json_model.c \
 	src/text/tokenizer/tok_json_steps.c \
 	src/text/tokenizer/tok_match.c \

@@ -342,13 +342,13 @@ static inline uint64_t word_hash(const uint64_t key[3], size_t len)
     return len > 8 ? rt_tok_mix(hash ^ key[1], key[2]) : hash;
 }
 
-static inline rt_tok_word *word_set(const rt_tok_scratch *s, uint64_t hash)
+static inline rt_cached_word *word_set(const rt_tok_scratch *s, uint64_t hash)
 {
     return &s->words[hash & (s->word_slots - 2)];
 }
 
 /* Of the two places the first holds the newer word. */
-static inline void put_word(rt_tok_word *set, const rt_tok_word *w)
+static inline void put_word(rt_cached_word *set, const rt_cached_word *w)
 {
     if (set[0].len) set[1] = set[0];
     set[0] = *w;
@@ -357,9 +357,9 @@ static inline void put_word(rt_tok_word *set, const rt_tok_word *w)
 /* A cache that stays small because there is no memory is still a cache. */
 static void grow_words(rt_tok_scratch *s)
 {
-    rt_tok_word *old = s->words;
+    rt_cached_word *old = s->words;
     uint32_t slots = s->word_slots;
-    rt_tok_word *bigger = rt_alloc_zero((size_t)8 * slots * sizeof *bigger, 64);
+    rt_cached_word *bigger = rt_alloc_zero((size_t)8 * slots * sizeof *bigger, 64);
     if (!bigger) return;
     s->words = bigger;
     s->word_slots = 8 * slots;
@@ -373,7 +373,7 @@ static void cache_word(rt_tok_scratch *s, const uint64_t key[3], uint8_t len, ui
     uint32_t count = s->out->count - from;
     if (count > RT_WORD_IDS) return;
     if (s->word_count >= s->word_slots / 2 && s->word_slots < RT_WORD_SLOTS) grow_words(s);
-    rt_tok_word w = { .len = len, .count = (uint8_t)count };
+    rt_cached_word w = { .len = len, .count = (uint8_t)count };
     memcpy(w.key, key, sizeof w.key);
     if (count) memcpy(w.ids, s->out->ids + from, count * sizeof *w.ids);
     put_word(word_set(s, word_hash(key, len)), &w);
@@ -385,9 +385,9 @@ static int encode_cached(rt_tok_scratch *s, const char *text, size_t len)
     uint64_t key[3] = { load_part(text, len), 0, 0 };
     if (len > 8) key[1] = load_part(text + 8, len - 8);
     if (len > 16) key[2] = load_part(text + 16, len - 16);
-    const rt_tok_word *set = word_set(s, word_hash(key, len));
+    const rt_cached_word *set = word_set(s, word_hash(key, len));
     for (int k = 0; k < 2; k++) {
-        const rt_tok_word *w = &set[k];
+        const rt_cached_word *w = &set[k];
         if (w->len != len || w->key[0] != key[0] || w->key[1] != key[1] || w->key[2] != key[2]) continue;
         rt_tok_ids *out = s->out;
         if (out->cap - out->count < RT_WORD_IDS &&

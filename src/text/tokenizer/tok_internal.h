@@ -278,12 +278,12 @@ struct rt_tokenizer {
 enum { RT_WORD_KEY = 24, RT_WORD_IDS = 9, RT_WORD_FIRST_SLOTS = 1 << 9, RT_WORD_SLOTS = 1 << 16 };
 
 /* One line of cache: a word of at most RT_WORD_KEY bytes and its ids. len 0: empty. */
-typedef struct rt_tok_word {
+typedef struct rt_cached_word {
     uint64_t key[RT_WORD_KEY / 8];
     uint8_t len, count;
     uint16_t unused;
     uint32_t ids[RT_WORD_IDS];
-} rt_tok_word;
+} rt_cached_word;
 
 typedef struct rt_tok_sym {
     uint32_t id, start, len; /* len 0: merged away */
@@ -296,7 +296,7 @@ struct rt_tok_scratch {
     rt_tok_regex_scratch regex;
     rt_str repaired, normal[2], mapped, spelled_bytes;
     rt_str *step;       /* (pre_count) text that a pre-tokenizer made */
-    rt_tok_word *words; /* (word_slots), in sets of two; grows to RT_WORD_SLOTS */
+    rt_cached_word *words; /* (word_slots), in sets of two; grows to RT_WORD_SLOTS */
     uint32_t word_slots, word_count;
     rt_tok_sym *syms;
     uint32_t sym_count, sym_cap;

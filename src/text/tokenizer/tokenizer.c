@@ -4,7 +4,6 @@
  * parts to their files. */
 #include "text/tokenizer/tok_internal.h"
 
-#include "base/json.h"
 
 #include <stdio.h>
 
@@ -393,27 +392,4 @@ void rt_tokenizer_describe(const rt_tokenizer *t, rt_str *out)
                   t->vocab.model_count);
     if (t->vocab.added_count)
         rt_str_printf(out, ", %u added (%u special)", t->vocab.added_count, t->vocab.special_count);
-}
-
-int rt_model_tokenizer(rt_tokenizer **out, const rt_model_text *t, rt_err *e)
-{
-    *out = NULL;
-    rt_json_init();
-    if (t->tokenizer_json.data) {
-        rt_json_out_of_memory();
-        int rc = rt_tokenizer_from_json(out, t->tokenizer_json.data, t->tokenizer_json.len, e);
-        /* jansson gives no reason when it has no memory for its first buffer. */
-        return rc == RT_FORMAT && rt_json_out_of_memory() ? rt_fail(e, RT_NOMEM, "out of memory for the tokenizer")
-                                                          : rc;
-    }
-    if (t->has_vocab) return rt_tokenizer_from_vocab(out, &t->vocab, e);
-    for (uint32_t i = 0; i < t->side_count; i++)
-        if (strcmp(t->side[i].name, "tokenizer.model") == 0)
-            return rt_fail(e, RT_NOT_FOUND,
-                           "the model has a tokenizer.model (SentencePiece), but no tokenizer.json, which is needed; "
-                           "save it with transformers: AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)");
-    return rt_fail(e, RT_NOT_FOUND,
-                   "the model has no tokenizer: neither a tokenizer.json beside its weights nor a vocabulary in its "
-                   "metadata (tokenizer.ggml.tokens of GGUF, tokenizer.vocabulary of APR); name a tokenizer.json or a "
-                   "model that has one");
 }

@@ -1,0 +1,18 @@
+/* job_words.c - the words of other rooms' tables, for help and completion. See job.h. */
+#include "job/job.h"
+
+#include "format/model_write.h"
+#include "train/schedule.h"
+
+const char *const *rt_job_dtype_names(void) { return rt_mix_names(); }
+const char *const *rt_job_schedule_names(void) { return rt_schedule_names(); }
+
+const char *const *rt_job_preset_names(void)
+{
+    enum { MOST = 64 };
+    static const char *names[MOST + 1];
+    uint32_t count;
+    const rt_preset *p = rt_presets(&count);
+    for (uint32_t i = 0; i < count && i < MOST; i++) names[i] = p[i].name;
+    return names;
+}
