@@ -201,8 +201,8 @@ static rt_step_plan *record_step(const step_case *c, rt_model_config *teacher, r
     rt_err e = { 0 };
     rt_dev_info info;
     rt_step_plan *s;
-    rt_preset_find(c->teacher)->fill(teacher);
-    rt_preset_find(c->student)->fill(student);
+    rt_preset_fill(rt_preset_find(c->teacher), teacher);
+    rt_preset_fill(rt_preset_find(c->student), student);
     rt_dtype *dtypes = c->mix ? mixed_dtypes(teacher, c->mix) : NULL;
     if (dev->api->info(dev, &info, &e) < 0) bench_die(c->name, &e);
     rt_step_opts o = { .B = c->B,
@@ -353,7 +353,7 @@ static void time_others(const step_case *c)
     op_rows rows = { 0 };
     static rt_model_config m;
     rt_policy policy = *rt_device_policy(dev);
-    rt_preset_find(c->student)->fill(&m);
+    rt_preset_fill(rt_preset_find(c->student), &m);
     uint32_t N = c->B * c->T, C = m.width, chunk = N / 4;
     if (rt_space_new(&s, &e) < 0 || rt_plan_new(&p, s, "others", &policy, &e) < 0) bench_die("others", &e);
     rt_view a = buffer(s, policy.act, N, C), b = buffer(s, policy.act, N, C), y = buffer(s, policy.act, N, C);
@@ -406,8 +406,8 @@ static void record_head(head_case *h, const step_case *c)
     rt_policy policy = *rt_device_policy(dev);
     rt_model_config *t = &h->teacher_config, *m = &h->student_config;
     rt_loss_opts loss = loss_at(4);
-    rt_preset_find(c->teacher)->fill(t);
-    rt_preset_find(c->student)->fill(m);
+    rt_preset_fill(rt_preset_find(c->teacher), t);
+    rt_preset_fill(rt_preset_find(c->student), m);
     h->N = c->B * c->T;
     h->V = t->vocab = m->vocab;
     t->layers = m->layers = 1;

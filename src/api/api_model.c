@@ -38,7 +38,7 @@ int retort_model_describe(const retort_model *m, retort_model_facts *out, retort
                                  .has_tokenizer = f->text.tokenizer_json.data || f->text.has_vocab,
                                  .has_chat_template = f->text.chat_template.data != NULL };
     if (f->has_config) {
-        facts.family = rt_family_table[c->family].name;
+        facts.family = c->family->name;
         facts.layers = c->layers;
         facts.width = c->width;
         facts.heads = c->heads;

@@ -36,7 +36,7 @@ typedef struct rt_err {
 
 /* Writes status and message into e (which may be null) and returns status, so that `return rt_fail(...)` reads well. */
 int rt_fail(rt_err *e, int status, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* RT_NOMEM, "no memory for %s". */
+/* RT_NOMEM, "no memory for WHAT". */
 int rt_no_memory(rt_err *e, const char *what);
 /* Puts "context: " before the message already in e. */
 void rt_err_context(rt_err *e, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -3,8 +3,10 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/utf8.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,6 +32,63 @@ bool rt_json_out_of_memory(void)
     bool was = out_of_memory;
     out_of_memory = false;
     return was;
+}
+
+/* ---- writing ---- */
+
+bool rt_json_put_text(rt_str *s, const char *text, size_t len)
+{
+    static const char with_letter[] = "\"\\\n\r\t\b\f", letters[] = "\"\\nrtbf";
+    if (rt_utf8_valid(text, len) != len) return false;
+    rt_str_append_n(s, "\"", 1);
+    size_t done = 0;
+    for (size_t i = 0; i < len; i++) {
+        unsigned char c = (unsigned char)text[i];
+        if (c >= 0x20 && c != '"' && c != '\\') continue;
+        if (i > done) rt_str_append_n(s, text + done, i - done);
+        const char *known = c ? strchr(with_letter, c) : NULL;
+        if (known)
+            rt_str_printf(s, "\\%c", letters[known - with_letter]);
+        else
+            rt_str_printf(s, "\\u%04x", c);
+        done = i + 1;
+    }
+    if (len > done) rt_str_append_n(s, text + done, len - done);
+    rt_str_append_n(s, "\"", 1);
+    return true;
+}
+
+/* JSON readers take a number without point or exponent for an integer. */
+static void put_number(rt_str *s, const char *digits)
+{
+    rt_str_append(s, digits);
+    if (!strpbrk(digits, ".e")) rt_str_append(s, ".0");
+}
+
+void rt_json_put_double(rt_str *s, double x)
+{
+    char buf[40];
+    for (int digits = 1; digits <= 17; digits++) {
+        snprintf(buf, sizeof buf, "%.*g", digits, x);
+        if (strtod(buf, NULL) == x) break;
+    }
+    put_number(s, buf);
+}
+
+void rt_json_put_float(rt_str *s, float x)
+{
+    char buf[40];
+    for (int digits = 1; digits <= 9; digits++) {
+        snprintf(buf, sizeof buf, "%.*g", digits, (double)x);
+        if (strtof(buf, NULL) == x) break;
+    }
+    put_number(s, buf);
+}
+
+void rt_json_put_key(rt_str *s, const char *key)
+{
+    char last = s->len > 0 ? s->data[s->len - 1] : '{';
+    rt_str_printf(s, "%s\"%s\":", last == '{' || last == '[' ? "" : ",", key);
 }
 
 /* ---- files ---- */

@@ -1,4 +1,6 @@
-/* json.h - JSON files, with jansson: where its memory comes from, reading a file, and records that carry a checksum.
+/* json.h - JSON, with jansson: where its memory comes from, reading a file, records that carry a checksum, and JSON
+ * written straight into a string, for documents of hundreds of thousands of tokens, where a tree of values would cost
+ * more than the text.
  *
  * jansson has one allocator for the whole process, so it must be set before the first value is made: the command line
  * does it when it starts, and rooms that use jansson do it again, which costs nothing. A checked record is an object
@@ -12,6 +14,7 @@
 
 #include <jansson.h>
 #include <stdbool.h>
+#include "base/str.h"
 
 /* Routes jansson's memory through rt_alloc, once. */
 void rt_json_init(void);
@@ -28,5 +31,13 @@ int rt_checked_json_read(json_t **out, const char *path, rt_err *e);
 
 json_t *rt_hash_to_json(rt_hash128 h); /* null when out of memory */
 bool rt_hash_from_json(const json_t *j, rt_hash128 *h);
+
+/* Appends text in quotes; false, and nothing appended, when it is not valid UTF-8. */
+bool rt_json_put_text(rt_str *s, const char *text, size_t len);
+/* Appends the shortest number that reads back as the same double, or as the same float. Finite values only. */
+void rt_json_put_double(rt_str *s, double x);
+void rt_json_put_float(rt_str *s, float x);
+/* A comma unless the text ends with a bracket that was just opened, then "key":. The key is plain ASCII. */
+void rt_json_put_key(rt_str *s, const char *key);
 
 #endif

@@ -85,6 +85,18 @@ bool rt_add_u64(uint64_t a, uint64_t b, uint64_t *out)
     return true;
 }
 
+uint64_t rt_load_le(const void *p, unsigned bytes)
+{
+    uint64_t value = 0;
+    for (unsigned i = 0; i < bytes; i++) value |= (uint64_t)((const uint8_t *)p)[i] << 8 * i;
+    return value;
+}
+
+void rt_store_le(void *p, uint64_t value, unsigned bytes)
+{
+    for (unsigned i = 0; i < bytes; i++) ((uint8_t *)p)[i] = (uint8_t)(value >> 8 * i);
+}
+
 struct rt_arena_block {
     rt_arena_block *next;
     size_t size, used; /* bytes of data, bytes handed out */

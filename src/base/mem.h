@@ -34,6 +34,10 @@ bool rt_add_u64(uint64_t a, uint64_t b, uint64_t *out);
 /* x rounded up to a multiple of a power of two; the caller knows that it does not overflow. */
 static inline uint64_t rt_align_up(uint64_t x, uint64_t align) { return (x + align - 1) & ~(align - 1); }
 
+/* Numbers of up to 8 bytes in files, little-endian, at any address. */
+uint64_t rt_load_le(const void *p, unsigned bytes);
+void rt_store_le(void *p, uint64_t value, unsigned bytes);
+
 /* An arena: many small allocations, one free. Blocks are chained, so pointers stay valid until reset or free. */
 typedef struct rt_arena_block rt_arena_block;
 typedef struct rt_arena {

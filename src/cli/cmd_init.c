@@ -21,12 +21,12 @@ static int list_presets(bool json, rt_err *e)
     for (uint32_t i = 0; i < count; i++) {
         char size[32];
         uint64_t n = 0;
-        p[i].fill(c);
+        rt_preset_fill(&p[i], c);
         rt_config_parameters(c, &n);
         if (json)
-            json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:I, s:b}", "name", p[i].name, "family",
-                                                  rt_family_table[c->family].name, "text", p[i].text, "parameters",
-                                                  (json_int_t)n, "tokenizer", p[i].tiny));
+            json_array_append_new(list,
+                                  json_pack("{s:s, s:s, s:s, s:I, s:b}", "name", p[i].name, "family", c->family->name,
+                                            "text", p[i].text, "parameters", (json_int_t)n, "tokenizer", p[i].tiny));
         else
             printf("%-14s %8s  %s\n", p[i].name, rt_format_params(size, n), p[i].text);
     }

@@ -50,7 +50,7 @@ static void print_rope(const rt_model_config *c)
 
 static void print_config(const rt_model_config *c)
 {
-    printf("family    %s\n", rt_family_table[c->family].name);
+    printf("family    %s\n", c->family->name);
     printf("shape     %u layer%s, width %u, %u heads (%u kv) of %u, hidden %u, vocabulary %u\n", c->layers,
            c->layers == 1 ? "" : "s", c->width, c->heads, c->kv_heads, c->head_dim, c->hidden, c->vocab);
     printf("context   %u", c->context);
@@ -234,11 +234,10 @@ json_t *rt_inspect_json(const rt_job_inspection *f, bool tensors)
     json_t *j = json_pack(
         "{s:o, s:o, s:o, s:s, s:s?, s:o, s:b, s:o, s:I, s:I, s:I, s:o, s:o, s:o, s:s?, s:s?, s:o, s:o, s:o}", "model",
         rt_json_text(m->spec), "name", rt_json_text(m->name), "path", rt_json_text(m->path), "format",
-        rt_container_name(m->container), "family", m->has_config ? rt_family_table[m->config.family].name : NULL,
-        "config", m->has_config ? config_json(&m->config) : json_null(), "random_init",
-        m->has_config && m->config.random_init, "init_seed",
-        m->has_config && m->config.random_init ? rt_json_u64(m->config.init_seed) : json_null(), "parameters",
-        (json_int_t)f->parameters, "parameters_without_embedding", (json_int_t)f->outside, "bytes",
+        rt_container_name(m->container), "family", m->has_config ? m->config.family->name : NULL, "config",
+        m->has_config ? config_json(&m->config) : json_null(), "random_init", m->has_config && m->config.random_init,
+        "init_seed", m->has_config && m->config.random_init ? rt_json_u64(m->config.init_seed) : json_null(),
+        "parameters", (json_int_t)f->parameters, "parameters_without_embedding", (json_int_t)f->outside, "bytes",
         (json_int_t)f->bytes, "files", files_json(m), "dtypes", dtypes_json(f), "tokenizer", tokenizer_json(f),
         "file_hash", f->file_hash[0] ? f->file_hash : NULL, "content_hash", f->content_hash[0] ? f->content_hash : NULL,
         "footer_checked", m->container == RT_CONTAINER_APR ? json_boolean(f->footer_checked) : json_null(), "notes",

@@ -47,7 +47,7 @@ static void on_refused(void *ctx, const char *plan)
 static void print_model(const char *who, const rt_model_file *m)
 {
     char n[32];
-    printf("%-9s %s: %s, %s parameters, %u layers, width %u\n", who, m->name, rt_family_table[m->config.family].name,
+    printf("%-9s %s: %s, %s parameters, %u layers, width %u\n", who, m->name, m->config.family->name,
            rt_format_params(n, rt_model_file_parameters(m)), m->config.layers, m->config.width);
 }
 

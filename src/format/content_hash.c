@@ -46,16 +46,11 @@ static void put_digest(uint8_t out[DIGEST], rt_hash128 h)
     }
 }
 
-static void add_u32(rt_hasher *h, uint32_t v)
+static void add_le(rt_hasher *h, uint64_t v, unsigned bytes)
 {
-    uint8_t b[4] = { (uint8_t)v, (uint8_t)(v >> 8), (uint8_t)(v >> 16), (uint8_t)(v >> 24) };
-    rt_hasher_add(h, b, sizeof b);
-}
-
-static void add_u64(rt_hasher *h, uint64_t v)
-{
-    add_u32(h, (uint32_t)v);
-    add_u32(h, (uint32_t)(v >> 32));
+    uint8_t b[8];
+    rt_store_le(b, v, bytes);
+    rt_hasher_add(h, b, bytes);
 }
 
 static void add_digest(rt_hasher *h, rt_hash128 d)
@@ -162,11 +157,11 @@ static rt_hash128 tensor_hash(rt_hasher *h, const rt_tensor *t, const segment *s
     const char *kind = exact ? "f" : t->dtype == RT_DTYPE_F64 ? "d" : "i";
     add_text(h, "retort.tensor.1\n");
     add_text(h, kind);
-    add_u32(h, (uint32_t)strlen(t->name));
+    add_le(h, (uint32_t)strlen(t->name), 4);
     add_text(h, t->name);
-    add_u32(h, t->rank);
-    for (uint32_t i = 0; i < t->rank; i++) add_u64(h, t->shape[i]);
-    add_u64(h, count);
+    add_le(h, t->rank, 4);
+    for (uint32_t i = 0; i < t->rank; i++) add_le(h, t->shape[i], 8);
+    add_le(h, count, 8);
     for (uint64_t i = 0; i < count; i++) add_digest(h, exact ? s[i].narrow : s[i].wide);
     return rt_hasher_digest(h);
 }
@@ -178,7 +173,7 @@ static int combine(const job *j, rt_hash128 *out, rt_hash128 *each, rt_err *e)
     bool ok = model != NULL;
     if (ok) {
         add_text(model, "retort.content.1\n");
-        add_u64(model, m->tensor_count);
+        add_le(model, m->tensor_count, 8);
     }
     uint32_t first = 0, end = 0;
     for (uint32_t i = 0; ok && i < m->tensor_count; i++, first = end) {
@@ -195,7 +190,7 @@ static int combine(const job *j, rt_hash128 *out, rt_hash128 *each, rt_err *e)
     }
     if (ok) *out = rt_hasher_digest(model);
     rt_hasher_free(model);
-    return ok ? RT_OK : rt_fail(e, RT_NOMEM, "no memory to hash %s", m->path);
+    return ok ? RT_OK : rt_no_memory(e, m->path);
 }
 
 static int larger_first(const void *a, const void *b, void *ctx)
@@ -217,7 +212,7 @@ static int cut(job *j, rt_err *e)
     if (count == 0) return RT_OK;
     j->segments = rt_alloc_zero(count * sizeof *j->segments, 64);
     j->order = rt_alloc(count * sizeof *j->order, 64);
-    if (!j->segments || !j->order) return rt_fail(e, RT_NOMEM, "no memory to hash %s", m->path);
+    if (!j->segments || !j->order) return rt_no_memory(e, m->path);
     for (uint32_t i = 0; i < m->tensor_count; i++) {
         uint64_t elems = rt_tensor_elems(&m->tensors[i]);
         for (uint64_t at = 0; at < elems; at += SEGMENT) {
@@ -238,7 +233,7 @@ int rt_model_content_hash(const rt_model_file *m, rt_pool *pool, rt_hash128 *out
     rt_pool_run(pool, j.count, hash_segment, &j);
     rt_model_file_done_with_all(m);
     if (atomic_load(&j.no_memory))
-        rc = rt_fail(e, RT_NOMEM, "no memory to hash %s", m->path);
+        rc = rt_no_memory(e, m->path);
     else
         rc = combine(&j, out, each, e);
 out:
@@ -273,7 +268,7 @@ int rt_model_file_hash(const rt_model_file *m, rt_pool *pool, rt_hash128 *out, r
         return RT_OK;
     }
     j.digests = rt_alloc(m->part_count * sizeof *j.digests, 16);
-    if (!j.digests) return rt_fail(e, RT_NOMEM, "no memory to hash %s", m->path);
+    if (!j.digests) return rt_no_memory(e, m->path);
     rt_pool_run(pool, m->part_count, hash_part, &j);
     rt_model_file_done_with_all(m);
     *out = m->part_count == 1 ? j.only : rt_hash(j.digests, m->part_count * sizeof *j.digests);

@@ -86,7 +86,7 @@ static int plan_as_stored(rt_convert *v, rt_err *e)
         rt_convert_tensor *t = &v->tensors[i];
         if (!is_matrix(t) && t->to == RT_DTYPE_F32 && fits_exactly(t->from, narrow, x, y)) t->to = narrow;
     }
-    int rc = x && y ? RT_OK : rt_fail(e, RT_NOMEM, "no memory for a row of %s", v->in->path);
+    int rc = x && y ? RT_OK : rt_no_memory(e, v->in->path);
     rt_free(x);
     rt_free(y);
     return rc;
@@ -95,7 +95,7 @@ static int plan_as_stored(rt_convert *v, rt_err *e)
 static int plan_mixture(rt_convert *v, rt_err *e)
 {
     bool *fell = rt_arena_alloc(&v->arena, v->tensor_count * sizeof *fell);
-    if (!fell) return rt_fail(e, RT_NOMEM, "no memory to plan %s", v->opts.path);
+    if (!fell) return rt_no_memory(e, v->opts.path);
     int rc = rt_mix_apply(v->opts.mix, v->config, v->opts.to, v->out, fell, &v->fallbacks, e);
     for (uint32_t i = 0; rc >= 0 && i < v->tensor_count; i++) {
         v->tensors[i].to = v->out[i].dtype;
@@ -115,7 +115,7 @@ int rt_convert_plan(rt_convert *v, const rt_model_file *in, const rt_convert_opt
     v->tensors = rt_arena_alloc(&v->arena, v->tensor_count * sizeof *v->tensors);
     v->out = rt_arena_alloc(&v->arena, v->tensor_count * sizeof *v->out);
     if (!v->tensors || !v->out) {
-        rc = rt_fail(e, RT_NOMEM, "no memory to plan %s", o->path);
+        rc = rt_no_memory(e, o->path);
         goto out;
     }
     RT_TRY(find_sources(v, e));
@@ -185,15 +185,13 @@ int rt_convert_run(rt_convert *v, rt_convert_progress_fn progress, void *ctx, rt
 {
     double start = rt_now();
     /* Every byte is read anyway, so the checksum costs little, and a damaged file is not passed on. */
-    if (v->in->container == RT_CONTAINER_APR) {
-        int damaged = rt_apr_check_footer(v->in, pool, e);
-        if (damaged < 0) return damaged;
-    }
+    int damaged = rt_model_file_check_bytes(v->in, pool, e);
+    if (damaged < 0) return damaged;
     job j = { .v = v, .pool = pool, .progress = progress, .ctx = ctx };
     j.per_worker = rt_align_up(v->largest_cols > SCRATCH_ELEMS ? v->largest_cols : SCRATCH_ELEMS, 64);
     uint64_t bytes;
     if (!rt_mul_u64(j.per_worker * sizeof(float), rt_pool_threads(pool), &bytes) || !(j.scratch = rt_alloc(bytes, 64)))
-        return rt_fail(e, RT_NOMEM, "no memory to convert %s", v->in->path);
+        return rt_no_memory(e, v->in->path);
     const rt_model_out o = {
         .to = v->opts.to,
         .path = v->opts.path,

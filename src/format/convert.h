@@ -68,7 +68,7 @@ typedef struct rt_convert {
  * a configuration and the tensors that it asks for. */
 int rt_convert_plan(rt_convert *v, const rt_model_file *in, const rt_convert_opts *o, rt_err *e);
 
-/* what: "writing" or "comparing". A negative answer stops and leaves nothing behind. */
+/* what: "writing" or "comparing". A negative answer stops, and no output is left. */
 typedef int (*rt_convert_progress_fn)(void *ctx, const char *what, uint64_t done, uint64_t total);
 
 /* Writes, reads back, compares, and only then gives the output its name. Values that must not change (the same type, or

@@ -187,7 +187,7 @@ static int make_pairs(check *c, const rt_convert *v, const rt_model_file *back, 
     }
     c->chunk_count = (uint32_t)chunks;
     c->of_chunk = rt_arena_alloc(a, c->chunk_count * sizeof *c->of_chunk);
-    return c->of_chunk ? RT_OK : rt_fail(e, RT_NOMEM, "no memory to compare %s", v->opts.path);
+    return c->of_chunk ? RT_OK : rt_no_memory(e, v->opts.path);
 }
 
 static int run_chunks(check *c, rt_convert_progress_fn progress, void *ctx, rt_pool *pool, rt_err *e)
@@ -276,7 +276,7 @@ int rt_convert_compare(rt_convert *v, const char *path, rt_convert_progress_fn p
     c.pairs = rt_arena_alloc(&a, v->tensor_count * sizeof *c.pairs);
     if (!c.pairs || !rt_mul_u64(2 * c.per_half * sizeof(float), rt_pool_threads(pool), &bytes) ||
         !(c.scratch = rt_alloc(bytes, 64))) {
-        rc = rt_fail(e, RT_NOMEM, "no memory to compare %s", v->opts.path);
+        rc = rt_no_memory(e, v->opts.path);
         goto out;
     }
     RT_TRY(make_pairs(&c, v, back, &a, e));

@@ -11,8 +11,6 @@ enum { MAX_REPO = 200, MAX_REVISION = 200, REF_BYTES = 512 };
 
 static bool set(const char *s) { return s && *s; }
 
-static int no_memory(rt_err *e) { return rt_fail(e, RT_NOMEM, "out of memory while looking into the local cache"); }
-
 /* The folder of all repositories; *how is the variable that it comes from. */
 static int cache_folder(char **out, const char **how, rt_arena *a, const rt_hub_env *env, rt_err *e)
 {
@@ -34,7 +32,7 @@ static int cache_folder(char **out, const char **how, rt_arena *a, const rt_hub_
     }
     bool tilde = base[0] == '~' && (base[1] == '/' || base[1] == 0) && set(env->home);
     *out = rt_arena_printf(a, "%s%s%s", tilde ? env->home : "", tilde ? base + 1 : base, below);
-    return *out ? RT_OK : no_memory(e);
+    return *out ? RT_OK : rt_no_memory(e, "a path in the local cache");
 }
 
 /* A part of a repository's name, as the hub allows it. */
@@ -89,7 +87,7 @@ static int repo_folder(char **out, const char **revision, rt_arena *a, const cha
                        repo);
     *out = slash ? rt_arena_printf(a, "%s--%.*s--%.*s", kind, first, repo, (int)n - first - 1, slash + 1)
                  : rt_arena_printf(a, "%s--%.*s", kind, first, repo);
-    return *out ? RT_OK : no_memory(e);
+    return *out ? RT_OK : rt_no_memory(e, "a path in the local cache");
 }
 
 /* The commit that refs/NAME holds, in *commit; null when there is no such file. */
@@ -99,7 +97,7 @@ static int read_ref(const char **commit, rt_arena *a, const char *folder, const 
     rt_str text = { 0 };
     char *path = rt_arena_printf(a, "%s/refs/%s", folder, name);
     *commit = NULL;
-    if (!path) return no_memory(e);
+    if (!path) return rt_no_memory(e, "a path in the local cache");
     if (!rt_path_exists(path) || rt_path_is_dir(path)) return RT_OK;
     RT_TRY(rt_file_read(path, REF_BYTES, &text, e));
     while (text.len > 0 && isspace((unsigned char)text.data[text.len - 1])) text.data[--text.len] = 0;
@@ -108,7 +106,7 @@ static int read_ref(const char **commit, rt_arena *a, const char *folder, const 
         goto out;
     }
     *commit = rt_arena_strdup(a, text.data);
-    if (!*commit) rc = no_memory(e);
+    if (!*commit) rc = rt_no_memory(e, "a path in the local cache");
 out:
     rt_str_free(&text);
     return rc;
@@ -117,7 +115,7 @@ out:
 static int snapshot_at(char **out, rt_arena *a, const char *folder, const char *commit, rt_err *e)
 {
     *out = rt_arena_printf(a, "%s/snapshots/%s", folder, commit);
-    return *out ? RT_OK : no_memory(e);
+    return *out ? RT_OK : rt_no_memory(e, "a path in the local cache");
 }
 
 /* Without refs: the only snapshot there is. */
@@ -127,12 +125,12 @@ static int only_snapshot(char **out, rt_arena *a, const char *folder, const char
     char **names = NULL, *all = rt_arena_printf(a, "%s/snapshots", folder);
     uint32_t count = 0;
     rt_str list = { 0 };
-    if (!all) return no_memory(e);
+    if (!all) return rt_no_memory(e, "a path in the local cache");
     if (rt_path_is_dir(all)) RT_TRY(rt_dir_list(&names, &count, a, all, e));
     if (count == 1) return snapshot_at(out, a, folder, names[0], e);
     for (uint32_t i = 0; i < count && i < 4; i++) rt_str_printf(&list, "%s%.48s", i ? ", " : "", names[i]);
     if (list.failed)
-        rc = no_memory(e);
+        rc = rt_no_memory(e, "a path in the local cache");
     else if (count == 0)
         rc = rt_fail(e, RT_NOT_FOUND, "%s is known to the local cache, but %s holds no snapshot; run: hf download %s",
                      repo, folder, repo);
@@ -157,7 +155,7 @@ int rt_hub_find(char **folder, rt_arena *a, const char *kind, const char *repo, 
     RT_TRY(cache_folder(&cache, &how, a, env, e));
     int n = (int)strcspn(repo, "@");
     char *home = rt_path_join(a, cache, name);
-    if (!home) return no_memory(e);
+    if (!home) return rt_no_memory(e, "a path in the local cache");
     if (!rt_path_is_dir(home))
         return rt_fail(e, RT_NOT_FOUND,
                        "%.*s is not in the local Hugging Face cache (%s, from %s); run: hf download %.*s%s", n, repo,

@@ -1,5 +1,4 @@
-/* init_random.c - random weights: the table of normal quantiles, the numbers drawn from it, the model made of them, and
- * the configuration of a model that has some of another's layers. */
+/* init_random.c - random weights: the table of normal quantiles, the numbers drawn from it, the model made of them. */
 #include "format/init_random.h"
 
 #include "base/rng.h"
@@ -192,7 +191,7 @@ int rt_init_random(const rt_model_out *o, const rt_init_opts *opts, rt_pool *poo
     j.scratch = rt_alloc(j.per_worker * sizeof(float) * rt_pool_threads(pool), 64);
     int rc = RT_OK;
     if (!q || !j.scratch) {
-        rc = rt_fail(e, RT_NOMEM, "no memory to make %s", o->path);
+        rc = rt_no_memory(e, o->path);
         goto out;
     }
     rt_normal_quantiles(q);
@@ -202,28 +201,4 @@ out:
     rt_free(q);
     rt_free(j.scratch);
     return rc;
-}
-
-/* ---- a student from a teacher's layers ---- */
-
-int rt_config_take_layers(rt_model_config *out, const rt_model_config *c, const uint32_t *layers, uint32_t count,
-                          rt_err *e)
-{
-    if (count == 0 || count > c->layers)
-        return rt_fail(e, RT_INVALID, "a student takes 1 to %u of the model's layers, not %u", c->layers, count);
-    for (uint32_t i = 0; i < count; i++) {
-        if (layers[i] >= c->layers)
-            return rt_fail(e, RT_INVALID, "there is no layer %u: the model has layers 0 to %u", layers[i],
-                           c->layers - 1);
-        if (i && layers[i] <= layers[i - 1])
-            return rt_fail(e, RT_INVALID, "layer %u after layer %u: name layers in rising order, each once", layers[i],
-                           layers[i - 1]);
-    }
-    *out = *c;
-    out->layers = count;
-    memset(out->layer_flags, 0, sizeof out->layer_flags);
-    uint8_t all = 0;
-    for (uint32_t i = 0; i < count; i++) all |= out->layer_flags[i] = c->layer_flags[layers[i]];
-    if (!(all & RT_LAYER_WINDOW)) out->window = 0;
-    return RT_OK;
 }

@@ -2,7 +2,7 @@
  * dtype or the number of threads.
  *
  * Owns: the distribution (matrices and embeddings normal with the configuration's range, norms 1, biases 0, as Hugging
- * Face begins its models; output projections are not scaled down), the counter-based numbers behind it, and writing
+ * Face begins its models; output projections are not scaled down), the counter-based numbers that it draws, and writing
  * such a model. Which shape is config.h; how files are written is model_write.h.
  *
  * Element e of parameter i (the order of rt_param_at, rows of the canonical order) takes 16 bits of
@@ -31,10 +31,5 @@ typedef struct rt_init_opts {
  * random_init. What was written is opened again and its tensors checked against the configuration before it gets its
  * name. */
 int rt_init_random(const rt_model_out *o, const rt_init_opts *opts, rt_pool *pool, rt_err *e);
-
-/* The configuration of a student that has layers [0, count) taken from these layers of c, in rising order; windows and
- * layers without rope go with their layer. RT_INVALID names a layer that is not there or is out of order. */
-int rt_config_take_layers(rt_model_config *out, const rt_model_config *c, const uint32_t *layers, uint32_t count,
-                          rt_err *e);
 
 #endif

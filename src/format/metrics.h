@@ -5,7 +5,7 @@
 #ifndef RT_FORMAT_METRICS_H
 #define RT_FORMAT_METRICS_H
 
-#include "format/names.h"
+#include "format/config/names.h"
 
 #include <jansson.h>
 #include <stdbool.h>

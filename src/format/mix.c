@@ -60,8 +60,8 @@ static bool more_bits(uint32_t layer, uint32_t layers)
  * llama.cpp knows these models by their 80 layers. */
 static bool is_70b(const rt_model_config *c)
 {
-    bool llama = c->family == RT_FAMILY_LLAMA || c->family == RT_FAMILY_MISTRAL;
-    return c->layers == 80 && ((llama && c->heads != c->kv_heads) || c->family == RT_FAMILY_QWEN2);
+    rt_70b_rule rule = c->family->is_70b;
+    return c->layers == 80 && (rule == RT_70B_ANY || (rule == RT_70B_GROUPED && c->heads != c->kv_heads));
 }
 
 static rt_dtype mixed_type(const rt_mix *m, const rt_model_config *c, rt_role r, uint32_t layer)

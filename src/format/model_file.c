@@ -72,7 +72,7 @@ static int read_lone_safetensors(rt_model_file *m, uint32_t part, rt_err *e)
     rt_span config;
     const char *path = m->parts[part].path, *base = rt_path_base(path);
     char *folder = rt_arena_printf(&m->arena, "%.*s", (int)(base - path), path);
-    if (!folder) return rt_fail(e, RT_NOMEM, "out of memory while reading %s", path);
+    if (!folder) return rt_no_memory(e, path);
     RT_TRY(rt_safetensors_read(m, part, &config, e));
     if (config.data) {
         RT_TRY(rt_config_from_json(&m->config, config.data, config.len, path, &m->arena, e));
@@ -147,7 +147,7 @@ static int same_values(const rt_tensor *a, const rt_tensor *b, bool *same, rt_er
     }
     if (!rt_mul_u64(cols, 2 * COMPARE_ROWS * sizeof(float), &bytes)) bytes = SIZE_MAX;
     float *x = rt_alloc((size_t)bytes, 64);
-    if (!x) return rt_fail(e, RT_NOMEM, "out of memory while comparing %s with %s", a->name, b->name);
+    if (!x) return rt_no_memory(e, a->name);
     for (uint64_t r = 0; r < rows && *same; r += COMPARE_ROWS) {
         uint64_t n = rows - r < COMPARE_ROWS ? rows - r : COMPARE_ROWS;
         rt_tensor_to_f32(x, a, r, n);
@@ -218,7 +218,7 @@ static int find_path(rt_model_file *m, const rt_hub_env *env, rt_err *e)
     if (rc < 0) return rc;
     m->path = folder;
     m->name = rt_arena_printf(&m->arena, "%.*s", (int)strcspn(m->spec, "@"), m->spec);
-    return m->name ? RT_OK : rt_fail(e, RT_NOMEM, "out of memory while opening %s", m->spec);
+    return m->name ? RT_OK : rt_no_memory(e, m->spec);
 }
 
 static int open_all(rt_model_file *m, const char *spec, const rt_hub_env *env, rt_err *e)
@@ -228,12 +228,12 @@ static int open_all(rt_model_file *m, const char *spec, const rt_hub_env *env, r
     m->text.vocab.bos = m->text.vocab.eos = -1;
     m->text.vocab.add_bos = m->text.vocab.add_eos = m->text.vocab.add_space_prefix = -1;
     m->spec = rt_arena_strdup(&m->arena, spec);
-    if (!m->spec) return rt_fail(e, RT_NOMEM, "out of memory while opening %s", spec);
+    if (!m->spec) return rt_no_memory(e, spec);
     RT_TRY(find_path(m, env, e));
     bool folder = rt_path_is_dir(m->path);
     RT_TRY(folder ? rt_hf_read(m, m->path, e) : read_file(m, e));
     if (!m->name) m->name = name_of_path(&m->arena, m->path, folder);
-    if (!m->name) return rt_fail(e, RT_NOMEM, "out of memory while opening %s", spec);
+    if (!m->name) return rt_no_memory(e, spec);
     drop_frequencies(m);
     RT_TRY(drop_tied_head(m, e));
     RT_TRY(sort_tensors(m, e));
@@ -245,7 +245,7 @@ int rt_model_file_open(rt_model_file **out, const char *spec, const rt_hub_env *
 {
     *out = NULL;
     rt_model_file *m = rt_alloc_zero(sizeof *m, 16);
-    if (!m) return rt_fail(e, RT_NOMEM, "out of memory while opening %s", spec);
+    if (!m) return rt_no_memory(e, spec);
     int rc = open_all(m, spec, env, e);
     if (rc < 0)
         rt_model_file_close(m);
@@ -298,6 +298,11 @@ uint64_t rt_model_file_parameters(const rt_model_file *m)
     return total;
 }
 
+int rt_model_file_check_bytes(const rt_model_file *m, rt_pool *pool, rt_err *e)
+{
+    return m->container == RT_CONTAINER_APR ? rt_apr_check_footer(m, pool, e) : RT_OK;
+}
+
 static int check_one(const rt_model_file *m, rt_role r, uint32_t layer, rt_err *e)
 {
     char name[RT_NAME_BYTES], want[64], have[64];
@@ -340,7 +345,7 @@ int rt_model_file_check(const rt_model_file *m, rt_err *e)
                      (!rt_role_per_layer(t->role) || t->layer < m->config.layers);
         if (!known)
             return rt_fail(e, RT_FORMAT, "%s: tensor '%.96s' is not one of a %s model with %u layers", m->path,
-                           t->file_name, rt_family_table[m->config.family].name, m->config.layers);
+                           t->file_name, m->config.family->name, m->config.layers);
     }
     return RT_OK;
 }

@@ -2,7 +2,7 @@
  *
  * Owns: the checks before anything is created, the files of an output under their temporary names, and what becomes of
  * them. Leaves the bytes of a header to the formats' layouts, filling to write_fill.c, and the other files of a
- * directory to write_hf.c. */
+ * directory to hf_write.c. */
 #include "format/format_internal.h"
 
 #include <inttypes.h>
@@ -19,13 +19,6 @@ typedef struct output {
     uint32_t file_count;
     bool replaces; /* HF: a directory is there and is to go */
 } output;
-
-uint64_t rt_out_tensor_bytes(const rt_model_out *o, uint32_t i)
-{
-    uint64_t shape[2];
-    uint32_t rank = rt_role_shape(o->config, o->tensors[i].role, shape);
-    return rt_dtype_bytes(o->tensors[i].dtype, rank == 2 ? shape[0] * shape[1] : shape[0]);
-}
 
 /* ---- checks ---- */
 
@@ -50,8 +43,8 @@ static int check_tensor(const rt_model_out *o, uint32_t i, rt_err *e)
                        "%s: rows of '%s' have %" PRIu64 " values, which do not fill blocks of %u; choose another dtype "
                        "than %s",
                        o->path, name, shape[rank - 1], block, rt_dtype_name(t->dtype));
-    if (rank == 1 && block != 1 && o->to == RT_CONTAINER_GGUF && rt_gguf_swap_heads(o->config, role) != 0)
-        return rt_fail(e, RT_INVALID, "%s: '%s' cannot be %s; choose a plain dtype", o->path, name,
+    if (rank == 1 && block != 1 && o->to == RT_CONTAINER_GGUF && rt_role_swap_heads(o->config, role) != 0)
+        return rt_fail(e, RT_INVALID, "%s: GGUF does not hold '%s' as %s; choose a plain dtype", o->path, name,
                        rt_dtype_name(t->dtype));
     return RT_OK;
 }
@@ -133,7 +126,7 @@ static int lay_out(output *out, rt_err *e)
     const rt_model_out *o = out->o;
     uint32_t count = cut_shards(o, NULL);
     out->files = rt_arena_alloc(&out->arena, count * sizeof *out->files);
-    if (!out->files) return rt_fail(e, RT_NOMEM, "no memory to write %s", o->path);
+    if (!out->files) return rt_no_memory(e, o->path);
     out->file_count = count;
     cut_shards(o, out->files);
     for (uint32_t i = 0; i < count; i++) {
@@ -160,7 +153,7 @@ static int name_file(output *out, uint32_t i, rt_err *e)
     char name[64] = "model.safetensors";
     if (out->file_count > 1) snprintf(name, sizeof name, "model-%05u-of-%05u.safetensors", i + 1, out->file_count);
     out->files[i].path = out->folder ? rt_path_join(&out->arena, out->folder, name) : o->path;
-    return out->files[i].path ? RT_OK : rt_fail(e, RT_NOMEM, "no memory to write %s", o->path);
+    return out->files[i].path ? RT_OK : rt_no_memory(e, o->path);
 }
 
 static int open_files(output *out, rt_err *e)
@@ -191,7 +184,7 @@ static int finish_folder(output *out, const rt_model_write_calls *calls, rt_err 
 {
     int rc;
     for (uint32_t i = 0; i < out->file_count; i++) RT_TRY(rt_writer_commit(out->files[i].writer, e));
-    RT_TRY(rt_write_hf_files(out->o, out->files, out->file_count, out->folder, NULL, e));
+    RT_TRY(rt_hf_write_files(out->o, out->files, out->file_count, out->folder, NULL, e));
     if (calls->check) RT_TRY(calls->check(calls->ctx, out->folder, e));
     RT_TRY(out->replaces ? rt_dir_replace(out->folder, out->o->path, rt_hf_is_name, NULL, e)
                          : rt_dir_commit(out->folder, out->o->path, e));
@@ -217,7 +210,7 @@ int rt_model_write_bytes(const rt_model_out *o, uint64_t *bytes, rt_err *e)
     *bytes = 0;
     RT_TRY(lay_out(&out, e));
     for (uint32_t i = 0; i < out.file_count; i++) RT_TRY(name_file(&out, i, e));
-    if (o->to == RT_CONTAINER_HF) RT_TRY(rt_write_hf_files(o, out.files, out.file_count, NULL, bytes, e));
+    if (o->to == RT_CONTAINER_HF) RT_TRY(rt_hf_write_files(o, out.files, out.file_count, NULL, bytes, e));
     for (uint32_t i = 0; i < out.file_count; i++)
         *bytes += out.files[i].layout.size + (out.files[i].layout.footer_crc ? 4 : 0);
 out:

@@ -7,24 +7,7 @@
 #define RT_FORMAT_MODEL_WRITE_H
 
 #include "format/model_file.h"
-
-typedef struct rt_out_tensor {
-    rt_role role; /* of the table; its name and shape follow from role, layer and configuration */
-    uint32_t layer;
-    rt_dtype dtype;
-} rt_out_tensor;
-
-typedef struct rt_model_out {
-    rt_container to;
-    const char *path; /* a directory for HF, else a file */
-    const char *name; /* general.name and the like */
-    const rt_model_config *config;
-    const rt_model_text *text;    /* may be null */
-    const rt_out_tensor *tensors; /* in the order of rt_param_at */
-    uint32_t tensor_count;
-    uint64_t shard_bytes; /* HF: a new file after this many bytes; 0: 5 GB (5e9) */
-    bool replace;         /* an existing output may be replaced; else RT_INVALID says that it is there */
-} rt_model_out;
+#include "format/tensor/model_out.h"
 
 /* Fills dst with canonical rows [row, row + rows) of tensor i in its output dtype. Called from many threads at once;
  * worker is an index below the pool's thread count. A vector is one row. Returns a status; the message goes to e,
@@ -48,10 +31,6 @@ int rt_model_write(const rt_model_out *o, const rt_model_write_calls *calls, rt_
 
 /* How many bytes rt_model_write would write, in all files together. Nothing is opened. */
 int rt_model_write_bytes(const rt_model_out *o, uint64_t *bytes, rt_err *e);
-
-/* Whether a name is one that a directory of a model, or of an adapter, has when it was written by rt_model_write or
- * copied by others: no other file is ever removed with one. For rt_dir_holds_only; ctx is not looked at. */
-bool rt_hf_is_name(void *ctx, const char *name);
 
 /* ---- which dtype for which tensor (mix.c) ---- */
 

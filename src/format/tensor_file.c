@@ -2,45 +2,25 @@
 #include "format/tensor_file.h"
 
 #include "base/file.h"
+#include "format/hf/hf.h"
 
-#include <inttypes.h>
-
-enum { ALIGN = 64, PIECE = 1 << 20 }; /* elements at a time */
+enum { PIECE = 1 << 20 }; /* elements at a time */
 
 static uint64_t elems(const rt_named_tensor *t) { return t->rank == 2 ? t->shape[0] * t->shape[1] : t->shape[0]; }
-
-static const char *type_name(rt_dtype d)
-{
-    switch (d) {
-    case RT_DTYPE_F32: return "F32";
-    case RT_DTYPE_F16: return "F16";
-    case RT_DTYPE_BF16: return "BF16";
-    case RT_DTYPE_F64: return "F64";
-    default: return NULL;
-    }
-}
 
 static int make_head(rt_str *head, const char *path, const rt_named_tensor *t, uint32_t count, rt_err *e)
 {
     uint64_t at = 0;
-    rt_str_append_n(head, "\0\0\0\0\0\0\0\0", 8);
-    rt_str_append(head, "{\"__metadata__\":{\"format\":\"pt\"}");
+    rt_safetensors_head_begin(head, NULL);
     for (uint32_t i = 0; i < count; i++) {
-        uint64_t bytes = rt_dtype_bytes(t[i].dtype, elems(&t[i]));
-        if (!type_name(t[i].dtype))
-            return rt_fail(e, RT_INTERNAL, "%s: %s cannot be %s in a safetensors file", path, t[i].name,
+        if (!rt_safetensors_type(t[i].dtype))
+            return rt_fail(e, RT_INTERNAL, "%s: %s is %s, which safetensors does not hold", path, t[i].name,
                            rt_dtype_name(t[i].dtype));
-        rt_str_printf(head, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[%" PRIu64, t[i].name, type_name(t[i].dtype),
-                      t[i].shape[0]);
-        if (t[i].rank == 2) rt_str_printf(head, ",%" PRIu64, t[i].shape[1]);
-        rt_str_printf(head, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", at, at + bytes);
-        at += bytes;
+        rt_safetensors_head_entry(head, t[i].name, t[i].dtype, t[i].rank, t[i].shape, at);
+        at += rt_dtype_bytes(t[i].dtype, elems(&t[i]));
     }
-    rt_str_append(head, "}");
-    while (!head->failed && head->len % ALIGN) rt_str_append(head, " ");
-    if (head->failed) return rt_fail(e, RT_NOMEM, "no memory for the header of %s", path);
-    for (int i = 0; i < 8; i++) head->data[i] = (char)((head->len - 8) >> 8 * i);
-    return RT_OK;
+    rt_safetensors_head_end(head);
+    return head->failed ? rt_no_memory(e, path) : RT_OK;
 }
 
 static uint64_t data_bytes(const rt_named_tensor *t, uint32_t count)
@@ -59,7 +39,7 @@ int rt_tensor_file_bytes(const rt_named_tensor *t, uint32_t count, uint64_t *byt
     return rc;
 }
 
-static int put(rt_writer *w, rt_hasher *h, uint64_t *at, const void *data, uint64_t bytes, rt_err *e)
+static int write_and_hash(rt_writer *w, rt_hasher *h, uint64_t *at, const void *data, uint64_t bytes, rt_err *e)
 {
     int rc = rt_writer_put(w, *at, data, bytes, e);
     rt_hasher_add(h, data, bytes);
@@ -76,16 +56,16 @@ int rt_tensor_file_write(const char *path, const rt_named_tensor *t, uint32_t co
     rt_hasher *h = rt_hasher_new();
     void *piece = rt_alloc(PIECE * sizeof(double), 64);
     uint64_t at = 0;
-    if (!h || !piece) RT_TRY(rt_fail(e, RT_NOMEM, "no memory to write %s", path));
+    if (!h || !piece) RT_TRY(rt_no_memory(e, path));
     RT_TRY(make_head(&head, path, t, count, e));
     RT_TRY(rt_writer_open(&w, path, e));
     RT_TRY(rt_writer_reserve(w, head.len + data_bytes(t, count), e));
-    RT_TRY(put(w, h, &at, head.data, head.len, e));
+    RT_TRY(write_and_hash(w, h, &at, head.data, head.len, e));
     for (uint32_t i = 0; i < count; i++)
         for (uint64_t first = 0, all = elems(&t[i]); first < all; first += PIECE) {
             uint64_t n = all - first < PIECE ? all - first : PIECE;
             RT_TRY(fn(ctx, i, first, n, piece, e));
-            RT_TRY(put(w, h, &at, piece, rt_dtype_bytes(t[i].dtype, n), e));
+            RT_TRY(write_and_hash(w, h, &at, piece, rt_dtype_bytes(t[i].dtype, n), e));
         }
     RT_TRY(rt_writer_commit(w, e));
     if (hash) *hash = rt_hasher_digest(h);

@@ -1,4 +1,4 @@
-/* write_fill.c - fills the files of an output: all tensors on all cores, then what stands before and behind them.
+/* write_fill.c - fills the files of an output: all tensors on all cores, then what stands before and after them.
  *
  * Owns: cutting the tensors into pieces, the order of rows that GGUF wants, the checksum over a whole file, progress
  * and the first failure. Leaves the files' making and naming to model_write.c, and the rows to the caller.
@@ -55,7 +55,7 @@ static uint64_t cut_tensor(const fill *f, uint32_t file, uint32_t i, piece *out)
         if (!out) continue;
         out[n] = (piece){ .file = file,
                           .tensor = i,
-                          .swap_heads = f->o->to == RT_CONTAINER_GGUF ? rt_gguf_swap_heads(f->o->config, t->role) : 0,
+                          .swap_heads = f->o->to == RT_CONTAINER_GGUF ? rt_role_swap_heads(f->o->config, t->role) : 0,
                           .vector = vector,
                           .row = row,
                           .rows = rows - row < each ? rows - row : each,
@@ -80,7 +80,7 @@ static int cut(fill *f, uint32_t file_count, rt_err *e)
             count += cut_tensor(f, file, f->files[file].first + i, NULL);
     if (count > UINT32_MAX) return rt_fail(e, RT_INVALID, "%s: the model is too large to write", f->o->path);
     f->pieces = rt_alloc(count * sizeof *f->pieces, 64);
-    if (!f->pieces) return rt_fail(e, RT_NOMEM, "no memory to write %s", f->o->path);
+    if (!f->pieces) return rt_no_memory(e, f->o->path);
     f->piece_count = (uint32_t)count;
     for (uint32_t file = 0; file < file_count; file++)
         for (uint32_t i = 0; i < f->files[file].count; i++)
@@ -101,9 +101,9 @@ static int make_buffers(fill *f, uint32_t workers, rt_err *e)
     f->buffers = rt_alloc_zero(workers * sizeof *f->buffers, 16);
     for (uint32_t i = 0; f->buffers && i < workers; i++) {
         f->buffers[i] = rt_alloc(most, 4096);
-        if (!f->buffers[i]) return rt_fail(e, RT_NOMEM, "no memory for the buffers to write %s", f->o->path);
+        if (!f->buffers[i]) return rt_no_memory(e, f->o->path);
     }
-    return f->buffers ? RT_OK : rt_fail(e, RT_NOMEM, "no memory to write %s", f->o->path);
+    return f->buffers ? RT_OK : rt_no_memory(e, f->o->path);
 }
 
 /* ---- filling ---- */
@@ -174,9 +174,9 @@ static void run_piece(void *ctx, uint32_t chunk, uint32_t worker)
     if (rc < 0) stop(f, rc, NULL);
 }
 
-/* ---- before and behind the tensors ---- */
+/* ---- before and after the tensors ---- */
 
-/* Of n zero bytes behind bytes whose checksum is crc. */
+/* Of n zero bytes after bytes whose checksum is crc. */
 static uLong crc_zeros(uLong crc, uint64_t n)
 {
     static const uint8_t zeros[4096];
@@ -188,7 +188,7 @@ static uLong crc_zeros(uLong crc, uint64_t n)
 static int put_footer(const fill *f, uint32_t file, const piece *p, const piece *end, rt_err *e)
 {
     const rt_out_file *of = &f->files[file];
-    const rt_layout *l = &of->layout;
+    const rt_file_layout *l = &of->layout;
     uint64_t at = l->head.len;
     uLong crc = crc32_z(0, (const Bytef *)l->head.data, l->head.len);
     for (; p < end; p++) {
@@ -202,7 +202,8 @@ static int put_footer(const fill *f, uint32_t file, const piece *p, const piece 
         at = l->extra_offset + l->extra.len;
     }
     crc = crc_zeros(crc, l->size - at);
-    uint8_t footer[4] = { (uint8_t)crc, (uint8_t)(crc >> 8), (uint8_t)(crc >> 16), (uint8_t)(crc >> 24) };
+    uint8_t footer[4];
+    rt_store_le(footer, crc, sizeof footer);
     return rt_writer_put(of->writer, l->size, footer, sizeof footer, e);
 }
 
@@ -210,7 +211,7 @@ static int put_rest(const fill *f, uint32_t file_count, rt_err *e)
 {
     const piece *p = f->pieces, *end = p + f->piece_count;
     for (uint32_t file = 0; file < file_count; file++) {
-        const rt_layout *l = &f->files[file].layout;
+        const rt_file_layout *l = &f->files[file].layout;
         const piece *from = p;
         int rc = rt_writer_put(f->files[file].writer, 0, l->head.data, l->head.len, e);
         if (rc == RT_OK && l->extra.len > 0)

@@ -31,7 +31,7 @@ static int find_preset(work *w, const char *name, rt_err *e)
     const rt_preset *p = rt_presets(&count);
     w->preset = rt_preset_find(name);
     if (w->preset) {
-        w->preset->fill(&w->config);
+        rt_preset_fill(w->preset, &w->config);
         return RT_OK;
     }
     for (uint32_t i = 0; i < count && i < MAX_PRESETS; i++) names[i] = p[i].name;
@@ -128,7 +128,7 @@ int rt_job_init(rt_job_initialised *made, const rt_job_init_opts *o, rt_err *e)
     if (rc == RT_INTERRUPTED) rt_fail(e, rc, "interrupted: %s was not written", to.path);
     made->seconds = rt_now() - start;
     made->format = w->out.to;
-    made->family = rt_family_table[w->config.family].name;
+    made->family = w->config.family->name;
     made->dtype = rt_mix_name(w->mix);
     made->tokenizer = w->text.tokenizer_json.data || w->text.has_vocab;
 out:

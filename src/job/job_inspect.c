@@ -82,7 +82,7 @@ int rt_job_inspect_hash(rt_job_inspection *f, bool each, uint32_t threads, rt_er
     int rc;
     RT_TRY(rt_job_pool_new(&pool, threads, e));
     /* A damaged file has nothing to say that can be believed. */
-    if (f->m->container == RT_CONTAINER_APR) RT_TRY(rt_apr_check_footer(f->m, pool, e));
+    RT_TRY(rt_model_file_check_bytes(f->m, pool, e));
     f->footer_checked = f->m->container == RT_CONTAINER_APR;
     RT_TRY(rt_model_file_hash(f->m, pool, &h, e));
     rt_hash_text(f->file_hash, h);

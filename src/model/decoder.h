@@ -7,7 +7,7 @@
 #ifndef RT_MODEL_DECODER_H
 #define RT_MODEL_DECODER_H
 
-#include "format/names.h"
+#include "format/config/names.h"
 #include "op/emit.h"
 
 /* Low-rank adapters beside frozen projections: y += (alpha / rank) (x A') B'. */

@@ -7,7 +7,7 @@
 #define RT_TEACHER_TEACHER_WEIGHTS_H
 
 #include "base/str.h"
-#include "format/names.h"
+#include "format/config/names.h"
 #include "op/plan.h"
 
 typedef enum rt_teacher_weights { RT_WEIGHTS_NATIVE, RT_WEIGHTS_BF16, RT_WEIGHTS_AUTO } rt_teacher_weights;

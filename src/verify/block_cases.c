@@ -245,8 +245,7 @@ static void add_one(rt_case_list *l, const rt_block_shape *s, const rt_policy *p
 static void add(rt_case_list *l)
 {
     static const rt_policy *const policies[] = { &rt_policy_f32, &rt_policy_bf16, &rt_policy_f16 };
-    static const rt_block_shape large = { .config = { .family = RT_FAMILY_QWEN3,
-                                                      .layers = 1,
+    static const rt_block_shape large = { .config = { .layers = 1,
                                                       .width = 72,
                                                       .heads = 6,
                                                       .kv_heads = 2,

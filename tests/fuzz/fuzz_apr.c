@@ -60,7 +60,7 @@ static void use(rt_model_file *m)
     for (uint32_t i = 0; i < m->tensor_count; i++) read_rows(m, &m->tensors[i]);
     read_text(m);
     rt_model_file_check(m, &e);
-    int rc = rt_apr_check_footer(m, NULL, &e);
+    int rc = rt_model_file_check_bytes(m, NULL, &e);
     require(rc == RT_OK || (rc == RT_FORMAT && e.text[0]));
 }
 

@@ -2,8 +2,8 @@
  * again and still the same.
  *
  * With -DRT_FUZZ_REPLAY it has a main() of its own (replay.h). */
-#include "format/config.h"
-#include "format/names.h"
+#include "format/config/config.h"
+#include "format/config/names.h"
 
 #include <string.h>
 

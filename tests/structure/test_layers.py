@@ -55,13 +55,20 @@ CASES = [
     ("exec/x.c", "#include <cblas.h>", False),
     ("backend/cpu/x.c", "#include <cblas.h>", True),
     ("base/x.c", "#include <cmocka.h>", False),
+    ("model/x.c", '#include "format/config/names.h"', True),
+    ("model/x.c", '#include "format/gguf/gguf.h"', False),
+    ("format/x.c", '#include "format/gguf/gguf.h"', True),
+    ("format/gguf/x.c", '#include "format/apr/apr.h"', False),
+    ("format/gguf/x.c", '#include "format/model_file.h"', False),
+    ("format/config/names.h", '#include "format/config/names.h"', False),
     ("nowhere/x.c", "#include <stdio.h>", False),
 ]
 HEADERS = ["base/err.h", "num/dtype.h", "op/plan.h", "op/plan_internal.h", "backend/backend.h", "backend/ref/ref.h",
-           "backend/cpu/cpu.h", "exec/exec.h", "model/decoder.h", "train/step.h", "verify/verify.h", "cli/args.h"]
+           "backend/cpu/cpu.h", "exec/exec.h", "model/decoder.h", "train/step.h", "verify/verify.h", "cli/args.h",
+           "format/config/names.h", "format/gguf/gguf.h", "format/apr/apr.h", "format/model_file.h"]
 for path, line, allowed in CASES:
     with tempfile.TemporaryDirectory() as root:
-        for name in HEADERS + [path]:
+        for name in [h for h in HEADERS if h != path] + [path]:
             os.makedirs(os.path.join(root, os.path.dirname(name)), exist_ok=True)
             with open(os.path.join(root, name), "w", encoding="utf-8") as f:
                 f.write(line + "\n" if name == path else "\n")
@@ -69,7 +76,7 @@ for path, line, allowed in CASES:
         check(bool(found) != allowed, f"check_layers: {path} with {line}: expected {'no ' if allowed else ''}fault, got {found}")
 
 # The two entrances call the door and what names things, read from the objects: a header of job shows more than that.
-NAMES = ["base", "num", "format", "settings", "job", "job/run"]
+NAMES = ["base", "num", "format", "format/config", "format/tensor", "settings", "job", "job/run"]
 DOOR = {"api": NAMES, "cli": NAMES + ["evidence", "report", "verify"]}
 SENTENCES = {"rt_fit_chosen", "rt_pair_describe", "rt_schedule_name", "rt_weights_say"}  # for the screen of a run
 

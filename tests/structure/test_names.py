@@ -1,4 +1,5 @@
-"""External names carry the project's prefix; file names are unique; no type takes POSIX's `_t`; no object is left out."""
+"""External names carry the project's prefix; file names are unique; no type takes POSIX's `_t`; no object is left out; nobody asks
+for a family of models by name."""
 import collections
 import os
 import re
@@ -32,6 +33,16 @@ TYPE = re.compile(r"\btypedef\b[^;{]*\b(\w+_t)\s*;|^\}\s*(\w+_t)\s*;", re.M)
 for path in code:
     check_all(f"{path}: type name {match[1] or match[2]} ends in _t, which POSIX keeps for itself"
               for match in TYPE.finditer(blank_comments_and_strings(read(path))))
+
+# Families are told apart by their traits (src/format/config/family.h): no other file holds one's name. The same words are
+# also names of vocabularies in GGUF, which is another thing.
+ROWS, VOCABULARIES = "src/format/config/families.c", re.compile(r"/(tok_|vocab_|apr_vocab|gguf_text|gguf_keys_write)")
+families = set(re.findall(r'\.(?:name|hf_class) = "(\w+)"', read(ROWS)))
+check(len(families) >= 10, f"{ROWS}: only {len(families)} names of families were found")
+for path in (p for p in code if p != ROWS):
+    literals = set(re.findall(r'"((?:\\.|[^"\\\n])*)"', re.sub(r"/\*.*?\*/", "", read(path), flags=re.S)))
+    found = literals & (families - ({"llama", "qwen2"} if VOCABULARIES.search(path) else set()))
+    check(not found, f"{path}: names a family: {', '.join(sorted(found))}")
 
 # A source that no room.mk lists is compiled by nobody.
 for path in sources("src/**/*.c"):

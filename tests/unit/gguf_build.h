@@ -6,7 +6,7 @@
 #ifndef RT_TESTS_GGUF_BUILD_H
 #define RT_TESTS_GGUF_BUILD_H
 
-#include "format/gguf.h"
+#include "format/format_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>

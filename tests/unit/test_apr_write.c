@@ -1,8 +1,8 @@
 /* test_apr_write.c - writing APR v2: what we write we read back, the footer, and every allocation failing in turn. */
 #include "apr_case.h"
 
+#include "base/json.h"
 #include "format/format_internal.h"
-#include "format/json_text.h"
 
 #include <jansson.h>
 
@@ -31,7 +31,7 @@ static int give_rows(void *ctx, uint32_t i, uint64_t row, uint64_t rows, void *d
 static void describe(rt_model_out *o, const char *preset, rt_dtype matrices, const rt_model_text *text)
 {
     memset(&config, 0, sizeof config);
-    rt_preset_find(preset)->fill(&config);
+    rt_preset_fill(rt_preset_find(preset), &config);
     uint32_t count = rt_param_count(&config);
     assert_true(count <= 128);
     for (uint32_t i = 0; i < count; i++) {
@@ -133,23 +133,24 @@ static void check_values(const rt_model_file *m, rt_dtype matrices)
 static void test_round_trip(void **state)
 {
     (void)state;
-    static const char *const presets[] = { "tiny-llama", "tiny-qwen2", "tiny-qwen3", "tiny-mistral", "tiny-smollm3" };
     rt_model_text text = some_text();
     rt_pool *pool = NULL;
     rt_err e = { 0 };
     assert_int_equal(rt_pool_new(&pool, 2, &e), RT_OK);
-    for (int p = 0; p < 5; p++) {
+    for (int p = 0; rt_families[p]; p++) {
         rt_dtype matrices = p % 2 ? RT_DTYPE_F32 : RT_DTYPE_BF16;
         rt_model_out o;
         rt_model_file *m = NULL;
         rt_model_write_calls calls = { .rows = give_rows };
-        describe(&o, presets[p], matrices, p == 4 ? NULL : &text);
+        char name[64];
+        snprintf(name, sizeof name, "tiny-%s", rt_families[p]->name);
+        describe(&o, name, matrices, p == 4 ? NULL : &text);
         if (rt_model_write(&o, &calls, pool, &e) < 0) fail_msg("%s", e.text);
         if (rt_model_file_open(&m, in_dir("out.apr"), NULL, &e) < 0) fail_msg("%s", e.text);
         if (rt_model_file_check(m, &e) < 0) fail_msg("%s", e.text);
-        if (rt_apr_check_footer(m, pool, &e) < 0) fail_msg("%s", e.text);
-        if (rt_apr_check_footer(m, NULL, &e) < 0) fail_msg("%s", e.text);
-        assert_int_equal(m->config.family, config.family);
+        if (rt_model_file_check_bytes(m, pool, &e) < 0) fail_msg("%s", e.text);
+        if (rt_model_file_check_bytes(m, NULL, &e) < 0) fail_msg("%s", e.text);
+        assert_ptr_equal(m->config.family, config.family);
         assert_int_equal(m->config.layers, config.layers);
         assert_int_equal(m->config.head_dim, config.head_dim);
         assert_int_equal(m->config.window, config.window);
@@ -190,7 +191,7 @@ static void test_keys_once(void **state)
                                            "layer_norm_eps" };
     rt_model_text text = some_text();
     rt_model_out o;
-    rt_layout l = { 0 };
+    rt_file_layout l = { 0 };
     rt_arena a = { 0 };
     rt_err e = { 0 };
     describe(&o, "tiny-llama", RT_DTYPE_F32, &text);
@@ -215,7 +216,7 @@ static void test_keys_once(void **state)
 
 static void expect_no_layout(const rt_model_out *o, int status, const char *words)
 {
-    rt_layout l = { 0 };
+    rt_file_layout l = { 0 };
     rt_arena a = { 0 };
     rt_err e = { 0 };
     int rc = rt_apr_layout(o, &a, &l, &e);
@@ -250,7 +251,7 @@ static void test_layout_refused(void **state)
 
 static size_t layout_has(const rt_model_out *o, const char *word)
 {
-    rt_layout l = { 0 };
+    rt_file_layout l = { 0 };
     rt_arena a = { 0 };
     rt_err e = { 0 };
     if (rt_apr_layout(o, &a, &l, &e) < 0) fail_msg("%s", e.text);
@@ -339,7 +340,7 @@ static void test_footer(void **state)
     apr_make(&file, META, two, 2);
     file.bytes[file.data + 5] ^= 1;
     m = expect_good(); /* opening does not read the whole file */
-    assert_int_equal(rt_apr_check_footer(m, NULL, &e), RT_FORMAT);
+    assert_int_equal(rt_model_file_check_bytes(m, NULL, &e), RT_FORMAT);
     assert_says(&e, "good.apr|footer|CRC|damaged|copy it again");
     rt_model_file_close(m);
     /* several pieces whose sums are put together */
@@ -354,14 +355,14 @@ static void test_footer(void **state)
     put_file("large.apr", bytes, LARGE);
     assert_int_equal(rt_pool_new(&pool, 2, &e), RT_OK);
     if (rt_model_file_open(&m, in_dir("large.apr"), NULL, &e) < 0) fail_msg("%s", e.text);
-    if (rt_apr_check_footer(m, pool, &e) < 0) fail_msg("%s", e.text);
+    if (rt_model_file_check_bytes(m, pool, &e) < 0) fail_msg("%s", e.text);
     rt_model_file_close(m);
     bytes[LARGE - 5] ^= 0x80;
     put_file("large.apr", bytes, LARGE);
     assert_int_equal(rt_model_file_open(&m, in_dir("large.apr"), NULL, &e), RT_OK);
-    assert_int_equal(rt_apr_check_footer(m, pool, &e), RT_FORMAT);
+    assert_int_equal(rt_model_file_check_bytes(m, pool, &e), RT_FORMAT);
     m->container = RT_CONTAINER_GGUF;
-    assert_int_equal(rt_apr_check_footer(m, pool, &e), RT_INVALID);
+    assert_int_equal(rt_model_file_check_bytes(m, pool, &e), RT_OK);
     rt_model_file_close(m);
     rt_pool_free(pool);
     free(bytes);
@@ -373,14 +374,14 @@ static int read_all(void *ctx, rt_err *e)
 {
     rt_model_file *m = NULL;
     int rc = rt_model_file_open(&m, ctx, NULL, e);
-    if (rc == RT_OK) rc = rt_apr_check_footer(m, NULL, e);
+    if (rc == RT_OK) rc = rt_model_file_check_bytes(m, NULL, e);
     rt_model_file_close(m);
     return rc;
 }
 
 static int lay_out(void *ctx, rt_err *e)
 {
-    rt_layout l = { 0 };
+    rt_file_layout l = { 0 };
     rt_arena a = { 0 };
     int rc = rt_apr_layout(ctx, &a, &l, e);
     rt_str_free(&l.head);

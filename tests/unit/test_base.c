@@ -58,6 +58,8 @@ static void test_err_fail(void **state)
     /* the old message may be an argument of the new one */
     rt_fail(&e, RT_IO, "again (%s)", e.text);
     assert_string_equal(e.text, "again (tensor 3: x.gguf: bad byte 7)");
+    assert_int_equal(rt_no_memory(&e, "a page"), RT_NOMEM);
+    assert_string_equal(e.text, "no memory for a page");
     assert_int_equal(rt_fail(NULL, RT_IO, "nobody listens"), RT_IO);
     rt_err_context(NULL, "nobody listens");
     assert_int_equal(rt_fail(&e, RT_OK, "a failure is never ok"), RT_INTERNAL);

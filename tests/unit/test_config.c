@@ -2,7 +2,7 @@
  * kept when it is written again, and every allocation failing in turn. */
 #include "format_case.h"
 
-#include "format/config.h"
+#include "format/config/config.h"
 
 #include <jansson.h>
 
@@ -82,7 +82,8 @@ static void defaults(void **state)
 {
     (void)state;
     rt_model_config c = read_config("{\"model_type\":\"llama\"}");
-    assert_true(c.family == RT_FAMILY_LLAMA && c.layers == 32 && c.width == 4096 && c.heads == 32 && c.kv_heads == 32);
+    assert_true(c.family == rt_family_find("llama") && c.layers == 32 && c.width == 4096 && c.heads == 32 &&
+                c.kv_heads == 32);
     assert_true(c.head_dim == 128 && c.hidden == 11008 && c.vocab == 32000 && c.context == 2048 && !c.tied);
     assert_true(c.rope.theta == 1e4 && c.norm_eps == 1e-6 && c.init_range == 0.02);
     assert_true(c.bos == 1 && c.eos_count == 1 && c.eos[0] == 2 && c.pad == -1 && !c.qkv_bias && !c.random_init);
@@ -152,7 +153,8 @@ static void windows(void **state)
     assert_true(c.window == 8 && c.layer_flags[0] == (RT_LAYER_WINDOW | RT_LAYER_NO_ROPE) && c.layer_flags[1] == 0);
     c = read_config("{\"model_type\":\"smollm3\",\"num_hidden_layers\":4,\"no_rope_layer_interval\":2}");
     assert_true(c.layer_flags[1] == RT_LAYER_NO_ROPE && c.layer_flags[3] == RT_LAYER_NO_ROPE && !c.layer_flags[0]);
-    refused("{\"model_type\":\"llama\",\"sliding_window\":128}", RT_UNSUPPORTED, "sliding_window|mistral");
+    refused("{\"model_type\":\"llama\",\"sliding_window\":128}", RT_UNSUPPORTED,
+            "sliding_window|llama has no window|model_type");
     refused("{\"model_type\":\"mistral\",\"sliding_window\":0}", RT_FORMAT, "sliding_window");
     refused("{\"model_type\":\"mistral\",\"num_hidden_layers\":2,\"layer_types\":[\"full_attention\","
             "\"sliding_attention\"]}",
@@ -233,7 +235,7 @@ static void rope_refusals(void **state)
 static void refusals(void **state)
 {
     (void)state;
-    refused("{\"model_type\":\"gemma2\"}", RT_UNSUPPORTED, "gemma2|llama, qwen2, qwen3, mistral and smollm3");
+    refused("{\"model_type\":\"gemma2\"}", RT_UNSUPPORTED, "gemma2|llama, qwen2, qwen3, mistral, smollm3");
     refused("{}", RT_FORMAT, "model_type");
     refused("{\"model_type\":5}", RT_FORMAT, "model_type|a string");
     refused("[]", RT_FORMAT, "one JSON object|a list");
@@ -379,7 +381,7 @@ static void presets_come_back(void **state)
         rt_err e = { 0 };
         rt_arena a = { 0 };
         rt_str s = { 0 };
-        p[k].fill(&c);
+        rt_preset_fill(&p[k], &c);
         if (rt_config_to_json(&c, RT_DTYPE_F32, &s, &e) < 0) fail_msg("%s", e.text);
         if (rt_config_from_json(&back, s.data, s.len, p[k].name, &a, &e) < 0) fail_msg("%s", e.text);
         assert_true(back.family == c.family && back.layers == c.layers && back.width == c.width);
@@ -432,26 +434,26 @@ static void impossible_shapes_are_not_written(void **state)
     rt_model_config c;
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         rt_err e = { 0 };
-        rt_preset_find(wrong[i].preset)->fill(&c);
+        rt_preset_fill(rt_preset_find(wrong[i].preset), &c);
         bool *flag = (bool *)((char *)&c + wrong[i].field);
         *flag = !*flag;
         assert_int_equal(rt_config_to_json(&c, RT_DTYPE_F32, &s, &e), RT_INVALID);
         assert_says(&e, wrong[i].words);
     }
     rt_err e = { 0 };
-    rt_preset_find("tiny-llama")->fill(&c);
+    rt_preset_fill(rt_preset_find("tiny-llama"), &c);
     c.layer_flags[0] = RT_LAYER_NO_ROPE;
     assert_int_equal(rt_config_check(&c, "here", &e), RT_INVALID);
     assert_says(&e, "here|layer 0|rope");
-    rt_preset_find("tiny-mistral")->fill(&c);
+    rt_preset_fill(rt_preset_find("tiny-mistral"), &c);
     c.layer_flags[1] = 0;
     assert_int_equal(rt_config_check(&c, "here", &e), RT_INVALID);
     assert_says(&e, "here|1 of 2 layers");
-    rt_preset_find("tiny-qwen2")->fill(&c);
+    rt_preset_fill(rt_preset_find("tiny-qwen2"), &c);
     c.window = 5;
     assert_int_equal(rt_config_check(&c, "here", &e), RT_INVALID);
     assert_says(&e, "here|window is 5|0 layers");
-    c.family = RT_FAMILY_COUNT;
+    c.family = NULL;
     assert_int_equal(rt_config_check(&c, "here", &e), RT_INVALID);
     assert_null(s.data);
 }

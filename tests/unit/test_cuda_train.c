@@ -278,7 +278,7 @@ static int need_of(void *ctx, const rt_fit_config *c, rt_fit_need *out, rt_err *
 static rt_model_config shape(uint32_t layers, uint32_t width, uint32_t hidden, uint32_t heads, uint32_t kv, bool tied)
 {
     rt_model_config c = { 0 };
-    rt_preset_find("tiny-qwen2")->fill(&c);
+    rt_preset_fill(rt_preset_find("tiny-qwen2"), &c);
     c.layers = layers;
     c.width = width;
     c.hidden = hidden;

@@ -15,8 +15,7 @@
 #include <malloc.h>
 #include <math.h>
 
-static const rt_block_shape SHAPE = { .config = { .family = RT_FAMILY_QWEN3,
-                                                  .layers = 1,
+static const rt_block_shape SHAPE = { .config = { .layers = 1,
                                                   .width = 16,
                                                   .heads = 4,
                                                   .kv_heads = 2,

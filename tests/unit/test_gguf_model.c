@@ -28,7 +28,7 @@ static void test_llama(void **state)
     const rt_model_config *c = &m.config;
     assert_true(m.has_config);
     assert_string_equal(m.name, "Little");
-    assert_int_equal(c->family, RT_FAMILY_LLAMA);
+    assert_ptr_equal(c->family, rt_family_find("llama"));
     assert_int_equal(c->layers, 1);
     assert_int_equal(c->width, 8);
     assert_int_equal(c->heads, 2);
@@ -55,7 +55,7 @@ static void test_families(void **state)
     gb_tensor(&b, "blk.0.attn_v.bias", 0, 8, 0);
     gb_tensor(&b, "output.weight", 5, 8, 0);
     opened(&b, &m);
-    assert_int_equal(m.config.family, RT_FAMILY_QWEN2);
+    assert_int_equal(m.config.family, rt_family_find("qwen2"));
     assert_true(m.config.qkv_bias && !m.config.tied);
     assert_int_equal(gb_find(&m, "blk.0.attn_q.weight")->swap_heads, 0);
     gb_close(&m);
@@ -63,12 +63,12 @@ static void test_families(void **state)
     gb_tensor(&b, "blk.0.attn_q_norm.weight", 0, 4, 0);
     gb_tensor(&b, "blk.0.attn_k_norm.weight", 0, 4, 0);
     opened(&b, &m);
-    assert_true(m.config.family == RT_FAMILY_QWEN3 && m.config.qk_norm);
+    assert_true(m.config.family == rt_family_find("qwen3") && m.config.qk_norm);
     gb_close(&m);
     b = model("llama");
     gb_u32(&b, "llama.attention.sliding_window", 32);
     opened(&b, &m);
-    assert_int_equal(m.config.family, RT_FAMILY_MISTRAL);
+    assert_int_equal(m.config.family, rt_family_find("mistral"));
     assert_int_equal(m.config.window, 32);
     assert_int_equal(m.config.layer_flags[0], RT_LAYER_WINDOW);
     gb_close(&m);
@@ -80,7 +80,7 @@ static void test_families(void **state)
     memcpy(at + 15, &five, 4);
     gb_model_tensors(&b);
     opened(&b, &m);
-    assert_int_equal(m.config.family, RT_FAMILY_SMOLLM3);
+    assert_int_equal(m.config.family, rt_family_find("smollm3"));
     for (uint32_t i = 0; i < 5; i++) assert_int_equal(m.config.layer_flags[i], i == 3 ? RT_LAYER_NO_ROPE : 0);
     assert_int_equal(gb_find(&m, "blk.0.attn_k.weight")->swap_heads, 2);
     gb_close(&m);
@@ -144,7 +144,7 @@ static void test_bad_config(void **state)
     refused(&b, RT_FORMAT, "'blk.0.attn_q.weight' has another shape");
     b = model("llama");
     gb_u32(&b, "llama.attention.head_count_kv", 0);
-    refused(&b, RT_INVALID, "key/value heads is 0");
+    refused(&b, RT_INVALID, "key/value heads 0 is out of range (1 to 2)");
 }
 
 static void test_unknown_key(void **state)

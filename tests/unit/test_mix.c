@@ -47,7 +47,7 @@ static void start(mixed *m, const char *preset)
 {
     const rt_preset *p = rt_preset_find(preset);
     assert_non_null(p);
-    p->fill(&m->c);
+    rt_preset_fill(p, &m->c);
 }
 
 /* Numbers of tensors per type as llama.cpp prints them for the published files (without its rope_freqs). */

@@ -139,11 +139,11 @@ static int see_check(void *ctx, const char *path, rt_err *e)
     return s->check_answer < 0 ? rt_fail(e, s->check_answer, "not the same") : RT_OK;
 }
 
-static void make_source(source *s, rt_family family, rt_container to, const char *path, rt_dtype matrix,
+static void make_source(source *s, const char *family, rt_container to, const char *path, rt_dtype matrix,
                         rt_dtype vector)
 {
     *s = (source){ .fail_tensor = UINT32_MAX };
-    s->config = (rt_model_config){ .family = family,
+    s->config = (rt_model_config){ .family = rt_family_find(family),
                                    .layers = 2,
                                    .width = 8,
                                    .heads = 2,
@@ -152,7 +152,7 @@ static void make_source(source *s, rt_family family, rt_container to, const char
                                    .hidden = 10,
                                    .vocab = 11,
                                    .context = 16,
-                                   .qkv_bias = family == RT_FAMILY_QWEN2,
+                                   .qkv_bias = strcmp(family, "qwen2") == 0,
                                    .norm_eps = 1e-6,
                                    .init_range = 0.02,
                                    .bos = -1,
@@ -226,7 +226,7 @@ static void test_one_file(void **state)
     (void)state;
     source s;
     rt_err e;
-    make_source(&s, RT_FAMILY_QWEN2, RT_CONTAINER_SAFETENSORS, at("one"), RT_DTYPE_BF16, RT_DTYPE_F32);
+    make_source(&s, "qwen2", RT_CONTAINER_SAFETENSORS, at("one"), RT_DTYPE_BF16, RT_DTYPE_F32);
     assert_int_equal(write_it(&s, &e), RT_OK);
     expect_values(&s, (const char *[]){ at("one") }, 1);
     assert_int_equal(s.last, s.total);
@@ -257,7 +257,7 @@ static void test_folder(void **state)
                            .chat_template = { "x\ny", 3 },
                            .side = side,
                            .side_count = 1 };
-    make_source(&s, RT_FAMILY_QWEN2, RT_CONTAINER_HF, at("hf/"), RT_DTYPE_BF16, RT_DTYPE_BF16);
+    make_source(&s, "qwen2", RT_CONTAINER_HF, at("hf/"), RT_DTYPE_BF16, RT_DTYPE_BF16);
     s.out.text = &text;
     assert_int_equal(write_it(&s, &e), RT_OK);
     expect_values(&s, (const char *[]){ at("hf/model.safetensors") }, 1);
@@ -299,7 +299,7 @@ static void test_shards(void **state)
     (void)state;
     source s;
     rt_err e;
-    make_source(&s, RT_FAMILY_QWEN2, RT_CONTAINER_HF, at("hf"), RT_DTYPE_F32, RT_DTYPE_F32);
+    make_source(&s, "qwen2", RT_CONTAINER_HF, at("hf"), RT_DTYPE_F32, RT_DTYPE_F32);
     uint64_t largest = 11 * 8 * 4;
     s.out.shard_bytes = 1000;
     assert_int_equal(write_it(&s, &e), RT_OK);
@@ -347,10 +347,10 @@ static void test_shards(void **state)
 
 /* ---- the loop itself, over a layout of the test's own ---- */
 
-static uint64_t lay_out_loosely(const source *s, rt_layout *l)
+static uint64_t lay_out_loosely(const source *s, rt_file_layout *l)
 {
     uint32_t count = s->out.tensor_count;
-    *l = (rt_layout){ .footer_crc = true };
+    *l = (rt_file_layout){ .footer_crc = true };
     l->offset = rt_arena_alloc(&arena, count * sizeof *l->offset);
     rt_str_append(&l->head, "some head");
     l->size = 100; /* a gap behind the head */
@@ -368,7 +368,7 @@ static uint64_t lay_out_loosely(const source *s, rt_layout *l)
 static void fill_file(source *s, const char *name, uint32_t threads)
 {
     rt_err e = { 0 };
-    rt_layout l;
+    rt_file_layout l;
     rt_pool *own;
     uint64_t size = lay_out_loosely(s, &l);
     rt_out_file file = { .count = s->out.tensor_count, .path = at(name), .layout = l };
@@ -390,7 +390,7 @@ static void expect_filled(const source *s, const char *name)
 {
     rt_err e = { 0 };
     rt_map m;
-    rt_layout l;
+    rt_file_layout l;
     uint64_t size = lay_out_loosely(s, &l);
     assert_int_equal(rt_map_open(&m, at(name), &e), RT_OK);
     assert_int_equal(m.size, size);
@@ -404,7 +404,7 @@ static void expect_filled(const source *s, const char *name)
         uint64_t shape[2];
         bool vector = rt_role_shape(&s->config, t->role, shape) == 1;
         uint64_t rows = shape[0], cols = vector ? 1 : shape[1];
-        uint32_t heads = s->out.to == RT_CONTAINER_GGUF ? rt_gguf_swap_heads(&s->config, t->role) : 0;
+        uint32_t heads = s->out.to == RT_CONTAINER_GGUF ? rt_role_swap_heads(&s->config, t->role) : 0;
         for (uint64_t r = 0; r < rows; r++) {
             uint64_t stored = r;
             if (heads) { /* HF rows as (heads, 2, D/2, cols), stored as (heads, D/2, 2, cols) */
@@ -429,11 +429,9 @@ static void test_fill(void **state)
     source s;
     /* Rows of q and k change places in the llama family, also those of a bias; not in qwen2, nor in other formats. */
     static const struct {
-        rt_family family;
+        const char *family;
         rt_container to;
-    } kinds[] = { { RT_FAMILY_LLAMA, RT_CONTAINER_GGUF },
-                  { RT_FAMILY_QWEN2, RT_CONTAINER_GGUF },
-                  { RT_FAMILY_LLAMA, RT_CONTAINER_APR } };
+    } kinds[] = { { "llama", RT_CONTAINER_GGUF }, { "qwen2", RT_CONTAINER_GGUF }, { "llama", RT_CONTAINER_APR } };
     for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
         make_source(&s, kinds[k].family, kinds[k].to, "unused", RT_DTYPE_F32, RT_DTYPE_F32);
         s.config.qkv_bias = true;
@@ -445,7 +443,8 @@ static void test_fill(void **state)
         fill_file(&s, "filled", 2);
         expect_filled(&s, "filled");
     }
-    assert_int_equal(rt_gguf_swap_heads(&(rt_model_config){ .family = RT_FAMILY_LLAMA, .heads = 2 }, RT_ROLE_Q), 2);
+    assert_int_equal(rt_role_swap_heads(&(rt_model_config){ .family = rt_family_find("llama"), .heads = 2 }, RT_ROLE_Q),
+                     2);
     unlink(at("filled"));
 }
 
@@ -454,7 +453,7 @@ static void test_pieces(void **state)
 {
     (void)state;
     source s;
-    make_source(&s, RT_FAMILY_LLAMA, RT_CONTAINER_GGUF, "unused", RT_DTYPE_F32, RT_DTYPE_F32);
+    make_source(&s, "llama", RT_CONTAINER_GGUF, "unused", RT_DTYPE_F32, RT_DTYPE_F32);
     s.config.layers = 1;
     s.config.width = 1100;
     s.config.vocab = 2003; /* 8.8 MB: three pieces */
@@ -500,7 +499,7 @@ static void test_failures(void **state)
 {
     (void)state;
     source s;
-    make_source(&s, RT_FAMILY_QWEN2, RT_CONTAINER_HF, at("out"), RT_DTYPE_F32, RT_DTYPE_F32);
+    make_source(&s, "qwen2", RT_CONTAINER_HF, at("out"), RT_DTYPE_F32, RT_DTYPE_F32);
     s.fail_tensor = 9;
     expect_nothing_left(&s, RT_NONFINITE, "tensor 9", "is bad");
     s.fail_tensor = UINT32_MAX;
@@ -548,21 +547,21 @@ static void test_refused(void **state)
     source s;
     rt_err e;
     const char *out = at("out");
-    make_source(&s, RT_FAMILY_QWEN2, RT_CONTAINER_HF, out, RT_DTYPE_Q8_0, RT_DTYPE_F32);
+    make_source(&s, "qwen2", RT_CONTAINER_HF, out, RT_DTYPE_Q8_0, RT_DTYPE_F32);
     expect_refused(&s, RT_INVALID, "q8_0", "model.embed_tokens.weight");
     s.out.to = RT_CONTAINER_GGUF;
     expect_refused(&s, RT_INVALID, "rows of 'model.embed_tokens.weight' have 8", "blocks of 32");
-    make_source(&s, RT_FAMILY_QWEN2, RT_CONTAINER_HF, out, RT_DTYPE_F32, RT_DTYPE_F32);
+    make_source(&s, "qwen2", RT_CONTAINER_HF, out, RT_DTYPE_F32, RT_DTYPE_F32);
     s.out.tensor_count--;
     expect_refused(&s, RT_INTERNAL, out, "tensors");
     s.out.tensor_count++;
     s.tensors[3].layer = 1;
     expect_refused(&s, RT_INTERNAL, out, "tensor 3");
-    make_source(&s, RT_FAMILY_QWEN2, RT_CONTAINER_HF, at("absent/out"), RT_DTYPE_F32, RT_DTYPE_F32);
+    make_source(&s, "qwen2", RT_CONTAINER_HF, at("absent/out"), RT_DTYPE_F32, RT_DTYPE_F32);
     expect_refused(&s, RT_NOT_FOUND, "absent/out", "create the folder");
 
     /* A file where a folder should be, and the other way round, whatever is allowed. */
-    make_source(&s, RT_FAMILY_QWEN2, RT_CONTAINER_HF, out, RT_DTYPE_F32, RT_DTYPE_F32);
+    make_source(&s, "qwen2", RT_CONTAINER_HF, out, RT_DTYPE_F32, RT_DTYPE_F32);
     s.out.replace = true;
     assert_int_equal(rt_file_write(out, "x", 1, &e), RT_OK);
     expect_refused(&s, RT_INVALID, out, "is a file");
@@ -600,7 +599,7 @@ static void test_out_of_memory(void **state)
     source s;
     rt_err e;
     for (int k = 0; k < 2; k++) {
-        make_source(&s, RT_FAMILY_QWEN2, to[k], at("out"), RT_DTYPE_F32, RT_DTYPE_F32);
+        make_source(&s, "qwen2", to[k], at("out"), RT_DTYPE_F32, RT_DTYPE_F32);
         s.out.text = &text;
         s.out.shard_bytes = 1500;
         s.calls.check = NULL;

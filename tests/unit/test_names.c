@@ -6,8 +6,9 @@
 
 #include <cmocka.h>
 
-#include "format/names.h"
+#include "format/config/names.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static rt_model_config config_of(const char *preset)
@@ -15,7 +16,7 @@ static rt_model_config config_of(const char *preset)
     rt_model_config c;
     const rt_preset *p = rt_preset_find(preset);
     assert_non_null(p);
-    p->fill(&c);
+    rt_preset_fill(p, &c);
     return c;
 }
 
@@ -102,7 +103,7 @@ static void every_parameter_comes_once_and_in_order(void **state)
     const rt_preset *p = rt_presets(&count);
     for (uint32_t k = 0; k < count; k++) {
         rt_model_config c;
-        p[k].fill(&c);
+        rt_preset_fill(&p[k], &c);
         uint32_t n = rt_param_count(&c), layer, last_layer = 0;
         uint64_t total = 0, want;
         rt_role r, last = RT_ROLE_NONE;
@@ -158,13 +159,19 @@ static void presets_pass_the_check(void **state)
         rt_model_config c;
         rt_err e = { 0 };
         uint64_t n;
-        p[k].fill(&c);
+        rt_preset_fill(&p[k], &c);
         if (rt_config_check(&c, p[k].name, &e) < 0) fail_msg("%s", e.text);
         assert_ptr_equal(rt_preset_find(p[k].name), &p[k]);
         assert_true(rt_config_parameters(&c, &n));
         if (p[k].tiny) assert_true(c.vocab == 272 && c.bos == 256 && c.eos_count == 2 && c.pad == 256);
         if (p[k].tiny && strncmp(p[k].name, "tiny", 4) == 0) assert_in_range(n, 100000, 1000000);
         if (strcmp(p[k].name, "small") == 0) assert_in_range(n, 24000000, 27000000);
+    }
+    for (uint32_t f = 0; rt_families[f]; f++) {
+        char name[64];
+        snprintf(name, sizeof name, "tiny-%s", rt_families[f]->name);
+        assert_non_null(rt_preset_find(name));
+        assert_ptr_equal(rt_preset_find(name)->family, rt_families[f]);
     }
     assert_null(rt_preset_find("tiny-"));
     rt_model_config smol = config_of("tiny-smollm3"), mistral = config_of("tiny-mistral");

@@ -17,8 +17,7 @@
 /* The life of an engine from beginning to end. */
 static int whole_life(const char *backend, const rt_policy *policy, rt_seal_opts o, rt_err *e)
 {
-    static const rt_block_shape shape = { .config = { .family = RT_FAMILY_QWEN3,
-                                                      .layers = 1,
+    static const rt_block_shape shape = { .config = { .layers = 1,
                                                       .width = 8,
                                                       .heads = 2,
                                                       .kv_heads = 1,

@@ -20,7 +20,7 @@ typedef struct outcome {
 
 static rt_model_config config(uint32_t width)
 {
-    return (rt_model_config){ .family = RT_FAMILY_QWEN2,
+    return (rt_model_config){ .family = rt_family_find("qwen2"),
                               .layers = 2,
                               .width = width,
                               .heads = 4,

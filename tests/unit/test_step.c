@@ -22,7 +22,7 @@ typedef struct rows {
 
 static rt_model_config config(uint32_t width, uint32_t layers)
 {
-    return (rt_model_config){ .family = RT_FAMILY_QWEN2,
+    return (rt_model_config){ .family = rt_family_find("qwen2"),
                               .layers = layers,
                               .width = width,
                               .heads = 4,

@@ -16,7 +16,7 @@ static inline rt_model_config tiny_config(const char *preset, uint64_t seed)
     rt_model_config c = { 0 };
     const rt_preset *p = rt_preset_find(preset);
     assert_non_null(p);
-    p->fill(&c);
+    rt_preset_fill(p, &c);
     c.width = 32;
     c.head_dim = 8;
     c.hidden = 48;

@@ -5,7 +5,7 @@
 #ifndef RT_JOB_RESOLVE_H
 #define RT_JOB_RESOLVE_H
 
-#include "format/config.h"
+#include "format/config/config.h"
 #include "settings/settings.h"
 #include "teacher/teacher_weights.h"
 #include "train/schedule.h"

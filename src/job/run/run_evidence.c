@@ -26,8 +26,8 @@ static int manifest_path(rt_run *r, char **path, rt_err *e)
 
 static json_t *model_json(const rt_model_file *m, rt_hash128 hash)
 {
-    return json_pack("{s:s, s:s, s:I, s:o}", "name", m->name, "family", rt_family_table[m->config.family].name,
-                     "parameters", (json_int_t)rt_model_file_parameters(m), "content_hash", rt_hash_to_json(hash));
+    return json_pack("{s:s, s:s, s:I, s:o}", "name", m->name, "family", m->config.family->name, "parameters",
+                     (json_int_t)rt_model_file_parameters(m), "content_hash", rt_hash_to_json(hash));
 }
 
 /* Put into j under a name; takes the reference. */

@@ -22,15 +22,13 @@ struct rt_encoder {
     rt_tok_text bos_text;
 };
 
-static int no_memory(rt_err *e) { return rt_fail(e, RT_NOMEM, "out of memory for the tokens of a record"); }
-
 int rt_encoder_new(rt_encoder **out, const rt_data_text *text, rt_data_loss loss, rt_err *e)
 {
     rt_encoder *x = rt_alloc_zero(sizeof *x, 64);
     rt_token_info info;
     int rc;
     *out = NULL;
-    if (!x) return no_memory(e);
+    if (!x) return rt_no_memory(e, "the tokens of a record");
     rt_json_init();
     x->text = text;
     x->loss = loss;
@@ -39,7 +37,7 @@ int rt_encoder_new(rt_encoder **out, const rt_data_text *text, rt_data_loss loss
     int64_t eot = text->eot >= 0 ? text->eot : text->eos;
     if (eot >= 0 && eot <= UINT32_MAX && rt_tokenizer_token(text->tok, (uint32_t)eot, &info)) {
         x->eot_text = rt_alloc_zero(info.text.len + 1, 16);
-        if (!x->eot_text) RT_TRY(no_memory(e));
+        if (!x->eot_text) RT_TRY(rt_no_memory(e, "the tokens of a record"));
         memcpy(x->eot_text, info.text.data, info.text.len);
     }
     if (text->bos >= 0 && text->bos <= UINT32_MAX && rt_tokenizer_token(text->tok, (uint32_t)text->bos, &info))
@@ -94,7 +92,7 @@ static int clear_bits(rt_encoded *r, rt_err *e)
         if (!both[0] || !both[1]) {
             rt_free(both[0]);
             rt_free(both[1]);
-            return no_memory(e);
+            return rt_no_memory(e, "the tokens of a record");
         }
         rt_free(r->target);
         rt_free(r->stop);
@@ -128,7 +126,7 @@ static void train_all(rt_encoded *r)
 static int push(rt_tok_ids *ids, uint32_t id, rt_err *e)
 {
     if (ids->count == UINT32_MAX || !rt_grow((void **)&ids->ids, &ids->cap, ids->count + 1, sizeof *ids->ids))
-        return no_memory(e);
+        return rt_no_memory(e, "the tokens of a record");
     ids->ids[ids->count++] = id;
     return RT_OK;
 }
@@ -212,7 +210,7 @@ static int encode_completion(rt_encoder *x, const rt_record *rec, rt_encoded *r,
     x->joined.failed = false;
     rt_str_append_n(&x->joined, rec->prompt, rec->prompt_len);
     rt_str_append_n(&x->joined, rec->completion, rec->completion_len);
-    if (x->joined.failed) return no_memory(e);
+    if (x->joined.failed) return rt_no_memory(e, "the tokens of a record");
     RT_TRY(push_begin(x, x->joined.data, x->joined.len, r, e));
     uint32_t before = r->ids.count;
     RT_TRY(rt_tokenizer_encode(x->text->tok, x->scratch, x->joined.data, x->joined.len, 0, &r->ids, e));
@@ -232,7 +230,8 @@ out:
 
 static int grow_marks(rt_encoder *x, uint32_t n, rt_err *e)
 {
-    return rt_grow((void **)&x->marks, &x->marks_cap, n, sizeof *x->marks) ? RT_OK : no_memory(e);
+    return rt_grow((void **)&x->marks, &x->marks_cap, n, sizeof *x->marks) ? RT_OK
+                                                                           : rt_no_memory(e, "the tokens of a record");
 }
 
 /* Whether the conversation without what follows the turn that ends at `end` is rendered as the beginning of the whole.
@@ -255,7 +254,7 @@ static int is_stop(rt_encoder *x, const rt_record *rec, const rt_chat_options *o
             json_decref(few);
             few = NULL;
         }
-    if (!few) return no_memory(e);
+    if (!few) return rt_no_memory(e, "the tokens of a record");
     int rc = rt_chat_render(x->text->tmpl, few, o, &x->part, e);
     json_decref(few);
     if (rc == RT_INVALID) return RT_OK; /* it refuses to end there */
@@ -292,7 +291,7 @@ static int mark_turns(rt_encoder *x, const rt_record *rec, const rt_chat_options
 {
     const rt_jinja_result *t = &x->rendered;
     int rc;
-    if (t->n_ranges > UINT32_MAX / 4) return no_memory(e);
+    if (t->n_ranges > UINT32_MAX / 4) return rt_no_memory(e, "the tokens of a record");
     RT_TRY(grow_marks(x, 2 * t->n_ranges + 1, e));
     for (uint32_t i = 0; i < t->n_ranges; i++) {
         x->marks[2 * i] = (rt_align_mark){ .at = t->ranges[i].begin };

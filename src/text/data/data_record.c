@@ -14,8 +14,6 @@ const char *rt_record_kind_name(rt_record_kind k)
     return k == RT_RECORD_TEXT ? "text" : k == RT_RECORD_COMPLETION ? "completion" : "chat";
 }
 
-static int no_memory(rt_err *e) { return rt_fail(e, RT_NOMEM, "out of memory for a record"); }
-
 /* The keys of an object, as far as they fit, with nothing in them that a terminal would act on. */
 static void list_keys(const json_t *j, char *buf, size_t size)
 {
@@ -64,7 +62,7 @@ static int add_message(json_t *messages, const char *role, json_t *content, rt_e
     if (!m || json_object_set_new(m, "role", json_string(role)) < 0 || json_object_set(m, "content", content) < 0 ||
         json_array_append(messages, m) < 0) {
         json_decref(m);
-        return no_memory(e);
+        return rt_no_memory(e, "a record");
     }
     json_decref(m);
     return RT_OK;
@@ -114,7 +112,7 @@ static int from_sharegpt(const json_t *root, const json_t *turns, json_t *messag
         json_t *turn = json_array_get(turns, i), *value = json_object_get(turn, "value");
         const char *from = json_string_value(json_object_get(turn, "from"));
         if (!from && json_is_string(json_object_get(turn, "role"))) {
-            if (json_array_append(messages, turn) < 0) return no_memory(e);
+            if (json_array_append(messages, turn) < 0) return rt_no_memory(e, "a record");
             continue;
         }
         if (!from || !value) return rt_fail(e, RT_INVALID, "`conversations[%zu]` lacks `from` or `value`", i);
@@ -160,7 +158,7 @@ static int from_instruction(const json_t *root, json_t *messages, rt_err *e)
     if (ask_len && more_len) rt_str_append_n(&both, "\n\n", 2);
     rt_str_append_n(&both, more, more_len);
     user = both.failed ? NULL : json_stringn(both.data ? both.data : "", both.len);
-    if (!user) RT_TRY(no_memory(e));
+    if (!user) RT_TRY(rt_no_memory(e, "a record"));
     RT_TRY(add_system(root, messages, e));
     RT_TRY(from_history(json_object_get(root, "history"), messages, e));
     RT_TRY(add_message(messages, "user", user, e));
@@ -180,7 +178,7 @@ static int take_tools(rt_record *r, rt_err *e)
         if (json_string_length(tools) == 0) return RT_OK;
         json_error_t error;
         r->tools = json_loadb(json_string_value(tools), json_string_length(tools), JSON_ALLOW_NUL, &error);
-        if (!r->tools && rt_json_out_of_memory()) return no_memory(e);
+        if (!r->tools && rt_json_out_of_memory()) return rt_no_memory(e, "a record");
     } else {
         r->tools = json_incref(tools);
     }
@@ -202,7 +200,7 @@ static int take_chat(rt_record *r, rt_err *e)
         r->messages = json_incref(messages);
     } else {
         r->messages = json_array();
-        if (!r->messages) return no_memory(e);
+        if (!r->messages) return rt_no_memory(e, "a record");
         rc = turns ? from_sharegpt(r->root, turns, r->messages, e) : from_instruction(r->root, r->messages, e);
         if (rc < 0) return rc;
     }
@@ -245,7 +243,7 @@ int rt_record_parse(rt_record *out, const char *json, size_t len, rt_err *e)
     rt_json_out_of_memory();
     out->root = json_loadb(json, len, JSON_ALLOW_NUL, &error);
     if (!out->root) {
-        if (rt_json_out_of_memory()) return no_memory(e);
+        if (rt_json_out_of_memory()) return rt_no_memory(e, "a record");
         return rt_fail(e, RT_FORMAT, "broken JSON at column %d: %s", error.column, error.text);
     }
     int rc = json_is_object(out->root)

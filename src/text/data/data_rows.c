@@ -43,8 +43,6 @@ struct rt_rows {
     uint32_t docs_cap;
 };
 
-static int no_memory(rt_err *e) { return rt_fail(e, RT_NOMEM, "out of memory for rows of data"); }
-
 /* ---- opening ---- */
 
 static rt_hash128 identity(const rt_rows *r, const rt_rows_source *sources)
@@ -93,7 +91,7 @@ int rt_rows_open(rt_rows **out, const rt_rows_source *sources, uint32_t count, c
     int rc;
     rt_rows *r = rt_alloc_zero(sizeof *r, 64);
     *out = NULL;
-    if (!r) return no_memory(e);
+    if (!r) return rt_no_memory(e, "rows of data");
     r->o = *o;
     r->window_epoch = UINT64_MAX;
     if (count == 0) RT_TRY(rt_fail(e, RT_INVALID, "no data were given"));
@@ -103,7 +101,7 @@ int rt_rows_open(rt_rows **out, const rt_rows_source *sources, uint32_t count, c
     r->draws = rt_alloc(WINDOW_UNITS * sizeof *r->draws, 64);
     r->by_length = rt_alloc(WINDOW_UNITS * sizeof *r->by_length, 64);
     r->bins = rt_alloc(WINDOW_UNITS * sizeof *r->bins, 64);
-    if (!r->sources || !r->draws || !r->by_length || !r->bins) RT_TRY(no_memory(e));
+    if (!r->sources || !r->draws || !r->by_length || !r->bins) RT_TRY(rt_no_memory(e, "rows of data"));
     for (; r->count < count; r->count++) {
         /* Counted before it is opened, so that what a failed one holds is freed. */
         rc = open_source(r, r->count, &sources[r->count], e);
@@ -261,7 +259,7 @@ static int fill_row(rt_rows *r, uint32_t which, rt_row *row, rt_err *e)
     row->trained = 0;
     for (uint32_t k = r->bins[which].first; k != UINT32_MAX; k = r->draws[k].next) {
         const draw *d = &r->draws[k];
-        if (!rt_grow((void **)&r->docs, &r->docs_cap, n + 1, sizeof *r->docs)) return no_memory(e);
+        if (!rt_grow((void **)&r->docs, &r->docs_cap, n + 1, sizeof *r->docs)) return rt_no_memory(e, "rows of data");
         r->docs[n++] = (rt_row_doc){ .begin = at,
                                      .len = d->unit.len,
                                      .source = d->source,

@@ -17,15 +17,13 @@ struct rt_shard_set {
     uint32_t full_count, full_cap;
 };
 
-static int no_memory(rt_err *e) { return rt_fail(e, RT_NOMEM, "out of memory for token shards"); }
-
 static int open_next(rt_shard_set *s, rt_err *e)
 {
     const char *path = s->path;
     if (s->temp) {
         char *name = rt_arena_printf(&s->arena, "shard-%05u" SUFFIX, s->full_count);
         path = name ? rt_path_join(&s->arena, s->temp, name) : NULL;
-        if (!path) return no_memory(e);
+        if (!path) return rt_no_memory(e, "token shards");
     }
     return rt_shard_writer_new(&s->now, path, &s->id, e);
 }
@@ -35,11 +33,11 @@ int rt_shard_set_new(rt_shard_set **out, const char *path, const rt_shard_identi
     int rc;
     rt_shard_set *s = rt_alloc_zero(sizeof *s, 64);
     *out = NULL;
-    if (!s) return no_memory(e);
+    if (!s) return rt_no_memory(e, "token shards");
     s->id = *id;
     s->max_tokens = max_tokens ? max_tokens : DEFAULT_TOKENS;
     s->path = rt_arena_strdup(&s->arena, path);
-    if (!s->path) RT_TRY(no_memory(e));
+    if (!s->path) RT_TRY(rt_no_memory(e, "token shards"));
     if (!rt_path_ends(path, SUFFIX)) RT_TRY(rt_dir_temp(&s->temp, &s->arena, path, e));
     RT_TRY(open_next(s, e));
     *out = s;
@@ -65,7 +63,7 @@ int rt_shard_set_add(rt_shard_set *s, const rt_encoded *r, uint32_t source, unsi
     int rc;
     if (s->temp && (parts & RT_PART_FIRST) && rt_shard_writer_tokens(s->now) >= s->max_tokens) {
         if (!rt_grow((void **)&s->full, &s->full_cap, s->full_count + 1, sizeof(rt_shard_writer *)))
-            return no_memory(e);
+            return rt_no_memory(e, "token shards");
         RT_TRY(rt_shard_writer_rest(s->now, e));
         s->full[s->full_count++] = s->now;
         s->now = NULL;

@@ -21,16 +21,14 @@ struct rt_shard_writer {
     bool open; /* the last entry waits for more parts */
 };
 
-static int no_memory(rt_err *e) { return rt_fail(e, RT_NOMEM, "out of memory for a token shard"); }
-
 int rt_shard_writer_new(rt_shard_writer **out, const char *path, const rt_shard_identity *id, rt_err *e)
 {
     int rc;
     rt_shard_writer *w = rt_alloc_zero(sizeof *w, 64);
     *out = NULL;
-    if (!w) return no_memory(e);
+    if (!w) return rt_no_memory(e, "a token shard");
     w->content = rt_hasher_new();
-    if (!w->content) RT_TRY(no_memory(e));
+    if (!w->content) RT_TRY(rt_no_memory(e, "a token shard"));
     RT_TRY(rt_writer_open(&w->file, path, e));
     w->at = sizeof w->h;
     memcpy(w->h.magic, RT_SHARD_MAGIC, sizeof w->h.magic);
@@ -68,7 +66,7 @@ static int flush(rt_shard_writer *w, rt_err *e)
 static int put(rt_shard_writer *w, const void *data, size_t bytes, rt_err *e)
 {
     const char *from = data;
-    if (!w->buffer && !(w->buffer = rt_alloc(BUFFER, 64))) return no_memory(e);
+    if (!w->buffer && !(w->buffer = rt_alloc(BUFFER, 64))) return rt_no_memory(e, "a token shard");
     rt_hasher_add(w->content, data, bytes);
     while (bytes > 0) {
         if (w->used == BUFFER) {
@@ -96,7 +94,7 @@ static int check_ids(const rt_shard_writer *w, const rt_encoded *r, rt_err *e)
 static int begin(rt_shard_writer *w, const rt_encoded *r, uint32_t source, rt_err *e)
 {
     if (w->count == UINT32_MAX || !rt_grow((void **)&w->index, &w->cap, w->count + 1, sizeof *w->index))
-        return no_memory(e);
+        return rt_no_memory(e, "a token shard");
     if (source > UINT16_MAX) return rt_fail(e, RT_INVALID, "more than 65536 sources in one token shard");
     w->index[w->count++] = (rt_shard_entry){
         .at = w->at + w->used,
@@ -127,7 +125,7 @@ static int add_hash(rt_shard_writer *w, rt_shard_entry *x, const rt_encoded *r, 
         return RT_OK;
     }
     if (parts & RT_PART_FIRST) w->record = rt_hasher_new();
-    if (!w->record) return no_memory(e);
+    if (!w->record) return rt_no_memory(e, "a token shard");
     rt_hasher_add(w->record, r->ids.ids, bytes);
     if (parts & RT_PART_LAST) {
         x->hash = rt_hasher_digest(w->record).lo;

@@ -20,8 +20,6 @@ typedef struct list {
     rt_err *e;
 } list;
 
-static int no_memory(rt_err *e) { return rt_fail(e, RT_NOMEM, "out of memory for the list of data files"); }
-
 /* ---- kinds of files ---- */
 
 typedef enum { NOT_DATA = -1, PARQUET = -2 } other_kind;
@@ -73,7 +71,7 @@ static int refuse_kind(const char *path, rt_err *e)
 static int add_note(list *l, const char *text)
 {
     if (!text || !rt_grow((void **)&l->notes, &l->note_cap, l->to->note_count + 1, sizeof *l->notes))
-        return no_memory(l->e);
+        return rt_no_memory(l->e, "the list of data files");
     l->notes[l->to->note_count++] = text;
     return RT_OK;
 }
@@ -86,7 +84,7 @@ static int add_file(list *l, const char *path, int kind)
                        .format = kind < 0 ? RT_DATA_TEXT : (rt_data_format)kind,
                        .source = to->source_count };
     if (!f.path || !rt_grow((void **)&l->files, &l->file_cap, to->file_count + 1, sizeof *l->files))
-        return no_memory(l->e);
+        return rt_no_memory(l->e, "the list of data files");
     l->files[to->file_count++] = f;
     return RT_OK;
 }
@@ -107,7 +105,8 @@ typedef struct found {
 
 static int add_found(found *f, char *path, rt_err *e)
 {
-    if (!path || !rt_grow((void **)&f->paths, &f->cap, f->count + 1, sizeof *f->paths)) return no_memory(e);
+    if (!path || !rt_grow((void **)&f->paths, &f->cap, f->count + 1, sizeof *f->paths))
+        return rt_no_memory(e, "the list of data files");
     f->paths[f->count++] = path;
     return RT_OK;
 }
@@ -122,7 +121,7 @@ static int walk(list *l, found *f, const char *dir, int depth)
     for (uint32_t i = 0; i < n; i++) {
         if (is_beside(names[i])) continue;
         char *path = rt_path_join(l->a, dir, names[i]);
-        if (!path) return no_memory(l->e);
+        if (!path) return rt_no_memory(l->e, "the list of data files");
         if (!rt_path_is_dir(path))
             RT_TRY(add_found(f, path, l->e));
         else if (depth < MAX_DEPTH)
@@ -191,10 +190,10 @@ static int match(list *l, found *f, const char *dir, const char *rest)
     const char *slash = strchr(rest, '/');
     size_t len = slash ? (size_t)(slash - rest) : strlen(rest);
     char *part = rt_arena_printf(l->a, "%.*s", (int)len, rest);
-    if (!part) return no_memory(l->e);
+    if (!part) return rt_no_memory(l->e, "the list of data files");
     if (!is_pattern(part)) {
         char *path = *dir ? rt_path_join(l->a, dir, part) : part;
-        if (!path) return no_memory(l->e);
+        if (!path) return rt_no_memory(l->e, "the list of data files");
         if (!slash) return rt_path_exists(path) ? add_found(f, path, l->e) : RT_OK;
         return rt_path_is_dir(path) ? match(l, f, path, slash) : RT_OK;
     }
@@ -202,7 +201,7 @@ static int match(list *l, found *f, const char *dir, const char *rest)
     for (uint32_t i = 0; i < n; i++) {
         if (fnmatch(part, names[i], FNM_PERIOD) != 0) continue;
         char *path = *dir ? rt_path_join(l->a, dir, names[i]) : names[i];
-        if (!path) return no_memory(l->e);
+        if (!path) return rt_no_memory(l->e, "the list of data files");
         if (!slash)
             RT_TRY(add_found(f, path, l->e));
         else if (rt_path_is_dir(path))
@@ -292,7 +291,7 @@ static int add_source(list *l, const char *spec, const rt_hub_env *env)
     *s = (rt_data_source){
         .spec = rt_arena_strdup(l->a, spec), .name = name, .weight = 1, .first_file = to->file_count
     };
-    if (!name || !s->spec) return no_memory(l->e);
+    if (!name || !s->spec) return rt_no_memory(l->e, "the list of data files");
     RT_TRY(take_options(name, s, &split, l->e));
     if (!*name) RT_TRY(rt_fail(l->e, RT_INVALID, "'%s' names no data", spec));
     if (rt_path_exists(name))
@@ -317,7 +316,7 @@ static int keep(list *l)
     rt_data_list *to = l->to;
     to->files = rt_arena_alloc(l->a, to->file_count * sizeof *to->files);
     to->notes = rt_arena_alloc(l->a, to->note_count * sizeof *to->notes);
-    if (!to->files || !to->notes) return no_memory(l->e);
+    if (!to->files || !to->notes) return rt_no_memory(l->e, "the list of data files");
     if (to->file_count) memcpy(to->files, l->files, to->file_count * sizeof *to->files);
     if (to->note_count) memcpy(to->notes, l->notes, to->note_count * sizeof *to->notes);
     return RT_OK;
@@ -330,7 +329,7 @@ int rt_data_list_open(rt_data_list *out, const char *const *specs, uint32_t coun
     list l = { .to = out, .a = &out->arena, .e = e };
     if (count == 0) return rt_fail(e, RT_INVALID, "no data were named");
     out->sources = rt_arena_alloc(&out->arena, count * sizeof *out->sources);
-    if (!out->sources) RT_TRY(no_memory(e));
+    if (!out->sources) RT_TRY(rt_no_memory(e, "the list of data files"));
     for (uint32_t i = 0; i < count; i++) RT_TRY(add_source(&l, specs[i], env));
     RT_TRY(keep(&l));
 out:

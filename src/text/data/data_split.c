@@ -7,8 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static int no_memory(rt_err *e) { return rt_fail(e, RT_NOMEM, "out of memory for a record"); }
-
 static const char *path_of(const rt_raw_reader *r) { return r->list->files[r->file].path; }
 
 static int too_long(const rt_raw_reader *r, uint64_t line, rt_err *e)
@@ -59,14 +57,14 @@ static int next_line(rt_raw_reader *r, rt_str *text, rt_raw *out, rt_err *e)
         if (r->carry.len + n > RT_RAW_LIMIT) return too_long(r, r->line, e);
         if (!nl && r->len > 0) {
             rt_str_append_n(&r->carry, r->data, n);
-            if (r->carry.failed) return no_memory(e);
+            if (r->carry.failed) return rt_no_memory(e, "a record");
             skip(r, n);
             continue;
         }
         size_t begin = text->len;
         if (r->carry.len) rt_str_append_n(text, r->carry.data, r->carry.len);
         if (n) rt_str_append_n(text, r->data, n);
-        if (text->failed) return no_memory(e);
+        if (text->failed) return rt_no_memory(e, "a record");
         r->carry.len = 0;
         if (nl) skip(r, n + 1);
         uint64_t line = r->line++;
@@ -171,7 +169,7 @@ static int next_value(rt_raw_reader *r, rt_str *text, rt_raw *out, rt_err *e)
         size_t n = scan_object(&s, r->data, r->len, &r->line);
         if (text->len - begin + n > RT_RAW_LIMIT) return too_long(r, line, e);
         rt_str_append_n(text, r->data, n);
-        if (text->failed) return no_memory(e);
+        if (text->failed) return rt_no_memory(e, "a record");
         skip(r, n);
     }
     *out = (rt_raw){ .begin = begin, .len = text->len - begin, .file = r->file, .line = line, .parts = RT_PART_WHOLE };
@@ -214,7 +212,7 @@ static int next_part(rt_raw_reader *r, rt_str *text, rt_raw *out, rt_err *e)
                            "ids; split the file, or turn it into JSONL with one {\"text\": ...} per document",
                            path_of(r), RT_RAW_LIMIT >> 20);
         rt_str_append_n(&r->carry, r->data, r->len);
-        if (r->carry.failed) return no_memory(e);
+        if (r->carry.failed) return rt_no_memory(e, "a record");
         skip(r, r->len);
         if (r->cut_text && r->carry.len >= RT_RAW_PART) {
             cut = last_cut(r->carry.data, seen, r->carry.len);
@@ -230,7 +228,7 @@ static int next_part(rt_raw_reader *r, rt_str *text, rt_raw *out, rt_err *e)
                      .line = r->line,
                      .parts = (r->begun ? 0 : RT_PART_FIRST) | (last ? RT_PART_LAST : 0) };
     if (n) rt_str_append_n(text, r->carry.data, n);
-    if (text->failed) return no_memory(e);
+    if (text->failed) return rt_no_memory(e, "a record");
     r->line += n ? count_lines(r->carry.data, n) : 0;
     if (n < r->carry.len) memmove(r->carry.data, r->carry.data + n, r->carry.len - n);
     r->carry.len -= n;

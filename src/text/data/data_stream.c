@@ -45,24 +45,22 @@ static void *d_alloc(void *ctx, size_t size)
     return rt_alloc(size, 16);
 }
 
-static int no_memory(rt_err *e, const char *path) { return rt_fail(e, RT_NOMEM, "out of memory to read %s", path); }
-
 static bool starts(const rt_map *m, const char *magic, size_t n) { return m->size >= n && !memcmp(m->data, magic, n); }
 
 static int open_decoder(rt_data_stream *s, rt_err *e)
 {
     if (s->kind == PLAIN) return RT_OK;
     s->block = rt_alloc(BLOCK, 64);
-    if (!s->block) return no_memory(e, s->path);
+    if (!s->block) return rt_no_memory(e, s->path);
     if (s->kind == GZIP) {
         s->z.zalloc = z_alloc;
         s->z.zfree = z_free;
-        if (inflateInit2(&s->z, 15 + 16) != Z_OK) return no_memory(e, s->path);
+        if (inflateInit2(&s->z, 15 + 16) != Z_OK) return rt_no_memory(e, s->path);
         s->z_open = true;
         return RT_OK;
     }
     s->d = ZSTD_createDCtx_advanced((ZSTD_customMem){ d_alloc, z_free, NULL });
-    return s->d ? RT_OK : no_memory(e, s->path);
+    return s->d ? RT_OK : rt_no_memory(e, s->path);
 }
 
 int rt_data_stream_open(rt_data_stream **out, const char *path, rt_err *e)
@@ -73,7 +71,7 @@ int rt_data_stream_open(rt_data_stream **out, const char *path, rt_err *e)
     *out = NULL;
     if (!s || !(s->path = rt_alloc(n, 16))) {
         rt_free(s);
-        return no_memory(e, path);
+        return rt_no_memory(e, path);
     }
     memcpy(s->path, path, n);
     RT_TRY(rt_map_open(&s->map, path, e));
@@ -117,7 +115,7 @@ static int next_gzip(rt_data_stream *s, size_t *len, rt_err *e)
         s->inside = true;
         int got = inflate(&s->z, Z_NO_FLUSH);
         s->at += before - s->z.avail_in;
-        if (got == Z_MEM_ERROR) return no_memory(e, s->path);
+        if (got == Z_MEM_ERROR) return rt_no_memory(e, s->path);
         if (got == Z_STREAM_END) {
             s->inside = false; /* another member may follow */
             inflateReset(&s->z);
@@ -141,7 +139,7 @@ static int next_zstd(rt_data_stream *s, size_t *len, rt_err *e)
         size_t hint = ZSTD_decompressStream(s->d, &to, &from);
         s->at += from.pos;
         if (ZSTD_isError(hint)) {
-            if (ZSTD_getErrorCode(hint) == ZSTD_error_memory_allocation) return no_memory(e, s->path);
+            if (ZSTD_getErrorCode(hint) == ZSTD_error_memory_allocation) return rt_no_memory(e, s->path);
             return rt_fail(e, RT_FORMAT,
                            "%s: broken zstd data near byte %llu of the file: %s; fetch it again, or "
                            "compress it without --long",

@@ -48,14 +48,12 @@ typedef struct job {
     pthread_t thread;
 } job;
 
-static int no_memory(rt_err *e) { return rt_fail(e, RT_NOMEM, "out of memory to tokenize"); }
-
 /* ---- reading ahead ---- */
 
 static int add_slot(batch *b, const rt_raw *raw, rt_err *e)
 {
     uint32_t had = b->cap;
-    if (!rt_grow((void **)&b->slots, &b->cap, b->count + 1, sizeof *b->slots)) return no_memory(e);
+    if (!rt_grow((void **)&b->slots, &b->cap, b->count + 1, sizeof *b->slots)) return rt_no_memory(e, "tokens");
     if (b->cap > had) memset(b->slots + had, 0, (b->cap - had) * sizeof *b->slots);
     b->slots[b->count].raw = *raw;
     b->slots[b->count].rc = RT_OK;
@@ -127,7 +125,7 @@ static int cut_chunks(batch *b, rt_err *e)
     for (uint32_t i = 0; i < b->count; i++) {
         if (i == 0 || bytes >= CHUNK_BYTES) {
             if (!rt_grow((void **)&b->chunks, &b->chunk_cap, b->chunk_count + 1, sizeof *b->chunks))
-                return no_memory(e);
+                return rt_no_memory(e, "tokens");
             b->chunks[b->chunk_count++] = i;
             bytes = 0;
         }
@@ -167,7 +165,7 @@ static rt_data_place place_of(const job *j, const slot *s)
 static int bad_record(job *j, const slot *s, const rt_err *message, rt_tokenize_stats *st, rt_err *e)
 {
     rt_data_place p = place_of(j, s);
-    int rc = message ? rt_fail(e, s->rc, "%s", message->text) : no_memory(e);
+    int rc = message ? rt_fail(e, s->rc, "%s", message->text) : rt_no_memory(e, "tokens");
     if (rc == RT_NOMEM) return rc;
     if (p.line)
         rt_err_context(e, "%s:%llu", p.path, (unsigned long long)p.line);
@@ -246,7 +244,7 @@ static int start(job *j, rt_err *e)
     j->encoders = rt_alloc_zero(threads * sizeof *j->encoders, 64);
     j->errors = rt_alloc_zero(threads * sizeof *j->errors, 64);
     j->messages = rt_alloc_zero(BATCH_RECORDS * sizeof *j->messages, 64);
-    if (!j->encoders || !j->errors || !j->messages) RT_TRY(no_memory(e));
+    if (!j->encoders || !j->errors || !j->messages) RT_TRY(rt_no_memory(e, "tokens"));
     for (uint32_t i = 0; i < threads; i++) RT_TRY(rt_encoder_new(&j->encoders[i], j->o->text, j->o->loss, e));
     RT_TRY(rt_encoder_can_cut(j->encoders[0], &j->reader.cut_text, e));
     if (pthread_create(&j->thread, NULL, reader_main, j) != 0)

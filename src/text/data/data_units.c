@@ -142,18 +142,16 @@ int rt_rows_judge(const rt_rows_count *c, const char *name, const rt_rows_opts *
 
 /* ---- by number ---- */
 
-static int no_memory(rt_err *e) { return rt_fail(e, RT_NOMEM, "out of memory for the order of the data"); }
-
 int rt_units_open(rt_units *u, const rt_rows_source *s, const rt_rows_opts *o, rt_err *e)
 {
     *u = (rt_units){ .source = *s, .o = *o };
     u->shard_first = rt_alloc_zero(((size_t)s->count + 1) * sizeof *u->shard_first, 64);
-    if (!u->shard_first) return no_memory(e);
+    if (!u->shard_first) return rt_no_memory(e, "the order of the data");
     for (uint32_t k = 0; k < s->count; k++)
         u->shard_first[k + 1] = u->shard_first[k] + rt_shard_about(s->shards[k])->records;
     u->records = u->shard_first[s->count];
     u->marks = rt_alloc((u->records / RT_UNITS_STEP + 1) * sizeof *u->marks, 64);
-    if (!u->marks) return no_memory(e);
+    if (!u->marks) return rt_no_memory(e, "the order of the data");
     uint64_t at = 0;
     for (uint32_t k = 0; k < s->count; k++)
         for (uint64_t i = 0, n = rt_shard_about(s->shards[k])->records; i < n; i++, at++) {

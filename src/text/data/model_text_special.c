@@ -13,8 +13,6 @@ static const char *const names[] = { "bos_token", "eos_token", "unk_token", "sep
                                      "pad_token", "cls_token", "mask_token" };
 enum { NAMES = sizeof names / sizeof names[0] };
 
-static int no_memory(rt_err *e) { return rt_fail(e, RT_NOMEM, "out of memory for special tokens"); }
-
 /* "<s>", or {"content": "<s>", ...}; null otherwise. */
 static const json_t *spelling(const json_t *v)
 {
@@ -64,14 +62,14 @@ static int from_json(json_t *special, rt_span text, const char *where, rt_err *e
     json_t *root = json_loadb(text.data, text.len, JSON_ALLOW_NUL, &error);
     if (!root)
         return rt_json_out_of_memory()
-                   ? no_memory(e)
+                   ? rt_no_memory(e, "special tokens")
                    : rt_fail(e, RT_FORMAT, "%s: line %d, column %d: %s", where, error.line, error.column, error.text);
     bool ok = true;
     for (int i = 0; i < NAMES && ok; i++) ok = put(special, names[i], spelling(json_object_get(root, names[i])));
     ok = ok && put_additional(special, json_object_get(root, "additional_special_tokens"));
     ok = ok && put_extra(special, json_object_get(root, "extra_special_tokens"));
     json_decref(root);
-    return ok ? RT_OK : no_memory(e);
+    return ok ? RT_OK : rt_no_memory(e, "special tokens");
 }
 
 static bool put_id(json_t *special, const rt_tokenizer *t, const char *key, int64_t id)
@@ -99,7 +97,7 @@ static int generation_eos(rt_span text, int64_t *eos, rt_err *e)
     if (!text.data) return RT_OK;
     rt_json_out_of_memory();
     json_t *root = json_loadb(text.data, text.len, JSON_ALLOW_NUL, NULL);
-    if (!root && rt_json_out_of_memory()) return no_memory(e);
+    if (!root && rt_json_out_of_memory()) return rt_no_memory(e, "special tokens");
     const json_t *v = json_object_get(root, "eos_token_id");
     if (json_is_array(v)) v = json_array_get(v, 0);
     if (json_is_integer(v)) *eos = json_integer_value(v);
@@ -117,7 +115,7 @@ int rt_text_special(rt_text_source *s, const rt_model_text *t, const rt_model_co
     const uint32_t *prefix = rt_tokenizer_prefix(s->tokenizer, &before);
     int rc;
     s->special = json_object();
-    if (!s->special) return no_memory(e);
+    if (!s->special) return rt_no_memory(e, "special tokens");
     RT_TRY(from_json(s->special, t->tokenizer_config, "tokenizer_config.json", e));
     for (uint32_t i = 0; i < t->side_count; i++)
         if (strcmp(t->side[i].name, "special_tokens_map.json") == 0)
@@ -126,7 +124,7 @@ int rt_text_special(rt_text_source *s, const rt_model_text *t, const rt_model_co
         !put_id(s->special, s->tokenizer, "eos_token", v->eos) ||
         (t->has_vocab && (!put_id(s->special, s->tokenizer, "unk_token", t->unk) ||
                           !put_id(s->special, s->tokenizer, "pad_token", t->pad))))
-        RT_TRY(no_memory(e));
+        RT_TRY(rt_no_memory(e, "special tokens"));
     RT_TRY(generation_eos(t->generation_config, &eos, e));
     if (c && c->eos_count > 0) eos = first_of(eos, c->eos[0]);
     s->bos = id_of(s, "bos_token", first_of(first_of(v->bos, before ? (int64_t)prefix[0] : -1), c ? c->bos : -1));

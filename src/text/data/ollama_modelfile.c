@@ -39,8 +39,6 @@ static const family families[] = {
 /* What every template is asked to render. */
 static const char system_words[] = "SYSTEM", first_words[] = "FIRST", answer_words[] = "ANSWER", last_words[] = "LAST";
 
-static int no_memory(rt_err *e) { return rt_fail(e, RT_NOMEM, "no memory for a Modelfile"); }
-
 /* The conversation as the family writes it. */
 static void expected(rt_str *s, const family *f, bool system)
 {
@@ -72,7 +70,7 @@ static int rendered(rt_str *out, const rt_text_source *t, bool system, rt_err *e
     rt_jinja_result r = { 0 };
     rt_chat_options o = { .add_generation_prompt = true, .special = t->special };
     json_t *j = conversation(system);
-    if (!j) RT_TRY(no_memory(e));
+    if (!j) RT_TRY(rt_no_memory(e, "a Modelfile"));
     rc = rt_chat_render(t->chat, j, &o, &r, e);
     if (rc == RT_INVALID) rc = RT_OK;
     RT_TRY(rc);
@@ -80,7 +78,7 @@ static int rendered(rt_str *out, const rt_text_source *t, bool system, rt_err *e
     size_t len = r.text.len, skip = bos ? strlen(bos) : 0;
     if (!text || skip > len || memcmp(text, bos ? bos : "", skip) != 0) skip = 0;
     rt_str_append_n(out, text ? text + skip : "", len - skip);
-    if (out->failed) RT_TRY(no_memory(e));
+    if (out->failed) RT_TRY(rt_no_memory(e, "a Modelfile"));
 out:
     rt_jinja_result_free(&r);
     json_decref(j);
@@ -125,7 +123,7 @@ static int find_family(match *m, const rt_text_source *t, rt_err *e)
         want.len = want_full.len = 0;
         expected(&want, f, false);
         expected(&want_full, f, true);
-        if (want.failed || want_full.failed) RT_TRY(no_memory(e));
+        if (want.failed || want_full.failed) RT_TRY(rt_no_memory(e, "a Modelfile"));
         if (!plain_matches(f, &m->plain, &want, &m->own_system) || (full.len && !same(&full, &want_full))) continue;
         if (m->own_system.data && memmem(m->own_system.data, m->own_system.len, "\"\"\"", 3)) continue;
         m->family = f;
@@ -184,7 +182,7 @@ int rt_modelfile(rt_str *out, const char *file, const rt_text_source *text, cons
         rt_str_append(out, text->chat ? "# The chat template is the one inside the GGUF file.\n"
                                       : "# The model has no chat template: it continues what it is given.\n");
     for (uint32_t i = 0; i < stops.count; i++) put_stop(out, text, stops.ids[i]);
-    if (out->failed) RT_TRY(no_memory(e));
+    if (out->failed) RT_TRY(rt_no_memory(e, "a Modelfile"));
 out:
     rt_str_free(&m.plain);
     return rc;

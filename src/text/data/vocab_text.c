@@ -8,8 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static int no_memory(rt_err *e) { return rt_fail(e, RT_NOMEM, "out of memory for the tokenizer of an output"); }
-
 /* A list that is shorter than the embedding, as APR files have them, is filled up. */
 static int pad_vocab(rt_vocab_spec *v, uint32_t vocab, rt_arena *a, rt_err *e)
 {
@@ -23,7 +21,7 @@ static int pad_vocab(rt_vocab_spec *v, uint32_t vocab, rt_arena *a, rt_err *e)
     rt_tok_text *tokens = rt_arena_alloc(a, (size_t)vocab * sizeof *tokens);
     int32_t *types = rt_arena_alloc(a, (size_t)vocab * sizeof *types);
     float *scores = v->scores ? rt_arena_alloc(a, (size_t)vocab * sizeof *scores) : NULL;
-    if (!tokens || !types || (v->scores && !scores)) return no_memory(e);
+    if (!tokens || !types || (v->scores && !scores)) return rt_no_memory(e, "the tokenizer of an output");
     for (uint32_t i = 0; i < vocab; i++) {
         types[i] = i >= count ? RT_VOCAB_UNUSED : v->types ? v->types[i] : RT_VOCAB_NORMAL;
         if (scores) scores[i] = i < count ? v->scores[i] : -1e6f;
@@ -32,7 +30,7 @@ static int pad_vocab(rt_vocab_spec *v, uint32_t vocab, rt_arena *a, rt_err *e)
             continue;
         }
         char *name = rt_arena_printf(a, "[PAD%u]", i);
-        if (!name) return no_memory(e);
+        if (!name) return rt_no_memory(e, "the tokenizer of an output");
         tokens[i] = (rt_tok_text){ name, strlen(name) };
     }
     v->tokens = tokens;
@@ -65,7 +63,7 @@ out:
 static int keep(rt_span *out, rt_str *text, rt_arena *a, rt_err *e)
 {
     char *copy = rt_arena_alloc(a, text->len + 1);
-    if (!copy) return no_memory(e);
+    if (!copy) return rt_no_memory(e, "the tokenizer of an output");
     memcpy(copy, text->data, text->len);
     *out = (rt_span){ copy, text->len };
     return RT_OK;

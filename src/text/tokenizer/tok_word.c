@@ -12,8 +12,6 @@ struct rt_tok_word {
     rt_tok_ids spelling[SPELLINGS]; /* the second: after a space; empty where that is no other */
 };
 
-static int no_memory(rt_err *e) { return rt_fail(e, RT_NOMEM, "no memory for a word"); }
-
 static bool ends_with(const rt_tok_ids *ids, const rt_tok_ids *tail)
 {
     return ids->count >= tail->count &&
@@ -26,13 +24,13 @@ int rt_tok_word_new(rt_tok_word **out, const rt_tokenizer *t, const char *text, 
     rt_str spaced = { 0 };
     rt_tok_scratch *scratch = NULL;
     rt_tok_word *w = rt_alloc_zero(sizeof *w, 16);
-    if (!w) RT_TRY(no_memory(e));
+    if (!w) RT_TRY(rt_no_memory(e, "a word"));
     w->tokenizer = t;
     RT_TRY(rt_tok_scratch_new(&scratch, t, e));
     RT_TRY(rt_tokenizer_encode(t, scratch, text, strlen(text), RT_ENCODE_PLAIN, &w->spelling[0], e));
     if (w->spelling[0].count == 0) RT_TRY(rt_fail(e, RT_INVALID, "the word '%s' has no tokens", text));
     rt_str_printf(&spaced, " %s", text);
-    if (spaced.failed) RT_TRY(no_memory(e));
+    if (spaced.failed) RT_TRY(rt_no_memory(e, "a word"));
     if (*text != ' ')
         RT_TRY(rt_tokenizer_encode(t, scratch, spaced.data, spaced.len, RT_ENCODE_PLAIN, &w->spelling[1], e));
     /* A space that is a token of its own is not part of the word, which would be found twice. */

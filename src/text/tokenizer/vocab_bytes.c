@@ -2,7 +2,7 @@
  *
  * Owns: its tokenizer.json, which the tokenizers package loads as it is, and its tokenizer_config.json with a template
  * for chats. Splitting is GPT-2's, which changes nothing without merges and has a name in GGUF. */
-#include "format/json_text.h"
+#include "base/json.h"
 #include "text/tokenizer/tok_unicode.h"
 #include "text/tokenizer/vocab_convert.h"
 

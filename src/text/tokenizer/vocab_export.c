@@ -12,8 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static int no_memory(rt_err *e) { return rt_fail(e, RT_NOMEM, "out of memory for the vocabulary"); }
-
 static rt_tok_text keep(rt_arena *a, const char *data, size_t len)
 {
     char *copy = rt_arena_alloc(a, len + 1);
@@ -57,7 +55,7 @@ static int fill_tokens(const rt_tokenizer *t, bool spm, uint32_t vocab, rt_vocab
                        size - 1, count);
     rt_tok_text *tokens = rt_arena_alloc(a, ((size_t)count + 1) * sizeof *tokens);
     int32_t *types = rt_arena_alloc(a, ((size_t)count + 1) * sizeof *types);
-    if (!tokens || !types) return no_memory(e);
+    if (!tokens || !types) return rt_no_memory(e, "the vocabulary");
     for (uint32_t id = 0; id < count; id++) {
         char pad[32];
         bool hole = id >= size || !t->vocab.entries[id].text.data;
@@ -65,7 +63,7 @@ static int fill_tokens(const rt_tokenizer *t, bool spm, uint32_t vocab, rt_vocab
             hole ? (rt_tok_text){ pad, (size_t)snprintf(pad, sizeof pad, "[PAD%u]", id) } : t->vocab.entries[id].text;
         types[id] = hole ? RT_VOCAB_UNUSED : type_of(t, id, spm);
         tokens[id] = keep(a, text.data, text.len);
-        if (!tokens[id].data) return no_memory(e);
+        if (!tokens[id].data) return rt_no_memory(e, "the vocabulary");
     }
     out->tokens = tokens;
     out->types = types;
@@ -87,7 +85,7 @@ static int sorted_merges(const rt_tokenizer *t, rt_tok_merge **out, rt_err *e)
     const rt_tok_model *m = &t->model;
     uint32_t n = 0;
     rt_tok_merge *list = rt_alloc(((size_t)m->merge_count + 1) * sizeof *list, 16);
-    if (!list) return no_memory(e);
+    if (!list) return rt_no_memory(e, "the vocabulary");
     for (uint32_t at = 0; m->merges && at <= m->merge_mask; at++)
         if (m->merges[at].rank != RT_TOK_NONE) list[n++] = m->merges[at];
     qsort(list, n, sizeof *list, by_rank);
@@ -101,7 +99,7 @@ static int fill_merges(const rt_tokenizer *t, rt_vocab_spec *out, rt_arena *a, r
     rt_tok_merge *list = NULL;
     int rc;
     rt_tok_text *merges = rt_arena_alloc(a, ((size_t)count + 1) * sizeof *merges);
-    if (!merges) return no_memory(e);
+    if (!merges) return rt_no_memory(e, "the vocabulary");
     RT_TRY(sorted_merges(t, &list, e));
     for (uint32_t i = 0; i < count; i++) {
         rt_tok_text l = t->vocab.entries[list[i].left].text, r = t->vocab.entries[list[i].right].text;
@@ -109,7 +107,7 @@ static int fill_merges(const rt_tokenizer *t, rt_vocab_spec *out, rt_arena *a, r
             RT_TRY(rt_fail(e, RT_UNSUPPORTED, "merge %u of the tokenizer has a space in a token, which GGUF cannot say",
                            i));
         char *both = rt_arena_alloc(a, l.len + r.len + 2);
-        if (!both) RT_TRY(no_memory(e));
+        if (!both) RT_TRY(rt_no_memory(e, "the vocabulary"));
         memcpy(both, l.data, l.len);
         both[l.len] = ' ';
         memcpy(both + l.len + 1, r.data, r.len);
@@ -161,7 +159,7 @@ static int fill_scores(const rt_tokenizer *t, rt_vocab_spec *out, rt_arena *a, r
     float *scores = rt_arena_alloc(a, ((size_t)out->token_count + 1) * sizeof *scores);
     uint32_t *last = rt_alloc_zero(((size_t)out->token_count + 1) * sizeof *last, 16); /* index of its last merge + 1 */
     int rc = RT_OK;
-    if (!scores || !last) RT_TRY(no_memory(e));
+    if (!scores || !last) RT_TRY(rt_no_memory(e, "the vocabulary"));
     RT_TRY(check_closed(t, e));
     RT_TRY(sorted_merges(t, &list, e));
     for (uint32_t i = 0; i < count; i++) last[list[i].result] = i + 1;
@@ -255,7 +253,7 @@ int rt_vocab_from_json(rt_vocab_spec *out, rt_arena *a, rt_span tokenizer_json, 
     rt_json_init();
     RT_TRY(rt_model_tokenizer(&t, &(rt_model_text){ .tokenizer_json = tokenizer_json }, e));
     root = json_loadb(tokenizer_json.data, tokenizer_json.len, JSON_ALLOW_NUL, NULL);
-    if (!root) RT_TRY(no_memory(e)); /* it was read a moment ago */
+    if (!root) RT_TRY(rt_no_memory(e, "the vocabulary")); /* it was read a moment ago */
     RT_TRY(export(t, root, &v, a, vocab, notes, e));
     *out = v;
 out:

@@ -4,15 +4,12 @@
  * scores imply. The lists are first made into a tokenizer, which checks them and says what is added before and after a
  * text. */
 #include "base/json.h"
-#include "format/json_text.h"
 #include "text/tokenizer/tok_gguf.h"
 #include "text/tokenizer/tok_internal.h"
 #include "text/tokenizer/vocab_convert.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-
-static int no_memory(rt_err *e) { return rt_fail(e, RT_NOMEM, "out of memory for tokenizer.json"); }
 
 static void put_text(rt_str *s, rt_tok_text t) { rt_json_put_text(s, t.data, t.len); }
 
@@ -190,7 +187,7 @@ static int score_pairs(const rt_tokenizer *t, const float *scores, pair **out, u
             if (!known(t, s.data, at) || !known(t, s.data + at, s.len - at)) continue;
             if (!rt_grow((void **)&list, &cap, n + 1, sizeof *list)) {
                 rt_free(list);
-                return no_memory(e);
+                return rt_no_memory(e, "tokenizer.json");
             }
             list[n++] = (pair){ s, at, scores[id], id };
         }
@@ -235,7 +232,7 @@ static int put_score_merges(rt_str *s, const rt_tokenizer *t, const float *score
                   (rt_tok_text){ whole.data + list[i].cut, whole.len - list[i].cut });
     }
     rt_str_append(s, "]");
-    if (both.failed) rc = no_memory(e);
+    if (both.failed) rc = rt_no_memory(e, "tokenizer.json");
     rt_str_free(&both);
     rt_free(list);
     return rc;
@@ -292,7 +289,7 @@ int rt_vocab_to_json(const rt_vocab_spec *v, rt_str *json, rt_err *e)
     put_post(json, t);
     RT_TRY(put_model(json, t, v, spm, e));
     rt_str_append(json, "}\n");
-    if (json->failed) rc = no_memory(e);
+    if (json->failed) rc = rt_no_memory(e, "tokenizer.json");
 out:
     rt_tokenizer_free(t);
     return rc;
@@ -320,12 +317,12 @@ int rt_vocab_to_config(const rt_model_text *t, rt_str *json, rt_err *e)
         rt_json_put_key(json, "chat_template");
         if (!rt_json_put_text(json, t->chat_template.data, t->chat_template.len))
             return rt_fail(e, RT_INVALID, "the chat template is not valid UTF-8 (at byte %zu)",
-                           rt_json_utf8(t->chat_template.data, t->chat_template.len));
+                           rt_utf8_valid(t->chat_template.data, t->chat_template.len));
     }
     rt_json_put_key(json, "clean_up_tokenization_spaces");
     rt_str_append(json, "false");
     /* The class that takes tokenizer.json as it is. */
     rt_json_put_key(json, "tokenizer_class");
     rt_str_append(json, "\"PreTrainedTokenizerFast\"}\n");
-    return json->failed ? no_memory(e) : RT_OK;
+    return json->failed ? rt_no_memory(e, "tokenizer.json") : RT_OK;
 }
