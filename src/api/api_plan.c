@@ -5,7 +5,7 @@
 #include "base/json.h"
 #include "job/preview.h"
 #include "job/run/run_cost.h"
-#include "settings/settings_yaml.h"
+#include "settings/settings.h"
 
 int retort_plan_describe(const retort_plan *p, retort_plan_facts *out, retort_error *error)
 {

@@ -1,7 +1,7 @@
 /* api_settings.c - settings by name, from YAML and as YAML; the table that settings/settings.h owns. */
 #include "api/api_internal.h"
 
-#include "settings/settings_yaml.h"
+#include "settings/settings.h"
 
 int retort_settings_new(retort_settings **out, retort_error *error)
 {
@@ -21,22 +21,13 @@ void retort_settings_free(retort_settings *s)
     rt_free(s);
 }
 
-static int unknown(const char *name, rt_err *e)
-{
-    const char *names[RT_SETTING_COUNT_ALL + 1] = { 0 };
-    for (int i = 0; i < RT_SETTING_COUNT_ALL; i++) names[i] = rt_setting_table[i].field;
-    const char *near = rt_nearest(name, names);
-    return rt_fail(e, RT_USAGE, "'%s' is not a setting%s%s%s", name, near ? "; did you mean " : "", near ? near : "",
-                   near ? "?" : "");
-}
-
 int retort_settings_set(retort_settings *s, const char *name, const char *value, retort_error *error)
 {
     int rc;
     rt_err e = { 0 };
     if (!s || !name || !value) RT_TRY(rt_fail(&e, RT_USAGE, "retort_settings_set: a name and a value are needed"));
     rt_setting_id id = rt_setting_find(name);
-    if (id == RT_SETTING_COUNT_ALL) RT_TRY(unknown(name, &e));
+    if (id == RT_SETTING_COUNT_ALL) RT_TRY(rt_setting_unknown(name, RT_USAGE, &e));
     const char *copy = rt_arena_strdup(&s->arena, value);
     if (!copy) RT_TRY(rt_no_memory(&e, name));
     RT_TRY(rt_settings_set(&s->settings, id, copy, &e));
@@ -79,11 +70,10 @@ out:
 
 int retort_setting_describe(uint32_t index, retort_setting_facts *out, retort_error *error)
 {
-    static const char *const types[] = { [RT_SETTING_TEXT] = "text",
-                                         [RT_SETTING_LIST] = "list",
-                                         [RT_SETTING_REAL] = "real",
-                                         [RT_SETTING_COUNT] = "count",
-                                         [RT_SETTING_SWITCH] = "switch" };
+    static const char *const types[] = {
+        [RT_SETTING_TEXT] = "text",   [RT_SETTING_LIST] = "list",  [RT_SETTING_REAL] = "real",
+        [RT_SETTING_COUNT] = "count", [RT_SETTING_SHARE] = "text", [RT_SETTING_SWITCH] = "switch"
+    };
     int rc;
     rt_err e = { 0 };
     if (index >= RT_SETTING_COUNT_ALL) RT_TRY(rt_fail(&e, RT_NOT_FOUND, "there are %d settings", RT_SETTING_COUNT_ALL));

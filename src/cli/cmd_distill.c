@@ -1,7 +1,7 @@
 /* cmd_distill.c - `retort distill`, `retort train` and `retort plan`: the settings' table as flags, a device, a run. */
 #include "cli/cli.h"
 #include "job/run/run_cost.h"
-#include "settings/settings_yaml.h"
+#include "settings/settings.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -22,7 +22,7 @@ static void make_flags(flag_values *v, rt_job_kind k)
     uint32_t n = 0;
     for (int i = 0; i < RT_SETTING_COUNT_ALL; i++) {
         const rt_setting_info *f = &rt_setting_table[i];
-        if (k == RT_JOB_TRAIN && rt_job_needs_teacher((rt_setting_id)i)) continue;
+        if (k == RT_JOB_TRAIN && rt_setting_rests_on((rt_setting_id)i, RT_SETTING_ID_teacher)) continue;
         bool show = *f->def && strcmp(f->def, "auto") != 0;
         snprintf(v->help[i], sizeof v->help[i], "%s%s%s%s", f->help, show ? " (" : "", show ? f->def : "",
                  show ? ")" : "");
@@ -31,20 +31,19 @@ static void make_flags(flag_values *v, rt_job_kind k)
                                    v->help[i] };
     }
     v->flags[n++] = (rt_flag){ "--config", RT_FLAG_TEXT, &v->config, "FILE",
-                               "settings from a YAML file, by the names of the flags; the command line wins" };
+                               "Settings file in YAML, by the names of the flags; the command line wins" };
     v->flags[n++] = (rt_flag){ "--fit", RT_FLAG_BOOL, &v->o.fit, NULL,
-                               "choose --micro-batch, --recompute and --teacher-weights to fit; so it is where they "
-                               "are not given, and with --resume they are chosen again" };
+                               "Fit to memory: --micro-batch, --recompute and --teacher-weights chosen anew" };
     if (k == RT_JOB_PLAN) {
-        v->flags[n++] = (rt_flag){ "--ops", RT_FLAG_BOOL, &v->ops, NULL, "also list every op of every program" };
-        v->flags[n++] = (rt_flag){ "--json", RT_FLAG_BOOL, &v->json, NULL, "print the facts as JSON" };
+        v->flags[n++] = (rt_flag){ "--ops", RT_FLAG_BOOL, &v->ops, NULL, "Ops of every program, listed as well" };
+        v->flags[n++] = (rt_flag){ "--json", RT_FLAG_BOOL, &v->json, NULL, "JSON instead of text" };
         return;
     }
     v->flags[n++] = (rt_flag){ "--smoke", RT_FLAG_BOOL, &v->o.smoke, NULL,
-                               "time ten steps, say how long the run would take, leave nothing behind" };
-    v->flags[n++] = (rt_flag){ "--resume", RT_FLAG_BOOL, &v->o.resume, NULL, "resume the run in --out" };
+                               "Smoke test: ten steps are timed, the run is projected, nothing is left behind" };
+    v->flags[n++] = (rt_flag){ "--resume", RT_FLAG_BOOL, &v->o.resume, NULL, "Resumed run: the one in --out" };
     v->flags[n++] = (rt_flag){ "--override", RT_FLAG_BOOL, &v->o.override, NULL,
-                               "with --resume: take the settings given now where they differ" };
+                               "Overridden settings: with --resume, those given now are taken" };
 }
 
 static int take_settings(rt_settings *s, const flag_values *v, const char *command, rt_err *e)

@@ -49,7 +49,7 @@ int rt_manifest_bound_hash(const json_t *settings, rt_hash128 *out, rt_err *e)
     for (int i = 0; kept && i < RT_SETTING_COUNT_ALL; i++) {
         const rt_setting_info *f = &rt_setting_table[i];
         json_t *value = json_object_get(settings, f->field);
-        if (f->bind == RT_BIND_RUN && value) kept = json_object_set(bound, f->field, value) == 0;
+        if (f->bind != RT_BIND_FREE && value) kept = json_object_set(bound, f->field, value) == 0;
     }
     char *text = kept ? json_dumps(bound, JSON_SORT_KEYS | JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
     json_decref(bound);

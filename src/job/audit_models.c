@@ -119,9 +119,8 @@ static int open_inputs(rt_audit *v, rt_again *a, rt_err *why)
     rt_inputs_opts io = { .env = a->opts->env, .pool = a->opts->pool, .folder = folder };
     if (!index || !eval) RT_TRY(rt_fail(why, RT_NOMEM, "no memory for a path"));
     a->settings = v->settings;
-    a->settings.allow_degenerate = true; /* the verdict is about that */
-    a->settings.chat_template = NULL;    /* text was tokenized long ago */
-    a->settings.given[RT_SETTING_ID_chat_template] = false;
+    a->settings.allow_degenerate = true;                           /* the verdict is about that */
+    rt_settings_forget(&a->settings, RT_SETTING_ID_chat_template); /* text was tokenized long ago */
     if (!a->student) a->settings.student = v->root;
     if (!a->teacher) a->settings.teacher = NULL;
     RT_TRY(rt_inputs_open(&a->in, &a->settings, &io, why));
@@ -130,9 +129,9 @@ static int open_inputs(rt_audit *v, rt_again *a, rt_err *why)
     RT_TRY(rt_inputs_data(a->in, &a->settings, &io, why));
     RT_TRY(rt_inputs_facts(a->in, &f, why));
     if (v->facts.teacher && !f.teacher) f.teacher = f.student;
-    RT_TRY(rt_resolve_before_rows(&a->settings, &f, &a->resolved, &v->arena, why));
+    RT_TRY(rt_resolve_before_rows(&a->settings, &f, &a->resolved, why));
     RT_TRY(rt_inputs_rows(a->in, &a->settings, &a->resolved, &f, why));
-    RT_TRY(rt_resolve_with_rows(&a->settings, &f, &a->resolved, &v->arena, why));
+    RT_TRY(rt_resolve_with_rows(&a->settings, &f, &a->resolved, why));
     if (a->resolved.steps != v->facts.steps)
         RT_TRY(rt_fail(why, RT_INVALID, "by settings and data the run has %" PRIu32 " steps, by the log %" PRIu32,
                        a->resolved.steps, v->facts.steps));

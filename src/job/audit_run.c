@@ -13,14 +13,13 @@ static int resolve_recorded(rt_audit *v, rt_err *e)
     rt_resolved *r = &((rt_again *)v->resolver)->recorded;
     rt_model_config any = { .context = UINT32_MAX, .width = 1 };
     rt_run_facts f = { .student = &any, .teacher = v->facts.teacher ? &any : NULL };
-    char *steps = rt_arena_printf(&v->arena, "%" PRIu32, v->facts.steps);
-    if (!steps) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for settings"));
     if (!s.given[RT_SETTING_ID_steps]) { /* tokens or epochs were: how many steps that makes, the data says */
-        s.given[RT_SETTING_ID_tokens] = s.given[RT_SETTING_ID_epochs] = false;
-        RT_TRY(rt_settings_set(&s, RT_SETTING_ID_steps, steps, e));
+        rt_settings_forget(&s, RT_SETTING_ID_tokens);
+        rt_settings_forget(&s, RT_SETTING_ID_epochs);
+        RT_SETTINGS_PUT(&s, steps, v->facts.steps);
     }
-    RT_TRY(rt_resolve_before_rows(&s, &f, r, &v->arena, e));
-    RT_TRY(rt_resolve_with_rows(&s, &f, r, &v->arena, e));
+    RT_TRY(rt_resolve_before_rows(&s, &f, r, e));
+    RT_TRY(rt_resolve_with_rows(&s, &f, r, e));
     v->recorded = (rt_recorded){ .steps = r->steps,
                                  .batch = r->batch,
                                  .seq_len = r->seq_len,

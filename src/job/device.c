@@ -23,7 +23,9 @@ static const char *value_of(const rt_settings *s, int id, char count[RT_DEV_COUN
 
 static int check_threads(uint64_t threads, rt_err *e)
 {
-    return threads <= THREADS_MAX ? RT_OK : rt_fail(e, RT_USAGE, "--threads is out of range (0 to %d)", THREADS_MAX);
+    const rt_settings s = { .threads = threads };
+    return threads <= THREADS_MAX ? RT_OK
+                                  : rt_settings_out_of_range(&s, RT_SETTING_ID_threads, "0 to 4096; 0 takes all", e);
 }
 
 int rt_settings_device(rt_dev_opts *out, const rt_settings *s, rt_arena *a, rt_err *e)
@@ -39,7 +41,7 @@ int rt_settings_device(rt_dev_opts *out, const rt_settings *s, rt_arena *a, rt_e
         const char *value = rt_backend_option(name) ? value_of(s, i, text[i]) : NULL;
         if (value) list[count++] = (rt_dev_option){ name, value };
     }
-    if (!list || !text) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for the options of a device"));
+    if (!list || !text) RT_TRY(rt_no_memory(e, "the options of a device"));
     out->option = list;
     out->count = count;
 out:

@@ -16,12 +16,12 @@
 /* ---- what a job is given, and how it is heard of ---- */
 
 typedef struct rt_job_env {
-    rt_hub_env hub;              /* where org/name is looked up */
+    rt_hub_env hub;                 /* where org/name is looked up */
     const char *const *environment; /* NAME=value, then null: what devices look at; null: empty */
-    const char *scratch;         /* folder of temporary files; null: /tmp */
-    int64_t now;                 /* seconds since 1970, for chat templates that print a date */
-    int32_t utc_offset;          /* seconds, likewise */
-    const char *version, *build; /* of the program, for manifests and shards; build null: not known */
+    const char *scratch;            /* folder of temporary files; null: /tmp */
+    int64_t now;                    /* seconds since 1970, for chat templates that print a date */
+    int32_t utc_offset;             /* seconds, likewise */
+    const char *version, *build;    /* of the program, for manifests and shards; build null: not known */
 } rt_job_env;
 
 /* A nonzero answer stops the job with RT_INTERRUPTED. */
@@ -61,8 +61,6 @@ typedef struct rt_job_run {
 /* j: zeroes. A failed one is closed all the same. Then rt_run_train, or rt_run_cost_new for a plan. */
 int rt_job_run_open(rt_job_run *j, const rt_settings *s, const rt_job_run_opts *o, rt_err *e);
 void rt_job_run_close(rt_job_run *j); /* accepts zeroes */
-/* Whether a run without a teacher has no use for this setting. */
-bool rt_job_needs_teacher(rt_setting_id id);
 
 /* The programs of an open run, for whoever shows them. */
 typedef struct rt_job_programs {

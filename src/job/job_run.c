@@ -4,26 +4,6 @@
 
 #include "base/json.h"
 
-bool rt_job_needs_teacher(rt_setting_id id)
-{
-    switch (id) {
-    case RT_SETTING_ID_teacher:
-    case RT_SETTING_ID_teacher_batch:
-    case RT_SETTING_ID_teacher_weights:
-    case RT_SETTING_ID_divergence:
-    case RT_SETTING_ID_beta:
-    case RT_SETTING_ID_skew:
-    case RT_SETTING_ID_temperature:
-    case RT_SETTING_ID_alpha:
-    case RT_SETTING_ID_kd_weight:
-    case RT_SETTING_ID_ce_weight:
-    case RT_SETTING_ID_t2:
-    case RT_SETTING_ID_control:
-    case RT_SETTING_ID_allow_degenerate: return true;
-    default: return false;
-    }
-}
-
 static int check(const rt_settings *s, const rt_job_run_opts *o, rt_err *e)
 {
     if (o->override && !o->resume)
@@ -34,7 +14,7 @@ static int check(const rt_settings *s, const rt_job_run_opts *o, rt_err *e)
     if (o->kind == RT_JOB_DISTILL && !o->resume && !s->teacher)
         return rt_fail(e, RT_USAGE, "distill needs a teacher: --teacher is missing; retort train learns without one");
     for (int i = 0; o->kind == RT_JOB_TRAIN && i < RT_SETTING_COUNT_ALL; i++)
-        if (s->given[i] && rt_job_needs_teacher((rt_setting_id)i))
+        if (rt_setting_rests_on((rt_setting_id)i, RT_SETTING_ID_teacher) && rt_settings_asks(s, (rt_setting_id)i))
             return rt_fail(e, RT_INVALID, "%s is a setting of distillation, and train has no teacher; use distill",
                            rt_setting_table[i].flag);
     return RT_OK;

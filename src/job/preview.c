@@ -20,21 +20,22 @@ static void put_weight(rt_str *s, double w)
 
 static void put_objective(rt_str *s, const rt_loss_opts *l, bool teacher, const rt_rows_count *c)
 {
-    static const char *const names[RT_DIV_COUNT] = {
-        "KL(teacher||student)",        "KL(student||teacher)",        "JSD",
-        "skewed KL(teacher||student)", "skewed KL(student||teacher)", "total variation"
+    static const char *const titles[RT_DIV_COUNT] = {
+#define X(name, word, label, title, mix) title,
+        RT_DIVERGENCE_LIST(X)
+#undef X
     };
+    static const char *const mixes[] = { [RT_MIX_BETA] = "beta", [RT_MIX_SKEW] = "skew" };
     rt_str_append(s, "loss = ");
     put_weight(s, l->ce_weight);
     rt_str_append(s, " CE");
     if (teacher) {
         rt_str_append(s, " + ");
         put_weight(s, l->kd_weight);
-        rt_str_printf(s, " %s%s, T %.4g", l->t2 && l->temperature != 1 ? "T^2 " : "", names[l->divergence],
+        rt_str_printf(s, " %s%s, T %.4g", l->t2 && l->temperature != 1 ? "T^2 " : "", titles[l->divergence],
                       l->temperature);
-        if (l->divergence == RT_DIV_JSD) rt_str_printf(s, ", beta %.4g", l->mix);
-        if (l->divergence == RT_DIV_SKEW_FKL || l->divergence == RT_DIV_SKEW_RKL)
-            rt_str_printf(s, ", skew %.4g", l->mix);
+        rt_div_mix mix = rt_divergence_mix(l->divergence);
+        if (mix != RT_MIX_NONE) rt_str_printf(s, ", %s %.4g", mixes[mix], l->mix);
     }
     rt_str_printf(s, ", %.0f %% of tokens trained", c->tokens ? 100.0 * (double)c->trained / (double)c->tokens : 0.0);
 }

@@ -68,14 +68,26 @@ typedef struct rt_swiglu_args {
     uint32_t N, F;
 } rt_swiglu_args;
 
+/* p teacher, q student:
+ *   FORWARD_KL  KL(p||q)
+ *   REVERSE_KL  KL(q||p)
+ *   JSD         mix KL(p||m) + (1-mix) KL(q||m), m = mix p + (1-mix) q; mix 0, 1: forward, reverse KL
+ *   SKEW_FKL    KL(p || mix p + (1-mix) q)
+ *   SKEW_RKL    KL(q || mix q + (1-mix) p)
+ *   TV          1/2 sum |p - q|
+ * name, word of settings, label of cases, title, what mix is: NONE (not used), BETA (0 to 1), SKEW (0 to below 1) */
+#define RT_DIVERGENCE_LIST(X)                                                                                          \
+    X(FORWARD_KL, "forward-kl", "fkl", "KL(teacher||student)", NONE)                                                   \
+    X(REVERSE_KL, "reverse-kl", "rkl", "KL(student||teacher)", NONE)                                                   \
+    X(JSD, "jsd", "jsd", "JSD", BETA)                                                                                  \
+    X(SKEW_FKL, "skew-forward", "skew-fkl", "skewed KL(teacher||student)", SKEW)                                       \
+    X(SKEW_RKL, "skew-reverse", "skew-rkl", "skewed KL(student||teacher)", SKEW)                                       \
+    X(TV, "tv", "tv", "total variation", NONE)
 typedef enum rt_divergence {
-    RT_DIV_FORWARD_KL, /* KL(p||q); p teacher, q student */
-    RT_DIV_REVERSE_KL, /* KL(q||p) */
-    RT_DIV_JSD,        /* mix KL(p||m) + (1-mix) KL(q||m), m = mix p + (1-mix) q; mix 0, 1: forward, reverse KL */
-    RT_DIV_SKEW_FKL,   /* KL(p || mix p + (1-mix) q) */
-    RT_DIV_SKEW_RKL,   /* KL(q || mix q + (1-mix) p) */
-    RT_DIV_TV,         /* 1/2 sum |p - q| */
-    RT_DIV_COUNT
+#define X(name, word, label, title, mix) RT_DIV_##name,
+    RT_DIVERGENCE_LIST(X)
+#undef X
+        RT_DIV_COUNT
 } rt_divergence;
 
 typedef struct rt_kd_args {

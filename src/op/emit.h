@@ -54,6 +54,9 @@ typedef struct rt_kd_opts {
     bool t2, grad;
     uint32_t site;
 } rt_kd_opts;
+/* What mix is to a divergence. */
+typedef enum rt_div_mix { RT_MIX_NONE, RT_MIX_BETA, RT_MIX_SKEW } rt_div_mix;
+rt_div_mix rt_divergence_mix(rt_divergence d);
 void rt_emit_kd_loss(rt_plan *p, const rt_kd_io *io, const rt_kd_opts *o);
 
 typedef struct rt_adamw_opts {

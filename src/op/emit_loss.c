@@ -4,7 +4,15 @@
  * `backend/ref`. */
 #include "op/emit_internal.h"
 
-static bool is_skewed(rt_divergence d) { return d == RT_DIV_SKEW_FKL || d == RT_DIV_SKEW_RKL; }
+rt_div_mix rt_divergence_mix(rt_divergence d)
+{
+    static const rt_div_mix of[RT_DIV_COUNT] = {
+#define X(name, word, label, title, mix) RT_MIX_##mix,
+        RT_DIVERGENCE_LIST(X)
+#undef X
+    };
+    return (unsigned)d < RT_DIV_COUNT ? of[d] : RT_MIX_NONE;
+}
 
 static void kd_options(emit *e, const rt_kd_opts *o)
 {
@@ -12,7 +20,7 @@ static void kd_options(emit *e, const rt_kd_opts *o)
         emit_fail(e, "divergence is %u, expected 0 to %u", (unsigned)o->divergence, (unsigned)RT_DIV_COUNT - 1);
     emit_positive(e, "T", o->T);
     /* A mixture that is all p (or all q) has no q (or p) left to learn from. */
-    if (is_skewed(o->divergence) && !(o->mix >= 0 && o->mix < 1))
+    if (rt_divergence_mix(o->divergence) == RT_MIX_SKEW && !(o->mix >= 0 && o->mix < 1))
         emit_fail(e, "mix is %g, expected 0 <= mix < 1 for a skewed divergence", (double)o->mix);
     if (!(o->mix >= 0 && o->mix <= 1)) emit_fail(e, "mix is %g, expected 0 <= mix <= 1", (double)o->mix);
     emit_not_negative(e, "ce_weight", o->ce_weight);

@@ -2,7 +2,7 @@
  *
  * Owns: the table of names and the rules that make a value of theirs one of ours. A name that asks for something that
  * does not exist here is refused with the reason; one that has no effect here is accepted, and the caller is told. */
-#include "settings/settings_yaml_internal.h"
+#include "settings/settings_internal.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -35,7 +35,7 @@ static int told(rt_yaml_file *f, const rt_yaml_entry *x, const char *format, ...
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     const char *copy = rt_arena_strdup(f->arena, text);
-    if (!copy) return rt_yaml_no_memory(f);
+    if (!copy) return rt_no_memory(f->e, f->where);
     uint32_t at = u->count++;
     for (; at > 0 && u->items[at - 1].line > x->line; at--) u->items[at] = u->items[at - 1];
     u->items[at] = (rt_settings_alias){ x->line, copy };
@@ -78,7 +78,7 @@ out:
 
 static int on_off(rt_yaml_file *f, const rt_yaml_entry *x, const alias *a)
 {
-    int yes = rt_yaml_bool(x->value[0]);
+    int yes = rt_setting_switch(x->value[0]);
     if (yes < 0) return rt_yaml_refuse(f, x->line, "'%s' is true or false, not '%.80s'", x->name, x->value[0]);
     const char *text = yes ? a->yes : a->no;
     int rc = rt_yaml_set(f, x, a->id, text);
@@ -96,7 +96,7 @@ static int must_be_off(rt_yaml_file *f, const rt_yaml_entry *x, const alias *a)
 {
     char *end;
     double v = strtod(x->value[0], &end);
-    if (rt_yaml_bool(x->value[0]) == 0 || (end != x->value[0] && !*end && v == 0))
+    if (rt_setting_switch(x->value[0]) == 0 || (end != x->value[0] && !*end && v == 0))
         return told(f, x, "%s %s -> no setting: nothing to do", x->name, x->value[0]);
     return rt_yaml_refuse(f, x->line, "'%s' %s; leave it out, or set it to %s", x->name, a->yes, a->no);
 }
@@ -123,10 +123,13 @@ static int most_steps(rt_yaml_file *f, const rt_yaml_entry *x, const alias *a)
 /* A share below 1 is one of the whole run. */
 static int put_share(rt_yaml_file *f, const rt_yaml_entry *x, rt_setting_id id, double share)
 {
-    const char *text = rt_arena_printf(f->arena, "%.12g%%", 100.0 * share);
-    if (!text) return rt_yaml_no_memory(f);
-    int rc = rt_yaml_set(f, x, id, text);
-    return rc < 0 ? rc : told(f, x, "%s %s -> %s %s", x->name, x->value[0], rt_setting_table[id].flag, text);
+    char text[RT_SETTING_DIGITS];
+    /* of a hundred, without the digits that 100 * 0.07 has too many */
+    rt_share v = { .value = floor(share * 1e12 + 0.5) / 1e10, .percent = true };
+    int rc = rt_yaml_claim(f, x, id);
+    if (rc < 0) return rc;
+    rt_settings_put_share(&f->settings, id, v);
+    return told(f, x, "%s %s -> %s %s", x->name, x->value[0], rt_setting_table[id].flag, rt_share_text(text, v));
 }
 
 static int interval(rt_yaml_file *f, const rt_yaml_entry *x, const alias *a)
@@ -181,13 +184,13 @@ static int batch(rt_yaml_file *f, const rt_yaml_entry *x, const alias *a)
     }
     if (!rt_mul_u64(value[0], value[1], &product))
         return rt_yaml_refuse(f, x->line, "'%s' times '%s' is too large", rows->name, times->name);
-    const char *text = rt_arena_printf(f->arena, "%" PRIu64, product);
-    if (!text) return rt_yaml_no_memory(f);
-    int rc = rt_yaml_set(f, x, RT_SETTING_ID_micro_batch, x->value[0]);
-    if (rc >= 0) rc = rt_yaml_set(f, x, RT_SETTING_ID_batch, text);
-    return rc < 0 ? rc
-                  : told(f, x, "%s %s, %s %s -> --micro-batch %s --batch %s", rows->name, rows->value[0], times->name,
-                         times->value[0], rows->value[0], text);
+    int rc = rt_yaml_claim(f, x, RT_SETTING_ID_micro_batch);
+    if (rc >= 0) rc = rt_yaml_claim(f, x, RT_SETTING_ID_batch);
+    if (rc < 0) return rc;
+    RT_SETTINGS_PUT(&f->settings, micro_batch, value[0]);
+    RT_SETTINGS_PUT(&f->settings, batch, product);
+    return told(f, x, "%s %s, %s %s -> --micro-batch %s --batch %" PRIu64, rows->name, rows->value[0], times->name,
+                times->value[0], rows->value[0], product);
 }
 
 /* One of the two may be missing: then it is what theirs is. */
@@ -199,7 +202,7 @@ static int adam_betas(rt_yaml_file *f, const rt_yaml_entry *x, const alias *a)
     int rc = number(f, x, &v);
     if (rc < 0 || (one && two && x == two)) return rc;
     const char *text = rt_arena_printf(f->arena, "%s,%s", b1, b2);
-    if (!text) return rt_yaml_no_memory(f);
+    if (!text) return rt_no_memory(f->e, f->where);
     rc = rt_yaml_set(f, x, a->id, text);
     if (rc < 0) return rc;
     if (one && two) return told(f, x, "%s %s, %s %s -> --betas %s", one->name, b1, two->name, b2, text);
@@ -231,7 +234,7 @@ static int targets(rt_yaml_file *f, const rt_yaml_entry *x, const alias *a)
             p += n + (p[n] != 0);
         }
     const char *text = list.failed ? NULL : rt_arena_strdup(f->arena, list.data ? list.data : "");
-    if (!text) RT_TRY(rt_yaml_no_memory(f));
+    if (!text) RT_TRY(rt_no_memory(f->e, f->where));
     RT_TRY(set_and_tell(f, x, a->id, text));
 out:
     rt_str_free(&list);
@@ -258,7 +261,7 @@ static int scheduler(rt_yaml_file *f, const rt_yaml_entry *x, const alias *a)
         return rt_yaml_refuse(f, x->line,
                               "'cosine_with_min_lr' needs min_lr_rate: 0.1 or the like, the share of the "
                               "rate at which it ends, as a name of its own");
-    if (still && warm && strcmp(f->settings.warmup, "0") != 0)
+    if (still && warm && f->settings.warmup.value != 0)
         return rt_yaml_refuse(f, x->line,
                               "'constant' has no warm-up, and '%s' of line %u asks for one; say constant_with_warmup",
                               warm->name, warm->line);

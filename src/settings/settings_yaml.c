@@ -3,20 +3,14 @@
  * Owns: walking the events and refusing what settings have no use for (anchors, tags, maps inside), with the line. The
  * names of other tools are settings_alias.c's, writing is settings_yaml_write.c's. libyaml allocates with malloc and
  * has no hook; what it holds is bounded by RT_YAML_BYTES and freed before the call returns. */
-#include "settings/settings_yaml_internal.h"
+#include "settings/settings_internal.h"
 
 #include "base/file.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 #include <yaml.h>
-
-int rt_yaml_no_memory(const rt_yaml_file *f)
-{
-    return rt_fail(f->e, RT_NOMEM, "no memory for the settings of %s", f->where);
-}
 
 int rt_yaml_refuse(const rt_yaml_file *f, uint32_t line, const char *format, ...)
 {
@@ -52,7 +46,7 @@ typedef struct reader {
 static int syntax_error(const reader *r)
 {
     const yaml_parser_t *p = &r->parser;
-    if (p->error == YAML_MEMORY_ERROR) return rt_yaml_no_memory(r->f);
+    if (p->error == YAML_MEMORY_ERROR) return rt_no_memory(r->f->e, r->f->where);
     uint32_t line = p->error == YAML_READER_ERROR ? line_at(r->text, r->len, p->problem_offset)
                                                   : (uint32_t)p->problem_mark.line + 1;
     return rt_fail(r->f->e, RT_FORMAT, "%s:%u: not YAML: %s%s%s", r->f->where, line, p->context ? p->context : "",
@@ -89,9 +83,9 @@ static int take_scalar(reader *r, const char **out)
     const yaml_event_t *v = &r->event;
     const char *text = (const char *)v->data.scalar.value;
     if (strlen(text) != v->data.scalar.length)
-        return rt_yaml_refuse(r->f, line_of(v), "a value with a zero byte in it cannot be a setting");
+        return rt_yaml_refuse(r->f, line_of(v), "the value has a zero byte in it; remove it");
     *out = rt_arena_strdup(r->f->arena, text);
-    return *out ? RT_OK : rt_yaml_no_memory(r->f);
+    return *out ? RT_OK : rt_no_memory(r->f->e, r->f->where);
 }
 
 static bool is_null(const yaml_event_t *v)
@@ -141,7 +135,7 @@ static int take_name(reader *r)
     uint32_t alias = id == RT_SETTING_COUNT_ALL ? rt_alias_find(name) : RT_ALIAS_NONE;
     if (id == RT_SETTING_COUNT_ALL && alias == RT_ALIAS_NONE) return unknown_name(f, name, line);
     rt_yaml_entry *x = rt_arena_alloc(f->arena, sizeof *x);
-    if (!x) return rt_yaml_no_memory(f);
+    if (!x) return rt_no_memory(f->e, f->where);
     *x = (rt_yaml_entry){ .name = name, .line = line, .id = id, .alias = alias };
     for (const rt_yaml_entry *y = f->first; y; y = y->next)
         if (y->id == id && y->alias == alias) return refuse_twice(f, y, x);
@@ -224,27 +218,24 @@ out:
 
 /* ---- setting ---- */
 
-int rt_yaml_bool(const char *text)
+int rt_yaml_claim(rt_yaml_file *f, const rt_yaml_entry *x, rt_setting_id id)
 {
-    static const char *const yes[] = { "true", "on", "yes", "1" }, *const no[] = { "false", "off", "no", "0" };
-    for (int i = 0; i < 4; i++) {
-        if (strcasecmp(text, yes[i]) == 0) return 1;
-        if (strcasecmp(text, no[i]) == 0) return 0;
-    }
-    return -1;
+    const rt_yaml_entry *other = f->by[id];
+    if (other && other != x)
+        return rt_yaml_refuse(f, x->line, "'%s' and '%s' of line %u both say %s; leave one out", x->name, other->name,
+                              other->line, rt_setting_table[id].flag);
+    f->by[id] = x;
+    return RT_OK;
 }
 
 int rt_yaml_set(rt_yaml_file *f, const rt_yaml_entry *x, rt_setting_id id, const char *text)
 {
-    const rt_setting_info *info = &rt_setting_table[id];
-    const rt_yaml_entry *other = f->by[id];
-    if (other && other != x)
-        return rt_yaml_refuse(f, x->line, "'%s' and '%s' of line %u both say %s; leave one out", x->name, other->name,
-                              other->line, info->flag);
-    f->by[id] = x;
-    bool is_switch = info->kind == RT_SETTING_SWITCH || (info->metavar && strcmp(info->metavar, "on|off") == 0);
-    int yes = is_switch ? rt_yaml_bool(text) : -1;
-    int rc = rt_settings_set(&f->settings, id, yes < 0 ? text : yes ? "on" : "off", f->e);
+    const char *metavar = rt_setting_table[id].metavar;
+    /* YAML's other words for on and off, where the setting is text. */
+    int yes = metavar && strcmp(metavar, "on|off") == 0 ? rt_setting_switch(text) : -1;
+    int rc = rt_yaml_claim(f, x, id);
+    if (rc < 0) return rc;
+    rc = rt_settings_set(&f->settings, id, yes < 0 ? text : yes ? "on" : "off", f->e);
     if (rc >= 0) return rc;
     rt_err_context(f->e, "%s:%u", f->where, x->line);
     if (f->e) f->e->status = RT_INVALID;
@@ -273,7 +264,7 @@ int rt_settings_from_yaml(rt_settings *s, const char *text, size_t len, const ch
     if (used) used->count = 0;
     if (len > RT_YAML_BYTES)
         return rt_fail(e, RT_FORMAT, "%s:1: %zu bytes are no settings; the limit is %d", where, len, RT_YAML_BYTES);
-    if (!yaml_parser_initialize(&r.parser)) return rt_yaml_no_memory(&f);
+    if (!yaml_parser_initialize(&r.parser)) return rt_no_memory(e, where);
     yaml_parser_set_encoding(&r.parser, YAML_UTF8_ENCODING);
     yaml_parser_set_input_string(&r.parser, (const unsigned char *)text, len);
     RT_TRY(read_entries(&r));

@@ -2,11 +2,9 @@
  *
  * Owns: the layout and the quoting. What is written is read back by settings_yaml.c to the same settings; a reader of
  * YAML 1.1 that guesses types (PyYAML) sees numbers as numbers and words as words. */
-#include "settings/settings_yaml.h"
+#include "settings/settings_internal.h"
 
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <utf8proc.h>
@@ -73,15 +71,11 @@ static int quote(const char *text, const char *name, rt_str *out, rt_err *e)
     return RT_OK;
 }
 
-/* The shortest digits that read back the same, with the point that YAML 1.1 wants in a number with an exponent. */
+/* With the point that YAML 1.1 wants in a number with an exponent. */
 static void real(double v, rt_str *out)
 {
-    char text[40];
-    for (int digits = 6; digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, v);
-        if (strtod(text, NULL) == v) break;
-    }
-    char *exponent = strchr(text, 'e');
+    char buf[RT_SETTING_DIGITS];
+    const char *text = rt_setting_digits(buf, v), *exponent = strchr(text, 'e');
     if (exponent && !strchr(text, '.'))
         rt_str_printf(out, "%.*s.0%s", (int)(exponent - text), text, exponent);
     else
@@ -103,10 +97,12 @@ out:
 
 static int put_value(const rt_setting_info *f, const void *v, rt_str *out, rt_err *e)
 {
+    char buf[RT_SETTING_DIGITS];
     switch (f->kind) {
     case RT_SETTING_TEXT: return quote(*(const char *const *)v, f->flag, out, e);
     case RT_SETTING_REAL: real(*(const double *)v, out); break;
     case RT_SETTING_COUNT: rt_str_printf(out, "%" PRIu64, *(const uint64_t *)v); break;
+    case RT_SETTING_SHARE: rt_str_append(out, rt_share_text(buf, *(const rt_share *)v)); break;
     case RT_SETTING_SWITCH: rt_str_append(out, *(const bool *)v ? "true" : "false"); break;
     case RT_SETTING_LIST: break;
     }
@@ -147,7 +143,7 @@ int rt_settings_to_yaml(const rt_settings *s, rt_str *out, rt_err *e)
             RT_TRY(put_setting(s, i, out, e));
         }
     }
-    if (out->failed) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for the settings as YAML"));
+    if (out->failed) RT_TRY(rt_no_memory(e, "the settings as YAML"));
 out:
     return rc;
 }

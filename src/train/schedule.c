@@ -27,13 +27,13 @@ bool rt_schedule_parse(const char *name, rt_schedule_kind *out)
 
 int rt_schedule_check(const rt_schedule *s, rt_err *e)
 {
-    if (s->steps == 0) return rt_fail(e, RT_INVALID, "a run needs at least one step");
-    if (!(s->lr >= 0) || !isfinite(s->lr)) return rt_fail(e, RT_INVALID, "the learning rate %g cannot be", s->lr);
+    if (s->steps == 0) return rt_fail(e, RT_INVALID, "a run of 0 steps trains nothing; give at least one");
+    if (!(s->lr >= 0) || !isfinite(s->lr)) return rt_fail(e, RT_INVALID, "--lr %g is out of range (0 or above)", s->lr);
     if (!(s->floor >= 0 && s->floor <= 1))
-        return rt_fail(e, RT_INVALID, "the floor of the learning rate is a share from 0 to 1, not %g", s->floor);
+        return rt_fail(e, RT_INVALID, "--lr-floor %g is out of range (0 to 1)", s->floor);
     if (s->kind == RT_SCHEDULE_WSD && (uint64_t)s->warmup + s->decay > s->steps)
-        return rt_fail(e, RT_INVALID, "%u steps of warm-up and %u of decay do not fit into %u", s->warmup, s->decay,
-                       s->steps);
+        return rt_fail(e, RT_INVALID, "--warmup of %u and --decay of %u steps are longer than the run of %u; lower one",
+                       s->warmup, s->decay, s->steps);
     return RT_OK;
 }
 

@@ -340,9 +340,12 @@ int rt_step_plan_new(rt_step_plan **out, const rt_step_opts *o, rt_err *e)
     if (!s) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for the programs of a run"));
     s->opts = *o;
     if (!o->B || !o->T || (uint64_t)o->B * o->T > UINT32_MAX)
-        RT_TRY(rt_fail(e, RT_INVALID, "a micro-batch of %u rows of %u positions cannot be", o->B, o->T));
+        RT_TRY(rt_fail(e, RT_INVALID, "--micro-batch %u of --seq-len %u is out of range (1 to %u positions); lower one",
+                       o->B, o->T, UINT32_MAX));
     if ((uint64_t)o->B * o->T * (o->ahead ? o->ahead : 1) > UINT32_MAX)
-        RT_TRY(rt_fail(e, RT_INVALID, "a teacher that reads %u micro-batches at once cannot be", o->ahead));
+        RT_TRY(rt_fail(e, RT_INVALID,
+                       "--teacher-batch of %u micro-batches is out of range (%u positions at most); lower it", o->ahead,
+                       UINT32_MAX));
     if (!s->opts.chunk) s->opts.chunk = default_chunk(o);
     RT_TRY(rt_space_new(&s->space, e));
     RT_TRY(declare_models(s, e));

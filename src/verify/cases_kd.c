@@ -31,7 +31,9 @@ enum {
 };
 
 static const rt_op_flag flags[] = {
-    RT_FLAG("divergence", "fkl", "rkl", "jsd", "skew-fkl", "skew-rkl", "tv"),
+#define X(name, word, label, title, mix) label,
+    RT_FLAG("divergence", RT_DIVERGENCE_LIST(X)),
+#undef X
     RT_FLAG("mix", "", "mix0", "mix1"),
     RT_FLAG("teacher", "", "topk", "topk-padded"),
     RT_FLAG("vocabulary", "", "vmask", "wider", "narrower"),

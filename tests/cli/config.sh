@@ -41,11 +41,11 @@ err_has 'bad.yaml:4: .*did you mean dump_step'
 printf 'teacher: t\nstudent: s\ndata: d.jsonl\nsteps: 3\nepochs: 2\n' >bad.yaml
 run distill --config bad.yaml --out x
 exits 2
-err_has 'one of --steps, --tokens, --epochs and --time'
+err_has '--steps, --tokens, --epochs and --time exclude one another'
 printf 'teacher: t\nstudent: s\ndata: d.jsonl\nbeta: 0.3\n' >bad.yaml
 run distill --config bad.yaml --out x
 exits 2
-err_has '--beta counts with --divergence jsd alone'
+err_has '^--beta needs --divergence jsd$'
 printf 'student: [\n' >bad.yaml
 run distill --config bad.yaml --out x
 exits 4
@@ -55,4 +55,17 @@ run train --config run.yaml --out x
 exits 5
 err_has '--teacher is a setting of distillation'
 check "nothing was left behind" test ! -e x
+# A run without a teacher records the settings of one at rest, and its file begins another such run.
+run train --student s --data d.jsonl --batch 4 --seq-len 64 --steps 2 --held-out 5 --out plain
+exits 0
+run train --config plain/run/resolved.yaml --out plain2
+exits 0
+check "one curve" test "$(curve plain)" = "$(curve plain2)"
+printf 'student: s\ndata: d.jsonl\ntemperature: 2\n' >bad.yaml
+run train --config bad.yaml --out x
+exits 5
+err_has 'bad.yaml: temperature needs a teacher'
+run plan --student s --data d.jsonl --temperature 2
+exits 2
+err_has '^--temperature needs --teacher$'
 finish

@@ -17,7 +17,7 @@ for command in distill train; do
     err_empty
     out_has "^usage: retort $command"
     out_has '^example:'
-    out_has '^  --lr R +the highest learning rate$'
+    out_has '^  --lr R +Peak learning rate$'
     out_has '^  --resume '
 done
 check "a run without a teacher has no flags for one" sh -c '! grep -E -e "--(teacher|divergence|alpha|temperature) " "$0"' "$out"
@@ -48,7 +48,7 @@ exits 2
 err_has "--lr takes a number, not 'fast'"
 run distill --teacher t --student s $base --out x --override
 exits 2
-err_has '--override .* needs --resume'
+err_has '--override needs --resume'
 mkdir in-here
 (cd in-here && ${EMU:-} "$RETORT" distill --teacher ../t --student ../s --data ../d.jsonl --out '' --steps 1 >"$out" 2>"$err")
 status=$?
@@ -233,7 +233,7 @@ exits 3
 err_has 'gone\.jsonl'
 run distill --teacher taught --student s $base --out x --freeze 'model.layer.*'
 exits 5
-err_has "--freeze 'model\.layer\.\*' is no parameter's name"
+err_has "--freeze 'model\.layer\.\*' matches no parameter"
 check "nothing was left" test ! -e x/config.json -a ! -e x/checkpoint-000001
 rm -rf x
 run train --student s $base --out x --freeze '*'

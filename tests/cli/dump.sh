@@ -153,7 +153,7 @@ assert j["teacher"] is False and "divergence" not in j["result"] and j["shared_i
 # ---- refused ----
 run distill $small --out x --dump-step 5
 exits 5
-err_has '--dump-step is from 1 to 4, the last step, not 5'
+err_has '--dump-step 5 is out of range .1 to 4, the last step.'
 run distill $small --out x --dump-step 0
 exits 5
 run distill $small --out x --dump-step some

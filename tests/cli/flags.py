@@ -169,10 +169,10 @@ def _():
 
 @case("--divergence")
 def _():
-    seen = {base().steps[0]["divergence"]}
-    for d in "reverse-kl", "jsd", "skew-forward", "skew-reverse", "tv":
-        seen.add(Run(divergence=d, steps=1, warmup=1).steps[0]["divergence"])
-    expect(len(seen) == 6, f"six divergences, {len(seen)} values")
+    words = re.search(r"^  --divergence D +Divergence: (.*) \(", call("distill", "--help")[1], re.M).group(1).split(", ")
+    expect(len(words) >= 6 and words[0] == "forward-kl", f"the divergences of --help: {words}")
+    seen = {Run(divergence=d, steps=1, warmup=1).steps[0]["divergence"] for d in words}
+    expect(len(seen) == len(words) and base().steps[0]["divergence"] in seen, f"{words}: {len(seen)} values")
 
 
 @case("--beta")

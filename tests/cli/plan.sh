@@ -37,7 +37,7 @@ exits 2
 err_has '8h, 90m or 1h30m'
 run plan $pair --time 1h --steps 3
 exits 2
-err_has 'give one of --steps, --tokens, --epochs and --time'
+err_has '--steps, --tokens, --epochs and --time exclude one another'
 
 # ---- what it says ----
 run plan $pair --steps 100
@@ -166,7 +166,7 @@ out_has '^time +.* over 10 steps; all 300 with evaluations and saves: [0-9]+:[0-
 check "nothing is left" test -z "$(ls -A tmp)"
 run distill $pair --smoke --resume --out o
 exits 2
-err_has '--smoke times a new run'
+err_has '--smoke and --resume exclude one another'
 run train --student s --data d.jsonl --batch 8 --seq-len 64 --time 4s --out clock
 exits 0
 out_has '^note +[0-9]+ steps took .*s each: --time 4s is --steps [0-9]+$'

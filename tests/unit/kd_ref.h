@@ -86,17 +86,20 @@ static inline void near(double got, double want, double tolerance)
     if (!(fabs(got - want) <= tolerance)) fail_msg("got %.17g, want %.17g, tolerance %g", got, want, tolerance);
 }
 
+/* x log(x/y), 0 where x is */
+static inline double weighed(double x, double y) { return x == 0 ? 0 : x * log(x / y); }
+
 /* One outcome's part of a divergence, written down as it is defined. */
 static inline double term(uint32_t divergence, double mix, double p, double q)
 {
     double m = mix * p + (1 - mix) * q, w = mix * q + (1 - mix) * p;
     if (divergence == RT_DIV_JSD && mix == 0) divergence = RT_DIV_FORWARD_KL;
     switch (divergence) {
-    case RT_DIV_FORWARD_KL: return p * log(p / q);
-    case RT_DIV_REVERSE_KL: return q * log(q / p);
-    case RT_DIV_JSD: return mix * p * log(p / m) + (1 - mix) * q * log(q / m);
-    case RT_DIV_SKEW_FKL: return p * log(p / m);
-    case RT_DIV_SKEW_RKL: return q * log(q / w);
+    case RT_DIV_FORWARD_KL: return weighed(p, q);
+    case RT_DIV_REVERSE_KL: return weighed(q, p);
+    case RT_DIV_JSD: return mix * weighed(p, m) + (1 - mix) * weighed(q, m);
+    case RT_DIV_SKEW_FKL: return weighed(p, m);
+    case RT_DIV_SKEW_RKL: return weighed(q, w);
     default: return fabs(p - q) / 2;
     }
 }

@@ -126,8 +126,11 @@ static inline int step_read_batches(step_case *c, const json_t *job, rt_err *e)
 
 static inline int step_read_loss(step_case *c, const json_t *job, rt_err *e)
 {
-    static const char *const names[RT_DIV_COUNT] = { "forward-kl",   "reverse-kl",   "jsd",
-                                                     "skew-forward", "skew-reverse", "tv" };
+    static const char *const names[RT_DIV_COUNT] = {
+#define X(name, word, label, title, mix) word,
+        RT_DIVERGENCE_LIST(X)
+#undef X
+    };
     const json_t *loss = json_object_get(job, "loss"), *adamw = json_object_get(job, "adamw");
     const char *text = json_string_value(json_object_get(loss, "divergence"));
     rt_loss_opts *o = &c->opts.loss;

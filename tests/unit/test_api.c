@@ -4,7 +4,7 @@
 
 #include "../../include/retort.h"
 
-#include "settings/settings_yaml.h"
+#include "settings/settings.h"
 
 #include <math.h>
 

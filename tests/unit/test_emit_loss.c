@@ -90,7 +90,7 @@ static void test_kd_options(void **state)
         change;                                                                                                        \
         refuse_kd_option(&o, (const char *const[]){ __VA_ARGS__, NULL }, __LINE__);                                    \
     } while (0)
-    REFUSE_OPT(o.divergence = RT_DIV_COUNT, "kd_loss: divergence is 6, expected 0 to 5");
+    REFUSE_OPT(o.divergence = RT_DIV_COUNT, "kd_loss: divergence is ", "expected 0 to ");
     REFUSE_OPT(o.divergence = (rt_divergence)-1, "kd_loss: divergence is 4294967295");
     REFUSE_OPT(o.T = 0, "kd_loss: T is 0");
     REFUSE_OPT(o.T = -1, "kd_loss: T is -1");

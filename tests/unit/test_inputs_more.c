@@ -14,7 +14,7 @@ static int set_up(void **state)
     rt_model_config c = tiny_config("tiny-qwen2", 1);
     write_model(in_dir("s"), &c, RT_DTYPE_F32, true);
     write_model(in_dir("chatty"), &c, RT_DTYPE_F32, false);
-    rt_settings_clear(&settings);
+    settings = (rt_settings){ 0 };
     return rt_pool_new(&pool, 1, &e) == RT_OK && rt_dir_make(in_dir("run"), &e) == RT_OK ? 0 : -1;
 }
 

@@ -27,7 +27,7 @@ static int open_run(opened *o, rt_err *e)
     rt_settings *s = &o->settings;
     const rt_backend *b;
     nftw(in_dir("out"), remove_entry, 8, FTW_DEPTH | FTW_PHYS);
-    rt_settings_clear(s);
+    *s = (rt_settings){ 0 };
     RT_TRY(rt_backend_find("cpu", &b, e));
     RT_TRY(b->open(&o->dev, 0, &RT_DEV_OPTIONS({ "threads", "1" }), e));
     RT_TRY(rt_settings_set(s, RT_SETTING_ID_student, path_of(0, "s"), e));

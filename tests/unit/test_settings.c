@@ -36,7 +36,14 @@ static void test_table(void **state)
         assert_int_equal(rt_setting_find(f->field), i);
         assert_int_equal(rt_setting_find(f->flag), i);
         assert_int_equal(rt_setting_find(dashed), i);
-        assert_true(f->help[0] && (f->kind == RT_SETTING_SWITCH) == (f->metavar == NULL));
+        assert_true((f->kind == RT_SETTING_SWITCH) == (f->metavar == NULL));
+        /* help stands alone and ends before column 110 */
+        bool shown = *f->def && strcmp(f->def, "auto") != 0;
+        size_t left = n + 2 + (f->metavar ? 1 + strlen(f->metavar) : 0);
+        size_t wide = 3 + (left > 22 ? left : 22) + strlen(f->help) + (shown ? 3 + strlen(f->def) : 0);
+        if (wide > 110) fail_msg("%s: %d columns", f->flag, (int)wide);
+        bool name = strncmp(f->help, "cuBLASLt", 8) == 0;
+        if (!name && (f->help[0] < 'A' || f->help[0] > 'Z')) fail_msg("%s: '%s'", f->flag, f->help);
         assert_true(f->offset < sizeof(rt_settings));
     }
     assert_int_equal(rt_setting_find("kd-weigh"), RT_SETTING_COUNT_ALL);
@@ -75,6 +82,129 @@ static void test_parsing(void **state)
     refused("--merge", "maybe", "--merge|on or off|'maybe'");
 }
 
+static void test_share(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        uint64_t total, want;
+    } good[] = { { "12", 100, 12 },  { "5%", 100, 5 },   { "5%", 1, 1 },        { "0.1%", 100, 1 }, { "0", 100, 0 },
+                 { "2.5%", 200, 5 }, { "100%", 37, 37 }, { "1000", 100, 1000 }, { "0%", 100, 0 },   { "5%", 0, 1 } };
+    static const char *const bad[] = { "-1", "101%", "1.5", "5 %", "5%%", "%", "", "five", "nan", "inf", "1e30" };
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        rt_settings s = { 0 };
+        set(&s, "warmup", good[i].text);
+        uint64_t n = rt_share_of(s.warmup, good[i].total);
+        if (n != good[i].want) fail_msg("%s of %d is %d", good[i].text, (int)good[i].total, (int)n);
+        json_t *j = rt_settings_to_json(&s);
+        assert_string_equal(json_string_value(json_object_get(j, "warmup")), good[i].text);
+        json_decref(j);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) refused("--warmup", bad[i], "--warmup|whole number|5%");
+}
+
+/* Values of their own type are given like those from text, and forgotten again. */
+static void test_typed(void **state)
+{
+    (void)state;
+    rt_settings s = { 0 };
+    RT_SETTINGS_PUT(&s, lr, 0.1);
+    RT_SETTINGS_PUT(&s, seed, UINT64_MAX);
+    RT_SETTINGS_PUT(&s, out, "o");
+    RT_SETTINGS_PUT(&s, warmup, ((rt_share){ .value = 30 }));
+    RT_SETTINGS_PUT(&s, held_out, ((rt_share){ 4.26667, true }));
+    json_t *j = rt_settings_to_json(&s);
+    char *text = json_dumps(j, JSON_REAL_PRECISION(17));
+    assert_string_equal(text, "{\"out\": \"o\", \"lr\": 0.10000000000000001, \"warmup\": \"30\", \"held_out\": "
+                              "\"4.26667%\", \"seed\": \"18446744073709551615\"}");
+    rt_free(text);
+    json_decref(j);
+    rt_settings_forget(&s, RT_SETTING_ID_lr);
+    rt_settings_forget(&s, RT_SETTING_ID_out);
+    assert_true(!s.given[RT_SETTING_ID_lr] && s.lr == 0 && !s.out && s.given[RT_SETTING_ID_seed]);
+}
+
+/* ---- needs ---- */
+
+static void needs(const char *name, const char *text, const char *words)
+{
+    rt_settings s = { 0 };
+    rt_err e = { 0 };
+    bool said[RT_SETTING_COUNT_ALL];
+    set(&s, name, text);
+    memcpy(said, s.given, sizeof said);
+    assert_int_equal(rt_settings_defaults(&s, &e), RT_OK);
+    assert_int_equal(rt_settings_check_needs(&s, said, &e), words ? RT_USAGE : RT_OK);
+    if (words) assert_string_equal(e.text, words);
+    /* with everything that anything needs, nothing is missing, but for the divergence that it is not */
+    set(&s, "teacher", "t");
+    set(&s, "lora", "on");
+    set(&s, "schedule", "wsd");
+    if (strcmp(name, "divergence") != 0) set(&s, "divergence", strcmp(name, "skew") == 0 ? "skew-reverse" : "jsd");
+    assert_int_equal(rt_settings_check_needs(&s, said, &e), RT_OK);
+    /* and what was not said now is not refused: an old record may hold it */
+    rt_settings_forget(&s, RT_SETTING_ID_teacher);
+    memset(said, 0, sizeof said);
+    assert_int_equal(rt_settings_check_needs(&s, said, &e), RT_OK);
+}
+
+static void test_needs(void **state)
+{
+    (void)state;
+    needs("control", "on", "--control needs --teacher");
+    needs("kd_weight", "1", "--kd-weight needs --teacher");
+    needs("temperature", "2", "--temperature needs --teacher");
+    needs("teacher_batch", "4", "--teacher-batch needs --teacher");
+    needs("teacher_weights", "bf16", "--teacher-weights needs --teacher");
+    needs("divergence", "tv", "--divergence needs --teacher");
+    needs("allow_degenerate", "on", "--allow-degenerate needs --teacher");
+    needs("beta", "0.3", "--beta needs --divergence jsd");
+    needs("skew", "0.3", "--skew needs --divergence skew-forward or skew-reverse");
+    needs("decay", "5%", "--decay needs --schedule wsd");
+    needs("merge", "on", "--merge needs --lora");
+    needs("lora_alpha", "8", "--lora-alpha needs --lora");
+    needs("lora_targets", "q", "--lora-targets needs --lora");
+    /* what asks for nothing needs nothing: defaults, and what a run without a teacher records */
+    static const char *const idle[][2] = { { "temperature", "1.0" },
+                                           { "divergence", "forward-kl" },
+                                           { "beta", "0.5" },
+                                           { "decay", "20%" },
+                                           { "lora_targets", "all" },
+                                           { "merge", "off" },
+                                           { "kd_weight", "0" },
+                                           { "teacher_weights", "auto" },
+                                           { "t2", "on" },
+                                           { "ce_weight", "1" },
+                                           { "lora_rank", "8" } };
+    for (size_t i = 0; i < sizeof idle / sizeof *idle; i++) needs(idle[i][0], idle[i][1], NULL);
+    /* a rank is a wish for adapters */
+    rt_settings s = { 0 };
+    rt_err e = { 0 };
+    set(&s, "lora_rank", "8");
+    set(&s, "merge", "on");
+    assert_int_equal(rt_settings_defaults(&s, &e), RT_OK);
+    assert_int_equal(rt_settings_check_needs(&s, s.given, &e), RT_OK);
+}
+
+static void test_rests_on(void **state)
+{
+    (void)state;
+    uint32_t count = 0;
+    for (int i = 0; i < RT_SETTING_COUNT_ALL; i++) {
+        bool rests = rt_setting_rests_on((rt_setting_id)i, RT_SETTING_ID_teacher);
+        if (rt_setting_table[i].need == RT_NEED_TEACHER) assert_true(rests);
+        count += rests;
+    }
+    /* by way of --divergence, too, and itself; 3 more than those that need it at once */
+    assert_true(rt_setting_rests_on(RT_SETTING_ID_beta, RT_SETTING_ID_teacher));
+    assert_true(rt_setting_rests_on(RT_SETTING_ID_skew, RT_SETTING_ID_teacher));
+    assert_true(rt_setting_rests_on(RT_SETTING_ID_teacher, RT_SETTING_ID_teacher));
+    assert_true(rt_setting_rests_on(RT_SETTING_ID_merge, RT_SETTING_ID_lora));
+    assert_false(rt_setting_rests_on(RT_SETTING_ID_merge, RT_SETTING_ID_teacher));
+    assert_false(rt_setting_rests_on(RT_SETTING_ID_ce_weight, RT_SETTING_ID_teacher));
+    assert_int_equal(count, 12);
+}
+
 static void test_list_is_bounded(void **state)
 {
     (void)state;
@@ -98,8 +228,7 @@ static void test_defaults(void **state)
     assert_string_equal(s.betas, "0.9,0.95");
     assert_string_equal(s.schedule, "cosine");
     assert_true(s.lr_floor == 0.1 && s.batch == 32 && s.keep == 2 && s.seed == 0);
-    assert_string_equal(s.eval_every, "5%");
-    assert_string_equal(s.save_every, "10%");
+    assert_true(s.eval_every.value == 5 && s.eval_every.percent && s.save_every.value == 10 && s.save_every.percent);
     assert_string_equal(s.save, "best");
     assert_string_equal(s.lora_targets, "all");
     assert_null(s.recompute); /* chosen to fit */
@@ -118,11 +247,10 @@ static void test_defaults(void **state)
 static void fill_all(rt_settings *s)
 {
     for (int i = 0; i < RT_SETTING_COUNT_ALL; i++) {
-        static const char *const values[] = { [RT_SETTING_TEXT] = "a word",
-                                              [RT_SETTING_LIST] = "one",
-                                              [RT_SETTING_REAL] = "0.1234567890123456",
-                                              [RT_SETTING_COUNT] = "7",
-                                              [RT_SETTING_SWITCH] = "on" };
+        static const char *const values[] = {
+            [RT_SETTING_TEXT] = "a word", [RT_SETTING_LIST] = "one",    [RT_SETTING_REAL] = "0.1234567890123456",
+            [RT_SETTING_COUNT] = "7",     [RT_SETTING_SHARE] = "12.5%", [RT_SETTING_SWITCH] = "on"
+        };
         set(s, rt_setting_table[i].field, values[rt_setting_table[i].kind]);
         if (rt_setting_table[i].kind == RT_SETTING_LIST) set(s, rt_setting_table[i].field, "two, 2");
     }
@@ -142,7 +270,7 @@ static void test_json_both_ways(void **state)
     char *text = json_dumps(j, JSON_REAL_PRECISION(17));
     json_t *back = json_loads(text, 0, NULL);
     if (rt_settings_from_json(&b, back, &arena, &e) < 0) fail_msg("%s", e.text);
-    assert_int_equal(rt_settings_diff(&a, &b, &diff), 0);
+    assert_int_equal(rt_settings_diff(&a, &b, RT_BIND_FREE, &diff), 0);
     if (diff.len) fail_msg("%s", diff.data);
     assert_true(b.seed == UINT64_MAX && b.lr == a.lr && b.freeze.count == 2);
     assert_string_equal(b.freeze.text[1], "two, 2");
@@ -161,7 +289,7 @@ static void test_json_both_ways(void **state)
 static int from_text(const char *text, rt_settings *s, rt_err *e)
 {
     rt_arena a = { 0 };
-    rt_settings_clear(s);
+    *s = (rt_settings){ 0 };
     rt_json_init();
     json_t *j = json_loads(text, 0, NULL);
     assert_non_null(j);
@@ -186,8 +314,12 @@ static void test_json_refused(void **state)
     assert_int_equal(from_text("{\"lr\": {}}", &s, &e), RT_INVALID);
     assert_int_equal(from_text("{\"data\": [[1]]}", &s, &e), RT_INVALID);
     assert_says(&e, "data");
-    assert_int_equal(from_text("{\"batch\": 1.5}", &s, &e), RT_USAGE);
-    assert_int_equal(from_text("{\"batch\": -4}", &s, &e), RT_USAGE);
+    static const char *const kinds[] = { "{\"batch\": 1.5}", "{\"batch\": -4}", "{\"lora\": 1}",  "{\"out\": 3}",
+                                         "{\"lr\": true}",   "{\"data\": [1]}", "{\"warmup\": 3}" };
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        assert_int_equal(from_text(kinds[i], &s, &e), RT_INVALID);
+        assert_says(&e, " takes ");
+    }
     assert_int_equal(from_text("{\"lr\": null, \"kd-weight\": 1, \"lora\": true}", &s, &e), RT_OK);
     assert_true(!s.given[RT_SETTING_ID_lr] && s.kd_weight == 1.0 && s.lora);
 }
@@ -201,21 +333,26 @@ static void test_diff(void **state)
     set(&was, "data", "a");
     set(&was, "keep", "2");
     /* what is not given now stays, and is no difference */
-    assert_int_equal(rt_settings_diff(&was, &now, &out), 0);
+    assert_int_equal(rt_settings_diff(&was, &now, RT_BIND_FREE, &out), 0);
     assert_int_equal(out.len, 0);
     set(&now, "lr", "0.0001");
-    assert_int_equal(rt_settings_diff(&was, &now, &out), 0);
+    assert_int_equal(rt_settings_diff(&was, &now, RT_BIND_FREE, &out), 0);
     assert_int_equal(out.len, 0);
     set(&now, "lr", "2e-4");
     set(&now, "keep", "5"); /* free */
     set(&now, "seed", "9"); /* bound, not given before */
     set(&now, "data", "a");
     set(&now, "data", "b");
-    assert_int_equal(rt_settings_diff(&was, &now, &out), 3);
+    assert_int_equal(rt_settings_diff(&was, &now, RT_BIND_FREE, &out), 3);
     assert_non_null(strstr(out.data, "--lr: was 0.0001, now 0.0002"));
     assert_non_null(strstr(out.data, "--keep: was 2, now 5"));
     assert_non_null(strstr(out.data, "--seed: was not given, now 9"));
     assert_non_null(strstr(out.data, "--data: was [\"a\"], now [\"a\",\"b\"]"));
+    /* what tokens are made from is told apart */
+    rt_str_free(&out);
+    out = (rt_str){ 0 };
+    assert_int_equal(rt_settings_diff(&was, &now, RT_BIND_TOKENS, &out), 1);
+    assert_string_equal(out.data, "--data: was [\"a\"], now [\"a\",\"b\"]");
     rt_str_free(&out);
 }
 
@@ -253,9 +390,10 @@ static void test_out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_table),    cmocka_unit_test(test_parsing),        cmocka_unit_test(test_list_is_bounded),
-        cmocka_unit_test(test_defaults), cmocka_unit_test(test_json_both_ways), cmocka_unit_test(test_json_refused),
-        cmocka_unit_test(test_diff),     cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_table),           cmocka_unit_test(test_parsing),  cmocka_unit_test(test_share),
+        cmocka_unit_test(test_typed),           cmocka_unit_test(test_needs),    cmocka_unit_test(test_rests_on),
+        cmocka_unit_test(test_list_is_bounded), cmocka_unit_test(test_defaults), cmocka_unit_test(test_json_both_ways),
+        cmocka_unit_test(test_json_refused),    cmocka_unit_test(test_diff),     cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

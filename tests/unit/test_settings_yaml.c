@@ -3,14 +3,14 @@
 #include "format_case.h"
 
 #include "base/rng.h"
-#include "settings/settings_yaml.h"
+#include "settings/settings.h"
 
 static rt_arena arena;
 static rt_settings_aliases used;
 
 static int parse(const char *text, rt_settings *s, rt_err *e)
 {
-    rt_settings_clear(s);
+    *s = (rt_settings){ 0 };
     *e = (rt_err){ 0 };
     return rt_settings_from_yaml(s, text, strlen(text), "run.yaml", &arena, &used, e);
 }
@@ -89,7 +89,7 @@ static void test_values(void **state)
     assert_true(s.lr == 1e-5 && s.kd_weight == 0.5 && s.ce_weight == 0.25 && s.seed == UINT64_MAX);
     assert_true(s.lora && !s.merge && s.given[RT_SETTING_ID_merge]);
     assert_string_equal(s.t2, "off");
-    assert_string_equal(s.warmup, "3%");
+    assert_true(s.warmup.value == 3 && s.warmup.percent);
     assert_string_equal(s.betas, "0.9,0.95");
     assert_int_equal(count_given(&s), 13);
     assert_int_equal(used.count, 0);
@@ -213,8 +213,8 @@ static void test_aliases(void **state)
     assert_true(s.lr == 5e-5 && s.epochs == 2.0 && s.seq_len == 512 && !s.given[RT_SETTING_ID_steps]);
     assert_true(s.micro_batch == 4 && s.batch == 32 && s.eps == 1e-6 && s.keep == 3);
     assert_string_equal(s.betas, "0.8,0.99");
-    assert_string_equal(s.save_every, "100");
-    assert_string_equal(s.eval_every, "5%");
+    assert_true(s.save_every.value == 100 && !s.save_every.percent);
+    assert_true(s.eval_every.value == 5 && s.eval_every.percent);
     assert_string_equal(s.recompute, "block");
     assert_true(s.lora_rank == 16 && s.lora_alpha == 32.0);
     assert_string_equal(s.lora_targets, "q,down");
@@ -258,19 +258,19 @@ static void test_schedules(void **state)
     rt_settings s = good("lr_scheduler_type: linear\nlr_floor: 0.2\n");
     assert_true(s.lr_floor == 0.2);
     s = good("lr_scheduler_type: constant\n");
-    assert_string_equal(s.warmup, "0");
+    assert_true(s.warmup.value == 0);
     assert_false(s.given[RT_SETTING_ID_lr_floor]);
     s = good("lr_scheduler_type: constant\nwarmup_steps: 0\n");
     assert_string_equal(s.schedule, "constant");
     s = good("lr_scheduler_type: constant_with_warmup\nwarmup_steps: 7\n");
     assert_string_equal(s.schedule, "constant");
-    assert_string_equal(s.warmup, "7");
+    assert_true(s.warmup.value == 7 && !s.warmup.percent);
     s = good("lr_scheduler_type: cosine_with_min_lr\nmin_lr_rate: 0.3\n");
     assert_string_equal(s.schedule, "cosine");
     assert_true(s.lr_floor == 0.3);
     s = good("lr_scheduler_type: warmup_stable_decay\nnum_decay_steps: 50\n");
     assert_string_equal(s.schedule, "wsd");
-    assert_string_equal(s.decay, "50");
+    assert_true(s.decay.value == 50 && !s.decay.percent);
     assert_true(s.given[RT_SETTING_ID_lr_floor] && s.lr_floor == 0.0);
     bad("warmup_ratio: 0.1\nlr_scheduler_type: constant\n", RT_INVALID,
         "run.yaml:2: |warmup_ratio|line 1|constant_with_warmup");
@@ -342,7 +342,7 @@ static void round_trip(const rt_settings *a)
     if (rt_settings_to_yaml(a, &text, &e) < 0) fail_msg("%s", e.text);
     if (rt_settings_from_yaml(&b, text.data ? text.data : "", text.len, "w", &arena, &used, &e) < 0)
         fail_msg("%s in\n%s", e.text, text.data);
-    rt_settings_diff(a, &b, &diff);
+    rt_settings_diff(a, &b, RT_BIND_FREE, &diff);
     if (diff.len) fail_msg("%s\n%s", diff.data, text.data);
     for (int i = 0; i < RT_SETTING_COUNT_ALL; i++)
         if (a->given[i] != b.given[i]) fail_msg("%s\n%s", rt_setting_table[i].field, text.data);
@@ -429,6 +429,12 @@ static const char *any_number(bool whole)
     return rt_arena_printf(&arena, "%.17g", draw(2) ? v : (double)draw(1000) / 1000);
 }
 
+static const char *any_share(void)
+{
+    if (draw(2)) return rt_arena_printf(&arena, "%u", (unsigned)draw(1u << 31));
+    return rt_arena_printf(&arena, "%.*g%%", (int)draw(17) + 1, (double)any_bits() / 18446744073709551616.0 * 99);
+}
+
 static void test_round_trips(void **state)
 {
     (void)state;
@@ -442,6 +448,7 @@ static void test_round_trips(void **state)
             for (uint64_t n = k == RT_SETTING_LIST ? 1 + draw(4) : 1; n; n--) {
                 const char *text = k == RT_SETTING_SWITCH                          ? (draw(2) ? "on" : "off")
                                    : k == RT_SETTING_REAL || k == RT_SETTING_COUNT ? any_number(k == RT_SETTING_COUNT)
+                                   : k == RT_SETTING_SHARE                         ? any_share()
                                    : metavar && strcmp(metavar, "on|off") == 0     ? (draw(2) ? "on" : "off")
                                                                                    : any_text();
                 if (rt_settings_set(&s, (rt_setting_id)i, text, &e) < 0) fail_msg("%s", e.text);
@@ -465,12 +472,12 @@ static void test_defaults_are_written(void **state)
     rt_settings_set(&s, RT_SETTING_ID_data, "b c", &e);
     round_trip(&s);
     assert_int_equal(rt_settings_to_yaml(&s, &text, &e), RT_OK);
-    static const char *const lines[] = { "# ---- models, data, output ----\ndata:  # text to learn on",
+    static const char *const lines[] = { "# ---- models, data, output ----\ndata:  # Training data",
                                          "\n  - a.jsonl\n  - \"b c\"\n",
                                          "\n\n# ---- loss ----\ndivergence: forward-kl  # ",
                                          "\nt2: \"on\"  # ",
-                                         "\nlr: 5.0e-05  # the highest learning rate\n",
-                                         "\nbetas: 0.9,0.95  # of AdamW\n",
+                                         "\nlr: 5.0e-05  # Peak learning rate\n",
+                                         "\nbetas: 0.9,0.95  # AdamW beta1 and beta2\n",
                                          "\neps: 1.0e-08  # ",
                                          "\neval_every: 5%  # " };
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)

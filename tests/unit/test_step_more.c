@@ -292,7 +292,7 @@ static void test_failed_open_leaves_files_open(void **state)
     static rt_settings s;
     rt_err e = { 0 };
     rt_run *r = NULL;
-    rt_settings_clear(&s);
+    s = (rt_settings){ 0 };
     assert_int_equal(rt_run_open(&r, &s, &(rt_run_opts){ 0 }, &e), RT_USAGE);
     assert_null(r);
     assert_true(fcntl(STDOUT_FILENO, F_GETFD) >= 0);

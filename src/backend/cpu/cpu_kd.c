@@ -10,7 +10,6 @@
  * stored last. A top-k teacher's ids are taken out of the bitmap of Vc, so that the sums are those of the remaining
  * ids: the mass left over is added up, not subtracted. */
 #include "backend/cpu/cpu_kd_row.h"
-#include "backend/cpu/cpu_kd_terms.h"
 
 uint64_t RT_CPU(work_kd_loss)(const rt_cpu_work *w)
 {
@@ -154,11 +153,13 @@ static void pair_walk(kd_row *r)
         float *et = et_of(r, b), mix = j->a->mix;
         float q = (float)(r->f[1][b] * r->inv[1]), p = (float)(r->f[2][b] * r->inv[2]);
         uint32_t n = columns(j, b);
-        switch (j->kind) {
-        case RT_DIV_JSD: pair_loop(es, et, n, q, p, RT_DIV_JSD, mix, &r->div, &r->total); break;
-        case RT_DIV_SKEW_FKL: pair_loop(es, et, n, q, p, RT_DIV_SKEW_FKL, mix, &r->div, &r->total); break;
-        case RT_DIV_SKEW_RKL: pair_loop(es, et, n, q, p, RT_DIV_SKEW_RKL, mix, &r->div, &r->total); break;
-        default: pair_loop(es, et, n, q, p, RT_DIV_TV, mix, &r->div, &r->total); break;
+        switch (j->kind) { /* a loop for each but the KLs, which do not come here */
+#define X(name, word, label, title, m)                                                                                 \
+    case RT_DIV_##name:                                                                                                \
+        if (RT_DIV_##name > RT_DIV_REVERSE_KL) pair_loop(es, et, n, q, p, RT_DIV_##name, mix, &r->div, &r->total);     \
+        break;
+            RT_DIVERGENCE_LIST(X)
+#undef X
         }
     }
     if (isnan(r->lse[1]) || isnan(r->lse[2])) r->div = r->total = NAN; /* the loops may lose one */

@@ -241,7 +241,7 @@ int rt_inputs_data(rt_inputs *in, const rt_settings *s, const rt_inputs_opts *o,
 {
     int rc;
     uint32_t at = 0;
-    if (!s->data.count) RT_TRY(rt_fail(e, RT_USAGE, "--data is missing: text to learn on"));
+    if (!s->data.count) RT_TRY(rt_fail(e, RT_USAGE, "--data is missing; give the text to train on"));
     RT_TRY(open_list(in, &s->data, "train", s, o, &in->train_sources, &in->train_count, e));
     if (s->eval_data.count) RT_TRY(open_list(in, &s->eval_data, "eval", s, o, &in->eval_sources, &in->eval_count, e));
     for (uint32_t i = 0; i < in->train_count; at += in->train_sources[i++].count)

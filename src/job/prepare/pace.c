@@ -3,7 +3,6 @@
 
 #include "train/loop.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -31,24 +30,11 @@ int rt_parse_duration(const char *text, double *seconds, rt_err *e)
     return RT_OK;
 }
 
-int rt_parse_share(const char *text, uint64_t total, const char *flag, uint64_t *out, rt_err *e)
-{
-    char *end;
-    double v = strtod(text, &end);
-    bool share = end != text && *end == '%' && !end[1];
-    if (end == text || (*end && !share) || !isfinite(v) || v <= 0 || (share && v > 100) ||
-        (!share && (v != floor(v) || v > 1e15)))
-        return rt_fail(e, RT_USAGE, "%s takes a whole number from 1, or a share such as 5%%, not '%s'", flag, text);
-    *out = (uint64_t)(share ? floor(v / 100.0 * (double)total + 0.5) : v);
-    if (*out == 0) *out = 1;
-    return RT_OK;
-}
-
 /* How often something happens at every k-th step of (done, steps], and at the last. */
-static uint64_t times(const char *every, uint64_t done, uint64_t steps)
+static uint64_t times(rt_share every, uint64_t done, uint64_t steps)
 {
-    uint64_t k = 1;
-    if (rt_parse_share(every, steps, "", &k, NULL) < 0 || k > steps) k = steps;
+    uint64_t k = rt_share_of(every, steps);
+    if (k > steps) k = steps;
     return steps / k - done / k + (steps % k != 0);
 }
 

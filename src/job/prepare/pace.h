@@ -1,11 +1,11 @@
 /* pace.h - how long a run takes: durations as text, the whole of a run from the times of its parts, and back.
  *
- * Also how a duration and a share are spelled. Pure: times are measured by whoever runs (run_smoke.c) or estimates
+ * Also how a duration is spelled. Pure: times are measured by whoever runs (run_smoke.c) or estimates
  * (run_cost.c). */
 #ifndef RT_JOB_PACE_H
 #define RT_JOB_PACE_H
 
-#include "base/err.h"
+#include "settings/settings.h"
 
 #include <stdint.h>
 
@@ -16,15 +16,13 @@ typedef struct rt_pace {
     double finish;           /* after the last step: the model at the root, read back and measured */
 } rt_pace;
 
-/* How often, as the settings say it: "20" or "5%". */
+/* How often, as the settings say it. */
 typedef struct rt_pace_every {
-    const char *eval, *save;
+    rt_share eval, save;
 } rt_pace_every;
 
 /* "8h", "90m", "1h30m", "45s", "1h30m20s"; RT_USAGE for anything else, and for nothing at all. */
 int rt_parse_duration(const char *text, double *seconds, rt_err *e);
-/* "12" or "5%" of total, at least 1; RT_USAGE naming the flag. */
-int rt_parse_share(const char *text, uint64_t total, const char *flag, uint64_t *out, rt_err *e);
 
 /* From step `done` to the end: steps, evaluations (the one before the first step, too, where done is 0), checkpoints by
  * count and by the clock, the end. */

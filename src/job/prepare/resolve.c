@@ -14,7 +14,7 @@
 enum {
     SEQ_LEN = 2048,
     SEQ_ROUND = 256,
-    MICRO_TOKENS = 2048, /* positions at a time: enough to keep a processor's products busy */
+    MICRO_TOKENS = 2048, /* positions at a time: enough to keep the GEMMs of a CPU busy */
     LEAST_WARMUP = 10,
     LORA_RANK = 32,
     LEAST_HELD = 128,
@@ -35,18 +35,17 @@ static int choose(const char *text, const word *words, const char *flag, int *ou
     for (const word *w = words; w->name; w++)
         if (strcmp(text, w->name) == 0) return *out = w->value, RT_OK;
     for (const word *w = words; w->name; w++) rt_str_printf(&all, "%s%s", all.len ? ", " : "", w->name);
-    int rc = rt_fail(e, RT_USAGE, "%s is one of %s, not '%s'", flag, all.data ? all.data : "", text);
+    int rc = rt_fail(e, RT_USAGE, "%s '%s' is unknown; use one of %s", flag, text, all.data ? all.data : "");
     rt_str_free(&all);
     return rc;
 }
 
-static const word divergences[] = { { "forward-kl", RT_DIV_FORWARD_KL },
-                                    { "reverse-kl", RT_DIV_REVERSE_KL },
-                                    { "jsd", RT_DIV_JSD },
-                                    { "skew-forward", RT_DIV_SKEW_FKL },
-                                    { "skew-reverse", RT_DIV_SKEW_RKL },
-                                    { "tv", RT_DIV_TV },
-                                    { 0 } };
+static const word divergences[] = {
+#define X(name, text, label, title, mix) { text, RT_DIV_##name },
+    RT_DIVERGENCE_LIST(X)
+#undef X
+        { 0 }
+};
 static const word on_off[] = { { "on", 1 }, { "off", 0 }, { 0 } };
 static const word recomputes[] = { { "none", RT_RECOMPUTE_NONE }, { "block", RT_RECOMPUTE_BLOCK }, { 0 } };
 static const word best_last[] = { { "best", 1 }, { "last", 0 }, { 0 } };
@@ -58,25 +57,14 @@ static const word lora_roles[] = { { "q", RT_ROLE_Q },       { "k", RT_ROLE_K },
                                    { "gate", RT_ROLE_GATE }, { "up", RT_ROLE_UP },
                                    { "down", RT_ROLE_DOWN }, { 0 } };
 
-/* ---- what was settled goes back into the settings ---- */
-
-static int put_count(rt_settings *s, rt_setting_id id, uint64_t v, rt_arena *a, rt_err *e)
-{
-    const char *text = rt_arena_printf(a, "%" PRIu64, v);
-    return text ? rt_settings_set(s, id, text, e) : rt_fail(e, RT_NOMEM, "no memory for settings");
-}
-
-static int put_real(rt_settings *s, rt_setting_id id, double v, rt_arena *a, rt_err *e)
-{
-    const char *text = rt_arena_printf(a, "%.17g", v);
-    return text ? rt_settings_set(s, id, text, e) : rt_fail(e, RT_NOMEM, "no memory for settings");
-}
-
 #define GIVEN(name) s->given[RT_SETTING_ID_##name]
+/* "--name VALUE is out of range (RANGE)", unless ok. */
+#define CHECK(name, ok, range)                                                                                         \
+    if (!(ok)) RT_TRY(rt_settings_out_of_range(s, RT_SETTING_ID_##name, range, e))
 
 /* ---- the loss ---- */
 
-static int resolve_loss(rt_settings *s, bool teacher, rt_resolved *r, rt_arena *a, rt_err *e)
+static int resolve_loss(rt_settings *s, bool teacher, rt_resolved *r, rt_err *e)
 {
     int rc, v;
     rt_loss_opts *l = &r->loss;
@@ -85,35 +73,21 @@ static int resolve_loss(rt_settings *s, bool teacher, rt_resolved *r, rt_arena *
     RT_TRY(choose(s->t2, on_off, "--t2", &v, e));
     l->t2 = v != 0;
     l->temperature = s->temperature;
-    l->mix = l->divergence == RT_DIV_JSD ? s->beta : s->skew;
-    if (!(s->temperature > 0)) RT_TRY(rt_fail(e, RT_USAGE, "--temperature must be above 0, not %g", s->temperature));
-    if (!(s->alpha >= 0 && s->alpha <= 1)) RT_TRY(rt_fail(e, RT_USAGE, "--alpha is from 0 to 1, not %g", s->alpha));
-    if (!(s->beta >= 0 && s->beta <= 1)) RT_TRY(rt_fail(e, RT_USAGE, "--beta is from 0 to 1, not %g", s->beta));
-    if (!(s->skew >= 0 && s->skew < 1)) RT_TRY(rt_fail(e, RT_USAGE, "--skew is from 0 to below 1, not %g", s->skew));
-    if (!GIVEN(kd_weight)) RT_TRY(put_real(s, RT_SETTING_ID_kd_weight, teacher ? s->alpha : 0.0, a, e));
-    if (!GIVEN(ce_weight)) RT_TRY(put_real(s, RT_SETTING_ID_ce_weight, teacher ? 1.0 - s->alpha : 1.0, a, e));
+    l->mix = rt_divergence_mix(l->divergence) == RT_MIX_BETA ? s->beta : s->skew;
+    CHECK(temperature, s->temperature > 0, "above 0");
+    CHECK(alpha, s->alpha >= 0 && s->alpha <= 1, "0 to 1");
+    CHECK(beta, s->beta >= 0 && s->beta <= 1, "0 to 1");
+    CHECK(skew, s->skew >= 0 && s->skew < 1, "0 to below 1");
+    if (!GIVEN(kd_weight)) RT_SETTINGS_PUT(s, kd_weight, teacher ? s->alpha : 0.0);
+    if (!GIVEN(ce_weight)) RT_SETTINGS_PUT(s, ce_weight, teacher ? 1.0 - s->alpha : 1.0);
+    CHECK(kd_weight, s->kd_weight >= 0, "0 or above");
+    CHECK(ce_weight, s->ce_weight >= 0, "0 or above");
     l->kd_weight = s->kd_weight;
     l->ce_weight = s->ce_weight;
-    if (l->kd_weight < 0 || l->ce_weight < 0 || l->kd_weight + l->ce_weight <= 0)
-        RT_TRY(rt_fail(e, RT_USAGE, "--kd-weight %g and --ce-weight %g leave nothing to learn", l->kd_weight,
-                       l->ce_weight));
-    if (!teacher && l->kd_weight > 0) RT_TRY(rt_fail(e, RT_USAGE, "--kd-weight needs a teacher"));
+    if (l->kd_weight + l->ce_weight == 0)
+        RT_TRY(rt_fail(e, RT_USAGE, "--kd-weight and --ce-weight are both 0, so there is no loss; raise one of them"));
 out:
     return rc;
-}
-
-/* A flag that would do nothing is a mistake, not a wish. What stands at its default was hardly meant. */
-static int refuse_idle(const rt_settings *s, const rt_loss_opts *l, rt_err *e)
-{
-    const char *flag = NULL, *why = NULL;
-    bool skewed = l->divergence == RT_DIV_SKEW_FKL || l->divergence == RT_DIV_SKEW_RKL;
-    if (s->beta != strtod(rt_setting_table[RT_SETTING_ID_beta].def, NULL) && l->divergence != RT_DIV_JSD)
-        flag = "--beta", why = "--divergence jsd";
-    else if (s->skew != strtod(rt_setting_table[RT_SETTING_ID_skew].def, NULL) && !skewed)
-        flag = "--skew", why = "--divergence skew-forward or skew-reverse";
-    else if (strcmp(s->decay, rt_setting_table[RT_SETTING_ID_decay].def) != 0 && strcmp(s->schedule, "wsd") != 0)
-        flag = "--decay", why = "--schedule wsd";
-    return flag ? rt_fail(e, RT_USAGE, "%s counts with %s alone; give that too, or leave it out", flag, why) : RT_OK;
 }
 
 /* ---- adapters, frozen parts ---- */
@@ -128,7 +102,7 @@ static int resolve_targets(const char *text, uint32_t *roles, rt_err *e)
         size_t n = strcspn(at, ",");
         int role;
         if (n == 0 || n >= sizeof one)
-            return rt_fail(e, RT_USAGE, "--lora-targets is all, or some of q,k,v,o,gate,up,down; not '%s'", text);
+            return rt_fail(e, RT_USAGE, "--lora-targets takes all, or some of q,k,v,o,gate,up,down, not '%s'", text);
         memcpy(one, at, n);
         one[n] = 0;
         int rc = choose(one, lora_roles, "--lora-targets", &role, e);
@@ -136,30 +110,19 @@ static int resolve_targets(const char *text, uint32_t *roles, rt_err *e)
         *roles |= 1u << role;
         at += n + (at[n] == ',');
     }
-    return *roles ? RT_OK : rt_fail(e, RT_USAGE, "--lora-targets is empty");
+    return *roles ? RT_OK : rt_fail(e, RT_USAGE, "--lora-targets is empty; give all, or some of q,k,v,o,gate,up,down");
 }
 
-static int refuse_without_lora(const rt_settings *s, rt_err *e)
-{
-    const char *flag = s->merge                              ? "--merge"
-                       : GIVEN(lora_alpha)                   ? "--lora-alpha"
-                       : strcmp(s->lora_targets, "all") != 0 ? "--lora-targets"
-                                                             : NULL;
-    return flag ? rt_fail(e, RT_USAGE, "%s is for adapters; give --lora or --lora-rank too", flag) : RT_OK;
-}
-
-static int resolve_lora(rt_settings *s, rt_resolved *r, rt_arena *a, rt_err *e)
+static int resolve_lora(rt_settings *s, rt_resolved *r, rt_err *e)
 {
     int rc = RT_OK;
-    if (!s->lora && !GIVEN(lora_rank)) return refuse_without_lora(s, e);
+    if (!s->lora && !GIVEN(lora_rank)) return RT_OK;
     if (s->freeze.count)
-        RT_TRY(
-            rt_fail(e, RT_USAGE, "--freeze and --lora together say the same twice: with adapters the model is frozen"));
-    if (!GIVEN(lora_rank)) RT_TRY(put_count(s, RT_SETTING_ID_lora_rank, LORA_RANK, a, e));
-    if (s->lora_rank == 0 || s->lora_rank > 4096)
-        RT_TRY(rt_fail(e, RT_USAGE, "--lora-rank is from 1 to 4096, not %" PRIu64, s->lora_rank));
-    if (!GIVEN(lora_alpha)) RT_TRY(put_real(s, RT_SETTING_ID_lora_alpha, 2.0 * (double)s->lora_rank, a, e));
-    if (!(s->lora_alpha > 0)) RT_TRY(rt_fail(e, RT_USAGE, "--lora-alpha must be above 0, not %g", s->lora_alpha));
+        RT_TRY(rt_fail(e, RT_USAGE, "--freeze and --lora exclude one another: with adapters the model is frozen"));
+    if (!GIVEN(lora_rank)) RT_SETTINGS_PUT(s, lora_rank, LORA_RANK);
+    CHECK(lora_rank, s->lora_rank >= 1 && s->lora_rank <= 4096, "1 to 4096");
+    if (!GIVEN(lora_alpha)) RT_SETTINGS_PUT(s, lora_alpha, 2.0 * (double)s->lora_rank);
+    CHECK(lora_alpha, s->lora_alpha > 0, "above 0");
     r->lora.rank = (uint32_t)s->lora_rank;
     r->lora.alpha = s->lora_alpha;
     RT_TRY(resolve_targets(s->lora_targets, &r->lora.roles, e));
@@ -178,8 +141,8 @@ int rt_resolve_freeze(const rt_setting_list *patterns, const rt_model_config *c,
         for (uint32_t i = 0; rt_param_at(c, i, &role, &layer); i++)
             if (fnmatch(patterns->text[k], rt_role_hf_name(name, role, layer), 0) == 0) frozen[i] = true, hits++;
         if (!hits)
-            return rt_fail(e, RT_INVALID, "--freeze '%s' is no parameter's name; they are like %s", patterns->text[k],
-                           rt_role_hf_name(name, RT_ROLE_Q, 0));
+            return rt_fail(e, RT_INVALID, "--freeze '%s' matches no parameter; their names are like %s",
+                           patterns->text[k], rt_role_hf_name(name, RT_ROLE_Q, 0));
     }
     return RT_OK;
 }
@@ -188,18 +151,18 @@ int rt_resolve_freeze(const rt_setting_list *patterns, const rt_model_config *c,
 
 static uint32_t least(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
-static int resolve_length(rt_settings *s, const rt_run_facts *f, rt_resolved *r, rt_arena *a, rt_err *e)
+static int resolve_length(rt_settings *s, const rt_run_facts *f, rt_resolved *r, rt_err *e)
 {
     int rc = RT_OK;
     uint32_t most = f->teacher ? least(f->student->context, f->teacher->context) : f->student->context;
     if (!GIVEN(seq_len)) {
         uint32_t v = SEQ_LEN;
         if (f->length99) v = least(v, (uint32_t)rt_align_up(f->length99, SEQ_ROUND));
-        RT_TRY(put_count(s, RT_SETTING_ID_seq_len, least(v, most), a, e));
+        RT_SETTINGS_PUT(s, seq_len, least(v, most));
     }
     if (s->seq_len < 2 || s->seq_len > most)
-        RT_TRY(rt_fail(e, RT_INVALID, "--seq-len is from 2 to %u, the longest that %s can, not %" PRIu64, most,
-                       f->teacher ? "both models" : "the model", s->seq_len));
+        RT_TRY(rt_fail(e, RT_INVALID, "--seq-len %" PRIu64 " is out of range (2 to %u, the context of %s)", s->seq_len,
+                       most, f->teacher ? "both models" : "the model"));
     r->seq_len = (uint32_t)s->seq_len;
 out:
     return rc;
@@ -215,51 +178,48 @@ static double default_held_out(uint64_t records)
     return share > 0.1 ? 0.1 : share;
 }
 
-static int resolve_held_out(rt_settings *s, const rt_run_facts *f, rt_resolved *r, rt_arena *a, rt_err *e)
+/* Six digits, so that the record of the run is short and reads back as what was used. */
+static double six_digits(double v)
+{
+    double unit = pow(10.0, 5.0 - floor(log10(v)));
+    return floor(v * unit + 0.5) / unit;
+}
+
+static int resolve_held_out(rt_settings *s, const rt_run_facts *f, rt_resolved *r, rt_err *e)
 {
     int rc = RT_OK;
+    double n = (double)f->records;
     r->held_out = 0;
-    if (s->eval_data.count) {
-        if (GIVEN(held_out)) RT_TRY(rt_fail(e, RT_USAGE, "--held-out and --eval-data exclude one another"));
-        return RT_OK;
-    }
-    if (!GIVEN(held_out)) {
-        const char *text = rt_arena_printf(a, "%.6g%%", 100.0 * default_held_out(f->records));
-        if (!text) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for settings"));
-        RT_TRY(rt_settings_set(s, RT_SETTING_ID_held_out, text, e));
-    }
-    size_t n = strlen(s->held_out);
-    char *end;
-    double v = strtod(s->held_out, &end);
-    bool share = n && s->held_out[n - 1] == '%';
-    if (end == s->held_out || (share ? *end != '%' || end[1] : *end != 0) || !(v > 0) || (share && v >= 100) ||
-        (!share && f->records && v >= (double)f->records))
-        RT_TRY(
-            rt_fail(e, RT_USAGE, "--held-out takes a number of records or a share such as 1%%, not '%s'", s->held_out));
-    r->held_out = share ? v / 100.0 : f->records ? v / (double)f->records : 0.01;
+    if (s->eval_data.count && GIVEN(held_out))
+        RT_TRY(rt_fail(e, RT_USAGE, "--held-out and --eval-data exclude one another; leave one out"));
+    if (s->eval_data.count) return RT_OK;
+    if (!GIVEN(held_out))
+        RT_SETTINGS_PUT(s, held_out, ((rt_share){ six_digits(100.0 * default_held_out(f->records)), true }));
+    rt_share v = s->held_out;
+    CHECK(held_out, v.value > 0 && (v.percent ? v.value < 100 : !f->records || v.value < n),
+          "above 0, and less than all records");
+    r->held_out = v.percent ? v.value / 100.0 : f->records ? v.value / n : 0.01;
 out:
     return rc;
 }
 
-int rt_resolve_before_rows(rt_settings *s, const rt_run_facts *f, rt_resolved *r, rt_arena *a, rt_err *e)
+int rt_resolve_before_rows(rt_settings *s, const rt_run_facts *f, rt_resolved *r, rt_err *e)
 {
     int rc, v;
     *r = (rt_resolved){
         .eps = s->eps, .weight_decay = s->weight_decay, .max_grad_norm = s->max_grad_norm, .seed = s->seed
     };
-    RT_TRY(resolve_loss(s, f->teacher != NULL, r, a, e));
-    RT_TRY(refuse_idle(s, &r->loss, e));
-    if (s->control && !f->teacher)
-        RT_TRY(rt_fail(e, RT_USAGE, "--control is the run without its teacher, and this one has none; leave it out"));
-    RT_TRY(resolve_lora(s, r, a, e));
-    RT_TRY(resolve_length(s, f, r, a, e));
-    RT_TRY(resolve_held_out(s, f, r, a, e));
-    if (!GIVEN(recompute)) RT_TRY(rt_settings_set(s, RT_SETTING_ID_recompute, "none", e));
+    RT_TRY(resolve_loss(s, f->teacher != NULL, r, e));
+    RT_TRY(resolve_lora(s, r, e));
+    RT_TRY(resolve_length(s, f, r, e));
+    RT_TRY(resolve_held_out(s, f, r, e));
+    if (!GIVEN(recompute)) RT_SETTINGS_PUT(s, recompute, "none");
     RT_TRY(choose(s->recompute, recomputes, "--recompute", &v, e));
     r->recompute = (rt_recompute)v;
     r->teacher_weights = RT_WEIGHTS_AUTO;
     if (GIVEN(teacher_weights) && !rt_weights_parse(s->teacher_weights, &r->teacher_weights))
-        RT_TRY(rt_fail(e, RT_USAGE, "--teacher-weights is auto, native or bf16, not '%s'", s->teacher_weights));
+        RT_TRY(rt_fail(e, RT_USAGE, "--teacher-weights '%s' is unknown; use one of auto, native, bf16",
+                       s->teacher_weights));
     RT_TRY(choose(s->save, best_last, "--save", &v, e));
     r->save_best = v != 0;
     char *end, *second = NULL;
@@ -268,12 +228,12 @@ int rt_resolve_before_rows(rt_settings *s, const rt_run_facts *f, rt_resolved *r
     if (*end || end == second || !(r->beta1 >= 0 && r->beta1 < 1 && r->beta2 >= 0 && r->beta2 < 1))
         RT_TRY(
             rt_fail(e, RT_USAGE, "--betas takes two numbers from 0 to below 1, such as 0.9,0.95; not '%s'", s->betas));
-    if (!(r->eps > 0)) RT_TRY(rt_fail(e, RT_USAGE, "--eps must be above 0"));
-    if (!(r->weight_decay >= 0)) RT_TRY(rt_fail(e, RT_USAGE, "--weight-decay cannot be negative"));
-    if (!(r->max_grad_norm >= 0)) RT_TRY(rt_fail(e, RT_USAGE, "--max-grad-norm cannot be negative; 0 never clips"));
+    CHECK(eps, s->eps > 0, "above 0");
+    CHECK(weight_decay, s->weight_decay >= 0, "0 or above");
+    CHECK(max_grad_norm, s->max_grad_norm >= 0, "0 or above; 0 never clips");
     if (GIVEN(memory_limit) && (!rt_parse_bytes(s->memory_limit, &r->memory_limit) || r->memory_limit == 0))
         RT_TRY(rt_fail(e, RT_USAGE, "--memory-limit takes a size such as 22GiB or 500MB, not '%s'", s->memory_limit));
-    if (s->head_chunk > 1u << 24) RT_TRY(rt_fail(e, RT_USAGE, "--head-chunk is at most %u", 1u << 24));
+    CHECK(head_chunk, s->head_chunk <= 1u << 24, "0 to 16777216; 0 chooses");
 out:
     return rc;
 }
@@ -288,17 +248,17 @@ static double default_rate(const rt_run_facts *f, const rt_resolved *r)
     return f->student_parameters <= 3500000000ull ? 3e-5 : 1e-5;
 }
 
-static int resolve_steps(rt_settings *s, const rt_run_facts *f, rt_resolved *r, rt_arena *a, rt_err *e)
+static int resolve_steps(rt_settings *s, const rt_run_facts *f, rt_resolved *r, rt_err *e)
 {
     int rc = RT_OK;
     int said = GIVEN(steps) + GIVEN(tokens) + GIVEN(epochs) + GIVEN(time);
-    if (said > 1) RT_TRY(rt_fail(e, RT_USAGE, "give one of --steps, --tokens, --epochs and --time"));
+    if (said > 1) RT_TRY(rt_fail(e, RT_USAGE, "--steps, --tokens, --epochs and --time exclude one another; give one"));
     if (GIVEN(time)) { /* how many is known when steps have been timed; until then as many as there could be */
         RT_TRY(rt_parse_duration(s->time, &r->seconds, e));
         r->steps = MOST_STEPS;
         return RT_OK;
     }
-    if (!said) RT_TRY(rt_settings_set(s, RT_SETTING_ID_epochs, "3", e));
+    if (!said) RT_SETTINGS_PUT(s, epochs, 3);
     double rows = s->epochs * (double)f->rows_per_epoch, per_step = (double)r->batch;
     if (GIVEN(tokens)) rows = (double)s->tokens / r->seq_len;
     double steps = GIVEN(steps) ? (double)s->steps : ceil(rows / per_step);
@@ -306,78 +266,80 @@ static int resolve_steps(rt_settings *s, const rt_run_facts *f, rt_resolved *r, 
         RT_TRY(rt_fail(e, RT_INVALID, "the run would have %.0f steps; give more data, --epochs or --steps", steps));
     r->steps = (uint32_t)steps;
 out:
-    (void)a;
     return rc;
 }
 
-static int resolve_schedule(rt_settings *s, const rt_run_facts *f, rt_resolved *r, rt_arena *a, rt_err *e)
+static uint32_t steps_of(rt_share s, uint32_t all)
+{
+    uint64_t n = rt_share_of(s, all);
+    return n < all ? (uint32_t)n : all;
+}
+
+static int resolve_schedule(rt_settings *s, const rt_run_facts *f, rt_resolved *r, rt_err *e)
 {
     int rc;
-    uint64_t warmup = 0, decay = 0;
     rt_schedule *c = &r->schedule;
     if (!rt_schedule_parse(s->schedule, &c->kind))
-        RT_TRY(rt_fail(e, RT_USAGE, "--schedule is constant, linear, cosine or wsd, not '%s'", s->schedule));
-    if (!GIVEN(lr)) RT_TRY(put_real(s, RT_SETTING_ID_lr, default_rate(f, r), a, e));
+        RT_TRY(
+            rt_fail(e, RT_USAGE, "--schedule '%s' is unknown; use one of constant, linear, cosine, wsd", s->schedule));
+    if (!GIVEN(lr)) RT_SETTINGS_PUT(s, lr, default_rate(f, r));
     if (!GIVEN(warmup)) {
-        uint64_t n = (uint64_t)floor(0.03 * r->steps + 0.5);
+        double n = floor(0.03 * r->steps + 0.5);
         if (n < LEAST_WARMUP) n = LEAST_WARMUP;
-        if (n > r->steps / 2) n = r->steps / 2;
-        RT_TRY(put_count(s, RT_SETTING_ID_warmup, n, a, e));
+        RT_SETTINGS_PUT(s, warmup, ((rt_share){ .value = n > r->steps / 2 ? r->steps / 2 : n }));
     }
-    if (strcmp(s->warmup, "0") != 0) RT_TRY(rt_parse_share(s->warmup, r->steps, "--warmup", &warmup, e));
-    RT_TRY(rt_parse_share(s->decay, r->steps, "--decay", &decay, e));
-    if (decay > r->steps) decay = r->steps;
-    if (warmup > r->steps) RT_TRY(rt_fail(e, RT_INVALID, "--warmup of %" PRIu64 " is longer than the run", warmup));
+    CHECK(decay, s->decay.value > 0, "from 1, or above 0%");
+    CHECK(warmup, rt_share_of(s->warmup, r->steps) <= r->steps, "no longer than the run");
     c->lr = s->lr;
     c->floor = s->lr_floor;
-    c->warmup = (uint32_t)warmup;
-    c->decay = (uint32_t)decay;
+    c->warmup = steps_of(s->warmup, r->steps);
+    c->decay = steps_of(s->decay, r->steps);
     c->steps = r->steps;
     RT_TRY(rt_schedule_check(c, e));
 out:
     return rc;
 }
 
-static int resolve_micro_batch(rt_settings *s, const rt_run_facts *f, rt_resolved *r, rt_arena *a, rt_err *e)
+static int resolve_micro_batch(rt_settings *s, const rt_run_facts *f, rt_resolved *r, rt_err *e)
 {
     int rc = RT_OK;
     if (!GIVEN(micro_batch)) {
         uint32_t most = (f->positions ? f->positions : MICRO_TOKENS) / r->seq_len;
-        RT_TRY(put_count(s, RT_SETTING_ID_micro_batch, rt_fit_rows(r->batch, most), a, e));
+        RT_SETTINGS_PUT(s, micro_batch, rt_fit_rows(r->batch, most));
     }
     if (s->micro_batch == 0 || s->micro_batch > r->batch)
-        RT_TRY(rt_fail(e, RT_INVALID, "--micro-batch is from 1 to --batch %u, not %" PRIu64, r->batch, s->micro_batch));
+        RT_TRY(rt_fail(e, RT_INVALID, "--micro-batch %" PRIu64 " is out of range (1 to %u, the --batch)",
+                       s->micro_batch, r->batch));
     r->micro_batch = (uint32_t)s->micro_batch;
-    /* A processor gains nothing from more rows than it has at a time anyway. */
+    /* A CPU gains nothing from more rows than it has at a time anyway. */
     r->teacher_batch = f->positions ? f->positions / r->seq_len : r->micro_batch;
-    if (GIVEN(teacher_batch) && s->teacher_batch == 0) RT_TRY(rt_fail(e, RT_INVALID, "--teacher-batch is at least 1"));
+    CHECK(teacher_batch, !GIVEN(teacher_batch) || s->teacher_batch >= 1, "from 1");
     if (GIVEN(teacher_batch)) r->teacher_batch = s->teacher_batch < r->batch ? (uint32_t)s->teacher_batch : r->batch;
 out:
     return rc;
 }
 
-int rt_resolve_with_rows(rt_settings *s, const rt_run_facts *f, rt_resolved *r, rt_arena *a, rt_err *e)
+int rt_resolve_with_rows(rt_settings *s, const rt_run_facts *f, rt_resolved *r, rt_err *e)
 {
     int rc, v;
-    uint64_t n;
-    if (s->batch == 0 || s->batch > 1u << 20) RT_TRY(rt_fail(e, RT_USAGE, "--batch is from 1 to 1048576"));
+    CHECK(batch, s->batch >= 1 && s->batch <= 1u << 20, "1 to 1048576");
     r->batch = (uint32_t)s->batch;
-    RT_TRY(resolve_micro_batch(s, f, r, a, e));
-    RT_TRY(resolve_steps(s, f, r, a, e));
-    RT_TRY(resolve_schedule(s, f, r, a, e));
-    RT_TRY(rt_parse_share(s->eval_every, r->steps, "--eval-every", &n, e));
-    r->eval_every = (uint32_t)(n > r->steps ? r->steps : n);
-    RT_TRY(rt_parse_share(s->save_every, r->steps, "--save-every", &n, e));
-    r->save_every = (uint32_t)(n > r->steps ? r->steps : n);
+    RT_TRY(resolve_micro_batch(s, f, r, e));
+    RT_TRY(resolve_steps(s, f, r, e));
+    RT_TRY(resolve_schedule(s, f, r, e));
+    CHECK(eval_every, s->eval_every.value > 0, "from 1, or above 0%");
+    CHECK(save_every, s->save_every.value > 0, "from 1, or above 0%");
+    r->eval_every = steps_of(s->eval_every, r->steps);
+    r->save_every = steps_of(s->save_every, r->steps);
     if (GIVEN(dump_step) && (s->dump_step == 0 || s->dump_step > r->steps))
-        RT_TRY(
-            rt_fail(e, RT_INVALID, "--dump-step is from 1 to %u, the last step, not %" PRIu64, r->steps, s->dump_step));
+        RT_TRY(rt_fail(e, RT_INVALID, "--dump-step %" PRIu64 " is out of range (1 to %u, the last step)", s->dump_step,
+                       r->steps));
     r->keep = s->keep > UINT32_MAX ? UINT32_MAX : (uint32_t)s->keep;
     r->head_chunk = (uint32_t)s->head_chunk;
     if (!GIVEN(save_dtype)) {
         rt_dtype d = f->student_dtype == RT_DTYPE_F64 ? RT_DTYPE_F32 : f->student_dtype;
         if (!rt_dtype_is_float(d)) d = RT_DTYPE_BF16;
-        RT_TRY(rt_settings_set(s, RT_SETTING_ID_save_dtype, rt_dtype_name(d), e));
+        RT_SETTINGS_PUT(s, save_dtype, rt_dtype_name(d));
     }
     RT_TRY(choose(s->save_dtype, save_dtypes, "--save-dtype", &v, e));
     r->save_dtype = (rt_dtype)v;

@@ -19,7 +19,7 @@ typedef struct rt_run_facts {
     uint64_t records;        /* of the data */
     uint32_t length99;       /* tokens that 99 % of the records do not exceed; 0: not known yet */
     uint64_t rows_per_epoch; /* 0: not known yet */
-    uint32_t positions;      /* of a micro-batch that keep the device busy; 0: what a processor needs */
+    uint32_t positions;      /* of a micro-batch that keep the device busy; 0: what a CPU needs */
 } rt_run_facts;
 
 typedef struct rt_resolved {
@@ -43,9 +43,10 @@ typedef struct rt_resolved {
 
 /* In two parts, because rows need a length and a held-out share before they can be counted: before_rows settles what
  * data needs (loss, seq_len, held_out, lora), with_rows the rest (steps, rates, intervals). Each writes what it settled
- * back into s, so that the record of the run is complete. RT_INVALID or RT_USAGE for what cannot be. */
-int rt_resolve_before_rows(rt_settings *s, const rt_run_facts *f, rt_resolved *r, rt_arena *a, rt_err *e);
-int rt_resolve_with_rows(rt_settings *s, const rt_run_facts *f, rt_resolved *r, rt_arena *a, rt_err *e);
+ * back into s, so that the record of the run is complete. What a setting needs of the others is
+ * settings.h's. RT_INVALID or RT_USAGE names the flag, its value and what it may be. */
+int rt_resolve_before_rows(rt_settings *s, const rt_run_facts *f, rt_resolved *r, rt_err *e);
+int rt_resolve_with_rows(rt_settings *s, const rt_run_facts *f, rt_resolved *r, rt_err *e);
 
 /* Which parameters of the student the patterns freeze: frozen (rt_param_count). A pattern that matches nothing is
  * RT_INVALID with the nearest name. */

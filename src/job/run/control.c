@@ -11,27 +11,21 @@
 #include <stdio.h>
 #include <string.h>
 
-static int no_memory(rt_err *e) { return rt_fail(e, RT_NOMEM, "no memory for the control of a run"); }
-
 /* The settings of r as they were resolved, without the teacher and what only it needs. */
 static void control_settings(rt_settings *s, const rt_run *r, const char *out)
 {
-    static const rt_setting_id unused[] = {
-        RT_SETTING_ID_teacher, RT_SETTING_ID_alpha,  RT_SETTING_ID_allow_degenerate, RT_SETTING_ID_control,
-        RT_SETTING_ID_tokens,  RT_SETTING_ID_epochs, RT_SETTING_ID_teacher_weights,  RT_SETTING_ID_dump_step,
-    };
     *s = *r->settings;
-    for (size_t i = 0; i < sizeof unused / sizeof *unused; i++) s->given[unused[i]] = false;
+    for (int i = 0; i < RT_SETTING_COUNT_ALL; i++)
+        if (rt_setting_rests_on((rt_setting_id)i, RT_SETTING_ID_teacher)) rt_settings_forget(s, (rt_setting_id)i);
+    rt_settings_forget(s, RT_SETTING_ID_tokens);
+    rt_settings_forget(s, RT_SETTING_ID_epochs);
+    rt_settings_forget(s, RT_SETTING_ID_dump_step);
     /* The tokens are made already, and the template of the output is that of r. */
-    if (s->given[RT_SETTING_ID_chat_template] && strcmp(s->chat_template, "teacher") == 0)
-        s->given[RT_SETTING_ID_chat_template] = false;
-    s->teacher = NULL;
-    s->control = s->allow_degenerate = false;
+    if (s->chat_template && strcmp(s->chat_template, "teacher") == 0)
+        rt_settings_forget(s, RT_SETTING_ID_chat_template);
     s->out = out;
-    s->kd_weight = 0;
     s->ce_weight = 1;
-    s->steps = r->resolved.steps;
-    s->given[RT_SETTING_ID_steps] = true;
+    RT_SETTINGS_PUT(s, steps, r->resolved.steps);
 }
 
 static void tell(const rt_run *r, const char *out, bool resume)
@@ -53,7 +47,7 @@ int rt_run_train_control(rt_run *r, rt_run_summary *out, rt_err *e)
     rt_settings *s = rt_arena_alloc(&r->arena, sizeof *s);
     char *path = rt_path_join(&r->arena, r->out, "control"),
          *begun = path ? rt_path_join(&r->arena, path, "run/settings.json") : NULL;
-    if (!s || !begun) RT_TRY(no_memory(e));
+    if (!s || !begun) RT_TRY(rt_no_memory(e, "the control of a run"));
     control_settings(s, r, path);
     events.ready = NULL; /* there is nothing to hear of that was not known of r */
     opts.events = &events;

@@ -3,7 +3,6 @@
 
 #include "base/json.h"
 #include "job/run/run_internal.h"
-#include "settings/settings_yaml.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -40,20 +39,12 @@ out:
 /* Tokens are made once: what they came from cannot change in a run. */
 static int refuse_other_data(const rt_settings *was, const rt_settings *now, rt_err *e)
 {
-    static const rt_setting_id fixed[] = { RT_SETTING_ID_data,         RT_SETTING_ID_eval_data,
-                                           RT_SETTING_ID_loss_on,      RT_SETTING_ID_chat_template,
-                                           RT_SETTING_ID_template_var, RT_SETTING_ID_skip_bad };
+    rt_str diff = { 0 };
     int rc = RT_OK;
-    for (size_t i = 0; i < sizeof fixed / sizeof *fixed && rc == RT_OK; i++) {
-        rt_settings one = *now;
-        rt_str diff = { 0 };
-        memset(one.given, 0, sizeof one.given);
-        one.given[fixed[i]] = now->given[fixed[i]];
-        if (rt_settings_diff(was, &one, &diff))
-            rc = rt_fail(e, RT_INVALID, "%s; the tokens of a run are made already: begin a new one with --student %s",
-                         diff.data ? diff.data : "", now->out ? now->out : "OUT");
-        rt_str_free(&diff);
-    }
+    if (rt_settings_diff(was, now, RT_BIND_TOKENS, &diff))
+        rc = rt_fail(e, RT_INVALID, "%s; the tokens of a run are made already: begin a new one with --student %s",
+                     diff.data ? diff.data : "", now->out ? now->out : "OUT");
+    rt_str_free(&diff);
     return rc;
 }
 
@@ -82,12 +73,12 @@ int rt_run_join_settings(rt_run *r, rt_err *e)
     rt_settings *was = rt_arena_alloc(&r->arena, sizeof *was);
     if (!was) RT_TRY(no_memory(e));
     RT_TRY(rt_run_read_settings(r, was, e));
-    if (rt_settings_diff(was, r->settings, &diff) && !r->opts->override)
+    RT_TRY(refuse_other_data(was, r->settings, e));
+    if (rt_settings_diff(was, r->settings, RT_BIND_FREE, &diff) && !r->opts->override)
         RT_TRY(rt_fail(e, RT_INVALID,
                        "a resumed run keeps its settings; leave these out, or say --override (the curve is then "
                        "another):\n%s",
                        diff.data ? diff.data : ""));
-    RT_TRY(refuse_other_data(was, r->settings, e));
     rt_settings_overlay(was, r->settings);
     *r->settings = *was;
 out:

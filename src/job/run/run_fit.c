@@ -10,9 +10,11 @@ int rt_run_fit_begin(rt_run *r, rt_err *e)
 {
     rt_settings *s = r->settings;
     rt_dev_info info;
-    if (r->opts->fit)
-        s->given[RT_SETTING_ID_micro_batch] = s->given[RT_SETTING_ID_recompute] =
-            s->given[RT_SETTING_ID_teacher_weights] = false;
+    if (r->opts->fit) {
+        rt_settings_forget(s, RT_SETTING_ID_micro_batch);
+        rt_settings_forget(s, RT_SETTING_ID_recompute);
+        rt_settings_forget(s, RT_SETTING_ID_teacher_weights);
+    }
     r->fit.ask.micro_free = !s->given[RT_SETTING_ID_micro_batch];
     r->fit.ask.recompute_free = !s->given[RT_SETTING_ID_recompute];
     int rc = r->opts->dev->api->info(r->opts->dev, &info, e);
@@ -80,33 +82,27 @@ static int need_of(void *ctx, const rt_fit_config *c, rt_fit_need *out, rt_err *
     return rt_fit_ask_device(r->opts->dev, &o, (r->resolved.batch - 1) / c->micro_batch + 1, out, e);
 }
 
-int rt_run_keep_fit(rt_run *r, rt_err *e)
+void rt_run_keep_fit(rt_run *r)
 {
-    int rc;
     const rt_fit_config *c = &r->fit.chosen;
-    const char *rows = rt_arena_printf(&r->arena, "%u", c->micro_batch);
-    if (!rows) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for settings"));
+    rt_settings *s = r->settings;
     r->resolved.micro_batch = c->micro_batch;
     rt_eval_set_batch(r->held, c->micro_batch);
     r->resolved.recompute = c->recompute;
-    RT_TRY(rt_settings_set(r->settings, RT_SETTING_ID_micro_batch, rows, e));
+    RT_SETTINGS_PUT(s, micro_batch, c->micro_batch);
     r->resolved.teacher_batch = c->micro_batch * (c->ahead ? c->ahead : 1);
-    rows = rt_arena_printf(&r->arena, "%u", r->resolved.teacher_batch);
-    if (!rows) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for settings"));
     if (r->in->teacher) {
-        RT_TRY(rt_settings_set(r->settings, RT_SETTING_ID_teacher_batch, rows, e));
-        RT_TRY(rt_settings_set(r->settings, RT_SETTING_ID_teacher_weights, rt_weights_name(c->weights), e));
+        RT_SETTINGS_PUT(s, teacher_batch, r->resolved.teacher_batch);
+        RT_SETTINGS_PUT(s, teacher_weights, rt_weights_name(c->weights));
     }
-    RT_TRY(rt_settings_set(r->settings, RT_SETTING_ID_recompute, c->recompute == RT_RECOMPUTE_BLOCK ? "block" : "none",
-                           e));
-out:
-    return rc;
+    RT_SETTINGS_PUT(s, recompute, c->recompute == RT_RECOMPUTE_BLOCK ? "block" : "none");
 }
 
 int rt_run_choose_fit(rt_run *r, const rt_fit_ask *ask, rt_err *e)
 {
     int rc = rt_fit_choose(&r->fit, ask, need_of, r, e);
-    return rc < 0 ? rc : rt_run_keep_fit(r, e);
+    if (rc >= 0) rt_run_keep_fit(r);
+    return rc;
 }
 
 static void ask_for_teacher(const rt_run *r, rt_fit_ask *ask)

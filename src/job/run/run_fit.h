@@ -11,7 +11,7 @@ int rt_run_fit(rt_run *r, rt_err *e);
 /* The same, within what is asked. */
 int rt_run_choose_fit(rt_run *r, const rt_fit_ask *ask, rt_err *e);
 /* What was chosen, into the settings. */
-int rt_run_keep_fit(rt_run *r, rt_err *e);
+void rt_run_keep_fit(rt_run *r);
 rt_step_opts rt_run_step_opts(const rt_run *r, const rt_fit_config *c);
 
 #endif

@@ -132,7 +132,8 @@ int rt_run_take_folder(rt_run *r, rt_err *e)
     int rc;
     if (r->opts->dry || r->opts->smoke) return make_temporary(r, e);
     r->out = r->settings->out;
-    if (!r->out || !*r->out) RT_TRY(rt_fail(e, RT_USAGE, "--out is missing: where the run and its model go"));
+    if (!r->out || !*r->out)
+        RT_TRY(rt_fail(e, RT_USAGE, "--out is missing; give a directory for the run and its model"));
     RT_TRY(set_paths(r, e));
     RT_TRY(r->opts->resume ? take_again(r, e) : take_new(r, e));
     rt_dir_clean(r->out);

@@ -39,16 +39,16 @@ static int open_inputs(rt_run *r, rt_err *e)
                          .stop = r->events.stop,
                          .progress = r->events.progress,
                          .ctx = r->events.ctx };
-    if (!s->student) RT_TRY(rt_fail(e, RT_USAGE, "--student is missing: the model that learns"));
+    if (!s->student) RT_TRY(rt_fail(e, RT_USAGE, "--student is missing; give the model to train"));
     RT_TRY(rt_inputs_open(&r->in, s, &o, e));
     RT_TRY(rt_samples_open(&r->samples, s, r->in, o.now, e));
     RT_TRY(rt_inputs_data(r->in, s, &o, e));
     RT_TRY(rt_inputs_facts(r->in, &r->facts, e));
     RT_TRY(rt_run_fit_begin(r, e));
-    RT_TRY(rt_resolve_before_rows(s, &r->facts, &r->resolved, &r->arena, e));
+    RT_TRY(rt_resolve_before_rows(s, &r->facts, &r->resolved, e));
     RT_TRY(rt_inputs_rows(r->in, s, &r->resolved, &r->facts, e));
     r->asked = *s; /* --time settles the rest again when steps have been timed */
-    RT_TRY(rt_resolve_with_rows(s, &r->facts, &r->resolved, &r->arena, e));
+    RT_TRY(rt_resolve_with_rows(s, &r->facts, &r->resolved, e));
     if (r->facts.rows_per_epoch < r->resolved.batch)
         RT_TRY(rt_fail(e, RT_INVALID,
                        "the data makes %" PRIu64 " rows of %u tokens, less than one --batch of %u; give more "
@@ -195,6 +195,7 @@ static int begin(rt_run *r, rt_err *e)
 int rt_run_open(rt_run **out, rt_settings *s, const rt_run_opts *o, rt_err *e)
 {
     int rc;
+    bool said[RT_SETTING_COUNT_ALL];
     rt_run *r = rt_alloc_zero(sizeof *r, 16);
     if (!r) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a run"));
     r->settings = s;
@@ -206,10 +207,12 @@ int rt_run_open(rt_run **out, rt_settings *s, const rt_run_opts *o, rt_err *e)
                    s->given[RT_SETTING_ID_teacher_weights]))
         RT_TRY(rt_fail(e, RT_USAGE,
                        "--fit chooses --micro-batch, --recompute and --teacher-weights; leave them out, or --fit"));
+    memcpy(said, s->given, sizeof said);
     RT_TRY(rt_run_take_folder(r, e));
     RT_TRY(o->resume ? rt_run_join_settings(r, e) : rt_run_write_settings(r, e));
     RT_TRY(rt_run_make_data(r, e));
     RT_TRY(rt_settings_defaults(s, e));
+    RT_TRY(rt_settings_check_needs(s, said, e));
     RT_TRY(rt_pool_new(&r->pool, s->threads ? (uint32_t)s->threads : rt_cpu_count(), e));
     RT_TRY(open_inputs(r, e));
     RT_TRY(open_evaluation(r, e));

@@ -121,15 +121,12 @@ static int settle_steps(rt_run *r, uint64_t steps, rt_err *e)
 {
     int rc;
     rt_settings *s = r->settings;
-    const char *count = rt_arena_printf(&r->arena, "%llu", (unsigned long long)steps);
-    if (!count) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for settings"));
     *s = r->asked;
-    s->given[RT_SETTING_ID_time] = false;
-    s->time = NULL;
-    RT_TRY(rt_settings_set(s, RT_SETTING_ID_steps, count, e));
-    RT_TRY(rt_run_keep_fit(r, e));
+    rt_settings_forget(s, RT_SETTING_ID_time);
+    RT_SETTINGS_PUT(s, steps, steps);
+    rt_run_keep_fit(r);
     r->resolved.seconds = 0;
-    RT_TRY(rt_resolve_with_rows(s, &r->facts, &r->resolved, &r->arena, e));
+    RT_TRY(rt_resolve_with_rows(s, &r->facts, &r->resolved, e));
     RT_TRY(rt_run_write_settings(r, e));
 out:
     return rc;

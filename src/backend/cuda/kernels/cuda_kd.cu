@@ -60,7 +60,7 @@ template <class X, bool TV> RT_DEVICE void pair_sums(Slice<X> &r, float &div, fl
 template <class X> RT_DEVICE void pair_walk(Slice<X> &r, uint32_t exchange)
 {
     float div = 0.0f, total = 0.0f;
-    if (r.p.kind == RT_DIV_TV)
+    if (kd_without_logs(r.p.kind))
         pair_sums<X, true>(r, div, total);
     else
         pair_sums<X, false>(r, div, total);

@@ -52,6 +52,9 @@ RT_DEVICE double kd_term(uint32_t kind, double mix, double lp, double lq, double
     return d;
 }
 
+/* Of those, the ones that are not the formula of logarithms below. */
+RT_DEVICE bool kd_without_logs(uint32_t kind) { return kind == RT_DIV_TV; }
+
 /* The divergences that are neither KL, from p and q in f32. Total variation is by itself; the others are one formula,
  *
  *   m = mp p + mq q,  term of D = tp p log2(p/m) + tq q log2(q/m),  dD/dq = sl log2(q/m) + sp p/m + sq q/m
@@ -68,7 +71,7 @@ template <bool FAST> struct Pair {
     {
         const bool jsd = kind == RT_DIV_JSD, forward = kind == RT_DIV_SKEW_FKL, reverse = kind == RT_DIV_SKEW_RKL;
         const float a = mix, b = 1.0f - mix, ln2 = (float)RT_LN2;
-        tv = kind == RT_DIV_TV;
+        tv = kd_without_logs(kind);
         mp = reverse ? b : a, mq = reverse ? a : b;
         tp = (jsd ? a : forward ? 1.0f : 0.0f) * ln2;
         tq = (jsd ? b : reverse ? 1.0f : 0.0f) * ln2;

@@ -1,8 +1,18 @@
-/* settings_yaml_internal.h - shared by settings_yaml.c (reading) and settings_alias.c (other tools' names). */
-#ifndef RT_SETTINGS_SETTINGS_YAML_INTERNAL_H
-#define RT_SETTINGS_SETTINGS_YAML_INTERNAL_H
+/* settings_internal.h - what the files of this room share: numbers as text (settings.c), an open YAML file
+ * (settings_yaml.c) and other tools' names in it (settings_alias.c). */
+#ifndef RT_SETTINGS_SETTINGS_INTERNAL_H
+#define RT_SETTINGS_SETTINGS_INTERNAL_H
 
-#include "settings/settings_yaml.h"
+#include "settings/settings.h"
+
+/* ---- settings.c ---- */
+enum { RT_SETTING_DIGITS = 40 };
+/* Into buf (RT_SETTING_DIGITS), which is returned: the fewest digits, from six on, that read back the same. */
+const char *rt_setting_digits(char *buf, double v);
+const char *rt_share_text(char *buf, rt_share s); /* "12", "5%" */
+void rt_settings_put_share(rt_settings *s, rt_setting_id id, rt_share v);
+
+/* ---- settings_yaml.c ---- */
 
 /* A name of the file with its values. */
 typedef struct rt_yaml_entry {
@@ -29,8 +39,9 @@ typedef struct rt_yaml_file {
 
 /* RT_INVALID with file and line before the message. */
 int rt_yaml_refuse(const rt_yaml_file *f, uint32_t line, const char *format, ...) __attribute__((format(printf, 3, 4)));
-int rt_yaml_no_memory(const rt_yaml_file *f);
-/* Sets one value on behalf of an entry; refused when another entry has given the setting. */
+/* An entry is about to give a setting; refused when another one has. */
+int rt_yaml_claim(rt_yaml_file *f, const rt_yaml_entry *x, rt_setting_id id);
+/* The same, and gives it. */
 int rt_yaml_set(rt_yaml_file *f, const rt_yaml_entry *x, rt_setting_id id, const char *text);
 
 /* ---- settings_alias.c ---- */
@@ -39,7 +50,5 @@ enum { RT_ALIAS_NONE = UINT32_MAX };
 uint32_t rt_alias_find(const char *name);
 /* All aliases of the file, after its own names. */
 int rt_alias_apply(rt_yaml_file *f);
-/* Whether a word means yes or no in YAML: 1, 0, or -1 for neither. */
-int rt_yaml_bool(const char *text);
 
 #endif
