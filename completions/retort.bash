@@ -187,13 +187,13 @@ _retort() {
         paths=1
         ;;
     train)
-        flags='--student --data --eval-data --out --lr --betas --eps --weight-decay --schedule --warmup --decay
-            --lr-floor --max-grad-norm --batch --micro-batch --seq-len --steps --tokens --epochs --time --lora
-            --lora-rank --lora-alpha --lora-targets --merge --freeze --recompute --head-chunk --memory-limit
-            --loss-on --chat-template --template-var --skip-bad --allow-drop --vocab --held-out --eval-every
-            --sample-prompts --sample-tokens --save-every --keep --save --save-dtype --dump-step --seed --device
-            --device-memory --kernels --cublaslt --tune --sync --threads --config --fit --smoke --resume
-            --override --help'
+        flags='--student --data --eval-data --out --ce-weight --lr --betas --eps --weight-decay --schedule --warmup
+            --decay --lr-floor --max-grad-norm --batch --micro-batch --seq-len --steps --tokens --epochs --time
+            --lora --lora-rank --lora-alpha --lora-targets --merge --freeze --recompute --head-chunk
+            --memory-limit --loss-on --chat-template --template-var --skip-bad --allow-drop --vocab --held-out
+            --eval-every --sample-prompts --sample-tokens --save-every --keep --save --save-dtype --dump-step
+            --seed --device --device-memory --kernels --cublaslt --tune --sync --threads --config --fit --smoke
+            --resume --override --help'
         ;;
     verify)
         flags='--backend --op --case --quick --large --threads --isa --memory-limit --kernels --cublaslt --sync

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+extern char **environ;
+
 static int fail(const retort_error *e)
 {
     fprintf(stderr, "distill: %s\n", e->text);
@@ -40,14 +42,17 @@ int main(int argc, char **argv)
         snprintf(name, sizeof name, "%.*s", (int)n, argv[i]);
         if (retort_settings_set(s, name, argv[i][n] ? argv[i] + n + 1 : "on", &e)) return fail(&e);
     }
+    retort_places places = { .size = sizeof places, .environment = (const char *const *)environ };
     retort_plan *plan;
     retort_plan_facts facts = { .size = sizeof facts };
-    if (retort_plan_new(&plan, s, NULL, &e) || retort_plan_describe(plan, &facts, &e)) return fail(&e);
+    if (retort_plan_new(&plan, s, &(retort_run_options){ .size = sizeof(retort_run_options), .places = &places }, &e) ||
+        retort_plan_describe(plan, &facts, &e))
+        return fail(&e);
     printf("plan: %.1f MiB, %u steps of %u rows\n", (double)facts.memory_total / 1048576, facts.steps, facts.batch);
     retort_plan_free(plan);
 
     retort_events events = { .size = sizeof events, .step = on_step };
-    retort_run_options run = { .size = sizeof run, .events = &events };
+    retort_run_options run = { .size = sizeof run, .places = &places, .events = &events };
     retort_summary done = { .size = sizeof done };
     if (retort_distill(s, &run, &done, &e)) return fail(&e);
     printf("KL(teacher||student): %.4f before, %.4f after\n", done.before.kl.mean, done.after.kl.mean);
@@ -56,7 +61,7 @@ int main(int argc, char **argv)
     retort_evaluation v;
     retort_generator *g;
     retort_prompt_options ask = { .size = sizeof ask, .max_new = 32, .raw = 1, .token = on_token };
-    if (retort_model_load(&model, argv[4], NULL, &e)) return fail(&e);
+    if (retort_model_load(&model, argv[4], &places, &e)) return fail(&e);
     if (retort_evaluate(model, NULL, (const char *const *)&argv[3], 1, NULL, &v, &e)) return fail(&e);
     printf("cross-entropy on %s: %.4f +- %.4f\nsample: ", argv[3], v.cross_entropy.mean, v.cross_entropy.error);
     if (retort_generator_new(&g, model, NULL, &e) || retort_generate(g, "the ", &ask, NULL, NULL, &e)) return fail(&e);

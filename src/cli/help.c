@@ -117,7 +117,7 @@ static const struct {
     { "--chat-template", "teacher student FILE", NULL },
     { "--device", "auto cpu cuda", NULL },
     { "--device-memory", "auto device managed", NULL },
-    { "--divergence", "forward-kl reverse-kl jsd skew-forward skew-reverse tv", NULL },
+    { "--divergence", "", rt_job_divergence_names },
     { "--dtype", "", rt_job_dtype_names },
     { "--kernels", "auto ptx ptx75", NULL },
     { "--loss", "turns all", NULL },

@@ -284,6 +284,7 @@ int rt_job_tokenize(rt_job_tokenized *out, const rt_job_tokenize_opts *o, rt_err
 
 /* ---- words that flags take (job_words.c): each list ends with null ---- */
 
+const char *const *rt_job_divergence_names(void);
 const char *const *rt_job_dtype_names(void);    /* that a model can be converted to */
 const char *const *rt_job_preset_names(void);   /* of rt_job_init */
 const char *const *rt_job_schedule_names(void); /* of the learning rate */

@@ -7,15 +7,15 @@
 static int check(const rt_settings *s, const rt_job_run_opts *o, rt_err *e)
 {
     if (o->override && !o->resume)
-        return rt_fail(e, RT_USAGE, "--override changes the settings of a run that is resumed; it needs --resume");
+        return rt_fail(e, RT_USAGE, "--override needs --resume");
     if (o->smoke && o->resume)
-        return rt_fail(e, RT_USAGE, "--smoke times a new run, and --resume resumes one; give one of them");
+        return rt_fail(e, RT_USAGE, "--smoke and --resume exclude one another; give one");
     if (o->kind == RT_JOB_PLAN && o->resume) return rt_fail(e, RT_USAGE, "a plan is of a new run; leave resume out");
     if (o->kind == RT_JOB_DISTILL && !o->resume && !s->teacher)
         return rt_fail(e, RT_USAGE, "distill needs a teacher: --teacher is missing; retort train learns without one");
     for (int i = 0; o->kind == RT_JOB_TRAIN && i < RT_SETTING_COUNT_ALL; i++)
         if (rt_setting_rests_on((rt_setting_id)i, RT_SETTING_ID_teacher) && rt_settings_asks(s, (rt_setting_id)i))
-            return rt_fail(e, RT_INVALID, "%s is a setting of distillation, and train has no teacher; use distill",
+            return rt_fail(e, RT_INVALID, "%s is for distillation, and retort train has no teacher; use retort distill",
                            rt_setting_table[i].flag);
     return RT_OK;
 }

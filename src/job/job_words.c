@@ -2,10 +2,22 @@
 #include "job/job.h"
 
 #include "format/model_write.h"
+#include "op/args.h"
 #include "train/schedule.h"
 
 const char *const *rt_job_dtype_names(void) { return rt_mix_names(); }
 const char *const *rt_job_schedule_names(void) { return rt_schedule_names(); }
+
+const char *const *rt_job_divergence_names(void)
+{
+    static const char *const names[] = {
+#define X(name, word, label, title, mix) word,
+        RT_DIVERGENCE_LIST(X)
+#undef X
+            NULL
+    };
+    return names;
+}
 
 const char *const *rt_job_preset_names(void)
 {

@@ -72,7 +72,7 @@ typedef enum rt_setting_need {
     X(teacher, "--teacher", TEXT, "", RUN, NOTHING, "MODEL", "Teacher model, which is not changed")                    \
     X(student, "--student", TEXT, "", RUN, NOTHING, "MODEL", "Student model, which is trained")                        \
     X(data, "--data", LIST, "", TOKENS, NOTHING, "PATH",                                                               \
-      "Training data: JSONL, JSON, text or token shards; may be repeated; PATH,weight=0.3")                            \
+      "Training data: JSONL, JSON, text or token shards; may be repeated, and weighted: PATH,weight=0.3")              \
     X(eval_data, "--eval-data", LIST, "", TOKENS, NOTHING, "PATH",                                                     \
       "Evaluation data; without it, a held-out part of --data")                                                        \
     X(out, "--out", TEXT, "", FREE, NOTHING, "DIR",                                                                    \

@@ -12,7 +12,7 @@
 #include "verify/grad.h"
 
 typedef struct rt_block_shape {
-    rt_model_config config; /* rope, norm_eps and context are those of all blocks and need not be set */
+    rt_model_config config; /* family, rope, norm_eps and context need not be set */
     uint32_t B, T;          /* B*T is at most the vocabulary */
     uint32_t chunk;         /* tokens of the head at a time; the last chunk may be shorter */
     bool documents;         /* the second half of each row is another document */

@@ -169,7 +169,8 @@ def _():
 
 @case("--divergence")
 def _():
-    words = re.search(r"^  --divergence D +Divergence: (.*) \(", call("distill", "--help")[1], re.M).group(1).split(", ")
+    text = " ".join(call("distill", "--help")[1].split())
+    words = re.search(r"--divergence D Divergence: (.*?) \(", text).group(1).split(", ")
     expect(len(words) >= 6 and words[0] == "forward-kl", f"the divergences of --help: {words}")
     seen = {Run(divergence=d, steps=1, warmup=1).steps[0]["divergence"] for d in words}
     expect(len(seen) == len(words) and base().steps[0]["divergence"] in seen, f"{words}: {len(seen)} values")

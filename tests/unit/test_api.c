@@ -330,6 +330,23 @@ static void check_preview(const retort_plan *p)
     retort_text_free(text);
 }
 
+/* What `retort plan --json` prints: the figures of the plan, and times where they are asked for. */
+static void check_cost(const retort_plan *p, const retort_plan_facts *f)
+{
+    char *text = NULL;
+    refused(retort_plan_cost(p, 0, NULL, &err), RETORT_USAGE, "text");
+    for (int timed = 0; timed < 2; timed++) {
+        fine(retort_plan_cost(p, timed, &text, &err));
+        json_t *j = json_loads(text, 0, NULL), *memory = json_object_get(j, "memory"),
+               *seconds = json_object_get(j, "seconds");
+        assert_int_equal(json_integer_value(json_object_get(memory, "total")), f->memory_total);
+        assert_int_equal(json_integer_value(json_object_get(json_object_get(j, "flops"), "update")), f->flops_update);
+        assert_int_equal(timed, seconds && json_real_value(json_object_get(seconds, "step")) > 0);
+        json_decref(j);
+        retort_text_free(text);
+    }
+}
+
 /* What a plan says is what the run has; and it leaves nothing behind. */
 static void test_plan(void **state)
 {
@@ -345,6 +362,7 @@ static void test_plan(void **state)
     fine(retort_plan_describe(p, &f, &err));
     check_plan(p, &f);
     check_preview(p);
+    check_cost(p, &f);
     fine(retort_plan_settings(p, &text, &err));
     assert_non_null(strstr(text, "/planned"));
     assert_non_null(strstr(text, "\nwarmup: "));
@@ -467,7 +485,7 @@ static void test_evaluate(void **state)
 {
     (void)state;
     retort_model *m, *t;
-    retort_evaluation alone, both, itself;
+    retort_evaluation alone, both, itself, rounded;
     const retort_places where = places();
     const char *data[] = { eval_path };
     retort_evaluate_options o = { .size = sizeof o, .batch = 2, .seq_len = 64, .threads = 2 };
@@ -480,6 +498,12 @@ static void test_evaluate(void **state)
     assert_true(fabs(alone.cross_entropy.mean - both.cross_entropy.mean) < 1e-9);
     assert_true(both.kl.mean > 0 && fabs(itself.kl.mean) < 1e-6 && itself.agreement.mean == 1.0);
     assert_int_equal(files_in(scratch_path), 0);
+    o.teacher_weights = "bf16";
+    fine(retort_evaluate(m, t, data, 1, &o, &rounded, &err));
+    assert_true(rounded.kl.mean != both.kl.mean && fabs(rounded.kl.mean - both.kl.mean) < 1e-3);
+    assert_true(rounded.cross_entropy.mean == both.cross_entropy.mean);
+    refused(retort_evaluate(m, NULL, data, 1, &o, &alone, &err), RETORT_USAGE, "--teacher-weights needs --teacher");
+    o.teacher_weights = NULL;
     refused(retort_evaluate(m, NULL, NULL, 0, NULL, &alone, &err), RETORT_USAGE, "data");
     refused(retort_evaluate(NULL, NULL, data, 1, NULL, &alone, &err), RETORT_USAGE, "model");
     data[0] = "/nowhere.jsonl";
@@ -503,6 +527,16 @@ static int on_token(void *ctx, uint32_t id, const char *text, size_t len)
     (void)id;
     rt_str_append_n(&h->text, text, len);
     return ++h->tokens == h->limit;
+}
+
+/* Counts the ids that no token has. */
+static int on_id(void *ctx, uint32_t id, const char *text, size_t len)
+{
+    heard *h = ctx;
+    if (id == UINT32_MAX || id < RT_BYTE_TOKENS) return 0;
+    h->tokens++;
+    assert_true(len == 0 && text[0] == 0);
+    return 0;
 }
 
 static void test_generate(void **state)
@@ -533,6 +567,15 @@ static void test_generate(void **state)
     assert_true(made.prompt_tokens > strlen("hello") + strlen("be brief"));
     refused(retort_generate(g, "", &o, NULL, NULL, &err), RETORT_INVALID, "empty");
     refused(retort_generate(NULL, "x", NULL, NULL, NULL, &err), RETORT_USAGE, "generator");
+    retort_generator_free(g);
+    g = NULL;
+    /* Rows of the embedding that no token has are chosen by an untrained model too: they say nothing. */
+    retort_generator_options odd = { .size = sizeof odd, .repetition_penalty = 3 };
+    fine(retort_generator_new(&g, m, &odd, &err));
+    o = (retort_prompt_options){ .size = sizeof o, .max_new = 60, .raw = 1, .token = on_id, .ctx = &h };
+    h.tokens = 0;
+    fine(retort_generate(g, "the quick", &o, NULL, &made, &err));
+    assert_true(h.tokens > 0 && made.tokens == 60);
     retort_generator_free(g);
     g = NULL;
     retort_generator_options bad = { .size = sizeof bad, .top_p = 2 };
@@ -569,6 +612,13 @@ static void test_save(void **state)
     refused(retort_model_save(again, in_dir("m.gguf"), &o, &err), RETORT_INVALID, "holds the input");
     retort_model_free(again);
     refused(retort_model_save(m, teacher_path, &o, &err), RETORT_INVALID, "holds the input");
+    /* What lies in a folder that would be replaced is lost with it. */
+    fine(retort_model_save(m, in_dir("folder"), NULL, &err));
+    fine(retort_model_save(m, in_dir("folder/inner.gguf"), NULL, &err));
+    fine(retort_model_load(&again, in_dir("folder/inner.gguf"), NULL, &err));
+    refused(retort_model_save(again, in_dir("folder"), &o, &err), RETORT_INVALID, "holds the input");
+    assert_true(rt_path_exists(in_dir("folder/inner.gguf")));
+    retort_model_free(again);
     o.dtype = "q99";
     refused(retort_model_save(m, in_dir("x"), &o, &err), RETORT_USAGE, "'q99'");
     o = (retort_save_options){ .size = sizeof o, .format = "zip" };

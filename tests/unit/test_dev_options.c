@@ -169,7 +169,7 @@ static void settings_become_options(void **state)
     }
     assert_int_equal(rt_settings_set(&s, rt_setting_find("threads"), "4097", &e), RT_OK);
     assert_int_equal(rt_settings_device(&o, &s, &a, &e), RT_USAGE);
-    assert_string_equal(e.text, "--threads is out of range (0 to 4096)");
+    assert_string_equal(e.text, "--threads 4097 is out of range (0 to 4096; 0 takes all)");
     rt_arena_free(&a);
 }
 

@@ -37,11 +37,7 @@ static void test_table(void **state)
         assert_int_equal(rt_setting_find(f->flag), i);
         assert_int_equal(rt_setting_find(dashed), i);
         assert_true((f->kind == RT_SETTING_SWITCH) == (f->metavar == NULL));
-        /* help stands alone and ends before column 110 */
-        bool shown = *f->def && strcmp(f->def, "auto") != 0;
-        size_t left = n + 2 + (f->metavar ? 1 + strlen(f->metavar) : 0);
-        size_t wide = 3 + (left > 22 ? left : 22) + strlen(f->help) + (shown ? 3 + strlen(f->def) : 0);
-        if (wide > 110) fail_msg("%s: %d columns", f->flag, (int)wide);
+        /* help stands alone */
         bool name = strncmp(f->help, "cuBLASLt", 8) == 0;
         if (!name && (f->help[0] < 'A' || f->help[0] > 'Z')) fail_msg("%s: '%s'", f->flag, f->help);
         assert_true(f->offset < sizeof(rt_settings));
