@@ -53,7 +53,7 @@ run distill --config nothing.yaml --out x
 exits 3
 run train --config run.yaml --out x
 exits 5
-err_has '--teacher is for distillation'
+err_has 'retort train has no teacher; leave --teacher out'
 check "nothing was left behind" test ! -e x
 # A run without a teacher records the settings of one at rest, and its file begins another such run.
 run train --student s --data d.jsonl --batch 4 --seq-len 64 --steps 2 --held-out 5 --out plain
@@ -64,7 +64,7 @@ check "one curve" test "$(curve plain)" = "$(curve plain2)"
 printf 'student: s\ndata: d.jsonl\ntemperature: 2\n' >bad.yaml
 run train --config bad.yaml --out x
 exits 5
-err_has '--temperature is for distillation'
+err_has 'leave --temperature out'
 run plan --student s --data d.jsonl --temperature 2
 exits 2
 err_has '^--temperature needs --teacher$'

@@ -162,7 +162,7 @@ err_has "unknown flag '--control'"
 printf 'student: s\ndata: d.jsonl\ncontrol: true\n' >x.yaml
 run train --config x.yaml --out x
 exits 5
-err_has '--control is for distillation'
+err_has 'leave --control out'
 run distill --teacher t --student s $base --contrl --out x
 exits 2
 err_has 'did you mean --control'

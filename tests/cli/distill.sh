@@ -24,7 +24,7 @@ check "a run without a teacher has no flags for one" sh -c '! grep -E -e "--(tea
 run distill --student s --data d.jsonl --out x
 exits 2
 err_one_line
-err_has '--teacher is missing; retort train'
+err_has 'retort distill needs --teacher; retort train'
 run train --student s --data d.jsonl
 exits 2
 err_has '--out'

@@ -267,7 +267,7 @@ api distill student=s data=d.jsonl out=x
 refused
 printf "temperature: 2\n" >warm.yaml
 run train --student s --data d.jsonl --out x --config warm.yaml
-err_has "--temperature is for distillation"
+err_has "retort train has no teacher; leave --temperature out"
 keep
 api train student=s data=d.jsonl out=x temperature=2
 refused
