@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""gen_tokenizer_unicode.py OUT - writes src/text/tokenizer/tok_unicode_data.h: what the `tokenizers` package takes each code point for.
+"""gen_tokenizer_unicode.py OUT - writes src/text/tokenizer/tok_unicode_generated.h: what the `tokenizers` package takes each code point for.
 
 The package mixes four Unicode versions: its regular expressions, its Rust strings, its punctuation table and its
 normalisation each have their own. The libraries that we link have yet others. So the classes are asked for, code point by
@@ -121,12 +121,12 @@ def main():
     strip = normalizers.StripAccents()
     accents = {c for c in POINTS if strip.normalize_str(chr(c)) == ""}
     forms = norm_sets()
-    out = ["/* tok_unicode_data.h - what the tokenizers package takes each code point for. Written by",
+    out = ["/* tok_unicode_generated.h - what the tokenizers package takes each code point for. Written by",
            f" * tools/gen_tokenizer_unicode.py with tokenizers {tokenizers.__version__}; not edited by hand.",
            " *",
            " * Owns: the pinned classes. Several Unicode versions are at work in that package, and the linked libraries have yet",
            " * others; equal ids need equal classes. Included by tok_unicode.c alone. */",
-           "#ifndef RT_TEXT_TOK_UNICODE_DATA_H", "#define RT_TEXT_TOK_UNICODE_DATA_H", "",
+           "#ifndef RT_TOKENIZER_TOK_UNICODE_GENERATED_H", "#define RT_TOKENIZER_TOK_UNICODE_GENERATED_H", "",
            '#include "text/tokenizer/tok_unicode.h"', "", "/* clang-format off */"]
     write_ranges(out, "range_letter", letters, r"\p{L} of the regex engine")
     write_ranges(out, "range_number", numbers, r"\p{N} of the regex engine")

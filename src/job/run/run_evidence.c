@@ -2,7 +2,7 @@
  * verdict.json.
  *
  * Owns: gathering the facts while the run has them in memory. What they mean is falsifiers.c; reading them again is
- * run_verify.c. */
+ * evidence/audit.h. */
 #include "job/run/run_evidence.h"
 
 #include "base/json.h"

@@ -1,12 +1,11 @@
-/* tok_unicode.c - classes of code points, lower case, validation and repair of UTF-8, the characters that stand for
- * bytes.
+/* tok_unicode.c - classes of code points, lower case, the characters that stand for bytes.
  *
- * Owns: reading the pinned ranges of tok_unicode_data.h. Leaves to tok_regex.c how a class is said in a pattern, and to
- * tok_nfc.c the normalisation forms. */
+ * Owns: reading the pinned ranges of tok_unicode_generated.h. Leaves to tok_regex.c how a class is said in a pattern,
+ * and to tok_nfc.c the normalisation forms. */
 #include "text/tokenizer/tok_unicode.h"
 
 #include "base/mem.h"
-#include "text/tokenizer/tok_unicode_data.h"
+#include "text/tokenizer/tok_unicode_generated.h"
 
 #include <utf8proc.h>
 

@@ -1,10 +1,10 @@
-/* tok_unicode_data.h - what the tokenizers package takes each code point for. Written by
+/* tok_unicode_generated.h - what the tokenizers package takes each code point for. Written by
  * tools/gen_tokenizer_unicode.py with tokenizers 0.23.3; not edited by hand.
  *
  * Owns: the pinned classes. Several Unicode versions are at work in that package, and the linked libraries have yet
  * others; equal ids need equal classes. Included by tok_unicode.c alone. */
-#ifndef RT_TOKENIZER_TOK_UNICODE_DATA_H
-#define RT_TOKENIZER_TOK_UNICODE_DATA_H
+#ifndef RT_TOKENIZER_TOK_UNICODE_GENERATED_H
+#define RT_TOKENIZER_TOK_UNICODE_GENERATED_H
 
 #include "text/tokenizer/tok_unicode.h"
 
