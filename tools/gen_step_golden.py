@@ -7,6 +7,7 @@ another: its size, largest magnitude, norm, the product with a fixed vector, and
 another machine). Needs torch, transformers and peft; tests/interop/step_reference.py does the work.
 """
 import argparse
+import itertools
 import json
 import os
 import sys
@@ -31,7 +32,7 @@ EVERY = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_p
 def cases():
     """name, student, teacher or None, job"""
     kinds = ("forward-kl", "reverse-kl", "jsd", "skew-forward", "skew-reverse", "tv", "forward-kl", "jsd", "reverse-kl")
-    for number, (name, kind) in enumerate(zip(ref.MODELS, kinds)):
+    for number, (name, kind) in enumerate(zip(ref.MODELS, itertools.cycle(kinds))):
         job = ref.make_job(500 + number, 41, divergence=kind, mix=0.3, temperature=(2.0, 1.0)[number % 2], t2=number % 3 != 2,
                            documents=1 + number % 3, micro=1 + number % 2, block=number % 4 == 3)
         yield name, ref.config(name), ref.teacher_config(name), job

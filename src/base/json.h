@@ -11,10 +11,9 @@
 
 #include "base/err.h"
 #include "base/hash.h"
+#include "base/str.h"
 
 #include <jansson.h>
-#include <stdbool.h>
-#include "base/str.h"
 
 /* Routes jansson's memory through rt_alloc, once. */
 void rt_json_init(void);

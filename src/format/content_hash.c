@@ -14,7 +14,7 @@
  * tensors, the tensors' digests sorted by name (bytes).
  *
  * Segments do not depend on threads or files, so neither does the hash; they are what cores work on, largest first. */
-#include "format/format_internal.h"
+#include "format/model_file.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>

@@ -2,7 +2,6 @@
 #include "format/convert.h"
 
 #include "base/sys.h"
-#include "format/format_internal.h"
 #include "num/quant.h"
 
 #include <math.h>

@@ -2,7 +2,7 @@
  *
  * Owns: where the cache is, which snapshot a revision means. Nothing is ever downloaded: what is missing is named, with
  * the command that gets it. */
-#include "format/format_internal.h"
+#include "format/model_file.h"
 
 #include <ctype.h>
 #include <string.h>

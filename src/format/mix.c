@@ -2,7 +2,7 @@
  *
  * Owns: the names of --dtype, the mixtures and fallbacks of llama.cpp for dense models, what each format can hold. How
  * values become blocks is num/quant.c's. */
-#include "format/format_internal.h"
+#include "format/model_write.h"
 
 #include <strings.h>
 

@@ -2,7 +2,11 @@
  *
  * Owns: what a name means (path or org/name), the format by content, the order of tensors, what is left out of them and
  * why. Leaves each format to its reader. */
-#include "format/format_internal.h"
+#include "format/model_file.h"
+
+#include "format/apr/apr.h"
+#include "format/gguf/gguf.h"
+#include "format/hf/hf.h"
 
 #include <limits.h>
 #include <stdio.h>

@@ -35,6 +35,7 @@ uint64_t rt_model_file_parameters(const rt_model_file *m); /* elements of all te
 
 /* The snapshot folder of org/name (kind "models") or of a data set (kind "datasets") in the local cache, in a.
  * RT_NOT_FOUND says where was looked and how to get it. */
+bool rt_hub_name_is(const char *spec); /* whether a text has the form org/name or org/name@revision */
 int rt_hub_find(char **folder, rt_arena *a, const char *kind, const char *repo, const rt_hub_env *env, rt_err *e);
 
 /* ---- identity (content_hash.c) ---- */

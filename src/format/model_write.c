@@ -3,7 +3,11 @@
  * Owns: the checks before anything is created, the files of an output under their temporary names, and what becomes of
  * them. Leaves the bytes of a header to the formats' layouts, filling to write_fill.c, and the other files of a
  * directory to hf_write.c. */
-#include "format/format_internal.h"
+#include "format/model_write.h"
+
+#include "format/apr/apr.h"
+#include "format/gguf/gguf.h"
+#include "format/hf/hf.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -32,7 +32,13 @@ int rt_model_write(const rt_model_out *o, const rt_model_write_calls *calls, rt_
 /* How many bytes rt_model_write would write, in all files together. Nothing is opened. */
 int rt_model_write_bytes(const rt_model_out *o, uint64_t *bytes, rt_err *e);
 
+/* Everything in the files: tensors on all cores, headers, footers (write_fill.c). */
+int rt_write_fill(const rt_model_out *o, const rt_out_file *files, uint32_t file_count,
+                  const rt_model_write_calls *calls, rt_pool *pool, rt_err *e);
+
 /* ---- which dtype for which tensor (mix.c) ---- */
+
+bool rt_container_holds(rt_container c, rt_dtype d); /* whether the format can hold the type */
 
 /* "f32", "bf16", ... for every matrix, or a mixture: "q4_k_m". Vectors stay f32 in GGUF and APR, and follow the
  * matrices' plain dtype in safetensors. */

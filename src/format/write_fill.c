@@ -5,7 +5,7 @@
  *
  * Pieces do not depend on the number of threads, and neither do their bytes. The checksum of a file is combined from
  * those of its pieces in the order of their places. */
-#include "format/format_internal.h"
+#include "format/model_write.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

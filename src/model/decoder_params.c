@@ -249,7 +249,7 @@ int rt_decoder_new(rt_decoder **out, rt_space *s, const rt_model_config *c, cons
     rt_decoder *d = rt_alloc_zero(sizeof *d, 16);
     builder b = { d, s, o };
     if (!d) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a model"));
-    RT_TRY(rt_config_check(c, o->name, e));
+    RT_TRY(rt_config_check_shape(c, o->name, e));
     if (o->lora.rank && (o->lora.roles & ~(uint32_t)RT_LORA_ROLES || !o->lora.roles))
         RT_TRY(rt_fail(e, RT_INVALID, "adapters stand beside q, k, v, o, gate, up and down projections only"));
     d->config = *c;

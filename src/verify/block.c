@@ -180,15 +180,6 @@ out:
     return rc;
 }
 
-/* The first family that can have what the shape has; the last one, for the decoder to refuse, when none can. */
-static void find_family(rt_model_config *c)
-{
-    for (const rt_family *const *f = rt_families; *f; f++) {
-        c->family = *f;
-        if (rt_config_check(c, "block", NULL) >= 0) return;
-    }
-}
-
 int rt_block_new(rt_block **out, const rt_block_shape *s, const rt_policy *policy, rt_err *e)
 {
     int rc;
@@ -200,7 +191,6 @@ int rt_block_new(rt_block **out, const rt_block_shape *s, const rt_policy *polic
     b->shape.config.context = s->T;
     b->shape.config.norm_eps = 1e-5;
     b->shape.config.rope = (rt_rope_scaling){ .kind = RT_ROPE_PLAIN, .theta = 100.0 };
-    find_family(&b->shape.config);
     RT_TRY(rt_space_new(&b->space, e));
     RT_TRY(rt_decoder_new(&b->decoder, b->space, &b->shape.config, &o, e));
     RT_TRY(make_inputs(b, policy, e));

@@ -2,7 +2,8 @@
  * file, cover it, and can be read to their last value.
  *
  * With -DRT_FUZZ_REPLAY it has a main() of its own (replay.h). */
-#include "format/format_internal.h"
+#include "format/hf/hf.h"
+#include "format/model_file.h"
 
 #include <stdio.h>
 #include <string.h>

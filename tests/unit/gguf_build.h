@@ -6,7 +6,8 @@
 #ifndef RT_TESTS_GGUF_BUILD_H
 #define RT_TESTS_GGUF_BUILD_H
 
-#include "format/format_internal.h"
+#include "format/gguf/gguf.h"
+#include "format/model_write.h"
 
 #include <stdio.h>
 #include <stdlib.h>

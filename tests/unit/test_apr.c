@@ -2,7 +2,7 @@
 #include "apr_case.h"
 
 #include "base/json.h"
-#include "format/format_internal.h"
+#include "format/apr/apr.h"
 
 static void test_by_hand(void **state)
 {

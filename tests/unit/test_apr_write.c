@@ -2,7 +2,8 @@
 #include "apr_case.h"
 
 #include "base/json.h"
-#include "format/format_internal.h"
+#include "format/apr/apr.h"
+#include "format/model_write.h"
 
 #include <jansson.h>
 

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "format/format_internal.h"
+#include "format/model_write.h"
 #include "memory_case.h"
 
 #include <math.h>

@@ -2,7 +2,7 @@
  * each format can hold. */
 #include "format_case.h"
 
-#include "format/format_internal.h"
+#include "format/model_write.h"
 
 typedef struct mixed {
     rt_model_config c;

@@ -2,7 +2,7 @@
  * local cache; what is left out of the tensors, and every way in which files may not fit together. */
 #include "format_case.h"
 
-#include "format/format_internal.h"
+#include "format/model_file.h"
 
 #define CONFIG                                                                                                         \
     "{\"model_type\":\"llama\",\"num_hidden_layers\":1,\"hidden_size\":4,\"num_attention_heads\":2,"                   \

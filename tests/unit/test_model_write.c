@@ -7,7 +7,8 @@
 
 #include <cmocka.h>
 
-#include "format/format_internal.h"
+#include "format/hf/hf.h"
+#include "format/model_write.h"
 
 #include <pthread.h>
 #include <signal.h>

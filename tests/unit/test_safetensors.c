@@ -8,7 +8,8 @@
 #include <cmocka.h>
 
 #include "base/sys.h"
-#include "format/format_internal.h"
+#include "format/hf/hf.h"
+#include "format/model_file.h"
 #include "memory_case.h"
 
 #include <stdio.h>

@@ -45,7 +45,9 @@ int rt_config_from_json(rt_model_config *c, const char *text, size_t len, const 
  * most matrices are stored in (torch_dtype). Both the old rope form and `rope_parameters` are kept as they were. */
 int rt_config_to_json(const rt_model_config *c, rt_dtype dtype, rt_str *out, rt_err *e);
 /* Whether the numbers fit together (heads divide, sizes in range, parameters countable): RT_INVALID with what and why.
- * Every reader ends with it. */
+ */
+int rt_config_check_shape(const rt_model_config *c, const char *where, rt_err *e);
+/* That, and whether the family can have them. Every reader ends with it. */
 int rt_config_check(const rt_model_config *c, const char *where, rt_err *e);
 
 /* The flags of all layers, as the family has them where no list says otherwise: layers without rope, and the window

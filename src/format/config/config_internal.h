@@ -19,6 +19,9 @@ typedef struct rt_config_reader {
 
 /* Keeps the first error; the file is put before the message. */
 void rt_config_fault(rt_config_reader *r, int status, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* The key is not of the wanted kind. */
+void rt_config_wrong_kind(rt_config_reader *r, const char *key, const char *wanted, const json_t *v);
+const char *rt_config_kind(const json_t *v); /* "a list" */
 /* The key is there and not null. */
 bool rt_config_has(const rt_config_reader *r, const char *key);
 /* A whole number from min to max; the fallback when the key is absent. Null is not a number. */

@@ -1,7 +1,7 @@
 /* config_json.c - reads config.json as transformers' configuration classes do, or refuses it by the name of a key.
  *
- * Owns: the getters, which keys a family has, keys that would change the numbers and are not understood. Leaves rope to
- * config_rope.c, windows and layers without rope to config_layers.c, sense to config_check.c. */
+ * Owns: which keys a family has, keys that would change the numbers and are not understood. Leaves rope to
+ * config_rope.c, windows and layers without rope to config_layers.c, sense to config.c. */
 #include "format/config/config_internal.h"
 
 #include "base/json.h"
@@ -12,86 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-
-/* ---- getters ---- */
-
-void rt_config_fault(rt_config_reader *r, int status, const char *format, ...)
-{
-    char text[400];
-    va_list args;
-    if (r->rc < 0) return;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    r->rc = rt_fail(r->e, status, "%s: %s", r->where, text);
-}
-
-bool rt_config_has(const rt_config_reader *r, const char *key)
-{
-    const json_t *v = json_object_get(r->at, key);
-    return v && !json_is_null(v);
-}
-
-static const char *kind_of(const json_t *v)
-{
-    switch (json_typeof(v)) {
-    case JSON_OBJECT: return "an object";
-    case JSON_ARRAY: return "a list";
-    case JSON_STRING: return "a string";
-    case JSON_INTEGER: return "a whole number";
-    case JSON_REAL: return "a number";
-    case JSON_NULL: return "null";
-    default: return "true or false";
-    }
-}
-
-static void wrong_kind(rt_config_reader *r, const char *key, const char *wanted, const json_t *v)
-{
-    rt_config_fault(r, RT_FORMAT, "key \"%s%s\" must be %s, but is %s: correct the file", r->path, key, wanted,
-                    kind_of(v));
-}
-
-uint32_t rt_config_u32(rt_config_reader *r, const char *key, uint32_t min, uint32_t max, uint32_t fallback)
-{
-    const json_t *v = json_object_get(r->at, key);
-    if (!v || r->rc < 0) return fallback;
-    if (!json_is_integer(v)) {
-        wrong_kind(r, key, "a whole number", v);
-        return fallback;
-    }
-    json_int_t n = json_integer_value(v);
-    if (n >= (json_int_t)min && n <= (json_int_t)max) return (uint32_t)n;
-    rt_config_fault(r, RT_FORMAT, "key \"%s%s\": %lld is out of range (%u to %u): correct the file", r->path, key,
-                    (long long)n, min, max);
-    return fallback;
-}
-
-double rt_config_real(rt_config_reader *r, const char *key, double fallback)
-{
-    const json_t *v = json_object_get(r->at, key);
-    if (!v || r->rc < 0) return fallback;
-    if (json_is_number(v)) return json_number_value(v);
-    wrong_kind(r, key, "a number", v);
-    return fallback;
-}
-
-bool rt_config_bool(rt_config_reader *r, const char *key, bool fallback)
-{
-    const json_t *v = json_object_get(r->at, key);
-    if (!v || r->rc < 0) return fallback;
-    if (json_is_boolean(v)) return json_is_true(v);
-    wrong_kind(r, key, "true or false", v);
-    return fallback;
-}
-
-const char *rt_config_text(rt_config_reader *r, const char *key, const char *fallback)
-{
-    const json_t *v = json_object_get(r->at, key);
-    if (!v || json_is_null(v) || r->rc < 0) return fallback;
-    if (json_is_string(v)) return json_string_value(v);
-    wrong_kind(r, key, "a string", v);
-    return fallback;
-}
 
 /* ---- keys that are not understood ---- */
 
@@ -234,7 +154,8 @@ static int64_t read_id(rt_config_reader *r, const char *key, const json_t *v)
 {
     if (json_is_null(v)) return -1;
     if (!json_is_integer(v)) {
-        wrong_kind(r, key, strcmp(key, "eos_token_id") == 0 ? "a token id or a list of them" : "a token id", v);
+        rt_config_wrong_kind(r, key, strcmp(key, "eos_token_id") == 0 ? "a token id or a list of them" : "a token id",
+                             v);
         return -1;
     }
     json_int_t n = json_integer_value(v);
@@ -305,7 +226,7 @@ static int read_all(rt_model_config *c, const json_t *root, const char *where, r
 {
     rt_config_reader r = { .at = root, .path = "", .where = where, .e = e };
     if (!json_is_object(root)) {
-        rt_config_fault(&r, RT_FORMAT, "the file must hold one JSON object, but holds %s", kind_of(root));
+        rt_config_fault(&r, RT_FORMAT, "the file must hold one JSON object, but holds %s", rt_config_kind(root));
         return r.rc;
     }
     read_family(&r, c);

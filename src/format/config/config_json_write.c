@@ -11,11 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool rt_config_put(json_t *object, const char *key, json_t *value)
-{
-    return value && json_object_set_new(object, key, value) == 0;
-}
-
 /* ---- keys ---- */
 
 static bool write_shape(const rt_model_config *c, json_t *root)

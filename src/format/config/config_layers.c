@@ -1,8 +1,8 @@
 /* config_layers.c - the keys of config.json that tell layers apart: sliding windows and layers without rope.
  *
  * Owns: sliding_window, use_sliding_window, max_window_layers, layer_types, no_rope_layers, no_rope_layer_interval,
- * each as the family's class reads it, and the flags of layers that no file tells apart. A file that asks for windows
- * and has none is refused, as transformers fails on it. */
+ * each as the family's class reads it. A file that asks for windows and has none is refused, as transformers fails on
+ * it. */
 #include "format/config/config_internal.h"
 
 #include <string.h>
@@ -186,37 +186,4 @@ bool rt_config_write_layers(const rt_model_config *c, json_t *root)
     case RT_WINDOW_NO_ROPE: return write_no_rope(c, root) && ok;
     }
     return false;
-}
-
-/* ---- without a file ---- */
-
-void rt_config_usual_layers(rt_model_config *c)
-{
-    for (uint32_t i = 0; i < c->layers && i < RT_MAX_LAYERS; i++) {
-        bool rope = c->family->no_rope_every == 0 || (i + 1) % c->family->no_rope_every != 0;
-        bool window = c->window && (!rope || c->family->windows != RT_WINDOW_NO_ROPE);
-        c->layer_flags[i] = (uint8_t)((rope ? 0 : RT_LAYER_NO_ROPE) | (window ? RT_LAYER_WINDOW : 0));
-    }
-}
-
-int rt_config_take_layers(rt_model_config *out, const rt_model_config *c, const uint32_t *layers, uint32_t count,
-                          rt_err *e)
-{
-    if (count == 0 || count > c->layers)
-        return rt_fail(e, RT_INVALID, "a student takes 1 to %u of the model's layers, not %u", c->layers, count);
-    for (uint32_t i = 0; i < count; i++) {
-        if (layers[i] >= c->layers)
-            return rt_fail(e, RT_INVALID, "there is no layer %u: the model has layers 0 to %u", layers[i],
-                           c->layers - 1);
-        if (i && layers[i] <= layers[i - 1])
-            return rt_fail(e, RT_INVALID, "layer %u after layer %u: name layers in rising order, each once", layers[i],
-                           layers[i - 1]);
-    }
-    *out = *c;
-    out->layers = count;
-    memset(out->layer_flags, 0, sizeof out->layer_flags);
-    uint8_t all = 0;
-    for (uint32_t i = 0; i < count; i++) all |= out->layer_flags[i] = c->layer_flags[layers[i]];
-    if (!(all & RT_LAYER_WINDOW)) out->window = 0;
-    return RT_OK;
 }

@@ -1,7 +1,7 @@
 /* names.c - see names.h: the one table of a decoder's parameters, walked in both directions.
  *
  * Owns: names to roles and back, shapes, the one order of all parameters. Which values a configuration may have is
- * config_check.c's; nothing here is checked again. */
+ * config.c's; nothing here is checked again. */
 #include "format/config/names.h"
 
 #include "base/mem.h"

@@ -38,6 +38,12 @@ typedef enum rt_gguf_type {
         RT_GGUF_TYPE_COUNT
 } rt_gguf_type;
 
+typedef struct rt_gguf_value_type {
+    const char *name;
+    uint32_t bytes; /* 0: no fixed size */
+} rt_gguf_value_type;
+extern const rt_gguf_value_type rt_gguf_types[RT_GGUF_TYPE_COUNT];
+
 enum { RT_GGUF_ALIGNMENT = 32, RT_GGUF_VERSION = 3, RT_GGUF_MAX_DEPTH = 4, RT_GGUF_MAX_KEYS = 1 << 20 };
 /* Under which the reader keeps what other formats' files have and GGUF has no key for. */
 #define RT_GGUF_KEY_CONFIG "retort.config"
@@ -69,7 +75,7 @@ typedef struct rt_gguf {
 int rt_gguf_parse(rt_gguf *g, const rt_map *map, const char *path, rt_err *e);
 void rt_gguf_free(rt_gguf *g);                                       /* accepts null and zeroes */
 const rt_gguf_key *rt_gguf_find(const rt_gguf *g, const char *name); /* null when absent */
-const char *rt_gguf_type_name(rt_gguf_type t);
+int rt_gguf_compare(rt_span a, rt_span b);                           /* names in the order of keys */
 
 /* What is left of a file, read from its front: false, and nothing taken, when it is too short. */
 typedef struct rt_gguf_cursor {
@@ -106,7 +112,7 @@ int rt_gguf_read_config(rt_model_file *m, const rt_gguf *g, const float *factors
 /* m->text (gguf_text.c). */
 int rt_gguf_read_text(rt_model_file *m, const rt_gguf *g, rt_err *e);
 
-/* The factor on cos and sin that yarn has when nobody sets one (gguf_rope.c). */
+/* The factor on cos and sin that yarn has when nobody sets one (gguf_rope_factors.c). */
 double rt_gguf_yarn_default(double factor);
 /* factors (D/2) by which llama3 scaling divides the frequencies; kind is RT_ROPE_LLAMA3. */
 void rt_gguf_rope_factors(float *factors, uint32_t D, const rt_rope_scaling *s);

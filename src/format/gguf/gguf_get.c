@@ -1,4 +1,4 @@
-/* gguf_get.c - values of GGUF keys as the C types that their users want.
+/* gguf_get.c - keys of a GGUF file, found, and their values as the C types that their users want.
  *
  * Owns: conversion and its refusals. A key that is absent leaves its target alone; what is then right, the caller
  * knows. */
@@ -8,12 +8,40 @@
 #include <stdlib.h>
 #include <string.h>
 
+const rt_gguf_value_type rt_gguf_types[RT_GGUF_TYPE_COUNT] = {
+#define X(name, number, text, bytes) [number] = { text, bytes },
+    RT_GGUF_TYPE_LIST(X)
+#undef X
+};
+
+int rt_gguf_compare(rt_span a, rt_span b)
+{
+    int c = memcmp(a.data, b.data, a.len < b.len ? a.len : b.len);
+    return c != 0 ? c : (a.len > b.len) - (a.len < b.len);
+}
+
+const rt_gguf_key *rt_gguf_find(const rt_gguf *g, const char *name)
+{
+    rt_span want = { name, strlen(name) };
+    uint32_t low = 0, high = g->key_count;
+    while (low < high) {
+        uint32_t mid = low + (high - low) / 2;
+        int c = rt_gguf_compare(g->keys[mid].name, want);
+        if (c == 0) return &g->keys[mid];
+        if (c < 0)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return NULL;
+}
+
 static int wrong_type(const rt_gguf *g, const rt_gguf_key *k, const char *wanted, rt_err *e)
 {
     bool array = k->type == RT_GGUF_ARRAY;
     return rt_fail(e, RT_FORMAT, "%s: key '%.*s' is %s%s, but must be %s; convert the model again", g->path,
                    (int)k->name.len, k->name.data, array ? "an array of " : "a ",
-                   rt_gguf_type_name(array ? k->elem : k->type), wanted);
+                   rt_gguf_types[array ? k->elem : k->type].name, wanted);
 }
 
 static int64_t signed_at(const uint8_t *p, rt_gguf_type t)
@@ -53,16 +81,6 @@ static bool integer_at(const uint8_t *p, rt_gguf_type t, uint64_t *out, bool *ne
     }
 }
 
-static uint32_t size_of(rt_gguf_type t)
-{
-    static const uint8_t sizes[RT_GGUF_TYPE_COUNT] = {
-#define X(name, number, text, bytes) [number] = bytes,
-        RT_GGUF_TYPE_LIST(X)
-#undef X
-    };
-    return sizes[t];
-}
-
 int rt_gguf_get_u32(const rt_gguf *g, const char *name, uint32_t *out, rt_err *e)
 {
     const rt_gguf_key *k = rt_gguf_find(g, name);
@@ -73,7 +91,8 @@ int rt_gguf_get_u32(const rt_gguf *g, const char *name, uint32_t *out, rt_err *e
     for (uint64_t i = 0; i < k->count; i++) {
         uint64_t v;
         bool negative;
-        if (!integer_at(k->data + i * size_of(t), t, &v, &negative)) return wrong_type(g, k, "a whole number", e);
+        if (!integer_at(k->data + i * rt_gguf_types[t].bytes, t, &v, &negative))
+            return wrong_type(g, k, "a whole number", e);
         if (negative || v > UINT32_MAX)
             return rt_fail(e, RT_FORMAT, "%s: key '%s' is out of range (0 to %u); convert the model again", g->path,
                            name, UINT32_MAX);

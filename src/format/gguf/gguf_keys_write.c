@@ -41,30 +41,18 @@ static void begin_array(writer *w, const char *key, uint32_t type, uint64_t coun
     rt_gguf_append(w->out, &count, 8);
 }
 
-static void key_u32(writer *w, const char *key, uint32_t value)
+static void key_value(writer *w, const char *key, uint32_t type, const void *value, size_t bytes)
 {
-    begin(w, key, RT_GGUF_U32);
-    rt_gguf_append(w->out, &value, 4);
+    begin(w, key, type);
+    rt_gguf_append(w->out, value, bytes);
 }
+
+static void key_u32(writer *w, const char *key, uint32_t value) { key_value(w, key, RT_GGUF_U32, &value, 4); }
 
 static void key_f32(writer *w, const char *key, double value)
 {
     float f = (float)value;
-    begin(w, key, RT_GGUF_F32);
-    rt_gguf_append(w->out, &f, 4);
-}
-
-static void key_bool(writer *w, const char *key, bool value)
-{
-    uint8_t b = value;
-    begin(w, key, RT_GGUF_BOOL);
-    rt_gguf_append(w->out, &b, 1);
-}
-
-static void key_text(writer *w, const char *key, const char *text)
-{
-    begin(w, key, RT_GGUF_STRING);
-    put_string(w, text, strlen(text));
+    key_value(w, key, RT_GGUF_F32, &f, 4);
 }
 
 static void key_span(writer *w, const char *key, rt_span text)
@@ -74,6 +62,11 @@ static void key_span(writer *w, const char *key, rt_span text)
     put_string(w, text.data, text.len);
 }
 
+static void key_text(writer *w, const char *key, const char *text)
+{
+    key_span(w, key, (rt_span){ text, strlen(text) });
+}
+
 /* -1: not given, no key */
 static void key_id(writer *w, const char *key, int64_t id)
 {
@@ -81,7 +74,8 @@ static void key_id(writer *w, const char *key, int64_t id)
 }
 static void key_flag(writer *w, const char *key, int value)
 {
-    if (value >= 0) key_bool(w, key, value != 0);
+    uint8_t set = value != 0;
+    if (value >= 0) key_value(w, key, RT_GGUF_BOOL, &set, 1);
 }
 
 static const char *arch(writer *w, const char *suffix)

@@ -9,17 +9,6 @@
 
 #define AGAIN "the file is damaged or incomplete: download or convert it again"
 
-static const struct {
-    const char *name;
-    uint32_t bytes;
-} types[RT_GGUF_TYPE_COUNT] = {
-#define X(name, number, text, bytes) [number] = { text, bytes },
-    RT_GGUF_TYPE_LIST(X)
-#undef X
-};
-
-const char *rt_gguf_type_name(rt_gguf_type t) { return (unsigned)t < RT_GGUF_TYPE_COUNT ? types[t].name : "unknown"; }
-
 static uint64_t left(const rt_gguf_cursor *c) { return (uint64_t)(c->end - c->p); }
 
 bool rt_gguf_take(rt_gguf_cursor *c, void *out, uint64_t bytes)
@@ -49,9 +38,9 @@ static unsigned long long at(const rt_gguf *g, const rt_gguf_cursor *c)
 static bool skip(rt_gguf_cursor *c, uint32_t type, uint64_t count, uint32_t depth)
 {
     if (type >= RT_GGUF_TYPE_COUNT || depth > RT_GGUF_MAX_DEPTH) return false;
-    if (types[type].bytes != 0) {
-        if (count > left(c) / types[type].bytes) return false;
-        c->p += count * types[type].bytes;
+    if (rt_gguf_types[type].bytes != 0) {
+        if (count > left(c) / rt_gguf_types[type].bytes) return false;
+        c->p += count * rt_gguf_types[type].bytes;
         return true;
     }
     if (count > left(c) / 8) return false;
@@ -131,21 +120,15 @@ static int parse_key(rt_gguf *g, rt_gguf_cursor *c, uint32_t i, rt_err *e)
         return rt_fail(e, RT_FORMAT,
                        "%s: the value of key '%.*s' at byte %llu (%llu of %s) runs past the end of the file or is "
                        "nested too deep; " AGAIN,
-                       g->path, shown, name.data, where, (unsigned long long)k.count, types[type].name);
+                       g->path, shown, name.data, where, (unsigned long long)k.count, rt_gguf_types[type].name);
     if (!rt_grow((void **)&g->keys, &g->key_cap, i + 1, sizeof *g->keys)) return rt_no_memory(e, g->path);
     g->keys[g->key_count++] = k;
     return RT_OK;
 }
 
-static int compare(rt_span a, rt_span b)
-{
-    int c = memcmp(a.data, b.data, a.len < b.len ? a.len : b.len);
-    return c != 0 ? c : (a.len > b.len) - (a.len < b.len);
-}
-
 static int by_name(const void *a, const void *b)
 {
-    return compare(((const rt_gguf_key *)a)->name, ((const rt_gguf_key *)b)->name);
+    return rt_gguf_compare(((const rt_gguf_key *)a)->name, ((const rt_gguf_key *)b)->name);
 }
 
 static int sort_keys(rt_gguf *g, rt_err *e)
@@ -153,7 +136,7 @@ static int sort_keys(rt_gguf *g, rt_err *e)
     if (g->key_count > 1) qsort(g->keys, g->key_count, sizeof *g->keys, by_name);
     for (uint32_t i = 1; i < g->key_count; i++) {
         rt_span name = g->keys[i].name;
-        if (compare(g->keys[i - 1].name, name) == 0)
+        if (rt_gguf_compare(g->keys[i - 1].name, name) == 0)
             return rt_fail(e, RT_FORMAT, "%s: key '%.*s' is there twice; convert the model again", g->path,
                            name.len > 100 ? 100 : (int)name.len, name.data);
     }
@@ -198,19 +181,3 @@ void rt_gguf_free(rt_gguf *g)
 }
 
 bool rt_gguf_is(const rt_map *map) { return map->size >= 4 && memcmp(map->data, "GGUF", 4) == 0; }
-
-const rt_gguf_key *rt_gguf_find(const rt_gguf *g, const char *name)
-{
-    rt_span want = { name, strlen(name) };
-    uint32_t low = 0, high = g->key_count;
-    while (low < high) {
-        uint32_t mid = low + (high - low) / 2;
-        int c = compare(g->keys[mid].name, want);
-        if (c == 0) return &g->keys[mid];
-        if (c < 0)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return NULL;
-}

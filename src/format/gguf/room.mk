@@ -6,6 +6,6 @@ LIB_SRCS += \
 	src/format/gguf/gguf_kv.c \
 	src/format/gguf/gguf_layout.c \
 	src/format/gguf/gguf_read.c \
-	src/format/gguf/gguf_rope.c \
+	src/format/gguf/gguf_rope_factors.c \
 	src/format/gguf/gguf_text.c \
 	src/format/gguf/gguf_types.c

@@ -10,9 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SIDE_MAX = 5 };
 #define TEXT_BYTES (UINT64_C(1) << 28) /* no file of text is larger */
-#define INDEX "model.safetensors.index.json"
 
 /* The file's text in the arena, ended by a zero; null data when there is no such file. */
 static int read_text(rt_model_file *m, const char *folder, const char *name, rt_span *out, rt_err *e)
@@ -104,32 +102,14 @@ out:
     return rc;
 }
 
-static const char *const side_names[SIDE_MAX] = { "special_tokens_map.json", "vocab.json", "merges.txt",
-                                                  "added_tokens.json", "tokenizer.model" };
-
-bool rt_hf_is_name(void *ctx, const char *name)
-{
-    static const char *const own[] = { "config.json",         "generation_config.json",    "tokenizer.json",
-                                       "chat_template.jinja", "tokenizer_config.json",     "model.safetensors",
-                                       "adapter_config.json", "adapter_model.safetensors", INDEX };
-    unsigned part, of;
-    int end = 0;
-    (void)ctx;
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-        if (strcmp(name, own[i]) == 0) return true;
-    for (int i = 0; i < SIDE_MAX; i++)
-        if (strcmp(name, side_names[i]) == 0) return true;
-    return sscanf(name, "model-%5u-of-%5u.safetensors%n", &part, &of, &end) == 2 && end > 0 && !name[end];
-}
-
 static int read_side(rt_model_file *m, const char *folder, rt_err *e)
 {
-    rt_side_file *side = rt_arena_alloc(&m->arena, SIDE_MAX * sizeof *side);
+    rt_side_file *side = rt_arena_alloc(&m->arena, RT_SIDE_MAX * sizeof *side);
     uint32_t count = 0;
     if (!side) return rt_no_memory(e, folder);
-    for (int i = 0; i < SIDE_MAX; i++) {
-        side[count].name = side_names[i];
-        int rc = read_text(m, folder, side_names[i], &side[count].text, e);
+    for (int i = 0; i < RT_SIDE_MAX; i++) {
+        side[count].name = rt_side_names[i];
+        int rc = read_text(m, folder, rt_side_names[i], &side[count].text, e);
         if (rc < 0) return rc;
         if (side[count].text.data) count++;
     }
@@ -185,7 +165,8 @@ static int check_index(const rt_model_file *m, const char *folder, const json_t 
         const char *said = json_string_value(json_object_get(map, t->file_name));
         if (!said || strcmp(said, file) != 0)
             return rt_fail(e, RT_FORMAT,
-                           "%s: tensor '%.96s' is in %s, but " INDEX " %s%.96s; the files do not belong together, get "
+                           "%s: tensor '%.96s' is in %s, but " RT_HF_INDEX
+                           " %s%.96s; the files do not belong together, get "
                            "them again",
                            folder, t->file_name, file, said ? "says it is in " : "does not name it", said ? said : "");
     }
@@ -196,11 +177,11 @@ static int check_index(const rt_model_file *m, const char *folder, const json_t 
         for (uint32_t i = 0; i < m->tensor_count && !found; i++) found = strcmp(m->tensors[i].file_name, key) == 0;
         if (!found)
             return rt_fail(e, RT_FORMAT,
-                           "%s: " INDEX " names tensor '%.96s' in %.96s, which does not hold it; get the "
+                           "%s: " RT_HF_INDEX " names tensor '%.96s' in %.96s, which does not hold it; get the "
                            "files again",
                            folder, key, json_string_value(value));
     }
-    return rt_fail(e, RT_FORMAT, "%s: " INDEX " and the shards do not agree; get the files again", folder);
+    return rt_fail(e, RT_FORMAT, "%s: " RT_HF_INDEX " and the shards do not agree; get the files again", folder);
 }
 
 static int read_shards(rt_model_file *m, const char *folder, const json_t *map, rt_err *e)
@@ -212,14 +193,15 @@ static int read_shards(rt_model_file *m, const char *folder, const json_t *map, 
         const char *file = json_string_value(value);
         bool have = false;
         if (!file || !plain_name(file))
-            return rt_fail(e, RT_FORMAT, "%s: " INDEX " gives tensor '%.96s' no plain file name; get the file again",
-                           folder, key);
+            return rt_fail(e, RT_FORMAT,
+                           "%s: " RT_HF_INDEX " gives tensor '%.96s' no plain file name; get the file again", folder,
+                           key);
         for (uint32_t i = 0; i < m->part_count && !have; i++) have = strcmp(rt_path_base(m->parts[i].path), file) == 0;
         if (have) continue;
         int rc = read_one(m, folder, file, e);
         if (rc == RT_NOT_FOUND)
-            return rt_fail(e, RT_NOT_FOUND, "%s: the shard %.96s, which " INDEX " names, is missing; get it", folder,
-                           file);
+            return rt_fail(e, RT_NOT_FOUND, "%s: the shard %.96s, which " RT_HF_INDEX " names, is missing; get it",
+                           folder, file);
         if (rc < 0) return rc;
     }
     return check_index(m, folder, map, e);
@@ -230,11 +212,11 @@ static int read_index(rt_model_file *m, const char *folder, rt_err *e)
     int rc;
     rt_span text;
     json_t *root = NULL;
-    RT_TRY(read_text(m, folder, INDEX, &text, e));
-    RT_TRY(parse(&root, text, folder, INDEX, JSON_REJECT_DUPLICATES, e));
+    RT_TRY(read_text(m, folder, RT_HF_INDEX, &text, e));
+    RT_TRY(parse(&root, text, folder, RT_HF_INDEX, JSON_REJECT_DUPLICATES, e));
     const json_t *map = json_object_get(root, "weight_map");
     if (!json_is_object(map) || json_object_size(map) == 0)
-        rc = rt_fail(e, RT_FORMAT, "%s/" INDEX " has no \"weight_map\"; get the file again", folder);
+        rc = rt_fail(e, RT_FORMAT, "%s/" RT_HF_INDEX " has no \"weight_map\"; get the file again", folder);
     else
         rc = read_shards(m, folder, map, e);
 out:
@@ -287,7 +269,7 @@ static int read_weights(rt_model_file *m, const char *folder, char *const *names
 {
     uint32_t n;
     if (has(names, count, "model.safetensors")) return read_one(m, folder, "model.safetensors", e);
-    if (has(names, count, INDEX)) return read_index(m, folder, e);
+    if (has(names, count, RT_HF_INDEX)) return read_index(m, folder, e);
     if (has(names, count, "adapter_config.json"))
         return rt_fail(e, RT_UNSUPPORTED, "%s holds an adapter, not a model: merge it into its base model first",
                        folder);
@@ -295,7 +277,7 @@ static int read_weights(rt_model_file *m, const char *folder, char *const *names
     if (n == 1) return read_one(m, folder, only, e);
     if (n == 0) return no_weights(folder, names, count, e);
     return rt_fail(e, RT_INVALID,
-                   "%s holds %u safetensors files and no " INDEX ": name one of them (%s, ...) or get the index",
+                   "%s holds %u safetensors files and no " RT_HF_INDEX ": name one of them (%s, ...) or get the index",
                    folder, n, only);
 }
 

@@ -65,7 +65,7 @@ static int put_index(const rt_model_out *o, const rt_out_file *files, uint32_t c
         }
     }
     rt_str_append(&s, "  }\n}\n");
-    return put_str(to, "model.safetensors.index.json", &s, e);
+    return put_str(to, RT_HF_INDEX, &s, e);
 }
 
 /* Whether tokenizer_config.json holds the template already: the same text, or a list of templates. A file of its own

@@ -46,6 +46,9 @@ uint64_t rt_out_tensor_bytes(const rt_model_out *o, uint32_t i);
 /* What most elements of matrices are stored in. */
 rt_dtype rt_out_main_dtype(const rt_model_out *o);
 
+#define RT_HF_INDEX "model.safetensors.index.json"
+enum { RT_SIDE_MAX = 5 };
+extern const char *const rt_side_names[RT_SIDE_MAX]; /* files that travel beside a model as they are */
 /* Whether a name is one that a directory of a model, or of an adapter, has when it was written by rt_model_write or
  * copied by others: no other file is ever removed with one. For rt_dir_holds_only; ctx is not looked at. */
 bool rt_hf_is_name(void *ctx, const char *name);

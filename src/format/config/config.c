@@ -1,4 +1,5 @@
-/* config_check.c - whether a configuration's numbers fit together, and its family can have them.
+/* config.c - a configuration without a file: whether its numbers fit together and its family can have them, and which
+ * layers have what.
  *
  * Owns: rt_config_check, with which every reader ends. What it refuses is either no decoder at all or a shape that the
  * family cannot express, so that a configuration that passes can be written in every format. */
@@ -6,6 +7,7 @@
 #include "format/config/names.h"
 
 #include <math.h>
+#include <string.h>
 
 static int in_range(const char *where, const char *what, uint64_t value, uint64_t max, rt_err *e)
 {
@@ -64,21 +66,32 @@ static int check_family(const rt_model_config *c, const char *where, rt_err *e)
     return rt_fail(e, RT_INVALID, "%s: the family %s %s: the configuration says otherwise", where, f->name, what);
 }
 
+static uint32_t count_windows(const rt_model_config *c)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < c->layers; i++) n += c->layer_flags[i] & RT_LAYER_WINDOW ? 1 : 0;
+    return n;
+}
+
 static int check_layers(const rt_model_config *c, const char *where, rt_err *e)
 {
-    uint32_t windows = 0;
-    for (uint32_t i = 0; i < c->layers; i++) {
-        uint8_t flags = c->layer_flags[i];
-        windows += flags & RT_LAYER_WINDOW ? 1 : 0;
-        if ((flags & RT_LAYER_NO_ROPE) && c->family->no_rope_every == 0)
-            return rt_fail(e, RT_INVALID, "%s: layer %u has no rope, which the family %s does not know", where, i,
-                           c->family->name);
-        if (flags & ~(RT_LAYER_WINDOW | RT_LAYER_NO_ROPE))
-            return rt_fail(e, RT_INVALID, "%s: layer %u has unknown flags %u", where, i, flags);
-    }
+    uint32_t windows = count_windows(c);
+    for (uint32_t i = 0; i < c->layers; i++)
+        if (c->layer_flags[i] & ~(RT_LAYER_WINDOW | RT_LAYER_NO_ROPE))
+            return rt_fail(e, RT_INVALID, "%s: layer %u has unknown flags %u", where, i, c->layer_flags[i]);
     if ((windows > 0) != (c->window > 0))
         return rt_fail(e, RT_INVALID, "%s: the sliding window is %u, but %u layers have one: correct the configuration",
                        where, c->window, windows);
+    return RT_OK;
+}
+
+static int check_family_layers(const rt_model_config *c, const char *where, rt_err *e)
+{
+    uint32_t windows = count_windows(c);
+    for (uint32_t i = 0; i < c->layers && c->family->no_rope_every == 0; i++)
+        if (c->layer_flags[i] & RT_LAYER_NO_ROPE)
+            return rt_fail(e, RT_INVALID, "%s: layer %u has no rope, which the family %s does not know", where, i,
+                           c->family->name);
     if (c->family->windows == RT_WINDOW_ALL && windows != 0 && windows != c->layers)
         return rt_fail(e, RT_INVALID,
                        "%s: %u of %u layers have a sliding window: in the family %s all have one or none", where,
@@ -86,13 +99,11 @@ static int check_layers(const rt_model_config *c, const char *where, rt_err *e)
     return RT_OK;
 }
 
-int rt_config_check(const rt_model_config *c, const char *where, rt_err *e)
+int rt_config_check_shape(const rt_model_config *c, const char *where, rt_err *e)
 {
     int rc = RT_OK;
     float freq[1], scale;
-    if (!c->family) return rt_fail(e, RT_INVALID, "%s: no family is set", where);
     RT_TRY(check_sizes(c, where, e));
-    RT_TRY(check_family(c, where, e));
     RT_TRY(check_layers(c, where, e));
     if (!(c->norm_eps >= 0 && isfinite(c->norm_eps)) || !(c->init_range >= 0 && isfinite(c->init_range))) {
         rc = rt_fail(e, RT_INVALID, "%s: rms_norm_eps %g or initializer_range %g is out of range (finite, 0 or more)",
@@ -109,4 +120,48 @@ int rt_config_check(const rt_model_config *c, const char *where, rt_err *e)
     if (rc < 0 && e) rt_err_context(e, "%s", where);
 out:
     return rc;
+}
+
+int rt_config_check(const rt_model_config *c, const char *where, rt_err *e)
+{
+    int rc;
+    if (!c->family) return rt_fail(e, RT_INVALID, "%s: no family is set", where);
+    RT_TRY(rt_config_check_shape(c, where, e));
+    RT_TRY(check_family(c, where, e));
+    RT_TRY(check_family_layers(c, where, e));
+out:
+    return rc;
+}
+
+/* ---- layers ---- */
+
+void rt_config_usual_layers(rt_model_config *c)
+{
+    for (uint32_t i = 0; i < c->layers && i < RT_MAX_LAYERS; i++) {
+        bool rope = c->family->no_rope_every == 0 || (i + 1) % c->family->no_rope_every != 0;
+        bool window = c->window && (!rope || c->family->windows != RT_WINDOW_NO_ROPE);
+        c->layer_flags[i] = (uint8_t)((rope ? 0 : RT_LAYER_NO_ROPE) | (window ? RT_LAYER_WINDOW : 0));
+    }
+}
+
+int rt_config_take_layers(rt_model_config *out, const rt_model_config *c, const uint32_t *layers, uint32_t count,
+                          rt_err *e)
+{
+    if (count == 0 || count > c->layers)
+        return rt_fail(e, RT_INVALID, "a student takes 1 to %u of the model's layers, not %u", c->layers, count);
+    for (uint32_t i = 0; i < count; i++) {
+        if (layers[i] >= c->layers)
+            return rt_fail(e, RT_INVALID, "there is no layer %u: the model has layers 0 to %u", layers[i],
+                           c->layers - 1);
+        if (i && layers[i] <= layers[i - 1])
+            return rt_fail(e, RT_INVALID, "layer %u after layer %u: name layers in rising order, each once", layers[i],
+                           layers[i - 1]);
+    }
+    *out = *c;
+    out->layers = count;
+    memset(out->layer_flags, 0, sizeof out->layer_flags);
+    uint8_t all = 0;
+    for (uint32_t i = 0; i < count; i++) all |= out->layer_flags[i] = c->layer_flags[layers[i]];
+    if (!(all & RT_LAYER_WINDOW)) out->window = 0;
+    return RT_OK;
 }

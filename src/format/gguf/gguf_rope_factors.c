@@ -1,4 +1,4 @@
-/* gguf_rope.c - rope scaling as GGUF has it: of llama3 a table of factors instead of its four parameters.
+/* gguf_rope_factors.c - rope scaling as GGUF has it: of llama3 a table of factors instead of its four parameters.
  *
  * Owns: both directions. Only the ratios of original context, low and high factor show in the table, so the parameters
  * are found by trying those that models are published with; another triple with the same ratios computes the same. */
