@@ -499,7 +499,7 @@ static request read_arguments(int argc, char **argv)
 {
     static const char usage[] =
         "usage: bench_cuda [--device D] [--only WORD,...] [--ops NAME,...] [--json FILE] [--tiny]\n"
-        "WORD: step, others, head, own (products by our own kernels)\n"
+        "WORD: step, others, head, own (GEMMs by our own kernels)\n"
         "NAME: of an op, as verify --op has it";
     request r = { .device = "cuda", .only = "" };
     for (int i = 1; i < argc; i++) {

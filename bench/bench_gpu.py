@@ -10,7 +10,7 @@ Models are made by `retort init` with the shapes of Qwen2.5 and random weights, 
 peer's: T 4, 0.3 CE + 0.7 T^2 KL. The peer script prints one JSON line for each of its --variants; its runs and ours
 take turns. Compilations of the peer are done once beforehand, side by side, so that its own cache holds them.
 
-Parts, for --only: models, kernels (bench_cuda: ops of three steps), head, own (products by our own kernels), steps,
+Parts, for --only: models, kernels (bench_cuda: ops of three steps), head, own (GEMMs by our own kernels), steps,
 long (32 x 2048), refusal, peer, peer-head, floor. Results are written after every measurement; with --json FILE that is
 there already they are added to it. Exits with 1 when a row is short, or was to be measured and was not.
 """

@@ -115,7 +115,8 @@ static void print_verdict(const rt_findings *f, rt_hash128 seal, const char *out
             printf("  %s  %s\n      claimed: %s\n      measured: %s\n",
                    k->verdict == RT_VERDICT_FAIL ? "FAILED" : "not measured", k->id, k->claim, k->measured);
     }
-    printf("evidence: %s/run/manifest.json, seal %s; retort verify %s checks it\n", out, rt_hash_text(hash, seal), out);
+    printf("evidence: %s/run/manifest.json, checksum %s; retort verify %s checks it\n", out, rt_hash_text(hash, seal),
+           out);
 }
 
 /* ---- what to type next ---- */

@@ -62,7 +62,7 @@ static int not_finished(const rt_audit *v, const char *path, rt_err *e)
     return rt_fail(
         e, RT_INVALID,
         "%s has not finished, so there is nothing to verify yet: it is still going, or was stopped, and then "
-        "retort %s --resume --out %s goes on with it",
+        "retort %s --resume --out %s resumes it",
         path, command ? command : "distill", v->root);
 }
 

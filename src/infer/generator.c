@@ -273,7 +273,7 @@ out:
 
 static int check_prompt(const rt_generator *g, const uint32_t *prompt, uint32_t count, rt_err *e)
 {
-    if (count == 0) return rt_fail(e, RT_INVALID, "the prompt is empty; there is nothing to go on from");
+    if (count == 0) return rt_fail(e, RT_INVALID, "the prompt is empty; there is nothing to continue");
     if (count >= g->context)
         return rt_fail(e, RT_INVALID, "the prompt has %u tokens and the context only %u; raise --context", count,
                        g->context);

@@ -35,7 +35,7 @@ static int parse_line(rt_report_run *r, const char *text, size_t len, bool last,
     int rc = json_is_object(j) ? fn(r, j, where, e)
                                : rt_fail(e, RT_FORMAT,
                                          "%s: not a JSON object; the file was altered or is damaged, "
-                                         "remove the line to go on without it",
+                                         "remove the line to continue without it",
                                          where);
     json_decref(j);
     return rc;
@@ -195,7 +195,7 @@ static int read_json(rt_report_run *r, const char *name, json_t **out, rt_err *e
     if (!*out && rt_json_out_of_memory()) RT_TRY(no_memory(e));
     if (!*out)
         RT_TRY(rt_fail(e, RT_FORMAT,
-                       "%s, line %d: %s; the file was altered or is damaged, move it away to go on "
+                       "%s, line %d: %s; the file was altered or is damaged, move it away to continue "
                        "without it",
                        path, where.line, where.text));
 out:

@@ -54,11 +54,11 @@ void rt_weights_say(rt_str *out, const rt_weights_choice *c)
     const rt_weights_case *f = &c->facts;
     char a[32], b[32], d[32];
     if (c->why == RT_WEIGHTS_UNSAID) return;
-    rt_str_append(out, c->weights == RT_WEIGHTS_BF16 ? "the teacher's are expanded to bf16 once"
+    rt_str_append(out, c->weights == RT_WEIGHTS_BF16 ? "the teacher's are dequantised to bf16 once"
                                                      : "the teacher's stay as they are stored");
     switch (c->why) {
     case RT_WEIGHTS_ASKED: rt_str_append(out, ", as the settings say"); break;
-    case RT_WEIGHTS_SAME: rt_str_append(out, ": nothing in them needs expanding"); break;
+    case RT_WEIGHTS_SAME: rt_str_append(out, ": nothing in them needs dequantising"); break;
     case RT_WEIGHTS_NO_GAIN: rt_str_append(out, ": this device multiplies them so"); break;
     case RT_WEIGHTS_NO_ROOM:
         rt_str_printf(out, ": with bf16 the run would take %s, and the limit is %s", rt_format_bytes(a, f->bf16),

@@ -43,7 +43,7 @@ typedef struct rt_weights_choice {
 
 /* What auto takes: bf16 where it fits and saves a step something, else native. */
 rt_weights_choice rt_weights_decide(const rt_weights_case *c);
-/* "the teacher's are expanded to bf16 once: ..."; nothing for UNSAID. */
+/* "the teacher's are dequantised to bf16 once: ..."; nothing for UNSAID. */
 void rt_weights_say(rt_str *out, const rt_weights_choice *c);
 
 #endif

@@ -219,7 +219,7 @@ out:
 
 static int damaged(const char *path, const char *what, rt_err *e)
 {
-    return rt_fail(e, RT_FORMAT, "%s: %s; remove this checkpoint to go on from the one before it", path, what);
+    return rt_fail(e, RT_FORMAT, "%s: %s; remove this checkpoint to resume from the one before it", path, what);
 }
 
 static int read_record(const char *path, const json_t *j, rt_progress_state *s, rt_err *e)

@@ -38,7 +38,7 @@ exits 0
 json_is 'j["teacher_weights"] == "bf16"'
 cp "$out" rounded.json
 run eval s --data d.jsonl --teacher t --teacher-weights bf16
-out_has "^weights +the teacher's are expanded to bf16 once, as the settings say$"
+out_has "^weights +the teacher's are dequantised to bf16 once, as the settings say$"
 run eval s --data d.jsonl --teacher t --teacher-weights f16
 exits 2
 err_has "--teacher-weights is auto, native or bf16, not 'f16'"

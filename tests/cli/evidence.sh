@@ -16,7 +16,7 @@ base="--data d.jsonl --batch 4 --seq-len 64 --threads 2 --eval-every 10 --save-e
 run train --student t $base --out taught --steps 60
 exits 0
 out_has '^verdict: 5 of 5 claims hold$'
-out_has '^evidence: taught/run/manifest.json, seal [0-9a-f]{32}; retort verify taught checks it$'
+out_has '^evidence: taught/run/manifest.json, checksum [0-9a-f]{32}; retort verify taught checks it$'
 run distill --teacher taught --student s $base --out o --steps 20
 exits 0
 out_has '^verdict: 8 of 8 claims hold$'

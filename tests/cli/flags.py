@@ -313,12 +313,12 @@ def _():
     a = other_curve(teacher_weights="bf16")
     expect(near(a.curve(), base().curve(), 1e-3), "a teacher rounded to bf16 is nearly the same")
     expect(a.memory() != base().memory(), "and smaller than one of f32")
-    expect("weights   the teacher's are expanded to bf16 once, as the settings say" in a.text, "it says so")
+    expect("weights   the teacher's are dequantised to bf16 once, as the settings say" in a.text, "it says so")
     expect(Run(teacher_weights="native").curve() == base().curve(), "native is what a processor takes")
     expect("weights   the teacher's stay as they are stored: this device multiplies them so" in base().text, "and why")
     with open(f"{a.out}/run/settings.json") as f:
         expect(json.load(f)["teacher_weights"] == "bf16", "the record")
-    expect("expanded to bf16 once" in open(f"{a.out}/run/plan.txt").read(), "the plan")
+    expect("dequantised to bf16 once" in open(f"{a.out}/run/plan.txt").read(), "the plan")
     expect(Run(fails=True, teacher_weights="f16").status == 2, "no such word")
 
 

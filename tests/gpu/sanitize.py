@@ -1,9 +1,9 @@
 """sanitize.py - compute-sanitizer over a small run and some ops: bad addresses, races, reads of what nothing wrote, barriers.
 
-The run is two steps of models whose heads are 64 wide, so that the tensor-core kernels run; with products of our own and,
+The run is two steps of models whose heads are 64 wide, so that the tensor-core kernels run; with GEMMs of our own and,
 where that is about us, with cuBLASLt. Each tool first has to find what planted.cu has for it: a tool that sees nothing proves
 nothing. racecheck looks inside kernels, and those of cuBLASLt are not ours. initcheck takes what cuBLASLt 13.1 wrote on an H200
-for unwritten (whoever reads it first is reported, and with products of our own nobody is), so with cuBLASLt it judges the
+for unwritten (whoever reads it first is reported, and with GEMMs of our own nobody is), so with cuBLASLt it judges the
 pre-warm alone, which is all before the first program runs.
 """
 import os
@@ -84,7 +84,7 @@ def sanitize(bench):
     base = ["distill", *bench.pair("san"), "--steps", 2, "--eval-every", 1000000, "--save-every", 1000000, "--save", "last",
             "--device", bench.device]
     library, own = [*base, "--batch", 4, "--micro-batch", 2], [*base, "--batch", 4, "--micro-batch", 2, "--cublaslt", "none"]
-    work = [(tool, "two steps, products of our own", [*own, "--out", f"san-own-{tool}"]) for tool in TOOLS]
+    work = [(tool, "two steps, GEMMs of our own", [*own, "--out", f"san-own-{tool}"]) for tool in TOOLS]
     work += [(tool, "two steps", [*library, "--out", f"san-{tool}"]) for tool in ("memcheck", "synccheck")]
     work += [(tool, f"op {op}", ["verify", "--backend", "cuda", "--quick", "--op", op]) for op in OPS for tool in TOOLS]
     work += [(tool, f"op kd_loss, {case}", ["verify", "--backend", "cuda", "--op", "kd_loss", "--case", case])

@@ -244,7 +244,7 @@ static void cublaslt_is_named_or_its_absence_explained(void **state)
     fresh(NULL);
     rt_dev *d = open_ok(&RT_DEV_OPTIONS({ "cublaslt", "none" }));
     assert_int_equal(d->api->info(d, &info, &e), RT_OK);
-    assert_non_null(strstr(info.detail, "no cuBLASLt, products by our own kernels"));
+    assert_non_null(strstr(info.detail, "no cuBLASLt, GEMMs by our own kernels"));
     d->api->close(d);
     s->fail_name = "cublasLtCreate";
     s->fail_at = 1;

@@ -131,7 +131,7 @@ static void the_fastest_that_rounds_once_is_taken(void **state)
     uses(&plain, "algorithm 0 ");
     assert_string_equal(plain.said, "");
     uses(&m, "algorithm 1 ");
-    says(&m, "2 products timed in ");
+    says(&m, "2 GEMMs timed in ");
     says(&m, ", 0 as timed before; kept in ");
     assert_false(same(&plain, &m)); /* the choice is part of what a program is */
     rt_dir_remove(in_folder("retort"));
@@ -156,7 +156,7 @@ static void a_choice_is_found_again_without_timing(void **state)
     double before = s->clock;
     made second = make(&tuned, NULL, NULL);
     uses(&second, "algorithm 1 ");
-    says(&second, "0 products timed in 0.0 s, 2 as timed before");
+    says(&second, "0 GEMMs timed in 0.0 s, 2 as timed before");
     assert_true(same(&first, &second));
     assert_true(s->clock - before <= 6 * 3); /* each: one that tells, the first launch, one into the graph */
     made plain = make(NULL, NULL, NULL);     /* nobody else is touched by the file */
@@ -165,12 +165,12 @@ static void a_choice_is_found_again_without_timing(void **state)
     s->lt_version = 130200;
     made other = make(&tuned, NULL, NULL);
     uses(&other, "algorithm 0 ");
-    says(&other, "2 products timed");
+    says(&other, "2 GEMMs timed");
     assert_non_null(strstr(text_of(shared_file()), "cuBLASLt 130100\tnt 8x16x32 bf16 "));
     assert_non_null(strstr(text_of(shared_file()), "cuBLASLt 130200\tnt 8x16x32 bf16 "));
     s->lt_version = 130100;
     second = make(&tuned, NULL, NULL);
-    says(&second, "0 products timed in 0.0 s, 2 as timed before");
+    says(&second, "0 GEMMs timed in 0.0 s, 2 as timed before");
 }
 
 static void a_run_keeps_its_choices(void **state)
@@ -183,7 +183,7 @@ static void a_run_keeps_its_choices(void **state)
     times(1, 3, 2);
     made again = make(NULL, own, NULL); /* --resume alone */
     assert_true(same(&first, &again));
-    says(&again, "0 products timed in 0.0 s, 2 as timed before");
+    says(&again, "0 GEMMs timed in 0.0 s, 2 as timed before");
     made other = make(&tuned, NULL, NULL);
     uses(&other, "algorithm 0 ");
     again = make(&tuned, own, NULL);
@@ -203,17 +203,17 @@ static void a_broken_file_is_told_and_made_again(void **state)
     put_text(shared_file(), "once\tupon\ta time\nGPU\tlib\tproduct\talgorithm\tmore\n\t\t\t\n\x01\ta\tb\tc\n\n# so\n");
     m = make(&tuned, NULL, NULL);
     uses(&m, "algorithm 1 ");
-    says(&m, "2 products timed");
+    says(&m, "2 GEMMs timed");
     says(&m, "4 lines there are no choices and were left out");
     assert_string_equal(text_of(shared_file()), good); /* it is whole again */
     /* cut off in the middle of a line, and with an algorithm that there is not */
     put_text(shared_file(), rt_arena_printf(&arena, "%.*s", (int)strlen(good) - 5, good));
     m = make(&tuned, NULL, NULL);
     uses(&m, "algorithm 1 ");
-    says(&m, "1 products timed");
+    says(&m, "1 GEMMs timed");
     says(&m, "1 choices are none that this library offers");
     m = make(&tuned, NULL, NULL);
-    says(&m, "0 products timed in 0.0 s, 2 as timed before");
+    says(&m, "0 GEMMs timed in 0.0 s, 2 as timed before");
     assert_null(strstr(m.said, "none that"));
 }
 
@@ -231,7 +231,7 @@ static void what_cannot_be_kept_is_told(void **state)
     assert_true(rt_path_exists(in_folder(".cache/retort/products.tsv")));
     set_env(NULL, NULL);
     m = make(&tuned, NULL, NULL);
-    says(&m, "2 products timed");
+    says(&m, "2 GEMMs timed");
     assert_null(strstr(m.said, "kept"));
     m = make(&RT_DEV_OPTIONS({ "tune", "on" }, { "cublaslt", "none" }), NULL, NULL);
     says(&m, "--tune has nothing to time: there is no cuBLASLt");

@@ -88,7 +88,7 @@ static void describe(rt_dev_info *out, const gpu *g, const rt_cuda_driver *cu, c
         snprintf(out->detail + n, sizeof out->detail - n, ", cuBLASLt %u.%u.%u: %.250s", lt->version / 10000,
                  lt->version / 100 % 100, lt->version % 100, lt->lib.path);
     else
-        snprintf(out->detail + n, sizeof out->detail - n, ", no cuBLASLt, products by our own kernels: %.150s", no_lt);
+        snprintf(out->detail + n, sizeof out->detail - n, ", no cuBLASLt, GEMMs by our own kernels: %.150s", no_lt);
 }
 
 static rt_mem_kind memory_kind(const rt_cuda_options *o, const gpu *g)

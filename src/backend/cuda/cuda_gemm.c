@@ -244,7 +244,7 @@ int rt_cuda_gemm_find(rt_cuda_dev *d, const rt_cuda_gemm_key *k, rt_cuda_gemm **
             return RT_OK;
         }
     rt_cuda_gemm *g = rt_alloc_zero(sizeof *g, 16);
-    if (!g) return rt_fail(e, RT_NOMEM, "no memory for a product");
+    if (!g) return rt_fail(e, RT_NOMEM, "no memory for a GEMM");
     g->key = *k;
     if (describe(d, g)) RT_TRY(decide(d, g, e));
     if (!g->usable) release(d, g);
@@ -277,7 +277,7 @@ int rt_cuda_gemms_warm(rt_cuda_dev *d, rt_err *e)
         RT_TRY(rt_cuda_gemm_run(d, g, &io, e));
         g->warm = true;
     }
-    RT_TRY(rt_cuda_status(&d->cu, d->cu.stream_wait(d->stream), e, "the first launch of each product"));
+    RT_TRY(rt_cuda_status(&d->cu, d->cu.stream_wait(d->stream), e, "the first launch of each GEMM"));
 out:
     rt_cuda_mem_free(&d->base, scratch);
     return rc;

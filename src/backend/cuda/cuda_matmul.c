@@ -86,7 +86,7 @@ static bool need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, rt_ne
     rt_cuda_side s[4];
     for (uint32_t i = 0; i < 4; i++) s[i] = of_view(p, op->slot[i]);
     rt_dtype a = s[RT_MM_A].dtype, b = s[RT_MM_B].dtype;
-    if (a != b) return recast(need, RT_MM_B, b, a, "products are of operands of one dtype");
+    if (a != b) return recast(need, RT_MM_B, b, a, "a GEMM takes operands of one dtype");
     bool acc = op->acc >> RT_MM_OUT & 1;
     way w;
     rt_err e = { 0 };

@@ -109,7 +109,7 @@ void rt_cuda_own_push(rt_cuda_builder *b, const rt_bound_op *op, const rt_cuda_o
     rt_dtype type = op->slot[RT_MM_A].dtype;
     uint64_t joins = ((uint64_t)o->tiles_m * o->tiles_n - o->whole) * o->tile_m * o->tile_n / W / RT_CUDA_BLOCK;
     if (o->blocks > RT_CUDA_GRID_MAX) {
-        rt_cuda_builder_fail(b, RT_UNSUPPORTED, "the product has more tiles than a launch has blocks");
+        rt_cuda_builder_fail(b, RT_UNSUPPORTED, "the GEMM has more tiles than a launch has blocks");
         return;
     }
     if (o->stages)

@@ -92,7 +92,7 @@ static int read_rows(rt_cuda_trial *t, uint16_t want, bool *right, rt_err *e)
     const rt_cuda_gemm_key *k = t->key;
     uint64_t bytes = 2 * (uint64_t)k->N;
     uint16_t *row = rt_alloc(bytes, 16);
-    if (!row) RT_TRY(rt_fail(e, RT_NOMEM, "no memory to try a product"));
+    if (!row) RT_TRY(rt_fail(e, RT_NOMEM, "no memory to try a GEMM"));
     for (int last = 0; last < 2; last++) {
         rt_copy c = { t->mem, t->out + (last ? 2 * (k->M - 1) * k->stride_out : 0), bytes, row, false };
         RT_TRY(rt_cuda_mem_copy(&t->d->base, &c, NULL, e));
@@ -124,7 +124,7 @@ int rt_cuda_trial_fill(rt_cuda_trial *t, rt_err *e)
     int rc = RT_OK;
     uint32_t seed = 1;
     uint16_t *piece = rt_alloc(PIECE, 16);
-    if (!piece) RT_TRY(rt_fail(e, RT_NOMEM, "no memory to time a product"));
+    if (!piece) RT_TRY(rt_fail(e, RT_NOMEM, "no memory to time a GEMM"));
     for (uint32_t i = 0; i < PIECE / 2; i++) {
         seed = seed * 1664525 + 1013904223;
         piece[i] = (uint16_t)((seed >> 16 & 0x80ff) | 0x3f00);
@@ -149,8 +149,8 @@ static int measure(rt_cuda_trial *t, const rt_cuda_gemm *g, uint32_t n, double *
     RT_TRY(rt_cuda_status(cu, cu->event_record(t->event[0], t->d->stream), e, "recording an event"));
     for (uint32_t i = 0; i < n; i++) RT_TRY(rt_cuda_gemm_run(t->d, g, &t->io, e));
     RT_TRY(rt_cuda_status(cu, cu->event_record(t->event[1], t->d->stream), e, "recording an event"));
-    RT_TRY(rt_cuda_status(cu, cu->event_wait(t->event[1]), e, "timing a product"));
-    RT_TRY(rt_cuda_status(cu, cu->event_elapsed(&ms, t->event[0], t->event[1]), e, "timing a product"));
+    RT_TRY(rt_cuda_status(cu, cu->event_wait(t->event[1]), e, "timing a GEMM"));
+    RT_TRY(rt_cuda_status(cu, cu->event_elapsed(&ms, t->event[0], t->event[1]), e, "timing a GEMM"));
     *seconds = ms / 1000.0;
 out:
     return rc;

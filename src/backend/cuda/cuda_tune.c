@@ -107,7 +107,7 @@ void rt_cuda_tune_text(const rt_cuda_dev *d, char *out, size_t size)
     out[0] = 0;
     if (t->on && !d->lt_handle) rt_str_append(&s, "--tune has nothing to time: there is no cuBLASLt");
     if (t->timed || t->known)
-        rt_str_printf(&s, "%u products timed in %.1f s, %u as timed before", t->timed, t->seconds, t->known);
+        rt_str_printf(&s, "%u GEMMs timed in %.1f s, %u as timed before", t->timed, t->seconds, t->known);
     if (t->timed && t->path[0] && !t->fault[0]) rt_str_printf(&s, "; kept in %s", t->path);
     if (t->list.unreadable) rt_str_printf(&s, "; %u lines there are no choices and were left out", t->list.unreadable);
     if (t->stale) rt_str_printf(&s, "; %u choices are none that this library offers", t->stale);

@@ -10,7 +10,7 @@ enum { FIELDS = 4, FILE_MOST = 16 << 20 };
 static const char title[] =
     "# Products that retort has timed: GPU, library, product, algorithm. Remove this file to have them timed again.\n";
 
-static int no_memory(rt_err *e) { return rt_fail(e, RT_NOMEM, "no memory for the choices of products"); }
+static int no_memory(rt_err *e) { return rt_fail(e, RT_NOMEM, "no memory for the choices of GEMMs"); }
 
 rt_cuda_choice *rt_cuda_tuned_find(rt_cuda_tuned *t, const char *gpu, const char *library, const char *product)
 {

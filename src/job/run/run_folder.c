@@ -84,7 +84,7 @@ static int may_begin(rt_run *r, rt_err *e)
     if (!r->lock) RT_TRY(rt_lock_check(r->run, r->out, e));
     rc = rt_fail(e, RT_INVALID,
                  rt_path_exists(r->settings_path)
-                     ? "%s is not empty; --resume goes on with the run in it, or name another --out"
+                     ? "%s is not empty; --resume continues the run in it, or name another --out"
                      : "%s is not empty and holds no run; it is left as it is: name another --out",
                  r->out);
 out:
