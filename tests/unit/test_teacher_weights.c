@@ -16,7 +16,8 @@ static void every_case_is_decided(void **state)
     } table[] = {
         { { true, 1024, 4096, 4096, 300, 0 },
           RT_WEIGHTS_BF16,
-          "the teacher's are dequantised to bf16 once: the run takes 4.00 KiB instead of 1.00 KiB, and a step moves 300 B "
+          "the teacher's are dequantised to bf16 once: the run takes 4.00 KiB instead of 1.00 KiB, "
+          "and a step moves 300 B "
           "less" },
         { { true, 1024, 4096, 4095, 300, 0 },
           RT_WEIGHTS_NATIVE,
@@ -29,7 +30,8 @@ static void every_case_is_decided(void **state)
           "the teacher's stay as they are stored: this device multiplies them so" },
         { { true, 4096, 1024, 4096, 300, 299 }, /* f32 on a device that casts it: bf16 is the smaller */
           RT_WEIGHTS_BF16,
-          "the teacher's are dequantised to bf16 once: the run takes 1.00 KiB instead of 4.00 KiB, and a step moves 1 B "
+          "the teacher's are dequantised to bf16 once: the run takes 1.00 KiB instead of 4.00 KiB, "
+          "and a step moves 1 B "
           "less" },
         { { false, 1024, 1024, 1 << 20, 300, 300 },
           RT_WEIGHTS_NATIVE,
