@@ -263,6 +263,16 @@ out:
     return rc;
 }
 
+/* 0: not known. Where epochs or tokens were asked for, the manifest of a run that ended knows how many steps it was. */
+static uint32_t wanted_steps(const rt_report_run *r)
+{
+    const json_t *said = json_object_get(r->settings, "steps");
+    if (!said && json_is_true(json_object_get(r->manifest, "finished")))
+        said = json_object_get(json_object_get(r->manifest, "measured"), "steps");
+    json_int_t steps = json_integer_value(said);
+    return steps > 0 && steps <= UINT32_MAX ? (uint32_t)steps : 0;
+}
+
 int rt_report_run_open(rt_report_run **out, const char *path, rt_err *e)
 {
     int rc;
@@ -282,8 +292,7 @@ int rt_report_run_open(rt_report_run **out, const char *path, rt_err *e)
     RT_TRY(read_json(r, "verdict.json", &r->verdict, e));
     RT_TRY(read_json(r, "bars.json", &r->bars, e));
     RT_TRY(read_plan(r, e));
-    json_int_t steps = json_integer_value(json_object_get(r->settings, "steps"));
-    r->wanted = steps > 0 && steps <= UINT32_MAX ? (uint32_t)steps : 0;
+    r->wanted = wanted_steps(r);
     *out = r;
     r = NULL;
     rc = RT_OK;

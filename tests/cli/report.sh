@@ -31,6 +31,13 @@ losses = [line["loss"] for line in lines if line["event"] == "step"]
 assert all(abs(x - y) < 1e-4 * abs(x) for x, y in zip(losses, runs[0]["train"]["loss"][1]))
 assert [p[0] for p in runs[0]["held"]["ce"]] == [0, 3, 6]'
 
+run train --student s --data text.jsonl --out whole --epochs 1 --batch 2 --seq-len 64
+exits 0
+run report whole
+exits 0
+out_has '^whole +step ([0-9]+) of \1, finished'
+check "the page says so too" grep -q 'badge done">finished' whole/run/report.html
+
 run report a/run -o page.html
 exits 0
 check "the same page" cmp a/run/report.html page.html

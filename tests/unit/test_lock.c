@@ -75,7 +75,7 @@ static void text_of(const char *path, char text[600])
 static void test_one_holder(void **state)
 {
     (void)state;
-    char self[64], host[64] = "", text[600], free_text[600];
+    char self[128], host[64] = "", text[600], free_text[600];
     assert_int_equal(rt_lock_check(folder, "OUT", NULL), RT_OK); /* nothing there */
     assert_false(rt_path_exists(lock_path));
     rt_lock *l = take();
