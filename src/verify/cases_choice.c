@@ -120,7 +120,7 @@ const rt_op_set rt_op_set_topk = { .kind = RT_OP_TOPK,
                                    .layout = topk_layout,
                                    .emit = topk_emit,
                                    .terms = topk_terms,
-                                   .large = { "bf16", { 13, 32000, 64 } } };
+                                   .large = { .signature = "bf16", .dim = { 13, 32000, 64 } } };
 
 /* ---- sample ---- */
 
@@ -200,4 +200,4 @@ const rt_op_set rt_op_set_sample = { .kind = RT_OP_SAMPLE,
                                      .emit = sample_emit,
                                      .serial_terms = ranks_squared,
                                      .accepts = sample_accepts,
-                                     .large = { "bf16", { 13, 32000 }, { [HEAT] = 1 } } };
+                                     .large = { .signature = "bf16", .dim = { 13, 32000 }, .flag = { [HEAT] = 1 } } };

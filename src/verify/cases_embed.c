@@ -49,7 +49,7 @@ const rt_op_set rt_op_set_embed_fwd = {
     .fix = fix,
     .layout = fwd_layout,
     .emit = fwd_emit,
-    .large = { "bf16.bf16", { 61, 47, 1536 } },
+    .large = { .signature = "bf16.bf16", .dim = { 61, 47, 1536 } },
 };
 
 static void bwd_layout(const rt_op_case *c, rt_layout *l)
@@ -93,5 +93,5 @@ const rt_op_set rt_op_set_embed_bwd = {
     .layout = bwd_layout,
     .emit = bwd_emit,
     .terms = bwd_terms,
-    .large = { "f32.bf16", { 61, 47, 1536 }, .coarse = true },
+    .large = { .signature = "f32.bf16", .dim = { 61, 47, 1536 }, .coarse = true },
 };

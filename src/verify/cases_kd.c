@@ -410,5 +410,5 @@ const rt_op_set rt_op_set_kd_loss = {
     .prepare = prepare,
     .terms = terms,
     .serial_terms = columns_and_logits,
-    .large = { "bf16.bf16", { 13, 32000, 0 } },
+    .large = { .signature = "bf16.bf16", .dim = { 13, 32000, 0 } },
 };

@@ -54,7 +54,7 @@ const rt_op_set rt_op_set_norm_sq = { .kind = RT_OP_NORM_SQ,
                                       .layout = norm_layout,
                                       .emit = norm_emit,
                                       .serial_terms = elements,
-                                      .large = { "f32", { 61, 1536 }, { [FAULT] = 1 } } };
+                                      .large = { .signature = "f32", .dim = { 61, 1536 }, .flag = { [FAULT] = 1 } } };
 
 /* ---- clip ---- */
 
@@ -179,14 +179,16 @@ static double correction_squared(const rt_op_case *c)
     return 1 / (left * left);
 }
 
-const rt_op_set rt_op_set_adamw = { .kind = RT_OP_ADAMW,
-                                    .ndims = 2,
-                                    .shapes = adam_shapes,
-                                    .nshapes = RT_COUNT(adam_shapes),
-                                    .flags = adam_flags,
-                                    .nflags = RT_COUNT(adam_flags),
-                                    .layout = adam_layout,
-                                    .emit = adam_emit,
-                                    .terms = adam_terms,
-                                    .serial_terms = correction_squared,
-                                    .large = { "bf16.f32", { 61, 1536 }, { [GSCALE] = 1, [STEP] = 2, [DECAY] = 1 } } };
+const rt_op_set rt_op_set_adamw = {
+    .kind = RT_OP_ADAMW,
+    .ndims = 2,
+    .shapes = adam_shapes,
+    .nshapes = RT_COUNT(adam_shapes),
+    .flags = adam_flags,
+    .nflags = RT_COUNT(adam_flags),
+    .layout = adam_layout,
+    .emit = adam_emit,
+    .terms = adam_terms,
+    .serial_terms = correction_squared,
+    .large = { .signature = "bf16.f32", .dim = { 61, 1536 }, .flag = { [GSCALE] = 1, [STEP] = 2, [DECAY] = 1 } }
+};

@@ -157,24 +157,24 @@ const rt_op_set rt_op_set_rmsnorm_fwd = { .kind = RT_OP_RMSNORM_FWD,
                                           .layout = fwd_layout,
                                           .emit = fwd_emit,
                                           .serial_terms = width,
-                                          .large = { "bf16.bf16", { 61, 1, 1536 } } };
+                                          .large = { .signature = "bf16.bf16", .dim = { 61, 1, 1536 } } };
 const rt_op_set rt_op_set_add_rmsnorm_fwd = { .kind = RT_OP_ADD_RMSNORM_FWD,
                                               COMMON,
                                               .layout = add_fwd_layout,
                                               .emit = add_fwd_emit,
                                               .serial_terms = width,
-                                              .large = { "bf16.bf16", { 61, 1, 1536 } } };
+                                              .large = { .signature = "bf16.bf16", .dim = { 61, 1, 1536 } } };
 const rt_op_set rt_op_set_rmsnorm_bwd = { .kind = RT_OP_RMSNORM_BWD,
                                           COMMON,
                                           .layout = bwd_layout,
                                           .emit = bwd_emit,
                                           .terms = bwd_terms,
                                           .serial_terms = width_and_rows,
-                                          .large = { "bf16.f32.bf16", { 509, 1, 896 } } };
+                                          .large = { .signature = "bf16.f32.bf16", .dim = { 509, 1, 896 } } };
 const rt_op_set rt_op_set_add_rmsnorm_bwd = { .kind = RT_OP_ADD_RMSNORM_BWD,
                                               COMMON,
                                               .layout = bwd_layout,
                                               .emit = add_bwd_emit,
                                               .terms = bwd_terms,
                                               .serial_terms = width_and_rows,
-                                              .large = { "bf16.f32.bf16", { 509, 1, 896 } } };
+                                              .large = { .signature = "bf16.f32.bf16", .dim = { 509, 1, 896 } } };

@@ -96,7 +96,7 @@ static double angle_squared(const rt_op_case *c)
 #define COMMON                                                                                                         \
     .ndims = 3, .shapes = shapes, .nshapes = RT_COUNT(shapes), .flags = flags, .nflags = RT_COUNT(flags),              \
     .allowed = allowed, .fix = fix, .layout = layout, .emit = emit, .terms = terms, .serial_terms = angle_squared,     \
-    .large = { "bf16", { 61, 12, 128 }, { [HEADS] = 1 } }
+    .large = { .signature = "bf16", .dim = { 61, 12, 128 }, .flag = { [HEADS] = 1 } }
 
 const rt_op_set rt_op_set_rope_fwd = { .kind = RT_OP_ROPE_FWD, COMMON };
 const rt_op_set rt_op_set_rope_bwd = { .kind = RT_OP_ROPE_BWD, COMMON };

@@ -55,7 +55,7 @@ const rt_op_set rt_op_set_bias_grad = { .kind = RT_OP_BIAS_GRAD,
                                         .emit = bias_emit,
                                         .terms = bias_terms,
                                         .serial_terms = rows_summed,
-                                        .large = { "f32.bf16", { 61, 1536 }, .coarse = true } };
+                                        .large = { .signature = "f32.bf16", .dim = { 61, 1536 }, .coarse = true } };
 
 /* ---- add ---- */
 
@@ -86,7 +86,7 @@ const rt_op_set rt_op_set_add = { .kind = RT_OP_ADD,
                                   .nflags = RT_COUNT(add_flags),
                                   .layout = add_layout,
                                   .emit = add_emit,
-                                  .large = { "bf16", { 61, 1536 } } };
+                                  .large = { .signature = "bf16", .dim = { 61, 1536 } } };
 
 /* ---- scale ---- */
 
@@ -116,7 +116,7 @@ const rt_op_set rt_op_set_scale = { .kind = RT_OP_SCALE,
                                     .nflags = RT_COUNT(scale_flags),
                                     .layout = scale_layout,
                                     .emit = scale_emit,
-                                    .large = { "bf16", { 61, 1536 }, { [FACTOR] = 1 } } };
+                                    .large = { .signature = "bf16", .dim = { 61, 1536 }, .flag = { [FACTOR] = 1 } } };
 
 /* ---- cast, fill ---- */
 
@@ -143,7 +143,7 @@ const rt_op_set rt_op_set_cast = { .kind = RT_OP_CAST,
                                    .nflags = RT_COUNT(cast_flags),
                                    .layout = cast_layout,
                                    .emit = cast_emit,
-                                   .large = { "bf16.f32", { 61, 1536 } } };
+                                   .large = { .signature = "bf16.f32", .dim = { 61, 1536 } } };
 
 static const rt_op_flag fill_flags[] = { RT_FLAG("value", "zero", "tenth", "large", "nan", "-inf") };
 
@@ -164,7 +164,7 @@ const rt_op_set rt_op_set_fill = { .kind = RT_OP_FILL,
                                    .nflags = RT_COUNT(fill_flags),
                                    .layout = fill_layout,
                                    .emit = fill_emit,
-                                   .large = { "bf16", { 61, 1536 }, { 1 } } };
+                                   .large = { .signature = "bf16", .dim = { 61, 1536 }, .flag = { 1 } } };
 
 /* ---- copy ---- */
 
@@ -215,7 +215,7 @@ const rt_op_set rt_op_set_copy = { .kind = RT_OP_COPY,
                                    .fix = block_fix,
                                    .layout = copy_layout,
                                    .emit = copy_emit,
-                                   .large = { "bf16", { 61, 1536 } } };
+                                   .large = { .signature = "bf16", .dim = { 61, 1536 } } };
 
 /* ---- dequant, quant ---- */
 
@@ -252,7 +252,7 @@ const rt_op_set rt_op_set_dequant = { .kind = RT_OP_DEQUANT,
                                       .fix = block_fix,
                                       .layout = dequant_layout,
                                       .emit = dequant_emit,
-                                      .large = { "bf16.q4_k", { 61, 1536 } } };
+                                      .large = { .signature = "bf16.q4_k", .dim = { 61, 1536 } } };
 
 /* Normal; or with the first block all zero; or with one value that is not a number, which must stay visible. */
 static void fill_values(const rt_op_case *c, const rt_fill *f)
@@ -285,4 +285,4 @@ const rt_op_set rt_op_set_quant = { .kind = RT_OP_QUANT,
                                     .fix = block_fix,
                                     .layout = quant_layout,
                                     .emit = quant_emit,
-                                    .large = { "q8_0.bf16", { 61, 1536 } } };
+                                    .large = { .signature = "q8_0.bf16", .dim = { 61, 1536 } } };

@@ -49,7 +49,7 @@ const rt_op_set rt_op_set_swiglu_fwd = {
     .fix = fwd_fix,
     .layout = fwd_layout,
     .emit = fwd_emit,
-    .large = { "bf16", { 61, 4864 } },
+    .large = { .signature = "bf16", .dim = { 61, 4864 } },
 };
 
 static void bwd_layout(const rt_op_case *c, rt_layout *l)
@@ -93,5 +93,5 @@ const rt_op_set rt_op_set_swiglu_bwd = {
     .layout = bwd_layout,
     .emit = bwd_emit,
     .terms = bwd_terms,
-    .large = { "bf16", { 61, 4864 } },
+    .large = { .signature = "bf16", .dim = { 61, 4864 } },
 };
