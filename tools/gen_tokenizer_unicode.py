@@ -93,9 +93,15 @@ def newer_categories():
     return sorted(out)
 
 
-def write_ranges(out, name, points, comment):
-    items = [f"{{0x{a:X},0x{b:X}}}" for a, b in ranges(points)]
-    write_items(out, "rt_tok_range", name, items, comment)
+def write_runs(out, classes):
+    """One table for all classes: where the bits of the code points change, and what they are from there on."""
+    bits = [0] * 0x110000
+    for i, points in enumerate(classes):
+        for c in points:
+            bits[c] |= 1 << i
+    changes = [c for c in range(len(bits)) if c == 0 or bits[c] != bits[c - 1]]
+    items = [f"{{0x{c:X},{hex(bits[c]) if bits[c] else 0}}}" for c in changes]
+    write_items(out, "rt_cp_run", "runs", items, "bits of RT_CP_* from a code point to that of the next run")
 
 
 def write_items(out, kind, name, items, comment):
@@ -116,11 +122,18 @@ def main():
     letters, numbers, marks = (matched_by(r"\p{%s}" % gc) for gc in "LNM")
     space = matched_by(r"\s")
     assert space == removed_by(pre_tokenizers.WhitespaceSplit())
-    word = word_points()
-    regex_word = matched_by(r"\w")
+    word, regex_word = word_points(), matched_by(r"\w")
+    punctuation = removed_by(pre_tokenizers.Punctuation("removed"))
     strip = normalizers.StripAccents()
     accents = {c for c in POINTS if strip.normalize_str(chr(c)) == ""}
     forms = norm_sets()
+    # In the order of the bits of RT_CP_*.
+    classes = [letters, numbers, marks, space, numeric_points(), word, punctuation, accents, forms["NFC"], forms["NFD"],
+               forms["NFKC"], forms["NFKD"], regex_word]
+    write(classes, lower_pairs(), newer_categories())
+
+
+def write(classes, lower, categories):
     out = ["/* tok_unicode_generated.h - what the tokenizers package takes each code point for. Written by",
            f" * tools/gen_tokenizer_unicode.py with tokenizers {tokenizers.__version__}; not edited by hand.",
            " *",
@@ -128,21 +141,11 @@ def main():
            " * others; equal ids need equal classes. Included by tok_unicode.c alone. */",
            "#ifndef RT_TOKENIZER_TOK_UNICODE_GENERATED_H", "#define RT_TOKENIZER_TOK_UNICODE_GENERATED_H", "",
            '#include "text/tokenizer/tok_unicode.h"', "", "/* clang-format off */"]
-    write_ranges(out, "range_letter", letters, r"\p{L} of the regex engine")
-    write_ranges(out, "range_number", numbers, r"\p{N} of the regex engine")
-    write_ranges(out, "range_mark", marks, r"\p{M} of the regex engine")
-    write_ranges(out, "range_space", space, r"\s everywhere")
-    write_ranges(out, "range_numeric", numeric_points(), "char::is_numeric: Digits")
-    write_ranges(out, "range_word", word, r"\w of the Rust regex: Whitespace, single_word")
-    write_ranges(out, "range_regex_word", word ^ regex_word, r"code points in which \w of the regex engine differs from it")
-    write_ranges(out, "range_punct", removed_by(pre_tokenizers.Punctuation("removed")), "Punctuation")
-    write_ranges(out, "range_accent", accents, "StripAccents")
-    for f in ("NFC", "NFD", "NFKC", "NFKD"):
-        write_ranges(out, f"range_{f.lower()}", forms[f], f"not left alone by {f}")
-    write_items(out, "rt_tok_lower", "newer_lower", [f"{{0x{a:X},0x{b:X}}}" for a, b in lower_pairs()],
+    write_runs(out, classes)
+    write_items(out, "rt_tok_lower", "newer_lower", [f"{{0x{a:X},0x{b:X}}}" for a, b in lower],
                 f"lower case that Unicode {BASE_VERSION} does not have")
     write_items(out, "rt_tok_category", "newer_category",
-                [f'{{0x{a:X},0x{b:X},"{gc}"}}' for a, b, gc in newer_categories()],
+                [f'{{0x{a:X},0x{b:X},"{gc}"}}' for a, b, gc in categories],
                 f"general categories that Unicode {BASE_VERSION} does not have")
     out += ["/* clang-format on */", "", "#endif"]
     with open(sys.argv[1], "w", encoding="utf-8") as f:

@@ -128,7 +128,8 @@ static int property_items(translator *t, const char *name)
     if (major >= 14 && major <= 16) {
         rt_str_printf(t->out, "\\p{%s}", name);
         if (rt_cp_newer_items(name, t->out)) return RT_OK;
-    } else if (strlen(name) == 1 && rt_cp_all_items(name[0], t->out)) {
+    } else if (strcmp(name, "L") == 0 || strcmp(name, "N") == 0 || strcmp(name, "M") == 0) {
+        rt_cp_items(*name == 'L' ? RT_CP_LETTER : *name == 'N' ? RT_CP_NUMBER : RT_CP_MARK, t->out);
         return RT_OK;
     }
     return rt_fail(t->e, RT_UNSUPPORTED, "%s: the pattern uses \\p{%s}, which is not supported (Unicode %s in PCRE2)",
@@ -148,7 +149,7 @@ static int class_escape(translator *t, bool *negated)
     case 'D': return property_items(t, "Nd");
     case 'w':
     case 'W':
-        if (t->word.len == 0) rt_cp_word_items(&t->word);
+        if (t->word.len == 0) rt_cp_items(RT_CP_REGEX_WORD, &t->word);
         rt_str_append_n(t->out, t->word.data, t->word.len);
         return RT_OK;
     case 'h':

@@ -1,6 +1,6 @@
 /* tok_unicode.c - classes of code points, lower case, the characters that stand for bytes.
  *
- * Owns: reading the pinned ranges of tok_unicode_generated.h. Leaves to tok_regex.c how a class is said in a pattern,
+ * Owns: reading the pinned runs of tok_unicode_generated.h. Leaves to tok_regex.c how a class is said in a pattern,
  * and to tok_nfc.c the normalisation forms. */
 #include "text/tokenizer/tok_unicode.h"
 
@@ -11,59 +11,28 @@
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-static const struct class_ranges {
-    const rt_tok_range *ranges;
-    size_t count;
-    uint16_t bit;
-} classes[] = {
-    { range_letter, COUNT(range_letter), RT_CP_LETTER },
-    { range_number, COUNT(range_number), RT_CP_NUMBER },
-    { range_mark, COUNT(range_mark), RT_CP_MARK },
-    { range_space, COUNT(range_space), RT_CP_SPACE },
-    { range_numeric, COUNT(range_numeric), RT_CP_NUMERIC },
-    { range_word, COUNT(range_word), RT_CP_WORD },
-    { range_punct, COUNT(range_punct), RT_CP_PUNCT },
-    { range_accent, COUNT(range_accent), RT_CP_ACCENT },
-    { range_nfc, COUNT(range_nfc), RT_CP_NFC },
-    { range_nfd, COUNT(range_nfd), RT_CP_NFD },
-    { range_nfkc, COUNT(range_nfkc), RT_CP_NFKC },
-    { range_nfkd, COUNT(range_nfkd), RT_CP_NFKD },
-};
-
 uint16_t *rt_cp_table_new(void)
 {
-    uint16_t *table = rt_alloc_zero(RT_CP_TABLE * sizeof *table, 64);
+    uint16_t *table = rt_alloc(RT_CP_TABLE * sizeof *table, 64);
     if (!table) return NULL;
-    for (size_t c = 0; c < COUNT(classes); c++) {
-        for (size_t i = 0; i < classes[c].count; i++) {
-            rt_tok_range r = classes[c].ranges[i];
-            for (uint32_t cp = r.first; cp <= r.last && cp < RT_CP_TABLE; cp++) table[cp] |= classes[c].bit;
-        }
+    for (uint32_t cp = 0, i = 0; cp < RT_CP_TABLE; cp++) {
+        if (i + 1 < COUNT(runs) && runs[i + 1].first == cp) i++;
+        table[cp] = runs[i].bits;
     }
     return table;
 }
 
-static bool in_ranges(const rt_tok_range *ranges, size_t count, uint32_t cp)
-{
-    size_t low = 0, high = count;
-    while (low < high) {
-        size_t mid = (low + high) / 2;
-        if (cp < ranges[mid].first)
-            high = mid;
-        else if (cp > ranges[mid].last)
-            low = mid + 1;
-        else
-            return true;
-    }
-    return false;
-}
-
 uint16_t rt_cp_search(uint32_t cp)
 {
-    unsigned bits = 0;
-    for (size_t c = 0; c < COUNT(classes); c++)
-        if (in_ranges(classes[c].ranges, classes[c].count, cp)) bits |= classes[c].bit;
-    return (uint16_t)bits;
+    size_t low = 0, high = COUNT(runs); /* the run of cp is in [low, high) */
+    while (high - low > 1) {
+        size_t mid = (low + high) / 2;
+        if (runs[mid].first <= cp)
+            low = mid;
+        else
+            high = mid;
+    }
+    return runs[low].bits;
 }
 
 int rt_cp_lower(uint32_t cp, uint32_t out[2])
@@ -85,6 +54,16 @@ static void append_item(rt_str *out, uint32_t first, uint32_t last)
     if (last > first) rt_str_printf(out, "-\\x{%X}", last);
 }
 
+void rt_cp_items(uint16_t bit, rt_str *out)
+{
+    for (size_t i = 0; i < COUNT(runs); i++) {
+        if (!(runs[i].bits & bit)) continue;
+        uint32_t first = runs[i].first;
+        while (i + 1 < COUNT(runs) && runs[i + 1].bits & bit) i++;
+        append_item(out, first, i + 1 < COUNT(runs) ? runs[i + 1].first - 1 : 0x10FFFF);
+    }
+}
+
 bool rt_cp_newer_items(const char *name, rt_str *out)
 {
     static const char *const known[] = { "L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M",  "Mc", "Me", "N",
@@ -96,45 +75,6 @@ bool rt_cp_newer_items(const char *name, rt_str *out)
     for (size_t i = 0; i < COUNT(newer_category); i++)
         if (strncmp(newer_category[i].name, name, strlen(name)) == 0)
             append_item(out, newer_category[i].first, newer_category[i].last);
-    return true;
-}
-
-/* Whether cp is in the ranges, of which *at is the first that does not end before it; *next is where that changes. */
-static bool range_state(const rt_tok_range *ranges, size_t count, size_t *at, uint32_t cp, uint32_t *next)
-{
-    while (*at < count && ranges[*at].last < cp) (*at)++;
-    if (*at == count) return false;
-    bool in = ranges[*at].first <= cp;
-    uint32_t change = in ? ranges[*at].last + 1 : ranges[*at].first;
-    if (change < *next) *next = change;
-    return in;
-}
-
-/* \w of the regex engine is that of Rust except in a few code points, where it is the opposite. */
-void rt_cp_word_items(rt_str *out)
-{
-    size_t i = 0, j = 0;
-    bool open = false;
-    uint32_t first = 0;
-    for (uint32_t cp = 0, next; cp < 0x110000; cp = next) {
-        next = 0x110000;
-        bool in = range_state(range_word, COUNT(range_word), &i, cp, &next) !=
-                  range_state(range_regex_word, COUNT(range_regex_word), &j, cp, &next);
-        if (in && !open) first = cp;
-        if (!in && open) append_item(out, first, cp - 1);
-        open = in;
-    }
-    if (open) append_item(out, first, 0x10FFFF);
-}
-
-bool rt_cp_all_items(char name, rt_str *out)
-{
-    const struct class_ranges *c = name == 'L'   ? &classes[0]
-                                   : name == 'N' ? &classes[1]
-                                   : name == 'M' ? &classes[2]
-                                                 : NULL;
-    if (!c) return false;
-    for (size_t i = 0; i < c->count; i++) append_item(out, c->ranges[i].first, c->ranges[i].last);
     return true;
 }
 

@@ -7,9 +7,10 @@
 
 #include "base/utf8.h"
 
-typedef struct rt_tok_range {
-    uint32_t first, last;
-} rt_tok_range;
+typedef struct rt_cp_run {
+    uint32_t first; /* the run goes on to the first of the next one */
+    uint16_t bits;
+} rt_cp_run;
 
 typedef struct rt_tok_lower {
     uint32_t upper, lower;
@@ -34,6 +35,7 @@ enum {
     RT_CP_NFD = 1 << 9,
     RT_CP_NFKC = 1 << 10,
     RT_CP_NFKD = 1 << 11,
+    RT_CP_REGEX_WORD = 1 << 12, /* \w of the regex engine: a few code points are otherwise than in WORD */
 };
 
 /* Bits of every code point below RT_CP_TABLE; all of the assigned planes but the tags and private use. */
@@ -49,13 +51,11 @@ static inline uint16_t rt_cp_bits(const uint16_t *table, uint32_t cp)
 /* Lower case as Rust's char::to_lowercase: one code point, or two for U+0130. Returns how many. */
 int rt_cp_lower(uint32_t cp, uint32_t out[2]);
 
-/* The ranges that a property has for the regex engine beyond Unicode 14, and the whole of \w, as items of a PCRE2
- * character class (`\x{1C89}-\x{1C8A}...`). name is a general category of one or two letters; false when it is not one
- * that a list of additions can correct. */
+/* Items of a PCRE2 character class (`\x{1C89}-\x{1C8A}...`): all code points that have the bit, and those that a
+ * property has for the regex engine beyond Unicode 14. name is a general category of one or two letters; false when it
+ * is not one that a list of additions can correct. */
+void rt_cp_items(uint16_t bit, rt_str *out);
 bool rt_cp_newer_items(const char *name, rt_str *out);
-void rt_cp_word_items(rt_str *out);
-/* The whole of \p{L}, \p{N} or \p{M} ('L', 'N', 'M') as such items; false for another. */
-bool rt_cp_all_items(char name, rt_str *out);
 
 /* The characters that stand for bytes in byte-level vocabularies: GPT-2's table. */
 uint32_t rt_byte_char(uint8_t byte);
