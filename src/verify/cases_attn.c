@@ -86,10 +86,9 @@ static void fwd_layout(const rt_op_case *c, rt_layout *l)
     if (c->flag[DOCS]) l->slot[RT_ATTN_START] = RT_SLOT(rows, 1, fill_starts);
 }
 
-static void fwd_emit(rt_plan *p, const rt_op_case *c, const rt_view *v, bool wide)
+static void fwd_emit(rt_plan *p, const rt_op_case *c, const rt_view *v)
 {
     rt_attn_shape s = shape_of(c);
-    (void)wide;
     rt_emit_attn_fwd(p, v[RT_ATTN_O], v[RT_ATTN_LSE], v[RT_ATTN_Q], v[RT_ATTN_K], v[RT_ATTN_V], v[RT_ATTN_START], &s);
 }
 
@@ -109,10 +108,9 @@ static void bwd_layout(const rt_op_case *c, rt_layout *l)
     if (c->flag[DOCS]) l->slot[RT_ATTNB_START] = RT_SLOT(rows, 1, fill_starts);
 }
 
-static void bwd_emit(rt_plan *p, const rt_op_case *c, const rt_view *v, bool wide)
+static void bwd_emit(rt_plan *p, const rt_op_case *c, const rt_view *v)
 {
     rt_attn_shape s = shape_of(c);
-    (void)wide;
     rt_emit_attn_bwd(p, v[RT_ATTNB_DQ], v[RT_ATTNB_DK], v[RT_ATTNB_DV], v[RT_ATTNB_DO], v[RT_ATTNB_Q], v[RT_ATTNB_K],
                      v[RT_ATTNB_V], v[RT_ATTNB_O], v[RT_ATTNB_LSE], v[RT_ATTNB_START], &s);
 }
@@ -301,9 +299,7 @@ static void bwd_terms(rt_values *v, uint32_t slot, const double *want, double *s
         for (uint32_t h = 0; h < d[K] * d[G]; h++) bwd_query(v, &in, slot, row, h, p, scale);
 }
 
-#define COMMON                                                                                                         \
-    .ndims = 5, .shapes = shapes, .nshapes = RT_COUNT(shapes), .flags = flags, .nflags = RT_COUNT(flags),              \
-    .allowed = allowed, .fix = fix
+#define COMMON .ndims = 5, RT_TABLE(shapes, shapes), RT_TABLE(flags, flags), .allowed = allowed, .fix = fix
 
 const rt_op_set rt_op_set_attn_fwd = {
     .kind = RT_OP_ATTN_FWD, COMMON, .layout = fwd_layout, .emit = fwd_emit, .terms = fwd_terms
@@ -388,10 +384,9 @@ static rt_attn_shape decode_shape(const rt_op_case *c)
                             c->flag[D_SCALE] ? 0.3f : 0.0f };
 }
 
-static void decode_emit(rt_plan *p, const rt_op_case *c, const rt_view *v, bool wide)
+static void decode_emit(rt_plan *p, const rt_op_case *c, const rt_view *v)
 {
     rt_attn_shape s = decode_shape(c);
-    (void)wide;
     rt_emit_attn_decode(p, v[RT_DEC_O], v[RT_DEC_Q], v[RT_DEC_KC], v[RT_DEC_VC], v[RT_DEC_LEN], &s);
 }
 
@@ -424,10 +419,8 @@ static void decode_terms(rt_values *v, uint32_t slot, const double *want, double
 const rt_op_set rt_op_set_attn_decode = {
     .kind = RT_OP_ATTN_DECODE,
     .ndims = 6,
-    .shapes = decode_shapes,
-    .nshapes = RT_COUNT(decode_shapes),
-    .flags = decode_flags,
-    .nflags = RT_COUNT(decode_flags),
+    RT_TABLE(shapes, decode_shapes),
+    RT_TABLE(flags, decode_flags),
     .allowed = decode_allowed,
     .fix = decode_fix,
     .layout = decode_layout,

@@ -72,9 +72,8 @@ static void topk_layout(const rt_op_case *c, rt_layout *l)
 
 static float temperature(const rt_op_case *c) { return c->flag[TEMPERATURE] ? 2.5f : 1.0f; }
 
-static void topk_emit(rt_plan *p, const rt_op_case *c, const rt_view *v, bool wide)
+static void topk_emit(rt_plan *p, const rt_op_case *c, const rt_view *v)
 {
-    (void)wide;
     rt_emit_topk(p, v[RT_TOPK_ID], v[RT_TOPK_LOGP], v[RT_TOPK_REST], v[RT_TOPK_X], v[RT_TOPK_VMASK], temperature(c));
 }
 
@@ -112,10 +111,8 @@ static void topk_terms(rt_values *v, uint32_t slot, const double *want, double *
 
 const rt_op_set rt_op_set_topk = { .kind = RT_OP_TOPK,
                                    .ndims = 3,
-                                   .shapes = topk_shapes,
-                                   .nshapes = RT_COUNT(topk_shapes),
-                                   .flags = topk_flags,
-                                   .nflags = RT_COUNT(topk_flags),
+                                   RT_TABLE(shapes, topk_shapes),
+                                   RT_TABLE(flags, topk_flags),
                                    .fix = topk_fix,
                                    .layout = topk_layout,
                                    .emit = topk_emit,
@@ -151,10 +148,9 @@ static rt_sample_opts sample_options(const rt_op_case *c)
                              c->flag[STREAM] ? 7 : 0 };
 }
 
-static void sample_emit(rt_plan *p, const rt_op_case *c, const rt_view *v, bool wide)
+static void sample_emit(rt_plan *p, const rt_op_case *c, const rt_view *v)
 {
     rt_sample_opts o = sample_options(c);
-    (void)wide;
     rt_emit_sample(p, v[RT_SAMPLE_ID], v[RT_SAMPLE_X], v[RT_SAMPLE_STEP], &o);
 }
 
@@ -192,10 +188,8 @@ static double ranks_squared(const rt_op_case *c) { return (double)c->dim[V] * c-
 /* Large: the likeliest, since a random number is that of its row. */
 const rt_op_set rt_op_set_sample = { .kind = RT_OP_SAMPLE,
                                      .ndims = 2,
-                                     .shapes = sample_shapes,
-                                     .nshapes = RT_COUNT(sample_shapes),
-                                     .flags = sample_flags,
-                                     .nflags = RT_COUNT(sample_flags),
+                                     RT_TABLE(shapes, sample_shapes),
+                                     RT_TABLE(flags, sample_flags),
                                      .layout = sample_layout,
                                      .emit = sample_emit,
                                      .serial_terms = ranks_squared,

@@ -32,20 +32,17 @@ static void fwd_layout(const rt_op_case *c, rt_layout *l)
     l->slot[RT_EMBED_IDS] = RT_SLOT(d[N], 1, rt_fill_below, d[V], c->flag[STRAY] ? 4 : 0);
 }
 
-static void fwd_emit(rt_plan *p, const rt_op_case *c, const rt_view *v, bool wide)
+static void fwd_emit(rt_plan *p, const rt_op_case *c, const rt_view *v)
 {
     (void)c;
-    (void)wide;
     rt_emit_embed_fwd(p, v[RT_EMBED_Y], v[RT_EMBED_TABLE], v[RT_EMBED_IDS]);
 }
 
 const rt_op_set rt_op_set_embed_fwd = {
     .kind = RT_OP_EMBED_FWD,
     .ndims = 3,
-    .shapes = fwd_shapes,
-    .nshapes = RT_COUNT(fwd_shapes),
-    .flags = fwd_flags,
-    .nflags = RT_COUNT(fwd_flags),
+    RT_TABLE(shapes, fwd_shapes),
+    RT_TABLE(flags, fwd_flags),
     .fix = fix,
     .layout = fwd_layout,
     .emit = fwd_emit,
@@ -62,10 +59,9 @@ static void bwd_layout(const rt_op_case *c, rt_layout *l)
     l->slot[RT_EMBED_BIDS] = RT_SLOT(d[N], 1, rt_fill_below, ids, c->flag[STRAY] ? 4 : 0);
 }
 
-static void bwd_emit(rt_plan *p, const rt_op_case *c, const rt_view *v, bool wide)
+static void bwd_emit(rt_plan *p, const rt_op_case *c, const rt_view *v)
 {
     (void)c;
-    (void)wide;
     rt_emit_embed_bwd(p, v[RT_EMBED_DTABLE], v[RT_EMBED_DY], v[RT_EMBED_BIDS]);
 }
 
@@ -86,10 +82,8 @@ static void bwd_terms(rt_values *v, uint32_t slot, const double *want, double *s
 const rt_op_set rt_op_set_embed_bwd = {
     .kind = RT_OP_EMBED_BWD,
     .ndims = 3,
-    .shapes = bwd_shapes,
-    .nshapes = RT_COUNT(bwd_shapes),
-    .flags = bwd_flags,
-    .nflags = RT_COUNT(bwd_flags),
+    RT_TABLE(shapes, bwd_shapes),
+    RT_TABLE(flags, bwd_flags),
     .layout = bwd_layout,
     .emit = bwd_emit,
     .terms = bwd_terms,

@@ -193,13 +193,12 @@ static rt_kd_opts options(const rt_op_case *c)
                          .site = 9 };
 }
 
-static void emit(rt_plan *p, const rt_op_case *c, const rt_view *v, bool wide)
+static void emit(rt_plan *p, const rt_op_case *c, const rt_view *v)
 {
     rt_kd_io io = { v[RT_KD_LOGITS],  v[RT_KD_SUMS],    v[RT_KD_CE],   v[RT_KD_DIV],     v[RT_KD_TOP1],
                     v[RT_KD_FAULT],   v[RT_KD_TARGET],  v[RT_KD_STEP], v[RT_KD_TEACHER], v[RT_KD_TK_ID],
                     v[RT_KD_TK_LOGP], v[RT_KD_TK_REST], v[RT_KD_VMASK] };
     rt_kd_opts o = options(c);
-    (void)wide;
     rt_emit_kd_loss(p, &io, &o);
 }
 
@@ -397,12 +396,9 @@ static double columns_and_logits(const rt_op_case *c)
 const rt_op_set rt_op_set_kd_loss = {
     .kind = RT_OP_KD_LOSS,
     .ndims = 3,
-    .shapes = shapes,
-    .nshapes = RT_COUNT(shapes),
-    .more = more,
-    .nmore = RT_COUNT(more),
-    .flags = flags,
-    .nflags = RT_COUNT(flags),
+    RT_TABLE(shapes, shapes),
+    RT_TABLE(more, more),
+    RT_TABLE(flags, flags),
     .allowed = allowed,
     .fix = fix,
     .layout = layout,

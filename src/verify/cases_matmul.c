@@ -68,10 +68,9 @@ static float alpha_of(const rt_op_case *c)
     return alpha[c->flag[ALPHA]];
 }
 
-static void emit(rt_plan *p, const rt_op_case *c, const rt_view *v, bool wide)
+static void emit(rt_plan *p, const rt_op_case *c, const rt_view *v)
 {
     static const char *const transposes[2][2] = { { "nn", "nt" }, { "tn", "tt" } };
-    (void)wide;
     rt_emit_matmul(p, v[RT_MM_OUT], v[RT_MM_A], v[RT_MM_B], v[RT_MM_BIAS], transposes[c->flag[TA]][c->flag[TB]],
                    alpha_of(c));
 }
@@ -111,10 +110,8 @@ static void terms(rt_values *v, uint32_t slot, const double *want, double *scale
 const rt_op_set rt_op_set_matmul = {
     .kind = RT_OP_MATMUL,
     .ndims = 3,
-    .shapes = shapes,
-    .nshapes = RT_COUNT(shapes),
-    .flags = flags,
-    .nflags = RT_COUNT(flags),
+    RT_TABLE(shapes, shapes),
+    RT_TABLE(flags, flags),
     .allowed = allowed,
     .fix = fix,
     .layout = layout,

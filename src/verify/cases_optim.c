@@ -33,12 +33,11 @@ static void norm_layout(const rt_op_case *c, rt_layout *l)
     l->slot[RT_NSQ_STEP] = RT_SLOT(1, sizeof(rt_step), rt_fill_step, 12, 34);
 }
 
-static void norm_emit(rt_plan *p, const rt_op_case *c, const rt_view *v, bool wide)
+static void norm_emit(rt_plan *p, const rt_op_case *c, const rt_view *v)
 {
     enum { MOST = 3 }; /* each adds a rounding to f32 */
     rt_view x = v[RT_NSQ_X];
     uint32_t ops = rt_case_ops(x, c->flag[NORM_OPS], MOST);
-    (void)wide;
     for (uint32_t i = 0; i < ops; i++)
         rt_emit_norm_sq(p, v[RT_NSQ_OUT], rt_case_part(p, x, i, ops), v[RT_NSQ_FAULT], v[RT_NSQ_STEP], SITE + i);
 }
@@ -47,10 +46,8 @@ static double elements(const rt_op_case *c) { return (double)c->dim[N] * c->dim[
 
 const rt_op_set rt_op_set_norm_sq = { .kind = RT_OP_NORM_SQ,
                                       .ndims = 2,
-                                      .shapes = norm_shapes,
-                                      .nshapes = RT_COUNT(norm_shapes),
-                                      .flags = norm_flags,
-                                      .nflags = RT_COUNT(norm_flags),
+                                      RT_TABLE(shapes, norm_shapes),
+                                      RT_TABLE(flags, norm_flags),
                                       .layout = norm_layout,
                                       .emit = norm_emit,
                                       .serial_terms = elements,
@@ -78,20 +75,17 @@ static void clip_layout(const rt_op_case *c, rt_layout *l)
     l->slot[RT_CLIP_STEP] = RT_SLOT(1, sizeof(rt_step), rt_fill_step, 12, 34);
 }
 
-static void clip_emit(rt_plan *p, const rt_op_case *c, const rt_view *v, bool wide)
+static void clip_emit(rt_plan *p, const rt_op_case *c, const rt_view *v)
 {
     static const float limit[] = { 0.7f, 0.0f, 1e9f, -1.0f };
-    (void)wide;
     rt_emit_clip(p, v[RT_CLIP_SCALE], v[RT_CLIP_NORM], v[RT_CLIP_NSQ], v[RT_CLIP_FAULT], v[RT_CLIP_STEP],
                  limit[c->flag[LIMIT]], SITE);
 }
 
 const rt_op_set rt_op_set_clip = { .kind = RT_OP_CLIP,
                                    .ndims = 1,
-                                   .shapes = clip_shapes,
-                                   .nshapes = RT_COUNT(clip_shapes),
-                                   .flags = clip_flags,
-                                   .nflags = RT_COUNT(clip_flags),
+                                   RT_TABLE(shapes, clip_shapes),
+                                   RT_TABLE(flags, clip_flags),
                                    .fix = clip_fix,
                                    .layout = clip_layout,
                                    .emit = clip_emit };
@@ -142,11 +136,11 @@ static void adam_layout(const rt_op_case *c, rt_layout *l)
     if (c->flag[ADAM_FAULT]) l->slot[RT_ADAM_FAULT] = RT_SLOT(1, 4, rt_fill_fault, c->flag[ADAM_FAULT] == 2);
 }
 
-static void adam_emit(rt_plan *p, const rt_op_case *c, const rt_view *v, bool wide)
+static void adam_emit(rt_plan *p, const rt_op_case *c, const rt_view *v)
 {
     enum { MOST = 37 }; /* more than a launch takes */
     rt_adamw_opts o = adam_opts(c);
-    bool own = wide || !has_master(c);
+    bool wide = p->policy.act == RT_DTYPE_F64, own = wide || !has_master(c);
     rt_view param = has_master(c) && wide ? v[RT_ADAM_MASTER] : v[RT_ADAM_PARAM];
     rt_view master = own ? RT_NONE : v[RT_ADAM_MASTER], m = v[RT_ADAM_M], s = v[RT_ADAM_V], g = v[RT_ADAM_GRAD];
     uint32_t ops = rt_case_ops(param, c->flag[ADAM_OPS], MOST);
@@ -182,10 +176,8 @@ static double correction_squared(const rt_op_case *c)
 const rt_op_set rt_op_set_adamw = {
     .kind = RT_OP_ADAMW,
     .ndims = 2,
-    .shapes = adam_shapes,
-    .nshapes = RT_COUNT(adam_shapes),
-    .flags = adam_flags,
-    .nflags = RT_COUNT(adam_flags),
+    RT_TABLE(shapes, adam_shapes),
+    RT_TABLE(flags, adam_flags),
     .layout = adam_layout,
     .emit = adam_emit,
     .terms = adam_terms,

@@ -65,9 +65,8 @@ static void fwd_layout(const rt_op_case *c, rt_layout *l)
     l->slot[RT_RMS_W] = RT_SLOT(1, d[D], rt_fill_normal, 1, 0.3);
 }
 
-static void fwd_emit(rt_plan *p, const rt_op_case *c, const rt_view *v, bool wide)
+static void fwd_emit(rt_plan *p, const rt_op_case *c, const rt_view *v)
 {
-    (void)wide;
     rt_emit_rmsnorm_fwd(p, v[RT_RMS_Y], v[RT_RMS_X], v[RT_RMS_W], c->dim[H], eps_of(c));
 }
 
@@ -82,9 +81,8 @@ static void add_fwd_layout(const rt_op_case *c, rt_layout *l)
     l->slot[RT_ARMS_W] = RT_SLOT(1, d[D], rt_fill_normal, 1, 0.3);
 }
 
-static void add_fwd_emit(rt_plan *p, const rt_op_case *c, const rt_view *v, bool wide)
+static void add_fwd_emit(rt_plan *p, const rt_op_case *c, const rt_view *v)
 {
-    (void)wide;
     rt_emit_add_rmsnorm_fwd(p, v[RT_ARMS_Y], v[RT_ARMS_H], v[RT_ARMS_X], v[RT_ARMS_RES], v[RT_ARMS_W], eps_of(c));
 }
 
@@ -103,16 +101,14 @@ static void bwd_layout(const rt_op_case *c, rt_layout *l)
     if (fused) l->slot[RT_RMSB_DRES] = RT_SLOT(d[N], wide, rt_fill_normal);
 }
 
-static void bwd_emit(rt_plan *p, const rt_op_case *c, const rt_view *v, bool wide)
+static void bwd_emit(rt_plan *p, const rt_op_case *c, const rt_view *v)
 {
-    (void)wide;
     rt_emit_rmsnorm_bwd(p, v[RT_RMSB_DX], v[RT_RMSB_DW], v[RT_RMSB_DY], v[RT_RMSB_X], v[RT_RMSB_W], c->dim[H],
                         eps_of(c));
 }
 
-static void add_bwd_emit(rt_plan *p, const rt_op_case *c, const rt_view *v, bool wide)
+static void add_bwd_emit(rt_plan *p, const rt_op_case *c, const rt_view *v)
 {
-    (void)wide;
     rt_emit_add_rmsnorm_bwd(p, v[RT_RMSB_DX], v[RT_RMSB_DW], v[RT_RMSB_DY], v[RT_RMSB_X], v[RT_RMSB_W], v[RT_RMSB_DRES],
                             eps_of(c));
 }
@@ -148,9 +144,7 @@ static void bwd_terms(rt_values *v, uint32_t slot, const double *want, double *s
 static double width(const rt_op_case *c) { return c->dim[D]; }
 static double width_and_rows(const rt_op_case *c) { return c->dim[D] + (double)c->dim[N] * c->dim[H]; }
 
-#define COMMON                                                                                                         \
-    .ndims = 3, .shapes = shapes, .nshapes = RT_COUNT(shapes), .flags = flags, .nflags = RT_COUNT(flags),              \
-    .allowed = allowed, .fix = fix
+#define COMMON .ndims = 3, RT_TABLE(shapes, shapes), RT_TABLE(flags, flags), .allowed = allowed, .fix = fix
 
 const rt_op_set rt_op_set_rmsnorm_fwd = { .kind = RT_OP_RMSNORM_FWD,
                                           COMMON,

@@ -63,10 +63,9 @@ static void layout(const rt_op_case *c, rt_layout *l)
     l->slot[RT_ROPE_POS] = RT_SLOT(d[N], 1, rt_fill_positions, first, c->flag[FAR] == 1 ? 7919 : 1);
 }
 
-static void emit(rt_plan *p, const rt_op_case *c, const rt_view *v, bool wide)
+static void emit(rt_plan *p, const rt_op_case *c, const rt_view *v)
 {
     float freq[HALF_MAX], scale = frequencies(c, freq);
-    (void)wide;
     (c->set->kind == RT_OP_ROPE_FWD ? rt_emit_rope_fwd : rt_emit_rope_bwd)(p, v[RT_ROPE_Y], v[RT_ROPE_X],
                                                                            v[RT_ROPE_FREQ], v[RT_ROPE_POS], scale);
 }
@@ -94,8 +93,8 @@ static double angle_squared(const rt_op_case *c)
 }
 
 #define COMMON                                                                                                         \
-    .ndims = 3, .shapes = shapes, .nshapes = RT_COUNT(shapes), .flags = flags, .nflags = RT_COUNT(flags),              \
-    .allowed = allowed, .fix = fix, .layout = layout, .emit = emit, .terms = terms, .serial_terms = angle_squared,     \
+    .ndims = 3, RT_TABLE(shapes, shapes), RT_TABLE(flags, flags), .allowed = allowed, .fix = fix, .layout = layout,    \
+    .emit = emit, .terms = terms, .serial_terms = angle_squared,                                                       \
     .large = { .signature = "bf16", .dim = { 61, 12, 128 }, .flag = { [HEADS] = 1 } }
 
 const rt_op_set rt_op_set_rope_fwd = { .kind = RT_OP_ROPE_FWD, COMMON };

@@ -27,10 +27,9 @@ static void bias_layout(const rt_op_case *c, rt_layout *l)
     l->slot[RT_BIASG_DY] = RT_SLOT(c->dim[N], c->dim[C], rt_fill_normal, 0.2, 1);
 }
 
-static void bias_emit(rt_plan *p, const rt_op_case *c, const rt_view *v, bool wide)
+static void bias_emit(rt_plan *p, const rt_op_case *c, const rt_view *v)
 {
     (void)c;
-    (void)wide;
     rt_emit_bias_grad(p, v[RT_BIASG_DB], v[RT_BIASG_DY]);
 }
 
@@ -47,10 +46,8 @@ static double rows_summed(const rt_op_case *c) { return c->dim[N]; }
 
 const rt_op_set rt_op_set_bias_grad = { .kind = RT_OP_BIAS_GRAD,
                                         .ndims = 2,
-                                        .shapes = by_rows,
-                                        .nshapes = RT_COUNT(by_rows),
-                                        .flags = acc_flag,
-                                        .nflags = RT_COUNT(acc_flag),
+                                        RT_TABLE(shapes, by_rows),
+                                        RT_TABLE(flags, acc_flag),
                                         .layout = bias_layout,
                                         .emit = bias_emit,
                                         .terms = bias_terms,
@@ -71,19 +68,16 @@ static void add_layout(const rt_op_case *c, rt_layout *l)
     l->slot[RT_ROWS_B] = RT_SLOT(c->dim[N], c->dim[C], fill);
 }
 
-static void add_emit(rt_plan *p, const rt_op_case *c, const rt_view *v, bool wide)
+static void add_emit(rt_plan *p, const rt_op_case *c, const rt_view *v)
 {
     (void)c;
-    (void)wide;
     rt_emit_add(p, v[RT_ROWS_Y], v[RT_ROWS_X], v[RT_ROWS_B]);
 }
 
 const rt_op_set rt_op_set_add = { .kind = RT_OP_ADD,
                                   .ndims = 2,
-                                  .shapes = elementwise,
-                                  .nshapes = RT_COUNT(elementwise),
-                                  .flags = add_flags,
-                                  .nflags = RT_COUNT(add_flags),
+                                  RT_TABLE(shapes, elementwise),
+                                  RT_TABLE(flags, add_flags),
                                   .layout = add_layout,
                                   .emit = add_emit,
                                   .large = { .signature = "bf16", .dim = { 61, 1536 } } };
@@ -101,19 +95,16 @@ static void scale_layout(const rt_op_case *c, rt_layout *l)
     if (c->flag[FACTOR]) l->slot[RT_ROWS_B] = RT_SLOT(1, 1, rt_fill_normal);
 }
 
-static void scale_emit(rt_plan *p, const rt_op_case *c, const rt_view *v, bool wide)
+static void scale_emit(rt_plan *p, const rt_op_case *c, const rt_view *v)
 {
     static const float alpha[] = { -0.7f, 0.0f, 1.0f };
-    (void)wide;
     rt_emit_scale(p, v[RT_ROWS_Y], v[RT_ROWS_X], v[RT_ROWS_B], alpha[c->flag[ALPHA]]);
 }
 
 const rt_op_set rt_op_set_scale = { .kind = RT_OP_SCALE,
                                     .ndims = 2,
-                                    .shapes = elementwise,
-                                    .nshapes = RT_COUNT(elementwise),
-                                    .flags = scale_flags,
-                                    .nflags = RT_COUNT(scale_flags),
+                                    RT_TABLE(shapes, elementwise),
+                                    RT_TABLE(flags, scale_flags),
                                     .layout = scale_layout,
                                     .emit = scale_emit,
                                     .large = { .signature = "bf16", .dim = { 61, 1536 }, .flag = { [FACTOR] = 1 } } };
@@ -128,19 +119,16 @@ static void cast_layout(const rt_op_case *c, rt_layout *l)
     l->slot[RT_ROWS_X] = RT_SLOT(c->dim[N], c->dim[C], c->flag[0] ? rt_fill_special : rt_fill_normal);
 }
 
-static void cast_emit(rt_plan *p, const rt_op_case *c, const rt_view *v, bool wide)
+static void cast_emit(rt_plan *p, const rt_op_case *c, const rt_view *v)
 {
     (void)c;
-    (void)wide;
     rt_emit_cast(p, v[RT_ROWS_Y], v[RT_ROWS_X]);
 }
 
 const rt_op_set rt_op_set_cast = { .kind = RT_OP_CAST,
                                    .ndims = 2,
-                                   .shapes = elementwise,
-                                   .nshapes = RT_COUNT(elementwise),
-                                   .flags = cast_flags,
-                                   .nflags = RT_COUNT(cast_flags),
+                                   RT_TABLE(shapes, elementwise),
+                                   RT_TABLE(flags, cast_flags),
                                    .layout = cast_layout,
                                    .emit = cast_emit,
                                    .large = { .signature = "bf16.f32", .dim = { 61, 1536 } } };
@@ -149,19 +137,16 @@ static const rt_op_flag fill_flags[] = { RT_FLAG("value", "zero", "tenth", "larg
 
 static void fill_layout(const rt_op_case *c, rt_layout *l) { l->slot[RT_ROWS_Y] = RT_SLOT(c->dim[N], c->dim[C], NULL); }
 
-static void fill_emit(rt_plan *p, const rt_op_case *c, const rt_view *v, bool wide)
+static void fill_emit(rt_plan *p, const rt_op_case *c, const rt_view *v)
 {
     static const float value[] = { 0.0f, 0.1f, -70000.0f, NAN, -INFINITY };
-    (void)wide;
     rt_emit_fill(p, v[RT_ROWS_Y], value[c->flag[0]]);
 }
 
 const rt_op_set rt_op_set_fill = { .kind = RT_OP_FILL,
                                    .ndims = 2,
-                                   .shapes = elementwise,
-                                   .nshapes = RT_COUNT(elementwise),
-                                   .flags = fill_flags,
-                                   .nflags = RT_COUNT(fill_flags),
+                                   RT_TABLE(shapes, elementwise),
+                                   RT_TABLE(flags, fill_flags),
                                    .layout = fill_layout,
                                    .emit = fill_emit,
                                    .large = { .signature = "bf16", .dim = { 61, 1536 }, .flag = { 1 } } };
@@ -199,19 +184,16 @@ static void copy_layout(const rt_op_case *c, rt_layout *l)
     l->slot[RT_ROWS_B] = RT_SLOT(c->dim[N], 1, rt_fill_below, rows, c->flag[ROWS] == 2 ? 3 : 0);
 }
 
-static void copy_emit(rt_plan *p, const rt_op_case *c, const rt_view *v, bool wide)
+static void copy_emit(rt_plan *p, const rt_op_case *c, const rt_view *v)
 {
     (void)c;
-    (void)wide;
     rt_emit_copy(p, v[RT_ROWS_Y], v[RT_ROWS_X], v[RT_ROWS_B]);
 }
 
 const rt_op_set rt_op_set_copy = { .kind = RT_OP_COPY,
                                    .ndims = 2,
-                                   .shapes = by_rows,
-                                   .nshapes = RT_COUNT(by_rows),
-                                   .flags = copy_flags,
-                                   .nflags = RT_COUNT(copy_flags),
+                                   RT_TABLE(shapes, by_rows),
+                                   RT_TABLE(flags, copy_flags),
                                    .fix = block_fix,
                                    .layout = copy_layout,
                                    .emit = copy_emit,
@@ -234,21 +216,18 @@ static void dequant_layout(const rt_op_case *c, rt_layout *l)
     l->slot[RT_ROWS_X] = RT_SLOT(c->dim[N], c->dim[C], rt_fill_normal);
 }
 
-static void dequant_emit(rt_plan *p, const rt_op_case *c, const rt_view *v, bool wide)
+static void dequant_emit(rt_plan *p, const rt_op_case *c, const rt_view *v)
 {
     enum { MOST = 11 }; /* more than a launch takes */
     uint32_t ops = rt_case_ops(v[RT_ROWS_Y], c->flag[0], MOST);
-    (void)wide;
     for (uint32_t i = 0; i < ops; i++)
         rt_emit_dequant(p, rt_case_part(p, v[RT_ROWS_Y], i, ops), rt_case_part(p, v[RT_ROWS_X], i, ops));
 }
 
 const rt_op_set rt_op_set_dequant = { .kind = RT_OP_DEQUANT,
                                       .ndims = 2,
-                                      .shapes = dequant_shapes,
-                                      .nshapes = RT_COUNT(dequant_shapes),
-                                      .flags = dequant_flags,
-                                      .nflags = RT_COUNT(dequant_flags),
+                                      RT_TABLE(shapes, dequant_shapes),
+                                      RT_TABLE(flags, dequant_flags),
                                       .fix = block_fix,
                                       .layout = dequant_layout,
                                       .emit = dequant_emit,
@@ -269,19 +248,16 @@ static void quant_layout(const rt_op_case *c, rt_layout *l)
     l->slot[RT_ROWS_X] = RT_SLOT(c->dim[N], c->dim[C], fill_values);
 }
 
-static void quant_emit(rt_plan *p, const rt_op_case *c, const rt_view *v, bool wide)
+static void quant_emit(rt_plan *p, const rt_op_case *c, const rt_view *v)
 {
     (void)c;
-    (void)wide;
     rt_emit_quant(p, v[RT_ROWS_Y], v[RT_ROWS_X]);
 }
 
 const rt_op_set rt_op_set_quant = { .kind = RT_OP_QUANT,
                                     .ndims = 2,
-                                    .shapes = quant_shapes,
-                                    .nshapes = RT_COUNT(quant_shapes),
-                                    .flags = quant_flags,
-                                    .nflags = RT_COUNT(quant_flags),
+                                    RT_TABLE(shapes, quant_shapes),
+                                    RT_TABLE(flags, quant_flags),
                                     .fix = block_fix,
                                     .layout = quant_layout,
                                     .emit = quant_emit,

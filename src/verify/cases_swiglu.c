@@ -32,20 +32,17 @@ static void fwd_layout(const rt_op_case *c, rt_layout *l)
     l->slot[RT_GLU_U] = RT_SLOT(d[N], d[F], rt_fill_normal);
 }
 
-static void fwd_emit(rt_plan *p, const rt_op_case *c, const rt_view *v, bool wide)
+static void fwd_emit(rt_plan *p, const rt_op_case *c, const rt_view *v)
 {
     (void)c;
-    (void)wide;
     rt_emit_swiglu_fwd(p, v[RT_GLU_Y], v[RT_GLU_G], v[RT_GLU_U]);
 }
 
 const rt_op_set rt_op_set_swiglu_fwd = {
     .kind = RT_OP_SWIGLU_FWD,
     .ndims = 2,
-    .shapes = shapes,
-    .nshapes = RT_COUNT(shapes),
-    .flags = fwd_flags,
-    .nflags = RT_COUNT(fwd_flags),
+    RT_TABLE(shapes, shapes),
+    RT_TABLE(flags, fwd_flags),
     .fix = fwd_fix,
     .layout = fwd_layout,
     .emit = fwd_emit,
@@ -62,10 +59,9 @@ static void bwd_layout(const rt_op_case *c, rt_layout *l)
     l->slot[RT_GLUB_U] = RT_SLOT(d[N], d[F], rt_fill_normal);
 }
 
-static void bwd_emit(rt_plan *p, const rt_op_case *c, const rt_view *v, bool wide)
+static void bwd_emit(rt_plan *p, const rt_op_case *c, const rt_view *v)
 {
     (void)c;
-    (void)wide;
     rt_emit_swiglu_bwd(p, v[RT_GLUB_DG], v[RT_GLUB_DU], v[RT_GLUB_DY], v[RT_GLUB_G], v[RT_GLUB_U]);
 }
 
@@ -86,10 +82,8 @@ static void bwd_terms(rt_values *v, uint32_t slot, const double *want, double *s
 const rt_op_set rt_op_set_swiglu_bwd = {
     .kind = RT_OP_SWIGLU_BWD,
     .ndims = 2,
-    .shapes = shapes,
-    .nshapes = RT_COUNT(shapes),
-    .flags = bwd_flags,
-    .nflags = RT_COUNT(bwd_flags),
+    RT_TABLE(shapes, shapes),
+    RT_TABLE(flags, bwd_flags),
     .layout = bwd_layout,
     .emit = bwd_emit,
     .terms = bwd_terms,

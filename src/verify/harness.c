@@ -46,7 +46,7 @@ static int record(recording *k, const rt_values *v, bool wide, rt_err *e)
         rt_space_buf(k->space, b->cls, wide ? b->wide : b->dtype, b->rows, b->cols, b->name);
     }
     RT_TRY(rt_plan_new(&k->plan, k->space, v->c->name, wide ? &rt_policy_f64 : &rt_policy_f32, e));
-    v->c->set->emit(k->plan, v->c, v->view, wide);
+    v->c->set->emit(k->plan, v->c, v->view);
 out:
     return rc;
 }

@@ -130,7 +130,7 @@ static void record_op(large *g, rt_plan *p)
     rt_view view[RT_MAX_SLOTS] = { { 0 } };
     for (uint32_t s = 0; s < RT_MAX_SLOTS; s++)
         if (g->v.view[s].buf) view[s] = part(g, g->v.view[s].buf - 1, 0, rows_of(g, g->v.view[s].buf - 1));
-    g->whole.set->emit(p, &g->whole, view, false);
+    g->whole.set->emit(p, &g->whole, view);
 }
 
 static void record_squares(large *g, rt_plan *p)

@@ -128,8 +128,7 @@ struct rt_op_set {
     /* Makes dimensions and flags fit together (blocks of quantised types, heads); null: they always do. */
     void (*fix)(rt_op_case *c);
     void (*layout)(const rt_op_case *c, rt_layout *l);
-    /* wide: this is the double run. */
-    void (*emit)(rt_plan *p, const rt_op_case *c, const rt_view *v, bool wide);
+    void (*emit)(rt_plan *p, const rt_op_case *c, const rt_view *v);
     /* Inputs that depend on others; null: none. */
     int (*prepare)(struct rt_values *v, rt_verify_env *env, rt_err *e);
     /* The magnitudes behind each element of an output, for tolerances of scale TERMS; scale is (rows,cols). */
@@ -165,6 +164,8 @@ static inline uint32_t rt_case_block(const rt_op_case *c, uint32_t slot, uint32_
 }
 #define RT_SLOT(r, c, ...) ((rt_slot_layout){ .rows = (r), .cols = (c), .fill = __VA_ARGS__ })
 #define RT_COUNT(a) ((uint32_t)(sizeof(a) / sizeof *(a)))
+/* An array of a set and how many it has. */
+#define RT_TABLE(field, a) .field = (a), .n##field = RT_COUNT(a)
 
 /* ---- fills (fills.c); p and q as said ---- */
 void rt_fill_normal(const rt_op_case *c, const rt_fill *f);   /* mean p, deviation q (0: 1) */

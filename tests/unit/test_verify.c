@@ -234,7 +234,7 @@ static int record_signature(const rt_op_case *c)
         if (l.slot[i].rows)
             v[i] = rt_space_buf(s, RT_CLASS_STATE, c->sig.dtype[i], l.slot[i].rows, l.slot[i].cols, "x");
     assert_int_equal(rt_plan_new(&p, s, "signature", &rt_policy_f32, NULL), RT_OK);
-    c->set->emit(p, c, v, false);
+    c->set->emit(p, c, v);
     int rc = rt_plan_status(p, NULL);
     rt_plan_free(p);
     rt_space_free(s);
