@@ -109,7 +109,8 @@ static inline bool rt_jarg_given(const rt_jcall *c, int i) { return c->a[i].type
 int rt_j_ignore_case(rt_jrun *r, rt_jval v, rt_jval *out);
 typedef enum rt_jcase { RT_J_LOWER, RT_J_UPPER, RT_J_TITLE, RT_J_CAPITALIZE, RT_J_SWAPCASE, RT_J_FOLD } rt_jcase;
 int rt_jstr_case(rt_jrun *r, const rt_jstr *s, rt_jcase mode, rt_jval *out);
-/* Strips characters of chars (white space when null) from the ends. */
+/* Strips characters of chars (white space when null) from the ends; what is left is the bytes [from, to). */
+void rt_jstr_ends(const rt_jstr *s, const rt_jstr *chars, bool left, bool right, size_t *from, size_t *to);
 int rt_jstr_strip(rt_jrun *r, const rt_jstr *s, const rt_jstr *chars, bool left, bool right, rt_jval *out);
 int rt_jstr_replace(rt_jrun *r, const rt_jstr *s, const rt_jstr *old, const rt_jstr *new_, int64_t count, rt_jval *out);
 int rt_jstr_splitlines(rt_jrun *r, const rt_jstr *s, bool keep, rt_jlist **out);

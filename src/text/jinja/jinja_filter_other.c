@@ -2,7 +2,6 @@
  *
  * Owns: how text becomes a number. */
 #include "text/jinja/jinja_call.h"
-#include "text/jinja/jinja_unicode.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -37,19 +36,8 @@ static int f_attr(rt_jrun *r, const rt_jcall *c, rt_jval *out)
 /* The text without blanks around it and without single underscores between digits, terminated; false: no number. */
 static bool clean_number(const rt_jstr *s, char *buf, size_t size)
 {
-    size_t from = 0, to = s->len, n = 0;
-    while (from < to) {
-        size_t next = from;
-        if (!rt_ju_space(rt_j_decode(s->data, s->len, &next))) break;
-        from = next;
-    }
-    while (to > from) {
-        size_t at = to - 1, next;
-        while (at > from && ((unsigned char)s->data[at] & 0xC0) == 0x80) at--;
-        next = at;
-        if (!rt_ju_space(rt_j_decode(s->data, s->len, &next))) break;
-        to = at;
-    }
+    size_t from, to, n = 0;
+    rt_jstr_ends(s, NULL, true, true, &from, &to);
     if (from == to || to - from >= size) return false;
     for (size_t i = from; i < to; i++) {
         unsigned char c = (unsigned char)s->data[i];

@@ -2,6 +2,7 @@
  *
  * Owns: newlines made one kind, the last one dropped, trim_blocks (a newline after a tag goes), lstrip_blocks (blanks
  * before a tag that begins its line go), the signs - and +, comments, raw blocks, literals and their escapes. */
+#include "base/utf8.h"
 #include "text/jinja/jinja_ast.h"
 #include "text/jinja/jinja_unicode.h"
 
@@ -152,11 +153,11 @@ static int escape(lexer *x, size_t *at, size_t end, char buf[16], uint32_t *n)
     } else if (c >= '0' && c <= '7') {
         for (int i = 0; i < 3 && *at < end && x->text[*at] >= '0' && x->text[*at] <= '7'; i++, *at += 1)
             code = code * 8 + (uint32_t)(x->text[*at] - '0');
-        *n = rt_j_encode(code, buf);
+        *n = rt_utf8_put(code, buf);
     } else if (c == 'x' || c == 'u' || c == 'U') {
         uint32_t digits = c == 'x' ? 2 : c == 'u' ? 4 : 8;
         if ((rc = hex_escape(x, *at + 1, end, digits, &code)) < 0) return rc;
-        *n = rt_j_encode(code, buf);
+        *n = rt_utf8_put(code, buf);
         *at += 1 + digits;
     } else if (c == 'N') {
         rc = rt_j_unsupported(x->r, "the escape \\N in a string is not supported");
@@ -429,26 +430,13 @@ static int lex_next(lexer *x)
     return kind == '#' ? lex_comment(x) : lex_tag(x, kind == '%');
 }
 
-static bool valid_utf8(const char *text, size_t bytes)
-{
-    for (size_t at = 0; at < bytes;) {
-        size_t from = at;
-        char buf[4];
-        uint32_t c = rt_j_decode(text, bytes, &at), n = (uint32_t)(at - from);
-        /* Written again it must be the same bytes: that leaves out overlong forms and stray bytes. */
-        if (c > 0x10FFFF || (c >= 0xD800 && c < 0xE000) || rt_j_encode(c, buf) != n || memcmp(buf, text + from, n) != 0)
-            return false;
-    }
-    return true;
-}
-
 int rt_jinja_lex(rt_jrun *r, const char *text, size_t bytes, rt_jtokens *out)
 {
     char *copy = rt_j_alloc(r, bytes + 1);
     if (!copy) return rt_j_status(r);
     lexer x = { .r = r, .text = copy, .line = 1, .line_starting = true, .out = out };
     r->line = 1;
-    if (!valid_utf8(text, bytes)) return rt_j_fail(r, "the template is not valid UTF-8");
+    if (rt_utf8_valid(text, bytes) != bytes) return rt_j_fail(r, "the template is not valid UTF-8");
     for (size_t i = 0; i < bytes; i++) {
         if (text[i] == '\r' && i + 1 < bytes && text[i + 1] == '\n') continue;
         copy[x.len++] = text[i] == '\r' ? '\n' : text[i];

@@ -276,31 +276,23 @@ static int parse_not(rt_jparser *p, rt_jnode **out)
     return rc == RT_OK ? rt_jnode2(p, RT_JN_NOT, line, *out, NULL, out) : rc;
 }
 
-static int parse_and(rt_jparser *p, rt_jnode **out)
+/* What next parses, joined by a word, grouping to the left. */
+static int parse_joined(rt_jparser *p, const char *word, rt_jkind kind, int (*next)(rt_jparser *, rt_jnode **),
+                        rt_jnode **out)
 {
-    int rc = parse_not(p, out);
-    while (rc == RT_OK && rt_jat_name(rt_jpeek(p), "and")) {
+    int rc = next(p, out);
+    while (rc == RT_OK && rt_jat_name(rt_jpeek(p), word)) {
         rt_jnode *right;
         uint32_t line = rt_jpeek(p)->line;
         p->at++;
-        rc = parse_not(p, &right);
-        if (rc == RT_OK) rc = rt_jnode2(p, RT_JN_AND, line, *out, right, out);
+        rc = next(p, &right);
+        if (rc == RT_OK) rc = rt_jnode2(p, kind, line, *out, right, out);
     }
     return rc;
 }
 
-static int parse_or(rt_jparser *p, rt_jnode **out)
-{
-    int rc = parse_and(p, out);
-    while (rc == RT_OK && rt_jat_name(rt_jpeek(p), "or")) {
-        rt_jnode *right;
-        uint32_t line = rt_jpeek(p)->line;
-        p->at++;
-        rc = parse_and(p, &right);
-        if (rc == RT_OK) rc = rt_jnode2(p, RT_JN_OR, line, *out, right, out);
-    }
-    return rc;
-}
+static int parse_and(rt_jparser *p, rt_jnode **out) { return parse_joined(p, "and", RT_JN_AND, parse_not, out); }
+static int parse_or(rt_jparser *p, rt_jnode **out) { return parse_joined(p, "or", RT_JN_OR, parse_and, out); }
 
 int rt_jparse_expression(rt_jparser *p, rt_jnode **out)
 {

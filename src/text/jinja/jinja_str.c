@@ -2,6 +2,7 @@
  *
  * Owns: bytes and code points. Leaves letters and their case to jinja_unicode.c, and Python's text of values to
  * jinja_repr.c. */
+#include "base/utf8.h"
 #include "text/jinja/jinja_value.h"
 
 #include <string.h>
@@ -21,19 +22,6 @@ uint32_t rt_j_decode(const char *data, size_t len, size_t *at)
     for (uint32_t i = 1; i <= extra; i++) c = c << 6 | (p[i] & 0x3Fu);
     *at += extra + 1;
     return c;
-}
-
-uint32_t rt_j_encode(uint32_t c, char buf[4])
-{
-    if (c < 0x80) {
-        buf[0] = (char)c;
-        return 1;
-    }
-    uint32_t extra = c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
-    static const unsigned char lead[] = { 0, 0xC0, 0xE0, 0xF0 };
-    buf[0] = (char)(lead[extra] | (c >> (6 * extra)));
-    for (uint32_t i = 1; i <= extra; i++) buf[i] = (char)(0x80u | ((c >> (6 * (extra - i))) & 0x3Fu));
-    return extra + 1;
 }
 
 static uint32_t count_chars(const char *data, size_t len)
@@ -252,7 +240,7 @@ int rt_j_puts(rt_jrun *r, const char *terminated) { return rt_j_put(r, terminate
 int rt_j_put_char(rt_jrun *r, uint32_t c)
 {
     char buf[4];
-    return rt_j_put(r, buf, rt_j_encode(c, buf));
+    return rt_j_put(r, buf, rt_utf8_put(c, buf));
 }
 
 int rt_j_cut(rt_jrun *r, size_t mark, rt_jval *out)

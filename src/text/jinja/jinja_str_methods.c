@@ -1,6 +1,7 @@
 /* jinja_str_methods.c - methods of strings that change them or tell their kind: case, stripping, padding, replacing.
  *
  * Owns: those, and the helpers that filters share with them. Searching and splitting are in jinja_str_search.c. */
+#include "base/utf8.h"
 #include "text/jinja/jinja_call.h"
 #include "text/jinja/jinja_unicode.h"
 
@@ -17,8 +18,7 @@ static bool final_sigma(const rt_jstr *s, size_t at, size_t after, size_t *seen)
     uint32_t c = 0;
     bool before = false;
     while (p > 0) {
-        do p--;
-        while (p > 0 && ((unsigned char)s->data[p] & 0xC0) == 0x80);
+        p = (size_t)(rt_utf8_before(s->data, s->data + p) - s->data);
         size_t q = p;
         c = rt_j_decode(s->data, s->len, &q);
         if (rt_ju_ignorable(c)) continue;
@@ -106,24 +106,29 @@ static bool in_set(const rt_jstr *set, uint32_t c)
     return false;
 }
 
+void rt_jstr_ends(const rt_jstr *s, const rt_jstr *chars, bool left, bool right, size_t *from, size_t *to)
+{
+    *from = 0;
+    *to = s->len;
+    while (left && *from < *to) {
+        size_t next = *from;
+        if (!in_set(chars, rt_j_decode(s->data, s->len, &next))) break;
+        *from = next;
+    }
+    while (right && *to > *from) {
+        size_t at = (size_t)(rt_utf8_before(s->data + *from, s->data + *to) - s->data), next = at;
+        if (!in_set(chars, rt_j_decode(s->data, s->len, &next))) break;
+        *to = at;
+    }
+}
+
 int rt_jstr_strip(rt_jrun *r, const rt_jstr *s, const rt_jstr *chars, bool left, bool right, rt_jval *out)
 {
-    size_t from = 0, to = s->len;
+    size_t from, to;
     /* A long set on a long string: counted before it is done. */
     int rc = rt_j_tick(r, (1 + (chars ? (uint64_t)chars->len : 0)) * s->len / 256);
     if (rc < 0) return rc;
-    while (left && from < to) {
-        size_t next = from;
-        if (!in_set(chars, rt_j_decode(s->data, s->len, &next))) break;
-        from = next;
-    }
-    while (right && to > from) {
-        size_t at = to - 1, next;
-        while (at > from && ((unsigned char)s->data[at] & 0xC0) == 0x80) at--;
-        next = at;
-        if (!in_set(chars, rt_j_decode(s->data, s->len, &next))) break;
-        to = at;
-    }
+    rt_jstr_ends(s, chars, left, right, &from, &to);
     return rt_jstr_part(r, s, from, to, out);
 }
 

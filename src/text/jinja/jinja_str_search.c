@@ -2,6 +2,7 @@
  *
  * Owns: positions, which are counted in code points outside and in bytes inside. Parts share the memory of the whole.
  */
+#include "base/utf8.h"
 #include "text/jinja/jinja_call.h"
 #include "text/jinja/jinja_unicode.h"
 
@@ -173,9 +174,7 @@ static size_t skip(const rt_jstr *s, size_t at, bool space)
 static size_t skip_back(const rt_jstr *s, size_t at, bool space)
 {
     while (at > 0) {
-        size_t p = at - 1, next;
-        while (p > 0 && ((unsigned char)s->data[p] & 0xC0) == 0x80) p--;
-        next = p;
+        size_t p = (size_t)(rt_utf8_before(s->data, s->data + at) - s->data), next = p;
         if (rt_ju_space(rt_j_decode(s->data, s->len, &next)) != space) break;
         at = p;
     }

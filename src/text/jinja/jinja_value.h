@@ -215,8 +215,6 @@ int rt_jstr_escape(rt_jrun *r, const rt_jstr *s, rt_jval *out);
 
 /* One code point at data[*at], which moves on; never past len. */
 uint32_t rt_j_decode(const char *data, size_t len, size_t *at);
-/* Up to 4 bytes into buf; returns how many. */
-uint32_t rt_j_encode(uint32_t c, char buf[4]);
 
 /* ---- text at the end of the run's scratch ---- */
 
