@@ -293,13 +293,13 @@ static int fn_strftime(rt_jrun *r, const rt_jcall *c, rt_jval *out)
 }
 
 static const rt_jbuiltin globals[] = {
-    { "range", "start stop= step= /", fn_range },
-    { "dict", NULL, fn_dict },
-    { "namespace", NULL, fn_namespace },
-    { "cycler", NULL, fn_cycler },
-    { "joiner", "sep=", fn_joiner },
-    { "raise_exception", "message", fn_raise },
-    { "strftime_now", "format", fn_strftime },
+    { "range", "start stop= step= /", fn_range, 0 },
+    { "dict", NULL, fn_dict, 0 },
+    { "namespace", NULL, fn_namespace, 0 },
+    { "cycler", NULL, fn_cycler, 0 },
+    { "joiner", "sep=", fn_joiner, 0 },
+    { "raise_exception", "message", fn_raise, 0 },
+    { "strftime_now", "format", fn_strftime, 0 },
     { 0 },
 };
 

@@ -33,6 +33,7 @@ struct rt_jbuiltin {
      * function looks at args itself. */
     const char *params;
     int (*run)(rt_jrun *r, const rt_jcall *c, rt_jval *out);
+    int how; /* which of several that one `run` does; its own numbers */
 };
 
 struct rt_jmethod {

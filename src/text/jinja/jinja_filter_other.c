@@ -237,13 +237,13 @@ static int f_round(rt_jrun *r, const rt_jcall *c, rt_jval *out)
 }
 
 const rt_jbuiltin rt_j_other_filters[] = {
-    { "default", "default_value= boolean=", f_default },
-    { "d", "default_value= boolean=", f_default },
-    { "attr", "name", f_attr },
-    { "int", "default= base=", f_int },
-    { "float", "default=", f_float },
-    { "abs", "", f_abs },
-    { "round", "precision= method=", f_round },
-    { "tojson", "ensure_ascii= indent= separators= sort_keys=", rt_j_tojson },
+    { "default", "default_value= boolean=", f_default, 0 },
+    { "d", "default_value= boolean=", f_default, 0 },
+    { "attr", "name", f_attr, 0 },
+    { "int", "default= base=", f_int, 0 },
+    { "float", "default=", f_float, 0 },
+    { "abs", "", f_abs, 0 },
+    { "round", "precision= method=", f_round, 0 },
+    { "tojson", "ensure_ascii= indent= separators= sort_keys=", rt_j_tojson, 0 },
     { 0 },
 };

@@ -110,9 +110,12 @@ static int f_map(rt_jrun *r, const rt_jcall *c, rt_jval *out)
     return rc == RT_OK ? new_iter(r, c, p, next_mapped, out) : rc;
 }
 
-static int pick(rt_jrun *r, const rt_jcall *c, bool wanted, bool attribute, rt_jval *out)
+enum { REJECT = 1, ATTRIBUTE = 2 };
+
+static int f_pick(rt_jrun *r, const rt_jcall *c, rt_jval *out)
 {
-    picker p = { .path = rt_jv(RT_J_MISSING), .fallback = rt_jv(RT_J_MISSING), .wanted = wanted };
+    picker p = { .path = rt_jv(RT_J_MISSING), .fallback = rt_jv(RT_J_MISSING), .wanted = !(c->fn->how & REJECT) };
+    bool attribute = c->fn->how & ATTRIBUTE;
     uint32_t at = attribute;
     int rc = RT_OK;
     if (!rt_j_truth(c->self)) return new_iter(r, c, p, next_none, out);
@@ -122,16 +125,11 @@ static int pick(rt_jrun *r, const rt_jcall *c, bool wanted, bool attribute, rt_j
     return rc == RT_OK ? new_iter(r, c, p, next_selected, out) : rc;
 }
 
-static int f_select(rt_jrun *r, const rt_jcall *c, rt_jval *out) { return pick(r, c, true, false, out); }
-static int f_reject(rt_jrun *r, const rt_jcall *c, rt_jval *out) { return pick(r, c, false, false, out); }
-static int f_selectattr(rt_jrun *r, const rt_jcall *c, rt_jval *out) { return pick(r, c, true, true, out); }
-static int f_rejectattr(rt_jrun *r, const rt_jcall *c, rt_jval *out) { return pick(r, c, false, true, out); }
-
 const rt_jbuiltin rt_j_select_filters[] = {
-    { "map", NULL, f_map },
-    { "select", NULL, f_select },
-    { "reject", NULL, f_reject },
-    { "selectattr", NULL, f_selectattr },
-    { "rejectattr", NULL, f_rejectattr },
+    { "map", NULL, f_map, 0 },
+    { "select", NULL, f_pick, 0 },
+    { "reject", NULL, f_pick, REJECT },
+    { "selectattr", NULL, f_pick, ATTRIBUTE },
+    { "rejectattr", NULL, f_pick, REJECT | ATTRIBUTE },
     { 0 },
 };

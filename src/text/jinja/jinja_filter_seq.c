@@ -165,7 +165,7 @@ static int f_dictsort(rt_jrun *r, const rt_jcall *c, rt_jval *out)
     return rc;
 }
 
-static int extreme(rt_jrun *r, const rt_jcall *c, rt_jorder op, rt_jval *out)
+static int f_extreme(rt_jrun *r, const rt_jcall *c, rt_jval *out)
 {
     enum { CASE, ATTRIBUTE };
     rt_jiter *it;
@@ -175,7 +175,7 @@ static int extreme(rt_jrun *r, const rt_jcall *c, rt_jorder op, rt_jval *out)
     while (rc >= 0 && (rc = rt_j_next(r, it, &item)) > 0) {
         bool better = best.type == RT_J_MISSING;
         rc = key_of(r, item, c->a[ATTRIBUTE], NULL, case_sensitive, &key);
-        if (rc == RT_OK && !better) rc = rt_j_compare(r, op, key, best, &better);
+        if (rc == RT_OK && !better) rc = rt_j_compare(r, (rt_jorder)c->fn->how, key, best, &better);
         if (rc < 0) break;
         if (!better) continue;
         best = key;
@@ -184,9 +184,6 @@ static int extreme(rt_jrun *r, const rt_jcall *c, rt_jorder op, rt_jval *out)
     if (rc < 0) return rc;
     return best.type != RT_J_MISSING ? RT_OK : rt_jundef_hint(r, "No aggregated item, sequence was empty.", out);
 }
-
-static int f_min(rt_jrun *r, const rt_jcall *c, rt_jval *out) { return extreme(r, c, RT_J_LT, out); }
-static int f_max(rt_jrun *r, const rt_jcall *c, rt_jval *out) { return extreme(r, c, RT_J_GT, out); }
 
 static int f_unique(rt_jrun *r, const rt_jcall *c, rt_jval *out)
 {
@@ -317,22 +314,22 @@ static int f_items(rt_jrun *r, const rt_jcall *c, rt_jval *out)
 }
 
 const rt_jbuiltin rt_j_sequence_filters[] = {
-    { "first", "", f_first },
-    { "last", "", f_last },
-    { "length", "", f_length },
-    { "count", "", f_length },
-    { "list", "", f_list },
-    { "reverse", "", f_reverse },
-    { "join", "d= attribute=", f_join },
-    { "sort", "reverse= case_sensitive= attribute=", f_sort },
-    { "dictsort", "case_sensitive= by= reverse=", f_dictsort },
-    { "min", "case_sensitive= attribute=", f_min },
-    { "max", "case_sensitive= attribute=", f_max },
-    { "unique", "case_sensitive= attribute=", f_unique },
-    { "groupby", "attribute default= case_sensitive=", f_groupby },
-    { "batch", "linecount fill_with=", f_batch },
-    { "slice", "slices fill_with=", f_slice },
-    { "sum", "attribute= start=", f_sum },
-    { "items", "", f_items },
+    { "first", "", f_first, 0 },
+    { "last", "", f_last, 0 },
+    { "length", "", f_length, 0 },
+    { "count", "", f_length, 0 },
+    { "list", "", f_list, 0 },
+    { "reverse", "", f_reverse, 0 },
+    { "join", "d= attribute=", f_join, 0 },
+    { "sort", "reverse= case_sensitive= attribute=", f_sort, 0 },
+    { "dictsort", "case_sensitive= by= reverse=", f_dictsort, 0 },
+    { "min", "case_sensitive= attribute=", f_extreme, RT_J_LT },
+    { "max", "case_sensitive= attribute=", f_extreme, RT_J_GT },
+    { "unique", "case_sensitive= attribute=", f_unique, 0 },
+    { "groupby", "attribute default= case_sensitive=", f_groupby, 0 },
+    { "batch", "linecount fill_with=", f_batch, 0 },
+    { "slice", "slices fill_with=", f_slice, 0 },
+    { "sum", "attribute= start=", f_sum, 0 },
+    { "items", "", f_items, 0 },
     { 0 },
 };

@@ -8,16 +8,12 @@
 
 /* ---- case ---- */
 
-static int change_case(rt_jrun *r, const rt_jcall *c, rt_jcase mode, rt_jval *out)
+static int f_case(rt_jrun *r, const rt_jcall *c, rt_jval *out)
 {
     rt_jval text;
     int rc = rt_j_str(r, c->self, &text);
-    return rc == RT_OK ? rt_jstr_case(r, text.s, mode, out) : rc;
+    return rc == RT_OK ? rt_jstr_case(r, text.s, (rt_jcase)c->fn->how, out) : rc;
 }
-
-static int f_upper(rt_jrun *r, const rt_jcall *c, rt_jval *out) { return change_case(r, c, RT_J_UPPER, out); }
-static int f_lower(rt_jrun *r, const rt_jcall *c, rt_jval *out) { return change_case(r, c, RT_J_LOWER, out); }
-static int f_capitalize(rt_jrun *r, const rt_jcall *c, rt_jval *out) { return change_case(r, c, RT_J_CAPITALIZE, out); }
 
 static bool separates(uint32_t c) { return c == '-' || c == '(' || c == '{' || c == '[' || c == '<' || rt_ju_space(c); }
 
@@ -212,21 +208,21 @@ static int f_escape(rt_jrun *r, const rt_jcall *c, rt_jval *out)
 }
 
 const rt_jbuiltin rt_j_text_filters[] = {
-    { "upper", "", f_upper },
-    { "lower", "", f_lower },
-    { "capitalize", "", f_capitalize },
-    { "title", "", f_title },
-    { "trim", "chars=", f_trim },
-    { "replace", "old new count=", f_replace },
-    { "indent", "width= first= blank=", f_indent },
-    { "center", "width=", f_center },
-    { "truncate", "length= killwords= end= leeway=", f_truncate },
-    { "wordcount", "", f_wordcount },
-    { "format", NULL, f_format },
-    { "string", "", f_string },
-    { "safe", "", f_safe },
-    { "escape", "", f_escape },
-    { "e", "", f_escape },
-    { "forceescape", "", f_forceescape },
+    { "upper", "", f_case, RT_J_UPPER },
+    { "lower", "", f_case, RT_J_LOWER },
+    { "capitalize", "", f_case, RT_J_CAPITALIZE },
+    { "title", "", f_title, 0 },
+    { "trim", "chars=", f_trim, 0 },
+    { "replace", "old new count=", f_replace, 0 },
+    { "indent", "width= first= blank=", f_indent, 0 },
+    { "center", "width=", f_center, 0 },
+    { "truncate", "length= killwords= end= leeway=", f_truncate, 0 },
+    { "wordcount", "", f_wordcount, 0 },
+    { "format", NULL, f_format, 0 },
+    { "string", "", f_string, 0 },
+    { "safe", "", f_safe, 0 },
+    { "escape", "", f_escape, 0 },
+    { "e", "", f_escape, 0 },
+    { "forceescape", "", f_forceescape, 0 },
     { 0 },
 };

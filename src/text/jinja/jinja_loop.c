@@ -140,7 +140,9 @@ static int loop_changed(rt_jrun *r, const rt_jcall *c, rt_jval *out)
     return rc;
 }
 
-const rt_jbuiltin rt_j_loop_methods[] = { { "cycle", NULL, loop_cycle }, { "changed", NULL, loop_changed }, { 0 } };
+const rt_jbuiltin rt_j_loop_methods[] = { { "cycle", NULL, loop_cycle, 0 },
+                                          { "changed", NULL, loop_changed, 0 },
+                                          { 0 } };
 
 static int neighbour(rt_jrun *r, rt_jloop *loop, bool next, rt_jval *out)
 {

@@ -52,13 +52,15 @@ static int m_index(rt_jrun *r, const rt_jcall *c, rt_jval *out)
 }
 
 const rt_jbuiltin rt_j_list_methods[] = {
-    { "copy", "", m_copy_list },
-    { "count", "value /", m_count },
-    { "index", "value start= stop= /", m_index },
+    { "copy", "", m_copy_list, 0 },
+    { "count", "value /", m_count, 0 },
+    { "index", "value start= stop= /", m_index, 0 },
     { 0 },
 };
 
-const rt_jbuiltin rt_j_range_methods[] = { { "count", "value /", m_count }, { "index", "value /", m_index }, { 0 } };
+const rt_jbuiltin rt_j_range_methods[] = { { "count", "value /", m_count, 0 },
+                                           { "index", "value /", m_index, 0 },
+                                           { 0 } };
 
 /* ---- dict ---- */
 
@@ -74,18 +76,14 @@ static int m_get(rt_jrun *r, const rt_jcall *c, rt_jval *out)
     return RT_OK;
 }
 
-static int view(rt_jrun *r, const rt_jcall *c, rt_jview_kind kind, rt_jval *out)
+static int m_view(rt_jrun *r, const rt_jcall *c, rt_jval *out)
 {
     rt_jview *v = rt_j_alloc(r, sizeof *v);
     if (!v) return rt_j_status(r);
-    *v = (rt_jview){ c->self.d, kind };
+    *v = (rt_jview){ c->self.d, (rt_jview_kind)c->fn->how };
     *out = (rt_jval){ .type = RT_J_VIEW, .view = v };
     return RT_OK;
 }
-
-static int m_keys(rt_jrun *r, const rt_jcall *c, rt_jval *out) { return view(r, c, RT_J_KEYS, out); }
-static int m_values(rt_jrun *r, const rt_jcall *c, rt_jval *out) { return view(r, c, RT_J_VALUES, out); }
-static int m_items(rt_jrun *r, const rt_jcall *c, rt_jval *out) { return view(r, c, RT_J_ITEMS, out); }
 
 static int m_copy_dict(rt_jrun *r, const rt_jcall *c, rt_jval *out)
 {
@@ -99,8 +97,8 @@ static int m_copy_dict(rt_jrun *r, const rt_jcall *c, rt_jval *out)
 }
 
 const rt_jbuiltin rt_j_dict_methods[] = {
-    { "get", "key default= /", m_get }, { "keys", "", m_keys },      { "values", "", m_values },
-    { "items", "", m_items },           { "copy", "", m_copy_dict }, { 0 },
+    { "get", "key default= /", m_get, 0 }, { "keys", "", m_view, RT_J_KEYS }, { "values", "", m_view, RT_J_VALUES },
+    { "items", "", m_view, RT_J_ITEMS },   { "copy", "", m_copy_dict, 0 },    { 0 },
 };
 
 /* dict.fromkeys(keys, value) of the global `dict` */
@@ -118,7 +116,7 @@ static int m_fromkeys(rt_jrun *r, const rt_jcall *c, rt_jval *out)
     return rc;
 }
 
-const rt_jbuiltin rt_j_dict_type_methods[] = { { "fromkeys", "keys value= /", m_fromkeys }, { 0 } };
+const rt_jbuiltin rt_j_dict_type_methods[] = { { "fromkeys", "keys value= /", m_fromkeys, 0 }, { 0 } };
 
 /* ---- others ---- */
 
@@ -129,7 +127,7 @@ static int m_is_integer(rt_jrun *r, const rt_jcall *c, rt_jval *out)
     return RT_OK;
 }
 
-const rt_jbuiltin rt_j_float_methods[] = { { "is_integer", "", m_is_integer }, { 0 } };
+const rt_jbuiltin rt_j_float_methods[] = { { "is_integer", "", m_is_integer, 0 }, { 0 } };
 
 static int m_next(rt_jrun *r, const rt_jcall *c, rt_jval *out)
 {
@@ -148,4 +146,4 @@ static int m_reset(rt_jrun *r, const rt_jcall *c, rt_jval *out)
     return RT_OK;
 }
 
-const rt_jbuiltin rt_j_cycler_methods[] = { { "next", "", m_next }, { "reset", "", m_reset }, { 0 } };
+const rt_jbuiltin rt_j_cycler_methods[] = { { "next", "", m_next, 0 }, { "reset", "", m_reset, 0 }, { 0 } };

@@ -87,14 +87,10 @@ int rt_j_ignore_case(rt_jrun *r, rt_jval v, rt_jval *out)
     return RT_OK;
 }
 
-#define CASE_METHOD(name, mode)                                                                                        \
-    static int name(rt_jrun *r, const rt_jcall *c, rt_jval *out) { return rt_jstr_case(r, c->self.s, mode, out); }
-CASE_METHOD(m_upper, RT_J_UPPER)
-CASE_METHOD(m_lower, RT_J_LOWER)
-CASE_METHOD(m_title, RT_J_TITLE)
-CASE_METHOD(m_capitalize, RT_J_CAPITALIZE)
-CASE_METHOD(m_swapcase, RT_J_SWAPCASE)
-CASE_METHOD(m_casefold, RT_J_FOLD)
+static int m_case(rt_jrun *r, const rt_jcall *c, rt_jval *out)
+{
+    return rt_jstr_case(r, c->self.s, (rt_jcase)c->fn->how, out);
+}
 
 /* ---- stripping ---- */
 
@@ -132,35 +128,24 @@ int rt_jstr_strip(rt_jrun *r, const rt_jstr *s, const rt_jstr *chars, bool left,
     return rt_jstr_part(r, s, from, to, out);
 }
 
-static int strip(rt_jrun *r, const rt_jcall *c, bool left, bool right, rt_jval *out)
+enum { LEFT = 1, RIGHT = 2 };
+
+static int m_strip(rt_jrun *r, const rt_jcall *c, rt_jval *out)
 {
     rt_jstr *chars;
     int rc = rt_jarg_str(r, c, 0, &chars);
-    return rc == RT_OK ? rt_jstr_strip(r, c->self.s, chars, left, right, out) : rc;
+    return rc == RT_OK ? rt_jstr_strip(r, c->self.s, chars, c->fn->how & LEFT, c->fn->how & RIGHT, out) : rc;
 }
 
-static int m_strip(rt_jrun *r, const rt_jcall *c, rt_jval *out) { return strip(r, c, true, true, out); }
-static int m_lstrip(rt_jrun *r, const rt_jcall *c, rt_jval *out) { return strip(r, c, true, false, out); }
-static int m_rstrip(rt_jrun *r, const rt_jcall *c, rt_jval *out) { return strip(r, c, false, true, out); }
-
-static int m_removeprefix(rt_jrun *r, const rt_jcall *c, rt_jval *out)
+static int m_remove(rt_jrun *r, const rt_jcall *c, rt_jval *out)
 {
     rt_jstr *fix, *s = c->self.s;
+    bool left = c->fn->how == LEFT;
     int rc = rt_jarg_str(r, c, 0, &fix);
-    if (rc == RT_OK && !fix) rc = rt_j_fail(r, "removeprefix() argument must be str");
+    if (rc == RT_OK && !fix) rc = rt_j_fail(r, "%s() argument must be str", c->fn->name);
     if (rc < 0) return rc;
-    bool has = fix->len <= s->len && memcmp(s->data, fix->data, fix->len) == 0;
-    return rt_jstr_part(r, s, has ? fix->len : 0, s->len, out);
-}
-
-static int m_removesuffix(rt_jrun *r, const rt_jcall *c, rt_jval *out)
-{
-    rt_jstr *fix, *s = c->self.s;
-    int rc = rt_jarg_str(r, c, 0, &fix);
-    if (rc == RT_OK && !fix) rc = rt_j_fail(r, "removesuffix() argument must be str");
-    if (rc < 0) return rc;
-    bool has = fix->len <= s->len && memcmp(s->data + s->len - fix->len, fix->data, fix->len) == 0;
-    return rt_jstr_part(r, s, 0, has ? s->len - fix->len : s->len, out);
+    bool has = fix->len <= s->len && memcmp(s->data + (left ? 0 : s->len - fix->len), fix->data, fix->len) == 0;
+    return rt_jstr_part(r, s, has && left ? fix->len : 0, has && !left ? s->len - fix->len : s->len, out);
 }
 
 /* ---- replacing and joining ---- */
@@ -266,7 +251,7 @@ int rt_jstr_pad(rt_jrun *r, const rt_jstr *s, int64_t width, const rt_jstr *fill
     return rc;
 }
 
-static int pad(rt_jrun *r, const rt_jcall *c, char align, rt_jval *out)
+static int m_pad(rt_jrun *r, const rt_jcall *c, rt_jval *out)
 {
     int64_t width;
     rt_jstr *fill;
@@ -274,12 +259,8 @@ static int pad(rt_jrun *r, const rt_jcall *c, char align, rt_jval *out)
     if (rc == RT_OK) rc = rt_jarg_str(r, c, 1, &fill);
     if (rc == RT_OK && rt_jarg_given(c, 1) && (!fill || rt_jstr_chars(fill) != 1))
         rc = rt_j_fail(r, "the fill character must be exactly one character long");
-    return rc == RT_OK ? rt_jstr_pad(r, c->self.s, width, fill, align, out) : rc;
+    return rc == RT_OK ? rt_jstr_pad(r, c->self.s, width, fill, (char)c->fn->how, out) : rc;
 }
-
-static int m_ljust(rt_jrun *r, const rt_jcall *c, rt_jval *out) { return pad(r, c, '<', out); }
-static int m_rjust(rt_jrun *r, const rt_jcall *c, rt_jval *out) { return pad(r, c, '>', out); }
-static int m_center(rt_jrun *r, const rt_jcall *c, rt_jval *out) { return pad(r, c, '^', out); }
 
 static int m_zfill(rt_jrun *r, const rt_jcall *c, rt_jval *out)
 {
@@ -361,24 +342,16 @@ static int m_isidentifier(rt_jrun *r, const rt_jcall *c, rt_jval *out)
 }
 
 /* All letters that have a case have this one, and there is one at least. */
-static bool only_case(const rt_jstr *s, bool upper)
+static int m_iscase(rt_jrun *r, const rt_jcall *c, rt_jval *out)
 {
-    bool any = false;
-    for (size_t at = 0; at < s->len;) {
-        uint32_t c = rt_j_decode(s->data, s->len, &at);
-        if (rt_ju_titled(c) || (upper ? rt_ju_lower(c) : rt_ju_upper(c))) return false;
-        any = any || (upper ? rt_ju_upper(c) : rt_ju_lower(c));
+    const rt_jstr *s = c->self.s;
+    bool any = false, yes = true, upper = c->fn->how == RT_J_UPPER;
+    for (size_t at = 0; at < s->len && yes;) {
+        uint32_t ch = rt_j_decode(s->data, s->len, &at);
+        yes = !rt_ju_titled(ch) && !(upper ? rt_ju_lower(ch) : rt_ju_upper(ch));
+        any = any || (upper ? rt_ju_upper(ch) : rt_ju_lower(ch));
     }
-    return any;
-}
-
-static int m_isupper(rt_jrun *r, const rt_jcall *c, rt_jval *out)
-{
-    return tell(r, c, only_case(c->self.s, true), out);
-}
-static int m_islower(rt_jrun *r, const rt_jcall *c, rt_jval *out)
-{
-    return tell(r, c, only_case(c->self.s, false), out);
+    return tell(r, c, yes && any, out);
 }
 
 static int m_istitle(rt_jrun *r, const rt_jcall *c, rt_jval *out)
@@ -399,35 +372,35 @@ static int m_istitle(rt_jrun *r, const rt_jcall *c, rt_jval *out)
 }
 
 const rt_jbuiltin rt_j_str_methods[] = {
-    { "upper", "", m_upper },
-    { "lower", "", m_lower },
-    { "title", "", m_title },
-    { "capitalize", "", m_capitalize },
-    { "swapcase", "", m_swapcase },
-    { "casefold", "", m_casefold },
-    { "strip", "chars= /", m_strip },
-    { "lstrip", "chars= /", m_lstrip },
-    { "rstrip", "chars= /", m_rstrip },
-    { "removeprefix", "prefix /", m_removeprefix },
-    { "removesuffix", "suffix /", m_removesuffix },
-    { "replace", "old new count= /", m_replace },
-    { "join", "iterable /", m_join },
-    { "format", NULL, m_format },
-    { "ljust", "width fillchar= /", m_ljust },
-    { "rjust", "width fillchar= /", m_rjust },
-    { "center", "width fillchar= /", m_center },
-    { "zfill", "width /", m_zfill },
-    { "expandtabs", "tabsize=", m_expandtabs },
-    { "isalpha", "", m_isalpha },
-    { "isalnum", "", m_isalnum },
-    { "isdecimal", "", m_isdecimal },
-    { "isdigit", "", m_isdigit },
-    { "isspace", "", m_isspace },
-    { "isprintable", "", m_isprintable },
-    { "isascii", "", m_isascii },
-    { "isidentifier", "", m_isidentifier },
-    { "isupper", "", m_isupper },
-    { "islower", "", m_islower },
-    { "istitle", "", m_istitle },
+    { "upper", "", m_case, RT_J_UPPER },
+    { "lower", "", m_case, RT_J_LOWER },
+    { "title", "", m_case, RT_J_TITLE },
+    { "capitalize", "", m_case, RT_J_CAPITALIZE },
+    { "swapcase", "", m_case, RT_J_SWAPCASE },
+    { "casefold", "", m_case, RT_J_FOLD },
+    { "strip", "chars= /", m_strip, LEFT | RIGHT },
+    { "lstrip", "chars= /", m_strip, LEFT },
+    { "rstrip", "chars= /", m_strip, RIGHT },
+    { "removeprefix", "prefix /", m_remove, LEFT },
+    { "removesuffix", "suffix /", m_remove, RIGHT },
+    { "replace", "old new count= /", m_replace, 0 },
+    { "join", "iterable /", m_join, 0 },
+    { "format", NULL, m_format, 0 },
+    { "ljust", "width fillchar= /", m_pad, '<' },
+    { "rjust", "width fillchar= /", m_pad, '>' },
+    { "center", "width fillchar= /", m_pad, '^' },
+    { "zfill", "width /", m_zfill, 0 },
+    { "expandtabs", "tabsize=", m_expandtabs, 0 },
+    { "isalpha", "", m_isalpha, 0 },
+    { "isalnum", "", m_isalnum, 0 },
+    { "isdecimal", "", m_isdecimal, 0 },
+    { "isdigit", "", m_isdigit, 0 },
+    { "isspace", "", m_isspace, 0 },
+    { "isprintable", "", m_isprintable, 0 },
+    { "isascii", "", m_isascii, 0 },
+    { "isidentifier", "", m_isidentifier, 0 },
+    { "isupper", "", m_iscase, RT_J_UPPER },
+    { "islower", "", m_iscase, RT_J_LOWER },
+    { "istitle", "", m_istitle, 0 },
     { 0 },
 };

@@ -34,7 +34,9 @@ static int64_t char_index(const rt_jstr *s, size_t at)
     return s->chars == s->len ? (int64_t)at : rt_jstr_chars(&head);
 }
 
-static int find(rt_jrun *r, const rt_jcall *c, bool last, bool must, rt_jval *out)
+enum { LAST = 1, MUST = 2 };
+
+static int m_find(rt_jrun *r, const rt_jcall *c, rt_jval *out)
 {
     rt_jstr *needle;
     size_t from, to, at = SIZE_MAX;
@@ -42,17 +44,12 @@ static int find(rt_jrun *r, const rt_jcall *c, bool last, bool must, rt_jval *ou
     int rc = rt_jarg_str(r, c, 0, &needle);
     if (rc == RT_OK && !needle) rc = rt_j_fail(r, "%s() argument must be str", c->fn->name);
     if (rc == RT_OK) rc = byte_range(r, c, 1, &from, &to, &empty);
-    if (rc == RT_OK && !empty) rc = rt_jstr_find(r, c->self.s, needle, from, to, last, &at);
-    if (rc == RT_OK && must && at == SIZE_MAX) rc = rt_j_fail(r, "substring not found");
+    if (rc == RT_OK && !empty) rc = rt_jstr_find(r, c->self.s, needle, from, to, c->fn->how & LAST, &at);
+    if (rc == RT_OK && c->fn->how & MUST && at == SIZE_MAX) rc = rt_j_fail(r, "substring not found");
     if (rc < 0) return rc;
     *out = rt_jv_int(at == SIZE_MAX ? -1 : char_index(c->self.s, at));
     return RT_OK;
 }
-
-static int m_find(rt_jrun *r, const rt_jcall *c, rt_jval *out) { return find(r, c, false, false, out); }
-static int m_rfind(rt_jrun *r, const rt_jcall *c, rt_jval *out) { return find(r, c, true, false, out); }
-static int m_index(rt_jrun *r, const rt_jcall *c, rt_jval *out) { return find(r, c, false, true, out); }
-static int m_rindex(rt_jrun *r, const rt_jcall *c, rt_jval *out) { return find(r, c, true, true, out); }
 
 static int m_count(rt_jrun *r, const rt_jcall *c, rt_jval *out)
 {
@@ -85,10 +82,10 @@ static bool has_at(const rt_jstr *s, const rt_jstr *part, size_t from, size_t to
     return memcmp(s->data + (end ? to - part->len : from), part->data, part->len) == 0;
 }
 
-static int affix(rt_jrun *r, const rt_jcall *c, bool end, rt_jval *out)
+static int m_affix(rt_jrun *r, const rt_jcall *c, rt_jval *out)
 {
     size_t from, to;
-    bool empty, found = false;
+    bool empty, found = false, end = c->fn->how == LAST;
     int rc = byte_range(r, c, 1, &from, &to, &empty);
     if (rc < 0) return rc;
     if (c->a[0].type == RT_J_STR) {
@@ -109,9 +106,6 @@ static int affix(rt_jrun *r, const rt_jcall *c, bool end, rt_jval *out)
     *out = rt_jv_bool(found);
     return rc;
 }
-
-static int m_startswith(rt_jrun *r, const rt_jcall *c, rt_jval *out) { return affix(r, c, false, out); }
-static int m_endswith(rt_jrun *r, const rt_jcall *c, rt_jval *out) { return affix(r, c, true, out); }
 
 /* ---- splitting ---- */
 
@@ -204,8 +198,9 @@ static int rsplit_words(rt_jrun *r, const rt_jstr *s, int64_t max, rt_jlist *l)
     return rc;
 }
 
-static int split(rt_jrun *r, const rt_jcall *c, bool right, rt_jval *out)
+static int m_split(rt_jrun *r, const rt_jcall *c, rt_jval *out)
 {
+    bool right = c->fn->how == LAST;
     rt_jstr *sep, *s = c->self.s;
     int64_t max;
     rt_jlist *l;
@@ -222,9 +217,6 @@ static int split(rt_jrun *r, const rt_jcall *c, bool right, rt_jval *out)
     *out = rt_jv_list(RT_J_LIST, l);
     return rc;
 }
-
-static int m_split(rt_jrun *r, const rt_jcall *c, rt_jval *out) { return split(r, c, false, out); }
-static int m_rsplit(rt_jrun *r, const rt_jcall *c, rt_jval *out) { return split(r, c, true, out); }
 
 static bool ends_line(uint32_t c)
 {
@@ -256,8 +248,9 @@ static int m_splitlines(rt_jrun *r, const rt_jcall *c, rt_jval *out)
     return rc;
 }
 
-static int partition(rt_jrun *r, const rt_jcall *c, bool last, rt_jval *out)
+static int m_partition(rt_jrun *r, const rt_jcall *c, rt_jval *out)
 {
+    bool last = c->fn->how == LAST;
     rt_jstr *sep, *s = c->self.s;
     rt_jlist *l;
     size_t at;
@@ -275,21 +268,18 @@ static int partition(rt_jrun *r, const rt_jcall *c, bool last, rt_jval *out)
     return rc;
 }
 
-static int m_partition(rt_jrun *r, const rt_jcall *c, rt_jval *out) { return partition(r, c, false, out); }
-static int m_rpartition(rt_jrun *r, const rt_jcall *c, rt_jval *out) { return partition(r, c, true, out); }
-
 const rt_jbuiltin rt_j_str_search_methods[] = {
-    { "find", "sub start= end= /", m_find },
-    { "rfind", "sub start= end= /", m_rfind },
-    { "index", "sub start= end= /", m_index },
-    { "rindex", "sub start= end= /", m_rindex },
-    { "count", "sub start= end= /", m_count },
-    { "startswith", "prefix start= end= /", m_startswith },
-    { "endswith", "suffix start= end= /", m_endswith },
-    { "split", "sep= maxsplit=", m_split },
-    { "rsplit", "sep= maxsplit=", m_rsplit },
-    { "splitlines", "keepends=", m_splitlines },
-    { "partition", "sep /", m_partition },
-    { "rpartition", "sep /", m_rpartition },
+    { "find", "sub start= end= /", m_find, 0 },
+    { "rfind", "sub start= end= /", m_find, LAST },
+    { "index", "sub start= end= /", m_find, MUST },
+    { "rindex", "sub start= end= /", m_find, LAST | MUST },
+    { "count", "sub start= end= /", m_count, 0 },
+    { "startswith", "prefix start= end= /", m_affix, 0 },
+    { "endswith", "suffix start= end= /", m_affix, LAST },
+    { "split", "sep= maxsplit=", m_split, 0 },
+    { "rsplit", "sep= maxsplit=", m_split, LAST },
+    { "splitlines", "keepends=", m_splitlines, 0 },
+    { "partition", "sep /", m_partition, 0 },
+    { "rpartition", "sep /", m_partition, LAST },
     { 0 },
 };

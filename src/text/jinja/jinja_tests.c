@@ -63,37 +63,27 @@ static int modulo(rt_jrun *r, rt_jval v, rt_jval by, int64_t wanted, rt_jval *ou
     return rc == RT_OK ? yes(out, equal) : rc;
 }
 
-static int t_odd(rt_jrun *r, const rt_jcall *c, rt_jval *out) { return modulo(r, c->self, rt_jv_int(2), 1, out); }
-static int t_even(rt_jrun *r, const rt_jcall *c, rt_jval *out) { return modulo(r, c->self, rt_jv_int(2), 0, out); }
+static int t_parity(rt_jrun *r, const rt_jcall *c, rt_jval *out)
+{
+    return modulo(r, c->self, rt_jv_int(2), c->fn->how, out);
+}
 static int t_divisible(rt_jrun *r, const rt_jcall *c, rt_jval *out) { return modulo(r, c->self, c->a[0], 0, out); }
 
 /* ---- comparisons ---- */
 
-static int t_eq(rt_jrun *r, const rt_jcall *c, rt_jval *out)
+static int t_equal(rt_jrun *r, const rt_jcall *c, rt_jval *out)
 {
     bool equal;
     int rc = rt_j_equal(r, c->self, c->a[0], &equal);
-    return rc == RT_OK ? yes(out, equal) : rc;
+    return rc == RT_OK ? yes(out, equal == c->fn->how) : rc;
 }
 
-static int t_ne(rt_jrun *r, const rt_jcall *c, rt_jval *out)
+static int t_order(rt_jrun *r, const rt_jcall *c, rt_jval *out)
 {
-    bool equal;
-    int rc = rt_j_equal(r, c->self, c->a[0], &equal);
-    return rc == RT_OK ? yes(out, !equal) : rc;
+    bool holds;
+    int rc = rt_j_compare(r, (rt_jorder)c->fn->how, c->self, c->a[0], &holds);
+    return rc == RT_OK ? yes(out, holds) : rc;
 }
-
-#define ORDER_TEST(name, op)                                                                                           \
-    static int name(rt_jrun *r, const rt_jcall *c, rt_jval *out)                                                       \
-    {                                                                                                                  \
-        bool holds;                                                                                                    \
-        int rc = rt_j_compare(r, op, c->self, c->a[0], &holds);                                                        \
-        return rc == RT_OK ? yes(out, holds) : rc;                                                                     \
-    }
-ORDER_TEST(t_lt, RT_J_LT)
-ORDER_TEST(t_le, RT_J_LE)
-ORDER_TEST(t_gt, RT_J_GT)
-ORDER_TEST(t_ge, RT_J_GE)
 
 static int t_in(rt_jrun *r, const rt_jcall *c, rt_jval *out)
 {
@@ -110,60 +100,54 @@ static int t_sameas(rt_jrun *r, const rt_jcall *c, rt_jval *out)
 
 /* ---- names ---- */
 
-static int t_filter(rt_jrun *r, const rt_jcall *c, rt_jval *out)
+static int t_named(rt_jrun *r, const rt_jcall *c, rt_jval *out)
 {
     bool known;
     if (!rt_jv_hashable(c->self)) return rt_j_fail(r, "unhashable type: '%s'", rt_jtype_name(c->self.type));
-    return yes(out, c->self.type == RT_J_STR && rt_j_filter_find(c->self.s->data, c->self.s->len, &known));
-}
-
-static int t_test(rt_jrun *r, const rt_jcall *c, rt_jval *out)
-{
-    bool known;
-    if (!rt_jv_hashable(c->self)) return rt_j_fail(r, "unhashable type: '%s'", rt_jtype_name(c->self.type));
-    return yes(out, c->self.type == RT_J_STR && rt_j_test_find(c->self.s->data, c->self.s->len, &known));
+    const rt_jbuiltin *(*find)(const char *, size_t, bool *) = c->fn->how == 'f' ? rt_j_filter_find : rt_j_test_find;
+    return yes(out, c->self.type == RT_J_STR && find(c->self.s->data, c->self.s->len, &known));
 }
 
 static const rt_jbuiltin tests[] = {
-    { "defined", "", t_defined },
-    { "undefined", "", t_undefined },
-    { "none", "", t_none },
-    { "boolean", "", t_boolean },
-    { "true", "", t_true },
-    { "false", "", t_false },
-    { "integer", "", t_integer },
-    { "float", "", t_float },
-    { "number", "", t_number },
-    { "string", "", t_string },
-    { "mapping", "", t_mapping },
-    { "sequence", "", t_sequence },
-    { "iterable", "", t_iterable },
-    { "callable", "", t_callable },
-    { "escaped", "", t_escaped },
-    { "lower", "", t_lower },
-    { "upper", "", t_upper },
-    { "odd", "", t_odd },
-    { "even", "", t_even },
-    { "divisibleby", "num", t_divisible },
-    { "==", "other /", t_eq },
-    { "eq", "other /", t_eq },
-    { "equalto", "other /", t_eq },
-    { "!=", "other /", t_ne },
-    { "ne", "other /", t_ne },
-    { "<", "other /", t_lt },
-    { "lt", "other /", t_lt },
-    { "lessthan", "other /", t_lt },
-    { "<=", "other /", t_le },
-    { "le", "other /", t_le },
-    { ">", "other /", t_gt },
-    { "gt", "other /", t_gt },
-    { "greaterthan", "other /", t_gt },
-    { ">=", "other /", t_ge },
-    { "ge", "other /", t_ge },
-    { "in", "seq", t_in },
-    { "sameas", "other", t_sameas },
-    { "filter", "", t_filter },
-    { "test", "", t_test },
+    { "defined", "", t_defined, 0 },
+    { "undefined", "", t_undefined, 0 },
+    { "none", "", t_none, 0 },
+    { "boolean", "", t_boolean, 0 },
+    { "true", "", t_true, 0 },
+    { "false", "", t_false, 0 },
+    { "integer", "", t_integer, 0 },
+    { "float", "", t_float, 0 },
+    { "number", "", t_number, 0 },
+    { "string", "", t_string, 0 },
+    { "mapping", "", t_mapping, 0 },
+    { "sequence", "", t_sequence, 0 },
+    { "iterable", "", t_iterable, 0 },
+    { "callable", "", t_callable, 0 },
+    { "escaped", "", t_escaped, 0 },
+    { "lower", "", t_lower, 0 },
+    { "upper", "", t_upper, 0 },
+    { "odd", "", t_parity, 1 },
+    { "even", "", t_parity, 0 },
+    { "divisibleby", "num", t_divisible, 0 },
+    { "==", "other /", t_equal, true },
+    { "eq", "other /", t_equal, true },
+    { "equalto", "other /", t_equal, true },
+    { "!=", "other /", t_equal, false },
+    { "ne", "other /", t_equal, false },
+    { "<", "other /", t_order, RT_J_LT },
+    { "lt", "other /", t_order, RT_J_LT },
+    { "lessthan", "other /", t_order, RT_J_LT },
+    { "<=", "other /", t_order, RT_J_LE },
+    { "le", "other /", t_order, RT_J_LE },
+    { ">", "other /", t_order, RT_J_GT },
+    { "gt", "other /", t_order, RT_J_GT },
+    { "greaterthan", "other /", t_order, RT_J_GT },
+    { ">=", "other /", t_order, RT_J_GE },
+    { "ge", "other /", t_order, RT_J_GE },
+    { "in", "seq", t_in, 0 },
+    { "sameas", "other", t_sameas, 0 },
+    { "filter", "", t_named, 'f' },
+    { "test", "", t_named, 't' },
     { 0 },
 };
 
