@@ -20,6 +20,8 @@ typedef struct rt_block_shape {
     rt_divergence divergence;
     float temperature, mix;
 } rt_block_shape;
+#define RT_BLOCK_DIMS(L, C, H, K, D, F, V)                                                                             \
+    .layers = (L), .width = (C), .heads = (H), .kv_heads = (K), .head_dim = (D), .hidden = (F), .vocab = (V)
 
 /* The shapes whose gradients are checked; null past the last. */
 const rt_block_shape *rt_block_gradient_shape(uint32_t index);

@@ -57,14 +57,10 @@ static int run_on(rt_dev *d, const rt_block *b, rt_seal_opts o, int times, rt_ar
 {
     int rc;
     rt_exec *x = NULL;
-    rt_ticket t;
     const rt_plan *plan = b->step;
     RT_TRY(rt_exec_seal(&x, d, &plan, 1, &o, e));
     RT_TRY(rt_block_fill(x, b, e));
-    for (int i = 0; i < times; i++) {
-        RT_TRY(rt_exec_run(x, 0, &t, e));
-        RT_TRY(rt_exec_wait(x, t, e));
-    }
+    for (int i = 0; i < times; i++) RT_TRY(rt_exec_run(x, 0, NULL, e));
     RT_TRY(read_all(x, b, memory, out, e));
 out:
     rt_exec_free(x);
@@ -78,7 +74,6 @@ static int spec_in_double(rt_verify_env *env, const rt_block *b, result *out, rt
     rt_exec *x = NULL, *y = NULL;
     rt_block *wide = NULL;
     const rt_plan *plan[2];
-    rt_ticket t;
     RT_TRY(rt_block_new(&wide, &b->shape, &rt_policy_f64, e));
     plan[0] = wide->step;
     plan[1] = b->step;
@@ -99,8 +94,7 @@ static int spec_in_double(rt_verify_env *env, const rt_block *b, result *out, rt
         rt_float_to_f64(value, stored, narrow->dtype, n);
         RT_TRY(rt_exec_write(x, v, value, n * sizeof *value, e));
     }
-    RT_TRY(rt_exec_run(x, 0, &t, e));
-    RT_TRY(rt_exec_wait(x, t, e));
+    RT_TRY(rt_exec_run(x, 0, NULL, e));
     RT_TRY(read_all(x, wide, &env->scratch, out, e));
 out:
     rt_exec_free(x);
@@ -245,16 +239,8 @@ static void add_one(rt_case_list *l, const rt_block_shape *s, const rt_policy *p
 static void add(rt_case_list *l)
 {
     static const rt_policy *const policies[] = { &rt_policy_f32, &rt_policy_bf16, &rt_policy_f16 };
-    static const rt_block_shape large = { .config = { .layers = 1,
-                                                      .width = 72,
-                                                      .heads = 6,
-                                                      .kv_heads = 2,
-                                                      .head_dim = 24,
-                                                      .hidden = 200,
-                                                      .vocab = 611,
-                                                      .qkv_bias = true,
-                                                      .o_bias = true,
-                                                      .qk_norm = true },
+    static const rt_block_shape large = { .config = { RT_BLOCK_DIMS(1, 72, 6, 2, 24, 200, 611), .qkv_bias = true,
+                                                      .o_bias = true, .qk_norm = true },
                                           .B = 2,
                                           .T = 150,
                                           .chunk = 128,

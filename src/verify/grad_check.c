@@ -66,9 +66,7 @@ out:
 static int loss_of(engine *n, double *loss, rt_err *e)
 {
     int rc;
-    rt_ticket t;
-    RT_TRY(rt_exec_run(n->x, 0, &t, e));
-    RT_TRY(rt_exec_wait(n->x, t, e));
+    RT_TRY(rt_exec_run(n->x, 0, NULL, e));
     *loss = 0;
     for (uint32_t i = 0; i < n->g->nouts; i++) {
         uint64_t count = elems(n->g->out[i].y);
@@ -136,13 +134,11 @@ int rt_grad_check(rt_dev *ref_double, const rt_grad_problem *g, rt_grad_report *
     engine n = { .g = g };
     const rt_plan *plans[2] = { g->forward, g->backward };
     rt_seal_opts o = { .poison = true };
-    rt_ticket t;
     *report = (rt_grad_report){ 0 };
     RT_TRY(rt_exec_seal(&n.x, ref_double, plans, 2, &o, e));
     RT_TRY(alloc_all(&n, e));
     RT_TRY(fill_all(&n, e));
-    RT_TRY(rt_exec_run(n.x, 1, &t, e));
-    RT_TRY(rt_exec_wait(n.x, t, e));
+    RT_TRY(rt_exec_run(n.x, 1, NULL, e));
     for (uint32_t i = 0; i < g->nvars; i++)
         RT_TRY(rt_exec_read(n.x, g->var[i].dx, n.analytic[i], elems(g->var[i].dx) * 8, e));
     for (uint32_t i = 0; i < g->nvars; i++) RT_TRY(check_var(&n, i, report, e));
