@@ -34,6 +34,13 @@ bool rt_json_out_of_memory(void)
     return was;
 }
 
+json_t *rt_json_load(const char *text, size_t len, size_t flags, json_error_t *at)
+{
+    rt_json_init();
+    out_of_memory = false;
+    return json_loadb(text ? text : "", len, flags, at);
+}
+
 /* ---- writing ---- */
 
 bool rt_json_put_text(rt_str *s, const char *text, size_t len)
@@ -120,12 +127,12 @@ int rt_checked_json_write(const char *path, const json_t *object, rt_hash128 *ch
     int rc;
     rt_str checked = { 0 };
     char hash[HASH_TEXT + 1], *text = json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
-    if (!text) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for %s", path));
+    if (!text) RT_TRY(rt_no_memory(e, path));
     size_t n = strlen(text) - strlen("\n}");
     rt_str_append_n(&checked, text, n);
     rt_hash128 own = rt_hash(text, n);
     rt_str_printf(&checked, "%s%s%s", hash_begin, rt_hash_text(hash, own), hash_end);
-    if (checked.failed) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for %s", path));
+    if (checked.failed) RT_TRY(rt_no_memory(e, path));
     RT_TRY(rt_file_write(path, checked.data, checked.len, e));
     if (checksum) *checksum = own;
 out:
@@ -145,14 +152,12 @@ static bool checksum_holds(const rt_str *text)
            strcmp(tail + sizeof hash_begin - 1 + HASH_TEXT, hash_end) == 0;
 }
 
-/* A record says a thing once. jansson says that something failed; whether it was memory, the allocator knows. */
+/* A record says a thing once. */
 static int parse(json_t **out, const rt_str *text, const char *path, rt_err *e)
 {
-    (void)rt_json_out_of_memory();
-    *out = json_loadb(text->data ? text->data : "", text->len, JSON_REJECT_DUPLICATES, NULL);
+    *out = rt_json_load(text->data, text->len, JSON_REJECT_DUPLICATES, NULL);
     if (*out) return RT_OK;
-    return rt_json_out_of_memory() ? rt_fail(e, RT_NOMEM, "no memory for %s", path)
-                                   : rt_fail(e, RT_FORMAT, "%s is not JSON", path);
+    return rt_json_out_of_memory() ? rt_no_memory(e, path) : rt_fail(e, RT_FORMAT, "%s is not JSON", path);
 }
 
 int rt_json_read(json_t **out, const char *path, rt_err *e)
@@ -160,7 +165,6 @@ int rt_json_read(json_t **out, const char *path, rt_err *e)
     int rc;
     rt_str text = { 0 };
     *out = NULL;
-    rt_json_init();
     RT_TRY(rt_file_read(path, MOST_BYTES, &text, e));
     RT_TRY(parse(out, &text, path, e));
 out:
@@ -173,7 +177,6 @@ int rt_checked_json_read(json_t **out, const char *path, rt_err *e)
     int rc;
     rt_str text = { 0 };
     *out = NULL;
-    rt_json_init();
     RT_TRY(rt_file_read(path, MOST_BYTES, &text, e));
     if (!checksum_holds(&text))
         RT_TRY(rt_fail(e, RT_FORMAT, "%s is damaged or was altered (its hash is another)", path));

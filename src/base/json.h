@@ -17,8 +17,11 @@
 
 /* Routes jansson's memory through rt_alloc, once. */
 void rt_json_init(void);
-/* jansson tells only that something failed. True when, on this thread, memory was refused since the last call. */
+/* jansson tells only that something failed. True when, on this thread, memory was refused since the last call of this
+ * function or of the next. */
 bool rt_json_out_of_memory(void);
+/* json_loadb after rt_json_init: null when the text is not JSON, or when memory was refused. at may be null. */
+json_t *rt_json_load(const char *text, size_t len, size_t flags, json_error_t *at);
 
 /* Any JSON file. *out is the caller's. RT_NOT_FOUND; RT_FORMAT when it is not JSON. */
 int rt_json_read(json_t **out, const char *path, rt_err *e);

@@ -18,6 +18,13 @@ enum {
     UNITS = 7,        /* B KiB MiB GiB TiB PiB EiB: all that fits in 64 bits */
 };
 
+rt_span rt_span_copy(rt_arena *a, const char *data, size_t len)
+{
+    char *copy = rt_arena_alloc(a, len + 1);
+    if (copy && len > 0) memcpy(copy, data, len);
+    return (rt_span){ copy, len };
+}
+
 /* Makes room for extra characters and the terminator. */
 static bool str_reserve(rt_str *s, size_t extra)
 {

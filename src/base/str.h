@@ -14,6 +14,9 @@ typedef struct rt_span {
     const char *data;
     size_t len;
 } rt_span;
+struct rt_arena;
+/* A copy in the arena with a zero after it; data is null when out of memory. */
+rt_span rt_span_copy(struct rt_arena *a, const char *data, size_t len);
 
 typedef struct rt_str {
     char *data; /* always terminated once anything was appended; null before */

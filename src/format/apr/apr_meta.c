@@ -240,12 +240,8 @@ static int keep_text(rt_model_file *m, const json_t *meta, const char *key, rt_s
     if (!v || json_is_null(v)) return RT_OK;
     if (!json_is_string(v))
         return rt_fail(e, RT_FORMAT, "%s: key \"%s\" of the metadata must be a string", m->parts[0].path, key);
-    size_t len = json_string_length(v);
-    char *copy = rt_arena_alloc(&m->arena, len + 1);
-    if (!copy) return rt_no_memory(e, m->parts[0].path);
-    memcpy(copy, json_string_value(v), len);
-    *out = (rt_span){ copy, len };
-    return RT_OK;
+    *out = rt_span_copy(&m->arena, json_string_value(v), json_string_length(v));
+    return out->data ? RT_OK : rt_no_memory(e, m->parts[0].path);
 }
 
 static int read_text(rt_model_file *m, const json_t *meta, rt_err *e)
@@ -268,9 +264,7 @@ int rt_apr_meta_read(rt_model_file *m, const char *text, size_t len, bool *rope_
 {
     json_error_t error;
     int rc;
-    rt_json_init();
-    rt_json_out_of_memory();
-    json_t *meta = json_loadb(text, len, JSON_ALLOW_NUL, &error);
+    json_t *meta = rt_json_load(text, len, JSON_ALLOW_NUL, &error);
     if (!meta) {
         if (rt_json_out_of_memory()) return rt_no_memory(e, m->parts[0].path);
         return rt_fail(e, RT_FORMAT, "%s: the metadata are not valid JSON: line %d, column %d: %s; the file is damaged",

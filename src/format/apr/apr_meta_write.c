@@ -142,9 +142,7 @@ out:
 static int compact(rt_span text, rt_str *out, rt_err *e)
 {
     json_error_t error;
-    rt_json_init();
-    rt_json_out_of_memory();
-    json_t *root = json_loadb(text.data, text.len, JSON_ALLOW_NUL, &error);
+    json_t *root = rt_json_load(text.data, text.len, JSON_ALLOW_NUL, &error);
     char *dump = root ? json_dumps(root, JSON_COMPACT) : NULL;
     int rc = RT_OK;
     if (!dump)

@@ -190,12 +190,9 @@ static int read_name(rt_model_file *m, apr_cursor *c, const char **out, rt_err *
     const char *text = (const char *)c->p;
     if (memchr(text, 0, len) || rt_utf8_valid(text, len) != len)
         return rt_fail(e, RT_FORMAT, "%s: the name of tensor %u is not valid UTF-8 text", c->path, c->entry);
-    char *name = rt_arena_alloc(&m->arena, len + 1);
-    if (!name) return rt_no_memory(e, c->path);
-    memcpy(name, text, len);
+    if (!(*out = rt_span_copy(&m->arena, text, len).data)) return rt_no_memory(e, c->path);
     c->p += len;
     c->left -= len;
-    *out = name;
 out:
     return rc;
 }

@@ -213,15 +213,6 @@ static void read_marker(rt_config_reader *r, rt_model_config *c)
     c->random_init = true;
 }
 
-static int keep_text(rt_model_config *c, const char *text, size_t len, rt_arena *a, rt_err *e)
-{
-    char *copy = rt_arena_alloc(a, len + 1);
-    if (!copy) return rt_no_memory(e, "a model's configuration");
-    memcpy(copy, text, len);
-    c->json = (rt_span){ copy, len };
-    return RT_OK;
-}
-
 static int read_all(rt_model_config *c, const json_t *root, const char *where, rt_err *e)
 {
     rt_config_reader r = { .at = root, .path = "", .where = where, .e = e };
@@ -248,15 +239,14 @@ int rt_config_from_json(rt_model_config *c, const char *text, size_t len, const 
     int rc = RT_OK;
     json_error_t at;
     memset(c, 0, sizeof *c);
-    rt_json_init();
-    rt_json_out_of_memory();
-    json_t *root = json_loadb(text, len, JSON_DECODE_ANY, &at);
+    json_t *root = rt_json_load(text, len, JSON_DECODE_ANY, &at);
     if (!root) {
         if (rt_json_out_of_memory()) return rt_no_memory(e, where);
         return rt_fail(e, RT_FORMAT, "%s: line %d, column %d: not valid JSON: %s", where, at.line, at.column, at.text);
     }
     RT_TRY(read_all(c, root, where, e));
-    RT_TRY(keep_text(c, text, len, a, e));
+    c->json = rt_span_copy(a, text, len);
+    if (!c->json.data) rc = rt_no_memory(e, "a model's configuration");
 out:
     json_decref(root);
     return rc;

@@ -8,13 +8,6 @@
 
 #define KEY "tokenizer.ggml."
 
-static const char *c_string(rt_arena *a, rt_span s)
-{
-    char *copy = rt_arena_alloc(a, s.len + 1);
-    if (copy) memcpy(copy, s.data, s.len);
-    return copy;
-}
-
 /* -1 when absent. llama.cpp passes over an id that is outside of the vocabulary, and so do we, but we say so. */
 static int read_id(rt_model_file *m, const rt_gguf *g, const char *key, int64_t otherwise, int64_t *out, rt_err *e)
 {
@@ -69,10 +62,10 @@ static int read_vocab(rt_model_file *m, const rt_gguf *g, rt_span model, rt_err 
     rt_vocab_spec *v = &m->text.vocab;
     rt_span pre = { 0 };
     uint64_t scores, types;
-    v->model = c_string(&m->arena, model);
+    v->model = rt_span_copy(&m->arena, model.data, model.len).data;
     if (!v->model) return rt_no_memory(e, g->path);
     RT_TRY(rt_gguf_get_string(g, KEY "pre", &pre, e));
-    if (pre.data && !(v->pre = c_string(&m->arena, pre))) return rt_no_memory(e, g->path);
+    if (pre.data && !(v->pre = rt_span_copy(&m->arena, pre.data, pre.len).data)) return rt_no_memory(e, g->path);
     RT_TRY(rt_gguf_get_strings(g, KEY "tokens", &v->tokens, &v->token_count, &m->arena, e));
     if (v->token_count == 0)
         return rt_fail(e, RT_FORMAT,

@@ -22,14 +22,11 @@ static int read_text(rt_model_file *m, const char *folder, const char *name, rt_
     if (!rt_path_exists(path)) return RT_OK;
     int rc = rt_map_open(&map, path, e);
     if (rc < 0) return rc;
-    char *copy = map.size <= TEXT_BYTES ? rt_arena_alloc(&m->arena, (size_t)map.size + 1) : NULL;
-    if (map.size > TEXT_BYTES)
+    if (map.size > TEXT_BYTES) {
         rc = rt_fail(e, RT_FORMAT, "%s is larger than 256 MiB, the limit for a file of text; get the file again", path);
-    else if (!copy)
-        rc = rt_no_memory(e, path);
-    if (rc >= 0) {
-        memcpy(copy, map.data, (size_t)map.size);
-        *out = (rt_span){ copy, (size_t)map.size };
+    } else {
+        *out = rt_span_copy(&m->arena, (const char *)map.data, (size_t)map.size);
+        if (!out->data) rc = rt_no_memory(e, path);
     }
     rt_map_close(&map);
     return rc;
@@ -38,9 +35,7 @@ static int read_text(rt_model_file *m, const char *folder, const char *name, rt_
 static int parse(json_t **out, rt_span text, const char *folder, const char *name, size_t flags, rt_err *e)
 {
     json_error_t at;
-    rt_json_init();
-    rt_json_out_of_memory();
-    *out = json_loadb(text.data, text.len, flags, &at);
+    *out = rt_json_load(text.data, text.len, flags, &at);
     if (json_is_object(*out)) return RT_OK;
     if (*out) {
         json_decref(*out);
@@ -91,11 +86,8 @@ static int read_template(rt_model_file *m, const char *folder, rt_err *e)
                      "and \"template\": correct it",
                      folder);
     } else if (text) {
-        size_t n = json_string_length(text);
-        char *copy = rt_arena_alloc(&m->arena, n + 1);
-        if (copy) memcpy(copy, json_string_value(text), n);
-        m->text.chat_template = (rt_span){ copy, n };
-        if (!copy) rc = rt_no_memory(e, folder);
+        m->text.chat_template = rt_span_copy(&m->arena, json_string_value(text), json_string_length(text));
+        if (!m->text.chat_template.data) rc = rt_no_memory(e, folder);
     }
 out:
     json_decref(root);

@@ -74,9 +74,7 @@ static int has_template(const rt_model_text *text, bool *has, rt_err *e)
 {
     *has = false;
     if (!text->tokenizer_config.data) return RT_OK;
-    rt_json_init();
-    rt_json_out_of_memory();
-    json_t *root = json_loadb(text->tokenizer_config.data, text->tokenizer_config.len, 0, NULL);
+    json_t *root = rt_json_load(text->tokenizer_config.data, text->tokenizer_config.len, 0, NULL);
     if (!root && rt_json_out_of_memory()) return rt_no_memory(e, "tokenizer_config.json");
     json_t *inside = json_object_get(root, "chat_template");
     if (json_is_string(inside))

@@ -147,11 +147,8 @@ static int read_metadata(const reader *r, json_t *metadata, rt_span *config, rt_
         if (!json_is_string(value))
             return rt_fail(e, RT_FORMAT, "%s: \"__metadata__\" has a value that is not text, '%.96s'", r->path, key);
         if (!config || strcmp(key, "retort.config") != 0) continue;
-        size_t n = json_string_length(value);
-        char *text = rt_arena_alloc(&r->m->arena, n + 1);
-        if (!text) return rt_no_memory(e, r->path);
-        memcpy(text, json_string_value(value), n);
-        *config = (rt_span){ text, n };
+        *config = rt_span_copy(&r->m->arena, json_string_value(value), json_string_length(value));
+        if (!config->data) return rt_no_memory(e, r->path);
     }
     return RT_OK;
 }
@@ -228,12 +225,10 @@ int rt_safetensors_read(rt_model_file *m, uint32_t part, rt_span *config, rt_err
     r.data_start = 8 + n;
     r.data_bytes = map->size - r.data_start;
     json_error_t je;
-    rt_json_init();
-    rt_json_out_of_memory();
     /* The reference wants the brace first; jansson alone would let spaces go before it. */
     if (map->data[8] != '{')
         return rt_fail(e, RT_FORMAT, "%s is not a safetensors file: its header does not begin with '{'", r.path);
-    json_t *root = json_loadb((const char *)map->data + 8, (size_t)n, JSON_REJECT_DUPLICATES, &je);
+    json_t *root = rt_json_load((const char *)map->data + 8, (size_t)n, JSON_REJECT_DUPLICATES, &je);
     if (!root && rt_json_out_of_memory()) return rt_no_memory(e, r.path);
     if (!root)
         return rt_fail(e, RT_FORMAT, "%s: header, byte %d: %s; the file is damaged, get it again", r.path,

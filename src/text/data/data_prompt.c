@@ -112,9 +112,7 @@ out:
 int rt_prompt_from_json(const rt_data_text *t, const char *json, size_t len, rt_str *shown, rt_tok_ids *ids, rt_err *e)
 {
     int rc;
-    rt_json_init();
-    (void)rt_json_out_of_memory();
-    json_t *j = json_loadb(json, len, JSON_ALLOW_NUL, NULL), *text = json_object_get(j, "prompt");
+    json_t *j = rt_json_load(json, len, JSON_ALLOW_NUL, NULL), *text = json_object_get(j, "prompt");
     if (!j && rt_json_out_of_memory()) return rt_no_memory(e, "a prompt");
     if (!text) text = json_object_get(j, "text");
     if (json_is_string(text))

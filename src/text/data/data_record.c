@@ -176,8 +176,7 @@ static int take_tools(rt_record *r, rt_err *e)
     if (!tools || json_is_null(tools)) return RT_OK;
     if (json_is_string(tools)) {
         if (json_string_length(tools) == 0) return RT_OK;
-        json_error_t error;
-        r->tools = json_loadb(json_string_value(tools), json_string_length(tools), JSON_ALLOW_NUL, &error);
+        r->tools = rt_json_load(json_string_value(tools), json_string_length(tools), JSON_ALLOW_NUL, NULL);
         if (!r->tools && rt_json_out_of_memory()) return rt_no_memory(e, "a record");
     } else {
         r->tools = json_incref(tools);
@@ -239,9 +238,7 @@ int rt_record_parse(rt_record *out, const char *json, size_t len, rt_err *e)
 {
     json_error_t error;
     *out = (rt_record){ 0 };
-    rt_json_init();
-    rt_json_out_of_memory();
-    out->root = json_loadb(json, len, JSON_ALLOW_NUL, &error);
+    out->root = rt_json_load(json, len, JSON_ALLOW_NUL, &error);
     if (!out->root) {
         if (rt_json_out_of_memory()) return rt_no_memory(e, "a record");
         return rt_fail(e, RT_FORMAT, "broken JSON at column %d: %s", error.column, error.text);

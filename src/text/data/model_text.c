@@ -76,10 +76,8 @@ static int set_end_of_turn(rt_text_source *s, const rt_model_text *t, rt_err *e)
         s->end_of_turn = -1;
         return RT_OK;
     }
-    char *text = rt_arena_alloc(&s->arena, info.text.len + 1);
-    if (!text) return rt_fail(e, RT_NOMEM, "out of memory for special tokens");
-    memcpy(text, info.text.data, info.text.len);
-    s->end_of_turn_text = text;
+    s->end_of_turn_text = rt_span_copy(&s->arena, info.text.data, info.text.len).data;
+    if (!s->end_of_turn_text) rc = rt_no_memory(e, "special tokens");
 out:
     return rc;
 }

@@ -16,12 +16,8 @@ static int read_path(rt_span *out, const char *path, uint64_t max, rt_arena *a, 
     rt_str text = { 0 };
     int rc = rt_file_read(path, max, &text, e);
     if (rc == RT_OK) {
-        char *copy = rt_arena_alloc(a, text.len + 1);
-        if (!copy)
-            rc = rt_fail(e, RT_NOMEM, "out of memory for %s", path);
-        else if (text.len > 0)
-            memcpy(copy, text.data, text.len);
-        *out = (rt_span){ copy, copy ? text.len : 0 };
+        *out = rt_span_copy(a, text.data, text.len);
+        if (!out->data) rc = rt_no_memory(e, path);
     }
     rt_str_free(&text);
     return rc;
@@ -53,20 +49,15 @@ static int read_template(rt_model_text *t, const char *folder, rt_arena *a, rt_e
     int rc;
     RT_TRY(read_optional(&t->chat_template, folder, "chat_template.jinja", a, e));
     if (t->chat_template.data || !t->tokenizer_config.data) return RT_OK;
-    rt_json_init();
-    rt_json_out_of_memory();
-    json_t *config = json_loadb(t->tokenizer_config.data, t->tokenizer_config.len, JSON_ALLOW_NUL, &error);
+    json_t *config = rt_json_load(t->tokenizer_config.data, t->tokenizer_config.len, JSON_ALLOW_NUL, &error);
     if (!config)
         return rt_json_out_of_memory() ? rt_fail(e, RT_NOMEM, "out of memory for tokenizer_config.json")
                                        : rt_fail(e, RT_FORMAT, "%s/tokenizer_config.json: line %d, column %d: %s",
                                                  folder, error.line, error.column, error.text);
     const json_t *v = rt_text_config_template(config);
     if (json_is_string(v)) {
-        size_t len = json_string_length(v);
-        char *copy = rt_arena_alloc(a, len + 1);
-        if (copy) memcpy(copy, json_string_value(v), len);
-        t->chat_template = (rt_span){ copy, len };
-        if (!copy) rc = rt_fail(e, RT_NOMEM, "out of memory for a chat template");
+        t->chat_template = rt_span_copy(a, json_string_value(v), json_string_length(v));
+        if (!t->chat_template.data) rc = rt_no_memory(e, "a chat template");
     }
     json_decref(config);
 out:

@@ -58,8 +58,7 @@ static int from_json(json_t *special, rt_span text, const char *where, rt_err *e
 {
     json_error_t error;
     if (!text.data) return RT_OK;
-    rt_json_out_of_memory();
-    json_t *root = json_loadb(text.data, text.len, JSON_ALLOW_NUL, &error);
+    json_t *root = rt_json_load(text.data, text.len, JSON_ALLOW_NUL, &error);
     if (!root)
         return rt_json_out_of_memory()
                    ? rt_no_memory(e, "special tokens")
@@ -95,8 +94,7 @@ static int generation_eos(rt_span text, int64_t *eos, rt_err *e)
 {
     *eos = -1;
     if (!text.data) return RT_OK;
-    rt_json_out_of_memory();
-    json_t *root = json_loadb(text.data, text.len, JSON_ALLOW_NUL, NULL);
+    json_t *root = rt_json_load(text.data, text.len, JSON_ALLOW_NUL, NULL);
     if (!root && rt_json_out_of_memory()) return rt_no_memory(e, "special tokens");
     const json_t *v = json_object_get(root, "eos_token_id");
     if (json_is_array(v)) v = json_array_get(v, 0);

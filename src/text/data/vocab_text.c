@@ -62,11 +62,8 @@ out:
 
 static int keep(rt_span *out, rt_str *text, rt_arena *a, rt_err *e)
 {
-    char *copy = rt_arena_alloc(a, text->len + 1);
-    if (!copy) return rt_no_memory(e, "the tokenizer of an output");
-    memcpy(copy, text->data, text->len);
-    *out = (rt_span){ copy, text->len };
-    return RT_OK;
+    *out = rt_span_copy(a, text->data, text->len);
+    return out->data ? RT_OK : rt_no_memory(e, "the tokenizer of an output");
 }
 
 static int to_files(rt_model_text *out, rt_arena *a, rt_err *e)

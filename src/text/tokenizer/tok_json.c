@@ -82,9 +82,7 @@ int rt_tokenizer_from_json(rt_tokenizer **out, const char *text, size_t len, rt_
     rt_tokenizer *t = NULL;
     int rc = RT_OK;
     *out = NULL;
-    rt_json_init();
-    rt_json_out_of_memory(); /* what was before is not of interest */
-    json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
+    json_t *root = rt_json_load(text, len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
     if (!root) {
         if (rt_json_out_of_memory()) return rt_tok_out_of_memory(e);
         /* jansson has no keys with a NUL in them; no published vocabulary has either. */

@@ -12,13 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static rt_tok_text keep(rt_arena *a, const char *data, size_t len)
-{
-    char *copy = rt_arena_alloc(a, len + 1);
-    if (copy) memcpy(copy, data, len);
-    return (rt_tok_text){ copy, len };
-}
-
 /* ---- tokens and types ---- */
 
 static bool is_byte_token(rt_tok_text t)
@@ -62,7 +55,7 @@ static int fill_tokens(const rt_tokenizer *t, bool spm, uint32_t vocab, rt_vocab
         rt_tok_text text =
             hole ? (rt_tok_text){ pad, (size_t)snprintf(pad, sizeof pad, "[PAD%u]", id) } : t->vocab.entries[id].text;
         types[id] = hole ? RT_VOCAB_UNUSED : type_of(t, id, spm);
-        tokens[id] = keep(a, text.data, text.len);
+        tokens[id] = rt_span_copy(a, text.data, text.len);
         if (!tokens[id].data) return rt_no_memory(e, "the vocabulary");
     }
     out->tokens = tokens;
