@@ -53,6 +53,10 @@ typedef struct rt_grad_report {
 /* RT_OK when everything could be measured; the verdict is report->worst < 1. */
 int rt_grad_check(rt_dev *ref_double, const rt_grad_problem *g, rt_grad_report *report, rt_err *e);
 
+/* The problems of single ops, by number and by name (grad_ops.c): false past the last. A variant selects flags. */
+bool rt_grad_op(uint32_t index, const char **name, uint32_t *variant);
+int rt_grad_op_check(rt_dev *ref_double, const char *name, uint32_t variant, rt_grad_report *report, rt_err *e);
+
 /* Deterministic numbers for tests of this room: roughly normal, from (seed, index). */
 double rt_test_normal(uint64_t seed, uint64_t index);
 

@@ -2,12 +2,11 @@
  * whatever backend is being verified: a backend that matches `ref` then has the right derivative. */
 #include "verify/block.h"
 #include "verify/case.h"
-#include "verify/grad_ops.h"
 
 #include <stdio.h>
 
 typedef struct grad_case {
-    const char *name; /* of grad_ops.h; null: the block */
+    const char *name; /* of grad_ops.c; null: the block */
     uint32_t variant;
 } grad_case;
 

@@ -2,7 +2,7 @@
  *
  * Each builder declares double buffers, records the op into the forward plan, and the op with its backward into the
  * other. Shapes are odd; values are order one; total variation uses a small step, away from its ties. */
-#include "verify/grad_ops.h"
+#include "verify/grad.h"
 
 #include <math.h>
 

@@ -10,8 +10,6 @@
  *   last ones, inputs too: the same bits as the first, or at least as close to double;
  * - all of it: the sum of squares of each output, which was NaN before, so nothing may have been left out;
  * - guard bands, and the same bits in a second run. */
-#include "verify/large.h"
-
 #include "base/rng.h"
 #include "exec/exec.h"
 #include "verify/compare.h"

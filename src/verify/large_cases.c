@@ -4,7 +4,7 @@
  * to another row of the pattern. Its columns are those that training has, or close to them, so that the same kernels
  * run. Plain sums over all rows take coarse values: of millions of equal terms the rounding errors would be equal too
  * and add up, where those of real data average out. */
-#include "verify/large.h"
+#include "verify/op_case.h"
 
 #include <stdio.h>
 

@@ -153,6 +153,9 @@ RT_OP_LIST(X)
 #undef X
 /* The harness. c->data is an rt_op_case. */
 int rt_op_case_run(const rt_case *c, rt_verify_env *env, rt_case_result *r, rt_err *e);
+/* The same on more than 2^31 elements (large.c): its first dimension is rows, the pattern that the case repeats.
+ * RT_CASE_UNSUPPORTED, with what it would need, where memory is short. */
+int rt_large_case_run(const rt_case *c, rt_verify_env *env, rt_case_result *r, rt_err *e);
 
 /* ---- for layouts ---- */
 static inline bool rt_case_has(const rt_op_case *c, uint32_t slot) { return !(c->sig.absent >> slot & 1); }

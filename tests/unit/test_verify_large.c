@@ -2,7 +2,7 @@
  * every memory-bound op has one, and that they find what goes wrong only far from the beginning. */
 #include "backend/host.h"
 #include "memory_case.h"
-#include "verify/large.h"
+#include "verify/op_case.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -46,38 +46,27 @@ static int wrong_type(const rt_gguf *g, const rt_gguf_key *k, const char *wanted
 
 static int64_t signed_at(const uint8_t *p, rt_gguf_type t)
 {
-    int8_t a;
-    int16_t b;
-    int32_t c;
-    int64_t d;
-    switch (t) {
-    case RT_GGUF_I8: memcpy(&a, p, 1); return a;
-    case RT_GGUF_I16: memcpy(&b, p, 2); return b;
-    case RT_GGUF_I32: memcpy(&c, p, 4); return c;
-    default: memcpy(&d, p, 8); return d;
-    }
+    unsigned bytes = rt_gguf_types[t].bytes, unused = 64 - 8 * bytes;
+    return (int64_t)(rt_load_le(p, bytes) << unused) >> unused;
 }
 
 /* false when the type is not an integer; *negative values have no magnitude here. */
 static bool integer_at(const uint8_t *p, rt_gguf_type t, uint64_t *out, bool *negative)
 {
-    int64_t s;
-    *out = 0;
     *negative = false;
     switch (t) {
-    case RT_GGUF_U8: memcpy(out, p, 1); return true;
-    case RT_GGUF_U16: memcpy(out, p, 2); return true;
-    case RT_GGUF_U32: memcpy(out, p, 4); return true;
-    case RT_GGUF_U64: memcpy(out, p, 8); return true;
+    case RT_GGUF_U8:
+    case RT_GGUF_U16:
+    case RT_GGUF_U32:
+    case RT_GGUF_U64: *out = rt_load_le(p, rt_gguf_types[t].bytes); return true;
     case RT_GGUF_I8:
     case RT_GGUF_I16:
     case RT_GGUF_I32:
     case RT_GGUF_I64:
-        s = signed_at(p, t);
-        *negative = s < 0;
-        if (s > 0) *out = (uint64_t)s;
+        *negative = signed_at(p, t) < 0;
+        *out = *negative ? 0 : (uint64_t)signed_at(p, t);
         return true;
-    default: return false;
+    default: *out = 0; return false;
     }
 }
 
