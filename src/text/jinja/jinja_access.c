@@ -65,32 +65,40 @@ static const rt_jbuiltin *find_method(rt_jval v, const rt_jstr *name)
     return NULL;
 }
 
+typedef struct field {
+    const char *name; /* null: the end */
+    rt_jval value;
+} field;
+
+static int field_of(const field *f, const rt_jstr *name, rt_jval *out, bool *found)
+{
+    while (f->name && !rt_jstr_is(name, f->name)) f++;
+    *found = f->name != NULL;
+    if (*found) *out = f->value;
+    return RT_OK;
+}
+
 static int macro_field(rt_jrun *r, const rt_jmacro *macro, const rt_jstr *name, rt_jval *out, bool *found)
 {
     const rt_jparams *p = macro->node->params;
+    const field fields[] = { { "name", rt_jv(RT_J_NONE) },
+                             { "caller", rt_jv_bool(p->uses_caller) },
+                             { "catch_kwargs", rt_jv_bool(p->uses_kwargs) },
+                             { "catch_varargs", rt_jv_bool(p->uses_varargs) },
+                             { 0 } };
     if (rt_jstr_is(name, "name") && macro->name) return rt_jstr_part(r, macro->name, 0, macro->name->len, out);
-    if (rt_jstr_is(name, "name"))
-        *out = rt_jv(RT_J_NONE);
-    else if (rt_jstr_is(name, "caller"))
-        *out = rt_jv_bool(p->uses_caller);
-    else if (rt_jstr_is(name, "catch_kwargs"))
-        *out = rt_jv_bool(p->uses_kwargs);
-    else if (rt_jstr_is(name, "catch_varargs"))
-        *out = rt_jv_bool(p->uses_varargs);
-    else
-        *found = false;
-    return RT_OK;
+    return field_of(fields, name, out, found);
 }
 
 /* Attributes that are values. */
 static int find_field(rt_jrun *r, rt_jval v, const rt_jstr *name, rt_jval *out, bool *found)
 {
-    const rt_jval *field;
+    const rt_jval *held;
     *found = true;
     switch (v.type) {
     case RT_J_NAMESPACE:
-        field = rt_jdict_get_str(v.d, name);
-        if ((*found = field != NULL)) *out = *field;
+        held = rt_jdict_get_str(v.d, name);
+        if ((*found = held != NULL)) *out = *held;
         return RT_OK;
     case RT_J_LOOP: return rt_jloop_attr(r, v.loop, name, out, found);
     case RT_J_TUPLE:
@@ -98,34 +106,21 @@ static int find_field(rt_jrun *r, rt_jval v, const rt_jstr *name, rt_jval *out, 
         if (*found) *out = v.l->items[name->data[0] == 'l'];
         return RT_OK;
     case RT_J_RANGE:
-        if (rt_jstr_is(name, "start"))
-            *out = rt_jv_int(v.range->start);
-        else if (rt_jstr_is(name, "stop"))
-            *out = rt_jv_int(v.range->stop);
-        else if (rt_jstr_is(name, "step"))
-            *out = rt_jv_int(v.range->step);
-        else
-            *found = false;
-        return RT_OK;
+        return field_of((const field[]){ { "start", rt_jv_int(v.range->start) },
+                                         { "stop", rt_jv_int(v.range->stop) },
+                                         { "step", rt_jv_int(v.range->step) },
+                                         { 0 } },
+                        name, out, found);
     case RT_J_MACRO: return macro_field(r, v.macro, name, out, found);
     case RT_J_CYCLER:
-        if (rt_jstr_is(name, "current"))
-            *out = v.cycler->items->items[v.cycler->pos];
-        else if (rt_jstr_is(name, "items"))
-            *out = rt_jv_list(RT_J_TUPLE, v.cycler->items);
-        else if (rt_jstr_is(name, "pos"))
-            *out = rt_jv_int(v.cycler->pos);
-        else
-            *found = false;
-        return RT_OK;
+        return field_of((const field[]){ { "current", v.cycler->items->items[v.cycler->pos] },
+                                         { "items", rt_jv_list(RT_J_TUPLE, v.cycler->items) },
+                                         { "pos", rt_jv_int(v.cycler->pos) },
+                                         { 0 } },
+                        name, out, found);
     case RT_J_JOINER:
-        if (rt_jstr_is(name, "sep"))
-            *out = v.joiner->sep;
-        else if (rt_jstr_is(name, "used"))
-            *out = rt_jv_bool(v.joiner->used);
-        else
-            *found = false;
-        return RT_OK;
+        return field_of((const field[]){ { "sep", v.joiner->sep }, { "used", rt_jv_bool(v.joiner->used) }, { 0 } },
+                        name, out, found);
     default: *found = false; return RT_OK;
     }
 }
