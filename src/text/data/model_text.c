@@ -7,7 +7,6 @@
 
 #include "base/json.h"
 #include "text/data/model_text_files.h"
-#include "text/data/model_text_special.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
  * Owns: tokenizer_config.json and special_tokens_map.json, whose values are strings or objects with their content, and
  * the keys of GGUF and APR for models that have neither. A token that is named but not in the vocabulary is kept for
  * templates, as transformers does, and has no id. */
-#include "text/data/model_text_special.h"
+#include "text/data/model_text_files.h"
 
 #include "base/json.h"
 

@@ -4,9 +4,9 @@
  * rt_tokenizer_from_json, so what is not supported there is refused there. Leaves recognising the pre-tokenizer to
  * vocab_pre.c. */
 #include "base/json.h"
+#include "text/tokenizer/tok_gguf.h"
 #include "text/tokenizer/tok_internal.h"
 #include "text/tokenizer/vocab_convert.h"
-#include "text/tokenizer/vocab_pre.h"
 
 #include <jansson.h>
 #include <stdio.h>

@@ -2,8 +2,6 @@
  *
  * Owns: bringing patterns into one spelling, and the comparison. Nothing is guessed: steps must be the same steps in
  * the same order. The table of names is tok_gguf.c's. */
-#include "text/tokenizer/vocab_pre.h"
-
 #include "text/tokenizer/tok_gguf.h"
 #include "text/tokenizer/tok_internal.h"
 
