@@ -17,6 +17,13 @@ static const rt_op_shape by_rows[] = { { RT_SHAPE_ODD, { 7, 19 } },
                                        { RT_SHAPE_ONE, { 1, 1 } },
                                        { RT_SHAPE_BIG, { 211, 307 } } };
 
+/* One of the same shape made from the other. */
+static void pair(const rt_op_case *c, rt_layout *l, rt_fill_fn fill)
+{
+    l->slot[RT_ROWS_Y] = RT_SLOT(c->dim[N], c->dim[C], NULL);
+    l->slot[RT_ROWS_X] = RT_SLOT(c->dim[N], c->dim[C], fill);
+}
+
 /* ---- bias_grad ---- */
 
 static const rt_op_flag acc_flag[] = { RT_FLAG("db", "", "acc") };
@@ -115,8 +122,7 @@ static const rt_op_flag cast_flags[] = { RT_FLAG("values", "", "special") };
 
 static void cast_layout(const rt_op_case *c, rt_layout *l)
 {
-    l->slot[RT_ROWS_Y] = RT_SLOT(c->dim[N], c->dim[C], NULL);
-    l->slot[RT_ROWS_X] = RT_SLOT(c->dim[N], c->dim[C], c->flag[0] ? rt_fill_special : rt_fill_normal);
+    pair(c, l, c->flag[0] ? rt_fill_special : rt_fill_normal);
 }
 
 static void cast_emit(rt_plan *p, const rt_op_case *c, const rt_view *v)
@@ -210,11 +216,7 @@ static const rt_op_shape quant_shapes[] = { { RT_SHAPE_ODD, { 3, 513 } },
                                             { RT_SHAPE_BIG, { 3, 3200 } } };
 static const rt_op_flag quant_flags[] = { RT_FLAG("values", "", "zeros", "nan") };
 
-static void dequant_layout(const rt_op_case *c, rt_layout *l)
-{
-    l->slot[RT_ROWS_Y] = RT_SLOT(c->dim[N], c->dim[C], NULL);
-    l->slot[RT_ROWS_X] = RT_SLOT(c->dim[N], c->dim[C], rt_fill_normal);
-}
+static void dequant_layout(const rt_op_case *c, rt_layout *l) { pair(c, l, rt_fill_normal); }
 
 static void dequant_emit(rt_plan *p, const rt_op_case *c, const rt_view *v)
 {
@@ -242,11 +244,7 @@ static void fill_values(const rt_op_case *c, const rt_fill *f)
     if (c->flag[0] == 2) f->x[f->cols / 2] = NAN;
 }
 
-static void quant_layout(const rt_op_case *c, rt_layout *l)
-{
-    l->slot[RT_ROWS_Y] = RT_SLOT(c->dim[N], c->dim[C], NULL);
-    l->slot[RT_ROWS_X] = RT_SLOT(c->dim[N], c->dim[C], fill_values);
-}
+static void quant_layout(const rt_op_case *c, rt_layout *l) { pair(c, l, fill_values); }
 
 static void quant_emit(rt_plan *p, const rt_op_case *c, const rt_view *v)
 {

@@ -1,6 +1,6 @@
-/* coverage.c - the self-check of coverage.h. It asks the op specifications what there is, and the laid-out cases what
+/* coverage.c - the self-check of the cases. It asks the op specifications what there is, and the laid-out cases what
  * they show; it trusts neither the generator nor the flags. */
-#include "verify/coverage.h"
+#include "verify/op_case.h"
 
 #include <stdio.h>
 

@@ -157,6 +157,14 @@ int rt_op_case_run(const rt_case *c, rt_verify_env *env, rt_case_result *r, rt_e
  * RT_CASE_UNSUPPORTED, with what it would need, where memory is short. */
 int rt_large_case_run(const rt_case *c, rt_verify_env *env, rt_case_result *r, rt_err *e);
 
+/* Does every legal signature of every op have the cases that it must have (coverage.c)? For the unit tests: a new op,
+ * dtype rule, operand or flag without cases turns them red. RT_OK, or RT_INTERNAL naming the first op and signature
+ * that lacks something, and what. Of each signature: every kind of shape that its op lists, at least an odd one and one
+ * of ones, and a big one unless the op has one shape only; every allowed value of every flag; `=` and `+=` of every
+ * accumulating output; every in-place form. Of each op: every optional operand present and absent; every output strided
+ * and not; every vector width, unless it has one shape only. */
+int rt_coverage_check(const rt_case_list *l, rt_err *e);
+
 /* ---- for layouts ---- */
 static inline bool rt_case_has(const rt_op_case *c, uint32_t slot) { return !(c->sig.absent >> slot & 1); }
 /* x rounded up to the block of a slot's dtype. */

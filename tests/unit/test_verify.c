@@ -3,7 +3,7 @@
 #include "backend/host.h"
 #include "base/rng.h"
 #include "verify/compare.h"
-#include "verify/coverage.h"
+#include "verify/op_case.h"
 #include "verify/tolerance.h"
 #include "verify/values.h"
 
