@@ -3,7 +3,7 @@
 #include "train_case.h"
 
 #include "job/preview.h"
-#include "job/run/run_train.h"
+#include "job/run/run_internal.h"
 
 typedef struct opened {
     rt_settings settings;

@@ -6,9 +6,7 @@
  * reads the tokens of OUT/run/data. */
 #include "job/run/run_internal.h"
 #include "job/run/run_report.h"
-#include "job/run/run_train.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* The settings of r as they were resolved, without the teacher and what only it needs. */
@@ -26,15 +24,6 @@ static void control_settings(rt_settings *s, const rt_run *r, const char *out)
     s->out = out;
     s->ce_weight = 1;
     RT_SETTINGS_PUT(s, steps, r->resolved.steps);
-}
-
-static void tell(const rt_run *r, const char *out, bool resume)
-{
-    char text[400];
-    if (!r->events.note) return;
-    snprintf(text, sizeof text, "%s the control, the same student without the teacher: same rows, %u steps, into %s",
-             resume ? "resuming" : "now", r->resolved.steps, out);
-    r->events.note(r->events.ctx, text);
 }
 
 int rt_run_train_control(rt_run *r, rt_run_summary *out, rt_err *e)
@@ -56,7 +45,8 @@ int rt_run_train_control(rt_run *r, rt_run_summary *out, rt_err *e)
     opts.resume = rt_path_exists(begun);
     rt_trainer_free(r->trainer);
     r->trainer = NULL;
-    tell(r, path, opts.resume);
+    rt_run_note(r, "%s the control, the same student without the teacher: same rows, %u steps, into %s",
+                opts.resume ? "resuming" : "now", r->resolved.steps, path);
     RT_TRY(rt_run_open(&control, s, &opts, e));
     RT_TRY(rt_run_train_alone(control, &summary, e));
     out->control_after = summary.after;

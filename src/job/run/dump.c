@@ -19,18 +19,16 @@ struct rt_dump {
     float *student, *teacher; /* (count,V), (count, V of the teacher) */
 };
 
-static int no_memory(rt_err *e) { return rt_fail(e, RT_NOMEM, "no memory to dump a step"); }
-
 uint32_t rt_dump_picks(const rt_settings *s) { return s->given[RT_SETTING_ID_dump_step] ? RT_DUMP_PICKS : 0; }
 
 void rt_dump_missed(const rt_run *r)
 {
     rt_arena a = { 0 };
     uint32_t step = (uint32_t)r->settings->dump_step;
-    if (!rt_dump_picks(r->settings) || r->loop.state.step < step || !r->events.note) return;
-    char *path = rt_arena_printf(&a, "%s/dump-%06u", r->run, step),
-         *text = rt_arena_printf(&a, "step %u was run before it was asked for, so nothing of it is written down", step);
-    if (path && text && !rt_path_exists(path)) r->events.note(r->events.ctx, text);
+    if (!rt_dump_picks(r->settings) || r->loop.state.step < step) return;
+    char *path = rt_arena_printf(&a, "%s/dump-%06u", r->run, step);
+    if (path && !rt_path_exists(path))
+        rt_run_note(r, "step %u was run before it was asked for, so nothing of it is written down", step);
     rt_arena_free(&a);
 }
 
@@ -71,7 +69,7 @@ static int read_logits(rt_dump *d, rt_err *e)
         teacher = rt_alloc(RT_DUMP_PICKS * W * sizeof *teacher, 64);
         d->teacher = rt_alloc(RT_DUMP_PICKS * W * sizeof *teacher, 64);
     }
-    if (!student || !d->student || (W && (!teacher || !d->teacher))) RT_TRY(no_memory(e));
+    if (!student || !d->student || (W && (!teacher || !d->teacher))) RT_TRY(rt_no_memory(e, "the dump of a step"));
     for (uint32_t m = 0; m < d->r->loop.micro_count && done < d->count; m++) {
         int32_t pick[RT_DUMP_PICKS] = { 0 };
         uint32_t n = 0;
@@ -105,7 +103,7 @@ static int write_logits(rt_dump *d, rt_err *e)
     const rt_step_plan *s = d->r->trainer->plan;
     char *path = rt_path_join(&d->arena, d->temp, "logits.safetensors");
     rt_named_tensor t[2] = { { "student", RT_DTYPE_F32, 2, { d->count, s->student->config.vocab } } };
-    if (!path) RT_TRY(no_memory(e));
+    if (!path) RT_TRY(rt_no_memory(e, "the dump of a step"));
     if (s->teacher) t[1] = (rt_named_tensor){ "teacher", RT_DTYPE_F32, 2, { d->count, s->teacher->config.vocab } };
     RT_TRY(rt_tensor_file_write(path, t, s->teacher ? 2 : 1, logit_values, d, NULL, e));
 out:
@@ -117,10 +115,11 @@ int rt_dump_begin(rt_dump **out, rt_run *r, uint32_t step, rt_err *e)
     int rc = RT_OK;
     rt_dump *d = NULL;
     if (!r->settings->given[RT_SETTING_ID_dump_step] || r->settings->dump_step != step) return RT_OK;
-    if (!(d = rt_alloc_zero(sizeof *d, 16))) RT_TRY(no_memory(e));
+    if (!(d = rt_alloc_zero(sizeof *d, 16))) RT_TRY(rt_no_memory(e, "the dump of a step"));
     d->r = r;
     d->step = step;
-    if (!(d->path = rt_arena_printf(&d->arena, "%s/dump-%06u", r->run, step))) RT_TRY(no_memory(e));
+    if (!(d->path = rt_arena_printf(&d->arena, "%s/dump-%06u", r->run, step)))
+        RT_TRY(rt_no_memory(e, "the dump of a step"));
     RT_TRY(rt_dir_temp(&d->temp, &d->arena, d->path, e));
     choose_positions(d);
     RT_TRY(read_logits(d, e));
@@ -128,7 +127,7 @@ int rt_dump_begin(rt_dump **out, rt_run *r, uint32_t step, rt_err *e)
     rt_output exact = r->output;
     exact.dtype = RT_DTYPE_F32;
     char *student = rt_path_join(&d->arena, d->temp, "student");
-    if (!student) RT_TRY(no_memory(e));
+    if (!student) RT_TRY(rt_no_memory(e, "the dump of a step"));
     RT_TRY(rt_output_write(student, r->trainer, &exact, e));
     *out = d;
     d = NULL;
@@ -161,13 +160,13 @@ static int gradient_norms(const rt_dump *d, json_t *out, rt_err *e)
     const rt_decoder *student = t->plan->student;
     char name[RT_NAME_BYTES];
     float *piece = rt_alloc(PIECE * sizeof *piece, 64);
-    if (!piece) RT_TRY(no_memory(e));
+    if (!piece) RT_TRY(rt_no_memory(e, "the dump of a step"));
     for (uint32_t i = 0; i < student->param_count; i++) {
         double norm;
         if (!student->params[i].grad.buf) continue;
         RT_TRY(gradient_norm(t, i, piece, PIECE, &norm, e));
         if (json_object_set_new(out, rt_param_name(name, &student->params[i]), json_real(norm)) != 0)
-            RT_TRY(no_memory(e));
+            RT_TRY(rt_no_memory(e, "the dump of a step"));
     }
 out:
     rt_free(piece);
@@ -252,16 +251,6 @@ static json_t *step_json(const rt_dump *d, double lr, const rt_step_result *v, j
                      "gradient_norms", norms, "logits", picked_json(d), "rows", rows_json(d));
 }
 
-static void tell(const rt_dump *d)
-{
-    const rt_run *r = d->r;
-    char text[400];
-    if (!r->events.note) return;
-    snprintf(text, sizeof text, "step %u is written down in %s; tools/check_step.py computes it again", d->step,
-             d->path);
-    r->events.note(r->events.ctx, text);
-}
-
 /* What a dump of the same step holds; of its student too, which is removed with it. */
 static bool is_own(void *ctx, const char *name)
 {
@@ -279,16 +268,16 @@ int rt_dump_end(rt_dump *d, double lr, const rt_step_result *result, rt_err *e)
     if (!d) return RT_OK;
     rt_json_init();
     path = rt_path_join(&d->arena, d->temp, "step.json");
-    if (!path || !(norms = json_object())) RT_TRY(no_memory(e));
+    if (!path || !(norms = json_object())) RT_TRY(rt_no_memory(e, "the dump of a step"));
     RT_TRY(gradient_norms(d, norms, e));
     j = step_json(d, lr, result, norms);
     text = j ? json_dumps(j, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
-    if (!text) RT_TRY(no_memory(e));
+    if (!text) RT_TRY(rt_no_memory(e, "the dump of a step"));
     RT_TRY(rt_file_write(path, text, strlen(text), e));
     RT_TRY(rt_path_exists(d->path) ? rt_dir_replace(d->temp, d->path, is_own, d, e)
                                    : rt_dir_commit(d->temp, d->path, e));
     d->temp = NULL;
-    tell(d);
+    rt_run_note(d->r, "step %u is written down in %s; tools/check_step.py computes it again", d->step, d->path);
 out:
     rt_free(text);
     json_decref(norms);

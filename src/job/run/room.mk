@@ -14,6 +14,5 @@ LIB_SRCS += \
 	src/job/run/run_seal.c \
 	src/job/run/run_smoke.c \
 	src/job/run/run_train.c \
-	src/job/run/run_tune.c \
 	src/job/run/sample_prompts.c \
 	src/job/run/samples.c

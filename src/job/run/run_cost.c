@@ -4,7 +4,6 @@
 #include "base/sys.h"
 #include "exec/estimate.h"
 #include "job/run/run_internal.h"
-#include "job/run/run_smoke.h"
 
 #include <string.h>
 

@@ -3,23 +3,20 @@
  *
  * Owns: gathering the facts while the run has them in memory. What they mean is falsifiers.c; reading them again is
  * evidence/audit.h. */
-#include "job/run/run_evidence.h"
+#include "job/run/run_internal.h"
 
 #include "base/json.h"
 #include "base/sys.h"
 #include "evidence/manifest.h"
 #include "job/run/moved.h"
-#include "job/run/run_internal.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static int no_memory(rt_err *e) { return rt_fail(e, RT_NOMEM, "no memory for the evidence of a run"); }
-
 static int manifest_path(rt_run *r, char **path, rt_err *e)
 {
     *path = rt_path_join(&r->arena, r->run, "manifest.json");
-    return *path ? RT_OK : no_memory(e);
+    return *path ? RT_OK : rt_no_memory(e, "the evidence of a run");
 }
 
 /* ---- what goes in ---- */
@@ -33,7 +30,7 @@ static json_t *model_json(const rt_model_file *m, rt_hash128 hash)
 /* Put into j under a name; takes the reference. */
 static int put(json_t *j, const char *key, json_t *value, rt_err *e)
 {
-    return json_object_set_new(j, key, value) == 0 ? RT_OK : no_memory(e);
+    return json_object_set_new(j, key, value) == 0 ? RT_OK : rt_no_memory(e, "the evidence of a run");
 }
 
 /* Models, tokenizer, template, data: by their hashes. */
@@ -82,7 +79,7 @@ static int session_json(rt_run *r, json_t **out, const json_t *settings, rt_err 
                      "build_id", *id ? id : NULL, "device", "backend", d->api->name, "name", info.name, "detail",
                      info.detail, "programs", rt_hash_to_json(r->loop.state.programs), "settings_hash",
                      rt_hash_to_json(bound));
-    if (!*out) RT_TRY(no_memory(e));
+    if (!*out) RT_TRY(rt_no_memory(e, "the evidence of a run"));
 out:
     return rc;
 }
@@ -94,13 +91,13 @@ static int put_sessions(rt_run *r, json_t *j, const char *path, const json_t *se
     int rc;
     json_t *before = NULL, *one = NULL, *list = json_array(), *earlier;
     RT_TRY(put(j, "sessions", list, e));
-    if (r->opts->resume && rt_path_exists(path) && rt_checked_json_read(&before, path, NULL) < 0 && r->events.note)
-        r->events.note(r->events.ctx, "manifest.json of the earlier sessions is damaged; it is begun anew");
+    if (r->opts->resume && rt_path_exists(path) && rt_checked_json_read(&before, path, NULL) < 0)
+        rt_run_note(r, "manifest.json of the earlier sessions is damaged; it is begun anew");
     earlier = json_object_get(before, "sessions");
     for (size_t i = 0; r->loop.state.step > 0 && i < json_array_size(earlier); i++)
-        if (json_array_append(list, json_array_get(earlier, i)) != 0) RT_TRY(no_memory(e));
+        if (json_array_append(list, json_array_get(earlier, i)) != 0) RT_TRY(rt_no_memory(e, "the evidence of a run"));
     RT_TRY(session_json(r, &one, settings, e));
-    if (json_array_append(list, one) != 0) RT_TRY(no_memory(e));
+    if (json_array_append(list, one) != 0) RT_TRY(rt_no_memory(e, "the evidence of a run"));
 out:
     json_decref(before);
     json_decref(one);
@@ -117,7 +114,7 @@ int rt_run_evidence_begin(rt_run *r, rt_err *e)
     json_t *j = json_pack("{s:s, s:b, s:s, s:I}", "format", RT_MANIFEST_FORMAT, "finished", 0, "command",
                           in->teacher ? "distill" : "train", "seed", (json_int_t)r->resolved.seed);
     r->evidence = rt_arena_alloc(&r->arena, sizeof *r->evidence);
-    if (!j || !r->evidence) RT_TRY(no_memory(e));
+    if (!j || !r->evidence) RT_TRY(rt_no_memory(e, "the evidence of a run"));
     RT_TRY(manifest_path(r, &path, e));
     RT_TRY(put_inputs(r, j, e));
     RT_TRY(put(j, "held_out",
@@ -126,7 +123,7 @@ int rt_run_evidence_begin(rt_run *r, rt_err *e)
                e));
     settings = rt_manifest_settings(rt_settings_to_json(r->settings), in->student->name,
                                     in->teacher ? in->teacher->name : NULL);
-    if (!settings || json_object_set(j, "settings", settings) != 0) RT_TRY(no_memory(e));
+    if (!settings || json_object_set(j, "settings", settings) != 0) RT_TRY(rt_no_memory(e, "the evidence of a run"));
     RT_TRY(put_sessions(r, j, path, settings, e));
     RT_TRY(rt_checked_json_write(path, j, NULL, e));
 out:
@@ -146,7 +143,7 @@ int rt_run_evidence_weights(rt_run *r, rt_err *e)
 {
     const rt_decoder *d = r->trainer->plan->student;
     bool *trained = rt_arena_alloc(&r->arena, d->param_count * sizeof *trained);
-    if (!trained) return no_memory(e);
+    if (!trained) return rt_no_memory(e, "the evidence of a run");
     for (uint32_t i = 0; i < d->param_count; i++) trained[i] = d->params[i].grad.buf != 0;
     rt_moved_opts o = { .model = d,
                         .trained = trained,
@@ -209,7 +206,7 @@ static int write_verdict(rt_run *r, const rt_findings *f, rt_err *e)
     char *text = NULL, *path = rt_path_join(&r->arena, r->run, "verdict.json");
     json_t *j = rt_findings_to_json(f);
     text = j ? json_dumps(j, JSON_INDENT(2)) : NULL;
-    if (!text || !path) RT_TRY(no_memory(e));
+    if (!text || !path) RT_TRY(rt_no_memory(e, "the evidence of a run"));
     RT_TRY(rt_file_write(path, text, strlen(text), e));
 out:
     rt_free(text);
@@ -225,7 +222,7 @@ int rt_run_evidence_end(rt_run *r, rt_run_summary *s, rt_err *e)
     rt_model_file *output = NULL;
     rt_findings *f = rt_arena_alloc(&r->arena, sizeof *f);
     json_t *j = NULL, *files;
-    if (!f) RT_TRY(no_memory(e));
+    if (!f) RT_TRY(rt_no_memory(e, "the evidence of a run"));
     RT_TRY(manifest_path(r, &path, e));
     RT_TRY(rt_checked_json_read(&j, path, e));
     RT_TRY(take_facts(r, s, e));

@@ -1,17 +1,26 @@
-/* run_files.c - what a run has on disk besides checkpoints: settings, metrics, the model at the root. */
-#include "job/run/run_files.h"
+/* run_files.c - what a run has on disk besides checkpoints: settings, metrics, the model at the root; and its notes. */
+#include "job/run/run_internal.h"
 
 #include "base/json.h"
-#include "job/run/run_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-static int no_memory(rt_err *e) { return rt_fail(e, RT_NOMEM, "no memory for the files of a run"); }
+void rt_run_note(const rt_run *r, const char *format, ...)
+{
+    char text[400];
+    va_list args;
+    if (!r->events.note) return;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    r->events.note(r->events.ctx, text);
+}
 
 /* ---- settings ---- */
 
@@ -25,7 +34,7 @@ int rt_run_write_settings(rt_run *r, rt_err *e)
     if (r->temporary) return RT_OK;
     json_t *j = rt_settings_to_json(r->settings);
     text = j ? json_dumps(j, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
-    if (!text) RT_TRY(no_memory(e));
+    if (!text) RT_TRY(rt_no_memory(e, "the files of a run"));
     RT_TRY(rt_settings_to_yaml(r->settings, &yaml, e));
     RT_TRY(rt_file_write(r->settings_path, text, strlen(text), e));
     RT_TRY(rt_file_write(r->yaml_path, yaml.data, yaml.len, e));
@@ -71,7 +80,7 @@ int rt_run_join_settings(rt_run *r, rt_err *e)
     int rc;
     rt_str diff = { 0 };
     rt_settings *was = rt_arena_alloc(&r->arena, sizeof *was);
-    if (!was) RT_TRY(no_memory(e));
+    if (!was) RT_TRY(rt_no_memory(e, "the files of a run"));
     RT_TRY(rt_run_read_settings(r, was, e));
     RT_TRY(refuse_other_data(was, r->settings, e));
     if (rt_settings_diff(was, r->settings, RT_BIND_FREE, &diff) && !r->opts->override)
@@ -126,7 +135,7 @@ int rt_run_metric(rt_run *r, json_t *line, rt_err *e)
     int rc = RT_OK;
     char *text = line ? json_dumps(line, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
     size_t n = text ? strlen(text) : 0, at = 0;
-    if (!text) RT_TRY(no_memory(e));
+    if (!text) RT_TRY(rt_no_memory(e, "the files of a run"));
     text[n++] = '\n'; /* in the place of the terminator */
     while (at < n) {
         ssize_t got = write(r->metrics_fd, text + at, n - at);
@@ -176,7 +185,7 @@ out:
 int rt_run_write_best(rt_run *r, rt_err *e)
 {
     char *path = rt_best_path(&r->arena, r->out, r->loop.state.step);
-    return path ? replace_folder(r, path, e) : no_memory(e);
+    return path ? replace_folder(r, path, e) : rt_no_memory(e, "the files of a run");
 }
 
 /* Without it nobody takes a folder for a model, or for an adapter. */
@@ -206,7 +215,7 @@ static int move_up(rt_run *r, const char *folder, rt_err *e)
         for (uint32_t i = 0; i < count; i++) {
             if (!rt_hf_is_name(NULL, names[i]) || is_last_file(names[i]) != (last == 1)) continue;
             char *from = rt_path_join(&r->arena, folder, names[i]), *to = rt_path_join(&r->arena, r->out, names[i]);
-            if (!from || !to) RT_TRY(no_memory(e));
+            if (!from || !to) RT_TRY(rt_no_memory(e, "the files of a run"));
             if (rename(from, to) != 0) RT_TRY(rt_fail(e, RT_IO, "%s cannot become %s: %s", from, to, strerror(errno)));
         }
     rmdir(folder);
@@ -219,7 +228,7 @@ int rt_run_write_root(rt_run *r, const char *from, rt_err *e)
     int rc;
     char *temp = NULL, *name = rt_path_join(&r->arena, r->out, "root");
     if (from) return move_up(r, from, e);
-    if (!name) RT_TRY(no_memory(e));
+    if (!name) RT_TRY(rt_no_memory(e, "the files of a run"));
     RT_TRY(rt_dir_temp(&temp, &r->arena, name, e));
     RT_TRY(rt_output_write(temp, r->trainer, &r->output, e));
     RT_TRY(move_up(r, temp, e));
@@ -232,6 +241,6 @@ out:
 int rt_run_write_merged(rt_run *r, rt_err *e)
 {
     char *path = rt_path_join(&r->arena, r->out, "merged");
-    if (!path) return no_memory(e);
+    if (!path) return rt_no_memory(e, "the files of a run");
     return rt_output_merged(path, r->trainer, &r->output, e);
 }

@@ -1,10 +1,9 @@
 /* run_fit.c - a run made to fit: the limit from settings and device, what a configuration needs from a dry seal, what
  * was chosen back into the settings. The order in which things are tried is fit.h's. */
-#include "job/run/run_fit.h"
+#include "job/run/run_internal.h"
 
 #include "job/prepare/fit_need.h"
 #include "job/run/dump.h"
-#include "job/run/run_internal.h"
 
 int rt_run_fit_begin(rt_run *r, rt_err *e)
 {

@@ -4,9 +4,6 @@
  * Nothing is removed that this process did not make. A new run begins in a folder that was empty, and it is known which
  * folders mkdir made here and which files were not there before; they are removed by name, and folders by rmdir, which
  * leaves one that somebody has put something into. */
-#include "job/run/run_folder.h"
-
-#include "job/run/run_files.h"
 #include "job/run/run_internal.h"
 
 #include <errno.h>
@@ -16,18 +13,17 @@
 
 enum { TRIES = 100 }; /* folders that another start, which failed, removes at the same time */
 
-static int no_memory(rt_err *e) { return rt_fail(e, RT_NOMEM, "no memory for the folder of a run"); }
-
 static int set_paths(rt_run *r, rt_err *e)
 {
     rt_arena *a = &r->arena;
     r->run = rt_path_join(a, r->out, "run");
-    if (!r->run) return no_memory(e);
+    if (!r->run) return rt_no_memory(e, "the folder of a run");
     r->data = rt_path_join(a, r->run, "data");
     r->metrics_path = rt_path_join(a, r->run, "metrics.jsonl");
     r->settings_path = rt_path_join(a, r->run, "settings.json");
     r->yaml_path = rt_path_join(a, r->run, "resolved.yaml");
-    return r->data && r->metrics_path && r->settings_path && r->yaml_path ? RT_OK : no_memory(e);
+    return r->data && r->metrics_path && r->settings_path && r->yaml_path ? RT_OK
+                                                                          : rt_no_memory(e, "the folder of a run");
 }
 
 /* A plan and a smoke test leave nothing behind, so that the run itself can follow under the same name. Nobody else
@@ -36,7 +32,7 @@ static int make_temporary(rt_run *r, rt_err *e)
 {
     int rc;
     char *temp, *name = rt_path_join(&r->arena, r->opts->scratch ? r->opts->scratch : "/tmp", "retort-plan");
-    if (!name) RT_TRY(no_memory(e));
+    if (!name) RT_TRY(rt_no_memory(e, "the folder of a run"));
     RT_TRY(rt_dir_temp(&temp, &r->arena, name, e));
     r->out = temp;
     r->temporary = true;
@@ -116,7 +112,7 @@ static int take_again(rt_run *r, rt_err *e)
 {
     int rc;
     rt_settings *was = rt_arena_alloc(&r->arena, sizeof *was);
-    if (!was) RT_TRY(no_memory(e));
+    if (!was) RT_TRY(rt_no_memory(e, "the folder of a run"));
     if (!rt_path_exists(r->settings_path))
         RT_TRY(rt_fail(e, RT_NOT_FOUND, "%s holds no run to resume; without --resume a new one begins", r->out));
     RT_TRY(rt_run_read_settings(r, was, e));

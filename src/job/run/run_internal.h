@@ -1,5 +1,4 @@
-/* run_internal.h - what an open run consists of. The files named run_* share it; each has a header with what it does.
- */
+/* run_internal.h - what an open run consists of, and what each of the files named run_* does with it. */
 #ifndef RT_JOB_RUN_INTERNAL_H
 #define RT_JOB_RUN_INTERNAL_H
 
@@ -55,5 +54,81 @@ struct rt_run {
     rt_eval_result first, last;
     rt_evidence *evidence; /* from the first step on */
 };
+
+/* A sentence for whoever listens to the run's notes. */
+void rt_run_note(const rt_run *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* ---- run_folder.c: whose OUT is ---- */
+/* OUT, locked, and for a new run made. RT_INVALID when another process writes there, or when what is there is not ours;
+ * nothing is changed then. */
+int rt_run_take_folder(rt_run *r, rt_err *e);
+/* OUT/run/data, when the settings are written. */
+int rt_run_make_data(rt_run *r, rt_err *e);
+/* Lets go of OUT; of a run that could not begin, removes what it has made. */
+void rt_run_leave_folder(rt_run *r);
+
+/* ---- run_files.c: what a run has on disk besides checkpoints ---- */
+/* Of the run in OUT; RT_FORMAT when they are not. */
+int rt_run_read_settings(rt_run *r, rt_settings *was, rt_err *e);
+/* Settings of the run that is resumed, joined with what the user gave now. */
+int rt_run_join_settings(rt_run *r, rt_err *e);
+int rt_run_write_settings(rt_run *r, rt_err *e);
+/* keep: bytes of metrics.jsonl that stay. */
+int rt_run_open_metrics(rt_run *r, uint64_t keep, rt_err *e);
+int rt_run_metric(rt_run *r, json_t *line, rt_err *e); /* takes the reference */
+void rt_run_close_metrics(rt_run *r);
+/* The model in memory into OUT/best-NNNNNN, whole or not at all. */
+int rt_run_write_best(rt_run *r, rt_err *e);
+/* The files of the model at the root: moved from a folder (OUT/best-NNNNNN), or, from null, the model in memory. */
+int rt_run_write_root(rt_run *r, const char *from, rt_err *e);
+/* With adapters: OUT/merged, the model with them added in. */
+int rt_run_write_merged(rt_run *r, rt_err *e);
+/* Whether the root holds a whole model. */
+bool rt_run_has_root(const rt_run *r);
+/* The first evaluation and the last, from the metrics of a resumed run; left as they are when there is none. */
+void rt_run_read_evals(rt_run *r);
+
+/* ---- run_fit.c: a run made to fit into the memory of its device ---- */
+/* Before settings are resolved: what the user left free, and what the device is. */
+int rt_run_fit_begin(rt_run *r, rt_err *e);
+/* After: rows at a time, recomputing, the teacher's weights. */
+int rt_run_fit(rt_run *r, rt_err *e);
+/* The same, within what is asked. */
+int rt_run_choose_fit(rt_run *r, const rt_fit_ask *ask, rt_err *e);
+/* What was chosen, into the settings. */
+void rt_run_keep_fit(rt_run *r);
+rt_step_opts rt_run_step_opts(const rt_run *r, const rt_fit_config *c);
+
+/* ---- run_seal.c: programs with memory behind them, and what the device chose by timing ---- */
+/* The trainer, without weights. RT_NOMEM when nothing fits that the user left free: it names what would. */
+int rt_run_seal(rt_run *r, rt_err *e);
+/* Of a run that goes on: what was chosen by timing when it began, given to the device before anything is sealed. */
+int rt_run_choices_read(rt_run *r, rt_err *e);
+/* When everything is sealed: the choices into OUT/run/products.tsv, and a word on what was timed. */
+int rt_run_choices_keep(rt_run *r, rt_err *e);
+
+/* ---- run_smoke.c: the first steps time themselves ---- */
+enum { RT_SMOKE_STEPS = 10 };
+/* Seconds of the parts of this run when a step and an evaluation take so long; saving is tried on its disk. */
+int rt_run_pace(rt_run *r, double step, double eval, rt_pace *out, rt_err *e);
+/* --time: steps are timed, undone, and the settings completed with as many as fit. */
+int rt_run_fit_time(rt_run *r, rt_err *e);
+/* After every step; true: the run was for this alone and ends. */
+int rt_run_project(rt_run *r, bool *ends, rt_err *e);
+
+/* ---- run_evidence.c: manifest.json and verdict.json ---- */
+/* OUT/run/manifest.json with all that is known before the first step. */
+int rt_run_evidence_begin(rt_run *r, rt_err *e);
+/* After the last step, while its weights are in memory: which parameters have moved. */
+int rt_run_evidence_weights(rt_run *r, rt_err *e);
+/* When everything else is written: verdict.json, and the manifest completed with the hashes of all files. */
+int rt_run_evidence_end(rt_run *r, rt_run_summary *s, rt_err *e);
+
+/* ---- run_train.c, control.c: a run trained from where it stands to its end, and its control ---- */
+/* Steps, evaluations, checkpoints; then the model at the root, measured, with its evidence and its report. */
+int rt_run_train_alone(rt_run *r, rt_run_summary *out, rt_err *e);
+/* Then its control, or the rest of it, drawn over the report of r. The programs of r are given back first: the two
+ * never share the memory of the device. */
+int rt_run_train_control(rt_run *r, rt_run_summary *out, rt_err *e);
 
 #endif

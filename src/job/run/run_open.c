@@ -4,29 +4,11 @@
 #include "base/sys.h"
 #include "job/run/dump.h"
 #include "job/run/run_cost.h"
-#include "job/run/run_files.h"
-#include "job/run/run_fit.h"
-#include "job/run/run_folder.h"
-#include "job/run/run_seal.h"
 #include "text/tokenizer/vocab_convert.h"
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
-
-static void note(const rt_run *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void note(const rt_run *r, const char *format, ...)
-{
-    char text[400];
-    va_list args;
-    if (!r->events.note) return;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    r->events.note(r->events.ctx, text);
-}
 
 static int open_inputs(rt_run *r, rt_err *e)
 {
@@ -54,10 +36,10 @@ static int open_inputs(rt_run *r, rt_err *e)
                        "the data makes %" PRIu64 " rows of %u tokens, less than one --batch of %u; give more "
                        "data, or lower --batch or --seq-len",
                        r->facts.rows_per_epoch, r->resolved.seq_len, r->resolved.batch));
-    for (uint32_t i = 0; i < r->in->note_count; i++) note(r, "%s", r->in->notes[i]);
+    for (uint32_t i = 0; i < r->in->note_count; i++) rt_run_note(r, "%s", r->in->notes[i]);
     if (r->resolved.steps < 200)
-        note(r, "only %u steps: distillation usually needs some hundreds; --epochs or --steps asks for more",
-             r->resolved.steps);
+        rt_run_note(r, "only %u steps: distillation usually needs some hundreds; --epochs or --steps asks for more",
+                    r->resolved.steps);
 out:
     return rc;
 }
@@ -129,7 +111,8 @@ static int prepare_output(rt_run *r, rt_err *e)
     r->text = text;
     /* A vocabulary of GGUF becomes the tokenizer.json that a Hugging Face directory has. */
     rc = rt_model_text_for(&r->text, &text, RT_CONTAINER_HF, in->student->config.vocab, &r->arena, NULL, e);
-    if (rc == RT_UNSUPPORTED) note(r, "the output gets no tokenizer.json: %s", e ? e->text : "it has no such form");
+    if (rc == RT_UNSUPPORTED)
+        rt_run_note(r, "the output gets no tokenizer.json: %s", e ? e->text : "it has no such form");
     if (rc < 0 && rc != RT_UNSUPPORTED) return rc;
     r->output = (rt_output){ .student = in->student,
                              .text = &r->text,
@@ -166,18 +149,18 @@ static int resume(rt_run *r, rt_err *e)
     if (!r->opts->resume) return rt_run_open_metrics(r, 0, e);
     RT_TRY(rt_checkpoint_newest(&path, &r->arena, r->out, e));
     if (!path) {
-        note(r, "no checkpoint was written yet; the run begins anew");
+        rt_run_note(r, "no checkpoint was written yet; the run begins anew");
         return rt_run_open_metrics(r, 0, e);
     }
     RT_TRY(rt_checkpoint_check(path, &r->loop.state, e));
     RT_TRY(rt_checkpoint_load(path, r->trainer, e));
     RT_TRY(rt_rows_seek(r->in->train, &r->loop.state.cursor, e));
     if (r->loop.state.programs.hi != now.hi || r->loop.state.programs.lo != now.lo)
-        note(r,
-             "the programs are not those of the checkpoint (another machine, build or setting): the curve continues, "
-             "but not to the same bits");
+        rt_run_note(
+            r, "the programs are not those of the checkpoint (another machine, build or setting): the curve continues, "
+               "but not to the same bits");
     r->loop.state.programs = now;
-    note(r, "resuming from %s, step %u of %u", rt_path_base(path), r->loop.state.step, r->resolved.steps);
+    rt_run_note(r, "resuming from %s, step %u of %u", rt_path_base(path), r->loop.state.step, r->resolved.steps);
     RT_TRY(rt_run_open_metrics(r, r->loop.state.metrics_bytes, e));
     rt_run_read_evals(r);
 out:

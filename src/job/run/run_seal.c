@@ -3,13 +3,9 @@
  * Owns: refusing a run that cannot fit, with its plan and what would; and going down to the next smaller fit when the
  * device refuses memory that its own figures had promised. What the user has fixed is never changed: then there is no
  * smaller one. Nothing of a refused run is left in OUT. */
-#include "job/run/run_seal.h"
-
-#include "job/run/run_cost.h"
-#include "job/run/run_fit.h"
 #include "job/run/run_internal.h"
 
-#include <stdio.h>
+#include "job/run/run_cost.h"
 
 static int open_chosen(rt_run *r, bool dry, rt_err *e)
 {
@@ -59,14 +55,11 @@ out:
 
 static void tell(const rt_run *r, uint64_t refused, const rt_err *why)
 {
-    char text[400], was[32], now[32];
+    char was[32], now[32];
     rt_str flags = { 0 };
-    if (!r->events.note) return;
     rt_fit_chosen(&flags, &r->fit);
-    snprintf(text, sizeof text, "the device refused the %s of this plan (%.150s); now %s%s%s",
-             rt_format_bytes(was, refused), why->text, rt_format_bytes(now, r->fit.need), flags.len ? " with " : "",
-             flags.len ? flags.data : "");
-    r->events.note(r->events.ctx, text);
+    rt_run_note(r, "the device refused the %s of this plan (%.150s); now %s%s%s", rt_format_bytes(was, refused),
+                why->text, rt_format_bytes(now, r->fit.need), flags.len ? " with " : "", flags.len ? flags.data : "");
     rt_str_free(&flags);
 }
 
@@ -103,6 +96,33 @@ int rt_run_seal(rt_run *r, rt_err *e)
         RT_TRY(choose_smaller(r, &why, e));
     }
     return refuse(r, e);
+out:
+    return rc;
+}
+
+/* ---- what the device chose by timing, kept with the run ---- */
+
+/* Whoever resumes the run gets the same choices, and the same bits, wherever the device keeps them for other runs. */
+static char *choices_path(rt_run *r) { return rt_path_join(&r->arena, r->run, "products.tsv"); }
+
+int rt_run_choices_read(rt_run *r, rt_err *e)
+{
+    rt_dev *d = r->opts->dev;
+    char *path = choices_path(r);
+    if (!path) return rt_no_memory(e, "a path");
+    return r->opts->resume && d->api->choices_read ? d->api->choices_read(d, path, e) : RT_OK;
+}
+
+int rt_run_choices_keep(rt_run *r, rt_err *e)
+{
+    int rc;
+    rt_dev *d = r->opts->dev;
+    rt_dev_info info;
+    char *path = choices_path(r);
+    if (!path) RT_TRY(rt_no_memory(e, "a path"));
+    RT_TRY(d->api->info(d, &info, e));
+    if (*info.tuning && !r->opts->control_of) rt_run_note(r, "%s", info.tuning);
+    if (!r->temporary && d->api->choices_write) RT_TRY(d->api->choices_write(d, path, e));
 out:
     return rc;
 }

@@ -2,15 +2,9 @@
  *
  * A run with --time times some steps, undoes them and then is a run with --steps: its record holds the number of steps,
  * so resuming it is no special case. */
-#include "job/run/run_smoke.h"
-
-#include "base/sys.h"
-#include "job/run/run_files.h"
-#include "job/run/run_fit.h"
 #include "job/run/run_internal.h"
 
-#include <stdio.h>
-#include <string.h>
+#include "base/sys.h"
 
 /* Seconds of writing count files of n bytes each, as a checkpoint's are written: flushed to the disk and renamed. */
 static int time_files(rt_run *r, const char *data, uint64_t n, int count, double *seconds, rt_err *e)
@@ -18,9 +12,9 @@ static int time_files(rt_run *r, const char *data, uint64_t n, int count, double
     int rc;
     char *temp = NULL, *path = rt_path_join(&r->arena, r->run, "probe");
     double begun = rt_now();
-    if (!path) RT_TRY(rt_fail(e, RT_NOMEM, "no memory to time the disk"));
+    if (!path) RT_TRY(rt_no_memory(e, "timing the disk"));
     RT_TRY(rt_dir_temp(&temp, &r->arena, path, e));
-    if (!(path = rt_path_join(&r->arena, temp, "file"))) RT_TRY(rt_fail(e, RT_NOMEM, "no memory to time the disk"));
+    if (!(path = rt_path_join(&r->arena, temp, "file"))) RT_TRY(rt_no_memory(e, "timing the disk"));
     for (int i = 0; i < count; i++) RT_TRY(rt_file_write(path, data, n, e));
     *seconds = rt_now() - begun;
 out:
@@ -37,7 +31,7 @@ static int time_disk(rt_run *r, uint64_t bytes, double *seconds, rt_err *e)
     uint64_t n = bytes < MOST ? bytes : MOST;
     double files, piece;
     char *data = rt_alloc_zero(n > SMALL ? n : SMALL, 64);
-    if (!data) RT_TRY(rt_fail(e, RT_NOMEM, "no memory to time the disk"));
+    if (!data) RT_TRY(rt_no_memory(e, "timing the disk"));
     RT_TRY(time_files(r, data, SMALL, FILES, &files, e));
     RT_TRY(time_files(r, data, n, 1, &piece, e));
     *seconds = files + piece * (double)bytes / (double)n;
@@ -139,7 +133,7 @@ int rt_run_fit_time(rt_run *r, rt_err *e)
     uint32_t timed;
     rt_pace pace;
     rt_eval_result measured;
-    char text[160], one[32];
+    char one[32];
     const char *given = r->settings->time;
     RT_TRY(time_steps(r, &step, &timed, e));
     RT_TRY(rt_evaluate(r->trainer, r->held, &measured, NULL, e));
@@ -152,9 +146,8 @@ int rt_run_fit_time(rt_run *r, rt_err *e)
         RT_TRY(rt_fail(e, RT_INVALID, "--time %s is too short: one step with its evaluation and saving takes %s", given,
                        rt_format_duration(one, rt_pace_total(&pace, 0, 1, &every) + rt_now() - r->smoke.opened)));
     RT_TRY(settle_steps(r, steps, e));
-    snprintf(text, sizeof text, "%u steps took %s each: --time %s is --steps %llu", timed, rt_format_seconds(one, step),
-             given, (unsigned long long)steps);
-    if (r->events.note) r->events.note(r->events.ctx, text);
+    rt_run_note(r, "%u steps took %s each: --time %s is --steps %llu", timed, rt_format_seconds(one, step), given,
+                (unsigned long long)steps);
 out:
     return rc;
 }

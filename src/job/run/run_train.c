@@ -1,13 +1,9 @@
 /* run_train.c - training a run: what its loop records, evaluates and saves, and the end. See run.h. */
-#include "job/run/run_train.h"
+#include "job/run/run_internal.h"
 
 #include "base/sys.h"
 #include "job/run/dump.h"
-#include "job/run/run_evidence.h"
-#include "job/run/run_files.h"
-#include "job/run/run_internal.h"
 #include "job/run/run_report.h"
-#include "job/run/run_smoke.h"
 
 #include <math.h>
 #include <string.h>

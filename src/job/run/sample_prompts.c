@@ -10,8 +10,6 @@
  * longer than HELD_TOKENS is passed over; of plain text TEXT_TOKENS begin the sample. */
 enum { FILE_PROMPTS = 64, FILE_BYTES = 8 << 20, HELD_PROMPTS = 2, HELD_TOKENS = 512, TEXT_TOKENS = 16 };
 
-static int no_memory(rt_err *e) { return rt_fail(e, RT_NOMEM, "no memory for the prompts of samples"); }
-
 /* What the shorter of both models can read. */
 static uint32_t longest(const rt_inputs *in)
 {
@@ -35,7 +33,8 @@ static int add_prompt(rt_samples *s, const rt_str *text, const rt_tok_ids *ids, 
 {
     char *copy = rt_arena_alloc(&s->arena, text->len + 1);
     uint32_t *own = rt_arena_alloc(&s->arena, ids->count * sizeof *own);
-    if (!copy || !own || !rt_grow((void **)&s->prompts, &s->cap, s->count + 1, sizeof *s->prompts)) return no_memory(e);
+    if (!copy || !own || !rt_grow((void **)&s->prompts, &s->cap, s->count + 1, sizeof *s->prompts))
+        return rt_no_memory(e, "the prompts of samples");
     memcpy(copy, text->data ? text->data : "", text->len);
     memcpy(own, ids->ids, ids->count * sizeof *own);
     s->prompts[s->count++] = (rt_sample_prompt){ .text = { copy, text->len }, .ids = own, .count = ids->count };
@@ -115,7 +114,7 @@ static int take_document(rt_samples *s, const rt_eval_document *d, rt_err *e)
     rt_str shown = { 0 };
     rt_tok_ids ids = { .count = prompt_length(d) };
     if (!ids.count) return 0;
-    if (!(ids.ids = rt_alloc(ids.count * sizeof *ids.ids, 16))) RT_TRY(no_memory(e));
+    if (!(ids.ids = rt_alloc(ids.count * sizeof *ids.ids, 16))) RT_TRY(rt_no_memory(e, "the prompts of samples"));
     for (uint32_t i = 0; i < ids.count; i++) ids.ids[i] = (uint32_t)d->ids[i];
     rc = rt_tokenizer_decode(s->in->text->tokenizer, ids.ids, ids.count, 0, &shown, e);
     if (rc >= 0) rc = check_ids(s, &ids, e);
@@ -164,7 +163,7 @@ int rt_samples_open(rt_samples **out, const rt_settings *s, const rt_inputs *in,
         return rt_fail(e, RT_USAGE, "--sample-tokens is from 1 to 65536; --sample-prompts none leaves samples out");
     if (!in->text && !file) return RT_OK;
     if (!in->text) return rt_fail(e, RT_INVALID, "--sample-prompts is text, and neither model has a tokenizer");
-    if (!(p = rt_alloc_zero(sizeof *p, 16))) RT_TRY(no_memory(e));
+    if (!(p = rt_alloc_zero(sizeof *p, 16))) RT_TRY(rt_no_memory(e, "the prompts of samples"));
     p->in = in;
     p->tokens = (uint32_t)s->sample_tokens;
     p->from_held = !file;

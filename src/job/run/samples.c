@@ -9,8 +9,6 @@
 
 enum { FOUR = 4, FILE_BYTES = 1 << 30 };
 
-static int no_memory(rt_err *e) { return rt_fail(e, RT_NOMEM, "no memory for samples"); }
-
 uint32_t rt_repeated_tokens(const uint32_t *ids, uint32_t count)
 {
     uint32_t repeated = 0, counted = 0; /* counted: tokens before this place are done with */
@@ -37,7 +35,8 @@ static int on_token(void *ctx, uint32_t id, rt_err *e)
 {
     answer *a = ctx;
     if (rt_stops_has(a->stops, id)) return a->stopped = true, 1;
-    if (!rt_grow((void **)&a->ids.ids, &a->ids.cap, a->ids.count + 1, sizeof *a->ids.ids)) return no_memory(e);
+    if (!rt_grow((void **)&a->ids.ids, &a->ids.cap, a->ids.count + 1, sizeof *a->ids.ids))
+        return rt_no_memory(e, "samples");
     a->ids.ids[a->ids.count++] = id;
     return RT_OK;
 }
@@ -53,7 +52,7 @@ static int text_of(const rt_samples *s, const rt_tok_ids *ids, rt_str *text, rt_
     for (uint32_t i = 0; i < ids->count; i++)
         if (rt_tokenizer_token(tok, ids->ids[i], &info)) RT_TRY(rt_tok_stream_push(stream, ids->ids[i], text, e));
     RT_TRY(rt_tok_stream_end(stream, text, e));
-    if (text->failed) RT_TRY(no_memory(e));
+    if (text->failed) RT_TRY(rt_no_memory(e, "samples"));
 out:
     rt_tok_stream_free(stream);
     return rc;
@@ -79,7 +78,7 @@ out:
 static int keep_text(rt_samples *s, rt_span *to, const char *text, size_t len, rt_err *e)
 {
     char *copy = rt_arena_alloc(&s->arena, len + 1);
-    if (!copy) return no_memory(e);
+    if (!copy) return rt_no_memory(e, "samples");
     memcpy(copy, text, len);
     *to = (rt_span){ copy, len };
     return RT_OK;
@@ -117,7 +116,7 @@ static int read_kept(rt_samples *s, int64_t keep_to, uint64_t *bytes, rt_err *e)
         (void)rt_json_out_of_memory();
         json_decref(j);
         j = json_loadb(at, (size_t)(end - at), JSON_ALLOW_NUL, NULL);
-        if (!j && rt_json_out_of_memory()) RT_TRY(no_memory(e));
+        if (!j && rt_json_out_of_memory()) RT_TRY(rt_no_memory(e, "samples"));
         const json_t *step = json_object_get(j, "step");
         if (!json_is_integer(step) || json_integer_value(step) > keep_to) break;
         RT_TRY(remember(s, j, e));
@@ -140,7 +139,7 @@ int rt_samples_begin(rt_samples *s, const char *folder, int64_t keep_to, rt_err 
     uint64_t bytes;
     if (!s || !s->count) return RT_OK;
     rt_json_init();
-    if (!(s->path = rt_path_join(&s->arena, folder, "samples.jsonl"))) RT_TRY(no_memory(e));
+    if (!(s->path = rt_path_join(&s->arena, folder, "samples.jsonl"))) RT_TRY(rt_no_memory(e, "samples"));
     RT_TRY(read_kept(s, keep_to, &bytes, e));
     s->file = fopen(s->path, "ae");
     if (!s->file || ftruncate(fileno(s->file), (off_t)bytes) != 0) RT_TRY(file_fault(s, e));
@@ -157,7 +156,7 @@ static int write_line(rt_samples *s, uint32_t step, const rt_sample_prompt *p, b
                           "stopped", (int)stopped);
     char *line = j ? json_dumps(j, JSON_COMPACT) : NULL;
     if (!line)
-        rc = no_memory(e);
+        rc = rt_no_memory(e, "samples");
     else if (fprintf(s->file, "%s\n", line) < 0 || fflush(s->file) != 0)
         rc = file_fault(s, e);
     rt_free(line);
