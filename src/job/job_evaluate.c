@@ -2,10 +2,9 @@
 #include "job/job_internal.h"
 
 #include "base/json.h"
-#include "job/prepare/fit_need.h"
+#include "job/prepare/fit.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { BATCH = 8, MOST_LENGTH = 2048 };
 

@@ -6,7 +6,7 @@
 
 #include "backend/cuda/cuda_internal.h"
 #include "exec/exec_internal.h"
-#include "job/prepare/fit_need.h"
+#include "job/prepare/fit.h"
 
 #include <math.h>
 
@@ -271,7 +271,7 @@ static int need_of(void *ctx, const rt_fit_config *c, rt_fit_need *out, rt_err *
     o.policy = *rt_device_policy(p->dev);
     o.teacher_dtypes = c->weights == RT_WEIGHTS_BF16 ? p->bf16 : p->stored;
     if (c->lora_rank) o.lora = (rt_lora){ .rank = c->lora_rank, .alpha = 1, .roles = RT_LORA_ROLES };
-    return rt_fit_ask_device(p->dev, &o, (p->batch - 1) / c->micro_batch + 1, out, e);
+    return rt_fit_need_of(p->dev, &o, (p->batch - 1) / c->micro_batch + 1, out, e);
 }
 
 /* Shapes of Qwen2.5. */

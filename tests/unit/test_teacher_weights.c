@@ -3,7 +3,7 @@
 #include "train_case.h"
 
 #include "format/convert.h"
-#include "job/prepare/fit_need.h"
+#include "job/prepare/fit.h"
 
 /* ---- the decision ---- */
 
@@ -177,7 +177,7 @@ static void learn(rt_dev *d, const rt_model_file *student, const rt_model_file *
     rt_step_opts o = step_options(&student->config, &teacher->config, B, T);
     o.policy = *rt_device_policy(d);
     o.teacher_dtypes = dtypes;
-    if (rt_fit_ask_device(d, &o, 1, need, &e) < 0) fail_msg("%s", e.text);
+    if (rt_fit_need_of(d, &o, 1, need, &e) < 0) fail_msg("%s", e.text);
     if (rt_trainer_open(&t, d, &o, &(rt_seal_opts){ 0 }, &e) < 0) fail_msg("%s", e.text);
     if (rt_trainer_load(t, student, teacher, NULL, 1, &e) < 0) fail_msg("%s", e.text);
     for (uint32_t s = 0; s < STEPS; s++) {

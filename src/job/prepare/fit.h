@@ -1,15 +1,15 @@
 /* fit.h - how a run is made to fit into memory: rows at a time and recomputing, never the loss.
  *
  * Owns: the order in which configurations are tried, what is tried when nothing fits, and the sentences that say so.
- * Pure: what a configuration needs is asked through a function, which for a run is a dry seal (run_fit.c) and for the
- * tests a formula. It knows no device: the limit is a number. */
+ * Choosing is pure: what a configuration needs is asked through a function, which for a run is a dry seal on its device
+ * (rt_fit_need_of) and for the tests a formula, and the limit is a number. */
 #ifndef RT_JOB_FIT_H
 #define RT_JOB_FIT_H
 
 #include "base/err.h"
 #include "base/str.h"
-#include "model/decoder.h"
 #include "teacher/teacher_weights.h"
+#include "train/step.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -79,5 +79,13 @@ void rt_fit_flags(rt_str *out, const rt_fit_config *from, const rt_fit_config *t
 void rt_fit_chosen(rt_str *out, const rt_fit *f);
 /* "--seq-len 512 (1.9 GiB), or --lora (1.2 GiB)", or that nothing does. What is free is not said: it is chosen anew. */
 void rt_fit_offers(rt_str *out, const rt_fit *f);
+
+/* What programs with these options need, from a dry seal of them. micro: micro-batches of a step (of an evaluation: 1).
+ * Nothing is allocated on the device. */
+int rt_fit_need_of(rt_dev *d, const rt_step_opts *o, uint32_t micro, rt_fit_need *out, rt_err *e);
+/* The teacher's weights of an evaluation, of which nothing else is chosen. o->teacher_dtypes points to dtypes, which
+ * are as stored and become what was chosen. asked AUTO: bf16 where the device has room and it saves something. */
+int rt_fit_evaluation(rt_dev *d, rt_step_opts *o, rt_teacher_weights asked, rt_dtype *dtypes, rt_weights_choice *out,
+                      rt_err *e);
 
 #endif

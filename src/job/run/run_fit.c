@@ -2,7 +2,6 @@
  * was chosen back into the settings. The order in which things are tried is fit.h's. */
 #include "job/run/run_internal.h"
 
-#include "job/prepare/fit_need.h"
 #include "job/run/dump.h"
 
 int rt_run_fit_begin(rt_run *r, rt_err *e)
@@ -78,7 +77,7 @@ static int need_of(void *ctx, const rt_fit_config *c, rt_fit_need *out, rt_err *
 {
     const rt_run *r = ctx;
     rt_step_opts o = rt_run_step_opts(r, c);
-    return rt_fit_ask_device(r->opts->dev, &o, (r->resolved.batch - 1) / c->micro_batch + 1, out, e);
+    return rt_fit_need_of(r->opts->dev, &o, (r->resolved.batch - 1) / c->micro_batch + 1, out, e);
 }
 
 void rt_run_keep_fit(rt_run *r)
