@@ -3,7 +3,6 @@
 
 #include "base/json.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 

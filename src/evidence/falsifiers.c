@@ -4,8 +4,6 @@
  * pass, and a number that is not finite passes nothing: each comparison is written so that NaN fails it. */
 #include "evidence/evidence.h"
 
-#include "base/json.h"
-
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>

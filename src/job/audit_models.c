@@ -2,8 +2,6 @@
  * data gives the rows that were logged, and that both models measure what the run says they measured. */
 #include "job/audit_internal.h"
 
-#include "base/json.h"
-
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>

@@ -1,8 +1,6 @@
 /* audit_run.c - see audit_run.h: the recorded settings resolved, and the order of the checks. */
 #include "job/audit_internal.h"
 
-#include <inttypes.h>
-
 static double scheduled_rate(const void *schedule, uint32_t step) { return rt_schedule_lr(schedule, step); }
 
 /* Everything that depends on models and data was settled when the run began, and is in its record. */

@@ -3,8 +3,6 @@
 
 #include "base/file.h"
 
-#include <string.h>
-
 enum { THREADS_MAX = 4096 };
 
 /* The option's value as text: null where it is left to the backend. Lists and reals are no options. */

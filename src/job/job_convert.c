@@ -3,7 +3,6 @@
 #include "job/job_internal.h"
 
 #include "base/json.h"
-#include "format/init_random.h"
 #include "text/data/model_text.h"
 #include "text/data/ollama_modelfile.h"
 

@@ -2,7 +2,6 @@
  * tokenizer that goes into it. See job_internal.h. */
 #include "job/job_internal.h"
 
-#include "text/data/model_text.h"
 #include "text/data/model_text_files.h"
 #include "text/tokenizer/vocab_convert.h"
 

@@ -3,7 +3,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 /* Training text that is compared with the held-out text: some seconds of reading. */
 static const uint64_t most_tokens = 1ull << 27;

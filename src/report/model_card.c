@@ -3,7 +3,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <string.h>
 
 /* A name as a YAML string, and as code in Markdown: names come from files and may hold anything. */
 static void put_yaml(rt_str *s, const char *name)

@@ -4,7 +4,6 @@
 #include "base/utf8.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <string.h>
 #include <time.h>
 

@@ -4,8 +4,6 @@
 #include "base/json.h"
 #include "format/tensor_file.h"
 
-#include <inttypes.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

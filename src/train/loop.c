@@ -3,8 +3,6 @@
 
 #include "base/sys.h"
 
-#include <string.h>
-
 /* ---- rows ---- */
 
 int rt_loop_begin(rt_loop *l, rt_err *e)

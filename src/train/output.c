@@ -5,7 +5,6 @@
 #include "base/json.h"
 #include "format/tensor_file.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 

@@ -3,9 +3,7 @@
 
 #include "train/loop.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 int rt_parse_duration(const char *text, double *seconds, rt_err *e)

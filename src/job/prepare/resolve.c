@@ -4,7 +4,6 @@
 #include "job/prepare/fit.h"
 #include "job/prepare/pace.h"
 
-#include <errno.h>
 #include <fnmatch.h>
 #include <inttypes.h>
 #include <math.h>

@@ -5,8 +5,6 @@
 #include "exec/estimate.h"
 #include "job/run/run_internal.h"
 
-#include <string.h>
-
 static uint64_t program_flops(const rt_trainer *t, rt_program which)
 {
     uint64_t sum = 0;

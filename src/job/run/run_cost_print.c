@@ -3,7 +3,6 @@
 
 #include "job/run/run_internal.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 
 /* "12.3 TFLOP" */

@@ -6,7 +6,6 @@
 #include "job/run/run_report.h"
 
 #include <math.h>
-#include <string.h>
 
 /* ---- evaluation ---- */
 
