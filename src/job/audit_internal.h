@@ -4,7 +4,7 @@
 
 #include "job/audit_run.h"
 #include "job/prepare/inputs.h"
-#include "train/evaluate.h"
+#include "train/loop.h"
 
 /* What of a run could be opened again. */
 typedef struct rt_again {
@@ -18,8 +18,7 @@ typedef struct rt_again {
     rt_model_file *output; /* the root; null: cannot be opened */
     rt_trainer *trainer;   /* evaluation alone */
     rt_eval_set *held;
-    int32_t *rows; /* (4, padded batch, T): of the first step */
-    uint32_t micro_count;
+    rt_loop first; /* the rows of the first step */
 } rt_again;
 
 /* Each makes its checks and tells of them; negative only when the audit cannot continue (memory). */

@@ -66,44 +66,26 @@ out:
 /* All rows of the run once more, those of the first step kept. */
 static int walk_rows(rt_audit *v, rt_again *a, rt_err *why)
 {
-    int rc = RT_OK;
-    const rt_resolved *r = &a->resolved;
-    size_t T = r->seq_len, N = (size_t)a->micro_count * r->micro_batch * T;
-    int32_t *spare = rt_alloc(4 * T * sizeof *spare, 64);
-    if (!spare) RT_TRY(rt_fail(why, RT_NOMEM, "no memory for a row"));
+    int rc;
+    rt_loop rest = a->first;
+    RT_TRY(rt_loop_begin(&a->first, why));
+    RT_TRY(rt_loop_begin(&rest, why));
     for (uint32_t step = 0; step < v->step_count; step++) {
-        rt_row_totals now = { 0 };
+        rt_loop *l = step ? &rest : &a->first;
+        rt_row_totals now = { .rows = l->batch };
         const rt_row_totals *log = &v->steps[step].of;
-        for (uint32_t i = 0; i < r->batch; i++) {
-            int32_t *at = step == 0 ? a->rows + i * T : spare;
-            size_t apart = step == 0 ? N : T;
-            rt_row row = { .ids = at, .pos = at + apart, .start = at + 2 * apart, .target = at + 3 * apart };
-            RT_TRY(rt_rows_next(a->in->train, &row, why));
-            now.rows++;
-            now.tokens += row.tokens;
-            now.trained += row.trained;
-        }
+        RT_TRY(rt_loop_read(l, &now.tokens, why));
+        for (uint32_t m = 0; m < l->micro_count; m++)
+            now.trained += rt_batch_trained(&l->micro[m], l->micro_batch * l->seq_len);
         if (now.rows != log->rows || now.tokens != log->tokens || now.trained != log->trained)
             RT_TRY(rt_fail(why, RT_INVALID,
                            "step %" PRIu32 ": the data gives %" PRIu64 " tokens, %" PRIu64
                            " to train; the log has %" PRIu64 " and %" PRIu64,
                            step + 1, now.tokens, now.trained, log->tokens, log->trained));
     }
-    rc = RT_OK;
 out:
-    rt_free(spare);
+    rt_loop_free(&rest);
     return rc;
-}
-
-static int make_rows(rt_again *a, rt_err *why)
-{
-    const rt_resolved *r = &a->resolved;
-    a->micro_count = (r->batch + r->micro_batch - 1) / r->micro_batch;
-    size_t N = (size_t)a->micro_count * r->micro_batch * r->seq_len;
-    a->rows = rt_alloc_zero(4 * N * sizeof *a->rows, 64);
-    if (!a->rows) return rt_fail(why, RT_NOMEM, "no memory for a batch");
-    memset(a->rows + 3 * N, 0xff, N * sizeof *a->rows); /* targets: -1 where there is no row */
-    return RT_OK;
 }
 
 /* Models, shards and rows as the run had them. Without its student the output stands in, which has the same shape. */
@@ -133,7 +115,12 @@ static int open_inputs(rt_audit *v, rt_again *a, rt_err *why)
     if (a->resolved.steps != v->facts.steps)
         RT_TRY(rt_fail(why, RT_INVALID, "by settings and data the run has %" PRIu32 " steps, by the log %" PRIu32,
                        a->resolved.steps, v->facts.steps));
-    RT_TRY(make_rows(a, why));
+    a->first = (rt_loop){ .source = a->in->train,
+                          .pair = a->in->teacher ? &a->in->pair : NULL,
+                          .id_rows = rt_inputs_id_rows(a->in),
+                          .batch = a->resolved.batch,
+                          .micro_batch = a->resolved.micro_batch,
+                          .seq_len = a->resolved.seq_len };
 out:
     return rc;
 }
@@ -174,15 +161,10 @@ static int open_trainer(rt_audit *v, rt_again *a, rt_err *e)
     int rc;
     const rt_inputs *in = a->in;
     const rt_resolved *r = &a->resolved;
-    rt_dtype *base = rt_arena_alloc(&v->arena, rt_param_count(&in->student->config) * sizeof *base), *teacher = NULL;
-    if (!base) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a model"));
-    RT_TRY(rt_load_dtypes(base, in->student, e));
-    if (in->teacher) {
-        teacher = rt_arena_alloc(&v->arena, rt_param_count(&in->teacher->config) * sizeof *teacher);
-        if (!teacher) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a model"));
-        RT_TRY(rt_load_dtypes(teacher, in->teacher, e));
-        if (r->teacher_weights == RT_WEIGHTS_BF16) rt_weights_bf16(teacher, teacher, &in->teacher->config);
-    }
+    rt_dtype *base, *teacher = NULL;
+    RT_TRY(rt_inputs_dtypes(&base, in->student, &v->arena, e));
+    if (in->teacher) RT_TRY(rt_inputs_dtypes(&teacher, in->teacher, &v->arena, e));
+    if (teacher && r->teacher_weights == RT_WEIGHTS_BF16) rt_weights_bf16(teacher, teacher, &in->teacher->config);
     rt_step_opts o = { .B = r->micro_batch,
                        .T = r->seq_len,
                        .chunk = r->head_chunk,
@@ -199,30 +181,6 @@ static int open_trainer(rt_audit *v, rt_again *a, rt_err *e)
     RT_TRY(rt_trainer_load(a->trainer, in->student, in->teacher, in->pair.mask, r->seed, e));
     RT_TRY(rt_eval_set_new(&a->held, in->held, r->micro_batch, r->seq_len, RT_EVAL_MOST_ROWS, e));
 out:
-    return rc;
-}
-
-/* Adapters as they began, or as the output has them. */
-static int set_adapters(rt_again *a, const rt_model_file *from, uint64_t seed, rt_err *e)
-{
-    int rc = RT_OK;
-    const rt_decoder *d = a->trainer->plan->student;
-    float *w = NULL;
-    char name[RT_NAME_BYTES], full[RT_NAME_BYTES + 32];
-    for (uint32_t i = d->model_params; i < d->param_count; i++) {
-        rt_free(w);
-        w = rt_alloc(rt_trainer_elems(a->trainer, i) * sizeof *w, 64);
-        if (!w) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for an adapter"));
-        rt_adapter_init(w, &d->params[i], i, seed);
-        snprintf(full, sizeof full, "base_model.model.%s", rt_param_name(name, &d->params[i]));
-        const rt_tensor *t = from ? rt_model_file_find(from, full) : NULL;
-        if (from && (!t || rt_tensor_elems(t) != rt_trainer_elems(a->trainer, i)))
-            RT_TRY(rt_fail(e, RT_FORMAT, "the output has no %s of its shape", full));
-        if (t) rt_tensor_to_f32(w, t, 0, rt_tensor_rows(t));
-        RT_TRY(rt_write_param(a->trainer->x, d, i, w, e));
-    }
-out:
-    rt_free(w);
     return rc;
 }
 
@@ -275,19 +233,17 @@ static void compare_evals(rt_audit *v, const rt_again *a, const char *name, cons
 static int check_first_step(rt_audit *v, rt_again *a, rt_err *e)
 {
     int rc = RT_OK;
-    const rt_resolved *r = &a->resolved;
-    size_t B = (size_t)r->micro_batch * r->seq_len, N = a->micro_count * B;
+    size_t B = (size_t)a->first.micro_batch * a->first.seq_len;
     double sums[3] = { 0 }, count = 0, t = tolerance(v, a);
     float *values = rt_alloc_zero(3 * B * sizeof *values, 64);
     const rt_logged_step *log = &v->steps[0];
     if (!values) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a batch"));
-    for (uint32_t m = 0; m < a->micro_count; m++) {
-        const int32_t *at = a->rows + m * B;
-        rt_batch b = { at, at + N, at + 2 * N, at + 3 * N };
-        RT_TRY(rt_trainer_eval(a->trainer, &b,
+    for (uint32_t m = 0; m < a->first.micro_count; m++) {
+        const rt_batch *b = &a->first.micro[m];
+        RT_TRY(rt_trainer_eval(a->trainer, b,
                                &(rt_eval_out){ .ce = values, .div = values + B, .top1 = values + 2 * B }, e));
         for (size_t i = 0; i < B; i++) {
-            if (b.target[i] < 0) continue;
+            if (b->target[i] < 0) continue;
             count++;
             for (int k = 0; k < 3; k++) sums[k] += (double)values[(size_t)k * B + i];
         }
@@ -307,7 +263,6 @@ static int measure_before(rt_audit *v, rt_again *a, rt_err *why)
 {
     int rc;
     rt_eval_result now;
-    RT_TRY(set_adapters(a, NULL, a->resolved.seed, why));
     RT_TRY(rt_evaluate(a->trainer, a->held, &now, NULL, why));
     compare_evals(v, a, "held-out before", &v->facts.first, &now);
     if (v->step_count && v->same_from == 0) RT_TRY(check_first_step(v, a, why));
@@ -319,9 +274,8 @@ static int measure_after(rt_audit *v, rt_again *a, rt_err *why)
 {
     int rc;
     rt_eval_result now;
-    bool adapters = a->resolved.lora.rank > 0;
-    if (adapters)
-        RT_TRY(set_adapters(a, a->output, 0, why));
+    if (a->resolved.lora.rank)
+        RT_TRY(rt_output_reload(v->root, a->trainer, &(rt_output){ .lora = a->resolved.lora }, why));
     else
         RT_TRY(rt_load_weights(a->trainer->x, a->trainer->plan->student, a->output, why));
     RT_TRY(rt_evaluate(a->trainer, a->held, &now, NULL, why));

@@ -52,7 +52,7 @@ out:
     rt_trainer_free(a.trainer);
     rt_inputs_close(a.in);
     rt_model_file_close(a.output);
-    rt_free(a.rows);
+    rt_loop_free(&a.first);
     rt_audit_close(&v);
     return rc;
 }

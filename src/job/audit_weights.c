@@ -84,7 +84,6 @@ static int count_unequal(const weights *w, uint32_t i, uint64_t *unequal, rt_err
 {
     enum { PIECE = 1 << 20 };
     int rc = RT_OK;
-    rt_dtype d = w->v->facts.saved_dtype;
     const rt_tensor *from = trained_tensor(w, i), *to = output_tensor(w, i);
     if (!from || !to) return rt_fail(e, RT_FORMAT, "a tensor of the last checkpoint or of the output is missing");
     uint64_t rows = rt_tensor_rows(from), cols = rt_tensor_cols(from), at_once = PIECE / cols + 1;
@@ -95,11 +94,7 @@ static int count_unequal(const weights *w, uint32_t i, uint64_t *unequal, rt_err
         uint64_t n = rows - r < at_once ? rows - r : at_once;
         rt_tensor_to_f32(x, from, r, n);
         rt_tensor_to_f32(y, to, r, n);
-        if (d != RT_DTYPE_F32) {
-            rt_float_from_f32(raw, x, d, n * cols);
-            rt_float_to_f32(x, raw, d, n * cols);
-        }
-        for (uint64_t k = 0; k < n * cols; k++) *unequal += memcmp(&x[k], &y[k], sizeof *x) != 0;
+        *unequal += rt_output_unequal(x, y, w->v->facts.saved_dtype, n * cols, raw);
     }
     rt_model_file_done_with(w->state, from);
     rt_model_file_done_with(w->output, to);

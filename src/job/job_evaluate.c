@@ -133,19 +133,13 @@ out:
 
 /* ---- the programs ---- */
 
-static int dtypes_of(rt_dtype **out, const rt_model_file *m, rt_arena *a, rt_err *e)
-{
-    *out = rt_arena_alloc(a, rt_param_count(&m->config) * sizeof **out);
-    return *out ? rt_load_dtypes(*out, m, e) : rt_no_memory(e, "a model");
-}
-
 static int open_trainer(work *w, rt_err *e)
 {
     int rc;
     const rt_inputs *in = w->in;
     rt_dtype *student, *teacher = NULL;
-    RT_TRY(dtypes_of(&student, in->student, &w->arena, e));
-    if (in->teacher) RT_TRY(dtypes_of(&teacher, in->teacher, &w->arena, e));
+    RT_TRY(rt_inputs_dtypes(&student, in->student, &w->arena, e));
+    if (in->teacher) RT_TRY(rt_inputs_dtypes(&teacher, in->teacher, &w->arena, e));
     RT_TRY(rt_job_device_open(&w->dev, &w->settings, false, w->o->env->environment, NULL, e));
     rt_step_opts so = { .B = w->B,
                         .T = w->T,

@@ -26,8 +26,7 @@ void rt_loop_free(rt_loop *l)
     l->micro = NULL;
 }
 
-/* Rows of one optimizer step. Positions that are left over in the last micro-batch are padding. */
-static int read_rows(rt_loop *l, uint64_t *tokens, rt_err *e)
+int rt_loop_read(rt_loop *l, uint64_t *tokens, rt_err *e)
 {
     int rc = RT_OK;
     size_t T = l->seq_len, N = (size_t)l->micro_count * l->micro_batch * T;
@@ -75,7 +74,7 @@ static int explain_nonfinite(const rt_loop *l, int rc, rt_err *e)
 int rt_loop_try(rt_loop *l, uint32_t step, double lr, rt_step_result *out, rt_err *e)
 {
     uint64_t tokens;
-    int rc = read_rows(l, &tokens, e);
+    int rc = rt_loop_read(l, &tokens, e);
     if (rc >= 0) rc = rt_trainer_step(l->trainer, l->micro, l->micro_count, step, lr, l->seed, out, e);
     return explain_nonfinite(l, rc, e);
 }
@@ -124,7 +123,7 @@ static int begin_step(rt_loop *l, course *c, rt_err *e)
     flight *f = &c->flight[c->count];
     *f = (flight){ .step = l->state.step + c->count + 1, .begun = rt_now() };
     f->lr = rt_schedule_lr(&l->schedule, f->step);
-    RT_TRY(read_rows(l, &f->tokens, e));
+    RT_TRY(rt_loop_read(l, &f->tokens, e));
     if (l->calls.before) RT_TRY(l->calls.before(l->calls.ctx, f->step, e));
     RT_TRY(rt_trainer_begin(l->trainer, l->micro, l->micro_count, f->step, f->lr, l->seed, e));
     c->count++;

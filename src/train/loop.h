@@ -58,6 +58,9 @@ typedef struct rt_loop {
 /* Room for the rows of a step. Other members may still change before rt_loop_run. */
 int rt_loop_begin(rt_loop *l, rt_err *e);
 void rt_loop_free(rt_loop *l); /* what rt_loop_begin made */
+/* The rows of the next step, in micro; positions that are left over in the last micro-batch are padding. tokens: those
+ * that are not. */
+int rt_loop_read(rt_loop *l, uint64_t *tokens, rt_err *e);
 /* Rows and one step of training by itself; neither the state nor a call hears of it. */
 int rt_loop_try(rt_loop *l, uint32_t step, double lr, rt_step_result *out, rt_err *e);
 /* Steps, evaluations and checkpoints from the state to the last step. *ended: `stepped` wanted an end. RT_INTERRUPTED

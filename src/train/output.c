@@ -257,7 +257,7 @@ int rt_output_merged(const char *folder, rt_trainer *t, const rt_output *o, rt_e
 
 enum { PIECE = 1 << 20 };
 
-/* Called with each trained parameter and the tensor that the folder's model f has for it. */
+/* Called with each parameter that the folder's model f was trained in, and the tensor that f has for it. */
 typedef int (*param_fn)(void *ctx, rt_trainer *t, uint32_t i, const rt_model_file *f, const rt_tensor *back, rt_err *e);
 
 static int each_written(const char *folder, rt_trainer *t, const rt_output *o, param_fn fn, void *ctx, rt_err *e)
@@ -271,7 +271,7 @@ static int each_written(const char *folder, rt_trainer *t, const rt_output *o, p
     if (!path) RT_TRY(rt_fail(e, RT_NOMEM, "no memory to read the output back"));
     RT_TRY(rt_model_file_open(&f, path, &(rt_hub_env){ 0 }, e));
     for (uint32_t i = 0; i < m->param_count; i++) {
-        if (!m->params[i].grad.buf) continue;
+        if (o->lora.rank ? !m->params[i].part : !m->params[i].grad.buf) continue;
         rt_param_name(name, &m->params[i]);
         char *full = rt_arena_printf(&a, "%s%s", o->lora.rank ? "base_model.model." : "", name);
         const rt_tensor *back = full ? rt_model_file_find(f, full) : NULL;
@@ -292,8 +292,7 @@ typedef struct differ {
     rt_output_difference *out;
 } differ;
 
-/* How many of a (n), rounded to d, are not b; a is rounded in place. raw: room for n of d. */
-static uint64_t count_unequal(float *a, const float *b, rt_dtype d, uint64_t n, void *raw)
+uint64_t rt_output_unequal(float *a, const float *b, rt_dtype d, uint64_t n, void *raw)
 {
     uint64_t unequal = 0;
     if (d != RT_DTYPE_F32) {
@@ -325,7 +324,7 @@ static int compare_param(void *ctx, rt_trainer *t, uint32_t i, const rt_model_fi
             }
         }
         k->out->values += n * cols;
-        k->out->unequal += count_unequal(a, b, k->dtype, n * cols, raw);
+        k->out->unequal += rt_output_unequal(a, b, k->dtype, n * cols, raw);
         rt_model_file_done_with_part(f, back, r * cols, n * cols);
     }
 out:

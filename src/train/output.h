@@ -24,9 +24,12 @@ int rt_output_write(const char *folder, rt_trainer *t, const rt_output *o, rt_er
 int rt_output_bytes(rt_trainer *t, const rt_output *o, uint64_t *bytes, rt_err *e);
 /* With adapters: the model with them added in. */
 int rt_output_merged(const char *folder, rt_trainer *t, const rt_output *o, rt_err *e);
-/* Puts what the folder holds into the trainer's memory, in the place of what was there: trained parameters only. */
+/* Puts what the folder holds into the trainer's memory, in the place of what was there: trained parameters only, and
+ * with adapters those alone, also into a trainer that only evaluates. */
 int rt_output_reload(const char *folder, rt_trainer *t, const rt_output *o, rt_err *e);
 /* How far the folder is from the memory, over all trained parameters. */
 int rt_output_read_back(const char *folder, rt_trainer *t, const rt_output *o, rt_output_difference *d, rt_err *e);
+/* How many of a (n), rounded to d, are not b; a is rounded in place. raw: room for n of d. */
+uint64_t rt_output_unequal(float *a, const float *b, rt_dtype d, uint64_t n, void *raw);
 
 #endif

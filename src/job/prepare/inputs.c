@@ -2,6 +2,7 @@
 #include "job/prepare/inputs.h"
 
 #include "base/json.h"
+#include "infer/load.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -193,6 +194,12 @@ void rt_inputs_close(rt_inputs *in)
     rt_free(in);
 }
 
+int rt_inputs_dtypes(rt_dtype **out, const rt_model_file *m, rt_arena *a, rt_err *e)
+{
+    *out = rt_arena_alloc(a, rt_param_count(&m->config) * sizeof **out);
+    return *out ? rt_load_dtypes(*out, m, e) : rt_no_memory(e, "a model");
+}
+
 uint32_t rt_inputs_id_rows(const rt_inputs *in)
 {
     uint32_t student = in->student->config.vocab, teacher = in->teacher ? in->teacher->config.vocab : student;
@@ -210,7 +217,7 @@ static int shard_json(json_t *list, const rt_shard *s, rt_err *e)
     json_t *j =
         json_pack("{s:s, s:o, s:I, s:I, s:I}", "name", rt_path_base(f->path), "hash", rt_hash_to_json(h), "records",
                   (json_int_t)f->records, "tokens", (json_int_t)f->tokens, "trained", (json_int_t)f->trained);
-    if (json_array_append_new(list, j) != 0) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for the record of the data"));
+    if (json_array_append_new(list, j) != 0) RT_TRY(rt_no_memory(e, "the record of the data"));
 out:
     return rc;
 }
@@ -219,12 +226,12 @@ static int sources_json(json_t *out, const char *key, const rt_rows_source *list
 {
     int rc = RT_OK;
     json_t *all = json_array();
-    if (json_object_set_new(out, key, all) != 0) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for the record of the data"));
+    if (json_object_set_new(out, key, all) != 0) RT_TRY(rt_no_memory(e, "the record of the data"));
     for (uint32_t i = 0; i < count; i++) {
         json_t *shards = json_array();
         json_t *one = json_pack("{s:s, s:f, s:o}", "name", rt_path_base(list[i].name), "weight",
                                 list[i].weight > 0 ? list[i].weight : 1.0, "shards", shards);
-        if (json_array_append_new(all, one) != 0) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for the record of the data"));
+        if (json_array_append_new(all, one) != 0) RT_TRY(rt_no_memory(e, "the record of the data"));
         for (uint32_t k = 0; k < list[i].count; k++) RT_TRY(shard_json(shards, list[i].shards[k], e));
     }
 out:
@@ -235,7 +242,7 @@ int rt_inputs_to_json(json_t **out, const rt_inputs *in, rt_err *e)
 {
     int rc;
     json_t *j = json_object();
-    if (!j) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for the record of the data"));
+    if (!j) RT_TRY(rt_no_memory(e, "the record of the data"));
     RT_TRY(sources_json(j, "train", in->train_sources, in->train_count, e));
     RT_TRY(sources_json(j, "eval", in->eval_sources, in->eval_count, e));
     *out = j;

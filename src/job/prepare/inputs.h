@@ -55,6 +55,8 @@ bool rt_inputs_is_name(const char *name);
 int rt_inputs_facts(rt_inputs *in, rt_run_facts *f, rt_err *e);
 /* Of the smaller embedding: every id of the data is below it. */
 uint32_t rt_inputs_id_rows(const rt_inputs *in);
+/* What the parameters of one of its models are stored in: (rt_param_count) in a. */
+int rt_inputs_dtypes(rt_dtype **out, const rt_model_file *m, rt_arena *a, rt_err *e);
 /* Rows for training and evaluation; then f->rows_per_epoch is known. */
 int rt_inputs_rows(rt_inputs *in, const rt_settings *s, const rt_resolved *r, rt_run_facts *f, rt_err *e);
 /* The sources for the record: {"train": [{"name", "weight", "shards": [{"name", "hash", "records", "tokens",

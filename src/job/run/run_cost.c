@@ -42,22 +42,15 @@ static void count_process(rt_run_cost *c, const rt_run *r)
 
 /* ---- time ---- */
 
-/* The rows of the first micro-batch, so that documents and masks are those of the data. */
+/* The rows of the first step, so that documents and masks are those of the data. */
 static int read_first_rows(rt_run *r, double *seconds, rt_err *e)
 {
-    int rc = RT_OK;
-    const rt_batch *b = &r->loop.micro[0];
-    size_t T = r->resolved.seq_len;
+    int rc;
+    uint64_t tokens;
     rt_cursor start = rt_rows_tell(r->in->train);
     double begun = rt_now();
-    for (uint32_t i = 0; i < r->resolved.micro_batch; i++) {
-        rt_row row = { .ids = (int32_t *)(uintptr_t)b->ids + i * T,
-                       .target = (int32_t *)(uintptr_t)b->target + i * T,
-                       .start = (int32_t *)(uintptr_t)b->start + i * T,
-                       .pos = (int32_t *)(uintptr_t)b->pos + i * T };
-        RT_TRY(rt_rows_next(r->in->train, &row, e));
-    }
-    *seconds = (rt_now() - begun) * r->loop.micro_count;
+    RT_TRY(rt_loop_read(&r->loop, &tokens, e));
+    *seconds = rt_now() - begun;
     RT_TRY(rt_rows_seek(r->in->train, &start, e));
 out:
     return rc;

@@ -26,18 +26,13 @@ static int read_models(rt_run *r, rt_err *e)
 {
     int rc;
     const rt_inputs *in = r->in;
-    uint32_t n = rt_param_count(&in->student->config);
-    r->frozen = rt_arena_alloc(&r->arena, n * sizeof *r->frozen);
-    r->student_dtypes = rt_arena_alloc(&r->arena, n * sizeof *r->student_dtypes);
-    if (!r->frozen || !r->student_dtypes) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a run"));
+    r->frozen = rt_arena_alloc(&r->arena, rt_param_count(&in->student->config) * sizeof *r->frozen);
+    if (!r->frozen) RT_TRY(rt_no_memory(e, "a run"));
     RT_TRY(rt_resolve_freeze(&r->settings->freeze, &in->student->config, r->frozen, e));
-    RT_TRY(rt_load_dtypes(r->student_dtypes, in->student, e));
+    RT_TRY(rt_inputs_dtypes(&r->student_dtypes, in->student, &r->arena, e));
     if (!in->teacher) return RT_OK;
-    n = rt_param_count(&in->teacher->config);
-    r->teacher_dtypes = rt_arena_alloc(&r->arena, n * sizeof *r->teacher_dtypes);
-    r->teacher_bf16 = rt_arena_alloc(&r->arena, n * sizeof *r->teacher_bf16);
-    if (!r->teacher_dtypes || !r->teacher_bf16) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a run"));
-    RT_TRY(rt_load_dtypes(r->teacher_dtypes, in->teacher, e));
+    RT_TRY(rt_inputs_dtypes(&r->teacher_dtypes, in->teacher, &r->arena, e));
+    RT_TRY(rt_inputs_dtypes(&r->teacher_bf16, in->teacher, &r->arena, e));
     rt_weights_bf16(r->teacher_bf16, r->teacher_dtypes, &in->teacher->config);
 out:
     return rc;
