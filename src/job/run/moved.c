@@ -33,61 +33,35 @@ static bool beyond_decay(const sums *s)
     return across > s->before / ((double)ROUNDING * ROUNDING);
 }
 
-typedef struct pieces {
-    float *before, *after;
-    void *raw;
-} pieces;
-
-static int make_pieces(pieces *p, uint64_t n, rt_err *e)
+/* t: the values before; null: an adapter, which is small and has its initial ones. */
+static int compare_param(sums *s, const rt_moved_opts *o, uint32_t i, const rt_tensor *t, rt_err *e)
 {
-    p->before = rt_alloc(n * sizeof(float), 64);
-    p->after = rt_alloc(n * sizeof(float), 64);
-    p->raw = rt_alloc(n * sizeof(float), 64);
-    return p->before && p->after && p->raw ? RT_OK : rt_fail(e, RT_NOMEM, "no memory to compare parameters");
-}
-
-static void free_pieces(pieces *p)
-{
-    rt_free(p->before);
-    rt_free(p->after);
-    rt_free(p->raw);
-}
-
-static int compare_adapter(sums *s, const rt_moved_opts *o, uint32_t i, rt_err *e)
-{
-    int rc;
-    pieces p = { 0 };
-    const rt_param *param = &o->model->params[i];
-    uint64_t n = (uint64_t)param->value.rows * param->value.cols;
-    RT_TRY(make_pieces(&p, n, e));
-    rt_adapter_init(p.before, param, i, o->seed);
-    RT_TRY(o->after(o->ctx, i, 0, n, p.after, e));
-    add_values(s, p.before, p.after, n);
-out:
-    free_pieces(&p);
-    return rc;
-}
-
-static int compare_tensor(sums *s, const rt_moved_opts *o, uint32_t i, const rt_tensor *t, rt_err *e)
-{
-    int rc;
-    pieces p = { 0 };
-    uint64_t rows = rt_tensor_rows(t), cols = rt_tensor_cols(t), at_once = PIECE / cols + 1;
-    bool round = !o->trained[i] && o->frozen != RT_DTYPE_F32;
-    RT_TRY(make_pieces(&p, at_once * cols, e));
+    int rc = RT_OK;
+    const rt_param *p = &o->model->params[i];
+    uint64_t rows = t ? rt_tensor_rows(t) : p->value.rows, cols = t ? rt_tensor_cols(t) : p->value.cols,
+             at_once = t ? PIECE / cols + 1 : rows;
+    float *before = rt_alloc(at_once * cols * sizeof *before, 64),
+          *after = rt_alloc(at_once * cols * sizeof *after, 64);
+    void *raw = rt_alloc(at_once * cols * sizeof *before, 64);
+    if (!before || !after || !raw) RT_TRY(rt_no_memory(e, "comparing parameters"));
     for (uint64_t r = 0; r < rows; r += at_once) {
         uint64_t n = (rows - r < at_once ? rows - r : at_once) * cols;
-        rt_tensor_to_f32(p.before, t, r, n / cols);
-        if (round) {
-            rt_float_from_f32(p.raw, p.before, o->frozen, n);
-            rt_float_to_f32(p.before, p.raw, o->frozen, n);
+        if (t)
+            rt_tensor_to_f32(before, t, r, n / cols);
+        else
+            rt_adapter_init(before, p, i, o->seed);
+        if (!o->trained[i] && o->frozen != RT_DTYPE_F32) {
+            rt_float_from_f32(raw, before, o->frozen, n);
+            rt_float_to_f32(before, raw, o->frozen, n);
         }
-        RT_TRY(o->after(o->ctx, i, r * cols, n, p.after, e));
-        add_values(s, p.before, p.after, n);
-        rt_model_file_done_with_part(o->before, t, r * cols, n);
+        RT_TRY(o->after(o->ctx, i, r * cols, n, after, e));
+        add_values(s, before, after, n);
+        if (t) rt_model_file_done_with_part(o->before, t, r * cols, n);
     }
 out:
-    free_pieces(&p);
+    rt_free(before);
+    rt_free(after);
+    rt_free(raw);
     return rc;
 }
 
@@ -117,13 +91,9 @@ static int measure_param(rt_moved_list *out, const rt_moved_opts *o, uint32_t i,
     char name[RT_NAME_BYTES];
     const rt_param *p = &o->model->params[i];
     rt_moved_group *g = group_of(out, p, &total, totals);
-    if (p->part) {
-        RT_TRY(compare_adapter(&s, o, i, e));
-    } else {
-        const rt_tensor *t = rt_model_file_find(o->before, rt_param_name(name, p));
-        if (!t) RT_TRY(rt_fail(e, RT_FORMAT, "%s has no %s", o->before->name, name));
-        RT_TRY(compare_tensor(&s, o, i, t, e));
-    }
+    const rt_tensor *t = p->part ? NULL : rt_model_file_find(o->before, rt_param_name(name, p));
+    if (!t && !p->part) RT_TRY(rt_fail(e, RT_FORMAT, "%s has no %s", o->before->name, name));
+    RT_TRY(compare_param(&s, o, i, t, e));
     bool matrix = p->value.rows > 1;
     bool moved = s.changed > 0 && (!matrix || o->weight_decay == 0 || beyond_decay(&s));
     g->trained += o->trained[i];
