@@ -96,6 +96,9 @@ rt_measure rt_evidence_loss(const rt_evidence *v, const rt_eval_result *r);
 
 /* ---- as JSON (evidence_json.c) ---- */
 
+/* list, or null when it has not so many elements: one was lost for want of memory. Takes the reference. */
+json_t *rt_json_complete(json_t *list, size_t count);
+
 /* verdict.json: {"falsifiers": [...]}; null when out of memory. */
 json_t *rt_findings_to_json(const rt_findings *f);
 /* What is not in the metrics and cannot be had from the settings: "measured" of manifest.json. Null when out of memory.

@@ -6,8 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Null when an element was lost for want of memory. */
-static json_t *complete(json_t *list, size_t count)
+json_t *rt_json_complete(json_t *list, size_t count)
 {
     if (json_array_size(list) == count) return list;
     json_decref(list);
@@ -22,8 +21,7 @@ json_t *rt_findings_to_json(const rt_findings *f)
         json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s}", "id", k->id, "claim", k->claim, "measured",
                                               k->measured, "verdict", rt_verdict_name(k->verdict)));
     }
-    list = complete(list, f->count);
-    return list ? json_pack("{s:o}", "falsifiers", list) : NULL;
+    return json_pack("{s:o}", "falsifiers", rt_json_complete(list, f->count));
 }
 
 static json_t *groups_to_json(const rt_moved_list *l)
@@ -36,7 +34,7 @@ static json_t *groups_to_json(const rt_moved_list *l)
                                         (json_int_t)g->trained, "moved", (json_int_t)g->moved, "frozen",
                                         (json_int_t)g->frozen, "broken", (json_int_t)g->broken, "change", g->change));
     }
-    return list ? complete(list, l->count) : NULL;
+    return rt_json_complete(list, l->count);
 }
 
 json_t *rt_evidence_to_json(const rt_evidence *v)

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/lock.h"
+#include "evidence/evidence.h"
 #include "settings/settings.h"
 
 #include <string.h>
@@ -23,9 +24,7 @@ static json_t *for_record(const json_t *value)
     json_t *list = json_array();
     for (size_t i = 0; list && i < json_array_size(value); i++)
         json_array_append_new(list, without_folder(json_array_get(value, i)));
-    if (json_array_size(list) == json_array_size(value)) return list;
-    json_decref(list);
-    return NULL;
+    return rt_json_complete(list, json_array_size(value));
 }
 
 json_t *rt_manifest_settings(json_t *settings, const char *student, const char *teacher)

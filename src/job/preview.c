@@ -179,24 +179,17 @@ static json_t *sample_json(const rt_preview_sample *s)
 {
     json_t *pieces = json_array();
     for (uint32_t i = 0; i < s->count; i++)
-        if (json_array_append_new(
-                pieces, json_pack("{s:b, s:s}", "trained", s->pieces[i].trained, "text", s->pieces[i].text)) != 0) {
-            json_decref(pieces);
-            return NULL;
-        }
+        json_array_append_new(pieces,
+                              json_pack("{s:b, s:s}", "trained", s->pieces[i].trained, "text", s->pieces[i].text));
     return json_pack("{s:I, s:I, s:I, s:o}", "tokens", (json_int_t)s->tokens, "trained", (json_int_t)s->trained, "left",
-                     (json_int_t)s->left, "pieces", pieces);
+                     (json_int_t)s->left, "pieces", rt_json_complete(pieces, s->count));
 }
 
 static json_t *samples_json(const rt_preview *p)
 {
     json_t *all = json_array();
-    for (uint32_t i = 0; i < p->sample_count; i++)
-        if (json_array_append_new(all, sample_json(&p->samples[i])) != 0) {
-            json_decref(all);
-            return NULL;
-        }
-    return all;
+    for (uint32_t i = 0; i < p->sample_count; i++) json_array_append_new(all, sample_json(&p->samples[i]));
+    return rt_json_complete(all, p->sample_count);
 }
 
 static json_t *overlap_json(const rt_preview *p)

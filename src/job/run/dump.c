@@ -176,15 +176,10 @@ out:
 static json_t *numbers(const int32_t *v, size_t n)
 {
     json_t *a = json_array();
-    for (size_t i = 0; a && i < n; i++)
-        if (json_array_append_new(a, json_integer(v[i])) != 0) {
-            json_decref(a);
-            return NULL;
-        }
-    return a;
+    for (size_t i = 0; a && i < n; i++) json_array_append_new(a, json_integer(v[i]));
+    return rt_json_complete(a, n);
 }
 
-/* Null where something of it could not be made; appending null to an array fails too. */
 static json_t *rows_json(const rt_dump *d)
 {
     const rt_batch *b = &d->r->loop.micro[0];
@@ -194,12 +189,9 @@ static json_t *rows_json(const rt_dump *d)
         json_t *row =
             json_pack("{s:o, s:o, s:o, s:o}", "ids", numbers(b->ids + i * T, T), "position", numbers(b->pos + i * T, T),
                       "start", numbers(b->start + i * T, T), "target", numbers(b->target + i * T, T));
-        if (json_array_append_new(rows, row) != 0) {
-            json_decref(rows);
-            return NULL;
-        }
+        json_array_append_new(rows, row);
     }
-    return rows;
+    return rt_json_complete(rows, d->r->resolved.batch);
 }
 
 static json_t *picked_json(const rt_dump *d)
@@ -207,25 +199,18 @@ static json_t *picked_json(const rt_dump *d)
     int32_t T = (int32_t)d->r->resolved.seq_len;
     json_t *all = json_array();
     for (uint32_t i = 0; all && i < d->count; i++)
-        if (json_array_append_new(all, json_pack("[i, i]", d->at[i] / T, d->at[i] % T)) != 0) {
-            json_decref(all);
-            return NULL;
-        }
-    return all;
+        json_array_append_new(all, json_pack("[i, i]", d->at[i] / T, d->at[i] % T));
+    return rt_json_complete(all, d->count);
 }
 
 /* The bitmap of shared ids as words of 32; null: all of them. */
 static json_t *shared_json(const rt_dump *d)
 {
-    const rt_pair *pair = &d->r->in->pair;
-    if (!d->r->trainer->plan->vmask.buf) return json_null();
+    rt_view mask = d->r->trainer->plan->vmask;
+    if (!mask.buf) return json_null();
     json_t *a = json_array();
-    for (uint32_t i = 0; a && i < d->r->trainer->plan->vmask.cols; i++)
-        if (json_array_append_new(a, json_integer(pair->mask[i])) != 0) {
-            json_decref(a);
-            return NULL;
-        }
-    return a;
+    for (uint32_t i = 0; a && i < mask.cols; i++) json_array_append_new(a, json_integer(d->r->in->pair.mask[i]));
+    return rt_json_complete(a, mask.cols);
 }
 
 static json_t *step_json(const rt_dump *d, double lr, const rt_step_result *v, json_t *norms)
