@@ -27,13 +27,6 @@ typedef struct rt_job_env {
 /* A nonzero answer stops the job with RT_INTERRUPTED. */
 typedef int (*rt_job_progress_fn)(void *ctx, const char *what, uint64_t done, uint64_t total);
 
-/* What a person should hear of when a job is done. What does not fit is left out. */
-enum { RT_JOB_NOTES = 32 };
-typedef struct rt_job_notes {
-    char text[RT_JOB_NOTES][320];
-    uint32_t count;
-} rt_job_notes;
-
 /* ---- runs: distil, train, plan (job_run.c) ---- */
 
 typedef enum rt_job_kind {
@@ -107,7 +100,7 @@ typedef struct rt_job_evaluation {
     const char *weights, *weights_chosen; /* "native"; the sentence that says why */
     const float *kl;                      /* (positions) KL(teacher||model), rising */
     uint32_t rows;
-    rt_job_notes notes;
+    rt_notes notes;
 } rt_job_evaluation;
 int rt_job_evaluate(rt_job_evaluation *out, const rt_job_evaluate_opts *o, rt_err *e);
 void rt_job_evaluation_free(rt_job_evaluation *v); /* accepts zeroes */
@@ -169,7 +162,7 @@ typedef struct rt_job_convert_opts {
 
 typedef struct rt_job_conversion {
     rt_convert v; /* dtypes, sizes, and the comparison with what was read back */
-    rt_job_notes notes;
+    rt_notes notes;
     const char *modelfile; /* its path; null: none was written */
     const char *family;    /* of it: the family of the chat template; null: none that can be written out */
     bool chat;             /* there is a chat template */
@@ -191,7 +184,7 @@ typedef struct rt_job_initialised {
     uint64_t parameters, bytes;
     uint32_t fallbacks; /* matrices of another type, because their rows do not fill its blocks */
     bool tokenizer;
-    rt_job_notes notes;
+    rt_notes notes;
     double seconds;
 } rt_job_initialised;
 /* A model with random weights. */

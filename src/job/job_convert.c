@@ -77,7 +77,7 @@ static int prepare_modelfile(work *w, const rt_job_convert_opts *o, rt_err *e)
         RT_TRY(rt_no_memory(e, "a path"));
     rc = rt_text_from_model(&text, from, c->v.config, w->in->path, &why);
     if (rc < 0 && rc != RT_NOMEM) {
-        rt_job_note(&c->notes, "no Modelfile was written: %s", why.text);
+        rt_note(&c->notes, "no Modelfile was written: %s", why.text);
         c->modelfile = NULL;
         return RT_OK;
     }
@@ -136,7 +136,7 @@ int rt_job_convert(rt_job_conversion **out, const rt_model_file *in, const rt_jo
     if (rc == RT_INTERRUPTED) rt_fail(e, rc, "interrupted: %s was not written", to.path);
     if (rc < 0) goto out;
     if (w->seen.modelfile) RT_TRY(rt_file_write(w->seen.modelfile, w->modelfile.data, w->modelfile.len, e));
-    for (uint32_t i = 0; i < in->note_count; i++) rt_job_note(&w->seen.notes, "%s", in->notes[i]);
+    for (uint32_t i = 0; i < in->note_count; i++) rt_note(&w->seen.notes, "%s", in->notes[i]);
     *out = &w->seen;
     w = NULL;
 out:

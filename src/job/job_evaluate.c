@@ -192,7 +192,7 @@ static int keep(work *w, rt_err *e)
     rt_str why = { 0 };
     bool teacher = in->teacher != NULL;
     v->rows = rt_eval_set_rows(w->set);
-    for (uint32_t i = 0; i < in->note_count; i++) rt_job_note(&v->notes, "%s", in->notes[i]);
+    v->notes = in->notes;
     v->model = rt_arena_strdup(&v->arena, in->student->name);
     if (teacher) {
         rt_weights_say(&why, &w->weights);

@@ -1,11 +1,9 @@
-/* job_internal.h - shared by the files of jobs: notes, what an output model is to be, the reasons to refuse it before
+/* job_internal.h - shared by the files of jobs: what an output model is to be, the reasons to refuse it before
  * any work is done and the tokenizer that goes into it (job_output.c), one text as ids (job_tokenize.c). */
 #ifndef RT_JOB_JOB_INTERNAL_H
 #define RT_JOB_JOB_INTERNAL_H
 
 #include "job/job.h"
-
-void rt_job_note(rt_job_notes *n, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Format and dtype of the output; *mix is null where dtype is. RT_USAGE with the nearest name. */
 int rt_job_output_kind(const rt_job_output *o, const char *dtype, rt_container *to, const rt_mix **mix, rt_err *e);
@@ -19,7 +17,7 @@ int rt_job_output_fits(const char *path, uint64_t bytes, rt_err *e);
 /* out: what to give to the writer for an output in this format. It points into in and into a. none: only what is not
  * the tokenizer's (generation_config.json). What could not be taken along is said in notes. */
 int rt_job_output_text(rt_model_text *out, const rt_model_text *in, bool none, rt_container to,
-                       const rt_model_config *c, rt_arena *a, rt_job_notes *notes, rt_err *e);
+                       const rt_model_config *c, rt_arena *a, rt_notes *notes, rt_err *e);
 
 /* A tokenizer that is named for a model that has none: a tokenizer.json (its tokenizer_config.json and chat template
  * are taken along where they lie beside it), or any model. */

@@ -7,21 +7,10 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-
-void rt_job_note(rt_job_notes *n, const char *format, ...)
-{
-    va_list args;
-    if (n->count == RT_JOB_NOTES) return;
-    va_start(args, format);
-    vsnprintf(n->text[n->count++], sizeof n->text[0], format, args);
-    va_end(args);
-}
 
 /* ---- format and dtype ---- */
 
@@ -135,24 +124,24 @@ int rt_job_output_fits(const char *path, uint64_t bytes, rt_err *e)
 /* ---- the tokenizer ---- */
 
 /* A sentence per line. */
-static void add_notes(rt_job_notes *n, const rt_str *lines)
+static void add_notes(rt_notes *n, const rt_str *lines)
 {
     for (const char *p = lines->data; p && *p;) {
         size_t len = strcspn(p, "\n");
-        if (len) rt_job_note(n, "%.*s", (int)len, p);
+        if (len) rt_note(n, "%.*s", (int)len, p);
         p += len + (p[len] == '\n');
     }
 }
 
 int rt_job_output_text(rt_model_text *out, const rt_model_text *in, bool none, rt_container to,
-                       const rt_model_config *c, rt_arena *a, rt_job_notes *notes, rt_err *e)
+                       const rt_model_config *c, rt_arena *a, rt_notes *notes, rt_err *e)
 {
     rt_str lost = { 0 };
     bool has = in->tokenizer_json.data || in->has_vocab;
     *out = (rt_model_text){ .generation_config = in->generation_config, .unk = -1, .pad = -1, .eot = -1 };
     if (none || (!has && !in->chat_template.data && in->side_count == 0)) return RT_OK;
     if (to == RT_CONTAINER_SAFETENSORS) {
-        rt_job_note(notes, "a .safetensors file holds no tokenizer: it is left out; --to hf takes it along");
+        rt_note(notes, "a .safetensors file holds no tokenizer: it is left out; --to hf takes it along");
         return RT_OK;
     }
     int rc = rt_model_text_for(out, in, to, c->vocab, a, &lost, e);

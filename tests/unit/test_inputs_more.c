@@ -217,8 +217,8 @@ static void test_stats_of_sources(void **state)
     assert_int_equal(s->kinds[RT_RECORD_TEXT], 3);
     assert_int_equal(s->kinds[RT_RECORD_COMPLETION], 1);
     assert_true(s->bytes > 0);
-    assert_int_equal(in->note_count, 1);
-    assert_non_null(strstr(in->notes[0], "2 records at fault"));
+    assert_int_equal(in->notes.count, 1);
+    assert_non_null(strstr(in->notes.text[0], "2 records at fault"));
     rt_inputs_close(in);
 }
 

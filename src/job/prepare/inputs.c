@@ -8,12 +8,12 @@
 #include <stdio.h>
 #include <string.h>
 
-void rt_inputs_note(rt_inputs *in, const char *format, ...)
+void rt_note(rt_notes *n, const char *format, ...)
 {
     va_list args;
-    if (in->note_count == RT_MAX_NOTES) return;
+    if (n->count == RT_NOTES) return;
     va_start(args, format);
-    vsnprintf(in->notes[in->note_count++], sizeof in->notes[0], format, args);
+    vsnprintf(n->text[n->count++], sizeof n->text[0], format, args);
     va_end(args);
 }
 
@@ -25,7 +25,7 @@ static int open_model(rt_inputs *in, const char *spec, const char *who, const rt
     RT_TRY(rt_model_file_open(file, spec, env, e));
     rt_model_file *m = *file;
     RT_TRY(rt_model_file_check(m, e));
-    for (uint32_t i = 0; i < m->note_count; i++) rt_inputs_note(in, "%s: %s", who, m->notes[i]);
+    for (uint32_t i = 0; i < m->note_count; i++) rt_note(&in->notes, "%s: %s", who, m->notes[i]);
     if (m->text.tokenizer_json.data || m->text.has_vocab)
         RT_TRY(rt_text_from_model(text, &m->text, &m->config, m->path, e));
 out:
@@ -95,8 +95,8 @@ static int choose_template(rt_inputs *in, const rt_settings *s, rt_err *e)
     in->template_text = teacher ? tt : ut;
     in->template_from = teacher ? "teacher" : "student";
     if (!want && teacher && u && u->chat && !same_span(tt, ut))
-        rt_inputs_note(in, "the chat templates differ; the teacher's is used, and written to the output "
-                           "(--chat-template student takes the other)");
+        rt_note(&in->notes, "the chat templates differ; the teacher's is used, and written to the output "
+                            "(--chat-template student takes the other)");
     return RT_OK;
 }
 

@@ -12,7 +12,13 @@
 #include "text/data/data_rows.h"
 #include "text/data/model_text.h"
 
-enum { RT_MAX_NOTES = 32 };
+/* What a person should hear of. What does not fit is left out. */
+enum { RT_NOTES = 32 };
+typedef struct rt_notes {
+    char text[RT_NOTES][320];
+    uint32_t count;
+} rt_notes;
+void rt_note(rt_notes *n, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 typedef struct rt_inputs {
     rt_arena arena;
@@ -31,8 +37,7 @@ typedef struct rt_inputs {
     rt_tokenize_stats stats; /* of what was tokenized now */
     rt_rows_count counted;   /* of the training sources, after rt_inputs_rows */
     rt_rows *train, *held;
-    char notes[RT_MAX_NOTES][320]; /* what a person should hear of */
-    uint32_t note_count;
+    rt_notes notes;
 } rt_inputs;
 
 typedef struct rt_inputs_opts {
@@ -62,8 +67,6 @@ int rt_inputs_rows(rt_inputs *in, const rt_settings *s, const rt_resolved *r, rt
 /* The sources for the record: {"train": [{"name", "weight", "shards": [{"name", "hash", "records", "tokens",
  * "trained"}]}], "eval": [...]} */
 int rt_inputs_to_json(json_t **out, const rt_inputs *in, rt_err *e);
-/* Something that a person should hear of. */
-void rt_inputs_note(rt_inputs *in, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* What the encoder needs of text and template. */
 rt_data_text rt_inputs_text(const rt_inputs *in, int64_t now);
 void rt_inputs_close(rt_inputs *in); /* accepts null */

@@ -218,7 +218,7 @@ static int open_list(rt_inputs *in, const rt_setting_list *specs, const char *ki
     if (!path) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a path"));
     if (rt_path_exists(path)) return open_index(in, path, s, o, sources, count, e);
     RT_TRY(rt_data_list_open(&l, specs->text, specs->count, o->env, e));
-    for (uint32_t i = 0; i < l.note_count; i++) rt_inputs_note(in, "%s", l.notes[i]);
+    for (uint32_t i = 0; i < l.note_count; i++) rt_note(&in->notes, "%s", l.notes[i]);
     rt_rows_source *list = rt_arena_alloc(&in->arena, l.source_count * sizeof *list);
     if (!list) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for the data's sources"));
     for (uint32_t i = 0; i < l.source_count; i++) {
@@ -249,8 +249,8 @@ int rt_inputs_data(rt_inputs *in, const rt_settings *s, const rt_inputs_opts *o,
     for (uint32_t i = 0; i < in->eval_count; at += in->eval_sources[i++].count)
         in->eval_sources[i].shards = in->shards + at;
     if (in->stats.bad)
-        rt_inputs_note(in, "%llu records at fault were skipped; the first: %s", (unsigned long long)in->stats.bad,
-                       in->stats.first_bad);
+        rt_note(&in->notes, "%llu records at fault were skipped; the first: %s", (unsigned long long)in->stats.bad,
+                in->stats.first_bad);
 out:
     return rc;
 }

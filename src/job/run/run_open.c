@@ -36,7 +36,7 @@ static int open_inputs(rt_run *r, rt_err *e)
                        "the data makes %" PRIu64 " rows of %u tokens, less than one --batch of %u; give more "
                        "data, or lower --batch or --seq-len",
                        r->facts.rows_per_epoch, r->resolved.seq_len, r->resolved.batch));
-    for (uint32_t i = 0; i < r->in->note_count; i++) rt_run_note(r, "%s", r->in->notes[i]);
+    for (uint32_t i = 0; i < r->in->notes.count; i++) rt_run_note(r, "%s", r->in->notes.text[i]);
     if (r->resolved.steps < 200)
         rt_run_note(r, "only %u steps: distillation usually needs some hundreds; --epochs or --steps asks for more",
                     r->resolved.steps);
