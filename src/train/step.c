@@ -272,8 +272,6 @@ static int fault_message(const rt_trainer *t, const rt_fault *f, rt_err *e)
 
 /* ---- results ---- */
 
-static bool wide_scalars(const rt_trainer *t) { return t->plan->opts.policy.scalar == RT_DTYPE_F64; }
-
 static int ask_scalars(rt_trainer *t, rt_view v, rt_scalars *to, rt_ticket *ticket, rt_err *e)
 {
     return rt_exec_read_later(t->x, v, to, rt_dtype_bytes(t->plan->opts.policy.scalar, v.cols), ticket, e);
@@ -281,7 +279,7 @@ static int ask_scalars(rt_trainer *t, rt_view v, rt_scalars *to, rt_ticket *tick
 
 static double scalar(const rt_trainer *t, const rt_scalars *s, uint32_t i)
 {
-    return wide_scalars(t) ? s->f64[i] : s->f32[i];
+    return t->plan->opts.policy.scalar == RT_DTYPE_F64 ? s->f64[i] : s->f32[i];
 }
 
 /* What the host wants to know of a step, as it is behind the step's last program. */
@@ -332,7 +330,7 @@ static int collect(const rt_trainer *t, const rt_step_begun *b, rt_step_result *
         RT_TRY(rt_fail(e, RT_INTERNAL, "step %u: the device trained %llu positions and the host had counted %u",
                        b->step, (unsigned long long)out->trained, b->tokens));
     out->loss = o->ce_weight * out->ce;
-    if (t->plan->teacher) out->loss += o->kd_weight * (o->t2 ? o->temperature * o->temperature : 1.0) * out->div;
+    if (t->plan->teacher) out->loss += rt_loss_kd_weight(o) * out->div;
 out:
     return rc;
 }

@@ -79,24 +79,25 @@ static void declare_data(rt_step_plan *s)
         s->vmask = rt_space_buf(sp, RT_CLASS_INPUT, RT_DTYPE_U32, 1, (o->student->vocab + 31) / 32, "common ids");
 }
 
+static rt_view moment(rt_step_plan *s, const rt_param *p, const char *what)
+{
+    char name[RT_NAME_BYTES], text[RT_NAME_BYTES + 16];
+    snprintf(text, sizeof text, "%s %s", rt_param_name(name, p), what);
+    return rt_space_buf(s->space, RT_CLASS_STATE, s->opts.policy.scalar, p->value.rows, p->value.cols, text);
+}
+
 static int declare_moments(rt_step_plan *s, rt_err *e)
 {
     const rt_decoder *d = s->student;
-    char name[RT_NAME_BYTES], text[RT_NAME_BYTES + 16];
     s->moments = rt_arena_alloc(&s->arena, sizeof *s->moments * d->param_count);
     if (!s->moments) return rt_fail(e, RT_NOMEM, "no memory for the optimizer's state");
     for (uint32_t i = 0; i < d->param_count; i++) {
         const rt_param *p = &d->params[i];
         rt_moments *m = &s->moments[i];
         if (!p->grad.buf) continue;
-        rt_param_name(name, p);
-        snprintf(text, sizeof text, "%s m", name);
-        m->m = rt_space_buf(s->space, RT_CLASS_STATE, s->opts.policy.scalar, p->value.rows, p->value.cols, text);
-        snprintf(text, sizeof text, "%s v", name);
-        m->v = rt_space_buf(s->space, RT_CLASS_STATE, s->opts.policy.scalar, p->value.rows, p->value.cols, text);
-        if (s->opts.policy.weight == s->opts.policy.scalar) continue;
-        snprintf(text, sizeof text, "%s master", name);
-        m->master = rt_space_buf(s->space, RT_CLASS_STATE, s->opts.policy.scalar, p->value.rows, p->value.cols, text);
+        m->m = moment(s, p, "m");
+        m->v = moment(s, p, "v");
+        if (s->opts.policy.weight != s->opts.policy.scalar) m->master = moment(s, p, "master");
     }
     return RT_OK;
 }
@@ -121,16 +122,6 @@ out:
     return rc;
 }
 
-static void record_teacher(rt_step_plan *s, rt_plan *p)
-{
-    rt_decoder_forward(p, s->teacher, &s->tokens, NULL, s->teacher_hidden);
-}
-
-static void record_ahead(rt_step_plan *s, rt_plan *p)
-{
-    rt_decoder_forward(p, s->teacher, &s->ahead_tokens, NULL, s->ahead_hidden);
-}
-
 /* The teacher's hidden state of this micro-batch: it is there, or is taken from what was computed ahead. */
 static void take_hidden(rt_step_plan *s, rt_plan *p)
 {
@@ -139,17 +130,6 @@ static void take_hidden(rt_step_plan *s, rt_plan *p)
     if (!s->ahead_hidden.buf) return;
     rt_plan_label(p, "teacher's rows");
     rt_emit_embed_fwd(p, s->teacher_hidden, s->ahead_hidden, s->ahead_rows);
-}
-
-static rt_loss_io loss_io(const rt_step_plan *s, rt_view hidden)
-{
-    return (rt_loss_io){ .hidden = hidden,
-                         .teacher_hidden = s->teacher_hidden,
-                         .target = s->target,
-                         .step = s->step,
-                         .fault = s->fault,
-                         .sums = s->sums,
-                         .vmask = s->vmask };
 }
 
 /* more: what earlier micro-batches left is added to. */
@@ -164,7 +144,13 @@ static int record_micro(rt_step_plan *s, rt_plan *p, bool more, rt_err *e)
     for (uint32_t i = 0; more && i < d->param_count; i++)
         if (d->params[i].grad.buf) rt_plan_assume_defined(p, d->params[i].grad);
     if (more) rt_plan_assume_defined(p, s->sums);
-    rt_loss_io io = loss_io(s, rt_act(p, p->policy.act, N, C, "hidden"));
+    rt_loss_io io = { .hidden = rt_act(p, p->policy.act, N, C, "hidden"),
+                      .teacher_hidden = s->teacher_hidden,
+                      .target = s->target,
+                      .step = s->step,
+                      .fault = s->fault,
+                      .sums = s->sums,
+                      .vmask = s->vmask };
     io.dhidden = rt_act(p, p->policy.act, N, C, "dhidden");
     rt_decoder_forward(p, d, &s->tokens, trace, io.hidden);
     rt_loss_record(p, d, s->teacher, &io, &s->opts.loss, s->opts.chunk);
@@ -307,16 +293,17 @@ static int record_all(rt_step_plan *s, rt_err *e)
         if (!is_there(s, i)) continue;
         RT_TRY(rt_plan_new(&s->plan[i], s->space, names[i], &s->opts.policy, e));
         s->index[i] = n++;
+        rt_plan *p = s->plan[i];
         switch (i) {
-        case RT_PROGRAM_TEACHER: record_teacher(s, s->plan[i]); break;
-        case RT_PROGRAM_AHEAD: record_ahead(s, s->plan[i]); break;
-        case RT_PROGRAM_UPDATE: record_update(s, s->plan[i]); break;
-        case RT_PROGRAM_EVAL: record_eval(s, s->plan[i]); break;
-        case RT_PROGRAM_LOGITS: record_logits(s, s->plan[i]); break;
-        case RT_PROGRAM_START: record_start(s, s->plan[i]); break;
-        default: RT_TRY(record_micro(s, s->plan[i], i == RT_PROGRAM_NEXT, e));
+        case RT_PROGRAM_TEACHER: rt_decoder_forward(p, s->teacher, &s->tokens, NULL, s->teacher_hidden); break;
+        case RT_PROGRAM_AHEAD: rt_decoder_forward(p, s->teacher, &s->ahead_tokens, NULL, s->ahead_hidden); break;
+        case RT_PROGRAM_UPDATE: record_update(s, p); break;
+        case RT_PROGRAM_EVAL: record_eval(s, p); break;
+        case RT_PROGRAM_LOGITS: record_logits(s, p); break;
+        case RT_PROGRAM_START: record_start(s, p); break;
+        default: RT_TRY(record_micro(s, p, i == RT_PROGRAM_NEXT, e));
         }
-        RT_TRY(rt_plan_status(s->plan[i], e));
+        RT_TRY(rt_plan_status(p, e));
     }
 out:
     return rc;
