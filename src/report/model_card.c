@@ -25,7 +25,7 @@ static void put_name(rt_str *s, const char *name)
     rt_str_append(s, "`");
 }
 
-static bool is_adapter(const rt_card *c) { return c->lora_rank > 0; }
+static bool is_adapter(const rt_card *c) { return c->settings->lora_rank > 0; }
 
 static void put_front(rt_str *s, const rt_card *c)
 {
@@ -54,15 +54,12 @@ static void put_opening(rt_str *s, const rt_card *c)
     rt_str_append(s, is_adapter(c) ? "\n\nA LoRA adapter for " : "\n\nThe student is ");
     put_name(s, c->student);
     if (c->from_random && !is_adapter(c)) rt_str_append(s, ", which began as random weights");
+    rt_str_append(s, is_adapter(c) ? ", trained" : "; it was trained");
     if (c->teacher) {
-        rt_str_append(s, is_adapter(c) ? ", trained" : "; it was trained");
         rt_str_append(s, " to give the probabilities of ");
         put_name(s, c->teacher);
-        rt_str_append(s, " on every trained position of the data");
-    } else {
-        rt_str_append(s, is_adapter(c) ? ", trained" : "; it was trained");
-        rt_str_append(s, " on text with cross-entropy");
     }
+    rt_str_append(s, c->teacher ? " on every trained position of the data" : " on text with cross-entropy");
     rt_str_printf(s, ". These are the weights of step %u of %u, %s. Written by retort %s.\n\n", c->saved_step, c->steps,
                   c->is_best ? "the best on held-out text" : "the last", c->version ? c->version : "");
 }
@@ -113,21 +110,23 @@ static void put_held(rt_str *s, const rt_card *c)
 
 static void put_settings(rt_str *s, const rt_card *c)
 {
+    const rt_settings *v = c->settings;
     rt_str_append(s, "## Training\n\n| setting | value |\n|---|---|\n");
     if (c->teacher)
-        rt_str_printf(s, "| loss | %.4g × cross-entropy + %.4g × %s at temperature %.4g |\n", c->ce_weight,
-                      c->kd_weight, c->divergence, c->temperature);
+        rt_str_printf(s, "| loss | %.4g × cross-entropy + %.4g × %s at temperature %.4g |\n", v->ce_weight,
+                      v->kd_weight, v->divergence, v->temperature);
     else
         rt_str_append(s, "| loss | cross-entropy |\n");
     if (is_adapter(c))
-        rt_str_printf(s, "| LoRA | rank %u, alpha %.4g, targets %s |\n", c->lora_rank, c->lora_alpha, c->lora_targets);
-    rt_str_printf(s, "| steps | %u of %u rows of %u positions |\n", c->steps, c->batch, c->seq_len);
+        rt_str_printf(s, "| LoRA | rank %" PRIu64 ", alpha %.4g, targets %s |\n", v->lora_rank, v->lora_alpha,
+                      v->lora_targets);
+    rt_str_printf(s, "| steps | %u of %" PRIu64 " rows of %" PRIu64 " positions |\n", c->steps, v->batch, v->seq_len);
     rt_str_printf(s, "| data gone through | %" PRIu64 " tokens, %" PRIu64 " of them trained |\n", c->tokens,
                   c->trained);
-    rt_str_printf(s, "| learning rate | %.4g, %s, warm-up %u steps |\n", c->lr, c->schedule, c->warmup);
+    rt_str_printf(s, "| learning rate | %.4g, %s, warm-up %u steps |\n", v->lr, v->schedule, c->warmup);
     rt_str_printf(s, "| optimizer | AdamW, betas %.4g, %.4g, weight decay %.4g, gradient norm at most %.4g |\n",
-                  c->beta1, c->beta2, c->weight_decay, c->max_grad_norm);
-    rt_str_printf(s, "| seed | %" PRIu64 " |\n| stored as | %s |\n\n", c->seed, rt_dtype_name(c->save_dtype));
+                  c->beta1, c->beta2, v->weight_decay, v->max_grad_norm);
+    rt_str_printf(s, "| seed | %" PRIu64 " |\n| stored as | %s |\n\n", v->seed, v->save_dtype);
 }
 
 /* ---- how to load it ---- */
@@ -161,7 +160,7 @@ static void put_loading(rt_str *s, const rt_card *c)
     rt_str_append(s, "## Use\n\n`.` is this folder.\n\n");
     put_transformers(s, c);
     if (!c->tokenizer) return;
-    if (is_adapter(c) && !c->merged) {
+    if (is_adapter(c) && !c->settings->merge) {
         rt_str_printf(
             s,
             "llama.cpp and Ollama take the whole model: `retort %s --resume --merge --out .` beside the run's "

@@ -8,12 +8,11 @@
 
 #include "base/str.h"
 #include "format/metrics.h"
-#include "num/dtype.h"
+#include "settings/settings.h"
 
 typedef struct rt_card {
     const char *student, *teacher; /* names; teacher null: none */
     bool from_random;              /* the student began as random weights, so it has no base model */
-    bool merged;                   /* with adapters: the folder merged/ is there too */
     bool tokenizer, chat;          /* the output has a tokenizer, a chat template */
     const char *version;           /* of retort */
     /* what was measured */
@@ -22,14 +21,9 @@ typedef struct rt_card {
     bool is_best;
     uint64_t tokens, trained; /* positions gone through, and of them trained */
     /* how it was trained */
-    const char *divergence, *schedule, *lora_targets;
-    double ce_weight, kd_weight, temperature;
-    uint32_t lora_rank; /* 0: no adapters */
-    double lora_alpha;
-    uint32_t steps, batch, seq_len, warmup;
-    double lr, beta1, beta2, weight_decay, max_grad_norm;
-    uint64_t seed;
-    rt_dtype save_dtype;
+    const rt_settings *settings; /* as resolved; with adapters and --merge the folder merged/ is there too */
+    uint32_t steps, warmup;
+    double beta1, beta2;
 } rt_card;
 
 /* Errors are sticky in out. */

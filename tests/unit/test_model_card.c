@@ -5,8 +5,21 @@
 
 #include <math.h>
 
+static rt_settings settings;
+
 static rt_card card(void)
 {
+    settings = (rt_settings){ .divergence = "forward-kl",
+                              .schedule = "cosine",
+                              .lora_targets = "all",
+                              .ce_weight = 0.1,
+                              .kd_weight = 0.9,
+                              .temperature = 2,
+                              .batch = 32,
+                              .seq_len = 512,
+                              .lr = 5e-5,
+                              .seed = 7,
+                              .save_dtype = "bf16" };
     return (rt_card){
         .student = "Qwen/Qwen2.5-0.5B",
         .teacher = "Qwen/Qwen2.5-7B",
@@ -25,19 +38,9 @@ static rt_card card(void)
         .is_best = true,
         .tokens = 1000000,
         .trained = 600000,
-        .divergence = "forward-kl",
-        .schedule = "cosine",
-        .lora_targets = "all",
-        .ce_weight = 0.1,
-        .kd_weight = 0.9,
-        .temperature = 2,
+        .settings = &settings,
         .steps = 300,
-        .batch = 32,
-        .seq_len = 512,
         .warmup = 10,
-        .lr = 5e-5,
-        .seed = 7,
-        .save_dtype = RT_DTYPE_BF16,
     };
 }
 
@@ -100,10 +103,10 @@ static void test_adapter(void **state)
 {
     (void)state;
     rt_card c = card();
-    c.lora_rank = 1;
-    c.lora_alpha = 32;
+    settings.lora_rank = 1;
+    settings.lora_alpha = 32;
     has(&c, "library_name: peft\n");
-    c.lora_rank = 16;
+    settings.lora_rank = 16;
     has(&c, "library_name: peft\n");
     has(&c, "tags:\n- lora\n- distillation\n");
     has(&c, "A LoRA adapter for `Qwen/Qwen2.5-0.5B`");
@@ -112,7 +115,7 @@ static void test_adapter(void **state)
     lacks(&c, "AutoModelForCausalLM");
     has(&c, "retort distill --resume --merge --out .");
     lacks(&c, "ollama create");
-    c.merged = true;
+    settings.merge = true;
     has(&c, "retort convert merged model.gguf");
     lacks(&c, "--resume");
     c.from_random = true; /* an adapter is of no use without its base */
@@ -131,7 +134,7 @@ static void test_alone(void **state)
     has(&c, "| | before | after |\n|---|---|---|\n| cross-entropy | 3.5000 ± 0.0200 | 2.7500 ± 0.0200 |\n");
     lacks(&c, "teacher");
     has(&c, "| loss | cross-entropy |\n");
-    c.lora_rank = 4;
+    settings.lora_rank = 4;
     has(&c, "retort train --resume --merge --out .");
 }
 

@@ -10,7 +10,7 @@ int rt_control_report(rt_report_run **out, const char *folder, rt_err *e)
     rt_arena a = { 0 };
     char *path = rt_path_join(&a, folder, "../control"), *begun = path ? rt_path_join(&a, path, "run") : NULL;
     *out = NULL;
-    if (!begun) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a path"));
+    if (!begun) RT_TRY(rt_no_memory(e, "a path"));
     if (rt_path_is_dir(begun)) RT_TRY(rt_report_run_open(out, path, e));
 out:
     rt_arena_free(&a);
@@ -27,7 +27,6 @@ int rt_run_write_card(rt_run *r, const rt_run_summary *s, rt_err *e)
     rt_card c = { .student = in->student->name,
                   .teacher = in->teacher ? in->teacher->name : NULL,
                   .from_random = in->student->config.random_init,
-                  .merged = r->settings->merge,
                   .tokenizer = r->text.tokenizer_json.data != NULL,
                   .chat = r->text.chat_template.data != NULL,
                   .version = r->opts->version,
@@ -37,27 +36,13 @@ int rt_run_write_card(rt_run *r, const rt_run_summary *s, rt_err *e)
                   .is_best = s->is_best,
                   .tokens = r->loop.state.tokens,
                   .trained = r->loop.state.trained,
-                  .divergence = r->settings->divergence,
-                  .schedule = rt_schedule_name(v->schedule.kind),
-                  .lora_targets = r->settings->lora_targets,
-                  .ce_weight = v->loss.ce_weight,
-                  .kd_weight = v->loss.kd_weight,
-                  .temperature = v->loss.temperature,
-                  .lora_rank = v->lora.rank,
-                  .lora_alpha = v->lora.alpha,
+                  .settings = r->settings,
                   .steps = v->steps,
-                  .batch = v->batch,
-                  .seq_len = v->seq_len,
                   .warmup = v->schedule.warmup,
-                  .lr = v->schedule.lr,
                   .beta1 = v->beta1,
-                  .beta2 = v->beta2,
-                  .weight_decay = v->weight_decay,
-                  .max_grad_norm = v->max_grad_norm,
-                  .seed = v->seed,
-                  .save_dtype = v->save_dtype };
+                  .beta2 = v->beta2 };
     rt_model_card(&text, &c);
-    if (!path || text.failed) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for the model card"));
+    if (!path || text.failed) RT_TRY(rt_no_memory(e, "the model card"));
     RT_TRY(rt_file_write(path, text.data, text.len, e));
 out:
     rt_str_free(&text);
@@ -69,7 +54,7 @@ int rt_run_write_report(rt_run *r, rt_err *e)
     int rc;
     rt_report_run *runs[2] = { 0 };
     char *path = rt_path_join(&r->arena, r->run, "report.html");
-    if (!path) return rt_fail(e, RT_NOMEM, "no memory for a path");
+    if (!path) return rt_no_memory(e, "a path");
     RT_TRY(rt_report_run_open(&runs[0], r->run, e));
     RT_TRY(rt_control_report(&runs[1], r->run, e));
     RT_TRY(rt_report_write(path, runs, runs[1] ? 2 : 1, e));
