@@ -320,13 +320,14 @@ static void a_run_is_the_sum_of_its_parts(void **state)
 {
     (void)state;
     const rt_pace p = { .step = 1, .eval = 10, .save = 100, .best = 200, .finish = 500 };
-    const rt_pace_every share = { { 25, true }, { 50, true } }, count = { { 30, false }, { 100, false } };
+    const rt_settings share = { .eval_every = { 25, true }, .save_every = { 50, true } },
+                      count = { .eval_every = { 30, false }, .save_every = { 100, false } };
     assert_true(rt_pace_total(&p, 0, 100, &share) == 100 + 5 * 10 + 2 * 100 + 4 * 200 + 500);
     assert_true(rt_pace_total(&p, 0, 100, &count) == 100 + 5 * 10 + 1 * 100 + 4 * 200 + 500); /* 30 60 90 100 */
     assert_true(rt_pace_total(&p, 60, 100, &count) == 40 + 2 * 10 + 1 * 100 + 2 * 200 + 500);
     /* A checkpoint every half hour, however many steps that is. */
     const rt_pace slow = { .step = 3600, .save = 1 };
-    const rt_pace_every once = { { 100, true }, { 100, true } };
+    const rt_settings once = { .eval_every = { 100, true }, .save_every = { 100, true } };
     assert_true(rt_pace_total(&slow, 0, 10, &once) == 10 * 3600 + 20);
 }
 
@@ -334,9 +335,9 @@ static void steps_fill_a_time(void **state)
 {
     (void)state;
     const rt_pace p = { .step = 0.5, .eval = 2, .save = 3, .best = 0.25, .finish = 7 };
-    const rt_pace_every every[] = { { { 5, true }, { 10, true } },
-                                    { { 10, false }, { 25, false } },
-                                    { { 1, false }, { 100, true } } };
+    const rt_settings every[] = { { .eval_every = { 5, true }, .save_every = { 10, true } },
+                                  { .eval_every = { 10, false }, .save_every = { 25, false } },
+                                  { .eval_every = { 1, false }, .save_every = { 100, true } } };
     for (int i = 0; i < 3; i++)
         for (double t = 13; t < 5000; t *= 1.3) {
             uint64_t n = rt_pace_steps(&p, t, &every[i]);

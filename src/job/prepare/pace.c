@@ -36,16 +36,16 @@ static uint64_t times(rt_share every, uint64_t done, uint64_t steps)
     return steps / k - done / k + (steps % k != 0);
 }
 
-double rt_pace_total(const rt_pace *p, uint64_t done, uint64_t steps, const rt_pace_every *every)
+double rt_pace_total(const rt_pace *p, uint64_t done, uint64_t steps, const rt_settings *every)
 {
-    uint64_t evals = times(every->eval, done, steps), saves = times(every->save, done, steps);
+    uint64_t evals = times(every->eval_every, done, steps), saves = times(every->save_every, done, steps);
     double total = (double)(steps - done) * p->step + (double)evals * (p->eval + p->best) + p->finish;
     if (done == 0) total += p->eval;
     double by_clock = floor(total / RT_SAVE_SECONDS);
     return total + fmax((double)saves, by_clock) * p->save;
 }
 
-uint64_t rt_pace_steps(const rt_pace *p, double seconds, const rt_pace_every *every)
+uint64_t rt_pace_steps(const rt_pace *p, double seconds, const rt_settings *every)
 {
     uint64_t below = 0, above = 1000000000;
     while (above - below > 1) {

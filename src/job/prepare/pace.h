@@ -16,18 +16,13 @@ typedef struct rt_pace {
     double finish;           /* after the last step: the model at the root, read back and measured */
 } rt_pace;
 
-/* How often, as the settings say it. */
-typedef struct rt_pace_every {
-    rt_share eval, save;
-} rt_pace_every;
-
 /* "8h", "90m", "1h30m", "45s", "1h30m20s"; RT_USAGE for anything else, and for nothing at all. */
 int rt_parse_duration(const char *text, double *seconds, rt_err *e);
 
-/* From step `done` to the end: steps, evaluations (the one before the first step, too, where done is 0), checkpoints by
- * count and by the clock, the end. */
-double rt_pace_total(const rt_pace *p, uint64_t done, uint64_t steps, const rt_pace_every *every);
+/* From step `done` to the end, evaluated and saved as often as every says: steps, evaluations (the one before the first
+ * step, too, where done is 0), checkpoints by count and by the clock, the end. */
+double rt_pace_total(const rt_pace *p, uint64_t done, uint64_t steps, const rt_settings *every);
 /* The most steps that end within seconds; 0: not even one. */
-uint64_t rt_pace_steps(const rt_pace *p, double seconds, const rt_pace_every *every);
+uint64_t rt_pace_steps(const rt_pace *p, double seconds, const rt_settings *every);
 
 #endif

@@ -96,9 +96,9 @@ int rt_run_cost_time(rt_run_cost *c, rt_run *r, rt_err *e)
     eval += seconds_of_samples(r, programs);
     RT_TRY(rt_run_pace(r, c->teacher_seconds + c->student_seconds + c->update_seconds + c->rows_seconds, eval, &c->pace,
                        e));
-    rt_pace_every every = { r->settings->eval_every, r->settings->save_every };
-    uint64_t steps = r->resolved.seconds > 0 ? rt_pace_steps(&c->pace, r->resolved.seconds, &every) : r->resolved.steps;
-    c->total = steps ? rt_pace_total(&c->pace, 0, steps, &every) : 0;
+    uint64_t steps =
+        r->resolved.seconds > 0 ? rt_pace_steps(&c->pace, r->resolved.seconds, r->settings) : r->resolved.steps;
+    c->total = steps ? rt_pace_total(&c->pace, 0, steps, r->settings) : 0;
     c->timed = true;
     count_process(c, r); /* what the device's libraries keep is there now */
 out:

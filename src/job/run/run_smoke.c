@@ -55,11 +55,6 @@ out:
     return rc;
 }
 
-static rt_pace_every intervals(const rt_run *r)
-{
-    return (rt_pace_every){ r->settings->eval_every, r->settings->save_every };
-}
-
 /* ---- the projection ---- */
 
 int rt_run_project(rt_run *r, bool *ends, rt_err *e)
@@ -73,8 +68,7 @@ int rt_run_project(rt_run *r, bool *ends, rt_err *e)
     rt_run_projection p = { .timed = n, .steps = last, .step = r->loop.state.seconds };
     if (n > 1) p.step = (r->loop.state.seconds - r->smoke.first) / (n - 1);
     RT_TRY(rt_run_pace(r, p.step, r->first.seconds, &pace, e));
-    rt_pace_every every = intervals(r);
-    p.total = rt_pace_total(&pace, 0, last, &every);
+    p.total = rt_pace_total(&pace, 0, last, r->settings);
     if (r->events.projected) r->events.projected(r->events.ctx, &p);
     *ends = r->opts->smoke;
 out:
@@ -138,13 +132,12 @@ int rt_run_fit_time(rt_run *r, rt_err *e)
     RT_TRY(time_steps(r, &step, &timed, e));
     RT_TRY(rt_evaluate(r->trainer, r->held, &measured, NULL, e));
     RT_TRY(rt_run_pace(r, step, measured.seconds, &pace, e));
-    rt_pace_every every = intervals(r);
     /* A twentieth stays for what changes while it runs. */
     double left = 0.95 * (limit - (rt_now() - r->smoke.opened));
-    uint64_t steps = rt_pace_steps(&pace, left, &every);
+    uint64_t steps = rt_pace_steps(&pace, left, r->settings);
     if (!steps)
         RT_TRY(rt_fail(e, RT_INVALID, "--time %s is too short: one step with its evaluation and saving takes %s", given,
-                       rt_format_duration(one, rt_pace_total(&pace, 0, 1, &every) + rt_now() - r->smoke.opened)));
+                       rt_format_duration(one, rt_pace_total(&pace, 0, 1, r->settings) + rt_now() - r->smoke.opened)));
     RT_TRY(settle_steps(r, steps, e));
     rt_run_note(r, "%u steps took %s each: --time %s is --steps %llu", timed, rt_format_seconds(one, step), given,
                 (unsigned long long)steps);
