@@ -1,7 +1,7 @@
 /* device.c - see device.h. */
 #include "job/device.h"
 
-#include "base/file.h"
+#include "base/json.h"
 
 enum { THREADS_MAX = 4096 };
 
@@ -55,15 +55,12 @@ int rt_job_pool_new(rt_pool **out, uint64_t threads, rt_err *e)
 /* The device that the run in the setting out began on. A file that cannot be read is told of when the run is opened. */
 static const char *device_of_run(const rt_settings *s, rt_arena *a)
 {
-    rt_str text = { 0 };
+    json_t *j = NULL;
     char *path = s->out ? rt_arena_printf(a, "%s/run/settings.json", s->out) : NULL;
-    json_t *j = path && rt_file_read(path, 4u << 20, &text, NULL) >= 0
-                    ? json_loadb(text.data ? text.data : "", text.len, 0, NULL)
-                    : NULL;
+    if (path) (void)rt_json_read(&j, path, NULL);
     const char *name = json_string_value(json_object_get(j, "device"));
     if (name) name = rt_arena_strdup(a, name);
     json_decref(j);
-    rt_str_free(&text);
     return name;
 }
 

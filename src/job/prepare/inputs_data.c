@@ -1,6 +1,8 @@
 /* inputs_data.c - the data of a run: text tokenized into shards once, shards opened, rows over them. See inputs.h. */
 #include "job/prepare/inputs.h"
 
+#include "base/json.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -179,10 +181,9 @@ static int open_index(rt_inputs *in, const char *path, const rt_settings *s, con
                       rt_rows_source **sources, uint32_t *count, rt_err *e)
 {
     int rc;
-    rt_str text = { 0 };
     json_t *all = NULL;
-    RT_TRY(rt_file_read(path, 64u << 20, &text, e));
-    all = json_loadb(text.data ? text.data : "", text.len, 0, NULL);
+    rc = rt_json_read(&all, path, e);
+    if (rc < 0 && rc != RT_FORMAT) goto out;
     *count = (uint32_t)json_array_size(all);
     *sources = rt_arena_alloc(&in->arena, *count * sizeof **sources + 1);
     if (!*count || !*sources) RT_TRY(rt_fail(e, RT_FORMAT, "%s cannot be read; remove it to tokenize again", path));
@@ -202,7 +203,6 @@ static int open_index(rt_inputs *in, const char *path, const rt_settings *s, con
         if (!(*sources)[i].name) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for the data's sources"));
     }
 out:
-    rt_str_free(&text);
     json_decref(all);
     return rc;
 }

@@ -248,24 +248,19 @@ static bool is_own(void *ctx, const char *name)
 int rt_dump_end(rt_dump *d, double lr, const rt_step_result *result, rt_err *e)
 {
     int rc;
-    char *text = NULL, *path;
-    json_t *norms = NULL, *j = NULL;
+    char *path;
+    json_t *norms = NULL;
     if (!d) return RT_OK;
     rt_json_init();
     path = rt_path_join(&d->arena, d->temp, "step.json");
     if (!path || !(norms = json_object())) RT_TRY(rt_no_memory(e, "the dump of a step"));
     RT_TRY(gradient_norms(d, norms, e));
-    j = step_json(d, lr, result, norms);
-    text = j ? json_dumps(j, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
-    if (!text) RT_TRY(rt_no_memory(e, "the dump of a step"));
-    RT_TRY(rt_file_write(path, text, strlen(text), e));
+    RT_TRY(rt_run_write_json(path, step_json(d, lr, result, norms), JSON_COMPACT | JSON_REAL_PRECISION(17), e));
     RT_TRY(rt_path_exists(d->path) ? rt_dir_replace(d->temp, d->path, is_own, d, e)
                                    : rt_dir_commit(d->temp, d->path, e));
     d->temp = NULL;
     rt_run_note(d->r, "step %u is written down in %s; tools/check_step.py computes it again", d->step, d->path);
 out:
-    rt_free(text);
     json_decref(norms);
-    json_decref(j);
     return rc;
 }

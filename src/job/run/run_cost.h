@@ -22,8 +22,7 @@ typedef struct rt_run_cost {
 } rt_run_cost;
 
 int rt_run_cost_new(rt_run_cost *out, const rt_run *r, rt_err *e);
-/* Adds time: every distinct op is run for a moment on the device, and the disk is tried. The run must not have begun.
- */
+/* Adds time: every distinct op is run for a moment on the device, and the disk is tried. The run has not begun. */
 int rt_run_cost_time(rt_run_cost *c, rt_run *r, rt_err *e);
 /* A page for people. ops: every op of every program behind it. */
 int rt_run_cost_text(const rt_run_cost *c, const rt_run *r, bool ops, rt_str *out, rt_err *e);

@@ -202,16 +202,9 @@ out:
 
 static int write_verdict(rt_run *r, const rt_findings *f, rt_err *e)
 {
-    int rc;
-    char *text = NULL, *path = rt_path_join(&r->arena, r->run, "verdict.json");
-    json_t *j = rt_findings_to_json(f);
-    text = j ? json_dumps(j, JSON_INDENT(2)) : NULL;
-    if (!text || !path) RT_TRY(rt_no_memory(e, "the evidence of a run"));
-    RT_TRY(rt_file_write(path, text, strlen(text), e));
-out:
-    rt_free(text);
-    json_decref(j);
-    return rc;
+    char *path = rt_path_join(&r->arena, r->run, "verdict.json");
+    if (!path) return rt_no_memory(e, "the evidence of a run");
+    return rt_run_write_json(path, rt_findings_to_json(f), JSON_INDENT(2), e);
 }
 
 int rt_run_evidence_end(rt_run *r, rt_run_summary *s, rt_err *e)

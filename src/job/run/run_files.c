@@ -22,6 +22,15 @@ void rt_run_note(const rt_run *r, const char *format, ...)
     r->events.note(r->events.ctx, text);
 }
 
+int rt_run_write_json(const char *path, json_t *j, size_t flags, rt_err *e)
+{
+    char *text = j ? json_dumps(j, flags) : NULL;
+    int rc = text ? rt_file_write(path, text, strlen(text), e) : rt_no_memory(e, path);
+    rt_free(text);
+    json_decref(j);
+    return rc;
+}
+
 /* ---- settings ---- */
 
 /* settings.json is what a resumed run reads; resolved.yaml says the same to a person, and --config takes it. The first
@@ -30,18 +39,13 @@ int rt_run_write_settings(rt_run *r, rt_err *e)
 {
     int rc;
     rt_str yaml = { 0 };
-    char *text = NULL;
     if (r->temporary) return RT_OK;
-    json_t *j = rt_settings_to_json(r->settings);
-    text = j ? json_dumps(j, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
-    if (!text) RT_TRY(rt_no_memory(e, "the files of a run"));
     RT_TRY(rt_settings_to_yaml(r->settings, &yaml, e));
-    RT_TRY(rt_file_write(r->settings_path, text, strlen(text), e));
+    RT_TRY(rt_run_write_json(r->settings_path, rt_settings_to_json(r->settings),
+                             JSON_INDENT(2) | JSON_REAL_PRECISION(17), e));
     RT_TRY(rt_file_write(r->yaml_path, yaml.data, yaml.len, e));
 out:
     rt_str_free(&yaml);
-    rt_free(text);
-    json_decref(j);
     return rc;
 }
 
@@ -60,18 +64,15 @@ static int refuse_other_data(const rt_settings *was, const rt_settings *now, rt_
 int rt_run_read_settings(rt_run *r, rt_settings *was, rt_err *e)
 {
     int rc;
-    rt_str text = { 0 };
     json_t *j = NULL;
-    RT_TRY(rt_file_read(r->settings_path, 4u << 20, &text, e));
-    rt_json_init();
-    j = json_loadb(text.data ? text.data : "", text.len, 0, NULL);
-    if (!j) RT_TRY(rt_fail(e, RT_FORMAT, "%s cannot be read; the run cannot be resumed without it", r->settings_path));
+    rc = rt_json_read(&j, r->settings_path, e);
+    if (rc == RT_FORMAT) rt_fail(e, rc, "%s cannot be read; the run cannot be resumed without it", r->settings_path);
+    RT_TRY(rc);
     *was = (rt_settings){ 0 };
     RT_TRY(rt_settings_from_json(was, j, &r->arena, e));
     if (!was->student) RT_TRY(rt_fail(e, RT_FORMAT, "%s names no student: it is not of a run", r->settings_path));
 out:
     json_decref(j);
-    rt_str_free(&text);
     return rc;
 }
 

@@ -68,6 +68,8 @@ int rt_run_make_data(rt_run *r, rt_err *e);
 void rt_run_leave_folder(rt_run *r);
 
 /* ---- run_files.c: what a run has on disk besides checkpoints ---- */
+/* flags: of json_dumps. Takes the reference; null is one that there was no memory for. */
+int rt_run_write_json(const char *path, json_t *j, size_t flags, rt_err *e);
 /* Of the run in OUT; RT_FORMAT when they are not. */
 int rt_run_read_settings(rt_run *r, rt_settings *was, rt_err *e);
 /* Settings of the run that is resumed, joined with what the user gave now. */
