@@ -44,12 +44,6 @@ static double number(const json_t *j, const char *key)
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
-static uint64_t whole(const json_t *j, const char *key)
-{
-    json_int_t n = json_integer_value(json_object_get(j, key));
-    return n > 0 ? (uint64_t)n : 0;
-}
-
 /* The device clips in single precision. */
 static void check_clip(reader *r, double norm, double clip)
 {
@@ -63,11 +57,12 @@ static int check_step(reader *r, const json_t *j, rt_err *e)
     const rt_recorded *s = &v->recorded;
     uint32_t step = v->step_count + 1;
     double ce = number(j, "ce"), div = number(j, "divergence"), loss = number(j, "loss");
-    rt_logged_step one = {
-        { whole(j, "rows"), whole(j, "tokens"), whole(j, "trained") }, ce, div, number(j, "agreement")
-    };
-    if (whole(j, "step") != step)
-        fault(r, "step %" PRIu64 " stands where step %" PRIu32 " should", whole(j, "step"), step);
+    rt_logged_step one = { { rt_line_count(j, "rows"), rt_line_count(j, "tokens"), rt_line_count(j, "trained") },
+                           ce,
+                           div,
+                           number(j, "agreement") };
+    if (rt_line_count(j, "step") != step)
+        fault(r, "step %" PRIu64 " stands where step %" PRIu32 " should", rt_line_count(j, "step"), step);
     if (!rt_grow((void **)&v->steps, &v->step_cap, step, sizeof *v->steps))
         return rt_fail(e, RT_NOMEM, "no memory for %" PRIu32 " steps", step);
     v->steps[v->step_count++] = one;
@@ -92,7 +87,7 @@ static void check_eval(reader *r, const json_t *j)
 {
     rt_audit *v = r->v;
     rt_eval_result one = rt_eval_read(j);
-    uint32_t step = (uint32_t)whole(j, "step");
+    uint32_t step = (uint32_t)rt_line_count(j, "step");
     double value = one.teacher ? one.kl.mean : one.ce.mean;
     if (step != v->step_count) fault(r, "an evaluation of step %" PRIu32 " after step %" PRIu32, step, v->step_count);
     if (r->evals && step <= r->last_eval) fault(r, "step %" PRIu32 " was evaluated already", step);

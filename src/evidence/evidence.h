@@ -101,11 +101,12 @@ json_t *rt_json_complete(json_t *list, size_t count);
 
 /* verdict.json: {"falsifiers": [...]}; null when out of memory. */
 json_t *rt_findings_to_json(const rt_findings *f);
-/* What is not in the metrics and cannot be had from the settings: "measured" of manifest.json. Null when out of memory.
- */
+/* What is not in the metrics and cannot be had from the settings: "measured" of manifest.json. Null: no memory. */
 json_t *rt_evidence_to_json(const rt_evidence *v);
 /* names of groups live as long as j. RT_FORMAT when a fact is missing or is not what it should be. */
 int rt_evidence_from_json(rt_evidence *v, const json_t *j, rt_err *e);
+/* A whole number of a line of metrics.jsonl; 0 where it has none above that. */
+uint64_t rt_line_count(const json_t *line, const char *key);
 /* Evaluations and sums from one line of metrics.jsonl after another; other lines are left out. Needs saved_step. */
 void rt_evidence_take_line(rt_evidence *v, const json_t *line);
 

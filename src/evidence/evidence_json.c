@@ -133,7 +133,7 @@ out:
 
 /* ---- from the other files ---- */
 
-static uint64_t count_of(const json_t *line, const char *key)
+uint64_t rt_line_count(const json_t *line, const char *key)
 {
     json_int_t n = json_integer_value(json_object_get(line, key));
     return n > 0 ? (uint64_t)n : 0;
@@ -142,12 +142,12 @@ static uint64_t count_of(const json_t *line, const char *key)
 void rt_evidence_take_line(rt_evidence *v, const json_t *line)
 {
     rt_eval_result r;
-    uint64_t step = count_of(line, "step");
+    uint64_t step = rt_line_count(line, "step");
     const char *event = json_string_value(json_object_get(line, "event"));
     if (event && strcmp(event, "step") == 0) {
-        v->lines.rows += count_of(line, "rows");
-        v->lines.tokens += count_of(line, "tokens");
-        v->lines.trained += count_of(line, "trained");
+        v->lines.rows += rt_line_count(line, "rows");
+        v->lines.tokens += rt_line_count(line, "tokens");
+        v->lines.trained += rt_line_count(line, "trained");
     }
     if (!rt_eval_from_line(line, &r)) return;
     if (step == 0) v->first = r;

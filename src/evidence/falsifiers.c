@@ -155,8 +155,7 @@ static rt_verdict memory_held(const rt_evidence *v, rt_finding *f)
 
 /* ---- the output ---- */
 
-/* One unit in the last place of the saved dtype. The same weights in f32 give the same CE, but for the order of sums.
- */
+/* One unit in the last place of the saved dtype. The same weights in f32 give the same CE but for the order of sums. */
 double rt_reload_tolerance(rt_dtype d) { return d == RT_DTYPE_BF16 ? 0x1p-7 : d == RT_DTYPE_F16 ? 0x1p-10 : 1e-6; }
 
 static rt_verdict output_reloads(const rt_evidence *v, rt_finding *f)

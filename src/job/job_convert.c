@@ -1,5 +1,4 @@
-/* job_convert.c - one conversion: refuses what cannot work before any byte is written, converts, compares. See job.h.
- */
+/* job_convert.c - one conversion: refuses what cannot work before a byte is written, converts, compares. See job.h. */
 #include "job/job_internal.h"
 
 #include "base/json.h"

@@ -65,8 +65,7 @@ static bool seen_before(const rt_report_page *p, uint32_t run, const char *key)
     return false;
 }
 
-/* Every key that any run has, in the order in which they first appear; only: those that differ, or those that do not.
- */
+/* Every key that any run has, in the order of their first appearance: those that differ, or those that do not. */
 static void settings_rows(rt_report_page *p, bool only_different)
 {
     const char *key;

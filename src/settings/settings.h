@@ -196,8 +196,7 @@ typedef struct rt_setting_info {
 } rt_setting_info;
 extern const rt_setting_info rt_setting_table[RT_SETTING_COUNT_ALL];
 
-/* The id of a field or flag by name ("kd_weight", "kd-weight", "--kd-weight"); RT_SETTING_COUNT_ALL when there is none.
- */
+/* The id of a field or flag by name ("kd_weight", "kd-weight", "--kd-weight"); RT_SETTING_COUNT_ALL: there is none. */
 rt_setting_id rt_setting_find(const char *name);
 /* status, with the nearest field where one is near: "'kd_weigth' is not a setting; did you mean kd_weight?" */
 int rt_setting_unknown(const char *name, int status, rt_err *e);
@@ -207,8 +206,7 @@ bool rt_setting_rests_on(rt_setting_id id, rt_setting_id on);
 int rt_setting_switch(const char *text);
 
 /* ---- values ---- */
-/* From text, as a flag or a file has it; a LIST is appended to. Text must outlive s. RT_USAGE says what was expected.
- */
+/* From text, as a flag or a file has it; a LIST is appended to. Text outlives s. RT_USAGE says what was expected. */
 int rt_settings_set(rt_settings *s, rt_setting_id id, const char *text, rt_err *e);
 /* A value of the field's own type. */
 #define RT_SETTINGS_PUT(s, field_, value) ((s)->field_ = (value), (s)->given[RT_SETTING_ID_##field_] = true)
@@ -237,8 +235,7 @@ int rt_settings_from_json(rt_settings *s, const json_t *object, rt_arena *a, rt_
  * was X, now Y" appended to out; returns how many of them are bound to the run. */
 uint32_t rt_settings_diff(const rt_settings *was, const rt_settings *now, rt_setting_bind least, rt_str *out);
 
-/* ---- YAML: the file that a person writes (`--config run.yaml`), and that a run leaves behind (`resolved.yaml`) ----
- */
+/* ---- YAML: the file that a person writes (`--config run.yaml`), and that a run leaves (`resolved.yaml`) ---- */
 enum { RT_YAML_BYTES = 1 << 20, RT_SETTINGS_ALIASES = 64 };
 /* What other tools' names were taken for, in the order of the file. */
 typedef struct rt_settings_alias {

@@ -71,7 +71,7 @@ int rt_inputs_to_json(json_t **out, const rt_inputs *in, rt_err *e);
 rt_data_text rt_inputs_text(const rt_inputs *in, int64_t now);
 void rt_inputs_close(rt_inputs *in); /* accepts null */
 
-/* Variables of a chat template as an object, the caller's: "enable_thinking=false", JSON where it is that, else a text.
+/* Variables of a chat template as an object, the caller's: "enable_thinking=false", JSON where it is that, else text.
  */
 int rt_template_vars(json_t **out, const char *const *vars, uint32_t count, rt_err *e);
 
