@@ -30,8 +30,7 @@ out:
 typedef struct state_list {
     rt_trainer *t;
     rt_named_tensor *list;
-    uint32_t *param;
-    char *kind;
+    uint32_t *param; /* (count): entry i is of parameter param[i], and of kind i % 3 */
     uint32_t count;
 } state_list;
 
@@ -43,8 +42,7 @@ static int make_list(state_list *l, rt_trainer *t, rt_arena *a, rt_err *e)
     *l = (state_list){ .t = t };
     l->list = rt_arena_alloc(a, 3 * (size_t)d->param_count * sizeof *l->list);
     l->param = rt_arena_alloc(a, 3 * (size_t)d->param_count * sizeof *l->param);
-    l->kind = rt_arena_alloc(a, 3 * (size_t)d->param_count);
-    if (!l->list || !l->param || !l->kind) return rt_fail(e, RT_NOMEM, "no memory for a checkpoint");
+    if (!l->list || !l->param) return rt_fail(e, RT_NOMEM, "no memory for a checkpoint");
     for (uint32_t i = 0; i < d->param_count; i++)
         for (const char *k = kinds; *k && d->params[i].grad.buf; k++) {
             const rt_param *p = &d->params[i];
@@ -53,8 +51,7 @@ static int make_list(state_list *l, rt_trainer *t, rt_arena *a, rt_err *e)
                 rt_arena_printf(a, "%c.%s", *k, name), RT_DTYPE_F32, 2, { p->value.rows, p->value.cols }
             };
             if (!l->list[l->count].name) return rt_fail(e, RT_NOMEM, "no memory for a checkpoint");
-            l->param[l->count] = i;
-            l->kind[l->count++] = *k;
+            l->param[l->count++] = i;
         }
     return RT_OK;
 }
@@ -62,7 +59,7 @@ static int make_list(state_list *l, rt_trainer *t, rt_arena *a, rt_err *e)
 static int state_values(void *ctx, uint32_t i, uint64_t first, uint64_t n, void *dst, rt_err *e)
 {
     state_list *l = ctx;
-    return rt_trainer_read_part(l->t, l->kind[i], l->param[i], first, n, dst, e);
+    return rt_trainer_read_part(l->t, kinds[i % 3], l->param[i], first, n, dst, e);
 }
 
 /* ---- state.json ---- */
@@ -291,7 +288,7 @@ static int load_tensor(state_list *l, uint32_t i, const rt_tensor *from, rt_err 
     const float *values = (const float *)(const void *)from->data;
     for (uint64_t first = 0; first < all; first += PIECE) {
         uint64_t n = all - first < PIECE ? all - first : PIECE;
-        RT_TRY(rt_trainer_write_part(l->t, l->kind[i], l->param[i], first, n, values + first, e));
+        RT_TRY(rt_trainer_write_part(l->t, kinds[i % 3], l->param[i], first, n, values + first, e));
     }
 out:
     return rc;

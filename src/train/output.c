@@ -77,41 +77,28 @@ static int stored_tensor(const source *s, uint32_t i, const rt_tensor **out, rt_
     return *out ? RT_OK : rt_fail(e, RT_INTERNAL, "the student's file has no %s", name);
 }
 
-/* rows as f32 into s->rows; trained or merged. */
-static int values(source *s, uint32_t i, uint64_t row, uint64_t n, uint64_t C, rt_err *e)
-{
-    int rc;
-    const rt_decoder *d = s->t->plan->student;
-    uint32_t k = s->merge ? adapter_beside(d, i) : UINT32_MAX;
-    const rt_tensor *from;
-    RT_TRY(make_room(s, n * C, e));
-    if (d->params[i].grad.buf) return rt_trainer_read_part(s->t, 'w', i, row * C, n * C, s->rows, e);
-    RT_TRY(stored_tensor(s, i, &from, e));
-    rt_tensor_to_f32(s->rows, from, row, n);
-    if (k == UINT32_MAX) return RT_OK;
-    RT_TRY(load_adapter(s, i, k, e));
-    add_adapter(s, s->rows, row, n, C);
-out:
-    return rc;
-}
-
+/* From memory where it was trained; else from its file, as it is or with its adapter added in. */
 static int fill_rows(void *ctx, uint32_t i, uint64_t row, uint64_t n, void *dst, uint32_t worker, rt_err *e)
 {
     int rc;
     source *s = ctx;
-    uint64_t shape[2], C;
+    uint64_t shape[2];
+    const rt_tensor *from;
     const rt_decoder *d = s->t->plan->student;
     uint32_t rank = rt_role_shape(&d->config, d->params[i].role, shape);
+    uint32_t k = s->merge ? adapter_beside(d, i) : UINT32_MAX;
+    uint64_t C = shape[rank - 1];
     (void)worker;
-    C = shape[rank - 1];
-    if (!d->params[i].grad.buf && !(s->merge && adapter_beside(d, i) != UINT32_MAX)) {
-        const rt_tensor *from;
+    RT_TRY(make_room(s, n * C, e));
+    if (d->params[i].grad.buf) {
+        RT_TRY(rt_trainer_read_part(s->t, 'w', i, row * C, n * C, s->rows, e));
+    } else {
         RT_TRY(stored_tensor(s, i, &from, e));
-        RT_TRY(make_room(s, n * C, e));
-        rt_tensor_to_dtype(dst, s->tensors[i].dtype, from, row, n, s->scratch);
-        return RT_OK;
+        if (k == UINT32_MAX) return rt_tensor_to_dtype(dst, s->tensors[i].dtype, from, row, n, s->scratch), RT_OK;
+        rt_tensor_to_f32(s->rows, from, row, n);
+        RT_TRY(load_adapter(s, i, k, e));
+        add_adapter(s, s->rows, row, n, C);
     }
-    RT_TRY(values(s, i, row, n, C, e));
     rt_float_from_f32(dst, s->rows, s->tensors[i].dtype, n * C);
 out:
     return rc;
