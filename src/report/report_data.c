@@ -15,8 +15,6 @@
 
 static const uint64_t most_metrics = 1ull << 31, most_json = 16u << 20, most_samples = 256u << 20, most_plan = 8u << 20;
 
-static int no_memory(rt_err *e) { return rt_fail(e, RT_NOMEM, "no memory for a report"); }
-
 /* ---- lines of JSON ---- */
 
 /* One line; negative on failure. */
@@ -27,7 +25,7 @@ static int parse_line(rt_report_run *r, const char *text, size_t len, bool last,
 {
     (void)rt_json_out_of_memory();
     json_t *j = json_loadb(text, len, JSON_ALLOW_NUL, NULL);
-    if (!j && rt_json_out_of_memory()) return no_memory(e);
+    if (!j && rt_json_out_of_memory()) return rt_no_memory(e, "a report");
     if (!j && last) {
         r->cut = true;
         return RT_OK;
@@ -46,7 +44,7 @@ static int read_lines(rt_report_run *r, const char *name, uint64_t most, line_fn
     int rc;
     rt_str text = { 0 }, where = { 0 };
     char *path = rt_path_join(&r->arena, r->folder, name);
-    if (!path) return no_memory(e);
+    if (!path) return rt_no_memory(e, "a report");
     if (!rt_path_exists(path)) return RT_OK;
     RT_TRY(rt_file_read(path, most, &text, e));
     uint64_t number = 0;
@@ -57,7 +55,7 @@ static int read_lines(rt_report_run *r, const char *name, uint64_t most, line_fn
         number++;
         where.len = 0;
         rt_str_printf(&where, "%s, line %llu", path, (unsigned long long)number);
-        if (where.failed) RT_TRY(no_memory(e));
+        if (where.failed) RT_TRY(rt_no_memory(e, "a report"));
         /* Without its newline a line may be half of one, even where it can be read. */
         if (!end) {
             r->cut = true;
@@ -93,11 +91,6 @@ static int step_of(const json_t *line, const char *where, uint32_t *out, rt_err 
 
 static int add_step(rt_report_run *r, const json_t *line, const char *where, rt_err *e)
 {
-    static const char *const keys[RT_SERIES_COUNT] = {
-#define X(id, key) #key,
-        RT_REPORT_SERIES_LIST(X)
-#undef X
-    };
     uint32_t step;
     int rc = step_of(line, where, &step, e);
     if (rc < 0) return rc;
@@ -110,9 +103,10 @@ static int add_step(rt_report_run *r, const json_t *line, const char *where, rt_
     s.step = step;
     if (tokens >= 0 && tokens < 1e15) s.tokens += (uint64_t)tokens;
     if (seconds >= 0 && seconds < 1e12) s.seconds += seconds;
-    for (int i = 0; i < RT_SERIES_COUNT; i++) s.value[i] = number_of(line, keys[i]);
+    for (int i = 0; i < RT_SERIES_COUNT; i++) s.value[i] = number_of(line, rt_report_series_keys[i]);
     if (seconds > 0 && tokens >= 0) s.value[RT_SERIES_SPEED] = tokens / seconds;
-    if (!rt_grow((void **)&r->steps, &r->step_cap, r->step_count + 1, sizeof *r->steps)) return no_memory(e);
+    if (!rt_grow((void **)&r->steps, &r->step_cap, r->step_count + 1, sizeof *r->steps))
+        return rt_no_memory(e, "a report");
     r->steps[r->step_count++] = s;
     return RT_OK;
 }
@@ -127,17 +121,13 @@ static rt_measure measure_of(const json_t *v)
 
 static int add_eval(rt_report_run *r, const json_t *line, const char *where, rt_err *e)
 {
-    static const char *const keys[RT_HELD_COUNT] = {
-#define X(id, key) #key,
-        RT_REPORT_HELD_LIST(X)
-#undef X
-    };
     rt_report_eval v = { .positions = (uint64_t)json_integer_value(json_object_get(line, "positions")),
                          .documents = (uint64_t)json_integer_value(json_object_get(line, "documents")) };
     int rc = step_of(line, where, &v.step, e);
     if (rc < 0) return rc;
-    for (int i = 0; i < RT_HELD_COUNT; i++) v.value[i] = measure_of(json_object_get(line, keys[i]));
-    if (!rt_grow((void **)&r->evals, &r->eval_cap, r->eval_count + 1, sizeof *r->evals)) return no_memory(e);
+    for (int i = 0; i < RT_HELD_COUNT; i++) v.value[i] = measure_of(json_object_get(line, rt_report_held_keys[i]));
+    if (!rt_grow((void **)&r->evals, &r->eval_cap, r->eval_count + 1, sizeof *r->evals))
+        return rt_no_memory(e, "a report");
     r->evals[r->eval_count++] = v;
     return RT_OK;
 }
@@ -174,7 +164,7 @@ static int add_sample(rt_report_run *r, const json_t *line, const char *where, r
                        where);
     if (!keep_text(r, prompt, &s.prompt) || !keep_text(r, text, &s.text) ||
         !rt_grow((void **)&r->samples, &r->sample_cap, r->sample_count + 1, sizeof *r->samples))
-        return no_memory(e);
+        return rt_no_memory(e, "a report");
     r->samples[r->sample_count++] = s;
     return RT_OK;
 }
@@ -187,12 +177,12 @@ static int read_json(rt_report_run *r, const char *name, json_t **out, rt_err *e
     rt_str text = { 0 };
     json_error_t where;
     char *path = rt_path_join(&r->arena, r->folder, name);
-    if (!path) return no_memory(e);
+    if (!path) return rt_no_memory(e, "a report");
     if (!rt_path_exists(path)) return RT_OK;
     RT_TRY(rt_file_read(path, most_json, &text, e));
     (void)rt_json_out_of_memory();
     *out = json_loadb(text.data ? text.data : "", text.len, JSON_ALLOW_NUL, &where);
-    if (!*out && rt_json_out_of_memory()) RT_TRY(no_memory(e));
+    if (!*out && rt_json_out_of_memory()) RT_TRY(rt_no_memory(e, "a report"));
     if (!*out)
         RT_TRY(rt_fail(e, RT_FORMAT,
                        "%s, line %d: %s; the file was altered or is damaged, move it away to continue "
@@ -206,7 +196,7 @@ out:
 static int read_plan(rt_report_run *r, rt_err *e)
 {
     char *path = rt_path_join(&r->arena, r->folder, "plan.txt");
-    if (!path) return no_memory(e);
+    if (!path) return rt_no_memory(e, "a report");
     return rt_path_exists(path) ? rt_file_read(path, most_plan, &r->plan, e) : RT_OK;
 }
 
@@ -241,7 +231,7 @@ static int find_folder(rt_report_run *r, const char *path, rt_err *e)
         RT_TRY(rt_fail(e, RT_FORMAT, "%s is a file; a report is of a run's folder, its --out", path));
     if (!realpath(path, real)) RT_TRY(rt_fail(e, RT_IO, "%s cannot be looked at; check its permissions", path));
     char *inner = rt_path_join(&r->arena, real, "run"), *own = rt_arena_strdup(&r->arena, real);
-    if (!inner || !own) RT_TRY(no_memory(e));
+    if (!inner || !own) RT_TRY(rt_no_memory(e, "a report"));
     RT_TRY(is_run(r, inner, &is, e));
     if (is) {
         r->folder = inner;
@@ -258,7 +248,7 @@ static int find_folder(rt_report_run *r, const char *path, rt_err *e)
     char *cut = strrchr(real, '/');
     if (cut && cut != real && strcmp(cut, "/run") == 0) *cut = 0;
     r->name = rt_arena_strdup(&r->arena, rt_path_base(real));
-    if (!r->name) RT_TRY(no_memory(e));
+    if (!r->name) RT_TRY(rt_no_memory(e, "a report"));
 out:
     return rc;
 }
@@ -279,11 +269,11 @@ int rt_report_run_open(rt_report_run **out, const char *path, rt_err *e)
     struct stat st;
     rt_report_run *r = rt_alloc_zero(sizeof *r, 16);
     *out = NULL;
-    if (!r) return no_memory(e);
+    if (!r) return rt_no_memory(e, "a report");
     rt_json_init();
     RT_TRY(find_folder(r, path, e));
     char *metrics = rt_path_join(&r->arena, r->folder, "metrics.jsonl");
-    if (!metrics) RT_TRY(no_memory(e));
+    if (!metrics) RT_TRY(rt_no_memory(e, "a report"));
     if (stat(metrics, &st) == 0) r->written = (int64_t)st.st_mtime;
     RT_TRY(read_lines(r, "metrics.jsonl", most_metrics, add_metric, e));
     RT_TRY(read_lines(r, "samples.jsonl", most_samples, add_sample, e));

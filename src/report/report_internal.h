@@ -85,7 +85,6 @@ typedef struct rt_report_page {
 /* ---- report_text.c ---- */
 /* Appends text as HTML or as a JSON string that may stand inside <script>; what is no UTF-8 becomes U+FFFD, and control
  * characters are shown. */
-void rt_html_put(rt_str *s, const char *text, size_t len);
 void rt_html_text(rt_str *s, const char *text); /* null: nothing */
 void rt_html_json_string(rt_str *s, const char *text);
 /* The same, but at most max bytes of it, with a remark when there were more. */
@@ -99,6 +98,7 @@ void rt_html_duration(rt_str *s, double seconds);
 void rt_html_time(rt_str *s, int64_t unix_time);
 
 /* ---- report_series.c ---- */
+extern const char *const rt_report_series_keys[RT_SERIES_COUNT], *const rt_report_held_keys[RT_HELD_COUNT];
 /* The object that the page's script draws from. */
 void rt_report_put_data(rt_report_page *p);
 /* Bucketing, for curves with more points than a screen has columns: of every stretch the lowest, the highest and the

@@ -10,6 +10,11 @@
 /* Points of one curve, and of all curves together, which bounds the page. */
 enum { CURVE_POINTS = 1200, PAGE_POINTS = 36000, LEAST_BUCKETS = 20, KNOTS = 256 };
 
+#define X(id, key) #key,
+const char *const rt_report_series_keys[] = { RT_REPORT_SERIES_LIST(X) };
+const char *const rt_report_held_keys[] = { RT_REPORT_HELD_LIST(X) };
+#undef X
+
 uint32_t rt_report_buckets(uint32_t runs)
 {
     uint32_t points = PAGE_POINTS / RT_SERIES_COUNT / (runs ? runs : 1);
@@ -105,11 +110,6 @@ static void put_knots(rt_str *s, const rt_report_run *r)
 
 static void put_held(rt_str *s, const rt_report_run *r)
 {
-    static const char *const keys[RT_HELD_COUNT] = {
-#define X(id, key) #key,
-        RT_REPORT_HELD_LIST(X)
-#undef X
-    };
     bool any = false;
     rt_str_append(s, "\"held\":{");
     for (int h = 0; h < RT_HELD_COUNT; h++) {
@@ -117,7 +117,7 @@ static void put_held(rt_str *s, const rt_report_run *r)
         for (uint32_t i = 0; i < r->eval_count; i++) {
             rt_measure m = r->evals[i].value[h];
             if (!isfinite(m.mean)) continue;
-            if (first) rt_str_printf(s, "%s\"%s\":[", any ? "," : "", keys[h]);
+            if (first) rt_str_printf(s, "%s\"%s\":[", any ? "," : "", rt_report_held_keys[h]);
             rt_str_printf(s, "%s[%u,", first ? "" : ",", r->evals[i].step);
             put_number(s, m.mean);
             rt_str_append(s, ",");
@@ -133,11 +133,6 @@ static void put_held(rt_str *s, const rt_report_run *r)
 
 static void put_run(rt_report_page *p, const rt_report_run *r, uint32_t *keep)
 {
-    static const char *const keys[RT_SERIES_COUNT] = {
-#define X(id, key) #key,
-        RT_REPORT_SERIES_LIST(X)
-#undef X
-    };
     rt_str *s = &p->out;
     uint32_t buckets = rt_report_buckets(p->count);
     bool any = false, thinned = r->step_count > 3 * (uint64_t)buckets;
@@ -151,7 +146,7 @@ static void put_run(rt_report_page *p, const rt_report_run *r, uint32_t *keep)
     for (int i = 0; i < RT_SERIES_COUNT && r->step_count; i++) {
         uint32_t kept = rt_report_thin(&r->steps[0].value[i], sizeof *r->steps, r->step_count, buckets, keep);
         if (!kept) continue;
-        rt_str_printf(s, "%s\"%s\":", any ? "," : "", keys[i]);
+        rt_str_printf(s, "%s\"%s\":", any ? "," : "", rt_report_series_keys[i]);
         put_series(s, r, (rt_report_series)i, keep, kept);
         if (thinned) put_means(s, r, (rt_report_series)i, buckets);
         rt_str_append(s, "]");

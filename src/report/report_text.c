@@ -51,11 +51,11 @@ static size_t put(rt_str *s, kind k, const char *text, size_t len, size_t max)
     return at < len ? at : len;
 }
 
-void rt_html_put(rt_str *s, const char *text, size_t len) { (void)put(s, AS_HTML, text, len, SIZE_MAX); }
+static void put_html(rt_str *s, const char *text, size_t len) { (void)put(s, AS_HTML, text, len, SIZE_MAX); }
 
 void rt_html_text(rt_str *s, const char *text)
 {
-    if (text) rt_html_put(s, text, strlen(text));
+    if (text) put_html(s, text, strlen(text));
 }
 
 void rt_html_json_string(rt_str *s, const char *text)
@@ -77,7 +77,7 @@ void rt_html_limited(rt_str *s, const char *text, size_t len, size_t max)
 void rt_html_value(rt_str *s, const json_t *v)
 {
     if (json_is_string(v)) {
-        rt_html_put(s, json_string_value(v), json_string_length(v));
+        put_html(s, json_string_value(v), json_string_length(v));
         return;
     }
     if (json_is_array(v)) { /* lists of words read better without brackets */

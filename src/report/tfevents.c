@@ -220,11 +220,6 @@ int rt_tfevents_scalars(rt_tfevents *t, uint64_t step, double wall_time, const r
     return end_event(t, e);
 }
 
-int rt_tfevents_scalar(rt_tfevents *t, const char *tag, uint64_t step, double value, double wall_time, rt_err *e)
-{
-    return rt_tfevents_scalars(t, step, wall_time, &(rt_tfevents_value){ tag, value }, 1, e);
-}
-
 typedef struct gathered {
     rt_tfevents_value v[LINE_VALUES];
     char tags[LINE_VALUES][64];

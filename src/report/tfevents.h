@@ -38,7 +38,6 @@ const char *rt_tfevents_path(const rt_tfevents *t);
  * themselves. */
 int rt_tfevents_scalars(rt_tfevents *t, uint64_t step, double wall_time, const rt_tfevents_value *v, uint32_t count,
                         rt_err *e);
-int rt_tfevents_scalar(rt_tfevents *t, const char *tag, uint64_t step, double value, double wall_time, rt_err *e);
 /* A line of metrics.jsonl: every number of a step as train/NAME (speed added), the mean of every measure of an
  * evaluation as held_out/NAME and its error as held_out_error/NAME. Other lines are left out. */
 int rt_tfevents_line(rt_tfevents *t, const json_t *line, double wall_time, rt_err *e);

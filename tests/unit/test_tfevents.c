@@ -22,6 +22,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+static int put_scalar(rt_tfevents *t, const char *tag, uint64_t step, double value, double wall_time, rt_err *e)
+{
+    return rt_tfevents_scalars(t, step, wall_time, &(rt_tfevents_value){ tag, value }, 1, e);
+}
+
 static char folder[64];
 static rt_arena arena;
 
@@ -202,9 +207,9 @@ static void scalars(void **state)
     static event v[8];
     rt_tfevents *t = open_file(&(rt_tfevents_opts){ .now = 1000.25 }, &path);
     const rt_tfevents_value two[] = { { "train/loss", 2.5 }, { "train/lr", 1e-4 } };
-    assert_int_equal(rt_tfevents_scalar(t, "a", 0, NAN, 1001, NULL), RT_OK);
+    assert_int_equal(put_scalar(t, "a", 0, NAN, 1001, NULL), RT_OK);
     assert_int_equal(rt_tfevents_scalars(t, 300, 1002.5, two, 2, NULL), RT_OK);
-    assert_int_equal(rt_tfevents_scalar(t, "b", 1ull << 40, -INFINITY, 1003, NULL), RT_OK);
+    assert_int_equal(put_scalar(t, "b", 1ull << 40, -INFINITY, 1003, NULL), RT_OK);
     assert_int_equal(read_file(path, v, 8), 2); /* not flushed */
     assert_int_equal(rt_tfevents_flush(t, NULL), RT_OK);
     assert_int_equal(read_file(path, v, 8), 5);
@@ -218,7 +223,7 @@ static void scalars(void **state)
     /* A tag whose length takes two bytes. */
     memset(tag, 'x', 199);
     tag[199] = 0;
-    assert_int_equal(rt_tfevents_scalar(t, tag, 1, 1, 1, NULL), RT_OK);
+    assert_int_equal(put_scalar(t, tag, 1, 1, 1, NULL), RT_OK);
     assert_int_equal(rt_tfevents_close(t, NULL), RT_OK);
     rt_str text = { 0 };
     assert_int_equal(rt_file_read(path, 1 << 20, &text, NULL), RT_OK);
@@ -285,7 +290,7 @@ static void many(void **state)
     uint64_t size = 0;
     static event v[5002];
     rt_tfevents *t = open_file(&(rt_tfevents_opts){ .now = 20000 }, &path);
-    for (uint64_t i = 1; i <= 5000; i++) assert_int_equal(rt_tfevents_scalar(t, "t", i, (double)i, 1, NULL), RT_OK);
+    for (uint64_t i = 1; i <= 5000; i++) assert_int_equal(put_scalar(t, "t", i, (double)i, 1, NULL), RT_OK);
     assert_int_equal(rt_file_size(path, &size, NULL), RT_OK);
     assert_true(size > 64 << 10);
     assert_int_equal(rt_tfevents_close(t, NULL), RT_OK);
@@ -306,7 +311,7 @@ static void short_writes(void **state)
     char *path;
     static event v[64];
     rt_tfevents *t = open_file(&(rt_tfevents_opts){ .now = 25000 }, &path);
-    for (int i = 0; i < 10; i++) assert_int_equal(rt_tfevents_scalar(t, "t", 1, i, 1, NULL), RT_OK);
+    for (int i = 0; i < 10; i++) assert_int_equal(put_scalar(t, "t", 1, i, 1, NULL), RT_OK);
     most_written = 100;
     int rc = rt_tfevents_flush(t, NULL);
     most_written = SIZE_MAX;
@@ -330,7 +335,7 @@ static void faults(void **state)
 
     /* A disk that takes 100 bytes more: the fault names the file, and nothing is written twice after it. */
     t = open_file(&(rt_tfevents_opts){ .now = 30000 }, &path);
-    for (int i = 0; i < 10; i++) assert_int_equal(rt_tfevents_scalar(t, "t", 1, i, 1, NULL), RT_OK);
+    for (int i = 0; i < 10; i++) assert_int_equal(put_scalar(t, "t", 1, i, 1, NULL), RT_OK);
     struct rlimit was, less;
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &was), 0);
     less = (struct rlimit){ 140, was.rlim_max };
@@ -352,7 +357,7 @@ static int whole_life(const char *where, rt_err *e)
     rt_tfevents *t = NULL;
     char tag[64] = "a/long/tag/so/that/the/strings/must/grow";
     RT_TRY(rt_tfevents_open(&t, where, &(rt_tfevents_opts){ .now = 1, .resumed = true }, e));
-    for (uint64_t i = 0; i < 40; i++) RT_TRY(rt_tfevents_scalar(t, tag, i, 1, 1, e));
+    for (uint64_t i = 0; i < 40; i++) RT_TRY(put_scalar(t, tag, i, 1, 1, e));
 out:
     closed = rt_tfevents_close(t, e);
     return rc < 0 ? rc : closed;
