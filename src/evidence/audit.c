@@ -24,12 +24,6 @@ void rt_audit_tell(rt_audit *v, const char *name, rt_check_outcome o, const char
     if (v->report) v->report(v->ctx, &c);
 }
 
-void rt_audit_tell_error(rt_audit *v, const char *name, const rt_err *why)
-{
-    bool absent = why->status == RT_NOT_FOUND || why->status == RT_IO;
-    rt_audit_tell(v, name, absent ? RT_CHECK_NOT_CHECKED : RT_CHECK_FAIL, "%s", why->text);
-}
-
 /* ---- finding it ---- */
 
 static bool has(rt_audit *v, const char *folder, const char *name)

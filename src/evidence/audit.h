@@ -75,8 +75,6 @@ int rt_audit_verdict(rt_audit *v, rt_err *e);
 /* One check is done. */
 void rt_audit_tell(rt_audit *v, const char *name, rt_check_outcome o, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/* The same from an error: not checked when it is about something that is not there, else failed. */
-void rt_audit_tell_error(rt_audit *v, const char *name, const rt_err *why);
 
 /* Problems of one check, one after another: as many as a line has room for are listed, all are counted. */
 typedef struct rt_problems {

@@ -91,8 +91,6 @@ void rt_falsify(rt_findings *out, const rt_evidence *v);
 
 /* How far CE of the files may be from the logged one, relative to 1 + CE: what rounding the weights does. */
 double rt_reload_tolerance(rt_dtype saved);
-/* The loss as trained, on the held-out rows. Its error is the most that the errors of its parts allow. */
-rt_measure rt_evidence_loss(const rt_evidence *v, const rt_eval_result *r);
 
 /* ---- as JSON (evidence_json.c) ---- */
 

@@ -27,8 +27,8 @@ static rt_verdict pass_if(bool ok) { return ok ? RT_VERDICT_PASS : RT_VERDICT_FA
 
 /* ---- held-out measures ---- */
 
-/* Errors of the parts are over the same documents, so at worst they add up. */
-rt_measure rt_evidence_loss(const rt_evidence *v, const rt_eval_result *r)
+/* The loss as trained. Errors of the parts are over the same documents, so at worst they add up. */
+static rt_measure loss_of(const rt_evidence *v, const rt_eval_result *r)
 {
     rt_measure m = { v->ce_weight * r->ce.mean, fabs(v->ce_weight) * r->ce.error };
     if (v->teacher) {
@@ -62,7 +62,7 @@ static rt_verdict loss_fell(const rt_evidence *v, rt_finding *f)
 {
     rt_verdict why;
     if (!comparable(v, f, &why)) return why;
-    rt_measure a = rt_evidence_loss(v, &v->first), b = rt_evidence_loss(v, &v->saved);
+    rt_measure a = loss_of(v, &v->first), b = loss_of(v, &v->saved);
     return say(f, pass_if(rt_measure_fell(a, b)), "%.6f before, %.6f after; two standard errors are %.6f", a.mean,
                b.mean, 2 * joint_error(a, b));
 }

@@ -140,7 +140,9 @@ static int check_data(rt_audit *v, rt_again *a, rt_err *e)
     if (fatal(rc)) return rt_fail(e, rc, "%s", why.text);
     a->data = rc >= 0;
     if (rc < 0)
-        rt_audit_tell_error(v, "data", &why);
+        rt_audit_tell(v, "data",
+                      why.status == RT_NOT_FOUND || why.status == RT_IO ? RT_CHECK_NOT_CHECKED : RT_CHECK_FAIL, "%s",
+                      why.text);
     else if (v->same_from)
         rt_audit_tell(v, "data", RT_CHECK_PASS,
                       "%" PRIu32 " token shards whole; rows were not gone through again, "
@@ -240,8 +242,8 @@ static int check_first_step(rt_audit *v, rt_again *a, rt_err *e)
     if (!values) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a batch"));
     for (uint32_t m = 0; m < a->first.micro_count; m++) {
         const rt_batch *b = &a->first.micro[m];
-        RT_TRY(rt_trainer_eval(a->trainer, b,
-                               &(rt_eval_out){ .ce = values, .div = values + B, .top1 = values + 2 * B }, e));
+        RT_TRY(rt_trainer_eval(a->trainer, b, &(rt_eval_out){ .ce = values, .div = values + B, .top1 = values + 2 * B },
+                               e));
         for (size_t i = 0; i < B; i++) {
             if (b->target[i] < 0) continue;
             count++;

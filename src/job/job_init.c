@@ -132,7 +132,7 @@ int rt_job_init(rt_job_initialised *made, const rt_job_init_opts *o, rt_err *e)
     made->dtype = rt_mix_name(w->mix);
     made->tokenizer = w->text.tokenizer_json.data || w->text.has_vocab;
 out:
-    rt_job_tokenizer_close(&w->source);
+    rt_model_file_close(w->source.model);
     rt_pool_free(w->pool);
     rt_arena_free(&w->arena);
     rt_free(w);

@@ -22,7 +22,7 @@ int rt_job_output_text(rt_model_text *out, const rt_model_text *in, bool none, r
 /* A tokenizer that is named for a model that has none: a tokenizer.json (its tokenizer_config.json and chat template
  * are taken along where they lie beside it), or any model. */
 typedef struct rt_job_tokenizer {
-    rt_model_file *model; /* null when the text came from files */
+    rt_model_file *model; /* the caller closes it; null when the text came from files */
     rt_model_text text;
 } rt_job_tokenizer;
 int rt_job_tokenizer_open(rt_job_tokenizer *t, const char *spec, const rt_hub_env *hub, rt_arena *a, rt_err *e);
@@ -30,7 +30,6 @@ int rt_job_tokenizer_open(rt_job_tokenizer *t, const char *spec, const rt_hub_en
 int rt_job_tokenizer_bytes(rt_job_tokenizer *t, const rt_model_config *c, rt_arena *a, rt_err *e);
 /* RT_INVALID when it has ids that the model's embedding has no row for. */
 int rt_job_tokenizer_check(const rt_job_tokenizer *t, const char *spec, const rt_model_config *c, rt_err *e);
-void rt_job_tokenizer_close(rt_job_tokenizer *t); /* accepts zeroes */
 
 /* job_tokenize.c: appends the ids of one text; flags as rt_tokenizer_encode has them. */
 int rt_job_tokenizer_encode(const rt_tokenizer *t, const char *text, size_t len, unsigned flags, rt_tok_ids *ids,

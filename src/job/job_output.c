@@ -230,5 +230,3 @@ int rt_job_tokenizer_check(const rt_job_tokenizer *s, const char *spec, const rt
     rt_tokenizer_free(t);
     return rc;
 }
-
-void rt_job_tokenizer_close(rt_job_tokenizer *s) { rt_model_file_close(s->model); }

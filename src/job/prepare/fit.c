@@ -208,7 +208,8 @@ out:
 
 /* ---- words ---- */
 
-void rt_fit_flags(rt_str *out, const rt_fit_config *from, const rt_fit_config *to)
+/* "--micro-batch 2 --recompute block": the flags in which to differs from from. */
+static void put_flags(rt_str *out, const rt_fit_config *from, const rt_fit_config *to)
 {
     size_t begun = out->len;
     if (to->lora_rank != from->lora_rank) rt_str_append(out, " --lora");
@@ -228,7 +229,7 @@ void rt_fit_chosen(rt_str *out, const rt_fit *f)
 {
     rt_fit_config from = f->ask.wanted;
     from.weights = f->chosen.weights;
-    rt_fit_flags(out, &from, &f->chosen);
+    put_flags(out, &from, &f->chosen);
 }
 
 void rt_fit_offers(rt_str *out, const rt_fit *f)
@@ -242,7 +243,7 @@ void rt_fit_offers(rt_str *out, const rt_fit *f)
         if (f->ask.micro_free) from.micro_batch = f->nearest[i].micro_batch;
         if (f->ask.recompute_free) from.recompute = f->nearest[i].recompute;
         rt_str_append(out, i ? ", or " : "");
-        rt_fit_flags(out, &from, &f->nearest[i]);
+        put_flags(out, &from, &f->nearest[i]);
         rt_str_printf(out, " (%s)", rt_format_bytes(bytes, f->nearest_need[i]));
     }
 }

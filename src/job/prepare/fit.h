@@ -73,9 +73,7 @@ uint64_t rt_fit_budget(uint64_t free_bytes);
 /* First without recomputing, from the largest micro-batch down; then with it; then rows of the teacher; last, its
  * weights expanded, if all that was chosen still fits. What the user has fixed stays. */
 int rt_fit_choose(rt_fit *out, const rt_fit_ask *ask, rt_fit_need_fn need, void *ctx, rt_err *e);
-/* "--micro-batch 2 --recompute block": the flags in which to differs from from. */
-void rt_fit_flags(rt_str *out, const rt_fit_config *from, const rt_fit_config *to);
-/* Those of what was chosen for memory's sake: empty when it is what was wanted. */
+/* "--micro-batch 2 --recompute block": what was chosen for memory's sake; empty when it is what was wanted. */
 void rt_fit_chosen(rt_str *out, const rt_fit *f);
 /* "--seq-len 512 (1.9 GiB), or --lora (1.2 GiB)", or that nothing does. What is free is not said: it is chosen anew. */
 void rt_fit_offers(rt_str *out, const rt_fit *f);
