@@ -86,6 +86,8 @@ typedef struct rt_report_page {
 /* Appends text as HTML or as a JSON string that may stand inside <script>; what is no UTF-8 becomes U+FFFD, and control
  * characters are shown. */
 void rt_html_text(rt_str *s, const char *text); /* null: nothing */
+/* The same between two pieces of HTML. */
+void rt_html_between(rt_str *s, const char *before, const char *text, const char *after);
 void rt_html_json_string(rt_str *s, const char *text);
 /* The same, but at most max bytes of it, with a remark when there were more. */
 void rt_html_limited(rt_str *s, const char *text, size_t len, size_t max);
@@ -115,6 +117,10 @@ void rt_report_put_manifest(rt_report_page *p);
 void rt_report_put_plan(rt_report_page *p);
 /* The chip with a run's colour and its name. */
 void rt_report_put_run_name(rt_str *s, const rt_report_page *p, uint32_t i);
+/* A section with a part for each run that has one, under the run's name where there are several, then its end; where no
+ * run has one, nothing. */
+void rt_report_put_section(rt_report_page *p, const char *id, const char *title, bool (*has)(const rt_report_run *r),
+                           void (*part)(rt_report_page *p, const rt_report_run *r), const char *end);
 
 /* ---- report_samples.c ---- */
 void rt_report_put_samples(rt_report_page *p);

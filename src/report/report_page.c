@@ -32,14 +32,10 @@ static void put_models(rt_str *s, const rt_report_run *r)
     const char *teacher = setting_text(r, "teacher"), *student = setting_text(r, "student");
     if (!student) return;
     rt_str_append(s, "<p class=\"models\">");
-    if (teacher) {
-        rt_str_append(s, "teacher <b>");
-        rt_html_text(s, rt_path_base(teacher));
-        rt_str_append(s, "</b> <span aria-hidden=\"true\">&rarr;</span> ");
-    }
-    rt_str_append(s, "student <b>");
-    rt_html_text(s, rt_path_base(student));
-    rt_str_append(s, teacher ? "</b></p>\n" : "</b>, trained on text alone</p>\n");
+    if (teacher)
+        rt_html_between(s, "teacher <b>", rt_path_base(teacher), "</b> <span aria-hidden=\"true\">&rarr;</span> ");
+    rt_html_between(s, "student <b>", rt_path_base(student),
+                    teacher ? "</b></p>\n" : "</b>, trained on text alone</p>\n");
 }
 
 static void put_state(rt_str *s, const rt_report_run *r)
@@ -183,19 +179,15 @@ static uint32_t best_step(const rt_report_run *r)
     return r->evals[best].step;
 }
 
-static void held_of_run(rt_report_page *p, uint32_t i)
+static bool has_held(const rt_report_run *r) { return r->eval_count > 0; }
+
+static void held_of_run(rt_report_page *p, const rt_report_run *r)
 {
     rt_str *s = &p->out;
-    const rt_report_run *r = p->runs[i];
     const rt_measure none = { NAN, NAN };
     char a[32], b[32];
     const rt_report_eval *first = &r->evals[0], *last = &r->evals[r->eval_count - 1];
     rt_measure teacher = last->value[RT_HELD_TEACHER_CE];
-    if (p->count > 1) {
-        rt_str_append(s, "<h3>");
-        rt_report_put_run_name(s, p, i);
-        rt_str_append(s, "</h3>\n");
-    }
     rt_str_printf(s,
                   "<div class=\"scroll\"><table class=\"measures\"><thead><tr><th scope=\"col\">measure</th>"
                   "<th scope=\"col\">before <span class=\"quiet\">step %s</span></th>"
@@ -221,17 +213,9 @@ static void held_of_run(rt_report_page *p, uint32_t i)
 
 static void put_held(rt_report_page *p)
 {
-    rt_str *s = &p->out;
-    bool begun = false;
-    for (uint32_t i = 0; i < p->count; i++) {
-        if (!p->runs[i]->eval_count) continue;
-        if (!begun) rt_str_append(s, "<section id=\"held-out\">\n<h2>Held out</h2>\n");
-        begun = true;
-        held_of_run(p, i);
-    }
-    if (begun)
-        rt_str_append(s, "<p class=\"note\">&plusmn; is one standard error over documents. <i>Fell</i> and <i>rose</i> "
-                         "mean by more than two.</p>\n</section>\n");
+    rt_report_put_section(p, "held-out", "Held out", has_held, held_of_run,
+                          "<p class=\"note\">&plusmn; is one standard error over documents. <i>Fell</i> and "
+                          "<i>rose</i> mean by more than two.</p>\n");
 }
 
 /* ---- the page ---- */
@@ -281,7 +265,7 @@ static int fill(rt_report_page *p, rt_err *e)
         at = close + 2;
     }
     rt_str_append_n(&p->out, at, (size_t)(end - at));
-    return p->out.failed ? rt_fail(e, RT_NOMEM, "no memory for a report") : RT_OK;
+    return p->out.failed ? rt_no_memory(e, "a report") : RT_OK;
 }
 
 int rt_report_write(const char *out_path, rt_report_run *const *runs, uint32_t count, rt_err *e)

@@ -13,13 +13,23 @@ void rt_report_put_run_name(rt_str *s, const rt_report_page *p, uint32_t i)
     rt_html_text(s, p->runs[i]->name);
 }
 
-/* With several runs each has its part under its name. */
-static void run_heading(rt_report_page *p, uint32_t i)
+void rt_report_put_section(rt_report_page *p, const char *id, const char *title, bool (*has)(const rt_report_run *r),
+                           void (*part)(rt_report_page *p, const rt_report_run *r), const char *end)
 {
-    if (p->count < 2) return;
-    rt_str_append(&p->out, "<h3>");
-    rt_report_put_run_name(&p->out, p, i);
-    rt_str_append(&p->out, "</h3>\n");
+    rt_str *s = &p->out;
+    bool begun = false;
+    for (uint32_t i = 0; i < p->count; i++) {
+        if (!has(p->runs[i])) continue;
+        if (!begun) rt_str_printf(s, "<section id=\"%s\">\n<h2>%s</h2>\n", id, title);
+        begun = true;
+        if (p->count > 1) {
+            rt_str_append(s, "<h3>");
+            rt_report_put_run_name(s, p, i);
+            rt_str_append(s, "</h3>\n");
+        }
+        part(p, p->runs[i]);
+    }
+    if (begun) rt_str_printf(s, "%s</section>\n", end);
 }
 
 /* ---- settings ---- */
@@ -38,14 +48,8 @@ static void settings_row(rt_report_page *p, const char *key)
     rt_str *s = &p->out;
     rt_setting_id id = rt_setting_find(key);
     rt_str_printf(s, "<tr%s><th scope=\"row\"", differs(p, key) ? " class=\"differs\"" : "");
-    if (id != RT_SETTING_COUNT_ALL) {
-        rt_str_append(s, " title=\"");
-        rt_html_text(s, rt_setting_table[id].help);
-        rt_str_append(s, "\"");
-    }
-    rt_str_append(s, ">");
-    rt_html_text(s, key);
-    rt_str_append(s, "</th>");
+    if (id != RT_SETTING_COUNT_ALL) rt_html_between(s, " title=\"", rt_setting_table[id].help, "\"");
+    rt_html_between(s, ">", key, "</th>");
     for (uint32_t i = 0; i < p->count; i++) {
         const json_t *v = json_object_get(p->runs[i]->settings, key);
         rt_str_append(s, "<td>");
@@ -128,11 +132,7 @@ static void verdict_row(rt_str *s, const json_t *row)
                          : "&ndash; not measured");
     rt_html_value(s, first_of(row, claims));
     const char *id = json_string_value(json_object_get(row, "id"));
-    if (id) {
-        rt_str_append(s, "<code>");
-        rt_html_text(s, id);
-        rt_str_append(s, "</code>");
-    }
+    if (id) rt_html_between(s, "<code>", id, "</code>");
     rt_str_append(s, "</td><td>");
     rt_html_value(s, json_object_get(row, "measured"));
     rt_str_append(s, "</td></tr>\n");
@@ -145,22 +145,21 @@ static const json_t *verdict_rows(const json_t *verdict)
     return json_array_size(rows) ? rows : NULL;
 }
 
-void rt_report_put_verdict(rt_report_page *p)
+static bool has_verdict(const rt_report_run *r) { return verdict_rows(r->verdict) != NULL; }
+
+static void verdict_of_run(rt_report_page *p, const rt_report_run *r)
 {
     rt_str *s = &p->out;
-    bool begun = false;
-    for (uint32_t i = 0; i < p->count; i++) {
-        const json_t *rows = verdict_rows(p->runs[i]->verdict);
-        if (!rows) continue;
-        if (!begun) rt_str_append(s, "<section id=\"verdict\">\n<h2>Verdict</h2>\n");
-        begun = true;
-        run_heading(p, i);
-        rt_str_append(s, "<div class=\"scroll\"><table class=\"verdict\"><thead><tr><th scope=\"col\">verdict</th>"
-                         "<th scope=\"col\">claim</th><th scope=\"col\">measured</th></tr></thead>\n<tbody>\n");
-        for (size_t k = 0; k < json_array_size(rows); k++) verdict_row(s, json_array_get(rows, k));
-        rt_str_append(s, "</tbody></table></div>\n");
-    }
-    if (begun) rt_str_append(s, "</section>\n");
+    const json_t *rows = verdict_rows(r->verdict);
+    rt_str_append(s, "<div class=\"scroll\"><table class=\"verdict\"><thead><tr><th scope=\"col\">verdict</th>"
+                     "<th scope=\"col\">claim</th><th scope=\"col\">measured</th></tr></thead>\n<tbody>\n");
+    for (size_t k = 0; k < json_array_size(rows); k++) verdict_row(s, json_array_get(rows, k));
+    rt_str_append(s, "</tbody></table></div>\n");
+}
+
+void rt_report_put_verdict(rt_report_page *p)
+{
+    rt_report_put_section(p, "verdict", "Verdict", has_verdict, verdict_of_run, "");
 }
 
 /* ---- manifest ---- */
@@ -179,9 +178,7 @@ static void flatten(rt_str *s, const json_t *object, const char *prefix, int dep
         } else if (json_object_size(value) && depth < VALUE_DEPTH) {
             flatten(s, value, name.data, depth + 1);
         } else {
-            rt_str_append(s, "<tr><th scope=\"row\">");
-            rt_html_text(s, name.data);
-            rt_str_append(s, "</th><td>");
+            rt_html_between(s, "<tr><th scope=\"row\">", name.data, "</th><td>");
             rt_html_value(s, value);
             rt_str_append(s, "</td></tr>\n");
         }
@@ -189,39 +186,31 @@ static void flatten(rt_str *s, const json_t *object, const char *prefix, int dep
     }
 }
 
+static bool has_manifest(const rt_report_run *r) { return json_object_size(r->manifest) > 0; }
+
+static void manifest_of_run(rt_report_page *p, const rt_report_run *r)
+{
+    rt_str_append(&p->out, "<details><summary>Models, data, binary and device, by content hash</summary>"
+                           "<div class=\"scroll\"><table class=\"pairs\"><tbody>\n");
+    flatten(&p->out, r->manifest, "", 0);
+    rt_str_append(&p->out, "</tbody></table></div></details>\n");
+}
+
 void rt_report_put_manifest(rt_report_page *p)
 {
-    rt_str *s = &p->out;
-    bool begun = false;
-    for (uint32_t i = 0; i < p->count; i++) {
-        if (!json_object_size(p->runs[i]->manifest)) continue;
-        if (!begun) rt_str_append(s, "<section id=\"manifest\">\n<h2>Manifest</h2>\n");
-        begun = true;
-        run_heading(p, i);
-        rt_str_append(s, "<details><summary>Models, data, binary and device, by content hash</summary>"
-                         "<div class=\"scroll\"><table class=\"pairs\"><tbody>\n");
-        flatten(s, p->runs[i]->manifest, "", 0);
-        rt_str_append(s, "</tbody></table></div></details>\n");
-    }
-    if (begun) rt_str_append(s, "</section>\n");
+    rt_report_put_section(p, "manifest", "Manifest", has_manifest, manifest_of_run, "");
 }
 
 /* ---- plan ---- */
 
-void rt_report_put_plan(rt_report_page *p)
+static bool has_plan(const rt_report_run *r) { return r->plan.len > 0; }
+
+static void plan_of_run(rt_report_page *p, const rt_report_run *r)
 {
-    rt_str *s = &p->out;
-    bool begun = false;
-    for (uint32_t i = 0; i < p->count; i++) {
-        const rt_str *plan = &p->runs[i]->plan;
-        if (!plan->len) continue;
-        if (!begun) rt_str_append(s, "<section id=\"plan\">\n<h2>Plan</h2>\n");
-        begun = true;
-        run_heading(p, i);
-        rt_str_append(s, "<details><summary>Memory, operations and time, as planned before the first step</summary>"
-                         "<pre tabindex=\"0\">");
-        rt_html_limited(s, plan->data, plan->len, PLAN_BYTES / p->count);
-        rt_str_append(s, "</pre></details>\n");
-    }
-    if (begun) rt_str_append(s, "</section>\n");
+    rt_str_append(&p->out, "<details><summary>Memory, operations and time, as planned before the first step</summary>"
+                           "<pre tabindex=\"0\">");
+    rt_html_limited(&p->out, r->plan.data, r->plan.len, PLAN_BYTES / p->count);
+    rt_str_append(&p->out, "</pre></details>\n");
 }
+
+void rt_report_put_plan(rt_report_page *p) { rt_report_put_section(p, "plan", "Plan", has_plan, plan_of_run, ""); }

@@ -58,6 +58,13 @@ void rt_html_text(rt_str *s, const char *text)
     if (text) put_html(s, text, strlen(text));
 }
 
+void rt_html_between(rt_str *s, const char *before, const char *text, const char *after)
+{
+    rt_str_append(s, before);
+    rt_html_text(s, text);
+    rt_str_append(s, after);
+}
+
 void rt_html_json_string(rt_str *s, const char *text)
 {
     rt_str_append(s, "\"");
