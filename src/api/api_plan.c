@@ -66,28 +66,27 @@ static int need_text(char **text, rt_err *e)
     return text ? RT_OK : rt_fail(e, RT_USAGE, "a place for the text is needed");
 }
 
-static int print(const retort_plan *p, uint32_t program, bool json, char **text, rt_err *e)
+static int print(const retort_plan *p, uint32_t program, bool json, char **text, retort_error *error)
 {
     int rc;
+    rt_err e = { 0 };
     rt_str out = { 0 };
-    RT_TRY(need_text(text, e));
-    RT_TRY(rt_job_run_program_print(p->known, program, json, &out, e));
-    RT_TRY(rt_api_give(&out, text, e));
+    RT_TRY(need_text(text, &e));
+    RT_TRY(rt_job_run_program_print(p->known, program, json, &out, &e));
+    RT_TRY(rt_api_give(&out, text, &e));
 out:
     rt_str_free(&out);
-    return rc;
+    return rt_api_end(rc, &e, error);
 }
 
 int retort_plan_text(const retort_plan *p, uint32_t program, char **text, retort_error *error)
 {
-    rt_err e = { 0 };
-    return rt_api_end(print(p, program, false, text, &e), &e, error);
+    return print(p, program, false, text, error);
 }
 
 int retort_plan_json(const retort_plan *p, uint32_t program, char **text, retort_error *error)
 {
-    rt_err e = { 0 };
-    return rt_api_end(print(p, program, true, text, &e), &e, error);
+    return print(p, program, true, text, error);
 }
 
 int retort_plan_settings(const retort_plan *p, char **text, retort_error *error)

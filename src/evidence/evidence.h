@@ -9,6 +9,7 @@
 
 #include "base/hash.h"
 #include "format/metrics.h"
+#include "format/model_file.h"
 #include "num/dtype.h"
 
 /* Parameters of one kind, all layers together; the two halves of adapters apart. */
@@ -107,5 +108,20 @@ int rt_evidence_from_json(rt_evidence *v, const json_t *j, rt_err *e);
 uint64_t rt_line_count(const json_t *line, const char *key);
 /* Evaluations and sums from one line of metrics.jsonl after another; other lines are left out. Needs saved_step. */
 void rt_evidence_take_line(rt_evidence *v, const json_t *line);
+
+/* ---- manifest.json, for those who write it (job/run/run_evidence.c) and who read it (manifest.c, audit.c) ---- */
+
+#define RT_MANIFEST_FORMAT "retort.manifest.1"
+/* Settings as the manifest has them: models by their names, and of every path only what follows its last slash. Takes
+ * the reference; null when out of memory. teacher null: none. */
+json_t *rt_manifest_settings(json_t *settings, const char *student, const char *teacher);
+/* Of those settings that a resumed run must keep. */
+int rt_manifest_bound_hash(const json_t *settings, rt_hash128 *out, rt_err *e);
+/* {"config.json": hash, "run/metrics.jsonl": hash, ...}: every file below root that a run's evidence stands on. Left
+ * out are manifest.json itself, what is made anew from the rest (report.html, compare.html) or goes on after the end
+ * (log.txt), and of a checkpoint all but state.json, which has the hashes of its other files. */
+int rt_manifest_files(json_t *out, const char *root, rt_err *e);
+/* The model at the root of a run: the model itself, or its adapters. */
+int rt_manifest_output(rt_model_file **out, const char *root, bool adapters, rt_err *e);
 
 #endif

@@ -1,10 +1,9 @@
-/* manifest.c - see manifest.h: the parts of a manifest that depend on files and settings alone. */
-#include "evidence/manifest.h"
+/* manifest.c - see evidence.h: the parts of a manifest that depend on files and settings alone. */
+#include "evidence/evidence.h"
 
 #include "base/file.h"
 #include "base/json.h"
 #include "base/lock.h"
-#include "evidence/evidence.h"
 #include "settings/settings.h"
 
 #include <string.h>
@@ -52,7 +51,7 @@ int rt_manifest_bound_hash(const json_t *settings, rt_hash128 *out, rt_err *e)
     }
     char *text = kept ? json_dumps(bound, JSON_SORT_KEYS | JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
     json_decref(bound);
-    if (!text) return rt_fail(e, RT_NOMEM, "no memory for the settings of a manifest");
+    if (!text) return rt_no_memory(e, "the settings of a manifest");
     *out = rt_hash(text, strlen(text));
     rt_free(text);
     return RT_OK;
@@ -82,7 +81,7 @@ static int list_folder(json_t *out, rt_arena *a, const char *root, const char *b
         rt_hash128 h;
         char *name = *below ? rt_path_join(a, below, names[i]) : names[i];
         char *path = name ? rt_path_join(a, root, name) : NULL;
-        if (!path) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a path"));
+        if (!path) RT_TRY(rt_no_memory(e, "a path"));
         /* With a dot: not finished, or not of the run. */
         if (names[i][0] == '.' || is_one_of(name, left_out) || rt_lock_is_name(names[i])) continue;
         if (rt_path_is_dir(path)) {
@@ -110,7 +109,7 @@ int rt_manifest_output(rt_model_file **out, const char *root, bool adapters, rt_
 {
     rt_arena a = { 0 };
     const char *path = adapters ? rt_path_join(&a, root, "adapter_model.safetensors") : root;
-    int rc = path ? rt_model_file_open(out, path, &(rt_hub_env){ 0 }, e) : rt_fail(e, RT_NOMEM, "no memory for a path");
+    int rc = path ? rt_model_file_open(out, path, &(rt_hub_env){ 0 }, e) : rt_no_memory(e, "a path");
     rt_arena_free(&a);
     return rc;
 }
