@@ -3,7 +3,6 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "evidence/manifest.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -35,7 +34,7 @@ static bool has(rt_audit *v, const char *folder, const char *name)
 static int find_run(rt_audit *v, const char *path, rt_err *e)
 {
     char *text = rt_arena_strdup(&v->arena, path);
-    if (!text) return rt_fail(e, RT_NOMEM, "no memory for a path");
+    if (!text) return rt_no_memory(e, "a path");
     for (size_t n = strlen(text); n > 1 && text[n - 1] == '/'; n--) text[n - 1] = 0;
     if (!rt_path_exists(text)) return rt_fail(e, RT_NOT_FOUND, "%s is not there; name the --out of a run", path);
     if (!rt_path_is_dir(text)) return rt_fail(e, RT_FORMAT, "%s is a file; name the --out of a run", path);
@@ -43,7 +42,7 @@ static int find_run(rt_audit *v, const char *path, rt_err *e)
                   (has(v, text, "settings.json") || has(v, text, "manifest.json"));
     v->root = inside ? rt_path_join(&v->arena, text, "..") : text;
     v->run = inside ? text : rt_path_join(&v->arena, text, "run");
-    if (!v->root || !v->run) return rt_fail(e, RT_NOMEM, "no memory for a path");
+    if (!v->root || !v->run) return rt_no_memory(e, "a path");
     if (!rt_path_is_dir(v->run)) return rt_fail(e, RT_NOT_FOUND, "%s holds no run; name the --out of one", path);
     return RT_OK;
 }
@@ -67,7 +66,7 @@ static int read_manifest(rt_audit *v, const char *path, bool *usable, rt_err *e)
     rt_err why = { 0 };
     char *file = rt_path_join(&v->arena, v->run, "manifest.json");
     *usable = false;
-    if (!file) return rt_fail(e, RT_NOMEM, "no memory for a path");
+    if (!file) return rt_no_memory(e, "a path");
     rc = rt_checked_json_read(&v->manifest, file, &why);
     if (rc == RT_NOT_FOUND)
         return rt_fail(e, RT_INVALID,
@@ -131,7 +130,7 @@ static int compare_settings(rt_audit *v, const json_t *settings, bool *same, rt_
     json_t *now = rt_manifest_settings(json_deep_copy(settings),
                                        json_string_value(json_object_get(json_object_get(m, "student"), "name")),
                                        json_string_value(json_object_get(json_object_get(m, "teacher"), "name")));
-    if (!now) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for settings"));
+    if (!now) RT_TRY(rt_no_memory(e, "settings"));
     RT_TRY(rt_manifest_bound_hash(now, &bound, e));
     *same = json_equal(now, json_object_get(m, "settings")) &&
             json_integer_value(json_object_get(m, "seed")) == (json_int_t)v->settings.seed &&
@@ -148,7 +147,7 @@ int rt_audit_settings(rt_audit *v, rt_err *e)
     rt_err why = { 0 };
     json_t *j = NULL;
     char *path = rt_path_join(&v->arena, v->run, "settings.json");
-    if (!path) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a path"));
+    if (!path) RT_TRY(rt_no_memory(e, "a path"));
     rc = rt_json_read(&j, path, &why);
     if (rc >= 0) rc = rt_settings_from_json(&v->settings, j, &v->arena, &why);
     if (rc >= 0) rc = v->resolve(v, &why);
@@ -181,7 +180,7 @@ int rt_audit_verdict(rt_audit *v, rt_err *e)
     char *path = rt_path_join(&v->arena, v->run, "verdict.json");
     rt_falsify(&f, &v->facts);
     now = rt_findings_to_json(&f);
-    if (!path || !now) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a verdict"));
+    if (!path || !now) RT_TRY(rt_no_memory(e, "a verdict"));
     rc = rt_json_read(&stored, path, e);
     if (rc == RT_NOMEM) goto out;
     if (json_equal(stored, now))

@@ -20,7 +20,7 @@ static int check_file(rt_audit *v, const char *name, const json_t *hash, rt_prob
     rt_hash128 want, got;
     uint64_t size = 0;
     char *path = rt_path_join(&v->arena, v->root, name);
-    if (!path) return rt_fail(e, RT_NOMEM, "no memory for a path");
+    if (!path) return rt_no_memory(e, "a path");
     if (!rt_hash_from_json(hash, &want)) {
         rt_problem_add(bad, name, "has no hash in the manifest");
         return RT_OK;

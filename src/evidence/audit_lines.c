@@ -130,7 +130,7 @@ static int read_line(reader *r, const char *text, size_t n, rt_err *e)
     json_t *j = json_loadb(text, n, JSON_REJECT_DUPLICATES, NULL);
     const char *event = json_string_value(json_object_get(j, "event"));
     r->line++;
-    if (!j && rt_json_out_of_memory()) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for the log"));
+    if (!j && rt_json_out_of_memory()) RT_TRY(rt_no_memory(e, "the log"));
     if (!event)
         fault(r, "not a line of a log");
     else if (strcmp(event, "step") == 0)
@@ -150,7 +150,7 @@ int rt_audit_lines(rt_audit *v, rt_err *e)
     rt_err why = { 0 };
     reader r = { .v = v };
     char *path = rt_path_join(&v->arena, v->run, "metrics.jsonl");
-    if (!path) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a path"));
+    if (!path) RT_TRY(rt_no_memory(e, "a path"));
     if (rt_map_open(&m, path, &why) < 0) {
         rt_audit_tell(v, "metrics", RT_CHECK_FAIL, "%s", why.text);
         return RT_OK;

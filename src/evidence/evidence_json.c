@@ -127,7 +127,7 @@ int rt_evidence_from_json(rt_evidence *v, const json_t *j, rt_err *e)
     RT_TRY(output_from_json(v, output, e));
 out:
     /* unpacking takes memory, and jansson does not tell that from a wrong kind */
-    if (rc == RT_FORMAT && rt_json_out_of_memory()) rc = rt_fail(e, RT_NOMEM, "no memory for a manifest");
+    if (rc == RT_FORMAT && rt_json_out_of_memory()) rc = rt_no_memory(e, "a manifest");
     return rc;
 }
 

@@ -29,7 +29,7 @@ int rt_audit_checkpoints(rt_audit *v, rt_err *e)
     {
         char *path = rt_path_join(&v->arena, v->root, name);
         rt_hash128 want, got;
-        if (!path) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a path"));
+        if (!path) RT_TRY(rt_no_memory(e, "a path"));
         if (rt_file_hash(path, &got, NULL) < 0)
             gone++;
         else if (!rt_hash_from_json(value, &want) || !rt_hash_equal(want, got))
@@ -41,7 +41,7 @@ int rt_audit_checkpoints(rt_audit *v, rt_err *e)
         rt_err why = { 0 };
         char *path = rt_path_join(&v->arena, v->root, names[i]);
         char *state = rt_arena_printf(&v->arena, "%s/state.json", names[i]);
-        if (!path || !state) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a path"));
+        if (!path || !state) RT_TRY(rt_no_memory(e, "a path"));
         if (!rt_audit_of_checkpoint(names[i]) || !rt_path_is_dir(path)) continue;
         count++;
         if (!json_object_get(files, state)) rt_problem_add(&bad, names[i], "is not of this run");

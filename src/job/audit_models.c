@@ -97,7 +97,7 @@ static int open_inputs(rt_audit *v, rt_again *a, rt_err *why)
     char *index = folder ? rt_path_join(&v->arena, folder, "train.json") : NULL;
     char *eval = folder ? rt_path_join(&v->arena, folder, "eval.json") : NULL;
     rt_inputs_opts io = { .env = a->opts->env, .pool = a->opts->pool, .folder = folder };
-    if (!index || !eval) RT_TRY(rt_fail(why, RT_NOMEM, "no memory for a path"));
+    if (!index || !eval) RT_TRY(rt_no_memory(why, "a path"));
     a->settings = v->settings;
     a->settings.allow_degenerate = true;                           /* the verdict is about that */
     rt_settings_forget(&a->settings, RT_SETTING_ID_chat_template); /* text was tokenized long ago */
@@ -239,7 +239,7 @@ static int check_first_step(rt_audit *v, rt_again *a, rt_err *e)
     double sums[3] = { 0 }, count = 0, t = tolerance(v, a);
     float *values = rt_alloc_zero(3 * B * sizeof *values, 64);
     const rt_logged_step *log = &v->steps[0];
-    if (!values) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a batch"));
+    if (!values) RT_TRY(rt_no_memory(e, "a batch"));
     for (uint32_t m = 0; m < a->first.micro_count; m++) {
         const rt_batch *b = &a->first.micro[m];
         RT_TRY(rt_trainer_eval(a->trainer, b, &(rt_eval_out){ .ce = values, .div = values + B, .top1 = values + 2 * B },

@@ -3,7 +3,6 @@
 #include "job/audit_internal.h"
 
 #include "base/json.h"
-#include "evidence/manifest.h"
 #include "job/run/moved.h"
 
 #include <inttypes.h>
@@ -56,7 +55,7 @@ static int open_weights(weights *w, const rt_again *a, rt_err *e)
     const rt_model_config *c = a->in ? &a->in->student->config : &a->output->config;
     char *path = rt_arena_printf(&v->arena, "%s/checkpoint-%06" PRIu32 "/state.safetensors", v->root, v->facts.steps);
     bool *frozen = rt_arena_alloc(&v->arena, rt_param_count(c) * sizeof *frozen);
-    if (!path || !frozen) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a model"));
+    if (!path || !frozen) RT_TRY(rt_no_memory(e, "a model"));
     if (!rt_path_exists(path) || c->layers == 0) return RT_OK; /* adapters alone do not say what they stand beside */
     RT_TRY(rt_model_file_open(&w->state, path, &(rt_hub_env){ 0 }, e));
     RT_TRY(rt_resolve_freeze(&v->settings.freeze, c, frozen, e));
@@ -66,7 +65,7 @@ static int open_weights(weights *w, const rt_again *a, rt_err *e)
     };
     RT_TRY(rt_decoder_new(&w->model, w->space, c, &o, e));
     w->trained = rt_arena_alloc(&v->arena, w->model->param_count * sizeof *w->trained);
-    if (!w->trained) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a model"));
+    if (!w->trained) RT_TRY(rt_no_memory(e, "a model"));
     for (uint32_t i = 0; i < w->model->param_count; i++) w->trained[i] = w->model->params[i].grad.buf != 0;
 out:
     return rc;

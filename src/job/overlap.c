@@ -88,7 +88,7 @@ int rt_overlap_new(rt_overlap **out, const rt_batch *held, uint32_t rows, uint32
     int rc = RT_OK;
     uint64_t n = 0;
     rt_overlap *o = rt_alloc_zero(sizeof *o, 16);
-    if (!o) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for the overlap of the data"));
+    if (!o) RT_TRY(rt_no_memory(e, "the overlap of the data"));
     *o = (rt_overlap){ .held = held, .rows = rows, .T = T, .cap = 16 };
     each_held(o, count_gram, &n);
     while (n > most) { /* counted again: equal grams are chosen together, so halves are not exact */
@@ -100,7 +100,7 @@ int rt_overlap_new(rt_overlap **out, const rt_batch *held, uint32_t rows, uint32
     while (o->cap < 2 * n) o->cap *= 2;
     o->keys = rt_alloc_zero(o->cap * sizeof *o->keys, 64);
     o->seen = rt_alloc_zero(o->cap * sizeof *o->seen, 64);
-    if (!o->keys || !o->seen) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for the overlap of the data"));
+    if (!o->keys || !o->seen) RT_TRY(rt_no_memory(e, "the overlap of the data"));
     each_held(o, put_gram, o);
     *out = o;
     o = NULL;

@@ -42,7 +42,7 @@ static int make_list(state_list *l, rt_trainer *t, rt_arena *a, rt_err *e)
     *l = (state_list){ .t = t };
     l->list = rt_arena_alloc(a, 3 * (size_t)d->param_count * sizeof *l->list);
     l->param = rt_arena_alloc(a, 3 * (size_t)d->param_count * sizeof *l->param);
-    if (!l->list || !l->param) return rt_fail(e, RT_NOMEM, "no memory for a checkpoint");
+    if (!l->list || !l->param) return rt_no_memory(e, "a checkpoint");
     for (uint32_t i = 0; i < d->param_count; i++)
         for (const char *k = kinds; *k && d->params[i].grad.buf; k++) {
             const rt_param *p = &d->params[i];
@@ -50,7 +50,7 @@ static int make_list(state_list *l, rt_trainer *t, rt_arena *a, rt_err *e)
             l->list[l->count] = (rt_named_tensor){
                 rt_arena_printf(a, "%c.%s", *k, name), RT_DTYPE_F32, 2, { p->value.rows, p->value.cols }
             };
-            if (!l->list[l->count].name) return rt_fail(e, RT_NOMEM, "no memory for a checkpoint");
+            if (!l->list[l->count].name) return rt_no_memory(e, "a checkpoint");
             l->param[l->count++] = i;
         }
     return RT_OK;
@@ -74,11 +74,10 @@ static int hash_folder(const char *folder, json_t *out, rt_arena *a, rt_err *e)
     for (uint32_t i = 0; i < count; i++) {
         rt_hash128 h;
         char *path = rt_path_join(a, folder, names[i]);
-        if (!path) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a path"));
+        if (!path) RT_TRY(rt_no_memory(e, "a path"));
         if (strcmp(names[i], "state.json") == 0) continue;
         RT_TRY(rt_file_hash(path, &h, e));
-        if (json_object_set_new(out, names[i], rt_hash_to_json(h)) != 0)
-            RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a record"));
+        if (json_object_set_new(out, names[i], rt_hash_to_json(h)) != 0) RT_TRY(rt_no_memory(e, "a record"));
     }
 out:
     return rc;
@@ -90,14 +89,14 @@ static int write_record(const char *folder, const rt_progress_state *s, rt_arena
     char *path = rt_path_join(a, folder, "state.json");
     rt_json_init();
     json_t *files = json_object(), *j = NULL;
-    if (!files || !path) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a record"));
+    if (!files || !path) RT_TRY(rt_no_memory(e, "a record"));
     RT_TRY(hash_folder(folder, files, a, e));
     j = json_pack("{s:i, s:I, s:o, s:I, s:I, s:f, s:I, s:o?, s:I, s:o, s:O}", "version", 1, "step", (json_int_t)s->step,
                   "cursor", rt_cursor_to_json(&s->cursor), "tokens", (json_int_t)s->tokens, "trained",
                   (json_int_t)s->trained, "seconds", s->seconds, "metrics_bytes", (json_int_t)s->metrics_bytes, "best",
                   isnan(s->best) ? NULL : json_real(s->best), "best_step", (json_int_t)s->best_step, "programs",
                   rt_hash_to_json(s->programs), "files", files);
-    if (!j) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a record"));
+    if (!j) RT_TRY(rt_no_memory(e, "a record"));
     RT_TRY(rt_checked_json_write(path, j, NULL, e));
 out:
     json_decref(j);
@@ -150,12 +149,12 @@ int rt_checkpoint_save(const char *folder, rt_trainer *t, const rt_output *model
     rt_arena a = { 0 };
     state_list l;
     char *temp = NULL, *state, *path = rt_arena_printf(&a, "%s/%s%06u", folder, prefix, s->step);
-    if (!path) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a checkpoint"));
+    if (!path) RT_TRY(rt_no_memory(e, "a checkpoint"));
     RT_TRY(make_list(&l, t, &a, e));
     RT_TRY(rt_dir_temp(&temp, &a, path, e));
     RT_TRY(rt_output_write(temp, t, model, e));
     state = rt_path_join(&a, temp, "state.safetensors");
-    if (!state) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a checkpoint"));
+    if (!state) RT_TRY(rt_no_memory(e, "a checkpoint"));
     RT_TRY(rt_tensor_file_write(state, l.list, l.count, state_values, &l, NULL, e));
     RT_TRY(write_record(temp, s, &a, e));
     RT_TRY(put_in_place(&a, temp, path, e));
@@ -206,7 +205,7 @@ int rt_checkpoint_newest(char **path, rt_arena *a, const char *folder, rt_err *e
         if (!step_of(names[i], prefix, &step) || (*path && step <= best)) continue;
         best = step;
         *path = rt_path_join(a, folder, names[i]);
-        if (!*path) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a path"));
+        if (!*path) RT_TRY(rt_no_memory(e, "a path"));
     }
 out:
     return rc;
@@ -248,7 +247,7 @@ static int check_files(const char *path, const json_t *files, rt_arena *a, rt_er
     {
         rt_hash128 want, got;
         char *file = rt_path_join(a, path, name);
-        if (!file) return rt_fail(e, RT_NOMEM, "no memory for a path");
+        if (!file) return rt_no_memory(e, "a path");
         if (strchr(name, '/') || !rt_hash_from_json(value, &want))
             return damaged(path, "state.json is not what a checkpoint has", e);
         int rc = rt_file_hash(file, &got, e);
@@ -267,7 +266,7 @@ int rt_checkpoint_check(const char *path, rt_progress_state *s, rt_err *e)
     json_t *j = NULL;
     char *file = rt_path_join(&a, path, "state.json");
     *s = (rt_progress_state){ 0 };
-    if (!file) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a path"));
+    if (!file) RT_TRY(rt_no_memory(e, "a path"));
     rc = rt_checked_json_read(&j, file, e);
     if (rc == RT_NOT_FOUND) RT_TRY(damaged(path, "state.json is missing", e));
     if (rc == RT_FORMAT) RT_TRY(damaged(path, "state.json is damaged (its hash is another)", e));
@@ -301,7 +300,7 @@ int rt_checkpoint_load(const char *path, rt_trainer *t, rt_err *e)
     rt_model_file *f = NULL;
     state_list l;
     char *state = rt_path_join(&a, path, "state.safetensors");
-    if (!state) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a path"));
+    if (!state) RT_TRY(rt_no_memory(e, "a path"));
     RT_TRY(make_list(&l, t, &a, e));
     RT_TRY(rt_model_file_open(&f, state, &(rt_hub_env){ 0 }, e));
     if (f->tensor_count != l.count)

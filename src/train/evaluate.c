@@ -48,7 +48,7 @@ static int add_pieces(rt_eval_set *s, const rt_row *row, rt_err *e)
     for (uint32_t i = 0; i < row->doc_count; i++) {
         const rt_row_doc *d = &row->docs[i];
         if (!rt_grow((void **)&s->pieces, &s->piece_cap, s->piece_count + 1, sizeof *s->pieces))
-            return rt_fail(e, RT_NOMEM, "no memory for the documents of evaluation");
+            return rt_no_memory(e, "the documents of evaluation");
         s->pieces[s->piece_count++] =
             (piece){ (uint64_t)d->source << 32 | d->shard, d->record, s->rows * s->T + d->begin, d->len, d->first };
     }
@@ -78,7 +78,7 @@ int rt_eval_set_new(rt_eval_set **out, rt_rows *rows, uint32_t B, uint32_t T, ui
 {
     int rc;
     rt_eval_set *s = rt_alloc_zero(sizeof *s, 16);
-    if (!s) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for evaluation"));
+    if (!s) RT_TRY(rt_no_memory(e, "evaluation"));
     s->B = B;
     s->T = T;
     for (;;) {
@@ -173,7 +173,7 @@ int rt_eval_set_word(rt_eval_set *s, const rt_tokenizer *t, const char *word, rt
     rt_tok_word *w = NULL;
     RT_TRY(rt_tok_word_new(&w, t, word, e));
     if (!s->words) s->words = rt_alloc((size_t)s->rows * s->T * sizeof *s->words, 64);
-    if (!s->words) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for the places of a word"));
+    if (!s->words) RT_TRY(rt_no_memory(e, "the places of a word"));
     mark_places(s, w);
     if (!s->places)
         RT_TRY(rt_fail(e, RT_INVALID, "the word '%s' stands nowhere among the %" PRIu64 " positions that are measured",

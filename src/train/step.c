@@ -20,7 +20,7 @@ int rt_trainer_open(rt_trainer **out, rt_dev *d, const rt_step_opts *o, const rt
     rt_dev_info info;
     rt_step_opts of_device = *o;
     rt_trainer *t = rt_alloc_zero(sizeof *t, 16);
-    if (!t) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a run"));
+    if (!t) RT_TRY(rt_no_memory(e, "a run"));
     RT_TRY(d->api->info(d, &info, e));
     if (!of_device.head_bytes) of_device.head_bytes = info.head_bytes;
     RT_TRY(rt_step_plan_new(&t->plan, &of_device, e));
@@ -29,7 +29,7 @@ int rt_trainer_open(rt_trainer **out, rt_dev *d, const rt_step_opts *o, const rt
     if (!seal || !seal->dry) RT_TRY(rt_step_plan_attach(t->plan, t->x, e));
     if (t->plan->ahead_rows.buf) {
         t->rows = rt_alloc(t->plan->ahead_rows.rows * sizeof *t->rows, 64);
-        if (!t->rows) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a run"));
+        if (!t->rows) RT_TRY(rt_no_memory(e, "a run"));
     }
     *out = t;
     t = NULL;

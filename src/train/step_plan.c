@@ -90,7 +90,7 @@ static int declare_moments(rt_step_plan *s, rt_err *e)
 {
     const rt_decoder *d = s->student;
     s->moments = rt_arena_alloc(&s->arena, sizeof *s->moments * d->param_count);
-    if (!s->moments) return rt_fail(e, RT_NOMEM, "no memory for the optimizer's state");
+    if (!s->moments) return rt_no_memory(e, "the optimizer's state");
     for (uint32_t i = 0; i < d->param_count; i++) {
         const rt_param *p = &d->params[i];
         rt_moments *m = &s->moments[i];
@@ -324,7 +324,7 @@ int rt_step_plan_new(rt_step_plan **out, const rt_step_opts *o, rt_err *e)
 {
     int rc;
     rt_step_plan *s = rt_alloc_zero(sizeof *s, 16);
-    if (!s) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for the programs of a run"));
+    if (!s) RT_TRY(rt_no_memory(e, "the programs of a run"));
     s->opts = *o;
     if (!o->B || !o->T || (uint64_t)o->B * o->T > UINT32_MAX)
         RT_TRY(rt_fail(e, RT_INVALID, "--micro-batch %u of --seq-len %u is out of range (1 to %u positions); lower one",

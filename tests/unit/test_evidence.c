@@ -3,7 +3,7 @@
 #include "run_case.h"
 
 #include "base/json.h"
-#include "evidence/manifest.h"
+#include "evidence/evidence.h"
 #include "job/run/moved.h"
 
 #include <math.h>

@@ -66,7 +66,7 @@ static int template_file(rt_inputs *in, const char *path, rt_err *e)
     RT_TRY(rt_chat_template_new(&in->own_template, text.data ? text.data : "", text.len, e));
     char *copy = rt_arena_alloc(&in->arena, text.len + 1);
     in->template_from = rt_arena_strdup(&in->arena, rt_path_base(path));
-    if (!copy || !in->template_from) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a chat template"));
+    if (!copy || !in->template_from) RT_TRY(rt_no_memory(e, "a chat template"));
     memcpy(copy, text.data ? text.data : "", text.len);
     in->template_text = (rt_span){ copy, text.len };
 out:
@@ -137,7 +137,7 @@ int rt_inputs_open(rt_inputs **out, const rt_settings *s, const rt_inputs_opts *
 {
     int rc;
     rt_inputs *in = rt_alloc_zero(sizeof *in, 16);
-    if (!in) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a run"));
+    if (!in) RT_TRY(rt_no_memory(e, "a run"));
     if (s->vocab > INT32_MAX) RT_TRY(rt_fail(e, RT_USAGE, "--vocab is at most %d", INT32_MAX));
     RT_TRY(open_model(in, s->student, "student", o->env, &in->student, &in->student_text, e));
     if (s->teacher) {

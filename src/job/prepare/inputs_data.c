@@ -119,7 +119,7 @@ static int open_source(rt_inputs *in, const rt_data_list *l, uint32_t i, const c
     }
     char *name = rt_arena_printf(&in->arena, "%s-%02u.tokens", kind, i);
     char *path = name ? rt_path_join(&in->arena, o->folder, name) : NULL;
-    if (!path) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a path"));
+    if (!path) RT_TRY(rt_no_memory(e, "a path"));
     if (!rt_path_exists(path)) RT_TRY(tokenize_source(in, l, i, path, s, o, e));
     RT_TRY(open_shard(in, path, s, e));
 out:
@@ -200,7 +200,7 @@ static int open_index(rt_inputs *in, const char *path, const rt_settings *s, con
         (*sources)[i] = (rt_rows_source){ .name = rt_arena_strdup(&in->arena, name ? name : "data"),
                                           .count = in->shard_count - first,
                                           .weight = json_number_value(json_object_get(one, "weight")) };
-        if (!(*sources)[i].name) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for the data's sources"));
+        if (!(*sources)[i].name) RT_TRY(rt_no_memory(e, "the data's sources"));
     }
 out:
     json_decref(all);
@@ -215,19 +215,19 @@ static int open_list(rt_inputs *in, const rt_setting_list *specs, const char *ki
     rt_data_list l = { 0 };
     uint32_t before = in->shard_count;
     const char *path = index_path(in, o, kind);
-    if (!path) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a path"));
+    if (!path) RT_TRY(rt_no_memory(e, "a path"));
     if (rt_path_exists(path)) return open_index(in, path, s, o, sources, count, e);
     RT_TRY(rt_data_list_open(&l, specs->text, specs->count, o->env, e));
     for (uint32_t i = 0; i < l.note_count; i++) rt_note(&in->notes, "%s", l.notes[i]);
     rt_rows_source *list = rt_arena_alloc(&in->arena, l.source_count * sizeof *list);
-    if (!list) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for the data's sources"));
+    if (!list) RT_TRY(rt_no_memory(e, "the data's sources"));
     for (uint32_t i = 0; i < l.source_count; i++) {
         uint32_t first = in->shard_count;
         RT_TRY(open_source(in, &l, i, kind, s, o, e));
         list[i] = (rt_rows_source){ .name = rt_arena_strdup(&in->arena, l.sources[i].name),
                                     .count = in->shard_count - first,
                                     .weight = l.sources[i].weight };
-        if (!list[i].name) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for the data's sources"));
+        if (!list[i].name) RT_TRY(rt_no_memory(e, "the data's sources"));
     }
     *sources = list;
     *count = l.source_count;

@@ -7,7 +7,6 @@
 
 #include "base/json.h"
 #include "base/sys.h"
-#include "evidence/manifest.h"
 #include "job/run/moved.h"
 
 #include <stdio.h>

@@ -87,7 +87,7 @@ static int generation_config(rt_run *r, rt_span from, rt_err *e)
     kept = kept && json_object_set(j, "eos_token_id", json_array_size(ids) == 1 ? json_array_get(ids, 0) : ids) == 0;
     text = kept ? json_dumps(j, JSON_INDENT(2)) : NULL;
     char *copy = text ? rt_arena_strdup(&r->arena, text) : NULL;
-    if (!copy) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for generation_config.json"));
+    if (!copy) RT_TRY(rt_no_memory(e, "generation_config.json"));
     r->text.generation_config = (rt_span){ copy, strlen(copy) };
 out:
     rt_free(text);
@@ -180,7 +180,7 @@ int rt_run_open(rt_run **out, rt_settings *s, const rt_run_opts *o, rt_err *e)
     int rc;
     bool said[RT_SETTING_COUNT_ALL];
     rt_run *r = rt_alloc_zero(sizeof *r, 16);
-    if (!r) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a run"));
+    if (!r) RT_TRY(rt_no_memory(e, "a run"));
     r->settings = s;
     r->opts = o;
     r->smoke.opened = rt_now();

@@ -134,7 +134,7 @@ static int finish(rt_run *r, rt_run_summary *out, rt_err *e)
     out->before = r->first;
     out->after = r->last;
     rt_checkpoint_prune(r->out, r->resolved.keep); /* again, for a run that was killed just before it did */
-    if (!best_path) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a path"));
+    if (!best_path) RT_TRY(rt_no_memory(e, "a path"));
     if (!moved) RT_TRY(rt_run_write_root(r, best ? best_path : NULL, e));
     rt_best_remove(r->out);
     out->is_best = best_step > 0 && (best || best_step == step);
