@@ -75,13 +75,13 @@ static int choose(const search *s, rt_fit_config *c, bool micro_free, bool recom
 {
     int rc;
     uint32_t most = c->micro_batch;
-    RT_TRY(try_config(s, c, need, fits, e));
-    if (!*fits && micro_free) RT_TRY(shrink(s, c, need, fits, e));
-    if (*fits || !recompute_free || c->recompute == RT_RECOMPUTE_BLOCK) return RT_OK;
-    c->recompute = RT_RECOMPUTE_BLOCK;
-    c->micro_batch = most;
-    RT_TRY(try_config(s, c, need, fits, e));
-    if (!*fits && micro_free) RT_TRY(shrink(s, c, need, fits, e));
+    for (;;) {
+        RT_TRY(try_config(s, c, need, fits, e));
+        if (!*fits && micro_free) RT_TRY(shrink(s, c, need, fits, e));
+        if (*fits || !recompute_free || c->recompute == RT_RECOMPUTE_BLOCK) return RT_OK;
+        c->recompute = RT_RECOMPUTE_BLOCK;
+        c->micro_batch = most;
+    }
 out:
     return rc;
 }

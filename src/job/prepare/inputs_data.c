@@ -6,28 +6,20 @@
 #include <stdio.h>
 #include <string.h>
 
-static int keep_shard(rt_inputs *in, rt_shard *s, rt_err *e)
-{
-    if (!rt_grow((void **)&in->shards, &in->shard_cap, in->shard_count + 1, sizeof *in->shards)) {
-        rt_shard_close(s);
-        return rt_fail(e, RT_NOMEM, "no memory for %u token shards", in->shard_count + 1);
-    }
-    in->shards[in->shard_count++] = s;
-    return RT_OK;
-}
-
 static int open_shard(rt_inputs *in, const char *path, const rt_settings *s, rt_err *e)
 {
     rt_hash128 id;
-    rt_shard *shard = NULL;
     rt_shard_expect x = { .vocab = (uint32_t)s->vocab };
     if (in->text) {
         id = rt_tokenizer_hash(in->text->tokenizer);
         x.tokenizer = &id;
         if (!x.vocab) x.vocab = rt_tokenizer_size(in->text->tokenizer);
     }
-    int rc = rt_shard_open(&shard, path, &x, e);
-    return rc < 0 ? rc : keep_shard(in, shard, e);
+    if (!rt_grow((void **)&in->shards, &in->shard_cap, in->shard_count + 1, sizeof *in->shards))
+        return rt_no_memory(e, "token shards");
+    int rc = rt_shard_open(&in->shards[in->shard_count], path, &x, e);
+    in->shard_count += rc >= 0;
+    return rc;
 }
 
 /* ---- tokenizing ---- */
@@ -117,8 +109,7 @@ static int open_source(rt_inputs *in, const rt_data_list *l, uint32_t i, const c
         for (uint32_t k = 0; k < src->file_count; k++) RT_TRY(open_shard(in, l->files[src->first_file + k].path, s, e));
         return RT_OK;
     }
-    char *name = rt_arena_printf(&in->arena, "%s-%02u.tokens", kind, i);
-    char *path = name ? rt_path_join(&in->arena, o->folder, name) : NULL;
+    char *path = rt_arena_printf(&in->arena, "%s/%s-%02u.tokens", o->folder, kind, i);
     if (!path) RT_TRY(rt_no_memory(e, "a path"));
     if (!rt_path_exists(path)) RT_TRY(tokenize_source(in, l, i, path, s, o, e));
     RT_TRY(open_shard(in, path, s, e));
@@ -137,11 +128,6 @@ bool rt_inputs_is_name(const char *name)
 }
 
 /* ---- what a run has tokenized: KIND.json, written when all of it is there ---- */
-
-static char *index_path(rt_inputs *in, const rt_inputs_opts *o, const char *kind)
-{
-    return rt_arena_printf(&in->arena, "%s/%s.json", o->folder, kind);
-}
 
 /* [{"name", "weight", "shards": [path, or the name of a file in the folder]}] */
 static int write_index(rt_inputs *in, const rt_rows_source *list, uint32_t count, uint32_t first, const char *path,
@@ -214,7 +200,7 @@ static int open_list(rt_inputs *in, const rt_setting_list *specs, const char *ki
     int rc;
     rt_data_list l = { 0 };
     uint32_t before = in->shard_count;
-    const char *path = index_path(in, o, kind);
+    const char *path = rt_arena_printf(&in->arena, "%s/%s.json", o->folder, kind);
     if (!path) RT_TRY(rt_no_memory(e, "a path"));
     if (rt_path_exists(path)) return open_index(in, path, s, o, sources, count, e);
     RT_TRY(rt_data_list_open(&l, specs->text, specs->count, o->env, e));

@@ -127,11 +127,9 @@ int rt_run_write_plan(rt_run *r, rt_err *e)
     int rc;
     rt_run_cost cost;
     rt_str text = { 0 };
-    char *path = rt_path_join(&r->arena, r->run, "plan.txt");
-    if (!path) RT_TRY(rt_no_memory(e, "plan.txt"));
     RT_TRY(rt_run_cost_new(&cost, r, e));
     RT_TRY(rt_run_cost_text(&cost, r, true, &text, e));
-    RT_TRY(rt_file_write(path, text.data, text.len, e));
+    RT_TRY(rt_file_write(r->plan_path, text.data, text.len, e));
 out:
     rt_str_free(&text);
     return rc;

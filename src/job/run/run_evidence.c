@@ -12,12 +12,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static int manifest_path(rt_run *r, char **path, rt_err *e)
-{
-    *path = rt_path_join(&r->arena, r->run, "manifest.json");
-    return *path ? RT_OK : rt_no_memory(e, "the evidence of a run");
-}
-
 /* ---- what goes in ---- */
 
 static json_t *model_json(const rt_model_file *m, rt_hash128 hash)
@@ -85,12 +79,13 @@ out:
 
 /* The sessions of a run that is resumed, and this one. What was written before is believed only when its checksum
  * holds. */
-static int put_sessions(rt_run *r, json_t *j, const char *path, const json_t *settings, rt_err *e)
+static int put_sessions(rt_run *r, json_t *j, const json_t *settings, rt_err *e)
 {
     int rc;
     json_t *before = NULL, *one = NULL, *list = json_array(), *earlier;
     RT_TRY(put(j, "sessions", list, e));
-    if (r->opts->resume && rt_path_exists(path) && rt_checked_json_read(&before, path, NULL) < 0)
+    if (r->opts->resume && rt_path_exists(r->manifest_path) &&
+        rt_checked_json_read(&before, r->manifest_path, NULL) < 0)
         rt_run_note(r, "manifest.json of the earlier sessions is damaged; it is begun anew");
     earlier = json_object_get(before, "sessions");
     for (size_t i = 0; r->loop.state.step > 0 && i < json_array_size(earlier); i++)
@@ -106,7 +101,6 @@ out:
 int rt_run_evidence_begin(rt_run *r, rt_err *e)
 {
     int rc;
-    char *path;
     json_t *settings = NULL;
     const rt_inputs *in = r->in;
     rt_json_init();
@@ -114,7 +108,6 @@ int rt_run_evidence_begin(rt_run *r, rt_err *e)
                           in->teacher ? "distill" : "train", "seed", (json_int_t)r->resolved.seed);
     r->evidence = rt_arena_alloc(&r->arena, sizeof *r->evidence);
     if (!j || !r->evidence) RT_TRY(rt_no_memory(e, "the evidence of a run"));
-    RT_TRY(manifest_path(r, &path, e));
     RT_TRY(put_inputs(r, j, e));
     RT_TRY(put(j, "held_out",
                json_pack("{s:I, s:I}", "rows", (json_int_t)rt_eval_set_rows(r->held), "positions",
@@ -123,8 +116,8 @@ int rt_run_evidence_begin(rt_run *r, rt_err *e)
     settings = rt_manifest_settings(rt_settings_to_json(r->settings), in->student->name,
                                     in->teacher ? in->teacher->name : NULL);
     if (!settings || json_object_set(j, "settings", settings) != 0) RT_TRY(rt_no_memory(e, "the evidence of a run"));
-    RT_TRY(put_sessions(r, j, path, settings, e));
-    RT_TRY(rt_checked_json_write(path, j, NULL, e));
+    RT_TRY(put_sessions(r, j, settings, e));
+    RT_TRY(rt_checked_json_write(r->manifest_path, j, NULL, e));
 out:
     json_decref(settings);
     json_decref(j);
@@ -199,30 +192,21 @@ out:
     return rc;
 }
 
-static int write_verdict(rt_run *r, const rt_findings *f, rt_err *e)
-{
-    char *path = rt_path_join(&r->arena, r->run, "verdict.json");
-    if (!path) return rt_no_memory(e, "the evidence of a run");
-    return rt_run_write_json(path, rt_findings_to_json(f), JSON_INDENT(2), e);
-}
-
 int rt_run_evidence_end(rt_run *r, rt_run_summary *s, rt_err *e)
 {
     int rc;
-    char *path;
     rt_hash128 h;
     rt_model_file *output = NULL;
     rt_findings *f = rt_arena_alloc(&r->arena, sizeof *f);
     json_t *j = NULL, *files;
     if (!f) RT_TRY(rt_no_memory(e, "the evidence of a run"));
-    RT_TRY(manifest_path(r, &path, e));
-    RT_TRY(rt_checked_json_read(&j, path, e));
+    RT_TRY(rt_checked_json_read(&j, r->manifest_path, e));
     RT_TRY(take_facts(r, s, e));
     RT_TRY(rt_manifest_output(&output, r->out, r->resolved.lora.rank > 0, e));
     RT_TRY(rt_model_content_hash(output, r->pool, &h, NULL, e));
     r->evidence->output_values = rt_model_file_parameters(output);
     rt_falsify(f, r->evidence);
-    RT_TRY(write_verdict(r, f, e));
+    RT_TRY(rt_run_write_json(r->verdict_path, rt_findings_to_json(f), JSON_INDENT(2), e));
     json_object_del(j, "hash");
     RT_TRY(put(j, "finished", json_true(), e));
     RT_TRY(put(j, "measured", rt_evidence_to_json(r->evidence), e));
@@ -233,7 +217,7 @@ int rt_run_evidence_end(rt_run *r, rt_run_summary *s, rt_err *e)
     files = json_object();
     RT_TRY(put(j, "files", files, e));
     RT_TRY(rt_manifest_files(files, r->out, e));
-    RT_TRY(rt_checked_json_write(path, j, &s->checksum, e));
+    RT_TRY(rt_checked_json_write(r->manifest_path, j, &s->checksum, e));
     s->findings = f;
 out:
     rt_model_file_close(output);

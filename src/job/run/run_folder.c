@@ -15,15 +15,21 @@ enum { TRIES = 100 }; /* folders that another start, which failed, removes at th
 
 static int set_paths(rt_run *r, rt_err *e)
 {
-    rt_arena *a = &r->arena;
-    r->run = rt_path_join(a, r->out, "run");
-    if (!r->run) return rt_no_memory(e, "the folder of a run");
-    r->data = rt_path_join(a, r->run, "data");
-    r->metrics_path = rt_path_join(a, r->run, "metrics.jsonl");
-    r->settings_path = rt_path_join(a, r->run, "settings.json");
-    r->yaml_path = rt_path_join(a, r->run, "resolved.yaml");
-    return r->data && r->metrics_path && r->settings_path && r->yaml_path ? RT_OK
-                                                                          : rt_no_memory(e, "the folder of a run");
+    const struct {
+        const char **path, *name;
+    } files[] = { { &r->data, "data" },
+                  { &r->metrics_path, "metrics.jsonl" },
+                  { &r->settings_path, "settings.json" },
+                  { &r->yaml_path, "resolved.yaml" },
+                  { &r->plan_path, "plan.txt" },
+                  { &r->choices_path, "products.tsv" },
+                  { &r->manifest_path, "manifest.json" },
+                  { &r->verdict_path, "verdict.json" },
+                  { &r->report_path, "report.html" } };
+    bool all = (r->run = rt_path_join(&r->arena, r->out, "run")) != NULL;
+    for (size_t i = 0; all && i < sizeof files / sizeof *files; i++)
+        all = (*files[i].path = rt_path_join(&r->arena, r->run, files[i].name)) != NULL;
+    return all ? RT_OK : rt_no_memory(e, "the folder of a run");
 }
 
 /* A plan and a smoke test leave nothing behind, so that the run itself can follow under the same name. Nobody else

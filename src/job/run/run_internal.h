@@ -41,7 +41,9 @@ struct rt_run {
     rt_loop loop;
     rt_dump *dump; /* of the step under way; null: it is not dumped */
     rt_pool *pool;
-    const char *out, *run, *data, *metrics_path, *settings_path, *yaml_path;
+    const char *out, *run, *data; /* OUT, OUT/run, OUT/run/data; then files of OUT/run */
+    const char *metrics_path, *settings_path, *yaml_path, *plan_path, *choices_path, *manifest_path, *verdict_path,
+        *report_path;
     rt_lock *lock;                /* of OUT/run, from before anything is written to the end; null: OUT is temporary */
     uint32_t run_made, data_made; /* folders that this process made: OUT/run and those above it; OUT/run/data */
     bool data_linked;             /* OUT/run/data was made a link */

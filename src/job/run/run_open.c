@@ -138,11 +138,14 @@ static int make_loop(rt_run *r, rt_err *e)
     return rt_loop_begin(&r->loop, e);
 }
 
-static int resume(rt_run *r, rt_err *e)
+/* Weights from the files of the models, or from the checkpoint that the run resumes from. */
+static int begin(rt_run *r, rt_err *e)
 {
     int rc;
     char *path;
     rt_hash128 now;
+    const rt_inputs *in = r->in;
+    RT_TRY(rt_trainer_load(r->trainer, in->student, in->teacher, in->pair.mask, r->resolved.seed, e));
     RT_TRY(rt_programs_hash(r->trainer, &now, e));
     r->loop.state.best = NAN;
     r->loop.state.programs = now;
@@ -165,14 +168,6 @@ static int resume(rt_run *r, rt_err *e)
     rt_run_read_evals(r);
 out:
     return rc;
-}
-
-/* Weights from the files of the models, or from the checkpoint that the run resumes from. */
-static int begin(rt_run *r, rt_err *e)
-{
-    const rt_inputs *in = r->in;
-    int rc = rt_trainer_load(r->trainer, in->student, in->teacher, in->pair.mask, r->resolved.seed, e);
-    return rc < 0 ? rc : resume(r, e);
 }
 
 int rt_run_open(rt_run **out, rt_settings *s, const rt_run_opts *o, rt_err *e)

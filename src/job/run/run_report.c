@@ -53,11 +53,9 @@ int rt_run_write_report(rt_run *r, rt_err *e)
 {
     int rc;
     rt_report_run *runs[2] = { 0 };
-    char *path = rt_path_join(&r->arena, r->run, "report.html");
-    if (!path) return rt_no_memory(e, "a path");
     RT_TRY(rt_report_run_open(&runs[0], r->run, e));
     RT_TRY(rt_control_report(&runs[1], r->run, e));
-    RT_TRY(rt_report_write(path, runs, runs[1] ? 2 : 1, e));
+    RT_TRY(rt_report_write(r->report_path, runs, runs[1] ? 2 : 1, e));
 out:
     rt_report_run_close(runs[0]);
     rt_report_run_close(runs[1]);

@@ -103,14 +103,10 @@ out:
 /* ---- what the device chose by timing, kept with the run ---- */
 
 /* Whoever resumes the run gets the same choices, and the same bits, wherever the device keeps them for other runs. */
-static char *choices_path(rt_run *r) { return rt_path_join(&r->arena, r->run, "products.tsv"); }
-
 int rt_run_choices_read(rt_run *r, rt_err *e)
 {
     rt_dev *d = r->opts->dev;
-    char *path = choices_path(r);
-    if (!path) return rt_no_memory(e, "a path");
-    return r->opts->resume && d->api->choices_read ? d->api->choices_read(d, path, e) : RT_OK;
+    return r->opts->resume && d->api->choices_read ? d->api->choices_read(d, r->choices_path, e) : RT_OK;
 }
 
 int rt_run_choices_keep(rt_run *r, rt_err *e)
@@ -118,11 +114,9 @@ int rt_run_choices_keep(rt_run *r, rt_err *e)
     int rc;
     rt_dev *d = r->opts->dev;
     rt_dev_info info;
-    char *path = choices_path(r);
-    if (!path) RT_TRY(rt_no_memory(e, "a path"));
     RT_TRY(d->api->info(d, &info, e));
     if (*info.tuning && !r->opts->control_of) rt_run_note(r, "%s", info.tuning);
-    if (!r->temporary && d->api->choices_write) RT_TRY(d->api->choices_write(d, path, e));
+    if (!r->temporary && d->api->choices_write) RT_TRY(d->api->choices_write(d, r->choices_path, e));
 out:
     return rc;
 }
