@@ -1,12 +1,12 @@
 /* lower.c - from the plan as recorded to the ops that this device will run.
  *
  * An op that the backend refuses is rewritten into ops that it takes; there is one rule: an operand that it would take
- * in another dtype is expanded or cast into scratch first. A large weight is expanded by slices of its rows, which
- * share that scratch, where the product can be cut so; small ones that are multiplied by the same operand are expanded
- * side by side ahead of their products, so that a backend can do it at once. What no rule helps is an error that names
- * the op, its dtypes and the backend's reason. With poison, every float activation is filled with NaN after its last
- * use, by ordinary ops, so it works on any backend. Scratch that an op asks for becomes an activation that lives for
- * that op alone. */
+ * in another dtype is dequantised or cast into scratch first. A large weight is dequantised by slices of its rows,
+ * which share that scratch, where the GEMM can be cut so; small ones that are multiplied by the same operand are
+ * dequantised side by side ahead of their GEMMs, so that a backend can do it at once. What no rule helps is an error
+ * that names the op, its dtypes and the backend's reason. With poison, every float activation is filled with NaN after
+ * its last use, by ordinary ops, so it works on any backend. Scratch that an op asks for becomes an activation that
+ * lives for that op alone. */
 #include "exec/exec_internal.h"
 
 #include <math.h>
@@ -45,9 +45,9 @@ static rt_view recast(rt_plan *q, const rt_op *op, rt_view v, rt_dtype to)
     return wide;
 }
 
-enum { SLICE_BYTES = 160 << 20 }; /* expanded at a time: the matrices of a 7B model stay whole */
+enum { SLICE_BYTES = 160 << 20 }; /* dequantised at a time: the matrices of a 7B model stay whole */
 
-/* Rows of the weight b of a product, stored (N,K), that make a slice of at most SLICE_BYTES expanded; 0: no slices. */
+/* Rows of the weight b of a GEMM, stored (N,K), that make a slice of at most SLICE_BYTES dequantised; 0: no slices. */
 static uint32_t slice_rows(const rt_op *op, const rt_need *need)
 {
     enum { SLICE_ROWS = 256 };
@@ -95,12 +95,12 @@ static bool append_lowered(rt_plan *q, rt_dev *d, const rt_op *original, rt_need
     return ok;
 }
 
-/* ---- expanding ahead ---- */
+/* ---- dequantising ahead ---- */
 
-enum { AHEAD = 4 }; /* products of one operand: q, k, v */
+enum { AHEAD = 4 }; /* GEMMs of one operand: q, k, v */
 
-/* Is op a product whose weight is quantised, and expanded as a whole? need: what the backend said then. */
-static bool expands_whole(rt_plan *q, rt_dev *d, const rt_op *op, rt_need *need)
+/* Is op a GEMM whose weight is quantised, and dequantised as a whole? need: what the backend said then. */
+static bool dequantises_whole(rt_plan *q, rt_dev *d, const rt_op *op, rt_need *need)
 {
     if (op->kind != RT_OP_MATMUL || !rt_dtype_is_quant(rt_plan_dtype(q, op->slot[RT_MM_B]))) return false;
     return !supported(d, q, op, need) && need->recast == 1 + RT_MM_B && !slice_rows(op, need);
@@ -111,8 +111,8 @@ static bool same_view(rt_view a, rt_view b)
     return a.buf == b.buf && a.rows == b.rows && a.cols == b.cols && a.off == b.off && a.stride == b.stride;
 }
 
-/* ops = the next ones of p from t on that belong together; returns how many, at least 1. Several are products of one
- * operand, and their weights have been expanded by then: no product writes what is quantised, so all of that may be
+/* ops = the next ones of p from t on that belong together; returns how many, at least 1. Several are GEMMs of one
+ * operand, and their weights have been dequantised by then: no GEMM writes what is quantised, so all of that may be
  * done before the first. Together they take no more than one large weight may. */
 static uint32_t take(rt_plan *q, rt_dev *d, const rt_plan *p, uint32_t t, rt_op ops[AHEAD])
 {
@@ -122,7 +122,7 @@ static uint32_t take(rt_plan *q, rt_dev *d, const rt_plan *p, uint32_t t, rt_op 
     for (; n < AHEAD && t + n < p->nops; n++) {
         ops[n] = p->ops[t + n];
         const rt_view *s = ops[n].slot;
-        if (!same_view(s[RT_MM_A], ops->slot[RT_MM_A]) || !expands_whole(q, d, &ops[n], &need[n])) break;
+        if (!same_view(s[RT_MM_A], ops->slot[RT_MM_A]) || !dequantises_whole(q, d, &ops[n], &need[n])) break;
         bytes += s[RT_MM_B].rows * rt_dtype_bytes(need[n].recast_to, s[RT_MM_B].cols);
         if (bytes > SLICE_BYTES) break;
     }

@@ -31,7 +31,7 @@ int rt_load_dtypes(rt_dtype *dtypes, const rt_model_file *m, rt_err *e)
     return RT_OK;
 }
 
-/* The first value that is not finite. Quantised rows are expanded to be looked at. */
+/* The first value that is not finite. Quantised rows are dequantised to be looked at. */
 static bool all_finite(const void *rows, rt_dtype d, uint64_t n, float *scratch, uint64_t *where)
 {
     const float *x = rows;

@@ -46,7 +46,7 @@ typedef struct rt_linear {
     uint32_t parts;
     uint32_t cols[RT_LINEAR_PARTS];  /* of the output, per part */
     uint32_t param[RT_LINEAR_PARTS]; /* index of the weight */
-    bool joined;                     /* one buffer holds all parts: one product does for all */
+    bool joined;                     /* one buffer holds all parts: one GEMM does for all */
     rt_view weight, grad;            /* of that buffer */
     bool has_bias;
     rt_view bias, dbias;               /* (1, all columns); dbias RT_NONE when frozen */

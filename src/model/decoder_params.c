@@ -49,7 +49,7 @@ static bool is_norm(rt_role r)
 }
 
 /* As the file has it. But devices whose activations have 16 bits multiply operands of one dtype, and would round a
- * plain weight or bias to that before every product: it is kept so rounded. */
+ * plain weight or bias to that before every GEMM: it is kept so rounded. */
 static rt_dtype stored_as(const builder *b, uint32_t param)
 {
     const rt_policy *p = b->o->policy;

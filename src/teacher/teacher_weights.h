@@ -2,7 +2,7 @@
  *
  * Owns: the dtypes that follow from --teacher-weights, what auto decides, and the sentence that says why. Pure: what
  * either way takes comes from plans that others have made. A device that cannot multiply a packed matrix expands it
- * into scratch before every product; expanded once it takes more memory, and that work is spared. */
+ * into scratch before every GEMM; expanded once it takes more memory, and that work is spared. */
 #ifndef RT_TEACHER_TEACHER_WEIGHTS_H
 #define RT_TEACHER_TEACHER_WEIGHTS_H
 

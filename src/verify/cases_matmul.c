@@ -36,7 +36,7 @@ static void fix(rt_op_case *c)
     bool big = c->shape_kind == RT_SHAPE_BIG && !even(c);
     if (even(c)) {
         if (c->strided != RT_STRIDED_ALIGNED) c->strided = RT_DENSE;
-        if (quantised(c)) c->dim[M] = 8; /* expanded, it is what the plain types are */
+        if (quantised(c)) c->dim[M] = 8; /* dequantised, it is what the plain types are */
     }
     if (c->shape_kind == RT_SHAPE_FEW) {
         c->flag[TA] = 0;

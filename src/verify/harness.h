@@ -19,8 +19,8 @@ void rt_case_fail(rt_case_result *r, const char *format, ...) __attribute__((for
 int rt_case_judge(int rc, const rt_err *why, rt_case_result *r, rt_err *e);
 /* Fills want with the buffers that the op writes, from `ref` in double. */
 int rt_case_run_double(const rt_values *v, rt_verify_env *env, rt_after *want, rt_case_result *r, rt_err *e);
-/* An operand that seal expands or casts for the device reaches the op rounded: the double run is given the same. p: the
- * plan as lowered. */
+/* An operand that seal dequantises or casts for the device reaches the op rounded: the double run is given the same. p:
+ * the plan as lowered. */
 int rt_case_follow_lowering(rt_values *v, const rt_plan *p, rt_err *e);
 /* Every output against double, then that everything else is as it was. */
 int rt_case_check(rt_values *v, const rt_verify_env *env, const rt_after *got, const rt_after *want, rt_case_result *r,

@@ -39,8 +39,8 @@ const int32_t *rt_values_row(const rt_values *v, uint32_t slot, uint32_t row);
 /* Replaces the values of a slot by dense ones: doubles, rounded to its dtype, for a float slot, else elements of its
  * dtype. For `prepare`. */
 void rt_values_set(rt_values *v, uint32_t slot, const void *dense);
-/* The double run reads this buffer's values as rounded to d: the tested device expands or casts it to d before its op,
- * so that is what its op is given. */
+/* The double run reads this buffer's values as rounded to d: the tested device dequantises or casts it to d before its
+ * op, so that is what its op is given. */
 int rt_values_recast(rt_values *v, uint32_t buf, rt_dtype d, rt_err *e);
 /* out (rows,cols) dense doubles = a window of a buffer's bytes, of dtype d (float or quantised). */
 void rt_values_widen(double *out, const uint8_t *bytes, rt_view v, rt_dtype d);

@@ -2,7 +2,7 @@
  *
  * How all of them compute. A block of up to AT_Q queries of one head lies across vector lanes: q is kept transposed as
  * (D,AT_Q), scores as (keys,AT_Q), the output as (D,AT_Q). Keys come in tiles of AT_K rows, stored as they are. So the
- * products need no other transpose, maxima and sums of the softmax run down the lanes and need no horizontal step,
+ * GEMMs need no other transpose, maxima and sums of the softmax run down the lanes and need no horizontal step,
  * and what a lane may see is two integers per lane: the first and the last key. Scores are in units of log 2 (q is
  * packed times scale * log2 e), so exp is exp2 of a difference. A tile that every lane sees whole pays for no mask; a
  * tile that no lane sees is never visited. A masked weight is -0, which no visible one is, so that a key, value or

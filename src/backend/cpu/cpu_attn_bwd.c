@@ -6,7 +6,7 @@
  *
  * Owns: the op attn_bwd. A unit is (row of the batch, kv head). The queries of a unit are cut into `pieces` of about
  * the same number of visible keys; a chunk is one piece of one unit. It takes its blocks of queries in order, each over
- * the tiles of keys that they see: five products per tile, none of them twice. dq of a block is complete when its tiles
+ * the tiles of keys that they see: five GEMMs per tile, none of them twice. dq of a block is complete when its tiles
  * are done. dk and dv are summed by the chunk, over its queries and over all heads of the group, into f32 partial sums
  * of its own, and a second job adds the partial sums of the pieces in the order of pieces. Pieces depend on shapes
  * alone, so threads change nothing in the result.

@@ -4,7 +4,7 @@
  *
  * The serial flavour of OpenBLAS as Debian and Ubuntu build it (SINGLE_THREADED, no USE_LOCKING) takes its work buffer
  * from a shared table by an unguarded test and set. Two threads that ask at the same moment get the same buffer, and
- * both products are wrong: up to one call in twenty with 2 threads and products of 96 x 96 x 96. With more than 128
+ * both GEMMs are wrong: up to one call in twenty with 2 threads and GEMMs of 96 x 96 x 96. With more than 128
  * calls at once the table overflows, and giving back an overflow entry crashes.
  *
  * With the archive, the linker (--wrap, see the Makefile) sends its calls of blas_memory_alloc and blas_memory_free

@@ -1,4 +1,4 @@
-/* cpu_gemm_cut.h - how a product is cut into chunks: a pure function of its shape and dtypes.
+/* cpu_gemm_cut.h - how a GEMM is cut into chunks: a pure function of its shape and dtypes.
  *
  * Owns: the choice between tiles (cpu_gemm.c) and row dots (cpu_gemm_dots.c), the grid of tiles, the length of a panel
  * of converted operands, the size of scratch. The number of threads appears nowhere: the sum behind an output element
@@ -17,7 +17,7 @@ enum {
     RT_GEMM_SIDE_QUANT = 128,   /* ... nor columns of quantised weights */
     RT_GEMM_SIDE_MIN = 96,
     RT_GEMM_FEW = 8,
-    RT_GEMM_SOME = 16,   /* for large products */
+    RT_GEMM_SOME = 16,   /* for large GEMMs */
     RT_GEMM_MANY = 32,   /* for quantised weights, whose tiles are narrow */
     RT_GEMM_PANEL = 768, /* of K, where operands are converted: the panel stays in a core's own cache */
     RT_GEMM_UNIT = 16,   /* tile borders: OpenBLAS's kernels work on so many columns of c */
@@ -26,7 +26,7 @@ enum {
 typedef struct rt_gemm_cut {
     bool dots;
     bool convert_a, convert_b; /* through f32 scratch */
-    bool stage;                /* products go to scratch and are rounded from there */
+    bool stage;                /* GEMMs go to scratch and are rounded from there */
     uint32_t unit_n;           /* columns of out between possible borders */
     uint32_t nm, nn;           /* grid of tiles; for dots nm is 1 and nn counts chunks */
     bool by_rows;              /* neighbouring chunks are in one row of tiles, else in one column */
@@ -117,7 +117,7 @@ static inline rt_gemm_cut rt_gemm_cut_of(const rt_matmul_args *g, rt_dtype out, 
 }
 
 #ifdef RT_ISA
-/* cpu_gemm_dots.c: the products that the cut gives to row dots, and the scratch they need. */
+/* cpu_gemm_dots.c: the GEMMs that the cut gives to row dots, and the scratch they need. */
 void RT_CPU(matmul_dots)(const rt_cpu_ctx *c, const rt_bound_op *o, const rt_gemm_cut *cut);
 uint64_t RT_CPU(work_matmul_dots)(const rt_matmul_args *g, const rt_gemm_cut *cut);
 #endif

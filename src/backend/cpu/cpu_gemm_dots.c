@@ -1,6 +1,6 @@
 /* cpu_gemm_dots.c - matmul of few rows (M <= 8) by stored rows: out (M,N) = or += alpha a (M,K) b' (N,K) + bias.
  *
- * Owns: the products of decoding, where every weight is used for a few tokens only and memory is the limit; packing
+ * Owns: the GEMMs of decoding, where every weight is used for a few tokens only and memory is the limit; packing
  * weights for sgemm would cost more than the arithmetic. A chunk is a run of rows of b. Each output element is one sum
  * over K, VL lanes wide from the first element to the last, folded at the end: nothing in it depends on how rows are
  * grouped. */

@@ -1,4 +1,4 @@
-/* cpu_microgemm.h - products of tiles that are already in cache: C = A B, C += A B, C = C diag(s) + A B.
+/* cpu_microgemm.h - GEMMs of tiles that are already in cache: C = A B, C += A B, C = C diag(s) + A B.
  *
  * Owns: the register-tiled kernel and its loop over a tile. One element of A is broadcast against TILE_NV vectors of a
  * row of B, so the lanes run along N and no operand is ever transposed here: A is read with two strides, whichever of
@@ -21,7 +21,7 @@ enum { TILE_MR = 4, TILE_NV = 2 };
 
 typedef enum tile_mode { TILE_SET, TILE_ADD, TILE_SCALE_ADD } tile_mode;
 
-/* One product: c (M,N) =, += or scaled and += a (M,K) b (K,N). Distances are in elements. */
+/* One GEMM: c (M,N) =, += or scaled and += a (M,K) b (K,N). Distances are in elements. */
 typedef struct tile_product {
     float *c;
     uint64_t ldc; /* from one row to the next */

@@ -7,7 +7,7 @@ static bool dequant_need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *o
     return cuda_takes(p, op, need, "neighbours together, eight values a lane and turn");
 }
 
-/* Can ops[i] be expanded at once with those before it? */
+/* Can ops[i] be dequantised at once with those before it? */
 static bool dequant_joins(const rt_bound_op *ops, uint32_t i)
 {
     bool joins = ops[i].slot[RT_ROWS_Y].dtype == ops->slot[RT_ROWS_Y].dtype;

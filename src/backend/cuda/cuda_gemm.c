@@ -1,4 +1,4 @@
-/* cuda_gemm.c - products by cuBLASLt: one algorithm per shape, chosen once, described in words, launched.
+/* cuda_gemm.c - GEMMs by cuBLASLt: one algorithm per shape, chosen once, described in words, launched.
  *
  * Owns: from row-major views to the library's column-major layouts, the choice of algorithm and its name in a program's
  * hash, the first launch of each (the library loads its kernels lazily). Of the library's candidates those are taken
@@ -7,7 +7,7 @@
  * same candidates: the library never sees anything that came out of a file. Row-major out = a b is column-major out' =
  * b' a', so the library's A is our b.
  *
- * Leaves to cuda_matmul.c: which products come here. */
+ * Leaves to cuda_matmul.c: which GEMMs come here. */
 #include "backend/cuda/cuda_internal.h"
 
 #include "base/sys.h"
@@ -45,7 +45,7 @@ static void release(rt_cuda_dev *d, rt_cuda_gemm *g)
     g->desc = g->a = g->b = g->out = NULL;
 }
 
-/* Descriptors of the product. The address of a bias is set before each launch; here it tells its alignment. */
+/* Descriptors of the GEMM. The address of a bias is set before each launch; here it tells its alignment. */
 static bool describe(rt_cuda_dev *d, rt_cuda_gemm *g)
 {
     const rt_cuda_gemm_key *k = &g->key;
@@ -205,7 +205,7 @@ out:
     return rc;
 }
 
-/* The product in words: what a choice is kept for. */
+/* The GEMM in words: what a choice is kept for. */
 static void describe_key(const rt_cuda_gemm_key *k, char *out, size_t size)
 {
     char bias[48] = "";
@@ -221,14 +221,14 @@ static void describe_key(const rt_cuda_gemm_key *k, char *out, size_t size)
 static int decide(rt_cuda_dev *d, rt_cuda_gemm *g, rt_err *e)
 {
     int rc;
-    char product[256];
+    char gemm_words[256];
     const char *named;
     double begun = rt_now();
-    describe_key(&g->key, product, sizeof product);
-    RT_TRY(rt_cuda_tune_named(d, product, &named, e));
+    describe_key(&g->key, gemm_words, sizeof gemm_words);
+    RT_TRY(rt_cuda_tune_named(d, gemm_words, &named, e));
     RT_TRY(choose(d, g, named, e));
     if (named && !g->usable) RT_TRY(choose(d, g, NULL, e));
-    RT_TRY(rt_cuda_tune_keep(d, product, g->usable ? g->is.text : NULL, rt_now() - begun, e));
+    RT_TRY(rt_cuda_tune_keep(d, gemm_words, g->usable ? g->is.text : NULL, rt_now() - begun, e));
 out:
     return rc;
 }

@@ -15,7 +15,7 @@ enum {
     RT_CUDA_LETTERS = 16,          /* small downloads that can be under way at a time */
     RT_CUDA_LETTER_BYTES = 64,     /* most of one */
     RT_CUDA_EVENTS = 64,           /* tickets that can be told apart; an older one waits for its successor */
-    RT_CUDA_GEMM_WORK = 32 << 20   /* most scratch of one product */
+    RT_CUDA_GEMM_WORK = 32 << 20   /* most scratch of one GEMM */
 };
 
 struct rt_mem {
@@ -35,16 +35,16 @@ typedef struct rt_cuda_function {
     uint32_t shared; /* most dynamic shared memory that was asked for */
 } rt_cuda_function;
 
-typedef struct rt_cuda_gemm rt_cuda_gemm; /* one product with its algorithm (cuda_gemm.c) */
+typedef struct rt_cuda_gemm rt_cuda_gemm; /* one gemm with its algorithm (cuda_gemm.c) */
 
-/* Algorithms of products by timing (cuda_tune.c). */
+/* Algorithms of GEMMs by timing (cuda_tune.c). */
 typedef struct rt_cuda_tune {
-    bool on;          /* products that no choice is known for are timed */
+    bool on;          /* GEMMs that no choice is known for are timed */
     bool read, fresh; /* the file was read; something was timed that is not in it */
     char path[480];   /* where choices are kept for later runs; empty: nowhere */
     char fault[160];  /* why they could not be read or kept */
     rt_cuda_tuned list;
-    uint32_t timed, known, stale; /* products; stale: of the timed, those whose choice the library has no more */
+    uint32_t timed, known, stale; /* GEMMs; stale: of the timed, those whose choice the library has no more */
     double seconds;               /* that timing took */
 } rt_cuda_tune;
 
@@ -66,7 +66,7 @@ typedef struct rt_cuda_dev {
     rt_cuda_caps caps; /* sm: of the kernels in use, not newer than the GPU */
     rt_cuda_driver cu;
     rt_cuda_lt lt;
-    void *lt_handle; /* null: products of our own */
+    void *lt_handle; /* null: GEMMs of our own */
     rt_cuda_images images;
     rt_cuda_arch arch;
     char name[96];
@@ -123,7 +123,7 @@ int rt_cuda_begin(rt_cuda_dev *d, const rt_ticket *t, rt_err *e);
 int rt_cuda_ticket(rt_cuda_dev *d, rt_ticket *t, rt_err *e);
 double rt_cuda_seconds(rt_dev *d, rt_ticket t);
 
-/* cuda_gemm.c: products by cuBLASLt. */
+/* cuda_gemm.c: GEMMs by cuBLASLt. */
 typedef struct rt_cuda_gemm_key { /* all that decides the algorithm; compared as bytes */
     uint32_t M, N, K, ta, tb, acc;
     uint32_t type, out_type, bias_type;               /* rt_dtype; bias_type RT_CUDA_NO_BIAS: none */
@@ -137,18 +137,18 @@ typedef struct rt_cuda_gemm_io {
     rt_cu_ptr a, b, out, bias, work;
     float alpha;
 } rt_cuda_gemm_io;
-/* The product with the algorithm that is chosen for it, kept by the device; null when the library has none. Trying
+/* The gemm with the algorithm that is chosen for it, kept by the device; null when the library has none. Trying
  * algorithms takes device memory for a moment: RT_NOMEM when there is none. */
 int rt_cuda_gemm_find(rt_cuda_dev *d, const rt_cuda_gemm_key *k, rt_cuda_gemm **out, rt_err *e);
 uint64_t rt_cuda_gemm_work(const rt_cuda_gemm *g);
 const char *rt_cuda_gemm_text(const rt_cuda_gemm *g);
 int rt_cuda_gemm_run(rt_cuda_dev *d, const rt_cuda_gemm *g, const rt_cuda_gemm_io *io, rt_err *e);
 void rt_cuda_gemm_use(rt_cuda_gemm *g); /* a program will run it */
-/* Launches every product that a program uses and that has not run yet once, on scratch of its own. */
+/* Launches every GEMM that a program uses and that has not run yet once, on scratch of its own. */
 int rt_cuda_gemms_warm(rt_cuda_dev *d, rt_err *e);
 void rt_cuda_gemms_free(rt_cuda_dev *d);
 
-/* cuda_trial.c: one product on scratch of its own. */
+/* cuda_trial.c: one GEMM on scratch of its own. */
 typedef struct rt_cuda_trial {
     rt_cuda_dev *d; /* null: not open */
     const rt_cuda_gemm_key *key;
@@ -162,7 +162,7 @@ uint64_t rt_cuda_gemm_reach(const rt_cuda_gemm_key *k);
 /* After a failure, too, it is to be closed. */
 int rt_cuda_trial_open(rt_cuda_trial *t, rt_cuda_dev *d, const rt_cuda_gemm_key *k, uint64_t work_bytes, rt_err *e);
 void rt_cuda_trial_close(rt_cuda_trial *t);
-/* Is something added to the product before it is rounded? g: the product, with an algorithm to try. */
+/* Is something added to the result before it is rounded? g: the GEMM, with an algorithm to try. */
 int rt_cuda_trial_rounds_once(rt_cuda_trial *t, const rt_cuda_gemm *g, bool *right, rt_err *e);
 /* Numbers to time with. */
 int rt_cuda_trial_fill(rt_cuda_trial *t, rt_err *e);
@@ -171,10 +171,10 @@ int rt_cuda_trial_time(rt_cuda_trial *t, const rt_cuda_gemm *g, double worth, do
 
 /* cuda_tune.c */
 void rt_cuda_tune_begin(rt_cuda_dev *d, const rt_cuda_options *o);
-/* The algorithm that was chosen for a product before; null when none was. */
-int rt_cuda_tune_named(rt_cuda_dev *d, const char *product, const char **algorithm, rt_err *e);
+/* The algorithm that was chosen for a GEMM before; null when none was. */
+int rt_cuda_tune_named(rt_cuda_dev *d, const char *gemm, const char **algorithm, rt_err *e);
 /* What has become of that; algorithm null: the library has none. */
-int rt_cuda_tune_keep(rt_cuda_dev *d, const char *product, const char *algorithm, double seconds, rt_err *e);
+int rt_cuda_tune_keep(rt_cuda_dev *d, const char *gemm, const char *algorithm, double seconds, rt_err *e);
 /* What is new into the file for later runs. */
 void rt_cuda_tune_write(rt_cuda_dev *d);
 /* What was timed, in a sentence; empty: nothing, and no choice was known. */

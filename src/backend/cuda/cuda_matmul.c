@@ -1,9 +1,9 @@
 /* cuda_matmul.c - the op matmul: by cuBLASLt where it takes the operands, by kernels of ours where it does not.
  *
- * Products are of operands of one dtype. A weight of another (quantised ones among them) is expanded into the
+ * GEMMs are of operands of one dtype. A weight of another (quantised ones among them) is dequantised into the
  * activations' dtype first, and a bias that the library cannot add exactly is cast to the output's: `need` says so and
  * seal does it. Where no algorithm of the library adds a bias with one rounding, the bias is written into the output
- * first and the product added to it. */
+ * first and the GEMM added to it. */
 #include "backend/cuda/cuda_internal.h"
 #include "backend/cuda/cuda_matmul_own.h"
 #include "backend/cuda/cuda_op.h"
@@ -48,10 +48,10 @@ static int find(rt_cuda_dev *d, const rt_matmul_args *m, bool acc, bool bias, co
     return rt_cuda_gemm_find(d, &k, out, e);
 }
 
-/* How the library does a product; gemm null: it does not. */
+/* How the library does a GEMM; gemm null: it does not. */
 typedef struct way {
     rt_cuda_gemm *gemm;
-    bool bias_first; /* out = bias, then out += product */
+    bool bias_first; /* out = bias, then out += the GEMM */
 } way;
 
 static int choose(rt_cuda_dev *d, const rt_matmul_args *m, bool acc, const rt_cuda_side s[4], way *w, rt_err *e)

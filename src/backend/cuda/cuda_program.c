@@ -352,7 +352,7 @@ static int load_nodes(rt_cuda_dev *d, rt_cu_graph graph, rt_err *e)
     int rc = RT_OK;
     size_t count = 0;
     rt_cu_node *nodes = NULL;
-    /* Drivers before CUDA 12.4 cannot be asked; there each product has run once, and ours are loaded by name. */
+    /* Drivers before CUDA 12.4 cannot be asked; there each GEMM has run once, and ours are loaded by name. */
     if (!d->cu.function_loaded || !d->cu.function_load || !d->cu.kernel_node || !d->cu.kernel_function) return RT_OK;
     RT_TRY(rt_cuda_status(&d->cu, d->cu.graph_nodes(graph, NULL, &count), e, "reading a graph"));
     if (!count) return RT_OK;

@@ -1,9 +1,9 @@
-/* cuda_trial.c - a product tried on scratch before any program has it: does a candidate of the library round a sum
+/* cuda_trial.c - a GEMM tried on scratch before any program has it: does a candidate of the library round a sum
  * once, and how long does it take?
  *
- * Rounding: where the output has 16 bits and something is added to the product, some of the library's kernels round the
+ * Rounding: where the output has 16 bits and something is added to the result, some of the library's kernels round the
  * product first (seen in 13.1). Numbers that tell are laid out, and the result is read back. Time: on numbers by
- * chance, since products of zeros are faster than others; a few launches together, the best of three times. */
+ * chance, since GEMMs of zeros are faster than others; a few launches together, the best of three times. */
 #include "backend/cuda/cuda_internal.h"
 
 #include <string.h>
@@ -69,7 +69,7 @@ typedef struct telling {
 static const telling telling_bf16 = { 0x3F88, 0x3F88, 0x3B80, 0x3F91 }; /* (1 + 2^-4)^2, 2^-8, 1 + 2^-3 + 2^-7 */
 static const telling telling_f16 = { 0x3C20, 0x3C10, 0x1000, 0x3C31 };  /* (1 + 2^-5)(1 + 2^-6), 2^-11 */
 
-/* Column 0 of op(a) and row 0 of op(b) are set, so that every element of the product is one term; and what is added. */
+/* Column 0 of op(a) and row 0 of op(b) are set, so that every element of the GEMM is one term; and what is added. */
 static int lay_out(rt_cuda_trial *t, const telling *n, rt_err *e)
 {
     const rt_cuda_driver *cu = &t->d->cu;

@@ -36,7 +36,7 @@ static void identify(const rt_cuda_dev *d, rt_cuda_choice *c, char gpu[128], cha
 
 static void blame(rt_cuda_tune *t, const rt_err *e) { snprintf(t->fault, sizeof t->fault, "%.150s", e->text); }
 
-int rt_cuda_tune_named(rt_cuda_dev *d, const char *product, const char **algorithm, rt_err *e)
+int rt_cuda_tune_named(rt_cuda_dev *d, const char *gemm, const char **algorithm, rt_err *e)
 {
     rt_cuda_tune *t = &d->tune;
     rt_err why = { 0 };
@@ -50,18 +50,18 @@ int rt_cuda_tune_named(rt_cuda_dev *d, const char *product, const char **algorit
         t->read = true;
     }
     identify(d, &c, gpu, library);
-    const rt_cuda_choice *known = rt_cuda_tuned_find(&t->list, c.gpu, c.library, product);
+    const rt_cuda_choice *known = rt_cuda_tuned_find(&t->list, c.gpu, c.library, gemm);
     if (known) *algorithm = known->algorithm;
     return RT_OK;
 }
 
-int rt_cuda_tune_keep(rt_cuda_dev *d, const char *product, const char *algorithm, double seconds, rt_err *e)
+int rt_cuda_tune_keep(rt_cuda_dev *d, const char *gemm, const char *algorithm, double seconds, rt_err *e)
 {
     rt_cuda_tune *t = &d->tune;
-    rt_cuda_choice c = { .product = product, .algorithm = algorithm };
+    rt_cuda_choice c = { .gemm = gemm, .algorithm = algorithm };
     char gpu[128], library[32];
     identify(d, &c, gpu, library);
-    rt_cuda_choice *known = rt_cuda_tuned_find(&t->list, c.gpu, c.library, product);
+    rt_cuda_choice *known = rt_cuda_tuned_find(&t->list, c.gpu, c.library, gemm);
     if (known && algorithm && strcmp(known->algorithm, algorithm) == 0) {
         t->known += !known->used;
         known->used = true;

@@ -8,15 +8,15 @@
 enum { FIELDS = 4, FILE_MOST = 16 << 20 };
 
 static const char title[] =
-    "# Products that retort has timed: GPU, library, product, algorithm. Remove this file to have them timed again.\n";
+    "# GEMMs that retort has timed: GPU, library, gemm, algorithm. Remove this file to have them timed again.\n";
 
 static int no_memory(rt_err *e) { return rt_fail(e, RT_NOMEM, "no memory for the choices of GEMMs"); }
 
-rt_cuda_choice *rt_cuda_tuned_find(rt_cuda_tuned *t, const char *gpu, const char *library, const char *product)
+rt_cuda_choice *rt_cuda_tuned_find(rt_cuda_tuned *t, const char *gpu, const char *library, const char *gemm)
 {
     for (uint32_t i = 0; i < t->count; i++) {
         rt_cuda_choice *c = &t->list[i];
-        if (strcmp(c->product, product) == 0 && strcmp(c->gpu, gpu) == 0 && strcmp(c->library, library) == 0) return c;
+        if (strcmp(c->gemm, gemm) == 0 && strcmp(c->gpu, gpu) == 0 && strcmp(c->library, library) == 0) return c;
     }
     return NULL;
 }
@@ -25,10 +25,10 @@ static int add(rt_cuda_tuned *t, const rt_cuda_choice *from, rt_err *e)
 {
     rt_cuda_choice c = { .gpu = rt_arena_strdup(&t->arena, from->gpu),
                          .library = rt_arena_strdup(&t->arena, from->library),
-                         .product = rt_arena_strdup(&t->arena, from->product),
+                         .gemm = rt_arena_strdup(&t->arena, from->gemm),
                          .algorithm = rt_arena_strdup(&t->arena, from->algorithm),
                          .used = from->used };
-    if (!c.gpu || !c.library || !c.product || !c.algorithm ||
+    if (!c.gpu || !c.library || !c.gemm || !c.algorithm ||
         !rt_grow((void **)&t->list, &t->cap, t->count + 1, sizeof *t->list))
         return no_memory(e);
     t->list[t->count++] = c;
@@ -37,7 +37,7 @@ static int add(rt_cuda_tuned *t, const rt_cuda_choice *from, rt_err *e)
 
 int rt_cuda_tuned_put(rt_cuda_tuned *t, const rt_cuda_choice *c, rt_err *e)
 {
-    rt_cuda_choice *known = rt_cuda_tuned_find(t, c->gpu, c->library, c->product), used = *c;
+    rt_cuda_choice *known = rt_cuda_tuned_find(t, c->gpu, c->library, c->gemm), used = *c;
     used.used = true;
     if (!known) return add(t, &used, e);
     const char *algorithm = rt_arena_strdup(&t->arena, c->algorithm);
@@ -81,7 +81,7 @@ int rt_cuda_tuned_read(rt_cuda_tuned *t, const char *path, rt_err *e)
             continue;
         }
         rt_cuda_choice c = { field[0], field[1], field[2], field[3], false };
-        if (!rt_cuda_tuned_find(t, c.gpu, c.library, c.product)) rc = add(t, &c, e);
+        if (!rt_cuda_tuned_find(t, c.gpu, c.library, c.gemm)) rc = add(t, &c, e);
     }
     rt_str_free(&text);
     return rc;
@@ -94,7 +94,7 @@ int rt_cuda_tuned_write(const rt_cuda_tuned *t, const char *path, bool used, rt_
     for (uint32_t i = 0; i < t->count; i++) {
         const rt_cuda_choice *c = &t->list[i];
         if (used && !c->used) continue;
-        rt_str_printf(&text, "%s\t%s\t%s\t%s\n", c->gpu, c->library, c->product, c->algorithm);
+        rt_str_printf(&text, "%s\t%s\t%s\t%s\n", c->gpu, c->library, c->gemm, c->algorithm);
     }
     int rc = text.failed ? no_memory(e) : rt_file_write(path, text.data, text.len, e);
     rt_str_free(&text);
