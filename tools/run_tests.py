@@ -5,7 +5,8 @@ Five kinds: unit (cmocka programs), replay (fuzz targets on their corpora), stru
 verify`). cmocka's summary lines are summed; of the others the line `N passed, N failed` is the count; a script that
 prints no count is one case. A program that crashes, runs out of time, fails without a failed case, or passes without
 running any case is one failure more, so nothing passes by not running. What a failing program printed is shown. --jobs of
-them run side by side; cli scripts, which time runs, one after another behind the others. Needs the standard library only.
+them run side by side; scripts that time runs, and say so, one after another when the others are done. Needs the standard
+library only.
 """
 import argparse
 import concurrent.futures
@@ -85,16 +86,29 @@ def plan(args):
         yield "cli", path, ["sh", path]
 
 
+def alone(kind, command):
+    """Does a program time what it runs? It says so in a line of its own, and nothing runs beside it."""
+    if kind != "cli":
+        return False
+    with open(command[-1], encoding="utf-8") as script:
+        return "# Times runs: alone.\n" in script
+
+
 def results(args):
     """(kind, shown name, (status, text, seconds)) of every program, in the order of the plan."""
     env = dict(os.environ, RETORT=os.path.abspath(args.retort), EMU=args.emu)
+    programs = list(plan(args))
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-        others = [(kind, name, pool.submit(run, command, args.timeout, env)) for kind, name, command in plan(args)
-                  if kind != "cli"]
-        for kind, name, future in others:
-            yield kind, name, future.result()
-    for kind, name, command in plan(args):
-        if kind == "cli":
+        futures = {}
+        # verify takes longest: begun first, it is not what the others are waited for with.
+        for kind, name, command in sorted(programs, key=lambda program: program[0] != "verify"):
+            if not alone(kind, command):
+                futures[name] = pool.submit(run, command, args.timeout, env)
+        for kind, name, _ in programs:
+            if name in futures:
+                yield kind, name, futures[name].result()
+    for kind, name, command in programs:
+        if name not in futures:
             yield kind, name, run(command, args.timeout, env)
 
 

@@ -1,5 +1,6 @@
 # plan.sh - `retort plan`: what it says, that it leaves nothing behind, and that the run keeps to it: allocations, the
 # peak of the process, sizes on disk, time; limits to the byte; smoke tests and runs by the clock.
+# Times runs: alone.
 . "$(dirname "$0")/harness"
 . "$(dirname "$0")/run_case"
 
