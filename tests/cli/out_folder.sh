@@ -59,7 +59,8 @@ unchanged "a link to nothing" $bad --out case/dangling
 check "expected 5 or 7" test "$status" = 5 -o "$status" = 7
 echo x >case/file
 unchanged "a file" $bad --out case/file
-check "expected 5 or 7" test "$status" = 5 -o "$status" = 7
+exits 5
+err_has 'case/file is a file; --out names a folder'
 for name in lock retort.lock settings.json resolved.yaml .settings.json.retort-tmp-1-1 data/train.json; do
     rm -rf case/one
     mkdir -p "$(dirname "case/one/run/$name")"

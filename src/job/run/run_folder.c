@@ -81,7 +81,10 @@ static int may_begin(rt_run *r, rt_err *e)
     int rc = RT_OK;
     char **names;
     uint32_t count = 0;
-    if (rt_path_is_dir(r->out)) RT_TRY(rt_dir_list(&names, &count, &r->arena, r->out, e));
+    if (rt_path_is_dir(r->out))
+        RT_TRY(rt_dir_list(&names, &count, &r->arena, r->out, e));
+    else if (rt_path_exists(r->out))
+        RT_TRY(rt_fail(e, RT_INVALID, "%s is a file; --out names a folder for the run and its model", r->out));
     if (!count || (count == 1 && strcmp(names[0], "run") == 0 && is_killed_start(r))) return RT_OK;
     if (!r->lock) RT_TRY(rt_lock_check(r->run, r->out, e));
     rc = rt_fail(e, RT_INVALID,
