@@ -125,6 +125,8 @@ CPU_CPPFLAGS      := $(CPU_ISAS:%=-DRT_HAVE_%=1) $(BLAS_CPPFLAGS)
 
 # ---- rooms ----------------------------------------------------------------------------------------------------------
 
+# The sources of a room are those in its folder.
+files_of = $(sort $(wildcard $(1)/*.c))
 LIB_SRCS     :=
 CLI_SRCS     :=
 REF_SRCS     :=

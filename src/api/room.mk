@@ -1,11 +1,4 @@
 # The public C API: include/retort.h, over src/job.
-API_SRCS := \
-	src/api/api_base.c \
-	src/api/api_evaluate.c \
-	src/api/api_generate.c \
-	src/api/api_model.c \
-	src/api/api_plan.c \
-	src/api/api_run.c \
-	src/api/api_settings.c
+API_SRCS := $(call files_of,src/api)
 LIB_SRCS += $(API_SRCS)
 $(API_SRCS:%.c=$(BUILD)/%.o): ROOM_CPPFLAGS := -Iinclude

@@ -1,4 +1,2 @@
 # The infer room: weights into memory, generation.
-LIB_SRCS += \
-	src/infer/generator.c \
-	src/infer/load.c
+LIB_SRCS += $(call files_of,src/infer)

@@ -1,6 +1,2 @@
 # The model room: one decoder for every family, recorded forward and backward.
-LIB_SRCS += \
-	src/model/decoder_backward.c \
-	src/model/decoder_forward.c \
-	src/model/decoder_params.c \
-	src/model/linear.c
+LIB_SRCS += $(call files_of,src/model)

@@ -40,7 +40,7 @@ rt_weights_choice rt_weights_decide(const rt_weights_case *c)
     rt_weights_choice out = { .weights = RT_WEIGHTS_NATIVE, .facts = *c };
     if (!c->differ)
         out.why = RT_WEIGHTS_SAME;
-    else if (c->bf16_expands >= c->native_expands)
+    else if (c->bf16_dequant >= c->native_dequant)
         out.why = RT_WEIGHTS_NO_GAIN;
     else if (c->bf16 > c->limit)
         out.why = RT_WEIGHTS_NO_ROOM;
@@ -66,6 +66,6 @@ void rt_weights_say(rt_str *out, const rt_weights_choice *c)
         break;
     default:
         rt_str_printf(out, ": the run takes %s instead of %s, and a step moves %s less", rt_format_bytes(a, f->bf16),
-                      rt_format_bytes(b, f->native), rt_format_bytes(d, f->native_expands - f->bf16_expands));
+                      rt_format_bytes(b, f->native), rt_format_bytes(d, f->native_dequant - f->bf16_dequant));
     }
 }

@@ -1,8 +1,8 @@
-/* teacher_weights.h - how the teacher's matrices lie on the device: as they are stored, or expanded once to bf16.
+/* teacher_weights.h - how the teacher's matrices lie on the device: as they are stored, or dequantised once to bf16.
  *
  * Owns: the dtypes that follow from --teacher-weights, what auto decides, and the sentence that says why. Pure: what
- * either way takes comes from plans that others have made. A device that cannot multiply a packed matrix expands it
- * into scratch before every GEMM; expanded once it takes more memory, and that work is spared. */
+ * either way takes comes from plans that others have made. A device that cannot multiply a packed matrix dequantises it
+ * into scratch before every GEMM; dequantised once it takes more memory, and that work is spared. */
 #ifndef RT_TEACHER_TEACHER_WEIGHTS_H
 #define RT_TEACHER_TEACHER_WEIGHTS_H
 
@@ -24,13 +24,13 @@ bool rt_weights_differ(const rt_dtype *stored, const rt_model_config *c, const r
 typedef struct rt_weights_case {
     bool differ;                           /* the two are not the same plan */
     uint64_t native, bf16, limit;          /* bytes that it allocates; that it may */
-    uint64_t native_expands, bf16_expands; /* bytes that a step reads and writes to expand and cast operands */
+    uint64_t native_dequant, bf16_dequant; /* bytes that a step reads and writes to dequantise and cast operands */
 } rt_weights_case;
 
 typedef enum rt_weights_why {
     RT_WEIGHTS_UNSAID,  /* there is no teacher, or no run that fits */
     RT_WEIGHTS_ASKED,   /* the settings say so */
-    RT_WEIGHTS_SAME,    /* nothing in them needs expanding */
+    RT_WEIGHTS_SAME,    /* nothing in them needs dequantising */
     RT_WEIGHTS_NO_GAIN, /* the device multiplies them as they are stored */
     RT_WEIGHTS_NO_ROOM, /* bf16 would exceed the limit */
     RT_WEIGHTS_GAIN     /* bf16 fits, and a step moves less */

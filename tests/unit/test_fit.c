@@ -13,10 +13,10 @@
 #include <math.h>
 #include <string.h>
 
-/* 1,000 bytes of weights (400 with adapters, 600 more where the teacher's are expanded), 2 for every position and 1 of
+/* 1,000 bytes of weights (400 with adapters, 600 more where the teacher's are dequantised), 2 for every position and 1 of
  * them only without recomputing, 4 a position of the head at a time. */
 static uint32_t asked;
-static uint64_t spared = 50; /* by expanding once */
+static uint64_t spared = 50; /* by dequantising once */
 static int formula(void *ctx, const rt_fit_config *c, rt_fit_need *out, rt_err *e)
 {
     uint64_t positions = (uint64_t)c->micro_batch * c->seq_len, chunk = c->head_chunk ? c->head_chunk : 100;
@@ -24,7 +24,7 @@ static int formula(void *ctx, const rt_fit_config *c, rt_fit_need *out, rt_err *
     asked++;
     if (ctx && ++*(int *)ctx > 3) return rt_fail(e, RT_UNSUPPORTED, "asked too often");
     bool wide = c->weights == RT_WEIGHTS_BF16;
-    *out = (rt_fit_need){ .expands = wide ? 50 : 50 + spared };
+    *out = (rt_fit_need){ .dequant = wide ? 50 : 50 + spared };
     out->bytes = (c->lora_rank ? 400 : 1000) + positions * (c->recompute == RT_RECOMPUTE_BLOCK ? 1 : 2) + 4 * chunk;
     out->bytes += (c->ahead > 1 ? c->ahead * positions : 0) + (wide ? 600 : 0);
     return RT_OK;
@@ -107,7 +107,7 @@ static void weights_are_expanded_where_that_fits_beside_the_rest(void **state)
         assert_int_equal(f.chosen.weights, f.weights.weights);
         assert_int_equal(f.chosen.micro_batch, table[i].micro);
         assert_int_equal(f.chosen.ahead, table[i].ahead);
-        rt_fit_chosen(&text, &f); /* what is expanded is no sacrifice to memory */
+        rt_fit_chosen(&text, &f); /* what is dequantised is no sacrifice to memory */
         if (text.len && strstr(text.data, "--teacher-weights")) fail_msg("%s", text.data);
         rt_str_free(&text);
     }

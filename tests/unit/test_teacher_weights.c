@@ -1,5 +1,5 @@
 /* test_teacher_weights.c - --teacher-weights: what auto decides and says in every case, which dtypes follow, and that a
- * matrix expanded once to bf16 gives the bits of one that is expanded before every product. */
+ * matrix dequantised once to bf16 gives the bits of one that is dequantised before every product. */
 #include "train_case.h"
 
 #include "format/convert.h"
@@ -107,7 +107,7 @@ static void matrices_become_bf16_and_vectors_stay(void **state)
 
 /* ---- bits ---- */
 
-/* A processor that multiplies as a GPU does: operands of one dtype, so a packed matrix is expanded before its product.
+/* A processor that multiplies as a GPU does: operands of one dtype, so a packed matrix is dequantised before its product.
  */
 static rt_backend narrow;
 static bool (*real_supports)(rt_dev *d, const rt_plan *p, const rt_op *op, rt_need *need);
@@ -217,14 +217,14 @@ static void expanded_once_or_each_time_is_the_same(void **state)
         learn(d, student, teacher, stored, packed, &each_time);
         learn(d, student, teacher, wide, once, &at_first);
         assert_memory_equal(packed, once, sizeof packed);
-        assert_true(each_time.expands > at_first.expands && each_time.bytes < at_first.bytes);
+        assert_true(each_time.dequant > at_first.dequant && each_time.bytes < at_first.bytes);
         d->api->close(d);
-        /* negative control: without rounding it is another teacher; and this device expands nothing */
+        /* negative control: without rounding it is another teacher; and this device dequantises nothing */
         d = open_device("cpu", 1);
         learn(d, student, teacher, stored, packed, &of_cpu);
         learn(d, student, teacher, wide, plain, &of_cpu_wide);
         assert_true(packed[0].div != plain[0].div);
-        assert_true(of_cpu.expands == 0 && of_cpu_wide.expands == 0);
+        assert_true(of_cpu.dequant == 0 && of_cpu_wide.dequant == 0);
         d->api->close(d);
         rt_model_file_close(teacher);
     }

@@ -177,8 +177,8 @@ static int choose_weights(const search *s, rt_fit *f, rt_fit_need *need, rt_err 
                                                        .native = need->bytes,
                                                        .bf16 = more.bytes,
                                                        .limit = a->limit,
-                                                       .native_expands = need->expands,
-                                                       .bf16_expands = more.expands });
+                                                       .native_dequant = need->dequant,
+                                                       .bf16_dequant = more.dequant });
     if (f->weights.weights != RT_WEIGHTS_BF16) return RT_OK;
     f->chosen = c;
     *need = more;
@@ -224,7 +224,7 @@ static void put_flags(rt_str *out, const rt_fit_config *from, const rt_fit_confi
     out->len--;
 }
 
-/* Weights are said elsewhere: they are expanded because there is room, not for want of it. */
+/* Weights are said elsewhere: they are dequantised because there is room, not for want of it. */
 void rt_fit_chosen(rt_str *out, const rt_fit *f)
 {
     rt_fit_config from = f->ask.wanted;
@@ -265,7 +265,7 @@ static uint64_t runs_of(const rt_step_plan *s, rt_program which, uint32_t micro)
 }
 
 /* What seal puts before a GEMM whose operand the device would not take as it is. */
-static uint64_t expanding(const rt_plan *p)
+static uint64_t dequantising(const rt_plan *p)
 {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < p->nops; i++)
@@ -284,7 +284,8 @@ int rt_fit_need_of(rt_dev *d, const rt_step_opts *o, uint32_t micro, rt_fit_need
     out->bytes = m.total;
     for (int i = 0; i < RT_PROGRAM_COUNT; i++)
         if (t->plan->plan[i])
-            out->expands += runs_of(t->plan, (rt_program)i, micro) * expanding(rt_exec_plan(t->x, t->plan->index[i]));
+            out->dequant +=
+                runs_of(t->plan, (rt_program)i, micro) * dequantising(rt_exec_plan(t->x, t->plan->index[i]));
 out:
     rt_trainer_free(t);
     return rc;
@@ -301,7 +302,7 @@ static int compare(rt_dev *d, const rt_step_opts *o, const rt_dtype *stored, rt_
     RT_TRY(rt_fit_need_of(d, &native, 1, &a, e));
     RT_TRY(rt_fit_need_of(d, o, 1, &b, e));
     RT_TRY(d->api->info(d, &info, e));
-    *c = (rt_weights_case){ true, a.bytes, b.bytes, rt_fit_budget(info.memory_free), a.expands, b.expands };
+    *c = (rt_weights_case){ true, a.bytes, b.bytes, rt_fit_budget(info.memory_free), a.dequant, b.dequant };
 out:
     return rc;
 }

@@ -45,9 +45,9 @@ typedef struct rt_fit_ask {
     rt_fit_limit limit_is;
 } rt_fit_ask;
 
-/* What a configuration allocates, and what a step of it reads and writes to expand and cast operands; bytes. */
+/* What a configuration allocates, and what a step of it reads and writes to dequantise and cast operands; bytes. */
 typedef struct rt_fit_need {
-    uint64_t bytes, expands;
+    uint64_t bytes, dequant;
 } rt_fit_need;
 typedef int (*rt_fit_need_fn)(void *ctx, const rt_fit_config *c, rt_fit_need *out, rt_err *e);
 
@@ -71,7 +71,7 @@ uint32_t rt_fit_rows(uint32_t batch, uint32_t most);
 uint64_t rt_fit_budget(uint64_t free_bytes);
 
 /* First without recomputing, from the largest micro-batch down; then with it; then rows of the teacher; last, its
- * weights expanded, if all that was chosen still fits. What the user has fixed stays. */
+ * weights dequantised, if all that was chosen still fits. What the user has fixed stays. */
 int rt_fit_choose(rt_fit *out, const rt_fit_ask *ask, rt_fit_need_fn need, void *ctx, rt_err *e);
 /* "--micro-batch 2 --recompute block": what was chosen for memory's sake; empty when it is what was wanted. */
 void rt_fit_chosen(rt_str *out, const rt_fit *f);

@@ -32,7 +32,7 @@ struct rt_run {
     uint64_t free_memory;                      /* of the device, before anything was allocated */
     bool *frozen;                              /* (parameters of the student) */
     rt_dtype *student_dtypes, *teacher_dtypes; /* as stored; the teacher's null without one */
-    rt_dtype *teacher_bf16;                    /* the teacher's when its matrices are expanded */
+    rt_dtype *teacher_bf16;                    /* the teacher's when its matrices are dequantised */
     rt_trainer *trainer;
     rt_eval_set *held;
     rt_samples *samples; /* null: none */
