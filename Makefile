@@ -83,9 +83,10 @@ library = $(or $(LIB_$(1)),$(firstword $(wildcard $(LIB_DIR)/lib$(1).a)),-l$(1))
 
 # OpenBLAS as Debian builds its serial flavour hands one work buffer to two threads that ask at the same moment, and
 # both get wrong numbers. cpu_blas_guard.c stands in for two functions of the archive, or, where there is only a shared
-# library whose inside cannot be reached, lets one call in at a time.
+# library whose inside cannot be reached, lets one call in at a time. cpu_blas_core.c stands in for the function that
+# chooses the kernels.
 ifneq ($(filter %.a,$(LIB_openblas)),)
-BLAS_WRAP     := -Wl,--wrap=blas_memory_alloc -Wl,--wrap=blas_memory_free
+BLAS_WRAP     := -Wl,--wrap=blas_memory_alloc -Wl,--wrap=blas_memory_free -Wl,--wrap=gotoblas_dynamic_init
 BLAS_CPPFLAGS := -DRT_BLAS_ARCHIVE=1
 BLAS_NOTE     :=
 else

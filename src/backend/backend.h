@@ -28,6 +28,7 @@ typedef enum rt_mem_kind { RT_MEM_DEVICE, RT_MEM_HOST_PINNED, RT_MEM_MANAGED } r
 typedef struct rt_dev_info {
     char name[96];                      /* "AMD EPYC 9474F, 2 threads, avx512" */
     char detail[400];                   /* library versions and the like */
+    char warning[160];                  /* why it is slower than it could be, and what to do; empty: it is not */
     uint64_t memory_total, memory_free; /* bytes; free: what a run may take */
     uint64_t head_bytes;                /* of logits that pay to have at once; 0: what a CPU's cache wants */
     /* Of an open device that loads code: what that took of its memory, and whether any was loaded after seal. */

@@ -65,9 +65,11 @@ static void print_text(const machine *m)
     for (uint32_t n = 0; rt_job_backend_name(n); n++) {
         rt_job_backend_probe(n, env.environment, &k);
         if (k.count == 0) printf("  %-6s no device: %s\n", k.name, k.why);
-        for (uint32_t i = 0; i < k.count; i++)
-            printf("  %-6s %u: %s%s%s\n", i ? "" : k.name, i, k.devices[i].name, k.devices[i].detail[0] ? "; " : "",
-                   k.devices[i].detail);
+        for (uint32_t i = 0; i < k.count; i++) {
+            const rt_dev_info *d = &k.devices[i];
+            printf("  %-6s %u: %s%s%s\n", i ? "" : k.name, i, d->name, d->detail[0] ? "; " : "", d->detail);
+            if (d->warning[0]) printf("         warning: %s\n", d->warning);
+        }
     }
 }
 
@@ -81,9 +83,10 @@ static json_t *backends_json(void)
         json_t *devices = json_array();
         for (uint32_t i = 0; i < k.count; i++) {
             const rt_dev_info *d = &k.devices[i];
-            json_array_append_new(devices, json_pack("{s:i, s:s, s:s, s:I, s:I}", "index", (int)i, "name", d->name,
-                                                     "detail", d->detail, "memory_total", (json_int_t)d->memory_total,
-                                                     "memory_free", (json_int_t)d->memory_free));
+            json_array_append_new(
+                devices, json_pack("{s:i, s:s, s:s, s:s?, s:I, s:I}", "index", (int)i, "name", d->name, "detail",
+                                   d->detail, "warning", d->warning[0] ? d->warning : NULL, "memory_total",
+                                   (json_int_t)d->memory_total, "memory_free", (json_int_t)d->memory_free));
         }
         json_array_append_new(
             list, json_pack("{s:s, s:o, s:s?}", "name", k.name, "devices", devices, "reason", k.count ? NULL : k.why));

@@ -37,6 +37,7 @@ void rt_print_device(void *ctx, rt_dev *d, const char *why)
     (void)ctx;
     if (d->api->info(d, &info, NULL) < 0) return;
     printf("device    %s: %s%s%s%s\n", d->api->name, info.name, why[0] ? " (no GPU: " : "", why, why[0] ? ")" : "");
+    if (info.warning[0]) printf("warning   %s\n", info.warning);
 }
 
 void rt_print_device_end(rt_dev *d)

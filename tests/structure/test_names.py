@@ -8,8 +8,8 @@ import subprocess
 from checks import BUILD, blank_comments_and_strings, check, check_all, finish, read, sources
 
 NM = os.environ.get("NM", "nm")
-# The linker sends OpenBLAS's calls to these (see cpu_blas_guard.c); the names are the linker's.
-LINKER_NAMES = {"__wrap_blas_memory_alloc", "__wrap_blas_memory_free", "__wrap_cblas_sgemm"}
+# The linker sends OpenBLAS's calls to these (see cpu_blas_guard.c and cpu_blas_core.c); the names are the linker's.
+LINKER_NAMES = {"__wrap_blas_memory_alloc", "__wrap_blas_memory_free", "__wrap_cblas_sgemm", "__wrap_gotoblas_dynamic_init"}
 
 archive = f"{BUILD}/libretort.a"
 listing = subprocess.run([NM, "-A", "-g", "--defined-only", archive], capture_output=True, text=True)

@@ -33,6 +33,8 @@ typedef struct rt_cpu_isa {
 } rt_cpu_isa;
 /* Null-terminated, best first; those this machine can run. */
 const rt_cpu_isa *const *rt_cpu_isas(void);
+/* What the core of OpenBLAS lacks of what this CPU has, and what to do; empty: nothing (cpu_blas_core.c). */
+void rt_cpu_blas_warning(char *buf, size_t size);
 
 #define RT_CAT2(a, b) a##b
 #define RT_CAT(a, b) RT_CAT2(a, b)

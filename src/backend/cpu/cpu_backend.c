@@ -60,6 +60,7 @@ static void fill_info(rt_dev_info *out, uint32_t threads, const rt_cpu_isa *isa)
     *out = (rt_dev_info){ .memory_total = memory.total, .memory_free = memory.available, .host = true };
     snprintf(out->name, sizeof out->name, "%s, %u thread%s, %s", cpu, threads, threads == 1 ? "" : "s", isa->name);
     snprintf(out->detail, sizeof out->detail, "%s, core %s", openblas_get_config(), openblas_get_corename());
+    rt_cpu_blas_warning(out->warning, sizeof out->warning);
 }
 
 static int probe(const rt_dev_opts *o, rt_dev_info *out, int cap, char *why)
