@@ -13,8 +13,10 @@
  * all the while, so the caller was still inside it and the job was not being rewritten. (A worker would have to be held
  * up between two instructions for exactly 2^32 jobs to be fooled.)
  *
- * Waiting is a short spin, then a futex. With more threads than cores a spinning thread only keeps a working one from
- * running, so there is no spin then. */
+ * Waiting is a short spin, then a longer one that yields, then a futex. A step is hundreds of jobs of a tenth of a
+ * millisecond each, and waking fifteen threads one by one takes as long as such a job; yielding leaves the core to
+ * whoever else has work. With more threads than cores a spinning thread only keeps a working one from running, so there
+ * is no spin then. */
 #include "base/pool.h"
 
 #include "base/mem.h"
@@ -24,6 +26,7 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -36,7 +39,8 @@ enum {
     THREADS_MAX = 4096,
     SPIN_BATCH = 32, /* pauses between two looks at the clock */
 };
-#define SPIN_SECONDS 20e-6
+#define SPIN_SECONDS 20e-6 /* without a system call */
+#define YIELD_SECONDS 1e-3 /* with one; longer than the tail of a job */
 
 _Static_assert(sizeof(_Atomic uint32_t) == 4, "a futex is 32 bits wide");
 
@@ -88,15 +92,16 @@ static void pause_cpu(void)
 /* Spins until *word is (same: is no longer) value. false when the time was up first. */
 static bool spin_until(_Atomic uint32_t *word, uint32_t value, bool same)
 {
-    double end = 0;
+    double begun = 0;
     for (;;) {
         for (int i = 0; i < SPIN_BATCH; i++) {
             if ((atomic_load_explicit(word, memory_order_acquire) == value) == same) return true;
             pause_cpu();
         }
         double now = rt_now();
-        if (end == 0) end = now + SPIN_SECONDS;
-        if (now >= end) return false;
+        if (begun == 0) begun = now;
+        if (now >= begun + YIELD_SECONDS) return false;
+        if (now >= begun + SPIN_SECONDS) sched_yield();
     }
 }
 

@@ -16,8 +16,9 @@ enum {
     RT_GEMM_SIDE = 192,         /* sides do not get shorter than this while there are RT_GEMM_FEW tiles */
     RT_GEMM_SIDE_QUANT = 128,   /* ... nor columns of quantised weights */
     RT_GEMM_SIDE_MIN = 96,
+    RT_GEMM_SIDE_LEAST = 64, /* where K is so long that the tiles would be the whole work of a few threads */
     RT_GEMM_FEW = 8,
-    RT_GEMM_SOME = 16,   /* for large GEMMs */
+    RT_GEMM_SOME = 16,   /* where a tile is still worth handing out: less than one each would leave threads idle */
     RT_GEMM_MANY = 32,   /* for quantised weights, whose tiles are narrow */
     RT_GEMM_PANEL = 768, /* of K, where operands are converted: the panel stays in a core's own cache */
     RT_GEMM_UNIT = 16,   /* tile borders: OpenBLAS's kernels work on so many columns of c */
@@ -47,14 +48,14 @@ static inline uint32_t rt_gemm_parts(uint64_t size, uint64_t each) { return (uin
 static inline uint32_t rt_gemm_quant_unit(rt_dtype d) { return rt_dtype_table[d].block_elems == 256 ? 128 : 32; }
 
 /* Halves tiles along the side that is longer (of those that may be cut: below side_m, side_n they may not) while there
- * are fewer than `want`. */
+ * are fewer than `want` and they stay worth handing out: `least` multiplications each. */
 static inline void rt_gemm_refine(const rt_matmul_args *g, rt_gemm_cut *t, uint32_t want, uint32_t side_m,
-                                  uint32_t side_n)
+                                  uint32_t side_n, uint64_t least)
 {
     while ((uint64_t)t->nm * t->nn < want) {
         uint32_t m = rt_gemm_parts(g->M, t->nm), n = rt_gemm_parts(g->N, t->nn);
         bool can_m = m / 2 >= side_m, can_n = n / 2 >= side_n && t->nn * 2 <= rt_gemm_parts(g->N, t->unit_n);
-        if ((uint64_t)m * n / 2 * g->K < 1u << 20) return; /* not worth handing out */
+        if ((uint64_t)m * n / 2 * g->K < least) return;
         if (can_m && (m >= n || !can_n))
             t->nm *= 2;
         else if (can_n)
@@ -71,7 +72,7 @@ static inline uint32_t rt_gemm_long_parts(uint32_t size)
     uint32_t parts = 1, least = rt_gemm_parts(size, RT_GEMM_LONG);
     while (parts < RT_GEMM_SOME && size / (2 * parts) >= RT_GEMM_SIDE) parts *= 2;
     if (least <= parts) return parts;
-    return least < 64 ? (uint32_t)rt_align_up(least, 8) : least;
+    return least < 64 ? (uint32_t)rt_align_up(least, least < RT_GEMM_SOME ? 8 : RT_GEMM_SOME) : least;
 }
 
 /* Tiles of out. Each reads its rows of a and its columns of b anew, so tiles are large and, where one side of out is
@@ -80,17 +81,22 @@ static inline void rt_gemm_tiles(const rt_matmul_args *g, rt_gemm_cut *t, bool q
 {
     bool tall = (g->ta ? g->M >= g->N : g->M > g->N) && !quant;
     uint32_t some = quant || (uint64_t)g->M * g->N * g->K < 1u << 30 ? RT_GEMM_FEW : RT_GEMM_SOME;
+    const uint64_t small = 1u << 20, fair = 1u << 22, large = 1u << 26; /* multiplications in a tile */
     t->by_rows = g->M > g->N;
     if (quant) { /* a tile keeps all the rows it can, so that few tiles unpack the same weights */
         t->nm = rt_gemm_parts(g->M, RT_GEMM_LONG);
         t->nn = rt_gemm_parts(g->N, RT_GEMM_LONG);
-        rt_gemm_refine(g, t, RT_GEMM_MANY, UINT32_MAX, RT_GEMM_SIDE_QUANT);
+        rt_gemm_refine(g, t, RT_GEMM_MANY, UINT32_MAX, RT_GEMM_SIDE_QUANT, small);
     } else {
         t->nm = tall ? rt_gemm_long_parts(g->M) : rt_gemm_parts(g->M, RT_GEMM_SHORT);
         t->nn = tall ? rt_gemm_parts(g->N, RT_GEMM_SHORT) : rt_gemm_long_parts(g->N);
     }
-    rt_gemm_refine(g, t, some, RT_GEMM_SIDE, RT_GEMM_SIDE);
-    rt_gemm_refine(g, t, RT_GEMM_FEW, RT_GEMM_SIDE_MIN, RT_GEMM_SIDE_MIN);
+    rt_gemm_refine(g, t, some, RT_GEMM_SIDE, RT_GEMM_SIDE, small);
+    rt_gemm_refine(g, t, RT_GEMM_FEW, RT_GEMM_SIDE_MIN, RT_GEMM_SIDE_MIN, small);
+    if (!quant) {
+        rt_gemm_refine(g, t, RT_GEMM_SOME, RT_GEMM_SIDE_MIN, RT_GEMM_SIDE_MIN, fair);
+        rt_gemm_refine(g, t, RT_GEMM_SOME, RT_GEMM_SIDE_LEAST, RT_GEMM_SIDE_LEAST, large);
+    }
     t->tm = rt_gemm_parts(rt_gemm_parts(g->M, RT_GEMM_UNIT), t->nm) * RT_GEMM_UNIT;
     t->tn = rt_gemm_parts(rt_gemm_parts(g->N, t->unit_n), t->nn) * t->unit_n;
 }
