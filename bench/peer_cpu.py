@@ -119,7 +119,8 @@ def ours(args, shape, folder, turn):
                f"{folder}/tokens.bin", "--vocab", str(s["config"]["vocab_size"]), "--out", out, "--batch", str(s["batch"]),
                "--micro-batch", str(s["batch"]), "--seq-len", str(s["seq"]), "--steps", str(args.steps + 2), "--temperature",
                "4", "--ce-weight", "0.3", "--kd-weight", "0.7", "--lr", "1e-5", "--eval-every", "1000000", "--save-every",
-               "1000000", "--held-out", "1", "--threads", str(args.threads), "--save", "last"]
+               "1000000", "--held-out", "1", "--threads", str(args.threads), "--save",
+               "last", "--device", "cpu"]
     _, peak = run(command)
     lines = [json.loads(line) for line in open(f"{out}/run/metrics.jsonl")]
     seconds = [line["seconds"] for line in lines if line["event"] == "step"]
