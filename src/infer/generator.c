@@ -175,7 +175,7 @@ int rt_generator_open(rt_generator **out, rt_dev *d, const rt_model_file *m, con
     RT_TRY(record(g, e));
     rt_generator_plans(g, plans);
     RT_TRY(rt_exec_seal(&g->x, d, plans, RT_GENERATOR_PROGRAMS, &(rt_seal_opts){ 0 }, e));
-    RT_TRY(rt_load_weights(g->x, g->model, m, e));
+    RT_TRY(rt_load_weights(g->x, g->model, m, NULL, e));
     RT_TRY(rt_generator_attach(g, g->x, 0, e));
     *out = g;
     g = NULL;

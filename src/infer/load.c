@@ -176,7 +176,7 @@ out:
     return rc;
 }
 
-int rt_load_weights(rt_exec *x, const rt_decoder *d, const rt_model_file *m, rt_err *e)
+int rt_load_weights(rt_exec *x, const rt_decoder *d, const rt_model_file *m, const rt_watch *watch, rt_err *e)
 {
     int rc;
     char name[RT_NAME_BYTES];
@@ -185,6 +185,7 @@ int rt_load_weights(rt_exec *x, const rt_decoder *d, const rt_model_file *m, rt_
     for (uint32_t i = 0; i < d->model_params; i++) {
         const rt_tensor *t = stored(m, &d->params[i]);
         if (!t) RT_TRY(rt_fail(e, RT_FORMAT, "%s: tensor %s is missing", m->spec, rt_param_name(name, &d->params[i])));
+        RT_TRY(rt_watch_step(watch, "loading weights", i, d->model_params, e));
         RT_TRY(load_one(x, &s, &d->params[i], t, m->spec, e));
         rt_model_file_done_with(m, t);
     }

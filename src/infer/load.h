@@ -5,6 +5,7 @@
 #ifndef RT_INFER_LOAD_H
 #define RT_INFER_LOAD_H
 
+#include "base/watch.h"
 #include "exec/exec.h"
 #include "format/model_file.h"
 #include "model/decoder.h"
@@ -13,8 +14,8 @@
  * are stored quantised, and APR's own types, become f32. RT_FORMAT names a tensor that is missing. */
 int rt_load_dtypes(rt_dtype *dtypes, const rt_model_file *m, rt_err *e);
 /* Writes every parameter of the model (not of adapters) and the rope table. RT_NONFINITE names the first tensor, row
- * and column whose value is not finite, before anything runs. */
-int rt_load_weights(rt_exec *x, const rt_decoder *d, const rt_model_file *m, rt_err *e);
+ * and column whose value is not finite, before anything runs. watch: may be null. */
+int rt_load_weights(rt_exec *x, const rt_decoder *d, const rt_model_file *m, const rt_watch *watch, rt_err *e);
 /* The rope table alone. */
 int rt_load_rope(rt_exec *x, const rt_decoder *d, rt_err *e);
 /* Values of parameter i as f32 (elements of its view), read back from the device. */

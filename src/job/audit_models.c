@@ -74,6 +74,7 @@ static int walk_rows(rt_audit *v, rt_again *a, rt_err *why)
         rt_loop *l = step ? &rest : &a->first;
         rt_row_totals now = { .rows = l->batch };
         const rt_row_totals *log = &v->steps[step].of;
+        rt_watch_tell(&a->opts->watch, "reading the rows again", step, v->step_count);
         RT_TRY(rt_loop_read(l, &now.tokens, why));
         for (uint32_t m = 0; m < l->micro_count; m++)
             now.trained += rt_batch_trained(&l->micro[m], l->micro_batch * l->seq_len);
@@ -180,6 +181,7 @@ static int open_trainer(rt_audit *v, rt_again *a, rt_err *e)
                        .eval_only = true,
                        .vmask = in->teacher && in->pair.masked };
     RT_TRY(rt_trainer_open(&a->trainer, a->opts->dev, &o, &(rt_seal_opts){ 0 }, e));
+    a->trainer->watch = &a->opts->watch;
     RT_TRY(rt_trainer_load(a->trainer, in->student, in->teacher, in->pair.mask, r->seed, e));
     RT_TRY(rt_eval_set_new(&a->held, in->held, r->micro_batch, r->seq_len, RT_EVAL_MOST_ROWS, e));
 out:
@@ -279,7 +281,7 @@ static int measure_after(rt_audit *v, rt_again *a, rt_err *why)
     if (a->resolved.lora.rank)
         RT_TRY(rt_output_reload(v->root, a->trainer, &(rt_output){ .lora = a->resolved.lora }, why));
     else
-        RT_TRY(rt_load_weights(a->trainer->x, a->trainer->plan->student, a->output, why));
+        RT_TRY(rt_load_weights(a->trainer->x, a->trainer->plan->student, a->output, a->trainer->watch, why));
     RT_TRY(rt_evaluate(a->trainer, a->held, &now, NULL, why));
     compare_evals(v, a, "held-out after", &v->facts.saved, &now);
     double t = rt_reload_tolerance(v->facts.saved_dtype) + tolerance(v, a), was = v->facts.logged.ce.mean;
@@ -316,8 +318,10 @@ static int measure(rt_audit *v, rt_again *a, rt_err *e)
 int rt_audit_models(rt_audit *v, rt_again *a, rt_err *e)
 {
     int rc;
+    rt_watch_tell(&a->opts->watch, "hashing the models", 0, 0);
     RT_TRY(check_models(v, a, e));
     RT_TRY(check_data(v, a, e));
+    rt_watch_tell(&a->opts->watch, "comparing the weights", 0, 0);
     RT_TRY(rt_audit_weights(v, a, e));
     RT_TRY(measure(v, a, e));
 out:

@@ -40,10 +40,12 @@ int rt_audit_run(const char *path, const rt_audit_opts *o, rt_audit_result *out,
     *out = (rt_audit_result){ 0 };
     RT_TRY(rt_audit_open(&v, path, &usable, e));
     if (!usable) goto out;
+    rt_watch_tell(&o->watch, "checking the files", 0, 0);
     RT_TRY(rt_audit_files(&v, e));
     RT_TRY(rt_audit_settings(&v, e));
     if (!v.has_settings) goto out;
     RT_TRY(rt_audit_lines(&v, e));
+    rt_watch_tell(&o->watch, "checking the checkpoints", 0, 0);
     RT_TRY(rt_audit_checkpoints(&v, e));
     RT_TRY(rt_audit_models(&v, &a, e));
     RT_TRY(rt_audit_verdict(&v, e));

@@ -7,6 +7,7 @@
 #define RT_JOB_AUDIT_RUN_H
 
 #include "backend/backend.h"
+#include "base/watch.h"
 #include "evidence/audit.h"
 #include "format/model_file.h"
 
@@ -15,6 +16,7 @@ typedef struct rt_audit_opts {
     rt_dev *dev; /* open; on which the models are measured again */
     rt_pool *pool;
     void (*report)(void *ctx, const rt_check *c); /* as each is done */
+    rt_watch watch;                               /* of the checks under way; its answer is not looked at */
     void *ctx;
 } rt_audit_opts;
 

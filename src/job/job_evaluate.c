@@ -21,6 +21,7 @@ typedef struct work {
     rt_dev *dev;
     rt_trainer *trainer;
     rt_eval_set *set;
+    rt_watch watch; /* o's progress */
     uint32_t B, T;
     char *folder; /* of token shards, removed at the end */
     bool stopped;
@@ -153,6 +154,7 @@ static int open_trainer(work *w, rt_err *e)
                         .vmask = in->teacher && in->pair.masked };
     if (teacher) RT_TRY(rt_fit_evaluation(w->dev, &so, w->asked, teacher, &w->weights, e));
     RT_TRY(rt_trainer_open(&w->trainer, w->dev, &so, &(rt_seal_opts){ 0 }, e));
+    w->trainer->watch = &w->watch;
     RT_TRY(rt_trainer_load(w->trainer, in->student, in->teacher, in->pair.mask, 0, e));
 out:
     return rc;
@@ -218,7 +220,9 @@ static void close_work(work *w)
 int rt_job_evaluate(rt_job_evaluation *out, const rt_job_evaluate_opts *o, rt_err *e)
 {
     int rc;
-    work w = { .o = o, .out = out, .asked = RT_WEIGHTS_AUTO, .B = o->batch ? o->batch : BATCH };
+    work w = {
+        .o = o, .out = out, .asked = RT_WEIGHTS_AUTO, .B = o->batch ? o->batch : BATCH, .watch = { o->progress, o->ctx }
+    };
     *out = (rt_job_evaluation){ 0 };
     rt_json_init();
     RT_TRY(fill_settings(&w, e));

@@ -59,6 +59,7 @@ static int make_list(state_list *l, rt_trainer *t, rt_arena *a, rt_err *e)
 static int state_values(void *ctx, uint32_t i, uint64_t first, uint64_t n, void *dst, rt_err *e)
 {
     state_list *l = ctx;
+    rt_watch_tell(l->t->watch, "saving the checkpoint", i, l->count);
     return rt_trainer_read_part(l->t, kinds[i % 3], l->param[i], first, n, dst, e);
 }
 

@@ -193,6 +193,7 @@ static int measure_all(rt_trainer *t, const rt_eval_set *s, float *values[MEASUR
     uint32_t n = s->B * s->T;
     for (uint32_t b = 0; b < s->batches; b++) {
         size_t at = (size_t)b * n;
+        RT_TRY(rt_watch_step(t->watch, "evaluating", b, s->batches, e));
         rt_batch batch = { s->ids + at, s->pos + at, s->start + at, s->target + at };
         rt_eval_out out = { values[CE] + at, values[DIV] + at, values[KL] + at, values[TOP1] + at,
                             values[TEACHER_CE] + at };

@@ -81,7 +81,7 @@ int rt_loop_try(rt_loop *l, uint32_t step, double lr, rt_step_result *out, rt_er
 
 /* Speed over the steps that lie not too far back. */
 typedef struct pace {
-    double seconds, tokens;
+    double seconds, tokens, steps;
 } pace;
 
 static void keep_pace(pace *p, double seconds, double tokens)
@@ -89,6 +89,7 @@ static void keep_pace(pace *p, double seconds, double tokens)
     double old = p->seconds > 30.0 ? 30.0 / p->seconds : 1.0; /* what is older than half a minute fades */
     p->seconds = p->seconds * old + seconds;
     p->tokens = p->tokens * old + tokens;
+    p->steps = p->steps * old + 1;
 }
 
 /* ---- steps under way ---- */
@@ -146,6 +147,7 @@ static int end_step(rt_loop *l, course *c, bool *ends, rt_err *e)
     l->state.seconds += s.seconds;
     keep_pace(&c->pace, s.seconds, (double)f->tokens);
     s.tokens_per_second = c->pace.seconds > 0 ? c->pace.tokens / c->pace.seconds : 0;
+    s.seconds_per_step = c->pace.seconds / c->pace.steps;
     for (uint32_t i = 1; i < RT_STEPS_BEGUN; i++) c->flight[i - 1] = c->flight[i];
     c->count--;
     RT_TRY(l->calls.stepped(l->calls.ctx, &s, ends, e));
@@ -171,28 +173,47 @@ out:
 
 /* ---- the loop ---- */
 
+static bool wants_stop(const rt_loop *l) { return l->calls.stop && l->calls.stop(l->calls.ctx); }
+
+static bool every(const rt_loop *l, uint32_t steps) { return l->state.step == l->steps || l->state.step % steps == 0; }
+
+/* What follows a step, or is left to follow it in a resumed run: its evaluation and its checkpoint. Whoever wants to
+ * stop need not wait for the evaluation: it is made when the run is resumed. */
+static int follow_step(rt_loop *l, bool stopping, rt_err *e)
+{
+    int rc = RT_OK;
+    bool last = l->state.step == l->steps;
+    if (every(l, l->eval_every)) {
+        rc = l->calls.evaluate(l->calls.ctx, e);
+        if (rc < 0 && rc != RT_INTERRUPTED) return rc;
+    }
+    stopping = stopping || rc == RT_INTERRUPTED || (!last && wants_stop(l));
+    if (stopping || every(l, l->save_every) || rt_now() - l->saved_at > RT_SAVE_SECONDS) {
+        l->state.cursor = rt_rows_tell(l->source);
+        RT_TRY(l->calls.save(l->calls.ctx, e));
+        l->saved_at = rt_now();
+        stopping = stopping || (!last && wants_stop(l));
+    }
+    if (stopping)
+        RT_TRY(rt_fail(e, RT_INTERRUPTED, "stopped after step %u of %u; --resume continues from it", l->state.step,
+                       l->steps));
+out:
+    return rc;
+}
+
 int rt_loop_run(rt_loop *l, bool *ended, rt_err *e)
 {
     int rc = RT_OK;
     course c = { 0 };
-    const rt_loop_calls *calls = &l->calls;
     *ended = false;
+    if (l->evaluate_first) RT_TRY(follow_step(l, false, e));
     while (l->state.step < l->steps) {
         RT_TRY(next_step(l, &c, ended, e));
         if (*ended) goto out;
         if (l->steps_only) continue;
-        bool last = l->state.step == l->steps;
-        c.stopping = !last && (c.stopping || (calls->stop && calls->stop(calls->ctx)));
+        c.stopping = l->state.step < l->steps && (c.stopping || wants_stop(l));
         if (c.count) continue; /* the next one is under way, because nothing was to be done here */
-        if (last || l->state.step % l->eval_every == 0) RT_TRY(calls->evaluate(calls->ctx, e));
-        if (last || c.stopping || l->state.step % l->save_every == 0 || rt_now() - l->saved_at > RT_SAVE_SECONDS) {
-            l->state.cursor = rt_rows_tell(l->source);
-            RT_TRY(calls->save(calls->ctx, e));
-            l->saved_at = rt_now();
-        }
-        if (c.stopping)
-            RT_TRY(rt_fail(e, RT_INTERRUPTED, "stopped after step %u of %u; --resume continues from it", l->state.step,
-                           l->steps));
+        RT_TRY(follow_step(l, c.stopping, e));
     }
 out:
     return rc;

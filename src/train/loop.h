@@ -22,13 +22,14 @@ typedef struct rt_loop_step {
     double lr;
     uint64_t tokens; /* positions, padding not counted */
     double seconds;
-    double tokens_per_second; /* over the last steps */
+    double tokens_per_second; /* over the last steps, */
+    double seconds_per_step;  /* and over the same */
 } rt_loop_step;
 
 typedef struct rt_loop_calls {
     int (*before)(void *ctx, uint32_t step, rt_err *e); /* its rows are read, it has not begun; may be null */
     int (*stepped)(void *ctx, const rt_loop_step *s, bool *ends, rt_err *e);
-    int (*evaluate)(void *ctx, rt_err *e); /* these two: nothing is under way */
+    int (*evaluate)(void *ctx, rt_err *e); /* these two: nothing is under way; RT_INTERRUPTED: it is to be made again */
     int (*save)(void *ctx, rt_err *e);
     bool (*stop)(void *ctx); /* asked after every step; may be null */
     void *ctx;
@@ -46,6 +47,7 @@ typedef struct rt_loop {
     uint32_t alone;  /* a step beside which no other is under way; 0: none */
     uint32_t rest;   /* a step after which nothing is under way, besides those that are evaluated or saved; 0: none */
     bool steps_only; /* nothing is evaluated or saved */
+    bool evaluate_first; /* the evaluation of the state's step is still to be made */
     rt_loop_calls calls;
     /* the loop's own */
     rt_progress_state state;
@@ -64,7 +66,7 @@ int rt_loop_read(rt_loop *l, uint64_t *tokens, rt_err *e);
 /* Rows and one step of training by itself; neither the state nor a call hears of it. */
 int rt_loop_try(rt_loop *l, uint32_t step, double lr, rt_step_result *out, rt_err *e);
 /* Steps, evaluations and checkpoints from the state to the last step. *ended: `stepped` wanted an end. RT_INTERRUPTED
- * when `stop` did, after a checkpoint. */
+ * when `stop` did, after a checkpoint. One whose last step was not evaluated for it has that done first. */
 int rt_loop_run(rt_loop *l, bool *ended, rt_err *e);
 
 #endif

@@ -104,6 +104,14 @@ out:
     return rc;
 }
 
+/* A model that is being written is finished: what stopped a run may be why it is saved. */
+static int tell_written(void *ctx, uint64_t done, uint64_t total)
+{
+    const source *s = ctx;
+    rt_watch_tell(s->t->watch, "saving the model", done, total);
+    return RT_OK;
+}
+
 static void source_free(source *s)
 {
     rt_free(s->rows);
@@ -139,7 +147,8 @@ static int write_model(const char *folder, rt_trainer *t, const rt_output *o, bo
     if (bytes) goto out;
     /* A device belongs to one thread, so rows are asked for by one. */
     RT_TRY(rt_pool_new(&pool, 1, e));
-    RT_TRY(rt_model_write(&out, &(rt_model_write_calls){ .rows = fill_rows, .ctx = &s }, pool, e));
+    RT_TRY(rt_model_write(&out, &(rt_model_write_calls){ .rows = fill_rows, .progress = tell_written, .ctx = &s }, pool,
+                          e));
 out:
     source_free(&s);
     rt_pool_free(pool);
@@ -264,6 +273,7 @@ static int each_written(const char *folder, rt_trainer *t, const rt_output *o, p
         const rt_tensor *back = full ? rt_model_file_find(f, full) : NULL;
         if (!back || rt_tensor_elems(back) != rt_trainer_elems(t, i))
             RT_TRY(rt_fail(e, RT_IO, "%s was written and is not there when read back: %s", folder, name));
+        RT_TRY(rt_watch_step(t->watch, "reading the model back", i, m->param_count, e));
         RT_TRY(fn(ctx, t, i, f, back, e));
         rt_model_file_done_with(f, back);
     }

@@ -158,8 +158,8 @@ int rt_trainer_load(rt_trainer *t, const rt_model_file *student, const rt_model_
     int rc;
     const uint32_t none[4] = { 0 };
     rt_step_plan *s = t->plan;
-    if (s->teacher) RT_TRY(rt_load_weights(t->x, s->teacher, teacher, e));
-    RT_TRY(rt_load_weights(t->x, s->student, student, e));
+    if (s->teacher) RT_TRY(rt_load_weights(t->x, s->teacher, teacher, t->watch, e));
+    RT_TRY(rt_load_weights(t->x, s->student, student, t->watch, e));
     RT_TRY(init_adapters(t, seed, e));
     if (s->plan[RT_PROGRAM_START]) RT_TRY(rt_exec_run(t->x, s->index[RT_PROGRAM_START], NULL, e));
     RT_TRY(rt_exec_write(t->x, s->fault, none, sizeof none, e));

@@ -42,7 +42,8 @@ typedef struct rt_trainer {
     double teacher_seconds, student_seconds, update_seconds;
     rt_step_begun begun[RT_STEPS_BEGUN]; /* step i at i % RT_STEPS_BEGUN */
     uint64_t begin_count, end_count;     /* steps */
-    int32_t *rows; /* (B*T) scratch: which rows of the teacher's output a micro-batch takes; null: not needed */
+    int32_t *rows;         /* (B*T) scratch: which rows of the teacher's output a micro-batch takes; null: not needed */
+    const rt_watch *watch; /* of loading, evaluating and saving; set by whoever opened it, null: nobody's */
 } rt_trainer;
 
 int rt_trainer_open(rt_trainer **out, rt_dev *d, const rt_step_opts *o, const rt_seal_opts *seal, rt_err *e);

@@ -30,7 +30,7 @@ static int load_model(void *ctx, rt_exec *x, const rt_decoder *d, char which, rt
 {
     int rc;
     const models *m = ctx;
-    RT_TRY(rt_load_weights(x, d, which == 't' ? m->teacher : m->student, e));
+    RT_TRY(rt_load_weights(x, d, which == 't' ? m->teacher : m->student, NULL, e));
     RT_TRY(step_fill(x, d, "student", true, e));
 out:
     return rc;

@@ -60,7 +60,7 @@ static void plain_open(plain *k, const rt_model_file *m)
     rt_decoder_logits(k->p, k->d, k->logits, hidden);
     const rt_plan *plans[] = { k->p };
     if (rt_exec_seal(&k->x, dev, plans, 1, &(rt_seal_opts){ 0 }, &e) < 0) fail_msg("%s", e.text);
-    assert_int_equal(rt_load_weights(k->x, k->d, m, &e), RT_OK);
+    assert_int_equal(rt_load_weights(k->x, k->d, m, NULL, &e), RT_OK);
     k->values = malloc((size_t)LONG * V * sizeof(float));
 }
 

@@ -36,13 +36,24 @@ static uint64_t times(rt_share every, uint64_t done, uint64_t steps)
     return steps / k - done / k + (steps % k != 0);
 }
 
-double rt_pace_total(const rt_pace *p, uint64_t done, uint64_t steps, const rt_settings *every)
+/* From step `done` on, of which what follows it is counted from step `followed` on. */
+static double sum(const rt_pace *p, uint64_t done, uint64_t followed, uint64_t steps, const rt_settings *every)
 {
-    uint64_t evals = times(every->eval_every, done, steps), saves = times(every->save_every, done, steps);
+    uint64_t evals = times(every->eval_every, followed, steps), saves = times(every->save_every, followed, steps);
     double total = (double)(steps - done) * p->step + (double)evals * (p->eval + p->best) + p->finish;
     if (done == 0) total += p->eval;
     double by_clock = floor(total / RT_SAVE_SECONDS);
     return total + fmax((double)saves, by_clock) * p->save;
+}
+
+double rt_pace_total(const rt_pace *p, uint64_t done, uint64_t steps, const rt_settings *every)
+{
+    return sum(p, done, done, steps, every);
+}
+
+double rt_pace_left(const rt_pace *p, uint64_t step, uint64_t steps, const rt_settings *every)
+{
+    return sum(p, step, step - 1, steps, every);
 }
 
 uint64_t rt_pace_steps(const rt_pace *p, double seconds, const rt_settings *every)

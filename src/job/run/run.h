@@ -15,17 +15,18 @@
 
 #include "evidence/evidence.h"
 #include "job/prepare/fit.h"
-#include "job/prepare/inputs.h"
+#include "job/run/samples.h"
 #include "train/checkpoint.h"
 
 typedef struct rt_run_line {
     uint32_t step, steps;
     rt_step_result result;
     double lr;
-    double tokens_per_second;  /* positions, padding not counted, over the last steps */
-    double teacher_share;      /* of the time */
-    double seconds, remaining; /* of training so far; expected */
-    uint64_t memory;           /* bytes that the run has allocated on its device */
+    double tokens_per_second; /* positions, padding not counted, over the last steps */
+    double teacher_share;     /* of the time */
+    double seconds;           /* of training so far */
+    double remaining;         /* expected to the end of the command, with evaluations, samples and saves */
+    uint64_t memory;          /* bytes that the run has allocated on its device */
 } rt_run_line;
 
 /* The whole run, projected when its first steps have been timed. */
@@ -40,14 +41,18 @@ typedef struct rt_run rt_run;
 /* Any of them may be null. */
 typedef struct rt_run_events {
     void (*note)(void *ctx, const char *text);
+    /* What is under way besides steps: "tokenizing", "evaluating". what is a static text; total 0: how much there is to
+     * do is not known. It lasts until the next event. */
     void (*progress)(void *ctx, const char *what, uint64_t done, uint64_t total);
     void (*refused)(void *ctx, const char *plan); /* the page of a plan that does not fit, or that the device refused */
     void (*ready)(void *ctx, const rt_run *r);    /* everything is known, nothing has run */
     void (*step)(void *ctx, const rt_run_line *l);
     void (*projected)(void *ctx, const rt_run_projection *p); /* once, after the first steps of a new run */
+    void (*said)(void *ctx, const rt_sample_said *s);
     void (*evaluated)(void *ctx, uint32_t step, const rt_eval_result *v, bool best);
     void (*saved)(void *ctx, const char *path);
-    bool (*stop)(void *ctx); /* asked after every step: finish, save and end with RT_INTERRUPTED */
+    /* Asked after every step and in all other work that takes long: finish, save and end with RT_INTERRUPTED. */
+    bool (*stop)(void *ctx);
     void *ctx;
 } rt_run_events;
 

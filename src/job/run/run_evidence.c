@@ -32,9 +32,11 @@ static int put_inputs(rt_run *r, json_t *j, rt_err *e)
     int rc;
     const rt_inputs *in = r->in;
     rt_evidence *v = r->evidence;
+    RT_TRY(rt_watch_step(&r->watch, "hashing the models", 0, 0, e));
     RT_TRY(rt_model_content_hash(in->student, r->pool, &v->student_hash, NULL, e));
     RT_TRY(put(j, "student", model_json(in->student, v->student_hash), e));
     if (in->teacher) {
+        RT_TRY(rt_watch_step(&r->watch, "hashing the models", 1, 2, e));
         RT_TRY(rt_model_content_hash(in->teacher, r->pool, &v->teacher_hash, NULL, e));
         RT_TRY(put(j, "teacher", model_json(in->teacher, v->teacher_hash), e));
     }

@@ -110,6 +110,21 @@ static double wall_clock(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* The first evaluation and the last of what is kept of metrics.jsonl. */
+static void read_evals(rt_run *r)
+{
+    rt_eval_result v;
+    FILE *f = fopen(r->metrics_path, "re");
+    for (json_t *j; f && (j = json_loadf(f, JSON_DISABLE_EOF_CHECK, NULL)); json_decref(j)) {
+        if (!rt_eval_from_line(j, &v)) continue;
+        if (r->evaluated < 0) r->first = v;
+        r->last = v;
+        r->evaluated = json_integer_value(json_object_get(j, "step"));
+        r->pace.eval = json_number_value(json_object_get(j, "seconds"));
+    }
+    if (f) fclose(f);
+}
+
 int rt_run_open_metrics(rt_run *r, uint64_t keep, rt_err *e)
 {
     r->metrics_fd = open(r->metrics_path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
@@ -117,7 +132,8 @@ int rt_run_open_metrics(rt_run *r, uint64_t keep, rt_err *e)
         lseek(r->metrics_fd, (off_t)keep, SEEK_SET) < 0)
         return metrics_fault(r, e);
     r->loop.state.metrics_bytes = keep;
-    int rc = rt_samples_begin(r->samples, r->run, keep ? (int64_t)r->loop.state.step : -1, e);
+    if (keep) read_evals(r);
+    int rc = rt_samples_begin(r->samples, r->run, r->evaluated, e);
     if (rc < 0) return rc;
     rt_tfevents_opts o = { .now = wall_clock(), .resumed = r->opts->resume, .keep_to = r->loop.state.step };
     return rt_tfevents_open(&r->events_file, r->run, &o, e);
@@ -151,20 +167,6 @@ out:
     rt_free(text);
     json_decref(line);
     return rc;
-}
-
-void rt_run_read_evals(rt_run *r)
-{
-    rt_eval_result v;
-    bool any = false;
-    FILE *f = fopen(r->metrics_path, "re");
-    for (json_t *j; f && (j = json_loadf(f, JSON_DISABLE_EOF_CHECK, NULL)); json_decref(j)) {
-        if (!rt_eval_from_line(j, &v)) continue;
-        if (!any) r->first = v;
-        r->last = v;
-        any = true;
-    }
-    if (f) fclose(f);
 }
 
 /* ---- models ---- */

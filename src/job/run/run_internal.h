@@ -24,6 +24,7 @@ struct rt_run {
     rt_settings *settings;
     const rt_run_opts *opts;
     rt_run_events events;
+    rt_watch watch; /* the events progress and stop */
     rt_inputs *in;
     rt_run_facts facts;
     rt_resolved resolved;
@@ -53,7 +54,9 @@ struct rt_run {
     bool temporary;               /* OUT is a folder of this process: a plan or a smoke test */
     bool begun;                   /* settings are written: what is in OUT can be resumed */
     rt_smoke smoke;
+    rt_pace pace; /* of its parts, as measured last or else as planned; step is not kept here */
     rt_eval_result first, last;
+    int64_t evaluated;     /* the step of last; -1: none */
     rt_evidence *evidence; /* from the first step on */
 };
 
@@ -77,7 +80,7 @@ int rt_run_read_settings(rt_run *r, rt_settings *was, rt_err *e);
 /* Settings of the run that is resumed, joined with what the user gave now. */
 int rt_run_join_settings(rt_run *r, rt_err *e);
 int rt_run_write_settings(rt_run *r, rt_err *e);
-/* keep: bytes of metrics.jsonl that stay. */
+/* keep: bytes of metrics.jsonl that stay; the evaluations in them are those of the run so far. */
 int rt_run_open_metrics(rt_run *r, uint64_t keep, rt_err *e);
 int rt_run_metric(rt_run *r, json_t *line, rt_err *e); /* takes the reference */
 void rt_run_close_metrics(rt_run *r);
@@ -89,8 +92,6 @@ int rt_run_write_root(rt_run *r, const char *from, rt_err *e);
 int rt_run_write_merged(rt_run *r, rt_err *e);
 /* Whether the root holds a whole model. */
 bool rt_run_has_root(const rt_run *r);
-/* The first evaluation and the last, from the metrics of a resumed run; left as they are when there is none. */
-void rt_run_read_evals(rt_run *r);
 
 /* ---- run_fit.c: a run made to fit into the memory of its device ---- */
 /* Before settings are resolved: what the user left free, and what the device is. */
@@ -118,7 +119,7 @@ int rt_run_pace(rt_run *r, double step, double eval, rt_pace *out, rt_err *e);
 /* --time: steps are timed, undone, and the settings completed with as many as fit. */
 int rt_run_fit_time(rt_run *r, rt_err *e);
 /* After every step; true: the run was for this alone and ends. */
-int rt_run_project(rt_run *r, bool *ends, rt_err *e);
+void rt_run_project(rt_run *r, bool *ends);
 
 /* ---- run_evidence.c: manifest.json and verdict.json ---- */
 /* OUT/run/manifest.json with all that is known before the first step. */

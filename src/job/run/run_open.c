@@ -10,6 +10,13 @@
 #include <math.h>
 #include <string.h>
 
+static int tell(void *ctx, const char *what, uint64_t done, uint64_t total)
+{
+    const rt_run_events *v = &((const rt_run *)ctx)->events;
+    if (v->progress) v->progress(v->ctx, what, done, total);
+    return v->stop && v->stop(v->ctx);
+}
+
 static int open_inputs(rt_run *r, rt_err *e)
 {
     int rc;
@@ -22,9 +29,11 @@ static int open_inputs(rt_run *r, rt_err *e)
                          .progress = r->events.progress,
                          .ctx = r->events.ctx };
     if (!s->student) RT_TRY(rt_fail(e, RT_USAGE, "--student is missing; give the model to train"));
+    RT_TRY(rt_watch_step(&r->watch, "opening the models", 0, 0, e));
     RT_TRY(rt_inputs_open(&r->in, s, &o, e));
     RT_TRY(rt_samples_open(&r->samples, s, r->in, o.now, e));
     RT_TRY(rt_inputs_data(r->in, s, &o, e));
+    RT_TRY(rt_watch_step(&r->watch, "arranging the data", 0, 0, e));
     RT_TRY(rt_inputs_facts(r->in, &r->facts, e));
     RT_TRY(rt_run_fit_begin(r, e));
     RT_TRY(rt_resolve_before_rows(s, &r->facts, &r->resolved, e));
@@ -155,6 +164,7 @@ static int begin(rt_run *r, rt_err *e)
         rt_run_note(r, "no checkpoint was written yet; the run begins anew");
         return rt_run_open_metrics(r, 0, e);
     }
+    RT_TRY(rt_watch_step(&r->watch, "loading the checkpoint", 0, 0, e));
     RT_TRY(rt_checkpoint_check(path, &r->loop.state, e));
     RT_TRY(rt_checkpoint_load(path, r->trainer, e));
     RT_TRY(rt_rows_seek(r->in->train, &r->loop.state.cursor, e));
@@ -165,7 +175,6 @@ static int begin(rt_run *r, rt_err *e)
     r->loop.state.programs = now;
     rt_run_note(r, "resuming from %s, step %u of %u", rt_path_base(path), r->loop.state.step, r->resolved.steps);
     RT_TRY(rt_run_open_metrics(r, r->loop.state.metrics_bytes, e));
-    rt_run_read_evals(r);
 out:
     return rc;
 }
@@ -180,7 +189,9 @@ int rt_run_open(rt_run **out, rt_settings *s, const rt_run_opts *o, rt_err *e)
     r->opts = o;
     r->smoke.opened = rt_now();
     r->metrics_fd = -1;
+    r->evaluated = -1;
     if (o->events) r->events = *o->events;
+    r->watch = (rt_watch){ tell, r };
     if (o->fit && (s->given[RT_SETTING_ID_micro_batch] || s->given[RT_SETTING_ID_recompute] ||
                    s->given[RT_SETTING_ID_teacher_weights]))
         RT_TRY(rt_fail(e, RT_USAGE,
@@ -197,6 +208,7 @@ int rt_run_open(rt_run **out, rt_settings *s, const rt_run_opts *o, rt_err *e)
     RT_TRY(rt_samples_from_held(r->samples, r->held, e));
     RT_TRY(prepare_output(r, e));
     RT_TRY(rt_run_choices_read(r, e));
+    RT_TRY(rt_watch_step(&r->watch, "preparing the programs", 0, 0, e));
     RT_TRY(rt_run_fit(r, e));
     RT_TRY(rt_run_seal(r, e));
     if (!o->resume) RT_TRY(rt_run_write_settings(r, e));

@@ -11,7 +11,9 @@ static int open_chosen(rt_run *r, bool dry, rt_err *e)
 {
     rt_step_opts o = rt_run_step_opts(r, &r->fit.chosen);
     rt_seal_opts seal = { .memory_limit = r->fit.ask.limit, .dry = dry };
-    return rt_trainer_open(&r->trainer, r->opts->dev, &o, &seal, e);
+    int rc = rt_trainer_open(&r->trainer, r->opts->dev, &o, &seal, e);
+    if (rc >= 0) r->trainer->watch = &r->watch;
+    return rc;
 }
 
 /* The page that `retort plan` has, without times, of what was chosen. */

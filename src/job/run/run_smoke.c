@@ -57,22 +57,19 @@ out:
 
 /* ---- the projection ---- */
 
-int rt_run_project(rt_run *r, bool *ends, rt_err *e)
+void rt_run_project(rt_run *r, bool *ends)
 {
-    int rc = RT_OK;
-    rt_pace pace;
+    rt_pace pace = r->pace;
     uint32_t n = r->loop.state.step, last = r->resolved.steps;
     *ends = false;
     if (n == 1) r->smoke.first = r->loop.state.seconds;
-    if (!r->smoke.whole || n != (last < RT_SMOKE_STEPS ? last : RT_SMOKE_STEPS)) return RT_OK;
+    if (!r->smoke.whole || n != (last < RT_SMOKE_STEPS ? last : RT_SMOKE_STEPS)) return;
     rt_run_projection p = { .timed = n, .steps = last, .step = r->loop.state.seconds };
     if (n > 1) p.step = (r->loop.state.seconds - r->smoke.first) / (n - 1);
-    RT_TRY(rt_run_pace(r, p.step, r->first.seconds, &pace, e));
+    pace.step = p.step;
     p.total = rt_pace_total(&pace, 0, last, r->settings);
     if (r->events.projected) r->events.projected(r->events.ctx, &p);
     *ends = r->opts->smoke;
-out:
-    return rc;
 }
 
 /* ---- --time ---- */
@@ -87,6 +84,7 @@ static int time_steps(rt_run *r, double *seconds, uint32_t *count, rt_err *e)
     rt_cursor start = rt_rows_tell(r->in->train);
     do {
         double at = rt_now();
+        rt_watch_tell(&r->watch, "timing steps", n, RT_SMOKE_STEPS);
         RT_TRY(rt_loop_try(&r->loop, n + 1, 0.0, &result, e));
         took[n++] = rt_now() - at;
         if (r->events.stop && r->events.stop(r->events.ctx))

@@ -15,12 +15,15 @@ static int evaluate(void *ctx, rt_err *e)
     int rc;
     rt_run *r = ctx;
     rt_eval_result v;
+    double begun = rt_now();
     RT_TRY(rt_evaluate(r->trainer, r->held, &v, NULL, e));
     RT_TRY(rt_samples_make(r->samples, r->trainer, r->loop.state.step, &v, e));
+    r->pace.eval = rt_now() - begun;
     double now = v.teacher ? v.kl.mean : v.ce.mean;
     bool best = isnan(r->loop.state.best) || now < r->loop.state.best;
     RT_TRY(rt_run_metric(r, rt_eval_to_json(r->loop.state.step, &v), e));
     r->last = v;
+    r->evaluated = r->loop.state.step;
     if (best) {
         r->loop.state.best = now;
         r->loop.state.best_step = r->loop.state.step;
@@ -37,8 +40,10 @@ static int save(void *ctx, rt_err *e)
 {
     int rc;
     rt_run *r = ctx;
+    double begun = rt_now();
     RT_TRY(rt_checkpoint_save(r->out, r->trainer, &r->output, &r->loop.state, e));
     rt_checkpoint_prune(r->out, r->resolved.keep);
+    r->pace.save = rt_now() - begun;
     if (r->events.saved) {
         char *path = rt_arena_printf(&r->arena, "%s/checkpoint-%06u", r->out, r->loop.state.step);
         if (path) r->events.saved(r->events.ctx, path);
@@ -49,22 +54,33 @@ out:
 
 /* ---- steps ---- */
 
+/* From the step that has just ended, by what each part took lately. A control does all of it again without a teacher.
+ */
+static double seconds_left(const rt_run *r, double step, double teacher_share)
+{
+    rt_pace p = r->pace;
+    p.step = step;
+    double left = rt_pace_left(&p, r->loop.state.step, r->resolved.steps, r->settings);
+    if (r->settings->control) left += (1 - teacher_share) * rt_pace_total(&p, 0, r->resolved.steps, r->settings);
+    return left;
+}
+
 static void report_step(rt_run *r, const rt_loop_step *s)
 {
     rt_exec_memory memory;
     const rt_trainer *t = r->trainer;
     double all = t->teacher_seconds + t->student_seconds + t->update_seconds;
+    double share = all > 0 ? t->teacher_seconds / all : 0;
     if (!r->events.step) return;
     rt_exec_memory_query(t->x, &memory);
-    uint32_t left = r->resolved.steps - r->loop.state.step;
     rt_run_line line = { .step = r->loop.state.step,
                          .steps = r->resolved.steps,
                          .result = s->result,
                          .lr = s->lr,
                          .tokens_per_second = s->tokens_per_second,
-                         .teacher_share = all > 0 ? t->teacher_seconds / all : 0,
+                         .teacher_share = share,
                          .seconds = r->loop.state.seconds,
-                         .remaining = r->loop.state.seconds / r->loop.state.step * left,
+                         .remaining = seconds_left(r, s->seconds_per_step, share),
                          .memory = memory.total };
     r->events.step(r->events.ctx, &line);
 }
@@ -100,7 +116,7 @@ static int stepped(void *ctx, const rt_loop_step *s, bool *ends, rt_err *e)
         rt_dump_free(r->dump);
         r->dump = NULL;
     }
-    RT_TRY(rt_run_project(r, ends, e));
+    rt_run_project(r, ends);
 out:
     return rc;
 }
@@ -140,10 +156,12 @@ static int finish(rt_run *r, rt_run_summary *out, rt_err *e)
     out->is_best = best_step > 0 && (best || best_step == step);
     out->saved_step = best ? best_step : step;
     if (!best) RT_TRY(rt_output_read_back(r->out, r->trainer, &r->output, &out->difference, e));
+    RT_TRY(rt_watch_step(&r->watch, "comparing weights with those before", 0, 0, e));
     RT_TRY(rt_run_evidence_weights(r, e));
     RT_TRY(rt_output_reload(r->out, r->trainer, &r->output, e));
     RT_TRY(rt_evaluate(r->trainer, r->held, &out->saved, NULL, e));
     RT_TRY(say_at_end(r, &out->sample, e));
+    rt_watch_tell(&r->watch, "writing the evidence", 0, 0);
     RT_TRY(rt_run_write_card(r, out, e));
     if (r->settings->merge && r->resolved.lora.rank) RT_TRY(rt_run_write_merged(r, e));
     RT_TRY(rt_run_evidence_end(r, out, e));
@@ -159,12 +177,17 @@ int rt_run_train_alone(rt_run *r, rt_run_summary *out, rt_err *e)
     *out = (rt_run_summary){ 0 };
     r->loop.saved_at = rt_now();
     rt_dump_missed(r);
+    if (r->samples) {
+        r->samples->said = r->events.said;
+        r->samples->ctx = r->events.ctx;
+    }
     if (v->seconds > 0) RT_TRY(rt_run_fit_time(r, e));
     RT_TRY(rt_run_evidence_begin(r, e));
     if (r->loop.state.step == 0) {
         RT_TRY(evaluate(r, e));
         r->first = r->last;
     }
+    RT_TRY(rt_run_pace(r, 0, r->pace.eval, &r->pace, e));
     r->loop.steps = v->steps;
     r->loop.eval_every = v->eval_every;
     r->loop.save_every = v->save_every;
@@ -172,6 +195,8 @@ int rt_run_train_alone(rt_run *r, rt_run_summary *out, rt_err *e)
     r->loop.alone = rt_dump_picks(r->settings) ? (uint32_t)r->settings->dump_step : 0;
     r->loop.rest = r->smoke.whole ? RT_SMOKE_STEPS : 0;
     r->loop.steps_only = r->opts->smoke;
+    r->loop.evaluate_first = r->loop.state.step && r->evaluated != r->loop.state.step &&
+                             (r->loop.state.step % v->eval_every == 0 || r->loop.state.step == v->steps);
     r->loop.calls = (rt_loop_calls){ before_step, stepped, evaluate, save, stop_wanted, r };
     RT_TRY(rt_loop_run(&r->loop, &out->smoke, e));
     if (!out->smoke) RT_TRY(finish(r, out, e));

@@ -29,11 +29,15 @@ typedef struct answer {
     const rt_stops *stops;
     rt_tok_ids ids;
     bool stopped;
+    const rt_watch *watch;
+    uint32_t prompt, prompts; /* this one of so many */
 } answer;
 
 static int on_token(void *ctx, uint32_t id, rt_err *e)
 {
     answer *a = ctx;
+    int rc = rt_watch_step(a->watch, "sampling", a->prompt, a->prompts, e);
+    if (rc < 0) return rc;
     if (rt_stops_has(a->stops, id)) return a->stopped = true, 1;
     if (!rt_grow((void **)&a->ids.ids, &a->ids.cap, a->ids.count + 1, sizeof *a->ids.ids))
         return rt_no_memory(e, "samples");
@@ -64,6 +68,9 @@ static int say(const rt_samples *s, const rt_trainer *t, const rt_sample_prompt 
 {
     int rc;
     a->stops = teacher ? &s->teacher_stops : &s->student_stops;
+    a->watch = t->watch;
+    a->prompt = (uint32_t)(p - s->prompts);
+    a->prompts = s->count;
     rt_generator *g = teacher ? t->plan->teacher_says : t->plan->student_says;
     if (!g) RT_TRY(rt_fail(e, RT_INTERNAL, "samples of a run that was sealed without them"));
     RT_TRY(rt_generator_run(g, p->ids, p->count, s->tokens, on_token, a, NULL, e));
@@ -147,13 +154,17 @@ out:
     return rc;
 }
 
-static int write_line(rt_samples *s, uint32_t step, const rt_sample_prompt *p, bool teacher, const rt_str *text,
-                      bool stopped, rt_err *e)
+json_t *rt_sample_to_json(const rt_sample_said *v)
+{
+    return json_pack("{s:I, s:s%, s:s, s:s%, s:b}", "step", (json_int_t)v->step, "prompt", v->prompt.data,
+                     v->prompt.len, "who", v->teacher ? "teacher" : "student", "text", v->text.data, v->text.len,
+                     "stopped", (int)v->stopped);
+}
+
+static int write_line(rt_samples *s, const rt_sample_said *v, rt_err *e)
 {
     int rc = RT_OK;
-    json_t *j = json_pack("{s:I, s:s%, s:s, s:s%, s:b}", "step", (json_int_t)step, "prompt", p->text.data, p->text.len,
-                          "who", teacher ? "teacher" : "student", "text", text->data ? text->data : "", text->len,
-                          "stopped", (int)stopped);
+    json_t *j = rt_sample_to_json(v);
     char *line = j ? json_dumps(j, JSON_COMPACT) : NULL;
     if (!line)
         rc = rt_no_memory(e, "samples");
@@ -177,8 +188,10 @@ static int make_one(rt_samples *s, rt_trainer *t, uint32_t step, rt_sample_promp
     rt_str text = { 0 };
     rt_span *first = teacher ? &p->teacher : &p->before;
     RT_TRY(say(s, t, p, teacher, &a, &text, e));
-    RT_TRY(write_line(s, step, p, teacher, &text, a.stopped, e));
-    if (!first->data) RT_TRY(keep_text(s, first, text.data ? text.data : "", text.len, e));
+    rt_sample_said said = { step, teacher, a.stopped, p->text, { text.data ? text.data : "", text.len } };
+    RT_TRY(write_line(s, &said, e));
+    if (s->said) s->said(s->ctx, &said);
+    if (!first->data) RT_TRY(keep_text(s, first, said.text.data, said.text.len, e));
     n->texts++;
     n->stopped += a.stopped;
     n->tokens += a.ids.count;

@@ -11,6 +11,7 @@
 #include "job/prepare/inputs.h"
 #include "train/evaluate.h"
 
+#include <jansson.h>
 #include <stdio.h>
 
 typedef struct rt_sample_prompt {
@@ -19,6 +20,13 @@ typedef struct rt_sample_prompt {
     uint32_t count;
     rt_span before, teacher; /* the student's first text, and the teacher's; null data: not made yet */
 } rt_sample_prompt;
+
+/* A text that a model gave to a prompt at an evaluation. */
+typedef struct rt_sample_said {
+    uint32_t step;
+    bool teacher, stopped; /* stopped: by the model itself */
+    rt_span prompt, text;
+} rt_sample_said;
 
 typedef struct rt_samples {
     rt_arena arena;
@@ -30,6 +38,8 @@ typedef struct rt_samples {
     rt_stops student_stops, teacher_stops;
     FILE *file;
     const char *path;
+    void (*said)(void *ctx, const rt_sample_said *s); /* each text as it is made; may be null */
+    void *ctx;
 } rt_samples;
 
 /* The prompts of --sample-prompts FILE: a line each, or with the suffix .jsonl a record each. *out is null when there
@@ -48,6 +58,9 @@ int rt_samples_begin(rt_samples *s, const char *folder, int64_t keep_to, rt_err 
 int rt_samples_make(rt_samples *s, rt_trainer *t, uint32_t step, rt_eval_result *v, rt_err *e);
 /* What the student in memory says now to prompt i, for the end of a run; lives as long as s. */
 int rt_samples_say(rt_samples *s, rt_trainer *t, uint32_t i, rt_span *text, rt_err *e);
+
+/* Its line of samples.jsonl; null when there is no memory, or where the text is no UTF-8. */
+json_t *rt_sample_to_json(const rt_sample_said *v);
 
 /* How many of a text's tokens lie in a run of four that the text has had before: none of "a b c d", four of
  * "a b c d a b c d". */
