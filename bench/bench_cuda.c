@@ -525,7 +525,7 @@ static void open_device(const char *name, const char *cublaslt)
     rt_job_env env = rt_cli_env(0);
     rt_settings s = { .device = name, .cublaslt = cublaslt, .given[RT_SETTING_ID_device] = true };
     if (rt_job_device_open(&dev, &s, false, env.environment, why, &e) < 0) bench_die(name, &e);
-    rt_print_device(NULL, dev, why);
+    rt_print_device(dev, why);
 }
 
 int main(int argc, char **argv)

@@ -52,9 +52,9 @@ _retort() {
             *:--seq-len | *:--steps | *:--tokens | *:--epochs | *:--time | *:--lora-rank | *:--lora-alpha | \
             *:--lora-targets | *:--freeze | *:--head-chunk | *:--memory-limit | *:--template-var | \
             *:--skip-bad | *:--vocab | *:--held-out | *:--eval-every | *:--sample-tokens | *:--save-every | \
-            *:--keep | *:--dump-step | *:--seed | *:--word | *:--rows | *:--prompt | *:--system | \
-            *:--max-new | *:--top-k | *:--top-p | *:--repetition-penalty | *:--context | *:--layers | \
-            *:--show | *:--now | *:--eos | *:--shard-tokens | *:--op | *:--case | *:--isa)
+            *:--keep | *:--dump-step | *:--seed | *:--log-every | *:--word | *:--rows | *:--prompt | \
+            *:--system | *:--max-new | *:--top-k | *:--top-p | *:--repetition-penalty | *:--context | \
+            *:--layers | *:--show | *:--now | *:--eos | *:--shard-tokens | *:--op | *:--case | *:--isa)
             return
             ;;
         *:--teacher | *:--student | *:--data | *:--eval-data | tokenize:--chat-template | \
@@ -138,7 +138,7 @@ _retort() {
             --head-chunk --memory-limit --loss-on --chat-template --template-var --skip-bad --allow-drop --vocab
             --allow-degenerate --held-out --eval-every --sample-prompts --sample-tokens --save-every --keep
             --save --save-dtype --control --dump-step --seed --device --device-memory --kernels --cublaslt
-            --tune --sync --threads --config --fit --smoke --resume --override --help'
+            --tune --sync --threads --config --fit --smoke --resume --override --log-every --quiet --json --help'
         ;;
     doctor)
         flags='--json --help'
@@ -193,7 +193,7 @@ _retort() {
             --memory-limit --loss-on --chat-template --template-var --skip-bad --allow-drop --vocab --held-out
             --eval-every --sample-prompts --sample-tokens --save-every --keep --save --save-dtype --dump-step
             --seed --device --device-memory --kernels --cublaslt --tune --sync --threads --config --fit --smoke
-            --resume --override --help'
+            --resume --override --log-every --quiet --json --help'
         ;;
     verify)
         flags='--backend --op --case --quick --large --threads --isa --memory-limit --kernels --cublaslt --sync

@@ -99,6 +99,9 @@ complete -c retort -n '__retort_in distill' -l fit -d 'Fit to memory: --micro-ba
 complete -c retort -n '__retort_in distill' -l smoke -d 'Smoke test: ten steps are timed, the run is projected, nothing is left behind'
 complete -c retort -n '__retort_in distill' -l resume -d 'Resumed run: the one in --out'
 complete -c retort -n '__retort_in distill' -l override -d 'Overridden settings: with --resume, those given now are taken'
+complete -c retort -n '__retort_in distill' -l log-every -x -d 'Steps between two printed lines (off a terminal some 50 in all, at least every 15 s)'
+complete -c retort -n '__retort_in distill' -l quiet -d 'Quiet run: errors and the last line are printed'
+complete -c retort -n '__retort_in distill' -l json -d 'JSON events, one a line, on standard output'
 complete -c retort -n '__retort_in distill' -l help -d 'this text'
 
 complete -c retort -n __retort_first -a doctor -d 'what this binary and this machine can do, and why not where they cannot'
@@ -341,6 +344,9 @@ complete -c retort -n '__retort_in train' -l fit -d 'Fit to memory: --micro-batc
 complete -c retort -n '__retort_in train' -l smoke -d 'Smoke test: ten steps are timed, the run is projected, nothing is left behind'
 complete -c retort -n '__retort_in train' -l resume -d 'Resumed run: the one in --out'
 complete -c retort -n '__retort_in train' -l override -d 'Overridden settings: with --resume, those given now are taken'
+complete -c retort -n '__retort_in train' -l log-every -x -d 'Steps between two printed lines (off a terminal some 50 in all, at least every 15 s)'
+complete -c retort -n '__retort_in train' -l quiet -d 'Quiet run: errors and the last line are printed'
+complete -c retort -n '__retort_in train' -l json -d 'JSON events, one a line, on standard output'
 complete -c retort -n '__retort_in train' -l help -d 'this text'
 
 complete -c retort -n __retort_first -a verify -d 'prove every op on this machine against double precision'

@@ -12,8 +12,9 @@ static void print_check(void *ctx, const rt_check *c)
                                               "text", c->text));
         return;
     }
+    rt_live_hold();
     printf("%-16s  %-11s  %s\n", c->name, c->outcome == RT_CHECK_FAIL ? "FAIL" : rt_check_name(c->outcome), c->text);
-    fflush(stdout);
+    rt_live_release();
 }
 
 static int print_end(const rt_audit_result *v, json_t *list, rt_err *e)
@@ -42,8 +43,16 @@ int rt_audit_command(const char *path, const char *backend, uint32_t threads, bo
     RT_TRY(rt_settings_set(&s, RT_SETTING_ID_device, backend, e));
     RT_TRY(rt_job_device_open(&dev, &s, false, env.environment, NULL, e));
     RT_TRY(rt_job_pool_new(&pool, threads, e));
-    rt_audit_opts o = { .env = &env.hub, .dev = dev, .pool = pool, .report = print_check, .ctx = list };
-    RT_TRY(rt_audit_run(path, &o, &v, e));
+    rt_audit_opts o = { .env = &env.hub,
+                        .dev = dev,
+                        .pool = pool,
+                        .report = print_check,
+                        .watch = { rt_live_progress, NULL },
+                        .ctx = list };
+    rt_live_begin(stderr);
+    rc = rt_audit_run(path, &o, &v, e);
+    rt_live_end();
+    RT_TRY(rc);
     RT_TRY(print_end(&v, list, e));
     if (v.of[RT_CHECK_FAIL])
         RT_TRY(rt_fail(e, RT_INVALID, "%s is not as the run left it: %u of %u checks failed", path, v.of[RT_CHECK_FAIL],

@@ -6,6 +6,7 @@
 #ifndef RT_CLI_CLI_H
 #define RT_CLI_CLI_H
 
+#include "cli/live.h"
 #include "job/job.h"
 
 /* name, one line for `retort --help` */
@@ -91,34 +92,11 @@ extern const char rt_cli_build[];   /* `git describe` of the tree that it was bu
 /* The environment variables that models, devices and temporary files depend on, and the clock, or another moment than
  * now (0). An empty variable is an absent one. */
 rt_job_env rt_cli_env(uint64_t now);
-/* Which device was taken and, where the choice was left open, why not another. Of rt_job_run_opts; ctx is not looked
- * at.
- */
-void rt_print_device(void *ctx, rt_dev *d, const char *why);
+/* Which device was taken and, where the choice was left open, why not another. */
+void rt_print_device(rt_dev *d, const char *why);
 /* At the end of a run: what code took of the device's memory, and whether any was loaded too late. Nothing where a
  * device loads no code. */
 void rt_print_device_end(rt_dev *d);
-
-/* ---- interrupts and progress (progress.c) ---- */
-
-/* From now on an interrupt (Ctrl-C, SIGTERM, SIGHUP) is remembered and not obeyed at once; a second one is. */
-void rt_interrupt_catch(void);
-bool rt_interrupt_wanted(void *ctx); /* ctx is not looked at: it fits the callbacks that ask */
-
-/* How far a long command is, on standard error. Nothing is shown in the first second; then one line that is rewritten
- * on a terminal, else one line for every tenth. */
-typedef struct rt_progress {
-    char what[32]; /* the part of the work that is running */
-    double start;  /* of that part */
-    double shown;  /* when a line was last written */
-    int tenth;
-    bool terminal, dirty;
-} rt_progress;
-void rt_progress_begin(rt_progress *p);
-/* An rt_job_progress_fn: RT_INTERRUPTED when the user wants to stop. */
-int rt_progress_step(void *progress, const char *what, uint64_t done, uint64_t total);
-/* Clears the line. */
-void rt_progress_end(rt_progress *p);
 
 /* ---- printing (print.c) ---- */
 
@@ -137,6 +115,7 @@ char *rt_format_params(char *buf, uint64_t n);
 /* " path" and more after it, quoted where a shell would need it: for commands that a person may copy. A slash at the
  * path's end is left out. */
 void rt_print_word(const char *path, const char *more);
+void rt_append_word(rt_str *out, const char *path, const char *more); /* path null: nothing */
 /* Text from strangers for a terminal: control characters as \x1b; newlines and tabs stay, or with one_line become \n
  * and \t. */
 void rt_visible_append(rt_str *out, const char *text, size_t len, bool one_line);
@@ -157,21 +136,51 @@ int rt_audit_command(const char *path, const char *backend, uint32_t threads, bo
  * is trained stands in [[ ]]. */
 void rt_preview_print(const rt_run *r, bool colour);
 
-/* ---- what a person sees of a run (run_print.c) ---- */
+/* ---- what is seen of a run (run_print.c) ---- */
 
+/* What a run is shown with: the flags, and what the events need of one another. */
 typedef struct rt_run_printer {
-    bool terminal; /* the line is rewritten; else a plain line now and then */
-    bool dirty;    /* the line is there */
-    double shown;  /* when a line was last written */
+    const char *command; /* "distill", "train", "plan" */
+    const char *out;     /* of the settings; may be null */
+    bool resumed, smoke;
+    uint32_t log_every; /* --log-every; 0: by itself */
+    bool quiet;
+    FILE *json; /* where events go as JSON; null: nowhere */
+    FILE *last; /* where the last line goes when quiet */
+    bool live;  /* the line is on a terminal */
     uint32_t every;
-    bool plan; /* what memory it takes is said elsewhere */
+    double told;      /* clock of the last progress event in JSON, */
+    const char *what; /* and what it was about */
 } rt_run_printer;
-void rt_run_printer_begin(rt_run_printer *p);
+/* Before anything is printed: what is for people goes to standard error when events go to standard output, and nowhere
+ * when quiet. RT_IO when the descriptors cannot be had. */
+int rt_run_printer_begin(rt_run_printer *p, bool json, rt_err *e);
 /* Fill the events that print. */
 rt_run_events rt_run_printer_events(rt_run_printer *p);
+void rt_run_print_device(void *printer, rt_dev *d, const char *why); /* of rt_job_run_opts */
+/* The end of a run: the closing screen, the last line, the last events. */
 void rt_run_print_summary(rt_run_printer *p, const rt_job_run *j, const rt_run_summary *s);
-/* run_end.c: the closing screen. */
+/* A run that was interrupted is closed: how to resume it is added to the message. */
+void rt_run_explain_stop(const rt_run_printer *p, rt_err *e);
+/* Closes what rt_run_printer_begin has opened; an error is the last event. RT_IO when events could not be written. */
+int rt_run_printer_end(rt_run_printer *p, int rc, rt_err *e);
+/* run_end.c: the closing screen, and its one line about what was saved. */
 void rt_run_print_end(const rt_job_run *j, const rt_run_summary *s);
+void rt_run_print_saved(FILE *to, const rt_job_run *j, const rt_run_summary *s);
+
+/* ---- the same as JSON, an event a line (run_json.c); docs/terminal.md lists them. All accept a null json. ---- */
+
+void rt_run_json_start(const rt_run_printer *p, rt_dev *d);
+void rt_run_json_progress(rt_run_printer *p, const char *what, uint64_t done, uint64_t total);
+void rt_run_json_warning(const rt_run_printer *p, const char *text);
+void rt_run_json_plan(const rt_run_printer *p, const rt_run *r);
+void rt_run_json_step(const rt_run_printer *p, const rt_run_line *l);
+void rt_run_json_projection(const rt_run_printer *p, const rt_run_projection *l);
+void rt_run_json_eval(const rt_run_printer *p, uint32_t step, const rt_eval_result *v, bool best);
+void rt_run_json_sample(const rt_run_printer *p, const rt_sample_said *v);
+void rt_run_json_checkpoint(const rt_run_printer *p, const char *path);
+void rt_run_json_end(const rt_run_printer *p, const rt_job_run *j, const rt_run_summary *s);
+void rt_run_json_error(const rt_run_printer *p, int rc, const rt_err *e);
 
 /* A flag for an option of a backend; value as the kind of the option has it, text for a choice. */
 rt_flag rt_device_flag(const char *option, void *value);

@@ -11,9 +11,11 @@ typedef struct flag_values {
     rt_words words[RT_SETTING_COUNT_ALL];
     bool on[RT_SETTING_COUNT_ALL];
     rt_job_run_opts o;
-    bool json, ops; /* of a plan */
+    bool json, ops; /* ops: of a plan */
+    bool quiet;
+    uint32_t log_every;
     const char *config;
-    rt_flag flags[RT_SETTING_COUNT_ALL + 6];
+    rt_flag flags[RT_SETTING_COUNT_ALL + 9];
     char help[RT_SETTING_COUNT_ALL][200];
 } flag_values;
 
@@ -44,6 +46,12 @@ static void make_flags(flag_values *v, rt_job_kind k)
     v->flags[n++] = (rt_flag){ "--resume", RT_FLAG_BOOL, &v->o.resume, NULL, "Resumed run: the one in --out" };
     v->flags[n++] = (rt_flag){ "--override", RT_FLAG_BOOL, &v->o.override, NULL,
                                "Overridden settings: with --resume, those given now are taken" };
+    v->flags[n++] = (rt_flag){ "--log-every", RT_FLAG_COUNT, &v->log_every, "N",
+                               "Steps between two printed lines (off a terminal some 50 in all, at least every 15 s)" };
+    v->flags[n++] =
+        (rt_flag){ "--quiet", RT_FLAG_BOOL, &v->quiet, NULL, "Quiet run: errors and the last line are printed" };
+    v->flags[n++] = (rt_flag){ "--json", RT_FLAG_BOOL, &v->json, NULL,
+                               "JSON events, one a line, on standard output; the rest goes to standard error" };
 }
 
 static int take_settings(rt_settings *s, const flag_values *v, const char *command, rt_err *e)
@@ -68,7 +76,9 @@ static int take_config(rt_settings *s, const char *path, bool quiet, rt_arena *a
     rt_settings_aliases used = { 0 };
     int rc = rt_settings_from_yaml_file(&file, path, a, &used, e);
     if (rc < 0) return rc;
+    rt_live_hold();
     for (uint32_t i = 0; !quiet && i < used.count; i++) printf("config    %s\n", used.items[i].text);
+    rt_live_release();
     rt_settings_overlay(&file, s);
     *s = file;
     return RT_OK;
@@ -78,10 +88,8 @@ static int run(rt_job_run *j, rt_run_printer *p, rt_err *e)
 {
     rt_run_summary summary;
     int rc = rt_run_train(j->run, &summary, e);
-    if (rc < 0) return rc;
-    rt_print_device_end(j->dev);
-    if (!summary.smoke) rt_run_print_summary(p, j, &summary);
-    return RT_OK;
+    if (rc >= 0) rt_run_print_summary(p, j, &summary);
+    return rc;
 }
 
 /* What it would be, and nothing of it done. */
@@ -92,6 +100,7 @@ static int plan(const rt_job_run *j, const flag_values *v, rt_err *e)
     rt_str text = { 0 };
     RT_TRY(rt_run_cost_new(&cost, j->run, e));
     RT_TRY(rt_run_cost_time(&cost, j->run, e));
+    rt_live_end();
     if (v->json) {
         RT_TRY(rt_print_json(rt_run_cost_json(&cost, j->run), e));
     } else {
@@ -104,26 +113,23 @@ out:
     return rc;
 }
 
-static int open_and_run(const rt_settings *s, flag_values *v, rt_job_kind k, rt_err *e)
+static int open_and_run(const rt_settings *s, flag_values *v, rt_job_kind k, rt_run_printer *p, rt_err *e)
 {
     int rc;
     static rt_job_run j;
-    rt_run_printer printer;
     rt_job_env env = rt_cli_env(0);
-    rt_run_printer_begin(&printer);
-    printer.plan = k == RT_JOB_PLAN;
-    rt_run_events events = rt_run_printer_events(&printer);
-    if (v->json) events = (rt_run_events){ .stop = events.stop, .ctx = events.ctx };
+    rt_run_events events = rt_run_printer_events(p);
+    if (k == RT_JOB_PLAN && v->json) events = (rt_run_events){ .stop = events.stop, .ctx = events.ctx };
     v->o.kind = k;
     v->o.env = &env;
     v->o.events = &events;
-    if (!v->json) v->o.device = rt_print_device;
+    if (k != RT_JOB_PLAN || !v->json) v->o.device = rt_run_print_device;
     rt_interrupt_catch();
     RT_TRY(rt_job_run_open(&j, s, &v->o, e));
-    RT_TRY(k == RT_JOB_PLAN ? plan(&j, v, e) : run(&j, &printer, e));
+    RT_TRY(k == RT_JOB_PLAN ? plan(&j, v, e) : run(&j, p, e));
 out:
-    if (rc < 0 && printer.dirty) printf("\n");
     rt_job_run_close(&j);
+    if (rc == RT_INTERRUPTED && k != RT_JOB_PLAN && !v->o.smoke) rt_run_explain_stop(p, e);
     return rc;
 }
 
@@ -138,12 +144,17 @@ static int command(const char *name, rt_job_kind k, const char *usage, const cha
     const rt_command c = { .name = name, .usage = usage, .text = text, .example = example, .flags = v.flags };
     int rc = rt_args_parse(&c, argc, argv, &help, e);
     if (rc < 0 || help) return rc;
+    rt_run_printer p = {
+        .command = name, .resumed = v.o.resume, .smoke = v.o.smoke, .log_every = v.log_every, .quiet = v.quiet
+    };
+    if (k != RT_JOB_PLAN || !v.json) RT_TRY(rt_run_printer_begin(&p, v.json, e));
     RT_TRY(take_settings(&s, &v, name, e));
-    if (v.config) RT_TRY(take_config(&s, v.config, v.json, &arena, e));
-    RT_TRY(open_and_run(&s, &v, k, e));
+    if (v.config) RT_TRY(take_config(&s, v.config, k == RT_JOB_PLAN && v.json, &arena, e));
+    p.out = v.o.smoke ? NULL : s.out;
+    RT_TRY(open_and_run(&s, &v, k, &p, e));
 out:
     rt_arena_free(&arena);
-    return rc;
+    return rt_run_printer_end(&p, rc, e);
 }
 
 int rt_cmd_distill(int argc, char **argv, rt_err *e)

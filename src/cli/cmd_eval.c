@@ -86,15 +86,13 @@ static void print_text(const rt_job_evaluation *v, const char *word)
 static int evaluate(rt_job_evaluate_opts *o, bool json, rt_err *e)
 {
     static rt_job_evaluation v;
-    rt_progress progress;
     rt_job_env env = rt_cli_env(0);
     o->env = &env;
-    o->progress = rt_progress_step;
-    o->ctx = &progress;
+    o->progress = rt_live_progress;
     rt_interrupt_catch();
-    rt_progress_begin(&progress);
+    rt_live_begin(stderr);
     int rc = rt_job_evaluate(&v, o, e);
-    rt_progress_end(&progress);
+    rt_live_end();
     if (rc < 0) return rc;
     if (json)
         rc = print_json(&v, o->word, e);

@@ -62,15 +62,13 @@ static int report(const rt_job_initialised *m, const request *r, rt_err *e)
 static int make_random(request *r, rt_err *e)
 {
     static rt_job_initialised made;
-    rt_progress progress;
     rt_job_env env = rt_cli_env(0);
     r->o.hub = &env.hub;
-    r->o.out.progress = rt_progress_step;
-    r->o.out.ctx = &progress;
+    r->o.out.progress = rt_live_progress;
     rt_interrupt_catch();
-    rt_progress_begin(&progress);
+    rt_live_begin(stderr);
     int rc = rt_job_init(&made, &r->o, e);
-    rt_progress_end(&progress);
+    rt_live_end();
     return rc < 0 ? rc : report(&made, r, e);
 }
 

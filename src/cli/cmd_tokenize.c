@@ -13,7 +13,6 @@ typedef struct request {
     uint64_t now;
     bool json, ids, decode, no_special;
     json_t *samples; /* with --json */
-    rt_progress progress;
 } request;
 
 /* ---- one text ---- */
@@ -74,27 +73,25 @@ static void on_sample(void *ctx, const rt_job_sample *s)
 {
     request *q = ctx;
     rt_str text = { 0 };
-    show_pieces(&text, s, !q->json && isatty(STDOUT_FILENO));
+    show_pieces(&text, s, !q->json && rt_live_colour(stdout));
     if (q->json)
         json_array_append_new(q->samples, json_pack("{s:s, s:s, s:I, s:I, s:s%}", "place", s->place, "kind", s->kind,
                                                     "tokens", (json_int_t)s->tokens, "trained", (json_int_t)s->trained,
                                                     "text", text.data ? text.data : "", text.len));
-    else
+    rt_live_hold();
+    if (!q->json)
         printf("--- %s: %s, %u tokens, %u trained\n%s\n", s->place, s->kind, s->tokens, s->trained,
                text.data ? text.data : "");
+    rt_live_release();
     rt_str_free(&text);
 }
 
 static void on_note(void *ctx, const char *text)
 {
     (void)ctx;
+    rt_live_hold();
     fprintf(stderr, "note: %s\n", text);
-}
-
-static int on_progress(void *ctx, const char *what, uint64_t done, uint64_t total)
-{
-    request *q = ctx;
-    return rt_progress_step(&q->progress, what, done, total);
+    rt_live_release();
 }
 
 /* ---- the report ---- */
@@ -178,13 +175,13 @@ static int tokenize(request *q, rt_err *e)
     q->o.data_count = q->data.count;
     q->o.note = on_note;
     q->o.sample = on_sample;
-    q->o.progress = on_progress;
+    q->o.progress = rt_live_progress;
     q->o.ctx = q;
     if (!(q->samples = json_array())) return rt_no_memory(e, "samples");
     rt_interrupt_catch();
-    rt_progress_begin(&q->progress);
+    rt_live_begin(stderr);
     int rc = rt_job_tokenize(&done, &q->o, e);
-    rt_progress_end(&q->progress);
+    rt_live_end();
     if (rc >= 0 && q->json)
         rc = rt_print_json(done.read ? shards_json(q, &done) : report_json(q, &done), e);
     else if (rc >= 0 && done.read)

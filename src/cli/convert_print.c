@@ -144,18 +144,16 @@ static json_t *to_json(const rt_job_conversion *c, const char *in, const char *o
 int rt_convert_command(const char *spec, const rt_job_convert_opts *given, bool quantise, bool json, rt_err *e)
 {
     int rc;
-    rt_progress progress;
     rt_job_env env = rt_cli_env(0);
     rt_job_convert_opts o = *given;
     rt_model_file *in = NULL;
     rt_job_conversion *c = NULL;
     RT_TRY(rt_model_file_open(&in, spec, &env.hub, e));
-    o.out.progress = rt_progress_step;
-    o.out.ctx = &progress;
+    o.out.progress = rt_live_progress;
     rt_interrupt_catch();
-    rt_progress_begin(&progress);
+    rt_live_begin(stderr);
     rc = rt_job_convert(&c, in, &o, e);
-    rt_progress_end(&progress);
+    rt_live_end();
     if (rc < 0) goto out;
     if (json)
         RT_TRY(rt_print_json(to_json(c, spec, o.out.path), e));

@@ -31,10 +31,9 @@ rt_job_env rt_cli_env(uint64_t given)
     };
 }
 
-void rt_print_device(void *ctx, rt_dev *d, const char *why)
+void rt_print_device(rt_dev *d, const char *why)
 {
     rt_dev_info info;
-    (void)ctx;
     if (d->api->info(d, &info, NULL) < 0) return;
     printf("device    %s: %s%s%s%s\n", d->api->name, info.name, why[0] ? " (no GPU: " : "", why, why[0] ? ")" : "");
     if (info.warning[0]) printf("warning   %s\n", info.warning);

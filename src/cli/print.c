@@ -62,23 +62,28 @@ char *rt_format_params(char *buf, uint64_t n)
     return buf;
 }
 
-void rt_print_word(const char *path, const char *more)
+void rt_append_word(rt_str *out, const char *path, const char *more)
 {
     static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./-+=:,@%";
+    if (!path) return;
     size_t len = strlen(path);
     while (len > 1 && path[len - 1] == '/') len--;
     if (len && strspn(path, plain) >= len && strspn(more, plain) == strlen(more)) {
-        printf(" %.*s%s", (int)len, path, more);
+        rt_str_printf(out, " %.*s%s", (int)len, path, more);
         return;
     }
-    printf(" '");
-    for (size_t i = 0; i < len; i++) {
-        if (path[i] == '\'')
-            printf("'\\''");
-        else
-            putchar(path[i]);
-    }
-    printf("%s'", more);
+    rt_str_append(out, " '");
+    for (size_t i = 0; i < len; i++)
+        rt_str_append_n(out, path[i] == '\'' ? "'\\''" : path + i, path[i] == '\'' ? 4 : 1);
+    rt_str_printf(out, "%s'", more);
+}
+
+void rt_print_word(const char *path, const char *more)
+{
+    rt_str text = { 0 };
+    rt_append_word(&text, path, more);
+    fputs(text.data ? text.data : "", stdout);
+    rt_str_free(&text);
 }
 
 void rt_visible_append(rt_str *out, const char *text, size_t len, bool one_line)

@@ -112,8 +112,8 @@ static void print_verdict(const rt_findings *f, rt_hash128 seal, const char *out
     for (uint32_t i = 0; i < f->count; i++) {
         const rt_finding *k = &f->list[i];
         if (k->verdict != RT_VERDICT_PASS)
-            printf("  %s  %s\n      claimed: %s\n      measured: %s\n",
-                   k->verdict == RT_VERDICT_FAIL ? "FAILED" : "not measured", k->id, k->claim, k->measured);
+            printf("  %s  %s\n      measured: %s\n", k->verdict == RT_VERDICT_FAIL ? "FAILED" : "not measured",
+                   k->claim, k->measured);
     }
     printf("evidence: %s/run/manifest.json, checksum %s; retort verify %s checks it\n", out, rt_hash_text(hash, seal),
            out);
@@ -141,6 +141,17 @@ static void print_next(const rt_run *r, const char *out, bool merged)
     printf("   (for Ollama and llama.cpp)\n");
 }
 
+void rt_run_print_saved(FILE *to, const rt_job_run *j, const rt_run_summary *s)
+{
+    fprintf(to, "%s: the %s of step %u (%s), read back", j->settings.out,
+            rt_run_resolved(j->run)->lora.rank ? "adapter" : "model", s->saved_step,
+            s->is_best ? "the best" : "the last");
+    if (s->difference.max > 0)
+        fprintf(to, "; it differs from memory by %.2g rms, %.2g at most, which is its dtype's rounding",
+                s->difference.rmse, s->difference.max);
+    fprintf(to, "\n");
+}
+
 void rt_run_print_end(const rt_job_run *j, const rt_run_summary *s)
 {
     const rt_run *r = j->run;
@@ -148,12 +159,8 @@ void rt_run_print_end(const rt_job_run *j, const rt_run_summary *s)
     print_table(s);
     print_improved(s);
     print_sample(&s->sample);
-    printf("\n%s: the %s of step %u (%s), read back", settings->out,
-           rt_run_resolved(r)->lora.rank ? "adapter" : "model", s->saved_step, s->is_best ? "the best" : "the last");
-    if (s->difference.max > 0)
-        printf("; it differs from memory by %.2g rms, %.2g at most, which is its dtype's rounding", s->difference.rmse,
-               s->difference.max);
     printf("\n");
+    rt_run_print_saved(stdout, j, s);
     print_verdict(s->findings, s->checksum, settings->out);
     print_next(r, settings->out, settings->merge);
 }

@@ -1,45 +1,102 @@
-/* run_print.c - what a person sees of a run: what it is going to do, a live line, evaluations. */
+/* run_print.c - what is seen of a run: what it is going to do, the live line, evaluations; where it is all printed. */
 #include "cli/cli.h"
 
-#include "base/sys.h"
-
-#include <inttypes.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-void rt_run_printer_begin(rt_run_printer *p) { *p = (rt_run_printer){ .terminal = isatty(STDOUT_FILENO) }; }
+/* ---- who hears what ---- */
 
-static void clear(rt_run_printer *p)
+/* A copy of standard output, which then is another descriptor. */
+static int take_stdout(FILE **copy, int instead, rt_err *e)
 {
-    if (p->dirty) printf("\r\033[K");
-    p->dirty = false;
+    int kept;
+    fflush(stdout);
+    kept = instead >= 0 ? fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3) : -1;
+    if (kept < 0 || !(*copy = fdopen(kept, "w")) || dup2(instead, STDOUT_FILENO) < 0)
+        return rt_fail(e, RT_IO, "standard output cannot be shared: %s", strerror(errno));
+    return RT_OK;
 }
+
+int rt_run_printer_begin(rt_run_printer *p, bool json, rt_err *e)
+{
+    int rc = RT_OK, nowhere = -1;
+    if (p->quiet) nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    if (json)
+        rc = take_stdout(&p->json, p->quiet ? nowhere : STDERR_FILENO, e);
+    else if (p->quiet)
+        rc = take_stdout(&p->last, nowhere, e);
+    if (nowhere >= 0) close(nowhere);
+    p->live = !p->quiet && rt_live_terminal(stdout);
+    if (rc >= 0 && !p->quiet) rt_live_begin(stdout);
+    return rc;
+}
+
+/* retort COMMAND --resume --out OUT */
+static void resume_command(const rt_run_printer *p, rt_str *text)
+{
+    rt_str_printf(text, "retort %s --resume --out", p->command);
+    rt_append_word(text, p->out, "");
+}
+
+void rt_run_explain_stop(const rt_run_printer *p, rt_err *e)
+{
+    rt_str text = { 0 };
+    rt_arena a = { 0 };
+    const char *settings = p->out ? rt_path_join(&a, p->out, "run/settings.json") : NULL;
+    size_t n = strlen(e->text);
+    resume_command(p, &text);
+    if (settings && rt_path_exists(settings))
+        snprintf(e->text + n, sizeof e->text - n, "; resume it with %s", text.data ? text.data : "--resume");
+    else
+        snprintf(e->text + n, sizeof e->text - n, "; nothing was trained yet: the same command begins again");
+    rt_str_free(&text);
+    rt_arena_free(&a);
+}
+
+int rt_run_printer_end(rt_run_printer *p, int rc, rt_err *e)
+{
+    FILE *f = p->json ? p->json : p->last;
+    rt_live_end();
+    if (rc < 0) rt_run_json_error(p, rc, e);
+    bool failed = f && (ferror(f) || fclose(f) != 0);
+    p->json = p->last = NULL;
+    return failed && rc >= 0 ? rt_fail(e, RT_IO, "could not write to standard output: %s", strerror(errno)) : rc;
+}
+
+/* ---- what happens ---- */
 
 static void on_note(void *ctx, const char *text)
 {
-    clear(ctx);
+    rt_run_json_warning(ctx, text);
+    rt_live_hold();
     printf("note      %s\n", text);
-    fflush(stdout);
+    rt_live_release();
 }
 
 static void on_progress(void *ctx, const char *what, uint64_t done, uint64_t total)
 {
-    rt_run_printer *p = ctx;
-    double now = rt_now();
-    if (!p->terminal || now - p->shown < 0.2) return;
-    p->shown = now;
-    p->dirty = true;
-    printf("\r\033[K%s %.0f %%", what, total ? 100.0 * (double)done / (double)total : 100.0);
-    fflush(stdout);
+    rt_run_json_progress(ctx, what, done, total);
+    rt_live_work(what, done, total);
 }
 
 static void on_refused(void *ctx, const char *plan)
 {
-    clear(ctx);
+    (void)ctx;
+    rt_live_hold();
     fputs(plan, stdout);
-    fflush(stdout);
+    rt_live_release();
+}
+
+void rt_run_print_device(void *printer, rt_dev *d, const char *why)
+{
+    rt_run_json_start(printer, d);
+    rt_live_hold();
+    rt_print_device(d, why);
+    rt_live_release();
 }
 
 /* ---- before the first step ---- */
@@ -76,15 +133,14 @@ static void print_weights(const rt_fit *f)
 
 static uint32_t print_every(uint32_t steps) { return steps / 50 ? steps / 50 : 1; }
 
-static void on_ready(void *ctx, const rt_run *r)
+static void print_ready(const rt_run_printer *p, const rt_run *r)
 {
-    rt_run_printer *p = ctx;
     const rt_inputs *in = rt_run_inputs(r);
     const rt_resolved *v = rt_run_resolved(r);
     const rt_job_programs programs = rt_job_run_programs(r);
+    bool plan = strcmp(p->command, "plan") == 0;
     rt_str pair = { 0 };
     char a[32], b[32];
-    clear(p);
     if (in->teacher) print_model("teacher", in->teacher);
     print_model("student", in->student);
     if (in->teacher) {
@@ -100,46 +156,99 @@ static void on_ready(void *ctx, const rt_run *r)
     else
         printf("%u steps of %u rows (%u at a time), lr %.3g %s, warm-up %u\n", v->steps, v->batch, v->micro_batch,
                v->schedule.lr, rt_schedule_name(v->schedule.kind), v->schedule.warmup);
-    p->every = v->seconds > 0 ? 1 : print_every(v->steps);
-    if (!p->plan)
+    if (!plan) /* there it is said elsewhere */
         printf("memory    %s, of it %s for one micro-batch\n", rt_format_bytes(a, programs.memory),
                rt_format_bytes(b, programs.activations));
-    if (!p->plan) print_fit(rt_run_fitted(r));
-    if (!p->plan) print_weights(rt_run_fitted(r));
-    rt_preview_print(r, p->terminal);
-    fflush(stdout);
+    if (!plan) print_fit(rt_run_fitted(r));
+    if (!plan) print_weights(rt_run_fitted(r));
+    rt_preview_print(r, rt_live_colour(stdout));
+}
+
+static void on_ready(void *ctx, const rt_run *r)
+{
+    rt_run_printer *p = ctx;
+    const rt_resolved *v = rt_run_resolved(r);
+    rt_str resume = { 0 };
+    rt_run_json_plan(p, r);
+    rt_live_work("", 0, 0);
+    rt_live_hold();
+    print_ready(p, r);
+    rt_live_release();
+    p->every = v->seconds > 0 ? 1 : print_every(v->steps);
+    rt_live_step s = { .step = rt_run_state(r)->step, .steps = v->seconds > 0 ? 0 : v->steps, .left = NAN };
+    rt_live_stepped(&s);
+    resume_command(p, &resume);
+    if (p->out && strcmp(p->command, "plan") != 0) rt_live_resume(resume.data);
+    rt_str_free(&resume);
 }
 
 /* ---- while it runs ---- */
 
-static void on_step(void *ctx, const rt_run_line *l)
+/* The most important first, for the line that is redrawn. */
+static void show_step(const rt_run_line *l)
 {
-    rt_run_printer *p = ctx;
+    const rt_step_result *v = &l->result;
+    rt_live_step s = { .step = l->step, .steps = l->steps, .left = l->remaining };
+    char memory[24];
+    int n = 0;
+    enum { SIZE = sizeof *s.fields };
+    snprintf(s.fields[n++], SIZE, "loss %.4f", v->loss);
+    snprintf(s.fields[n++], SIZE, "%.0f tok/s", l->tokens_per_second);
+    if (l->teacher_share > 0) {
+        snprintf(s.fields[n++], SIZE, "div %.4f", v->div);
+        snprintf(s.fields[n++], SIZE, "agree %.3f", v->agreement);
+        snprintf(s.fields[n++], SIZE, "ce %.4f", v->ce);
+    }
+    snprintf(s.fields[n++], SIZE, "lr %.2e", l->lr);
+    snprintf(s.fields[n++], SIZE, "norm %.2f", v->grad_norm);
+    snprintf(s.fields[n++], SIZE, "%s", rt_format_bytes(memory, l->memory));
+    if (l->teacher_share > 0) snprintf(s.fields[n++], SIZE, "teacher %.0f %%", 100 * l->teacher_share);
+    rt_live_stepped(&s);
+}
+
+/* A line that stays. */
+static void print_step(const rt_run_line *l)
+{
     const rt_step_result *v = &l->result;
     char left[32], memory[32], teacher[96] = "", share[32] = "";
-    double now = rt_now();
-    if (p->terminal ? now - p->shown < 0.1 && l->step < l->steps : l->step % p->every != 0 && l->step != 1) return;
-    p->shown = now;
     if (l->teacher_share > 0) {
         snprintf(teacher, sizeof teacher, "  div %.4f  agree %.3f", v->div, v->agreement);
         snprintf(share, sizeof share, "  teacher %.0f %%", 100 * l->teacher_share);
     }
-    printf("%sstep %u/%u  loss %.4f  ce %.4f%s  lr %.2e  norm %.2f  %.0f tok/s%s  %s  left %s%s",
-           p->terminal ? "\r\033[K" : "", l->step, l->steps, v->loss, v->ce, teacher, l->lr, v->grad_norm,
-           l->tokens_per_second, share, rt_format_bytes(memory, l->memory), rt_format_duration(left, l->remaining),
-           p->terminal ? "" : "\n");
-    p->dirty = p->terminal;
-    fflush(stdout);
+    printf("step %u/%u  loss %.4f  ce %.4f%s  lr %.2e  norm %.2f  %.0f tok/s%s  %s  left %s\n", l->step, l->steps,
+           v->loss, v->ce, teacher, l->lr, v->grad_norm, l->tokens_per_second, share,
+           rt_format_bytes(memory, l->memory), rt_live_left(left, l->remaining));
+}
+
+/* Every so many steps as asked for; else, where no line is redrawn, some fifty of all and one every 15 seconds. */
+static bool is_due(const rt_run_printer *p, const rt_run_line *l)
+{
+    enum { SECONDS = 15 };
+    if (p->log_every) return l->step % p->log_every == 0 || l->step == l->steps;
+    return !p->live && (l->step == 1 || l->step == l->steps || l->step % p->every == 0 || rt_live_silence() > SECONDS);
+}
+
+static void on_step(void *ctx, const rt_run_line *l)
+{
+    rt_run_printer *p = ctx;
+    if (!p->log_every || is_due(p, l)) rt_run_json_step(p, l);
+    show_step(l);
+    if (!is_due(p, l)) return;
+    rt_live_hold();
+    print_step(l);
+    rt_live_release();
 }
 
 static void on_projected(void *ctx, const rt_run_projection *l)
 {
     rt_run_printer *p = ctx;
     char step[32], total[32];
-    clear(p);
-    printf("time      %s a step over %u steps; all %u with evaluations and saves: %s\n",
-           rt_format_seconds(step, l->step), l->timed, l->steps, rt_format_duration(total, l->total));
-    fflush(stdout);
+    rt_run_json_projection(p, l);
+    rt_live_hold();
+    fprintf(p->smoke && p->last ? p->last : stdout,
+            "time      %s a step over %u steps; all %u with evaluations and saves: %s\n",
+            rt_format_seconds(step, l->step), l->timed, l->steps, rt_format_duration(total, l->total));
+    rt_live_release();
     p->every = print_every(l->steps);
 }
 
@@ -151,9 +260,13 @@ static void print_measure(const char *name, rt_measure m)
         printf("  %s %.4f +- %.4f", name, m.mean, m.error);
 }
 
+static void on_said(void *ctx, const rt_sample_said *v) { rt_run_json_sample(ctx, v); }
+
 static void on_evaluated(void *ctx, uint32_t step, const rt_eval_result *v, bool best)
 {
-    clear(ctx);
+    rt_run_json_eval(ctx, step, v, best);
+    rt_live_work("", 0, 0);
+    rt_live_hold();
     printf("eval %-5u", step);
     print_measure("ce", v->ce);
     if (v->teacher) {
@@ -162,14 +275,18 @@ static void on_evaluated(void *ctx, uint32_t step, const rt_eval_result *v, bool
         print_measure("teacher ce", v->teacher_ce);
     }
     printf("%s\n", best && step ? "  best" : "");
-    fflush(stdout);
+    rt_live_release();
 }
 
 static void on_saved(void *ctx, const char *path)
 {
-    rt_run_printer *p = ctx;
-    if (!p->terminal) printf("saved %s\n", path);
-    fflush(stdout);
+    const rt_run_printer *p = ctx;
+    rt_run_json_checkpoint(p, path);
+    rt_live_work("", 0, 0);
+    if (p->live) return;
+    rt_live_hold();
+    printf("saved %s\n", path);
+    rt_live_release();
 }
 
 rt_run_events rt_run_printer_events(rt_run_printer *p)
@@ -180,6 +297,7 @@ rt_run_events rt_run_printer_events(rt_run_printer *p)
                             .ready = on_ready,
                             .step = on_step,
                             .projected = on_projected,
+                            .said = on_said,
                             .evaluated = on_evaluated,
                             .saved = on_saved,
                             .stop = rt_interrupt_wanted,
@@ -188,6 +306,9 @@ rt_run_events rt_run_printer_events(rt_run_printer *p)
 
 void rt_run_print_summary(rt_run_printer *p, const rt_job_run *j, const rt_run_summary *s)
 {
-    clear(p);
-    rt_run_print_end(j, s);
+    rt_live_end();
+    rt_print_device_end(j->dev);
+    if (!s->smoke) rt_run_print_end(j, s);
+    if (!s->smoke && p->last) rt_run_print_saved(p->last, j, s);
+    rt_run_json_end(p, j, s);
 }
