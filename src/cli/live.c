@@ -191,14 +191,16 @@ static uint32_t room(void)
     return width - 1 < LINE - 1 ? width - 1 : LINE - 1;
 }
 
-/* The cursor goes back to the beginning: where a narrower window breaks the line in two, both are after it. */
+/* The cursor goes back to the beginning: where a narrower window breaks the line in two, both are after it. Nothing
+ * wraps even where the window has become narrower just now. */
 static void draw(double now)
 {
     line l = { .room = room() };
     compose_now(&l, now);
     if (!l.len || (strcmp(l.text, live.shown) == 0 && l.room == live.shown_width)) return;
-    fprintf(live.to, "\r%.*s%s%.*s%s%s\033[J\r", (int)l.bar, l.text, live.colour && l.bar ? "\033[32m" : "",
-            (int)l.bar_len, l.text + l.bar, live.colour && l.bar ? "\033[0m" : "", l.text + l.bar + l.bar_len);
+    fprintf(live.to, "\r\033[?7l%.*s%s%.*s%s%s\033[J\r\033[?7h", (int)l.bar, l.text,
+            live.colour && l.bar ? "\033[32m" : "", (int)l.bar_len, l.text + l.bar,
+            live.colour && l.bar ? "\033[0m" : "", l.text + l.bar + l.bar_len);
     fflush(live.to);
     memcpy(live.shown, l.text, sizeof live.shown);
     live.shown_width = l.room;

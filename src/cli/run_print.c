@@ -50,7 +50,7 @@ void rt_run_explain_stop(const rt_run_printer *p, rt_err *e)
     size_t n = strlen(e->text);
     resume_command(p, &text);
     if (settings && rt_path_exists(settings))
-        snprintf(e->text + n, sizeof e->text - n, "; resume it with %s", text.data ? text.data : "--resume");
+        snprintf(e->text + n, sizeof e->text - n, "; to resume: %s", text.data ? text.data : "--resume");
     else
         snprintf(e->text + n, sizeof e->text - n, "; nothing was trained yet: the same command begins again");
     rt_str_free(&text);

@@ -1,0 +1,372 @@
+#!/usr/bin/env python3
+"""terminal.py - runs $RETORT in a pseudo-terminal and looks at what it shows: a line that is redrawn in place and fits the
+window, also when the window changes; answers to Ctrl-C in every stage; plain lines, JSON and silence off a terminal.
+
+The bytes go through a small model of a terminal that wraps at the right margin and breaks lines anew when its width changes.
+Needs the standard library and $RETORT; ends with `N passed, N failed`.
+"""
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import shlex
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+
+COMMAND = shlex.split(os.environ.get("EMU", "")) + [os.path.abspath(os.environ["RETORT"])]
+SLOW = 20 if os.environ.get("EMU") else 1  # an emulated processor takes its time
+WORDS = "the quick brown fox jumps over the lazy dog while seven wizards box in quiet zones".split()
+LIVE = re.compile(r"^(step \d+/\d+ +(\[|left)|[a-z ]+ +\[[=> ]*\]|(tokenizing|evaluating|sampling|saving)\b)")
+counts = {"passed": 0, "failed": 0}
+
+
+def check(condition, what):
+    counts["passed" if condition else "failed"] += 1
+    if not condition:
+        print(what)
+
+
+# ---- a terminal ----
+
+class Screen:
+    """Lines as they were written, each broken into rows of `width` columns; the cursor is a place in a line."""
+
+    def __init__(self, width):
+        self.width, self.lines, self.row, self.col = width, [""], 0, 0
+        self.held = ""        # the beginning of a sequence that is not whole yet
+        self.wrapped = []     # lines that were redrawn although they take more than one row
+        self.crowded = []     # screens with two live lines
+        self.colours = False
+        self.wraps = True
+        self.over = False     # the line under the cursor was written beyond the margin
+
+    def feed(self, text):
+        text = self.held + text
+        self.held = ""
+        while text:
+            m = re.match(r"\x1b\[([0-9;?]*)([A-Za-z])", text)
+            if text[0] == "\x1b" and not m or text == "\r":
+                self.held = text
+                return
+            if m:
+                self.escape(m.group(1), m.group(2))
+                text = text[m.end():]
+            elif text.startswith("\r\n"):
+                self.row, self.col, self.over = self.row + 1, 0, False
+                if self.row == len(self.lines):
+                    self.lines.append("")
+                text = text[2:]
+            elif text[0] == "\r":
+                line = self.lines[self.row]
+                if self.over:
+                    self.wrapped.append(line)
+                self.over = False
+                self.col -= self.col % self.width if self.col < len(line) or self.col % self.width else self.width
+                self.col = max(self.col, 0)
+                text = text[1:]
+            else:
+                line = self.lines[self.row]
+                if not self.wraps and self.col and self.col % self.width == 0:
+                    self.col -= 1
+                self.over = self.over or self.col >= self.width
+                self.lines[self.row] = line[:self.col].ljust(self.col) + text[0] + line[self.col + 1:]
+                self.col += 1
+                text = text[1:]
+        if sum(bool(LIVE.match(r)) for r in self.rows()) > 1:
+            self.crowded.append(self.rows())
+
+    def escape(self, numbers, letter):
+        if letter == "J" and numbers in ("", "0"):
+            self.lines[self.row] = self.lines[self.row][:self.col]
+            del self.lines[self.row + 1:]
+        elif letter == "K" and numbers in ("", "0"):
+            line, end = self.lines[self.row], self.col - self.col % self.width + self.width
+            self.lines[self.row] = line[:self.col] + line[end:]
+        elif letter == "m":
+            self.colours = True
+        elif numbers == "?7":
+            self.wraps = letter == "h"
+        else:
+            raise SystemExit(f"terminal.py: the screen knows no ESC [ {numbers} {letter}")
+
+    def rows(self):
+        return [line[i:i + self.width] for line in self.lines for i in range(0, max(len(line), 1), self.width)]
+
+    def text(self):
+        return "\n".join(self.lines)
+
+
+class Run:
+    """A command in a pseudo-terminal of so many columns."""
+
+    def __init__(self, *args, width=80, env=None):
+        self.screen, self.raw, self.status = Screen(width), "", None
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            for name in ("NO_COLOR", "COLUMNS", "LINES"):
+                os.environ.pop(name, None)
+            os.environ.update({"TERM": "xterm", **(env or {})})
+            time.sleep(0.1)  # until the window has its size
+            os.execvp(COMMAND[0], COMMAND + [str(a) for a in args])
+        self.resize(width)
+
+    def resize(self, width):
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
+        self.screen.width = width
+
+    def read(self, seconds):
+        """What comes within so many seconds; False at the end."""
+        if not select.select([self.fd], [], [], seconds)[0]:
+            return True
+        try:
+            data = os.read(self.fd, 65536).decode("utf-8", "replace")
+        except OSError:
+            data = ""
+        if not data:
+            return False
+        self.raw += data
+        self.screen.feed(data)
+        return True
+
+    def until(self, pattern, seconds=60):
+        """Reads until the raw output has the pattern; whether it came."""
+        end = time.monotonic() + seconds * SLOW
+        while time.monotonic() < end:
+            if re.search(pattern, self.raw):
+                return True
+            if not self.read(0.01):
+                return bool(re.search(pattern, self.raw))
+        return False
+
+    def finish(self, seconds=120):
+        end = time.monotonic() + seconds * SLOW
+        while self.read(0.05) and time.monotonic() < end:
+            pass
+        if time.monotonic() >= end:
+            os.kill(self.pid, signal.SIGKILL)
+        self.status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        os.close(self.fd)
+        return self
+
+
+def call(*args, **how):
+    return subprocess.run(COMMAND + [str(a) for a in args], stdin=subprocess.DEVNULL, capture_output=True, text=True, **how)
+
+
+def texts(path, count, words=8):
+    with open(path, "w") as f:
+        for i in range(count):
+            text = " ".join(WORDS[(i * 7 + k * k + k * i) % 16] for k in range(words))
+            f.write(json.dumps({"text": f"{text} {i}"}) + "\n")
+
+
+def curve(out):
+    lines = [json.loads(line) for line in open(f"{out}/run/metrics.jsonl")]
+    return [{k: v for k, v in line.items() if k != "seconds"} for line in lines]
+
+
+# ---- the line ----
+
+def looks_at(run, what):
+    check(run.status == 0, f"{what}: status {run.status}\n{run.screen.text()[-600:]}")
+    check("\033[J" in run.raw or "\033[K" in run.raw, f"{what}: nothing was redrawn")
+    check(not run.screen.wrapped, f"{what}: the line takes two rows: {run.screen.wrapped[:1]}")
+    check(not run.screen.crowded, f"{what}: a stale row: {run.screen.crowded[:1]}")
+    check(not any(LIVE.match(r) for r in run.screen.rows()), f"{what}: a row is left over")
+    last = [line for line in run.screen.lines if line][-1]
+    check(last.endswith("(for Ollama and llama.cpp)"), f"{what}: the last line is {last!r}")
+    check("left 0:00" not in run.raw, f"{what}: nothing is left, and it goes on")
+
+
+base = ["distill", "--teacher", "t", "--student", "s", "--threads", 1]
+short = base + ["--data", "d.jsonl", "--steps", 60, "--batch", 8, "--seq-len", 64, "--warmup", 2, "--eval-every", 20]
+
+
+def widths():
+    for width in (40, 60, 80, 120, 200):
+        run = Run(*short, "--out", f"w{width}", width=width).finish()
+        looks_at(run, f"{width} columns")
+        check(run.screen.colours, f"{width} columns: no colours")
+        frames = re.findall(r"\r\x1b\[\?7l(step \d+/60.*?)\x1b\[J", run.raw)
+        check(frames and all("left" in f or f.startswith("step 0/") for f in frames), f"{width} columns: no time is left")
+        check(width < 60 or any("loss" in f and "[" in f for f in frames), f"{width} columns: no loss, or no bar")
+        check(width < 200 or any(re.search("tok/s.*div.*agree.*ce.*lr.*norm.*teacher", f) for f in frames), "200 columns: not all fields")
+    check(re.search(r"7l(evaluating|sampling|saving)[^\r]*step \d+/60", run.raw), "evaluations are not shown in the line")
+    run = Run(*short, "--out", "resized", width=120)
+    run.until(r"step [1-9]\d?/60")
+    for width, step in ((60, 12), (44, 25), (100, 40)):
+        run.resize(width)
+        run.until(rf"step ({step}|{step + 1}|{step + 2}|{step + 3})/60", 5)
+    looks_at(run.finish(), "a window that is resized")
+
+
+def plain():
+    run = Run(*short, "--out", "grey", env={"NO_COLOR": "1"}).finish()
+    looks_at(run, "NO_COLOR")
+    check(not run.screen.colours, "NO_COLOR: colours")
+    run = Run(*short, "--out", "dumb", env={"TERM": "dumb"}).finish()
+    check(run.status == 0 and "\033" not in run.raw and "step 60/60" in run.raw, "a dumb terminal gets plain lines")
+    run = Run(*short, "--out", "kept", "--log-every", 30).finish()
+    check(re.findall(r"^step (\d+)/60  loss", run.screen.text(), re.M) == ["30", "60"], "--log-every leaves lines on a terminal")
+    done = call(*short, "--out", "plain")
+    check(done.returncode == 0 and not re.search("[\r\033]", done.stdout + done.stderr), "a pipe gets plain lines")
+    check("left 0:00" not in done.stdout and "step 60/60" in done.stdout, "the last step, with what is left")
+    done = call(*short, "--out", "every", "--log-every", 25)
+    check(re.findall(r"^step (\d+)/60", done.stdout, re.M) == ["25", "50", "60"], f"--log-every 25: {done.stdout}")
+    done = call(*short, "--out", "quiet", "--quiet")
+    check(done.returncode == 0 and done.stderr == "" and re.fullmatch(r"quiet: the model of step \d+ .*\n", done.stdout),
+          f"--quiet: {done.stdout!r} {done.stderr!r}")
+    done = call(*short, "--out", "quiet", "--quiet")
+    check(done.returncode != 0 and done.stdout == "" and done.stderr.count("\n") == 1, f"--quiet, refused: {done.stderr!r}")
+    check(curve("quiet") == curve("plain") == curve("w80"), "what is shown changes the run")
+
+
+# ---- JSON ----
+
+def events():
+    done = call(*short, "--out", "json", "--json")
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    kinds = [e["event"] for e in lines]
+    check(done.returncode == 0 and kinds[0] == "start" and kinds[-2:] == ["saved", "end"], f"--json: {kinds}")
+    check(set("start plan warning step eval sample checkpoint saved end".split()) <= set(kinds), f"--json: {sorted(set(kinds))}")
+    check(kinds.count("step") == 60 and kinds.count("eval") == 4 and all("time" in e for e in lines), "every step, every evaluation")
+    check("teacher   t" in done.stderr and "eval 60" in done.stderr, "the rest goes to standard error")
+    steps = {e["step"]: e for e in lines if e["event"] == "step"}
+    logged = {e["step"]: e for e in curve("json") if e["event"] == "step"}
+    check(all(abs(steps[i]["loss"] - logged[i]["loss"]) < 1e-12 for i in logged), "the losses are those of the log")
+    end = lines[-1]
+    check(end["exit_code"] == 0 and end["after"]["forward_kl"] and end["verdict"]["claims"] > 0, f"the end: {end}")
+    over = [(e["left"], end["time"] - e["time"]) for e in steps.values() if 15 <= e["step"] <= 50]
+    check(all(0.3 * real - 0.3 <= left <= 3 * real + 0.3 for left, real in over), f"left, and what it took: {over}")
+    done = call(*short, "--out", "json", "--json", "--quiet")
+    last = json.loads(done.stdout.splitlines()[-1])
+    check(last["event"] == "error" and last["exit_code"] == done.returncode != 0 and last["text"] == done.stderr.strip(),
+          f"a refusal: {last} {done.stderr!r}")
+    done = call(*short, "--smoke", "--json")
+    last = json.loads(done.stdout.splitlines()[-1])
+    check(last["event"] == "end" and last["smoke"], f"a smoke test: {last}")
+
+
+# ---- Ctrl-C ----
+
+wide = ["distill", "--teacher", "wt", "--student", "ws", "--threads", 1, "--seq-len", 64, "--warmup", 2, "--eval-data", "e.jsonl"]
+stages = wide + ["--data", "d.jsonl", "--steps", 6, "--batch", 4, "--eval-every", 3, "--save-every", 2]
+
+
+def stop(what, args, pattern, says, seconds=10):
+    """Ctrl-C when the screen shows the pattern: answered at once, ended soon."""
+    run = Run(*args)
+    check(run.until(pattern), f"{what}: {pattern} was never shown: {run.screen.text()[-400:]}")
+    begun = time.monotonic()
+    os.write(run.fd, b"\x03")
+    check(run.until("stopping  ", 2), f"{what}: no answer to Ctrl-C within 2 s")
+    run.finish(60)
+    took = time.monotonic() - begun
+    text = run.screen.text()
+    check(run.status == 130 and took < seconds * SLOW, f"{what}: status {run.status} after {took:.1f} s: {text[-400:]}")
+    check(re.search(says, text), f"{what}: expected {says}: {text[-600:]}")
+    check(not any(LIVE.match(r) for r in run.screen.rows()), f"{what}: a row is left over")
+    return run
+
+
+def resumed(out):
+    done = call("distill", "--resume", "--out", out)
+    check(done.returncode == 0 and curve(out) == curve("whole"), f"{out}: resumed it is another run: {done.stderr}")
+
+
+def interrupts():
+    check(call(*stages, "--out", "whole").returncode == 0, "the run that is left alone")
+    texts("large.jsonl", 150000, 40)
+    stop("tokenizing", base + ["--data", "large.jsonl", "--out", "tok"], r"7ltokenizing",
+         r"stopping  still tokenizing(.|\n)*(stopped|interrupted) while tokenizing; nothing was trained yet: the same command")
+    check(not os.path.exists("tok"), "nothing is left of a run that was stopped while tokenizing")
+    command = r"retort distill --resume --out %s"
+    stop("the first evaluation", stages + ["--out", "first"], r"7levaluating[^\r]*step 0/6",
+         r"stopping  still evaluating(.|\n)*stopped while evaluating; to resume: " + command % "first")
+    resumed("first")
+    stop("an evaluation", stages + ["--out", "eval"], r"7levaluating[^\r]*step 3/6",
+         r"still evaluating(.|\n)*resume    " + command % "eval" + r"(.|\n)*stopped after step 3 of 6; --resume .*" + command % "eval")
+    resumed("eval")
+    stop("saving", stages + ["--out", "saving"], r"7lsaving[^\r]*step 2/6",
+         r"still saving(.|\n)*stopped after step 2 of 6")
+    resumed("saving")
+    stop("the last evaluation", stages + ["--out", "last"], r"7levaluating[^\r]*step 6/6", r"stopped after step 6 of 6")
+    resumed("last")
+    long = wide + ["--data", "d.jsonl", "--steps", 4, "--batch", 48, "--eval-every", 4, "--save-every", 4, "--out", "long"]
+    run = Run(*long)
+    check(run.until(r"7lstep 1/4"), "a long step")
+    os.write(run.fd, b"\x03")
+    check(run.until("stopping  when step 2 has ended", 1.5), "a step that runs is no reason to be silent")
+    begun = time.monotonic()
+    os.write(run.fd, b"\x03")
+    run.finish(60)
+    check(run.status == -signal.SIGINT and time.monotonic() - begun < 1, f"a second Ctrl-C ends at once: {run.status}")
+    run = subprocess.Popen(COMMAND + [str(a) for a in stages + ["--out", "term"]], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    for line in run.stdout:
+        if line.startswith("step 1/"):
+            run.send_signal(signal.SIGTERM)
+            break
+    out, err = run.communicate()
+    check(run.returncode == 130 and "stopping  " in out and command % "term" in err, f"SIGTERM: {run.returncode} {out} {err}")
+    resumed("term")
+    run = subprocess.Popen(COMMAND + [str(a) for a in stages + ["--out", "nohup"]], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                           preexec_fn=lambda: [signal.signal(s, signal.SIG_IGN) for s in (signal.SIGHUP, signal.SIGINT)])
+    for line in run.stdout:
+        if line.startswith("step 1/"):
+            run.send_signal(signal.SIGHUP)
+            run.send_signal(signal.SIGINT)
+    check(run.wait() == 0, f"signals that were ignored stay ignored: {run.returncode}")
+
+
+# ---- silence ----
+
+def silence():
+    """Off a terminal a long evaluation is told of, and so is a long check of a run on a terminal."""
+    run = subprocess.Popen(COMMAND + [str(a) for a in wide + ["--data", "d.jsonl", "--eval-data", "e2.jsonl", "--steps", 1, "--batch", 4, "--out", "slow"]],
+                           stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    at, gap, lines = time.monotonic(), 0, []
+    for line in run.stdout:
+        lines.append(line)
+        gap, at = max(gap, time.monotonic() - at), time.monotonic()
+    check(run.wait() == 0 and gap < 20 * SLOW, f"{gap:.0f} s of silence")
+    check(any(re.match(r"evaluating \d+ %, left \d+:\d\d$", line) for line in lines), f"a long evaluation is not told of: {lines}")
+    run = Run("verify", "whole").finish()
+    check(run.status == 0 and re.search(r"7levaluating +\[[=> ]*\]", run.raw), "verify RUN shows its evaluation")
+    check(not run.screen.crowded and not any(LIVE.match(r) for r in run.screen.rows()), "verify RUN leaves a row")
+
+
+def main():
+    os.chdir(tempfile.mkdtemp())
+    try:
+        for i, name in enumerate(("t", "s")):
+            call("init", "--preset", "tiny-qwen2", "--seed", i, name)
+        config = json.load(open("t/config.json"))
+        config.update(hidden_size=256, intermediate_size=1024, num_hidden_layers=4)
+        json.dump(config, open("wide.json", "w"))
+        for i, name in enumerate(("wt", "ws")):
+            done = call("init", "--config", "wide.json", "--tokenizer", "t", "--seed", i, name)
+            check(done.returncode == 0, done.stderr)
+        texts("d.jsonl", 2000)
+        texts("e.jsonl", 60)
+        texts("e2.jsonl", 500)
+        for part in (widths, plain, events, interrupts, silence):
+            if len(sys.argv) < 2 or part.__name__ in sys.argv[1:]:
+                begun = time.monotonic()
+                part()
+                print(f"{part.__name__}: {time.monotonic() - begun:.0f} s")
+    finally:
+        shutil.rmtree(os.getcwd())
+    print(f"{counts['passed']} passed, {counts['failed']} failed")
+    return 1 if counts["failed"] else 0
+
+
+sys.exit(main())
