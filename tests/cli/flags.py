@@ -355,6 +355,27 @@ def _():
     expect(short.status == 5 and "too short" in short.error and not os.path.exists(short.out + "/config.json"), short.error)
 
 
+@case("--log-every")
+def _():
+    a = Run(log_every=2)
+    expect(re.findall(r"^step (\d+)/4 ", a.text, re.M) == ["2", "4"] and a.curve() == base().curve(), "every second step")
+
+
+@case("--quiet")
+def _():
+    a = Run(quiet=True)
+    expect(a.text == f"{a.out}: the model of step 4 (the best), read back\n" and not a.error, a.text)
+    expect(a.curve() == base().curve(), "the same run")
+
+
+@case("--json")
+def _():
+    a = Run(json=True)
+    kinds = [json.loads(line)["event"] for line in a.text.splitlines()]
+    expect(kinds.count("step") == 4 and kinds[0] == "start" and kinds[-1] == "end" and "eval 4" in a.error, kinds)
+    expect(a.curve() == base().curve(), "the same run")
+
+
 @case("--smoke")
 def _():
     a = call("distill", *[str(x) for k, v in BASE.items() for x in (k, v)], "--smoke", "--out", "smoked")

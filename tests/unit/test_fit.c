@@ -325,6 +325,10 @@ static void a_run_is_the_sum_of_its_parts(void **state)
     assert_true(rt_pace_total(&p, 0, 100, &share) == 100 + 5 * 10 + 2 * 100 + 4 * 200 + 500);
     assert_true(rt_pace_total(&p, 0, 100, &count) == 100 + 5 * 10 + 1 * 100 + 4 * 200 + 500); /* 30 60 90 100 */
     assert_true(rt_pace_total(&p, 60, 100, &count) == 40 + 2 * 10 + 1 * 100 + 2 * 200 + 500);
+    /* Of step 60, which has just ended, the evaluation is still to come; of step 61 nothing is. */
+    assert_true(rt_pace_left(&p, 60, 100, &count) == 40 + 3 * 10 + 1 * 100 + 3 * 200 + 500);
+    assert_true(rt_pace_left(&p, 61, 100, &count) == 39 + 2 * 10 + 1 * 100 + 2 * 200 + 500);
+    assert_true(rt_pace_left(&p, 100, 100, &count) == 10 + 100 + 200 + 500);
     /* A checkpoint every half hour, however many steps that is. */
     const rt_pace slow = { .step = 3600, .save = 1 };
     const rt_settings once = { .eval_every = { 100, true }, .save_every = { 100, true } };
