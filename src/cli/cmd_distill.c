@@ -133,6 +133,17 @@ out:
     return rc;
 }
 
+/* Flags that cannot be parsed: whoever asked for events hears of it in one. */
+static void explain_refusal(rt_job_kind k, int argc, char **argv, int rc, const rt_err *e)
+{
+    const rt_run_printer p = { .json = stdout };
+    for (int i = 0; k != RT_JOB_PLAN && i < argc; i++)
+        if (strcmp(argv[i], "--json") == 0) {
+            rt_run_json_error(&p, rc, e);
+            return;
+        }
+}
+
 static int command(const char *name, rt_job_kind k, const char *usage, const char *text, const char *example, int argc,
                    char **argv, rt_err *e)
 {
@@ -143,6 +154,7 @@ static int command(const char *name, rt_job_kind k, const char *usage, const cha
     make_flags(&v, k);
     const rt_command c = { .name = name, .usage = usage, .text = text, .example = example, .flags = v.flags };
     int rc = rt_args_parse(&c, argc, argv, &help, e);
+    if (rc < 0) explain_refusal(k, argc, argv, rc, e);
     if (rc < 0 || help) return rc;
     rt_run_printer p = {
         .command = name, .resumed = v.o.resume, .smoke = v.o.smoke, .log_every = v.log_every, .quiet = v.quiet

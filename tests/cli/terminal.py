@@ -251,6 +251,9 @@ def events():
     last = json.loads(done.stdout.splitlines()[-1])
     check(last["event"] == "error" and last["exit_code"] == done.returncode != 0 and last["text"] == done.stderr.strip(),
           f"a refusal: {last} {done.stderr!r}")
+    done = call("distill", "--json", "--nonsense")
+    last = json.loads(done.stdout)
+    check(last["event"] == "error" and last["exit_code"] == done.returncode == 2, f"a flag that there is not: {last}")
     done = call(*short, "--smoke", "--json")
     last = json.loads(done.stdout.splitlines()[-1])
     check(last["event"] == "end" and last["smoke"], f"a smoke test: {last}")
