@@ -13,8 +13,8 @@
 #include <math.h>
 #include <string.h>
 
-/* 1,000 bytes of weights (400 with adapters, 600 more where the teacher's are dequantised), 2 for every position and 1 of
- * them only without recomputing, 4 a position of the head at a time. */
+/* 1,000 bytes of weights (400 with adapters, 600 more where the teacher's are dequantised), 2 for every position and 1
+ * of them only without recomputing, 4 a position of the head at a time. */
 static uint32_t asked;
 static uint64_t spared = 50; /* by dequantising once */
 static int formula(void *ctx, const rt_fit_config *c, rt_fit_need *out, rt_err *e)

@@ -1,5 +1,5 @@
 /* test_teacher_weights.c - --teacher-weights: what auto decides and says in every case, which dtypes follow, and that a
- * matrix dequantised once to bf16 gives the bits of one that is dequantised before every product. */
+ * matrix dequantised once to bf16 gives the bits of one that is dequantised before every GEMM. */
 #include "train_case.h"
 
 #include "format/convert.h"
@@ -107,7 +107,7 @@ static void matrices_become_bf16_and_vectors_stay(void **state)
 
 /* ---- bits ---- */
 
-/* A processor that multiplies as a GPU does: operands of one dtype, so a packed matrix is dequantised before its product.
+/* A CPU that multiplies as a GPU does: operands of one dtype, so a packed matrix is dequantised before its GEMM.
  */
 static rt_backend narrow;
 static bool (*real_supports)(rt_dev *d, const rt_plan *p, const rt_op *op, rt_need *need);

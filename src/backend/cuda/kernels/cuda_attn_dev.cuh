@@ -1,6 +1,6 @@
 /* cuda_attn_dev.cuh - what the attention kernels share: 2^x, the storage types, what a query sees; device code.
  *
- * Leaves to cuda_mma.cuh: copies, matrix loads and products, which need sm_80 as the pairs here do. */
+ * Leaves to cuda_mma.cuh: copies, matrix loads and MMAs, which need sm_80 as the pairs here do. */
 #ifndef RT_BACKEND_CUDA_KERNELS_CUDA_ATTN_DEV_CUH
 #define RT_BACKEND_CUDA_KERNELS_CUDA_ATTN_DEV_CUH
 
@@ -38,9 +38,9 @@ struct rt_bf16 {
     }
     static __device__ __forceinline__ float first(uint32_t pair) { return __uint_as_float(pair << 16); }
     static __device__ __forceinline__ float second(uint32_t pair) { return __uint_as_float(pair & 0xffff0000u); }
-    static __device__ __forceinline__ void product(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+    static __device__ __forceinline__ void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
     {
-        product_bf16(d, a, b0, b1);
+        mma_bf16(d, a, b0, b1);
     }
 };
 struct rt_f16 {
@@ -61,9 +61,9 @@ struct rt_f16 {
     {
         return __half2float(__ushort_as_half((unsigned short)(pair >> 16)));
     }
-    static __device__ __forceinline__ void product(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+    static __device__ __forceinline__ void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
     {
-        product_f16(d, a, b0, b1);
+        mma_f16(d, a, b0, b1);
     }
 };
 

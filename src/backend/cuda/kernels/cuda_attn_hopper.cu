@@ -209,10 +209,10 @@ RT_DEVICE void compute_all(const rt_cuda_attn_fwd_params &p, uint32_t at, unsign
                 bool edge = j0 + a * ROWS < all.lo_max || j0 + a * ROWS + ROWS - 1 > row;
                 ring.wait(base + step_k(a));
                 const uint32_t k_side = side(ring.tile(base + step_k(a)), 16);
-                products_begin();
+                wgmma_fence();
                 scores<E, D>(s, q, k_side);
-                products_group();
-                products_wait<0>();
+                wgmma_commit();
+                wgmma_wait<0>();
                 hold(s);
                 ring.release(base + step_k(a));
                 if (edge) mask(s, w, j0 + a * ROWS);
@@ -227,20 +227,20 @@ RT_DEVICE void compute_all(const rt_cuda_attn_fwd_params &p, uint32_t at, unsign
                     const uint32_t k_side = side(ring.tile(here), 16), v_side = side(ring.tile(before), PANEL);
                     ring.wait(here);
                     ring.wait(before);
-                    products_begin();
+                    wgmma_fence();
                     scores<E, D>(s, q, k_side);
-                    products_group();
+                    wgmma_commit();
                     add<E, D>(o[0], hi, v_side);
                     add<E, D>(o[0], lo, v_side);
-                    products_group();
-                    products_wait<1>();
+                    wgmma_commit();
+                    wgmma_wait<1>();
                     hold(s);
                     ring.release(here);
                     edge = j0 + j * ROWS < all.lo_max || j0 + j * ROWS + ROWS - 1 > row;
                     if (edge) mask(s, w, j0 + j * ROWS);
                     /* always; but without a branch the wait below would be moved ahead of it */
                     if (p.scale2 > 0) soften<E>(s, w, shrink, p.scale2);
-                    products_wait<0>();
+                    wgmma_wait<0>();
                     hold(o[0]);
                     hold(hi);
                     hold(lo);
@@ -257,11 +257,11 @@ RT_DEVICE void compute_all(const rt_cuda_attn_fwd_params &p, uint32_t at, unsign
                 }
                 const uint32_t last = base + step_v(b - 1, n), v_side = side(ring.tile(last), PANEL);
                 ring.wait(last);
-                products_begin();
+                wgmma_fence();
                 add<E, D>(o[0], hi, v_side);
                 add<E, D>(o[0], lo, v_side);
-                products_group();
-                products_wait<0>();
+                wgmma_commit();
+                wgmma_wait<0>();
                 hold(o[0]);
                 hold(hi);
                 hold(lo);

@@ -121,17 +121,17 @@ template <int D> RT_DEVICE void load_left(uint32_t (&a)[D / 16][4], uint32_t at)
 template <class E, int D> RT_DEVICE void scores(float (&s)[ROWS / 8][4], const uint32_t (&a)[D / 16][4], uint32_t b)
 {
 #pragma unroll
-    for (int d = 0; d < D / 16; d++) product<E, false>(s, a[d], side_at(b + (d / 4 * PANEL + d % 4 * 32) / 16), d > 0);
+    for (int d = 0; d < D / 16; d++) wgmma<E, false>(s, a[d], side_at(b + (d / 4 * PANEL + d % 4 * 32) / 16), d > 0);
 }
 
 /* acc += one part of weights times the tile at `b` (side() of it, panels PANEL apart). */
 template <class E, int D> RT_DEVICE void add(float (&acc)[D / 8][4], const uint32_t (&part)[ROWS / 16][4], uint32_t b)
 {
 #pragma unroll
-    for (int k = 0; k < ROWS / 16; k++) product<E, true>(acc, part[k], side_at(b + k * 16 * RT_PANEL_ROW / 16), 1);
+    for (int k = 0; k < ROWS / 16; k++) wgmma<E, true>(acc, part[k], side_at(b + k * 16 * RT_PANEL_ROW / 16), 1);
 }
 
-/* Weights in two parts, as left sides of products. */
+/* Weights in two parts, as left sides of MMAs. */
 template <class E>
 RT_DEVICE void split(uint32_t (&hi)[ROWS / 16][4], uint32_t (&lo)[ROWS / 16][4], const float (&s)[ROWS / 8][4])
 {
@@ -157,10 +157,10 @@ RT_DEVICE void add_rest(float (&acc)[D / 8][4], const float (&s)[ROWS / 8][4], c
         for (int i = 0; i < 4; i++)
             rest[k][i] = E::pair(s[2 * k + i / 2][i % 2 * 2] - E::first(hi[k][i]) - E::first(lo[k][i]),
                                  s[2 * k + i / 2][i % 2 * 2 + 1] - E::second(hi[k][i]) - E::second(lo[k][i]));
-    products_begin();
+    wgmma_fence();
     add<E, D>(acc, rest, b);
-    products_group();
-    products_wait<0>();
+    wgmma_commit();
+    wgmma_wait<0>();
     hold(acc);
     hold(rest);
 }

@@ -181,7 +181,7 @@ RT_DEVICE void weigh_queries(float (&s)[ROWS / 8][4], float (&dp)[ROWS / 8][4], 
 RT_HOPPER void scores_of_tiles(float (&s)[ROWS / 8][4], uint32_t a, uint32_t b)
 {
 #pragma unroll
-    for (int d = 0; d < D / 16; d++) product_panels<rt_bf16>(s, side_at(a + d * 2), side_at(b + d * 2), d > 0);
+    for (int d = 0; d < D / 16; d++) wgmma_panels<rt_bf16>(s, side_at(a + d * 2), side_at(b + d * 2), d > 0);
 }
 
 /* Sums of a part, as they are. */
@@ -266,7 +266,7 @@ template <int FORM> RT_DEVICE void compute_all(const rt_cuda_attn_bwd_params &p,
         /* the tile t of a head, in steps of the ring: scores of it, with what the step before leaves to be added */
         auto begin_scores = [&](uint32_t tile) {
             const uint32_t b1 = side(tile, 16), b2 = side(tile + TILE, 16);
-            products_begin();
+            wgmma_fence();
             if constexpr (FORM == DQ) {
                 scores<rt_bf16, D>(s, left.a, b1);
                 scores<rt_bf16, D>(dp, left.b, b2);
@@ -274,7 +274,7 @@ template <int FORM> RT_DEVICE void compute_all(const rt_cuda_attn_bwd_params &p,
                 scores_of_tiles(s, own1, b1);
                 scores_of_tiles(dp, own2, b2);
             }
-            products_group();
+            wgmma_commit();
         };
         auto begin_sums = [&](uint32_t tile) {
             const uint32_t b1 = side(tile, PANEL), b2 = side(tile + TILE, PANEL);
@@ -284,7 +284,7 @@ template <int FORM> RT_DEVICE void compute_all(const rt_cuda_attn_bwd_params &p,
                 add<rt_bf16, D>(two[0], p_hi, b2);
                 add<rt_bf16, D>(two[0], p_lo, b2);
             }
-            products_group();
+            wgmma_commit();
         };
         auto hold_all = [&] {
             hold(one[0]);
@@ -335,7 +335,7 @@ template <int FORM> RT_DEVICE void compute_all(const rt_cuda_attn_bwd_params &p,
             ring.wait(step);
             bool edge = is_edge(t, step);
             begin_scores(ring.tile(step));
-            products_wait<0>();
+            wgmma_wait<0>();
             hold(s);
             hold(dp);
             weigh_all(t, step, edge);
@@ -345,9 +345,9 @@ template <int FORM> RT_DEVICE void compute_all(const rt_cuda_attn_bwd_params &p,
                 advance();
                 pass_over();
                 if (done == steps) {
-                    products_begin();
+                    wgmma_fence();
                     begin_sums(ring.tile(before));
-                    products_wait<0>();
+                    wgmma_wait<0>();
                     hold_all();
                     ring.release(before);
                     break;
@@ -356,11 +356,11 @@ template <int FORM> RT_DEVICE void compute_all(const rt_cuda_attn_bwd_params &p,
                 edge = is_edge(t, step);
                 begin_scores(ring.tile(step));
                 begin_sums(ring.tile(before));
-                products_wait<1>();
+                wgmma_wait<1>();
                 hold(s);
                 hold(dp);
                 weigh_all(t, step, edge);
-                products_wait<0>();
+                wgmma_wait<0>();
                 hold_all();
                 ring.release(before);
                 make_parts(ring.tile(step), edge);

@@ -1,13 +1,13 @@
 /* cuda_attn_tile.cuh - tiles of the tensor-core attention kernels: fetched, multiplied, written; device code.
  *
  * Owns: where things lie. A tile in shared memory is rows of DP 16-bit elements (D rounded up, zeros behind D) and
- * RT_CUDA_ATTN_PAD more, so that the eight rows of a matrix load fall into different banks. A warp's product s (16
- * MT,N) is s[m][n][e]: rows 16 m + l/4 + 8 (e/2), columns 8 n + 2 (l%4) + e%2 of lane l. That is also how the product's
- * left side wants it, so weights go from one product into the next without leaving registers.
+ * RT_CUDA_ATTN_PAD more, so that the eight rows of a matrix load fall into different banks. A warp's MMA result s (16
+ * MT,N) is s[m][n][e]: rows 16 m + l/4 + 8 (e/2), columns 8 n + 2 (l%4) + e%2 of lane l. That is also how the MMA's
+ * left side wants it, so weights go from one MMA into the next without leaving registers.
  *
  * Weights (p and ds) are f32, and the limits of `retort verify` leave no room for rounding them to 16 bits. They enter
- * a product as the sum of two 16-bit numbers, hi + lo: 22 bits of f16, 17 of bf16. What is then missing of bf16 (2^-18)
- * cancels over many keys but not over few, so tiles at the edge of what is seen add it by a third product; see
+ * an MMA as the sum of two 16-bit numbers, hi + lo: 22 bits of f16, 17 of bf16. What is then missing of bf16 (2^-18)
+ * cancels over many keys but not over few, so tiles at the edge of what is seen add it by a third MMA; see
  * docs/cuda-kernels.md. */
 #ifndef RT_BACKEND_CUDA_KERNELS_CUDA_ATTN_TILE_CUH
 #define RT_BACKEND_CUDA_KERNELS_CUDA_ATTN_TILE_CUH
@@ -62,8 +62,8 @@ template <class E, int DP, int MT, int N> RT_DEVICE void tile_scores(float (&s)[
             load_4(y, b + n * 16 * pitch<DP> + k * 2);
 #pragma unroll
             for (int m = 0; m < MT; m++) {
-                E::product(s[m][2 * n], x[m], y[0], y[1]);
-                E::product(s[m][2 * n + 1], x[m], y[2], y[3]);
+                E::mma(s[m][2 * n], x[m], y[0], y[1]);
+                E::mma(s[m][2 * n + 1], x[m], y[2], y[3]);
             }
         }
     }
@@ -95,8 +95,8 @@ RT_DEVICE void tile_add(float (&acc)[MT][DP / 8][4], const float (&w)[MT][N][4],
         for (int n = 0; n < PARTS; n++)
 #pragma unroll
             for (int m = 0; m < MT; m++) {
-                E::product(acc[m][2 * d], part[n][m], y[0], y[1]);
-                E::product(acc[m][2 * d + 1], part[n][m], y[2], y[3]);
+                E::mma(acc[m][2 * d], part[n][m], y[0], y[1]);
+                E::mma(acc[m][2 * d + 1], part[n][m], y[2], y[3]);
             }
     }
 }

@@ -53,7 +53,7 @@ template <class Q, class T, int N> RT_DEVICE void turns(T *y, Stored x, uint32_t
     }
 }
 
-template <class Q, class T> RT_DEVICE void expand(const rt_cuda_dequant_tensor &t, const Tile &a)
+template <class Q, class T> RT_DEVICE void dequantise(const rt_cuda_dequant_tensor &t, const Tile &a)
 {
     const uint32_t run = RT_CUDA_RUN * (threadIdx.x % 32), at = threadIdx.x / 32 * (2 * TURN) + run;
     const Stored x = { (const uint8_t *)t.x + (a.from * t.x_step + a.first / Q::ELEMS * Q::BYTES) +
@@ -74,13 +74,13 @@ RT_FOR_QUANTS(X)
 #undef X
 
 /* The type is looked at once for a block, so neighbours may have different ones. */
-template <class T> RT_DEVICE void expand_any(const rt_cuda_dequant_params &p)
+template <class T> RT_DEVICE void dequantise_any(const rt_cuda_dequant_params &p)
 {
     const rt_cuda_dequant_tensor &t = p.tensor[tensor_of(p)];
     const Tile a = tile_of(t);
     switch (t.x_dtype) {
 #define X(NAME, name, elems, size)                                                                                     \
-    case RT_DTYPE_##NAME: expand<NAME, T>(t, a); break;
+    case RT_DTYPE_##NAME: dequantise<NAME, T>(t, a); break;
         RT_FOR_QUANTS(X)
 #undef X
     default: break;
@@ -94,6 +94,6 @@ template <class T> RT_DEVICE void expand_any(const rt_cuda_dequant_params &p)
     {                                                                                                                  \
         begin_kernel();                                                                                                \
         next_may_begin();                                                                                              \
-        expand_any<T>(p);                                                                                              \
+        dequantise_any<T>(p);                                                                                          \
     }
 RT_FOR_FLOATS(KERNEL)

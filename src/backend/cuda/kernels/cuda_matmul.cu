@@ -1,4 +1,4 @@
-/* cuda_matmul.cu - products of our own on ordinary cores: for what has no other way, and true f32 everywhere.
+/* cuda_matmul.cu - GEMMs of our own on ordinary cores: for what has no other way, and true f32 everywhere.
  *
  * Any strides and alignment, f32, bf16 or f16; products and sums in f32. A block of 256 threads owns a tile of 128 x
  * 128, a thread 8 x 8 of it: four corners of 4 x 4, 64 apart. Steps of 8 along K are fetched into registers while the

@@ -1,4 +1,4 @@
-/* cuda_matmul.cuh - what products on ordinary and on tensor cores share: the order of tiles, and what becomes of a sum;
+/* cuda_matmul.cuh - what GEMMs on ordinary and on tensor cores share: the order of tiles, and what becomes of a sum;
  * device code.
  *
  * out = alpha sum + bias, or += , rounded once. Of a tile that is cut, a block leaves the sums of its part of K in f32

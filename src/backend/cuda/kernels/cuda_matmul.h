@@ -1,4 +1,4 @@
-/* cuda_matmul.h - parameters of our own products, shared by host C and device code. */
+/* cuda_matmul.h - parameters of our own GEMMs, shared by host C and device code. */
 #ifndef RT_BACKEND_CUDA_KERNELS_CUDA_MATMUL_H
 #define RT_BACKEND_CUDA_KERNELS_CUDA_MATMUL_H
 

@@ -1,6 +1,6 @@
-/* cuda_matmul_join.cu - the two small kernels beside products: parts of K joined, and a bias written into every row.
+/* cuda_matmul_join.cu - the two small kernels beside GEMMs: parts of K joined, and a bias written into every row.
  *
- * In a module of its own, since cuBLASLt's products need the second where they need none of ours. A thread owns packs
+ * In a module of its own, since cuBLASLt's GEMMs need the second where they need none of ours. A thread owns packs
  * of 8 elements of a row (the parts of one pack are added in order), or elements one grid apart. */
 #include "backend/cuda/kernels/cuda_matmul.cuh"
 

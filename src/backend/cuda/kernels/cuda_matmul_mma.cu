@@ -1,9 +1,9 @@
-/* cuda_matmul_mma.cu - products of our own on tensor cores: bf16 or f16 operands, f32 sums, sm_80 and later.
+/* cuda_matmul_mma.cu - GEMMs of our own on tensor cores: bf16 or f16 operands, f32 sums, sm_80 and later.
  *
  * A block owns a tile of out, each of its warps 64 x 64 of that (mma.sync m16n8k16). Steps along K come into shared
  * memory by asynchronous copies of 16 bytes, up to three steps ahead, each into the place of one that every warp has
- * left. Matrices for the tensor cores are loaded one ahead of their product, also across the barrier between two steps.
- * An element is one chain of products in the order of K. Operands begin and step on 16-byte boundaries; M, N, K are
+ * left. Matrices for the tensor cores are loaded one ahead of their MMA, also across the barrier between two steps.
+ * An element is one chain of MMAs in the order of K. Operands begin and step on 16-byte boundaries; M, N, K are
  * any.
  */
 #include "backend/cuda/kernels/cuda_matmul.cuh"
@@ -70,13 +70,13 @@ template <bool ALONG, int LINES> struct Side {
     }
 };
 
-RT_DEVICE void product(bf16, float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+RT_DEVICE void mma(bf16, float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
-    product_bf16(d, a, b0, b1);
+    mma_bf16(d, a, b0, b1);
 }
-RT_DEVICE void product(f16, float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+RT_DEVICE void mma(f16, float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
-    product_f16(d, a, b0, b1);
+    mma_f16(d, a, b0, b1);
 }
 
 /* The oldest step that was asked for is here, and every warp has left the one before it. */
@@ -156,7 +156,7 @@ template <class T, bool TA, bool TB> RT_DEVICE void multiply(const rt_cuda_matmu
             for (int m = 0; m < MS; m++)
 #pragma unroll
                 for (int n = 0; n < NS; n++)
-                    product(T(), sum[m][n], x[j % 2][m], y[j % 2][n / 2][n % 2 * 2], y[j % 2][n / 2][n % 2 * 2 + 1]);
+                    mma(T(), sum[m][n], x[j % 2][m], y[j % 2][n / 2][n % 2 * 2], y[j % 2][n / 2][n % 2 * 2 + 1]);
         }
     }
     sums_out(target_of(p, w), wm, wn, sum);

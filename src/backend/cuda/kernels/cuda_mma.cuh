@@ -1,6 +1,6 @@
 /* cuda_mma.cuh - the machine instructions of kernels that multiply on tensor cores, each as a function; device code.
  *
- * Owns: shared-memory addresses, asynchronous copies, matrix loads and products. Every instruction that needs sm_80 is
+ * Owns: shared-memory addresses, asynchronous copies, matrix loads and MMAs. Every instruction that needs sm_80 is
  * behind one guard: on sm_75 these functions exist and trap, and the host never chooses the kernels that call them. */
 #ifndef RT_BACKEND_CUDA_KERNELS_CUDA_MMA_CUH
 #define RT_BACKEND_CUDA_KERNELS_CUDA_MMA_CUH
@@ -52,14 +52,14 @@ RT_DEVICE void load_4_turned(uint32_t (&r)[4], uint32_t at)
 }
 
 /* d (16,8) += a (16,16) b (16,8), f32 sums. Lane l has rows l/4 and l/4 + 8, columns 2(l%4) and 2(l%4) + 1 of d. */
-RT_DEVICE void product_bf16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+RT_DEVICE void mma_bf16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
     RT_SM80(asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
                 "{%0,%1,%2,%3};"
                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1)));
 }
-RT_DEVICE void product_f16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+RT_DEVICE void mma_f16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
     RT_SM80(asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
                 "{%0,%1,%2,%3};"

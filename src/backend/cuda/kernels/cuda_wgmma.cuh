@@ -1,4 +1,4 @@
-/* cuda_wgmma.cuh - what Hopper alone has (sm_90a): products of a warpgroup, barriers that count, registers that move;
+/* cuda_wgmma.cuh - what Hopper alone has (sm_90a): MMAs of a warpgroup, barriers that count, registers that move;
  * device code.
  *
  * Owns: the instructions, each as a function, and where matrices lie for them. A matrix in shared memory is panels of
@@ -6,8 +6,8 @@
  * exchanged by the number of the row (chunk c of row r lies at c ^ r%8). Panels begin on 1,024 bytes. The same panel
  * serves as b' (its rows are columns of b: `rows`) and as b (`turned`).
  *
- * Products run beside the program that has begun them: their registers, sums and left sides, may not be touched from
- * products_begin() to the products_wait() that ends their group. What threads wrote to shared memory is seen by them
+ * They run beside the program that has begun them: their registers, sums and left sides, may not be touched from
+ * wgmma_fence() to the wgmma_wait() that ends their group. What threads wrote to shared memory is seen by them
  * behind copies_seen() and a barrier. */
 #ifndef RT_BACKEND_CUDA_KERNELS_CUDA_WGMMA_CUH
 #define RT_BACKEND_CUDA_KERNELS_CUDA_WGMMA_CUH
@@ -48,7 +48,7 @@ RT_DEVICE void barrier_wait(uint32_t at, uint32_t parity)
 {
     while (!barrier_over(at, parity)) {}
 }
-/* What this thread has written to shared memory is seen by products behind the next barrier. */
+/* What this thread has written to shared memory is seen by MMAs after the next barrier. */
 RT_DEVICE void copies_seen() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 /* ---- registers: a warpgroup gives some back, others take them ---- */
@@ -63,13 +63,13 @@ RT_DEVICE constexpr bool registers_suffice(int take, int kept, int taken)
 template <int N> RT_DEVICE void registers_give() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N)); }
 template <int N> RT_DEVICE void registers_take() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N)); }
 
-/* ---- products ---- */
+/* ---- MMAs ---- */
 
-RT_DEVICE void products_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+RT_DEVICE void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 /* What was begun since the last time is a group. */
-RT_DEVICE void products_group() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+RT_DEVICE void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 /* All groups but the last N have ended. */
-template <int N> RT_DEVICE void products_wait()
+template <int N> RT_DEVICE void wgmma_wait()
 {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
 }
@@ -86,7 +86,7 @@ template <int N> RT_DEVICE void hold(uint32_t (&x)[N][4])
     for (int n = 0; n < N; n++) asm volatile("" : "+r"(x[n][0]), "+r"(x[n][1]), "+r"(x[n][2]), "+r"(x[n][3])::"memory");
 }
 
-/* Where a side of a product lies: the low word, to which 1 may be added for every 16 bytes further on. across: bytes
+/* Where a side of an MMA lies: the low word, to which 1 may be added for every 16 bytes further on. across: bytes
  * from a panel to the next, which only a turned side of several has. Eight rows are 1,024 bytes from the next eight. */
 RT_DEVICE uint32_t side(uint32_t at, uint32_t across)
 {
@@ -117,14 +117,14 @@ RT_DEVICE uint64_t side_at(uint32_t low) { return (uint64_t)(1u << 30 | 1024 >> 
                  : R32(d, 0), R32(d, 8)                                                                                \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add), "n"(TURNED))
 
-template <class E, bool TURNED> RT_DEVICE void product(float (&d)[8][4], const uint32_t (&a)[4], uint64_t b, int add)
+template <class E, bool TURNED> RT_DEVICE void wgmma(float (&d)[8][4], const uint32_t (&a)[4], uint64_t b, int add)
 {
     if (E::is_bf16)
         PRODUCT_64("bf16");
     else
         PRODUCT_64("f16");
 }
-template <class E, bool TURNED> RT_DEVICE void product(float (&d)[16][4], const uint32_t (&a)[4], uint64_t b, int add)
+template <class E, bool TURNED> RT_DEVICE void wgmma(float (&d)[16][4], const uint32_t (&a)[4], uint64_t b, int add)
 {
     if (E::is_bf16)
         PRODUCT_128("bf16");
@@ -132,7 +132,7 @@ template <class E, bool TURNED> RT_DEVICE void product(float (&d)[16][4], const 
         PRODUCT_128("f16");
 }
 /* The left side is 64 rows of a panel, too. */
-template <class E> RT_DEVICE void product_panels(float (&d)[8][4], uint64_t a, uint64_t b, int add)
+template <class E> RT_DEVICE void wgmma_panels(float (&d)[8][4], uint64_t a, uint64_t b, int add)
 {
     static_assert(E::is_bf16, "there is no other yet");
     asm volatile("{ .reg .pred p; setp.ne.b32 p, %34, 0;\n"
