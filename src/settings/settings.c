@@ -70,13 +70,15 @@ int rt_setting_switch(const char *text)
 
 /* ---- needs ---- */
 
+/* The setting that gives what is needed. */
+static const rt_setting_id giver[] = { RT_SETTING_COUNT_ALL,
+#define X(name, setting, text, has) RT_SETTING_ID_##setting,
+                                       RT_SETTING_NEEDS(X)
+#undef X
+};
+
 bool rt_setting_rests_on(rt_setting_id id, rt_setting_id on)
 {
-    static const rt_setting_id giver[] = { RT_SETTING_COUNT_ALL,
-#define X(name, setting, text, has) RT_SETTING_ID_##setting,
-                                           RT_SETTING_NEEDS(X)
-#undef X
-    };
     while (id != on && id != RT_SETTING_COUNT_ALL) id = giver[rt_setting_table[id].need];
     return id == on;
 }
@@ -97,7 +99,10 @@ int rt_settings_check_needs(const rt_settings *s, const bool *said, rt_err *e)
 {
     for (int i = 0; i < RT_SETTING_COUNT_ALL; i++) {
         const char *what = said[i] ? lacking(s, rt_setting_table[i].need) : NULL;
-        if (what && rt_settings_asks(s, (rt_setting_id)i))
+        rt_setting_id on = giver[rt_setting_table[i].need];
+        /* A default is at rest beside another choice that was made; said alone, it is meant to do something. */
+        bool alone = what && *rt_setting_table[on].def && !said[on];
+        if (what && (alone || rt_settings_asks(s, (rt_setting_id)i)))
             return rt_fail(e, RT_USAGE, "%s needs %s", rt_setting_table[i].flag, what);
     }
     return RT_OK;

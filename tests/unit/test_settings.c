@@ -157,25 +157,29 @@ static void test_needs(void **state)
     needs("beta", "0.3", "--beta needs --divergence jsd");
     needs("skew", "0.3", "--skew needs --divergence skew-forward or skew-reverse");
     needs("decay", "5%", "--decay needs --schedule wsd");
+    /* the default of what is chosen elsewhere is a wish where nothing was chosen */
+    needs("beta", "0.5", "--beta needs --divergence jsd");
+    needs("skew", "0.1", "--skew needs --divergence skew-forward or skew-reverse");
+    needs("decay", "20%", "--decay needs --schedule wsd");
     needs("merge", "on", "--merge needs --lora");
     needs("lora_alpha", "8", "--lora-alpha needs --lora");
     needs("lora_targets", "q", "--lora-targets needs --lora");
     /* what asks for nothing needs nothing: defaults, and what a run without a teacher records */
-    static const char *const idle[][2] = { { "temperature", "1.0" },
-                                           { "divergence", "forward-kl" },
-                                           { "beta", "0.5" },
-                                           { "decay", "20%" },
-                                           { "lora_targets", "all" },
-                                           { "merge", "off" },
-                                           { "kd_weight", "0" },
-                                           { "teacher_weights", "auto" },
-                                           { "t2", "on" },
-                                           { "ce_weight", "1" },
-                                           { "lora_rank", "8" } };
+    static const char *const idle[][2] = {
+        { "temperature", "1.0" }, { "divergence", "forward-kl" }, { "lora_targets", "all" },
+        { "merge", "off" },       { "kd_weight", "0" },           { "teacher_weights", "auto" },
+        { "t2", "on" },           { "ce_weight", "1" },           { "lora_rank", "8" }
+    };
     for (size_t i = 0; i < sizeof idle / sizeof *idle; i++) needs(idle[i][0], idle[i][1], NULL);
-    /* a rank is a wish for adapters */
+    /* beside another choice it is at rest, as in the record of a run */
     rt_settings s = { 0 };
     rt_err e = { 0 };
+    set(&s, "teacher", "t");
+    set(&s, "divergence", "forward-kl");
+    set(&s, "beta", "0.5");
+    assert_int_equal(rt_settings_check_needs(&s, s.given, &e), RT_OK);
+    /* a rank is a wish for adapters */
+    s = (rt_settings){ 0 };
     set(&s, "lora_rank", "8");
     set(&s, "merge", "on");
     assert_int_equal(rt_settings_defaults(&s, &e), RT_OK);
