@@ -42,7 +42,7 @@ int retort_settings_set_yaml(retort_settings *s, const char *text, size_t len, c
     rt_err e = { 0 };
     rt_str lines = { 0 };
     rt_settings next;
-    rt_settings_aliases used;
+    rt_settings_notes used;
     if (!s || !text) RT_TRY(rt_fail(&e, RT_USAGE, "retort_settings_set_yaml: settings and a text are needed"));
     next = s->settings; /* all or nothing */
     RT_TRY(rt_settings_from_yaml(&next, text, len, where ? where : "settings", &s->arena, &used, &e));

@@ -11,20 +11,37 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_FLAGS = 128 };
+enum { MAX_FLAGS = 512 };
 
-static const rt_flag *find(const rt_command *c, const char *name, size_t len)
+/* The same name, with - or _ between its words. */
+static bool named(const char *name, const char *word, size_t len)
 {
-    for (const rt_flag *f = c->flags; f->name; f++)
-        if (strlen(f->name) == len && memcmp(f->name, name, len) == 0) return f;
+    if (strlen(name) != len) return false;
+    for (size_t i = 0; i < len; i++) {
+        bool join = i > 1 && (name[i] == '_' || name[i] == '-') && (word[i] == '_' || word[i] == '-');
+        if (name[i] != word[i] && !join) return false;
+    }
+    return true;
+}
+
+/* index: among all flags, the table's own first. */
+static const rt_flag *find(const rt_command *c, const char *name, size_t len, int *index)
+{
+    const rt_flag *const tables[] = { c->flags, c->aliases };
+    *index = 0;
+    for (int t = 0; t < 2; t++)
+        for (const rt_flag *f = tables[t]; f && f->name; f++, ++*index)
+            if (named(f->name, name, len)) return f;
     return NULL;
 }
 
 static int unknown(const rt_command *c, const char *word, rt_err *e)
 {
     const char *names[MAX_FLAGS + 2] = { "--help" };
+    const rt_flag *const tables[] = { c->flags, c->aliases };
     int n = 1;
-    for (const rt_flag *f = c->flags; f->name && n <= MAX_FLAGS; f++) names[n++] = f->name;
+    for (int t = 0; t < 2; t++)
+        for (const rt_flag *f = tables[t]; f && f->name && n <= MAX_FLAGS; f++) names[n++] = f->name;
     const char *near = rt_nearest(word, names);
     return rt_fail(e, RT_USAGE, "retort %s: unknown %s '%s'%s%s%s see retort %s --help", c->name,
                    word[0] == '-' ? "flag" : "argument", word, near ? "; did you mean " : "", near ? near : "",
@@ -77,21 +94,40 @@ static int set_value(const rt_command *c, const rt_flag *f, const char *text, rt
     return rt_fail(e, RT_INTERNAL, "flag %s has no kind", f->name);
 }
 
+/* All that is no flag after a name of another tool: `--lora_target_modules q_proj v_proj`, `--max_steps -1`, `--bf16`.
+ */
+static int take_many(const rt_command *c, rt_words *words, int argc, char **argv, int *i, rt_err *e)
+{
+    int rc = RT_OK;
+    for (; rc >= 0 && *i + 1 < argc; ++*i) {
+        const char *next = argv[*i + 1];
+        if (next[0] == '-' && next[1] && !strchr("0123456789.", next[1])) break;
+        rc = add_word(c, words, RT_MAX_WORDS, next, e);
+    }
+    return rc;
+}
+
 /* One argument that starts with dashes, with its value, at *i; *i is left at the last that was used. given[k]: the k-th
  * flag of the table was there before. */
 static int take_flag(const rt_command *c, int argc, char **argv, int *i, bool *given, rt_err *e)
 {
     const char *word = argv[*i], *eq = strchr(word, '=');
-    const rt_flag *f = find(c, word, eq ? (size_t)(eq - word) : strlen(word));
+    int index;
+    const rt_flag *f = find(c, word, eq ? (size_t)(eq - word) : strlen(word), &index);
     if (!f) return unknown(c, word, e);
-    if (f - c->flags >= MAX_FLAGS) return rt_fail(e, RT_INTERNAL, "retort %s has over %d flags", c->name, MAX_FLAGS);
-    if (given[f - c->flags] && f->kind != RT_FLAG_LIST)
+    if (index >= MAX_FLAGS) return rt_fail(e, RT_INTERNAL, "retort %s has over %d flags", c->name, MAX_FLAGS);
+    if (given[index] && f->kind != RT_FLAG_LIST)
         return rt_fail(e, RT_USAGE, "retort %s: %s is given twice", c->name, f->name);
-    given[f - c->flags] = true;
+    given[index] = true;
     if (f->kind == RT_FLAG_BOOL) {
         if (eq) return rt_fail(e, RT_USAGE, "retort %s: %s takes no value", c->name, f->name);
         *(bool *)f->value = true;
         return RT_OK;
+    }
+    if (f->kind == RT_FLAG_MANY) {
+        rt_words *words = f->value;
+        words->given = true;
+        return eq ? add_word(c, words, RT_MAX_WORDS, eq + 1, e) : take_many(c, words, argc, argv, i, e);
     }
     if (!eq && *i + 1 == argc)
         return rt_fail(e, RT_USAGE, "retort %s: %s needs a value (%s)", c->name, f->name, f->metavar);

@@ -33,12 +33,14 @@ typedef enum rt_flag_kind {
     RT_FLAG_WHOLE, /* uint64_t, from 0 */
     RT_FLAG_REAL,  /* double, finite */
     RT_FLAG_LIST,  /* rt_words: may be given many times */
+    RT_FLAG_MANY,  /* rt_words: all up to the next flag, or none */
 } rt_flag_kind;
 
 enum { RT_MAX_WORDS = 256 };
 typedef struct rt_words {
     const char *text[RT_MAX_WORDS];
     uint32_t count;
+    bool given; /* of RT_FLAG_MANY */
 } rt_words;
 
 typedef struct rt_flag {
@@ -54,6 +56,8 @@ typedef struct rt_command {
     const char *text;         /* a few lines */
     const char *example;
     const rt_flag *flags; /* ends with a null name */
+    /* Other names that are understood and that help does not list; ends like flags, or null. */
+    const rt_flag *aliases;
     /* Arguments that are not flags: how many at least and at most, where they go. Null words: none are taken. A lone
      * "-" is an argument, and all that follows "--" are. */
     uint32_t min_words, max_words;
@@ -61,8 +65,8 @@ typedef struct rt_command {
 } rt_command;
 
 /* Parses argv (after the subcommand). RT_USAGE with the nearest known flag for what it does not know.
- * A flag that is given twice and is no list is refused. *help is set when --help or --help=json was given; help has
- * then been printed and nothing else was done. */
+ * Between the words of a flag _ is as good as -. A flag that is given twice and is no list is refused. *help is set
+ * when --help or --help=json was given; help has then been printed and nothing else was done. */
 int rt_args_parse(const rt_command *c, int argc, char **argv, bool *help, rt_err *e);
 
 #define X(name, text) int rt_cmd_##name(int argc, char **argv, rt_err *e);

@@ -16,12 +16,24 @@ typedef struct flag_values {
     uint32_t log_every;
     const char *config;
     rt_flag flags[RT_SETTING_COUNT_ALL + 9];
+    rt_words alias[RT_SETTINGS_NOTES]; /* by index, as other tools' names are */
+    rt_flag aliases[RT_SETTINGS_NOTES];
+    char alias_name[RT_SETTINGS_NOTES][40];
     char help[RT_SETTING_COUNT_ALL][200];
 } flag_values;
+
+static void make_aliases(flag_values *v)
+{
+    for (uint32_t i = 0; rt_settings_alias_name(i); i++) {
+        snprintf(v->alias_name[i], sizeof v->alias_name[i], "--%s", rt_settings_alias_name(i));
+        v->aliases[i] = (rt_flag){ v->alias_name[i], RT_FLAG_MANY, &v->alias[i], NULL, NULL };
+    }
+}
 
 static void make_flags(flag_values *v, rt_job_kind k)
 {
     uint32_t n = 0;
+    make_aliases(v);
     for (int i = 0; i < RT_SETTING_COUNT_ALL; i++) {
         const rt_setting_info *f = &rt_setting_table[i];
         if (k == RT_JOB_TRAIN && rt_setting_rests_on((rt_setting_id)i, RT_SETTING_ID_teacher)) continue;
@@ -32,8 +44,10 @@ static void make_flags(flag_values *v, rt_job_kind k)
                                    f->kind == RT_SETTING_SWITCH ? (void *)&v->on[i] : (void *)&v->words[i], f->metavar,
                                    v->help[i] };
     }
-    v->flags[n++] = (rt_flag){ "--config", RT_FLAG_TEXT, &v->config, "FILE",
-                               "Settings file in YAML, by the names of the flags; the command line wins" };
+    v->flags[n++] = (rt_flag){
+        "--config", RT_FLAG_TEXT, &v->config, "FILE",
+        "Settings file in YAML, by the names of the flags or of TRL, axolotl and others; the command line wins"
+    };
     v->flags[n++] = (rt_flag){ "--fit", RT_FLAG_BOOL, &v->o.fit, NULL,
                                "Fit to memory: --micro-batch, --recompute and --teacher-weights chosen anew" };
     if (k == RT_JOB_PLAN) {
@@ -54,16 +68,41 @@ static void make_flags(flag_values *v, rt_job_kind k)
                                "JSON events, one a line, on standard output; the rest goes to standard error" };
 }
 
-static int take_settings(rt_settings *s, const flag_values *v, const char *command, rt_err *e)
+/* What other tools' names were taken for; or all that is wrong with them, where that is more than one line. */
+static void print_notes(const rt_settings_notes *notes, const char *from, int rc)
+{
+    for (uint32_t i = 0; i < notes->count && (rc >= 0 || notes->count > 1); i++)
+        fprintf(rc < 0 ? stderr : stdout, "%s%s\n", rc < 0 ? "" : from, notes->items[i].text);
+}
+
+static int end_notes(const rt_settings_notes *notes, const char *where, bool quiet, int rc, rt_err *e)
+{
+    rt_live_hold();
+    if (rc < 0 || !quiet) print_notes(notes, where ? "config    " : "flags     ", rc);
+    rt_live_release();
+    if (rc < 0 && notes->count > 1)
+        rc = rt_fail(e, rc, "%s: %u names or values are wrong", where ? where : "the command line", notes->count);
+    return rc;
+}
+
+static int take_settings(rt_settings *s, const flag_values *v, const char *command, bool quiet, rt_arena *a, rt_err *e)
 {
     int rc = RT_OK;
+    static const char *const on[] = { "on" };
+    static rt_setting_word words[RT_SETTING_COUNT_ALL + RT_SETTINGS_NOTES];
+    rt_settings_notes notes = { 0 };
+    uint32_t n = 0;
     for (int i = 0; i < RT_SETTING_COUNT_ALL; i++) {
         const rt_words *w = &v->words[i];
-        if (v->on[i]) RT_TRY(rt_settings_set(s, (rt_setting_id)i, "on", e));
+        if (v->on[i]) words[n++] = (rt_setting_word){ rt_setting_table[i].flag, on, 1 };
         if (w->count > 1 && rt_setting_table[i].kind != RT_SETTING_LIST)
             RT_TRY(rt_fail(e, RT_USAGE, "%s is given twice", rt_setting_table[i].flag));
-        for (uint32_t k = 0; k < w->count; k++) RT_TRY(rt_settings_set(s, (rt_setting_id)i, w->text[k], e));
+        if (w->count) words[n++] = (rt_setting_word){ rt_setting_table[i].flag, w->text, w->count };
     }
+    for (uint32_t i = 0; rt_settings_alias_name(i); i++)
+        if (v->alias[i].given) words[n++] = (rt_setting_word){ v->alias_name[i], v->alias[i].text, v->alias[i].count };
+    rc = rt_settings_from_words(s, words, n, a, &notes, e);
+    RT_TRY(end_notes(&notes, NULL, quiet, rc, e));
 out:
     if (rc < 0) rt_err_context(e, "retort %s", command);
     return rc;
@@ -73,12 +112,10 @@ out:
 static int take_config(rt_settings *s, const char *path, bool quiet, rt_arena *a, rt_err *e)
 {
     static rt_settings file;
-    rt_settings_aliases used = { 0 };
-    int rc = rt_settings_from_yaml_file(&file, path, a, &used, e);
+    rt_settings_notes notes = { 0 };
+    int rc = rt_settings_from_yaml_file(&file, path, a, &notes, e);
+    rc = end_notes(&notes, path, quiet, rc, e);
     if (rc < 0) return rc;
-    rt_live_hold();
-    for (uint32_t i = 0; !quiet && i < used.count; i++) printf("config    %s\n", used.items[i].text);
-    rt_live_release();
     rt_settings_overlay(&file, s);
     *s = file;
     return RT_OK;
@@ -152,16 +189,19 @@ static int command(const char *name, rt_job_kind k, const char *usage, const cha
     rt_arena arena = { 0 };
     bool help;
     make_flags(&v, k);
-    const rt_command c = { .name = name, .usage = usage, .text = text, .example = example, .flags = v.flags };
+    const rt_command c = {
+        .name = name, .usage = usage, .text = text, .example = example, .flags = v.flags, .aliases = v.aliases
+    };
     int rc = rt_args_parse(&c, argc, argv, &help, e);
     if (rc < 0) explain_refusal(k, argc, argv, rc, e);
     if (rc < 0 || help) return rc;
     rt_run_printer p = {
         .command = name, .resumed = v.o.resume, .smoke = v.o.smoke, .log_every = v.log_every, .quiet = v.quiet
     };
-    if (k != RT_JOB_PLAN || !v.json) RT_TRY(rt_run_printer_begin(&p, v.json, e));
-    RT_TRY(take_settings(&s, &v, name, e));
-    if (v.config) RT_TRY(take_config(&s, v.config, k == RT_JOB_PLAN && v.json, &arena, e));
+    const bool silent = k == RT_JOB_PLAN && v.json;
+    if (!silent) RT_TRY(rt_run_printer_begin(&p, v.json, e));
+    RT_TRY(take_settings(&s, &v, name, silent, &arena, e));
+    if (v.config) RT_TRY(take_config(&s, v.config, silent, &arena, e));
     p.out = v.o.smoke ? NULL : s.out;
     RT_TRY(open_and_run(&s, &v, k, &p, e));
 out:

@@ -2,7 +2,7 @@
  * the comparison when it is resumed all come from it.
  *
  * Owns: names, kinds, defaults, what a setting needs, when it may change, help; values as text, JSON and YAML; the
- * names that TRL and Hugging Face have for them. Knows no model, no data and no device: a setting that was not given
+ * names that other tools have for them. Knows no model, no data and no device: a setting that was not given
  * and has no fixed default ("auto") is resolved when those are known (job/resolve.h), and the record of a run holds the
  * resolved values. Values are typed from here on: text is parsed when it comes in and printed when it is recorded. */
 #ifndef RT_SETTINGS_SETTINGS_H
@@ -221,7 +221,8 @@ void rt_settings_overlay(rt_settings *base, const rt_settings *over);
 /* Whether s gives a setting something to do: a value that is neither its default nor 0, off or empty. */
 bool rt_settings_asks(const rt_settings *s, rt_setting_id id);
 /* Of the settings that were said (by id): RT_USAGE for one that asks for something and lacks what it needs, such as
- * "--control needs --teacher". Defaults are in s. */
+ * "--control needs --teacher"; its default asks too where what it needs has another default and was not said (beta 0.5
+ * without a divergence). Defaults are in s. */
 int rt_settings_check_needs(const rt_settings *s, const bool *said, rt_err *e);
 /* RT_USAGE "--alpha 2 is out of range (0 to 1)" */
 int rt_settings_out_of_range(const rt_settings *s, rt_setting_id id, const char *range, rt_err *e);
@@ -236,29 +237,42 @@ int rt_settings_from_json(rt_settings *s, const json_t *object, rt_arena *a, rt_
 uint32_t rt_settings_diff(const rt_settings *was, const rt_settings *now, rt_setting_bind least, rt_str *out);
 
 /* ---- YAML: the file that a person writes (`--config run.yaml`), and that a run leaves (`resolved.yaml`) ---- */
-enum { RT_YAML_BYTES = 1 << 20, RT_SETTINGS_ALIASES = 64 };
-/* What other tools' names were taken for, in the order of the file. */
-typedef struct rt_settings_alias {
+enum { RT_YAML_BYTES = 1 << 20, RT_SETTINGS_NOTES = 256 };
+/* What other tools' names were taken for, in the order of the file; of settings that were refused, all that is wrong.
+ */
+typedef struct rt_settings_note {
     uint32_t line;
     const char *text; /* "learning_rate -> --lr 5e-05", in the arena */
-} rt_settings_alias;
-typedef struct rt_settings_aliases {
-    rt_settings_alias items[RT_SETTINGS_ALIASES];
+} rt_settings_note;
+typedef struct rt_settings_notes {
+    rt_settings_note items[RT_SETTINGS_NOTES];
     uint32_t count;
-} rt_settings_aliases;
+} rt_settings_notes;
 
-/* text: a file called where, at most RT_YAML_BYTES long. Names are those of the flags, with _ or -, or aliases; used
- * (may be null) says what was made of those. null, ~ and an empty list leave a setting alone. What the file gives is
- * put over s; strings live in a. Nothing is changed on failure. RT_FORMAT: not YAML; RT_INVALID: not settings. Messages
- * begin with "where:line". */
+/* text: a file called where, at most RT_YAML_BYTES long. Names are those of the flags, with _ or -, or aliases; notes
+ * (may be null) say what was made of those. null, ~ and an empty list leave a setting alone. What the file gives is
+ * put over s; strings live in a. Nothing is changed on failure. RT_FORMAT: not YAML; RT_INVALID: not settings, and
+ * notes have every fault, of which e has the first. Messages begin with "where:line". */
 int rt_settings_from_yaml(rt_settings *s, const char *text, size_t len, const char *where, rt_arena *a,
-                          rt_settings_aliases *used, rt_err *e);
+                          rt_settings_notes *notes, rt_err *e);
 /* The same of a file. */
-int rt_settings_from_yaml_file(rt_settings *s, const char *path, rt_arena *a, rt_settings_aliases *used, rt_err *e);
+int rt_settings_from_yaml_file(rt_settings *s, const char *path, rt_arena *a, rt_settings_notes *notes, rt_err *e);
 /* Appends every given setting in the order of the table, each with what it means. rt_settings_from_yaml reads the same
  * settings from it. RT_INVALID for text that is not UTF-8. */
 int rt_settings_to_yaml(const rt_settings *s, rt_str *out, rt_err *e);
-/* The names of other tools, one by one; null after the last. */
+
+/* ---- other tools' names (aliases.h) ---- */
+/* One by one, with _; null after the last. */
 const char *rt_settings_alias_name(uint32_t i);
+/* Words of a command line: a name with its dashes, own or an alias, and its values; an alias that is a switch may have
+ * none. */
+typedef struct rt_setting_word {
+    const char *name;
+    const char *const *value;
+    uint32_t count;
+} rt_setting_word;
+/* The same of words, each name once; RT_USAGE. */
+int rt_settings_from_words(rt_settings *s, const rt_setting_word *words, uint32_t count, rt_arena *a,
+                           rt_settings_notes *notes, rt_err *e);
 
 #endif

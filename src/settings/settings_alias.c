@@ -1,7 +1,8 @@
-/* settings_alias.c - the names that users of TRL and Hugging Face's Trainer know, and what they are here.
+/* settings_alias.c - the rules that make a value of another tool's name one of ours (aliases.h has the names).
  *
- * Owns: the table of names and the rules that make a value of theirs one of ours. A name that asks for something that
- * does not exist here is refused with the reason; one that has no effect here is accepted, and the caller is told. */
+ * Owns: the rules, and which trainer a file was written for, where names mean different things. A name that asks for
+ * something that does not exist here is refused with the reason; one that has no effect here is accepted and noted. */
+#include "settings/aliases.h"
 #include "settings/settings_internal.h"
 
 #include <errno.h>
@@ -12,63 +13,76 @@
 #include <stdlib.h>
 #include <string.h>
 
+typedef enum tool {
+#define X(name, text) TOOL_##name,
+    RT_ALIAS_TOOLS(X)
+#undef X
+} tool;
+
 typedef struct alias alias;
-typedef int (*alias_fn)(rt_yaml_file *f, const rt_yaml_entry *x, const alias *a);
+typedef int (*alias_fn)(rt_setting_source *f, const rt_setting_entry *x, const alias *a);
 struct alias {
     const char *name;
+    tool tool;
     alias_fn fn;
     rt_setting_id id;
-    const char *yes, *no; /* of a switch: what it means; of the others: see the rule */
+    const char *yes, *no; /* see RT_ALIAS_TABLE */
 };
 
 /* ---- telling ---- */
 
-/* One line of the mapping, in the order of the file. */
-static int told(rt_yaml_file *f, const rt_yaml_entry *x, const char *format, ...) __attribute__((format(printf, 3, 4)));
-static int told(rt_yaml_file *f, const rt_yaml_entry *x, const char *format, ...)
+static int told(rt_setting_source *f, const rt_setting_entry *x, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static int told(rt_setting_source *f, const rt_setting_entry *x, const char *format, ...)
 {
     char text[400];
     va_list args;
-    rt_settings_aliases *u = f->used;
-    if (!u || u->count == RT_SETTINGS_ALIASES) return RT_OK;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    const char *copy = rt_arena_strdup(f->arena, text);
-    if (!copy) return rt_no_memory(f->e, f->where);
-    uint32_t at = u->count++;
-    for (; at > 0 && u->items[at - 1].line > x->line; at--) u->items[at] = u->items[at - 1];
-    u->items[at] = (rt_settings_alias){ x->line, copy };
-    return RT_OK;
+    return rt_source_note(f, &f->notes, x->line, text);
 }
 
-static int set_and_tell(rt_yaml_file *f, const rt_yaml_entry *x, rt_setting_id id, const char *text)
+static int set_and_tell(rt_setting_source *f, const rt_setting_entry *x, rt_setting_id id, const char *text)
 {
-    int rc = rt_yaml_set(f, x, id, text);
+    int rc = rt_source_set(f, x, id, text);
     return rc < 0 ? rc : told(f, x, "%s -> %s %s", x->name, rt_setting_table[id].flag, text);
 }
 
-static const rt_yaml_entry *entry_of(const rt_yaml_file *f, const char *name)
+static const rt_setting_entry *entry_of(const rt_setting_source *f, const char *name)
 {
     uint32_t index = rt_alias_find(name);
-    for (const rt_yaml_entry *x = f->first; x; x = x->next)
+    for (const rt_setting_entry *x = f->first; x; x = x->next)
         if (x->id == RT_SETTING_COUNT_ALL && x->alias == index && !x->null) return x;
     return NULL;
 }
 
-static int number(rt_yaml_file *f, const rt_yaml_entry *x, double *out)
+static const rt_setting_entry *either(const rt_setting_source *f, const char *one, const char *two)
+{
+    const rt_setting_entry *x = entry_of(f, one);
+    return x ? x : entry_of(f, two);
+}
+
+static int number(rt_setting_source *f, const rt_setting_entry *x, double *out)
 {
     char *end;
-    *out = strtod(x->value[0], &end);
-    if (*end || end == x->value[0] || !isfinite(*out))
-        return rt_yaml_refuse(f, x->line, "'%s' takes a number, not '%.80s'", x->name, x->value[0]);
+    *out = x->count ? strtod(x->value[0], &end) : 0;
+    if (!x->count || *end || end == x->value[0] || !isfinite(*out))
+        return rt_source_refuse(f, x->line, "'%s' takes a number, not '%.80s'", x->name, x->count ? x->value[0] : "");
     return RT_OK;
+}
+
+/* Whether max_steps is a number of steps, and not off. */
+static bool has_steps(const rt_setting_source *f)
+{
+    const rt_setting_entry *x = entry_of(f, "max_steps");
+    return f->by[RT_SETTING_ID_steps] || (x && x->count && atof(x->value[0]) > 0);
 }
 
 /* ---- rules ---- */
 
 /* The same value under another name. */
-static int same(rt_yaml_file *f, const rt_yaml_entry *x, const alias *a)
+static int same(rt_setting_source *f, const rt_setting_entry *x, const alias *a)
 {
     int rc = RT_OK;
     for (uint32_t i = 0; i < x->count; i++) RT_TRY(set_and_tell(f, x, a->id, x->value[i]));
@@ -76,141 +90,266 @@ out:
     return rc;
 }
 
-static int on_off(rt_yaml_file *f, const rt_yaml_entry *x, const alias *a)
+/* Paths, from the list of a file. */
+static int datasets(rt_setting_source *f, const rt_setting_entry *x, const alias *a)
+{
+    if (!x->count) return rt_source_refuse(f, x->line, "'%s' names no path", x->name);
+    return same(f, x, a);
+}
+
+/* Names with commas between them. */
+static int names(rt_setting_source *f, const rt_setting_entry *x, const alias *a)
+{
+    int rc = RT_OK;
+    for (uint32_t i = 0; i < x->count; i++)
+        for (const char *p = x->value[i]; *p;) {
+            size_t n = strcspn(p, ",");
+            const char *name = rt_arena_printf(f->arena, "%.*s", (int)n, p + strspn(p, " "));
+            if (!name) RT_TRY(rt_no_memory(f->e, "settings"));
+            if (strchr(name, '#'))
+                RT_TRY(rt_source_refuse(f, x->line, "'%s' takes a part of '%.80s'; cut the file, all of it is trained",
+                                        x->name, name));
+            if (*name) RT_TRY(set_and_tell(f, x, a->id, name));
+            p += n + (p[n] != 0);
+        }
+out:
+    return rc;
+}
+
+/* What yes or no means. */
+static int on_off(rt_setting_source *f, const rt_setting_entry *x, const alias *a)
 {
     int yes = rt_setting_switch(x->value[0]);
-    if (yes < 0) return rt_yaml_refuse(f, x->line, "'%s' is true or false, not '%.80s'", x->name, x->value[0]);
+    if (yes < 0) return rt_source_refuse(f, x->line, "'%s' is true or false, not '%.80s'", x->name, x->value[0]);
     const char *text = yes ? a->yes : a->no;
-    int rc = rt_yaml_set(f, x, a->id, text);
+    int rc = rt_source_set(f, x, a->id, text);
     return rc < 0 ? rc : told(f, x, "%s %s -> %s %s", x->name, x->value[0], rt_setting_table[a->id].flag, text);
 }
 
-/* Theirs has no effect here; yes says why. */
-static int no_effect(rt_yaml_file *f, const rt_yaml_entry *x, const alias *a)
-{
-    return told(f, x, "%s -> no setting: %s", x->name, a->yes);
-}
+static int no_effect(rt_setting_source *f, const rt_setting_entry *x, const alias *a);
 
-/* Only the value that asks for nothing is possible: 0, false, none; yes says what the name is. */
-static int must_be_off(rt_yaml_file *f, const rt_yaml_entry *x, const alias *a)
+/* Only the value that asks for nothing is possible: 0, false, none. */
+static int off(rt_setting_source *f, const rt_setting_entry *x, const alias *a)
 {
+    const char *text = x->count == 1 && !x->map ? x->value[0] : "?";
     char *end;
-    double v = strtod(x->value[0], &end);
-    if (rt_setting_switch(x->value[0]) == 0 || (end != x->value[0] && !*end && v == 0))
-        return told(f, x, "%s %s -> no setting: nothing to do", x->name, x->value[0]);
-    return rt_yaml_refuse(f, x->line, "'%s' %s; leave it out, or set it to %s", x->name, a->yes, a->no);
+    double v = strtod(text, &end);
+    if (rt_setting_switch(text) == 0 || strcmp(text, "none") == 0 || (end != text && !*end && v == 0))
+        return told(f, x, "%s %s has no effect: it asks for nothing", x->name, text);
+    return rt_source_refuse(f, x->line, "'%s' %s; leave it out, or set it to %s", x->name, a->yes, a->no);
 }
 
-static int optimizer(rt_yaml_file *f, const rt_yaml_entry *x, const alias *a)
+static int one_of(rt_setting_source *f, const rt_setting_entry *x, const alias *a)
+{
+    const char *text = x->value[0];
+    for (const char *p = a->yes; *p; p += strcspn(p, " "), p += *p == ' ')
+        if (strlen(text) == strcspn(p, " ") && strncmp(p, text, strlen(text)) == 0)
+            return told(f, x, "%s %s has no effect: it is so here", x->name, text);
+    return rt_source_refuse(f, x->line, "'%s' %.40s %s", x->name, text, a->no);
+}
+
+/* Its names were read as names of the file. */
+static int inside(rt_setting_source *f, const rt_setting_entry *x, const alias *a)
 {
     (void)a;
-    if (strncmp(x->value[0], "adamw", 5) == 0)
-        return told(f, x, "%s %s -> no setting: AdamW it is, with moments in f32", x->name, x->value[0]);
-    return rt_yaml_refuse(f, x->line, "'%s' asks for '%.40s', and the optimizer is AdamW; leave it out", x->name,
-                          x->value[0]);
+    return x->map ? RT_OK : rt_source_refuse(f, x->line, "'%s' is a map; give the names in it", x->name);
+}
+
+static int optimizer(rt_setting_source *f, const rt_setting_entry *x, const alias *a)
+{
+    const char *text = x->value[0];
+    (void)a;
+    if (strncmp(text, "adamw", 5) == 0 || strncmp(text, "paged_adamw", 11) == 0)
+        return told(f, x, "%s %s has no effect: AdamW it is, with moments in f32", x->name, text);
+    return rt_source_refuse(f, x->line, "'%s' asks for '%.40s', and the optimizer is AdamW; leave it out", x->name,
+                            text);
 }
 
 /* Without a positive number theirs is off. */
-static int most_steps(rt_yaml_file *f, const rt_yaml_entry *x, const alias *a)
+static int most_steps(rt_setting_source *f, const rt_setting_entry *x, const alias *a)
 {
     double v;
     int rc = number(f, x, &v);
     if (rc < 0) return rc;
-    if (v <= 0) return told(f, x, "%s %s -> no setting: off", x->name, x->value[0]);
+    return v <= 0 ? told(f, x, "%s %s has no effect: it is off", x->name, x->value[0]) : same(f, x, a);
+}
+
+static int epochs(rt_setting_source *f, const rt_setting_entry *x, const alias *a)
+{
+    const rt_setting_entry *steps = entry_of(f, "max_steps");
+    if (steps && has_steps(f)) return told(f, x, "%s has no effect: %s decides", x->name, steps->name);
     return same(f, x, a);
 }
 
 /* A share below 1 is one of the whole run. */
-static int put_share(rt_yaml_file *f, const rt_yaml_entry *x, rt_setting_id id, double share)
+static int put_share(rt_setting_source *f, const rt_setting_entry *x, rt_setting_id id, double share)
 {
     char text[RT_SETTING_DIGITS];
     /* of a hundred, without the digits that 100 * 0.07 has too many */
     rt_share v = { .value = floor(share * 1e12 + 0.5) / 1e10, .percent = true };
-    int rc = rt_yaml_claim(f, x, id);
+    int rc = rt_source_claim(f, x, id);
     if (rc < 0) return rc;
     rt_settings_put_share(&f->settings, id, v);
     return told(f, x, "%s %s -> %s %s", x->name, x->value[0], rt_setting_table[id].flag, rt_share_text(text, v));
 }
 
-static int interval(rt_yaml_file *f, const rt_yaml_entry *x, const alias *a)
+static int interval(rt_setting_source *f, const rt_setting_entry *x, const alias *a)
+{
+    double v;
+    const rt_setting_entry *how = a->id == RT_SETTING_ID_eval_every ? either(f, "eval_strategy", "evaluation_strategy")
+                                  : a->id == RT_SETTING_ID_save_every ? entry_of(f, "save_strategy")
+                                                                      : NULL;
+    if (how && how->count && strcmp(how->value[0], "epoch") == 0)
+        return told(f, x, "%s has no effect: %s decides", x->name, how->name);
+    int rc = number(f, x, &v);
+    if (rc < 0) return rc;
+    if (v <= 0 || (v > 1 && v != floor(v)))
+        return rt_source_refuse(f, x->line, "'%s' is a number of steps, or a share of the run below 1; not '%.40s'",
+                                x->name, x->value[0]);
+    return v < 1 ? put_share(f, x, a->id, v) : same(f, x, a);
+}
+
+static int held_out(rt_setting_source *f, const rt_setting_entry *x, const alias *a)
 {
     double v;
     int rc = number(f, x, &v);
     if (rc < 0) return rc;
-    if (v <= 0 || (v > 1 && v != floor(v)))
-        return rt_yaml_refuse(f, x->line, "'%s' is a number of steps, or a share of the run below 1; not '%.40s'",
-                              x->name, x->value[0]);
-    return v < 1 ? put_share(f, x, a->id, v) : same(f, x, a);
+    if (v == 0) return told(f, x, "%s %s has no effect: some text is always held out", x->name, x->value[0]);
+    return interval(f, x, a);
+}
+
+/* So many times in an epoch, as a share of all epochs. */
+static int in_epochs(rt_setting_source *f, const rt_setting_entry *x, rt_setting_id id, double times)
+{
+    const rt_setting_entry *given = either(f, "num_epochs", "num_train_epochs");
+    double n = 1;
+    if (has_steps(f)) return told(f, x, "%s has no effect: the run is a number of steps", x->name);
+    if (f->settings.given[RT_SETTING_ID_epochs]) n = f->settings.epochs;
+    if (given) {
+        int rc = number(f, given, &n);
+        if (rc < 0) return rc;
+    }
+    if (!(times > 0) || !(n > 0) || times * n < 1)
+        return rt_source_refuse(f, x->line, "'%s' is more than 0 times in an epoch, not '%.40s'", x->name, x->value[0]);
+    return put_share(f, x, id, 1.0 / (times * n));
+}
+
+static int per_epoch(rt_setting_source *f, const rt_setting_entry *x, const alias *a)
+{
+    double v;
+    int rc = number(f, x, &v);
+    return rc < 0 ? rc : in_epochs(f, x, a->id, v);
+}
+
+static int strategy(rt_setting_source *f, const rt_setting_entry *x, const alias *a)
+{
+    const char *text = x->value[0];
+    if (strcmp(text, "epoch") == 0) return in_epochs(f, x, a->id, 1);
+    if (strcmp(text, "steps") != 0 && strcmp(text, "best") != 0 && rt_setting_switch(text) != 0)
+        return rt_source_refuse(f, x->line, "'%s' is no, steps or epoch, not '%.40s'", x->name, text);
+    return told(f, x, "%s %s has no effect: %s is how often, and always at the end", x->name, text,
+                rt_setting_table[a->id].flag);
 }
 
 /* warmup_ratio and warmup_steps: whichever is 0 leaves it to the other. */
-static int warmup(rt_yaml_file *f, const rt_yaml_entry *x, const alias *a)
+static int warmup(rt_setting_source *f, const rt_setting_entry *x, const alias *a)
 {
-    double v, w;
-    const rt_yaml_entry *other = entry_of(f, a->yes);
+    bool ratio = strcmp(a->name, "warmup_ratio") == 0;
+    double v, w = 0;
+    const rt_setting_entry *other = entry_of(f, ratio ? "warmup_steps" : "warmup_ratio");
     int rc = number(f, x, &v);
     if (rc >= 0 && v == 0 && other) rc = number(f, other, &w);
     if (rc < 0) return rc;
     if (v == 0 && other && (w != 0 || other->line < x->line))
-        return told(f, x, "%s %s -> no setting: %s decides", x->name, x->value[0], other->name);
+        return told(f, x, "%s %s has no effect: %s decides", x->name, x->value[0], other->name);
     if (v == 0) {
-        rc = rt_yaml_set(f, x, a->id, "0");
+        rc = rt_source_set(f, x, a->id, "0");
         return rc < 0 ? rc : told(f, x, "%s %s -> --warmup 0", x->name, x->value[0]);
     }
-    if (v < 0 || (strcmp(a->name, "warmup_ratio") == 0 && v > 1) || (v > 1 && v != floor(v)))
-        return rt_yaml_refuse(f, x->line, "'%s' is %s, not '%.40s'", x->name, a->no, x->value[0]);
-    return v < 1 || strcmp(a->name, "warmup_ratio") == 0 ? put_share(f, x, a->id, v) : same(f, x, a);
+    if (v < 0 || (ratio && v > 1) || (v > 1 && v != floor(v)))
+        return rt_source_refuse(f, x->line, "'%s' is %s, not '%.40s'", x->name,
+                                ratio ? "a share from 0 to 1" : "a number of steps, or a share below 1", x->value[0]);
+    return v < 1 || ratio ? put_share(f, x, a->id, v) : same(f, x, a);
 }
 
-/* per_device_train_batch_size x gradient_accumulation_steps */
-static int batch(rt_yaml_file *f, const rt_yaml_entry *x, const alias *a)
+static int whole(rt_setting_source *f, const rt_setting_entry *x, uint64_t *out)
 {
-    const rt_yaml_entry *rows = entry_of(f, "per_device_train_batch_size"),
-                        *times = entry_of(f, "gradient_accumulation_steps");
-    uint64_t value[2], product;
+    const char *text = x->count ? x->value[0] : "";
+    char *end;
+    errno = 0;
+    *out = strtoull(text, &end, 10);
+    if (errno || *end || text[0] < '1' || text[0] > '9')
+        return rt_source_refuse(f, x->line, "'%s' takes a whole number from 1, not '%.40s'", x->name, text);
+    return RT_OK;
+}
+
+/* Rows at a time, and how many times before the optimizer's step. */
+static int batch(rt_setting_source *f, const rt_setting_entry *x, const alias *a)
+{
+    const rt_setting_entry *rows = either(f, "per_device_train_batch_size", "micro_batch_size"),
+                           *times = entry_of(f, "gradient_accumulation_steps");
+    uint64_t n = 0, k = 1, product;
+    int rc = RT_OK;
     (void)a;
-    if (!rows || !times)
-        return rt_yaml_refuse(f, x->line,
-                              "per_device_train_batch_size and gradient_accumulation_steps go together: their product "
-                              "is --batch; give both, or batch and micro_batch");
-    if (x != rows) return RT_OK; /* done once, for both */
-    for (int i = 0; i < 2; i++) {
-        const rt_yaml_entry *y = i ? times : rows;
-        char *end;
-        errno = 0;
-        value[i] = strtoull(y->value[0], &end, 10);
-        if (errno || *end || y->value[0][0] < '1' || y->value[0][0] > '9')
-            return rt_yaml_refuse(f, y->line, "'%s' takes a whole number from 1, not '%.40s'", y->name, y->value[0]);
-    }
-    if (!rt_mul_u64(value[0], value[1], &product))
-        return rt_yaml_refuse(f, x->line, "'%s' times '%s' is too large", rows->name, times->name);
-    int rc = rt_yaml_claim(f, x, RT_SETTING_ID_micro_batch);
-    if (rc >= 0) rc = rt_yaml_claim(f, x, RT_SETTING_ID_batch);
-    if (rc < 0) return rc;
-    RT_SETTINGS_PUT(&f->settings, micro_batch, value[0]);
+    if (!rows)
+        return rt_source_refuse(f, x->line,
+                                "'%s' needs per_device_train_batch_size: their product is --batch; give both, or batch "
+                                "and micro_batch",
+                                x->name);
+    if (x == times) return RT_OK; /* done once, for both */
+    RT_TRY(rt_source_claim(f, x, RT_SETTING_ID_micro_batch));
+    RT_TRY(rt_source_claim(f, x, RT_SETTING_ID_batch));
+    RT_TRY(whole(f, rows, &n));
+    if (times) RT_TRY(whole(f, times, &k));
+    if (!rt_mul_u64(n, k, &product))
+        RT_TRY(rt_source_refuse(f, x->line, "'%s' times '%s' is too large", rows->name, times->name));
+    RT_SETTINGS_PUT(&f->settings, micro_batch, n);
     RT_SETTINGS_PUT(&f->settings, batch, product);
-    return told(f, x, "%s %s, %s %s -> --micro-batch %s --batch %" PRIu64, rows->name, rows->value[0], times->name,
-                times->value[0], rows->value[0], product);
+    RT_TRY(told(f, x, "%s %" PRIu64 ", %s %" PRIu64 " -> --micro-batch %" PRIu64 " --batch %" PRIu64 " (one device)",
+                x->name, n, times ? times->name : "gradient_accumulation_steps", k, n, product));
+out:
+    return rc;
 }
 
 /* One of the two may be missing: then it is what theirs is. */
-static int adam_betas(rt_yaml_file *f, const rt_yaml_entry *x, const alias *a)
+static int adam_betas(rt_setting_source *f, const rt_setting_entry *x, const alias *a)
 {
-    const rt_yaml_entry *one = entry_of(f, "adam_beta1"), *two = entry_of(f, "adam_beta2");
+    const rt_setting_entry *one = entry_of(f, "adam_beta1"), *two = entry_of(f, "adam_beta2");
     const char *b1 = one ? one->value[0] : "0.9", *b2 = two ? two->value[0] : "0.999";
     double v;
     int rc = number(f, x, &v);
     if (rc < 0 || (one && two && x == two)) return rc;
     const char *text = rt_arena_printf(f->arena, "%s,%s", b1, b2);
-    if (!text) return rt_no_memory(f->e, f->where);
-    rc = rt_yaml_set(f, x, a->id, text);
+    if (!text) return rt_no_memory(f->e, "settings");
+    rc = rt_source_set(f, x, a->id, text);
     if (rc < 0) return rc;
     if (one && two) return told(f, x, "%s %s, %s %s -> --betas %s", one->name, b1, two->name, b2, text);
     return told(f, x, "%s %s -> --betas %s (the other as in transformers)", x->name, x->value[0], text);
 }
 
+static int tuning(rt_setting_source *f, const rt_setting_entry *x, const alias *a)
+{
+    const char *text = x->value[0];
+    bool lora = strcmp(text, "lora") == 0 || strcmp(text, "qlora") == 0;
+    if (!lora && strcmp(text, "full") != 0)
+        return rt_source_refuse(f, x->line, "'%s' is lora or full, not '%.40s'; --freeze leaves parameters as they are",
+                                x->name, text);
+    int rc = rt_source_set(f, x, a->id, lora ? "on" : "off");
+    if (rc < 0) return rc;
+    return told(f, x, "%s %s -> %s%s", x->name, text, lora ? "--lora" : "all parameters are trained",
+                *text == 'q' ? "; " RT_STORED : "");
+}
+
+static int all_targets(rt_setting_source *f, const rt_setting_entry *x, const alias *a)
+{
+    int yes = rt_setting_switch(x->value[0]);
+    if (yes < 0) return rt_source_refuse(f, x->line, "'%s' is true or false, not '%.80s'", x->name, x->value[0]);
+    if (!yes) return told(f, x, "%s %s has no effect: it asks for nothing", x->name, x->value[0]);
+    return set_and_tell(f, x, a->id, "all");
+}
+
 /* q_proj, k_proj ... as a list, with commas, or one; all-linear. */
-static int targets(rt_yaml_file *f, const rt_yaml_entry *x, const alias *a)
+static int targets(rt_setting_source *f, const rt_setting_entry *x, const alias *a)
 {
     static const char *const parts[] = { "q", "k", "v", "o", "gate", "up", "down", NULL };
     rt_str list = { 0 };
@@ -226,49 +365,60 @@ static int targets(rt_yaml_file *f, const rt_yaml_entry *x, const alias *a)
                                   (n == strlen(parts[k]) + 5 && strncmp(p + strlen(parts[k]), "_proj", 5) == 0))))
                 k++;
             if (n && !parts[k])
-                RT_TRY(rt_yaml_refuse(f, x->line,
-                                      "'%s' has '%.*s'; adapters go on q_proj, k_proj, v_proj, o_proj, gate_proj, "
-                                      "up_proj and down_proj",
-                                      x->name, n > 40 ? 40 : (int)n, p));
+                RT_TRY(rt_source_refuse(f, x->line,
+                                        "'%s' has '%.*s'; adapters go on q_proj, k_proj, v_proj, o_proj, gate_proj, "
+                                        "up_proj and down_proj",
+                                        x->name, n > 40 ? 40 : (int)n, p));
             if (n) rt_str_printf(&list, "%s%s", list.len ? "," : "", parts[k]);
             p += n + (p[n] != 0);
         }
     const char *text = list.failed ? NULL : rt_arena_strdup(f->arena, list.data ? list.data : "");
-    if (!text) RT_TRY(rt_no_memory(f->e, f->where));
+    if (!text) RT_TRY(rt_no_memory(f->e, "settings"));
     RT_TRY(set_and_tell(f, x, a->id, text));
 out:
     rt_str_free(&list);
     return rc;
 }
 
-/* Theirs end at 0 and `constant` has no warm-up; both are part of what the name means, unless the file says more. */
-static int scheduler(rt_yaml_file *f, const rt_yaml_entry *x, const alias *a)
+/* ms-swift adds cross-entropy to a divergence of weight 1. */
+static int sft_alpha(rt_setting_source *f, const rt_setting_entry *x, const alias *a)
 {
-    static const char *const names[] = {
+    double v;
+    int rc = number(f, x, &v);
+    (void)a;
+    if (rc >= 0) rc = rt_source_set(f, x, RT_SETTING_ID_kd_weight, "1");
+    if (rc >= 0) rc = rt_source_set(f, x, RT_SETTING_ID_ce_weight, x->value[0]);
+    return rc < 0 ? rc : told(f, x, "%s %s -> --kd-weight 1 --ce-weight %s", x->name, x->value[0], x->value[0]);
+}
+
+/* Theirs end at 0 and `constant` has no warm-up; both are part of what the name means, unless the file says more. */
+static int scheduler(rt_setting_source *f, const rt_setting_entry *x, const alias *a)
+{
+    static const char *const theirs[] = {
         "cosine", "linear", "constant", "constant_with_warmup", "cosine_with_min_lr", "warmup_stable_decay", NULL
     };
     static const char *const ours[] = { "cosine", "linear", "constant", "constant", "cosine", "wsd" };
     int k = 0, rc;
-    while (names[k] && strcmp(names[k], x->value[0]) != 0) k++;
-    if (!names[k])
-        return rt_yaml_refuse(f, x->line,
-                              "'%s' is cosine, linear, constant, constant_with_warmup, cosine_with_min_lr or "
-                              "warmup_stable_decay, not '%.40s'",
-                              x->name, x->value[0]);
-    bool floor_given = f->by[RT_SETTING_ID_lr_floor], still = strcmp(names[k], "constant") == 0;
-    const rt_yaml_entry *warm = f->by[RT_SETTING_ID_warmup];
-    if (strcmp(names[k], "cosine_with_min_lr") == 0 && !floor_given)
-        return rt_yaml_refuse(f, x->line,
-                              "'cosine_with_min_lr' needs min_lr_rate: 0.1 or the like, the share of the "
-                              "rate at which it ends, as a name of its own");
+    while (theirs[k] && strcmp(theirs[k], x->value[0]) != 0) k++;
+    if (!theirs[k])
+        return rt_source_refuse(f, x->line,
+                                "'%s' is cosine, linear, constant, constant_with_warmup, cosine_with_min_lr or "
+                                "warmup_stable_decay, not '%.40s'",
+                                x->name, x->value[0]);
+    bool floor_given = f->by[RT_SETTING_ID_lr_floor], still = strcmp(theirs[k], "constant") == 0;
+    const rt_setting_entry *warm = f->by[RT_SETTING_ID_warmup];
+    if (strcmp(theirs[k], "cosine_with_min_lr") == 0 && !floor_given)
+        return rt_source_refuse(f, x->line,
+                                "'cosine_with_min_lr' needs min_lr_rate: 0.1 or the like, the share of the "
+                                "rate at which it ends");
     if (still && warm && f->settings.warmup.value != 0)
-        return rt_yaml_refuse(f, x->line,
-                              "'constant' has no warm-up, and '%s' of line %u asks for one; say constant_with_warmup",
-                              warm->name, warm->line);
+        return rt_source_refuse(f, x->line,
+                                "'constant' has no warm-up, and '%s' of line %u asks for one; say constant_with_warmup",
+                                warm->name, warm->line);
     bool to_zero = !floor_given && strcmp(ours[k], "constant") != 0, cold = still && !warm;
-    RT_TRY(rt_yaml_set(f, x, a->id, ours[k]));
-    if (to_zero) RT_TRY(rt_yaml_set(f, x, RT_SETTING_ID_lr_floor, "0"));
-    if (cold) RT_TRY(rt_yaml_set(f, x, RT_SETTING_ID_warmup, "0"));
+    RT_TRY(rt_source_set(f, x, a->id, ours[k]));
+    if (to_zero) RT_TRY(rt_source_set(f, x, RT_SETTING_ID_lr_floor, "0"));
+    if (cold) RT_TRY(rt_source_set(f, x, RT_SETTING_ID_warmup, "0"));
     RT_TRY(told(f, x, "%s %s -> --schedule %s%s%s", x->name, x->value[0], ours[k], to_zero ? " --lr-floor 0" : "",
                 cold ? " --warmup 0" : ""));
 out:
@@ -277,62 +427,20 @@ out:
 
 /* ---- the table ---- */
 
-#define ON_POLICY "is for text that the student writes itself, and that is not built here"
-#define PRECISION "the device has its own precision; save_dtype is what is written"
-#define ID(name) RT_SETTING_ID_##name
-#define NO_ID RT_SETTING_COUNT_ALL
-
+#define RT_SETTING_ID_none RT_SETTING_COUNT_ALL
 static const alias table[] = {
-    { "model_name_or_path", same, ID(student), NULL, NULL },
-    { "teacher_model_name_or_path", same, ID(teacher), NULL, NULL },
-    { "dataset_name", same, ID(data), NULL, NULL },
-    { "train_file", same, ID(data), NULL, NULL },
-    { "validation_file", same, ID(eval_data), NULL, NULL },
-    { "output_dir", same, ID(out), NULL, NULL },
-    { "learning_rate", same, ID(lr), NULL, NULL },
-    { "lr_scheduler_type", scheduler, ID(schedule), NULL, NULL },
-    { "min_lr_rate", same, ID(lr_floor), NULL, NULL },
-    { "num_decay_steps", same, ID(decay), NULL, NULL },
-    { "warmup_ratio", warmup, ID(warmup), "warmup_steps", "a share from 0 to 1" },
-    { "warmup_steps", warmup, ID(warmup), "warmup_ratio", "a number of steps, or a share below 1" },
-    { "adam_beta1", adam_betas, ID(betas), NULL, NULL },
-    { "adam_beta2", adam_betas, ID(betas), NULL, NULL },
-    { "adam_epsilon", same, ID(eps), NULL, NULL },
-    { "per_device_train_batch_size", batch, NO_ID, NULL, NULL },
-    { "gradient_accumulation_steps", batch, NO_ID, NULL, NULL },
-    { "num_train_epochs", same, ID(epochs), NULL, NULL },
-    { "max_steps", most_steps, ID(steps), NULL, NULL },
-    { "max_length", same, ID(seq_len), NULL, NULL },
-    { "max_seq_length", same, ID(seq_len), NULL, NULL },
-    { "max_seq_len", same, ID(seq_len), NULL, NULL },
-    { "save_steps", interval, ID(save_every), NULL, NULL },
-    { "eval_steps", interval, ID(eval_every), NULL, NULL },
-    { "save_total_limit", same, ID(keep), NULL, NULL },
-    { "load_best_model_at_end", on_off, ID(save), "best", "last" },
-    { "gradient_checkpointing", on_off, ID(recompute), "block", "none" },
-    { "assistant_only_loss", on_off, ID(loss_on), "turns", "all" },
-    { "completion_only_loss", on_off, ID(loss_on), "turns", "all" },
-    { "use_peft", on_off, ID(lora), "on", "off" },
-    { "lora_r", same, ID(lora_rank), NULL, NULL },
-    { "target_modules", targets, ID(lora_targets), NULL, NULL },
-    { "lora_target_modules", targets, ID(lora_targets), NULL, NULL },
-    { "lora_dropout", must_be_off, NO_ID, "is not built: adapters have no dropout", "0" },
-    { "lmbda", must_be_off, NO_ID, ON_POLICY, "0" },
-    { "seq_kd", must_be_off, NO_ID, "is for text that the teacher writes, and that is not built here", "false" },
-    { "optim", optimizer, NO_ID, NULL, NULL },
-    { "bf16", no_effect, NO_ID, PRECISION, NULL },
-    { "fp16", no_effect, NO_ID, PRECISION, NULL },
-    { "torch_dtype", no_effect, NO_ID, PRECISION, NULL },
-    { "logging_steps", no_effect, NO_ID, "every step is in run/metrics.jsonl", NULL },
-    { "report_to", no_effect, NO_ID, "what is reported is always written to the run", NULL },
+#define X(name, tool, rule, setting, yes, no) { #name, TOOL_##tool, rule, RT_SETTING_ID_##setting, yes, no },
+    RT_ALIAS_TABLE(X)
+#undef X
 };
 enum { ALIASES = sizeof table / sizeof *table };
-_Static_assert((int)ALIASES <= (int)RT_SETTINGS_ALIASES, "a file may use every alias");
+_Static_assert((int)ALIASES < (int)RT_SETTINGS_NOTES, "a file may use every alias");
 
 const char *rt_settings_alias_name(uint32_t i) { return i < ALIASES ? table[i].name : NULL; }
 
 uint32_t rt_alias_find(const char *name)
 {
+    while (*name == '-') name++;
     for (uint32_t i = 0; i < ALIASES; i++) {
         const char *a = table[i].name, *b = name;
         while (*a && (*a == *b || (*a == '_' && *b == '-'))) a++, b++;
@@ -341,19 +449,168 @@ uint32_t rt_alias_find(const char *name)
     return RT_ALIAS_NONE;
 }
 
-int rt_alias_apply(rt_yaml_file *f)
+rt_alias_shape rt_alias_shape_of(uint32_t index)
 {
+    alias_fn fn = table[index].fn;
+    if (fn == no_effect || fn == off) return RT_SHAPE_ANY;
+    return fn == inside ? RT_SHAPE_INSIDE : fn == datasets ? RT_SHAPE_DATASETS : RT_SHAPE_PLAIN;
+}
+
+/* All names that have none for one reason are told at the first of them. */
+static int no_effect(rt_setting_source *f, const rt_setting_entry *x, const alias *a)
+{
+    rt_str list = { 0 };
+    uint32_t count = 0;
     int rc = RT_OK;
+    for (const rt_setting_entry *y = f->first; y; y = y->next) {
+        if (y->id != RT_SETTING_COUNT_ALL || y->null || table[y->alias].fn != no_effect) continue;
+        if (strcmp(table[y->alias].yes, a->yes) != 0) continue;
+        if (count == 0 && y != x) return RT_OK;
+        rt_str_printf(&list, "%s%s", count++ ? ", " : "", y->name);
+    }
+    rt_str_printf(&list, " %s no effect: %s", count > 1 ? "have" : "has", a->yes);
+    RT_TRY(list.failed ? rt_no_memory(f->e, "settings") : rt_source_note(f, &f->notes, x->line, list.data));
+out:
+    rt_str_free(&list);
+    return rc;
+}
+
+/* ---- the trainer that a file was written for ---- */
+
+/* What the trainers take where a file is silent, and whether the temperature is the loss's or only the sampler's. None
+ * of them has cross-entropy or the factor of T^2 (TRL gkd_trainer.py, distillation_trainer.py; ms-swift gkd_loss.py).
+ * Their beta is ours: the teacher's share of the mixture, 0 forward KL and 1 reverse KL. */
+typedef struct trainer {
+    const char *lmbda, *beta, *temperature;
+    bool in_loss;
+} trainer;
+static const trainer trainers[] = {
+    [TOOL_GKD] = { "0.5", "0.5", "0.9", false },
+    [TOOL_DISTILLATION] = { "1", "1", "1", true },
+    [TOOL_SWIFT] = { "0.5", "0.5", "0.9", true },
+};
+static const char *const tools[] = {
+#define X(name, text) [TOOL_##name] = (text),
+    RT_ALIAS_TOOLS(X)
+#undef X
+};
+
+/* By its names; *by is the one that says so. */
+static tool tool_of(const rt_setting_source *f, const rt_setting_entry **by)
+{
+    tool t = TOOL_ANY;
+    for (const rt_setting_entry *x = f->first; x; x = x->next)
+        if (x->id == RT_SETTING_COUNT_ALL && table[x->alias].tool > t) t = table[x->alias].tool, *by = x;
+    const rt_setting_entry *teacher = entry_of(f, "teacher_model_name_or_path");
+    bool ours = f->by[RT_SETTING_ID_divergence];
+    if (t == TOOL_ANY && teacher && !ours && (f->by[RT_SETTING_ID_beta] || f->by[RT_SETTING_ID_temperature]))
+        t = TOOL_GKD, *by = teacher;
+    return t;
+}
+
+static int read_beta(rt_setting_source *f, const rt_setting_entry *x, const trainer *t, rt_str *out)
+{
+    const rt_setting_entry *given = f->by[RT_SETTING_ID_beta];
+    int rc = RT_OK;
+    if (f->by[RT_SETTING_ID_divergence]) return RT_OK; /* ours, and so is beta */
+    RT_TRY(rt_source_set(f, x, RT_SETTING_ID_divergence, "jsd"));
+    if (!given) RT_TRY(rt_source_set(f, x, RT_SETTING_ID_beta, t->beta));
+    const char *text = given ? given->value[0] : t->beta;
+    rt_str_printf(out, "beta %s%s -> --divergence jsd --beta %s; ", given ? "" : "is ", text, text);
+out:
+    return rc;
+}
+
+static int read_temperature(rt_setting_source *f, const rt_setting_entry *x, const trainer *t, rt_str *out)
+{
+    const rt_setting_entry *given = f->by[RT_SETTING_ID_temperature];
+    const char *text = given ? given->value[0] : t->temperature;
+    int rc = RT_OK;
+    if (!t->in_loss && given) {
+        rt_settings_forget(&f->settings, RT_SETTING_ID_temperature);
+        f->by[RT_SETTING_ID_temperature] = NULL;
+        rt_str_printf(out, "temperature %s has no effect: it is for sampling there, and the loss is at 1; ", text);
+    }
+    if (!t->in_loss || atof(text) == 1) return RT_OK;
+    if (!given) RT_TRY(rt_source_set(f, x, RT_SETTING_ID_temperature, text));
+    if (!f->by[RT_SETTING_ID_t2]) RT_TRY(rt_source_set(f, x, RT_SETTING_ID_t2, "off"));
+    rt_str_printf(out, "temperature %s%s -> --temperature %s --t2 off; ", given ? "" : "is ", text, text);
+out:
+    return rc;
+}
+
+/* axolotl has names for templates where ours is a file; *idle is what to say of it. */
+static void read_template(rt_setting_source *f, tool from, const char **idle)
+{
+    const rt_setting_entry *x = f->by[RT_SETTING_ID_chat_template];
+    *idle = "";
+    if (from != TOOL_AXOLOTL || !x || strpbrk(x->value[0], "./") || strcmp(x->value[0], "student") == 0 ||
+        strcmp(x->value[0], "teacher") == 0)
+        return;
+    rt_settings_forget(&f->settings, RT_SETTING_ID_chat_template);
+    f->by[RT_SETTING_ID_chat_template] = NULL;
+    *idle = "; chat_template has no effect: " RT_TEMPLATE;
+}
+
+/* lmbda, beta and temperature mean what they mean to the trainer. */
+static int read_as(rt_setting_source *f)
+{
+    const rt_setting_entry *x = f->first;
+    tool from = tool_of(f, &x);
+    const trainer *t = &trainers[from < sizeof trainers / sizeof *trainers ? from : TOOL_ANY];
+    bool distils = t->beta && (from != TOOL_SWIFT || either(f, "teacher_model", "rlhf_type"));
+    rt_str out = { 0 };
+    const char *idle;
+    int rc = RT_OK;
+    if (from == TOOL_ANY) return RT_OK;
+    read_template(f, from, &idle);
+    if (!distils)
+        return told(f, f->first, "read as %s; what it leaves out is as here, not as there%s", tools[from], idle);
+    if (!entry_of(f, "lmbda"))
+        return rt_source_keep(f, x->line,
+                              rt_source_refuse(f, x->line,
+                                               "'%s' says that this is %s, where lmbda is %s unless it is given: the "
+                                               "student writes the text itself, and that is not built here; say %s to "
+                                               "train on the text of the data",
+                                               x->name, tools[from], t->lmbda, f->where ? "lmbda: 0" : "--lmbda 0"));
+    rt_str_printf(&out, "read as %s: ", tools[from]);
+    RT_TRY(read_beta(f, x, t, &out));
+    RT_TRY(read_temperature(f, x, t, &out));
+    if (!f->by[RT_SETTING_ID_alpha] && !f->by[RT_SETTING_ID_kd_weight] && !f->by[RT_SETTING_ID_ce_weight] &&
+        !entry_of(f, "sft_alpha")) {
+        RT_TRY(rt_source_set(f, x, RT_SETTING_ID_alpha, "1"));
+        rt_str_append(&out, "no cross-entropy -> --alpha 1; ");
+    }
+    rt_str_append(&out, "what else it leaves out is as here, not as there");
+    RT_TRY(out.failed ? rt_no_memory(f->e, "settings") : rt_source_note(f, &f->notes, f->first->line, out.data));
+out:
+    rt_str_free(&out);
+    return rc;
+}
+
+static int apply(rt_setting_source *f, const rt_setting_entry *x, const alias *a)
+{
+    alias_fn fn = a->fn;
+    bool lists = fn == targets || fn == names || fn == datasets || fn == no_effect || fn == off ||
+                 (fn == same && rt_setting_table[a->id].kind == RT_SETTING_LIST);
+    if (x->list && !lists) return rt_source_refuse(f, x->line, "'%s' takes one value, not a list", x->name);
+    if (x->bare && fn != on_off && fn != off && fn != no_effect && fn != all_targets)
+        return rt_source_refuse(f, x->line, "%s needs a value", x->name);
+    if (x->map && rt_alias_shape_of(x->alias) == RT_SHAPE_PLAIN) return RT_OK; /* refused already */
+    return fn(f, x, a);
+}
+
+int rt_alias_apply(rt_setting_source *f)
+{
+    int rc;
+    RT_TRY(read_as(f));
     /* The schedule last: what it sets besides depends on what the others gave. */
     for (int last = 0; last < 2; last++)
-        for (const rt_yaml_entry *x = f->first; x; x = x->next) {
+        for (const rt_setting_entry *x = f->first; x; x = x->next) {
             if (x->id != RT_SETTING_COUNT_ALL || x->null) continue;
             const alias *a = &table[x->alias];
             if ((a->fn == scheduler) != (last == 1)) continue;
-            bool lists = a->fn == targets || a->fn == no_effect ||
-                         (a->fn == same && rt_setting_table[a->id].kind == RT_SETTING_LIST);
-            if (x->list && !lists) RT_TRY(rt_yaml_refuse(f, x->line, "'%s' takes one value, not a list", x->name));
-            RT_TRY(a->fn(f, x, a));
+            RT_TRY(rt_source_keep(f, x->line, apply(f, x, a)));
         }
 out:
     return rc;

@@ -1,5 +1,5 @@
-/* settings_internal.h - what the files of this room share: numbers as text (settings.c), an open YAML file
- * (settings_yaml.c) and other tools' names in it (settings_alias.c). */
+/* settings_internal.h - what the files of this room share: numbers as text (settings.c), settings by name from a file
+ * or a command line (settings_source.c), and other tools' names among them (settings_alias.c). */
 #ifndef RT_SETTINGS_SETTINGS_INTERNAL_H
 #define RT_SETTINGS_SETTINGS_INTERNAL_H
 
@@ -12,43 +12,63 @@ const char *rt_setting_digits(char *buf, double v);
 const char *rt_share_text(char *buf, rt_share s); /* "12", "5%" */
 void rt_settings_put_share(rt_settings *s, rt_setting_id id, rt_share v);
 
-/* ---- settings_yaml.c ---- */
+/* ---- settings_source.c ---- */
 
-/* A name of the file with its values. */
-typedef struct rt_yaml_entry {
-    const char *name; /* as the file has it */
+/* A name with its values. */
+typedef struct rt_setting_entry {
+    const char *name; /* as it was given */
     uint32_t line;
     rt_setting_id id;                    /* RT_SETTING_COUNT_ALL: an alias */
     uint32_t alias;                      /* its index */
     bool list;                           /* in brackets or with dashes */
     bool null;                           /* says nothing */
+    bool bare;                           /* a flag without a value: yes */
+    bool map;                            /* a map, whose names were read or skipped */
     const char *value[RT_SETTING_WORDS]; /* terminated */
     uint32_t count;
-    struct rt_yaml_entry *next;
-} rt_yaml_entry;
+    struct rt_setting_entry *next;
+} rt_setting_entry;
 
-typedef struct rt_yaml_file {
-    const char *where;
+/* A file, or a command line, that is being read. */
+typedef struct rt_setting_source {
+    const char *where; /* null: a command line */
     rt_arena *arena;
     rt_settings settings;
-    rt_yaml_entry *first, *last;
-    const rt_yaml_entry *by[RT_SETTING_COUNT_ALL]; /* which entry gave a setting */
-    rt_settings_aliases *used;                     /* null: nobody asks */
+    rt_setting_entry *first, *last;
+    const rt_setting_entry *by[RT_SETTING_COUNT_ALL]; /* which entry gave a setting */
+    rt_settings_notes notes, faults;
     rt_err *e;
-} rt_yaml_file;
+} rt_setting_source;
 
-/* RT_INVALID with file and line before the message. */
-int rt_yaml_refuse(const rt_yaml_file *f, uint32_t line, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* A new entry at the end. A name that is not known is kept as a fault, and *out null. */
+int rt_source_add(rt_setting_source *f, const char *name, uint32_t line, rt_setting_entry **out);
+/* The status of what cannot be taken, with file and line before the message. */
+int rt_source_refuse(const rt_setting_source *f, uint32_t line, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* rc of an entry: what was refused is kept, so that the others are read too. */
+int rt_source_keep(rt_setting_source *f, uint32_t line, int rc);
+/* Into notes by line. */
+int rt_source_note(rt_setting_source *f, rt_settings_notes *to, uint32_t line, const char *text);
 /* An entry is about to give a setting; refused when another one has. */
-int rt_yaml_claim(rt_yaml_file *f, const rt_yaml_entry *x, rt_setting_id id);
+int rt_source_claim(rt_setting_source *f, const rt_setting_entry *x, rt_setting_id id);
 /* The same, and gives it. */
-int rt_yaml_set(rt_yaml_file *f, const rt_yaml_entry *x, rt_setting_id id, const char *text);
+int rt_source_set(rt_setting_source *f, const rt_setting_entry *x, rt_setting_id id, const char *text);
+/* All entries, when there are no more, over s. */
+int rt_source_apply(rt_setting_source *f, rt_settings *s, rt_settings_notes *notes);
 
 /* ---- settings_alias.c ---- */
 enum { RT_ALIAS_NONE = UINT32_MAX };
 /* The index of an alias by name, with _ or -. */
 uint32_t rt_alias_find(const char *name);
-/* All aliases of the file, after its own names. */
-int rt_alias_apply(rt_yaml_file *f);
+/* What the value of an alias may be when it is a map. */
+typedef enum rt_alias_shape {
+    RT_SHAPE_PLAIN,    /* no map */
+    RT_SHAPE_ANY,      /* it is not looked at */
+    RT_SHAPE_INSIDE,   /* names of the file */
+    RT_SHAPE_DATASETS, /* a list of maps with paths */
+} rt_alias_shape;
+rt_alias_shape rt_alias_shape_of(uint32_t index);
+/* All aliases, after the own names. */
+int rt_alias_apply(rt_setting_source *f);
 
 #endif

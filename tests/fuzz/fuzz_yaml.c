@@ -23,7 +23,7 @@ static void require_error(int rc, const rt_err *e)
 static void use(const rt_settings *s)
 {
     rt_settings back = { 0 };
-    rt_settings_aliases used;
+    rt_settings_notes used;
     rt_err e = { 0 };
     rt_arena a = { 0 };
     rt_str one = { 0 }, two = { 0 }, diff = { 0 };
@@ -44,17 +44,17 @@ static void use(const rt_settings *s)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     rt_settings s = { 0 };
-    rt_settings_aliases used;
+    rt_settings_notes used;
     rt_err e = { 0 };
     rt_arena a = { 0 };
     int rc = rt_settings_from_yaml(&s, (const char *)data, size, "fuzz.yaml", &a, &used, &e);
     if (rc < 0) {
         require_error(rc, &e);
-        require(used.count == 0);
+        require(rc == RT_INVALID || used.count == 0);
     } else {
-        for (uint32_t i = 0; i < used.count; i++) require(used.items[i].line >= 1 && used.items[i].text[0]);
         use(&s);
     }
+    for (uint32_t i = 0; i < used.count; i++) require(used.items[i].line >= 1 && used.items[i].text[0]);
     rt_arena_free(&a);
     return 0;
 }

@@ -6,7 +6,7 @@
 #include "settings/settings.h"
 
 static rt_arena arena;
-static rt_settings_aliases used;
+static rt_settings_notes used;
 
 static int parse(const char *text, rt_settings *s, rt_err *e)
 {
@@ -31,7 +31,20 @@ static void bad(const char *text, int status, const char *words)
     if (rc != status || e.status != status) fail_msg("status %d (%s) of:\n%s", rc, e.text, text);
     assert_says(&e, words);
     for (int i = 0; i < RT_SETTING_COUNT_ALL; i++) assert_false(s.given[i]); /* all or nothing */
-    assert_int_equal(used.count, 0);
+    /* of everything that is wrong, the error has the first */
+    if (used.count) assert_memory_equal(e.text, used.items[0].text, strlen(used.items[0].text));
+}
+
+/* Everything that is wrong with a file. */
+static void all_bad(const char *text, const char *lines)
+{
+    rt_settings s;
+    rt_err e;
+    rt_str all = { 0 };
+    assert_int_equal(parse(text, &s, &e), RT_INVALID);
+    for (uint32_t i = 0; i < used.count; i++) rt_str_printf(&all, "%s%s", i ? "\n" : "", used.items[i].text);
+    assert_string_equal(all.data ? all.data : "", lines);
+    rt_str_free(&all);
 }
 
 /* The mapping of the file, line after line. */
@@ -231,25 +244,138 @@ static void test_mapping_is_told(void **state)
     assert_int_equal(used.items[0].line, 1);
     assert_int_equal(used.items[1].line, 2);
     mapped("per_device_train_batch_size: 2\nseed: 1\ngradient_accumulation_steps: 3\n",
-           "per_device_train_batch_size 2, gradient_accumulation_steps 3 -> --micro-batch 2 --batch 6");
+           "per_device_train_batch_size 2, gradient_accumulation_steps 3 -> --micro-batch 2 --batch 6 (one device)");
     mapped("dataset_name: [a, b]\n", "dataset_name -> --data a\ndataset_name -> --data b");
-    mapped("max_steps: -1\n", "max_steps -1 -> no setting: off");
+    mapped("max_steps: -1\n", "max_steps -1 has no effect: it is off");
     mapped("adam-beta2: 0.98\n", "adam-beta2 0.98 -> --betas 0.9,0.98 (the other as in transformers)");
     mapped("adam_beta2: 0.98\nadam_beta1: 0.7\n", "adam_beta1 0.7, adam_beta2 0.98 -> --betas 0.7,0.98");
     mapped("warmup_ratio: 0.03\n", "warmup_ratio 0.03 -> --warmup 3%");
     mapped("warmup_steps: 100\nwarmup_ratio: 0.0\n", "warmup_steps -> --warmup 100\n"
-                                                     "warmup_ratio 0.0 -> no setting: warmup_steps decides");
-    mapped("warmup_steps: 0\nwarmup_ratio: 0.1\n", "warmup_steps 0 -> no setting: warmup_ratio decides\n"
+                                                     "warmup_ratio 0.0 has no effect: warmup_steps decides");
+    mapped("warmup_steps: 0\nwarmup_ratio: 0.1\n", "warmup_steps 0 has no effect: warmup_ratio decides\n"
                                                    "warmup_ratio 0.1 -> --warmup 10%");
     mapped("warmup_steps: 0\nwarmup_ratio: 0\n", "warmup_steps 0 -> --warmup 0\n"
-                                                 "warmup_ratio 0 -> no setting: warmup_steps decides");
+                                                 "warmup_ratio 0 has no effect: warmup_steps decides");
     mapped("warmup_steps: 0.05\n", "warmup_steps 0.05 -> --warmup 5%");
-    mapped("lmbda: 0.0\nseq_kd: false\n", "lmbda 0.0 -> no setting: nothing to do\n"
-                                          "seq_kd false -> no setting: nothing to do");
     mapped("target_modules: all-linear\n", "target_modules -> --lora-targets all");
     mapped("target_modules: q_proj,v\n", "target_modules -> --lora-targets q,v");
-    mapped("bf16: true\n", "bf16 -> no setting: the device has its own precision; save_dtype is what is written");
+    mapped("bf16: true\n", "bf16 has no effect: the device has its own precision; save_dtype is what is written");
     mapped("learning_rate: ~\n", "");
+    mapped("per_device_train_batch_size: 4\n",
+           "per_device_train_batch_size 4, gradient_accumulation_steps 1 -> --micro-batch 4 --batch 4 (one device)");
+    mapped("num_train_epochs: 3\nmax_steps: 7\n", "num_train_epochs has no effect: max_steps decides\n"
+                                                  "max_steps -> --steps 7");
+    mapped("save_steps: 500\nsave_strategy: epoch\nnum_train_epochs: 4\n",
+           "save_steps has no effect: save_strategy decides\nsave_strategy epoch -> --save-every 25%\n"
+           "num_train_epochs -> --epochs 4");
+    mapped("bf16: true\nseed: 1\ntf32: false\nlora_dropout: 0.05\n",
+           "bf16, tf32 have no effect: the device has its own precision; save_dtype is what is written\n"
+           "lora_dropout has no effect: adapters have no dropout here");
+    mapped("evals_per_epoch: 4\nnum_epochs: 2\n",
+           "read as an axolotl file; what it leaves out is as here, not as there\n"
+           "evals_per_epoch 4 -> --eval-every 12.5%\nnum_epochs -> --epochs 2");
+    mapped("dataset: a.jsonl, b.jsonl\n", "dataset -> --data a.jsonl\ndataset -> --data b.jsonl");
+    mapped("lr_scheduler_kwargs:\n  min_lr_rate: 0.2\nlr_scheduler_type: cosine_with_min_lr\n",
+           "min_lr_rate -> --lr-floor 0.2\nlr_scheduler_type cosine_with_min_lr -> --schedule cosine");
+}
+
+/* beta and temperature are what they are to the trainer that the file is for. */
+static void test_trainers(void **state)
+{
+    (void)state;
+    mapped("beta: 0.3\ntemperature: 0.9\nlmbda: 0\n",
+           "read as a TRL GKD file: beta 0.3 -> --divergence jsd --beta 0.3; temperature 0.9 has no effect: it is for "
+           "sampling there, and the loss is at 1; no cross-entropy -> --alpha 1; what else it leaves out is as here, "
+           "not as there\nlmbda 0 has no effect: it asks for nothing");
+    rt_settings s = good("beta: 0.3\ntemperature: 0.9\nlmbda: 0\n");
+    assert_string_equal(s.divergence, "jsd");
+    assert_true(s.beta == 0.3 && s.alpha == 1.0 && !s.given[RT_SETTING_ID_temperature]);
+    s = good("lmbda: 0\nmax_new_tokens: 128\n"); /* their default */
+    assert_true(s.beta == 0.5 && s.given[RT_SETTING_ID_beta]);
+    s = good("lmbda: 0\nloss_top_k: 0\n");
+    assert_true(s.beta == 1.0 && !s.given[RT_SETTING_ID_temperature]);
+    s = good("lmbda: 0\nloss_top_k: 0\ntemperature: 2\nce_weight: 0.5\n");
+    assert_true(s.temperature == 2.0 && !s.given[RT_SETTING_ID_alpha]);
+    assert_string_equal(s.t2, "off");
+    s = good("rlhf_type: gkd\nlmbda: 0\nsft_alpha: 0.2\n");
+    assert_true(s.temperature == 0.9 && s.beta == 0.5 && s.kd_weight == 1.0 && s.ce_weight == 0.2);
+    s = good("teacher_model_name_or_path: t\nbeta: 0.1\nlmbda: 0\n");
+    assert_string_equal(s.divergence, "jsd");
+    /* a divergence of ours is ours, and a file that says nothing of the loss has ours */
+    s = good("teacher_model_name_or_path: t\ndivergence: tv\ntemperature: 2\n");
+    assert_true(s.temperature == 2.0);
+    s = good("teacher_model_name_or_path: t\n");
+    assert_false(s.given[RT_SETTING_ID_divergence]);
+    /* their default is another algorithm */
+    bad("teacher_model_name_or_path: t\nbeta: 0.5\n", RT_INVALID, "run.yaml:1: |a TRL GKD file|lmbda is 0.5|lmbda: 0");
+    bad("loss_top_k: 0\n", RT_INVALID, "a TRL Distillation file|lmbda is 1");
+    bad("teacher_model: t\n", RT_INVALID, "an ms-swift file|lmbda is 0.5");
+    bad("lmbda: 0\nloss_top_k: 1\n", RT_INVALID, "run.yaml:2: |'loss_top_k'|all that are shared");
+    bad("rlhf_type: dpo\nlmbda: 0\n", RT_INVALID, "'rlhf_type' dpo asks for another algorithm");
+}
+
+static void test_all_faults(void **state)
+{
+    (void)state;
+    all_bad("studnet: s\nlr: fast\nunheard_of: {a: [1, {b: 2}]}\noptim: sgd\nlr: 2\ndata: {a: 1}\nbatch: 4\n",
+            "run.yaml:1: 'studnet' is not a setting; did you mean student?\n"
+            "run.yaml:2: --lr takes a number, not 'fast'\n"
+            "run.yaml:3: 'unheard_of' is not a setting; retort distill --help lists them\n"
+            "run.yaml:4: 'optim' asks for 'sgd', and the optimizer is AdamW; leave it out\n"
+            "run.yaml:5: 'lr' is given already on line 2; leave one out\n"
+            "run.yaml:6: 'data' holds a map; settings are plain: one name and its value on each line");
+    bad("studnet: s\nlr: fast\n", RT_INVALID, "run.yaml:1: |(and 1 more)");
+}
+
+static void test_datasets(void **state)
+{
+    (void)state;
+    rt_settings s = good("datasets:\n  - path: a.jsonl\n    type: alpaca\n  - path: b.jsonl\n    split: train\n"
+                         "    roles: {assistant: [gpt]}\n  - c.jsonl\n");
+    assert_int_equal(s.data.count, 3);
+    assert_string_equal(s.data.text[1], "b.jsonl");
+    s = good("base_model: m\nchat_template: llama3\n"); /* a name of axolotl's */
+    assert_false(s.given[RT_SETTING_ID_chat_template]);
+    s = good("base_model: m\nchat_template: my.jinja\n");
+    assert_string_equal(s.chat_template, "my.jinja");
+    bad("datasets:\n  - path: a\n    split: test\n", RT_INVALID, "run.yaml:3: |split test");
+    bad("datasets:\n  - path: a\n    shards: 4\n", RT_INVALID, "run.yaml:3: |'shards'");
+    bad("datasets:\n  - path: a\n    type: {field: x}\n", RT_INVALID, "run.yaml:3: |'type'");
+    bad("datasets:\n  - type: alpaca\n", RT_INVALID, "'datasets' names no path");
+    bad("datasets: {path: a}\n", RT_INVALID, "'datasets' holds a map");
+    bad("dataset: a#500\n", RT_INVALID, "'a#500'|cut the file");
+}
+
+/* ---- words of a command line ---- */
+
+static int parse_words(rt_settings *s, rt_err *e, uint32_t count, const rt_setting_word *words)
+{
+    *s = (rt_settings){ 0 };
+    *e = (rt_err){ 0 };
+    return rt_settings_from_words(s, words, count, &arena, &used, e);
+}
+
+static void test_words(void **state)
+{
+    (void)state;
+    static const char *const rate[] = { "1e-4" }, *const parts[] = { "q_proj", "v_proj" };
+    rt_settings s;
+    rt_err e;
+    const rt_setting_word good_words[] = { { "--learning_rate", rate, 1 },
+                                           { "--lora_target_modules", parts, 2 },
+                                           { "--use_peft", NULL, 0 } };
+    assert_int_equal(parse_words(&s, &e, 3, good_words), RT_OK);
+    assert_true(s.lr == 1e-4 && s.lora);
+    assert_string_equal(s.lora_targets, "q,v");
+    assert_string_equal(used.items[0].text, "--learning_rate -> --lr 1e-4");
+    const rt_setting_word both[] = { { "--lr", rate, 1 }, { "--learning-rate", rate, 1 } };
+    assert_int_equal(parse_words(&s, &e, 2, both), RT_USAGE);
+    assert_string_equal(e.text, "'--learning-rate' and '--lr' both say --lr; leave one out");
+    const rt_setting_word bare[] = { { "--output_dir", NULL, 0 } };
+    assert_int_equal(parse_words(&s, &e, 1, bare), RT_USAGE);
+    assert_string_equal(e.text, "--output_dir needs a value");
+    const rt_setting_word many[] = { { "--learning_rate", parts, 2 } };
+    assert_int_equal(parse_words(&s, &e, 1, many), RT_USAGE);
 }
 
 static void test_schedules(void **state)
@@ -283,10 +409,8 @@ static void test_refused_aliases(void **state)
 {
     (void)state;
     bad("lmbda: 0.5\n", RT_INVALID, "run.yaml:1: |'lmbda'|not built|set it to 0");
-    bad("seq_kd: true\n", RT_INVALID, "run.yaml:1: |'seq_kd'|not built");
-    bad("lora_dropout: 0.05\n", RT_INVALID, "'lora_dropout'|no dropout");
+    bad("seq_kd: true\nlmbda: 0\n", RT_INVALID, "run.yaml:1: |'seq_kd'|not built");
     bad("optim: sgd\n", RT_INVALID, "'sgd'|AdamW");
-    bad("per_device_train_batch_size: 4\n", RT_INVALID, "run.yaml:1: |gradient_accumulation_steps|both");
     bad("gradient_accumulation_steps: 4\n", RT_INVALID, "per_device_train_batch_size|both");
     bad("per_device_train_batch_size: 0\ngradient_accumulation_steps: 4\n", RT_INVALID, "run.yaml:1: |'0'");
     bad("per_device_train_batch_size: 4\ngradient_accumulation_steps: x\n", RT_INVALID, "run.yaml:2: |'x'");
@@ -312,24 +436,24 @@ static void test_every_alias(void **state)
     (void)state;
     uint32_t n = 0;
     for (const char *name; (name = rt_settings_alias_name(n)); n++) {
-        static const char *const tries[] = { "4", "0.5", "true", "0", "cosine", "q_proj", "adamw_torch" };
+        static const char *const tries[] = {
+            "4",     "0.5",  "true",        "0",         "cosine", "q_proj", "adamw_torch",       "lora", "sft", "gkd",
+            "train", "main", "[{path: a}]", "CAUSAL_LM", "none",   "epoch",  "{min_lr_rate: 0.1}"
+        };
+        static const char *const more[] = { "", "per_device_train_batch_size: 1\n" };
         bool any = false;
         assert_int_equal(rt_setting_find(name), RT_SETTING_COUNT_ALL);
-        for (size_t i = 0; i < sizeof tries / sizeof *tries && !any; i++) {
+        for (size_t i = 0; i < sizeof tries / sizeof *tries * 2 && !any; i++) {
             char text[300];
             rt_settings s;
             rt_err e;
-            bool batch = strcmp(name, "per_device_train_batch_size") == 0;
-            bool times = strcmp(name, "gradient_accumulation_steps") == 0;
-            snprintf(text, sizeof text, "%s: %s\n%s", name, tries[i],
-                     batch   ? "gradient_accumulation_steps: 1\n"
-                     : times ? "per_device_train_batch_size: 1\n"
-                             : "");
-            any = parse(text, &s, &e) == RT_OK && used.count == 1;
+            snprintf(text, sizeof text, "%s: %s\n%s%s", name, tries[i / 2], more[i % 2],
+                     strcmp(name, "lmbda") == 0 ? "" : "lmbda: 0\n");
+            any = parse(text, &s, &e) == RT_OK && used.count >= 1;
         }
         if (!any) fail_msg("%s takes nothing", name);
     }
-    assert_true(n >= 20 && n <= RT_SETTINGS_ALIASES);
+    assert_true(n >= 150 && n < RT_SETTINGS_NOTES);
 }
 
 /* ---- writing ---- */
@@ -543,7 +667,7 @@ static int read_yaml(void *ctx, rt_err *e)
 {
     rt_settings s = { 0 };
     rt_arena a = { 0 };
-    rt_settings_aliases u;
+    rt_settings_notes u;
     int rc = rt_settings_from_yaml(&s, ctx, strlen(ctx), "run.yaml", &a, &u, e);
     rt_arena_free(&a);
     return rc;
@@ -587,6 +711,10 @@ int main(void)
         cmocka_unit_test_teardown(test_not_yaml, drop_arena),
         cmocka_unit_test_teardown(test_aliases, drop_arena),
         cmocka_unit_test_teardown(test_mapping_is_told, drop_arena),
+        cmocka_unit_test_teardown(test_trainers, drop_arena),
+        cmocka_unit_test_teardown(test_all_faults, drop_arena),
+        cmocka_unit_test_teardown(test_datasets, drop_arena),
+        cmocka_unit_test_teardown(test_words, drop_arena),
         cmocka_unit_test_teardown(test_schedules, drop_arena),
         cmocka_unit_test_teardown(test_refused_aliases, drop_arena),
         cmocka_unit_test_teardown(test_every_alias, drop_arena),

@@ -1,0 +1,165 @@
+/* settings_source.c - settings by name, whether a file or a command line has them: names are found, each gives its
+ * setting once, and everything that is wrong is kept, so that it can be said at once. */
+#include "settings/settings_internal.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static int status_of(const rt_setting_source *f) { return f->where ? RT_INVALID : RT_USAGE; }
+
+int rt_source_refuse(const rt_setting_source *f, uint32_t line, const char *format, ...)
+{
+    char text[400];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (!f->where) return rt_fail(f->e, RT_USAGE, "%s", text);
+    return rt_fail(f->e, RT_INVALID, "%s:%u: %s", f->where, line, text);
+}
+
+int rt_source_note(rt_setting_source *f, rt_settings_notes *to, uint32_t line, const char *text)
+{
+    if (to->count == RT_SETTINGS_NOTES) return RT_OK;
+    const char *copy = rt_arena_strdup(f->arena, text);
+    if (!copy) return rt_no_memory(f->e, "settings");
+    uint32_t at = to->count++;
+    for (; at > 0 && to->items[at - 1].line > line; at--) to->items[at] = to->items[at - 1];
+    to->items[at] = (rt_settings_note){ line, copy };
+    return RT_OK;
+}
+
+int rt_source_keep(rt_setting_source *f, uint32_t line, int rc)
+{
+    if (rc != status_of(f) || f->faults.count == RT_SETTINGS_NOTES) return rc; /* nothing like settings: enough */
+    rc = rt_source_note(f, &f->faults, line, f->e->text);
+    if (rc >= 0) *f->e = (rt_err){ 0 };
+    return rc;
+}
+
+/* ---- names ---- */
+
+static int unknown_name(const rt_setting_source *f, const char *name, uint32_t line)
+{
+    const char *names[RT_SETTING_COUNT_ALL + RT_SETTINGS_NOTES + 1] = { 0 };
+    char plain[80];
+    uint32_t n = 0;
+    size_t len = 0;
+    for (const char *p = name; *p; p++) {
+        if (len == 0 && *p == '-') continue; /* of "--lr" */
+        if (len + 1 < sizeof plain) plain[len++] = *p == '-' ? '_' : *p;
+    }
+    plain[len] = 0;
+    for (int i = 0; i < RT_SETTING_COUNT_ALL; i++) names[n++] = rt_setting_table[i].field;
+    for (uint32_t i = 0; rt_settings_alias_name(i); i++) names[n++] = rt_settings_alias_name(i);
+    const char *near = rt_nearest(plain, names);
+    return rt_source_refuse(f, line, "'%.60s' is not a setting%s%s%s", name, near ? "; did you mean " : "",
+                            near ? near : "", near ? "?" : "; retort distill --help lists them");
+}
+
+int rt_source_add(rt_setting_source *f, const char *name, uint32_t line, rt_setting_entry **out)
+{
+    rt_setting_id id = rt_setting_find(name);
+    uint32_t alias = id == RT_SETTING_COUNT_ALL ? rt_alias_find(name) : RT_ALIAS_NONE;
+    *out = NULL;
+    if (id == RT_SETTING_COUNT_ALL && alias == RT_ALIAS_NONE)
+        return rt_source_keep(f, line, unknown_name(f, name, line));
+    for (const rt_setting_entry *y = f->first; y; y = y->next)
+        if (y->id == id && y->alias == alias)
+            return rt_source_keep(
+                f, line, rt_source_refuse(f, line, "'%s' is given already on line %u; leave one out", name, y->line));
+    rt_setting_entry *x = rt_arena_alloc(f->arena, sizeof *x);
+    if (!x) return rt_no_memory(f->e, "settings");
+    *x = (rt_setting_entry){ .name = name, .line = line, .id = id, .alias = alias };
+    if (f->last)
+        f->last->next = x;
+    else
+        f->first = x;
+    f->last = *out = x;
+    return RT_OK;
+}
+
+/* ---- setting ---- */
+
+int rt_source_claim(rt_setting_source *f, const rt_setting_entry *x, rt_setting_id id)
+{
+    const rt_setting_entry *other = f->by[id];
+    char line[32] = "";
+    if (!other || other == x) {
+        f->by[id] = x;
+        return RT_OK;
+    }
+    if (f->where) snprintf(line, sizeof line, " of line %u", other->line);
+    return rt_source_refuse(f, x->line, "'%s' and '%s'%s both say %s; leave one out", x->name, other->name, line,
+                            rt_setting_table[id].flag);
+}
+
+int rt_source_set(rt_setting_source *f, const rt_setting_entry *x, rt_setting_id id, const char *text)
+{
+    const char *metavar = rt_setting_table[id].metavar;
+    /* YAML's other words for on and off, where the setting is text. */
+    int yes = f->where && metavar && strcmp(metavar, "on|off") == 0 ? rt_setting_switch(text) : -1;
+    int rc = rt_source_claim(f, x, id);
+    if (rc < 0) return rc;
+    rc = rt_settings_set(&f->settings, id, yes < 0 ? text : yes ? "on" : "off", f->e);
+    if (rc >= 0 || !f->where) return rc;
+    rt_err_context(f->e, "%s:%u", f->where, x->line);
+    f->e->status = RT_INVALID;
+    return RT_INVALID;
+}
+
+static int set_own(rt_setting_source *f, const rt_setting_entry *x)
+{
+    int rc = RT_OK;
+    if (x->list && rt_setting_table[x->id].kind != RT_SETTING_LIST)
+        return rt_source_refuse(f, x->line, "'%s' takes one value, not a list", x->name);
+    for (uint32_t i = 0; i < x->count; i++) RT_TRY(rt_source_set(f, x, x->id, x->value[i]));
+out:
+    return rc;
+}
+
+int rt_source_apply(rt_setting_source *f, rt_settings *s, rt_settings_notes *notes)
+{
+    int rc = RT_OK;
+    for (const rt_setting_entry *x = f->first; x; x = x->next)
+        if (x->id != RT_SETTING_COUNT_ALL && !x->null && !x->map) RT_TRY(rt_source_keep(f, x->line, set_own(f, x)));
+    RT_TRY(rt_alias_apply(f));
+    const rt_settings_notes *bad = &f->faults;
+    if (notes) *notes = bad->count ? *bad : f->notes;
+    if (bad->count > 1)
+        rc = rt_fail(f->e, status_of(f), "%s (and %u more)", bad->items[0].text, bad->count - 1);
+    else if (bad->count)
+        rc = rt_fail(f->e, status_of(f), "%s", bad->items[0].text);
+    else
+        rt_settings_overlay(s, &f->settings);
+out:
+    return rc;
+}
+
+/* ---- a command line ---- */
+
+int rt_settings_from_words(rt_settings *s, const rt_setting_word *words, uint32_t count, rt_arena *a,
+                           rt_settings_notes *notes, rt_err *e)
+{
+    int rc;
+    rt_err own = { 0 };
+    rt_setting_source f = { .arena = a, .e = e ? e : &own };
+    if (notes) notes->count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const rt_setting_word *w = &words[i];
+        rt_setting_entry *x;
+        RT_TRY(rt_source_add(&f, w->name, i + 1, &x));
+        if (!x) continue;
+        if (w->count > RT_SETTING_WORDS)
+            RT_TRY(rt_fail(f.e, RT_USAGE, "%s has more than %d values", w->name, RT_SETTING_WORDS));
+        x->bare = w->count == 0;
+        x->list = w->count > 1;
+        x->count = x->bare ? 1 : w->count;
+        x->value[0] = "true";
+        for (uint32_t k = 0; k < w->count; k++) x->value[k] = w->value[k];
+    }
+    RT_TRY(rt_source_apply(&f, s, notes));
+out:
+    return rc;
+}
