@@ -1,6 +1,6 @@
 """The pages say what the code does: every op has its line in docs/numerics.md, the tolerance table there is the one that
-is enforced, the flags of docs/training.md are those of the settings, links between the pages lead somewhere, and README.md
-lists every page."""
+is enforced, the flags of docs/training.md are those of the settings, the names of docs/other-tools.md those that are
+understood, links between the pages lead somewhere, and README.md lists every page."""
 import os
 import re
 import sys
@@ -8,6 +8,7 @@ import sys
 from checks import ROOT, check, finish, read, sources
 
 sys.path.insert(0, os.path.join(ROOT, "tools"))
+import alias_table  # noqa: E402
 import settings_table  # noqa: E402
 import tolerance_table  # noqa: E402
 
@@ -30,6 +31,11 @@ check(len(settings) == entries, f"tools/settings_table.py sees {len(settings)} o
 check(settings_table.page_parts()[1] == settings_table.table(),
       "docs/training.md: the flags are not those of src/settings/settings.h; run tools/settings_table.py --write")
 
+aliases = list(alias_table.entries())
+entries = len(re.findall(r"^    X\(\w+, [A-Z]+, \w+, \w+,", read("src/settings/aliases.h"), re.M))
+check(len(aliases) == entries > 100, f"tools/alias_table.py sees {len(aliases)} of {entries} names of src/settings/aliases.h")
+check(alias_table.page_parts()[1] == alias_table.table(),
+      "docs/other-tools.md: the names are not those of src/settings/aliases.h; run tools/alias_table.py --write")
 
 
 def anchors(page):

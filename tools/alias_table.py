@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""alias_table.py - the table of src/settings/aliases.h as the Markdown that docs/other-tools.md holds.
+
+  tools/alias_table.py            prints the table
+  tools/alias_table.py --write    puts it between the two markers of docs/other-tools.md
+
+A test fails when the page and the table differ. Standard library only."""
+import os
+import re
+import sys
+
+import settings_table
+from settings_table import ROOT, string
+
+PAGE = os.path.join(ROOT, "docs", "other-tools.md")
+BEGIN, END = "<!-- names: tools/alias_table.py --write -->\n", "<!-- end of names -->\n"
+TOOLS = {"ANY": "", "GKD": "TRL GKD", "DISTILLATION": "TRL Distillation", "FACTORY": "LLaMA-Factory", "AXOLOTL": "axolotl",
+         "SWIFT": "ms-swift"}
+TEXT = r'((?:(?:"(?:\\.|[^"\\])*"|RT_\w+)\s*)+|NULL)'
+ENTRY = re.compile(rf"X\((\w+), (\w+), (\w+), (\w+), {TEXT}, {TEXT}\)")
+
+
+def source():
+    with open(os.path.join(ROOT, "src", "settings", "aliases.h"), encoding="utf-8") as f:
+        return f.read()
+
+
+def entries():
+    """(name, tool, rule, setting, yes, no) of every alias, in the order of the table."""
+    text = re.sub(r"[ \t]*\\\n[ \t]*", " ", source())
+    words = dict(re.findall(r'#define (RT_\w+) (".*")\n', text))
+    body = re.search(r"#define RT_ALIAS_TABLE\(X\)(.*)\n", text)[1]
+    for name, tool, rule, setting, yes, no in ENTRY.findall(body):
+        yield name, tool, rule, setting, *(string(re.sub(r"\bRT_\w+", lambda m: words[m[0]], t)) for t in (yes, no))
+
+
+def becomes(flags, rule, setting, yes, no):
+    if rule == "same":
+        return f"`{flags[setting]}`"
+    if rule == "on_off":
+        return f"`{flags[setting]} {yes}`; false: `{no}`"
+    if rule == "no_effect":
+        return f"no effect: {yes}"
+    if rule == "off":
+        return f"refused, unless {no}: it {yes}"
+    if rule == "one_of":
+        return f"{' or '.join(f'`{w}`' for w in yes.split())}, which has no effect; another value {no}"
+    return yes
+
+
+def table():
+    flags = {flag[2:].replace("-", "_"): flag for flag, *_ in settings_table.entries()}
+    lines = ["| name | of | becomes |", "|---|---|---|"]
+    for name, tool, *rest in entries():
+        lines.append(f"| `{name}` | {TOOLS[tool]} | {becomes(flags, *rest)} |")
+    return "\n".join(lines) + "\n"
+
+
+def page_parts():
+    with open(PAGE, encoding="utf-8") as f:
+        head, rest = f.read().split(BEGIN)
+    middle, tail = rest.split(END)
+    return head, middle, tail
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--write"]:
+        before, _, after = page_parts()
+        with open(PAGE, "w", encoding="utf-8") as out:
+            out.write(before + BEGIN + table() + END + after)
+    elif not sys.argv[1:]:
+        print(table(), end="")
+    else:
+        sys.exit(__doc__)
