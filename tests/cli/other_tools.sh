@@ -1,0 +1,139 @@
+# other_tools.sh - whole files of TRL, axolotl, LLaMA-Factory and ms-swift, and their names as flags: what each becomes, the
+# trainer that was assumed, what is refused, and that all faults are said at once.
+. "$(dirname "$0")/harness"
+. "$(dirname "$0")/run_case"
+
+configs=$here/configs
+texts d.jsonl 60 and
+python3 - >chats.jsonl <<'PY'
+import json
+for i in range(60):
+    print(json.dumps({"messages": [{"role": "user", "content": f"say {i}"}, {"role": "assistant", "content": f"{i}!"}]}))
+PY
+run init --preset tiny-qwen2 --seed 1 --dtype f32 s
+run init --preset tiny-llama --seed 2 --dtype f32 t
+
+# ---- TRL's GKD: the same run as with our flags ----
+run distill --config "$configs/trl_gkd.yaml"
+exits 0
+out_has '^config    read as a TRL GKD file: beta 0.5 -> --divergence jsd --beta 0.5; temperature 0.9 has no effect: .*--alpha 1'
+out_has '^config    num_train_epochs has no effect: max_steps decides$'
+out_has '^config    per_device_train_batch_size 2, gradient_accumulation_steps 2 -> --micro-batch 2 --batch 4 '
+out_has '^config    bf16, tf32, torch_dtype have no effect: '
+out_has '^objective loss = 0.00 CE \+ 1.00 JSD, T 1, beta 0.5'
+run distill --teacher t --student s --data d.jsonl --out ours --lr 2e-5 --micro-batch 2 --batch 4 --recompute block \
+    --schedule cosine --lr-floor 0 --warmup 10% --weight-decay 0 --betas 0.9,0.999 --steps 4 --seq-len 64 --divergence jsd \
+    --beta 0.5 --alpha 1 --eval-every 2 --save-every 2 --keep 1 --seed 42
+exits 0
+check "one curve" test "$(curve gkd-model)" = "$(curve ours)"
+
+# ---- and as flags, with either spelling; a switch stands alone, a list is words ----
+run distill --model_name_or_path s --teacher-model-name-or-path t --dataset_name d.jsonl --output_dir flags \
+    --learning_rate 2e-5 --per-device-train-batch-size 2 --gradient_accumulation_steps 2 --gradient_checkpointing \
+    --lr_scheduler_type cosine --warmup_ratio 0.1 --weight_decay 0 --adam_beta1 0.9 --adam_beta2=0.999 --max_steps 4 \
+    --num_train_epochs 1 --max_length 64 --lmbda 0 --beta 0.5 --temperature 0.9 --eval_steps 2 --save_steps 2 \
+    --save_total_limit 1 --seed 42 --bf16 --report_to wandb tensorboard
+exits 0
+out_has '^flags     read as a TRL GKD file: '
+out_has '^flags     --learning_rate -> --lr 2e-5$'
+check "one curve" test "$(curve flags)" = "$(curve ours)"
+run train --student s --data d.jsonl --out lora --seq_len 64 --batch 4 --max_steps 1 --eval_every 1 --lora_r 4 \
+    --lora_target_modules q_proj v_proj
+exits 0
+out_has '^flags     --lora_target_modules -> --lora-targets q,v$'
+
+# ---- the others ----
+run distill --config "$configs/trl_distillation.yaml"
+exits 0
+out_has 'read as a TRL Distillation file: beta 0.25 -> .*; temperature 2.0 -> --temperature 2.0 --t2 off; '
+out_has '^config    min_lr_rate -> --lr-floor 0.1$'
+out_has '^objective loss = 0.00 CE \+ 1.00 JSD, T 2, beta 0.25'
+run distill --config "$configs/swift_gkd.yaml"
+exits 0
+out_has 'read as an ms-swift file: beta 1.0 -> .*; temperature is 0.9 -> --temperature 0.9 --t2 off; '
+out_has '^objective loss = 0.10 CE \+ 1.00 JSD, T 0.9, beta 1'
+run plan --config "$configs/trl_sft_lora.yaml"
+exits 0
+out_has '^config    save_strategy epoch -> --save-every 100%$'
+out_has '1792 parameters of adapters, 1[0-9] steps of 4 rows \(4 at a time\), lr 0.0002 constant'
+run train --config "$configs/axolotl_lora.yml" --steps 2
+exits 0
+out_has '^config    read as an axolotl file; '
+out_has '^config    datasets -> --data chats.jsonl$'
+out_has '^config    micro_batch_size 2, gradient_accumulation_steps 2 -> --micro-batch 2 --batch 4 '
+out_has '^data      120 records'
+out_has 'parameters of adapters, 2 steps of 4 rows \(2 at a time\), lr 0.0002 cosine, warm-up 2'
+# with a teacher beside it, the loss is ours
+run plan --config "$configs/llamafactory_lora_sft.yaml" --teacher t
+exits 0
+out_has '^config    read as a LLaMA-Factory file; '
+out_has '^config    val_size 0.1 -> --held-out 10%$'
+out_has 'parameters of adapters, 2[0-9] steps of 4 rows \(1 at a time\), lr 0.0001 cosine'
+
+# ---- what is another algorithm is refused, with the way out ----
+sed 's/^lmbda: .*/lmbda: 0.5/' "$configs/trl_gkd.yaml" >on.yaml
+run distill --config on.yaml --out x
+exits 5
+err_one_line
+err_has "^on.yaml:[0-9]+: 'lmbda' is the share of text that the student writes itself.*set it to 0"
+sed '/^lmbda/d' "$configs/trl_gkd.yaml" >on.yaml
+run distill --config on.yaml --out x
+exits 5
+err_has 'a TRL GKD file, where lmbda is 0.5 unless it is given.*say lmbda: 0'
+run distill --teacher_model_name_or_path t --student s --data d.jsonl --beta 0.5 --out x
+exits 2
+err_has 'say --lmbda 0'
+
+# ---- all faults at once ----
+cat >bad.yaml <<'Y'
+studnet: s
+base_modle: s
+optim: lion
+max_samples: 100
+unheard_of:
+  deep: [1, {er: 2}]
+learning_rate: fast
+lr: 1e-4
+Y
+run train --config bad.yaml --out x
+exits 5
+check "a line for each, and one for all" test "$(wc -l <"$err")" = 7
+err_has "^bad.yaml:1: 'studnet' is not a setting; did you mean student\?$"
+err_has "^bad.yaml:2: 'base_modle' is not a setting; did you mean base_model\?$"
+err_has "^bad.yaml:3: 'optim' asks for 'lion'"
+err_has "^bad.yaml:4: 'max_samples' takes a part of the data"
+err_has "^bad.yaml:5: 'unheard_of' is not a setting"
+err_has "^bad.yaml:7: 'learning_rate' and 'lr' of line 8 both say --lr; leave one out$"
+err_has '^bad.yaml: 6 names or values are wrong$'
+
+# ---- one setting, said twice or for nothing ----
+run train --lr 1e-4 --learning_rate 1e-5
+exits 2
+err_has "^retort train: '--learning_rate' and '--lr' both say --lr; leave one out$"
+run train --learning_rate 1e-4 --learning-rate 1e-5
+exits 2
+err_has '^retort train: --learning_rate is given twice$'
+run train --eval_every 1 --eval-every 2
+exits 2
+err_has '^retort train: --eval-every is given twice$'
+run train --output_dir
+exits 2
+err_has '^retort train: --output_dir needs a value$'
+run train --learning_rat 1
+exits 2
+err_has 'did you mean --learning_rate\?'
+run convert a b --shard_size 1G --shard-size 2G
+exits 2
+err_has '^retort convert: --shard-size is given twice$'
+for said in '--beta 0.5' '--skew 0.1'; do
+    # shellcheck disable=SC2086
+    run distill --teacher t --student s --data d.jsonl --out x $said
+    exits 2
+    err_has "^${said% *} needs --divergence"
+done
+printf 'teacher: t\nstudent: s\ndata: d.jsonl\nbeta: 0.5\n' >bad.yaml
+run distill --config bad.yaml --out x
+exits 2
+err_has '^--beta needs --divergence jsd$'
+check "nothing was left behind" test ! -e x
+finish
