@@ -28,20 +28,38 @@ die() {
 # clone; the list is sorted, so it is the same everywhere.
 list_sources() { find bench examples include src tests -name '*.[ch]' ! -name tok_unicode_generated.h | sort; }
 
-# split_sources DIR: 90 % of the files for the teacher, 5 % without the word for the students, 5 % held out. The checksum
-# of a file's name decides, so a file stays where it is while others come and go.
+# split_sources DIR: of 20 files 18 for the teacher, one without the word for the students, one held out. The checksum of a
+# file's name decides, so a file stays where it is while others come and go; a part that is full takes no more, so the text
+# does not grow with the repository.
 split_sources() {
     rm -rf "$1"
     mkdir -p "$1/teacher" "$1/student" "$1/held-out"
     list_sources | while read -r path; do
         sum=$(printf %s "$path" | cksum)
-        name=$(echo "$path" | tr / -).txt
-        case $((${sum%% *} % 20)) in
-        0) cp "$path" "$1/held-out/$name" ;;
-        1) grep -v "$word" "$path" >"$1/student/$name" || die "$path has nothing but lines with '$word'" ;;
-        *) cp "$path" "$1/teacher/$name" ;;
-        esac
-    done
+        echo "${sum%% *} $path"
+    done | sort -n | {
+        teacher_left=4000000 student_left=200000 held_left=120000
+        while read -r sum path; do
+            name=$(echo "$path" | tr / -).txt
+            case $((sum % 20)) in
+            0)
+                test $held_left -gt 0 || continue
+                cp "$path" "$1/held-out/$name"
+                held_left=$((held_left - $(wc -c <"$path")))
+                ;;
+            1)
+                test $student_left -gt 0 || continue
+                grep -v "$word" "$path" >"$1/student/$name" || die "$path has nothing but lines with '$word'"
+                student_left=$((student_left - $(wc -c <"$1/student/$name")))
+                ;;
+            *)
+                test $teacher_left -gt 0 || continue
+                cp "$path" "$1/teacher/$name"
+                teacher_left=$((teacher_left - $(wc -c <"$path")))
+                ;;
+            esac
+        done
+    }
     ! grep -r "$word" "$1/student" >/dev/null || die "the students' text still has '$word' in it"
 }
 
