@@ -9,7 +9,7 @@ import sys
 
 CORE = ["base", "num", "op", "backend"]
 MODEL = ["base", "num", "format/config", "format/tensor"]
-TEXT = ["text/jinja", "text/tokenizer", "text/data"]
+TEXT = ["text/jinja", "text/tokenizer", "text/table", "text/data"]
 JOB = ["job/prepare", "job/run"]
 ENGINE = CORE + ["exec", "format", "model"]
 MAY = {  # room -> other rooms that it may include
@@ -23,7 +23,8 @@ MAY = {  # room -> other rooms that it may include
     "format": MODEL + ["format/hf", "format/gguf", "format/apr"],
     "text/jinja": ["base", "num", "format"],
     "text/tokenizer": ["base", "num", "format"],
-    "text/data": ["base", "num", "format", "text/jinja", "text/tokenizer"],
+    "text/table": ["base", "num"],
+    "text/data": ["base", "num", "format", "text/jinja", "text/tokenizer", "text/table"],
     "settings": ["base"],
     "op": ["base", "num"],
     "backend": ["base", "num", "op"],
@@ -48,7 +49,7 @@ for room, seen in MAY.items():  # whoever sees models sees their shapes and tens
 # The only file that names a concrete backend.
 NAMES_BACKENDS = {"backend/registry.c"}
 # Headers of linked libraries and the rooms that may see them; test libraries never appear in src/.
-LIBRARIES = {"cblas.h": ["backend/cpu"], "xxhash.h": ["base"], "yaml.h": ["settings"], "cmocka.h": []}
+LIBRARIES = {"cblas.h": ["backend/cpu"], "xxhash.h": ["base"], "yaml.h": ["settings"], "lz4.h": ["text/table"], "decode.h": ["text/table"], "cmocka.h": []}
 INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<([^>]+)>)')
 
 

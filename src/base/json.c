@@ -43,24 +43,50 @@ json_t *rt_json_load(const char *text, size_t len, size_t flags, json_error_t *a
 
 /* ---- writing ---- */
 
-bool rt_json_put_text(rt_str *s, const char *text, size_t len)
+/* How many bytes from the start of text need no escape. */
+static size_t plain_bytes(const char *text, size_t len)
+{
+    const uint64_t ones = 0x0101010101010101u, tops = 0x8080808080808080u;
+    size_t i = 0;
+    for (; len - i >= 8; i += 8) {
+        uint64_t x, quote, slash;
+        memcpy(&x, text + i, 8);
+        quote = x ^ ones * '"';
+        slash = x ^ ones * '\\';
+        /* A byte's top bit is set where the byte is below 0x20, a quote or a backslash. A borrow may also set it in a
+         * byte above such a one, which the loop below looks at anyway. */
+        if (((x - ones * 0x20) & ~x & tops) | ((quote - ones) & ~quote & tops) | ((slash - ones) & ~slash & tops))
+            break;
+    }
+    for (; i < len; i++) {
+        unsigned char c = (unsigned char)text[i];
+        if (c < 0x20 || c == '"' || c == '\\') break;
+    }
+    return i;
+}
+
+void rt_json_put_escaped(rt_str *s, const char *text, size_t len)
 {
     static const char with_letter[] = "\"\\\n\r\t\b\f", letters[] = "\"\\nrtbf";
+    for (;;) {
+        size_t n = plain_bytes(text, len);
+        if (n) rt_str_append_n(s, text, n);
+        if (n == len) return;
+        const char *known = text[n] ? strchr(with_letter, text[n]) : NULL;
+        if (known)
+            rt_str_append_n(s, (char[]){ '\\', letters[known - with_letter] }, 2);
+        else
+            rt_str_printf(s, "\\u%04x", (unsigned char)text[n]);
+        text += n + 1;
+        len -= n + 1;
+    }
+}
+
+bool rt_json_put_text(rt_str *s, const char *text, size_t len)
+{
     if (rt_utf8_valid(text, len) != len) return false;
     rt_str_append_n(s, "\"", 1);
-    size_t done = 0;
-    for (size_t i = 0; i < len; i++) {
-        unsigned char c = (unsigned char)text[i];
-        if (c >= 0x20 && c != '"' && c != '\\') continue;
-        if (i > done) rt_str_append_n(s, text + done, i - done);
-        const char *known = c ? strchr(with_letter, c) : NULL;
-        if (known)
-            rt_str_printf(s, "\\%c", letters[known - with_letter]);
-        else
-            rt_str_printf(s, "\\u%04x", c);
-        done = i + 1;
-    }
-    if (len > done) rt_str_append_n(s, text + done, len - done);
+    rt_json_put_escaped(s, text, len);
     rt_str_append_n(s, "\"", 1);
     return true;
 }

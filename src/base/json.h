@@ -36,6 +36,9 @@ bool rt_hash_from_json(const json_t *j, rt_hash128 *h);
 
 /* Appends text in quotes; false, and nothing appended, when it is not valid UTF-8. */
 bool rt_json_put_text(rt_str *s, const char *text, size_t len);
+/* The same without the quotes, and unchecked: bytes that are no UTF-8 are appended as they are, for the reader of the
+ * document to refuse. */
+void rt_json_put_escaped(rt_str *s, const char *text, size_t len);
 /* Appends the shortest number that reads back as the same double, or as the same float. Finite values only. */
 void rt_json_put_double(rt_str *s, double x);
 void rt_json_put_float(rt_str *s, float x);

@@ -190,8 +190,19 @@ err_has 'asked\.jsonl: no token of it is trained'
 nothing_at "$work/fresh.rtok"
 printf 'PAR1' >"$work/t.parquet"
 run tokenize "$work/t.parquet" --model "$model"
-exits 6
-err_has 't\.parquet.*python3 -c .*to_json'
+exits 4
+err_has 't\.parquet: this is no Parquet file'
+run tokenize tests/golden/tables/chat.parquet --model "$model"
+exits 0
+out_has 'records +3'
+printf 'id,text\n1,"one, ""two"""\n2,three\n' >"$work/t.csv"
+run tokenize "$work/t.csv" --model "$model" --show 2
+exits 0
+out_has 'one, "two"'
+printf 'id,text\n1,one,two\n' >"$work/t.csv"
+run tokenize "$work/t.csv" --model "$model"
+exits 4
+err_has 't\.csv:2: more fields'
 run tokenize "$work/none.jsonl" --model "$model"
 exits 3
 err_has 'none\.jsonl'

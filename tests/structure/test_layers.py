@@ -60,11 +60,15 @@ CASES = [
     ("format/x.c", '#include "format/gguf/gguf.h"', True),
     ("format/gguf/x.c", '#include "format/apr/apr.h"', False),
     ("format/gguf/x.c", '#include "format/model_file.h"', False),
+    ("text/data/x.c", '#include "text/table/table.h"', True),
+    ("text/table/x.c", '#include "format/model_file.h"', False),
+    ("text/table/x.c", '#include "text/data/dataset.h"', False),
+    ("text/data/x.c", "#include <lz4.h>", False),
     ("nowhere/x.c", "#include <stdio.h>", False),
 ]
 HEADERS = ["base/err.h", "num/dtype.h", "op/plan.h", "op/plan_internal.h", "backend/backend.h", "backend/ref/ref.h",
            "backend/cpu/cpu.h", "exec/exec.h", "model/decoder.h", "train/step.h", "verify/verify.h", "cli/args.h",
-           "format/config/names.h", "format/gguf/gguf.h", "format/apr/apr.h", "format/model_file.h"]
+           "format/config/names.h", "format/gguf/gguf.h", "format/apr/apr.h", "format/model_file.h", "text/table/table.h", "text/data/dataset.h"]
 for path, line, allowed in CASES:
     with tempfile.TemporaryDirectory() as root:
         for name in HEADERS + [path]:

@@ -271,7 +271,7 @@ static void test_sources(void **state)
     refuse_source(in_folder("none.jsonl"), RT_NOT_FOUND, "none.jsonl|no such file");
     refuse_source(in_folder("set/*.zip"), RT_NOT_FOUND, "*.zip|no file matches");
     refuse_source(in_folder("texts/z.png"), RT_INVALID, "z.png|.jsonl");
-    refuse_source(in_folder("table.parquet"), RT_UNSUPPORTED, "table.parquet|python3 -c|to_json");
+    expect_files(in_folder("table.parquet"), "table.parquet");
     refuse_source("nobody/nothing", RT_NOT_FOUND, "nobody/nothing");
     snprintf(spec, sizeof spec, "%s,weight=-1", in_folder("set"));
     refuse_source(spec, RT_INVALID, "weight=-1|above 0");
@@ -390,6 +390,10 @@ static void test_files(void **state)
     expect_tokens(put_text("t.txt", "one\n\ntwo\n"), 0, "o[ne\n\ntwo\n<E>];", "t.txt:0 ");
     expect_tokens(put_gzip("l.jsonl.gz", lines, 0), 0, "a[<E>];b[<E>];", "l.jsonl.gz:1 l.jsonl.gz:4 ");
     expect_tokens(put_zstd("v.json.zst", values, 0), 0, "a[]}\"<E>];b[<E>];", "v.json.zst:1 v.json.zst:3 ");
+    expect_tokens(put_text("t.csv", "id,text\r\n1,a\r\n2,\"b,\n\"\r\n"), 0, "a[<E>];b[,\n<E>];", "t.csv:2 t.csv:3 ");
+    expect_tokens(put_gzip("t.tsv.gz", "text\tid\na\t1\n\nb\t2\n", 0), 0, "a[<E>];b[<E>];", "t.tsv.gz:2 t.tsv.gz:4 ");
+    expect_tokens("tests/golden/tables/left_out.parquet", 0, "a[b<E>];c[d<E>];",
+                  "left_out.parquet:1 left_out.parquet:2 ");
     /* Compression is told by content: a name may be wrong. */
     expect_tokens(put_zstd("m.jsonl", lines, 0), 0, "a[<E>];b[<E>];", "m.jsonl:1 m.jsonl:4 ");
 }
@@ -413,6 +417,9 @@ static void test_bad_files(void **state)
     refuse_tokens(put_zstd("c.jsonl.zst", good, 3), 0, RT_FORMAT, "c.jsonl.zst|too early");
     refuse_tokens(put_file("r.jsonl.gz", "\x1f\x8b\x08\0xxxxxxxxxxxx", 16), 0, RT_FORMAT, "r.jsonl.gz|broken gzip");
     refuse_tokens(put_file("r.jsonl.zst", "\x28\xb5\x2f\xfdxxxxxxxxxx", 14), 0, RT_FORMAT, "r.jsonl.zst|broken zstd");
+    refuse_tokens(put_text("r.csv", "text,id\na,1\nb\n"), 5, RT_FORMAT, "r.csv:3|fewer fields");
+    refuse_tokens(put_text("u.csv", "text,id\n\xff,1\n"), 0, RT_FORMAT, "u.csv:2|0xff|--skip-bad");
+    refuse_tokens(put_text("k.csv", "question,answer\na,b\n"), 0, RT_INVALID, "k.csv|no column");
     refuse_tokens(put_text("s.rtok", "x"), 0, RT_INVALID, "s.rtok|tokens already");
 }
 

@@ -1,25 +1,17 @@
-/* data_internal.h - between the files that read data: bytes of a file however compressed, and the records in them. */
+/* data_internal.h - between the files that read data: the records of files. */
 #ifndef RT_DATA_DATA_INTERNAL_H
 #define RT_DATA_DATA_INTERNAL_H
 
 #include "base/file.h"
 #include "text/data/dataset.h"
-
-/* ---- bytes of a file, decompressed (data_stream.c) ---- */
-
-typedef struct rt_data_stream rt_data_stream;
-/* Compression is found by content: gzip, zstd, or none. */
-int rt_data_stream_open(rt_data_stream **out, const char *path, rt_err *e);
-/* The next bytes, valid until the next call; *len 0 at the end. */
-int rt_data_stream_next(rt_data_stream *s, const char **data, size_t *len, rt_err *e);
-uint64_t rt_data_stream_at(const rt_data_stream *s); /* bytes of the file read so far; null: 0 */
-void rt_data_stream_close(rt_data_stream *s);        /* accepts null */
+#include "text/table/data_stream.h"
+#include "text/table/table.h"
 
 /* ---- records of files (data_split.c) ---- */
 
 enum {
-    RT_RAW_LIMIT = 256 << 20, /* bytes of one record, or of a text that cannot be cut */
-    RT_RAW_PART = 1 << 20,    /* a text is cut into parts of about this size where it can be */
+    RT_RAW_LIMIT = RT_TABLE_ROW_LIMIT, /* bytes of one record, or of a text that cannot be cut */
+    RT_RAW_PART = 1 << 20,             /* a text is cut into parts of about this size where it can be */
 };
 
 typedef struct rt_raw {
@@ -34,6 +26,7 @@ typedef struct rt_raw_reader {
     uint32_t file, end; /* files still to be read: [file, end) */
     bool cut_text;
     rt_data_stream *stream; /* of `file`; null: not open yet */
+    rt_table *table;        /* instead of it, of a table */
     const char *data;       /* unread bytes of the current block */
     size_t len;
     rt_str carry;   /* the beginning of a record that a block ended in */
@@ -61,6 +54,9 @@ typedef struct rt_record {
     json_t *messages, *tools; /* CHAT; owned; tools may be null */
     json_t *root;             /* owned: the texts point into it */
 } rt_record;
+/* The keys that make a record, which are the columns that are read of a table. */
+extern const char *const rt_record_keys[];
+extern const uint32_t rt_record_key_count;
 int rt_record_parse(rt_record *out, const char *json, size_t len, rt_err *e);
 void rt_record_free(rt_record *r); /* accepts zeroes */
 

@@ -14,6 +14,10 @@ const char *rt_record_kind_name(rt_record_kind k)
     return k == RT_RECORD_TEXT ? "text" : k == RT_RECORD_COMPLETION ? "completion" : "chat";
 }
 
+const char *const rt_record_keys[] = { "messages", "conversations", "tools",   "prompt", "completion", "instruction",
+                                       "input",    "output",        "history", "system", "text" };
+const uint32_t rt_record_key_count = sizeof rt_record_keys / sizeof *rt_record_keys;
+
 /* The keys of an object, as far as they fit, with nothing in them that a terminal would act on. */
 static void list_keys(const json_t *j, char *buf, size_t size)
 {

@@ -22,15 +22,15 @@ typedef struct list {
 
 /* ---- kinds of files ---- */
 
-typedef enum { NOT_DATA = -1, PARQUET = -2 } other_kind;
+enum { NOT_DATA = -1 };
 
 static const struct {
     const char *ending;
     int kind;
 } endings[] = {
-    { ".jsonl", RT_DATA_JSONL }, { ".ndjson", RT_DATA_JSONL }, { ".json", RT_DATA_JSON },  { ".txt", RT_DATA_TEXT },
-    { ".text", RT_DATA_TEXT },   { ".md", RT_DATA_TEXT },      { ".rtok", RT_DATA_SHARD }, { ".bin", RT_DATA_BIN },
-    { ".u32", RT_DATA_BIN },     { ".parquet", PARQUET },
+    { ".jsonl", RT_DATA_JSONL }, { ".ndjson", RT_DATA_JSONL },    { ".json", RT_DATA_JSON },  { ".txt", RT_DATA_TEXT },
+    { ".text", RT_DATA_TEXT },   { ".md", RT_DATA_TEXT },         { ".rtok", RT_DATA_SHARD }, { ".bin", RT_DATA_BIN },
+    { ".u32", RT_DATA_BIN },     { ".parquet", RT_DATA_PARQUET }, { ".csv", RT_DATA_CSV },    { ".tsv", RT_DATA_TSV },
 };
 
 /* By the name, without what says that it is compressed. */
@@ -50,19 +50,11 @@ static int kind_of(const char *path)
     return NOT_DATA;
 }
 
-static int refuse_parquet(const char *path, rt_err *e)
-{
-    return rt_fail(e, RT_UNSUPPORTED,
-                   "%.120s: Parquet is not read; turn it into JSONL with: python3 -c \"import pandas; "
-                   "pandas.read_parquet('%.120s').to_json('data.jsonl', orient='records', lines=True)\"",
-                   path, path);
-}
-
 static int refuse_kind(const char *path, rt_err *e)
 {
     return rt_fail(e, RT_INVALID,
-                   "%s: what this file holds cannot be told from its name; known endings are .jsonl .ndjson .json .txt "
-                   ".md (each also with .gz or .zst), .rtok .bin .u32",
+                   "%s: what this file holds cannot be told from its name; known endings are .jsonl .ndjson .json .csv "
+                   ".tsv .txt .md (each also with .gz or .zst), .parquet .rtok .bin .u32",
                    path);
 }
 
@@ -131,12 +123,12 @@ out:
     return rc;
 }
 
-/* Token shards before records before plain text: a README beside records is not a record. */
+/* Token shards before records before tables before plain text: a README beside records is not a record. */
 static int rank_of(int kind)
 {
     return kind == RT_DATA_SHARD || kind == RT_DATA_BIN    ? 0
            : kind == RT_DATA_JSONL || kind == RT_DATA_JSON ? 1
-           : kind == PARQUET                               ? 2
+           : kind >= RT_DATA_PARQUET                       ? 2
            : kind == RT_DATA_TEXT                          ? 3
                                                            : 4;
 }
@@ -162,13 +154,12 @@ static int add_directory(list *l, const char *dir, const char *split)
             other++;
             continue;
         }
-        if (kind == PARQUET) RT_TRY(refuse_parquet(f.paths[i], l->e));
         RT_TRY(add_file(l, f.paths[i], kind));
     }
     if (best == 4)
         RT_TRY(rt_fail(l->e, RT_NOT_FOUND,
                        "%s: this directory holds no data; known endings are .jsonl .ndjson .json "
-                       ".txt .md (each also with .gz or .zst), .rtok .bin .u32",
+                       ".csv .tsv .txt .md (each also with .gz or .zst), .parquet .rtok .bin .u32",
                        dir));
     if (other)
         RT_TRY(add_note(l, rt_arena_printf(l->a, "%s: %u other file%s left out%s%s", dir, other, other == 1 ? "" : "s",
@@ -215,7 +206,6 @@ static int add_path(list *l, const char *path, const char *split)
 {
     if (rt_path_is_dir(path)) return add_directory(l, path, split);
     int kind = kind_of(path);
-    if (kind == PARQUET) return refuse_parquet(path, l->e);
     if (kind == NOT_DATA) return refuse_kind(path, l->e);
     return add_file(l, path, kind);
 }

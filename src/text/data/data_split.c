@@ -1,4 +1,5 @@
-/* data_split.c - the records of data files, as bytes with their place: lines of JSONL, values of JSON, whole texts.
+/* data_split.c - the records of data files, as bytes with their place: lines of JSONL, values of JSON, rows of
+ * tables, whole texts.
  *
  * Owns: where a record begins and ends. A JSON value is found by its brackets and strings alone; whether it is JSON is
  * for data_record.c. No more than one record is held, so memory does not grow with the file. */
@@ -236,12 +237,41 @@ static int next_part(rt_raw_reader *r, rt_str *text, rt_raw *out, rt_err *e)
     return 1;
 }
 
+/* ---- tables ---- */
+
+static int next_row(rt_raw_reader *r, rt_str *text, rt_raw *out, rt_err *e)
+{
+    size_t begin = text->len;
+    int rc = rt_table_next(r->table, text, e);
+    if (rc <= 0) return rc;
+    size_t len = text->len - begin;
+    r->bytes += len;
+    *out = (rt_raw){
+        .begin = begin, .len = len, .file = r->file, .line = rt_table_line(r->table), .parts = RT_PART_WHOLE
+    };
+    return 1;
+}
+
 /* ---- files ---- */
+
+static int begin_file(rt_raw_reader *r, rt_data_format format, rt_err *e)
+{
+    const char *path = path_of(r);
+    r->line = 1;
+    r->begun = r->in_array = r->after_array = r->any = false;
+    if (format < RT_DATA_PARQUET) return rt_data_stream_open(&r->stream, path, e);
+    rt_table_kind kind = format == RT_DATA_PARQUET ? RT_TABLE_PARQUET
+                         : format == RT_DATA_CSV   ? RT_TABLE_CSV
+                                                   : RT_TABLE_TSV;
+    return rt_table_open(&r->table, path, kind, rt_record_keys, rt_record_key_count, e);
+}
 
 static void end_file(rt_raw_reader *r)
 {
     rt_data_stream_close(r->stream);
+    rt_table_close(r->table);
     r->stream = NULL;
+    r->table = NULL;
     r->len = r->carry.len = 0;
     r->carry.failed = false;
 }
@@ -250,14 +280,10 @@ int rt_raw_next(rt_raw_reader *r, rt_str *text, rt_raw *out, rt_err *e)
 {
     while (r->file < r->end) {
         const rt_data_file *f = &r->list->files[r->file];
-        int rc = RT_OK;
-        if (!r->stream) {
-            rc = rt_data_stream_open(&r->stream, f->path, e);
-            r->line = 1;
-            r->begun = r->in_array = r->after_array = r->any = false;
-        }
+        int rc = r->stream || r->table ? RT_OK : begin_file(r, f->format, e);
         if (rc == RT_OK) {
-            rc = f->format == RT_DATA_TEXT   ? next_part(r, text, out, e)
+            rc = r->table                    ? next_row(r, text, out, e)
+                 : f->format == RT_DATA_TEXT ? next_part(r, text, out, e)
                  : f->format == RT_DATA_JSON ? next_value(r, text, out, e)
                                              : next_line(r, text, out, e);
         }

@@ -78,7 +78,7 @@ static void read_batch(rt_raw_reader *reader, batch *b)
             b->rc = add_slot(b, &raw, &b->e);
     }
     b->bytes = reader->bytes;
-    b->disk = reader->disk + rt_data_stream_at(reader->stream);
+    b->disk = reader->disk + rt_data_stream_at(reader->stream) + rt_table_at(reader->table);
 }
 
 static void *reader_main(void *arg)

@@ -20,10 +20,13 @@
 
 typedef enum rt_data_format {
     RT_DATA_JSONL,
-    RT_DATA_JSON,  /* an array of records, or records one after the other */
-    RT_DATA_TEXT,  /* one record per file */
-    RT_DATA_SHARD, /* our own token shard */
-    RT_DATA_BIN,   /* ids of others: llm.c's header, or headerless u32 */
+    RT_DATA_JSON,    /* an array of records, or records one after the other */
+    RT_DATA_TEXT,    /* one record per file */
+    RT_DATA_SHARD,   /* our own token shard */
+    RT_DATA_BIN,     /* ids of others: llm.c's header, or headerless u32 */
+    RT_DATA_PARQUET, /* tables, a record per row (text/table) */
+    RT_DATA_CSV,
+    RT_DATA_TSV,
 } rt_data_format;
 
 typedef struct rt_data_file {
@@ -52,8 +55,8 @@ typedef struct rt_data_list {
 } rt_data_list;
 
 /* A spec is a file, a directory, a pattern with * ? [, or org/name in the local Hugging Face cache, and then
- * ",weight=0.3" or ",split=train". RT_NOT_FOUND when there is nothing; RT_UNSUPPORTED for .parquet, with the command
- * that turns it into JSONL. l need not be cleared. On failure it is empty. */
+ * ",weight=0.3" or ",split=train". RT_NOT_FOUND when there is nothing. l need not be cleared. On failure it is empty.
+ */
 int rt_data_list_open(rt_data_list *l, const char *const *specs, uint32_t count, const rt_hub_env *env, rt_err *e);
 void rt_data_list_close(rt_data_list *l); /* accepts null; leaves an empty list */
 

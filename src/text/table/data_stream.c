@@ -1,9 +1,11 @@
 /* data_stream.c - the bytes of a data file, decompressed block by block: gzip, zstd or neither, told by content.
  *
  * Owns: zlib and zstd. The file is mapped and let go of behind the reader, so memory does not grow with the file. What
- * the bytes mean is for data_split.c. */
+ * the bytes mean is for table_csv.c and text/data. */
 #define ZSTD_STATIC_LINKING_ONLY /* for an allocator of our own */
-#include "text/data/data_internal.h"
+#include "text/table/data_stream.h"
+
+#include "base/file.h"
 
 #include <string.h>
 #include <zlib.h>

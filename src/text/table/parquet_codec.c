@@ -1,0 +1,199 @@
+/* parquet_codec.c - pages decompressed: snappy by a decoder of our own, the others by their libraries.
+ *
+ * Owns: zlib, zstd, LZ4 and brotli as Parquet uses them, one whole page at a time into a buffer of the size that its
+ * header says. The library of snappy is C++ and would bring its run-time library into the binary. */
+#define ZSTD_STATIC_LINKING_ONLY /* for an allocator of our own */
+#include "text/table/table_internal.h"
+
+#include <brotli/decode.h>
+#include <lz4.h>
+#include <string.h>
+#include <zlib.h>
+#include <zstd.h>
+#include <zstd_errors.h>
+
+enum { UNCOMPRESSED, SNAPPY, GZIP, LZO, BROTLI, LZ4, ZSTD, LZ4_RAW, CODECS };
+
+struct rt_pq_codecs {
+    z_stream z;
+    bool z_open;
+    ZSTD_DCtx *d;
+};
+
+int rt_pq_codecs_new(rt_pq_codecs **out, rt_err *e)
+{
+    *out = rt_alloc_zero(sizeof **out, 64);
+    return *out ? RT_OK : rt_no_memory(e, "a decompressor");
+}
+
+void rt_pq_codecs_free(rt_pq_codecs *c)
+{
+    if (!c) return;
+    if (c->z_open) inflateEnd(&c->z);
+    ZSTD_freeDCtx(c->d);
+    rt_free(c);
+}
+
+const char *rt_pq_codec_name(int codec)
+{
+    static const char *const names[CODECS] = { "UNCOMPRESSED", "SNAPPY", "GZIP", "LZO",
+                                               "BROTLI",       "LZ4",    "ZSTD", "LZ4_RAW" };
+    return codec >= 0 && codec < CODECS ? names[codec] : NULL;
+}
+
+bool rt_pq_codec_known(int codec) { return codec >= 0 && codec < CODECS && codec != LZO && codec != LZ4; }
+
+/* ---- memory ---- */
+
+static void *some(void *ctx, size_t bytes)
+{
+    (void)ctx;
+    return rt_alloc(bytes, 16);
+}
+
+static void *items(void *ctx, unsigned count, unsigned size)
+{
+    (void)ctx;
+    return rt_alloc_zero((size_t)count * size, 16);
+}
+
+static void back(void *ctx, void *p)
+{
+    (void)ctx;
+    rt_free(p);
+}
+
+/* ---- snappy ---- */
+
+/* Copies n bytes from `distance` before `to`, which may overlap with what is written; `room` bytes may be scribbled on
+ * after them. */
+static void copy_back(uint8_t *to, size_t distance, size_t n, size_t room)
+{
+    const uint8_t *from = to - distance;
+    if (distance >= 8 && n + 8 <= room) {
+        for (size_t i = 0; i < n; i += 8) memcpy(to + i, from + i, 8);
+    } else {
+        for (size_t i = 0; i < n; i++) to[i] = from[i];
+    }
+}
+
+/* Length and distance of the copy whose tag byte is `tag` and whose other bytes begin at *in. False: they are missing.
+ */
+static bool take_copy(uint8_t tag, const uint8_t **in, const uint8_t *end, size_t *n, size_t *distance)
+{
+    unsigned bytes = (tag & 3) == 3 ? 4 : tag & 3;
+    if ((size_t)(end - *in) < bytes) return false;
+    *distance = rt_load_le(*in, bytes);
+    *in += bytes;
+    *n = (tag >> 2) + 1;
+    if (bytes == 1) {
+        *n = (tag >> 2 & 7) + 4;
+        *distance |= (size_t)(tag >> 5) << 8;
+    }
+    return true;
+}
+
+static bool take_literal(uint8_t tag, const uint8_t **in, const uint8_t *end, size_t *n)
+{
+    *n = (tag >> 2) + 1;
+    if (*n <= 60) return true;
+    unsigned bytes = (unsigned)*n - 60;
+    if ((size_t)(end - *in) < bytes) return false;
+    *n = rt_load_le(*in, bytes) + 1;
+    *in += bytes;
+    return true;
+}
+
+static bool snappy(const uint8_t *in, size_t in_size, uint8_t *out, size_t size)
+{
+    const uint8_t *end = in + in_size;
+    uint8_t *to = out, *out_end = out + size;
+    uint64_t told = 0;
+    for (unsigned shift = 0;; shift += 7) {
+        if (in == end || shift > 28) return false;
+        told |= (uint64_t)(*in & 0x7F) << shift;
+        if (*in++ < 0x80) break;
+    }
+    if (told != size) return false;
+    while (in < end) {
+        uint8_t tag = *in++;
+        size_t n, distance, left = (size_t)(out_end - to);
+        if ((tag & 3) == 0) {
+            if (!take_literal(tag, &in, end, &n) || n > left || n > (size_t)(end - in)) return false;
+            if (n <= 16 && end - in >= 16) /* what is copied too much is overwritten, or lies in the slack */
+                memcpy(to, in, 16);
+            else
+                memcpy(to, in, n);
+            in += n;
+        } else {
+            if (!take_copy(tag, &in, end, &n, &distance) || n > left) return false;
+            if (distance == 0 || distance > (size_t)(to - out)) return false;
+            copy_back(to, distance, n, left + RT_PQ_SLACK);
+        }
+        to += n;
+    }
+    return to == out_end;
+}
+
+/* ---- the others ---- */
+
+static int gzip(rt_pq_codecs *c, const uint8_t *in, size_t in_size, uint8_t *out, size_t size, rt_err *e)
+{
+    if (!c->z_open) {
+        c->z.zalloc = items;
+        c->z.zfree = back;
+        if (inflateInit2(&c->z, 15 + 32) != Z_OK) return rt_no_memory(e, "a decompressor"); /* gzip or zlib */
+        c->z_open = true;
+    }
+    inflateReset(&c->z);
+    c->z.next_in = (Bytef *)(uintptr_t)in; /* zlib does not write there */
+    c->z.avail_in = (uInt)in_size;
+    c->z.next_out = out;
+    c->z.avail_out = (uInt)size;
+    for (;;) {
+        int got = inflate(&c->z, Z_FINISH);
+        if (got == Z_MEM_ERROR) return rt_no_memory(e, "a decompressor");
+        if (got != Z_STREAM_END) return RT_FORMAT;
+        if (c->z.avail_in == 0) return c->z.avail_out == 0 ? RT_OK : RT_FORMAT;
+        inflateReset(&c->z); /* another member follows */
+    }
+}
+
+static int zstd(rt_pq_codecs *c, const uint8_t *in, size_t in_size, uint8_t *out, size_t size, rt_err *e)
+{
+    if (!c->d) c->d = ZSTD_createDCtx_advanced((ZSTD_customMem){ some, back, NULL });
+    if (!c->d) return rt_no_memory(e, "a decompressor");
+    size_t got = ZSTD_decompressDCtx(c->d, out, size, in, in_size);
+    if (ZSTD_getErrorCode(got) == ZSTD_error_memory_allocation) return rt_no_memory(e, "a decompressor");
+    return got == size ? RT_OK : RT_FORMAT;
+}
+
+static int brotli(const uint8_t *in, size_t in_size, uint8_t *out, size_t size, rt_err *e)
+{
+    BrotliDecoderState *s = BrotliDecoderCreateInstance(some, back, NULL);
+    if (!s) return rt_no_memory(e, "a decompressor");
+    size_t left = size;
+    BrotliDecoderResult got = BrotliDecoderDecompressStream(s, &in_size, &in, &left, &out, NULL);
+    BrotliDecoderErrorCode why = BrotliDecoderGetErrorCode(s);
+    BrotliDecoderDestroyInstance(s);
+    if (got == BROTLI_DECODER_RESULT_SUCCESS && left == 0 && in_size == 0) return RT_OK;
+    bool memory = why <= BROTLI_DECODER_ERROR_ALLOC_CONTEXT_MODES && why >= BROTLI_DECODER_ERROR_ALLOC_BLOCK_TYPE_TREES;
+    return got == BROTLI_DECODER_RESULT_ERROR && memory ? rt_no_memory(e, "a decompressor") : RT_FORMAT;
+}
+
+int rt_pq_decompress(rt_pq_codecs *c, int codec, const uint8_t *in, size_t in_size, uint8_t *out, size_t size,
+                     rt_err *e)
+{
+    bool ok;
+    switch (codec) {
+    case SNAPPY: ok = snappy(in, in_size, out, size); break;
+    case LZ4_RAW: ok = LZ4_decompress_safe((const char *)in, (char *)out, (int)in_size, (int)size) == (int)size; break;
+    case GZIP: return gzip(c, in, in_size, out, size, e);
+    case ZSTD: return zstd(c, in, in_size, out, size, e);
+    case BROTLI: return brotli(in, in_size, out, size, e);
+    default:
+        ok = in_size == size;
+        if (ok && size) memcpy(out, in, size);
+    }
+    return ok ? RT_OK : RT_FORMAT;
+}
