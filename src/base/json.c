@@ -53,10 +53,11 @@ static size_t plain_bytes(const char *text, size_t len)
         memcpy(&x, text + i, 8);
         quote = x ^ ones * '"';
         slash = x ^ ones * '\\';
-        /* A byte's top bit is set where the byte is below 0x20, a quote or a backslash. A borrow may also set it in a
-         * byte above such a one, which the loop below looks at anyway. */
-        if (((x - ones * 0x20) & ~x & tops) | ((quote - ones) & ~quote & tops) | ((slash - ones) & ~slash & tops))
-            break;
+        /* The top bit of a byte is set where it is below 0x20, a quote or a backslash. A borrow may also set it in a
+         * byte after such a one, but never before. */
+        uint64_t hits = (((x - ones * 0x20) & ~x) | ((quote - ones) & ~quote) | ((slash - ones) & ~slash)) & tops;
+        if (hits && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__) return i + (size_t)__builtin_ctzll(hits) / 8;
+        if (hits) break;
     }
     for (; i < len; i++) {
         unsigned char c = (unsigned char)text[i];
@@ -65,16 +66,30 @@ static size_t plain_bytes(const char *text, size_t len)
     return i;
 }
 
+/* What stands behind the backslash of a character that has a letter; else 0. */
+static char letter_of(char c)
+{
+    switch (c) {
+    case '"':
+    case '\\': return c;
+    case '\n': return 'n';
+    case '\r': return 'r';
+    case '\t': return 't';
+    case '\b': return 'b';
+    case '\f': return 'f';
+    default: return 0;
+    }
+}
+
 void rt_json_put_escaped(rt_str *s, const char *text, size_t len)
 {
-    static const char with_letter[] = "\"\\\n\r\t\b\f", letters[] = "\"\\nrtbf";
     for (;;) {
         size_t n = plain_bytes(text, len);
         if (n) rt_str_append_n(s, text, n);
         if (n == len) return;
-        const char *known = text[n] ? strchr(with_letter, text[n]) : NULL;
-        if (known)
-            rt_str_append_n(s, (char[]){ '\\', letters[known - with_letter] }, 2);
+        char letter = letter_of(text[n]);
+        if (letter)
+            rt_str_append_n(s, (char[]){ '\\', letter }, 2);
         else
             rt_str_printf(s, "\\u%04x", (unsigned char)text[n]);
         text += n + 1;

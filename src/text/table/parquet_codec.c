@@ -65,13 +65,16 @@ static void back(void *ctx, void *p)
 
 /* ---- snappy ---- */
 
-/* Copies n bytes from `distance` before `to`, which may overlap with what is written; `room` bytes may be scribbled on
- * after them. */
-static void copy_back(uint8_t *to, size_t distance, size_t n, size_t room)
+/* Copies n bytes, at most 64, from `distance` before `to`, which may overlap with what is written. Up to 15 bytes more
+ * are written, which are overwritten later or lie in the slack. */
+static void copy_back(uint8_t *to, size_t distance, size_t n)
 {
     const uint8_t *from = to - distance;
-    if (distance >= 8 && n + 8 <= room) {
-        for (size_t i = 0; i < n; i += 8) memcpy(to + i, from + i, 8);
+    if (distance >= 8) {
+        for (size_t i = 0; i < n; i += 16) {
+            memcpy(to + i, from + i, 8);
+            memcpy(to + i + 8, from + i + 8, 8);
+        }
     } else {
         for (size_t i = 0; i < n; i++) to[i] = from[i];
     }
@@ -81,14 +84,17 @@ static void copy_back(uint8_t *to, size_t distance, size_t n, size_t room)
  */
 static bool take_copy(uint8_t tag, const uint8_t **in, const uint8_t *end, size_t *n, size_t *distance)
 {
-    unsigned bytes = (tag & 3) == 3 ? 4 : tag & 3;
-    if ((size_t)(end - *in) < bytes) return false;
-    *distance = rt_load_le(*in, bytes);
+    const uint8_t *p = *in;
+    size_t bytes = (tag & 3) == 3 ? 4 : tag & 3;
+    if ((size_t)(end - p) < bytes) return false;
     *in += bytes;
     *n = (tag >> 2) + 1;
     if (bytes == 1) {
         *n = (tag >> 2 & 7) + 4;
-        *distance |= (size_t)(tag >> 5) << 8;
+        *distance = (size_t)(tag >> 5) << 8 | p[0];
+    } else {
+        *distance = p[0] | (size_t)p[1] << 8;
+        if (bytes == 4) *distance |= (size_t)p[2] << 16 | (size_t)p[3] << 24;
     }
     return true;
 }
@@ -128,7 +134,7 @@ static bool snappy(const uint8_t *in, size_t in_size, uint8_t *out, size_t size)
         } else {
             if (!take_copy(tag, &in, end, &n, &distance) || n > left) return false;
             if (distance == 0 || distance > (size_t)(to - out)) return false;
-            copy_back(to, distance, n, left + RT_PQ_SLACK);
+            copy_back(to, distance, n);
         }
         to += n;
     }
