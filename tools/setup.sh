@@ -72,6 +72,7 @@ want libpcre2-dev has_header pcre2.h
 want libutf8proc-dev has_header utf8proc.h
 want zlib1g-dev has_header zlib.h
 want libzstd-dev has_header zstd.h
+want libdeflate-dev has_header libdeflate.h
 want liblz4-dev has_header lz4.h
 want libbrotli-dev has_header brotli/decode.h
 want libyaml-dev has_header yaml.h

@@ -1,22 +1,23 @@
 /* parquet_codec.c - pages decompressed: snappy by a decoder of our own, the others by their libraries.
  *
- * Owns: zlib, zstd, LZ4 and brotli as Parquet uses them, one whole page at a time into a buffer of the size that its
- * header says. The library of snappy is C++ and would bring its run-time library into the binary. */
+ * Owns: libdeflate, zstd, LZ4 and brotli as Parquet uses them, one whole page at a time into a buffer of the size that
+ * its header says; for whole buffers libdeflate is twice as fast as zlib. The library of snappy is C++ and would bring
+ * the run-time library of that into the binary. */
 #define ZSTD_STATIC_LINKING_ONLY /* for an allocator of our own */
 #include "text/table/table_internal.h"
 
 #include <brotli/decode.h>
+#include <libdeflate.h>
 #include <lz4.h>
+#include <pthread.h>
 #include <string.h>
-#include <zlib.h>
 #include <zstd.h>
 #include <zstd_errors.h>
 
 enum { UNCOMPRESSED, SNAPPY, GZIP, LZO, BROTLI, LZ4, ZSTD, LZ4_RAW, CODECS };
 
 struct rt_pq_codecs {
-    z_stream z;
-    bool z_open;
+    struct libdeflate_decompressor *g;
     ZSTD_DCtx *d;
 };
 
@@ -29,7 +30,7 @@ int rt_pq_codecs_new(rt_pq_codecs **out, rt_err *e)
 void rt_pq_codecs_free(rt_pq_codecs *c)
 {
     if (!c) return;
-    if (c->z_open) inflateEnd(&c->z);
+    if (c->g) libdeflate_free_decompressor(c->g);
     ZSTD_freeDCtx(c->d);
     rt_free(c);
 }
@@ -51,11 +52,7 @@ static void *some(void *ctx, size_t bytes)
     return rt_alloc(bytes, 16);
 }
 
-static void *items(void *ctx, unsigned count, unsigned size)
-{
-    (void)ctx;
-    return rt_alloc_zero((size_t)count * size, 16);
-}
+static void *plain_some(size_t bytes) { return rt_alloc(bytes, 16); }
 
 static void back(void *ctx, void *p)
 {
@@ -143,26 +140,24 @@ static bool snappy(const uint8_t *in, size_t in_size, uint8_t *out, size_t size)
 
 /* ---- the others ---- */
 
+static void set_allocator(void) { libdeflate_set_memory_allocator(plain_some, rt_free); }
+
 static int gzip(rt_pq_codecs *c, const uint8_t *in, size_t in_size, uint8_t *out, size_t size, rt_err *e)
 {
-    if (!c->z_open) {
-        c->z.zalloc = items;
-        c->z.zfree = back;
-        if (inflateInit2(&c->z, 15 + 32) != Z_OK) return rt_no_memory(e, "a decompressor"); /* gzip or zlib */
-        c->z_open = true;
-    }
-    inflateReset(&c->z);
-    c->z.next_in = (Bytef *)(uintptr_t)in; /* zlib does not write there */
-    c->z.avail_in = (uInt)in_size;
-    c->z.next_out = out;
-    c->z.avail_out = (uInt)size;
-    for (;;) {
-        int got = inflate(&c->z, Z_FINISH);
-        if (got == Z_MEM_ERROR) return rt_no_memory(e, "a decompressor");
-        if (got != Z_STREAM_END) return RT_FORMAT;
-        if (c->z.avail_in == 0) return c->z.avail_out == 0 ? RT_OK : RT_FORMAT;
-        inflateReset(&c->z); /* another member follows */
-    }
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, set_allocator);
+    if (!c->g) c->g = libdeflate_alloc_decompressor();
+    if (!c->g) return rt_no_memory(e, "a decompressor");
+    do { /* one member after another */
+        size_t taken, given;
+        if (libdeflate_gzip_decompress_ex(c->g, in, in_size, out, size, &taken, &given) != LIBDEFLATE_SUCCESS)
+            return RT_FORMAT;
+        in += taken;
+        in_size -= taken;
+        out += given;
+        size -= given;
+    } while (in_size > 0);
+    return size == 0 ? RT_OK : RT_FORMAT;
 }
 
 static int zstd(rt_pq_codecs *c, const uint8_t *in, size_t in_size, uint8_t *out, size_t size, rt_err *e)

@@ -3,9 +3,8 @@
  * Owns: one page and one dictionary of each column at a time. What the levels mean is for parquet_rows.c. */
 #include "text/table/table_internal.h"
 
-#include <stdio.h>
+#include <libdeflate.h>
 #include <string.h>
-#include <zlib.h>
 
 int rt_pq_leaf_broken(const rt_pq_reader *r, const rt_pq_leaf *l, const char *what, rt_err *e)
 {
@@ -162,7 +161,8 @@ static int begin_page(rt_pq_reader *r, rt_pq_leaf *l, rt_err *e)
     l->p += p.packed;
     bool data = p.kind == RT_PQ_DATA || p.kind == RT_PQ_DATA_V2;
     if (!data && p.kind != RT_PQ_DICTIONARY) return RT_OK;
-    if (p.has_crc && crc32(0, in, p.packed) != p.crc) return rt_pq_leaf_broken(r, l, "a page's checksum is another", e);
+    if (p.has_crc && libdeflate_crc32(0, in, p.packed) != p.crc)
+        return rt_pq_leaf_broken(r, l, "a page's checksum is another", e);
     if (p.size > RT_PQ_PAGE_LIMIT)
         return rt_fail(e, RT_INVALID, "%s: column %s: a page of %u MiB; the most is %d", r->footer.path, l->name,
                        p.size >> 20, RT_PQ_PAGE_LIMIT >> 20);

@@ -1,4 +1,4 @@
-# Files of rows: Parquet, CSV and TSV as JSON records, and the bytes of compressed files; links zlib, zstd, LZ4, brotli.
+# Files of rows: Parquet, CSV and TSV as JSON records, and the bytes of compressed files; link zlib, libdeflate, zstd, LZ4, brotli.
 LIB_SRCS += \
 	src/text/table/data_stream.c \
 	src/text/table/parquet_codec.c \
@@ -9,4 +9,4 @@ LIB_SRCS += \
 	src/text/table/parquet_values.c \
 	src/text/table/table.c \
 	src/text/table/table_csv.c
-USES += zstd lz4 brotlidec brotlicommon
+USES += deflate zstd lz4 brotlidec brotlicommon
