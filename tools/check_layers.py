@@ -71,7 +71,7 @@ def fault(root, path, line):
         return None
     room, quoted, library = room_of(path), match[1], match[2]
     if library:
-        if library in LIBRARIES and room not in LIBRARIES[library]:
+        if any(name in LIBRARIES and room not in LIBRARIES[name] for name in (library, os.path.basename(library))):
             return f"{room} may not include <{library}>"
         return None
     if not os.path.exists(os.path.join(root, quoted)):
