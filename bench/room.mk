@@ -26,6 +26,12 @@ bench-text:
 	$(VENV)/bin/python bench/bench_text.py --build $(BUILD) $(BENCH_FLAGS)
 	$(PYTHON) bench/bench_format.py --retort $(BUILD)/retort --folder $(BUILD)
 
+# make bench-table: Parquet and CSV as records beside pyarrow, MB of text a second on one core.
+bench-table:
+	@tools/setup.sh --interop
+	@+$(MAKE) --no-print-directory $(jobs) $(BUILD)/interop/table_cli $(VENV)/light.stamp
+	$(VENV)/bin/python bench/bench_table.py --build $(BUILD) $(BENCH_FLAGS)
+
 # make bench-peer-cpu: a distillation step beside PyTorch's on this processor.
 bench-peer-cpu:
 	@tools/setup.sh --interop
@@ -49,4 +55,4 @@ bench-gpu:
 	@+$(MAKE) --no-print-directory $(jobs) all $(BUILD)/bench_cuda
 	$(PYTHON) bench/bench_gpu.py --build $(BUILD) --json $(BUILD)/bench-gpu.json $(BENCH_FLAGS)
 
-.PHONY: bench-cpu bench-gpu bench-peer-cpu bench-text
+.PHONY: bench-cpu bench-gpu bench-peer-cpu bench-table bench-text

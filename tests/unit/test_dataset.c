@@ -419,7 +419,8 @@ static void test_bad_files(void **state)
     refuse_tokens(put_file("r.jsonl.zst", "\x28\xb5\x2f\xfdxxxxxxxxxx", 14), 0, RT_FORMAT, "r.jsonl.zst|broken zstd");
     refuse_tokens(put_text("r.csv", "text,id\na,1\nb\n"), 5, RT_FORMAT, "r.csv:3|fewer fields");
     refuse_tokens(put_text("u.csv", "text,id\n\xff,1\n"), 0, RT_FORMAT, "u.csv:2|0xff|--skip-bad");
-    refuse_tokens(put_text("k.csv", "question,answer\na,b\n"), 0, RT_INVALID, "k.csv|no column");
+    refuse_tokens(put_text("k.csv", "question,answer\na,b\n"), 0, RT_INVALID,
+                  "k.csv|no column|\"question\", \"answer\"");
     refuse_tokens(put_text("s.rtok", "x"), 0, RT_INVALID, "s.rtok|tokens already");
 }
 

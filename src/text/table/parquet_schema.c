@@ -30,16 +30,22 @@ static int broken(const builder *b, const char *what)
 
 /* ---- names ---- */
 
+/* The name of a field, as far as it fits, with nothing in it that a terminal would act on. */
+static void put_name(rt_str *s, rt_span name)
+{
+    for (size_t i = 0; i < name.len && s->len < 200; i++) {
+        char c = name.data[i];
+        rt_str_append_n(s, (unsigned char)c < ' ' || c == 127 ? "?" : &c, 1);
+    }
+}
+
 /* Of the node that is being built: its fields with dots between, no longer than a line. */
 static char *name_here(const builder *b)
 {
     rt_str s = { 0 };
     for (uint32_t i = 0; i < b->depth; i++) {
         if (i) rt_str_append_n(&s, ".", 1);
-        for (size_t k = 0; k < b->path[i].len && s.len < 120; k++) {
-            char c = b->path[i].data[k];
-            rt_str_append_n(&s, (unsigned char)c < ' ' || c == 127 ? "?" : &c, 1);
-        }
+        put_name(&s, b->path[i]);
     }
     char *name = s.failed ? NULL : rt_arena_strdup(b->a, s.data ? s.data : "");
     rt_str_free(&s);
@@ -215,8 +221,8 @@ static int add_column(builder *b, rt_str *left_out, bool asked)
     b->column = column;
     b->t->leaf_count = leaves;
     b->depth = 0;
-    rt_str_printf(left_out, "%s%.*s", left_out->len ? ", " : "", (int)b->f->elements[at].name.len,
-                  b->f->elements[at].name.data);
+    if (left_out->len) rt_str_append_n(left_out, ", ", 2);
+    put_name(left_out, b->f->elements[at].name);
     return pass_column(b);
 }
 
@@ -241,7 +247,8 @@ int rt_pq_tree_build(rt_pq_tree *t, rt_arena *a, const rt_pq_footer *f, const ch
     for (uint32_t i = 0; i < top; i++) {
         if (b.at >= f->element_count) RT_TRY(broken(&b, "columns are missing"));
         rt_span name = f->elements[b.at].name;
-        rt_str_printf(&all, "%s%.*s", all.len ? ", " : "", (int)name.len, name.data);
+        if (all.len) rt_str_append_n(&all, ", ", 2);
+        put_name(&all, name);
         if (rt_table_asked(name, columns, count))
             RT_TRY(add_column(&b, &left_out, columns != NULL));
         else

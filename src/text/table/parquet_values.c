@@ -166,11 +166,14 @@ int rt_pq_dictionary_read(rt_pq_dictionary *d, rt_pq_type type, const uint8_t *p
     uint32_t width = width_of(type);
     d->count = 0;
     if ((!width && type != RT_PQ_BYTE_ARRAY) || (size_t)(end - p) / (width ? width : 4) < count) return RT_FORMAT;
-    d->fixed = p;
+    d->data = p;
     if (!width) {
+        rt_span text;
         if (!rt_grow((void **)&d->texts, &d->texts_cap, count, sizeof *d->texts)) return RT_NOMEM;
-        for (uint32_t i = 0; i < count; i++)
-            if (!take_text(&p, end, &d->texts[i])) return RT_FORMAT;
+        for (uint32_t i = 0; i < count; i++) {
+            d->texts[i] = (uint32_t)(p - d->data); /* a page is smaller than 4 GiB */
+            if (!take_text(&p, end, &text)) return RT_FORMAT;
+        }
     }
     d->count = count;
     return RT_OK;
@@ -266,10 +269,12 @@ static int next_indexed(rt_pq_values *v, rt_pq_value *out)
     const rt_pq_dictionary *d = v->dictionary;
     uint32_t i;
     if (!rt_pq_runs_next(&v->runs, &i) || i >= d->count) return RT_FORMAT;
-    if (v->width)
-        out->bits = rt_load_le(d->fixed + (size_t)i * v->width, v->width);
-    else
-        out->text = d->texts[i];
+    if (v->width) {
+        out->bits = rt_load_le(d->data + (size_t)i * v->width, v->width);
+    } else {
+        const uint8_t *p = d->data + d->texts[i];
+        out->text = (rt_span){ (const char *)p + 4, rt_load_le(p, 4) };
+    }
     return RT_OK;
 }
 

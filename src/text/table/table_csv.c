@@ -240,7 +240,7 @@ static int add_key(rt_csv *c, const rt_str *json, const char *const *columns, ui
 
 static int read_header(rt_csv *c, const char *const *columns, uint32_t count, rt_err *e)
 {
-    rt_str json = { 0 };
+    rt_str json = { 0 }, all = { 0 };
     int rc;
     field f = { 0 };
     RT_TRY(fill(c, e));
@@ -260,15 +260,19 @@ static int read_header(rt_csv *c, const char *const *columns, uint32_t count, rt
         put_field(&json, &f);
         if (json.failed) RT_TRY(rt_no_memory(e, c->path));
         RT_TRY(add_key(c, &json, columns, count, e));
+        if (all.len < 200) rt_str_printf(&all, "%s%.*s", all.len ? ", " : "", 100, json.data);
         c->line += f.line;
         c->at = f.end;
     }
     c->line++;
     bool any = false;
     for (uint32_t i = 0; i < c->column_count; i++) any = any || c->keys[i].data;
-    rc = any ? RT_OK : rt_fail(e, RT_INVALID, "%s: no column that is wanted is in its header", c->path);
+    rc = any ? RT_OK
+             : rt_fail(e, RT_INVALID, "%s: no column that is wanted is in it; its columns are %.200s", c->path,
+                       all.data ? all.data : "none");
 out:
     rt_str_free(&json);
+    rt_str_free(&all);
     return rc;
 }
 

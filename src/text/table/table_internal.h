@@ -148,8 +148,8 @@ typedef struct rt_pq_delta { /* DELTA_BINARY_PACKED */
 
 typedef struct rt_pq_dictionary {
     uint32_t count;
-    const uint8_t *fixed; /* values of a fixed width, (count) */
-    rt_span *texts;       /* byte arrays, (count) */
+    const uint8_t *data;
+    uint32_t *texts; /* of byte arrays: where in data each one's length stands, (count) */
     uint32_t texts_cap;
 } rt_pq_dictionary;
 
