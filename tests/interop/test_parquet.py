@@ -14,6 +14,7 @@ import math
 import os
 import random
 import subprocess
+import sys
 import tempfile
 
 import duckdb
@@ -22,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import parquet_raw as raw
-from interop import LIGHT, check, finish, program
+from interop import LIGHT, ROOT, check, finish, program
 
 MESSAGE = pa.struct([("role", pa.string()), ("content", pa.string())])
 WORDS = ["", "a", "hello", "Hello, world", "line\nbreak", "quote \" and \\ slash", "tab\t\r\x00\x01\x1f\x7f", "\u00e9\u4e2d\U0001f600", "x" * 900,
@@ -236,6 +237,14 @@ def old_lists(folder):
         check(pq.read_table(path).to_pylist() == rows, f"raw-{name}: pyarrow reads {pq.read_table(path).to_pylist()}")
 
 
+def golden_files(folder):
+    """Those in the tree are what the tool writes today."""
+    again, kept = os.path.join(folder, "golden"), os.path.join(ROOT, "tests", "golden", "tables")
+    subprocess.run([sys.executable, os.path.join(ROOT, "tools", "gen_table_golden.py"), again], check=True)
+    difference = subprocess.run(["diff", "-rq", kept, again], capture_output=True, text=True)
+    check(difference.returncode == 0, f"tools/gen_table_golden.py writes other files:\n{difference.stdout}{difference.stderr}")
+
+
 # ---- what is refused, what is left out ----
 
 def refusals(folder, rng):
@@ -301,6 +310,7 @@ def main():
         with_duckdb(folder, rng)
         at_random(folder, rng, 40 if LIGHT else 400)
         old_lists(folder)
+        golden_files(folder)
         refusals(folder, rng)
         tables_of_text(folder, rng)
     wanted = {"PLAIN", "RLE", "RLE_DICTIONARY", "PLAIN_DICTIONARY", "DELTA_BINARY_PACKED", "DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY", "BYTE_STREAM_SPLIT"}
