@@ -86,7 +86,7 @@ train_teacher() {
     new_model teacher 1 "$demo/teacher0"
     # shellcheck disable=SC2086 # shared is several words
     watch "$demo/teacher.log" "$retort" train --student "$demo/teacher0" --data "$demo/data/teacher" \
-        --eval-data "$demo/data/held-out" --out "$demo/teacher" $shared --steps "$teacher_steps" --eval-every 25% \
+        --eval-data "$demo/data/held-out" --out "$demo/teacher" $shared --steps "$teacher_steps" --eval-every 10% \
         --save-every 100% --seed 1
 }
 
