@@ -18,6 +18,7 @@
     X(generate, "text from a model, streamed")                                                                         \
     X(init, "a model with random weights, or a student from a teacher's layers")                                       \
     X(inspect, "what is in a model: shape, dtypes, tokenizer, hashes")                                                 \
+    X(merge, "a LoRA adapter added into its base model")                                                               \
     X(plan, "what a run would cost: memory, time, disk, and whether it fits")                                          \
     X(quantize, "a model with quantised matrices, with the error of each")                                             \
     X(report, "a run, or several over each other, as one HTML page")                                                   \
@@ -130,7 +131,8 @@ void rt_visible_append(rt_str *out, const char *text, size_t len, bool one_line)
 int rt_read_input(rt_str *out, rt_err *e);
 /* convert_print.c: converts, shows progress, reports. quantise: every tensor is reported, not only those that changed.
  */
-int rt_convert_command(const char *in, const rt_job_convert_opts *o, bool quantise, bool json, rt_err *e);
+int rt_convert_command(const char *in, const char *base, const rt_job_convert_opts *o, bool quantise, bool json,
+                       rt_err *e);
 /* inspect_print.c; tensors: each of them. */
 void rt_inspect_print(const rt_job_inspection *f, bool tensors);
 json_t *rt_inspect_json(const rt_job_inspection *f, bool tensors); /* null when out of memory */

@@ -1,16 +1,47 @@
-/* cmd_convert.c - `retort convert` and `retort quantize`: their flags. What is printed is convert_print.c. */
+/* cmd_convert.c - `retort convert`, `retort merge` and `retort quantize`: their flags. What is printed is
+ * convert_print.c, but for an adapter that stays one. */
 #include "cli/cli.h"
+
+#include <stdio.h>
+
+/* The adapter itself, without its base. */
+static int save_adapter(const char *spec, const char *base, const rt_job_output *o, bool json, rt_err *e)
+{
+    int rc;
+    uint64_t bytes;
+    char size[32];
+    rt_job_env env = rt_cli_env(0);
+    rt_model_file *in = NULL;
+    env.hub.base = base;
+    RT_TRY(rt_model_file_open(&in, spec, &env.hub, e));
+    RT_TRY(rt_job_save_adapter(in, o, &bytes, e));
+    const rt_adapter *a = in->adapter;
+    if (json)
+        rc = rt_print_json(json_pack("{s:o, s:o, s:s, s:i, s:i, s:I}", "input", rt_json_text(spec), "output",
+                                     rt_json_text(o->path), "format", "gguf", "rank", (int)a->rank, "matrices",
+                                     (int)a->matrices, "file_bytes", (json_int_t)bytes),
+                           e);
+    else
+        printf("output    %s (gguf adapter), %s, rank %u over %u matrices\n", o->path, rt_format_bytes(size, bytes),
+               a->rank, a->matrices);
+out:
+    rt_model_file_close(in);
+    return rc;
+}
 
 int rt_cmd_convert(int argc, char **argv, rt_err *e)
 {
     rt_job_convert_opts r = { .modelfile = true };
     rt_words words = { 0 };
-    bool json = false, help;
+    const char *base = NULL;
+    bool json = false, adapter = false, help;
     const rt_flag flags[] = {
         { "--to", RT_FLAG_TEXT, &r.out.format, "FORMAT",
           "hf, gguf, apr or safetensors (default: by OUT's suffix, else hf)" },
         { "--dtype", RT_FLAG_TEXT, &r.out.dtype, "D", "f32, bf16, f16, q8_0, q4_k_m...; default: as stored" },
+        { "--base", RT_FLAG_TEXT, &base, "MODEL", "base model of an adapter (default: the one that it names)" },
         { "--force", RT_FLAG_BOOL, &r.out.replace, NULL, "replace OUT when it is there" },
+        { "--adapter", RT_FLAG_BOOL, &adapter, NULL, "IN, a LoRA adapter, as one for llama.cpp: not merged" },
         { "--no-tokenizer", RT_FLAG_BOOL, &r.out.no_tokenizer, NULL, "leave tokenizer and chat template out" },
         { "--shard-size", RT_FLAG_BYTES, &r.out.shard_bytes, "SIZE", "hf: a new file after this much (default: 5GB)" },
         { "--threads", RT_FLAG_COUNT, &r.out.threads, "N", "threads (default: cores this process may use)" },
@@ -26,7 +57,8 @@ int rt_cmd_convert(int argc, char **argv, rt_err *e)
             "was written is read back and every value compared with what was read; only then does it get its name.\n"
             "Without --dtype values stay as they are stored. A type that the format cannot hold changes: quantised\n"
             "matrices become bf16 in hf and safetensors. Vectors are f32 in gguf and apr, as others expect them.\n"
-            "Beside NAME.gguf a NAME.Modelfile is written, from which Ollama makes a model.",
+            "Beside NAME.gguf a NAME.Modelfile is written, from which Ollama makes a model. A LoRA adapter is merged\n"
+            "into its base; with --adapter OUT is a GGUF file of the adapter alone, which llama.cpp takes with --lora.",
         .example = "retort convert qwen2.5-0.5b.gguf qwen2.5-0.5b/ --dtype bf16",
         .flags = flags,
         .min_words = 2,
@@ -36,17 +68,58 @@ int rt_cmd_convert(int argc, char **argv, rt_err *e)
     int rc = rt_args_parse(&c, argc, argv, &help, e);
     if (rc < 0 || help) return rc;
     r.out.path = words.text[1];
-    return rt_convert_command(words.text[0], &r, false, json, e);
+    if (adapter) return save_adapter(words.text[0], base, &r.out, json, e);
+    return rt_convert_command(words.text[0], base, &r, false, json, e);
+}
+
+int rt_cmd_merge(int argc, char **argv, rt_err *e)
+{
+    rt_job_convert_opts r = { .modelfile = true, .merge = true };
+    rt_words words = { 0 };
+    const char *base = NULL;
+    bool json = false, help;
+    const rt_flag flags[] = {
+        { "--base", RT_FLAG_TEXT, &base, "MODEL", "base model of an adapter (default: the one that it names)" },
+        { "--dtype", RT_FLAG_TEXT, &r.out.dtype, "D", "f32, bf16, f16, q8_0, q4_k_m...; default: as the base" },
+        { "--to", RT_FLAG_TEXT, &r.out.format, "FORMAT",
+          "hf, gguf, apr or safetensors (default: by OUT's suffix, else hf)" },
+        { "--force", RT_FLAG_BOOL, &r.out.replace, NULL, "replace OUT when it is there" },
+        { "--no-tokenizer", RT_FLAG_BOOL, &r.out.no_tokenizer, NULL, "leave tokenizer and chat template out" },
+        { "--shard-size", RT_FLAG_BYTES, &r.out.shard_bytes, "SIZE", "hf: a new file after this much (default: 5GB)" },
+        { "--threads", RT_FLAG_COUNT, &r.out.threads, "N", "threads (default: cores this process may use)" },
+        { "--json", RT_FLAG_BOOL, &json, NULL, "what was done, with every tensor, as JSON" },
+        { 0 },
+    };
+    const rt_command c = {
+        .name = "merge",
+        .usage = "retort merge ADAPTER OUT [flags]",
+        .text =
+            "Writes the base model of a LoRA adapter with the adapter added in: W + alpha / rank * B A, summed in f32\n"
+            "and rounded once. ADAPTER is a folder as distill --lora and PEFT write it. Its base is the model that\n"
+            "adapter_config.json names: a path, also relative to the adapter's folder, or org/name in the local\n"
+            "Hugging Face cache; --base gives another. What was written is read back and compared, as convert does.",
+        .example = "retort merge out merged --base Qwen/Qwen2.5-0.5B",
+        .flags = flags,
+        .min_words = 2,
+        .max_words = 2,
+        .words = &words,
+    };
+    int rc = rt_args_parse(&c, argc, argv, &help, e);
+    if (rc < 0 || help) return rc;
+    r.out.path = words.text[1];
+    return rt_convert_command(words.text[0], base, &r, false, json, e);
 }
 
 int rt_cmd_quantize(int argc, char **argv, rt_err *e)
 {
     rt_job_convert_opts r = { .out = { .other = RT_CONTAINER_GGUF }, .modelfile = true };
     rt_words words = { 0 };
+    const char *base = NULL;
     bool json = false, help;
     const rt_flag flags[] = {
         { "--dtype", RT_FLAG_TEXT, &r.out.dtype, "D", "q4_k_m, q4_k, q5_k, q6_k, q8_0, q5_0, q5_1...; needed" },
         { "--to", RT_FLAG_TEXT, &r.out.format, "FORMAT", "gguf or apr (default: by OUT's suffix, else gguf)" },
+        { "--base", RT_FLAG_TEXT, &base, "MODEL", "base model of an adapter (default: the one that it names)" },
         { "--force", RT_FLAG_BOOL, &r.out.replace, NULL, "replace OUT when it is there" },
         { "--no-tokenizer", RT_FLAG_BOOL, &r.out.no_tokenizer, NULL, "leave tokenizer and chat template out" },
         { "--threads", RT_FLAG_COUNT, &r.out.threads, "N", "threads (default: cores this process may use)" },
@@ -71,5 +144,5 @@ int rt_cmd_quantize(int argc, char **argv, rt_err *e)
     if (rc < 0 || help) return rc;
     if (!r.out.dtype) return rt_fail(e, RT_USAGE, "retort quantize: --dtype is needed, such as --dtype q4_k_m");
     r.out.path = words.text[1];
-    return rt_convert_command(words.text[0], &r, true, json, e);
+    return rt_convert_command(words.text[0], base, &r, true, json, e);
 }

@@ -110,6 +110,7 @@ int rt_cmd_eval(int argc, char **argv, rt_err *e)
     const rt_flag flags[] = {
         { "--data", RT_FLAG_LIST, &data, "PATH", "text to measure on, as distill takes it; may be repeated" },
         { "--teacher", RT_FLAG_TEXT, &o.teacher, "MODEL", "also measure how close the model is to this one" },
+        { "--base", RT_FLAG_TEXT, &o.base, "MODEL", "base model of an adapter (default: the one that it names)" },
         { "--teacher-weights", RT_FLAG_TEXT, &o.teacher_weights, "W",
           "native, bf16 or auto, as distill has it (auto)" },
         { "--word", RT_FLAG_TEXT, &o.word, "W", "also measure how probable this word is where the text has it" },

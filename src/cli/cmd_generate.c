@@ -5,7 +5,7 @@
 #include <string.h>
 
 typedef struct options {
-    const char *prompt, *system, *device;
+    const char *prompt, *system, *device, *base;
     double temperature, top_p, penalty;
     uint64_t top_k, seed;
     uint32_t max_new, context, threads;
@@ -87,6 +87,7 @@ static int generate(const options *o, const char *spec, rt_err *e)
                                   .top_p = o->top_p,
                                   .repetition_penalty = o->penalty,
                                   .seed = o->seed };
+    env.hub.base = o->base;
     if (o->ids && o->json) RT_TRY(rt_fail(e, RT_USAGE, "retort generate: --ids and --json exclude one another"));
     if (o->device) RT_TRY(rt_settings_set(&where, RT_SETTING_ID_device, o->device, e));
     RT_TRY(rt_model_file_open(&model, spec, &env.hub, e));
@@ -113,6 +114,7 @@ int rt_cmd_generate(int argc, char **argv, rt_err *e)
         { "--prompt", RT_FLAG_TEXT, &o.prompt, "TEXT",
           "text to answer or continue; without it, or with -, standard input" },
         { "--system", RT_FLAG_TEXT, &o.system, "TEXT", "a system message before it" },
+        { "--base", RT_FLAG_TEXT, &o.base, "MODEL", "base model of an adapter (default: the one that it names)" },
         { "--raw", RT_FLAG_BOOL, &o.raw, NULL, "continue the text; no chat template" },
         { "--max-new", RT_FLAG_COUNT, &o.max_new, "N", "tokens at most (256)" },
         { "--temperature", RT_FLAG_REAL, &o.temperature, "T", "0 (default) takes the most likely token always" },

@@ -82,8 +82,8 @@ static int take_layers(const request *r, rt_err *e)
     if (r->o.tokenizer || r->o.seed)
         return rt_fail(e, RT_USAGE, "retort init: --from takes weights and tokenizer from the model: leave out %s",
                        r->o.tokenizer ? "--tokenizer" : "--seed");
-    return rt_convert_command(r->from, &(rt_job_convert_opts){ .out = r->o.out, .layers = r->layers }, false, r->json,
-                              e);
+    return rt_convert_command(r->from, NULL, &(rt_job_convert_opts){ .out = r->o.out, .layers = r->layers }, false,
+                              r->json, e);
 }
 
 static int run(request *r, rt_err *e)

@@ -11,12 +11,14 @@ static void say_that_it_takes_time(const rt_job_inspection *f)
         fprintf(stderr, "hashing %s; --no-hash leaves this out\n", rt_format_bytes(size, f->bytes));
 }
 
-static int inspect(const char *spec, bool json, bool tensors, bool no_hash, uint32_t threads, rt_err *e)
+static int inspect(const char *spec, const char *base, bool json, bool tensors, bool no_hash, uint32_t threads,
+                   rt_err *e)
 {
     int rc;
     rt_job_env env = rt_cli_env(0);
     rt_model_file *m = NULL;
     rt_job_inspection f = { 0 };
+    env.hub.base = base;
     RT_TRY(rt_model_file_open(&m, spec, &env.hub, e));
     RT_TRY(rt_job_inspect(&f, m, e));
     if (!no_hash) say_that_it_takes_time(&f);
@@ -35,8 +37,10 @@ int rt_cmd_inspect(int argc, char **argv, rt_err *e)
 {
     bool json = false, tensors = false, no_hash = false, help;
     uint32_t threads = 0;
+    const char *base = NULL;
     rt_words words = { 0 };
     const rt_flag flags[] = {
+        { "--base", RT_FLAG_TEXT, &base, "MODEL", "base model of an adapter (default: the one that it names)" },
         { "--tensors", RT_FLAG_BOOL, &tensors, NULL, "every tensor: name, dtype, shape, bytes, hash of its values" },
         { "--no-hash", RT_FLAG_BOOL, &no_hash, NULL, "read the headers alone: no hashes, no check of an APR footer" },
         { "--threads", RT_FLAG_COUNT, &threads, "N", "threads that hash (default: cores this process may use)" },
@@ -58,5 +62,5 @@ int rt_cmd_inspect(int argc, char **argv, rt_err *e)
     };
     int rc = rt_args_parse(&c, argc, argv, &help, e);
     if (rc < 0 || help) return rc;
-    return inspect(words.text[0], json, tensors, no_hash, threads, e);
+    return inspect(words.text[0], base, json, tensors, no_hash, threads, e);
 }

@@ -141,13 +141,15 @@ static json_t *to_json(const rt_job_conversion *c, const char *in, const char *o
         rt_json_text(c->modelfile), "tensors", tensors_json(v));
 }
 
-int rt_convert_command(const char *spec, const rt_job_convert_opts *given, bool quantise, bool json, rt_err *e)
+int rt_convert_command(const char *spec, const char *base, const rt_job_convert_opts *given, bool quantise, bool json,
+                       rt_err *e)
 {
     int rc;
     rt_job_env env = rt_cli_env(0);
     rt_job_convert_opts o = *given;
     rt_model_file *in = NULL;
     rt_job_conversion *c = NULL;
+    env.hub.base = base;
     RT_TRY(rt_model_file_open(&in, spec, &env.hub, e));
     o.out.progress = rt_live_progress;
     rt_interrupt_catch();

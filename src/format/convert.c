@@ -61,8 +61,9 @@ static rt_dtype narrow_type(const rt_convert *v)
 
 static rt_dtype as_stored(rt_convert *v, const rt_convert_tensor *t)
 {
-    rt_dtype d = t->from->dtype;
-    if (t->from->store != RT_STORE_PLAIN) return RT_DTYPE_F32;
+    const rt_tensor *from = rt_tensor_under(t->from); /* merging rounds to the type of the base */
+    rt_dtype d = from->dtype;
+    if (from->store != RT_STORE_PLAIN) return RT_DTYPE_F32;
     bool plain_file = v->opts.to == RT_CONTAINER_HF || v->opts.to == RT_CONTAINER_SAFETENSORS;
     if (!is_matrix(t) && !plain_file) return RT_DTYPE_F32;
     if ((rt_dtype_is_quant(d) || d == RT_DTYPE_F32 || d == RT_DTYPE_F16 || d == RT_DTYPE_BF16) &&

@@ -4,6 +4,7 @@
  * why. Leaves each format to its reader. */
 #include "format/model_file.h"
 
+#include "format/adapter.h"
 #include "format/apr/apr.h"
 #include "format/gguf/gguf.h"
 #include "format/hf/hf.h"
@@ -13,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { COMPARE_ROWS = 16 };
+enum { COMPARE_ROWS = 16, MOST_ADAPTERS = 4 };
 
 static const char *const container_names[] = { [RT_CONTAINER_HF] = "hf",
                                                [RT_CONTAINER_SAFETENSORS] = "safetensors",
@@ -225,22 +226,46 @@ static int find_path(rt_model_file *m, const rt_hub_env *env, rt_err *e)
     return m->name ? RT_OK : rt_no_memory(e, m->spec);
 }
 
-static int open_all(rt_model_file *m, const char *spec, const rt_hub_env *env, rt_err *e)
+/* What m->path is, if it is no adapter. */
+static int open_model(rt_model_file *m, rt_err *e)
 {
     int rc;
-    m->text.unk = m->text.pad = m->text.eot = -1;
-    m->text.vocab.bos = m->text.vocab.eos = -1;
-    m->text.vocab.add_bos = m->text.vocab.add_eos = m->text.vocab.add_space_prefix = -1;
-    m->spec = rt_arena_strdup(&m->arena, spec);
-    if (!m->spec) return rt_no_memory(e, spec);
-    RT_TRY(find_path(m, env, e));
     bool folder = rt_path_is_dir(m->path);
     RT_TRY(folder ? rt_hf_read(m, m->path, e) : read_file(m, e));
     if (!m->name) m->name = name_of_path(&m->arena, m->path, folder);
-    if (!m->name) return rt_no_memory(e, spec);
+    if (!m->name) return rt_no_memory(e, m->path);
     drop_frequencies(m);
     RT_TRY(drop_tied_head(m, e));
     RT_TRY(sort_tensors(m, e));
+out:
+    return rc;
+}
+
+/* over: how many adapters lie over it already. An adapter is opened from below: its base, then itself. */
+static int open_all(rt_model_file *m, const char *spec, const rt_hub_env *env, uint32_t over, rt_err *e)
+{
+    int rc;
+    rt_adapter *adapter;
+    rt_hub_env below = env ? *env : (rt_hub_env){ 0 };
+    m->spec = rt_arena_strdup(&m->arena, spec);
+    if (!m->spec) return rt_no_memory(e, spec);
+    RT_TRY(find_path(m, env, e));
+    if (!rt_path_is_dir(m->path) || !rt_hf_is_adapter(m->path)) return open_model(m, e);
+    const char *own_spec = m->spec, *path = m->path, *name = m->name;
+    RT_TRY(rt_adapter_find(&adapter, path, env, &m->arena, e));
+    if (over == MOST_ADAPTERS)
+        RT_TRY(rt_fail(e, RT_INVALID, "%s: adapters lie over adapters more than %d deep; is it its own base?", path,
+                       MOST_ADAPTERS));
+    below.base = NULL;
+    m->name = NULL;
+    rc = open_all(m, adapter->base, &below, over + 1, e);
+    if (rc < 0 && e) rt_err_context(e, "%.200s, the base of %.200s", adapter->base, path);
+    if (rc < 0) return rc;
+    m->spec = own_spec;
+    m->path = path;
+    m->name = name ? name : name_of_path(&m->arena, path, true);
+    if (!m->name) RT_TRY(rt_no_memory(e, spec));
+    RT_TRY(rt_adapter_lay(m, adapter, e));
 out:
     return rc;
 }
@@ -250,7 +275,8 @@ int rt_model_file_open(rt_model_file **out, const char *spec, const rt_hub_env *
     *out = NULL;
     rt_model_file *m = rt_alloc_zero(sizeof *m, 16);
     if (!m) return rt_no_memory(e, spec);
-    int rc = open_all(m, spec, env, e);
+    m->text = rt_no_text;
+    int rc = open_all(m, spec, env, 0, e);
     if (rc < 0)
         rt_model_file_close(m);
     else

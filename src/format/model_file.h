@@ -14,10 +14,12 @@
 const char *rt_container_name(rt_container c); /* "hf", "safetensors", "gguf", "apr" */
 bool rt_container_parse(const char *name, rt_container *out);
 
-/* spec: a directory, a file, or org/name in the local Hugging Face cache. env: HF_HUB_CACHE, HF_HOME and HOME, given by
- * the caller, since the library reads no environment; null members are absent. */
+/* spec: a directory, a file, or org/name in the local Hugging Face cache; a directory may be that of a LoRA adapter,
+ * and the model is then its base with the adapter over it, merged in f32 as values are read. env: HF_HUB_CACHE, HF_HOME
+ * and HOME, given by the caller, since the library reads no environment; null members are absent. */
 typedef struct rt_hub_env {
     const char *hf_hub_cache, *hf_home, *xdg_cache_home, *home;
+    const char *base; /* of an adapter, where that of its adapter_config.json is not the one */
 } rt_hub_env;
 int rt_model_file_open(rt_model_file **out, const char *spec, const rt_hub_env *env, rt_err *e);
 void rt_model_file_close(rt_model_file *m); /* accepts null */

@@ -20,7 +20,8 @@ static int check_model(rt_audit *v, const rt_again *a, const char *who, const ch
     rt_model_file *m = NULL;
     const char *name = json_string_value(json_object_get(json_object_get(v->manifest, who), "name"));
     *ok = false;
-    int rc = rt_model_file_open(&m, spec, a->opts->env, &why);
+    const rt_hub_env env = rt_inputs_env(&v->settings, a->opts->env);
+    int rc = rt_model_file_open(&m, spec, &env, &why);
     if (rc >= 0) rc = rt_model_content_hash(m, a->opts->pool, &got, NULL, &why);
     rt_model_file_close(m);
     if (fatal(rc)) return rt_fail(e, rc, "%s", why.text);

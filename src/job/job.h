@@ -76,9 +76,9 @@ int rt_job_run_program_print(const rt_run *r, uint32_t program, bool json, rt_st
 
 /* As the settings of these names; null and 0 are their defaults, but where said. */
 typedef struct rt_job_evaluate_opts {
-    const char *model, *teacher, *teacher_weights; /* model: the setting student */
-    const char *const *data;                       /* (data_count) */
-    const char *const *template_vars;              /* (var_count) */
+    const char *model, *teacher, *base, *teacher_weights; /* model: the setting student */
+    const char *const *data;                              /* (data_count) */
+    const char *const *template_vars;                     /* (var_count) */
     uint32_t data_count, var_count;
     const char *loss_on, *chat_template, *device;
     uint32_t seq_len; /* 0: as the data needs, up to 2048 */
@@ -158,6 +158,7 @@ typedef struct rt_job_convert_opts {
     rt_job_output out;
     const char *layers; /* "0,2,4-7" of the input; null: all */
     bool modelfile;     /* beside a GGUF file with a tokenizer: NAME.Modelfile, for Ollama */
+    bool merge;         /* refuse what is not an adapter */
 } rt_job_convert_opts;
 
 typedef struct rt_job_conversion {
@@ -170,6 +171,9 @@ typedef struct rt_job_conversion {
 /* Writes, reads back, compares every value, and only then gives the output its name. in outlives the conversion. */
 int rt_job_convert(rt_job_conversion **out, const rt_model_file *in, const rt_job_convert_opts *o, rt_err *e);
 void rt_job_conversion_free(rt_job_conversion *c); /* accepts null */
+/* The adapter that in is, not merged: a GGUF file that llama.cpp takes beside the base. dtype: f32 (null), f16, bf16.
+ */
+int rt_job_save_adapter(const rt_model_file *in, const rt_job_output *o, uint64_t *bytes, rt_err *e);
 
 typedef struct rt_job_init_opts {
     rt_job_output out;
@@ -195,7 +199,7 @@ typedef struct rt_job_dtype {
     uint32_t tensors;
     uint64_t elems, bytes;
 } rt_job_dtype;
-enum { RT_JOB_DTYPES = RT_DTYPE_COUNT + 2 }; /* APR's own types too */
+enum { RT_JOB_DTYPES = RT_DTYPE_COUNT + 3 }; /* APR's own types and what is merged too */
 typedef struct rt_job_inspection {
     const rt_model_file *m;
     uint64_t bytes; /* of all files that hold tensors */
@@ -218,7 +222,7 @@ int rt_job_inspect(rt_job_inspection *out, const rt_model_file *m, rt_err *e);
 /* Reads the whole model. each: the hash of every tensor too. RT_FORMAT for an APR file whose footer is not right. */
 int rt_job_inspect_hash(rt_job_inspection *f, bool each, uint32_t threads, rt_err *e);
 void rt_job_inspection_free(rt_job_inspection *f);
-const char *rt_job_dtype_name(const rt_tensor *t); /* "bf16", "apr_q4" */
+const char *rt_job_dtype_name(const rt_tensor *t); /* "bf16", "apr_q4", "merged" */
 
 /* ---- text and tokens (job_tokenize.c) ---- */
 

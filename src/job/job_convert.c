@@ -2,6 +2,7 @@
 #include "job/job_internal.h"
 
 #include "base/json.h"
+#include "format/adapter.h"
 #include "text/data/model_text.h"
 #include "text/data/ollama_modelfile.h"
 
@@ -122,6 +123,36 @@ static int on_progress(void *ctx, const char *what, uint64_t done, uint64_t tota
     return o->progress && o->progress(o->ctx, what, done, total) ? RT_INTERRUPTED : RT_OK;
 }
 
+static int not_adapter(const rt_model_file *in, const char *instead, rt_err *e)
+{
+    return in->adapter ? RT_OK
+                       : rt_fail(e, RT_INVALID, "%s is not a LoRA adapter (a folder with adapter_config.json)%s",
+                                 in->path, instead);
+}
+
+int rt_job_save_adapter(const rt_model_file *in, const rt_job_output *o, uint64_t *bytes, rt_err *e)
+{
+    int rc;
+    rt_container to;
+    const rt_mix *mix;
+    static const rt_dtype dtypes[] = { RT_DTYPE_F32, RT_DTYPE_F16, RT_DTYPE_BF16 };
+    size_t d = 0;
+    RT_TRY(not_adapter(in, ": leave --adapter out", e));
+    RT_TRY(rt_job_output_kind(o, o->dtype, &to, &mix, e));
+    if (to != RT_CONTAINER_GGUF)
+        RT_TRY(rt_fail(e, RT_INVALID,
+                       "--adapter writes GGUF, and %s would be %s; name it NAME.gguf, or leave --adapter "
+                       "out for the merged model",
+                       o->path, rt_container_name(to)));
+    while (o->dtype && d < 3 && strcmp(o->dtype, rt_dtype_name(dtypes[d])) != 0) d++;
+    if (d == 3) RT_TRY(rt_fail(e, RT_INVALID, "--adapter takes --dtype f32, f16 or bf16, not %s", o->dtype));
+    RT_TRY(rt_job_output_allowed(o->path, to, o->replace, in, e));
+    RT_TRY(rt_model_file_check(in, e));
+    RT_TRY(rt_adapter_write_gguf(in, o->path, dtypes[d], bytes, e));
+out:
+    return rc;
+}
+
 int rt_job_convert(rt_job_conversion **out, const rt_model_file *in, const rt_job_convert_opts *o, rt_err *e)
 {
     int rc;
@@ -130,6 +161,7 @@ int rt_job_convert(rt_job_conversion **out, const rt_model_file *in, const rt_jo
     rt_json_init();
     if (!w) return rt_no_memory(e, "a conversion");
     w->in = in;
+    if (o->merge) RT_TRY(not_adapter(in, ", so there is nothing to merge; retort convert writes models", e));
     RT_TRY(prepare(w, o, e));
     rc = rt_convert_run(&w->seen.v, on_progress, &to, w->pool, e);
     if (rc == RT_INTERRUPTED) rt_fail(e, rc, "interrupted: %s was not written", to.path);

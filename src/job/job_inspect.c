@@ -9,7 +9,13 @@
 
 const char *rt_job_dtype_name(const rt_tensor *t)
 {
-    return t->store == RT_STORE_APR_Q4 ? "apr_q4" : t->store == RT_STORE_APR_Q8 ? "apr_q8" : rt_dtype_name(t->dtype);
+    switch (t->store) {
+    case RT_STORE_APR_Q4: return "apr_q4";
+    case RT_STORE_APR_Q8: return "apr_q8";
+    case RT_STORE_MERGED: return "merged";
+    case RT_STORE_PLAIN: break;
+    }
+    return rt_dtype_name(t->dtype);
 }
 
 static int more_bytes(const void *a, const void *b)

@@ -71,6 +71,8 @@ typedef enum rt_setting_need {
 #define RT_SETTING_TABLE(X)                                                                                            \
     X(teacher, "--teacher", TEXT, "", RUN, NOTHING, "MODEL", "Teacher model, which is not changed")                    \
     X(student, "--student", TEXT, "", RUN, NOTHING, "MODEL", "Student model, which is trained")                        \
+    X(base, "--base", TEXT, "", RUN, NOTHING, "MODEL",                                                                 \
+      "Base model of a LoRA adapter given as student or teacher; else the one that it names")                          \
     X(data, "--data", LIST, "", TOKENS, NOTHING, "PATH",                                                               \
       "Training data: JSONL, JSON, text or token shards; may be repeated, and weighted: PATH,weight=0.3")              \
     X(eval_data, "--eval-data", LIST, "", TOKENS, NOTHING, "PATH",                                                     \

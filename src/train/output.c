@@ -60,12 +60,8 @@ out:
 static void add_adapter(const source *s, float *rows, uint64_t row, uint64_t n, uint64_t C)
 {
     uint32_t r = s->o->lora.rank;
-    double scale = s->o->lora.alpha / r;
     for (uint64_t i = 0; i < n; i++)
-        for (uint32_t k = 0; k < r; k++) {
-            float w = (float)(scale * s->b[(row + i) * r + k]);
-            for (uint64_t c = 0; c < C; c++) rows[i * C + c] += w * s->a[k * C + c];
-        }
+        rt_lora_add(rows + i * C, s->a, C, s->b + (row + i) * r, r, s->o->lora.alpha / r, C);
 }
 
 /* The tensor of the student's file that parameter i came from. */

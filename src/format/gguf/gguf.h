@@ -12,6 +12,10 @@ bool rt_gguf_is(const rt_map *map);
 /* part: mapped already. Tensor names become canonical. */
 int rt_gguf_read(rt_model_file *m, uint32_t part, rt_err *e);
 int rt_gguf_layout(const rt_model_out *o, rt_arena *a, rt_file_layout *l, rt_err *e);
+/* The adapter of m as llama.cpp loads it: for each of its matrices lora_a (rank,C) and lora_b (R,rank) of dtype d, in
+ * the order of m's tensors, with alpha for all of them. */
+int rt_gguf_adapter_layout(const rt_model_file *m, const char *path, rt_dtype d, double alpha, rt_arena *a,
+                           rt_file_layout *l, rt_err *e);
 
 /* ---- inside the room ---- */
 
@@ -126,6 +130,7 @@ bool rt_gguf_rope_recover(rt_rope_scaling *s, const float *factors, uint32_t D);
 
 static inline void rt_gguf_append(rt_str *s, const void *data, size_t bytes) { rt_str_append_n(s, data, bytes); }
 /* Appends keys to out and counts them in *count (gguf_keys_write.c). */
+void rt_gguf_write_adapter_keys(const rt_model_file *m, double alpha, rt_str *out, uint64_t *count);
 int rt_gguf_write_keys(const rt_model_out *o, rt_str *out, uint64_t *count, rt_err *e);
 
 #endif

@@ -272,6 +272,17 @@ out:
     return rc;
 }
 
+void rt_gguf_write_adapter_keys(const rt_model_file *m, double alpha, rt_str *out, uint64_t *count)
+{
+    writer w = { .out = out };
+    key_text(&w, "general.architecture", m->config.family->gguf);
+    key_text(&w, "general.type", "adapter");
+    key_text(&w, "general.name", m->name);
+    key_text(&w, "adapter.type", "lora");
+    key_f32(&w, "adapter.lora.alpha", alpha);
+    *count = w.count;
+}
+
 int rt_gguf_write_keys(const rt_model_out *o, rt_str *out, uint64_t *count, rt_err *e)
 {
     int rc;

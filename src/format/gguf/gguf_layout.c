@@ -4,6 +4,7 @@
  * follow one another in the order of their descriptions, each on a multiple of the alignment: ggml accepts no other. */
 #include "format/gguf/gguf.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* llama.cpp would load such a file and compute something else. */
@@ -75,28 +76,69 @@ static int put_factors(const rt_model_out *o, rt_file_layout *l, uint64_t *end, 
     return RT_OK;
 }
 
-int rt_gguf_layout(const rt_model_out *o, rt_arena *a, rt_file_layout *l, rt_err *e)
+/* The beginning of every file; counts are those of tensors and keys, put right by end_head. */
+static void begin_head(rt_str *head)
+{
+    uint32_t version = RT_GGUF_VERSION;
+    uint64_t counts[2] = { 0 };
+    rt_gguf_append(head, "GGUF", 4);
+    rt_gguf_append(head, &version, 4);
+    rt_gguf_append(head, counts, sizeof counts);
+}
+
+static int end_head(rt_file_layout *l, uint64_t tensors, uint64_t keys, const char *path, rt_err *e)
 {
     static const char zeroes[RT_GGUF_ALIGNMENT];
+    uint64_t counts[2] = { tensors, keys };
+    rt_gguf_append(&l->head, zeroes, (size_t)(rt_align_up(l->head.len, RT_GGUF_ALIGNMENT) - l->head.len));
+    if (l->head.failed || l->extra.failed) return rt_no_memory(e, path);
+    memcpy(l->head.data + 8, counts, sizeof counts);
+    return RT_OK;
+}
+
+int rt_gguf_adapter_layout(const rt_model_file *m, const char *path, rt_dtype d, double alpha, rt_arena *a,
+                           rt_file_layout *l, rt_err *e)
+{
     int rc;
-    uint32_t version = RT_GGUF_VERSION;
-    uint64_t counts[2] = { o->tensor_count + (o->config->rope.kind == RT_ROPE_LLAMA3), 0 }, end = 0;
+    uint32_t n = 0;
+    uint64_t keys, end = 0;
+    *l = (rt_file_layout){ .offset = rt_arena_alloc(a, 2 * m->adapter->matrices * sizeof *l->offset) };
+    if (!l->offset) RT_TRY(rt_no_memory(e, path));
+    begin_head(&l->head);
+    rt_gguf_write_adapter_keys(m, alpha, &l->head, &keys);
+    for (uint32_t i = 0; i < m->tensor_count; i++) {
+        const rt_tensor *t = &m->tensors[i];
+        char weight[RT_NAME_BYTES], name[RT_NAME_BYTES + 8];
+        if (!t->pair || t->pair->of != m->adapter) continue;
+        rt_role_gguf_name(weight, t->role, t->layer);
+        const uint64_t shapes[2][2] = { { t->pair->rank, t->shape[1] }, { t->shape[0], t->pair->rank } };
+        for (int k = 0; k < 2; k++) {
+            snprintf(name, sizeof name, "%s.lora_%c", weight, "ab"[k]);
+            put_info(&l->head, name, 2, shapes[k], d, end);
+            l->offset[n++] = end;
+            end = rt_align_up(end + rt_dtype_bytes(d, shapes[k][0] * shapes[k][1]), RT_GGUF_ALIGNMENT);
+        }
+    }
+    RT_TRY(end_head(l, n, keys, path, e));
+    for (uint32_t i = 0; i < n; i++) l->offset[i] += l->head.len;
+    l->size = l->head.len + end;
+out:
+    return rc;
+}
+
+int rt_gguf_layout(const rt_model_out *o, rt_arena *a, rt_file_layout *l, rt_err *e)
+{
+    int rc;
+    uint64_t keys, end = 0;
     *l = (rt_file_layout){ 0 };
     RT_TRY(check(o, e));
     l->offset = rt_arena_alloc(a, o->tensor_count * sizeof *l->offset);
     if (!l->offset) return rt_no_memory(e, o->path);
-    rt_gguf_append(&l->head, "GGUF", 4);
-    rt_gguf_append(&l->head, &version, 4);
-    rt_gguf_append(&l->head, counts, sizeof counts); /* the number of keys is not known yet */
-    RT_TRY(rt_gguf_write_keys(o, &l->head, &counts[1], e));
+    begin_head(&l->head);
+    RT_TRY(rt_gguf_write_keys(o, &l->head, &keys, e));
     RT_TRY(put_infos(o, l, &end, e));
     RT_TRY(put_factors(o, l, &end, a, e));
-    rt_gguf_append(&l->head, zeroes, (size_t)(rt_align_up(l->head.len, RT_GGUF_ALIGNMENT) - l->head.len));
-    if (l->head.failed || l->extra.failed) {
-        rc = rt_no_memory(e, o->path);
-        goto out;
-    }
-    memcpy(l->head.data + 8, counts, sizeof counts);
+    RT_TRY(end_head(l, o->tensor_count + (o->config->rope.kind == RT_ROPE_LLAMA3), keys, o->path, e));
     for (uint32_t i = 0; i < o->tensor_count; i++) l->offset[i] += l->head.len;
     l->extra_offset = l->extra.len ? l->extra_offset + l->head.len : 0;
     l->size = l->head.len + end;

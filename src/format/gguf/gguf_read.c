@@ -232,8 +232,13 @@ int rt_gguf_read(rt_model_file *m, uint32_t part, rt_err *e)
     uint32_t no, count;
     const float *factors = NULL;
     uint64_t factor_count = 0;
+    rt_span type = { 0 };
     rt_gguf given = { 0 }, first = { 0 };
     RT_TRY(rt_gguf_parse(&given, &m->parts[part].map, m->parts[part].path, e));
+    RT_TRY(rt_gguf_get_string(&given, "general.type", &type, e));
+    if (type.len == strlen("adapter") && memcmp(type.data, "adapter", type.len) == 0)
+        RT_TRY(rt_fail(e, RT_UNSUPPORTED,
+                       "%s is an adapter for llama.cpp, not a model: name the adapter's own folder instead", m->path));
     RT_TRY(split_of(&given, &no, &count, e));
     RT_TRY(read_infos(m, &given, part, e));
     if (count > 1) RT_TRY(read_siblings(m, &given, no, count, &first, e));

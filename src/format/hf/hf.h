@@ -25,6 +25,11 @@ const char *rt_safetensors_type(rt_dtype d); /* "BF16"; null when the format has
 
 /* A Hugging Face directory: config.json, tokenizer files, one safetensors file or shards with an index. */
 int rt_hf_read(rt_model_file *m, const char *folder, rt_err *e);
+/* Whether a folder holds an adapter and no model: adapter_config.json without the weights of a model. */
+bool rt_hf_is_adapter(const char *folder);
+/* adapter_config.json; a holds what out points to. RT_UNSUPPORTED names what is not done here: anything but LoRA, and
+ * of LoRA what is more than W + scale B A over matrices. */
+int rt_hf_read_adapter(rt_adapter *out, const char *folder, rt_arena *a, rt_err *e);
 /* config.json and the tokenizer's files that lie in folder, each where present. */
 int rt_hf_read_side_files(rt_model_file *m, const char *folder, rt_err *e);
 /* All files of a Hugging Face directory but those with tensors, and how many bytes they are (may be null). folder null:

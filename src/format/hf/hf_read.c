@@ -262,9 +262,6 @@ static int read_weights(rt_model_file *m, const char *folder, char *const *names
     uint32_t n;
     if (has(names, count, "model.safetensors")) return read_one(m, folder, "model.safetensors", e);
     if (has(names, count, RT_HF_INDEX)) return read_index(m, folder, e);
-    if (has(names, count, "adapter_config.json"))
-        return rt_fail(e, RT_UNSUPPORTED, "%s holds an adapter, not a model: merge it into its base model first",
-                       folder);
     const char *only = first_ending(names, count, ".safetensors", &n);
     if (n == 1) return read_one(m, folder, only, e);
     if (n == 0) return no_weights(folder, names, count, e);

@@ -12,6 +12,14 @@
 #include <string.h>
 
 enum { FIRST_ROOM = 8 };
+
+const rt_model_text rt_no_text = {
+    .vocab = { .bos = -1, .eos = -1, .add_bos = -1, .add_eos = -1, .add_space_prefix = -1 },
+    .unk = -1,
+    .pad = -1,
+    .eot = -1
+};
+
 /* A tensor has fewer elements than this: sizes in any type then stay below 2^63. */
 #define MAX_ELEMS (UINT64_C(1) << 59)
 
@@ -89,6 +97,7 @@ bool rt_tensor_expected_bytes(const rt_tensor *t, uint64_t *bytes)
         return true;
     case RT_STORE_APR_Q4: *bytes = rt_apr_q4_bytes(elems); return true;
     case RT_STORE_APR_Q8: *bytes = rt_apr_q8_bytes(elems); return true;
+    case RT_STORE_MERGED: break; /* no file has it */
     }
     return false;
 }

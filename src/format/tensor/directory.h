@@ -38,6 +38,28 @@ typedef struct rt_model_text {
     uint32_t side_count;
 } rt_model_text;
 
+extern const rt_model_text rt_no_text;
+
+/* A LoRA folder as PEFT lays it out (hf/hf_adapter.c); everything in the model's arena. */
+typedef struct rt_adapter_value {
+    const char *module; /* "q_proj", or a longer end of a module's name */
+    double value;
+} rt_adapter_value;
+typedef struct rt_adapter {
+    const char *folder;
+    const char *wanted; /* the base as adapter_config.json names it; null: it does not */
+    const char *base;   /* as it was found: a path or org/name */
+    uint32_t rank;
+    double alpha;
+    bool rslora;                            /* scaled by alpha / sqrt(rank), not alpha / rank */
+    const rt_adapter_value *ranks, *alphas; /* of single modules; the first that fits counts */
+    uint32_t rank_count, alpha_count;
+    const char *const *targets; /* modules that have it; none where they are given by a pattern */
+    uint32_t target_count;
+    bool partial;      /* not in every layer, or not in every module of a name */
+    uint32_t matrices; /* of the base that it lies over */
+} rt_adapter;
+
 typedef struct rt_model_part {
     const char *path;
     rt_map map;
@@ -56,7 +78,8 @@ typedef struct rt_model_file {
     uint32_t tensor_count;
     rt_model_part *parts; /* mapped files that hold tensors */
     uint32_t part_count;
-    const char *const *notes; /* what the reader left out or decided, one sentence each, for a person */
+    const rt_adapter *adapter; /* path is its folder, and the tensors are those of its base, merged; null: none */
+    const char *const *notes;  /* what the reader left out or decided, one sentence each, for a person */
     uint32_t note_count;
 } rt_model_file;
 

@@ -112,6 +112,35 @@ static void apr_q8(float *y, const rt_tensor *t, uint64_t first, uint64_t n)
     for (uint64_t i = 0; i < n; i++) y[i] = (float)load_i8(t->data + APR_Q8_SCALE, first + i) * scale;
 }
 
+void rt_lora_add(float *y, const float *a, uint64_t stride, const float *b, uint32_t rank, double scale, uint64_t n)
+{
+    for (uint32_t k = 0; k < rank; k++) {
+        float w = (float)(scale * b[k]);
+        for (uint64_t c = 0; c < n; c++) y[c] += w * a[k * stride + c];
+    }
+}
+
+const rt_tensor *rt_tensor_under(const rt_tensor *t)
+{
+    while (t->store == RT_STORE_MERGED) t = &t->pair->under;
+    return t;
+}
+
+/* What is under the adapter has rows in canonical order too, whatever the file's. */
+static void merged(float *y, const rt_tensor *t, uint64_t first, uint64_t n)
+{
+    const rt_lora_pair *p = t->pair;
+    uint64_t cols = rt_tensor_cols(t);
+    rt_tensor_range_to_f32(y, &p->under, first, n);
+    while (n > 0) {
+        uint64_t row = first / cols, at = first % cols, take = cols - at < n ? cols - at : n;
+        rt_lora_add(y, p->a + at, cols, p->b + row * p->rank, p->rank, p->scale, take);
+        y += take;
+        first += take;
+        n -= take;
+    }
+}
+
 /* Stored elements [first, first + n) as f32; both fill whole blocks of a quantised dtype. */
 static void stored_to_f32(float *y, const rt_tensor *t, uint64_t first, uint64_t n)
 {
@@ -119,6 +148,8 @@ static void stored_to_f32(float *y, const rt_tensor *t, uint64_t first, uint64_t
         apr_q4(y, t, first, n);
     } else if (t->store == RT_STORE_APR_Q8) {
         apr_q8(y, t, first, n);
+    } else if (t->store == RT_STORE_MERGED) {
+        merged(y, t, first, n);
     } else {
         const uint8_t *x = t->data + rt_dtype_bytes(t->dtype, first);
         switch (rt_dtype_table[t->dtype].cls) {

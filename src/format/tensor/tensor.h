@@ -10,9 +10,9 @@
 
 enum { RT_MAX_RANK = 8 };
 
-/* How the bytes are to be read. PLAIN: rows of `dtype` blocks. The others are APR's own types, dtype is then F32 by
- * courtesy and rows exist as f32 only. */
-typedef enum rt_store { RT_STORE_PLAIN, RT_STORE_APR_Q4, RT_STORE_APR_Q8 } rt_store;
+/* How the bytes are to be read. PLAIN: rows of `dtype` blocks. The others are APR's own types, and a matrix with an
+ * adapter over it; dtype is then F32 by courtesy and rows exist as f32 only. */
+typedef enum rt_store { RT_STORE_PLAIN, RT_STORE_APR_Q4, RT_STORE_APR_Q8, RT_STORE_MERGED } rt_store;
 
 typedef struct rt_tensor {
     const char *name;      /* canonical; for a tensor outside the table, as the file spells it */
@@ -25,9 +25,25 @@ typedef struct rt_tensor {
     uint64_t shape[RT_MAX_RANK]; /* outermost first; a vector has rank 1 */
     const uint8_t *data;
     uint64_t bytes;
-    uint32_t file;       /* index into the model file's list of files */
-    uint32_t swap_heads; /* not 0: rows are stored in GGUF's llama order over this many heads */
+    uint32_t file;                   /* index into the model file's list of files */
+    uint32_t swap_heads;             /* not 0: rows are stored in GGUF's llama order over this many heads */
+    const struct rt_lora_pair *pair; /* RT_STORE_MERGED: what is added to the matrix, whose place the entry has */
 } rt_tensor;
+
+/* A low-rank adapter over one matrix W (R,C): its value is W + scale B A. */
+typedef struct rt_lora_pair {
+    rt_tensor under; /* W as it is stored; an adapter may lie over an adapter */
+    const float *a;  /* (rank,C) */
+    const float *b;  /* (R,rank) */
+    uint32_t rank;
+    double scale;
+    const struct rt_adapter *of; /* whose it is */
+} rt_lora_pair;
+/* y (n) += scale b A: n columns of one row. b (rank) its row of B; a (rank, stride) from the first of the columns on.
+ */
+void rt_lora_add(float *y, const float *a, uint64_t stride, const float *b, uint32_t rank, double scale, uint64_t n);
+/* The entry of the file below all adapters; t itself where there is none. */
+const rt_tensor *rt_tensor_under(const rt_tensor *t);
 
 /* Elements; rows x cols with cols = the last dimension (1 row for a vector or scalar). Checked when the file was read,
  * so these do not overflow. */

@@ -133,15 +133,23 @@ rt_data_text rt_inputs_text(const rt_inputs *in, int64_t now)
                            .now = now };
 }
 
+rt_hub_env rt_inputs_env(const rt_settings *s, const rt_hub_env *env)
+{
+    rt_hub_env out = env ? *env : (rt_hub_env){ 0 };
+    if (s->base) out.base = s->base;
+    return out;
+}
+
 int rt_inputs_open(rt_inputs **out, const rt_settings *s, const rt_inputs_opts *o, rt_err *e)
 {
     int rc;
     rt_inputs *in = rt_alloc_zero(sizeof *in, 16);
     if (!in) RT_TRY(rt_no_memory(e, "a run"));
+    const rt_hub_env env = rt_inputs_env(s, o->env);
     if (s->vocab > INT32_MAX) RT_TRY(rt_fail(e, RT_USAGE, "--vocab is at most %d", INT32_MAX));
-    RT_TRY(open_model(in, s->student, "student", o->env, &in->student, &in->student_text, e));
+    RT_TRY(open_model(in, s->student, "student", &env, &in->student, &in->student_text, e));
     if (s->teacher) {
-        RT_TRY(open_model(in, s->teacher, "teacher", o->env, &in->teacher, &in->teacher_text, e));
+        RT_TRY(open_model(in, s->teacher, "teacher", &env, &in->teacher, &in->teacher_text, e));
         RT_TRY(rt_pair_check(&in->pair, in->student_text ? in->student_text->tokenizer : NULL,
                              in->student->config.vocab, in->teacher_text ? in->teacher_text->tokenizer : NULL,
                              in->teacher->config.vocab, (uint32_t)s->vocab, e));
@@ -165,8 +173,10 @@ int rt_inputs_facts(rt_inputs *in, rt_run_facts *f, rt_err *e)
                          .teacher = in->teacher ? &in->teacher->config : NULL,
                          .student_parameters = rt_model_file_parameters(m),
                          .student_dtype = RT_DTYPE_F32 };
-    for (uint32_t i = 0; i < m->tensor_count; i++)
-        if (m->tensors[i].store == RT_STORE_PLAIN) elems[m->tensors[i].dtype] += rt_tensor_elems(&m->tensors[i]);
+    for (uint32_t i = 0; i < m->tensor_count; i++) {
+        const rt_tensor *t = rt_tensor_under(&m->tensors[i]);
+        if (t->store == RT_STORE_PLAIN) elems[t->dtype] += rt_tensor_elems(t);
+    }
     for (int d = 0; d < RT_DTYPE_COUNT; d++)
         if (elems[d] > elems[f->student_dtype]) f->student_dtype = (rt_dtype)d;
     for (uint32_t i = 0; i < in->train_count; i++)

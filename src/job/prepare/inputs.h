@@ -50,6 +50,8 @@ typedef struct rt_inputs_opts {
     void *ctx;
 } rt_inputs_opts;
 
+/* env with the base that the settings give to adapters. */
+rt_hub_env rt_inputs_env(const rt_settings *s, const rt_hub_env *env);
 /* Models, tokenizers, pair, template. RT_INVALID for a pair that does not match, or that is one and the same. */
 int rt_inputs_open(rt_inputs **out, const rt_settings *s, const rt_inputs_opts *o, rt_err *e);
 /* The data as shards: opened, or tokenized into o->folder when they are not there yet. */
