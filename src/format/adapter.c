@@ -5,6 +5,7 @@
 #include "format/hf/hf.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,11 +15,12 @@
 /* ---- the base ---- */
 
 /* A file, or a folder of a model or of an adapter: a folder of the same name that is neither is passed over. */
-static bool is_model(rt_arena *a, const char *path)
+static bool is_model(const char *path)
 {
+    char config[PATH_MAX];
     if (!rt_path_is_dir(path)) return rt_path_exists(path);
-    char *config = rt_path_join(a, path, "config.json");
-    return (config && rt_path_exists(config)) || rt_hf_is_adapter(path);
+    bool fits = snprintf(config, sizeof config, "%s/config.json", path) < (int)sizeof config;
+    return (fits && rt_path_exists(config)) || rt_hf_is_adapter(path);
 }
 
 static int find_base(rt_adapter *ad, const rt_hub_env *env, rt_arena *a, rt_err *e)
@@ -31,8 +33,8 @@ static int find_base(rt_adapter *ad, const rt_hub_env *env, rt_arena *a, rt_err 
         return rt_fail(e, RT_NOT_FOUND, "%s/adapter_config.json names no base model; give it with --base", ad->folder);
     char *beside = name[0] == '/' ? NULL : rt_path_join(a, ad->folder, name);
     if (name[0] != '/' && !beside) return rt_no_memory(e, ad->folder);
-    ad->base = beside && is_model(a, beside) ? beside : name;
-    if (ad->base == beside || is_model(a, name)) return RT_OK;
+    ad->base = beside && is_model(beside) ? beside : name;
+    if (ad->base == beside || is_model(name)) return RT_OK;
     bool hub = rt_hub_name_is(name);
     int rc = hub ? rt_hub_find(&snapshot, a, "models", name, env, &why) : RT_NOT_FOUND;
     if (rc == RT_OK || rc == RT_NOMEM) return rc == RT_OK ? rc : rt_no_memory(e, ad->folder);
@@ -197,39 +199,43 @@ static int check_whole(const rt_model_file *m, rt_adapter *ad, rt_err *e)
 
 static bool same_text(rt_span a, rt_span b) { return a.len == b.len && (!a.len || memcmp(a.data, b.data, a.len) == 0); }
 
-/* The largest id of a tokenizer.json that is not the base's; -1 when it says none. */
-static int64_t last_id(rt_span text)
+/* The largest id of a tokenizer.json; -1 when it says none. */
+static int last_id(int64_t *out, rt_span text, rt_err *e)
 {
     size_t i;
     const char *key;
+    rt_json_out_of_memory();
     json_t *one, *j = json_loadb(text.data, text.len, 0, NULL);
     json_t *vocab = json_object_get(json_object_get(j, "model"), "vocab");
-    int64_t last = (int64_t)json_array_size(vocab) - 1;
-    json_object_foreach(vocab, key, one) if (json_integer_value(one) > last) last = json_integer_value(one);
+    if (!j && rt_json_out_of_memory()) return rt_no_memory(e, "a tokenizer.json");
+    *out = (int64_t)json_array_size(vocab) - 1;
+    json_object_foreach(vocab, key, one) if (json_integer_value(one) > *out) *out = json_integer_value(one);
     json_array_foreach(json_object_get(j, "added_tokens"), i, one)
     {
         int64_t id = json_integer_value(json_object_get(one, "id"));
-        if (id > last) last = id;
+        if (id > *out) *out = id;
     }
     json_decref(j);
-    return last;
+    return RT_OK;
 }
 
 /* The text is the adapter's where its folder has a tokenizer: what it was trained with lies there. */
 static int take_text(rt_model_file *m, const rt_adapter *ad, rt_err *e)
 {
     int rc;
+    int64_t last = -1;
     rt_model_text base = m->text;
     m->text = rt_no_text;
     RT_TRY(rt_hf_read_side_files(m, ad->folder, e));
     const rt_model_text *own = &m->text;
-    if (own->tokenizer_json.data && m->has_config && !same_text(own->tokenizer_json, base.tokenizer_json) &&
-        last_id(own->tokenizer_json) >= (int64_t)m->config.vocab)
+    if (own->tokenizer_json.data && !same_text(own->tokenizer_json, base.tokenizer_json))
+        RT_TRY(last_id(&last, own->tokenizer_json, e));
+    if (m->has_config && last >= (int64_t)m->config.vocab)
         RT_TRY(rt_fail(e, RT_INVALID,
                        "%.200s: its tokenizer has ids up to %" PRId64
                        ", and the embedding of %.200s has %u rows: it is "
                        "the adapter of another model; give the right one with --base",
-                       ad->folder, last_id(own->tokenizer_json), ad->base, m->config.vocab));
+                       ad->folder, last, ad->base, m->config.vocab));
     if (!own->tokenizer_json.data)
         m->text = base;
     else if (!own->generation_config.data)

@@ -244,7 +244,7 @@ static void folders_that_are_no_models(void **state)
     put_config("lora/config.json", true);
     put_text("lora/adapter_config.json", "{}");
     put_safetensors("lora/adapter_model.safetensors", layer_entries, 1, NULL);
-    refused(in_dir("lora"), RT_UNSUPPORTED, "adapter|merge");
+    refused(in_dir("lora"), RT_UNSUPPORTED, "lora/adapter_config.json|type (none)");
     put_text("badconf/config.json", "{\"model_type\":\"gpt2\"}");
     refused(in_dir("badconf"), RT_UNSUPPORTED, "badconf/config.json|gpt2");
     put_config("empty/config.json", true);

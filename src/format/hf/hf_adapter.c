@@ -5,7 +5,9 @@
 #include "base/json.h"
 #include "format/hf/hf.h"
 
+#include <limits.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #define CONFIG "adapter_config.json"
@@ -13,11 +15,8 @@ enum { MOST_RANK = 1 << 16 };
 
 static bool holds(const char *folder, const char *name)
 {
-    rt_arena a = { 0 };
-    char *path = rt_path_join(&a, folder, name);
-    bool there = path && rt_path_exists(path);
-    rt_arena_free(&a);
-    return there;
+    char path[PATH_MAX];
+    return snprintf(path, sizeof path, "%s/%s", folder, name) < (int)sizeof path && rt_path_exists(path);
 }
 
 bool rt_hf_is_adapter(const char *folder)
