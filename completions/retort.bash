@@ -29,10 +29,10 @@ _retort() {
         prev=${COMP_WORDS[COMP_CWORD - 2]}
     fi
     if ((COMP_CWORD == 1)); then
-        _retort_offer convert distill doctor eval generate init inspect plan quantize report tokenize train verify help --help --version
+        _retort_offer convert distill doctor eval generate init inspect merge plan quantize report tokenize train verify help --help --version
         return
     elif ((COMP_CWORD == 2)) && [[ $command == help ]]; then
-        _retort_offer convert distill doctor eval generate init inspect plan quantize report tokenize train verify
+        _retort_offer convert distill doctor eval generate init inspect merge plan quantize report tokenize train verify
         return
     fi
     given=" ${COMP_WORDS[*]:2:COMP_CWORD-2} "
@@ -46,6 +46,11 @@ _retort() {
             _retort_offer f32 f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 q4_k q5_k q6_k q4_k_m q4_k_s q5_k_m q5_k_s
             return
             ;;
+        *:--base | *:--teacher | *:--student | *:--data | *:--eval-data | tokenize:--chat-template | \
+            *:--sample-prompts | *:--cublaslt | *:--config | *:--from | *:--tokenizer | *:-o | *:--model)
+            _retort_paths -f
+            return
+            ;;
         *:--shard-size | *:--threads | *:--beta | *:--skew | *:--temperature | *:--alpha | *:--kd-weight | \
             *:--ce-weight | *:--lr | *:--betas | *:--eps | *:--weight-decay | *:--warmup | *:--decay | \
             *:--lr-floor | *:--max-grad-norm | *:--batch | *:--micro-batch | *:--teacher-batch | \
@@ -55,11 +60,6 @@ _retort() {
             *:--keep | *:--dump-step | *:--seed | *:--log-every | *:--word | *:--rows | *:--prompt | \
             *:--system | *:--max-new | *:--top-k | *:--top-p | *:--repetition-penalty | *:--context | \
             *:--layers | *:--show | *:--now | *:--eos | *:--shard-tokens | *:--op | *:--case | *:--isa)
-            return
-            ;;
-        *:--teacher | *:--student | *:--data | *:--eval-data | tokenize:--chat-template | \
-            *:--sample-prompts | *:--cublaslt | *:--config | *:--from | *:--tokenizer | *:-o | *:--model)
-            _retort_paths -f
             return
             ;;
         *:--out)
@@ -127,11 +127,11 @@ _retort() {
     fi
     case $command in
     convert)
-        flags='--to --dtype --force --no-tokenizer --shard-size --threads --json --help'
+        flags='--to --dtype --base --force --adapter --no-tokenizer --shard-size --threads --json --help'
         paths=1
         ;;
     distill)
-        flags='--teacher --student --data --eval-data --out --divergence --beta --skew --temperature --alpha
+        flags='--teacher --student --base --data --eval-data --out --divergence --beta --skew --temperature --alpha
             --kd-weight --ce-weight --t2 --lr --betas --eps --weight-decay --schedule --warmup --decay
             --lr-floor --max-grad-norm --batch --micro-batch --teacher-batch --teacher-weights --seq-len --steps
             --tokens --epochs --time --lora --lora-rank --lora-alpha --lora-targets --merge --freeze --recompute
@@ -144,12 +144,12 @@ _retort() {
         flags='--json --help'
         ;;
     eval)
-        flags='--data --teacher --teacher-weights --word --seq-len --batch --rows --loss-on --chat-template
+        flags='--data --teacher --base --teacher-weights --word --seq-len --batch --rows --loss-on --chat-template
             --template-var --skip-bad --allow-drop --vocab --device --threads --json --help'
         paths=1
         ;;
     generate)
-        flags='--prompt --system --raw --max-new --temperature --top-k --top-p --repetition-penalty --seed
+        flags='--prompt --system --base --raw --max-new --temperature --top-k --top-p --repetition-penalty --seed
             --context --ids --json --quiet --device --threads --help'
         paths=1
         ;;
@@ -159,11 +159,15 @@ _retort() {
         paths=1
         ;;
     inspect)
-        flags='--tensors --no-hash --threads --json --help'
+        flags='--base --tensors --no-hash --threads --json --help'
+        paths=1
+        ;;
+    merge)
+        flags='--base --dtype --to --force --no-tokenizer --shard-size --threads --json --help'
         paths=1
         ;;
     plan)
-        flags='--teacher --student --data --eval-data --out --divergence --beta --skew --temperature --alpha
+        flags='--teacher --student --base --data --eval-data --out --divergence --beta --skew --temperature --alpha
             --kd-weight --ce-weight --t2 --lr --betas --eps --weight-decay --schedule --warmup --decay
             --lr-floor --max-grad-norm --batch --micro-batch --teacher-batch --teacher-weights --seq-len --steps
             --tokens --epochs --time --lora --lora-rank --lora-alpha --lora-targets --merge --freeze --recompute
@@ -173,7 +177,7 @@ _retort() {
             --tune --sync --threads --config --fit --ops --json --help'
         ;;
     quantize)
-        flags='--dtype --to --force --no-tokenizer --threads --json --help'
+        flags='--dtype --to --base --force --no-tokenizer --threads --json --help'
         paths=1
         ;;
     report)
@@ -187,13 +191,13 @@ _retort() {
         paths=1
         ;;
     train)
-        flags='--student --data --eval-data --out --ce-weight --lr --betas --eps --weight-decay --schedule --warmup
-            --decay --lr-floor --max-grad-norm --batch --micro-batch --seq-len --steps --tokens --epochs --time
-            --lora --lora-rank --lora-alpha --lora-targets --merge --freeze --recompute --head-chunk
-            --memory-limit --loss-on --chat-template --template-var --skip-bad --allow-drop --vocab --held-out
-            --eval-every --sample-prompts --sample-tokens --save-every --keep --save --save-dtype --dump-step
-            --seed --device --device-memory --kernels --cublaslt --tune --sync --threads --config --fit --smoke
-            --resume --override --log-every --quiet --json --help'
+        flags='--student --base --data --eval-data --out --ce-weight --lr --betas --eps --weight-decay --schedule
+            --warmup --decay --lr-floor --max-grad-norm --batch --micro-batch --seq-len --steps --tokens
+            --epochs --time --lora --lora-rank --lora-alpha --lora-targets --merge --freeze --recompute
+            --head-chunk --memory-limit --loss-on --chat-template --template-var --skip-bad --allow-drop --vocab
+            --held-out --eval-every --sample-prompts --sample-tokens --save-every --keep --save --save-dtype
+            --dump-step --seed --device --device-memory --kernels --cublaslt --tune --sync --threads --config
+            --fit --smoke --resume --override --log-every --quiet --json --help'
         ;;
     verify)
         flags='--backend --op --case --quick --large --threads --isa --memory-limit --kernels --cublaslt --sync

@@ -77,6 +77,7 @@ typedef struct retort_places {
      * line does gives its own `environ`. CUDA looks for cuBLASLt by CUDA_PATH, CUDA_HOME, CONDA_PREFIX, VIRTUAL_ENV,
      * PATH and HOME, keeps timed choices below XDG_CACHE_HOME or HOME, and follows MANAGED_MEMORY. */
     const char *const *environment;
+    const char *adapter_base; /* the base model of LoRA adapters; null: the one that an adapter names */
 } retort_places;
 
 /* Names of the kinds of devices that this library was built with ("cuda", "cpu"), by index; null after the last. A
@@ -117,8 +118,10 @@ typedef struct retort_save_options {
     retort_progress_fn progress;
     void *ctx;
     int modelfile; /* beside a GGUF file with a tokenizer: NAME.Modelfile, from which Ollama makes a model */
+    int adapter;   /* of a LoRA adapter: a GGUF file of the adapter alone, for llama.cpp; dtype f32, f16 or bf16 */
 } retort_save_options;
-/* Writes the model in a format, reads it back and compares every value before it gets its name. */
+/* Writes the model in a format, reads it back and compares every value before it gets its name. A LoRA adapter is
+ * merged into its base. */
 RETORT_API int retort_model_save(const retort_model *m, const char *path, const retort_save_options *o,
                                  retort_error *e);
 

@@ -114,7 +114,8 @@ int rt_api_env_copy(rt_job_env *out, const retort_places *given, rt_arena *a, rt
     out->version = RETORT_VERSION;
     if (copy_text(&out->hub.hf_hub_cache, p.hf_hub_cache, a) && copy_text(&out->hub.hf_home, p.hf_home, a) &&
         copy_text(&out->hub.xdg_cache_home, p.xdg_cache_home, a) && copy_text(&out->hub.home, p.home, a) &&
-        copy_text(&out->scratch, p.scratch, a) && copy_list(&out->environment, p.environment, a))
+        copy_text(&out->hub.base, p.adapter_base, a) && copy_text(&out->scratch, p.scratch, a) &&
+        copy_list(&out->environment, p.environment, a))
         return RT_OK;
     return rt_no_memory(e, "retort_places");
 }

@@ -58,6 +58,7 @@ int retort_model_save(const retort_model *m, const char *path, const retort_save
     rt_err e = { 0 };
     retort_save_options o;
     rt_job_conversion *done = NULL;
+    uint64_t bytes;
     if (!m || !path) RT_TRY(rt_fail(&e, RT_USAGE, "retort_model_save: a model and a path are needed"));
     RT_TRY(rt_api_take(&o, sizeof o, given, "retort_save_options", &e));
     const rt_job_convert_opts c = { .out = { .path = path,
@@ -70,7 +71,7 @@ int retort_model_save(const retort_model *m, const char *path, const retort_save
                                              .progress = o.progress,
                                              .ctx = o.ctx },
                                     .modelfile = o.modelfile != 0 };
-    RT_TRY(rt_job_convert(&done, m->file, &c, &e));
+    RT_TRY(o.adapter ? rt_job_save_adapter(m->file, &c.out, &bytes, &e) : rt_job_convert(&done, m->file, &c, &e));
 out:
     rt_job_conversion_free(done);
     return rt_api_end(rc, &e, error);

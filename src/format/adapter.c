@@ -28,7 +28,7 @@ static int find_base(rt_adapter *ad, const rt_hub_env *env, rt_arena *a, rt_err 
     const char *name = ad->wanted;
     char *snapshot;
     rt_err why = { 0 };
-    if (env && env->base) return ad->base = env->base, RT_OK;
+    if (env && env->base) return (ad->base = rt_arena_strdup(a, env->base)) ? RT_OK : rt_no_memory(e, ad->folder);
     if (!name)
         return rt_fail(e, RT_NOT_FOUND, "%s/adapter_config.json names no base model; give it with --base", ad->folder);
     char *beside = name[0] == '/' ? NULL : rt_path_join(a, ad->folder, name);

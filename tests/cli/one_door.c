@@ -183,8 +183,10 @@ static int convert(char **words, int argc, char **argv)
                               .no_tokenizer = number(argc, argv, "no_tokenizer") != 0,
                               .threads = number(argc, argv, "threads"),
                               .shard_bytes = number(argc, argv, "shard_bytes"),
-                              .modelfile = number(argc, argv, "modelfile") != 0 };
-    int status = retort_model_load(&m, words[0], NULL, &e) || retort_model_save(m, words[1], &o, &e) ? fail() : 0;
+                              .modelfile = number(argc, argv, "modelfile") != 0,
+                              .adapter = number(argc, argv, "adapter") != 0 };
+    retort_places where = { .size = sizeof where, .adapter_base = option(argc, argv, "base") };
+    int status = retort_model_load(&m, words[0], &where, &e) || retort_model_save(m, words[1], &o, &e) ? fail() : 0;
     retort_model_free(m);
     return status;
 }

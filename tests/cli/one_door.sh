@@ -154,6 +154,20 @@ run convert t cli/bare.gguf --no-tokenizer
 api convert t api/bare.gguf no_tokenizer=1
 check "without a tokenizer" diff -r cli api
 
+run train --student s --data d.jsonl --out lora --lora-rank 2 --steps 1 --batch 2 --seq-len 64
+mv s moved
+run merge lora cli/merged --base moved
+api convert lora api/merged base=moved
+check "an adapter, merged" diff -r cli api
+run convert lora cli/lora.gguf --adapter --base moved
+api convert lora api/lora.gguf adapter=1 base=moved
+check "an adapter for llama.cpp" diff -r cli api
+run merge lora cli/none
+keep
+api convert lora api/none
+check "the same words without its base" diff cli.err "$err"
+mv moved s
+
 # ---- plan and preview ----
 flags="--teacher t-q8.gguf --student s --data d.jsonl --eval-data held.jsonl --steps 100 --batch 8 --seq-len 64"
 settings="teacher=t-q8.gguf student=s data=d.jsonl eval_data=held.jsonl steps=100 batch=8 seq_len=64"

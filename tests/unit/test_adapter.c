@@ -139,10 +139,10 @@ static void scales(void **state)
     rt_model_file *m = opened("rs");
     assert_q(m, 20, 4, 3, NULL); /* 6 / sqrt(4) */
     rt_model_file_close(m);
-    snprintf(
-        keys, sizeof keys,
-        "\"r\":2,\"lora_alpha\":6,\"rank_pattern\":{\"self_attn.q_proj\":4},\"alpha_pattern\":{\"k_proj\":1,\"q_proj\":2},%s",
-        base);
+    snprintf(keys, sizeof keys,
+             "\"r\":2,\"lora_alpha\":6,\"rank_pattern\":{\"self_attn.q_proj\":4},"
+             "\"alpha_pattern\":{\"k_proj\":1,\"q_proj\":2},%s",
+             base);
     put_adapter("pattern", keys, 4, 2, 20);
     m = opened("pattern");
     assert_q(m, 20, 4, 0.5, NULL);
