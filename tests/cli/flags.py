@@ -435,6 +435,19 @@ def _():
     expect(not os.path.exists(Run(lora_rank=4).out + "/merged"), "only when asked for")
 
 
+@case("--base")
+def _():
+    a = Run(lora_rank=4)
+    shutil.rmtree("far", ignore_errors=True)
+    os.mkdir("far")
+    shutil.copy(f"{a.out}/adapter_model.safetensors", "far")
+    with open(f"{a.out}/adapter_config.json") as f, open("far/adapter_config.json", "w") as g:
+        json.dump({**json.load(f), "base_model_name_or_path": "gone"}, g)
+    expect(Run(fails=True, student="far").status == 3, "an adapter's base is not found")
+    b = Run(student="far", base="s")
+    expect(b.curve() != Run().curve() and b.weights().keys() == tensors("s/model.safetensors").keys(), "it is given")
+
+
 @case("--freeze")
 def _():
     was, now = tensors("s/model.safetensors"), Run(freeze=["*.mlp.*", "*embed*"]).weights()
