@@ -13,6 +13,15 @@ bool rt_measure_rose(rt_measure a, rt_measure b)
     return b.mean > a.mean + 2.0 * sqrt(a.error * a.error + b.error * b.error);
 }
 
+rt_measure rt_eval_judged(const rt_eval_result *v) { return v->teacher ? v->kl : v->ce; }
+
+void rt_worse_take(rt_worse *w, rt_measure now)
+{
+    double error = isnan(w->best.error) ? 0.0 : w->best.error;
+    w->in_row = w->count++ && now.mean > w->best.mean + error ? w->in_row + 1 : 0;
+    if (w->count == 1 || now.mean < w->best.mean) w->best = now;
+}
+
 static json_t *measure_json(rt_measure m)
 {
     return json_pack("[f, o]", m.mean, isnan(m.error) ? json_null() : json_real(m.error));

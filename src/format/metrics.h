@@ -36,6 +36,16 @@ typedef struct rt_eval_result {
 bool rt_measure_fell(rt_measure a, rt_measure b);
 bool rt_measure_rose(rt_measure a, rt_measure b);
 
+/* By what a run is judged: forward KL with a teacher, else CE. Lower is better. */
+rt_measure rt_eval_judged(const rt_eval_result *v);
+/* Evaluations since the best: begins as {0}. */
+typedef struct rt_worse {
+    rt_measure best;
+    uint32_t count;  /* evaluations taken */
+    uint32_t in_row; /* the last so many were above the best by more than its standard error */
+} rt_worse;
+void rt_worse_take(rt_worse *w, rt_measure now);
+
 /* {"event": "eval", "step": ..., "ce": [mean, error], ...}; null when out of memory. */
 json_t *rt_eval_to_json(uint32_t step, const rt_eval_result *v);
 /* The way back; what is not there is 0. */

@@ -4,6 +4,7 @@
 #include "train_case.h"
 
 #include "train/evaluate.h"
+#include "train/trend.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -450,9 +451,62 @@ static void test_out_of_memory(void **state)
     fail_each(make_set, path, 0);
 }
 
+/* ---- worse than the best, and a loss that rises ---- */
+
+static void test_worse(void **state)
+{
+    (void)state;
+    rt_worse w = { 0 };
+    static const struct {
+        rt_measure now;
+        uint32_t in_row;
+    } course[] = {
+        { { 3.0, 0.10 }, 0 },  { { 2.0, 0.10 }, 0 },  { { 2.10, 0.01 }, 0 }, /* within the best one's error */
+        { { 2.11, 9.00 }, 1 },                                               /* of which it is, not of the new one's */
+        { { 2.05, 0.10 }, 0 },                                               /* in a row means in a row */
+        { { 2.20, 0.10 }, 1 }, { { 2.15, 0.10 }, 2 }, { { 1.5, NAN }, 0 },   /* a new best, of one document */
+        { { 1.5, NAN }, 0 },   { { 1.51, NAN }, 1 },  { { NAN, NAN }, 0 },
+    };
+    for (size_t i = 0; i < sizeof course / sizeof *course; i++) {
+        rt_worse_take(&w, course[i].now);
+        if (w.in_row != course[i].in_row) fail_msg("evaluation %zu: %u in a row", i, w.in_row);
+    }
+    assert_true(w.best.mean == 1.5);
+}
+
+static uint32_t warnings(rt_loss_trend *w, uint32_t steps, double from, double to, double noise)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < steps; i++)
+        n += rt_loss_trend_take(w, from + (to - from) * i / steps + (i % 2 ? noise : -noise));
+    return n;
+}
+
+static void test_loss_rises(void **state)
+{
+    (void)state;
+    rt_loss_trend w = { 0 };
+    assert_int_equal(warnings(&w, 300, 6, 2, 0.8), 0); /* it falls, and its batches differ */
+    assert_int_equal(warnings(&w, 300, 2, 2, 0.9), 0);
+    assert_int_equal(warnings(&w, 300, 2, 2.5, 0.2), 0); /* a quarter more */
+    assert_int_equal(warnings(&w, 100, 2.5, 9, 0.2), 1); /* once */
+    assert_int_equal(warnings(&w, 100, 9, 2, 0.2), 0);
+    assert_int_equal(warnings(&w, 100, 2, 2, 0.2), 0);
+    assert_int_equal(warnings(&w, 100, 2, 9, 0.2), 1); /* and once more, when it had come back */
+    /* an easy first batch is not what the others are measured by */
+    rt_loss_trend easy = { 0 };
+    assert_false(rt_loss_trend_take(&easy, 0.5));
+    assert_int_equal(warnings(&easy, 200, 4, 4, 0.5), 0);
+    /* from the first step on too high */
+    rt_loss_trend high = { 0 };
+    assert_int_equal(warnings(&high, 40, 5, 40, 0), 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_worse),
+        cmocka_unit_test(test_loss_rises),
         cmocka_unit_test(test_against_hand),
         cmocka_unit_test(test_batches),
         cmocka_unit_test(test_one_document),
