@@ -57,7 +57,7 @@ static void print_text(const state *s)
         rt_report_facts f = rt_report_run_facts(s->runs[i]);
         printf("%-20s step %u", f.name, f.step);
         if (f.steps) printf(" of %u", f.steps);
-        printf("%s", f.finished ? ", finished" : ": still going, or cut off");
+        printf("%s", f.stopped ? ", stopped early" : f.finished ? ", finished" : ": still going, or cut off");
         if (f.evals) printf(", held-out CE %.4f -> %.4f", f.first.ce.mean, f.last.ce.mean);
         if (f.evals && f.last.teacher) printf(" (teacher %.4f)", f.last.teacher_ce.mean);
         printf("%s\n", f.cut ? "; a file ends in the middle of a line, which is left out" : "");

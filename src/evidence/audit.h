@@ -38,6 +38,7 @@ typedef struct rt_recorded {
     double ce_weight, kd_weight; /* kd_weight with T^2 in it */
     double max_grad_norm;
     bool save_best;
+    uint32_t stop_if_worse;
     double (*rate)(const void *schedule, uint32_t step); /* of steps 1 to steps */
     const void *schedule;
 } rt_recorded;

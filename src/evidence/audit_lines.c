@@ -18,6 +18,7 @@ typedef struct reader {
     rt_eval_result first;
     double best;
     uint32_t best_step;
+    rt_worse worse;
     bool bad;
     char why[400]; /* the first fault */
 } reader;
@@ -88,7 +89,7 @@ static void check_eval(reader *r, const json_t *j)
     rt_audit *v = r->v;
     rt_eval_result one = rt_eval_read(j);
     uint32_t step = (uint32_t)rt_line_count(j, "step");
-    double value = one.teacher ? one.kl.mean : one.ce.mean;
+    double value = rt_eval_judged(&one).mean;
     if (step != v->step_count) fault(r, "an evaluation of step %" PRIu32 " after step %" PRIu32, step, v->step_count);
     if (r->evals && step <= r->last_eval) fault(r, "step %" PRIu32 " was evaluated already", step);
     if (one.teacher != v->facts.teacher) fault(r, "an evaluation %s a teacher", one.teacher ? "with" : "without");
@@ -100,6 +101,7 @@ static void check_eval(reader *r, const json_t *j)
     if (one.teacher && !same_teacher(r->first.teacher_ce, one.teacher_ce))
         fault(r, "the teacher's cross-entropy is not what it was");
     r->last_eval = step;
+    rt_worse_take(&r->worse, rt_eval_judged(&one));
     if (step > 0 && (r->best_step == 0 || value < r->best)) {
         r->best = value;
         r->best_step = step;
@@ -110,7 +112,9 @@ static void check_end(reader *r)
 {
     const rt_audit *v = r->v;
     const rt_evidence *f = &v->facts;
-    if (v->step_count != f->steps || v->step_count != v->recorded.steps)
+    uint32_t patience = v->recorded.stop_if_worse;
+    bool stopped = f->stopped_of && patience && r->worse.in_row >= patience;
+    if (v->step_count != f->steps || (v->step_count != v->recorded.steps && !stopped))
         fault(r, "the log ends at step %" PRIu32 ", the run at %" PRIu32, v->step_count, v->recorded.steps);
     if (!r->evals || r->last_eval != v->step_count) fault(r, "no evaluation after the last step");
     /* Before the first step the student may be better than ever after: then the last is saved. */

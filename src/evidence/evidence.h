@@ -39,6 +39,7 @@ typedef struct rt_evidence {
     rt_eval_result saved;        /* of the model at the root, loaded again from its files */
     bool has_first, has_logged;
     uint32_t steps, saved_step;
+    uint32_t stopped_of; /* steps that it would have had: --stop-if-worse ended it; 0: it came to its last step */
     rt_hash128 student_hash, teacher_hash; /* of the values, before the first step */
     bool vocab_measured;                   /* two tokenizers were compared id by id */
     uint32_t vocab_common, vocab_special;  /* ids in common; special ids that differ, left out */
@@ -49,6 +50,12 @@ typedef struct rt_evidence {
     rt_dtype saved_dtype;
     uint64_t output_values, wanted_values; /* in the files at the root; that should be there */
 } rt_evidence;
+
+/* How many steps its settings and its data ask for. */
+static inline uint32_t rt_evidence_steps_meant(const rt_evidence *v)
+{
+    return v->stopped_of ? v->stopped_of : v->steps;
+}
 
 typedef enum rt_verdict { RT_VERDICT_PASS, RT_VERDICT_FAIL, RT_VERDICT_NOT_MEASURED } rt_verdict;
 const char *rt_verdict_name(rt_verdict v); /* "pass", "fail", "not measured" */

@@ -47,16 +47,21 @@ json_t *rt_evidence_to_json(const rt_evidence *v)
         return NULL;
     }
     json_object_del(saved, "event");
-    return json_pack("{s:I, s:o, s:{s:b, s:I, s:I}, s:o, s:{s:I, s:I, s:I}, s:{s:I, s:I}, s:{s:s, s:I, s:I, s:I, s:I, "
-                     "s:f, s:f, s:s}}",
-                     "steps", (json_int_t)v->steps, "saved", saved, "vocabulary", "measured", v->vocab_measured,
-                     "common", (json_int_t)v->vocab_common, "special", (json_int_t)v->vocab_special, "groups", groups,
-                     "rows", "rows", (json_int_t)v->data.rows, "tokens", (json_int_t)v->data.tokens, "trained",
-                     (json_int_t)v->data.trained, "memory", "planned", (json_int_t)v->planned, "held",
-                     (json_int_t)v->held, "output", "dtype", rt_dtype_name(v->saved_dtype), "values",
-                     (json_int_t)v->output_values, "wanted", (json_int_t)v->wanted_values, "compared",
-                     (json_int_t)d->values, "unequal", (json_int_t)d->unequal, "rms", d->rmse, "max", d->max, "worst",
-                     d->worst);
+    json_t *j =
+        json_pack("{s:I, s:o, s:{s:b, s:I, s:I}, s:o, s:{s:I, s:I, s:I}, s:{s:I, s:I}, s:{s:s, s:I, s:I, s:I, s:I, "
+                  "s:f, s:f, s:s}}",
+                  "steps", (json_int_t)v->steps, "saved", saved, "vocabulary", "measured", v->vocab_measured, "common",
+                  (json_int_t)v->vocab_common, "special", (json_int_t)v->vocab_special, "groups", groups, "rows",
+                  "rows", (json_int_t)v->data.rows, "tokens", (json_int_t)v->data.tokens, "trained",
+                  (json_int_t)v->data.trained, "memory", "planned", (json_int_t)v->planned, "held", (json_int_t)v->held,
+                  "output", "dtype", rt_dtype_name(v->saved_dtype), "values", (json_int_t)v->output_values, "wanted",
+                  (json_int_t)v->wanted_values, "compared", (json_int_t)d->values, "unequal", (json_int_t)d->unequal,
+                  "rms", d->rmse, "max", d->max, "worst", d->worst);
+    if (!j || !v->stopped_of) return j;
+    json_t *stopped = json_pack("{s:s, s:I}", "why", "stop_if_worse", "of", (json_int_t)v->stopped_of);
+    if (json_object_set_new(j, "stopped", stopped) == 0) return j;
+    json_decref(j);
+    return NULL;
 }
 
 /* ---- back ---- */
@@ -115,6 +120,7 @@ int rt_evidence_from_json(rt_evidence *v, const json_t *j, rt_err *e)
         json_unpack(saved, "{s:I}", "step", &at) != 0)
         RT_TRY(rt_fail(e, RT_FORMAT, "manifest.json: what was measured is not what a run writes"));
     v->steps = (uint32_t)steps;
+    v->stopped_of = (uint32_t)rt_line_count(json_object_get(j, "stopped"), "of");
     v->saved_step = (uint32_t)at;
     v->saved = rt_eval_read(saved);
     v->vocab_measured = measured != 0;

@@ -114,9 +114,10 @@ static int open_inputs(rt_audit *v, rt_again *a, rt_err *why)
     RT_TRY(rt_resolve_before_rows(&a->settings, &f, &a->resolved, why));
     RT_TRY(rt_inputs_rows(a->in, &a->settings, &a->resolved, &f, why));
     RT_TRY(rt_resolve_with_rows(&a->settings, &f, &a->resolved, why));
-    if (a->resolved.steps != v->facts.steps)
+    uint32_t meant = rt_evidence_steps_meant(&v->facts);
+    if (a->resolved.steps != meant)
         RT_TRY(rt_fail(why, RT_INVALID, "by settings and data the run has %" PRIu32 " steps, by the log %" PRIu32,
-                       a->resolved.steps, v->facts.steps));
+                       a->resolved.steps, meant));
     a->first = (rt_loop){ .source = a->in->train,
                           .pair = a->in->teacher ? &a->in->pair : NULL,
                           .id_rows = rt_inputs_id_rows(a->in),

@@ -25,7 +25,8 @@ typedef struct rt_report_run rt_report_run;
 typedef struct rt_report_facts {
     const char *name, *folder; /* folder: that of metrics.jsonl */
     uint32_t step, steps;      /* the last that was logged; wanted, 0 when not known */
-    bool finished;             /* every step is there, and an evaluation after the last */
+    bool finished;             /* every step is there, and an evaluation after the last; or it was stopped: */
+    bool stopped;              /* --stop-if-worse ended it before its last step */
     bool cut;                  /* a file ends in the middle of a line, which was left out */
     uint32_t evals;
     rt_eval_result first, last; /* where evals > 0 */

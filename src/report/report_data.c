@@ -256,9 +256,11 @@ out:
 /* 0: not known. Where epochs or tokens were asked for, the manifest of a run that ended knows how many steps it was. */
 static uint32_t wanted_steps(const rt_report_run *r)
 {
-    const json_t *said = json_object_get(r->settings, "steps");
-    if (!said && json_is_true(json_object_get(r->manifest, "finished")))
-        said = json_object_get(json_object_get(r->manifest, "measured"), "steps");
+    const json_t *said = json_object_get(r->settings, "steps"), *measured = json_object_get(r->manifest, "measured");
+    if (!said && json_is_true(json_object_get(r->manifest, "finished"))) {
+        said = json_object_get(json_object_get(measured, "stopped"), "of");
+        if (!said) said = json_object_get(measured, "steps");
+    }
     json_int_t steps = json_integer_value(said);
     return steps > 0 && steps <= UINT32_MAX ? (uint32_t)steps : 0;
 }
@@ -335,6 +337,8 @@ rt_report_facts rt_report_run_facts(const rt_report_run *r)
                           .tokens = end ? end->tokens : 0 };
     if (first) f.first = eval_result(first);
     if (last) f.last = eval_result(last);
-    f.finished = end && r->wanted && end->step >= r->wanted && last && last->step >= r->wanted;
+    const json_t *measured = json_object_get(r->manifest, "measured");
+    f.stopped = json_is_true(json_object_get(r->manifest, "finished")) && json_object_get(measured, "stopped");
+    f.finished = f.stopped || (end && r->wanted && end->step >= r->wanted && last && last->step >= r->wanted);
     return f;
 }

@@ -49,6 +49,11 @@ static void put_state(rt_str *s, const rt_report_run *r)
         rt_str_append(s, "No step was logged.");
     else if (!f.steps)
         rt_str_printf(s, "Step %s; how many were wanted is not recorded.", at);
+    else if (f.stopped)
+        rt_str_printf(s,
+                      "%s of %s steps: --stop-if-worse ended the run, since the last evaluations were worse than "
+                      "the best;",
+                      at, rt_html_grouped(of, f.steps));
     else if (f.finished)
         rt_str_printf(s, "%s steps,", at);
     else
