@@ -54,6 +54,29 @@ static void print_improved(const rt_run_summary *s)
                what, b.mean - a.mean, two);
 }
 
+/* Before the last step, because nothing was gained any more. */
+static void print_stopped(const rt_run *r, const rt_run_summary *s)
+{
+    const rt_resolved *v = rt_run_resolved(r);
+    if (s->stopped_early)
+        printf("stopped   at step %u of %u: the last %u evaluations were worse than the best by more than its standard "
+               "error (--stop-if-worse)\n",
+               rt_run_state(r)->step, v->steps, v->stop_if_worse);
+}
+
+/* Updates that are small beside the weights are lost when these are rounded. */
+static void print_rounded(const rt_run *r, const rt_run_summary *s)
+{
+    rt_dtype dtype = rt_run_resolved(r)->save_dtype;
+    rt_measure memory = s->logged.ce, files = s->saved.ce;
+    double most = fmin(2 * memory.error, rt_reload_tolerance(dtype) * (1 + memory.mean));
+    if (dtype == RT_DTYPE_F32 || !s->logged.positions || !(files.mean - memory.mean > most)) return;
+    printf(
+        "saved     rounding to %s undid small updates: held-out cross-entropy was %.4f in memory and is %.4f from the "
+        "files; --save-dtype f32 keeps them\n",
+        rt_dtype_name(dtype), memory.mean, files.mean);
+}
+
 /* ---- one sample ---- */
 
 static bool is_visible(rt_span text)
@@ -158,6 +181,8 @@ void rt_run_print_end(const rt_job_run *j, const rt_run_summary *s)
     const rt_settings *settings = &j->settings;
     print_table(s);
     print_improved(s);
+    print_stopped(r, s);
+    print_rounded(r, s);
     print_sample(&s->sample);
     printf("\n");
     rt_run_print_saved(stdout, j, s);

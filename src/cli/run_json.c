@@ -70,13 +70,13 @@ void rt_run_json_plan(const rt_run_printer *p, const rt_run *r)
     const rt_resolved *v = rt_run_resolved(r);
     const rt_job_programs m = rt_job_run_programs(r);
     emit(p, "plan",
-         json_pack("{s:o, s:o, s:I, s:o, s:I, s:I, s:I, s:f, s:s, s:I, s:I, s:I, s:I}", "teacher", model(in->teacher),
+         json_pack("{s:o, s:o, s:I, s:o, s:I, s:I, s:I, s:o, s:s, s:I, s:I, s:I, s:I}", "teacher", model(in->teacher),
                    "student", model(in->student), "from_step", (json_int_t)rt_run_state(r)->step, "steps",
                    v->seconds > 0 ? json_null() : json_integer(v->steps), "batch", (json_int_t)v->batch, "micro_batch",
-                   (json_int_t)v->micro_batch, "seq_len", (json_int_t)v->seq_len, "lr", v->schedule.lr, "schedule",
-                   rt_schedule_name(v->schedule.kind), "trained_parameters", (json_int_t)m.trained, "held_out_rows",
-                   (json_int_t)rt_run_held_rows(r), "memory", (json_int_t)m.memory, "activations",
-                   (json_int_t)m.activations));
+                   (json_int_t)v->micro_batch, "seq_len", (json_int_t)v->seq_len, "lr",
+                   v->lr_open ? json_null() : json_real(v->schedule.lr), "schedule", rt_schedule_name(v->schedule.kind),
+                   "trained_parameters", (json_int_t)m.trained, "held_out_rows", (json_int_t)rt_run_held_rows(r),
+                   "memory", (json_int_t)m.memory, "activations", (json_int_t)m.activations));
 }
 
 void rt_run_json_step(const rt_run_printer *p, const rt_run_line *l)
@@ -100,8 +100,8 @@ void rt_run_json_projection(const rt_run_printer *p, const rt_run_projection *l)
 {
     if (!p->json) return;
     emit(p, "projection",
-         json_pack("{s:I, s:I, s:f, s:f}", "timed", (json_int_t)l->timed, "steps", (json_int_t)l->steps, "step_seconds",
-                   l->step, "total_seconds", l->total));
+         json_pack("{s:I, s:I, s:f, s:f, s:f}", "timed", (json_int_t)l->timed, "steps", (json_int_t)l->steps,
+                   "step_seconds", l->step, "evaluation_seconds", l->evaluations, "total_seconds", l->total));
 }
 
 void rt_run_json_eval(const rt_run_printer *p, uint32_t step, const rt_eval_result *v, bool best)
@@ -143,9 +143,9 @@ void rt_run_json_end(const rt_run_printer *p, const rt_job_run *j, const rt_run_
                    rt_run_resolved(j->run)->lora.rank ? "adapter" : "model", "step", (json_int_t)s->saved_step, "best",
                    s->is_best));
     emit(p, "end",
-         json_pack("{s:o, s:o, s:o, s:s, s:i}", "before", rt_eval_to_json(0, &s->before), "after",
-                   rt_eval_to_json(s->saved_step, &s->saved), "verdict", verdict(s->findings), "manifest",
-                   rt_hash_text(hash, s->checksum), "exit_code", 0));
+         json_pack("{s:o, s:o, s:b, s:o, s:s, s:i}", "before", rt_eval_to_json(0, &s->before), "after",
+                   rt_eval_to_json(s->saved_step, &s->saved), "stopped_early", s->stopped_early, "verdict",
+                   verdict(s->findings), "manifest", rt_hash_text(hash, s->checksum), "exit_code", 0));
 }
 
 void rt_run_json_error(const rt_run_printer *p, int rc, const rt_err *e)

@@ -131,6 +131,26 @@ static void print_weights(const rt_fit *f)
     rt_str_free(&text);
 }
 
+/* The rate, or the two that it can be. */
+static void print_rate(const rt_resolved *v)
+{
+    if (v->lr_open)
+        printf("lr %.3g or %.3g (near or far, measured before step 1) %s", v->lr_near, v->lr_far,
+               rt_schedule_name(v->schedule.kind));
+    else
+        printf("lr %.3g %s", v->schedule.lr, rt_schedule_name(v->schedule.kind));
+}
+
+static void print_evaluation(const rt_run *r)
+{
+    const rt_resolved *v = rt_run_resolved(r);
+    if (v->seconds > 0) return; /* how many steps there are is not known yet */
+    printf("evaluate  at the start and every %u steps", v->eval_every);
+    if (v->held_out > 0) printf(", on about %.0f held-out records", v->held_out * (double)rt_run_known(r)->records);
+    if (v->eval_share > 0) printf(", about %.2g %% of the run's arithmetic", 100 * v->eval_share);
+    printf("\n");
+}
+
 static uint32_t print_every(uint32_t steps) { return steps / 50 ? steps / 50 : 1; }
 
 static void print_ready(const rt_run_printer *p, const rt_run *r)
@@ -151,11 +171,15 @@ static void print_ready(const rt_run_printer *p, const rt_run *r)
     if (in->template_from) printf("template  %s\n", in->template_from);
     printf("train     %s parameters%s, ", rt_format_params(a, programs.trained), v->lora.rank ? " of adapters" : "");
     if (v->seconds > 0)
-        printf("as many steps of %u rows (%u at a time) as the time allows, lr %.3g %s\n", v->batch, v->micro_batch,
-               v->schedule.lr, rt_schedule_name(v->schedule.kind));
+        printf("as many steps of %u rows (%u at a time) as the time allows, ", v->batch, v->micro_batch);
     else
-        printf("%u steps of %u rows (%u at a time), lr %.3g %s, warm-up %u\n", v->steps, v->batch, v->micro_batch,
-               v->schedule.lr, rt_schedule_name(v->schedule.kind), v->schedule.warmup);
+        printf("%u steps of %u rows (%u at a time), ", v->steps, v->batch, v->micro_batch);
+    print_rate(v);
+    if (v->seconds > 0)
+        printf("\n");
+    else
+        printf(", warm-up %u\n", v->schedule.warmup);
+    print_evaluation(r);
     if (!plan) /* there it is said elsewhere */
         printf("memory    %s, of it %s for one micro-batch\n", rt_format_bytes(a, programs.memory),
                rt_format_bytes(b, programs.activations));
@@ -246,8 +270,9 @@ static void on_projected(void *ctx, const rt_run_projection *l)
     rt_run_json_projection(p, l);
     rt_live_hold();
     fprintf(p->smoke && p->last ? p->last : stdout,
-            "time      %s a step over %u steps; all %u with evaluations and saves: %s\n",
-            rt_format_seconds(step, l->step), l->timed, l->steps, rt_format_duration(total, l->total));
+            "time      %s a step over %u steps; all %u with evaluations and saves: %s, evaluations %.0f %% of it\n",
+            rt_format_seconds(step, l->step), l->timed, l->steps, rt_format_duration(total, l->total),
+            100 * l->evaluations / l->total);
     rt_live_release();
     p->every = print_every(l->steps);
 }

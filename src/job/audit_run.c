@@ -14,7 +14,7 @@ static int resolve_recorded(rt_audit *v, rt_err *e)
     if (!s.given[RT_SETTING_ID_steps]) { /* tokens or epochs were: how many steps that makes, the data says */
         rt_settings_forget(&s, RT_SETTING_ID_tokens);
         rt_settings_forget(&s, RT_SETTING_ID_epochs);
-        RT_SETTINGS_PUT(&s, steps, v->facts.steps);
+        RT_SETTINGS_PUT(&s, steps, rt_evidence_steps_meant(&v->facts));
     }
     RT_TRY(rt_resolve_before_rows(&s, &f, r, e));
     RT_TRY(rt_resolve_with_rows(&s, &f, r, e));
@@ -25,6 +25,7 @@ static int resolve_recorded(rt_audit *v, rt_err *e)
                                  .kd_weight = rt_loss_kd_weight(&r->loss),
                                  .max_grad_norm = r->max_grad_norm,
                                  .save_best = r->save_best,
+                                 .stop_if_worse = r->stop_if_worse,
                                  .rate = scheduled_rate,
                                  .schedule = &r->schedule };
 out:

@@ -271,6 +271,10 @@ static void forget_rivals(rt_settings *base, const rt_settings *over)
         rt_settings_forget(base, RT_SETTING_ID_kd_weight);
         rt_settings_forget(base, RT_SETTING_ID_ce_weight);
     }
+    if (over->given[RT_SETTING_ID_lr] || over->given[RT_SETTING_ID_lr_class]) {
+        rt_settings_forget(base, RT_SETTING_ID_lr);
+        rt_settings_forget(base, RT_SETTING_ID_lr_class);
+    }
     if (over->given[RT_SETTING_ID_eval_data]) rt_settings_forget(base, RT_SETTING_ID_held_out);
     if (over->given[RT_SETTING_ID_held_out]) rt_settings_forget(base, RT_SETTING_ID_eval_data);
 }

@@ -93,6 +93,8 @@ typedef enum rt_setting_need {
     X(t2, "--t2", TEXT, "on", RUN, TEACHER, "on|off",                                                                  \
       "T^2 factor on the divergence, so that T does not change its weight")                                            \
     X(lr, "--lr", REAL, "auto", RUN, NOTHING, "R", "Peak learning rate")                                               \
+    X(lr_class, "--lr-class", TEXT, "auto", RUN, NOTHING, "near|far|random",                                           \
+      "Learning-rate class of the student, which sets the rate; else measured before step 1")                          \
     X(betas, "--betas", TEXT, "0.9,0.95", RUN, NOTHING, "B1,B2", "AdamW beta1 and beta2")                              \
     X(eps, "--eps", REAL, "1e-8", RUN, NOTHING, "E", "AdamW epsilon")                                                  \
     X(weight_decay, "--weight-decay", REAL, "0.01", RUN, NOTHING, "W", "AdamW weight decay, on matrices only")         \
@@ -144,8 +146,10 @@ typedef enum rt_setting_need {
       "Permission for teacher and student to be the same model")                                                       \
     X(held_out, "--held-out", SHARE, "auto", RUN, NOTHING, "N|P%",                                                     \
       "Held-out records for evaluation, or share of the data")                                                         \
-    X(eval_every, "--eval-every", SHARE, "5%", RUN, NOTHING, "N|P%",                                                   \
+    X(eval_every, "--eval-every", SHARE, "auto", RUN, NOTHING, "N|P%",                                                 \
       "Evaluation interval in steps, or share of the run")                                                             \
+    X(stop_if_worse, "--stop-if-worse", COUNT, "", RUN, NOTHING, "N",                                                  \
+      "Early stopping: an end after N evaluations in a row that are worse than the best")                              \
     X(sample_prompts, "--sample-prompts", TEXT, "auto", FREE, NOTHING, "FILE",                                         \
       "Sample prompts: a file of lines or .jsonl records, or none; else two held-out texts")                           \
     X(sample_tokens, "--sample-tokens", COUNT, "64", FREE, NOTHING, "N", "Sample length in tokens, at most")           \
@@ -218,7 +222,7 @@ void rt_settings_forget(rt_settings *s, rt_setting_id id);
 int rt_settings_defaults(rt_settings *s, rt_err *e);
 /* What over gives takes the place of what base has: the command line over a file, what is said now over a resumed run.
  * A list is replaced, not added to. Settings of base that say the same in other words (steps, tokens, epochs, time;
- * weights where over has alpha; held_out and eval_data) are forgotten first. */
+ * weights where over has alpha; lr and lr_class; held_out and eval_data) are forgotten first. */
 void rt_settings_overlay(rt_settings *base, const rt_settings *over);
 /* Whether s gives a setting something to do: a value that is neither its default nor 0, off or empty. */
 bool rt_settings_asks(const rt_settings *s, rt_setting_id id);

@@ -175,24 +175,25 @@ out:
 
 static bool wants_stop(const rt_loop *l) { return l->calls.stop && l->calls.stop(l->calls.ctx); }
 
-static bool every(const rt_loop *l, uint32_t steps) { return l->state.step == l->steps || l->state.step % steps == 0; }
+static bool at_end(const rt_loop *l) { return l->enough || l->state.step >= l->steps; }
+
+static bool every(const rt_loop *l, uint32_t steps) { return at_end(l) || l->state.step % steps == 0; }
 
 /* What follows a step, or is left to follow it in a resumed run: its evaluation and its checkpoint. Whoever wants to
  * stop need not wait for the evaluation: it is made when the run is resumed. */
 static int follow_step(rt_loop *l, bool stopping, rt_err *e)
 {
     int rc = RT_OK;
-    bool last = l->state.step == l->steps;
     if (every(l, l->eval_every)) {
         rc = l->calls.evaluate(l->calls.ctx, e);
         if (rc < 0 && rc != RT_INTERRUPTED) return rc;
     }
-    stopping = stopping || rc == RT_INTERRUPTED || (!last && wants_stop(l));
+    stopping = rc == RT_INTERRUPTED || (!at_end(l) && (stopping || wants_stop(l)));
     if (stopping || every(l, l->save_every) || rt_now() - l->saved_at > RT_SAVE_SECONDS) {
         l->state.cursor = rt_rows_tell(l->source);
         RT_TRY(l->calls.save(l->calls.ctx, e));
         l->saved_at = rt_now();
-        stopping = stopping || (!last && wants_stop(l));
+        stopping = stopping || (!at_end(l) && wants_stop(l));
     }
     if (stopping)
         RT_TRY(rt_fail(e, RT_INTERRUPTED, "stopped after step %u of %u; --resume continues from it", l->state.step,
@@ -207,11 +208,11 @@ int rt_loop_run(rt_loop *l, bool *ended, rt_err *e)
     course c = { 0 };
     *ended = false;
     if (l->evaluate_first) RT_TRY(follow_step(l, false, e));
-    while (l->state.step < l->steps) {
+    while (!at_end(l)) {
         RT_TRY(next_step(l, &c, ended, e));
         if (*ended) goto out;
         if (l->steps_only) continue;
-        c.stopping = l->state.step < l->steps && (c.stopping || wants_stop(l));
+        c.stopping = !at_end(l) && (c.stopping || wants_stop(l));
         if (c.count) continue; /* the next one is under way, because nothing was to be done here */
         RT_TRY(follow_step(l, c.stopping, e));
     }

@@ -46,6 +46,7 @@ typedef struct rt_loop {
     uint64_t seed;
     uint32_t alone;  /* a step beside which no other is under way; 0: none */
     uint32_t rest;   /* a step after which nothing is under way, besides those that are evaluated or saved; 0: none */
+    bool enough;     /* `evaluate` may set it: the run ends with this step as if there were no more */
     bool steps_only; /* nothing is evaluated or saved */
     bool evaluate_first; /* the evaluation of the state's step is still to be made */
     rt_loop_calls calls;
@@ -65,8 +66,9 @@ void rt_loop_free(rt_loop *l); /* what rt_loop_begin made */
 int rt_loop_read(rt_loop *l, uint64_t *tokens, rt_err *e);
 /* Rows and one step of training by itself; neither the state nor a call hears of it. */
 int rt_loop_try(rt_loop *l, uint32_t step, double lr, rt_step_result *out, rt_err *e);
-/* Steps, evaluations and checkpoints from the state to the last step. *ended: `stepped` wanted an end. RT_INTERRUPTED
- * when `stop` did, after a checkpoint. One whose last step was not evaluated for it has that done first. */
+/* Steps, evaluations and checkpoints from the state to the last step, or until there are enough. *ended: `stepped`
+ * wanted an end. RT_INTERRUPTED when `stop` did, after a checkpoint. One whose last step was not evaluated for it has
+ * that done first. */
 int rt_loop_run(rt_loop *l, bool *ended, rt_err *e);
 
 #endif

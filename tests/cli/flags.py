@@ -232,6 +232,15 @@ def _():
     expect(still.weights() == tensors("s/model.safetensors"), "not one weight")
 
 
+@case("--lr-class")
+def _():
+    expect(abs(max(Run(lr=None, lr_class="far", schedule="constant").lrs) - 1.3e-3 * 896 / 64) < 1e-12, "its rate")
+    a = Run(lr=None, lr_class="near", schedule="constant")
+    expect(abs(max(a.lrs) - 1.3e-4 * 896 / 64) < 1e-12 and a.curve() != base().curve(), "and another")
+    expect(Run(lr_class="far").curve() == base().curve(), "a given rate wins")
+    expect(Run(fails=True, lr_class="wide").status == 2, "three words")
+
+
 @case("--betas")
 def _():
     other_curve(betas="0.5,0.95")
@@ -536,6 +545,14 @@ def _():
 def _():
     expect([x["step"] for x in Run(eval_every=1).evals] == [0, 1, 2, 3, 4], "after every step")
     expect([x["step"] for x in Run(eval_every="50%").evals] == [0, 2, 4], "after half the run")
+
+
+@case("--stop-if-worse")
+def _():
+    worse = dict(teacher="taught", lr=0.5, warmup=20, steps=20, eval_every=1)
+    a, b = Run(stop_if_worse=2, **worse), Run(**worse)
+    expect(a.evals[-1]["step"] < 20 and a.curve() == b.curve()[:len(a.curve())], "the same run, until it is worse")
+    expect("(--stop-if-worse)" in a.text and "(--stop-if-worse)" not in b.text, "and says so")
 
 
 @case("--sample-prompts", "--sample-tokens")

@@ -71,7 +71,7 @@ check "--out is not touched" test ! -e kept
 # ---- the run keeps to it ----
 run distill $pair --steps 12 --eval-every 12 --save-every 12 --out o
 exits 0
-out_has '^time +[0-9.]+ m?s a step over 10 steps; all 12 with evaluations and saves: 0:[0-9]+$'
+out_has '^time +[0-9.]+ m?s a step over 10 steps; all 12 with evaluations and saves: 0:[0-9]+, evaluations [0-9]+ % of it$'
 check "a projection once" test "$(grep -c 'with evaluations and saves' "$out")" = 1
 sed -n '/^memory/,/^ *fullest/p' plan.text >planned
 sed -n '/^memory/,/^ *fullest/p' o/run/plan.txt >written
@@ -163,7 +163,7 @@ out_has '^would fit nothing that changes the run alone'
 # ---- smoke, and the clock ----
 run distill $pair --steps 300 --smoke
 exits 0
-out_has '^time +.* over 10 steps; all 300 with evaluations and saves: [0-9]+:[0-9]+$'
+out_has '^time +.* over 10 steps; all 300 with evaluations and saves: [0-9]+:[0-9]+, evaluations [0-9]+ % of it$'
 check "nothing is left" test -z "$(ls -A tmp)"
 run distill $pair --smoke --resume --out o
 exits 2

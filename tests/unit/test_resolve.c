@@ -2,8 +2,9 @@
  * parameters; and what is refused, with its status and its message. */
 #include "format_case.h"
 
+#include "job/prepare/budget.h"
 #include "job/prepare/pace.h"
-#include "job/prepare/resolve.h"
+#include "job/prepare/rate.h"
 
 #include <math.h>
 
@@ -92,7 +93,13 @@ static void test_plain(void **state)
     assert_true(r->beta1 == 0.9 && r->beta2 == 0.95 && r->weight_decay == 0.01 && r->max_grad_norm == 1.0);
     assert_true(r->batch == 32 && r->seq_len == 768 && r->micro_batch == 2);
     assert_int_equal(r->steps, 3 * 32000 / 32);
-    assert_true(r->schedule.lr == 5e-5 && r->schedule.floor == 0.1 && r->schedule.kind == RT_SCHEDULE_COSINE);
+    /* the rate is open until the student has been measured; everything else is settled */
+    assert_true(r->lr_open && !o.s.given[RT_SETTING_ID_lr] && !o.s.given[RT_SETTING_ID_lr_class]);
+    const rt_eval_result far = { .teacher = true, .kl = { 9.35, 0.1 } };
+    rt_resolve_rate(&o.s, &o.f, &o.r, &far);
+    assert_true(!r->lr_open && r->schedule.lr == o.s.lr && fabs(o.s.lr - 1.3e-3) < 1e-12);
+    assert_string_equal(o.s.lr_class, "far");
+    assert_true(r->schedule.floor == 0.1 && r->schedule.kind == RT_SCHEDULE_COSINE);
     assert_int_equal(r->schedule.warmup, 90);
     assert_int_equal(r->eval_every, 150);
     assert_int_equal(r->save_every, 300);
@@ -100,11 +107,11 @@ static void test_plain(void **state)
     assert_int_equal(r->save_dtype, RT_DTYPE_BF16);
     assert_true(fabs(r->held_out - 0.01) < 1e-12);
     /* the record of the run is complete: what was settled is there to be read */
-    static const rt_setting_id settled[] = { RT_SETTING_ID_lr,          RT_SETTING_ID_seq_len,
-                                             RT_SETTING_ID_micro_batch, RT_SETTING_ID_epochs,
-                                             RT_SETTING_ID_warmup,      RT_SETTING_ID_kd_weight,
-                                             RT_SETTING_ID_held_out,    RT_SETTING_ID_save_dtype,
-                                             RT_SETTING_ID_ce_weight };
+    static const rt_setting_id settled[] = {
+        RT_SETTING_ID_lr,        RT_SETTING_ID_seq_len,   RT_SETTING_ID_micro_batch, RT_SETTING_ID_epochs,
+        RT_SETTING_ID_warmup,    RT_SETTING_ID_kd_weight, RT_SETTING_ID_held_out,    RT_SETTING_ID_save_dtype,
+        RT_SETTING_ID_ce_weight, RT_SETTING_ID_lr_class,  RT_SETTING_ID_eval_every
+    };
     for (size_t i = 0; i < sizeof settled / sizeof *settled; i++) assert_true(o.s.given[settled[i]]);
     /* and resolving what was resolved gives the same: this is how a run is resumed */
     rt_resolved again;
@@ -114,29 +121,118 @@ static void test_plain(void **state)
     assert_true(again.loss.ce_weight == r->loss.ce_weight && fabs(again.held_out - r->held_out) < 1e-9);
 }
 
-static double rate_of(uint64_t parameters, bool random, uint32_t width, const char *lora)
+/* ---- the rate ---- */
+
+typedef struct rates {
+    uint64_t parameters;
+    uint32_t width;
+    bool random, lora, teacher;
+} rates;
+
+/* What a run of such a student gets when it measured so much: KL with a teacher, else CE. */
+static outcome rate_of(rates v, double measured)
 {
     outcome o = begin();
-    o.f.student_parameters = parameters;
-    student_config.random_init = random;
-    student_config.width = width;
-    if (lora) set(&o, "lora", lora);
+    const rt_eval_result first = { .teacher = v.teacher, .kl = { measured, 0.01 }, .ce = { measured, 0.01 } };
+    o.f.student_parameters = v.parameters;
+    student_config.random_init = v.random;
+    student_config.width = v.width;
+    if (!v.teacher) o.f.teacher = NULL;
+    if (v.lora) set(&o, "lora", "on");
     if (resolve(&o) < 0) fail_msg("%s", o.e.text);
-    return o.r.schedule.lr;
+    assert_true(o.r.lr_open == !v.random);
+    rt_resolve_rate(&o.s, &o.f, &o.r, &first);
+    assert_true(o.s.given[RT_SETTING_ID_lr] && o.s.lr == o.r.schedule.lr && !o.r.lr_open);
+    return o;
+}
+
+static void rate_is(rates v, double measured, const char *class, double want)
+{
+    outcome o = rate_of(v, measured);
+    if (strcmp(o.s.lr_class, class) != 0 || fabs(o.s.lr - want) > 1e-12)
+        fail_msg("%g nats: %s %.17g, and not %s %g", measured, o.s.lr_class, o.s.lr, class, want);
 }
 
 static void test_learning_rate(void **state)
 {
     (void)state;
-    assert_true(rate_of(1000000000, false, 896, NULL) == 5e-5);
-    assert_true(rate_of(1000000001, false, 896, NULL) == 3e-5);
-    assert_true(rate_of(3210000000, false, 896, NULL) == 3e-5); /* what is sold as 3B */
-    assert_true(rate_of(7600000000, false, 896, NULL) == 1e-5);
-    assert_true(rate_of(494032768, true, 896, NULL) == 5e-4);
-    assert_true(fabs(rate_of(494032768, true, 1792, NULL) - 2.5e-4) < 1e-18);
-    assert_true(rate_of(494032768, false, 896, "on") == 2e-4);
-    assert_true(rate_of(7600000000, true, 896, "on") == 2e-4);
-    assert_true(resolved("lr", "0").r.schedule.lr == 0.0);
+    const rates half = { 494032768, 896, .teacher = true }, wide = { 7600000000, 1792, .teacher = true };
+    rate_is(half, 1.0, "far", 1.3e-3);
+    rate_is(half, 0.999, "near", 1.3e-4);
+    rate_is(half, NAN, "near", 1.3e-4); /* nothing says that it is far */
+    rate_is(wide, 9.0, "far", 6.5e-4);
+    rate_is(wide, 0.1, "near", 6.5e-5);
+    rate_is((rates){ 494032768, 896, .teacher = true, .lora = true }, 9.0, "far", 2.6e-3);
+    rate_is((rates){ 494032768, 896, .teacher = true, .lora = true }, 0.1, "near", 2.6e-4);
+    /* random weights are known by their mark; what is measured changes nothing */
+    rate_is((rates){ 494032768, 896, .teacher = true, .random = true }, 0.1, "random", 5e-4);
+    rate_is((rates){ 494032768, 1792, .random = true }, 9.0, "random", 2.5e-4);
+    /* without a teacher: CE against what a uniform guess over 272 ids has, ln 272 = 5.606 */
+    rate_is((rates){ 1000000000, .width = 896 }, 2.24, "near", 5e-5);
+    rate_is((rates){ 1000000000, .width = 896 }, 2.25, "far", 1.3e-3);
+    rate_is((rates){ 1000000001, .width = 896 }, 1.0, "near", 3e-5);
+    rate_is((rates){ 3210000000, .width = 896 }, 1.0, "near", 3e-5); /* what is sold as 3B */
+    rate_is((rates){ 7600000000, .width = 896 }, 1.0, "near", 1e-5);
+    rate_is((rates){ 7600000000, 896, .lora = true }, 1.0, "near", 2e-4);
+    rate_is((rates){ 7600000000, 896, .lora = true }, 5.0, "far", 2.6e-3);
+}
+
+static void test_rate_is_given(void **state)
+{
+    (void)state;
+    outcome o = resolved("lr", "0");
+    assert_true(o.r.schedule.lr == 0.0 && !o.r.lr_open && !o.s.given[RT_SETTING_ID_lr_class]);
+    const rt_eval_result far = { .teacher = true, .kl = { 9, 0.1 } };
+    rt_resolve_rate(&o.s, &o.f, &o.r, &far); /* and no evaluation chooses again */
+    assert_true(o.s.lr == 0.0 && o.r.schedule.lr == 0.0 && !o.s.given[RT_SETTING_ID_lr_class]);
+    o = resolved("lr_class", "far");
+    assert_true(fabs(o.s.lr - 1.3e-3) < 1e-12 && o.r.schedule.lr == o.s.lr && !o.r.lr_open);
+    refused("lr_class", "close", RT_USAGE, "--lr-class|'close'|near, far, random");
+    o = begin();
+    set(&o, "lr_class", "far");
+    set(&o, "lr", "1e-6");
+    assert_int_equal(resolve(&o), RT_OK);
+    assert_true(o.r.schedule.lr == 1e-6); /* a number wins */
+}
+
+/* The sweep of docs/training.md: KL after 300 steps by rate, of a teacher of width 576. The rate of the rule has at
+ * most a tenth more than the best, read off between its neighbours in the table. */
+static void test_rates_of_the_sweep(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *student;
+        double kl0;
+        bool lora;
+        double lr[8], kl[8];
+    } sweep[] = {
+        { "12 layers", 11.6105, false, { 2e-4, 5e-4, 1e-3, 2e-3, 4e-3 }, { 1.1269, 0.8389, 0.6901, 0.6159, 0.6501 } },
+        { "18 layers", 9.3471, false, { 2e-4, 5e-4, 1e-3, 2e-3, 4e-3 }, { 0.6509, 0.4830, 0.4152, 0.3859, 0.4205 } },
+        { "24 layers", 2.3237, false, { 1e-4, 2e-4, 5e-4, 1e-3, 2e-3 }, { 0.3089, 0.2595, 0.2179, 0.2147, 0.2275 } },
+        { "24 layers, adapters",
+          2.3237,
+          true,
+          { 2e-4, 5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 16e-3 },
+          { 0.4562, 0.3715, 0.3131, 0.2686, 0.2488, 0.2838, 3.6608 } },
+        { "2 bits",
+          8.4645,
+          false,
+          { 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 4e-3 },
+          { 0.9473, 0.6178, 0.4707, 0.3665, 0.2796, 0.2452, 0.2471, 0.3006 } },
+        { "2 bits, adapters", 8.4645, true, { 1e-3, 2e-3, 4e-3 }, { 0.4390, 0.3590, 0.3112 } },
+        { "4 bits", 0.3602, false, { 2e-5, 5e-5, 1e-4, 2e-4, 5e-4 }, { 0.0926, 0.0706, 0.0596, 0.0561, 0.0607 } },
+    };
+    for (size_t i = 0; i < sizeof sweep / sizeof *sweep; i++) {
+        double lr = rate_of((rates){ 134515008, 576, .lora = sweep[i].lora, .teacher = true }, sweep[i].kl0).s.lr;
+        double best = INFINITY, near = INFINITY, off = INFINITY;
+        for (int k = 0; k < 8 && sweep[i].lr[k] > 0; k++) {
+            best = fmin(best, sweep[i].kl[k]);
+            double far = fabs(log(lr / sweep[i].lr[k]));
+            if (far < off) off = far, near = sweep[i].kl[k];
+        }
+        if (off > 0.02 || near > 1.1 * best)
+            fail_msg("%s: lr %g, KL %g, the best is %g", sweep[i].student, lr, near, best);
+    }
 }
 
 static void test_lora(void **state)
@@ -239,6 +335,84 @@ static void test_held_out(void **state)
     set(&o, "held_out", "5%");
     assert_int_equal(resolve(&o), RT_USAGE);
     assert_says(&o.e, "--held-out|--eval-data");
+}
+
+/* ---- what evaluation takes ---- */
+
+/* Teacher and student of 0.5B, records of 400 tokens, rows of 512. */
+static outcome small_run(uint64_t records, const char *steps)
+{
+    outcome o = begin();
+    teacher_config = student_config;
+    assert_true(rt_config_parameters(&student_config, &o.f.student_parameters));
+    o.f.records = records;
+    o.f.tokens = 400 * records;
+    o.f.length99 = 512;
+    o.f.rows_per_epoch = o.f.tokens / 512;
+    set(&o, "steps", steps);
+    return o;
+}
+
+/* Evaluations of a run, the first and the one of its files too. */
+static double evaluations(const outcome *o) { return ceil((double)o->r.steps / o->r.eval_every) + 2; }
+
+static void test_evaluation_budget(void **state)
+{
+    (void)state;
+    /* a long run: 1 % of the records, every 5 % of the steps, as ever */
+    outcome o = small_run(40000, "4000");
+    assert_int_equal(resolve(&o), RT_OK);
+    assert_true(fabs(o.r.held_out - 0.01) < 1e-9 && o.s.eval_every.percent && o.s.eval_every.value == 5);
+    assert_true(o.r.eval_share > 0 && o.r.eval_share < RT_EVAL_BUDGET);
+    /* 100 steps of 32 x 512: both are fewer, and together a tenth. By hand: a position evaluated costs 2 of the 4 that
+     * one trained does, so 0.1 / 0.9 x 100 x 32 x 512 x 2 = 364,089 positions are a tenth of the run. */
+    o = small_run(40000, "100");
+    assert_int_equal(resolve(&o), RT_OK);
+    double held = o.r.held_out * 400 * 40000;
+    assert_true(evaluations(&o) < 22 && evaluations(&o) >= 6 && held < 160000 && held >= 32 * 400);
+    assert_true(evaluations(&o) * held <= 364089 * 1.1 && evaluations(&o) * held > 364089 * 0.8);
+    assert_true(fabs(o.r.eval_share - 0.1) < 0.015);
+    /* a run of 3 steps: the floor, which is more than a tenth */
+    o = small_run(40000, "3");
+    assert_int_equal(resolve(&o), RT_OK);
+    assert_true(fabs(o.r.held_out * 40000 - 32) < 0.1 && o.r.eval_every == 1 && o.r.eval_share > RT_EVAL_BUDGET);
+    o = small_run(40000, "12");
+    assert_int_equal(resolve(&o), RT_OK);
+    assert_true(fabs(o.r.held_out * 40000 - 32) < 0.1 && o.r.eval_every == 3);
+    /* never more than a tenth of the data */
+    o = small_run(100, "3");
+    assert_int_equal(resolve(&o), RT_OK);
+    assert_true(fabs(o.r.held_out * 100 - 10) < 0.1);
+}
+
+/* What is given stays, and the other follows from it. */
+static void test_evaluation_given(void **state)
+{
+    (void)state;
+    outcome o = small_run(40000, "100");
+    set(&o, "held_out", "100");
+    assert_int_equal(resolve(&o), RT_OK);
+    assert_true(fabs(o.r.held_out * 40000 - 100) < 0.1 && o.r.eval_every > 5 && o.r.eval_share < 0.11);
+    o = small_run(40000, "100");
+    set(&o, "eval_every", "5");
+    assert_int_equal(resolve(&o), RT_OK);
+    assert_true(o.r.eval_every == 5 && o.r.held_out * 40000 < 128 && fabs(o.r.eval_share - 0.1) < 0.01);
+    o = small_run(40000, "100");
+    set(&o, "eval_every", "1");
+    set(&o, "held_out", "1000");
+    assert_int_equal(resolve(&o), RT_OK);
+    assert_true(o.r.eval_every == 1 && fabs(o.r.held_out * 40000 - 1000) < 0.1 && o.r.eval_share > RT_EVAL_MUCH);
+    /* a file of its own: only how often can be chosen */
+    o = small_run(40000, "100");
+    set(&o, "eval_data", "file");
+    o.f.eval_tokens = 40000;
+    assert_int_equal(resolve(&o), RT_OK);
+    assert_true(o.r.held_out == 0 && o.r.eval_every == 15); /* 364,089 / 40,000 - 2 = 7 of 100 */
+    /* and the numbers read back are the same run */
+    rt_resolved again;
+    assert_int_equal(rt_resolve_before_rows(&o.s, &o.f, &again, &o.e), RT_OK);
+    assert_int_equal(rt_resolve_with_rows(&o.s, &o.f, &again, &o.e), RT_OK);
+    assert_true(again.eval_every == 15 && again.held_out == o.r.held_out);
 }
 
 static outcome with_rows(uint64_t rows, const char *name, const char *text)
@@ -491,11 +665,24 @@ static void test_freeze(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plain),      cmocka_unit_test(test_learning_rate),   cmocka_unit_test(test_lora),
-        cmocka_unit_test(test_length),     cmocka_unit_test(test_held_out),        cmocka_unit_test(test_steps),
-        cmocka_unit_test(test_schedule),   cmocka_unit_test(test_batches),         cmocka_unit_test(test_intervals),
-        cmocka_unit_test(test_loss),       cmocka_unit_test(test_without_teacher), cmocka_unit_test(test_optimizer),
-        cmocka_unit_test(test_save_dtype), cmocka_unit_test(test_freeze),
+        cmocka_unit_test(test_plain),
+        cmocka_unit_test(test_learning_rate),
+        cmocka_unit_test(test_lora),
+        cmocka_unit_test(test_rate_is_given),
+        cmocka_unit_test(test_rates_of_the_sweep),
+        cmocka_unit_test(test_evaluation_budget),
+        cmocka_unit_test(test_evaluation_given),
+        cmocka_unit_test(test_length),
+        cmocka_unit_test(test_held_out),
+        cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_schedule),
+        cmocka_unit_test(test_batches),
+        cmocka_unit_test(test_intervals),
+        cmocka_unit_test(test_loss),
+        cmocka_unit_test(test_without_teacher),
+        cmocka_unit_test(test_optimizer),
+        cmocka_unit_test(test_save_dtype),
+        cmocka_unit_test(test_freeze),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -228,7 +228,7 @@ static void test_defaults(void **state)
     assert_string_equal(s.betas, "0.9,0.95");
     assert_string_equal(s.schedule, "cosine");
     assert_true(s.lr_floor == 0.1 && s.batch == 32 && s.keep == 2 && s.seed == 0);
-    assert_true(s.eval_every.value == 5 && s.eval_every.percent && s.save_every.value == 10 && s.save_every.percent);
+    assert_true(!s.given[RT_SETTING_ID_eval_every] && s.save_every.value == 10 && s.save_every.percent);
     assert_string_equal(s.save, "best");
     assert_string_equal(s.lora_targets, "all");
     assert_null(s.recompute); /* chosen to fit */

@@ -603,7 +603,7 @@ static void test_defaults_are_written(void **state)
                                          "\nlr: 5.0e-05  # Peak learning rate\n",
                                          "\nbetas: 0.9,0.95  # AdamW beta1 and beta2\n",
                                          "\neps: 1.0e-08  # ",
-                                         "\neval_every: 5%  # " };
+                                         "\nsave_every: 10%  # " };
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
         if (!strstr(text.data, lines[i])) fail_msg("'%s' is not in\n%s", lines[i], text.data);
     rt_str_free(&text);
@@ -637,6 +637,13 @@ static void test_overlay(void **state)
     assert_true(!base.given[RT_SETTING_ID_epochs] && !base.given[RT_SETTING_ID_kd_weight]);
     assert_true(!base.given[RT_SETTING_ID_ce_weight] && !base.given[RT_SETTING_ID_held_out]);
     assert_true(base.data.count == 1 && base.given[RT_SETTING_ID_lora] && base.given[RT_SETTING_ID_steps]);
+    /* a rate and a class of rates stand for one another */
+    over = good("lr_class: far\n");
+    rt_settings_overlay(&base, &over);
+    assert_true(!base.given[RT_SETTING_ID_lr] && base.given[RT_SETTING_ID_lr_class]);
+    over = good("lr: 2\n");
+    rt_settings_overlay(&base, &over);
+    assert_true(base.lr == 2.0 && !base.given[RT_SETTING_ID_lr_class]);
     over = good("held_out: 1%\n");
     rt_settings_overlay(&base, &over);
     assert_true(base.eval_data.count == 0 && !base.given[RT_SETTING_ID_eval_data]);

@@ -180,8 +180,14 @@ int rt_inputs_facts(rt_inputs *in, rt_run_facts *f, rt_err *e)
     for (int d = 0; d < RT_DTYPE_COUNT; d++)
         if (elems[d] > elems[f->student_dtype]) f->student_dtype = (rt_dtype)d;
     for (uint32_t i = 0; i < in->train_count; i++)
-        for (uint32_t k = 0; k < in->train_sources[i].count; k++)
-            f->records += rt_shard_about(in->train_sources[i].shards[k])->records;
+        for (uint32_t k = 0; k < in->train_sources[i].count; k++) {
+            const rt_shard_info *about = rt_shard_about(in->train_sources[i].shards[k]);
+            f->records += about->records;
+            f->tokens += about->tokens;
+        }
+    for (uint32_t i = 0; i < in->eval_count; i++)
+        for (uint32_t k = 0; k < in->eval_sources[i].count; k++)
+            f->eval_tokens += rt_shard_about(in->eval_sources[i].shards[k])->tokens;
     if (!in->shard_count) return RT_OK;
     return rt_shards_length(in->shards, in->shard_count, 0.99, &f->length99, e);
 }

@@ -56,6 +56,11 @@ double rt_pace_left(const rt_pace *p, uint64_t step, uint64_t steps, const rt_se
     return sum(p, step, step - 1, steps, every);
 }
 
+double rt_pace_evaluations(const rt_pace *p, uint64_t steps, const rt_settings *every)
+{
+    return (double)(times(every->eval_every, 0, steps) + 2) * p->eval;
+}
+
 uint64_t rt_pace_steps(const rt_pace *p, double seconds, const rt_settings *every)
 {
     uint64_t below = 0, above = 1000000000;

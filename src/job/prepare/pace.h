@@ -24,6 +24,8 @@ int rt_parse_duration(const char *text, double *seconds, rt_err *e);
 double rt_pace_total(const rt_pace *p, uint64_t done, uint64_t steps, const rt_settings *every);
 /* When step `step`, from 1 on, has just ended and what follows it (an evaluation, a checkpoint) has not begun. */
 double rt_pace_left(const rt_pace *p, uint64_t step, uint64_t steps, const rt_settings *every);
+/* What the evaluations of a new run take of that, the one of the saved files too. */
+double rt_pace_evaluations(const rt_pace *p, uint64_t steps, const rt_settings *every);
 /* The most steps that end within seconds; 0: not even one. */
 uint64_t rt_pace_steps(const rt_pace *p, double seconds, const rt_settings *every);
 

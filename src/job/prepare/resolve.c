@@ -1,8 +1,11 @@
 /* resolve.c - see resolve.h. The reasons for the numbers are in docs/training.md. */
 #include "job/prepare/resolve.h"
 
+#include "job/prepare/budget.h"
 #include "job/prepare/fit.h"
 #include "job/prepare/pace.h"
+#include "job/prepare/rate.h"
+#include "train/evaluate.h"
 
 #include <fnmatch.h>
 #include <inttypes.h>
@@ -167,14 +170,38 @@ out:
     return rc;
 }
 
-/* 1 % of the records, but at least 128 and at most 1,000 of them, and never more than a tenth. */
-static double default_held_out(uint64_t records)
+/* Positions that the run trains, as far as is known before rows are counted; --time goes by the data. */
+static double expected_positions(const rt_settings *s, const rt_run_facts *f)
 {
-    if (records == 0) return 0.01;
-    double share = 0.01, n = (double)records;
+    if (GIVEN(steps)) return (double)s->steps * (double)s->batch * (double)s->seq_len;
+    return GIVEN(tokens) ? (double)s->tokens : (GIVEN(epochs) ? s->epochs : 3) * (double)f->tokens;
+}
+
+/* How often the run evaluates, besides the first time and the last. */
+static double expected_evaluations(const rt_settings *s, double positions)
+{
+    rt_share v = s->eval_every;
+    if (!GIVEN(eval_every)) return RT_EVALS_MOST;
+    return v.percent ? 100 / v.value : positions / ((double)s->batch * (double)s->seq_len) / v.value;
+}
+
+/* 1 % of the records, but at least 128 and at most 1,000 of them, and never more than a tenth. Where evaluations would
+ * be more of the run than they should, fewer records and fewer evaluations, in the same proportion. */
+static double default_held_out(const rt_settings *s, const rt_run_facts *f, const rt_resolved *r)
+{
+    if (f->records == 0) return 0.01;
+    double share = 0.01, n = (double)f->records;
     if (share * n < LEAST_HELD) share = LEAST_HELD / n;
     if (share * n > MOST_HELD) share = MOST_HELD / n;
-    return share > 0.1 ? 0.1 : share;
+    if (share > 0.1) share = 0.1;
+    double positions = expected_positions(s, f), evals = expected_evaluations(s, positions);
+    double room = rt_eval_room(f, r->lora.rank > 0, positions), each = share * (double)f->tokens;
+    double fits = room / (each * (evals + RT_EVALS_BESIDES));
+    if (!(room > 0) || !(fits < 1)) return share;
+    if (!GIVEN(eval_every)) evals = fmax(RT_EVALS_LEAST, evals * sqrt(fits));
+    double least = RT_HELD_LEAST / n, most = share;
+    share *= room / (each * (evals + RT_EVALS_BESIDES));
+    return fmin(fmax(share, least), most);
 }
 
 /* Six digits, so that the record of the run is short and reads back as what was used. */
@@ -193,7 +220,7 @@ static int resolve_held_out(rt_settings *s, const rt_run_facts *f, rt_resolved *
         RT_TRY(rt_fail(e, RT_USAGE, "--held-out and --eval-data exclude one another; leave one out"));
     if (s->eval_data.count) return RT_OK;
     if (!GIVEN(held_out))
-        RT_SETTINGS_PUT(s, held_out, ((rt_share){ six_digits(100.0 * default_held_out(f->records)), true }));
+        RT_SETTINGS_PUT(s, held_out, ((rt_share){ six_digits(100.0 * default_held_out(s, f, r)), true }));
     rt_share v = s->held_out;
     CHECK(held_out, v.value > 0 && (v.percent ? v.value < 100 : !f->records || v.value < n),
           "above 0, and less than all records");
@@ -239,12 +266,31 @@ out:
 
 /* ---- steps, rates, intervals ---- */
 
-static double default_rate(const rt_run_facts *f, const rt_resolved *r)
+static void put_rate(rt_settings *s, const rt_run_facts *f, rt_resolved *r, rt_lr_class c)
 {
-    if (r->lora.rank) return 2e-4;
-    if (f->student->random_init) return 5e-4 * 896.0 / f->student->width;
-    if (f->student_parameters <= 1000000000ull) return 5e-5;
-    return f->student_parameters <= 3500000000ull ? 3e-5 : 1e-5;
+    RT_SETTINGS_PUT(s, lr_class, rt_lr_class_name(c));
+    RT_SETTINGS_PUT(s, lr, rt_lr_default(c, f, r->lora.rank > 0));
+    r->schedule.lr = s->lr;
+    r->lr_open = false;
+}
+
+void rt_resolve_rate(rt_settings *s, const rt_run_facts *f, rt_resolved *r, const rt_eval_result *first)
+{
+    if (r->lr_open) put_rate(s, f, r, rt_lr_class_of(first, f->student->vocab));
+}
+
+static int resolve_rate(rt_settings *s, const rt_run_facts *f, rt_resolved *r, rt_err *e)
+{
+    rt_lr_class class = RT_LR_RANDOM;
+    bool adapters = r->lora.rank > 0;
+    if (GIVEN(lr_class) && !rt_lr_class_parse(s->lr_class, &class))
+        return rt_fail(e, RT_USAGE, "--lr-class '%s' is unknown; use one of near, far, random", s->lr_class);
+    r->lr_near = rt_lr_default(RT_LR_NEAR, f, adapters);
+    r->lr_far = rt_lr_default(RT_LR_FAR, f, adapters);
+    r->lr_open = !GIVEN(lr) && !GIVEN(lr_class) && !f->student->random_init;
+    r->schedule.lr = GIVEN(lr) ? s->lr : r->lr_near;
+    if (!GIVEN(lr) && !r->lr_open) put_rate(s, f, r, class);
+    return RT_OK;
 }
 
 static int resolve_steps(rt_settings *s, const rt_run_facts *f, rt_resolved *r, rt_err *e)
@@ -281,7 +327,7 @@ static int resolve_schedule(rt_settings *s, const rt_run_facts *f, rt_resolved *
     if (!rt_schedule_parse(s->schedule, &c->kind))
         RT_TRY(
             rt_fail(e, RT_USAGE, "--schedule '%s' is unknown; use one of constant, linear, cosine, wsd", s->schedule));
-    if (!GIVEN(lr)) RT_SETTINGS_PUT(s, lr, default_rate(f, r));
+    RT_TRY(resolve_rate(s, f, r, e));
     if (!GIVEN(warmup)) {
         double n = floor(0.03 * r->steps + 0.5);
         if (n < LEAST_WARMUP) n = LEAST_WARMUP;
@@ -289,7 +335,6 @@ static int resolve_schedule(rt_settings *s, const rt_run_facts *f, rt_resolved *
     }
     CHECK(decay, s->decay.value > 0, "from 1, or above 0%");
     CHECK(warmup, rt_share_of(s->warmup, r->steps) <= r->steps, "no longer than the run");
-    c->lr = s->lr;
     c->floor = s->lr_floor;
     c->warmup = steps_of(s->warmup, r->steps);
     c->decay = steps_of(s->decay, r->steps);
@@ -318,6 +363,31 @@ out:
     return rc;
 }
 
+/* How often, unless it is said: every 5 % of the steps, or less often where that would be more of the run than
+ * evaluation should. */
+static int resolve_evaluation(rt_settings *s, const rt_run_facts *f, rt_resolved *r, rt_err *e)
+{
+    int rc = RT_OK;
+    bool adapters = r->lora.rank > 0;
+    double held = r->held_out > 0 ? r->held_out * (double)f->tokens : (double)f->eval_tokens;
+    rt_run_positions n = { .trained = (double)r->steps * r->batch * r->seq_len,
+                           .held = fmin(held, (double)RT_EVAL_MOST_ROWS * r->seq_len) };
+    if (!GIVEN(eval_every)) {
+        double room = rt_eval_room(f, adapters, n.trained);
+        double evals = room > 0 && n.held > 0 ? room / n.held - RT_EVALS_BESIDES : RT_EVALS_MOST;
+        evals = floor(fmin(fmax(evals, RT_EVALS_LEAST), RT_EVALS_MOST));
+        rt_share often = { 100.0 / RT_EVALS_MOST, true }, less = { ceil(r->steps / evals), false };
+        RT_SETTINGS_PUT(s, eval_every, evals < RT_EVALS_MOST ? less : often);
+    }
+    CHECK(eval_every, s->eval_every.value > 0, "from 1, or above 0%");
+    r->eval_every = steps_of(s->eval_every, r->steps);
+    r->eval_share = rt_eval_share(f, adapters, n, ceil((double)r->steps / r->eval_every) + RT_EVALS_BESIDES);
+    CHECK(stop_if_worse, s->stop_if_worse <= UINT32_MAX, "0 to 4294967295; 0 never stops");
+    r->stop_if_worse = (uint32_t)s->stop_if_worse;
+out:
+    return rc;
+}
+
 int rt_resolve_with_rows(rt_settings *s, const rt_run_facts *f, rt_resolved *r, rt_err *e)
 {
     int rc, v;
@@ -326,9 +396,8 @@ int rt_resolve_with_rows(rt_settings *s, const rt_run_facts *f, rt_resolved *r, 
     RT_TRY(resolve_micro_batch(s, f, r, e));
     RT_TRY(resolve_steps(s, f, r, e));
     RT_TRY(resolve_schedule(s, f, r, e));
-    CHECK(eval_every, s->eval_every.value > 0, "from 1, or above 0%");
+    RT_TRY(resolve_evaluation(s, f, r, e));
     CHECK(save_every, s->save_every.value > 0, "from 1, or above 0%");
-    r->eval_every = steps_of(s->eval_every, r->steps);
     r->save_every = steps_of(s->save_every, r->steps);
     if (GIVEN(dump_step) && (s->dump_step == 0 || s->dump_step > r->steps))
         RT_TRY(rt_fail(e, RT_INVALID, "--dump-step %" PRIu64 " is out of range (1 to %u, the last step)", s->dump_step,

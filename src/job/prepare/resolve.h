@@ -6,6 +6,7 @@
 #define RT_JOB_RESOLVE_H
 
 #include "format/config/config.h"
+#include "format/metrics.h"
 #include "settings/settings.h"
 #include "teacher/teacher_weights.h"
 #include "train/schedule.h"
@@ -17,6 +18,8 @@ typedef struct rt_run_facts {
     uint64_t student_parameters;
     rt_dtype student_dtype;  /* what most of it is stored in */
     uint64_t records;        /* of the data */
+    uint64_t tokens;         /* of the data; 0: not known */
+    uint64_t eval_tokens;    /* of --eval-data */
     uint32_t length99;       /* tokens that 99 % of the records do not exceed; 0: not known yet */
     uint64_t rows_per_epoch; /* 0: not known yet */
     uint32_t positions;      /* of a micro-batch that keep the device busy; 0: what a CPU needs */
@@ -25,12 +28,16 @@ typedef struct rt_run_facts {
 typedef struct rt_resolved {
     rt_loss_opts loss;
     rt_schedule schedule;
+    bool lr_open; /* the rate goes by the first evaluation: rt_resolve_rate; until then the schedule's is near */
+    double lr_near, lr_far; /* the two that it can be */
     double beta1, beta2, eps, weight_decay, max_grad_norm;
     uint32_t batch, micro_batch, seq_len, steps;
     uint32_t teacher_batch;             /* rows that the teacher should read at once */
     rt_teacher_weights teacher_weights; /* AUTO until the run is made to fit */
     uint32_t eval_every, save_every, keep;
-    double held_out; /* share of records; 0: a file is given */
+    double held_out;   /* share of records; 0: a file is given */
+    double eval_share; /* of the run's arithmetic that its evaluations are; 0: not known */
+    uint32_t stop_if_worse;
     rt_lora lora;
     rt_recompute recompute;
     uint32_t head_chunk;
@@ -47,6 +54,9 @@ typedef struct rt_resolved {
  * settings.h's. RT_INVALID or RT_USAGE names the flag, its value and what it may be. */
 int rt_resolve_before_rows(rt_settings *s, const rt_run_facts *f, rt_resolved *r, rt_err *e);
 int rt_resolve_with_rows(rt_settings *s, const rt_run_facts *f, rt_resolved *r, rt_err *e);
+
+/* Where lr_open: the class of the student and its rate, into s and r, by what was measured before step 1. */
+void rt_resolve_rate(rt_settings *s, const rt_run_facts *f, rt_resolved *r, const rt_eval_result *first);
 
 /* Which parameters of the student the patterns freeze: frozen (rt_param_count). A pattern that matches nothing is
  * RT_INVALID with the nearest name. */

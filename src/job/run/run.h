@@ -34,6 +34,7 @@ typedef struct rt_run_projection {
     uint32_t timed, steps; /* steps that were timed, steps of the run */
     double step;           /* seconds of one */
     double total;          /* seconds of training, evaluations and saves from the first step to the end */
+    double evaluations;    /* of it, with their samples */
 } rt_run_projection;
 
 typedef struct rt_run rt_run;
@@ -81,6 +82,8 @@ typedef struct rt_run_summary {
     bool smoke;                          /* it ended after the steps that were timed: nothing else is set */
     uint32_t saved_step;                 /* which step the model at the root is of */
     bool is_best;
+    bool stopped_early;    /* by --stop-if-worse */
+    rt_eval_result logged; /* of saved_step, as it was in memory then; 0 positions: that step has no evaluation */
     rt_eval_result control_after, control_saved; /* with --control: of the run in OUT/control; else 0 positions */
     rt_output_difference difference;             /* rounding of the saved dtype */
     const rt_findings *findings;                 /* the run's claims, judged; lives as long as the run */

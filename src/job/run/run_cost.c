@@ -99,6 +99,7 @@ int rt_run_cost_time(rt_run_cost *c, rt_run *r, rt_err *e)
     uint64_t steps =
         r->resolved.seconds > 0 ? rt_pace_steps(&c->pace, r->resolved.seconds, r->settings) : r->resolved.steps;
     c->total = steps ? rt_pace_total(&c->pace, 0, steps, r->settings) : 0;
+    c->evaluations = steps ? rt_pace_evaluations(&c->pace, steps, r->settings) : 0;
     c->timed = true;
     count_process(c, r); /* what the device's libraries keep is there now */
 out:

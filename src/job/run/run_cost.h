@@ -18,7 +18,8 @@ typedef struct rt_run_cost {
     bool timed;                        /* the rest is there */
     double teacher_seconds, student_seconds, update_seconds, rows_seconds; /* of an optimizer step */
     rt_pace pace;
-    double total; /* seconds of the whole run */
+    double total;       /* seconds of the whole run */
+    double evaluations; /* of it, with their samples */
 } rt_run_cost;
 
 int rt_run_cost_new(rt_run_cost *out, const rt_run *r, rt_err *e);

@@ -74,7 +74,8 @@ static void print_time(const rt_run_cost *c, const rt_run *r, rt_str *out)
         rt_str_printf(out, " of --time %s", r->settings->time);
     else
         rt_str_printf(out, " for %u steps", v->steps);
-    rt_str_printf(out, "; an evaluation takes %s, a checkpoint %s\n", rt_format_seconds(b, c->pace.eval),
+    rt_str_printf(out, "; an evaluation takes %s, all of them %.0f %%; a checkpoint %s\n",
+                  rt_format_seconds(b, c->pace.eval), c->total > 0 ? 100 * c->evaluations / c->total : 0.0,
                   rt_format_seconds(d, c->pace.save));
 }
 
@@ -173,10 +174,15 @@ json_t *rt_run_cost_json(const rt_run_cost *c, const rt_run *r)
                           memory_json(c), "flops", "teacher", (json_int_t)c->teacher, "student", (json_int_t)c->student,
                           "update", (json_int_t)c->update, "disk", "checkpoint", (json_int_t)c->checkpoint, "model",
                           (json_int_t)c->model, "most", (json_int_t)c->disk, "fit", fit_json(&r->fit));
+    if (j)
+        json_object_set_new(j, "lr",
+                            v->lr_open ? json_pack("{s:f, s:f}", "near", v->lr_near, "far", v->lr_far)
+                                       : json_real(v->schedule.lr));
     if (!j || !c->timed) return j;
     json_object_set_new(j, "seconds",
-                        json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "step", c->pace.step, "teacher",
+                        json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "step", c->pace.step, "teacher",
                                   c->teacher_seconds, "student", c->student_seconds, "update", c->update_seconds,
-                                  "evaluation", c->pace.eval, "checkpoint", c->pace.save, "run", c->total));
+                                  "evaluation", c->pace.eval, "evaluations", c->evaluations, "checkpoint", c->pace.save,
+                                  "run", c->total));
     return j;
 }

@@ -173,6 +173,7 @@ static int take_facts(rt_run *r, const rt_run_summary *s, rt_err *e)
     v->ce_weight = r->resolved.loss.ce_weight;
     v->kd_weight = rt_loss_kd_weight(&r->resolved.loss);
     v->steps = r->loop.state.step;
+    v->stopped_of = s->stopped_early ? r->resolved.steps : 0;
     v->saved_step = s->saved_step;
     v->saved = s->saved;
     v->vocab_measured = p->measured;
@@ -204,6 +205,7 @@ int rt_run_evidence_end(rt_run *r, rt_run_summary *s, rt_err *e)
     if (!f) RT_TRY(rt_no_memory(e, "the evidence of a run"));
     RT_TRY(rt_checked_json_read(&j, r->manifest_path, e));
     RT_TRY(take_facts(r, s, e));
+    s->logged = r->evidence->logged;
     RT_TRY(rt_manifest_output(&output, r->out, r->resolved.lora.rank > 0, e));
     RT_TRY(rt_model_content_hash(output, r->pool, &h, NULL, e));
     r->evidence->output_values = rt_model_file_parameters(output);

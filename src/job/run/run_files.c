@@ -119,6 +119,7 @@ static void read_evals(rt_run *r)
         if (!rt_eval_from_line(j, &v)) continue;
         if (r->evaluated < 0) r->first = v;
         r->last = v;
+        rt_worse_take(&r->worse, rt_eval_judged(&v));
         r->evaluated = json_integer_value(json_object_get(j, "step"));
         r->pace.eval = json_number_value(json_object_get(j, "seconds"));
     }

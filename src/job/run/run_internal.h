@@ -9,6 +9,7 @@
 #include "job/run/samples.h"
 #include "report/tfevents.h"
 #include "train/loop.h"
+#include "train/trend.h"
 
 typedef struct rt_dump rt_dump;
 
@@ -56,7 +57,10 @@ struct rt_run {
     rt_smoke smoke;
     rt_pace pace; /* of its parts, as measured last or else as planned; step is not kept here */
     rt_eval_result first, last;
-    int64_t evaluated;     /* the step of last; -1: none */
+    int64_t evaluated; /* the step of last; -1: none */
+    rt_worse worse;    /* over all evaluations, those of earlier sessions too */
+    bool risen;        /* the last evaluation was worse than the first, which was said */
+    rt_loss_trend losses;
     rt_evidence *evidence; /* from the first step on */
 };
 

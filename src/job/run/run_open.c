@@ -2,6 +2,7 @@
 #include "job/run/run_internal.h"
 
 #include "base/sys.h"
+#include "job/prepare/budget.h"
 #include "job/run/dump.h"
 #include "job/run/run_cost.h"
 #include "text/tokenizer/vocab_convert.h"
@@ -133,6 +134,23 @@ static int prepare_output(rt_run *r, rt_err *e)
     return rc;
 }
 
+/* What was said now and is likely not meant. */
+static void warn_of_settings(const rt_run *r, const bool *said)
+{
+    const rt_resolved *v = &r->resolved;
+    bool evaluation = said[RT_SETTING_ID_held_out] || said[RT_SETTING_ID_eval_every] || said[RT_SETTING_ID_eval_data];
+    if (said[RT_SETTING_ID_lr] && v->schedule.lr > 10 * v->lr_far)
+        rt_run_note(r,
+                    "--lr %.3g is more than ten times the highest default, %.3g: the loss will probably diverge; leave "
+                    "--lr out, or give less",
+                    v->schedule.lr, v->lr_far);
+    if (evaluation && v->eval_share > RT_EVAL_MUCH)
+        rt_run_note(r,
+                    "evaluations are about %.0f %% of the run's arithmetic; a larger --eval-every or less held-out "
+                    "data takes less",
+                    100 * v->eval_share);
+}
+
 static int make_loop(rt_run *r, rt_err *e)
 {
     const rt_resolved *v = &r->resolved;
@@ -204,6 +222,7 @@ int rt_run_open(rt_run **out, rt_settings *s, const rt_run_opts *o, rt_err *e)
     RT_TRY(rt_settings_check_needs(s, said, e));
     RT_TRY(rt_pool_new(&r->pool, s->threads ? (uint32_t)s->threads : rt_cpu_count(), e));
     RT_TRY(open_inputs(r, e));
+    warn_of_settings(r, said);
     RT_TRY(open_evaluation(r, e));
     RT_TRY(rt_samples_from_held(r->samples, r->held, e));
     RT_TRY(prepare_output(r, e));

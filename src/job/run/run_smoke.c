@@ -68,6 +68,7 @@ void rt_run_project(rt_run *r, bool *ends)
     if (n > 1) p.step = (r->loop.state.seconds - r->smoke.first) / (n - 1);
     pace.step = p.step;
     p.total = rt_pace_total(&pace, 0, last, r->settings);
+    p.evaluations = rt_pace_evaluations(&pace, last, r->settings);
     if (r->events.projected) r->events.projected(r->events.ctx, &p);
     *ends = r->opts->smoke;
 }

@@ -2,6 +2,7 @@
 #include "job/run/run_internal.h"
 
 #include "base/sys.h"
+#include "job/prepare/rate.h"
 #include "job/run/dump.h"
 #include "job/run/run_report.h"
 
@@ -9,7 +10,27 @@
 
 /* ---- evaluation ---- */
 
-/* Lower is better: forward KL with a teacher, else CE. */
+/* Half of the rate, and of one that was far too high what would have been its default. */
+static double lower_rate(const rt_run *r) { return fmin(r->resolved.schedule.lr / 2, r->resolved.lr_far); }
+
+/* Worse than before the first step: once, until it is not. */
+static void warn_if_risen(rt_run *r)
+{
+    rt_measure first = rt_eval_judged(&r->first), now = rt_eval_judged(&r->last);
+    bool risen = rt_measure_rose(first, now);
+    if (risen && !r->risen)
+        rt_run_note(r,
+                    "held-out %s is %.4f after step %u, worse than the %.4f before the first step by more than two "
+                    "standard errors; if it stays there, begin again with a lower rate: --lr %.3g",
+                    r->last.teacher ? "KL" : "cross-entropy", now.mean, r->loop.state.step, first.mean, lower_rate(r));
+    r->risen = risen;
+}
+
+static bool stops_early(const rt_run *r)
+{
+    return r->resolved.stop_if_worse && r->worse.in_row >= r->resolved.stop_if_worse;
+}
+
 static int evaluate(void *ctx, rt_err *e)
 {
     int rc;
@@ -19,18 +40,39 @@ static int evaluate(void *ctx, rt_err *e)
     RT_TRY(rt_evaluate(r->trainer, r->held, &v, NULL, e));
     RT_TRY(rt_samples_make(r->samples, r->trainer, r->loop.state.step, &v, e));
     r->pace.eval = rt_now() - begun;
-    double now = v.teacher ? v.kl.mean : v.ce.mean;
+    double now = rt_eval_judged(&v).mean;
     bool best = isnan(r->loop.state.best) || now < r->loop.state.best;
     RT_TRY(rt_run_metric(r, rt_eval_to_json(r->loop.state.step, &v), e));
     r->last = v;
     r->evaluated = r->loop.state.step;
+    if (r->loop.state.step == 0) r->first = v;
+    rt_worse_take(&r->worse, rt_eval_judged(&v));
     if (best) {
         r->loop.state.best = now;
         r->loop.state.best_step = r->loop.state.step;
         if (r->resolved.save_best && r->loop.state.step > 0) RT_TRY(rt_run_write_best(r, e));
     }
     if (r->events.evaluated) r->events.evaluated(r->events.ctx, r->loop.state.step, &v, best);
+    warn_if_risen(r);
+    r->loop.enough = stops_early(r);
 out:
+    return rc;
+}
+
+/* The rate of a run that was given none, after its first evaluation; it is in the record before the first step, and a
+ * resumed run has it from there. */
+static int choose_rate(rt_run *r, rt_err *e)
+{
+    int rc = RT_OK;
+    rt_lr_class class;
+    rt_str why = { 0 };
+    if (!r->resolved.lr_open) return RT_OK;
+    rt_resolve_rate(r->settings, &r->facts, &r->resolved, &r->first);
+    if (rt_lr_class_parse(r->settings->lr_class, &class)) rt_lr_class_say(&why, class, &r->first);
+    rt_run_note(r, "lr %.2e: %s", r->resolved.schedule.lr, why.data ? why.data : "");
+    RT_TRY(rt_run_write_settings(r, e));
+out:
+    rt_str_free(&why);
     return rc;
 }
 
@@ -111,6 +153,12 @@ static int stepped(void *ctx, const rt_loop_step *s, bool *ends, rt_err *e)
     rt_run *r = ctx;
     RT_TRY(step_metric(r, s, e));
     report_step(r, s);
+    if (rt_loss_trend_take(&r->losses, s->result.loss))
+        rt_run_note(
+            r,
+            "the loss rises: its mean over the last %d steps is %.4f at step %u, and was %.4f at its lowest; if "
+            "it does not fall again, begin again with a lower rate: --lr %.3g",
+            RT_TREND_STEPS, r->losses.mean, s->step, r->losses.least, lower_rate(r));
     if (r->dump) {
         RT_TRY(rt_dump_end(r->dump, s->lr, &s->result, e));
         rt_dump_free(r->dump);
@@ -182,11 +230,9 @@ int rt_run_train_alone(rt_run *r, rt_run_summary *out, rt_err *e)
         r->samples->ctx = r->events.ctx;
     }
     if (v->seconds > 0) RT_TRY(rt_run_fit_time(r, e));
+    if (r->loop.state.step == 0) RT_TRY(evaluate(r, e));
+    RT_TRY(choose_rate(r, e));
     RT_TRY(rt_run_evidence_begin(r, e));
-    if (r->loop.state.step == 0) {
-        RT_TRY(evaluate(r, e));
-        r->first = r->last;
-    }
     RT_TRY(rt_run_pace(r, 0, r->pace.eval, &r->pace, e));
     r->loop.steps = v->steps;
     r->loop.eval_every = v->eval_every;
@@ -198,7 +244,9 @@ int rt_run_train_alone(rt_run *r, rt_run_summary *out, rt_err *e)
     r->loop.evaluate_first = r->loop.state.step && r->evaluated != r->loop.state.step &&
                              (r->loop.state.step % v->eval_every == 0 || r->loop.state.step == v->steps);
     r->loop.calls = (rt_loop_calls){ before_step, stepped, evaluate, save, stop_wanted, r };
+    r->loop.enough = stops_early(r); /* a resumed run that had ended */
     RT_TRY(rt_loop_run(&r->loop, &out->smoke, e));
+    out->stopped_early = !out->smoke && r->loop.state.step < v->steps;
     if (!out->smoke) RT_TRY(finish(r, out, e));
 out:
     return rc;
