@@ -56,10 +56,11 @@ _retort() {
             *:--lr-floor | *:--max-grad-norm | *:--batch | *:--micro-batch | *:--teacher-batch | \
             *:--seq-len | *:--steps | *:--tokens | *:--epochs | *:--time | *:--lora-rank | *:--lora-alpha | \
             *:--lora-targets | *:--freeze | *:--head-chunk | *:--memory-limit | *:--template-var | \
-            *:--skip-bad | *:--vocab | *:--held-out | *:--eval-every | *:--sample-tokens | *:--save-every | \
-            *:--keep | *:--dump-step | *:--seed | *:--log-every | *:--word | *:--rows | *:--prompt | \
-            *:--system | *:--max-new | *:--top-k | *:--top-p | *:--repetition-penalty | *:--context | \
-            *:--layers | *:--show | *:--now | *:--eos | *:--shard-tokens | *:--op | *:--case | *:--isa)
+            *:--skip-bad | *:--vocab | *:--held-out | *:--eval-every | *:--stop-if-worse | \
+            *:--sample-tokens | *:--save-every | *:--keep | *:--dump-step | *:--seed | *:--log-every | \
+            *:--word | *:--rows | *:--prompt | *:--system | *:--max-new | *:--top-k | *:--top-p | \
+            *:--repetition-penalty | *:--context | *:--layers | *:--show | *:--now | *:--eos | \
+            *:--shard-tokens | *:--op | *:--case | *:--isa)
             return
             ;;
         *:--out)
@@ -72,6 +73,10 @@ _retort() {
             ;;
         *:--t2)
             _retort_offer on off
+            return
+            ;;
+        *:--lr-class)
+            _retort_offer near far random
             return
             ;;
         *:--schedule)
@@ -132,13 +137,14 @@ _retort() {
         ;;
     distill)
         flags='--teacher --student --base --data --eval-data --out --divergence --beta --skew --temperature --alpha
-            --kd-weight --ce-weight --t2 --lr --betas --eps --weight-decay --schedule --warmup --decay
-            --lr-floor --max-grad-norm --batch --micro-batch --teacher-batch --teacher-weights --seq-len --steps
-            --tokens --epochs --time --lora --lora-rank --lora-alpha --lora-targets --merge --freeze --recompute
-            --head-chunk --memory-limit --loss-on --chat-template --template-var --skip-bad --allow-drop --vocab
-            --allow-degenerate --held-out --eval-every --sample-prompts --sample-tokens --save-every --keep
-            --save --save-dtype --control --dump-step --seed --device --device-memory --kernels --cublaslt
-            --tune --sync --threads --config --fit --smoke --resume --override --log-every --quiet --json --help'
+            --kd-weight --ce-weight --t2 --lr --lr-class --betas --eps --weight-decay --schedule --warmup
+            --decay --lr-floor --max-grad-norm --batch --micro-batch --teacher-batch --teacher-weights --seq-len
+            --steps --tokens --epochs --time --lora --lora-rank --lora-alpha --lora-targets --merge --freeze
+            --recompute --head-chunk --memory-limit --loss-on --chat-template --template-var --skip-bad
+            --allow-drop --vocab --allow-degenerate --held-out --eval-every --stop-if-worse --sample-prompts
+            --sample-tokens --save-every --keep --save --save-dtype --control --dump-step --seed --device
+            --device-memory --kernels --cublaslt --tune --sync --threads --config --fit --smoke --resume
+            --override --log-every --quiet --json --help'
         ;;
     doctor)
         flags='--json --help'
@@ -168,13 +174,13 @@ _retort() {
         ;;
     plan)
         flags='--teacher --student --base --data --eval-data --out --divergence --beta --skew --temperature --alpha
-            --kd-weight --ce-weight --t2 --lr --betas --eps --weight-decay --schedule --warmup --decay
-            --lr-floor --max-grad-norm --batch --micro-batch --teacher-batch --teacher-weights --seq-len --steps
-            --tokens --epochs --time --lora --lora-rank --lora-alpha --lora-targets --merge --freeze --recompute
-            --head-chunk --memory-limit --loss-on --chat-template --template-var --skip-bad --allow-drop --vocab
-            --allow-degenerate --held-out --eval-every --sample-prompts --sample-tokens --save-every --keep
-            --save --save-dtype --control --dump-step --seed --device --device-memory --kernels --cublaslt
-            --tune --sync --threads --config --fit --ops --json --help'
+            --kd-weight --ce-weight --t2 --lr --lr-class --betas --eps --weight-decay --schedule --warmup
+            --decay --lr-floor --max-grad-norm --batch --micro-batch --teacher-batch --teacher-weights --seq-len
+            --steps --tokens --epochs --time --lora --lora-rank --lora-alpha --lora-targets --merge --freeze
+            --recompute --head-chunk --memory-limit --loss-on --chat-template --template-var --skip-bad
+            --allow-drop --vocab --allow-degenerate --held-out --eval-every --stop-if-worse --sample-prompts
+            --sample-tokens --save-every --keep --save --save-dtype --control --dump-step --seed --device
+            --device-memory --kernels --cublaslt --tune --sync --threads --config --fit --ops --json --help'
         ;;
     quantize)
         flags='--dtype --to --base --force --no-tokenizer --threads --json --help'
@@ -191,13 +197,13 @@ _retort() {
         paths=1
         ;;
     train)
-        flags='--student --base --data --eval-data --out --ce-weight --lr --betas --eps --weight-decay --schedule
-            --warmup --decay --lr-floor --max-grad-norm --batch --micro-batch --seq-len --steps --tokens
-            --epochs --time --lora --lora-rank --lora-alpha --lora-targets --merge --freeze --recompute
+        flags='--student --base --data --eval-data --out --ce-weight --lr --lr-class --betas --eps --weight-decay
+            --schedule --warmup --decay --lr-floor --max-grad-norm --batch --micro-batch --seq-len --steps
+            --tokens --epochs --time --lora --lora-rank --lora-alpha --lora-targets --merge --freeze --recompute
             --head-chunk --memory-limit --loss-on --chat-template --template-var --skip-bad --allow-drop --vocab
-            --held-out --eval-every --sample-prompts --sample-tokens --save-every --keep --save --save-dtype
-            --dump-step --seed --device --device-memory --kernels --cublaslt --tune --sync --threads --config
-            --fit --smoke --resume --override --log-every --quiet --json --help'
+            --held-out --eval-every --stop-if-worse --sample-prompts --sample-tokens --save-every --keep --save
+            --save-dtype --dump-step --seed --device --device-memory --kernels --cublaslt --tune --sync
+            --threads --config --fit --smoke --resume --override --log-every --quiet --json --help'
         ;;
     verify)
         flags='--backend --op --case --quick --large --threads --isa --memory-limit --kernels --cublaslt --sync

@@ -223,7 +223,7 @@
     X(load_best_model_at_end, ANY, on_off, save, "best", "last")                                                       \
     X(metric_for_best_model, ANY, no_effect, none, "the best is the one with the lowest held-out KL, or CE", NULL)     \
     X(greater_is_better, ANY, no_effect, none, "the best is the one with the lowest held-out KL, or CE", NULL)         \
-    X(early_stopping_patience, ANY, off, none, "is not built: a run has the length that it was given", "null")         \
+    X(early_stopping_patience, ANY, off, none, "counts otherwise: --stop-if-worse N ends a run early", "null")         \
     X(eval_on_start, ANY, no_effect, none, "a run always evaluates at its start", NULL)                                \
     X(eval_table_size, AXOLOTL, no_effect, none, "--sample-prompts shows what the student writes", NULL)               \
     X(eval_max_new_tokens, AXOLOTL, same, sample_tokens, NULL, NULL)                                                   \
