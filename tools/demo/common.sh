@@ -8,7 +8,7 @@ export LC_ALL
 retort=${RETORT:-build/retort}
 demo=${DEMO:-build/demo}             # everything the demo leaves is in here
 word='return'                        # what the students never see
-teacher_steps=${TEACHER_STEPS:-1400} # about one pass over the teacher's part
+teacher_steps=${TEACHER_STEPS:-1000} # most of a pass over its part
 student_steps=${STUDENT_STEPS:-600}
 # What all runs have in common; the one prompt of the page is continued by the finished models.
 shared='--seq-len 128 --batch 8 --sample-prompts none'
@@ -86,7 +86,7 @@ train_teacher() {
     new_model teacher 1 "$demo/teacher0"
     # shellcheck disable=SC2086 # shared is several words
     watch "$demo/teacher.log" "$retort" train --student "$demo/teacher0" --data "$demo/data/teacher" \
-        --eval-data "$demo/data/held-out" --out "$demo/teacher" $shared --steps "$teacher_steps" --eval-every 10% \
+        --eval-data "$demo/data/held-out" --out "$demo/teacher" $shared --steps "$teacher_steps" --eval-every 20% \
         --save-every 100% --seed 1
 }
 
@@ -99,7 +99,7 @@ train_student() {
     new_model student "$seed" "$demo/student0-$seed"
     # shellcheck disable=SC2086
     watch "$out.log" "$retort" $command "$@" --student "$demo/student0-$seed" --data "$demo/data/student" \
-        --eval-data "$demo/data/held-out" --out "$out" $shared --steps "$student_steps" --lr "$lr" --eval-every 10% \
+        --eval-data "$demo/data/held-out" --out "$out" $shared --steps "$student_steps" --lr "$lr" --eval-every 20% \
         --save-every 100% --seed "$seed"
 }
 
