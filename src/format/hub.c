@@ -74,6 +74,19 @@ bool rt_hub_name_is(const char *spec)
     return slash && slash < spec + strcspn(spec, "@") && good_name(spec);
 }
 
+int rt_model_said_hub(rt_model_file *m, rt_span said, rt_err *e)
+{
+    static const char site[] = "https://huggingface.co/";
+    size_t skip = said.len >= sizeof site - 1 && memcmp(said.data, site, sizeof site - 1) == 0 ? sizeof site - 1 : 0;
+    if (m->hub || !said.len || said.len > MAX_REPO + sizeof site || memchr(said.data, 0, said.len) ||
+        memchr(said.data, '@', said.len))
+        return RT_OK;
+    const char *name = rt_arena_printf(&m->arena, "%.*s", (int)(said.len - skip), said.data + skip);
+    if (!name) return rt_no_memory(e, m->path);
+    if (rt_hub_name_is(name)) m->hub = name;
+    return RT_OK;
+}
+
 /* "org/name@revision" into the name of its folder, "models--org--name", and the revision, null when none is given. */
 static int repo_folder(char **out, const char **revision, rt_arena *a, const char *kind, const char *repo, rt_err *e)
 {

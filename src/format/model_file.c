@@ -223,7 +223,16 @@ static int find_path(rt_model_file *m, const rt_hub_env *env, rt_err *e)
     if (rc < 0) return rc;
     m->path = folder;
     m->name = rt_arena_printf(&m->arena, "%.*s", (int)strcspn(m->spec, "@"), m->spec);
+    m->hub = m->name;
     return m->name ? RT_OK : rt_no_memory(e, m->spec);
+}
+
+/* config.json goes on saying where a model is from when it is trained further or cut: it is believed where the folder
+ * bears that name too. */
+static void check_hub(rt_model_file *m)
+{
+    bool said = m->hub && m->container != RT_CONTAINER_GGUF && strcmp(m->hub, m->name) != 0;
+    if (said && strcmp(strchr(m->hub, '/') + 1, m->name) != 0) m->hub = NULL;
 }
 
 /* What m->path is, if it is no adapter. */
@@ -234,6 +243,7 @@ static int open_model(rt_model_file *m, rt_err *e)
     RT_TRY(folder ? rt_hf_read(m, m->path, e) : read_file(m, e));
     if (!m->name) m->name = name_of_path(&m->arena, m->path, folder);
     if (!m->name) return rt_no_memory(e, m->path);
+    check_hub(m);
     drop_frequencies(m);
     RT_TRY(drop_tied_head(m, e));
     RT_TRY(sort_tensors(m, e));

@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* A name as a YAML string, and as code in Markdown: names come from files and may hold anything. */
+/* A name as a string of YAML and of Python, and as code in Markdown: names come from files and may hold anything. */
 static void put_yaml(rt_str *s, const char *name)
 {
     rt_str_append(s, "\"");
@@ -30,9 +30,9 @@ static bool is_adapter(const rt_card *c) { return c->settings->lora_rank > 0; }
 static void put_front(rt_str *s, const rt_card *c)
 {
     rt_str_append(s, "---\n");
-    if (!c->from_random || is_adapter(c)) {
+    if (c->hub && (!c->from_random || is_adapter(c))) {
         rt_str_append(s, "base_model: ");
-        put_yaml(s, c->student);
+        put_yaml(s, c->hub);
         rt_str_append(s, "\n");
     }
     rt_str_printf(s, "library_name: %s\npipeline_tag: text-generation\ntags:\n",
@@ -131,26 +131,46 @@ static void put_settings(rt_str *s, const rt_card *c)
 
 /* ---- how to load it ---- */
 
-static void put_transformers(rt_str *s, const rt_card *c)
+/* What generate() takes is a dictionary, in transformers 4 and 5 alike. */
+static void put_generate(rt_str *s, const rt_card *c)
 {
-    const char *class = is_adapter(c) ? "AutoPeftModelForCausalLM" : "AutoModelForCausalLM";
-    rt_str_printf(s, "With %s:\n\n```python\n",
-                  is_adapter(c) ? "PEFT, which loads the base model too" : "transformers");
-    if (is_adapter(c)) rt_str_append(s, "from peft import AutoPeftModelForCausalLM\n");
-    if (c->tokenizer || !is_adapter(c))
-        rt_str_printf(s, "from transformers import %s%s%s\n", is_adapter(c) ? "" : class,
-                      is_adapter(c) || !c->tokenizer ? "" : ", ", c->tokenizer ? "AutoTokenizer" : "");
-    rt_str_printf(s, "\nmodel = %s.from_pretrained(\".\")\n", class);
+    if (c->chat)
+        rt_str_append(s, "messages = [{\"role\": \"user\", \"content\": \"Hello\"}]\n"
+                         "inputs = tokenizer.apply_chat_template(messages, add_generation_prompt=True,\n"
+                         "                                       return_tensors=\"pt\", return_dict=True)\n");
+    else
+        rt_str_append(s, "inputs = tokenizer(\"Hello\", return_tensors=\"pt\")\n");
+    rt_str_append(s, "inputs.pop(\"token_type_ids\", None)\n"
+                     "output = model.generate(**inputs, max_new_tokens=64)\n"
+                     "print(tokenizer.decode(output[0], skip_special_tokens=True))\n");
+}
+
+static void put_adapter(rt_str *s, const rt_card *c)
+{
+    rt_str_append(s, "With PEFT, which adds the adapter to its base model, ");
+    put_name(s, c->hub ? c->hub : c->student);
+    if (!c->hub)
+        rt_str_append(s, ". No id on a hub is known of it: `base` is the path of its Hugging Face folder, which "
+                         "`retort convert` makes of a GGUF file");
+    rt_str_printf(s, ":\n\n```python\nfrom peft import PeftModel\nfrom transformers import AutoModelForCausalLM%s\n\n",
+                  c->tokenizer ? ", AutoTokenizer" : "");
+    rt_str_append(s, "base = ");
+    put_yaml(s, c->hub ? c->hub : c->student);
+    rt_str_append(s, "\nmodel = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base), \".\")\n");
+}
+
+static void put_python(rt_str *s, const rt_card *c)
+{
+    if (is_adapter(c))
+        put_adapter(s, c);
+    else
+        rt_str_printf(s,
+                      "With transformers:\n\n```python\nfrom transformers import AutoModelForCausalLM%s\n\n"
+                      "model = AutoModelForCausalLM.from_pretrained(\".\")\n",
+                      c->tokenizer ? ", AutoTokenizer" : "");
     if (c->tokenizer) {
-        rt_str_printf(s, "tokenizer = AutoTokenizer.from_pretrained(%s)\n",
-                      is_adapter(c) ? "model.peft_config[\"default\"].base_model_name_or_path" : "\".\"");
-        if (c->chat)
-            rt_str_append(s,
-                          "ids = tokenizer.apply_chat_template([{\"role\": \"user\", \"content\": \"Hello\"}],\n"
-                          "                                    add_generation_prompt=True, return_tensors=\"pt\")\n");
-        else
-            rt_str_append(s, "ids = tokenizer(\"Hello\", return_tensors=\"pt\").input_ids\n");
-        rt_str_append(s, "print(tokenizer.decode(model.generate(ids, max_new_tokens=64)[0]))\n");
+        rt_str_printf(s, "tokenizer = AutoTokenizer.from_pretrained(%s)\n", is_adapter(c) ? "base" : "\".\"");
+        put_generate(s, c);
     }
     rt_str_append(s, "```\n\n");
 }
@@ -158,7 +178,7 @@ static void put_transformers(rt_str *s, const rt_card *c)
 static void put_loading(rt_str *s, const rt_card *c)
 {
     rt_str_append(s, "## Use\n\n`.` is this folder.\n\n");
-    put_transformers(s, c);
+    put_python(s, c);
     if (!c->tokenizer) return;
     if (is_adapter(c) && !c->settings->merge) {
         rt_str_printf(

@@ -2,7 +2,8 @@
  * it.
  *
  * Owns: the text, with the front matter that Hugging Face reads. Models stand in it by name and never by path; a
- * licence is not known here and left out. Nothing in it depends on when or where it was written. */
+ * base model that the hub has stands by its id there; a licence is not known here and left out. Nothing in it depends
+ * on when or where it was written. */
 #ifndef RT_REPORT_MODEL_CARD_H
 #define RT_REPORT_MODEL_CARD_H
 
@@ -12,8 +13,9 @@
 
 typedef struct rt_card {
     const char *student, *teacher; /* names; teacher null: none */
+    const char *hub;               /* org/name of the student as it began; null: not known */
     bool from_random;              /* the student began as random weights, so it has no base model */
-    bool tokenizer, chat;          /* the output has a tokenizer, a chat template */
+    bool tokenizer, chat;          /* the output, or an adapter's base, has a tokenizer, a chat template */
     const char *version;           /* of retort */
     /* what was measured */
     rt_eval_result before, saved; /* saved: of the files, loaded again */

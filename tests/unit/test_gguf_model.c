@@ -24,10 +24,14 @@ static void test_llama(void **state)
     gb_u32(&b, "llama.rope.dimension_count", 4);
     gb_u32(&b, "llama.expert_count", 0);
     gb_string(&b, "general.name", "Little");
+    gb_string(&b, "general.repo_url", "https://huggingface.co/quants/Little-GGUF");
+    gb_string(&b, "general.source.url", "https://elsewhere.example/org/little");
+    gb_string(&b, "general.source.repo_url", "https://huggingface.co/org/little");
     opened(&b, &m);
     const rt_model_config *c = &m.config;
     assert_true(m.has_config);
     assert_string_equal(m.name, "Little");
+    assert_string_equal(m.hub, "org/little");
     assert_ptr_equal(c->family, rt_family_find("llama"));
     assert_int_equal(c->layers, 1);
     assert_int_equal(c->width, 8);

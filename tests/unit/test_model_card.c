@@ -23,6 +23,7 @@ static rt_card card(void)
     return (rt_card){
         .student = "Qwen/Qwen2.5-0.5B",
         .teacher = "Qwen/Qwen2.5-7B",
+        .hub = "Qwen/Qwen2.5-0.5B",
         .tokenizer = true,
         .chat = true,
         .version = "1.2.3",
@@ -87,13 +88,19 @@ static void test_model(void **state)
     has(&c, "| data gone through | 1000000 tokens, 600000 of them trained |\n");
     has(&c, "| stored as | bf16 |\n");
     has(&c, "AutoModelForCausalLM.from_pretrained(\".\")");
-    has(&c, "apply_chat_template");
+    has(&c, "apply_chat_template(messages, add_generation_prompt=True,\n                                       "
+            "return_tensors=\"pt\", return_dict=True)\n");
+    has(&c, "model.generate(**inputs, ");
     has(&c, "llama-cli -m model.gguf\nollama create my-model -f model.Modelfile");
     c.chat = false;
     lacks(&c, "apply_chat_template");
+    has(&c, "inputs = tokenizer(\"Hello\", return_tensors=\"pt\")\n");
     c.tokenizer = false;
     lacks(&c, "AutoTokenizer");
     lacks(&c, "ollama");
+    c.hub = NULL;
+    lacks(&c, "base_model");
+    c.hub = "Qwen/Qwen2.5-0.5B";
     c.from_random = true;
     lacks(&c, "base_model");
     has(&c, "which began as random weights");
@@ -111,8 +118,10 @@ static void test_adapter(void **state)
     has(&c, "tags:\n- lora\n- distillation\n");
     has(&c, "A LoRA adapter for `Qwen/Qwen2.5-0.5B`");
     has(&c, "| LoRA | rank 16, alpha 32, targets all |\n");
-    has(&c, "AutoPeftModelForCausalLM.from_pretrained(\".\")");
-    lacks(&c, "AutoModelForCausalLM");
+    has(&c,
+        "base = \"Qwen/Qwen2.5-0.5B\"\nmodel = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base), "
+        "\".\")\ntokenizer = AutoTokenizer.from_pretrained(base)\n");
+    lacks(&c, "No id on a hub");
     has(&c, "retort distill --resume --merge --out .");
     lacks(&c, "ollama create");
     settings.merge = true;
@@ -120,6 +129,11 @@ static void test_adapter(void **state)
     lacks(&c, "--resume");
     c.from_random = true; /* an adapter is of no use without its base */
     has(&c, "base_model: ");
+    c.hub = NULL;
+    c.student = "mine";
+    lacks(&c, "base_model:");
+    has(&c, "its base model, `mine`. No id on a hub is known of it: `base` is the path of its Hugging Face folder");
+    has(&c, "base = \"mine\"\n");
 }
 
 static void test_alone(void **state)
@@ -143,7 +157,7 @@ static void test_names(void **state)
 {
     (void)state;
     rt_card c = card();
-    c.student = "a\"b\\c\n- evil`x";
+    c.student = c.hub = "a\"b\\c\n- evil`x";
     has(&c, "base_model: \"a\\\"b\\\\c\\x0a- evil`x\"\n");
     has(&c, "# `a\"b\\c?- evil?x` distilled");
 }

@@ -374,6 +374,34 @@ static void tensors_that_do_not_fit(void **state)
 
 /* ---- names ---- */
 
+/* What config.json says it was loaded from, where that is a name on the hub, and the folder's. */
+static void names_in_the_configuration(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *said, *hub;
+    } cases[] = { { "\"org/said-1.5B\"", "org/said-1.5B" },
+                  { "\"https://huggingface.co/org/said-1.5B\"", "org/said-1.5B" },
+                  { "\"org/what-it-was-trained-from\"", NULL },
+                  { "\"/home/me/org/said-1.5B\"", NULL },
+                  { "\"./org/said-1.5B\"", NULL },
+                  { "\"said-1.5B\"", NULL },
+                  { "\"org/said-1.5B@main\"", NULL },
+                  { "\"\"", NULL },
+                  { "7", NULL } };
+    put_safetensors("said-1.5B/model.safetensors", layer_entries, LAYER_ENTRIES, NULL);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[500];
+        snprintf(text, sizeof text, CONFIG, "true");
+        snprintf(text + strlen(text) - 1, 90, ",\"_name_or_path\":%s}", cases[i].said);
+        put_text("said-1.5B/config.json", text);
+        rt_model_file *m = opened(in_dir("said-1.5B/"));
+        assert_string_equal(m->name, "said-1.5B");
+        assert_string_equal(m->hub ? m->hub : "none", cases[i].hub ? cases[i].hub : "none");
+        rt_model_file_close(m);
+    }
+}
+
 static void names_of_the_cache(void **state)
 {
     (void)state;
@@ -386,6 +414,7 @@ static void names_of_the_cache(void **state)
     rt_model_file_close(m);
     m = opened("org/m@s1");
     assert_string_equal(m->name, "org/m");
+    assert_string_equal(m->hub, "org/m");
     rt_model_file_close(m);
     refused("org/absent", RT_NOT_FOUND,
             "'org/absent' is neither a file nor a folder|local Hugging Face cache|hf download");
@@ -450,6 +479,7 @@ int main(void)
         cmocka_unit_test(rope_frequencies_are_left_out),
         cmocka_unit_test(tensors_that_do_not_fit),
         cmocka_unit_test(names_of_the_cache),
+        cmocka_unit_test(names_in_the_configuration),
         cmocka_unit_test(container_names),
         cmocka_unit_test(out_of_memory),
     };

@@ -226,6 +226,21 @@ static int read_name(rt_model_file *m, const rt_gguf *g, rt_err *e)
     return m->name ? RT_OK : rt_no_memory(e, m->path);
 }
 
+/* What the file was converted from comes first: that is what other tools load. */
+static int read_hub(rt_model_file *m, const rt_gguf *g, rt_err *e)
+{
+    static const char *const keys[] = { "general.source.huggingface.repository", "general.source.repo_url",
+                                        "general.source.url", "general.repo_url" };
+    int rc = RT_OK;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        rt_span said = { 0 };
+        RT_TRY(rt_gguf_get_string(g, keys[i], &said, e));
+        RT_TRY(rt_model_said_hub(m, said, e));
+    }
+out:
+    return rc;
+}
+
 int rt_gguf_read(rt_model_file *m, uint32_t part, rt_err *e)
 {
     int rc;
@@ -244,6 +259,7 @@ int rt_gguf_read(rt_model_file *m, uint32_t part, rt_err *e)
     if (count > 1) RT_TRY(read_siblings(m, &given, no, count, &first, e));
     const rt_gguf *main = no == 0 ? &given : &first;
     RT_TRY(read_name(m, main, e));
+    RT_TRY(read_hub(m, main, e));
     RT_TRY(rt_gguf_read_text(m, main, e));
     if (rt_gguf_find(main, "general.architecture")) RT_TRY(take_factors(m, &factors, &factor_count, e));
     RT_TRY(rt_gguf_read_config(m, main, factors, factor_count, e));

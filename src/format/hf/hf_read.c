@@ -110,6 +110,19 @@ static int read_side(rt_model_file *m, const char *folder, rt_err *e)
     return RT_OK;
 }
 
+/* transformers notes where it loaded the model from. */
+static int read_hub(rt_model_file *m, rt_span config, const char *folder, rt_err *e)
+{
+    json_t *root = NULL;
+    int rc;
+    RT_TRY(parse(&root, config, folder, "config.json", JSON_DECODE_INT_AS_REAL, e));
+    const json_t *said = json_object_get(root, "_name_or_path");
+    RT_TRY(rt_model_said_hub(m, (rt_span){ json_string_value(said), json_string_length(said) }, e));
+out:
+    json_decref(root);
+    return rc;
+}
+
 int rt_hf_read_side_files(rt_model_file *m, const char *folder, rt_err *e)
 {
     int rc = RT_OK;
@@ -119,6 +132,7 @@ int rt_hf_read_side_files(rt_model_file *m, const char *folder, rt_err *e)
         char *path = rt_path_join(&m->arena, folder, "config.json");
         if (!path) return rt_no_memory(e, folder);
         RT_TRY(rt_config_from_json(&m->config, config.data, config.len, path, &m->arena, e));
+        RT_TRY(read_hub(m, config, folder, e));
         m->has_config = true;
     }
     RT_TRY(read_text(m, folder, "tokenizer.json", &m->text.tokenizer_json, e));

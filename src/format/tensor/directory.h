@@ -74,6 +74,7 @@ typedef struct rt_model_file {
     rt_model_config config;
     rt_model_text text;
     const char *name;   /* for people and metadata: general.name, org/name, or the file's own name; never a path */
+    const char *hub;    /* org/name on Hugging Face: as the user said it, or as the files say; null: not known */
     rt_tensor *tensors; /* sorted by canonical name */
     uint32_t tensor_count;
     rt_model_part *parts; /* mapped files that hold tensors */
@@ -91,6 +92,9 @@ int rt_model_add_part(rt_model_file *m, const char *path, uint32_t *part, rt_err
 rt_tensor *rt_model_add_tensor(rt_model_file *m);
 /* A sentence for a person; lost silently only when memory is out, which then shows elsewhere. */
 void rt_model_note(rt_model_file *m, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Where a file says that the model is from, "org/name" or its address at huggingface.co, as m->hub; anything else, and
+ * what is known already, changes nothing. Empty text is allowed. */
+int rt_model_said_hub(rt_model_file *m, rt_span said, rt_err *e);
 /* Checks one entry whose name, dtype, store, rank, shape are set and whose bytes are [offset, offset + bytes) of part:
  * range inside the file, size agrees with shape and dtype, rows fill whole blocks, no overflow. Sets data, bytes, file.
  * Messages name the file and the tensor (RT_FORMAT). */

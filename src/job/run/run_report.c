@@ -26,9 +26,10 @@ int rt_run_write_card(rt_run *r, const rt_run_summary *s, rt_err *e)
     char *path = rt_path_join(&r->arena, r->out, "README.md");
     rt_card c = { .student = in->student->name,
                   .teacher = in->teacher ? in->teacher->name : NULL,
+                  .hub = in->student->hub,
                   .from_random = in->student->config.random_init,
                   .tokenizer = r->text.tokenizer_json.data != NULL,
-                  .chat = r->text.chat_template.data != NULL,
+                  .chat = (v->lora.rank ? in->student->text : r->text).chat_template.data != NULL,
                   .version = r->opts->version,
                   .before = s->before,
                   .saved = s->saved,
