@@ -42,7 +42,7 @@ static int print_json(const state *s, rt_err *e)
                       "evaluations", (json_int_t)f.evals, "tokens", (json_int_t)f.tokens, "seconds", f.seconds);
         if (j && f.evals) {
             json_object_set_new(j, "before", eval_json(f.first_step, &f.first));
-            json_object_set_new(j, "after", eval_json(f.last_step, &f.last));
+            json_object_set_new(j, "after", eval_json(f.after_step, &f.after));
         }
         json_array_append_new(runs, j);
     }
@@ -58,8 +58,8 @@ static void print_text(const state *s)
         printf("%-20s step %u", f.name, f.step);
         if (f.steps) printf(" of %u", f.steps);
         printf("%s", f.stopped ? ", stopped early" : f.finished ? ", finished" : ": still going, or cut off");
-        if (f.evals) printf(", held-out CE %.4f -> %.4f", f.first.ce.mean, f.last.ce.mean);
-        if (f.evals && f.last.teacher) printf(" (teacher %.4f)", f.last.teacher_ce.mean);
+        if (f.evals) printf(", held-out CE %.4f -> %.4f", f.first.ce.mean, f.after.ce.mean);
+        if (f.evals && f.after.teacher) printf(" (teacher %.4f)", f.after.teacher_ce.mean);
         printf("%s\n", f.cut ? "; a file ends in the middle of a line, which is left out" : "");
     }
     printf("report               %s, %s\n", s->path, rt_format_bytes(size, s->bytes));

@@ -10,7 +10,7 @@
  *                   "id", "claim", "measured" (text, or any JSON) and "verdict" ("pass", "fail", "not measured")
  *   plan.txt        as it is
  *   samples.jsonl   one object a line: {"step": N, "prompt": "...", "who": "student" or "teacher", "text": "...",
- *                   "stopped": true or false}; the student's of its first and its last step are shown
+ *                   "stopped": true or false}; the student's of its first step and of the saved model are shown
  *   bars.json       pictures of a few numbers: an array of {"title": "...", "note": "...", "log": bool,
  *                   "bars": [{"label": "...", "value": X}, ...]} */
 #ifndef RT_REPORT_REPORT_H
@@ -29,8 +29,8 @@ typedef struct rt_report_facts {
     bool stopped;              /* --stop-if-worse ended it before its last step */
     bool cut;                  /* a file ends in the middle of a line, which was left out */
     uint32_t evals;
-    rt_eval_result first, last; /* where evals > 0 */
-    uint32_t first_step, last_step;
+    rt_eval_result first, after; /* where evals > 0; after: of the model that was saved, or the last so far */
+    uint32_t first_step, after_step;
     double seconds;  /* of training */
     uint64_t tokens; /* positions gone through, padding not counted */
 } rt_report_facts;

@@ -265,6 +265,14 @@ static uint32_t wanted_steps(const rt_report_run *r)
     return steps > 0 && steps <= UINT32_MAX ? (uint32_t)steps : 0;
 }
 
+/* With --save-best an earlier step than the last. */
+static uint32_t saved_step(const rt_report_run *r)
+{
+    json_int_t step = json_integer_value(json_object_get(json_object_get(r->manifest, "output"), "step"));
+    bool ended = json_is_true(json_object_get(r->manifest, "finished"));
+    return ended && step > 0 && step < UINT32_MAX ? (uint32_t)step : UINT32_MAX;
+}
+
 int rt_report_run_open(rt_report_run **out, const char *path, rt_err *e)
 {
     int rc;
@@ -285,6 +293,8 @@ int rt_report_run_open(rt_report_run **out, const char *path, rt_err *e)
     RT_TRY(read_json(r, "bars.json", &r->bars, e));
     RT_TRY(read_plan(r, e));
     r->wanted = wanted_steps(r);
+    r->saved = saved_step(r);
+    while (r->after + 1 < r->eval_count && r->evals[r->after + 1].step <= r->saved) r->after++;
     *out = r;
     r = NULL;
     rc = RT_OK;
@@ -324,7 +334,7 @@ rt_report_facts rt_report_run_facts(const rt_report_run *r)
 {
     const rt_report_step *end = r->step_count ? &r->steps[r->step_count - 1] : NULL;
     const rt_report_eval *first = r->eval_count ? &r->evals[0] : NULL,
-                         *last = r->eval_count ? &r->evals[r->eval_count - 1] : NULL;
+                         *after = r->eval_count ? &r->evals[r->after] : NULL;
     rt_report_facts f = { .name = r->name,
                           .folder = r->folder,
                           .step = end ? end->step : 0,
@@ -332,13 +342,14 @@ rt_report_facts rt_report_run_facts(const rt_report_run *r)
                           .cut = r->cut,
                           .evals = r->eval_count,
                           .first_step = first ? first->step : 0,
-                          .last_step = last ? last->step : 0,
+                          .after_step = after ? after->step : 0,
                           .seconds = end ? end->seconds : 0,
                           .tokens = end ? end->tokens : 0 };
     if (first) f.first = eval_result(first);
-    if (last) f.last = eval_result(last);
+    if (after) f.after = eval_result(after);
     const json_t *measured = json_object_get(r->manifest, "measured");
     f.stopped = json_is_true(json_object_get(r->manifest, "finished")) && json_object_get(measured, "stopped");
-    f.finished = f.stopped || (end && r->wanted && end->step >= r->wanted && last && last->step >= r->wanted);
+    f.finished = f.stopped || (end && r->wanted && end->step >= r->wanted && first &&
+                               r->evals[r->eval_count - 1].step >= r->wanted);
     return f;
 }

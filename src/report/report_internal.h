@@ -70,6 +70,8 @@ struct rt_report_run {
     rt_report_sample *samples;
     uint32_t step_count, step_cap, eval_count, eval_cap, sample_count, sample_cap;
     uint32_t wanted; /* steps; 0: not known */
+    uint32_t saved;  /* step of the model that a run left which has ended; UINT32_MAX: still going */
+    uint32_t after;  /* the last evaluation up to that step */
     json_t *settings, *manifest, *verdict, *bars;
     rt_str plan;
     bool cut;

@@ -141,14 +141,14 @@ static void put_change(rt_str *s, rt_measure a, rt_measure b, int good, bool per
 static void measure_row(rt_str *s, const rt_report_run *r, const char *name, rt_report_held which, int good,
                         rt_measure teacher)
 {
-    const rt_report_eval *first = &r->evals[0], *last = &r->evals[r->eval_count - 1];
+    const rt_report_eval *first = &r->evals[0], *after = &r->evals[r->after];
     bool percent = which == RT_HELD_AGREEMENT || which == RT_HELD_STOP_RATE || which == RT_HELD_REPETITION;
-    rt_measure a = first->value[which], b = last->value[which];
+    rt_measure a = first->value[which], b = after->value[which];
     if (isnan(a.mean) && isnan(b.mean)) return;
     rt_str_printf(s, "<tr><th scope=\"row\">%s</th>", name);
     put_measure(s, "before", a, percent);
     put_measure(s, "after", b, percent);
-    if (last == first)
+    if (after == first)
         put_none(s, "change");
     else
         put_change(s, a, b, good, percent);
@@ -160,8 +160,8 @@ static rt_measure perplexity(rt_measure m) { return (rt_measure){ exp(m.mean), e
 
 static void perplexity_row(rt_str *s, const rt_report_run *r, rt_measure teacher)
 {
-    rt_measure v[3] = { perplexity(r->evals[0].value[RT_HELD_CE]),
-                        perplexity(r->evals[r->eval_count - 1].value[RT_HELD_CE]), perplexity(teacher) };
+    rt_measure v[3] = { perplexity(r->evals[0].value[RT_HELD_CE]), perplexity(r->evals[r->after].value[RT_HELD_CE]),
+                        perplexity(teacher) };
     static const char *const labels[3] = { "before", "after", "teacher" };
     rt_str_append(s, "<tr><th scope=\"row\">perplexity</th>");
     for (int i = 0; i < 3; i++) {
@@ -191,14 +191,14 @@ static void held_of_run(rt_report_page *p, const rt_report_run *r)
     rt_str *s = &p->out;
     const rt_measure none = { NAN, NAN };
     char a[32], b[32];
-    const rt_report_eval *first = &r->evals[0], *last = &r->evals[r->eval_count - 1];
-    rt_measure teacher = last->value[RT_HELD_TEACHER_CE];
+    const rt_report_eval *first = &r->evals[0], *after = &r->evals[r->after];
+    rt_measure teacher = after->value[RT_HELD_TEACHER_CE];
     rt_str_printf(s,
                   "<div class=\"scroll\"><table class=\"measures\"><thead><tr><th scope=\"col\">measure</th>"
                   "<th scope=\"col\">before <span class=\"quiet\">step %s</span></th>"
                   "<th scope=\"col\">after <span class=\"quiet\">step %s</span></th>"
                   "<th scope=\"col\">change</th><th scope=\"col\">teacher</th></tr></thead>\n<tbody>\n",
-                  rt_html_grouped(a, first->step), rt_html_grouped(b, last->step));
+                  rt_html_grouped(a, first->step), rt_html_grouped(b, after->step));
     measure_row(s, r, "cross-entropy", RT_HELD_CE, -1, teacher);
     perplexity_row(s, r, teacher);
     measure_row(s, r, "KL(teacher &#8214; student)", RT_HELD_KL, -1, none);
@@ -209,9 +209,9 @@ static void held_of_run(rt_report_page *p, const rt_report_run *r)
     measure_row(s, r, "stopped by itself", RT_HELD_STOP_RATE, 1, none);
     measure_row(s, r, "repetition", RT_HELD_REPETITION, -1, none);
     rt_str_append(s, "</tbody></table></div>\n<p class=\"note\">");
-    rt_html_count(s, last->positions);
+    rt_html_count(s, after->positions);
     rt_str_append(s, " positions in ");
-    rt_html_count(s, last->documents);
+    rt_html_count(s, after->documents);
     rt_str_printf(s, " held-out documents, the same at every evaluation. Best at step %s.</p>\n",
                   rt_html_grouped(a, best_step(r)));
 }

@@ -11,13 +11,14 @@ static bool same(rt_span a, rt_span b) { return a.len == b.len && memcmp(a.data,
 
 /* ---- which samples ---- */
 
-/* The first or the last that a run has of this prompt; of two of one step the later. */
+/* The first that a run has of this prompt, or the last up to the model that was saved; of two of one step the later.
+ */
 static const rt_report_sample *find(const rt_report_run *r, rt_span prompt, bool teacher, bool last)
 {
     const rt_report_sample *found = NULL;
     for (uint32_t i = 0; i < r->sample_count; i++) {
         const rt_report_sample *s = &r->samples[i];
-        if (s->teacher != teacher || !same(s->prompt, prompt)) continue;
+        if (s->teacher != teacher || s->step > r->saved || !same(s->prompt, prompt)) continue;
         if (!found || (last ? s->step >= found->step : s->step < found->step)) found = s;
     }
     return found;

@@ -179,6 +179,31 @@ static void whole(void **state)
     json_decref(j);
 }
 
+/* The model that is there at the end is the best, here of step 20 of 40: that is what "after" means. */
+static void saved_before_the_end(void **state)
+{
+    (void)state;
+    put_metrics("best", 40, 0);
+    put_file("best", "samples.jsonl",
+             "{\"step\":0,\"prompt\":\"p\",\"who\":\"student\",\"text\":\"at 0\",\"stopped\":true}\n"
+             "{\"step\":20,\"prompt\":\"p\",\"who\":\"student\",\"text\":\"at 20\",\"stopped\":true}\n"
+             "{\"step\":40,\"prompt\":\"p\",\"who\":\"student\",\"text\":\"at 40\",\"stopped\":true}\n");
+    put_file("best", "settings.json", "{\"steps\":40}");
+    has(page("best"), "after <span class=\"quiet\">step 40</span>"); /* not yet known */
+    put_file("best", "manifest.json", "{\"finished\":true,\"output\":{\"step\":20,\"best\":true}}");
+    const char *html = page("best");
+    has(html, "after <span class=\"quiet\">step 20</span>");
+    has(html, "-0.5000 <span class=\"word\">fell</span>");
+    has(html, "Student after <span class=\"quiet\">step 20</span>");
+    lacks(html, "at 40");
+    rt_err e = { 0 };
+    rt_report_run *r;
+    if (rt_report_run_open(&r, out_of("best"), &e) < 0) fail_msg("%s", e.text);
+    rt_report_facts f = rt_report_run_facts(r);
+    assert_true(f.finished && f.after_step == 20 && f.after.ce.mean == 3.5);
+    rt_report_run_close(r);
+}
+
 /* OUT and OUT/run are the same run; a trailing slash and a dot too. */
 static void names(void **state)
 {
@@ -194,7 +219,7 @@ static void names(void **state)
         rt_report_facts f = rt_report_run_facts(r);
         assert_string_equal(f.name, "named");
         assert_true(f.step == 4 && f.steps == 0 && !f.finished && f.evals == 3 && f.tokens == 400);
-        assert_true(f.last.teacher && f.last.ce.mean == 3.0 && f.first.ce.mean == 4.0 && f.last_step == 4);
+        assert_true(f.after.teacher && f.after.ce.mean == 3.0 && f.first.ce.mean == 4.0 && f.after_step == 4);
         rt_report_run_close(r);
     }
 }
@@ -571,11 +596,14 @@ static void out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whole),         cmocka_unit_test(names),    cmocka_unit_test(bars),
-        cmocka_unit_test(half_measured), cmocka_unit_test(hostile),  cmocka_unit_test(alone),
-        cmocka_unit_test(long_run),      cmocka_unit_test(thinning), cmocka_unit_test(unfinished),
-        cmocka_unit_test(sparse),        cmocka_unit_test(verdicts), cmocka_unit_test(samples),
-        cmocka_unit_test(comparison),    cmocka_unit_test(broken),   cmocka_unit_test(unwritable),
+        cmocka_unit_test(whole),         cmocka_unit_test(saved_before_the_end),
+        cmocka_unit_test(names),         cmocka_unit_test(bars),
+        cmocka_unit_test(half_measured), cmocka_unit_test(hostile),
+        cmocka_unit_test(alone),         cmocka_unit_test(long_run),
+        cmocka_unit_test(thinning),      cmocka_unit_test(unfinished),
+        cmocka_unit_test(sparse),        cmocka_unit_test(verdicts),
+        cmocka_unit_test(samples),       cmocka_unit_test(comparison),
+        cmocka_unit_test(broken),        cmocka_unit_test(unwritable),
         cmocka_unit_test(out_of_memory),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
