@@ -5,6 +5,7 @@
 #include "text/tokenizer/vocab_convert.h"
 
 static rt_str byte_json;
+static const char *bos = "<s>";
 
 static int set_up(void **state)
 {
@@ -23,9 +24,10 @@ static int tear_down(void **state)
 /* A folder with the tokenizer of bytes and this chat template; null: none. */
 static void put_model(const char *template)
 {
-    char name[] = "m/chat_template.jinja";
+    char name[] = "m/chat_template.jinja", config[100];
+    snprintf(config, sizeof config, "{\"bos_token\": \"%s\", \"eos_token\": \"<|im_end|>\"}", bos);
     put_file("m/tokenizer.json", byte_json.data, byte_json.len);
-    put_text("m/tokenizer_config.json", "{\"bos_token\": \"<s>\", \"eos_token\": \"<|im_end|>\"}");
+    put_text("m/tokenizer_config.json", config);
     remove(in_dir(name));
     if (template) put_text(name, template);
 }
@@ -93,6 +95,21 @@ static void test_chatml(void **state)
                  INSIDE);
 }
 
+/* As SmolLM2 has it: BOS is what a turn begins with. */
+static void test_bos_of_a_turn(void **state)
+{
+    (void)state;
+    bos = "<|im_start|>";
+    modelfile_is(
+        "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system\n"
+        "You are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n' }}{% endif %}"
+        "{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}"
+        "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}",
+        FROM CHATML_GO "SYSTEM \"\"\"You are a helpful AI assistant named SmolLM, trained by Hugging Face\"\"\"\n" STOPS
+                       "family ChatML\n");
+    bos = "<s>";
+}
+
 static void test_llama3(void **state)
 {
     (void)state;
@@ -144,8 +161,8 @@ static void test_out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_chatml), cmocka_unit_test(test_llama3),        cmocka_unit_test(test_mistral),
-        cmocka_unit_test(test_others), cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_chatml),  cmocka_unit_test(test_bos_of_a_turn), cmocka_unit_test(test_llama3),
+        cmocka_unit_test(test_mistral), cmocka_unit_test(test_others),        cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -62,8 +62,7 @@ static json_t *conversation(bool system)
     return j;
 }
 
-/* What the model's template makes of the conversation, without BOS, which is put before it when it is tokenized. Empty
- * when the template refuses it. */
+/* What the model's template makes of the conversation; empty when the template refuses it. */
 static int rendered(rt_str *out, const rt_text_source *t, bool system, rt_err *e)
 {
     int rc;
@@ -74,10 +73,7 @@ static int rendered(rt_str *out, const rt_text_source *t, bool system, rt_err *e
     rc = rt_chat_render(t->chat, j, &o, &r, e);
     if (rc == RT_INVALID) rc = RT_OK;
     RT_TRY(rc);
-    const char *bos = json_string_value(json_object_get(t->special, "bos_token")), *text = r.text.data;
-    size_t len = r.text.len, skip = bos ? strlen(bos) : 0;
-    if (!text || skip > len || memcmp(text, bos ? bos : "", skip) != 0) skip = 0;
-    rt_str_append_n(out, text ? text + skip : "", len - skip);
+    rt_str_append_n(out, r.text.data ? r.text.data : "", r.text.len);
     if (out->failed) RT_TRY(rt_no_memory(e, "a Modelfile"));
 out:
     rt_jinja_result_free(&r);
@@ -85,22 +81,30 @@ out:
     return rc;
 }
 
-static bool same(const rt_str *a, const rt_str *b) { return a->len == b->len && memcmp(a->data, b->data, a->len) == 0; }
+/* The text without BOS, which is put before it when it is tokenized. */
+static rt_span without_bos(const rt_str *s, const rt_text_source *t)
+{
+    const char *bos = json_string_value(json_object_get(t->special, "bos_token"));
+    size_t skip = bos && s->len && strncmp(s->data, bos, strlen(bos)) == 0 ? strlen(bos) : 0;
+    return (rt_span){ s->data + skip, s->len - skip };
+}
+
+static bool same(rt_span a, const rt_str *b) { return a.len == b->len && memcmp(a.data, b->data, a.len) == 0; }
 
 /* Templates may put a system text of their own where none is given: what they write is then that turn and what was
  * expected. */
-static bool plain_matches(const family *f, const rt_str *got, const rt_str *want, rt_span *own_system)
+static bool plain_matches(const family *f, rt_span got, const rt_str *want, rt_span *own_system)
 {
     size_t before = strlen(f->system.before), after = strlen(f->system.after), extra;
     *own_system = (rt_span){ 0 };
     if (same(got, want)) return true;
-    if (f->system_in_user || got->len <= want->len + before + after) return false;
-    extra = got->len - want->len;
-    if (memcmp(got->data, f->system.before, before) != 0 ||
-        memcmp(got->data + extra - after, f->system.after, after) != 0 ||
-        memcmp(got->data + extra, want->data, want->len) != 0)
+    if (f->system_in_user || got.len <= want->len + before + after) return false;
+    extra = got.len - want->len;
+    if (memcmp(got.data, f->system.before, before) != 0 ||
+        memcmp(got.data + extra - after, f->system.after, after) != 0 ||
+        memcmp(got.data + extra, want->data, want->len) != 0)
         return false;
-    *own_system = (rt_span){ got->data + before, extra - before - after };
+    *own_system = (rt_span){ got.data + before, extra - before - after };
     return true;
 }
 
@@ -111,28 +115,41 @@ typedef struct match {
     rt_str plain;
 } match;
 
-static int find_family(match *m, const rt_text_source *t, rt_err *e)
+/* full, plain: the conversation with a system text and without. */
+static int match_families(match *m, rt_span full, rt_span plain, rt_err *e)
 {
     int rc = RT_OK;
-    rt_str full = { 0 }, want = { 0 }, want_full = { 0 };
-    if (!t->chat) return RT_OK;
-    RT_TRY(rendered(&full, t, true, e));
-    RT_TRY(rendered(&m->plain, t, false, e));
-    for (size_t i = 0; i < sizeof families / sizeof *families && !m->family && m->plain.len; i++) {
+    rt_str want = { 0 }, want_full = { 0 };
+    for (size_t i = 0; i < sizeof families / sizeof *families && !m->family && plain.len; i++) {
         const family *f = &families[i];
         want.len = want_full.len = 0;
         expected(&want, f, false);
         expected(&want_full, f, true);
         if (want.failed || want_full.failed) RT_TRY(rt_no_memory(e, "a Modelfile"));
-        if (!plain_matches(f, &m->plain, &want, &m->own_system) || (full.len && !same(&full, &want_full))) continue;
+        if (!plain_matches(f, plain, &want, &m->own_system) || (full.len && !same(full, &want_full))) continue;
         if (m->own_system.data && memmem(m->own_system.data, m->own_system.len, "\"\"\"", 3)) continue;
         m->family = f;
         m->system = full.len > 0;
     }
 out:
-    rt_str_free(&full);
     rt_str_free(&want);
     rt_str_free(&want_full);
+    return rc;
+}
+
+/* A text may begin with the BOS token as a part of its first turn (SmolLM2: <|im_start|>), so it is taken as it is
+ * first. */
+static int find_family(match *m, const rt_text_source *t, rt_err *e)
+{
+    int rc = RT_OK;
+    rt_str full = { 0 };
+    if (!t->chat) return RT_OK;
+    RT_TRY(rendered(&full, t, true, e));
+    RT_TRY(rendered(&m->plain, t, false, e));
+    RT_TRY(match_families(m, (rt_span){ full.data, full.len }, (rt_span){ m->plain.data, m->plain.len }, e));
+    if (!m->family) RT_TRY(match_families(m, without_bos(&full, t), without_bos(&m->plain, t), e));
+out:
+    rt_str_free(&full);
     return rc;
 }
 
