@@ -87,6 +87,25 @@ static void print_modelfile(const char *out, const rt_job_conversion *m)
     putchar('\n');
 }
 
+/* Which layer became which: "0-3 <- 0-3, 4 <- 9, 5-7 <- 12-20 by 4". */
+static void print_layers(const rt_convert *v)
+{
+    const uint32_t *from = v->opts.layers, n = v->config->layers;
+    if (!from) return;
+    printf("layers    student <- teacher:");
+    for (uint32_t i = 0, last; i < n; i = last + 1) {
+        uint32_t by = i + 1 < n && from[i + 1] > from[i] ? from[i + 1] - from[i] : 0;
+        for (last = i; by && last + 1 < n && from[last + 1] == from[last] + by;) last++;
+        if (by > 1 && last < i + 2) last = i; /* two alone are no stride */
+        printf("%s %u", i ? "," : "", i);
+        if (last > i) printf("-%u", last);
+        printf(" <- %u", from[i]);
+        if (last > i) printf("-%u", from[last]);
+        if (last > i && by > 1) printf(" by %u", by);
+    }
+    putchar('\n');
+}
+
 static void print_text(const rt_job_conversion *c, const char *out, bool quantise)
 {
     char a[32], b[32];
@@ -98,6 +117,7 @@ static void print_text(const rt_job_conversion *c, const char *out, bool quantis
     printf("size      %s -> %s, %.2f bits per weight\n", rt_format_bytes(a, v->bytes_in),
            rt_format_bytes(b, v->bytes_out), bits_per_weight(v));
     print_types(v);
+    print_layers(v);
     if (table)
         printf("error     rmse %.3e, max %.3e, relative %.3g %% where something changed; %u of %u tensors exact\n",
                v->rmse, v->max_error, 100 * v->relative, v->same, v->tensor_count);

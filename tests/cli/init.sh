@@ -71,6 +71,19 @@ exits 0
 run inspect none --no-hash
 out_has '^tokenizer none$'
 
+# A student of some layers says which is which.
+run init --preset tiny --seed 1 deep
+exits 0
+run init --from deep --layers 1 shallow
+exits 0
+out_has '^layers +student <- teacher: 0 <- 1$'
+sed 's/"num_hidden_layers": [0-9]*/"num_hidden_layers": 12/' deep/config.json >deep.json
+run init --config deep.json deeper
+exits 0
+run init --from deeper --layers 0-2,4,6,8,11 seven
+exits 0
+out_has '^layers +student <- teacher: 0-2 <- 0-2, 3-5 <- 4-8 by 2, 6 <- 11$'
+
 # Refused.
 run init --preset qwen2.5-05b x
 exits 2
