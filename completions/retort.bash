@@ -91,7 +91,7 @@ _retort() {
             _retort_offer none block
             return
             ;;
-        *:--loss-on | *:--loss)
+        *:--loss-on)
             _retort_offer turns all
             return
             ;;
@@ -191,7 +191,7 @@ _retort() {
         paths=1
         ;;
     tokenize)
-        flags='--model -o --show --seq-len --loss --chat-template --template-var --now --eos --skip-bad
+        flags='--model -o --show --seq-len --loss-on --chat-template --template-var --now --eos --skip-bad
             --allow-drop --shard-tokens --vocab --verify --force --threads --ids --decode --no-special --json
             --help'
         paths=1

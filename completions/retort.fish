@@ -290,7 +290,7 @@ complete -c retort -n '__retort_in tokenize' -l model -r -F -d 'a model, a token
 complete -c retort -n '__retort_in tokenize' -s o -r -F -d 'write token shards: a directory, or one file OUT.rtok'
 complete -c retort -n '__retort_in tokenize' -l show -x -d 'print N records, what is trained in colour or ⟦brackets⟧'
 complete -c retort -n '__retort_in tokenize' -l seq-len -x -d 'say what rows of T tokens would cut and drop'
-complete -c retort -n '__retort_in tokenize' -l loss -x -a 'turns all' -d 'turns (default): completions and assistants'
+complete -c retort -n '__retort_in tokenize' -l loss-on -x -a 'turns all' -d 'completions and assistant turns (default), or everything'
 complete -c retort -n '__retort_in tokenize' -l chat-template -r -F -d 'a template to use instead of the model\'s'
 complete -c retort -n '__retort_in tokenize' -l template-var -x -d 'a variable for it, such as enable_thinking=false'
 complete -c retort -n '__retort_in tokenize' -l now -x -d 'the date for templates that print one (default: the clock)'

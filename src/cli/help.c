@@ -120,7 +120,6 @@ static const struct {
     { "--divergence", "", rt_job_divergence_names },
     { "--dtype", "", rt_job_dtype_names },
     { "--kernels", "auto ptx ptx75", NULL },
-    { "--loss", "turns all", NULL },
     { "--model", "FILE", NULL },
     { "--preset", "", rt_job_preset_names },
     { "--save-dtype", "f32 bf16 f16", NULL },

@@ -347,7 +347,7 @@ static int read_shards(work *w, rt_err *e)
 static int check_request(const rt_job_tokenize_opts *q, rt_err *e)
 {
     if (q->loss && strcmp(q->loss, "turns") != 0 && strcmp(q->loss, "all") != 0)
-        return rt_fail(e, RT_USAGE, "--loss is turns or all, not '%s'", q->loss);
+        return rt_fail(e, RT_USAGE, "--loss-on is turns or all, not '%s'", q->loss);
     if (!q->out || !rt_path_exists(q->out)) return RT_OK;
     bool file = rt_path_ends(q->out, ".rtok");
     if (file && rt_path_is_dir(q->out)) return rt_fail(e, RT_INVALID, "%s is a directory", q->out);

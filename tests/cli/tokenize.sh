@@ -66,15 +66,19 @@ out_has '^p⟦lain<\|im_end\|>⟧$'
 out_has '^2\+2=⟦4<\|im_end\|>⟧$'
 out_has '^⟦3<\|im_end\|>⟧$'
 out_has 'all\.jsonl:4: chat, '
-run tokenize "$work/all.jsonl" --model "$model" --show 2 --loss all
+run tokenize "$work/all.jsonl" --model "$model" --show 2 --loss-on all
 exits 0
 out_has '⟦user'
 out_lacks 'all\.jsonl:3'
 run tokenize "$work/all.jsonl" --model "$model" --show 1 --json
 exits 0
 json_is 'len(j["samples"]) == 1 and j["samples"][0]["trained"] == 14 and "⟦Hello" in j["samples"][0]["text"]'
-run tokenize "$work/all.jsonl" --model "$model" --loss some
+run tokenize "$work/all.jsonl" --model "$model" --loss-on some
 exits 2
+err_has '--loss-on is turns or all'
+run tokenize "$work/all.jsonl" --model "$model" --loss all
+exits 2
+err_has '--loss-on'
 # Nothing that a terminal would act on comes through.
 printf '{"text":"a\\u001b[31mb\\u009bc"}\n' >"$work/escape.jsonl"
 run tokenize "$work/escape.jsonl" --model "$model" --show 1
