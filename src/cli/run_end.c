@@ -158,6 +158,10 @@ static void print_next(const rt_run *r, const char *out, bool merged)
     printf("\n          retort generate");
     rt_print_word(out, model);
     printf(" --prompt 'Hello'");
+    /* The model is what lies at the root: run, checkpoints and merged are folders. */
+    printf("\n          hf upload ORG/NAME");
+    rt_print_word(out, "");
+    printf(" . --exclude '*/*'   (the %s alone to the Hugging Face hub)", adapter ? "adapter" : "model");
     printf("\n          retort convert");
     rt_print_word(out, model);
     rt_print_word(out, ".gguf");
