@@ -261,18 +261,19 @@ static int open_all(rt_model_file *m, const char *spec, const rt_hub_env *env, u
     if (!m->spec) return rt_no_memory(e, spec);
     RT_TRY(find_path(m, env, e));
     if (!rt_path_is_dir(m->path) || !rt_hf_is_adapter(m->path)) return open_model(m, e);
-    const char *own_spec = m->spec, *path = m->path, *name = m->name;
+    const char *own_spec = m->spec, *path = m->path, *name = m->name, *hub = m->hub;
     RT_TRY(rt_adapter_find(&adapter, path, env, &m->arena, e));
     if (over == MOST_ADAPTERS)
         RT_TRY(rt_fail(e, RT_INVALID, "%s: adapters lie over adapters more than %d deep; is it its own base?", path,
                        MOST_ADAPTERS));
     below.base = NULL;
-    m->name = NULL;
+    m->name = m->hub = NULL;
     rc = open_all(m, adapter->base, &below, over + 1, e);
     if (rc < 0 && e) rt_err_context(e, "%.200s, the base of %.200s", adapter->base, path);
     if (rc < 0) return rc;
     m->spec = own_spec;
     m->path = path;
+    m->hub = hub; /* its base's is another model */
     m->name = name ? name : name_of_path(&m->arena, path, true);
     if (!m->name) RT_TRY(rt_no_memory(e, spec));
     RT_TRY(rt_adapter_lay(m, adapter, e));

@@ -163,6 +163,22 @@ static void an_adapter_over_an_adapter(void **state)
     rt_model_file_close(m);
 }
 
+/* The base's place on the hub is not that of the base with an adapter. */
+static void on_no_hub(void **state)
+{
+    (void)state;
+    char config[sizeof CONFIG + 64] = CONFIG;
+    put_base("little");
+    snprintf(strrchr(config, '}'), 64, ",\"_name_or_path\":\"org/little\"}");
+    put_text("little/config.json", config);
+    put_adapter("over", "\"r\":2,\"lora_alpha\":1,\"base_model_name_or_path\":\"../little\"", 2, 2, 40);
+    rt_model_file *base = opened("little"), *m = opened("over");
+    assert_string_equal(base->hub, "org/little");
+    assert_null(m->hub);
+    rt_model_file_close(base);
+    rt_model_file_close(m);
+}
+
 /* Merged as a model, the values are the same; unmerged for llama.cpp, it is no model. */
 static void written(void **state)
 {
@@ -213,6 +229,7 @@ int main(void)
         cmocka_unit_test(values_are_w_plus_scaled_b_a),
         cmocka_unit_test(scales),
         cmocka_unit_test(an_adapter_over_an_adapter),
+        cmocka_unit_test(on_no_hub),
         cmocka_unit_test(written),
         cmocka_unit_test(out_of_memory),
     };
