@@ -187,7 +187,8 @@ const char *rt_nearest(const char *word, const char *const *list)
     for (; *list; list++) {
         uint32_t m = (uint32_t)strnlen(*list, NEAREST_MAX + 1);
         if (m > NEAREST_MAX) continue;
-        uint32_t d = edit_distance(word, n, *list, m);
+        bool begins = strncmp(*list, word, n) == 0 && ((*list)[n] == '-' || (*list)[n] == '_');
+        uint32_t d = begins ? 1 : edit_distance(word, n, *list, m);
         if (d < best_distance && 3 * d <= (n > m ? n : m)) {
             best = *list;
             best_distance = d;

@@ -34,7 +34,7 @@ char *rt_format_bytes(char *buf, uint64_t bytes);
 /* "512", "64K", "24GiB", "1.5G", "200MB": binary for K/KiB/M/MiB/..., decimal for KB/MB/GB. false when malformed. */
 bool rt_parse_bytes(const char *text, uint64_t *out);
 /* Of a null-terminated list, the entry nearest to word by edit distance, or null when none is near (more than
- * a third of the letters, or over 3, differ). */
+ * a third of the letters, or over 3, differ). A word left out at the end ("--loss" of "--loss-on") is one edit. */
 const char *rt_nearest(const char *word, const char *const *list);
 
 /* "0:45", "12:03", "8h05": for people. buf needs 32 bytes; returns buf. */

@@ -453,6 +453,7 @@ static void test_nearest(void **state)
     assert_string_equal(rt_nearest("bakcned", list), "backend"); /* two swaps */
     assert_string_equal(rt_nearest("theads", list), "threads");
     assert_string_equal(rt_nearest("jsno", list), "json"); /* a swap is one edit, not two */
+    assert_string_equal(rt_nearest("--loss", (const char *const[]){ "--eos", "--loss-on", NULL }), "--loss-on");
     assert_null(rt_nearest("jsxx", list));                 /* two of four letters */
     assert_null(rt_nearest("zebra", list));
     assert_null(rt_nearest("", list));
