@@ -144,7 +144,9 @@ out_has '^lora: the adapter of step'
 out_has '^ +retort distill --resume --merge --out lora '
 out_has '^ +retort generate lora/merged '
 check "a card for PEFT" grep -q '^library_name: peft$' lora/README.md
-check "with its base by name" grep -q '^base_model: "s"$' lora/README.md
+check "with its base by name" grep -q '^base = "s"$' lora/README.md
+check "which no hub has" sh -c '! grep -q ^base_model: lora/README.md'
+out_has "^ +hf upload ORG/NAME lora \. --exclude '\*/\*' "
 check "and no path" sh -c '! grep -F "$0" lora/README.md' "$work"
 run distill --resume --merge --out lora
 exits 0
