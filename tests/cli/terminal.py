@@ -367,7 +367,7 @@ def main():
             check(done.returncode == 0, done.stderr)
         texts("d.jsonl", 2000)
         texts("e.jsonl", 20)
-        texts("e2.jsonl", 250)
+        texts("e2.jsonl", 3000)
         texts("e3.jsonl", 900)
         for part in (widths, plain, events, interrupts, silence):
             if len(sys.argv) < 2 or part.__name__ in sys.argv[1:]:
