@@ -105,7 +105,7 @@ typedef enum rt_setting_need {
     X(lr_floor, "--lr-floor", REAL, "0.1", RUN, NOTHING, "F", "Final learning rate as a share of the peak")            \
     X(max_grad_norm, "--max-grad-norm", REAL, "1", RUN, NOTHING, "N",                                                  \
       "Gradient norm above which gradients are clipped; 0 never clips")                                                \
-    X(batch, "--batch", COUNT, "32", RUN, NOTHING, "N", "Batch rows per optimizer step")                               \
+    X(batch, "--batch", COUNT, "auto", RUN, NOTHING, "N", "Batch rows per optimizer step (32, less of small data)")    \
     X(micro_batch, "--micro-batch", COUNT, "auto", FREE, NOTHING, "N",                                                 \
       "Micro-batch rows; changes memory, not the loss")                                                                \
     X(teacher_batch, "--teacher-batch", COUNT, "auto", FREE, TEACHER, "N",                                             \

@@ -321,6 +321,81 @@ static void test_held_out(void **state)
     rt_shard_close(s);
 }
 
+/* The inputs and targets of a side, as bits by id. */
+static uint64_t tokens_of(rt_shard *s, rt_rows_side side, double share, unsigned char *seen)
+{
+    rt_err e = { 0 };
+    buffers b;
+    rt_rows_opts o = { .seq_len = 8, .epochs = 1, .held_out = share, .side = side };
+    rt_rows *r = open_rows(&s, 1, 0, &o);
+    uint64_t trained = 0, said = rt_rows_of_source(r, 0)->trained;
+    assert_true(rt_rows_is_stretch(r));
+    while (rt_rows_next(r, row_of(&b), &e) == 1) {
+        check_row(&b.row, &o);
+        for (uint32_t i = 0; i < b.row.tokens; i++) {
+            seen[b.ids[i]] |= 1;
+            if (b.target[i] >= 0) seen[b.target[i]] |= 2, trained++;
+        }
+    }
+    rt_rows_close(r);
+    assert_int_equal(trained, said);
+    return trained;
+}
+
+/* Of one text, or of copies of it, the end is held out: no token of it is read or predicted in training. */
+static void test_one_text(void **state)
+{
+    (void)state;
+    static const uint32_t lengths[] = { 4, 5, 16, 17, 100, 161 };
+    static const double shares[] = { 1e-9, 0.1, 0.5, 0.99 };
+    uint32_t ids[161];
+    for (uint32_t i = 0; i < 161; i++) ids[i] = i;
+    for (size_t k = 0; k < sizeof lengths / sizeof *lengths; k++)
+        for (size_t h = 0; h < sizeof shares / sizeof *shares; h++)
+            for (uint32_t copies = 1; copies < 3; copies++) {
+                uint32_t n = lengths[k], held = 0;
+                unsigned char train[161] = { 0 }, eval[161] = { 0 };
+                maker m = begin_shard("one.rtok", 1000);
+                for (uint32_t c = 0; c < copies; c++) add(&m, RT_RECORD_TEXT, ids, n, NULL, NULL);
+                rt_shard *s = end_shard(&m, "one.rtok");
+                uint64_t trained = tokens_of(s, RT_SIDE_TRAIN, shares[h], train);
+                trained += tokens_of(s, RT_SIDE_HELD, shares[h], eval);
+                rt_shard_close(s);
+                for (uint32_t i = 0; i < n; i++) {
+                    assert_false(train[i] && eval[i]);
+                    held += eval[i] != 0;
+                    if (held) assert_int_equal(train[i], 0);
+                }
+                assert_int_equal(trained, copies * (n - 2)); /* every token but the first of each side */
+                double want = shares[h] * n;
+                assert_true(held >= 2 && held <= n - 2 && (held < 3 || held <= want + 1));
+            }
+}
+
+/* Two records that chance would both hold out: one is trained. A conversation alone cannot be on both sides. */
+static void test_few_records(void **state)
+{
+    (void)state;
+    rt_err e = { 0 };
+    const uint32_t ids[2][6] = { { 1, 2, 3, 4, 5, 6 }, { 7, 8, 9, 10, 11, 12 } };
+    for (uint32_t n = 1; n < 3; n++) {
+        maker m = begin_shard("few.rtok", 1000);
+        for (uint32_t i = 0; i < n; i++) add(&m, RT_RECORD_CHAT, ids[i], 6, "000111", "000001");
+        rt_shard *s = end_shard(&m, "few.rtok");
+        rt_rows_source source = { .name = "few", .shards = &s, .count = 1 };
+        for (int k = 0; k < 2; k++) {
+            rt_rows *r = NULL;
+            rt_rows_opts o = { .seq_len = 8, .held_out = 0.9999, .side = k ? RT_SIDE_HELD : RT_SIDE_TRAIN };
+            int rc = rt_rows_open(&r, &source, 1, &o, &e);
+            assert_int_equal(rc, n == 1 && k == 0 ? RT_INVALID : RT_OK);
+            if (rc == RT_OK) assert_int_equal(rt_rows_of_source(r, 0)->units, 1);
+            rt_rows_close(r);
+        }
+        rt_shard_close(s);
+    }
+    assert_non_null(strstr(e.text, "no record is left to train"));
+}
+
 /* ---- conversations ---- */
 
 static void test_turns(void **state)
@@ -511,9 +586,17 @@ static void test_allocations_fail(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_permute), cmocka_unit_test(test_nothing_lost), cmocka_unit_test(test_order),
-        cmocka_unit_test(test_weights), cmocka_unit_test(test_held_out),     cmocka_unit_test(test_turns),
-        cmocka_unit_test(test_others),  cmocka_unit_test(test_cursor),       cmocka_unit_test(test_allocations_fail),
+        cmocka_unit_test(test_permute),
+        cmocka_unit_test(test_nothing_lost),
+        cmocka_unit_test(test_order),
+        cmocka_unit_test(test_weights),
+        cmocka_unit_test(test_held_out),
+        cmocka_unit_test(test_one_text),
+        cmocka_unit_test(test_few_records),
+        cmocka_unit_test(test_turns),
+        cmocka_unit_test(test_others),
+        cmocka_unit_test(test_cursor),
+        cmocka_unit_test(test_allocations_fail),
     };
     return cmocka_run_group_tests(tests, open_case, close_case);
 }

@@ -222,11 +222,11 @@ static void test_stats_of_sources(void **state)
     rt_inputs_close(in);
 }
 
-/* One record cannot be on both sides; of few there is always one for each. */
-static void test_nothing_held_out(void **state)
+/* Of one text the end is held out; of few records there is always one for each side; of one too short there is none. */
+static void test_little_data(void **state)
 {
     (void)state;
-    static const uint32_t one[] = { 40 }, three[] = { 40, 40, 40 }, short_ones[] = { 1, 1, 1 };
+    static const uint32_t one[] = { 40 }, tiny[] = { 3 }, three[] = { 40, 40, 40 }, short_ones[] = { 1, 1, 1 };
     static char data[600], eval[600];
     rt_err e = { 0 };
     rt_run_facts f = { 0 };
@@ -239,6 +239,13 @@ static void test_nothing_held_out(void **state)
     set(RT_SETTING_ID_vocab, "272");
     set(RT_SETTING_ID_data, data);
     rt_inputs *in = open_all();
+    assert_int_equal(rt_inputs_rows(in, &settings, &r, &f, &e), RT_OK);
+    assert_int_equal(rt_rows_of_source(in->train, 0)->trained, 37);
+    assert_int_equal(rt_rows_of_source(in->held, 0)->trained, 1);
+    assert_non_null(strstr(in->notes.text[in->notes.count - 1], "one text: its last"));
+    rt_inputs_close(in);
+    write_shard(in_dir("one.rtok"), tiny, 1, 272);
+    in = open_all();
     assert_int_equal(rt_inputs_rows(in, &settings, &r, &f, &e), RT_INVALID);
     assert_non_null(strstr(e.text, "no record is left to train"));
     assert_non_null(strstr(e.text, "--eval-data"));
@@ -266,7 +273,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_name_that_json_cannot_hold, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_template_variables, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_stats_of_sources, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_nothing_held_out, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_little_data, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -509,6 +509,15 @@ static void test_batches(void **state)
     set(&o, "micro_batch", "4"); /* the last one is padded */
     assert_int_equal(resolve(&o), RT_OK);
     assert_int_equal(o.r.micro_batch, 4);
+    static const uint32_t by_rows[][2] = { { 0, 32 }, { 1, 1 }, { 7, 1 }, { 8, 2 }, { 31, 4 }, { 32, 32 }, { 33, 32 } };
+    for (size_t i = 0; i < sizeof by_rows / sizeof *by_rows; i++) {
+        o = begin();
+        o.f.rows_per_epoch = by_rows[i][0];
+        set(&o, "steps", "3");
+        assert_int_equal(resolve(&o), RT_OK);
+        assert_int_equal(o.r.batch, by_rows[i][1]);
+        assert_int_equal(o.s.batch, by_rows[i][1]); /* recorded */
+    }
     refused("batch", "0", RT_USAGE, "--batch");
     refused("batch", "2000000", RT_USAGE, "--batch 2000000 is out of range (1 to 1048576)");
     refused("micro_batch", "33", RT_INVALID, "--micro-batch 33 is out of range (1 to 32, the --batch)");

@@ -227,7 +227,7 @@ static void test_defaults(void **state)
     assert_true(s.temperature == 2.0 && s.alpha == 0.9 && s.weight_decay == 0.01 && s.max_grad_norm == 1.0);
     assert_string_equal(s.betas, "0.9,0.95");
     assert_string_equal(s.schedule, "cosine");
-    assert_true(s.lr_floor == 0.1 && s.batch == 32 && s.keep == 2 && s.seed == 0);
+    assert_true(s.lr_floor == 0.1 && !s.given[RT_SETTING_ID_batch] && s.keep == 2 && s.seed == 0);
     assert_true(!s.given[RT_SETTING_ID_eval_every] && s.save_every.value == 10 && s.save_every.percent);
     assert_string_equal(s.save, "best");
     assert_string_equal(s.lora_targets, "all");

@@ -274,6 +274,9 @@ int rt_inputs_rows(rt_inputs *in, const rt_settings *s, const rt_resolved *r, rt
     if (file) o.held_out = 0;
     RT_TRY(rt_rows_open(&in->held, file ? in->eval_sources : in->train_sources, file ? in->eval_count : in->train_count,
                         &o, e));
+    if (rt_rows_is_stretch(in->train))
+        rt_note(&in->notes, "the data is one text: its last %g %% are held out (--held-out P%%, or --eval-data FILE)",
+                100.0 * r->held_out);
     RT_TRY(rt_rows_in_epoch(in->train, 0, &f->rows_per_epoch, e));
 out:
     return rc;

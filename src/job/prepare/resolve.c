@@ -20,6 +20,7 @@ enum {
     LEAST_WARMUP = 10,
     LORA_RANK = 32,
     LEAST_HELD = 128,
+    LEAST_STEPS = 4, /* in a pass over data that is too small for RT_BATCH */
     MOST_HELD = 1000,
     MOST_STEPS = 1000000000,
 };
@@ -170,10 +171,13 @@ out:
     return rc;
 }
 
+/* Rows of a step, as far as is known before rows are counted. */
+static double expected_batch(const rt_settings *s) { return GIVEN(batch) ? (double)s->batch : RT_BATCH; }
+
 /* Positions that the run trains, as far as is known before rows are counted; --time goes by the data. */
 static double expected_positions(const rt_settings *s, const rt_run_facts *f)
 {
-    if (GIVEN(steps)) return (double)s->steps * (double)s->batch * (double)s->seq_len;
+    if (GIVEN(steps)) return (double)s->steps * expected_batch(s) * (double)s->seq_len;
     return GIVEN(tokens) ? (double)s->tokens : (GIVEN(epochs) ? s->epochs : 3) * (double)f->tokens;
 }
 
@@ -182,7 +186,7 @@ static double expected_evaluations(const rt_settings *s, double positions)
 {
     rt_share v = s->eval_every;
     if (!GIVEN(eval_every)) return RT_EVALS_MOST;
-    return v.percent ? 100 / v.value : positions / ((double)s->batch * (double)s->seq_len) / v.value;
+    return v.percent ? 100 / v.value : positions / (expected_batch(s) * (double)s->seq_len) / v.value;
 }
 
 /* 1 % of the records, but at least 128 and at most 1,000 of them, and never more than a tenth. Where evaluations would
@@ -388,9 +392,19 @@ out:
     return rc;
 }
 
+/* Of data with fewer rows than that the largest power of two with which a pass has some steps. */
+static uint32_t default_batch(uint64_t rows)
+{
+    uint32_t batch = RT_BATCH;
+    if (rows == 0 || rows >= RT_BATCH) return batch; /* 0: not known */
+    while (batch > 1 && batch * LEAST_STEPS > rows) batch /= 2;
+    return batch;
+}
+
 int rt_resolve_with_rows(rt_settings *s, const rt_run_facts *f, rt_resolved *r, rt_err *e)
 {
     int rc, v;
+    if (!GIVEN(batch)) RT_SETTINGS_PUT(s, batch, default_batch(f->rows_per_epoch));
     CHECK(batch, s->batch >= 1 && s->batch <= 1u << 20, "1 to 1048576");
     r->batch = (uint32_t)s->batch;
     RT_TRY(resolve_micro_batch(s, f, r, e));

@@ -12,6 +12,8 @@
 #include "train/schedule.h"
 #include "train/step_plan.h"
 
+enum { RT_BATCH = 32 }; /* rows of a step, unless another number is given or the data is too small */
+
 /* What defaults depend on. */
 typedef struct rt_run_facts {
     const rt_model_config *student, *teacher; /* teacher null: `train` */

@@ -47,6 +47,10 @@ static int open_inputs(rt_run *r, rt_err *e)
                        "data, or lower --batch or --seq-len",
                        r->facts.rows_per_epoch, r->resolved.seq_len, r->resolved.batch));
     for (uint32_t i = 0; i < r->in->notes.count; i++) rt_run_note(r, "%s", r->in->notes.text[i]);
+    if (r->resolved.batch < RT_BATCH && !r->asked.given[RT_SETTING_ID_batch])
+        rt_run_note(r, "the data makes %" PRIu64 " row%s of %u tokens, so a step takes %u of them (--batch)",
+                    r->facts.rows_per_epoch, r->facts.rows_per_epoch == 1 ? "" : "s", r->resolved.seq_len,
+                    r->resolved.batch);
     if (r->resolved.steps < 200)
         rt_run_note(r, "only %u steps: distillation usually needs some hundreds; --epochs or --steps asks for more",
                     r->resolved.steps);

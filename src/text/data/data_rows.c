@@ -56,7 +56,8 @@ static rt_hash128 identity(const rt_rows *r, const rt_rows_source *sources)
                r->o.held_out,
                r->o.seq_len,
                r->o.seed,
-               (uint64_t)r->o.in_order | (uint64_t)r->o.one_each << 1 | (uint64_t)r->o.side << 2,
+               (uint64_t)r->o.in_order | (uint64_t)r->o.one_each << 1 | (uint64_t)r->o.side << 2 |
+                   (uint64_t)r->o.stretch << 4,
                RT_CURSOR_VERSION };
     h = rt_hash(&head, sizeof head);
     for (uint32_t i = 0; i < r->count; i++)
@@ -96,7 +97,7 @@ int rt_rows_open(rt_rows **out, const rt_rows_source *sources, uint32_t count, c
     r->window_epoch = UINT64_MAX;
     if (count == 0) RT_TRY(rt_fail(e, RT_INVALID, "no data were given"));
     if (o->seq_len < 2) RT_TRY(rt_fail(e, RT_INVALID, "rows of %u tokens; there must be at least 2", o->seq_len));
-    r->o.held_out = rt_rows_share(sources, count, o);
+    rt_rows_settle(sources, count, &r->o);
     r->sources = rt_alloc_zero(count * sizeof *r->sources, 64);
     r->draws = rt_alloc(WINDOW_UNITS * sizeof *r->draws, 64);
     r->by_length = rt_alloc(WINDOW_UNITS * sizeof *r->by_length, 64);
@@ -134,6 +135,8 @@ void rt_rows_close(rt_rows *r)
 }
 
 const rt_rows_count *rt_rows_of_source(const rt_rows *r, uint32_t source) { return &r->sources[source].n; }
+
+bool rt_rows_is_stretch(const rt_rows *r) { return r->o.stretch; }
 
 /* ---- the order of a pass ---- */
 
@@ -240,8 +243,8 @@ static int put_unit(const rt_rows *r, const draw *d, rt_row *row, uint32_t at, r
         row->ids[at + i] = (int32_t)id;
         row->start[at + i] = (int32_t)at;
         row->pos[at + i] = (int32_t)i;
-        /* A turn that was cut off is no target; the next piece of a text is. */
-        bool inside = i + 1 < d->unit.len || (rec.kind == RT_RECORD_TEXT && k + 1 < rec.count);
+        /* A turn that was cut off is no target; the next piece of a text is, if it is on this side. */
+        bool inside = i + 1 < d->unit.len || (rec.kind == RT_RECORD_TEXT && k + 1 < d->unit.end);
         int64_t next = inside ? rt_shard_id(&rec, (uint32_t)k + 1) : k + 1 == rec.count ? rec.next : -1;
         if (next >= 0) RT_TRY(check_id(s, d->unit.record, (uint64_t)next, e));
         bool target = next >= 0 && (!inside || !rec.target || rt_bit(rec.target, k + 1));

@@ -32,6 +32,7 @@ typedef struct rt_rows_opts {
     bool in_order;   /* no shuffle */
     bool one_each;   /* a row for every unit, padded; else packed */
     double held_out; /* share of records, by hash of their ids: equal records are on one side */
+    bool stretch;    /* of one text: its last part is held out. rt_rows_open settles it, whatever it is given */
     rt_rows_side side;
     uint64_t epochs; /* 0: no end */
     bool allow_drop; /* else more than 5 % of the records dropped is refused */
@@ -62,6 +63,7 @@ typedef struct rt_rows rt_rows;
 int rt_rows_open(rt_rows **out, const rt_rows_source *sources, uint32_t count, const rt_rows_opts *o, rt_err *e);
 void rt_rows_close(rt_rows *r); /* accepts null */
 const rt_rows_count *rt_rows_of_source(const rt_rows *r, uint32_t source);
+bool rt_rows_is_stretch(const rt_rows *r); /* the held-out part is the end of the only text */
 
 /* A document in a row. */
 typedef struct rt_row_doc {

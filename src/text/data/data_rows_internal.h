@@ -8,6 +8,7 @@ typedef struct rt_unit {
     uint32_t shard;
     uint64_t record;
     uint32_t first, len; /* of the record's tokens */
+    uint32_t end;        /* of those of them that this side has */
 } rt_unit;
 
 enum { RT_UNITS_STEP = 64 }; /* records between two marks */
@@ -22,9 +23,10 @@ typedef struct rt_units {
     rt_rows_count n;
 } rt_units;
 
-/* The held-out share, raised where chance would leave that side without a row: of few records the one with the lowest
- * hash is held out. The same for both sides of the same data. */
-double rt_rows_share(const rt_rows_source *sources, uint32_t count, const rt_rows_opts *o);
+/* Settles held_out and stretch, the same for both sides of the same data: the share is raised or lowered where chance
+ * would leave a side without a record, so that of few records the one with the lowest hash is held out; where all
+ * records are one text, a stretch of it is. */
+void rt_rows_settle(const rt_rows_source *sources, uint32_t count, rt_rows_opts *o);
 int rt_units_open(rt_units *u, const rt_rows_source *s, const rt_rows_opts *o, rt_err *e);
 void rt_units_close(rt_units *u);
 rt_unit rt_units_find(const rt_units *u, uint64_t unit); /* unit below u->n.units */

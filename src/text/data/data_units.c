@@ -4,12 +4,15 @@
  * marks; after that a unit is found by a search and a short walk. */
 #include "text/data/data_rows_internal.h"
 
+#include <math.h>
 #include <stdio.h>
 
 /* What a record gives at a row length. */
 typedef struct use {
     uint32_t pieces; /* 0: dropped */
+    uint32_t first;  /* of the record's tokens */
     uint32_t len;    /* tokens used */
+    uint32_t end;    /* of a text: the end of what this side has */
     uint32_t trained;
     bool cut, too_long;
 } use;
@@ -29,15 +32,39 @@ static uint32_t last_stop(const rt_shard_record *r, uint32_t most)
     return 0;
 }
 
-static use use_of(const rt_shard_record *r, uint32_t seq_len)
+/* A text that can be on both sides: each has a target. */
+static bool can_stretch(const rt_shard_record *r) { return r->kind == RT_RECORD_TEXT && r->count >= 4; }
+
+/* Narrows a text to what this side has of it. The last token before the held-out stretch predicts nothing: its target
+ * is held out. */
+static void take_side(use *u, const rt_shard_record *r, const rt_rows_opts *o, bool *followed)
 {
+    if (!o->stretch || o->side == RT_SIDE_ALL) return;
+    uint32_t held = (uint32_t)ceil(o->held_out * r->count);
+    held = held < 2 ? 2 : held > r->count - 2 ? r->count - 2 : held;
+    if (o->side == RT_SIDE_HELD) {
+        u->first = r->count - held;
+        u->len = held;
+    } else {
+        u->len = r->count - held;
+        *followed = false;
+    }
+    u->trained = u->len - 1 + *followed;
+}
+
+static use use_of(const rt_shard_record *r, const rt_rows_opts *o)
+{
+    uint32_t seq_len = o->seq_len;
     use u = { .pieces = 1, .len = r->count, .trained = r->trained };
     if (r->trained == 0) {
         u.pieces = 0;
     } else if (r->kind == RT_RECORD_TEXT) {
+        bool followed = r->next >= 0;
+        take_side(&u, r, o, &followed);
+        u.end = u.first + u.len;
         /* The last token of a piece predicts the first of the next, so nothing is lost; the last of all predicts
          * nothing and needs no piece of its own. */
-        u.pieces = (r->count - 2 + (r->next >= 0)) / seq_len + 1;
+        u.pieces = (u.len - 2 + followed) / seq_len + 1;
         uint64_t most = (uint64_t)u.pieces * seq_len;
         if (u.len > most) u.len = (uint32_t)most;
     } else if (r->count > seq_len) {
@@ -50,10 +77,16 @@ static use use_of(const rt_shard_record *r, uint32_t seq_len)
     return u;
 }
 
-static bool is_held(const rt_shard *s, uint64_t record, double share)
+static double place_of(const rt_shard *s, uint64_t record)
 {
-    if (share <= 0) return false;
-    return (double)(rt_shard_record_hash(s, record) >> 11) * 0x1p-53 < share;
+    return (double)(rt_shard_record_hash(s, record) >> 11) * 0x1p-53;
+}
+
+/* Of a text that both sides have a part of: whichever side this is. */
+static bool is_held(const rt_shard *s, uint64_t record, const rt_rows_opts *o)
+{
+    if (o->stretch) return o->side == RT_SIDE_HELD;
+    return o->held_out > 0 && place_of(s, record) < o->held_out;
 }
 
 static bool on_side(const rt_rows_opts *o, bool held)
@@ -63,7 +96,7 @@ static bool on_side(const rt_rows_opts *o, bool held)
 
 void rt_rows_count_record(rt_rows_count *c, const rt_shard_record *r, const rt_rows_opts *o, bool held)
 {
-    use u = use_of(r, o->seq_len);
+    use u = use_of(r, o);
     c->records++;
     c->split += u.pieces > 1;
     c->cut += u.cut && u.pieces > 0;
@@ -80,7 +113,7 @@ static void count_one(const rt_shard *s, uint64_t record, const rt_rows_opts *o,
 {
     rt_shard_record r;
     rt_shard_get(s, record, &r);
-    rt_rows_count_record(c, &r, o, is_held(s, record, o->held_out));
+    rt_rows_count_record(c, &r, o, is_held(s, record, o));
 }
 
 /* Units that a record gives to this side. */
@@ -88,8 +121,8 @@ static uint32_t units_of(const rt_shard *s, uint64_t record, const rt_rows_opts 
 {
     rt_shard_record r;
     rt_shard_get(s, record, &r);
-    uint32_t pieces = use_of(&r, o->seq_len).pieces;
-    return pieces && on_side(o, is_held(s, record, o->held_out)) ? pieces : 0;
+    uint32_t pieces = use_of(&r, o).pieces;
+    return pieces && on_side(o, is_held(s, record, o)) ? pieces : 0;
 }
 
 int rt_rows_survey(rt_shard *const *shards, uint32_t count, const rt_rows_opts *o, rt_rows_count *out, rt_err *e)
@@ -101,23 +134,30 @@ int rt_rows_survey(rt_shard *const *shards, uint32_t count, const rt_rows_opts *
     return RT_OK;
 }
 
-double rt_rows_share(const rt_rows_source *sources, uint32_t count, const rt_rows_opts *o)
+void rt_rows_settle(const rt_rows_source *sources, uint32_t count, rt_rows_opts *o)
 {
-    uint64_t least = UINT64_MAX;
-    if (o->held_out <= 0) return 0;
+    double least = 1, most = 0, trained = 1; /* the lowest and highest place; the lowest that is trained */
+    bool texts = true;
+    o->stretch = false;
+    if (o->held_out <= 0) return;
     for (uint32_t i = 0; i < count; i++)
         for (uint32_t k = 0; k < sources[i].count; k++) {
             const rt_shard *s = sources[i].shards[k];
             for (uint64_t n = rt_shard_about(s)->records, record = 0; record < n; record++) {
                 rt_shard_record r;
                 rt_shard_get(s, record, &r);
-                if (use_of(&r, o->seq_len).pieces == 0) continue;
-                if (is_held(s, record, o->held_out)) return o->held_out;
-                uint64_t hash = rt_shard_record_hash(s, record) >> 11;
-                if (hash < least) least = hash;
+                if (use_of(&r, o).pieces == 0) continue;
+                double at = place_of(s, record);
+                if (at < least) least = at;
+                if (at > most) most = at;
+                if (at >= o->held_out && at < trained) trained = at;
+                if (least < o->held_out && trained < 1) return; /* both sides have a record */
+                texts = texts && can_stretch(&r);
             }
         }
-    return least == UINT64_MAX ? o->held_out : (double)(least + 1) * 0x1p-53;
+    if (least > most) return; /* no record at all */
+    o->stretch = texts && least == most;
+    if (!o->stretch) o->held_out = least + 0x1p-53;
 }
 
 int rt_rows_judge(const rt_rows_count *c, const char *name, const rt_rows_opts *o, rt_err *e)
@@ -191,11 +231,12 @@ rt_unit rt_units_find(const rt_units *u, uint64_t unit)
         }
         rt_shard_record r;
         rt_shard_get(u->source.shards[k], i, &r);
-        use part = use_of(&r, u->o.seq_len);
-        uint64_t first = (unit - before) * u->o.seq_len;
-        uint32_t left = part.len - (uint32_t)first;
-        return (rt_unit){
-            .shard = k, .record = i, .first = (uint32_t)first, .len = left < u->o.seq_len ? left : u->o.seq_len
-        };
+        use part = use_of(&r, &u->o);
+        uint32_t skip = (uint32_t)(unit - before) * u->o.seq_len, left = part.len - skip;
+        return (rt_unit){ .shard = k,
+                          .record = i,
+                          .first = part.first + skip,
+                          .len = left < u->o.seq_len ? left : u->o.seq_len,
+                          .end = part.end };
     }
 }

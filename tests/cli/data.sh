@@ -1,0 +1,39 @@
+# data.sh - data as people have it: one text, few chats, columns of any name, folders with splits.
+. "$(dirname "$0")/harness"
+. "$(dirname "$0")/run_case"
+
+run init --preset tiny-qwen2 --seed 1 --dtype f32 s
+
+# ---- one text ----
+python3 - <<'PY'
+with open("input.txt", "w") as f:
+    for i in range(400):
+        f.write("First Citizen %d: we are accounted poor citizens.\n" % (i * i))
+PY
+run train --student s --data input.txt --seq-len 64 --steps 3 --threads 2 --out one
+exits 0
+out_has 'the data is one text: its last 10 % are held out'
+check "the share is recorded" grep -q '"held_out": "10%"' one/run/manifest.json
+run verify one
+exits 0
+run train --student s --data input.txt --seq-len 64 --steps 3 --threads 2 --out more --held-out 30%
+exits 0
+out_has 'its last 30 % are held out'
+
+# ---- few chats: a batch that was not chosen is no reason to refuse ----
+python3 - <<'PY'
+import json
+with open("chats.jsonl", "w") as f:
+    for i in range(50):
+        f.write(json.dumps({"prompt": "How much is %d and %d?" % (i, i), "completion": " It is %d." % (2 * i)}) + "\n")
+PY
+run train --student s --data chats.jsonl --threads 2 --out few
+exits 0
+out_has 'the data makes [0-9]+ rows of [0-9]+ tokens, so a step takes [0-9]+ of them'
+check "the batch is recorded" grep -qE '"batch": [1-8],' few/run/manifest.json
+run verify few
+exits 0
+run train --student s --data chats.jsonl --threads 2 --out x --batch 64
+exits 5
+err_has 'less than one --batch of 64'
+finish
