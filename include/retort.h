@@ -282,6 +282,7 @@ typedef struct retort_evaluate_options {
     void *ctx;
     const char *teacher_weights;      /* "native", "bf16"; null: bf16 where it fits and saves time */
     const char *const *template_vars; /* "NAME=VALUE" for the chat template, ended by a null; null: none */
+    const char *columns;              /* as the setting; null: none */
 } retort_evaluate_options;
 /* How well a model predicts text, and how close it is to a teacher (may be null). data: files as `retort eval` takes
  * them. */

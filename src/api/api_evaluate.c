@@ -23,6 +23,7 @@ int retort_evaluate(const retort_model *m, const retort_model *teacher, const ch
                                       .template_vars = o.template_vars,
                                       .var_count = vars,
                                       .loss_on = o.loss_on,
+                                      .columns = o.columns,
                                       .chat_template = o.chat_template,
                                       .device = o.device,
                                       .seq_len = o.seq_len,

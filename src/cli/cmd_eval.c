@@ -117,6 +117,7 @@ int rt_cmd_eval(int argc, char **argv, rt_err *e)
         { "--seq-len", RT_FLAG_COUNT, &o.seq_len, "N", "positions of a row (as the data needs, up to 2048)" },
         { "--batch", RT_FLAG_COUNT, &o.batch, "N", "rows at a time (8)" },
         { "--rows", RT_FLAG_COUNT, &o.rows, "N", "rows at most (all)" },
+        { "--columns", RT_FLAG_TEXT, &o.columns, "K=C,...", "columns of the data, as retort train takes them" },
         { "--loss-on", RT_FLAG_TEXT, &o.loss_on, "turns|all", "measure assistant turns, or everything" },
         { "--chat-template", RT_FLAG_TEXT, &o.chat_template, "T", "teacher, student or a file" },
         { "--template-var", RT_FLAG_LIST, &vars, "K=V", "a variable for the chat template" },

@@ -216,6 +216,8 @@ int rt_cmd_tokenize(int argc, char **argv, rt_err *e)
         { "--seq-len", RT_FLAG_COUNT, &q->o.seq_len, "T", "say what rows of T tokens would cut and drop" },
         { "--loss-on", RT_FLAG_TEXT, &q->o.loss, "turns|all",
           "completions and assistant turns (default), or everything" },
+        { "--columns", RT_FLAG_TEXT, &q->o.columns, "K=C,...",
+          "columns of other names: prompt=question,completion=answer" },
         { "--chat-template", RT_FLAG_TEXT, &q->o.text.template_file, "FILE",
           "a template to use instead of the model's" },
         { "--template-var", RT_FLAG_LIST, &q->vars, "K=V", "a variable for it, such as enable_thinking=false" },
@@ -241,8 +243,8 @@ int rt_cmd_tokenize(int argc, char **argv, rt_err *e)
         .usage = "retort tokenize DATA... --model M [-o OUT] [flags]",
         .text = "Turns text into token shards with a mask of what is trained. DATA is JSONL, JSON, text (.gz or\n"
                 ".zst too), a directory, a pattern, org/name in the Hugging Face cache, or token shards to look at.\n"
-                "Records are `text`, `prompt` and `completion`, `messages`, `conversations`, or `instruction`,\n"
-                "`input` and `output`.",
+                "Records are `text`, `prompt` and `completion`, `messages`, `conversations`, `instruction`,\n"
+                "`input` and `output`, or `question` and `answer`; --columns names others.",
         .example = "retort tokenize chats.jsonl --model Qwen/Qwen2.5-0.5B-Instruct --show 2",
         .flags = flags,
         .max_words = RT_MAX_WORDS,

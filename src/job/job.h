@@ -80,7 +80,7 @@ typedef struct rt_job_evaluate_opts {
     const char *const *data;                              /* (data_count) */
     const char *const *template_vars;                     /* (var_count) */
     uint32_t data_count, var_count;
-    const char *loss_on, *chat_template, *device;
+    const char *loss_on, *columns, *chat_template, *device;
     uint32_t seq_len; /* 0: as the data needs, up to 2048 */
     uint32_t batch;   /* 0: 8 */
     uint32_t threads, vocab;
@@ -256,6 +256,7 @@ typedef struct rt_job_tokenize_opts {
     uint32_t data_count;
     const char *out;                 /* a folder of shards, or one file OUT.rtok; null: nothing is written */
     const char *loss;                /* "turns", "all"; null: turns */
+    const char *columns;             /* "prompt=question,completion=answer"; null: none */
     uint64_t show;                   /* samples; without out nothing else is done */
     uint32_t seq_len;                /* of rows, for what they would cut and drop; 0: not counted */
     uint32_t vocab;                  /* of shards that do not say theirs */

@@ -50,7 +50,8 @@ static int fill_settings(work *w, rt_err *e)
         const char *text;
     } texts[] = { { RT_SETTING_ID_student, o->model },   { RT_SETTING_ID_teacher, o->teacher },
                   { RT_SETTING_ID_base, o->base },       { RT_SETTING_ID_device, o->device },
-                  { RT_SETTING_ID_loss_on, o->loss_on }, { RT_SETTING_ID_chat_template, o->chat_template } };
+                  { RT_SETTING_ID_loss_on, o->loss_on }, { RT_SETTING_ID_chat_template, o->chat_template },
+                  { RT_SETTING_ID_columns, o->columns } };
     RT_TRY(rt_settings_defaults(s, e));
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (texts[i].text) RT_TRY(rt_settings_set(s, texts[i].id, texts[i].text, e));

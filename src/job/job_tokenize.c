@@ -144,6 +144,7 @@ typedef struct work {
     rt_pool *pool;
     rt_shard_set *set; /* null: nothing is written */
     rt_rows_opts rows;
+    rt_columns columns;
     rt_shard_record whole; /* a text that comes in parts, so far */
     uint64_t shown, disk;
     bool stopped;
@@ -250,6 +251,7 @@ static int origin(const work *w, char **out, rt_err *e)
         json_object_set_new(j, "strftime_now", json_integer(t->now));
         json_object_set_new(j, "utc_offset", json_integer(t->utc_offset));
     }
+    if (j && w->o->columns) json_object_set_new(j, "columns", json_string(w->o->columns));
     if (j && w->t.template_hash[0]) json_object_set_new(j, "chat_template", json_string(w->t.template_hash));
     if (j && w->t.extra) json_object_set(j, "template_vars", w->t.extra);
     *out = j ? json_dumps(j, JSON_COMPACT) : NULL;
@@ -383,11 +385,13 @@ int rt_job_tokenize(rt_job_tokenized *done, const rt_job_tokenize_opts *q, rt_er
             RT_TRY(rt_fail(e, RT_INVALID,
                            "%s: a weight belongs to training, where each source has its own; leave it out",
                            w.list.sources[i].spec));
+    if (q->columns) RT_TRY(rt_columns_parse(&w.columns, &w.list.arena, q->columns, e));
     RT_TRY(hold_tokens(&w.list, e));
     bool tokens = rc == 1;
     if (!tokens && !q->text.model)
         RT_TRY(rt_fail(e, RT_USAGE, "--model is missing: a model, a tokenizer.json or a GGUF"));
     RT_TRY(open_text(&w.t, &q->text, e));
+    if (q->columns) w.t.text.columns = &w.columns;
     if (w.t.text.tok) rt_hash_text(done->tokenizer, rt_tokenizer_hash(w.t.text.tok));
     RT_TRY(rt_job_pool_new(&w.pool, q->threads, e));
     done->threads = rt_pool_threads(w.pool);

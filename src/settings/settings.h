@@ -133,6 +133,8 @@ typedef enum rt_setting_need {
       "Head chunk: positions whose logits exist at once")                                                              \
     X(memory_limit, "--memory-limit", TEXT, "auto", FREE, NOTHING, "SIZE",                                             \
       "Memory limit of the run, such as 22GiB or 500MB; else what the device has free")                                \
+    X(columns, "--columns", TEXT, "", TOKENS, NOTHING, "K=C,...",                                                      \
+      "Columns of the data, where their names are others: prompt=question,completion=answer")                          \
     X(loss_on, "--loss-on", TEXT, "turns", TOKENS, NOTHING, "turns|all",                                               \
       "Trained text: turns (completions and assistant turns) or all")                                                  \
     X(chat_template, "--chat-template", TEXT, "auto", TOKENS, NOTHING, "T",                                            \

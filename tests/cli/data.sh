@@ -36,4 +36,37 @@ exits 0
 run train --student s --data chats.jsonl --threads 2 --out x --batch 64
 exits 5
 err_has 'less than one --batch of 64'
+
+# ---- columns of any name ----
+cat >qa.jsonl <<'END'
+{"text": "not this", "q": "How much?", "a": " So much."}
+{"text": "nor this", "q": "How far?", "a": " So far."}
+END
+printf 'q,a\nHow much?, So much.\n' >qa.csv
+run tokenize qa.jsonl --model s --show 1 --columns prompt=q,completion=a
+exits 0
+out_has 'How much?.* So much'
+out_has completion
+run tokenize qa.csv --model s --show 1 --columns prompt=q,completion=a
+exits 0
+out_has 'How much?.* So much'
+run tokenize qa.csv --model s
+exits 5
+err_one_line
+err_has 'its columns are .*q.*a.*--columns'
+printf 'prompt,reply\nHow much?, So much.\n' >half.csv
+run tokenize half.csv --model s
+exits 5
+err_one_line
+err_has 'half.csv:2: .*columns prompt, reply is of no known kind.*--columns'
+run tokenize qa.jsonl --model s --columns prompt=q
+exits 2
+err_has 'no whole record'
+run eval s --data qa.jsonl --columns prompt=q,completion=a --threads 2
+exits 0
+run train --student s --data qa.jsonl --columns prompt=q,completion=a --steps 1 --threads 2 --out qa
+exits 0
+check "the columns are recorded" grep -q '"columns": "prompt=q,completion=a"' qa/run/manifest.json
+run plan --student s --data qa.jsonl --columns text=q --steps 1
+exits 0
 finish

@@ -489,6 +489,15 @@ def _():
 
 # ---- data ----
 
+@case("--columns")
+def _():
+    with open("d.jsonl") as f, open("named.jsonl", "w") as g:
+        for line in f:
+            g.write(json.dumps({"text": "not this", "body": json.loads(line)["text"]}) + "\n")
+    expect(Run(data="named.jsonl", columns="text=body").curve() == base().curve(), "the tokens of the column it names")
+    expect(Run(fails=True, columns="body=text").status == 2, "a key it does not know")
+
+
 @case("--loss-on")
 def _():
     a, b = Run(data="chat.jsonl"), Run(data="chat.jsonl", loss_on="all")

@@ -31,11 +31,14 @@ static void spell(const rt_encoded *r, rt_str *out)
     if (inside) rt_str_append(out, "]");
 }
 
+static rt_columns columns; /* of the records below; count 0: none */
+
 static void expect_record(const char *tmpl, rt_data_loss loss, const char *json, const char *expected)
 {
     rt_err e = { 0 };
     rt_chat_template *t = tmpl ? template_of(tmpl) : NULL;
     rt_data_text text = text_with(t);
+    if (columns.count) text.columns = &columns;
     rt_encoder *x = NULL;
     rt_encoded r = { 0 };
     rt_str got = { 0 };
@@ -57,6 +60,7 @@ static void refuse_record(const char *tmpl, const char *json, int status, bool f
     rt_err e = { 0 };
     rt_chat_template *t = tmpl ? template_of(tmpl) : NULL;
     rt_data_text text = text_with(t);
+    if (columns.count) text.columns = &columns;
     rt_encoder *x = NULL;
     rt_encoded r = { 0 };
     assert_int_equal(rt_encoder_new(&x, &text, RT_LOSS_TURNS, &e), RT_OK);
@@ -100,11 +104,71 @@ static void test_kinds(void **state)
     expect_record(CHATML, RT_LOSS_TURNS,
                   "{\"instruction\":\"i\",\"input\":null,\"output\":\"o\",\"history\":[[\"p\",\"q\"]]}",
                   "<S>user\np<I>\n<S>assistant\n[q<I>|]\n<S>user\ni<I>\n<S>assistant\n[o<I>|]\n");
+    /* Prompt and completion as messages: what the assistant says in the prompt is not trained. */
+    expect_record(CHATML, RT_LOSS_TURNS,
+                  "{\"prompt\":[" USER("a") "," BOT("b") "," USER("c") "],\"completion\":[" BOT("de") "]}",
+                  "<S>user\na<I>\n<S>assistant\nb<I>\n<S>user\nc<I>\n<S>assistant\n[de<I>|]\n");
+    expect_record(CHATML, RT_LOSS_TURNS, "{\"prompt\":[" USER("a") "],\"completion\":\"b\"}",
+                  "<S>user\na<I>\n<S>assistant\n[b<I>|]\n");
+    expect_record(CHATML, RT_LOSS_TURNS, "{\"question\":\"q\",\"answer\":\"r\",\"system\":\"s\",\"messages\":null}",
+                  "<S>system\ns<I>\n<S>user\nq<I>\n<S>assistant\n[r<I>|]\n");
+    expect_record(CHATML, RT_LOSS_TURNS,
+                  "{\"messages\":[{\"from\":\"prompter\",\"value\":\"q\"},{\"from\":\"function\",\"value\":\"f\"},"
+                  "{\"from\":\"model\",\"value\":\"r\"}]}",
+                  "<S>user\nq<I>\n<S>tool\nf<I>\n<S>assistant\n[r<I>|]\n");
+    expect_record(CHATML, RT_LOSS_TURNS,
+                  "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},"
+                  "{\"type\":\"text\",\"text\":\"b\"}]}," BOT("c") "]}",
+                  "<S>user\nab<I>\n<S>assistant\n[c<I>|]\n");
     /* Turns win over a text that was made of them. */
     expect_record(CHATML, RT_LOSS_TURNS, "{\"text\":\"x\",\"messages\":[" USER("a") "," BOT("b") "]}",
                   "<S>user\na<I>\n<S>assistant\n[b<I>|]\n");
     /* A conversation in which nobody answers has no target; it is counted, not refused. */
     expect_record(CHATML, RT_LOSS_TURNS, "{\"messages\":[" USER("a") "]}", "<S>user\na<I>\n");
+}
+
+/* Columns of any name; what they do not name is not looked at. */
+static void test_columns(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *columns, *json, *expected;
+    } cases[] = {
+        { "prompt=question,completion=answer", "{\"text\":\"no\",\"messages\":3,\"question\":\"ab\",\"answer\":\"cd\"}",
+          "ab[cd<E>]" },
+        { "text=body", "{\"body\":\"hey\",\"prompt\":1,\"completion\":2}", "h[ey<E>]" },
+        { "messages=chat", "{\"chat\":[" USER("a") "," BOT("b") "]}", "<S>user\na<I>\n<S>assistant\n[b<I>|]\n" },
+        { "messages=chat", "{\"chat\":[{\"from\":\"human\",\"value\":\"a\"},{\"from\":\"gpt\",\"value\":\"b\"}]}",
+          "<S>user\na<I>\n<S>assistant\n[b<I>|]\n" },
+        { "completion=prompt,prompt=completion", "{\"prompt\":\"ab\",\"completion\":\"cd\"}", "cd[ab<E>]" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        rt_err e = { 0 };
+        rt_arena a = { 0 };
+        assert_int_equal(rt_columns_parse(&columns, &a, cases[i].columns, &e), RT_OK);
+        expect_record(CHATML, RT_LOSS_TURNS, cases[i].json, cases[i].expected);
+        refuse_record(CHATML, "{\"other\":\"a\",\"more\":2}", RT_INVALID, false, "other, more|--columns");
+        rt_arena_free(&a);
+        columns.count = 0;
+    }
+    static const char *const bad[][2] = {
+        { "prompt", "KEY=COLUMN" },
+        { "prompt=", "KEY=COLUMN" },
+        { "", "KEY=COLUMN" },
+        { "=a", "KEY=COLUMN" },
+        { "text=a,", "KEY=COLUMN" },
+        { "body=a", "'body'|messages, conversations|answer" },
+        { "text=a,text=b", "text twice" },
+        { "prompt=a", "no whole record|completion" },
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        rt_err e = { 0 };
+        rt_arena a = { 0 };
+        assert_int_equal(rt_columns_parse(&columns, &a, bad[i][0], &e), RT_USAGE);
+        expect_message(&e, bad[i][1]);
+        rt_arena_free(&a);
+    }
+    columns.count = 0;
 }
 
 static void test_refused_records(void **state)
@@ -116,7 +180,15 @@ static void test_refused_records(void **state)
     refuse_record(NULL, "{\"foo\":1,\"b\\u0007r\":2}", RT_INVALID, false, "foo|b?r|`messages`");
     refuse_record(NULL, "{}", RT_INVALID, false, "none");
     refuse_record(NULL, "{\"text\":1}", RT_INVALID, false, "`text`|a number");
-    refuse_record(NULL, "{\"prompt\":[1],\"completion\":\"x\"}", RT_INVALID, false, "`prompt`|a list|`messages`");
+    refuse_record(NULL, "{\"text\":null,\"id\":1}", RT_INVALID, false, "`text` is null");
+    refuse_record(CHATML, "{\"messages\":null}", RT_INVALID, false, "`messages` is null");
+    refuse_record(NULL, "{\"prompt\":[1],\"completion\":\"x\"}", RT_INVALID, false, "`prompt[0]`|`role`");
+    refuse_record(NULL, "{\"text\":[1]}", RT_INVALID, false, "`text`|a list|`messages`");
+    refuse_record(NULL, "{\"prompt\":\"a\",\"reply\":\"b\"}", RT_INVALID, false, "columns prompt, reply|--columns");
+    refuse_record(
+        CHATML,
+        "{\"messages\":[" USER("a") ",{\"role\":\"user\",\"content\":[{\"type\":\"image_url\",\"image_url\":{}}]}]}",
+        RT_INVALID, false, "`messages[1].content[0]`|'image_url'");
     refuse_record(NULL, "{\"messages\":[" USER("a") "]}", RT_INVALID, true, "no chat template|--chat-template");
     refuse_record(NULL, "{\"instruction\":\"a\",\"output\":\"b\"}", RT_INVALID, true, "--chat-template");
     refuse_record(CHATML, "{\"messages\":[]}", RT_INVALID, false, "empty");
@@ -405,7 +477,7 @@ static void test_bad_files(void **state)
     static const char good[] = "{\"text\":\"a\"}\n{\"text\":\"a\"}\n{\"text\":\"b\"}\n";
     const char *bad = put_text("bad.jsonl", text);
     refuse_tokens(bad, 0, RT_FORMAT, "bad.jsonl:2|broken JSON|--skip-bad");
-    refuse_tokens(bad, 1, RT_INVALID, "bad.jsonl:4|keys no|--skip-bad 1");
+    refuse_tokens(bad, 1, RT_INVALID, "bad.jsonl:4|columns no|--skip-bad 1");
     expect_tokens(bad, 2, "a[<E>];b[<E>];", "bad.jsonl:1 bad.jsonl:3 ");
     refuse_tokens(put_text("e.jsonl", ""), 0, RT_INVALID, "e.jsonl|empty");
     refuse_tokens(put_text("n.jsonl", "3\n"), 5, RT_INVALID, "n.jsonl|bad and skipped");
@@ -419,8 +491,8 @@ static void test_bad_files(void **state)
     refuse_tokens(put_file("r.jsonl.zst", "\x28\xb5\x2f\xfdxxxxxxxxxx", 14), 0, RT_FORMAT, "r.jsonl.zst|broken zstd");
     refuse_tokens(put_text("r.csv", "text,id\na,1\nb\n"), 5, RT_FORMAT, "r.csv:3|fewer fields");
     refuse_tokens(put_text("u.csv", "text,id\n\xff,1\n"), 0, RT_FORMAT, "u.csv:2|0xff|--skip-bad");
-    refuse_tokens(put_text("k.csv", "question,answer\na,b\n"), 0, RT_INVALID,
-                  "k.csv|no column|\"question\", \"answer\"");
+    refuse_tokens(put_text("k.csv", "ask,reply\na,b\n"), 0, RT_INVALID,
+                  "k.csv|no column|\"ask\", \"reply\"|--columns");
     refuse_tokens(put_text("s.rtok", "x"), 0, RT_INVALID, "s.rtok|tokens already");
 }
 
@@ -527,6 +599,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_kinds),
+        cmocka_unit_test(test_columns),
         cmocka_unit_test(test_refused_records),
         cmocka_unit_test(test_no_eos),
         cmocka_unit_test(test_all_without_mask),

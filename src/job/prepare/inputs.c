@@ -130,7 +130,8 @@ rt_data_text rt_inputs_text(const rt_inputs *in, int64_t now)
                            .bos = t->bos,
                            .eos = t->eos,
                            .eot = turns->end_of_turn,
-                           .now = now };
+                           .now = now,
+                           .columns = in->columns.count ? &in->columns : NULL };
 }
 
 rt_hub_env rt_inputs_env(const rt_settings *s, const rt_hub_env *env)
@@ -157,6 +158,7 @@ int rt_inputs_open(rt_inputs **out, const rt_settings *s, const rt_inputs_opts *
     }
     in->text = in->student_text ? in->student_text : in->teacher_text;
     RT_TRY(choose_template(in, s, e));
+    if (s->columns) RT_TRY(rt_columns_parse(&in->columns, &in->arena, s->columns, e));
     RT_TRY(rt_template_vars(&in->template_vars, s->template_var.text, s->template_var.count, e));
     *out = in;
     in = NULL;

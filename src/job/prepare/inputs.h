@@ -30,6 +30,7 @@ typedef struct rt_inputs {
     rt_span template_text;          /* the template in use, to be written to the output; null data: none */
     const char *template_from;      /* "teacher", "student", the file's name; null: none */
     json_t *template_vars;
+    rt_columns columns;                           /* of --columns; count 0: none */
     rt_rows_source *train_sources, *eval_sources; /* over the shards */
     uint32_t train_count, eval_count;
     rt_shard **shards; /* all of them, train first */

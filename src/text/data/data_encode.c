@@ -301,7 +301,7 @@ static int mark_turns(rt_encoder *x, const rt_record *rec, const rt_chat_options
     for (uint32_t i = 0; i < t->n_ranges; i++) {
         uint32_t first = x->marks[2 * i].token, end = x->marks[2 * i + 1].token;
         bool stop = false;
-        if (first >= end) continue;
+        if (first >= end || i < rec->asked) continue;
         train(r, first, end);
         RT_TRY(is_stop(x, rec, o, i, t->ranges[i].end, &stop, e));
         if (!stop) continue;
@@ -351,7 +351,7 @@ int rt_encoder_json(rt_encoder *x, const char *json, size_t len, rt_encoded *r, 
 {
     rt_record rec;
     begin(r, RT_RECORD_TEXT);
-    int rc = rt_record_parse(&rec, json, len, e);
+    int rc = rt_record_parse(&rec, json, len, x->text->columns, e);
     if (rc < 0) return rc;
     begin(r, rec.kind);
     switch (rec.kind) {

@@ -25,9 +25,10 @@ typedef struct rt_raw_reader {
     const rt_data_list *list;
     uint32_t file, end; /* files still to be read: [file, end) */
     bool cut_text;
-    rt_data_stream *stream; /* of `file`; null: not open yet */
-    rt_table *table;        /* instead of it, of a table */
-    const char *data;       /* unread bytes of the current block */
+    const rt_columns *columns; /* of tables; null: those that make a record by their names */
+    rt_data_stream *stream;    /* of `file`; null: not open yet */
+    rt_table *table;           /* instead of it, of a table */
+    const char *data;          /* unread bytes of the current block */
     size_t len;
     rt_str carry;   /* the beginning of a record that a block ended in */
     uint64_t line;  /* of the next byte */
@@ -43,7 +44,23 @@ typedef struct rt_raw_reader {
 int rt_raw_next(rt_raw_reader *r, rt_str *text, rt_raw *out, rt_err *e);
 void rt_raw_reader_free(rt_raw_reader *r);
 
-/* ---- a record's shape (data_record.c) ---- */
+/* ---- what the keys make (data_columns.c) ---- */
+
+typedef enum rt_record_shape {
+    RT_SHAPE_NONE,
+    RT_SHAPE_MESSAGES,
+    RT_SHAPE_CONVERSATIONS,
+    RT_SHAPE_COMPLETION,
+    RT_SHAPE_INSTRUCTION,
+    RT_SHAPE_TEXT,
+    RT_SHAPE_QUESTION,
+} rt_record_shape;
+/* The first shape that what is there makes. */
+rt_record_shape rt_record_shape_of(bool (*has)(const void *ctx, const char *key), const void *ctx);
+/* What the columns name of a record, under the keys; null when out of memory. */
+json_t *rt_columns_take(const rt_columns *c, const json_t *record);
+
+/* ---- a record (data_record.c) ---- */
 
 typedef struct rt_record {
     rt_record_kind kind;
@@ -52,12 +69,13 @@ typedef struct rt_record {
     const char *prompt, *completion; /* COMPLETION */
     size_t prompt_len, completion_len;
     json_t *messages, *tools; /* CHAT; owned; tools may be null */
+    uint32_t asked;           /* CHAT: turns of the assistant that belong to the prompt, and are not trained */
     json_t *root;             /* owned: the texts point into it */
 } rt_record;
 /* The keys that make a record, which are the columns that are read of a table. */
 extern const char *const rt_record_keys[];
 extern const uint32_t rt_record_key_count;
-int rt_record_parse(rt_record *out, const char *json, size_t len, rt_err *e);
+int rt_record_parse(rt_record *out, const char *json, size_t len, const rt_columns *columns, rt_err *e);
 void rt_record_free(rt_record *r); /* accepts zeroes */
 
 /* ---- which tokens lie inside ranges of text (data_align.c) ---- */

@@ -1,7 +1,7 @@
-/* data_record.c - the shape of a record by its keys: plain text, prompt and completion, or a conversation.
+/* data_record.c - a record: plain text, prompt and completion, or a conversation.
  *
- * Owns: which keys make which kind, and conversations of every spelling as the `messages` that templates know. What the
- * tokens are is for data_encode.c. */
+ * Owns: what is under the keys, and conversations of every spelling as the `messages` that templates know. Which keys
+ * make which shape is data_columns.c, what the tokens are data_encode.c. */
 #include "text/data/data_internal.h"
 
 #include "base/json.h"
@@ -13,10 +13,6 @@ const char *rt_record_kind_name(rt_record_kind k)
 {
     return k == RT_RECORD_TEXT ? "text" : k == RT_RECORD_COMPLETION ? "completion" : "chat";
 }
-
-const char *const rt_record_keys[] = { "messages", "conversations", "tools",   "prompt", "completion", "instruction",
-                                       "input",    "output",        "history", "system", "text" };
-const uint32_t rt_record_key_count = sizeof rt_record_keys / sizeof *rt_record_keys;
 
 /* The keys of an object, as far as they fit, with nothing in them that a terminal would act on. */
 static void list_keys(const json_t *j, char *buf, size_t size)
@@ -51,7 +47,8 @@ static int take_text(const json_t *root, const char *key, const char **text, siz
     const json_t *j = json_object_get(root, key);
     if (!json_is_string(j))
         return rt_fail(e, RT_INVALID, "`%s` is %s and should be a text%s", key, j ? type_name(j) : "missing",
-                       json_is_array(j) ? "; a conversation goes under `messages`" : "");
+                       json_is_array(j) ? "; messages go under `messages`, or under both `prompt` and `completion`"
+                                        : "");
     *text = json_string_value(j);
     *len = json_string_length(j);
     return RT_OK;
@@ -74,24 +71,53 @@ static int add_message(json_t *messages, const char *role, json_t *content, rt_e
 
 static const char *role_of(const char *from)
 {
-    static const char *const roles[][2] = { { "human", "user" },    { "user", "user" },
-                                            { "gpt", "assistant" }, { "assistant", "assistant" },
-                                            { "system", "system" }, { "tool", "tool" } };
+    static const char *const roles[][2] = {
+        { "human", "user" },          { "user", "user" },         { "prompter", "user" },   { "gpt", "assistant" },
+        { "assistant", "assistant" }, { "chatgpt", "assistant" }, { "model", "assistant" }, { "bot", "assistant" },
+        { "system", "system" },       { "tool", "tool" },         { "function", "tool" },   { "observation", "tool" }
+    };
     for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
         if (strcmp(from, roles[i][0]) == 0) return roles[i][1];
     return NULL;
 }
 
-static int check_messages(const json_t *messages, rt_err *e)
+/* A content in parts, as OpenAI's API takes it, becomes their text: templates of texts know no parts. */
+static int join_parts(json_t *message, size_t number, rt_err *e)
+{
+    int rc = RT_OK;
+    rt_str all = { 0 };
+    const json_t *parts = json_object_get(message, "content");
+    if (!json_is_array(parts)) return RT_OK;
+    for (size_t i = 0; i < json_array_size(parts); i++) {
+        const json_t *part = json_array_get(parts, i), *text = json_object_get(part, "text");
+        const char *type = json_string_value(json_object_get(part, "type"));
+        if (!type || strcmp(type, "text") != 0 || !json_is_string(text))
+            RT_TRY(
+                rt_fail(e, RT_INVALID,
+                        "`messages[%zu].content[%zu]` is of type '%.40s', and only {\"type\": \"text\", \"text\": ...} "
+                        "is read",
+                        number, i, type ? type : "none"));
+        rt_str_append_n(&all, json_string_value(text), json_string_length(text));
+    }
+    json_t *joined = all.failed ? NULL : json_stringn(all.data ? all.data : "", all.len);
+    if (json_object_set_new(message, "content", joined) < 0) RT_TRY(rt_no_memory(e, "a record"));
+out:
+    rt_str_free(&all);
+    return rc;
+}
+
+static int check_messages(json_t *messages, rt_err *e)
 {
     size_t n = json_array_size(messages);
     if (!json_is_array(messages))
         return rt_fail(e, RT_INVALID, "`messages` is %s and should be a list", type_name(messages));
     if (n == 0) return rt_fail(e, RT_INVALID, "`messages` is empty");
     for (size_t i = 0; i < n; i++) {
-        const json_t *m = json_array_get(messages, i);
+        json_t *m = json_array_get(messages, i);
         if (!json_is_string(json_object_get(m, "role")))
             return rt_fail(e, RT_INVALID, "`messages[%zu]` has no `role`", i);
+        int rc = join_parts(m, i, e);
+        if (rc < 0) return rc;
     }
     return RT_OK;
 }
@@ -104,12 +130,12 @@ static int add_system(const json_t *root, json_t *messages, rt_err *e)
     return add_message(messages, "system", system, e);
 }
 
-static int from_sharegpt(const json_t *root, const json_t *turns, json_t *messages, rt_err *e)
+static int from_sharegpt(const json_t *root, const char *key, json_t *messages, rt_err *e)
 {
     int rc = RT_OK;
-    if (!json_is_array(turns))
-        return rt_fail(e, RT_INVALID, "`conversations` is %s and should be a list", type_name(turns));
-    if (json_array_size(turns) == 0) return rt_fail(e, RT_INVALID, "`conversations` is empty");
+    const json_t *turns = json_object_get(root, key);
+    if (!json_is_array(turns)) return rt_fail(e, RT_INVALID, "`%s` is %s and should be a list", key, type_name(turns));
+    if (json_array_size(turns) == 0) return rt_fail(e, RT_INVALID, "`%s` is empty", key);
     const char *first = json_string_value(json_object_get(json_array_get(turns, 0), "from"));
     if (!first || strcmp(first, "system") != 0) RT_TRY(add_system(root, messages, e));
     for (size_t i = 0; i < json_array_size(turns); i++) {
@@ -119,13 +145,14 @@ static int from_sharegpt(const json_t *root, const json_t *turns, json_t *messag
             if (json_array_append(messages, turn) < 0) return rt_no_memory(e, "a record");
             continue;
         }
-        if (!from || !value) return rt_fail(e, RT_INVALID, "`conversations[%zu]` lacks `from` or `value`", i);
+        if (!from || !value) return rt_fail(e, RT_INVALID, "`%s[%zu]` lacks `from` or `value`", key, i);
         const char *role = role_of(from);
         if (!role)
-            return rt_fail(e, RT_INVALID,
-                           "`conversations[%zu]` is from '%.40s'; known are human, user, gpt, assistant, "
-                           "system and tool",
-                           i, from);
+            return rt_fail(
+                e, RT_INVALID,
+                "`%s[%zu]` is from '%.40s'; known are human, user, prompter, gpt, assistant, chatgpt, model, "
+                "bot, system, tool, function and observation",
+                key, i, from);
         RT_TRY(add_message(messages, role, value, e));
     }
 out:
@@ -173,6 +200,46 @@ out:
     return rc;
 }
 
+/* A question and its answer, or a side of prompt and completion that is a text and not messages. */
+static int add_text(const json_t *root, const char *key, const char *role, json_t *messages, rt_err *e)
+{
+    const char *text;
+    size_t len;
+    int rc = take_text(root, key, &text, &len, e);
+    return rc < 0 ? rc : add_message(messages, role, json_object_get(root, key), e);
+}
+
+static int from_question(const json_t *root, json_t *messages, rt_err *e)
+{
+    int rc;
+    RT_TRY(add_system(root, messages, e));
+    RT_TRY(add_text(root, "question", "user", messages, e));
+    RT_TRY(add_text(root, "answer", "assistant", messages, e));
+out:
+    return rc;
+}
+
+/* Prompt and completion as messages; what the assistant says in the prompt is not trained. */
+static int from_two_lists(rt_record *r, rt_err *e)
+{
+    static const char *const keys[] = { "prompt", "completion" };
+    for (int k = 0; k < 2; k++) {
+        json_t *side = json_object_get(r->root, keys[k]);
+        if (!json_is_array(side)) {
+            int rc = add_text(r->root, keys[k], k ? "assistant" : "user", r->messages, e);
+            if (rc < 0) return rc;
+        }
+        for (size_t i = 0; i < json_array_size(side); i++) {
+            json_t *m = json_array_get(side, i);
+            const char *role = json_string_value(json_object_get(m, "role"));
+            if (!role) return rt_fail(e, RT_INVALID, "`%s[%zu]` has no `role`", keys[k], i);
+            r->asked += k == 0 && strcmp(role, "assistant") == 0;
+            if (json_array_append(r->messages, m) < 0) return rt_no_memory(e, "a record");
+        }
+    }
+    return RT_OK;
+}
+
 /* Tools may come as a list or, as some sets store them, as its JSON text. */
 static int take_tools(rt_record *r, rt_err *e)
 {
@@ -193,63 +260,84 @@ static int take_tools(rt_record *r, rt_err *e)
     return RT_OK;
 }
 
-static int take_chat(rt_record *r, rt_err *e)
+static int take_chat(rt_record *r, rt_record_shape shape, rt_err *e)
 {
-    json_t *messages = json_object_get(r->root, "messages"), *turns = json_object_get(r->root, "conversations");
+    json_t *messages = json_object_get(r->root, "messages");
     int rc = take_tools(r, e);
     if (rc < 0) return rc;
     r->kind = RT_RECORD_CHAT;
-    if (messages) {
-        r->messages = json_incref(messages);
-    } else {
-        r->messages = json_array();
-        if (!r->messages) return rt_no_memory(e, "a record");
-        rc = turns ? from_sharegpt(r->root, turns, r->messages, e) : from_instruction(r->root, r->messages, e);
-        if (rc < 0) return rc;
+    bool as_it_is = shape == RT_SHAPE_MESSAGES && !json_object_get(json_array_get(messages, 0), "from");
+    r->messages = as_it_is ? json_incref(messages) : json_array();
+    if (!r->messages) return rt_no_memory(e, "a record");
+    switch (shape) {
+    case RT_SHAPE_MESSAGES: rc = as_it_is ? RT_OK : from_sharegpt(r->root, "messages", r->messages, e); break;
+    case RT_SHAPE_CONVERSATIONS: rc = from_sharegpt(r->root, "conversations", r->messages, e); break;
+    case RT_SHAPE_COMPLETION: rc = from_two_lists(r, e); break;
+    case RT_SHAPE_QUESTION: rc = from_question(r->root, r->messages, e); break;
+    default: rc = from_instruction(r->root, r->messages, e); break;
     }
-    return check_messages(r->messages, e);
+    return rc < 0 ? rc : check_messages(r->messages, e);
 }
 
 /* ---- kinds ---- */
 
-static int take_shape(rt_record *r, rt_err *e)
+static bool has_key(const void *record, const char *key)
 {
-    const json_t *j = r->root;
-    int rc = RT_OK;
-    if (json_object_get(j, "messages") || json_object_get(j, "conversations")) return take_chat(r, e);
-    if (json_object_get(j, "prompt") && json_object_get(j, "completion")) {
-        r->kind = RT_RECORD_COMPLETION;
-        RT_TRY(take_text(j, "prompt", &r->prompt, &r->prompt_len, e));
-        RT_TRY(take_text(j, "completion", &r->completion, &r->completion_len, e));
-        return RT_OK;
-    }
-    if (json_object_get(j, "instruction") && json_object_get(j, "output")) return take_chat(r, e);
-    if (json_object_get(j, "text")) {
+    const json_t *j = json_object_get(record, key);
+    return j && !json_is_null(j); /* a table has every column in every row */
+}
+
+static bool has_null(const void *record, const char *key) { return json_object_get(record, key) != NULL; }
+
+static int no_shape(const json_t *record, const rt_columns *columns, rt_err *e)
+{
+    char keys[160];
+    list_keys(record, keys, sizeof keys);
+    if (columns) return rt_fail(e, RT_INVALID, "a record with the columns %s lacks what --columns names", keys);
+    return rt_fail(e, RT_INVALID,
+                   "a record with the columns %s is of no known kind; known are `text`; `prompt` and `completion`; "
+                   "`messages`; `conversations`; `instruction` and `output`; `question` and `answer`; --columns "
+                   "prompt=COLUMN,completion=COLUMN names others",
+                   keys);
+}
+
+static int take_shape(rt_record *r, rt_record_shape shape, rt_err *e)
+{
+    const json_t *j = r->root, *prompt = json_object_get(j, "prompt"), *completion = json_object_get(j, "completion");
+    int rc;
+    if (shape == RT_SHAPE_TEXT) {
         r->kind = RT_RECORD_TEXT;
         return take_text(j, "text", &r->text, &r->text_len, e);
     }
-    char keys[200];
-    list_keys(j, keys, sizeof keys);
-    return rt_fail(e, RT_INVALID,
-                   "a record with the keys %s is of no known kind; known are `text`; `prompt` and "
-                   "`completion`; `messages`; `conversations`; `instruction`, `input` and `output`",
-                   keys);
+    if (shape != RT_SHAPE_COMPLETION || json_is_array(prompt) || json_is_array(completion))
+        return take_chat(r, shape, e);
+    r->kind = RT_RECORD_COMPLETION;
+    RT_TRY(take_text(j, "prompt", &r->prompt, &r->prompt_len, e));
+    RT_TRY(take_text(j, "completion", &r->completion, &r->completion_len, e));
 out:
     return rc;
 }
 
-int rt_record_parse(rt_record *out, const char *json, size_t len, rt_err *e)
+int rt_record_parse(rt_record *out, const char *json, size_t len, const rt_columns *columns, rt_err *e)
 {
+    int rc = RT_OK;
     json_error_t error;
     *out = (rt_record){ 0 };
-    out->root = rt_json_load(json, len, JSON_ALLOW_NUL, &error);
-    if (!out->root) {
+    json_t *all = rt_json_load(json, len, JSON_ALLOW_NUL, &error);
+    if (!all) {
         if (rt_json_out_of_memory()) return rt_no_memory(e, "a record");
         return rt_fail(e, RT_FORMAT, "broken JSON at column %d: %s", error.column, error.text);
     }
-    int rc = json_is_object(out->root)
-                 ? take_shape(out, e)
-                 : rt_fail(e, RT_INVALID, "%s where a record (a JSON object) should be", type_name(out->root));
+    if (!json_is_object(all))
+        RT_TRY(rt_fail(e, RT_INVALID, "%s where a record (a JSON object) should be", type_name(all)));
+    out->root = columns ? rt_columns_take(columns, all) : json_incref(all);
+    if (!out->root) RT_TRY(rt_no_memory(e, "a record"));
+    rt_record_shape shape = rt_record_shape_of(has_key, out->root);
+    if (shape == RT_SHAPE_NONE) shape = rt_record_shape_of(has_null, out->root); /* what is null is then said of it */
+    if (shape == RT_SHAPE_NONE) RT_TRY(no_shape(all, columns, e));
+    RT_TRY(take_shape(out, shape, e));
+out:
+    json_decref(all);
     if (rc < 0) rt_record_free(out);
     return rc;
 }

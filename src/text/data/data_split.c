@@ -254,6 +254,8 @@ static int next_row(rt_raw_reader *r, rt_str *text, rt_raw *out, rt_err *e)
 
 /* ---- files ---- */
 
+static bool table_has(const void *table, const char *column) { return rt_table_reads(table, column); }
+
 static int begin_file(rt_raw_reader *r, rt_data_format format, rt_err *e)
 {
     const char *path = path_of(r);
@@ -263,7 +265,12 @@ static int begin_file(rt_raw_reader *r, rt_data_format format, rt_err *e)
     rt_table_kind kind = format == RT_DATA_PARQUET ? RT_TABLE_PARQUET
                          : format == RT_DATA_CSV   ? RT_TABLE_CSV
                                                    : RT_TABLE_TSV;
-    return rt_table_open(&r->table, path, kind, rt_record_keys, rt_record_key_count, e);
+    if (r->columns) return rt_table_open(&r->table, path, kind, r->columns->name, r->columns->count, e);
+    int rc = rt_table_open(&r->table, path, kind, rt_record_keys, rt_record_key_count, e);
+    if (rc < 0 || rt_record_shape_of(table_has, r->table) != RT_SHAPE_NONE) return rc;
+    /* What it has makes no record: with all columns read, the error of the first row names them all. */
+    rt_table_close(r->table);
+    return rt_table_open(&r->table, path, kind, NULL, 0, e);
 }
 
 static void end_file(rt_raw_reader *r)

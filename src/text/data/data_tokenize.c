@@ -287,7 +287,7 @@ int rt_data_tokenize(const rt_data_list *l, uint32_t first, uint32_t count, cons
     const rt_data_source *from = &l->sources[first], *to = &l->sources[first + count - 1];
     uint32_t end = to->first_file + to->file_count;
     *stats = (rt_tokenize_stats){ 0 };
-    j.reader = (rt_raw_reader){ .list = l, .file = from->first_file, .end = end };
+    j.reader = (rt_raw_reader){ .list = l, .file = from->first_file, .end = end, .columns = o->text->columns };
     RT_TRY(check_formats(l, from->first_file, end, e));
     RT_TRY(start(&j, e));
     for (int k = 0;; k ^= 1) {

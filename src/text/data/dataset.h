@@ -62,6 +62,15 @@ void rt_data_list_close(rt_data_list *l); /* accepts null; leaves an empty list 
 
 /* ---- records (data_record.c, data_encode.c) ---- */
 
+/* Columns that take the place of the keys of a record. With them a record is what they name, and nothing else of it. */
+enum { RT_COLUMNS_MOST = 16 };
+typedef struct rt_columns {
+    const char *key[RT_COLUMNS_MOST], *name[RT_COLUMNS_MOST];
+    uint32_t count;
+} rt_columns;
+/* "prompt=question,completion=answer", into a. RT_USAGE says what is wrong with it. (data_columns.c) */
+int rt_columns_parse(rt_columns *out, rt_arena *a, const char *text, rt_err *e);
+
 /* What text needs of a model. tok must be there; the rest may be absent (null, -1). All must outlive what uses it. */
 typedef struct rt_data_text {
     const rt_tokenizer *tok;
@@ -71,6 +80,7 @@ typedef struct rt_data_text {
     int64_t bos, eos, eot;        /* ids; eot: ends a turn; -1: eos ends it */
     int64_t now;                  /* what strftime_now prints */
     int32_t utc_offset;
+    const rt_columns *columns; /* of JSON records and tables; null: by the names that are known */
 } rt_data_text;
 
 /* Fields from what a model has. tmpl: a template to take instead of the model's own, or null; the token that ends a
@@ -108,7 +118,8 @@ typedef struct rt_encoder rt_encoder;
 int rt_encoder_new(rt_encoder **out, const rt_data_text *text, rt_data_loss loss, rt_err *e);
 void rt_encoder_free(rt_encoder *x); /* accepts null */
 /* A record in JSON. Its kind is by its keys: `messages`, `conversations` (ShareGPT), `prompt` and `completion`,
- * `instruction`, `input` and `output`, or `text`. RT_FORMAT for broken JSON, RT_INVALID for what is not a record. */
+ * `instruction`, `input` and `output`, `text`, or `question` and `answer`. RT_FORMAT for broken JSON, RT_INVALID for
+ * what is not a record. */
 int rt_encoder_json(rt_encoder *x, const char *json, size_t len, rt_encoded *out, rt_err *e);
 
 enum { RT_PART_FIRST = 1, RT_PART_LAST = 2, RT_PART_WHOLE = 3 };

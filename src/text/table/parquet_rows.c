@@ -57,6 +57,14 @@ void rt_pq_close(rt_pq_file *f)
 uint64_t rt_pq_at(const rt_pq_file *f) { return f->at; }
 const char *rt_pq_left_out(const rt_pq_file *f) { return f->tree.left_out; }
 
+bool rt_pq_reads(const rt_pq_file *f, const char *column)
+{
+    const rt_pq_node *root = &f->tree.root;
+    for (uint32_t i = 0; i < root->child_count; i++)
+        if (rt_table_is_key(root->children[i].key, column)) return true;
+    return false;
+}
+
 /* ---- row groups ---- */
 
 static void take_chunk(void *ctx, uint32_t column, const rt_pq_chunk *c)

@@ -16,6 +16,7 @@
 #include "base/err.h"
 #include "base/str.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef enum rt_table_kind { RT_TABLE_PARQUET, RT_TABLE_CSV, RT_TABLE_TSV } rt_table_kind;
@@ -36,6 +37,7 @@ uint64_t rt_table_line(const rt_table *t);
 uint64_t rt_table_at(const rt_table *t);
 /* Columns that were left out because they cannot be read, as a list with commas; null: none. */
 const char *rt_table_left_out(const rt_table *t);
-void rt_table_close(rt_table *t); /* accepts null */
+bool rt_table_reads(const rt_table *t, const char *column); /* it is there, and was asked for */
+void rt_table_close(rt_table *t);                           /* accepts null */
 
 #endif

@@ -27,6 +27,13 @@ struct rt_csv {
 
 uint64_t rt_csv_at(const rt_csv *c) { return rt_data_stream_at(c->stream); }
 
+bool rt_csv_reads(const rt_csv *c, const char *column)
+{
+    for (uint32_t i = 0; i < c->column_count; i++)
+        if (c->keys[i].data && rt_table_is_key(c->keys[i], column)) return true;
+    return false;
+}
+
 void rt_csv_close(rt_csv *c)
 {
     if (!c) return;
@@ -268,8 +275,10 @@ static int read_header(rt_csv *c, const char *const *columns, uint32_t count, rt
     bool any = false;
     for (uint32_t i = 0; i < c->column_count; i++) any = any || c->keys[i].data;
     rc = any ? RT_OK
-             : rt_fail(e, RT_INVALID, "%s: no column that is wanted is in it; its columns are %.200s", c->path,
-                       all.data ? all.data : "none");
+             : rt_fail(e, RT_INVALID,
+                       "%s: no column that is wanted is in it; its columns are %.200s; --columns says "
+                       "which are what",
+                       c->path, all.data ? all.data : "none");
 out:
     rt_str_free(&json);
     rt_str_free(&all);

@@ -18,6 +18,13 @@ static inline bool rt_table_asked(rt_span name, const char *const *columns, uint
     return columns == NULL;
 }
 
+/* Whether a key of a row, `"name":` with or without a comma before it, is of this column. */
+static inline bool rt_table_is_key(rt_span key, const char *column)
+{
+    size_t n = strlen(column), comma = key.len && key.data[0] == ',';
+    return key.len == comma + n + 3 && memcmp(key.data + comma + 1, column, n) == 0;
+}
+
 enum {
     RT_PQ_DEPTH = 32,             /* groups within groups, structs within structs */
     RT_PQ_PAGE_LIMIT = 512 << 20, /* bytes of a page, decompressed */
@@ -247,7 +254,8 @@ int rt_pq_open(rt_pq_file **out, const char *path, const char *const *columns, u
 int rt_pq_next(rt_pq_file *f, rt_str *out, rt_err *e); /* as rt_table_next */
 uint64_t rt_pq_at(const rt_pq_file *f);
 const char *rt_pq_left_out(const rt_pq_file *f);
-void rt_pq_close(rt_pq_file *f); /* accepts null */
+bool rt_pq_reads(const rt_pq_file *f, const char *column); /* as rt_table_reads */
+void rt_pq_close(rt_pq_file *f);                           /* accepts null */
 
 /* ---- CSV (table_csv.c) ---- */
 
@@ -255,6 +263,7 @@ typedef struct rt_csv rt_csv;
 int rt_csv_open(rt_csv **out, const char *path, char separator, const char *const *columns, uint32_t count, rt_err *e);
 int rt_csv_next(rt_csv *c, rt_str *out, uint64_t *line, rt_err *e); /* as rt_table_next; *line: where the row begins */
 uint64_t rt_csv_at(const rt_csv *c);
-void rt_csv_close(rt_csv *c); /* accepts null */
+bool rt_csv_reads(const rt_csv *c, const char *column); /* as rt_table_reads */
+void rt_csv_close(rt_csv *c);                           /* accepts null */
 
 #endif
