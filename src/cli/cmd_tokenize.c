@@ -241,8 +241,9 @@ int rt_cmd_tokenize(int argc, char **argv, rt_err *e)
     const rt_command c = {
         .name = "tokenize",
         .usage = "retort tokenize DATA... --model M [-o OUT] [flags]",
-        .text = "Turns text into token shards with a mask of what is trained. DATA is JSONL, JSON, text (.gz or\n"
-                ".zst too), a directory, a pattern, org/name in the Hugging Face cache, or token shards to look at.\n"
+        .text = "Turns text into token shards with a mask of what is trained. DATA is JSONL, JSON, CSV, text\n"
+                "(.gz or .zst too), Parquet, a directory or org/name in the Hugging Face cache (NAME:SPLIT is a\n"
+                "split of it), a pattern, or token shards to look at.\n"
                 "Records are `text`, `prompt` and `completion`, `messages`, `conversations`, `instruction`,\n"
                 "`input` and `output`, or `question` and `answer`; --columns names others.",
         .example = "retort tokenize chats.jsonl --model Qwen/Qwen2.5-0.5B-Instruct --show 2",

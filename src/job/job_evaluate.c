@@ -112,6 +112,7 @@ static int open_data(work *w, rt_err *e)
                           .pool = w->pool,
                           .folder = w->folder,
                           .now = env->now,
+                          .measure = true,
                           .stop = on_stop,
                           .progress = on_progress,
                           .ctx = w };

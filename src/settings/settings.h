@@ -74,7 +74,7 @@ typedef enum rt_setting_need {
     X(base, "--base", TEXT, "", RUN, NOTHING, "MODEL",                                                                 \
       "Base model of a LoRA adapter given as student or teacher; else the one that it names")                          \
     X(data, "--data", LIST, "", TOKENS, NOTHING, "PATH",                                                               \
-      "Training data: JSONL, JSON, text or token shards; may be repeated, and weighted: PATH,weight=0.3")              \
+      "Training data: JSONL, JSON, tables, text or token shards; may be repeated; PATH:SPLIT, PATH,weight=0.3")        \
     X(eval_data, "--eval-data", LIST, "", TOKENS, NOTHING, "PATH",                                                     \
       "Evaluation data; without it, a held-out part of --data")                                                        \
     X(out, "--out", TEXT, "", FREE, NOTHING, "DIR",                                                                    \

@@ -69,4 +69,28 @@ exits 0
 check "the columns are recorded" grep -q '"columns": "prompt=q,completion=a"' qa/run/manifest.json
 run plan --student s --data qa.jsonl --columns text=q --steps 1
 exits 0
+
+# ---- a folder as on the hub ----
+mkdir -p hub/data
+cp chats.jsonl hub/data/train-00000-of-00001.jsonl
+head -n 7 chats.jsonl >hub/data/test-00000-of-00001.jsonl
+ln -s . hub/self
+run tokenize hub --model s
+exits 0
+out_has '^records +50 '
+err_has 'hub: its split train is taken, left out: test; PATH:SPLIT takes another'
+run tokenize hub:test --model s
+exits 0
+out_has '^records +7 '
+run tokenize hub:dev --model s
+exits 3
+err_one_line
+err_has 'no file of split dev is in it; there are train, test'
+run train --student s --data hub --eval-data hub --steps 1 --threads 2 --out split
+exits 0
+out_has 'hub: its split train is taken, left out: test'
+out_has 'hub: its split test is taken, left out: train'
+run eval s --data hub --threads 2 --json
+exits 0
+out_has '"documents": 7'
 finish

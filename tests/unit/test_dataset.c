@@ -1,6 +1,8 @@
 /* test_dataset.c - sources, records of every shape, masks, and everything of a list on several threads. */
 #include "data_case.h"
+
 #include "memory_case.h"
+#include <unistd.h>
 
 #include <zlib.h>
 #include <zstd.h>
@@ -326,6 +328,7 @@ static void test_sources(void **state)
     put_text("set/train/a.json.gz", "{}");
     put_text("set/test.jsonl", "{}");
     put_text("set/README.md", "#");
+    put_text("set/how-to-test.md", "#"); /* beside records it is no split */
     put_text("set/.hidden.jsonl", "#");
     put_text("set/dataset_infos.json", "{}");
     put_text("texts/x.txt", "x");
@@ -333,10 +336,16 @@ static void test_sources(void **state)
     put_text("texts/z.png", "y");
     put_text("odd,name.jsonl", "{}");
     put_text("table.parquet", "PAR1");
-    expect_files(in_folder("set"), "test.jsonl a.json.gz b.jsonl");
+    expect_files(in_folder("set"), "a.json.gz b.jsonl"); /* the split train */
     char spec[300];
     snprintf(spec, sizeof spec, "%s,split=train,weight=0.5", in_folder("set"));
     expect_files(spec, "a.json.gz b.jsonl");
+    snprintf(spec, sizeof spec, "%s:test,weight=0.5", in_folder("set"));
+    expect_files(spec, "test.jsonl");
+    snprintf(spec, sizeof spec, "%s:dev", in_folder("set"));
+    refuse_source(spec, RT_NOT_FOUND, "no file of split dev|train, test");
+    snprintf(spec, sizeof spec, "%s:test", in_folder("odd,name.jsonl"));
+    refuse_source(spec, RT_INVALID, "odd,name.jsonl is a file|split");
     expect_files(in_folder("texts"), "x.txt y.md");
     expect_files(in_folder("set/tr*/*.json*"), "a.json.gz b.jsonl");
     expect_files(in_folder("odd,name.jsonl"), "odd,name.jsonl");
@@ -351,6 +360,65 @@ static void test_sources(void **state)
     refuse_source(spec, RT_INVALID, "wait=2");
     assert_int_equal(rt_dir_make(in_folder("empty"), &e), RT_OK);
     refuse_source(in_folder("empty"), RT_NOT_FOUND, "empty|no data");
+}
+
+static const char *names_of(const rt_data_list *l, char *buf, size_t size)
+{
+    buf[0] = '\0';
+    for (uint32_t i = 0; i < l->file_count; i++) {
+        size_t n = strlen(buf);
+        snprintf(buf + n, size - n, "%s%s", i ? " " : "", rt_path_base(l->files[i].path));
+    }
+    return buf;
+}
+
+/* A folder as on the hub: splits in the names of files; what is taken, and what is said of the rest. */
+static void test_splits(void **state)
+{
+    (void)state;
+    rt_err e = { 0 };
+    rt_data_list l;
+    char names[200];
+    assert_int_equal(rt_dir_make(in_folder("layout/data"), &e), RT_OK);
+    put_text("layout/data/train-00000-of-00002.parquet", "PAR1");
+    put_text("layout/data/train-00001-of-00002.parquet", "PAR1");
+    put_text("layout/data/validation-00000-of-00001.parquet", "PAR1");
+    put_text("layout/data/test-00000-of-00001.parquet", "PAR1");
+    put_text("layout/training_notes.csv", "text"); /* of no split: a word is whole */
+
+    char folder[300];
+    const char *spec = folder;
+    snprintf(folder, sizeof folder, "%s", in_folder("layout"));
+    assert_int_equal(rt_data_list_open(&l, &spec, 1, NULL, &e), RT_OK);
+    assert_string_equal(names_of(&l, names, sizeof names), "train-00000-of-00002.parquet train-00001-of-00002.parquet");
+    assert_int_equal(l.note_count, 1);
+    assert_non_null(strstr(l.notes[0], "its split train is taken, left out: validation, test;"));
+    rt_data_list_close(&l);
+    assert_int_equal(rt_data_list_open_eval(&l, &spec, 1, NULL, &e), RT_OK);
+    assert_string_equal(names_of(&l, names, sizeof names), "validation-00000-of-00001.parquet");
+    rt_data_list_close(&l);
+    snprintf(folder, sizeof folder, "%s:test", in_folder("layout"));
+    assert_int_equal(rt_data_list_open_eval(&l, &spec, 1, NULL, &e), RT_OK);
+    assert_string_equal(names_of(&l, names, sizeof names), "test-00000-of-00001.parquet");
+    rt_data_list_close(&l);
+}
+
+/* A directory is walked once, by whatever links it is reached. */
+static void test_links(void **state)
+{
+    (void)state;
+    rt_err e = { 0 };
+    char self[300], twice[300];
+    assert_int_equal(rt_dir_make(in_folder("looped/more"), &e), RT_OK);
+    put_text("looped/a.jsonl", "{}");
+    put_text("looped/how-to-train.md", "#");
+    put_text("looped/more/b.jsonl", "{}");
+    snprintf(self, sizeof self, "%s", in_folder("looped/self"));
+    snprintf(twice, sizeof twice, "%s", in_folder("looped/twice"));
+    assert_int_equal(symlink(".", self), 0);
+    assert_int_equal(symlink("more", twice), 0);
+    expect_files(in_folder("looped"), "a.jsonl b.jsonl");
+    assert_int_equal(unlink(self) | unlink(twice), 0);
 }
 
 static void test_hub(void **state)
@@ -491,8 +559,7 @@ static void test_bad_files(void **state)
     refuse_tokens(put_file("r.jsonl.zst", "\x28\xb5\x2f\xfdxxxxxxxxxx", 14), 0, RT_FORMAT, "r.jsonl.zst|broken zstd");
     refuse_tokens(put_text("r.csv", "text,id\na,1\nb\n"), 5, RT_FORMAT, "r.csv:3|fewer fields");
     refuse_tokens(put_text("u.csv", "text,id\n\xff,1\n"), 0, RT_FORMAT, "u.csv:2|0xff|--skip-bad");
-    refuse_tokens(put_text("k.csv", "ask,reply\na,b\n"), 0, RT_INVALID,
-                  "k.csv|no column|\"ask\", \"reply\"|--columns");
+    refuse_tokens(put_text("k.csv", "ask,reply\na,b\n"), 0, RT_INVALID, "k.csv|no column|\"ask\", \"reply\"|--columns");
     refuse_tokens(put_text("s.rtok", "x"), 0, RT_INVALID, "s.rtok|tokens already");
 }
 
@@ -605,6 +672,8 @@ int main(void)
         cmocka_unit_test(test_all_without_mask),
         cmocka_unit_test(test_straddle),
         cmocka_unit_test(test_sources),
+        cmocka_unit_test(test_splits),
+        cmocka_unit_test(test_links),
         cmocka_unit_test(test_hub),
         cmocka_unit_test(test_files),
         cmocka_unit_test(test_bad_files),

@@ -46,6 +46,7 @@ typedef struct rt_inputs_opts {
     rt_pool *pool;
     const char *folder; /* where shards of tokens go: exists */
     int64_t now;        /* what strftime_now prints, kept in the manifest */
+    bool measure;       /* the data is not trained on: of a directory with splits one to evaluate on is taken */
     bool (*stop)(void *ctx);
     void (*progress)(void *ctx, const char *what, uint64_t done, uint64_t total);
     void *ctx;

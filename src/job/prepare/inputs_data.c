@@ -203,7 +203,8 @@ static int open_list(rt_inputs *in, const rt_setting_list *specs, const char *ki
     const char *path = rt_arena_printf(&in->arena, "%s/%s.json", o->folder, kind);
     if (!path) RT_TRY(rt_no_memory(e, "a path"));
     if (rt_path_exists(path)) return open_index(in, path, s, o, sources, count, e);
-    RT_TRY(rt_data_list_open(&l, specs->text, specs->count, o->env, e));
+    bool eval = o->measure || strcmp(kind, "eval") == 0;
+    RT_TRY((eval ? rt_data_list_open_eval : rt_data_list_open)(&l, specs->text, specs->count, o->env, e));
     for (uint32_t i = 0; i < l.note_count; i++) rt_note(&in->notes, "%s", l.notes[i]);
     rt_rows_source *list = rt_arena_alloc(&in->arena, l.source_count * sizeof *list);
     if (!list) RT_TRY(rt_no_memory(e, "the data's sources"));

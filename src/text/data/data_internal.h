@@ -1,4 +1,4 @@
-/* data_internal.h - between the files that read data: the records of files. */
+/* data_internal.h - between the files that read data: files, splits, records. */
 #ifndef RT_DATA_DATA_INTERNAL_H
 #define RT_DATA_DATA_INTERNAL_H
 
@@ -6,6 +6,23 @@
 #include "text/data/dataset.h"
 #include "text/table/data_stream.h"
 #include "text/table/table.h"
+
+/* ---- files of a directory (data_source.c), and which of them are of a split (data_splits.c) ---- */
+
+enum { RT_SPLITS_TEXT = 80 };
+
+typedef struct rt_paths {
+    char **paths; /* of data below a directory */
+    uint32_t count, cap;
+} rt_paths;
+
+/* Whether a path has a word in it: train in data/train-00000-of-00002.parquet, not in training.jsonl. */
+bool rt_split_in(const char *path, const char *word);
+/* The known splits of dir but for one, as a list with commas; skip: the directory's part of the paths. */
+void rt_split_others(const rt_paths *f, size_t skip, const char *taken, char buf[RT_SPLITS_TEXT]);
+/* The split that was asked for, RT_NOT_FOUND where it is not there, or the one that is meant where a directory has one
+ * to train on; null: no split. */
+int rt_split_choose(const rt_paths *f, const char *dir, bool for_eval, const char **split, rt_err *e);
 
 /* ---- records of files (data_split.c) ---- */
 

@@ -1,15 +1,18 @@
 /* data_source.c - what a user names as data, as a sorted list of files and what each holds.
  *
  * Owns: options behind a name, directories, patterns, the Hugging Face cache, which of a directory's files are data.
- * Reading them is for data_split.c and data_shard.c. Nothing is opened here. */
+ * Which are of a split is data_splits.c. Reading them is for data_split.c and data_shard.c. Nothing is opened here. */
 #include "text/data/data_internal.h"
 
 #include <fnmatch.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { MAX_DEPTH = 8, MAX_FILES = 1 << 20 };
+
+enum { NOT_DATA = -1 };
 
 typedef struct list {
     rt_data_list *to;
@@ -17,12 +20,12 @@ typedef struct list {
     uint32_t file_cap, note_cap;
     rt_data_file *files; /* grown with rt_grow, moved to the arena at the end */
     const char **notes;
+    bool for_eval;   /* of a directory with splits the one to measure on is taken, not the one to train on */
+    uint32_t passed; /* files of the current directory that are no data */
     rt_err *e;
 } list;
 
 /* ---- kinds of files ---- */
-
-enum { NOT_DATA = -1 };
 
 static const struct {
     const char *ending;
@@ -90,12 +93,7 @@ static bool is_beside(const char *name)
     return name[0] == '.';
 }
 
-typedef struct found {
-    char **paths;
-    uint32_t count, cap;
-} found;
-
-static int add_found(found *f, char *path, rt_err *e)
+static int add_found(rt_paths *f, char *path, rt_err *e)
 {
     if (!path || !rt_grow((void **)&f->paths, &f->cap, f->count + 1, sizeof *f->paths))
         return rt_no_memory(e, "the list of data files");
@@ -103,25 +101,43 @@ static int add_found(found *f, char *path, rt_err *e)
     return RT_OK;
 }
 
-/* Everything below a directory, in order of names. */
-static int walk(list *l, found *f, const char *dir, int depth)
+/* Whether a directory was not seen before, by whatever links it is reached. */
+static int enter(list *l, rt_paths *seen, const char *dir, bool *fresh)
+{
+    char real[PATH_MAX];
+    *fresh = true;
+    if (!realpath(dir, real)) return RT_OK; /* listing it says why */
+    for (uint32_t i = 0; i < seen->count; i++) *fresh = *fresh && strcmp(seen->paths[i], real) != 0;
+    return *fresh ? add_found(seen, rt_arena_strdup(l->a, real), l->e) : RT_OK;
+}
+
+/* All data below a directory, in order of names; a link to a directory that was walked already adds nothing. */
+static int walk(list *l, rt_paths *f, rt_paths *seen, const char *dir, int depth)
 {
     char **names;
     uint32_t n;
     int rc;
+    bool fresh;
+    RT_TRY(enter(l, seen, dir, &fresh));
+    if (!fresh) return RT_OK;
     RT_TRY(rt_dir_list(&names, &n, l->a, dir, l->e));
     for (uint32_t i = 0; i < n; i++) {
         if (is_beside(names[i])) continue;
         char *path = rt_path_join(l->a, dir, names[i]);
         if (!path) return rt_no_memory(l->e, "the list of data files");
-        if (!rt_path_is_dir(path))
+        bool is_dir = rt_path_is_dir(path);
+        if (!is_dir && kind_of(path) == NOT_DATA)
+            l->passed++;
+        else if (!is_dir)
             RT_TRY(add_found(f, path, l->e));
         else if (depth < MAX_DEPTH)
-            RT_TRY(walk(l, f, path, depth + 1));
+            RT_TRY(walk(l, f, seen, path, depth + 1));
     }
 out:
     return rc;
 }
+
+enum { NO_RANK = 4 };
 
 /* Token shards before records before tables before plain text: a README beside records is not a record. */
 static int rank_of(int kind)
@@ -130,49 +146,72 @@ static int rank_of(int kind)
            : kind == RT_DATA_JSONL || kind == RT_DATA_JSON ? 1
            : kind >= RT_DATA_PARQUET                       ? 2
            : kind == RT_DATA_TEXT                          ? 3
-                                                           : 4;
+                                                           : NO_RANK;
+}
+
+/* ---- directories ---- */
+
+/* asked: the split was named. */
+static int note_left_out(list *l, const rt_paths *f, const char *dir, const char *split, bool asked, uint32_t other)
+{
+    char others[RT_SPLITS_TEXT] = "";
+    if (!other) return RT_OK;
+    if (split && !asked) rt_split_others(f, strlen(dir), split, others);
+    if (others[0])
+        return add_note(l, rt_arena_printf(l->a, "%s: its split %s is taken, left out: %s; PATH:SPLIT takes another",
+                                           dir, split, others));
+    return add_note(l, rt_arena_printf(l->a, "%s: %u other file%s left out%s%s", dir, other, other == 1 ? "" : "s",
+                                       split ? "; taken are those of split " : "", split ? split : ""));
+}
+
+/* Of a directory's files those of the best rank, of a split where one is named. */
+static int choose_files(list *l, const rt_paths *all, size_t skip, const char *split, rt_paths *chosen)
+{
+    int rc = RT_OK, best = NO_RANK;
+    for (uint32_t i = 0; i < all->count; i++) {
+        int rank = rank_of(kind_of(all->paths[i]));
+        if (rank < best && (!split || rt_split_in(all->paths[i] + skip, split))) best = rank;
+    }
+    for (uint32_t i = 0; i < all->count && best < NO_RANK; i++)
+        if (rank_of(kind_of(all->paths[i])) == best && (!split || rt_split_in(all->paths[i] + skip, split)))
+            RT_TRY(add_found(chosen, all->paths[i], l->e));
+out:
+    return rc;
 }
 
 static int add_directory(list *l, const char *dir, const char *split)
 {
-    found f = { 0 };
-    int rc, best = 4;
-    uint32_t other = 0;
+    rt_paths all = { 0 }, seen = { 0 }, chosen = { 0 };
+    int rc;
+    bool asked = split != NULL;
+    uint32_t before = l->to->file_count;
     size_t skip = strlen(dir);
-    RT_TRY(walk(l, &f, dir, 0));
-    bool any_split = false;
-    for (uint32_t i = 0; split && i < f.count; i++)
-        any_split = any_split || (kind_of(f.paths[i]) != NOT_DATA && strstr(f.paths[i] + skip, split));
-    for (uint32_t i = 0; i < f.count; i++) {
-        if (any_split && !strstr(f.paths[i] + skip, split)) continue;
-        int rank = rank_of(kind_of(f.paths[i]));
-        if (rank < best) best = rank;
-    }
-    for (uint32_t i = 0; i < f.count; i++) {
-        int kind = kind_of(f.paths[i]);
-        if ((any_split && !strstr(f.paths[i] + skip, split)) || kind == NOT_DATA || rank_of(kind) != best) {
-            other++;
-            continue;
-        }
-        RT_TRY(add_file(l, f.paths[i], kind));
-    }
-    if (best == 4)
+    l->passed = 0;
+    RT_TRY(walk(l, &all, &seen, dir, 0));
+    if (asked) RT_TRY(rt_split_choose(&all, dir, l->for_eval, &split, l->e));
+    RT_TRY(choose_files(l, &all, skip, split, &chosen));
+    if (chosen.count == 0)
         RT_TRY(rt_fail(l->e, RT_NOT_FOUND,
                        "%s: this directory holds no data; known endings are .jsonl .ndjson .json "
                        ".csv .tsv .txt .md (each also with .gz or .zst), .parquet .rtok .bin .u32",
                        dir));
-    if (other)
-        RT_TRY(add_note(l, rt_arena_printf(l->a, "%s: %u other file%s left out%s%s", dir, other, other == 1 ? "" : "s",
-                                           any_split ? "; taken are those of split " : "", any_split ? split : "")));
+    /* Unasked only of what is data here: a train.md beside records is no split. */
+    RT_TRY(rt_split_choose(&chosen, dir, l->for_eval, &split, l->e));
+    for (uint32_t i = 0; i < chosen.count; i++)
+        if (!split || rt_split_in(chosen.paths[i] + skip, split))
+            RT_TRY(add_file(l, chosen.paths[i], kind_of(chosen.paths[i])));
+    RT_TRY(note_left_out(l, &all, dir, split, asked, l->passed + all.count - (l->to->file_count - before)));
 out:
-    rt_free(f.paths);
+    rt_free(all.paths);
+    rt_free(seen.paths);
+    rt_free(chosen.paths);
     return rc;
 }
 
 static bool is_pattern(const char *text) { return strpbrk(text, "*?[") != NULL; }
 
 /* The parts of a pattern from `rest`, below dir ("" for the current one). */
-static int match(list *l, found *f, const char *dir, const char *rest)
+static int match(list *l, rt_paths *f, const char *dir, const char *rest)
 {
     char **names;
     uint32_t n;
@@ -207,12 +246,13 @@ static int add_path(list *l, const char *path, const char *split)
     if (rt_path_is_dir(path)) return add_directory(l, path, split);
     int kind = kind_of(path);
     if (kind == NOT_DATA) return refuse_kind(path, l->e);
+    if (split) return rt_fail(l->e, RT_INVALID, "%s is a file; a split is of a directory or of org/name", path);
     return add_file(l, path, kind);
 }
 
 static int add_pattern(list *l, const char *pattern)
 {
-    found f = { 0 };
+    rt_paths f = { 0 };
     int rc;
     RT_TRY(match(l, &f, pattern[0] == '/' ? "/" : "", pattern));
     if (f.count == 0) RT_TRY(rt_fail(l->e, RT_NOT_FOUND, "%s: no file matches this pattern", pattern));
@@ -254,6 +294,15 @@ static int take_options(char *name, rt_data_source *s, const char **split, rt_er
     return RT_OK;
 }
 
+/* Cuts ":SPLIT" off the end of name, unless the colon is the name's own. */
+static void take_split(char *name, const char **split)
+{
+    char *colon = strrchr(name, ':');
+    if (*split || !colon || colon == name || !colon[1] || strchr(colon, '/') || rt_path_exists(name)) return;
+    *split = colon + 1;
+    *colon = '\0';
+}
+
 static bool looks_like_repo(const char *name)
 {
     const char *slash = strchr(name, '/');
@@ -265,9 +314,7 @@ static int add_repo(list *l, const char *repo, const char *split, const rt_hub_e
 {
     char *folder;
     int rc = rt_hub_find(&folder, l->a, "datasets", repo, env, l->e);
-    if (rc < 0) return rc;
-    /* Held-out splits lie beside the training one in most sets; nobody means to train on those unasked. */
-    return add_directory(l, folder, split ? split : "train");
+    return rc < 0 ? rc : add_directory(l, folder, split);
 }
 
 static int add_source(list *l, const char *spec, const rt_hub_env *env)
@@ -283,6 +330,7 @@ static int add_source(list *l, const char *spec, const rt_hub_env *env)
     };
     if (!name || !s->spec) return rt_no_memory(l->e, "the list of data files");
     RT_TRY(take_options(name, s, &split, l->e));
+    take_split(name, &split);
     if (!*name) RT_TRY(rt_fail(l->e, RT_INVALID, "'%s' names no data", spec));
     if (rt_path_exists(name))
         RT_TRY(add_path(l, name, split));
@@ -312,11 +360,12 @@ static int keep(list *l)
     return RT_OK;
 }
 
-int rt_data_list_open(rt_data_list *out, const char *const *specs, uint32_t count, const rt_hub_env *env, rt_err *e)
+static int open_list(rt_data_list *out, const char *const *specs, uint32_t count, const rt_hub_env *env, bool for_eval,
+                     rt_err *e)
 {
     int rc;
     *out = (rt_data_list){ 0 };
-    list l = { .to = out, .a = &out->arena, .e = e };
+    list l = { .to = out, .a = &out->arena, .for_eval = for_eval, .e = e };
     if (count == 0) return rt_fail(e, RT_INVALID, "no data were named");
     out->sources = rt_arena_alloc(&out->arena, count * sizeof *out->sources);
     if (!out->sources) RT_TRY(rt_no_memory(e, "the list of data files"));
@@ -327,6 +376,17 @@ out:
     rt_free(l.notes);
     if (rc < 0) rt_data_list_close(out);
     return rc;
+}
+
+int rt_data_list_open(rt_data_list *out, const char *const *specs, uint32_t count, const rt_hub_env *env, rt_err *e)
+{
+    return open_list(out, specs, count, env, false, e);
+}
+
+int rt_data_list_open_eval(rt_data_list *out, const char *const *specs, uint32_t count, const rt_hub_env *env,
+                           rt_err *e)
+{
+    return open_list(out, specs, count, env, true, e);
 }
 
 void rt_data_list_close(rt_data_list *l)

@@ -54,10 +54,13 @@ typedef struct rt_data_list {
     uint32_t note_count;
 } rt_data_list;
 
-/* A spec is a file, a directory, a pattern with * ? [, or org/name in the local Hugging Face cache, and then
- * ",weight=0.3" or ",split=train". RT_NOT_FOUND when there is nothing. l need not be cleared. On failure it is empty.
- */
+/* A spec is a file, a directory, a pattern with * ? [, or org/name in the local Hugging Face cache, and then ":train"
+ * or
+ * ",split=train", and ",weight=0.3". Of a directory with a split train, that one is taken when none is named; to
+ * evaluate, the split that is meant for it. RT_NOT_FOUND when there is nothing. l need not be cleared. On failure it is
+ * empty. */
 int rt_data_list_open(rt_data_list *l, const char *const *specs, uint32_t count, const rt_hub_env *env, rt_err *e);
+int rt_data_list_open_eval(rt_data_list *l, const char *const *specs, uint32_t count, const rt_hub_env *env, rt_err *e);
 void rt_data_list_close(rt_data_list *l); /* accepts null; leaves an empty list */
 
 /* ---- records (data_record.c, data_encode.c) ---- */
