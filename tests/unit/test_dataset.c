@@ -606,6 +606,8 @@ static int all_records(rt_err *e)
         TWO_TURNS,
         "{\"system\":\"s\",\"conversations\":[{\"from\":\"gpt\",\"value\":\"r\"}],\"tools\":\"[{}]\"}",
         "{\"instruction\":\"i\",\"input\":\"x\",\"output\":\"o\",\"history\":[[\"p\",\"q\"]]}",
+        "{\"prompt\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"}]}],\"completion\":\"b\"}",
+        "{\"question\":\"q\",\"answer\":\"r\",\"system\":\"s\"}",
     };
     rt_chat_template *t = NULL;
     rt_encoder *x = NULL;
