@@ -55,11 +55,11 @@ _retort() {
             *:--ce-weight | *:--lr | *:--betas | *:--eps | *:--weight-decay | *:--warmup | *:--decay | \
             *:--lr-floor | *:--max-grad-norm | *:--batch | *:--micro-batch | *:--teacher-batch | \
             *:--seq-len | *:--steps | *:--tokens | *:--epochs | *:--time | *:--lora-rank | *:--lora-alpha | \
-            *:--lora-targets | *:--freeze | *:--head-chunk | *:--memory-limit | *:--template-var | \
-            *:--skip-bad | *:--vocab | *:--held-out | *:--eval-every | *:--stop-if-worse | \
-            *:--sample-tokens | *:--save-every | *:--keep | *:--dump-step | *:--seed | *:--log-every | \
-            *:--word | *:--rows | *:--prompt | *:--system | *:--max-new | *:--top-k | *:--top-p | \
-            *:--repetition-penalty | *:--context | *:--layers | *:--show | *:--now | *:--eos | \
+            *:--lora-targets | *:--freeze | *:--head-chunk | *:--memory-limit | *:--columns | \
+            *:--template-var | *:--skip-bad | *:--vocab | *:--held-out | *:--eval-every | \
+            *:--stop-if-worse | *:--sample-tokens | *:--save-every | *:--keep | *:--dump-step | *:--seed | \
+            *:--log-every | *:--word | *:--rows | *:--prompt | *:--system | *:--max-new | *:--top-k | \
+            *:--top-p | *:--repetition-penalty | *:--context | *:--layers | *:--show | *:--now | *:--eos | \
             *:--shard-tokens | *:--op | *:--case | *:--isa)
             return
             ;;
@@ -140,18 +140,18 @@ _retort() {
             --kd-weight --ce-weight --t2 --lr --lr-class --betas --eps --weight-decay --schedule --warmup
             --decay --lr-floor --max-grad-norm --batch --micro-batch --teacher-batch --teacher-weights --seq-len
             --steps --tokens --epochs --time --lora --lora-rank --lora-alpha --lora-targets --merge --freeze
-            --recompute --head-chunk --memory-limit --loss-on --chat-template --template-var --skip-bad
-            --allow-drop --vocab --allow-degenerate --held-out --eval-every --stop-if-worse --sample-prompts
-            --sample-tokens --save-every --keep --save --save-dtype --control --dump-step --seed --device
-            --device-memory --kernels --cublaslt --tune --sync --threads --config --fit --smoke --resume
-            --override --log-every --quiet --json --help'
+            --recompute --head-chunk --memory-limit --columns --loss-on --chat-template --template-var
+            --skip-bad --allow-drop --vocab --allow-degenerate --held-out --eval-every --stop-if-worse
+            --sample-prompts --sample-tokens --save-every --keep --save --save-dtype --control --dump-step
+            --seed --device --device-memory --kernels --cublaslt --tune --sync --threads --config --fit --smoke
+            --resume --override --log-every --quiet --json --help'
         ;;
     doctor)
         flags='--json --help'
         ;;
     eval)
-        flags='--data --teacher --base --teacher-weights --word --seq-len --batch --rows --loss-on --chat-template
-            --template-var --skip-bad --allow-drop --vocab --device --threads --json --help'
+        flags='--data --teacher --base --teacher-weights --word --seq-len --batch --rows --columns --loss-on
+            --chat-template --template-var --skip-bad --allow-drop --vocab --device --threads --json --help'
         paths=1
         ;;
     generate)
@@ -177,10 +177,11 @@ _retort() {
             --kd-weight --ce-weight --t2 --lr --lr-class --betas --eps --weight-decay --schedule --warmup
             --decay --lr-floor --max-grad-norm --batch --micro-batch --teacher-batch --teacher-weights --seq-len
             --steps --tokens --epochs --time --lora --lora-rank --lora-alpha --lora-targets --merge --freeze
-            --recompute --head-chunk --memory-limit --loss-on --chat-template --template-var --skip-bad
-            --allow-drop --vocab --allow-degenerate --held-out --eval-every --stop-if-worse --sample-prompts
-            --sample-tokens --save-every --keep --save --save-dtype --control --dump-step --seed --device
-            --device-memory --kernels --cublaslt --tune --sync --threads --config --fit --ops --json --help'
+            --recompute --head-chunk --memory-limit --columns --loss-on --chat-template --template-var
+            --skip-bad --allow-drop --vocab --allow-degenerate --held-out --eval-every --stop-if-worse
+            --sample-prompts --sample-tokens --save-every --keep --save --save-dtype --control --dump-step
+            --seed --device --device-memory --kernels --cublaslt --tune --sync --threads --config --fit --ops
+            --json --help'
         ;;
     quantize)
         flags='--dtype --to --base --force --no-tokenizer --threads --json --help'
@@ -191,19 +192,20 @@ _retort() {
         paths=1
         ;;
     tokenize)
-        flags='--model -o --show --seq-len --loss-on --chat-template --template-var --now --eos --skip-bad
-            --allow-drop --shard-tokens --vocab --verify --force --threads --ids --decode --no-special --json
-            --help'
+        flags='--model -o --show --seq-len --loss-on --columns --chat-template --template-var --now --eos
+            --skip-bad --allow-drop --shard-tokens --vocab --verify --force --threads --ids --decode
+            --no-special --json --help'
         paths=1
         ;;
     train)
         flags='--student --base --data --eval-data --out --ce-weight --lr --lr-class --betas --eps --weight-decay
             --schedule --warmup --decay --lr-floor --max-grad-norm --batch --micro-batch --seq-len --steps
             --tokens --epochs --time --lora --lora-rank --lora-alpha --lora-targets --merge --freeze --recompute
-            --head-chunk --memory-limit --loss-on --chat-template --template-var --skip-bad --allow-drop --vocab
-            --held-out --eval-every --stop-if-worse --sample-prompts --sample-tokens --save-every --keep --save
-            --save-dtype --dump-step --seed --device --device-memory --kernels --cublaslt --tune --sync
-            --threads --config --fit --smoke --resume --override --log-every --quiet --json --help'
+            --head-chunk --memory-limit --columns --loss-on --chat-template --template-var --skip-bad
+            --allow-drop --vocab --held-out --eval-every --stop-if-worse --sample-prompts --sample-tokens
+            --save-every --keep --save --save-dtype --dump-step --seed --device --device-memory --kernels
+            --cublaslt --tune --sync --threads --config --fit --smoke --resume --override --log-every --quiet
+            --json --help'
         ;;
     verify)
         flags='--backend --op --case --quick --large --threads --isa --memory-limit --kernels --cublaslt --sync
