@@ -99,7 +99,7 @@ train_student() {
     new_model student "$seed" "$demo/student0-$seed"
     # shellcheck disable=SC2086
     watch "$out.log" "$retort" $command "$@" --student "$demo/student0-$seed" --data "$demo/data/student" \
-        --eval-data "$demo/data/held-out" --out "$out" $shared --steps "$student_steps" --lr "$lr" --eval-every 20% \
+        --eval-data "$demo/data/held-out" --out "$out" $shared --steps "$student_steps" --lr "$lr" --eval-every 10% \
         --save-every 100% --seed "$seed"
 }
 
