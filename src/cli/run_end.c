@@ -147,23 +147,23 @@ static void print_verdict(const rt_findings *f, rt_hash128 seal, const char *out
 static void print_next(const rt_run *r, const char *out, bool merged)
 {
     bool adapter = rt_run_resolved(r)->lora.rank > 0;
-    const char *model = adapter ? "/merged" : "";
     printf("\nnext      a page with curves and samples:");
     rt_print_word(out, "/run/report.html");
     if (adapter && !merged) {
-        printf("\n          retort %s --resume --merge --out", rt_run_inputs(r)->teacher ? "distill" : "train");
+        printf("\n          retort merge");
         rt_print_word(out, "");
-        printf("   (adds the adapter to its base model)");
+        rt_print_word(out, "-merged");
+        printf("   (adapter and base as one model)");
     }
     printf("\n          retort generate");
-    rt_print_word(out, model);
+    rt_print_word(out, "");
     printf(" --prompt 'Hello'");
     /* The model is what lies at the root: run, checkpoints and merged are folders. */
     printf("\n          hf upload ORG/NAME");
     rt_print_word(out, "");
     printf(" . --exclude '*/*'   (the %s alone to the Hugging Face hub)", adapter ? "adapter" : "model");
     printf("\n          retort convert");
-    rt_print_word(out, model);
+    rt_print_word(out, "");
     rt_print_word(out, ".gguf");
     printf("   (for Ollama and llama.cpp)\n");
 }

@@ -180,19 +180,11 @@ static void put_loading(rt_str *s, const rt_card *c)
     rt_str_append(s, "## Use\n\n`.` is this folder.\n\n");
     put_python(s, c);
     if (!c->tokenizer) return;
-    if (is_adapter(c) && !c->settings->merge) {
-        rt_str_printf(
-            s,
-            "llama.cpp and Ollama take the whole model: `retort %s --resume --merge --out .` beside the run's "
-            "files, or PEFT's `merge_and_unload()`, adds the adapter to it.\n",
-            c->teacher ? "distill" : "train");
-        return;
-    }
     rt_str_printf(s,
-                  "With llama.cpp and Ollama%s:\n\n```sh\nretort convert %s model.gguf     # writes model.Modelfile "
+                  "With llama.cpp and Ollama%s:\n\n```sh\nretort convert . model.gguf     # writes model.Modelfile "
                   "too\nllama-cli -m model.gguf\nollama create my-model -f model.Modelfile && ollama run my-model\n"
                   "```\n",
-                  is_adapter(c) ? ", from `merged/`, which holds the whole model" : "", is_adapter(c) ? "merged" : ".");
+                  is_adapter(c) ? ", with the adapter added to its base (`--base` names one that is not found)" : "");
 }
 
 void rt_model_card(rt_str *out, const rt_card *c)

@@ -67,8 +67,8 @@
     X(dataset_text_field, ANY, no_effect, none, RT_RECORDS, NULL)                                                      \
     X(dataset_kwargs, ANY, no_effect, none, RT_RECORDS, NULL)                                                          \
     X(dataset_dir, FACTORY, no_effect, none, "data are named by their paths", NULL)                                    \
-    X(dataset_train_split, ANY, one_of, none, "train", "names a part of a dataset; give the file of that part")        \
-    X(dataset_test_split, ANY, no_effect, none, "evaluation text is --eval-data, or held out of --data", NULL)         \
+    X(dataset_train_split, ANY, one_of, none, "train", "names a split; say it with the data: PATH:SPLIT")              \
+    X(dataset_test_split, ANY, no_effect, none, "--eval-data PATH:SPLIT takes a split; else text is held out", NULL)   \
     X(remove_unused_columns, ANY, no_effect, none, RT_RECORDS, NULL)                                                   \
     X(model_type, ANY, no_effect, none, "config.json of the model says what it is", NULL)                              \
     X(tokenizer_type, AXOLOTL, no_effect, none, RT_TOKENIZER, NULL)                                                    \
@@ -216,9 +216,10 @@
     X(save_steps, ANY, interval, save_every, "`--save-every`; below 1 a share of the run", NULL)                       \
     X(evals_per_epoch, AXOLOTL, per_epoch, eval_every, "`--eval-every`, a share of the epochs", NULL)                  \
     X(saves_per_epoch, AXOLOTL, per_epoch, save_every, "`--save-every`, a share of the epochs", NULL)                  \
-    X(eval_strategy, ANY, strategy, eval_every, "`--eval-every` for epoch; steps and no have no effect", NULL)         \
+    X(eval_strategy, ANY, strategy, eval_every, "`--eval-every` for epoch and no (100%); steps has no effect", NULL)   \
     X(evaluation_strategy, ANY, strategy, eval_every, "as `eval_strategy`", NULL)                                      \
-    X(save_strategy, ANY, strategy, save_every, "`--save-every` for epoch; steps, no and best have no effect", NULL)   \
+    X(save_strategy, ANY, strategy, save_every, "`--save-every` for epoch and no (100%); steps and best have none",    \
+      NULL)                                                                                                            \
     X(save_total_limit, ANY, same, keep, NULL, NULL)                                                                   \
     X(load_best_model_at_end, ANY, on_off, save, "best", "last")                                                       \
     X(metric_for_best_model, ANY, no_effect, none, "the best is the one with the lowest held-out KL, or CE", NULL)     \

@@ -136,7 +136,7 @@ static int off(rt_setting_source *f, const rt_setting_entry *x, const alias *a)
     double v = strtod(text, &end);
     if (rt_setting_switch(text) == 0 || strcmp(text, "none") == 0 || (end != text && !*end && v == 0))
         return told(f, x, "%s %s has no effect: it asks for nothing", x->name, text);
-    return rt_source_refuse(f, x->line, "'%s' %s; leave it out, or set it to %s", x->name, a->yes, a->no);
+    return rt_source_refuse(f, x->line, "'%s' %s; set it to %s", x->name, a->yes, a->no);
 }
 
 static int one_of(rt_setting_source *f, const rt_setting_entry *x, const alias *a)
@@ -199,7 +199,7 @@ static int interval(rt_setting_source *f, const rt_setting_entry *x, const alias
     const rt_setting_entry *how = a->id == RT_SETTING_ID_eval_every ? either(f, "eval_strategy", "evaluation_strategy")
                                   : a->id == RT_SETTING_ID_save_every ? entry_of(f, "save_strategy")
                                                                       : NULL;
-    if (how && how->count && strcmp(how->value[0], "epoch") == 0)
+    if (how && how->count && (strcmp(how->value[0], "epoch") == 0 || rt_setting_switch(how->value[0]) == 0))
         return told(f, x, "%s has no effect: %s decides", x->name, how->name);
     int rc = number(f, x, &v);
     if (rc < 0) return rc;
@@ -245,7 +245,8 @@ static int strategy(rt_setting_source *f, const rt_setting_entry *x, const alias
 {
     const char *text = x->value[0];
     if (strcmp(text, "epoch") == 0) return in_epochs(f, x, a->id, 1);
-    if (strcmp(text, "steps") != 0 && strcmp(text, "best") != 0 && rt_setting_switch(text) != 0)
+    if (rt_setting_switch(text) == 0) return put_share(f, x, a->id, 1); /* at the end alone */
+    if (strcmp(text, "steps") != 0 && strcmp(text, "best") != 0)
         return rt_source_refuse(f, x->line, "'%s' is no, steps or epoch, not '%.40s'", x->name, text);
     return told(f, x, "%s %s has no effect: %s is how often, and always at the end", x->name, text,
                 rt_setting_table[a->id].flag);
@@ -600,6 +601,25 @@ static int apply(rt_setting_source *f, const rt_setting_entry *x, const alias *a
     return fn(f, x, a);
 }
 
+/* Files of TRL keep the adapters' numbers when use_peft is false. */
+static int forget_adapters(rt_setting_source *f)
+{
+    static const rt_setting_id ids[] = { RT_SETTING_ID_lora_rank, RT_SETTING_ID_lora_alpha,
+                                         RT_SETTING_ID_lora_targets };
+    const rt_setting_entry *off = f->by[RT_SETTING_ID_lora];
+    int rc = RT_OK;
+    if (!off || off->id != RT_SETTING_COUNT_ALL || f->settings.lora) return RT_OK; /* an off of ours is not theirs */
+    for (int i = 0; i < 3; i++) {
+        const rt_setting_entry *x = f->by[ids[i]];
+        if (!x) continue;
+        rt_settings_forget(&f->settings, ids[i]);
+        f->by[ids[i]] = NULL;
+        RT_TRY(told(f, x, "%s has no effect: %s is off, and all parameters are trained", x->name, off->name));
+    }
+out:
+    return rc;
+}
+
 int rt_alias_apply(rt_setting_source *f)
 {
     int rc;
@@ -612,6 +632,7 @@ int rt_alias_apply(rt_setting_source *f)
             if ((a->fn == scheduler) != (last == 1)) continue;
             RT_TRY(rt_source_keep(f, x->line, apply(f, x, a)));
         }
+    RT_TRY(forget_adapters(f));
 out:
     return rc;
 }

@@ -219,9 +219,17 @@ static int take_dataset(reader *r, rt_setting_entry *x)
         if (strcmp(key, "path") == 0 && scalar && !null)
             RT_TRY(take_word(r, x));
         else if (strcmp(key, "split") == 0 && strcmp(value, "train") != 0)
-            bad = rt_source_refuse(r->f, line, "'%s' has split %.40s; give the file of that part", x->name, value);
+            bad = rt_source_refuse(r->f, line, "'%s' has split %.40s; say it with the path: PATH:%.40s", x->name, value,
+                                   value);
+        else if (strcmp(key, "field_messages") == 0 && !null && strcmp(value, "messages") != 0 &&
+                 strcmp(value, "conversations") != 0)
+            bad =
+                rt_source_refuse(r->f, line, "'%s' has field_messages %.40s; say columns: messages=%.40s for all data",
+                                 x->name, value, value);
         else if (!null && (!of_records(key) || (strcmp(key, "type") == 0 && !scalar)))
-            bad = rt_source_refuse(r->f, line, "'%s' has '%.40s', which has no meaning here; an entry is path and type",
+            bad = rt_source_refuse(r->f, line,
+                                   "'%s' has '%.40s', which is not read; an entry is a path and the word of a type, "
+                                   "and columns: prompt=NAME,completion=NAME says which fields are what",
                                    x->name, key);
         RT_TRY(rt_source_keep(r->f, line, bad));
         if (!scalar) RT_TRY(skip(r));

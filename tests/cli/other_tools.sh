@@ -135,5 +135,15 @@ printf 'teacher: t\nstudent: s\ndata: d.jsonl\nbeta: 0.5\n' >bad.yaml
 run distill --config bad.yaml --out x
 exits 2
 err_has '^--beta needs --divergence jsd$'
+printf 'base_model: s\ndatasets:\n- path: d.jsonl\n  type: chat_template\n  field_messages: other\n  split: test\n' >bad.yaml
+run train --config bad.yaml --out x
+exits 5
+err_has "^bad.yaml:5: 'datasets' has field_messages other; say columns: messages=other for all data$"
+err_has "^bad.yaml:6: 'datasets' has split test; say it with the path: PATH:test$"
 check "nothing was left behind" test ! -e x
+printf 'model_name_or_path: s\ndataset_name: d.jsonl\nuse_peft: false\nlora_r: 4\nmax_steps: 2\noutput_dir: whole\n' >full.yaml
+run train --config full.yaml --batch 2 --seq-len 64
+exits 0
+out_has '^config    lora_r has no effect: use_peft is off'
+check "a whole model" test -e whole/model.safetensors -a ! -e whole/adapter_config.json
 finish

@@ -141,8 +141,9 @@ check "root only" sh -c 'test "$(find o -name README.md | wc -l)" = 1'
 run distill --teacher "$work/taught" --student "$work/s" $base --out lora --steps 6 --lora-rank 4
 exits 0
 out_has '^lora: the adapter of step'
-out_has '^ +retort distill --resume --merge --out lora '
-out_has '^ +retort generate lora/merged '
+out_has '^ +retort merge lora lora-merged '
+out_has '^ +retort generate lora --prompt'
+out_has '^ +retort convert lora lora.gguf '
 check "a card for PEFT" grep -q '^library_name: peft$' lora/README.md
 check "with its base by name" grep -q '^base = "s"$' lora/README.md
 check "which no hub has" sh -c '! grep -q ^base_model: lora/README.md'
@@ -150,10 +151,10 @@ out_has "^ +hf upload ORG/NAME lora \. --exclude '\*/\*' "
 check "and no path" sh -c '! grep -F "$0" lora/README.md' "$work"
 run distill --resume --merge --out lora
 exits 0
-out_lacks '--resume --merge'
+out_lacks 'retort merge'
 run generate lora/merged --prompt Hello --max-new 4 --quiet
 exits 0
-check "the card knows of it" grep -q 'retort convert merged model\.gguf' lora/README.md
+check "the card knows of it" grep -q 'retort convert \. model\.gguf' lora/README.md
 
 # ---- beside a GGUF file ----
 run convert o 'my model.gguf'

@@ -265,6 +265,12 @@ static void test_mapping_is_told(void **state)
            "per_device_train_batch_size 4, gradient_accumulation_steps 1 -> --micro-batch 4 --batch 4 (one device)");
     mapped("num_train_epochs: 3\nmax_steps: 7\n", "num_train_epochs has no effect: max_steps decides\n"
                                                   "max_steps -> --steps 7");
+    mapped("eval_steps: 500\neval_strategy: \"no\"\n",
+           "eval_steps has no effect: eval_strategy decides\neval_strategy no -> --eval-every 100%");
+    mapped("use_peft: false\nlora_r: 16\nlora_alpha: 32\nlearning_rate: 1e-4\n",
+           "use_peft false -> --lora off\nlora_r -> --lora-rank 16\n"
+           "lora_r has no effect: use_peft is off, and all parameters are trained\n"
+           "lora_alpha has no effect: use_peft is off, and all parameters are trained\nlearning_rate -> --lr 1e-4");
     mapped("save_steps: 500\nsave_strategy: epoch\nnum_train_epochs: 4\n",
            "save_steps has no effect: save_strategy decides\nsave_strategy epoch -> --save-every 25%\n"
            "num_train_epochs -> --epochs 4");
