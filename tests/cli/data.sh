@@ -93,4 +93,8 @@ out_has 'hub: its split test is taken, left out: train'
 run eval s --data hub --threads 2 --json
 exits 0
 out_has '"documents": 7'
+printf '{"q":"a","a":"b"}\n{"q":"c","a":"d"}\n' >odd.jsonl
+run tokenize odd.jsonl --model s --columns prompt=q,completion=b
+check "refused" test "$status" != 0
+err_has "a record has no 'b', which --columns names; what was read of it is q, a"
 finish

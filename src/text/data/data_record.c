@@ -293,7 +293,10 @@ static int no_shape(const json_t *record, const rt_columns *columns, rt_err *e)
 {
     char keys[160];
     list_keys(record, keys, sizeof keys);
-    if (columns) return rt_fail(e, RT_INVALID, "a record with the columns %s lacks what --columns names", keys);
+    for (uint32_t i = 0; columns && i < columns->count; i++)
+        if (!has_key(record, columns->name[i]))
+            return rt_fail(e, RT_INVALID, "a record has no '%.80s', which --columns names; what was read of it is %s",
+                           columns->name[i], keys);
     return rt_fail(e, RT_INVALID,
                    "a record with the columns %s is of no known kind; known are `text`; `prompt` and `completion`; "
                    "`messages`; `conversations`; `instruction` and `output`; `question` and `answer`; --columns "
