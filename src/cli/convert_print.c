@@ -104,6 +104,8 @@ static void print_layers(const rt_convert *v)
         if (last > i && by > 1) printf(" by %u", by);
     }
     putchar('\n');
+    if (n == 1 && from[0])
+        printf("note      one layer, number %u counted from 0; several are a list: --layers 0,2,4-7\n", from[0]);
 }
 
 static void print_text(const rt_job_conversion *c, const char *out, bool quantise)

@@ -138,17 +138,16 @@ static int prepare_output(rt_run *r, rt_err *e)
     return rc;
 }
 
-/* What was said now and is likely not meant. */
+/* What is likely not meant. */
 static void warn_of_settings(const rt_run *r, const bool *said)
 {
     const rt_resolved *v = &r->resolved;
-    bool evaluation = said[RT_SETTING_ID_held_out] || said[RT_SETTING_ID_eval_every] || said[RT_SETTING_ID_eval_data];
     if (said[RT_SETTING_ID_lr] && v->schedule.lr > 10 * v->lr_far)
         rt_run_note(r,
                     "--lr %.3g is more than ten times the highest default, %.3g: the loss will probably diverge; leave "
                     "--lr out, or give less",
                     v->schedule.lr, v->lr_far);
-    if (evaluation && v->eval_share > RT_EVAL_MUCH)
+    if (v->eval_share > RT_EVAL_MUCH)
         rt_run_note(r,
                     "evaluations are about %.0f %% of the run's arithmetic; a larger --eval-every or less held-out "
                     "data takes less",
