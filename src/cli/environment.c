@@ -21,7 +21,7 @@ rt_job_env rt_cli_env(uint64_t given)
     time_t now = given ? (time_t)given : time(NULL);
     struct tm local;
     return (rt_job_env){
-        .hub = { variable("HF_HUB_CACHE"), variable("HF_HOME"), variable("XDG_CACHE_HOME"), variable("HOME") },
+        .hub = { variable("HF_HUB_CACHE"), variable("HF_HOME"), variable("XDG_CACHE_HOME"), variable("HOME"), NULL },
         .environment = (const char *const *)environ,
         .scratch = variable("TMPDIR"),
         .now = now,
