@@ -97,4 +97,12 @@ printf '{"q":"a","a":"b"}\n{"q":"c","a":"d"}\n' >odd.jsonl
 run tokenize odd.jsonl --model s --columns prompt=q,completion=b
 check "refused" test "$status" != 0
 err_has "a record has no 'b', which --columns names; what was read of it is q, a"
+
+# A word in some names is no split where other files have none.
+mkdir words
+for name in src-train-loop src-base-file tests-unit; do cp input.txt words/$name.txt; done
+run tokenize words --model s
+exits 0
+out_has '^records +3 '
+out_lacks 'split'
 finish

@@ -37,7 +37,32 @@ void rt_split_others(const rt_paths *f, size_t skip, const char *taken, char buf
                 n += (size_t)snprintf(buf + n, RT_SPLITS_TEXT - n, "%s%s", n ? ", " : "", *s);
 }
 
-/* The split that was asked for, or the one that is meant where a directory has a split to train on; null: no split. */
+/* Whether a folder of a path is a split or its file begins with one, as hubs lay them out: train/0.jsonl,
+ * data/train-00000-of-00002.parquet. */
+static bool is_laid_out(const char *path, const char *split)
+{
+    size_t n = strlen(split);
+    for (const char *p = path; p && *p; p = strchr(p + 1, '/')) {
+        const char *name = *p == '/' ? p + 1 : p;
+        if (strncmp(name, split, n) == 0 && (strchr(name, '/') ? name[n] == '/' : !isalpha((unsigned char)name[n])))
+            return true;
+    }
+    return false;
+}
+
+/* Whether a directory is laid out in splits: one to train on beside one to measure on, or nothing but that. A word in
+ * the names of some files alone says nothing. */
+static bool has_layout(const rt_paths *f, size_t skip)
+{
+    uint32_t train = 0, eval = 0;
+    for (uint32_t i = 0; i < f->count; i++) {
+        train += is_laid_out(f->paths[i] + skip, train_splits[0]);
+        for (const char *const *s = eval_splits; *s; s++) eval += is_laid_out(f->paths[i] + skip, *s);
+    }
+    return train && (eval || train == f->count);
+}
+
+/* The split that was asked for, or the one that is meant where a directory is laid out in splits; null: no split. */
 int rt_split_choose(const rt_paths *f, const char *dir, bool for_eval, const char **split, rt_err *e)
 {
     char others[RT_SPLITS_TEXT];
@@ -47,7 +72,7 @@ int rt_split_choose(const rt_paths *f, const char *dir, bool for_eval, const cha
         return rt_fail(e, RT_NOT_FOUND, "%s: no file of split %s is in it%s%s", dir, *split,
                        others[0] ? "; there are " : "", others);
     }
-    if (*split || !has_split(f, skip, train_splits[0])) return RT_OK;
+    if (*split || !has_layout(f, skip)) return RT_OK;
     *split = train_splits[0];
     for (const char *const *s = eval_splits; for_eval && *s; s++)
         if (has_split(f, skip, *s)) {
