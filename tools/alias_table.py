@@ -7,9 +7,9 @@
 A test fails when the page and the table differ. Standard library only."""
 import os
 import re
-import sys
 
 import settings_table
+from page_table import Page
 from settings_table import ROOT, string
 
 PAGE = os.path.join(ROOT, "docs", "other-tools.md")
@@ -56,19 +56,6 @@ def table():
     return "\n".join(lines) + "\n"
 
 
-def page_parts():
-    with open(PAGE, encoding="utf-8") as f:
-        head, rest = f.read().split(BEGIN)
-    middle, tail = rest.split(END)
-    return head, middle, tail
-
-
+page = Page(PAGE, BEGIN, END, table)
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--write"]:
-        before, _, after = page_parts()
-        with open(PAGE, "w", encoding="utf-8") as out:
-            out.write(before + BEGIN + table() + END + after)
-    elif not sys.argv[1:]:
-        print(table(), end="")
-    else:
-        sys.exit(__doc__)
+    page.main(__doc__)

@@ -7,7 +7,8 @@
 A test fails when the page and the table differ. Standard library only."""
 import os
 import re
-import sys
+
+from page_table import Page
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PAGE = os.path.join(ROOT, "docs", "training.md")
@@ -47,20 +48,6 @@ def table():
     return "\n".join(lines) + "\n"
 
 
-def page_parts():
-    with open(PAGE, encoding="utf-8") as f:
-        text = f.read()
-    head, rest = text.split(BEGIN)
-    middle, tail = rest.split(END)
-    return head, middle, tail
-
-
+page = Page(PAGE, BEGIN, END, table)
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--write"]:
-        before, _, after = page_parts()
-        with open(PAGE, "w", encoding="utf-8") as out:
-            out.write(before + BEGIN + table() + END + after)
-    elif not sys.argv[1:]:
-        print(table(), end="")
-    else:
-        sys.exit(__doc__)
+    page.main(__doc__)

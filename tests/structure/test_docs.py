@@ -22,19 +22,19 @@ for op in ops:
 rows = tolerance_table.table().count("\n") - 2
 entries = len(re.findall(r"^    T\(", read("src/verify/tolerance.c"), re.M))
 check(rows == entries, f"tools/tolerance_table.py sees {rows} of {entries} entries of src/verify/tolerance.c")
-check(tolerance_table.page_parts()[1] == tolerance_table.table(),
+check(tolerance_table.page.parts()[1] == tolerance_table.table(),
       "docs/numerics.md: the tolerance table is not that of src/verify/tolerance.c; run tools/tolerance_table.py --write")
 
 settings = list(settings_table.entries())
 entries = len(re.findall(r"^    X\(\w+, \"--", read("src/settings/settings.h"), re.M))
 check(len(settings) == entries, f"tools/settings_table.py sees {len(settings)} of {entries} entries of src/settings/settings.h")
-check(settings_table.page_parts()[1] == settings_table.table(),
+check(settings_table.page.parts()[1] == settings_table.table(),
       "docs/training.md: the flags are not those of src/settings/settings.h; run tools/settings_table.py --write")
 
 aliases = list(alias_table.entries())
 entries = len(re.findall(r"^    X\(\w+, [A-Z]+, \w+, \w+,", read("src/settings/aliases.h"), re.M))
 check(len(aliases) == entries > 100, f"tools/alias_table.py sees {len(aliases)} of {entries} names of src/settings/aliases.h")
-check(alias_table.page_parts()[1] == alias_table.table(),
+check(alias_table.page.parts()[1] == alias_table.table(),
       "docs/other-tools.md: the names are not those of src/settings/aliases.h; run tools/alias_table.py --write")
 
 
