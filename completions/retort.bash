@@ -46,11 +46,6 @@ _retort() {
             _retort_offer f32 f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 q4_k q5_k q6_k q4_k_m q4_k_s q5_k_m q5_k_s
             return
             ;;
-        *:--base | *:--teacher | *:--student | *:--data | *:--eval-data | tokenize:--chat-template | \
-            *:--sample-prompts | *:--cublaslt | *:--config | *:--from | *:--tokenizer | *:-o | *:--model)
-            _retort_paths -f
-            return
-            ;;
         *:--shard-size | *:--threads | *:--beta | *:--skew | *:--temperature | *:--alpha | *:--kd-weight | \
             *:--ce-weight | *:--lr | *:--betas | *:--eps | *:--weight-decay | *:--warmup | *:--decay | \
             *:--lr-floor | *:--max-grad-norm | *:--batch | *:--micro-batch | *:--teacher-batch | \
@@ -61,6 +56,11 @@ _retort() {
             *:--log-every | *:--word | *:--rows | *:--prompt | *:--system | *:--max-new | *:--top-k | \
             *:--top-p | *:--repetition-penalty | *:--context | *:--layers | *:--show | *:--now | *:--eos | \
             *:--shard-tokens | *:--op | *:--case | *:--isa)
+            return
+            ;;
+        *:--base | *:--teacher | *:--student | *:--data | *:--eval-data | tokenize:--chat-template | \
+            *:--sample-prompts | *:--cublaslt | *:--config | *:--from | *:--tokenizer | *:-o | *:--model)
+            _retort_paths -f
             return
             ;;
         *:--out)
@@ -132,7 +132,7 @@ _retort() {
     fi
     case $command in
     convert)
-        flags='--to --dtype --base --force --adapter --no-tokenizer --shard-size --threads --json --help'
+        flags='--to --dtype --adapter --shard-size --base --force --no-tokenizer --threads --json --help'
         paths=1
         ;;
     distill)
@@ -169,7 +169,7 @@ _retort() {
         paths=1
         ;;
     merge)
-        flags='--base --dtype --to --force --no-tokenizer --shard-size --threads --json --help'
+        flags='--dtype --to --shard-size --base --force --no-tokenizer --threads --json --help'
         paths=1
         ;;
     plan)

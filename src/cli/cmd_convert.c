@@ -4,6 +4,16 @@
 
 #include <stdio.h>
 
+/* What the three have in common. */
+#define FLAGS_OF_ALL(o, base, json)                                                                                    \
+    { "--base", RT_FLAG_TEXT, &(base), "MODEL", "base model of an adapter (default: the one that it names)" },         \
+        { "--force", RT_FLAG_BOOL, &(o).replace, NULL, "replace OUT when it is there" },                               \
+        { "--no-tokenizer", RT_FLAG_BOOL, &(o).no_tokenizer, NULL, "leave tokenizer and chat template out" },          \
+        { "--threads", RT_FLAG_COUNT, &(o).threads, "N", "threads (default: cores this process may use)" },            \
+    {                                                                                                                  \
+        "--json", RT_FLAG_BOOL, &(json), NULL, "what was done, with every tensor, as JSON"                             \
+    }
+
 /* The adapter itself, without its base. */
 static int save_adapter(const char *spec, const char *base, const rt_job_output *o, bool json, rt_err *e)
 {
@@ -39,13 +49,9 @@ int rt_cmd_convert(int argc, char **argv, rt_err *e)
         { "--to", RT_FLAG_TEXT, &r.out.format, "FORMAT",
           "hf, gguf, apr or safetensors (default: by OUT's suffix, else hf)" },
         { "--dtype", RT_FLAG_TEXT, &r.out.dtype, "D", "f32, bf16, f16, q8_0, q4_k_m...; default: as stored" },
-        { "--base", RT_FLAG_TEXT, &base, "MODEL", "base model of an adapter (default: the one that it names)" },
-        { "--force", RT_FLAG_BOOL, &r.out.replace, NULL, "replace OUT when it is there" },
         { "--adapter", RT_FLAG_BOOL, &adapter, NULL, "IN, a LoRA adapter, as one for llama.cpp: not merged" },
-        { "--no-tokenizer", RT_FLAG_BOOL, &r.out.no_tokenizer, NULL, "leave tokenizer and chat template out" },
         { "--shard-size", RT_FLAG_BYTES, &r.out.shard_bytes, "SIZE", "hf: a new file after this much (default: 5GB)" },
-        { "--threads", RT_FLAG_COUNT, &r.out.threads, "N", "threads (default: cores this process may use)" },
-        { "--json", RT_FLAG_BOOL, &json, NULL, "what was done, with every tensor, as JSON" },
+        FLAGS_OF_ALL(r.out, base, json),
         { 0 },
     };
     const rt_command c = {
@@ -79,15 +85,11 @@ int rt_cmd_merge(int argc, char **argv, rt_err *e)
     const char *base = NULL;
     bool json = false, help;
     const rt_flag flags[] = {
-        { "--base", RT_FLAG_TEXT, &base, "MODEL", "base model of an adapter (default: the one that it names)" },
         { "--dtype", RT_FLAG_TEXT, &r.out.dtype, "D", "f32, bf16, f16, q8_0, q4_k_m...; default: as the base" },
         { "--to", RT_FLAG_TEXT, &r.out.format, "FORMAT",
           "hf, gguf, apr or safetensors (default: by OUT's suffix, else hf)" },
-        { "--force", RT_FLAG_BOOL, &r.out.replace, NULL, "replace OUT when it is there" },
-        { "--no-tokenizer", RT_FLAG_BOOL, &r.out.no_tokenizer, NULL, "leave tokenizer and chat template out" },
         { "--shard-size", RT_FLAG_BYTES, &r.out.shard_bytes, "SIZE", "hf: a new file after this much (default: 5GB)" },
-        { "--threads", RT_FLAG_COUNT, &r.out.threads, "N", "threads (default: cores this process may use)" },
-        { "--json", RT_FLAG_BOOL, &json, NULL, "what was done, with every tensor, as JSON" },
+        FLAGS_OF_ALL(r.out, base, json),
         { 0 },
     };
     const rt_command c = {
@@ -119,11 +121,7 @@ int rt_cmd_quantize(int argc, char **argv, rt_err *e)
     const rt_flag flags[] = {
         { "--dtype", RT_FLAG_TEXT, &r.out.dtype, "D", "q4_k_m, q4_k, q5_k, q6_k, q8_0, q5_0, q5_1...; needed" },
         { "--to", RT_FLAG_TEXT, &r.out.format, "FORMAT", "gguf or apr (default: by OUT's suffix, else gguf)" },
-        { "--base", RT_FLAG_TEXT, &base, "MODEL", "base model of an adapter (default: the one that it names)" },
-        { "--force", RT_FLAG_BOOL, &r.out.replace, NULL, "replace OUT when it is there" },
-        { "--no-tokenizer", RT_FLAG_BOOL, &r.out.no_tokenizer, NULL, "leave tokenizer and chat template out" },
-        { "--threads", RT_FLAG_COUNT, &r.out.threads, "N", "threads (default: cores this process may use)" },
-        { "--json", RT_FLAG_BOOL, &json, NULL, "what was done, with every tensor, as JSON" },
+        FLAGS_OF_ALL(r.out, base, json),
         { 0 },
     };
     const rt_command c = {

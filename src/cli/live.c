@@ -39,7 +39,7 @@ static struct {
     work work;
     rt_live_step step; /* steps 0: none has ended yet */
     double stepped;    /* when it did */
-    char resume[300];  /* empty: nothing can be resumed */
+    char resume[8192]; /* empty: nothing can be resumed; a path in it may be quoted */
     char shown[LINE];  /* what the line says; empty: it is not there */
     uint32_t shown_width;
 } live = { .lock = PTHREAD_MUTEX_INITIALIZER };
