@@ -146,7 +146,11 @@ static void print_evaluation(const rt_run *r)
     const rt_resolved *v = rt_run_resolved(r);
     if (v->seconds > 0) return; /* how many steps there are is not known yet */
     printf("evaluate  at the start and every %u steps", v->eval_every);
-    if (v->held_out > 0) printf(", on about %.0f held-out records", v->held_out * (double)rt_run_known(r)->records);
+    double records = v->held_out * (double)rt_run_known(r)->records;
+    if (records >= 1)
+        printf(", on about %.0f held-out records", records);
+    else if (v->held_out > 0) /* the end of one text */
+        printf(", on the %.3g %% that is held out", 100 * v->held_out);
     if (v->eval_share > 0) printf(", about %.2g %% of the run's arithmetic", 100 * v->eval_share);
     printf("\n");
 }
