@@ -41,6 +41,7 @@ static int print_json(const rt_job_evaluation *v, const char *word, rt_err *e)
         json_object_set_new(j, "agreement", rt_json_measure(r->agreement));
         json_object_set_new(j, "teacher_cross_entropy", rt_json_measure(r->teacher_ce));
     }
+    if (j && r->part_count) json_object_set_new(j, "parts", rt_eval_parts_json(r));
     if (j && r->places) json_object_set_new(j, "word", word_json(r, word));
     return rt_print_json(j, e);
 }
@@ -71,6 +72,19 @@ static void print_word(const rt_eval_result *r, const char *word)
     if (r->teacher) print_probability("  teacher's", r->teacher_word);
 }
 
+static void print_parts(const rt_eval_result *r)
+{
+    printf("\n%13s", "cross-entropy");
+    if (r->teacher) printf(" %9s %10s", "KL", "agreement");
+    printf(" %10s  of\n", "documents");
+    for (uint32_t i = 0; i < r->part_count; i++) {
+        const rt_eval_part *p = &r->parts[i];
+        printf("%13.4f", p->ce.mean);
+        if (r->teacher) printf(" %9.4f %10.4f", p->kl.mean, p->agreement.mean);
+        printf(" %10" PRIu64 "  %s\n", p->documents, p->name);
+    }
+}
+
 static void print_text(const rt_job_evaluation *v, const char *word)
 {
     const rt_eval_result *r = &v->result;
@@ -81,6 +95,7 @@ static void print_text(const rt_job_evaluation *v, const char *word)
     printf("%-22s %.3f\n", "perplexity", exp(r->ce.mean));
     if (r->teacher) print_closeness(v);
     if (r->places) print_word(r, word);
+    if (r->part_count) print_parts(r);
 }
 
 static int evaluate(rt_job_evaluate_opts *o, bool json, rt_err *e)

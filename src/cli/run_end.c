@@ -34,6 +34,21 @@ static void print_table(const rt_run_summary *s)
     row("top-1 agreement", "%.4f", a->agreement.mean, b->agreement.mean, NAN);
 }
 
+/* KL, or cross-entropy, of each source or file of the data. */
+static void print_parts(const rt_run_summary *s)
+{
+    const rt_eval_result *a = &s->before, *b = &s->saved;
+    if (b->part_count && a->part_count == b->part_count)
+        printf("\n%-22s %10s %10s\n", b->teacher ? "KL of" : "cross-entropy of", "before", "after");
+    for (uint32_t i = 0; i < b->part_count && a->part_count == b->part_count; i++) {
+        const rt_eval_part *x = &a->parts[i], *y = &b->parts[i];
+        size_t n = strlen(y->name);
+        const char *name = n > 22 ? y->name + n - 22 : y->name;
+        while (((unsigned char)*name & 0xC0) == 0x80) name++;
+        row(name, "%.4f", b->teacher ? x->kl.mean : x->ce.mean, b->teacher ? y->kl.mean : y->ce.mean, NAN);
+    }
+}
+
 /* By what the run is judged: KL with a teacher, else cross-entropy. */
 static void print_improved(const rt_run_summary *s)
 {
@@ -184,6 +199,7 @@ void rt_run_print_end(const rt_job_run *j, const rt_run_summary *s)
     const rt_run *r = j->run;
     const rt_settings *settings = &j->settings;
     print_table(s);
+    print_parts(s);
     print_improved(s);
     print_stopped(r, s);
     print_rounded(r, s);

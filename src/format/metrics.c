@@ -2,6 +2,7 @@
 #include "format/metrics.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 bool rt_measure_fell(rt_measure a, rt_measure b)
@@ -27,6 +28,24 @@ static json_t *measure_json(rt_measure m)
     return json_pack("[f, o]", m.mean, isnan(m.error) ? json_null() : json_real(m.error));
 }
 
+static json_t *part_json(const rt_eval_part *p, bool teacher)
+{
+    json_t *j = json_pack("{s:s, s:I, s:I, s:o}", "name", p->name, "positions", (json_int_t)p->positions, "documents",
+                          (json_int_t)p->documents, "ce", measure_json(p->ce));
+    if (!j || !teacher) return j;
+    json_object_set_new(j, "forward_kl", measure_json(p->kl));
+    json_object_set_new(j, "agreement", measure_json(p->agreement));
+    json_object_set_new(j, "teacher_ce", measure_json(p->teacher_ce));
+    return j;
+}
+
+json_t *rt_eval_parts_json(const rt_eval_result *v)
+{
+    json_t *all = json_array();
+    for (uint32_t i = 0; all && i < v->part_count; i++) json_array_append_new(all, part_json(&v->parts[i], v->teacher));
+    return all;
+}
+
 json_t *rt_eval_to_json(uint32_t step, const rt_eval_result *v)
 {
     json_t *j = json_pack("{s:s, s:I, s:o, s:I, s:I, s:f}", "event", "eval", "step", (json_int_t)step, "ce",
@@ -36,6 +55,7 @@ json_t *rt_eval_to_json(uint32_t step, const rt_eval_result *v)
         json_object_set_new(j, "stop_rate", json_real(v->stop_rate));
         json_object_set_new(j, "repetition_rate", json_real(v->repetition_rate));
     }
+    if (j && v->part_count) json_object_set_new(j, "parts", rt_eval_parts_json(v));
     if (!j || !v->teacher) return j;
     json_object_set_new(j, "divergence", measure_json(v->div));
     json_object_set_new(j, "forward_kl", measure_json(v->kl));
@@ -51,19 +71,37 @@ static rt_measure measure_from(const json_t *j)
                          json_is_number(error) ? json_number_value(error) : NAN };
 }
 
+static void read_parts(rt_eval_result *v, const json_t *all)
+{
+    for (size_t i = 0; i < json_array_size(all) && v->part_count < RT_EVAL_PARTS; i++) {
+        const json_t *j = json_array_get(all, i);
+        const char *name = json_string_value(json_object_get(j, "name"));
+        rt_eval_part *p = &v->parts[v->part_count++];
+        p->positions = (uint64_t)json_integer_value(json_object_get(j, "positions"));
+        p->documents = (uint64_t)json_integer_value(json_object_get(j, "documents"));
+        p->ce = measure_from(json_object_get(j, "ce"));
+        p->kl = measure_from(json_object_get(j, "forward_kl"));
+        p->agreement = measure_from(json_object_get(j, "agreement"));
+        p->teacher_ce = measure_from(json_object_get(j, "teacher_ce"));
+        snprintf(p->name, sizeof p->name, "%s", name ? name : "");
+    }
+}
+
 rt_eval_result rt_eval_read(const json_t *j)
 {
-    return (rt_eval_result){ .ce = measure_from(json_object_get(j, "ce")),
-                             .div = measure_from(json_object_get(j, "divergence")),
-                             .kl = measure_from(json_object_get(j, "forward_kl")),
-                             .agreement = measure_from(json_object_get(j, "agreement")),
-                             .teacher_ce = measure_from(json_object_get(j, "teacher_ce")),
-                             .teacher = json_object_get(j, "forward_kl") != NULL,
-                             .sampled = json_object_get(j, "stop_rate") != NULL,
-                             .stop_rate = json_number_value(json_object_get(j, "stop_rate")),
-                             .repetition_rate = json_number_value(json_object_get(j, "repetition_rate")),
-                             .positions = (uint64_t)json_integer_value(json_object_get(j, "positions")),
-                             .documents = (uint64_t)json_integer_value(json_object_get(j, "documents")) };
+    rt_eval_result v = { .ce = measure_from(json_object_get(j, "ce")),
+                         .div = measure_from(json_object_get(j, "divergence")),
+                         .kl = measure_from(json_object_get(j, "forward_kl")),
+                         .agreement = measure_from(json_object_get(j, "agreement")),
+                         .teacher_ce = measure_from(json_object_get(j, "teacher_ce")),
+                         .teacher = json_object_get(j, "forward_kl") != NULL,
+                         .sampled = json_object_get(j, "stop_rate") != NULL,
+                         .stop_rate = json_number_value(json_object_get(j, "stop_rate")),
+                         .repetition_rate = json_number_value(json_object_get(j, "repetition_rate")),
+                         .positions = (uint64_t)json_integer_value(json_object_get(j, "positions")),
+                         .documents = (uint64_t)json_integer_value(json_object_get(j, "documents")) };
+    read_parts(&v, json_object_get(j, "parts"));
+    return v;
 }
 
 bool rt_eval_from_line(const json_t *j, rt_eval_result *v)

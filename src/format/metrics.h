@@ -15,6 +15,14 @@ typedef struct rt_measure {
     double mean, error; /* error is NaN for a single document */
 } rt_measure;
 
+/* The same measures of one source or file of the data. */
+enum { RT_EVAL_PARTS = 16, RT_EVAL_NAME = 128 };
+typedef struct rt_eval_part {
+    char name[RT_EVAL_NAME];
+    uint64_t positions, documents;
+    rt_measure ce, kl, agreement, teacher_ce;
+} rt_eval_part;
+
 typedef struct rt_eval_result {
     rt_measure ce;          /* the student's, at temperature 1 */
     rt_measure div;         /* the divergence that is trained */
@@ -30,6 +38,8 @@ typedef struct rt_eval_result {
     rt_measure teacher_word; /* the teacher's */
     uint64_t places;         /* where it stands; 0: the set has no word */
     double seconds;
+    uint32_t part_count; /* 0: the data is one part, or has too many */
+    rt_eval_part parts[RT_EVAL_PARTS];
 } rt_eval_result;
 
 /* b is lower than a by more than two standard errors of both together; higher likewise. */
@@ -48,6 +58,8 @@ void rt_worse_take(rt_worse *w, rt_measure now);
 
 /* {"event": "eval", "step": ..., "ce": [mean, error], ...}; null when out of memory. */
 json_t *rt_eval_to_json(uint32_t step, const rt_eval_result *v);
+/* [{"name": ..., "ce": ...}]: the parts alone. */
+json_t *rt_eval_parts_json(const rt_eval_result *v);
 /* The way back; what is not there is 0. */
 rt_eval_result rt_eval_read(const json_t *j);
 /* The same of a line of metrics.jsonl; false when it is another. */

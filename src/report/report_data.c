@@ -111,7 +111,7 @@ static int add_step(rt_report_run *r, const json_t *line, const char *where, rt_
     return RT_OK;
 }
 
-static rt_measure measure_of(const json_t *v)
+rt_measure rt_report_measure(const json_t *v)
 {
     if (json_is_number(v)) return (rt_measure){ json_number_value(v), NAN };
     const json_t *mean = json_array_get(v, 0), *error = json_array_get(v, 1);
@@ -125,9 +125,11 @@ static int add_eval(rt_report_run *r, const json_t *line, const char *where, rt_
                          .documents = (uint64_t)json_integer_value(json_object_get(line, "documents")) };
     int rc = step_of(line, where, &v.step, e);
     if (rc < 0) return rc;
-    for (int i = 0; i < RT_HELD_COUNT; i++) v.value[i] = measure_of(json_object_get(line, rt_report_held_keys[i]));
+    for (int i = 0; i < RT_HELD_COUNT; i++)
+        v.value[i] = rt_report_measure(json_object_get(line, rt_report_held_keys[i]));
     if (!rt_grow((void **)&r->evals, &r->eval_cap, r->eval_count + 1, sizeof *r->evals))
         return rt_no_memory(e, "a report");
+    v.parts = json_incref(json_object_get(line, "parts"));
     r->evals[r->eval_count++] = v;
     return RT_OK;
 }
@@ -311,6 +313,7 @@ void rt_report_run_close(rt_report_run *r)
     json_decref(r->verdict);
     json_decref(r->bars);
     rt_str_free(&r->plan);
+    for (uint32_t i = 0; i < r->eval_count; i++) json_decref(r->evals[i].parts);
     rt_free(r->steps);
     rt_free(r->evals);
     rt_free(r->samples);
@@ -349,7 +352,7 @@ rt_report_facts rt_report_run_facts(const rt_report_run *r)
     if (after) f.after = eval_result(after);
     const json_t *measured = json_object_get(r->manifest, "measured");
     f.stopped = json_is_true(json_object_get(r->manifest, "finished")) && json_object_get(measured, "stopped");
-    f.finished = f.stopped || (end && r->wanted && end->step >= r->wanted && first &&
-                               r->evals[r->eval_count - 1].step >= r->wanted);
+    f.finished = f.stopped ||
+                 (end && r->wanted && end->step >= r->wanted && first && r->evals[r->eval_count - 1].step >= r->wanted);
     return f;
 }

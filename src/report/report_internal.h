@@ -54,6 +54,7 @@ typedef struct rt_report_eval {
     uint32_t step;
     uint64_t positions, documents;
     rt_measure value[RT_HELD_COUNT]; /* mean NaN: not there */
+    json_t *parts;                   /* the same measures of each part of the data; or null */
 } rt_report_eval;
 
 typedef struct rt_report_sample {
@@ -83,6 +84,9 @@ typedef struct rt_report_page {
     uint32_t count;
     rt_str out;
 } rt_report_page;
+
+/* ---- report_data.c ---- */
+rt_measure rt_report_measure(const json_t *v); /* mean NaN: not there */
 
 /* ---- report_text.c ---- */
 /* Appends text as HTML or as a JSON string that may stand inside <script>; what is no UTF-8 becomes U+FFFD, and control

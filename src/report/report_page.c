@@ -184,6 +184,43 @@ static uint32_t best_step(const rt_report_run *r)
     return r->evals[best].step;
 }
 
+static const json_t *part_named(const json_t *parts, const char *name)
+{
+    for (size_t i = 0; i < json_array_size(parts); i++) {
+        const char *other = json_string_value(json_object_get(json_array_get(parts, i), "name"));
+        if (other && strcmp(other, name) == 0) return json_array_get(parts, i);
+    }
+    return NULL;
+}
+
+/* By what the run is judged, of each source or file of the data. */
+static void put_parts(rt_str *s, const rt_report_eval *first, const rt_report_eval *after)
+{
+    bool kl = !isnan(after->value[RT_HELD_KL].mean);
+    const char *key = rt_report_held_keys[kl ? RT_HELD_KL : RT_HELD_CE];
+    if (json_array_size(after->parts) == 0) return;
+    rt_str_printf(s,
+                  "<div class=\"scroll\"><table class=\"measures\" id=\"parts\"><thead><tr>"
+                  "<th scope=\"col\">%s of</th><th scope=\"col\">before</th><th scope=\"col\">after</th>"
+                  "<th scope=\"col\">change</th><th scope=\"col\">documents</th></tr></thead>\n<tbody>\n",
+                  kl ? "KL(teacher &#8214; student)" : "cross-entropy");
+    for (size_t i = 0; i < json_array_size(after->parts); i++) {
+        const json_t *part = json_array_get(after->parts, i);
+        const char *name = json_string_value(json_object_get(part, "name"));
+        if (!name) continue;
+        rt_measure a = rt_report_measure(json_object_get(part_named(first->parts, name), key)),
+                   b = rt_report_measure(json_object_get(part, key));
+        rt_html_between(s, "<tr><th scope=\"row\">", name, "</th>");
+        put_measure(s, "before", a, false);
+        put_measure(s, "after", b, false);
+        put_change(s, a, b, -1, false);
+        rt_str_append(s, "<td data-label=\"documents\">");
+        rt_html_value(s, json_object_get(part, "documents"));
+        rt_str_append(s, "</td></tr>\n");
+    }
+    rt_str_append(s, "</tbody></table></div>\n");
+}
+
 static bool has_held(const rt_report_run *r) { return r->eval_count > 0; }
 
 static void held_of_run(rt_report_page *p, const rt_report_run *r)
@@ -208,7 +245,9 @@ static void held_of_run(rt_report_page *p, const rt_report_run *r)
     measure_row(s, r, "top-1 agreement", RT_HELD_AGREEMENT, 1, none);
     measure_row(s, r, "stopped by itself", RT_HELD_STOP_RATE, 1, none);
     measure_row(s, r, "repetition", RT_HELD_REPETITION, -1, none);
-    rt_str_append(s, "</tbody></table></div>\n<p class=\"note\">");
+    rt_str_append(s, "</tbody></table></div>\n");
+    put_parts(s, first, after);
+    rt_str_append(s, "<p class=\"note\">");
     rt_html_count(s, after->positions);
     rt_str_append(s, " positions in ");
     rt_html_count(s, after->documents);

@@ -222,7 +222,7 @@ int rt_tfevents_scalars(rt_tfevents *t, uint64_t step, double wall_time, const r
 
 typedef struct gathered {
     rt_tfevents_value v[LINE_VALUES];
-    char tags[LINE_VALUES][64];
+    char tags[LINE_VALUES][160];
     uint32_t count;
 } gathered;
 
@@ -232,6 +232,20 @@ static void gather(gathered *g, const char *group, const char *name, const json_
     snprintf(g->tags[g->count], sizeof g->tags[0], "%s/%s", group, name);
     g->v[g->count] = (rt_tfevents_value){ g->tags[g->count], json_number_value(value) };
     g->count++;
+}
+
+/* "held_out/forward_kl/NAME": a panel for each measure with a curve for each part. */
+static void gather_parts(gathered *g, const json_t *parts)
+{
+    static const char *const measures[] = { "ce", "forward_kl" };
+    for (size_t i = 0; i < json_array_size(parts); i++)
+        for (size_t k = 0; k < sizeof measures / sizeof *measures; k++) {
+            const json_t *part = json_array_get(parts, i);
+            const char *name = json_string_value(json_object_get(part, "name"));
+            char group[32];
+            snprintf(group, sizeof group, "held_out_%s", measures[k]);
+            if (name) gather(g, group, name, json_array_get(json_object_get(part, measures[k]), 0));
+        }
 }
 
 int rt_tfevents_line(rt_tfevents *t, const json_t *line, double wall_time, rt_err *e)
@@ -246,6 +260,8 @@ int rt_tfevents_line(rt_tfevents *t, const json_t *line, double wall_time, rt_er
         if (strcmp(name, "step") == 0) continue;
         if (step)
             gather(&g, "train", name, value);
+        else if (strcmp(name, "parts") == 0)
+            gather_parts(&g, value);
         else if (json_is_array(value)) {
             gather(&g, "held_out", name, json_array_get(value, 0));
             gather(&g, "held_out_error", name, json_array_get(value, 1));

@@ -7,12 +7,14 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* A document, or the piece of one that stands in a row. */
 typedef struct piece {
     uint64_t shard, record; /* pieces of one record count as one document */
     uint32_t at, len;       /* positions of the set */
     uint32_t first;         /* of the record's tokens */
+    uint32_t part;          /* of the data */
 } piece;
 
 struct rt_eval_set {
@@ -22,6 +24,7 @@ struct rt_eval_set {
     piece *pieces;
     uint32_t piece_count, piece_cap;
     uint64_t positions;
+    rt_row_parts parts;
     uint64_t places; /* of the word */
     int32_t *words;  /* (rows * T) ids of the word that begins at a position, -1: none; null: no word is measured */
 };
@@ -49,8 +52,12 @@ static int add_pieces(rt_eval_set *s, const rt_row *row, rt_err *e)
         const rt_row_doc *d = &row->docs[i];
         if (!rt_grow((void **)&s->pieces, &s->piece_cap, s->piece_count + 1, sizeof *s->pieces))
             return rt_no_memory(e, "the documents of evaluation");
-        s->pieces[s->piece_count++] =
-            (piece){ (uint64_t)d->source << 32 | d->shard, d->record, s->rows * s->T + d->begin, d->len, d->first };
+        s->pieces[s->piece_count++] = (piece){ .shard = (uint64_t)d->source << 32 | d->shard,
+                                               .record = d->record,
+                                               .at = s->rows * s->T + d->begin,
+                                               .len = d->len,
+                                               .first = d->first,
+                                               .part = rt_row_part(&s->parts, d) };
     }
     return RT_OK;
 }
@@ -81,6 +88,7 @@ int rt_eval_set_new(rt_eval_set **out, rt_rows *rows, uint32_t B, uint32_t T, ui
     if (!s) RT_TRY(rt_no_memory(e, "evaluation"));
     s->B = B;
     s->T = T;
+    rt_rows_parts(rows, &s->parts);
     for (;;) {
         RT_TRY(grow_rows(s, e));
         size_t at = (size_t)s->rows * T;
@@ -187,6 +195,9 @@ out:
 
 enum { CE, DIV, KL, TOP1, TEACHER_CE, MEASURES };
 
+_Static_assert((int)RT_EVAL_PARTS == (int)RT_PARTS_MOST && (int)RT_EVAL_NAME == (int)RT_PART_NAME,
+               "a result has room for all parts");
+
 static int measure_all(rt_trainer *t, const rt_eval_set *s, float *values[MEASURES], rt_err *e)
 {
     int rc = RT_OK;
@@ -203,27 +214,56 @@ out:
     return rc;
 }
 
-/* Over documents, as in the header, of the positions where counted is not negative. Pieces are sorted by document. */
-static rt_measure over_documents(const rt_eval_set *s, const float *values, const int32_t *counted, uint64_t *documents)
+enum { WHOLE = UINT16_MAX }; /* not a part */
+
+static bool is_of(const piece *p, uint32_t part) { return part == WHOLE || p->part == part; }
+
+typedef struct measured {
+    rt_measure m;
+    uint64_t positions, documents;
+} measured;
+
+/* Over documents, as in the header, of the part's positions where counted is not negative. Pieces are sorted by
+ * document. */
+static measured over_documents(const rt_eval_set *s, uint32_t part, const float *values, const int32_t *counted)
 {
-    double sum = 0, count = 0, spread = 0;
-    uint64_t docs = 0;
+    double sum = 0, spread = 0;
+    uint64_t count = 0, docs = 0;
     for (uint32_t i = 0; i < s->piece_count; i++)
-        for (uint32_t k = 0; k < s->pieces[i].len; k++)
+        for (uint32_t k = 0; k < s->pieces[i].len && is_of(&s->pieces[i], part); k++)
             if (counted[s->pieces[i].at + k] >= 0) sum += values[s->pieces[i].at + k], count++;
-    double mean = sum / count;
+    double mean = sum / (double)count;
     for (uint32_t i = 0; i < s->piece_count;) {
         const piece *first = &s->pieces[i];
         double sd = 0, nd = 0;
         for (; i < s->piece_count && s->pieces[i].shard == first->shard && s->pieces[i].record == first->record; i++)
-            for (uint32_t k = 0; k < s->pieces[i].len; k++)
+            for (uint32_t k = 0; k < s->pieces[i].len && is_of(first, part); k++)
                 if (counted[s->pieces[i].at + k] >= 0) sd += values[s->pieces[i].at + k], nd++;
         if (nd == 0) continue;
         docs++;
         spread += (sd - mean * nd) * (sd - mean * nd);
     }
-    *documents = docs;
-    return (rt_measure){ mean, docs > 1 ? sqrt((double)docs / (double)(docs - 1) * spread) / count : NAN };
+    double error = docs > 1 ? sqrt((double)docs / (double)(docs - 1) * spread) / (double)count : NAN;
+    return (measured){ { mean, error }, count, docs };
+}
+
+/* Parts of which there is no position are left out. */
+static void measure_parts(const rt_eval_set *s, float *const values[MEASURES], rt_eval_result *out)
+{
+    for (uint32_t i = 0; i < s->parts.count; i++) {
+        measured ce = over_documents(s, i, values[CE], s->target);
+        rt_eval_part *p = &out->parts[out->part_count];
+        if (!ce.positions) continue;
+        *p = (rt_eval_part){ .positions = ce.positions, .documents = ce.documents, .ce = ce.m };
+        memcpy(p->name, s->parts.name[i], sizeof p->name);
+        if (out->teacher) {
+            p->kl = over_documents(s, i, values[KL], s->target).m;
+            p->agreement = over_documents(s, i, values[TOP1], s->target).m;
+            p->teacher_ce = over_documents(s, i, values[TEACHER_CE], s->target).m;
+        }
+        out->part_count++;
+    }
+    if (out->part_count < 2) out->part_count = 0; /* it is the whole */
 }
 
 static void take_each(const rt_eval_set *s, const float *kl, float *each)
@@ -235,13 +275,12 @@ static void take_each(const rt_eval_set *s, const float *kl, float *each)
 /* The probability of a word is that of its ids after one another: exp(-sum of their CE). */
 static rt_measure word_probability(const rt_eval_set *s, const float *ce, float *scratch)
 {
-    uint64_t documents;
     for (uint32_t i = 0; i < s->rows * s->T; i++) {
         double sum = 0;
         for (int32_t k = 0; k < s->words[i]; k++) sum += ce[i + (uint32_t)k];
         scratch[i] = (float)exp(-sum);
     }
-    return over_documents(s, scratch, s->words, &documents);
+    return over_documents(s, WHOLE, scratch, s->words).m;
 }
 
 /* An op that makes such a number records a fault, which is told of before; this one was never computed. */
@@ -271,15 +310,18 @@ int rt_evaluate(rt_trainer *t, const rt_eval_set *s, rt_eval_result *out, float 
     }
     RT_TRY(measure_all(t, s, values, e));
     *out = (rt_eval_result){ .teacher = t->plan->teacher != NULL, .positions = s->positions };
-    out->ce = over_documents(s, values[CE], s->target, &out->documents);
+    measured ce = over_documents(s, WHOLE, values[CE], s->target);
+    out->ce = ce.m;
+    out->documents = ce.documents;
     if (out->teacher) {
-        out->div = over_documents(s, values[DIV], s->target, &out->documents);
-        out->kl = over_documents(s, values[KL], s->target, &out->documents);
-        out->agreement = over_documents(s, values[TOP1], s->target, &out->documents);
-        out->teacher_ce = over_documents(s, values[TEACHER_CE], s->target, &out->documents);
+        out->div = over_documents(s, WHOLE, values[DIV], s->target).m;
+        out->kl = over_documents(s, WHOLE, values[KL], s->target).m;
+        out->agreement = over_documents(s, WHOLE, values[TOP1], s->target).m;
+        out->teacher_ce = over_documents(s, WHOLE, values[TEACHER_CE], s->target).m;
         if (kl_each) take_each(s, values[KL], kl_each);
     }
     RT_TRY(check_finite(out, e));
+    measure_parts(s, values, out);
     if (s->words) {
         out->places = s->places;
         out->word = word_probability(s, values[CE], values[DIV]);

@@ -38,6 +38,58 @@ run train --student s --data chats.jsonl --threads 2 --out x --batch 64
 exits 5
 err_has 'less than one --batch of 64'
 
+# ---- measures of each source, and of each file of one ----
+texts plain.jsonl 60 and
+mkdir parts
+sed -n 1,25p plain.jsonl >parts/first.jsonl
+sed -n 26,60p plain.jsonl >parts/second.jsonl
+run init --preset tiny-llama --seed 2 --dtype f32 t
+same_apart() { # NAME...: each part is what eval measures of its file alone, and together they are the whole
+    for part in first second; do
+        $RETORT eval s --data parts/$part.jsonl --teacher t --json >$part.json || return 1
+    done
+    python3 - "$out" "$@" <<'PY'
+import json, sys
+whole, names = json.load(open(sys.argv[1])), sys.argv[2:]
+parts = whole["parts"]
+assert [p["name"] for p in parts] == names, parts
+for p, alone in zip(parts, (json.load(open(n + ".json")) for n in ("first", "second"))):
+    assert p["positions"] == alone["positions"] and p["documents"] == alone["documents"]
+    for key, long in ("ce", "cross_entropy"), ("forward_kl",) * 2, ("agreement",) * 2, ("teacher_ce", "teacher_cross_entropy"):
+        for a, b in zip(p[key], (alone[long]["mean"], alone[long]["error"])):
+            assert abs(a - b) <= 1e-5 * (abs(b) + 1e-3), (p["name"], key, a, b)
+mean = sum(p["ce"][0] * p["positions"] for p in parts) / whole["positions"]
+assert abs(mean - whole["cross_entropy"]["mean"]) < 1e-9
+PY
+}
+run eval s --data parts --teacher t --json
+exits 0
+check "files of a folder" same_apart first.jsonl second.jsonl
+run eval s --data parts/first.jsonl --data parts/second.jsonl --teacher t --json
+exits 0
+check "sources" same_apart parts/first.jsonl parts/second.jsonl
+run eval s --data parts --teacher t
+out_has '^cross-entropy +KL +agreement +documents +of$'
+out_has '^ +[0-9.]+ +[0-9.]+ +[0-9.]+ +25  first.jsonl$'
+run eval s --data plain.jsonl --json
+json_is '"parts" not in j'
+run tokenize parts/first.jsonl parts/second.jsonl --model s -o both.rtok
+exits 0
+run eval s --data both.rtok --teacher t --json
+check "sources of a token shard" same_apart parts/first.jsonl parts/second.jsonl
+run distill --student s --teacher t --data plain.jsonl --eval-data parts --steps 2 --batch 2 --seq-len 64 --threads 2 --out apart
+exits 0
+out_has '^KL of +before +after$'
+out_has '^second.jsonl +[0-9.]+ +[0-9.]+$'
+check "in the log" python3 -c '
+import json
+evals = [v for v in map(json.loads, open("apart/run/metrics.jsonl")) if v["event"] == "eval"]
+assert len(evals) > 1 and all([p["name"] for p in v["parts"]] == ["first.jsonl", "second.jsonl"] for v in evals)
+assert all(sum(p["positions"] for p in v["parts"]) == v["positions"] for v in evals)'
+check "in the report" grep -q '<tr><th scope="row">second.jsonl</th><td data-label="before">' apart/run/report.html
+run verify apart
+exits 0
+
 # ---- columns of any name ----
 cat >qa.jsonl <<'END'
 {"text": "not this", "q": "How much?", "a": " So much."}

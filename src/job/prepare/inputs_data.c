@@ -27,13 +27,18 @@ static int open_shard(rt_inputs *in, const char *path, const rt_settings *s, rt_
 typedef struct sink {
     rt_shard_writer *w;
     const rt_inputs_opts *o;
+    const rt_data_source *source;
     uint64_t total;
 } sink;
+
+/* Whether its files are told apart: of more, as of a text per file, nobody asks for each. */
+static bool tells_files(const rt_data_source *s) { return s->file_count > 1 && s->file_count <= RT_PARTS_MOST; }
 
 static int put_record(void *ctx, const rt_data_place *where, const rt_encoded *r, rt_err *e)
 {
     sink *s = ctx;
-    return rt_shard_writer_add(s->w, r, where->source, where->parts, e);
+    uint32_t number = tells_files(s->source) ? where->file - s->source->first_file : 0;
+    return rt_shard_writer_add(s->w, r, number, where->parts, e);
 }
 
 static bool wants_stop(void *ctx)
@@ -60,11 +65,45 @@ static void add_stats(rt_tokenize_stats *to, const rt_tokenize_stats *from)
     if (!to->first_bad[0]) memcpy(to->first_bad, from->first_bad, sizeof to->first_bad);
 }
 
+/* How many bytes the paths of a source's files have in common, up to a slash: the rest does not depend on where the
+ * data lies. */
+static size_t common_folder(const rt_data_list *l, const rt_data_source *s)
+{
+    const char *first = l->files[s->first_file].path;
+    size_t n = strlen(first);
+    for (uint32_t i = 1; i < s->file_count; i++) {
+        const char *path = l->files[s->first_file + i].path;
+        size_t k = 0;
+        while (k < n && path[k] == first[k]) k++;
+        n = k;
+    }
+    while (n && first[n - 1] != '/') n--;
+    return n;
+}
+
+/* What the numbers of the records mean, where there are several. */
+static int name_files(char **out, const rt_data_list *l, const rt_data_source *s, rt_err *e)
+{
+    json_t *j = json_object(), *names = json_array();
+    size_t common = common_folder(l, s);
+    for (uint32_t i = 0; i < s->file_count && tells_files(s); i++) {
+        json_t *name = json_string(l->files[s->first_file + i].path + common);
+        json_array_append_new(names, name ? name : json_sprintf("file %u", i + 1)); /* a path that is not UTF-8 */
+    }
+    bool whole = !tells_files(s) || json_array_size(names) == s->file_count;
+    if (tells_files(s)) json_object_set(j, "sources", names);
+    *out = j && whole ? json_dumps(j, JSON_COMPACT) : NULL;
+    json_decref(names);
+    json_decref(j);
+    return *out ? RT_OK : rt_no_memory(e, "a token shard");
+}
+
 static int tokenize_source(rt_inputs *in, const rt_data_list *l, uint32_t source, const char *path,
                            const rt_settings *s, const rt_inputs_opts *o, rt_err *e)
 {
     int rc;
-    sink k = { .o = o };
+    sink k = { .o = o, .source = &l->sources[source] };
+    char *files = NULL;
     rt_tokenize_stats stats = { 0 };
     if (!in->text)
         return rt_fail(e, RT_INVALID, "%s is text, and neither model has a tokenizer; give token shards",
@@ -87,8 +126,10 @@ static int tokenize_source(rt_inputs *in, const rt_data_list *l, uint32_t source
                            .ctx = &k };
     RT_TRY(rt_data_tokenize(l, source, 1, &t, &stats, e));
     add_stats(&in->stats, &stats);
-    RT_TRY(rt_shard_writer_commit(k.w, "{}", e));
+    RT_TRY(name_files(&files, l, k.source, e));
+    RT_TRY(rt_shard_writer_commit(k.w, files, e));
 out:
+    rt_free(files);
     rt_shard_writer_free(k.w);
     return rc;
 }

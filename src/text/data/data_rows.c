@@ -138,6 +138,8 @@ const rt_rows_count *rt_rows_of_source(const rt_rows *r, uint32_t source) { retu
 
 bool rt_rows_is_stretch(const rt_rows *r) { return r->o.stretch; }
 
+void rt_rows_parts(const rt_rows *r, rt_row_parts *p) { rt_units_parts(r->sources, r->count, p); }
+
 /* ---- the order of a pass ---- */
 
 /* The j-th unit of an epoch. A source's units come in passes of their own, each in another order, so that a weight of
@@ -229,13 +231,15 @@ static int check_id(const rt_shard *s, uint64_t record, uint64_t id, rt_err *e)
                    about->path, (unsigned long long)record, (unsigned long long)id, (unsigned long long)vocab);
 }
 
-/* Puts a unit at a place in the row. */
-static int put_unit(const rt_rows *r, const draw *d, rt_row *row, uint32_t at, rt_err *e)
+/* Puts a unit at the document's place in the row. */
+static int put_unit(const rt_rows *r, const draw *d, rt_row *row, rt_row_doc *doc, rt_err *e)
 {
     const rt_shard *s = r->sources[d->source].source.shards[d->unit.shard];
     rt_shard_record rec;
     int rc = RT_OK;
+    uint32_t at = doc->begin;
     rt_shard_get(s, d->unit.record, &rec);
+    doc->number = rec.source;
     for (uint32_t i = 0; i < d->unit.len; i++) {
         uint64_t k = (uint64_t)d->unit.first + i;
         uint32_t id = rt_shard_id(&rec, (uint32_t)k);
@@ -269,7 +273,7 @@ static int fill_row(rt_rows *r, uint32_t which, rt_row *row, rt_err *e)
                                      .shard = d->unit.shard,
                                      .record = d->unit.record,
                                      .first = d->unit.first };
-        RT_TRY(put_unit(r, d, row, at, e));
+        RT_TRY(put_unit(r, d, row, &r->docs[n - 1], e));
         at += d->unit.len;
     }
     for (uint32_t i = at; i < r->o.seq_len; i++) {

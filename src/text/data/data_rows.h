@@ -70,7 +70,8 @@ typedef struct rt_row_doc {
     uint32_t begin, len; /* in the row */
     uint32_t source, shard;
     uint64_t record;
-    uint32_t first; /* of the record's tokens */
+    uint32_t first;  /* of the record's tokens */
+    uint32_t number; /* of what the shard says that its record comes from */
 } rt_row_doc;
 
 /* One row. The caller owns the arrays, all (T) i32. They are what the ops take: ids of embed; target of kd_loss: the
@@ -87,6 +88,19 @@ typedef struct rt_row {
 int rt_rows_next(rt_rows *r, rt_row *row, rt_err *e);
 /* How many rows a pass has: it is packed for this, without reading a token. */
 int rt_rows_in_epoch(rt_rows *r, uint64_t epoch, uint64_t *rows, rt_err *e);
+
+/* ---- parts of the data that are measured by themselves (data_parts.c) ---- */
+
+enum { RT_PARTS_MOST = 16, RT_PART_NAME = 128 };
+typedef struct rt_row_parts {
+    uint32_t count; /* 0: all is one, or there are too many */
+    char name[RT_PARTS_MOST][RT_PART_NAME];
+    uint32_t first[RT_PARTS_MOST], files[RT_PARTS_MOST]; /* of each source; files 0: it is one part */
+} rt_row_parts;
+/* Every file of every source; every source where the files are too many. */
+void rt_rows_parts(const rt_rows *r, rt_row_parts *p);
+/* Which of them a document belongs to. */
+uint32_t rt_row_part(const rt_row_parts *p, const rt_row_doc *d);
 
 enum { RT_CURSOR_VERSION = 1, RT_WINDOW_ROWS = 64 };
 

@@ -157,9 +157,11 @@ static void encode_chunk(void *ctx, uint32_t chunk, uint32_t worker)
 static rt_data_place place_of(const job *j, const slot *s)
 {
     const rt_data_file *f = &j->reader.list->files[s->raw.file];
-    return (rt_data_place){
-        .path = f->path, .line = f->format == RT_DATA_TEXT ? 0 : s->raw.line, .source = f->source, .parts = s->raw.parts
-    };
+    return (rt_data_place){ .path = f->path,
+                            .line = f->format == RT_DATA_TEXT ? 0 : s->raw.line,
+                            .source = f->source,
+                            .file = s->raw.file,
+                            .parts = s->raw.parts };
 }
 
 static int bad_record(job *j, const slot *s, const rt_err *message, rt_tokenize_stats *st, rt_err *e)

@@ -135,9 +135,9 @@ int rt_encoder_can_cut(rt_encoder *x, bool *can, rt_err *e);
 
 typedef struct rt_data_place {
     const char *path;
-    uint64_t line;   /* from 1; 0: the whole file */
-    uint32_t source; /* in the list */
-    unsigned parts;  /* RT_PART_*: parts of one record follow each other */
+    uint64_t line;         /* from 1; 0: the whole file */
+    uint32_t source, file; /* in the list */
+    unsigned parts;        /* RT_PART_*: parts of one record follow each other */
 } rt_data_place;
 
 typedef struct rt_tokenize_stats {
