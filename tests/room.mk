@@ -9,6 +9,7 @@ ALL_OBJS += $(UNIT_OBJS)
 include tests/browser.mk tests/fuzz.mk tests/gpu.mk tests/interop.mk
 KILL_CHECKER := $(BUILD)/tests/check_checkpoints
 ALL_OBJS += $(BUILD)/tests/kill/check_checkpoints.o
+WRITE_RECORDER := $(BUILD)/tests/record_writes.so
 
 # Emulated and sanitized programs are many times slower.
 TEST_TIMEOUT ?= $(if $(CROSS)$(SAN),900,300)
@@ -40,7 +41,7 @@ QUICK_PROGS   = $(filter-out $(QUICK_SKIP:%=$(BUILD)/tests/test_%),$(UNIT_PROGS)
 run-test-quick: all $(QUICK_PROGS) $(REPLAY_PROGS)
 	@$(RUN_TESTS) --quick --verify cpu --verify ref --unit $(QUICK_PROGS) --replay $(REPLAY_PROGS)
 
-tests: $(UNIT_PROGS) $(REPLAY_PROGS) $(KILL_CHECKER) $(GPU_TRACE)
+tests: $(UNIT_PROGS) $(REPLAY_PROGS) $(KILL_CHECKER) $(WRITE_RECORDER) $(GPU_TRACE)
 
 $(BUILD)/tests/%: $(BUILD)/tests/unit/%.o $(LIBRETORT) $(BUILD)/link.stamp
 	$(call say,LD,$@)
@@ -72,6 +73,19 @@ $(KILL_CHECKER): $(BUILD)/tests/kill/check_checkpoints.o $(LIBRETORT) $(BUILD)/l
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_LDFLAGS) $< $(LDLIBS) -o $@
 
+# Preloaded into a run: tools/crash_test.py.
+$(WRITE_RECORDER): tests/kill/record_writes.c $(BUILD)/cflags.stamp
+	$(call say,CC,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -std=c11 -D_GNU_SOURCE $(WARN) -g -fPIC -shared -o $@ $<
+
+test-crash:
+	@tools/setup.sh
+	@+$(MAKE) --no-print-directory $(jobs) run-test-crash
+
+run-test-crash: all $(WRITE_RECORDER)
+	$(PYTHON) tools/crash_test.py --retort $(BUILD)/retort --recorder $(WRITE_RECORDER) $(CRASH_FLAGS)
+
 test-kill:
 	@tools/setup.sh $(if $(CROSS),--cross)
 	@+$(MAKE) --no-print-directory $(jobs) run-test-kill
@@ -90,4 +104,4 @@ mutants-step:
 	$(PYTHON) tools/mutants.py --rooms model,train --build '$(BUILD)' $(MUTANT_FLAGS)
 
 .SECONDARY: $(UNIT_OBJS)
-.PHONY: test test-quick run-test run-test-quick tests test-kill run-test-kill mutants mutants-step
+.PHONY: test test-quick run-test run-test-quick tests test-kill run-test-kill test-crash run-test-crash mutants mutants-step

@@ -62,12 +62,19 @@ def writes_under_way(folder):
     return [s for s in steps_of(names, TEMP_CHECKPOINT) if s > newest]
 
 
+# What a kind of run adds to the command; train has no teacher.
+KINDS = {"distill": [], "train": [], "lora": ["--lora-rank", "4"], "control": ["--control"]}
+
+
 class Bench:
     """The models, the data and the command that every trial shares."""
 
-    def __init__(self, args, folder):
+    def __init__(self, args, folder, kind="distill"):
         self.args = args
         self.folder = folder
+        self.kind = kind
+        self.verb = "train" if kind == "train" else "distill"
+        os.makedirs(folder, exist_ok=True)
         self.retort = shlex.split(args.emu) + [os.path.abspath(args.retort)]
         self.checker = shlex.split(args.emu) + [os.path.abspath(args.checker)]
         rng = random.Random(5)
@@ -80,13 +87,16 @@ class Bench:
         # Evaluations and checkpoints fall on different steps, and the best is not the last.
         steps = 18 if args.quick else 60
         self.saves = steps // (3 if args.quick else 5)
-        self.begin = ["distill", "--teacher", "teacher", "--student", "student", "--data", "data.jsonl", "--steps",
-                      str(steps), "--batch", "4", "--micro-batch", "2", "--seq-len", "64", "--threads", "1",
+        self.begin = [self.verb, "--student", "student", "--data", "data.jsonl", "--steps", str(steps), "--batch", "4", "--micro-batch", "2", "--seq-len", "64", "--threads", "1",
                       "--held-out", "24", "--eval-every", "4", "--save-every", "3" if args.quick else "5",
                       "--schedule", "constant"]
-        self.begin += ["--alpha", "0.9", "--divergence", "reverse-kl", "--lr", "0.002"] if args.quick else \
-            ["--alpha", "0.98", "--lr", "0.012"]
-        self.begin += ["--device", args.device]
+        if kind == "train":
+            self.begin += ["--lr", "0.002" if args.quick else "0.012"]
+        else:
+            self.begin += ["--teacher", "teacher"]
+            self.begin += ["--alpha", "0.9", "--divergence", "reverse-kl", "--lr", "0.002"] if args.quick else \
+                ["--alpha", "0.98", "--lr", "0.012"]
+        self.begin += ["--device", args.device, *KINDS[kind]]
 
     def must(self, command):
         done = subprocess.run(command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -96,7 +106,7 @@ class Bench:
         return done.stdout.decode()
 
     def start(self, out, resume):
-        command = ["distill", "--resume"] if resume else self.begin
+        command = [self.verb, "--resume"] if resume else self.begin
         return subprocess.Popen([*self.retort, *command, "--out", out], cwd=self.folder, stdin=subprocess.DEVNULL,
                                 stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
@@ -140,11 +150,17 @@ def end_of(bench, out):
     # The length of metrics.jsonl depends on how many digits the timings have; hashes of files are compared as files.
     result["state"] = {k: state[k] for k in ("step", "cursor", "tokens", "trained", "best", "best_step", "programs")}
     result["folders"] = sorted(n for n in os.listdir(bench.path(out)) if os.path.isdir(bench.path(out, n)))
+    if os.path.isdir(bench.path(out, "control")):
+        for key, value in end_of(bench, os.path.join(out, "control")).items():
+            result["control " + key] = value
     return result
 
 
 def compare(bench, out, want):
-    got = end_of(bench, out)
+    try:
+        got = end_of(bench, out)
+    except (OSError, ValueError, KeyError) as fault:
+        raise Fault(f"what the run left cannot be read: {fault}") from None
     for key in sorted(set(want) | set(got)):
         if want.get(key) != got.get(key):
             raise Fault(f"{key} differs from the run that was left alone")

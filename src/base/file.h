@@ -51,6 +51,10 @@ const char *rt_writer_path(const rt_writer *w);
 int rt_writer_commit(rt_writer *w, rt_err *e);
 void rt_writer_free(rt_writer *w); /* accepts null; removes the temporary file of a writer that was not committed */
 
+/* The names in the folder of path are on disk: before that, a file that has got one may have lost it after a power
+ * failure, whatever is known of its bytes. */
+int rt_folder_sync(const char *path, rt_err *e);
+
 /* The same for small files: whole content at once. */
 int rt_file_write(const char *path, const void *data, uint64_t bytes, rt_err *e);
 

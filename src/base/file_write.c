@@ -75,9 +75,9 @@ static bool in_temp_folder(const char *path)
     return *begin == '.' && memmem(begin, (size_t)(end - begin), mark, strlen(mark)) != NULL;
 }
 
-/* Names in the folder of path are on disk. File systems that cannot do this are left alone. Allocates nothing: what has
- * its name already must not be lost for want of memory. */
-static int sync_folder(const char *path, rt_err *e)
+/* File systems that cannot do this are left alone. Allocates nothing: what has its name already must not be lost for
+ * want of memory. */
+int rt_folder_sync(const char *path, rt_err *e)
 {
     char folder[4096] = ".";
     size_t n = (size_t)(rt_path_base(path) - path);
@@ -187,7 +187,7 @@ int rt_writer_commit(rt_writer *w, rt_err *e)
         unlink(w->temp);
         return write_fail(e, "put in place", w->path, code);
     }
-    return in_temp_folder(w->path) ? RT_OK : sync_folder(w->path, e);
+    return in_temp_folder(w->path) ? RT_OK : rt_folder_sync(w->path, e);
 }
 
 void rt_writer_free(rt_writer *w)
@@ -227,6 +227,7 @@ int rt_dir_make_counted(const char *path, uint32_t *made, rt_err *e)
         *at = '\0';
         if (mkdir(copy, 0777) == 0) {
             ++*made;
+            rc = rt_folder_sync(copy, e); /* what is put into it is lost with its name */
         } else {
             int code = errno; /* an existing folder may also be unwritable, read-only or a mount point */
             if (!rt_path_is_dir(copy)) rc = write_fail(e, "create the folder", path, code);
@@ -280,7 +281,7 @@ int rt_dir_temp(char **temp, rt_arena *a, const char *path, rt_err *e)
 static int sync_inside(rt_arena *a, const char *temp, rt_err *e)
 {
     char *inside = rt_path_join(a, temp, "");
-    return inside ? sync_folder(inside, e) : rt_fail(e, RT_NOMEM, "no memory to write %s", temp);
+    return inside ? rt_folder_sync(inside, e) : rt_fail(e, RT_NOMEM, "no memory to write %s", temp);
 }
 
 int rt_dir_commit(const char *temp, const char *path, rt_err *e)
@@ -297,7 +298,7 @@ int rt_dir_commit(const char *temp, const char *path, rt_err *e)
         else
             rc = write_fail(e, "put in place", path, code);
     }
-    if (rc == RT_OK) rc = sync_folder(target, e);
+    if (rc == RT_OK) rc = rt_folder_sync(target, e);
     rt_arena_free(&a);
     return rc;
 }
@@ -345,10 +346,9 @@ int rt_dir_replace(const char *temp, const char *path, rt_known_fn known, void *
         int code = exchange(temp, target, aside, &old);
         if (code != 0) rc = write_fail(e, "replace", path, code);
     }
-    if (rc == RT_OK) {
-        rt_dir_remove(old);
-        rc = sync_folder(target, e);
-    }
+    /* The new one is certain before anything of the old one goes. */
+    if (rc == RT_OK) rc = rt_folder_sync(target, e);
+    if (rc == RT_OK) rt_dir_remove(old);
     rt_arena_free(&a);
     return rc;
 }

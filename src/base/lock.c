@@ -14,7 +14,8 @@
 
 #define LOCK_NAME "retort.lock"
 #define OWNER_NAME "retort.owner"
-/* The first line: by it a file is known as ours. One that was created and not yet written to is empty. */
+/* The first line: by it a file is known as ours. One that was created and not yet written to is empty, and one that was
+ * not on disk when the power failed has a beginning of it, or zeros. */
 #define MARK "retort.lock 1: whoever holds a lock on this file writes here, and nobody else does\n"
 
 enum {
@@ -58,14 +59,22 @@ static void describe_self(char text[HOLDER_BYTES])
     make_plain(text);
 }
 
-/* The file begins as ours do, or is empty; holder: its second line, empty when it has none. */
+/* n bytes that begin as ours do; or less of it, and then nothing but zeros. */
+static bool is_ours(const char *text, size_t n)
+{
+    size_t len = strnlen(text, n), mark = strlen(MARK), zeros = len;
+    while (zeros < n && !text[zeros]) zeros++;
+    return memcmp(text, MARK, len < mark ? len : mark) == 0 && (len >= mark || zeros == n);
+}
+
+/* Whether it is ours; holder: its second line, empty when it has none. */
 static bool read_holder(int fd, char holder[HOLDER_BYTES])
 {
     char text[sizeof MARK + HOLDER_BYTES] = "";
     ssize_t n = pread(fd, text, sizeof text - 1, 0);
     holder[0] = '\0';
-    if (n <= 0) return n == 0;
-    if (strncmp(text, MARK, strlen(MARK)) != 0) return false;
+    if (n < 0 || !is_ours(text, (size_t)n)) return false;
+    if (strlen(text) < strlen(MARK)) return true;
     char *line = text + strlen(MARK), *end = strchr(line, '\n');
     if (end) *end = '\0';
     snprintf(holder, HOLDER_BYTES, "%.*s", HOLDER_BYTES - 1, line);

@@ -183,6 +183,13 @@ int rt_tfevents_flush(rt_tfevents *t, rt_err *e)
     return RT_OK;
 }
 
+int rt_tfevents_sync(rt_tfevents *t, rt_err *e)
+{
+    int rc = t ? rt_tfevents_flush(t, e) : RT_OK;
+    if (!t || rc < 0 || fsync(t->fd) == 0 || errno == EINVAL || errno == ENOTSUP) return rc;
+    return rt_fail(e, RT_IO, "%s cannot be written: %s", t->path, strerror(errno));
+}
+
 int rt_tfevents_close(rt_tfevents *t, rt_err *e)
 {
     if (!t) return RT_OK;

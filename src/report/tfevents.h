@@ -42,6 +42,7 @@ int rt_tfevents_scalars(rt_tfevents *t, uint64_t step, double wall_time, const r
  * evaluation as held_out/NAME and its error as held_out_error/NAME. Other lines are left out. */
 int rt_tfevents_line(rt_tfevents *t, const json_t *line, double wall_time, rt_err *e);
 int rt_tfevents_flush(rt_tfevents *t, rt_err *e);
+int rt_tfevents_sync(rt_tfevents *t, rt_err *e); /* the same, and on disk; accepts null */
 /* Flushes, and tells when that failed. The file is closed whatever the answer; accepts null. */
 int rt_tfevents_close(rt_tfevents *t, rt_err *e);
 

@@ -328,15 +328,16 @@ static int newest_first(const void *a, const void *b)
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
-/* Under a hidden name first: whoever is killed half-way leaves no checkpoint that lacks files. */
+/* Under a hidden name first, which is certain before a file goes: whoever is killed half-way, or loses power, leaves no
+ * checkpoint that lacks files. */
 static void remove_checkpoint(rt_arena *a, const char *path)
 {
     char *aside;
     if (rt_dir_temp(&aside, a, path, NULL) < 0) return;
-    if (rename(path, aside) == 0)
-        rt_dir_remove(aside);
-    else
+    if (rename(path, aside) != 0)
         rmdir(aside);
+    else if (rt_folder_sync(path, NULL) >= 0)
+        rt_dir_remove(aside);
 }
 
 /* Steps of a run's own folders of a kind, newest first; null without memory. */

@@ -124,6 +124,33 @@ static void test_refused(void **state)
     assert_int_equal(rt_lock_take(&l, folder, "OUT", &e), RT_INVALID);
 }
 
+/* What a power failure leaves of the file: a beginning, zeros, or a beginning and zeros; but not what only resembles
+ * it. */
+static void test_cut_off(void **state)
+{
+    (void)state;
+    char whole[600], left[600] = { 0 };
+    rt_lock *l;
+    rt_lock_free(take(), false);
+    text_of(lock_path, whole);
+    size_t n = strlen(whole);
+    for (size_t kept = 0; kept <= n; kept++)
+        for (size_t zeros = 0; zeros <= 100; zeros += 50) {
+            memset(left, 0, sizeof left);
+            memcpy(left, whole, kept);
+            assert_int_equal(rt_file_write(lock_path, left, kept + zeros, NULL), RT_OK);
+            rt_lock_free(take(), false);
+        }
+    const struct {
+        const char *text;
+        size_t n;
+    } others[] = { { "retort.lock 2: ", 15 }, { "retort\0x", 8 }, { "\0\0x", 3 }, { "x", 1 } };
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        assert_int_equal(rt_file_write(lock_path, others[i].text, others[i].n, NULL), RT_OK);
+        assert_int_equal(rt_lock_take(&l, folder, "OUT", NULL), RT_INVALID);
+    }
+}
+
 /* A child that runs fn and says so, then waits to be killed. */
 static pid_t start(void (*fn)(void))
 {
@@ -281,6 +308,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_one_holder, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_cut_off, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_dies_with_its_process, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_removed_and_made_again, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_without_locks, set_up, tear_down),

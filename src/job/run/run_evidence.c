@@ -203,6 +203,7 @@ int rt_run_evidence_end(rt_run *r, rt_run_summary *s, rt_err *e)
     rt_findings *f = rt_arena_alloc(&r->arena, sizeof *f);
     json_t *j = NULL, *files;
     if (!f) RT_TRY(rt_no_memory(e, "the evidence of a run"));
+    RT_TRY(rt_run_sync_logs(r, e));
     RT_TRY(rt_checked_json_read(&j, r->manifest_path, e));
     RT_TRY(take_facts(r, s, e));
     s->logged = r->evidence->logged;

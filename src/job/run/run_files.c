@@ -4,7 +4,6 @@
 #include "base/json.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -98,11 +97,6 @@ out:
 
 /* ---- metrics ---- */
 
-static int metrics_fault(const rt_run *r, rt_err *e)
-{
-    return rt_fail(e, RT_IO, "%s cannot be written: %s", r->metrics_path, strerror(errno));
-}
-
 static double wall_clock(void)
 {
     struct timespec t;
@@ -128,13 +122,14 @@ static void read_evals(rt_run *r)
 
 int rt_run_open_metrics(rt_run *r, uint64_t keep, rt_err *e)
 {
-    r->metrics_fd = open(r->metrics_path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-    if (r->metrics_fd < 0 || ftruncate(r->metrics_fd, (off_t)keep) != 0 ||
-        lseek(r->metrics_fd, (off_t)keep, SEEK_SET) < 0)
-        return metrics_fault(r, e);
+    int rc = rt_append_open(&r->metrics, r->metrics_path, keep, e);
+    if (rc == RT_FORMAT)
+        rt_err_context(e, "checkpoint-%06u cannot be resumed from (remove it to resume from the one before it)",
+                       r->loop.state.step);
+    if (rc < 0) return rc;
     r->loop.state.metrics_bytes = keep;
     if (keep) read_evals(r);
-    int rc = rt_samples_begin(r->samples, r->run, r->evaluated, e);
+    rc = rt_samples_begin(r->samples, r->run, r->evaluated, e);
     if (rc < 0) return rc;
     rt_tfevents_opts o = { .now = wall_clock(), .resumed = r->opts->resume, .keep_to = r->loop.state.step };
     return rt_tfevents_open(&r->events_file, r->run, &o, e);
@@ -144,29 +139,33 @@ void rt_run_close_metrics(rt_run *r)
 {
     (void)rt_tfevents_close(r->events_file, NULL); /* flushed after every line */
     r->events_file = NULL;
-    if (r->metrics_fd >= 0) close(r->metrics_fd);
-    r->metrics_fd = -1;
+    rt_append_close(&r->metrics);
 }
 
 int rt_run_metric(rt_run *r, json_t *line, rt_err *e)
 {
     int rc = RT_OK;
     char *text = line ? json_dumps(line, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
-    size_t n = text ? strlen(text) : 0, at = 0;
+    size_t n = text ? strlen(text) : 0;
     if (!text) RT_TRY(rt_no_memory(e, "the files of a run"));
     text[n++] = '\n'; /* in the place of the terminator */
-    while (at < n) {
-        ssize_t got = write(r->metrics_fd, text + at, n - at);
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) RT_TRY(metrics_fault(r, e));
-        at += (size_t)got;
-    }
+    RT_TRY(rt_append_put(&r->metrics, text, n, e));
     r->loop.state.metrics_bytes += n;
     RT_TRY(rt_tfevents_line(r->events_file, line, wall_clock(), e));
     RT_TRY(rt_tfevents_flush(r->events_file, e));
 out:
     rt_free(text);
     json_decref(line);
+    return rc;
+}
+
+int rt_run_sync_logs(rt_run *r, rt_err *e)
+{
+    int rc;
+    RT_TRY(rt_append_sync(&r->metrics, e));
+    RT_TRY(rt_samples_sync(r->samples, e));
+    RT_TRY(rt_tfevents_sync(r->events_file, e));
+out:
     return rc;
 }
 
@@ -212,16 +211,19 @@ bool rt_run_has_root(const rt_run *r)
 static int move_up(rt_run *r, const char *folder, rt_err *e)
 {
     int rc;
-    char **names;
+    char **names, *beside = rt_path_join(&r->arena, r->out, "config.json");
     uint32_t count;
     RT_TRY(rt_dir_list(&names, &count, &r->arena, folder, e));
-    for (int last = 0; last < 2; last++)
+    if (!beside) RT_TRY(rt_no_memory(e, "the files of a run"));
+    for (int last = 0; last < 2; last++) {
         for (uint32_t i = 0; i < count; i++) {
             if (!rt_hf_is_name(NULL, names[i]) || is_last_file(names[i]) != (last == 1)) continue;
             char *from = rt_path_join(&r->arena, folder, names[i]), *to = rt_path_join(&r->arena, r->out, names[i]);
             if (!from || !to) RT_TRY(rt_no_memory(e, "the files of a run"));
             if (rename(from, to) != 0) RT_TRY(rt_fail(e, RT_IO, "%s cannot become %s: %s", from, to, strerror(errno)));
         }
+        RT_TRY(rt_folder_sync(beside, e));
+    }
     rmdir(folder);
 out:
     return rc;

@@ -154,6 +154,7 @@ int rt_run_make_data(rt_run *r, rt_err *e)
     if (!r->opts->control_of) return rt_dir_make_counted(r->data, &r->data_made, e);
     if (symlink("../../run/data", r->data) == 0) {
         r->data_linked = true;
+        return rt_folder_sync(r->data, e);
     } else if (errno != EEXIST) {
         return rt_fail(e, RT_IO, "%s cannot be made a link to the tokens of the run: %s", r->data, strerror(errno));
     }

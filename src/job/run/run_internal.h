@@ -2,6 +2,7 @@
 #ifndef RT_JOB_RUN_INTERNAL_H
 #define RT_JOB_RUN_INTERNAL_H
 
+#include "base/append.h"
 #include "base/lock.h"
 #include "evidence/evidence.h"
 #include "job/prepare/pace.h"
@@ -49,7 +50,7 @@ struct rt_run {
     rt_lock *lock;                /* of OUT/run, from before anything is written to the end; null: OUT is temporary */
     uint32_t run_made, data_made; /* folders that this process made: OUT/run and those above it; OUT/run/data */
     bool data_linked;             /* OUT/run/data was made a link */
-    int metrics_fd;               /* -1: not open */
+    rt_append metrics;
     rt_tfevents *events_file;     /* the same numbers for TensorBoard */
     bool fresh;                   /* nothing was in OUT when its lock was taken */
     bool temporary;               /* OUT is a folder of this process: a plan or a smoke test */
@@ -87,6 +88,8 @@ int rt_run_write_settings(rt_run *r, rt_err *e);
 /* keep: bytes of metrics.jsonl that stay; the evaluations in them are those of the run so far. */
 int rt_run_open_metrics(rt_run *r, uint64_t keep, rt_err *e);
 int rt_run_metric(rt_run *r, json_t *line, rt_err *e); /* takes the reference */
+/* Metrics, samples and events are on disk: before anything is written that counts on them. */
+int rt_run_sync_logs(rt_run *r, rt_err *e);
 void rt_run_close_metrics(rt_run *r);
 /* The model in memory into OUT/best-NNNNNN, whole or not at all. */
 int rt_run_write_best(rt_run *r, rt_err *e);

@@ -209,7 +209,6 @@ int rt_run_open(rt_run **out, rt_settings *s, const rt_run_opts *o, rt_err *e)
     r->settings = s;
     r->opts = o;
     r->smoke.opened = rt_now();
-    r->metrics_fd = -1;
     r->evaluated = -1;
     if (o->events) r->events = *o->events;
     r->watch = (rt_watch){ tell, r };

@@ -83,6 +83,7 @@ static int save(void *ctx, rt_err *e)
     int rc;
     rt_run *r = ctx;
     double begun = rt_now();
+    RT_TRY(rt_run_sync_logs(r, e)); /* a checkpoint speaks of them */
     RT_TRY(rt_checkpoint_save(r->out, r->trainer, &r->output, &r->loop.state, e));
     rt_checkpoint_prune(r->out, r->resolved.keep);
     r->pace.save = rt_now() - begun;

@@ -181,7 +181,7 @@ out:
 void rt_samples_close(rt_samples *s)
 {
     if (!s) return;
-    if (s->file) fclose(s->file); /* flushed after every line */
+    rt_append_close(&s->file);
     rt_free(s->prompts);
     rt_arena_free(&s->arena);
     rt_free(s);

@@ -135,11 +135,6 @@ out:
     return rc;
 }
 
-static int file_fault(const rt_samples *s, rt_err *e)
-{
-    return rt_fail(e, RT_IO, "%s cannot be written: %s", s->path, strerror(errno));
-}
-
 int rt_samples_begin(rt_samples *s, const char *folder, int64_t keep_to, rt_err *e)
 {
     int rc;
@@ -148,11 +143,12 @@ int rt_samples_begin(rt_samples *s, const char *folder, int64_t keep_to, rt_err 
     rt_json_init();
     if (!(s->path = rt_path_join(&s->arena, folder, "samples.jsonl"))) RT_TRY(rt_no_memory(e, "samples"));
     RT_TRY(read_kept(s, keep_to, &bytes, e));
-    s->file = fopen(s->path, "ae");
-    if (!s->file || ftruncate(fileno(s->file), (off_t)bytes) != 0) RT_TRY(file_fault(s, e));
+    RT_TRY(rt_append_open(&s->file, s->path, bytes, e));
 out:
     return rc;
 }
+
+int rt_samples_sync(rt_samples *s, rt_err *e) { return s ? rt_append_sync(&s->file, e) : RT_OK; }
 
 json_t *rt_sample_to_json(const rt_sample_said *v)
 {
@@ -163,13 +159,12 @@ json_t *rt_sample_to_json(const rt_sample_said *v)
 
 static int write_line(rt_samples *s, const rt_sample_said *v, rt_err *e)
 {
-    int rc = RT_OK;
+    int rc;
     json_t *j = rt_sample_to_json(v);
     char *line = j ? json_dumps(j, JSON_COMPACT) : NULL;
-    if (!line)
-        rc = rt_no_memory(e, "samples");
-    else if (fprintf(s->file, "%s\n", line) < 0 || fflush(s->file) != 0)
-        rc = file_fault(s, e);
+    size_t n = line ? strlen(line) : 0;
+    if (line) line[n++] = '\n'; /* in the place of the terminator */
+    rc = line ? rt_append_put(&s->file, line, n, e) : rt_no_memory(e, "samples");
     rt_free(line);
     json_decref(j);
     return rc;

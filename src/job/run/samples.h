@@ -8,11 +8,11 @@
 #ifndef RT_JOB_SAMPLES_H
 #define RT_JOB_SAMPLES_H
 
+#include "base/append.h"
 #include "job/prepare/inputs.h"
 #include "train/evaluate.h"
 
 #include <jansson.h>
-#include <stdio.h>
 
 typedef struct rt_sample_prompt {
     rt_span text; /* for people */
@@ -36,7 +36,7 @@ typedef struct rt_samples {
     uint32_t tokens; /* of a text, at most */
     bool from_held;  /* rt_samples_from_held is to choose the prompts */
     rt_stops student_stops, teacher_stops;
-    FILE *file;
+    rt_append file;
     const char *path;
     void (*said)(void *ctx, const rt_sample_said *s); /* each text as it is made; may be null */
     void *ctx;
@@ -55,6 +55,7 @@ uint32_t rt_samples_context(const rt_samples *s);
 /* samples.jsonl in folder; what it holds of steps after keep_to is cut off, with -1 everything. Accepts null. */
 int rt_samples_begin(rt_samples *s, const char *folder, int64_t keep_to, rt_err *e);
 /* The student's texts at this step, and the teacher's where they are not made yet; rates into v. Accepts null. */
+int rt_samples_sync(rt_samples *s, rt_err *e); /* their file is on disk; accepts null */
 int rt_samples_make(rt_samples *s, rt_trainer *t, uint32_t step, rt_eval_result *v, rt_err *e);
 /* What the student in memory says now to prompt i, for the end of a run; lives as long as s. */
 int rt_samples_say(rt_samples *s, rt_trainer *t, uint32_t i, rt_span *text, rt_err *e);
