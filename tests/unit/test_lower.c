@@ -249,6 +249,39 @@ out:
     return rc;
 }
 
+static bool ask_for_scratch(rt_dev *d, const rt_plan *p, const rt_op *op, rt_need *need)
+{
+    const rt_backend *f = as_real(d);
+    bool yes = real_api->supports(d, p, op, need);
+    d->api = f;
+    need->work_bytes = op->kind == RT_OP_SCALE ? 5000 : 0;
+    need->work_stays = op->kind == RT_OP_SCALE && op == p->ops; /* the first */
+    return yes;
+}
+
+/* Scratch that an op asks for is placed in whole rows of bytes, for as long as the op says. */
+static void scratch_stays_where_it_is_asked_to(void **state)
+{
+    rt_err e = { 0 };
+    rt_dev *d = open_fake(ask_for_scratch);
+    rt_space *s;
+    rt_plan *p;
+    rt_exec *x;
+    (void)state;
+    ok(rt_space_new(&s, &e), &e);
+    rt_view v[3];
+    for (int i = 0; i < 3; i++) v[i] = rt_space_buf(s, RT_CLASS_STATE, RT_DTYPE_F32, 4, 8, "v");
+    ok(rt_plan_new(&p, s, "scratch", &rt_policy_f32, &e), &e);
+    rt_emit_scale(p, v[1], v[0], RT_NONE, 2.0f);
+    rt_emit_scale(p, v[2], v[1], RT_NONE, 3.0f);
+    ok(rt_exec_seal(&x, d, (const rt_plan *const *)&p, 1, NULL, &e), &e);
+    const rt_plan *q = rt_exec_plan(x, 0);
+    assert_int_equal(q->nops, 2);
+    assert_true(q->ops[0].work_stays && !q->ops[1].work_stays);
+    assert_true(q->ops[0].work.rows == 2 && q->ops[0].work.cols == 4096);
+    end(x, p, s, d, true);
+}
+
 static void lowering_survives_want_of_memory(void **state)
 {
     (void)state;
@@ -262,7 +295,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(quantised_operands_are_lowered),   cmocka_unit_test(large_weights_are_expanded_by_slices),
         cmocka_unit_test(neighbours_are_expanded_together), cmocka_unit_test(expansions_change_no_number),
-        cmocka_unit_test(lowering_survives_want_of_memory),
+        cmocka_unit_test(lowering_survives_want_of_memory), cmocka_unit_test(scratch_stays_where_it_is_asked_to),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

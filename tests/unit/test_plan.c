@@ -311,6 +311,9 @@ static void reshape(void **state)
     rt_view s = rt_view_shape(f->p, x, 12, 4);
     assert_int_equal(s.rows, 12);
     assert_int_equal(s.stride, 4);
+    s = rt_view_shape(f->p, x, 48, 1); /* one column is a shape too */
+    assert_int_equal(s.rows, 48);
+    assert_int_equal(s.stride, 1);
     expect_ok(f);
     rt_view_shape(f->p, rt_view_cols(f->p, x, 0, 4), 3, 8);
     expect_error(f, RT_INVALID, "cannot be seen as (3,8)");

@@ -84,10 +84,36 @@ static void topk_of_huge_logits(void **state)
     assert_true(fabs(rest - exp(-4.0) / sum) < 1e-15);
 }
 
+/* One logit that is no number, wherever it stands, makes the row's answer none; one outside the mask does not count. */
+static void topk_of_no_numbers(void **state)
+{
+    static const double bad[] = { NAN, INFINITY, -INFINITY };
+    (void)state;
+    for (int b = 0; b < 3; b++)
+        for (uint32_t at = 0; at < V; at++) {
+            double x[V] = { 1, 2, 3, 4, 5, 6 }, logp[2], rest, work[8 * V];
+            int32_t id[2];
+            uint32_t all = (1u << V) - 1, without = all & ~(1u << at);
+            rt_args args = { .topk = { .N = 1, .V = V, .k = 2, .T = 1 } };
+            rt_ref_call c = { .args = &args, .work = work };
+            x[at] = bad[b];
+            c.s[RT_TOPK_ID] = id;
+            c.s[RT_TOPK_LOGP] = logp;
+            c.s[RT_TOPK_REST] = &rest;
+            c.s[RT_TOPK_X] = x;
+            c.s[RT_TOPK_VMASK] = &all;
+            rt_ref_table_double[RT_OP_TOPK](&c);
+            assert_true(id[0] == -1 && id[1] == -1 && isnan(logp[0]) && isnan(logp[1]));
+            c.s[RT_TOPK_VMASK] = &without;
+            rt_ref_table_double[RT_OP_TOPK](&c);
+            assert_true(id[0] == (at == V - 1 ? V - 2 : V - 1) && isfinite(logp[0]) && isfinite(rest));
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(huge_logits_are_differences),
                                         cmocka_unit_test(the_smallest_prefix_is_kept),
-                                        cmocka_unit_test(topk_of_huge_logits) };
+                                        cmocka_unit_test(topk_of_huge_logits), cmocka_unit_test(topk_of_no_numbers) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
