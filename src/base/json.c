@@ -226,3 +226,19 @@ out:
     rt_str_free(&text);
     return rc;
 }
+
+int rt_checked_json_read_old(json_t **out, bool *checked, const char *path, rt_err *e)
+{
+    int rc;
+    rt_str text = { 0 };
+    *out = NULL;
+    RT_TRY(rt_file_read(path, MOST_BYTES, &text, e));
+    RT_TRY(parse(out, &text, path, e));
+    *checked = checksum_holds(&text);
+    if (!*checked && json_object_get(*out, "hash"))
+        rc = rt_fail(e, RT_FORMAT, "%s is damaged or was altered (its hash is another)", path);
+    json_object_del(*out, "hash");
+out:
+    rt_str_free(&text);
+    return rc;
+}

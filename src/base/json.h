@@ -31,6 +31,10 @@ int rt_checked_json_write(const char *path, const json_t *object, rt_hash128 *ch
 /* *out is the caller's. RT_NOT_FOUND; RT_FORMAT when the hash is another or it is no object. */
 int rt_checked_json_read(json_t **out, const char *path, rt_err *e);
 
+/* The same of a record that was once written without a hash: *checked tells whether it has one that holds. Its hash is
+ * taken out of *out, which is given whenever it is JSON, also with RT_FORMAT for a hash that is another. */
+int rt_checked_json_read_old(json_t **out, bool *checked, const char *path, rt_err *e);
+
 json_t *rt_hash_to_json(rt_hash128 h); /* null when out of memory */
 bool rt_hash_from_json(const json_t *j, rt_hash128 *h);
 

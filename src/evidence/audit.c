@@ -148,7 +148,8 @@ int rt_audit_settings(rt_audit *v, rt_err *e)
     json_t *j = NULL;
     char *path = rt_path_join(&v->arena, v->run, "settings.json");
     if (!path) RT_TRY(rt_no_memory(e, "a path"));
-    rc = rt_json_read(&j, path, &why);
+    bool checked;
+    rc = rt_checked_json_read_old(&j, &checked, path, &why);
     if (rc >= 0) rc = rt_settings_from_json(&v->settings, j, &v->arena, &why);
     if (rc >= 0) rc = v->resolve(v, &why);
     if (rc == RT_NOMEM) RT_TRY(rt_fail(e, rc, "%s", why.text));

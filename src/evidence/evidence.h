@@ -119,6 +119,8 @@ void rt_evidence_take_line(rt_evidence *v, const json_t *line);
 /* ---- manifest.json, for those who write it (job/run/run_evidence.c) and who read it (manifest.c, audit.c) ---- */
 
 #define RT_MANIFEST_FORMAT "retort.manifest.1"
+#define RT_MANIFEST_CONTROL                                                                                            \
+    "control" /* below root: a run of its own, whose manifest's checksum stands under this key */
 /* Settings as the manifest has them: models by their names, and of every path only what follows its last slash. Takes
  * the reference; null when out of memory. teacher null: none. */
 json_t *rt_manifest_settings(json_t *settings, const char *student, const char *teacher);
@@ -126,7 +128,8 @@ json_t *rt_manifest_settings(json_t *settings, const char *student, const char *
 int rt_manifest_bound_hash(const json_t *settings, rt_hash128 *out, rt_err *e);
 /* {"config.json": hash, "run/metrics.jsonl": hash, ...}: every file below root that a run's evidence stands on. Left
  * out are manifest.json itself, what is made anew from the rest (report.html, compare.html) or goes on after the end
- * (log.txt), and of a checkpoint all but state.json, which has the hashes of its other files. */
+ * (log.txt), the control, which has a manifest, and of a checkpoint all but state.json, which has the hashes of its
+ * other files. */
 int rt_manifest_files(json_t *out, const char *root, rt_err *e);
 /* The model at the root of a run: the model itself, or its adapters. */
 int rt_manifest_output(rt_model_file **out, const char *root, bool adapters, rt_err *e);

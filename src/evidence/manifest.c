@@ -84,6 +84,7 @@ static int list_folder(json_t *out, rt_arena *a, const char *root, const char *b
         if (!path) RT_TRY(rt_no_memory(e, "a path"));
         /* With a dot: not finished, or not of the run. */
         if (names[i][0] == '.' || is_one_of(name, left_out) || rt_lock_is_name(names[i])) continue;
+        if (strcmp(name, RT_MANIFEST_CONTROL) == 0) continue;
         if (rt_path_is_dir(path)) {
             if (depth < DEEPEST) RT_TRY(list_folder(out, a, root, name, depth + 1, e));
             continue;

@@ -7,6 +7,7 @@
 #include "train/checkpoint.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 /* The newest checkpoint counts what the log counts. */
 static void compare_state(rt_audit *v, const char *name, const rt_progress_state *s, rt_problems *bad)
@@ -15,6 +16,15 @@ static void compare_state(rt_audit *v, const char *name, const rt_progress_state
     if (s->step != v->facts.steps) return;
     if (s->tokens != l->tokens || s->trained != l->trained || s->cursor.rows != l->rows)
         rt_problem_add(bad, name, "has counted other rows or tokens than the log");
+}
+
+/* Which file, from what rt_checkpoint_check says: "PATH: what is wrong; what to do". */
+static const char *damage(rt_err *why, const char *path)
+{
+    size_t n = strlen(path);
+    char *end = strchr(why->text, ';');
+    if (end) *end = 0;
+    return strncmp(why->text, path, n) == 0 && why->text[n] == ':' ? why->text + n : "is damaged or was altered";
 }
 
 int rt_audit_checkpoints(rt_audit *v, rt_err *e)
@@ -48,7 +58,7 @@ int rt_audit_checkpoints(rt_audit *v, rt_err *e)
         rc = rt_checkpoint_check(path, &s, &why);
         if (rc == RT_NOMEM) RT_TRY(rt_fail(e, rc, "%s", why.text));
         if (rc < 0)
-            rt_problem_add(&bad, names[i], "is damaged or was altered");
+            rt_problem_add(&bad, names[i], damage(&why, path));
         else
             compare_state(v, names[i], &s, &bad);
     }

@@ -2,6 +2,8 @@
  * data gives the rows that were logged, and that both models measure what the run says they measured. */
 #include "job/audit_internal.h"
 
+#include "job/prepare/identity.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -11,45 +13,117 @@ static bool fatal(int rc) { return rc == RT_NOMEM || rc == RT_INTERRUPTED; }
 
 /* ---- models ---- */
 
-static int check_model(rt_audit *v, const rt_again *a, const char *who, const char *spec, rt_hash128 want, bool *ok,
-                       rt_err *e)
+static int check_model(rt_audit *v, const rt_again *a, const char *who, const char *spec, bool *ok, rt_err *e)
 {
     rt_err why = { 0 };
-    rt_hash128 got;
-    char text[33];
     rt_model_file *m = NULL;
-    const char *name = json_string_value(json_object_get(json_object_get(v->manifest, who), "name"));
-    *ok = false;
+    json_t *now = NULL, *was = json_object_get(v->manifest, who);
+    bool old = false;
+    const char *name = json_string_value(json_object_get(was, "name")), *part = NULL;
+    if (!name) name = "it";
     const rt_hub_env env = rt_inputs_env(&v->settings, a->opts->env);
     int rc = rt_model_file_open(&m, spec, &env, &why);
-    if (rc >= 0) rc = rt_model_content_hash(m, a->opts->pool, &got, NULL, &why);
+    if (rc >= 0) rc = rt_identity_new(&now, m, a->opts->pool, &why);
     rt_model_file_close(m);
-    if (fatal(rc)) return rt_fail(e, rc, "%s", why.text);
-    if (rc < 0)
-        rt_audit_tell(v, who, RT_CHECK_NOT_CHECKED, "%s is not where the run found it: %s", name ? name : "it",
-                      why.text);
-    else if (!rt_hash_equal(want, got))
+    if (rc >= 0) part = rt_identity_differs(was, now, &old);
+    *ok = rc >= 0 && !part;
+    if (fatal(rc))
+        rc = rt_fail(e, rc, "%s", why.text);
+    else if (rc < 0)
+        rt_audit_tell(v, who, RT_CHECK_NOT_CHECKED, "%s is not where the run found it: %s", name, why.text);
+    else if (part && strcmp(part, "values") == 0)
         rt_audit_tell(v, who, RT_CHECK_FAIL, "%s holds other values now than the manifest says the run began with",
-                      name ? name : "it");
+                      name);
+    else if (part)
+        rt_audit_tell(v, who, RT_CHECK_FAIL, "%s of %s is not what the manifest says the run began with", part, name);
     else
-        rt_audit_tell(v, who, RT_CHECK_PASS, "%s holds the values that the run began with: %s", name ? name : "it",
-                      rt_hash_text(text, got));
-    *ok = rc >= 0 && rt_hash_equal(want, got);
-    return RT_OK;
+        rt_audit_tell(v, who, RT_CHECK_PASS, "%s holds the values that the run began with%s: %s", name,
+                      old ? " (configuration and tokenizer were not hashed then)"
+                          : ", with their configuration, tokenizer and template",
+                      json_string_value(json_object_get(was, "content_hash")));
+    json_decref(now);
+    return fatal(rc) ? rc : RT_OK;
 }
 
 static int check_models(rt_audit *v, rt_again *a, rt_err *e)
 {
     int rc = RT_OK;
     const rt_settings *s = &v->settings;
-    if (s->student) RT_TRY(check_model(v, a, "student", s->student, v->facts.student_hash, &a->student, e));
-    if (v->facts.teacher && s->teacher)
-        RT_TRY(check_model(v, a, "teacher", s->teacher, v->facts.teacher_hash, &a->teacher, e));
+    if (s->student) RT_TRY(check_model(v, a, "student", s->student, &a->student, e));
+    if (v->facts.teacher && s->teacher) RT_TRY(check_model(v, a, "teacher", s->teacher, &a->teacher, e));
 out:
     return rc;
 }
 
 /* ---- data ---- */
+
+/* A source of the manifest against its files as they are now: the first that is another into why. was null: the run did
+ * not hash them. */
+static int compare_files(const json_t *was, const rt_data_list *l, uint32_t source, uint32_t *count, rt_err *why)
+{
+    int rc;
+    json_t *now = NULL;
+    RT_TRY(rt_data_files_json(&now, l, source, 1, why));
+    for (size_t i = 0; i < json_array_size(was) || i < json_array_size(now); i++) {
+        const json_t *a = json_array_get(was, i), *b = json_array_get(now, i);
+        const char *name = json_string_value(json_object_get(a ? a : b, "name"));
+        if (!json_equal(a, b))
+            RT_TRY(rt_fail(why, RT_INVALID, "%s is not what was tokenized", name ? name : l->sources[source].name));
+    }
+    *count += (uint32_t)json_array_size(now);
+out:
+    json_decref(now);
+    return rc;
+}
+
+/* One list of the data, "train" or "eval". Shards that were given as such have no files but themselves. */
+static int compare_sources(rt_audit *v, const rt_again *a, const char *kind, uint32_t *count, rt_err *why)
+{
+    int rc = RT_OK;
+    bool eval = strcmp(kind, "eval") == 0, any = false;
+    rt_data_list l = { 0 };
+    const rt_setting_list *specs = eval ? &v->settings.eval_data : &v->settings.data;
+    const json_t *sources = json_object_get(json_object_get(v->manifest, "data"), kind), *source;
+    size_t i;
+    json_array_foreach((json_t *)(uintptr_t)sources, i, source)
+    {
+        const json_t *shard = json_array_get(json_object_get(source, "shards"), 0);
+        const char *name = json_string_value(json_object_get(shard, "name"));
+        if (!name || !rt_inputs_is_name(name)) continue;
+        if (!json_object_get(shard, "files"))
+            RT_TRY(rt_fail(why, RT_NOT_FOUND, "the run was made before the files of its data were hashed"));
+        any = true;
+    }
+    if (!any) return RT_OK;
+    RT_TRY((eval ? rt_data_list_open_eval : rt_data_list_open)(&l, specs->text, specs->count, a->opts->env, why));
+    if (l.source_count != json_array_size(sources))
+        RT_TRY(rt_fail(why, RT_INVALID, "the %s data is of other sources than those that were tokenized", kind));
+    json_array_foreach((json_t *)(uintptr_t)sources, i, source)
+    {
+        const json_t *files = json_object_get(json_array_get(json_object_get(source, "shards"), 0), "files");
+        const char *name =
+            json_string_value(json_object_get(json_array_get(json_object_get(source, "shards"), 0), "name"));
+        if (name && rt_inputs_is_name(name)) RT_TRY(compare_files(files, &l, (uint32_t)i, count, why));
+    }
+out:
+    rt_data_list_close(&l);
+    return rc;
+}
+
+/* The files that the tokens were made from. Only the tokens count for the run; what they came from is its identity. */
+static int check_data_files(rt_audit *v, const rt_again *a, rt_err *e)
+{
+    rt_err why = { 0 };
+    uint32_t count = 0;
+    int rc = compare_sources(v, a, "train", &count, &why);
+    if (rc >= 0) rc = compare_sources(v, a, "eval", &count, &why);
+    if (fatal(rc)) return rt_fail(e, rc, "%s", why.text);
+    if (rc < 0)
+        rt_audit_tell(v, "data files", rc == RT_INVALID ? RT_CHECK_FAIL : RT_CHECK_NOT_CHECKED, "%s", why.text);
+    else if (count)
+        rt_audit_tell(v, "data files", RT_CHECK_PASS, "%" PRIu32 " as they were when they were tokenized", count);
+    return RT_OK;
+}
 
 static int check_shards(rt_audit *v, rt_again *a, rt_err *why)
 {
@@ -322,6 +396,7 @@ int rt_audit_models(rt_audit *v, rt_again *a, rt_err *e)
     int rc;
     rt_watch_tell(&a->opts->watch, "hashing the models", 0, 0);
     RT_TRY(check_models(v, a, e));
+    RT_TRY(check_data_files(v, a, e));
     RT_TRY(check_data(v, a, e));
     rt_watch_tell(&a->opts->watch, "comparing the weights", 0, 0);
     RT_TRY(rt_audit_weights(v, a, e));

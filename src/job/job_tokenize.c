@@ -241,12 +241,15 @@ static int origin(const work *w, char **out, rt_err *e)
 {
     const rt_data_text *t = &w->t.text;
     char program[64];
-    json_t *sources = json_array(), *j;
+    json_t *sources = NULL, *files, *j;
+    int rc = rt_data_files_json(&files, &w->list, 0, w->list.source_count, e);
+    if (rc < 0) return rc;
+    sources = json_array();
     snprintf(program, sizeof program, "retort %s", w->o->text.env->version);
     for (uint32_t i = 0; sources && i < w->list.source_count; i++)
         json_array_append_new(sources, json_string(w->list.sources[i].name));
-    j = json_pack("{s:s, s:s, s:o, s:s}", "program", program, "model", rt_path_base(w->o->text.model), "sources",
-                  sources, "loss", w->o->loss ? w->o->loss : "turns");
+    j = json_pack("{s:s, s:s, s:o, s:o, s:s}", "program", program, "model", rt_path_base(w->o->text.model), "sources",
+                  sources, "files", files, "loss", w->o->loss ? w->o->loss : "turns");
     if (j && w->done->stats.kinds[RT_RECORD_CHAT]) {
         json_object_set_new(j, "strftime_now", json_integer(t->now));
         json_object_set_new(j, "utc_offset", json_integer(t->utc_offset));

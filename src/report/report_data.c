@@ -290,6 +290,7 @@ int rt_report_run_open(rt_report_run **out, const char *path, rt_err *e)
     RT_TRY(read_lines(r, "metrics.jsonl", most_metrics, add_metric, e));
     RT_TRY(read_lines(r, "samples.jsonl", most_samples, add_sample, e));
     RT_TRY(read_json(r, "settings.json", &r->settings, e));
+    json_object_del(r->settings, "hash");
     RT_TRY(read_json(r, "manifest.json", &r->manifest, e));
     RT_TRY(read_json(r, "verdict.json", &r->verdict, e));
     RT_TRY(read_json(r, "bars.json", &r->bars, e));

@@ -65,22 +65,23 @@ static int state_values(void *ctx, uint32_t i, uint64_t first, uint64_t n, void 
 
 /* ---- state.json ---- */
 
-/* {"model.safetensors": "hash", ...} of every file that is in the folder. */
-static int hash_folder(const char *folder, json_t *out, rt_arena *a, rt_err *e)
+int rt_folder_hashes(json_t *out, const char *folder, rt_err *e)
 {
     int rc;
+    rt_arena a = { 0 };
     char **names;
     uint32_t count;
-    RT_TRY(rt_dir_list(&names, &count, a, folder, e));
+    RT_TRY(rt_dir_list(&names, &count, &a, folder, e));
     for (uint32_t i = 0; i < count; i++) {
         rt_hash128 h;
-        char *path = rt_path_join(a, folder, names[i]);
+        char *path = rt_path_join(&a, folder, names[i]);
         if (!path) RT_TRY(rt_no_memory(e, "a path"));
         if (strcmp(names[i], "state.json") == 0) continue;
         RT_TRY(rt_file_hash(path, &h, e));
         if (json_object_set_new(out, names[i], rt_hash_to_json(h)) != 0) RT_TRY(rt_no_memory(e, "a record"));
     }
 out:
+    rt_arena_free(&a);
     return rc;
 }
 
@@ -91,13 +92,13 @@ static int write_record(const char *folder, const rt_progress_state *s, rt_arena
     rt_json_init();
     json_t *files = json_object(), *j = NULL;
     if (!files || !path) RT_TRY(rt_no_memory(e, "a record"));
-    RT_TRY(hash_folder(folder, files, a, e));
+    RT_TRY(rt_folder_hashes(files, folder, e));
     j = json_pack("{s:i, s:I, s:o, s:I, s:I, s:f, s:I, s:o?, s:I, s:o, s:O}", "version", 1, "step", (json_int_t)s->step,
                   "cursor", rt_cursor_to_json(&s->cursor), "tokens", (json_int_t)s->tokens, "trained",
                   (json_int_t)s->trained, "seconds", s->seconds, "metrics_bytes", (json_int_t)s->metrics_bytes, "best",
                   isnan(s->best) ? NULL : json_real(s->best), "best_step", (json_int_t)s->best_step, "programs",
                   rt_hash_to_json(s->programs), "files", files);
-    if (!j) RT_TRY(rt_no_memory(e, "a record"));
+    if (!j || (s->beside && json_object_set(j, "beside", s->beside) != 0)) RT_TRY(rt_no_memory(e, "a record"));
     RT_TRY(rt_checked_json_write(path, j, NULL, e));
 out:
     json_decref(j);
@@ -274,6 +275,22 @@ int rt_checkpoint_check(const char *path, rt_progress_state *s, rt_err *e)
     RT_TRY(rc);
     RT_TRY(read_record(path, j, s, e));
     RT_TRY(check_files(path, json_object_get(j, "files"), &a, e));
+out:
+    json_decref(j);
+    rt_arena_free(&a);
+    return rc;
+}
+
+int rt_checkpoint_beside(json_t **out, const char *path, rt_err *e)
+{
+    int rc;
+    rt_arena a = { 0 };
+    json_t *j = NULL;
+    char *file = rt_path_join(&a, path, "state.json");
+    *out = NULL;
+    if (!file) RT_TRY(rt_no_memory(e, "a path"));
+    RT_TRY(rt_checked_json_read(&j, file, e));
+    *out = json_incref(json_object_get(j, "beside"));
 out:
     json_decref(j);
     rt_arena_free(&a);

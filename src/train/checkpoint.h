@@ -22,6 +22,8 @@ typedef struct rt_progress_state {
     double best;              /* lowest measure so far; NaN: none */
     uint32_t best_step;
     rt_hash128 programs; /* of all programs: another one may give other bits */
+    json_t *beside;      /* what is known of files that are not in the checkpoint, for rt_checkpoint_beside; borrowed;
+                            null: nothing, and always when it was read */
 } rt_progress_state;
 
 /* folder/checkpoint-NNNNNN. An existing one of that step is replaced; RT_INVALID when what is there is not of a run, or
@@ -34,6 +36,10 @@ int rt_checkpoint_bytes(rt_trainer *t, const rt_output *model, uint64_t *bytes, 
 int rt_checkpoint_newest(char **path, rt_arena *a, const char *folder, rt_err *e);
 /* Reads state.json and compares the hash of every file: RT_FORMAT names the one that is damaged and what to do. */
 int rt_checkpoint_check(const char *path, rt_progress_state *s, rt_err *e);
+/* What `beside` was when a whole checkpoint was saved; null: nothing. *out is the caller's. */
+int rt_checkpoint_beside(json_t **out, const char *path, rt_err *e);
+/* {"model.safetensors": "hash", ...} of every file that is in a folder, but for state.json. */
+int rt_folder_hashes(json_t *out, const char *folder, rt_err *e);
 /* Weights and moments into a trainer, after rt_checkpoint_check. RT_INVALID when it is of another model. */
 int rt_checkpoint_load(const char *path, rt_trainer *t, rt_err *e);
 /* Removes all but the newest `keep`, never the newest; and of the best models those that no checkpoint that is kept

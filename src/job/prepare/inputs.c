@@ -226,18 +226,23 @@ uint32_t rt_inputs_id_rows(const rt_inputs *in)
 
 /* ---- for the record ---- */
 
+/* With the files that it was made from, where it knows them. */
 static int shard_json(json_t *list, const rt_shard *s, rt_err *e)
 {
-    int rc = RT_OK;
     const rt_shard_info *f = rt_shard_about(s);
-    rt_hash128 h = f->content;
-    if (!f->own) RT_TRY(rt_file_hash(f->path, &h, e)); /* ours name the hash of their content */
-    json_t *j =
-        json_pack("{s:s, s:o, s:I, s:I, s:I}", "name", rt_path_base(f->path), "hash", rt_hash_to_json(h), "records",
-                  (json_int_t)f->records, "tokens", (json_int_t)f->tokens, "trained", (json_int_t)f->trained);
-    if (json_array_append_new(list, j) != 0) RT_TRY(rt_no_memory(e, "the record of the data"));
-out:
-    return rc;
+    json_t *about = f->text.len ? rt_json_load(f->text.data, f->text.len, 0, NULL) : NULL;
+    json_t *j = json_pack("{s:s, s:o, s:I, s:I, s:I}", "name", rt_path_base(f->path), "hash", rt_hash_to_json(f->hash),
+                          "records", (json_int_t)f->records, "tokens", (json_int_t)f->tokens, "trained",
+                          (json_int_t)f->trained);
+    json_t *files = json_object_get(about, "files");
+    bool kept = j && (!files || json_object_set(j, "files", files) == 0);
+    json_decref(about);
+    if (kept && json_array_append(list, j) == 0) {
+        json_decref(j);
+        return RT_OK;
+    }
+    json_decref(j);
+    return rt_no_memory(e, "the record of the data");
 }
 
 static int sources_json(json_t *out, const char *key, const rt_rows_source *list, uint32_t count, rt_err *e)

@@ -69,7 +69,7 @@ int rt_inputs_dtypes(rt_dtype **out, const rt_model_file *m, rt_arena *a, rt_err
 /* Rows for training and evaluation; then f->rows_per_epoch is known. */
 int rt_inputs_rows(rt_inputs *in, const rt_settings *s, const rt_resolved *r, rt_run_facts *f, rt_err *e);
 /* The sources for the record: {"train": [{"name", "weight", "shards": [{"name", "hash", "records", "tokens",
- * "trained"}]}], "eval": [...]} */
+ * "trained", "files": of rt_data_files_json}]}], "eval": [...]} */
 int rt_inputs_to_json(json_t **out, const rt_inputs *in, rt_err *e);
 /* What the encoder needs of text and template. */
 rt_data_text rt_inputs_text(const rt_inputs *in, int64_t now);

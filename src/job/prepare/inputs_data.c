@@ -18,8 +18,8 @@ static int open_shard(rt_inputs *in, const char *path, const rt_settings *s, rt_
     if (!rt_grow((void **)&in->shards, &in->shard_cap, in->shard_count + 1, sizeof *in->shards))
         return rt_no_memory(e, "token shards");
     int rc = rt_shard_open(&in->shards[in->shard_count], path, &x, e);
-    in->shard_count += rc >= 0;
-    return rc;
+    if (rc < 0) return rc;
+    return rt_shard_check(in->shards[in->shard_count++], e);
 }
 
 /* ---- tokenizing ---- */
@@ -81,17 +81,23 @@ static size_t common_folder(const rt_data_list *l, const rt_data_source *s)
     return n;
 }
 
-/* What the numbers of the records mean, where there are several. */
-static int name_files(char **out, const rt_data_list *l, const rt_data_source *s, rt_err *e)
+/* Where a shard comes from: its files by their hashes, and where there are several, what the numbers of the records
+ * mean. */
+static int origin(char **out, const rt_data_list *l, uint32_t source, rt_err *e)
 {
-    json_t *j = json_object(), *names = json_array();
+    const rt_data_source *s = &l->sources[source];
+    json_t *files, *names = NULL, *j;
+    int rc = rt_data_files_json(&files, l, source, 1, e);
+    if (rc < 0) return rc;
+    j = json_pack("{s:o}", "files", files);
+    if (tells_files(s)) names = json_array();
     size_t common = common_folder(l, s);
-    for (uint32_t i = 0; i < s->file_count && tells_files(s); i++) {
+    for (uint32_t i = 0; i < s->file_count && names; i++) {
         json_t *name = json_string(l->files[s->first_file + i].path + common);
         json_array_append_new(names, name ? name : json_sprintf("file %u", i + 1)); /* a path that is not UTF-8 */
     }
     bool whole = !tells_files(s) || json_array_size(names) == s->file_count;
-    if (tells_files(s)) json_object_set(j, "sources", names);
+    if (names && json_object_set(j, "sources", names) != 0) whole = false;
     *out = j && whole ? json_dumps(j, JSON_COMPACT) : NULL;
     json_decref(names);
     json_decref(j);
@@ -103,7 +109,7 @@ static int tokenize_source(rt_inputs *in, const rt_data_list *l, uint32_t source
 {
     int rc;
     sink k = { .o = o, .source = &l->sources[source] };
-    char *files = NULL;
+    char *from = NULL;
     rt_tokenize_stats stats = { 0 };
     if (!in->text)
         return rt_fail(e, RT_INVALID, "%s is text, and neither model has a tokenizer; give token shards",
@@ -126,10 +132,10 @@ static int tokenize_source(rt_inputs *in, const rt_data_list *l, uint32_t source
                            .ctx = &k };
     RT_TRY(rt_data_tokenize(l, source, 1, &t, &stats, e));
     add_stats(&in->stats, &stats);
-    RT_TRY(name_files(&files, l, k.source, e));
-    RT_TRY(rt_shard_writer_commit(k.w, files, e));
+    RT_TRY(origin(&from, l, source, e));
+    RT_TRY(rt_shard_writer_commit(k.w, from, e));
 out:
-    rt_free(files);
+    rt_free(from);
     rt_shard_writer_free(k.w);
     return rc;
 }
@@ -170,23 +176,31 @@ bool rt_inputs_is_name(const char *name)
 
 /* ---- what a run has tokenized: KIND.json, written when all of it is there ---- */
 
-/* [{"name", "weight", "shards": [path, or the name of a file in the folder]}] */
+/* {"file": path, or the name of a file in the folder; "hash"}; null when out of memory or not UTF-8 */
+static json_t *index_shard(rt_inputs *in, const rt_shard *s, const char *folder)
+{
+    const char *name = rt_shard_about(s)->path;
+    size_t n = strlen(folder);
+    bool own = strncmp(name, folder, n) == 0 && name[n] == '/';
+    /* a name alone is one of the folder's */
+    if (!own && !strchr(name, '/')) name = rt_arena_printf(&in->arena, "./%s", name);
+    return json_pack("{s:s, s:o}", "file",
+                     !name ? NULL
+                     : own ? name + n + 1
+                           : name,
+                     "hash", rt_hash_to_json(rt_shard_about(s)->hash));
+}
+
+/* {"sources": [{"name", "weight", "shards": [{"file", "hash"}]}], "hash"} */
 static int write_index(rt_inputs *in, const rt_rows_source *list, uint32_t count, uint32_t first, const char *path,
                        const char *folder, rt_err *e)
 {
     int rc;
-    char *text = NULL;
-    json_t *all = json_array();
-    for (uint32_t i = 0; all && i < count; i++) {
+    json_t *all = json_array(), *j = json_pack("{s:o}", "sources", all);
+    for (uint32_t i = 0; j && i < count; i++) {
         json_t *shards = json_array();
-        for (uint32_t k = 0; k < list[i].count; k++) {
-            const char *name = rt_shard_about(in->shards[first++])->path;
-            size_t n = strlen(folder);
-            bool own = strncmp(name, folder, n) == 0 && name[n] == '/';
-            /* a name alone is one of the folder's */
-            if (!own && !strchr(name, '/')) name = rt_arena_printf(&in->arena, "./%s", name);
-            json_array_append_new(shards, json_string(!name ? NULL : own ? name + n + 1 : name));
-        }
+        for (uint32_t k = 0; k < list[i].count; k++)
+            json_array_append_new(shards, index_shard(in, in->shards[first++], folder));
         json_t *one = json_pack("{s:s, s:f, s:o}", "name", list[i].name, "weight", list[i].weight, "shards", shards);
         if (!one || json_array_size(json_object_get(one, "shards")) != list[i].count) {
             json_decref(one);
@@ -194,43 +208,69 @@ static int write_index(rt_inputs *in, const rt_rows_source *list, uint32_t count
         }
         json_array_append_new(all, one);
     }
-    text = all ? json_dumps(all, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
-    if (!text) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for %s", path));
-    RT_TRY(rt_file_write(path, text, strlen(text), e));
+    if (!j || json_array_size(all) != count) RT_TRY(rt_no_memory(e, path));
+    RT_TRY(rt_checked_json_write(path, j, NULL, e));
 out:
-    rt_free(text);
-    json_decref(all);
+    json_decref(j);
     return rc;
 }
 
-/* The shards that an earlier session of the run wrote down, whatever became of the text. */
+static int index_fault(const char *path, rt_err *e)
+{
+    return rt_fail(e, RT_FORMAT, "%s cannot be read, or was altered; remove it to tokenize again", path);
+}
+
+/* A shard of the index, which must be the one that it was when the index was written. */
+static int open_indexed(rt_inputs *in, const json_t *j, const char *path, const rt_settings *s, const rt_inputs_opts *o,
+                        rt_err *e)
+{
+    int rc;
+    rt_hash128 hash;
+    bool old = json_is_string(j);
+    const char *file = json_string_value(old ? j : json_object_get(j, "file"));
+    if (!file || (!old && !rt_hash_from_json(json_object_get(j, "hash"), &hash))) RT_TRY(index_fault(path, e));
+    if (!strchr(file, '/') && !(file = rt_path_join(&in->arena, o->folder, file))) RT_TRY(rt_no_memory(e, "a path"));
+    RT_TRY(open_shard(in, file, s, e));
+    if (!old && !rt_hash_equal(hash, rt_shard_about(in->shards[in->shard_count - 1])->hash))
+        RT_TRY(rt_fail(e, RT_INVALID,
+                       "%s is not the token shard that the run began with (its hash is another); put that one back, or "
+                       "begin a new run",
+                       file));
+out:
+    return rc;
+}
+
+/* The shards that an earlier session of the run wrote down, whatever became of the text. Before hashes were written
+ * it was the array of the sources alone. */
 static int open_index(rt_inputs *in, const char *path, const rt_settings *s, const rt_inputs_opts *o,
                       rt_rows_source **sources, uint32_t *count, rt_err *e)
 {
     int rc;
-    json_t *all = NULL;
-    rc = rt_json_read(&all, path, e);
-    if (rc < 0 && rc != RT_FORMAT) goto out;
+    json_t *j = NULL;
+    bool checked = false;
+    rc = rt_checked_json_read_old(&j, &checked, path, e);
+    if (rc == RT_FORMAT || (rc >= 0 && !checked && !json_is_array(j))) rc = index_fault(path, e);
+    RT_TRY(rc);
+    const json_t *all = checked ? json_object_get(j, "sources") : j;
+    if (!checked)
+        rt_note(&in->notes, "%s was written before it was hashed: that it is as it was is not checked",
+                rt_path_base(path));
     *count = (uint32_t)json_array_size(all);
     *sources = rt_arena_alloc(&in->arena, *count * sizeof **sources + 1);
-    if (!*count || !*sources) RT_TRY(rt_fail(e, RT_FORMAT, "%s cannot be read; remove it to tokenize again", path));
+    if (!*count || !*sources) RT_TRY(index_fault(path, e));
     for (uint32_t i = 0; i < *count; i++) {
         const json_t *one = json_array_get(all, i), *shards = json_object_get(one, "shards");
         const char *name = json_string_value(json_object_get(one, "name"));
         uint32_t first = in->shard_count;
-        for (size_t k = 0; k < json_array_size(shards); k++) {
-            const char *file = json_string_value(json_array_get(shards, k));
-            if (file && !strchr(file, '/')) file = rt_path_join(&in->arena, o->folder, file);
-            if (!file) RT_TRY(rt_fail(e, RT_FORMAT, "%s cannot be read; remove it to tokenize again", path));
-            RT_TRY(open_shard(in, file, s, e));
-        }
+        for (size_t k = 0; k < json_array_size(shards); k++)
+            RT_TRY(open_indexed(in, json_array_get(shards, k), path, s, o, e));
         (*sources)[i] = (rt_rows_source){ .name = rt_arena_strdup(&in->arena, name ? name : "data"),
                                           .count = in->shard_count - first,
                                           .weight = json_number_value(json_object_get(one, "weight")) };
         if (!(*sources)[i].name) RT_TRY(rt_no_memory(e, "the data's sources"));
     }
 out:
-    json_decref(all);
+    json_decref(j);
     return rc;
 }
 

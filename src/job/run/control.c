@@ -51,6 +51,7 @@ int rt_run_train_control(rt_run *r, rt_run_summary *out, rt_err *e)
     RT_TRY(rt_run_train_alone(control, &summary, e));
     out->control_after = summary.after;
     out->control_saved = summary.saved;
+    RT_TRY(rt_run_evidence_control(r, summary.checksum, out, e));
     RT_TRY(rt_run_write_report(r, e));
 out:
     rt_run_close(control);

@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "base/sys.h"
+#include "job/prepare/identity.h"
 #include "job/run/moved.h"
 
 #include <stdio.h>
@@ -14,16 +15,22 @@
 
 /* ---- what goes in ---- */
 
-static json_t *model_json(const rt_model_file *m, rt_hash128 hash)
-{
-    return json_pack("{s:s, s:s, s:I, s:o}", "name", m->name, "family", m->config.family->name, "parameters",
-                     (json_int_t)rt_model_file_parameters(m), "content_hash", rt_hash_to_json(hash));
-}
-
 /* Put into j under a name; takes the reference. */
 static int put(json_t *j, const char *key, json_t *value, rt_err *e)
 {
     return json_object_set_new(j, key, value) == 0 ? RT_OK : rt_no_memory(e, "the evidence of a run");
+}
+
+static int put_model(rt_run *r, json_t *j, const char *who, const rt_model_file *m, rt_hash128 *values, rt_err *e)
+{
+    int rc;
+    json_t *identity = NULL;
+    RT_TRY(rt_watch_step(&r->watch, "hashing the models", m == r->in->teacher, r->in->teacher ? 2 : 1, e));
+    RT_TRY(rt_identity_new(&identity, m, r->pool, e));
+    (void)rt_hash_from_json(json_object_get(identity, "content_hash"), values);
+    RT_TRY(put(j, who, identity, e));
+out:
+    return rc;
 }
 
 /* Models, tokenizer, template, data: by their hashes. */
@@ -32,14 +39,8 @@ static int put_inputs(rt_run *r, json_t *j, rt_err *e)
     int rc;
     const rt_inputs *in = r->in;
     rt_evidence *v = r->evidence;
-    RT_TRY(rt_watch_step(&r->watch, "hashing the models", 0, 0, e));
-    RT_TRY(rt_model_content_hash(in->student, r->pool, &v->student_hash, NULL, e));
-    RT_TRY(put(j, "student", model_json(in->student, v->student_hash), e));
-    if (in->teacher) {
-        RT_TRY(rt_watch_step(&r->watch, "hashing the models", 1, 2, e));
-        RT_TRY(rt_model_content_hash(in->teacher, r->pool, &v->teacher_hash, NULL, e));
-        RT_TRY(put(j, "teacher", model_json(in->teacher, v->teacher_hash), e));
-    }
+    RT_TRY(put_model(r, j, "student", in->student, &v->student_hash, e));
+    if (in->teacher) RT_TRY(put_model(r, j, "teacher", in->teacher, &v->teacher_hash, e));
     if (in->text)
         RT_TRY(put(j, "tokenizer",
                    json_pack("{s:s, s:o, s:I}", "of", in->text == in->student_text ? "student" : "teacher", "hash",
@@ -55,6 +56,72 @@ static int put_inputs(rt_run *r, json_t *j, rt_err *e)
     RT_TRY(rt_inputs_to_json(&data, in, e));
     RT_TRY(put(j, "data", data, e));
 out:
+    return rc;
+}
+
+/* r->identity, once. */
+static int identify(rt_run *r, rt_err *e)
+{
+    int rc = RT_OK;
+    if (r->identity) return RT_OK;
+    rt_json_init();
+    r->evidence = rt_arena_alloc(&r->arena, sizeof *r->evidence);
+    json_t *j = json_object();
+    if (!j || !r->evidence) RT_TRY(rt_no_memory(e, "the evidence of a run"));
+    RT_TRY(put_inputs(r, j, e));
+    r->identity = j;
+    j = NULL;
+out:
+    json_decref(j);
+    return rc;
+}
+
+/* ---- what went in before ---- */
+
+/* Refused, or with --override told. */
+static int changed(rt_run *r, const char *what, const char *part, rt_err *e)
+{
+    const char *how = strcmp(part, "values") == 0 ? "have" : "has";
+    if (!r->opts->override)
+        return rt_fail(e, RT_INVALID,
+                       "%s: its %s %s changed since the run began; put it back as it was, or say --override (the curve "
+                       "is then another)",
+                       what, part, how);
+    rt_run_note(r, "%s: its %s %s changed since the run began, and --override was said", what, part, how);
+    return RT_OK;
+}
+
+int rt_run_evidence_resume(rt_run *r, rt_err *e)
+{
+    static const char *const models[] = { "student", "teacher" };
+    int rc = RT_OK;
+    json_t *before = NULL;
+    bool old = false;
+    if (!rt_path_exists(r->manifest_path)) {
+        rt_run_note(r, "manifest.json is not there: that the models are those that the run began with is not checked");
+        return RT_OK;
+    }
+    rc = rt_checked_json_read(&before, r->manifest_path, e);
+    if (rc == RT_FORMAT)
+        RT_TRY(
+            rt_fail(e, rc,
+                    "%s is damaged or was altered (its hash is another); remove it to resume without a comparison of "
+                    "the models with those that the run began with",
+                    r->manifest_path));
+    RT_TRY(rc);
+    RT_TRY(identify(r, e));
+    for (int i = 0; i < 2; i++) {
+        const json_t *was = json_object_get(before, models[i]), *now = json_object_get(r->identity, models[i]);
+        const char *part = was && now ? rt_identity_differs(was, now, &old) : NULL;
+        if (part) RT_TRY(changed(r, models[i], part, e));
+    }
+    const json_t *was = json_object_get(before, "chat_template"), *now = json_object_get(r->identity, "chat_template");
+    if (was && !json_equal(was, now)) RT_TRY(changed(r, "the chat template", "text", e));
+    if (old)
+        rt_run_note(r, "the run was begun before configurations and tokenizers were hashed: that they are as they were "
+                       "is not checked");
+out:
+    json_decref(before);
     return rc;
 }
 
@@ -108,9 +175,8 @@ int rt_run_evidence_begin(rt_run *r, rt_err *e)
     rt_json_init();
     json_t *j = json_pack("{s:s, s:b, s:s, s:I}", "format", RT_MANIFEST_FORMAT, "finished", 0, "command",
                           in->teacher ? "distill" : "train", "seed", (json_int_t)r->resolved.seed);
-    r->evidence = rt_arena_alloc(&r->arena, sizeof *r->evidence);
-    if (!j || !r->evidence) RT_TRY(rt_no_memory(e, "the evidence of a run"));
-    RT_TRY(put_inputs(r, j, e));
+    RT_TRY(identify(r, e));
+    if (!j || json_object_update(j, r->identity) != 0) RT_TRY(rt_no_memory(e, "the evidence of a run"));
     RT_TRY(put(j, "held_out",
                json_pack("{s:I, s:I}", "rows", (json_int_t)rt_eval_set_rows(r->held), "positions",
                          (json_int_t)rt_eval_set_positions(r->held)),
@@ -150,8 +216,14 @@ int rt_run_evidence_weights(rt_run *r, rt_err *e)
     return rt_moved_measure(&r->evidence->moved, &o, e);
 }
 
+/* The log, which must be what was written to it. */
 static int take_metrics(rt_run *r, rt_err *e)
 {
+    rt_hash128 h;
+    int rc = rt_file_hash(r->metrics_path, &h, e);
+    if (rc < 0) return rc;
+    if (!rt_hash_equal(h, rt_hasher_digest(r->metrics_hash)))
+        return rt_fail(e, RT_FORMAT, "%s was altered by somebody else while the run wrote it", r->metrics_path);
     FILE *f = fopen(r->metrics_path, "re");
     if (!f) return rt_fail(e, RT_IO, "%s cannot be read again", r->metrics_path);
     for (json_t *j; (j = json_loadf(f, JSON_DISABLE_EOF_CHECK, NULL)); json_decref(j))
@@ -226,6 +298,19 @@ int rt_run_evidence_end(rt_run *r, rt_run_summary *s, rt_err *e)
     s->findings = f;
 out:
     rt_model_file_close(output);
+    json_decref(j);
+    return rc;
+}
+
+int rt_run_evidence_control(rt_run *r, rt_hash128 control, rt_run_summary *s, rt_err *e)
+{
+    int rc;
+    json_t *j = NULL;
+    RT_TRY(rt_checked_json_read(&j, r->manifest_path, e));
+    json_object_del(j, "hash");
+    RT_TRY(put(j, "control", rt_hash_to_json(control), e));
+    RT_TRY(rt_checked_json_write(r->manifest_path, j, &s->checksum, e));
+out:
     json_decref(j);
     return rc;
 }

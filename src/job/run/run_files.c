@@ -38,12 +38,14 @@ int rt_run_write_settings(rt_run *r, rt_err *e)
 {
     int rc;
     rt_str yaml = { 0 };
+    json_t *j = NULL;
     if (r->temporary) return RT_OK;
     RT_TRY(rt_settings_to_yaml(r->settings, &yaml, e));
-    RT_TRY(rt_run_write_json(r->settings_path, rt_settings_to_json(r->settings),
-                             JSON_INDENT(2) | JSON_REAL_PRECISION(17), e));
+    if (!(j = rt_settings_to_json(r->settings))) RT_TRY(rt_no_memory(e, r->settings_path));
+    RT_TRY(rt_checked_json_write(r->settings_path, j, NULL, e));
     RT_TRY(rt_file_write(r->yaml_path, yaml.data, yaml.len, e));
 out:
+    json_decref(j);
     rt_str_free(&yaml);
     return rc;
 }
@@ -60,12 +62,54 @@ static int refuse_other_data(const rt_settings *was, const rt_settings *now, rt_
     return rc;
 }
 
-int rt_run_read_settings(rt_run *r, rt_settings *was, rt_err *e)
+/* "lr was 0.007, is 0.107", by what the manifest has of the settings; empty where it says nothing. */
+static void name_edits(const rt_run *r, const json_t *now, rt_str *out)
+{
+    const char *key;
+    json_t *was, *manifest = NULL, *kept = NULL;
+    if (rt_checked_json_read(&manifest, r->manifest_path, NULL) >= 0) {
+        const json_t *m = manifest;
+        kept = rt_manifest_settings(json_deep_copy(now),
+                                    json_string_value(json_object_get(json_object_get(m, "student"), "name")),
+                                    json_string_value(json_object_get(json_object_get(m, "teacher"), "name")));
+    }
+    json_object_foreach(kept ? json_object_get(manifest, "settings") : NULL, key, was)
+    {
+        json_t *is = json_object_get(kept, key);
+        if (json_equal(was, is)) continue;
+        char *a = json_dumps(was, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9)),
+             *b = is ? json_dumps(is, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9)) : NULL;
+        rt_str_printf(out, "%s%s was %s, is %s", out->len ? "; " : ": ", key, a ? a : "other", b ? b : "not there");
+        rt_free(a);
+        rt_free(b);
+    }
+    json_decref(kept);
+    json_decref(manifest);
+}
+
+/* Edited by hand, or damaged: what the run was told is not known any more. */
+static int settings_altered(rt_run *r, const json_t *j, rt_err *e)
+{
+    int rc;
+    rt_str edits = { 0 };
+    name_edits(r, j, &edits);
+    rc = rt_fail(
+        e, RT_FORMAT,
+        "%s was altered since the run wrote it (its hash is another)%s; put it back as it was and give a change "
+        "as a flag with --override, or resume with it as it is: --override",
+        r->settings_path, edits.data ? edits.data : "");
+    rt_str_free(&edits);
+    return rc;
+}
+
+int rt_run_read_settings(rt_run *r, rt_settings *was, bool *checked, rt_err *e)
 {
     int rc;
     json_t *j = NULL;
-    rc = rt_json_read(&j, r->settings_path, e);
-    if (rc == RT_FORMAT) rt_fail(e, rc, "%s cannot be read; the run cannot be resumed without it", r->settings_path);
+    rc = rt_checked_json_read_old(&j, checked, r->settings_path, e);
+    if (rc == RT_FORMAT && !j)
+        rt_fail(e, rc, "%s cannot be read; the run cannot be resumed without it", r->settings_path);
+    if (rc == RT_FORMAT && j) rc = r->opts->override ? RT_OK : settings_altered(r, j, e);
     RT_TRY(rc);
     *was = (rt_settings){ 0 };
     RT_TRY(rt_settings_from_json(was, j, &r->arena, e));
@@ -78,10 +122,15 @@ out:
 int rt_run_join_settings(rt_run *r, rt_err *e)
 {
     int rc;
+    bool checked = false;
     rt_str diff = { 0 };
     rt_settings *was = rt_arena_alloc(&r->arena, sizeof *was);
     if (!was) RT_TRY(rt_no_memory(e, "the files of a run"));
-    RT_TRY(rt_run_read_settings(r, was, e));
+    RT_TRY(rt_run_read_settings(r, was, &checked, e));
+    if (!checked)
+        rt_run_note(r, r->opts->override ? "settings.json has no hash of the run: it is taken as it is"
+                                         : "settings.json was written before it was hashed: that it is as it was is "
+                                           "not checked");
     RT_TRY(refuse_other_data(was, r->settings, e));
     if (rt_settings_diff(was, r->settings, RT_BIND_FREE, &diff) && !r->opts->override)
         RT_TRY(rt_fail(e, RT_INVALID,
@@ -120,6 +169,20 @@ static void read_evals(rt_run *r)
     if (f) fclose(f);
 }
 
+/* What is kept of metrics.jsonl into its hash. */
+static int hash_kept(rt_run *r, uint64_t keep, rt_err *e)
+{
+    int rc = RT_OK;
+    rt_map m = { 0 };
+    rt_hasher_free(r->metrics_hash);
+    if (!(r->metrics_hash = rt_hasher_new())) RT_TRY(rt_no_memory(e, "the files of a run"));
+    if (keep) RT_TRY(rt_map_open(&m, r->metrics_path, e));
+    if (keep) rt_hasher_add(r->metrics_hash, m.data, m.size);
+out:
+    rt_map_close(&m);
+    return rc;
+}
+
 int rt_run_open_metrics(rt_run *r, uint64_t keep, rt_err *e)
 {
     int rc = rt_append_open(&r->metrics, r->metrics_path, keep, e);
@@ -128,6 +191,8 @@ int rt_run_open_metrics(rt_run *r, uint64_t keep, rt_err *e)
                        r->loop.state.step);
     if (rc < 0) return rc;
     r->loop.state.metrics_bytes = keep;
+    int rc = hash_kept(r, keep, e);
+    if (rc < 0) return rc;
     if (keep) read_evals(r);
     rc = rt_samples_begin(r->samples, r->run, r->evaluated, e);
     if (rc < 0) return rc;
@@ -151,6 +216,7 @@ int rt_run_metric(rt_run *r, json_t *line, rt_err *e)
     text[n++] = '\n'; /* in the place of the terminator */
     RT_TRY(rt_append_put(&r->metrics, text, n, e));
     r->loop.state.metrics_bytes += n;
+    rt_hasher_add(r->metrics_hash, text, n);
     RT_TRY(rt_tfevents_line(r->events_file, line, wall_clock(), e));
     RT_TRY(rt_tfevents_flush(r->events_file, e));
 out:
@@ -171,13 +237,14 @@ out:
 
 /* ---- models ---- */
 
-/* Swaps a folder for a new one: readers see the old or the new. */
-static int replace_folder(rt_run *r, const char *path, rt_err *e)
+/* Swaps a folder for a new one: readers see the old or the new. files: the hashes of the new. */
+static int replace_folder(rt_run *r, const char *path, json_t *files, rt_err *e)
 {
     int rc;
     char *temp = NULL;
     RT_TRY(rt_dir_temp(&temp, &r->arena, path, e));
     RT_TRY(rt_output_write(temp, r->trainer, &r->output, e));
+    RT_TRY(rt_folder_hashes(files, temp, e));
     RT_TRY(rt_path_exists(path) ? rt_dir_replace(temp, path, rt_hf_is_name, NULL, e) : rt_dir_commit(temp, path, e));
     temp = NULL;
 out:
@@ -188,7 +255,11 @@ out:
 int rt_run_write_best(rt_run *r, rt_err *e)
 {
     char *path = rt_best_path(&r->arena, r->out, r->loop.state.step);
-    return path ? replace_folder(r, path, e) : rt_no_memory(e, "the files of a run");
+    json_t *files = json_object();
+    int rc = path && files ? replace_folder(r, path, files, e) : rt_no_memory(e, "the files of a run");
+    json_decref(rc < 0 ? files : r->best_files);
+    if (rc >= 0) r->best_files = files;
+    return rc;
 }
 
 /* Without it nobody takes a folder for a model, or for an adapter. */

@@ -120,11 +120,12 @@ out:
 static int take_again(rt_run *r, rt_err *e)
 {
     int rc;
+    bool checked;
     rt_settings *was = rt_arena_alloc(&r->arena, sizeof *was);
     if (!was) RT_TRY(rt_no_memory(e, "the folder of a run"));
     if (!rt_path_exists(r->settings_path))
         RT_TRY(rt_fail(e, RT_NOT_FOUND, "%s holds no run to resume; without --resume a new one begins", r->out));
-    RT_TRY(rt_run_read_settings(r, was, e));
+    RT_TRY(rt_run_read_settings(r, was, &checked, e));
     RT_TRY(rt_lock_take(&r->lock, r->run, r->out, e));
 out:
     return rc;

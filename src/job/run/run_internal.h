@@ -62,7 +62,10 @@ struct rt_run {
     rt_worse worse;    /* over all evaluations, those of earlier sessions too */
     bool risen;        /* the last evaluation was worse than the first, which was said */
     rt_loss_trend losses;
-    rt_evidence *evidence; /* from the first step on */
+    rt_evidence *evidence;   /* from the first step on */
+    json_t *identity;        /* of models, template and data, for the manifest; null: not hashed yet */
+    json_t *best_files;      /* the best model so far: {name of a file: hash}; null: none, or written before hashes */
+    rt_hasher *metrics_hash; /* of metrics.jsonl as it was written */
 };
 
 /* A sentence for whoever listens to the run's notes. */
@@ -80,8 +83,9 @@ void rt_run_leave_folder(rt_run *r);
 /* ---- run_files.c: what a run has on disk besides checkpoints ---- */
 /* flags: of json_dumps. Takes the reference; null is one that there was no memory for. */
 int rt_run_write_json(const char *path, json_t *j, size_t flags, rt_err *e);
-/* Of the run in OUT; RT_FORMAT when they are not. */
-int rt_run_read_settings(rt_run *r, rt_settings *was, rt_err *e);
+/* Of the run in OUT; RT_FORMAT when they are not, or when they were altered and there is no --override. *checked: they
+ * have a hash that holds. */
+int rt_run_read_settings(rt_run *r, rt_settings *was, bool *checked, rt_err *e);
 /* Settings of the run that is resumed, joined with what the user gave now. */
 int rt_run_join_settings(rt_run *r, rt_err *e);
 int rt_run_write_settings(rt_run *r, rt_err *e);
@@ -129,12 +133,24 @@ int rt_run_fit_time(rt_run *r, rt_err *e);
 void rt_run_project(rt_run *r, bool *ends);
 
 /* ---- run_evidence.c: manifest.json and verdict.json ---- */
+/* Of a run that goes on: that models and template are those that its manifest names. */
+int rt_run_evidence_resume(rt_run *r, rt_err *e);
 /* OUT/run/manifest.json with all that is known before the first step. */
 int rt_run_evidence_begin(rt_run *r, rt_err *e);
 /* After the last step, while its weights are in memory: which parameters have moved. */
 int rt_run_evidence_weights(rt_run *r, rt_err *e);
 /* When everything else is written: verdict.json, and the manifest completed with the hashes of all files. */
 int rt_run_evidence_end(rt_run *r, rt_run_summary *s, rt_err *e);
+/* Then, when its control has ended: the checksum of the control's manifest into that of the run. */
+int rt_run_evidence_control(rt_run *r, rt_hash128 control, rt_run_summary *s, rt_err *e);
+
+/* ---- run_hashes.c: what a run reads back was hashed when it was written ---- */
+/* Before a checkpoint: the hashes of the logs so far and of the best model, for it to keep. *out is the caller's. */
+int rt_run_hashes_take(rt_run *r, json_t **out, rt_err *e);
+/* Of a run that goes on from a whole checkpoint: RT_FORMAT names the log that is not as it was then. */
+int rt_run_hashes_check(rt_run *r, const char *checkpoint, rt_err *e);
+/* The best model, in its folder or already at the root: RT_FORMAT names the file that is not as it was written. */
+int rt_run_best_check(rt_run *r, const char *folder, rt_err *e);
 
 /* ---- run_train.c, control.c: a run trained from where it stands to its end, and its control ---- */
 /* Steps, evaluations, checkpoints; then the model at the root, measured, with its evidence and its report. */

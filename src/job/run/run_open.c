@@ -187,6 +187,8 @@ static int begin(rt_run *r, rt_err *e)
     }
     RT_TRY(rt_watch_step(&r->watch, "loading the checkpoint", 0, 0, e));
     RT_TRY(rt_checkpoint_check(path, &r->loop.state, e));
+    RT_TRY(rt_run_hashes_check(r, path, e));
+    RT_TRY(rt_run_evidence_resume(r, e));
     RT_TRY(rt_checkpoint_load(path, r->trainer, e));
     RT_TRY(rt_rows_seek(r->in->train, &r->loop.state.cursor, e));
     if (r->loop.state.programs.hi != now.hi || r->loop.state.programs.lo != now.lo)
@@ -260,6 +262,9 @@ void rt_run_close(rt_run *r)
     rt_pool_free(r->pool);
     rt_loop_free(&r->loop);
     rt_dump_free(r->dump);
+    json_decref(r->identity);
+    json_decref(r->best_files);
+    rt_hasher_free(r->metrics_hash);
     rt_run_leave_folder(r);
     rt_arena_free(&r->arena);
     rt_free(r);

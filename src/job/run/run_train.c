@@ -82,8 +82,11 @@ static int save(void *ctx, rt_err *e)
 {
     int rc;
     rt_run *r = ctx;
+    json_t *beside = NULL;
     double begun = rt_now();
     RT_TRY(rt_run_sync_logs(r, e)); /* a checkpoint speaks of them */
+    RT_TRY(rt_run_hashes_take(r, &beside, e));
+    r->loop.state.beside = beside;
     RT_TRY(rt_checkpoint_save(r->out, r->trainer, &r->output, &r->loop.state, e));
     rt_checkpoint_prune(r->out, r->resolved.keep);
     r->pace.save = rt_now() - begun;
@@ -92,6 +95,8 @@ static int save(void *ctx, rt_err *e)
         if (path) r->events.saved(r->events.ctx, path);
     }
 out:
+    r->loop.state.beside = NULL;
+    json_decref(beside);
     return rc;
 }
 
@@ -200,6 +205,7 @@ static int finish(rt_run *r, rt_run_summary *out, rt_err *e)
     out->after = r->last;
     rt_checkpoint_prune(r->out, r->resolved.keep); /* again, for a run that was killed just before it did */
     if (!best_path) RT_TRY(rt_no_memory(e, "a path"));
+    if (best) RT_TRY(rt_run_best_check(r, best_path, e));
     if (!moved) RT_TRY(rt_run_write_root(r, best ? best_path : NULL, e));
     rt_best_remove(r->out);
     out->is_best = best_step > 0 && (best || best_step == step);

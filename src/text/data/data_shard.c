@@ -1,7 +1,7 @@
 /* data_shard.c - reads token shards in place: our own, llm.c's, and headerless u32.
  *
  * Owns: every check that a file from elsewhere needs before its offsets may be followed. Opening reads the header and
- * the index; ids are checked when they are used, or all at once by rt_shard_verify. */
+ * the index; rt_shard_check reads all bytes, rt_shard_verify also what they mean. */
 #include "text/data/data_shard_internal.h"
 
 #include "base/file.h"
@@ -272,11 +272,19 @@ static int check_ids(const rt_shard *s, rt_err *e)
     return RT_OK;
 }
 
-int rt_shard_verify(const rt_shard *s, rt_err *e)
+int rt_shard_check(rt_shard *s, rt_err *e)
 {
+    size_t from = s->info.own ? sizeof(rt_shard_header) : 0;
+    s->info.hash = rt_hash(s->map.data + from, s->map.size - from);
+    if (s->info.own && !rt_hash_equal(s->info.hash, s->info.content)) return damaged(s, "the hash of its content", e);
+    return RT_OK;
+}
+
+int rt_shard_verify(rt_shard *s, rt_err *e)
+{
+    int rc = rt_shard_check(s, e);
+    if (rc < 0) return rc;
     if (s->info.own) {
-        rt_hash128 h = rt_hash(s->map.data + sizeof(rt_shard_header), s->map.size - sizeof(rt_shard_header));
-        if (h.hi != s->info.content.hi || h.lo != s->info.content.lo) return damaged(s, "the hash of its content", e);
         /* What the index says of the targets is what the bits say. */
         for (uint64_t i = 0; i < s->info.records; i++) {
             rt_shard_record r;

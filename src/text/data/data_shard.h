@@ -50,6 +50,7 @@ typedef struct rt_shard_info {
     uint32_t vocab;       /* 0: not known */
     rt_hash128 tokenizer; /* own */
     rt_hash128 content;   /* own: of everything behind the header; else of a sample and the size */
+    rt_hash128 hash;      /* after rt_shard_check: own: content; else of the whole file */
     uint64_t records, tokens, trained;
     rt_span text; /* own: JSON about where it came from */
 } rt_shard_info;
@@ -59,8 +60,11 @@ typedef struct rt_shard rt_shard;
 int rt_shard_open(rt_shard **out, const char *path, const rt_shard_expect *x, rt_err *e);
 void rt_shard_close(rt_shard *s); /* accepts null */
 const rt_shard_info *rt_shard_about(const rt_shard *s);
-/* Reads everything: the hash of the content (own), and that every id is in the vocabulary. */
-int rt_shard_verify(const rt_shard *s, rt_err *e);
+/* Reads every byte once, as fast as memory gives it, before any counts: ours must be what their header says; of all of
+ * them rt_shard_about then has the hash. */
+int rt_shard_check(rt_shard *s, rt_err *e);
+/* That, and that every id is in the vocabulary. */
+int rt_shard_verify(rt_shard *s, rt_err *e);
 
 typedef struct rt_shard_record {
     rt_record_kind kind;

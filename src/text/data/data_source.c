@@ -4,6 +4,8 @@
  * Which are of a split is data_splits.c. Reading them is for data_split.c and data_shard.c. Nothing is opened here. */
 #include "text/data/data_internal.h"
 
+#include "base/json.h"
+
 #include <fnmatch.h>
 #include <limits.h>
 #include <math.h>
@@ -394,4 +396,27 @@ void rt_data_list_close(rt_data_list *l)
     if (!l) return;
     rt_arena_free(&l->arena);
     *l = (rt_data_list){ 0 };
+}
+
+int rt_data_files_json(json_t **out, const rt_data_list *l, uint32_t first, uint32_t count, rt_err *e)
+{
+    int rc = RT_OK;
+    rt_json_init();
+    *out = json_array();
+    for (uint32_t i = 0; i < l->file_count; i++) {
+        const rt_data_file *f = &l->files[i];
+        rt_hash128 h;
+        if (f->source < first || f->source - first >= count) continue;
+        RT_TRY(rt_file_hash(f->path, &h, e));
+        if (json_array_append_new(*out, json_pack("{s:s, s:I, s:o}", "name", rt_path_base(f->path), "bytes",
+                                                  (json_int_t)f->size, "hash", rt_hash_to_json(h))) != 0)
+            RT_TRY(rt_fail(e, RT_NOMEM, "no memory for the files of the data, or %s is not UTF-8", f->path));
+    }
+    if (!*out) RT_TRY(rt_no_memory(e, "the files of the data"));
+out:
+    if (rc < 0) {
+        json_decref(*out);
+        *out = NULL;
+    }
+    return rc;
 }

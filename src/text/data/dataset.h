@@ -133,6 +133,10 @@ int rt_encoder_can_cut(rt_encoder *x, bool *can, rt_err *e);
 
 /* ---- everything of a list, on all cores (data_tokenize.c) ---- */
 
+/* [{"name", "bytes", "hash"}, ...] of the files of sources [first, first + count), as they are on disk; never a path.
+ * *out is the caller's. */
+int rt_data_files_json(json_t **out, const rt_data_list *l, uint32_t first, uint32_t count, rt_err *e);
+
 typedef struct rt_data_place {
     const char *path;
     uint64_t line;         /* from 1; 0: the whole file */
