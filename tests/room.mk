@@ -93,6 +93,15 @@ test-kill:
 run-test-kill: all $(KILL_CHECKER)
 	$(PYTHON) tools/kill_test.py --retort $(BUILD)/retort --checker $(KILL_CHECKER) --emu '$(EMU)' $(KILL_FLAGS)
 
+test-alter:
+	@tools/setup.sh $(if $(CROSS),--cross)
+	@+$(MAKE) --no-print-directory $(jobs) run-test-alter
+
+# Longer, in parts that add up: ALTER_FLAGS='--trials 2000 --seconds 600 --tally FILE'.
+run-test-alter: all
+	$(PYTHON) tools/alter_test.py verify --retort $(BUILD)/retort --emu '$(EMU)' $(ALTER_FLAGS)
+	$(PYTHON) tools/alter_test.py resume --retort $(BUILD)/retort --emu '$(EMU)' $(ALTER_FLAGS)
+
 mutants:
 	@tools/setup.sh $(if $(CROSS),--cross)
 	@+$(MAKE) --no-print-directory $(jobs) all tests
@@ -104,4 +113,5 @@ mutants-step:
 	$(PYTHON) tools/mutants.py --rooms model,train --build '$(BUILD)' $(MUTANT_FLAGS)
 
 .SECONDARY: $(UNIT_OBJS)
-.PHONY: test test-quick run-test run-test-quick tests test-kill run-test-kill test-crash run-test-crash mutants mutants-step
+.PHONY: test test-quick run-test run-test-quick tests test-kill run-test-kill test-crash run-test-crash test-alter run-test-alter
+.PHONY: mutants mutants-step

@@ -138,26 +138,26 @@ class Resume(Campaign):
         return f"{stopped}, {name}, byte {place} ^ {by}", found
 
 
-def read_tally(path, mode, seed):
+def read_tallies(path):
+    """Of both modes, by their names."""
     if not path or not os.path.exists(path):
-        return {"mode": mode, "seed": seed, "trials": 0, "found": {}, "failed": []}
+        return {}
     with open(path, encoding="utf-8") as f:
-        tally = json.load(f)
-    if tally["mode"] != mode or (seed is not None and tally["seed"] != seed):
-        raise kill_test.Fault(f"{path} is the tally of {tally['mode']} with seed {tally['seed']}")
-    return tally
+        return json.load(f)
 
 
-def write_tally(path, tally):
+def write_tallies(path, tallies):
     with open(path + ".new", "w", encoding="utf-8") as f:
-        json.dump(tally, f, indent=2)
+        json.dump(tallies, f, indent=2)
     os.replace(path + ".new", path)
 
 
 def run(args, folder):
-    tally = read_tally(args.tally, args.mode, args.seed)
-    if tally["seed"] is None:
-        tally["seed"] = int.from_bytes(os.urandom(4), "little")
+    tallies = read_tallies(args.tally)
+    new = int.from_bytes(os.urandom(4), "little") if args.seed is None else args.seed
+    tally = tallies.setdefault(args.mode, {"seed": new, "trials": 0, "found": {}, "failed": []})
+    if args.seed not in (None, tally["seed"]):
+        raise kill_test.Fault(f"{args.tally} is of seed {tally['seed']}")
     print(f"{args.mode}: seed {tally['seed']}, trials {tally['trials'] + 1} to {args.trials}", flush=True)
     campaign = (Verify if args.mode == "verify" else Resume)(args, folder)
     begun, found = time.monotonic(), collections.Counter(tally["found"])
@@ -171,7 +171,7 @@ def run(args, folder):
         found[result] += 1
         tally["found"] = dict(found)
         if args.tally:
-            write_tally(args.tally, tally)
+            write_tallies(args.tally, tallies)
     print(", ".join(f"{n} {what}" for what, n in sorted(found.items())))
     print(f"{tally['trials'] - len(tally['failed'])} passed, {len(tally['failed'])} failed")
     return 1 if tally["failed"] or not tally["trials"] else 0

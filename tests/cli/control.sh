@@ -19,6 +19,7 @@ check "its tokens are those of the run" test -d whole/control/run/data/ -a -L wh
 check "settings without a teacher" python3 -c '
 import json
 a, b = (json.load(open(f"whole/{p}run/settings.json")) for p in ("", "control/"))
+assert a.pop("hash") != b.pop("hash")
 assert a.pop("teacher") == "t" and a.pop("control") is True and "teacher" not in b and "control" not in b
 assert a.pop("teacher_weights") == "native" and "teacher_weights" not in b
 assert a.pop("teacher_batch") == 4 and "teacher_batch" not in b
@@ -46,6 +47,22 @@ for of in whole whole/control; do
     exits 0
     out_has ' 0 failed, 0 not checked$'
 done
+run verify whole
+out_has '^control +pass +the one that the manifest names'
+cp -a whole altered
+printf 'x' >>altered/control/README.md
+run verify altered
+exits 5
+out_has '^control +FAIL +control/: files: README.md was altered'
+cp whole/control/README.md altered/control/
+printf '\n' >>altered/control/checkpoint-000012/state.safetensors
+run verify altered
+exits 5
+out_has '^control +FAIL +control/: checkpoints: checkpoint-000012.*state.safetensors is damaged'
+rm -rf altered/control
+run verify altered
+exits 0
+out_has '^control +not checked +it is not there any more$'
 # It is what `retort train` makes of the same settings.
 run train --student s $base --lr 0.007 --out alone
 exits 0
@@ -109,6 +126,10 @@ for where in "5 run/metrics.jsonl" "14 run/metrics.jsonl" "1 control/run/setting
     check "the control's curve to the bit" cmp control.curve part-control.curve
     check "both models" sh -c 'cmp whole/model.safetensors part/model.safetensors && cmp whole/control/model.safetensors part/control/model.safetensors'
     check "nothing is left over" test -z "$(find part -name '.*')"
+    run verify part
+    exits 0
+    out_has '^control +pass '
+    out_has ' 0 failed, 0 not checked$'
 done
 stop INT 21 int distill $long
 sums whole/control/model.safetensors whole/model.safetensors | sed 's/ [^ ]*$//' >sums.1

@@ -191,7 +191,7 @@ int rt_run_open_metrics(rt_run *r, uint64_t keep, rt_err *e)
                        r->loop.state.step);
     if (rc < 0) return rc;
     r->loop.state.metrics_bytes = keep;
-    int rc = hash_kept(r, keep, e);
+    rc = hash_kept(r, keep, e);
     if (rc < 0) return rc;
     if (keep) read_evals(r);
     rc = rt_samples_begin(r->samples, r->run, r->evaluated, e);
