@@ -11,39 +11,36 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* What a resumed run continues, or takes as it is. The other files of OUT/run are written anew. */
-static bool is_log(const char *name)
+static int put_log(rt_run *r, json_t *logs, const char *name, rt_err *e)
 {
-    static const char *const logs[] = { "metrics.jsonl", "samples.jsonl", "products.tsv" };
-    for (size_t i = 0; i < sizeof logs / sizeof *logs; i++)
-        if (strcmp(name, logs[i]) == 0) return true;
-    return strncmp(name, "events.out.tfevents.", strlen("events.out.tfevents.")) == 0;
-}
-
-int rt_run_hashes_take(rt_run *r, json_t **out, rt_err *e)
-{
-    int rc;
+    int rc = RT_OK;
+    rt_hash128 h;
+    uint64_t bytes;
     rt_arena a = { 0 };
-    char **names;
-    uint32_t count;
-    json_t *logs = json_object();
-    *out = json_pack("{s:o, s:O*}", "run", logs, "best", r->best_files);
-    if (!*out) RT_TRY(rt_no_memory(e, "a record"));
-    RT_TRY(rt_dir_list(&names, &count, &a, r->run, e));
-    for (uint32_t i = 0; i < count; i++) {
-        rt_hash128 h;
-        uint64_t bytes;
-        char *path = rt_path_join(&a, r->run, names[i]);
-        if (!path) RT_TRY(rt_no_memory(e, "a path"));
-        if (!is_log(names[i])) continue;
-        RT_TRY(rt_file_size(path, &bytes, e));
-        RT_TRY(rt_file_hash(path, &h, e));
-        if (json_object_set_new(logs, names[i],
-                                json_pack("{s:I, s:o}", "bytes", (json_int_t)bytes, "hash", rt_hash_to_json(h))) != 0)
-            RT_TRY(rt_no_memory(e, "a record"));
-    }
+    char *path = rt_path_join(&a, r->run, name);
+    if (!path) RT_TRY(rt_no_memory(e, "a path"));
+    if (!rt_path_exists(path)) goto out;
+    RT_TRY(rt_file_size(path, &bytes, e));
+    RT_TRY(rt_file_hash(path, &h, e));
+    json_t *one = json_pack("{s:I, s:o}", "bytes", (json_int_t)bytes, "hash", rt_hash_to_json(h));
+    if (json_object_set_new(logs, name, one) != 0) RT_TRY(rt_no_memory(e, "a record"));
 out:
     rt_arena_free(&a);
+    return rc;
+}
+
+/* What a resumed run continues, or takes as it is; the other files of OUT/run are written anew. Event files of earlier
+ * sessions stay as their last checkpoint had them: what came after is void, and may never have reached the disk. */
+int rt_run_hashes_take(rt_run *r, json_t **out, rt_err *e)
+{
+    int rc = RT_OK;
+    const char *const names[] = { "metrics.jsonl", "samples.jsonl", "products.tsv",
+                                  rt_path_base(rt_tfevents_path(r->events_file)) };
+    json_t *logs = r->earlier_logs ? json_copy(r->earlier_logs) : json_object();
+    *out = json_pack("{s:o, s:O*}", "run", logs, "best", r->best_files);
+    if (!*out) RT_TRY(rt_no_memory(e, "a record"));
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) RT_TRY(put_log(r, logs, names[i], e));
+out:
     return rc;
 }
 
@@ -85,6 +82,7 @@ int rt_run_hashes_check(rt_run *r, const char *checkpoint, rt_err *e)
         RT_TRY(check_log(path, was, rt_path_base(checkpoint), e));
     }
     r->best_files = json_incref(json_object_get(beside, "best"));
+    r->earlier_logs = json_incref(json_object_get(beside, "run"));
 out:
     json_decref(beside);
     return rc;

@@ -51,10 +51,10 @@ struct rt_run {
     uint32_t run_made, data_made; /* folders that this process made: OUT/run and those above it; OUT/run/data */
     bool data_linked;             /* OUT/run/data was made a link */
     rt_append metrics;
-    rt_tfevents *events_file;     /* the same numbers for TensorBoard */
-    bool fresh;                   /* nothing was in OUT when its lock was taken */
-    bool temporary;               /* OUT is a folder of this process: a plan or a smoke test */
-    bool begun;                   /* settings are written: what is in OUT can be resumed */
+    rt_tfevents *events_file; /* the same numbers for TensorBoard */
+    bool fresh;               /* nothing was in OUT when its lock was taken */
+    bool temporary;           /* OUT is a folder of this process: a plan or a smoke test */
+    bool begun;               /* settings are written: what is in OUT can be resumed */
     rt_smoke smoke;
     rt_pace pace; /* of its parts, as measured last or else as planned; step is not kept here */
     rt_eval_result first, last;
@@ -65,6 +65,7 @@ struct rt_run {
     rt_evidence *evidence;   /* from the first step on */
     json_t *identity;        /* of models, template and data, for the manifest; null: not hashed yet */
     json_t *best_files;      /* the best model so far: {name of a file: hash}; null: none, or written before hashes */
+    json_t *earlier_logs;    /* of a resumed run: what its checkpoint says of the logs; null: nothing */
     rt_hasher *metrics_hash; /* of metrics.jsonl as it was written */
 };
 

@@ -264,6 +264,7 @@ void rt_run_close(rt_run *r)
     rt_dump_free(r->dump);
     json_decref(r->identity);
     json_decref(r->best_files);
+    json_decref(r->earlier_logs);
     rt_hasher_free(r->metrics_hash);
     rt_run_leave_folder(r);
     rt_arena_free(&r->arena);
