@@ -29,13 +29,13 @@ out:
     return rc;
 }
 
-/* What a resumed run continues, or takes as it is; the other files of OUT/run are written anew. Event files of earlier
+/* What a resumed run continues; the other files of OUT/run are written anew, or are in the hash of the programs
+ * (products.tsv). Event files of earlier
  * sessions stay as their last checkpoint had them: what came after is void, and may never have reached the disk. */
 int rt_run_hashes_take(rt_run *r, json_t **out, rt_err *e)
 {
     int rc = RT_OK;
-    const char *const names[] = { "metrics.jsonl", "samples.jsonl", "products.tsv",
-                                  rt_path_base(rt_tfevents_path(r->events_file)) };
+    const char *const names[] = { "metrics.jsonl", "samples.jsonl", rt_path_base(rt_tfevents_path(r->events_file)) };
     json_t *logs = r->earlier_logs ? json_copy(r->earlier_logs) : json_object();
     *out = json_pack("{s:o, s:O*}", "run", logs, "best", r->best_files);
     if (!*out) RT_TRY(rt_no_memory(e, "a record"));
