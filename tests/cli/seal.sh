@@ -134,6 +134,14 @@ run distill --resume --out again
 exits 0
 out_has '^note +manifest.json is not there'
 
+afresh
+old=$(cd again && ls -d checkpoint-* | head -1)
+flip "again/$old/state.json" 30
+run distill --resume --out again
+exits 0
+out_has "^note +$old/state.json is damaged or was altered: this checkpoint is neither used nor removed$"
+check "it is still there" test -d "again/$old"
+
 # ---- models and data: more than weights ----
 run verify whole
 exits 0

@@ -30,8 +30,8 @@ out:
 }
 
 /* What a resumed run continues; the other files of OUT/run are written anew, or are in the hash of the programs
- * (products.tsv). Event files of earlier
- * sessions stay as their last checkpoint had them: what came after is void, and may never have reached the disk. */
+ * (products.tsv). Event files of earlier sessions stay as their last checkpoint had them: what came after is void, and
+ * may never have reached the disk. */
 int rt_run_hashes_take(rt_run *r, json_t **out, rt_err *e)
 {
     int rc = RT_OK;
@@ -64,12 +64,37 @@ out:
     return rc;
 }
 
+/* Of the other checkpoints, those whose record does not hold: that they are of this run cannot be told, so they stay.
+ */
+static int tell_damaged(rt_run *r, const char *checkpoint, rt_err *e)
+{
+    int rc;
+    char **names;
+    uint32_t count;
+    char *folder = rt_arena_printf(&r->arena, "%s/..", checkpoint);
+    if (!folder) RT_TRY(rt_no_memory(e, "a path"));
+    RT_TRY(rt_dir_list(&names, &count, &r->arena, folder, e));
+    for (uint32_t i = 0; i < count; i++) {
+        json_t *j = NULL;
+        char *file = rt_arena_printf(&r->arena, "%s/%s/state.json", folder, names[i]);
+        if (!file) RT_TRY(rt_no_memory(e, "a path"));
+        if (strncmp(names[i], "checkpoint-", strlen("checkpoint-")) != 0) continue;
+        if (rt_checked_json_read(&j, file, NULL) == RT_FORMAT)
+            rt_run_note(r, "%s/state.json is damaged or was altered: this checkpoint is neither used nor removed",
+                        names[i]);
+        json_decref(j);
+    }
+out:
+    return rc;
+}
+
 int rt_run_hashes_check(rt_run *r, const char *checkpoint, rt_err *e)
 {
     int rc;
     json_t *beside = NULL, *was;
     const char *name;
     RT_TRY(rt_checkpoint_beside(&beside, checkpoint, e));
+    RT_TRY(tell_damaged(r, checkpoint, e));
     if (!beside)
         rt_run_note(r,
                     "%s was written before logs and the best model were hashed: that they are as they were is not "
