@@ -8,12 +8,13 @@
 
 #include <stdint.h>
 
-/* The step values: written by the host once per optimizer step into a buffer of class STEP, 64 bytes. */
+/* The step values: written by the host once per optimizer step into a buffer of class STEP, 64 bytes; where dropout
+ * counts rows, once per micro-batch. */
 typedef struct rt_step {
     uint32_t step;   /* 1 for the first optimizer step: the t of AdamW's bias correction */
     uint32_t tokens; /* |M|: trained positions of the whole optimizer step, all micro-batches; never 0 */
     float lr;
-    uint32_t unused0;
+    uint32_t row; /* positions of the step before this micro-batch: dropout counts rows from it */
     uint64_t seed;
     uint32_t unused[10];
 } rt_step;
@@ -126,6 +127,16 @@ typedef struct rt_sample_args {
     uint32_t stream;   /* with step, row and seed: the random number of a row */
 } rt_sample_args;
 
+/* Element (i,j) of a step with this stream is dropped when its random word is below p 2^32: word j % 4 of Philox at
+ * (seed, stream << 32 | step, (row + i) << 32 | j / 4), where row, step and seed are the step values'. */
+typedef struct rt_dropout_args {
+    uint32_t N, C;
+    float p; /* 0 <= p < 1 */
+    uint32_t stream;
+} rt_dropout_args;
+static inline uint32_t rt_dropout_below(float p) { return (uint32_t)((double)p * 4294967296.0); }
+static inline double rt_dropout_scale(float p) { return 1.0 / (1.0 - (double)p); }
+
 typedef union rt_args {
     rt_embed_args embed;
     rt_rmsnorm_args rmsnorm;
@@ -140,6 +151,7 @@ typedef union rt_args {
     rt_clip_args clip;
     rt_topk_args topk;
     rt_sample_args sample;
+    rt_dropout_args dropout;
     uint32_t words[32];
 } rt_args;
 

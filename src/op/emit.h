@@ -41,6 +41,8 @@ void rt_emit_copy(rt_plan *p, rt_view y, rt_view x, rt_view rows);
 void rt_emit_fill(rt_plan *p, rt_view y, float value);
 void rt_emit_dequant(rt_plan *p, rt_view y, rt_view x);
 void rt_emit_quant(rt_plan *p, rt_view y, rt_view x);
+/* Ops of one stream drop the same elements: those of forward and backward share one, others do not. */
+void rt_emit_dropout(rt_plan *p, rt_view y, rt_view x, rt_view step, float drop, uint32_t stream);
 
 typedef struct rt_kd_io {
     rt_view logits, sums, ce, div, top1, fault, target, step;

@@ -1,4 +1,5 @@
-/* emit_rows.c - emitters of the ops that take rows as they are: add, scale, cast, copy, fill, quant, dequant.
+/* emit_rows.c - emitters of the ops that take rows as they are: add, scale, cast, copy, fill, quant, dequant,
+ * dropout.
  *
  * Owns: that their operands have one shape, except where copy scatters rows. */
 #include "op/emit_internal.h"
@@ -60,5 +61,16 @@ void rt_emit_fill(rt_plan *p, rt_view y, float value)
     emit e;
     if (!emit_begin(&e, p, RT_OP_FILL, EMIT_SLOTS(y))) return;
     e.args.rows = (rt_rows_args){ .N = y.rows, .C = y.cols, .alpha = value };
+    emit_end(&e);
+}
+
+void rt_emit_dropout(rt_plan *p, rt_view y, rt_view x, rt_view step, float drop, uint32_t stream)
+{
+    emit e;
+    if (!emit_begin(&e, p, RT_OP_DROPOUT, EMIT_SLOTS(y, x, step))) return;
+    emit_like(&e, RT_DROP_Y, RT_DROP_X);
+    emit_step(&e, RT_DROP_STEP);
+    if (!(drop >= 0 && drop < 1)) emit_fail(&e, "p is %g, expected 0 <= p < 1", (double)drop);
+    e.args.dropout = (rt_dropout_args){ x.rows, x.cols, drop, stream };
     emit_end(&e);
 }

@@ -102,7 +102,9 @@ enum { RT_MAX_SLOTS = 14 };
     /* id (N,k) i32; logp (N,k) f32; rest (N,1) f32; x (N,V) A; [vmask]. Descending, ties by lower id. */              \
     X(TOPK, topk, topk, "the k most likely ids at temperature T over Vc, and the mass left")                           \
     /* id (N,1) i32; x (N,V) A; step */                                                                                \
-    X(SAMPLE, sample, sample, "one id per row: temperature, top-k, top-p")
+    X(SAMPLE, sample, sample, "one id per row: temperature, top-k, top-p")                                             \
+    /* y (N,C) A +=; x (N,C) A; step. Which elements are kept: args.h. */                                              \
+    X(DROPOUT, dropout, dropout, "y = x / (1 - p) where it is kept, x 0 where it is dropped")
 
 typedef enum rt_op_kind {
 #define X(kind, name, args, text) RT_OP_##kind,
@@ -178,5 +180,6 @@ enum { RT_NSQ_OUT, RT_NSQ_X, RT_NSQ_FAULT, RT_NSQ_STEP };
 enum { RT_CLIP_SCALE, RT_CLIP_NORM, RT_CLIP_NSQ, RT_CLIP_FAULT, RT_CLIP_STEP };
 enum { RT_TOPK_ID, RT_TOPK_LOGP, RT_TOPK_REST, RT_TOPK_X, RT_TOPK_VMASK };
 enum { RT_SAMPLE_ID, RT_SAMPLE_X, RT_SAMPLE_STEP };
+enum { RT_DROP_Y, RT_DROP_X, RT_DROP_STEP };
 
 #endif

@@ -102,6 +102,7 @@ uint64_t rt_op_flops(const rt_plan *p, const rt_op *op)
     case RT_OP_CLIP: return 4;                                 /* root, add, divide, minimum */
     case RT_OP_TOPK: return mul(mul(a->topk.N, a->topk.V), 5); /* divided by T: 1, softmax: 4 */
     case RT_OP_SAMPLE: return mul(mul(a->sample.N, a->sample.V), 5);
+    case RT_OP_DROPOUT: return mul(a->dropout.N, a->dropout.C); /* random words are integers */
     case RT_OP_COUNT: break;
     }
     return 0;

@@ -88,6 +88,7 @@ static const struct {
     [RT_OP_CLIP] = SLOTS(W(scale, F32), W(norm, F32), R(nsq, F32), RW_OPT(fault, U32), R_OPT(step, STEP)),
     [RT_OP_TOPK] = SLOTS(W(id, I32), W(logp, F32), W(rest, F32), R(x, ACT), R_OPT(vmask, U32)),
     [RT_OP_SAMPLE] = SLOTS(W(id, I32), R(x, ACT), R(step, STEP)),
+    [RT_OP_DROPOUT] = SLOTS(ACC(y, ACT), R(x, ACT), R(step, STEP)),
 };
 
 #define X(kind, name, args, text) { #name, text, slots[RT_OP_##kind].slot },

@@ -74,6 +74,9 @@ static const rt_arg_field sample_fields[] = {
     DIM(sample, N), DIM(sample, V), INT(sample, top_k), FLT(sample, temperature), FLT(sample, top_p),
     INT(sample, stream), END
 };
+static const rt_arg_field dropout_fields[] = {
+    DIM(dropout, N), DIM(dropout, C), FLT(dropout, p), INT(dropout, stream), END
+};
 /* clang-format on */
 
 const rt_arg_field *rt_arg_fields(rt_op_kind kind)

@@ -154,6 +154,17 @@ static void build_rows(rt_grad_problem *g, uint32_t variant)
     rt_emit_copy(p, db, dy, RT_NONE);
 }
 
+/* variant: p 0.1, 0.5, 0.9. What is dropped is fixed by the step values, so differences see what backward does. */
+static void build_dropout(rt_grad_problem *g, uint32_t variant)
+{
+    static const float p[] = { 0.1f, 0.5f, 0.9f };
+    static const rt_step values = { .step = 3, .tokens = 1, .row = 100, .seed = 77 };
+    rt_view dx, dy, x = var(g, 5, 9, "x", &dx), y = output(g, 5, 9, "y", &dy);
+    rt_view step = raw(g, RT_CLASS_STEP, RT_DTYPE_U8, sizeof values, &values, "step");
+    rt_emit_dropout(g->forward, y, x, step, p[variant], 4);
+    rt_emit_dropout(g->backward, dx, dy, step, p[variant], 4);
+}
+
 /* ---- kd_loss: variant = divergence + 8 * (0 full, 1 full with bitmap, 2 top-k, 3 top-k with bitmap) + 32 *
  * temperature ---- */
 
@@ -222,9 +233,10 @@ typedef struct entry {
 } entry;
 
 static const entry entries[] = {
-    { "embed", build_embed, 1 },   { "rmsnorm", build_rmsnorm, 3 }, { "add_rmsnorm", build_add_rmsnorm, 2 },
-    { "matmul", build_matmul, 4 }, { "rope", build_rope, 2 },       { "attn", build_attn, 8 },
-    { "swiglu", build_swiglu, 2 }, { "rows", build_rows, 1 },       { "kd_loss", build_kd, 96 },
+    { "embed", build_embed, 1 },     { "rmsnorm", build_rmsnorm, 3 }, { "add_rmsnorm", build_add_rmsnorm, 2 },
+    { "matmul", build_matmul, 4 },   { "rope", build_rope, 2 },       { "attn", build_attn, 8 },
+    { "swiglu", build_swiglu, 2 },   { "rows", build_rows, 1 },       { "kd_loss", build_kd, 96 },
+    { "dropout", build_dropout, 3 },
 };
 
 /* Variants of kd_loss whose low three bits name no divergence are left out. */

@@ -4,25 +4,14 @@
  * the runs' sums are added up in order. The ranking is made only as deep as the draw needs: first the best few, then
  * all that may stay. */
 #include "backend/cuda/kernels/cuda_rank.cuh"
+#include "backend/cuda/kernels/cuda_rng.cuh"
 
 namespace
 {
-/* 24 random bits of (seed, stream, index) as a float in [0,1): Philox 4x32-10, as in base/rng.h */
+/* 24 random bits of (seed, stream, index) as a float in [0,1), as in base/rng.h */
 RT_DEVICE float random_unit(uint64_t seed, uint64_t stream, uint64_t index)
 {
-    uint32_t c[4] = { (uint32_t)index, (uint32_t)(index >> 32), (uint32_t)stream, (uint32_t)(stream >> 32) };
-    uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
-    for (int round = 0; round < 10; round++) {
-        const uint64_t p0 = (uint64_t)0xD2511F53u * c[0], p1 = (uint64_t)0xCD9E8D57u * c[2];
-        const uint32_t n0 = (uint32_t)(p1 >> 32) ^ c[1] ^ k0, n2 = (uint32_t)(p0 >> 32) ^ c[3] ^ k1;
-        c[1] = (uint32_t)p1;
-        c[3] = (uint32_t)p0;
-        c[0] = n0;
-        c[2] = n2;
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
-    }
-    return (float)(c[0] >> 8) * (1.0f / 16777216.0f);
+    return (float)(philox(seed, stream, index).v[0] >> 8) * (1.0f / 16777216.0f);
 }
 
 struct Draw {
