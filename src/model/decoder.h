@@ -10,11 +10,12 @@
 #include "format/config/names.h"
 #include "op/emit.h"
 
-/* Low-rank adapters beside frozen projections: y += (alpha / rank) (x A') B'. */
+/* Low-rank adapters beside frozen projections: y += (alpha / rank) (x A') B'; in training of dropout(x). */
 typedef struct rt_lora {
     uint32_t rank; /* 0: none */
     double alpha;
     uint32_t roles; /* bit r: role r has one; of Q K V O GATE UP DOWN */
+    double dropout; /* share of x that is dropped, for each adapter by itself; 0 <= dropout < 1 */
 } rt_lora;
 enum {
     RT_LORA_ROLES = 1u << RT_ROLE_Q | 1u << RT_ROLE_K | 1u << RT_ROLE_V | 1u << RT_ROLE_O | 1u << RT_ROLE_GATE |
@@ -27,8 +28,9 @@ typedef struct rt_decoder_opts {
     const rt_dtype *dtypes; /* (rt_param_count) as stored; null: the policy's weight dtype. Vectors are plain floats. */
     bool train;             /* trained parameters have gradients */
     bool accumulate;        /* gradients are written in more than one micro-batch of a step */
-    const bool *frozen;     /* (rt_param_count) or null: none. With adapters everything else is frozen. */
+    const bool *frozen;     /* (rt_param_count) or null: none. With adapters everything else is frozen, */
     rt_lora lora;
+    bool both; /* with adapters the model's own parameters are trained too: for proofs */
 } rt_decoder_opts;
 
 /* One tensor of the model, or half an adapter. */
@@ -93,9 +95,10 @@ typedef struct rt_tokens {
 
 typedef enum rt_recompute { RT_RECOMPUTE_NONE, RT_RECOMPUTE_BLOCK } rt_recompute;
 
-/* What forward keeps for backward, made by rt_decoder_forward; null trace: nothing is kept. */
+/* What forward keeps for backward, made by rt_decoder_forward; null trace: nothing is kept. With step values it is a
+ * forward of training: adapters drop out. RT_NONE: they do not. */
 typedef struct rt_trace rt_trace;
-int rt_trace_new(rt_trace **out, const rt_decoder *d, rt_recompute r, rt_err *e);
+int rt_trace_new(rt_trace **out, const rt_decoder *d, rt_recompute r, rt_view step, rt_err *e);
 void rt_trace_free(rt_trace *t); /* accepts null; not before the plan is recorded */
 
 /* hidden (N,C) = the normed output of the last layer. */

@@ -8,7 +8,7 @@
  *               h, n = h + m, norm(h + m) */
 #include "model/decoder_internal.h"
 
-int rt_trace_new(rt_trace **out, const rt_decoder *d, rt_recompute r, rt_err *e)
+int rt_trace_new(rt_trace **out, const rt_decoder *d, rt_recompute r, rt_view step, rt_err *e)
 {
     rt_trace *t = rt_alloc_zero(sizeof *t, 16);
     if (t) t->layer = rt_arena_alloc(&t->arena, sizeof *t->layer * d->config.layers);
@@ -17,6 +17,7 @@ int rt_trace_new(rt_trace **out, const rt_decoder *d, rt_recompute r, rt_err *e)
         return rt_fail(e, RT_NOMEM, "no memory for what forward keeps");
     }
     t->recompute = r;
+    t->step = step;
     *out = t;
     return RT_OK;
 }
@@ -43,7 +44,7 @@ static void queries_keys_values(rt_plan *p, const rt_decoder *d, uint32_t layer,
     const rt_layer *l = &d->layers[layer];
     uint32_t N = s->n1.rows, qd = c->heads * c->head_dim, kd = c->kv_heads * c->head_dim;
     s->qkv = act(p, N, qd + 2 * kd, "qkv");
-    rt_linear_forward(p, d, &l->qkv, s->qkv, s->n1, s->low[0]);
+    rt_linear_forward(p, d, &l->qkv, s->qkv, s->n1, s->step, s->low[0]);
     *q = rt_view_cols(p, s->qkv, 0, qd);
     *k = rt_view_cols(p, s->qkv, qd, kd);
     *v = rt_view_cols(p, s->qkv, qd + kd, kd);
@@ -78,7 +79,7 @@ static void add_attention(rt_plan *p, const rt_decoder *d, uint32_t layer, rt_la
     const rt_layer *l = &d->layers[layer];
     uint32_t N = s->o.rows, C = d->config.width;
     rt_view a = act(p, N, C, "attention out");
-    rt_linear_forward(p, d, &l->out, a, s->o, s->low[1]);
+    rt_linear_forward(p, d, &l->out, a, s->o, s->step, s->low[1]);
     s->h_mid = act(p, N, C, "h mid");
     s->n2 = act(p, N, C, "n2");
     rt_emit_add_rmsnorm_fwd(p, s->n2, s->h_mid, a, s->h_in, rt_value(d, l->mlp_norm), eps(d));
@@ -118,7 +119,7 @@ static void mlp_inner(rt_plan *p, const rt_decoder *d, uint32_t layer, rt_layer_
 {
     uint32_t N = s->n2.rows, F = d->config.hidden;
     s->gate_up = act(p, N, 2 * F, "gate_up");
-    rt_linear_forward(p, d, &d->layers[layer].gate_up, s->gate_up, s->n2, s->low[2]);
+    rt_linear_forward(p, d, &d->layers[layer].gate_up, s->gate_up, s->n2, s->step, s->low[2]);
     s->act = rt_act_again(p, d, s->gate_up);
 }
 
@@ -127,7 +128,7 @@ static rt_view mlp_half(rt_plan *p, const rt_decoder *d, uint32_t layer, rt_laye
 {
     mlp_inner(p, d, layer, s);
     rt_view m = act(p, s->n2.rows, d->config.width, "mlp out");
-    rt_linear_forward(p, d, &d->layers[layer].down, m, s->act, s->low[3]);
+    rt_linear_forward(p, d, &d->layers[layer].down, m, s->act, s->step, s->low[3]);
     return m;
 }
 
@@ -166,7 +167,7 @@ static void forward(rt_plan *p, const rt_decoder *d, const attention_source *a, 
     rt_emit_embed_fwd(p, h, rt_value(d, d->embed), a->t->ids);
     rt_view n = rt_norm_again(p, d, d->layers[0].attn_norm, h, "n1");
     for (uint32_t i = 0; i < c->layers; i++) {
-        rt_layer_trace s = { .h_in = h, .n1 = n };
+        rt_layer_trace s = { .h_in = h, .n1 = n, .step = trace ? trace->step : RT_NONE };
         rt_plan_label(p, "layer %u", i);
         if (a->cache)
             cached_half(p, d, i, a, &s);
@@ -180,7 +181,8 @@ static void forward(rt_plan *p, const rt_decoder *d, const attention_source *a, 
         trace->layer[i] = s;
         trace->layer[i].n1 = trace->layer[i].n2 = trace->layer[i].act = RT_NONE;
         /* Of a layer that is recomputed, backward needs its input alone. */
-        if (trace->recompute == RT_RECOMPUTE_BLOCK) trace->layer[i] = (rt_layer_trace){ .h_in = s.h_in };
+        if (trace->recompute == RT_RECOMPUTE_BLOCK)
+            trace->layer[i] = (rt_layer_trace){ .h_in = s.h_in, .step = s.step };
     }
     if (trace) trace->h_last = h;
 }
@@ -217,7 +219,7 @@ void rt_layer_again(rt_plan *p, const rt_decoder *d, uint32_t layer, const rt_to
     s->n1 = rt_norm_again(p, d, d->layers[layer].attn_norm, s->h_in, "n1");
     attention_half(p, d, layer, t, s);
     mlp_inner(p, d, layer, s);
-    rt_linear_again(p, d, &d->layers[layer].down, s->act, s->low[3]);
+    rt_linear_again(p, d, &d->layers[layer].down, s->act, s->step, s->low[3]);
 }
 
 void rt_decoder_logits(rt_plan *p, const rt_decoder *d, rt_view logits, rt_view hidden)

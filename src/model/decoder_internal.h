@@ -14,12 +14,14 @@ typedef struct rt_layer_trace {
     rt_view o, lse, h_mid;   /* attention's output; residual stream after it */
     rt_view n2, gate_up, act;
     rt_view low[4][RT_LINEAR_PARTS]; /* x A' of the adapters of qkv, out, gate_up, down */
+    rt_view step;                    /* step values, where adapters drop out */
 } rt_layer_trace;
 
 struct rt_trace {
     rt_recompute recompute;
     rt_layer_trace *layer; /* (layers) */
     rt_view h_last;        /* residual stream behind the last layer */
+    rt_view step;          /* RT_NONE: nothing is dropped */
     rt_arena arena;
 };
 
@@ -32,13 +34,15 @@ static inline rt_view rt_grad(const rt_decoder *d, uint32_t param)
     return param == RT_NO_PARAM ? RT_NONE : d->params[param].grad;
 }
 
-/* y (N, all columns) = x (N,in) times the weights, plus bias, plus adapters; low receives x A' of each adapter. */
-void rt_linear_forward(rt_plan *p, const rt_decoder *d, const rt_linear *l, rt_view y, rt_view x, rt_view *low);
+/* y (N, all columns) = x (N,in) times the weights, plus bias, plus adapters; low receives x A' of each adapter. With
+ * step values, here and below, an adapter's x is dropout(x). */
+void rt_linear_forward(rt_plan *p, const rt_decoder *d, const rt_linear *l, rt_view y, rt_view x, rt_view step,
+                       rt_view *low);
 /* Only what backward wants of a forward whose y nobody needs again: x A' of each adapter. */
-void rt_linear_again(rt_plan *p, const rt_decoder *d, const rt_linear *l, rt_view x, rt_view *low);
+void rt_linear_again(rt_plan *p, const rt_decoder *d, const rt_linear *l, rt_view x, rt_view step, rt_view *low);
 /* Gradients of what is trained, and dx (N,in) = unless it is RT_NONE. */
 void rt_linear_backward(rt_plan *p, const rt_decoder *d, const rt_linear *l, rt_view dy, rt_view x, rt_view dx,
-                        const rt_view *low);
+                        rt_view step, const rt_view *low);
 
 rt_attn_shape rt_decoder_attn_shape(const rt_decoder *d, uint32_t layer, uint32_t T);
 /* A norm of h (N,C), or the activation of gate_up (N,2F), once more. */

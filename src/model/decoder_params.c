@@ -38,7 +38,7 @@ static uint32_t find(const rt_decoder *d, rt_role role, uint32_t layer)
 
 static bool is_trained(const builder *b, uint32_t param)
 {
-    if (!b->o->train || b->o->lora.rank) return false;
+    if (!b->o->train || (b->o->lora.rank && !b->o->both)) return false;
     return !b->o->frozen || !b->o->frozen[param];
 }
 
@@ -252,6 +252,8 @@ int rt_decoder_new(rt_decoder **out, rt_space *s, const rt_model_config *c, cons
     RT_TRY(rt_config_check_shape(c, o->name, e));
     if (o->lora.rank && (o->lora.roles & ~(uint32_t)RT_LORA_ROLES || !o->lora.roles))
         RT_TRY(rt_fail(e, RT_INVALID, "adapters stand beside q, k, v, o, gate, up and down projections only"));
+    if (!(o->lora.dropout >= 0 && o->lora.dropout < 1))
+        RT_TRY(rt_fail(e, RT_INVALID, "a dropout of %g is out of range (0 to below 1)", o->lora.dropout));
     d->config = *c;
     d->policy = *o->policy;
     d->lora = o->lora;

@@ -4,55 +4,89 @@
  *   dW += dy' x;  dbias += column sums of dy;  dx = dy W
  *   with t = x A' kept by forward:  dB += s dy_part' t;  dt = s dy_part B;  dA += dt' x;  dx += dt A
  *
+ * Where adapters drop out, x of an adapter is dropout(x), made again in backward, and dx += dropout(dt A) with the same
+ * elements dropped. An adapter's stream of random words is the index of its A.
+ *
  * W may be quantised; it is then frozen, and only x W' and dy W are asked of it. */
 #include "model/decoder_internal.h"
 
+enum { DROPOUT_STREAM = 0x64726f70 }; /* "drop": apart from the streams of samples, which count from 0 */
+
 static float adapter_scale(const rt_decoder *d) { return (float)(d->lora.alpha / d->lora.rank); }
 
+static bool drops(const rt_decoder *d, rt_view step) { return d->lora.dropout > 0 && step.buf; }
+
+/* y (N,in) = or += dropout(x) of adapter a */
+static void adapter_dropout(rt_plan *p, const rt_decoder *d, uint32_t a, rt_view y, rt_view x, rt_view step)
+{
+    rt_emit_dropout(p, y, x, step, (float)d->lora.dropout, DROPOUT_STREAM + a);
+}
+
+/* What adapter a reads: x, or dropout(x). */
+static rt_view adapter_input(rt_plan *p, const rt_decoder *d, uint32_t a, rt_view x, rt_view step)
+{
+    if (!drops(d, step)) return x;
+    rt_view y = rt_act(p, p->policy.act, x.rows, x.cols, "dropped");
+    adapter_dropout(p, d, a, y, x, step);
+    return y;
+}
+
 /* x A' */
-static rt_view adapter_low(rt_plan *p, const rt_decoder *d, uint32_t a, rt_view x)
+static rt_view adapter_low(rt_plan *p, const rt_decoder *d, uint32_t a, rt_view x, rt_view step)
 {
     rt_view low = rt_act(p, p->policy.act, x.rows, d->lora.rank, "low");
-    rt_emit_matmul(p, low, x, d->params[a].value, RT_NONE, "nt", 1.0f);
+    rt_emit_matmul(p, low, adapter_input(p, d, a, x, step), d->params[a].value, RT_NONE, "nt", 1.0f);
     return low;
 }
 
-static void adapter_forward(rt_plan *p, const rt_decoder *d, uint32_t a, rt_view y, rt_view x, rt_view *low)
+static void adapter_forward(rt_plan *p, const rt_decoder *d, uint32_t a, rt_view y, rt_view x, rt_view step,
+                            rt_view *low)
 {
-    *low = adapter_low(p, d, a, x);
+    *low = adapter_low(p, d, a, x, step);
     rt_emit_matmul(p, y, *low, d->params[a + 1].value, RT_NONE, "nt", adapter_scale(d)); /* += */
 }
 
-void rt_linear_again(rt_plan *p, const rt_decoder *d, const rt_linear *l, rt_view x, rt_view *low)
+void rt_linear_again(rt_plan *p, const rt_decoder *d, const rt_linear *l, rt_view x, rt_view step, rt_view *low)
 {
     for (uint32_t i = 0; i < l->parts; i++)
-        if (l->adapter[i] != RT_NO_PARAM) low[i] = adapter_low(p, d, l->adapter[i], x);
+        if (l->adapter[i] != RT_NO_PARAM) low[i] = adapter_low(p, d, l->adapter[i], x, step);
 }
 
-void rt_linear_forward(rt_plan *p, const rt_decoder *d, const rt_linear *l, rt_view y, rt_view x, rt_view *low)
+void rt_linear_forward(rt_plan *p, const rt_decoder *d, const rt_linear *l, rt_view y, rt_view x, rt_view step,
+                       rt_view *low)
 {
     if (l->joined) rt_emit_matmul(p, y, x, l->weight, l->bias, "nt", 1.0f);
     for (uint32_t i = 0, at = 0; i < l->parts; at += l->cols[i++]) {
         rt_view part = rt_view_cols(p, y, at, l->cols[i]);
         rt_view bias = l->has_bias ? rt_view_cols(p, l->bias, at, l->cols[i]) : RT_NONE;
         if (!l->joined) rt_emit_matmul(p, part, x, rt_value(d, l->param[i]), bias, "nt", 1.0f);
-        if (l->adapter[i] != RT_NO_PARAM) adapter_forward(p, d, l->adapter[i], part, x, &low[i]);
+        if (l->adapter[i] != RT_NO_PARAM) adapter_forward(p, d, l->adapter[i], part, x, step, &low[i]);
     }
 }
 
-static void adapter_backward(rt_plan *p, const rt_decoder *d, uint32_t a, rt_view dy, rt_view x, rt_view dx,
-                             rt_view low)
+/* dx += dlow A, through dropout where there is one */
+static void adapter_dx(rt_plan *p, const rt_decoder *d, uint32_t a, rt_view dlow, rt_view dx, rt_view step)
 {
-    rt_view A = d->params[a].value, B = d->params[a + 1].value;
+    bool through = drops(d, step);
+    rt_view to = through ? rt_act(p, p->policy.act, dx.rows, dx.cols, "ddropped") : dx;
+    rt_emit_matmul(p, to, dlow, d->params[a].value, RT_NONE, "nn", 1.0f); /* = into ddropped, += into dx */
+    if (through) adapter_dropout(p, d, a, dx, to, step);                  /* += */
+}
+
+static void adapter_backward(rt_plan *p, const rt_decoder *d, uint32_t a, rt_view dy, rt_view x, rt_view dx,
+                             rt_view step, rt_view low)
+{
+    rt_view B = d->params[a + 1].value;
     rt_view dlow = rt_act(p, p->policy.act, x.rows, d->lora.rank, "dlow");
     rt_emit_matmul(p, d->params[a + 1].grad, dy, low, RT_NONE, "tn", adapter_scale(d)); /* dB = or += */
     rt_emit_matmul(p, dlow, dy, B, RT_NONE, "nn", adapter_scale(d));                    /* = */
-    rt_emit_matmul(p, d->params[a].grad, dlow, x, RT_NONE, "tn", 1.0f);                 /* dA = or += */
-    if (dx.buf) rt_emit_matmul(p, dx, dlow, A, RT_NONE, "nn", 1.0f);                    /* += */
+    x = adapter_input(p, d, a, x, step);
+    rt_emit_matmul(p, d->params[a].grad, dlow, x, RT_NONE, "tn", 1.0f); /* dA = or += */
+    if (dx.buf) adapter_dx(p, d, a, dlow, dx, step);                    /* += */
 }
 
 void rt_linear_backward(rt_plan *p, const rt_decoder *d, const rt_linear *l, rt_view dy, rt_view x, rt_view dx,
-                        const rt_view *low)
+                        rt_view step, const rt_view *low)
 {
     if (l->dbias.buf) rt_emit_bias_grad(p, l->dbias, dy); /* = or += */
     if (l->joined) {
@@ -64,6 +98,6 @@ void rt_linear_backward(rt_plan *p, const rt_decoder *d, const rt_linear *l, rt_
         if (!l->joined && grad.buf) rt_emit_matmul(p, grad, part, x, RT_NONE, "tn", 1.0f); /* = or += */
         if (!l->joined && dx.buf)
             rt_emit_matmul(p, dx, part, rt_value(d, l->param[i]), RT_NONE, "nn", 1.0f); /* =, then += */
-        if (l->adapter[i] != RT_NO_PARAM) adapter_backward(p, d, l->adapter[i], part, x, dx, low[i]);
+        if (l->adapter[i] != RT_NO_PARAM) adapter_backward(p, d, l->adapter[i], part, x, dx, step, low[i]);
     }
 }

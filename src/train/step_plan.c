@@ -139,7 +139,7 @@ static int record_micro(rt_step_plan *s, rt_plan *p, bool more, rt_err *e)
     const rt_decoder *d = s->student;
     uint32_t N = s->opts.B * s->opts.T, C = d->config.width;
     rt_trace *trace = NULL;
-    RT_TRY(rt_trace_new(&trace, d, s->opts.recompute, e));
+    RT_TRY(rt_trace_new(&trace, d, s->opts.recompute, s->step, e));
     take_hidden(s, p);
     for (uint32_t i = 0; more && i < d->param_count; i++)
         if (d->params[i].grad.buf) rt_plan_assume_defined(p, d->params[i].grad);

@@ -4,8 +4,8 @@
 static const float CE_WEIGHT = 0.3f, KD_WEIGHT = 0.7f;
 
 /* One layer; two with all that a family may have; a window on one of two; a tied head, a layer without rope, biases in
- * the MLP, backward from recomputed layers. No bias on k without rope: it moves all scores of a row alike, so that its
- * gradient is 0 but for rounding. */
+ * the MLP, backward from recomputed layers; adapters with dropout, kept and recomputed. No bias on k without rope: it
+ * moves all scores of a row alike, so that its gradient is 0 but for rounding. */
 static const rt_block_shape shapes[] = {
     { .config = { RT_BLOCK_DIMS(1, 12, 2, 2, 8, 10, 19) },
       .B = 1,
@@ -37,6 +37,23 @@ static const rt_block_shape shapes[] = {
       .divergence = RT_DIV_SKEW_FKL,
       .temperature = 1.0f,
       .mix = 0.2f },
+    { .config = { RT_BLOCK_DIMS(2, 10, 2, 1, 8, 9, 17), .qkv_bias = true },
+      .B = 2,
+      .T = 4,
+      .chunk = 5,
+      .lora = { .rank = 3, .alpha = 4, .roles = RT_LORA_ROLES, .dropout = 0.25 },
+      .divergence = RT_DIV_FORWARD_KL,
+      .temperature = 1.0f,
+      .h = 1e-4 },
+    { .config = { RT_BLOCK_DIMS(2, 9, 2, 2, 8, 11, 15) },
+      .B = 1,
+      .T = 7,
+      .chunk = 7,
+      .recompute = RT_RECOMPUTE_BLOCK,
+      .lora = { .rank = 2, .alpha = 2, .roles = RT_LORA_ROLES & ~(1u << RT_ROLE_K), .dropout = 0.5 },
+      .divergence = RT_DIV_FORWARD_KL,
+      .temperature = 1.0f,
+      .h = 1e-4 },
 };
 
 const rt_block_shape *rt_block_gradient_shape(uint32_t index)
@@ -71,15 +88,20 @@ static void record_chunk(const rt_block *b, rt_plan *p, rt_view hidden, rt_view 
     if (o.grad) rt_decoder_logits_backward(p, b->decoder, logits, h, rt_view_rows(p, dhidden, first, n));
 }
 
-/* A null trace: forward and loss alone. */
-static void record(const rt_block *b, rt_plan *p, rt_trace *trace)
+/* Without grad: forward and loss alone, of a forward that drops what the step's drops. */
+static int record(const rt_block *b, rt_plan *p, bool grad, rt_err *e)
 {
     uint32_t N = b->shape.B * b->shape.T, C = b->shape.config.width, chunk = b->shape.chunk;
     rt_view hidden = rt_act(p, p->policy.act, N, C, "hidden");
-    rt_view dhidden = trace ? rt_act(p, p->policy.act, N, C, "dhidden") : RT_NONE;
+    rt_view dhidden = grad ? rt_act(p, p->policy.act, N, C, "dhidden") : RT_NONE;
+    rt_trace *trace = NULL;
+    int rc = rt_trace_new(&trace, b->decoder, b->shape.recompute, b->stepval, e);
+    if (rc < 0) return rc;
     rt_decoder_forward(p, b->decoder, &b->tokens, trace, hidden);
     for (uint32_t i = 0; i < N; i += chunk) record_chunk(b, p, hidden, dhidden, i, N - i < chunk ? N - i : chunk);
-    if (trace) rt_decoder_backward(p, b->decoder, &b->tokens, trace, dhidden);
+    if (grad) rt_decoder_backward(p, b->decoder, &b->tokens, trace, dhidden);
+    rt_trace_free(trace);
+    return RT_OK;
 }
 
 static void random_values(void *out, rt_dtype d, uint64_t n, double spread, uint64_t seed)
@@ -144,7 +166,7 @@ static int make_inputs(rt_block *b, const rt_policy *p, rt_err *e)
         if (s->documents) ((int32_t *)data[START])[i] = (int32_t)first;
         trained += target >= 0;
     }
-    *(rt_step *)data[STEP] = (rt_step){ .step = 1, .seed = 1, .lr = 1e-3f, .tokens = trained };
+    *(rt_step *)data[STEP] = (rt_step){ .step = 1, .seed = 1, .lr = 1e-3f, .tokens = trained, .row = 64 };
     random_values(data[TEACHER], p->logits, (uint64_t)N * V, 1.5, 5);
     RT_TRY(rt_rope_freqs(freq, &scale, 2 * half, &b->decoder->config.rope, e));
     for (uint32_t i = 0; i < half; i++)
@@ -158,8 +180,7 @@ out:
 int rt_block_new(rt_block **out, const rt_block_shape *s, const rt_policy *policy, rt_err *e)
 {
     int rc;
-    rt_trace *trace = NULL;
-    rt_decoder_opts o = { .name = "block", .policy = policy, .train = true };
+    rt_decoder_opts o = { .name = "block", .policy = policy, .train = true, .lora = s->lora, .both = true };
     rt_block *b = rt_alloc_zero(sizeof *b, 16);
     if (!b) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a block"));
     b->shape = *s;
@@ -171,13 +192,11 @@ int rt_block_new(rt_block **out, const rt_block_shape *s, const rt_policy *polic
     RT_TRY(make_inputs(b, policy, e));
     RT_TRY(rt_plan_new(&b->step, b->space, "block step", policy, e));
     RT_TRY(rt_plan_new(&b->eval, b->space, "block evaluation", policy, e));
-    RT_TRY(rt_trace_new(&trace, b->decoder, s->recompute, e));
-    record(b, b->step, trace);
-    record(b, b->eval, NULL);
+    RT_TRY(record(b, b->step, true, e));
+    RT_TRY(record(b, b->eval, false, e));
     *out = b;
     b = NULL;
 out:
-    rt_trace_free(trace);
     rt_block_free(b);
     return rc;
 }
@@ -229,6 +248,7 @@ int rt_block_gradient_check(rt_dev *ref_double, const rt_block_shape *s, uint32_
                           .ndata = b->inputs,
                           .seed = 4242 + s->config.vocab,
                           .spread = 0.7,
+                          .h = s->h,
                           .samples = samples };
     if (g.nvars > RT_GRAD_VARS) RT_TRY(rt_fail(e, RT_INVALID, "%u parameters are too many to check", g.nvars));
     for (uint32_t i = 0; i < g.nvars; i++) {

@@ -17,8 +17,10 @@ typedef struct rt_block_shape {
     uint32_t chunk;         /* tokens of the head at a time; the last chunk may be shorter */
     bool documents;         /* the second half of each row is another document */
     rt_recompute recompute;
+    rt_lora lora; /* with adapters the model's own parameters are differenced too */
     rt_divergence divergence;
     float temperature, mix;
+    double h; /* of the differences; 0: that of grad.h. Adapters multiply weights, so higher derivatives are larger */
 } rt_block_shape;
 #define RT_BLOCK_DIMS(L, C, H, K, D, F, V)                                                                             \
     .layers = (L), .width = (C), .heads = (H), .kv_heads = (K), .head_dim = (D), .hidden = (F), .vocab = (V)

@@ -223,11 +223,12 @@ out:
 static void add_one(rt_case_list *l, const rt_block_shape *s, const rt_policy *policy, bool quick)
 {
     const rt_model_config *m = &s->config;
-    rt_case *c = rt_case_add(l, "block", "block/%s/B%uT%uL%uC%uH%uK%uD%uF%uV%u%s%s%s%s%s%s", rt_dtype_name(policy->act),
-                             s->B, s->T, m->layers, m->width, m->heads, m->kv_heads, m->head_dim, m->hidden, m->vocab,
-                             m->qkv_bias || m->mlp_bias ? ",bias" : "", m->qk_norm ? ",qk_norm" : "",
-                             s->documents ? ",documents" : "", m->window ? ",window" : "", m->tied ? ",tied" : "",
-                             s->recompute ? ",recompute" : "");
+    rt_case *c =
+        rt_case_add(l, "block", "block/%s/B%uT%uL%uC%uH%uK%uD%uF%uV%u%s%s%s%s%s%s%s", rt_dtype_name(policy->act), s->B,
+                    s->T, m->layers, m->width, m->heads, m->kv_heads, m->head_dim, m->hidden, m->vocab,
+                    m->qkv_bias || m->mlp_bias ? ",bias" : "", m->qk_norm ? ",qk_norm" : "",
+                    s->documents ? ",documents" : "", m->window ? ",window" : "", m->tied ? ",tied" : "",
+                    s->recompute ? ",recompute" : "", s->lora.dropout > 0 ? ",dropout" : "");
     block_case *k = rt_case_alloc(l, sizeof *k);
     if (!c || !k) return;
     *k = (block_case){ s, policy };

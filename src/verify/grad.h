@@ -10,7 +10,7 @@
 #include "exec/exec.h"
 #include "op/emit.h"
 
-enum { RT_GRAD_VARS = 48, RT_GRAD_OUTS = 3, RT_GRAD_DATA = 48 };
+enum { RT_GRAD_VARS = 64, RT_GRAD_OUTS = 3, RT_GRAD_DATA = 48 };
 
 typedef struct rt_grad_var {
     rt_view x, dx; /* f64, same shape, without gaps */

@@ -3,8 +3,8 @@
  */
 #include "train_case.h"
 
-#include "train/checkpoint.h"
 #include "base/json.h"
+#include "train/checkpoint.h"
 
 #include <dirent.h>
 #include <math.h>
@@ -39,7 +39,7 @@ static rt_trainer *new_trainer(uint32_t lora_rank, const bool *frozen)
     rt_trainer *t = NULL;
     rt_step_opts o = step_options(&student, NULL, B, T);
     o.loss.ce_weight = 1;
-    o.lora = (rt_lora){ lora_rank, 8.0, lora_rank ? (uint32_t)RT_LORA_ROLES : 0 };
+    o.lora = (rt_lora){ lora_rank, 8.0, lora_rank ? (uint32_t)RT_LORA_ROLES : 0, 0 };
     o.frozen = frozen;
     if (rt_trainer_open(&t, dev, &o, &(rt_seal_opts){ 0 }, &e) < 0) fail_msg("%s", e.text);
     if (rt_trainer_load(t, file, NULL, NULL, 5, &e) < 0) fail_msg("%s", e.text);
@@ -50,7 +50,7 @@ static rt_output output(uint32_t lora_rank)
 {
     return (rt_output){ .student = file,
                         .dtype = RT_DTYPE_BF16,
-                        .lora = { lora_rank, 8.0, lora_rank ? (uint32_t)RT_LORA_ROLES : 0 },
+                        .lora = { lora_rank, 8.0, lora_rank ? (uint32_t)RT_LORA_ROLES : 0, 0 },
                         .base_name = "tiny" };
 }
 

@@ -184,7 +184,7 @@ static void test_adapters(void **state)
     static float memory[MOST], back[MOST];
     trained k;
     rt_err e = { 0 };
-    rt_lora lora = { 4, 12.0, 1u << RT_ROLE_Q | 1u << RT_ROLE_DOWN };
+    rt_lora lora = { 4, 12.0, 1u << RT_ROLE_Q | 1u << RT_ROLE_DOWN, 0 };
     begin(&k, "bf16", RT_DTYPE_BF16, RT_DTYPE_F32, NULL, lora);
     if (rt_output_write(in_dir("peft"), k.t, &k.o, &e) < 0) fail_msg("%s", e.text);
     rt_model_file *m = open_model(in_dir("peft/adapter_model.safetensors"));
@@ -239,7 +239,7 @@ static void merged_of(const char *base, const char *out, rt_dtype stored)
     trained k;
     rt_err e = { 0 };
     char name[RT_NAME_BYTES];
-    rt_lora lora = { 4, 12.0, RT_LORA_ROLES };
+    rt_lora lora = { 4, 12.0, RT_LORA_ROLES, 0 };
     uint32_t merged = 0;
     begin(&k, base, stored, RT_DTYPE_F32, NULL, lora);
     if (rt_output_merged(in_dir(out), k.t, &k.o, &e) < 0) fail_msg("%s", e.text);
@@ -315,7 +315,7 @@ static void test_adapters_reloaded(void **state)
     trained k;
     rt_err e = { 0 };
     rt_output_difference diff;
-    rt_lora lora = { 4, 12.0, RT_LORA_ROLES };
+    rt_lora lora = { 4, 12.0, RT_LORA_ROLES, 0 };
     begin(&k, "bf16", RT_DTYPE_BF16, RT_DTYPE_BF16, NULL, lora);
     if (rt_output_write(in_dir("again"), k.t, &k.o, &e) < 0) fail_msg("%s", e.text);
     train_some(k.t, 4, 1);
@@ -338,7 +338,7 @@ static void test_out_of_memory(void **state)
 {
     (void)state;
     trained k;
-    rt_lora lora = { 4, 12.0, 1u << RT_ROLE_Q };
+    rt_lora lora = { 4, 12.0, 1u << RT_ROLE_Q, 0 };
     begin(&k, "bf16", RT_DTYPE_BF16, RT_DTYPE_BF16, NULL, lora);
     fail_each(write_both, &k, 0);
     end(&k);
