@@ -50,8 +50,8 @@ _retort() {
             *:--ce-weight | *:--lr | *:--betas | *:--eps | *:--weight-decay | *:--warmup | *:--decay | \
             *:--lr-floor | *:--max-grad-norm | *:--batch | *:--micro-batch | *:--teacher-batch | \
             *:--seq-len | *:--steps | *:--tokens | *:--epochs | *:--time | *:--lora-rank | *:--lora-alpha | \
-            *:--lora-targets | *:--freeze | *:--head-chunk | *:--memory-limit | *:--columns | \
-            *:--template-var | *:--skip-bad | *:--vocab | *:--held-out | *:--eval-every | \
+            *:--lora-dropout | *:--lora-targets | *:--freeze | *:--head-chunk | *:--memory-limit | \
+            *:--columns | *:--template-var | *:--skip-bad | *:--vocab | *:--held-out | *:--eval-every | \
             *:--stop-if-worse | *:--sample-tokens | *:--save-every | *:--keep | *:--dump-step | *:--seed | \
             *:--log-every | *:--word | *:--rows | *:--prompt | *:--system | *:--max-new | *:--top-k | \
             *:--top-p | *:--repetition-penalty | *:--context | *:--layers | *:--show | *:--now | *:--eos | \
@@ -139,12 +139,12 @@ _retort() {
         flags='--teacher --student --base --data --eval-data --out --divergence --beta --skew --temperature --alpha
             --kd-weight --ce-weight --t2 --lr --lr-class --betas --eps --weight-decay --schedule --warmup
             --decay --lr-floor --max-grad-norm --batch --micro-batch --teacher-batch --teacher-weights --seq-len
-            --steps --tokens --epochs --time --lora --lora-rank --lora-alpha --lora-targets --merge --freeze
-            --recompute --head-chunk --memory-limit --columns --loss-on --chat-template --template-var
-            --skip-bad --allow-drop --vocab --allow-degenerate --held-out --eval-every --stop-if-worse
-            --sample-prompts --sample-tokens --save-every --keep --save --save-dtype --control --dump-step
-            --seed --device --device-memory --kernels --cublaslt --tune --sync --threads --config --fit --smoke
-            --resume --override --log-every --quiet --json --help'
+            --steps --tokens --epochs --time --lora --lora-rank --lora-alpha --lora-dropout --lora-targets
+            --merge --freeze --recompute --head-chunk --memory-limit --columns --loss-on --chat-template
+            --template-var --skip-bad --allow-drop --vocab --allow-degenerate --held-out --eval-every
+            --stop-if-worse --sample-prompts --sample-tokens --save-every --keep --save --save-dtype --control
+            --dump-step --seed --device --device-memory --kernels --cublaslt --tune --sync --threads --config
+            --fit --smoke --resume --override --log-every --quiet --json --help'
         ;;
     doctor)
         flags='--json --help'
@@ -176,12 +176,12 @@ _retort() {
         flags='--teacher --student --base --data --eval-data --out --divergence --beta --skew --temperature --alpha
             --kd-weight --ce-weight --t2 --lr --lr-class --betas --eps --weight-decay --schedule --warmup
             --decay --lr-floor --max-grad-norm --batch --micro-batch --teacher-batch --teacher-weights --seq-len
-            --steps --tokens --epochs --time --lora --lora-rank --lora-alpha --lora-targets --merge --freeze
-            --recompute --head-chunk --memory-limit --columns --loss-on --chat-template --template-var
-            --skip-bad --allow-drop --vocab --allow-degenerate --held-out --eval-every --stop-if-worse
-            --sample-prompts --sample-tokens --save-every --keep --save --save-dtype --control --dump-step
-            --seed --device --device-memory --kernels --cublaslt --tune --sync --threads --config --fit --ops
-            --json --help'
+            --steps --tokens --epochs --time --lora --lora-rank --lora-alpha --lora-dropout --lora-targets
+            --merge --freeze --recompute --head-chunk --memory-limit --columns --loss-on --chat-template
+            --template-var --skip-bad --allow-drop --vocab --allow-degenerate --held-out --eval-every
+            --stop-if-worse --sample-prompts --sample-tokens --save-every --keep --save --save-dtype --control
+            --dump-step --seed --device --device-memory --kernels --cublaslt --tune --sync --threads --config
+            --fit --ops --json --help'
         ;;
     quantize)
         flags='--dtype --to --base --force --no-tokenizer --threads --json --help'
@@ -200,12 +200,12 @@ _retort() {
     train)
         flags='--student --base --data --eval-data --out --ce-weight --lr --lr-class --betas --eps --weight-decay
             --schedule --warmup --decay --lr-floor --max-grad-norm --batch --micro-batch --seq-len --steps
-            --tokens --epochs --time --lora --lora-rank --lora-alpha --lora-targets --merge --freeze --recompute
-            --head-chunk --memory-limit --columns --loss-on --chat-template --template-var --skip-bad
-            --allow-drop --vocab --held-out --eval-every --stop-if-worse --sample-prompts --sample-tokens
-            --save-every --keep --save --save-dtype --dump-step --seed --device --device-memory --kernels
-            --cublaslt --tune --sync --threads --config --fit --smoke --resume --override --log-every --quiet
-            --json --help'
+            --tokens --epochs --time --lora --lora-rank --lora-alpha --lora-dropout --lora-targets --merge
+            --freeze --recompute --head-chunk --memory-limit --columns --loss-on --chat-template --template-var
+            --skip-bad --allow-drop --vocab --held-out --eval-every --stop-if-worse --sample-prompts
+            --sample-tokens --save-every --keep --save --save-dtype --dump-step --seed --device --device-memory
+            --kernels --cublaslt --tune --sync --threads --config --fit --smoke --resume --override --log-every
+            --quiet --json --help'
         ;;
     verify)
         flags='--backend --op --case --quick --large --threads --isa --memory-limit --kernels --cublaslt --sync

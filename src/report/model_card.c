@@ -117,9 +117,11 @@ static void put_settings(rt_str *s, const rt_card *c)
                       v->kd_weight, v->divergence, v->temperature);
     else
         rt_str_append(s, "| loss | cross-entropy |\n");
-    if (is_adapter(c))
-        rt_str_printf(s, "| LoRA | rank %" PRIu64 ", alpha %.4g, targets %s |\n", v->lora_rank, v->lora_alpha,
-                      v->lora_targets);
+    if (is_adapter(c)) {
+        rt_str_printf(s, "| LoRA | rank %" PRIu64 ", alpha %.4g, ", v->lora_rank, v->lora_alpha);
+        if (v->lora_dropout > 0) rt_str_printf(s, "dropout %.4g, ", v->lora_dropout);
+        rt_str_printf(s, "targets %s |\n", v->lora_targets);
+    }
     rt_str_printf(s, "| steps | %u of %" PRIu64 " rows of %" PRIu64 " positions |\n", c->steps, v->batch, v->seq_len);
     rt_str_printf(s, "| data gone through | %" PRIu64 " tokens, %" PRIu64 " of them trained |\n", c->tokens,
                   c->trained);

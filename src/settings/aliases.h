@@ -107,7 +107,7 @@
     X(use_teacher_server, DISTILLATION, off, none, RT_SERVED, "false")                                                 \
     X(teacher_model_server, SWIFT, off, none, RT_SERVED, "null")                                                       \
     X(sft_alpha, SWIFT, sft_alpha, none, "`--kd-weight 1 --ce-weight` of that value", NULL)                            \
-    X(disable_dropout, ANY, no_effect, none, "there is no dropout", NULL)                                              \
+    X(disable_dropout, ANY, no_effect, none, "there is no dropout but that of adapters, `lora_dropout`", NULL)         \
     X(assistant_only_loss, ANY, on_off, loss_on, "turns", "all")                                                       \
     X(completion_only_loss, ANY, on_off, loss_on, "turns", "all")                                                      \
     X(train_on_inputs, AXOLOTL, on_off, loss_on, "all", "turns")                                                       \
@@ -167,7 +167,6 @@
     X(lora_target_modules, ANY, targets, lora_targets, "as `target_modules`", NULL)                                    \
     X(lora_target, FACTORY, targets, lora_targets, "as `target_modules`", NULL)                                        \
     X(lora_target_linear, AXOLOTL, all_targets, lora_targets, "`--lora-targets all`, where it is true", NULL)          \
-    X(lora_dropout, ANY, no_effect, none, "adapters have no dropout here", NULL)                                       \
     X(lora_modules_to_save, AXOLOTL, off, none, "trains whole matrices beside adapters, and that is not built",        \
       "null")                                                                                                          \
     X(modules_to_save, ANY, off, none, "trains whole matrices beside adapters, and that is not built", "null")         \

@@ -122,6 +122,8 @@ typedef enum rt_setting_need {
     X(lora_rank, "--lora-rank", COUNT, "auto", RUN, NOTHING, "R", "LoRA rank (32); implies --lora")                    \
     X(lora_alpha, "--lora-alpha", REAL, "auto", RUN, LORA, "A",                                                        \
       "LoRA alpha (2 x rank); adapters are scaled by alpha / rank")                                                    \
+    X(lora_dropout, "--lora-dropout", REAL, "0", RUN, LORA, "P",                                                       \
+      "LoRA dropout: the share of an adapter's input that is dropped in training")                                     \
     X(lora_targets, "--lora-targets", TEXT, "all", RUN, LORA, "LIST",                                                  \
       "LoRA targets: all, or some of q,k,v,o,gate,up,down")                                                            \
     X(merge, "--merge", SWITCH, "", FREE, LORA, NULL, "Merged model, with the adapters added in, written as well")     \

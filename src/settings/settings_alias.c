@@ -604,12 +604,12 @@ static int apply(rt_setting_source *f, const rt_setting_entry *x, const alias *a
 /* Files of TRL keep the adapters' numbers when use_peft is false. */
 static int forget_adapters(rt_setting_source *f)
 {
-    static const rt_setting_id ids[] = { RT_SETTING_ID_lora_rank, RT_SETTING_ID_lora_alpha,
+    static const rt_setting_id ids[] = { RT_SETTING_ID_lora_rank, RT_SETTING_ID_lora_alpha, RT_SETTING_ID_lora_dropout,
                                          RT_SETTING_ID_lora_targets };
     const rt_setting_entry *off = f->by[RT_SETTING_ID_lora];
     int rc = RT_OK;
     if (!off || off->id != RT_SETTING_COUNT_ALL || f->settings.lora) return RT_OK; /* an off of ours is not theirs */
-    for (int i = 0; i < 3; i++) {
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
         const rt_setting_entry *x = f->by[ids[i]];
         if (!x) continue;
         rt_settings_forget(&f->settings, ids[i]);

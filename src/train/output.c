@@ -188,8 +188,8 @@ static char *adapter_config(const rt_output *o)
         if (o->lora.roles >> modules[i].role & 1) json_array_append_new(targets, json_string(modules[i].module));
     json_t *j = json_pack("{s:s, s:s, s:s?, s:i, s:f, s:f, s:s, s:b, s:b, s:o}", "peft_type", "LORA", "task_type",
                           "CAUSAL_LM", "base_model_name_or_path", o->base_name, "r", (int)o->lora.rank, "lora_alpha",
-                          o->lora.alpha, "lora_dropout", 0.0, "bias", "none", "fan_in_fan_out", 0, "inference_mode", 1,
-                          "target_modules", targets);
+                          o->lora.alpha, "lora_dropout", o->lora.dropout, "bias", "none", "fan_in_fan_out", 0,
+                          "inference_mode", 1, "target_modules", targets);
     char *text = j ? json_dumps(j, JSON_INDENT(2)) : NULL;
     json_decref(j);
     return text;

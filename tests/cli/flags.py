@@ -438,6 +438,14 @@ def _():
     expect(Run(fails=True, lora_alpha=1).status == 2, "nothing without adapters")
 
 
+@case("--lora-dropout")
+def _():
+    a, b = Run(lora_rank=4), Run(lora_rank=4, lora_dropout=0.5)
+    expect(a.curve() != b.curve() and a.kls()[0] == b.kls()[0], "in training, not in evaluation")
+    expect(Run(fails=True, lora_rank=4, lora_dropout=1).status == 2, "not all of it")
+    expect(Run(fails=True, lora_dropout=0.1).status == 2, "nothing without adapters")
+
+
 @case("--lora-targets")
 def _():
     names = Run(lora_rank=4, lora_targets="v,up").weights("adapter_model.safetensors")

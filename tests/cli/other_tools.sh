@@ -63,6 +63,8 @@ out_has '^config    datasets -> --data chats.jsonl$'
 out_has '^config    micro_batch_size 2, gradient_accumulation_steps 2 -> --micro-batch 2 --batch 4 '
 out_has '^data      120 records'
 out_has 'parameters of adapters, 2 steps of 4 rows \(2 at a time\), lr 0.0002 cosine, warm-up 2'
+check "adapters drop out as the file says" python3 -c 'import json
+assert json.load(open("axolotl-out/adapter_config.json"))["lora_dropout"] == 0.05'
 # with a teacher beside it, the loss is ours
 run plan --config "$configs/llamafactory_lora_sft.yaml" --teacher t
 exits 0

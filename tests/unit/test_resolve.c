@@ -245,8 +245,10 @@ static void test_lora(void **state)
     o = begin();
     set(&o, "lora", "on");
     set(&o, "lora_alpha", "5");
+    set(&o, "lora_dropout", "0.05");
     set(&o, "lora_targets", "q,down");
     assert_int_equal(resolve(&o), RT_OK);
+    assert_true(o.r.lora.dropout == 0.05);
     assert_true(o.r.lora.alpha == 5.0 && o.r.lora.roles == (1u << RT_ROLE_Q | 1u << RT_ROLE_DOWN));
     refused("lora_rank", "0", RT_USAGE, "--lora-rank 0 is out of range (1 to 4096)");
     refused("lora_rank", "4097", RT_USAGE, "--lora-rank");
@@ -268,6 +270,11 @@ static void test_lora(void **state)
     set(&o, "lora_alpha", "0");
     assert_int_equal(resolve(&o), RT_USAGE);
     assert_says(&o.e, "--lora-alpha");
+    o = begin();
+    set(&o, "lora", "on");
+    set(&o, "lora_dropout", "1");
+    assert_int_equal(resolve(&o), RT_USAGE);
+    assert_says(&o.e, "--lora-dropout 1|(0 to below 1)");
 }
 
 static uint32_t length_of(uint32_t length99, uint32_t student, uint32_t teacher)

@@ -211,13 +211,14 @@ static void test_not_yaml(void **state)
 static void test_aliases(void **state)
 {
     (void)state;
-    rt_settings s = good("model_name_or_path: s\nteacher_model_name_or_path: t\ndataset_name: [a, b]\noutput_dir: o\n"
-                         "learning_rate: 5e-05\nnum_train_epochs: 2\nmax_steps: -1\nmax_length: 512\n"
-                         "per_device_train_batch_size: 4\ngradient_accumulation_steps: 8\n"
-                         "adam_beta1: 0.8\nadam_beta2: 0.99\nadam_epsilon: 1e-6\nsave_steps: 100\neval_steps: 0.05\n"
-                         "save_total_limit: 3\ngradient_checkpointing: true\nlora_r: 16\nlora_alpha: 32\n"
-                         "lora_target_modules: [q_proj, down_proj]\nassistant_only_loss: true\nbf16: true\n"
-                         "load_best_model_at_end: false\nvalidation_file: v\n");
+    rt_settings s =
+        good("model_name_or_path: s\nteacher_model_name_or_path: t\ndataset_name: [a, b]\noutput_dir: o\n"
+             "learning_rate: 5e-05\nnum_train_epochs: 2\nmax_steps: -1\nmax_length: 512\n"
+             "per_device_train_batch_size: 4\ngradient_accumulation_steps: 8\n"
+             "adam_beta1: 0.8\nadam_beta2: 0.99\nadam_epsilon: 1e-6\nsave_steps: 100\neval_steps: 0.05\n"
+             "save_total_limit: 3\ngradient_checkpointing: true\nlora_r: 16\nlora_alpha: 32\nlora_dropout: 0.05\n"
+             "lora_target_modules: [q_proj, down_proj]\nassistant_only_loss: true\nbf16: true\n"
+             "load_best_model_at_end: false\nvalidation_file: v\n");
     assert_string_equal(s.student, "s");
     assert_string_equal(s.teacher, "t");
     assert_int_equal(s.data.count, 2);
@@ -229,7 +230,7 @@ static void test_aliases(void **state)
     assert_true(s.save_every.value == 100 && !s.save_every.percent);
     assert_true(s.eval_every.value == 5 && s.eval_every.percent);
     assert_string_equal(s.recompute, "block");
-    assert_true(s.lora_rank == 16 && s.lora_alpha == 32.0);
+    assert_true(s.lora_rank == 16 && s.lora_alpha == 32.0 && s.lora_dropout == 0.05);
     assert_string_equal(s.lora_targets, "q,down");
     assert_string_equal(s.loss_on, "turns");
     assert_string_equal(s.save, "last");
@@ -267,16 +268,16 @@ static void test_mapping_is_told(void **state)
                                                   "max_steps -> --steps 7");
     mapped("eval_steps: 500\neval_strategy: \"no\"\n",
            "eval_steps has no effect: eval_strategy decides\neval_strategy no -> --eval-every 100%");
-    mapped("use_peft: false\nlora_r: 16\nlora_alpha: 32\nlearning_rate: 1e-4\n",
+    mapped("use_peft: false\nlora_r: 16\nlora_alpha: 32\nlora_dropout: 0.05\nlearning_rate: 1e-4\n",
            "use_peft false -> --lora off\nlora_r -> --lora-rank 16\n"
            "lora_r has no effect: use_peft is off, and all parameters are trained\n"
-           "lora_alpha has no effect: use_peft is off, and all parameters are trained\nlearning_rate -> --lr 1e-4");
+           "lora_alpha has no effect: use_peft is off, and all parameters are trained\n"
+           "lora_dropout has no effect: use_peft is off, and all parameters are trained\nlearning_rate -> --lr 1e-4");
     mapped("save_steps: 500\nsave_strategy: epoch\nnum_train_epochs: 4\n",
            "save_steps has no effect: save_strategy decides\nsave_strategy epoch -> --save-every 25%\n"
            "num_train_epochs -> --epochs 4");
-    mapped("bf16: true\nseed: 1\ntf32: false\nlora_dropout: 0.05\n",
-           "bf16, tf32 have no effect: the device has its own precision; save_dtype is what is written\n"
-           "lora_dropout has no effect: adapters have no dropout here");
+    mapped("bf16: true\nseed: 1\ntf32: false\n",
+           "bf16, tf32 have no effect: the device has its own precision; save_dtype is what is written");
     mapped("evals_per_epoch: 4\nnum_epochs: 2\n",
            "read as an axolotl file; what it leaves out is as here, not as there\n"
            "evals_per_epoch 4 -> --eval-every 12.5%\nnum_epochs -> --epochs 2");

@@ -160,7 +160,7 @@ static void test_trained_is_counted(void **state)
     rt_dev *d = open_device("cpu", 1);
     rt_trainer *whole = trainer_of(d, &c, m, NULL, (rt_lora){ 0 }),
                *part = trainer_of(d, &c, m, frozen, (rt_lora){ 0 });
-    rt_trainer *adapters = trainer_of(d, &c, m, NULL, (rt_lora){ 3, 6.0, 1u << RT_ROLE_Q | 1u << RT_ROLE_DOWN });
+    rt_trainer *adapters = trainer_of(d, &c, m, NULL, (rt_lora){ 3, 6.0, 1u << RT_ROLE_Q | 1u << RT_ROLE_DOWN, 0 });
     uint64_t q = c.heads * c.head_dim;
     assert_int_equal(rt_decoder_trained(whole->plan->student), rt_model_file_parameters(m));
     assert_int_equal(rt_decoder_trained(part->plan->student),
@@ -203,7 +203,7 @@ static void test_adapter_configuration(void **state)
     write_model(in_dir("s"), &c, RT_DTYPE_F32, true);
     rt_model_file *m = open_model(in_dir("s"));
     rt_dev *d = open_device("cpu", 1);
-    rt_lora lora = { 3, 6.0, 1u << RT_ROLE_Q | 1u << RT_ROLE_DOWN };
+    rt_lora lora = { 3, 6.0, 1u << RT_ROLE_Q | 1u << RT_ROLE_DOWN, 0.05 };
     rt_trainer *t = trainer_of(d, &c, m, NULL, lora);
     rt_output o = { .student = m, .dtype = RT_DTYPE_F32, .lora = lora, .base_name = "the base" };
     uint64_t live = rt_alloc_live();
@@ -213,7 +213,7 @@ static void test_adapter_configuration(void **state)
     assert_int_equal(rt_alloc_live(), live);
     json_t *j = json_load_file(in_dir("adapter/adapter_config.json"), 0, NULL);
     assert_non_null(j);
-    assert_true(json_number_value(json_object_get(j, "lora_dropout")) == 0.0);
+    assert_true(json_number_value(json_object_get(j, "lora_dropout")) == 0.05);
     assert_true(json_number_value(json_object_get(j, "lora_alpha")) == 6.0);
     assert_int_equal(json_integer_value(json_object_get(j, "r")), 3);
     assert_true(json_is_false(json_object_get(j, "fan_in_fan_out")));

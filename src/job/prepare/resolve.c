@@ -126,8 +126,13 @@ static int resolve_lora(rt_settings *s, rt_resolved *r, rt_err *e)
     CHECK(lora_rank, s->lora_rank >= 1 && s->lora_rank <= 4096, "1 to 4096");
     if (!GIVEN(lora_alpha)) RT_SETTINGS_PUT(s, lora_alpha, 2.0 * (double)s->lora_rank);
     CHECK(lora_alpha, s->lora_alpha > 0, "above 0");
+    if (GIVEN(dump_step) && s->lora_dropout > 0)
+        RT_TRY(rt_fail(e, RT_USAGE,
+                       "--dump-step and --lora-dropout exclude one another: a dump does not say what was dropped"));
+    CHECK(lora_dropout, s->lora_dropout >= 0 && s->lora_dropout < 1, "0 to below 1");
     r->lora.rank = (uint32_t)s->lora_rank;
     r->lora.alpha = s->lora_alpha;
+    r->lora.dropout = s->lora_dropout;
     RT_TRY(resolve_targets(s->lora_targets, &r->lora.roles, e));
 out:
     return rc;
