@@ -76,13 +76,14 @@ static int prepare_modelfile(work *w, const rt_job_convert_opts *o, rt_err *e)
     if (!(c->modelfile = rt_arena_printf(&w->arena, "%.*s.Modelfile", (int)stem, out)))
         RT_TRY(rt_no_memory(e, "a path"));
     rc = rt_text_from_model(&text, from, c->v.config, w->in->path, &why);
+    if (rc >= 0) rc = rt_modelfile(&w->modelfile, rt_path_base(out), text, c->v.config, &c->family, &why);
     if (rc < 0 && rc != RT_NOMEM) {
         rt_note(&c->notes, "no Modelfile was written: %s", why.text);
         c->modelfile = NULL;
-        return RT_OK;
+        rc = RT_OK;
+        goto out;
     }
     if (rc < 0) RT_TRY(rt_fail(e, rc, "%s", why.text));
-    RT_TRY(rt_modelfile(&w->modelfile, rt_path_base(out), text, c->v.config, &c->family, e));
     c->chat = text->chat != NULL;
     if (!same_text(c->modelfile, &w->modelfile))
         RT_TRY(rt_job_output_allowed(c->modelfile, RT_CONTAINER_GGUF, o->out.replace, NULL, e));

@@ -2,7 +2,9 @@
 #include "text/data/ollama_modelfile.h"
 
 #include "base/json.h"
+#include "base/utf8.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* What stands around the words of a turn. */
@@ -174,13 +176,51 @@ static void put_template(rt_str *s, const match *m)
     }
 }
 
-static void put_stop(rt_str *s, const rt_text_source *t, uint32_t id)
+static bool has(rt_span s, const char *what) { return memmem(s.data, s.len, what, strlen(what)) != NULL; }
+
+/* Ollama takes a value as ended at the first line break before which its quotes are closed, and knows no escapes: of a
+ * text with both a line break and three quotes the rest could be read as lines of the Modelfile. */
+static int put_quoted(rt_str *s, rt_span text, const char *what, rt_err *e)
 {
+    bool quotes = has(text, "\""), breaks = has(text, "\n") || has(text, "\r");
+    if ((breaks && has(text, "\"\"\"")) || memchr(text.data, 0, text.len) ||
+        rt_utf8_valid(text.data, text.len) != text.len)
+        return rt_fail(e, RT_UNSUPPORTED, "a Modelfile cannot hold the text of %s", what);
+    const char *mark = quotes || breaks ? "\"\"\"" : "\"";
+    rt_str_append(s, mark);
+    rt_str_append_n(s, text.data, text.len);
+    rt_str_append(s, mark);
+    return RT_OK;
+}
+
+static int put_stop(rt_str *s, const rt_text_source *t, uint32_t id, rt_err *e)
+{
+    char what[32];
     rt_token_info info;
-    if (!rt_tokenizer_token(t->tokenizer, id, &info) || !info.text.len) return;
-    bool plain = !memchr(info.text.data, '"', info.text.len) && !memchr(info.text.data, '\n', info.text.len);
-    rt_str_printf(s, "PARAMETER stop %s%.*s%s\n", plain ? "\"" : "\"\"\"", (int)info.text.len, info.text.data,
-                  plain ? "\"" : "\"\"\"");
+    if (!rt_tokenizer_token(t->tokenizer, id, &info) || !info.text.len) return RT_OK;
+    snprintf(what, sizeof what, "stop token %u", id);
+    rt_str_append(s, "PARAMETER stop ");
+    int rc = put_quoted(s, info.text, what, e);
+    rt_str_append(s, "\n");
+    return rc;
+}
+
+/* Without quotes a value ends at its line, without the blanks at its end. */
+static int put_from(rt_str *s, const char *file, rt_err *e)
+{
+    int rc = RT_OK;
+    rt_str path = { 0 };
+    rt_str_printf(&path, "./%s", file);
+    if (path.failed) RT_TRY(rt_no_memory(e, "a Modelfile"));
+    rt_str_append(s, "FROM ");
+    if (strpbrk(file, "\n\r") || strchr(" \t", path.data[path.len - 1]))
+        RT_TRY(put_quoted(s, (rt_span){ path.data, path.len }, "the file's name", e));
+    else
+        rt_str_append_n(s, path.data, path.len);
+    rt_str_append(s, "\n");
+out:
+    rt_str_free(&path);
+    return rc;
 }
 
 int rt_modelfile(rt_str *out, const char *file, const rt_text_source *text, const rt_model_config *c,
@@ -192,13 +232,13 @@ int rt_modelfile(rt_str *out, const char *file, const rt_text_source *text, cons
     rt_json_init();
     RT_TRY(find_family(&m, text, e));
     *known = m.family ? m.family->name : NULL;
-    rt_str_printf(out, "FROM ./%s\n", file);
+    RT_TRY(put_from(out, file, e));
     if (m.family)
         put_template(out, &m);
     else
         rt_str_append(out, text->chat ? "# The chat template is the one inside the GGUF file.\n"
                                       : "# The model has no chat template: it continues what it is given.\n");
-    for (uint32_t i = 0; i < stops.count; i++) put_stop(out, text, stops.ids[i]);
+    for (uint32_t i = 0; i < stops.count; i++) RT_TRY(put_stop(out, text, stops.ids[i], e));
     if (out->failed) RT_TRY(rt_no_memory(e, "a Modelfile"));
 out:
     rt_str_free(&m.plain);

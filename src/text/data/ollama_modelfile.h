@@ -10,7 +10,7 @@
 
 /* file: the GGUF file's name, in the folder of the Modelfile. text: the tokenizer and template that the file holds.
  * *known: "ChatML" and the like; null when the template is none of those known, and Ollama is left to the one inside
- * the file, or when there is none. */
+ * the file, or when there is none. RT_UNSUPPORTED: a stop or the file's name cannot be said in a Modelfile. */
 int rt_modelfile(rt_str *out, const char *file, const rt_text_source *text, const rt_model_config *c,
                  const char **known, rt_err *e);
 
