@@ -3,6 +3,8 @@
  * Owns: truncation of messages, the tables made from RT_STATUS_LIST. Leaves printing to cli/. */
 #include "base/err.h"
 
+#include "base/str.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -27,7 +29,7 @@ int rt_fail(rt_err *e, int status, const char *format, ...)
     va_end(args);
     if (n < 0) m.text[0] = '\0';
     if (n >= (int)sizeof m.text) mark_cut(&m);
-    memcpy(e->text, m.text, sizeof e->text);
+    memcpy(e->text, rt_text_tame(m.text), sizeof e->text);
     e->status = status;
     return status;
 }
@@ -46,7 +48,7 @@ void rt_err_context(rt_err *e, const char *format, ...)
     size_t used = strnlen(m.text, sizeof m.text - 1);
     int tail = snprintf(m.text + used, sizeof m.text - used, ": %s", e->text);
     if (n >= (int)sizeof m.text || tail >= (int)(sizeof m.text - used)) mark_cut(&m);
-    memcpy(e->text, m.text, sizeof e->text);
+    memcpy(e->text, rt_text_tame(m.text), sizeof e->text);
 }
 
 const char *rt_status_name(int status)

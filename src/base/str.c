@@ -86,6 +86,16 @@ static uint64_t scaled(uint64_t bytes, uint32_t scale, uint32_t shift)
     return (uint64_t)(x >> shift);
 }
 
+char *rt_text_tame(char *text)
+{
+    for (unsigned char *p = (unsigned char *)text; *p; p++) {
+        bool c1 = p[0] == 0xC2 && p[1] >= 0x80 && p[1] < 0xA0; /* U+0080 to U+009F in UTF-8 */
+        if (c1) *p++ = '?';
+        if (c1 || (*p < ' ' && *p != '\n' && *p != '\t') || *p == 127) *p = '?';
+    }
+    return text;
+}
+
 char *rt_format_bytes(char *buf, uint64_t bytes)
 {
     static const char *const names[UNITS] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };

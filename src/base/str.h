@@ -29,6 +29,10 @@ void rt_str_append_n(rt_str *s, const char *text, size_t n);
 void rt_str_printf(rt_str *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void rt_str_free(rt_str *s); /* accepts null; leaves an empty string */
 
+/* Control characters, which a terminal would obey, become '?'; line breaks and tabs stay. For what people are told:
+ * names in it come from files and may hold anything. Returns text. */
+char *rt_text_tame(char *text);
+
 /* "1.50 GiB", "512 B": binary units, three significant digits. buf needs 32 bytes; returns buf. */
 char *rt_format_bytes(char *buf, uint64_t bytes);
 /* "512", "64K", "24GiB", "1.5G", "200MB": binary for K/KiB/M/MiB/..., decimal for KB/MB/GB. false when malformed. */

@@ -67,7 +67,7 @@ static void print_types(const rt_convert *v)
 /* The lines that start the file elsewhere. */
 static void print_modelfile(const char *out, const rt_job_conversion *m)
 {
-    char name[64];
+    char name[64] = "";
     size_t n = 0;
     if (!m->modelfile) return;
     printf("ollama    %s", m->modelfile);
@@ -79,6 +79,7 @@ static void print_modelfile(const char *out, const rt_job_conversion *m)
                              : "the model has no chat template and continues text");
     for (const char *p = rt_path_base(out); *p && strcmp(p, ".gguf") != 0 && n + 1 < sizeof name; p++)
         name[n++] = isalnum((unsigned char)*p) || strchr("._-", *p) ? (char)tolower((unsigned char)*p) : '-';
+    if (name[0] == '-') name[0] = 'm'; /* a name, not a flag */
     name[n] = 0;
     printf("run it    ollama create %s -f", name);
     rt_print_word(m->modelfile, "");

@@ -104,13 +104,16 @@ static void print_tensors(const rt_job_inspection *f)
     printf("\n%-*s %-7s %-16s %12s%s\n", width, "tensor", "dtype", "shape", "bytes", f->each ? "  hash of values" : "");
     for (uint32_t i = 0; i < f->m->tensor_count; i++) {
         const rt_tensor *t = &f->m->tensors[i];
+        rt_str name = { 0 };
         char shape[256];
         size_t n = 0;
         shape[0] = 0;
         for (uint32_t d = 0; d < t->rank && n < sizeof shape; d++)
             n += (size_t)snprintf(shape + n, sizeof shape - n, "%s%" PRIu64, d ? " x " : "", t->shape[d]);
-        printf("%-*s %-7s %-16s %12" PRIu64 "%s%s\n", width, t->name, rt_job_dtype_name(t), shape, t->bytes,
-               f->each ? "  " : "", f->each ? rt_hash_text(hash, f->each[i]) : "");
+        rt_visible_append(&name, t->name, strlen(t->name), true);
+        printf("%-*s %-7s %-16s %12" PRIu64 "%s%s\n", width, name.data ? name.data : "", rt_job_dtype_name(t), shape,
+               t->bytes, f->each ? "  " : "", f->each ? rt_hash_text(hash, f->each[i]) : "");
+        rt_str_free(&name);
     }
 }
 

@@ -1,29 +1,45 @@
 /* model_card.c - see model_card.h. */
 #include "report/model_card.h"
 
+#include "base/utf8.h"
+
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
-/* A name as a string of YAML and of Python, and as code in Markdown: names come from files and may hold anything. */
-static void put_yaml(rt_str *s, const char *name)
+/* A name as a string of YAML and of Python, and as code in Markdown: names come from files and may hold anything. What
+ * YAML 1.1 takes for a line break (U+0085, U+2028, U+2029) is escaped, and what is not UTF-8 replaced. */
+static void put_yaml_char(rt_str *s, const char *text, uint32_t *len)
 {
-    rt_str_append(s, "\"");
-    for (const unsigned char *p = (const unsigned char *)name; *p; p++) {
-        if (*p < ' ' || *p == 127)
-            rt_str_printf(s, "\\x%02x", *p);
-        else
-            rt_str_printf(s, "%s%c", *p == '"' || *p == '\\' ? "\\" : "", *p);
-    }
-    rt_str_append(s, "\"");
+    uint32_t cp = rt_utf8_get(text, len);
+    if (cp < ' ' || (cp >= 127 && cp < 160))
+        rt_str_printf(s, "\\x%02x", cp);
+    else if (cp == 0x2028 || cp == 0x2029)
+        rt_str_printf(s, "\\u%04x", cp);
+    else
+        rt_str_printf(s, "%s%.*s", cp == '"' || cp == '\\' ? "\\" : "", (int)*len, text);
 }
 
-static void put_name(rt_str *s, const char *name)
+static void put_code_char(rt_str *s, const char *text, uint32_t *len)
 {
-    rt_str_append(s, "`");
-    for (const unsigned char *p = (const unsigned char *)name; *p; p++)
-        rt_str_printf(s, "%c", *p < ' ' || *p == 127 || *p == '`' ? '?' : *p);
-    rt_str_append(s, "`");
+    uint32_t cp = rt_utf8_get(text, len);
+    bool bad = cp < ' ' || (cp >= 127 && cp < 160) || cp == '`';
+    rt_str_append_n(s, bad ? "?" : text, bad ? 1 : *len);
 }
+
+static void put_between(rt_str *s, const char *mark, const char *name, void (*put)(rt_str *, const char *, uint32_t *))
+{
+    rt_str good = { 0 };
+    rt_utf8_repair(name, strlen(name), &good);
+    rt_str_append(s, mark);
+    for (uint32_t i = 0, n; i < good.len; i += n) put(s, good.data + i, &n);
+    rt_str_append(s, mark);
+    s->failed |= good.failed;
+    rt_str_free(&good);
+}
+
+static void put_yaml(rt_str *s, const char *name) { put_between(s, "\"", name, put_yaml_char); }
+static void put_name(rt_str *s, const char *name) { put_between(s, "`", name, put_code_char); }
 
 static bool is_adapter(const rt_card *c) { return c->settings->lora_rank > 0; }
 

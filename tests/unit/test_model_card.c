@@ -157,6 +157,10 @@ static void test_names(void **state)
     c.student = c.hub = "a\"b\\c\n- evil`x";
     has(&c, "base_model: \"a\\\"b\\\\c\\x0a- evil`x\"\n");
     has(&c, "# `a\"b\\c?- evil?x` distilled");
+    /* line breaks of YAML 1.1, bytes that are no UTF-8, and text that is */
+    c.student = c.hub = "a\xc2\x85- b\xe2\x80\xa8\xff\xc3\xa9";
+    has(&c, "base_model: \"a\\x85- b\\u2028\xef\xbf\xbd\xc3\xa9\"\n");
+    has(&c, "# `a?- b\xe2\x80\xa8\xef\xbf\xbd\xc3\xa9` distilled");
 }
 
 static int make(void *ctx, rt_err *e)

@@ -66,7 +66,7 @@ void rt_model_note(rt_model_file *m, const char *format, ...)
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     const char **notes = room_for_one(&m->arena, (const void *)m->notes, m->note_count, sizeof *notes);
-    char *kept = rt_arena_strdup(&m->arena, text);
+    char *kept = rt_arena_strdup(&m->arena, rt_text_tame(text));
     if (!notes || !kept) return;
     notes[m->note_count++] = kept;
     m->notes = notes;

@@ -13,7 +13,8 @@ void rt_note(rt_notes *n, const char *format, ...)
     va_list args;
     if (n->count == RT_NOTES) return;
     va_start(args, format);
-    vsnprintf(n->text[n->count++], sizeof n->text[0], format, args);
+    vsnprintf(n->text[n->count], sizeof n->text[0], format, args);
+    rt_text_tame(n->text[n->count++]);
     va_end(args);
 }
 
