@@ -7,10 +7,12 @@
 #include "format/gguf/gguf.h"
 
 /* out (n) of dtype d from values (n), each multiplied. */
-static void put(uint8_t *out, rt_dtype d, const float *values, double by, uint64_t n, float *scratch)
+static int put(uint8_t *out, rt_dtype d, const float *values, double by, uint64_t n, float *scratch, const char *name,
+               rt_err *e)
 {
     for (uint64_t i = 0; i < n; i++) scratch[i] = (float)(by * values[i]);
     rt_float_from_f32(out, scratch, d, n);
+    return rt_stayed_finite(out, d, n, name, "--dtype", e);
 }
 
 /* A and B of one matrix, at the two offsets. */
@@ -25,10 +27,11 @@ static int put_pair(rt_writer *w, const rt_model_config *c, const rt_tensor *t, 
     float *scratch = rt_alloc(most * sizeof *scratch, 64);
     uint8_t *bytes = rt_alloc(rt_dtype_bytes(d, most), 64);
     if (!scratch || !bytes) RT_TRY(rt_no_memory(e, t->name));
-    put(bytes, d, p->a, 1, p->rank * C, scratch);
+    RT_TRY(put(bytes, d, p->a, 1, p->rank * C, scratch, t->name, e));
     RT_TRY(rt_writer_put(w, offset[0], bytes, rt_dtype_bytes(d, p->rank * C), e));
     for (uint64_t r = 0; r < R; r++)
-        put(bytes + r * row, d, p->b + (heads ? rt_swap_to_canonical(r, R, heads) : r) * p->rank, by, p->rank, scratch);
+        RT_TRY(put(bytes + r * row, d, p->b + (heads ? rt_swap_to_canonical(r, R, heads) : r) * p->rank, by, p->rank,
+                   scratch, t->name, e));
     RT_TRY(rt_writer_put(w, offset[1], bytes, R * row, e));
 out:
     rt_free(scratch);

@@ -89,32 +89,6 @@ static void sum_piece(sums *s, const float *a, const float *b, uint64_t n)
     s->same = piece.same;
 }
 
-/* Values of n elements of d whose exponent is all ones; 0 for types that have no such. Blocks of a fixed length, nearly
- * all without any, are what compilers turn into vectors; a tensor need not be aligned. */
-static uint64_t count_nonfinite(const void *p, rt_dtype d, uint64_t n)
-{
-    enum { BLOCK = 64 };
-    const uint8_t *x = p;
-    uint64_t found = 0;
-    uint16_t half[BLOCK], ones = d == RT_DTYPE_F16 ? 0x7c00u : 0x7f80u;
-    uint32_t full[BLOCK];
-    for (uint64_t i = 0; i < n && (d == RT_DTYPE_BF16 || d == RT_DTYPE_F16); i += BLOCK) {
-        uint16_t hit = 0;
-        if (n - i < BLOCK) memset(half, 0, sizeof half);
-        memcpy(half, x + 2 * i, 2 * (n - i < BLOCK ? n - i : BLOCK));
-        for (int k = 0; k < BLOCK; k++) hit = (uint16_t)(hit | ((half[k] & ones) == ones ? 1 : 0));
-        for (int k = 0; hit && k < BLOCK; k++) found += (half[k] & ones) == ones;
-    }
-    for (uint64_t i = 0; i < n && d == RT_DTYPE_F32; i += BLOCK) {
-        uint32_t hit = 0;
-        if (n - i < BLOCK) memset(full, 0, sizeof full);
-        memcpy(full, x + 4 * i, 4 * (n - i < BLOCK ? n - i : BLOCK));
-        for (int k = 0; k < BLOCK; k++) hit |= (full[k] & 0x7f800000u) == 0x7f800000u ? 1u : 0u;
-        for (int k = 0; hit && k < BLOCK; k++) found += (full[k] & 0x7f800000u) == 0x7f800000u;
-    }
-    return found;
-}
-
 /* ---- one chunk ---- */
 
 /* True when the stored bytes of rows [row, row + rows) are the same; then their non-finite values are counted. */
@@ -127,7 +101,7 @@ static bool same_bytes(sums *s, const pair *p, uint64_t row, uint64_t rows)
         uint64_t n = row + rows - r < step ? row + rows - r : step;
         const void *a = rt_tensor_row(p->a, r, &bytes), *b = rt_tensor_row(p->b, r, NULL);
         if (memcmp(a, b, n * bytes) != 0) return false;
-        nonfinite += count_nonfinite(a, p->a->dtype, n * p->cols);
+        nonfinite += rt_count_nonfinite(a, p->a->dtype, n * p->cols);
     }
     s->nonfinite += nonfinite;
     return true;

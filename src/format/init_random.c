@@ -130,12 +130,13 @@ typedef struct job {
     uint64_t per_worker;
 } job;
 
-static void from_f32(void *dst, const float *x, rt_dtype d, uint64_t n)
+static int from_f32(void *dst, const float *x, rt_dtype d, uint64_t n, rt_err *e)
 {
     if (rt_dtype_is_quant(d))
         rt_quant_from_f32(dst, x, d, n);
     else
         rt_float_from_f32(dst, x, d, n);
+    return rt_stayed_finite(dst, d, n, "a random matrix", "a smaller initializer_range, or --dtype", e);
 }
 
 static bool is_norm(rt_role r)
@@ -154,7 +155,6 @@ static int fill_rows(void *ctx, uint32_t i, uint64_t row, uint64_t rows, void *d
     uint64_t cols = matrix ? shape[1] : shape[0], block = rt_dtype_table[t->dtype].block_elems;
     uint64_t first = row * cols, n = rows * cols, step = j->per_worker / block * block;
     float *x = j->scratch + worker * j->per_worker;
-    (void)e;
     /* Blocks run along rows, and rows are whole blocks: pieces may end anywhere between two blocks. */
     for (uint64_t at = 0; at < n; at += step) {
         uint64_t len = n - at < step ? n - at : step;
@@ -162,7 +162,8 @@ static int fill_rows(void *ctx, uint32_t i, uint64_t row, uint64_t rows, void *d
             rt_normal_fill(x, len, j->q, (float)c->init_range, c->init_seed, i, first + at);
         else
             for (uint64_t k = 0; k < len; k++) x[k] = is_norm(t->role) ? 1.0f : 0.0f;
-        from_f32((uint8_t *)dst + rt_dtype_bytes(t->dtype, at), x, t->dtype, len);
+        int rc = from_f32((uint8_t *)dst + rt_dtype_bytes(t->dtype, at), x, t->dtype, len, e);
+        if (rc < 0) return rc;
     }
     return RT_OK;
 }

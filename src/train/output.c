@@ -84,18 +84,25 @@ static int fill_rows(void *ctx, uint32_t i, uint64_t row, uint64_t n, void *dst,
     uint32_t rank = rt_role_shape(&d->config, d->params[i].role, shape);
     uint32_t k = s->merge ? adapter_beside(d, i) : UINT32_MAX;
     uint64_t C = shape[rank - 1];
+    char name[RT_NAME_BYTES];
+    rt_dtype dtype = s->tensors[i].dtype;
     (void)worker;
     RT_TRY(make_room(s, n * C, e));
-    if (d->params[i].grad.buf) {
+    bool trained = d->params[i].grad.buf;
+    if (!trained) RT_TRY(stored_tensor(s, i, &from, e));
+    if (trained) {
         RT_TRY(rt_trainer_read_part(s->t, 'w', i, row * C, n * C, s->rows, e));
-    } else {
-        RT_TRY(stored_tensor(s, i, &from, e));
-        if (k == UINT32_MAX) return rt_tensor_to_dtype(dst, s->tensors[i].dtype, from, row, n, s->scratch), RT_OK;
+    } else if (k != UINT32_MAX) {
         rt_tensor_to_f32(s->rows, from, row, n);
         RT_TRY(load_adapter(s, i, k, e));
         add_adapter(s, s->rows, row, n, C);
     }
-    rt_float_from_f32(dst, s->rows, s->tensors[i].dtype, n * C);
+    if (trained || k != UINT32_MAX)
+        rt_float_from_f32(dst, s->rows, dtype, n * C);
+    else
+        rt_tensor_to_dtype(dst, dtype, from, row, n, s->scratch);
+    rt_param_name(name, &d->params[i]);
+    RT_TRY(rt_stayed_finite(dst, dtype, n * C, name, "--save-dtype", e));
 out:
     return rc;
 }
@@ -165,10 +172,13 @@ static int adapter_values(void *ctx, uint32_t i, uint64_t first, uint64_t n, voi
     adapter_source *s = ctx;
     uint32_t param = s->t->plan->student->model_params + i;
     float *wide = NULL;
+    char name[RT_NAME_BYTES];
     if (s->dtype == RT_DTYPE_F32) return rt_trainer_read_part(s->t, 'w', param, first, n, dst, e);
     if (!(wide = rt_alloc(n * sizeof *wide, 64))) RT_TRY(rt_fail(e, RT_NOMEM, "no memory to write an adapter"));
     RT_TRY(rt_trainer_read_part(s->t, 'w', param, first, n, wide, e));
     rt_float_from_f32(dst, wide, s->dtype, n);
+    rt_param_name(name, &s->t->plan->student->params[param]);
+    RT_TRY(rt_stayed_finite(dst, s->dtype, n, name, "--save-dtype", e));
 out:
     rt_free(wide);
     return rc;

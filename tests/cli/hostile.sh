@@ -28,4 +28,43 @@ run inspect named
 err_has 'model_type "\?\[31mx"'
 check "no escape on standard error" sh -c '! grep -q "$0" "$1"' "$esc" "$err"
 
+# ---- values that a dtype cannot hold --------------------------------------------------------------------------------
+
+# set_value MODEL TENSOR VALUE: the first value of a tensor that is stored in f32.
+set_value() {
+    python3 - "$@" <<'PY'
+import json, struct, sys
+path = sys.argv[1] + "/model.safetensors"
+data = bytearray(open(path, "rb").read())
+size = struct.unpack("<Q", data[:8])[0]
+tensor = json.loads(data[8:8 + size])[sys.argv[2]]
+assert tensor["dtype"] == "F32"
+struct.pack_into("<f", data, 8 + size + tensor["data_offsets"][0], float(sys.argv[3]))
+open(path, "wb").write(data)
+PY
+}
+
+run init --preset tiny --dtype f32 --seed 1 t
+run init --preset tiny --dtype f32 --seed 2 s
+seq 300 | sed 's/.*/{"text": "record & of some that are all the same but for this: &"}/' >d.jsonl
+tiny="--teacher t --data d.jsonl --steps 2 --batch 2 --seq-len 32"
+for dtype in f16 bf16; do
+    cp -r s big
+    set_value big model.embed_tokens.weight $(test $dtype = f16 && echo 1e5 || echo 3.4e38)
+    run convert big big.gguf --dtype $dtype
+    exits 12
+    check "no file is left" test ! -e big.gguf
+    rm -rf big
+done
+cp -r s big
+set_value big model.embed_tokens.weight 1e5
+run distill --student big $tiny --out o --save-dtype f16
+exits 12
+err_has "1 values of model.embed_tokens.weight would be infinite in f16, .*--save-dtype bf16 or f32; nothing was kept"
+check "no model and no checkpoint is left" sh -c 'test -z "$(find o -name "*.safetensors")"'
+sed 's/"initializer_range": [0-9.]*/"initializer_range": 1000000/' m/config.json >wide.json
+run init --config wide.json w --dtype f16
+exits 12
+check "no model is left" test ! -e w
+
 finish

@@ -267,3 +267,39 @@ void rt_tensor_to_dtype(void *dst, rt_dtype d, const rt_tensor *t, uint64_t row,
             rt_quant_from_f32(dst, x, d, rows * cols);
     }
 }
+
+/* Blocks of a fixed length, nearly all without any, are what compilers turn into vectors; a tensor need not be aligned.
+ */
+uint64_t rt_count_nonfinite(const void *p, rt_dtype d, uint64_t n)
+{
+    enum { BLOCK = 64 };
+    const uint8_t *x = p;
+    uint64_t found = 0;
+    uint16_t half[BLOCK], ones = d == RT_DTYPE_F16 ? 0x7c00u : 0x7f80u;
+    uint32_t full[BLOCK];
+    for (uint64_t i = 0; i < n && (d == RT_DTYPE_BF16 || d == RT_DTYPE_F16); i += BLOCK) {
+        uint16_t hit = 0;
+        if (n - i < BLOCK) memset(half, 0, sizeof half);
+        memcpy(half, x + 2 * i, 2 * (n - i < BLOCK ? n - i : BLOCK));
+        for (int k = 0; k < BLOCK; k++) hit = (uint16_t)(hit | ((half[k] & ones) == ones ? 1 : 0));
+        for (int k = 0; hit && k < BLOCK; k++) found += (half[k] & ones) == ones;
+    }
+    for (uint64_t i = 0; i < n && d == RT_DTYPE_F32; i += BLOCK) {
+        uint32_t hit = 0;
+        if (n - i < BLOCK) memset(full, 0, sizeof full);
+        memcpy(full, x + 4 * i, 4 * (n - i < BLOCK ? n - i : BLOCK));
+        for (int k = 0; k < BLOCK; k++) hit |= (full[k] & 0x7f800000u) == 0x7f800000u ? 1u : 0u;
+        for (int k = 0; hit && k < BLOCK; k++) found += (full[k] & 0x7f800000u) == 0x7f800000u;
+    }
+    return found;
+}
+
+int rt_stayed_finite(const void *p, rt_dtype d, uint64_t n, const char *name, const char *flag, rt_err *e)
+{
+    uint64_t lost = rt_count_nonfinite(p, d, n);
+    if (lost == 0) return RT_OK;
+    return rt_fail(e, RT_NONFINITE,
+                   "%llu values of %s would be infinite in %s, which ends at %s: take %s %s; nothing was kept",
+                   (unsigned long long)lost, name, rt_dtype_name(d), d == RT_DTYPE_F16 ? "65504" : "3.4e38", flag,
+                   d == RT_DTYPE_F16 ? "bf16 or f32" : "f32");
+}

@@ -63,6 +63,12 @@ void rt_tensor_to_f32(float *y, const rt_tensor *t, uint64_t row, uint64_t rows)
  * (rows, cols) f32. cols is a multiple of d's block. */
 void rt_tensor_to_dtype(void *dst, rt_dtype d, const rt_tensor *t, uint64_t row, uint64_t rows, float *scratch);
 
+/* How many of n elements of d are infinite or NaN; 0 for types that have no such. */
+uint64_t rt_count_nonfinite(const void *p, rt_dtype d, uint64_t n);
+/* For values that were finite in f32 and are about to be written: RT_NONFINITE with the tensor's name and the flag that
+ * chooses another dtype when one of them is beyond what d holds. */
+int rt_stayed_finite(const void *p, rt_dtype d, uint64_t n, const char *name, const char *flag, rt_err *e);
+
 /* y = canonical elements [first, first + n), rows one after another; first and n fill whole blocks of the dtype. */
 void rt_tensor_range_to_f32(float *y, const rt_tensor *t, uint64_t first, uint64_t n);
 /* Stored element i of an integer dtype. */
