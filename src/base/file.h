@@ -87,6 +87,8 @@ void rt_dir_remove(const char *path);
  * the folder (lock.h): to nobody else can it be said that their process is no more. */
 bool rt_name_is_temp(const char *name);
 void rt_dir_clean(const char *folder);
+/* Removes what this process has under temporary names: for one that ends at once. */
+void rt_temp_remove_all(void);
 /* Names in a directory, sorted by bytes, without . and ..; allocated in a. */
 int rt_dir_list(char ***names, uint32_t *count, rt_arena *a, const char *path, rt_err *e);
 /* dir/name, allocated in a; null when out of memory. */

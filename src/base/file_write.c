@@ -37,6 +37,7 @@ static int write_fail(rt_err *e, const char *what, const char *path, int code)
     const char *remedy = code == ENOSPC || code == EDQUOT    ? "; free some space or write to another disk"
                          : code == EACCES || code == EPERM   ? "; check the permissions of its folder"
                          : code == EROFS                     ? "; write to another folder"
+                         : code == EFBIG                     ? "; raise the limit on the size of files (ulimit -f)"
                          : code == ENOENT || code == ENOTDIR ? "; create the folder first"
                          : code == EMFILE || code == ENFILE  ? "; raise the limit on open files (ulimit -n)"
                                                              : "";
@@ -75,6 +76,24 @@ static bool in_temp_folder(const char *path)
     return *begin == '.' && memmem(begin, (size_t)(end - begin), mark, strlen(mark)) != NULL;
 }
 
+/* The last temporary names that were made, but for those inside a temporary folder. None is ever made twice, so what is
+ * in place already is no longer found under the name here. */
+static char temps[16][4096];
+static atomic_uint temp_count;
+
+static void remember(const char *temp)
+{
+    if (in_temp_folder(temp)) return;
+    unsigned at = atomic_fetch_add(&temp_count, 1) % (sizeof temps / sizeof *temps);
+    snprintf(temps[at], sizeof *temps, "%s", temp);
+}
+
+void rt_temp_remove_all(void)
+{
+    for (unsigned i = 0; i < sizeof temps / sizeof *temps; i++)
+        if (temps[i][0] && unlink(temps[i]) != 0) rt_dir_remove(temps[i]);
+}
+
 /* File systems that cannot do this are left alone. Allocates nothing: what has its name already must not be lost for
  * want of memory. */
 int rt_folder_sync(const char *path, rt_err *e)
@@ -99,7 +118,7 @@ static int create_temp(rt_writer *w, rt_err *e)
         w->temp = temp_name(&w->arena, w->path);
         if (!w->temp) return rt_fail(e, RT_NOMEM, "no memory to write %s", w->path);
         w->fd = open(w->temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
-        if (w->fd >= 0) return RT_OK;
+        if (w->fd >= 0) return remember(w->temp), RT_OK;
         if (errno != EEXIST && errno != EINTR) break;
     }
     return write_fail(e, "create", w->path, errno);
@@ -270,6 +289,7 @@ int rt_dir_temp(char **temp, rt_arena *a, const char *path, rt_err *e)
         if (!name) return rt_fail(e, RT_NOMEM, "no memory to create %s", path);
         if (mkdir(name, 0777) == 0) {
             *temp = name;
+            remember(name);
             return RT_OK;
         }
         if (errno != EEXIST) break;

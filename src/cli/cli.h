@@ -109,6 +109,8 @@ void rt_print_device_end(rt_dev *d);
 int rt_print_json(json_t *j, rt_err *e);
 /* RT_IO when standard output could not take what was printed (closed pipe, full disk). */
 int rt_stdout_close(rt_err *e);
+/* First of all: standard descriptors that are closed, and signals that would end the process without a word. */
+void rt_process_begin(void);
 /* Null for null. Names come from files and from the command line: bytes that are no UTF-8 become question marks. */
 json_t *rt_json_text(const char *text);
 /* A number, or its digits as text where jansson's numbers end. */

@@ -66,7 +66,7 @@ static void on_signal(int sig)
 
 void rt_interrupt_catch(void)
 {
-    static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
+    static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGXCPU };
     struct sigaction a = { .sa_handler = on_signal, .sa_flags = SA_RESTART }, was;
     sigemptyset(&a.sa_mask);
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)

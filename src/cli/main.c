@@ -5,7 +5,6 @@
 #include "base/str.h"
 
 #include <jansson.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -86,8 +85,8 @@ static int dispatch(int argc, char **argv, rt_err *e)
 int main(int argc, char **argv)
 {
     rt_err e = { 0 };
+    rt_process_begin();
     rt_json_init();
-    signal(SIGPIPE, SIG_IGN); /* a closed pipe is then an error like a full disk, and told as one */
     int rc = dispatch(argc, argv, &e);
     if (rc >= 0) rc = rt_stdout_close(&e);
     if (rc < 0) {

@@ -67,4 +67,81 @@ run init --config wide.json w --dtype f16
 exits 12
 check "no model is left" test ! -e w
 
+# ---- the process ----------------------------------------------------------------------------------------------------
+
+# Descriptors that are closed at the start are not given to files of the run.
+shown="retort distill without standard descriptors"
+status=0
+${EMU:-} "$RETORT" distill --student s $tiny --out closed <&- >&- 2>&- || status=$?
+exits 0
+check "metrics hold nothing but JSON" python3 -c 'import json; [json.loads(x) for x in open("closed/run/metrics.jsonl")]'
+
+# A limit on the size of files is an error that is told, and leaves nothing.
+shown="retort convert with ulimit -f"
+status=0
+(ulimit -f 20 && ${EMU:-} "$RETORT" convert s large.gguf) >"$out" 2>"$err" || status=$?
+exits 7
+err_has "cannot write large.gguf: File too large; raise the limit"
+check "nothing is left" sh -c '! ls -A | grep large'
+
+# A signal that was ignored at the start (nohup) stays so; others stop the run, which can be resumed.
+for name in HUP INT TERM XCPU; do
+    shown="retort distill that ignores SIG$name"
+    status=0
+    python3 - "$RETORT" $name ignored-$name <<'PY' >"$out" 2>"$err" || status=$?
+import os, signal, subprocess, sys, time
+binary, name, folder = sys.argv[1:]
+number = getattr(signal, "SIG" + name)
+command = [binary, *"distill --student s --teacher t --data d.jsonl --batch 2 --seq-len 32 --out".split(), folder]
+for ignored in (True, False):
+    command[-1] = f"{folder}-{ignored}"
+    signal.signal(number, signal.SIG_IGN if ignored else signal.SIG_DFL)
+    process = subprocess.Popen(command + ["--steps", "30" if ignored else "100000"])
+    while not os.path.exists(command[-1] + "/run/metrics.jsonl") and process.poll() is None:
+        time.sleep(0.001)
+    process.send_signal(number)
+    want = 0 if ignored else 130
+    got = process.wait()
+    if got != want:
+        sys.exit(f"{'ignored' if ignored else 'caught'}: exit status {got}")
+PY
+    exits 0
+done
+
+# A file that becomes shorter while it is mapped: told which, and nothing is left of the output.
+shown="retort quantize of a file that is cut off"
+status=0
+python3 - "$RETORT" <<'PY' >"$out" 2>"$err" || status=$?
+import json, os, shutil, struct, subprocess, sys, time
+shutil.copytree("s", "cut")
+config = json.load(open("cut/config.json"))
+config["vocab_size"], config["hidden_size"] = 200000, 64
+json.dump(config, open("cut/config.json", "w"))
+data = open("cut/model.safetensors", "rb").read()
+size = struct.unpack("<Q", data[:8])[0]
+head, at = json.loads(data[8:8 + size]), 0
+for name, tensor in head.items():
+    if name == "__metadata__":
+        continue
+    if tensor["shape"][0] == 272:
+        tensor["shape"][0] = 200000
+    count = 4
+    for n in tensor["shape"]:
+        count *= n
+    tensor["data_offsets"], at = [at, at + count], at + count
+text = json.dumps(head).encode()
+with open("cut/model.safetensors", "wb") as f:
+    f.write(struct.pack("<Q", len(text)) + text)
+    f.truncate(8 + len(text) + at)
+process = subprocess.Popen([sys.argv[1], "quantize", "cut", "cut.gguf", "--dtype", "q4_k_m", "--no-tokenizer",
+                            "--threads", "1"])
+while process.poll() is None and not any(n.startswith(".cut.gguf") for n in os.listdir(".")):
+    time.sleep(0.0005)
+os.truncate("cut/model.safetensors", 8 + len(text))
+sys.exit(process.wait() % 256)
+PY
+exits 7
+err_has "cannot read .*/cut/model.safetensors any more: it became shorter"
+check "nothing is left" sh -c '! ls -A | grep "cut\.gguf"'
+
 finish
