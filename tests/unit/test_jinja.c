@@ -274,6 +274,124 @@ static void runaways(void **state)
     expect_stopped("{% for i in range(99999) %}{% set x = 'ab' * 9000 %}{% set y = x.upper() %}{% endfor %}");
 }
 
+/* Whatever looks at all of a long text costs steps by its length: each of these, done 40000 times over a megabyte,
+ * looks at 40 GB. a and b are equal but not one; u has two bytes a character. */
+static void long_looks(void **state)
+{
+    (void)state;
+    static const char *const looks[] = {
+        "a == b",
+        "a != b",
+        "a < b",
+        "a <= b",
+        "a > b",
+        "a >= b",
+        "[a] == [b]",
+        "(a,) < (b,)",
+        "{'k': a} == {'k': b}",
+        "{a: 1} == {b: 1}",
+        "a in [b ~ '']",
+        "a in d",
+        "d[a]",
+        "d.get(a)",
+        "d.keys() == e.keys()",
+        "a is eq b",
+        "a is lt b",
+        "a is in [b]",
+        "a is sameas b",
+        "a is lower",
+        "a is upper",
+        "a.startswith(b)",
+        "a.endswith(b)",
+        "a.startswith(('y', b))",
+        "a.removeprefix(b)",
+        "a.removesuffix(b)",
+        "[a].index(b)",
+        "[a].count(b)",
+        "(a, 1) in [(b, 1)]",
+        "a.find(b)",
+        "a.rfind(b)",
+        "a.index(b)",
+        "a.count('y')",
+        "a.isalpha()",
+        "a.isascii()",
+        "a.isdigit()",
+        "a.isspace() or a.isalnum()",
+        "a.islower()",
+        "a.isupper()",
+        "a.istitle()",
+        "a.upper()",
+        "a.title()",
+        "a.capitalize()",
+        "a.swapcase()",
+        "a.strip('x')",
+        "a|trim",
+        "a|upper",
+        "a|lower",
+        "a|title",
+        "a|wordcount",
+        "a|tojson",
+        "a|e",
+        "a|list",
+        "a|reverse",
+        "a|replace('y', 'z')",
+        "a.replace('y', 'z')",
+        "a.split()",
+        "a.split('y')",
+        "a.splitlines()",
+        "a.partition('y')",
+        "a.rpartition('y')",
+        "a % ()",
+        "a.format()",
+        "'%s' % a",
+        "'{}'.format(a)",
+        "a ~ b",
+        "a * 2",
+        "a[1:]",
+        "a[::-1]",
+        "u[1:]|length",
+        "u.find('y')",
+        "u[-1]",
+        "(u ~ '')|length",
+        "u.rfind('y', 3, 400000)",
+        "a|string ~ b",
+        "a|truncate(9999)",
+        "a|indent",
+        "a.expandtabs()",
+        "[a, b]|join",
+        "[a, b]|sort",
+        "[a, b]|unique|list",
+        "[a, b]|max",
+        "[a, b]|min",
+        "[{'k': a}, {'k': b}]|groupby('k')|list",
+        "[{'k': a}]|selectattr('k', 'eq', b)|list",
+        "[a]|select('in', [b])|list",
+        "[a]|map('upper')|list",
+        "dict([(a, 1), (b, 2)])",
+        "a.join(['x', 'y'])",
+        "a|center(2000000)",
+        "a.zfill(2000000)",
+        "n == m",
+        "n < m",
+        "n in [m]",
+        "(t, 1) in d",
+        "t in d",
+    };
+    rt_str text = { 0 };
+    for (size_t i = 0; i < sizeof looks / sizeof *looks; i++) {
+        text.len = 0;
+        rt_str_append(&text,
+                      "{% set a = 'x' * 1000000 %}{% set b = 'x' * 999999 + 'x' %}{% set u = '\xc3\xa9' * 500000 %}"
+                      "{% set d = {b: 1} %}{% set e = {a: 1} %}{% set n = [a] * 64 %}{% set m = [b] * 64 %}"
+                      "{% set t = ((1,) * 64,) * 64 %}{% set t = ((t,) * 64,) * 64 %}"
+                      "{% for i in range(200) %}{% for k in range(200) %}{% if ");
+        rt_str_append(&text, looks[i]);
+        rt_str_append(&text, " %}{% endif %}{% endfor %}{% endfor %}");
+        expect_stopped(text.data);
+    }
+    rt_str_free(&text);
+}
+
 /* One thing nested n times. */
 static void nested(const char *open, const char *middle, const char *close, int n)
 {
@@ -483,11 +601,17 @@ int main(int argc, char **argv)
         return cmocka_run_group_tests(other, NULL, NULL);
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(as_jinja2),        cmocka_unit_test(messages),
-        cmocka_unit_test(unsupported),      cmocka_unit_test(bad_bytes),
-        cmocka_unit_test(runaways),         cmocka_unit_test(deep_nesting),
-        cmocka_unit_test(own_limits),       cmocka_unit_test(long_strings),
-        cmocka_unit_test(result_is_reused), cmocka_unit_test(threads_share_a_template),
+        cmocka_unit_test(as_jinja2),
+        cmocka_unit_test(messages),
+        cmocka_unit_test(unsupported),
+        cmocka_unit_test(bad_bytes),
+        cmocka_unit_test(runaways),
+        cmocka_unit_test(deep_nesting),
+        cmocka_unit_test(long_looks),
+        cmocka_unit_test(own_limits),
+        cmocka_unit_test(long_strings),
+        cmocka_unit_test(result_is_reused),
+        cmocka_unit_test(threads_share_a_template),
         cmocka_unit_test(out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

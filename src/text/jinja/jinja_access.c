@@ -97,7 +97,7 @@ static int find_field(rt_jrun *r, rt_jval v, const rt_jstr *name, rt_jval *out, 
     *found = true;
     switch (v.type) {
     case RT_J_NAMESPACE:
-        held = rt_jdict_get_str(v.d, name);
+        held = rt_jdict_get_str(r, v.d, name);
         if ((*found = held != NULL)) *out = *held;
         return RT_OK;
     case RT_J_LOOP: return rt_jloop_attr(r, v.loop, name, out, found);
@@ -155,7 +155,7 @@ int rt_j_getattr(rt_jrun *r, rt_jval v, const rt_jstr *name, rt_jval *out)
     if (v.type == RT_J_UNDEFINED) return rt_jundef_fail(r, v);
     int rc = find_attr(r, v, name, out, &found);
     if (rc < 0 || found) return rc;
-    const rt_jval *item = v.type == RT_J_DICT ? rt_jdict_get_str(v.d, name) : NULL;
+    const rt_jval *item = v.type == RT_J_DICT ? rt_jdict_get_str(r, v.d, name) : NULL;
     if (!item) return rt_jundef_attr(r, v, name, out);
     *out = *item;
     return rt_j_tick(r, v.d->n / 16);
@@ -167,7 +167,7 @@ static int char_at(rt_jrun *r, rt_jstr *s, int64_t index, rt_jval *out)
 {
     int rc = rt_j_tick(r, s->chars == s->len ? 0 : s->len / 64);
     if (rc < 0) return rc;
-    size_t from = rt_jstr_offset(s, (uint32_t)index), to = from;
+    size_t from = rt_jstr_offset(r, s, (uint32_t)index), to = from;
     rt_j_decode(s->data, s->len, &to);
     return rt_jstr_part(r, s, from, to, out);
 }
@@ -179,13 +179,13 @@ static int find_item(rt_jrun *r, rt_jval v, rt_jval key, rt_jval *out, bool *fou
     *found = false;
     if (v.type == RT_J_DICT) {
         rt_jpair *pair = NULL;
-        int rc = rt_jv_hashable(key) ? rt_jdict_find(r, v.d, key, &pair) : RT_OK;
+        int rc = rt_jv_hashable(r, key) ? rt_jdict_find(r, v.d, key, &pair) : RT_OK;
         *found = pair != NULL;
         if (pair) *out = pair->value;
         return rc;
     }
     if (v.type != RT_J_STR && !rt_jv_is_list(v) && v.type != RT_J_RANGE) return RT_OK;
-    if (!rt_jv_index(key, &index) || !rt_j_length(v, &n)) return RT_OK;
+    if (!rt_jv_index(key, &index) || !rt_j_length(r, v, &n)) return RT_OK;
     if (index < 0) index += n;
     if (index < 0 || index >= n) return RT_OK;
     *found = true;
@@ -265,7 +265,7 @@ static int slice_str(rt_jrun *r, rt_jstr *s, rt_jslice cut, rt_jval *out)
     if (rc < 0) return rc;
     if (cut.count == 0) return rt_jstr_part(r, s, 0, 0, out);
     if (cut.step == 1) {
-        size_t from = rt_jstr_offset(s, (uint32_t)cut.first), to = from;
+        size_t from = rt_jstr_offset(r, s, (uint32_t)cut.first), to = from;
         if (s->chars == s->len)
             to += (size_t)cut.count;
         else
@@ -294,7 +294,7 @@ int rt_j_slice(rt_jrun *r, rt_jval v, rt_jval start, rt_jval stop, rt_jval step,
     if (v.type == RT_J_UNDEFINED) return rt_jundef_fail(r, v);
     if (v.type != RT_J_STR && !rt_jv_is_list(v) && v.type != RT_J_RANGE)
         return rt_j_fail(r, "'%s' object cannot be sliced", rt_jtype_name(v.type));
-    rt_j_length(v, &n);
+    rt_j_length(r, v, &n);
     int rc = rt_j_slice_of(r, start, stop, step, n, &s);
     if (rc < 0) return rc;
     if (v.type == RT_J_STR) return slice_str(r, v.s, s, out);

@@ -38,7 +38,7 @@ static int number_order(rt_jval a, rt_jval b)
 
 /* ---- equality ---- */
 
-bool rt_j_same(rt_jval a, rt_jval b)
+bool rt_j_same(rt_jrun *r, rt_jval a, rt_jval b)
 {
     if (a.type != b.type) return false;
     switch (a.type) {
@@ -46,7 +46,7 @@ bool rt_j_same(rt_jval a, rt_jval b)
     case RT_J_BOOL: return a.b == b.b;
     case RT_J_INT: return a.i == b.i;
     case RT_J_FLOAT: return memcmp(&a.f, &b.f, sizeof a.f) == 0;
-    case RT_J_STR: return rt_jstr_equal(a.s, b.s);
+    case RT_J_STR: return rt_jstr_equal(r, a.s, b.s);
     default: return a.p == b.p;
     }
 }
@@ -55,8 +55,8 @@ static int equal_lists(rt_jrun *r, const rt_jlist *a, const rt_jlist *b, bool *o
 {
     *out = a->n == b->n;
     for (uint32_t i = 0; i < a->n && *out; i++) {
-        if (rt_j_same(a->items[i], b->items[i])) continue;
-        int rc = rt_j_equal(r, a->items[i], b->items[i], out);
+        bool same = rt_j_same(r, a->items[i], b->items[i]);
+        int rc = same ? rt_j_tick(r, 0) : rt_j_equal(r, a->items[i], b->items[i], out);
         if (rc < 0) return rc;
     }
     return rt_j_tick(r, a->n / 16);
@@ -69,7 +69,7 @@ static int equal_dicts(rt_jrun *r, const rt_jdict *a, const rt_jdict *b, bool *o
         rt_jpair *other;
         int rc = rt_jdict_find(r, b, a->items[i].key, &other);
         *out = other != NULL;
-        if (rc == RT_OK && other && !rt_j_same(a->items[i].value, other->value))
+        if (rc == RT_OK && other && !rt_j_same(r, a->items[i].value, other->value))
             rc = rt_j_equal(r, a->items[i].value, other->value, out);
         if (rc < 0) return rc;
     }
@@ -107,7 +107,7 @@ static int equal_nested(rt_jrun *r, rt_jval a, rt_jval b, bool *out)
     case RT_J_VIEW: return equal_views(r, a.view, b.view, out);
     case RT_J_RANGE: *out = equal_ranges(a.range, b.range); return RT_OK;
     case RT_J_UNDEFINED: *out = true; return RT_OK;
-    case RT_J_METHOD: *out = a.method->fn == b.method->fn && rt_j_same(a.method->self, b.method->self); return RT_OK;
+    case RT_J_METHOD: *out = a.method->fn == b.method->fn && rt_j_same(r, a.method->self, b.method->self); return RT_OK;
     default: *out = a.p == b.p; return RT_OK;
     }
 }
@@ -121,8 +121,8 @@ int rt_j_equal(rt_jrun *r, rt_jval a, rt_jval b, bool *out)
     }
     if (a.type != b.type) return RT_OK;
     if (a.type <= RT_J_STR && a.type != RT_J_UNDEFINED) {
-        *out = rt_j_same(a, b);
-        return RT_OK;
+        *out = rt_j_same(r, a, b);
+        return rt_j_tick(r, 0);
     }
     int rc = rt_j_enter(r);
     if (rc < 0) return rc;
@@ -148,8 +148,8 @@ static int compare_lists(rt_jrun *r, rt_jorder op, const rt_jlist *a, const rt_j
 {
     uint32_t n = a->n < b->n ? a->n : b->n;
     for (uint32_t i = 0; i < n; i++) {
-        bool equal = rt_j_same(a->items[i], b->items[i]);
-        int rc = equal ? RT_OK : rt_j_equal(r, a->items[i], b->items[i], &equal);
+        bool equal = rt_j_same(r, a->items[i], b->items[i]);
+        int rc = equal ? rt_j_tick(r, 0) : rt_j_equal(r, a->items[i], b->items[i], &equal);
         if (rc < 0) return rc;
         if (!equal) return rt_j_compare(r, op, a->items[i], b->items[i], out);
     }
@@ -168,8 +168,8 @@ int rt_j_compare(rt_jrun *r, rt_jorder op, rt_jval a, rt_jval b, bool *out)
         return RT_OK;
     }
     if (a.type == RT_J_STR && b.type == RT_J_STR) {
-        *out = holds(op, rt_jstr_order(a.s, b.s));
-        return RT_OK;
+        *out = holds(op, rt_jstr_order(r, a.s, b.s));
+        return rt_j_tick(r, 0);
     }
     if (rt_jv_is_list(a) && a.type == b.type) {
         int rc = rt_j_enter(r);
@@ -195,7 +195,7 @@ static int contains_by_walk(rt_jrun *r, rt_jval container, rt_jval item, bool *o
         rt_jval x;
         rc = rt_j_next(r, it, &x);
         if (rc <= 0) break;
-        *out = rt_j_same(x, item);
+        *out = rt_j_same(r, x, item);
         if (!*out) rc = rt_j_equal(r, x, item, out);
     }
     return rc < 0 ? rc : RT_OK;

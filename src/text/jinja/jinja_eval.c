@@ -189,7 +189,7 @@ static int add_keywords(rt_jrun *r, rt_jval v, rt_jkw *kw, uint32_t *n, uint32_t
         if (v.d->items[i].key.type != RT_J_STR) return rt_j_fail(r, "keywords must be strings");
         const rt_jstr *name = v.d->items[i].key.s;
         for (uint32_t k = 0; k < *n; k++)
-            if (rt_jstr_equal(kw[k].name, name)) return rt_j_fail(r, "got multiple values for a keyword argument");
+            if (rt_jstr_equal(r, kw[k].name, name)) return rt_j_fail(r, "got multiple values for a keyword argument");
         kw[(*n)++] = (rt_jkw){ name, v.d->items[i].value };
         int rc = rt_j_tick(r, *n / 16);
         if (rc < 0) return rc;

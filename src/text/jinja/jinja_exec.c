@@ -199,10 +199,10 @@ static int exec_call_block(rt_jrun *r, const rt_jnode *node)
 }
 
 /* Takes the keyword argument name out of kw (used: one flag each); missing when it is not there. */
-static rt_jval take_keyword(const rt_jargs *args, bool *used, const rt_jstr *name)
+static rt_jval take_keyword(rt_jrun *r, const rt_jargs *args, bool *used, const rt_jstr *name)
 {
     for (uint32_t i = 0; i < args->n_kw; i++) {
-        if (used[i] || !rt_jstr_equal(args->kw[i].name, name)) continue;
+        if (used[i] || !rt_jstr_equal(r, args->kw[i].name, name)) continue;
         used[i] = true;
         return args->kw[i].value;
     }
@@ -215,7 +215,7 @@ static int bind_special(rt_jrun *r, const rt_jmacro *macro, const rt_jargs *args
     const rt_jparams *p = macro->node->params;
     int rc = RT_OK;
     if (p->uses_caller) {
-        rt_jval caller = take_keyword(args, used, r->tmpl->symbols[RT_JS_CALLER]);
+        rt_jval caller = take_keyword(r, args, used, r->tmpl->symbols[RT_JS_CALLER]);
         if (caller.type == RT_J_MISSING || caller.type == RT_J_NONE)
             rc = rt_jundef_hint(r, "No caller defined", &caller);
         if (rc == RT_OK) rc = rt_jscope_set(r, RT_JS_CALLER, caller);
@@ -246,7 +246,7 @@ static int bind_params(rt_jrun *r, const rt_jmacro *macro, const rt_jargs *args)
     if (!used) return rt_j_status(r);
     int rc = RT_OK;
     for (uint32_t i = 0; i < p->n && rc == RT_OK; i++) {
-        rt_jval v = i < args->n_pos ? args->pos[i] : take_keyword(args, used, p->names[i]);
+        rt_jval v = i < args->n_pos ? args->pos[i] : take_keyword(r, args, used, p->names[i]);
         rc = rt_jscope_set(r, p->symbols[i], v);
         if (rc == RT_OK) rc = rt_j_tick(r, args->n_kw);
     }

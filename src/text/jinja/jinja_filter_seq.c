@@ -30,7 +30,7 @@ static int f_length(rt_jrun *r, const rt_jcall *c, rt_jval *out)
     int rc = RT_OK;
     if (c->self.type == RT_J_LOOP)
         rc = rt_jloop_length(r, c->self.loop, &n);
-    else if (!rt_j_length(c->self, &n))
+    else if (!rt_j_length(r, c->self, &n))
         rc = rt_j_fail(r, "object of type '%s' has no len()", rt_jtype_name(c->self.type));
     if (rc == RT_OK) *out = rt_jv_int(n);
     return rc;

@@ -127,14 +127,14 @@ static int f_truncate(rt_jrun *r, const rt_jcall *c, rt_jval *out)
     if (rc == RT_OK && c->a[LEEWAY].type != RT_J_NONE) rc = rt_jarg_index(r, c, LEEWAY, 5, &leeway);
     if (rc < 0) return rc;
     if (!end) end = &dots;
-    int64_t room = rt_jstr_chars(end);
+    int64_t room = rt_jstr_chars(r, end);
     if (length < room || leeway < 0)
         return rt_j_fail(r, "truncate: expected length >= %lld and leeway >= 0", (long long)room);
     /* Whatever is short enough is given back as it is, string or not. */
     *out = c->self;
-    if (rt_j_length(c->self, &chars) && (chars <= length || chars - length <= leeway)) return RT_OK;
+    if (rt_j_length(r, c->self, &chars) && (chars <= length || chars - length <= leeway)) return RT_OK;
     if ((rc = need_str(r, c)) < 0) return rc;
-    size_t cut = rt_jstr_offset(c->self.s, (uint32_t)(length - room)), last = SIZE_MAX;
+    size_t cut = rt_jstr_offset(r, c->self.s, (uint32_t)(length - room)), last = SIZE_MAX;
     if (!rt_jarg_truth(c, KILLWORDS, false)) rc = rt_jstr_find(r, c->self.s, &blank, 0, cut, true, &last);
     if (rc == RT_OK) rc = rt_jstr_part(r, c->self.s, 0, last != SIZE_MAX ? last : cut, &head);
     return rc == RT_OK ? rt_jstr_concat(r, head.s, end, out) : rc;
@@ -153,7 +153,7 @@ static int f_wordcount(rt_jrun *r, const rt_jcall *c, rt_jval *out)
         in_word = letter;
     }
     *out = rt_jv_int(n);
-    return rc == RT_OK ? rt_j_tick(r, text.s->len / 64) : rc;
+    return rc == RT_OK ? rt_j_tick(r, text.s->len / 4) : rc;
 }
 
 static int f_format(rt_jrun *r, const rt_jcall *c, rt_jval *out)

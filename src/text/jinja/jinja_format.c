@@ -14,7 +14,7 @@
 static int put_padded(rt_jrun *r, const rt_jspec *s, const char *text, size_t n, size_t lead, char def_align)
 {
     rt_jstr whole = { .data = text, .len = (uint32_t)n, .chars = RT_J_UNCOUNTED };
-    int64_t missing = s->width - (int64_t)rt_jstr_chars(&whole);
+    int64_t missing = s->width - (int64_t)rt_jstr_chars(r, &whole);
     char align = s->align ? s->align : s->zero ? '=' : def_align;
     uint32_t fill = s->fill ? s->fill : s->zero ? '0' : ' ';
     if (missing < 0) missing = 0;
@@ -113,7 +113,8 @@ int rt_jspec_put_text(rt_jrun *r, const rt_jspec *s, const rt_jstr *text)
 {
     size_t n = text->len;
     rt_jstr copy = *text;
-    if (s->precision >= 0 && s->precision < rt_jstr_chars(&copy)) n = rt_jstr_offset(&copy, (uint32_t)s->precision);
+    if (s->precision >= 0 && s->precision < rt_jstr_chars(r, &copy))
+        n = rt_jstr_offset(r, &copy, (uint32_t)s->precision);
     return put_padded(r, s, text->data, n, 0, '<');
 }
 
@@ -226,7 +227,7 @@ static int find_value(formatter *f, const char *text, size_t len, rt_jval *out)
     } else {
         rt_jstr name = { .data = text, .len = (uint32_t)at };
         uint32_t i = 0;
-        while (i < f->args->n_kw && !rt_jstr_equal(f->args->kw[i].name, &name)) i++;
+        while (i < f->args->n_kw && !rt_jstr_equal(r, f->args->kw[i].name, &name)) i++;
         if (i == f->args->n_kw)
             return rt_j_fail(r, "the format string names '%.*s', which is not given", (int)at, text);
         *out = f->args->kw[i].value;

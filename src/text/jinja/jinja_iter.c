@@ -107,7 +107,7 @@ int rt_j_iter_reversed(rt_jrun *r, rt_jval v, rt_jiter **out)
     rt_jlist *chars;
     int64_t n = 0;
     *out = NULL;
-    if (v.type == RT_J_ITER || !rt_j_length(v, &n)) return RT_OK;
+    if (v.type == RT_J_ITER || !rt_j_length(r, v, &n)) return RT_OK;
     int rc = RT_OK;
     if (v.type == RT_J_STR) {
         bool markup = v.s->markup;
@@ -133,7 +133,7 @@ int rt_j_to_list(rt_jrun *r, rt_jval v, rt_jlist **out)
         *out = v.l;
         return RT_OK;
     }
-    rt_j_length(v, &n);
+    rt_j_length(r, v, &n);
     int rc = rt_j_iter(r, v, &it);
     if (rc == RT_OK) rc = rt_j_tick(r, (uint64_t)n);
     if (rc == RT_OK) rc = rt_jlist_new(r, (uint32_t)n, out);

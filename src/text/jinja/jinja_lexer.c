@@ -92,7 +92,7 @@ static int push_data(lexer *x, size_t from, size_t to, char sign, bool variable)
     int rc = RT_OK;
     if (end > from) {
         rc = rt_jstr_view(x->r, x->text + from, end - from, &value);
-        if (rc == RT_OK) rt_jstr_chars(value.s);
+        if (rc == RT_OK) rt_jstr_chars(x->r, value.s);
         if (rc == RT_OK) rc = push(x, RT_JT_DATA, value);
     }
     advance(x, to);
@@ -195,7 +195,7 @@ static int lex_string(lexer *x)
     }
     rt_jval value;
     int rc = rt_jstr_view(x->r, data, n, &value);
-    if (rc == RT_OK) rt_jstr_chars(value.s);
+    if (rc == RT_OK) rt_jstr_chars(x->r, value.s);
     if (rc == RT_OK) rc = push(x, RT_JT_STRING, value);
     advance(x, end + 1);
     return rc;
@@ -302,7 +302,7 @@ static int lex_name(lexer *x)
         return rt_j_fail(x->r, "invalid character in identifier");
     rt_jval value;
     int rc = rt_jstr_view(x->r, x->text + x->at, end - x->at, &value);
-    if (rc == RT_OK) rt_jstr_chars(value.s);
+    if (rc == RT_OK) rt_jstr_chars(x->r, value.s);
     if (rc == RT_OK) rc = push(x, RT_JT_NAME, value);
     advance(x, end);
     return rc;

@@ -101,7 +101,7 @@ static int draw(rt_jrun *r, rt_jloop *loop)
 
 int rt_jloop_length(rt_jrun *r, rt_jloop *loop, int64_t *out)
 {
-    if (loop->length < 0 && (loop->filtered || !rt_j_length(loop->iterable, &loop->length))) {
+    if (loop->length < 0 && (loop->filtered || !rt_j_length(r, loop->iterable, &loop->length))) {
         /* Nobody knows without drawing all that is left. */
         rt_jlist *rest;
         rt_jval left;

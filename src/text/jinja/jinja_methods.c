@@ -24,7 +24,7 @@ static int m_count(rt_jrun *r, const rt_jcall *c, rt_jval *out)
     int64_t n = 0;
     int rc = rt_j_iter(r, c->self, &it);
     while (rc >= 0 && (rc = rt_j_next(r, it, &item)) > 0) {
-        bool equal = rt_j_same(item, c->a[0]);
+        bool equal = rt_j_same(r, item, c->a[0]);
         if (!equal && (rc = rt_j_equal(r, item, c->a[0], &equal)) < 0) break;
         n += equal;
     }
@@ -37,7 +37,7 @@ static int m_index(rt_jrun *r, const rt_jcall *c, rt_jval *out)
     rt_jslice s;
     int64_t n;
     rt_jval none = rt_jv(RT_J_NONE), item;
-    rt_j_length(c->self, &n);
+    rt_j_length(r, c->self, &n);
     int rc = rt_j_slice_of(r, rt_jarg_given(c, 1) ? c->a[1] : none, rt_jarg_given(c, 2) ? c->a[2] : none, none, n, &s);
     for (int64_t i = s.first; rc == RT_OK && i < s.first + s.count; i++) {
         bool equal;

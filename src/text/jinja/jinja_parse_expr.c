@@ -73,7 +73,7 @@ static int parse_string(rt_jparser *p, rt_jnode **out)
         n += s->len;
     }
     rc = rt_jstr_view(p->r, data, len, &(*out)->value);
-    if (rc == RT_OK) rt_jstr_chars((*out)->value.s);
+    if (rc == RT_OK) rt_jstr_chars(p->r, (*out)->value.s);
     return rc;
 }
 

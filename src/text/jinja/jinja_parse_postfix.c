@@ -114,7 +114,7 @@ static int parse_arg(rt_jparser *p, rt_jcall_node *args, rt_jnodes *pos, rt_jnod
     const rt_jstr *name = rt_jpeek(p)->value.s;
     p->at += 2;
     for (rt_jnode *other = *names; other; other = other->a)
-        if (rt_jstr_equal(other->name, name))
+        if (rt_jstr_equal(p->r, other->name, name))
             return rt_j_fail(p->r, "keyword argument repeated: %.*s", (int)name->len, name->data);
     int rc = rt_jparse_expression(p, &node);
     if (rc == RT_OK) rc = rt_jnodes_push(p, kw, node);

@@ -87,7 +87,7 @@ int rt_jsymbol(rt_jparser *p, const rt_jstr *name, uint32_t *out)
     int rc = rt_j_tick(p->r, t->n_symbols / 16);
     if (rc < 0) return rc;
     for (uint32_t i = 0; i < t->n_symbols; i++) {
-        if (!rt_jstr_equal(t->symbols[i], name)) continue;
+        if (!rt_jstr_equal(p->r, t->symbols[i], name)) continue;
         *out = i;
         return RT_OK;
     }

@@ -76,7 +76,7 @@ static int put_percent(percent *p, rt_jspec *s, rt_jval v)
     case 's':
     case 'r': rc = s->type == 's' ? rt_j_put_str(r, v) : rt_j_put_repr(r, v); break;
     case 'c':
-        if (v.type == RT_J_STR && rt_jstr_chars(v.s) == 1)
+        if (v.type == RT_J_STR && rt_jstr_chars(r, v.s) == 1)
             rc = rt_j_put_str(r, v);
         else if (rt_jv_index(v, &code) && code >= 0 && code < 0x110000 && !(code >= 0xD800 && code < 0xE000))
             rc = rt_j_put_char(r, (uint32_t)code);

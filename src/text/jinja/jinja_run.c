@@ -53,6 +53,8 @@ void *rt_j_alloc(rt_jrun *r, size_t bytes)
 
 int rt_j_tick(rt_jrun *r, uint64_t steps)
 {
+    steps += r->seen / 64;
+    r->seen %= 64;
     if (steps > r->steps_left) {
         r->steps_left = 0;
         return rt_j_fail(r, "it runs for too long (a loop without end?)");

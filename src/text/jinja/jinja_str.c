@@ -57,14 +57,16 @@ int rt_jstr_part(rt_jrun *r, const rt_jstr *s, size_t from, size_t to, rt_jval *
     return RT_OK;
 }
 
-uint32_t rt_jstr_chars(rt_jstr *s)
+uint32_t rt_jstr_chars(rt_jrun *r, rt_jstr *s)
 {
+    if (s->chars == RT_J_UNCOUNTED) r->seen += s->len;
     if (s->chars == RT_J_UNCOUNTED) s->chars = count_chars(s->data, s->len);
     return s->chars;
 }
 
-bool rt_jstr_equal(const rt_jstr *a, const rt_jstr *b)
+bool rt_jstr_equal(rt_jrun *r, const rt_jstr *a, const rt_jstr *b)
 {
+    if (a->len == b->len && a->data != b->data) r->seen += a->len;
     return a->len == b->len && (a->data == b->data || memcmp(a->data, b->data, a->len) == 0);
 }
 
@@ -73,17 +75,19 @@ bool rt_jstr_is(const rt_jstr *s, const char *terminated)
     return strlen(terminated) == s->len && memcmp(s->data, terminated, s->len) == 0;
 }
 
-int rt_jstr_order(const rt_jstr *a, const rt_jstr *b)
+int rt_jstr_order(rt_jrun *r, const rt_jstr *a, const rt_jstr *b)
 {
     uint32_t n = a->len < b->len ? a->len : b->len;
+    r->seen += n;
     int order = n ? memcmp(a->data, b->data, n) : 0; /* the order of UTF-8 bytes is that of code points */
     return order ? order : (a->len > b->len) - (a->len < b->len);
 }
 
-size_t rt_jstr_offset(const rt_jstr *s, uint32_t index)
+size_t rt_jstr_offset(rt_jrun *r, const rt_jstr *s, uint32_t index)
 {
     if (s->chars == s->len) return index;
     size_t at = 0;
+    r->seen += index;
     for (; index > 0 && at < s->len; index--) rt_j_decode(s->data, s->len, &at);
     return at;
 }
@@ -118,7 +122,7 @@ static int find_first(rt_jrun *r, const rt_jstr *s, const rt_jstr *needle, size_
         size_t left = to - p, size = left < step + needle->len - 1 ? left : step + needle->len - 1;
         const char *found = memmem(s->data + p, size, needle->data, needle->len);
         if (found) *at = (size_t)(found - s->data);
-        int rc = rt_j_tick(r, (found ? *at - p : size) / 64);
+        int rc = rt_j_tick(r, (found ? *at - p + needle->len : size) / 64);
         if (rc < 0 || found) return rc;
         if (left <= step) break;
     }

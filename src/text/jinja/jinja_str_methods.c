@@ -122,7 +122,7 @@ int rt_jstr_strip(rt_jrun *r, const rt_jstr *s, const rt_jstr *chars, bool left,
 {
     size_t from, to;
     /* A long set on a long string: counted before it is done. */
-    int rc = rt_j_tick(r, (1 + (chars ? (uint64_t)chars->len : 0)) * s->len / 256);
+    int rc = rt_j_tick(r, (1 + (chars ? (uint64_t)chars->len : 0)) * s->len / 16);
     if (rc < 0) return rc;
     rt_jstr_ends(s, chars, left, right, &from, &to);
     return rt_jstr_part(r, s, from, to, out);
@@ -144,6 +144,7 @@ static int m_remove(rt_jrun *r, const rt_jcall *c, rt_jval *out)
     int rc = rt_jarg_str(r, c, 0, &fix);
     if (rc == RT_OK && !fix) rc = rt_j_fail(r, "%s() argument must be str", c->fn->name);
     if (rc < 0) return rc;
+    r->seen += fix->len;
     bool has = fix->len <= s->len && memcmp(s->data + (left ? 0 : s->len - fix->len), fix->data, fix->len) == 0;
     return rt_jstr_part(r, s, has && left ? fix->len : 0, has && !left ? s->len - fix->len : s->len, out);
 }
@@ -234,7 +235,7 @@ static int m_format(rt_jrun *r, const rt_jcall *c, rt_jval *out) { return rt_j_f
 int rt_jstr_pad(rt_jrun *r, const rt_jstr *s, int64_t width, const rt_jstr *fill, char align, rt_jval *out)
 {
     rt_jstr copy = *s;
-    int64_t missing = width - (int64_t)rt_jstr_chars(&copy);
+    int64_t missing = width - (int64_t)rt_jstr_chars(r, &copy);
     if (missing <= 0) return rt_jstr_part(r, s, 0, s->len, out);
     if ((uint64_t)missing > r->output_left) return rt_j_fail(r, "a width of %lld is too large", (long long)width);
     /* An odd blank of center() goes where Python puts it: left when the width is odd too. */
@@ -257,7 +258,7 @@ static int m_pad(rt_jrun *r, const rt_jcall *c, rt_jval *out)
     rt_jstr *fill;
     int rc = rt_jarg_index(r, c, 0, 0, &width);
     if (rc == RT_OK) rc = rt_jarg_str(r, c, 1, &fill);
-    if (rc == RT_OK && rt_jarg_given(c, 1) && (!fill || rt_jstr_chars(fill) != 1))
+    if (rc == RT_OK && rt_jarg_given(c, 1) && (!fill || rt_jstr_chars(r, fill) != 1))
         rc = rt_j_fail(r, "the fill character must be exactly one character long");
     return rc == RT_OK ? rt_jstr_pad(r, c->self.s, width, fill, (char)c->fn->how, out) : rc;
 }
@@ -311,7 +312,7 @@ static bool all(const rt_jstr *s, bool (*is)(uint32_t))
 static int tell(rt_jrun *r, const rt_jcall *c, bool answer, rt_jval *out)
 {
     *out = rt_jv_bool(answer);
-    return rt_j_tick(r, c->self.s->len / 64);
+    return rt_j_tick(r, c->self.s->len / 4);
 }
 
 #define KIND_METHOD(name, is)                                                                                          \
@@ -329,7 +330,7 @@ static int m_isprintable(rt_jrun *r, const rt_jcall *c, rt_jval *out)
 
 static int m_isascii(rt_jrun *r, const rt_jcall *c, rt_jval *out)
 {
-    return tell(r, c, rt_jstr_chars(c->self.s) == c->self.s->len, out);
+    return tell(r, c, rt_jstr_chars(r, c->self.s) == c->self.s->len, out);
 }
 
 static int m_isidentifier(rt_jrun *r, const rt_jcall *c, rt_jval *out)

@@ -17,21 +17,21 @@ static int byte_range(rt_jrun *r, const rt_jcall *c, int i, size_t *from, size_t
     rt_jval none = rt_jv(RT_J_NONE);
     rt_jval start = rt_jarg_given(c, i) ? c->a[i] : none, end = rt_jarg_given(c, i + 1) ? c->a[i + 1] : none;
     rt_jstr *whole = c->self.s;
-    int64_t n = rt_jstr_chars(whole), first;
+    int64_t n = rt_jstr_chars(r, whole), first;
     int rc = rt_j_slice_of(r, start, end, none, n, &s);
     if (rc == RT_OK) rc = rt_j_tick(r, whole->chars == whole->len ? 0 : whole->len / 64);
     if (rc < 0) return rc;
     /* A start behind the end of the text finds nothing, not even the empty string. */
     *empty = s.stop < s.first || (rt_jv_index(start, &first) && first > n);
-    *from = rt_jstr_offset(whole, (uint32_t)s.first);
-    *to = *empty ? *from : rt_jstr_offset(whole, (uint32_t)s.stop);
+    *from = rt_jstr_offset(r, whole, (uint32_t)s.first);
+    *to = *empty ? *from : rt_jstr_offset(r, whole, (uint32_t)s.stop);
     return RT_OK;
 }
 
-static int64_t char_index(const rt_jstr *s, size_t at)
+static int64_t char_index(rt_jrun *r, const rt_jstr *s, size_t at)
 {
     rt_jstr head = { .data = s->data, .len = (uint32_t)at, .chars = RT_J_UNCOUNTED };
-    return s->chars == s->len ? (int64_t)at : rt_jstr_chars(&head);
+    return s->chars == s->len ? (int64_t)at : rt_jstr_chars(r, &head);
 }
 
 enum { LAST = 1, MUST = 2 };
@@ -47,7 +47,7 @@ static int m_find(rt_jrun *r, const rt_jcall *c, rt_jval *out)
     if (rc == RT_OK && !empty) rc = rt_jstr_find(r, c->self.s, needle, from, to, c->fn->how & LAST, &at);
     if (rc == RT_OK && c->fn->how & MUST && at == SIZE_MAX) rc = rt_j_fail(r, "substring not found");
     if (rc < 0) return rc;
-    *out = rt_jv_int(at == SIZE_MAX ? -1 : char_index(c->self.s, at));
+    *out = rt_jv_int(at == SIZE_MAX ? -1 : char_index(r, c->self.s, at));
     return RT_OK;
 }
 
@@ -62,7 +62,7 @@ static int m_count(rt_jrun *r, const rt_jcall *c, rt_jval *out)
     if (rc == RT_OK) rc = byte_range(r, c, 1, &from, &to, &empty);
     if (rc < 0) return rc;
     if (needle->len == 0) {
-        *out = rt_jv_int(empty ? 0 : char_index(c->self.s, to) - char_index(c->self.s, from) + 1);
+        *out = rt_jv_int(empty ? 0 : char_index(r, c->self.s, to) - char_index(r, c->self.s, from) + 1);
         return RT_OK;
     }
     while (!empty && (rc = rt_jstr_find(r, c->self.s, needle, from, to, false, &at)) == RT_OK && at != SIZE_MAX) {
@@ -76,9 +76,10 @@ static int m_count(rt_jrun *r, const rt_jcall *c, rt_jval *out)
 
 /* ---- beginnings and ends ---- */
 
-static bool has_at(const rt_jstr *s, const rt_jstr *part, size_t from, size_t to, bool end)
+static bool has_at(rt_jrun *r, const rt_jstr *s, const rt_jstr *part, size_t from, size_t to, bool end)
 {
     if (part->len > to - from) return false;
+    r->seen += part->len;
     return memcmp(s->data + (end ? to - part->len : from), part->data, part->len) == 0;
 }
 
@@ -89,14 +90,14 @@ static int m_affix(rt_jrun *r, const rt_jcall *c, rt_jval *out)
     int rc = byte_range(r, c, 1, &from, &to, &empty);
     if (rc < 0) return rc;
     if (c->a[0].type == RT_J_STR) {
-        found = !empty && has_at(c->self.s, c->a[0].s, from, to, end);
+        found = !empty && has_at(r, c->self.s, c->a[0].s, from, to, end);
     } else if (c->a[0].type == RT_J_TUPLE) {
         for (uint32_t i = 0; i < c->a[0].l->n && !found; i++) {
             rt_jval part = c->a[0].l->items[i];
             if (part.type != RT_J_STR)
                 return rt_j_fail(r, "tuple for %s must only contain str, not %s", c->fn->name,
                                  rt_jtype_name(part.type));
-            found = !empty && has_at(c->self.s, part.s, from, to, end);
+            found = !empty && has_at(r, c->self.s, part.s, from, to, end);
         }
         rc = rt_j_tick(r, c->a[0].l->n);
     } else {
@@ -177,7 +178,7 @@ static size_t skip_back(const rt_jstr *s, size_t at, bool space)
 
 static int split_words(rt_jrun *r, const rt_jstr *s, int64_t max, rt_jlist *l)
 {
-    int rc = rt_j_tick(r, s->len / 64);
+    int rc = rt_j_tick(r, s->len / 16);
     for (size_t at = skip(s, 0, true); at < s->len && rc == RT_OK; max--) {
         size_t end = max > 0 ? skip(s, at, false) : s->len;
         rc = push_part(r, l, s, at, end);
@@ -188,7 +189,7 @@ static int split_words(rt_jrun *r, const rt_jstr *s, int64_t max, rt_jlist *l)
 
 static int rsplit_words(rt_jrun *r, const rt_jstr *s, int64_t max, rt_jlist *l)
 {
-    int rc = rt_j_tick(r, s->len / 64);
+    int rc = rt_j_tick(r, s->len / 16);
     for (size_t at = skip_back(s, s->len, true); at > 0 && rc == RT_OK; max--) {
         size_t begin = max > 0 ? skip_back(s, at, false) : 0;
         rc = push_part(r, l, s, begin, at);
@@ -237,7 +238,7 @@ int rt_jstr_splitlines(rt_jrun *r, const rt_jstr *s, bool keep, rt_jlist **out)
         rc = push_part(r, *out, s, from, keep ? at : end);
         from = at;
     }
-    return rc == RT_OK ? rt_j_tick(r, s->len / 64) : rc;
+    return rc == RT_OK ? rt_j_tick(r, s->len / 16) : rc;
 }
 
 static int m_splitlines(rt_jrun *r, const rt_jcall *c, rt_jval *out)

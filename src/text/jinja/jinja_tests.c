@@ -95,7 +95,7 @@ static int t_in(rt_jrun *r, const rt_jcall *c, rt_jval *out)
 static int t_sameas(rt_jrun *r, const rt_jcall *c, rt_jval *out)
 {
     (void)r;
-    return yes(out, rt_j_same(c->self, c->a[0]));
+    return yes(out, rt_j_same(r, c->self, c->a[0]));
 }
 
 /* ---- names ---- */
@@ -103,7 +103,7 @@ static int t_sameas(rt_jrun *r, const rt_jcall *c, rt_jval *out)
 static int t_named(rt_jrun *r, const rt_jcall *c, rt_jval *out)
 {
     bool known;
-    if (!rt_jv_hashable(c->self)) return rt_j_fail(r, "unhashable type: '%s'", rt_jtype_name(c->self.type));
+    if (!rt_jv_hashable(r, c->self)) return rt_j_fail(r, "unhashable type: '%s'", rt_jtype_name(c->self.type));
     const rt_jbuiltin *(*find)(const char *, size_t, bool *) = c->fn->how == 'f' ? rt_j_filter_find : rt_j_test_find;
     return yes(out, c->self.type == RT_J_STR && find(c->self.s->data, c->self.s->len, &known));
 }

@@ -84,32 +84,33 @@ int rt_jdict_new(rt_jrun *r, uint32_t cap, rt_jdict **out)
     return RT_OK;
 }
 
-static bool hashable(rt_jval v, int depth)
+static bool hashable(rt_jrun *r, rt_jval v, int depth)
 {
     if (v.type == RT_J_LIST || v.type == RT_J_DICT || (v.type == RT_J_VIEW && v.view->kind != RT_J_VALUES))
         return false;
     if (v.type != RT_J_TUPLE) return true;
     for (uint32_t i = 0; i < v.l->n; i++)
-        if (depth == 0 || !hashable(v.l->items[i], depth - 1)) return false;
+        if (depth == 0 || rt_j_tick(r, 1) < 0 || !hashable(r, v.l->items[i], depth - 1)) return false;
     return true;
 }
 
-bool rt_jv_hashable(rt_jval v)
+bool rt_jv_hashable(rt_jrun *r, rt_jval v)
 {
     enum { DEPTH = 8 }; /* tuples in tuples; no key of use is nested deeper, and a bomb must not be walked */
-    return hashable(v, DEPTH);
+    return hashable(r, v, DEPTH);
 }
 
 int rt_jdict_find(rt_jrun *r, const rt_jdict *d, rt_jval key, rt_jpair **found)
 {
     *found = NULL;
-    if (!rt_jv_hashable(key)) return rt_j_fail(r, "unhashable type: '%s'", rt_jtype_name(key.type));
-    int rc = rt_j_tick(r, d->n / 16);
+    bool can = rt_jv_hashable(r, key);
+    int rc = rt_j_tick(r, 1 + d->n / 16);
+    if (rc == RT_OK && !can) return rt_j_fail(r, "unhashable type: '%s'", rt_jtype_name(key.type));
     for (uint32_t i = 0; i < d->n && rc == RT_OK; i++) {
         bool equal;
         rt_jval k = d->items[i].key;
         if (k.type == RT_J_STR && key.type == RT_J_STR)
-            equal = rt_jstr_equal(k.s, key.s);
+            equal = rt_jstr_equal(r, k.s, key.s), rc = rt_j_tick(r, 0);
         else
             rc = rt_j_equal(r, k, key, &equal);
         if (rc < 0 || !equal) continue;
@@ -137,20 +138,19 @@ int rt_jdict_set(rt_jrun *r, rt_jdict *d, rt_jval key, rt_jval value)
     return RT_OK;
 }
 
-const rt_jval *rt_jdict_get_str(const rt_jdict *d, const rt_jstr *key)
+const rt_jval *rt_jdict_get_str(rt_jrun *r, const rt_jdict *d, const rt_jstr *key)
 {
     for (uint32_t i = 0; i < d->n; i++)
-        if (d->items[i].key.type == RT_J_STR && rt_jstr_equal(d->items[i].key.s, key)) return &d->items[i].value;
+        if (d->items[i].key.type == RT_J_STR && rt_jstr_equal(r, d->items[i].key.s, key)) return &d->items[i].value;
     return NULL;
 }
 
 /* ---- truth and length ---- */
 
-bool rt_j_length(rt_jval v, int64_t *out)
+static bool items_of(rt_jval v, int64_t *out)
 {
     switch (v.type) {
     case RT_J_UNDEFINED: *out = 0; return true;
-    case RT_J_STR: *out = rt_jstr_chars(v.s); return true;
     case RT_J_LIST:
     case RT_J_TUPLE: *out = v.l->n; return true;
     case RT_J_DICT: *out = v.d->n; return true;
@@ -158,6 +158,13 @@ bool rt_j_length(rt_jval v, int64_t *out)
     case RT_J_RANGE: *out = v.range->n; return true;
     default: return false;
     }
+}
+
+bool rt_j_length(rt_jrun *r, rt_jval v, int64_t *out)
+{
+    if (v.type != RT_J_STR) return items_of(v, out);
+    *out = rt_jstr_chars(r, v.s);
+    return true;
 }
 
 bool rt_j_truth(rt_jval v)
@@ -169,7 +176,7 @@ bool rt_j_truth(rt_jval v)
     case RT_J_INT: return v.i != 0;
     case RT_J_FLOAT: return v.f != 0; /* NaN is true */
     case RT_J_STR: return v.s->len > 0;
-    default: return !rt_j_length(v, &n) || n > 0;
+    default: return !items_of(v, &n) || n > 0;
     }
 }
 

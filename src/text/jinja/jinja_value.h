@@ -23,6 +23,8 @@ typedef struct rt_jscope rt_jscope;
 struct rt_jrun {
     rt_arena small, large;                         /* large allocations apart, so that they waste no block's tail */
     uint64_t memory_left, steps_left, output_left; /* output_left: of the whole scratch, see out */
+    /* Bytes that were compared or counted since the last step: the next one is dearer by these. */
+    uint64_t seen;
     uint32_t depth_left;
     uint32_t line; /* of the statement or call being worked on, for messages */
     rt_err *e;     /* never null */
@@ -200,12 +202,12 @@ int rt_jstr_view(rt_jrun *r, const char *data, size_t len, rt_jval *out);
 int rt_jstr_literal(rt_jrun *r, const char *terminated, rt_jval *out);
 /* Bytes [from, to) of s, sharing its data and its markup flag. */
 int rt_jstr_part(rt_jrun *r, const rt_jstr *s, size_t from, size_t to, rt_jval *out);
-uint32_t rt_jstr_chars(rt_jstr *s);
-bool rt_jstr_equal(const rt_jstr *a, const rt_jstr *b);
+uint32_t rt_jstr_chars(rt_jrun *r, rt_jstr *s);
+bool rt_jstr_equal(rt_jrun *r, const rt_jstr *a, const rt_jstr *b);
 bool rt_jstr_is(const rt_jstr *s, const char *terminated);
-int rt_jstr_order(const rt_jstr *a, const rt_jstr *b); /* <0, 0, >0, by code point */
+int rt_jstr_order(rt_jrun *r, const rt_jstr *a, const rt_jstr *b); /* <0, 0, >0, by code point */
 /* The byte at which code point number index starts; index may be the number of code points. */
-size_t rt_jstr_offset(const rt_jstr *s, uint32_t index);
+size_t rt_jstr_offset(rt_jrun *r, const rt_jstr *s, uint32_t index);
 /* First or last place of needle in s at or after from and ending at or before to, or SIZE_MAX. */
 int rt_jstr_find(rt_jrun *r, const rt_jstr *s, const rt_jstr *needle, size_t from, size_t to, bool last, size_t *at);
 int rt_jstr_concat(rt_jrun *r, const rt_jstr *a, const rt_jstr *b, rt_jval *out);
@@ -239,8 +241,8 @@ int rt_jdict_new(rt_jrun *r, uint32_t cap, rt_jdict **out);
 /* found is null when there is none. Fails when key cannot be one (a list, a dict). */
 int rt_jdict_find(rt_jrun *r, const rt_jdict *d, rt_jval key, rt_jpair **found);
 int rt_jdict_set(rt_jrun *r, rt_jdict *d, rt_jval key, rt_jval value);
-const rt_jval *rt_jdict_get_str(const rt_jdict *d, const rt_jstr *key); /* null when there is none */
-bool rt_jv_hashable(rt_jval v);
+const rt_jval *rt_jdict_get_str(rt_jrun *r, const rt_jdict *d, const rt_jstr *key); /* null when there is none */
+bool rt_jv_hashable(rt_jrun *r, rt_jval v);
 int rt_jtuple2(rt_jrun *r, rt_jval a, rt_jval b, rt_jval *out);
 
 /* ---- truth, equality, order ---- */
@@ -251,11 +253,11 @@ typedef enum rt_jorder { RT_J_LT, RT_J_LE, RT_J_GT, RT_J_GE } rt_jorder;
 int rt_j_compare(rt_jrun *r, rt_jorder op, rt_jval a, rt_jval b, bool *out);
 int rt_j_contains(rt_jrun *r, rt_jval container, rt_jval item, bool *out);
 /* Whether both are the same object; for numbers and strings, equal ones of one type. */
-bool rt_j_same(rt_jval a, rt_jval b);
+bool rt_j_same(rt_jrun *r, rt_jval a, rt_jval b);
 /* Stable; items and keys (n of each) are sorted together by key. */
 int rt_j_sort(rt_jrun *r, rt_jval *items, rt_jval *keys, uint32_t n, bool reverse);
 /* len(v); false when v has none. */
-bool rt_j_length(rt_jval v, int64_t *out);
+bool rt_j_length(rt_jrun *r, rt_jval v, int64_t *out);
 
 /* ---- iteration ---- */
 
