@@ -196,6 +196,47 @@ static void check_added(const char *flags, const char *text, const char *want)
 #define FLAGS(word, left, right, normal)                                                                               \
     "'single_word': " word ", 'lstrip': " left ", 'rstrip': " right ", 'normalized': " normal ", 'special': false"
 
+/* Steps that make ever more of a text are stopped before they have filled the memory; useful ones are not. */
+static void test_growth(void **state)
+{
+    (void)state;
+    static const char *const norms[] = {
+        "{'type': 'Sequence', 'normalizers': [@, @, @, @, @, @, @, @, @, @, @, @]}",
+        "{'type': 'Replace', 'pattern': {'String': 'a'}, 'content': '#'}",
+        "{'type': 'Prepend', 'prepend': '#'}",
+    };
+    const char *eight = "{'type': 'Replace', 'pattern': {'String': 'a'}, 'content': 'aaaaaaaa'}";
+    rt_str large = { 0 }, text = { 0 };
+    for (int i = 0; i < 20000; i++) rt_str_append(&large, "xyzw"), rt_str_append(&text, "a");
+    for (size_t i = 0; i < 3; i++) {
+        char format[300];
+        rt_err e = { 0 };
+        rt_tok_ids ids = { 0 };
+        rt_tok_scratch *s = NULL;
+        size_t len = i == 2 ? 1 : text.len;
+        snprintf(format, sizeof format, "{'model': {'merges': [], 'vocab': {'a': 0}}, 'normalizer': %s}", norms[i]);
+        rt_tokenizer *t = load(format, eight, large.data);
+        assert_int_equal(rt_tok_scratch_new(&s, t, &e), RT_OK);
+        if (rt_tokenizer_encode(t, s, text.data, len, 0, &ids, &e) != RT_INVALID) fail_msg("case %zu: %s", i, e.text);
+        assert_non_null(strstr(e.text, "the tokenizer's steps make more than"));
+        rt_free(ids.ids);
+        rt_tok_scratch_free(s);
+        rt_tokenizer_free(t);
+    }
+    /* Decoders are run over the vocabulary when it is read. */
+    rt_err e = { 0 };
+    rt_tokenizer *t = NULL;
+    text.len = 0;
+    rt_str_append(&text, "{'model': {'merges': [], 'vocab': {'a': 0}}, 'decoder': {'type': 'Sequence', 'decoders': [");
+    for (int i = 0; i < 9; i++) rt_str_printf(&text, "%s%s", i ? ", " : "", eight);
+    rt_str_append(&text, "]}}");
+    for (size_t i = 0; i < text.len; i++)
+        if (text.data[i] == '\'') text.data[i] = '"';
+    assert_int_equal(rt_tokenizer_from_json(&t, text.data, text.len, &e), RT_INVALID);
+    rt_str_free(&large);
+    rt_str_free(&text);
+}
+
 static void test_added_tokens(void **state)
 {
     (void)state;
@@ -345,6 +386,7 @@ int main(void)
         cmocka_unit_test(test_other_pre_tokenizers),
         cmocka_unit_test(test_metaspace),
         cmocka_unit_test(test_normalizers),
+        cmocka_unit_test(test_growth),
         cmocka_unit_test(test_added_tokens),
         cmocka_unit_test(test_added_longest),
         cmocka_unit_test(test_merges),

@@ -20,6 +20,7 @@ struct rt_tok_stream {
     bool eager; /* give characters of byte tokens as they become complete */
     bool begun; /* without decoders: a space goes before the next token */
     rt_tok_regex_scratch regex;
+    size_t given; /* bytes of the tokens so far */
     rt_str *out;
     rt_err *e;
     stage stages[RT_TOK_MAX_STEPS];
@@ -30,23 +31,23 @@ static const char REPLACEMENT[] = "\xEF\xBF\xBD";
 static int feed(rt_tok_stream *s, uint32_t k, const char *data, size_t len);
 static int end_token(rt_tok_stream *s, uint32_t k);
 
-/* Replaces every match of the pattern in text. */
+/* Replaces every match of the pattern in text. given: bytes that all this is made of. */
 static int replace(const rt_tok_dec *d, const uint16_t *table, rt_tok_regex_scratch *r, const rt_str *text, rt_str *out,
-                   rt_err *e)
+                   size_t given, rt_err *e)
 {
     const char *data = text->data ? text->data : "";
     rt_tok_matches m = {
         .pattern = &d->pattern, .table = table, .scratch = r, .text = data, .len = text->len, .last_end = SIZE_MAX
     };
     size_t done = 0;
-    int rc;
-    while ((rc = rt_tok_match_next(&m, e)) > 0) {
+    int rc = RT_OK;
+    while (out->len <= rt_tok_most(given) && (rc = rt_tok_match_next(&m, e)) > 0) {
         rt_str_append_n(out, data + done, m.start - done);
         rt_str_append_n(out, d->content.data, d->content.len);
         done = m.end;
     }
     rt_str_append_n(out, data + done, text->len - done);
-    return rc;
+    return rc < 0 ? rc : rt_tok_within(out->len, given, e);
 }
 
 /* The value of "<0x41>", or -1. Rust reads a sign before the digit too. */
@@ -191,7 +192,7 @@ static int end_replace(rt_tok_stream *s, uint32_t k)
     stage *g = &s->stages[k];
     int rc;
     g->hold.len = 0;
-    RT_TRY(replace(&s->t->decs[k], s->t->table, &s->regex, &g->token, &g->hold, s->e));
+    RT_TRY(replace(&s->t->decs[k], s->t->table, &s->regex, &g->token, &g->hold, s->given, s->e));
     RT_TRY(feed(s, k + 1, g->hold.data, g->hold.len));
     RT_TRY(end_token(s, k + 1));
 out:
@@ -350,6 +351,7 @@ static int push(rt_tok_stream *s, uint32_t id)
     if ((s->flags & RT_DECODE_SKIP_SPECIAL) && (entry->flags & RT_TOKEN_SPECIAL)) return RT_OK;
     if (!s->t->has_decoder && s->begun) rt_str_append_n(s->out, " ", 1);
     s->begun = true;
+    s->given += entry->decode.len;
     int rc = feed(s, 0, entry->decode.data, entry->decode.len);
     return rc < 0 ? rc : end_token(s, 0);
 }
@@ -432,7 +434,7 @@ int rt_tok_token_bytes(const rt_tokenizer *t, rt_tok_regex_scratch *r, rt_tok_te
             char byte = (char)value;
             rt_str_append_n(next, &byte, 1);
         } else if (d->kind == RT_DEC_REPLACE) {
-            rc = replace(d, t->table, r, out, next, e);
+            rc = replace(d, t->table, r, out, next, token.len, e);
         } else if (d->kind == RT_DEC_METASPACE) {
             for (size_t i = 0; i < out->len; i += rt_utf8_len(out->data[i])) {
                 size_t n = rt_utf8_len(out->data[i]);

@@ -322,6 +322,10 @@ static inline rt_tok_piece rt_tok_cut(rt_tok_piece p, size_t start, size_t end)
 }
 
 int rt_tok_out_of_memory(rt_err *e);
+/* How long the steps of a tokenizer may make a text: NFKD makes 11 bytes of one at most, a mark for a space 3, bytes as
+ * characters 2; a file of a stranger's may ask for gigabytes. RT_INVALID when `made` bytes of `given` are more. */
+static inline size_t rt_tok_most(size_t given) { return 1024 + 64 * given; }
+int rt_tok_within(size_t made, size_t given, rt_err *e);
 int rt_tok_emit(rt_tok_scratch *s, uint32_t id);
 
 /* Calls piece for each part that is text and emits the id of each added token in between. */

@@ -72,7 +72,8 @@ static void strip(const rt_tokenizer *t, const rt_tok_norm *n, rt_tok_piece *p)
     *p = rt_tok_cut(*p, start, end);
 }
 
-static int replace(rt_tok_scratch *s, const rt_tok_norm *n, rt_tok_piece *p, rt_str *out)
+/* most: bytes that out may have, and a little more. */
+static int replace(rt_tok_scratch *s, const rt_tok_norm *n, rt_tok_piece *p, rt_str *out, size_t most)
 {
     rt_tok_matches m = { .pattern = &n->pattern,
                          .table = s->t->table,
@@ -81,8 +82,8 @@ static int replace(rt_tok_scratch *s, const rt_tok_norm *n, rt_tok_piece *p, rt_
                          .len = p->len,
                          .last_end = SIZE_MAX };
     size_t done = 0, zero = p->zero;
-    int rc, any = 0;
-    while ((rc = rt_tok_match_next(&m, s->e)) > 0) {
+    int rc = RT_OK, any = 0;
+    while (out->len <= most && (rc = rt_tok_match_next(&m, s->e)) > 0) {
         any = 1;
         rt_str_append_n(out, p->text + done, m.start - done);
         rt_str_append_n(out, n->content.data, n->content.len);
@@ -107,7 +108,7 @@ static void prepend(const rt_tok_norm *n, rt_tok_piece *p, rt_str *out)
     *p = (rt_tok_piece){ out->data, out->len, p->zero > 0 ? p->zero + n->content.len : 0 };
 }
 
-static int apply(rt_tok_scratch *s, const rt_tok_norm *n, rt_tok_piece *p, rt_str *out)
+static int apply(rt_tok_scratch *s, const rt_tok_norm *n, rt_tok_piece *p, rt_str *out, size_t most)
 {
     switch (n->kind) {
     case RT_NORM_NFC:
@@ -118,7 +119,7 @@ static int apply(rt_tok_scratch *s, const rt_tok_norm *n, rt_tok_piece *p, rt_st
     case RT_NORM_STRIP_ACCENTS:
     case RT_NORM_NMT: map_points(s->t, n->kind, p, out); return RT_OK;
     case RT_NORM_STRIP: strip(s->t, n, p); return RT_OK;
-    case RT_NORM_REPLACE: return replace(s, n, p, out);
+    case RT_NORM_REPLACE: return replace(s, n, p, out, most);
     case RT_NORM_PREPEND: prepend(n, p, out); return RT_OK;
     case RT_NORM_BYTE_LEVEL: map_bytes(p, out); return RT_OK;
     }
@@ -128,11 +129,13 @@ static int apply(rt_tok_scratch *s, const rt_tok_norm *n, rt_tok_piece *p, rt_st
 int rt_tok_normalize(rt_tok_scratch *s, rt_tok_piece *p)
 {
     int which = 0;
+    size_t given = p->len;
     for (uint32_t i = 0; i < s->t->norm_count; i++) {
         rt_str *out = &s->normal[which];
         out->len = 0;
         const char *before = p->text;
-        int rc = apply(s, &s->t->norms[i], p, out);
+        int rc = apply(s, &s->t->norms[i], p, out, rt_tok_most(given));
+        if (rc >= 0) rc = rt_tok_within(out->len, given, s->e);
         if (rc < 0) return rc;
         if (out->failed) return rt_tok_out_of_memory(s->e);
         if (p->text != before && out->data && p->text == out->data) which = !which;

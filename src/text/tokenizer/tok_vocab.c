@@ -6,6 +6,14 @@
 
 int rt_tok_out_of_memory(rt_err *e) { return rt_fail(e, RT_NOMEM, "out of memory for the tokenizer"); }
 
+int rt_tok_within(size_t made, size_t given, rt_err *e)
+{
+    if (made <= rt_tok_most(given)) return RT_OK;
+    return rt_fail(e, RT_INVALID,
+                   "the tokenizer's steps make more than %zu bytes of %zu: its file is damaged, or a trap",
+                   rt_tok_most(given), given);
+}
+
 uint64_t rt_tok_hash(const char *data, size_t len)
 {
     uint64_t h = len, word;
