@@ -9,6 +9,7 @@
 # the same file on both machines. Needs ssh here, and there sh, tar, find, df, setsid and tail as Linux has them.
 # shellcheck disable=SC2015,SC2016,SC2088,SC2317
 set -eu
+unset CDPATH # with it `cd` prints where it went
 
 usage() {
     cat <<'EOF'
@@ -48,7 +49,11 @@ die() {
 # quote WORD: the word as a shell reads it.
 quote() { printf "'%s'" "$(printf '%s' "$1" | sed "s/'/'\\\\''/g")"; }
 quote_all() { for word; do printf ' %s' "$(quote "$word")"; done; }
-json_text() { printf '"%s"' "$(printf '%s' "$1" | sed 's/\\/\\\\/g; s/"/\\"/g; s/	/\\t/g')"; }
+# json_text WORD: line breaks too, and no other control character.
+json_text() {
+    printf '"%s"' "$(printf '%s' "$1" | sed -e ':all' -e '$!{' -e 'N' -e 'b all' -e '}' -e 's/\\/\\\\/g; s/"/\\"/g' \
+        -e 's/	/\\t/g; s/\n/\\n/g; s/[[:cntrl:]]/?/g')"
+}
 json_list() {
     comma=
     printf '['

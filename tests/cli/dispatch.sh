@@ -26,6 +26,18 @@ echo large >t/checkpoint-000001/model.safetensors
 settings="--batch 4 --seq-len 64 --threads 2 --sample-prompts none --eval-every 20 --save-every 20"
 
 # ---- words ----
+# JSON of any word, and no folder printed by `cd`.
+shown="json_text of dispatch.sh"
+word=$(printf 'a"b\\c\td\ne\033f\n\ng')
+eval "$(sed -n '/^json_text()/,/^}/p' "$root/tools/dispatch.sh")"
+json_text "$word" >"$out"
+json_is 'j == "a\"b\\c\td\ne?f\n\ng"'
+CDPATH=$work
+export CDPATH
+dispatch --dry-run somewhere -- train --student t --data "it's data" --out o
+exits 0
+out_has '^start  '
+unset CDPATH
 dispatch --help
 exits 0
 err_empty
