@@ -11,6 +11,8 @@ int retort_evaluate(const retort_model *m, const retort_model *teacher, const ch
     uint32_t vars = 0;
     if (!m || !out || (count && !data))
         RT_TRY(rt_fail(&e, RT_USAGE, "retort_evaluate: a model, data and a place for the result are needed"));
+    for (uint32_t i = 0; i < count; i++)
+        if (!data[i]) RT_TRY(rt_fail(&e, RT_USAGE, "retort_evaluate: data %u is a null pointer", i));
     RT_TRY(rt_api_take(&o, sizeof o, given, "retort_evaluate_options", &e));
     while (o.template_vars && o.template_vars[vars]) vars++;
     rt_job_env env = m->env;

@@ -28,6 +28,7 @@ void retort_model_free(retort_model *m)
 int retort_model_describe(const retort_model *m, retort_model_facts *out, retort_error *error)
 {
     rt_err e = { 0 };
+    if (!m) return rt_api_end(rt_fail(&e, RT_USAGE, "retort_model_describe: a model is needed"), &e, error);
     const rt_model_file *f = m->file;
     const rt_model_config *c = &f->config;
     retort_model_facts facts = { .name = f->name,

@@ -7,11 +7,14 @@
 #include "job/run/run_cost.h"
 #include "settings/settings.h"
 
+static int need_plan(const retort_plan *p, rt_err *e) { return p ? RT_OK : rt_fail(e, RT_USAGE, "a plan is needed"); }
+
 int retort_plan_describe(const retort_plan *p, retort_plan_facts *out, retort_error *error)
 {
     rt_err e = { 0 };
     rt_run_cost cost;
-    int rc = rt_run_cost_new(&cost, p->known, &e);
+    int rc = need_plan(p, &e);
+    if (rc >= 0) rc = rt_run_cost_new(&cost, p->known, &e);
     if (rc < 0) return rt_api_end(rc, &e, error);
     const rt_exec_memory m = cost.memory;
     const rt_job_programs programs = rt_job_run_programs(p->known);
@@ -52,6 +55,7 @@ int retort_plan_program(const retort_plan *p, uint32_t program, retort_program_f
     int rc;
     rt_err e = { 0 };
     rt_job_program of;
+    RT_TRY(need_plan(p, &e));
     RT_TRY(rt_job_run_program(p->known, program, &of, &e));
     const retort_program_facts facts = { .ops = of.ops, .name = of.name, .flops = of.flops, .bytes = of.bytes };
     RT_TRY(rt_api_fill(out, &facts, sizeof facts, "retort_program_facts", &e));
@@ -61,9 +65,9 @@ out:
 
 /* ---- texts ---- */
 
-static int need_text(char **text, rt_err *e)
+static int need_text(const retort_plan *p, char **text, rt_err *e)
 {
-    return text ? RT_OK : rt_fail(e, RT_USAGE, "a place for the text is needed");
+    return text ? need_plan(p, e) : rt_fail(e, RT_USAGE, "a place for the text is needed");
 }
 
 static int print(const retort_plan *p, uint32_t program, bool json, char **text, retort_error *error)
@@ -71,7 +75,7 @@ static int print(const retort_plan *p, uint32_t program, bool json, char **text,
     int rc;
     rt_err e = { 0 };
     rt_str out = { 0 };
-    RT_TRY(need_text(text, &e));
+    RT_TRY(need_text(p, text, &e));
     RT_TRY(rt_job_run_program_print(p->known, program, json, &out, &e));
     RT_TRY(rt_api_give(&out, text, &e));
 out:
@@ -94,7 +98,7 @@ int retort_plan_settings(const retort_plan *p, char **text, retort_error *error)
     int rc;
     rt_err e = { 0 };
     rt_str out = { 0 };
-    RT_TRY(need_text(text, &e));
+    RT_TRY(need_text(p, text, &e));
     RT_TRY(rt_settings_to_yaml(&p->job.settings, &out, &e));
     RT_TRY(rt_api_give(&out, text, &e));
 out:
@@ -118,7 +122,7 @@ int retort_plan_preview(const retort_plan *p, char **text, retort_error *error)
     rt_err e = { 0 };
     rt_preview *v = NULL;
     rt_json_init();
-    RT_TRY(need_text(text, &e));
+    RT_TRY(need_text(p, text, &e));
     RT_TRY(rt_preview_new(&v, p->known, &e));
     RT_TRY(give_json(rt_preview_json(v), text, &e));
 out:
@@ -132,7 +136,7 @@ int retort_plan_cost(const retort_plan *p, int timed, char **text, retort_error 
     rt_err e = { 0 };
     rt_run_cost cost;
     rt_json_init();
-    RT_TRY(need_text(text, &e));
+    RT_TRY(need_text(p, text, &e));
     if (timed && (!p->job.run || p->opts.kind != RT_JOB_PLAN))
         RT_TRY(rt_fail(&e, RT_USAGE, "the ops of a run are timed before it begins: of a plan of retort_plan_new"));
     RT_TRY(rt_run_cost_new(&cost, p->known, &e));

@@ -73,6 +73,8 @@ void rt_dir_unmake(const char *path, uint32_t made);
  * rt_dir_commit (path must not exist, or be an empty directory), or remove it with rt_dir_remove. */
 int rt_dir_temp(char **temp, rt_arena *a, const char *path, rt_err *e);
 int rt_dir_commit(const char *temp, const char *path, rt_err *e);
+/* One in a folder that others may use too (null: /tmp), for what is removed again: nobody else can look into it. */
+int rt_dir_scratch(char **temp, rt_arena *a, const char *folder, const char *name, rt_err *e);
 /* Whether a name in a directory is one that its owner would have put there. */
 typedef bool (*rt_known_fn)(void *ctx, const char *name);
 /* path is a directory, not a link to one, and every name in it is known. */

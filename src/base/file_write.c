@@ -276,7 +276,7 @@ void rt_dir_unmake(const char *path, uint32_t made)
     rt_arena_free(&a);
 }
 
-int rt_dir_temp(char **temp, rt_arena *a, const char *path, rt_err *e)
+static int make_temp(char **temp, rt_arena *a, const char *path, mode_t mode, rt_err *e)
 {
     *temp = NULL;
     char *target = trim(a, path);
@@ -287,7 +287,7 @@ int rt_dir_temp(char **temp, rt_arena *a, const char *path, rt_err *e)
     for (int i = 0; i < TEMP_TRIES; i++) {
         char *name = temp_name(a, target);
         if (!name) return rt_fail(e, RT_NOMEM, "no memory to create %s", path);
-        if (mkdir(name, 0777) == 0) {
+        if (mkdir(name, mode) == 0) {
             *temp = name;
             remember(name);
             return RT_OK;
@@ -295,6 +295,14 @@ int rt_dir_temp(char **temp, rt_arena *a, const char *path, rt_err *e)
         if (errno != EEXIST) break;
     }
     return write_fail(e, "create", path, errno);
+}
+
+int rt_dir_temp(char **temp, rt_arena *a, const char *path, rt_err *e) { return make_temp(temp, a, path, 0777, e); }
+
+int rt_dir_scratch(char **temp, rt_arena *a, const char *folder, const char *name, rt_err *e)
+{
+    char *path = rt_path_join(a, folder ? folder : "/tmp", name);
+    return path ? make_temp(temp, a, path, 0700, e) : rt_no_memory(e, "a path");
 }
 
 /* Names of the files inside a new folder are on disk. */

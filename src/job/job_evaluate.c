@@ -105,9 +105,7 @@ static int open_data(work *w, rt_err *e)
     rt_run_facts facts;
     rt_rows *rows = NULL;
     const rt_job_env *env = w->o->env;
-    char *name = rt_path_join(&w->arena, env->scratch ? env->scratch : "/tmp", "retort-eval");
-    if (!name) RT_TRY(rt_no_memory(e, "a path"));
-    RT_TRY(rt_dir_temp(&w->folder, &w->arena, name, e));
+    RT_TRY(rt_dir_scratch(&w->folder, &w->arena, env->scratch, "retort-eval", e));
     rt_inputs_opts io = { .env = &env->hub,
                           .pool = w->pool,
                           .folder = w->folder,

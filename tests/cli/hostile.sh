@@ -108,6 +108,15 @@ PY
     exits 0
 done
 
+# Nothing of the data stays in the folder of temporary files.
+mkdir scratch
+for command in "plan --student s $tiny" "eval s --data d.jsonl --seq-len 32"; do
+    # shellcheck disable=SC2086
+    TMPDIR=$work/scratch run $command
+    exits 0
+    check "nothing is left" test -z "$(ls -A scratch)"
+done
+
 # A file that becomes shorter while it is mapped: told which, and nothing is left of the output.
 shown="retort quantize of a file that is cut off"
 status=0

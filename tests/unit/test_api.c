@@ -103,6 +103,18 @@ static void test_words(void **state)
         known += strcmp(retort_device_name(n), "cpu") == 0 || strcmp(retort_device_name(n), "cuda") == 0;
     assert_int_equal(known, 2);
     assert_null(retort_device_name(n + 100));
+    retort_model_facts facts = { .size = sizeof facts };
+    retort_plan_facts plan = { .size = sizeof plan };
+    retort_program_facts program = { .size = sizeof program };
+    char *text;
+    refused(retort_model_describe(NULL, &facts, &err), RETORT_USAGE, "model");
+    refused(retort_plan_describe(NULL, &plan, &err), RETORT_USAGE, "plan");
+    refused(retort_plan_program(NULL, 0, &program, &err), RETORT_USAGE, "plan");
+    refused(retort_plan_text(NULL, 0, &text, &err), RETORT_USAGE, "plan");
+    refused(retort_plan_json(NULL, 0, &text, &err), RETORT_USAGE, "plan");
+    refused(retort_plan_preview(NULL, &text, &err), RETORT_USAGE, "plan");
+    refused(retort_plan_cost(NULL, 1, &text, &err), RETORT_USAGE, "plan");
+    refused(retort_plan_settings(NULL, &text, &err), RETORT_USAGE, "plan");
     retort_model_free(NULL);
     retort_settings_free(NULL);
     retort_plan_free(NULL);
@@ -491,6 +503,7 @@ static void test_evaluate(void **state)
     retort_evaluate_options o = { .size = sizeof o, .batch = 2, .seq_len = 64, .threads = 2 };
     fine(retort_model_load(&m, in_dir("ran"), &where, &err));
     fine(retort_model_load(&t, teacher_path, &where, &err));
+    refused(retort_evaluate(m, NULL, &(const char *){ NULL }, 1, &o, &alone, &err), RETORT_USAGE, "null");
     fine(retort_evaluate(m, NULL, data, 1, &o, &alone, &err));
     fine(retort_evaluate(m, t, data, 1, &o, &both, &err));
     fine(retort_evaluate(t, t, data, 1, &o, &itself, &err));

@@ -37,9 +37,8 @@ static int set_paths(rt_run *r, rt_err *e)
 static int make_temporary(rt_run *r, rt_err *e)
 {
     int rc;
-    char *temp, *name = rt_path_join(&r->arena, r->opts->scratch ? r->opts->scratch : "/tmp", "retort-plan");
-    if (!name) RT_TRY(rt_no_memory(e, "the folder of a run"));
-    RT_TRY(rt_dir_temp(&temp, &r->arena, name, e));
+    char *temp;
+    RT_TRY(rt_dir_scratch(&temp, &r->arena, r->opts->scratch, "retort-plan", e));
     r->out = temp;
     r->temporary = true;
     RT_TRY(set_paths(r, e));
