@@ -92,6 +92,18 @@ out:
     return rc;
 }
 
+/* llama.cpp reads a window's width in none of the architectures that are written here. */
+static void note_window(rt_job_conversion *c)
+{
+    const rt_model_config *m = c->v.config;
+    if (c->v.opts.to != RT_CONTAINER_GGUF || m->window == 0 || m->window >= m->context) return;
+    rt_note(
+        &c->notes,
+        "llama.cpp and Ollama ignore the sliding window of %u positions: a longer text gives other logits there than "
+        "in transformers; keep their context within it (-c %u, num_ctx %u)",
+        m->window, m->window, m->window);
+}
+
 static int prepare(work *w, const rt_job_convert_opts *o, rt_err *e)
 {
     int rc;
@@ -112,6 +124,7 @@ static int prepare(work *w, const rt_job_convert_opts *o, rt_err *e)
     RT_TRY(rt_job_output_fits(out->path, c->v.bytes_out, e));
     RT_TRY(rt_job_output_text(&w->text, &w->in->text, out->no_tokenizer, co.to, c->v.config, &w->arena, &c->notes, e));
     c->v.opts.text = &w->text;
+    note_window(c);
     RT_TRY(prepare_modelfile(w, o, e));
     RT_TRY(rt_job_pool_new(&w->pool, out->threads, e));
 out:

@@ -67,6 +67,25 @@ run init --config wide.json w --dtype f16
 exits 12
 check "no model is left" test ! -e w
 
+# ---- what llama.cpp would read wrongly ------------------------------------------------------------------------------
+
+run init --preset tiny-mistral w
+sed -i 's/"sliding_window": [a-z0-9]*/"sliding_window": 16/' w/config.json
+run convert w w.gguf
+exits 0
+out_has '^note +llama.cpp and Ollama ignore the sliding window of 16 positions'
+run convert w w.apr
+exits 0
+out_lacks 'sliding window of'
+run init --preset tiny-qwen3 q
+sed 's/"attention_bias": false/"attention_bias": true/' q/config.json >biased.json
+run init --config biased.json biased
+exits 0
+run convert biased biased.gguf
+exits 6
+err_has 'llama.cpp has no biases in the family qwen3'
+check "no file is left" test ! -e biased.gguf
+
 # ---- the process ----------------------------------------------------------------------------------------------------
 
 # Descriptors that are closed at the start are not given to files of the run.

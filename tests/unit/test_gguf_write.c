@@ -349,6 +349,15 @@ static void test_refusals(void **state)
     c.layer_flags[1] |= RT_LAYER_NO_ROPE;
     refused(&o, RT_UNSUPPORTED, "layer 1");
     free(tensors);
+    /* biases: llama.cpp reads them in llama alone, of the families that may have them or not */
+    static const char *const biased[] = { "tiny-qwen3", "tiny-smollm3" };
+    for (int i = 0; i < 2; i++) {
+        c = preset(biased[i]);
+        c.qkv_bias = c.o_bias = true;
+        o = output(&c, RT_DTYPE_F32, &tensors);
+        refused(&o, RT_UNSUPPORTED, "llama.cpp has no biases in the family");
+        free(tensors);
+    }
 }
 
 /* ---- file types ---- */

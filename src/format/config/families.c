@@ -21,6 +21,7 @@ static const rt_family llama = {
     .head_dim_key = true,
     .gguf_swaps_rows = true,
     .gguf_rope_freqs = true,
+    .gguf_biases = true,
     .is_70b = RT_70B_GROUPED,
     .defaults = { 32, 4096, 32, 0, 0, 11008, 32000, 2048, 0, 1e4, false, 1, 2, -1 },
 };

@@ -39,6 +39,7 @@ typedef struct rt_family {
     bool head_dim_key;      /* config.json always has head_dim; else only where it does not follow from the others */
     bool gguf_swaps_rows;   /* GGUF stores the rows of q and k in another order */
     bool gguf_rope_freqs;   /* llama.cpp reads the factors of llama3 rope scaling in this architecture */
+    bool gguf_biases;       /* llama.cpp takes biases that config.json may ask for in this architecture */
     rt_70b_rule is_70b;
     /* What the configuration class of transformers takes for a key that is absent. kv_heads 0: as many as heads;
      * head_dim 0: width / heads; window 0: none. */

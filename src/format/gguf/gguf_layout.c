@@ -7,13 +7,17 @@
 #include <stdio.h>
 #include <string.h>
 
-/* llama.cpp would load such a file and compute something else. */
+/* llama.cpp would load such a file and compute something else, or refuse its tensors. */
 static int check(const rt_model_out *o, rt_err *e)
 {
     const rt_model_config *c = o->config;
     const rt_family *f = c->family;
     if (c->rope.kind == RT_ROPE_LLAMA3 && !f->gguf_rope_freqs)
         return rt_fail(e, RT_UNSUPPORTED, "%s: GGUF has no llama3 rope scaling in the family %s; write another format",
+                       o->path, f->name);
+    if (f->bias == RT_BIAS_KEY && !f->gguf_biases && (c->qkv_bias || c->o_bias || c->mlp_bias))
+        return rt_fail(e, RT_UNSUPPORTED,
+                       "%s: llama.cpp has no biases in the family %s and refuses such a file; write another format",
                        o->path, f->name);
     for (uint32_t i = 0; i < c->layers && f->no_rope_every; i++) {
         bool rope = !(c->layer_flags[i] & RT_LAYER_NO_ROPE);
