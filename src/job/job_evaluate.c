@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "job/prepare/fit.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 enum { BATCH = 8, MOST_LENGTH = 2048 };
@@ -178,10 +179,22 @@ static int measure(work *w, rt_err *e)
     float *kl = NULL;
     if (w->in->teacher && !(v->kl = kl = rt_alloc(rt_eval_set_positions(w->set) * sizeof *kl, 64)))
         RT_TRY(rt_no_memory(e, "the divergence of every position"));
-    RT_TRY(rt_evaluate(w->trainer, w->set, &v->result, kl, e));
+    rc = rt_evaluate(w->trainer, w->set, &v->result, kl, e);
+    if (rc == RT_NONFINITE)
+        rt_err_context(e, w->in->teacher ? "%s beside %s" : "%s", w->in->student->name,
+                       w->in->teacher ? w->in->teacher->name : "");
+    RT_TRY(rc);
     if (kl) qsort(kl, v->result.positions, sizeof *kl, by_value);
 out:
     return rc;
+}
+
+/* A sum of squares that overflows makes the norm of a row 0, here as in PyTorch, and from then on all ids are alike. */
+static void note_even(rt_notes *notes, const rt_measure *ce, uint32_t vocab)
+{
+    if (fabs(ce->mean - log(vocab)) > 1e-6 || ce->error > 1e-6) return;
+    rt_note(notes, "every id is as likely as any other at every position: the model's last layers are 0, or its values "
+                   "overflow in a norm");
 }
 
 /* Everything that outlives models and device. */
@@ -193,6 +206,7 @@ static int keep(work *w, rt_err *e)
     bool teacher = in->teacher != NULL;
     v->rows = rt_eval_set_rows(w->set);
     v->notes = in->notes;
+    note_even(&v->notes, &v->result.ce, in->student->config.vocab);
     v->model = rt_arena_strdup(&v->arena, in->student->name);
     if (teacher) {
         rt_weights_say(&why, &w->weights);

@@ -67,6 +67,30 @@ run init --config wide.json w --dtype f16
 exits 12
 check "no model is left" test ! -e w
 
+# A value that overflows on the way: told where, and of which model; in a norm it becomes 0, as in PyTorch, and that is said.
+cp -r s hot
+set_value hot model.norm.weight 3e38
+run eval hot --data d.jsonl --seq-len 32
+exits 12
+err_has '^hot: evaluation: the logits of row'
+run distill --student hot $tiny --out hot-out
+exits 12
+err_has '^hot after step 0: evaluation: '
+rm -rf hot
+cp -r s hot
+python3 - <<'PY'
+import json, struct
+path = "hot/model.safetensors"
+data = bytearray(open(path, "rb").read())
+size = struct.unpack("<Q", data[:8])[0]
+begin, end = json.loads(data[8:8 + size])["model.embed_tokens.weight"]["data_offsets"]
+data[8 + size + begin:8 + size + end] = struct.pack("<f", 1e25) * ((end - begin) // 4)
+open(path, "wb").write(data)
+PY
+run eval hot --data d.jsonl --seq-len 32
+exits 0
+out_has '^note: every id is as likely as any other at every position'
+
 # ---- what llama.cpp would read wrongly ------------------------------------------------------------------------------
 
 run init --preset tiny-mistral w

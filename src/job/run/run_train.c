@@ -37,7 +37,9 @@ static int evaluate(void *ctx, rt_err *e)
     rt_run *r = ctx;
     rt_eval_result v;
     double begun = rt_now();
-    RT_TRY(rt_evaluate(r->trainer, r->held, &v, NULL, e));
+    rc = rt_evaluate(r->trainer, r->held, &v, NULL, e);
+    if (rc == RT_NONFINITE) rt_err_context(e, "%s after step %u", r->settings->student, r->loop.state.step);
+    RT_TRY(rc);
     RT_TRY(rt_samples_make(r->samples, r->trainer, r->loop.state.step, &v, e));
     r->pace.eval = rt_now() - begun;
     double now = rt_eval_judged(&v).mean;
