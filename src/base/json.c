@@ -10,16 +10,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-static _Thread_local bool out_of_memory;
+static _Thread_local bool out_of_memory, loading;
+
+/* jansson 2.14's lexer keeps a word in a buffer of 16 bytes that it doubles, passes over what it cannot keep, and
+ * asserts when that was a part of a number. So what asks for a power of two while a text is read, and gets no memory,
+ * is served from here; the value that comes next is asked for in another size as a rule, and ends the reading. */
+static _Thread_local _Alignas(16) char spare[8192];
+static _Thread_local size_t spare_used;
 
 static void *json_alloc(size_t bytes)
 {
     void *p = rt_alloc(bytes, 16);
-    if (!p) out_of_memory = true;
-    return p;
+    if (p) return p;
+    out_of_memory = true;
+    if (!loading || bytes < 32 || (bytes & (bytes - 1)) || bytes > sizeof spare - spare_used) return NULL;
+    spare_used += bytes;
+    return spare + spare_used - bytes;
 }
 
-static void set_alloc_funcs(void) { json_set_alloc_funcs(json_alloc, rt_free); }
+static void json_free(void *p)
+{
+    uintptr_t at = (uintptr_t)p, from = (uintptr_t)spare;
+    if (at < from || at >= from + sizeof spare) rt_free(p);
+}
+
+static void set_alloc_funcs(void) { json_set_alloc_funcs(json_alloc, json_free); }
 
 void rt_json_init(void)
 {
@@ -38,7 +53,13 @@ json_t *rt_json_load(const char *text, size_t len, size_t flags, json_error_t *a
 {
     rt_json_init();
     out_of_memory = false;
-    return json_loadb(text ? text : "", len, flags, at);
+    spare_used = 0;
+    loading = true;
+    json_t *j = json_loadb(text ? text : "", len, flags, at);
+    loading = false;
+    if (!out_of_memory) return j;
+    json_decref(j); /* it may lack bytes */
+    return NULL;
 }
 
 /* ---- writing ---- */

@@ -131,7 +131,7 @@ static int read_line(reader *r, const char *text, size_t n, rt_err *e)
 {
     int rc = RT_OK;
     (void)rt_json_out_of_memory();
-    json_t *j = json_loadb(text, n, JSON_REJECT_DUPLICATES, NULL);
+    json_t *j = rt_json_load(text, n, JSON_REJECT_DUPLICATES, NULL);
     const char *event = json_string_value(json_object_get(j, "event"));
     r->line++;
     if (!j && rt_json_out_of_memory()) RT_TRY(rt_no_memory(e, "the log"));

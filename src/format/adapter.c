@@ -205,7 +205,7 @@ static int last_id(int64_t *out, rt_span text, rt_err *e)
     size_t i;
     const char *key;
     rt_json_out_of_memory();
-    json_t *one, *j = json_loadb(text.data, text.len, 0, NULL);
+    json_t *one, *j = rt_json_load(text.data, text.len, 0, NULL);
     json_t *vocab = json_object_get(json_object_get(j, "model"), "vocab");
     if (!j && rt_json_out_of_memory()) return rt_no_memory(e, "a tokenizer.json");
     *out = (int64_t)json_array_size(vocab) - 1;

@@ -2,6 +2,7 @@
  * tokenizer that goes into it. See job_internal.h. */
 #include "job/job_internal.h"
 
+#include "base/json.h"
 #include "text/data/model_text_files.h"
 #include "text/tokenizer/vocab_convert.h"
 
@@ -194,7 +195,7 @@ static int keep(rt_span *out, rt_str *text, rt_arena *a, rt_err *e)
 /* The template of tokenizer_config.json also by itself, for formats that keep it apart. */
 static int take_template(rt_model_text *t, rt_arena *a, rt_err *e)
 {
-    json_t *config = json_loadb(t->tokenizer_config.data, t->tokenizer_config.len, 0, NULL);
+    json_t *config = rt_json_load(t->tokenizer_config.data, t->tokenizer_config.len, 0, NULL);
     const char *text = json_string_value(rt_text_config_template(config));
     char *copy = text ? rt_arena_strdup(a, text) : NULL;
     json_decref(config);

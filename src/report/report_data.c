@@ -24,7 +24,7 @@ static int parse_line(rt_report_run *r, const char *text, size_t len, bool last,
                       rt_err *e)
 {
     (void)rt_json_out_of_memory();
-    json_t *j = json_loadb(text, len, JSON_ALLOW_NUL, NULL);
+    json_t *j = rt_json_load(text, len, JSON_ALLOW_NUL, NULL);
     if (!j && rt_json_out_of_memory()) return rt_no_memory(e, "a report");
     if (!j && last) {
         r->cut = true;
@@ -183,7 +183,7 @@ static int read_json(rt_report_run *r, const char *name, json_t **out, rt_err *e
     if (!rt_path_exists(path)) return RT_OK;
     RT_TRY(rt_file_read(path, most_json, &text, e));
     (void)rt_json_out_of_memory();
-    *out = json_loadb(text.data ? text.data : "", text.len, JSON_ALLOW_NUL, &where);
+    *out = rt_json_load(text.data ? text.data : "", text.len, JSON_ALLOW_NUL, &where);
     if (!*out && rt_json_out_of_memory()) RT_TRY(rt_no_memory(e, "a report"));
     if (!*out)
         RT_TRY(rt_fail(e, RT_FORMAT,

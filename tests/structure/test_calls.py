@@ -18,6 +18,8 @@ RULES = [  # what, names, objects (below src/) that may use them
      "asprintf vasprintf getline getdelim open_memstream sbrk", ["base/mem.o"]),
     ("keeps state that threads share", "rand srand random srandom drand48 lrand48 strtok localtime gmtime ctime asctime "
      "setlocale", []),
+    ("reads JSON that may have lost bytes for want of memory (rt_json_load)", "json_loads json_loadb json_load_file",
+     ["base/json.o"]),
 ]
 
 objects = sources(f"{BUILD}/src/**/*.o")

@@ -557,13 +557,16 @@ static void out_of_memory(void **state)
     (void)state;
     rt_err e = { 0 };
     char run[128], out[128];
-    /* Short numbers: jansson 2.14 itself asserts when memory ends in the middle of one of more than 15 characters. */
-    put_file("poor", "metrics.jsonl",
-             "{\"event\":\"eval\",\"step\":0,\"ce\":[3.5,0.1],\"forward_kl\":[0.5,0.1]}\n"
-             "{\"event\":\"step\",\"step\":1,\"loss\":2.5,\"ce\":1.5,\"tokens\":10,\"seconds\":0.5}\n"
-             "{\"event\":\"step\",\"step\":2,\"loss\":2.25,\"ce\":1.25,\"tokens\":10,\"seconds\":0.5}\n"
-             "{\"event\":\"eval\",\"step\":2,\"ce\":[2.5,0.1],\"forward_kl\":[0.25,0.1]}\n");
-    put_file("poor", "settings.json", "{\"steps\":2,\"data\":[\"a\"],\"lr\":0.25}");
+    /* Long numbers and texts: jansson 2.14 asserts, or passes over bytes, when memory ends in the middle of one of more
+     * than 15 characters; base/json.c keeps it from that. */
+    put_file(
+        "poor", "metrics.jsonl",
+        "{\"event\":\"eval\",\"step\":0,\"ce\":[3.4999999999999999123,0.1],\"forward_kl\":[0.5,0.1]}\n"
+        "{\"event\":\"step\",\"step\":1,\"loss\":2.50000000000000000000000000000000000000000000000000001,\"ce\":1.5,\"tokens\":10,\"seconds\":0.5}\n"
+        "{\"event\":\"step\",\"step\":2,\"loss\":2.25,\"ce\":1.25,\"tokens\":10,\"seconds\":0.5}\n"
+        "{\"event\":\"eval\",\"step\":2,\"ce\":[2.5,0.1],\"forward_kl\":[0.25,0.1]}\n");
+    put_file("poor", "settings.json",
+             "{\"steps\":2,\"data\":[\"a name that is longer than sixteen\"],\"lr\":0.25000000000000000001}");
     put_file("poor", "samples.jsonl",
              "{\"step\":0,\"prompt\":\"p\",\"who\":\"teacher\",\"text\":\"t\",\"stopped\":true}\n");
     put_file("poor", "verdict.json", "[{\"id\":\"F\",\"claim\":\"c\",\"measured\":{\"x\":1.5},\"verdict\":\"pass\"}]");

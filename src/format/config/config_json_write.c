@@ -196,7 +196,7 @@ int rt_config_to_json(const rt_model_config *c, rt_dtype dtype, rt_str *out, rt_
     RT_TRY(rt_config_check(c, "the configuration to be written", e));
     rt_json_init();
     rt_json_out_of_memory();
-    json_t *root = c->json.data ? json_loadb(c->json.data, c->json.len, 0, &at) : json_object();
+    json_t *root = c->json.data ? rt_json_load(c->json.data, c->json.len, 0, &at) : json_object();
     bool broken = !root && !rt_json_out_of_memory();
     bool ok = root && json_is_object(root) && fill(c, dtype, root);
     if (ok) {

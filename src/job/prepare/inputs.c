@@ -107,7 +107,7 @@ int rt_template_vars(json_t **out, const char *const *vars, uint32_t count, rt_e
     for (uint32_t i = 0; i < count; i++) {
         const char *eq = strchr(vars[i], '=');
         if (!eq || eq == vars[i]) return rt_fail(e, RT_USAGE, "--template-var takes NAME=VALUE, not '%s'", vars[i]);
-        json_t *v = json_loads(eq + 1, JSON_DECODE_ANY, NULL);
+        json_t *v = rt_json_load(eq + 1, strlen(eq + 1), JSON_DECODE_ANY, NULL);
         json_t *one = json_pack("{s%:o}", vars[i], (size_t)(eq - vars[i]), v ? v : json_string(eq + 1));
         bool kept = one && json_object_update(*out, one) == 0;
         json_decref(one);

@@ -1,6 +1,7 @@
 /* run_open.c - opening a run: inputs, settings, programs, and where it resumes. See run.h. */
 #include "job/run/run_internal.h"
 
+#include "base/json.h"
 #include "base/sys.h"
 #include "job/prepare/budget.h"
 #include "job/run/dump.h"
@@ -88,7 +89,7 @@ static int generation_config(rt_run *r, rt_span from, rt_err *e)
     int64_t eot = turns ? turns->end_of_turn : -1;
     char *text = NULL;
     json_error_t why = { 0 };
-    json_t *j = from.data ? json_loadb(from.data, from.len, 0, &why) : json_object(), *ids = json_array();
+    json_t *j = from.data ? rt_json_load(from.data, from.len, 0, &why) : json_object(), *ids = json_array();
     bool has = false, kept = ids != NULL;
     if (from.data && !json_is_object(j) && (j || json_error_code(&why) != json_error_out_of_memory))
         RT_TRY(rt_fail(e, RT_FORMAT, "the student's generation_config.json is not an object"));

@@ -122,7 +122,7 @@ static int read_kept(rt_samples *s, int64_t keep_to, uint64_t *bytes, rt_err *e)
     for (const char *end; (end = memchr(at, '\n', (size_t)(stop - at))); at = end + 1) {
         (void)rt_json_out_of_memory();
         json_decref(j);
-        j = json_loadb(at, (size_t)(end - at), JSON_ALLOW_NUL, NULL);
+        j = rt_json_load(at, (size_t)(end - at), JSON_ALLOW_NUL, NULL);
         if (!j && rt_json_out_of_memory()) RT_TRY(rt_no_memory(e, "samples"));
         const json_t *step = json_object_get(j, "step");
         if (!json_is_integer(step) || json_integer_value(step) > keep_to) break;

@@ -245,7 +245,7 @@ int rt_vocab_from_json(rt_vocab_spec *out, rt_arena *a, rt_span tokenizer_json, 
     int rc;
     rt_json_init();
     RT_TRY(rt_model_tokenizer(&t, &(rt_model_text){ .tokenizer_json = tokenizer_json }, e));
-    root = json_loadb(tokenizer_json.data, tokenizer_json.len, JSON_ALLOW_NUL, NULL);
+    root = rt_json_load(tokenizer_json.data, tokenizer_json.len, JSON_ALLOW_NUL, NULL);
     if (!root) RT_TRY(rt_no_memory(e, "the vocabulary")); /* it was read a moment ago */
     RT_TRY(export(t, root, &v, a, vocab, notes, e));
     *out = v;
