@@ -559,12 +559,13 @@ static void out_of_memory(void **state)
     char run[128], out[128];
     /* Long numbers and texts: jansson 2.14 asserts, or passes over bytes, when memory ends in the middle of one of more
      * than 15 characters; base/json.c keeps it from that. */
-    put_file(
-        "poor", "metrics.jsonl",
-        "{\"event\":\"eval\",\"step\":0,\"ce\":[3.4999999999999999123,0.1],\"forward_kl\":[0.5,0.1]}\n"
-        "{\"event\":\"step\",\"step\":1,\"loss\":2.50000000000000000000000000000000000000000000000000001,\"ce\":1.5,\"tokens\":10,\"seconds\":0.5}\n"
-        "{\"event\":\"step\",\"step\":2,\"loss\":2.25,\"ce\":1.25,\"tokens\":10,\"seconds\":0.5}\n"
-        "{\"event\":\"eval\",\"step\":2,\"ce\":[2.5,0.1],\"forward_kl\":[0.25,0.1]}\n");
+    put_file("poor", "metrics.jsonl",
+             "{\"event\":\"eval\",\"step\":0,\"ce\":[3.4999999999999999123,0.1],"
+             "\"forward_kl\":[0.5,0.1]}\n"
+             "{\"event\":\"step\",\"step\":1,\"loss\":2.500000000000000000000000000000000001,"
+             "\"ce\":1.5,\"tokens\":10,\"seconds\":0.5}\n"
+             "{\"event\":\"step\",\"step\":2,\"loss\":2.25,\"ce\":1.25,\"tokens\":10,\"seconds\":0.5}\n"
+             "{\"event\":\"eval\",\"step\":2,\"ce\":[2.5,0.1],\"forward_kl\":[0.25,0.1]}\n");
     put_file("poor", "settings.json",
              "{\"steps\":2,\"data\":[\"a name that is longer than sixteen\"],\"lr\":0.25000000000000000001}");
     put_file("poor", "samples.jsonl",
