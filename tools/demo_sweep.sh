@@ -5,10 +5,11 @@
 #
 # The student alone at several rates with seed 1; then, at the best of them by held-out loss, both students with seeds 1,
 # 2 and 3. A seed is that of the initial weights and of the order of the batches; data and teacher are those of the demo
-# that ran before. Ends with the figures that tools/demo/common.sh has, and with status 1 when the claims do not hold for
+# that ran before. Ends with the figures that tools/demo/small.sh has, and with status 1 when the claims do not hold for
 # every seed.
 cd "$(dirname "$0")/.."
 . tools/demo/common.sh
+. tools/demo/small.sh
 
 rates=${RATES:-0.001 0.002 0.004 0.008}
 seeds=${SEEDS:-1 2 3}
