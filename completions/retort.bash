@@ -54,8 +54,8 @@ _retort() {
             *:--columns | *:--template-var | *:--skip-bad | *:--vocab | *:--held-out | *:--eval-every | \
             *:--stop-if-worse | *:--sample-tokens | *:--save-every | *:--keep | *:--dump-step | *:--seed | \
             *:--log-every | *:--word | *:--rows | *:--prompt | *:--system | *:--max-new | *:--top-k | \
-            *:--top-p | *:--repetition-penalty | *:--context | *:--layers | *:--show | *:--now | *:--eos | \
-            *:--shard-tokens | *:--op | *:--case | *:--isa)
+            *:--top-p | *:--repetition-penalty | *:--context | *:--layers | *:--depth | *:--show | *:--now | \
+            *:--eos | *:--shard-tokens | *:--op | *:--case | *:--isa)
             return
             ;;
         *:--base | *:--teacher | *:--student | *:--data | *:--eval-data | tokenize:--chat-template | \
@@ -160,8 +160,8 @@ _retort() {
         paths=1
         ;;
     init)
-        flags='--preset --list --config --from --layers --dtype --seed --tokenizer --no-tokenizer --to --force
-            --shard-size --threads --json --help'
+        flags='--preset --list --config --from --layers --depth --dtype --seed --tokenizer --no-tokenizer --to
+            --force --shard-size --threads --json --help'
         paths=1
         ;;
     inspect)

@@ -35,6 +35,15 @@ static const rt_flag *find(const rt_command *c, const char *name, size_t len, in
     return NULL;
 }
 
+/* The flag that a word was meant for which has no place of its own; null: who knows. */
+static const char *meant(const rt_command *c, const char *word)
+{
+    bool yaml = rt_path_ends(word, ".yaml") || rt_path_ends(word, ".yml");
+    const char *flag = yaml ? "--config" : "--prompt";
+    int index;
+    return word[0] != '-' && find(c, flag, strlen(flag), &index) ? flag : NULL;
+}
+
 static int unknown(const rt_command *c, const char *word, rt_err *e)
 {
     const char *names[MAX_FLAGS + 2] = { "--help" };
@@ -42,7 +51,11 @@ static int unknown(const rt_command *c, const char *word, rt_err *e)
     int n = 1;
     for (int t = 0; t < 2; t++)
         for (const rt_flag *f = tables[t]; f && f->name && n <= MAX_FLAGS; f++) names[n++] = f->name;
-    const char *near = rt_nearest(word, names);
+    const char *near = meant(c, word);
+    if (near)
+        return rt_fail(e, RT_USAGE, "retort %s: unknown argument '%s'; did you mean %s %s? see retort %s --help",
+                       c->name, word, near, word, c->name);
+    near = rt_nearest(word, names);
     return rt_fail(e, RT_USAGE, "retort %s: unknown %s '%s'%s%s%s see retort %s --help", c->name,
                    word[0] == '-' ? "flag" : "argument", word, near ? "; did you mean " : "", near ? near : "",
                    near ? "?" : ";", c->name);
@@ -50,6 +63,10 @@ static int unknown(const rt_command *c, const char *word, rt_err *e)
 
 static int add_word(const rt_command *c, rt_words *words, uint32_t most, const char *text, rt_err *e)
 {
+    const char *flag = meant(c, text);
+    if (flag && words->count == most)
+        return rt_fail(e, RT_USAGE, "retort %s: '%s' is one argument too many; did you mean %s '%s'?", c->name, text,
+                       flag, text);
     if (words->count == most || words->count == RT_MAX_WORDS)
         return rt_fail(e, RT_USAGE, "retort %s: '%s' is one argument too many; usage: %s", c->name, text, c->usage);
     words->text[words->count++] = text;

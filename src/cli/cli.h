@@ -107,7 +107,9 @@ void rt_print_device_end(rt_dev *d);
 
 /* Prints a jansson value with sorted-as-written keys and frees it; RT_NOMEM when it is null. */
 int rt_print_json(json_t *j, rt_err *e);
-/* RT_IO when standard output could not take what was printed (closed pipe, full disk). */
+/* Whether f is a pipe that nobody reads any more: `| head` has seen enough, which is no error. */
+bool rt_reader_left(FILE *f);
+/* RT_IO when standard output could not take what was printed (full disk). */
 int rt_stdout_close(rt_err *e);
 /* First of all: standard descriptors that are closed, and signals that would end the process without a word. */
 void rt_process_begin(void);

@@ -130,6 +130,7 @@ int rt_cmd_generate(int argc, char **argv, rt_err *e)
         { "--threads", RT_FLAG_COUNT, &o.threads, "N", "CPU threads (default: cores this process may use)" },
         { 0 },
     };
+    const rt_flag aliases[] = { { "--max-new-tokens", RT_FLAG_COUNT, &o.max_new, "N", NULL }, { 0 } };
     const rt_command c = {
         .name = "generate",
         .usage = "retort generate MODEL [--prompt TEXT] [flags]",
@@ -137,6 +138,7 @@ int rt_cmd_generate(int argc, char **argv, rt_err *e)
                 "--raw continues the text itself. Ends at the model's end of turn, or after --max-new tokens.",
         .example = "retort generate out --prompt 'Why is the sky blue?' --temperature 0.7 --top-p 0.9",
         .flags = flags,
+        .aliases = aliases,
         .min_words = 1,
         .max_words = 1,
         .words = &words

@@ -8,6 +8,7 @@
 typedef struct request {
     rt_job_init_opts o;
     const char *from, *layers;
+    uint32_t depth;
     bool list, json;
 } request;
 
@@ -76,13 +77,17 @@ static int make_random(request *r, rt_err *e)
 
 static int take_layers(const request *r, rt_err *e)
 {
-    if (!r->layers)
-        return rt_fail(e, RT_USAGE,
-                       "retort init: --from needs --layers, such as --layers 0,2,4; retort convert takes all");
+    if (!r->layers == !r->depth)
+        return rt_fail(
+            e, RT_USAGE,
+            "retort init: --from needs %s: --depth 6 takes six layers evenly spaced, --layers 0,2,4-7 those; "
+            "retort convert takes all",
+            r->layers ? "one of the two" : "--depth or --layers");
     if (r->o.tokenizer || r->o.seed)
         return rt_fail(e, RT_USAGE, "retort init: --from takes weights and tokenizer from the model: leave out %s",
                        r->o.tokenizer ? "--tokenizer" : "--seed");
-    return rt_convert_command(r->from, NULL, &(rt_job_convert_opts){ .out = r->o.out, .layers = r->layers }, false,
+    return rt_convert_command(r->from, NULL,
+                              &(rt_job_convert_opts){ .out = r->o.out, .layers = r->layers, .depth = r->depth }, false,
                               r->json, e);
 }
 
@@ -94,7 +99,8 @@ static int run(request *r, rt_err *e)
     if (sources != 1)
         return rt_fail(e, RT_USAGE, "retort init: give one of --preset, --config and --from%s",
                        sources ? ", not several" : "; retort init --list shows the presets");
-    if (r->layers && !r->from) return rt_fail(e, RT_USAGE, "retort init: --layers goes with --from");
+    if ((r->layers || r->depth) && !r->from)
+        return rt_fail(e, RT_USAGE, "retort init: %s goes with --from", r->layers ? "--layers" : "--depth");
     return r->from ? take_layers(r, e) : make_random(r, e);
 }
 
@@ -109,6 +115,8 @@ int rt_cmd_init(int argc, char **argv, rt_err *e)
         { "--config", RT_FLAG_TEXT, &r.o.config, "FILE", "the shape of a config.json" },
         { "--from", RT_FLAG_TEXT, &r.from, "MODEL", "take weights and tokenizer from this model..." },
         { "--layers", RT_FLAG_TEXT, &r.layers, "LIST", "...and these of its layers: 0,2,4-7" },
+        { "--depth", RT_FLAG_COUNT, &r.depth, "N",
+          "...or so many of them, evenly spaced, with the first and the last" },
         { "--dtype", RT_FLAG_TEXT, &r.o.out.dtype, "D", "f32, bf16, q4_k_m... (default: bf16; with --from as stored)" },
         { "--seed", RT_FLAG_WHOLE, &r.o.seed, "N", "of the random weights (default: 0)" },
         { "--tokenizer", RT_FLAG_TEXT, &r.o.tokenizer, "T", "a tokenizer.json, or a model to take it from" },
@@ -124,7 +132,7 @@ int rt_cmd_init(int argc, char **argv, rt_err *e)
     };
     const rt_command c = {
         .name = "init",
-        .usage = "retort init (--preset NAME | --config FILE | --from MODEL --layers LIST) OUT [flags]",
+        .usage = "retort init (--preset NAME | --config FILE | --from MODEL (--depth N | --layers LIST)) OUT [flags]",
         .text =
             "Makes a model with random weights, to try and to measure without downloading any, or a student from some\n"
             "layers of a teacher. The weights depend on the seed and the shape alone: one seed gives the same values\n"

@@ -16,10 +16,13 @@ static double bits_per_weight(const rt_convert *v)
 
 /* ---- text ---- */
 
+/* all: every tensor; else the first few of those that changed, and how many more there are. */
 static void print_table(const rt_convert *v, bool all)
 {
+    enum { FEW = 6 };
     char name[RT_NAME_BYTES];
     int width = 6;
+    uint32_t rows = 0;
     for (uint32_t i = 0; i < v->tensor_count; i++) {
         int n = (int)strlen(rt_role_hf_name(name, v->tensors[i].role, v->tensors[i].layer));
         if (n > width) width = n;
@@ -27,7 +30,7 @@ static void print_table(const rt_convert *v, bool all)
     printf("%-*s %-6s %-6s %10s %10s\n", width, "tensor", "from", "to", "rmse", "max error");
     for (uint32_t i = 0; i < v->tensor_count; i++) {
         const rt_convert_tensor *t = &v->tensors[i];
-        if (!all && t->same && !t->fell && !t->nonfinite) continue;
+        if (!all && ((t->same && !t->fell && !t->nonfinite) || ++rows > FEW)) continue;
         printf("%-*s %-6s %-6s ", width, rt_role_hf_name(name, t->role, t->layer), rt_job_dtype_name(t->from),
                rt_dtype_name(t->to));
         if (t->same)
@@ -38,6 +41,7 @@ static void print_table(const rt_convert *v, bool all)
         if (t->nonfinite) printf("  %" PRIu64 " not finite", t->nonfinite);
         putchar('\n');
     }
+    if (rows > FEW) printf("... and %u more; --json has them all\n", rows - FEW);
 }
 
 static void print_types(const rt_convert *v)
@@ -106,7 +110,9 @@ static void print_layers(const rt_convert *v)
     }
     putchar('\n');
     if (n == 1 && from[0])
-        printf("note      one layer, number %u counted from 0; several are a list: --layers 0,2,4-7\n", from[0]);
+        printf(
+            "note      one layer, number %u counted from 0; several are a list: --layers 0,2,4-7; --depth %u takes so many\n",
+            from[0], from[0]);
 }
 
 static void print_text(const rt_job_conversion *c, const char *out, bool quantise)

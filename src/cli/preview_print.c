@@ -17,7 +17,7 @@ static void print_data(const rt_preview *p, uint32_t seq_len)
     const rt_rows_count *c = &p->data;
     uint64_t dropped = c->too_long + c->no_target;
     print_count("data      ", c->records, "record", "records");
-    printf(", %" PRIu64 " rows of %u tokens a pass", p->rows, seq_len);
+    printf(", %" PRIu64 " row%s of %u tokens a pass", p->rows, p->rows == 1 ? "" : "s", seq_len);
     if (c->split) print_count(", ", c->split, "text split", "texts split");
     if (c->cut) print_count(", ", c->cut, "conversation shortened", "conversations shortened");
     if (dropped) print_count(", ", dropped, "record dropped", "records dropped");

@@ -4,21 +4,27 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 
 int rt_print_json(json_t *j, rt_err *e)
 {
     int rc = j ? RT_OK : rt_no_memory(e, "JSON");
-    if (j && (json_dumpf(j, stdout, JSON_INDENT(2)) < 0 || putchar('\n') == EOF))
-        rc = rt_fail(e, RT_IO, "could not write JSON to standard output");
+    if (j && (json_dumpf(j, stdout, JSON_INDENT(2)) < 0 || putchar('\n') == EOF)) rc = rt_stdout_close(e);
     json_decref(j);
     return rc;
 }
 
+bool rt_reader_left(FILE *f)
+{
+    struct pollfd end = { .fd = fileno(f), .events = POLLOUT };
+    return poll(&end, 1, 0) == 1 && (end.revents & POLLERR);
+}
+
 int rt_stdout_close(rt_err *e)
 {
-    if (fflush(stdout) == EOF || ferror(stdout))
+    if ((fflush(stdout) == EOF || ferror(stdout)) && !rt_reader_left(stdout))
         return rt_fail(e, RT_IO, "could not write to standard output: %s", strerror(errno));
     return RT_OK;
 }

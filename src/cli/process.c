@@ -84,8 +84,8 @@ void rt_process_begin(void)
 {
     struct sigaction bus = { .sa_sigaction = on_bus, .sa_flags = SA_SIGINFO };
     open_standard();
-    signal(SIGPIPE, SIG_IGN); /* a closed pipe is then an error like a full disk, and told as one */
-    signal(SIGXFSZ, SIG_IGN); /* and so is a file that may not grow further */
+    signal(SIGPIPE, SIG_IGN); /* a run whose reader left, as `| head` does, still ends well */
+    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow further is an error like a full disk, and told as one */
     sigemptyset(&bus.sa_mask);
     sigaction(SIGBUS, &bus, NULL);
 }

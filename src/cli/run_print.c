@@ -62,7 +62,8 @@ int rt_run_printer_end(rt_run_printer *p, int rc, rt_err *e)
     FILE *f = p->json ? p->json : p->last;
     rt_live_end();
     if (rc < 0) rt_run_json_error(p, rc, e);
-    bool failed = f && (ferror(f) || fclose(f) != 0);
+    bool left = f && rt_reader_left(f);
+    bool failed = f && (ferror(f) || fclose(f) != 0) && !left;
     p->json = p->last = NULL;
     return failed && rc >= 0 ? rt_fail(e, RT_IO, "could not write to standard output: %s", strerror(errno)) : rc;
 }
@@ -145,7 +146,10 @@ static void print_evaluation(const rt_run *r)
 {
     const rt_resolved *v = rt_run_resolved(r);
     if (v->seconds > 0) return; /* how many steps there are is not known yet */
-    printf("evaluate  at the start and every %u steps", v->eval_every);
+    if (v->eval_every == 1)
+        printf("evaluate  at the start and every step");
+    else
+        printf("evaluate  at the start and every %u steps", v->eval_every);
     double records = v->held_out * (double)rt_run_known(r)->records;
     if (records >= 1)
         printf(", on about %.0f held-out records", records);
@@ -175,9 +179,11 @@ static void print_ready(const rt_run_printer *p, const rt_run *r)
     if (in->template_from) printf("template  %s\n", in->template_from);
     printf("train     %s parameters%s, ", rt_format_params(a, programs.trained), v->lora.rank ? " of adapters" : "");
     if (v->seconds > 0)
-        printf("as many steps of %u rows (%u at a time) as the time allows, ", v->batch, v->micro_batch);
+        printf("as many steps of %u row%s (%u at a time) as the time allows, ", v->batch, v->batch == 1 ? "" : "s",
+               v->micro_batch);
     else
-        printf("%u steps of %u rows (%u at a time), ", v->steps, v->batch, v->micro_batch);
+        printf("%u step%s of %u row%s (%u at a time), ", v->steps, v->steps == 1 ? "" : "s", v->batch,
+               v->batch == 1 ? "" : "s", v->micro_batch);
     print_rate(v);
     if (v->seconds > 0)
         printf("\n");

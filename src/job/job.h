@@ -157,6 +157,7 @@ typedef struct rt_job_output {
 typedef struct rt_job_convert_opts {
     rt_job_output out;
     const char *layers; /* "0,2,4-7" of the input; null: all */
+    uint32_t depth;     /* instead: so many, evenly spaced, the first and the last among them; 0: all */
     bool modelfile;     /* beside a GGUF file with a tokenizer: NAME.Modelfile, for Ollama */
     bool merge;         /* refuse what is not an adapter */
 } rt_job_convert_opts;

@@ -37,6 +37,15 @@ static int parse_layers(uint32_t *list, uint32_t *count, const char *text, rt_er
     }
 }
 
+/* list (depth) of layers evenly spaced, with the first and, from two on, the last. */
+static int spread_layers(uint32_t *list, uint32_t depth, uint32_t layers, rt_err *e)
+{
+    if (depth > layers) return rt_fail(e, RT_USAGE, "--depth %u: the model has %u layers", depth, layers);
+    for (uint32_t i = 0; i < depth; i++)
+        list[i] = depth == 1 ? 0 : (2 * i * (layers - 1) + depth - 1) / (2 * (depth - 1)); /* rounded */
+    return RT_OK;
+}
+
 /* What the caller sees comes first. */
 typedef struct work {
     rt_job_conversion seen;
@@ -107,15 +116,16 @@ static void note_window(rt_job_conversion *c)
 static int prepare(work *w, const rt_job_convert_opts *o, rt_err *e)
 {
     int rc;
-    uint32_t count = 0;
+    uint32_t count = o->depth;
     rt_job_conversion *c = &w->seen;
     const rt_job_output *out = &o->out;
     rt_convert_opts co = { .path = out->path, .shard_bytes = out->shard_bytes, .replace = out->replace };
     RT_TRY(rt_job_output_kind(out, out->dtype, &co.to, &co.mix, e));
     if (o->layers) RT_TRY(parse_layers(w->layers, &count, o->layers, e));
     RT_TRY(rt_job_output_allowed(out->path, co.to, out->replace, w->in, e));
-    if (o->layers) {
+    if (count) {
         RT_TRY(rt_model_file_check(w->in, e));
+        if (o->depth) RT_TRY(spread_layers(w->layers, count, w->in->config.layers, e));
         RT_TRY(rt_config_take_layers(&w->student, &w->in->config, w->layers, count, e));
         co.config = &w->student;
         co.layers = w->layers;

@@ -64,11 +64,17 @@
     X(dataloader_num_workers, ANY, no_effect, none, RT_READER, NULL)                                                   \
     X(dataloader_pin_memory, ANY, no_effect, none, RT_READER, NULL)                                                    \
     X(dataloader_prefetch_factor, ANY, no_effect, none, RT_READER, NULL)                                               \
-    X(dataset_text_field, ANY, no_effect, none, RT_RECORDS, NULL)                                                      \
+    X(dataset_text_field, ANY, text_field, columns, "`--columns text=` and the name; `text` has no effect", NULL)      \
     X(dataset_kwargs, ANY, no_effect, none, RT_RECORDS, NULL)                                                          \
     X(dataset_dir, FACTORY, no_effect, none, "data are named by their paths", NULL)                                    \
-    X(dataset_train_split, ANY, one_of, none, "train", "names a split; say it with the data: PATH:SPLIT")              \
-    X(dataset_test_split, ANY, no_effect, none, "--eval-data PATH:SPLIT takes a split; else text is held out", NULL)   \
+    X(dataset_train_split, ANY, split, data,                                                                           \
+      "`--data PATH:SPLIT`, of the one path that there is; `train` has no "                                            \
+      "effect",                                                                                                        \
+      "train")                                                                                                         \
+    X(dataset_test_split, ANY, split, eval_data,                                                                       \
+      "`--eval-data PATH:SPLIT`, of the path that is trained, where it is "                                            \
+      "no file",                                                                                                       \
+      "")                                                                                                              \
     X(remove_unused_columns, ANY, no_effect, none, RT_RECORDS, NULL)                                                   \
     X(model_type, ANY, no_effect, none, "config.json of the model says what it is", NULL)                              \
     X(tokenizer_type, AXOLOTL, no_effect, none, RT_TOKENIZER, NULL)                                                    \
@@ -131,6 +137,7 @@
     X(adam_epsilon, ANY, same, eps, NULL, NULL)                                                                        \
     X(loraplus_lr_ratio, ANY, off, none, "is not built: adapters have one rate", "null")                               \
     /* batch and length */                                                                                             \
+    X(batch_size, ANY, same, batch, NULL, NULL)                                                                        \
     X(per_device_train_batch_size, ANY, batch, none,                                                                   \
       "`--micro-batch`, and times `gradient_accumulation_steps` (1 where it is missing) `--batch`: one device", NULL)  \
     X(micro_batch_size, AXOLOTL, batch, none, "as `per_device_train_batch_size`", NULL)                                \

@@ -5,6 +5,8 @@
 #include "settings/aliases.h"
 #include "settings/settings_internal.h"
 
+#include "base/file.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -114,6 +116,42 @@ static int names(rt_setting_source *f, const rt_setting_entry *x, const alias *a
         }
 out:
     return rc;
+}
+
+/* The field that has the text. */
+static int text_field(rt_setting_source *f, const rt_setting_entry *x, const alias *a)
+{
+    if (strcmp(x->value[0], "text") == 0) return told(f, x, "%s text has no effect: " RT_RECORDS, x->name);
+    const char *text = rt_arena_printf(f->arena, "text=%s", x->value[0]);
+    return text ? set_and_tell(f, x, a->id, text) : rt_no_memory(f->e, "settings");
+}
+
+static bool names_file(const char *path)
+{
+    static const char *const ends[] = { ".jsonl", ".json", ".parquet", ".csv", ".tsv", ".txt", ".gz", ".zst" };
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (rt_path_ends(path, ends[i])) return true;
+    return false;
+}
+
+/* A split of the data, which is to be one folder or name: PATH:SPLIT, to train on or to evaluate on. */
+static int split(rt_setting_source *f, const rt_setting_entry *x, const alias *a)
+{
+    rt_setting_list *data = &f->settings.data;
+    bool train = a->id == RT_SETTING_ID_data, one = data->count == 1 && !(train && strchr(data->text[0], ':'));
+    if (strcmp(x->value[0], a->no) == 0) return told(f, x, "%s %s has no effect: it is so here", x->name, x->value[0]);
+    if (!train && (f->by[a->id] || (one && names_file(data->text[0]))))
+        return told(f, x, "%s has no effect: %s", x->name,
+                    f->by[a->id] ? "other text is given to evaluate on" : "the data is a file, and has no splits");
+    if (!one || (train && names_file(data->text[0])))
+        return rt_source_refuse(f, x->line, "'%s' names a split of one folder; say it with the data: PATH:SPLIT",
+                                x->name);
+    size_t bare = train ? strlen(data->text[0]) : strcspn(data->text[0], ":");
+    const char *text = rt_arena_printf(f->arena, "%.*s:%s", (int)bare, data->text[0], x->value[0]);
+    if (!text) return rt_no_memory(f->e, "settings");
+    if (!train) return set_and_tell(f, x, a->id, text);
+    data->text[0] = text;
+    return told(f, x, "%s -> --data %s", x->name, text);
 }
 
 /* What yes or no means. */
@@ -624,12 +662,12 @@ int rt_alias_apply(rt_setting_source *f)
 {
     int rc;
     RT_TRY(read_as(f));
-    /* The schedule last: what it sets besides depends on what the others gave. */
+    /* The schedule and splits last: what they set depends on what the others gave. */
     for (int last = 0; last < 2; last++)
         for (const rt_setting_entry *x = f->first; x; x = x->next) {
             if (x->id != RT_SETTING_COUNT_ALL || x->null) continue;
             const alias *a = &table[x->alias];
-            if ((a->fn == scheduler) != (last == 1)) continue;
+            if ((a->fn == scheduler || a->fn == split) != (last == 1)) continue;
             RT_TRY(rt_source_keep(f, x->line, apply(f, x, a)));
         }
     RT_TRY(forget_adapters(f));

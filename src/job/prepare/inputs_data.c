@@ -319,6 +319,9 @@ int rt_inputs_data(rt_inputs *in, const rt_settings *s, const rt_inputs_opts *o,
     if (in->stats.bad)
         rt_note(&in->notes, "%llu records at fault were skipped; the first: %s", (unsigned long long)in->stats.bad,
                 in->stats.first_bad);
+    if (in->stats.kinds[RT_RECORD_COMPLETION] && in->template_from)
+        rt_note(&in->notes, "prompt and completion are trained as plain text, without the chat template of the model; "
+                            "--columns question=prompt,answer=completion makes turns of them");
 out:
     return rc;
 }

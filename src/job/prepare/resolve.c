@@ -98,7 +98,7 @@ out:
 static int resolve_targets(const char *text, uint32_t *roles, rt_err *e)
 {
     *roles = RT_LORA_ROLES;
-    if (strcmp(text, "all") == 0) return RT_OK;
+    if (strcmp(text, "all") == 0 || strcmp(text, "all-linear") == 0) return RT_OK;
     *roles = 0;
     for (const char *at = text; *at;) {
         char one[16];
@@ -108,6 +108,7 @@ static int resolve_targets(const char *text, uint32_t *roles, rt_err *e)
             return rt_fail(e, RT_USAGE, "--lora-targets takes all, or some of q,k,v,o,gate,up,down, not '%s'", text);
         memcpy(one, at, n);
         one[n] = 0;
+        if (n > 5 && strcmp(one + n - 5, "_proj") == 0) one[n - 5] = 0; /* as PEFT writes it */
         int rc = choose(one, lora_roles, "--lora-targets", &role, e);
         if (rc < 0) return rc;
         *roles |= 1u << role;

@@ -111,7 +111,8 @@ int rt_run_cost_text(const rt_run_cost *c, const rt_run *r, bool ops, rt_str *ou
     const rt_resolved *v = &r->resolved;
     const rt_plan *plans[RT_PROGRAM_MOST];
     uint32_t programs = rt_step_plan_list(r->trainer->plan, plans);
-    rt_str_printf(out, "batch     %u rows of %u positions, %u at a time, %s\n", v->batch, v->seq_len, v->micro_batch,
+    rt_str_printf(out, "batch     %u row%s of %u positions, %u at a time, %s\n", v->batch, v->batch == 1 ? "" : "s",
+                  v->seq_len, v->micro_batch,
                   v->recompute == RT_RECOMPUTE_BLOCK ? "blocks computed again for backward" : "nothing recomputed");
     print_weights(&r->fit.weights, out);
     print_memory(c, out);

@@ -53,8 +53,8 @@ static int open_inputs(rt_run *r, rt_err *e)
                     r->facts.rows_per_epoch, r->facts.rows_per_epoch == 1 ? "" : "s", r->resolved.seq_len,
                     r->resolved.batch);
     if (r->resolved.steps < 200)
-        rt_run_note(r, "only %u steps: distillation usually needs some hundreds; --epochs or --steps asks for more",
-                    r->resolved.steps);
+        rt_run_note(r, "only %u step%s: distillation usually needs some hundreds; --epochs or --steps asks for more",
+                    r->resolved.steps, r->resolved.steps == 1 ? "" : "s");
 out:
     return rc;
 }
