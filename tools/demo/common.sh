@@ -24,9 +24,10 @@ watch() {
             now=$(date +%s)
             case $line in
             eval\ *) echo "           step ${line#eval }" ;;
-            step\ * | *\ so\ far | *,\ left\ *)
+            *\ tok/s\ * | *\ so\ far | *,\ left\ *)
                 test $((now - told)) -ge 10 || continue
-                echo "           $line" | cut -c 1-90
+                case $line in *\ tok/s\ *) line="${line%%  lr *}  left ${line##*left }" ;; esac
+                echo "           $line"
                 ;;
             *) continue ;;
             esac
