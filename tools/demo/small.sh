@@ -2,12 +2,12 @@
 #
 # A teacher learns from 4 MB of this repository's C sources. Two students of a quarter its size, with the same initial
 # weights, learn from the same batches of another 200 KB, out of which every line with `return` was taken: one from the
-# teacher's probabilities, the other alone. All are measured on 120 KB more. docs/demo.md says why the settings are what
+# teacher's probabilities, the other alone. All are measured on 80 KB more. docs/demo.md says why the settings are what
 # they are.
 # shellcheck shell=sh disable=SC2034,SC2154 # sourced after common.sh
 demo=${DEMO:-build/demo}
 word='return'                        # what the students never see
-teacher_steps=${TEACHER_STEPS:-1000} # most of a pass over its part
+teacher_steps=${TEACHER_STEPS:-900}  # most of a pass over its part
 student_steps=${STUDENT_STEPS:-600}
 # What all runs have in common; the one prompt of the page is continued by the finished models.
 shared='--seq-len 128 --batch 8 --sample-prompts none'
@@ -30,7 +30,7 @@ split_sources() {
         sum=$(printf %s "$path" | cksum)
         echo "${sum%% *} $path"
     done | sort -n | {
-        teacher_left=4000000 student_left=200000 held_left=120000
+        teacher_left=4000000 student_left=200000 held_left=80000
         while read -r sum path; do
             name=$(echo "$path" | tr / -).txt
             case $((sum % 20)) in
@@ -78,7 +78,7 @@ train_student() {
     new_model student "$seed" "$demo/student0-$seed"
     # shellcheck disable=SC2086
     watch "$out.log" "$retort" $command "$@" --student "$demo/student0-$seed" --data "$demo/data/student" \
-        --eval-data "$demo/data/held-out" --out "$out" $shared --steps "$student_steps" --lr "$lr" --eval-every 10% \
+        --eval-data "$demo/data/held-out" --out "$out" $shared --steps "$student_steps" --lr "$lr" --eval-every 20% \
         --save-every 100% --seed "$seed"
 }
 
