@@ -296,7 +296,7 @@ help:
 	@echo 'make release       the same with kernels for every GPU from sm_75 on (RELEASE_ARCHS)'
 	@echo 'make lib           build $(API_LIB), the C API of include/retort.h'
 	@echo 'make demo          install what is missing, build, distil a small model: minutes; ends with a page to look at'
-	@echo 'make demo-real     the same with a public model of 135 M parameters: 10 minutes on two cores; DATA=path: your text'
+	@echo 'make demo-real     a public model of 135 M parameters into 18 of its layers: minutes; DATA=path for your own text'
 	@echo 'make test          install what is missing (tools/setup.sh), build, run every test'
 	@echo 'make test-quick    unit tests and verify --quick; with SAN=address, SAN=thread or ARCH=aarch64 too'
 	@echo 'make test-interop  models and text beside the public Python packages; test-interop-light: without PyTorch'

