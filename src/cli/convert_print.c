@@ -110,9 +110,8 @@ static void print_layers(const rt_convert *v)
     }
     putchar('\n');
     if (n == 1 && from[0])
-        printf(
-            "note      one layer, number %u counted from 0; several are a list: --layers 0,2,4-7; --depth %u takes so many\n",
-            from[0], from[0]);
+        printf("note      one layer, number %u counted from 0; --depth %u takes so many, --layers 0,2,4-7 a list\n",
+               from[0], from[0]);
 }
 
 static void print_text(const rt_job_conversion *c, const char *out, bool quantise)

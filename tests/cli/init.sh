@@ -75,7 +75,7 @@ out_has '^tokenizer none$'
 run init --preset tiny --seed 1 deep
 exits 0
 run init --from deep --layers 1 shallow
-out_has '^note      one layer, number 1 counted from 0; several are a list: --layers 0,2,4-7; --depth 1 takes so many$'
+out_has '^note      one layer, number 1 counted from 0; --depth 1 takes so many, --layers 0,2,4-7 a list$'
 exits 0
 out_has '^layers +student <- teacher: 0 <- 1$'
 sed 's/"num_hidden_layers": [0-9]*/"num_hidden_layers": 12/' deep/config.json >deep.json
