@@ -140,10 +140,12 @@ static int split(rt_setting_source *f, const rt_setting_entry *x, const alias *a
     rt_setting_list *data = &f->settings.data;
     bool train = a->id == RT_SETTING_ID_data, one = data->count == 1 && !(train && strchr(data->text[0], ':'));
     if (strcmp(x->value[0], a->no) == 0) return told(f, x, "%s %s has no effect: it is so here", x->name, x->value[0]);
-    if (!train && (f->by[a->id] || (one && names_file(data->text[0]))))
+    if (!train && (f->by[a->id] || !one || names_file(data->text[0])))
         return told(f, x, "%s has no effect: %s", x->name,
-                    f->by[a->id] ? "other text is given to evaluate on" : "the data is a file, and has no splits");
-    if (!one || (train && names_file(data->text[0])))
+                    f->by[a->id] ? "other text is given to evaluate on"
+                    : one        ? "the data is a file, and has no splits"
+                                 : "it is not said of which data; --eval-data PATH:SPLIT takes a split");
+    if (train && (!one || names_file(data->text[0])))
         return rt_source_refuse(f, x->line, "'%s' names a split of one folder; say it with the data: PATH:SPLIT",
                                 x->name);
     size_t bare = train ? strlen(data->text[0]) : strcspn(data->text[0], ":");

@@ -345,6 +345,13 @@ static void test_datasets(void **state)
     assert_false(s.given[RT_SETTING_ID_chat_template]);
     s = good("base_model: m\nchat_template: my.jinja\n");
     assert_string_equal(s.chat_template, "my.jinja");
+    s = good("dataset_train_split: train_sft\ndataset_name: org/chats\ndataset_test_split: test_sft\n");
+    assert_string_equal(s.data.text[0], "org/chats:train_sft");
+    assert_string_equal(s.eval_data.text[0], "org/chats:test_sft");
+    s = good("dataset_name: a.jsonl\ndataset_test_split: test\ndataset_text_field: body\n");
+    assert_int_equal(s.eval_data.count, 0);
+    assert_string_equal(s.columns, "text=body");
+    bad("dataset_name: a.jsonl\ndataset_train_split: other\n", RT_INVALID, "run.yaml:2: |PATH:SPLIT");
     bad("datasets:\n  - path: a\n    split: test\n", RT_INVALID, "run.yaml:3: |split test");
     bad("datasets:\n  - path: a\n    shards: 4\n", RT_INVALID, "run.yaml:3: |'shards'");
     bad("datasets:\n  - path: a\n    type: {field: x}\n", RT_INVALID, "run.yaml:3: |'type'");
