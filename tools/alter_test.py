@@ -14,6 +14,7 @@ a new one is taken and printed. Ends with `N passed, N failed`. Standard library
 """
 import argparse
 import collections
+import glob
 import json
 import os
 import random
@@ -29,8 +30,7 @@ import kill_test  # noqa: E402
 
 NOT_COVERED = {"report.html", "compare.html", "log.txt", "dispatch.json", "retort.lock"}  # of a folder "run"
 LEFT = re.compile("(folders|checkpoints)$")  # names of what is left of a run
-# Where the runs to be resumed are killed: lines of a log.
-STOPS = [("run/metrics.jsonl", 14), ("control/run/metrics.jsonl", 14)]
+LINES = 14  # of the log of the run, or of its control, when a run to be resumed is killed
 
 
 def files_below(folder, skip):
@@ -103,19 +103,19 @@ class Verify(Campaign):
 class Resume(Campaign):
     def __init__(self, args, folder):
         super().__init__(args, folder)
-        self.want = self.end("whole")
-        for number, stop in enumerate(STOPS):
-            self.kill_at(f"stopped-{number}", *stop)
+        self.want = kill_test.end_of(self.bench, "whole")
+        self.stopped = ["stopped in its run", "stopped in its control"]
+        logs = glob.glob("**/metrics.jsonl", root_dir=self.bench.path("whole"), recursive=True)
+        logs.sort(key=lambda path: "control" in path)
+        for out, log in zip(self.stopped, logs):
+            self.kill_at(out, log)
 
-    def end(self, out):
-        return [kill_test.end_of(self.bench, part) for part in (out, f"{out}/control")]
-
-    def kill_at(self, out, log, lines):
+    def kill_at(self, out, log):
         process = self.bench.start(out, False)
         while process.poll() is None:
             try:
                 with open(self.bench.path(out, log), "rb") as f:
-                    if f.read().count(b"\n") >= lines:
+                    if f.read().count(b"\n") >= LINES:
                         process.kill()
             except OSError:
                 pass
@@ -125,7 +125,7 @@ class Resume(Campaign):
             raise kill_test.Fault("the run ended before it could be killed")
 
     def trial(self, rng):
-        stopped = f"stopped-{rng.randrange(len(STOPS))}"
+        stopped = rng.choice(self.stopped)
         name, place, by = choose(files_below(self.bench.path(stopped), {"retort.lock"}), rng)
         out = self.bench.path("again")
         shutil.rmtree(out, ignore_errors=True)
@@ -135,11 +135,12 @@ class Resume(Campaign):
         if status != 0:
             found = "refused" if names_it(text.strip().splitlines()[-1], name) else f"FAIL: refused with {text!r}"
         else:
-            got = self.end("again")
-            differ = [k for was, now in zip(self.want, got) for k in sorted(set(was) | set(now)) if was.get(k) != now.get(k)]
+            got = kill_test.end_of(self.bench, "again")
+            differ = [k for k in sorted(set(self.want) | set(got)) if self.want.get(k) != got.get(k)]
             # A checkpoint that nobody can tell to be ours is not removed; a note says so.
             left = all(LEFT.search(k) for k in differ) and f"{'/'.join(name.split('/')[-2:])} is damaged" in text
-            found = "the same bits" if not differ else "the same bits, and told" if left else f"FAIL: silent, {differ[0]} differs"
+            found = f"FAIL: silent, {differ[0]} differs" if differ and not left else "the same bits, and told" if differ else \
+                "the same bits"
         return f"{stopped}, {name}, byte {place} ^ {by}", found
 
 

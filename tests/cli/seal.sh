@@ -33,7 +33,7 @@ base="--teacher t --student s --data d.jsonl --batch 4 --seq-len 64 --threads 1 
 run distill $base --steps 40 --save-every 5 --out whole
 exits 0
 stop KILL 28 stopped distill $base --steps 40 --save-every 5
-best=$(cd stopped && ls -d best-* 2>/dev/null | head -1)
+best=$(cd stopped && find . -type d -name 'best-*' | head -1 | cut -c3-)
 check "a best model waits in its folder" test -n "$best"
 check "and it is the one that is taken" grep -q '"best": true' whole/run/manifest.json
 afresh
@@ -135,11 +135,11 @@ exits 0
 out_has '^note +manifest.json is not there'
 
 afresh
-old=$(cd again && ls -d checkpoint-* | head -1)
+old=$(cd again && find . -type d -name 'checkpoint-*' | sort | head -1 | cut -c3-)
 flip "again/$old/state.json" 30
 run distill --resume --out again
 exits 0
-out_has "^note +$old/state.json is damaged or was altered: this checkpoint is neither used nor removed$"
+out_has "^note +$(basename "$old")/state.json is damaged or was altered: this checkpoint is neither used nor removed$"
 check "it is still there" test -d "again/$old"
 
 # ---- models and data: more than weights ----
