@@ -4,6 +4,8 @@
 #   make fuzz [FUZZ="jinja encode"] [FUZZ_SECONDS=600]   libFuzzer with sanitizers, one target after another
 #   make fuzz-merge [FUZZ=...]                           adds what widens coverage to the committed corpora
 #
+#   make fuzz-cli [FUZZ_SECONDS=600] [SAN=address]         command lines and YAML by grammar, from where it was cut off
+#
 # `make test` replays the corpora: the same sources, with a main() of their own (tests/fuzz/replay.h).
 FUZZ_SECONDS ?= 600
 FUZZ_SRCS    := $(sort $(wildcard tests/fuzz/fuzz_*.c))
@@ -47,5 +49,8 @@ fuzz: fuzz-build
 fuzz-merge: fuzz-build
 	$(PYTHON) tests/fuzz/run.py --build $(BUILD)/fuzz --merge $(FUZZ)
 
+fuzz-cli: $(BUILD)/retort
+	$(PYTHON) tests/fuzz/cli.py $(BUILD)/retort --seconds $(FUZZ_SECONDS) --work $(BUILD)/fuzz-cli
+
 .SECONDARY: $(REPLAY_OBJS)
-.PHONY: fuzz fuzz-build fuzz-programs fuzz-merge
+.PHONY: fuzz fuzz-build fuzz-programs fuzz-merge fuzz-cli
