@@ -4,6 +4,7 @@
  * A shard's text names what its records come from ("sources"), and each record has the number of one of them. */
 #include "text/data/data_rows_internal.h"
 
+#include "base/json.h"
 #include "base/str.h"
 
 #include <string.h>
@@ -25,7 +26,7 @@ static bool add(rt_row_parts *p, const char *source, const char *file)
 static json_t *names_of(const rt_rows_source *s)
 {
     rt_span text = s->count == 1 ? rt_shard_about(s->shards[0])->text : (rt_span){ 0 };
-    json_t *j = text.len ? json_loadb(text.data, text.len, 0, NULL) : NULL;
+    json_t *j = text.len ? rt_json_load(text.data, text.len, 0, NULL) : NULL;
     json_t *names = json_incref(json_object_get(j, "sources"));
     bool several = json_array_size(names) > 1;
     for (size_t i = 0; i < json_array_size(names); i++) several = several && json_is_string(json_array_get(names, i));
