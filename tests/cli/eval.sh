@@ -191,7 +191,7 @@ run init --preset tiny-llama --seed 5 --dtype f32 planted
 python3 "$here/plant.py" overflow planted/model.safetensors 97
 run eval planted --data d.jsonl
 exits 12
-err_has '^evaluation: the logits of row [0-9]+, position [0-9]+ .* are not finite'
+err_has '^planted: evaluation: the logits of row [0-9]+, position [0-9]+ .* are not finite'
 printf '{"text": \n' >broken.jsonl
 run eval s --data broken.jsonl
 exits 4

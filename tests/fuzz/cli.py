@@ -97,7 +97,7 @@ class Maker:
             del args[r.randrange(len(args))]
         if "--config" in self.flags and r.random() < 0.3:
             args += ["--config", "config.yaml"]
-        if name == "verify" and r.random() < 0.9 and not any("gone" in a for a in args):
+        if name == "verify" and "gone" not in args:
             args.append("gone")  # all ops would take minutes
         return [a.replace("\0", "") for a in args]
 
