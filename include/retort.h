@@ -205,7 +205,7 @@ typedef struct retort_summary {
     int is_best;
     retort_evaluation before, after, saved; /* saved: of the model as loaded again from its files */
     double rounding_rmse, rounding_max;     /* of the saved dtype against memory; 0 where the best is an earlier one */
-    retort_evaluation control_after, control_saved; /* with the setting `control`: of the run in out/control */
+    retort_evaluation control_after, control_saved; /* with the setting `control`: of the run in out/run/control */
 } retort_summary;
 
 /* Trains the student towards the teacher and writes it to the setting `out`. The settings are not changed. */

@@ -385,7 +385,7 @@ added() {
     (cd "$2" && find . ! -type d | sort) >"$tmp/b"
     model='((generation_|tokenizer_|adapter_)?config|tokenizer|state|special_tokens_map|vocab|added_tokens)\.json'
     model="$model|((adapter_)?model[-0-9of]*|state)\.safetensors(\.index\.json)?|chat_template\.jinja|merges\.txt|tokenizer\.model"
-    comm -23 "$tmp/a" "$tmp/b" | grep -vE "^\./(control/)?(checkpoint|best)-[0-9]+/($model)\$" || true
+    comm -23 "$tmp/a" "$tmp/b" | grep -vE "^\./((run/)?control/)?(run/checkpoints/)?(checkpoint|best)-[0-9]+/($model)\$" || true
 }
 
 # bring_back: waits for the end of the run and ends with its exit code.

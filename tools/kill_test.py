@@ -54,10 +54,14 @@ def names_in(folder):
         return []
 
 
+def checkpoints_of(folder):
+    return os.path.join(folder, "run", "checkpoints")
+
+
 def writes_under_way(folder):
     """Steps whose checkpoints have a temporary name and are newer than all that have their own: being written. Older
     ones are being removed."""
-    names = names_in(folder)
+    names = names_in(checkpoints_of(folder))
     newest = max(steps_of(names, CHECKPOINT), default=0)
     return [s for s in steps_of(names, TEMP_CHECKPOINT) if s > newest]
 
@@ -142,16 +146,18 @@ def end_of(bench, out):
         if os.path.isfile(bench.path(out, name)):
             with open(bench.path(out, name), "rb") as f:
                 result[name] = f.read()
-    last = f"checkpoint-{max(steps_of(names_in(bench.path(out)), CHECKPOINT)):06d}"
-    with open(bench.path(out, last, "state.safetensors"), "rb") as f:
+    checkpoints = checkpoints_of(bench.path(out))
+    last = f"checkpoint-{max(steps_of(names_in(checkpoints), CHECKPOINT)):06d}"
+    with open(os.path.join(checkpoints, last, "state.safetensors"), "rb") as f:
         result[f"{last}/state.safetensors"] = f.read()
-    with open(bench.path(out, last, "state.json"), encoding="utf-8") as f:
+    with open(os.path.join(checkpoints, last, "state.json"), encoding="utf-8") as f:
         state = json.load(f)
     # The length of metrics.jsonl depends on how many digits the timings have; hashes of files are compared as files.
     result["state"] = {k: state[k] for k in ("step", "cursor", "tokens", "trained", "best", "best_step", "programs")}
     result["folders"] = sorted(n for n in os.listdir(bench.path(out)) if os.path.isdir(bench.path(out, n)))
-    if os.path.isdir(bench.path(out, "control")):
-        for key, value in end_of(bench, os.path.join(out, "control")).items():
+    result["checkpoints"] = sorted(os.listdir(checkpoints))
+    if os.path.isdir(bench.path(out, "run", "control")):
+        for key, value in end_of(bench, os.path.join(out, "run", "control")).items():
             result["control " + key] = value
     return result
 
@@ -164,7 +170,7 @@ def compare(bench, out, want):
     for key in sorted(set(want) | set(got)):
         if want.get(key) != got.get(key):
             raise Fault(f"{key} differs from the run that was left alone")
-    for folder in (out, f"{out}/run", f"{out}/run/data"):
+    for folder in (out, f"{out}/run", f"{out}/run/data", checkpoints_of(out)):
         hidden = [n for n in names_in(bench.path(folder)) if n.startswith(".")]
         if hidden:
             raise Fault(f"left over in {folder}: {', '.join(hidden)}")
@@ -180,7 +186,7 @@ def check_checkpoints(bench, out):
 
 def phase_of(bench, out, steps):
     """Where a killed run was, from what it left on disk."""
-    names = names_in(bench.path(out))
+    names = names_in(checkpoints_of(bench.path(out)))
     newest = max(steps_of(names, CHECKPOINT), default=0)
     hidden = [n for n in names if n.startswith(".")]
     if writes_under_way(bench.path(out)):
@@ -223,7 +229,7 @@ def kill_in_write(process, bench, out, rng, writes):
 
 def kill_at_end(process, bench, out, rng, steps):
     """A moment after the last checkpoint has its name. False when the process ended before."""
-    last = bench.path(out, f"checkpoint-{steps:06d}")
+    last = os.path.join(checkpoints_of(bench.path(out)), f"checkpoint-{steps:06d}")
     end = time.monotonic() + LIMIT
     while process.poll() is None and time.monotonic() < end and not os.path.isdir(last):
         time.sleep(0.0003)
@@ -265,7 +271,7 @@ def trial(bench, number, kind, slice_of, seconds, rng, want, steps):
     else:
         return Row(number, kind, moment, 0, "", 0, 0, "FAIL: it always ended before its moment"), False
     phase = phase_of(bench, out, steps)
-    newest = max(steps_of(names_in(bench.path(out)), CHECKPOINT), default=0)
+    newest = max(steps_of(names_in(checkpoints_of(bench.path(out))), CHECKPOINT), default=0)
     share, resumed, result = moment / seconds(), 0.0, "same"
     try:
         check_checkpoints(bench, out)

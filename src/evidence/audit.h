@@ -83,7 +83,5 @@ typedef struct rt_problems {
     uint32_t count;
 } rt_problems;
 void rt_problem_add(rt_problems *p, const char *name, const char *what);
-/* checkpoint-NNNNNN, or a file in it. */
-bool rt_audit_of_checkpoint(const char *name);
 
 #endif

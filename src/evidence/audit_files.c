@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "format/run_places.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -13,8 +14,6 @@ static bool of_control(const char *name)
     size_t n = strlen(RT_MANIFEST_CONTROL);
     return strncmp(name, RT_MANIFEST_CONTROL, n) == 0 && name[n] == '/';
 }
-
-bool rt_audit_of_checkpoint(const char *name) { return strncmp(name, "checkpoint-", strlen("checkpoint-")) == 0; }
 
 void rt_problem_add(rt_problems *p, const char *name, const char *what)
 {
@@ -66,7 +65,7 @@ int rt_audit_files(rt_audit *v, rt_err *e)
     check_listed(files, &bad);
     json_object_foreach(files, name, value)
     {
-        if (rt_audit_of_checkpoint(name) || of_control(name)) continue;
+        if (rt_path_of_checkpoint(name) || of_control(name)) continue;
         count++;
         RT_TRY(check_file(v, name, value, &bad, &bytes, e));
     }

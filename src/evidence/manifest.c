@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/lock.h"
+#include "format/run_places.h"
 #include "settings/settings.h"
 
 #include <string.h>
@@ -70,12 +71,12 @@ static bool is_one_of(const char *name, const char *const *list)
 
 static int list_folder(json_t *out, rt_arena *a, const char *root, const char *below, int depth, rt_err *e)
 {
-    static const char *const left_out[] = { "run/manifest.json", "run/report.html",   "run/compare.html",
-                                            "run/log.txt",       "run/dispatch.json", NULL };
+    static const char *const left_out[] = { "run/manifest.json", "run/report.html", "run/compare.html", "run/log.txt",
+                                            "run/dispatch.json", "run/control", NULL };
     int rc;
     char **names;
     uint32_t count;
-    bool checkpoint = strncmp(below, "checkpoint-", strlen("checkpoint-")) == 0;
+    bool checkpoint = rt_path_of_checkpoint(below);
     RT_TRY(rt_dir_list(&names, &count, a, *below ? rt_path_join(a, root, below) : root, e));
     for (uint32_t i = 0; i < count; i++) {
         rt_hash128 h;

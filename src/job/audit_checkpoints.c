@@ -31,11 +31,11 @@ int rt_audit_checkpoints(rt_audit *v, rt_err *e)
 {
     int rc;
     rt_problems bad = { 0 };
-    uint32_t names_count, count = 0, gone = 0;
+    uint32_t names_count = 0, count = 0, gone = 0;
     char **names;
     json_t *files = json_object_get(v->manifest, "files"), *value;
     const char *name;
-    json_object_foreach(files, name, value) if (rt_audit_of_checkpoint(name))
+    json_object_foreach(files, name, value) if (rt_path_of_checkpoint(name))
     {
         char *path = rt_path_join(&v->arena, v->root, name);
         rt_hash128 want, got;
@@ -45,14 +45,17 @@ int rt_audit_checkpoints(rt_audit *v, rt_err *e)
         else if (!rt_hash_from_json(value, &want) || !rt_hash_equal(want, got))
             rt_problem_add(&bad, name, "was altered");
     }
-    RT_TRY(rt_dir_list(&names, &names_count, &v->arena, v->root, e));
+    const char *folder = rt_checkpoints_of(&v->arena, v->root);
+    if (!folder) RT_TRY(rt_no_memory(e, "a path"));
+    if (rt_path_is_dir(folder)) RT_TRY(rt_dir_list(&names, &names_count, &v->arena, folder, e));
     for (uint32_t i = 0; i < names_count; i++) {
         rt_progress_state s;
         rt_err why = { 0 };
-        char *path = rt_path_join(&v->arena, v->root, names[i]);
-        char *state = rt_arena_printf(&v->arena, "%s/state.json", names[i]);
+        char *path = rt_path_join(&v->arena, folder, names[i]);
+        char *state =
+            rt_arena_printf(&v->arena, "%s%s/state.json", folder == v->root ? "" : RT_CHECKPOINTS "/", names[i]);
         if (!path || !state) RT_TRY(rt_no_memory(e, "a path"));
-        if (!rt_audit_of_checkpoint(names[i]) || !rt_path_is_dir(path)) continue;
+        if (!rt_path_of_checkpoint(names[i]) || !rt_path_is_dir(path)) continue;
         count++;
         if (!json_object_get(files, state)) rt_problem_add(&bad, names[i], "is not of this run");
         rc = rt_checkpoint_check(path, &s, &why);

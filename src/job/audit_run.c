@@ -1,6 +1,8 @@
 /* audit_run.c - see audit_run.h: the recorded settings resolved, and the order of the checks. */
 #include "job/audit_internal.h"
 
+#include "format/run_places.h"
+
 #include "base/file.h"
 #include "base/json.h"
 
@@ -74,7 +76,7 @@ static int audit_control(rt_audit *v, rt_err *e)
     rt_hash128 want;
     rt_audit c = { .report = hear, .ctx = &h, .resolve = resolve_recorded, .resolver = &a, .result = &found };
     const json_t *named = json_object_get(v->manifest, RT_MANIFEST_CONTROL);
-    char *path = rt_path_join(&v->arena, v->root, RT_MANIFEST_CONTROL);
+    char *path = rt_control_of(&v->arena, v->root);
     if (!path) return rt_no_memory(e, "a path");
     if (!v->settings.control && !named) return RT_OK;
     if (!rt_path_exists(path) || !named) {

@@ -3,6 +3,7 @@
 #include "job/audit_internal.h"
 
 #include "base/json.h"
+#include "format/run_places.h"
 #include "job/run/moved.h"
 
 #include <inttypes.h>
@@ -53,7 +54,10 @@ static int open_weights(weights *w, const rt_again *a, rt_err *e)
     int rc;
     rt_audit *v = (rt_audit *)(uintptr_t)w->v;
     const rt_model_config *c = a->in ? &a->in->student->config : &a->output->config;
-    char *path = rt_arena_printf(&v->arena, "%s/checkpoint-%06" PRIu32 "/state.safetensors", v->root, v->facts.steps);
+    const char *folder = rt_checkpoints_of(&v->arena, v->root);
+    char *path = folder ? rt_arena_printf(&v->arena, "%s/" RT_CHECKPOINT_PREFIX "%06" PRIu32 "/state.safetensors",
+                                          folder, v->facts.steps)
+                        : NULL;
     bool *frozen = rt_arena_alloc(&v->arena, rt_param_count(c) * sizeof *frozen);
     if (!path || !frozen) RT_TRY(rt_no_memory(e, "a model"));
     if (!rt_path_exists(path) || c->layers == 0) return RT_OK; /* adapters alone do not say what they stand beside */

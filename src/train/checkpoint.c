@@ -10,8 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char prefix[] = "checkpoint-";
-static const char best_prefix[] = "best-";
+static const char prefix[] = RT_CHECKPOINT_PREFIX;
+static const char best_prefix[] = RT_BEST_PREFIX;
 static const char kinds[] = "wmv";
 
 int rt_programs_hash(const rt_trainer *t, rt_hash128 *out, rt_err *e)
@@ -184,35 +184,6 @@ out:
 
 /* ---- finding and reading ---- */
 
-/* The step in a name such as checkpoint-000500; false for any other name, also for the same number spelt otherwise. */
-static bool step_of(const char *name, const char *kind, uint32_t *step)
-{
-    char same[32];
-    size_t n = strlen(kind);
-    if (strncmp(name, kind, n) != 0) return false;
-    unsigned long v = strtoul(name + n, NULL, 10);
-    *step = (uint32_t)v;
-    snprintf(same, sizeof same, "%s%06u", kind, *step);
-    return v <= UINT32_MAX && strcmp(name, same) == 0;
-}
-
-int rt_checkpoint_newest(char **path, rt_arena *a, const char *folder, rt_err *e)
-{
-    int rc;
-    char **names;
-    uint32_t count, step, best = 0;
-    *path = NULL;
-    RT_TRY(rt_dir_list(&names, &count, a, folder, e));
-    for (uint32_t i = 0; i < count; i++) {
-        if (!step_of(names[i], prefix, &step) || (*path && step <= best)) continue;
-        best = step;
-        *path = rt_path_join(a, folder, names[i]);
-        if (!*path) RT_TRY(rt_no_memory(e, "a path"));
-    }
-out:
-    return rc;
-}
-
 static int damaged(const char *path, const char *what, rt_err *e)
 {
     return rt_fail(e, RT_FORMAT, "%s: %s; remove this checkpoint to resume from the one before it", path, what);
@@ -364,7 +335,7 @@ static uint32_t *steps_of(const char *folder, char *const *names, uint32_t count
     uint32_t *steps = rt_arena_alloc(a, (size_t)count * sizeof *steps + 1);
     *n = 0;
     for (uint32_t i = 0; steps && i < count; i++) {
-        char *path = step_of(names[i], kind, &steps[*n]) ? rt_path_join(a, folder, names[i]) : NULL;
+        char *path = rt_step_of_name(names[i], kind, &steps[*n]) ? rt_path_join(a, folder, names[i]) : NULL;
         *n += path && is_own(a, path, kind);
     }
     if (steps) qsort(steps, *n, sizeof *steps, newest_first);

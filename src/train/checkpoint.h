@@ -4,11 +4,13 @@
  *                       state.safetensors   weights (masters), m and v of every trained parameter, f32
  *                       state.json          step, data cursor, best so far, hashes of the files, the programs' hash
  *
+ * Which folder they lie in is format/run_places.h.
  * Owns: writing all of it under a temporary name, making it durable and renaming it; checking every byte before it is
  * used again; which checkpoints are kept. */
 #ifndef RT_TRAIN_CHECKPOINT_H
 #define RT_TRAIN_CHECKPOINT_H
 
+#include "format/run_places.h"
 #include "train/evaluate.h"
 #include "train/output.h"
 
@@ -32,8 +34,6 @@ int rt_checkpoint_save(const char *folder, rt_trainer *t, const rt_output *model
                        rt_err *e);
 /* How many bytes a checkpoint takes, without state.json, which is a few hundred. The trainer may be sealed dry. */
 int rt_checkpoint_bytes(rt_trainer *t, const rt_output *model, uint64_t *bytes, rt_err *e);
-/* The newest checkpoint of a run's folder: its path in a, or null when there is none. */
-int rt_checkpoint_newest(char **path, rt_arena *a, const char *folder, rt_err *e);
 /* Reads state.json and compares the hash of every file: RT_FORMAT names the one that is damaged and what to do. */
 int rt_checkpoint_check(const char *path, rt_progress_state *s, rt_err *e);
 /* What `beside` was when a whole checkpoint was saved; null: nothing. *out is the caller's. */

@@ -147,17 +147,17 @@ def weights_removed():
 
 @alteration
 def checkpoint_weight():
-    flip(sorted(glob.glob("checkpoint-*/model.safetensors"))[-1], -1)
+    flip(sorted(glob.glob("run/checkpoints/checkpoint-*/model.safetensors"))[-1], -1)
 
 
 @alteration
 def checkpoint_state():
-    flip(sorted(glob.glob("checkpoint-*/state.safetensors"))[-1], -1)
+    flip(sorted(glob.glob("run/checkpoints/checkpoint-*/state.safetensors"))[-1], -1)
 
 
 @alteration
 def checkpoint_record():
-    flip(sorted(glob.glob("checkpoint-*/state.json"))[-1], 40)
+    flip(sorted(glob.glob("run/checkpoints/checkpoint-*/state.json"))[-1], 40)
 
 
 @alteration

@@ -11,14 +11,14 @@ long="--teacher t --student s $base --control"
 
 run distill $long --out whole
 exits 0
-out_has '^note +now the control, the same student without the teacher: same rows, 12 steps, into whole/control$'
+out_has '^note +now the control, the same student without the teacher: same rows, 12 steps, into whole/run/control$'
 out_has '^  without the teacher +[0-9.]+ +[0-9.]+$'
 out_has '^whole: the model of step'
-check "a run of its own" test -s whole/control/model.safetensors -a -s whole/control/run/report.html
-check "its tokens are those of the run" test -d whole/control/run/data/ -a -L whole/control/run/data
+check "a run of its own" test -s whole/run/control/model.safetensors -a -s whole/run/control/run/report.html
+check "its tokens are those of the run" test -d whole/run/control/run/data/ -a -L whole/run/control/run/data
 check "settings without a teacher" python3 -c '
 import json
-a, b = (json.load(open(f"whole/{p}run/settings.json")) for p in ("", "control/"))
+a, b = (json.load(open(f"whole/{p}run/settings.json")) for p in ("", "run/control/"))
 assert a.pop("hash") != b.pop("hash")
 assert a.pop("teacher") == "t" and a.pop("control") is True and "teacher" not in b and "control" not in b
 assert a.pop("teacher_weights") == "native" and "teacher_weights" not in b
@@ -30,7 +30,7 @@ check "the same weights and rows at the first step, and another curve" python3 -
 import json
 def lines(path):
     return [json.loads(x) for x in open(path + "run/metrics.jsonl")]
-a, b = lines("whole/"), lines("whole/control/")
+a, b = lines("whole/"), lines("whole/run/control/")
 steps = [[x for x in r if x["event"] == "step"] for r in (a, b)]
 assert len(steps[0]) == len(steps[1]) == 12
 for x, y in zip(*steps):
@@ -42,7 +42,7 @@ assert abs(steps[0][-1]["ce"] - steps[1][-1]["ce"]) > 1e-3
 evals = [[x for x in r if x["event"] == "eval"] for r in (a, b)]
 assert abs(evals[0][0]["ce"][0] - evals[1][0]["ce"][0]) < 1e-5 and evals[0][0]["positions"] == evals[1][0]["positions"]
 PY
-for of in whole whole/control; do
+for of in whole whole/run/control; do
     run verify $of
     exits 0
     out_has ' 0 failed, 0 not checked$'
@@ -54,7 +54,7 @@ printf 'x' >>altered/control/README.md
 run verify altered
 exits 5
 out_has '^control +FAIL +control/: files: README.md was altered'
-cp whole/control/README.md altered/control/
+cp whole/run/control/README.md altered/control/
 printf '\n' >>altered/control/checkpoint-000012/state.safetensors
 run verify altered
 exits 5
@@ -66,7 +66,7 @@ out_has '^control +not checked +it is not there any more$'
 # It is what `retort train` makes of the same settings.
 run train --student s $base --lr 0.007 --out alone
 exits 0
-curve whole/control >control.curve
+curve whole/run/control >control.curve
 curve alone >alone.curve
 check "the curve of retort train" cmp control.curve alone.curve
 # And the run is what it is without a control.
@@ -115,16 +115,16 @@ PY
     status=$?
     exits 0
 }
-for where in "5 run/metrics.jsonl" "14 run/metrics.jsonl" "1 control/run/settings.json" "7 control/run/metrics.jsonl" "15 control/run/metrics.jsonl"; do
+for where in "5 run/metrics.jsonl" "14 run/metrics.jsonl" "1 run/control/run/settings.json" "7 run/control/run/metrics.jsonl" "15 run/control/run/metrics.jsonl"; do
     killed ${where% *} "${where#* }"
     run distill --resume --out part
     exits 0
     out_has '^  without the teacher +[0-9.]+'
     curve part >part.curve
-    curve part/control >part-control.curve
+    curve part/run/control >part-control.curve
     check "the run's curve to the bit" cmp whole.curve part.curve
     check "the control's curve to the bit" cmp control.curve part-control.curve
-    check "both models" sh -c 'cmp whole/model.safetensors part/model.safetensors && cmp whole/control/model.safetensors part/control/model.safetensors'
+    check "both models" sh -c 'cmp whole/model.safetensors part/model.safetensors && cmp whole/run/control/model.safetensors part/run/control/model.safetensors'
     check "nothing is left over" test -z "$(find part -name '.*')"
     run verify part
     exits 0
@@ -132,25 +132,25 @@ for where in "5 run/metrics.jsonl" "14 run/metrics.jsonl" "1 control/run/setting
     out_has ' 0 failed, 0 not checked$'
 done
 stop INT 21 int distill $long
-sums whole/control/model.safetensors whole/model.safetensors | sed 's/ [^ ]*$//' >sums.1
+sums whole/run/control/model.safetensors whole/model.safetensors | sed 's/ [^ ]*$//' >sums.1
 if [ "$status" = 130 ]; then
     err_has 'stopped after step [0-9]+ of 12; --resume'
     run distill --resume --out int
 fi
 exits 0
-sums int/control/model.safetensors int/model.safetensors | sed 's/ [^ ]*$//' >sums.2
+sums int/run/control/model.safetensors int/model.safetensors | sed 's/ [^ ]*$//' >sums.2
 check "interrupted and resumed: the same" cmp sums.1 sums.2
 
 # A control can be asked for later; a run that was moved keeps it.
 run distill --resume --out plain --control
 exits 0
-curve plain/control >later.curve
+curve plain/run/control >later.curve
 check "asked for afterwards: the same" cmp control.curve later.curve
 mkdir elsewhere
 mv plain elsewhere/plain
 run distill --resume --out elsewhere/plain
 exits 0
-run train --resume --out elsewhere/plain/control
+run train --resume --out elsewhere/plain/run/control
 exits 0
 
 # What only the teacher has goes along: its template, or its tokenizer where the student has none.
@@ -168,13 +168,13 @@ run init --preset tiny-qwen2 --seed 1 --dtype f32 --no-tokenizer bare
 few="--teacher t --data chat.jsonl --batch 2 --seq-len 64 --threads 1 --steps 3 --control"
 run distill $few --student s --chat-template teacher --out of-teacher
 exits 0
-check "the teacher's template, not the student's, in both" sh -c 'grep -q "m.role }}: " of-teacher/control/chat_template.jinja &&
-    cmp of-teacher/chat_template.jinja of-teacher/control/chat_template.jinja'
+check "the teacher's template, not the student's, in both" sh -c 'grep -q "m.role }}: " of-teacher/run/control/chat_template.jinja &&
+    cmp of-teacher/chat_template.jinja of-teacher/run/control/chat_template.jinja'
 run distill --resume --out of-teacher
 exits 0
 run distill $few --student bare --vocab 259 --out bare-run
 exits 0
-check "the teacher's tokenizer in both" cmp bare-run/tokenizer.json bare-run/control/tokenizer.json
+check "the teacher's tokenizer in both" cmp bare-run/tokenizer.json bare-run/run/control/tokenizer.json
 
 # ---- refused ----
 run train --student s $base --control --out x

@@ -244,7 +244,7 @@ out_has '^dispatch: no connection to 127.0.0.1; trying again in 1 s$'
 out_has '^step 40/40 '
 check "every line of the log once" test "$(grep -c '^step 1/40 ' "$out")" = 1
 check "the model of a local run, bit for bit" cmp "back again/model.safetensors" local/model.safetensors
-for file in config.json tokenizer.json tokenizer_config.json generation_config.json checkpoint-000040/model.safetensors; do
+for file in config.json tokenizer.json tokenizer_config.json generation_config.json run/checkpoints/checkpoint-000040/model.safetensors; do
     check "$file of a local run" cmp "back again/$file" "local/$file"
 done
 curve "back again" >a
@@ -270,13 +270,13 @@ at --fetch "back again"
 exits 0
 check "the model is back" cmp "back again/model.safetensors" local/model.safetensors
 check "nothing was to be kept" test ! -e "back again.before-1"
-echo mine >"back again/checkpoint-000040/notes"
-mkdir "back again/checkpoint-000001"
-cp "back again/checkpoint-000040/state.json" "back again/checkpoint-000001" # as one that was removed there
+echo mine >"back again/run/checkpoints/checkpoint-000040/notes"
+mkdir "back again/run/checkpoints/checkpoint-000001"
+cp "back again/run/checkpoints/checkpoint-000040/state.json" "back again/run/checkpoints/checkpoint-000001" # as one that was removed there
 at --fetch "back again"
 exits 0
-out_has 'kept +back again\.before-1, as it was: the run has no \./checkpoint-000040/notes $'
-check "a file that was put there is kept" grep -qx mine "back again.before-1/checkpoint-000040/notes"
+out_has 'kept +back again\.before-1, as it was: the run has no \./run/checkpoints/checkpoint-000040/notes $'
+check "a file that was put there is kept" grep -qx mine "back again.before-1/run/checkpoints/checkpoint-000040/notes"
 check "and the run is whole" cmp "back again/model.safetensors" local/model.safetensors
 check "nothing hidden is left beside it" sh -c '! ls -d .back* 2>/dev/null'
 at --fetch full
@@ -316,7 +316,7 @@ wait $dispatched
 status=$(tail -n 1 "$out" | sed 's/.*exit code //')
 exits 130
 out_lacks '^dispatch: (send|binary) '
-check "what it saved is here" sh -c 'ls -d long/checkpoint-*/model.safetensors'
+check "what it saved is here" sh -c 'ls -d long/run/checkpoints/checkpoint-*/model.safetensors'
 cp long/run/dispatch.json "$out"
 json_is 'j["exit"] == 130'
 finish

@@ -78,8 +78,8 @@ check "KL fell to a third" sh -c 'python3 -c "import sys; sys.exit(0 if 3 * floa
     "$(metric o last forward_kl)" "$(metric o 0 forward_kl)"
 check "agreement rose" less "$(metric o 0 agreement)" "$(metric o last agreement)"
 check "the floor is the teacher's own, and stays" test "$(metric o 0 teacher_ce)" = "$(metric o last teacher_ce)"
-check "checkpoints are models too" test -f o/checkpoint-000060/config.json -a -f o/checkpoint-000060/model.safetensors
-run inspect o/checkpoint-000060
+check "checkpoints are models too" test -f o/run/checkpoints/checkpoint-000060/config.json -a -f o/run/checkpoints/checkpoint-000060/model.safetensors
+run inspect o/run/checkpoints/checkpoint-000060
 exits 0
 
 # Controls: a rate of 0 learns nothing, and noise teaches nothing of a real teacher.
@@ -136,7 +136,7 @@ for name in INT TERM; do
     exits 130
     err_one_line
     err_has 'stopped after step [0-9]+ of 40; --resume'
-    step=$(ls part-$name | sed -n 's/checkpoint-0*//p' | tail -n 1)
+    step=$(ls part-$name/run/checkpoints | sed -n 's/checkpoint-0*//p' | tail -n 1)
     check "the step that was finished is saved" grep -q "after step $step of" "$err"
     check "no model at the root yet" test ! -e part-$name/config.json
     echo '{"event": "step", "step": 99, "seconds": 1}' >>part-$name/run/metrics.jsonl # as if more steps had been lost
@@ -146,7 +146,7 @@ for name in INT TERM; do
     curve part-$name >part.curve
     check "the curve is that of the whole run" cmp whole.curve part.curve
     check "and so is the model" cmp whole/model.safetensors part-$name/model.safetensors
-    check "and the optimizer's state" cmp whole/checkpoint-000040/state.safetensors part-$name/checkpoint-000040/state.safetensors
+    check "and the optimizer's state" cmp whole/run/checkpoints/checkpoint-000040/state.safetensors part-$name/run/checkpoints/checkpoint-000040/state.safetensors
 done
 # Again, when all is done: the same model.
 sums whole/model.safetensors whole/config.json >sums.1
@@ -234,7 +234,7 @@ err_has 'gone\.jsonl'
 run distill --teacher taught --student s $base --out x --freeze 'model.layer.*'
 exits 5
 err_has "--freeze 'model\.layer\.\*' matches no parameter"
-check "nothing was left" test ! -e x/config.json -a ! -e x/checkpoint-000001
+check "nothing was left" test ! -e x/config.json -a ! -e x/run/checkpoints/checkpoint-000001
 rm -rf x
 run train --student s $base --out x --freeze '*'
 exits 5
@@ -249,7 +249,7 @@ for pair in 'taught bad' 'bad s'; do
     exits 12
     err_one_line
     err_has 'bad: tensor model\.layers\.1\.mlp\.up_proj\.weight has a value that is not finite at row 5, column 3'
-    check "nothing was trained" test ! -e x/checkpoint-000001 -a ! -e x/config.json
+    check "nothing was trained" test ! -e x/run/checkpoints/checkpoint-000001 -a ! -e x/config.json
     rm -rf x
 done
 run init --preset tiny-llama --seed 5 --dtype f32 planted
@@ -269,13 +269,13 @@ err_one_line
 err_has '^step 7: the logits of row 0, position 0 of a micro-batch are not finite'
 err_has 'checkpoints are as they were.*--lr'
 check "six steps are in the metrics" test "$(grep -c '"step","step"' seven/run/metrics.jsonl)" = 6
-check "the last good checkpoint is of step 6" test "$(ls seven | grep checkpoint | tail -n 1)" = checkpoint-000006
+check "the last good checkpoint is of step 6" test "$(ls seven/run/checkpoints | grep checkpoint | tail -n 1)" = checkpoint-000006
 check "no model at the root" test ! -e seven/config.json
-sums seven/checkpoint-000003 seven/checkpoint-000006 >sums.1
+sums seven/run/checkpoints/checkpoint-000003 seven/run/checkpoints/checkpoint-000006 >sums.1
 run train --resume --out seven
 exits 12
 err_has '^step 7: '
-sums seven/checkpoint-000003 seven/checkpoint-000006 >sums.2
+sums seven/run/checkpoints/checkpoint-000003 seven/run/checkpoints/checkpoint-000006 >sums.2
 check "they are untouched" cmp sums.1 sums.2
 
 # ---- files that vanish ----
@@ -308,7 +308,7 @@ python3 - "$RETORT" $vanishing <<'PY'
 import os, shlex, shutil, subprocess, sys, time
 p = subprocess.Popen(shlex.split(os.environ.get("EMU", "")) + [sys.argv[1], "distill", *sys.argv[2:], "--out", "running"],
                      stdout=subprocess.DEVNULL)
-while p.poll() is None and not os.path.exists("running/checkpoint-000009"):
+while p.poll() is None and not os.path.exists("running/run/checkpoints/checkpoint-000009"):
     time.sleep(0.001)
 shutil.rmtree("leaving")
 sys.exit(p.wait())
@@ -323,8 +323,8 @@ check "the run goes on from memory" cmp whole.curve running.curve
 for name in model.safetensors state.safetensors state.json config.json; do
     rm -rf damaged
     cp -r changed damaged
-    newest=$(ls damaged | grep checkpoint | tail -n 1)
-    file=damaged/$newest/$name
+    newest=$(ls damaged/run/checkpoints | grep checkpoint | tail -n 1)
+    file=damaged/run/checkpoints/$newest/$name
     python3 - "$file" <<'PY'
 import sys
 with open(sys.argv[1], "r+b") as f:
@@ -343,7 +343,7 @@ PY
     sums damaged >sums.2
     check "nothing else was touched" cmp sums.1 sums.2
 done
-rm -r "damaged/$newest"
+rm -r "damaged/run/checkpoints/$newest"
 run distill --resume --out damaged
 exits 0
 curve damaged >damaged.curve
@@ -363,13 +363,13 @@ if [ -z "${EMU:-}" ] && mount -t tmpfs -o size=6m tmpfs "$work/small" 2>/dev/nul
     # Room for a checkpoint of 1.9 MB and a part of the next, until something fills the disk.
     stop INT 12 small/o distill $long
     exits 130
-    sums small/o/checkpoint* >sums.1
+    sums small/o/run/checkpoints/checkpoint* >sums.1
     dd if=/dev/zero of=small/filler bs=64k 2>/dev/null
     run distill --resume --out small/o
     exits 7
     err_one_line
     err_has 'small/o'
-    sums small/o/checkpoint* >sums.2
+    sums small/o/run/checkpoints/checkpoint* >sums.2
     check "the good checkpoint is untouched, and there is no other" cmp sums.1 sums.2
     check "no temporary folder is left" test -z "$(find small/o -name '.*tmp*')"
     rm small/filler

@@ -84,7 +84,7 @@ exits 0
 run distill $small --out o --dump-step 1
 exits 0
 out_has '^note +step 1 is written down in o/run/dump-000001; tools/check_step\.py computes it again$'
-check "looking does not change the run" sh -c 'cmp plain/model.safetensors o/model.safetensors && cmp plain/checkpoint-000004/state.safetensors o/checkpoint-000004/state.safetensors'
+check "looking does not change the run" sh -c 'cmp plain/model.safetensors o/model.safetensors && cmp plain/run/checkpoints/checkpoint-000004/state.safetensors o/run/checkpoints/checkpoint-000004/state.safetensors'
 check "nor its curve" test "$(curve plain)" = "$(curve o)"
 consistent o/run/dump-000001 s o/run/metrics.jsonl
 exits 0
@@ -93,7 +93,7 @@ check "a model that retort reads" sh -c '"$0" inspect o/run/dump-000001/student 
 # The weights are those of the checkpoint before, also in the middle and with rows in several micro-batches.
 run distill $small --out o3 --dump-step 3
 exits 0
-consistent o3/run/dump-000003 o3/checkpoint-000002 o3/run/metrics.jsonl
+consistent o3/run/dump-000003 o3/run/checkpoints/checkpoint-000002 o3/run/metrics.jsonl
 exits 0
 more="--teacher t --student s --data d.jsonl --batch 5 --micro-batch 2 --seq-len 64 --steps 2 --threads 1"
 run distill $more --out several --dump-step 2 --divergence forward-kl

@@ -35,7 +35,7 @@ s = j["sessions"][0]
 assert s["binary"]["version"] and s["binary"]["build"] and s["device"]["backend"] == "cpu" and len(s["programs"]) == 32
 assert j["settings"]["lr"] > 0 and j["settings"]["steps"] == 20 and j["settings"]["student"] == "s"
 there = {os.path.relpath(os.path.join(d, f), "o") for d, _, files in os.walk("o") for f in files}
-left = {f for f in there if f.startswith("checkpoint-") and not f.endswith("/state.json")}
+left = {f for f in there if f.startswith("run/checkpoints/checkpoint-") and not f.endswith("/state.json")}
 assert set(j["files"]) == there - left - {"run/manifest.json", "run/report.html", "run/retort.lock"}, set(j["files"]) ^ there
 assert "/" not in json.dumps({k: v for k, v in j.items() if k not in ("files", "sessions")})'
 run inspect s --json
@@ -84,7 +84,7 @@ exits 0
 out_has '^teacher +not checked  taught is not where the run found it'
 out_has '^held-out after +pass .*KL and agreement not checked'
 mv elsewhere taught
-rm -rf copied/checkpoint-*
+rm -rf copied/run/checkpoints
 run verify copied
 exits 0
 out_has '^checkpoints +not checked '

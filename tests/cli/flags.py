@@ -601,7 +601,7 @@ def _():
 @case("--save-every", "--keep")
 def _():
     def kept(run):
-        return sorted(int(n[11:]) for n in os.listdir(run.out) if n.startswith("checkpoint-"))
+        return sorted(int(n[11:]) for n in os.listdir(run.out + "/run/checkpoints") if n.startswith("checkpoint-"))
     expect(kept(base()) == [4], "at the end")
     expect(kept(Run(save_every=1)) == [3, 4], "the last two")
     expect(kept(Run(save_every=1, keep=3)) == [2, 3, 4], "the last three")
@@ -619,7 +619,7 @@ def _():
     expect(step > 0 and f"the model of step {step} (the best)" in best.text, f"{kls}: {best.text[-300:]}")
     expect("the model of step 8 (the last)" in last.text, last.text[-300:])
     expect(best.weights() != last.weights(), "two models")
-    expect(last.weights() == last.weights("checkpoint-000008/model.safetensors"), "of the last checkpoint")
+    expect(last.weights() == last.weights("run/checkpoints/checkpoint-000008/model.safetensors"), "of the last checkpoint")
 
 
 @case("--save-dtype")
@@ -636,8 +636,8 @@ def _():
 def _():
     a = Run(control=True)
     expect(a.curve() == base().curve() and a.weights() == base().weights(), "the run is the same")
-    expect(tensors(f"{a.out}/control/model.safetensors") != a.weights(), "and another model beside it")
-    expect(not os.path.exists(f"{base().out}/control"), "only when asked for")
+    expect(tensors(f"{a.out}/run/control/model.safetensors") != a.weights(), "and another model beside it")
+    expect(not os.path.exists(f"{base().out}/run/control"), "only when asked for")
 
 
 @case("--dump-step")
@@ -659,7 +659,7 @@ def _():
 @case("--device")
 def _():
     def programs(run):
-        with open(f"{run.out}/checkpoint-000004/state.json") as f:
+        with open(f"{run.out}/run/checkpoints/checkpoint-000004/state.json") as f:
             return json.load(f)["programs"]
     a = Run(device="ref", teacher="mini-t", student="mini-s", seq_len=16, allow_drop=True)
     b = Run(device="cpu", teacher="mini-t", student="mini-s", seq_len=16, allow_drop=True)

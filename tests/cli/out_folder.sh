@@ -100,18 +100,18 @@ exits 0
 
 # ---- what a run removes ----
 cp -r killed mine
-for name in checkpoint-000001/notes checkpoint-000004/notes best-000001/notes best-foo/x .x.tmp-1-1 .y.tmp-1-1/z; do
+for name in run/checkpoints/checkpoint-000001/notes run/checkpoints/checkpoint-000004/notes run/checkpoints/best-000001/notes best-foo/x .x.tmp-1-1 .y.tmp-1-1/z; do
     mkdir -p "$(dirname "mine/$name")"
     echo mine >mine/$name
 done
 mkdir -p elsewhere
 echo mine >elsewhere/state.json
-ln -s ../elsewhere mine/checkpoint-000003
+ln -s ../../../elsewhere mine/run/checkpoints/checkpoint-000003
 run distill --resume --override --out mine --steps 12 --keep 1
 exits 0
 check "each of the seven files is there and says what it said" test "$(find mine elsewhere -type f | xargs grep -lx mine | wc -l)" = 7
-check "the link is there" test -h mine/checkpoint-000003
-check "a checkpoint of the run's alone went" test ! -e mine/checkpoint-000002
+check "the link is there" test -h mine/run/checkpoints/checkpoint-000003
+check "a checkpoint of the run's alone went" test ! -e mine/run/checkpoints/checkpoint-000002
 cp -r s forced
 echo mine >forced/thesis.tex
 run init --preset tiny-qwen2 --force forced
@@ -178,7 +178,7 @@ exits 0
 # The control has a lock of its own below that of its run.
 run distill --teacher t $base --steps 4 --control --out both
 exits 0
-check "both are free" test -f both/run/retort.lock -a -f both/control/run/retort.lock
+check "both are free" test -f both/run/retort.lock -a -f both/run/control/run/retort.lock
 run verify both
 exits 0
 

@@ -3,7 +3,7 @@
 run's own is ever touched.
 
 Every state is a folder in one of several conditions (absent, empty, somebody's files, a start that was killed, a run that
-is finished, killed half-way, or of a version without a lock), with files and links of somebody else's in random places
+is finished, killed half-way, or of a version without a lock and with its checkpoints in OUT), with files and links of somebody else's in random places
 of it, many under names that resemble ours. Over it run one to three commands. After each:
   - every foreign file is there with the same bytes, every foreign link with the same target, every foreign folder;
   - a start that failed or was refused has left everything else as it was too, names and bytes;
@@ -34,13 +34,15 @@ FOREIGN = ["notes", "run.log", "checkpoint-000001/notes", "checkpoint-000001/sta
            ".x.tmp-1-1", ".checkpoint-000002.tmp-99-0/state.json", ".root.tmp-1-2/config.json", "retort.lock", "merged/notes",
            "control/notes", "control/run/notes", "run/notes", "run/lock", "run/.settings.json.tmp-4-0", "run/data/notes",
            "run/data/train.json.old", "run/data/train-x.tokens", "run/data/.train-00.tokens.tmp-7-0", "run/dump-000001/notes",
-           "run/settings.json.bak", "run/disk.probe", "model.safetensors.bak", "a/b/c", ".retort-tmp-1-1.txt", "data/train.json"]
+           "run/settings.json.bak", "run/checkpoints/notes", "run/checkpoints/checkpoint-000001/notes",
+           "run/checkpoints/checkpoint-000002/model.safetensors", "run/checkpoints/best-000001/notes", "run/checkpoints/best-foo/x",
+           "run/control/notes", "run/disk.probe", "model.safetensors.bak", "a/b/c", ".retort-tmp-1-1.txt", "data/train.json"]
 # Names that a run writes itself: foreign where there is no run.
 TAKEN = ["config.json", "README.md", "model.safetensors", "run/settings.json", "run/resolved.yaml", "run/metrics.jsonl",
          "run/retort.lock", "run/data/train.json", "run/data/train-00.tokens", "checkpoint-000002/state.json",
          "best-000002/config.json", "run/.settings.json.retort-tmp-1-1", "run"]
 RUNS = ("finished", "half", "old")
-LINKS = ["checkpoint-000001", "best-000001", "run/dump-000001", "link", "run/link", "merged"]
+LINKS = ["checkpoint-000001", "run/checkpoints/checkpoint-000001", "best-000001", "run/dump-000001", "link", "run/link", "merged"]
 
 
 class Fault(Exception):
@@ -64,10 +66,13 @@ class Bench:
         begun = time.monotonic()
         self.must([*self.start, "--out", "finished"])
         self.seconds = time.monotonic() - begun  # of a whole run
-        self.kill([*self.start, "--steps", "12", "--out", "half"], None, wait_for="half/checkpoint-000003", drop_steps=True)
+        self.kill([*self.start, "--steps", "12", "--out", "half"], None, wait_for="half/run/checkpoints/checkpoint-000003", drop_steps=True)
         shutil.copytree(self.path("finished"), self.path("old"))
         if os.path.exists(self.path("old/run/retort.lock")):
             os.unlink(self.path("old/run/retort.lock"))
+        for name in os.listdir(self.path("old/run/checkpoints")):
+            os.rename(self.path("old/run/checkpoints", name), self.path("old", name))
+        os.rmdir(self.path("old/run/checkpoints"))
 
     def path(self, *parts):
         return os.path.join(self.work, *parts)

@@ -79,7 +79,7 @@ check "the run's plan.txt has the plan's memory" cmp planned written
 check "and every op" grep -q '^plan teacher forward: ' o/run/plan.txt
 run plan $pair --steps 12 --json
 cp "$out" plan.json
-size=$(find o/checkpoint-000012 -type f ! -name state.json -printf '%s\n' | awk '{ n += $1 } END { print n }')
+size=$(find o/run/checkpoints/checkpoint-000012 -type f ! -name state.json -printf '%s\n' | awk '{ n += $1 } END { print n }')
 check "a checkpoint has the size of the plan" test "$size" = "$(fact 'j["disk"]["checkpoint"]')"
 
 # The peak of the process, with enough memory for it to tell: without the activations it would be far below.
@@ -173,7 +173,7 @@ exits 0
 out_has '^note +[0-9]+ steps took .*s each: --time 4s is --steps [0-9]+$'
 steps=$(sed -n 's/.*--time 4s is --steps //p' "$out")
 check "the record holds the steps" sh -c 'grep -q "\"steps\": $1," "$0" && ! grep -q "\"time\"" "$0"' clock/run/settings.json "$steps"
-check "they were made" test -d "clock/$(printf 'checkpoint-%06d' "$steps")"
+check "they were made" test -d "clock/run/checkpoints/$(printf 'checkpoint-%06d' "$steps")"
 run train --student s --data d.jsonl --batch 8 --seq-len 64 --time 4s --resume --out clock
 exits 5
 err_has '^--time: was not given, now "4s"$'

@@ -81,7 +81,7 @@ err_has '^--lr: was 0\.0182, now 0\.001$'
 run distill --teacher taught --student first $base --held-out 24 --eval-every 4 --steps 8 --control --out both
 exits 0
 lines 1 '^note      lr '
-check "one rate" test "$(setting both/control lr)" = "$(setting both lr)"
+check "one rate" test "$(setting both/run/control lr)" = "$(setting both lr)"
 
 # ---- a rate that is too high ----
 run distill $rare --steps 12 --eval-every 2 --lr 5 --out high

@@ -27,7 +27,7 @@ tokens = seconds = 0
 for step in steps:
     tokens, seconds = tokens + step["tokens"], seconds + step["seconds"]
     assert abs(printed[step["step"]] - tokens / seconds) <= 1 + 1e-3 * tokens / seconds, step
-state = json.load(open(sys.argv[2] + "/checkpoint-000006/state.json"))
+state = json.load(open(sys.argv[2] + "/run/checkpoints/checkpoint-000006/state.json"))
 assert abs(state["seconds"] - seconds) < 1e-6 * seconds, (state["seconds"], seconds)
 assert state["tokens"] == tokens and state["trained"] == sum(s["trained"] for s in steps)
 PY

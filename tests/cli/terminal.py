@@ -303,7 +303,7 @@ def interrupts():
     stop("an evaluation", stages + ["--out", "eval"], r"7levaluating[^\r]*step 3/6",
          r"still evaluating(.|\n)*resume    " + command % "eval" + r"(.|\n)*stopped after step 3 of 6; --resume .*" + command % "eval")
     resumed("eval")
-    stop("saving", stages + ["--out", "saving"], r"\.checkpoint-000002", r"stopped after step [23] of 6", folder="saving")
+    stop("saving", stages + ["--out", "saving"], r"\.checkpoint-000002", r"stopped after step [23] of 6", folder="saving/run/checkpoints")
     resumed("saving")
     stop("the last evaluation", stages + ["--out", "last"], r"7levaluating[^\r]*step 6/6", r"stopped after step 6 of 6")
     resumed("last")

@@ -23,7 +23,7 @@ LEAST = 1e-2  # of the whole gradient's norm: a gradient that is 0 but for round
 
 def outcome(folder, step):
     """Everything that must repeat, by name: the metrics, and the bytes of the last checkpoint."""
-    last = os.path.join(folder, f"checkpoint-{step:06d}")
+    last = os.path.join(folder, "run", "checkpoints", f"checkpoint-{step:06d}")
     return metrics(folder), [os.path.join(folder, "model.safetensors"), os.path.join(last, "model.safetensors"),
                              os.path.join(last, "state.safetensors")]
 

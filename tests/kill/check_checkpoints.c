@@ -5,7 +5,6 @@
 #include "train/checkpoint.h"
 
 #include <stdio.h>
-#include <string.h>
 
 int main(int argc, char **argv)
 {
@@ -18,14 +17,15 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: check_checkpoints OUT\n");
         return 2;
     }
-    if (rt_dir_list(&names, &count, &a, argv[1], &e) < 0) {
+    const char *folder = rt_checkpoints_of(&a, argv[1]);
+    if (folder && rt_path_is_dir(folder) && rt_dir_list(&names, &count, &a, folder, &e) < 0) {
         fprintf(stderr, "%s\n", e.text);
         return 2;
     }
     for (uint32_t i = 0; i < count; i++) {
         rt_progress_state s;
-        char *path = rt_path_join(&a, argv[1], names[i]);
-        if (strncmp(names[i], "checkpoint-", strlen("checkpoint-")) != 0) continue;
+        char *path = rt_path_join(&a, folder, names[i]);
+        if (!rt_path_of_checkpoint(names[i])) continue;
         if (path && rt_checkpoint_check(path, &s, &e) == RT_OK) {
             printf("%s is whole, step %u\n", names[i], s.step);
             continue;

@@ -421,7 +421,7 @@ static void test_control(void **state)
     assert_true(done.control_saved.positions == done.saved.positions && !done.control_saved.has_teacher);
     assert_true(done.control_saved.cross_entropy.mean < done.before.cross_entropy.mean);
     assert_true(done.control_after.cross_entropy.mean != done.after.cross_entropy.mean);
-    assert_true(rt_path_exists(in_dir("judged/control/config.json")));
+    assert_true(rt_path_exists(in_dir("judged/run/control/config.json")));
     retort_settings_free(s);
 }
 

@@ -488,7 +488,7 @@ static void gone(void **state)
     static const struct {
         const char *name;
         uint32_t missed;
-    } cases[] = { { "teacher", 1 }, { "student", 3 }, { "run/checkpoint-000012", 1 } };
+    } cases[] = { { "teacher", 1 }, { "student", 3 }, { "run/run/checkpoints/checkpoint-000012", 1 } };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char *from = strdup(in_dir(cases[i].name)), *to = strdup(in_dir("aside"));
         assert_int_equal(rename(from, to), 0);

@@ -115,7 +115,7 @@ static void a_step_waits_for_the_one_before_it_alone(void **state)
     (void)state;
     if (run_cuda("o", false, NULL, NULL, &e) < 0) fail_msg("%s", e.text);
     assert_int_equal(page_count, 0);
-    assert_true(rt_path_exists(in_dir("o/checkpoint-000012")));
+    assert_true(rt_path_exists(in_dir("o/run/checkpoints/checkpoint-000012")));
     for (uint32_t i = 2; i < 6; i++) assert_int_equal(waited[i] - waited[i - 1], 1);
     /* When a result is known the next step has been launched, but for the sixth: then the run is evaluated and saved.
      */
@@ -221,14 +221,14 @@ static void a_lost_gpu_leaves_the_last_checkpoint(void **state)
     assert_int_equal(s->lost, 1);
     assert_non_null(strstr(e.text, "illegal memory access"));
     assert_non_null(strstr(e.text, "--sync names the op"));
-    if (rt_checkpoint_check(in_dir("o/checkpoint-000006"), &state_of, &e) < 0) fail_msg("%s", e.text);
+    if (rt_checkpoint_check(in_dir("o/run/checkpoints/checkpoint-000006"), &state_of, &e) < 0) fail_msg("%s", e.text);
     assert_int_equal(state_of.step, 6);
     assert_false(rt_path_exists(in_dir("o/model.safetensors")));
     *s = FRESH; /* another GPU, and the run goes on */
     s->hook = compute;
     lose_at = 0;
     if (run_cuda("o", true, NULL, NULL, &e) < 0) fail_msg("%s", e.text);
-    assert_true(rt_path_exists(in_dir("o/checkpoint-000012")));
+    assert_true(rt_path_exists(in_dir("o/run/checkpoints/checkpoint-000012")));
 }
 
 /* ---- numbers that were never computed ---- */

@@ -242,25 +242,32 @@ static void files_are_listed(void **state)
 {
     (void)state;
     static const char *const listed[] = { "model.safetensors", "run/metrics.jsonl", "checkpoint-000001/state.json",
-                                          "a/b/c/d/last" };
-    static const char *const others[] = { ".part", "run/log.txt", "checkpoint-000001/state.safetensors",
-                                          "a/b/c/d/e/deeper" };
+                                          "run/checkpoints/checkpoint-000002/state.json", "a/b/c/d/last" };
+    static const char *const others[] = { ".part",
+                                          "run/log.txt",
+                                          "checkpoint-000001/state.safetensors",
+                                          "run/checkpoints/checkpoint-000002/state.safetensors",
+                                          "a/b/c/d/e/deeper",
+                                          "run/control/run/metrics.jsonl",
+                                          "control/config.json" };
     rt_err e = { 0 };
     char name[64];
     rt_json_init();
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < 5; i++) {
         snprintf(name, sizeof name, "listed/%s", listed[i]);
         put_text(name, "x");
+    }
+    for (size_t i = 0; i < 7; i++) {
         snprintf(name, sizeof name, "listed/%s", others[i]);
         put_text(name, "x");
     }
     json_t *files = json_object();
     if (rt_manifest_files(files, in_dir("listed"), &e) < 0) fail_msg("%s", e.text);
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < 5; i++)
         if (!json_object_get(files, listed[i])) fail_msg("%s is not listed", listed[i]);
+    for (size_t i = 0; i < 7; i++)
         if (json_object_get(files, others[i])) fail_msg("%s is listed", others[i]);
-    }
-    assert_int_equal(json_object_size(files), 4);
+    assert_int_equal(json_object_size(files), 5);
     json_decref(files);
 }
 

@@ -230,8 +230,8 @@ static void same_ends(const char *a, const char *b)
 {
     same_metrics(a, b);
     same_file(a, b, "model.safetensors");
-    same_file(a, b, "checkpoint-000006/state.safetensors");
-    same_file(a, b, "checkpoint-000012/state.safetensors");
+    same_file(a, b, "run/checkpoints/checkpoint-000006/state.safetensors");
+    same_file(a, b, "run/checkpoints/checkpoint-000012/state.safetensors");
 }
 
 static int set_up(void **state)
@@ -284,7 +284,7 @@ static void stopping_finishes_what_was_begun(void **state)
     x = run_on(true, "late", false, NULL);
     assert_int_equal(x.rc, RT_INTERRUPTED);
     assert_non_null(strstr(x.e.text, "stopped after step 4 of 12"));
-    assert_true(rt_path_exists(in_dir("late/checkpoint-000004")));
+    assert_true(rt_path_exists(in_dir("late/run/checkpoints/checkpoint-000004")));
     stop_at = 0;
     x = run_on(true, "late", true, NULL);
     if (x.rc < 0) fail_msg("%s", x.e.text);
@@ -304,7 +304,7 @@ static void a_number_that_is_not_finite_is_told_of_its_own_step(void **state)
     assert_non_null(strstr(a.e.text, "step 2: "));
     assert_string_equal(a.e.text, b.e.text);
     same_metrics("cpu", "late");
-    assert_false(rt_path_exists(in_dir("late/checkpoint-000006")));
+    assert_false(rt_path_exists(in_dir("late/run/checkpoints/checkpoint-000006")));
 }
 
 /* A device that is lost in step 8 leaves the checkpoint of step 6, from which the run comes to the same end. */
@@ -319,7 +319,7 @@ static void a_lost_device_leaves_the_last_checkpoint(void **state)
     assert_int_equal(x.rc, RT_DEVICE);
     assert_non_null(strstr(x.e.text, "the device is gone"));
     lose_at = 0;
-    if (rt_checkpoint_check(in_dir("late/checkpoint-000006"), &s, &e) < 0) fail_msg("%s", e.text);
+    if (rt_checkpoint_check(in_dir("late/run/checkpoints/checkpoint-000006"), &s, &e) < 0) fail_msg("%s", e.text);
     assert_int_equal(s.step, 6);
     assert_false(rt_path_exists(in_dir("late/model.safetensors")));
     x = run_on(true, "late", true, NULL);

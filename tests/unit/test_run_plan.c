@@ -201,7 +201,7 @@ static void plan_and_run(const char *teacher, const char *student, const flags *
         if (rt_run_train(r, &summary, &e) < 0) fail_msg("%s", e.text);
         assert_true(allocated == plan.memory.total); /* and nothing since */
         char path[200];
-        snprintf(path, sizeof path, "%s/checkpoint-000003", path_of(out));
+        snprintf(path, sizeof path, "%s/run/checkpoints/checkpoint-000003", path_of(out));
         if (folder_bytes(path) != plan.checkpoint)
             fail_msg("%s: %llu bytes, and %llu were planned", path, (unsigned long long)folder_bytes(path),
                      (unsigned long long)plan.checkpoint);

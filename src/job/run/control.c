@@ -2,8 +2,8 @@
  * gave can be told from what the text gave.
  *
  * Owns: what is the same (initial weights, tokens, rows in their order, steps, rate, every other setting) and what is
- * not (the loss is cross-entropy alone). The control is a run like any other, in OUT/control, after the run itself; it
- * reads the tokens of OUT/run/data. */
+ * not (the loss is cross-entropy alone). The control is a run like any other, in OUT/run/control, after the run itself;
+ * it reads the tokens of OUT/run/data. */
 #include "job/run/run_internal.h"
 #include "job/run/run_report.h"
 
@@ -34,7 +34,7 @@ int rt_run_train_control(rt_run *r, rt_run_summary *out, rt_err *e)
     rt_run_events events = r->events;
     rt_run_opts opts = *r->opts;
     rt_settings *s = rt_arena_alloc(&r->arena, sizeof *s);
-    char *path = rt_path_join(&r->arena, r->out, "control"),
+    char *path = rt_control_of(&r->arena, r->out),
          *begun = path ? rt_path_join(&r->arena, path, "run/settings.json") : NULL;
     if (!s || !begun) RT_TRY(rt_no_memory(e, "the control of a run"));
     control_settings(s, r, path);

@@ -1,12 +1,13 @@
 /* run.h - a whole run: from settings to a model on disk, resumable at any moment.
  *
  *   OUT/                   the model that was trained, as others load it, with its card README.md
- *   OUT/best-NNNNNN/       the best so far, model only
- *   OUT/checkpoint-NNNNNN/ to go on from
- *   OUT/control/           with --control: a run of its own, of the same student without the teacher
  *   OUT/run/               settings.json, resolved.yaml, plan.txt, metrics.jsonl, samples.jsonl,
  *                          events.out.tfevents.*, report.html, data/, manifest.json, verdict.json,
  *                          products.tsv (with --tune)
+ *   OUT/run/checkpoints/   checkpoint-NNNNNN/ to resume from; best-NNNNNN/, the best so far, model only
+ *   OUT/run/control/       with --control: a run of its own, of the same student without the teacher
+ *
+ * Older runs have the last two in OUT and keep them there (format/run_places.h).
  *
  * Owns: the order of things, and what is on disk when. It prints nothing: whoever started it hears of everything
  * through rt_run_events. */
@@ -84,7 +85,7 @@ typedef struct rt_run_summary {
     bool is_best;
     bool stopped_early;    /* by --stop-if-worse */
     rt_eval_result logged; /* of saved_step, as it was in memory then; 0 positions: that step has no evaluation */
-    rt_eval_result control_after, control_saved; /* with --control: of the run in OUT/control; else 0 positions */
+    rt_eval_result control_after, control_saved; /* with --control: of the run in OUT/run/control; else 0 positions */
     rt_output_difference difference;             /* rounding of the saved dtype */
     const rt_findings *findings;                 /* the run's claims, judged; lives as long as the run */
     rt_hash128 checksum;                         /* of manifest.json */

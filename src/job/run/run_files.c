@@ -254,7 +254,7 @@ out:
 
 int rt_run_write_best(rt_run *r, rt_err *e)
 {
-    char *path = rt_best_path(&r->arena, r->out, r->loop.state.step);
+    char *path = rt_best_path(&r->arena, r->checkpoints, r->loop.state.step);
     json_t *files = json_object();
     int rc = path && files ? replace_folder(r, path, files, e) : rt_no_memory(e, "the files of a run");
     json_decref(rc < 0 ? files : r->best_files);

@@ -27,6 +27,7 @@ static int set_paths(rt_run *r, rt_err *e)
                   { &r->verdict_path, "verdict.json" },
                   { &r->report_path, "report.html" } };
     bool all = (r->run = rt_path_join(&r->arena, r->out, "run")) != NULL;
+    all = all && (r->checkpoints = rt_checkpoints_of(&r->arena, r->out)) != NULL;
     for (size_t i = 0; all && i < sizeof files / sizeof *files; i++)
         all = (*files[i].path = rt_path_join(&r->arena, r->run, files[i].name)) != NULL;
     return all ? RT_OK : rt_no_memory(e, "the folder of a run");
@@ -143,22 +144,31 @@ int rt_run_take_folder(rt_run *r, rt_err *e)
     RT_TRY(r->opts->resume ? take_again(r, e) : take_new(r, e));
     rt_dir_clean(r->out);
     rt_dir_clean(r->run);
+    rt_dir_clean(r->checkpoints);
     if (is_folder(r->data)) rt_dir_clean(r->data); /* the control's is a link: it is under the lock of its run */
 out:
     return rc;
 }
 
 /* The tokens of a control are those of its run: a link, relative, so that OUT can be moved. */
-int rt_run_make_data(rt_run *r, rt_err *e)
+static int link_data(rt_run *r, rt_err *e)
 {
-    if (!r->opts->control_of) return rt_dir_make_counted(r->data, &r->data_made, e);
-    if (symlink("../../run/data", r->data) == 0) {
+    if (symlink(rt_path_ends(r->out, "/run/control") ? "../../data" : "../../run/data", r->data) == 0) {
         r->data_linked = true;
         return rt_folder_sync(r->data, e);
     } else if (errno != EEXIST) {
         return rt_fail(e, RT_IO, "%s cannot be made a link to the tokens of the run: %s", r->data, strerror(errno));
     }
     return RT_OK;
+}
+
+int rt_run_make_folders(rt_run *r, rt_err *e)
+{
+    int rc;
+    RT_TRY(rt_dir_make_counted(r->checkpoints, &r->checkpoints_made, e));
+    RT_TRY(r->opts->control_of ? link_data(r, e) : rt_dir_make_counted(r->data, &r->data_made, e));
+out:
+    return rc;
 }
 
 /* What this process has written into OUT/run so far. The settings go last: until then the run can be resumed. */
@@ -173,6 +183,7 @@ static void undo_start(rt_run *r)
         if (path) unlink(path);
     }
     rt_dir_unmake(r->data, r->data_made);
+    rt_dir_unmake(r->checkpoints, r->checkpoints_made);
     unlink(r->yaml_path);
     unlink(r->settings_path);
 }

@@ -45,16 +45,17 @@ struct rt_run {
     rt_dump *dump; /* of the step under way; null: it is not dumped */
     rt_pool *pool;
     const char *out, *run, *data; /* OUT, OUT/run, OUT/run/data; then files of OUT/run */
+    const char *checkpoints;      /* as rt_checkpoints_of says */
     const char *metrics_path, *settings_path, *yaml_path, *plan_path, *choices_path, *manifest_path, *verdict_path,
         *report_path;
-    rt_lock *lock;                /* of OUT/run, from before anything is written to the end; null: OUT is temporary */
-    uint32_t run_made, data_made; /* folders that this process made: OUT/run and those above it; OUT/run/data */
-    bool data_linked;             /* OUT/run/data was made a link */
+    rt_lock *lock; /* of OUT/run, from before anything is written to the end; null: OUT is temporary */
+    uint32_t run_made, data_made, checkpoints_made; /* folders that this process made, and of OUT/run those above it */
+    bool data_linked;                               /* OUT/run/data was made a link */
     rt_append metrics;
-    rt_tfevents *events_file; /* the same numbers for TensorBoard */
-    bool fresh;               /* nothing was in OUT when its lock was taken */
-    bool temporary;           /* OUT is a folder of this process: a plan or a smoke test */
-    bool begun;               /* settings are written: what is in OUT can be resumed */
+    rt_tfevents *events_file;                       /* the same numbers for TensorBoard */
+    bool fresh;                                     /* nothing was in OUT when its lock was taken */
+    bool temporary;                                 /* OUT is a folder of this process: a plan or a smoke test */
+    bool begun;                                     /* settings are written: what is in OUT can be resumed */
     rt_smoke smoke;
     rt_pace pace; /* of its parts, as measured last or else as planned; step is not kept here */
     rt_eval_result first, last;
@@ -76,8 +77,8 @@ void rt_run_note(const rt_run *r, const char *format, ...) __attribute__((format
 /* OUT, locked, and for a new run made. RT_INVALID when another process writes there, or when what is there is not ours;
  * nothing is changed then. */
 int rt_run_take_folder(rt_run *r, rt_err *e);
-/* OUT/run/data, when the settings are written. */
-int rt_run_make_data(rt_run *r, rt_err *e);
+/* The folders of tokens and checkpoints, when the settings are written. */
+int rt_run_make_folders(rt_run *r, rt_err *e);
 /* Lets go of OUT; of a run that could not begin, removes what it has made. */
 void rt_run_leave_folder(rt_run *r);
 
@@ -96,9 +97,9 @@ int rt_run_metric(rt_run *r, json_t *line, rt_err *e); /* takes the reference */
 /* Metrics, samples and events are on disk: before anything is written that counts on them. */
 int rt_run_sync_logs(rt_run *r, rt_err *e);
 void rt_run_close_metrics(rt_run *r);
-/* The model in memory into OUT/best-NNNNNN, whole or not at all. */
+/* The model in memory into best-NNNNNN of the checkpoints, whole or not at all. */
 int rt_run_write_best(rt_run *r, rt_err *e);
-/* The files of the model at the root: moved from a folder (OUT/best-NNNNNN), or, from null, the model in memory. */
+/* The files of the model at the root: moved from a folder (best-NNNNNN), or, from null, the model in memory. */
 int rt_run_write_root(rt_run *r, const char *from, rt_err *e);
 /* With adapters: OUT/merged, the model with them added in. */
 int rt_run_write_merged(rt_run *r, rt_err *e);

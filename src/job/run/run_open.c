@@ -222,7 +222,7 @@ int rt_run_open(rt_run **out, rt_settings *s, const rt_run_opts *o, rt_err *e)
     memcpy(said, s->given, sizeof said);
     RT_TRY(rt_run_take_folder(r, e));
     RT_TRY(o->resume ? rt_run_join_settings(r, e) : rt_run_write_settings(r, e));
-    RT_TRY(rt_run_make_data(r, e));
+    RT_TRY(rt_run_make_folders(r, e));
     RT_TRY(rt_settings_defaults(s, e));
     RT_TRY(rt_settings_check_needs(s, said, e));
     RT_TRY(rt_pool_new(&r->pool, s->threads ? (uint32_t)s->threads : rt_cpu_count(), e));

@@ -89,11 +89,11 @@ static int save(void *ctx, rt_err *e)
     RT_TRY(rt_run_sync_logs(r, e)); /* a checkpoint speaks of them */
     RT_TRY(rt_run_hashes_take(r, &beside, e));
     r->loop.state.beside = beside;
-    RT_TRY(rt_checkpoint_save(r->out, r->trainer, &r->output, &r->loop.state, e));
-    rt_checkpoint_prune(r->out, r->resolved.keep);
+    RT_TRY(rt_checkpoint_save(r->checkpoints, r->trainer, &r->checkpointsput, &r->loop.state, e));
+    rt_checkpoint_prune(r->checkpoints, r->resolved.keep);
     r->pace.save = rt_now() - begun;
     if (r->events.saved) {
-        char *path = rt_arena_printf(&r->arena, "%s/checkpoint-%06u", r->out, r->loop.state.step);
+        char *path = rt_arena_printf(&r->arena, "%s/" RT_CHECKPOINT_PREFIX "%06u", r->checkpoints, r->loop.state.step);
         if (path) r->events.saved(r->events.ctx, path);
     }
 out:
@@ -199,17 +199,17 @@ static int finish(rt_run *r, rt_run_summary *out, rt_err *e)
 {
     int rc;
     uint32_t step = r->loop.state.step, best_step = r->resolved.save_best ? r->loop.state.best_step : 0;
-    char *best_path = rt_best_path(&r->arena, r->out, best_step);
+    char *best_path = rt_best_path(&r->arena, r->checkpoints, best_step);
     bool earlier = best_step > 0 && best_step != step, there = best_path && rt_path_is_dir(best_path);
     /* The best was moved to the root already when a run that had come this far is resumed. */
     bool moved = earlier && !there && rt_run_has_root(r), best = earlier && (there || moved);
     out->before = r->first;
     out->after = r->last;
-    rt_checkpoint_prune(r->out, r->resolved.keep); /* again, for a run that was killed just before it did */
+    rt_checkpoint_prune(r->checkpoints, r->resolved.keep); /* again, for a run that was killed just before it did */
     if (!best_path) RT_TRY(rt_no_memory(e, "a path"));
     if (best) RT_TRY(rt_run_best_check(r, best_path, e));
     if (!moved) RT_TRY(rt_run_write_root(r, best ? best_path : NULL, e));
-    rt_best_remove(r->out);
+    rt_best_remove(r->checkpoints);
     out->is_best = best_step > 0 && (best || best_step == step);
     out->saved_step = best ? best_step : step;
     if (!best) RT_TRY(rt_output_read_back(r->out, r->trainer, &r->output, &out->difference, e));
