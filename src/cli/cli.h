@@ -177,6 +177,8 @@ int rt_run_printer_end(rt_run_printer *p, int rc, rt_err *e);
 /* run_end.c: the closing screen, and its one line about what was saved. */
 void rt_run_print_end(const rt_job_run *j, const rt_run_summary *s);
 void rt_run_print_saved(FILE *to, const rt_job_run *j, const rt_run_summary *s);
+/* Of one that had ended before it was resumed. */
+void rt_run_print_ended(FILE *to, const rt_job_run *j, const rt_run_summary *s);
 
 /* ---- the same as JSON, an event a line (run_json.c); docs/terminal.md lists them. All accept a null json. ---- */
 

@@ -194,6 +194,19 @@ void rt_run_print_saved(FILE *to, const rt_job_run *j, const rt_run_summary *s)
     fprintf(to, "\n");
 }
 
+void rt_run_print_ended(FILE *to, const rt_job_run *j, const rt_run_summary *s)
+{
+    const rt_run *r = j->run;
+    rt_str line = { 0 };
+    rt_str_printf(&line, "%s: this run ended before, at step %u of %u; its %s is that of step %u. Nothing was done.\n",
+                  j->settings.out, rt_run_state(r)->step, rt_run_resolved(r)->steps,
+                  rt_run_resolved(r)->lora.rank ? "adapter" : "model", s->saved_step);
+    rt_str_append(&line, "To train it further: retort train --student");
+    rt_append_word(&line, j->settings.out, "");
+    fprintf(to, "%s --data DATA --out NEW\n", line.data ? line.data : "");
+    rt_str_free(&line);
+}
+
 void rt_run_print_end(const rt_job_run *j, const rt_run_summary *s)
 {
     const rt_run *r = j->run;

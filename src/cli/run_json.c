@@ -143,9 +143,10 @@ void rt_run_json_end(const rt_run_printer *p, const rt_job_run *j, const rt_run_
                    rt_run_resolved(j->run)->lora.rank ? "adapter" : "model", "step", (json_int_t)s->saved_step, "best",
                    s->is_best));
     emit(p, "end",
-         json_pack("{s:o, s:o, s:b, s:o, s:s, s:i}", "before", rt_eval_to_json(0, &s->before), "after",
-                   rt_eval_to_json(s->saved_step, &s->saved), "stopped_early", s->stopped_early, "verdict",
-                   verdict(s->findings), "manifest", rt_hash_text(hash, s->checksum), "exit_code", 0));
+         json_pack("{s:b, s:o, s:o, s:b, s:o, s:s, s:i}", "ended_before", s->ended, "before",
+                   rt_eval_to_json(0, &s->before), "after", rt_eval_to_json(s->saved_step, &s->saved), "stopped_early",
+                   s->stopped_early, "verdict", verdict(s->findings), "manifest", rt_hash_text(hash, s->checksum),
+                   "exit_code", 0));
 }
 
 void rt_run_json_error(const rt_run_printer *p, int rc, const rt_err *e)

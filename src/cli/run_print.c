@@ -343,7 +343,8 @@ void rt_run_print_summary(rt_run_printer *p, const rt_job_run *j, const rt_run_s
 {
     rt_live_end();
     rt_print_device_end(j->dev);
-    if (!s->smoke) rt_run_print_end(j, s);
-    if (!s->smoke && p->last) rt_run_print_saved(p->last, j, s);
+    if (s->ended) rt_run_print_ended(p->last ? p->last : stdout, j, s);
+    if (!s->smoke && !s->ended) rt_run_print_end(j, s);
+    if (!s->smoke && !s->ended && p->last) rt_run_print_saved(p->last, j, s);
     rt_run_json_end(p, j, s);
 }

@@ -148,14 +148,39 @@ for name in INT TERM; do
     check "and so is the model" cmp whole/model.safetensors part-$name/model.safetensors
     check "and the optimizer's state" cmp whole/run/checkpoints/checkpoint-000040/state.safetensors part-$name/run/checkpoints/checkpoint-000040/state.safetensors
 done
-# Again, when all is done: the same model.
-sums whole/model.safetensors whole/config.json >sums.1
+# Again, when all is done: it says so, and no file changes.
+sums whole >sums.1
 run distill --resume --out whole
 exits 0
-sums whole/model.safetensors whole/config.json >sums.2
+sums whole >sums.2
 check "resuming what is finished changes nothing" cmp sums.1 sums.2
 check "and finds nothing damaged" sh -c '! cat "$0" "$1" | grep damaged' "$out" "$err"
+out_has '^whole: this run ended before, at step 40 of 40; its model is that of step [0-9]+. Nothing was done.$'
+out_has '^To train it further: retort train --student whole --data DATA --out NEW$'
+run distill --resume --out whole --json
+exits 0
+check "for programs: what it ended with" python3 -c '
+import json, sys
+end = json.loads(open(sys.argv[1]).read().splitlines()[-1])
+log = [j for j in map(json.loads, open("whole/run/metrics.jsonl")) if j["event"] == "eval"]
+assert end["event"] == "end" and end["ended_before"] is True and end["exit_code"] == 0
+assert abs(end["before"]["ce"][0] - log[0]["ce"][0]) < 1e-12 and end["after"]["forward_kl"][0] > 0' "$out"
+run distill --resume --out whole --save-dtype bf16
+exits 0
 out_has '^cross-entropy +[1-9]'
+check "what is asked for anew is done" test "$(stat -c %s whole/model.safetensors)" -lt "$(stat -c %s part-INT/model.safetensors)"
+# Its checkpoints may go when it has ended; then it is not begun anew.
+cp -r part-INT light
+rm -r light/run/checkpoints
+sums light >sums.1
+run distill --resume --out light
+exits 0
+out_has '^light: this run ended before'
+run distill --resume --override --steps 50 --out light
+exits 5
+err_has '^light has ended and its checkpoints were removed.*--student light$'
+sums light >sums.2
+check "the model is as it was" cmp sums.1 sums.2
 
 # ---- settings of a resumed run ----
 stop INT 12 changed distill $long

@@ -61,6 +61,6 @@ out:
 int rt_run_train(rt_run *r, rt_run_summary *out, rt_err *e)
 {
     int rc = rt_run_train_alone(r, out, e);
-    if (rc >= 0 && !out->smoke && r->settings->control) rc = rt_run_train_control(r, out, e);
+    if (rc >= 0 && !out->smoke && !out->ended && r->settings->control) rc = rt_run_train_control(r, out, e);
     return rc;
 }

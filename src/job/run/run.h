@@ -80,6 +80,7 @@ typedef struct rt_run_sample {
 /* What a run ended with. Texts live as long as the run. */
 typedef struct rt_run_summary {
     rt_eval_result before, after, saved; /* saved: of the model at the root, loaded again from its files */
+    bool ended;                          /* it had ended before and nothing was done: the rest is from its record */
     bool smoke;                          /* it ended after the steps that were timed: nothing else is set */
     uint32_t saved_step;                 /* which step the model at the root is of */
     bool is_best;

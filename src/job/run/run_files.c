@@ -132,7 +132,12 @@ int rt_run_join_settings(rt_run *r, rt_err *e)
                                          : "settings.json was written before it was hashed: that it is as it was is "
                                            "not checked");
     RT_TRY(refuse_other_data(was, r->settings, e));
-    if (rt_settings_diff(was, r->settings, RT_BIND_FREE, &diff) && !r->opts->override)
+    bool given = r->settings->given[RT_SETTING_ID_out];
+    r->settings->given[RT_SETTING_ID_out] = false; /* it may have been moved */
+    uint32_t bound = rt_settings_diff(was, r->settings, RT_BIND_FREE, &diff);
+    r->settings->given[RT_SETTING_ID_out] = given;
+    r->changed = diff.len > 0;
+    if (bound && !r->opts->override)
         RT_TRY(rt_fail(e, RT_INVALID,
                        "a resumed run keeps its settings; leave these out, or say --override (the curve is then "
                        "another):\n%s",

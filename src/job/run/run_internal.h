@@ -55,7 +55,9 @@ struct rt_run {
     rt_tfevents *events_file;                       /* the same numbers for TensorBoard */
     bool fresh;                                     /* nothing was in OUT when its lock was taken */
     bool temporary;                                 /* OUT is a folder of this process: a plan or a smoke test */
-    bool begun;                                     /* settings are written: what is in OUT can be resumed */
+    bool changed;                /* a resumed run: settings but --out are given that are not its own */
+    const rt_run_summary *ended; /* nothing is left to do: what it ended with; null else */
+    bool begun;                  /* settings are written: what is in OUT can be resumed */
     rt_smoke smoke;
     rt_pace pace; /* of its parts, as measured last or else as planned; step is not kept here */
     rt_eval_result first, last;
@@ -105,6 +107,10 @@ int rt_run_write_root(rt_run *r, const char *from, rt_err *e);
 int rt_run_write_merged(rt_run *r, rt_err *e);
 /* Whether the root holds a whole model. */
 bool rt_run_has_root(const rt_run *r);
+
+/* ---- run_ended.c ---- */
+/* Sets r->ended where the run, and its control where it has one, came to its end before. Changes no file of it. */
+int rt_run_look_ended(rt_run *r, rt_err *e);
 
 /* ---- run_fit.c: a run made to fit into the memory of its device ---- */
 /* Before settings are resolved: what the user left free, and what the device is. */

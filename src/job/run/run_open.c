@@ -182,6 +182,11 @@ static int begin(rt_run *r, rt_err *e)
     r->loop.state.programs = now;
     if (!r->opts->resume) return rt_run_open_metrics(r, 0, e);
     RT_TRY(rt_checkpoint_newest(&path, &r->arena, r->out, e));
+    if (!path && rt_run_has_root(r))
+        RT_TRY(rt_fail(e, RT_INVALID,
+                       "%s has ended and its checkpoints were removed, so there is nothing to resume from; train its "
+                       "model further in a new run: --student %s",
+                       r->out, r->out));
     if (!path) {
         rt_run_note(r, "no checkpoint was written yet; the run begins anew");
         return rt_run_open_metrics(r, 0, e);
@@ -222,6 +227,8 @@ int rt_run_open(rt_run **out, rt_settings *s, const rt_run_opts *o, rt_err *e)
     memcpy(said, s->given, sizeof said);
     RT_TRY(rt_run_take_folder(r, e));
     RT_TRY(o->resume ? rt_run_join_settings(r, e) : rt_run_write_settings(r, e));
+    if (o->resume && !r->changed) RT_TRY(rt_run_look_ended(r, e));
+    if (r->ended) goto open;
     RT_TRY(rt_run_make_folders(r, e));
     RT_TRY(rt_settings_defaults(s, e));
     RT_TRY(rt_settings_check_needs(s, said, e));
@@ -245,6 +252,7 @@ int rt_run_open(rt_run **out, rt_settings *s, const rt_run_opts *o, rt_err *e)
     /* What was changed is written when the run is known to continue with it. */
     if (o->resume) RT_TRY(rt_run_write_settings(r, e));
     if (r->events.ready) r->events.ready(r->events.ctx, r);
+open:
     *out = r;
     r = NULL;
 out:

@@ -231,7 +231,8 @@ int rt_run_train_alone(rt_run *r, rt_run_summary *out, rt_err *e)
 {
     int rc;
     const rt_resolved *v = &r->resolved;
-    *out = (rt_run_summary){ 0 };
+    *out = r->ended ? *r->ended : (rt_run_summary){ 0 };
+    if (r->ended) return RT_OK;
     r->loop.saved_at = rt_now();
     rt_dump_missed(r);
     if (r->samples) {
