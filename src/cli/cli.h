@@ -15,6 +15,7 @@
     X(distill, "train a student to give a teacher's probabilities")                                                    \
     X(doctor, "what this binary and this machine can do, and why not where they cannot")                               \
     X(eval, "perplexity of a model on text, and its divergence from a teacher")                                        \
+    X(export, "the model of a run alone, to be uploaded or used elsewhere")                                            \
     X(generate, "text from a model, streamed")                                                                         \
     X(init, "a model with random weights, or a student from a teacher's layers")                                       \
     X(inspect, "what is in a model: shape, dtypes, tokenizer, hashes")                                                 \
@@ -117,6 +118,8 @@ void rt_process_begin(void);
 json_t *rt_json_text(const char *text);
 /* A number, or its digits as text where jansson's numbers end. */
 json_t *rt_json_u64(uint64_t v);
+/* The list of their texts. */
+json_t *rt_json_notes(const rt_notes *n);
 /* {"mean", "error"}; error is null for a single document. */
 json_t *rt_json_measure(rt_measure m);
 /* "494 M", "7.62 B", "98304": parameters for a person. buf needs 32 bytes; returns buf. */
@@ -137,6 +140,8 @@ int rt_read_input(rt_str *out, rt_err *e);
  */
 int rt_convert_command(const char *in, const char *base, const rt_job_convert_opts *o, bool quantise, bool json,
                        rt_err *e);
+/* cmd_convert.c: the adapter itself, without its base. */
+int rt_adapter_command(const char *spec, const char *base, const rt_job_output *o, bool json, rt_err *e);
 /* inspect_print.c; tensors: each of them. */
 void rt_inspect_print(const rt_job_inspection *f, bool tensors);
 json_t *rt_inspect_json(const rt_job_inspection *f, bool tensors); /* null when out of memory */

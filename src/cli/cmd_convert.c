@@ -14,8 +14,7 @@
         "--json", RT_FLAG_BOOL, &(json), NULL, "what was done, with every tensor, as JSON"                             \
     }
 
-/* The adapter itself, without its base. */
-static int save_adapter(const char *spec, const char *base, const rt_job_output *o, bool json, rt_err *e)
+int rt_adapter_command(const char *spec, const char *base, const rt_job_output *o, bool json, rt_err *e)
 {
     int rc;
     uint64_t bytes;
@@ -74,7 +73,7 @@ int rt_cmd_convert(int argc, char **argv, rt_err *e)
     int rc = rt_args_parse(&c, argc, argv, &help, e);
     if (rc < 0 || help) return rc;
     r.out.path = words.text[1];
-    if (adapter) return save_adapter(words.text[0], base, &r.out, json, e);
+    if (adapter) return rt_adapter_command(words.text[0], base, &r.out, json, e);
     return rt_convert_command(words.text[0], base, &r, false, json, e);
 }
 

@@ -49,6 +49,13 @@ json_t *rt_json_u64(uint64_t v)
     return json_string(digits);
 }
 
+json_t *rt_json_notes(const rt_notes *n)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < n->count; i++) json_array_append_new(list, rt_json_text(n->text[i]));
+    return list;
+}
+
 json_t *rt_json_measure(rt_measure m)
 {
     if (isnan(m.mean)) return json_null();

@@ -23,6 +23,17 @@ static bool is_model(const char *path)
     return (fits && rt_path_exists(config)) || rt_hf_is_adapter(path);
 }
 
+/* Of a name that is a path: the same name beside the adapter, or here, for an adapter and a base that were moved
+ * together, and for one that gives its base by name alone. */
+static int find_near(rt_adapter *ad, rt_arena *a, rt_err *e)
+{
+    const char *base = rt_path_base(ad->wanted);
+    char *beside = rt_arena_printf(a, "%s/../%s", ad->folder, base);
+    if (!beside) return rt_no_memory(e, ad->folder);
+    ad->base = !*base ? NULL : is_model(beside) ? beside : is_model(base) ? base : NULL;
+    return ad->base ? RT_OK : RT_NOT_FOUND;
+}
+
 static int find_base(rt_adapter *ad, const rt_hub_env *env, rt_arena *a, rt_err *e)
 {
     const char *name = ad->wanted;
@@ -36,16 +47,19 @@ static int find_base(rt_adapter *ad, const rt_hub_env *env, rt_arena *a, rt_err 
     ad->base = beside && is_model(beside) ? beside : name;
     if (ad->base == beside || is_model(name)) return RT_OK;
     bool hub = rt_hub_name_is(name);
-    int rc = hub ? rt_hub_find(&snapshot, a, "models", name, env, &why) : RT_NOT_FOUND;
+    int rc = hub ? rt_hub_find(&snapshot, a, "models", name, env, &why) : find_near(ad, a, e);
     if (rc == RT_OK || rc == RT_NOMEM) return rc == RT_OK ? rc : rt_no_memory(e, ad->folder);
+    if (hub && find_near(ad, a, e) == RT_OK) return RT_OK;
     if (hub)
         return rt_fail(e, rc,
                        "%.200s: its base model '%.200s' is neither %.200s nor a model here, and %.300s; or give "
                        "it with --base",
                        ad->folder, name, beside, why.text);
-    return rt_fail(e, RT_NOT_FOUND, "%.200s: its base model '%.200s' is not there%s%.200s%s; give it with --base",
-                   ad->folder, name, beside ? ": neither " : "", beside ? beside : "",
-                   beside ? " nor a model of that name in the current folder" : "");
+    return rt_fail(
+        e, RT_NOT_FOUND,
+        "%.200s: its base model '%.200s' is not there, nor a model %.100s in its folder, beside it or in the "
+        "current folder; give it with --base",
+        ad->folder, name, rt_path_base(name));
 }
 
 int rt_adapter_find(rt_adapter **out, const char *folder, const rt_hub_env *env, rt_arena *a, rt_err *e)
@@ -102,6 +116,22 @@ static rt_tensor *matrix_of(rt_model_file *m, const char *module)
     return NULL;
 }
 
+/* The N of model.layers.N.; -1 when it is in none. */
+static int64_t layer_of(const char *module)
+{
+    unsigned layer;
+    return sscanf(module, "model.layers.%6u.", &layer) == 1 ? (int64_t)layer : -1;
+}
+
+static int other_depth(const rt_model_file *m, const rt_adapter *ad, int64_t layer, rt_err *e)
+{
+    return rt_fail(e, RT_INVALID,
+                   "%.200s is the adapter of a model with %s%" PRId64
+                   " layers, and %.200s has %u: it is the adapter of "
+                   "another model; give the right one with --base",
+                   ad->folder, layer < m->config.layers ? "" : "at least ", layer + 1, ad->base, m->config.layers);
+}
+
 static int other_base(const rt_adapter *ad, const rt_tensor *x, const rt_tensor *w, uint32_t rank, rt_err *e)
 {
     return rt_fail(e, RT_INVALID,
@@ -130,7 +160,7 @@ static int pair_of(rt_lora_pair **out, rt_model_file *m, const rt_adapter *ad, r
     return RT_OK;
 }
 
-static int lay_one(rt_model_file *m, const rt_adapter *ad, const rt_tensor *x, rt_err *e)
+static int lay_one(rt_model_file *m, rt_adapter *ad, const rt_tensor *x, rt_err *e)
 {
     int rc = RT_OK;
     char module[RT_NAME_BYTES], which;
@@ -140,6 +170,9 @@ static int lay_one(rt_model_file *m, const rt_adapter *ad, const rt_tensor *x, r
                        "%s: '%.96s' is not lora_A or lora_B of a linear module, and nothing else is supported",
                        ad->folder, x->file_name);
     rt_tensor *w = matrix_of(m, module);
+    if (!w && layer_of(module) >= 0 && layer_of(module) >= m->config.layers)
+        return other_depth(m, ad, layer_of(module), e);
+    if (layer_of(module) >= ad->layers) ad->layers = layer_of(module) + 1;
     if (!w)
         return rt_fail(e, RT_INVALID,
                        "%.200s: the adapter is over the module %.96s, and %.200s has no matrix of that name: it is the "
@@ -171,7 +204,9 @@ static int check_whole(const rt_model_file *m, rt_adapter *ad, rt_err *e)
             snprintf(module, sizeof module, "%.*s", (int)(strlen(w->name) - strlen(".weight")), w->name);
             if (!fits(module, ad->targets[t])) continue;
             known = true;
-            if (!ad->partial && !(w->pair && w->pair->of == ad))
+            bool missing = !ad->partial && !(w->pair && w->pair->of == ad);
+            if (missing && ad->layers && layer_of(module) >= ad->layers) return other_depth(m, ad, ad->layers - 1, e);
+            if (missing)
                 return rt_fail(e, RT_FORMAT,
                                "%s/" WEIGHTS " has nothing for %s, which target_modules names; get the file "
                                "again, or give the right model with --base",

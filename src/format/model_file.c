@@ -8,6 +8,7 @@
 #include "format/apr/apr.h"
 #include "format/gguf/gguf.h"
 #include "format/hf/hf.h"
+#include "format/run_places.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -235,12 +236,24 @@ static void check_hub(rt_model_file *m)
     if (said && strcmp(strchr(m->hub, '/') + 1, m->name) != 0) m->hub = NULL;
 }
 
+/* A run's folder gets its model when the run ends; until then its checkpoints are models. */
+static int unfinished_run(rt_model_file *m, int rc, rt_err *e)
+{
+    char *newest = NULL, *settings = rt_path_join(&m->arena, m->path, "run/settings.json");
+    if (!settings || !rt_path_exists(settings) || rt_checkpoint_newest(&newest, &m->arena, m->path, NULL) < 0)
+        return rc;
+    return rt_fail(e, rc,
+                   "%.150s has no finished model: its run is not over, and --resume --out %.150s continues it%s%.180s",
+                   m->path, m->path, newest ? "; or name its newest checkpoint, " : "", newest ? newest : "");
+}
+
 /* What m->path is, if it is no adapter. */
 static int open_model(rt_model_file *m, rt_err *e)
 {
     int rc;
     bool folder = rt_path_is_dir(m->path);
-    RT_TRY(folder ? rt_hf_read(m, m->path, e) : read_file(m, e));
+    rc = folder ? rt_hf_read(m, m->path, e) : read_file(m, e);
+    RT_TRY(folder && rc == RT_NOT_FOUND ? unfinished_run(m, rc, e) : rc);
     if (!m->name) m->name = name_of_path(&m->arena, m->path, folder);
     if (!m->name) return rt_no_memory(e, m->path);
     check_hub(m);
@@ -374,6 +387,9 @@ int rt_model_file_check(const rt_model_file *m, rt_err *e)
 {
     rt_role r;
     uint32_t layer;
+    if (!m->has_config && strcmp(rt_path_base(m->path), "adapter_model.safetensors") == 0)
+        return rt_fail(e, RT_INVALID, "%s holds the matrices of a LoRA adapter alone: name the folder that it is in",
+                       m->path);
     if (!m->has_config)
         return rt_fail(e, RT_INVALID, "%s has no configuration: put the model's config.json beside it", m->path);
     for (uint32_t i = 0; rt_param_at(&m->config, i, &r, &layer); i++) {

@@ -138,7 +138,7 @@ typedef struct rt_job_generated {
 int rt_job_generator_run(rt_job_generator *g, const rt_tok_ids *prompt, uint32_t max_new, rt_job_token_fn fn, void *ctx,
                          rt_job_generated *out, rt_err *e);
 
-/* ---- models: converted, made, looked at (job_convert.c, job_init.c, job_inspect.c) ---- */
+/* ---- models: converted, copied, made, looked at (job_convert.c, job_export.c, job_init.c, job_inspect.c) ---- */
 
 /* An output model. */
 typedef struct rt_job_output {
@@ -175,6 +175,18 @@ void rt_job_conversion_free(rt_job_conversion *c); /* accepts null */
 /* The adapter that in is, not merged: a GGUF file that llama.cpp takes beside the base. dtype: f32 (null), f16, bf16.
  */
 int rt_job_save_adapter(const rt_model_file *in, const rt_job_output *o, uint64_t *bytes, rt_err *e);
+
+typedef struct rt_job_exported {
+    uint32_t files;
+    uint64_t bytes;
+    bool adapter;
+    rt_notes notes;
+} rt_job_exported;
+/* Whether o asks for a folder with the files as they are, and not for what rt_job_convert writes. */
+int rt_job_export_copies(const rt_job_output *o, bool *copies, rt_err *e);
+/* The model in the folder from, a run's OUT or any other, copied into the folder o->path: its files as they are, with
+ * its card, read back; nothing of the run. Of o: path, replace, progress. */
+int rt_job_export(rt_job_exported *out, const char *from, const rt_job_output *o, const rt_hub_env *hub, rt_err *e);
 
 typedef struct rt_job_init_opts {
     rt_job_output out;

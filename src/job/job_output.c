@@ -6,6 +6,7 @@
 #include "text/data/model_text_files.h"
 #include "text/tokenizer/vocab_convert.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -15,6 +16,34 @@
 
 /* ---- format and dtype ---- */
 
+static const char *suffix_of(const char *path)
+{
+    const char *dot = strrchr(rt_path_base(path), '.');
+    return dot && dot > rt_path_base(path) ? dot : NULL;
+}
+
+/* A suffix of letters alone, such as .ggfu or .bin, is a format that is misspelt or not known; .5b of qwen2.5-0.5b and
+ * .v2 are parts of a folder's name. What is there already, or has a slash at its end, is meant as a folder. */
+static bool has_strange_suffix(const char *path)
+{
+    const char *suffix = suffix_of(path);
+    size_t n = suffix ? strlen(suffix + 1) : 0;
+    for (size_t i = 0; i < n; i++)
+        if (!isalpha((unsigned char)suffix[1 + i])) return false;
+    return n > 0 && !rt_path_is_dir(path);
+}
+
+static int strange_suffix(const rt_job_output *o, rt_err *e)
+{
+    static const char *const known[] = { ".gguf", ".safetensors", ".apr", NULL };
+    const char *suffix = suffix_of(o->path), *near = rt_nearest(suffix, known);
+    bool folder = o->other == RT_CONTAINER_HF;
+    return rt_fail(e, RT_USAGE, "%s: no format has the suffix %s (.gguf, .safetensors and .apr have theirs)%s%s%s; %s",
+                   o->path, suffix, near ? ", did you mean " : "", near ? near : "", near ? "?" : "",
+                   folder ? "for a folder of that name put a slash at its end"
+                          : "--to gives a file of any name a format");
+}
+
 static int find_format(rt_container *out, const rt_job_output *o, rt_err *e)
 {
     static const char *const names[] = { "hf", "safetensors", "gguf", "apr", NULL };
@@ -22,6 +51,7 @@ static int find_format(rt_container *out, const rt_job_output *o, rt_err *e)
            : rt_path_ends(o->path, ".apr")         ? RT_CONTAINER_APR
            : rt_path_ends(o->path, ".safetensors") ? RT_CONTAINER_SAFETENSORS
                                                    : o->other;
+    if (!o->format && *out == o->other && has_strange_suffix(o->path)) return strange_suffix(o, e);
     if (!o->format || rt_container_parse(o->format, out)) return RT_OK;
     const char *near = rt_nearest(o->format, names);
     return rt_fail(e, RT_USAGE, "--to takes hf, safetensors, gguf or apr, not '%s'%s%s%s", o->format,

@@ -15,7 +15,7 @@ typedef struct rt_output {
     const rt_model_text *text;    /* the tokenizer and template to write; null: the student's */
     rt_dtype dtype;
     rt_lora lora;
-    const char *base_name; /* adapters: the model they stand beside, by name and never by path */
+    const char *base_name; /* adapters: the model they stand beside, by its name on a hub, else by its path from / on */
 } rt_output;
 
 /* The whole model into folder, which must not exist or be empty; with adapters, the adapters alone. */

@@ -58,6 +58,7 @@ typedef struct rt_adapter {
     uint32_t target_count;
     bool partial;      /* not in every layer, or not in every module of a name */
     uint32_t matrices; /* of the base that it lies over */
+    int64_t layers;    /* up to the last that it has matrices for */
 } rt_adapter;
 
 typedef struct rt_model_part {

@@ -9,7 +9,9 @@
 #include "text/tokenizer/vocab_convert.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 static int tell(void *ctx, const char *what, uint64_t done, uint64_t total)
@@ -111,6 +113,14 @@ out:
     return rc;
 }
 
+/* What an adapter calls its base, to be found again from anywhere: org/name where that is how it was found. */
+static const char *base_name(rt_arena *a, const rt_model_file *m)
+{
+    char real[PATH_MAX];
+    if (m->hub == m->name || !realpath(m->path, real)) return m->name;
+    return rt_arena_strdup(a, real);
+}
+
 /* Tokenizer and template of the output. A base student often has no template; it gets the one it was trained with. */
 static int prepare_output(rt_run *r, rt_err *e)
 {
@@ -133,7 +143,8 @@ static int prepare_output(rt_run *r, rt_err *e)
                              .text = &r->text,
                              .dtype = r->resolved.save_dtype,
                              .lora = r->resolved.lora,
-                             .base_name = in->student->name };
+                             .base_name = base_name(&r->arena, in->student) };
+    if (!r->output.base_name) return rt_no_memory(e, "a path");
     rc = generation_config(r, in->student->text.generation_config, e);
     if (r->opts->control_of) r->text = r->opts->control_of->text; /* the template that both were trained with */
     return rc;
@@ -208,6 +219,21 @@ out:
     return rc;
 }
 
+/* A model that a resumed run cannot find is named in its settings, not on the command line. */
+static void explain_missing(const rt_run *r, int rc, rt_err *e)
+{
+    static const rt_setting_id models[] = { RT_SETTING_ID_student, RT_SETTING_ID_teacher, RT_SETTING_ID_base };
+    const char *const names[] = { r->settings->student, r->settings->teacher, r->settings->base };
+    for (int i = 0; r->opts->resume && rc == RT_NOT_FOUND && i < 3; i++) {
+        if (!names[i] || rt_path_exists(names[i])) continue;
+        const char *flag = rt_setting_table[models[i]].flag;
+        rt_err_context(e, "%.200s has %s %.100s%s; resume %s%s NEW --override if it was moved", r->settings_path, flag,
+                       names[i], names[i][0] == '/' ? "" : ", relative to the folder in which the run began",
+                       names[i][0] == '/' ? "with " : "from there, or with ", flag);
+        return;
+    }
+}
+
 int rt_run_open(rt_run **out, rt_settings *s, const rt_run_opts *o, rt_err *e)
 {
     int rc;
@@ -233,7 +259,9 @@ int rt_run_open(rt_run **out, rt_settings *s, const rt_run_opts *o, rt_err *e)
     RT_TRY(rt_settings_defaults(s, e));
     RT_TRY(rt_settings_check_needs(s, said, e));
     RT_TRY(rt_pool_new(&r->pool, s->threads ? (uint32_t)s->threads : rt_cpu_count(), e));
-    RT_TRY(open_inputs(r, e));
+    rc = open_inputs(r, e);
+    explain_missing(r, rc, e);
+    RT_TRY(rc);
     warn_of_settings(r, said);
     RT_TRY(open_evaluation(r, e));
     RT_TRY(rt_samples_from_held(r->samples, r->held, e));
