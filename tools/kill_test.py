@@ -171,7 +171,7 @@ def compare(bench, out, want):
         if want.get(key) != got.get(key):
             raise Fault(f"{key} differs from the run that was left alone")
     for folder in (out, f"{out}/run", f"{out}/run/data", checkpoints_of(out)):
-        hidden = [n for n in names_in(bench.path(folder)) if n.startswith(".")]
+        hidden = [n for n in names_in(bench.path(folder)) if n.startswith(".") and n != ".gitignore"]
         if hidden:
             raise Fault(f"left over in {folder}: {', '.join(hidden)}")
 
@@ -188,7 +188,7 @@ def phase_of(bench, out, steps):
     """Where a killed run was, from what it left on disk."""
     names = names_in(checkpoints_of(bench.path(out)))
     newest = max(steps_of(names, CHECKPOINT), default=0)
-    hidden = [n for n in names if n.startswith(".")]
+    hidden = [n for n in names if n.startswith(".") and n != ".gitignore"]
     if writes_under_way(bench.path(out)):
         return "checkpoint write"
     if any(TEMP_CHECKPOINT.match(n) for n in hidden):

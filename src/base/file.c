@@ -218,6 +218,23 @@ int rt_dir_list(char ***names, uint32_t *count, rt_arena *a, const char *path, r
     return rc;
 }
 
+uint64_t rt_dir_bytes(const char *path)
+{
+    rt_arena a = { 0 };
+    char **names;
+    uint32_t count = 0;
+    uint64_t bytes = 0;
+    struct stat s;
+    if (rt_dir_list(&names, &count, &a, path, NULL) < 0) count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        char *one = rt_path_join(&a, path, names[i]);
+        if (!one || lstat(one, &s) != 0) continue;
+        bytes += S_ISDIR(s.st_mode) ? rt_dir_bytes(one) : S_ISREG(s.st_mode) ? (uint64_t)s.st_size : 0;
+    }
+    rt_arena_free(&a);
+    return bytes;
+}
+
 char *rt_path_join(rt_arena *a, const char *dir, const char *name)
 {
     size_t n = strlen(dir);

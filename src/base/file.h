@@ -93,6 +93,8 @@ void rt_dir_clean(const char *folder);
 void rt_temp_remove_all(void);
 /* Names in a directory, sorted by bytes, without . and ..; allocated in a. */
 int rt_dir_list(char ***names, uint32_t *count, rt_arena *a, const char *path, rt_err *e);
+/* Bytes of all files below a folder; what cannot be read counts nothing, links are not followed. */
+uint64_t rt_dir_bytes(const char *path);
 /* dir/name, allocated in a; null when out of memory. */
 char *rt_path_join(rt_arena *a, const char *dir, const char *name);
 /* What follows the last slash; the path itself when there is none. */

@@ -183,6 +183,20 @@ static void print_next(const rt_run *r, const char *out, bool merged)
     printf("   (for Ollama and llama.cpp)\n");
 }
 
+/* What resuming would need is not needed any more. */
+static void print_disk(const rt_run *r, const rt_run_summary *s, const char *out)
+{
+    char run[32], checkpoints[32];
+    printf("disk      %s/run takes %s", out, rt_format_bytes(run, s->run_bytes));
+    if (s->checkpoint_bytes) {
+        printf(", of it %s for checkpoints, of which the model needs none:\n          rm -r",
+               rt_format_bytes(checkpoints, s->checkpoint_bytes));
+        rt_print_word(rt_run_checkpoints(r), "");
+        printf("   (retort verify then compares the model with none)");
+    }
+    printf("\n");
+}
+
 void rt_run_print_saved(FILE *to, const rt_job_run *j, const rt_run_summary *s)
 {
     fprintf(to, "%s: the %s of step %u (%s), read back", j->settings.out,
@@ -220,5 +234,6 @@ void rt_run_print_end(const rt_job_run *j, const rt_run_summary *s)
     printf("\n");
     rt_run_print_saved(stdout, j, s);
     print_verdict(s->findings, s->checksum, settings->out);
+    print_disk(r, s, settings->out);
     print_next(r, settings->out, settings->merge);
 }

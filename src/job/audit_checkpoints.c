@@ -69,7 +69,8 @@ int rt_audit_checkpoints(rt_audit *v, rt_err *e)
     if (bad.count)
         rt_audit_tell(v, "checkpoints", RT_CHECK_FAIL, "%s", bad.list.data ? bad.list.data : "one was altered");
     else if (!count)
-        rt_audit_tell(v, "checkpoints", RT_CHECK_NOT_CHECKED, "none is there any more");
+        rt_audit_tell(v, "checkpoints", RT_CHECK_NOT_CHECKED,
+                      "none is there any more: the model cannot be compared with what was trained");
     else
         rt_audit_tell(v, "checkpoints", RT_CHECK_PASS, "%" PRIu32 " whole%s", count,
                       gone ? "; others were removed" : "");

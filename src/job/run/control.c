@@ -62,5 +62,9 @@ int rt_run_train(rt_run *r, rt_run_summary *out, rt_err *e)
 {
     int rc = rt_run_train_alone(r, out, e);
     if (rc >= 0 && !out->smoke && !out->ended && r->settings->control) rc = rt_run_train_control(r, out, e);
+    if (rc >= 0 && !out->smoke) {
+        out->run_bytes = rt_dir_bytes(r->run);
+        out->checkpoint_bytes = r->checkpoints == r->out ? 0 : rt_dir_bytes(r->checkpoints);
+    }
     return rc;
 }

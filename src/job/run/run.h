@@ -91,6 +91,7 @@ typedef struct rt_run_summary {
     const rt_findings *findings;                 /* the run's claims, judged; lives as long as the run */
     rt_hash128 checksum;                         /* of manifest.json */
     rt_run_sample sample;
+    uint64_t run_bytes, checkpoint_bytes; /* on disk: OUT/run, its control with it; the checkpoints of this run */
 } rt_run_summary;
 
 /* s: as given by the user, defaults not yet filled in; it is completed with what was resolved. */
@@ -107,5 +108,6 @@ const rt_fit *rt_run_fitted(const rt_run *r);
 const rt_progress_state *rt_run_state(const rt_run *r); /* of a resumed run: where it goes on */
 uint32_t rt_run_held_rows(const rt_run *r);
 const rt_eval_set *rt_run_held(const rt_run *r);
+const char *rt_run_checkpoints(const rt_run *r); /* their folder; OUT itself for an older run */
 
 #endif

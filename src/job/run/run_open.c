@@ -316,3 +316,4 @@ const rt_fit *rt_run_fitted(const rt_run *r) { return &r->fit; }
 const rt_progress_state *rt_run_state(const rt_run *r) { return &r->loop.state; }
 uint32_t rt_run_held_rows(const rt_run *r) { return rt_eval_set_rows(r->held); }
 const rt_eval_set *rt_run_held(const rt_run *r) { return r->held; }
+const char *rt_run_checkpoints(const rt_run *r) { return r->checkpoints; }

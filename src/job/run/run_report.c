@@ -18,6 +18,16 @@ out:
     return rc;
 }
 
+/* OUT/.gitignore: git, and hubs of models, which go by it when a folder is uploaded, take the model alone. One of
+ * somebody's stays. */
+static int write_ignored(rt_run *r, rt_err *e)
+{
+    static const char text[] = "/run/\n/merged/\n";
+    char *path = rt_path_join(&r->arena, r->out, ".gitignore");
+    if (!path) return rt_no_memory(e, "a path");
+    return rt_path_exists(path) ? RT_OK : rt_file_write(path, text, sizeof text - 1, e);
+}
+
 int rt_run_write_card(rt_run *r, const rt_run_summary *s, rt_err *e)
 {
     int rc;
@@ -46,6 +56,7 @@ int rt_run_write_card(rt_run *r, const rt_run_summary *s, rt_err *e)
     rt_model_card(&text, &c);
     if (!path || text.failed) RT_TRY(rt_no_memory(e, "the model card"));
     RT_TRY(rt_file_write(path, text.data, text.len, e));
+    RT_TRY(write_ignored(r, e));
 out:
     rt_str_free(&text);
     return rc;

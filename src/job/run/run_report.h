@@ -5,7 +5,7 @@
 #include "job/run/run.h"
 #include "report/report.h"
 
-/* OUT/README.md, the model card. */
+/* OUT/README.md, the model card, and OUT/.gitignore, which leaves the run out of what is uploaded. */
 int rt_run_write_card(rt_run *r, const rt_run_summary *s, rt_err *e);
 /* OUT/run/report.html, with the control over it where there is one. */
 int rt_run_write_report(rt_run *r, rt_err *e);
