@@ -29,17 +29,23 @@ _retort() {
         prev=${COMP_WORDS[COMP_CWORD - 2]}
     fi
     if ((COMP_CWORD == 1)); then
-        _retort_offer convert distill doctor eval generate init inspect merge plan quantize report tokenize train verify help --help --version
+        _retort_offer convert distill doctor eval export generate init inspect merge plan quantize report tokenize train verify help --help --version
         return
     elif ((COMP_CWORD == 2)) && [[ $command == help ]]; then
-        _retort_offer convert distill doctor eval generate init inspect merge plan quantize report tokenize train verify
+        _retort_offer convert distill doctor eval export generate init inspect merge plan quantize report tokenize train verify
         return
     fi
     given=" ${COMP_WORDS[*]:2:COMP_CWORD-2} "
     if [[ $given != *" -- "* ]]; then
         case $command:$prev in
-        *:--to)
+        convert:--to | init:--to | merge:--to | quantize:--to)
             _retort_offer hf safetensors gguf apr
+            return
+            ;;
+        export:--to | *:--base | *:--teacher | *:--student | *:--data | *:--eval-data | \
+            tokenize:--chat-template | *:--sample-prompts | *:--cublaslt | *:--config | *:--from | \
+            *:--tokenizer | *:-o | *:--model)
+            _retort_paths -f
             return
             ;;
         *:--dtype)
@@ -56,11 +62,6 @@ _retort() {
             *:--log-every | *:--word | *:--rows | *:--prompt | *:--system | *:--max-new | *:--top-k | \
             *:--top-p | *:--repetition-penalty | *:--context | *:--layers | *:--depth | *:--show | *:--now | \
             *:--eos | *:--shard-tokens | *:--op | *:--case | *:--isa)
-            return
-            ;;
-        *:--base | *:--teacher | *:--student | *:--data | *:--eval-data | tokenize:--chat-template | \
-            *:--sample-prompts | *:--cublaslt | *:--config | *:--from | *:--tokenizer | *:-o | *:--model)
-            _retort_paths -f
             return
             ;;
         *:--out)
@@ -152,6 +153,10 @@ _retort() {
     eval)
         flags='--data --teacher --base --teacher-weights --word --seq-len --batch --rows --columns --loss-on
             --chat-template --template-var --skip-bad --allow-drop --vocab --device --threads --json --help'
+        paths=1
+        ;;
+    export)
+        flags='--to --dtype --adapter --base --force --threads --json --help'
         paths=1
         ;;
     generate)

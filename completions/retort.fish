@@ -15,7 +15,7 @@ complete -c retort -f
 complete -c retort -n __retort_first -l help -d 'the commands'
 complete -c retort -n __retort_first -l version -d 'the version'
 complete -c retort -n __retort_first -a help -d 'the help of a command'
-complete -c retort -n '__retort_in help' -a 'convert distill doctor eval generate init inspect merge plan quantize report tokenize train verify'
+complete -c retort -n '__retort_in help' -a 'convert distill doctor eval export generate init inspect merge plan quantize report tokenize train verify'
 
 complete -c retort -n __retort_first -a convert -d 'a model in another format, every value read back and compared'
 complete -c retort -n '__retort_in convert' -l to -x -a 'hf safetensors gguf apr' -d 'hf, gguf, apr or safetensors (default: by OUT\'s suffix, else hf)'
@@ -136,6 +136,17 @@ complete -c retort -n '__retort_in eval' -l threads -x -d 'CPU threads (default:
 complete -c retort -n '__retort_in eval' -l json -d 'the same numbers as JSON'
 complete -c retort -n '__retort_in eval' -l help -d 'this text'
 complete -c retort -n '__retort_in eval' -F
+
+complete -c retort -n __retort_first -a export -d 'the model of a run alone, to be uploaded or used elsewhere'
+complete -c retort -n '__retort_in export' -l to -r -F -d 'a folder, or a file NAME.gguf, NAME.apr, NAME.safetensors'
+complete -c retort -n '__retort_in export' -l dtype -x -a 'f32 f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 q4_k q5_k q6_k q4_k_m q4_k_s q5_k_m q5_k_s' -d 'f32, bf16, f16, q8_0, q4_k_m...'
+complete -c retort -n '__retort_in export' -l adapter -d 'a LoRA adapter as one GGUF file for llama.cpp: not merged'
+complete -c retort -n '__retort_in export' -l base -r -F -d 'base model of an adapter (default: the one that it names)'
+complete -c retort -n '__retort_in export' -l force -d 'replace PATH when it is there'
+complete -c retort -n '__retort_in export' -l threads -x -d 'threads (default: cores this process may use)'
+complete -c retort -n '__retort_in export' -l json -d 'what was done as JSON'
+complete -c retort -n '__retort_in export' -l help -d 'this text'
+complete -c retort -n '__retort_in export' -F
 
 complete -c retort -n __retort_first -a generate -d 'text from a model, streamed'
 complete -c retort -n '__retort_in generate' -l prompt -x -d 'text to answer or continue'
