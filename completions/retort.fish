@@ -138,7 +138,7 @@ complete -c retort -n '__retort_in eval' -l help -d 'this text'
 complete -c retort -n '__retort_in eval' -F
 
 complete -c retort -n __retort_first -a export -d 'the model of a run alone, to be uploaded or used elsewhere'
-complete -c retort -n '__retort_in export' -l to -r -F -d 'a folder, or a file NAME.gguf, NAME.apr, NAME.safetensors'
+complete -c retort -n '__retort_in export' -l to -r -F -d 'a folder, or NAME.gguf, NAME.apr, NAME.safetensors'
 complete -c retort -n '__retort_in export' -l dtype -x -a 'f32 f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 q4_k q5_k q6_k q4_k_m q4_k_s q5_k_m q5_k_s' -d 'f32, bf16, f16, q8_0, q4_k_m...'
 complete -c retort -n '__retort_in export' -l adapter -d 'a LoRA adapter as one GGUF file for llama.cpp: not merged'
 complete -c retort -n '__retort_in export' -l base -r -F -d 'base model of an adapter (default: the one that it names)'

@@ -36,8 +36,7 @@ int rt_cmd_export(int argc, char **argv, rt_err *e)
     const char *base = NULL;
     bool json = false, adapter = false, copies, help;
     const rt_flag flags[] = {
-        { "--to", RT_FLAG_TEXT, &r.out.path, "PATH",
-          "a folder, or a file NAME.gguf, NAME.apr, NAME.safetensors; needed" },
+        { "--to", RT_FLAG_TEXT, &r.out.path, "PATH", "a folder, or NAME.gguf, NAME.apr, NAME.safetensors; needed" },
         { "--dtype", RT_FLAG_TEXT, &r.out.dtype, "D", "f32, bf16, f16, q8_0, q4_k_m...; default: as stored" },
         { "--adapter", RT_FLAG_BOOL, &adapter, NULL, "a LoRA adapter as one GGUF file for llama.cpp: not merged" },
         { "--base", RT_FLAG_TEXT, &base, "MODEL", "base model of an adapter (default: the one that it names)" },
@@ -50,8 +49,9 @@ int rt_cmd_export(int argc, char **argv, rt_err *e)
         .name = "export",
         .usage = "retort export OUT --to PATH [flags]",
         .text =
-            "Writes the model that a run has left in OUT, and nothing of the run: no checkpoints, no optimizer states,\n"
-            "no data. To a folder its files are copied as they are, with the model card; an adapter stays an adapter.\n"
+            "Writes the model that a run has left in OUT, and nothing of the run: no checkpoints, no optimizer\n"
+            "states, no data. To a folder its files are copied as they are, with the model card; an adapter stays\n"
+            "an adapter.\n"
             "To a file, or with --dtype, it is written as retort convert writes it: an adapter is merged into its\n"
             "base then, unless --adapter is given. PATH gets its name when all of it was read back.",
         .example = "retort export out --to my-model && hf upload ORG/NAME my-model\n"

@@ -129,7 +129,8 @@ static int other_depth(const rt_model_file *m, const rt_adapter *ad, int64_t lay
                    "%.200s is the adapter of a model with %s%" PRId64
                    " layer%s, and %.200s has %u: it is the adapter of "
                    "another model; give the right one with --base",
-                   ad->folder, layer < m->config.layers ? "" : "at least ", layer + 1, layer ? "s" : "", ad->base, m->config.layers);
+                   ad->folder, layer < m->config.layers ? "" : "at least ", layer + 1, layer ? "s" : "", ad->base,
+                   m->config.layers);
 }
 
 static int other_base(const rt_adapter *ad, const rt_tensor *x, const rt_tensor *w, uint32_t rank, rt_err *e)
