@@ -16,6 +16,8 @@
 
 /* ---- format and dtype ---- */
 
+static const char *const known[] = { ".gguf", ".safetensors", ".apr", NULL };
+
 static const char *suffix_of(const char *path)
 {
     const char *dot = strrchr(rt_path_base(path), '.');
@@ -28,6 +30,8 @@ static bool has_strange_suffix(const char *path)
 {
     const char *suffix = suffix_of(path);
     size_t n = suffix ? strlen(suffix + 1) : 0;
+    for (int i = 0; suffix && known[i]; i++)
+        if (rt_path_ends(suffix, known[i])) return false;
     for (size_t i = 0; i < n; i++)
         if (!isalpha((unsigned char)suffix[1 + i])) return false;
     return n > 0 && !rt_path_is_dir(path);
@@ -35,7 +39,6 @@ static bool has_strange_suffix(const char *path)
 
 static int strange_suffix(const rt_job_output *o, rt_err *e)
 {
-    static const char *const known[] = { ".gguf", ".safetensors", ".apr", NULL };
     const char *suffix = suffix_of(o->path), *near = rt_nearest(suffix, known);
     bool folder = o->other == RT_CONTAINER_HF;
     return rt_fail(e, RT_USAGE, "%s: no format has the suffix %s (.gguf, .safetensors and .apr have theirs)%s%s%s; %s",
@@ -51,7 +54,7 @@ static int find_format(rt_container *out, const rt_job_output *o, rt_err *e)
            : rt_path_ends(o->path, ".apr")         ? RT_CONTAINER_APR
            : rt_path_ends(o->path, ".safetensors") ? RT_CONTAINER_SAFETENSORS
                                                    : o->other;
-    if (!o->format && *out == o->other && has_strange_suffix(o->path)) return strange_suffix(o, e);
+    if (!o->format && has_strange_suffix(o->path)) return strange_suffix(o, e);
     if (!o->format || rt_container_parse(o->format, out)) return RT_OK;
     const char *near = rt_nearest(o->format, names);
     return rt_fail(e, RT_USAGE, "--to takes hf, safetensors, gguf or apr, not '%s'%s%s%s", o->format,

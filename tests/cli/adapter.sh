@@ -57,7 +57,7 @@ exits 0
 run inspect lora
 exits 0
 out_has '^dtypes +merged [0-9.]+ % \(14 tensors\)'
-out_has '^note +a LoRA adapter of rank 4 and alpha 8 is merged into 14 matrices of s$'
+out_has '^note +a LoRA adapter of rank 4 and alpha 8 is merged into 14 matrices of /.*/s$'
 out_lacks 'never trained'
 
 # Merging: the bytes of --merge; every format; another dtype.
@@ -105,7 +105,7 @@ HF_HUB_CACHE=$work/hub same edited lora
 edit 'c["base_model_name_or_path"] = "gone"'
 run eval edited --data d.jsonl
 exits 3
-err_has "its base model 'gone' is not there: neither edited/gone nor a model of that name in the current folder; give it with --base$"
+err_has "its base model 'gone' is not there, nor a model gone in its folder, beside it or in the current folder; give it with --base$"
 run eval edited --data d.jsonl --base s
 exits 0
 edit 'del c["base_model_name_or_path"]'
@@ -211,7 +211,8 @@ refused 4 '"r" must be a rank' 'c["r"] = 0'
 refused 4 '"lora_alpha" must be a number' 'c["lora_alpha"] = None'
 # What is of another base, or not whole.
 refused 5 'is \[4, 64\], which is not of rank 8 over \[64, 64\]|not of rank 8' 'c["r"] = 8'
-refused 5 'over the module model.layers.9.mlp.up_proj, and s has no matrix' 't["base_model.model.model.layers.9.mlp.up_proj.lora_A.weight"] = t.pop(L0 + "mlp.up_proj.lora_A.weight")'
+refused 5 'edited is the adapter of a model with at least 10 layers, and s has 2' 't["base_model.model.model.layers.9.mlp.up_proj.lora_A.weight"] = t.pop(L0 + "mlp.up_proj.lora_A.weight")'
+refused 5 'over the module model.layers.0.mlp.c_fc, and s has no matrix of that name: it is the adapter of another model, or of a tied head; give the right one with --base$' 't[L0 + "mlp.c_fc.lora_A.weight"] = t.pop(L0 + "mlp.up_proj.lora_A.weight")'
 refused 5 "target_modules names 'c_attn', and s has no such module" 'c["target_modules"].append("c_attn")'
 refused 4 'only one of lora_A and lora_B for model.layers.0.mlp.up_proj.weight' 't.pop(L0 + "mlp.up_proj.lora_A.weight")'
 refused 4 'has nothing for model.layers.0.mlp.up_proj, which target_modules names' 't.pop(L0 + "mlp.up_proj.lora_A.weight"); t.pop(L0 + "mlp.up_proj.lora_B.weight")'
@@ -219,7 +220,7 @@ run init --from s --layers 0 other
 exits 0
 run eval far --base other --data d.jsonl
 exits 5
-err_has 'the adapter of another model, or of a tied head; give the right one with --base$'
+err_has 'far is the adapter of a model with at least 2 layers, and other has 1: it is the adapter of another model; give the right one with --base$'
 cp -r far tok && python3 -c 'import json
 j = json.load(open("s/tokenizer.json"))
 j["added_tokens"].append(dict(j["added_tokens"][-1], id=272, content="<|more|>"))
