@@ -212,6 +212,8 @@ void rt_run_print_ended(FILE *to, const rt_job_run *j, const rt_run_summary *s)
 {
     const rt_run *r = j->run;
     rt_str line = { 0 };
+    print_table(s);
+    print_improved(s);
     rt_str_printf(&line, "%s: this run ended before, at step %u of %u; its %s is that of step %u. Nothing was done.\n",
                   j->settings.out, rt_run_state(r)->step, rt_run_resolved(r)->steps,
                   rt_run_resolved(r)->lora.rank ? "adapter" : "model", s->saved_step);

@@ -36,7 +36,7 @@ assert s["binary"]["version"] and s["binary"]["build"] and s["device"]["backend"
 assert j["settings"]["lr"] > 0 and j["settings"]["steps"] == 20 and j["settings"]["student"] == "s"
 there = {os.path.relpath(os.path.join(d, f), "o") for d, _, files in os.walk("o") for f in files}
 left = {f for f in there if f.startswith("run/checkpoints/checkpoint-") and not f.endswith("/state.json")}
-assert set(j["files"]) == there - left - {"run/manifest.json", "run/report.html", "run/retort.lock"}, set(j["files"]) ^ there
+assert set(j["files"]) == there - left - {"run/manifest.json", "run/report.html", "run/retort.lock", ".gitignore"}, set(j["files"]) ^ there
 assert "/" not in json.dumps({k: v for k, v in j.items() if k not in ("files", "sessions")})'
 run inspect s --json
 check "the content hash is that of inspect" python3 -c 'import json, sys

@@ -448,6 +448,14 @@ static void test_stop_and_resume(void **state)
     retort_text_free(b.settings);
     assert_int_equal(b.steps, 4);
     for (int i = 1; i <= 4; i++) assert_memory_equal(&a.loss[i], &b.loss[i], sizeof a.loss[i]);
+    /* Once more, when it has ended: nothing is done, and the summary is that of its record. */
+    retort_summary again = { .size = sizeof again };
+    int saved = b.saved;
+    b.settings = NULL;
+    fine(retort_distill(u, &o, &again, &err));
+    assert_null(b.settings);
+    assert_true(b.steps == 4 && b.saved == saved && again.saved_step > 0);
+    assert_true(again.saved.cross_entropy.mean > 0 && again.before.cross_entropy.mean > 0 && again.after.positions > 0);
     retort_settings_free(s);
     retort_settings_free(t);
     retort_settings_free(u);

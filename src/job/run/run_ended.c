@@ -43,6 +43,15 @@ static int read_end(rt_run_summary *out, rt_evidence *v, const char *folder, rt_
     return RT_OK;
 }
 
+/* Whoever removed files of the model gets them anew. */
+static bool can_open(const rt_run *r)
+{
+    rt_model_file *m = NULL;
+    bool opened = rt_run_has_root(r) && rt_manifest_output(&m, r->out, r->settings->lora_rank > 0, NULL) >= 0;
+    rt_model_file_close(m);
+    return opened;
+}
+
 int rt_run_look_ended(rt_run *r, rt_err *e)
 {
     int rc;
@@ -51,7 +60,7 @@ int rt_run_look_ended(rt_run *r, rt_err *e)
     char *folder = rt_control_of(&r->arena, r->out);
     if (!s || !v || !folder) RT_TRY(rt_no_memory(e, "the record of a run"));
     RT_TRY(read_end(s, v, r->out, &r->arena, e));
-    if (!s->ended || !rt_run_has_root(r)) goto out;
+    if (!s->ended || !can_open(r)) goto out;
     r->loop.state.step = v->steps;
     r->resolved.steps = rt_evidence_steps_meant(v);
     r->resolved.lora.rank = (uint32_t)r->settings->lora_rank;
