@@ -48,12 +48,11 @@ int rt_cmd_export(int argc, char **argv, rt_err *e)
     const rt_command c = {
         .name = "export",
         .usage = "retort export OUT --to PATH [flags]",
-        .text =
-            "Writes the model that a run has left in OUT, and nothing of the run: no checkpoints, no optimizer\n"
-            "states, no data. To a folder its files are copied as they are, with the model card; an adapter stays\n"
-            "an adapter.\n"
-            "To a file, or with --dtype, it is written as retort convert writes it: an adapter is merged into its\n"
-            "base then, unless --adapter is given. PATH gets its name when all of it was read back.",
+        .text = "Writes the model that a run has left in OUT, and nothing of the run: no checkpoints, no optimizer\n"
+                "states, no data. To a folder its files are copied as they are, with the model card; an adapter stays\n"
+                "an adapter.\n"
+                "To a file, or with --dtype, it is written as retort convert writes it: an adapter is merged into its\n"
+                "base then, unless --adapter is given. PATH gets its name when all of it was read back.",
         .example = "retort export out --to my-model && hf upload ORG/NAME my-model\n"
                    "retort export out --to my-model.gguf --dtype q8_0",
         .flags = flags,

@@ -450,7 +450,7 @@ static void test_stop_and_resume(void **state)
     for (int i = 1; i <= 4; i++) assert_memory_equal(&a.loss[i], &b.loss[i], sizeof a.loss[i]);
     /* Once more, when it has ended: nothing is done, and the summary is that of its record. */
     retort_summary again = { .size = sizeof again };
-    int saved = b.saved;
+    uint32_t saved = b.saved;
     b.settings = NULL;
     fine(retort_distill(u, &o, &again, &err));
     assert_null(b.settings);

@@ -52,9 +52,9 @@ struct rt_run {
     uint32_t run_made, data_made, checkpoints_made; /* folders that this process made, and of OUT/run those above it */
     bool data_linked;                               /* OUT/run/data was made a link */
     rt_append metrics;
-    rt_tfevents *events_file;                       /* the same numbers for TensorBoard */
-    bool fresh;                                     /* nothing was in OUT when its lock was taken */
-    bool temporary;                                 /* OUT is a folder of this process: a plan or a smoke test */
+    rt_tfevents *events_file;    /* the same numbers for TensorBoard */
+    bool fresh;                  /* nothing was in OUT when its lock was taken */
+    bool temporary;              /* OUT is a folder of this process: a plan or a smoke test */
     bool changed;                /* a resumed run: settings but --out are given that are not its own */
     const rt_run_summary *ended; /* nothing is left to do: what it ended with; null else */
     bool begun;                  /* settings are written: what is in OUT can be resumed */
