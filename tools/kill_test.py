@@ -155,7 +155,7 @@ def end_of(bench, out):
     # The length of metrics.jsonl depends on how many digits the timings have; hashes of files are compared as files.
     result["state"] = {k: state[k] for k in ("step", "cursor", "tokens", "trained", "best", "best_step", "programs")}
     result["folders"] = sorted(n for n in os.listdir(bench.path(out)) if os.path.isdir(bench.path(out, n)))
-    result["checkpoints"] = sorted(os.listdir(checkpoints))
+    result["checkpoint folders"] = sorted(os.listdir(checkpoints))
     if os.path.isdir(bench.path(out, "run", "control")):
         for key, value in end_of(bench, os.path.join(out, "run", "control")).items():
             result["control " + key] = value
