@@ -71,8 +71,13 @@ static bool is_one_of(const char *name, const char *const *list)
 
 static int list_folder(json_t *out, rt_arena *a, const char *root, const char *below, int depth, rt_err *e)
 {
-    static const char *const left_out[] = { "run/manifest.json", "run/report.html", "run/compare.html", "run/log.txt",
-                                            "run/dispatch.json", "run/control", NULL };
+    static const char *const left_out[] = { "run/manifest.json",
+                                            "run/report.html",
+                                            "run/compare.html",
+                                            "run/log.txt",
+                                            "run/dispatch.json",
+                                            "run/control",
+                                            NULL };
     int rc;
     char **names;
     uint32_t count;

@@ -50,12 +50,12 @@ done
 run verify whole
 out_has '^control +pass +the one that the manifest names'
 cp -a whole altered
-printf 'x' >>altered/control/README.md
+printf 'x' >>altered/run/control/README.md
 run verify altered
 exits 5
 out_has '^control +FAIL +control/: files: README.md was altered'
-cp whole/run/control/README.md altered/control/
-printf '\n' >>altered/control/checkpoint-000012/state.safetensors
+cp whole/run/control/README.md altered/run/control/
+printf '\n' >>altered/run/control/run/checkpoints/checkpoint-000012/state.safetensors
 run verify altered
 exits 5
 out_has '^control +FAIL +control/: checkpoints: checkpoint-000012.*state.safetensors is damaged'

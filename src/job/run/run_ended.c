@@ -18,15 +18,16 @@ static void take_log(rt_evidence *v, rt_eval_result *last, const char *path)
     if (f) fclose(f);
 }
 
-/* The run in a folder has ended: its manifest says so with the right checksum. A damaged one has not. */
-static int read_end(rt_run_summary *out, rt_evidence *v, const char *folder, rt_arena *a, rt_err *e)
+/* The run in a folder has ended: its manifest says so with the right checksum, and names its control. A damaged one has
+ * not. */
+static int read_end(rt_run_summary *out, rt_evidence *v, const char *folder, bool control, rt_arena *a, rt_err *e)
 {
     json_t *j = NULL;
     char *path = rt_path_join(a, folder, "run/manifest.json"), *log = rt_path_join(a, folder, "run/metrics.jsonl");
     if (!path || !log) return rt_no_memory(e, "the record of a run");
     *out = (rt_run_summary){ 0 };
     if (rt_path_exists(path) && rt_checked_json_read(&j, path, NULL) >= 0 &&
-        json_is_true(json_object_get(j, "finished")) &&
+        json_is_true(json_object_get(j, "finished")) && (!control || json_object_get(j, RT_MANIFEST_CONTROL)) &&
         rt_evidence_from_json(v, json_object_get(j, "measured"), NULL) >= 0 &&
         rt_hash_from_json(json_object_get(j, "hash"), &out->checksum)) {
         out->ended = true;
@@ -59,13 +60,13 @@ int rt_run_look_ended(rt_run *r, rt_err *e)
     rt_evidence *v = rt_arena_alloc(&r->arena, sizeof *v);
     char *folder = rt_control_of(&r->arena, r->out);
     if (!s || !v || !folder) RT_TRY(rt_no_memory(e, "the record of a run"));
-    RT_TRY(read_end(s, v, r->out, &r->arena, e));
+    RT_TRY(read_end(s, v, r->out, r->settings->control, &r->arena, e));
     if (!s->ended || !can_open(r)) goto out;
     r->loop.state.step = v->steps;
     r->resolved.steps = rt_evidence_steps_meant(v);
     r->resolved.lora.rank = (uint32_t)r->settings->lora_rank;
     if (r->settings->control) {
-        RT_TRY(read_end(&control, v, folder, &r->arena, e));
+        RT_TRY(read_end(&control, v, folder, false, &r->arena, e));
         if (!control.ended) goto out;
         s->control_after = control.after;
         s->control_saved = control.saved;

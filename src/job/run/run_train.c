@@ -89,7 +89,7 @@ static int save(void *ctx, rt_err *e)
     RT_TRY(rt_run_sync_logs(r, e)); /* a checkpoint speaks of them */
     RT_TRY(rt_run_hashes_take(r, &beside, e));
     r->loop.state.beside = beside;
-    RT_TRY(rt_checkpoint_save(r->checkpoints, r->trainer, &r->checkpointsput, &r->loop.state, e));
+    RT_TRY(rt_checkpoint_save(r->checkpoints, r->trainer, &r->output, &r->loop.state, e));
     rt_checkpoint_prune(r->checkpoints, r->resolved.keep);
     r->pace.save = rt_now() - begun;
     if (r->events.saved) {
