@@ -65,7 +65,7 @@ def change(path, place, by):
 def names_it(text, name):
     """The file, or the folder of a checkpoint, a best model or a control that it is in."""
     parts = name.split("/")
-    return parts[-1] in text or any(part in text for part in parts[:-1] if part not in ("run", "data"))
+    return parts[-1] in text or any(part in text for part in parts[:-1] if part not in ("run", "data", "checkpoints"))
 
 
 class Campaign:
