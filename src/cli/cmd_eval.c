@@ -74,7 +74,7 @@ static void print_word(const rt_eval_result *r, const char *word)
 
 static void print_parts(const rt_eval_result *r)
 {
-    printf("\n%13s", "cross-entropy");
+    printf("\n%13s", "CE");
     if (r->teacher) printf(" %9s %10s", "KL", "agreement");
     printf(" %10s  of\n", "documents");
     for (uint32_t i = 0; i < r->part_count; i++) {

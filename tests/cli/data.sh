@@ -69,7 +69,7 @@ run eval s --data parts/first.jsonl --data parts/second.jsonl --teacher t --json
 exits 0
 check "sources" same_apart parts/first.jsonl parts/second.jsonl
 run eval s --data parts --teacher t
-out_has '^cross-entropy +KL +agreement +documents +of$'
+out_has '^ +CE +KL +agreement +documents +of$'
 out_has '^ +[0-9.]+ +[0-9.]+ +[0-9.]+ +25  first.jsonl$'
 run eval s --data plain.jsonl --json
 json_is '"parts" not in j'

@@ -79,7 +79,7 @@ PY
 check "the run itself is that without a preview" test -s chat/run/metrics.jsonl
 
 # Of a run that goes on only what it does is said.
-run distill --resume --out chat
+run distill --resume --out chat --steps 3 --override
 exits 0
 out_has '^objective loss'
 out_lacks '^(sample|overlap)'

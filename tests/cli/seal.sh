@@ -97,7 +97,7 @@ exits 0
 texts e.jsonl 120 but
 run tokenize --model s e.jsonl -o e.rtok
 cp e.rtok d.rtok
-run distill --resume --out shards
+run distill --resume --out shards --steps 8 --override
 exits 5
 err_has 'd.rtok is not the token shard that the run began with'
 

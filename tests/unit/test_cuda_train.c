@@ -239,7 +239,7 @@ static void what_is_not_finite_without_a_fault_is_said_so(void **state)
     (void)state;
     s->clean = 0; /* memory as it comes: not a number */
     assert_int_equal(run_cuda("eval", false, NULL, NULL, &e), RT_NONFINITE);
-    assert_memory_equal(e.text, "evaluation: the cross-entropy is not finite, and no op says where it began", 74);
+    assert_non_null(strstr(e.text, "evaluation: the cross-entropy is not finite, and no op says where it began"));
     *s = FRESH;
     s->hook = compute;
     trained_value = INFINITY;
