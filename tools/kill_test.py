@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""kill_test.py - kills a distillation with SIGKILL at many moments, resumes it, and compares it with one left alone.
+"""kill_test.py - kills a run with SIGKILL at many moments, resumes it, and compares it with one left alone.
 
 A tiny student is distilled once without interruption; that is the reference. Then every trial begins the same run anew
 in a folder of its own and kills it:
@@ -13,6 +13,9 @@ In every fifth trial the resumed run is killed as well. After each kill every ch
 metrics.jsonl without its timing keys, samples.jsonl, the files of the model at the root, weights and moments of the last checkpoint,
 and what state.json says of step, data, best and programs. Nothing hidden may be left over. A run that has ended is
 resumed too, and must stay as it is.
+
+--kinds names what is killed: runs with and without a teacher, of adapters, with a control, and conversions, whose output has
+its name whole or not at all. --tally FILE adds up over calls, each of which draws other moments.
 
 A process that ends before its moment comes is no kill: the trial is repeated with another moment of the same slice.
 Ends with `N passed, N failed`, one case per trial. Standard library only.
@@ -91,8 +94,8 @@ class Bench:
         # Evaluations and checkpoints fall on different steps, and the best is not the last.
         steps = 18 if args.quick else 60
         self.saves = steps // (3 if args.quick else 5)
-        self.begin = [self.verb, "--student", "student", "--data", "data.jsonl", "--steps", str(steps), "--batch", "4", "--micro-batch", "2", "--seq-len", "64", "--threads", "1",
-                      "--held-out", "24", "--eval-every", "4", "--save-every", "3" if args.quick else "5",
+        self.begin = [self.verb, "--student", "student", "--data", "data.jsonl", "--steps", str(steps), "--batch", "4",
+                      "--micro-batch", "2", "--seq-len", "64", "--threads", "1", "--held-out", "24", "--eval-every", "4", "--save-every", "3" if args.quick else "5",
                       "--schedule", "constant"]
         if kind == "train":
             self.begin += ["--lr", "0.002" if args.quick else "0.012"]
@@ -295,9 +298,10 @@ def print_row(row):
           f"{row.resumed:7.3f} s  {row.result:<6} {row.phase}", flush=True)
 
 
-def run(args, folder):
-    bench = Bench(args, folder)
-    rng = random.Random(args.seed)
+def run(args, folder, kind):
+    """(trials, kills, trials that failed)"""
+    bench = Bench(args, folder, kind)
+    rng = random.Random(f"{args.seed}/{kind}/{args.calls}")
     seconds = Durations()
     seconds.last.append(bench.to_the_end("reference", False))
     want = end_of(bench, "reference")
@@ -306,14 +310,14 @@ def run(args, folder):
     compare(bench, "again", want)
     bench.to_the_end("again", True)  # as after a kill in the very last moment: there is nothing left to do
     compare(bench, "again", want)
-    print(f"left alone: {steps} steps in {seconds.last[0]:.2f} s and {seconds.last[1]:.2f} s, the same bits; "
+    print(f"{kind}, left alone: {steps} steps in {seconds.last[0]:.2f} s and {seconds.last[1]:.2f} s, the same bits; "
           f"best at step {want['state']['best_step']}")
     print("   n  kind       killed at           newest     resumed   result where it was")
     rows, hits, number = [], 0, 0
     others = args.kills + args.ends
     while number < others + args.writes or hits < args.writes:
-        kind = "uniform" if number < args.kills else "end" if number < others else "aimed"
-        row, hit = trial(bench, number + 1, kind, (number, args.kills), seconds, rng, want, steps)
+        how = "uniform" if number < args.kills else "end" if number < others else "aimed"
+        row, hit = trial(bench, number + 1, how, (number, args.kills), seconds, rng, want, steps)
         if number > others + 10 * args.writes:
             raise Fault("no kill hits a checkpoint write")
         number += 1
@@ -322,12 +326,88 @@ def run(args, folder):
         print_row(row)
         if row.newest == 0 and row.result == "same":
             seconds.last.append(row.resumed)
-    kinds = collections.Counter(part for row in rows for part in row.phase.split(", then ") if part)
-    print("killed in: " + ", ".join(f"{n} {kind}" for kind, n in kinds.most_common()))
-    failed = sum(row.result != "same" for row in rows)
-    print(f"{sum(kinds.values())} kills in {number} trials, {hits} trials inside a checkpoint write")
-    print(f"{number - failed} passed, {failed} failed")
-    return 1 if failed else 0
+    phases = collections.Counter(part for row in rows for part in row.phase.split(", then ") if part)
+    print("killed in: " + ", ".join(f"{n} {phase}" for phase, n in phases.most_common()))
+    print(f"{sum(phases.values())} kills in {number} trials, {hits} trials inside a checkpoint write")
+    return number, sum(phases.values()), sum(row.result != "same" for row in rows)
+
+
+# ---- models that are written besides runs ----
+
+def content_of(path):
+    """{name: bytes} of a file or a folder; what is hidden is not of it."""
+    if os.path.isfile(path):
+        paths = [path]
+    else:
+        paths = [os.path.join(path, n) for n in names_in(path) if not n.startswith(".")]
+    result = {}
+    for name in paths:
+        with open(name, "rb") as f:
+            result[os.path.basename(name)] = f.read()
+    return result
+
+
+def run_convert(args, folder):
+    """convert, killed: what has the name is the whole model, or nothing has it; the next one writes it."""
+    bench = Bench(args, folder)
+    rng = random.Random(f"{args.seed}/convert/{args.calls}")
+    shape = {"model_type": "qwen2", "hidden_size": 512, "num_hidden_layers": 4, "num_attention_heads": 8,
+             "num_key_value_heads": 2, "intermediate_size": 2048, "vocab_size": 8192, "max_position_embeddings": 512}
+    with open(bench.path("config.json"), "w", encoding="utf-8") as f:
+        json.dump(shape, f)
+    bench.must([*bench.retort, "init", "--config", "config.json", "--no-tokenizer", "model"])
+    failed = kills = 0
+    for number in range(args.kills):
+        out, dtypes = rng.choice([("x.gguf", ["q8_0", "f32"]), ("x", ["f32"]), ("x.apr", ["q4_k"]), ("x.safetensors", ["f16"])])
+        command = [*bench.retort, "convert", "model", out, "--dtype", rng.choice(dtypes), "--threads", "1"]
+        target = bench.path(out)
+        begun = time.monotonic()
+        bench.must(command)
+        seconds = time.monotonic() - begun
+        want = content_of(target)
+        (shutil.rmtree if os.path.isdir(target) else os.remove)(target)
+        killed = kill_at(subprocess.Popen(command, cwd=bench.folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                          stderr=subprocess.PIPE), rng.random() * seconds)
+        kills += killed
+        there = content_of(target) if os.path.exists(target) else None
+        result = "same" if there in (None, want) else "FAIL: half a model has the name"
+        try:
+            bench.must([*command, "--force"])
+            if content_of(target) != want:
+                result = "FAIL: the next one wrote something else"
+        except Fault as fault:
+            result = f"FAIL: {fault}"
+        failed += result != "same"
+        if result != "same":
+            print(f"{number + 1:4d}  convert  {out}: {result}")
+        for name in names_in(bench.folder):  # whose process is no more: nobody else may say so (docs/promises.md)
+            if name.startswith("x") or ".retort-tmp-" in name:
+                path = bench.path(name)
+                (shutil.rmtree if os.path.isdir(path) else os.remove)(path)
+    print(f"convert: {kills} kills in {args.kills} trials")
+    return args.kills, kills, failed
+
+
+def run_kinds(args, folder):
+    tally = {"calls": 0, "trials": 0, "kills": 0, "failed": 0}
+    if args.tally and os.path.exists(args.tally):
+        with open(args.tally, encoding="utf-8") as f:
+            tally = json.load(f)
+    args.calls, trials, bad = tally["calls"], 0, 0
+    tally["calls"] += 1
+    for kind in args.kinds.split(","):
+        place = os.path.join(folder, kind)
+        number, kills, failed = run_convert(args, place) if kind == "convert" else run(args, place, kind)
+        trials, bad = trials + number, bad + failed
+        for key, value in ("trials", number), ("kills", kills), ("failed", failed):
+            tally[key] += value
+        if args.tally:
+            with open(args.tally + ".new", "w", encoding="utf-8") as f:
+                json.dump(tally, f)
+            os.replace(args.tally + ".new", args.tally)
+    print(f"in all {tally['kills']} kills in {tally['trials']} trials, {tally['failed']} failed")
+    print(f"{trials - bad} passed, {bad} failed")
+    return 1 if bad else 0
 
 
 def main():
@@ -339,6 +419,8 @@ def main():
     parser.add_argument("--kills", type=int, help="uniform moments (50; quick: 3)")
     parser.add_argument("--writes", type=int, help="kills that must hit a checkpoint write (10; quick: 2)")
     parser.add_argument("--ends", type=int, help="kills after the last checkpoint (5; quick: none)")
+    parser.add_argument("--kinds", default="distill", help=f"what is killed, with commas between: {', '.join(KINDS)}, convert")
+    parser.add_argument("--tally", metavar="FILE", help="add to what earlier calls counted; each draws other moments")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--quick", action="store_true", help="a shorter run and few kills")
     parser.add_argument("--keep", metavar="DIR", help="work here and leave everything behind")
@@ -349,9 +431,9 @@ def main():
     try:
         if args.keep:
             os.makedirs(args.keep)
-            return run(args, args.keep)
+            return run_kinds(args, args.keep)
         with tempfile.TemporaryDirectory(prefix="retort-kill-") as folder:
-            return run(args, folder)
+            return run_kinds(args, folder)
     except Fault as fault:
         print(f"{fault}\n0 passed, 1 failed")
         return 1
