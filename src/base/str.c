@@ -55,10 +55,9 @@ void rt_str_append_n(rt_str *s, const char *text, size_t n)
     s->data[s->len] = '\0';
 }
 
-void rt_str_printf(rt_str *s, const char *format, ...)
+void rt_str_vprintf(rt_str *s, const char *format, va_list args)
 {
-    va_list args, again;
-    va_start(args, format);
+    va_list again;
     va_copy(again, args);
     int n = vsnprintf(NULL, 0, format, args);
     if (n < 0) {
@@ -68,6 +67,13 @@ void rt_str_printf(rt_str *s, const char *format, ...)
         s->len += (size_t)n;
     }
     va_end(again);
+}
+
+void rt_str_printf(rt_str *s, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    rt_str_vprintf(s, format, args);
     va_end(args);
 }
 

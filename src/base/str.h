@@ -5,6 +5,7 @@
 #ifndef RT_BASE_STR_H
 #define RT_BASE_STR_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -27,6 +28,7 @@ typedef struct rt_str {
 void rt_str_append(rt_str *s, const char *text);
 void rt_str_append_n(rt_str *s, const char *text, size_t n);
 void rt_str_printf(rt_str *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void rt_str_vprintf(rt_str *s, const char *format, va_list args) __attribute__((format(printf, 2, 0)));
 void rt_str_free(rt_str *s); /* accepts null; leaves an empty string */
 
 /* Control characters, which a terminal would obey, become '?'; line breaks and tabs stay. For what people are told:

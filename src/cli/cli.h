@@ -110,6 +110,9 @@ void rt_print_device_end(rt_dev *d);
 int rt_print_json(json_t *j, rt_err *e);
 /* Whether f is a pipe that nobody reads any more: `| head` has seen enough, which is no error. */
 bool rt_reader_left(FILE *f);
+/* A line for people, "label     text"; on a terminal it is wrapped to its width under the text. Text may not hold line
+ * breaks. */
+__attribute__((format(printf, 2, 3))) void rt_say(const char *label, const char *format, ...);
 /* RT_IO when standard output could not take what was printed (full disk). */
 int rt_stdout_close(rt_err *e);
 /* First of all: standard descriptors that are closed, and signals that would end the process without a word. */

@@ -35,8 +35,8 @@ void rt_print_device(rt_dev *d, const char *why)
 {
     rt_dev_info info;
     if (d->api->info(d, &info, NULL) < 0) return;
-    printf("device    %s: %s%s%s%s\n", d->api->name, info.name, why[0] ? " (no GPU: " : "", why, why[0] ? ")" : "");
-    if (info.warning[0]) printf("warning   %s\n", info.warning);
+    rt_say("device", "%s: %s%s%s%s", d->api->name, info.name, why[0] ? " (no GPU: " : "", why, why[0] ? ")" : "");
+    if (info.warning[0]) rt_say("warning", "%s", info.warning);
 }
 
 void rt_print_device_end(rt_dev *d)
@@ -44,7 +44,7 @@ void rt_print_device_end(rt_dev *d)
     rt_dev_info info;
     char code[32], context[32];
     if (d->api->info(d, &info, NULL) < 0 || !info.context_bytes) return;
-    printf("code      %u modules, %s, beside %s of context; compiled or loaded after seal: %u\n", info.modules,
+    rt_say("code", "%u modules, %s, beside %s of context; compiled or loaded after seal: %u", info.modules,
            rt_format_bytes(code, info.module_bytes), rt_format_bytes(context, info.context_bytes), info.late_loads);
 }
 

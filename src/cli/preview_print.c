@@ -33,19 +33,22 @@ static void print_overlap(const rt_preview *p)
     const rt_overlap_result *o = &p->overlap;
     double share = o->grams ? 100.0 * (double)o->shared / (double)o->grams : 0.0;
     if (!o->grams) {
-        printf("overlap   not measured: no held-out text has %d tokens\n", RT_OVERLAP_N);
+        rt_say("overlap", "not measured: no held-out text has %d tokens", RT_OVERLAP_N);
         return;
     }
-    printf("overlap   %s%.1f %% of held-out %d-grams are in the training text too (in %" PRIu64 " of %" PRIu64
-           " texts)",
-           p->rows_read < p->rows_all ? "at least " : "", share, RT_OVERLAP_N, o->touched, o->texts);
-    if (o->one_in > 1) printf(", from one %d-gram in %u", RT_OVERLAP_N, o->one_in);
+    rt_str s = { 0 };
+    rt_str_printf(&s,
+                  "%s%.1f %% of held-out %d-grams are in the training text too (in %" PRIu64 " of %" PRIu64 " texts)",
+                  p->rows_read < p->rows_all ? "at least " : "", share, RT_OVERLAP_N, o->touched, o->texts);
+    if (o->one_in > 1) rt_str_printf(&s, ", from one %d-gram in %u", RT_OVERLAP_N, o->one_in);
     if (p->rows_read < p->rows_all)
-        printf(", measured on %.2g %% of the training rows", 100.0 * (double)p->rows_read / (double)p->rows_all);
-    printf("\n");
+        rt_str_printf(&s, ", measured on %.2g %% of the training rows",
+                      100.0 * (double)p->rows_read / (double)p->rows_all);
+    rt_say("overlap", "%s", s.data ? s.data : "");
+    rt_str_free(&s);
     if (rt_preview_overlap_high(p))
-        printf("warning   the held-out loss will look better than it is: remove repeated records, or give --eval-data "
-               "with other text\n");
+        rt_say("warning", "the held-out loss will look better than it is: remove repeated records, or give --eval-data "
+                          "with other text");
 }
 
 static void put_sample(rt_str *out, const rt_preview_sample *s, bool colour)
@@ -77,10 +80,10 @@ void rt_preview_print(const rt_run *r, bool colour)
     rt_err e = { 0 };
     rt_preview *p = NULL;
     if (rt_preview_new(&p, r, &e) < 0) {
-        printf("note      no preview: %s\n", e.text);
+        rt_say("note", "no preview: %s", e.text);
         return;
     }
-    printf("objective %s\n", p->objective);
+    rt_say("objective", "%s", p->objective);
     print_data(p, rt_run_resolved(r)->seq_len);
     print_count("held out  ", p->held_rows, "row", "rows");
     printf(", %" PRIu64 " positions measured\n", p->held_positions);

@@ -5,8 +5,11 @@
 #include <inttypes.h>
 #include <math.h>
 #include <poll.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 int rt_print_json(json_t *j, rt_err *e)
 {
@@ -27,6 +30,49 @@ int rt_stdout_close(rt_err *e)
     if ((fflush(stdout) == EOF || ferror(stdout)) && !rt_reader_left(stdout))
         return rt_fail(e, RT_IO, "could not write to standard output: %s", strerror(errno));
     return RT_OK;
+}
+
+/* Columns to fill; 0: no terminal, where lines stay whole. */
+static uint32_t terminal_width(void)
+{
+    enum { NARROWEST = 40 };
+    struct winsize size;
+    if (!isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || !size.ws_col) return 0;
+    return size.ws_col < NARROWEST ? NARROWEST : size.ws_col;
+}
+
+static uint32_t columns_of(const char *text, size_t len)
+{
+    uint32_t n = 0;
+    for (size_t i = 0; i < len; i++) n += ((unsigned char)text[i] & 0xC0) != 0x80;
+    return n;
+}
+
+void rt_say(const char *label, const char *format, ...)
+{
+    enum { LABEL = 10 };
+    rt_str text = { 0 };
+    va_list args;
+    va_start(args, format);
+    rt_str_vprintf(&text, format, args);
+    va_end(args);
+    uint32_t width = terminal_width(), at = LABEL;
+    printf("%-9s", label);
+    /* Word by word; one that is wider than the line stands there whole. */
+    for (const char *word = text.data ? text.data : ""; *word;) {
+        size_t len = strcspn(word, " "), gap = strspn(word + len, " ");
+        uint32_t columns = columns_of(word, len);
+        if (width && at > LABEL && at + columns >= width) {
+            printf("\n%*s", LABEL - 1, "");
+            at = LABEL;
+        }
+        printf(" %.*s", (int)len, word);
+        for (size_t i = 1; i < gap; i++) putchar(' ');
+        at += columns + (uint32_t)gap;
+        word += len + gap;
+    }
+    printf("\n");
+    rt_str_free(&text);
 }
 
 json_t *rt_json_text(const char *text)

@@ -57,15 +57,16 @@ static void print_improved(const rt_run_summary *s)
     rt_measure a = teacher ? s->before.kl : s->before.ce, b = teacher ? s->saved.kl : s->saved.ce;
     double two = 2 * sqrt(a.error * a.error + b.error * b.error);
     if (isnan(two))
-        printf("improved  not measured: one held-out document gives no standard error\n");
+        rt_say("improved", "not measured: one held-out document gives no standard error");
     else if (rt_measure_fell(a, b))
-        printf("improved  yes: %s fell by %.4f, and two standard errors are %.4f\n", what, a.mean - b.mean, two);
+        rt_say("improved", "yes: %s fell by %.4f, and two standard errors are %.4f", what, a.mean - b.mean, two);
     else if (rt_measure_rose(a, b))
-        printf("improved  no, it is worse: %s rose by %.4f, and two standard errors are %.4f; try a lower --lr\n", what,
+        rt_say("improved", "no, it is worse: %s rose by %.4f, and two standard errors are %.4f; try a lower --lr", what,
                b.mean - a.mean, two);
     else
-        printf("improved  not shown: %s changed by %+.4f, less than two standard errors (%.4f); more steps, more data "
-               "or a larger --held-out would tell\n",
+        rt_say("improved",
+               "not shown: %s changed by %+.4f, less than two standard errors (%.4f); more steps, more data "
+               "or a larger --held-out would tell",
                what, b.mean - a.mean, two);
 }
 
@@ -74,8 +75,9 @@ static void print_stopped(const rt_run *r, const rt_run_summary *s)
 {
     const rt_resolved *v = rt_run_resolved(r);
     if (s->stopped_early)
-        printf("stopped   at step %u of %u: the last %u evaluations were worse than the best by more than its standard "
-               "error (--stop-if-worse)\n",
+        rt_say("stopped",
+               "at step %u of %u: the last %u evaluations were worse than the best by more than its standard error "
+               "(--stop-if-worse)",
                rt_run_state(r)->step, v->steps, v->stop_if_worse);
 }
 
@@ -86,10 +88,10 @@ static void print_rounded(const rt_run *r, const rt_run_summary *s)
     rt_measure memory = s->logged.ce, files = s->saved.ce;
     double most = fmin(2 * memory.error, rt_reload_tolerance(dtype) * (1 + memory.mean));
     if (dtype == RT_DTYPE_F32 || !s->logged.positions || !(files.mean - memory.mean > most)) return;
-    printf(
-        "saved     rounding to %s undid small updates: held-out cross-entropy was %.4f in memory and is %.4f from the "
-        "files; --save-dtype f32 keeps them\n",
-        rt_dtype_name(dtype), memory.mean, files.mean);
+    rt_say("saved",
+           "rounding to %s undid small updates: held-out cross-entropy was %.4f in memory and is %.4f from the "
+           "files; --save-dtype f32 keeps them",
+           rt_dtype_name(dtype), memory.mean, files.mean);
 }
 
 /* ---- one sample ---- */
@@ -153,7 +155,7 @@ static void print_verdict(const rt_findings *f, rt_hash128 seal, const char *out
             printf("  %s  %s\n      measured: %s\n", k->verdict == RT_VERDICT_FAIL ? "FAILED" : "not measured",
                    k->claim, k->measured);
     }
-    printf("evidence: %s/run/manifest.json, checksum %s; retort verify %s checks it\n", out, rt_hash_text(hash, seal),
+    rt_say("evidence:", "%s/run/manifest.json, checksum %s; retort verify %s checks it", out, rt_hash_text(hash, seal),
            out);
 }
 

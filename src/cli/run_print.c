@@ -74,7 +74,7 @@ static void on_note(void *ctx, const char *text)
 {
     rt_run_json_warning(ctx, text);
     rt_live_hold();
-    printf("note      %s\n", text);
+    rt_say("note", "%s", text);
     rt_live_release();
 }
 
@@ -105,7 +105,7 @@ void rt_run_print_device(void *printer, rt_dev *d, const char *why)
 static void print_model(const char *who, const rt_model_file *m)
 {
     char n[32];
-    printf("%-9s %s: %s, %s parameters, %u layers, width %u\n", who, m->name, m->config.family->name,
+    rt_say(who, "%s: %s, %s parameters, %u layers, width %u", m->name, m->config.family->name,
            rt_format_params(n, rt_model_file_parameters(m)), m->config.layers, m->config.width);
 }
 
@@ -116,8 +116,7 @@ static void print_fit(const rt_fit *f)
     char need[32], limit[32];
     rt_fit_chosen(&flags, f);
     if (flags.len)
-        printf("fit       %s: %s would be needed without, and %s %s\n", flags.data,
-               rt_format_bytes(need, f->wanted_need),
+        rt_say("fit", "%s: %s would be needed without, and %s %s", flags.data, rt_format_bytes(need, f->wanted_need),
                f->ask.limit_is == RT_FIT_REFUSED ? "the device gives no more than" : "the limit is",
                rt_format_bytes(limit, f->ask.limit));
     rt_str_free(&flags);
@@ -128,35 +127,55 @@ static void print_weights(const rt_fit *f)
 {
     rt_str text = { 0 };
     rt_weights_say(&text, &f->weights);
-    if (text.len) printf("weights   %s\n", text.data);
+    if (text.len) rt_say("weights", "%s", text.data);
     rt_str_free(&text);
 }
 
 /* The rate, or the two that it can be. */
-static void print_rate(const rt_resolved *v)
+static void put_rate(rt_str *s, const rt_resolved *v)
 {
     if (v->lr_open)
-        printf("lr %.3g or %.3g (near or far, measured before step 1) %s", v->lr_near, v->lr_far,
-               rt_schedule_name(v->schedule.kind));
+        rt_str_printf(s, "lr %.3g or %.3g (near or far, measured before step 1) %s", v->lr_near, v->lr_far,
+                      rt_schedule_name(v->schedule.kind));
     else
-        printf("lr %.3g %s", v->schedule.lr, rt_schedule_name(v->schedule.kind));
+        rt_str_printf(s, "lr %.3g %s", v->schedule.lr, rt_schedule_name(v->schedule.kind));
+}
+
+static void print_training(const rt_resolved *v, uint64_t trained)
+{
+    rt_str s = { 0 };
+    char n[32];
+    const char *rows = v->batch == 1 ? "row" : "rows";
+    rt_str_printf(&s, "%s parameters%s, ", rt_format_params(n, trained), v->lora.rank ? " of adapters" : "");
+    if (v->seconds > 0)
+        rt_str_printf(&s, "as many steps of %u %s (%u at a time) as the time allows, ", v->batch, rows, v->micro_batch);
+    else
+        rt_str_printf(&s, "%u step%s of %u %s (%u at a time), ", v->steps, v->steps == 1 ? "" : "s", v->batch, rows,
+                      v->micro_batch);
+    put_rate(&s, v);
+    if (!(v->seconds > 0)) rt_str_printf(&s, ", warm-up %u", v->schedule.warmup);
+    rt_say("train", "%s", s.data ? s.data : "");
+    rt_str_free(&s);
 }
 
 static void print_evaluation(const rt_run *r)
 {
     const rt_resolved *v = rt_run_resolved(r);
+    rt_str s = { 0 };
     if (v->seconds > 0) return; /* how many steps there are is not known yet */
+    rt_str_append(&s, "at the start and every ");
     if (v->eval_every == 1)
-        printf("evaluate  at the start and every step");
+        rt_str_append(&s, "step");
     else
-        printf("evaluate  at the start and every %u steps", v->eval_every);
+        rt_str_printf(&s, "%u steps", v->eval_every);
     double records = v->held_out * (double)rt_run_known(r)->records;
     if (records >= 1)
-        printf(", on about %.0f held-out records", records);
+        rt_str_printf(&s, ", on about %.0f held-out records", records);
     else if (v->held_out > 0) /* the end of one text */
-        printf(", on the %.3g %% that is held out", 100 * v->held_out);
-    if (v->eval_share > 0) printf(", about %.2g %% of the run's arithmetic", 100 * v->eval_share);
-    printf("\n");
+        rt_str_printf(&s, ", on the %.3g %% that is held out", 100 * v->held_out);
+    if (v->eval_share > 0) rt_str_printf(&s, ", about %.2g %% of the run's arithmetic", 100 * v->eval_share);
+    rt_say("evaluate", "%s", s.data ? s.data : "");
+    rt_str_free(&s);
 }
 
 static uint32_t print_every(uint32_t steps) { return steps / 50 ? steps / 50 : 1; }
@@ -173,25 +192,14 @@ static void print_ready(const rt_run_printer *p, const rt_run *r)
     print_model("student", in->student);
     if (in->teacher) {
         rt_pair_describe(&in->pair, &pair);
-        printf("pair      %s\n", pair.data ? pair.data : "");
+        rt_say("pair", "%s", pair.data ? pair.data : "");
         rt_str_free(&pair);
     }
-    if (in->template_from) printf("template  %s\n", in->template_from);
-    printf("train     %s parameters%s, ", rt_format_params(a, programs.trained), v->lora.rank ? " of adapters" : "");
-    if (v->seconds > 0)
-        printf("as many steps of %u row%s (%u at a time) as the time allows, ", v->batch, v->batch == 1 ? "" : "s",
-               v->micro_batch);
-    else
-        printf("%u step%s of %u row%s (%u at a time), ", v->steps, v->steps == 1 ? "" : "s", v->batch,
-               v->batch == 1 ? "" : "s", v->micro_batch);
-    print_rate(v);
-    if (v->seconds > 0)
-        printf("\n");
-    else
-        printf(", warm-up %u\n", v->schedule.warmup);
+    if (in->template_from) rt_say("template", "%s", in->template_from);
+    print_training(v, programs.trained);
     print_evaluation(r);
     if (!plan) /* there it is said elsewhere */
-        printf("memory    %s, of it %s for one micro-batch\n", rt_format_bytes(a, programs.memory),
+        rt_say("memory", "%s, of it %s for one micro-batch", rt_format_bytes(a, programs.memory),
                rt_format_bytes(b, programs.activations));
     if (!plan) print_fit(rt_run_fitted(r));
     if (!plan) print_weights(rt_run_fitted(r));
@@ -287,29 +295,31 @@ static void on_projected(void *ctx, const rt_run_projection *l)
     p->every = print_every(l->steps);
 }
 
-static void print_measure(const char *name, rt_measure m)
+static void put_measure(rt_str *s, const char *name, rt_measure m)
 {
-    if (isnan(m.error))
-        printf("  %s %.4f", name, m.mean);
-    else
-        printf("  %s %.4f +- %.4f", name, m.mean, m.error);
+    rt_str_printf(s, "%s%s %.4f", s->len ? "  " : "", name, m.mean);
+    if (!isnan(m.error)) rt_str_printf(s, " +- %.4f", m.error);
 }
 
 static void on_said(void *ctx, const rt_sample_said *v) { rt_run_json_sample(ctx, v); }
 
 static void on_evaluated(void *ctx, uint32_t step, const rt_eval_result *v, bool best)
 {
+    rt_str s = { 0 };
+    char label[24];
     rt_run_json_eval(ctx, step, v, best);
     rt_live_work("", 0, 0);
     rt_live_hold();
-    printf("eval %-5u", step);
-    print_measure("ce", v->ce);
+    put_measure(&s, "ce", v->ce);
     if (v->teacher) {
-        print_measure("kl", v->kl);
-        print_measure("agree", v->agreement);
-        print_measure("teacher ce", v->teacher_ce);
+        put_measure(&s, "kl", v->kl);
+        put_measure(&s, "agree", v->agreement);
+        put_measure(&s, "teacher ce", v->teacher_ce);
     }
-    printf("%s\n", best && step ? "  best" : "");
+    if (best && step) rt_str_append(&s, "  best");
+    snprintf(label, sizeof label, "eval %-6u", step);
+    rt_say(label, "%s", s.data ? s.data : "");
+    rt_str_free(&s);
     rt_live_release();
 }
 

@@ -191,11 +191,22 @@ base = ["distill", "--teacher", "t", "--student", "s", "--threads", 1]
 short = base + ["--data", "d.jsonl", "--steps", 60, "--batch", 8, "--seq-len", 64, "--warmup", 2, "--eval-every", 20]
 
 
+# Lines for people; not commands to copy, paths, and what others have written.
+SAID = re.compile(r"((teacher|student) +\w+:|device|note|pair|train|evaluate|memory|weights|objective|overlap|warning|eval|improved) ")
+
+
+def rows_said(run):
+    rows = [re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", row).rsplit("\r", 1)[-1] for row in run.raw.split("\r\n")]
+    return [row for row in rows if SAID.match(row)]
+
+
 def widths():
     for width in (40, 60, 80, 120, 200):
         run = Run(*short, "--out", f"w{width}", width=width).finish()
         looks_at(run, f"{width} columns")
         check(run.screen.colours, f"{width} columns: no colours")
+        said = rows_said(run)
+        check(len(said) > 10 and max(map(len, said)) <= width, f"{width} columns: {max(said, key=len)!r} is wider")
         frames = re.findall(r"\r\x1b\[\?7l(step \d+/60.*?)\x1b\[J", run.raw)
         check(frames and all("left" in f or f.startswith("step 0/") for f in frames), f"{width} columns: no time is left")
         check(width < 60 or any("loss" in f and "[" in f for f in frames), f"{width} columns: no loss, or no bar")
