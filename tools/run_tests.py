@@ -23,11 +23,17 @@ CMOCKA = re.compile(r"^\[\s+(PASSED|FAILED|SKIPPED)\s+\] (\d+) test\(s\)", re.M)
 SHOWN_LINES = 200
 
 
+def heed_signals():
+    """Whoever starts this in the background, or under nohup, may have it ignore what tests send; programs keep to that."""
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
+
+
 def run(command, timeout, env):
     """(exit status, text, seconds); the status is 'timeout' when time ran out."""
     start = time.monotonic()
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                               env=env, start_new_session=True)
+                               env=env, start_new_session=True, preexec_fn=heed_signals)
     try:
         output, _ = process.communicate(timeout=timeout)
         status = process.returncode
