@@ -60,6 +60,9 @@ $(CUDA_TESTS): $(STANDIN)
 # The old kind of path is also looked at when a sanitizer's dlopen stands between.
 $(CUDA_TESTS): TEST_LDFLAGS += -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/standin'
 
+# On a clock of its own.
+$(BUILD)/tests/test_estimate: TEST_LDFLAGS += -Wl,--wrap=rt_now
+
 # On the stand-in every module of kernels is found by name.
 comma := ,
 CUDA_MODULES := $(notdir $(basename $(wildcard src/backend/cuda/kernels/*.cu)))

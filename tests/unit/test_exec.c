@@ -503,6 +503,58 @@ static void hashes_tell_programs_apart(void **state)
     for (int i = 0; i < 3; i++) devs[i]->api->close(devs[i]);
 }
 
+/* Copies to the device of bytes that are all ones, as marks of the parts of the arena that they reach. */
+enum { PART = 1 << 12 };
+static uint8_t poisoned[256];
+static int mark_copy(rt_dev *d, const rt_copy *c, rt_ticket *t, rt_err *e)
+{
+    const rt_backend *f = as_real(d);
+    int rc = real_api->copy(d, c, t, e);
+    d->api = f;
+    const uint8_t *bytes = c->host;
+    bool ones = c->to_device;
+    for (uint64_t i = 0; ones && i < c->bytes; i++) ones = bytes[i] == 0xff;
+    for (uint64_t at = c->off; ones && at < c->off + c->bytes; at += PART)
+        if (at / PART < sizeof poisoned) poisoned[at / PART] = 1;
+    return rc;
+}
+
+static bool any_op(rt_dev *d, const rt_plan *p, const rt_op *op, rt_need *need)
+{
+    const rt_backend *f = as_real(d);
+    bool yes = real_api->supports(d, p, op, need);
+    d->api = f;
+    return yes;
+}
+
+/* An arena that is larger than what is copied at a time is poisoned to its end. */
+static void all_of_the_arena_is_poisoned(void **state)
+{
+    enum { ROWS = 256, COLS = 256 }; /* 256 KiB */
+    rt_err e = { 0 };
+    rt_dev *d = open_fake(any_op);
+    rt_space *s;
+    rt_plan *p;
+    rt_exec *x;
+    (void)state;
+    fake.copy = mark_copy;
+    ok(rt_space_new(&s, &e), &e);
+    rt_view in = rt_space_buf(s, RT_CLASS_STATE, RT_DTYPE_F32, ROWS, COLS, "in");
+    rt_view out = rt_space_buf(s, RT_CLASS_STATE, RT_DTYPE_F32, ROWS, COLS, "out");
+    ok(rt_plan_new(&p, s, "poisoned", &rt_policy_f32, &e), &e);
+    rt_view mid = rt_act(p, RT_DTYPE_F32, ROWS, COLS, "mid");
+    rt_emit_copy(p, mid, in, RT_NONE);
+    rt_emit_copy(p, out, mid, RT_NONE);
+    ok(rt_exec_seal(&x, d, (const rt_plan *const *)&p, 1, &(rt_seal_opts){ .poison = true }, &e), &e);
+    run(x, 0);
+    for (uint32_t i = 0; i < ROWS * COLS * 4 / PART; i++)
+        if (!poisoned[i]) fail_msg("the arena is not poisoned at %u KiB", i * PART / 1024);
+    rt_exec_free(x);
+    rt_plan_free(p);
+    rt_space_free(s);
+    close_fake(d);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -513,6 +565,7 @@ int main(void)
         cmocka_unit_test(recording_errors_surface_at_seal), cmocka_unit_test(host_moves_are_checked),
         cmocka_unit_test(guards_catch_a_stray_byte),        cmocka_unit_test(poison_fills_the_dead),
         cmocka_unit_test(no_allocation_after_seal),         cmocka_unit_test(hashes_tell_programs_apart),
+        cmocka_unit_test(all_of_the_arena_is_poisoned),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
