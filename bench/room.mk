@@ -42,11 +42,12 @@ bench-peer-cpu:
 # --step-budget FILE' sets PyTorch's and a step's floor beside them; bench/bench_gpu.py --help says more. bench_cuda is
 # built with the tests, which run it on the processor.
 BENCH_CUDA_OBJS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard bench/bench_cuda.c bench/op_rows.c))
+BENCH_CUDA_CLI  := $(BUILD)/src/cli/environment.o $(BUILD)/src/cli/print.o
 ALL_OBJS += $(BENCH_CUDA_OBJS)
 
-$(BUILD)/bench_cuda: $(BENCH_CUDA_OBJS) $(BUILD)/src/cli/environment.o $(LIBRETORT) $(BUILD)/link.stamp
+$(BUILD)/bench_cuda: $(BENCH_CUDA_OBJS) $(BENCH_CUDA_CLI) $(LIBRETORT) $(BUILD)/link.stamp
 	$(call say,LD,$@)
-	$(Q)$(CC) $(ALL_LDFLAGS) $(BENCH_CUDA_OBJS) $(BUILD)/src/cli/environment.o $(LDLIBS) -o $@
+	$(Q)$(CC) $(ALL_LDFLAGS) $(BENCH_CUDA_OBJS) $(BENCH_CUDA_CLI) $(LDLIBS) -o $@
 
 tests: $(BUILD)/bench_cuda
 
