@@ -309,7 +309,8 @@ class Recording:
                 break
             time.sleep(0.002)
         process.send_signal(signal.SIGKILL)
-        process.communicate()
+        if process.wait() != -signal.SIGKILL:
+            raise Fault(f"{self.bench.kind}: the run ended before it was killed half-way")
 
     def disk_at(self, cut):
         disk = Disk(self.base)
@@ -319,8 +320,10 @@ class Recording:
 
 
 def checkpoints_on_disk(out):
+    """Of the run itself, wherever it keeps them; those of its control lie below a folder of that name."""
     return [int(CHECKPOINT.match(os.path.basename(folder))[1]) for folder, _, files in os.walk(out)
-            if CHECKPOINT.match(os.path.basename(folder)) and "state.json" in files and "control" not in folder.split("/")]
+            if CHECKPOINT.match(os.path.basename(folder)) and "state.json" in files
+            and "control" not in os.path.relpath(folder, out).split("/")]
 
 
 def certain_checkpoint(disk):

@@ -300,7 +300,8 @@ static int move_up(rt_run *r, const char *folder, rt_err *e)
         }
         RT_TRY(rt_folder_sync(beside, e));
     }
-    rmdir(folder);
+    /* Whoever finds the run ended finds no name of it left. */
+    if (rmdir(folder) == 0) RT_TRY(rt_folder_sync(folder, e));
 out:
     return rc;
 }
