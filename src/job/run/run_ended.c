@@ -68,6 +68,7 @@ int rt_run_look_ended(rt_run *r, rt_err *e)
     if (r->settings->control) {
         RT_TRY(read_end(&control, v, folder, false, &r->arena, e));
         if (!control.ended) goto out;
+        rt_run_clean_control(r); /* it is not opened any more */
         s->control_after = control.after;
         s->control_saved = control.saved;
     }

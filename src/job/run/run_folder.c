@@ -133,6 +133,24 @@ out:
 
 /* ---- beginning and end ---- */
 
+/* Temporary names of processes that are no more; the lock of out is held. */
+static void clean(const char *out, const char *run, const char *checkpoints)
+{
+    rt_dir_clean(out);
+    rt_dir_clean(run);
+    rt_dir_clean(checkpoints);
+}
+
+void rt_run_clean_control(rt_run *r)
+{
+    rt_lock *lock = NULL;
+    char *out = rt_control_of(&r->arena, r->out), *run = out ? rt_path_join(&r->arena, out, "run") : NULL;
+    const char *checkpoints = out ? rt_checkpoints_of(&r->arena, out) : NULL;
+    if (!run || !checkpoints || !is_folder(run) || rt_lock_take(&lock, run, out, NULL) < 0) return;
+    clean(out, run, checkpoints);
+    rt_lock_free(lock, false);
+}
+
 int rt_run_take_folder(rt_run *r, rt_err *e)
 {
     int rc;
@@ -142,9 +160,7 @@ int rt_run_take_folder(rt_run *r, rt_err *e)
         RT_TRY(rt_fail(e, RT_USAGE, "--out is missing; give a directory for the run and its model"));
     RT_TRY(set_paths(r, e));
     RT_TRY(r->opts->resume ? take_again(r, e) : take_new(r, e));
-    rt_dir_clean(r->out);
-    rt_dir_clean(r->run);
-    rt_dir_clean(r->checkpoints);
+    clean(r->out, r->run, r->checkpoints);
     if (is_folder(r->data)) rt_dir_clean(r->data); /* the control's is a link: it is under the lock of its run */
 out:
     return rc;

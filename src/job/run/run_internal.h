@@ -79,6 +79,8 @@ void rt_run_note(const rt_run *r, const char *format, ...) __attribute__((format
 /* OUT, locked, and for a new run made. RT_INVALID when another process writes there, or when what is there is not ours;
  * nothing is changed then. */
 int rt_run_take_folder(rt_run *r, rt_err *e);
+/* Removes temporary names in the control of a run that has ended. */
+void rt_run_clean_control(rt_run *r);
 /* The folders of tokens and checkpoints, when the settings are written. */
 int rt_run_make_folders(rt_run *r, rt_err *e);
 /* Lets go of OUT; of a run that could not begin, removes what it has made. */

@@ -9,10 +9,10 @@ int rt_control_report(rt_report_run **out, const char *folder, rt_err *e)
     int rc = RT_OK;
     rt_arena a = { 0 };
     char *root = rt_path_join(&a, folder, ".."), *path = root ? rt_control_of(&a, root) : NULL;
-    char *begun = path ? rt_path_join(&a, path, "run") : NULL;
+    char *begun = path ? rt_path_join(&a, path, "run/metrics.jsonl") : NULL;
     *out = NULL;
     if (!begun) RT_TRY(rt_no_memory(e, "a path"));
-    if (rt_path_is_dir(begun)) RT_TRY(rt_report_run_open(out, path, e));
+    if (rt_path_exists(begun)) RT_TRY(rt_report_run_open(out, path, e));
 out:
     rt_arena_free(&a);
     return rc;
