@@ -32,6 +32,8 @@ import time
 from kill_test import CHECKPOINT, KINDS, LIMIT, Bench, Fault, compare, end_of
 
 
+EDGE = 60  # records at either end of a run that are cut more often than others
+
 # ---- the disk ----
 
 class File:
@@ -298,7 +300,6 @@ class Recording:
         same_tree(live_tree(disk), disk.root, self.root)
         if forget:
             self.ops = without_syncs(self.ops, forget)
-        # Cuts where something happens to names, or just after it, are as many as all the others together.
         self.events = [i for i, op in enumerate(self.ops) if op[0] not in ("write", "pwrite", "close", "open")]
 
     def kill_half_way(self):
@@ -311,6 +312,14 @@ class Recording:
         process.send_signal(signal.SIGKILL)
         if process.wait() != -signal.SIGKILL:
             raise Fault(f"{self.bench.kind}: the run ended before it was killed half-way")
+
+    def cut(self, rng):
+        """Half of all where something happens to names, a quarter while the folder is made or the run ends."""
+        share, count = rng.random(), len(self.ops)
+        if share < 0.5:
+            return rng.choice(self.events) + rng.randrange(2)
+        edge = rng.randrange(min(EDGE, count) + 1)
+        return rng.randrange(count + 1) if share < 0.75 else edge if share < 0.875 else count - edge
 
     def disk_at(self, cut):
         disk = Disk(self.base)
@@ -364,7 +373,7 @@ def resume(bench, out):
 def trial(recording, number, seed, want, steps):
     """(result, cut, words)"""
     bench, rng = recording.bench, random.Random(f"{seed}/{number}")
-    cut = rng.choice(recording.events) + rng.randrange(2) if rng.random() < 0.5 else rng.randrange(len(recording.ops) + 1)
+    cut = recording.cut(rng)
     disk = recording.disk_at(cut)
     likely = rng.choice([0.0, 0.2, 0.5, 0.8, 1.0])
     names = disk.tree(lambda edit: rng.random() < likely)

@@ -173,7 +173,8 @@ static int take_file(rt_lock *l, const char *what, rt_err *e)
     if (rc < 0) return rc;
     if (!still_named(l->fd, l->path)) return 1;
     write_holder(l->fd, holder);
-    return RT_OK;
+    /* Its name tells whose the other names in the folder are: it is on disk before they can be. */
+    return l->created ? rt_folder_sync(l->path, e) : RT_OK;
 }
 
 static void let_go(rt_lock *l)
