@@ -42,9 +42,9 @@ _retort() {
             _retort_offer hf safetensors gguf apr
             return
             ;;
-        export:--to | *:--base | *:--teacher | *:--student | *:--data | *:--eval-data | \
-            tokenize:--chat-template | *:--sample-prompts | *:--cublaslt | *:--config | *:--from | \
-            *:--tokenizer | *:-o | *:--model)
+        export:--to | *:--base | *:--teacher | *:--student | *:--data | *:--eval-data | report:--out | \
+            tokenize:--out | tokenize:--chat-template | *:--sample-prompts | *:--cublaslt | *:--config | \
+            *:--from | *:--tokenizer | *:--model)
             _retort_paths -f
             return
             ;;
@@ -64,7 +64,7 @@ _retort() {
             *:--eos | *:--shard-tokens | *:--op | *:--case | *:--isa)
             return
             ;;
-        *:--out)
+        distill:--out | plan:--out | train:--out)
             _retort_paths -d
             return
             ;;
@@ -193,11 +193,11 @@ _retort() {
         paths=1
         ;;
     report)
-        flags='-o --json --help'
+        flags='--out --json --help'
         paths=1
         ;;
     tokenize)
-        flags='--model -o --show --seq-len --loss-on --columns --chat-template --template-var --now --eos
+        flags='--model --out --show --seq-len --loss-on --columns --chat-template --template-var --now --eos
             --skip-bad --allow-drop --shard-tokens --vocab --verify --force --threads --ids --decode
             --no-special --json --help'
         paths=1

@@ -297,14 +297,14 @@ complete -c retort -n '__retort_in quantize' -l help -d 'this text'
 complete -c retort -n '__retort_in quantize' -F
 
 complete -c retort -n __retort_first -a report -d 'a run, or several over each other, as one HTML page'
-complete -c retort -n '__retort_in report' -s o -r -F -d 'where the page goes (run/report.html; of several runs, run/compare.html of the first)'
+complete -c retort -n '__retort_in report' -l out -r -F -d 'where the page goes (run/report.html; of several runs, run/compare.html of the first)'
 complete -c retort -n '__retort_in report' -l json -d 'what was read, as JSON'
 complete -c retort -n '__retort_in report' -l help -d 'this text'
 complete -c retort -n '__retort_in report' -F
 
 complete -c retort -n __retort_first -a tokenize -d 'text as token shards'
 complete -c retort -n '__retort_in tokenize' -l model -r -F -d 'a model, a tokenizer.json, or a GGUF with a vocabulary'
-complete -c retort -n '__retort_in tokenize' -s o -r -F -d 'write token shards: a directory, or one file OUT.rtok'
+complete -c retort -n '__retort_in tokenize' -l out -r -F -d 'write token shards: a directory, or one file OUT.rtok'
 complete -c retort -n '__retort_in tokenize' -l show -x -d 'print N records, what is trained in colour or ⟦brackets⟧'
 complete -c retort -n '__retort_in tokenize' -l seq-len -x -d 'say what rows of T tokens would cut and drop'
 complete -c retort -n '__retort_in tokenize' -l loss-on -x -a 'turns all' -d 'completions and assistant turns (default), or everything'

@@ -99,21 +99,23 @@ int rt_cmd_report(int argc, char **argv, rt_err *e)
     static rt_words words;
     bool help;
     const rt_flag flags[] = {
-        { "-o", RT_FLAG_TEXT, &o.out, "FILE",
+        { "--out", RT_FLAG_TEXT, &o.out, "FILE",
           "where the page goes (run/report.html; of several runs, "
           "run/compare.html of the first)" },
         { "--json", RT_FLAG_BOOL, &o.json, NULL, "what was read, as JSON; the page is written all the same" },
         { 0 },
     };
+    const rt_flag aliases[] = { { "-o", RT_FLAG_TEXT, &o.out, "FILE", NULL }, { 0 } };
     const rt_command c = {
         .name = "report",
-        .usage = "retort report RUN [RUN2 ...] [-o FILE] [--json]",
+        .usage = "retort report RUN [RUN2 ...] [--out FILE] [--json]",
         .text =
             "Writes one page with everything about a run: curves, held-out measures, samples, settings, plan and\n"
             "verdict. It needs no network and no other file. With several runs their curves lie over each other.\n"
             "A run is the --out of distill or train; it may still be going. A run with a --control is shown with it.",
-        .example = "retort report out\n  retort report out control -o compare.html",
+        .example = "retort report out\n  retort report out control --out compare.html",
         .flags = flags,
+        .aliases = aliases,
         .min_words = 1,
         .max_words = RT_MAX_WORDS,
         .words = &words,

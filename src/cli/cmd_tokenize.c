@@ -211,7 +211,7 @@ int rt_cmd_tokenize(int argc, char **argv, rt_err *e)
     if (!q) return rt_no_memory(e, "the arguments");
     const rt_flag flags[] = {
         { "--model", RT_FLAG_TEXT, &q->o.text.model, "M", "a model, a tokenizer.json, or a GGUF with a vocabulary" },
-        { "-o", RT_FLAG_TEXT, &q->o.out, "OUT", "write token shards: a directory, or one file OUT.rtok" },
+        { "--out", RT_FLAG_TEXT, &q->o.out, "OUT", "write token shards: a directory, or one file OUT.rtok" },
         { "--show", RT_FLAG_WHOLE, &q->o.show, "N", "print N records, what is trained in colour or ⟦brackets⟧" },
         { "--seq-len", RT_FLAG_COUNT, &q->o.seq_len, "T", "say what rows of T tokens would cut and drop" },
         { "--loss-on", RT_FLAG_TEXT, &q->o.loss, "turns|all",
@@ -238,9 +238,10 @@ int rt_cmd_tokenize(int argc, char **argv, rt_err *e)
         { "--json", RT_FLAG_BOOL, &q->json, NULL, "the report as JSON" },
         { 0 },
     };
+    const rt_flag aliases[] = { { "-o", RT_FLAG_TEXT, &q->o.out, "OUT", NULL }, { 0 } };
     const rt_command c = {
         .name = "tokenize",
-        .usage = "retort tokenize DATA... --model M [-o OUT] [flags]",
+        .usage = "retort tokenize DATA... --model M [--out OUT] [flags]",
         .text = "Turns text into token shards with a mask of what is trained. DATA is JSONL, JSON, CSV, text\n"
                 "(.gz or .zst too), Parquet, a directory or org/name in the Hugging Face cache (NAME:SPLIT is a\n"
                 "split of it), a pattern, or token shards to look at.\n"
@@ -248,6 +249,7 @@ int rt_cmd_tokenize(int argc, char **argv, rt_err *e)
                 "`input` and `output`, or `question` and `answer`; --columns names others.",
         .example = "retort tokenize chats.jsonl --model Qwen/Qwen2.5-0.5B-Instruct --show 2",
         .flags = flags,
+        .aliases = aliases,
         .max_words = RT_MAX_WORDS,
         .words = &q->data,
     };

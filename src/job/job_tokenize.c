@@ -332,7 +332,7 @@ static int read_shards(work *w, rt_err *e)
     rt_hash128 hash = tok ? rt_tokenizer_hash(tok) : (rt_hash128){ 0 };
     rt_shard_expect x = { .tokenizer = tok ? &hash : NULL, .block = q->seq_len };
     x.vocab = q->vocab ? q->vocab : tok ? rt_tokenizer_size(tok) : 0;
-    if (q->out) return rt_fail(e, RT_INVALID, "%s holds tokens already; leave -o out to look at it", q->data[0]);
+    if (q->out) return rt_fail(e, RT_INVALID, "%s holds tokens already; leave --out out to look at it", q->data[0]);
     if (q->show && !tok) return rt_fail(e, RT_USAGE, "--show needs --model to turn ids into text");
     for (uint32_t i = 0; i < w->list.file_count; i++) {
         rt_shard *shard = NULL;

@@ -49,7 +49,7 @@ gives --data
 offered retort doctor --json --j
 out_empty
 offered retort report -
-gives -o --json --help
+gives --out --json --help
 
 # Values: the words of the table, files, folders, or nothing.
 offered retort distill --divergence ''

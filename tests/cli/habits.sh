@@ -29,6 +29,12 @@ run generate s 'Why is the sky blue?'
 exits 2
 err_has "'Why is the sky blue\\?' is one argument too many; did you mean --prompt 'Why is the sky blue\\?'\\?$"
 
+for flag in --out -o; do
+    run tokenize d.jsonl --model s "$flag" "shards$flag"
+    exits 0
+    check "tokenize $flag writes shards" test -f "shards$flag/shard-00000.rtok"
+done
+
 # ---- a pipe whose reader has seen enough ----
 # left COMMAND...: its output goes to a program that reads nothing and ends; $status is the command's.
 left() {
