@@ -251,8 +251,14 @@ out:
     return rc;
 }
 
-/* A fault record as a sentence. Evaluation has no step: it is 0 there. */
-static int fault_message(const rt_trainer *t, const rt_fault *f, rt_err *e)
+/* Where in a micro-batch a head's fault is. */
+static uint32_t fault_position(const rt_trainer *t, const rt_fault *f)
+{
+    return (f->site - RT_SITE_HEAD) * t->plan->opts.chunk + f->row;
+}
+
+/* A fault record as a sentence. Evaluation has no step: it is 0 there. whose: logits, where the fault is in a head. */
+static int fault_message(const rt_trainer *t, const rt_fault *f, const char *whose, rt_err *e)
 {
     char name[RT_NAME_BYTES], when[32] = "evaluation";
     const rt_decoder *d = t->plan->student;
@@ -263,11 +269,11 @@ static int fault_message(const rt_trainer *t, const rt_fault *f, rt_err *e)
         return rt_fail(e, RT_NONFINITE, "%s: the gradient of %s is not finite, first in row %u", when,
                        i < d->param_count ? rt_param_name(name, &d->params[i]) : "an unknown tensor", f->row);
     }
-    uint32_t position = (f->site - RT_SITE_HEAD) * t->plan->opts.chunk + f->row, T = t->plan->opts.T;
+    uint32_t position = fault_position(t, f), T = t->plan->opts.T;
     return rt_fail(e, RT_NONFINITE,
-                   "%s: the logits of row %u, position %u of a micro-batch are not finite (or its target is "
+                   "%s: the %slogits of row %u, position %u of a micro-batch are not finite (or its target is "
                    "outside the vocabulary)",
-                   when, position / T, position % T);
+                   when, whose, position / T, position % T);
 }
 
 /* ---- results ---- */
@@ -317,7 +323,8 @@ static int collect(const rt_trainer *t, const rt_step_begun *b, rt_step_result *
     int rc;
     const rt_loss_opts *o = &t->plan->opts.loss;
     double sums[4];
-    if (b->fault.set) RT_TRY(fault_message(t, &b->fault, e));
+    if (b->fault.set)
+        RT_TRY(fault_message(t, &b->fault, t->plan->teacher ? "student's or the teacher's " : "", e));
     for (uint32_t i = 0; i < 4; i++) sums[i] = scalar(t, &b->sums, i);
     out->grad_norm = scalar(t, &b->norm, 0);
     out->clip = scalar(t, &b->clip, 0);
@@ -391,12 +398,19 @@ int rt_trainer_step(rt_trainer *t, const rt_batch *micro, uint32_t count, uint32
 
 /* ---- looking, without training ---- */
 
-static int check_fault(rt_trainer *t, rt_err *e)
+/* Each model's cross-entropy tells whose logits are at fault. */
+static int check_fault(rt_trainer *t, const rt_eval_out *seen, rt_err *e)
 {
     rt_fault f;
+    const char *whose = t->plan->teacher ? "student's or the teacher's " : "";
     int rc = rt_exec_read(t->x, t->plan->fault, &f, sizeof f, e);
     if (rc < 0 || !f.set) return rc;
-    return fault_message(t, &f, e);
+    if (f.site < RT_SITE_GRAD && t->plan->teacher && seen->ce && seen->teacher_ce) {
+        uint32_t i = fault_position(t, &f);
+        bool student = !isfinite(seen->ce[i]), teacher = !isfinite(seen->teacher_ce[i]);
+        if (student != teacher) whose = student ? "student's " : "teacher's ";
+    }
+    return fault_message(t, &f, whose, e);
 }
 
 static int read_column(rt_trainer *t, rt_view v, float *out, rt_err *e)
@@ -412,12 +426,12 @@ int rt_trainer_eval(rt_trainer *t, const rt_batch *b, const rt_eval_out *out, rt
     RT_TRY(rt_exec_write(t->x, s->step, &v, sizeof v, e));
     RT_TRY(write_batch(t, b, NULL, e));
     RT_TRY(run(t, RT_PROGRAM_EVAL, NULL, e));
-    RT_TRY(check_fault(t, e));
     RT_TRY(read_column(t, s->eval.ce, out->ce, e));
     RT_TRY(read_column(t, s->eval.div, out->div, e));
     RT_TRY(read_column(t, s->eval.kl, out->kl, e));
     RT_TRY(read_column(t, s->eval.top1, out->top1, e));
     RT_TRY(read_column(t, s->eval.teacher_ce, out->teacher_ce, e));
+    RT_TRY(check_fault(t, out, e));
 out:
     return rc;
 }

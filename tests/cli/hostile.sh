@@ -75,7 +75,10 @@ exits 12
 err_has '^hot: evaluation: the logits of row'
 run distill --student hot $tiny --out hot-out
 exits 12
-err_has '^hot after step 0: evaluation: '
+err_has '^hot beside [^ ]+ after step 0: evaluation: the student.s logits of row'
+run distill --teacher hot --student s ${tiny#--teacher t} --out hot-teacher
+exits 12
+err_has '^[^ ]+ beside hot after step 0: evaluation: the teacher.s logits of row'
 rm -rf hot
 cp -r s hot
 python3 - <<'PY'

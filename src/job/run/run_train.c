@@ -38,7 +38,9 @@ static int evaluate(void *ctx, rt_err *e)
     rt_eval_result v;
     double begun = rt_now();
     rc = rt_evaluate(r->trainer, r->held, &v, NULL, e);
-    if (rc == RT_NONFINITE) rt_err_context(e, "%s after step %u", r->settings->student, r->loop.state.step);
+    if (rc == RT_NONFINITE)
+        rt_err_context(e, "%s%s%s after step %u", r->settings->student, r->in->teacher ? " beside " : "",
+                       r->in->teacher ? r->settings->teacher : "", r->loop.state.step);
     RT_TRY(rc);
     RT_TRY(rt_samples_make(r->samples, r->trainer, r->loop.state.step, &v, e));
     r->pace.eval = rt_now() - begun;
