@@ -253,15 +253,17 @@ endif
 
 # docs/demo.md: three small models trained on this repository's sources; and a public model into fewer of its layers.
 # Without a GPU it waits for no kernels, unless some are there already; the next make adds them.
-DEMO_NVCC = $(if $(wildcard /dev/nvidia0 /dev/dxg $(CUDA_DIR)/sm_*),,NVCC=)
+GPU_OR_KERNELS = $(wildcard /dev/nvidia0 /dev/dxg $(CUDA_DIR)/sm_*)
+NO_GPU_WHY  = there is no GPU here (CUDA_ARCHS=90 compiles them)
+NO_GPU_NVCC = $(if $(NVCC),$(if $(GPU_OR_KERNELS),,NVCC= CUDA_WHY='$(NO_GPU_WHY)'))
 demo:
 	@tools/setup.sh
-	@+$(MAKE) --no-print-directory $(jobs) $(DEMO_NVCC) all
+	@+$(MAKE) --no-print-directory $(jobs) $(NO_GPU_NVCC) all
 	@RETORT='$(BUILD)/retort' DEMO='$(BUILD)/demo' tools/demo.sh small
 
 demo-real:
 	@tools/setup.sh --interop
-	@+$(MAKE) --no-print-directory $(jobs) $(DEMO_NVCC) all
+	@+$(MAKE) --no-print-directory $(jobs) $(NO_GPU_NVCC) all
 	@RETORT='$(BUILD)/retort' DEMO='$(BUILD)/demo-real' tools/demo.sh real
 
 check-layers:
