@@ -11,8 +11,8 @@ KILL_CHECKER := $(BUILD)/tests/check_checkpoints
 ALL_OBJS += $(BUILD)/tests/kill/check_checkpoints.o
 WRITE_RECORDER := $(BUILD)/tests/record_writes.so
 
-# Emulated and sanitized programs are many times slower.
-TEST_TIMEOUT ?= $(if $(CROSS)$(SAN),900,300)
+# For programs that hang, on a machine that others use too. Emulated and sanitized programs are many times slower.
+TEST_TIMEOUT ?= $(if $(CROSS)$(SAN),900,600)
 RUN_TESTS = BUILD='$(BUILD)' CC='$(CC)' NM='$(NM)' SAN_FLAGS='$(SAN_FLAGS)' LIBS_LINE='$(LIBS_LINE)' \
             $(PYTHON) tools/run_tests.py --jobs $(JOBS) --timeout $(TEST_TIMEOUT) --emu '$(EMU)' --retort $(BUILD)/retort
 
