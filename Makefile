@@ -120,6 +120,8 @@ ISA_FLAGS_avx2    := -mavx2 -mfma -mf16c
 ISA_FLAGS_avx512  := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c -mprefer-vector-width=512
 ISA_FLAGS_neon    := -march=armv8.2-a+fp16
 KERNEL_CFLAGS     := $(if $(SAN),-O1,-O3) -ffp-contract=fast -fno-math-errno -fno-trapping-math
+# The specification in vectors: what is independent side by side, every sum in the order that is written.
+REF_CFLAGS        := $(if $(SAN),,-O3)
 # What `retort --version` says besides the version; one object is compiled again when it changes.
 BUILD_ID          := $(or $(shell git describe --always --dirty --tags 2>/dev/null),unknown)
 CPU_CPPFLAGS      := $(CPU_ISAS:%=-DRT_HAVE_%=1) $(BLAS_CPPFLAGS)
@@ -208,7 +210,7 @@ define REAL_RULE
 $$(BUILD)/%.$(1).o: %.c $$(BUILD)/cflags.stamp | libs
 	$$(call say,CC,'$$< ($(1))')
 	@mkdir -p $$(@D)
-	$$(Q)$$(CC) $$(ALL_CFLAGS) -DRT_REAL_$(2) -MMD -MP -c $$< -o $$@
+	$$(Q)$$(CC) $$(ALL_CFLAGS) $$(REF_CFLAGS) -DRT_REAL_$(2) -MMD -MP -c $$< -o $$@
 endef
 $(eval $(call REAL_RULE,float,FLOAT))
 $(eval $(call REAL_RULE,double,DOUBLE))
@@ -232,7 +234,7 @@ include src/backend/cuda/kernels.mk
 
 # A stamp is rewritten only when its text changes, so another compiler, flag or list of objects rebuilds what it should.
 STAMPS := $(addprefix $(BUILD)/,cflags.stamp kernels.stamp link.stamp objects.stamp version.stamp)
-cflags.stamp_TEXT  = $(CC) $(ALL_CFLAGS) $(CPU_CPPFLAGS) $(KERNEL_CFLAGS) $(foreach i,$(CPU_ISAS),$(ISA_FLAGS_$(i)))
+cflags.stamp_TEXT  = $(CC) $(ALL_CFLAGS) $(CPU_CPPFLAGS) $(KERNEL_CFLAGS) $(REF_CFLAGS) $(foreach i,$(CPU_ISAS),$(ISA_FLAGS_$(i)))
 kernels.stamp_TEXT = $(CUDA_VERSION) $(CUDA_FILES)
 link.stamp_TEXT    = $(CC) $(ALL_LDFLAGS) $(CLI_OBJS) $(LDLIBS)
 objects.stamp_TEXT = $(AR) $(LIB_OBJS)
@@ -251,15 +253,17 @@ endif
 
 # docs/demo.md: three small models trained on this repository's sources; and a public model into fewer of its layers.
 # Without a GPU it waits for no kernels, unless some are there already; the next make adds them.
-DEMO_NVCC = $(if $(wildcard /dev/nvidia0 /dev/dxg $(CUDA_DIR)/sm_*),,NVCC=)
+GPU_OR_KERNELS = $(wildcard /dev/nvidia0 /dev/dxg $(CUDA_DIR)/sm_*)
+NO_GPU_WHY  = there is no GPU here (CUDA_ARCHS=90 compiles them)
+NO_GPU_NVCC = $(if $(NVCC),$(if $(GPU_OR_KERNELS),,NVCC= CUDA_WHY='$(NO_GPU_WHY)'))
 demo:
 	@tools/setup.sh
-	@+$(MAKE) --no-print-directory $(jobs) $(DEMO_NVCC) all
+	@+$(MAKE) --no-print-directory $(jobs) $(NO_GPU_NVCC) all
 	@RETORT='$(BUILD)/retort' DEMO='$(BUILD)/demo' tools/demo.sh small
 
 demo-real:
 	@tools/setup.sh --interop
-	@+$(MAKE) --no-print-directory $(jobs) $(DEMO_NVCC) all
+	@+$(MAKE) --no-print-directory $(jobs) $(NO_GPU_NVCC) all
 	@RETORT='$(BUILD)/retort' DEMO='$(BUILD)/demo-real' tools/demo.sh real
 
 check-layers:

@@ -23,7 +23,7 @@ $(BUILD)/%.replay.o: %.c $(BUILD)/cflags.stamp | libs
 $(REPLAY_PROGS): $(BUILD)/replay/%: $(BUILD)/tests/fuzz/fuzz_%.replay.o $(LIBRETORT) $(BUILD)/link.stamp
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(ALL_LDFLAGS) $< $(LDLIBS) -o $@
+	$(Q)$(CC) $(TEST_LD) $(ALL_LDFLAGS) $< $(LDLIBS) -o $@
 
 # The parsers' rooms alone are instrumented: the others are slow to compile so and read no file.
 FUZZ_ROOMS := base num format text settings

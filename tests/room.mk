@@ -11,23 +11,26 @@ KILL_CHECKER := $(BUILD)/tests/check_checkpoints
 ALL_OBJS += $(BUILD)/tests/kill/check_checkpoints.o
 WRITE_RECORDER := $(BUILD)/tests/record_writes.so
 
-# Emulated and sanitized programs are many times slower.
-TEST_TIMEOUT ?= $(if $(CROSS)$(SAN),900,300)
+# For programs that hang, on a machine that others use too. Emulated and sanitized programs are many times slower.
+TEST_TIMEOUT ?= $(if $(CROSS)$(SAN),900,600)
 RUN_TESTS = BUILD='$(BUILD)' CC='$(CC)' NM='$(NM)' SAN_FLAGS='$(SAN_FLAGS)' LIBS_LINE='$(LIBS_LINE)' \
             $(PYTHON) tools/run_tests.py --jobs $(JOBS) --timeout $(TEST_TIMEOUT) --emu '$(EMU)' --retort $(BUILD)/retort
 
 # The libraries are looked for when the Makefile is read, so what set-up has just installed is seen by the second make.
 # Without -j on the command line that one uses every core.
 jobs = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(JOBS))
+# No test runs a kernel where there is no GPU: they are compiled for who asks for them (CUDA_ARCHS), as .ci/run does.
+TEST_NVCC = $(if $(filter file,$(origin CUDA_ARCHS)),$(NO_GPU_NVCC))
 test:
 	@tools/setup.sh $(if $(CROSS),--cross)
-	@+$(MAKE) --no-print-directory $(jobs) run-test
+	@+$(MAKE) --no-print-directory $(jobs) $(TEST_NVCC) run-test
 
 test-quick:
 	@tools/setup.sh $(if $(CROSS),--cross)
 	@+$(MAKE) --no-print-directory $(jobs) run-test-quick
 
 run-test: all tests lib
+	@echo '$(CUDA_NOTE)'
 	@$(RUN_TESTS) --verify cpu --verify ref --structure $(STRUCTURE_TESTS) --cli $(CLI_TESTS) --unit $(UNIT_PROGS) \
 	    --replay $(REPLAY_PROGS)
 
@@ -41,12 +44,17 @@ QUICK_PROGS   = $(filter-out $(QUICK_SKIP:%=$(BUILD)/tests/test_%),$(UNIT_PROGS)
 run-test-quick: all $(QUICK_PROGS) $(REPLAY_PROGS)
 	@$(RUN_TESTS) --quick --verify cpu --verify ref --unit $(QUICK_PROGS) --replay $(REPLAY_PROGS)
 
+# A hundred programs with all of the GEMM library in half of them: the fastest linker that is here. retort itself is
+# linked by the compiler's own.
+linker_here = $(shell for l in lld gold; do $(CC) -fuse-ld=$$l -Wl,--version >/dev/null 2>&1 && echo -fuse-ld=$$l && break; done)
+TEST_LD = $(eval TEST_LD := $$(linker_here))$(TEST_LD)
+
 tests: $(UNIT_PROGS) $(REPLAY_PROGS) $(KILL_CHECKER) $(WRITE_RECORDER) $(GPU_TRACE)
 
 $(BUILD)/tests/%: $(BUILD)/tests/unit/%.o $(LIBRETORT) $(BUILD)/link.stamp
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(ALL_LDFLAGS) $(TEST_LDFLAGS) $< $(LIB_cmocka) $(LDLIBS) -o $@
+	$(Q)$(CC) $(TEST_LD) $(ALL_LDFLAGS) $(TEST_LDFLAGS) $< $(LIB_cmocka) $(LDLIBS) -o $@
 
 # A stand-in for NVIDIA's libraries, which the CUDA backend opens by name: these tests look for them beside themselves.
 STANDIN := $(BUILD)/tests/standin/libcuda.so.1
@@ -74,7 +82,7 @@ $(CUDA_TEST_OBJS): ROOM_CPPFLAGS := -DRT_CUDA_MODULE_COUNT=$(words $(CUDA_MODULE
 $(KILL_CHECKER): $(BUILD)/tests/kill/check_checkpoints.o $(LIBRETORT) $(BUILD)/link.stamp
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(ALL_LDFLAGS) $< $(LDLIBS) -o $@
+	$(Q)$(CC) $(TEST_LD) $(ALL_LDFLAGS) $< $(LDLIBS) -o $@
 
 # Preloaded into a run: tools/crash_test.py.
 $(WRITE_RECORDER): tests/kill/record_writes.c $(BUILD)/cflags.stamp

@@ -5,8 +5,8 @@ Five kinds: unit (cmocka programs), replay (fuzz targets on their corpora), stru
 verify`). cmocka's summary lines are summed; of the others the line `N passed, N failed` is the count; a script that
 prints no count is one case. A program that crashes, runs out of time, fails without a failed case, or passes without
 running any case is one failure more, so nothing passes by not running. What a failing program printed is shown. --jobs of
-them run side by side; scripts that time runs, and say so, one after another when the others are done. Needs the standard
-library only.
+them run side by side, those that take longest first; scripts that time runs, and say so, one after another when the others
+are done. Needs the standard library only.
 """
 import argparse
 import concurrent.futures
@@ -100,14 +100,23 @@ def alone(kind, command):
         return "# Times runs: alone.\n" in script
 
 
+LONGEST_FIRST = "verify", "cli", "structure", "unit", "replay"
+
+
+def path_of_python():
+    """PATH on which python3 is the interpreter of this program itself, not a wrapper that looks for one at every start."""
+    folder, path = os.path.dirname(sys.executable or ""), os.environ.get("PATH", os.defpath)
+    return f"{folder}:{path}" if os.path.exists(os.path.join(folder, "python3")) else path
+
+
 def results(args):
     """(kind, shown name, (status, text, seconds)) of every program, in the order of the plan."""
-    env = dict(os.environ, RETORT=os.path.abspath(args.retort), EMU=args.emu)
+    env = dict(os.environ, RETORT=os.path.abspath(args.retort), EMU=args.emu, PATH=path_of_python())
     programs = list(plan(args))
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         futures = {}
-        # verify takes longest: begun first, it is not what the others are waited for with.
-        for kind, name, command in sorted(programs, key=lambda program: program[0] != "verify"):
+        # What takes minutes is begun first, so that nobody waits for it alone at the end.
+        for kind, name, command in sorted(programs, key=lambda program: LONGEST_FIRST.index(program[0])):
             if not alone(kind, command):
                 futures[name] = pool.submit(run, command, args.timeout, env)
         for kind, name, _ in programs:

@@ -3,11 +3,13 @@
 #include "cli/cli.h"
 #include "verify/verify.h"
 
+#include <malloc.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 enum { MAX_REASONS = 32 };
+enum { KEPT_BYTES = 1 << 28 };
 
 /* What is kept of a run while it goes on: one line per op, and the reasons for what was not supported. */
 typedef struct summary {
@@ -133,6 +135,10 @@ static int run_cases(rt_verify_opts *o, bool json, rt_err *e)
     o->stop = rt_interrupt_wanted;
     o->ctx = &s;
     rt_interrupt_catch();
+    /* Every case takes and gives back buffers of megabytes: kept by the process, they need not be cleared again by the
+     * kernel for each. */
+    mallopt(M_MMAP_THRESHOLD, KEPT_BYTES);
+    mallopt(M_TRIM_THRESHOLD, KEPT_BYTES);
     int rc = rt_verify_run(o, &t, e);
     clear_progress(&s);
     if (rc >= 0)

@@ -183,10 +183,15 @@ static double dot_abs(const double *a, const double *b, uint32_t n)
     return sum;
 }
 
-static double dot(const double *a, const double *b, uint32_t n)
+/* The sum of the products, and in *abs that of their magnitudes. */
+static double dot(const double *a, const double *b, uint32_t n, double *abs)
 {
-    double sum = 0;
-    for (uint32_t i = 0; i < n; i++) sum += a[i] * b[i];
+    double sum = 0, all = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        sum += a[i] * b[i];
+        all += fabs(a[i] * b[i]);
+    }
+    *abs = all;
     return sum;
 }
 
@@ -204,8 +209,9 @@ static double weigh(const query *x, uint32_t width, double lse, double *p, doubl
 {
     double max = -INFINITY, sum = 0, mean = 0;
     for (uint32_t j = x->first; j <= x->last; j++) {
-        p[j] = x->scale * dot(x->q, x->k + j * x->step, width);
-        reach[j] = 1 + fabs(x->scale) * dot_abs(x->q, x->k + j * x->step, width);
+        double all;
+        p[j] = x->scale * dot(x->q, x->k + j * x->step, width, &all);
+        reach[j] = 1 + fabs(x->scale) * all;
         max = fmax(max, p[j]);
     }
     for (uint32_t j = x->first; j <= x->last; j++) sum += exp(p[j] - max);

@@ -260,19 +260,25 @@ static int prepare(rt_values *v, rt_verify_env *env, rt_err *e)
  * may count as 0: COUNTS is what rounding takes that much from. */
 
 typedef struct outcomes {
-    double *lp, *lq; /* (n) log P, log Q */
-    int32_t *which;  /* (V) outcome of an id, -1 outside Vc */
-    double *logq;    /* (V) of each id, over Vc */
+    double *lp, *lq;     /* (n) log P, log Q */
+    double *logs, *mass; /* (n) 1 + |log P| + |log Q|, and that times P + Q */
+    int32_t *which;      /* (V) outcome of an id, -1 outside Vc */
+    double *logq;        /* (V) of each id, over Vc */
     uint32_t n;
     double sum; /* of all weights */
 } outcomes;
 
-static double logs(const outcomes *o, uint32_t j)
+/* logs, mass and their sum, from lp and lq. */
+static void weigh(outcomes *o)
 {
-    double p = exp(o->lp[j]), q = exp(o->lq[j]);
-    return 1 + (p > 0 ? fabs(o->lp[j]) : 0) + (q > 0 ? fabs(o->lq[j]) : 0);
+    o->sum = 0;
+    for (uint32_t j = 0; j < o->n; j++) {
+        double p = exp(o->lp[j]), q = exp(o->lq[j]);
+        o->logs[j] = 1 + (p > 0 ? fabs(o->lp[j]) : 0) + (q > 0 ? fabs(o->lq[j]) : 0);
+        o->mass[j] = (p + q) * o->logs[j];
+        o->sum += o->mass[j];
+    }
 }
-static double weight(const outcomes *o, uint32_t j) { return (exp(o->lp[j]) + exp(o->lq[j])) * logs(o, j); }
 
 /* y = log softmax(x / T) over the ids with an outcome. */
 static void log_softmax(double *y, const double *x, const int32_t *which, uint32_t n, double T)
@@ -282,7 +288,8 @@ static void log_softmax(double *y, const double *x, const int32_t *which, uint32
         if (which[i] >= 0) max = fmax(max, x[i] / T);
     for (uint32_t i = 0; i < n; i++)
         if (which[i] >= 0) sum += exp(x[i] / T - max);
-    for (uint32_t i = 0; i < n; i++) y[i] = which[i] >= 0 ? x[i] / T - max - log(sum) : -INFINITY;
+    const double part = log(sum);
+    for (uint32_t i = 0; i < n; i++) y[i] = which[i] >= 0 ? x[i] / T - max - part : -INFINITY;
 }
 
 /* false: the teacher of this row has a number that is not finite. */
@@ -316,8 +323,7 @@ static bool find_outcomes(rt_values *v, const double *z, uint32_t row, outcomes 
         o->lp[k] = log(rt_values_dense(v, RT_KD_TK_REST)[row]);
         o->lq[k] = log(left);
     }
-    o->sum = 0;
-    for (uint32_t j = 0; j < o->n; j++) o->sum += weight(o, j);
+    weigh(o);
     return sound;
 }
 
@@ -347,8 +353,8 @@ static bool row_terms(rt_values *v, uint32_t row, outcomes *o, double *scale, do
         if (o->which[i] >= 0) {
             uint32_t j = (uint32_t)o->which[i];
             double q = exp(o->logq[i]), share = exp(o->logq[i] - o->lq[j]);
-            scale[i] += kd * (weight(o, j) * share + q * o->sum) * (q > 0 ? 1 + fabs(o->logq[i]) : 1);
-            scale[i] += kd * COUNTS * (logs(o, j) + o->sum);
+            scale[i] += kd * (o->mass[j] * share + q * o->sum) * (q > 0 ? 1 + fabs(o->logq[i]) : 1);
+            scale[i] += kd * COUNTS * (o->logs[j] + o->sum);
         }
         scale[i] = target < 0 ? 0 : scale[i] / 3; /* 3 tokens in the step */
     }
@@ -358,15 +364,18 @@ static bool row_terms(rt_values *v, uint32_t row, outcomes *o, double *scale, do
 static void terms(rt_values *v, uint32_t slot, const double *want, double *scale)
 {
     const uint32_t n = v->c->dim[N], cols = v->c->dim[V], most = cols + v->c->dim[TOPK] + 1;
-    double *room = rt_values_scratch(v, (2 * (uint64_t)most + cols) * sizeof *room + cols * sizeof(int32_t));
+    double *room = rt_values_scratch(v, (4 * (uint64_t)most + cols) * sizeof *room + cols * sizeof(int32_t));
     double all[2] = { 0, 0 };
     bool sound = true;
     static const uint32_t read[] = { RT_KD_LOGITS, RT_KD_TEACHER, RT_KD_TK_LOGP, RT_KD_TK_REST };
     for (uint32_t i = 0; i < RT_COUNT(read); i++) rt_values_dense(v, read[i]);
     if (v->failed) return;
-    outcomes o = {
-        .lp = room, .lq = room + most, .logq = room + 2 * most, .which = (int32_t *)(room + 2 * most + cols)
-    };
+    outcomes o = { .lp = room,
+                   .lq = room + most,
+                   .logs = room + 2 * most,
+                   .mass = room + 3 * most,
+                   .logq = room + 4 * most,
+                   .which = (int32_t *)(room + 4 * most + cols) };
     for (uint32_t i = 0; i < n; i++) {
         double ce, div, *row = slot == RT_KD_LOGITS && !v->c->flag[GRAD] ? scale + (uint64_t)i * cols : NULL;
         bool good = row_terms(v, i, &o, row, &ce, &div);

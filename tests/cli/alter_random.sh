@@ -1,5 +1,5 @@
 # alter_random.sh - one random byte of a run's files is changed, again and again, with a new seed each time: `retort verify`
 # finds it, and `--resume` ends with the same bits or refuses. `make test-alter` does more of it.
 : "${RETORT:?names the binary}"
-python3 tools/alter_test.py verify --retort "$RETORT" --emu "${EMU:-}" --trials 40 --seconds 6 --seed "${ALTER_SEED:-$(date +%s)}" || exit 1
-exec python3 tools/alter_test.py resume --retort "$RETORT" --emu "${EMU:-}" --trials 12 --seconds 6 --seed "${ALTER_SEED:-$(date +%s)}"
+python3 tools/alter_test.py verify --retort "$RETORT" --emu "${EMU:-}" --trials 40 --seconds 100 --seed "${ALTER_SEED:-$(date +%s)}" || exit 1
+exec python3 tools/alter_test.py resume --retort "$RETORT" --emu "${EMU:-}" --trials 12 --seconds 100 --seed "${ALTER_SEED:-$(date +%s)}"

@@ -106,7 +106,8 @@ def every_choice(commands):
     piped("init", "--preset", "tiny-qwen2", "s")
     with open("d.jsonl", "w") as f:
         f.writelines(json.dumps({"text": f"a line of text, number {i}"}) + "\n" for i in range(100))
-    plan = ["plan", "--teacher", "t", "--student", "s", "--data", "d.jsonl", "--steps", "2", "--seq-len", "32"]
+    plan = ["plan", "--teacher", "t", "--student", "s", "--data", "d.jsonl", "--steps", "2", "--seq-len", "32",
+            "--batch", "1", "--threads", "1"]
     calls = {"plan": plan, "convert": ["convert", "t"], "tokenize": ["tokenize", "d.jsonl", "--model", "t"],
              "verify": ["verify", "--op", "add", "--quick"]}
     tried = set()

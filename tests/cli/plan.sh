@@ -1,6 +1,5 @@
 # plan.sh - `retort plan`: what it says, that it leaves nothing behind, and that the run keeps to it: allocations, the
-# peak of the process, sizes on disk, time; limits to the byte; smoke tests and runs by the clock.
-# Times runs: alone.
+# peak of the process, sizes on disk; limits to the byte; smoke tests and runs by the clock. Its time: plan_time.sh.
 . "$(dirname "$0")/harness"
 . "$(dirname "$0")/run_case"
 
@@ -99,26 +98,6 @@ subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)
 peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
 assert abs(peak - plan) <= 0.05 * plan + (64 << 20), (peak, plan)' "$RETORT" train $large --out peak
 fi
-
-# Time is that of the machine, which other tests load while they run: a plan between two runs is judged when the runs agree
-# with one another, and one of three such plans must be right. A machine that never is steady measures nothing.
-shown="seconds of a step"
-check "within 25 % of the run" python3 -c '
-import json, os, shlex, statistics, subprocess, sys
-retort = shlex.split(os.environ.get("EMU", "")) + [sys.argv[1]]
-def seconds(name):
-    subprocess.run(retort + ["distill", "--out", name] + sys.argv[2:], check=True, stdout=subprocess.DEVNULL)
-    return statistics.mean(x["seconds"] for x in map(json.loads, open(name + "/run/metrics.jsonl")) if x["event"] == "step")
-steady = 0
-for i in range(8):
-    a = seconds(f"before{i}")
-    said = json.loads(subprocess.run(retort + ["plan", "--json"] + sys.argv[2:], check=True, capture_output=True).stdout)
-    b = seconds(f"after{i}")
-    if abs(a - b) > 0.1 * a: continue
-    steady += 1
-    if abs(said["seconds"]["step"] / ((a + b) / 2) - 1) <= 0.25: sys.exit(0)
-    if steady == 3: sys.exit(1)
-print(f"only {steady} plans on a steady machine: not measured")' "$RETORT" $pair --steps 20 --eval-every 20 --save-every 20
 
 # ---- limits ----
 fixed="$pair --steps 4 --micro-batch 8 --recompute none"

@@ -2,6 +2,7 @@
 import glob
 import os
 import re
+import subprocess
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -40,6 +41,16 @@ def sources(*patterns):
 def read(path):
     with open(path, encoding="utf-8") as f:
         return f.read()
+
+
+def symbols(objects, kind):
+    """Object -> the set of its symbols, as `nm KIND` lists them, versions left out; one process for all objects."""
+    listing = subprocess.run([os.environ.get("NM", "nm"), "-A", kind, *objects], capture_output=True, text=True, check=True)
+    found = {path: set() for path in objects}
+    for line in listing.stdout.splitlines():
+        path, rest = line.split(":", 1)
+        found[path].add(rest.split()[-1].split("@")[0])
+    return found
 
 
 def blank_comments_and_strings(text):

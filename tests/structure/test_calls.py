@@ -4,11 +4,9 @@ Read from the objects, not from the text: a name behind a macro, or a call the c
 """
 import os
 import re
-import subprocess
 
-from checks import BUILD, blank_comments_and_strings, check, check_all, finish, read, sources
+from checks import BUILD, blank_comments_and_strings, check, check_all, finish, read, sources, symbols
 
-NM = os.environ.get("NM", "nm")
 RULES = [  # what, names, objects (below src/) that may use them
     ("prints", "stdout stderr printf vprintf puts putchar putc perror psignal err errx warn warnx syslog", ["cli/"]),
     ("ends the process", "exit _exit _Exit quick_exit abort __assert_fail raise kill", ["cli/"]),
@@ -24,11 +22,10 @@ RULES = [  # what, names, objects (below src/) that may use them
 
 objects = sources(f"{BUILD}/src/**/*.o")
 check(len(objects) > 0, f"no object below {BUILD}/src")
-for path in objects:
-    listing = subprocess.run([NM, "-u", path], capture_output=True, text=True)
-    faults = [] if listing.returncode == 0 else [f"{NM} -u {path}: {listing.stderr}"]
+for path, names in symbols(objects, "-u").items():
+    faults = []
     # printf is __printf_chk where the distribution fortifies; a versioned or ISO C99 scanf has its own prefix.
-    used = {re.sub(r"^__(\w+)_chk$", r"\1", line.split()[-1].split("@")[0]) for line in listing.stdout.splitlines()}
+    used = {re.sub(r"^__(\w+)_chk$", r"\1", name) for name in names}
     place = os.path.relpath(path, f"{BUILD}/src")
     for what, names, allowed in RULES:
         found = sorted(used & set(names.split()))

@@ -1,11 +1,10 @@
 """Which room may include which, and call what; and that the checker sees a breach when there is one."""
 import os
 import re
-import subprocess
 import sys
 import tempfile
 
-from checks import BUILD, ROOT, check, check_all, finish, sources
+from checks import BUILD, ROOT, check, check_all, finish, sources, symbols
 
 sys.path.insert(0, os.path.join(ROOT, "tools"))
 import check_layers  # noqa: E402
@@ -84,19 +83,15 @@ DOOR = {"api": NAMES, "cli": NAMES + ["evidence", "report", "verify"]}
 SENTENCES = {"rt_fit_chosen", "rt_pair_describe", "rt_schedule_name", "rt_weights_say"}  # for the screen of a run
 
 
-def symbols(path, kind):
-    listing = subprocess.run([os.environ.get("NM", "nm"), kind, path], capture_output=True, text=True, check=True)
-    return {line.split()[-1] for line in listing.stdout.splitlines()}
-
-
 def room_of_object(path):
     return check_layers.room_of(os.path.relpath(path, f"{BUILD}/src"))
 
 
 objects = [path for path in sources(f"{BUILD}/src/**/*.o") if os.path.exists(path[len(BUILD) + 1:-2] + ".c")]
-room_of_symbol = {name: room_of_object(path) for path in objects for name in symbols(path, "--defined-only")}
+room_of_symbol = {name: room_of_object(path) for path, names in symbols(objects, "--defined-only").items() for name in names}
 for room, may in DOOR.items():
-    used = {name for path in objects if room_of_object(path) == room for name in symbols(path, "-u")} - SENTENCES
+    own = [path for path in objects if room_of_object(path) == room]
+    used = set().union(*symbols(own, "-u").values()) - SENTENCES if own else set()
     check(len(used) > 0, f"{room} has no objects below {BUILD}/src")
     check_all(f"{room} calls {name} of {room_of_symbol[name]}; what it needs belongs behind src/job"
               for name in sorted(used & set(room_of_symbol)) if room_of_symbol[name] not in may + [room])

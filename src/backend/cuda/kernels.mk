@@ -25,7 +25,8 @@ CUDA_FILES   := $(foreach a,$(CUDA_ARCHS:%=sm_%) $(CUDA_PTX:%=ptx_%),$(CUDA_MODU
 CUDA_NOTE    := CUDA kernels: nvcc $(CUDA_VERSION) for $(CUDA_ARCHS:%=sm_%)$(CUDA_PTX:%= ptx_%)
 else
 CUDA_FILES   :=
-CUDA_NOTE    := CUDA kernels: left out, $(if $(filter command,$(firstword $(origin NVCC))),as asked,there is no nvcc)
+CUDA_WHY     ?= $(if $(filter command,$(firstword $(origin NVCC))),as asked,there is no nvcc)
+CUDA_NOTE    := CUDA kernels: not compiled, $(CUDA_WHY)
 endif
 # Each file holds one module for one architecture. Drivers that load code of CUDA 13 can unpack its smallest form.
 NVCC_FLAGS   := -std=c++17 -O3 -Isrc -fatbin $(if $(filter 13.% 14.%,$(CUDA_VERSION)),--compress-mode=size)

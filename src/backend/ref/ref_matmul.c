@@ -1,13 +1,27 @@
 /* ref_matmul.c - out += alpha op(a) op(b) + bias.
  *
- * One row of out at a time, adding a[i,k] times row k of op(b) in order of k, so that memory is walked in order. A b
- * that is stored (N,K) is transposed into the scratch first: N + (tb ? N*K : 0) elements. */
+ * One row of out at a time, adding a[i,k] times row k of op(b) in order of k, so that memory is walked in order: four
+ * of k in one walk over n, each added to what those before it have left. A b that is stored (N,K) is transposed into
+ * the scratch first: N + (tb ? N*K : 0) elements. */
 #include "backend/ref/ref.h"
 
 static void transpose(real *y /* (K,N) */, const real *x /* (N,K) */, size_t N, size_t K)
 {
     for (size_t n = 0; n < N; n++)
         for (size_t k = 0; k < K; k++) y[k * N + n] = x[n * K + k];
+}
+
+/* sum (N) += x[0] b[0] + ... + x[3] b[3] in that order, rows of b (4,N). */
+static void add_four(real *restrict sum, const real *x, const real *restrict b, size_t N)
+{
+    const real x0 = x[0], x1 = x[1], x2 = x[2], x3 = x[3];
+    for (size_t n = 0; n < N; n++)
+        sum[n] = (((sum[n] + x0 * b[n]) + x1 * b[N + n]) + x2 * b[2 * N + n]) + x3 * b[3 * N + n];
+}
+
+static void add_one(real *restrict sum, real x, const real *restrict b, size_t N)
+{
+    for (size_t n = 0; n < N; n++) sum[n] += x * b[n];
 }
 
 void REF(matmul)(const rt_ref_call *c)
@@ -24,12 +38,14 @@ void REF(matmul)(const rt_ref_call *c)
         transpose(flipped, B, N, K);
         B = flipped;
     }
+    const size_t row = a->ta ? 1 : K, next = a->ta ? M : 1; /* op(A)[m,k] is A[m * row + k * next] */
     for (size_t m = 0; m < M; m++) {
+        const real *x = A + m * row;
+        size_t k = 0;
         for (size_t n = 0; n < N; n++) sum[n] = 0;
-        for (size_t k = 0; k < K; k++) {
-            real x = a->ta ? A[k * M + m] : A[m * K + k];
-            for (size_t n = 0; n < N; n++) sum[n] += x * B[k * N + n];
-        }
+        for (; k + 4 <= K; k += 4, x += 4 * next)
+            add_four(sum, (const real[]){ x[0], x[next], x[2 * next], x[3 * next] }, B + k * N, N);
+        for (; k < K; k++, x += next) add_one(sum, *x, B + k * N, N);
         for (size_t n = 0; n < N; n++) out[m * N + n] += a->alpha * sum[n] + (bias ? bias[n] : 0);
     }
 }
