@@ -78,8 +78,8 @@ static int choose(const search *s, rt_fit_config *c, bool micro_free, bool recom
     for (;;) {
         RT_TRY(try_config(s, c, need, fits, e));
         if (!*fits && micro_free) RT_TRY(shrink(s, c, need, fits, e));
-        if (*fits || !recompute_free || c->recompute == RT_RECOMPUTE_BLOCK) return RT_OK;
-        c->recompute = RT_RECOMPUTE_BLOCK;
+        if (*fits || !recompute_free || c->recompute.count[RT_RECOMPUTE_BLOCK]) return RT_OK;
+        c->recompute = rt_recompute_every(RT_RECOMPUTE_BLOCK);
         c->micro_batch = most;
     }
 out:
@@ -212,13 +212,14 @@ out:
 static void put_flags(rt_str *out, const rt_fit_config *from, const rt_fit_config *to)
 {
     size_t begun = out->len;
+    char recompute[RT_RECOMPUTE_TEXT];
     if (to->lora_rank != from->lora_rank) rt_str_append(out, " --lora");
     if (to->weights != from->weights) rt_str_printf(out, " --teacher-weights %s", rt_weights_name(to->weights));
     if (to->seq_len != from->seq_len) rt_str_printf(out, " --seq-len %u", to->seq_len);
     if (to->head_chunk != from->head_chunk) rt_str_printf(out, " --head-chunk %u", to->head_chunk);
     if (to->micro_batch != from->micro_batch) rt_str_printf(out, " --micro-batch %u", to->micro_batch);
-    if (to->recompute != from->recompute)
-        rt_str_printf(out, " --recompute %s", to->recompute == RT_RECOMPUTE_BLOCK ? "block" : "none");
+    if (!rt_recompute_same(&to->recompute, &from->recompute))
+        rt_str_printf(out, " --recompute %s", rt_recompute_text(recompute, &to->recompute));
     if (out->failed || out->len == begun) return;
     for (size_t i = begun; i < out->len; i++) out->data[i] = out->data[i + 1]; /* the blank in front */
     out->len--;

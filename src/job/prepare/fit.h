@@ -17,7 +17,7 @@
 /* What memory depends on and a person can change. */
 typedef struct rt_fit_config {
     uint32_t micro_batch; /* rows at a time: the same loss */
-    rt_recompute recompute;
+    rt_recompute_counts recompute;
     uint32_t head_chunk;        /* 0: as the vocabulary wants it */
     uint32_t seq_len;           /* another run from here on */
     uint32_t lora_rank;         /* 0: no adapters */

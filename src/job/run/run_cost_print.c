@@ -23,6 +23,23 @@ static void print_weights(const rt_weights_choice *w, rt_str *out)
     rt_str_append(out, "\n");
 }
 
+/* "block of 14 layers, norms of 10 recomputed for backward" */
+static void print_recompute(const rt_recompute_counts *c, rt_str *out)
+{
+    static const char *const names[RT_RECOMPUTE_LEVELS] = { NULL, "q/k norms", "MLP", "block" };
+    const char *before = "";
+    for (int r = RT_RECOMPUTE_LEVELS; --r > 0;) {
+        if (!c->count[r]) continue;
+        rt_str_printf(out, "%s%s of ", before, names[r]);
+        if (c->count[r] == RT_RECOMPUTE_ALL)
+            rt_str_append(out, "every layer");
+        else
+            rt_str_printf(out, "%u layer%s", c->count[r], c->count[r] == 1 ? "" : "s");
+        before = ", ";
+    }
+    rt_str_append(out, *before ? " recomputed for backward\n" : "nothing recomputed\n");
+}
+
 static void print_memory(const rt_run_cost *c, rt_str *out)
 {
     char a[32];
@@ -111,9 +128,9 @@ int rt_run_cost_text(const rt_run_cost *c, const rt_run *r, bool ops, rt_str *ou
     const rt_resolved *v = &r->resolved;
     const rt_plan *plans[RT_PROGRAM_MOST];
     uint32_t programs = rt_step_plan_list(r->trainer->plan, plans);
-    rt_str_printf(out, "batch     %u row%s of %u positions, %u at a time, %s\n", v->batch, v->batch == 1 ? "" : "s",
-                  v->seq_len, v->micro_batch,
-                  v->recompute == RT_RECOMPUTE_BLOCK ? "blocks computed again for backward" : "nothing recomputed");
+    rt_str_printf(out, "batch     %u row%s of %u positions, %u at a time, ", v->batch, v->batch == 1 ? "" : "s",
+                  v->seq_len, v->micro_batch);
+    print_recompute(&v->recompute, out);
     print_weights(&r->fit.weights, out);
     print_memory(c, out);
     print_work(c, out);
@@ -134,9 +151,10 @@ out:
 
 static json_t *config_json(const rt_fit_config *c, uint64_t need)
 {
+    char recompute[RT_RECOMPUTE_TEXT];
     return json_pack("{s:I, s:s, s:I, s:I, s:I, s:s, s:I}", "micro_batch", (json_int_t)c->micro_batch, "recompute",
-                     c->recompute == RT_RECOMPUTE_BLOCK ? "block" : "none", "head_chunk", (json_int_t)c->head_chunk,
-                     "seq_len", (json_int_t)c->seq_len, "lora_rank", (json_int_t)c->lora_rank, "teacher_weights",
+                     rt_recompute_text(recompute, &c->recompute), "head_chunk", (json_int_t)c->head_chunk, "seq_len",
+                     (json_int_t)c->seq_len, "lora_rank", (json_int_t)c->lora_rank, "teacher_weights",
                      rt_weights_name(c->weights), "memory", (json_int_t)need);
 }
 
