@@ -24,7 +24,7 @@ static void print_weights(const rt_weights_choice *w, rt_str *out)
 }
 
 /* "block of 14 layers, norms of 10 recomputed for backward" */
-static void print_recompute(const rt_recompute_counts *c, rt_str *out)
+static void print_recompute(const rt_recompute_counts *c, double again, rt_str *out)
 {
     static const char *const names[RT_RECOMPUTE_LEVELS] = { NULL, "q/k norms", "MLP", "block" };
     const char *before = "";
@@ -37,7 +37,10 @@ static void print_recompute(const rt_recompute_counts *c, rt_str *out)
             rt_str_printf(out, "%u layer%s", c->count[r], c->count[r] == 1 ? "" : "s");
         before = ", ";
     }
-    rt_str_append(out, *before ? " recomputed for backward\n" : "nothing recomputed\n");
+    if (*before)
+        rt_str_printf(out, " recomputed for backward, %.2g %% more of a step\n", 100 * again);
+    else
+        rt_str_append(out, "nothing recomputed\n");
 }
 
 static void print_memory(const rt_run_cost *c, rt_str *out)
@@ -109,8 +112,8 @@ static void print_verdict(const rt_run *r, rt_str *out)
     if (f->refused) rt_str_append(out, "verdict   fits by the device's figures, and the device refused it\n");
     if (f->fits && !f->refused && !flags.len) rt_str_append(out, "verdict   fits\n");
     if (f->fits && !f->refused && flags.len)
-        rt_str_printf(out, "verdict   fits with %s, chosen because %s would be needed without\n", flags.data,
-                      rt_format_bytes(b, f->wanted_need));
+        rt_str_printf(out, "verdict   fits with %s, chosen because %s would be needed without; a step takes %.2g %% more\n",
+                      flags.data, rt_format_bytes(b, f->wanted_need), 100 * f->slower);
     if (!f->fits) {
         rt_str_printf(out, "verdict   does not fit%s%s: %s too much\n", flags.len ? ", even with " : "",
                       flags.len ? flags.data : "", rt_format_bytes(b, f->need - f->ask.limit));
@@ -130,7 +133,7 @@ int rt_run_cost_text(const rt_run_cost *c, const rt_run *r, bool ops, rt_str *ou
     uint32_t programs = rt_step_plan_list(r->trainer->plan, plans);
     rt_str_printf(out, "batch     %u row%s of %u positions, %u at a time, ", v->batch, v->batch == 1 ? "" : "s",
                   v->seq_len, v->micro_batch);
-    print_recompute(&v->recompute, out);
+    print_recompute(&v->recompute, r->fit.again, out);
     print_weights(&r->fit.weights, out);
     print_memory(c, out);
     print_work(c, out);
@@ -177,9 +180,9 @@ static json_t *fit_json(const rt_fit *f)
     rt_str why = { 0 };
     rt_weights_say(&why, &f->weights);
     json_t *j =
-        json_pack("{s:b, s:I, s:o, s:o, s:o, s:s?}", "fits", f->fits, "limit", (json_int_t)f->ask.limit, "wanted",
+        json_pack("{s:b, s:I, s:o, s:o, s:o, s:s?, s:f, s:f}", "fits", f->fits, "limit", (json_int_t)f->ask.limit, "wanted",
                   config_json(&f->ask.wanted, f->wanted_need), "chosen", config_json(&f->chosen, f->need), "would_fit",
-                  offers, "teacher_weights", why.len ? why.data : NULL);
+                  offers, "teacher_weights", why.len ? why.data : NULL, "slower", f->slower, "recomputing", f->again);
     rt_str_free(&why);
     return j;
 }
