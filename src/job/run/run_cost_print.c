@@ -38,7 +38,7 @@ static void print_recompute(const rt_recompute_counts *c, double again, rt_str *
         before = ", ";
     }
     if (*before)
-        rt_str_printf(out, " recomputed for backward, %.2g %% more of a step\n", 100 * again);
+        rt_str_printf(out, " recomputed for backward, about %.2g %% more of a step\n", 100 * again);
     else
         rt_str_append(out, "nothing recomputed\n");
 }
@@ -112,7 +112,7 @@ static void print_verdict(const rt_run *r, rt_str *out)
     if (f->refused) rt_str_append(out, "verdict   fits by the device's figures, and the device refused it\n");
     if (f->fits && !f->refused && !flags.len) rt_str_append(out, "verdict   fits\n");
     if (f->fits && !f->refused && flags.len)
-        rt_str_printf(out, "verdict   fits with %s, chosen because %s would be needed without; a step takes %.2g %% more\n",
+        rt_str_printf(out, "verdict   fits with %s, chosen because %s would be needed without; a step takes about %.2g %% more\n",
                       flags.data, rt_format_bytes(b, f->wanted_need), 100 * f->slower);
     if (!f->fits) {
         rt_str_printf(out, "verdict   does not fit%s%s: %s too much\n", flags.len ? ", even with " : "",
