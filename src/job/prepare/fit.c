@@ -4,20 +4,10 @@
 #include <string.h>
 
 enum {
-    WASTE = 16,       /* at most one row of padding for so many rows of the batch */
     LEAST_CHUNK = 16, /* what --head-chunk is offered down to */
     LEAST_LENGTH = 64,
     LORA_RANK = 32, /* as resolve.c has it */
 };
-
-uint32_t rt_fit_rows(uint32_t batch, uint32_t most)
-{
-    for (uint32_t k = 1; k < batch; k++) {
-        uint32_t rows = (batch - 1) / k + 1; /* the least with which k micro-batches cover the batch */
-        if (rows <= most && (uint64_t)rows * k - batch <= batch / WASTE) return rows;
-    }
-    return 1;
-}
 
 uint64_t rt_fit_budget(uint64_t free_bytes)
 {

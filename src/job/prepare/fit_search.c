@@ -11,6 +11,17 @@
  * rungs and the numbers of rows do not depend on the limit. */
 #include "job/prepare/fit_internal.h"
 
+enum { WASTE = 16 }; /* at most one row of padding for so many rows of the batch */
+
+uint32_t rt_fit_rows(uint32_t batch, uint32_t most)
+{
+    for (uint32_t k = 1; k < batch; k++) {
+        uint32_t rows = (batch - 1) / k + 1; /* the least with which k micro-batches cover the batch */
+        if (rows <= most && (uint64_t)rows * k - batch <= batch / WASTE) return rows;
+    }
+    return 1;
+}
+
 int rt_fit_try(const rt_fit_search *s, const rt_fit_config *c, rt_fit_need *need, bool *fits, rt_err *e)
 {
     int rc = s->need(s->ctx, c, need, e);

@@ -112,8 +112,9 @@ static void print_verdict(const rt_run *r, rt_str *out)
     if (f->refused) rt_str_append(out, "verdict   fits by the device's figures, and the device refused it\n");
     if (f->fits && !f->refused && !flags.len) rt_str_append(out, "verdict   fits\n");
     if (f->fits && !f->refused && flags.len)
-        rt_str_printf(out, "verdict   fits with %s, chosen because %s would be needed without; a step takes about %.2g %% more\n",
-                      flags.data, rt_format_bytes(b, f->wanted_need), 100 * f->slower);
+        rt_str_printf(
+            out, "verdict   fits with %s, chosen because %s would be needed without; a step takes about %.2g %% more\n",
+            flags.data, rt_format_bytes(b, f->wanted_need), 100 * f->slower);
     if (!f->fits) {
         rt_str_printf(out, "verdict   does not fit%s%s: %s too much\n", flags.len ? ", even with " : "",
                       flags.len ? flags.data : "", rt_format_bytes(b, f->need - f->ask.limit));
@@ -179,10 +180,10 @@ static json_t *fit_json(const rt_fit *f)
         json_array_append_new(offers, config_json(&f->nearest[i], f->nearest_need[i]));
     rt_str why = { 0 };
     rt_weights_say(&why, &f->weights);
-    json_t *j =
-        json_pack("{s:b, s:I, s:o, s:o, s:o, s:s?, s:f, s:f}", "fits", f->fits, "limit", (json_int_t)f->ask.limit, "wanted",
-                  config_json(&f->ask.wanted, f->wanted_need), "chosen", config_json(&f->chosen, f->need), "would_fit",
-                  offers, "teacher_weights", why.len ? why.data : NULL, "slower", f->slower, "recomputing", f->again);
+    json_t *j = json_pack("{s:b, s:I, s:o, s:o, s:o, s:s?, s:f, s:f}", "fits", f->fits, "limit",
+                          (json_int_t)f->ask.limit, "wanted", config_json(&f->ask.wanted, f->wanted_need), "chosen",
+                          config_json(&f->chosen, f->need), "would_fit", offers, "teacher_weights",
+                          why.len ? why.data : NULL, "slower", f->slower, "recomputing", f->again);
     rt_str_free(&why);
     return j;
 }
