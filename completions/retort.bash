@@ -89,7 +89,7 @@ _retort() {
             return
             ;;
         *:--recompute)
-            _retort_offer none block
+            _retort_offer none norms mlp block
             return
             ;;
         *:--loss-on)

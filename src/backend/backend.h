@@ -37,6 +37,9 @@ typedef struct rt_dev_info {
     char tuning[400];   /* what was chosen by timing, in a sentence; empty: nothing */
     bool host;          /* its memory is that of the process */
     uint32_t positions; /* of a micro-batch, beyond which nothing is gained; 0: what a CPU needs */
+    /* FLOPs of a GEMM in the time that a byte takes to move, and an op to begin: plans are compared by them, not timed;
+     * 0: those of a CPU. */
+    double byte_flops, op_flops;
 } rt_dev_info;
 
 /* What an op costs a backend besides its operands. */

@@ -116,9 +116,10 @@ static void print_fit(const rt_fit *f)
     char need[32], limit[32];
     rt_fit_chosen(&flags, f);
     if (flags.len)
-        rt_say("fit", "%s: %s would be needed without, and %s %s", flags.data, rt_format_bytes(need, f->wanted_need),
+        rt_say("fit", "%s: %s would be needed without, and %s %s; a step takes about %.2g %% more", flags.data,
+               rt_format_bytes(need, f->wanted_need),
                f->ask.limit_is == RT_FIT_REFUSED ? "the device gives no more than" : "the limit is",
-               rt_format_bytes(limit, f->ask.limit));
+               rt_format_bytes(limit, f->ask.limit), 100 * f->slower);
     rt_str_free(&flags);
 }
 

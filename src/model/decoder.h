@@ -93,12 +93,19 @@ typedef struct rt_tokens {
     rt_view start; /* first position, within the row, of its document; RT_NONE: one document per row */
 } rt_tokens;
 
-typedef enum rt_recompute { RT_RECOMPUTE_NONE, RT_RECOMPUTE_BLOCK } rt_recompute;
+/* What backward of a layer computes again instead of finding it kept; each level has all that is before it. The norms
+ * of the residual stream and the activation of the MLP are computed again at every level. */
+typedef enum rt_recompute {
+    RT_RECOMPUTE_NONE,
+    RT_RECOMPUTE_NORMS, /* q and k after their norms and rope; nothing where a model has no such norms */
+    RT_RECOMPUTE_MLP,   /* the MLP up to its last projection: one GEMM */
+    RT_RECOMPUTE_BLOCK  /* everything but the layer's input */
+} rt_recompute;
 
-/* What forward keeps for backward, made by rt_decoder_forward; null trace: nothing is kept. With step values it is a
- * forward of training: adapters drop out. RT_NONE: they do not. */
+/* What forward keeps for backward, made by rt_decoder_forward; null trace: nothing is kept. r (layers): what each layer
+ * computes again; null: none. With step values it is a forward of training: adapters drop out. RT_NONE: they do not. */
 typedef struct rt_trace rt_trace;
-int rt_trace_new(rt_trace **out, const rt_decoder *d, rt_recompute r, rt_view step, rt_err *e);
+int rt_trace_new(rt_trace **out, const rt_decoder *d, const rt_recompute *r, rt_view step, rt_err *e);
 void rt_trace_free(rt_trace *t); /* accepts null; not before the plan is recorded */
 
 /* hidden (N,C) = the normed output of the last layer. */

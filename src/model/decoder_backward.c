@@ -58,6 +58,7 @@ static void attention_backward(rt_plan *p, const rt_decoder *d, uint32_t layer, 
     rt_attn_shape shape = rt_decoder_attn_shape(d, layer, t->T);
     rt_view d_o = act(p, N, qd, "do"), dqkv = act(p, N, qd + 2 * kd, "dqkv");
     rt_linear_backward(p, d, &l->out, dh, s->o, d_o, s->step, s->low[1]);
+    if (c->qk_norm && !s->qn.buf) rt_queries_keys_again(p, d, layer, t, s);
     rt_view q = c->qk_norm ? s->qn : rt_view_cols(p, s->qkv, 0, qd);
     rt_view k = c->qk_norm ? s->kn : rt_view_cols(p, s->qkv, qd, kd);
     rt_view dq = c->qk_norm ? act(p, N, qd, "dq") : rt_view_cols(p, dqkv, 0, qd);
@@ -83,9 +84,9 @@ void rt_decoder_backward(rt_plan *p, const rt_decoder *d, const rt_tokens *t, rt
                         eps(d)); /* = */
     for (uint32_t i = d->config.layers; i-- > d->lowest;) {
         rt_layer_trace *s = &trace->layer[i];
-        if (trace->recompute == RT_RECOMPUTE_BLOCK) {
+        if (trace->recompute[i] >= RT_RECOMPUTE_MLP) {
             rt_plan_label(p, "layer %u again", i);
-            rt_layer_again(p, d, i, t, s);
+            rt_layer_again(p, d, i, t, trace->recompute[i], s);
         }
         rt_plan_label(p, "layer %u backward", i);
         mlp_backward(p, d, i, s, dh);

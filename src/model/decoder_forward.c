@@ -8,15 +8,17 @@
  *               h, n = h + m, norm(h + m) */
 #include "model/decoder_internal.h"
 
-int rt_trace_new(rt_trace **out, const rt_decoder *d, rt_recompute r, rt_view step, rt_err *e)
+int rt_trace_new(rt_trace **out, const rt_decoder *d, const rt_recompute *r, rt_view step, rt_err *e)
 {
+    uint32_t layers = d->config.layers;
     rt_trace *t = rt_alloc_zero(sizeof *t, 16);
-    if (t) t->layer = rt_arena_alloc(&t->arena, sizeof *t->layer * d->config.layers);
-    if (!t || !t->layer) {
+    if (t) t->layer = rt_arena_alloc(&t->arena, sizeof *t->layer * layers);
+    if (t) t->recompute = rt_arena_alloc(&t->arena, sizeof *t->recompute * layers);
+    if (!t || !t->layer || !t->recompute) {
         rt_trace_free(t);
         return rt_fail(e, RT_NOMEM, "no memory for what forward keeps");
     }
-    t->recompute = r;
+    for (uint32_t i = 0; i < layers; i++) t->recompute[i] = r ? r[i] : RT_RECOMPUTE_NONE;
     t->step = step;
     *out = t;
     return RT_OK;
@@ -36,18 +38,15 @@ static rt_view act(rt_plan *p, uint32_t rows, uint32_t cols, const char *name)
 
 static float eps(const rt_decoder *d) { return (float)d->config.norm_eps; }
 
-/* Projections, q/k norm, rope: leaves q and k as attention takes them in *q and *k, v in *v. */
-static void queries_keys_values(rt_plan *p, const rt_decoder *d, uint32_t layer, const rt_tokens *t, rt_layer_trace *s,
-                                rt_view *q, rt_view *k, rt_view *v)
+/* From s->qkv: q/k norm, rope; leaves q and k as attention takes them in *q and *k. */
+static void queries_keys(rt_plan *p, const rt_decoder *d, uint32_t layer, const rt_tokens *t, rt_layer_trace *s,
+                         rt_view *q, rt_view *k)
 {
     const rt_model_config *c = &d->config;
     const rt_layer *l = &d->layers[layer];
-    uint32_t N = s->n1.rows, qd = c->heads * c->head_dim, kd = c->kv_heads * c->head_dim;
-    s->qkv = act(p, N, qd + 2 * kd, "qkv");
-    rt_linear_forward(p, d, &l->qkv, s->qkv, s->n1, s->step, s->low[0]);
+    uint32_t N = s->qkv.rows, qd = c->heads * c->head_dim, kd = c->kv_heads * c->head_dim;
     *q = rt_view_cols(p, s->qkv, 0, qd);
     *k = rt_view_cols(p, s->qkv, qd, kd);
-    *v = rt_view_cols(p, s->qkv, qd + kd, kd);
     if (c->qk_norm) {
         s->qn = act(p, N, qd, "q normed");
         s->kn = act(p, N, kd, "k normed");
@@ -61,6 +60,18 @@ static void queries_keys_values(rt_plan *p, const rt_decoder *d, uint32_t layer,
     rt_view first = c->qk_norm ? *q : qk;
     rt_emit_rope_fwd(p, first, first, d->freq, t->pos, d->rope_scale); /* in place: backward needs the rotated alone */
     if (c->qk_norm) rt_emit_rope_fwd(p, *k, *k, d->freq, t->pos, d->rope_scale);
+}
+
+/* Projections, q/k norm, rope: leaves q and k as attention takes them in *q and *k, v in *v. */
+static void queries_keys_values(rt_plan *p, const rt_decoder *d, uint32_t layer, const rt_tokens *t, rt_layer_trace *s,
+                                rt_view *q, rt_view *k, rt_view *v)
+{
+    const rt_model_config *c = &d->config;
+    uint32_t N = s->n1.rows, qd = c->heads * c->head_dim, kd = c->kv_heads * c->head_dim;
+    s->qkv = act(p, N, qd + 2 * kd, "qkv");
+    rt_linear_forward(p, d, &d->layers[layer].qkv, s->qkv, s->n1, s->step, s->low[0]);
+    queries_keys(p, d, layer, t, s, q, k);
+    *v = rt_view_cols(p, s->qkv, qd + kd, kd);
 }
 
 rt_attn_shape rt_decoder_attn_shape(const rt_decoder *d, uint32_t layer, uint32_t T)
@@ -114,6 +125,12 @@ rt_view rt_act_again(rt_plan *p, const rt_decoder *d, rt_view gate_up)
     return y;
 }
 
+void rt_queries_keys_again(rt_plan *p, const rt_decoder *d, uint32_t layer, const rt_tokens *t, rt_layer_trace *s)
+{
+    rt_view q, k;
+    queries_keys(p, d, layer, t, s, &q, &k);
+}
+
 /* From s->n2: what the MLP has before its last projection, s->gate_up and s->act. */
 static void mlp_inner(rt_plan *p, const rt_decoder *d, uint32_t layer, rt_layer_trace *s)
 {
@@ -158,6 +175,17 @@ static void cached_half(rt_plan *p, const rt_decoder *d, uint32_t layer, const a
     add_attention(p, d, layer, s);
 }
 
+/* What is there for backward of all that forward has made. */
+static rt_layer_trace kept(const rt_layer_trace *s, rt_recompute r)
+{
+    rt_layer_trace k = *s;
+    k.n1 = k.n2 = k.act = RT_NONE;
+    if (r >= RT_RECOMPUTE_NORMS) k.qn = k.kn = RT_NONE;
+    if (r >= RT_RECOMPUTE_MLP) k.gate_up = RT_NONE;
+    if (r == RT_RECOMPUTE_BLOCK) k = (rt_layer_trace){ .h_in = s->h_in, .step = s->step };
+    return k;
+}
+
 static void forward(rt_plan *p, const rt_decoder *d, const attention_source *a, rt_trace *trace, rt_view hidden)
 {
     const rt_model_config *c = &d->config;
@@ -177,12 +205,7 @@ static void forward(rt_plan *p, const rt_decoder *d, const attention_source *a, 
         h = act(p, N, c->width, "h");
         n = i + 1 == c->layers ? hidden : act(p, N, c->width, "n1");
         rt_emit_add_rmsnorm_fwd(p, n, h, m, s.h_mid, next_norm(d, i), eps(d));
-        if (!trace) continue;
-        trace->layer[i] = s;
-        trace->layer[i].n1 = trace->layer[i].n2 = trace->layer[i].act = RT_NONE;
-        /* Of a layer that is recomputed, backward needs its input alone. */
-        if (trace->recompute == RT_RECOMPUTE_BLOCK)
-            trace->layer[i] = (rt_layer_trace){ .h_in = s.h_in, .step = s.step };
+        if (trace) trace->layer[i] = kept(&s, trace->recompute[i]);
     }
     if (trace) trace->h_last = h;
 }
@@ -214,10 +237,15 @@ int rt_decoder_cache(rt_decoder *d, rt_space *s, uint32_t B, uint32_t S, rt_kv_c
     return rt_space_status(s, e);
 }
 
-void rt_layer_again(rt_plan *p, const rt_decoder *d, uint32_t layer, const rt_tokens *t, rt_layer_trace *s)
+void rt_layer_again(rt_plan *p, const rt_decoder *d, uint32_t layer, const rt_tokens *t, rt_recompute r,
+                    rt_layer_trace *s)
 {
-    s->n1 = rt_norm_again(p, d, d->layers[layer].attn_norm, s->h_in, "n1");
-    attention_half(p, d, layer, t, s);
+    if (r == RT_RECOMPUTE_BLOCK) {
+        s->n1 = rt_norm_again(p, d, d->layers[layer].attn_norm, s->h_in, "n1");
+        attention_half(p, d, layer, t, s);
+    } else {
+        s->n2 = rt_norm_again(p, d, d->layers[layer].mlp_norm, s->h_mid, "n2");
+    }
     mlp_inner(p, d, layer, s);
     rt_linear_again(p, d, &d->layers[layer].down, s->act, s->step, s->low[3]);
 }

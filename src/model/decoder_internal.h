@@ -18,10 +18,10 @@ typedef struct rt_layer_trace {
 } rt_layer_trace;
 
 struct rt_trace {
-    rt_recompute recompute;
-    rt_layer_trace *layer; /* (layers) */
-    rt_view h_last;        /* residual stream behind the last layer */
-    rt_view step;          /* RT_NONE: nothing is dropped */
+    rt_recompute *recompute; /* (layers) */
+    rt_layer_trace *layer;   /* (layers) */
+    rt_view h_last;          /* residual stream behind the last layer */
+    rt_view step;            /* RT_NONE: nothing is dropped */
     rt_arena arena;
 };
 
@@ -48,7 +48,11 @@ rt_attn_shape rt_decoder_attn_shape(const rt_decoder *d, uint32_t layer, uint32_
 /* A norm of h (N,C), or the activation of gate_up (N,2F), once more. */
 rt_view rt_norm_again(rt_plan *p, const rt_decoder *d, uint32_t norm, rt_view h, const char *name);
 rt_view rt_act_again(rt_plan *p, const rt_decoder *d, rt_view gate_up);
-/* From s->h_in everything that backward of the layer reads and forward keeps. */
-void rt_layer_again(rt_plan *p, const rt_decoder *d, uint32_t layer, const rt_tokens *t, rt_layer_trace *s);
+/* s->qn and s->kn once more, from s->qkv, of a model that norms them. */
+void rt_queries_keys_again(rt_plan *p, const rt_decoder *d, uint32_t layer, const rt_tokens *t, rt_layer_trace *s);
+/* RT_RECOMPUTE_MLP or more: from what forward has kept of the layer what backward reads of its MLP, and of its
+ * attention if that was not kept either. */
+void rt_layer_again(rt_plan *p, const rt_decoder *d, uint32_t layer, const rt_tokens *t, rt_recompute r,
+                    rt_layer_trace *s);
 
 #endif

@@ -129,8 +129,9 @@ typedef enum rt_setting_need {
     X(merge, "--merge", SWITCH, "", FREE, LORA, NULL, "Merged model, with the adapters added in, written as well")     \
     X(freeze, "--freeze", LIST, "", RUN, NOTHING, "PATTERN",                                                           \
       "Frozen parameters, by name with * and ?; may be repeated")                                                      \
-    X(recompute, "--recompute", TEXT, "auto", FREE, NOTHING, "none|block",                                             \
-      "Recomputation of activations to save memory; the loss changes by rounding only")                                \
+    X(recompute, "--recompute", TEXT, "auto", FREE, NOTHING, "none|norms|mlp|block",                                   \
+      "Recomputation of activations to save memory, of every layer, or of some: block:14,mlp:6; the loss changes by "  \
+      "rounding only")                                \
     X(head_chunk, "--head-chunk", COUNT, "auto", FREE, NOTHING, "N",                                                   \
       "Head chunk: positions whose logits exist at once")                                                              \
     X(memory_limit, "--memory-limit", TEXT, "auto", FREE, NOTHING, "SIZE",                                             \

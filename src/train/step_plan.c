@@ -118,6 +118,10 @@ static int declare_models(rt_step_plan *s, rt_err *e)
     if (o->teacher) RT_TRY(rt_decoder_new(&s->teacher, s->space, o->teacher, &teacher, e));
     if (!o->eval_only && !rt_decoder_trained(s->student))
         RT_TRY(rt_fail(e, RT_INVALID, "every parameter of the student is frozen; nothing would be trained"));
+    uint32_t named = rt_recompute_named(&o->recompute), reached = o->student->layers - s->student->lowest;
+    if (named != RT_RECOMPUTE_ALL && named > reached)
+        RT_TRY(rt_fail(e, RT_INVALID, "--recompute names %u layers, and backward reaches %u of the student; lower it",
+                       named, reached));
 out:
     return rc;
 }
@@ -139,7 +143,9 @@ static int record_micro(rt_step_plan *s, rt_plan *p, bool more, rt_err *e)
     const rt_decoder *d = s->student;
     uint32_t N = s->opts.B * s->opts.T, C = d->config.width;
     rt_trace *trace = NULL;
-    RT_TRY(rt_trace_new(&trace, d, s->opts.recompute, s->step, e));
+    rt_recompute levels[RT_MAX_LAYERS];
+    rt_recompute_levels(&s->opts.recompute, d->lowest, d->config.layers, levels);
+    RT_TRY(rt_trace_new(&trace, d, levels, s->step, e));
     take_hidden(s, p);
     for (uint32_t i = 0; more && i < d->param_count; i++)
         if (d->params[i].grad.buf) rt_plan_assume_defined(p, d->params[i].grad);

@@ -8,6 +8,7 @@
 
 #include "infer/generator.h"
 #include "train/loss_plan.h"
+#include "train/recompute.h"
 
 /* name, in every run or only with a teacher */
 #define RT_PROGRAM_LIST(X)                                                                                             \
@@ -34,7 +35,7 @@ typedef struct rt_step_opts {
     uint32_t ahead;      /* micro-batches that the teacher reads at once in a step; 0, 1: each by itself */
     uint32_t chunk;      /* tokens of the head at a time; 0: chosen from the vocabulary, */
     uint64_t head_bytes; /* so that all their logits stay within this; 0: what the device says, or 64 MiB */
-    rt_recompute recompute;
+    rt_recompute_counts recompute;
     rt_loss_opts loss;
     double beta1, beta2, eps, weight_decay; /* decay on matrices alone */
     double max_grad_norm;                   /* <= 0: the norm is measured, nothing is clipped */

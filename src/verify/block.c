@@ -4,8 +4,9 @@
 static const float CE_WEIGHT = 0.3f, KD_WEIGHT = 0.7f;
 
 /* One layer; two with all that a family may have; a window on one of two; a tied head, a layer without rope, biases in
- * the MLP, backward from recomputed layers; adapters with dropout, kept and recomputed. No bias on k without rope: it
- * moves all scores of a row alike, so that its gradient is 0 but for rounding. */
+ * the MLP, backward from recomputed layers; adapters with dropout, kept and recomputed; every level of recomputing
+ * beside the others, with q/k norms and with adapters. No bias on k without rope: it moves all scores of a row alike,
+ * so that its gradient is 0 but for rounding. */
 static const rt_block_shape shapes[] = {
     { .config = { RT_BLOCK_DIMS(1, 12, 2, 2, 8, 10, 19) },
       .B = 1,
@@ -33,7 +34,7 @@ static const rt_block_shape shapes[] = {
       .B = 1,
       .T = 7,
       .chunk = 3,
-      .recompute = RT_RECOMPUTE_BLOCK,
+      .recompute = { RT_RECOMPUTE_BLOCK, RT_RECOMPUTE_BLOCK },
       .divergence = RT_DIV_SKEW_FKL,
       .temperature = 1.0f,
       .mix = 0.2f },
@@ -49,8 +50,26 @@ static const rt_block_shape shapes[] = {
       .B = 1,
       .T = 7,
       .chunk = 7,
-      .recompute = RT_RECOMPUTE_BLOCK,
+      .recompute = { RT_RECOMPUTE_BLOCK, RT_RECOMPUTE_BLOCK },
       .lora = { .rank = 2, .alpha = 2, .roles = RT_LORA_ROLES & ~(1u << RT_ROLE_K), .dropout = 0.5 },
+      .divergence = RT_DIV_FORWARD_KL,
+      .temperature = 1.0f,
+      .h = 1e-4 },
+    { .config = { RT_BLOCK_DIMS(4, 10, 4, 2, 8, 9, 19), .qk_norm = true, .window = 3,
+                  .layer_flags = { 0, RT_LAYER_WINDOW, 0, RT_LAYER_NO_ROPE } },
+      .B = 2,
+      .T = 5,
+      .chunk = 6,
+      .documents = true,
+      .recompute = { RT_RECOMPUTE_BLOCK, RT_RECOMPUTE_MLP, RT_RECOMPUTE_NORMS, RT_RECOMPUTE_NONE },
+      .divergence = RT_DIV_FORWARD_KL,
+      .temperature = 1.0f },
+    { .config = { RT_BLOCK_DIMS(2, 9, 2, 1, 8, 10, 15), .qk_norm = true },
+      .B = 1,
+      .T = 6,
+      .chunk = 4,
+      .recompute = { RT_RECOMPUTE_MLP, RT_RECOMPUTE_NORMS },
+      .lora = { .rank = 2, .alpha = 3, .roles = RT_LORA_ROLES, .dropout = 0.25 },
       .divergence = RT_DIV_FORWARD_KL,
       .temperature = 1.0f,
       .h = 1e-4 },

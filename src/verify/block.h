@@ -11,12 +11,13 @@
 #include "model/decoder.h"
 #include "verify/grad.h"
 
+enum { RT_BLOCK_LAYERS = 4 }; /* at most */
 typedef struct rt_block_shape {
     rt_model_config config; /* family, rope, norm_eps and context need not be set */
     uint32_t B, T;          /* B*T is at most the vocabulary */
     uint32_t chunk;         /* tokens of the head at a time; the last chunk may be shorter */
     bool documents;         /* the second half of each row is another document */
-    rt_recompute recompute;
+    rt_recompute recompute[RT_BLOCK_LAYERS];
     rt_lora lora; /* with adapters the model's own parameters are differenced too */
     rt_divergence divergence;
     float temperature, mix;

@@ -220,15 +220,21 @@ out:
     return rc;
 }
 
+static const char *recomputed(const rt_block_shape *s)
+{
+    for (uint32_t i = 1; i < s->config.layers; i++)
+        if (s->recompute[i] != s->recompute[0]) return ",mixed";
+    return s->recompute[0] ? ",recompute" : "";
+}
+
 static void add_one(rt_case_list *l, const rt_block_shape *s, const rt_policy *policy, bool quick)
 {
     const rt_model_config *m = &s->config;
-    rt_case *c =
-        rt_case_add(l, "block", "block/%s/B%uT%uL%uC%uH%uK%uD%uF%uV%u%s%s%s%s%s%s%s", rt_dtype_name(policy->act), s->B,
-                    s->T, m->layers, m->width, m->heads, m->kv_heads, m->head_dim, m->hidden, m->vocab,
-                    m->qkv_bias || m->mlp_bias ? ",bias" : "", m->qk_norm ? ",qk_norm" : "",
-                    s->documents ? ",documents" : "", m->window ? ",window" : "", m->tied ? ",tied" : "",
-                    s->recompute ? ",recompute" : "", s->lora.dropout > 0 ? ",dropout" : "");
+    rt_case *c = rt_case_add(l, "block", "block/%s/B%uT%uL%uC%uH%uK%uD%uF%uV%u%s%s%s%s%s%s%s",
+                             rt_dtype_name(policy->act), s->B, s->T, m->layers, m->width, m->heads, m->kv_heads,
+                             m->head_dim, m->hidden, m->vocab, m->qkv_bias || m->mlp_bias ? ",bias" : "",
+                             m->qk_norm ? ",qk_norm" : "", s->documents ? ",documents" : "", m->window ? ",window" : "",
+                             m->tied ? ",tied" : "", recomputed(s), s->lora.dropout > 0 ? ",dropout" : "");
     block_case *k = rt_case_alloc(l, sizeof *k);
     if (!c || !k) return;
     *k = (block_case){ s, policy };

@@ -407,11 +407,10 @@ def _():
 @case("--memory-limit", "--fit")
 def _():
     a = Run(memory_limit="4MiB")
-    expect(re.search(r"^fit +--micro-batch 2: [0-9.]+ MiB would be needed", a.text, re.M), a.text)
-    expect("(2 at a time)" in a.text, "what the run says")
+    expect(re.search(r"^fit +--[-a-z:0-9, ]+: [0-9.]+ MiB would be needed.*; a step takes about [0-9.]+ % more", a.text, re.M), a.text)
     expect(near(a.curve(), base().curve()), "the same loss but for rounding")
     block = Run(memory_limit="4MiB", micro_batch=4)
-    expect("fit       --recompute block" in block.text and block.curve() == base().curve(), "what is left free is chosen")
+    expect("fit       --recompute " in block.text and block.curve() == base().curve(), "what is left free is chosen")
     b = Run(fails=True, memory_limit="4MiB", micro_batch=4, recompute="none")
     expect(b.status == 13 and "what fits: --micro-batch" in b.error and not os.path.exists(b.out), b.error)
     expect(Run(fails=True, memory_limit="much").status == 2, "a word")
@@ -487,6 +486,13 @@ def _():
     a = Run(recompute="block")
     expect(a.curve() == base().curve() and a.weights() == base().weights(), "the same bits")
     expect(a.memory() != base().memory(), "of less memory")
+    b = Run(recompute="mlp:1,block:1")
+    expect(b.curve() == base().curve() and b.weights() == base().weights(), "the same bits of a mix")
+    expect(len({a.memory(), b.memory(), base().memory()}) == 3, "of memory between them")
+    for word in ("all", "block:0", "block:1,block:1", "none:1"):
+        c = Run(fails=True, recompute=word)
+        expect(c.status == 2 and "none, norms, mlp, block" in c.error, c.error)
+    expect(Run(fails=True, recompute="block:99").status == 5, "more layers than there are")
 
 
 @case("--head-chunk")

@@ -111,30 +111,50 @@ run plan $fixed --memory-limit $((need - 1))
 exits 13
 err_one_line
 out_has '^verdict +does not fit: 1 B too much$'
-out_has '^would fit --micro-batch [1-7] \('
+out_has '^would fit --recompute mlp:1 \('
 run plan $fixed --memory-limit $((need - 1)) --json
 exits 13
 json_is 'not j["fit"]["fits"] and 0 < j["fit"]["would_fit"][0]["memory"] < j["memory"]["total"]'
 cp "$out" plan.json
-rows=$(fact 'j["fit"]["would_fit"][0]["micro_batch"]')
+mix=$(fact 'j["fit"]["would_fit"][0]["recompute"]')
 run distill $fixed --memory-limit $((need - 1)) --out refused
 exits 13
 err_one_line
-err_has "the run allocates .*, and --memory-limit is .*; what fits: --micro-batch $rows \("
+err_has "the run allocates .*, and --memory-limit is .*; what fits: --recompute $mix \("
 check "nothing was made" test ! -e refused
-run distill $pair --steps 4 --recompute none --memory-limit $((need - 1)) --micro-batch "$rows" --out offered
+run distill $pair --steps 4 --recompute "$mix" --memory-limit $((need - 1)) --micro-batch 8 --out offered
 exits 0
 # What is not said is chosen, told, recorded and kept.
 run distill $pair --steps 4 --memory-limit $((need - 1)) --out chosen
 exits 0
-out_has "^fit +--micro-batch $rows: .* would be needed without, and the limit is"
-check "it is recorded" grep -q "\"micro_batch\": $rows," chosen/run/settings.json
+out_has "^fit +--recompute $mix: .* would be needed without, and the limit is .*; a step takes about [0-9.]+ % more"
+check "it is recorded" grep -q "\"recompute\": \"$mix\"" chosen/run/settings.json
 curve chosen >chosen.curve
 curve offered >offered.curve
 check "as if it had been said" cmp chosen.curve offered.curve
-run distill --resume --out chosen --memory-limit 1GiB
+run distill --resume --out chosen --memory-limit 1GiB --steps 6 --override
 exits 0
-out_has "\($rows at a time\)"
+check "a resumed run keeps it" grep -q "\"recompute\": \"$mix\"" chosen/run/settings.json
+run plan $pair --recompute block:3
+exits 5
+err_has '--recompute names 3 layers, and backward reaches 2 of the student; lower it'
+
+# ---- what is kept for backward ----
+# Between nothing and every block: a mix of layers, sealed as planned, of fewer FLOPs than every block.
+run plan $fixed --json
+cp "$out" plan.json
+most=$(fact 'j["memory"]["total"]')
+run plan $pair --micro-batch 8 --recompute block --json
+cp "$out" plan.json
+least=$(fact 'j["memory"]["total"]')
+flops=$(fact 'j["flops"]["student"]')
+run plan $pair --micro-batch 8 --memory-limit $(((most + least) / 2)) --json
+exits 0
+json_is 'j["fit"]["fits"] and ":" in j["fit"]["chosen"]["recompute"] and 0 < j["fit"]["recomputing"] <= j["fit"]["slower"] + 1e-9'
+json_is "j['memory']['total'] == j['fit']['chosen']['memory'] <= ($most + $least) // 2 and j['flops']['student'] < $flops"
+run plan $pair --micro-batch 8 --memory-limit $(((most + least) / 2))
+out_has '^batch +8 rows of 64 positions, 8 at a time, .* recomputed for backward, about [0-9.]+ % more of a step$'
+out_has '^verdict +fits with --recompute [a-z:0-9,]+, chosen because .* would be needed without; a step takes about [0-9.]+ % more$'
 run plan $pair --memory-limit 1MiB
 exits 13
 out_has '^would fit nothing that changes the run alone'

@@ -212,7 +212,7 @@ static inline int step_case_read(step_case *c, const json_t *job, const rt_model
     c->opts.B = (uint32_t)step_number(job, "B", 0);
     c->opts.T = (uint32_t)step_number(job, "T", 0);
     c->opts.chunk = (uint32_t)step_number(job, "chunk", 0);
-    c->opts.recompute = json_is_true(json_object_get(job, "block")) ? RT_RECOMPUTE_BLOCK : RT_RECOMPUTE_NONE;
+    if (json_is_true(json_object_get(job, "block"))) c->opts.recompute = rt_recompute_every(RT_RECOMPUTE_BLOCK);
     RT_TRY(step_read_batches(c, job, e));
     c->opts.accumulate = c->micro > 1;
     RT_TRY(step_read_loss(c, job, e));

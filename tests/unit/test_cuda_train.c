@@ -129,10 +129,10 @@ static void a_step_waits_for_the_one_before_it_alone(void **state)
 
 static void what_the_driver_refuses_is_made_smaller(void **state)
 {
-    rt_settings first, then;
     rt_err e = { 0 };
     (void)state;
-    if (run_cuda("whole", false, NULL, &first, &e) < 0) fail_msg("%s", e.text);
+    if (run_cuda("whole", false, NULL, NULL, &e) < 0) fail_msg("%s", e.text);
+    uint64_t whole = fitted.need;
     for (int at = 1; at < 6; at++) { /* each of a handful of allocations */
         char out[16];
         *s = FRESH;
@@ -144,14 +144,14 @@ static void what_the_driver_refuses_is_made_smaller(void **state)
         pages[0] = notes[0] = 0;
         page_count = 0;
         snprintf(out, sizeof out, "o%d", at);
-        if (run_cuda(out, false, NULL, &then, &e) < 0) fail_msg("%s", e.text);
+        if (run_cuda(out, false, NULL, NULL, &e) < 0) fail_msg("%s", e.text);
         assert_int_equal(page_count, 1);
-        assert_true(then.micro_batch < first.micro_batch);
+        assert_true(fitted.need < whole && rt_recompute_named(&fitted.chosen.recompute) > 0);
         assert_non_null(strstr(pages, "verdict   fits by the device's figures, and the device refused it"));
         assert_non_null(strstr(pages, "parameters"));
         assert_non_null(strstr(notes, "the device refused the "));
         assert_non_null(strstr(notes, "CUDA_ERROR_OUT_OF_MEMORY"));
-        assert_non_null(strstr(notes, " with --micro-batch "));
+        assert_non_null(strstr(notes, " with --recompute "));
     }
 }
 
@@ -181,7 +181,7 @@ static void smaller_and_smaller_until_nothing_is_left(void **state)
     page_count = 0;
     if (run_cuda("less", false, NULL, NULL, &e) < 0) fail_msg("%s", e.text);
     assert_int_equal(page_count, 1);
-    assert_int_equal(fitted.chosen.micro_batch, 2);
+    assert_true(fitted.chosen.micro_batch == 4 && fitted.need < need); /* a layer is recomputed instead */
     /* The same where the device still calls free what the run may take, and no byte more. */
     while (rt_fit_budget(memory) < need) memory++;
     assert_int_equal(rt_fit_budget(memory), need);
@@ -190,7 +190,7 @@ static void smaller_and_smaller_until_nothing_is_left(void **state)
     page_count = 0;
     if (run_cuda("equal", false, NULL, NULL, &e) < 0) fail_msg("%s", e.text);
     assert_int_equal(page_count, 1);
-    assert_int_equal(fitted.chosen.micro_batch, 2);
+    assert_true(fitted.chosen.micro_batch == 4 && fitted.need < need); /* a layer is recomputed instead */
 }
 
 /* What the user has said is not changed behind his back. */
@@ -257,6 +257,7 @@ typedef struct pair_of {
     rt_model_config teacher, student;
     rt_dtype *stored, *bf16;
     uint32_t batch;
+    bool plain; /* the teacher is stored in bf16 */
 } pair_of;
 
 static int need_of(void *ctx, const rt_fit_config *c, rt_fit_need *out, rt_err *e)
@@ -267,7 +268,7 @@ static int need_of(void *ctx, const rt_fit_config *c, rt_fit_need *out, rt_err *
     o.ahead = c->ahead;
     o.chunk = c->head_chunk;
     o.recompute = c->recompute;
-    o.vmask = true; /* 152,064 rows and 151,936 */
+    o.vmask = p->teacher.vocab != p->student.vocab;
     o.policy = *rt_device_policy(p->dev);
     o.teacher_dtypes = c->weights == RT_WEIGHTS_BF16 ? p->bf16 : p->stored;
     if (c->lora_rank) o.lora = (rt_lora){ .rank = c->lora_rank, .alpha = 1, .roles = RT_LORA_ROLES };
@@ -304,7 +305,10 @@ static rt_fit fit_pair(pair_of *p, uint32_t batch, uint32_t T, uint64_t limit)
     for (uint32_t i = 0; i < n; i++) {
         assert_true(rt_param_at(&p->teacher, i, &role, &layer));
         bool matrix = rt_role_shape(&p->teacher, role, dims) == 2, finer = role == RT_ROLE_V || role == RT_ROLE_DOWN;
-        p->stored[i] = !matrix ? RT_DTYPE_F32 : finer && layer % 2 ? RT_DTYPE_Q6_K : RT_DTYPE_Q4_K;
+        p->stored[i] = p->plain             ? RT_DTYPE_BF16
+                       : !matrix            ? RT_DTYPE_F32
+                       : finer && layer % 2 ? RT_DTYPE_Q6_K
+                                            : RT_DTYPE_Q4_K;
     }
     rt_weights_bf16(p->bf16, p->stored, &p->teacher);
     uint32_t rows = 8192 / T;
@@ -316,7 +320,7 @@ static rt_fit fit_pair(pair_of *p, uint32_t batch, uint32_t T, uint64_t limit)
                        .teacher = true,
                        .teacher_rows = rows,
                        .weights_free = true,
-                       .weights_differ = true,
+                       .weights_differ = !p->plain,
                        .limit = limit,
                        .limit_is = RT_FIT_GIVEN };
     if (rt_fit_choose(&f, &ask, need_of, p, &e) < 0) fail_msg("%s", e.text);
@@ -359,6 +363,37 @@ static void what_fits_a_card_of_24_gb(void **state)
     assert_int_equal(s->live, 0);
 }
 
+/* 1.5B to 0.5B, 16 rows of 512, from all that is wanted down to the least: what each limit takes and costs. */
+static void what_a_limit_costs(void **state)
+{
+    rt_err e = { 0 };
+    const uint64_t GiB = 1ull << 30;
+    char text[RT_RECOMPUTE_TEXT];
+    double before = 0;
+    (void)state;
+    s->memory = 141 * GiB;
+    s->lt_refuses = 1;
+    pair_of p = { .teacher = shape(28, 1536, 8960, 12, 2, true),
+                  .student = shape(24, 896, 4864, 14, 2, true),
+                  .plain = true };
+    if (rt_device_open(&p.dev, "cuda", &(rt_dev_opts){ 0 }, NULL, &e) < 0) fail_msg("%s", e.text);
+    rt_fit f = fit_pair(&p, 16, 512, 100 * GiB);
+    uint64_t most = f.need, limit = most;
+    uint32_t mixes = 0;
+    assert_true(f.slower == 0 && f.chosen.micro_batch == 16);
+    for (f.fits = true; f.fits; limit -= most / 20) {
+        f = fit_pair(&p, 16, 512, limit);
+        print_message("%5.2f GiB: %5.2f GiB, %2u rows, %s, %.1f %% more\n", (double)limit / (double)GiB,
+                      (double)f.need / (double)GiB, f.chosen.micro_batch, rt_recompute_text(text, &f.chosen.recompute),
+                      100 * f.slower);
+        assert_true(!f.fits || (f.need <= limit && f.slower >= before));
+        before = f.slower;
+        mixes += f.fits && strchr(text, ':');
+    }
+    assert_true(mixes > 0 && limit < most * 3 / 4);
+    p.dev->api->close(p.dev);
+}
+
 int main(void)
 {
 #define C(f) cmocka_unit_test_setup_teardown(f, set_up, remove_test_dir)
@@ -370,6 +405,7 @@ int main(void)
         C(a_lost_gpu_leaves_the_last_checkpoint),
         C(what_is_not_finite_without_a_fault_is_said_so),
         C(what_fits_a_card_of_24_gb),
+        C(what_a_limit_costs),
     };
     return cmocka_run_group_tests(tests, find_standin, NULL);
 }

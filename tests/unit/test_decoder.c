@@ -21,7 +21,7 @@ typedef struct setup {
     rt_lora lora;
     bool frozen[256];
     bool no_teacher, accumulate;
-    rt_recompute recompute;
+    const rt_recompute *recompute; /* (layers) or null */
     uint32_t B, T, chunk;
     uint32_t cut; /* position at which the second document of a row begins; 0: none */
     const rt_dtype *dtypes;
@@ -234,8 +234,15 @@ static void test_recompute(void **state)
 {
     (void)state;
     setup s = family_setup("qwen3");
-    s.recompute = RT_RECOMPUTE_BLOCK;
+    static const rt_recompute every[] = { RT_RECOMPUTE_BLOCK, RT_RECOMPUTE_BLOCK },
+                              mixed[] = { RT_RECOMPUTE_MLP, RT_RECOMPUTE_NORMS },
+                              other[] = { RT_RECOMPUTE_NONE, RT_RECOMPUTE_BLOCK };
+    s.recompute = every;
     check_gradients(&s, 18, "qwen3 recomputed");
+    s.recompute = mixed;
+    check_gradients(&s, 18, "qwen3, MLP and q/k norms recomputed");
+    s.recompute = other;
+    check_gradients(&s, 18, "qwen3, one layer of two recomputed");
 }
 
 static void test_no_teacher(void **state)

@@ -145,7 +145,7 @@ static rt_step_plan *record(double dropout, rt_recompute recompute)
     rt_step_opts o = { .B = 2,
                        .T = 8,
                        .accumulate = true,
-                       .recompute = recompute,
+                       .recompute = rt_recompute_every(recompute),
                        .loss = { .ce_weight = 1, .temperature = 1 },
                        .policy = rt_policy_f32,
                        .beta1 = 0.9,

@@ -103,7 +103,7 @@ static void test_plain(void **state)
     assert_int_equal(r->schedule.warmup, 90);
     assert_int_equal(r->eval_every, 150);
     assert_int_equal(r->save_every, 300);
-    assert_true(r->keep == 2 && r->save_best && r->lora.rank == 0 && r->recompute == RT_RECOMPUTE_NONE);
+    assert_true(r->keep == 2 && r->save_best && r->lora.rank == 0 && rt_recompute_named(&r->recompute) == 0);
     assert_int_equal(r->save_dtype, RT_DTYPE_BF16);
     assert_true(fabs(r->held_out - 0.01) < 1e-12);
     /* the record of the run is complete: what was settled is there to be read */
@@ -627,8 +627,9 @@ static void test_optimizer(void **state)
     refused("weight_decay", "-0.1", RT_USAGE, "--weight-decay");
     refused("max_grad_norm", "-1", RT_USAGE, "--max-grad-norm");
     assert_true(resolved("max_grad_norm", "0").r.max_grad_norm == 0.0);
-    assert_int_equal(resolved("recompute", "block").r.recompute, RT_RECOMPUTE_BLOCK);
-    refused("recompute", "all", RT_USAGE, "--recompute|none, block");
+    assert_int_equal(resolved("recompute", "block").r.recompute.count[RT_RECOMPUTE_BLOCK], RT_RECOMPUTE_ALL);
+    assert_int_equal(resolved("recompute", "norms:2,block:3").r.recompute.count[RT_RECOMPUTE_BLOCK], 3);
+    refused("recompute", "all", RT_USAGE, "--recompute|none, norms, mlp, block|block:14,norms:10");
 }
 
 static void test_save_dtype(void **state)

@@ -5,6 +5,9 @@
 
 #include "format/convert.h"
 #include "job/run/run_cost.h"
+#include "job/run/run_internal.h"
+
+#include <math.h>
 
 /* ---- a cpu that counts ---- */
 
@@ -59,6 +62,9 @@ static void make_models(void)
         rt_model_config c = tiny_config(families[i], i + 1);
         write_model(path_of(families[i] + 5), &c, i == 1 ? RT_DTYPE_BF16 : RT_DTYPE_F32, false);
     }
+    rt_model_config deep = tiny_config("tiny-qwen3", 7);
+    deep.layers = 6;
+    write_model(path_of("deep"), &deep, RT_DTYPE_F32, false);
     rt_model_config c = tiny_config("tiny-llama", 9);
     c.width = 64; /* rows that fill blocks of 32 */
     c.hidden = 96;
@@ -228,7 +234,7 @@ static void twelve_runs_allocate_what_was_planned(void **state)
                  (flags[]){ { "divergence", "jsd" },
                             { "lora_targets", "q,v" },
                             { "lora_rank", "2" },
-                            { "recompute", "block" },
+                            { "recompute", "mlp:1,block:1" },
                             { "memory_limit", "1GiB" },
                             { 0 } },
                  "o12", false);
@@ -281,13 +287,13 @@ static void a_limit_is_kept_to_the_byte(void **state)
     allocated = 0;
     assert_int_equal(try_run(&s, dev, "below", &r, &e), RT_NOMEM);
     assert_non_null(strstr(e.text, "--memory-limit is"));
-    assert_non_null(strstr(e.text, "what fits: --micro-batch"));
+    assert_non_null(strstr(e.text, "what fits: --recompute "));
     assert_true(allocated == 0 && !rt_path_exists(path_of("below")));
     /* ...and what is free is chosen smaller, and recorded. */
     s = settings("teacher", "llama", NULL);
     put(&s, "memory_limit", below);
     if (try_run(&s, dev, "below", &r, &e) < 0) fail_msg("%s", e.text);
-    assert_true(allocated < need && s.micro_batch < 8 && strcmp(s.recompute, "none") == 0);
+    assert_true(allocated < need && (s.micro_batch < 8 || strcmp(s.recompute, "none") != 0));
     assert_true(s.given[RT_SETTING_ID_micro_batch] && s.given[RT_SETTING_ID_recompute]);
     rt_run_close(r);
     /* Below the least that the loss allows. */
@@ -298,6 +304,88 @@ static void a_limit_is_kept_to_the_byte(void **state)
     assert_int_equal(try_run(&s, dev, "least", &r, &e), RT_NOMEM);
     assert_non_null(strstr(e.text, "even with --micro-batch 1 --recompute block"));
     assert_true(allocated == 0 && !rt_path_exists(path_of("least")));
+    dev->api->close(dev);
+}
+
+/* ---- what is kept for backward ---- */
+
+/* A dry run of a student of six layers with q/k norms. */
+static rt_run_cost plan_deep(const flags *f, uint64_t limit, rt_fit *fit)
+{
+    char text[32];
+    rt_err e = { 0 };
+    rt_run_cost cost;
+    rt_dev *dev = counting_device();
+    rt_settings s = settings("teacher", "deep", f);
+    snprintf(text, sizeof text, "%llu", (unsigned long long)limit);
+    if (limit) put(&s, "memory_limit", text);
+    rt_run *r = open_run(&s, dev, true, NULL);
+    if (rt_run_cost_new(&cost, r, &e) < 0) fail_msg("%s", e.text);
+    if (fit) *fit = r->fit;
+    rt_run_close(r);
+    dev->api->close(dev);
+    return cost;
+}
+
+/* Twenty limits between every block recomputed and nothing: a mix that is sealed to what was planned, within the limit,
+ * of fewer FLOPs than every block, and never slower than with less memory. */
+static void between_none_and_block_there_is_a_mix(void **state)
+{
+    const flags none[] = { { "micro_batch", "8" }, { "recompute", "none" }, { 0 } },
+                block[] = { { "micro_batch", "8" }, { "recompute", "block" }, { 0 } },
+                fixed[] = { { "micro_batch", "8" }, { 0 } };
+    rt_run_cost kept = plan_deep(none, 0, NULL), again = plan_deep(block, 0, NULL);
+    uint64_t most = kept.memory.total, least = again.memory.total;
+    double before[2] = { INFINITY, INFINITY };
+    uint32_t mixes = 0;
+    (void)state;
+    assert_true(least < most && kept.student < again.student);
+    for (uint32_t i = 0; i <= 20; i++) {
+        uint64_t limit = least + (most - least) * i / 20;
+        for (int free = 0; free < 2; free++) {
+            rt_fit f;
+            char text[RT_RECOMPUTE_TEXT];
+            rt_run_cost c = plan_deep(free ? NULL : fixed, limit, &f);
+            rt_recompute_text(text, &f.chosen.recompute);
+            if (!f.fits || c.memory.total != f.need || f.need > limit || f.slower > before[free])
+                fail_msg("limit %u: %s of %llu bytes, %g after %g", i, text, (unsigned long long)f.need, f.slower,
+                         before[free]);
+            before[free] = f.slower;
+            if (free) continue;
+            assert_true(c.student <= again.student && (i == 20 || c.student >= kept.student));
+            mixes += strchr(text, ':') && c.student < again.student;
+            if (i == 20) assert_string_equal(text, "none");
+        }
+    }
+    assert_true(mixes >= 15);
+    assert_true(before[0] == 0 && before[1] == 0);
+}
+
+/* What was chosen is in the record, and a resumed run has it again whatever its limit. */
+static void a_mix_is_resumed(void **state)
+{
+    static rt_run_opts o;
+    static rt_hub_env env;
+    rt_err e = { 0 };
+    rt_run *r = NULL;
+    char limit[32], text[RT_RECOMPUTE_TEXT], was[RT_RECOMPUTE_TEXT];
+    const flags none[] = { { "micro_batch", "8" }, { "recompute", "none" }, { 0 } };
+    (void)state;
+    snprintf(limit, sizeof limit, "%llu", (unsigned long long)plan_deep(none, 0, NULL).memory.total - 100000);
+    rt_dev *dev = counting_device();
+    rt_settings s = settings("teacher", "deep", (flags[]){ { "micro_batch", "8" }, { "memory_limit", limit }, { 0 } });
+    if (try_run(&s, dev, "mixed", &r, &e) < 0) fail_msg("%s", e.text);
+    assert_true(allocated == r->fit.need);
+    snprintf(was, sizeof was, "%s", s.recompute);
+    assert_non_null(strchr(was, ':'));
+    rt_run_close(r);
+    rt_settings more = { 0 };
+    put(&more, "memory_limit", "1GiB");
+    put(&more, "out", path_of("mixed"));
+    o = (rt_run_opts){ .env = &env, .dev = dev, .resume = true };
+    if (rt_run_open(&r, &more, &o, &e) < 0) fail_msg("%s", e.text);
+    assert_string_equal(rt_recompute_text(text, &r->fit.chosen.recompute), was);
+    rt_run_close(r);
     dev->api->close(dev);
 }
 
@@ -399,6 +487,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(twelve_runs_allocate_what_was_planned),
         cmocka_unit_test(a_limit_is_kept_to_the_byte),
+        cmocka_unit_test(between_none_and_block_there_is_a_mix),
+        cmocka_unit_test(a_mix_is_resumed),
         cmocka_unit_test(a_plan_cannot_run),
         cmocka_unit_test(times_are_measured),
         cmocka_unit_test(out_of_memory_leaves_nothing),

@@ -277,7 +277,7 @@ static void test_invariants(void **state)
     run_one(&plain, "cpu", 1, &o, &whole, 1);
     run_one(&other, "cpu", 3, &o, &whole, 1);
     assert_same(&plain, &other, 0, "3 threads");
-    o.recompute = RT_RECOMPUTE_BLOCK;
+    o.recompute = rt_recompute_every(RT_RECOMPUTE_BLOCK);
     run_one(&other, "cpu", 2, &o, &whole, 1);
     assert_same(&plain, &other, 0, "recomputed blocks");
     o = options(ROWS, LONG);

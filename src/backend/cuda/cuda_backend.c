@@ -245,6 +245,8 @@ static int info(rt_dev *dev, rt_dev_info *out, rt_err *e)
     rt_sys_memory_query(&system);
     out->memory_free = rt_cuda_budget(d->by_class, left, d->total, system.available);
     out->positions = RT_CUDA_POSITIONS;
+    out->byte_flops = RT_CUDA_BYTE_FLOPS;
+    out->op_flops = RT_CUDA_OP_FLOPS;
     out->head_bytes = rt_cuda_head_bytes(d->total);
     out->context_bytes = d->context_bytes;
     out->module_bytes = d->module_bytes;

@@ -10,7 +10,10 @@
 enum {
     RT_CUDA_LEAST_DRIVER = 11080, /* cuLaunchKernelEx, the newest function that must be there */
     RT_CUDA_LEAST_SM = 75,
-    RT_CUDA_POSITIONS = 8192 /* of a micro-batch: GEMMs of an H200 are at their full rate */
+    RT_CUDA_POSITIONS = 8192, /* of a micro-batch: GEMMs of an H200 are at their full rate */
+    /* The floor of docs/speed-log.md on an H200: 680 TFLOP/s in bf16 GEMMs, 4.0 TB/s; and 2 us for an op to begin. */
+    RT_CUDA_BYTE_FLOPS = 170,
+    RT_CUDA_OP_FLOPS = 1360000000
 };
 
 /* A driver branch that runs this CUDA version (in the form 12040): 580 for 13.x. */

@@ -1,8 +1,8 @@
-/* fit.h - how a run is made to fit into memory: rows at a time and recomputing, never the loss.
+/* fit.h - how a run is made to fit into memory: rows at a time and what each layer recomputes, never the loss.
  *
- * Owns: the order in which configurations are tried, what is tried when nothing fits, and the sentences that say so.
- * Choosing is pure: what a configuration needs is asked through a function, which for a run is a dry seal on its device
- * (rt_fit_need_of) and for the tests a formula, and the limit is a number. */
+ * Owns: which configurations are tried and which is taken, what is tried when nothing fits, and the sentences that say
+ * so. Choosing is pure: what a configuration needs is asked through a function, which for a run is a dry seal on its
+ * device (rt_fit_need_of) and for the tests a formula, and the limit is a number. */
 #ifndef RT_JOB_FIT_H
 #define RT_JOB_FIT_H
 
@@ -17,7 +17,7 @@
 /* What memory depends on and a person can change. */
 typedef struct rt_fit_config {
     uint32_t micro_batch; /* rows at a time: the same loss */
-    rt_recompute recompute;
+    rt_recompute_counts recompute;
     uint32_t head_chunk;        /* 0: as the vocabulary wants it */
     uint32_t seq_len;           /* another run from here on */
     uint32_t lora_rank;         /* 0: no adapters */
@@ -45,9 +45,12 @@ typedef struct rt_fit_ask {
     rt_fit_limit limit_is;
 } rt_fit_ask;
 
-/* What a configuration allocates, and what a step of it reads and writes to dequantise and cast operands; bytes. */
+/* What a configuration allocates, what a step of it reads and writes to dequantise and cast operands, and what it
+ * takes. */
 typedef struct rt_fit_need {
     uint64_t bytes, dequant;
+    double work;     /* of a step, in FLOPs: bytes and ops for what they are worth on the device */
+    uint32_t layers; /* of the student that backward reaches: those that can be recomputed */
 } rt_fit_need;
 typedef int (*rt_fit_need_fn)(void *ctx, const rt_fit_config *c, rt_fit_need *out, rt_err *e);
 
@@ -59,6 +62,8 @@ typedef struct rt_fit {
     rt_fit_config chosen; /* when nothing fits: the smallest of what was asked for */
     uint64_t need;        /* of it */
     uint64_t wanted_need;
+    double slower;                         /* share of a step's time by estimate: more than what was wanted takes, */
+    double again;                          /* and for recomputing alone */
     rt_weights_choice weights;             /* of the teacher, and why */
     rt_fit_config nearest[RT_FIT_NEAREST]; /* when nothing fits: what would, least change first */
     uint64_t nearest_need[RT_FIT_NEAREST];
@@ -70,8 +75,9 @@ uint32_t rt_fit_rows(uint32_t batch, uint32_t most);
 /* What may be allocated of memory that is free: the rest is for the process itself and for others. */
 uint64_t rt_fit_budget(uint64_t free_bytes);
 
-/* First without recomputing, from the largest micro-batch down; then with it; then rows of the teacher; last, its
- * weights dequantised, if all that was chosen still fits. What the user has fixed stays. */
+/* What is wanted where it fits; else rows and recomputing that take the least time by estimate (fit_search.c); then
+ * rows of the teacher; last, its weights dequantised, if all that was chosen still fits. What the user has fixed stays.
+ */
 int rt_fit_choose(rt_fit *out, const rt_fit_ask *ask, rt_fit_need_fn need, void *ctx, rt_err *e);
 /* "--micro-batch 2 --recompute block": what was chosen for memory's sake; empty when it is what was wanted. */
 void rt_fit_chosen(rt_str *out, const rt_fit *f);

@@ -50,7 +50,6 @@ static const word divergences[] = {
         { 0 }
 };
 static const word on_off[] = { { "on", 1 }, { "off", 0 }, { 0 } };
-static const word recomputes[] = { { "none", RT_RECOMPUTE_NONE }, { "block", RT_RECOMPUTE_BLOCK }, { 0 } };
 static const word best_last[] = { { "best", 1 }, { "last", 0 }, { 0 } };
 static const word save_dtypes[] = {
     { "f32", RT_DTYPE_F32 }, { "bf16", RT_DTYPE_BF16 }, { "f16", RT_DTYPE_F16 }, { 0 }
@@ -250,8 +249,11 @@ int rt_resolve_before_rows(rt_settings *s, const rt_run_facts *f, rt_resolved *r
     RT_TRY(resolve_length(s, f, r, e));
     RT_TRY(resolve_held_out(s, f, r, e));
     if (!GIVEN(recompute)) RT_SETTINGS_PUT(s, recompute, "none");
-    RT_TRY(choose(s->recompute, recomputes, "--recompute", &v, e));
-    r->recompute = (rt_recompute)v;
+    if (!rt_recompute_parse(s->recompute, &r->recompute))
+        RT_TRY(rt_fail(e, RT_USAGE,
+                       "--recompute '%s' is unknown; use one of none, norms, mlp, block, or layers of each such as "
+                       "block:14,norms:10",
+                       s->recompute));
     r->teacher_weights = RT_WEIGHTS_AUTO;
     if (GIVEN(teacher_weights) && !rt_weights_parse(s->teacher_weights, &r->teacher_weights))
         RT_TRY(rt_fail(e, RT_USAGE, "--teacher-weights '%s' is unknown; use one of auto, native, bf16",

@@ -41,7 +41,7 @@ typedef struct rt_resolved {
     double eval_share; /* of the run's arithmetic that its evaluations are; 0: not known */
     uint32_t stop_if_worse;
     rt_lora lora;
-    rt_recompute recompute;
+    rt_recompute_counts recompute;
     uint32_t head_chunk;
     rt_dtype save_dtype;
     bool save_best;

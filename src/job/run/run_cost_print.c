@@ -23,6 +23,26 @@ static void print_weights(const rt_weights_choice *w, rt_str *out)
     rt_str_append(out, "\n");
 }
 
+/* "block of 14 layers, norms of 10 recomputed for backward" */
+static void print_recompute(const rt_recompute_counts *c, double again, rt_str *out)
+{
+    static const char *const names[RT_RECOMPUTE_LEVELS] = { NULL, "q/k norms", "MLP", "block" };
+    const char *before = "";
+    for (int r = RT_RECOMPUTE_LEVELS; --r > 0;) {
+        if (!c->count[r]) continue;
+        rt_str_printf(out, "%s%s of ", before, names[r]);
+        if (c->count[r] == RT_RECOMPUTE_ALL)
+            rt_str_append(out, "every layer");
+        else
+            rt_str_printf(out, "%u layer%s", c->count[r], c->count[r] == 1 ? "" : "s");
+        before = ", ";
+    }
+    if (*before)
+        rt_str_printf(out, " recomputed for backward, about %.2g %% more of a step\n", 100 * again);
+    else
+        rt_str_append(out, "nothing recomputed\n");
+}
+
 static void print_memory(const rt_run_cost *c, rt_str *out)
 {
     char a[32];
@@ -92,8 +112,9 @@ static void print_verdict(const rt_run *r, rt_str *out)
     if (f->refused) rt_str_append(out, "verdict   fits by the device's figures, and the device refused it\n");
     if (f->fits && !f->refused && !flags.len) rt_str_append(out, "verdict   fits\n");
     if (f->fits && !f->refused && flags.len)
-        rt_str_printf(out, "verdict   fits with %s, chosen because %s would be needed without\n", flags.data,
-                      rt_format_bytes(b, f->wanted_need));
+        rt_str_printf(
+            out, "verdict   fits with %s, chosen because %s would be needed without; a step takes about %.2g %% more\n",
+            flags.data, rt_format_bytes(b, f->wanted_need), 100 * f->slower);
     if (!f->fits) {
         rt_str_printf(out, "verdict   does not fit%s%s: %s too much\n", flags.len ? ", even with " : "",
                       flags.len ? flags.data : "", rt_format_bytes(b, f->need - f->ask.limit));
@@ -111,9 +132,9 @@ int rt_run_cost_text(const rt_run_cost *c, const rt_run *r, bool ops, rt_str *ou
     const rt_resolved *v = &r->resolved;
     const rt_plan *plans[RT_PROGRAM_MOST];
     uint32_t programs = rt_step_plan_list(r->trainer->plan, plans);
-    rt_str_printf(out, "batch     %u row%s of %u positions, %u at a time, %s\n", v->batch, v->batch == 1 ? "" : "s",
-                  v->seq_len, v->micro_batch,
-                  v->recompute == RT_RECOMPUTE_BLOCK ? "blocks computed again for backward" : "nothing recomputed");
+    rt_str_printf(out, "batch     %u row%s of %u positions, %u at a time, ", v->batch, v->batch == 1 ? "" : "s",
+                  v->seq_len, v->micro_batch);
+    print_recompute(&v->recompute, r->fit.again, out);
     print_weights(&r->fit.weights, out);
     print_memory(c, out);
     print_work(c, out);
@@ -134,9 +155,10 @@ out:
 
 static json_t *config_json(const rt_fit_config *c, uint64_t need)
 {
+    char recompute[RT_RECOMPUTE_TEXT];
     return json_pack("{s:I, s:s, s:I, s:I, s:I, s:s, s:I}", "micro_batch", (json_int_t)c->micro_batch, "recompute",
-                     c->recompute == RT_RECOMPUTE_BLOCK ? "block" : "none", "head_chunk", (json_int_t)c->head_chunk,
-                     "seq_len", (json_int_t)c->seq_len, "lora_rank", (json_int_t)c->lora_rank, "teacher_weights",
+                     rt_recompute_text(recompute, &c->recompute), "head_chunk", (json_int_t)c->head_chunk, "seq_len",
+                     (json_int_t)c->seq_len, "lora_rank", (json_int_t)c->lora_rank, "teacher_weights",
                      rt_weights_name(c->weights), "memory", (json_int_t)need);
 }
 
@@ -158,10 +180,10 @@ static json_t *fit_json(const rt_fit *f)
         json_array_append_new(offers, config_json(&f->nearest[i], f->nearest_need[i]));
     rt_str why = { 0 };
     rt_weights_say(&why, &f->weights);
-    json_t *j =
-        json_pack("{s:b, s:I, s:o, s:o, s:o, s:s?}", "fits", f->fits, "limit", (json_int_t)f->ask.limit, "wanted",
-                  config_json(&f->ask.wanted, f->wanted_need), "chosen", config_json(&f->chosen, f->need), "would_fit",
-                  offers, "teacher_weights", why.len ? why.data : NULL);
+    json_t *j = json_pack("{s:b, s:I, s:o, s:o, s:o, s:s?, s:f, s:f}", "fits", f->fits, "limit",
+                          (json_int_t)f->ask.limit, "wanted", config_json(&f->ask.wanted, f->wanted_need), "chosen",
+                          config_json(&f->chosen, f->need), "would_fit", offers, "teacher_weights",
+                          why.len ? why.data : NULL, "slower", f->slower, "recomputing", f->again);
     rt_str_free(&why);
     return j;
 }

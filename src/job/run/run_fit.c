@@ -88,7 +88,7 @@ void rt_run_keep_fit(rt_run *r)
         RT_SETTINGS_PUT(s, teacher_batch, r->resolved.teacher_batch);
         RT_SETTINGS_PUT(s, teacher_weights, rt_weights_name(c->weights));
     }
-    RT_SETTINGS_PUT(s, recompute, c->recompute == RT_RECOMPUTE_BLOCK ? "block" : "none");
+    RT_SETTINGS_PUT(s, recompute, rt_recompute_text(r->recompute, &c->recompute));
 }
 
 int rt_run_choose_fit(rt_run *r, const rt_fit_ask *ask, rt_err *e)

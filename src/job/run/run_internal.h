@@ -31,6 +31,7 @@ struct rt_run {
     rt_run_facts facts;
     rt_resolved resolved;
     rt_settings asked; /* as they were before rows were counted */
+    char recompute[RT_RECOMPUTE_TEXT]; /* of the settings, as it was chosen */
     rt_fit fit;
     uint64_t free_memory;                      /* of the device, before anything was allocated */
     bool *frozen;                              /* (parameters of the student) */

@@ -7,6 +7,8 @@
 
 #include "job/run/run_cost.h"
 
+enum { REFUSED_SHARE = 16 };
+
 static int open_chosen(rt_run *r, bool dry, rt_err *e)
 {
     rt_step_opts o = rt_run_step_opts(r, &r->fit.chosen);
@@ -76,7 +78,9 @@ static int choose_smaller(rt_run *r, const rt_err *why, rt_err *e)
     RT_TRY(show_plan(r, e));
     RT_TRY(r->opts->dev->api->info(r->opts->dev, &info, e));
     ask.limit = rt_fit_budget(info.memory_free);
-    if (ask.limit >= refused) ask.limit = refused - 1; /* what it says is free is not: less than was refused */
+    /* What it says is free is not: less than was refused, and so much less that a handful of trials come to the end. */
+    uint64_t less = refused - refused / REFUSED_SHARE - 1;
+    if (ask.limit > less) ask.limit = less;
     ask.limit_is = RT_FIT_REFUSED;
     RT_TRY(rt_run_choose_fit(r, &ask, e));
     if (r->fit.fits) tell(r, refused, why);

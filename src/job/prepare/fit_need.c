@@ -1,0 +1,104 @@
+/* fit_need.c - what a configuration needs of a device, from a dry seal: bytes, and time as arithmetic has it. */
+#include "job/prepare/fit.h"
+
+#include <string.h>
+
+/* How often a program runs in one optimizer step of so many micro-batches; in an evaluation of one. */
+static uint64_t runs_of(const rt_step_plan *s, rt_program which, uint32_t micro)
+{
+    uint32_t ahead = s->plan[RT_PROGRAM_AHEAD] ? s->opts.ahead : 0;
+    switch (which) {
+    case RT_PROGRAM_TEACHER: return ahead ? 0 : micro;
+    case RT_PROGRAM_AHEAD: return ahead ? (micro + ahead - 1) / ahead : 0;
+    case RT_PROGRAM_FIRST:
+    case RT_PROGRAM_UPDATE: return !s->opts.eval_only;
+    case RT_PROGRAM_NEXT: return micro - 1;
+    case RT_PROGRAM_EVAL: return s->opts.eval_only;
+    default: return 0;
+    }
+}
+
+/* What seal puts before a GEMM whose operand the device would not take as it is. */
+static uint64_t dequantising(const rt_plan *p)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < p->nops; i++)
+        if (p->ops[i].kind == RT_OP_DEQUANT || p->ops[i].kind == RT_OP_CAST) bytes += rt_op_bytes(p, &p->ops[i]);
+    return bytes;
+}
+
+/* FLOPs, and what moves bytes and begins ops in the FLOPs that a GEMM has in that time. It compares plans of one device
+ * and is the same on every day; how long they take is measured elsewhere (exec/estimate.h). */
+static double work_of(const rt_plan *p, const rt_dev_info *d)
+{
+    enum { CPU_BYTE_FLOPS = 8, CPU_OP_FLOPS = 1000000, ATTENTION = 2 }; /* its FLOPs come at half the rate of GEMMs */
+    double byte = d->byte_flops > 0 ? d->byte_flops : CPU_BYTE_FLOPS;
+    double work = p->nops * (d->op_flops > 0 ? d->op_flops : CPU_OP_FLOPS);
+    for (uint32_t i = 0; i < p->nops; i++) {
+        const rt_op *op = &p->ops[i];
+        bool attention = op->kind == RT_OP_ATTN_FWD || op->kind == RT_OP_ATTN_BWD;
+        work += (attention ? ATTENTION : 1) * (double)rt_op_flops(p, op) + byte * (double)rt_op_bytes(p, op);
+    }
+    return work;
+}
+
+int rt_fit_need_of(rt_dev *d, const rt_step_opts *o, uint32_t micro, rt_fit_need *out, rt_err *e)
+{
+    int rc;
+    rt_exec_memory m;
+    rt_dev_info info;
+    rt_trainer *t = NULL;
+    *out = (rt_fit_need){ 0 };
+    RT_TRY(d->api->info(d, &info, e));
+    RT_TRY(rt_trainer_open(&t, d, o, &(rt_seal_opts){ .dry = true }, e));
+    rt_exec_memory_query(t->x, &m);
+    out->bytes = m.total;
+    out->layers = o->student->layers - t->plan->student->lowest;
+    for (int i = 0; i < RT_PROGRAM_COUNT; i++) {
+        if (!t->plan->plan[i]) continue;
+        const rt_plan *p = rt_exec_plan(t->x, t->plan->index[i]);
+        uint64_t runs = runs_of(t->plan, (rt_program)i, micro);
+        out->dequant += runs * dequantising(p);
+        out->work += (double)runs * work_of(p, &info);
+    }
+out:
+    rt_trainer_free(t);
+    return rc;
+}
+
+/* Both plans, and what the device may give. */
+static int compare(rt_dev *d, const rt_step_opts *o, const rt_dtype *stored, rt_weights_case *c, rt_err *e)
+{
+    int rc;
+    rt_step_opts native = *o;
+    rt_fit_need a, b;
+    rt_dev_info info;
+    native.teacher_dtypes = stored;
+    RT_TRY(rt_fit_need_of(d, &native, 1, &a, e));
+    RT_TRY(rt_fit_need_of(d, o, 1, &b, e));
+    RT_TRY(d->api->info(d, &info, e));
+    *c = (rt_weights_case){ true, a.bytes, b.bytes, rt_fit_budget(info.memory_free), a.dequant, b.dequant };
+out:
+    return rc;
+}
+
+int rt_fit_evaluation(rt_dev *d, rt_step_opts *o, rt_teacher_weights asked, rt_dtype *dtypes, rt_weights_choice *out,
+                      rt_err *e)
+{
+    int rc = RT_OK;
+    uint32_t n = rt_param_count(o->teacher);
+    rt_weights_case c = { .differ = rt_weights_differ(dtypes, o->teacher, &o->policy) };
+    rt_dtype *stored = rt_alloc(n * sizeof *stored, 16);
+    if (!stored) RT_TRY(rt_no_memory(e, "a model"));
+    memcpy(stored, dtypes, n * sizeof *stored);
+    rt_weights_bf16(dtypes, stored, o->teacher);
+    *out = (rt_weights_choice){ .weights = asked, .why = RT_WEIGHTS_ASKED };
+    if (asked == RT_WEIGHTS_AUTO) {
+        if (c.differ) RT_TRY(compare(d, o, stored, &c, e));
+        *out = rt_weights_decide(&c);
+    }
+    if (out->weights == RT_WEIGHTS_NATIVE) memcpy(dtypes, stored, n * sizeof *stored);
+out:
+    rt_free(stored);
+    return rc;
+}
