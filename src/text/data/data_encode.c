@@ -214,7 +214,8 @@ static int encode_completion(rt_encoder *x, const rt_record *rec, rt_encoded *r,
     RT_TRY(push_begin(x, x->joined.data, x->joined.len, r, e));
     uint32_t before = r->ids.count;
     RT_TRY(rt_tokenizer_encode(x->text->tok, x->scratch, x->joined.data, x->joined.len, 0, &r->ids, e));
-    body = (rt_tok_ids){ .ids = r->ids.ids + before, .count = r->ids.count - before };
+    /* Of an empty record there may be no array at all. */
+    body = (rt_tok_ids){ .ids = before ? r->ids.ids + before : r->ids.ids, .count = r->ids.count - before };
     RT_TRY(rt_align_tokens(&x->align, x->joined.data, x->joined.len, &body, &mark, 1, e));
     RT_TRY(push_end(x, r, e));
     RT_TRY(clear_bits(r, e));
