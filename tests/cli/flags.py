@@ -412,7 +412,7 @@ def _():
     block = Run(memory_limit="4MiB", micro_batch=4)
     expect("fit       --recompute " in block.text and block.curve() == base().curve(), "what is left free is chosen")
     b = Run(fails=True, memory_limit="4MiB", micro_batch=4, recompute="none")
-    expect(b.status == 13 and "what fits: --micro-batch" in b.error and not os.path.exists(b.out), b.error)
+    expect(b.status == 13 and "what fits: --recompute " in b.error and not os.path.exists(b.out), b.error)
     expect(Run(fails=True, memory_limit="much").status == 2, "a word")
     expect(Run(fails=True, fit=True, micro_batch=4).status == 2, "--fit chooses what is given")
     done = call("distill", "--resume", "--out", a.out, "--fit", "--memory-limit", "1GiB")
