@@ -95,11 +95,14 @@ const rt_op_set rt_op_set_clip = { .kind = RT_OP_CLIP,
 
 /* ---- adamw ---- */
 
-enum { GSCALE, ADAM_FAULT, STEP, DECAY, ADAM_OPS };
+enum { GSCALE, ADAM_FAULT, STEP, DECAY, ADAM_OPS, GRAD };
 enum { STREAM = 7, ROW = 5000 }; /* of the rounding of narrow moments */
-static const rt_op_flag adam_flags[] = { RT_FLAG("gscale", "", "gscale"), RT_RARE("fault", "", "fault", "fault-set"),
-                                         RT_FLAG("step", "step1", "step2", "step1000"), RT_FLAG("decay", "", "decay"),
-                                         RT_OPS_FLAG };
+static const rt_op_flag adam_flags[] = { RT_FLAG("gscale", "", "gscale"),
+                                         RT_RARE("fault", "", "fault", "fault-set"),
+                                         RT_FLAG("step", "step1", "step2", "step1000"),
+                                         RT_FLAG("decay", "", "decay"),
+                                         RT_OPS_FLAG,
+                                         RT_FLAG("grad", "", "small-grad") };
 static const rt_op_shape adam_shapes[] = { { RT_SHAPE_ODD, { 37, 19 } },
                                            { RT_SHAPE_ONE, { 1, 1 } },
                                            { RT_SHAPE_BIG, { 4, 33001 } } };
@@ -132,17 +135,37 @@ static void fill_param(const rt_op_case *c, const rt_fill *f)
 
 static rt_dtype moments_of(const rt_op_case *c) { return c->sig.dtype[RT_ADAM_M]; }
 
+static bool one_in(uint32_t n, const rt_fill *f, uint64_t i)
+{
+    return rt_philox(f->seed, 0x736d616c6c, i).v[0] % n == 0;
+}
+
 /* Moments as codes. Every code occurs; where v is small m is too, as the two are: else a few updates that no gradients
  * lead to would be all of the sum of squares. */
+static uint8_t code_of_v(const rt_fill *f, uint64_t i)
+{
+    uint32_t word = rt_philox(f->seed, RT_ADAM_V, i).v[0];
+    return (uint8_t)(one_in(64, f, i) ? 0 : one_in(4, f, i) ? word % 192 : 192 + word % 64);
+}
 static void fill_codes(const rt_fill *f, bool is_m)
 {
     for (uint64_t i = 0; i < (uint64_t)f->rows * f->cols; i++) {
-        uint32_t w = rt_fill_word(f, i), small = rt_philox(f->seed, 0x736d616c6c, i).v[0] % 4 == 0;
-        if (is_m)
-            f->b[i] = (uint8_t)(small ? w & 0x87 : w);
-        else
-            f->b[i] = (uint8_t)(small ? w % 192 : 192 + w % 64);
+        uint32_t w = rt_fill_word(f, i);
+        uint8_t v = code_of_v(f, i);
+        f->b[i] = !is_m ? v : (uint8_t)(v == 0 ? 0 : v < 192 ? w & 0x87 : w);
     }
+}
+
+/* With 8 bits and flag GRAD, a gradient whose square is below the least code where v is 0. */
+static void fill_grad(const rt_op_case *c, const rt_fill *f)
+{
+    rt_fill_normal(c, f);
+    for (uint64_t i = 0; c->flag[GRAD] && i < (uint64_t)f->rows * f->cols; i++)
+        if (code_of_v(f, i) == 0) f->x[i] *= 0x1p-24;
+}
+static uint32_t adam_allowed(const rt_op_case *c, uint32_t flag)
+{
+    return flag == GRAD && moments_of(c) != RT_DTYPE_U8 ? 1 : ~0u;
 }
 static void fill_m(const rt_op_case *c, const rt_fill *f)
 {
@@ -159,13 +182,13 @@ static void fill_v(const rt_op_case *c, const rt_fill *f)
         rt_fill_positive(c, f);
 }
 
-/* Such that the largest of a block are some tenths and some hundredths; and sometimes a block of zeros. */
+/* Such that the largest m of a block is some hundredths and the largest v some tenths; sometimes a block of zeros. */
 static void fill_exps(const rt_op_case *c, const rt_fill *f)
 {
     (void)c;
     for (uint64_t i = 0; i < (uint64_t)f->rows * f->cols; i++) {
         uint32_t w = rt_fill_word(f, i / 2); /* of m and of v */
-        f->b[i] = (uint8_t)(w % 17 == 0 ? 0 : (i % 2 ? 85 : 106) + w / 17 % 4);
+        f->b[i] = (uint8_t)(w % 17 == 0 ? 0 : (i % 2 ? 89 : 104) + w / 17 % 4);
     }
 }
 
@@ -179,7 +202,7 @@ static void adam_layout(const rt_op_case *c, rt_layout *l)
     l->slot[RT_ADAM_M] = RT_SLOT(d[N], d[C], fill_m, 0, 0.1);
     l->slot[RT_ADAM_V] = RT_SLOT(d[N], d[C], fill_v, 0, 0.01);
     if (moments_of(c) == RT_DTYPE_U8) l->slot[RT_ADAM_EXPS] = RT_SLOT(d[N], (uint32_t)rt_moment_exps(d[C]), fill_exps);
-    l->slot[RT_ADAM_GRAD] = RT_SLOT(d[N], d[C], rt_fill_normal);
+    l->slot[RT_ADAM_GRAD] = RT_SLOT(d[N], d[C], fill_grad);
     l->slot[RT_ADAM_STEP] = RT_SLOT(1, sizeof(rt_step), rt_fill_step, step_of(c), 34);
     if (c->flag[GSCALE]) l->slot[RT_ADAM_GSCALE] = RT_SLOT(1, 1, rt_fill_const, 0.37);
     if (c->flag[ADAM_FAULT]) l->slot[RT_ADAM_FAULT] = RT_SLOT(1, 4, rt_fill_fault, c->flag[ADAM_FAULT] == 2);
@@ -335,6 +358,7 @@ const rt_op_set rt_op_set_adamw = {
     RT_TABLE(shapes, adam_shapes),
     RT_TABLE(more, adam_more),
     RT_TABLE(flags, adam_flags),
+    .allowed = adam_allowed,
     .layout = adam_layout,
     .emit = adam_emit,
     .prepare = adam_prepare,
