@@ -10,6 +10,7 @@
 #include "base/rng.h"
 #include "base/sys.h"
 #include "exec/exec.h"
+#include "num/moment.h"
 #include "num/quant.h"
 #include "op/emit.h"
 
@@ -372,12 +373,21 @@ static void rows_ops(rt_dtype d)
     rt_emit_rope_fwd(b.plan, output(&b, d, N, C, "y"), input(&b, d, N, C, "x"), input(&b, F, 1, 32, "freq"),
                      input(&b, RT_DTYPE_I32, N, 1, "pos"), 1.0f);
     finish(&b);
-    begin(&b, NAME("adamw"), must, BY_COPY);
-    rt_emit_adamw(b.plan, state(&b, d, N, C, "p"), d == F ? RT_NONE : state(&b, F, N, C, "master"),
-                  state(&b, F, N, C, "m"), state(&b, F, N, C, "v"), input(&b, d, N, C, "g"),
-                  rt_space_buf(b.space, RT_CLASS_STEP, RT_DTYPE_U8, 1, sizeof(rt_step), "step"), RT_NONE, RT_NONE,
-                  &(rt_adamw_opts){ 0.9f, 0.95f, 1e-8f, 0.01f });
-    finish(&b);
+    for (int k = 0; k < 3; k++) {
+        const rt_dtype moments = (const rt_dtype[]){ F, RT_DTYPE_BF16, RT_DTYPE_U8 }[k];
+        snprintf(name, sizeof name, "adamw%s %ux%u %s", (const char *const[]){ "", ", bf16 m v", ", u8 m v" }[k], N, C,
+                 t);
+        begin(&b, name, k ? 0 : must, BY_COPY);
+        rt_adamw_io io = { .param = state(&b, d, N, C, "p"),
+                           .m = state(&b, moments, N, C, "m"),
+                           .v = state(&b, moments, N, C, "v"),
+                           .grad = input(&b, d, N, C, "g"),
+                           .step = rt_space_buf(b.space, RT_CLASS_STEP, RT_DTYPE_U8, 1, sizeof(rt_step), "step") };
+        if (d != F) io.master = state(&b, F, N, C, "master");
+        if (moments == RT_DTYPE_U8) io.exps = state(&b, moments, N, (uint32_t)rt_moment_exps(C), "exponents");
+        rt_emit_adamw(b.plan, &io, &(rt_adamw_opts){ 0.9f, 0.95f, 1e-8f, 0.01f, 0, 0 });
+        finish(&b);
+    }
     begin(&b, NAME("norm_sq"), 0, BY_COPY);
     rt_emit_norm_sq(b.plan, output(&b, F, 1, 1, "out"), input(&b, d, N, C, "x"), RT_NONE, RT_NONE, 0);
     finish(&b);

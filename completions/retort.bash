@@ -80,6 +80,10 @@ _retort() {
             _retort_offer near far random
             return
             ;;
+        *:--optimizer)
+            _retort_offer adamw adamw-bf16 adamw-8bit
+            return
+            ;;
         *:--schedule)
             _retort_offer constant linear cosine wsd
             return
@@ -138,14 +142,14 @@ _retort() {
         ;;
     distill)
         flags='--teacher --student --base --data --eval-data --out --divergence --beta --skew --temperature --alpha
-            --kd-weight --ce-weight --t2 --lr --lr-class --betas --eps --weight-decay --schedule --warmup
-            --decay --lr-floor --max-grad-norm --batch --micro-batch --teacher-batch --teacher-weights --seq-len
-            --steps --tokens --epochs --time --lora --lora-rank --lora-alpha --lora-dropout --lora-targets
-            --merge --freeze --recompute --head-chunk --memory-limit --columns --loss-on --chat-template
-            --template-var --skip-bad --allow-drop --vocab --allow-degenerate --held-out --eval-every
-            --stop-if-worse --sample-prompts --sample-tokens --save-every --keep --save --save-dtype --control
-            --dump-step --seed --device --device-memory --kernels --cublaslt --tune --sync --threads --config
-            --fit --smoke --resume --override --log-every --quiet --json --help'
+            --kd-weight --ce-weight --t2 --lr --lr-class --optimizer --betas --eps --weight-decay --schedule
+            --warmup --decay --lr-floor --max-grad-norm --batch --micro-batch --teacher-batch --teacher-weights
+            --seq-len --steps --tokens --epochs --time --lora --lora-rank --lora-alpha --lora-dropout
+            --lora-targets --merge --freeze --recompute --head-chunk --memory-limit --columns --loss-on
+            --chat-template --template-var --skip-bad --allow-drop --vocab --allow-degenerate --held-out
+            --eval-every --stop-if-worse --sample-prompts --sample-tokens --save-every --keep --save
+            --save-dtype --control --dump-step --seed --device --device-memory --kernels --cublaslt --tune
+            --sync --threads --config --fit --smoke --resume --override --log-every --quiet --json --help'
         ;;
     doctor)
         flags='--json --help'
@@ -179,14 +183,14 @@ _retort() {
         ;;
     plan)
         flags='--teacher --student --base --data --eval-data --out --divergence --beta --skew --temperature --alpha
-            --kd-weight --ce-weight --t2 --lr --lr-class --betas --eps --weight-decay --schedule --warmup
-            --decay --lr-floor --max-grad-norm --batch --micro-batch --teacher-batch --teacher-weights --seq-len
-            --steps --tokens --epochs --time --lora --lora-rank --lora-alpha --lora-dropout --lora-targets
-            --merge --freeze --recompute --head-chunk --memory-limit --columns --loss-on --chat-template
-            --template-var --skip-bad --allow-drop --vocab --allow-degenerate --held-out --eval-every
-            --stop-if-worse --sample-prompts --sample-tokens --save-every --keep --save --save-dtype --control
-            --dump-step --seed --device --device-memory --kernels --cublaslt --tune --sync --threads --config
-            --fit --ops --json --help'
+            --kd-weight --ce-weight --t2 --lr --lr-class --optimizer --betas --eps --weight-decay --schedule
+            --warmup --decay --lr-floor --max-grad-norm --batch --micro-batch --teacher-batch --teacher-weights
+            --seq-len --steps --tokens --epochs --time --lora --lora-rank --lora-alpha --lora-dropout
+            --lora-targets --merge --freeze --recompute --head-chunk --memory-limit --columns --loss-on
+            --chat-template --template-var --skip-bad --allow-drop --vocab --allow-degenerate --held-out
+            --eval-every --stop-if-worse --sample-prompts --sample-tokens --save-every --keep --save
+            --save-dtype --control --dump-step --seed --device --device-memory --kernels --cublaslt --tune
+            --sync --threads --config --fit --ops --json --help'
         ;;
     quantize)
         flags='--dtype --to --base --force --no-tokenizer --threads --json --help'
@@ -203,14 +207,14 @@ _retort() {
         paths=1
         ;;
     train)
-        flags='--student --base --data --eval-data --out --ce-weight --lr --lr-class --betas --eps --weight-decay
-            --schedule --warmup --decay --lr-floor --max-grad-norm --batch --micro-batch --seq-len --steps
-            --tokens --epochs --time --lora --lora-rank --lora-alpha --lora-dropout --lora-targets --merge
-            --freeze --recompute --head-chunk --memory-limit --columns --loss-on --chat-template --template-var
-            --skip-bad --allow-drop --vocab --held-out --eval-every --stop-if-worse --sample-prompts
-            --sample-tokens --save-every --keep --save --save-dtype --dump-step --seed --device --device-memory
-            --kernels --cublaslt --tune --sync --threads --config --fit --smoke --resume --override --log-every
-            --quiet --json --help'
+        flags='--student --base --data --eval-data --out --ce-weight --lr --lr-class --optimizer --betas --eps
+            --weight-decay --schedule --warmup --decay --lr-floor --max-grad-norm --batch --micro-batch
+            --seq-len --steps --tokens --epochs --time --lora --lora-rank --lora-alpha --lora-dropout
+            --lora-targets --merge --freeze --recompute --head-chunk --memory-limit --columns --loss-on
+            --chat-template --template-var --skip-bad --allow-drop --vocab --held-out --eval-every
+            --stop-if-worse --sample-prompts --sample-tokens --save-every --keep --save --save-dtype --dump-step
+            --seed --device --device-memory --kernels --cublaslt --tune --sync --threads --config --fit --smoke
+            --resume --override --log-every --quiet --json --help'
         ;;
     verify)
         flags='--backend --op --case --quick --large --threads --isa --memory-limit --kernels --cublaslt --sync

@@ -113,13 +113,21 @@ static const struct {
     const char *flag, *words;
     const char *const *(*names)(void);
 } values[] = {
-    { "--backend", "cpu cuda ref", NULL },           { "--chat-template", "teacher student FILE", NULL },
-    { "--device", "auto cpu cuda", NULL },           { "--device-memory", "auto device managed", NULL },
-    { "--divergence", "", rt_job_divergence_names }, { "--dtype", "", rt_job_dtype_names },
-    { "--kernels", "auto ptx ptx75", NULL },         { "--model", "FILE", NULL },
-    { "--preset", "", rt_job_preset_names },         { "--save-dtype", "f32 bf16 f16", NULL },
-    { "--schedule", "", rt_job_schedule_names },     { "--teacher-weights", "auto native bf16", NULL },
-    { "--to", "hf safetensors gguf apr", NULL },     { "--tokenizer", "FILE", NULL },
+    { "--backend", "cpu cuda ref", NULL },
+    { "--chat-template", "teacher student FILE", NULL },
+    { "--device", "auto cpu cuda", NULL },
+    { "--device-memory", "auto device managed", NULL },
+    { "--divergence", "", rt_job_divergence_names },
+    { "--dtype", "", rt_job_dtype_names },
+    { "--kernels", "auto ptx ptx75", NULL },
+    { "--model", "FILE", NULL },
+    { "--optimizer", "adamw adamw-bf16 adamw-8bit", NULL },
+    { "--preset", "", rt_job_preset_names },
+    { "--save-dtype", "f32 bf16 f16", NULL },
+    { "--schedule", "", rt_job_schedule_names },
+    { "--teacher-weights", "auto native bf16", NULL },
+    { "--to", "hf safetensors gguf apr", NULL },
+    { "--tokenizer", "FILE", NULL },
 };
 
 /* Appends the lower-case words of text to choices; true when one in capitals names a path. */

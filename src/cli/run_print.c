@@ -155,6 +155,8 @@ static void print_training(const rt_resolved *v, uint64_t trained)
                       v->micro_batch);
     put_rate(&s, v);
     if (!(v->seconds > 0)) rt_str_printf(&s, ", warm-up %u", v->schedule.warmup);
+    if (v->moments != RT_DTYPE_F32)
+        rt_str_printf(&s, ", AdamW moments in %s", v->moments == RT_DTYPE_BF16 ? "bf16" : "8 bits");
     rt_say("train", "%s", s.data ? s.data : "");
     rt_str_free(&s);
 }

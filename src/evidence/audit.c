@@ -151,6 +151,7 @@ int rt_audit_settings(rt_audit *v, rt_err *e)
     bool checked;
     rc = rt_checked_json_read_old(&j, &checked, path, &why);
     if (rc >= 0) rc = rt_settings_from_json(&v->settings, j, &v->arena, &why);
+    if (rc >= 0) rc = rt_settings_defaults(&v->settings, &why); /* what the version that began the run did not have */
     if (rc >= 0) rc = v->resolve(v, &why);
     if (rc == RT_NOMEM) RT_TRY(rt_fail(e, rc, "%s", why.text));
     if (rc < 0) {

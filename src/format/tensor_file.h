@@ -13,7 +13,7 @@
 
 typedef struct rt_named_tensor {
     const char *name;
-    rt_dtype dtype; /* a plain float type */
+    rt_dtype dtype; /* a plain type */
     uint32_t rank;  /* 1 or 2 */
     uint64_t shape[2];
 } rt_named_tensor;

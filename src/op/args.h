@@ -104,10 +104,19 @@ typedef struct rt_kd_args {
     uint32_t site; /* name for the fault record */
 } rt_kd_args;
 
+/* Moments that are stored narrower than f32 are rounded by chance (num/moment.h): m of element (i,j) by the lower and v
+ * by the upper half of word j % 4 of Philox at (seed, rt_adamw_stream, (row + i) << 32 | j / 4). */
 typedef struct rt_adamw_args {
     uint32_t N, C;
     float beta1, beta2, eps, weight_decay;
+    uint32_t moments;     /* rt_dtype of m and v; f32: they are not rounded */
+    uint32_t stream, row; /* which parameter this is, and which of its rows the first is */
 } rt_adamw_args;
+/* Apart from the streams of dropout and of samples, which count from 0. */
+static inline uint64_t rt_adamw_stream(uint32_t stream, uint32_t step)
+{
+    return (uint64_t)(0x80000000u | stream) << 32 | step;
+}
 
 typedef struct rt_clip_args {
     float max_norm; /* scale = min(1, max_norm / (norm + 1e-6)); <= 0: scale 1, the norm is still measured */

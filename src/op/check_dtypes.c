@@ -15,8 +15,10 @@ static bool rule_allows(rt_dtype_rule rule, rt_dtype d, bool f64)
     case RT_RULE_GRAD: return f64 ? d == RT_DTYPE_F64 : plain_float(d);
     case RT_RULE_WEIGHT: return rt_dtype_is_quant(d) || (f64 ? d == RT_DTYPE_F64 : plain_float(d));
     case RT_RULE_F32: return d == (f64 ? RT_DTYPE_F64 : RT_DTYPE_F32);
+    case RT_RULE_MOMENT: return f64 ? d == RT_DTYPE_F64 : d == RT_DTYPE_F32 || d == RT_DTYPE_BF16 || d == RT_DTYPE_U8;
     case RT_RULE_I32: return d == RT_DTYPE_I32;
     case RT_RULE_U32: return d == RT_DTYPE_U32;
+    case RT_RULE_U8:
     case RT_RULE_STEP: return d == RT_DTYPE_U8;
     case RT_RULE_QUANT: return rt_dtype_is_quant(d);
     case RT_RULE_ANY: return true;
@@ -29,8 +31,10 @@ static const char *rule_text(rt_dtype_rule rule)
     switch (rule) {
     case RT_RULE_WEIGHT: return "f32, bf16, f16 or a quantised type";
     case RT_RULE_F32: return "f32";
+    case RT_RULE_MOMENT: return "f32, bf16 or u8";
     case RT_RULE_I32: return "i32";
     case RT_RULE_U32: return "u32";
+    case RT_RULE_U8: return "u8";
     case RT_RULE_STEP: return "u8 step values";
     case RT_RULE_QUANT: return "a quantised type";
     default: return "f32, bf16 or f16";
@@ -59,6 +63,7 @@ void rt_plan_check_dtypes(rt_plan *p, rt_op_kind kind, const rt_view *slots)
     const rt_op_spec *spec = &rt_op_specs[kind];
     bool f64 = is_f64(p, kind, slots);
     int act = first_with(kind, slots, RT_RULE_ACT), any = first_with(kind, slots, RT_RULE_ANY);
+    int moment = first_with(kind, slots, RT_RULE_MOMENT);
     RT_FOR_SLOTS (i, kind) {
         const rt_slot_spec *s = &spec->slot[i];
         if (!slots[i].buf) continue;
@@ -69,7 +74,10 @@ void rt_plan_check_dtypes(rt_plan *p, rt_op_kind kind, const rt_view *slots)
                          f64 ? " (f64 throughout, since another operand is f64)" : "");
             return;
         }
-        int like = s->rule == RT_RULE_ACT ? act : s->rule == RT_RULE_ANY ? any : -1;
+        int like = s->rule == RT_RULE_ACT      ? act
+                   : s->rule == RT_RULE_ANY    ? any
+                   : s->rule == RT_RULE_MOMENT ? moment
+                                               : -1;
         if (like >= 0 && d != rt_plan_dtype(p, slots[like])) {
             rt_plan_fail(p, RT_INVALID, "%s: operand '%s' is %s but '%s' is %s; they must agree", spec->name, s->name,
                          rt_dtype_name(d), spec->slot[like].name, rt_dtype_name(rt_plan_dtype(p, slots[like])));

@@ -63,10 +63,16 @@ void rt_emit_kd_loss(rt_plan *p, const rt_kd_io *io, const rt_kd_opts *o);
 
 typedef struct rt_adamw_opts {
     float beta1, beta2, eps, weight_decay;
+    uint32_t stream, row; /* which parameter this is, and which of its rows the first is: rounding of narrow moments */
 } rt_adamw_opts;
-/* master: required unless param is f32 (or f64), which is then its own master. */
-void rt_emit_adamw(rt_plan *p, rt_view param, rt_view master, rt_view m, rt_view v, rt_view grad, rt_view step,
-                   rt_view gscale, rt_view fault, const rt_adamw_opts *o);
+typedef struct rt_adamw_io {
+    rt_view param;
+    rt_view master; /* required unless param is f32 (or f64), which is then its own master */
+    rt_view m, v;
+    rt_view exps; /* (rows, rt_moment_exps(cols)): required when m and v are u8 */
+    rt_view grad, step, gscale, fault;
+} rt_adamw_io;
+void rt_emit_adamw(rt_plan *p, const rt_adamw_io *io, const rt_adamw_opts *o);
 void rt_emit_norm_sq(rt_plan *p, rt_view out, rt_view x, rt_view fault, rt_view step, uint32_t site);
 void rt_emit_clip(rt_plan *p, rt_view scale, rt_view norm, rt_view nsq, rt_view fault, rt_view step, float max_norm,
                   uint32_t site);

@@ -2,6 +2,7 @@
  *
  * Owns: the rule of master weights: a parameter that is stored narrower than f32 has an f32 master; one that is f32 (or
  * f64, in the specification) is its own. */
+#include "num/moment.h"
 #include "op/emit_internal.h"
 
 static void adamw_options(emit *e, const rt_adamw_opts *o)
@@ -27,13 +28,27 @@ static void adamw_master(emit *e)
         emit_fail(e, "master is missing: param is %s, so its f32 values live there", rt_dtype_name(d));
 }
 
-void rt_emit_adamw(rt_plan *p, rt_view param, rt_view master, rt_view m, rt_view v, rt_view grad, rt_view step,
-                   rt_view gscale, rt_view fault, const rt_adamw_opts *o)
+/* Codes of 8 bits have exponents, nothing else has. */
+static void adamw_exps(emit *e)
+{
+    rt_dtype d = rt_plan_dtype(e->p, e->s[RT_ADAM_M]);
+    if (d == RT_DTYPE_U8 && !emit_has(e, RT_ADAM_EXPS)) emit_fail(e, "exps is missing: m is u8 codes");
+    if (d != RT_DTYPE_U8 && emit_has(e, RT_ADAM_EXPS))
+        emit_fail(e, "exps is given, but m is %s and not u8 codes", rt_dtype_name(d));
+    emit_shape(e, RT_ADAM_EXPS, e->s[RT_ADAM_PARAM].rows, rt_moment_exps(e->s[RT_ADAM_PARAM].cols),
+               "two exponents for each block");
+}
+
+void rt_emit_adamw(rt_plan *p, const rt_adamw_io *io, const rt_adamw_opts *o)
 {
     emit e;
-    if (!emit_begin(&e, p, RT_OP_ADAMW, EMIT_SLOTS(param, master, m, v, grad, step, gscale, fault))) return;
+    if (!emit_begin(
+            &e, p, RT_OP_ADAMW,
+            EMIT_SLOTS(io->param, io->master, io->m, io->v, io->exps, io->grad, io->step, io->gscale, io->fault)))
+        return;
     adamw_options(&e, o);
     adamw_master(&e);
+    adamw_exps(&e);
     emit_like(&e, RT_ADAM_MASTER, RT_ADAM_PARAM);
     emit_like(&e, RT_ADAM_M, RT_ADAM_PARAM);
     emit_like(&e, RT_ADAM_V, RT_ADAM_PARAM);
@@ -41,7 +56,17 @@ void rt_emit_adamw(rt_plan *p, rt_view param, rt_view master, rt_view m, rt_view
     emit_step(&e, RT_ADAM_STEP);
     emit_shape(&e, RT_ADAM_GSCALE, 1, 1, "one factor");
     emit_fault(&e, RT_ADAM_FAULT);
-    e.args.adamw = (rt_adamw_args){ param.rows, param.cols, o->beta1, o->beta2, o->eps, o->weight_decay };
+    rt_dtype d = rt_plan_dtype(p, io->m);
+    bool rounded = d == RT_DTYPE_BF16 || d == RT_DTYPE_U8; /* else nothing of the parameter but its shape counts */
+    e.args.adamw = (rt_adamw_args){ .N = io->param.rows,
+                                    .C = io->param.cols,
+                                    .beta1 = o->beta1,
+                                    .beta2 = o->beta2,
+                                    .eps = o->eps,
+                                    .weight_decay = o->weight_decay,
+                                    .moments = rounded ? (uint32_t)d : RT_DTYPE_F32,
+                                    .stream = rounded ? o->stream : 0,
+                                    .row = rounded ? o->row : 0 };
     emit_end(&e);
 }
 

@@ -28,8 +28,10 @@ typedef enum rt_dtype_rule {
     RT_RULE_WEIGHT, /* W: a float on its own, or a quantised type */
     RT_RULE_GRAD,   /* G: f32, or the op's A */
     RT_RULE_F32,    /* f32 */
+    RT_RULE_MOMENT, /* f32, bf16 or u8 codes; all such slots agree */
     RT_RULE_I32,
     RT_RULE_U32,
+    RT_RULE_U8,
     RT_RULE_STEP,  /* u8: an rt_step */
     RT_RULE_QUANT, /* a quantised type */
     RT_RULE_ANY    /* anything; all such slots agree */
@@ -92,8 +94,8 @@ enum { RT_MAX_SLOTS = 14 };
      * [tk_logp] (N,k) f32, [tk_rest] (N,1) f32; [vmask] (1,ceil(V/32)) u32: bit v set when id v is in Vc. Without a   \
      * teacher div and top1 are 0. */                                                                                  \
     X(KD_LOSS, kd_loss, kd, "loss of section 5 of the design; logits become their gradient")                           \
-    /* param F in place; [master] f32; m, v f32; grad F; step; [gscale] (1,1) f32; [fault]: nothing is done once set   \
-     */                                                                                                                \
+    /* param F in place; [master] f32; m, v f32, bf16 or u8; [exps] (N, 2 for each 128 of C) u8, with u8 moments alone \
+     * (num/moment.h); grad F; step; [gscale] (1,1) f32; [fault]: nothing is done once set */                          \
     X(ADAMW, adamw, adamw, "AdamW with decoupled decay and bias correction")                                           \
     /* out (1,1) f32 +=; x F; [fault]; [step] (given together) */                                                      \
     X(NORM_SQ, norm_sq, rows, "out = sum of x^2")                                                                      \
@@ -175,7 +177,17 @@ enum {
     RT_KD_TK_REST,
     RT_KD_VMASK
 };
-enum { RT_ADAM_PARAM, RT_ADAM_MASTER, RT_ADAM_M, RT_ADAM_V, RT_ADAM_GRAD, RT_ADAM_STEP, RT_ADAM_GSCALE, RT_ADAM_FAULT };
+enum {
+    RT_ADAM_PARAM,
+    RT_ADAM_MASTER,
+    RT_ADAM_M,
+    RT_ADAM_V,
+    RT_ADAM_EXPS,
+    RT_ADAM_GRAD,
+    RT_ADAM_STEP,
+    RT_ADAM_GSCALE,
+    RT_ADAM_FAULT
+};
 enum { RT_NSQ_OUT, RT_NSQ_X, RT_NSQ_FAULT, RT_NSQ_STEP };
 enum { RT_CLIP_SCALE, RT_CLIP_NORM, RT_CLIP_NSQ, RT_CLIP_FAULT, RT_CLIP_STEP };
 enum { RT_TOPK_ID, RT_TOPK_LOGP, RT_TOPK_REST, RT_TOPK_X, RT_TOPK_VMASK };

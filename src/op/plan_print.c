@@ -66,7 +66,8 @@ static const rt_arg_field kd_fields[] = {
     FLT(kd, ce_weight), FLT(kd, kd_weight), INT(kd, t2), INT(kd, grad), INT(kd, site), END
 };
 static const rt_arg_field adamw_fields[] = {
-    DIM(adamw, N), DIM(adamw, C), FLT(adamw, beta1), FLT(adamw, beta2), FLT(adamw, eps), FLT(adamw, weight_decay), END
+    DIM(adamw, N), DIM(adamw, C), FLT(adamw, beta1), FLT(adamw, beta2), FLT(adamw, eps), FLT(adamw, weight_decay),
+    INT(adamw, stream), INT(adamw, row), END
 };
 static const rt_arg_field clip_fields[] = {FLT(clip, max_norm), INT(clip, site), END};
 static const rt_arg_field topk_fields[] = {DIM(topk, N), DIM(topk, V), DIM(topk, k), FLT(topk, T), END};
@@ -91,6 +92,7 @@ const rt_arg_field *rt_arg_fields(rt_op_kind kind)
 
 bool rt_arg_used(const rt_op *op, const rt_arg_field *f)
 {
+    if (op->kind == RT_OP_ADAMW) return f->word < WORD(adamw, stream) || op->args.adamw.moments != RT_DTYPE_F32;
     if (rt_arg_fields(op->kind) != rows_fields) return true;
     if (f->word == WORD(rows, R)) return op->kind == RT_OP_COPY;
     if (f->word == WORD(rows, alpha)) return op->kind == RT_OP_SCALE || op->kind == RT_OP_FILL;

@@ -142,8 +142,10 @@ static void put_settings(rt_str *s, const rt_card *c)
     rt_str_printf(s, "| data gone through | %" PRIu64 " tokens, %" PRIu64 " of them trained |\n", c->tokens,
                   c->trained);
     rt_str_printf(s, "| learning rate | %.4g, %s, warm-up %u steps |\n", v->lr, v->schedule, c->warmup);
-    rt_str_printf(s, "| optimizer | AdamW, betas %.4g, %.4g, weight decay %.4g, gradient norm at most %.4g |\n",
-                  c->beta1, c->beta2, v->weight_decay, v->max_grad_norm);
+    const char *narrow = v->optimizer && strncmp(v->optimizer, "adamw-", 6) == 0 ? v->optimizer + 6 : NULL;
+    rt_str_printf(s, "| optimizer | AdamW%s%s, betas %.4g, %.4g, weight decay %.4g, gradient norm at most %.4g |\n",
+                  narrow ? ", moments in " : "", narrow ? narrow : "", c->beta1, c->beta2, v->weight_decay,
+                  v->max_grad_norm);
     rt_str_printf(s, "| seed | %" PRIu64 " |\n| stored as | %s |\n\n", v->seed, v->save_dtype);
 }
 

@@ -130,8 +130,7 @@
     X(num_decay_steps, ANY, same, decay, NULL, NULL)                                                                   \
     X(warmup_ratio, ANY, warmup, warmup, "`--warmup`; whichever of the two is 0 leaves it to the other", NULL)         \
     X(warmup_steps, ANY, warmup, warmup, "`--warmup`; below 1 a share", NULL)                                          \
-    X(optim, ANY, optimizer, none, "nothing: AdamW it is; another optimizer is refused", NULL)                         \
-    X(optimizer, AXOLOTL, optimizer, none, "nothing: AdamW it is; another optimizer is refused", NULL)                 \
+    X(optim, ANY, optimizer, optimizer, "`--optimizer`, whose value takes their words too: as below", NULL)            \
     X(adam_beta1, ANY, adam_betas, betas, "`--betas`; one that is missing is transformers' (0.9, 0.999)", NULL)        \
     X(adam_beta2, ANY, adam_betas, betas, "`--betas`, with `adam_beta1`", NULL)                                        \
     X(adam_epsilon, ANY, same, eps, NULL, NULL)                                                                        \

@@ -95,6 +95,8 @@ typedef enum rt_setting_need {
     X(lr, "--lr", REAL, "auto", RUN, NOTHING, "R", "Peak learning rate")                                               \
     X(lr_class, "--lr-class", TEXT, "auto", RUN, NOTHING, "near|far|random",                                           \
       "Learning-rate class of the student, which sets the rate; else measured before step 1")                          \
+    X(optimizer, "--optimizer", TEXT, "adamw", RUN, NOTHING, "O",                                                      \
+      "Optimizer: adamw with moments in f32, adamw-bf16 or adamw-8bit with moments in fewer bits")                     \
     X(betas, "--betas", TEXT, "0.9,0.95", RUN, NOTHING, "B1,B2", "AdamW beta1 and beta2")                              \
     X(eps, "--eps", REAL, "1e-8", RUN, NOTHING, "E", "AdamW epsilon")                                                  \
     X(weight_decay, "--weight-decay", REAL, "0.01", RUN, NOTHING, "W", "AdamW weight decay, on matrices only")         \

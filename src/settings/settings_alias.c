@@ -195,14 +195,33 @@ static int inside(rt_setting_source *f, const rt_setting_entry *x, const alias *
     return x->map ? RT_OK : rt_source_refuse(f, x->line, "'%s' is a map; give the names in it", x->name);
 }
 
-static int optimizer(rt_setting_source *f, const rt_setting_entry *x, const alias *a)
+/* Theirs have underscores, ours are adamw, adamw-bf16 and adamw-8bit. Where nothing here is what they say, the nearest
+ * is taken and said. Under our own name whatever else it is stands; it is looked at when the run is made. */
+int rt_alias_optimizer(rt_setting_source *f, const rt_setting_entry *x)
 {
     const char *text = x->value[0];
+    bool paged = strncmp(text, "paged_adamw", 11) == 0, bits = strstr(text, "_8bit"), four = strstr(text, "_4bit");
+    bool theirs = paged || strncmp(text, "adamw_", 6) == 0;
+    if (!theirs && (x->id == RT_SETTING_ID_optimizer || strncmp(text, "adamw", 5) == 0))
+        return rt_source_set(f, x, RT_SETTING_ID_optimizer, text);
+    if (!theirs)
+        return rt_source_refuse(
+            f, x->line, "'%s' asks for '%.40s', and the optimizer is AdamW; use adamw, adamw-bf16 or adamw-8bit",
+            x->name, text);
+    const char *ours = bits || four ? "adamw-8bit" : "adamw";
+    int rc = rt_source_set(f, x, RT_SETTING_ID_optimizer, ours);
+    if (rc < 0) return rc;
+    return told(f, x, "%s %s -> --optimizer %s (%s%s)", x->name, text, ours,
+                four   ? "assumed: moments of 4 bits are not built"
+                : bits ? "blocks of 128, rounded by chance"
+                       : "moments in f32",
+                paged ? "; nothing is paged, and the plan says what it takes" : "");
+}
+
+static int optimizer(rt_setting_source *f, const rt_setting_entry *x, const alias *a)
+{
     (void)a;
-    if (strncmp(text, "adamw", 5) == 0 || strncmp(text, "paged_adamw", 11) == 0)
-        return told(f, x, "%s %s has no effect: AdamW it is, with moments in f32", x->name, text);
-    return rt_source_refuse(f, x->line, "'%s' asks for '%.40s', and the optimizer is AdamW; leave it out", x->name,
-                            text);
+    return rt_alias_optimizer(f, x);
 }
 
 /* Without a positive number theirs is off. */

@@ -70,5 +70,7 @@ typedef enum rt_alias_shape {
 rt_alias_shape rt_alias_shape_of(uint32_t index);
 /* All aliases, after the own names. */
 int rt_alias_apply(rt_setting_source *f);
+/* The value of --optimizer, or of a name that another tool has for it: our words and theirs. */
+int rt_alias_optimizer(rt_setting_source *f, const rt_setting_entry *x);
 
 #endif

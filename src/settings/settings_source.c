@@ -114,6 +114,8 @@ static int set_own(rt_setting_source *f, const rt_setting_entry *x)
     int rc = RT_OK;
     if (x->list && rt_setting_table[x->id].kind != RT_SETTING_LIST)
         return rt_source_refuse(f, x->line, "'%s' takes one value, not a list", x->name);
+    if (x->id == RT_SETTING_ID_optimizer && x->count == 1)
+        return rt_alias_optimizer(f, x); /* axolotl's has this name */
     for (uint32_t i = 0; i < x->count; i++) RT_TRY(rt_source_set(f, x, x->id, x->value[i]));
 out:
     return rc;

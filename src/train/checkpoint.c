@@ -12,7 +12,7 @@
 
 static const char prefix[] = RT_CHECKPOINT_PREFIX;
 static const char best_prefix[] = RT_BEST_PREFIX;
-static const char kinds[] = "wmv";
+static const char kinds[] = "wmvs"; /* rt_trainer_state_elems; the last only with moments of 8 bits */
 
 int rt_programs_hash(const rt_trainer *t, rt_hash128 *out, rt_err *e)
 {
@@ -30,27 +30,32 @@ out:
 typedef struct state_list {
     rt_trainer *t;
     rt_named_tensor *list;
-    uint32_t *param; /* (count): entry i is of parameter param[i], and of kind i % 3 */
+    uint32_t *param; /* (count): entry i is of parameter param[i] */
+    char *kind;      /* (count), and of this kind */
     uint32_t count;
 } state_list;
 
-/* "w.model.norm.weight", "m...", "v..." of every trained parameter. */
+/* "w.model.norm.weight", "m...", "v..." (and "s...") of every trained parameter. */
 static int make_list(state_list *l, rt_trainer *t, rt_arena *a, rt_err *e)
 {
     const rt_decoder *d = t->plan->student;
     char name[RT_NAME_BYTES];
     *l = (state_list){ .t = t };
-    l->list = rt_arena_alloc(a, 3 * (size_t)d->param_count * sizeof *l->list);
-    l->param = rt_arena_alloc(a, 3 * (size_t)d->param_count * sizeof *l->param);
-    if (!l->list || !l->param) return rt_no_memory(e, "a checkpoint");
+    l->list = rt_arena_alloc(a, strlen(kinds) * (size_t)d->param_count * sizeof *l->list);
+    l->param = rt_arena_alloc(a, strlen(kinds) * (size_t)d->param_count * sizeof *l->param);
+    l->kind = rt_arena_alloc(a, strlen(kinds) * (size_t)d->param_count);
+    if (!l->list || !l->param || !l->kind) return rt_no_memory(e, "a checkpoint");
     for (uint32_t i = 0; i < d->param_count; i++)
         for (const char *k = kinds; *k && d->params[i].grad.buf; k++) {
             const rt_param *p = &d->params[i];
+            uint64_t elems = rt_trainer_state_elems(t, *k, i), rows = p->value.rows;
+            if (!elems) continue;
             rt_param_name(name, p);
             l->list[l->count] = (rt_named_tensor){
-                rt_arena_printf(a, "%c.%s", *k, name), RT_DTYPE_F32, 2, { p->value.rows, p->value.cols }
+                rt_arena_printf(a, "%c.%s", *k, name), rt_trainer_state_dtype(t, *k, i), 2, { rows, elems / rows }
             };
             if (!l->list[l->count].name) return rt_no_memory(e, "a checkpoint");
+            l->kind[l->count] = *k;
             l->param[l->count++] = i;
         }
     return RT_OK;
@@ -60,7 +65,7 @@ static int state_values(void *ctx, uint32_t i, uint64_t first, uint64_t n, void 
 {
     state_list *l = ctx;
     rt_watch_tell(l->t->watch, "saving the checkpoint", i, l->count);
-    return rt_trainer_read_part(l->t, kinds[i % 3], l->param[i], first, n, dst, e);
+    return rt_trainer_read_state(l->t, l->kind[i], l->param[i], first, n, dst, e);
 }
 
 /* ---- state.json ---- */
@@ -272,14 +277,27 @@ static int load_tensor(state_list *l, uint32_t i, const rt_tensor *from, rt_err 
 {
     enum { PIECE = 1 << 20 };
     int rc = RT_OK;
-    uint64_t all = rt_trainer_elems(l->t, l->param[i]);
-    const float *values = (const float *)(const void *)from->data;
+    uint64_t all = rt_trainer_state_elems(l->t, l->kind[i], l->param[i]);
     for (uint64_t first = 0; first < all; first += PIECE) {
         uint64_t n = all - first < PIECE ? all - first : PIECE;
-        RT_TRY(rt_trainer_write_part(l->t, kinds[i % 3], l->param[i], first, n, values + first, e));
+        const void *values = (const uint8_t *)from->data + rt_dtype_bytes(from->dtype, first);
+        RT_TRY(rt_trainer_write_state(l->t, l->kind[i], l->param[i], first, n, values, e));
     }
 out:
     return rc;
+}
+
+/* Moments in another dtype are those of another --optimizer, and are not converted. */
+static int check_moments(const char *path, const rt_model_file *f, const state_list *l, rt_err *e)
+{
+    for (uint32_t i = 0; i < l->count; i++) {
+        const rt_tensor *from = l->kind[i] == 'w' ? NULL : rt_model_file_find(f, l->list[i].name);
+        if (from && from->dtype != l->list[i].dtype)
+            return rt_fail(e, RT_INVALID,
+                           "%s has moments in %s and this run has %s: resume with the --optimizer that it began with",
+                           path, rt_dtype_name(from->dtype), rt_dtype_name(l->list[i].dtype));
+    }
+    return RT_OK;
 }
 
 int rt_checkpoint_load(const char *path, rt_trainer *t, rt_err *e)
@@ -292,13 +310,15 @@ int rt_checkpoint_load(const char *path, rt_trainer *t, rt_err *e)
     if (!state) RT_TRY(rt_no_memory(e, "a path"));
     RT_TRY(make_list(&l, t, &a, e));
     RT_TRY(rt_model_file_open(&f, state, &(rt_hub_env){ 0 }, e));
+    RT_TRY(check_moments(path, f, &l, e));
     if (f->tensor_count != l.count)
         RT_TRY(rt_fail(e, RT_INVALID,
                        "%s holds %u tensors and this run trains %u: it is of another model or other settings", path,
                        f->tensor_count, l.count));
     for (uint32_t i = 0; i < l.count; i++) {
         const rt_tensor *from = rt_model_file_find(f, l.list[i].name);
-        if (!from || from->dtype != RT_DTYPE_F32 || rt_tensor_elems(from) != rt_trainer_elems(t, l.param[i]))
+        uint64_t elems = rt_trainer_state_elems(t, l.kind[i], l.param[i]);
+        if (!from || from->dtype != l.list[i].dtype || rt_tensor_elems(from) != elems)
             RT_TRY(rt_fail(e, RT_INVALID, "%s has no %s of this shape: it is of another model or other settings", path,
                            l.list[i].name));
         RT_TRY(load_tensor(&l, i, from, e));

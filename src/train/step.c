@@ -63,6 +63,7 @@ static rt_view view_of(const rt_trainer *t, char what, uint32_t param)
     switch (what) {
     case 'm': return m->m;
     case 'v': return m->v;
+    case 's': return m->exps;
     case 'g': return p->grad;
     default: return m->master.buf ? m->master : p->value;
     }
@@ -76,7 +77,7 @@ static int move_values(rt_trainer *t, rt_view v, float *read_to, const float *wr
     void *raw = NULL;
     if (d == RT_DTYPE_F32)
         return read_to ? rt_exec_read(t->x, v, read_to, bytes, e) : rt_exec_write(t->x, v, write_from, bytes, e);
-    if (rt_dtype_is_quant(d)) return rt_fail(e, RT_INTERNAL, "a quantised parameter has no values of its own to move");
+    if (!rt_dtype_is_float(d)) return rt_fail(e, RT_INTERNAL, "blocks and codes have no values of their own to move");
     if (!(raw = rt_alloc(bytes, 64))) RT_TRY(rt_fail(e, RT_NOMEM, "no memory to move a parameter"));
     if (read_to) {
         RT_TRY(rt_exec_read(t->x, v, raw, bytes, e));
@@ -109,6 +110,34 @@ int rt_trainer_write_part(rt_trainer *t, char what, uint32_t param, uint64_t fir
     if (rc >= 0 && what == 'w' && t->plan->moments[param].master.buf)
         rc = move_values(t, part_of(t->plan->student->params[param].value, first, n), NULL, in, e);
     return rc;
+}
+
+rt_dtype rt_trainer_state_dtype(const rt_trainer *t, char what, uint32_t param)
+{
+    rt_view v = view_of(t, what, param);
+    rt_dtype d = what == 'w' ? RT_DTYPE_F32 : rt_plan_dtype(rt_exec_plan(t->x, 0), v);
+    return d == RT_DTYPE_F64 ? RT_DTYPE_F32 : d;
+}
+
+uint64_t rt_trainer_state_elems(const rt_trainer *t, char what, uint32_t param)
+{
+    rt_view v = view_of(t, what, param);
+    return v.buf ? (uint64_t)v.rows * v.cols : 0;
+}
+
+int rt_trainer_read_state(rt_trainer *t, char what, uint32_t param, uint64_t first, uint64_t n, void *out, rt_err *e)
+{
+    rt_dtype d = rt_trainer_state_dtype(t, what, param);
+    if (d == RT_DTYPE_F32) return rt_trainer_read_part(t, what, param, first, n, out, e);
+    return rt_exec_read(t->x, part_of(view_of(t, what, param), first, n), out, rt_dtype_bytes(d, n), e);
+}
+
+int rt_trainer_write_state(rt_trainer *t, char what, uint32_t param, uint64_t first, uint64_t n, const void *in,
+                           rt_err *e)
+{
+    rt_dtype d = rt_trainer_state_dtype(t, what, param);
+    if (d == RT_DTYPE_F32) return rt_trainer_write_part(t, what, param, first, n, in, e);
+    return rt_exec_write(t->x, part_of(view_of(t, what, param), first, n), in, rt_dtype_bytes(d, n), e);
 }
 
 int rt_trainer_read(rt_trainer *t, char what, uint32_t param, float *out, rt_err *e)
@@ -152,6 +181,27 @@ out:
     return rc;
 }
 
+/* Moments of 8 bits are 0 before the first step; no op fills bytes. */
+static int clear_codes(rt_trainer *t, rt_err *e)
+{
+    enum { PIECE = 1 << 20 };
+    int rc = RT_OK;
+    uint8_t *zero = NULL;
+    for (uint32_t i = 0; i < t->plan->student->param_count; i++)
+        for (const char *k = "mvs"; *k && t->plan->moments[i].exps.buf; k++) {
+            uint64_t all = rt_trainer_state_elems(t, *k, i);
+            if (!zero) zero = rt_alloc_zero(PIECE, 64);
+            if (!zero) RT_TRY(rt_no_memory(e, "the optimizer's state"));
+            for (uint64_t first = 0; first < all; first += PIECE) {
+                uint64_t n = all - first < PIECE ? all - first : PIECE;
+                RT_TRY(rt_trainer_write_state(t, *k, i, first, n, zero, e));
+            }
+        }
+out:
+    rt_free(zero);
+    return rc;
+}
+
 int rt_trainer_load(rt_trainer *t, const rt_model_file *student, const rt_model_file *teacher, const uint32_t *vmask,
                     uint64_t seed, rt_err *e)
 {
@@ -162,6 +212,7 @@ int rt_trainer_load(rt_trainer *t, const rt_model_file *student, const rt_model_
     RT_TRY(rt_load_weights(t->x, s->student, student, t->watch, e));
     RT_TRY(init_adapters(t, seed, e));
     if (s->plan[RT_PROGRAM_START]) RT_TRY(rt_exec_run(t->x, s->index[RT_PROGRAM_START], NULL, e));
+    RT_TRY(clear_codes(t, e));
     RT_TRY(rt_exec_write(t->x, s->fault, none, sizeof none, e));
     if (s->vmask.buf) RT_TRY(rt_exec_write(t->x, s->vmask, vmask, (uint64_t)s->vmask.cols * sizeof *vmask, e));
 out:

@@ -1,6 +1,8 @@
 /* step_plan.c - see step_plan.h. */
 #include "train/step_plan.h"
 
+#include "num/moment.h"
+
 #include <stdio.h>
 
 uint32_t rt_head_chunk(uint32_t tokens, uint64_t token_bytes, uint64_t room)
@@ -79,25 +81,27 @@ static void declare_data(rt_step_plan *s)
         s->vmask = rt_space_buf(sp, RT_CLASS_INPUT, RT_DTYPE_U32, 1, (o->student->vocab + 31) / 32, "common ids");
 }
 
-static rt_view moment(rt_step_plan *s, const rt_param *p, const char *what)
+static rt_view moment(rt_step_plan *s, const rt_param *p, rt_dtype d, uint32_t cols, const char *what)
 {
     char name[RT_NAME_BYTES], text[RT_NAME_BYTES + 16];
     snprintf(text, sizeof text, "%s %s", rt_param_name(name, p), what);
-    return rt_space_buf(s->space, RT_CLASS_STATE, s->opts.policy.scalar, p->value.rows, p->value.cols, text);
+    return rt_space_buf(s->space, RT_CLASS_STATE, d, p->value.rows, cols, text);
 }
 
 static int declare_moments(rt_step_plan *s, rt_err *e)
 {
     const rt_decoder *d = s->student;
+    rt_dtype scalar = s->opts.policy.scalar, narrow = scalar == RT_DTYPE_F64 ? scalar : s->opts.moments;
     s->moments = rt_arena_alloc(&s->arena, sizeof *s->moments * d->param_count);
     if (!s->moments) return rt_no_memory(e, "the optimizer's state");
     for (uint32_t i = 0; i < d->param_count; i++) {
         const rt_param *p = &d->params[i];
         rt_moments *m = &s->moments[i];
         if (!p->grad.buf) continue;
-        m->m = moment(s, p, "m");
-        m->v = moment(s, p, "v");
-        if (s->opts.policy.weight != s->opts.policy.scalar) m->master = moment(s, p, "master");
+        m->m = moment(s, p, narrow, p->value.cols, "m");
+        m->v = moment(s, p, narrow, p->value.cols, "v");
+        if (narrow == RT_DTYPE_U8) m->exps = moment(s, p, narrow, (uint32_t)rt_moment_exps(p->value.cols), "exponents");
+        if (s->opts.policy.weight != scalar) m->master = moment(s, p, scalar, p->value.cols, "master");
     }
     return RT_OK;
 }
@@ -172,7 +176,7 @@ static void record_update(rt_step_plan *s, rt_plan *p)
 {
     const rt_decoder *d = s->student;
     const rt_step_opts *o = &s->opts;
-    rt_adamw_opts adamw = { (float)o->beta1, (float)o->beta2, (float)o->eps, 0 };
+    rt_adamw_opts adamw = { (float)o->beta1, (float)o->beta2, (float)o->eps, 0, 0, 0 };
     rt_plan_label(p, "gradient norm");
     for (uint32_t i = 0; i < d->param_count; i++) {
         if (!d->params[i].grad.buf) continue;
@@ -185,10 +189,23 @@ static void record_update(rt_step_plan *s, rt_plan *p)
         const rt_param *q = &d->params[i];
         if (!q->grad.buf) continue;
         adamw.weight_decay = is_matrix(q) ? (float)o->weight_decay : 0.0f;
-        rt_emit_adamw(p, q->value, s->moments[i].master, s->moments[i].m, s->moments[i].v, q->grad, s->step, s->clip,
-                      s->fault, &adamw);
+        rt_adamw_io io = { .param = q->value,
+                           .master = s->moments[i].master,
+                           .m = s->moments[i].m,
+                           .v = s->moments[i].v,
+                           .exps = s->moments[i].exps,
+                           .grad = q->grad,
+                           .step = s->step,
+                           .gscale = s->clip,
+                           .fault = s->fault };
+        adamw.stream = i;
+        rt_emit_adamw(p, &io, &adamw);
     }
 }
+
+/* Codes and exponents are bytes, which the host sets to 0. */
+static bool fills_moments(const rt_moments *m) { return m->m.buf && !m->exps.buf; }
+static bool casts_master(const rt_moments *m, const rt_param *p) { return m->master.buf && !p->part; }
 
 /* Before the first step. Adapters begin elsewhere, and their masters with them. */
 static void record_start(rt_step_plan *s, rt_plan *p)
@@ -196,11 +213,20 @@ static void record_start(rt_step_plan *s, rt_plan *p)
     const rt_decoder *d = s->student;
     for (uint32_t i = 0; i < d->param_count; i++) {
         const rt_moments *m = &s->moments[i];
-        if (!d->params[i].grad.buf) continue;
-        rt_emit_fill(p, m->m, 0.0f);
-        rt_emit_fill(p, m->v, 0.0f);
-        if (m->master.buf && !d->params[i].part) rt_emit_cast(p, m->master, d->params[i].value);
+        if (fills_moments(m)) {
+            rt_emit_fill(p, m->m, 0.0f);
+            rt_emit_fill(p, m->v, 0.0f);
+        }
+        if (casts_master(m, &d->params[i])) rt_emit_cast(p, m->master, d->params[i].value);
     }
+}
+
+static bool needs_start(const rt_step_plan *s)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < s->student->param_count; i++)
+        any = any || fills_moments(&s->moments[i]) || casts_master(&s->moments[i], &s->student->params[i]);
+    return any;
 }
 
 /* One chunk of evaluation: the student's values against the teacher, and the teacher's own CE. Logits stay as they are,
@@ -282,6 +308,7 @@ static bool is_there(const rt_step_plan *s, int program)
     case RT_PROGRAM_NEXT: return s->opts.accumulate && !s->opts.eval_only;
     case RT_PROGRAM_LOGITS: return s->opts.picks > 0;
     case RT_PROGRAM_EVAL: return true;
+    case RT_PROGRAM_START: return needs_start(s);
     default: return !s->opts.eval_only;
     }
 }

@@ -38,6 +38,7 @@ typedef struct rt_step_opts {
     rt_recompute_counts recompute;
     rt_loss_opts loss;
     double beta1, beta2, eps, weight_decay; /* decay on matrices alone */
+    rt_dtype moments;                       /* of AdamW: f32, bf16 or u8; where scalars are f64, they are */
     double max_grad_norm;                   /* <= 0: the norm is measured, nothing is clipped */
     rt_policy policy;
     const rt_model_config *student, *teacher; /* teacher null: CE alone */
@@ -51,9 +52,10 @@ typedef struct rt_step_opts {
     uint32_t sample_context; /* longest sample with its prompt; 0: the models write no samples */
 } rt_step_opts;
 
-/* State of the optimizer for one trained parameter, shaped as it. */
+/* State of the optimizer for one trained parameter, shaped as it (exps: two bytes for each 128 of a row). */
 typedef struct rt_moments {
     rt_view m, v;
+    rt_view exps;   /* of 8-bit moments (num/moment.h); else RT_NONE */
     rt_view master; /* RT_NONE: the parameter is its own */
 } rt_moments;
 

@@ -2,9 +2,12 @@
  *
  * Big: a chunk of the cpu's elementwise kernels is 16384 elements of the whole op, or of one row where operands have
  * gaps; norm_sq goes by about as many in whole rows and sums up to 1024 at a time. */
+#include "base/rng.h"
+#include "num/moment.h"
 #include "verify/values.h"
 
 #include <math.h>
+#include <stdio.h>
 
 enum { N, C }; /* dimensions */
 enum { SITE = 41 };
@@ -92,17 +95,26 @@ const rt_op_set rt_op_set_clip = { .kind = RT_OP_CLIP,
 
 /* ---- adamw ---- */
 
-enum { GSCALE, ADAM_FAULT, STEP, DECAY, ADAM_OPS };
-static const rt_op_flag adam_flags[] = { RT_FLAG("gscale", "", "gscale"), RT_RARE("fault", "", "fault", "fault-set"),
-                                         RT_FLAG("step", "step1", "step2", "step1000"), RT_FLAG("decay", "", "decay"),
-                                         RT_OPS_FLAG };
+enum { GSCALE, ADAM_FAULT, STEP, DECAY, ADAM_OPS, GRAD };
+enum { STREAM = 7, ROW = 5000 }; /* of the rounding of narrow moments */
+static const rt_op_flag adam_flags[] = { RT_FLAG("gscale", "", "gscale"),
+                                         RT_RARE("fault", "", "fault", "fault-set"),
+                                         RT_FLAG("step", "step1", "step2", "step1000"),
+                                         RT_FLAG("decay", "", "decay"),
+                                         RT_OPS_FLAG,
+                                         RT_FLAG("grad", "", "small-grad") };
 static const rt_op_shape adam_shapes[] = { { RT_SHAPE_ODD, { 37, 19 } },
                                            { RT_SHAPE_ONE, { 1, 1 } },
                                            { RT_SHAPE_BIG, { 4, 33001 } } };
+/* One off a block of moments, a block, several and a part. */
+static const rt_op_shape adam_more[] = { { RT_SHAPE_WIDTH, { 5, 127 } },
+                                         { RT_SHAPE_WIDTH, { 3, 128 } },
+                                         { RT_SHAPE_WIDTH, { 5, 129 } },
+                                         { RT_SHAPE_WIDTH, { 2, 576 } } };
 
 static rt_adamw_opts adam_opts(const rt_op_case *c)
 {
-    return (rt_adamw_opts){ 0.9f, 0.999f, 1e-8f, c->flag[DECAY] ? 0.1f : 0.0f };
+    return (rt_adamw_opts){ 0.9f, 0.999f, 1e-8f, c->flag[DECAY] ? 0.1f : 0.0f, .stream = STREAM };
 }
 
 static double step_of(const rt_op_case *c)
@@ -121,6 +133,65 @@ static void fill_param(const rt_op_case *c, const rt_fill *f)
     rt_fill_normal(c, &same);
 }
 
+static rt_dtype moments_of(const rt_op_case *c) { return c->sig.dtype[RT_ADAM_M]; }
+
+static bool one_in(uint32_t n, const rt_fill *f, uint64_t i)
+{
+    return rt_philox(f->seed, 0x736d616c6c, i).v[0] % n == 0;
+}
+
+/* Moments as codes. Every code occurs; where v is small m is too, as the two are: else a few updates that no gradients
+ * lead to would be all of the sum of squares. */
+static uint8_t code_of_v(const rt_fill *f, uint64_t i)
+{
+    uint32_t word = rt_philox(f->seed, RT_ADAM_V, i).v[0];
+    return (uint8_t)(one_in(64, f, i) ? 0 : one_in(4, f, i) ? word % 192 : 192 + word % 64);
+}
+static void fill_codes(const rt_fill *f, bool is_m)
+{
+    for (uint64_t i = 0; i < (uint64_t)f->rows * f->cols; i++) {
+        uint32_t w = rt_fill_word(f, i);
+        uint8_t v = code_of_v(f, i);
+        f->b[i] = !is_m ? v : (uint8_t)(v == 0 ? 0 : v < 192 ? w & 0x87 : w);
+    }
+}
+
+/* With 8 bits and flag GRAD, a gradient whose square is below the least code where v is 0. */
+static void fill_grad(const rt_op_case *c, const rt_fill *f)
+{
+    rt_fill_normal(c, f);
+    for (uint64_t i = 0; c->flag[GRAD] && i < (uint64_t)f->rows * f->cols; i++)
+        if (code_of_v(f, i) == 0) f->x[i] *= 0x1p-24;
+}
+static uint32_t adam_allowed(const rt_op_case *c, uint32_t flag)
+{
+    return flag == GRAD && moments_of(c) != RT_DTYPE_U8 ? 1 : ~0u;
+}
+static void fill_m(const rt_op_case *c, const rt_fill *f)
+{
+    if (moments_of(c) == RT_DTYPE_U8)
+        fill_codes(f, true);
+    else
+        rt_fill_normal(c, f);
+}
+static void fill_v(const rt_op_case *c, const rt_fill *f)
+{
+    if (moments_of(c) == RT_DTYPE_U8)
+        fill_codes(f, false);
+    else
+        rt_fill_positive(c, f);
+}
+
+/* Such that the largest m of a block is some hundredths and the largest v some tenths; sometimes a block of zeros. */
+static void fill_exps(const rt_op_case *c, const rt_fill *f)
+{
+    (void)c;
+    for (uint64_t i = 0; i < (uint64_t)f->rows * f->cols; i++) {
+        uint32_t w = rt_fill_word(f, i / 2); /* of m and of v */
+        f->b[i] = (uint8_t)(w % 17 == 0 ? 0 : (i % 2 ? 89 : 104) + w / 17 % 4);
+    }
+}
+
 static void adam_layout(const rt_op_case *c, rt_layout *l)
 {
     const uint32_t *d = c->dim;
@@ -128,12 +199,111 @@ static void adam_layout(const rt_op_case *c, rt_layout *l)
     /* In double the parameter is its own master, so what is wanted of it is in the master's place. */
     l->slot[RT_ADAM_PARAM] = RT_SLOT(d[N], d[C], fill_param, .want_from = master ? 1 + RT_ADAM_MASTER : 0);
     if (master) l->slot[RT_ADAM_MASTER] = RT_SLOT(d[N], d[C], rt_fill_normal);
-    l->slot[RT_ADAM_M] = RT_SLOT(d[N], d[C], rt_fill_normal, 0, 0.1);
-    l->slot[RT_ADAM_V] = RT_SLOT(d[N], d[C], rt_fill_positive, 0, 0.01);
-    l->slot[RT_ADAM_GRAD] = RT_SLOT(d[N], d[C], rt_fill_normal);
+    l->slot[RT_ADAM_M] = RT_SLOT(d[N], d[C], fill_m, 0, 0.1);
+    l->slot[RT_ADAM_V] = RT_SLOT(d[N], d[C], fill_v, 0, 0.01);
+    if (moments_of(c) == RT_DTYPE_U8) l->slot[RT_ADAM_EXPS] = RT_SLOT(d[N], (uint32_t)rt_moment_exps(d[C]), fill_exps);
+    l->slot[RT_ADAM_GRAD] = RT_SLOT(d[N], d[C], fill_grad);
     l->slot[RT_ADAM_STEP] = RT_SLOT(1, sizeof(rt_step), rt_fill_step, step_of(c), 34);
     if (c->flag[GSCALE]) l->slot[RT_ADAM_GSCALE] = RT_SLOT(1, 1, rt_fill_const, 0.37);
     if (c->flag[ADAM_FAULT]) l->slot[RT_ADAM_FAULT] = RT_SLOT(1, 4, rt_fill_fault, c->flag[ADAM_FAULT] == 2);
+}
+
+/* ---- moments narrower than f32: exact in the double run, and what is stored is a rounding of that ---- */
+
+static const uint8_t *byte_at(const rt_values *v, uint32_t slot, uint8_t *const *bytes, uint32_t row, uint32_t col)
+{
+    rt_view w = v->view[slot];
+    return (const uint8_t *)(bytes ? bytes[w.buf - 1] : v->buf[w.buf - 1].init) + w.off + row * w.stride + col;
+}
+
+static uint32_t exp_at(const rt_values *v, uint32_t slot, uint8_t *const *bytes, uint32_t row, uint32_t col)
+{
+    return *byte_at(v, RT_ADAM_EXPS, bytes, row, 2 * (col / RT_MOMENT_BLOCK) + (slot == RT_ADAM_V));
+}
+
+static double decoded(uint32_t slot, uint8_t code, uint32_t exp)
+{
+    return (double)(slot == RT_ADAM_M ? rt_moment_m_value(code, exp) : rt_moment_v_value(code, exp));
+}
+
+static int adam_prepare(rt_values *v, rt_verify_env *env, rt_err *e)
+{
+    (void)env;
+    for (uint32_t slot = RT_ADAM_M; slot <= RT_ADAM_V && moments_of(v->c) == RT_DTYPE_U8; slot++) {
+        rt_value_buf *b = &v->buf[v->view[slot].buf - 1];
+        rt_view w = v->view[slot];
+        b->wide = RT_DTYPE_F64;
+        b->wide_bytes = (uint64_t)b->rows * b->cols * sizeof(double);
+        double *wide = rt_values_scratch(v, b->wide_bytes);
+        double *dense = v->dense[slot] = rt_values_scratch(v, (uint64_t)w.rows * w.cols * sizeof *dense);
+        if (!wide || !dense) return rt_fail(e, RT_NOMEM, "no memory for the moments of case %s", v->c->name);
+        for (uint32_t r = 0; r < w.rows; r++)
+            for (uint32_t k = 0; k < w.cols; k++) {
+                double x = decoded(slot, *byte_at(v, slot, NULL, r, k), exp_at(v, slot, NULL, r, k));
+                wide[w.off + r * w.stride + k] = dense[(uint64_t)r * w.cols + k] = x;
+            }
+        b->init_wide = (uint8_t *)wide;
+    }
+    return RT_OK;
+}
+
+static bool adam_by_chance(const rt_op_case *c, uint32_t slot)
+{
+    return moments_of(c) != RT_DTYPE_F32 && slot >= RT_ADAM_M && slot <= RT_ADAM_EXPS;
+}
+
+static double rounded(uint32_t slot, rt_dtype d, double x, uint32_t exp, uint32_t chance)
+{
+    float f = (float)x;
+    if (slot == RT_ADAM_V && f < 0) f = 0;
+    if (d == RT_DTYPE_BF16) return (double)rt_bf16_to_f32(rt_moment_bf16(f, chance));
+    return decoded(slot, slot == RT_ADAM_M ? rt_moment_m(f, exp, chance) : rt_moment_v(f, exp, chance), exp);
+}
+
+/* The exponent of a block, n elements from column col on: that of its largest, within slack. */
+static bool exp_right(uint32_t slot, const double *want, const double *slack, uint32_t n, uint32_t exp)
+{
+    double low = 0, high = 0;
+    uint32_t top = slot == RT_ADAM_M ? RT_MOMENT_M_TOP : RT_MOMENT_V_TOP;
+    for (uint32_t i = 0; i < n; i++) {
+        low = fmax(low, fabs(want[i]) - slack[i]);
+        high = fmax(high, fabs(want[i]) + slack[i]);
+    }
+    return rt_moment_exp((float)low, top) <= exp && exp <= rt_moment_exp((float)high, top);
+}
+
+static bool adam_rounds(rt_values *v, uint32_t slot, uint8_t *const *got, const double *want, const double *slack,
+                        char text[RT_ROUNDS_TEXT])
+{
+    rt_dtype d = moments_of(v->c);
+    rt_view w = v->view[slot];
+    double *now = rt_values_scratch(v, w.cols * sizeof *now);
+    const rt_step *step = (const rt_step *)(const void *)byte_at(v, RT_ADAM_STEP, NULL, 0, 0);
+    uint64_t stream = rt_adamw_stream(STREAM, step->step);
+    bool still = v->c->flag[ADAM_FAULT] == 2; /* nothing was done */
+    for (uint32_t r = 0; r < w.rows && now; r++) {
+        const double *x = want + (uint64_t)r * w.cols, *room = slack + (uint64_t)r * w.cols;
+        rt_view row = { .rows = 1, .cols = w.cols, .off = w.off + r * w.stride, .stride = w.cols };
+        if (d == RT_DTYPE_BF16) rt_values_widen(now, got[w.buf - 1], row, d);
+        for (uint32_t k = 0; k < w.cols; k++) {
+            uint32_t exp = d == RT_DTYPE_U8 ? exp_at(v, slot, got, r, k) : 0, left = w.cols - k;
+            uint32_t word = rt_philox(step->seed, stream, (uint64_t)(ROW + r) << 32 | k / 4).v[k % 4];
+            uint32_t chance = slot == RT_ADAM_M ? word & 0xffff : word >> 16;
+            if (d == RT_DTYPE_U8) now[k] = decoded(slot, *byte_at(v, slot, got, r, k), exp);
+            if (d == RT_DTYPE_U8 && k % RT_MOMENT_BLOCK == 0 && !still &&
+                !exp_right(slot, x + k, room + k, left < RT_MOMENT_BLOCK ? left : RT_MOMENT_BLOCK, exp)) {
+                snprintf(text, RT_ROUNDS_TEXT, "row %u, column %u: its block has exponent %u", r, k, exp);
+                return false;
+            }
+            double low = still ? x[k] : rounded(slot, d, x[k] - room[k], exp, chance);
+            double high = still ? x[k] : rounded(slot, d, x[k] + room[k], exp, chance);
+            if (low <= now[k] && now[k] <= high) continue;
+            snprintf(text, RT_ROUNDS_TEXT, "row %u, column %u: got %.9g, want %.9g rounded to %.9g (or %.9g)", r, k,
+                     now[k], x[k], low, high);
+            return false;
+        }
+    }
+    return true;
 }
 
 static void adam_emit(rt_plan *p, const rt_op_case *c, const rt_view *v)
@@ -142,12 +312,21 @@ static void adam_emit(rt_plan *p, const rt_op_case *c, const rt_view *v)
     rt_adamw_opts o = adam_opts(c);
     bool wide = p->policy.act == RT_DTYPE_F64, own = wide || !has_master(c);
     rt_view param = has_master(c) && wide ? v[RT_ADAM_MASTER] : v[RT_ADAM_PARAM];
-    rt_view master = own ? RT_NONE : v[RT_ADAM_MASTER], m = v[RT_ADAM_M], s = v[RT_ADAM_V], g = v[RT_ADAM_GRAD];
+    rt_view master = own ? RT_NONE : v[RT_ADAM_MASTER], exps = wide ? RT_NONE : v[RT_ADAM_EXPS];
     uint32_t ops = rt_case_ops(param, c->flag[ADAM_OPS], MOST);
-    for (uint32_t i = 0; i < ops; i++)
-        rt_emit_adamw(p, rt_case_part(p, param, i, ops), rt_case_part(p, master, i, ops), rt_case_part(p, m, i, ops),
-                      rt_case_part(p, s, i, ops), rt_case_part(p, g, i, ops), v[RT_ADAM_STEP], v[RT_ADAM_GSCALE],
-                      v[RT_ADAM_FAULT], &o);
+    for (uint32_t i = 0; i < ops; i++) {
+        rt_adamw_io io = { .param = rt_case_part(p, param, i, ops),
+                           .master = rt_case_part(p, master, i, ops),
+                           .m = rt_case_part(p, v[RT_ADAM_M], i, ops),
+                           .v = rt_case_part(p, v[RT_ADAM_V], i, ops),
+                           .exps = rt_case_part(p, exps, i, ops),
+                           .grad = rt_case_part(p, v[RT_ADAM_GRAD], i, ops),
+                           .step = v[RT_ADAM_STEP],
+                           .gscale = v[RT_ADAM_GSCALE],
+                           .fault = v[RT_ADAM_FAULT] };
+        o.row = ROW + (uint32_t)((uint64_t)param.rows * i / ops);
+        rt_emit_adamw(p, &io, &o);
+    }
 }
 
 /* m: b1 |m| + (1-b1) |g|;  w: |w| + lr (|m| so / (1-b1^t) / (sqrt(v / (1-b2^t)) + eps) + decay |w|) */
@@ -177,10 +356,15 @@ const rt_op_set rt_op_set_adamw = {
     .kind = RT_OP_ADAMW,
     .ndims = 2,
     RT_TABLE(shapes, adam_shapes),
+    RT_TABLE(more, adam_more),
     RT_TABLE(flags, adam_flags),
+    .allowed = adam_allowed,
     .layout = adam_layout,
     .emit = adam_emit,
+    .prepare = adam_prepare,
+    .by_chance = adam_by_chance,
+    .rounds = adam_rounds,
     .terms = adam_terms,
     .serial_terms = correction_squared,
-    .large = { .signature = "bf16.f32", .dim = { 61, 1536 }, .flag = { [GSCALE] = 1, [STEP] = 2, [DECAY] = 1 } }
+    .large = { .signature = "bf16.f32.f32", .dim = { 61, 1536 }, .flag = { [GSCALE] = 1, [STEP] = 2, [DECAY] = 1 } }
 };

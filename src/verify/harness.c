@@ -137,6 +137,26 @@ static double cut_off_of(const rt_values *v, const rt_verify_env *env)
     return a == RT_DTYPE_BF16 || a == RT_DTYPE_F16 ? RT_CUT_OFF_RMS : 0;
 }
 
+/* An output that is rounded by chance: want and slack in x, as its op says. */
+static int check_chance(rt_values *v, const rt_verify_env *env, uint32_t slot, const rt_after *got,
+                        const rt_after *want, const rt_tolerance *t, rt_case_result *r, rt_err *e)
+{
+    rt_view w = v->view[slot];
+    uint64_t n = (uint64_t)w.rows * w.cols;
+    char text[RT_ROUNDS_TEXT];
+    double *x = rt_values_scratch(v, 2 * n * sizeof *x), limit = t->limit + serial_of(v, env, t);
+    if (!x) return no_memory(v, e);
+    rt_values_widen(x, want->buf[w.buf - 1], w, RT_DTYPE_F64);
+    for (uint64_t i = 0; i < n; i++) x[n + i] = fabs(x[i]);
+    if (t->scale == RT_SCALE_TERMS) v->c->set->terms(v, slot, x, x + n);
+    if (v->failed) return no_memory(v, e);
+    for (uint64_t i = 0; i < n; i++) x[n + i] = limit * RT_ROUNDING_UNIT * x[n + i] + RT_UNDERFLOW;
+    if (v->c->set->rounds(v, slot, got->buf, x, x + n, text)) return RT_OK;
+    r->error = RT_CASE_BEYOND;
+    rt_case_fail(r, "output '%s', %s", slot_name(v, slot), text);
+    return RT_OK;
+}
+
 static int check_output(rt_values *v, const rt_verify_env *env, uint32_t slot, const rt_after *got,
                         const rt_after *want, rt_case_result *r, rt_err *e)
 {
@@ -150,6 +170,8 @@ static int check_output(rt_values *v, const rt_verify_env *env, uint32_t slot, c
         rt_case_fail(r, "output '%s' has no tolerance", slot_name(v, slot));
         return RT_OK;
     }
+    if (v->c->set->by_chance && v->c->set->by_chance(v->c, slot))
+        return t->scale == RT_SCALE_EXACT ? RT_OK : check_chance(v, env, slot, got, want, t, r, e);
     if (!rt_dtype_is_float(b->dtype)) {
         double slack = (t->limit + serial_of(v, env, t)) * RT_ROUNDING_UNIT;
         check_bits(v, slot, got->buf[w.buf - 1], want->buf[w.buf - 1], slack, r);

@@ -9,7 +9,7 @@
 #include "verify/case.h"
 #include "verify/signature.h"
 
-enum { RT_CASE_DIMS = 6, RT_CASE_FLAGS = 20, RT_FLAG_VALUES = 8 };
+enum { RT_CASE_DIMS = 6, RT_CASE_FLAGS = 20, RT_FLAG_VALUES = 8, RT_ROUNDS_TEXT = 200 };
 
 /* What a shape is there for. Every signature has a case of each kind that its op lists. */
 typedef enum rt_shape_kind {
@@ -136,6 +136,11 @@ struct rt_op_set {
     /* What makes `ref` in float less exact than f32 kernels need be, squared: how many numbers are added up one by one,
      * an angle or a logit held in float; null: 1. */
     double (*serial_terms)(const rt_op_case *c);
+    /* Is this output stored in few bits, rounded by chance? Then `rounds` says whether what the buffers hold is what a
+     * value within slack (rows,cols) of want (rows,cols) is rounded to, and why not; null: there is none. */
+    bool (*by_chance)(const rt_op_case *c, uint32_t slot);
+    bool (*rounds)(struct rt_values *v, uint32_t slot, uint8_t *const *got, const double *want, const double *slack,
+                   char text[RT_ROUNDS_TEXT]);
     /* An id that is not the wanted one: can it be told from it within `slack`, an error of a probability? null: yes. */
     bool (*accepts)(struct rt_values *v, uint32_t row, int32_t got, double slack);
     rt_op_large large; /* of every op whose time is that of its bytes */

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 static const rt_dtype floats[] = { RT_DTYPE_F32, RT_DTYPE_BF16, RT_DTYPE_F16 };
+static const rt_dtype moments[] = { RT_DTYPE_F32, RT_DTYPE_BF16, RT_DTYPE_U8 };
 enum { FLOATS = sizeof floats / sizeof *floats };
 
 static bool has_rule(rt_op_kind kind, uint32_t slots, rt_dtype_rule rule)
@@ -20,6 +21,7 @@ bool rt_signature_varies(rt_op_kind kind, uint32_t slot)
     switch ((rt_dtype_rule)rt_op_specs[kind].slot[slot].rule) {
     case RT_RULE_ACT: return !has_rule(kind, slot, RT_RULE_ACT);
     case RT_RULE_ANY: return !has_rule(kind, slot, RT_RULE_ANY);
+    case RT_RULE_MOMENT: return !has_rule(kind, slot, RT_RULE_MOMENT);
     case RT_RULE_FLOAT:
     case RT_RULE_WEIGHT:
     case RT_RULE_GRAD:
@@ -28,7 +30,8 @@ bool rt_signature_varies(rt_op_kind kind, uint32_t slot)
     }
 }
 
-/* Dtypes that the slot may take; `act` is the op's activation dtype, `any` that of its first slot of rule ANY. */
+/* Dtypes that the slot may take; `act` is the op's activation dtype, `any` that of its first slot of rule ANY or
+ * MOMENT (no op has both). */
 static uint32_t choices(rt_dtype_rule rule, rt_dtype act, rt_dtype any, bool first, rt_dtype *out)
 {
     uint32_t n = 0;
@@ -45,7 +48,12 @@ static uint32_t choices(rt_dtype_rule rule, rt_dtype act, rt_dtype any, bool fir
     case RT_RULE_F32: out[n++] = RT_DTYPE_F32; break;
     case RT_RULE_I32: out[n++] = RT_DTYPE_I32; break;
     case RT_RULE_U32: out[n++] = RT_DTYPE_U32; break;
+    case RT_RULE_U8:
     case RT_RULE_STEP: out[n++] = RT_DTYPE_U8; break;
+    case RT_RULE_MOMENT:
+        if (!first) out[n++] = any;
+        for (int i = 0; first && i < 3; i++) out[n++] = moments[i];
+        break;
     case RT_RULE_ANY:
         if (!first) out[n++] = any;
         for (int d = 0; first && d < RT_DTYPE_COUNT; d++) out[n++] = (rt_dtype)d;
@@ -77,7 +85,7 @@ static void step(walk *w, uint32_t slot)
     uint32_t n = choices((rt_dtype_rule)s->rule, w->act, w->any, varies, list);
     for (uint32_t i = 0; i < n; i++) {
         w->now.dtype[slot] = list[i];
-        if (s->rule == RT_RULE_ANY && varies) w->any = list[i];
+        if ((s->rule == RT_RULE_ANY || s->rule == RT_RULE_MOMENT) && varies) w->any = list[i];
         step(w, slot + 1);
     }
     if (s->optional && varies) {

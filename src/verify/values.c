@@ -196,7 +196,7 @@ int rt_values_make(rt_values *v, const rt_op_case *c, rt_verify_env *env, rt_err
     if (c->set->prepare) RT_TRY(c->set->prepare(v, env, e));
     for (uint32_t i = 0; i < v->nbufs; i++) {
         rt_value_buf *b = &v->buf[i];
-        if (b->init_wide != b->init)
+        if (b->init_wide != b->init && rt_dtype_is_float(b->dtype))
             rt_float_to_f64((double *)(void *)b->init_wide, b->init, b->dtype, (uint64_t)b->rows * b->cols);
     }
 out:

@@ -242,6 +242,29 @@ def _():
     expect(Run(fails=True, lr_class="wide").status == 2, "three words")
 
 
+@case("--optimizer")
+def _():
+    def state(run):
+        return tensors(f"{run.out}/run/checkpoints/checkpoint-000004/state.safetensors")
+    runs = {o: Run(optimizer=o) for o in ("adamw", "adamw-bf16", "adamw-8bit")}
+    expect(runs["adamw"].curve() == base().curve(), "adamw is the default")
+    expect(len({tuple(r.curve()) for r in runs.values()}) == 3, "three curves")
+    expect(all(near(r.curve(), base().curve(), 0.05) for r in runs.values()), "close to one another")
+    types = {o: {k[0]: v[0] for k, v in state(r).items()} for o, r in runs.items()}
+    expect(types["adamw"] == {"w": "F32", "m": "F32", "v": "F32"}, f"{types}")
+    expect(types["adamw-bf16"] == {"w": "F32", "m": "BF16", "v": "BF16"}, f"{types}")
+    expect(types["adamw-8bit"] == {"w": "F32", "m": "U8", "v": "U8", "s": "U8"}, f"{types}")
+    for o in ("adamw-bf16", "adamw-8bit"):
+        again = Run(optimizer=o, steps=2, eval_every=2, save_every=2)
+        status, _, err = call("distill", "--resume", "--out", again.out, "--optimizer", "adamw")
+        expect(status != 0 and "--optimizer: was" in err, f"another optimizer on resume: {err}")
+        status, _, err = call("distill", "--resume", "--out", again.out, "--optimizer", "adamw", "--override", "--steps", 4)
+        expect(status != 0 and "--optimizer that it began with" in err, f"nor with --override: {err}")
+        lora = Run(optimizer=o, lora=True, lora_rank=4)
+        expect("moments in " in open(f"{lora.out}/README.md").read(), "the model card says so")
+    expect(Run(fails=True, optimizer="sgd").status == 2, "three words")
+
+
 @case("--betas")
 def _():
     other_curve(betas="0.5,0.95")

@@ -253,14 +253,19 @@ static void forge_verdict(const char *from, const char *to)
     rt_str_free(&out);
 }
 
-/* Both records of a setting, with their hashes. */
+/* Both records of a setting, with their hashes; null: it is in neither. */
 static void forge_setting(const char *key, json_t *value)
 {
     rt_err e = { 0 };
     json_t *s = json_loads(kept[3].data, 0, NULL), *sessions = json_object_get(manifest, "sessions");
     rt_hash128 bound;
-    json_object_set(s, key, value);
-    json_object_set_new(json_object_get(manifest, "settings"), key, value);
+    if (!value) {
+        json_object_del(s, key);
+        json_object_del(json_object_get(manifest, "settings"), key);
+    } else {
+        json_object_set(s, key, value);
+        json_object_set_new(json_object_get(manifest, "settings"), key, value);
+    }
     assert_int_equal(rt_manifest_bound_hash(json_object_get(manifest, "settings"), &bound, &e), RT_OK);
     json_object_set_new(json_array_get(sessions, 0), "settings_hash", rt_hash_to_json(bound));
     json_object_del(s, "hash");
@@ -344,8 +349,8 @@ static void forgers(void **state)
         { f_pass, "verdict" },           { f_measured, "verdict" },      { f_groups, "parameters moved" },
         { f_student, "student" },        { f_memory, "verdict" },        { f_lr, "metrics" },
         { f_alpha, "metrics" },          { f_seed, "settings" },         { f_data, "data" },
-        { f_step, "metrics" },           { f_missing, "manifest" },
-        { f_config, "teacher" },         { f_origin, "data files" },
+        { f_step, "metrics" },           { f_missing, "manifest" },      { f_config, "teacher" },
+        { f_origin, "data files" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         rt_err e = { 0 };
@@ -383,6 +388,24 @@ static void untouched(void **state)
         seal_again();
         json_decref(manifest);
     }
+    put_back();
+}
+
+/* A run that was begun before there was a setting has what is its default now. */
+static void earlier_version(void **state)
+{
+    (void)state;
+    rt_err e = { 0 };
+    told t;
+    rt_audit_result v;
+    put_back();
+    assert_int_equal(rt_checked_json_read(&manifest, file_of("run/manifest.json"), &e), RT_OK);
+    forge_setting("optimizer", NULL);
+    seal_again();
+    json_decref(manifest);
+    if (verify("run", &t, &v, &e) < 0) fail_msg("%s", e.text);
+    if (t.count) fail_msg("%s failed: %s", t.failed[0], t.text);
+    assert_int_equal(v.of[RT_CHECK_PASS], 16);
     put_back();
 }
 
@@ -528,9 +551,13 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(untouched),    cmocka_unit_test(forgers),
-        cmocka_unit_test(four_altered), cmocka_unit_test(steps_without_time),
-        cmocka_unit_test(dispatched),   cmocka_unit_test(not_finished),
+        cmocka_unit_test(untouched),
+        cmocka_unit_test(earlier_version),
+        cmocka_unit_test(forgers),
+        cmocka_unit_test(four_altered),
+        cmocka_unit_test(steps_without_time),
+        cmocka_unit_test(dispatched),
+        cmocka_unit_test(not_finished),
         cmocka_unit_test(gone),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

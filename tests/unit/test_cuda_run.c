@@ -24,6 +24,7 @@ enum { TENSORS = 100, WIDE = 19, PACKED = 20, BLOCK = 256 };
 typedef struct update {
     rt_plan *p;
     rt_view param[TENSORS], master[TENSORS], m[TENSORS], v[TENSORS], grad[TENSORS];
+    rt_view half_m[TENSORS], half_v[TENSORS], codes_m[TENSORS], codes_v[TENSORS], exps[TENSORS]; /* narrow moments */
     rt_view wide_grad; /* f32, as large as the others */
     rt_view sum, other_sum, scale, fault, step;
     rt_view packed[PACKED], plain[PACKED]; /* of two quantised types in turn; bf16 */
@@ -55,6 +56,11 @@ static uint64_t launches(record_fn fn)
         u.m[i] = state(sp, RT_DTYPE_F32);
         u.v[i] = state(sp, RT_DTYPE_F32);
         u.grad[i] = state(sp, RT_DTYPE_BF16);
+        u.half_m[i] = state(sp, RT_DTYPE_BF16);
+        u.half_v[i] = state(sp, RT_DTYPE_BF16);
+        u.codes_m[i] = state(sp, RT_DTYPE_U8);
+        u.codes_v[i] = state(sp, RT_DTYPE_U8);
+        u.exps[i] = rt_space_buf(sp, RT_CLASS_STATE, RT_DTYPE_U8, 3, 2, "exponents");
     }
     u.wide_grad = state(sp, RT_DTYPE_F32);
     u.sum = rt_space_buf(sp, RT_CLASS_OUTPUT, RT_DTYPE_F32, 1, 1, "sum");
@@ -137,11 +143,12 @@ static void norms_share_launches(void **test)
 
 /* ---- adamw: one launch for each run ---- */
 
-static const rt_adamw_opts PLAIN = { 0.9f, 0.999f, 1e-8f, 0.0f };
+static const rt_adamw_opts PLAIN = { 0.9f, 0.999f, 1e-8f, 0.0f, 0, 0 };
 
 static void adam(update *u, int i, rt_view grad, rt_view scale, rt_adamw_opts o)
 {
-    rt_emit_adamw(u->p, u->param[i], u->master[i], u->m[i], u->v[i], grad, u->step, scale, u->fault, &o);
+    rt_adamw_io io = { u->param[i], u->master[i], u->m[i], u->v[i], RT_NONE, grad, u->step, scale, u->fault };
+    rt_emit_adamw(u->p, &io, &o);
 }
 
 static void all_adams(update *u)
@@ -185,6 +192,34 @@ static void two_read_the_same(update *u)
     adam(u, 1, u->grad[0], u->scale, PLAIN);
 }
 
+/* d: of the moments */
+static void narrow_adam(update *u, int i, rt_dtype d)
+{
+    rt_adamw_io io = { .param = u->param[i],
+                       .master = u->master[i],
+                       .m = d == RT_DTYPE_U8 ? u->codes_m[i] : u->half_m[i],
+                       .v = d == RT_DTYPE_U8 ? u->codes_v[i] : u->half_v[i],
+                       .grad = u->grad[i],
+                       .step = u->step };
+    if (d == RT_DTYPE_U8) io.exps = u->exps[i];
+    rt_emit_adamw(u->p, &io, &PLAIN);
+}
+static void all_half_adams(update *u)
+{
+    for (int i = 0; i < TENSORS; i++) narrow_adam(u, i, RT_DTYPE_BF16);
+}
+static void all_code_adams(update *u)
+{
+    for (int i = 0; i < TENSORS; i++) narrow_adam(u, i, RT_DTYPE_U8);
+}
+static void adams_of_three_moments(update *u)
+{
+    adam(u, 0, u->grad[0], RT_NONE, PLAIN);
+    narrow_adam(u, 1, RT_DTYPE_BF16);
+    narrow_adam(u, 2, RT_DTYPE_U8);
+    narrow_adam(u, 3, RT_DTYPE_U8);
+}
+
 static void adams_share_launches(void **test)
 {
     (void)test;
@@ -194,6 +229,9 @@ static void adams_share_launches(void **test)
     assert_int_equal(launches(one_parameter_twice), 2);
     assert_int_equal(launches(one_reads_what_another_writes), 2);
     assert_int_equal(launches(two_read_the_same), 1);
+    assert_int_equal(launches(all_half_adams), (TENSORS + RT_CUDA_NARROW_RUN - 1) / RT_CUDA_NARROW_RUN);
+    assert_int_equal(launches(all_code_adams), (TENSORS + RT_CUDA_NARROW_RUN - 1) / RT_CUDA_NARROW_RUN);
+    assert_int_equal(launches(adams_of_three_moments), 3);
 }
 
 /* ---- dequant: one launch for each run ---- */

@@ -206,6 +206,12 @@ static void test_sample(void **state)
 
 /* ---- update ---- */
 
+static void emit_adamw(rt_plan *p, rt_view param, rt_view master, rt_view m, rt_view v, rt_view grad,
+                       rt_view step_values, rt_view gscale, rt_view fault, const rt_adamw_opts *o)
+{
+    rt_emit_adamw(p, &(rt_adamw_io){ param, master, m, v, RT_NONE, grad, step_values, gscale, fault }, o);
+}
+
 static void test_adamw(void **state)
 {
     (void)state;
@@ -213,39 +219,39 @@ static void test_adamw(void **state)
     rt_adamw_opts bad;
     rt_view param = f32(5, 7), half = in(RT_DTYPE_BF16, 5, 7), master = f32(5, 7), m = f32(5, 7), v = f32(5, 7);
     rt_view grad = f32(5, 7), step = step_buf(), gscale = f32(1, 1), fault = fault_buf(), none = RT_NONE;
-    ACCEPT(ADAMW, rt_emit_adamw(plan, param, none, m, v, grad, step, gscale, fault, &o));
-    SLOTS_ARE(param, none, m, v, grad, step, gscale, fault);
+    ACCEPT(ADAMW, emit_adamw(plan, param, none, m, v, grad, step, gscale, fault, &o));
+    SLOTS_ARE(param, none, m, v, none, grad, step, gscale, fault);
     assert_int_equal(last.args.adamw.N, 5);
     assert_int_equal(last.args.adamw.C, 7);
     assert_true(last.args.adamw.beta1 == 0.5f && last.args.adamw.beta2 == 0.75f);
     assert_true(last.args.adamw.eps == 1e-8f && last.args.adamw.weight_decay == 0.125f);
-    ACCEPT(ADAMW, rt_emit_adamw(plan, half, master, m, v, grad, step, none, none, &o));
-    SLOTS_ARE(half, master, m, v, grad, step, none, none);
+    ACCEPT(ADAMW, emit_adamw(plan, half, master, m, v, grad, step, none, none, &o));
+    SLOTS_ARE(half, master, m, v, none, grad, step, none, none);
     rt_view d = in(RT_DTYPE_F64, 5, 7), dm = in(RT_DTYPE_F64, 5, 7), dv = in(RT_DTYPE_F64, 5, 7);
-    ACCEPT(ADAMW, rt_emit_adamw(plan, d, none, dm, dv, in(RT_DTYPE_F64, 5, 7), step, none, none, &o));
-    REFUSE(rt_emit_adamw(plan, param, master, m, v, grad, step, gscale, fault, &o), "adamw: master is given",
+    ACCEPT(ADAMW, emit_adamw(plan, d, none, dm, dv, in(RT_DTYPE_F64, 5, 7), step, none, none, &o));
+    REFUSE(emit_adamw(plan, param, master, m, v, grad, step, gscale, fault, &o), "adamw: master is given",
            "param is f32");
-    REFUSE(rt_emit_adamw(plan, half, none, m, v, grad, step, gscale, fault, &o), "adamw: master is missing",
+    REFUSE(emit_adamw(plan, half, none, m, v, grad, step, gscale, fault, &o), "adamw: master is missing",
            "param is bf16");
-    REFUSE(rt_emit_adamw(plan, half, f32(5, 6), m, v, grad, step, gscale, fault, &o),
+    REFUSE(emit_adamw(plan, half, f32(5, 6), m, v, grad, step, gscale, fault, &o),
            "adamw: master is (5,6), expected (5,7)");
-    REFUSE(rt_emit_adamw(plan, param, none, f32(4, 7), v, grad, step, gscale, fault, &o),
+    REFUSE(emit_adamw(plan, param, none, f32(4, 7), v, grad, step, gscale, fault, &o),
            "adamw: m is (4,7), expected (5,7)");
-    REFUSE(rt_emit_adamw(plan, param, none, m, f32(7, 5), grad, step, gscale, fault, &o),
+    REFUSE(emit_adamw(plan, param, none, m, f32(7, 5), grad, step, gscale, fault, &o),
            "adamw: v is (7,5), expected (5,7)");
-    REFUSE(rt_emit_adamw(plan, param, none, m, v, f32(1, 35), step, gscale, fault, &o),
+    REFUSE(emit_adamw(plan, param, none, m, v, f32(1, 35), step, gscale, fault, &o),
            "adamw: grad is (1,35), expected (5,7)");
-    REFUSE(rt_emit_adamw(plan, param, none, m, v, grad, in(RT_DTYPE_U8, 2, 64), gscale, fault, &o),
+    REFUSE(emit_adamw(plan, param, none, m, v, grad, in(RT_DTYPE_U8, 2, 64), gscale, fault, &o),
            "adamw: step is (2,64), expected (1,64)");
-    REFUSE(rt_emit_adamw(plan, param, none, m, v, grad, step, f32(1, 7), fault, &o),
+    REFUSE(emit_adamw(plan, param, none, m, v, grad, step, f32(1, 7), fault, &o),
            "adamw: gscale is (1,7), expected (1,1)");
-    REFUSE(rt_emit_adamw(plan, param, none, m, v, grad, step, gscale, in(RT_DTYPE_U32, 2, 4), &o),
+    REFUSE(emit_adamw(plan, param, none, m, v, grad, step, gscale, in(RT_DTYPE_U32, 2, 4), &o),
            "adamw: fault is (2,4), expected (1,4)");
 #define REFUSE_ADAMW(field, value, text)                                                                               \
     do {                                                                                                               \
         bad = o;                                                                                                       \
         bad.field = value;                                                                                             \
-        REFUSE(rt_emit_adamw(plan, param, none, m, v, grad, step, gscale, fault, &bad), text);                         \
+        REFUSE(emit_adamw(plan, param, none, m, v, grad, step, gscale, fault, &bad), text);                            \
     } while (0)
     REFUSE_ADAMW(beta1, 1, "adamw: beta1 is 1, expected 0 <= beta1 < 1");
     REFUSE_ADAMW(beta1, -0.5f, "adamw: beta1 is -0.5");
@@ -255,6 +261,39 @@ static void test_adamw(void **state)
     REFUSE_ADAMW(eps, INFINITY, "adamw: eps is inf");
     REFUSE_ADAMW(weight_decay, -1, "adamw: weight_decay is -1");
     REFUSE_ADAMW(weight_decay, NAN, "adamw: weight_decay is nan");
+}
+
+/* Moments narrower than f32: both alike, and codes of 8 bits with their exponents. */
+static void test_adamw_narrow(void **state)
+{
+    (void)state;
+    const rt_adamw_opts o = { .beta1 = 0.5f, .beta2 = 0.75f, .eps = 1e-8f, .stream = 3, .row = 11 };
+    rt_adamw_io io = { .param = f32(5, 129), .grad = f32(5, 129), .step = step_buf() };
+    io.m = f32(5, 129);
+    io.v = f32(5, 129);
+    ACCEPT(ADAMW, rt_emit_adamw(plan, &io, &o));
+    assert_int_equal(last.args.adamw.moments, RT_DTYPE_F32);
+    assert_int_equal(last.args.adamw.stream + last.args.adamw.row, 0); /* nothing is rounded by chance */
+    io.v = in(RT_DTYPE_BF16, 5, 129);
+    REFUSE(rt_emit_adamw(plan, &io, &o), "adamw: operand 'v' is bf16 but 'm' is f32; they must agree");
+    io.m = in(RT_DTYPE_BF16, 5, 129);
+    ACCEPT(ADAMW, rt_emit_adamw(plan, &io, &o));
+    assert_int_equal(last.args.adamw.moments, RT_DTYPE_BF16);
+    assert_int_equal(last.args.adamw.stream, 3);
+    assert_int_equal(last.args.adamw.row, 11);
+    io.exps = in(RT_DTYPE_U8, 5, 4);
+    REFUSE(rt_emit_adamw(plan, &io, &o), "adamw: exps is given, but m is bf16");
+    io.m = in(RT_DTYPE_U8, 5, 129);
+    io.v = in(RT_DTYPE_U8, 5, 129);
+    ACCEPT(ADAMW, rt_emit_adamw(plan, &io, &o));
+    assert_int_equal(last.args.adamw.moments, RT_DTYPE_U8);
+    io.exps = in(RT_DTYPE_U8, 5, 2);
+    REFUSE(rt_emit_adamw(plan, &io, &o), "adamw: exps is (5,2), expected (5,4)");
+    io.exps = RT_NONE;
+    REFUSE(rt_emit_adamw(plan, &io, &o), "adamw: exps is missing");
+    io.m = in(RT_DTYPE_F16, 5, 129);
+    io.v = in(RT_DTYPE_F16, 5, 129);
+    REFUSE(rt_emit_adamw(plan, &io, &o), "adamw: operand 'm' is f16; it takes f32, bf16 or u8");
 }
 
 static void test_norm_and_clip(void **state)
@@ -292,8 +331,8 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_kd_loss), TEST(test_kd_options), TEST(test_kd_operands),   TEST(test_topk),
-        TEST(test_sample),  TEST(test_adamw),      TEST(test_norm_and_clip),
+        TEST(test_kd_loss), TEST(test_kd_options), TEST(test_kd_operands),  TEST(test_topk),
+        TEST(test_sample),  TEST(test_adamw),      TEST(test_adamw_narrow), TEST(test_norm_and_clip),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -328,7 +328,7 @@ static void test_all_faults(void **state)
             "run.yaml:1: 'studnet' is not a setting; did you mean student?\n"
             "run.yaml:2: --lr takes a number, not 'fast'\n"
             "run.yaml:3: 'unheard_of' is not a setting; retort distill --help lists them\n"
-            "run.yaml:4: 'optim' asks for 'sgd', and the optimizer is AdamW; leave it out\n"
+            "run.yaml:4: 'optim' asks for 'sgd', and the optimizer is AdamW; use adamw, adamw-bf16 or adamw-8bit\n"
             "run.yaml:5: 'lr' is given already on line 2; leave one out\n"
             "run.yaml:6: 'data' holds a map; settings are plain: one name and its value on each line");
     bad("studnet: s\nlr: fast\n", RT_INVALID, "run.yaml:1: |(and 1 more)");
@@ -417,6 +417,36 @@ static void test_schedules(void **state)
     bad("lr_scheduler_type: cosine_with_min_lr\n", RT_INVALID, "run.yaml:1: |min_lr_rate");
     bad("lr_scheduler_type: polynomial\n", RT_INVALID, "run.yaml:1: |'polynomial'|cosine");
     bad("lr_scheduler_type: cosine\nschedule: wsd\n", RT_INVALID, "run.yaml:1: |'schedule'|line 2");
+}
+
+/* Under their name and, since axolotl's is ours, under our own. */
+static void test_optimizers(void **state)
+{
+    static const struct {
+        const char *theirs, *ours, *note;
+    } of[] = { { "adamw", "adamw", NULL },
+               { "adamw-bf16", "adamw-bf16", NULL },
+               { "adamw_torch", "adamw", "moments in f32" },
+               { "adamw_torch_fused", "adamw", "moments in f32" },
+               { "paged_adamw_32bit", "adamw", "nothing is paged" },
+               { "adamw_8bit", "adamw-8bit", "blocks of 128" },
+               { "adamw_bnb_8bit", "adamw-8bit", "blocks of 128" },
+               { "paged_adamw_8bit", "adamw-8bit", "nothing is paged" },
+               { "adamw_torch_4bit", "adamw-8bit", "assumed" } };
+    (void)state;
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+        for (int own = 0; own < 2; own++) {
+            char text[80];
+            snprintf(text, sizeof text, "%s: %s\n", own ? "optimizer" : "optim", of[i].theirs);
+            rt_settings s = good(text);
+            assert_string_equal(s.optimizer, of[i].ours);
+            assert_int_equal(used.count, of[i].note != NULL);
+            if (of[i].note) assert_non_null(strstr(used.items[0].text, of[i].note));
+        }
+    rt_settings s = good("optimizer: sgd\n"); /* refused when the run is made, as any word of ours */
+    assert_string_equal(s.optimizer, "sgd");
+    bad("optim: adafactor\n", RT_INVALID, "run.yaml:1: |'adafactor'|adamw-8bit");
+    bad("optim: adamw_torch\noptimizer: adamw\n", RT_INVALID, "'optimizer'");
 }
 
 static void test_refused_aliases(void **state)
@@ -737,6 +767,7 @@ int main(void)
         cmocka_unit_test_teardown(test_datasets, drop_arena),
         cmocka_unit_test_teardown(test_words, drop_arena),
         cmocka_unit_test_teardown(test_schedules, drop_arena),
+        cmocka_unit_test_teardown(test_optimizers, drop_arena),
         cmocka_unit_test_teardown(test_refused_aliases, drop_arena),
         cmocka_unit_test_teardown(test_every_alias, drop_arena),
         cmocka_unit_test_teardown(test_round_trips, drop_arena),

@@ -40,6 +40,15 @@ static void split_chunk(void *ctx, uint32_t chunk, uint32_t worker)
     for (uint64_t r = r0; r < r1; r++) s->fn(s->o, (rt_cpu_span){ r, c0, n }, s->ctx);
 }
 
+RT_INLINE void split_cut(const rt_cpu_ctx *c, rt_split *s)
+{
+    s->cols_per = s->cols < RT_SPLIT_ELEMS ? s->cols : RT_SPLIT_ELEMS;
+    s->rows_per = RT_SPLIT_ELEMS / s->cols_per;
+    s->col_cuts = (s->cols + s->cols_per - 1) / s->cols_per;
+    uint64_t chunks = (s->rows + s->rows_per - 1) / s->rows_per * s->col_cuts;
+    rt_pool_run(c->pool, (uint32_t)chunks, split_chunk, s);
+}
+
 /* Runs fn over all elements of an op whose first `nslots` present operands have the shape of slot 0. */
 __attribute__((unused)) static void split_run(const rt_cpu_ctx *c, const rt_bound_op *o, uint32_t nslots, rt_span_fn fn,
                                               void *ctx)
@@ -52,11 +61,14 @@ __attribute__((unused)) static void split_run(const rt_cpu_ctx *c, const rt_boun
         s.cols *= s.rows;
         s.rows = 1;
     }
-    s.cols_per = s.cols < RT_SPLIT_ELEMS ? s.cols : RT_SPLIT_ELEMS;
-    s.rows_per = RT_SPLIT_ELEMS / s.cols_per;
-    s.col_cuts = (s.cols + s.cols_per - 1) / s.cols_per;
-    uint64_t chunks = (s.rows + s.rows_per - 1) / s.rows_per * s.col_cuts;
-    rt_pool_run(c->pool, (uint32_t)chunks, split_chunk, &s);
+    split_cut(c, &s);
+}
+
+/* The same where rows are never taken together; a wide one is cut at multiples of RT_SPLIT_ELEMS columns. */
+__attribute__((unused)) static void split_rows(const rt_cpu_ctx *c, const rt_bound_op *o, rt_span_fn fn, void *ctx)
+{
+    rt_split s = { .o = o, .fn = fn, .ctx = ctx, .rows = o->slot[0].rows, .cols = o->slot[0].cols };
+    split_cut(c, &s);
 }
 
 #endif

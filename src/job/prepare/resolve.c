@@ -54,6 +54,9 @@ static const word best_last[] = { { "best", 1 }, { "last", 0 }, { 0 } };
 static const word save_dtypes[] = {
     { "f32", RT_DTYPE_F32 }, { "bf16", RT_DTYPE_BF16 }, { "f16", RT_DTYPE_F16 }, { 0 }
 };
+static const word optimizers[] = {
+    { "adamw", RT_DTYPE_F32 }, { "adamw-bf16", RT_DTYPE_BF16 }, { "adamw-8bit", RT_DTYPE_U8 }, { 0 }
+};
 static const word lora_roles[] = { { "q", RT_ROLE_Q },       { "k", RT_ROLE_K },
                                    { "v", RT_ROLE_V },       { "o", RT_ROLE_O },
                                    { "gate", RT_ROLE_GATE }, { "up", RT_ROLE_UP },
@@ -258,6 +261,8 @@ int rt_resolve_before_rows(rt_settings *s, const rt_run_facts *f, rt_resolved *r
     if (GIVEN(teacher_weights) && !rt_weights_parse(s->teacher_weights, &r->teacher_weights))
         RT_TRY(rt_fail(e, RT_USAGE, "--teacher-weights '%s' is unknown; use one of auto, native, bf16",
                        s->teacher_weights));
+    RT_TRY(choose(s->optimizer, optimizers, "--optimizer", &v, e));
+    r->moments = (rt_dtype)v;
     RT_TRY(choose(s->save, best_last, "--save", &v, e));
     r->save_best = v != 0;
     char *end, *second = NULL;

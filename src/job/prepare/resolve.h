@@ -32,6 +32,7 @@ typedef struct rt_resolved {
     rt_schedule schedule;
     bool lr_open; /* the rate goes by the first evaluation: rt_resolve_rate; until then the schedule's is near */
     double lr_near, lr_far; /* the two that it can be */
+    rt_dtype moments;       /* of the optimizer */
     double beta1, beta2, eps, weight_decay, max_grad_norm;
     uint32_t batch, micro_batch, seq_len, steps;
     uint32_t teacher_batch;             /* rows that the teacher should read at once */

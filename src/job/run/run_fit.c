@@ -55,6 +55,7 @@ rt_step_opts rt_run_step_opts(const rt_run *r, const rt_fit_config *c)
                            .beta2 = v->beta2,
                            .eps = v->eps,
                            .weight_decay = v->weight_decay,
+                           .moments = v->moments,
                            .max_grad_norm = v->max_grad_norm,
                            .policy = *rt_device_policy(r->opts->dev),
                            .student = &in->student->config,

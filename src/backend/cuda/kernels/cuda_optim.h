@@ -22,6 +22,26 @@ typedef struct rt_cuda_adam_params {
     rt_cuda_adam_tensor tensor[RT_CUDA_ADAM_RUN];
 } rt_cuda_adam_params;
 
+/* The same where moments are narrower than f32 (num/moment.h). A row is never joined with the next; packs are those of
+ * whole blocks where moments have 8 bits, so that a warp has a block. */
+typedef struct rt_cuda_narrow_tensor {
+    rt_cuda_tile tile;
+    rt_cuda_mat param, master, m, v, grad;
+    rt_cuda_mat exps; /* with codes of 8 bits */
+    uint32_t first, blocks;
+    float decay;
+    uint32_t stream, row; /* of the random words */
+    uint32_t unused;
+} rt_cuda_narrow_tensor;
+
+enum { RT_CUDA_NARROW_RUN = 26 };
+typedef struct rt_cuda_narrow_params {
+    rt_cuda_ptr step, gscale, fault; /* gscale, fault: 0 when absent */
+    float beta1, beta2, eps;
+    uint32_t count;
+    rt_cuda_narrow_tensor tensor[RT_CUDA_NARROW_RUN];
+} rt_cuda_narrow_params;
+
 typedef struct rt_cuda_clip_params {
     rt_cuda_ptr scale, norm, nsq, fault, step; /* fault and step 0: not given */
     float max_norm;
