@@ -192,9 +192,10 @@ void rt_run_print_ended(FILE *to, const rt_job_run *j, const rt_run_summary *s);
 
 void rt_run_json_start(const rt_run_printer *p, rt_dev *d);
 void rt_run_json_progress(rt_run_printer *p, const char *what, uint64_t done, uint64_t total);
+void rt_run_json_computing(rt_run_printer *p, const rt_run_computing *c);
 void rt_run_json_warning(const rt_run_printer *p, const char *text);
 void rt_run_json_plan(const rt_run_printer *p, const rt_run *r);
-void rt_run_json_step(const rt_run_printer *p, const rt_run_line *l);
+void rt_run_json_step(rt_run_printer *p, const rt_run_line *l);
 void rt_run_json_projection(const rt_run_printer *p, const rt_run_projection *l);
 void rt_run_json_eval(const rt_run_printer *p, uint32_t step, const rt_eval_result *v, bool best);
 void rt_run_json_sample(const rt_run_printer *p, const rt_sample_said *v);

@@ -26,7 +26,8 @@ struct rt_run {
     rt_settings *settings;
     const rt_run_opts *opts;
     rt_run_events events;
-    rt_watch watch; /* the events progress and stop */
+    rt_watch watch;      /* the events progress and stop, */
+    rt_watch step_watch; /* and computing and stop */
     rt_inputs *in;
     rt_run_facts facts;
     rt_resolved resolved;

@@ -21,6 +21,17 @@ static int tell(void *ctx, const char *what, uint64_t done, uint64_t total)
     return v->stop && v->stop(v->ctx);
 }
 
+/* Steps that are timed before the loop begins are told of by whoever times them. */
+static int tell_step(void *ctx, const char *what, uint64_t done, uint64_t total)
+{
+    const rt_run *r = ctx;
+    const rt_run_events *v = &r->events;
+    const rt_run_computing c = { r->loop.state.step + 1, r->loop.steps, (uint32_t)done, (uint32_t)total };
+    (void)what;
+    if (v->computing && c.steps) v->computing(v->ctx, &c);
+    return v->stop && v->stop(v->ctx);
+}
+
 static int open_inputs(rt_run *r, rt_err *e)
 {
     int rc;
@@ -246,6 +257,7 @@ int rt_run_open(rt_run **out, rt_settings *s, const rt_run_opts *o, rt_err *e)
     r->evaluated = -1;
     if (o->events) r->events = *o->events;
     r->watch = (rt_watch){ tell, r };
+    r->step_watch = (rt_watch){ tell_step, r };
     if (o->fit && (s->given[RT_SETTING_ID_micro_batch] || s->given[RT_SETTING_ID_recompute] ||
                    s->given[RT_SETTING_ID_teacher_weights]))
         RT_TRY(rt_fail(e, RT_USAGE,
