@@ -127,10 +127,8 @@ json_t *rt_json_notes(const rt_notes *n);
 json_t *rt_json_measure(rt_measure m);
 /* "494 M", "7.62 B", "98304": parameters for a person. buf needs 32 bytes; returns buf. */
 char *rt_format_params(char *buf, uint64_t n);
-/* " path" and more after it, quoted where a shell would need it: for commands that a person may copy. A slash at the
- * path's end is left out. */
+/* rt_str_append_word to standard output. */
 void rt_print_word(const char *path, const char *more);
-void rt_append_word(rt_str *out, const char *path, const char *more); /* path null: nothing */
 /* Text from strangers for a terminal: control characters as \x1b; newlines and tabs stay, or with one_line become \n
  * and \t. */
 void rt_visible_append(rt_str *out, const char *text, size_t len, bool one_line);

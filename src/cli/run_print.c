@@ -39,7 +39,7 @@ int rt_run_printer_begin(rt_run_printer *p, bool json, rt_err *e)
 static void resume_command(const rt_run_printer *p, rt_str *text)
 {
     rt_str_printf(text, "retort %s --resume --out", p->command);
-    rt_append_word(text, p->out, "");
+    rt_str_append_word(text, p->out, "");
 }
 
 void rt_run_explain_stop(const rt_run_printer *p, rt_err *e)

@@ -320,11 +320,11 @@ def within_a_step():
         names = os.listdir(f"{out}/run/checkpoints") if os.path.isdir(f"{out}/run/checkpoints") else []
         check(names == [f"checkpoint-{kept:06}"] * kept, f"{out}: {names}")
         resumed(out, "steps")
-    silent = [640 if a == 64 and args[i - 1] == "--batch" else a for i, a in enumerate(args)] + ["--out", "silent"]
+    silent = [1600 if a == 64 and args[i - 1] == "--batch" else a for i, a in enumerate(args)] + ["--out", "silent"]
     run = subprocess.Popen(COMMAND + [str(a) for a in silent], stdout=subprocess.PIPE,
                            stderr=subprocess.DEVNULL, text=True)
     for line in run.stdout:
-        if re.match(r"step 1 of \d+, micro-batch \d+ of 160, 0:\d\d so far, left ", line):
+        if re.match(r"step \d of 3, micro-batch \d+ of 400, 0:\d\d so far, left ", line):
             run.send_signal(signal.SIGINT)
     check(run.wait() == 130, f"off a terminal a long step is told of: {run.returncode}")
 
@@ -351,7 +351,7 @@ def interrupts():
     run = Run(*long)
     check(run.until(r"7lstep 1/4"), "a long step")
     os.write(run.fd, b"\x03")
-    check(run.until("stopping  when step 2 has ended", 1.5), "a step that runs is no reason to be silent")
+    check(run.until(r"stopping  when (micro-batch \d+ of \d+ of )?step 2 has ended", 1.5), "a step that runs is no reason to be silent")
     begun = time.monotonic()
     os.write(run.fd, b"\x03")
     run.finish(60)
