@@ -45,9 +45,10 @@ static int open_inputs(rt_run *r, rt_err *e)
                          .ctx = r->events.ctx };
     if (!s->student) RT_TRY(rt_fail(e, RT_USAGE, "--student is missing; give the model to train"));
     RT_TRY(rt_watch_step(&r->watch, "opening the models", 0, 0, e));
-    RT_TRY(rt_inputs_open(&r->in, s, &o, e));
-    RT_TRY(rt_samples_open(&r->samples, s, r->in, o.now, e));
-    RT_TRY(rt_inputs_data(r->in, s, &o, e));
+    RT_TRY(rt_run_find_inputs(r, e));
+    RT_TRY(rt_inputs_open(&r->in, &r->found, &o, e));
+    RT_TRY(rt_samples_open(&r->samples, &r->found, r->in, o.now, e));
+    RT_TRY(rt_inputs_data(r->in, &r->found, &o, e));
     RT_TRY(rt_watch_step(&r->watch, "arranging the data", 0, 0, e));
     RT_TRY(rt_inputs_facts(r->in, &r->facts, e));
     RT_TRY(rt_run_fit_begin(r, e));
@@ -208,7 +209,7 @@ static int begin(rt_run *r, rt_err *e)
         RT_TRY(rt_fail(e, RT_INVALID,
                        "%s has ended and its checkpoints were removed, so there is nothing to resume from; train its "
                        "model further in a new run: --student %s",
-                       r->out, r->out));
+                       r->out, rt_shell_word(&r->arena, r->out)));
     if (!path) {
         rt_run_note(r, "no checkpoint was written yet; the run begins anew");
         return rt_run_open_metrics(r, 0, e);
@@ -228,21 +229,6 @@ static int begin(rt_run *r, rt_err *e)
     RT_TRY(rt_run_open_metrics(r, r->loop.state.metrics_bytes, e));
 out:
     return rc;
-}
-
-/* A model that a resumed run cannot find is named in its settings, not on the command line. */
-static void explain_missing(const rt_run *r, int rc, rt_err *e)
-{
-    static const rt_setting_id models[] = { RT_SETTING_ID_student, RT_SETTING_ID_teacher, RT_SETTING_ID_base };
-    const char *const names[] = { r->settings->student, r->settings->teacher, r->settings->base };
-    for (int i = 0; r->opts->resume && rc == RT_NOT_FOUND && i < 3; i++) {
-        if (!names[i] || rt_path_exists(names[i])) continue;
-        const char *flag = rt_setting_table[models[i]].flag;
-        rt_err_context(e, "%.200s has %s %.100s%s; resume %s%s NEW --override if it was moved", r->settings_path, flag,
-                       names[i], names[i][0] == '/' ? "" : ", relative to the folder in which the run began",
-                       names[i][0] == '/' ? "with " : "from there, or with ", flag);
-        return;
-    }
 }
 
 int rt_run_open(rt_run **out, rt_settings *s, const rt_run_opts *o, rt_err *e)
@@ -265,6 +251,7 @@ int rt_run_open(rt_run **out, rt_settings *s, const rt_run_opts *o, rt_err *e)
     memcpy(said, s->given, sizeof said);
     RT_TRY(rt_run_take_folder(r, e));
     RT_TRY(o->resume ? rt_run_join_settings(r, e) : rt_run_write_settings(r, e));
+    RT_TRY(rt_run_origin_write(r, e));
     if (o->resume && !r->changed) RT_TRY(rt_run_look_ended(r, e));
     if (r->ended) goto open;
     RT_TRY(rt_run_make_folders(r, e));
@@ -272,7 +259,7 @@ int rt_run_open(rt_run **out, rt_settings *s, const rt_run_opts *o, rt_err *e)
     RT_TRY(rt_settings_check_needs(s, said, e));
     RT_TRY(rt_pool_new(&r->pool, s->threads ? (uint32_t)s->threads : rt_cpu_count(), e));
     rc = open_inputs(r, e);
-    explain_missing(r, rc, e);
+    rt_run_explain_missing(r, rc, e);
     RT_TRY(rc);
     warn_of_settings(r, said);
     RT_TRY(open_evaluation(r, e));
