@@ -91,15 +91,19 @@ exits 5
 err_has "begin a new one with --student 'a b/c d'$"
 run train --student student --data data.jsonl --out "e f" --steps 1 --batch 2 --seq-len 32
 exits 0
+out_has "^note +only 1 step: training usually needs some hundreds"
 out_has "^evidence: e f/run/manifest.json, checksum [0-9a-f]+; retort verify 'e f' checks it"
 
+# What was a default of the 400 steps is the default of the new number of them, unless it was given.
+check "of 400" grep -q '"warmup": "12"' "a b/c d/run/settings.json"
 # Resumed from another folder: what is not there is looked for where the run began; what is in neither is named with both.
 check "where it began" test "$(cat "a b/c d/run/began-in.txt")" = "$(pwd)"
 mkdir -p far
 cd far || exit 1
-run train --resume --override --out "../a b/c d" --steps 5 --warmup 2
+run train --resume --override --out "../a b/c d" --steps 5
 exits 0
 cd ..
+check "of 5" grep -q '"warmup": "2"' "a b/c d/run/settings.json"
 check "the words of the settings stay" grep -q '"student": "student"' "a b/c d/run/settings.json"
 stop TERM 3 gone train --student student --data data.jsonl --steps 400 --batch 2 --seq-len 32 --save-every 2
 mv student student-away

@@ -142,6 +142,10 @@ int rt_run_join_settings(rt_run *r, rt_err *e)
                        "a resumed run keeps its settings; leave these out, or say --override (the curve is then "
                        "another):\n%s",
                        diff.data ? diff.data : ""));
+    rt_settings *own = rt_arena_alloc(&r->arena, sizeof *own);
+    if (!own) RT_TRY(rt_no_memory(e, "the files of a run"));
+    *own = *was;
+    r->own = own;
     rt_settings_overlay(was, r->settings);
     *r->settings = *was;
 out:

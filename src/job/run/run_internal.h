@@ -31,8 +31,9 @@ struct rt_run {
     rt_inputs *in;
     rt_run_facts facts;
     rt_resolved resolved;
-    rt_settings found; /* with the paths at which models and data were found */
-    rt_settings asked; /* as they were before rows were counted */
+    rt_settings found;      /* with the paths at which models and data were found */
+    const rt_settings *own; /* of a resumed run: as its record has them; null: a new one */
+    rt_settings asked;      /* as they were before rows were counted */
     rt_fit fit;
     uint64_t free_memory;                      /* of the device, before anything was allocated */
     bool *frozen;                              /* (parameters of the student) */

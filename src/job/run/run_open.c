@@ -32,7 +32,26 @@ static int tell_step(void *ctx, const char *what, uint64_t done, uint64_t total)
     return v->stop && v->stop(v->ctx);
 }
 
-static int open_inputs(rt_run *r, rt_err *e)
+static bool same_share(rt_share a, rt_share b) { return a.value == b.value && a.percent == b.percent; }
+
+/* Of a resumed run with other settings: what its record has as the default of what it had then is the default of what
+ * it has now, unless it is given now. said: what is given. */
+static void derive_again(rt_run *r, const bool *said)
+{
+    rt_settings *s = r->settings, *then = r->own && r->changed ? rt_arena_alloc(&r->arena, sizeof *then) : NULL;
+    rt_resolved v = r->resolved;
+    if (!then) return;
+    *then = *r->own;
+    rt_settings_forget(then, RT_SETTING_ID_warmup);
+    rt_settings_forget(then, RT_SETTING_ID_eval_every);
+    if (rt_settings_defaults(then, NULL) < 0 || rt_resolve_with_rows(then, &r->facts, &v, NULL) < 0) return;
+    if (!said[RT_SETTING_ID_warmup] && same_share(then->warmup, r->own->warmup))
+        rt_settings_forget(s, RT_SETTING_ID_warmup);
+    if (!said[RT_SETTING_ID_eval_every] && same_share(then->eval_every, r->own->eval_every))
+        rt_settings_forget(s, RT_SETTING_ID_eval_every);
+}
+
+static int open_inputs(rt_run *r, const bool *said, rt_err *e)
 {
     int rc;
     rt_settings *s = r->settings;
@@ -54,6 +73,7 @@ static int open_inputs(rt_run *r, rt_err *e)
     RT_TRY(rt_run_fit_begin(r, e));
     RT_TRY(rt_resolve_before_rows(s, &r->facts, &r->resolved, e));
     RT_TRY(rt_inputs_rows(r->in, s, &r->resolved, &r->facts, e));
+    derive_again(r, said);
     r->asked = *s; /* --time settles the rest again when steps have been timed */
     RT_TRY(rt_resolve_with_rows(s, &r->facts, &r->resolved, e));
     if (r->facts.rows_per_epoch < r->resolved.batch)
@@ -67,8 +87,8 @@ static int open_inputs(rt_run *r, rt_err *e)
                     r->facts.rows_per_epoch, r->facts.rows_per_epoch == 1 ? "" : "s", r->resolved.seq_len,
                     r->resolved.batch);
     if (r->resolved.steps < 200)
-        rt_run_note(r, "only %u step%s: distillation usually needs some hundreds; --epochs or --steps asks for more",
-                    r->resolved.steps, r->resolved.steps == 1 ? "" : "s");
+        rt_run_note(r, "only %u step%s: %s usually needs some hundreds; --epochs or --steps asks for more",
+                    r->resolved.steps, r->resolved.steps == 1 ? "" : "s", s->teacher ? "distillation" : "training");
 out:
     return rc;
 }
@@ -258,7 +278,7 @@ int rt_run_open(rt_run **out, rt_settings *s, const rt_run_opts *o, rt_err *e)
     RT_TRY(rt_settings_defaults(s, e));
     RT_TRY(rt_settings_check_needs(s, said, e));
     RT_TRY(rt_pool_new(&r->pool, s->threads ? (uint32_t)s->threads : rt_cpu_count(), e));
-    rc = open_inputs(r, e);
+    rc = open_inputs(r, said, e);
     rt_run_explain_missing(r, rc, e);
     RT_TRY(rc);
     warn_of_settings(r, said);
