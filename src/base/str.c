@@ -102,6 +102,55 @@ char *rt_text_tame(char *text)
     return text;
 }
 
+/* ---- words of a shell ---- */
+
+/* $'...' of bash, zsh and the next POSIX shell: control characters would be obeyed by the terminal that shows them. */
+static void append_escaped(rt_str *out, const char *path, size_t len)
+{
+    for (size_t i = 0; i < len; i++) {
+        unsigned char c = (unsigned char)path[i];
+        if (c < ' ' || c == 127)
+            rt_str_printf(out, "\\x%02x", c);
+        else
+            rt_str_printf(out, "%s%c", c == '\'' || c == '\\' ? "\\" : "", c);
+    }
+}
+
+static bool has_control(const char *text, size_t len)
+{
+    for (size_t i = 0; i < len; i++)
+        if ((unsigned char)text[i] < ' ' || text[i] == 127) return true;
+    return false;
+}
+
+void rt_str_append_word(rt_str *out, const char *path, const char *more)
+{
+    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./-+=:,@%";
+    if (!path) return;
+    const char *here = path[0] == '-' ? "./" : ""; /* a path, not a flag */
+    size_t len = strlen(path);
+    while (len > 1 && path[len - 1] == '/') len--;
+    if (len && strspn(path, plain) >= len && strspn(more, plain) == strlen(more)) {
+        rt_str_printf(out, " %s%.*s%s", here, (int)len, path, more);
+        return;
+    }
+    bool control = has_control(path, len);
+    rt_str_printf(out, control ? " $'%s" : " '%s", here);
+    if (control) append_escaped(out, path, len);
+    for (size_t i = 0; i < len && !control; i++)
+        rt_str_append_n(out, path[i] == '\'' ? "'\\''" : path + i, path[i] == '\'' ? 4 : 1);
+    rt_str_printf(out, "%s'", more);
+}
+
+const char *rt_shell_word(struct rt_arena *a, const char *path)
+{
+    rt_str text = { 0 };
+    rt_str_append_word(&text, path, "");
+    const char *word = text.data && !text.failed ? rt_arena_strdup(a, text.data + 1) : NULL;
+    rt_str_free(&text);
+    return word ? word : path;
+}
+
 char *rt_format_bytes(char *buf, uint64_t bytes)
 {
     static const char *const names[UNITS] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };

@@ -35,6 +35,12 @@ void rt_str_free(rt_str *s); /* accepts null; leaves an empty string */
  * names in it come from files and may hold anything. Returns text. */
 char *rt_text_tame(char *text);
 
+/* " path" and more after it, quoted where a shell would need it: for commands that a person may copy. A slash at the
+ * path's end is left out. path null: nothing. */
+void rt_str_append_word(rt_str *s, const char *path, const char *more);
+/* The same without the blank, in the arena; path itself when out of memory. */
+const char *rt_shell_word(struct rt_arena *a, const char *path);
+
 /* "1.50 GiB", "512 B": binary units, three significant digits. buf needs 32 bytes; returns buf. */
 char *rt_format_bytes(char *buf, uint64_t bytes);
 /* "512", "64K", "24GiB", "1.5G", "200MB": binary for K/KiB/M/MiB/..., decimal for KB/MB/GB. false when malformed. */

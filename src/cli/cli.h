@@ -127,10 +127,8 @@ json_t *rt_json_notes(const rt_notes *n);
 json_t *rt_json_measure(rt_measure m);
 /* "494 M", "7.62 B", "98304": parameters for a person. buf needs 32 bytes; returns buf. */
 char *rt_format_params(char *buf, uint64_t n);
-/* " path" and more after it, quoted where a shell would need it: for commands that a person may copy. A slash at the
- * path's end is left out. */
+/* rt_str_append_word to standard output. */
 void rt_print_word(const char *path, const char *more);
-void rt_append_word(rt_str *out, const char *path, const char *more); /* path null: nothing */
 /* Text from strangers for a terminal: control characters as \x1b; newlines and tabs stay, or with one_line become \n
  * and \t. */
 void rt_visible_append(rt_str *out, const char *text, size_t len, bool one_line);
@@ -192,9 +190,10 @@ void rt_run_print_ended(FILE *to, const rt_job_run *j, const rt_run_summary *s);
 
 void rt_run_json_start(const rt_run_printer *p, rt_dev *d);
 void rt_run_json_progress(rt_run_printer *p, const char *what, uint64_t done, uint64_t total);
+void rt_run_json_computing(rt_run_printer *p, const rt_run_computing *c);
 void rt_run_json_warning(const rt_run_printer *p, const char *text);
 void rt_run_json_plan(const rt_run_printer *p, const rt_run *r);
-void rt_run_json_step(const rt_run_printer *p, const rt_run_line *l);
+void rt_run_json_step(rt_run_printer *p, const rt_run_line *l);
 void rt_run_json_projection(const rt_run_printer *p, const rt_run_projection *l);
 void rt_run_json_eval(const rt_run_printer *p, uint32_t step, const rt_eval_result *v, bool best);
 void rt_run_json_sample(const rt_run_printer *p, const rt_sample_said *v);

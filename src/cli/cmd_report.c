@@ -57,7 +57,10 @@ static void print_text(const state *s)
         rt_report_facts f = rt_report_run_facts(s->runs[i]);
         printf("%-20s step %u", f.name, f.step);
         if (f.steps) printf(" of %u", f.steps);
-        printf("%s", f.stopped ? ", stopped early" : f.finished ? ", finished" : ": still going, or cut off");
+        printf("%s", f.stopped    ? ", stopped early"
+                     : f.finished ? ", finished"
+                     : f.going    ? ": still going"
+                                  : ": interrupted");
         if (f.evals) printf(", held-out CE %.4f -> %.4f", f.first.ce.mean, f.after.ce.mean);
         if (f.evals && f.after.teacher) printf(" (teacher %.4f)", f.after.teacher_ce.mean);
         printf("%s\n", f.cut ? "; a file ends in the middle of a line, which is left out" : "");

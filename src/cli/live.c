@@ -20,6 +20,7 @@ enum { NARROWEST = 20, BAR_LEAST = 12, BAR_MOST = 34, LINE = 512 };
 /* Seconds: between two looks at the line; before work is shown at all; of silence off a terminal, before work that goes
  * on is named and between two lines. */
 static const double tick = 0.1, first_shown = 0.3, name_after = 5, silence = 15;
+static const double step_long = 2; /* seconds after which a step is worth showing how far it is */
 
 typedef struct work {
     char what[48]; /* empty: none */
@@ -27,6 +28,13 @@ typedef struct work {
     double begun;
     bool named; /* a plain line was written of it */
 } work;
+
+/* The step that is computed, and the micro-batches of it that are done. */
+typedef struct computing {
+    uint32_t step, steps; /* step 0: none */
+    uint32_t done, count; /* count 0: how far it is is not known */
+    double begun, told;   /* told: when the last of them was done */
+} computing;
 
 static struct {
     pthread_mutex_t lock;
@@ -37,6 +45,7 @@ static struct {
     bool answered; /* the interrupt */
     double begun, printed;
     work work;
+    computing now;
     rt_live_step step; /* steps 0: none has ended yet */
     double stepped;    /* when it did */
     char resume[8192]; /* empty: nothing can be resumed; a path in it may be quoted */
@@ -130,7 +139,7 @@ static void put_bar(line *l, uint32_t n, double part)
 }
 
 /* What there is to say, the most important first; the bar stands after the first and takes the room that is left. */
-static void compose(line *l, char parts[][48], uint32_t count, double part)
+static void compose(line *l, char parts[][96], uint32_t count, double part)
 {
     uint32_t taken = 0, n = 0, bar = 0, least = count < 3 ? count : 3;
     for (; n < count; n++) {
@@ -157,14 +166,46 @@ static double work_left(double now)
     return part > 0 && took >= 1 ? took * (1 / part - 1) : NAN;
 }
 
+/* "step 1 of 30, micro-batch 7 of 32"; room 96 */
+static void put_computing(char *text)
+{
+    const computing *c = &live.now;
+    int n = snprintf(text, 48, "step %u of %u", c->step, c->steps);
+    if (c->count > 1) snprintf(text + n, 48, ", micro-batch %u of %u", c->done + 1, c->count);
+}
+
+/* Seconds of a micro-batch; NaN before the first has ended. */
+static double micro_seconds(void)
+{
+    const computing *c = &live.now;
+    return c->done ? (c->told - c->begun) / c->done : NAN;
+}
+
+/* To the end of the command: as of the last step, or, before one has ended, by the micro-batches so far. */
+static double steps_left(double now)
+{
+    const computing *c = &live.now;
+    if (!isnan(live.step.left)) return live.step.left - (now - live.stepped);
+    return c->step ? micro_seconds() * c->count * (c->steps - c->step + 1) - (now - c->begun) : NAN;
+}
+
+/* Of all steps, what is done. */
+static double steps_part(void)
+{
+    const computing *c = &live.now;
+    double within = c->step && c->count ? (double)c->done / c->count : 0;
+    return live.step.steps ? (live.step.step + within) / live.step.steps : -1;
+}
+
 static void compose_now(line *l, double now)
 {
-    char parts[4 + RT_LIVE_FIELDS][48], text[32];
+    char parts[5 + RT_LIVE_FIELDS][96], text[96];
     uint32_t n = 0;
     const rt_live_step *s = &live.step;
     bool working = live.work.what[0] != '\0';
-    double part = working ? work_part() : s->steps ? (double)s->step / s->steps : -1;
-    double left = s->steps ? s->left - (now - live.stepped) : work_left(now);
+    bool slow = !working && live.now.step && now - live.now.begun >= step_long;
+    double part = working ? work_part() : steps_part();
+    double left = s->steps ? steps_left(now) : work_left(now);
     if (working) {
         snprintf(parts[n++], sizeof *parts, "%s", live.work.what);
         if (part >= 0)
@@ -172,7 +213,12 @@ static void compose_now(line *l, double now)
         else
             snprintf(parts[n++], sizeof *parts, "%s", rt_format_duration(text, now - live.work.begun));
     }
-    if (s->steps) snprintf(parts[n++], sizeof *parts, "step %u/%u", s->step, s->steps);
+    if (slow) put_computing(text);
+    if (slow && strlen(text) <= l->room)
+        snprintf(parts[n++], sizeof *parts, "%s", text);
+    else if (s->steps)
+        snprintf(parts[n++], sizeof *parts, "step %u/%u", s->step, s->steps);
+    if (slow && isnan(left)) snprintf(parts[n++], sizeof *parts, "%s", rt_format_duration(text, now - live.now.begun));
     if (!isnan(left)) snprintf(parts[n++], sizeof *parts, "left %s", rt_live_left(text, left));
     if (interrupted) snprintf(parts[n++], sizeof *parts, "stopping");
     for (int i = 0; !working && i < RT_LIVE_FIELDS && s->fields[i][0]; i++)
@@ -228,17 +274,29 @@ static void say_work(double now)
         fprintf(live.to, ", %s so far\n", rt_format_duration(text, now - live.work.begun));
 }
 
+static void say_step(double now)
+{
+    char text[96];
+    double left = steps_left(now);
+    if (live.now.step)
+        put_computing(text);
+    else
+        snprintf(text, sizeof text, "step %u of %u", live.step.step + 1, live.step.steps);
+    fprintf(live.to, "%s", text);
+    fprintf(live.to, ", %s so far", rt_format_duration(text, now - (live.now.step ? live.now.begun : live.work.begun)));
+    if (!isnan(left)) fprintf(live.to, ", left %s", rt_live_left(text, left));
+    fputc('\n', live.to);
+}
+
 static void break_silence(double now)
 {
-    char text[32];
     bool working = live.work.what[0] != '\0';
     bool unnamed = working && !live.work.named && now - live.work.begun >= name_after;
     if ((!unnamed && now - live.printed < silence) || (!working && !live.step.steps)) return;
     if (working)
         say_work(now);
     else
-        fprintf(live.to, "step %u/%u is running, %s so far\n", live.step.step + 1, live.step.steps,
-                rt_format_duration(text, now - live.work.begun));
+        say_step(now);
     live.work.named = true;
     live.printed = now;
     fflush(live.to);
@@ -248,11 +306,17 @@ static void break_silence(double now)
 
 static void answer(void)
 {
+    char text[32];
+    const computing *c = &live.now;
     live.answered = true;
     erase();
     if (live.work.what[0])
         fprintf(live.to, "stopping  still %s", live.work.what);
-    else if (live.step.steps)
+    else if (c->step && c->done + 1 < c->count) {
+        fprintf(live.to, "stopping  when micro-batch %u of %u of step %u has ended", c->done + 1, c->count, c->step);
+        double left = micro_seconds() - (rt_now() - c->told);
+        if (left >= 1) fprintf(live.to, ", about %s", rt_format_duration(text, left));
+    } else if (live.step.steps)
         fprintf(live.to, "stopping  when step %u has ended and is saved", live.step.step + 1);
     else
         fprintf(live.to, "stopping  soon");
@@ -307,6 +371,7 @@ void rt_live_begin(FILE *to)
     live.begun = live.printed = rt_now();
     live.step = (rt_live_step){ 0 };
     live.work = (work){ 0 };
+    live.now = (computing){ 0 };
     live.ending = live.answered = false;
     live.resume[0] = '\0';
     if (sem_init(&wake, 0, 0) != 0) return;
@@ -337,8 +402,23 @@ void rt_live_work(const char *what, uint64_t done, uint64_t total)
         live.work = (work){ .begun = rt_now() };
         snprintf(live.work.what, sizeof live.work.what, "%s", what);
     }
+    live.now = (computing){ 0 };
     live.work.done = done;
     live.work.total = total;
+    pthread_mutex_unlock(&live.lock);
+}
+
+void rt_live_computing(uint32_t step, uint32_t steps, uint32_t done, uint32_t count)
+{
+    if (!live.running) return;
+    pthread_mutex_lock(&live.lock);
+    double now = rt_now();
+    if (live.now.step != step) live.now = (computing){ .step = step, .begun = now };
+    live.now.steps = steps;
+    live.now.done = done;
+    live.now.count = count;
+    live.now.told = now;
+    live.work = (work){ .begun = live.now.begun };
     pthread_mutex_unlock(&live.lock);
 }
 
@@ -349,6 +429,7 @@ void rt_live_stepped(const rt_live_step *s)
     live.step = *s;
     live.stepped = rt_now();
     live.work = (work){ .begun = live.stepped };
+    live.now = (computing){ 0 };
     pthread_mutex_unlock(&live.lock);
 }
 

@@ -30,6 +30,9 @@ void rt_live_work(const char *what, uint64_t done, uint64_t total);
 /* The same as an rt_job_progress_fn: RT_INTERRUPTED when the user wants to stop. ctx is not looked at. */
 int rt_live_progress(void *ctx, const char *what, uint64_t done, uint64_t total);
 
+/* A step is being computed, of which so many micro-batches are done; count 0: how far it is is not known. */
+void rt_live_computing(uint32_t step, uint32_t steps, uint32_t done, uint32_t count);
+
 /* A step has ended; steps 0: how many there are is not known. */
 enum { RT_LIVE_FIELDS = 10 };
 typedef struct rt_live_step {

@@ -121,48 +121,10 @@ char *rt_format_params(char *buf, uint64_t n)
     return buf;
 }
 
-/* $'...' of bash, zsh and the next POSIX shell: control characters would be obeyed by the terminal that shows them. */
-static void append_escaped(rt_str *out, const char *path, size_t len)
-{
-    for (size_t i = 0; i < len; i++) {
-        unsigned char c = (unsigned char)path[i];
-        if (c < ' ' || c == 127)
-            rt_str_printf(out, "\\x%02x", c);
-        else
-            rt_str_printf(out, "%s%c", c == '\'' || c == '\\' ? "\\" : "", c);
-    }
-}
-
-static bool has_control(const char *text, size_t len)
-{
-    for (size_t i = 0; i < len; i++)
-        if ((unsigned char)text[i] < ' ' || text[i] == 127) return true;
-    return false;
-}
-
-void rt_append_word(rt_str *out, const char *path, const char *more)
-{
-    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./-+=:,@%";
-    if (!path) return;
-    const char *here = path[0] == '-' ? "./" : ""; /* a path, not a flag */
-    size_t len = strlen(path);
-    while (len > 1 && path[len - 1] == '/') len--;
-    if (len && strspn(path, plain) >= len && strspn(more, plain) == strlen(more)) {
-        rt_str_printf(out, " %s%.*s%s", here, (int)len, path, more);
-        return;
-    }
-    bool control = has_control(path, len);
-    rt_str_printf(out, control ? " $'%s" : " '%s", here);
-    if (control) append_escaped(out, path, len);
-    for (size_t i = 0; i < len && !control; i++)
-        rt_str_append_n(out, path[i] == '\'' ? "'\\''" : path + i, path[i] == '\'' ? 4 : 1);
-    rt_str_printf(out, "%s'", more);
-}
-
 void rt_print_word(const char *path, const char *more)
 {
     rt_str text = { 0 };
-    rt_append_word(&text, path, more);
+    rt_str_append_word(&text, path, more);
     fputs(text.data ? text.data : "", stdout);
     rt_str_free(&text);
 }

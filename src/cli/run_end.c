@@ -144,6 +144,7 @@ static void print_sample(const rt_run_sample *v)
 static void print_verdict(const rt_findings *f, rt_hash128 seal, const char *out)
 {
     char hash[33];
+    rt_str word = { 0 };
     if (!f) return;
     printf("verdict: %u of %u claims hold", f->of[RT_VERDICT_PASS], f->count);
     if (f->of[RT_VERDICT_FAIL]) printf(", %u failed", f->of[RT_VERDICT_FAIL]);
@@ -155,8 +156,10 @@ static void print_verdict(const rt_findings *f, rt_hash128 seal, const char *out
             printf("  %s  %s\n      measured: %s\n", k->verdict == RT_VERDICT_FAIL ? "FAILED" : "not measured",
                    k->claim, k->measured);
     }
-    rt_say("evidence:", "%s/run/manifest.json, checksum %s; retort verify %s checks it", out, rt_hash_text(hash, seal),
-           out);
+    rt_str_append_word(&word, out, "");
+    rt_say("evidence:", "%s/run/manifest.json, checksum %s; retort verify%s checks it", out, rt_hash_text(hash, seal),
+           word.data ? word.data : "");
+    rt_str_free(&word);
 }
 
 /* ---- what to type next ---- */
@@ -220,7 +223,7 @@ void rt_run_print_ended(FILE *to, const rt_job_run *j, const rt_run_summary *s)
                   j->settings.out, rt_run_state(r)->step, rt_run_resolved(r)->steps,
                   rt_run_resolved(r)->lora.rank ? "adapter" : "model", s->saved_step);
     rt_str_append(&line, "To train it further: retort train --student");
-    rt_append_word(&line, j->settings.out, "");
+    rt_str_append_word(&line, j->settings.out, "");
     fprintf(to, "%s --data DATA --out NEW\n", line.data ? line.data : "");
     rt_str_free(&line);
 }

@@ -42,12 +42,17 @@ void rt_run_json_start(const rt_run_printer *p, rt_dev *d)
                    d->api->name, "name", info.name));
 }
 
-void rt_run_json_progress(rt_run_printer *p, const char *what, uint64_t done, uint64_t total)
+static double clock_now(void)
 {
     struct timespec t;
-    if (!p->json) return;
     clock_gettime(CLOCK_MONOTONIC, &t);
-    double now = (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+void rt_run_json_progress(rt_run_printer *p, const char *what, uint64_t done, uint64_t total)
+{
+    if (!p->json) return;
+    double now = clock_now();
     bool begins = !p->what || strcmp(p->what, what) != 0;
     if (!begins && now - p->told < 1) return;
     p->what = what;
@@ -56,6 +61,22 @@ void rt_run_json_progress(rt_run_printer *p, const char *what, uint64_t done, ui
     emit(p, "progress",
          json_pack("{s:s, s:o, s:o}", "what", what, "done", rt_json_u64(done), "total",
                    total ? rt_json_u64(total) : json_null()));
+}
+
+/* When training begins, and then within steps that take long. */
+void rt_run_json_computing(rt_run_printer *p, const rt_run_computing *c)
+{
+    enum { SECONDS = 5 };
+    static const char what[] = "training";
+    if (!p->json) return;
+    double now = clock_now();
+    if (p->what == what && now - p->told < SECONDS) return;
+    p->what = what;
+    p->told = now;
+    emit(p, "progress",
+         json_pack("{s:s, s:I, s:I, s:I, s:o}", "what", what, "step", (json_int_t)c->step, "steps",
+                   (json_int_t)c->steps, "done", (json_int_t)c->done, "total",
+                   c->count ? json_integer(c->count) : json_null()));
 }
 
 void rt_run_json_warning(const rt_run_printer *p, const char *text)
@@ -79,10 +100,11 @@ void rt_run_json_plan(const rt_run_printer *p, const rt_run *r)
                    "memory", (json_int_t)m.memory, "activations", (json_int_t)m.activations));
 }
 
-void rt_run_json_step(const rt_run_printer *p, const rt_run_line *l)
+void rt_run_json_step(rt_run_printer *p, const rt_run_line *l)
 {
     const rt_step_result *v = &l->result;
     if (!p->json) return;
+    p->told = clock_now();
     json_t *j =
         json_pack("{s:I, s:I, s:o, s:o, s:f, s:o, s:o, s:I, s:f, s:f, s:f, s:I}", "step", (json_int_t)l->step, "steps",
                   (json_int_t)l->steps, "loss", number(v->loss), "ce", number(v->ce), "lr", l->lr, "grad_norm",

@@ -39,7 +39,7 @@ int rt_run_printer_begin(rt_run_printer *p, bool json, rt_err *e)
 static void resume_command(const rt_run_printer *p, rt_str *text)
 {
     rt_str_printf(text, "retort %s --resume --out", p->command);
-    rt_append_word(text, p->out, "");
+    rt_str_append_word(text, p->out, "");
 }
 
 void rt_run_explain_stop(const rt_run_printer *p, rt_err *e)
@@ -229,6 +229,12 @@ static void on_ready(void *ctx, const rt_run *r)
 
 /* ---- while it runs ---- */
 
+static void on_computing(void *ctx, const rt_run_computing *c)
+{
+    rt_run_json_computing(ctx, c);
+    rt_live_computing(c->step, c->steps, c->done, c->count);
+}
+
 /* The most important first, for the line that is redrawn. */
 static void show_step(const rt_run_line *l)
 {
@@ -343,6 +349,7 @@ rt_run_events rt_run_printer_events(rt_run_printer *p)
                             .progress = on_progress,
                             .refused = on_refused,
                             .ready = on_ready,
+                            .computing = on_computing,
                             .step = on_step,
                             .projected = on_projected,
                             .said = on_said,

@@ -49,14 +49,14 @@ static int find_run(rt_audit *v, const char *path, rt_err *e)
 
 /* ---- the manifest ---- */
 
-static int not_finished(const rt_audit *v, const char *path, rt_err *e)
+static int not_finished(rt_audit *v, const char *path, rt_err *e)
 {
     const char *command = json_string_value(json_object_get(v->manifest, "command"));
     return rt_fail(
         e, RT_INVALID,
         "%s has not finished, so there is nothing to verify yet: it is still going, or was stopped, and then "
         "retort %s --resume --out %s resumes it",
-        path, command ? command : "distill", v->root);
+        path, command ? command : "distill", rt_shell_word(&v->arena, v->root));
 }
 
 /* RT_FORMAT is told as a failed check: nothing else can be believed then. */

@@ -100,7 +100,7 @@ static int audit_control(rt_audit *v, rt_err *e)
         rt_audit_tell(v, "control", RT_CHECK_PASS,
                       "the one that the manifest names; its files and records are as it left them (retort verify %s "
                       "also measures it again)",
-                      path);
+                      rt_shell_word(&v->arena, path));
     return RT_OK;
 }
 

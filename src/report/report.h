@@ -27,6 +27,7 @@ typedef struct rt_report_facts {
     uint32_t step, steps;      /* the last that was logged; wanted, 0 when not known */
     bool finished;             /* every step is there, and an evaluation after the last; or it was stopped: */
     bool stopped;              /* --stop-if-worse ended it before its last step */
+    bool going;                /* not finished, and a process holds its lock: it is not interrupted */
     bool cut;                  /* a file ends in the middle of a line, which was left out */
     uint32_t evals;
     rt_eval_result first, after; /* where evals > 0; after: of the model that was saved, or the last so far */

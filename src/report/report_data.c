@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/lock.h"
 
 #include <limits.h>
 #include <math.h>
@@ -355,5 +356,6 @@ rt_report_facts rt_report_run_facts(const rt_report_run *r)
     f.stopped = json_is_true(json_object_get(r->manifest, "finished")) && json_object_get(measured, "stopped");
     f.finished = f.stopped ||
                  (end && r->wanted && end->step >= r->wanted && first && r->evals[r->eval_count - 1].step >= r->wanted);
+    f.going = !f.finished && rt_lock_check(r->folder, r->name, NULL) == RT_INVALID;
     return f;
 }

@@ -57,7 +57,8 @@ static void put_state(rt_str *s, const rt_report_run *r)
     else if (f.finished)
         rt_str_printf(s, "%s steps,", at);
     else
-        rt_str_printf(s, "Step %s of %s: the run is still going, or was cut off.", at, rt_html_grouped(of, f.steps));
+        rt_str_printf(s, "Step %s of %s: the run %s.", at, rt_html_grouped(of, f.steps),
+                      f.going ? "is still going" : "was interrupted; --resume continues it");
     if (f.step) {
         rt_str_append(s, " ");
         rt_html_count(s, f.tokens);

@@ -104,8 +104,9 @@ typedef struct flight {
 typedef struct course {
     flight flight[RT_STEPS_BEGUN];
     uint32_t count;
-    bool stopping; /* the user wants an end */
-    double ended;  /* clock when the last step did */
+    bool stopping;    /* the user wants an end */
+    rt_cursor before; /* of the rows of the step that was begun last */
+    double ended;     /* clock when the last step did */
     pace pace;
 } course;
 
@@ -124,6 +125,7 @@ static int begin_step(rt_loop *l, course *c, rt_err *e)
     flight *f = &c->flight[c->count];
     *f = (flight){ .step = l->state.step + c->count + 1, .begun = rt_now() };
     f->lr = rt_schedule_lr(&l->schedule, f->step);
+    c->before = rt_rows_tell(l->source);
     RT_TRY(rt_loop_read(l, &f->tokens, e));
     if (l->calls.before) RT_TRY(l->calls.before(l->calls.ctx, f->step, e));
     RT_TRY(rt_trainer_begin(l->trainer, l->micro, l->micro_count, f->step, f->lr, l->seed, e));
@@ -179,6 +181,26 @@ static bool at_end(const rt_loop *l) { return l->enough || l->state.step >= l->s
 
 static bool every(const rt_loop *l, uint32_t steps) { return at_end(l) || l->state.step % steps == 0; }
 
+static int save(rt_loop *l, rt_cursor at, rt_err *e)
+{
+    int rc;
+    l->state.cursor = at;
+    RT_TRY(l->calls.save(l->calls.ctx, e));
+    l->saved_at = rt_now();
+    l->saved_step = l->state.step;
+out:
+    return rc;
+}
+
+static int stopped(const rt_loop *l, rt_err *e)
+{
+    if (!l->state.step)
+        return rt_fail(e, RT_INTERRUPTED, "stopped in step 1 of %u, before it had ended; --resume begins with it",
+                       l->steps);
+    return rt_fail(e, RT_INTERRUPTED, "stopped after step %u of %u; --resume continues from it", l->state.step,
+                   l->steps);
+}
+
 /* What follows a step, or is left to follow it in a resumed run: its evaluation and its checkpoint. Whoever wants to
  * stop need not wait for the evaluation: it is made when the run is resumed. */
 static int follow_step(rt_loop *l, bool stopping, rt_err *e)
@@ -190,14 +212,21 @@ static int follow_step(rt_loop *l, bool stopping, rt_err *e)
     }
     stopping = rc == RT_INTERRUPTED || (!at_end(l) && (stopping || wants_stop(l)));
     if (stopping || every(l, l->save_every) || rt_now() - l->saved_at > RT_SAVE_SECONDS) {
-        l->state.cursor = rt_rows_tell(l->source);
-        RT_TRY(l->calls.save(l->calls.ctx, e));
-        l->saved_at = rt_now();
+        RT_TRY(save(l, rt_rows_tell(l->source), e));
         stopping = stopping || (!at_end(l) && wants_stop(l));
     }
-    if (stopping)
-        RT_TRY(rt_fail(e, RT_INTERRUPTED, "stopped after step %u of %u; --resume continues from it", l->state.step,
-                       l->steps));
+    if (stopping) rc = stopped(l, e);
+out:
+    return rc;
+}
+
+/* A step that was given up has changed nothing: the one before it is saved, where that was not done yet, and a resumed
+ * run takes the same rows again. */
+static int leave_step(rt_loop *l, const course *c, rt_err *e)
+{
+    int rc;
+    if (l->state.step > l->saved_step && !l->steps_only) RT_TRY(save(l, c->before, e));
+    rc = stopped(l, e);
 out:
     return rc;
 }
@@ -207,9 +236,12 @@ int rt_loop_run(rt_loop *l, bool *ended, rt_err *e)
     int rc = RT_OK;
     course c = { 0 };
     *ended = false;
+    l->saved_step = l->state.step;
     if (l->evaluate_first) RT_TRY(follow_step(l, false, e));
     while (!at_end(l)) {
-        RT_TRY(next_step(l, &c, ended, e));
+        rc = next_step(l, &c, ended, e);
+        if (rc == RT_INTERRUPTED && !c.count) rc = leave_step(l, &c, e);
+        RT_TRY(rc);
         if (*ended) goto out;
         if (l->steps_only) continue;
         c.stopping = !at_end(l) && (c.stopping || wants_stop(l));

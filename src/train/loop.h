@@ -52,7 +52,8 @@ typedef struct rt_loop {
     rt_loop_calls calls;
     /* the loop's own */
     rt_progress_state state;
-    double saved_at; /* clock of the last checkpoint */
+    double saved_at;     /* clock of the last checkpoint, */
+    uint32_t saved_step; /* and its step; 0: there is none */
     int32_t *rows;   /* (4, batch padded to micro-batches, T): ids, positions, starts, targets of one step */
     rt_batch *micro; /* (micro_count) */
     uint32_t micro_count;
@@ -67,8 +68,8 @@ int rt_loop_read(rt_loop *l, uint64_t *tokens, rt_err *e);
 /* Rows and one step of training by itself; neither the state nor a call hears of it. */
 int rt_loop_try(rt_loop *l, uint32_t step, double lr, rt_step_result *out, rt_err *e);
 /* Steps, evaluations and checkpoints from the state to the last step, or until there are enough. *ended: `stepped`
- * wanted an end. RT_INTERRUPTED when `stop` did, after a checkpoint. One whose last step was not evaluated for it has
- * that done first. */
+ * wanted an end. RT_INTERRUPTED when `stop` did, or whoever watches the trainer's steps, after a checkpoint of the last
+ * step that has ended. One whose last step was not evaluated for it has that done first. */
 int rt_loop_run(rt_loop *l, bool *ended, rt_err *e);
 
 #endif

@@ -414,6 +414,7 @@ int rt_trainer_begin(rt_trainer *t, const rt_batch *micro, uint32_t count, uint3
     for (uint32_t i = 0; i < count; i++) {
         rt_step_begun *timed = i < 2 ? b : NULL; /* the first of each program */
         v.row = i * s->opts.B * s->opts.T;
+        if (!rt_exec_enqueues(t->x)) RT_TRY(rt_watch_step(t->step_watch, "computing a step", i, count, e));
         if (v.row && s->opts.lora.dropout > 0) RT_TRY(rt_exec_write(t->x, s->step, &v, sizeof v, e));
         RT_TRY(t->rows ? write_micro(t, micro, i, count, timed, e) : write_batch(t, &micro[i], timed, e));
         RT_TRY(run(t, i == 0 ? RT_PROGRAM_FIRST : RT_PROGRAM_NEXT, timed, e));

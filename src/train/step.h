@@ -44,6 +44,9 @@ typedef struct rt_trainer {
     uint64_t begin_count, end_count;     /* steps */
     int32_t *rows;         /* (B*T) scratch: which rows of the teacher's output a micro-batch takes; null: not needed */
     const rt_watch *watch; /* of loading, evaluating and saving; set by whoever opened it, null: nobody's */
+    /* Of the micro-batches of a step, where the device does not run by itself: told before each, and when it is to stop
+     * the step is given up with RT_INTERRUPTED, before any weight has changed. Null: nobody's. */
+    const rt_watch *step_watch;
 } rt_trainer;
 
 int rt_trainer_open(rt_trainer **out, rt_dev *d, const rt_step_opts *o, const rt_seal_opts *seal, rt_err *e);

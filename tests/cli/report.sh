@@ -54,18 +54,26 @@ out_has '^b +step 4 of 4, finished, held-out CE [0-9.]+ -> [0-9.]+$'
 check "beside the first run" test -s a/run/compare.html
 check "two runs" grep -q '<h1>a and b</h1>' a/run/compare.html
 
-# Still going, or cut off.
+# Interrupted, or still going: the lock tells.
 mkdir -p c/run
 cp a/run/settings.json c/run/
 run report c
 exits 0
-out_has '^c +step 0 of 6: still going, or cut off$'
+out_has '^c +step 0 of 6: interrupted$'
 head -n 4 a/run/metrics.jsonl >c/run/metrics.jsonl
 printf '{"event":"step","step":4,"lo' >>c/run/metrics.jsonl
 run report c
 exits 0
-out_has 'step 3 of 6: still going, or cut off, .*ends in the middle of a line'
-check "the page says so" grep -q 'the run is still going, or was cut off' c/run/report.html
+out_has 'step 3 of 6: interrupted, .*ends in the middle of a line'
+check "the page says so" grep -q 'the run was interrupted; --resume continues it' c/run/report.html
+
+check "one that another process has locked is still going" python3 - "$RETORT" <<'PY'
+import fcntl, os, shlex, struct, subprocess, sys
+with open("c/run/retort.lock", "w") as f:
+    fcntl.fcntl(f, 37, struct.pack("hhqqi", fcntl.F_WRLCK, 0, 0, 0, 0))  # F_OFD_SETLK
+    said = subprocess.run(shlex.split(os.environ.get("EMU", "")) + [sys.argv[1], "report", "c"], capture_output=True, text=True).stdout
+assert "step 3 of 6: still going" in said, said
+PY
 
 # Refused, and nothing is written.
 run report

@@ -76,6 +76,49 @@ run distill --resume --out o
 exits 0
 check "a file of the model that was removed is written anew" test "$(cksum <o/model.safetensors)" = "$want"
 
+# Commands that are printed can be copied, whatever the folder is called.
+stop TERM 3 "a b/c d" train --student student --data data.jsonl --steps 400 --batch 2 --seq-len 32 --save-every 2
+exits 130
+err_has "retort train --resume --out 'a b/c d'"
+run generate "a b/c d" --prompt x
+exits 3
+err_has "^a b/c d has no finished model: .* --resume --out 'a b/c d' continues it; or name its newest checkpoint, 'a b/c d/run/checkpoints/checkpoint-[0-9]+'$"
+run verify "a b/c d"
+exits 5
+err_has "retort train --resume --out 'a b/c d' resumes it"
+run train --resume --out "a b/c d" --data student
+exits 5
+err_has "begin a new one with --student 'a b/c d'$"
+run train --student student --data data.jsonl --out "e f" --steps 1 --batch 2 --seq-len 32
+exits 0
+out_has "^note +only 1 step: training usually needs some hundreds"
+out_has "^evidence: e f/run/manifest.json, checksum [0-9a-f]+; retort verify 'e f' checks it"
+
+# What was a default of the 400 steps is the default of the new number of them, unless it was given.
+check "of 400" grep -q '"warmup": "12"' "a b/c d/run/settings.json"
+# Resumed from another folder: what is not there is looked for where the run began; what is in neither is named with both.
+check "where it began" test "$(cat "a b/c d/run/began-in.txt")" = "$(pwd)"
+mkdir -p far
+cd far || exit 1
+run train --resume --override --out "../a b/c d" --steps 5
+exits 0
+cd ..
+check "of 5" grep -q '"warmup": "2"' "a b/c d/run/settings.json"
+check "the words of the settings stay" grep -q '"student": "student"' "a b/c d/run/settings.json"
+stop TERM 3 gone train --student student --data data.jsonl --steps 400 --batch 2 --seq-len 32 --save-every 2
+mv student student-away
+cd far || exit 1
+run train --resume --out ../gone
+exits 3
+err_has "has --student student; it is neither here nor in .*, where the run began; put it back, or resume with --student NEW --override"
+cd ..
+mv student-away student
+
+# A command that is too long for the lock is cut, and ends as one that was.
+stop KILL 3 cut train --student student --data data.jsonl --steps 400 --batch 2 --seq-len 32 --save-every 200 --keep 2 --eval-every 100 \
+    --lr 0.001 --warmup 2 --seed 1 --weight-decay 0.01 --max-grad-norm 1
+check "cut" grep -q '^process .*student.*\.\.\.$' cut/run/retort.lock
+
 # Killed before its settings were written: there is nothing to resume, and nothing in the way of beginning.
 mkdir -p early/run
 : >early/run/retort.lock

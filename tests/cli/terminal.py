@@ -24,7 +24,7 @@ import time
 COMMAND = shlex.split(os.environ.get("EMU", "")) + [os.path.abspath(os.environ["RETORT"])]
 SLOW = 20 if os.environ.get("EMU") else 1  # an emulated processor takes its time
 WORDS = "the quick brown fox jumps over the lazy dog while seven wizards box in quiet zones".split()
-LIVE = re.compile(r"^(step \d+/\d+ |[a-z ]+ +\[[=> ]*\]|(tokenizing|evaluating|sampling|saving)\b)")
+LIVE = re.compile(r"^(step \d+(/| of )\d+[ ,]|[a-z ]+ +\[[=> ]*\]|(tokenizing|evaluating|sampling|saving)\b)")
 counts = {"passed": 0, "failed": 0}
 
 
@@ -296,9 +296,37 @@ def stop(what, args, pattern, says, seconds=10, folder=None):
     return run
 
 
-def resumed(out):
+def resumed(out, whole="whole"):
     done = call("distill", "--resume", "--out", out)
-    check(done.returncode == 0 and curve(out) == curve("whole"), f"{out}: resumed it is another run: {done.stderr}")
+    check(done.returncode == 0 and curve(out) == curve(whole), f"{out}: resumed it is another run: {done.stderr}")
+    same = [open(f"{name}/model.safetensors", "rb").read() for name in (out, whole)]
+    check(same[0] == same[1], f"{out}: the model is another")
+
+
+def within_a_step():
+    """A step of many micro-batches is shown as what it is, and is given up between two of them."""
+    args = wide + ["--data", "d.jsonl", "--steps", 3, "--batch", 64, "--micro-batch", 4, "--eval-every", 3, "--save-every", 3]
+    done = call(*args, "--out", "steps", "--json")
+    told = [e for e in map(json.loads, done.stdout.splitlines()) if e["event"] == "progress" and e["what"] == "training"]
+    check(done.returncode == 0 and told and told[0]["step"] == 1 and told[0]["steps"] == 3, f"--json names the step: {told}")
+    slowest = max(json.loads(line)["seconds"] for line in open("steps/run/metrics.jsonl"))
+    for step, kept in ((1, 0), (2, 1)):
+        out = f"within{step}"
+        says = r"stopping  when micro-batch \d+ of 16 of step %d has ended(.|\n)*" % step
+        says += r"stopped in step 1 of 3, before it had ended" if step == 1 else r"stopped after step 1 of 3; --resume"
+        run = stop(f"step {step}", args + ["--out", out], rf"7lstep {step} of 3, micro-batch [2-9] of 16", says,
+                   seconds=0.4 * slowest + 2)
+        check("hashing the models" not in run.raw.split("step 0/3")[-1].split("step 1 of 3")[-1], "the stage before it is not shown any more")
+        names = os.listdir(f"{out}/run/checkpoints") if os.path.isdir(f"{out}/run/checkpoints") else []
+        check(names == [f"checkpoint-{kept:06}"] * kept, f"{out}: {names}")
+        resumed(out, "steps")
+    silent = [1600 if a == 64 and args[i - 1] == "--batch" else a for i, a in enumerate(args)] + ["--out", "silent"]
+    run = subprocess.Popen(COMMAND + [str(a) for a in silent], stdout=subprocess.PIPE,
+                           stderr=subprocess.DEVNULL, text=True)
+    for line in run.stdout:
+        if re.match(r"step \d of 3, micro-batch \d+ of 400, 0:\d\d so far, left ", line):
+            run.send_signal(signal.SIGINT)
+    check(run.wait() == 130, f"off a terminal a long step is told of: {run.returncode}")
 
 
 def interrupts():
@@ -318,11 +346,12 @@ def interrupts():
     resumed("saving")
     stop("the last evaluation", stages + ["--out", "last"], r"7levaluating[^\r]*step 6/6", r"stopped after step 6 of 6")
     resumed("last")
+    within_a_step()
     long = wide + ["--data", "d.jsonl", "--steps", 4, "--batch", 48, "--eval-every", 4, "--save-every", 4, "--out", "long"]
     run = Run(*long)
     check(run.until(r"7lstep 1/4"), "a long step")
     os.write(run.fd, b"\x03")
-    check(run.until("stopping  when step 2 has ended", 1.5), "a step that runs is no reason to be silent")
+    check(run.until(r"stopping  when (micro-batch \d+ of \d+ of )?step 2 has ended", 1.5), "a step that runs is no reason to be silent")
     begun = time.monotonic()
     os.write(run.fd, b"\x03")
     run.finish(60)

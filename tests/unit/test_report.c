@@ -371,7 +371,7 @@ static void unfinished(void **state)
     assert_int_equal(rt_file_read(file_of("cut", "metrics.jsonl"), 1 << 20, &text, NULL), RT_OK);
     put_file("cut", "settings.json", "{\"steps\":8}");
     const char *html = page("cut");
-    has(html, "Step 4 of 8: the run is still going, or was cut off.");
+    has(html, "Step 4 of 8: the run was interrupted; --resume continues it.");
     lacks(html, "middle of a line");
     for (size_t n = 0; n < text.len; n += n < 300 ? 1 : 37) {
         rt_report_run *r;
@@ -389,7 +389,7 @@ static void unfinished(void **state)
     has(page("cut"), "middle of a line");
     /* Only begun: settings, and not a line. */
     put_file("begun", "settings.json", "{\"steps\":8,\"student\":\"s\"}");
-    has(page("begun"), "Step 0 of 8: the run is still going");
+    has(page("begun"), "Step 0 of 8: the run was interrupted");
     put_file("begun", "metrics.jsonl", "");
     has(page("begun"), "Step 0 of 8");
     rt_str_free(&text);

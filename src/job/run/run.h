@@ -3,7 +3,7 @@
  *   OUT/                   the model that was trained, as others load it, with its card README.md
  *   OUT/run/               settings.json, resolved.yaml, plan.txt, metrics.jsonl, samples.jsonl,
  *                          events.out.tfevents.*, report.html, data/, manifest.json, verdict.json,
- *                          products.tsv (with --tune)
+ *                          products.tsv (with --tune), began-in.txt (the folder in which the run began)
  *   OUT/run/checkpoints/   checkpoint-NNNNNN/ to resume from; best-NNNNNN/, the best so far, model only
  *   OUT/run/control/       with --control: a run of its own, of the same student without the teacher
  *
@@ -38,6 +38,12 @@ typedef struct rt_run_projection {
     double evaluations;    /* of it, with their samples */
 } rt_run_projection;
 
+/* The step that is being computed. */
+typedef struct rt_run_computing {
+    uint32_t step, steps;
+    uint32_t done, count; /* micro-batches; count 0: how far it is is not known */
+} rt_run_computing;
+
 typedef struct rt_run rt_run;
 
 /* Any of them may be null. */
@@ -48,12 +54,15 @@ typedef struct rt_run_events {
     void (*progress)(void *ctx, const char *what, uint64_t done, uint64_t total);
     void (*refused)(void *ctx, const char *plan); /* the page of a plan that does not fit, or that the device refused */
     void (*ready)(void *ctx, const rt_run *r);    /* everything is known, nothing has run */
+    /* A step is begun, or has come further; it lasts until the next event. */
+    void (*computing)(void *ctx, const rt_run_computing *c);
     void (*step)(void *ctx, const rt_run_line *l);
     void (*projected)(void *ctx, const rt_run_projection *p); /* once, after the first steps of a new run */
     void (*said)(void *ctx, const rt_sample_said *s);
     void (*evaluated)(void *ctx, uint32_t step, const rt_eval_result *v, bool best);
     void (*saved)(void *ctx, const char *path);
-    /* Asked after every step and in all other work that takes long: finish, save and end with RT_INTERRUPTED. */
+    /* Asked after every step, on a CPU before every micro-batch of one, and in all other work that takes long: finish
+     * or give up what is under way, save and end with RT_INTERRUPTED. */
     bool (*stop)(void *ctx);
     void *ctx;
 } rt_run_events;

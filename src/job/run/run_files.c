@@ -51,13 +51,13 @@ out:
 }
 
 /* Tokens are made once: what they came from cannot change in a run. */
-static int refuse_other_data(const rt_settings *was, const rt_settings *now, rt_err *e)
+static int refuse_other_data(rt_arena *a, const rt_settings *was, const rt_settings *now, rt_err *e)
 {
     rt_str diff = { 0 };
     int rc = RT_OK;
     if (rt_settings_diff(was, now, RT_BIND_TOKENS, &diff))
         rc = rt_fail(e, RT_INVALID, "%s; the tokens of a run are made already: begin a new one with --student %s",
-                     diff.data ? diff.data : "", now->out ? now->out : "OUT");
+                     diff.data ? diff.data : "", now->out ? rt_shell_word(a, now->out) : "OUT");
     rt_str_free(&diff);
     return rc;
 }
@@ -131,7 +131,7 @@ int rt_run_join_settings(rt_run *r, rt_err *e)
         rt_run_note(r, r->opts->override ? "settings.json has no hash of the run: it is taken as it is"
                                          : "settings.json was written before it was hashed: that it is as it was is "
                                            "not checked");
-    RT_TRY(refuse_other_data(was, r->settings, e));
+    RT_TRY(refuse_other_data(&r->arena, was, r->settings, e));
     bool given = r->settings->given[RT_SETTING_ID_out];
     r->settings->given[RT_SETTING_ID_out] = false; /* it may have been moved */
     uint32_t bound = rt_settings_diff(was, r->settings, RT_BIND_FREE, &diff);
@@ -142,6 +142,10 @@ int rt_run_join_settings(rt_run *r, rt_err *e)
                        "a resumed run keeps its settings; leave these out, or say --override (the curve is then "
                        "another):\n%s",
                        diff.data ? diff.data : ""));
+    rt_settings *own = rt_arena_alloc(&r->arena, sizeof *own);
+    if (!own) RT_TRY(rt_no_memory(e, "the files of a run"));
+    *own = *was;
+    r->own = own;
     rt_settings_overlay(was, r->settings);
     *r->settings = *was;
 out:

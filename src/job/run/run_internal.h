@@ -26,11 +26,14 @@ struct rt_run {
     rt_settings *settings;
     const rt_run_opts *opts;
     rt_run_events events;
-    rt_watch watch; /* the events progress and stop */
+    rt_watch watch;      /* the events progress and stop, */
+    rt_watch step_watch; /* and computing and stop */
     rt_inputs *in;
     rt_run_facts facts;
     rt_resolved resolved;
-    rt_settings asked; /* as they were before rows were counted */
+    rt_settings found;      /* with the paths at which models and data were found */
+    const rt_settings *own; /* of a resumed run: as its record has them; null: a new one */
+    rt_settings asked;      /* as they were before rows were counted */
     char recompute[RT_RECOMPUTE_TEXT]; /* of the settings, as it was chosen */
     rt_fit fit;
     uint64_t free_memory;                      /* of the device, before anything was allocated */
@@ -48,8 +51,9 @@ struct rt_run {
     const char *out, *run, *data; /* OUT, OUT/run, OUT/run/data; then files of OUT/run */
     const char *checkpoints;      /* as rt_checkpoints_of says */
     const char *metrics_path, *settings_path, *yaml_path, *plan_path, *choices_path, *manifest_path, *verdict_path,
-        *report_path;
-    rt_lock *lock; /* of OUT/run, from before anything is written to the end; null: OUT is temporary */
+        *report_path, *origin_path;
+    const char *origin; /* the folder in which the run began; null: not known */
+    rt_lock *lock;      /* of OUT/run, from before anything is written to the end; null: OUT is temporary */
     uint32_t run_made, data_made, checkpoints_made; /* folders that this process made, and of OUT/run those above it */
     bool data_linked;                               /* OUT/run/data was made a link */
     rt_append metrics;
@@ -110,6 +114,14 @@ int rt_run_write_root(rt_run *r, const char *from, rt_err *e);
 int rt_run_write_merged(rt_run *r, rt_err *e);
 /* Whether the root holds a whole model. */
 bool rt_run_has_root(const rt_run *r);
+
+/* ---- run_origin.c: the folder in which the run began ---- */
+/* Of a new run: the current folder, for the record. */
+int rt_run_origin_write(rt_run *r, rt_err *e);
+/* Sets r->found. */
+int rt_run_find_inputs(rt_run *r, rt_err *e);
+/* A model that a resumed run cannot find is named in its settings, not on the command line. */
+void rt_run_explain_missing(const rt_run *r, int rc, rt_err *e);
 
 /* ---- run_ended.c ---- */
 /* Sets r->ended where the run, and its control where it has one, came to its end before. Changes no file of it. */

@@ -21,7 +21,37 @@ static int tell(void *ctx, const char *what, uint64_t done, uint64_t total)
     return v->stop && v->stop(v->ctx);
 }
 
-static int open_inputs(rt_run *r, rt_err *e)
+/* Steps that are timed before the loop begins are told of by whoever times them. */
+static int tell_step(void *ctx, const char *what, uint64_t done, uint64_t total)
+{
+    const rt_run *r = ctx;
+    const rt_run_events *v = &r->events;
+    const rt_run_computing c = { r->loop.state.step + 1, r->loop.steps, (uint32_t)done, (uint32_t)total };
+    (void)what;
+    if (v->computing && c.steps) v->computing(v->ctx, &c);
+    return v->stop && v->stop(v->ctx);
+}
+
+static bool same_share(rt_share a, rt_share b) { return a.value == b.value && a.percent == b.percent; }
+
+/* Of a resumed run with other settings: what its record has as the default of what it had then is the default of what
+ * it has now, unless it is given now. said: what is given. */
+static void derive_again(rt_run *r, const bool *said)
+{
+    rt_settings *s = r->settings, *then = r->own && r->changed ? rt_arena_alloc(&r->arena, sizeof *then) : NULL;
+    rt_resolved v = r->resolved;
+    if (!then) return;
+    *then = *r->own;
+    rt_settings_forget(then, RT_SETTING_ID_warmup);
+    rt_settings_forget(then, RT_SETTING_ID_eval_every);
+    if (rt_settings_defaults(then, NULL) < 0 || rt_resolve_with_rows(then, &r->facts, &v, NULL) < 0) return;
+    if (!said[RT_SETTING_ID_warmup] && same_share(then->warmup, r->own->warmup))
+        rt_settings_forget(s, RT_SETTING_ID_warmup);
+    if (!said[RT_SETTING_ID_eval_every] && same_share(then->eval_every, r->own->eval_every))
+        rt_settings_forget(s, RT_SETTING_ID_eval_every);
+}
+
+static int open_inputs(rt_run *r, const bool *said, rt_err *e)
 {
     int rc;
     rt_settings *s = r->settings;
@@ -34,14 +64,16 @@ static int open_inputs(rt_run *r, rt_err *e)
                          .ctx = r->events.ctx };
     if (!s->student) RT_TRY(rt_fail(e, RT_USAGE, "--student is missing; give the model to train"));
     RT_TRY(rt_watch_step(&r->watch, "opening the models", 0, 0, e));
-    RT_TRY(rt_inputs_open(&r->in, s, &o, e));
-    RT_TRY(rt_samples_open(&r->samples, s, r->in, o.now, e));
-    RT_TRY(rt_inputs_data(r->in, s, &o, e));
+    RT_TRY(rt_run_find_inputs(r, e));
+    RT_TRY(rt_inputs_open(&r->in, &r->found, &o, e));
+    RT_TRY(rt_samples_open(&r->samples, &r->found, r->in, o.now, e));
+    RT_TRY(rt_inputs_data(r->in, &r->found, &o, e));
     RT_TRY(rt_watch_step(&r->watch, "arranging the data", 0, 0, e));
     RT_TRY(rt_inputs_facts(r->in, &r->facts, e));
     RT_TRY(rt_run_fit_begin(r, e));
     RT_TRY(rt_resolve_before_rows(s, &r->facts, &r->resolved, e));
     RT_TRY(rt_inputs_rows(r->in, s, &r->resolved, &r->facts, e));
+    derive_again(r, said);
     r->asked = *s; /* --time settles the rest again when steps have been timed */
     RT_TRY(rt_resolve_with_rows(s, &r->facts, &r->resolved, e));
     if (r->facts.rows_per_epoch < r->resolved.batch)
@@ -55,8 +87,8 @@ static int open_inputs(rt_run *r, rt_err *e)
                     r->facts.rows_per_epoch, r->facts.rows_per_epoch == 1 ? "" : "s", r->resolved.seq_len,
                     r->resolved.batch);
     if (r->resolved.steps < 200)
-        rt_run_note(r, "only %u step%s: distillation usually needs some hundreds; --epochs or --steps asks for more",
-                    r->resolved.steps, r->resolved.steps == 1 ? "" : "s");
+        rt_run_note(r, "only %u step%s: %s usually needs some hundreds; --epochs or --steps asks for more",
+                    r->resolved.steps, r->resolved.steps == 1 ? "" : "s", s->teacher ? "distillation" : "training");
 out:
     return rc;
 }
@@ -197,7 +229,7 @@ static int begin(rt_run *r, rt_err *e)
         RT_TRY(rt_fail(e, RT_INVALID,
                        "%s has ended and its checkpoints were removed, so there is nothing to resume from; train its "
                        "model further in a new run: --student %s",
-                       r->out, r->out));
+                       r->out, rt_shell_word(&r->arena, r->out)));
     if (!path) {
         rt_run_note(r, "no checkpoint was written yet; the run begins anew");
         return rt_run_open_metrics(r, 0, e);
@@ -219,21 +251,6 @@ out:
     return rc;
 }
 
-/* A model that a resumed run cannot find is named in its settings, not on the command line. */
-static void explain_missing(const rt_run *r, int rc, rt_err *e)
-{
-    static const rt_setting_id models[] = { RT_SETTING_ID_student, RT_SETTING_ID_teacher, RT_SETTING_ID_base };
-    const char *const names[] = { r->settings->student, r->settings->teacher, r->settings->base };
-    for (int i = 0; r->opts->resume && rc == RT_NOT_FOUND && i < 3; i++) {
-        if (!names[i] || rt_path_exists(names[i])) continue;
-        const char *flag = rt_setting_table[models[i]].flag;
-        rt_err_context(e, "%.200s has %s %.100s%s; resume %s%s NEW --override if it was moved", r->settings_path, flag,
-                       names[i], names[i][0] == '/' ? "" : ", relative to the folder in which the run began",
-                       names[i][0] == '/' ? "with " : "from there, or with ", flag);
-        return;
-    }
-}
-
 int rt_run_open(rt_run **out, rt_settings *s, const rt_run_opts *o, rt_err *e)
 {
     int rc;
@@ -246,6 +263,7 @@ int rt_run_open(rt_run **out, rt_settings *s, const rt_run_opts *o, rt_err *e)
     r->evaluated = -1;
     if (o->events) r->events = *o->events;
     r->watch = (rt_watch){ tell, r };
+    r->step_watch = (rt_watch){ tell_step, r };
     if (o->fit && (s->given[RT_SETTING_ID_micro_batch] || s->given[RT_SETTING_ID_recompute] ||
                    s->given[RT_SETTING_ID_teacher_weights]))
         RT_TRY(rt_fail(e, RT_USAGE,
@@ -253,14 +271,15 @@ int rt_run_open(rt_run **out, rt_settings *s, const rt_run_opts *o, rt_err *e)
     memcpy(said, s->given, sizeof said);
     RT_TRY(rt_run_take_folder(r, e));
     RT_TRY(o->resume ? rt_run_join_settings(r, e) : rt_run_write_settings(r, e));
+    RT_TRY(rt_run_origin_write(r, e));
     if (o->resume && !r->changed) RT_TRY(rt_run_look_ended(r, e));
     if (r->ended) goto open;
     RT_TRY(rt_run_make_folders(r, e));
     RT_TRY(rt_settings_defaults(s, e));
     RT_TRY(rt_settings_check_needs(s, said, e));
     RT_TRY(rt_pool_new(&r->pool, s->threads ? (uint32_t)s->threads : rt_cpu_count(), e));
-    rc = open_inputs(r, e);
-    explain_missing(r, rc, e);
+    rc = open_inputs(r, said, e);
+    rt_run_explain_missing(r, rc, e);
     RT_TRY(rc);
     warn_of_settings(r, said);
     RT_TRY(open_evaluation(r, e));

@@ -154,6 +154,8 @@ static int step_metric(rt_run *r, const rt_loop_step *s, rt_err *e)
 static int before_step(void *ctx, uint32_t step, rt_err *e)
 {
     rt_run *r = ctx;
+    const rt_run_computing c = { step, r->loop.steps, 0, 0 };
+    if (r->events.computing && step == r->loop.state.step + 1) r->events.computing(r->events.ctx, &c);
     return rt_dump_begin(&r->dump, r, step, e);
 }
 
