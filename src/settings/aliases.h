@@ -46,8 +46,7 @@
     X(dataset, ANY, names, data, "`--data`, one for each name; `NAME#500` is refused: cut the file", NULL)             \
     X(eval_dataset, FACTORY, names, eval_data, "`--eval-data`, as `dataset`", NULL)                                    \
     X(val_dataset, SWIFT, names, eval_data, "`--eval-data`, as `dataset`", NULL)                                       \
-    X(datasets, AXOLOTL, datasets, data, "`--data`, the `path` of each entry; its `type` has no effect: " RT_RECORDS,  \
-      NULL)                                                                                                            \
+    X(datasets, ANY, datasets, data, "`--data`, the `path` of each entry; the names in it are below", NULL)            \
     X(test_datasets, AXOLOTL, datasets, eval_data, "`--eval-data`, as `datasets`", NULL)                               \
     X(val_set_size, AXOLOTL, held_out, held_out, "`--held-out`; below 1 a share; 0 has no effect", NULL)               \
     X(val_size, FACTORY, held_out, held_out, "`--held-out`; below 1 a share; 0 has no effect", NULL)                   \

@@ -126,7 +126,7 @@ static int text_field(rt_setting_source *f, const rt_setting_entry *x, const ali
     return text ? set_and_tell(f, x, a->id, text) : rt_no_memory(f->e, "settings");
 }
 
-static bool names_file(const char *path)
+bool rt_setting_names_file(const char *path)
 {
     static const char *const ends[] = { ".jsonl", ".json", ".parquet", ".csv", ".tsv", ".txt", ".gz", ".zst" };
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
@@ -140,12 +140,18 @@ static int split(rt_setting_source *f, const rt_setting_entry *x, const alias *a
     rt_setting_list *data = &f->settings.data;
     bool train = a->id == RT_SETTING_ID_data, one = data->count == 1 && !(train && strchr(data->text[0], ':'));
     if (strcmp(x->value[0], a->no) == 0) return told(f, x, "%s %s has no effect: it is so here", x->name, x->value[0]);
-    if (!train && (f->by[a->id] || !one || names_file(data->text[0])))
+    if (strpbrk(x->value[0], "[]+"))
+        return rt_source_refuse(
+            f, x->line,
+            "'%s' %.40s takes a part of the data; PATH,weight=0.1 takes a share of it in each pass, else cut "
+            "the file",
+            x->name, x->value[0]);
+    if (!train && (f->by[a->id] || !one || rt_setting_names_file(data->text[0])))
         return told(f, x, "%s has no effect: %s", x->name,
                     f->by[a->id] ? "other text is given to evaluate on"
                     : one        ? "the data is a file, and has no splits"
                                  : "it is not said of which data; --eval-data PATH:SPLIT takes a split");
-    if (train && (!one || names_file(data->text[0])))
+    if (train && (!one || rt_setting_names_file(data->text[0])))
         return rt_source_refuse(f, x->line, "'%s' names a split of one folder; say it with the data: PATH:SPLIT",
                                 x->name);
     size_t bare = train ? strlen(data->text[0]) : strcspn(data->text[0], ":");

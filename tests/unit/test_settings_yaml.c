@@ -352,12 +352,50 @@ static void test_datasets(void **state)
     assert_int_equal(s.eval_data.count, 0);
     assert_string_equal(s.columns, "text=body");
     bad("dataset_name: a.jsonl\ndataset_train_split: other\n", RT_INVALID, "run.yaml:2: |PATH:SPLIT");
-    bad("datasets:\n  - path: a\n    split: test\n", RT_INVALID, "run.yaml:3: |split test");
-    bad("datasets:\n  - path: a\n    shards: 4\n", RT_INVALID, "run.yaml:3: |'shards'");
-    bad("datasets:\n  - path: a\n    type: {field: x}\n", RT_INVALID, "run.yaml:3: |'type'");
+    bad("datasets:\n  - path: a\n    type: {field: x}\n", RT_INVALID, "run.yaml:3: |a type that is a map");
     bad("datasets:\n  - type: alpaca\n", RT_INVALID, "'datasets' names no path");
     bad("datasets: {path: a}\n", RT_INVALID, "'datasets' holds a map");
     bad("dataset: a#500\n", RT_INVALID, "'a#500'|cut the file");
+    bad("dataset_name: org/a\ndataset_train_split: train[:10%]\n", RT_INVALID, "run.yaml:2: |train[:10%]|cut the file");
+}
+
+/* Nothing in an entry is passed over: a part of the data or columns, told, or refused. */
+static void test_dataset_names(void **state)
+{
+    (void)state;
+    rt_settings s = good("datasets:\n  - path: org/a\n    split: test\n");
+    assert_string_equal(s.data.text[0], "org/a:test");
+    s = good("datasets:\n  - path: json\n    data_files: [a.jsonl, b.jsonl]\n");
+    assert_int_equal(s.data.count, 2);
+    s = good("datasets:\n  - path: a.jsonl\n    field_messages: dialog\n    message_property_mappings:\n"
+             "      role: speaker\n      content: value\n"
+             "test_datasets:\n  - path: b.jsonl\n    field_messages: dialog\n    message_field_role: speaker\n");
+    assert_string_equal(s.columns, "messages=dialog,role=speaker");
+    s = good("datasets:\n  - path: a.jsonl\n    field_messages: conversations\n    message_field_content: says\n");
+    assert_string_equal(s.columns, "messages=conversations,content=says");
+    mapped("datasets:\n  - path: a.jsonl\n    field_messages: conversations\n    message_field_role: from\n"
+           "    message_field_content: value\n    roles_to_train: [assistant, gpt]\n    train_on_eos: turn\n"
+           "    ds_type: json\n    train_on_eot:\n    shards: 0\n",
+           "datasets: field_messages, message_field_role, message_field_content, roles_to_train, train_on_eos have "
+           "no effect: it is so here\n"
+           "datasets: ds_type has no effect: the name of a file says its format\n"
+           "datasets: shards has no effect: it asks for nothing\n"
+           "datasets -> --data a.jsonl");
+    bad("datasets:\n  - path: a\n    roles_to_train: [user]\n", RT_INVALID,
+        "run.yaml:3: |roles_to_train user, which trains other turns|--loss-on all");
+    bad("datasets:\n  - path: a\n    roles_to_train: [assistant, user]\n", RT_INVALID,
+        "run.yaml:3: |roles_to_train user");
+    bad("datasets:\n  - path: a\n    roles_to_train: []\n", RT_INVALID, "run.yaml:3: |roles_to_train []");
+    bad("test_datasets:\n  - path: a\n    train_on_eos: all\n", RT_INVALID, "run.yaml:3: |train_on_eos all");
+    bad("datasets:\n  - path: a\n    shards: 4\n", RT_INVALID, "run.yaml:3: |shards 4|cut the file");
+    bad("datasets:\n  - path: a\n    split: train[:10%]\n", RT_INVALID, "run.yaml:3: |train[:10%]|cut the file");
+    bad("datasets:\n  - path: a.jsonl\n    split: test\n", RT_INVALID, "run.yaml:3: |a file has no splits");
+    bad("datasets:\n  - path: a\n    data_files: x.jsonl\n", RT_INVALID, "run.yaml:3: |give the files as path");
+    bad("datasets:\n  - path: a\n    field_messages: x\n  - path: b\n", RT_INVALID, "run.yaml:4: |holds for all data");
+    bad("datasets:\n  - path: a\n    message_property_mappings: {name: who}\n", RT_INVALID,
+        "run.yaml:3: |maps name to who");
+    bad("datasets:\n  - path: a\n    path: b\n", RT_INVALID, "run.yaml:3: |path b, which is said twice");
+    bad("datasets:\n  - path: a\n    unheard_of: {x: [1, {y: 2}]}\n", RT_INVALID, "run.yaml:3: |'unheard_of'");
 }
 
 /* ---- words of a command line ---- */
@@ -735,6 +773,7 @@ int main(void)
         cmocka_unit_test_teardown(test_trainers, drop_arena),
         cmocka_unit_test_teardown(test_all_faults, drop_arena),
         cmocka_unit_test_teardown(test_datasets, drop_arena),
+        cmocka_unit_test_teardown(test_dataset_names, drop_arena),
         cmocka_unit_test_teardown(test_words, drop_arena),
         cmocka_unit_test_teardown(test_schedules, drop_arena),
         cmocka_unit_test_teardown(test_refused_aliases, drop_arena),
