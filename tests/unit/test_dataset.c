@@ -192,6 +192,10 @@ static void test_columns(void **state)
 static void test_refused_records(void **state)
 {
     (void)state;
+    refuse_record("{% for m in messages %}{{ m.role + m.content + 'x' }}{% endfor %}",
+                  "{\"messages\":[" USER("a") ",{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[]}]}",
+                  RT_INVALID, false,
+                  "messages[1], of role assistant, has null as its content and tool_calls|--chat-template FILE");
     refuse_record(NULL, "{\"text\":", RT_FORMAT, false, "broken JSON|column");
     refuse_record(NULL, "{\"text\":\"\xFF\"}", RT_FORMAT, false, "broken JSON");
     refuse_record(NULL, "[1]", RT_INVALID, false, "a list|JSON object");
