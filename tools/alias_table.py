@@ -27,9 +27,10 @@ def source(name="aliases.h"):
 
 def entries():
     """(name, tool, rule, setting, yes, no) of every alias, in the order of the table."""
-    text = re.sub(r"[ \t]*\\\n[ \t]*", " ", source())
+    files = "aliases.h", "aliases_idle.h", "aliases_refused.h"
+    text = re.sub(r"[ \t]*\\\n[ \t]*", " ", "".join(map(source, files)))
     words = dict(re.findall(r'#define (RT_\w+) (".*")\n', text))
-    body = re.search(r"#define RT_ALIAS_TABLE\(X\)(.*)\n", text)[1]
+    body = "".join(re.findall(r"#define RT_ALIAS_(?:MAPPED|IDLE|REFUSED)\(X\)(.*)\n", text))
     for name, tool, rule, setting, yes, no in ENTRY.findall(body):
         yield name, tool, rule, setting, *(string(re.sub(r"\bRT_\w+", lambda m: words[m[0]], t)) for t in (yes, no))
 

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_FLAGS = 512 };
+enum { MAX_FLAGS = 1280 };
 
 /* The same name, with - or _ between its words. */
 static bool named(const char *name, const char *word, size_t len)

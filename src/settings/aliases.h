@@ -32,8 +32,8 @@
 
 /* name, tool, rule, setting, and what the rule needs: of on_off what yes and no mean; of off why only the second text
  * is possible; of no_effect the reason; of one_of the words that are possible and why no other is; of the rest what
- * they do, for the page. */
-#define RT_ALIAS_TABLE(X)                                                                                              \
+ * they do, for the page. The whole table is RT_ALIAS_MAPPED, aliases_idle.h and aliases_refused.h. */
+#define RT_ALIAS_MAPPED(X)                                                                                             \
     /* models, data, output */                                                                                         \
     X(model_name_or_path, ANY, same, student, NULL, NULL)                                                              \
     X(base_model, AXOLOTL, same, student, NULL, NULL)                                                                  \
@@ -55,6 +55,11 @@
     X(overwrite_output_dir, ANY, no_effect, none, "a run is never overwritten; give another --out, or --resume", NULL) \
     X(resume_from_checkpoint, ANY, off, none, "is --resume with the --out of the run here", "false")                   \
     X(max_samples, FACTORY, off, none, "takes a part of the data, and all of it is trained: cut the file", "null")     \
+    X(chat_template_path, ANY, same, chat_template, NULL, NULL)                                                        \
+    X(chat_template_jinja, AXOLOTL, same, chat_template, NULL, NULL)                                                   \
+    X(peft_config, ANY, inside, none, "the names in it are read as names of the file", NULL)                           \
+    X(lora_config, ANY, inside, none, "the names in it are read as names of the file", NULL)                           \
+    X(test_split_size, ANY, held_out, held_out, "`--held-out`; below 1 a share; 0 has no effect", NULL)                \
     X(dataset_prepared_path, AXOLOTL, no_effect, none, RT_READER, NULL)                                                \
     X(dataset_processes, AXOLOTL, no_effect, none, RT_READER, NULL)                                                    \
     X(dataset_num_proc, ANY, no_effect, none, RT_READER, NULL)                                                         \
@@ -112,6 +117,13 @@
     X(use_teacher_server, DISTILLATION, off, none, RT_SERVED, "false")                                                 \
     X(teacher_model_server, SWIFT, off, none, RT_SERVED, "null")                                                       \
     X(sft_alpha, SWIFT, sft_alpha, none, "`--kd-weight 1 --ce-weight` of that value", NULL)                            \
+    X(kd_alpha, AXOLOTL, kd_alpha, kd_weight, "`--kd-weight`; without `kd_ce_alpha` also `--ce-weight 0`", NULL)       \
+    X(kd_ce_alpha, AXOLOTL, same, ce_weight, NULL, NULL)                                                               \
+    X(kd_temperature, AXOLOTL, same, temperature, NULL, NULL)                                                          \
+    X(freeze_parameters, SWIFT, same, freeze, NULL, NULL)                                                              \
+    X(disable_gradient_checkpointing, FACTORY, on_off, recompute, "none", "block")                                     \
+    X(model_max_length, FACTORY, same, seq_len, NULL, NULL)                                                            \
+    X(packing_length, SWIFT, same, seq_len, NULL, NULL)                                                                \
     X(disable_dropout, ANY, no_effect, none, "there is no dropout but that of adapters, `lora_dropout`", NULL)         \
     X(assistant_only_loss, ANY, on_off, loss_on, "turns", "all")                                                       \
     X(completion_only_loss, ANY, on_off, loss_on, "turns", "all")                                                      \

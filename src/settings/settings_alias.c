@@ -3,6 +3,8 @@
  * Owns: the rules, and which trainer a file was written for, where names mean different things. A name that asks for
  * something that does not exist here is refused with the reason; one that has no effect here is accepted and noted. */
 #include "settings/aliases.h"
+#include "settings/aliases_idle.h"
+#include "settings/aliases_refused.h"
 #include "settings/settings_internal.h"
 
 #include "base/file.h"
@@ -28,7 +30,7 @@ struct alias {
     tool tool;
     alias_fn fn;
     rt_setting_id id;
-    const char *yes, *no; /* see RT_ALIAS_TABLE */
+    const char *yes, *no; /* see RT_ALIAS_MAPPED */
 };
 
 /* ---- telling ---- */
@@ -438,6 +440,15 @@ static int sft_alpha(rt_setting_source *f, const rt_setting_entry *x, const alia
     return rc < 0 ? rc : told(f, x, "%s %s -> --kd-weight 1 --ce-weight %s", x->name, x->value[0], x->value[0]);
 }
 
+/* axolotl's KD has the weights that are said, and no cross-entropy where none is. */
+static int kd_alpha(rt_setting_source *f, const rt_setting_entry *x, const alias *a)
+{
+    int rc = set_and_tell(f, x, a->id, x->value[0]);
+    if (rc < 0 || entry_of(f, "kd_ce_alpha") || f->by[RT_SETTING_ID_ce_weight]) return rc;
+    rc = rt_source_set(f, x, RT_SETTING_ID_ce_weight, "0");
+    return rc < 0 ? rc : told(f, x, "no kd_ce_alpha -> --ce-weight 0");
+}
+
 /* Theirs end at 0 and `constant` has no warm-up; both are part of what the name means, unless the file says more. */
 static int scheduler(rt_setting_source *f, const rt_setting_entry *x, const alias *a)
 {
@@ -477,7 +488,7 @@ out:
 #define RT_SETTING_ID_none RT_SETTING_COUNT_ALL
 static const alias table[] = {
 #define X(name, tool, rule, setting, yes, no) { #name, TOOL_##tool, rule, RT_SETTING_ID_##setting, yes, no },
-    RT_ALIAS_TABLE(X)
+    RT_ALIAS_MAPPED(X) RT_ALIAS_IDLE(X) RT_ALIAS_REFUSED(X)
 #undef X
 };
 enum { ALIASES = sizeof table / sizeof *table };

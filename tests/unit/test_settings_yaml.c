@@ -327,7 +327,7 @@ static void test_all_faults(void **state)
     all_bad("studnet: s\nlr: fast\nunheard_of: {a: [1, {b: 2}]}\noptim: sgd\nlr: 2\ndata: {a: 1}\nbatch: 4\n",
             "run.yaml:1: 'studnet' is not a setting; did you mean student?\n"
             "run.yaml:2: --lr takes a number, not 'fast'\n"
-            "run.yaml:3: 'unheard_of' is not a setting; retort distill --help lists them\n"
+            "run.yaml:3: 'unheard_of' is not a setting; --help lists ours, docs/other-tools.md those of other tools\n"
             "run.yaml:4: 'optim' asks for 'sgd', and the optimizer is AdamW; leave it out\n"
             "run.yaml:5: 'lr' is given already on line 2; leave one out\n"
             "run.yaml:6: 'data' holds a map; settings are plain: one name and its value on each line");
@@ -460,6 +460,16 @@ static void test_schedules(void **state)
 static void test_refused_aliases(void **state)
 {
     (void)state;
+    rt_settings s = good("teacher: t\nkd_trainer: true\nkd_alpha: 0.7\nkd_temperature: 2\nplugins: [a.b]\n"
+                         "loss_watchdog_threshold: 5\nchat_template_path: x.jinja\neos_token: <e>\nloss_type: nll\n"
+                         "peft_config: {r: 4, lora_alpha: 8}\n");
+    assert_true(s.kd_weight == 0.7 && s.ce_weight == 0 && s.temperature == 2 && s.lora_rank == 4);
+    assert_string_equal(s.chat_template, "x.jinja");
+    bad("loss_type: dft\n", RT_INVALID, "'loss_type' dft is another loss");
+    bad("dataset_mixer: {a: 0.5}\n", RT_INVALID, "PATH,weight=0.5");
+    bad("dataset_config: en\n", RT_INVALID, "names a configuration");
+    bad("eot_token: a\n", RT_INVALID, "run.yaml:1: |eos_token?"); /* a letter of it */
+    bad("dataset_banana: 1\n", RT_INVALID, "not a setting; --help lists ours, docs/other-tools.md");
     bad("lmbda: 0.5\n", RT_INVALID, "run.yaml:1: |'lmbda'|not built|set it to 0");
     bad("seq_kd: true\nlmbda: 0\n", RT_INVALID, "run.yaml:1: |'seq_kd'|not built");
     bad("optim: sgd\n", RT_INVALID, "'sgd'|AdamW");
@@ -488,10 +498,26 @@ static void test_every_alias(void **state)
     (void)state;
     uint32_t n = 0;
     for (const char *name; (name = rt_settings_alias_name(n)); n++) {
-        static const char *const tries[] = {
-            "4",     "0.5",  "true",        "0",         "cosine", "q_proj", "adamw_torch",       "lora", "sft", "gkd",
-            "train", "main", "[{path: a}]", "CAUSAL_LM", "none",   "epoch",  "{min_lr_rate: 0.1}"
-        };
+        static const char *const tries[] = { "4",
+                                             "0.5",
+                                             "true",
+                                             "0",
+                                             "cosine",
+                                             "q_proj",
+                                             "adamw_torch",
+                                             "lora",
+                                             "sft",
+                                             "gkd",
+                                             "train",
+                                             "main",
+                                             "[{path: a}]",
+                                             "CAUSAL_LM",
+                                             "none",
+                                             "epoch",
+                                             "{min_lr_rate: 0.1}",
+                                             "nll",
+                                             "default",
+                                             "concat" };
         static const char *const more[] = { "", "per_device_train_batch_size: 1\n" };
         bool any = false;
         assert_int_equal(rt_setting_find(name), RT_SETTING_COUNT_ALL);
