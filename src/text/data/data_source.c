@@ -158,12 +158,13 @@ static int rank_of(int kind)
 static int note_left_out(list *l, const rt_paths *f, const char *dir, const char *split, bool asked, uint32_t other)
 {
     char others[RT_SPLITS_TEXT] = "";
+    const char *what = l->for_eval ? "to evaluate," : "of the data,";
     if (!other) return RT_OK;
     if (split && !asked) rt_split_others(f, strlen(dir), split, others);
     if (others[0])
-        return add_note(l, rt_arena_printf(l->a, "%s: its split %s is taken, left out: %s; PATH:SPLIT takes another",
-                                           dir, split, others));
-    return add_note(l, rt_arena_printf(l->a, "%s: %u other file%s left out%s%s", dir, other, other == 1 ? "" : "s",
+        return add_note(l, rt_arena_printf(l->a, "%s %s: its split %s is taken, left out: %s; PATH:SPLIT takes another",
+                                           what, dir, split, others));
+    return add_note(l, rt_arena_printf(l->a, "%s %s: %u other file%s left out%s%s", what, dir, other, other == 1 ? "" : "s",
                                        split ? "; taken are those of split " : "", split ? split : ""));
 }
 
