@@ -56,7 +56,8 @@
     X(resume_from_checkpoint, ANY, off, none, "is --resume with the --out of the run here", "false")                   \
     X(max_samples, FACTORY, off, none, "takes a part of the data, and all of it is trained: cut the file", "null")     \
     X(chat_template_path, ANY, same, chat_template, NULL, NULL)                                                        \
-    X(chat_template_jinja, AXOLOTL, same, chat_template, NULL, NULL)                                                   \
+    X(chat_template_jinja, AXOLOTL, off, none, "is a template; save it as a file and give --chat-template FILE",       \
+      "null")                                                                                                          \
     X(peft_config, ANY, inside, none, "the names in it are read as names of the file", NULL)                           \
     X(lora_config, ANY, inside, none, "the names in it are read as names of the file", NULL)                           \
     X(test_split_size, ANY, held_out, held_out, "`--held-out`; below 1 a share; 0 has no effect", NULL)                \
@@ -120,7 +121,7 @@
     X(kd_alpha, AXOLOTL, kd_alpha, kd_weight, "`--kd-weight`; without `kd_ce_alpha` also `--ce-weight 0`", NULL)       \
     X(kd_ce_alpha, AXOLOTL, same, ce_weight, NULL, NULL)                                                               \
     X(kd_temperature, AXOLOTL, same, temperature, NULL, NULL)                                                          \
-    X(freeze_parameters, SWIFT, same, freeze, NULL, NULL)                                                              \
+    X(freeze_parameters, SWIFT, off, none, "names the beginnings of parameters; say --freeze 'NAME*'", "null")         \
     X(disable_gradient_checkpointing, FACTORY, on_off, recompute, "none", "block")                                     \
     X(model_max_length, FACTORY, same, seq_len, NULL, NULL)                                                            \
     X(packing_length, SWIFT, same, seq_len, NULL, NULL)                                                                \

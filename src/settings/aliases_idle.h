@@ -50,7 +50,7 @@
       "of conversations the last turns are left out, and text is cut into rows", NULL)                                 \
     X(truncation_strategy, SWIFT, no_effect, none,                                                                     \
       "of conversations the last turns are left out, and text is cut into rows", NULL)                                 \
-    X(max_prompt_len, SWIFT, no_effect, none,                                                                          \
+    X(max_prompt_len, AXOLOTL, no_effect, none,                                                                        \
       "of conversations the last turns are left out, and text is cut into rows", NULL)                                 \
     X(pad_to_multiple_of, ANY, no_effect, none, RT_PACKED, NULL)                                                       \
     X(train_sampling_strategy, ANY, no_effect, none, RT_PACKED, NULL)                                                  \
