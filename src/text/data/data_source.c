@@ -164,8 +164,9 @@ static int note_left_out(list *l, const rt_paths *f, const char *dir, const char
     if (others[0])
         return add_note(l, rt_arena_printf(l->a, "%s %s: its split %s is taken, left out: %s; PATH:SPLIT takes another",
                                            what, dir, split, others));
-    return add_note(l, rt_arena_printf(l->a, "%s %s: %u other file%s left out%s%s", what, dir, other, other == 1 ? "" : "s",
-                                       split ? "; taken are those of split " : "", split ? split : ""));
+    return add_note(l, rt_arena_printf(l->a, "%s %s: %u other file%s left out%s%s", what, dir, other,
+                                       other == 1 ? "" : "s", split ? "; taken are those of split " : "",
+                                       split ? split : ""));
 }
 
 /* Of a directory's files those of the best rank, of a split where one is named. */
