@@ -254,7 +254,8 @@ const char *rt_nearest(const char *word, const char *const *list)
         if (m > NEAREST_MAX) continue;
         bool begins = strncmp(*list, word, n) == 0 && ((*list)[n] == '-' || (*list)[n] == '_');
         uint32_t d = begins ? 1 : edit_distance(word, n, *list, m);
-        if (d < best_distance && 3 * d <= (n > m ? n : m)) {
+        /* Three edits make another word of a part: eos_token is no pad_token. */
+        if (d < best_distance && (d > 2 ? 5 : 3) * d <= (n > m ? n : m)) {
             best = *list;
             best_distance = d;
         }

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_FLAGS = 512 };
+enum { MAX_FLAGS = 1280 };
 
 /* The same name, with - or _ between its words. */
 static bool named(const char *name, const char *word, size_t len)
@@ -44,6 +44,21 @@ static const char *meant(const rt_command *c, const char *word)
     return word[0] != '-' && find(c, flag, strlen(flag), &index) ? flag : NULL;
 }
 
+/* What other programs call a flag that the command has; null: nothing. */
+static const char *synonym(const rt_command *c, const char *word)
+{
+    static const char *const words[][2] = { { "--output", "--out" },        { "-o", "--out" },
+                                            { "--train-data", "--data" },   { "--train_data", "--data" },
+                                            { "-p", "--prompt" },           { "--tokens", "--max-new" },
+                                            { "--max-tokens", "--max-new" } };
+    int index;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strcmp(word, words[i][0]) == 0 &&
+            (find(c, words[i][1], strlen(words[i][1]), &index) || (c->out_word && strcmp(words[i][1], "--out") == 0)))
+            return words[i][1];
+    return NULL;
+}
+
 static int unknown(const rt_command *c, const char *word, rt_err *e)
 {
     const char *names[MAX_FLAGS + 2] = { "--help" };
@@ -55,7 +70,8 @@ static int unknown(const rt_command *c, const char *word, rt_err *e)
     if (near)
         return rt_fail(e, RT_USAGE, "retort %s: unknown argument '%s'; did you mean %s %s? see retort %s --help",
                        c->name, word, near, word, c->name);
-    near = rt_nearest(word, names);
+    near = synonym(c, word);
+    if (!near) near = rt_nearest(word, names);
     return rt_fail(e, RT_USAGE, "retort %s: unknown %s '%s'%s%s%s see retort %s --help", c->name,
                    word[0] == '-' ? "flag" : "argument", word, near ? "; did you mean " : "", near ? near : "",
                    near ? "?" : ";", c->name);
@@ -151,6 +167,60 @@ static int take_flag(const rt_command *c, int argc, char **argv, int *i, bool *g
     return set_value(c, f, eq ? eq + 1 : argv[++*i], e);
 }
 
+/* --out OUT instead of the last word, where the command has it there. */
+static int take_out(const rt_command *c, int argc, char **argv, int *i, const char **out, rt_err *e)
+{
+    const char *eq = strchr(argv[*i], '=');
+    if (*out) return rt_fail(e, RT_USAGE, "retort %s: --out is given twice", c->name);
+    if (!eq && *i + 1 == argc) return rt_fail(e, RT_USAGE, "retort %s: --out needs a value (OUT)", c->name);
+    *out = eq ? eq + 1 : argv[++*i];
+    return RT_OK;
+}
+
+static int end_words(const rt_command *c, const char *out, rt_err *e)
+{
+    int rc = out ? add_word(c, c->words, c->max_words, out, e) : RT_OK;
+    if (rc < 0 || !c->words || c->words->count >= c->min_words) return rc;
+    return rt_fail(e, RT_USAGE, "retort %s: %s is missing; usage: %s", c->name,
+                   c->words->count ? "an argument" : "its first argument", c->usage);
+}
+
+/* Every argument; of several that are wrong each has its line. */
+static int take_all(const rt_command *c, int argc, char **argv, rt_err *e)
+{
+    bool only_words = false, given[MAX_FLAGS] = { false };
+    const char *out = NULL;
+    uint32_t wrong = 0;
+    rt_err first = { 0 };
+    for (int i = 0; i <= argc; i++) {
+        int rc = RT_OK, index, at = i;
+        bool flag = i < argc && !only_words && argv[i][0] == '-' && argv[i][1];
+        size_t len = flag ? strcspn(argv[i], "=") : 0;
+        if (i == argc)
+            rc = wrong ? RT_OK : end_words(c, out, e);
+        else if (flag && strcmp(argv[i], "--") == 0)
+            only_words = true;
+        else if (flag && c->out_word && len == 5 && strncmp(argv[i], "--out", len) == 0)
+            rc = take_out(c, argc, argv, &i, &out, e);
+        else if (flag)
+            rc = take_flag(c, argc, argv, &i, given, e);
+        else if (c->words && !(wrong && c->words->count == c->max_words))
+            rc = add_word(c, c->words, c->max_words, argv[i], e);
+        else if (!c->words)
+            rc = unknown(c, argv[i], e);
+        if (rc >= 0) continue;
+        if (rc != RT_USAGE) return rc;
+        if (wrong++ == 1) fprintf(stderr, "%s\n", first.text);
+        if (wrong > 1) fprintf(stderr, "%s\n", e->text);
+        if (wrong == 1) first = *e;
+        /* The value of a flag that is not known is no fault of its own. */
+        if (flag && !find(c, argv[at], len, &index) && !argv[at][len])
+            while (i + 1 < argc && argv[i + 1][0] != '-') i++;
+    }
+    if (wrong == 1) return *e = first, RT_USAGE;
+    return wrong ? rt_fail(e, RT_USAGE, "retort %s: %u arguments are wrong", c->name, wrong) : RT_OK;
+}
+
 int rt_args_parse(const rt_command *c, int argc, char **argv, bool *help, rt_err *e)
 {
     for (int i = 0; i < argc; i++) {
@@ -160,22 +230,5 @@ int rt_args_parse(const rt_command *c, int argc, char **argv, bool *help, rt_err
         if (*help) return rt_help_print(c), RT_OK;
     }
     *help = false;
-    bool only_words = false, given[MAX_FLAGS] = { false };
-    for (int i = 0; i < argc; i++) {
-        bool flag = !only_words && argv[i][0] == '-' && argv[i][1];
-        int rc = RT_OK;
-        if (flag && strcmp(argv[i], "--") == 0)
-            only_words = true;
-        else if (flag)
-            rc = take_flag(c, argc, argv, &i, given, e);
-        else if (c->words)
-            rc = add_word(c, c->words, c->max_words, argv[i], e);
-        else
-            rc = unknown(c, argv[i], e);
-        if (rc < 0) return rc;
-    }
-    if (c->words && c->words->count < c->min_words)
-        return rt_fail(e, RT_USAGE, "retort %s: %s is missing; usage: %s", c->name,
-                       c->words->count ? "an argument" : "its first argument", c->usage);
-    return RT_OK;
+    return take_all(c, argc, argv, e);
 }

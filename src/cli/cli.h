@@ -60,6 +60,7 @@ typedef struct rt_command {
     const rt_flag *flags; /* ends with a null name */
     /* Other names that are understood and that help does not list; ends like flags, or null. */
     const rt_flag *aliases;
+    bool out_word; /* the last word is OUT, and may be said as --out OUT */
     /* Arguments that are not flags: how many at least and at most, where they go. Null words: none are taken. A lone
      * "-" is an argument, and all that follows "--" are. */
     uint32_t min_words, max_words;

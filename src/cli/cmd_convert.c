@@ -69,6 +69,7 @@ int rt_cmd_convert(int argc, char **argv, rt_err *e)
         .min_words = 2,
         .max_words = 2,
         .words = &words,
+        .out_word = true,
     };
     int rc = rt_args_parse(&c, argc, argv, &help, e);
     if (rc < 0 || help) return rc;
@@ -104,6 +105,7 @@ int rt_cmd_merge(int argc, char **argv, rt_err *e)
         .min_words = 2,
         .max_words = 2,
         .words = &words,
+        .out_word = true,
     };
     int rc = rt_args_parse(&c, argc, argv, &help, e);
     if (rc < 0 || help) return rc;
@@ -136,6 +138,7 @@ int rt_cmd_quantize(int argc, char **argv, rt_err *e)
         .min_words = 2,
         .max_words = 2,
         .words = &words,
+        .out_word = true,
     };
     int rc = rt_args_parse(&c, argc, argv, &help, e);
     if (rc < 0 || help) return rc;

@@ -18,7 +18,7 @@ typedef struct flag_values {
     rt_flag flags[RT_SETTING_COUNT_ALL + 9];
     rt_words alias[RT_SETTINGS_NOTES]; /* by index, as other tools' names are */
     rt_flag aliases[RT_SETTINGS_NOTES];
-    char alias_name[RT_SETTINGS_NOTES][40];
+    char alias_name[RT_SETTINGS_NOTES][56];
     char help[RT_SETTING_COUNT_ALL][200];
 } flag_values;
 

@@ -130,7 +130,10 @@ int rt_cmd_generate(int argc, char **argv, rt_err *e)
         { "--threads", RT_FLAG_COUNT, &o.threads, "N", "CPU threads (default: cores this process may use)" },
         { 0 },
     };
-    const rt_flag aliases[] = { { "--max-new-tokens", RT_FLAG_COUNT, &o.max_new, "N", NULL }, { 0 } };
+    const rt_flag aliases[] = { { "--max-new-tokens", RT_FLAG_COUNT, &o.max_new, "N", NULL },
+                                { "--max-tokens", RT_FLAG_COUNT, &o.max_new, "N", NULL },
+                                { "-p", RT_FLAG_TEXT, &o.prompt, "TEXT", NULL },
+                                { 0 } };
     const rt_command c = {
         .name = "generate",
         .usage = "retort generate MODEL [--prompt TEXT] [flags]",

@@ -142,6 +142,7 @@ int rt_cmd_init(int argc, char **argv, rt_err *e)
         .flags = flags,
         .max_words = 1,
         .words = &words,
+        .out_word = true,
     };
     int rc = rt_args_parse(&c, argc, argv, &help, e);
     if (rc < 0 || help) return rc;

@@ -32,8 +32,8 @@
 
 /* name, tool, rule, setting, and what the rule needs: of on_off what yes and no mean; of off why only the second text
  * is possible; of no_effect the reason; of one_of the words that are possible and why no other is; of the rest what
- * they do, for the page. */
-#define RT_ALIAS_TABLE(X)                                                                                              \
+ * they do, for the page. The whole table is RT_ALIAS_MAPPED, aliases_idle.h and aliases_refused.h. */
+#define RT_ALIAS_MAPPED(X)                                                                                             \
     /* models, data, output */                                                                                         \
     X(model_name_or_path, ANY, same, student, NULL, NULL)                                                              \
     X(base_model, AXOLOTL, same, student, NULL, NULL)                                                                  \
@@ -46,8 +46,7 @@
     X(dataset, ANY, names, data, "`--data`, one for each name; `NAME#500` is refused: cut the file", NULL)             \
     X(eval_dataset, FACTORY, names, eval_data, "`--eval-data`, as `dataset`", NULL)                                    \
     X(val_dataset, SWIFT, names, eval_data, "`--eval-data`, as `dataset`", NULL)                                       \
-    X(datasets, AXOLOTL, datasets, data, "`--data`, the `path` of each entry; its `type` has no effect: " RT_RECORDS,  \
-      NULL)                                                                                                            \
+    X(datasets, ANY, datasets, data, "`--data`, the `path` of each entry; the names in it are below", NULL)            \
     X(test_datasets, AXOLOTL, datasets, eval_data, "`--eval-data`, as `datasets`", NULL)                               \
     X(val_set_size, AXOLOTL, held_out, held_out, "`--held-out`; below 1 a share; 0 has no effect", NULL)               \
     X(val_size, FACTORY, held_out, held_out, "`--held-out`; below 1 a share; 0 has no effect", NULL)                   \
@@ -56,6 +55,12 @@
     X(overwrite_output_dir, ANY, no_effect, none, "a run is never overwritten; give another --out, or --resume", NULL) \
     X(resume_from_checkpoint, ANY, off, none, "is --resume with the --out of the run here", "false")                   \
     X(max_samples, FACTORY, off, none, "takes a part of the data, and all of it is trained: cut the file", "null")     \
+    X(chat_template_path, ANY, same, chat_template, NULL, NULL)                                                        \
+    X(chat_template_jinja, AXOLOTL, off, none, "is a template; save it as a file and give --chat-template FILE",       \
+      "null")                                                                                                          \
+    X(peft_config, ANY, inside, none, "the names in it are read as names of the file", NULL)                           \
+    X(lora_config, ANY, inside, none, "the names in it are read as names of the file", NULL)                           \
+    X(test_split_size, ANY, held_out, held_out, "`--held-out`; below 1 a share; 0 has no effect", NULL)                \
     X(dataset_prepared_path, AXOLOTL, no_effect, none, RT_READER, NULL)                                                \
     X(dataset_processes, AXOLOTL, no_effect, none, RT_READER, NULL)                                                    \
     X(dataset_num_proc, ANY, no_effect, none, RT_READER, NULL)                                                         \
@@ -113,6 +118,13 @@
     X(use_teacher_server, DISTILLATION, off, none, RT_SERVED, "false")                                                 \
     X(teacher_model_server, SWIFT, off, none, RT_SERVED, "null")                                                       \
     X(sft_alpha, SWIFT, sft_alpha, none, "`--kd-weight 1 --ce-weight` of that value", NULL)                            \
+    X(kd_alpha, AXOLOTL, kd_alpha, kd_weight, "`--kd-weight`; without `kd_ce_alpha` also `--ce-weight 0`", NULL)       \
+    X(kd_ce_alpha, AXOLOTL, same, ce_weight, NULL, NULL)                                                               \
+    X(kd_temperature, AXOLOTL, same, temperature, NULL, NULL)                                                          \
+    X(freeze_parameters, SWIFT, off, none, "names the beginnings of parameters; say --freeze 'NAME*'", "null")         \
+    X(disable_gradient_checkpointing, FACTORY, on_off, recompute, "none", "block")                                     \
+    X(model_max_length, FACTORY, same, seq_len, NULL, NULL)                                                            \
+    X(packing_length, SWIFT, same, seq_len, NULL, NULL)                                                                \
     X(disable_dropout, ANY, no_effect, none, "there is no dropout but that of adapters, `lora_dropout`", NULL)         \
     X(assistant_only_loss, ANY, on_off, loss_on, "turns", "all")                                                       \
     X(completion_only_loss, ANY, on_off, loss_on, "turns", "all")                                                      \

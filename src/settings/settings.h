@@ -250,7 +250,7 @@ int rt_settings_from_json(rt_settings *s, const json_t *object, rt_arena *a, rt_
 uint32_t rt_settings_diff(const rt_settings *was, const rt_settings *now, rt_setting_bind least, rt_str *out);
 
 /* ---- YAML: the file that a person writes (`--config run.yaml`), and that a run leaves (`resolved.yaml`) ---- */
-enum { RT_YAML_BYTES = 1 << 20, RT_SETTINGS_NOTES = 256 };
+enum { RT_YAML_BYTES = 1 << 20, RT_SETTINGS_NOTES = 1024 };
 /* What other tools' names were taken for, in the order of the file; of settings that were refused, all that is wrong.
  */
 typedef struct rt_settings_note {

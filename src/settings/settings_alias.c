@@ -3,6 +3,8 @@
  * Owns: the rules, and which trainer a file was written for, where names mean different things. A name that asks for
  * something that does not exist here is refused with the reason; one that has no effect here is accepted and noted. */
 #include "settings/aliases.h"
+#include "settings/aliases_idle.h"
+#include "settings/aliases_refused.h"
 #include "settings/settings_internal.h"
 
 #include "base/file.h"
@@ -28,7 +30,7 @@ struct alias {
     tool tool;
     alias_fn fn;
     rt_setting_id id;
-    const char *yes, *no; /* see RT_ALIAS_TABLE */
+    const char *yes, *no; /* see RT_ALIAS_MAPPED */
 };
 
 /* ---- telling ---- */
@@ -126,7 +128,7 @@ static int text_field(rt_setting_source *f, const rt_setting_entry *x, const ali
     return text ? set_and_tell(f, x, a->id, text) : rt_no_memory(f->e, "settings");
 }
 
-static bool names_file(const char *path)
+bool rt_setting_names_file(const char *path)
 {
     static const char *const ends[] = { ".jsonl", ".json", ".parquet", ".csv", ".tsv", ".txt", ".gz", ".zst" };
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
@@ -140,12 +142,18 @@ static int split(rt_setting_source *f, const rt_setting_entry *x, const alias *a
     rt_setting_list *data = &f->settings.data;
     bool train = a->id == RT_SETTING_ID_data, one = data->count == 1 && !(train && strchr(data->text[0], ':'));
     if (strcmp(x->value[0], a->no) == 0) return told(f, x, "%s %s has no effect: it is so here", x->name, x->value[0]);
-    if (!train && (f->by[a->id] || !one || names_file(data->text[0])))
+    if (strpbrk(x->value[0], "[]+"))
+        return rt_source_refuse(
+            f, x->line,
+            "'%s' %.40s takes a part of the data; PATH,weight=0.1 takes a share of it in each pass, else cut "
+            "the file",
+            x->name, x->value[0]);
+    if (!train && (f->by[a->id] || !one || rt_setting_names_file(data->text[0])))
         return told(f, x, "%s has no effect: %s", x->name,
                     f->by[a->id] ? "other text is given to evaluate on"
                     : one        ? "the data is a file, and has no splits"
                                  : "it is not said of which data; --eval-data PATH:SPLIT takes a split");
-    if (train && (!one || names_file(data->text[0])))
+    if (train && (!one || rt_setting_names_file(data->text[0])))
         return rt_source_refuse(f, x->line, "'%s' names a split of one folder; say it with the data: PATH:SPLIT",
                                 x->name);
     size_t bare = train ? strlen(data->text[0]) : strcspn(data->text[0], ":");
@@ -451,6 +459,15 @@ static int sft_alpha(rt_setting_source *f, const rt_setting_entry *x, const alia
     return rc < 0 ? rc : told(f, x, "%s %s -> --kd-weight 1 --ce-weight %s", x->name, x->value[0], x->value[0]);
 }
 
+/* axolotl's KD has the weights that are said, and no cross-entropy where none is. */
+static int kd_alpha(rt_setting_source *f, const rt_setting_entry *x, const alias *a)
+{
+    int rc = set_and_tell(f, x, a->id, x->value[0]);
+    if (rc < 0 || entry_of(f, "kd_ce_alpha") || f->by[RT_SETTING_ID_ce_weight]) return rc;
+    rc = rt_source_set(f, x, RT_SETTING_ID_ce_weight, "0");
+    return rc < 0 ? rc : told(f, x, "no kd_ce_alpha -> --ce-weight 0");
+}
+
 /* Theirs end at 0 and `constant` has no warm-up; both are part of what the name means, unless the file says more. */
 static int scheduler(rt_setting_source *f, const rt_setting_entry *x, const alias *a)
 {
@@ -490,7 +507,7 @@ out:
 #define RT_SETTING_ID_none RT_SETTING_COUNT_ALL
 static const alias table[] = {
 #define X(name, tool, rule, setting, yes, no) { #name, TOOL_##tool, rule, RT_SETTING_ID_##setting, yes, no },
-    RT_ALIAS_TABLE(X)
+    RT_ALIAS_MAPPED(X) RT_ALIAS_IDLE(X) RT_ALIAS_REFUSED(X)
 #undef X
 };
 enum { ALIASES = sizeof table / sizeof *table };

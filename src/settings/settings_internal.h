@@ -37,6 +37,7 @@ typedef struct rt_setting_source {
     rt_setting_entry *first, *last;
     const rt_setting_entry *by[RT_SETTING_COUNT_ALL]; /* which entry gave a setting */
     rt_settings_notes notes, faults;
+    const char *columns; /* --columns of the entries of a list of data so far; null: there was none */
     rt_err *e;
 } rt_setting_source;
 
@@ -56,7 +57,37 @@ int rt_source_set(rt_setting_source *f, const rt_setting_entry *x, rt_setting_id
 /* All entries, when there are no more, over s. */
 int rt_source_apply(rt_setting_source *f, rt_settings *s, rt_settings_notes *notes);
 
+/* ---- settings_datasets.c: an entry of a list of data ---- */
+enum { RT_DATASET_IDLE = 48, RT_DATASET_COLUMNS = 8, RT_DATASET_VALUES = 16 };
+/* One name of an entry: words, or a map of words. */
+typedef struct rt_dataset_value {
+    const char *key;
+    uint32_t line;
+    bool map;
+    const char *text[RT_DATASET_VALUES], *name[RT_DATASET_VALUES]; /* name: of a map */
+    uint32_t count;
+} rt_dataset_value;
+typedef struct rt_dataset_idle {
+    const char *key, *text; /* and why it has no effect; of a column its name */
+} rt_dataset_idle;
+typedef struct rt_dataset {
+    rt_setting_source *f;
+    rt_setting_entry *x; /* the list, whose values become the paths */
+    const char *path, *split, *messages;
+    uint32_t path_line, split_line;
+    rt_dataset_value files;
+    rt_dataset_idle column[RT_DATASET_COLUMNS], idle[RT_DATASET_IDLE];
+    uint32_t column_count, idle_count;
+    uint64_t seen; /* bits: which names were there */
+} rt_dataset;
+/* A name that is not null. */
+int rt_dataset_take(rt_dataset *d, const rt_dataset_value *v);
+/* When there are no more. */
+int rt_dataset_end(rt_dataset *d);
+
 /* ---- settings_alias.c ---- */
+/* Whether a path has the ending of a file of data, and no folder's. */
+bool rt_setting_names_file(const char *path);
 enum { RT_ALIAS_NONE = UINT32_MAX };
 /* The index of an alias by name, with _ or -. */
 uint32_t rt_alias_find(const char *name);

@@ -55,7 +55,8 @@ static int unknown_name(const rt_setting_source *f, const char *name, uint32_t l
     for (uint32_t i = 0; rt_settings_alias_name(i); i++) names[n++] = rt_settings_alias_name(i);
     const char *near = rt_nearest(plain, names);
     return rt_source_refuse(f, line, "'%.60s' is not a setting%s%s%s", name, near ? "; did you mean " : "",
-                            near ? near : "", near ? "?" : "; retort distill --help lists them");
+                            near ? near : "",
+                            near ? "?" : "; --help lists ours, docs/other-tools.md those of other tools");
 }
 
 int rt_source_add(rt_setting_source *f, const char *name, uint32_t line, rt_setting_entry **out)

@@ -176,64 +176,69 @@ out:
     return rc;
 }
 
-/* ---- axolotl's entries of a dataset ---- */
+/* ---- entries of a list of data ---- */
 
-/* What says how records are read: they are recognised. */
-static bool of_records(const char *key)
+/* The scalar of the current event, as a word of v. */
+static int add_word(reader *r, const rt_setting_entry *x, rt_dataset_value *v, const char *name)
 {
-    static const char *const keys[] = { "type",
-                                        "ds_type",
-                                        "split",
-                                        "field_messages",
-                                        "message_field_role",
-                                        "message_field_content",
-                                        "message_property_mappings",
-                                        "roles",
-                                        "roles_to_train",
-                                        "train_on_eos",
-                                        "chat_template",
-                                        "conversation",
-                                        "trust_remote_code" };
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (strcmp(key, keys[i]) == 0) return true;
-    return false;
+    if (v->count == RT_DATASET_VALUES)
+        return rt_source_refuse(r->f, v->line, "'%s' has more than %d values in %.40s", x->name, RT_DATASET_VALUES,
+                                v->key);
+    v->name[v->count] = name;
+    int rc = take_scalar(r, &v->text[v->count]);
+    v->count += rc >= 0;
+    return rc;
+}
+
+/* A word, a list of words or a map of words; what lies deeper is the one word "...". */
+static int take_dataset_value(reader *r, const rt_setting_entry *x, rt_dataset_value *v)
+{
+    int rc;
+    const char *name = NULL;
+    yaml_event_type_t type = r->event.type;
+    if (type == YAML_SCALAR_EVENT) return add_word(r, x, v, NULL);
+    v->map = type == YAML_MAPPING_START_EVENT;
+    for (;;) {
+        RT_TRY(next(r));
+        if (r->event.type == YAML_MAPPING_END_EVENT || r->event.type == YAML_SEQUENCE_END_EVENT) break;
+        if (v->map) {
+            if (r->event.type != YAML_SCALAR_EVENT)
+                RT_TRY(rt_source_refuse(r->f, v->line, "a name was expected in %.40s", v->key));
+            RT_TRY(take_scalar(r, &name));
+            RT_TRY(next(r));
+        }
+        if (r->event.type == YAML_SCALAR_EVENT) {
+            RT_TRY(add_word(r, x, v, name));
+            continue;
+        }
+        if (v->count < RT_DATASET_VALUES) {
+            v->name[v->count] = name;
+            v->text[v->count++] = "...";
+        }
+        RT_TRY(skip(r));
+    }
+out:
+    return rc;
 }
 
 /* One `path: a.jsonl` with what is beside it. */
 static int take_dataset(reader *r, rt_setting_entry *x)
 {
     int rc;
+    rt_dataset d = { .f = r->f, .x = x, .path_line = line_of(&r->event) };
     for (;;) {
-        const char *key = "", *value = "";
         RT_TRY(next(r));
-        uint32_t line = line_of(&r->event);
+        rt_dataset_value v = { .line = line_of(&r->event) };
         if (r->event.type == YAML_MAPPING_END_EVENT) break;
-        if (r->event.type == YAML_SCALAR_EVENT)
-            RT_TRY(take_scalar(r, &key));
-        else
-            RT_TRY(skip(r));
+        if (r->event.type != YAML_SCALAR_EVENT)
+            RT_TRY(rt_source_refuse(r->f, v.line, "a name was expected, such as path: a.jsonl"));
+        RT_TRY(take_scalar(r, &v.key));
         RT_TRY(next(r));
-        bool scalar = r->event.type == YAML_SCALAR_EVENT, null = scalar && is_null(&r->event);
-        if (scalar) RT_TRY(take_scalar(r, &value));
-        int bad = RT_OK;
-        if (strcmp(key, "path") == 0 && scalar && !null)
-            RT_TRY(take_word(r, x));
-        else if (strcmp(key, "split") == 0 && strcmp(value, "train") != 0)
-            bad = rt_source_refuse(r->f, line, "'%s' has split %.40s; say it with the path: PATH:%.40s", x->name, value,
-                                   value);
-        else if (strcmp(key, "field_messages") == 0 && !null && strcmp(value, "messages") != 0 &&
-                 strcmp(value, "conversations") != 0)
-            bad =
-                rt_source_refuse(r->f, line, "'%s' has field_messages %.40s; say columns: messages=%.40s for all data",
-                                 x->name, value, value);
-        else if (!null && (!of_records(key) || (strcmp(key, "type") == 0 && !scalar)))
-            bad = rt_source_refuse(r->f, line,
-                                   "'%s' has '%.40s', which is not read; an entry is a path and the word of a type, "
-                                   "and columns: prompt=NAME,completion=NAME says which fields are what",
-                                   x->name, key);
-        RT_TRY(rt_source_keep(r->f, line, bad));
-        if (!scalar) RT_TRY(skip(r));
+        bool null = r->event.type == YAML_SCALAR_EVENT && is_null(&r->event);
+        RT_TRY(take_dataset_value(r, x, &v));
+        if (!null) RT_TRY(rt_source_keep(r->f, v.line, rt_dataset_take(&d, &v)));
     }
+    RT_TRY(rt_dataset_end(&d));
 out:
     return rc;
 }

@@ -141,8 +141,8 @@ err_one_line
 err_has 'no file of split dev is in it; there are train, test'
 run train --student s --data hub --eval-data hub --steps 1 --threads 2 --out split
 exits 0
-out_has 'hub: its split train is taken, left out: test'
-out_has 'hub: its split test is taken, left out: train'
+out_has 'of the data, [^ ]*hub: its split train is taken, left out: test'
+out_has 'to evaluate, [^ ]*hub: its split test is taken, left out: train'
 run eval s --data hub --threads 2 --json
 exits 0
 out_has '"documents": 7'

@@ -141,4 +141,24 @@ run convert deep.gguf dequantised
 exits 0
 check "convert shows six" test "$(grep -c '^model\.' "$out")" = 6
 out_has '^\.\.\. and [0-9]+ more; --json has them all$'
+
+# ---- all wrong flags at once; --out for the last word; what others call a flag ----
+run train --foo 1 --bar --train-data d --output x
+exits 2
+check "a line for each, and one for all" test "$(wc -l <"$err")" = 5
+err_has "^retort train: unknown flag '--foo'"
+err_has "unknown flag '--train-data'; did you mean --data\?"
+err_has "unknown flag '--output'; did you mean --out\?"
+err_has '^retort train: 4 arguments are wrong$'
+run init --preset tiny-llama --out named
+exits 0
+check "a model" test -e named/config.json
+run convert named --out named2
+exits 0
+run convert named named3 --out named4
+exits 2
+err_has 'one argument too many'
+run generate --tokens 3
+exits 2
+err_has 'did you mean --max-new\?'
 finish

@@ -137,15 +137,44 @@ printf 'teacher: t\nstudent: s\ndata: d.jsonl\nbeta: 0.5\n' >bad.yaml
 run distill --config bad.yaml --out x
 exits 2
 err_has '^--beta needs --divergence jsd$'
-printf 'base_model: s\ndatasets:\n- path: d.jsonl\n  type: chat_template\n  field_messages: other\n  split: test\n' >bad.yaml
+printf 'base_model: s\ndatasets:\n- path: d.jsonl\n  roles_to_train: [user]\n  train_on_eos: all\n  split: train[:10%%]\n' >bad.yaml
 run train --config bad.yaml --out x
 exits 5
-err_has "^bad.yaml:5: 'datasets' has field_messages other; say columns: messages=other for all data$"
-err_has "^bad.yaml:6: 'datasets' has split test; say it with the path: PATH:test$"
+err_has "^bad.yaml:4: 'datasets' has roles_to_train user, which trains other turns than the assistant's; --loss-on turns"
+err_has "^bad.yaml:5: 'datasets' has train_on_eos all, which is not built: the end of the assistant's turns is trained"
+err_has "^bad.yaml:6: 'datasets' has split train\[:10%\], which takes a part of the data.*cut the file$"
+run train --student s --data 'd.jsonl:train[:10%]' --out x
+exits 5
+err_has 'train\[:10%\] is a slice of a split, and a split is read whole; PATH,weight=0.1 .*, else cut the file'
 check "nothing was left behind" test ! -e x
 printf 'model_name_or_path: s\ndataset_name: d.jsonl\nuse_peft: false\nlora_r: 4\nmax_steps: 2\noutput_dir: whole\n' >full.yaml
 run train --config full.yaml --batch 2 --seq-len 64
 exits 0
 out_has '^config    lora_r has no effect: use_peft is off'
 check "a whole model" test -e whole/model.safetensors -a ! -e whole/adapter_config.json
+
+# ---- turns with other names, and all that an entry says ----
+sed 's/"messages"/"dialog"/; s/"role"/"who"/g; s/"content"/"says"/g' chats.jsonl >dialog.jsonl
+cat >dialog.yaml <<'Y'
+base_model: s
+datasets:
+  - path: dialog.jsonl
+    type: chat_template
+    ds_type: json
+    field_messages: dialog
+    message_property_mappings: {role: who, content: says}
+    roles_to_train: [assistant]
+    train_on_eos: turn
+Y
+run plan --config dialog.yaml --batch 2 --seq-len 64
+exits 0
+out_has '^config    datasets -> --columns messages=dialog,role=who,content=says$'
+out_has '^config    datasets: type has no effect: records are recognised by their fields$'
+out_has '^config    datasets: ds_type has no effect: '
+out_has '^config    datasets: roles_to_train, train_on_eos have no effect: it is so here$'
+run tokenize dialog.jsonl --model s --columns messages=dialog,role=who,content=says --show 1
+exits 0
+mv "$out" dialog.txt
+run tokenize chats.jsonl --model s --show 1
+check "the same tokens" test "$(grep -v jsonl dialog.txt)" = "$(grep -v jsonl "$out")"
 finish

@@ -32,7 +32,8 @@ check(settings_table.page.parts()[1] == settings_table.table(),
       "docs/training.md: the flags are not those of src/settings/settings.h; run tools/settings_table.py --write")
 
 aliases = list(alias_table.entries())
-entries = len(re.findall(r"^    X\(\w+, [A-Z]+, \w+, \w+,", read("src/settings/aliases.h"), re.M))
+entries = sum(len(re.findall(r"^    X\(\w+, [A-Z]+, \w+, \w+,", read(f"src/settings/{name}.h"), re.M))
+              for name in ("aliases", "aliases_idle", "aliases_refused"))
 check(len(aliases) == entries > 100, f"tools/alias_table.py sees {len(aliases)} of {entries} names of src/settings/aliases.h")
 check(alias_table.page.parts()[1] == alias_table.table(),
       "docs/other-tools.md: the names are not those of src/settings/aliases.h; run tools/alias_table.py --write")

@@ -474,6 +474,11 @@ static void test_nearest(void **state)
     const char *const far[] = { "abcdefghijklmnop", NULL };
     assert_string_equal(rt_nearest("abcdefghijklm", far), far[0]); /* three */
     assert_null(rt_nearest("abcdefghijkl", far));                  /* four, though only a quarter */
+    const char *const parts[] = { "pad_token", "sft_alpha", "task_type", "dataset_dir", NULL };
+    assert_null(rt_nearest("eos_token", parts)); /* another word in its place */
+    assert_null(rt_nearest("kd_alpha", parts));
+    assert_null(rt_nearest("loss_type", parts));
+    assert_null(rt_nearest("dataset_mixer", parts));
     const char *const tie[] = { "cart", "card", NULL };
     assert_string_equal(rt_nearest("care", tie), "cart");
     const char *const none[] = { NULL };

@@ -142,6 +142,12 @@ static void test_columns(void **state)
         { "messages=chat", "{\"chat\":[" USER("a") "," BOT("b") "]}", "<S>user\na<I>\n<S>assistant\n[b<I>|]\n" },
         { "messages=chat", "{\"chat\":[{\"from\":\"human\",\"value\":\"a\"},{\"from\":\"gpt\",\"value\":\"b\"}]}",
           "<S>user\na<I>\n<S>assistant\n[b<I>|]\n" },
+        { "messages=dialog,role=who,content=says",
+          "{\"dialog\":[{\"who\":\"human\",\"says\":\"a\"},{\"who\":\"bot\",\"says\":\"b\"}]}",
+          "<S>user\na<I>\n<S>assistant\n[b<I>|]\n" },
+        { "conversations=c,content=text",
+          "{\"c\":[{\"role\":\"user\",\"text\":\"a\"},{\"role\":\"assistant\",\"text\":\"b\"}]}",
+          "<S>user\na<I>\n<S>assistant\n[b<I>|]\n" },
         { "completion=prompt,prompt=completion", "{\"prompt\":\"ab\",\"completion\":\"cd\"}", "cd[ab<E>]" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -151,7 +157,7 @@ static void test_columns(void **state)
         expect_record(CHATML, RT_LOSS_TURNS, cases[i].json, cases[i].expected);
         refuse_record(CHATML, "{\"other\":\"a\",\"more\":2}", RT_INVALID, false, "other, more|--columns");
         rt_arena_free(&a);
-        columns.count = 0;
+        columns = (rt_columns){ 0 };
     }
     static const char *const bad[][2] = {
         { "prompt", "KEY=COLUMN" },
@@ -162,6 +168,8 @@ static void test_columns(void **state)
         { "body=a", "'body'|messages, conversations|answer" },
         { "text=a,text=b", "text twice" },
         { "prompt=a", "no whole record|completion" },
+        { "text=a,role=b", "what holds the turns|messages=COLUMN" },
+        { "messages=a,role=b,role=c", "role twice" },
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         rt_err e = { 0 };
@@ -170,12 +178,24 @@ static void test_columns(void **state)
         expect_message(&e, bad[i][1]);
         rt_arena_free(&a);
     }
-    columns.count = 0;
+    rt_err e = { 0 };
+    rt_arena a = { 0 };
+    assert_int_equal(rt_columns_parse(&columns, &a, "messages=m,role=who,content=says", &e), RT_OK);
+    refuse_record(CHATML, "{\"m\":[{\"who\":\"user\"}]}", RT_INVALID, false, "`messages[0]`|'says'|as its content");
+    refuse_record(CHATML, "{\"m\":[{\"who\":\"Ann\",\"says\":\"a\"}]}", RT_INVALID, false,
+                  "from 'Ann'|known are human");
+    refuse_record(CHATML, "{\"m\":[3]}", RT_INVALID, false, "`messages[0]`|'who'");
+    rt_arena_free(&a);
+    columns = (rt_columns){ 0 };
 }
 
 static void test_refused_records(void **state)
 {
     (void)state;
+    refuse_record("{% for m in messages %}{{ m.role + m.content + 'x' }}{% endfor %}",
+                  "{\"messages\":[" USER("a") ",{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[]}]}",
+                  RT_INVALID, false,
+                  "messages[1], of role assistant, has null as its content and tool_calls|--chat-template FILE");
     refuse_record(NULL, "{\"text\":", RT_FORMAT, false, "broken JSON|column");
     refuse_record(NULL, "{\"text\":\"\xFF\"}", RT_FORMAT, false, "broken JSON");
     refuse_record(NULL, "[1]", RT_INVALID, false, "a list|JSON object");

@@ -327,7 +327,7 @@ static void test_all_faults(void **state)
     all_bad("studnet: s\nlr: fast\nunheard_of: {a: [1, {b: 2}]}\noptim: sgd\nlr: 2\ndata: {a: 1}\nbatch: 4\n",
             "run.yaml:1: 'studnet' is not a setting; did you mean student?\n"
             "run.yaml:2: --lr takes a number, not 'fast'\n"
-            "run.yaml:3: 'unheard_of' is not a setting; retort distill --help lists them\n"
+            "run.yaml:3: 'unheard_of' is not a setting; --help lists ours, docs/other-tools.md those of other tools\n"
             "run.yaml:4: 'optim' asks for 'sgd', and the optimizer is AdamW; use adamw, adamw-bf16 or adamw-8bit\n"
             "run.yaml:5: 'lr' is given already on line 2; leave one out\n"
             "run.yaml:6: 'data' holds a map; settings are plain: one name and its value on each line");
@@ -352,12 +352,50 @@ static void test_datasets(void **state)
     assert_int_equal(s.eval_data.count, 0);
     assert_string_equal(s.columns, "text=body");
     bad("dataset_name: a.jsonl\ndataset_train_split: other\n", RT_INVALID, "run.yaml:2: |PATH:SPLIT");
-    bad("datasets:\n  - path: a\n    split: test\n", RT_INVALID, "run.yaml:3: |split test");
-    bad("datasets:\n  - path: a\n    shards: 4\n", RT_INVALID, "run.yaml:3: |'shards'");
-    bad("datasets:\n  - path: a\n    type: {field: x}\n", RT_INVALID, "run.yaml:3: |'type'");
+    bad("datasets:\n  - path: a\n    type: {field: x}\n", RT_INVALID, "run.yaml:3: |a type that is a map");
     bad("datasets:\n  - type: alpaca\n", RT_INVALID, "'datasets' names no path");
     bad("datasets: {path: a}\n", RT_INVALID, "'datasets' holds a map");
     bad("dataset: a#500\n", RT_INVALID, "'a#500'|cut the file");
+    bad("dataset_name: org/a\ndataset_train_split: train[:10%]\n", RT_INVALID, "run.yaml:2: |train[:10%]|cut the file");
+}
+
+/* Nothing in an entry is passed over: a part of the data or columns, told, or refused. */
+static void test_dataset_names(void **state)
+{
+    (void)state;
+    rt_settings s = good("datasets:\n  - path: org/a\n    split: test\n");
+    assert_string_equal(s.data.text[0], "org/a:test");
+    s = good("datasets:\n  - path: json\n    data_files: [a.jsonl, b.jsonl]\n");
+    assert_int_equal(s.data.count, 2);
+    s = good("datasets:\n  - path: a.jsonl\n    field_messages: dialog\n    message_property_mappings:\n"
+             "      role: speaker\n      content: value\n"
+             "test_datasets:\n  - path: b.jsonl\n    field_messages: dialog\n    message_field_role: speaker\n");
+    assert_string_equal(s.columns, "messages=dialog,role=speaker");
+    s = good("datasets:\n  - path: a.jsonl\n    field_messages: conversations\n    message_field_content: says\n");
+    assert_string_equal(s.columns, "messages=conversations,content=says");
+    mapped("datasets:\n  - path: a.jsonl\n    field_messages: conversations\n    message_field_role: from\n"
+           "    message_field_content: value\n    roles_to_train: [assistant, gpt]\n    train_on_eos: turn\n"
+           "    ds_type: json\n    train_on_eot:\n    shards: 0\n",
+           "datasets: field_messages, message_field_role, message_field_content, roles_to_train, train_on_eos have "
+           "no effect: it is so here\n"
+           "datasets: ds_type has no effect: the name of a file says its format\n"
+           "datasets: shards has no effect: it asks for nothing\n"
+           "datasets -> --data a.jsonl");
+    bad("datasets:\n  - path: a\n    roles_to_train: [user]\n", RT_INVALID,
+        "run.yaml:3: |roles_to_train user, which trains other turns|--loss-on all");
+    bad("datasets:\n  - path: a\n    roles_to_train: [assistant, user]\n", RT_INVALID,
+        "run.yaml:3: |roles_to_train user");
+    bad("datasets:\n  - path: a\n    roles_to_train: []\n", RT_INVALID, "run.yaml:3: |roles_to_train []");
+    bad("test_datasets:\n  - path: a\n    train_on_eos: all\n", RT_INVALID, "run.yaml:3: |train_on_eos all");
+    bad("datasets:\n  - path: a\n    shards: 4\n", RT_INVALID, "run.yaml:3: |shards 4|cut the file");
+    bad("datasets:\n  - path: a\n    split: train[:10%]\n", RT_INVALID, "run.yaml:3: |train[:10%]|cut the file");
+    bad("datasets:\n  - path: a.jsonl\n    split: test\n", RT_INVALID, "run.yaml:3: |a file has no splits");
+    bad("datasets:\n  - path: a\n    data_files: x.jsonl\n", RT_INVALID, "run.yaml:3: |give the files as path");
+    bad("datasets:\n  - path: a\n    field_messages: x\n  - path: b\n", RT_INVALID, "run.yaml:4: |holds for all data");
+    bad("datasets:\n  - path: a\n    message_property_mappings: {name: who}\n", RT_INVALID,
+        "run.yaml:3: |maps name to who");
+    bad("datasets:\n  - path: a\n    path: b\n", RT_INVALID, "run.yaml:3: |path b, which is said twice");
+    bad("datasets:\n  - path: a\n    unheard_of: {x: [1, {y: 2}]}\n", RT_INVALID, "run.yaml:3: |'unheard_of'");
 }
 
 /* ---- words of a command line ---- */
@@ -452,6 +490,16 @@ static void test_optimizers(void **state)
 static void test_refused_aliases(void **state)
 {
     (void)state;
+    rt_settings s = good("teacher: t\nkd_trainer: true\nkd_alpha: 0.7\nkd_temperature: 2\nplugins: [a.b]\n"
+                         "loss_watchdog_threshold: 5\nchat_template_path: x.jinja\neos_token: <e>\nloss_type: nll\n"
+                         "peft_config: {r: 4, lora_alpha: 8}\n");
+    assert_true(s.kd_weight == 0.7 && s.ce_weight == 0 && s.temperature == 2 && s.lora_rank == 4);
+    assert_string_equal(s.chat_template, "x.jinja");
+    bad("loss_type: dft\n", RT_INVALID, "'loss_type' dft is another loss");
+    bad("dataset_mixer: {a: 0.5}\n", RT_INVALID, "PATH,weight=0.5");
+    bad("dataset_config: en\n", RT_INVALID, "names a configuration");
+    bad("eot_token: a\n", RT_INVALID, "run.yaml:1: |eos_token?"); /* a letter of it */
+    bad("dataset_banana: 1\n", RT_INVALID, "not a setting; --help lists ours, docs/other-tools.md");
     bad("lmbda: 0.5\n", RT_INVALID, "run.yaml:1: |'lmbda'|not built|set it to 0");
     bad("seq_kd: true\nlmbda: 0\n", RT_INVALID, "run.yaml:1: |'seq_kd'|not built");
     bad("optim: sgd\n", RT_INVALID, "'sgd'|AdamW");
@@ -480,10 +528,26 @@ static void test_every_alias(void **state)
     (void)state;
     uint32_t n = 0;
     for (const char *name; (name = rt_settings_alias_name(n)); n++) {
-        static const char *const tries[] = {
-            "4",     "0.5",  "true",        "0",         "cosine", "q_proj", "adamw_torch",       "lora", "sft", "gkd",
-            "train", "main", "[{path: a}]", "CAUSAL_LM", "none",   "epoch",  "{min_lr_rate: 0.1}"
-        };
+        static const char *const tries[] = { "4",
+                                             "0.5",
+                                             "true",
+                                             "0",
+                                             "cosine",
+                                             "q_proj",
+                                             "adamw_torch",
+                                             "lora",
+                                             "sft",
+                                             "gkd",
+                                             "train",
+                                             "main",
+                                             "[{path: a}]",
+                                             "CAUSAL_LM",
+                                             "none",
+                                             "epoch",
+                                             "{min_lr_rate: 0.1}",
+                                             "nll",
+                                             "default",
+                                             "concat" };
         static const char *const more[] = { "", "per_device_train_batch_size: 1\n" };
         bool any = false;
         assert_int_equal(rt_setting_find(name), RT_SETTING_COUNT_ALL);
@@ -765,6 +829,7 @@ int main(void)
         cmocka_unit_test_teardown(test_trainers, drop_arena),
         cmocka_unit_test_teardown(test_all_faults, drop_arena),
         cmocka_unit_test_teardown(test_datasets, drop_arena),
+        cmocka_unit_test_teardown(test_dataset_names, drop_arena),
         cmocka_unit_test_teardown(test_words, drop_arena),
         cmocka_unit_test_teardown(test_schedules, drop_arena),
         cmocka_unit_test_teardown(test_optimizers, drop_arena),

@@ -1,6 +1,7 @@
 /* data_columns.c - which columns of the data are what: "prompt=question,completion=answer".
  *
- * Owns: the keys that make a record, the shapes they make, and columns of other names in their place. What is in them
+ * Owns: the keys that make a record, the shapes they make, columns of other names in their place, and who speaks in a
+ * turn. What is in them
  * is for data_record.c. */
 #include "text/data/data_internal.h"
 
@@ -48,7 +49,8 @@ static int unknown_key(const char *key, rt_err *e)
         size_t n = strlen(known);
         snprintf(known + n, sizeof known - n, "%s%s", i ? ", " : "", rt_record_keys[i]);
     }
-    return rt_fail(e, RT_USAGE, "--columns knows no '%.40s'; what a column can be is %s", key, known);
+    return rt_fail(e, RT_USAGE, "--columns knows no '%.40s'; what a column can be is %s, and of turns role and content",
+                   key, known);
 }
 
 /* One KEY=COLUMN; pair is cut apart. */
@@ -60,6 +62,9 @@ static int add_column(rt_columns *c, char *pair, const char *text, rt_err *e)
         return rt_fail(e, RT_USAGE,
                        "--columns takes KEY=COLUMN pairs, such as prompt=question,completion=answer, not '%s'", text);
     *eq = '\0';
+    const char **of_turns = strcmp(pair, "role") == 0 ? &c->role : strcmp(pair, "content") == 0 ? &c->content : NULL;
+    if (of_turns && *of_turns) return rt_fail(e, RT_USAGE, "--columns names %s twice", pair);
+    if (of_turns) return *of_turns = eq + 1, RT_OK;
     while (k < rt_record_key_count && strcmp(rt_record_keys[k], pair) != 0) k++;
     if (k == rt_record_key_count) return unknown_key(pair, e);
     if (is_named(c, pair)) return rt_fail(e, RT_USAGE, "--columns names %s twice", pair);
@@ -85,6 +90,69 @@ int rt_columns_parse(rt_columns *out, rt_arena *a, const char *text, rt_err *e)
                        "--columns %s names no whole record; that is text, messages or conversations, or prompt and "
                        "completion, instruction and output, question and answer",
                        text));
+    if ((out->role || out->content) && !is_named(out, "messages") && !is_named(out, "conversations"))
+        RT_TRY(rt_fail(e, RT_USAGE,
+                       "--columns %s names the role or content of turns, and not what holds the turns; add "
+                       "messages=COLUMN",
+                       text));
+out:
+    return rc;
+}
+
+/* ---- turns ---- */
+
+const char *rt_role_of(const char *from)
+{
+    static const char *const roles[][2] = {
+        { "human", "user" },          { "user", "user" },         { "prompter", "user" },   { "gpt", "assistant" },
+        { "assistant", "assistant" }, { "chatgpt", "assistant" }, { "model", "assistant" }, { "bot", "assistant" },
+        { "system", "system" },       { "tool", "tool" },         { "function", "tool" },   { "observation", "tool" }
+    };
+    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
+        if (strcmp(from, roles[i][0]) == 0) return roles[i][1];
+    return NULL;
+}
+
+/* name of a turn under key. */
+static int rename_one(json_t *turn, const char *key, const char *name, rt_err *e)
+{
+    json_t *value = json_object_get(turn, name);
+    if (strcmp(key, name) == 0) return RT_OK;
+    if (json_object_set(turn, key, value) < 0 || json_object_del(turn, name) < 0) return rt_no_memory(e, "a record");
+    return RT_OK;
+}
+
+static int rename_turn(const rt_columns *c, json_t *turn, const char *where, size_t i, rt_err *e)
+{
+    int rc = RT_OK;
+    const char *names[] = { c->role, c->content };
+    for (int k = 0; k < 2; k++)
+        if (names[k] && !json_object_get(turn, names[k]))
+            return rt_fail(e, RT_INVALID, "`%s[%zu]` has no '%.40s', which --columns names as its %s", where, i,
+                           names[k], k ? "content" : "role");
+    if (c->role) {
+        const char *said = json_string_value(json_object_get(turn, c->role)), *role = said ? rt_role_of(said) : NULL;
+        if (!role)
+            return rt_fail(e, RT_INVALID, "`%s[%zu]` is from '%.40s'; " RT_ROLES_KNOWN, where, i,
+                           said ? said : "no text");
+        RT_TRY(rename_one(turn, "role", c->role, e));
+        if (json_object_set_new(turn, "role", json_string(role)) < 0) RT_TRY(rt_no_memory(e, "a record"));
+    }
+    if (c->content) RT_TRY(rename_one(turn, "content", c->content, e));
+out:
+    return rc;
+}
+
+int rt_columns_rename_turns(const rt_columns *c, json_t *taken, rt_err *e)
+{
+    static const char *const keys[] = { "messages", "conversations" };
+    int rc = RT_OK;
+    if (!c->role && !c->content) return RT_OK;
+    for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
+        json_t *turns = json_object_get(taken, keys[k]);
+        for (size_t i = 0; i < json_array_size(turns); i++)
+            RT_TRY(rename_turn(c, json_array_get(turns, i), keys[k], i, e));
+    }
 out:
     return rc;
 }

@@ -76,6 +76,12 @@ typedef enum rt_record_shape {
 rt_record_shape rt_record_shape_of(bool (*has)(const void *ctx, const char *key), const void *ctx);
 /* What the columns name of a record, under the keys; null when out of memory. */
 json_t *rt_columns_take(const rt_columns *c, const json_t *record);
+/* The role and the content of every turn of what was taken, under those names. */
+int rt_columns_rename_turns(const rt_columns *c, json_t *taken, rt_err *e);
+/* The role that templates know ("user") of a name that sets have for it ("human"); null: none. */
+const char *rt_role_of(const char *from);
+#define RT_ROLES_KNOWN                                                                                                 \
+    "known are human, user, prompter, gpt, assistant, chatgpt, model, bot, system, tool, function and observation"
 
 /* ---- a record (data_record.c) ---- */
 

@@ -69,18 +69,6 @@ static int add_message(json_t *messages, const char *role, json_t *content, rt_e
     return RT_OK;
 }
 
-static const char *role_of(const char *from)
-{
-    static const char *const roles[][2] = {
-        { "human", "user" },          { "user", "user" },         { "prompter", "user" },   { "gpt", "assistant" },
-        { "assistant", "assistant" }, { "chatgpt", "assistant" }, { "model", "assistant" }, { "bot", "assistant" },
-        { "system", "system" },       { "tool", "tool" },         { "function", "tool" },   { "observation", "tool" }
-    };
-    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
-        if (strcmp(from, roles[i][0]) == 0) return roles[i][1];
-    return NULL;
-}
-
 /* A content in parts, as OpenAI's API takes it, becomes their text: templates of texts know no parts. */
 static int join_parts(json_t *message, size_t number, rt_err *e)
 {
@@ -146,13 +134,8 @@ static int from_sharegpt(const json_t *root, const char *key, json_t *messages, 
             continue;
         }
         if (!from || !value) return rt_fail(e, RT_INVALID, "`%s[%zu]` lacks `from` or `value`", key, i);
-        const char *role = role_of(from);
-        if (!role)
-            return rt_fail(
-                e, RT_INVALID,
-                "`%s[%zu]` is from '%.40s'; known are human, user, prompter, gpt, assistant, chatgpt, model, "
-                "bot, system, tool, function and observation",
-                key, i, from);
+        const char *role = rt_role_of(from);
+        if (!role) return rt_fail(e, RT_INVALID, "`%s[%zu]` is from '%.40s'; " RT_ROLES_KNOWN, key, i, from);
         RT_TRY(add_message(messages, role, value, e));
     }
 out:
@@ -335,6 +318,7 @@ int rt_record_parse(rt_record *out, const char *json, size_t len, const rt_colum
         RT_TRY(rt_fail(e, RT_INVALID, "%s where a record (a JSON object) should be", type_name(all)));
     out->root = columns ? rt_columns_take(columns, all) : json_incref(all);
     if (!out->root) RT_TRY(rt_no_memory(e, "a record"));
+    if (columns) RT_TRY(rt_columns_rename_turns(columns, out->root, e));
     rt_record_shape shape = rt_record_shape_of(has_key, out->root);
     if (shape == RT_SHAPE_NONE) shape = rt_record_shape_of(has_null, out->root); /* what is null is then said of it */
     if (shape == RT_SHAPE_NONE) RT_TRY(no_shape(all, columns, e));

@@ -30,6 +30,6 @@ void rt_rows_settle(const rt_rows_source *sources, uint32_t count, rt_rows_opts 
 int rt_units_open(rt_units *u, const rt_rows_source *s, const rt_rows_opts *o, rt_err *e);
 void rt_units_close(rt_units *u);
 void rt_units_parts(const rt_units *sources, uint32_t count, rt_row_parts *out); /* data_parts.c */
-rt_unit rt_units_find(const rt_units *u, uint64_t unit); /* unit below u->n.units */
+rt_unit rt_units_find(const rt_units *u, uint64_t unit);                         /* unit below u->n.units */
 
 #endif

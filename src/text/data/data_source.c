@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 
+#include <ctype.h>
 #include <fnmatch.h>
 #include <limits.h>
 #include <math.h>
@@ -157,13 +158,15 @@ static int rank_of(int kind)
 static int note_left_out(list *l, const rt_paths *f, const char *dir, const char *split, bool asked, uint32_t other)
 {
     char others[RT_SPLITS_TEXT] = "";
+    const char *what = l->for_eval ? "to evaluate," : "of the data,";
     if (!other) return RT_OK;
     if (split && !asked) rt_split_others(f, strlen(dir), split, others);
     if (others[0])
-        return add_note(l, rt_arena_printf(l->a, "%s: its split %s is taken, left out: %s; PATH:SPLIT takes another",
-                                           dir, split, others));
-    return add_note(l, rt_arena_printf(l->a, "%s: %u other file%s left out%s%s", dir, other, other == 1 ? "" : "s",
-                                       split ? "; taken are those of split " : "", split ? split : ""));
+        return add_note(l, rt_arena_printf(l->a, "%s %s: its split %s is taken, left out: %s; PATH:SPLIT takes another",
+                                           what, dir, split, others));
+    return add_note(l, rt_arena_printf(l->a, "%s %s: %u other file%s left out%s%s", what, dir, other,
+                                       other == 1 ? "" : "s", split ? "; taken are those of split " : "",
+                                       split ? split : ""));
 }
 
 /* Of a directory's files those of the best rank, of a split where one is named. */
@@ -305,6 +308,20 @@ static void take_split(char *name, const char **split)
     *colon = '\0';
 }
 
+/* PATH:train[:10%], as the datasets library takes a part of a split; a pattern of a name is none. */
+static int refuse_slice(const char *spec, rt_err *e)
+{
+    const char *colon = strchr(spec, ':'), *open = colon ? strchr(colon, '[') : NULL;
+    if (!open || open == colon + 1 || rt_path_exists(spec) || strchr(colon, '/')) return RT_OK;
+    for (const char *p = colon + 1; p < open; p++)
+        if (!isalnum((unsigned char)*p) && *p != '_' && *p != '-') return RT_OK;
+    return rt_fail(
+        e, RT_INVALID,
+        "%s: %s is a slice of a split, and a split is read whole; PATH,weight=0.1 takes a share of it in each "
+        "pass, else cut the file",
+        spec, colon + 1);
+}
+
 static bool looks_like_repo(const char *name)
 {
     const char *slash = strchr(name, '/');
@@ -331,6 +348,7 @@ static int add_source(list *l, const char *spec, const rt_hub_env *env)
         .spec = rt_arena_strdup(l->a, spec), .name = name, .weight = 1, .first_file = to->file_count
     };
     if (!name || !s->spec) return rt_no_memory(l->e, "the list of data files");
+    RT_TRY(refuse_slice(spec, l->e));
     RT_TRY(take_options(name, s, &split, l->e));
     take_split(name, &split);
     if (!*name) RT_TRY(rt_fail(l->e, RT_INVALID, "'%s' names no data", spec));

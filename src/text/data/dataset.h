@@ -70,8 +70,10 @@ enum { RT_COLUMNS_MOST = 16 };
 typedef struct rt_columns {
     const char *key[RT_COLUMNS_MOST], *name[RT_COLUMNS_MOST];
     uint32_t count;
+    const char *role, *content; /* what the turns of messages or conversations call theirs; null: as they are known */
 } rt_columns;
-/* "prompt=question,completion=answer", into a. RT_USAGE says what is wrong with it. (data_columns.c) */
+/* "prompt=question,completion=answer" or "messages=dialog,role=who,content=says", into a. RT_USAGE says what is wrong
+ * with it. (data_columns.c) */
 int rt_columns_parse(rt_columns *out, rt_arena *a, const char *text, rt_err *e);
 
 /* What text needs of a model. tok must be there; the rest may be absent (null, -1). All must outlive what uses it. */
