@@ -187,7 +187,7 @@ static void put_python(rt_str *s, const rt_card *c)
                       "model = AutoModelForCausalLM.from_pretrained(\".\")\n",
                       c->tokenizer ? ", AutoTokenizer" : "");
     if (c->tokenizer) {
-        rt_str_printf(s, "tokenizer = AutoTokenizer.from_pretrained(%s)\n", is_adapter(c) ? "base" : "\".\"");
+        rt_str_append(s, "tokenizer = AutoTokenizer.from_pretrained(\".\")\n");
         put_generate(s, c);
     }
     rt_str_append(s, "```\n\n");
