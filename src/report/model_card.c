@@ -205,6 +205,23 @@ static void put_loading(rt_str *s, const rt_card *c)
                   is_adapter(c) ? ", with the adapter added to its base (`--base` names one that is not found)" : "");
 }
 
+void rt_model_card_plain(rt_str *out, const rt_card *card)
+{
+    static const rt_settings none;
+    rt_card c = *card;
+    c.settings = &none;
+    rt_str_append(out, "---\n");
+    if (c.hub && !c.from_random) {
+        rt_str_append(out, "base_model: ");
+        put_yaml(out, c.hub);
+        rt_str_append(out, "\n");
+    }
+    rt_str_append(out, "library_name: transformers\npipeline_tag: text-generation\ntags:\n- retort\n---\n\n# ");
+    put_name(out, c.student);
+    rt_str_append(out, "\n\nWritten by retort. What was measured of it is with the run that made it.\n\n");
+    put_loading(out, &c);
+}
+
 void rt_model_card(rt_str *out, const rt_card *c)
 {
     put_front(out, c);

@@ -30,5 +30,7 @@ typedef struct rt_card {
 
 /* Errors are sticky in out. */
 void rt_model_card(rt_str *out, const rt_card *c);
+/* Of a model that is no run's: the student's name, hub, from_random, tokenizer and chat alone are looked at. */
+void rt_model_card_plain(rt_str *out, const rt_card *c);
 
 #endif

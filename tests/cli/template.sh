@@ -51,6 +51,9 @@ exits 0
 new m
 check "the merged model ends as the run's own does" cmp m/generation_config.json lora/merged/generation_config.json
 rendered m
+run export m --to mup
+exits 0
+check "a merged model is uploaded with a card" sh -c 'head -n 1 mup/README.md | grep -qx -e --- && grep -q "^library_name: transformers" mup/README.md && grep -q apply_chat_template mup/README.md'
 for to in g.gguf q.gguf a.apr; do
     run convert lora $to --dtype "$(test $to = q.gguf && echo q8_0 || echo f16)"
     exits 0
