@@ -13,7 +13,8 @@ static void print_check(void *ctx, const rt_check *c)
         return;
     }
     rt_live_hold();
-    printf("%-16s  %-11s  %s\n", c->name, c->outcome == RT_CHECK_FAIL ? "FAIL" : rt_check_name(c->outcome), c->text);
+    rt_put_under(31, "%-16s  %-11s  %s\n", c->name, c->outcome == RT_CHECK_FAIL ? "FAIL" : rt_check_name(c->outcome),
+                 c->text);
     rt_live_release();
 }
 
@@ -26,7 +27,7 @@ static int print_end(const rt_audit_result *v, json_t *list, rt_err *e)
                                        (int)v->of[RT_CHECK_PASS], "failed", (int)v->of[RT_CHECK_FAIL], "not_checked",
                                        (int)v->of[RT_CHECK_NOT_CHECKED], "checks", list),
                              e);
-    printf("%u passed, %u failed, %u not checked\n", v->of[RT_CHECK_PASS], v->of[RT_CHECK_FAIL],
+    rt_put("%u passed, %u failed, %u not checked\n", v->of[RT_CHECK_PASS], v->of[RT_CHECK_FAIL],
            v->of[RT_CHECK_NOT_CHECKED]);
     return RT_OK;
 }

@@ -111,9 +111,16 @@ void rt_print_device_end(rt_dev *d);
 int rt_print_json(json_t *j, rt_err *e);
 /* Whether f is a pipe that nobody reads any more: `| head` has seen enough, which is no error. */
 bool rt_reader_left(FILE *f);
-/* A line for people, "label     text"; on a terminal it is wrapped to its width under the text. Text may not hold line
- * breaks. */
+/* All that a command says to people: as printf. On a terminal a line is wrapped to its width, under the text that
+ * follows its label, as soon as it is whole; elsewhere nothing is changed. A line with a word of rt_print_word is a
+ * command to copy and stays whole. */
+__attribute__((format(printf, 1, 2))) void rt_put(const char *format, ...);
+__attribute__((format(printf, 2, 3))) void rt_put_to(FILE *to, const char *format, ...);
+__attribute__((format(printf, 2, 3))) void rt_put_under(uint32_t column, const char *format, ...);
+/* "label     text" */
 __attribute__((format(printf, 2, 3))) void rt_say(const char *label, const char *format, ...);
+/* Columns to fill; 0: no terminal, where lines stay whole. */
+uint32_t rt_terminal_width(FILE *to);
 /* RT_IO when standard output could not take what was printed (full disk). */
 int rt_stdout_close(rt_err *e);
 /* First of all: standard descriptors that are closed, and signals that would end the process without a word. */

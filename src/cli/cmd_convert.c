@@ -31,7 +31,7 @@ int rt_adapter_command(const char *spec, const char *base, const rt_job_output *
                                      (int)a->matrices, "file_bytes", (json_int_t)bytes),
                            e);
     else
-        printf("output    %s (gguf adapter), %s, rank %u over %u matrices\n", o->path, rt_format_bytes(size, bytes),
+        rt_put("output    %s (gguf adapter), %s, rank %u over %u matrices\n", o->path, rt_format_bytes(size, bytes),
                a->rank, a->matrices);
 out:
     rt_model_file_close(in);

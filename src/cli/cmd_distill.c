@@ -72,7 +72,7 @@ static void make_flags(flag_values *v, rt_job_kind k)
 static void print_notes(const rt_settings_notes *notes, const char *from, int rc)
 {
     for (uint32_t i = 0; i < notes->count && (rc >= 0 || notes->count > 1); i++)
-        fprintf(rc < 0 ? stderr : stdout, "%s%s\n", rc < 0 ? "" : from, notes->items[i].text);
+        rt_put_to(rc < 0 ? stderr : stdout, "%s%s\n", rc < 0 ? "" : from, notes->items[i].text);
 }
 
 static int end_notes(const rt_settings_notes *notes, const char *where, bool quiet, int rc, rt_err *e)
@@ -142,7 +142,7 @@ static int plan(const rt_job_run *j, const flag_values *v, rt_err *e)
         RT_TRY(rt_print_json(rt_run_cost_json(&cost, j->run), e));
     } else {
         RT_TRY(rt_run_cost_text(&cost, j->run, v->ops, &text, e));
-        fputs(text.data, stdout);
+        rt_put("%s", text.data);
     }
     if (!rt_run_fitted(j->run)->fits) rc = rt_fail(e, RT_NOMEM, "the run does not fit");
 out:

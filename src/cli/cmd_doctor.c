@@ -54,21 +54,21 @@ static void print_text(const machine *m)
     char a[32], b[32];
     rt_job_env env = rt_cli_env(0);
     rt_job_backend k;
-    printf("binary    retort %s (%s), compiler %s\n", rt_cli_version, rt_cli_build, __VERSION__);
-    printf("system    %s\n", m->os);
-    printf("cpu       %s, %u core%s usable, last-level cache %s\n", m->cpu, m->cores, m->cores == 1 ? "" : "s",
+    rt_put("binary    retort %s (%s), compiler %s\n", rt_cli_version, rt_cli_build, __VERSION__);
+    rt_put("system    %s\n", m->os);
+    rt_put("cpu       %s, %u core%s usable, last-level cache %s\n", m->cpu, m->cores, m->cores == 1 ? "" : "s",
            rt_format_bytes(a, m->llc));
-    printf("features  %s\n", m->features);
-    printf("memory    %s, %s available", rt_format_bytes(a, m->memory.total), rt_format_bytes(b, m->memory.available));
-    if (m->memory.cgroup_limit) printf(", container limit %s", rt_format_bytes(a, m->memory.cgroup_limit));
-    printf("\nbackends\n");
+    rt_put("features  %s\n", m->features);
+    rt_put("memory    %s, %s available", rt_format_bytes(a, m->memory.total), rt_format_bytes(b, m->memory.available));
+    if (m->memory.cgroup_limit) rt_put(", container limit %s", rt_format_bytes(a, m->memory.cgroup_limit));
+    rt_put("\nbackends\n");
     for (uint32_t n = 0; rt_job_backend_name(n); n++) {
         rt_job_backend_probe(n, env.environment, &k);
-        if (k.count == 0) printf("  %-6s no device: %s\n", k.name, k.why);
+        if (k.count == 0) rt_put_under(9, "  %-6s no device: %s\n", k.name, k.why);
         for (uint32_t i = 0; i < k.count; i++) {
             const rt_dev_info *d = &k.devices[i];
-            printf("  %-6s %u: %s%s%s\n", i ? "" : k.name, i, d->name, d->detail[0] ? "; " : "", d->detail);
-            if (d->warning[0]) printf("         warning: %s\n", d->warning);
+            rt_put_under(9, "  %-6s %u: %s%s%s\n", i ? "" : k.name, i, d->name, d->detail[0] ? "; " : "", d->detail);
+            if (d->warning[0]) rt_put("         warning: %s\n", d->warning);
         }
     }
 }

@@ -8,9 +8,9 @@
 static void print_measure(const char *name, rt_measure m)
 {
     if (isnan(m.error))
-        printf("%-22s %.4f\n", name, m.mean);
+        rt_put("%-22s %.4f\n", name, m.mean);
     else
-        printf("%-22s %.4f +- %.4f\n", name, m.mean, m.error);
+        rt_put("%-22s %.4f +- %.4f\n", name, m.mean, m.error);
 }
 
 static const double shares[] = { 0.5, 0.9, 0.99 };
@@ -50,9 +50,9 @@ static void print_closeness(const rt_job_evaluation *v)
 {
     const rt_eval_result *r = &v->result;
     print_measure("KL(teacher||model)", r->kl);
-    printf("%-22s", "  of positions");
-    for (int i = 0; i < 3; i++) printf(" %s %.4f ", share_names[i], rt_job_evaluation_percentile(v, shares[i]));
-    printf("\n");
+    rt_put("%-22s", "  of positions");
+    for (int i = 0; i < 3; i++) rt_put(" %s %.4f ", share_names[i], rt_job_evaluation_percentile(v, shares[i]));
+    rt_put("\n");
     print_measure("top-1 agreement", r->agreement);
     print_measure("teacher cross-entropy", r->teacher_ce);
 }
@@ -60,39 +60,39 @@ static void print_closeness(const rt_job_evaluation *v)
 /* Three digits, whatever the power of ten: a word that was never learned has next to none. */
 static void print_probability(const char *name, rt_measure m)
 {
-    printf("%-22s %.3g", name, m.mean);
-    if (!isnan(m.error)) printf(" +- %.2g", m.error);
-    printf("\n");
+    rt_put("%-22s %.3g", name, m.mean);
+    if (!isnan(m.error)) rt_put(" +- %.2g", m.error);
+    rt_put("\n");
 }
 
 static void print_word(const rt_eval_result *r, const char *word)
 {
-    printf("%-22s '%s', at %" PRIu64 " places\n", "word", word, r->places);
+    rt_put("%-22s '%s', at %" PRIu64 " places\n", "word", word, r->places);
     print_probability("  probability", r->word);
     if (r->teacher) print_probability("  teacher's", r->teacher_word);
 }
 
 static void print_parts(const rt_eval_result *r)
 {
-    printf("\n%13s", "CE");
-    if (r->teacher) printf(" %9s %10s", "KL", "agreement");
-    printf(" %10s  of\n", "documents");
+    rt_put("\n%13s", "CE");
+    if (r->teacher) rt_put(" %9s %10s", "KL", "agreement");
+    rt_put(" %10s  of\n", "documents");
     for (uint32_t i = 0; i < r->part_count; i++) {
         const rt_eval_part *p = &r->parts[i];
-        printf("%13.4f", p->ce.mean);
-        if (r->teacher) printf(" %9.4f %10.4f", p->kl.mean, p->agreement.mean);
-        printf(" %10" PRIu64 "  %s\n", p->documents, p->name);
+        rt_put("%13.4f", p->ce.mean);
+        if (r->teacher) rt_put(" %9.4f %10.4f", p->kl.mean, p->agreement.mean);
+        rt_put(" %10" PRIu64 "  %s\n", p->documents, p->name);
     }
 }
 
 static void print_text(const rt_job_evaluation *v, const char *word)
 {
     const rt_eval_result *r = &v->result;
-    for (uint32_t i = 0; i < v->notes.count; i++) printf("note: %s\n", v->notes.text[i]);
-    if (v->teacher) printf("%-22s %s\n", "weights", v->weights_chosen);
-    printf("%-22s %" PRIu64 " in %" PRIu64 " documents, %u rows\n", "positions", r->positions, r->documents, v->rows);
+    for (uint32_t i = 0; i < v->notes.count; i++) rt_put("note: %s\n", v->notes.text[i]);
+    if (v->teacher) rt_put("%-22s %s\n", "weights", v->weights_chosen);
+    rt_put("%-22s %" PRIu64 " in %" PRIu64 " documents, %u rows\n", "positions", r->positions, r->documents, v->rows);
     print_measure("cross-entropy", r->ce);
-    printf("%-22s %.3f\n", "perplexity", exp(r->ce.mean));
+    rt_put("%-22s %.3f\n", "perplexity", exp(r->ce.mean));
     if (r->teacher) print_closeness(v);
     if (r->places) print_word(r, word);
     if (r->part_count) print_parts(r);

@@ -21,11 +21,11 @@ static int copy_folder(const char *from, rt_job_output *o, bool json, rt_err *e)
                                        rt_json_text(o->path), "format", "hf", "kind", kind, "files", (int)x.files,
                                        "file_bytes", (json_int_t)x.bytes, "notes", rt_json_notes(&x.notes)),
                              e);
-    printf("output    %s (%s), %u files, %s, as they were\n", o->path, kind, x.files, rt_format_bytes(size, x.bytes));
-    for (uint32_t i = 0; i < x.notes.count; i++) printf("note      %s\n", x.notes.text[i]);
-    printf("upload    hf upload ORG/NAME");
+    rt_put("output    %s (%s), %u files, %s, as they were\n", o->path, kind, x.files, rt_format_bytes(size, x.bytes));
+    for (uint32_t i = 0; i < x.notes.count; i++) rt_put("note      %s\n", x.notes.text[i]);
+    rt_put("upload    hf upload ORG/NAME");
     rt_print_word(o->path, "");
-    printf("\n");
+    rt_put("\n");
     return RT_OK;
 }
 

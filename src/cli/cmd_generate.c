@@ -47,8 +47,8 @@ static int print_end(const state *s, const rt_job_generated *g, rt_err *e)
                              e);
     printf("\n");
     if (!s->o->quiet)
-        fprintf(stderr, "%u tokens at %.1f a second%s; prompt of %u in %.2f s\n", t->made, speed,
-                g->stopped ? "" : ", not ended by the model", t->prompt, t->prompt_seconds);
+        rt_put_to(stderr, "%u tokens at %.1f a second%s; prompt of %u in %.2f s\n", t->made, speed,
+                  g->stopped ? "" : ", not ended by the model", t->prompt, t->prompt_seconds);
     return RT_OK;
 }
 

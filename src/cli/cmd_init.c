@@ -29,7 +29,7 @@ static int list_presets(bool json, rt_err *e)
                                   json_pack("{s:s, s:s, s:s, s:I, s:b}", "name", p[i].name, "family", c->family->name,
                                             "text", p[i].text, "parameters", (json_int_t)n, "tokenizer", p[i].tiny));
         else
-            printf("%-14s %8s  %s\n", p[i].name, rt_format_params(size, n), p[i].text);
+            rt_put("%-14s %8s  %s\n", p[i].name, rt_format_params(size, n), p[i].text);
     }
     rt_free(c);
     return json ? rt_print_json(list, e) : RT_OK;
@@ -46,17 +46,17 @@ static int report(const rt_job_initialised *m, const request *r, rt_err *e)
                                        (json_int_t)m->parameters, "bytes", (json_int_t)m->bytes, "fallbacks",
                                        (int)m->fallbacks, "tokenizer", m->tokenizer, "seconds", m->seconds),
                              e);
-    printf("output    %s (%s)\n", o->out.path, rt_container_name(m->format));
-    printf("model     %s, %s parameters, random from seed %" PRIu64 "\n", m->family, rt_format_params(a, m->parameters),
+    rt_put("output    %s (%s)\n", o->out.path, rt_container_name(m->format));
+    rt_put("model     %s, %s parameters, random from seed %" PRIu64 "\n", m->family, rt_format_params(a, m->parameters),
            o->seed);
-    printf("size      %s in %s", rt_format_bytes(b, m->bytes), m->dtype);
+    rt_put("size      %s in %s", rt_format_bytes(b, m->bytes), m->dtype);
     if (m->fallbacks)
-        printf("; %u matrices fell back to another type: their rows do not fill blocks of 256", m->fallbacks);
-    printf("\ntokenizer %s\n",
+        rt_put("; %u matrices fell back to another type: their rows do not fill blocks of 256", m->fallbacks);
+    rt_put("\ntokenizer %s\n",
            m->tokenizer ? o->tokenizer ? o->tokenizer : "bytes, with <|endoftext|>, <|im_start|> and <|im_end|>"
                         : "none; --tokenizer gives it one");
-    for (uint32_t i = 0; i < m->notes.count; i++) printf("note      %s\n", m->notes.text[i]);
-    printf("time      %.2f s\n", m->seconds);
+    for (uint32_t i = 0; i < m->notes.count; i++) rt_put("note      %s\n", m->notes.text[i]);
+    rt_put("time      %.2f s\n", m->seconds);
     return RT_OK;
 }
 

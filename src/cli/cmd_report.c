@@ -55,17 +55,17 @@ static void print_text(const state *s)
     char size[32];
     for (uint32_t i = 0; i < s->count; i++) {
         rt_report_facts f = rt_report_run_facts(s->runs[i]);
-        printf("%-20s step %u", f.name, f.step);
-        if (f.steps) printf(" of %u", f.steps);
-        printf("%s", f.stopped    ? ", stopped early"
+        rt_put("%-20s step %u", f.name, f.step);
+        if (f.steps) rt_put(" of %u", f.steps);
+        rt_put("%s", f.stopped    ? ", stopped early"
                      : f.finished ? ", finished"
                      : f.going    ? ": still going"
                                   : ": interrupted");
-        if (f.evals) printf(", held-out CE %.4f -> %.4f", f.first.ce.mean, f.after.ce.mean);
-        if (f.evals && f.after.teacher) printf(" (teacher %.4f)", f.after.teacher_ce.mean);
-        printf("%s\n", f.cut ? "; a file ends in the middle of a line, which is left out" : "");
+        if (f.evals) rt_put(", held-out CE %.4f -> %.4f", f.first.ce.mean, f.after.ce.mean);
+        if (f.evals && f.after.teacher) rt_put(" (teacher %.4f)", f.after.teacher_ce.mean);
+        rt_put("%s\n", f.cut ? "; a file ends in the middle of a line, which is left out" : "");
     }
-    printf("report               %s, %s\n", s->path, rt_format_bytes(size, s->bytes));
+    rt_put("report               %s, %s\n", s->path, rt_format_bytes(size, s->bytes));
 }
 
 static int write_report(const options *o, const rt_words *words, rt_err *e)

@@ -105,12 +105,12 @@ static char *million(char *buf, size_t size, double x)
 static void print_fit(const request *q, const rt_rows_count *f)
 {
     if (q->o.seq_len)
-        printf("rows of %u: %llu texts in pieces, %llu conversations cut after a turn; dropped: %llu too long, %llu "
+        rt_put("rows of %u: %llu texts in pieces, %llu conversations cut after a turn; dropped: %llu too long, %llu "
                "without a target\n",
                q->o.seq_len, (unsigned long long)f->split, (unsigned long long)f->cut, (unsigned long long)f->too_long,
                (unsigned long long)f->no_target);
     else if (f->no_target)
-        printf("without     a target: %llu records\n", (unsigned long long)f->no_target);
+        rt_put("without     a target: %llu records\n", (unsigned long long)f->no_target);
 }
 
 static void print_report(const request *q, const rt_job_tokenized *d)
@@ -118,22 +118,22 @@ static void print_report(const request *q, const rt_job_tokenized *d)
     const rt_tokenize_stats *st = &d->stats;
     char rate[32];
     double share = st->tokens ? 100.0 * (double)st->trained / (double)st->tokens : 0;
-    printf("records     %llu (%llu text, %llu completion, %llu chat)\n", (unsigned long long)st->records,
+    rt_put("records     %llu (%llu text, %llu completion, %llu chat)\n", (unsigned long long)st->records,
            (unsigned long long)st->kinds[0], (unsigned long long)st->kinds[1], (unsigned long long)st->kinds[2]);
-    printf("tokens      %llu, of which %llu trained (%.1f %%)\n", (unsigned long long)st->tokens,
+    rt_put("tokens      %llu, of which %llu trained (%.1f %%)\n", (unsigned long long)st->tokens,
            (unsigned long long)st->trained, share);
     print_fit(q, &d->rows);
     if (st->bad)
-        printf("skipped     %llu bad record%s; the first: %s\n", (unsigned long long)st->bad, st->bad == 1 ? "" : "s",
+        rt_put("skipped     %llu bad record%s; the first: %s\n", (unsigned long long)st->bad, st->bad == 1 ? "" : "s",
                st->first_bad);
-    printf("speed       %.1f MB/s, %s tokens/s, %.2f s, %u threads\n", (double)st->bytes / 1e6 / d->seconds,
+    rt_put("speed       %.1f MB/s, %s tokens/s, %.2f s, %u threads\n", (double)st->bytes / 1e6 / d->seconds,
            million(rate, sizeof rate, (double)st->tokens / d->seconds), d->seconds, d->threads);
-    if (q->o.out) printf("written     %s (%u shard%s)\n", q->o.out, d->shards, d->shards == 1 ? "" : "s");
+    if (q->o.out) rt_put("written     %s (%u shard%s)\n", q->o.out, d->shards, d->shards == 1 ? "" : "s");
 }
 
 static void print_shards(const request *q, const rt_job_tokenized *d)
 {
-    printf("%u shard%s%s: %llu records, %llu tokens, %llu trained\n", d->shards, d->shards == 1 ? "" : "s",
+    rt_put("%u shard%s%s: %llu records, %llu tokens, %llu trained\n", d->shards, d->shards == 1 ? "" : "s",
            q->o.verify ? ", verified" : "", (unsigned long long)d->stats.records, (unsigned long long)d->stats.tokens,
            (unsigned long long)d->stats.trained);
     print_fit(q, &d->rows);

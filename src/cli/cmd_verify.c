@@ -39,7 +39,7 @@ static void print_op_line(summary *s)
 {
     if (!s->op[0] || s->json) return;
     clear_progress(s);
-    printf("%-16s %5u passed %5u failed %5u unsupported   worst %3.0f %% of what is allowed   %6.2f s\n", s->op,
+    rt_put("%-16s %5u passed %5u failed %5u unsupported   worst %3.0f %% of what is allowed   %6.2f s\n", s->op,
            s->of_op.passed, s->of_op.failed, s->of_op.unsupported, 100.0 * s->worst, s->of_op.seconds);
 }
 
@@ -80,7 +80,7 @@ static void on_result(void *ctx, const rt_case_result *r)
                                                   r->text, "seconds", r->seconds));
     } else if (r->outcome == RT_CASE_FAIL) {
         clear_progress(s);
-        printf("FAIL %s\n     %s\n", r->name, r->text);
+        rt_put("FAIL %s\n     %s\n", r->name, r->text);
     }
     if (s->progress) fprintf(stderr, "\r%u cases, %.40s", s->done, r->op);
 }
@@ -116,9 +116,9 @@ static int finish(summary *s, const rt_verify_opts *o, const rt_verify_totals *t
     } else {
         print_op_line(s);
         for (int i = 0; i < MAX_REASONS && s->reason[i].count; i++)
-            printf("unsupported, %u case%s: %s\n", s->reason[i].count, s->reason[i].count == 1 ? "" : "s",
+            rt_put("unsupported, %u case%s: %s\n", s->reason[i].count, s->reason[i].count == 1 ? "" : "s",
                    s->reason[i].text);
-        printf("backend %s, %u unsupported, %.1f s\n%u passed, %u failed\n", o->backend, t->unsupported, t->seconds,
+        rt_put("backend %s, %u unsupported, %.1f s\n%u passed, %u failed\n", o->backend, t->unsupported, t->seconds,
                t->passed, t->failed);
     }
     if (t->failed)
@@ -144,7 +144,7 @@ static int run_cases(rt_verify_opts *o, bool json, rt_err *e)
     if (rc >= 0)
         rc = finish(&s, o, &t, e);
     else if (!json && s.done > 0)
-        printf("stopped: %u passed, %u failed so far\n", t.passed, t.failed);
+        rt_put("stopped: %u passed, %u failed so far\n", t.passed, t.failed);
     json_decref(s.cases);
     return rc;
 }

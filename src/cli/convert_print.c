@@ -4,6 +4,7 @@
 
 #include <ctype.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -17,31 +18,41 @@ static double bits_per_weight(const rt_convert *v)
 /* ---- text ---- */
 
 /* all: every tensor; else the first few of those that changed, and how many more there are. */
+/* Of a name that is too wide its end, which tells it from others. */
+static const char *name_end(const char *name, int width)
+{
+    int n = (int)strlen(name);
+    return n > width ? name + n - width : name;
+}
+
+/* all: also those that stay as they are. A terminal is shown a few of them, everything else gets each. */
 static void print_table(const rt_convert *v, bool all)
 {
     enum { FEW = 6 };
     char name[RT_NAME_BYTES];
     int width = 6;
-    uint32_t rows = 0;
+    int rows = 0;
     for (uint32_t i = 0; i < v->tensor_count; i++) {
         int n = (int)strlen(rt_role_hf_name(name, v->tensors[i].role, v->tensors[i].layer));
         if (n > width) width = n;
     }
-    printf("%-*s %-6s %-6s %10s %10s\n", width, "tensor", "from", "to", "rmse", "max error");
+    int columns = (int)rt_terminal_width(stdout), most = all && !columns ? INT_MAX : FEW;
+    if (columns && width > columns - 37) width = columns - 37 > 6 ? columns - 37 : 6;
+    rt_put("%-*s %-6s %-6s %10s %10s\n", width, "tensor", "from", "to", "rmse", "max error");
     for (uint32_t i = 0; i < v->tensor_count; i++) {
         const rt_convert_tensor *t = &v->tensors[i];
-        if (!all && ((t->same && !t->fell && !t->nonfinite) || ++rows > FEW)) continue;
-        printf("%-*s %-6s %-6s ", width, rt_role_hf_name(name, t->role, t->layer), rt_job_dtype_name(t->from),
-               rt_dtype_name(t->to));
+        if ((!all && t->same && !t->fell && !t->nonfinite) || ++rows > most) continue;
+        rt_put("%-*s %-6s %-6s ", width, name_end(rt_role_hf_name(name, t->role, t->layer), width),
+               rt_job_dtype_name(t->from), rt_dtype_name(t->to));
         if (t->same)
-            printf("%10s %10s", "same", "same");
+            rt_put("%10s %10s", "same", "same");
         else
-            printf("%10.3e %10.3e", rt_convert_rmse(t), t->max_error);
-        if (t->fell) printf("  fell back: rows of %" PRIu64, rt_tensor_cols(t->from));
-        if (t->nonfinite) printf("  %" PRIu64 " not finite", t->nonfinite);
-        putchar('\n');
+            rt_put("%10.3e %10.3e", rt_convert_rmse(t), t->max_error);
+        if (t->fell) rt_put("  fell back: rows of %" PRIu64, rt_tensor_cols(t->from));
+        if (t->nonfinite) rt_put("  %" PRIu64 " not finite", t->nonfinite);
+        rt_put("\n");
     }
-    if (rows > FEW) printf("... and %u more; --json has them all\n", rows - FEW);
+    if (rows > most) rt_put("... and %d more; --json has them all\n", rows - most);
 }
 
 static void print_types(const rt_convert *v)
@@ -53,19 +64,19 @@ static void print_types(const rt_convert *v)
         count[v->tensors[i].to]++;
         bytes[v->tensors[i].to] += v->tensors[i].bytes;
     }
-    printf("dtypes    %s:", dtype_asked(v));
+    rt_put("dtypes    %s:", dtype_asked(v));
     for (uint32_t d = 0; d < RT_DTYPE_COUNT; d++) {
         if (!count[d]) continue;
-        printf("%s %s %u tensor%s (%.1f %%)", comma, rt_dtype_name((rt_dtype)d), count[d], count[d] == 1 ? "" : "s",
+        rt_put("%s %s %u tensor%s (%.1f %%)", comma, rt_dtype_name((rt_dtype)d), count[d], count[d] == 1 ? "" : "s",
                100.0 * (double)bytes[d] / (double)v->bytes_out);
         comma = ",";
     }
-    putchar('\n');
+    rt_put("\n");
     if (v->dequantised)
-        printf("          %u quantised matrices became bf16: %s has no such type\n", v->dequantised,
+        rt_put("          %u quantised matrices became bf16: %s has no such type\n", v->dequantised,
                rt_container_name(v->opts.to));
     if (v->fallbacks)
-        printf("          %u fell back to another type: their rows do not fill blocks of 256\n", v->fallbacks);
+        rt_put("          %u fell back to another type: their rows do not fill blocks of 256\n", v->fallbacks);
 }
 
 /* The lines that start the file elsewhere. */
@@ -74,22 +85,22 @@ static void print_modelfile(const char *out, const rt_job_conversion *m)
     char name[64] = "";
     size_t n = 0;
     if (!m->modelfile) return;
-    printf("ollama    %s", m->modelfile);
+    rt_put("ollama    %s", m->modelfile);
     if (m->family)
-        printf(", with the %s template\n", m->family);
+        rt_put(", with the %s template\n", m->family);
     else
-        printf("; %s\n", m->chat
+        rt_put("; %s\n", m->chat
                              ? "its chat is up to the template inside the GGUF file, which is of no family known here"
                              : "the model has no chat template and continues text");
     for (const char *p = rt_path_base(out); *p && strcmp(p, ".gguf") != 0 && n + 1 < sizeof name; p++)
         name[n++] = isalnum((unsigned char)*p) || strchr("._-", *p) ? (char)tolower((unsigned char)*p) : '-';
     if (name[0] == '-') name[0] = 'm'; /* a name, not a flag */
     name[n] = 0;
-    printf("run it    ollama create %s -f", name);
+    rt_put("run it    ollama create %s -f", name);
     rt_print_word(m->modelfile, "");
-    printf(" && ollama run %s\n          llama-cli -m", name);
+    rt_put(" && ollama run %s\n          llama-cli -m", name);
     rt_print_word(out, "");
-    putchar('\n');
+    rt_put("\n");
 }
 
 /* Which layer became which: "0-3 <- 0-3, 4 <- 9, 5-7 <- 12-20 by 4". */
@@ -97,20 +108,20 @@ static void print_layers(const rt_convert *v)
 {
     const uint32_t *from = v->opts.layers, n = v->config->layers;
     if (!from) return;
-    printf("layers    student <- teacher:");
+    rt_put("layers    student <- teacher:");
     for (uint32_t i = 0, last; i < n; i = last + 1) {
         uint32_t by = i + 1 < n && from[i + 1] > from[i] ? from[i + 1] - from[i] : 0;
         for (last = i; by && last + 1 < n && from[last + 1] == from[last] + by;) last++;
         if (by > 1 && last < i + 2) last = i; /* two alone are no stride */
-        printf("%s %u", i ? "," : "", i);
-        if (last > i) printf("-%u", last);
-        printf(" <- %u", from[i]);
-        if (last > i) printf("-%u", from[last]);
-        if (last > i && by > 1) printf(" by %u", by);
+        rt_put("%s %u", i ? "," : "", i);
+        if (last > i) rt_put("-%u", last);
+        rt_put(" <- %u", from[i]);
+        if (last > i) rt_put("-%u", from[last]);
+        if (last > i && by > 1) rt_put(" by %u", by);
     }
-    putchar('\n');
+    rt_put("\n");
     if (n == 1 && from[0])
-        printf("note      one layer, number %u counted from 0; --depth %u takes so many, --layers 0,2,4-7 a list\n",
+        rt_put("note      one layer, number %u counted from 0; --depth %u takes so many, --layers 0,2,4-7 a list\n",
                from[0], from[0]);
 }
 
@@ -120,19 +131,19 @@ static void print_text(const rt_job_conversion *c, const char *out, bool quantis
     const rt_convert *v = &c->v;
     bool table = quantise || v->same < v->tensor_count || v->fallbacks || v->nonfinite;
     if (table) print_table(v, quantise);
-    printf("output    %s (%s), %s%s\n", out, rt_container_name(v->opts.to), rt_format_bytes(a, v->file_bytes),
+    rt_put("output    %s (%s), %s%s\n", out, rt_container_name(v->opts.to), rt_format_bytes(a, v->file_bytes),
            table ? "" : ", every value exactly as it was");
-    printf("size      %s -> %s, %.2f bits per weight\n", rt_format_bytes(a, v->bytes_in),
+    rt_put("size      %s -> %s, %.2f bits per weight\n", rt_format_bytes(a, v->bytes_in),
            rt_format_bytes(b, v->bytes_out), bits_per_weight(v));
     print_types(v);
     print_layers(v);
     if (table)
-        printf("error     rmse %.3e, max %.3e, relative %.3g %% where something changed; %u of %u tensors exact\n",
+        rt_put("error     rmse %.3e, max %.3e, relative %.3g %% where something changed; %u of %u tensors exact\n",
                v->rmse, v->max_error, 100 * v->relative, v->same, v->tensor_count);
-    if (v->nonfinite) printf("note      %" PRIu64 " values of the input are infinite or NaN\n", v->nonfinite);
-    for (uint32_t i = 0; i < c->notes.count; i++) printf("note      %s\n", c->notes.text[i]);
+    if (v->nonfinite) rt_put("note      %" PRIu64 " values of the input are infinite or NaN\n", v->nonfinite);
+    for (uint32_t i = 0; i < c->notes.count; i++) rt_put("note      %s\n", c->notes.text[i]);
     print_modelfile(out, c);
-    printf("time      %.2f s writing, %.2f s reading back and comparing\n", v->write_seconds, v->compare_seconds);
+    rt_put("time      %.2f s writing, %.2f s reading back and comparing\n", v->write_seconds, v->compare_seconds);
 }
 
 /* ---- JSON ---- */

@@ -28,7 +28,7 @@ static void print_layer_list(const rt_model_config *c, uint8_t flag)
         uint32_t last = i;
         if (!(c->layer_flags[i] & flag)) continue;
         while (last + 1 < c->layers && (c->layer_flags[last + 1] & flag)) last++;
-        printf(last > i ? "%s%u-%u" : "%s%u", before, i, last);
+        rt_put(last > i ? "%s%u-%u" : "%s%u", before, i, last);
         before = ",";
         i = last;
     }
@@ -37,33 +37,33 @@ static void print_layer_list(const rt_model_config *c, uint8_t flag)
 static void print_rope(const rt_model_config *c)
 {
     const rt_rope_scaling *r = &c->rope;
-    printf("rope      theta %g, %s", r->theta, rope_name(r->kind));
-    if (r->kind != RT_ROPE_PLAIN) printf(" scaling, factor %g", r->factor);
-    if (r->kind == RT_ROPE_LLAMA3) printf(", low %g, high %g", r->low_freq, r->high_freq);
-    if (r->kind == RT_ROPE_LLAMA3 || r->kind == RT_ROPE_YARN) printf(", original context %g", r->original_context);
+    rt_put("rope      theta %g, %s", r->theta, rope_name(r->kind));
+    if (r->kind != RT_ROPE_PLAIN) rt_put(" scaling, factor %g", r->factor);
+    if (r->kind == RT_ROPE_LLAMA3) rt_put(", low %g, high %g", r->low_freq, r->high_freq);
+    if (r->kind == RT_ROPE_LLAMA3 || r->kind == RT_ROPE_YARN) rt_put(", original context %g", r->original_context);
     if (layers_with(c, RT_LAYER_NO_ROPE)) {
-        printf("; layers without rope: ");
+        rt_put("; layers without rope: ");
         print_layer_list(c, RT_LAYER_NO_ROPE);
     }
-    putchar('\n');
+    rt_put("\n");
 }
 
 static void print_config(const rt_model_config *c)
 {
-    printf("family    %s\n", c->family->name);
-    printf("shape     %u layer%s, width %u, %u heads (%u kv) of %u, hidden %u, vocabulary %u\n", c->layers,
+    rt_put("family    %s\n", c->family->name);
+    rt_put("shape     %u layer%s, width %u, %u heads (%u kv) of %u, hidden %u, vocabulary %u\n", c->layers,
            c->layers == 1 ? "" : "s", c->width, c->heads, c->kv_heads, c->head_dim, c->hidden, c->vocab);
-    printf("context   %u", c->context);
+    rt_put("context   %u", c->context);
     if (c->window) {
-        printf(", sliding window %u in layers ", c->window);
+        rt_put(", sliding window %u in layers ", c->window);
         print_layer_list(c, RT_LAYER_WINDOW);
     }
-    putchar('\n');
+    rt_put("\n");
     print_rope(c);
-    printf("details   head %s embedding, bias:%s%s%s%s, norm eps %g%s\n", c->tied ? "tied to" : "apart from",
+    rt_put("details   head %s embedding, bias:%s%s%s%s, norm eps %g%s\n", c->tied ? "tied to" : "apart from",
            c->qkv_bias || c->o_bias || c->mlp_bias ? "" : " none", c->qkv_bias ? " q/k/v" : "", c->o_bias ? " o" : "",
            c->mlp_bias ? " mlp" : "", c->norm_eps, c->qk_norm ? ", q/k norm" : "");
-    if (c->random_init) printf("weights   random, never trained (retort init, seed %" PRIu64 ")\n", c->init_seed);
+    if (c->random_init) rt_put("weights   random, never trained (retort init, seed %" PRIu64 ")\n", c->init_seed);
 }
 
 static void print_special_ids(const rt_job_inspection *f)
@@ -71,28 +71,28 @@ static void print_special_ids(const rt_job_inspection *f)
     const rt_model_config *c = &f->m->config;
     const rt_model_text *t = &f->m->text;
     int64_t bos = f->m->has_config ? c->bos : t->has_vocab ? t->vocab.bos : -1;
-    printf("ids      ");
-    if (bos >= 0) printf(" bos %" PRId64, bos);
+    rt_put("ids      ");
+    if (bos >= 0) rt_put(" bos %" PRId64, bos);
     if (f->m->has_config) {
-        for (uint32_t i = 0; i < c->eos_count; i++) printf("%s%" PRId64, i ? "," : " eos ", c->eos[i]);
-        if (c->pad >= 0) printf(" pad %" PRId64, c->pad);
+        for (uint32_t i = 0; i < c->eos_count; i++) rt_put("%s%" PRId64, i ? "," : " eos ", c->eos[i]);
+        if (c->pad >= 0) rt_put(" pad %" PRId64, c->pad);
     } else if (t->has_vocab && t->vocab.eos >= 0) {
-        printf(" eos %" PRId64, t->vocab.eos);
+        rt_put(" eos %" PRId64, t->vocab.eos);
     }
-    printf("\n");
+    rt_put("\n");
 }
 
 static void print_text_facts(const rt_job_inspection *f)
 {
     if (!f->tokenizer_from) {
-        printf("tokenizer none\n");
+        rt_put("tokenizer none\n");
         return;
     }
-    printf("tokenizer %s%s (%s)\n",
+    rt_put("tokenizer %s%s (%s)\n",
            f->tokenizer_usable ? "" : "cannot be used: ", f->tokenizer.data ? f->tokenizer.data : "",
            f->tokenizer_from);
     print_special_ids(f);
-    printf("chat      %s\n", f->m->text.chat_template.data ? "has a template" : "no template");
+    rt_put("chat      %s\n", f->m->text.chat_template.data ? "has a template" : "no template");
 }
 
 static void print_tensors(const rt_job_inspection *f)
@@ -101,7 +101,7 @@ static void print_tensors(const rt_job_inspection *f)
     int width = 6;
     for (uint32_t i = 0; i < f->m->tensor_count; i++)
         if ((int)strlen(f->m->tensors[i].name) > width) width = (int)strlen(f->m->tensors[i].name);
-    printf("\n%-*s %-7s %-16s %12s%s\n", width, "tensor", "dtype", "shape", "bytes", f->each ? "  hash of values" : "");
+    rt_put("\n%-*s %-7s %-16s %12s%s\n", width, "tensor", "dtype", "shape", "bytes", f->each ? "  hash of values" : "");
     for (uint32_t i = 0; i < f->m->tensor_count; i++) {
         const rt_tensor *t = &f->m->tensors[i];
         rt_str name = { 0 };
@@ -111,7 +111,7 @@ static void print_tensors(const rt_job_inspection *f)
         for (uint32_t d = 0; d < t->rank && n < sizeof shape; d++)
             n += (size_t)snprintf(shape + n, sizeof shape - n, "%s%" PRIu64, d ? " x " : "", t->shape[d]);
         rt_visible_append(&name, t->name, strlen(t->name), true);
-        printf("%-*s %-7s %-16s %12" PRIu64 "%s%s\n", width, name.data ? name.data : "", rt_job_dtype_name(t), shape,
+        rt_put("%-*s %-7s %-16s %12" PRIu64 "%s%s\n", width, name.data ? name.data : "", rt_job_dtype_name(t), shape,
                t->bytes, f->each ? "  " : "", f->each ? rt_hash_text(hash, f->each[i]) : "");
         rt_str_free(&name);
     }
@@ -121,28 +121,28 @@ void rt_inspect_print(const rt_job_inspection *f, bool tensors)
 {
     char a[32], b[32];
     const rt_model_file *m = f->m;
-    printf("model     %s\n", m->name);
-    printf("format    %s, %u file%s, %s\n", rt_container_name(m->container), m->part_count,
+    rt_put("model     %s\n", m->name);
+    rt_put("format    %s, %u file%s, %s\n", rt_container_name(m->container), m->part_count,
            m->part_count == 1 ? "" : "s", rt_format_bytes(a, f->bytes));
-    printf("path      %s\n", m->path);
+    rt_put("path      %s\n", m->path);
     if (m->has_config)
         print_config(&m->config);
     else
-        printf("family    unknown: no configuration in the file and no config.json beside it\n");
-    printf("params    %s (%" PRIu64 "), %s without embedding%s\n", rt_format_params(a, f->parameters), f->parameters,
+        rt_put("family    unknown: no configuration in the file and no config.json beside it\n");
+    rt_put("params    %s (%" PRIu64 "), %s without embedding%s\n", rt_format_params(a, f->parameters), f->parameters,
            rt_format_params(b, f->outside), m->has_config && m->config.tied ? "" : " and head");
-    printf("dtypes   ");
+    rt_put("dtypes   ");
     for (const rt_job_dtype *d = f->dtype; d->name; d++)
-        printf("%s %s %.1f %% (%u tensor%s)", d == f->dtype ? "" : ",", d->name,
+        rt_put("%s %s %.1f %% (%u tensor%s)", d == f->dtype ? "" : ",", d->name,
                f->tensor_bytes ? 100.0 * (double)d->bytes / (double)f->tensor_bytes : 0.0, d->tensors,
                d->tensors == 1 ? "" : "s");
-    printf("%s\n", f->dtype[0].name ? "" : " none: there are no tensors");
+    rt_put("%s\n", f->dtype[0].name ? "" : " none: there are no tensors");
     print_text_facts(f);
-    if (f->file_hash[0]) printf("file      %s (XXH3-128 of the bytes)\n", f->file_hash);
-    if (f->content_hash[0]) printf("content   %s (XXH3-128 of names, shapes and values)\n", f->content_hash);
-    if (f->footer_checked) printf("footer    CRC32 is right\n");
-    for (uint32_t i = 0; i < m->note_count; i++) printf("note      %s\n", m->notes[i]);
-    if (f->problem[0]) printf("problem   %s\n", f->problem);
+    if (f->file_hash[0]) rt_put("file      %s (XXH3-128 of the bytes)\n", f->file_hash);
+    if (f->content_hash[0]) rt_put("content   %s (XXH3-128 of names, shapes and values)\n", f->content_hash);
+    if (f->footer_checked) rt_put("footer    CRC32 is right\n");
+    for (uint32_t i = 0; i < m->note_count; i++) rt_put("note      %s\n", m->notes[i]);
+    if (f->problem[0]) rt_put("problem   %s\n", f->problem);
     if (tensors) print_tensors(f);
 }
 

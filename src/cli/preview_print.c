@@ -9,7 +9,7 @@
 /* "1 record", "12 records". */
 static void print_count(const char *before, uint64_t n, const char *one, const char *many)
 {
-    printf("%s%" PRIu64 " %s", before, n, n == 1 ? one : many);
+    rt_put("%s%" PRIu64 " %s", before, n, n == 1 ? one : many);
 }
 
 static void print_data(const rt_preview *p, uint32_t seq_len)
@@ -17,15 +17,15 @@ static void print_data(const rt_preview *p, uint32_t seq_len)
     const rt_rows_count *c = &p->data;
     uint64_t dropped = c->too_long + c->no_target;
     print_count("data      ", c->records, "record", "records");
-    printf(", %" PRIu64 " row%s of %u tokens a pass", p->rows, p->rows == 1 ? "" : "s", seq_len);
+    rt_put(", %" PRIu64 " row%s of %u tokens a pass", p->rows, p->rows == 1 ? "" : "s", seq_len);
     if (c->split) print_count(", ", c->split, "text split", "texts split");
     if (c->cut) print_count(", ", c->cut, "conversation shortened", "conversations shortened");
     if (dropped) print_count(", ", dropped, "record dropped", "records dropped");
     if (c->too_long && c->no_target)
-        printf(" (%" PRIu64 " too long, %" PRIu64 " with nothing to train)", c->too_long, c->no_target);
+        rt_put(" (%" PRIu64 " too long, %" PRIu64 " with nothing to train)", c->too_long, c->no_target);
     else if (dropped)
-        printf(" (%s)", c->too_long ? "too long" : "nothing to train in them");
-    printf("\ntokens    %" PRIu64 " trained, %" PRIu64 " masked\n", c->trained, c->tokens - c->trained);
+        rt_put(" (%s)", c->too_long ? "too long" : "nothing to train in them");
+    rt_put("\ntokens    %" PRIu64 " trained, %" PRIu64 " masked\n", c->trained, c->tokens - c->trained);
 }
 
 static void print_overlap(const rt_preview *p)
@@ -67,11 +67,11 @@ static void print_samples(const rt_preview *p, bool colour)
     for (uint32_t i = 0; i < p->sample_count; i++) {
         rt_str text = { 0 };
         put_sample(&text, &p->samples[i], colour);
-        printf("sample %u  %s\n", i + 1, text.data ? text.data : "");
+        rt_put("sample %u  %s\n", i + 1, text.data ? text.data : "");
         rt_str_free(&text);
     }
     if (p->sample_count)
-        printf("          %s is trained, the rest is read only\n",
+        rt_put("          %s is trained, the rest is read only\n",
                colour ? "\x1b[1mbright\x1b[0m" : "[[text in these]]");
 }
 
@@ -86,7 +86,7 @@ void rt_preview_print(const rt_run *r, bool colour)
     rt_say("objective", "%s", p->objective);
     print_data(p, rt_run_resolved(r)->seq_len);
     print_count("held out  ", p->held_rows, "row", "rows");
-    printf(", %" PRIu64 " positions measured\n", p->held_positions);
+    rt_put(", %" PRIu64 " positions measured\n", p->held_positions);
     if (p->looked) print_overlap(p);
     print_samples(p, colour);
     rt_preview_free(p);

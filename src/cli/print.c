@@ -25,54 +25,158 @@ bool rt_reader_left(FILE *f)
     return poll(&end, 1, 0) == 1 && (end.revents & POLLERR);
 }
 
-int rt_stdout_close(rt_err *e)
-{
-    if ((fflush(stdout) == EOF || ferror(stdout)) && !rt_reader_left(stdout))
-        return rt_fail(e, RT_IO, "could not write to standard output: %s", strerror(errno));
-    return RT_OK;
-}
-
-/* Columns to fill; 0: no terminal, where lines stay whole. */
-static uint32_t terminal_width(void)
+uint32_t rt_terminal_width(FILE *to)
 {
     enum { NARROWEST = 40 };
     struct winsize size;
-    if (!isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || !size.ws_col) return 0;
+    if (!isatty(fileno(to)) || ioctl(fileno(to), TIOCGWINSZ, &size) != 0 || !size.ws_col) return 0;
     return size.ws_col < NARROWEST ? NARROWEST : size.ws_col;
 }
 
+/* Characters; colours take no column. */
 static uint32_t columns_of(const char *text, size_t len)
 {
     uint32_t n = 0;
-    for (size_t i = 0; i < len; i++) n += ((unsigned char)text[i] & 0xC0) != 0x80;
+    for (size_t i = 0; i < len; i++) {
+        if (text[i] == '\033')
+            while (i + 1 < len && text[i] != 'm') i++;
+        else
+            n += ((unsigned char)text[i] & 0xC0) != 0x80;
+    }
     return n;
+}
+
+/* The line that is being printed to a terminal, until it is whole. */
+static struct {
+    FILE *to;
+    rt_str text;
+    bool whole; /* it holds a command to copy */
+} line;
+
+enum { LABEL = 10, FAR = 24 };
+
+/* Where the text of "label     text", "a longer label    text" or "  text" begins. */
+static uint32_t indent_of(const char *text)
+{
+    size_t len = strlen(text), lead = strspn(text, " ");
+    if (lead) return lead <= FAR ? (uint32_t)lead : LABEL;
+    if (len > LABEL && text[LABEL - 1] == ' ' && text[LABEL] != ' ') return LABEL;
+    const char *gap = strstr(text, "  ");
+    size_t at = gap ? (size_t)(gap - text) + strspn(gap, " ") : 0;
+    return at && at <= FAR ? (uint32_t)at : LABEL;
+}
+
+/* Word by word; one that is wider than the line stands there whole, and so does a command at the end of a sentence. */
+static void put_wrapped(FILE *to, const char *text, uint32_t indent, uint32_t width)
+{
+    uint32_t at = 0;
+    size_t lead = strspn(text, " ");
+    if (columns_of(text, strlen(text)) < width) indent = 0;
+    fprintf(to, "%.*s", (int)lead, text);
+    at = (uint32_t)lead;
+    for (const char *word = text + lead; *word;) {
+        size_t len = strcspn(word, " "), gap = strspn(word + len, " ");
+        uint32_t columns = columns_of(word, len);
+        bool command = word > text + 2 && word[-2] == ':' && strncmp(word, "retort ", 7) == 0;
+        if (indent && at > indent && (at + columns >= width || command)) {
+            fprintf(to, "\n%*s", (int)indent, "");
+            at = indent;
+        }
+        if (indent && command) {
+            fputs(word, to);
+            break;
+        }
+        /* the gap is written with the word that follows on the same line */
+        const char *next = word + len + gap;
+        bool fits = !indent || at + columns + gap + columns_of(next, strcspn(next, " ")) < width || at <= indent;
+        fprintf(to, "%.*s%*s", (int)len, word, *next && fits ? (int)gap : 0, "");
+        at += columns + (uint32_t)gap;
+        word = next;
+    }
+    fputc('\n', to);
+}
+
+static void put_line(uint32_t indent)
+{
+    const char *text = line.text.data ? line.text.data : "";
+    uint32_t width = rt_terminal_width(line.to);
+    if (line.whole || !width)
+        fprintf(line.to, "%s\n", text);
+    else
+        put_wrapped(line.to, text, indent ? indent : indent_of(text), width);
+    line.whole = false;
+    rt_str_free(&line.text);
+}
+
+static void print_text(FILE *to, uint32_t indent, const char *text)
+{
+    if (line.text.len && line.to != to) put_line(0);
+    line.to = to;
+    for (size_t len; *text; text += len + (text[len] == '\n')) {
+        len = strcspn(text, "\n");
+        rt_str_append_n(&line.text, text, len);
+        if (text[len] == '\n') put_line(indent);
+    }
+}
+
+static void print_args(FILE *to, uint32_t indent, const char *format, va_list args)
+{
+    rt_str text = { 0 };
+    rt_str_vprintf(&text, format, args);
+    print_text(to, indent, text.data ? text.data : "");
+    rt_str_free(&text);
+}
+
+void rt_put(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    if (rt_terminal_width(stdout))
+        print_args(stdout, 0, format, args);
+    else
+        vprintf(format, args);
+    va_end(args);
+}
+
+void rt_put_to(FILE *to, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    if (rt_terminal_width(to))
+        print_args(to, 0, format, args);
+    else
+        vfprintf(to, format, args);
+    va_end(args);
+}
+
+void rt_put_under(uint32_t column, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    if (rt_terminal_width(stdout))
+        print_args(stdout, column, format, args);
+    else
+        vprintf(format, args);
+    va_end(args);
 }
 
 void rt_say(const char *label, const char *format, ...)
 {
-    enum { LABEL = 10 };
     rt_str text = { 0 };
     va_list args;
     va_start(args, format);
     rt_str_vprintf(&text, format, args);
     va_end(args);
-    uint32_t width = terminal_width(), at = LABEL;
-    printf("%-9s", label);
-    /* Word by word; one that is wider than the line stands there whole. */
-    for (const char *word = text.data ? text.data : ""; *word;) {
-        size_t len = strcspn(word, " "), gap = strspn(word + len, " ");
-        uint32_t columns = columns_of(word, len);
-        if (width && at > LABEL && at + columns >= width) {
-            printf("\n%*s", LABEL - 1, "");
-            at = LABEL;
-        }
-        printf(" %.*s", (int)len, word);
-        for (size_t i = 1; i < gap; i++) putchar(' ');
-        at += columns + (uint32_t)gap;
-        word += len + gap;
-    }
-    printf("\n");
+    rt_put_under(LABEL, "%-9s %s\n", label, text.data ? text.data : "");
     rt_str_free(&text);
+}
+
+int rt_stdout_close(rt_err *e)
+{
+    if (line.text.len) put_line(0);
+    if ((fflush(stdout) == EOF || ferror(stdout)) && !rt_reader_left(stdout))
+        return rt_fail(e, RT_IO, "could not write to standard output: %s", strerror(errno));
+    return RT_OK;
 }
 
 json_t *rt_json_text(const char *text)
@@ -125,7 +229,8 @@ void rt_print_word(const char *path, const char *more)
 {
     rt_str text = { 0 };
     rt_str_append_word(&text, path, more);
-    fputs(text.data ? text.data : "", stdout);
+    rt_put("%s", text.data ? text.data : "");
+    line.whole = line.text.len > 0;
     rt_str_free(&text);
 }
 

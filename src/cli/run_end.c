@@ -13,19 +13,19 @@ static void row(const char *name, const char *format, double before, double afte
 {
     const double values[] = { before, after, teacher };
     char text[40];
-    printf("%-22s", name);
+    rt_put("%-22s", name);
     for (int i = 0; i < 3 && !isnan(values[i]); i++) {
         snprintf(text, sizeof text, format, values[i]);
-        printf(" %10s", text);
+        rt_put(" %10s", text);
     }
-    printf("\n");
+    rt_put("\n");
 }
 
 static void print_table(const rt_run_summary *s)
 {
     const rt_eval_result *a = &s->before, *b = &s->saved;
     double ce = b->teacher ? b->teacher_ce.mean : NAN;
-    printf("\n%-22s %10s %10s%s\n", "held out", "before", "after", b->teacher ? "    teacher" : "");
+    rt_put("\n%-22s %10s %10s%s\n", "held out", "before", "after", b->teacher ? "    teacher" : "");
     row("cross-entropy", "%.4f", a->ce.mean, b->ce.mean, ce);
     if (s->control_saved.positions) row("  without the teacher", "%.4f", a->ce.mean, s->control_saved.ce.mean, NAN);
     row("perplexity", "%.4g", exp(a->ce.mean), exp(b->ce.mean), exp(ce));
@@ -39,7 +39,7 @@ static void print_parts(const rt_run_summary *s)
 {
     const rt_eval_result *a = &s->before, *b = &s->saved;
     if (b->part_count && a->part_count == b->part_count)
-        printf("\n%-22s %10s %10s\n", b->teacher ? "KL of" : "cross-entropy of", "before", "after");
+        rt_put("\n%-22s %10s %10s\n", b->teacher ? "KL of" : "cross-entropy of", "before", "after");
     for (uint32_t i = 0; i < b->part_count && a->part_count == b->part_count; i++) {
         const rt_eval_part *x = &a->parts[i], *y = &b->parts[i];
         size_t n = strlen(y->name);
@@ -109,7 +109,7 @@ static void print_text(const char *who, rt_span text)
     enum { LINE = 200 };
     if (!text.data) return;
     if (!is_visible(text)) {
-        printf("%-9s (nothing to see)\n", who);
+        rt_put("%-9s (nothing to see)\n", who);
         return;
     }
     while (text.data[text.len - 1] == ' ' || text.data[text.len - 1] == '\n') text.len--;
@@ -118,20 +118,20 @@ static void print_text(const char *who, rt_span text)
         len = LINE;
         while (len && ((unsigned char)text.data[len] & 0xC0) == 0x80) len--; /* not inside a character */
     }
-    printf("%-9s ", who);
+    rt_put("%-9s ", who);
     for (size_t i = 0; i < len; i++) {
         unsigned char c = (unsigned char)text.data[i];
         bool control = c < ' ' || c == 127;
         if (c == 0xC2 && i + 1 < len && (unsigned char)text.data[i + 1] < 0xA0) control = true, i++;
-        putchar(control ? ' ' : c);
+        rt_put("%c", control ? ' ' : c);
     }
-    printf("%s\n", len < text.len ? " ..." : "");
+    rt_put("%s\n", len < text.len ? " ..." : "");
 }
 
 static void print_sample(const rt_run_sample *v)
 {
     if (!v->prompt.data) return;
-    printf("\n");
+    rt_put("\n");
     print_text("prompt", v->prompt);
     print_text("before", v->before);
     print_text("after", v->after);
@@ -146,14 +146,14 @@ static void print_verdict(const rt_findings *f, rt_hash128 seal, const char *out
     char hash[33];
     rt_str word = { 0 };
     if (!f) return;
-    printf("verdict: %u of %u claims hold", f->of[RT_VERDICT_PASS], f->count);
-    if (f->of[RT_VERDICT_FAIL]) printf(", %u failed", f->of[RT_VERDICT_FAIL]);
-    if (f->of[RT_VERDICT_NOT_MEASURED]) printf(", %u not measured", f->of[RT_VERDICT_NOT_MEASURED]);
-    printf("\n");
+    rt_put("verdict: %u of %u claims hold", f->of[RT_VERDICT_PASS], f->count);
+    if (f->of[RT_VERDICT_FAIL]) rt_put(", %u failed", f->of[RT_VERDICT_FAIL]);
+    if (f->of[RT_VERDICT_NOT_MEASURED]) rt_put(", %u not measured", f->of[RT_VERDICT_NOT_MEASURED]);
+    rt_put("\n");
     for (uint32_t i = 0; i < f->count; i++) {
         const rt_finding *k = &f->list[i];
         if (k->verdict != RT_VERDICT_PASS)
-            printf("  %s  %s\n      measured: %s\n", k->verdict == RT_VERDICT_FAIL ? "FAILED" : "not measured",
+            rt_put("  %s  %s\n      measured: %s\n", k->verdict == RT_VERDICT_FAIL ? "FAILED" : "not measured",
                    k->claim, k->measured);
     }
     rt_str_append_word(&word, out, "");
@@ -167,50 +167,52 @@ static void print_verdict(const rt_findings *f, rt_hash128 seal, const char *out
 static void print_next(const rt_run *r, const char *out, bool merged)
 {
     bool adapter = rt_run_resolved(r)->lora.rank > 0;
-    printf("\nnext      a page with curves and samples:");
-    rt_print_word(out, "/run/report.html");
+    rt_str page = { 0 };
+    rt_str_append_word(&page, out, "/run/report.html");
+    rt_put("\nnext      a page with curves and samples:%s", page.data ? page.data : "");
+    rt_str_free(&page);
     if (adapter && !merged) {
-        printf("\n          retort merge");
+        rt_put("\n          retort merge");
         rt_print_word(out, "");
         rt_print_word(out, "-merged");
-        printf("   (adapter and base as one model)");
+        rt_put("   (adapter and base as one model)");
     }
-    printf("\n          retort generate");
+    rt_put("\n          retort generate");
     rt_print_word(out, "");
-    printf(" --prompt 'Hello'");
+    rt_put(" --prompt 'Hello'");
     /* The model is what lies at the root: run, checkpoints and merged are folders. */
-    printf("\n          hf upload ORG/NAME");
+    rt_put("\n          hf upload ORG/NAME");
     rt_print_word(out, "");
-    printf(" . --exclude '*/*'   (the %s alone to the Hugging Face hub)", adapter ? "adapter" : "model");
-    printf("\n          retort convert");
+    rt_put(" . --exclude '*/*'   (the %s alone to the Hugging Face hub)", adapter ? "adapter" : "model");
+    rt_put("\n          retort convert");
     rt_print_word(out, "");
     rt_print_word(out, ".gguf");
-    printf("   (for Ollama and llama.cpp)\n");
+    rt_put("   (for Ollama and llama.cpp)\n");
 }
 
 /* What resuming would need is not needed any more. */
 static void print_disk(const rt_run *r, const rt_run_summary *s, const char *out)
 {
     char run[32], checkpoints[32];
-    printf("disk      %s/run takes %s", out, rt_format_bytes(run, s->run_bytes));
+    rt_put("disk      %s/run takes %s", out, rt_format_bytes(run, s->run_bytes));
     if (s->checkpoint_bytes) {
-        printf(", of it %s for checkpoints, of which the model needs none:\n          rm -r",
+        rt_put(", of it %s for checkpoints, of which the model needs none:\n          rm -r",
                rt_format_bytes(checkpoints, s->checkpoint_bytes));
         rt_print_word(rt_run_checkpoints(r), "");
-        printf("   (retort verify then compares the model with none)");
+        rt_put("   (retort verify then compares the model with none)");
     }
-    printf("\n");
+    rt_put("\n");
 }
 
 void rt_run_print_saved(FILE *to, const rt_job_run *j, const rt_run_summary *s)
 {
-    fprintf(to, "%s: the %s of step %u (%s), read back", j->settings.out,
-            rt_run_resolved(j->run)->lora.rank ? "adapter" : "model", s->saved_step,
-            s->is_best ? "the best" : "the last");
+    rt_put_to(to, "%s: the %s of step %u (%s), read back", j->settings.out,
+              rt_run_resolved(j->run)->lora.rank ? "adapter" : "model", s->saved_step,
+              s->is_best ? "the best" : "the last");
     if (s->difference.max > 0)
-        fprintf(to, "; it differs from memory by %.2g rms, %.2g at most, which is its dtype's rounding",
-                s->difference.rmse, s->difference.max);
-    fprintf(to, "\n");
+        rt_put_to(to, "; it differs from memory by %.2g rms, %.2g at most, which is its dtype's rounding",
+                  s->difference.rmse, s->difference.max);
+    rt_put_to(to, "\n");
 }
 
 void rt_run_print_ended(FILE *to, const rt_job_run *j, const rt_run_summary *s)
@@ -224,7 +226,7 @@ void rt_run_print_ended(FILE *to, const rt_job_run *j, const rt_run_summary *s)
                   rt_run_resolved(r)->lora.rank ? "adapter" : "model", s->saved_step);
     rt_str_append(&line, "To train it further: retort train --student");
     rt_str_append_word(&line, j->settings.out, "");
-    fprintf(to, "%s --data DATA --out NEW\n", line.data ? line.data : "");
+    rt_put_to(to, "%s --data DATA --out NEW\n", line.data ? line.data : "");
     rt_str_free(&line);
 }
 
@@ -238,7 +240,7 @@ void rt_run_print_end(const rt_job_run *j, const rt_run_summary *s)
     print_stopped(r, s);
     print_rounded(r, s);
     print_sample(&s->sample);
-    printf("\n");
+    rt_put("\n");
     rt_run_print_saved(stdout, j, s);
     print_verdict(s->findings, s->checksum, settings->out);
     print_disk(r, s, settings->out);

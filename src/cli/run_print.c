@@ -88,7 +88,7 @@ static void on_refused(void *ctx, const char *plan)
 {
     (void)ctx;
     rt_live_hold();
-    fputs(plan, stdout);
+    rt_put("%s", plan);
     rt_live_release();
 }
 
@@ -266,7 +266,7 @@ static void print_step(const rt_run_line *l)
         snprintf(teacher, sizeof teacher, "  div %.4f  agree %.3f", v->div, v->agreement);
         snprintf(share, sizeof share, "  teacher %.0f %%", 100 * l->teacher_share);
     }
-    printf("step %u/%u  loss %.4f  ce %.4f%s  lr %.2e  norm %.2f  %.0f tok/s%s  %s  left %s\n", l->step, l->steps,
+    rt_put("step %u/%u  loss %.4f  ce %.4f%s  lr %.2e  norm %.2f  %.0f tok/s%s  %s  left %s\n", l->step, l->steps,
            v->loss, v->ce, teacher, l->lr, v->grad_norm, l->tokens_per_second, share,
            rt_format_bytes(memory, l->memory), rt_live_left(left, l->remaining));
 }
@@ -296,10 +296,10 @@ static void on_projected(void *ctx, const rt_run_projection *l)
     char step[32], total[32];
     rt_run_json_projection(p, l);
     rt_live_hold();
-    fprintf(p->smoke && p->last ? p->last : stdout,
-            "time      %s a step over %u steps; all %u with evaluations and saves: %s, evaluations %.0f %% of it\n",
-            rt_format_seconds(step, l->step), l->timed, l->steps, rt_format_duration(total, l->total),
-            100 * l->evaluations / l->total);
+    rt_put_to(p->smoke && p->last ? p->last : stdout,
+              "time      %s a step over %u steps; all %u with evaluations and saves: %s, evaluations %.0f %% of it\n",
+              rt_format_seconds(step, l->step), l->timed, l->steps, rt_format_duration(total, l->total),
+              100 * l->evaluations / l->total);
     rt_live_release();
     p->every = print_every(l->steps);
 }
@@ -339,7 +339,7 @@ static void on_saved(void *ctx, const char *path)
     rt_live_work("", 0, 0);
     if (p->live) return;
     rt_live_hold();
-    printf("saved %s\n", path);
+    rt_put("saved %s\n", path);
     rt_live_release();
 }
 

@@ -255,7 +255,7 @@ static int last_id(int64_t *out, rt_span text, rt_err *e)
     return RT_OK;
 }
 
-/* The text is the adapter's where its folder has a tokenizer: what it was trained with lies there. */
+/* The text is the adapter's where its folder has a tokenizer or a template: what it was trained with lies there. */
 static int take_text(rt_model_file *m, const rt_adapter *ad, rt_err *e)
 {
     int rc;
@@ -272,10 +272,15 @@ static int take_text(rt_model_file *m, const rt_adapter *ad, rt_err *e)
                        ", and the embedding of %.200s has %u rows: it is "
                        "the adapter of another model; give the right one with --base",
                        ad->folder, last, ad->base, m->config.vocab));
-    if (!own->tokenizer_json.data)
-        m->text = base;
-    else if (!own->generation_config.data)
-        m->text.generation_config = base.generation_config;
+    if (!own->generation_config.data) m->text.generation_config = base.generation_config;
+    if (own->tokenizer_json.data) goto out;
+    /* A template by itself is over the base's tokenizer. */
+    if (own->chat_template.data) {
+        base.chat_template = own->chat_template;
+        base.template_new = true;
+    }
+    base.generation_config = own->generation_config;
+    m->text = base;
 out:
     return rc;
 }

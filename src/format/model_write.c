@@ -222,6 +222,11 @@ out:
     return rc;
 }
 
+int rt_model_write_text(const rt_model_text *text, const char *folder, uint64_t *bytes, rt_err *e)
+{
+    return rt_hf_write_text(text, true, folder, bytes, e);
+}
+
 int rt_model_write(const rt_model_out *o, const rt_model_write_calls *calls, rt_pool *pool, rt_err *e)
 {
     int rc;

@@ -32,6 +32,10 @@ int rt_model_write(const rt_model_out *o, const rt_model_write_calls *calls, rt_
 /* How many bytes rt_model_write would write, in all files together. Nothing is opened. */
 int rt_model_write_bytes(const rt_model_out *o, uint64_t *bytes, rt_err *e);
 
+/* The tokenizer's files alone, beside an adapter in folder, which is there (null: they are only counted). Their bytes
+ * are added to *bytes, which may be null. */
+int rt_model_write_text(const rt_model_text *text, const char *folder, uint64_t *bytes, rt_err *e);
+
 /* Everything in the files: tensors on all cores, headers, footers (write_fill.c). */
 int rt_write_fill(const rt_model_out *o, const rt_out_file *files, uint32_t file_count,
                   const rt_model_write_calls *calls, rt_pool *pool, rt_err *e);

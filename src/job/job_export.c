@@ -3,6 +3,7 @@
 #include "job/job_internal.h"
 
 #include "base/json.h"
+#include "report/model_card.h"
 
 #include <string.h>
 
@@ -20,8 +21,22 @@ typedef struct work {
     const char *from;
     char **names; /* (count) */
     uint32_t count;
+    rt_str card; /* README.md of a model that has none */
     rt_job_exported *out;
 } work;
+
+static bool has_file(const work *w, const char *name)
+{
+    for (uint32_t i = 0; i < w->count; i++)
+        if (strcmp(w->names[i], name) == 0) return true;
+    return false;
+}
+
+static int put_card(work *w, const char *folder, rt_err *e)
+{
+    char *path = rt_path_join(&w->arena, folder, "README.md");
+    return path ? rt_file_write(path, w->card.data, w->card.len, e) : rt_no_memory(e, "a path");
+}
 
 /* The files, and that they are a whole model or adapter. The base of an adapter need not be here. */
 static int look(work *w, const rt_hub_env *hub, rt_err *e)
@@ -50,7 +65,16 @@ static int look(work *w, const rt_hub_env *hub, rt_err *e)
         w->out->bytes += size;
         w->names[w->count++] = w->names[i];
     }
-    w->out->files = w->count;
+    if (!w->out->adapter && !has_file(w, "README.md")) {
+        rt_model_card_plain(&w->card, &(rt_card){ .student = m->name,
+                                                  .hub = m->hub,
+                                                  .from_random = m->config.random_init,
+                                                  .tokenizer = m->text.tokenizer_json.data != NULL,
+                                                  .chat = m->text.chat_template.data != NULL });
+        if (w->card.failed) RT_TRY(rt_no_memory(e, "the model card"));
+    }
+    w->out->files = w->count + (w->card.len > 0);
+    w->out->bytes += w->card.len;
 out:
     rt_model_file_close(m);
     return rc;
@@ -118,12 +142,15 @@ int rt_job_export(rt_job_exported *out, const char *from, const rt_job_output *o
             RT_TRY(rt_fail(e, RT_INTERRUPTED, "interrupted: %s was not written", o->path));
         RT_TRY(copy(&w, w.names[i], temp, e));
     }
+    if (w.card.len) RT_TRY(put_card(&w, temp, e));
+    if (w.card.len) rt_note(&out->notes, "README.md, the model card, is new: the model had none");
     if (out->adapter) RT_TRY(note_base(&w, e));
     RT_TRY(rt_path_exists(o->path) ? rt_dir_replace(temp, o->path, is_exported, NULL, e)
                                    : rt_dir_commit(temp, o->path, e));
     temp = NULL;
 out:
     if (temp) rt_dir_remove(temp);
+    rt_str_free(&w.card);
     rt_arena_free(&w.arena);
     return rc;
 }

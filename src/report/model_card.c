@@ -189,7 +189,7 @@ static void put_python(rt_str *s, const rt_card *c)
                       "model = AutoModelForCausalLM.from_pretrained(\".\")\n",
                       c->tokenizer ? ", AutoTokenizer" : "");
     if (c->tokenizer) {
-        rt_str_printf(s, "tokenizer = AutoTokenizer.from_pretrained(%s)\n", is_adapter(c) ? "base" : "\".\"");
+        rt_str_append(s, "tokenizer = AutoTokenizer.from_pretrained(\".\")\n");
         put_generate(s, c);
     }
     rt_str_append(s, "```\n\n");
@@ -205,6 +205,23 @@ static void put_loading(rt_str *s, const rt_card *c)
                   "too\nllama-cli -m model.gguf\nollama create my-model -f model.Modelfile && ollama run my-model\n"
                   "```\n",
                   is_adapter(c) ? ", with the adapter added to its base (`--base` names one that is not found)" : "");
+}
+
+void rt_model_card_plain(rt_str *out, const rt_card *card)
+{
+    static const rt_settings none;
+    rt_card c = *card;
+    c.settings = &none;
+    rt_str_append(out, "---\n");
+    if (c.hub && !c.from_random) {
+        rt_str_append(out, "base_model: ");
+        put_yaml(out, c.hub);
+        rt_str_append(out, "\n");
+    }
+    rt_str_append(out, "library_name: transformers\npipeline_tag: text-generation\ntags:\n- retort\n---\n\n# ");
+    put_name(out, c.student);
+    rt_str_append(out, "\n\nWritten by retort. What was measured of it is with the run that made it.\n\n");
+    put_loading(out, &c);
 }
 
 void rt_model_card(rt_str *out, const rt_card *c)

@@ -15,7 +15,7 @@ typedef struct rt_card {
     const char *student, *teacher; /* names; teacher null: none */
     const char *hub;               /* org/name of the student as it began; null: not known */
     bool from_random;              /* the student began as random weights, so it has no base model */
-    bool tokenizer, chat;          /* the output, or an adapter's base, has a tokenizer, a chat template */
+    bool tokenizer, chat;          /* the output has a tokenizer, a chat template */
     const char *version;           /* of retort */
     /* what was measured */
     rt_eval_result before, saved; /* saved: of the files, loaded again */
@@ -30,5 +30,7 @@ typedef struct rt_card {
 
 /* Errors are sticky in out. */
 void rt_model_card(rt_str *out, const rt_card *c);
+/* Of a model that is no run's: the student's name, hub, from_random, tokenizer and chat alone are looked at. */
+void rt_model_card_plain(rt_str *out, const rt_card *c);
 
 #endif

@@ -229,10 +229,12 @@ static int write_adapters(const char *folder, rt_trainer *t, const rt_output *o,
     if (bytes) {
         RT_TRY(rt_tensor_file_bytes(list, n, bytes, e));
         *bytes += strlen(text);
+        rc = rt_model_write_text(o->text ? o->text : &o->student->text, NULL, bytes, e);
         goto out;
     }
     RT_TRY(rt_dir_make(folder, e));
     RT_TRY(rt_tensor_file_write(weights, list, n, adapter_values, &s, NULL, e));
+    RT_TRY(rt_model_write_text(o->text ? o->text : &o->student->text, folder, NULL, e));
     RT_TRY(rt_file_write(config, text, strlen(text), e));
 out:
     rt_free(text);

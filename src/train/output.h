@@ -18,7 +18,8 @@ typedef struct rt_output {
     const char *base_name; /* adapters: the model they stand beside, by its name on a hub, else by its path from / on */
 } rt_output;
 
-/* The whole model into folder, which must not exist or be empty; with adapters, the adapters alone. */
+/* The whole model into folder, which must not exist or be empty; with adapters, the adapters alone, and
+ * what they were trained with for text. */
 int rt_output_write(const char *folder, rt_trainer *t, const rt_output *o, rt_err *e);
 /* How many bytes rt_output_write would write. The trainer may be sealed dry. */
 int rt_output_bytes(rt_trainer *t, const rt_output *o, uint64_t *bytes, rt_err *e);

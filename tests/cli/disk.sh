@@ -193,7 +193,7 @@ exits 5
 err_has 'adapter_model.safetensors holds the matrices of a LoRA adapter alone: name the folder that it is in'
 run export moved/lo --to just-adapter
 exits 0
-check "an adapter stays one" test "$(ls -A just-adapter | tr '\n' ' ')" = "README.md adapter_config.json adapter_model.safetensors "
+check "an adapter stays one" test "$(ls -A just-adapter | tr '\n' ' ')" = "README.md adapter_config.json adapter_model.safetensors generation_config.json tokenizer.json tokenizer_config.json "
 run init --from s --layers 0 shallow
 run merge moved/lo m1 --base shallow
 exits 5

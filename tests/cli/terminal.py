@@ -220,6 +220,52 @@ def widths():
     looks_at(run.finish(), "a window that is resized")
 
 
+# To be copied as they are, whatever their width.
+COMMANDS = re.compile(r"\b(retort (\w+ )*[-./\w]|hf upload|rm -r|ollama (create|run)|llama-cli)")
+
+
+def fits(what, *args, width=80, status=0):
+    """Every line that stays is in the window, but for commands to copy and single words that are wider themselves."""
+    run = Run(*args, width=width).finish()
+    check(run.status == status, f"{what}: status {run.status}: {run.screen.text()[-400:]}")
+    wide = [line for line in run.screen.lines if len(line) > width and not COMMANDS.search(line)
+            and max(map(len, line.split())) < width - 34]
+    check(not wide, f"{what} at {width} columns: {len(wide)} lines are wider, such as {wide[:2]}")
+    return run
+
+
+def commands():
+    idle = """overwrite_output_dir dataset_num_proc dataloader_num_workers dataloader_pin_memory dataloader_prefetch_factor
+              remove_unused_columns trust_remote_code do_train do_eval""".split()
+    open("c.yaml", "w").write("model_name_or_path: s\ndata: d.jsonl\n" + "".join(f"{name}: 1\n" for name in idle))
+    open("prompts.txt", "w").write("a prompt that is longer than all others by some words of no meaning at all, and by some more\n")
+    train = ["train", "--student", "s", "--data", "d.jsonl", "--steps", 2, "--batch", 8, "--seq-len", 64]
+    for width in (60, 80):
+        fits("plan", "plan", *short[1:], width=width)
+        fits("a run", *short, "--out", f"c{width}", "--sample-prompts", "prompts.txt",
+             width=width)
+        fits("settings of others", "train", "--config", "c.yaml", "--out", f"y{width}", "--steps", 1, "--batch", 8, "--seq-len", 64, width=width)
+        fits("LoRA", *train, "--lora", "--out", f"l{width}", width=width)
+        run, lora = f"c{width}", f"l{width}"
+        fits("report", "report", run, width=width)
+        fits("verify", "verify", run, width=width)
+        fits("generate", "generate", run, "--prompt", "the quick", "--max-new", 4, width=width)
+        fits("inspect", "inspect", run, width=width)
+        fits("inspect", "inspect", lora, width=width)
+        fits("convert", "convert", run, f"{run}.gguf", width=width)
+        fits("export", "export", lora, "--to", f"e{width}", width=width)
+        fits("merge", "merge", lora, f"m{width}", "--dtype", "f16", width=width)
+        fits("init", "init", "--from", "t", "--depth", 1, f"i{width}", "--dtype", "f16", width=width)
+        fits("init", "init", "--preset", "tiny-qwen3", f"p{width}", width=width)
+        few = fits("quantize", "quantize", "t", f"q{width}.gguf", "--dtype", "q8_0", width=width).screen.text()
+        check("more; --json has them all" in few, f"quantize shows every tensor: {few[:900]}")
+        fits("tokenize", "tokenize", "d.jsonl", "--model", "t", "--seq-len", 64, width=width)
+        fits("eval", "eval", run, "--data", "d.jsonl", "--teacher", "t", "--seq-len", 64, width=width)
+        fits("doctor", "doctor", width=width)
+    whole = call("quantize", "t", "whole.gguf", "--dtype", "q8_0").stdout
+    check("more; --json" not in whole, "off a terminal quantize lists every tensor")
+
+
 def plain():
     run = Run(*short, "--out", "grey", env={"NO_COLOR": "1"}).finish()
     looks_at(run, "NO_COLOR")
@@ -409,7 +455,7 @@ def main():
         texts("e.jsonl", 20)
         texts("e2.jsonl", 3000)
         texts("e3.jsonl", 900)
-        for part in (widths, plain, events, interrupts, silence):
+        for part in (widths, commands, plain, events, interrupts, silence):
             if len(sys.argv) < 2 or part.__name__ in sys.argv[1:]:
                 begun = time.monotonic()
                 part()

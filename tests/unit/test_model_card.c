@@ -120,7 +120,7 @@ static void test_adapter(void **state)
     has(&c, "| LoRA | rank 16, alpha 32, targets all |\n");
     has(&c,
         "base = \"Qwen/Qwen2.5-0.5B\"\nmodel = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base), "
-        "\".\")\ntokenizer = AutoTokenizer.from_pretrained(base)\n");
+        "\".\")\ntokenizer = AutoTokenizer.from_pretrained(\".\")\n");
     lacks(&c, "No id on a hub");
     has(&c, "with the adapter added to its base (`--base` names one that is not found)");
     has(&c, "retort convert . model.gguf");

@@ -287,12 +287,83 @@ static void test_folder(void **state)
     assert_int_equal(write_it(&s, &e), RT_OK);
     assert_false(rt_path_exists(at("hf/merges.txt")));
     expect_text(at("hf/chat_template.jinja"), "other");
+    expect_text(at("hf/tokenizer_config.json"), "{\"chat_template\": \"other\"}");
     text = (rt_model_text){ .chat_template = { "alone", 5 } };
     assert_int_equal(write_it(&s, &e), RT_OK);
     expect_text(at("hf/chat_template.jinja"), "alone");
     assert_int_equal(entries(at("hf")), 3);
     assert_int_equal(entries(folder), 1);
     rt_dir_remove(at("hf"));
+}
+
+/* One template in all places: what is said already stays as it is written, and the rest of a file always does. */
+static void test_template(void **state)
+{
+    static const struct {
+        const char *was, *now; /* tokenizer_config.json */
+        bool new, had, file;   /* template_new, template_file; whether chat_template.jinja is written */
+    } cases[] = {
+        { "{\"chat_template\": \"t\\n\"}", "{\"chat_template\": \"t\\n\"}", false, false, false },
+        { "{\"chat_template\": \"t\\n\"}", "{\"chat_template\": \"t\\n\"}", false, true, true },
+        /* numbers that no reader of ours holds, keys of other objects, and one key twice */
+        { "{\"n\": 1000000000000000019884624838, \"o\": {\"chat_template\": \"x\"}, \"chat_template\" : \"\\\"}\"\n}",
+          "{\"n\": 1000000000000000019884624838, \"o\": {\"chat_template\": \"x\"}, \"chat_template\" : \"t\\n\"\n}",
+          false, false, true },
+        { "{\"n\": 1000000000000000019884624838656, \"chat_template\": \"t\\u000a\"}",
+          "{\"n\": 1000000000000000019884624838656, \"chat_template\": \"t\\u000a\"}", true, false, true },
+        { "{\"chat_template\": \"a\", \"chat_template\": \"b\"}",
+          "{\"chat_template\": \"a\", \"chat_template\": \"t\\n\"}", false, true, true },
+        { " { \"a\": [1, {}], \"b\": null}", " { \"a\": [1, {}], \"b\": null}", false, true, true },
+        { " { \"a\": [1, {}], \"b\": null}", " {\"chat_template\": \"t\\n\", \"a\": [1, {}], \"b\": null}", true, false,
+          true },
+        { "{}", "{\"chat_template\": \"t\\n\"}", true, false, true },
+        { "{\"chat_template\": null}", "{\"chat_template\": null}", false, true, true },
+        { "{\"chat_template\": null}", "{\"chat_template\": \"t\\n\"}", true, true, true },
+        /* in a list it is the default; the others stay, which a file would hide */
+        { "{\"chat_template\": [{\"name\": \"rag\"}, {\"template\": \"d\", \"name\": \"default\"}], \"z\": 1}",
+          "{\"chat_template\": [{\"name\": \"rag\"}, {\"template\": \"t\\n\", \"name\": \"default\"}], \"z\": 1}", true,
+          false, false },
+        { "{\"chat_template\": [{\"name\": \"rag\"}]}",
+          "{\"chat_template\": [{\"name\": \"default\", \"template\": \"t\\n\"}, {\"name\": \"rag\"}]}", true, false,
+          false },
+        { "not JSON", "not JSON", true, false, true },
+        { "{\"chat_template", "{\"chat_template", false, false, true },
+    };
+    (void)state;
+    source s;
+    rt_err e;
+    make_source(&s, "qwen2", RT_CONTAINER_HF, at("hf/"), RT_DTYPE_BF16, RT_DTYPE_BF16);
+    s.out.replace = true;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        uint64_t bytes;
+        rt_model_text text = { .tokenizer_config = { cases[i].was, strlen(cases[i].was) },
+                               .chat_template = { "t\n", 2 },
+                               .template_new = cases[i].new,
+                               .template_file = cases[i].had };
+        s.out.text = &text;
+        assert_int_equal(write_it(&s, &e), RT_OK);
+        expect_text(at("hf/tokenizer_config.json"), cases[i].now);
+        assert_int_equal(rt_path_exists(at("hf/chat_template.jinja")), cases[i].file);
+        if (cases[i].file) expect_text(at("hf/chat_template.jinja"), "t\n");
+        assert_int_equal(rt_model_write_bytes(&s.out, &bytes, &e), RT_OK);
+        assert_int_equal(bytes, rt_dir_bytes(at("hf")));
+    }
+    rt_dir_remove(at("hf"));
+
+    /* Beside an adapter nothing else tells which class reads it. */
+    rt_model_text text = { .tokenizer_json = { "{}", 2 }, .tokenizer_config = { "{\"a\": 1}", 8 } };
+    uint64_t bytes = 0;
+    assert_int_equal(rt_dir_make(at("lora"), &e), RT_OK);
+    assert_int_equal(rt_model_write_text(&text, at("lora"), &bytes, &e), RT_OK);
+    expect_text(at("lora/tokenizer_config.json"), "{\"tokenizer_class\": \"PreTrainedTokenizerFast\", \"a\": 1}");
+    assert_int_equal(bytes, 2 + 54);
+    text.tokenizer_config = (rt_span){ "{\"tokenizer_class\": \"X\"}", 24 };
+    assert_int_equal(rt_model_write_text(&text, at("lora"), NULL, &e), RT_OK);
+    expect_text(at("lora/tokenizer_config.json"), "{\"tokenizer_class\": \"X\"}");
+    text.tokenizer_config = (rt_span){ 0 };
+    assert_int_equal(rt_model_write_text(&text, at("lora"), NULL, &e), RT_OK);
+    expect_text(at("lora/tokenizer_config.json"), "{\"tokenizer_class\": \"PreTrainedTokenizerFast\"}\n");
+    rt_dir_remove(at("lora"));
 }
 
 static void test_shards(void **state)
@@ -595,7 +666,7 @@ static void test_refused(void **state)
 static void test_out_of_memory(void **state)
 {
     (void)state;
-    rt_model_text text = { .tokenizer_config = { "{\"a\": 1}", 8 }, .chat_template = { "x", 1 } };
+    rt_model_text text = { .tokenizer_config = { "{\"chat_template\": \"a\"}", 22 }, .chat_template = { "x", 1 } };
     static const rt_container to[] = { RT_CONTAINER_HF, RT_CONTAINER_SAFETENSORS };
     source s;
     rt_err e;
@@ -627,9 +698,9 @@ static void test_out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_file), cmocka_unit_test(test_folder),        cmocka_unit_test(test_shards),
-        cmocka_unit_test(test_fill),     cmocka_unit_test(test_pieces),        cmocka_unit_test(test_failures),
-        cmocka_unit_test(test_refused),  cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_one_file), cmocka_unit_test(test_folder),  cmocka_unit_test(test_shards),
+        cmocka_unit_test(test_fill),     cmocka_unit_test(test_pieces),  cmocka_unit_test(test_failures),
+        cmocka_unit_test(test_template), cmocka_unit_test(test_refused), cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -36,5 +36,8 @@ int rt_hf_read_side_files(rt_model_file *m, const char *folder, rt_err *e);
  * they are only counted. */
 int rt_hf_write_files(const rt_model_out *o, const rt_out_file *files, uint32_t count, const char *folder,
                       uint64_t *bytes, rt_err *e);
+/* The tokenizer's files, generation_config.json and the chat template among them; their bytes are added to *bytes (may
+ * be null). alone: no config.json is beside them. folder as above. */
+int rt_hf_write_text(const rt_model_text *text, bool alone, const char *folder, uint64_t *bytes, rt_err *e);
 
 #endif

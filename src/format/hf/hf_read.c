@@ -76,6 +76,7 @@ static int read_template(rt_model_file *m, const char *folder, rt_err *e)
     json_t *root = NULL;
     bool bad;
     RT_TRY(read_text(m, folder, "chat_template.jinja", &m->text.chat_template, e));
+    m->text.template_file = m->text.chat_template.data != NULL;
     if (m->text.chat_template.data || !m->text.tokenizer_config.data) return RT_OK;
     /* Numbers beyond 64 bits occur there: model_max_length is often 1e30. */
     RT_TRY(parse(&root, m->text.tokenizer_config, folder, "tokenizer_config.json", JSON_DECODE_INT_AS_REAL, e));

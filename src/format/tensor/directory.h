@@ -29,6 +29,8 @@ typedef struct rt_model_text {
     rt_span tokenizer_config;  /* tokenizer_config.json */
     rt_span generation_config; /* generation_config.json */
     rt_span chat_template;     /* Jinja, from wherever it was */
+    bool template_file;        /* it was a file of its own, chat_template.jinja */
+    bool template_new;         /* it is not the one that came with tokenizer_config */
     bool has_vocab;            /* GGUF and APR keys */
     rt_vocab_spec vocab;
     int64_t unk, pad, eot; /* GGUF ids beyond those in vocab; -1: none */

@@ -164,7 +164,9 @@ static int prepare_output(rt_run *r, rt_err *e)
         text = in->teacher->text;
         text.generation_config = own;
     }
-    if (in->template_text.data) text.chat_template = in->template_text;
+    rt_span was = text.chat_template, now = in->template_text;
+    text.template_new = now.data && (!was.data || was.len != now.len || memcmp(was.data, now.data, now.len) != 0);
+    if (text.template_new) text.chat_template = now;
     r->text = text;
     /* A vocabulary of GGUF becomes the tokenizer.json that a Hugging Face directory has. */
     rc = rt_model_text_for(&r->text, &text, RT_CONTAINER_HF, in->student->config.vocab, &r->arena, NULL, e);

@@ -40,7 +40,7 @@ int rt_run_write_card(rt_run *r, const rt_run_summary *s, rt_err *e)
                   .hub = in->student->hub,
                   .from_random = in->student->config.random_init,
                   .tokenizer = r->text.tokenizer_json.data != NULL,
-                  .chat = (v->lora.rank ? in->student->text : r->text).chat_template.data != NULL,
+                  .chat = r->text.chat_template.data != NULL,
                   .version = r->opts->version,
                   .before = s->before,
                   .saved = s->saved,
