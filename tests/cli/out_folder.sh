@@ -107,11 +107,15 @@ done
 mkdir -p elsewhere
 echo mine >elsewhere/state.json
 ln -s ../../../elsewhere mine/run/checkpoints/checkpoint-000003
+rm mine/run/checkpoints/checkpoint-000002/config.json
+mkdir mine/run/checkpoints/checkpoint-000002/config.json
+echo theirs >mine/run/checkpoints/checkpoint-000002/config.json/notes
 run distill --resume --override --out mine --steps 12 --keep 1
 exits 0
+check "a folder under the name of a checkpoint's file stays" grep -qx theirs mine/run/checkpoints/checkpoint-000002/config.json/notes
 check "each of the seven files is there and says what it said" test "$(find mine elsewhere -type f | xargs grep -lx mine | wc -l)" = 7
 check "the link is there" test -h mine/run/checkpoints/checkpoint-000003
-check "a checkpoint of the run's alone went" test ! -e mine/run/checkpoints/checkpoint-000002
+check "a checkpoint of the run's alone went" test ! -e mine/run/checkpoints/checkpoint-000006
 
 # ---- what is somebody's in OUT itself ----
 # An edited card survives a run that goes on.
@@ -293,6 +297,25 @@ exits 0
 run distill --resume --out two
 exits 0
 run verify two
+exits 0
+# Nobody else writes into the record of a run, nor beside it while it goes on.
+at_once --beside going $long --out going -- convert t going/t.gguf
+out_has '^first 0 second 5$'
+out_has '^said .*going is in use by process'
+at_once --beside going2 $long --out going2 -- convert t going2/run/checkpoints/checkpoint-000040 --force
+out_has '^first 0 second 5$'
+ln -s going/run inside
+cp -r going case/going
+for target in case/going/run/t.gguf case/going/run/checkpoints/best-000009 case/going/run/checkpoints/checkpoint-000160 inside/t.gguf; do
+    unchanged "convert --force to $target" convert t $target --force
+    exits 5
+    err_has 'where only the run itself writes: name another place'
+    unchanged "init --force to $target" init --preset tiny-qwen2 --force $target
+    exits 5
+done
+unchanged "tokenize into the record" tokenize --model t d.jsonl --out case/going/run/x.rtok
+exits 5
+run convert t going/t.gguf
 exits 0
 # The control has a lock of its own below that of its run.
 run distill --teacher t $base --steps 4 --control --out both
