@@ -26,6 +26,7 @@ enum {
     TEMP_NAME_KEPT = 200, /* bytes of the target's name that a temporary name keeps, to stay below NAME_MAX */
     PUT_CHUNK = 1 << 30,  /* Linux writes at most about 2 GiB at a time */
     REMOVE_DEPTH = 2,
+    SCRATCH_DEPTH = 4, /* the scratch folder of a plan holds run/data and run/checkpoints */
 };
 
 struct rt_writer {
@@ -88,12 +89,6 @@ static void remember(const char *temp)
     if (in_temp_folder(temp)) return;
     unsigned at = atomic_fetch_add(&temp_count, 1) % (sizeof temps / sizeof *temps);
     snprintf(temps[at], sizeof *temps, "%s", temp);
-}
-
-void rt_temp_remove_all(void)
-{
-    for (unsigned i = 0; i < sizeof temps / sizeof *temps; i++)
-        if (temps[i][0] && unlink(temps[i]) != 0) rt_dir_remove(temps[i]);
 }
 
 /* File systems that cannot do this are left alone. Allocates nothing: what has its name already must not be lost for
@@ -428,12 +423,20 @@ static void remove_entry(int folder, const char *name, int depth)
     unlinkat(folder, name, AT_REMOVEDIR);
 }
 
-void rt_dir_remove(const char *path)
+static void remove_folder(const char *path, int depth)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0) return;
-    remove_entries(fd, REMOVE_DEPTH);
+    remove_entries(fd, depth);
     rmdir(path);
+}
+
+void rt_dir_remove(const char *path) { remove_folder(path, REMOVE_DEPTH); }
+
+void rt_temp_remove_all(void)
+{
+    for (unsigned i = 0; i < sizeof temps / sizeof *temps; i++)
+        if (temps[i][0] && unlink(temps[i]) != 0) remove_folder(temps[i], SCRATCH_DEPTH);
 }
 
 /* A run of digits after *at; moves *at behind it. */
