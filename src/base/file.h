@@ -75,7 +75,8 @@ int rt_dir_temp(char **temp, rt_arena *a, const char *path, rt_err *e);
 int rt_dir_commit(const char *temp, const char *path, rt_err *e);
 /* One in a folder that others may use too (null: /tmp), for what is removed again: nobody else can look into it. */
 int rt_dir_scratch(char **temp, rt_arena *a, const char *folder, const char *name, rt_err *e);
-/* Whether a name in a directory is one that its owner would have put there. */
+/* Whether a name in a directory is one that its owner would have put there: that of a file, or, with a slash behind it,
+ * of a folder. Of anything else (links, FIFOs) it is never asked. */
 typedef bool (*rt_known_fn)(void *ctx, const char *name);
 /* path is a directory, not a link to one, and every name in it is known. */
 bool rt_dir_holds_only(const char *path, rt_known_fn known, void *ctx);
@@ -89,7 +90,8 @@ void rt_dir_remove(const char *path);
  * the folder (lock.h): to nobody else can it be said that their process is no more. */
 bool rt_name_is_temp(const char *name);
 void rt_dir_clean(const char *folder);
-/* Removes what this process has under temporary names: for one that ends at once. */
+/* Removes what this process has under temporary names: for one that ends at once. May be called from a signal's
+ * handler: it allocates nothing and takes no lock. */
 void rt_temp_remove_all(void);
 /* Names in a directory, sorted by bytes, without . and ..; allocated in a. */
 int rt_dir_list(char ***names, uint32_t *count, rt_arena *a, const char *path, rt_err *e);

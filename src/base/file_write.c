@@ -10,11 +10,13 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define TEMP_MARK ".retort-tmp-"
@@ -24,6 +26,7 @@ enum {
     TEMP_NAME_KEPT = 200, /* bytes of the target's name that a temporary name keeps, to stay below NAME_MAX */
     PUT_CHUNK = 1 << 30,  /* Linux writes at most about 2 GiB at a time */
     REMOVE_DEPTH = 2,
+    SCRATCH_DEPTH = 4, /* the scratch folder of a plan holds run/data and run/checkpoints */
 };
 
 struct rt_writer {
@@ -86,12 +89,6 @@ static void remember(const char *temp)
     if (in_temp_folder(temp)) return;
     unsigned at = atomic_fetch_add(&temp_count, 1) % (sizeof temps / sizeof *temps);
     snprintf(temps[at], sizeof *temps, "%s", temp);
-}
-
-void rt_temp_remove_all(void)
-{
-    for (unsigned i = 0; i < sizeof temps / sizeof *temps; i++)
-        if (temps[i][0] && unlink(temps[i]) != 0) rt_dir_remove(temps[i]);
 }
 
 /* File systems that cannot do this are left alone. Allocates nothing: what has its name already must not be lost for
@@ -345,6 +342,17 @@ static int exchange(const char *temp, const char *path, const char *aside, const
     return code;
 }
 
+/* A file is asked for by its name, a folder with a slash behind it; links, FIFOs and devices are never ours. */
+static bool is_known(int folder, const char *name, rt_known_fn known, void *ctx)
+{
+    struct stat s;
+    char slashed[NAME_MAX + 2];
+    if (fstatat(folder, name, &s, AT_SYMLINK_NOFOLLOW) != 0) return false;
+    if (S_ISREG(s.st_mode)) return known(ctx, name);
+    snprintf(slashed, sizeof slashed, "%s/", name);
+    return S_ISDIR(s.st_mode) && known(ctx, slashed);
+}
+
 bool rt_dir_holds_only(const char *path, rt_known_fn known, void *ctx)
 {
     struct stat s;
@@ -352,7 +360,8 @@ bool rt_dir_holds_only(const char *path, rt_known_fn known, void *ctx)
     DIR *dir = only ? opendir(path) : NULL;
     only = dir != NULL;
     for (struct dirent *entry; only && (errno = 0, entry = readdir(dir));)
-        only = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 || known(ctx, entry->d_name);
+        only = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
+               is_known(dirfd(dir), entry->d_name, known, ctx);
     if (dir && errno != 0) only = false;
     if (dir) closedir(dir);
     return only;
@@ -381,30 +390,53 @@ int rt_dir_replace(const char *temp, const char *path, rt_known_fn known, void *
     return rc;
 }
 
+/* Of the system, as it lies in what getdents64 gives. */
+typedef struct entry {
+    uint64_t inode;
+    int64_t offset;
+    unsigned short bytes;
+    unsigned char type;
+    char name[];
+} entry;
+
+static void remove_entry(int folder, const char *name, int depth);
+
+/* Takes the descriptor. Allocates nothing and holds no lock: it may be called when a signal ends the process. */
 static void remove_entries(int folder, int depth)
 {
-    DIR *dir = fdopendir(folder);
-    if (!dir) {
-        close(folder);
-        return;
-    }
-    for (struct dirent *entry; (entry = readdir(dir));) {
-        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
-        if (unlinkat(dirfd(dir), entry->d_name, 0) == 0 || depth <= 1) continue;
-        int fd = openat(dirfd(dir), entry->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        if (fd < 0) continue;
-        remove_entries(fd, depth - 1);
-        unlinkat(dirfd(dir), entry->d_name, AT_REMOVEDIR);
-    }
-    closedir(dir);
+    _Alignas(entry) char buffer[2048];
+    for (long n; (n = syscall(SYS_getdents64, folder, buffer, sizeof buffer)) > 0;)
+        for (long at = 0; at < n;) {
+            const entry *one = (const entry *)(const void *)(buffer + at);
+            if (strcmp(one->name, ".") != 0 && strcmp(one->name, "..") != 0) remove_entry(folder, one->name, depth);
+            at += one->bytes;
+        }
+    close(folder);
 }
 
-void rt_dir_remove(const char *path)
+static void remove_entry(int folder, const char *name, int depth)
+{
+    if (unlinkat(folder, name, 0) == 0 || depth <= 1) return;
+    int fd = openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) return;
+    remove_entries(fd, depth - 1);
+    unlinkat(folder, name, AT_REMOVEDIR);
+}
+
+static void remove_folder(const char *path, int depth)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0) return;
-    remove_entries(fd, REMOVE_DEPTH);
+    remove_entries(fd, depth);
     rmdir(path);
+}
+
+void rt_dir_remove(const char *path) { remove_folder(path, REMOVE_DEPTH); }
+
+void rt_temp_remove_all(void)
+{
+    for (unsigned i = 0; i < sizeof temps / sizeof *temps; i++)
+        if (temps[i][0] && unlink(temps[i]) != 0) remove_folder(temps[i], SCRATCH_DEPTH);
 }
 
 /* A run of digits after *at; moves *at behind it. */

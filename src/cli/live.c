@@ -2,6 +2,7 @@
 #include "cli/live.h"
 
 #include "base/err.h"
+#include "base/file.h"
 #include "base/str.h"
 #include "base/sys.h"
 
@@ -65,6 +66,7 @@ static void on_signal(int sig)
     int kept = errno;
     if (interrupted) {
         if (line_at >= 0 && write(line_at, clear, sizeof clear - 1) < 0) line_at = -1;
+        rt_temp_remove_all();
         signal(sig, SIG_DFL);
         raise(sig);
     }

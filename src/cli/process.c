@@ -1,6 +1,7 @@
 /* process.c - what the process is given by whoever starts it, and the signals that would end it without a word.
  *
- * Owns: descriptors that are closed, SIGPIPE, SIGXFSZ and SIGBUS. Leaves those that ask it to stop to live.c. */
+ * Owns: descriptors that are closed, SIGPIPE, SIGXFSZ and SIGBUS, and that no signal but SIGKILL leaves temporary
+ * files. Leaves what a command does when it is asked to stop to live.c. */
 #include "base/file.h"
 #include "cli/cli.h"
 
@@ -80,6 +81,29 @@ static void on_bus(int sig, siginfo_t *info, void *context)
     _exit(rt_status_exit(RT_IO));
 }
 
+/* Ends as it would have ended without this. */
+static void on_end(int sig)
+{
+    rt_temp_remove_all();
+    signal(sig, SIG_DFL);
+    raise(sig);
+}
+
+/* Every signal that ends a process and may be caught, but those that somebody had ignored or that a sanitizer catches.
+ */
+static void catch_ends(void)
+{
+    static const int signals[] = { SIGHUP,    SIGINT,  SIGQUIT, SIGTERM, SIGALRM, SIGUSR1, SIGUSR2,
+                                   SIGVTALRM, SIGPROF, SIGXCPU, SIGPOLL, SIGPWR,  SIGTRAP, SIGSTKFLT,
+                                   SIGABRT,   SIGFPE,  SIGILL,  SIGSEGV, SIGSYS };
+    struct sigaction end = { .sa_handler = on_end }, was;
+    sigfillset(&end.sa_mask);
+    for (int i = 0, n = sizeof signals / sizeof *signals; i < n + SIGRTMAX - SIGRTMIN + 1; i++) {
+        int sig = i < n ? signals[i] : SIGRTMIN + i - n;
+        if (sigaction(sig, NULL, &was) == 0 && was.sa_handler == SIG_DFL) sigaction(sig, &end, NULL);
+    }
+}
+
 void rt_process_begin(void)
 {
     struct sigaction bus = { .sa_sigaction = on_bus, .sa_flags = SA_SIGINFO };
@@ -88,4 +112,5 @@ void rt_process_begin(void)
     signal(SIGXFSZ, SIG_IGN); /* a file that may not grow further is an error like a full disk, and told as one */
     sigemptyset(&bus.sa_mask);
     sigaction(SIGBUS, &bus, NULL);
+    catch_ends();
 }

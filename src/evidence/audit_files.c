@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "format/run_places.h"
+#include "format/tensor/model_out.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -53,6 +54,18 @@ static void check_listed(const json_t *files, rt_problems *bad)
         rt_problem_add(bad, "config.json", "is not in the manifest");
 }
 
+/* What would be loaded with the model and is not of it. */
+static int check_others(rt_audit *v, const json_t *files, rt_problems *bad, rt_err *e)
+{
+    char **names;
+    uint32_t count;
+    int rc = rt_dir_list(&names, &count, &v->arena, v->root, e);
+    for (uint32_t i = 0; rc >= 0 && i < count; i++)
+        if (rt_hf_is_name(NULL, names[i]) && !json_object_get(files, names[i]))
+            rt_problem_add(bad, names[i], "is not of the run, and whoever loads the model would take it for a part");
+    return rc;
+}
+
 int rt_audit_files(rt_audit *v, rt_err *e)
 {
     int rc = RT_OK;
@@ -69,6 +82,7 @@ int rt_audit_files(rt_audit *v, rt_err *e)
         count++;
         RT_TRY(check_file(v, name, value, &bad, &bytes, e));
     }
+    RT_TRY(check_others(v, files, &bad, e));
     if (bad.count)
         rt_audit_tell(v, "files", RT_CHECK_FAIL, "%s%s", bad.list.data ? bad.list.data : "a file was altered",
                       bad.count > 4 ? "; ..." : "");

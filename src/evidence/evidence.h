@@ -129,8 +129,9 @@ int rt_manifest_bound_hash(const json_t *settings, rt_hash128 *out, rt_err *e);
 /* {"config.json": hash, "run/metrics.jsonl": hash, ...}: every file below root that a run's evidence stands on. Left
  * out are manifest.json itself, what is made anew from the rest (report.html, compare.html) or goes on after the end
  * (log.txt), the control, which has a manifest, and of a checkpoint all but state.json, which has the hashes of its
- * other files. */
-int rt_manifest_files(json_t *out, const char *root, rt_err *e);
+ * other files. own: {name: ...} of the files outside of root/run that the run wrote; what others put there is not
+ * listed. Null: all. */
+int rt_manifest_files(json_t *out, const char *root, const json_t *own, rt_err *e);
 /* The model at the root of a run: the model itself, or its adapters. */
 int rt_manifest_output(rt_model_file **out, const char *root, bool adapters, rt_err *e);
 

@@ -69,8 +69,25 @@ static bool is_one_of(const char *name, const char *const *list)
     return false;
 }
 
-static int list_folder(json_t *out, rt_arena *a, const char *root, const char *below, int depth, rt_err *e)
+/* Below OUT/run and in checkpoints everything is the run's; elsewhere what it says it has written. */
+static bool is_of_run(const json_t *own, const char *name, bool folder)
 {
+    size_t n = strcspn(name, "/");
+    if (!own || (n == strlen("run") && strncmp(name, "run", n) == 0) || rt_path_of_checkpoint(name)) return true;
+    return folder ? strcmp(name, "merged") == 0 : json_object_get(own, name) != NULL;
+}
+
+typedef struct listing {
+    json_t *out;
+    const json_t *own;
+    const char *root;
+    rt_arena arena;
+} listing;
+
+static int list_folder(listing *l, const char *below, int depth, rt_err *e)
+{
+    rt_arena *a = &l->arena;
+    const char *root = l->root;
     static const char *const left_out[] = { "run/manifest.json",
                                             "run/report.html",
                                             "run/compare.html",
@@ -91,24 +108,25 @@ static int list_folder(json_t *out, rt_arena *a, const char *root, const char *b
         /* With a dot: not finished, or not of the run. */
         if (names[i][0] == '.' || is_one_of(name, left_out) || rt_lock_is_name(names[i])) continue;
         if (strcmp(name, RT_MANIFEST_CONTROL) == 0) continue;
+        if (!is_of_run(l->own, name, rt_path_is_dir(path))) continue;
         if (rt_path_is_dir(path)) {
-            if (depth < DEEPEST) RT_TRY(list_folder(out, a, root, name, depth + 1, e));
+            if (depth < DEEPEST) RT_TRY(list_folder(l, name, depth + 1, e));
             continue;
         }
         if (checkpoint && strcmp(names[i], "state.json") != 0) continue;
         RT_TRY(rt_file_hash(path, &h, e));
-        if (json_object_set_new(out, name, rt_hash_to_json(h)) != 0)
+        if (json_object_set_new(l->out, name, rt_hash_to_json(h)) != 0)
             RT_TRY(rt_fail(e, RT_NOMEM, "no memory for the hashes of a run, or %s is not UTF-8", path));
     }
 out:
     return rc;
 }
 
-int rt_manifest_files(json_t *out, const char *root, rt_err *e)
+int rt_manifest_files(json_t *out, const char *root, const json_t *own, rt_err *e)
 {
-    rt_arena a = { 0 };
-    int rc = list_folder(out, &a, root, "", 0, e);
-    rt_arena_free(&a);
+    listing l = { .out = out, .own = own, .root = root };
+    int rc = list_folder(&l, "", 0, e);
+    rt_arena_free(&l.arena);
     return rc;
 }
 

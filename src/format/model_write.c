@@ -74,6 +74,11 @@ static int check_folder(output *out, rt_err *e)
                            "%s holds '%s', which is no part of a model, and is not replaced; move it away or choose "
                            "another name",
                            o->path, names[i]);
+    if (!rt_dir_holds_only(o->path, rt_hf_is_name, NULL))
+        return rt_fail(e, RT_INVALID,
+                       "%s holds a folder or a link under the name of a model's file, and is not replaced; move it "
+                       "away or choose another name",
+                       o->path);
     out->replaces = true;
     return RT_OK;
 }

@@ -3,12 +3,14 @@
 #include "job/job_internal.h"
 
 #include "base/json.h"
+#include "base/lock.h"
 #include "text/data/model_text_files.h"
 #include "text/tokenizer/vocab_convert.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -113,11 +115,73 @@ static int directory_allowed(const char *path, rt_err *e)
     return rc;
 }
 
+/* ---- runs ---- */
+
+static bool has_in_run(const char *out, const char *name)
+{
+    char path[PATH_MAX];
+    return (size_t)snprintf(path, sizeof path, "%s/run/%s", out, name) < sizeof path && rt_path_exists(path);
+}
+
+/* Runs of older versions have no lock's file. */
+static bool is_run(const char *out)
+{
+    return has_in_run(out, "retort.lock") || (has_in_run(out, "settings.json") && has_in_run(out, "metrics.jsonl"));
+}
+
+/* real: a path without links. The runs in whose OUT it lies. */
+static int check_above(const char *path, const char *real, rt_err *e)
+{
+    char out[PATH_MAX], run[PATH_MAX];
+    snprintf(out, sizeof out, "%s", real);
+    for (;;) {
+        size_t n = (size_t)snprintf(run, sizeof run, "%s/run", out);
+        bool inside = n < sizeof run && strncmp(real, run, n) == 0 && (real[n] == 0 || real[n] == '/');
+        int rc = n < sizeof run && is_run(out) ? rt_lock_check(run, out, e) : RT_OK;
+        if (rc >= 0 && inside && is_run(out))
+            rc = rt_fail(e, RT_INVALID, "%s lies in %s, where only the run itself writes: name another place", path,
+                         run);
+        if (rc < 0) return rc;
+        char *slash = strrchr(out, '/');
+        if (!slash || slash == out) return RT_OK;
+        *slash = 0;
+    }
+}
+
+/* The nearest of path and the folders above it that is there. */
+static int check_nearest(const char *path, const char *from, rt_err *e)
+{
+    char at[PATH_MAX], real[PATH_MAX];
+    if ((size_t)snprintf(at, sizeof at, "%s", *from ? from : ".") >= sizeof at)
+        return rt_fail(e, RT_INVALID, "the output's name is too long");
+    while (!realpath(at, real)) {
+        char *slash = strrchr(at, '/');
+        if (slash == at || strcmp(at, ".") == 0) return RT_OK;
+        if (slash)
+            *slash = 0;
+        else
+            strcpy(at, ".");
+    }
+    return check_above(path, real, e);
+}
+
+int rt_job_output_outside_runs(const char *path, rt_err *e)
+{
+    char folder[PATH_MAX];
+    int rc = check_nearest(path, path, e);
+    if (rc < 0) return rc;
+    /* A link is replaced where it is, not where it leads. */
+    snprintf(folder, sizeof folder, "%.*s", (int)(rt_path_base(path) - path), path);
+    return check_nearest(path, folder, e);
+}
+
 int rt_job_output_allowed(const char *path, rt_container to, bool replace, const rt_model_file *in, rt_err *e)
 {
     struct stat st;
     int rc = RT_OK;
     if (!path[0]) return rt_fail(e, RT_USAGE, "the output has an empty path");
+    rc = rt_job_output_outside_runs(path, e);
+    if (rc < 0) return rc;
     if (stat(path, &st) != 0) return RT_OK;
     if (in) rc = same_as_input(path, in, e);
     if (rc < 0) return rc;

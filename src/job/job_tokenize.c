@@ -281,6 +281,7 @@ static int tokenize(work *w, rt_err *e)
     for (uint32_t i = 0; i < w->list.file_count; i++) w->disk += w->list.files[i].size;
     if (q->out) {
         rt_shard_identity id = { rt_tokenizer_hash(w->t.text.tok), rt_tokenizer_size(w->t.text.tok) };
+        RT_TRY(rt_job_output_outside_runs(q->out, e));
         RT_TRY(rt_shard_set_new(&w->set, q->out, &id, q->shard_tokens, e));
     }
     RT_TRY(rt_data_tokenize(&w->list, 0, w->list.source_count, &o, &done->stats, e));

@@ -163,6 +163,34 @@ for command in "plan --student s $tiny" "eval s --data d.jsonl --seq-len 32"; do
     check "nothing is left" test -z "$(ls -A scratch)"
 done
 
+# Nor when a signal ends it, whichever; and it ends by that signal.
+shown="retort plan, ended by signals"
+status=0
+python3 - "$RETORT" "$work/scratch" >"$out" 2>"$err" <<'PY' || status=$?
+import os, shlex, signal, subprocess, sys, time
+binary, scratch = sys.argv[1:]
+with open("big.txt", "w") as f:
+    f.write("hello world, this is text.\n" * 200000)
+command = shlex.split(os.environ.get("EMU", "")) + [binary, "plan", "--student", "s", "--data", "big.txt", "--batch", "4", "--seq-len", "32"]
+
+
+def files():
+    return [name for _, _, names in os.walk(scratch) for name in names]
+
+
+for number in (signal.SIGQUIT, signal.SIGALRM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGVTALRM, signal.SIGABRT, signal.SIGRTMIN + 3):
+    process = subprocess.Popen(command, env=dict(os.environ, TMPDIR=scratch), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while process.poll() is None and not files():
+        time.sleep(0.002)
+    process.send_signal(number)
+    if process.wait() != -number:
+        sys.exit(f"signal {number}: exit status {process.returncode}")
+    if os.listdir(scratch):
+        sys.exit(f"signal {number} leaves {files()}")
+PY
+exits 0
+rm -rf scratch/* big.txt
+
 # A file that becomes shorter while it is mapped: told which, and nothing is left of the output.
 shown="retort quantize of a file that is cut off"
 status=0

@@ -107,11 +107,134 @@ done
 mkdir -p elsewhere
 echo mine >elsewhere/state.json
 ln -s ../../../elsewhere mine/run/checkpoints/checkpoint-000003
+rm mine/run/checkpoints/checkpoint-000002/config.json
+mkdir mine/run/checkpoints/checkpoint-000002/config.json
+echo theirs >mine/run/checkpoints/checkpoint-000002/config.json/notes
 run distill --resume --override --out mine --steps 12 --keep 1
 exits 0
+check "a folder under the name of a checkpoint's file stays" grep -qx theirs mine/run/checkpoints/checkpoint-000002/config.json/notes
 check "each of the seven files is there and says what it said" test "$(find mine elsewhere -type f | xargs grep -lx mine | wc -l)" = 7
 check "the link is there" test -h mine/run/checkpoints/checkpoint-000003
-check "a checkpoint of the run's alone went" test ! -e mine/run/checkpoints/checkpoint-000002
+check "a checkpoint of the run's alone went" test ! -e mine/run/checkpoints/checkpoint-000006
+
+# ---- what is somebody's in OUT itself ----
+# An edited card survives a run that goes on.
+cp -r killed card
+echo 'a day of work' >>card/README.md
+cp card/README.md card.md
+run distill --resume --override --out card --steps 8
+exits 0
+out_has 'card/README.md is not as the run wrote it and stays as it is; the card of this run is card/run/README.md'
+check "the card is the user's" cmp card.md card/README.md
+check "the new one is below run" grep -q 'step' card/run/README.md
+check "the manifest does not call it the run's" sh -c '! grep -q "\"README.md\"" card/run/manifest.json'
+run verify card
+exits 0
+run distill --resume --override --out card --steps 10
+exits 0
+check "again" cmp card.md card/README.md
+cp -r killed card-own
+run distill --resume --override --out card-own --steps 8
+exits 0
+out_lacks 'stays as it is'
+check "a card that was not edited is the new one" sh -c '! cmp killed/README.md card-own/README.md'
+run verify card-own
+exits 0
+# Files under a model's names, between a stop and the resume: refused before a step, and untouched.
+stop KILL 8 half distill --teacher t $base --steps 60 --save-every 4 --warmup 0
+for name in config.json tokenizer.json model.safetensors chat_template.jinja adapter_config.json model.safetensors.index.json \
+    added_tokens.json special_tokens_map.json vocab.json; do
+    rm -rf case/half
+    cp -r half case/half
+    echo mine >case/half/$name
+    sums case/half | grep -v retort.lock >sums.1 # it named the process that was killed
+    run distill --resume --override --out case/half
+    exits 4
+    err_has "in case/half there is $name, which this run did not write.*move it away"
+    err_one_line
+    sums case/half | grep -v retort.lock >sums.2
+    check "nothing changed" cmp sums.1 sums.2
+done
+rm -rf case/half
+cp -r half case/half
+mkdir case/half/config.json case/half/README.md
+echo mine | tee case/half/config.json/notes >case/half/README.md/notes
+run distill --resume --out case/half
+exits 4
+err_has 'there is config.json, which'
+rm -rf case/half/config.json
+ln -s nowhere case/half/.gitignore
+run distill --resume --out case/half
+exits 0
+check "a folder and a link that are somebody's stay" test "$(cat case/half/README.md/notes) $(readlink case/half/.gitignore)" = "mine nowhere"
+run verify case/half
+exits 0
+# Of a run that has ended: an edited file of the model, and one that is added.
+cp -r killed edited
+echo ' ' >>edited/config.json
+run distill --resume --override --out edited --steps 8
+exits 4
+err_has 'in edited there is config.json'
+cp -r killed added
+echo '{{ messages }}' >added/chat_template.jinja
+run verify added
+exits 5
+out_has 'chat_template.jinja is not of the run'
+# They come while the run goes on: kept under another name.
+${EMU:-} "$RETORT" distill --teacher t $base --steps 400 --save-every 4 --out during >during.out 2>&1 &
+while [ ! -d during/run/checkpoints/checkpoint-000004 ] && kill -0 $! 2>/dev/null; do sleep 0.01; done
+for name in config.json added_tokens.json README.md notes; do echo "mine: $name" >during/$name; done
+echo older >during/config.json.yours-1
+status=0
+wait $! || status=$?
+exits 0
+check "each is there" sh -c 'cd during && cat config.json.yours-2 added_tokens.json.yours-1 README.md notes config.json.yours-1 | tr "\n" " " |
+    grep -qx "mine: config.json mine: added_tokens.json mine: README.md mine: notes older "'
+check "and was told" test "$(grep -cE 'is now called|stays as it is' during.out)" = 3
+check "the model has no part of them" test ! -e during/added_tokens.json -a -f during/config.json
+check "and the manifest none" sh -c '! grep -E "notes|yours|added_tokens|\"README" during/run/manifest.json'
+run verify during
+exits 0
+# A run of a version without root.json goes on, and one that was killed after that.
+cp -r killed before
+rm before/run/root.json
+python3 - before/run/manifest.json <<'PY'
+import sys
+text = open(sys.argv[1]).read()
+assert "run/root.json" in text
+PY
+run distill --resume --override --out before --steps 8
+exits 0
+run verify before
+exits 0
+rm -rf again
+cp -r killed again
+stop KILL 8 again distill --resume --override --steps 400
+check "killed" test "$status" != 0
+run distill --resume --override --out again --steps 60
+exits 0
+out_lacks 'stays as it is'
+run verify again
+exits 0
+cp -r again journal
+echo x >>journal/run/root.json
+run distill --resume --override --out journal --steps 70
+exits 4
+err_has 'root.json is damaged or was altered'
+# OUT/merged is replaced as a whole, or not at all.
+run distill --teacher t $base --steps 4 --save-every 2 --lora-rank 2 --merge --out lora
+exits 0
+run verify lora
+exits 0
+run distill --resume --override --out lora --steps 6
+exits 0
+run verify lora
+exits 0
+echo ' ' >>lora/merged/config.json
+run distill --resume --override --out lora --steps 8
+exits 4
+err_has 'in lora there is merged/config.json'
+
 cp -r s forced
 echo mine >forced/thesis.tex
 run init --preset tiny-qwen2 --force forced
@@ -174,6 +297,25 @@ exits 0
 run distill --resume --out two
 exits 0
 run verify two
+exits 0
+# Nobody else writes into the record of a run, nor beside it while it goes on.
+at_once --beside going $long --out going -- convert t going/t.gguf
+out_has '^first 0 second 5$'
+out_has '^said .*going is in use by process'
+at_once --beside going2 $long --out going2 -- convert t going2/run/checkpoints/checkpoint-000040 --force
+out_has '^first 0 second 5$'
+ln -s going/run inside
+cp -r going case/going
+for target in case/going/run/t.gguf case/going/run/checkpoints/best-000009 case/going/run/checkpoints/checkpoint-000160 inside/t.gguf; do
+    unchanged "convert --force to $target" convert t $target --force
+    exits 5
+    err_has 'where only the run itself writes: name another place'
+    unchanged "init --force to $target" init --preset tiny-qwen2 --force $target
+    exits 5
+done
+unchanged "tokenize into the record" tokenize --model t d.jsonl --out case/going/run/x.rtok
+exits 5
+run convert t going/t.gguf
 exits 0
 # The control has a lock of its own below that of its run.
 run distill --teacher t $base --steps 4 --control --out both

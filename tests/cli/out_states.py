@@ -36,7 +36,8 @@ FOREIGN = ["notes", "run.log", "checkpoint-000001/notes", "checkpoint-000001/sta
            "run/data/train.json.old", "run/data/train-x.tokens", "run/data/.train-00.tokens.tmp-7-0", "run/dump-000001/notes",
            "run/settings.json.bak", "run/checkpoints/notes", "run/checkpoints/checkpoint-000001/notes",
            "run/checkpoints/checkpoint-000002/model.safetensors", "run/checkpoints/best-000001/notes", "run/checkpoints/best-foo/x",
-           "run/control/notes", "run/disk.probe", "model.safetensors.bak", "a/b/c", ".retort-tmp-1-1.txt", "data/train.json"]
+           "run/control/notes", "run/disk.probe", "model.safetensors.bak", "a/b/c", "README.md", "README.md/notes", "config.json", "config.json/notes",
+           "model.safetensors", "chat_template.jinja", "added_tokens.json", "model.safetensors.index.json", ".retort-tmp-1-1.txt", "data/train.json"]
 # Names that a run writes itself: foreign where there is no run.
 TAKEN = ["config.json", "README.md", "model.safetensors", "run/settings.json", "run/resolved.yaml", "run/metrics.jsonl",
          "run/retort.lock", "run/data/train.json", "run/data/train-00.tokens", "checkpoint-000002/state.json",

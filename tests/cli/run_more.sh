@@ -54,7 +54,7 @@ want=$(cksum <o/model.safetensors)
 rm o/model.safetensors o/config.json
 mkdir -p o/model.safetensors/in-the-way
 run distill --resume --out o
-exits 7
+exits 4
 err_has 'model\.safetensors'
 check "no config.json" test ! -e o/config.json
 rm -r o/model.safetensors

@@ -74,7 +74,7 @@ mv "again/$best/model.safetensors" again/
 flip again/model.safetensors
 run distill --resume --out again
 exits 4
-err_has 'again/model.safetensors of the best model is damaged'
+err_has 'in again there is model.safetensors, which this run did not write, or which was altered since'
 
 # ---- tokens ----
 for place in 300 -1 100; do

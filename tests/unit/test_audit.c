@@ -108,7 +108,7 @@ static void seal_again(void)
 {
     rt_err e = { 0 };
     json_t *files = json_object();
-    if (rt_manifest_files(files, in_dir("run"), &e) < 0) fail_msg("%s", e.text);
+    if (rt_manifest_files(files, in_dir("run"), NULL, &e) < 0) fail_msg("%s", e.text);
     json_object_del(manifest, "hash");
     json_object_set_new(manifest, "files", files);
     if (rt_checked_json_write(file_of("run/manifest.json"), manifest, NULL, &e) < 0) fail_msg("%s", e.text);
@@ -467,7 +467,7 @@ static void dispatched(void **state)
     json_t *files = json_object();
     for (int i = 0; i < 3; i++)
         if (rt_file_write(file_of(added[i]), "{}", 2, &e) < 0) fail_msg("%s", e.text);
-    if (rt_manifest_files(files, in_dir("run"), &e) < 0) fail_msg("%s", e.text);
+    if (rt_manifest_files(files, in_dir("run"), NULL, &e) < 0) fail_msg("%s", e.text);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(json_object_get(files, added[i]) != NULL, i == 2);
         assert_int_equal(remove(file_of(added[i])), 0);

@@ -400,6 +400,10 @@ static void test_prune_foreign(void **state)
     put_text("alien/checkpoint-000020/notes.txt", "mine");
     put_text("alien/checkpoint-000030/state.json", "{\"files\": {\"x\": \"1\"}}"); /* no checksum */
     put_text("alien/checkpoint-000005/model.safetensors", "mine");
+    put_text("alien/best-000007/config.json/notes", "mine"); /* a folder under a file's name */
+    make_one("alien", 8);
+    assert_int_equal(unlink(in_dir("alien/checkpoint-000008/x")), 0);
+    put_text("alien/checkpoint-000008/x/notes", "mine");
     put_text("alien/checkpoint-7/x", "mine"); /* spelt as no run does */
     put_text("alien/best-000008/config.json", "{}");
     put_text("alien/best-000009/notes.txt", "mine");
@@ -409,9 +413,11 @@ static void test_prune_foreign(void **state)
     assert_int_equal(symlink(in_dir("alien/best-9"), in_dir("alien/best-000002")), 0);
     rt_checkpoint_prune(folder, 1); /* of 10, 40 and 50, the last */
     rt_best_remove(folder);
-    expect_kept(folder, "best-000002 best-000009 best-9 000001 000005 000020 000030 000050 7");
+    expect_kept(folder, "best-000002 best-000007 best-000009 best-9 000001 000005 000008 000020 000030 000050 7");
     assert_true(rt_path_exists(in_dir("alien/checkpoint-000020/notes.txt")));
     assert_true(rt_path_exists(in_dir("alien/best-000009/config.json")));
+    assert_true(rt_path_exists(in_dir("alien/best-000007/config.json/notes")));
+    assert_true(rt_path_exists(in_dir("alien/checkpoint-000008/x/notes")));
 }
 
 /* A save that fails half-way leaves the earlier one of that step as it was, and nothing else. */

@@ -262,13 +262,26 @@ static void files_are_listed(void **state)
         put_text(name, "x");
     }
     json_t *files = json_object();
-    if (rt_manifest_files(files, in_dir("listed"), &e) < 0) fail_msg("%s", e.text);
+    if (rt_manifest_files(files, in_dir("listed"), NULL, &e) < 0) fail_msg("%s", e.text);
     for (size_t i = 0; i < 5; i++)
         if (!json_object_get(files, listed[i])) fail_msg("%s is not listed", listed[i]);
     for (size_t i = 0; i < 7; i++)
         if (json_object_get(files, others[i])) fail_msg("%s is listed", others[i]);
     assert_int_equal(json_object_size(files), 5);
     json_decref(files);
+    /* Outside of run/ what is not named as the run's own is somebody's. */
+    put_text("listed/chat_template.jinja", "x");
+    put_text("listed/mine/config.json", "x");
+    json_t *own = json_pack("{s:[]}", "model.safetensors");
+    files = json_object();
+    if (rt_manifest_files(files, in_dir("listed"), own, &e) < 0) fail_msg("%s", e.text);
+    assert_null(json_object_get(files, "chat_template.jinja"));
+    assert_null(json_object_get(files, "mine/config.json"));
+    assert_non_null(json_object_get(files, "model.safetensors"));
+    for (size_t i = 0; i < 5; i++)
+        if (strncmp(listed[i], "run/", 4) == 0) assert_non_null(json_object_get(files, listed[i]));
+    json_decref(files);
+    json_decref(own);
 }
 
 /* There and back, and the settings of a manifest. */

@@ -389,6 +389,18 @@ static void test_holds_only(void **state)
     assert_false(rt_dir_holds_only(at("h/none"), is_any, NULL));
     assert_int_equal(symlink(at("h/old"), at("h/link")), 0);
     assert_false(rt_dir_holds_only(at("h/link"), is_old, x));
+    for (int kind = 0; kind < 3; kind++) { /* a folder, a link and a FIFO under the name of a file */
+        char sub[] = "x/";
+        assert_int_equal(unlink(at("h/old/x")), 0);
+        assert_int_equal(kind == 0   ? mkdir(at("h/old/x"), 0777)
+                         : kind == 1 ? symlink(folder, at("h/old/x"))
+                                     : mkfifo(at("h/old/x"), 0666),
+                         0);
+        assert_false(rt_dir_holds_only(at("h/old"), is_old, x));
+        assert_int_equal(rt_dir_holds_only(at("h/old"), is_old, sub), kind == 0);
+        assert_int_equal(kind == 0 ? rmdir(at("h/old/x")) : unlink(at("h/old/x")), 0);
+        put("h/old/x", "old");
+    }
     put("h/old/.note", "mine");
     assert_false(rt_dir_holds_only(at("h/old"), is_old, x));
     assert_int_equal(rt_dir_temp(&temp, &arena, at("h/old"), &e), RT_OK);
@@ -412,6 +424,8 @@ static void test_replace_and_remove(void **state)
     assert_int_equal(symlink(folder, at("r/old/sub/link")), 0);
     assert_int_equal(rt_dir_temp(&temp, &arena, at("r/old"), &e), RT_OK);
     assert_int_equal(rt_file_write(rt_path_join(&arena, temp, "x"), "new", 3, &e), RT_OK);
+    assert_int_equal(rt_dir_replace(temp, at("r/old/"), is_any, NULL, &e), RT_INVALID); /* a link is nobody's file */
+    assert_int_equal(unlink(at("r/old/link")), 0);
     assert_int_equal(rt_dir_replace(temp, at("r/old/"), is_any, NULL, &e), RT_OK);
     expect_text(at("r/old/x"), "new");
     expect_text(at("outside"), "stays");

@@ -241,7 +241,7 @@ static bool is_own(void *ctx, const char *name)
 {
     rt_dump *d = ctx;
     if (strcmp(name, "step.json") == 0 || strcmp(name, "logits.safetensors") == 0) return true;
-    char *path = strcmp(name, "student") == 0 ? rt_path_join(&d->arena, d->path, name) : NULL;
+    char *path = strcmp(name, "student/") == 0 ? rt_path_join(&d->arena, d->path, "student") : NULL;
     return path && rt_dir_holds_only(path, rt_hf_is_name, NULL);
 }
 

@@ -185,6 +185,7 @@ int rt_run_evidence_begin(rt_run *r, rt_err *e)
                                     in->teacher ? in->teacher->name : NULL);
     if (!settings || json_object_set(j, "settings", settings) != 0) RT_TRY(rt_no_memory(e, "the evidence of a run"));
     RT_TRY(put_sessions(r, j, settings, e));
+    RT_TRY(rt_run_root_keep(r, e));
     RT_TRY(rt_checked_json_write(r->manifest_path, j, NULL, e));
 out:
     json_decref(settings);
@@ -293,7 +294,7 @@ int rt_run_evidence_end(rt_run *r, rt_run_summary *s, rt_err *e)
                e));
     files = json_object();
     RT_TRY(put(j, "files", files, e));
-    RT_TRY(rt_manifest_files(files, r->out, e));
+    RT_TRY(rt_manifest_files(files, r->out, r->root, e));
     RT_TRY(rt_checked_json_write(r->manifest_path, j, &s->checksum, e));
     s->findings = f;
 out:

@@ -1,14 +1,12 @@
-/* run_files.c - what a run has on disk besides checkpoints: settings, metrics, the model at the root; and its notes. */
+/* run_files.c - what a run has on disk besides checkpoints: settings, metrics, the best model; and its notes. */
 #include "job/run/run_internal.h"
 
 #include "base/json.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 void rt_run_note(const rt_run *r, const char *format, ...)
 {
@@ -269,65 +267,4 @@ int rt_run_write_best(rt_run *r, rt_err *e)
     json_decref(rc < 0 ? files : r->best_files);
     if (rc >= 0) r->best_files = files;
     return rc;
-}
-
-/* Without it nobody takes a folder for a model, or for an adapter. */
-static bool is_last_file(const char *name)
-{
-    return strcmp(name, "config.json") == 0 || strcmp(name, "adapter_config.json") == 0;
-}
-
-bool rt_run_has_root(const rt_run *r)
-{
-    rt_arena a = { 0 };
-    char *model = rt_path_join(&a, r->out, "config.json"), *adapter = rt_path_join(&a, r->out, "adapter_config.json");
-    bool has = model && adapter && (rt_path_exists(model) || rt_path_exists(adapter));
-    rt_arena_free(&a);
-    return has;
-}
-
-/* Moves the files of a model to the root, that one last, so that a model is there only when it is whole. Can be done
- * again after it was stopped half-way: the folder goes last of all, unless somebody has put something else into it. */
-static int move_up(rt_run *r, const char *folder, rt_err *e)
-{
-    int rc;
-    char **names, *beside = rt_path_join(&r->arena, r->out, "config.json");
-    uint32_t count;
-    RT_TRY(rt_dir_list(&names, &count, &r->arena, folder, e));
-    if (!beside) RT_TRY(rt_no_memory(e, "the files of a run"));
-    for (int last = 0; last < 2; last++) {
-        for (uint32_t i = 0; i < count; i++) {
-            if (!rt_hf_is_name(NULL, names[i]) || is_last_file(names[i]) != (last == 1)) continue;
-            char *from = rt_path_join(&r->arena, folder, names[i]), *to = rt_path_join(&r->arena, r->out, names[i]);
-            if (!from || !to) RT_TRY(rt_no_memory(e, "the files of a run"));
-            if (rename(from, to) != 0) RT_TRY(rt_fail(e, RT_IO, "%s cannot become %s: %s", from, to, strerror(errno)));
-        }
-        RT_TRY(rt_folder_sync(beside, e));
-    }
-    /* Whoever finds the run ended finds no name of it left. */
-    if (rmdir(folder) == 0) RT_TRY(rt_folder_sync(folder, e));
-out:
-    return rc;
-}
-
-int rt_run_write_root(rt_run *r, const char *from, rt_err *e)
-{
-    int rc;
-    char *temp = NULL, *name = rt_path_join(&r->arena, r->out, "root");
-    if (from) return move_up(r, from, e);
-    if (!name) RT_TRY(rt_no_memory(e, "the files of a run"));
-    RT_TRY(rt_dir_temp(&temp, &r->arena, name, e));
-    RT_TRY(rt_output_write(temp, r->trainer, &r->output, e));
-    RT_TRY(move_up(r, temp, e));
-    temp = NULL;
-out:
-    if (temp) rt_dir_remove(temp);
-    return rc;
-}
-
-int rt_run_write_merged(rt_run *r, rt_err *e)
-{
-    char *path = rt_path_join(&r->arena, r->out, "merged");
-    if (!path) return rt_no_memory(e, "the files of a run");
-    return rt_output_merged(path, r->trainer, &r->output, e);
 }

@@ -74,6 +74,7 @@ struct rt_run {
     json_t *identity;        /* of models, template and data, for the manifest; null: not hashed yet */
     json_t *best_files;      /* the best model so far: {name of a file: hash}; null: none, or written before hashes */
     json_t *earlier_logs;    /* of a resumed run: what its checkpoint says of the logs; null: nothing */
+    json_t *root;            /* of the files in OUT and OUT/merged those that the run wrote: {name: [hash, ...]} */
     rt_hasher *metrics_hash; /* of metrics.jsonl as it was written */
 };
 
@@ -108,10 +109,21 @@ int rt_run_sync_logs(rt_run *r, rt_err *e);
 void rt_run_close_metrics(rt_run *r);
 /* The model in memory into best-NNNNNN of the checkpoints, whole or not at all. */
 int rt_run_write_best(rt_run *r, rt_err *e);
+
+/* ---- run_root.c: OUT itself, and what is somebody else's there ---- */
+/* Of a run that goes on: RT_FORMAT names what is in OUT under the name of a file of a model and was not written there
+ * by the run. Changes nothing. */
+int rt_run_root_check(rt_run *r, rt_err *e);
+/* Before the manifest of a run that had ended is begun anew: what it had written to OUT is still known as its own. */
+int rt_run_root_keep(rt_run *r, rt_err *e);
+/* At the end: what came there since is set aside under a name of its own, and told. Before the three that follow. */
+int rt_run_root_clear(rt_run *r, rt_err *e);
 /* The files of the model at the root: moved from a folder (best-NNNNNN), or, from null, the model in memory. */
 int rt_run_write_root(rt_run *r, const char *from, rt_err *e);
 /* With adapters: OUT/merged, the model with them added in. */
 int rt_run_write_merged(rt_run *r, rt_err *e);
+/* The model card; one that was edited stays, and the new one goes into OUT/run. Last of the three. */
+int rt_run_put_card(rt_run *r, const rt_str *text, rt_err *e);
 /* Whether the root holds a whole model. */
 bool rt_run_has_root(const rt_run *r);
 

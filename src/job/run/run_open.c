@@ -276,6 +276,7 @@ int rt_run_open(rt_run **out, rt_settings *s, const rt_run_opts *o, rt_err *e)
     RT_TRY(rt_run_origin_write(r, e));
     if (o->resume && !r->changed) RT_TRY(rt_run_look_ended(r, e));
     if (r->ended) goto open;
+    if (o->resume) RT_TRY(rt_run_root_check(r, e));
     RT_TRY(rt_run_make_folders(r, e));
     RT_TRY(rt_settings_defaults(s, e));
     RT_TRY(rt_settings_check_needs(s, said, e));
@@ -323,6 +324,7 @@ void rt_run_close(rt_run *r)
     json_decref(r->identity);
     json_decref(r->best_files);
     json_decref(r->earlier_logs);
+    json_decref(r->root);
     rt_hasher_free(r->metrics_hash);
     rt_run_leave_folder(r);
     rt_arena_free(&r->arena);

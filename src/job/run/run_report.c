@@ -4,6 +4,8 @@
 #include "job/run/run_internal.h"
 #include "report/model_card.h"
 
+#include <sys/stat.h>
+
 int rt_control_report(rt_report_run **out, const char *folder, rt_err *e)
 {
     int rc = RT_OK;
@@ -25,7 +27,8 @@ static int write_ignored(rt_run *r, rt_err *e)
     static const char text[] = "/run/\n/merged/\n";
     char *path = rt_path_join(&r->arena, r->out, ".gitignore");
     if (!path) return rt_no_memory(e, "a path");
-    return rt_path_exists(path) ? RT_OK : rt_file_write(path, text, sizeof text - 1, e);
+    struct stat there; /* a link, too, wherever it leads */
+    return lstat(path, &there) == 0 ? RT_OK : rt_file_write(path, text, sizeof text - 1, e);
 }
 
 int rt_run_write_card(rt_run *r, const rt_run_summary *s, rt_err *e)
@@ -34,7 +37,6 @@ int rt_run_write_card(rt_run *r, const rt_run_summary *s, rt_err *e)
     rt_str text = { 0 };
     const rt_inputs *in = r->in;
     const rt_resolved *v = &r->resolved;
-    char *path = rt_path_join(&r->arena, r->out, "README.md");
     rt_card c = { .student = in->student->name,
                   .teacher = in->teacher ? in->teacher->name : NULL,
                   .hub = in->student->hub,
@@ -54,8 +56,8 @@ int rt_run_write_card(rt_run *r, const rt_run_summary *s, rt_err *e)
                   .beta1 = v->beta1,
                   .beta2 = v->beta2 };
     rt_model_card(&text, &c);
-    if (!path || text.failed) RT_TRY(rt_no_memory(e, "the model card"));
-    RT_TRY(rt_file_write(path, text.data, text.len, e));
+    if (text.failed) RT_TRY(rt_no_memory(e, "the model card"));
+    RT_TRY(rt_run_put_card(r, &text, e));
     RT_TRY(write_ignored(r, e));
 out:
     rt_str_free(&text);

@@ -204,6 +204,7 @@ static int finish(rt_run *r, rt_run_summary *out, rt_err *e)
     int rc;
     uint32_t step = r->loop.state.step, best_step = r->resolved.save_best ? r->loop.state.best_step : 0;
     char *best_path = rt_best_path(&r->arena, r->checkpoints, best_step);
+    RT_TRY(rt_run_root_clear(r, e));
     bool earlier = best_step > 0 && best_step != step, there = best_path && rt_path_is_dir(best_path);
     /* The best was moved to the root already when a run that had come this far is resumed. */
     bool moved = earlier && !there && rt_run_has_root(r), best = earlier && (there || moved);
@@ -223,8 +224,8 @@ static int finish(rt_run *r, rt_run_summary *out, rt_err *e)
     RT_TRY(rt_evaluate(r->trainer, r->held, &out->saved, NULL, e));
     RT_TRY(say_at_end(r, &out->sample, e));
     rt_watch_tell(&r->watch, "writing the evidence", 0, 0);
-    RT_TRY(rt_run_write_card(r, out, e));
     if (r->settings->merge && r->resolved.lora.rank) RT_TRY(rt_run_write_merged(r, e));
+    RT_TRY(rt_run_write_card(r, out, e));
     RT_TRY(rt_run_evidence_end(r, out, e));
     RT_TRY(rt_run_write_report(r, e));
 out:
