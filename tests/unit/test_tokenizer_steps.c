@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* JSON with ' for the quotes. */
 static rt_tokenizer *load(const char *format, const char *a, const char *b)
@@ -378,6 +379,36 @@ static void test_decoders(void **state)
                   "ab</w>\xE4\xBD\xA0  c \t a");
 }
 
+/* ---- budgets --------------------------------------------------------------------------------------------------------
+ */
+
+/* CPU seconds of this process. */
+static double spent(void) { return (double)clock() / CLOCKS_PER_SEC; }
+
+/* Each added token was compared with all before it: 200,000 took two minutes. */
+static void test_many_added(void **state)
+{
+    (void)state;
+    enum { COUNT = 200000 };
+    rt_str list = { 0 };
+    for (unsigned i = 0; i < COUNT; i++)
+        rt_str_printf(&list,
+                      "%s{'id': %u, 'content': '<%06x>', 'special': true, 'single_word': false, 'lstrip': false, "
+                      "'rstrip': false, 'normalized': false}",
+                      i ? ", " : "", 1 + i, i);
+    double before = spent();
+    rt_tokenizer *t = load("{'model': {'merges': [], 'vocab': {'a': 0}}, 'added_tokens': [#]}", "", list.data);
+    rt_tok_ids ids = { 0 };
+    encode(t, "a<030d3f><000000>", 17, 0, &ids);
+    assert_int_equal(ids.count, 3);
+    assert_int_equal(ids.ids[1], COUNT);
+    assert_int_equal(ids.ids[2], 1);
+    assert_true(spent() - before < 10);
+    rt_free(ids.ids);
+    rt_str_free(&list);
+    rt_tokenizer_free(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -394,6 +425,7 @@ int main(void)
         cmocka_unit_test(test_cache_keys),
         cmocka_unit_test(test_byte_level_whole),
         cmocka_unit_test(test_decoders),
+        cmocka_unit_test(test_many_added),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -34,6 +34,7 @@ typedef struct rt_tok_entry {
     rt_tok_text decode; /* what the decoders are given: text, or its normalized form for some added tokens */
     rt_tok_text bytes;
     uint32_t flags;
+    uint32_t added; /* index into the added tokens + 1; 0: it is none */
 } rt_tok_entry;
 
 /* From a string to an id: open addressing over ids, whose keys are in the entries. */
@@ -57,10 +58,10 @@ void rt_tok_vocab_free(rt_tok_vocab *v);
 rt_tok_text rt_tok_keep(rt_tok_vocab *v, const char *data, size_t len);
 /* The entry of an id, made room for; null when out of memory. */
 rt_tok_entry *rt_tok_vocab_at(rt_tok_vocab *v, uint32_t id);
-bool rt_tok_map_reserve(rt_tok_map *m, uint32_t count); /* once, before the first add */
+bool rt_tok_map_reserve(rt_tok_map *m, uint32_t count); /* once, before the first add; without it the map grows */
 /* key_of: which key of an entry the map is by. */
 typedef enum { RT_KEY_TEXT, RT_KEY_RAW } rt_tok_key;
-void rt_tok_map_add(rt_tok_map *m, const rt_tok_vocab *v, rt_tok_key by, uint32_t id);
+int rt_tok_map_add(rt_tok_map *m, const rt_tok_vocab *v, rt_tok_key by, uint32_t id, rt_err *e);
 uint32_t rt_tok_map_find(const rt_tok_map *m, const rt_tok_vocab *v, rt_tok_key by, const char *data, size_t len);
 /* Fills raw and by_raw. */
 int rt_tok_vocab_make_raw(rt_tok_vocab *v, rt_err *e);
@@ -76,6 +77,10 @@ static inline uint64_t rt_tok_mix(uint64_t a, uint64_t b)
     return (uint64_t)m ^ (uint64_t)(m >> 64);
 }
 uint64_t rt_tok_hash(const char *data, size_t len);
+/* Slots that are looked at for one key. In tables that are at most half full no other keys than ones made to fall
+ * together need as many: of a million some 100. */
+enum { RT_TOK_MAX_PROBES = 256 };
+int rt_tok_crowded(rt_err *e);
 
 /* ---- patterns (tok_regex.c, tok_match.c) ----------------------------------------------------------------------------
  */
@@ -295,7 +300,7 @@ struct rt_tok_scratch {
     const rt_tokenizer *t;
     rt_tok_regex_scratch regex;
     rt_str repaired, normal[2], mapped, spelled_bytes;
-    rt_str *step;       /* (pre_count) text that a pre-tokenizer made */
+    rt_str *step;          /* (pre_count) text that a pre-tokenizer made */
     rt_cached_word *words; /* (word_slots), in sets of two; grows to RT_WORD_SLOTS */
     uint32_t word_slots, word_count;
     rt_tok_sym *syms;

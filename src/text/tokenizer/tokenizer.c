@@ -4,7 +4,6 @@
  * parts to their files. */
 #include "text/tokenizer/tok_internal.h"
 
-
 #include <stdio.h>
 
 rt_tokenizer *rt_tok_new(void)
@@ -82,10 +81,9 @@ int rt_tok_added_add(rt_tokenizer *t, const rt_tok_added *a, const char *where, 
 {
     rt_tok_vocab *v = &t->vocab;
     if (a->content.len == 0) return RT_OK;
-    for (uint32_t i = 0; i < t->added_len; i++) {
-        rt_tok_added *old = &t->added[i];
-        if (old->content.len != a->content.len || memcmp(old->content.data, a->content.data, a->content.len) != 0)
-            continue;
+    uint32_t same = rt_tok_map_find(&v->added, v, RT_KEY_TEXT, a->content.data, a->content.len);
+    if (same != RT_TOK_NONE) {
+        rt_tok_added *old = &t->added[v->entries[same].added - 1];
         if (old->id != a->id)
             return rt_fail(e, RT_FORMAT, "%s: the same text has ids %u and %u", where, old->id, a->id);
         rt_tok_text content = old->content;
@@ -107,8 +105,9 @@ int rt_tok_added_add(rt_tokenizer *t, const rt_tok_added *a, const char *where, 
     entry->flags |= RT_TOKEN_ADDED;
     t->added[t->added_len] = *a;
     t->added[t->added_len++].content = entry->text;
+    entry->added = t->added_len;
     v->added_count++;
-    return RT_OK;
+    return rt_tok_map_add(&v->added, v, RT_KEY_TEXT, a->id, e);
 }
 
 static rt_tok_trie *trie_of(rt_tok_trie **where)
@@ -137,10 +136,8 @@ static int finish_added(rt_tokenizer *t, rt_tok_scratch *s)
     rt_tok_vocab *v = &t->vocab;
     int rc = RT_OK;
     if (t->added_len == 0) return RT_OK;
-    if (!rt_tok_map_reserve(&v->added, t->added_len)) return rt_tok_out_of_memory(s->e);
     for (uint32_t i = 0; i < t->added_len; i++) {
         const rt_tok_added *a = &t->added[i];
-        rt_tok_map_add(&v->added, v, RT_KEY_TEXT, a->id);
         if (a->special) v->entries[a->id].flags |= RT_TOKEN_SPECIAL;
         rt_tok_text form;
         RT_TRY(normalized_form(s, t, a, &form));
