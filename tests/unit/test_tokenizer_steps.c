@@ -409,6 +409,67 @@ static void test_many_added(void **state)
     rt_tokenizer_free(t);
 }
 
+static int encode_with(const char *pattern, const char *text, size_t len, rt_err *e)
+{
+    rt_tok_ids ids = { 0 };
+    rt_tok_scratch *s = NULL;
+    rt_tokenizer *t = load("{'model': {'merges': [], 'vocab': {'a': 0, 'b': 1, ' ': 2, '1': 3}}, "
+                           "'pre_tokenizer': {'type': 'Split', 'pattern': {'Regex': '@'}, 'behavior': 'Isolated', "
+                           "'invert': false}}",
+                           pattern, "");
+    assert_int_equal(rt_tok_scratch_new(&s, t, e), RT_OK);
+    int rc = rt_tokenizer_encode(t, s, text, len, 0, &ids, e);
+    if (rc == RT_OK) assert_true(ids.count > 0);
+    rt_free(ids.ids);
+    rt_tok_scratch_free(s);
+    rt_tokenizer_free(t);
+    return rc;
+}
+
+/* Patterns that try the same bytes again and again are refused after some work for each byte of the text. PCRE2's own
+ * limit is for one place of the text only: the first took some 500 s. */
+static void test_slow_patterns(void **state)
+{
+    (void)state;
+    static const char *const slow[] = { "(a+)+b|a+| ", "a(?=a*b)|a",     "(?:a|a)(?:a|a)*b|a", "a?a?a?a*b|a| ",
+                                        "a{30,}b|a",   "(?:aa){20,}b|a", "(?<=a)a*b|a*1|a" };
+    enum { LEN = 1 << 20, SLOW = 1 << 14, RUN = 63 };
+    char *text = malloc(LEN);
+    assert_non_null(text);
+    memset(text, 'a', LEN);
+    double before = spent();
+    for (size_t i = 0; i < sizeof slow / sizeof slow[0]; i++) {
+        rt_err e = { 0 };
+        if (encode_with(slow[i], text, SLOW, &e) != RT_INVALID) fail_msg("%s was taken", slow[i]);
+        if (!strstr(e.text, "more than 256 steps for each byte")) fail_msg("%s: %s", slow[i], e.text);
+    }
+    for (size_t i = RUN; i < LEN; i += RUN + 1) text[i] = ' ';
+    rt_err e = { 0 };
+    assert_int_equal(encode_with(slow[0], text, LEN, &e), RT_INVALID);
+    /* What is tried once for each byte is taken, however long the text. */
+    assert_int_equal(encode_with("a*b|a+| ", text, LEN, &e), RT_OK);
+    assert_int_equal(encode_with("[ab]+(?=1)|[ab]+|\\\\s+", text, LEN, &e), RT_OK);
+    assert_true(spent() - before < 10);
+    free(text);
+}
+
+/* \s+$ tries every space of a run; it is matched so that one try does for the run. */
+static void test_spaces_at_end(void **state)
+{
+    (void)state;
+    enum { LEN = 1 << 20 };
+    char *text = malloc(LEN);
+    assert_non_null(text);
+    memset(text, ' ', LEN);
+    text[LEN - 1] = '1';
+    double before = spent();
+    rt_err e = { 0 };
+    assert_int_equal(encode_with("\\\\s+$", text, LEN, &e), RT_OK);
+    assert_true(spent() - before < 10);
+    free(text);
+    check_pieces(SPLIT("Regex", "\\\\s+$", "Isolated", "false"), "a  \n\n  b  \n c ", "a|  \n|\n  b|  |\n c| ");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -426,6 +487,8 @@ int main(void)
         cmocka_unit_test(test_byte_level_whole),
         cmocka_unit_test(test_decoders),
         cmocka_unit_test(test_many_added),
+        cmocka_unit_test(test_slow_patterns),
+        cmocka_unit_test(test_spaces_at_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

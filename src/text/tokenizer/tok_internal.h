@@ -93,11 +93,14 @@ typedef struct rt_tok_pattern {
     rt_tok_matcher matcher;
     pcre2_code *code;
     bool jit;
+    uint32_t weight; /* of a step that is counted; 0: a pattern whose work is known to be in proportion to the text */
 } rt_tok_pattern;
 
 /* A pattern of the tokenizers package (Oniguruma's dialect) said in PCRE2's, appended to out. RT_UNSUPPORTED names what
- * has no equal. where is the place in the file, for messages. */
-int rt_tok_regex_translate(const char *pattern, size_t len, const char *where, rt_str *out, rt_err *e);
+ * has no equal. where is the place in the file, for messages. loops, if not null: becomes the number of repetitions,
+ * and the pattern gets a callout at every place that can be come to again and again without the text moving on: behind
+ * repetitions and groups, and where a look ahead or behind begins. */
+int rt_tok_regex_translate(const char *pattern, size_t len, const char *where, uint32_t *loops, rt_str *out, rt_err *e);
 /* matchers: whether a matcher of our own may stand in. */
 int rt_tok_pattern_compile(rt_tok_pattern *p, const char *pattern, size_t len, bool matchers, const char *where,
                            rt_err *e);
@@ -108,7 +111,15 @@ typedef struct rt_tok_regex_scratch {
     pcre2_match_data *data;
     pcre2_match_context *context;
     pcre2_jit_stack *stack;
+    uint64_t left;        /* steps that patterns may still take */
+    uint32_t weight;      /* of the pattern that is being matched */
+    size_t attempt, last; /* where its attempt began, and where its last step was */
 } rt_tok_regex_scratch;
+
+/* Steps that patterns may take in all: a number for every byte of text, and some more for a short one. Published
+ * patterns take 4 to 20 a byte. A step is a callout, or a byte that was read to get to it. */
+enum { RT_TOK_STEPS = 1 << 14, RT_TOK_STEPS_A_BYTE = 256, RT_TOK_MAX_PATTERN = 4096 };
+static inline uint64_t rt_tok_steps(size_t bytes) { return RT_TOK_STEPS + (uint64_t)RT_TOK_STEPS_A_BYTE * bytes; }
 int rt_tok_regex_scratch_new(rt_tok_regex_scratch *r, rt_err *e);
 void rt_tok_regex_scratch_free(rt_tok_regex_scratch *r);
 

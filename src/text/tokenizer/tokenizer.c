@@ -122,6 +122,7 @@ static int normalized_form(rt_tok_scratch *s, rt_tokenizer *t, const rt_tok_adde
     *form = a->content;
     if (!a->normalized || t->norm_count == 0) return RT_OK;
     rt_tok_piece p = { a->content.data, a->content.len, rt_utf8_len(a->content.data[0]) };
+    s->regex.left += rt_tok_steps(p.len) - RT_TOK_STEPS;
     int rc = rt_tok_normalize(s, &p);
     if (rc < 0) return rc;
     if (p.len == a->content.len && memcmp(p.text, a->content.data, p.len) == 0) return RT_OK;
@@ -173,6 +174,7 @@ static int finish_bytes(rt_tokenizer *t, rt_tok_scratch *s)
         rt_tok_entry *entry = &v->entries[id];
         if (!entry->text.data || entry->flags & RT_TOKEN_UNUSED) continue; /* padding is not part of the identity */
         bytes.len = 0;
+        s->regex.left += rt_tok_steps(entry->decode.len) - RT_TOK_STEPS;
         RT_TRY(rt_tok_token_bytes(t, &s->regex, entry->decode, &bytes, &spare, s->e));
         if (bytes.len == entry->text.len && memcmp(bytes.data ? bytes.data : "", entry->text.data, bytes.len) == 0)
             entry->bytes = entry->text;
@@ -323,6 +325,7 @@ int rt_tokenizer_encode(const rt_tokenizer *t, rt_tok_scratch *s, const char *te
     s->e = e;
     s->flags = flags;
     reset(s);
+    s->regex.left = rt_tok_steps(len);
     if (t->post_count == 0) RT_TRY(encode_text(s, text, len));
     for (uint32_t i = 0; i < t->post_count; i++) {
         if (t->post[i] != RT_TOK_SEQUENCE) {
