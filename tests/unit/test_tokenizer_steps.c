@@ -470,6 +470,74 @@ static void test_spaces_at_end(void **state)
     check_pieces(SPLIT("Regex", "\\\\s+$", "Isolated", "false"), "a  \n\n  b  \n c ", "a|  \n|\n  b|  |\n c| ");
 }
 
+#define ADDED(id, text, left, right)                                                                                   \
+    "{'id': " id ", 'content': '" text "', 'single_word': false, 'lstrip': " left ", 'rstrip': " right                 \
+    ", 'normalized': false, 'special': true}"
+
+/* A token that is not there is looked for from every byte: 50 KB of it in 1 MB took a minute. */
+static void test_long_added(void **state)
+{
+    (void)state;
+    enum { LEN = 1 << 20, LONG = 50000 };
+    rt_err e = { 0 };
+    rt_str name = { 0 };
+    rt_tok_ids ids = { 0 };
+    rt_tok_scratch *s = NULL;
+    char *text = malloc(LEN);
+    assert_non_null(text);
+    memset(text, 'a', LEN);
+    rt_str_append_n(&name, text, LONG);
+    rt_str_append(&name, "b");
+    rt_tokenizer *t =
+        load("{'model': {'merges': [], 'vocab': {'a': 0}}, 'added_tokens': [" ADDED("1", "#", "false", "false") "]}",
+             "", name.data);
+    double before = spent();
+    assert_int_equal(rt_tok_scratch_new(&s, t, &e), RT_OK);
+    assert_int_equal(rt_tokenizer_encode(t, s, text, LEN, 0, &ids, &e), RT_INVALID);
+    assert_non_null(strstr(e.text, "added tokens takes more than 256 steps"));
+    assert_int_equal(rt_tokenizer_encode(t, s, name.data, name.len, 0, &ids, &e), RT_OK);
+    assert_int_equal(ids.count, 1);
+    assert_true(spent() - before < 10);
+    rt_tok_scratch_free(s);
+    rt_free(ids.ids);
+    rt_str_free(&name);
+    rt_tokenizer_free(t);
+    free(text);
+}
+
+/* Space that a token takes is walked over once, not once for every token in it: 1 MB took minutes. */
+static void test_spaces_taken(void **state)
+{
+    (void)state;
+    enum { LEN = 1 << 20 };
+    char *text = malloc(LEN);
+    assert_non_null(text);
+    memset(text, '\n', LEN);
+    double before = spent();
+    for (int k = 0; k < 2; k++) {
+        rt_tok_ids ids = { 0 };
+        rt_tokenizer *t = load(
+            k ? "{'model': {'merges': [], 'vocab': {'a': 0}}, 'added_tokens': [" ADDED("1", "\\n", "true", "false") "]}"
+              : "{'model': {'merges': [], 'vocab': {'a': 0}}, 'added_tokens': [" ADDED("1", "\\n", "true", "true") "]}",
+            "", "");
+        encode(t, text, LEN, 0, &ids);
+        assert_int_equal(ids.count, k ? LEN : 1);
+        rt_free(ids.ids);
+        rt_tokenizer_free(t);
+    }
+    for (int i = 1; i < LEN; i += 2) text[i] = '\t';
+    rt_tok_ids ids = { 0 };
+    rt_tokenizer *t = load("{'model': {'merges': [], 'vocab': {'a': 0}}, 'added_tokens': [" ADDED(
+                               "1", "\\n", "false", "true") ", " ADDED("2", "\\t", "false", "false") "]}",
+                           "", "");
+    encode(t, text, LEN, 0, &ids);
+    assert_int_equal(ids.count, LEN);
+    assert_true(spent() - before < 10);
+    rt_free(ids.ids);
+    rt_tokenizer_free(t);
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -489,6 +557,8 @@ int main(void)
         cmocka_unit_test(test_many_added),
         cmocka_unit_test(test_slow_patterns),
         cmocka_unit_test(test_spaces_at_end),
+        cmocka_unit_test(test_long_added),
+        cmocka_unit_test(test_spaces_taken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
