@@ -538,6 +538,31 @@ static void test_spaces_taken(void **state)
     free(text);
 }
 
+/* Merging takes some 45 bytes for each byte of a word: 250 MB of one word, 250 KB of gzip, took 8.5 GB. */
+static void test_long_word(void **state)
+{
+    (void)state;
+    enum { LIMIT = 16 << 20, TAKEN = (2 << 20) + 1 };
+    rt_err e = { 0 };
+    rt_tok_ids ids = { 0 };
+    rt_tok_scratch *s = NULL;
+    char *text = malloc(LIMIT + 1);
+    assert_non_null(text);
+    memset(text, 'a', LIMIT + 1);
+    rt_tokenizer *t = load("{'model': {'merges': ['a a'], 'vocab': {'a': 0, 'aa': 1}}}", "", "");
+    assert_int_equal(rt_tok_scratch_new(&s, t, &e), RT_OK);
+    assert_int_equal(rt_tokenizer_encode(t, s, text, LIMIT + 1, 0, &ids, &e), RT_INVALID);
+    assert_non_null(strstr(e.text, "a stretch of 16777217 bytes"));
+    assert_int_equal(rt_tokenizer_encode(t, s, text, TAKEN, 0, &ids, &e), RT_OK);
+    assert_int_equal(ids.count, TAKEN / 2 + 1);
+    assert_int_equal(ids.ids[0], 1);
+    assert_int_equal(ids.ids[ids.count - 1], 0);
+    rt_tok_scratch_free(s);
+    rt_free(ids.ids);
+    rt_tokenizer_free(t);
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -559,6 +584,7 @@ int main(void)
         cmocka_unit_test(test_spaces_at_end),
         cmocka_unit_test(test_long_added),
         cmocka_unit_test(test_spaces_taken),
+        cmocka_unit_test(test_long_word),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
