@@ -563,6 +563,41 @@ static void test_long_word(void **state)
     free(text);
 }
 
+/* ByteLevel after ByteLevel doubles a text each time; a template may use it again and again. */
+static void test_growing_steps(void **state)
+{
+    (void)state;
+    static const char step[] = "{'type': 'ByteLevel', 'add_prefix_space': true, 'trim_offsets': true, 'use_regex': "
+                               "false}, ",
+                      text[] = "{'Sequence': {'id': 'A', 'type_id': 0}}, ";
+    rt_err e = { 0 };
+    rt_str steps = { 0 }, file = { 0 };
+    rt_tok_ids ids = { 0 };
+    rt_tok_scratch *s = NULL;
+    for (int i = 0; i < 20; i++) rt_str_append(&steps, step);
+    steps.data[steps.len - 2] = 0;
+    rt_tokenizer *t = load("{'model': {'merges': [], 'vocab': {'a': 0}}, "
+                           "'pre_tokenizer': {'type': 'Sequence', 'pretokenizers': [#]}}",
+                           "", steps.data);
+    assert_int_equal(rt_tok_scratch_new(&s, t, &e), RT_OK);
+    assert_int_equal(rt_tokenizer_encode(t, s, "\n\n\n\n", 4, 0, &ids, &e), RT_INVALID);
+    assert_non_null(strstr(e.text, "the tokenizer's steps make more than"));
+    rt_tok_scratch_free(s);
+    rt_tokenizer_free(t);
+    rt_str_append(&file,
+                  "{'model': {'merges': [], 'vocab': {'a': 0}}, 'post_processor': {'type': 'TemplateProcessing', "
+                  "'pair': [], 'special_tokens': {}, 'single': [");
+    for (int i = 0; i < 9; i++) rt_str_append(&file, text);
+    file.len -= 2;
+    rt_str_append(&file, "]}}");
+    for (size_t i = 0; i < file.len; i++)
+        if (file.data[i] == '\'') file.data[i] = '"';
+    assert_int_equal(rt_tokenizer_from_json(&t, file.data, file.len, &e), RT_UNSUPPORTED);
+    rt_free(ids.ids);
+    rt_str_free(&steps);
+    rt_str_free(&file);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -585,6 +620,7 @@ int main(void)
         cmocka_unit_test(test_long_added),
         cmocka_unit_test(test_spaces_taken),
         cmocka_unit_test(test_long_word),
+        cmocka_unit_test(test_growing_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,6 +16,7 @@
 
 enum {
     RT_TOK_MAX_STEPS = 64, /* of one kind, nested sequences counted; bounds recursion */
+    RT_TOK_MAX_TEXTS = 8,  /* times that a template uses its text; its parts are RT_TOK_MAX_STEPS at most */
     RT_TOK_NONE = UINT32_MAX,
 };
 
@@ -323,6 +324,7 @@ struct rt_tok_scratch {
     rt_tok_ids *out;
     rt_err *e;
     unsigned flags;
+    size_t given, made; /* bytes of the text, and of what pre-tokenizers made of it */
 };
 
 /* A part of the text on its way through the steps. zero: how many of its leading bytes come from the first character of

@@ -72,6 +72,8 @@ int rt_tok_dec_add(rt_tokenizer *t, const rt_tok_dec *d, const char *where, rt_e
 
 int rt_tok_post_add(rt_tokenizer *t, uint32_t id, rt_err *e)
 {
+    if (t->post_count == RT_TOK_MAX_STEPS)
+        return rt_fail(e, RT_UNSUPPORTED, "post_processor: more than %d parts", RT_TOK_MAX_STEPS);
     if (!rt_grow((void **)&t->post, &t->post_cap, t->post_count + 1, sizeof *t->post)) return rt_tok_out_of_memory(e);
     t->post[t->post_count++] = id;
     return RT_OK;
@@ -210,11 +212,12 @@ static int insert_byte_maps(rt_tokenizer *t, rt_err *e)
 static int check_post(rt_tokenizer *t, rt_err *e)
 {
     const rt_tok_vocab *v = &t->vocab;
-    bool seen = false;
+    uint32_t seen = 0;
     for (uint32_t i = 0; i < t->post_count; i++) {
         uint32_t id = t->post[i];
         if (id == RT_TOK_SEQUENCE) {
-            seen = true;
+            if (++seen > RT_TOK_MAX_TEXTS)
+                return rt_fail(e, RT_UNSUPPORTED, "post_processor: the text more than %d times", RT_TOK_MAX_TEXTS);
             t->suffix_count = 0;
             continue;
         }
@@ -326,6 +329,8 @@ int rt_tokenizer_encode(const rt_tokenizer *t, rt_tok_scratch *s, const char *te
     s->flags = flags;
     reset(s);
     s->regex.left = rt_tok_steps(len);
+    s->given = len;
+    s->made = 0;
     if (t->post_count == 0) RT_TRY(encode_text(s, text, len));
     for (uint32_t i = 0; i < t->post_count; i++) {
         if (t->post[i] != RT_TOK_SEQUENCE) {
