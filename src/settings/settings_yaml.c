@@ -23,6 +23,8 @@ static uint32_t line_at(const char *text, size_t len, size_t offset)
     return line;
 }
 
+enum { MOST_LEVELS = 100 };
+
 typedef struct reader {
     rt_setting_source *f;
     yaml_parser_t parser;
@@ -97,6 +99,9 @@ static int skip(reader *r)
         if (type == YAML_SEQUENCE_START_EVENT || type == YAML_MAPPING_START_EVENT) depth++;
         if (type == YAML_SEQUENCE_END_EVENT || type == YAML_MAPPING_END_EVENT) depth--;
         if (depth == 0) break;
+        /* libyaml looks at every open level for each token. */
+        if (depth > MOST_LEVELS)
+            return rt_source_refuse(r->f, line_of(&r->event), "more than %d levels of nesting", MOST_LEVELS);
         RT_TRY(next(r));
     }
 out:

@@ -154,6 +154,11 @@ PY
     exits 0
 done
 
+# Settings that are nested without end: refused after some levels, not after 13 s.
+python3 -c 'print("a: " + "[" * 500000)' >deep.yaml
+run distill --config deep.yaml --out deep-out
+err_has 'deep.yaml:1: more than 100 levels of nesting'
+
 # Nothing of the data stays in the folder of temporary files.
 mkdir scratch
 for command in "plan --student s $tiny" "eval s --data d.jsonl --seq-len 32"; do

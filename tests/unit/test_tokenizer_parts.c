@@ -326,7 +326,7 @@ static void test_translation(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         rt_str out = { 0 };
         rt_err e = { 0 };
-        int rc = rt_tok_regex_translate(cases[i].from, strlen(cases[i].from), "pre_tokenizer", &out, &e);
+        int rc = rt_tok_regex_translate(cases[i].from, strlen(cases[i].from), "pre_tokenizer", NULL, &out, &e);
         if (rc != cases[i].status) fail_msg("%s: %s %s", cases[i].from, rt_status_name(rc), e.text);
         if (cases[i].to)
             assert_string_equal(out.data, cases[i].to);

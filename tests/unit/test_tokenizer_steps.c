@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* JSON with ' for the quotes. */
 static rt_tokenizer *load(const char *format, const char *a, const char *b)
@@ -378,6 +379,225 @@ static void test_decoders(void **state)
                   "ab</w>\xE4\xBD\xA0  c \t a");
 }
 
+/* ---- budgets --------------------------------------------------------------------------------------------------------
+ */
+
+/* CPU seconds of this process. */
+static double spent(void) { return (double)clock() / CLOCKS_PER_SEC; }
+
+/* Each added token was compared with all before it: 200,000 took two minutes. */
+static void test_many_added(void **state)
+{
+    (void)state;
+    enum { COUNT = 200000 };
+    rt_str list = { 0 };
+    for (unsigned i = 0; i < COUNT; i++)
+        rt_str_printf(&list,
+                      "%s{'id': %u, 'content': '<%06x>', 'special': true, 'single_word': false, 'lstrip': false, "
+                      "'rstrip': false, 'normalized': false}",
+                      i ? ", " : "", 1 + i, i);
+    double before = spent();
+    rt_tokenizer *t = load("{'model': {'merges': [], 'vocab': {'a': 0}}, 'added_tokens': [#]}", "", list.data);
+    rt_tok_ids ids = { 0 };
+    encode(t, "a<030d3f><000000>", 17, 0, &ids);
+    assert_int_equal(ids.count, 3);
+    assert_int_equal(ids.ids[1], COUNT);
+    assert_int_equal(ids.ids[2], 1);
+    assert_true(spent() - before < 10);
+    rt_free(ids.ids);
+    rt_str_free(&list);
+    rt_tokenizer_free(t);
+}
+
+static int encode_with(const char *pattern, const char *text, size_t len, rt_err *e)
+{
+    rt_tok_ids ids = { 0 };
+    rt_tok_scratch *s = NULL;
+    rt_tokenizer *t = load("{'model': {'merges': [], 'vocab': {'a': 0, 'b': 1, ' ': 2, '1': 3}}, "
+                           "'pre_tokenizer': {'type': 'Split', 'pattern': {'Regex': '@'}, 'behavior': 'Isolated', "
+                           "'invert': false}}",
+                           pattern, "");
+    assert_int_equal(rt_tok_scratch_new(&s, t, e), RT_OK);
+    int rc = rt_tokenizer_encode(t, s, text, len, 0, &ids, e);
+    if (rc == RT_OK) assert_true(ids.count > 0);
+    rt_free(ids.ids);
+    rt_tok_scratch_free(s);
+    rt_tokenizer_free(t);
+    return rc;
+}
+
+/* Patterns that try the same bytes again and again are refused after some work for each byte of the text. PCRE2's own
+ * limit is for one place of the text only: the first took some 500 s. */
+static void test_slow_patterns(void **state)
+{
+    (void)state;
+    static const char *const slow[] = { "(a+)+b|a+| ", "a(?=a*b)|a",     "(?:a|a)(?:a|a)*b|a", "a?a?a?a*b|a| ",
+                                        "a{30,}b|a",   "(?:aa){20,}b|a", "(?<=a)a*b|a*1|a" };
+    enum { LEN = 1 << 20, SLOW = 1 << 14, RUN = 63 };
+    char *text = malloc(LEN);
+    assert_non_null(text);
+    memset(text, 'a', LEN);
+    double before = spent();
+    for (size_t i = 0; i < sizeof slow / sizeof slow[0]; i++) {
+        rt_err e = { 0 };
+        if (encode_with(slow[i], text, SLOW, &e) != RT_INVALID) fail_msg("%s was taken", slow[i]);
+        if (!strstr(e.text, "more than 256 steps for each byte")) fail_msg("%s: %s", slow[i], e.text);
+    }
+    for (size_t i = RUN; i < LEN; i += RUN + 1) text[i] = ' ';
+    rt_err e = { 0 };
+    assert_int_equal(encode_with(slow[0], text, LEN, &e), RT_INVALID);
+    /* What is tried once for each byte is taken, however long the text. */
+    assert_int_equal(encode_with("a*b|a+| ", text, LEN, &e), RT_OK);
+    assert_int_equal(encode_with("[ab]+(?=1)|[ab]+|\\\\s+", text, LEN, &e), RT_OK);
+    assert_true(spent() - before < 10);
+    free(text);
+}
+
+/* \s+$ tries every space of a run; it is matched so that one try does for the run. */
+static void test_spaces_at_end(void **state)
+{
+    (void)state;
+    enum { LEN = 1 << 20 };
+    char *text = malloc(LEN);
+    assert_non_null(text);
+    memset(text, ' ', LEN);
+    text[LEN - 1] = '1';
+    double before = spent();
+    rt_err e = { 0 };
+    assert_int_equal(encode_with("\\\\s+$", text, LEN, &e), RT_OK);
+    assert_true(spent() - before < 10);
+    free(text);
+    check_pieces(SPLIT("Regex", "\\\\s+$", "Isolated", "false"), "a  \n\n  b  \n c ", "a|  \n|\n  b|  |\n c| ");
+}
+
+#define ADDED(id, text, left, right)                                                                                   \
+    "{'id': " id ", 'content': '" text "', 'single_word': false, 'lstrip': " left ", 'rstrip': " right                 \
+    ", 'normalized': false, 'special': true}"
+
+/* A token that is not there is looked for from every byte: 50 KB of it in 1 MB took a minute. */
+static void test_long_added(void **state)
+{
+    (void)state;
+    enum { LEN = 1 << 20, LONG = 50000 };
+    rt_err e = { 0 };
+    rt_str name = { 0 };
+    rt_tok_ids ids = { 0 };
+    rt_tok_scratch *s = NULL;
+    char *text = malloc(LEN);
+    assert_non_null(text);
+    memset(text, 'a', LEN);
+    rt_str_append_n(&name, text, LONG);
+    rt_str_append(&name, "b");
+    rt_tokenizer *t =
+        load("{'model': {'merges': [], 'vocab': {'a': 0}}, 'added_tokens': [" ADDED("1", "#", "false", "false") "]}",
+             "", name.data);
+    double before = spent();
+    assert_int_equal(rt_tok_scratch_new(&s, t, &e), RT_OK);
+    assert_int_equal(rt_tokenizer_encode(t, s, text, LEN, 0, &ids, &e), RT_INVALID);
+    assert_non_null(strstr(e.text, "added tokens takes more than 256 steps"));
+    assert_int_equal(rt_tokenizer_encode(t, s, name.data, name.len, 0, &ids, &e), RT_OK);
+    assert_int_equal(ids.count, 1);
+    assert_true(spent() - before < 10);
+    rt_tok_scratch_free(s);
+    rt_free(ids.ids);
+    rt_str_free(&name);
+    rt_tokenizer_free(t);
+    free(text);
+}
+
+/* Space that a token takes is walked over once, not once for every token in it: 1 MB took minutes. */
+static void test_spaces_taken(void **state)
+{
+    (void)state;
+    enum { LEN = 1 << 20 };
+    char *text = malloc(LEN);
+    assert_non_null(text);
+    memset(text, '\n', LEN);
+    double before = spent();
+    for (int k = 0; k < 2; k++) {
+        rt_tok_ids ids = { 0 };
+        rt_tokenizer *t = load(
+            k ? "{'model': {'merges': [], 'vocab': {'a': 0}}, 'added_tokens': [" ADDED("1", "\\n", "true", "false") "]}"
+              : "{'model': {'merges': [], 'vocab': {'a': 0}}, 'added_tokens': [" ADDED("1", "\\n", "true", "true") "]}",
+            "", "");
+        encode(t, text, LEN, 0, &ids);
+        assert_int_equal(ids.count, k ? LEN : 1);
+        rt_free(ids.ids);
+        rt_tokenizer_free(t);
+    }
+    for (int i = 1; i < LEN; i += 2) text[i] = '\t';
+    rt_tok_ids ids = { 0 };
+    rt_tokenizer *t = load("{'model': {'merges': [], 'vocab': {'a': 0}}, 'added_tokens': [" ADDED(
+                               "1", "\\n", "false", "true") ", " ADDED("2", "\\t", "false", "false") "]}",
+                           "", "");
+    encode(t, text, LEN, 0, &ids);
+    assert_int_equal(ids.count, LEN);
+    assert_true(spent() - before < 10);
+    rt_free(ids.ids);
+    rt_tokenizer_free(t);
+    free(text);
+}
+
+/* Merging takes some 45 bytes for each byte of a word: 250 MB of one word, 250 KB of gzip, took 8.5 GB. */
+static void test_long_word(void **state)
+{
+    (void)state;
+    enum { LIMIT = 16 << 20, TAKEN = (2 << 20) + 1 };
+    rt_err e = { 0 };
+    rt_tok_ids ids = { 0 };
+    rt_tok_scratch *s = NULL;
+    char *text = malloc(LIMIT + 1);
+    assert_non_null(text);
+    memset(text, 'a', LIMIT + 1);
+    rt_tokenizer *t = load("{'model': {'merges': ['a a'], 'vocab': {'a': 0, 'aa': 1}}}", "", "");
+    assert_int_equal(rt_tok_scratch_new(&s, t, &e), RT_OK);
+    assert_int_equal(rt_tokenizer_encode(t, s, text, LIMIT + 1, 0, &ids, &e), RT_INVALID);
+    assert_non_null(strstr(e.text, "a stretch of 16777217 bytes"));
+    assert_int_equal(rt_tokenizer_encode(t, s, text, TAKEN, 0, &ids, &e), RT_OK);
+    assert_int_equal(ids.count, TAKEN / 2 + 1);
+    assert_int_equal(ids.ids[0], 1);
+    assert_int_equal(ids.ids[ids.count - 1], 0);
+    rt_tok_scratch_free(s);
+    rt_free(ids.ids);
+    rt_tokenizer_free(t);
+    free(text);
+}
+
+/* ByteLevel after ByteLevel doubles a text each time; a template may use it again and again. */
+static void test_growing_steps(void **state)
+{
+    (void)state;
+    static const char step[] = "{'type': 'ByteLevel', 'add_prefix_space': true, 'trim_offsets': true, 'use_regex': "
+                               "false}, ",
+                      text[] = "{'Sequence': {'id': 'A', 'type_id': 0}}, ";
+    rt_err e = { 0 };
+    rt_str steps = { 0 }, file = { 0 };
+    rt_tok_ids ids = { 0 };
+    rt_tok_scratch *s = NULL;
+    for (int i = 0; i < 20; i++) rt_str_append(&steps, step);
+    steps.data[steps.len - 2] = 0;
+    rt_tokenizer *t = load("{'model': {'merges': [], 'vocab': {'a': 0}}, "
+                           "'pre_tokenizer': {'type': 'Sequence', 'pretokenizers': [#]}}",
+                           "", steps.data);
+    assert_int_equal(rt_tok_scratch_new(&s, t, &e), RT_OK);
+    assert_int_equal(rt_tokenizer_encode(t, s, "\n\n\n\n", 4, 0, &ids, &e), RT_INVALID);
+    assert_non_null(strstr(e.text, "the tokenizer's steps make more than"));
+    rt_tok_scratch_free(s);
+    rt_tokenizer_free(t);
+    rt_str_append(&file,
+                  "{'model': {'merges': [], 'vocab': {'a': 0}}, 'post_processor': {'type': 'TemplateProcessing', "
+                  "'pair': [], 'special_tokens': {}, 'single': [");
+    for (int i = 0; i < 9; i++) rt_str_append(&file, text);
+    file.len -= 2;
+    rt_str_append(&file, "]}}");
+    for (size_t i = 0; i < file.len; i++)
+        if (file.data[i] == '\'') file.data[i] = '"';
+    assert_int_equal(rt_tokenizer_from_json(&t, file.data, file.len, &e), RT_UNSUPPORTED);
+    rt_free(ids.ids);
+    rt_str_free(&steps);
+    rt_str_free(&file);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -394,6 +614,13 @@ int main(void)
         cmocka_unit_test(test_cache_keys),
         cmocka_unit_test(test_byte_level_whole),
         cmocka_unit_test(test_decoders),
+        cmocka_unit_test(test_many_added),
+        cmocka_unit_test(test_slow_patterns),
+        cmocka_unit_test(test_spaces_at_end),
+        cmocka_unit_test(test_long_added),
+        cmocka_unit_test(test_spaces_taken),
+        cmocka_unit_test(test_long_word),
+        cmocka_unit_test(test_growing_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,10 +4,15 @@
  * always the best pair, of equals the leftmost. Leaves the tables to tok_model.c. */
 #include "text/tokenizer/tok_internal.h"
 
+#include <pthread.h>
+
 enum {
-    FEW_SYMBOLS = 64,   /* up to here the best pair is looked for, beyond it is kept in a heap */
-    MAX_WORD = 1 << 30, /* bytes */
+    FEW_SYMBOLS = 64,    /* up to here the best pair is looked for, beyond it is kept in a heap */
+    LONG_WORD = 1 << 20, /* bytes; beyond one thread at a time has the memory that merging takes, some 45 a byte */
+    MAX_WORD = 16 << 20,
 };
+
+static pthread_mutex_t long_words = PTHREAD_MUTEX_INITIALIZER;
 
 int rt_tok_emit(rt_tok_scratch *s, uint32_t id)
 {
@@ -287,6 +292,9 @@ static int encode_uncached(rt_tok_scratch *s, const char *text, uint32_t len)
     const rt_tok_model *m = &t->model;
     int rc;
     s->sym_count = 0;
+    /* A symbol is a byte at least. */
+    if (len > LONG_WORD && !rt_grow((void **)&s->syms, &s->sym_cap, len, sizeof *s->syms))
+        return rt_tok_out_of_memory(s->e);
     if (m->ignore_merges) {
         uint32_t id = m->byte_level ? rt_tok_map_find(&t->vocab.by_raw, &t->vocab, RT_KEY_RAW, text, len)
                                     : rt_tok_vocab_find(&t->vocab, text, len);
@@ -311,6 +319,26 @@ static int encode_uncached(rt_tok_scratch *s, const char *text, uint32_t len)
     if (m->spm) return emit_spm(s, text);
     for (uint32_t i = 0; i < s->sym_count; i++) RT_TRY(rt_tok_emit(s, s->syms[i].id));
 out:
+    return rc;
+}
+
+static int encode_word(rt_tok_scratch *s, const char *text, size_t len)
+{
+    if (len <= LONG_WORD) return encode_uncached(s, text, (uint32_t)len);
+    if (len > MAX_WORD)
+        return rt_fail(
+            s->e, RT_INVALID,
+            "a stretch of %zu bytes that the tokenizer has no place to cut; at most %d are supported: divide "
+            "the text into records",
+            len, MAX_WORD);
+    pthread_mutex_lock(&long_words);
+    int rc = encode_uncached(s, text, (uint32_t)len);
+    rt_free(s->syms);
+    rt_free(s->heap);
+    s->syms = NULL;
+    s->heap = NULL;
+    s->sym_count = s->sym_cap = s->heap_count = s->heap_cap = 0;
+    pthread_mutex_unlock(&long_words);
     return rc;
 }
 
@@ -416,16 +444,14 @@ static size_t cut_at(const char *text, size_t len, size_t at)
 
 int rt_tok_word_encode(rt_tok_scratch *s, const char *text, size_t len)
 {
-    if (len > MAX_WORD)
-        return rt_fail(s->e, RT_INVALID, "a stretch of %zu bytes without a place to cut is too long", len);
     if (s->t->model.cut_space) {
         for (size_t at = 0, end; at < len; at = end) {
             end = cut_at(text, len, at);
-            int rc = end - at <= RT_WORD_KEY ? encode_cached(s, text + at, end - at)
-                                             : encode_uncached(s, text + at, (uint32_t)(end - at));
+            int rc =
+                end - at <= RT_WORD_KEY ? encode_cached(s, text + at, end - at) : encode_word(s, text + at, end - at);
             if (rc < 0) return rc;
         }
         return RT_OK;
     }
-    return len <= RT_WORD_KEY ? encode_cached(s, text, len) : encode_uncached(s, text, (uint32_t)len);
+    return len <= RT_WORD_KEY ? encode_cached(s, text, len) : encode_word(s, text, len);
 }

@@ -352,6 +352,7 @@ static int push(rt_tok_stream *s, uint32_t id)
     if (!s->t->has_decoder && s->begun) rt_str_append_n(s->out, " ", 1);
     s->begun = true;
     s->given += entry->decode.len;
+    s->regex.left += rt_tok_steps(entry->decode.len) - RT_TOK_STEPS;
     int rc = feed(s, 0, entry->decode.data, entry->decode.len);
     return rc < 0 ? rc : end_token(s, 0);
 }

@@ -16,6 +16,7 @@
 
 enum {
     RT_TOK_MAX_STEPS = 64, /* of one kind, nested sequences counted; bounds recursion */
+    RT_TOK_MAX_TEXTS = 8,  /* times that a template uses its text; its parts are RT_TOK_MAX_STEPS at most */
     RT_TOK_NONE = UINT32_MAX,
 };
 
@@ -34,6 +35,7 @@ typedef struct rt_tok_entry {
     rt_tok_text decode; /* what the decoders are given: text, or its normalized form for some added tokens */
     rt_tok_text bytes;
     uint32_t flags;
+    uint32_t added; /* index into the added tokens + 1; 0: it is none */
 } rt_tok_entry;
 
 /* From a string to an id: open addressing over ids, whose keys are in the entries. */
@@ -57,10 +59,10 @@ void rt_tok_vocab_free(rt_tok_vocab *v);
 rt_tok_text rt_tok_keep(rt_tok_vocab *v, const char *data, size_t len);
 /* The entry of an id, made room for; null when out of memory. */
 rt_tok_entry *rt_tok_vocab_at(rt_tok_vocab *v, uint32_t id);
-bool rt_tok_map_reserve(rt_tok_map *m, uint32_t count); /* once, before the first add */
+bool rt_tok_map_reserve(rt_tok_map *m, uint32_t count); /* once, before the first add; without it the map grows */
 /* key_of: which key of an entry the map is by. */
 typedef enum { RT_KEY_TEXT, RT_KEY_RAW } rt_tok_key;
-void rt_tok_map_add(rt_tok_map *m, const rt_tok_vocab *v, rt_tok_key by, uint32_t id);
+int rt_tok_map_add(rt_tok_map *m, const rt_tok_vocab *v, rt_tok_key by, uint32_t id, rt_err *e);
 uint32_t rt_tok_map_find(const rt_tok_map *m, const rt_tok_vocab *v, rt_tok_key by, const char *data, size_t len);
 /* Fills raw and by_raw. */
 int rt_tok_vocab_make_raw(rt_tok_vocab *v, rt_err *e);
@@ -76,6 +78,10 @@ static inline uint64_t rt_tok_mix(uint64_t a, uint64_t b)
     return (uint64_t)m ^ (uint64_t)(m >> 64);
 }
 uint64_t rt_tok_hash(const char *data, size_t len);
+/* Slots that are looked at for one key. In tables that are at most half full no other keys than ones made to fall
+ * together need as many: of a million some 100. */
+enum { RT_TOK_MAX_PROBES = 256 };
+int rt_tok_crowded(rt_err *e);
 
 /* ---- patterns (tok_regex.c, tok_match.c) ----------------------------------------------------------------------------
  */
@@ -88,11 +94,14 @@ typedef struct rt_tok_pattern {
     rt_tok_matcher matcher;
     pcre2_code *code;
     bool jit;
+    uint32_t weight; /* of a step that is counted; 0: a pattern whose work is known to be in proportion to the text */
 } rt_tok_pattern;
 
 /* A pattern of the tokenizers package (Oniguruma's dialect) said in PCRE2's, appended to out. RT_UNSUPPORTED names what
- * has no equal. where is the place in the file, for messages. */
-int rt_tok_regex_translate(const char *pattern, size_t len, const char *where, rt_str *out, rt_err *e);
+ * has no equal. where is the place in the file, for messages. loops, if not null: becomes the number of repetitions,
+ * and the pattern gets a callout at every place that can be come to again and again without the text moving on: behind
+ * repetitions and groups, and where a look ahead or behind begins. */
+int rt_tok_regex_translate(const char *pattern, size_t len, const char *where, uint32_t *loops, rt_str *out, rt_err *e);
 /* matchers: whether a matcher of our own may stand in. */
 int rt_tok_pattern_compile(rt_tok_pattern *p, const char *pattern, size_t len, bool matchers, const char *where,
                            rt_err *e);
@@ -103,7 +112,15 @@ typedef struct rt_tok_regex_scratch {
     pcre2_match_data *data;
     pcre2_match_context *context;
     pcre2_jit_stack *stack;
+    uint64_t left;        /* steps that patterns may still take */
+    uint32_t weight;      /* of the pattern that is being matched */
+    size_t attempt, last; /* where its attempt began, and where its last step was */
 } rt_tok_regex_scratch;
+
+/* Steps that patterns may take in all: a number for every byte of text, and some more for a short one. Published
+ * patterns take 4 to 20 a byte. A step is a callout, or a byte that was read to get to it. */
+enum { RT_TOK_STEPS = 1 << 14, RT_TOK_STEPS_A_BYTE = 256, RT_TOK_MAX_PATTERN = 4096 };
+static inline uint64_t rt_tok_steps(size_t bytes) { return RT_TOK_STEPS + (uint64_t)RT_TOK_STEPS_A_BYTE * bytes; }
 int rt_tok_regex_scratch_new(rt_tok_regex_scratch *r, rt_err *e);
 void rt_tok_regex_scratch_free(rt_tok_regex_scratch *r);
 
@@ -295,7 +312,7 @@ struct rt_tok_scratch {
     const rt_tokenizer *t;
     rt_tok_regex_scratch regex;
     rt_str repaired, normal[2], mapped, spelled_bytes;
-    rt_str *step;       /* (pre_count) text that a pre-tokenizer made */
+    rt_str *step;          /* (pre_count) text that a pre-tokenizer made */
     rt_cached_word *words; /* (word_slots), in sets of two; grows to RT_WORD_SLOTS */
     uint32_t word_slots, word_count;
     rt_tok_sym *syms;
@@ -307,6 +324,7 @@ struct rt_tok_scratch {
     rt_tok_ids *out;
     rt_err *e;
     unsigned flags;
+    size_t given, made; /* bytes of the text, and of what pre-tokenizers made of it */
 };
 
 /* A part of the text on its way through the steps. zero: how many of its leading bytes come from the first character of

@@ -22,10 +22,8 @@ static int added_token(rt_tokenizer *t, const rt_tok_json *v, uint32_t *next, rt
     RT_TRY(rt_tok_json_bool(v, "normalized", &a.normalized, e));
     RT_TRY(rt_tok_json_bool(v, "special", &a.special, e));
     uint32_t known = rt_tok_vocab_find(&t->vocab, a.content.data, a.content.len);
-    for (uint32_t i = 0; i < t->added_len && known == RT_TOK_NONE; i++)
-        if (t->added[i].content.len == a.content.len &&
-            memcmp(t->added[i].content.data, a.content.data, a.content.len) == 0)
-            known = t->added[i].id;
+    if (known == RT_TOK_NONE)
+        known = rt_tok_map_find(&t->vocab.added, &t->vocab, RT_KEY_TEXT, a.content.data, a.content.len);
     if (a.content.len == 0) return RT_OK;
     if (known == RT_TOK_NONE) known = (*next)++;
     if (known != a.id)

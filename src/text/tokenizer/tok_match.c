@@ -2,6 +2,7 @@
  *
  * Owns: compiling, the just-in-time code where the machine allows it, going from match to match as the tokenizers
  * package does, and the known patterns, which give what PCRE2 gives (a test compares them). */
+#include "text/tokenizer/tok_gguf.h"
 #include "text/tokenizer/tok_internal.h"
 
 static const char *const known[] = {
@@ -162,6 +163,33 @@ static int compile_failed(int code, const char *where, rt_err *e)
     return rt_fail(e, RT_UNSUPPORTED, "%s: the pattern cannot be compiled: %s", where, (const char *)text);
 }
 
+/* The patterns that GGUF has names for: what an alternative reads in vain, a later one takes. They need no count. */
+static bool is_published(const char *pattern, size_t len)
+{
+    const rt_tok_gguf_pre *pre;
+    for (uint32_t i = 0; (pre = rt_tok_gguf_pre_at(i)); i++)
+        for (int k = 0; k < RT_TOK_PRE_PATTERNS && pre->patterns[k]; k++)
+            if (strlen(pre->patterns[k]) == len && memcmp(pre->patterns[k], pattern, len) == 0) return true;
+    return false;
+}
+
+static int translate(rt_tok_pattern *p, const char *pattern, size_t len, const char *where, rt_str *out, rt_err *e)
+{
+    static const char spaces_at_end[] = "\\s+$", once[] = "(?<!\\s)\\s+$";
+    uint32_t loops = 0;
+    if (len > RT_TOK_MAX_PATTERN)
+        return rt_fail(e, RT_UNSUPPORTED, "%s: a pattern of %zu bytes; at most %d are supported", where, len,
+                       RT_TOK_MAX_PATTERN);
+    /* Where the first space of a run does not lead to a match, no later one does. */
+    if (len == strlen(spaces_at_end) && memcmp(pattern, spaces_at_end, len) == 0)
+        return rt_tok_regex_translate(once, strlen(once), where, NULL, out, e);
+    bool counted = !is_published(pattern, len);
+    int rc = rt_tok_regex_translate(pattern, len, where, counted ? &loops : NULL, out, e);
+    /* Several alternatives may read the same bytes between two steps. */
+    if (counted) p->weight = 1 + loops / 16;
+    return rc;
+}
+
 int rt_tok_pattern_compile(rt_tok_pattern *p, const char *pattern, size_t len, bool matchers, const char *where,
                            rt_err *e)
 {
@@ -172,7 +200,7 @@ int rt_tok_pattern_compile(rt_tok_pattern *p, const char *pattern, size_t len, b
     pcre2_compile_context *context = NULL;
     int rc, code = PCRE2_ERROR_NOMEMORY;
     PCRE2_SIZE offset;
-    RT_TRY(rt_tok_regex_translate(pattern, len, where, &text, e));
+    RT_TRY(translate(p, pattern, len, where, &text, e));
     general = pcre2_general_context_create(pcre_alloc, pcre_free, NULL);
     if (general) context = pcre2_compile_context_create(general);
     if (context) {
@@ -199,6 +227,21 @@ void rt_tok_pattern_free(rt_tok_pattern *p)
     p->code = NULL;
 }
 
+/* Counts what a pattern does: one for the callout, and the bytes between it and the last one of this attempt. */
+static int count_step(pcre2_callout_block *b, void *ctx)
+{
+    rt_tok_regex_scratch *r = ctx;
+    if (b->start_match != r->attempt) r->attempt = r->last = b->start_match;
+    size_t at = b->current_position, moved = at > r->last ? at - r->last : r->last - at;
+    uint64_t steps = (uint64_t)r->weight * (1 + (uint64_t)moved);
+    r->last = at;
+    if (steps > r->left) return PCRE2_ERROR_CALLOUT;
+    r->left -= steps;
+    return 0;
+}
+
+enum { MAX_HEAP_KIB = 256 << 10 }; /* of the interpreter, where the stack of compiled code does not do */
+
 int rt_tok_regex_scratch_new(rt_tok_regex_scratch *r, rt_err *e)
 {
     pcre2_general_context *general = pcre2_general_context_create(pcre_alloc, pcre_free, NULL);
@@ -209,6 +252,9 @@ int rt_tok_regex_scratch_new(rt_tok_regex_scratch *r, rt_err *e)
     }
     pcre2_general_context_free(general);
     if (!r->data || !r->context) return rt_tok_out_of_memory(e);
+    r->left = rt_tok_steps(0);
+    pcre2_set_heap_limit(r->context, MAX_HEAP_KIB);
+    pcre2_set_callout(r->context, count_step, r);
     if (r->stack) pcre2_jit_stack_assign(r->context, NULL, r->stack); /* there is none where there is no JIT */
     return RT_OK;
 }
@@ -224,6 +270,11 @@ static int search_failed(int code, rt_err *e)
 {
     PCRE2_UCHAR text[200] = "";
     if (code == PCRE2_ERROR_NOMEMORY) return rt_tok_out_of_memory(e);
+    if (code == PCRE2_ERROR_CALLOUT)
+        return rt_fail(e, RT_INVALID,
+                       "a pattern of the tokenizer takes more than %d steps for each byte of a text: it tries the same "
+                       "bytes over and over; take the tokenizer of the published model",
+                       RT_TOK_STEPS_A_BYTE);
     pcre2_get_error_message(code, text, sizeof text);
     return rt_fail(e, RT_INVALID, "a pattern of the tokenizer could not be matched: %s", (const char *)text);
 }
@@ -247,6 +298,8 @@ static int search(rt_tok_matches *m, size_t at, rt_err *e)
         return 1;
     }
     int rc = PCRE2_ERROR_JIT_STACKLIMIT;
+    m->scratch->weight = p->weight;
+    m->scratch->attempt = SIZE_MAX;
     if (p->jit)
         rc = pcre2_jit_match(p->code, (PCRE2_SPTR)m->text, m->len, at, 0, m->scratch->data, m->scratch->context);
     if (rc == PCRE2_ERROR_JIT_STACKLIMIT)

@@ -41,9 +41,10 @@ int rt_tok_merge_add(rt_tokenizer *t, uint32_t rank, rt_tok_text left, rt_tok_te
     int rc = result == RT_TOK_NONE ? missing(where, (rt_tok_text){ joined, len }, e) : RT_OK;
     if (joined != small) rt_free(joined);
     if (rc < 0) return rc;
-    uint32_t at = (uint32_t)rt_tok_mix(a, b) & m->merge_mask;
-    while (m->merges[at].rank != RT_TOK_NONE && (m->merges[at].left != a || m->merges[at].right != b))
-        at = (at + 1) & m->merge_mask;
+    uint32_t at = (uint32_t)rt_tok_mix(a, b) & m->merge_mask, probes = 0;
+    for (; m->merges[at].rank != RT_TOK_NONE && (m->merges[at].left != a || m->merges[at].right != b);
+         at = (at + 1) & m->merge_mask)
+        if (++probes > RT_TOK_MAX_PROBES) return rt_tok_crowded(e);
     if (m->merges[at].rank == RT_TOK_NONE) m->merge_count++;
     /* Of a pair that is listed twice the later rank counts, as in the package. */
     m->merges[at] = (rt_tok_merge){ a, b, rank, result };

@@ -123,13 +123,22 @@ static rt_str *buffer(rt_tok_scratch *s, uint32_t step)
     return &s->step[step];
 }
 
+/* Several steps that each make a text longer make it very long. */
+static int check_made(rt_tok_scratch *s, const rt_str *b)
+{
+    if (b->failed) return rt_tok_out_of_memory(s->e);
+    s->made += b->len;
+    return rt_tok_within(s->made, s->given, s->e);
+}
+
 static int byte_level(rt_tok_scratch *s, uint32_t step, rt_tok_piece p, const rt_tok_pre *pre)
 {
     if (pre->prefix_space && p.text[0] != ' ') {
         rt_str *b = buffer(s, step);
         rt_str_append_n(b, " ", 1);
         rt_str_append_n(b, p.text, p.len);
-        if (b->failed) return rt_tok_out_of_memory(s->e);
+        int rc = check_made(s, b);
+        if (rc < 0) return rc;
         p = (rt_tok_piece){ b->data, b->len, p.zero > 0 ? p.zero + 1 : 0 };
     }
     if (pre->use_regex) return split_by_pattern(s, step, p, pre, RT_SPLIT_ISOLATED, false);
@@ -145,7 +154,8 @@ static int hand_mapped(rt_tok_scratch *s, uint32_t step, rt_tok_piece p)
         rt_str_append_cp(b, rt_byte_char((uint8_t)p.text[i]));
         if (i < p.zero) zero = b->len;
     }
-    if (b->failed) return rt_tok_out_of_memory(s->e);
+    int rc = check_made(s, b);
+    if (rc < 0) return rc;
     return run_step(s, step + 1, (rt_tok_piece){ b->data, b->len, zero });
 }
 
@@ -168,7 +178,8 @@ static int metaspace(rt_tok_scratch *s, uint32_t step, rt_tok_piece p, const rt_
         if (space && end < p.zero) zero = b->len;
         i = end + 1;
     }
-    if (b->failed) return rt_tok_out_of_memory(s->e);
+    int rc = check_made(s, b);
+    if (rc < 0) return rc;
     p = (rt_tok_piece){ b->data, b->len, zero };
     return pre->split ? split_by_pattern(s, step, p, pre, RT_SPLIT_WITH_NEXT, false) : run_step(s, step + 1, p);
 }

@@ -15,10 +15,14 @@ typedef struct translator {
     rt_err *e;
     bool no_case;
     unsigned depth;
+    bool count; /* callouts are wanted */
+    uint32_t loops;
     char before; /* under no_case, the literal letter before this one, or 0 */
 } translator;
 
-enum { MAX_DEPTH = 60 };
+enum { MAX_DEPTH = 60, FEW = 8 };
+
+#define CALLOUT "(?C)"
 
 /* White space, as items of a class. */
 #define SPACE_ITEMS                                                                                                    \
@@ -300,6 +304,7 @@ static int group(translator *t)
     }
     if (++t->depth > MAX_DEPTH) return refuse(t, "deep nesting");
     rt_str_printf(t->out, "(%s", head ? head : "");
+    if (t->count && head && (head[1] == '=' || head[1] == '!' || head[1] == '<')) rt_str_append(t->out, CALLOUT);
     t->before = 0;
     int rc = alternation(t);
     if (rc < 0) return rc;
@@ -335,6 +340,18 @@ static bool interval(translator *t, unsigned *low, unsigned *high, bool *fixed)
     return true;
 }
 
+/* Puts what was written from start on between head and tail. */
+static void wrap(translator *t, size_t start, const char *head, const char *tail)
+{
+    rt_str inner = { 0 };
+    if (t->out->failed) return;
+    rt_str_append_n(&inner, t->out->data + start, t->out->len - start);
+    t->out->len = start;
+    rt_str_printf(t->out, "%s%s%s", head, inner.data ? inner.data : "", tail);
+    t->out->failed = t->out->failed || inner.failed;
+    rt_str_free(&inner);
+}
+
 /* The quantifier behind an atom that was written at start, if there is one. */
 static int quantifier(translator *t, size_t start)
 {
@@ -348,6 +365,8 @@ static int quantifier(translator *t, size_t start)
     } else if (c == '{' && interval(t, &low, &high, &fixed)) {
         if (high < low || low > 60000 || (high > 60000 && high != UINT32_MAX))
             return refuse(t, "a repetition out of order or too large");
+        /* Many that are needed may be read in vain: each is a step of its own. */
+        if (t->count && low > FEW) wrap(t, start, "(?:" CALLOUT, ")");
         rt_str_printf(t->out, "{%u", low);
         if (!fixed) rt_str_append(t->out, ",");
         if (!fixed && high != UINT32_MAX) rt_str_printf(t->out, "%u", high);
@@ -364,14 +383,9 @@ static int quantifier(translator *t, size_t start)
         t->p++;
         if (c != '{') {
             rt_str_append(t->out, "+");
-        } else if (!t->out->failed) {
+        } else {
             /* Behind an interval the plus repeats it once more; it is not possessive. */
-            rt_str tail = { 0 };
-            rt_str_append_n(&tail, t->out->data + start, t->out->len - start);
-            t->out->len = start;
-            rt_str_printf(t->out, "(?:%s)+", tail.data ? tail.data : "");
-            t->out->failed = t->out->failed || tail.failed;
-            rt_str_free(&tail);
+            wrap(t, start, "(?:", ")+");
         }
     }
     if (t->p < t->end && (*t->p == '*' || *t->p == '+' || *t->p == '?'))
@@ -419,20 +433,27 @@ static int alternation(translator *t)
             continue;
         }
         size_t start = t->out->len;
-        bool assertion = *t->p == '^' || *t->p == '$' || at(t, "\\A") || at(t, "\\z");
+        bool again = *t->p == '(', assertion = *t->p == '^' || *t->p == '$' || at(t, "\\A") || at(t, "\\z");
         RT_TRY(atom(t));
         size_t before = t->out->len;
         RT_TRY(quantifier(t, start));
         if (assertion && t->out->len != before) return refuse(t, "a repeated ^ or $");
+        if (t->out->len != before) {
+            t->loops++;
+            again = true;
+        }
+        /* At the end of a match nothing is tried again. */
+        bool last = t->depth == 0 && (t->p == t->end || *t->p == '|');
+        if (t->count && again && !last) rt_str_append(t->out, CALLOUT);
         if (t->out->failed) return rt_tok_out_of_memory(t->e);
     }
 out:
     return rc;
 }
 
-int rt_tok_regex_translate(const char *pattern, size_t len, const char *where, rt_str *out, rt_err *e)
+int rt_tok_regex_translate(const char *pattern, size_t len, const char *where, uint32_t *loops, rt_str *out, rt_err *e)
 {
-    translator t = { .p = pattern, .end = pattern + len, .where = where, .out = out, .e = e };
+    translator t = { .p = pattern, .end = pattern + len, .where = where, .out = out, .count = loops, .e = e };
     if (eat(&t, "(?i)")) {
         t.no_case = true;
         rt_str_append(out, "(?i)");
@@ -441,5 +462,6 @@ int rt_tok_regex_translate(const char *pattern, size_t len, const char *where, r
     if (rc == RT_OK && t.p < t.end) rc = bad(&t, "has ) without (");
     if (rc == RT_OK && (out->failed || t.word.failed)) rc = rt_tok_out_of_memory(e);
     rt_str_free(&t.word);
+    if (loops) *loops = t.loops;
     return rc;
 }

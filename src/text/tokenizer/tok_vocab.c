@@ -60,13 +60,38 @@ static rt_tok_text key_of(const rt_tok_vocab *v, rt_tok_key by, uint32_t id)
     return by == RT_KEY_TEXT ? v->entries[id].text : v->raw[id];
 }
 
-void rt_tok_map_add(rt_tok_map *m, const rt_tok_vocab *v, rt_tok_key by, uint32_t id)
+int rt_tok_crowded(rt_err *e)
+{
+    return rt_fail(e, RT_FORMAT, "tokens of the vocabulary share one place in its table: it was made to be slow");
+}
+
+static int put(rt_tok_map *m, const rt_tok_vocab *v, rt_tok_key by, uint32_t id, rt_err *e)
 {
     rt_tok_text key = key_of(v, by, id);
-    uint32_t at = (uint32_t)rt_tok_hash(key.data, key.len) & m->mask;
-    while (m->slots[at]) at = (at + 1) & m->mask;
+    uint32_t at = (uint32_t)rt_tok_hash(key.data, key.len) & m->mask, probes = 0;
+    for (; m->slots[at]; at = (at + 1) & m->mask)
+        if (++probes > RT_TOK_MAX_PROBES) return rt_tok_crowded(e);
     m->slots[at] = id + 1;
     m->used++;
+    return RT_OK;
+}
+
+int rt_tok_map_add(rt_tok_map *m, const rt_tok_vocab *v, rt_tok_key by, uint32_t id, rt_err *e)
+{
+    int rc = RT_OK;
+    if (!m->slots || m->used >= (m->mask + 1) / 2) {
+        rt_tok_map old = *m;
+        uint32_t slots = old.slots ? old.mask + 1 : 0;
+        *m = (rt_tok_map){ 0 };
+        if (!rt_tok_map_reserve(m, slots)) {
+            *m = old;
+            return rt_tok_out_of_memory(e);
+        }
+        for (uint32_t i = 0; i < slots && rc == RT_OK; i++)
+            if (old.slots[i]) rc = put(m, v, by, old.slots[i] - 1, e);
+        rt_free(old.slots);
+    }
+    return rc < 0 ? rc : put(m, v, by, id, e);
 }
 
 uint32_t rt_tok_map_find(const rt_tok_map *m, const rt_tok_vocab *v, rt_tok_key by, const char *data, size_t len)
@@ -98,8 +123,7 @@ int rt_tok_vocab_add(rt_tokenizer *t, uint32_t id, const char *data, size_t len,
     entry->flags = RT_TOKEN_MODEL;
     v->model_count++;
     if (t->model.max_len < len) t->model.max_len = (uint32_t)len;
-    rt_tok_map_add(&v->model, v, RT_KEY_TEXT, id);
-    return RT_OK;
+    return rt_tok_map_add(&v->model, v, RT_KEY_TEXT, id, e);
 }
 
 /* The bytes of a spelling all of whose characters stand for bytes; false when one does not. out has room for len. */
@@ -130,7 +154,8 @@ int rt_tok_vocab_make_raw(rt_tok_vocab *v, rt_err *e)
         size_t len;
         if (!unmap(entry->text, bytes, &len)) continue;
         v->raw[id] = (rt_tok_text){ bytes, len };
-        rt_tok_map_add(&v->by_raw, v, RT_KEY_RAW, id);
+        int rc = rt_tok_map_add(&v->by_raw, v, RT_KEY_RAW, id, e);
+        if (rc < 0) return rc;
     }
     return RT_OK;
 }

@@ -4,7 +4,6 @@
  * parts to their files. */
 #include "text/tokenizer/tok_internal.h"
 
-
 #include <stdio.h>
 
 rt_tokenizer *rt_tok_new(void)
@@ -73,6 +72,8 @@ int rt_tok_dec_add(rt_tokenizer *t, const rt_tok_dec *d, const char *where, rt_e
 
 int rt_tok_post_add(rt_tokenizer *t, uint32_t id, rt_err *e)
 {
+    if (t->post_count == RT_TOK_MAX_STEPS)
+        return rt_fail(e, RT_UNSUPPORTED, "post_processor: more than %d parts", RT_TOK_MAX_STEPS);
     if (!rt_grow((void **)&t->post, &t->post_cap, t->post_count + 1, sizeof *t->post)) return rt_tok_out_of_memory(e);
     t->post[t->post_count++] = id;
     return RT_OK;
@@ -82,10 +83,9 @@ int rt_tok_added_add(rt_tokenizer *t, const rt_tok_added *a, const char *where, 
 {
     rt_tok_vocab *v = &t->vocab;
     if (a->content.len == 0) return RT_OK;
-    for (uint32_t i = 0; i < t->added_len; i++) {
-        rt_tok_added *old = &t->added[i];
-        if (old->content.len != a->content.len || memcmp(old->content.data, a->content.data, a->content.len) != 0)
-            continue;
+    uint32_t same = rt_tok_map_find(&v->added, v, RT_KEY_TEXT, a->content.data, a->content.len);
+    if (same != RT_TOK_NONE) {
+        rt_tok_added *old = &t->added[v->entries[same].added - 1];
         if (old->id != a->id)
             return rt_fail(e, RT_FORMAT, "%s: the same text has ids %u and %u", where, old->id, a->id);
         rt_tok_text content = old->content;
@@ -107,8 +107,9 @@ int rt_tok_added_add(rt_tokenizer *t, const rt_tok_added *a, const char *where, 
     entry->flags |= RT_TOKEN_ADDED;
     t->added[t->added_len] = *a;
     t->added[t->added_len++].content = entry->text;
+    entry->added = t->added_len;
     v->added_count++;
-    return RT_OK;
+    return rt_tok_map_add(&v->added, v, RT_KEY_TEXT, a->id, e);
 }
 
 static rt_tok_trie *trie_of(rt_tok_trie **where)
@@ -123,6 +124,7 @@ static int normalized_form(rt_tok_scratch *s, rt_tokenizer *t, const rt_tok_adde
     *form = a->content;
     if (!a->normalized || t->norm_count == 0) return RT_OK;
     rt_tok_piece p = { a->content.data, a->content.len, rt_utf8_len(a->content.data[0]) };
+    s->regex.left += rt_tok_steps(p.len) - RT_TOK_STEPS;
     int rc = rt_tok_normalize(s, &p);
     if (rc < 0) return rc;
     if (p.len == a->content.len && memcmp(p.text, a->content.data, p.len) == 0) return RT_OK;
@@ -137,10 +139,8 @@ static int finish_added(rt_tokenizer *t, rt_tok_scratch *s)
     rt_tok_vocab *v = &t->vocab;
     int rc = RT_OK;
     if (t->added_len == 0) return RT_OK;
-    if (!rt_tok_map_reserve(&v->added, t->added_len)) return rt_tok_out_of_memory(s->e);
     for (uint32_t i = 0; i < t->added_len; i++) {
         const rt_tok_added *a = &t->added[i];
-        rt_tok_map_add(&v->added, v, RT_KEY_TEXT, a->id);
         if (a->special) v->entries[a->id].flags |= RT_TOKEN_SPECIAL;
         rt_tok_text form;
         RT_TRY(normalized_form(s, t, a, &form));
@@ -176,6 +176,7 @@ static int finish_bytes(rt_tokenizer *t, rt_tok_scratch *s)
         rt_tok_entry *entry = &v->entries[id];
         if (!entry->text.data || entry->flags & RT_TOKEN_UNUSED) continue; /* padding is not part of the identity */
         bytes.len = 0;
+        s->regex.left += rt_tok_steps(entry->decode.len) - RT_TOK_STEPS;
         RT_TRY(rt_tok_token_bytes(t, &s->regex, entry->decode, &bytes, &spare, s->e));
         if (bytes.len == entry->text.len && memcmp(bytes.data ? bytes.data : "", entry->text.data, bytes.len) == 0)
             entry->bytes = entry->text;
@@ -211,11 +212,12 @@ static int insert_byte_maps(rt_tokenizer *t, rt_err *e)
 static int check_post(rt_tokenizer *t, rt_err *e)
 {
     const rt_tok_vocab *v = &t->vocab;
-    bool seen = false;
+    uint32_t seen = 0;
     for (uint32_t i = 0; i < t->post_count; i++) {
         uint32_t id = t->post[i];
         if (id == RT_TOK_SEQUENCE) {
-            seen = true;
+            if (++seen > RT_TOK_MAX_TEXTS)
+                return rt_fail(e, RT_UNSUPPORTED, "post_processor: the text more than %d times", RT_TOK_MAX_TEXTS);
             t->suffix_count = 0;
             continue;
         }
@@ -326,6 +328,9 @@ int rt_tokenizer_encode(const rt_tokenizer *t, rt_tok_scratch *s, const char *te
     s->e = e;
     s->flags = flags;
     reset(s);
+    s->regex.left = rt_tok_steps(len);
+    s->given = len;
+    s->made = 0;
     if (t->post_count == 0) RT_TRY(encode_text(s, text, len));
     for (uint32_t i = 0; i < t->post_count; i++) {
         if (t->post[i] != RT_TOK_SEQUENCE) {
