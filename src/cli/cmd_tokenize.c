@@ -79,9 +79,10 @@ static void on_sample(void *ctx, const rt_job_sample *s)
                                                     "tokens", (json_int_t)s->tokens, "trained", (json_int_t)s->trained,
                                                     "text", text.data ? text.data : "", text.len));
     rt_live_hold();
-    if (!q->json)
-        printf("--- %s: %s, %u tokens, %u trained\n%s\n", s->place, s->kind, s->tokens, s->trained,
-               text.data ? text.data : "");
+    if (!q->json) {
+        rt_put("--- %s: %s, %u tokens, %u trained\n", s->place, s->kind, s->tokens, s->trained);
+        printf("%s\n", text.data ? text.data : "");
+    }
     rt_live_release();
     rt_str_free(&text);
 }
@@ -90,7 +91,7 @@ static void on_note(void *ctx, const char *text)
 {
     (void)ctx;
     rt_live_hold();
-    fprintf(stderr, "note: %s\n", text);
+    rt_put_to(stderr, "note: %s\n", text);
     rt_live_release();
 }
 

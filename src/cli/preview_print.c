@@ -67,12 +67,12 @@ static void print_samples(const rt_preview *p, bool colour)
     for (uint32_t i = 0; i < p->sample_count; i++) {
         rt_str text = { 0 };
         put_sample(&text, &p->samples[i], colour);
-        rt_put("sample %u  %s\n", i + 1, text.data ? text.data : "");
+        rt_put_coloured("sample %u  %s\n", i + 1, text.data ? text.data : "");
         rt_str_free(&text);
     }
     if (p->sample_count)
-        rt_put("          %s is trained, the rest is read only\n",
-               colour ? "\x1b[1mbright\x1b[0m" : "[[text in these]]");
+        rt_put_coloured("          %s is trained, the rest is read only\n",
+                        colour ? "\x1b[1mbright\x1b[0m" : "[[text in these]]");
 }
 
 void rt_preview_print(const rt_run *r, bool colour)

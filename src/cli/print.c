@@ -119,11 +119,17 @@ static void print_text(FILE *to, uint32_t indent, const char *text)
     }
 }
 
-static void print_args(FILE *to, uint32_t indent, const char *format, va_list args)
+/* Names in a text come from files and from the command line, and a terminal obeys control characters: they are tamed,
+ * except in text that has colours of our own, whose parts were made visible one by one. */
+static void print_args(FILE *to, uint32_t indent, bool tame, const char *format, va_list args)
 {
     rt_str text = { 0 };
     rt_str_vprintf(&text, format, args);
-    print_text(to, indent, text.data ? text.data : "");
+    if (tame && text.data) rt_text_tame(text.data);
+    if (rt_terminal_width(to))
+        print_text(to, indent, text.data ? text.data : "");
+    else
+        fputs(text.data ? text.data : "", to);
     rt_str_free(&text);
 }
 
@@ -131,10 +137,15 @@ void rt_put(const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    if (rt_terminal_width(stdout))
-        print_args(stdout, 0, format, args);
-    else
-        vprintf(format, args);
+    print_args(stdout, 0, true, format, args);
+    va_end(args);
+}
+
+void rt_put_coloured(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    print_args(stdout, 0, false, format, args);
     va_end(args);
 }
 
@@ -142,10 +153,7 @@ void rt_put_to(FILE *to, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    if (rt_terminal_width(to))
-        print_args(to, 0, format, args);
-    else
-        vfprintf(to, format, args);
+    print_args(to, 0, true, format, args);
     va_end(args);
 }
 
@@ -153,10 +161,7 @@ void rt_put_under(uint32_t column, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    if (rt_terminal_width(stdout))
-        print_args(stdout, column, format, args);
-    else
-        vprintf(format, args);
+    print_args(stdout, column, true, format, args);
     va_end(args);
 }
 

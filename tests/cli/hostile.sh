@@ -232,4 +232,17 @@ exits 7
 err_has "cannot read .*/cut/model.safetensors any more: it became shorter"
 check "nothing is left" sh -c '! ls -A | grep "cut\.gguf"'
 
+# Names that hold what a terminal would obey, in ESC and in C1 form: nothing of it is printed, by no command.
+esc=$(printf 'a\033[31mb\302\2331mc')
+cp -r s "$esc"
+cp d.jsonl "$esc.jsonl"
+obeyed() { LC_ALL=C grep -qa "$(printf '\033\\|\302\233')" "$@"; }
+for words in "distill --teacher t --student $esc --data $esc.jsonl --steps 2 --batch 2 --seq-len 32 --out out-$esc" \
+    "report out-$esc" "verify out-$esc" "inspect $esc" "tokenize $esc.jsonl --model $esc --show 1 --out sh-$esc" \
+    "eval out-$esc --data $esc.jsonl --seq-len 32" "convert $esc $esc.gguf" "inspect $esc.gguf" "export out-$esc --to up-$esc" \
+    "distill --resume --out out-$esc" "distill --student $esc --data $esc.jsonl --out $esc" "plan --student $esc --data $esc.jsonl"; do
+    # shellcheck disable=SC2086
+    run $words
+    check "nothing for a terminal to obey: ${words%% *}" eval '! obeyed "$out" "$err"'
+done
 finish
