@@ -28,7 +28,7 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import kill_test  # noqa: E402
 
-NOT_COVERED = {"report.html", "compare.html", "log.txt", "dispatch.json", "retort.lock"}  # of a folder "run"
+NOT_COVERED = {"report.html", "compare.html", "log.txt", "dispatch.json", "retort.lock"}  # of a folder "run"; and .gitignore of OUT
 LEFT = re.compile("(folders|checkpoints)$")  # names of what is left of a run
 LINES = 14  # of the log of the run, or of its control, when a run to be resumed is killed
 
@@ -39,7 +39,7 @@ def files_below(folder, skip):
     for at, _, names in os.walk(folder):
         for name in names:
             path = os.path.join(at, name)
-            known = os.path.basename(at) == "run" and name in skip
+            known = (os.path.basename(at) == "run" and name in skip) or (name == ".gitignore" and skip)
             if not known and os.path.isfile(path) and not os.path.islink(path) and os.path.getsize(path):
                 found.append((os.path.relpath(path, folder), os.path.getsize(path)))
     return sorted(found)
