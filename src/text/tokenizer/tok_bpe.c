@@ -8,7 +8,7 @@
 
 enum {
     FEW_SYMBOLS = 64,    /* up to here the best pair is looked for, beyond it is kept in a heap */
-    LONG_WORD = 1 << 20, /* bytes; beyond one thread at a time has the memory that merging takes, some 45 a byte */
+    LONG_WORD = 1 << 20, /* bytes; beyond one thread at a time has the memory that merging takes, 33 to 40 a byte */
     MAX_WORD = 16 << 20,
 };
 

@@ -180,7 +180,8 @@ static int translate(rt_tok_pattern *p, const char *pattern, size_t len, const c
     if (len > RT_TOK_MAX_PATTERN)
         return rt_fail(e, RT_UNSUPPORTED, "%s: a pattern of %zu bytes; at most %d are supported", where, len,
                        RT_TOK_MAX_PATTERN);
-    /* Where the first space of a run does not lead to a match, no later one does. */
+    /* Where the first space of a run does not lead to a match, no later one does. Compiled code knows that, PCRE2's
+     * interpreter, which stands in where there is none, tries them all. */
     if (len == strlen(spaces_at_end) && memcmp(pattern, spaces_at_end, len) == 0)
         return rt_tok_regex_translate(once, strlen(once), where, NULL, out, e);
     bool counted = !is_published(pattern, len);
