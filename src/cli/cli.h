@@ -113,8 +113,8 @@ int rt_print_json(json_t *j, rt_err *e);
 bool rt_reader_left(FILE *f);
 /* All that a command says to people: as printf. On a terminal a line is wrapped to its width, under the text that
  * follows its label, as soon as it is whole; elsewhere nothing is changed. A line with a word of rt_print_word is a
- * command to copy and stays whole. Control characters in names become '?'; the coloured form leaves them, for text whose
- * parts were made visible (rt_visible_append). */
+ * command to copy and stays whole. Control characters in names become '?'; the coloured form leaves them, for text
+ * whose parts were made visible (rt_visible_append). */
 __attribute__((format(printf, 1, 2))) void rt_put(const char *format, ...);
 __attribute__((format(printf, 1, 2))) void rt_put_coloured(const char *format, ...);
 __attribute__((format(printf, 2, 3))) void rt_put_to(FILE *to, const char *format, ...);

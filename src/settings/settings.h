@@ -92,7 +92,8 @@ typedef enum rt_setting_need {
       "Cross-entropy weight in the loss (1-alpha; 1 without a teacher)")                                               \
     X(t2, "--t2", TEXT, "on", RUN, TEACHER, "on|off",                                                                  \
       "T^2 factor on the divergence, so that T does not change its weight")                                            \
-    X(lr, "--lr", REAL, "auto", RUN, NOTHING, "R", "Peak learning rate")                                               \
+    X(lr, "--lr", REAL, "auto", RUN, NOTHING, "R",                                                                     \
+      "Peak learning rate (by the distance from the teacher and the width)")                                           \
     X(lr_class, "--lr-class", TEXT, "auto", RUN, NOTHING, "near|far|random",                                           \
       "Learning-rate class of the student, which sets the rate; else measured before step 1")                          \
     X(optimizer, "--optimizer", TEXT, "adamw", RUN, NOTHING, "O",                                                      \
@@ -102,7 +103,8 @@ typedef enum rt_setting_need {
     X(weight_decay, "--weight-decay", REAL, "0.01", RUN, NOTHING, "W", "AdamW weight decay, on matrices only")         \
     X(schedule, "--schedule", TEXT, "cosine", RUN, NOTHING, "S",                                                       \
       "Learning-rate schedule: constant, linear, cosine or wsd")                                                       \
-    X(warmup, "--warmup", SHARE, "auto", RUN, NOTHING, "N|P%", "Warm-up steps, or share of the run")                   \
+    X(warmup, "--warmup", SHARE, "auto", RUN, NOTHING, "N|P%",                                                         \
+      "Warm-up steps, or share of the run (3 %, at least 10 steps)")                                                   \
     X(decay, "--decay", SHARE, "20%", RUN, WSD, "N|P%", "Decay steps of wsd, or share of the run")                     \
     X(lr_floor, "--lr-floor", REAL, "0.1", RUN, NOTHING, "F", "Final learning rate as a share of the peak")            \
     X(max_grad_norm, "--max-grad-norm", REAL, "1", RUN, NOTHING, "N",                                                  \
@@ -114,10 +116,12 @@ typedef enum rt_setting_need {
       "Teacher batch rows; changes memory, not the loss")                                                              \
     X(teacher_weights, "--teacher-weights", TEXT, "auto", FREE, TEACHER, "W",                                          \
       "Teacher weights: native as stored, bf16 dequantised once (more memory), or auto")                               \
-    X(seq_len, "--seq-len", COUNT, "auto", RUN, NOTHING, "N", "Sequence length of a row in tokens")                    \
-    X(steps, "--steps", COUNT, "auto", RUN, NOTHING, "N", "Optimizer steps")                                           \
+    X(seq_len, "--seq-len", COUNT, "auto", RUN, NOTHING, "N",                                                          \
+      "Sequence length of a row in tokens (2048, or what the records fit in)")                                         \
+    X(steps, "--steps", COUNT, "auto", RUN, NOTHING, "N", "Optimizer steps (3 epochs)")                                \
     X(tokens, "--tokens", COUNT, "auto", RUN, NOTHING, "N", "Run length in tokens, instead of --steps")                \
-    X(epochs, "--epochs", REAL, "auto", RUN, NOTHING, "N", "Run length in passes over the data, instead of --steps")   \
+    X(epochs, "--epochs", REAL, "auto", RUN, NOTHING, "N",                                                             \
+      "Run length in passes over the data, instead of --steps (3)")                                                    \
     X(time, "--time", TEXT, "", RUN, NOTHING, "T",                                                                     \
       "Run length as time (8h, 90m, 1h30m), instead of --steps; steps are timed first")                                \
     X(lora, "--lora", SWITCH, "", RUN, NOTHING, NULL, "LoRA: low-rank adapters are trained, the model is frozen")      \
@@ -133,7 +137,7 @@ typedef enum rt_setting_need {
       "Frozen parameters, by name with * and ?; may be repeated")                                                      \
     X(recompute, "--recompute", TEXT, "auto", FREE, NOTHING, "none|norms|mlp|block",                                   \
       "Recomputation of activations to save memory, of every layer, or of some: block:14,mlp:6; the loss changes by "  \
-      "rounding only")                                \
+      "rounding only")                                                                                                 \
     X(head_chunk, "--head-chunk", COUNT, "auto", FREE, NOTHING, "N",                                                   \
       "Head chunk: positions whose logits exist at once")                                                              \
     X(memory_limit, "--memory-limit", TEXT, "auto", FREE, NOTHING, "SIZE",                                             \
@@ -152,9 +156,9 @@ typedef enum rt_setting_need {
     X(allow_degenerate, "--allow-degenerate", SWITCH, "", RUN, TEACHER, NULL,                                          \
       "Permission for teacher and student to be the same model")                                                       \
     X(held_out, "--held-out", SHARE, "auto", RUN, NOTHING, "N|P%",                                                     \
-      "Held-out records for evaluation, or share of the data")                                                         \
+      "Held-out records for evaluation, or share of the data (1 %, 32 to 1000)")                                       \
     X(eval_every, "--eval-every", SHARE, "auto", RUN, NOTHING, "N|P%",                                                 \
-      "Evaluation interval in steps, or share of the run")                                                             \
+      "Evaluation interval in steps, or share of the run (5 %, longer in a short run)")                                \
     X(stop_if_worse, "--stop-if-worse", COUNT, "", RUN, NOTHING, "N",                                                  \
       "Early stopping: an end after N evaluations in a row that are worse than the best")                              \
     X(sample_prompts, "--sample-prompts", TEXT, "auto", FREE, NOTHING, "FILE",                                         \

@@ -79,21 +79,27 @@ for command in "convert part-way x.gguf" "generate part-way --prompt a" "inspect
 done
 run generate "$newest" --prompt the --max-new 2 --quiet
 exits 0
-# From another folder: the paths in its settings are relative to where it began.
+# From another folder: its models are looked for where it began. A run that does not say where that was says so.
 mkdir elsewhere
+cp -r part-way unknown
+rm unknown/run/began-in.txt
 (
     cd elsewhere || exit 1
-    run distill --resume --out ../part-way
+    run distill --resume --out ../unknown
     exits 3
     err_one_line
-    err_has '^\.\./part-way/run/settings.json has --student s, relative to the folder in which the run began; resume from there'
-    run distill --resume --out ../part-way --student ../s --teacher ../t --override
+    err_has '^\.\./unknown/run/settings.json has --student s, relative to the folder in which the run began; resume from there'
+    run distill --resume --out ../unknown --student ../s --teacher ../t --override
+    exits 0
+    run distill --resume --out ../part-way
     exits 0
     test "$failed" = 0
 )
 check "resumed from another folder" test $? = 0
-curve part-way >part.curve
-check "to the same curve" cmp whole.curve part.curve
+for run in part-way unknown; do
+    curve $run >part.curve
+    check "$run: to the same curve" cmp whole.curve part.curve
+done
 
 # ---- disk ----
 run distill $base --steps 12 --out light

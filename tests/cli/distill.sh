@@ -17,7 +17,7 @@ for command in distill train; do
     err_empty
     out_has "^usage: retort $command"
     out_has '^example:'
-    out_has '^  --lr R +Peak learning rate$'
+    out_has '^  --lr R +Peak learning rate \(by the distance'
     out_has '^  --resume '
 done
 check "a run without a teacher has no flags for one" sh -c '! grep -E -e "--(teacher|divergence|alpha|temperature) " "$0"' "$out"

@@ -7,6 +7,7 @@ Needs the standard library and $RETORT; ends with `N passed, N failed`.
 """
 import fcntl
 import json
+import math
 import os
 import pty
 import re
@@ -351,26 +352,33 @@ def resumed(out, whole="whole"):
 
 def within_a_step():
     """A step of many micro-batches is shown as what it is, and is given up between two of them."""
-    args = wide + ["--data", "d.jsonl", "--steps", 3, "--batch", 64, "--micro-batch", 4, "--eval-every", 3, "--save-every", 3]
-    done = call(*args, "--out", "steps", "--json")
+    def taking(batch, out):
+        return wide + ["--data", "d.jsonl", "--steps", 2, "--batch", batch, "--micro-batch", 4, "--eval-every", 2,
+                       "--save-every", 2, "--out", out]
+
+    def slowest(out):
+        return max(json.loads(line)["seconds"] for line in open(f"{out}/run/metrics.jsonl"))
+
+    check(call(*taking(64, "timed")).returncode == 0, "a run to see how long its steps take")
+    batch = 64 * max(1, math.ceil(3 / slowest("timed")))
+    done = call(*taking(batch, "steps"), "--json")
     told = [e for e in map(json.loads, done.stdout.splitlines()) if e["event"] == "progress" and e["what"] == "training"]
-    check(done.returncode == 0 and told and told[0]["step"] == 1 and told[0]["steps"] == 3, f"--json names the step: {told}")
-    slowest = max(json.loads(line)["seconds"] for line in open("steps/run/metrics.jsonl"))
+    check(done.returncode == 0 and told and told[0]["step"] == 1 and told[0]["steps"] == 2, f"--json names the step: {told}")
     for step, kept in ((1, 0), (2, 1)):
         out = f"within{step}"
-        says = r"stopping  when micro-batch \d+ of 16 of step %d has ended(.|\n)*" % step
-        says += r"stopped in step 1 of 3, before it had ended" if step == 1 else r"stopped after step 1 of 3; --resume"
-        run = stop(f"step {step}", args + ["--out", out], rf"7lstep {step} of 3, micro-batch [2-9] of 16", says,
-                   seconds=0.4 * slowest + 2)
-        check("hashing the models" not in run.raw.split("step 0/3")[-1].split("step 1 of 3")[-1], "the stage before it is not shown any more")
+        says = r"stopping  when micro-batch \d+ of %d of step %d has ended(.|\n)*" % (batch // 4, step)
+        says += r"stopped in step 1 of 2, before it had ended" if step == 1 else r"stopped after step 1 of 2; --resume"
+        run = stop(f"step {step}", taking(batch, out), rf"7lstep {step} of 2, micro-batch \d+ of {batch // 4}", says,
+                   seconds=0.4 * slowest("steps") + 2)
+        check("hashing the models" not in run.raw.split("step 0/2")[-1].split("step 1 of 2")[-1], "the stage before it is not shown any more")
         names = os.listdir(f"{out}/run/checkpoints") if os.path.isdir(f"{out}/run/checkpoints") else []
         check(names == [f"checkpoint-{kept:06}"] * kept, f"{out}: {names}")
         resumed(out, "steps")
-    silent = [1600 if a == 64 and args[i - 1] == "--batch" else a for i, a in enumerate(args)] + ["--out", "silent"]
-    run = subprocess.Popen(COMMAND + [str(a) for a in silent], stdout=subprocess.PIPE,
+    batch = 64 * math.ceil(25 / slowest("timed"))
+    run = subprocess.Popen(COMMAND + [str(a) for a in taking(batch, "silent")], stdout=subprocess.PIPE,
                            stderr=subprocess.DEVNULL, text=True)
     for line in run.stdout:
-        if re.match(r"step \d of 3, micro-batch \d+ of 400, 0:\d\d so far, left ", line):
+        if re.match(rf"step \d of 2, micro-batch \d+ of {batch // 4}, 0:\d\d so far, left ", line):
             run.send_signal(signal.SIGINT)
     check(run.wait() == 130, f"off a terminal a long step is told of: {run.returncode}")
 

@@ -704,14 +704,16 @@ static void test_defaults_are_written(void **state)
     rt_settings_set(&s, RT_SETTING_ID_data, "b c", &e);
     round_trip(&s);
     assert_int_equal(rt_settings_to_yaml(&s, &text, &e), RT_OK);
-    static const char *const lines[] = { "# ---- models, data, output ----\ndata:  # Training data",
-                                         "\n  - a.jsonl\n  - \"b c\"\n",
-                                         "\n\n# ---- loss ----\ndivergence: forward-kl  # ",
-                                         "\nt2: \"on\"  # ",
-                                         "\nlr: 5.0e-05  # Peak learning rate\n",
-                                         "\nbetas: 0.9,0.95  # AdamW beta1 and beta2\n",
-                                         "\neps: 1.0e-08  # ",
-                                         "\nsave_every: 10%  # " };
+    static const char *const lines[] = {
+        "# ---- models, data, output ----\ndata:  # Training data",
+        "\n  - a.jsonl\n  - \"b c\"\n",
+        "\n\n# ---- loss ----\ndivergence: forward-kl  # ",
+        "\nt2: \"on\"  # ",
+        "\nlr: 5.0e-05  # Peak learning rate (by the distance from the teacher and the width)\n",
+        "\nbetas: 0.9,0.95  # AdamW beta1 and beta2\n",
+        "\neps: 1.0e-08  # ",
+        "\nsave_every: 10%  # "
+    };
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
         if (!strstr(text.data, lines[i])) fail_msg("'%s' is not in\n%s", lines[i], text.data);
     rt_str_free(&text);

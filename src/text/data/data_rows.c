@@ -111,9 +111,9 @@ int rt_rows_open(rt_rows **out, const rt_rows_source *sources, uint32_t count, c
     }
     if (r->per_epoch == 0)
         RT_TRY(rt_fail(e, RT_INVALID,
-                       "%s: no record is left to %s when a part is held out (%g of the records); give more records, or "
-                       "name a file for evaluation with --eval-data",
-                       sources[0].name, o->side == RT_SIDE_HELD ? "evaluate" : "train", r->o.held_out));
+                       "%s: no record is left to %s when a part is held out; give more records, or name a file for "
+                       "evaluation with --eval-data",
+                       sources[0].name, o->side == RT_SIDE_HELD ? "evaluate" : "train"));
     r->at.data = identity(r, sources);
     *out = r;
     return RT_OK;
