@@ -57,7 +57,7 @@ rm ended/run/report.html
 run report ended
 exits 0
 check "the page has the control" grep -q control ended/run/report.html
-stop INT 21 late distill $base --steps 12 --control
+STOP_LOG=run/control/run/metrics.jsonl stop INT 3 late distill $base --steps 12 --control
 if [ "$status" = 130 ]; then
     older late
     run distill --resume --out late
