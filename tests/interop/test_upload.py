@@ -118,7 +118,8 @@ with tempfile.TemporaryDirectory() as temporary:
     os.rename("model/.gitignore", "aside")
     check(uploaded("model") == there - {".gitignore"}, "without .gitignore everything goes")
     went, there = sent("adapter one", "--lora-rank", "2", "--merge")
-    check(went == {".gitignore", "README.md", "adapter_config.json", "adapter_model.safetensors"}, f"adapter: {went}")
+    check(went == {".gitignore", "README.md", "adapter_config.json", "adapter_model.safetensors", "generation_config.json",
+                   "tokenizer.json", "tokenizer_config.json"}, f"adapter: {went}")
     check({name.split("/")[0] for name in there - went} == {"run", "merged"}, f"adapter: {there - went}")
     check(uploaded("adapter one") == went, f"adapter: {Hub.committed}")
 finish()
