@@ -7,7 +7,7 @@ trials choose among files, half among bytes. Then it is put back.
           (docs/evidence.md) are never chosen.
   resume  the run was killed, in its first part or in its control: `retort distill --resume` must end with the bits of a
           run left alone (what was damaged is written anew, or not read), or refuse and name the file or its folder. An
-          older checkpoint whose record is damaged is told of and stays.
+          older checkpoint whose record is damaged is told of and stays; a model card, which people edit, stays.
 Trial N of a seed is the same wherever it is run. With --tally FILE what was found is added to FILE, and the next command
 of the same seed begins after the last trial in it, so that many short commands make one long campaign. Without --seed
 a new one is taken and printed. Ends with `N passed, N failed`. Standard library only.
@@ -139,8 +139,10 @@ class Resume(Campaign):
             differ = [k for k in sorted(set(self.want) | set(got)) if self.want.get(k) != got.get(k)]
             # A checkpoint that nobody can tell to be ours is not removed; a note says so.
             left = all(LEFT.search(k) for k in differ) and f"{'/'.join(name.split('/')[-2:])} is damaged" in text
-            found = f"FAIL: silent, {differ[0]} differs" if differ and not left else "the same bits, and told" if differ else \
-                "the same bits"
+            # A model card is people's to edit, and stays as it is.
+            card = os.path.basename(name) == "README.md" and [k for k in differ if not k.endswith("README.md")] == []
+            found = "the same bits" if not differ else "the same bits, and told" if left else \
+                "the same bits, the card as it was" if card else f"FAIL: silent, {differ[0]} differs"
         return f"{stopped}, {name}, byte {place} ^ {by}", found
 
 
