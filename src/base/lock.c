@@ -46,15 +46,17 @@ static void make_plain(char *text)
 /* "process 71 on host gpu1 since 2026-11-16T10:00:00Z: retort distill ...", of this process. */
 static void describe_self(char text[HOLDER_BYTES])
 {
-    char host[64] = "", since[32] = "", command[COMMAND_BYTES + 2] = { 0 };
+    char host[64] = "", since[32] = "", command[COMMAND_BYTES + 3] = { 0 };
     time_t now = time(NULL);
     struct tm utc;
     if (gethostname(host, sizeof host - 1) != 0) snprintf(host, sizeof host, "unknown");
     if (gmtime_r(&now, &utc)) strftime(since, sizeof since, "%Y-%m-%dT%H:%M:%SZ", &utc);
     rt_proc_read("/proc/self/cmdline", command, sizeof command);
-    for (size_t n = strlen(command); n + 1 < sizeof command && command[n + 1]; n += strlen(command + n))
-        command[n] = ' '; /* words end with a null */
-    if (strlen(command) > COMMAND_BYTES) memcpy(command + COMMAND_BYTES - 3, "...", sizeof "...");
+    size_t used = sizeof command;
+    while (used > 0 && !command[used - 1]) used--;
+    for (size_t i = 0; i < used; i++)
+        if (!command[i]) command[i] = ' '; /* words end with a null */
+    if (used > COMMAND_BYTES) memcpy(command + COMMAND_BYTES - 3, "...", sizeof "...");
     snprintf(text, HOLDER_BYTES, "process %ld on host %s since %s: %s", (long)getpid(), host, since,
              *command ? command : "retort");
     make_plain(text);

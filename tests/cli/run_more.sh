@@ -114,10 +114,21 @@ err_has "has --student student; it is neither here nor in .*, where the run bega
 cd ..
 mv student-away student
 
-# A command that is too long for the lock is cut, and ends as one that was.
-stop KILL 3 cut train --student student --data data.jsonl --steps 400 --batch 2 --seq-len 32 --save-every 200 --keep 2 --eval-every 100 \
-    --lr 0.001 --warmup 2 --seed 1 --weight-decay 0.01 --max-grad-norm 1
-check "cut" grep -q '^process .*student.*\.\.\.$' cut/run/retort.lock
+# A command that is too long for the lock is cut, and ends as one that was, also where the cut falls between two words.
+ln -s "$RETORT" r
+path=$RETORT
+RETORT=./r
+for seed in 1 11 111 1111 11111 111111 1111111 11111111 111111111 1111111111; do
+    set -- train --student student --data data.jsonl --steps 400 --batch 2 --seq-len 32 --save-every 200 --keep 2 --eval-every 100 \
+        --lr 0.001 --warmup 2 --seed $seed --weight-decay 0.01 --max-grad-norm 1
+    stop KILL 1 cut "$@"
+    words="./r $* --out cut"
+    check "cut at 160 bytes" grep -qF ": $(printf %.157s "$words")..." cut/run/retort.lock
+    rm -rf cut
+done
+stop KILL 1 cut train --student student --data data.jsonl --steps 400
+check "not cut" grep -q ': \./r train --student student --data data.jsonl --steps 400 --out cut$' cut/run/retort.lock
+RETORT=$path
 
 # Killed before its settings were written: there is nothing to resume, and nothing in the way of beginning.
 mkdir -p early/run
