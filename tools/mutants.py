@@ -219,7 +219,9 @@ def diff(mutant, text):
 # ---- building and running -------------------------------------------------------------------------------------------
 
 
-def limit_resources():
+def prepare_test():
+    """In the process of a test. A shell's `&` has it ignore Ctrl-C, which some tests send."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT, MEMORY_LIMIT))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
@@ -229,7 +231,7 @@ def call(command, folder, timeout, limited=False):
     env = dict(os.environ, RETORT=os.path.join(folder, "build", "retort"), BUILD="build")
     process = subprocess.Popen(command, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.STDOUT, start_new_session=True,
-                               preexec_fn=limit_resources if limited else None)
+                               preexec_fn=prepare_test if limited else None)
     try:
         output, _ = process.communicate(timeout=timeout)
         return process.returncode, output.decode("utf-8", "replace")
