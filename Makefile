@@ -315,7 +315,7 @@ help:
 	@echo 'make test-kill     a run killed at 65 moments and resumed: the same bits as one left alone'
 	@echo 'make test-crash    a thousand disks that a power failure could leave: each resumes to the same bits'
 	@echo 'make test-alter    one byte of a run changed at random, 100 times: verify finds it, --resume refuses or gives the same bits'
-	@echo 'make mutants       100 mechanical mutations; each should turn a test red; mutants-step: of model and train'
+	@echo 'make mutants       100 mechanical mutations; each should turn a test red; mutants-step: of what makes a run'
 	@echo 'tools/dispatch.sh  a run on another machine, over ssh; --help says more'
 	@echo 'make check-layers  which room may include which'
 	@echo 'make format        clang-format on every C file'
