@@ -382,7 +382,8 @@ static void test_decoders(void **state)
 /* ---- budgets --------------------------------------------------------------------------------------------------------
  */
 
-/* CPU seconds of this process. */
+/* CPU seconds of this process; sanitized it is some twenty times slower. */
+enum { MOST_SECONDS = 60 };
 static double spent(void) { return (double)clock() / CLOCKS_PER_SEC; }
 
 /* Each added token was compared with all before it: 200,000 took more than a minute. */
@@ -403,7 +404,7 @@ static void test_many_added(void **state)
     assert_int_equal(ids.count, 3);
     assert_int_equal(ids.ids[1], COUNT);
     assert_int_equal(ids.ids[2], 1);
-    assert_true(spent() - before < 10);
+    assert_true(spent() - before < MOST_SECONDS);
     rt_free(ids.ids);
     rt_str_free(&list);
     rt_tokenizer_free(t);
@@ -449,7 +450,7 @@ static void test_slow_patterns(void **state)
     /* What is tried once for each byte is taken, however long the text. */
     assert_int_equal(encode_with("a*b|a+| ", text, LEN, &e), RT_OK);
     assert_int_equal(encode_with("[ab]+(?=1)|[ab]+|\\\\s+", text, LEN, &e), RT_OK);
-    assert_true(spent() - before < 10);
+    assert_true(spent() - before < MOST_SECONDS);
     free(text);
 }
 
@@ -465,7 +466,7 @@ static void test_spaces_at_end(void **state)
     double before = spent();
     rt_err e = { 0 };
     assert_int_equal(encode_with("\\\\s+$", text, LEN, &e), RT_OK);
-    assert_true(spent() - before < 10);
+    assert_true(spent() - before < MOST_SECONDS);
     free(text);
     check_pieces(SPLIT("Regex", "\\\\s+$", "Isolated", "false"), "a  \n\n  b  \n c ", "a|  \n|\n  b|  |\n c| ");
 }
@@ -497,7 +498,7 @@ static void test_long_added(void **state)
     assert_non_null(strstr(e.text, "added tokens takes more than 256 steps"));
     assert_int_equal(rt_tokenizer_encode(t, s, name.data, name.len, 0, &ids, &e), RT_OK);
     assert_int_equal(ids.count, 1);
-    assert_true(spent() - before < 10);
+    assert_true(spent() - before < MOST_SECONDS);
     rt_tok_scratch_free(s);
     rt_free(ids.ids);
     rt_str_free(&name);
@@ -533,7 +534,7 @@ static void test_spaces_taken(void **state)
                            "", "");
     encode(t, text, LEN, 0, &ids);
     assert_int_equal(ids.count, LEN);
-    assert_true(spent() - before < 10);
+    assert_true(spent() - before < MOST_SECONDS);
     rt_free(ids.ids);
     rt_tokenizer_free(t);
     free(text);
