@@ -114,10 +114,11 @@ static int add_step(rt_report_run *r, const json_t *line, const char *where, rt_
 
 rt_measure rt_report_measure(const json_t *v)
 {
-    if (json_is_number(v)) return (rt_measure){ json_number_value(v), NAN };
+    if (json_is_number(v)) return (rt_measure){ json_number_value(v), NAN, 0 };
     const json_t *mean = json_array_get(v, 0), *error = json_array_get(v, 1);
     return (rt_measure){ json_is_number(mean) ? json_number_value(mean) : NAN,
-                         json_is_number(error) ? json_number_value(error) : NAN };
+                         json_is_number(error) ? json_number_value(error) : NAN,
+                         json_number_value(json_array_get(v, 2)) };
 }
 
 static int add_eval(rt_report_run *r, const json_t *line, const char *where, rt_err *e)

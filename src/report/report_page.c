@@ -117,14 +117,14 @@ static void put_measure(rt_str *s, const char *label, rt_measure m, bool percent
 }
 
 /* good: -1 lower is better, +1 higher is. Only a change of more than two standard errors is called one. */
-static void put_change(rt_str *s, rt_measure a, rt_measure b, int good, bool percent)
+static void put_change(rt_str *s, rt_measure a, rt_measure b, uint64_t documents, int good, bool percent)
 {
     if (isnan(a.mean) || isnan(b.mean)) {
         put_none(s, "change");
         return;
     }
-    bool known = !isnan(a.error) && !isnan(b.error), fell = known && rt_measure_fell(a, b),
-         rose = known && rt_measure_rose(a, b);
+    bool few = documents && documents < RT_DOCUMENTS_LEAST, known = !few && !isnan(a.error) && !isnan(b.error),
+         fell = known && rt_measure_fell(a, b), rose = known && rt_measure_rose(a, b);
     bool better = good < 0 ? fell : rose, worse = good < 0 ? rose : fell;
     rt_str_printf(
         s, percent ? "<td data-label=\"change\" class=\"%s\">%+.1f" : "<td data-label=\"change\" class=\"%s\">%+.4f",
@@ -136,6 +136,7 @@ static void put_change(rt_str *s, rt_measure a, rt_measure b, int good, bool per
                   fell    ? "fell"
                   : rose  ? "rose"
                   : known ? "within error"
+                  : few   ? "too few documents to tell"
                           : "error unknown");
 }
 
@@ -152,12 +153,12 @@ static void measure_row(rt_str *s, const rt_report_run *r, const char *name, rt_
     if (after == first)
         put_none(s, "change");
     else
-        put_change(s, a, b, good, percent);
+        put_change(s, a, b, after->documents, good, percent);
     put_measure(s, "teacher", teacher, percent);
     rt_str_append(s, "</tr>\n");
 }
 
-static rt_measure perplexity(rt_measure m) { return (rt_measure){ exp(m.mean), exp(m.mean) * m.error }; }
+static rt_measure perplexity(rt_measure m) { return (rt_measure){ exp(m.mean), exp(m.mean) * m.error, 0 }; }
 
 static void perplexity_row(rt_str *s, const rt_report_run *r, rt_measure teacher)
 {
@@ -214,7 +215,7 @@ static void put_parts(rt_str *s, const rt_report_eval *first, const rt_report_ev
         rt_html_between(s, "<tr><th scope=\"row\">", name, "</th>");
         put_measure(s, "before", a, false);
         put_measure(s, "after", b, false);
-        put_change(s, a, b, -1, false);
+        put_change(s, a, b, (uint64_t)json_integer_value(json_object_get(part, "documents")), -1, false);
         rt_str_append(s, "<td data-label=\"documents\">");
         rt_html_value(s, json_object_get(part, "documents"));
         rt_str_append(s, "</td></tr>\n");
@@ -227,7 +228,7 @@ static bool has_held(const rt_report_run *r) { return r->eval_count > 0; }
 static void held_of_run(rt_report_page *p, const rt_report_run *r)
 {
     rt_str *s = &p->out;
-    const rt_measure none = { NAN, NAN };
+    const rt_measure none = { NAN, NAN, 0 };
     char a[32], b[32];
     const rt_report_eval *first = &r->evals[0], *after = &r->evals[r->after];
     rt_measure teacher = after->value[RT_HELD_TEACHER_CE];
@@ -260,7 +261,7 @@ static void put_held(rt_report_page *p)
 {
     rt_report_put_section(p, "held-out", "Held out", has_held, held_of_run,
                           "<p class=\"note\">&plusmn; is one standard error over documents. <i>Fell</i> and "
-                          "<i>rose</i> mean by more than two.</p>\n");
+                          "<i>rose</i> mean by more than two of the change, document by document.</p>\n");
 }
 
 /* ---- the page ---- */

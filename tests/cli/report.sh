@@ -60,7 +60,7 @@ cp a/run/settings.json c/run/
 run report c
 exits 0
 out_has '^c +step 0 of 6: interrupted$'
-head -n 4 a/run/metrics.jsonl >c/run/metrics.jsonl
+head -n 5 a/run/metrics.jsonl >c/run/metrics.jsonl
 printf '{"event":"step","step":4,"lo' >>c/run/metrics.jsonl
 run report c
 exits 0
