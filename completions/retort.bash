@@ -59,9 +59,10 @@ _retort() {
             *:--lora-dropout | *:--lora-targets | *:--freeze | *:--head-chunk | *:--memory-limit | \
             *:--columns | *:--template-var | *:--skip-bad | *:--vocab | *:--held-out | *:--eval-every | \
             *:--eval-rows | *:--stop-if-worse | *:--sample-tokens | *:--save-every | *:--keep | \
-            *:--dump-step | *:--seed | *:--log-every | *:--word | *:--rows | *:--prompt | *:--system | \
-            *:--max-new | *:--top-k | *:--top-p | *:--repetition-penalty | *:--context | *:--layers | \
-            *:--depth | *:--show | *:--now | *:--eos | *:--shard-tokens | *:--op | *:--case | *:--isa)
+            *:--dump-step | *:--seed | *:--log-every | *:--held-out-of | *:--word | *:--rows | *:--prompt | \
+            *:--system | *:--max-new | *:--top-k | *:--top-p | *:--repetition-penalty | *:--context | \
+            *:--layers | *:--depth | *:--show | *:--now | *:--eos | *:--shard-tokens | *:--op | *:--case | \
+            *:--isa)
             return
             ;;
         distill:--out | plan:--out | train:--out)
@@ -155,8 +156,9 @@ _retort() {
         flags='--json --help'
         ;;
     eval)
-        flags='--data --teacher --base --teacher-weights --word --seq-len --batch --rows --columns --loss-on
-            --chat-template --template-var --skip-bad --allow-drop --vocab --device --threads --json --help'
+        flags='--data --held-out-of --teacher --base --teacher-weights --word --seq-len --batch --rows --columns
+            --loss-on --chat-template --template-var --skip-bad --allow-drop --vocab --device --threads --json
+            --help'
         paths=1
         ;;
     export)

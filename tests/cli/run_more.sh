@@ -170,4 +170,15 @@ run train --student short $few --steps 2000 --smoke --out none
 exits 0
 out_has '--smoke times the evaluation on 8 of its [0-9]+ rows'
 
+# ---- what was given when the run began holds when it is resumed ----
+run train --student short --data long.jsonl --batch 4 --seq-len 64 --sample-prompts none --steps 4 --threads 1 --out thread
+exits 0
+out_has '^device .*, 1 thread,'
+run train --resume --out thread --override --steps 6
+exits 0
+out_has '^device .*, 1 thread,'
+run train --resume --out thread --override --steps 8 --threads 2
+exits 0
+out_has '^device .*, 2 threads,'
+
 finish
