@@ -143,17 +143,15 @@ static void put_change(rt_str *s, rt_measure a, rt_measure b, uint64_t documents
 static void measure_row(rt_str *s, const rt_report_run *r, const char *name, rt_report_held which, int good,
                         rt_measure teacher)
 {
-    const rt_report_eval *first = &r->evals[0], *after = &r->evals[r->after];
+    const rt_report_eval *first = &r->evals[0], *after = rt_report_after(r);
     bool percent = which == RT_HELD_AGREEMENT || which == RT_HELD_STOP_RATE || which == RT_HELD_REPETITION;
-    rt_measure a = first->value[which], b = after->value[which];
+    const rt_measure none = { NAN, NAN, 0 };
+    rt_measure a = first->value[which], b = after ? after->value[which] : none;
     if (isnan(a.mean) && isnan(b.mean)) return;
     rt_str_printf(s, "<tr><th scope=\"row\">%s</th>", name);
     put_measure(s, "before", a, percent);
     put_measure(s, "after", b, percent);
-    if (after == first)
-        put_none(s, "change");
-    else
-        put_change(s, a, b, after->documents, good, percent);
+    put_change(s, a, b, after ? after->documents : 0, good, percent);
     put_measure(s, "teacher", teacher, percent);
     rt_str_append(s, "</tr>\n");
 }
@@ -162,7 +160,9 @@ static rt_measure perplexity(rt_measure m) { return (rt_measure){ exp(m.mean), e
 
 static void perplexity_row(rt_str *s, const rt_report_run *r, rt_measure teacher)
 {
-    rt_measure v[3] = { perplexity(r->evals[0].value[RT_HELD_CE]), perplexity(r->evals[r->after].value[RT_HELD_CE]),
+    const rt_report_eval *after = rt_report_after(r);
+    const rt_measure none = { NAN, NAN, 0 };
+    rt_measure v[3] = { perplexity(r->evals[0].value[RT_HELD_CE]), after ? perplexity(after->value[RT_HELD_CE]) : none,
                         perplexity(teacher) };
     static const char *const labels[3] = { "before", "after", "teacher" };
     rt_str_append(s, "<tr><th scope=\"row\">perplexity</th>");
@@ -230,14 +230,19 @@ static void held_of_run(rt_report_page *p, const rt_report_run *r)
     rt_str *s = &p->out;
     const rt_measure none = { NAN, NAN, 0 };
     char a[32], b[32];
-    const rt_report_eval *first = &r->evals[0], *after = &r->evals[r->after];
-    rt_measure teacher = after->value[RT_HELD_TEACHER_CE];
+    const rt_report_eval *first = &r->evals[0], *after = rt_report_after(r), *last = after ? after : first;
+    rt_measure teacher = last->value[RT_HELD_TEACHER_CE];
+    rt_str when = { 0 };
+    rt_str_append(&when, after ? "step " : "not evaluated again yet");
+    if (after) rt_str_append(&when, rt_html_grouped(b, after->step));
     rt_str_printf(s,
                   "<div class=\"scroll\"><table class=\"measures\"><thead><tr><th scope=\"col\">measure</th>"
                   "<th scope=\"col\">before <span class=\"quiet\">step %s</span></th>"
-                  "<th scope=\"col\">after <span class=\"quiet\">step %s</span></th>"
+                  "<th scope=\"col\">after <span class=\"quiet\">%s</span></th>"
                   "<th scope=\"col\">change</th><th scope=\"col\">teacher</th></tr></thead>\n<tbody>\n",
-                  rt_html_grouped(a, first->step), rt_html_grouped(b, after->step));
+                  rt_html_grouped(a, first->step), when.data ? when.data : "");
+    s->failed = s->failed || when.failed;
+    rt_str_free(&when);
     measure_row(s, r, "cross-entropy", RT_HELD_CE, -1, teacher);
     perplexity_row(s, r, teacher);
     measure_row(s, r, "KL(teacher &#8214; student)", RT_HELD_KL, -1, none);
@@ -248,13 +253,14 @@ static void held_of_run(rt_report_page *p, const rt_report_run *r)
     measure_row(s, r, "stopped by itself", RT_HELD_STOP_RATE, 1, none);
     measure_row(s, r, "repetition", RT_HELD_REPETITION, -1, none);
     rt_str_append(s, "</tbody></table></div>\n");
-    put_parts(s, first, after);
+    if (after) put_parts(s, first, after);
     rt_str_append(s, "<p class=\"note\">");
-    rt_html_count(s, after->positions);
+    rt_html_count(s, last->positions);
     rt_str_append(s, " positions in ");
-    rt_html_count(s, after->documents);
-    rt_str_printf(s, " held-out documents, the same at every evaluation. Best at step %s.</p>\n",
-                  rt_html_grouped(a, best_step(r)));
+    rt_html_count(s, last->documents);
+    rt_str_printf(s, " held-out documents, the same at every evaluation. Best at step %s.%s</p>\n",
+                  rt_html_grouped(a, best_step(r)),
+                  r->measured ? " After is the saved model, loaded again from its files." : "");
 }
 
 static void put_held(rt_report_page *p)
