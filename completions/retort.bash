@@ -58,10 +58,11 @@ _retort() {
             *:--seq-len | *:--steps | *:--tokens | *:--epochs | *:--time | *:--lora-rank | *:--lora-alpha | \
             *:--lora-dropout | *:--lora-targets | *:--freeze | *:--head-chunk | *:--memory-limit | \
             *:--columns | *:--template-var | *:--skip-bad | *:--vocab | *:--held-out | *:--eval-every | \
-            *:--stop-if-worse | *:--sample-tokens | *:--save-every | *:--keep | *:--dump-step | *:--seed | \
-            *:--log-every | *:--word | *:--rows | *:--prompt | *:--system | *:--max-new | *:--top-k | \
-            *:--top-p | *:--repetition-penalty | *:--context | *:--layers | *:--depth | *:--show | *:--now | \
-            *:--eos | *:--shard-tokens | *:--op | *:--case | *:--isa)
+            *:--eval-rows | *:--stop-if-worse | *:--sample-tokens | *:--save-every | *:--keep | \
+            *:--dump-step | *:--seed | *:--log-every | *:--held-out-of | *:--word | *:--rows | *:--prompt | \
+            *:--system | *:--max-new | *:--top-k | *:--top-p | *:--repetition-penalty | *:--context | \
+            *:--layers | *:--depth | *:--show | *:--now | *:--eos | *:--shard-tokens | *:--op | *:--case | \
+            *:--isa)
             return
             ;;
         distill:--out | plan:--out | train:--out)
@@ -147,7 +148,7 @@ _retort() {
             --seq-len --steps --tokens --epochs --time --lora --lora-rank --lora-alpha --lora-dropout
             --lora-targets --merge --freeze --recompute --head-chunk --memory-limit --columns --loss-on
             --chat-template --template-var --skip-bad --allow-drop --vocab --allow-degenerate --held-out
-            --eval-every --stop-if-worse --sample-prompts --sample-tokens --save-every --keep --save
+            --eval-every --eval-rows --stop-if-worse --sample-prompts --sample-tokens --save-every --keep --save
             --save-dtype --control --dump-step --seed --device --device-memory --kernels --cublaslt --tune
             --sync --threads --config --fit --smoke --resume --override --log-every --quiet --json --help'
         ;;
@@ -155,8 +156,9 @@ _retort() {
         flags='--json --help'
         ;;
     eval)
-        flags='--data --teacher --base --teacher-weights --word --seq-len --batch --rows --columns --loss-on
-            --chat-template --template-var --skip-bad --allow-drop --vocab --device --threads --json --help'
+        flags='--data --held-out-of --teacher --base --teacher-weights --word --seq-len --batch --rows --columns
+            --loss-on --chat-template --template-var --skip-bad --allow-drop --vocab --device --threads --json
+            --help'
         paths=1
         ;;
     export)
@@ -188,7 +190,7 @@ _retort() {
             --seq-len --steps --tokens --epochs --time --lora --lora-rank --lora-alpha --lora-dropout
             --lora-targets --merge --freeze --recompute --head-chunk --memory-limit --columns --loss-on
             --chat-template --template-var --skip-bad --allow-drop --vocab --allow-degenerate --held-out
-            --eval-every --stop-if-worse --sample-prompts --sample-tokens --save-every --keep --save
+            --eval-every --eval-rows --stop-if-worse --sample-prompts --sample-tokens --save-every --keep --save
             --save-dtype --control --dump-step --seed --device --device-memory --kernels --cublaslt --tune
             --sync --threads --config --fit --ops --json --help'
         ;;
@@ -211,7 +213,7 @@ _retort() {
             --weight-decay --schedule --warmup --decay --lr-floor --max-grad-norm --batch --micro-batch
             --seq-len --steps --tokens --epochs --time --lora --lora-rank --lora-alpha --lora-dropout
             --lora-targets --merge --freeze --recompute --head-chunk --memory-limit --columns --loss-on
-            --chat-template --template-var --skip-bad --allow-drop --vocab --held-out --eval-every
+            --chat-template --template-var --skip-bad --allow-drop --vocab --held-out --eval-every --eval-rows
             --stop-if-worse --sample-prompts --sample-tokens --save-every --keep --save --save-dtype --dump-step
             --seed --device --device-memory --kernels --cublaslt --tune --sync --threads --config --fit --smoke
             --resume --override --log-every --quiet --json --help'

@@ -270,7 +270,7 @@ typedef struct retort_evaluate_options {
     uint32_t size;
     const char *device;
     uint32_t threads;
-    uint32_t seq_len; /* positions of a row; 0: as the data needs, up to 2048 */
+    uint32_t seq_len; /* positions of a row; 0: as in the run in whose folder the model is, else as the data needs */
     uint32_t batch;   /* rows at a time; 0: 8 */
     uint32_t rows;    /* at most; 0: all */
     const char *loss_on, *chat_template;
@@ -283,6 +283,7 @@ typedef struct retort_evaluate_options {
     const char *teacher_weights;      /* "native", "bf16"; null: bf16 where it fits and saves time */
     const char *const *template_vars; /* "NAME=VALUE" for the chat template, ended by a null; null: none */
     const char *columns;              /* as the setting; null: none */
+    const char *held_out_of;          /* a run whose held-out part is measured, instead of data; null: none */
 } retort_evaluate_options;
 /* How well a model predicts text, and how close it is to a teacher (may be null). data: files as `retort eval` takes
  * them. */

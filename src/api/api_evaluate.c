@@ -28,6 +28,7 @@ int retort_evaluate(const retort_model *m, const retort_model *teacher, const ch
                                       .columns = o.columns,
                                       .chat_template = o.chat_template,
                                       .device = o.device,
+                                      .held_out_of = o.held_out_of,
                                       .seq_len = o.seq_len,
                                       .batch = o.batch,
                                       .threads = o.threads,

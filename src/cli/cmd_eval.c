@@ -27,9 +27,10 @@ static json_t *word_json(const rt_eval_result *r, const char *word)
 static int print_json(const rt_job_evaluation *v, const char *word, rt_err *e)
 {
     const rt_eval_result *r = &v->result;
-    json_t *j = json_pack("{s:s, s:I, s:I, s:o, s:f, s:f}", "model", v->model, "positions", (json_int_t)r->positions,
-                          "documents", (json_int_t)r->documents, "cross_entropy", rt_json_measure(r->ce), "perplexity",
-                          exp(r->ce.mean), "seconds", r->seconds);
+    json_t *j =
+        json_pack("{s:s, s:I, s:I, s:I, s:I, s:o, s:f, s:f}", "model", v->model, "positions", (json_int_t)r->positions,
+                  "documents", (json_int_t)r->documents, "rows", (json_int_t)v->rows, "seq_len", (json_int_t)v->seq_len,
+                  "cross_entropy", rt_json_measure(r->ce), "perplexity", exp(r->ce.mean), "seconds", r->seconds);
     if (j && r->teacher) {
         json_t *p = json_object();
         for (int i = 0; i < 3; i++)
@@ -90,7 +91,8 @@ static void print_text(const rt_job_evaluation *v, const char *word)
     const rt_eval_result *r = &v->result;
     for (uint32_t i = 0; i < v->notes.count; i++) rt_put("note: %s\n", v->notes.text[i]);
     if (v->teacher) rt_put("%-22s %s\n", "weights", v->weights_chosen);
-    rt_put("%-22s %" PRIu64 " in %" PRIu64 " documents, %u rows\n", "positions", r->positions, r->documents, v->rows);
+    rt_put("%-22s %" PRIu64 " in %" PRIu64 " documents, %u rows of %u tokens%s\n", "positions", r->positions,
+           r->documents, v->rows, v->seq_len, v->own_length ? ", as in its run" : "");
     print_measure("cross-entropy", r->ce);
     rt_put("%-22s %.3f\n", "perplexity", exp(r->ce.mean));
     if (r->teacher) print_closeness(v);
@@ -124,13 +126,16 @@ int rt_cmd_eval(int argc, char **argv, rt_err *e)
     bool json = false, help;
     const rt_flag flags[] = {
         { "--data", RT_FLAG_LIST, &data, "PATH", "text to measure on, as distill takes it; may be repeated" },
+        { "--held-out-of", RT_FLAG_TEXT, &o.held_out_of, "RUN",
+          "instead of --data: what that run held out, in its rows; the tokenizer must be the same" },
         { "--teacher", RT_FLAG_TEXT, &o.teacher, "MODEL", "also measure how close the model is to this one" },
         { "--base", RT_FLAG_TEXT, &o.base, "MODEL", "base model of an adapter (default: the one that it names)" },
         { "--teacher-weights", RT_FLAG_TEXT, &o.teacher_weights, "W",
           "native, bf16 or auto, as distill has it (auto)" },
         { "--word", RT_FLAG_TEXT, &o.word, "W", "also measure how probable this word is where the text has it" },
-        { "--seq-len", RT_FLAG_COUNT, &o.seq_len, "N", "positions of a row (as the data needs, up to 2048)" },
-        { "--batch", RT_FLAG_COUNT, &o.batch, "N", "rows at a time (8)" },
+        { "--seq-len", RT_FLAG_COUNT, &o.seq_len, "N",
+          "positions of a row (as in the run in whose folder the model is, else as the data needs, up to 2048)" },
+        { "--batch", RT_FLAG_COUNT, &o.batch, "N", "rows at a time (8, or as many as there are)" },
         { "--rows", RT_FLAG_COUNT, &o.rows, "N", "rows at most (all)" },
         { "--columns", RT_FLAG_TEXT, &o.columns, "K=C,...", "columns of the data, as retort train takes them" },
         { "--loss-on", RT_FLAG_TEXT, &o.loss_on, "turns|all", "measure assistant turns, or everything" },
@@ -146,7 +151,7 @@ int rt_cmd_eval(int argc, char **argv, rt_err *e)
     };
     const rt_command c = {
         .name = "eval",
-        .usage = "retort eval MODEL --data D [--teacher T] [flags]",
+        .usage = "retort eval MODEL --data D|--held-out-of RUN [--teacher T] [flags]",
         .text = "Measures a model on text: cross-entropy and perplexity, and with a teacher the divergence from it\n"
                 "(mean, percentiles) and how often both would choose the same token. Errors are over documents.\n"
                 "--word W is the mean probability of W, all of its tokens together, where W stands in the text as a\n"

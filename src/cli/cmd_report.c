@@ -42,7 +42,8 @@ static int print_json(const state *s, rt_err *e)
                       "evaluations", (json_int_t)f.evals, "tokens", (json_int_t)f.tokens, "seconds", f.seconds);
         if (j && f.evals) {
             json_object_set_new(j, "before", eval_json(f.first_step, &f.first));
-            json_object_set_new(j, "after", eval_json(f.after_step, &f.after));
+            json_object_set_new(j, "after",
+                                f.after_step > f.first_step ? eval_json(f.after_step, &f.after) : json_null());
         }
         json_array_append_new(runs, j);
     }
@@ -61,7 +62,10 @@ static void print_text(const state *s)
                      : f.finished ? ", finished"
                      : f.going    ? ": still going"
                                   : ": interrupted");
-        if (f.evals) rt_put(", held-out CE %.4f -> %.4f", f.first.ce.mean, f.after.ce.mean);
+        if (f.evals && f.after_step == f.first_step)
+            rt_put(", held-out CE %.4f, not evaluated again yet", f.first.ce.mean);
+        else if (f.evals)
+            rt_put(", held-out CE %.4f -> %.4f", f.first.ce.mean, f.after.ce.mean);
         if (f.evals && f.after.teacher) rt_put(" (teacher %.4f)", f.after.teacher_ce.mean);
         rt_put("%s\n", f.cut ? "; a file ends in the middle of a line, which is left out" : "");
     }

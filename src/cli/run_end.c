@@ -50,14 +50,20 @@ static void print_parts(const rt_run_summary *s)
 }
 
 /* By what the run is judged: KL with a teacher, else cross-entropy. */
-static void print_improved(const rt_run_summary *s)
+static void print_improved(const rt_settings *settings, const rt_run_summary *s)
 {
     bool teacher = s->saved.teacher;
     const char *what = teacher ? "KL" : "cross-entropy";
+    const char *more = settings->eval_data.count ? "longer --eval-data" : "larger --held-out";
     rt_measure a = teacher ? s->before.kl : s->before.ce, b = teacher ? s->saved.kl : s->saved.ce;
-    double two = 2 * sqrt(a.error * a.error + b.error * b.error);
-    if (isnan(two))
-        rt_say("improved", "not measured: one held-out document gives no standard error");
+    double two = 2 * rt_change_error(a, b);
+    unsigned long long documents = s->saved.documents;
+    if (documents < RT_DOCUMENTS_LEAST)
+        rt_say("improved",
+               "not shown: %llu held-out document%s too few to tell; %s changed by %+.4f, and a %s would tell",
+               documents, documents == 1 ? " is" : "s are", what, b.mean - a.mean, more);
+    else if (isnan(two))
+        rt_say("improved", "not measured: there is no standard error");
     else if (rt_measure_fell(a, b))
         rt_say("improved", "yes: %s fell by %.4f, and two standard errors are %.4f", what, a.mean - b.mean, two);
     else if (rt_measure_rose(a, b))
@@ -66,8 +72,8 @@ static void print_improved(const rt_run_summary *s)
     else
         rt_say("improved",
                "not shown: %s changed by %+.4f, less than two standard errors (%.4f); more steps, more data "
-               "or a larger --held-out would tell",
-               what, b.mean - a.mean, two);
+               "or a %s would tell",
+               what, b.mean - a.mean, two, more);
 }
 
 /* Before the last step, because nothing was gained any more. */
@@ -220,7 +226,7 @@ void rt_run_print_ended(FILE *to, const rt_job_run *j, const rt_run_summary *s)
     const rt_run *r = j->run;
     rt_str line = { 0 };
     print_table(s);
-    print_improved(s);
+    print_improved(&j->settings, s);
     rt_str_printf(&line, "%s: this run ended before, at step %u of %u; its %s is that of step %u. Nothing was done.\n",
                   j->settings.out, rt_run_state(r)->step, rt_run_resolved(r)->steps,
                   rt_run_resolved(r)->lora.rank ? "adapter" : "model", s->saved_step);
@@ -236,7 +242,7 @@ void rt_run_print_end(const rt_job_run *j, const rt_run_summary *s)
     const rt_settings *settings = &j->settings;
     print_table(s);
     print_parts(s);
-    print_improved(s);
+    print_improved(settings, s);
     print_stopped(r, s);
     print_rounded(r, s);
     print_sample(&s->sample);

@@ -172,10 +172,15 @@ static void print_evaluation(const rt_run *r)
     else
         rt_str_printf(&s, "%u steps", v->eval_every);
     double records = v->held_out * (double)rt_run_known(r)->records;
+    uint32_t rows = rt_run_held_rows(r), of = rt_run_held_of(r);
+    rt_str_append(&s, ", on ");
+    if (rows < of) rt_str_printf(&s, "%u of %u rows of ", rows, of);
     if (records >= 1)
-        rt_str_printf(&s, ", on about %.0f held-out records", records);
+        rt_str_printf(&s, "about %.0f held-out records", records);
     else if (v->held_out > 0) /* the end of one text */
-        rt_str_printf(&s, ", on the %.3g %% that is held out", 100 * v->held_out);
+        rt_str_printf(&s, "the %.3g %% that is held out", 100 * v->held_out);
+    else
+        rt_str_append(&s, "--eval-data");
     if (v->eval_share > 0) rt_str_printf(&s, ", about %.2g %% of the run's arithmetic", 100 * v->eval_share);
     rt_say("evaluate", "%s", s.data ? s.data : "");
     rt_str_free(&s);

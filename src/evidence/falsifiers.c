@@ -30,10 +30,12 @@ static rt_verdict pass_if(bool ok) { return ok ? RT_VERDICT_PASS : RT_VERDICT_FA
 /* The loss as trained. Errors of the parts are over the same documents, so at worst they add up. */
 static rt_measure loss_of(const rt_evidence *v, const rt_eval_result *r)
 {
-    rt_measure m = { v->ce_weight * r->ce.mean, fabs(v->ce_weight) * r->ce.error };
+    double ce = fabs(v->ce_weight), kd = fabs(v->kd_weight);
+    rt_measure m = { v->ce_weight * r->ce.mean, ce * r->ce.error, ce * r->ce.paired };
     if (v->teacher) {
         m.mean += v->kd_weight * r->div.mean;
-        m.error += fabs(v->kd_weight) * r->div.error;
+        m.error += kd * r->div.error;
+        m.paired += kd * r->div.paired;
     }
     return m;
 }
@@ -51,12 +53,14 @@ static bool comparable(const rt_evidence *v, rt_finding *f, rt_verdict *why)
     } else if (v->saved.documents < 2) {
         *why = say(f, RT_VERDICT_NOT_MEASURED, "%" PRIu64 " held-out document gives no standard error; hold out more",
                    v->saved.documents);
+    } else if (v->saved.ce.paired > 0 &&
+               v->saved.documents < RT_DOCUMENTS_LEAST) { /* older runs: as they were judged */
+        *why = say(f, RT_VERDICT_NOT_MEASURED, "%" PRIu64 " held-out documents are too few to tell; %d would do",
+                   v->saved.documents, RT_DOCUMENTS_LEAST);
     } else
         return true;
     return false;
 }
-
-static double joint_error(rt_measure a, rt_measure b) { return sqrt(a.error * a.error + b.error * b.error); }
 
 static rt_verdict loss_fell(const rt_evidence *v, rt_finding *f)
 {
@@ -64,7 +68,7 @@ static rt_verdict loss_fell(const rt_evidence *v, rt_finding *f)
     if (!comparable(v, f, &why)) return why;
     rt_measure a = loss_of(v, &v->first), b = loss_of(v, &v->saved);
     return say(f, pass_if(rt_measure_fell(a, b)), "%.6f before, %.6f after; two standard errors are %.6f", a.mean,
-               b.mean, 2 * joint_error(a, b));
+               b.mean, 2 * rt_change_error(a, b));
 }
 
 static rt_verdict agreement_rose(const rt_evidence *v, rt_finding *f)
@@ -75,7 +79,7 @@ static rt_verdict agreement_rose(const rt_evidence *v, rt_finding *f)
     return say(f, pass_if(rt_measure_rose(a, b)),
                "the first choice is the teacher's at %.4f of the positions before, %.4f after; two standard errors are "
                "%.4f",
-               a.mean, b.mean, 2 * joint_error(a, b));
+               a.mean, b.mean, 2 * rt_change_error(a, b));
 }
 
 /* ---- the pair ---- */

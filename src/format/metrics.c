@@ -5,14 +5,12 @@
 #include <stdio.h>
 #include <string.h>
 
-bool rt_measure_fell(rt_measure a, rt_measure b)
+double rt_change_error(rt_measure a, rt_measure b)
 {
-    return b.mean < a.mean - 2.0 * sqrt(a.error * a.error + b.error * b.error);
+    return b.paired > 0 ? b.paired : sqrt(a.error * a.error + b.error * b.error);
 }
-bool rt_measure_rose(rt_measure a, rt_measure b)
-{
-    return b.mean > a.mean + 2.0 * sqrt(a.error * a.error + b.error * b.error);
-}
+bool rt_measure_fell(rt_measure a, rt_measure b) { return b.mean < a.mean - 2.0 * rt_change_error(a, b); }
+bool rt_measure_rose(rt_measure a, rt_measure b) { return b.mean > a.mean + 2.0 * rt_change_error(a, b); }
 
 rt_measure rt_eval_judged(const rt_eval_result *v) { return v->teacher ? v->kl : v->ce; }
 
@@ -25,7 +23,9 @@ void rt_worse_take(rt_worse *w, rt_measure now)
 
 static json_t *measure_json(rt_measure m)
 {
-    return json_pack("[f, o]", m.mean, isnan(m.error) ? json_null() : json_real(m.error));
+    json_t *j = json_pack("[f, o]", m.mean, isnan(m.error) ? json_null() : json_real(m.error));
+    if (j && m.paired > 0) json_array_append_new(j, json_real(m.paired));
+    return j;
 }
 
 static json_t *part_json(const rt_eval_part *p, bool teacher)
@@ -68,7 +68,8 @@ static rt_measure measure_from(const json_t *j)
 {
     const json_t *error = json_array_get(j, 1);
     return (rt_measure){ json_number_value(json_array_get(j, 0)),
-                         json_is_number(error) ? json_number_value(error) : NAN };
+                         json_is_number(error) ? json_number_value(error) : NAN,
+                         json_number_value(json_array_get(j, 2)) };
 }
 
 static void read_parts(rt_eval_result *v, const json_t *all)

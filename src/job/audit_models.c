@@ -184,6 +184,7 @@ static int open_inputs(rt_audit *v, rt_again *a, rt_err *why)
         RT_TRY(rt_fail(why, RT_NOT_FOUND, "%s is not there", index));
     RT_TRY(rt_inputs_data(a->in, &a->settings, &io, why));
     RT_TRY(rt_inputs_facts(a->in, &f, why));
+    f.old = !a->settings.given[RT_SETTING_ID_eval_rows];
     if (v->facts.teacher && !f.teacher) f.teacher = f.student;
     RT_TRY(rt_resolve_before_rows(&a->settings, &f, &a->resolved, why));
     RT_TRY(rt_inputs_rows(a->in, &a->settings, &a->resolved, &f, why));
@@ -260,6 +261,7 @@ static int open_trainer(rt_audit *v, rt_again *a, rt_err *e)
     a->trainer->watch = &a->opts->watch;
     RT_TRY(rt_trainer_load(a->trainer, in->student, in->teacher, in->pair.mask, r->seed, e));
     RT_TRY(rt_eval_set_new(&a->held, in->held, r->micro_batch, r->seq_len, RT_EVAL_MOST_ROWS, e));
+    RT_TRY(rt_eval_set_pick(a->held, r->eval_rows, r->seed, e));
 out:
     return rc;
 }
@@ -277,7 +279,8 @@ static double tolerance(const rt_audit *v, const rt_again *a)
 static bool near(double a, double b, double t) { return fabs(a - b) <= t * (1 + fabs(a)) || (isnan(a) && isnan(b)); }
 static bool near_measure(rt_measure a, rt_measure b, double t)
 {
-    return near(a.mean, b.mean, t) && near(a.error, b.error, t);
+    return near(a.mean, b.mean, t) && near(a.error, b.error, t) &&
+           (!(a.paired > 0 && b.paired > 0) || near(a.paired, b.paired, t));
 }
 
 /* The teacher's measures only where the teacher is there. Agreement counts whole positions: one that is on the edge may
@@ -344,6 +347,7 @@ static int measure_before(rt_audit *v, rt_again *a, rt_err *why)
     int rc;
     rt_eval_result now;
     RT_TRY(rt_evaluate(a->trainer, a->held, &now, NULL, why));
+    (void)rt_eval_set_rebase(a->held);
     compare_evals(v, a, "held-out before", &v->facts.first, &now);
     if (v->step_count && v->same_from == 0) RT_TRY(check_first_step(v, a, why));
 out:

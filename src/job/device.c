@@ -52,23 +52,29 @@ int rt_job_pool_new(rt_pool **out, uint64_t threads, rt_err *e)
     return rc < 0 ? rc : rt_pool_new(out, threads ? (uint32_t)threads : rt_cpu_count(), e);
 }
 
-/* The device that the run in the setting out began on. A file that cannot be read is told of when the run is opened. */
-static const char *device_of_run(const rt_settings *s, rt_arena *a)
+/* The settings of the run in the setting out, with those that are given now: what was given when it began holds until
+ * it is given anew. Null where there is no such run; a file that cannot be read is told of when the run is opened. */
+static const rt_settings *settings_of_run(const rt_settings *now, rt_arena *a)
 {
     json_t *j = NULL;
-    char *path = s->out ? rt_arena_printf(a, "%s/run/settings.json", s->out) : NULL;
+    char *path = now->out ? rt_arena_printf(a, "%s/run/settings.json", now->out) : NULL;
+    rt_settings *was = rt_arena_alloc(a, sizeof *was);
     if (path) (void)rt_json_read(&j, path, NULL);
-    const char *name = json_string_value(json_object_get(j, "device"));
-    if (name) name = rt_arena_strdup(a, name);
+    json_object_del(j, "hash");
+    bool read = j && was && rt_settings_from_json(was, j, a, NULL) >= 0;
     json_decref(j);
-    return name;
+    if (!read) return NULL;
+    rt_settings_overlay(was, now);
+    return was;
 }
 
 int rt_job_device_open(rt_dev **out, const rt_settings *s, bool resume, const char *const *env, char *why, rt_err *e)
 {
     rt_arena a = { 0 };
     rt_dev_opts o;
-    const char *name = s->given[RT_SETTING_ID_device] ? s->device : resume ? device_of_run(s, &a) : NULL;
+    const rt_settings *was = resume ? settings_of_run(s, &a) : NULL;
+    if (was) s = was;
+    const char *name = s->given[RT_SETTING_ID_device] ? s->device : NULL;
     int rc = rt_settings_device(&o, s, &a, e);
     o.env = env;
     if (rc >= 0) rc = rt_device_open(out, name, &o, why, e);

@@ -81,8 +81,9 @@ typedef struct rt_job_evaluate_opts {
     const char *const *template_vars;                     /* (var_count) */
     uint32_t data_count, var_count;
     const char *loss_on, *columns, *chat_template, *device;
-    uint32_t seq_len; /* 0: as the data needs, up to 2048 */
-    uint32_t batch;   /* 0: 8 */
+    const char *held_out_of; /* the folder of a run whose held-out part is measured, instead of data; null: none */
+    uint32_t seq_len;        /* 0: of a model in its run's folder as there, else as the data needs, up to 2048 */
+    uint32_t batch;          /* 0: 8; never more than there are rows */
     uint32_t threads, vocab;
     uint64_t skip_bad;
     bool allow_drop;
@@ -99,7 +100,8 @@ typedef struct rt_job_evaluation {
     const char *model, *teacher;          /* names; teacher null: there is none, nor what is said of it: */
     const char *weights, *weights_chosen; /* "native"; the sentence that says why */
     const float *kl;                      /* (positions) KL(teacher||model), rising */
-    uint32_t rows;
+    uint32_t rows, seq_len;
+    bool own_length; /* seq_len is that of the run */
     rt_notes notes;
 } rt_job_evaluation;
 int rt_job_evaluate(rt_job_evaluation *out, const rt_job_evaluate_opts *o, rt_err *e);

@@ -24,7 +24,9 @@ typedef struct work {
     rt_eval_set *set;
     rt_watch watch; /* o's progress */
     uint32_t B, T;
-    char *folder; /* of token shards, removed at the end */
+    rt_settings run;     /* of the run whose part is measured, or whose model is; given: as its record has them */
+    const char *run_out; /* its folder; null: there is none */
+    char *folder;        /* of token shards, removed at the end */
     bool stopped;
 } work;
 
@@ -65,7 +67,11 @@ static int fill_settings(work *w, rt_err *e)
     s->threads = o->threads;
     s->vocab = o->vocab;
     s->given[RT_SETTING_ID_vocab] = o->vocab != 0;
-    if (!o->data_count) RT_TRY(rt_fail(e, RT_USAGE, "--data is missing: text to measure on"));
+    if (o->held_out_of && (o->data_count || o->seq_len))
+        RT_TRY(rt_fail(e, RT_USAGE, "--held-out-of and --%s exclude one another: the run has its own; leave one out",
+                       o->data_count ? "data" : "seq-len"));
+    if (!o->data_count && !o->held_out_of)
+        RT_TRY(rt_fail(e, RT_USAGE, "--data is missing: text to measure on; or --held-out-of RUN"));
     if (o->teacher_weights && !o->teacher) RT_TRY(rt_fail(e, RT_USAGE, "--teacher-weights needs --teacher"));
     if (o->teacher_weights && !rt_weights_parse(o->teacher_weights, &w->asked))
         RT_TRY(rt_fail(e, RT_USAGE, "--teacher-weights is auto, native or bf16, not '%s'", o->teacher_weights));
@@ -73,13 +79,68 @@ out:
     return rc;
 }
 
+/* ---- a run ---- */
+
+/* Its settings, where the folder is that of one. */
+static int find_run(work *w, const char *folder, rt_err *e)
+{
+    int rc = RT_OK;
+    bool checked;
+    json_t *j = NULL;
+    char *path = rt_path_join(&w->arena, folder, "run/settings.json");
+    if (!path) RT_TRY(rt_no_memory(e, "a path"));
+    if (!rt_path_exists(path)) return RT_OK;
+    RT_TRY(rt_checked_json_read_old(&j, &checked, path, e));
+    RT_TRY(rt_settings_from_json(&w->run, j, &w->arena, e));
+    w->run_out = folder;
+out:
+    json_decref(j);
+    return rc;
+}
+
+/* The rows that the run evaluates on, from the tokens that it left. */
+static int open_held_out(work *w, const rt_inputs_opts *with, rt_err *e)
+{
+    int rc;
+    rt_settings *s = &w->settings;
+    const rt_settings *run = &w->run;
+    rt_inputs_opts io = *with;
+    rt_run_facts f;
+    rt_resolved r;
+    char *index = rt_path_join(&w->arena, w->o->held_out_of, "run/data/train.json");
+    io.folder = rt_path_join(&w->arena, w->o->held_out_of, "run/data");
+    if (!index || !io.folder) RT_TRY(rt_no_memory(e, "a path"));
+    if (!w->run_out || !rt_path_exists(index) || !run->given[RT_SETTING_ID_seq_len])
+        RT_TRY(rt_fail(e, RT_NOT_FOUND, "--held-out-of %s: there is no run with its tokens; name the --out of one",
+                       w->o->held_out_of));
+    s->data = run->data;
+    s->eval_data = run->eval_data;
+    s->held_out = run->held_out;
+    s->given[RT_SETTING_ID_held_out] = run->given[RT_SETTING_ID_held_out];
+    RT_SETTINGS_PUT(s, seq_len, run->seq_len);
+    s->seed = run->seed;
+    s->allow_drop = s->allow_drop || run->allow_drop;
+    RT_TRY(rt_inputs_open(&w->in, s, &io, e));
+    RT_TRY(rt_inputs_data(w->in, s, &io, e));
+    RT_TRY(rt_inputs_facts(w->in, &f, e));
+    RT_TRY(rt_resolve_before_rows(s, &f, &r, e));
+    RT_TRY(rt_inputs_rows(w->in, s, &r, &f, e));
+    w->T = r.seq_len;
+    RT_TRY(rt_eval_set_new(&w->set, w->in->held, w->B, w->T, RT_EVAL_MOST_ROWS, e));
+    if (run->given[RT_SETTING_ID_eval_rows]) RT_TRY(rt_eval_set_pick(w->set, (uint32_t)run->eval_rows, run->seed, e));
+    if (w->o->rows) RT_TRY(rt_eval_set_pick(w->set, w->o->rows, run->seed, e));
+out:
+    return rc;
+}
+
 /* ---- the data ---- */
 
+/* A model that lies in its run's folder is measured in rows as it was there. */
 static int choose_length(work *w, const rt_run_facts *f, rt_err *e)
 {
     const rt_inputs *in = w->in;
-    bool given = w->o->seq_len != 0;
-    uint64_t T = given ? w->o->seq_len : rt_align_up(f->length99, 256);
+    bool given = w->o->seq_len != 0, own = !given && w->run.given[RT_SETTING_ID_seq_len];
+    uint64_t T = given ? w->o->seq_len : own ? w->run.seq_len : rt_align_up(f->length99, 256);
     uint32_t most = in->student->config.context;
     if (in->teacher && in->teacher->config.context < most) most = in->teacher->config.context;
     if (!given && T > MOST_LENGTH) T = MOST_LENGTH;
@@ -100,21 +161,14 @@ static int check_ids(const work *w, rt_err *e)
                    "id %d is in the data, and an embedding has %u rows; the data is of another tokenizer", bad, rows);
 }
 
-static int open_data(work *w, rt_err *e)
+static int open_text(work *w, const rt_inputs_opts *with, rt_err *e)
 {
     int rc;
     rt_run_facts facts;
     rt_rows *rows = NULL;
-    const rt_job_env *env = w->o->env;
-    RT_TRY(rt_dir_scratch(&w->folder, &w->arena, env->scratch, "retort-eval", e));
-    rt_inputs_opts io = { .env = &env->hub,
-                          .pool = w->pool,
-                          .folder = w->folder,
-                          .now = env->now,
-                          .measure = true,
-                          .stop = on_stop,
-                          .progress = on_progress,
-                          .ctx = w };
+    rt_inputs_opts io = *with;
+    RT_TRY(rt_dir_scratch(&w->folder, &w->arena, w->o->env->scratch, "retort-eval", e));
+    io.folder = w->folder;
     RT_TRY(rt_inputs_open(&w->in, &w->settings, &io, e));
     RT_TRY(rt_inputs_data(w->in, &w->settings, &io, e));
     RT_TRY(rt_inputs_facts(w->in, &facts, e));
@@ -122,12 +176,31 @@ static int open_data(work *w, rt_err *e)
     rt_rows_opts ro = { .seq_len = w->T, .in_order = true, .epochs = 1, .allow_drop = w->settings.allow_drop };
     RT_TRY(rt_rows_open(&rows, w->in->train_sources, w->in->train_count, &ro, e));
     RT_TRY(rt_eval_set_new(&w->set, rows, w->B, w->T, w->o->rows, e));
+out:
+    rt_rows_close(rows);
+    return rc;
+}
+
+static int open_data(work *w, rt_err *e)
+{
+    int rc;
+    const rt_job_env *env = w->o->env;
+    const rt_inputs_opts io = { .env = &env->hub,
+                                .pool = w->pool,
+                                .now = env->now,
+                                .measure = true,
+                                .stop = on_stop,
+                                .progress = on_progress,
+                                .ctx = w };
+    RT_TRY(find_run(w, w->o->held_out_of ? w->o->held_out_of : w->o->model, e));
+    RT_TRY(w->o->held_out_of ? open_held_out(w, &io, e) : open_text(w, &io, e));
+    uint32_t rows = rt_eval_set_rows(w->set);
+    if (rows < w->B) rt_eval_set_batch(w->set, w->B = rows); /* nothing is measured of what fills a batch up */
     RT_TRY(check_ids(w, e));
     if (w->o->word && !w->in->text)
         RT_TRY(rt_fail(e, RT_INVALID, "--word needs a tokenizer, and %s has none", w->in->student->name));
     if (w->o->word) RT_TRY(rt_eval_set_word(w->set, w->in->text->tokenizer, w->o->word, e));
 out:
-    rt_rows_close(rows);
     return rc;
 }
 
@@ -205,6 +278,8 @@ static int keep(work *w, rt_err *e)
     rt_str why = { 0 };
     bool teacher = in->teacher != NULL;
     v->rows = rt_eval_set_rows(w->set);
+    v->seq_len = w->T;
+    v->own_length = !w->o->seq_len && w->run.given[RT_SETTING_ID_seq_len];
     v->notes = in->notes;
     note_even(&v->notes, &v->result.ce, in->student->config.vocab);
     v->model = rt_arena_strdup(&v->arena, in->student->name);

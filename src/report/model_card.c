@@ -100,7 +100,7 @@ static void put_row(rt_str *s, const char *name, rt_measure before, rt_measure a
     rt_str_append(s, "\n");
 }
 
-static rt_measure perplexity(rt_measure m) { return (rt_measure){ exp(m.mean), exp(m.mean) * m.error }; }
+static rt_measure perplexity(rt_measure m) { return (rt_measure){ exp(m.mean), exp(m.mean) * m.error, 0 }; }
 
 static void put_held(rt_str *s, const rt_card *c)
 {

@@ -30,10 +30,10 @@ typedef struct rt_report_facts {
     bool going;                /* not finished, and a process holds its lock: it is not interrupted */
     bool cut;                  /* a file ends in the middle of a line, which was left out */
     uint32_t evals;
-    rt_eval_result first, after; /* where evals > 0; after: of the model that was saved, or the last so far */
-    uint32_t first_step, after_step;
-    double seconds;  /* of training */
-    uint64_t tokens; /* positions gone through, padding not counted */
+    rt_eval_result first, after;     /* where evals > 0; after: of the model as it was saved, or the last so far */
+    uint32_t first_step, after_step; /* the same: it was not evaluated again yet */
+    double seconds;                  /* of training */
+    uint64_t tokens;                 /* positions gone through, padding not counted */
 } rt_report_facts;
 
 /* path: the --out of a run, or the folder run in it. RT_NOT_FOUND when there is no run, RT_FORMAT when a file is not

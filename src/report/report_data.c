@@ -114,10 +114,11 @@ static int add_step(rt_report_run *r, const json_t *line, const char *where, rt_
 
 rt_measure rt_report_measure(const json_t *v)
 {
-    if (json_is_number(v)) return (rt_measure){ json_number_value(v), NAN };
+    if (json_is_number(v)) return (rt_measure){ json_number_value(v), NAN, 0 };
     const json_t *mean = json_array_get(v, 0), *error = json_array_get(v, 1);
     return (rt_measure){ json_is_number(mean) ? json_number_value(mean) : NAN,
-                         json_is_number(error) ? json_number_value(error) : NAN };
+                         json_is_number(error) ? json_number_value(error) : NAN,
+                         json_number_value(json_array_get(v, 2)) };
 }
 
 static int add_eval(rt_report_run *r, const json_t *line, const char *where, rt_err *e)
@@ -276,6 +277,28 @@ static uint32_t saved_step(const rt_report_run *r)
     return ended && step > 0 && step < UINT32_MAX ? (uint32_t)step : UINT32_MAX;
 }
 
+/* The model that is there, from its files: rounded as it was saved. Samples are made in memory alone. */
+static void read_end(rt_report_run *r)
+{
+    const json_t *saved = json_object_get(json_object_get(r->manifest, "measured"), "saved");
+    if (r->saved == UINT32_MAX || !json_object_get(saved, "ce") || !r->eval_count) return;
+    r->end = r->evals[r->after];
+    r->end.step = r->saved;
+    r->end.positions = (uint64_t)json_integer_value(json_object_get(saved, "positions"));
+    r->end.documents = (uint64_t)json_integer_value(json_object_get(saved, "documents"));
+    for (int i = 0; i < RT_HELD_COUNT; i++) {
+        rt_measure m = rt_report_measure(json_object_get(saved, rt_report_held_keys[i]));
+        if (!isnan(m.mean)) r->end.value[i] = m;
+    }
+    r->end.parts = json_object_get(saved, "parts"); /* the manifest's */
+    r->measured = true;
+}
+
+const rt_report_eval *rt_report_after(const rt_report_run *r)
+{
+    return r->measured ? &r->end : r->after ? &r->evals[r->after] : NULL;
+}
+
 int rt_report_run_open(rt_report_run **out, const char *path, rt_err *e)
 {
     int rc;
@@ -299,6 +322,7 @@ int rt_report_run_open(rt_report_run **out, const char *path, rt_err *e)
     r->wanted = wanted_steps(r);
     r->saved = saved_step(r);
     while (r->after + 1 < r->eval_count && r->evals[r->after + 1].step <= r->saved) r->after++;
+    read_end(r);
     *out = r;
     r = NULL;
     rc = RT_OK;
@@ -338,8 +362,8 @@ static rt_eval_result eval_result(const rt_report_eval *v)
 rt_report_facts rt_report_run_facts(const rt_report_run *r)
 {
     const rt_report_step *end = r->step_count ? &r->steps[r->step_count - 1] : NULL;
-    const rt_report_eval *first = r->eval_count ? &r->evals[0] : NULL,
-                         *after = r->eval_count ? &r->evals[r->after] : NULL;
+    const rt_report_eval *first = r->eval_count ? &r->evals[0] : NULL, *after = rt_report_after(r);
+    if (!after) after = first;
     rt_report_facts f = { .name = r->name,
                           .folder = r->folder,
                           .step = end ? end->step : 0,

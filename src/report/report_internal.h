@@ -70,9 +70,11 @@ struct rt_report_run {
     rt_report_eval *evals;
     rt_report_sample *samples;
     uint32_t step_count, step_cap, eval_count, eval_cap, sample_count, sample_cap;
-    uint32_t wanted; /* steps; 0: not known */
-    uint32_t saved;  /* step of the model that a run left which has ended; UINT32_MAX: still going */
-    uint32_t after;  /* the last evaluation up to that step */
+    uint32_t wanted;    /* steps; 0: not known */
+    uint32_t saved;     /* step of the model that a run left which has ended; UINT32_MAX: still going */
+    uint32_t after;     /* the last evaluation up to that step */
+    bool measured;      /* that model was loaded again from its files and measured: */
+    rt_report_eval end; /* what was found */
     json_t *settings, *manifest, *verdict, *bars;
     rt_str plan;
     bool cut;
@@ -86,6 +88,8 @@ typedef struct rt_report_page {
 } rt_report_page;
 
 /* ---- report_data.c ---- */
+/* What a run came to: its model as it was saved, else the last evaluation up to that; null: none since the first. */
+const rt_report_eval *rt_report_after(const rt_report_run *r);
 rt_measure rt_report_measure(const json_t *v); /* mean NaN: not there */
 
 /* ---- report_text.c ---- */

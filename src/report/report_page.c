@@ -117,14 +117,14 @@ static void put_measure(rt_str *s, const char *label, rt_measure m, bool percent
 }
 
 /* good: -1 lower is better, +1 higher is. Only a change of more than two standard errors is called one. */
-static void put_change(rt_str *s, rt_measure a, rt_measure b, int good, bool percent)
+static void put_change(rt_str *s, rt_measure a, rt_measure b, uint64_t documents, int good, bool percent)
 {
     if (isnan(a.mean) || isnan(b.mean)) {
         put_none(s, "change");
         return;
     }
-    bool known = !isnan(a.error) && !isnan(b.error), fell = known && rt_measure_fell(a, b),
-         rose = known && rt_measure_rose(a, b);
+    bool few = documents && documents < RT_DOCUMENTS_LEAST, known = !few && !isnan(a.error) && !isnan(b.error),
+         fell = known && rt_measure_fell(a, b), rose = known && rt_measure_rose(a, b);
     bool better = good < 0 ? fell : rose, worse = good < 0 ? rose : fell;
     rt_str_printf(
         s, percent ? "<td data-label=\"change\" class=\"%s\">%+.1f" : "<td data-label=\"change\" class=\"%s\">%+.4f",
@@ -136,32 +136,33 @@ static void put_change(rt_str *s, rt_measure a, rt_measure b, int good, bool per
                   fell    ? "fell"
                   : rose  ? "rose"
                   : known ? "within error"
+                  : few   ? "too few documents to tell"
                           : "error unknown");
 }
 
 static void measure_row(rt_str *s, const rt_report_run *r, const char *name, rt_report_held which, int good,
                         rt_measure teacher)
 {
-    const rt_report_eval *first = &r->evals[0], *after = &r->evals[r->after];
+    const rt_report_eval *first = &r->evals[0], *after = rt_report_after(r);
     bool percent = which == RT_HELD_AGREEMENT || which == RT_HELD_STOP_RATE || which == RT_HELD_REPETITION;
-    rt_measure a = first->value[which], b = after->value[which];
+    const rt_measure none = { NAN, NAN, 0 };
+    rt_measure a = first->value[which], b = after ? after->value[which] : none;
     if (isnan(a.mean) && isnan(b.mean)) return;
     rt_str_printf(s, "<tr><th scope=\"row\">%s</th>", name);
     put_measure(s, "before", a, percent);
     put_measure(s, "after", b, percent);
-    if (after == first)
-        put_none(s, "change");
-    else
-        put_change(s, a, b, good, percent);
+    put_change(s, a, b, after ? after->documents : 0, good, percent);
     put_measure(s, "teacher", teacher, percent);
     rt_str_append(s, "</tr>\n");
 }
 
-static rt_measure perplexity(rt_measure m) { return (rt_measure){ exp(m.mean), exp(m.mean) * m.error }; }
+static rt_measure perplexity(rt_measure m) { return (rt_measure){ exp(m.mean), exp(m.mean) * m.error, 0 }; }
 
 static void perplexity_row(rt_str *s, const rt_report_run *r, rt_measure teacher)
 {
-    rt_measure v[3] = { perplexity(r->evals[0].value[RT_HELD_CE]), perplexity(r->evals[r->after].value[RT_HELD_CE]),
+    const rt_report_eval *after = rt_report_after(r);
+    const rt_measure none = { NAN, NAN, 0 };
+    rt_measure v[3] = { perplexity(r->evals[0].value[RT_HELD_CE]), after ? perplexity(after->value[RT_HELD_CE]) : none,
                         perplexity(teacher) };
     static const char *const labels[3] = { "before", "after", "teacher" };
     rt_str_append(s, "<tr><th scope=\"row\">perplexity</th>");
@@ -214,7 +215,7 @@ static void put_parts(rt_str *s, const rt_report_eval *first, const rt_report_ev
         rt_html_between(s, "<tr><th scope=\"row\">", name, "</th>");
         put_measure(s, "before", a, false);
         put_measure(s, "after", b, false);
-        put_change(s, a, b, -1, false);
+        put_change(s, a, b, (uint64_t)json_integer_value(json_object_get(part, "documents")), -1, false);
         rt_str_append(s, "<td data-label=\"documents\">");
         rt_html_value(s, json_object_get(part, "documents"));
         rt_str_append(s, "</td></tr>\n");
@@ -227,16 +228,21 @@ static bool has_held(const rt_report_run *r) { return r->eval_count > 0; }
 static void held_of_run(rt_report_page *p, const rt_report_run *r)
 {
     rt_str *s = &p->out;
-    const rt_measure none = { NAN, NAN };
+    const rt_measure none = { NAN, NAN, 0 };
     char a[32], b[32];
-    const rt_report_eval *first = &r->evals[0], *after = &r->evals[r->after];
-    rt_measure teacher = after->value[RT_HELD_TEACHER_CE];
+    const rt_report_eval *first = &r->evals[0], *after = rt_report_after(r), *last = after ? after : first;
+    rt_measure teacher = last->value[RT_HELD_TEACHER_CE];
+    rt_str when = { 0 };
+    rt_str_append(&when, after ? "step " : "not evaluated again yet");
+    if (after) rt_str_append(&when, rt_html_grouped(b, after->step));
     rt_str_printf(s,
                   "<div class=\"scroll\"><table class=\"measures\"><thead><tr><th scope=\"col\">measure</th>"
                   "<th scope=\"col\">before <span class=\"quiet\">step %s</span></th>"
-                  "<th scope=\"col\">after <span class=\"quiet\">step %s</span></th>"
+                  "<th scope=\"col\">after <span class=\"quiet\">%s</span></th>"
                   "<th scope=\"col\">change</th><th scope=\"col\">teacher</th></tr></thead>\n<tbody>\n",
-                  rt_html_grouped(a, first->step), rt_html_grouped(b, after->step));
+                  rt_html_grouped(a, first->step), when.data ? when.data : "");
+    s->failed = s->failed || when.failed;
+    rt_str_free(&when);
     measure_row(s, r, "cross-entropy", RT_HELD_CE, -1, teacher);
     perplexity_row(s, r, teacher);
     measure_row(s, r, "KL(teacher &#8214; student)", RT_HELD_KL, -1, none);
@@ -247,20 +253,21 @@ static void held_of_run(rt_report_page *p, const rt_report_run *r)
     measure_row(s, r, "stopped by itself", RT_HELD_STOP_RATE, 1, none);
     measure_row(s, r, "repetition", RT_HELD_REPETITION, -1, none);
     rt_str_append(s, "</tbody></table></div>\n");
-    put_parts(s, first, after);
+    if (after) put_parts(s, first, after);
     rt_str_append(s, "<p class=\"note\">");
-    rt_html_count(s, after->positions);
+    rt_html_count(s, last->positions);
     rt_str_append(s, " positions in ");
-    rt_html_count(s, after->documents);
-    rt_str_printf(s, " held-out documents, the same at every evaluation. Best at step %s.</p>\n",
-                  rt_html_grouped(a, best_step(r)));
+    rt_html_count(s, last->documents);
+    rt_str_printf(s, " held-out documents, the same at every evaluation. Best at step %s.%s</p>\n",
+                  rt_html_grouped(a, best_step(r)),
+                  r->measured ? " After is the saved model, loaded again from its files." : "");
 }
 
 static void put_held(rt_report_page *p)
 {
     rt_report_put_section(p, "held-out", "Held out", has_held, held_of_run,
                           "<p class=\"note\">&plusmn; is one standard error over documents. <i>Fell</i> and "
-                          "<i>rose</i> mean by more than two.</p>\n");
+                          "<i>rose</i> mean by more than two of the change, document by document.</p>\n");
 }
 
 /* ---- the page ---- */

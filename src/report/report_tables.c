@@ -164,6 +164,30 @@ void rt_report_put_verdict(rt_report_page *p)
 
 /* ---- manifest ---- */
 
+static const char *name_of(const json_t *files, size_t i)
+{
+    const char *name = json_string_value(json_object_get(json_array_get(files, i), "name"));
+    return name ? name : "unnamed";
+}
+
+/* Many files in a few words, in place: how many, how large, the first of them. */
+static void shorten(json_t *v)
+{
+    enum { FILES = 3 };
+    const char *key;
+    json_t *one, *list = json_object_get(v, "files");
+    size_t i, n = json_array_size(list);
+    for (i = 0; i < json_array_size(v); i++) shorten(json_array_get(v, i));
+    json_object_foreach(v, key, one) shorten(one);
+    if (n <= FILES) return;
+    char bytes[32];
+    uint64_t sum = 0;
+    for (i = 0; i < n; i++) sum += (uint64_t)json_integer_value(json_object_get(json_array_get(list, i), "bytes"));
+    json_t *text = json_sprintf("%zu of together %s, the first %s, %s, %s; manifest.json has all", n,
+                                rt_format_bytes(bytes, sum), name_of(list, 0), name_of(list, 1), name_of(list, 2));
+    json_object_set_new(v, "files", text);
+}
+
 /* Objects in objects become keys with dots. */
 static void flatten(rt_str *s, const json_t *object, const char *prefix, int depth)
 {
@@ -179,7 +203,11 @@ static void flatten(rt_str *s, const json_t *object, const char *prefix, int dep
             flatten(s, value, name.data, depth + 1);
         } else {
             rt_html_between(s, "<tr><th scope=\"row\">", name.data, "</th><td>");
-            rt_html_value(s, value);
+            json_t *copy = json_deep_copy(value);
+            shorten(copy);
+            s->failed = s->failed || !copy;
+            rt_html_value(s, copy);
+            json_decref(copy);
             rt_str_append(s, "</td></tr>\n");
         }
         rt_str_free(&name);

@@ -159,6 +159,8 @@ typedef enum rt_setting_need {
       "Held-out records for evaluation, or share of the data (1 %, 32 to 1000)")                                       \
     X(eval_every, "--eval-every", SHARE, "auto", RUN, NOTHING, "N|P%",                                                 \
       "Evaluation interval in steps, or share of the run (5 %, longer in a short run)")                                \
+    X(eval_rows, "--eval-rows", COUNT, "auto", RUN, NOTHING, "N",                                                      \
+      "Evaluation rows: how many of the held-out rows are measured (all, up to 1000; fewer in a short run)")           \
     X(stop_if_worse, "--stop-if-worse", COUNT, "", RUN, NOTHING, "N",                                                  \
       "Early stopping: an end after N evaluations in a row that are worse than the best")                              \
     X(sample_prompts, "--sample-prompts", TEXT, "auto", FREE, NOTHING, "FILE",                                         \

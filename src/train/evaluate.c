@@ -17,8 +17,11 @@ typedef struct piece {
     uint32_t part;          /* of the data */
 } piece;
 
+enum { CE, DIV, KL, TOP1, TEACHER_CE, MEASURES, PAIRED = TEACHER_CE /* those before it change with the student */ };
+
 struct rt_eval_set {
     uint32_t B, T, rows, batches;
+    uint32_t of;                         /* rows before some were picked */
     int32_t *ids, *pos, *start, *target; /* (batches * B * T) */
     uint32_t cap;                        /* rows that the arrays have room for */
     piece *pieces;
@@ -27,6 +30,10 @@ struct rt_eval_set {
     rt_row_parts parts;
     uint64_t places; /* of the word */
     int32_t *words;  /* (rows * T) ids of the word that begins at a position, -1: none; null: no word is measured */
+    uint32_t documents;
+    double *sum, *count; /* (documents) of what is measured just now */
+    double *last, *base; /* (PAIRED * documents) sums of the last evaluation, and of the one that changes are from */
+    bool based;
 };
 
 static int grow_rows(rt_eval_set *s, rt_err *e)
@@ -81,6 +88,24 @@ static int by_document(const void *a, const void *b)
     return x->at < y->at ? -1 : x->at > y->at;
 }
 
+static bool same_document(const piece *a, const piece *b) { return a->shard == b->shard && a->record == b->record; }
+
+static int count_documents(rt_eval_set *s, rt_err *e)
+{
+    qsort(s->pieces, s->piece_count, sizeof *s->pieces, by_document);
+    s->documents = 0;
+    for (uint32_t i = 0; i < s->piece_count; i++)
+        s->documents += i == 0 || !same_document(&s->pieces[i], &s->pieces[i - 1]);
+    size_t n = s->documents * sizeof(double);
+    rt_free(s->sum);
+    s->sum = rt_alloc_zero(2 * (1 + PAIRED) * n, 64);
+    if (!s->sum) return rt_no_memory(e, "the documents of evaluation");
+    s->count = s->sum + s->documents;
+    s->last = s->count + s->documents;
+    s->base = s->last + PAIRED * s->documents;
+    return RT_OK;
+}
+
 int rt_eval_set_new(rt_eval_set **out, rt_rows *rows, uint32_t B, uint32_t T, uint32_t most, rt_err *e)
 {
     int rc;
@@ -103,13 +128,80 @@ int rt_eval_set_new(rt_eval_set **out, rt_rows *rows, uint32_t B, uint32_t T, ui
     if (!s->positions)
         RT_TRY(rt_fail(e, RT_INVALID,
                        "the held-out part has no position to measure; raise --held-out or give --eval-data"));
+    s->of = s->rows;
     fill_up(s);
-    qsort(s->pieces, s->piece_count, sizeof *s->pieces, by_document);
+    RT_TRY(count_documents(s, e));
     rc = RT_OK;
     *out = s;
     s = NULL;
 out:
     rt_eval_set_free(s);
+    return rc;
+}
+
+/* ---- some of the rows ---- */
+
+/* What it takes to choose; all (rows) but seen, which is (documents). */
+typedef struct choice {
+    uint32_t *order, *document, *turn, *taken, *seen;
+} choice;
+
+static void choose_rows(const rt_eval_set *s, const choice *c, uint32_t most, uint64_t seed)
+{
+    enum { STREAM = 0x65766c }; /* an order of its own */
+    uint32_t n = s->rows, taken = 0, document = 0;
+    for (uint32_t i = 0; i < s->piece_count; i++) {
+        document += i > 0 && !same_document(&s->pieces[i], &s->pieces[i - 1]);
+        if (s->pieces[i].at % s->T == 0) c->document[s->pieces[i].at / s->T] = document; /* it begins the row */
+    }
+    for (uint32_t i = 0; i < n; i++) c->order[rt_permute(seed, STREAM, n, i)] = i;
+    for (uint32_t i = 0; i < n; i++) c->turn[c->order[i]] = c->seen[c->document[c->order[i]]]++;
+    for (uint32_t turn = 0; taken < most; turn++)
+        for (uint32_t i = 0; i < n && taken < most; i++)
+            if (c->turn[c->order[i]] == turn) c->taken[c->order[i]] = 1, taken++;
+}
+
+/* The rows that were taken, moved to the front. */
+static void keep_rows(rt_eval_set *s, const uint32_t *taken)
+{
+    int32_t *const arrays[] = { s->ids, s->pos, s->start, s->target };
+    uint32_t kept = 0, pieces = 0;
+    for (uint32_t i = 0; i < s->rows; i++) {
+        if (!taken[i]) continue;
+        for (int k = 0; k < 4; k++)
+            memmove(arrays[k] + (size_t)kept * s->T, arrays[k] + (size_t)i * s->T, s->T * sizeof(int32_t));
+        for (uint32_t k = 0; k < s->piece_count; k++) { /* what is kept stands before what is looked at */
+            piece p = s->pieces[k];
+            if (k < pieces || p.at / s->T != i) continue;
+            p.at = kept * s->T + p.at % s->T;
+            s->pieces[k] = s->pieces[pieces];
+            s->pieces[pieces++] = p;
+        }
+        kept++;
+    }
+    s->rows = kept;
+    s->piece_count = pieces;
+    s->positions = 0;
+    for (uint32_t i = 0; i < kept * s->T; i++) s->positions += s->target[i] >= 0;
+}
+
+int rt_eval_set_pick(rt_eval_set *s, uint32_t rows, uint64_t seed, rt_err *e)
+{
+    int rc = RT_OK;
+    size_t n = s->rows;
+    if (rows >= s->rows) return RT_OK;
+    uint32_t *work = rt_alloc_zero((4 * n + s->documents) * sizeof *work, 64);
+    if (!work) RT_TRY(rt_no_memory(e, "the rows of evaluation"));
+    choice c = { work, work + n, work + 2 * n, work + 3 * n, work + 4 * n };
+    choose_rows(s, &c, rows, seed);
+    keep_rows(s, c.taken);
+    if (!s->positions)
+        RT_TRY(rt_fail(e, RT_INVALID, "the %u rows that are measured have no position to measure; raise --eval-rows",
+                       rows));
+    fill_up(s);
+    RT_TRY(count_documents(s, e));
+out:
+    rt_free(work);
     return rc;
 }
 
@@ -122,6 +214,7 @@ void rt_eval_set_free(rt_eval_set *s)
     rt_free(s->target);
     rt_free(s->pieces);
     rt_free(s->words);
+    rt_free(s->sum);
     rt_free(s);
 }
 
@@ -132,6 +225,7 @@ void rt_eval_set_batch(rt_eval_set *s, uint32_t B)
 }
 
 uint32_t rt_eval_set_rows(const rt_eval_set *s) { return s->rows; }
+uint32_t rt_eval_set_of(const rt_eval_set *s) { return s->of; }
 uint64_t rt_eval_set_positions(const rt_eval_set *s) { return s->positions; }
 rt_batch rt_eval_set_all(const rt_eval_set *s) { return (rt_batch){ s->ids, s->pos, s->start, s->target }; }
 
@@ -193,8 +287,6 @@ out:
 
 /* ---- measuring ---- */
 
-enum { CE, DIV, KL, TOP1, TEACHER_CE, MEASURES };
-
 _Static_assert((int)RT_EVAL_PARTS == (int)RT_PARTS_MOST && (int)RT_EVAL_NAME == (int)RT_PART_NAME,
                "a result has room for all parts");
 
@@ -223,43 +315,105 @@ typedef struct measured {
     uint64_t positions, documents;
 } measured;
 
-/* Over documents, as in the header, of the part's positions where counted is not negative. Pieces are sorted by
- * document. */
-static measured over_documents(const rt_eval_set *s, uint32_t part, const float *values, const int32_t *counted)
+/* Sum and count of each document, of the part's positions where counted is not negative. Pieces are sorted by document.
+ */
+static void sum_documents(rt_eval_set *s, uint32_t part, const float *values, const int32_t *counted)
 {
-    double sum = 0, spread = 0;
-    uint64_t count = 0, docs = 0;
-    for (uint32_t i = 0; i < s->piece_count; i++)
-        for (uint32_t k = 0; k < s->pieces[i].len && is_of(&s->pieces[i], part); k++)
-            if (counted[s->pieces[i].at + k] >= 0) sum += values[s->pieces[i].at + k], count++;
-    double mean = sum / (double)count;
-    for (uint32_t i = 0; i < s->piece_count;) {
-        const piece *first = &s->pieces[i];
-        double sd = 0, nd = 0;
-        for (; i < s->piece_count && s->pieces[i].shard == first->shard && s->pieces[i].record == first->record; i++)
-            for (uint32_t k = 0; k < s->pieces[i].len && is_of(first, part); k++)
-                if (counted[s->pieces[i].at + k] >= 0) sd += values[s->pieces[i].at + k], nd++;
-        if (nd == 0) continue;
-        docs++;
-        spread += (sd - mean * nd) * (sd - mean * nd);
+    uint32_t d = 0;
+    memset(s->sum, 0, 2 * s->documents * sizeof *s->sum); /* counts, too */
+    for (uint32_t i = 0; i < s->piece_count; i++) {
+        const piece *p = &s->pieces[i];
+        d += i > 0 && !same_document(p, p - 1);
+        for (uint32_t k = p->at; k < p->at + p->len && is_of(p, part); k++)
+            if (counted[k] >= 0) s->sum[d] += values[k], s->count[d]++;
     }
-    double error = docs > 1 ? sqrt((double)docs / (double)(docs - 1) * spread) / (double)count : NAN;
-    return (measured){ { mean, error }, count, docs };
+}
+
+/* As in the header; of the differences from base where there is one. */
+static measured mean_of(const rt_eval_set *s, const double *base)
+{
+    double sum = 0, count = 0, spread = 0;
+    uint64_t docs = 0;
+    for (uint32_t d = 0; d < s->documents; d++) {
+        if (s->count[d] == 0) continue;
+        sum += s->sum[d] - (base ? base[d] : 0);
+        count += s->count[d];
+        docs++;
+    }
+    double mean = sum / count;
+    for (uint32_t d = 0; d < s->documents; d++) {
+        double off = s->sum[d] - (base ? base[d] : 0) - mean * s->count[d];
+        if (s->count[d] > 0) spread += off * off;
+    }
+    double error = docs > 1 ? sqrt((double)docs / (double)(docs - 1) * spread) / count : NAN;
+    return (measured){ { mean, error, 0 }, (uint64_t)count, docs };
+}
+
+static measured over_documents(rt_eval_set *s, uint32_t part, const float *values, const int32_t *counted)
+{
+    sum_documents(s, part, values, counted);
+    return mean_of(s, NULL);
+}
+
+/* One of the measures, with the error of its change where that is known. */
+static measured measure_one(rt_eval_set *s, uint32_t part, float *const values[MEASURES], int which)
+{
+    measured m = over_documents(s, part, values[which], s->target);
+    size_t at = (size_t)which * s->documents;
+    if (which >= PAIRED) return m;
+    if (s->based && m.documents > 1) m.m.paired = mean_of(s, s->base + at).m.error;
+    if (part == WHOLE) memcpy(s->last + at, s->sum, s->documents * sizeof *s->sum);
+    return m;
+}
+
+bool rt_eval_set_rebase(rt_eval_set *s)
+{
+    if (s->documents > RT_EVAL_PAIRS_MOST) return false;
+    memcpy(s->base, s->last, PAIRED * (size_t)s->documents * sizeof *s->base);
+    return s->based = true;
+}
+
+static const char *const paired_names[PAIRED] = { "ce", "divergence", "forward_kl", "agreement" };
+
+json_t *rt_eval_base_json(const rt_eval_set *s)
+{
+    json_t *sums = json_object();
+    for (int k = 0; k < PAIRED; k++) {
+        json_t *list = json_array();
+        for (uint32_t d = 0; d < s->documents; d++)
+            json_array_append_new(list, json_real(s->base[(size_t)k * s->documents + d]));
+        json_object_set_new(sums, paired_names[k], list);
+    }
+    return json_pack("{s:s, s:i, s:o}", "event", "documents", "step", 0, "sums", sums);
+}
+
+bool rt_eval_base_take_line(rt_eval_set *s, const json_t *line)
+{
+    const char *event = json_string_value(json_object_get(line, "event"));
+    const json_t *sums = json_object_get(line, "sums");
+    if (!event || strcmp(event, "documents") != 0) return false;
+    for (int k = 0; k < PAIRED; k++) {
+        const json_t *list = json_object_get(sums, paired_names[k]);
+        if (json_array_size(list) != s->documents) return false;
+        for (uint32_t d = 0; d < s->documents; d++)
+            s->base[(size_t)k * s->documents + d] = json_number_value(json_array_get(list, d));
+    }
+    return s->based = true;
 }
 
 /* Parts of which there is no position are left out. */
-static void measure_parts(const rt_eval_set *s, float *const values[MEASURES], rt_eval_result *out)
+static void measure_parts(rt_eval_set *s, float *const values[MEASURES], rt_eval_result *out)
 {
     for (uint32_t i = 0; i < s->parts.count; i++) {
-        measured ce = over_documents(s, i, values[CE], s->target);
+        measured ce = measure_one(s, i, values, CE);
         rt_eval_part *p = &out->parts[out->part_count];
         if (!ce.positions) continue;
         *p = (rt_eval_part){ .positions = ce.positions, .documents = ce.documents, .ce = ce.m };
         memcpy(p->name, s->parts.name[i], sizeof p->name);
         if (out->teacher) {
-            p->kl = over_documents(s, i, values[KL], s->target).m;
-            p->agreement = over_documents(s, i, values[TOP1], s->target).m;
-            p->teacher_ce = over_documents(s, i, values[TEACHER_CE], s->target).m;
+            p->kl = measure_one(s, i, values, KL).m;
+            p->agreement = measure_one(s, i, values, TOP1).m;
+            p->teacher_ce = measure_one(s, i, values, TEACHER_CE).m;
         }
         out->part_count++;
     }
@@ -273,7 +427,7 @@ static void take_each(const rt_eval_set *s, const float *kl, float *each)
 }
 
 /* The probability of a word is that of its ids after one another: exp(-sum of their CE). */
-static rt_measure word_probability(const rt_eval_set *s, const float *ce, float *scratch)
+static rt_measure word_probability(rt_eval_set *s, const float *ce, float *scratch)
 {
     for (uint32_t i = 0; i < s->rows * s->T; i++) {
         double sum = 0;
@@ -298,7 +452,7 @@ static int check_finite(const rt_eval_result *r, rt_err *e)
                    what);
 }
 
-int rt_evaluate(rt_trainer *t, const rt_eval_set *s, rt_eval_result *out, float *kl_each, rt_err *e)
+int rt_evaluate(rt_trainer *t, rt_eval_set *s, rt_eval_result *out, float *kl_each, rt_err *e)
 {
     int rc;
     float *values[MEASURES] = { 0 };
@@ -310,14 +464,14 @@ int rt_evaluate(rt_trainer *t, const rt_eval_set *s, rt_eval_result *out, float 
     }
     RT_TRY(measure_all(t, s, values, e));
     *out = (rt_eval_result){ .teacher = t->plan->teacher != NULL, .positions = s->positions };
-    measured ce = over_documents(s, WHOLE, values[CE], s->target);
+    measured ce = measure_one(s, WHOLE, values, CE);
     out->ce = ce.m;
     out->documents = ce.documents;
     if (out->teacher) {
-        out->div = over_documents(s, WHOLE, values[DIV], s->target).m;
-        out->kl = over_documents(s, WHOLE, values[KL], s->target).m;
-        out->agreement = over_documents(s, WHOLE, values[TOP1], s->target).m;
-        out->teacher_ce = over_documents(s, WHOLE, values[TEACHER_CE], s->target).m;
+        out->div = measure_one(s, WHOLE, values, DIV).m;
+        out->kl = measure_one(s, WHOLE, values, KL).m;
+        out->agreement = measure_one(s, WHOLE, values, TOP1).m;
+        out->teacher_ce = measure_one(s, WHOLE, values, TEACHER_CE).m;
         if (kl_each) take_each(s, values[KL], kl_each);
     }
     RT_TRY(check_finite(out, e));

@@ -2,7 +2,7 @@
  *
  * Owns: the held-out rows in memory, and the sums. A document's positions are not independent, so errors are over
  * documents: with s_d the sum and n_d the count of document d, mean = sum s / sum n, and its standard error is
- * sqrt(D / (D - 1) sum (s_d - mean n_d)^2) / sum n. */
+ * sqrt(D / (D - 1) sum (s_d - mean n_d)^2) / sum n. The error of a change is the same of what each s_d changed by. */
 #ifndef RT_TRAIN_EVALUATE_H
 #define RT_TRAIN_EVALUATE_H
 
@@ -17,6 +17,9 @@ typedef struct rt_eval_set rt_eval_set;
  * target. */
 int rt_eval_set_new(rt_eval_set **out, rt_rows *rows, uint32_t B, uint32_t T, uint32_t most, rt_err *e);
 void rt_eval_set_free(rt_eval_set *s); /* accepts null */
+/* Leaves at most so many rows, in their order: one of each document, by the seed, before a second of any. */
+int rt_eval_set_pick(rt_eval_set *s, uint32_t rows, uint64_t seed, rt_err *e);
+uint32_t rt_eval_set_of(const rt_eval_set *s); /* rows that it had before */
 /* Batches of fewer rows than it was made with. */
 void rt_eval_set_batch(rt_eval_set *s, uint32_t B);
 uint32_t rt_eval_set_rows(const rt_eval_set *s);
@@ -41,6 +44,16 @@ uint32_t rt_eval_set_documents(const rt_eval_set *s);
 void rt_eval_set_document(const rt_eval_set *s, uint32_t i, rt_eval_document *out);
 
 /* kl_each (rt_eval_set_positions) or null: forward KL of every position, in order. */
-int rt_evaluate(rt_trainer *t, const rt_eval_set *s, rt_eval_result *out, float *kl_each, rt_err *e);
+int rt_evaluate(rt_trainer *t, rt_eval_set *s, rt_eval_result *out, float *kl_each, rt_err *e);
+
+/* From now on measures have the error of their difference from the evaluation that was made last. False: there are more
+ * documents than that is done for. */
+enum { RT_EVAL_PAIRS_MOST = 4096 };
+bool rt_eval_set_rebase(rt_eval_set *s);
+/* That evaluation by document, as a line of metrics.jsonl: {"event": "documents", "step": 0, "sums": {"ce": [...],
+ * ...}}; null when out of memory. */
+json_t *rt_eval_base_json(const rt_eval_set *s);
+/* The way back. False: it is another line, or of other documents. */
+bool rt_eval_base_take_line(rt_eval_set *s, const json_t *line);
 
 #endif

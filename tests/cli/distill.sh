@@ -73,7 +73,7 @@ exits 0
 out_has '^pair +259 ids in common, padding left out \(13 rows of the student, 13 of the teacher\)$'
 out_has '^objective loss = 0\.10 CE \+ 0\.90 KL\(teacher\|\|student\), T 1, 98 % of tokens trained$'
 out_has '^step 10/60  loss .*div .*agree .*norm .*tok/s  teacher [0-9]+ %.*left '
-check "a line for each step, and for each evaluation" test "$(wc -l <o/run/metrics.jsonl)" = 64
+check "a line for each step and each evaluation, and one for its documents" test "$(wc -l <o/run/metrics.jsonl)" = 65
 check "KL fell to a third" sh -c 'python3 -c "import sys; sys.exit(0 if 3 * float(sys.argv[1]) < float(sys.argv[2]) else 1)" "$1" "$2"' - \
     "$(metric o last forward_kl)" "$(metric o 0 forward_kl)"
 check "agreement rose" less "$(metric o 0 agreement)" "$(metric o last agreement)"

@@ -22,7 +22,7 @@ out_has '^  --word W '
 run eval s --data d.jsonl
 exits 0
 err_empty
-out_has '^positions +[0-9]+ in 60 documents, [0-9]+ rows$'
+out_has '^positions +[0-9]+ in 60 documents, [0-9]+ rows of 256 tokens$'
 out_has '^cross-entropy +5\.[0-9]{4} \+- 0\.[0-9]{4}$'
 out_has '^perplexity +[0-9.]+$'
 out_lacks 'teacher|KL'
@@ -104,6 +104,54 @@ json_is 'j["word"]["places"] == 1 and j["word"]["probability"]["mean"] > 0.5 and
 run eval learned2 --data b.jsonl --seq-len 8 --word ''
 exits 5
 err_has 'has no tokens'
+
+# ---- in the folder of a run: in its rows; and what a run held out ----
+run eval learned --data ab.jsonl
+exits 0
+out_has '^positions .* rows of 8 tokens, as in its run$'
+run eval s --data d.jsonl
+exits 0
+out_has '^positions .* rows of 256 tokens$'
+head -n 1 d.jsonl >first.jsonl
+run eval s --data first.jsonl --batch 2000 --json # what would fill a batch up is not computed
+exits 0
+json_is 'j["rows"] == 1 and j["seconds"] < 1'
+run train --student s --data d.jsonl --out parted --seq-len 32 --batch 4 --steps 12 --sample-prompts none --save-dtype f32
+exits 0
+run convert parted parted.gguf
+for model in parted parted.gguf; do
+    run eval $model --held-out-of parted --teacher t --json
+    exits 0
+    check "$model: as its run measured it" python3 -c 'import json, sys
+a, b = json.load(open("parted/run/manifest.json")), json.load(open(sys.argv[1]))
+saved = a["measured"]["saved"]
+assert b["seq_len"] == 32 and b["rows"] == a["held_out"]["rows"] and b["positions"] == saved["positions"], b
+assert b["documents"] == saved["documents"] and abs(b["cross_entropy"]["mean"] - saved["ce"][0]) < 1e-5, (saved, b)' "$out"
+done
+run train --student s --data d.jsonl --eval-data ab.jsonl --out filed --seq-len 8 --batch 4 --steps 4 --sample-prompts none
+exits 0
+run eval filed --held-out-of filed
+exits 0
+out_has '^positions .* rows of 8 tokens, as in its run$'
+run init --preset tiny-qwen2 --seed 3 other
+exits 0
+python3 - <<'PY'
+import json
+j = json.load(open("other/tokenizer.json"))
+v = j["model"]["vocab"]
+a, b = list(v)[:2]
+v[a], v[b] = v[b], v[a]
+json.dump(j, open("other/tokenizer.json", "w"))
+PY
+run eval other --held-out-of parted
+check "another tokenizer is refused" test "$status" != 0
+err_has 'tokenizer'
+run eval s --held-out-of s
+exits 3
+err_has '--held-out-of s: there is no run'
+run eval s --held-out-of parted --data d.jsonl
+exits 2
+err_has '--held-out-of and --data exclude one another'
 
 # ---- what must not change them ----
 for flags in '--batch 1' '--batch 7' '--threads 1' '--seq-len 128'; do

@@ -596,6 +596,13 @@ def _():
     expect(many.curve() != base().curve(), "and not trained on")
 
 
+@case("--eval-rows")
+def _():
+    few, many = Run(held_out="40%", eval_rows=2), Run(held_out="40%")
+    expect(0 < few.evals[0]["positions"] < many.evals[0]["positions"], "how many of the held-out rows are measured")
+    expect(few.curve() == many.curve(), "and nothing else")
+
+
 @case("--eval-every")
 def _():
     expect([x["step"] for x in Run(eval_every=1).evals] == [0, 1, 2, 3, 4], "after every step")

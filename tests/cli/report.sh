@@ -38,6 +38,11 @@ exits 0
 out_has '^whole +step ([0-9]+) of \1, finished'
 check "the page says so too" grep -q 'badge done">finished' whole/run/report.html
 
+check "after is the saved model" python3 -c 'import json
+saved = json.load(open("a/run/manifest.json"))["measured"]["saved"]
+page = open("a/run/report.html", encoding="utf-8").read()
+assert "data-label=\"after\">%.4f" % saved["ce"][0] in page and "data-label=\"after\">%.4f" % saved["forward_kl"][0] in page'
+
 run report a/run -o page.html
 exits 0
 check "the same page" cmp a/run/report.html page.html
@@ -60,11 +65,16 @@ cp a/run/settings.json c/run/
 run report c
 exits 0
 out_has '^c +step 0 of 6: interrupted$'
-head -n 4 a/run/metrics.jsonl >c/run/metrics.jsonl
+head -n 5 a/run/metrics.jsonl >c/run/metrics.jsonl
 printf '{"event":"step","step":4,"lo' >>c/run/metrics.jsonl
 run report c
 exits 0
 out_has 'step 3 of 6: interrupted, .*ends in the middle of a line'
+head -n 3 a/run/metrics.jsonl >c/run/metrics.jsonl
+run report c
+exits 0
+out_has 'step 1 of 6: interrupted, held-out CE [0-9.]+, not evaluated again yet'
+head -n 5 a/run/metrics.jsonl >c/run/metrics.jsonl
 check "the page says so" grep -q 'the run was interrupted; --resume continues it' c/run/report.html
 
 check "one that another process has locked is still going" python3 - "$RETORT" <<'PY'

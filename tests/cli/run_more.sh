@@ -139,4 +139,46 @@ exits 3
 run train --student student --data data.jsonl --out early --steps 2 --batch 2 --seq-len 32
 exits 0
 check "nothing is left over of the killed one" test -z "$(find early -name '.*' ! -name .gitignore)"
+# ---- whole records are held out; of long ones in a short run not all rows are measured ----
+python3 - <<'PY'
+import json, random
+r = random.Random(1)
+with open("long.jsonl", "w") as f:
+    for i in range(80):
+        f.write(json.dumps({"text": " ".join(r.choice(["some", "words", "go", "on", str(i)]) for _ in range(500))}) + "\n")
+PY
+run init --preset tiny-qwen2 --seed 1 --dtype f32 short
+few="--data long.jsonl --batch 4 --seq-len 64 --threads 2 --sample-prompts none"
+run train --student short $few --steps 20 --out rows
+exits 0
+out_has '^evaluate +at the start and every [0-9]+ steps, on [0-9]+ of [0-9]+ rows of about 8 held-out records, about (9\.[0-9]|1[0-2]) % '
+out_lacks 'evaluations are about'
+check "all documents, as far as the rows go" python3 -c 'import json
+e = [j for j in map(json.loads, open("rows/run/metrics.jsonl")) if j["event"] == "eval"]
+rows = json.load(open("rows/run/settings.json"))["eval_rows"]
+assert all(x["documents"] >= min(6, rows) and x["positions"] == e[0]["positions"] for x in e) and rows < 40, (e, rows)'
+run verify rows
+exits 0
+out_has 'held-out before'
+run train --student short $few --steps 20 --eval-every 100% --out seldom
+exits 0
+out_has '^evaluate .* on [0-9]+ of [0-9]+ rows of .*, about (9\.[0-9]|1[0-2]) % '
+run train --student short $few --steps 20 --held-out 8 --eval-every 1 --out often
+exits 0
+out_has 'evaluations are about [0-9]+ % of the run.s arithmetic; --eval-rows [0-9]+ --eval-every (50|100)% takes less'
+run train --student short $few --steps 2000 --smoke --out none
+exits 0
+out_has '--smoke times the evaluation on 8 of its [0-9]+ rows'
+
+# ---- what was given when the run began holds when it is resumed ----
+run train --student short --data long.jsonl --batch 4 --seq-len 64 --sample-prompts none --steps 4 --threads 1 --out thread
+exits 0
+out_has '^device .*, 1 thread,'
+run train --resume --out thread --override --steps 6
+exits 0
+out_has '^device .*, 1 thread,'
+run train --resume --out thread --override --steps 8 --threads 2
+exits 0
+out_has '^device .*, 2 threads,'
+
 finish

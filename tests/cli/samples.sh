@@ -104,7 +104,7 @@ with open("long.jsonl", "w") as f:
     for i in range(40):
         f.write(json.dumps({"text": f"Chapter {i}: " + "some words that go on and on; " * (3 + i * i % 17)}) + "\n")
 PY
-run train --student t --data long.jsonl --batch 4 --seq-len 64 --out long --steps 3 --threads 2
+run train --student t --data long.jsonl --batch 4 --seq-len 64 --out long --steps 3 --threads 2 --eval-every 1
 exits 0
 out_has ' texts split'
 samples long 'len(s) == 8 and all(x["prompt"].startswith("Chapter ") for x in s)'
@@ -129,6 +129,18 @@ out_has '^improved +not shown: cross-entropy changed by \+0\.0000, less than two
 run train --student taught $base --out spoilt --steps 8 --lr 0.5 --save last --warmup 1
 exits 0
 out_has '^improved +no, it is worse: cross-entropy rose by'
+
+# ---- by what each document changed by; and where there are too few of them ----
+samples taught 'len(evals[0]["ce"]) == 2 and all(len(e["ce"]) == 3 and e["ce"][2] > 0 for e in evals[1:])'
+head -n 2 d.jsonl >two.jsonl
+run train --student s $base --eval-data two.jsonl --out few --steps 8 --sample-prompts none
+exits 0
+out_has '^improved +not shown: 2 held-out documents are too few to tell; .* a longer --eval-data would tell$'
+out_has 'measured: 2 held-out documents are too few to tell'
+out_lacks '--held-out'
+check "the report says so" grep -q 'too few documents to tell' few/run/report.html
+run verify few
+exits 0
 
 # ---- the model card ----
 check "front matter" grep -q '^library_name: transformers$' o/README.md

@@ -191,6 +191,47 @@ static void test_batches(void **state)
     d->api->close(d);
 }
 
+/* Some of the rows: of every document before a second of any, the same again, others with another seed. */
+static void test_pick(void **state)
+{
+    (void)state;
+    static const uint32_t lengths[] = { 240, 24, 240, 24, 120 };
+    rt_err e = { 0 };
+    int32_t first[3][6];
+    for (int k = 0; k < 3; k++) {
+        rt_eval_set *set = NULL;
+        bool seen[5] = { 0 };
+        data a;
+        open_data(&a, "pick", lengths, 5, 272);
+        if (rt_eval_set_new(&set, a.rows, B, T, 0, &e) < 0) fail_msg("%s", e.text);
+        uint32_t all = rt_eval_set_rows(set);
+        if (rt_eval_set_pick(set, all, 7, &e) < 0) fail_msg("%s", e.text);
+        assert_int_equal(rt_eval_set_rows(set), all);
+        if (rt_eval_set_pick(set, 6, k == 2 ? 8 : 7, &e) < 0) fail_msg("%s", e.text);
+        assert_true(rt_eval_set_rows(set) == 6 && rt_eval_set_of(set) == all && all > 20);
+        uint64_t positions = 0;
+        for (uint32_t i = 0; i < rt_eval_set_documents(set); i++) {
+            rt_eval_document d;
+            rt_eval_set_document(set, i, &d);
+            for (uint32_t p = 0; p < d.len; p++) positions += d.target[p] >= 0;
+            for (int n = 0; n < 5; n++) seen[n] = seen[n] || (d.begins && d.len == lengths[n]);
+        }
+        assert_int_equal(positions, rt_eval_set_positions(set));
+        assert_true(seen[1] || seen[3]); /* the short ones are whole */
+        assert_int_equal(rt_eval_set_documents(set), 6);
+        for (int i = 0; i < 6; i++) {
+            const rt_batch b = rt_eval_set_all(set);
+            int64_t hash = 0;
+            for (int p = 0; p < T; p++) hash = (hash * 31 + b.ids[i * T + p]) % 1000003;
+            first[k][i] = (int32_t)hash;
+        }
+        rt_eval_set_free(set);
+        close_data(&a);
+    }
+    assert_memory_equal(first[0], first[1], sizeof first[0]);
+    assert_true(memcmp(first[0], first[2], sizeof first[0]) != 0);
+}
+
 static void test_one_document(void **state)
 {
     (void)state;
@@ -265,7 +306,7 @@ static void test_nothing_to_measure(void **state)
 static void test_fell_and_rose(void **state)
 {
     (void)state;
-    rt_measure high = { 2.0, 0.3 }, low = { 1.0, 0.4 }, near = { 1.01, 0.4 }, unknown = { 0.0, NAN };
+    rt_measure high = { 2.0, 0.3, 0 }, low = { 1.0, 0.4, 0 }, near = { 1.01, 0.4, 0 }, unknown = { 0.0, NAN, 0 };
     /* two standard errors of both together are 1.0 */
     assert_false(rt_measure_fell(high, low));
     high.mean = 2.001;
@@ -274,6 +315,58 @@ static void test_fell_and_rose(void **state)
     assert_true(!rt_measure_fell(near, low) && !rt_measure_rose(low, near));
     assert_true(!rt_measure_fell(high, high) && !rt_measure_rose(high, high));
     assert_true(!rt_measure_fell(high, unknown) && !rt_measure_rose(unknown, high)); /* not measured never passes */
+    /* documents differ by more than they changed, and all of them changed */
+    rt_measure before = { 5.0, 1.0, 0 }, after = { 4.0, 1.1, 0.2 };
+    assert_true(rt_measure_fell(before, after) && !rt_measure_rose(before, after));
+    after.paired = 0.6;
+    assert_false(rt_measure_fell(before, after));
+}
+
+/* The error of a change is over what each document changed by; the line that keeps them reads back to the same bits. */
+static void test_paired(void **state)
+{
+    (void)state;
+    static const uint32_t lengths[] = { 5, 24, 60, 9, 3, 100, 11, 2 };
+    static const double fell[] = { 1, 24, 55, 9, 2, 99, 12, 1 };
+    rt_dev *d = open_device("cpu", 2);
+    rt_trainer *t = open_trainer(d, true);
+    rt_eval_set *set = NULL;
+    rt_eval_result first, r;
+    rt_err e = { 0 };
+    sums s;
+    data a, b;
+    double sum = 0, n = 0, spread = 0;
+    open_data(&a, "a", lengths, 8, 272);
+    open_data(&b, "b", lengths, 8, 272);
+    by_hand(&s, t, b.rows);
+    if (rt_eval_set_new(&set, a.rows, B, T, 0, &e) < 0) fail_msg("%s", e.text);
+    if (rt_evaluate(t, set, &first, NULL, &e) < 0) fail_msg("%s", e.text);
+    assert_true(first.ce.paired == 0 && rt_eval_set_rebase(set));
+    json_t *line = rt_eval_base_json(set), *list = json_object_get(json_object_get(line, "sums"), "ce");
+    assert_int_equal(json_array_size(list), 8);
+    for (uint32_t i = 0; i < 8; i++) {
+        sum += fell[i], n += s.n[i];
+        assert_true(fabs(json_number_value(json_array_get(list, i)) - s.s[0][i]) < 1e-9 * s.s[0][i]);
+        json_array_set_new(list, i, json_real(json_number_value(json_array_get(list, i)) + fell[i]));
+    }
+    for (uint32_t i = 0; i < 8; i++) spread += pow(fell[i] - sum / n * s.n[i], 2);
+    assert_true(rt_eval_base_take_line(set, line));
+    if (rt_evaluate(t, set, &r, NULL, &e) < 0) fail_msg("%s", e.text);
+    double error = sqrt(8.0 / 7 * spread) / n;
+    assert_true(r.ce.mean == first.ce.mean && r.ce.error == first.ce.error);
+    assert_true(fabs(r.ce.paired - error) < 1e-6 * error && r.kl.paired == 0 && error < r.ce.error);
+    json_array_remove(list, 0); /* other documents */
+    assert_false(rt_eval_base_take_line(set, line));
+    json_decref(line);
+    line = rt_eval_to_json(3, &r);
+    assert_true(rt_eval_read(line).ce.paired == r.ce.paired);
+    assert_int_equal(json_array_size(json_object_get(line, "forward_kl")), 2); /* not known */
+    json_decref(line);
+    rt_eval_set_free(set);
+    close_data(&a);
+    close_data(&b);
+    rt_trainer_free(t);
+    d->api->close(d);
 }
 
 /* ---- a word ---- */
@@ -376,7 +469,7 @@ static rt_measure expect_word(const letters *l, int who, uint64_t *places)
     for (int i = 0; i < TEXTS; i++) all += sum[i], count += n[i], docs += n[i] > 0;
     for (int i = 0; i < TEXTS; i++) spread += pow(sum[i] - all / count * n[i], 2);
     *places = (uint64_t)count;
-    return (rt_measure){ all / count, sqrt(docs / (docs - 1) * spread) / count };
+    return (rt_measure){ all / count, sqrt(docs / (docs - 1) * spread) / count, 0 };
 }
 
 static bool close_to(rt_measure a, rt_measure b)
@@ -461,11 +554,11 @@ static void test_worse(void **state)
         rt_measure now;
         uint32_t in_row;
     } course[] = {
-        { { 3.0, 0.10 }, 0 },  { { 2.0, 0.10 }, 0 },  { { 2.10, 0.01 }, 0 }, /* within the best one's error */
-        { { 2.11, 9.00 }, 1 },                                               /* of which it is, not of the new one's */
-        { { 2.05, 0.10 }, 0 },                                               /* in a row means in a row */
-        { { 2.20, 0.10 }, 1 }, { { 2.15, 0.10 }, 2 }, { { 1.5, NAN }, 0 },   /* a new best, of one document */
-        { { 1.5, NAN }, 0 },   { { 1.51, NAN }, 1 },  { { NAN, NAN }, 0 },
+        { { 3.0, 0.10, 0 }, 0 },  { { 2.0, 0.10, 0 }, 0 },  { { 2.10, 0.01, 0 }, 0 }, /* within the best one's error */
+        { { 2.11, 9.00, 0 }, 1 }, /* of which it is, not of the new one's */
+        { { 2.05, 0.10, 0 }, 0 }, /* in a row means in a row */
+        { { 2.20, 0.10, 0 }, 1 }, { { 2.15, 0.10, 0 }, 2 }, { { 1.5, NAN, 0 }, 0 }, /* a new best, of one document */
+        { { 1.5, NAN, 0 }, 0 },   { { 1.51, NAN, 0 }, 1 },  { { NAN, NAN, 0 }, 0 },
     };
     for (size_t i = 0; i < sizeof course / sizeof *course; i++) {
         rt_worse_take(&w, course[i].now);
@@ -513,6 +606,8 @@ int main(void)
         cmocka_unit_test(test_ids),
         cmocka_unit_test(test_nothing_to_measure),
         cmocka_unit_test(test_fell_and_rose),
+        cmocka_unit_test(test_paired),
+        cmocka_unit_test(test_pick),
         cmocka_unit_test(test_word),
         cmocka_unit_test(test_out_of_memory),
     };

@@ -12,11 +12,11 @@
 
 static rt_eval_result measured(double ce, double kl, double agreement)
 {
-    return (rt_eval_result){ .ce = { ce, 0.02 },
-                             .div = { kl, 0.03 },
-                             .kl = { kl, 0.03 },
-                             .agreement = { agreement, 0.01 },
-                             .teacher_ce = { 1.0, 0.02 },
+    return (rt_eval_result){ .ce = { ce, 0.02, 0 },
+                             .div = { kl, 0.03, 0 },
+                             .kl = { kl, 0.03, 0 },
+                             .agreement = { agreement, 0.01, 0 },
+                             .teacher_ce = { 1.0, 0.02, 0 },
                              .teacher = true,
                              .positions = 400,
                              .documents = 10 };
@@ -80,6 +80,8 @@ PLANT(loss_falls_too_little, v->saved.ce = v->logged.ce = v->first.ce; v->saved.
 PLANT(loss_is_nan, v->saved.div.mean = NAN)
 PLANT(other_batches, v->saved.positions++)
 PLANT(one_document, v->first.documents = v->saved.documents = 1)
+PLANT(few_documents, v->first.documents = v->saved.documents = 4; v->saved.ce.paired = v->saved.div.paired = 0.01)
+PLANT(loss_falls_unevenly, v->saved.ce.paired = 0.1; v->saved.div.paired = 1.7)
 PLANT(nothing_before, v->has_first = false)
 PLANT(agreement_stays, v->saved.agreement.mean = v->first.agreement.mean + 0.02)
 PLANT(agreement_is_nan, v->saved.agreement.mean = NAN)
@@ -124,6 +126,9 @@ static void planted_facts(void **state)
         { other_batches, "F-DISTILL-KD-002", F, 1 },
         { one_document, "F-DISTILL-SMOKE-001", N, 1 },
         { one_document, "F-DISTILL-KD-002", N, 1 },
+        { few_documents, "F-DISTILL-SMOKE-001", N, 1 },
+        { few_documents, "F-DISTILL-KD-002", N, 1 },
+        { loss_falls_unevenly, "F-DISTILL-SMOKE-001", F, 0 },
         { nothing_before, "F-DISTILL-SMOKE-001", N, 2 },
         { nothing_before, "F-DISTILL-V2-001-TEACHER-DIVERGENCE", N, 2 },
         { agreement_stays, "F-DISTILL-KD-002", F, 0 },
@@ -160,6 +165,21 @@ static void planted_facts(void **state)
         if (f.of[RT_VERDICT_PASS] != RT_FALSIFIER_COUNT - 1 - cases[i].others)
             fail_msg("case %d: %u pass", (int)i, f.of[RT_VERDICT_PASS]);
     }
+}
+
+/* Documents differ by more than they fell, and each of them fell: as one sees it on the closing screen by KL. */
+static void judged_in_pairs(void **state)
+{
+    (void)state;
+    rt_findings f;
+    rt_evidence v = good();
+    v.first.ce.error = v.first.div.error = v.saved.ce.error = v.saved.div.error = 2;
+    rt_falsify(&f, &v);
+    verdict_is(&f, "F-DISTILL-SMOKE-001", RT_VERDICT_FAIL);
+    v.saved.ce.paired = v.saved.div.paired = v.saved.kl.paired = 0.5;
+    rt_falsify(&f, &v);
+    verdict_is(&f, "F-DISTILL-SMOKE-001", RT_VERDICT_PASS);
+    assert_true(rt_measure_fell(v.first.kl, v.saved.kl));
 }
 
 /* bf16 rounds weights: what is too far for f32 is near enough there, and there is a limit there too. */
@@ -606,15 +626,15 @@ static int set_up(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(good_passes),          cmocka_unit_test(planted_facts),
-        cmocka_unit_test(reload_tolerance),     cmocka_unit_test(facts_come_back),
-        cmocka_unit_test(names_have_room),      cmocka_unit_test(files_are_listed),
-        cmocka_unit_test(lines_are_summed),     cmocka_unit_test(json_without_memory),
-        cmocka_unit_test(weights_of_the_loss),  cmocka_unit_test(sealed_records),
-        cmocka_unit_test(decay_is_no_movement), cmocka_unit_test(whole_run),
-        cmocka_unit_test(frozen_biases),        cmocka_unit_test(rows_not_trained),
-        cmocka_unit_test(teacher_is_student),   cmocka_unit_test(nothing_learned),
-        cmocka_unit_test(frozen_by_wish),
+        cmocka_unit_test(good_passes),         cmocka_unit_test(planted_facts),
+        cmocka_unit_test(judged_in_pairs),     cmocka_unit_test(reload_tolerance),
+        cmocka_unit_test(facts_come_back),     cmocka_unit_test(names_have_room),
+        cmocka_unit_test(files_are_listed),    cmocka_unit_test(lines_are_summed),
+        cmocka_unit_test(json_without_memory), cmocka_unit_test(weights_of_the_loss),
+        cmocka_unit_test(sealed_records),      cmocka_unit_test(decay_is_no_movement),
+        cmocka_unit_test(whole_run),           cmocka_unit_test(frozen_biases),
+        cmocka_unit_test(rows_not_trained),    cmocka_unit_test(teacher_is_student),
+        cmocka_unit_test(nothing_learned),     cmocka_unit_test(frozen_by_wish),
     };
     return cmocka_run_group_tests(tests, set_up, remove_test_dir);
 }

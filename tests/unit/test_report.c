@@ -204,6 +204,59 @@ static void saved_before_the_end(void **state)
     rt_report_run_close(r);
 }
 
+/* Rounding to the saved dtype moves what was logged: "after" is what is in the files, as on the closing screen. */
+static void saved_as_rounded(void **state)
+{
+    (void)state;
+    rt_err e = { 0 };
+    rt_report_run *r;
+    put_metrics("rounded", 40, 0);
+    put_file("rounded", "settings.json", "{\"steps\":40}");
+    put_file("rounded", "manifest.json",
+             "{\"finished\":true,\"output\":{\"step\":40},\"measured\":{\"saved\":{\"ce\":[3.0451,0.01,0.02],"
+             "\"positions\":77,\"documents\":9}}}");
+    const char *html = page("rounded");
+    has(html, "<td data-label=\"after\">3.0451");
+    has(html, "77 positions in 9 held-out documents");
+    has(html, "After is the saved model, loaded again from its files.");
+    if (rt_report_run_open(&r, out_of("rounded"), &e) < 0) fail_msg("%s", e.text);
+    rt_report_facts f = rt_report_run_facts(r);
+    assert_true(f.after.ce.mean == 3.0451 && f.after.ce.paired == 0.02 && f.after_step == 40);
+    rt_report_run_close(r);
+}
+
+/* Between the first evaluation and the second there is no "after". */
+static void not_evaluated_again(void **state)
+{
+    (void)state;
+    put_file("once", "metrics.jsonl",
+             "{\"event\":\"eval\",\"step\":0,\"ce\":[8.5804,0.1],\"positions\":10,\"documents\":5}\n"
+             "{\"event\":\"documents\",\"step\":0,\"sums\":{\"ce\":[1,2]}}\n"
+             "{\"event\":\"step\",\"step\":1,\"loss\":8,\"ce\":8,\"tokens\":10,\"seconds\":1}\n");
+    const char *html = page("once");
+    has(html, "<td data-label=\"before\">8.5804");
+    lacks(html, "<td data-label=\"after\">8.5804");
+    has(html, "after <span class=\"quiet\">not evaluated again yet</span>");
+}
+
+/* A manifest of very many files is not a page of them. */
+static void many_files(void **state)
+{
+    (void)state;
+    rt_str s = { 0 };
+    put_metrics("files", 4, 0);
+    rt_str_append(&s, "{\"data\":{\"train\":[{\"name\":\"d\",\"shards\":[{\"name\":\"train-00.tokens\",\"files\":[");
+    for (int i = 0; i < 150; i++)
+        rt_str_printf(&s, "%s{\"name\":\"f%03d.txt\",\"bytes\":1024,\"hash\":\"x\"}", i ? "," : "", i);
+    rt_str_append(&s, "]}]}]}}");
+    put_file("files", "manifest.json", s.data);
+    rt_str_free(&s);
+    const char *html = page("files");
+    has(html, "train-00.tokens, files 150 of together 150 KiB, the first f000.txt, f001.txt, f002.txt; manifest.json "
+              "has all");
+    lacks(html, "f003.txt");
+}
+
 /* OUT and OUT/run are the same run; a trailing slash and a dot too. */
 static void names(void **state)
 {
@@ -600,14 +653,25 @@ static void out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whole),         cmocka_unit_test(saved_before_the_end),
-        cmocka_unit_test(names),         cmocka_unit_test(bars),
-        cmocka_unit_test(half_measured), cmocka_unit_test(hostile),
-        cmocka_unit_test(alone),         cmocka_unit_test(long_run),
-        cmocka_unit_test(thinning),      cmocka_unit_test(unfinished),
-        cmocka_unit_test(sparse),        cmocka_unit_test(verdicts),
-        cmocka_unit_test(samples),       cmocka_unit_test(comparison),
-        cmocka_unit_test(broken),        cmocka_unit_test(unwritable),
+        cmocka_unit_test(whole),
+        cmocka_unit_test(saved_before_the_end),
+        cmocka_unit_test(saved_as_rounded),
+        cmocka_unit_test(not_evaluated_again),
+        cmocka_unit_test(many_files),
+        cmocka_unit_test(names),
+        cmocka_unit_test(bars),
+        cmocka_unit_test(half_measured),
+        cmocka_unit_test(hostile),
+        cmocka_unit_test(alone),
+        cmocka_unit_test(long_run),
+        cmocka_unit_test(thinning),
+        cmocka_unit_test(unfinished),
+        cmocka_unit_test(sparse),
+        cmocka_unit_test(verdicts),
+        cmocka_unit_test(samples),
+        cmocka_unit_test(comparison),
+        cmocka_unit_test(broken),
+        cmocka_unit_test(unwritable),
         cmocka_unit_test(out_of_memory),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -95,7 +95,7 @@ static void test_plain(void **state)
     assert_int_equal(r->steps, 3 * 32000 / 32);
     /* the rate is open until the student has been measured; everything else is settled */
     assert_true(r->lr_open && !o.s.given[RT_SETTING_ID_lr] && !o.s.given[RT_SETTING_ID_lr_class]);
-    const rt_eval_result far = { .teacher = true, .kl = { 9.35, 0.1 } };
+    const rt_eval_result far = { .teacher = true, .kl = { 9.35, 0.1, 0 } };
     rt_resolve_rate(&o.s, &o.f, &o.r, &far);
     assert_true(!r->lr_open && r->schedule.lr == o.s.lr && fabs(o.s.lr - 1.3e-3) < 1e-12);
     assert_string_equal(o.s.lr_class, "far");
@@ -182,7 +182,7 @@ static void test_rate_is_given(void **state)
     (void)state;
     outcome o = resolved("lr", "0");
     assert_true(o.r.schedule.lr == 0.0 && !o.r.lr_open && !o.s.given[RT_SETTING_ID_lr_class]);
-    const rt_eval_result far = { .teacher = true, .kl = { 9, 0.1 } };
+    const rt_eval_result far = { .teacher = true, .kl = { 9, 0.1, 0 } };
     rt_resolve_rate(&o.s, &o.f, &o.r, &far); /* and no evaluation chooses again */
     assert_true(o.s.lr == 0.0 && o.r.schedule.lr == 0.0 && !o.s.given[RT_SETTING_ID_lr_class]);
     o = resolved("lr_class", "far");
@@ -379,17 +379,66 @@ static void test_evaluation_budget(void **state)
     assert_true(evaluations(&o) < 22 && evaluations(&o) >= 6 && held < 160000 && held >= 32 * 400);
     assert_true(evaluations(&o) * held <= 364089 * 1.1 && evaluations(&o) * held > 364089 * 0.8);
     assert_true(fabs(o.r.eval_share - 0.1) < 0.015);
-    /* a run of 3 steps: the floor, which is more than a tenth */
+    /* a run of 3 steps: the floors, of records and of rows */
     o = small_run(40000, "3");
     assert_int_equal(resolve(&o), RT_OK);
-    assert_true(fabs(o.r.held_out * 40000 - 32) < 0.1 && o.r.eval_every == 1 && o.r.eval_share > RT_EVAL_BUDGET);
+    assert_true(fabs(o.r.held_out * 40000 - 32) < 0.1 && o.r.eval_every == 3 && o.r.eval_rows == RT_EVAL_ROWS_LEAST);
+    assert_true(o.r.eval_share > RT_EVAL_BUDGET && o.r.eval_share < 0.12);
+    /* 85 rows are a tenth: 17 of the 25 five times */
     o = small_run(40000, "12");
     assert_int_equal(resolve(&o), RT_OK);
-    assert_true(fabs(o.r.held_out * 40000 - 32) < 0.1 && o.r.eval_every == 3);
+    assert_true(fabs(o.r.held_out * 40000 - 32) < 0.1 && o.r.eval_every == 4 && o.r.eval_rows == 17);
+    assert_true(o.r.eval_share < RT_EVAL_BUDGET);
     /* never more than a tenth of the data */
     o = small_run(100, "3");
     assert_int_equal(resolve(&o), RT_OK);
     assert_true(fabs(o.r.held_out * 100 - 10) < 0.1);
+}
+
+/* Whole files are held out, and they are long: not all of their rows are measured. */
+static void test_evaluation_rows(void **state)
+{
+    (void)state;
+    static const char *const often[] = { NULL, "100%", "50%", "8" };
+    for (size_t i = 0; i < sizeof often / sizeof *often; i++) {
+        outcome o = small_run(152, "30");
+        o.f.tokens = 152 * 2400;
+        set(&o, "batch", "4");
+        set(&o, "seq_len", "128");
+        if (often[i]) set(&o, "eval_every", often[i]);
+        assert_int_equal(resolve(&o), RT_OK);
+        assert_true(o.s.given[RT_SETTING_ID_eval_rows] && o.s.eval_rows == o.r.eval_rows); /* recorded */
+        assert_true(o.r.eval_rows >= RT_EVAL_ROWS_LEAST && o.r.eval_rows < 20 && o.r.eval_share > 0);
+        if (i < 2 && o.r.eval_share > 0.12) fail_msg("%.0f %%", 100 * o.r.eval_share);
+        rt_resolved again;
+        assert_int_equal(rt_resolve_before_rows(&o.s, &o.f, &again, &o.e), RT_OK);
+        rt_settings_forget(&o.s, RT_SETTING_ID_eval_every); /* what was chosen is chosen again */
+        assert_int_equal(rt_resolve_with_rows(&o.s, &o.f, &again, &o.e), RT_OK);
+        assert_true(again.eval_rows == o.r.eval_rows && (often[i] || again.eval_every == o.r.eval_every));
+    }
+    /* who says how much is held out measures it */
+    outcome o = small_run(152, "30");
+    o.f.tokens = 152 * 2400;
+    set(&o, "held_out", "15");
+    assert_int_equal(resolve(&o), RT_OK);
+    assert_int_equal(o.r.eval_rows, 1000);
+    set(&o, "eval_rows", "12");
+    assert_int_equal(resolve(&o), RT_OK);
+    assert_int_equal(o.r.eval_rows, 12);
+    /* a run that has no such record measures all rows, and keeps none */
+    o = small_run(152, "3");
+    o.f.tokens = 152 * 2400;
+    o.f.old = true;
+    assert_int_equal(resolve(&o), RT_OK);
+    assert_true(o.r.eval_rows == 1000 && !o.s.given[RT_SETTING_ID_eval_rows] && o.r.eval_every == 1);
+    refused("eval_rows", "0", RT_USAGE, "--eval-rows 0 is out of range (1 to 1000)");
+    /* flags that a note names are within the budget */
+    rt_str flags = { 0 };
+    assert_true(rt_eval_advise(&flags, 23) && strcmp(flags.data, "--eval-rows 8 --eval-every 100%") == 0);
+    flags.len = 0;
+    assert_true(rt_eval_advise(&flags, 100) && strcmp(flags.data, "--eval-rows 25 --eval-every 50%") == 0);
+    assert_false(rt_eval_advise(&flags, 3));
+    rt_str_free(&flags);
 }
 
 /* What is given stays, and the other follows from it. */
@@ -688,6 +737,7 @@ int main(void)
         cmocka_unit_test(test_rate_is_given),
         cmocka_unit_test(test_rates_of_the_sweep),
         cmocka_unit_test(test_evaluation_budget),
+        cmocka_unit_test(test_evaluation_rows),
         cmocka_unit_test(test_evaluation_given),
         cmocka_unit_test(test_length),
         cmocka_unit_test(test_held_out),

@@ -5,6 +5,8 @@
  * on both sides of the share. */
 #include "job/prepare/budget.h"
 
+#include <math.h>
+
 /* What evaluating a position costs in units of what training one does; 0: not known. */
 static double relative_cost(const rt_run_facts *f, bool adapters)
 {
@@ -25,4 +27,21 @@ double rt_eval_room(const rt_run_facts *f, bool adapters, double trained)
 {
     double cost = relative_cost(f, adapters);
     return cost > 0 ? RT_EVAL_BUDGET / (1 - RT_EVAL_BUDGET) * trained / cost : 0;
+}
+
+double rt_eval_rows_for(double room, double evaluations)
+{
+    double most = RT_EVALS_LEAST + RT_EVALS_BESIDES, least = 1 + RT_EVALS_BESIDES;
+    double times = floor(fmin(fmax(room / RT_EVAL_ROWS_WANTED, least), most));
+    if (evaluations > 0) times = evaluations + RT_EVALS_BESIDES;
+    return fmax(floor(room / times), RT_EVAL_ROWS_LEAST);
+}
+
+bool rt_eval_advise(rt_str *out, double room)
+{
+    bool twice = room / (2 + RT_EVALS_BESIDES) >= RT_EVAL_ROWS_LEAST;
+    if (!(room >= RT_EVAL_ROWS_LEAST)) return false; /* not even one row in eight times */
+    rt_str_printf(out, "--eval-rows %.0f --eval-every %s", rt_eval_rows_for(room, twice ? 2 : 1),
+                  twice ? "50%" : "100%");
+    return true;
 }

@@ -228,6 +228,7 @@ static int resolve_held_out(rt_settings *s, const rt_run_facts *f, rt_resolved *
     int rc = RT_OK;
     double n = (double)f->records;
     r->held_out = 0;
+    r->held_chosen = !GIVEN(held_out) && !s->eval_data.count;
     if (s->eval_data.count && GIVEN(held_out))
         RT_TRY(rt_fail(e, RT_USAGE, "--held-out and --eval-data exclude one another; leave one out"));
     if (s->eval_data.count) return RT_OK;
@@ -380,6 +381,22 @@ out:
     return rc;
 }
 
+/* How many rows, of a held-out part that we chose: all, or as many as at least a few evaluations may measure. */
+static void resolve_rows(rt_settings *s, const rt_run_facts *f, rt_resolved *r, double held)
+{
+    double trained = r->seconds > 0 ? expected_positions(s, f) : (double)r->steps * r->batch * r->seq_len;
+    double evals = !GIVEN(eval_every)      ? 0
+                   : s->eval_every.percent ? ceil(100 / s->eval_every.value)
+                                           : ceil(trained / r->batch / r->seq_len / s->eval_every.value);
+    r->eval_room = rt_eval_room(f, r->lora.rank > 0, trained) / r->seq_len;
+    r->eval_rows = GIVEN(eval_rows) ? (uint32_t)s->eval_rows : RT_EVAL_MOST_ROWS;
+    if (GIVEN(eval_rows) || f->old) return;
+    double fits = r->eval_room / ((evals > 0 ? evals : RT_EVALS_LEAST) + RT_EVALS_BESIDES);
+    if (r->held_chosen && fits > 0 && fits < held / r->seq_len)
+        r->eval_rows = least(RT_EVAL_MOST_ROWS, (uint32_t)rt_eval_rows_for(r->eval_room, evals));
+    RT_SETTINGS_PUT(s, eval_rows, r->eval_rows);
+}
+
 /* How often, unless it is said: every 5 % of the steps, or less often where that would be more of the run than
  * evaluation should. */
 static int resolve_evaluation(rt_settings *s, const rt_run_facts *f, rt_resolved *r, rt_err *e)
@@ -387,16 +404,19 @@ static int resolve_evaluation(rt_settings *s, const rt_run_facts *f, rt_resolved
     int rc = RT_OK;
     bool adapters = r->lora.rank > 0;
     double held = r->held_out > 0 ? r->held_out * (double)f->tokens : (double)f->eval_tokens;
+    CHECK(eval_rows, !GIVEN(eval_rows) || (s->eval_rows >= 1 && s->eval_rows <= RT_EVAL_MOST_ROWS), "1 to 1000");
+    CHECK(eval_every, !GIVEN(eval_every) || s->eval_every.value > 0, "from 1, or above 0%");
+    resolve_rows(s, f, r, held);
     rt_run_positions n = { .trained = (double)r->steps * r->batch * r->seq_len,
-                           .held = fmin(held, (double)RT_EVAL_MOST_ROWS * r->seq_len) };
+                           .held = fmin(held, (double)r->eval_rows * r->seq_len) };
     if (!GIVEN(eval_every)) {
         double room = rt_eval_room(f, adapters, n.trained);
+        double fewest = r->eval_rows < RT_EVAL_MOST_ROWS ? 1 : RT_EVALS_LEAST;
         double evals = room > 0 && n.held > 0 ? room / n.held - RT_EVALS_BESIDES : RT_EVALS_MOST;
-        evals = floor(fmin(fmax(evals, RT_EVALS_LEAST), RT_EVALS_MOST));
+        evals = floor(fmin(fmax(evals, fewest), RT_EVALS_MOST));
         rt_share often = { 100.0 / RT_EVALS_MOST, true }, less = { ceil(r->steps / evals), false };
         RT_SETTINGS_PUT(s, eval_every, evals < RT_EVALS_MOST ? less : often);
     }
-    CHECK(eval_every, s->eval_every.value > 0, "from 1, or above 0%");
     r->eval_every = steps_of(s->eval_every, r->steps);
     r->eval_share = rt_eval_share(f, adapters, n, ceil((double)r->steps / r->eval_every) + RT_EVALS_BESIDES);
     CHECK(stop_if_worse, s->stop_if_worse <= UINT32_MAX, "0 to 4294967295; 0 never stops");

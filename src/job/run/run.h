@@ -115,7 +115,8 @@ const rt_run_facts *rt_run_known(const rt_run *r);
 const rt_trainer *rt_run_trainer(const rt_run *r); /* null when its control has been trained */
 const rt_fit *rt_run_fitted(const rt_run *r);
 const rt_progress_state *rt_run_state(const rt_run *r); /* of a resumed run: where it goes on */
-uint32_t rt_run_held_rows(const rt_run *r);
+uint32_t rt_run_held_rows(const rt_run *r);             /* that are measured */
+uint32_t rt_run_held_of(const rt_run *r);               /* of so many, at most 1,000 */
 const rt_eval_set *rt_run_held(const rt_run *r);
 const char *rt_run_checkpoints(const rt_run *r); /* their folder; OUT itself for an older run */
 

@@ -166,6 +166,7 @@ static void read_evals(rt_run *r)
     rt_eval_result v;
     FILE *f = fopen(r->metrics_path, "re");
     for (json_t *j; f && (j = json_loadf(f, JSON_DISABLE_EOF_CHECK, NULL)); json_decref(j)) {
+        rt_eval_base_take_line(r->held, j);
         if (!rt_eval_from_line(j, &v)) continue;
         if (r->evaluated < 0) r->first = v;
         r->last = v;

@@ -19,6 +19,7 @@ typedef struct rt_smoke {
     double opened; /* clock when the run was opened */
     double first;  /* seconds of the first step, which also touches memory for the first time */
     bool whole;    /* this process began the run */
+    uint32_t rows; /* that an evaluation of the run measures, where this process measures fewer; 0: as many */
 } rt_smoke;
 
 struct rt_run {
@@ -31,9 +32,9 @@ struct rt_run {
     rt_inputs *in;
     rt_run_facts facts;
     rt_resolved resolved;
-    rt_settings found;      /* with the paths at which models and data were found */
-    const rt_settings *own; /* of a resumed run: as its record has them; null: a new one */
-    rt_settings asked;      /* as they were before rows were counted */
+    rt_settings found;                 /* with the paths at which models and data were found */
+    const rt_settings *own;            /* of a resumed run: as its record has them; null: a new one */
+    rt_settings asked;                 /* as they were before rows were counted */
     char recompute[RT_RECOMPUTE_TEXT]; /* of the settings, as it was chosen */
     rt_fit fit;
     uint64_t free_memory;                      /* of the device, before anything was allocated */
@@ -160,6 +161,10 @@ int rt_run_choices_keep(rt_run *r, rt_err *e);
 
 /* ---- run_smoke.c: the first steps time themselves ---- */
 enum { RT_SMOKE_STEPS = 10 };
+/* With --smoke evaluation is timed on a few rows. */
+int rt_run_smoke_rows(rt_run *r, rt_err *e);
+/* Seconds of an evaluation of the run, where one of the rows of this process took so long. */
+double rt_run_smoke_scale(const rt_run *r, double seconds);
 /* Seconds of the parts of this run when a step and an evaluation take so long; saving is tried on its disk. */
 int rt_run_pace(rt_run *r, double step, double eval, rt_pace *out, rt_err *e);
 /* --time: steps are timed, undone, and the settings completed with as many as fit. */

@@ -51,6 +51,19 @@ static void derive_again(rt_run *r, const bool *said)
         rt_settings_forget(s, RT_SETTING_ID_eval_every);
 }
 
+/* A run that was trained before its record had --eval-rows goes on measuring all rows, and so does its control. */
+static int find_age(rt_run *r, rt_err *e)
+{
+    int rc = RT_OK;
+    char *checkpoint = NULL;
+    if (r->opts->control_of) r->facts.old = r->opts->control_of->facts.old;
+    if (!r->own || r->own->given[RT_SETTING_ID_eval_rows]) return RT_OK;
+    RT_TRY(rt_checkpoint_newest(&checkpoint, &r->arena, r->out, e));
+    r->facts.old = checkpoint != NULL;
+out:
+    return rc;
+}
+
 static int open_inputs(rt_run *r, const bool *said, rt_err *e)
 {
     int rc;
@@ -70,6 +83,7 @@ static int open_inputs(rt_run *r, const bool *said, rt_err *e)
     RT_TRY(rt_inputs_data(r->in, &r->found, &o, e));
     RT_TRY(rt_watch_step(&r->watch, "arranging the data", 0, 0, e));
     RT_TRY(rt_inputs_facts(r->in, &r->facts, e));
+    RT_TRY(find_age(r, e));
     RT_TRY(rt_run_fit_begin(r, e));
     RT_TRY(rt_resolve_before_rows(s, &r->facts, &r->resolved, e));
     RT_TRY(rt_inputs_rows(r->in, s, &r->resolved, &r->facts, e));
@@ -108,6 +122,17 @@ static int open_evaluation(rt_run *r, rt_err *e)
     if (r->in->teacher && !rt_eval_set_within(r->held, r->in->pair.mask, r->in->pair.student_rows, &bad))
         RT_TRY(rt_fail(e, RT_INVALID, "id %d is a target in the held-out data, and teacher and student do not share it",
                        bad));
+out:
+    return rc;
+}
+
+/* Prompts are the beginnings of held-out texts, of whichever rows are then measured. */
+static int pick_rows(rt_run *r, rt_err *e)
+{
+    int rc;
+    RT_TRY(rt_samples_from_held(r->samples, r->held, e));
+    RT_TRY(rt_eval_set_pick(r->held, r->resolved.eval_rows, r->resolved.seed, e));
+    RT_TRY(rt_run_smoke_rows(r, e));
 out:
     return rc;
 }
@@ -193,11 +218,11 @@ static void warn_of_settings(const rt_run *r, const bool *said)
                     "--lr %.3g is more than ten times the highest default, %.3g: the loss will probably diverge; leave "
                     "--lr out, or give less",
                     v->schedule.lr, v->lr_far);
+    rt_str flags = { 0 };
     if (v->eval_share > RT_EVAL_MUCH)
-        rt_run_note(r,
-                    "evaluations are about %.0f %% of the run's arithmetic; a larger --eval-every or less held-out "
-                    "data takes less",
-                    100 * v->eval_share);
+        rt_run_note(r, "evaluations are about %.0f %% of the run's arithmetic; %s takes less", 100 * v->eval_share,
+                    rt_eval_advise(&flags, v->eval_room) && flags.data ? flags.data : "a longer run");
+    rt_str_free(&flags);
 }
 
 static int make_loop(rt_run *r, rt_err *e)
@@ -286,7 +311,7 @@ int rt_run_open(rt_run **out, rt_settings *s, const rt_run_opts *o, rt_err *e)
     RT_TRY(rc);
     warn_of_settings(r, said);
     RT_TRY(open_evaluation(r, e));
-    RT_TRY(rt_samples_from_held(r->samples, r->held, e));
+    RT_TRY(pick_rows(r, e));
     RT_TRY(prepare_output(r, e));
     RT_TRY(rt_run_choices_read(r, e));
     RT_TRY(rt_watch_step(&r->watch, "preparing the programs", 0, 0, e));
@@ -337,6 +362,7 @@ const rt_run_facts *rt_run_known(const rt_run *r) { return &r->facts; }
 const rt_trainer *rt_run_trainer(const rt_run *r) { return r->trainer; }
 const rt_fit *rt_run_fitted(const rt_run *r) { return &r->fit; }
 const rt_progress_state *rt_run_state(const rt_run *r) { return &r->loop.state; }
-uint32_t rt_run_held_rows(const rt_run *r) { return rt_eval_set_rows(r->held); }
+uint32_t rt_run_held_rows(const rt_run *r) { return r->smoke.rows ? r->smoke.rows : rt_eval_set_rows(r->held); }
+uint32_t rt_run_held_of(const rt_run *r) { return rt_eval_set_of(r->held); }
 const rt_eval_set *rt_run_held(const rt_run *r) { return r->held; }
 const char *rt_run_checkpoints(const rt_run *r) { return r->checkpoints; }

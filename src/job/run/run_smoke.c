@@ -5,6 +5,7 @@
 #include "job/run/run_internal.h"
 
 #include "base/sys.h"
+#include "job/prepare/budget.h"
 
 /* Seconds of writing count files of n bytes each, as a checkpoint's are written: flushed to the disk and renamed. */
 static int time_files(rt_run *r, const char *data, uint64_t n, int count, double *seconds, rt_err *e)
@@ -38,6 +39,23 @@ static int time_disk(rt_run *r, uint64_t bytes, double *seconds, rt_err *e)
 out:
     rt_free(data);
     return rc;
+}
+
+int rt_run_smoke_rows(rt_run *r, rt_err *e)
+{
+    uint32_t rows = rt_eval_set_rows(r->held), few = r->resolved.micro_batch;
+    if (few < RT_EVAL_ROWS_LEAST) few = RT_EVAL_ROWS_LEAST;
+    if (!r->opts->smoke || rows <= few) return RT_OK;
+    r->smoke.rows = rows;
+    rt_run_note(r, "--smoke times the evaluation on %u of its %u rows", few, rows);
+    return rt_eval_set_pick(r->held, few, r->resolved.seed, e);
+}
+
+double rt_run_smoke_scale(const rt_run *r, double seconds)
+{
+    uint32_t B = r->resolved.micro_batch, rows = rt_eval_set_rows(r->held);
+    if (!r->smoke.rows) return seconds;
+    return seconds * ((r->smoke.rows + B - 1) / B) / ((rows + B - 1) / B);
 }
 
 int rt_run_pace(rt_run *r, double step, double eval, rt_pace *out, rt_err *e)
@@ -108,6 +126,8 @@ static int settle_steps(rt_run *r, uint64_t steps, rt_err *e)
 {
     int rc;
     rt_settings *s = r->settings;
+    r->asked.eval_rows = s->eval_rows; /* those that are in memory */
+    r->asked.given[RT_SETTING_ID_eval_rows] = s->given[RT_SETTING_ID_eval_rows];
     *s = r->asked;
     rt_settings_forget(s, RT_SETTING_ID_time);
     RT_SETTINGS_PUT(s, steps, steps);
@@ -130,7 +150,7 @@ int rt_run_fit_time(rt_run *r, rt_err *e)
     const char *given = r->settings->time;
     RT_TRY(time_steps(r, &step, &timed, e));
     RT_TRY(rt_evaluate(r->trainer, r->held, &measured, NULL, e));
-    RT_TRY(rt_run_pace(r, step, measured.seconds, &pace, e));
+    RT_TRY(rt_run_pace(r, step, rt_run_smoke_scale(r, measured.seconds), &pace, e));
     /* A twentieth stays for what changes while it runs. */
     double left = 0.95 * (limit - (rt_now() - r->smoke.opened));
     uint64_t steps = rt_pace_steps(&pace, left, r->settings);

@@ -17,7 +17,7 @@ static double lower_rate(const rt_run *r) { return fmin(r->resolved.schedule.lr 
 static void warn_if_risen(rt_run *r)
 {
     rt_measure first = rt_eval_judged(&r->first), now = rt_eval_judged(&r->last);
-    bool risen = rt_measure_rose(first, now);
+    bool risen = r->last.documents >= RT_DOCUMENTS_LEAST && rt_measure_rose(first, now);
     if (risen && !r->risen)
         rt_run_note(r,
                     "held-out %s is %.4f after step %u, worse than the %.4f before the first step by more than two "
@@ -43,10 +43,11 @@ static int evaluate(void *ctx, rt_err *e)
                        r->in->teacher ? r->settings->teacher : "", r->loop.state.step);
     RT_TRY(rc);
     RT_TRY(rt_samples_make(r->samples, r->trainer, r->loop.state.step, &v, e));
-    r->pace.eval = rt_now() - begun;
+    r->pace.eval = rt_now() - begun - v.seconds + rt_run_smoke_scale(r, v.seconds);
     double now = rt_eval_judged(&v).mean;
     bool best = isnan(r->loop.state.best) || now < r->loop.state.best;
     RT_TRY(rt_run_metric(r, rt_eval_to_json(r->loop.state.step, &v), e));
+    if (r->loop.state.step == 0 && rt_eval_set_rebase(r->held)) RT_TRY(rt_run_metric(r, rt_eval_base_json(r->held), e));
     r->last = v;
     r->evaluated = r->loop.state.step;
     if (r->loop.state.step == 0) r->first = v;
