@@ -85,40 +85,39 @@ static int end_notes(const rt_settings_notes *notes, const char *where, bool qui
     return rc;
 }
 
-static int take_settings(rt_settings *s, const flag_values *v, const char *command, bool quiet, rt_arena *a, rt_err *e)
+static uint32_t flag_words(const flag_values *v, rt_setting_word *words)
 {
-    int rc = RT_OK;
     static const char *const on[] = { "on" };
-    static rt_setting_word words[RT_SETTING_COUNT_ALL + RT_SETTINGS_NOTES];
-    rt_settings_notes notes = { 0 };
     uint32_t n = 0;
     for (int i = 0; i < RT_SETTING_COUNT_ALL; i++) {
         const rt_words *w = &v->words[i];
         if (v->on[i]) words[n++] = (rt_setting_word){ rt_setting_table[i].flag, on, 1 };
-        if (w->count > 1 && rt_setting_table[i].kind != RT_SETTING_LIST)
-            RT_TRY(rt_fail(e, RT_USAGE, "%s is given twice", rt_setting_table[i].flag));
         if (w->count) words[n++] = (rt_setting_word){ rt_setting_table[i].flag, w->text, w->count };
     }
     for (uint32_t i = 0; rt_settings_alias_name(i); i++)
         if (v->alias[i].given) words[n++] = (rt_setting_word){ v->alias_name[i], v->alias[i].text, v->alias[i].count };
-    rc = rt_settings_from_words(s, words, n, a, &notes, e);
-    RT_TRY(end_notes(&notes, NULL, quiet, rc, e));
+    return n;
+}
+
+/* The flags over the file, where there is one. Strings live in a. */
+static int take_settings(rt_settings *s, const flag_values *v, const char *command, bool quiet, rt_arena *a, rt_err *e)
+{
+    int rc = RT_OK;
+    static rt_setting_word words[RT_SETTING_COUNT_ALL + RT_SETTINGS_NOTES];
+    static rt_settings_notes flags, file;
+    for (int i = 0; i < RT_SETTING_COUNT_ALL; i++)
+        if (v->words[i].count > 1 && rt_setting_table[i].kind != RT_SETTING_LIST)
+            RT_TRY(rt_fail(e, RT_USAGE, "%s is given twice", rt_setting_table[i].flag));
+    rc = rt_settings_from_both(s, words, flag_words(v, words), v->config, a, &flags, &file, e);
+    if (rc < 0 && (flags.count || rc == RT_USAGE)) {
+        RT_TRY(end_notes(&flags, NULL, quiet, rc, e));
+    } else {
+        if (rc >= 0) (void)end_notes(&flags, NULL, quiet, rc, e);
+        return v->config ? end_notes(&file, v->config, quiet, rc, e) : rc;
+    }
 out:
     if (rc < 0) rt_err_context(e, "retort %s", command);
     return rc;
-}
-
-/* The file's settings, with those of the command line over them. Strings live in a. */
-static int take_config(rt_settings *s, const char *path, bool quiet, rt_arena *a, rt_err *e)
-{
-    static rt_settings file;
-    rt_settings_notes notes = { 0 };
-    int rc = rt_settings_from_yaml_file(&file, path, a, &notes, e);
-    rc = end_notes(&notes, path, quiet, rc, e);
-    if (rc < 0) return rc;
-    rt_settings_overlay(&file, s);
-    *s = file;
-    return RT_OK;
 }
 
 static int run(rt_job_run *j, rt_run_printer *p, rt_err *e)
@@ -201,7 +200,6 @@ static int command(const char *name, rt_job_kind k, const char *usage, const cha
     const bool silent = k == RT_JOB_PLAN && v.json;
     if (!silent) RT_TRY(rt_run_printer_begin(&p, v.json, e));
     RT_TRY(take_settings(&s, &v, name, silent, &arena, e));
-    if (v.config) RT_TRY(take_config(&s, v.config, silent, &arena, e));
     p.out = v.o.smoke ? NULL : s.out;
     RT_TRY(open_and_run(&s, &v, k, &p, e));
 out:

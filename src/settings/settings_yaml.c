@@ -6,8 +6,6 @@
  */
 #include "settings/settings_internal.h"
 
-#include "base/file.h"
-
 #include <string.h>
 #include <yaml.h>
 
@@ -287,34 +285,37 @@ out:
     return rc;
 }
 
-int rt_settings_from_yaml(rt_settings *s, const char *text, size_t len, const char *where, rt_arena *a,
-                          rt_settings_notes *notes, rt_err *e)
+int rt_source_yaml(rt_setting_source *f, const char *text, size_t len, const char *where)
 {
     int rc;
-    rt_err own = { 0 };
-    rt_setting_source f = { .where = where, .arena = a, .e = e ? e : &own };
-    reader r = { .f = &f, .text = text, .len = len };
-    if (notes) notes->count = 0;
+    reader r = { .f = f, .text = text, .len = len };
     if (len > RT_YAML_BYTES)
-        return rt_fail(e, RT_FORMAT, "%s:1: %zu bytes are no settings; the limit is %d", where, len, RT_YAML_BYTES);
-    if (!yaml_parser_initialize(&r.parser)) return rt_no_memory(e, where);
+        return rt_fail(f->e, RT_FORMAT, "%s:1: %zu bytes are no settings; the limit is %d", where, len, RT_YAML_BYTES);
+    if (!yaml_parser_initialize(&r.parser)) return rt_no_memory(f->e, where);
+    rt_source_enter(f, where);
     yaml_parser_set_encoding(&r.parser, YAML_UTF8_ENCODING);
     yaml_parser_set_input_string(&r.parser, (const unsigned char *)text, len);
-    RT_TRY(read_entries(&r));
-    RT_TRY(rt_source_apply(&f, s, notes));
-out:
+    rc = read_entries(&r);
     if (r.has_event) yaml_event_delete(&r.event);
     yaml_parser_delete(&r.parser);
     return rc;
 }
 
-int rt_settings_from_yaml_file(rt_settings *s, const char *path, rt_arena *a, rt_settings_notes *notes, rt_err *e)
+int rt_settings_from_yaml(rt_settings *s, const char *text, size_t len, const char *where, rt_arena *a,
+                          rt_settings_notes *notes, rt_err *e)
 {
     int rc;
-    rt_str text = { 0 };
-    RT_TRY(rt_file_read(path, RT_YAML_BYTES, &text, e));
-    RT_TRY(rt_settings_from_yaml(s, text.data ? text.data : "", text.len, path, a, notes, e));
+    rt_err own = { 0 };
+    rt_setting_source f = { .arena = a, .e = e ? e : &own };
+    if (notes) notes->count = 0;
+    RT_TRY(rt_source_yaml(&f, text, len, where));
+    rc = rt_source_apply(&f, s);
+    rt_source_report(&f, NULL, notes);
 out:
-    rt_str_free(&text);
     return rc;
+}
+
+int rt_settings_from_yaml_file(rt_settings *s, const char *path, rt_arena *a, rt_settings_notes *notes, rt_err *e)
+{
+    return rt_settings_from_both(s, NULL, 0, path, a, NULL, notes, e);
 }

@@ -177,4 +177,96 @@ exits 0
 mv "$out" dialog.txt
 run tokenize chats.jsonl --model s --show 1
 check "the same tokens" test "$(grep -v jsonl dialog.txt)" = "$(grep -v jsonl "$out")"
+
+# ---- adapters, where a file does not say whether: as its tool has it ----
+printf 'base_model: s\ndatasets:\n- path: d.jsonl\nadapter:\nlora_r: 4\nlora_alpha: 8\nmax_steps: 2\n' >axo.yaml
+run plan --config axo.yaml --batch 2 --seq-len 64
+exits 0
+out_has '^config    adapter without a value -> all parameters are trained$'
+out_has '^config    lora_r has no effect: adapter has no value, and all parameters are trained$'
+out_has '^config    lora_alpha has no effect: adapter has no value'
+out_lacks 'lora-rank'
+out_lacks 'parameters of adapters'
+sed '/^adapter/d' axo.yaml >axo2.yaml
+run plan --config axo2.yaml --batch 2 --seq-len 64
+exits 0
+out_has '^config    lora_r has no effect: an axolotl file without adapter has none, and all parameters are trained$'
+run plan --config axo.yaml --batch 2 --seq-len 64 --lora-rank 2
+exits 0
+out_has 'parameters of adapters'
+printf 'model_name_or_path: s\ndataset_name: d.jsonl\nlora_r: 4\nlora_alpha: 8\nmax_steps: 2\n' >trl.yaml
+run plan --config trl.yaml --batch 2 --seq-len 64
+exits 0
+out_has '^config    lora_r has no effect: TRL has adapters with use_peft: true alone, and all parameters are trained$'
+out_has '^config    lora_alpha has no effect: TRL has'
+out_lacks 'parameters of adapters'
+printf 'stage: sft\nmodel_name_or_path: s\ndataset: d.jsonl\nlora_target: all\nmax_steps: 2\n' >lf.yaml
+run plan --config lf.yaml --batch 2 --seq-len 64
+exits 0
+out_has "^config    no finetuning_type, and LLaMA-Factory's is lora -> --lora$"
+out_has 'parameters of adapters'
+printf 'model: s\ndataset: d.jsonl\nsplit_dataset_ratio: 0.1\ntarget_modules: all-linear\nmax_steps: 2\n' >swift.yaml
+run plan --config swift.yaml --batch 2 --seq-len 64
+exits 0
+out_has "^config    no train_type or tuner_type, and ms-swift's is lora -> --lora$"
+out_has 'parameters of adapters'
+
+# ---- the command line wins, and is read with the file as one ----
+cat >base.yaml <<'Y'
+model_name_or_path: s
+dataset_name: d.jsonl
+max_length: 64
+max_steps: 7
+learning_rate: 1e-4
+per_device_train_batch_size: 2
+gradient_accumulation_steps: 4
+eval_strategy: epoch
+Y
+run plan --config base.yaml --lr 3e-4
+exits 0
+out_has '^config    learning_rate -> --lr 1e-4 \(the command line.s --lr wins\)$'
+out_has '7 steps of 8 rows \(2 at a time\), lr 0.0003'
+run plan --config base.yaml --max_steps -1 --epochs 4
+exits 0
+out_has '^config    max_steps has no effect \(the command line.s --max_steps wins\)$'
+out_has '^config    eval_strategy epoch -> --eval-every 25%$'
+run plan --config base.yaml --max_steps=-1
+exits 0
+out_has '^config    eval_strategy epoch -> --eval-every 33.3333333333%$'
+out_lacks ', 7 steps'
+run plan --config base.yaml --num_train_epochs 2
+exits 0
+out_has '^config    max_steps -> --steps 7 \(the command line.s --num_train_epochs wins\)$'
+out_has '^config    eval_strategy epoch -> --eval-every 50%$'
+run plan --config base.yaml --gradient_accumulation_steps 1
+exits 0
+out_has '7 steps of 2 rows \(2 at a time\)'
+run plan --config base.yaml --per_device_train_batch_size 1
+exits 0
+out_has '7 steps of 4 rows \(1 at a time\)'
+out_has '^flags     --per_device_train_batch_size 1, gradient_accumulation_steps 4 -> --micro-batch 1 --batch 4 '
+sed 's/^lmbda: .*/lmbda: 0.5/; s/^max_steps.*/max_steps: 2/' "$configs/trl_gkd.yaml" >gkd.yaml
+run plan --config gkd.yaml --lmbda 0
+exits 0
+out_has '^config    lmbda has no effect \(the command line.s --lmbda wins\)$'
+sed -i '/^lmbda/d' gkd.yaml
+run plan --config gkd.yaml --lmbda 0
+exits 0
+out_has '^objective loss = 0.00 CE \+ 1.00 JSD, T 1, beta 0.5'
+run plan --config gkd.yaml --lmbda 0 --temperature 2
+exits 0
+out_has 'read as a TRL GKD file: .*--temperature 2 of the command line is the loss.s'
+out_has 'every assistant turn is trained, there the last of a conversation alone'
+out_has '^objective loss = 0.00 CE \+ 1.00 T.2 JSD, T 2, beta 0.5'
+run plan --config gkd.yaml --lmbda 0 --divergence forward-kl
+exits 0
+out_has 'read as a TRL GKD file: beta 0.5 has no effect: it is for jsd, and --divergence is forward-kl; '
+out_lacks 'divergence jsd'
+# a divergence of ours has our temperature
+printf 'divergence: forward-kl\nlmbda: 0\n' >>gkd.yaml
+sed -i 's/^temperature.*/temperature: 2/' gkd.yaml
+run plan --config gkd.yaml
+exits 0
+out_has 'beta 0.5 has no effect: it is for jsd, and divergence is forward-kl; '
+out_has "objective loss = 0.00 CE .* 1.00 T.2 .*KL.*, T 2"
 finish
