@@ -132,7 +132,7 @@ static int read_as(rt_setting_source *f, rt_tool from, rt_setting_entry *x)
     if (distils && t->last_turn)
         rt_str_append(&out, "every assistant turn is trained, there the last of a conversation alone; ");
     rt_str_printf(&out, "what %sit leaves out is as here, not as there%s", distils ? "else " : "", idle);
-    RT_TRY(out.failed ? rt_no_memory(f->e, "settings") : rt_source_note(f, f->notes, 0, out.data));
+    RT_TRY(out.failed ? rt_no_memory(f->e, "settings") : rt_source_note(f, f->notes, 1, out.data));
 out:
     rt_str_free(&out);
     return rc;
@@ -194,7 +194,7 @@ static int silent_tuning(rt_setting_source *f, rt_tool from, rt_setting_entry *b
     rt_source_enter(f, by->where);
     int rc = rt_source_set(f, by, RT_SETTING_ID_lora, "on");
     return rc < 0 ? rc
-                  : rt_source_note(f, f->notes, 0,
+                  : rt_source_note(f, f->notes, 1,
                                    from == RT_TOOL_FACTORY
                                        ? "no finetuning_type, and LLaMA-Factory's is lora -> --lora"
                                        : "no train_type or tuner_type, and ms-swift's is lora -> --lora");

@@ -211,14 +211,14 @@ static void test_not_yaml(void **state)
 static void test_aliases(void **state)
 {
     (void)state;
-    rt_settings s = good(
-        "model_name_or_path: s\nteacher_model_name_or_path: t\ndataset_name: [a, b]\noutput_dir: o\n"
-        "learning_rate: 5e-05\nnum_train_epochs: 2\nmax_steps: -1\nmax_length: 512\n"
-        "per_device_train_batch_size: 4\ngradient_accumulation_steps: 8\n"
-        "adam_beta1: 0.8\nadam_beta2: 0.99\nadam_epsilon: 1e-6\nsave_steps: 100\neval_steps: 0.05\n"
-        "save_total_limit: 3\ngradient_checkpointing: true\nuse_peft: true\nlora_r: 16\nlora_alpha: 32\nlora_dropout: 0.05\n"
-        "lora_target_modules: [q_proj, down_proj]\nassistant_only_loss: true\nbf16: true\n"
-        "load_best_model_at_end: false\nvalidation_file: v\n");
+    rt_settings s =
+        good("model_name_or_path: s\nteacher_model_name_or_path: t\ndataset_name: [a, b]\noutput_dir: o\n"
+             "learning_rate: 5e-05\nnum_train_epochs: 2\nmax_steps: -1\nmax_length: 512\n"
+             "per_device_train_batch_size: 4\ngradient_accumulation_steps: 8\n"
+             "adam_beta1: 0.8\nadam_beta2: 0.99\nadam_epsilon: 1e-6\nsave_steps: 100\neval_steps: 0.05\n"
+             "save_total_limit: 3\ngradient_checkpointing: true\nuse_peft: true\nlora_r: 16\nlora_alpha: 32\n"
+             "lora_dropout: 0.05\nlora_target_modules: [q_proj, down_proj]\nassistant_only_loss: true\nbf16: true\n"
+             "load_best_model_at_end: false\nvalidation_file: v\n");
     assert_string_equal(s.student, "s");
     assert_string_equal(s.teacher, "t");
     assert_int_equal(s.data.count, 2);
