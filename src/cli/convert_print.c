@@ -169,7 +169,8 @@ static json_t *to_json(const rt_job_conversion *c, const char *in, const char *o
 {
     const rt_convert *v = &c->v;
     return json_pack(
-        "{s:o, s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:f, s:i, s:i, s:i, s:f, s:f, s:f, s:f, s:I, s:f, s:f, s:o, s:o, s:o}",
+        "{s:o, s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:f, s:i, s:i, s:i, s:f, s:f, s:f, s:f, s:I, s:f, s:f, "
+        "s:o, s:o, s:o}",
         "input", rt_json_text(in), "output", rt_json_text(out), "format", rt_container_name(v->opts.to), "dtype",
         dtype_asked(v), "parameters", (json_int_t)v->elems, "bytes_in", (json_int_t)v->bytes_in, "bytes_out",
         (json_int_t)v->bytes_out, "file_bytes", (json_int_t)v->file_bytes, "bits_per_weight", bits_per_weight(v),
