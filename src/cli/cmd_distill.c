@@ -109,6 +109,10 @@ static int take_settings(rt_settings *s, const flag_values *v, const char *comma
         if (v->words[i].count > 1 && rt_setting_table[i].kind != RT_SETTING_LIST)
             RT_TRY(rt_fail(e, RT_USAGE, "%s is given twice", rt_setting_table[i].flag));
     rc = rt_settings_from_both(s, words, flag_words(v, words), v->config, a, &flags, &file, e);
+    if (rc >= 0) {
+        rc = rt_job_run_check(s, &v->o, e); /* before all that is told of the names */
+        if (rc < 0) return rc;
+    }
     if (rc < 0 && (flags.count || rc == RT_USAGE)) {
         RT_TRY(end_notes(&flags, NULL, quiet, rc, e));
     } else {
@@ -156,7 +160,6 @@ static int open_and_run(const rt_settings *s, flag_values *v, rt_job_kind k, rt_
     rt_job_env env = rt_cli_env(0);
     rt_run_events events = rt_run_printer_events(p);
     if (k == RT_JOB_PLAN && v->json) events = (rt_run_events){ .stop = events.stop, .ctx = events.ctx };
-    v->o.kind = k;
     v->o.env = &env;
     v->o.events = &events;
     if (k != RT_JOB_PLAN || !v->json) v->o.device = rt_run_print_device;
@@ -198,6 +201,7 @@ static int command(const char *name, rt_job_kind k, const char *usage, const cha
         .command = name, .resumed = v.o.resume, .smoke = v.o.smoke, .log_every = v.log_every, .quiet = v.quiet
     };
     const bool silent = k == RT_JOB_PLAN && v.json;
+    v.o.kind = k;
     if (!silent) RT_TRY(rt_run_printer_begin(&p, v.json, e));
     RT_TRY(take_settings(&s, &v, name, silent, &arena, e));
     p.out = v.o.smoke ? NULL : s.out;
