@@ -50,9 +50,11 @@ static int set_and_tell(rt_setting_source *f, rt_setting_entry *x, rt_setting_id
 rt_setting_entry *rt_alias_entry(const rt_setting_source *f, const char *name)
 {
     uint32_t index = rt_alias_find(name);
+    rt_setting_entry *found = NULL;
     for (rt_setting_entry *x = f->first; x; x = x->next)
-        if (x->id == RT_SETTING_COUNT_ALL && x->alias == index && !x->null) return x;
-    return NULL;
+        if (x->id == RT_SETTING_COUNT_ALL && x->alias == index && !x->null && (!found || rt_source_beaten(found, x)))
+            found = x;
+    return found;
 }
 
 rt_setting_entry *rt_alias_either(const rt_setting_source *f, const char *one, const char *two)
@@ -178,6 +180,26 @@ static int on_off(rt_setting_source *f, rt_setting_entry *x, const alias *a)
                   : rt_source_told(f, x, "%s %s -> %s %s", x->name, x->value[0], rt_setting_table[a->id].flag, text);
 }
 
+/* Of chats and of completions: where one is true, the other may be false and says nothing. */
+static int only_loss(rt_setting_source *f, rt_setting_entry *x, const alias *a)
+{
+    bool chats = strcmp(a->name, "assistant_only_loss") == 0;
+    const rt_setting_entry *other = rt_alias_entry(f, chats ? "completion_only_loss" : "assistant_only_loss");
+    const alias both = { a->name, a->tool, a->fn, a->id, "turns", "all" };
+    int yes = rt_setting_switch(x->value[0]), theirs = other && other->count ? rt_setting_switch(other->value[0]) : -1;
+    if (yes >= 0 && (theirs > yes || (theirs == yes && !chats)))
+        return rt_source_told(f, x, "%s %s has no effect: %s decides", x->name, x->value[0], other->name);
+    return on_off(f, x, &both);
+}
+
+/* A variable of the chat template. */
+static int variable(rt_setting_source *f, rt_setting_entry *x, const alias *a)
+{
+    int yes = rt_setting_switch(x->value[0]);
+    const char *text = rt_arena_printf(f->arena, "%s=%s", a->name, yes < 0 ? x->value[0] : yes ? "true" : "false");
+    return text ? set_and_tell(f, x, a->id, text) : rt_no_memory(f->e, "settings");
+}
+
 static int no_effect(rt_setting_source *f, rt_setting_entry *x, const alias *a);
 
 /* Only the value that asks for nothing is possible: 0, false, none. */
@@ -208,13 +230,14 @@ static int inside(rt_setting_source *f, rt_setting_entry *x, const alias *a)
 }
 
 /* Theirs have underscores, ours are adamw, adamw-bf16 and adamw-8bit. Where nothing here is what they say, the nearest
- * is taken and said. Under our own name whatever else it is stands; it is looked at when the run is made. */
+ * is taken and said. Under our own name whatever else it is stands, unless the source is strict; it is looked at when
+ * the run is made. */
 int rt_alias_optimizer(rt_setting_source *f, rt_setting_entry *x)
 {
     const char *text = x->value[0];
     bool paged = strncmp(text, "paged_adamw", 11) == 0, bits = strstr(text, "_8bit"), four = strstr(text, "_4bit");
     bool theirs = paged || strncmp(text, "adamw_", 6) == 0;
-    if (!theirs && (x->id == RT_SETTING_ID_optimizer || strncmp(text, "adamw", 5) == 0))
+    if (!theirs && ((x->id == RT_SETTING_ID_optimizer && !(x->where && f->strict)) || strncmp(text, "adamw", 5) == 0))
         return rt_source_set(f, x, RT_SETTING_ID_optimizer, text);
     if (!theirs)
         return rt_source_refuse(
@@ -234,6 +257,47 @@ static int optimizer(rt_setting_source *f, rt_setting_entry *x, const alias *a)
 {
     (void)a;
     return rt_alias_optimizer(f, x);
+}
+
+static int rate(rt_setting_source *f, rt_setting_entry *x, const alias *a)
+{
+    double v;
+    int rc = same(f, x, a);
+    if (rc >= 0) rc = number(f, x, &v);
+    return rc >= 0 && v == 0 ? rt_source_told(f, x, "%s is 0: nothing will be trained", x->name) : rc;
+}
+
+/* A rate, as a share of the highest one. */
+static int least_rate(rt_setting_source *f, rt_setting_entry *x, const alias *a)
+{
+    double v, peak = 0;
+    char text[RT_SETTING_DIGITS];
+    const rt_setting_entry *own = f->by[RT_SETTING_ID_lr], *given = rt_alias_entry(f, "learning_rate");
+    if (own && own->id == RT_SETTING_ID_lr && !(given && rt_source_beaten(own, given))) given = own;
+    int rc = number(f, x, &v);
+    if (rc >= 0 && given) rc = number(f, given, &peak);
+    if (rc < 0) return rc;
+    if (!(peak > 0) || v < 0 || v > peak)
+        return rt_source_refuse(f, x->line,
+                                "'%s' is a rate from 0 to that of learning_rate, which has to be given; "
+                                "min_lr_rate is a share of it",
+                                x->name);
+    const char *share = rt_arena_strdup(f->arena, rt_setting_digits(text, floor(v / peak * 1e9 + 0.5) / 1e9));
+    if (!share) return rt_no_memory(f->e, "settings");
+    rc = rt_source_set(f, x, a->id, share);
+    return rc < 0 ? rc
+                  : rt_source_told(f, x, "%s %s of %s %s -> --lr-floor %s", x->name, x->value[0], given->name,
+                                   given->value[0], share);
+}
+
+/* Theirs keeps all without a positive number. */
+static int most_kept(rt_setting_source *f, rt_setting_entry *x, const alias *a)
+{
+    double v;
+    int rc = number(f, x, &v);
+    if (rc < 0 || v > 0) return rc < 0 ? rc : same(f, x, a);
+    rc = rt_source_set(f, x, a->id, "1000000");
+    return rc < 0 ? rc : rt_source_told(f, x, "%s %s -> --keep 1000000: all of them", x->name, x->value[0]);
 }
 
 /* Without a positive number theirs is off. */
@@ -356,8 +420,9 @@ static int warmup(rt_setting_source *f, rt_setting_entry *x, const alias *a)
 
 static int whole(rt_setting_source *f, const rt_setting_entry *x, uint64_t *out)
 {
-    const char *text = x->count ? x->value[0] : "";
+    const char *text = x->count ? rt_setting_whole(f->arena, x->value[0]) : "";
     char *end;
+    if (!text) return rt_no_memory(f->e, "settings");
     errno = 0;
     *out = strtoull(text, &end, 10);
     if (errno || *end || text[0] < '1' || text[0] > '9')
@@ -579,7 +644,8 @@ static int apply(rt_setting_source *f, rt_setting_entry *x, const alias *a)
     bool lists = fn == targets || fn == names || fn == datasets || fn == no_effect || fn == off ||
                  (fn == same && rt_setting_table[a->id].kind == RT_SETTING_LIST);
     if (x->list && !lists) return rt_source_refuse(f, x->line, "'%s' takes one value, not a list", x->name);
-    if (x->bare && fn != on_off && fn != off && fn != no_effect && fn != all_targets)
+    if (x->bare && fn != on_off && fn != only_loss && fn != variable && fn != off && fn != no_effect &&
+        fn != all_targets)
         return rt_source_refuse(f, x->line, "%s needs a value", x->name);
     if (x->map && rt_alias_shape_of(x->alias) == RT_SHAPE_PLAIN) return RT_OK; /* refused already */
     if (x->won) return rt_source_told(f, x, "%s has no effect", x->name);

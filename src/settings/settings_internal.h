@@ -43,6 +43,7 @@ typedef struct rt_setting_source {
     rt_setting_entry *by[RT_SETTING_COUNT_ALL]; /* which entry gave a setting */
     rt_settings_notes *notes, *faults;          /* of where; see rt_source_enter */
     rt_settings_notes told[2], wrong[2];        /* of the command line, of the file */
+    bool strict;         /* values that no run can have are faults of the file, and not only of the run */
     bool yields;         /* what was claimed last is the command line's: the file's value is looked at and not taken */
     const char *columns; /* --columns of the entries of a list of data so far; null: there was none */
     rt_err *e;
@@ -71,7 +72,15 @@ int rt_source_apply(rt_setting_source *f, rt_settings *s);
 /* Notes, or faults where there are some: of the command line, of the file. */
 void rt_source_report(const rt_setting_source *f, rt_settings_notes *words, rt_settings_notes *file);
 
+/* ---- settings_range.c ---- */
+/* A whole number as another tool writes it, "100.0" or "1e2", as "100"; other text as it is. Null: no memory. */
+const char *rt_setting_whole(rt_arena *a, const char *text);
+/* Every setting that the file gave is looked at, and what is out of range is kept as a fault. */
+int rt_source_check_ranges(rt_setting_source *f);
+
 /* ---- settings_yaml.c ---- */
+/* Adds the entries of a map that is one text, {"min_lr_rate": 0.1}, as if they were on that line. */
+int rt_source_inside(rt_setting_source *f, const char *text, uint32_t line);
 /* Adds the entries of a file. */
 int rt_source_yaml(rt_setting_source *f, const char *text, size_t len, const char *where);
 

@@ -78,10 +78,12 @@ int rt_source_add(rt_setting_source *f, const char *name, uint32_t line, rt_sett
     if (id == RT_SETTING_COUNT_ALL && alias == RT_ALIAS_NONE)
         return rt_source_keep(f, line, unknown_name(f, name, line));
     const char *won = NULL;
-    for (const rt_setting_entry *y = f->first; y; y = y->next) {
+    for (rt_setting_entry *y = f->first; y; y = y->next) {
         if (y->id != id || y->alias != alias) continue;
         if (f->where && !y->where)
             won = y->name;
+        else if (!f->where && y->where)
+            y->won = name;
         else
             return rt_source_keep(
                 f, line, rt_source_refuse(f, line, "'%s' is given already on line %u; leave one out", name, y->line));
@@ -132,6 +134,18 @@ int rt_source_claim(rt_setting_source *f, rt_setting_entry *x, rt_setting_id id)
                             rt_setting_table[id].flag);
 }
 
+static bool is_path(rt_setting_id id)
+{
+    static const rt_setting_id ids[] = { RT_SETTING_ID_teacher,       RT_SETTING_ID_student,
+                                         RT_SETTING_ID_base,          RT_SETTING_ID_data,
+                                         RT_SETTING_ID_eval_data,     RT_SETTING_ID_out,
+                                         RT_SETTING_ID_cublaslt,      RT_SETTING_ID_chat_template,
+                                         RT_SETTING_ID_sample_prompts };
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
+        if (ids[i] == id) return true;
+    return false;
+}
+
 int rt_source_set(rt_setting_source *f, rt_setting_entry *x, rt_setting_id id, const char *text)
 {
     const char *metavar = rt_setting_table[id].metavar;
@@ -140,6 +154,11 @@ int rt_source_set(rt_setting_source *f, rt_setting_entry *x, rt_setting_id id, c
     int yes = f->where && metavar && strcmp(metavar, "on|off") == 0 ? rt_setting_switch(text) : -1;
     int rc = rt_source_claim(f, x, id);
     if (rc < 0) return rc;
+    if (f->strict && is_path(id) && strncmp(text, "~/", 2) == 0)
+        return rt_source_refuse(f, x->line, "'%s' is %.80s, and ~ is a word of the shell's; write the path out",
+                                x->name, text);
+    if (x->where && rt_setting_table[id].kind == RT_SETTING_COUNT) text = rt_setting_whole(f->arena, text);
+    if (!text) return rt_no_memory(f->e, "settings");
     rc = rt_settings_set(f->yields ? &aside : &f->settings, id, yes < 0 ? text : yes ? "on" : "off", f->e);
     if (rc >= 0 || !f->where) return rc;
     rt_err_context(f->e, "%s:%u", f->where, x->line);
@@ -159,14 +178,31 @@ out:
     return rc;
 }
 
-int rt_source_apply(rt_setting_source *f, rt_settings *s)
+/* Maps that are one text, as JSON has them. */
+static int open_maps(rt_setting_source *f)
 {
     int rc = RT_OK;
+    for (rt_setting_entry *x = f->first; x; x = x->next) {
+        if (x->id != RT_SETTING_COUNT_ALL || rt_alias_shape_of(x->alias) != RT_SHAPE_INSIDE) continue;
+        if (x->map || x->count != 1 || x->value[0][0] != '{') continue;
+        rt_source_enter(f, x->where);
+        RT_TRY(rt_source_keep(f, x->line, rt_source_inside(f, x->value[0], x->line)));
+        x->map = true;
+    }
+out:
+    return rc;
+}
+
+int rt_source_apply(rt_setting_source *f, rt_settings *s)
+{
+    int rc;
+    RT_TRY(open_maps(f));
     for (rt_setting_entry *x = f->first; x; x = x->next) {
         rt_source_enter(f, x->where);
         if (x->id != RT_SETTING_COUNT_ALL && !x->null && !x->map) RT_TRY(rt_source_keep(f, x->line, set_own(f, x)));
     }
     RT_TRY(rt_alias_apply(f));
+    if (f->strict) RT_TRY(rt_source_check_ranges(f));
     const rt_settings_notes *bad = f->wrong[0].count ? &f->wrong[0] : &f->wrong[1];
     int status = f->wrong[0].count ? RT_USAGE : RT_INVALID;
     if (bad->count > 1)
@@ -216,7 +252,7 @@ int rt_settings_from_both(rt_settings *s, const rt_setting_word *words, uint32_t
     int rc;
     rt_err own = { 0 };
     rt_str text = { 0 };
-    rt_setting_source f = { .arena = a, .e = e ? e : &own };
+    rt_setting_source f = { .arena = a, .strict = true, .e = e ? e : &own };
     if (of_words) of_words->count = 0;
     if (of_file) of_file->count = 0;
     RT_TRY(add_words(&f, words, count));

@@ -518,7 +518,7 @@ static void test_refused_aliases(void **state)
     bad("save_steps: -1\n", RT_INVALID, "'save_steps'|steps");
     bad("eval_steps: never\n", RT_INVALID, "'eval_steps'|number");
     bad("gradient_checkpointing: some\n", RT_INVALID, "true or false|'some'");
-    bad("assistant_only_loss: true\ncompletion_only_loss: true\n", RT_INVALID, "run.yaml:2: |--loss-on");
+    bad("train_on_inputs: false\ncompletion_only_loss: true\n", RT_INVALID, "run.yaml:2: |--loss-on");
     bad("target_modules: [q_proj, lm_head]\n", RT_INVALID, "'lm_head'|q_proj");
     bad("adam_beta1: x\n", RT_INVALID, "'adam_beta1'|number");
     bad("adam_beta1: 0.9\nbetas: 0.9,0.95\n", RT_INVALID, "--betas");
@@ -551,7 +551,7 @@ static void test_every_alias(void **state)
                                              "nll",
                                              "default",
                                              "concat" };
-        static const char *const more[] = { "", "per_device_train_batch_size: 1\n" };
+        static const char *const more[] = { "", "per_device_train_batch_size: 1\nlr: 8\n" };
         bool any = false;
         assert_int_equal(rt_setting_find(name), RT_SETTING_COUNT_ALL);
         for (size_t i = 0; i < sizeof tries / sizeof *tries * 2 && !any; i++) {
