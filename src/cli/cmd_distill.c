@@ -132,8 +132,36 @@ static int run(rt_job_run *j, rt_run_printer *p, rt_err *e)
     return rc;
 }
 
+/* What was asked for and is no default, by the names of settings; whichever name or file said it. */
+static json_t *asked_json(const rt_settings *s)
+{
+    json_t *all = rt_settings_to_json(s);
+    for (int i = 0; i < RT_SETTING_COUNT_ALL; i++)
+        if (!rt_settings_asks(s, (rt_setting_id)i)) json_object_del(all, rt_setting_table[i].field);
+    return all;
+}
+
+static void print_asked(const rt_settings *s)
+{
+    const char *name;
+    json_t *value, *all = asked_json(s);
+    rt_str text = { 0 };
+    json_object_foreach(all, name, value)
+    {
+        char *word =
+            json_is_string(value)
+                ? NULL
+                : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(9));
+        rt_str_printf(&text, "%s%s %s", text.len ? ", " : "", name, word ? word : json_string_value(value));
+        rt_free(word);
+    }
+    if (text.len && !text.failed) rt_say("settings", "%s", text.data);
+    rt_str_free(&text);
+    json_decref(all);
+}
+
 /* What it would be, and nothing of it done. */
-static int plan(const rt_job_run *j, const flag_values *v, rt_err *e)
+static int plan(const rt_job_run *j, const rt_settings *s, const flag_values *v, rt_err *e)
 {
     int rc;
     rt_run_cost cost;
@@ -142,7 +170,9 @@ static int plan(const rt_job_run *j, const flag_values *v, rt_err *e)
     RT_TRY(rt_run_cost_time(&cost, j->run, e));
     rt_live_end();
     if (v->json) {
-        RT_TRY(rt_print_json(rt_run_cost_json(&cost, j->run), e));
+        json_t *all = rt_run_cost_json(&cost, j->run);
+        if (all) json_object_set_new(all, "settings", asked_json(s));
+        RT_TRY(rt_print_json(all, e));
     } else {
         RT_TRY(rt_run_cost_text(&cost, j->run, v->ops, &text, e));
         rt_put("%s", text.data);
@@ -164,8 +194,9 @@ static int open_and_run(const rt_settings *s, flag_values *v, rt_job_kind k, rt_
     v->o.events = &events;
     if (k != RT_JOB_PLAN || !v->json) v->o.device = rt_run_print_device;
     rt_interrupt_catch();
+    if (k == RT_JOB_PLAN && !v->json) print_asked(s);
     RT_TRY(rt_job_run_open(&j, s, &v->o, e));
-    RT_TRY(k == RT_JOB_PLAN ? plan(&j, v, e) : run(&j, p, e));
+    RT_TRY(k == RT_JOB_PLAN ? plan(&j, s, v, e) : run(&j, p, e));
 out:
     rt_job_run_close(&j);
     if (rc == RT_INTERRUPTED && k != RT_JOB_PLAN && !v->o.smoke) rt_run_explain_stop(p, e);

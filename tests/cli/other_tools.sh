@@ -336,4 +336,13 @@ run distill --config base.yaml --out x
 exits 2
 err_has 'needs --teacher'
 out_lacks 'learning_rate'
+
+# ---- a plan lists what was asked for, under whatever name ----
+printf 'model_name_or_path: s\ndataset_name: d.jsonl\nseed: 7\nweight_decay: 0.25\nmax_steps: 4\nkeep: 2\n' >asked.yaml
+run plan --config asked.yaml --seq-len 64
+exits 0
+out_has '^settings  student s, data \["d.jsonl"\], weight_decay 0.25, seq_len 64, steps 4, seed 7$'
+run plan --config asked.yaml --seq-len 64 --json
+exits 0
+json_is 'j["settings"] == {"student": "s", "data": ["d.jsonl"], "weight_decay": 0.25, "seq_len": 64, "steps": 4, "seed": 7}'
 finish
