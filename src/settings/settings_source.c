@@ -114,17 +114,19 @@ static const rt_setting_entry *winner(const rt_setting_source *f, const rt_setti
 
 int rt_source_claim(rt_setting_source *f, rt_setting_entry *x, rt_setting_id id)
 {
-    const rt_setting_entry *other = f->by[id], *won = winner(f, x, id);
+    const rt_setting_entry *won = winner(f, x, id);
     char line[32] = "";
     f->yields = won != NULL;
     if (won) {
         x->won = won->name;
         return RT_OK;
     }
-    if (other && rt_source_beaten(other, x)) { /* a file's list gave it while it was read */
-        rt_settings_forget(&f->settings, id);
-        other = NULL;
-    }
+    for (int i = 0; i < RT_SETTING_COUNT_ALL; i++) /* what the file gave before */
+        if (f->by[i] && rt_source_beaten(f->by[i], x) && ((int)id == i || rt_setting_rival(id, (rt_setting_id)i))) {
+            rt_settings_forget(&f->settings, (rt_setting_id)i);
+            f->by[i] = NULL;
+        }
+    const rt_setting_entry *other = f->by[id];
     if (!other || other == x) {
         f->by[id] = x;
         return RT_OK;

@@ -245,6 +245,11 @@ run plan --config base.yaml --per_device_train_batch_size 1
 exits 0
 out_has '7 steps of 4 rows \(1 at a time\)'
 out_has '^flags     --per_device_train_batch_size 1, gradient_accumulation_steps 4 -> --micro-batch 1 --batch 4 '
+printf 'student: s\ndata: d.jsonl\nsteps: 7\nlr: 1e-4\nheld_out: 5\n' >own.yaml
+run plan --config own.yaml --seq-len 64 --batch 4 --num_train_epochs 2 --learning_rate 3e-4 --validation_file chats.jsonl
+exits 0
+out_has 'steps of 4 rows .*, lr 0.0003'
+out_lacks ', 7 steps'
 sed 's/^lmbda: .*/lmbda: 0.5/; s/^max_steps.*/max_steps: 2/' "$configs/trl_gkd.yaml" >gkd.yaml
 run plan --config gkd.yaml --lmbda 0
 exits 0
