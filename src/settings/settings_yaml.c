@@ -1,8 +1,9 @@
 /* settings_yaml.c - reads settings from YAML with libyaml's events: one map, its values scalars or lists of scalars.
  *
- * Owns: walking the events and refusing what settings have no use for (anchors, tags, maps inside but for those of
- * other tools), with the line. What names mean is settings_source.c's, writing is settings_yaml_write.c's. libyaml
- * allocates with malloc and has no hook; what it holds is bounded by RT_YAML_BYTES and freed before the call returns.
+ * Owns: walking the events and refusing what settings have no use for (anchors of lists and maps, tags, maps inside but
+ * for those of other tools), with the line. What names mean is settings_source.c's, writing is settings_yaml_write.c's.
+ * libyaml allocates with malloc and has no hook; what it holds is bounded by RT_YAML_BYTES and freed before the call
+ * returns.
  */
 #include "settings/settings_internal.h"
 
@@ -19,7 +20,13 @@ static uint32_t line_at(const char *text, size_t len, size_t offset)
     return line;
 }
 
-enum { MOST_LEVELS = 100 };
+enum { MOST_LEVELS = 100, MOST_ANCHORS = 64 };
+
+/* A scalar with a name, which may be said again by it. */
+typedef struct anchor {
+    const char *name, *text;
+    yaml_scalar_style_t style;
+} anchor;
 
 typedef struct reader {
     rt_setting_source *f;
@@ -29,6 +36,8 @@ typedef struct reader {
     const char *text;
     size_t len;
     uint32_t line; /* of a text inside another: its own */
+    anchor anchors[MOST_ANCHORS];
+    uint32_t anchor_count;
 } reader;
 
 static uint32_t line_of(const reader *r) { return r->line ? r->line : (uint32_t)r->event.start_mark.line + 1; }
@@ -45,6 +54,41 @@ static int syntax_error(const reader *r)
                    p->context ? ", " : "", p->problem ? p->problem : "it cannot be read");
 }
 
+static int keep_anchor(reader *r, const char *name)
+{
+    const yaml_event_t *v = &r->event;
+    const char *text = (const char *)v->data.scalar.value;
+    if (r->anchor_count == MOST_ANCHORS)
+        return rt_source_refuse(r->f, line_of(r), "&%.40s is one anchor too many; %d are possible", name, MOST_ANCHORS);
+    if (strlen(text) != v->data.scalar.length)
+        return rt_source_refuse(r->f, line_of(r), "the value has a zero byte in it; remove it");
+    anchor *to = &r->anchors[r->anchor_count];
+    to->name = rt_arena_strdup(r->f->arena, name);
+    to->text = rt_arena_strdup(r->f->arena, text);
+    to->style = v->data.scalar.style;
+    if (!to->name || !to->text) return rt_no_memory(r->f->e, "settings");
+    r->anchor_count++;
+    return RT_OK;
+}
+
+/* What an anchor stands for takes the place of its name. */
+static int repeat_anchor(reader *r)
+{
+    const char *name = (const char *)r->event.data.alias.anchor;
+    const anchor *from = NULL;
+    for (uint32_t i = 0; i < r->anchor_count; i++)
+        if (strcmp(r->anchors[i].name, name) == 0) from = &r->anchors[i]; /* the last one */
+    if (!from)
+        return rt_source_refuse(r->f, line_of(r), "*%.40s repeats no value of one word that came before; write it out",
+                                name);
+    yaml_mark_t start = r->event.start_mark;
+    yaml_event_delete(&r->event);
+    r->has_event = yaml_scalar_event_initialize(&r->event, NULL, NULL, (const yaml_char_t *)from->text,
+                                                (int)strlen(from->text), 1, 1, from->style);
+    r->event.start_mark = start;
+    return r->has_event ? RT_OK : rt_no_memory(r->f->e, "settings");
+}
+
 /* The next event into r->event. What no event of a settings file has is refused here. */
 static int next(reader *r)
 {
@@ -53,19 +97,19 @@ static int next(reader *r)
     if (!yaml_parser_parse(&r->parser, &r->event)) return syntax_error(r);
     r->has_event = true;
     const yaml_event_t *v = &r->event;
-    const yaml_char_t *anchor = NULL, *tag = NULL;
-    if (v->type == YAML_ALIAS_EVENT)
-        return rt_source_refuse(r->f, line_of(r), "*%s repeats an anchor; settings have none: write the value out",
-                                (const char *)v->data.alias.anchor);
-    if (v->type == YAML_SCALAR_EVENT) anchor = v->data.scalar.anchor, tag = v->data.scalar.tag;
-    if (v->type == YAML_SEQUENCE_START_EVENT) anchor = v->data.sequence_start.anchor, tag = v->data.sequence_start.tag;
-    if (v->type == YAML_MAPPING_START_EVENT) anchor = v->data.mapping_start.anchor, tag = v->data.mapping_start.tag;
-    if (anchor)
-        return rt_source_refuse(r->f, line_of(r), "&%s is an anchor; settings have none: write the value alone",
-                                (const char *)anchor);
+    const yaml_char_t *name = NULL, *tag = NULL;
+    if (v->type == YAML_ALIAS_EVENT) return repeat_anchor(r);
+    if (v->type == YAML_SCALAR_EVENT) tag = v->data.scalar.tag;
+    if (v->type == YAML_SEQUENCE_START_EVENT) name = v->data.sequence_start.anchor, tag = v->data.sequence_start.tag;
+    if (v->type == YAML_MAPPING_START_EVENT) name = v->data.mapping_start.anchor, tag = v->data.mapping_start.tag;
+    if (name)
+        return rt_source_refuse(r->f, line_of(r), "&%s is an anchor of more than one word; write the value alone",
+                                (const char *)name);
     if (tag)
         return rt_source_refuse(r->f, line_of(r), "the tag %s means nothing here: write the value alone",
                                 (const char *)tag);
+    if (v->type == YAML_SCALAR_EVENT && v->data.scalar.anchor)
+        return keep_anchor(r, (const char *)v->data.scalar.anchor);
     return RT_OK;
 }
 

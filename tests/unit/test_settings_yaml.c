@@ -173,8 +173,11 @@ static void test_refused_values(void **state)
     bad("data: [[a]]\n", RT_INVALID, "list in a list");
     bad("data: [a, ]\nfreeze: [~]\n", RT_INVALID, "run.yaml:2: |'freeze'|empty");
     bad("out: \"a\\0b\"\n", RT_INVALID, "run.yaml:1: |zero byte");
-    bad("lr: &x 1\n", RT_INVALID, "run.yaml:1: |&x|anchor");
-    bad("lr: 1\nseed: *x\n", RT_INVALID, "run.yaml:2: |*x|anchor");
+    rt_settings twice = good("seed: &x 7\nbatch: *x\ndata: [&d a, *d]\n"); /* anchors of one word are repeated */
+    assert_true(twice.seed == 7 && twice.batch == 7 && twice.data.count == 2);
+    assert_string_equal(twice.data.text[1], "a");
+    bad("data: &x [a]\n", RT_INVALID, "run.yaml:1: |&x|anchor");
+    bad("lr: 1\nseed: *x\n", RT_INVALID, "run.yaml:2: |*x|repeats no value");
     bad("<<: {lr: 1}\n", RT_INVALID, "'<<'");
     bad("lr: !!float 1\n", RT_INVALID, "run.yaml:1: |tag");
     bad("- lr\n", RT_INVALID, "run.yaml:1: |name, a colon");
