@@ -85,40 +85,43 @@ static int end_notes(const rt_settings_notes *notes, const char *where, bool qui
     return rc;
 }
 
-static int take_settings(rt_settings *s, const flag_values *v, const char *command, bool quiet, rt_arena *a, rt_err *e)
+static uint32_t flag_words(const flag_values *v, rt_setting_word *words)
 {
-    int rc = RT_OK;
     static const char *const on[] = { "on" };
-    static rt_setting_word words[RT_SETTING_COUNT_ALL + RT_SETTINGS_NOTES];
-    rt_settings_notes notes = { 0 };
     uint32_t n = 0;
     for (int i = 0; i < RT_SETTING_COUNT_ALL; i++) {
         const rt_words *w = &v->words[i];
         if (v->on[i]) words[n++] = (rt_setting_word){ rt_setting_table[i].flag, on, 1 };
-        if (w->count > 1 && rt_setting_table[i].kind != RT_SETTING_LIST)
-            RT_TRY(rt_fail(e, RT_USAGE, "%s is given twice", rt_setting_table[i].flag));
         if (w->count) words[n++] = (rt_setting_word){ rt_setting_table[i].flag, w->text, w->count };
     }
     for (uint32_t i = 0; rt_settings_alias_name(i); i++)
         if (v->alias[i].given) words[n++] = (rt_setting_word){ v->alias_name[i], v->alias[i].text, v->alias[i].count };
-    rc = rt_settings_from_words(s, words, n, a, &notes, e);
-    RT_TRY(end_notes(&notes, NULL, quiet, rc, e));
+    return n;
+}
+
+/* The flags over the file, where there is one. Strings live in a. */
+static int take_settings(rt_settings *s, const flag_values *v, const char *command, bool quiet, rt_arena *a, rt_err *e)
+{
+    int rc = RT_OK;
+    static rt_setting_word words[RT_SETTING_COUNT_ALL + RT_SETTINGS_NOTES];
+    static rt_settings_notes flags, file;
+    for (int i = 0; i < RT_SETTING_COUNT_ALL; i++)
+        if (v->words[i].count > 1 && rt_setting_table[i].kind != RT_SETTING_LIST)
+            RT_TRY(rt_fail(e, RT_USAGE, "%s is given twice", rt_setting_table[i].flag));
+    rc = rt_settings_from_both(s, words, flag_words(v, words), v->config, a, &flags, &file, e);
+    if (rc >= 0) {
+        rc = rt_job_run_check(s, &v->o, e); /* before all that is told of the names */
+        if (rc < 0) return rc;
+    }
+    if (rc < 0 && (flags.count || rc == RT_USAGE)) {
+        RT_TRY(end_notes(&flags, NULL, quiet, rc, e));
+    } else {
+        if (rc >= 0) (void)end_notes(&flags, NULL, quiet, rc, e);
+        return v->config ? end_notes(&file, v->config, quiet, rc, e) : rc;
+    }
 out:
     if (rc < 0) rt_err_context(e, "retort %s", command);
     return rc;
-}
-
-/* The file's settings, with those of the command line over them. Strings live in a. */
-static int take_config(rt_settings *s, const char *path, bool quiet, rt_arena *a, rt_err *e)
-{
-    static rt_settings file;
-    rt_settings_notes notes = { 0 };
-    int rc = rt_settings_from_yaml_file(&file, path, a, &notes, e);
-    rc = end_notes(&notes, path, quiet, rc, e);
-    if (rc < 0) return rc;
-    rt_settings_overlay(&file, s);
-    *s = file;
-    return RT_OK;
 }
 
 static int run(rt_job_run *j, rt_run_printer *p, rt_err *e)
@@ -129,8 +132,36 @@ static int run(rt_job_run *j, rt_run_printer *p, rt_err *e)
     return rc;
 }
 
+/* What was asked for and is no default, by the names of settings; whichever name or file said it. */
+static json_t *asked_json(const rt_settings *s)
+{
+    json_t *all = rt_settings_to_json(s);
+    for (int i = 0; i < RT_SETTING_COUNT_ALL; i++)
+        if (!rt_settings_asks(s, (rt_setting_id)i)) json_object_del(all, rt_setting_table[i].field);
+    return all;
+}
+
+static void print_asked(const rt_settings *s)
+{
+    const char *name;
+    json_t *value, *all = asked_json(s);
+    rt_str text = { 0 };
+    json_object_foreach(all, name, value)
+    {
+        char *word =
+            json_is_string(value)
+                ? NULL
+                : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(9));
+        rt_str_printf(&text, "%s%s %s", text.len ? ", " : "", name, word ? word : json_string_value(value));
+        rt_free(word);
+    }
+    if (text.len && !text.failed) rt_say("settings", "%s", text.data);
+    rt_str_free(&text);
+    json_decref(all);
+}
+
 /* What it would be, and nothing of it done. */
-static int plan(const rt_job_run *j, const flag_values *v, rt_err *e)
+static int plan(const rt_job_run *j, const rt_settings *s, const flag_values *v, rt_err *e)
 {
     int rc;
     rt_run_cost cost;
@@ -139,7 +170,9 @@ static int plan(const rt_job_run *j, const flag_values *v, rt_err *e)
     RT_TRY(rt_run_cost_time(&cost, j->run, e));
     rt_live_end();
     if (v->json) {
-        RT_TRY(rt_print_json(rt_run_cost_json(&cost, j->run), e));
+        json_t *all = rt_run_cost_json(&cost, j->run);
+        if (all) json_object_set_new(all, "settings", asked_json(s));
+        RT_TRY(rt_print_json(all, e));
     } else {
         RT_TRY(rt_run_cost_text(&cost, j->run, v->ops, &text, e));
         rt_put("%s", text.data);
@@ -157,13 +190,13 @@ static int open_and_run(const rt_settings *s, flag_values *v, rt_job_kind k, rt_
     rt_job_env env = rt_cli_env(0);
     rt_run_events events = rt_run_printer_events(p);
     if (k == RT_JOB_PLAN && v->json) events = (rt_run_events){ .stop = events.stop, .ctx = events.ctx };
-    v->o.kind = k;
     v->o.env = &env;
     v->o.events = &events;
     if (k != RT_JOB_PLAN || !v->json) v->o.device = rt_run_print_device;
     rt_interrupt_catch();
+    if (k == RT_JOB_PLAN && !v->json) print_asked(s);
     RT_TRY(rt_job_run_open(&j, s, &v->o, e));
-    RT_TRY(k == RT_JOB_PLAN ? plan(&j, v, e) : run(&j, p, e));
+    RT_TRY(k == RT_JOB_PLAN ? plan(&j, s, v, e) : run(&j, p, e));
 out:
     rt_job_run_close(&j);
     if (rc == RT_INTERRUPTED && k != RT_JOB_PLAN && !v->o.smoke) rt_run_explain_stop(p, e);
@@ -199,9 +232,9 @@ static int command(const char *name, rt_job_kind k, const char *usage, const cha
         .command = name, .resumed = v.o.resume, .smoke = v.o.smoke, .log_every = v.log_every, .quiet = v.quiet
     };
     const bool silent = k == RT_JOB_PLAN && v.json;
+    v.o.kind = k;
     if (!silent) RT_TRY(rt_run_printer_begin(&p, v.json, e));
     RT_TRY(take_settings(&s, &v, name, silent, &arena, e));
-    if (v.config) RT_TRY(take_config(&s, v.config, silent, &arena, e));
     p.out = v.o.smoke ? NULL : s.out;
     RT_TRY(open_and_run(&s, &v, k, &p, e));
 out:

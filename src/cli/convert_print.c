@@ -140,6 +140,7 @@ static void print_text(const rt_job_conversion *c, const char *out, bool quantis
     if (table)
         rt_put("error     rmse %.3e, max %.3e, relative %.3g %% where something changed; %u of %u tensors exact\n",
                v->rmse, v->max_error, 100 * v->relative, v->same, v->tensor_count);
+    if (v->of_change > 0) rt_put("adapter   rounding is %.3g %% of what it changes\n", 100 * v->of_change);
     if (v->nonfinite) rt_put("note      %" PRIu64 " values of the input are infinite or NaN\n", v->nonfinite);
     for (uint32_t i = 0; i < c->notes.count; i++) rt_put("note      %s\n", c->notes.text[i]);
     print_modelfile(out, c);
@@ -167,15 +168,16 @@ static json_t *tensors_json(const rt_convert *v)
 static json_t *to_json(const rt_job_conversion *c, const char *in, const char *out)
 {
     const rt_convert *v = &c->v;
-    return json_pack(
-        "{s:o, s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:f, s:i, s:i, s:i, s:f, s:f, s:f, s:I, s:f, s:f, s:o, s:o, s:o}",
-        "input", rt_json_text(in), "output", rt_json_text(out), "format", rt_container_name(v->opts.to), "dtype",
-        dtype_asked(v), "parameters", (json_int_t)v->elems, "bytes_in", (json_int_t)v->bytes_in, "bytes_out",
-        (json_int_t)v->bytes_out, "file_bytes", (json_int_t)v->file_bytes, "bits_per_weight", bits_per_weight(v),
-        "same", (int)v->same, "fallbacks", (int)v->fallbacks, "dequantised", (int)v->dequantised, "rmse", v->rmse,
-        "max_error", v->max_error, "relative_error", v->relative, "nonfinite", (json_int_t)v->nonfinite,
-        "seconds_writing", v->write_seconds, "seconds_comparing", v->compare_seconds, "notes", rt_json_notes(&c->notes),
-        "modelfile", rt_json_text(c->modelfile), "tensors", tensors_json(v));
+    return json_pack("{s:o, s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:f, s:i, s:i, s:i, s:f, s:f, s:f, s:f, s:I, s:f, s:f, "
+                     "s:o, s:o, s:o}",
+                     "input", rt_json_text(in), "output", rt_json_text(out), "format", rt_container_name(v->opts.to),
+                     "dtype", dtype_asked(v), "parameters", (json_int_t)v->elems, "bytes_in", (json_int_t)v->bytes_in,
+                     "bytes_out", (json_int_t)v->bytes_out, "file_bytes", (json_int_t)v->file_bytes, "bits_per_weight",
+                     bits_per_weight(v), "same", (int)v->same, "fallbacks", (int)v->fallbacks, "dequantised",
+                     (int)v->dequantised, "rmse", v->rmse, "max_error", v->max_error, "relative_error", v->relative,
+                     "error_of_change", v->of_change, "nonfinite", (json_int_t)v->nonfinite, "seconds_writing",
+                     v->write_seconds, "seconds_comparing", v->compare_seconds, "notes", rt_json_notes(&c->notes),
+                     "modelfile", rt_json_text(c->modelfile), "tensors", tensors_json(v));
 }
 
 int rt_convert_command(const char *spec, const char *base, const rt_job_convert_opts *given, bool quantise, bool json,

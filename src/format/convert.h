@@ -56,6 +56,7 @@ typedef struct rt_convert {
     /* After the run. */
     double rmse, max_error;   /* over all elements */
     double relative;          /* root of error squares over value squares, of the tensors that are not the same */
+    double of_change;         /* root of error squares over the squares of what an adapter adds; 0 without one */
     uint64_t file_bytes;      /* of the files that hold tensors */
     uint32_t same;            /* tensors that are the same bit for bit */
     uint64_t nonfinite, lost; /* sums */

@@ -15,6 +15,7 @@ enum {
 
 typedef struct sums {
     double error_squares, value_squares, max_error;
+    double change_squares; /* of what an adapter adds */
     uint64_t nonfinite, lost;
     bool same;
 } sums;
@@ -31,8 +32,8 @@ typedef struct check {
     pair *pairs;
     uint32_t pair_count, chunk_count, offset; /* offset: of the running batch */
     sums *of_chunk;
-    float *scratch; /* (threads, 2, per_half) */
-    uint64_t per_half;
+    float *scratch;    /* (threads, 3, per_part) */
+    uint64_t per_part; /* elements of a third of a thread's scratch */
 } check;
 
 /* ---- one piece ---- */
@@ -89,6 +90,17 @@ static void sum_piece(sums *s, const float *a, const float *b, uint64_t n)
     s->same = piece.same;
 }
 
+/* Of differences that are finite. */
+static double squares_between(const float *a, const float *b, uint64_t n)
+{
+    double sum = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        double d = (double)b[i] - (double)a[i];
+        if (isfinite(d)) sum += d * d;
+    }
+    return sum;
+}
+
 /* ---- one chunk ---- */
 
 /* True when the stored bytes of rows [row, row + rows) are the same; then their non-finite values are counted. */
@@ -125,13 +137,16 @@ static void compare_chunk(void *ctx, uint32_t chunk, uint32_t worker)
     sums *s = &c->of_chunk[chunk];
     s->same = true;
     if (p->bytes && same_bytes(s, p, row, rows)) return;
-    float *a = c->scratch + 2 * worker * c->per_half, *b = a + c->per_half;
-    uint64_t step = c->per_half / p->cols;
+    float *a = c->scratch + 3 * worker * c->per_part, *b = a + c->per_part, *base = b + c->per_part;
+    uint64_t step = c->per_part / p->cols;
     for (uint64_t r = row; r < row + rows; r += step) {
         uint64_t n = row + rows - r < step ? row + rows - r : step;
         rt_tensor_to_f32(a, p->a, r, n);
         rt_tensor_to_f32(b, p->b, r, n);
         sum_piece(s, a, b, n * p->cols);
+        if (p->a->store != RT_STORE_MERGED) continue;
+        rt_tensor_to_f32(base, rt_tensor_under(p->a), r, n);
+        s->change_squares += squares_between(base, a, n * p->cols);
     }
 }
 
@@ -177,7 +192,7 @@ static int run_chunks(check *c, rt_convert_progress_fn progress, void *ctx, rt_p
 
 static void add_up(rt_convert *v, const check *c)
 {
-    double errors = 0, changed_errors = 0, changed_values = 0;
+    double errors = 0, changed_errors = 0, changed_values = 0, merged_errors = 0, merged_changes = 0;
     v->same = 0;
     v->nonfinite = v->lost = 0;
     v->max_error = 0;
@@ -192,10 +207,12 @@ static void add_up(rt_convert *v, const check *c)
             t->nonfinite += s->nonfinite;
             t->lost += s->lost;
             t->error_squares += s->error_squares;
+            merged_changes += s->change_squares;
             t->value_squares += s->value_squares;
             t->max_error = s->max_error > t->max_error ? s->max_error : t->max_error;
         }
         errors += t->error_squares;
+        if (t->from->store == RT_STORE_MERGED) merged_errors += t->error_squares;
         if (!t->same) {
             changed_errors += t->error_squares;
             changed_values += t->value_squares;
@@ -206,6 +223,7 @@ static void add_up(rt_convert *v, const check *c)
         v->max_error = t->max_error > v->max_error ? t->max_error : v->max_error;
     }
     v->rmse = v->elems ? sqrt(errors / (double)v->elems) : 0;
+    v->of_change = merged_changes > 0 ? sqrt(merged_errors / merged_changes) : 0;
     v->relative = changed_values > 0 ? sqrt(changed_errors / changed_values) : 0;
 }
 
@@ -246,9 +264,9 @@ int rt_convert_compare(rt_convert *v, const char *path, rt_convert_progress_fn p
     const rt_hub_env env = { 0 };
     RT_TRY(rt_model_file_open(&back, path, &env, e));
     RT_TRY(rt_model_file_check(back, e));
-    c.per_half = rt_align_up(v->largest_cols > PIECE_ELEMS ? v->largest_cols : PIECE_ELEMS, 64);
+    c.per_part = rt_align_up(v->largest_cols > PIECE_ELEMS ? v->largest_cols : PIECE_ELEMS, 64);
     c.pairs = rt_arena_alloc(&a, v->tensor_count * sizeof *c.pairs);
-    if (!c.pairs || !rt_mul_u64(2 * c.per_half * sizeof(float), rt_pool_threads(pool), &bytes) ||
+    if (!c.pairs || !rt_mul_u64(3 * c.per_part * sizeof(float), rt_pool_threads(pool), &bytes) ||
         !(c.scratch = rt_alloc(bytes, 64))) {
         rc = rt_no_memory(e, v->opts.path);
         goto out;

@@ -44,6 +44,9 @@ typedef struct rt_job_run_opts {
     bool resume, override, fit, smoke; /* as in rt_run_opts */
 } rt_job_run_opts;
 
+/* Whether such a run can be asked for at all; rt_job_run_open looks at it too. */
+int rt_job_run_check(const rt_settings *s, const rt_job_run_opts *o, rt_err *e);
+
 /* An open run with its device. It stays where it is while it is open. */
 typedef struct rt_job_run {
     rt_settings settings; /* as given, then as resolved; strings are the caller's */

@@ -9,6 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Of what an adapter changes: where rounding is more, it is said. */
+#define MOST_OF_CHANGE 0.1
+
 static int bad_layers(const char *text, rt_err *e)
 {
     return rt_fail(e, RT_USAGE, "--layers takes numbers and ranges such as 0,2,4-7, not '%s'", text);
@@ -177,6 +180,21 @@ out:
     return rc;
 }
 
+/* Rounding may take a small adapter away: it adds less than a step of a 16-bit type. */
+static void note_rounded_adapter(rt_job_conversion *c)
+{
+    const rt_convert *v = &c->v;
+    rt_dtype to = RT_DTYPE_F32;
+    for (uint32_t i = 0; i < v->tensor_count; i++)
+        if (v->tensors[i].from->store == RT_STORE_MERGED) to = v->tensors[i].to;
+    if (v->of_change > MOST_OF_CHANGE && rt_dtype_is_float(to))
+        rt_note(
+            &c->notes,
+            "rounding to %s is %.0f %% of what the adapter changes, and so part of its effect is lost; --dtype f32 "
+            "keeps all of it",
+            rt_dtype_name(to), 100 * v->of_change);
+}
+
 int rt_job_convert(rt_job_conversion **out, const rt_model_file *in, const rt_job_convert_opts *o, rt_err *e)
 {
     int rc;
@@ -192,6 +210,7 @@ int rt_job_convert(rt_job_conversion **out, const rt_model_file *in, const rt_jo
     if (rc < 0) goto out;
     if (w->seen.modelfile) RT_TRY(rt_file_write(w->seen.modelfile, w->modelfile.data, w->modelfile.len, e));
     for (uint32_t i = 0; i < in->note_count; i++) rt_note(&w->seen.notes, "%s", in->notes[i]);
+    note_rounded_adapter(&w->seen);
     *out = &w->seen;
     w = NULL;
 out:

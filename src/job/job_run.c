@@ -4,7 +4,7 @@
 
 #include "base/json.h"
 
-static int check(const rt_settings *s, const rt_job_run_opts *o, rt_err *e)
+int rt_job_run_check(const rt_settings *s, const rt_job_run_opts *o, rt_err *e)
 {
     if (o->override && !o->resume) return rt_fail(e, RT_USAGE, "--override needs --resume");
     if (o->smoke && o->resume) return rt_fail(e, RT_USAGE, "--smoke and --resume exclude one another; give one");
@@ -23,7 +23,7 @@ int rt_job_run_open(rt_job_run *j, const rt_settings *s, const rt_job_run_opts *
     int rc;
     char why[RT_JOB_WHY];
     rt_json_init();
-    RT_TRY(check(s, o, e));
+    RT_TRY(rt_job_run_check(s, o, e));
     RT_TRY(rt_job_device_open(&j->dev, s, o->resume, o->env->environment, why, e));
     if (o->device) o->device(o->events ? o->events->ctx : NULL, j->dev, why);
     j->settings = *s;

@@ -18,7 +18,8 @@
 #define RT_PRECISION "the device has its own precision; save_dtype is what is written"
 #define RT_SAMPLING "no text is sampled while training"
 #define RT_STORED "the student's matrices stay as they are stored; name a quantised model for less memory"
-#define RT_PACKED "rows are always packed, and documents do not see one another"
+#define RT_PACKED                                                                                                      \
+    "rows are always packed, and documents do not see one another; a batch counts rows, each of several records"
 #define RT_FUSED "logits of a whole row never exist at once, and attention is fused"
 #define RT_LOGGED "every step is in run/metrics.jsonl and in event files for TensorBoard"
 #define RT_HUB "nothing is uploaded"
@@ -54,7 +55,9 @@
     X(output_dir, ANY, same, out, NULL, NULL)                                                                          \
     X(overwrite_output_dir, ANY, no_effect, none, "a run is never overwritten; give another --out, or --resume", NULL) \
     X(resume_from_checkpoint, ANY, off, none, "is --resume with the --out of the run here", "false")                   \
-    X(max_samples, FACTORY, off, none, "takes a part of the data, and all of it is trained: cut the file", "null")     \
+    X(max_samples, FACTORY, off, none,                                                                                 \
+      "takes the first records of the data, and all are trained: cut the file (head -n N), or give PATH,weight=0.1",   \
+      "null")                                                                                                          \
     X(chat_template_path, ANY, same, chat_template, NULL, NULL)                                                        \
     X(chat_template_jinja, AXOLOTL, off, none, "is a template; save it as a file and give --chat-template FILE",       \
       "null")                                                                                                          \
@@ -101,7 +104,7 @@
     /* the loss: lmbda, beta and temperature are read by the tool (settings_alias.c, recipe) */                        \
     X(lmbda, GKD, off, none, "is the share of text that the student writes itself, and that is not built here", "0")   \
     X(seq_kd, GKD, off, none, "is for text that the teacher writes, and that is not built here", "false")              \
-    X(max_new_tokens, GKD, no_effect, none, RT_SAMPLING, NULL)                                                         \
+    X(max_new_tokens, ANY, no_effect, none, RT_SAMPLING, NULL)                                                         \
     X(max_completion_length, DISTILLATION, no_effect, none, RT_SAMPLING, NULL)                                         \
     X(num_generations, DISTILLATION, no_effect, none, RT_SAMPLING, NULL)                                               \
     X(top_p, ANY, no_effect, none, RT_SAMPLING, NULL)                                                                  \
@@ -126,21 +129,25 @@
     X(model_max_length, FACTORY, same, seq_len, NULL, NULL)                                                            \
     X(packing_length, SWIFT, same, seq_len, NULL, NULL)                                                                \
     X(disable_dropout, ANY, no_effect, none, "there is no dropout but that of adapters, `lora_dropout`", NULL)         \
-    X(assistant_only_loss, ANY, on_off, loss_on, "turns", "all")                                                       \
-    X(completion_only_loss, ANY, on_off, loss_on, "turns", "all")                                                      \
+    X(assistant_only_loss, ANY, only_loss, loss_on, "`--loss-on turns`; false: `all`, unless the next one is true",    \
+      NULL)                                                                                                            \
+    X(completion_only_loss, ANY, only_loss, loss_on, "as `assistant_only_loss`", NULL)                                 \
     X(train_on_inputs, AXOLOTL, on_off, loss_on, "all", "turns")                                                       \
     X(train_on_prompt, FACTORY, on_off, loss_on, "all", "turns")                                                       \
     X(label_smoothing_factor, ANY, off, none, "is not built", "0")                                                     \
     X(neftune_noise_alpha, ANY, off, none, "is not built: embeddings have no noise", "null")                           \
     /* optimizer and schedule */                                                                                       \
-    X(learning_rate, ANY, same, lr, NULL, NULL)                                                                        \
+    X(learning_rate, ANY, rate, lr, "`--lr`", NULL)                                                                    \
     X(lr_scheduler_type, ANY, scheduler, schedule, "`--schedule`, as below", NULL)                                     \
     X(lr_scheduler, AXOLOTL, scheduler, schedule, "`--schedule`, as below", NULL)                                      \
     X(lr_scheduler_kwargs, ANY, inside, none, "the names in it are read as names of the file", NULL)                   \
     X(min_lr_rate, ANY, same, lr_floor, NULL, NULL)                                                                    \
+    X(min_lr, ANY, least_rate, lr_floor, "`--lr-floor`, its share of `learning_rate`, which has to be given", NULL)    \
+    X(num_cycles, ANY, one_of, none, "0.5", "is another cosine, and that is not built")                                \
+    X(num_stable_steps, ANY, no_effect, none, "what lies between --warmup and --decay has the full rate", NULL)        \
     X(cosine_min_lr_ratio, AXOLOTL, same, lr_floor, NULL, NULL)                                                        \
     X(num_decay_steps, ANY, same, decay, NULL, NULL)                                                                   \
-    X(warmup_ratio, ANY, warmup, warmup, "`--warmup`; whichever of the two is 0 leaves it to the other", NULL)         \
+    X(warmup_ratio, ANY, warmup, warmup, "`--warmup`, unless `warmup_steps` is above 0", NULL)                         \
     X(warmup_steps, ANY, warmup, warmup, "`--warmup`; below 1 a share", NULL)                                          \
     X(optim, ANY, optimizer, optimizer, "`--optimizer`, whose value takes their words too: as below", NULL)            \
     X(adam_beta1, ANY, adam_betas, betas, "`--betas`; one that is missing is transformers' (0.9, 0.999)", NULL)        \
@@ -153,6 +160,7 @@
       "`--micro-batch`, and times `gradient_accumulation_steps` (1 where it is missing) `--batch`: one device", NULL)  \
     X(micro_batch_size, AXOLOTL, batch, none, "as `per_device_train_batch_size`", NULL)                                \
     X(gradient_accumulation_steps, ANY, batch, none, "`--batch`, with the above; alone it is refused", NULL)           \
+    X(per_gpu_train_batch_size, ANY, off, none, "is per_device_train_batch_size by an old name; say that", "null")     \
     X(per_device_eval_batch_size, ANY, no_effect, none, "evaluation has the rows of --micro-batch", NULL)              \
     X(eval_batch_size, AXOLOTL, no_effect, none, "evaluation has the rows of --micro-batch", NULL)                     \
     X(auto_find_batch_size, ANY, no_effect, none, "--micro-batch is chosen to fit where it is not given", NULL)        \
@@ -220,6 +228,7 @@
     X(xformers_attention, AXOLOTL, no_effect, none, RT_FUSED, NULL)                                                    \
     X(s2_attention, AXOLOTL, off, none, "shifts attention between groups, and that is not built", "false")             \
     X(use_liger_kernel, ANY, no_effect, none, RT_FUSED, NULL)                                                          \
+    X(jit_mode_eval, ANY, no_effect, none, RT_FUSED, NULL)                                                             \
     X(torch_compile, ANY, no_effect, none, RT_FUSED, NULL)                                                             \
     X(deepspeed, ANY, no_effect, none, RT_ONE_DEVICE, NULL)                                                            \
     X(fsdp, ANY, no_effect, none, RT_ONE_DEVICE, NULL)                                                                 \
@@ -237,7 +246,7 @@
     X(evaluation_strategy, ANY, strategy, eval_every, "as `eval_strategy`", NULL)                                      \
     X(save_strategy, ANY, strategy, save_every, "`--save-every` for epoch and no (100%); steps and best have none",    \
       NULL)                                                                                                            \
-    X(save_total_limit, ANY, same, keep, NULL, NULL)                                                                   \
+    X(save_total_limit, ANY, most_kept, keep, "`--keep`; 0 or less keeps all", NULL)                                   \
     X(load_best_model_at_end, ANY, on_off, save, "best", "last")                                                       \
     X(metric_for_best_model, ANY, no_effect, none, "the best is the one with the lowest held-out KL, or CE", NULL)     \
     X(greater_is_better, ANY, no_effect, none, "the best is the one with the lowest held-out KL, or CE", NULL)         \

@@ -109,7 +109,7 @@
     X(response_prefix, SWIFT, no_effect, none, RT_TEMPLATE, NULL)                                                      \
     X(add_non_thinking_prefix, SWIFT, no_effect, none, RT_TEMPLATE, NULL)                                              \
     X(tool_format, FACTORY, no_effect, none, RT_TEMPLATE, NULL)                                                        \
-    X(enable_thinking, FACTORY, no_effect, none, RT_TEMPLATE, NULL)                                                    \
+    X(enable_thinking, ANY, variable, template_var, "`--template-var enable_thinking=` and the value", NULL)           \
     X(preserve_thinking, FACTORY, no_effect, none, RT_TEMPLATE, NULL)                                                  \
     /* loss and sampling */                                                                                            \
     X(min_p, ANY, no_effect, none, RT_SAMPLING, NULL)                                                                  \
@@ -336,7 +336,8 @@
     X(zero_hpz_partition_size, SWIFT, no_effect, none, RT_ONE_DEVICE, NULL)                                            \
     X(deepspeed_autotp_size, SWIFT, no_effect, none, RT_ONE_DEVICE, NULL)                                              \
     X(max_memory, ANY, no_effect, none, "--device and --memory-limit say where and how much", NULL)                    \
-    X(use_cpu, ANY, no_effect, none, "--device and --memory-limit say where and how much", NULL)                       \
+    X(use_cpu, ANY, on_off, device, "cpu", "auto")                                                                     \
+    X(no_cuda, ANY, on_off, device, "cpu", "auto")                                                                     \
     X(gpu_memory_limit, AXOLOTL, no_effect, none, "--device and --memory-limit say where and how much", NULL)          \
     X(use_bnb_nested_quant, ANY, no_effect, none, RT_STORED, NULL)                                                     \
     X(bnb_4bit_quant_storage, ANY, no_effect, none, RT_STORED, NULL)                                                   \
@@ -393,7 +394,7 @@
     X(max_shard_size, ANY, no_effect, none, RT_SAVED, NULL)                                                            \
     X(save_first_step, AXOLOTL, no_effect, none, RT_SAVED, NULL)                                                       \
     X(dynamic_checkpoint, AXOLOTL, no_effect, none, RT_SAVED, NULL)                                                    \
-    X(merge_lora, AXOLOTL, no_effect, none, RT_SAVED, NULL)                                                            \
+    X(merge_lora, ANY, on_off, merge, "on", "off")                                                                     \
     X(add_version, SWIFT, no_effect, none, RT_SAVED, NULL)                                                             \
     X(create_checkpoint_symlink, SWIFT, no_effect, none, RT_SAVED, NULL)                                               \
     X(use_flash_ckpt, SWIFT, no_effect, none, RT_SAVED, NULL)                                                          \
@@ -462,6 +463,10 @@
     X(hf_hub_token, ANY, no_effect, none, RT_HUB, NULL)                                                                \
     X(ms_hub_token, ANY, no_effect, none, RT_HUB, NULL)                                                                \
     X(om_hub_token, ANY, no_effect, none, RT_HUB, NULL)                                                                \
+    X(model_author, SWIFT, no_effect, none, RT_HUB, NULL)                                                              \
+    X(model_name, SWIFT, no_effect, none, RT_HUB, NULL)                                                                \
+    X(freeze_vit, SWIFT, no_effect, none, "only text is read", NULL)                                                   \
+    X(freeze_aligner, SWIFT, no_effect, none, "only text is read", NULL)                                               \
     X(push_dataset_to_hub, AXOLOTL, no_effect, none, RT_HUB, NULL)                                                     \
     X(hf_use_auth_token, AXOLOTL, no_effect, none, RT_HUB, NULL)
 

@@ -39,6 +39,7 @@
     X(cached_val_dataset, SWIFT, off, none, "is data of another tool; give the text", "null")                          \
     X(mask_history, FACTORY, off, none, "is not built: turns before the last one are trained too", "false")            \
     X(default_system_message, AXOLOTL, off, none, "adds a message to each record; put it into the data", "null")       \
+    X(system, SWIFT, off, none, "adds a message to each record; put it into the data", "null")                         \
     X(default_system, FACTORY, off, none, "adds a message to each record; put it into the data", "null")               \
     X(media_dir, ANY, off, none, "is for pictures, and only text is read", "null")                                     \
     X(processor_type, ANY, off, none, "is for pictures, and only text is read", "null")                                \

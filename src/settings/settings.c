@@ -260,23 +260,29 @@ out:
     return rc;
 }
 
-/* Settings that say the same in different words: the one that was there does not stand against the one that comes. */
-static void forget_rivals(rt_settings *base, const rt_settings *over)
+bool rt_setting_rival(rt_setting_id over, rt_setting_id base)
 {
     static const rt_setting_id length[] = { RT_SETTING_ID_steps, RT_SETTING_ID_tokens, RT_SETTING_ID_epochs,
                                             RT_SETTING_ID_time };
-    for (int i = 0; i < 4; i++)
-        for (int k = 0; k < 4 && over->given[length[i]]; k++) rt_settings_forget(base, length[k]);
-    if (over->given[RT_SETTING_ID_alpha]) {
-        rt_settings_forget(base, RT_SETTING_ID_kd_weight);
-        rt_settings_forget(base, RT_SETTING_ID_ce_weight);
-    }
-    if (over->given[RT_SETTING_ID_lr] || over->given[RT_SETTING_ID_lr_class]) {
-        rt_settings_forget(base, RT_SETTING_ID_lr);
-        rt_settings_forget(base, RT_SETTING_ID_lr_class);
-    }
-    if (over->given[RT_SETTING_ID_eval_data]) rt_settings_forget(base, RT_SETTING_ID_held_out);
-    if (over->given[RT_SETTING_ID_held_out]) rt_settings_forget(base, RT_SETTING_ID_eval_data);
+    static const rt_setting_id pairs[][2] = {
+        { RT_SETTING_ID_alpha, RT_SETTING_ID_kd_weight },    { RT_SETTING_ID_alpha, RT_SETTING_ID_ce_weight },
+        { RT_SETTING_ID_lr, RT_SETTING_ID_lr_class },        { RT_SETTING_ID_lr_class, RT_SETTING_ID_lr },
+        { RT_SETTING_ID_eval_data, RT_SETTING_ID_held_out }, { RT_SETTING_ID_held_out, RT_SETTING_ID_eval_data }
+    };
+    int both = 0;
+    for (int i = 0; i < 4; i++) both += (length[i] == over) + (length[i] == base);
+    if (both == 2) return over != base;
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+        if (pairs[i][0] == over && pairs[i][1] == base) return true;
+    return false;
+}
+
+/* The one that was there does not stand against the one that comes. */
+static void forget_rivals(rt_settings *base, const rt_settings *over)
+{
+    for (int i = 0; i < RT_SETTING_COUNT_ALL; i++)
+        for (int k = 0; k < RT_SETTING_COUNT_ALL && over->given[i]; k++)
+            if (rt_setting_rival((rt_setting_id)i, (rt_setting_id)k)) rt_settings_forget(base, (rt_setting_id)k);
 }
 
 void rt_settings_overlay(rt_settings *base, const rt_settings *over)

@@ -293,5 +293,10 @@ typedef struct rt_setting_word {
 /* The same of words, each name once; RT_USAGE. */
 int rt_settings_from_words(rt_settings *s, const rt_setting_word *words, uint32_t count, rt_arena *a,
                            rt_settings_notes *notes, rt_err *e);
+/* Both as one, words over the file (path may be null): a name on the command line takes the place of the same name in
+ * the file, and what a tool says with several names may stand in both. Notes, or faults, are told apart; where words
+ * are wrong (RT_USAGE), the file's faults are left out. */
+int rt_settings_from_both(rt_settings *s, const rt_setting_word *words, uint32_t count, const char *path, rt_arena *a,
+                          rt_settings_notes *of_words, rt_settings_notes *of_file, rt_err *e);
 
 #endif

@@ -185,9 +185,9 @@ static int tell_idle(rt_dataset *d)
         rt_str_printf(&text, " %s no effect: %s", count > 1 ? "have" : "has", d->idle[i].text);
         if (text.failed) RT_TRY(rt_no_memory(d->f->e, "settings"));
         bool told = false;
-        for (uint32_t k = 0; k < d->f->notes.count; k++)
-            told = told || strcmp(d->f->notes.items[k].text, text.data) == 0;
-        if (!told) RT_TRY(rt_source_note(d->f, &d->f->notes, d->x->line, text.data));
+        for (uint32_t k = 0; k < d->f->notes->count; k++)
+            told = told || strcmp(d->f->notes->items[k].text, text.data) == 0;
+        if (!told) RT_TRY(rt_source_note(d->f, d->f->notes, d->x->line, text.data));
     }
 out:
     rt_str_free(&text);
@@ -220,7 +220,7 @@ static int put_columns(rt_dataset *d)
         rt_str_free(&text);
         rt_str_printf(&text, "%s -> --columns %s", d->x->name, now);
         RT_TRY(text.failed ? rt_no_memory(d->f->e, "settings")
-                           : rt_source_note(d->f, &d->f->notes, d->x->line, text.data));
+                           : rt_source_note(d->f, d->f->notes, d->x->line, text.data));
     }
     d->f->columns = now;
 out:

@@ -1,19 +1,16 @@
 /* settings_yaml.c - reads settings from YAML with libyaml's events: one map, its values scalars or lists of scalars.
  *
- * Owns: walking the events and refusing what settings have no use for (anchors, tags, maps inside but for those of
- * other tools), with the line. What names mean is settings_source.c's, writing is settings_yaml_write.c's. libyaml
- * allocates with malloc and has no hook; what it holds is bounded by RT_YAML_BYTES and freed before the call returns.
+ * Owns: walking the events and refusing what settings have no use for (anchors of lists and maps, tags, maps inside but
+ * for those of other tools), with the line. What names mean is settings_source.c's, writing is settings_yaml_write.c's.
+ * libyaml allocates with malloc and has no hook; what it holds is bounded by RT_YAML_BYTES and freed before the call
+ * returns.
  */
 #include "settings/settings_internal.h"
-
-#include "base/file.h"
 
 #include <string.h>
 #include <yaml.h>
 
 /* ---- events ---- */
-
-static uint32_t line_of(const yaml_event_t *v) { return (uint32_t)v->start_mark.line + 1; }
 
 /* Bytes that are no text have no mark, only an offset. */
 static uint32_t line_at(const char *text, size_t len, size_t offset)
@@ -23,7 +20,13 @@ static uint32_t line_at(const char *text, size_t len, size_t offset)
     return line;
 }
 
-enum { MOST_LEVELS = 100 };
+enum { MOST_LEVELS = 100, MOST_ANCHORS = 64 };
+
+/* A scalar with a name, which may be said again by it. */
+typedef struct anchor {
+    const char *name, *text;
+    yaml_scalar_style_t style;
+} anchor;
 
 typedef struct reader {
     rt_setting_source *f;
@@ -32,16 +35,58 @@ typedef struct reader {
     bool has_event;
     const char *text;
     size_t len;
+    uint32_t line; /* of a text inside another: its own */
+    anchor anchors[MOST_ANCHORS];
+    uint32_t anchor_count;
 } reader;
+
+static uint32_t line_of(const reader *r) { return r->line ? r->line : (uint32_t)r->event.start_mark.line + 1; }
 
 static int syntax_error(const reader *r)
 {
     const yaml_parser_t *p = &r->parser;
     if (p->error == YAML_MEMORY_ERROR) return rt_no_memory(r->f->e, r->f->where);
-    uint32_t line = p->error == YAML_READER_ERROR ? line_at(r->text, r->len, p->problem_offset)
-                                                  : (uint32_t)p->problem_mark.line + 1;
+    uint32_t line = r->line                         ? r->line
+                    : p->error == YAML_READER_ERROR ? line_at(r->text, r->len, p->problem_offset)
+                                                    : (uint32_t)p->problem_mark.line + 1;
+    if (r->line) return rt_source_refuse(r->f, line, "'%.80s' is no map of names and values", r->text);
     return rt_fail(r->f->e, RT_FORMAT, "%s:%u: not YAML: %s%s%s", r->f->where, line, p->context ? p->context : "",
                    p->context ? ", " : "", p->problem ? p->problem : "it cannot be read");
+}
+
+static int keep_anchor(reader *r, const char *name)
+{
+    const yaml_event_t *v = &r->event;
+    const char *text = (const char *)v->data.scalar.value;
+    if (r->anchor_count == MOST_ANCHORS)
+        return rt_source_refuse(r->f, line_of(r), "&%.40s is one anchor too many; %d are possible", name, MOST_ANCHORS);
+    if (strlen(text) != v->data.scalar.length)
+        return rt_source_refuse(r->f, line_of(r), "the value has a zero byte in it; remove it");
+    anchor *to = &r->anchors[r->anchor_count];
+    to->name = rt_arena_strdup(r->f->arena, name);
+    to->text = rt_arena_strdup(r->f->arena, text);
+    to->style = v->data.scalar.style;
+    if (!to->name || !to->text) return rt_no_memory(r->f->e, "settings");
+    r->anchor_count++;
+    return RT_OK;
+}
+
+/* What an anchor stands for takes the place of its name. */
+static int repeat_anchor(reader *r)
+{
+    const char *name = (const char *)r->event.data.alias.anchor;
+    const anchor *from = NULL;
+    for (uint32_t i = 0; i < r->anchor_count; i++)
+        if (strcmp(r->anchors[i].name, name) == 0) from = &r->anchors[i]; /* the last one */
+    if (!from)
+        return rt_source_refuse(r->f, line_of(r), "*%.40s repeats no value of one word that came before; write it out",
+                                name);
+    yaml_mark_t start = r->event.start_mark;
+    yaml_event_delete(&r->event);
+    r->has_event = yaml_scalar_event_initialize(&r->event, NULL, NULL, (const yaml_char_t *)from->text,
+                                                (int)strlen(from->text), 1, 1, from->style);
+    r->event.start_mark = start;
+    return r->has_event ? RT_OK : rt_no_memory(r->f->e, "settings");
 }
 
 /* The next event into r->event. What no event of a settings file has is refused here. */
@@ -52,19 +97,19 @@ static int next(reader *r)
     if (!yaml_parser_parse(&r->parser, &r->event)) return syntax_error(r);
     r->has_event = true;
     const yaml_event_t *v = &r->event;
-    const yaml_char_t *anchor = NULL, *tag = NULL;
-    if (v->type == YAML_ALIAS_EVENT)
-        return rt_source_refuse(r->f, line_of(v), "*%s repeats an anchor; settings have none: write the value out",
-                                (const char *)v->data.alias.anchor);
-    if (v->type == YAML_SCALAR_EVENT) anchor = v->data.scalar.anchor, tag = v->data.scalar.tag;
-    if (v->type == YAML_SEQUENCE_START_EVENT) anchor = v->data.sequence_start.anchor, tag = v->data.sequence_start.tag;
-    if (v->type == YAML_MAPPING_START_EVENT) anchor = v->data.mapping_start.anchor, tag = v->data.mapping_start.tag;
-    if (anchor)
-        return rt_source_refuse(r->f, line_of(v), "&%s is an anchor; settings have none: write the value alone",
-                                (const char *)anchor);
+    const yaml_char_t *name = NULL, *tag = NULL;
+    if (v->type == YAML_ALIAS_EVENT) return repeat_anchor(r);
+    if (v->type == YAML_SCALAR_EVENT) tag = v->data.scalar.tag;
+    if (v->type == YAML_SEQUENCE_START_EVENT) name = v->data.sequence_start.anchor, tag = v->data.sequence_start.tag;
+    if (v->type == YAML_MAPPING_START_EVENT) name = v->data.mapping_start.anchor, tag = v->data.mapping_start.tag;
+    if (name)
+        return rt_source_refuse(r->f, line_of(r), "&%s is an anchor of more than one word; write the value alone",
+                                (const char *)name);
     if (tag)
-        return rt_source_refuse(r->f, line_of(v), "the tag %s means nothing here: write the value alone",
+        return rt_source_refuse(r->f, line_of(r), "the tag %s means nothing here: write the value alone",
                                 (const char *)tag);
+    if (v->type == YAML_SCALAR_EVENT && v->data.scalar.anchor)
+        return keep_anchor(r, (const char *)v->data.scalar.anchor);
     return RT_OK;
 }
 
@@ -74,7 +119,7 @@ static int take_scalar(reader *r, const char **out)
     const yaml_event_t *v = &r->event;
     const char *text = (const char *)v->data.scalar.value;
     if (strlen(text) != v->data.scalar.length)
-        return rt_source_refuse(r->f, line_of(v), "the value has a zero byte in it; remove it");
+        return rt_source_refuse(r->f, line_of(r), "the value has a zero byte in it; remove it");
     *out = rt_arena_strdup(r->f->arena, text);
     return *out ? RT_OK : rt_no_memory(r->f->e, r->f->where);
 }
@@ -101,7 +146,7 @@ static int skip(reader *r)
         if (depth == 0) break;
         /* libyaml looks at every open level for each token. */
         if (depth > MOST_LEVELS)
-            return rt_source_refuse(r->f, line_of(&r->event), "more than %d levels of nesting", MOST_LEVELS);
+            return rt_source_refuse(r->f, line_of(r), "more than %d levels of nesting", MOST_LEVELS);
         RT_TRY(next(r));
     }
 out:
@@ -113,7 +158,7 @@ static int take_map(reader *r, rt_setting_entry *x);
 /* A scalar of x's value. */
 static int take_word(reader *r, rt_setting_entry *x)
 {
-    uint32_t line = line_of(&r->event);
+    uint32_t line = line_of(r);
     if (x->count == RT_SETTING_WORDS)
         return rt_source_refuse(r->f, line, "'%s' has more than %d values", x->name, RT_SETTING_WORDS);
     int rc = take_scalar(r, &x->value[x->count]);
@@ -127,7 +172,7 @@ static int take_list(reader *r, rt_setting_entry *x)
     x->list = true;
     for (;;) {
         RT_TRY(next(r));
-        uint32_t line = line_of(&r->event);
+        uint32_t line = line_of(r);
         if (r->event.type == YAML_SEQUENCE_END_EVENT) break;
         if (r->event.type == YAML_MAPPING_START_EVENT) {
             RT_TRY(take_map(r, x));
@@ -157,7 +202,7 @@ static int take_pair(reader *r)
     int rc;
     const char *name;
     rt_setting_entry *x;
-    uint32_t line = line_of(&r->event);
+    uint32_t line = line_of(r);
     if (r->event.type != YAML_SCALAR_EVENT)
         return rt_source_refuse(r->f, line, "a name was expected, such as lr: 5e-5");
     RT_TRY(take_scalar(r, &name));
@@ -230,10 +275,10 @@ out:
 static int take_dataset(reader *r, rt_setting_entry *x)
 {
     int rc;
-    rt_dataset d = { .f = r->f, .x = x, .path_line = line_of(&r->event) };
+    rt_dataset d = { .f = r->f, .x = x, .path_line = line_of(r) };
     for (;;) {
         RT_TRY(next(r));
-        rt_dataset_value v = { .line = line_of(&r->event) };
+        rt_dataset_value v = { .line = line_of(r) };
         if (r->event.type == YAML_MAPPING_END_EVENT) break;
         if (r->event.type != YAML_SCALAR_EVENT)
             RT_TRY(rt_source_refuse(r->f, v.line, "a name was expected, such as path: a.jsonl"));
@@ -250,7 +295,7 @@ out:
 
 static int take_map(reader *r, rt_setting_entry *x)
 {
-    uint32_t line = line_of(&r->event);
+    uint32_t line = line_of(r);
     rt_alias_shape shape = x->id == RT_SETTING_COUNT_ALL ? rt_alias_shape_of(x->alias) : RT_SHAPE_PLAIN;
     x->map = true;
     if (shape == RT_SHAPE_DATASETS && x->list) return take_dataset(r, x);
@@ -276,15 +321,41 @@ static int read_entries(reader *r)
         RT_TRY(next(r));
     } else {
         if (r->event.type != YAML_MAPPING_START_EVENT)
-            RT_TRY(rt_source_refuse(r->f, line_of(&r->event), "settings are lines of a name, a colon and a value"));
+            RT_TRY(rt_source_refuse(r->f, line_of(r), "settings are lines of a name, a colon and a value"));
         RT_TRY(take_pairs(r));
         RT_TRY(next(r)); /* the document's end */
     }
     RT_TRY(next(r));
     if (r->event.type != YAML_STREAM_END_EVENT)
-        RT_TRY(rt_source_refuse(r->f, line_of(&r->event), "a second document begins here; settings are one"));
+        RT_TRY(rt_source_refuse(r->f, line_of(r), "a second document begins here; settings are one"));
 out:
     return rc;
+}
+
+static int read_text(reader *r)
+{
+    if (!yaml_parser_initialize(&r->parser)) return rt_no_memory(r->f->e, "settings");
+    yaml_parser_set_encoding(&r->parser, YAML_UTF8_ENCODING);
+    yaml_parser_set_input_string(&r->parser, (const unsigned char *)r->text, r->len);
+    int rc = read_entries(r);
+    if (r->has_event) yaml_event_delete(&r->event);
+    yaml_parser_delete(&r->parser);
+    return rc;
+}
+
+int rt_source_yaml(rt_setting_source *f, const char *text, size_t len, const char *where)
+{
+    reader r = { .f = f, .text = text, .len = len };
+    if (len > RT_YAML_BYTES)
+        return rt_fail(f->e, RT_FORMAT, "%s:1: %zu bytes are no settings; the limit is %d", where, len, RT_YAML_BYTES);
+    rt_source_enter(f, where);
+    return read_text(&r);
+}
+
+int rt_source_inside(rt_setting_source *f, const char *text, uint32_t line)
+{
+    reader r = { .f = f, .text = text, .len = strlen(text), .line = line };
+    return read_text(&r);
 }
 
 int rt_settings_from_yaml(rt_settings *s, const char *text, size_t len, const char *where, rt_arena *a,
@@ -292,29 +363,16 @@ int rt_settings_from_yaml(rt_settings *s, const char *text, size_t len, const ch
 {
     int rc;
     rt_err own = { 0 };
-    rt_setting_source f = { .where = where, .arena = a, .e = e ? e : &own };
-    reader r = { .f = &f, .text = text, .len = len };
+    rt_setting_source f = { .arena = a, .e = e ? e : &own };
     if (notes) notes->count = 0;
-    if (len > RT_YAML_BYTES)
-        return rt_fail(e, RT_FORMAT, "%s:1: %zu bytes are no settings; the limit is %d", where, len, RT_YAML_BYTES);
-    if (!yaml_parser_initialize(&r.parser)) return rt_no_memory(e, where);
-    yaml_parser_set_encoding(&r.parser, YAML_UTF8_ENCODING);
-    yaml_parser_set_input_string(&r.parser, (const unsigned char *)text, len);
-    RT_TRY(read_entries(&r));
-    RT_TRY(rt_source_apply(&f, s, notes));
+    RT_TRY(rt_source_yaml(&f, text, len, where));
+    rc = rt_source_apply(&f, s);
+    rt_source_report(&f, NULL, notes);
 out:
-    if (r.has_event) yaml_event_delete(&r.event);
-    yaml_parser_delete(&r.parser);
     return rc;
 }
 
 int rt_settings_from_yaml_file(rt_settings *s, const char *path, rt_arena *a, rt_settings_notes *notes, rt_err *e)
 {
-    int rc;
-    rt_str text = { 0 };
-    RT_TRY(rt_file_read(path, RT_YAML_BYTES, &text, e));
-    RT_TRY(rt_settings_from_yaml(s, text.data ? text.data : "", text.len, path, a, notes, e));
-out:
-    rt_str_free(&text);
-    return rc;
+    return rt_settings_from_both(s, NULL, 0, path, a, NULL, notes, e);
 }

@@ -25,6 +25,18 @@ bool rt_schedule_parse(const char *name, rt_schedule_kind *out)
     return false;
 }
 
+static int moves(const rt_schedule *s, rt_err *e)
+{
+    if (s->lr == 0) return RT_OK; /* as it was said */
+    for (uint32_t i = 1; i <= s->steps && i <= s->warmup + 2; i++)
+        if (rt_schedule_lr(s, i) > 0) return RT_OK;
+    return rt_fail(
+        e, RT_INVALID,
+        "every rate of this run is 0, since the last step of a %s schedule to 0 has rate 0; give more steps, "
+        "--warmup or --lr-floor",
+        names[s->kind]);
+}
+
 int rt_schedule_check(const rt_schedule *s, rt_err *e)
 {
     if (s->steps == 0) return rt_fail(e, RT_INVALID, "a run of 0 steps trains nothing; give at least one");
@@ -34,7 +46,7 @@ int rt_schedule_check(const rt_schedule *s, rt_err *e)
     if (s->kind == RT_SCHEDULE_WSD && (uint64_t)s->warmup + s->decay > s->steps)
         return rt_fail(e, RT_INVALID, "--warmup of %u and --decay of %u steps are longer than the run of %u; lower one",
                        s->warmup, s->decay, s->steps);
-    return RT_OK;
+    return moves(s, e);
 }
 
 double rt_schedule_lr(const rt_schedule *s, uint32_t step)

@@ -66,9 +66,20 @@ exits 0
 check "the same values as --merge" cmp m/model.safetensors lora/merged/model.safetensors
 check "the same configuration" cmp m/config.json lora/merged/config.json
 check "and the base's tokenizer" cmp m/tokenizer.json s/tokenizer.json
+run merge lora small --dtype bf16
+out_has '^adapter   rounding is [0-9.]+ % of what it changes$'
 run merge lora f --dtype f32
+out_lacks 'rounding'
 exits 0
 same lora f
+# an adapter that adds less than a step of bf16 is told to be lost, and --dtype f32 keeps it
+run train --student s --data d.jsonl --eval-data d.jsonl --out faint --lora-rank 4 --lr 1e-5 --steps 3 --batch 8 \
+    --seq-len 64 --save last
+run merge faint faint16 --dtype bf16
+exits 0
+out_has '^note +rounding to bf16 is [0-9]+ % of what the adapter changes, and so part .* --dtype f32 keeps all of it$'
+run merge faint faint32 --dtype f32
+out_lacks 'rounding'
 for suffix in gguf apr safetensors; do
     run convert lora f.$suffix --dtype f32
     exits 0

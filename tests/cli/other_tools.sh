@@ -103,7 +103,7 @@ check "a line for each, and one for all" test "$(wc -l <"$err")" = 7
 err_has "^bad.yaml:1: 'studnet' is not a setting; did you mean student\?$"
 err_has "^bad.yaml:2: 'base_modle' is not a setting; did you mean base_model\?$"
 err_has "^bad.yaml:3: 'optim' asks for 'lion'"
-err_has "^bad.yaml:4: 'max_samples' takes a part of the data"
+err_has "^bad.yaml:4: 'max_samples' takes the first records of the data.*cut the file"
 err_has "^bad.yaml:5: 'unheard_of' is not a setting"
 err_has "^bad.yaml:7: 'learning_rate' and 'lr' of line 8 both say --lr; leave one out$"
 err_has '^bad.yaml: 6 names or values are wrong$'
@@ -177,4 +177,177 @@ exits 0
 mv "$out" dialog.txt
 run tokenize chats.jsonl --model s --show 1
 check "the same tokens" test "$(grep -v jsonl dialog.txt)" = "$(grep -v jsonl "$out")"
+
+# ---- adapters, where a file does not say whether: as its tool has it ----
+printf 'base_model: s\ndatasets:\n- path: d.jsonl\nadapter:\nlora_r: 4\nlora_alpha: 8\nmax_steps: 2\n' >axo.yaml
+run plan --config axo.yaml --batch 2 --seq-len 64
+exits 0
+out_has '^config    adapter without a value -> all parameters are trained$'
+out_has '^config    lora_r has no effect: adapter has no value, and all parameters are trained$'
+out_has '^config    lora_alpha has no effect: adapter has no value'
+out_lacks 'lora-rank'
+out_lacks 'parameters of adapters'
+sed '/^adapter/d' axo.yaml >axo2.yaml
+run plan --config axo2.yaml --batch 2 --seq-len 64
+exits 0
+out_has '^config    lora_r has no effect: an axolotl file without adapter has none, and all parameters are trained$'
+run plan --config axo.yaml --batch 2 --seq-len 64 --lora-rank 2
+exits 0
+out_has 'parameters of adapters'
+printf 'model_name_or_path: s\ndataset_name: d.jsonl\nlora_r: 4\nlora_alpha: 8\nmax_steps: 2\n' >trl.yaml
+run plan --config trl.yaml --batch 2 --seq-len 64
+exits 0
+out_has '^config    lora_r has no effect: TRL has adapters with use_peft: true alone, and all parameters are trained$'
+out_has '^config    lora_alpha has no effect: TRL has'
+out_lacks 'parameters of adapters'
+printf 'stage: sft\nmodel_name_or_path: s\ndataset: d.jsonl\nlora_target: all\nmax_steps: 2\n' >lf.yaml
+run plan --config lf.yaml --batch 2 --seq-len 64
+exits 0
+out_has "^config    no finetuning_type, and LLaMA-Factory's is lora -> --lora$"
+out_has 'parameters of adapters'
+printf 'model: s\ndataset: d.jsonl\nsplit_dataset_ratio: 0.1\ntarget_modules: all-linear\nmax_steps: 2\n' >swift.yaml
+run plan --config swift.yaml --batch 2 --seq-len 64
+exits 0
+out_has "^config    no train_type or tuner_type, and ms-swift's is lora -> --lora$"
+out_has 'parameters of adapters'
+
+# ---- the command line wins, and is read with the file as one ----
+cat >base.yaml <<'Y'
+model_name_or_path: s
+dataset_name: d.jsonl
+max_length: 64
+max_steps: 7
+learning_rate: 1e-4
+per_device_train_batch_size: 2
+gradient_accumulation_steps: 4
+eval_strategy: epoch
+Y
+run plan --config base.yaml --lr 3e-4
+exits 0
+out_has '^config    learning_rate -> --lr 1e-4 \(the command line.s --lr wins\)$'
+out_has '7 steps of 8 rows \(2 at a time\), lr 0.0003'
+run plan --config base.yaml --max_steps -1 --epochs 4
+exits 0
+out_has '^config    max_steps has no effect \(the command line.s --max_steps wins\)$'
+out_has '^config    eval_strategy epoch -> --eval-every 25%$'
+run plan --config base.yaml --max_steps=-1
+exits 0
+out_has '^config    eval_strategy epoch -> --eval-every 33.3333333333%$'
+out_lacks ', 7 steps'
+run plan --config base.yaml --num_train_epochs 2
+exits 0
+out_has '^config    max_steps -> --steps 7 \(the command line.s --num_train_epochs wins\)$'
+out_has '^config    eval_strategy epoch -> --eval-every 50%$'
+run plan --config base.yaml --gradient_accumulation_steps 1
+exits 0
+out_has '7 steps of 2 rows \(2 at a time\)'
+run plan --config base.yaml --per_device_train_batch_size 1
+exits 0
+out_has '7 steps of 4 rows \(1 at a time\)'
+out_has '^flags     --per_device_train_batch_size 1, gradient_accumulation_steps 4 -> --micro-batch 1 --batch 4 '
+printf 'student: s\ndata: d.jsonl\nsteps: 7\nlr: 1e-4\nheld_out: 5\n' >own.yaml
+run plan --config own.yaml --seq-len 64 --batch 4 --num_train_epochs 2 --learning_rate 3e-4 --validation_file chats.jsonl
+exits 0
+out_has 'steps of 4 rows .*, lr 0.0003'
+out_lacks ', 7 steps'
+sed 's/^lmbda: .*/lmbda: 0.5/; s/^max_steps.*/max_steps: 2/' "$configs/trl_gkd.yaml" >gkd.yaml
+run plan --config gkd.yaml --lmbda 0
+exits 0
+out_has '^config    lmbda has no effect \(the command line.s --lmbda wins\)$'
+sed -i '/^lmbda/d' gkd.yaml
+run plan --config gkd.yaml --lmbda 0
+exits 0
+out_has '^objective loss = 0.00 CE \+ 1.00 JSD, T 1, beta 0.5'
+run plan --config gkd.yaml --lmbda 0 --temperature 2
+exits 0
+out_has 'read as a TRL GKD file: .*--temperature 2 of the command line is the loss.s'
+out_has 'every assistant turn is trained, there the last of a conversation alone'
+out_has '^objective loss = 0.00 CE \+ 1.00 T.2 JSD, T 2, beta 0.5'
+run plan --config gkd.yaml --lmbda 0 --divergence forward-kl
+exits 0
+out_has 'read as a TRL GKD file: beta 0.5 has no effect: it is for jsd, and --divergence is forward-kl; '
+out_lacks 'divergence jsd'
+# a divergence of ours has our temperature
+printf 'divergence: forward-kl\nlmbda: 0\n' >>gkd.yaml
+sed -i 's/^temperature.*/temperature: 2/' gkd.yaml
+run plan --config gkd.yaml
+exits 0
+out_has 'beta 0.5 has no effect: it is for jsd, and divergence is forward-kl; '
+out_has "objective loss = 0.00 CE .* 1.00 T.2 .*KL.*, T 2"
+
+# ---- values that another tool has and ours do not ----
+cat >values.yaml <<'Y'
+model_name_or_path: s
+dataset_name: d.jsonl
+max_length: 64.0
+max_steps: 1e1
+learning_rate: 2e-4
+lr_scheduler_type: cosine_with_min_lr
+lr_scheduler_kwargs: '{"min_lr": 5e-5}'
+warmup_ratio: 0.1
+warmup_steps: 3
+save_total_limit: 0
+assistant_only_loss: true
+completion_only_loss: false
+enable_thinking: false
+use_cpu: true
+packing: false
+max_new_tokens: 16
+per_device_train_batch_size: 4.0
+Y
+run plan --config values.yaml
+exits 0
+out_has '^config    max_steps -> --steps 10$|^config    max_steps -> --steps 1e1$'
+out_has '^config    min_lr 5e-5 of learning_rate 2e-4 -> --lr-floor 0.25$'
+out_has '^config    warmup_ratio 0.1 has no effect: warmup_steps decides$'
+out_has '^config    save_total_limit 0 -> --keep 1000000: all of them$'
+out_has '^config    completion_only_loss false has no effect: assistant_only_loss decides$'
+out_has '^config    enable_thinking -> --template-var enable_thinking=false$'
+out_has '^config    use_cpu true -> --device cpu$'
+out_has '^config    packing has no effect: .*a batch counts rows, each of several records$'
+out_has '10 steps of 4 rows \(4 at a time\), lr 0.0002 cosine, warm-up 3'
+out_lacks 'TRL GKD'
+run plan --student s --data d.jsonl --seq-len 64 --steps 10 --lr 1e-3 --lr_scheduler_kwargs '{"min_lr_rate": 0.5}'
+exits 0
+out_has '^flags     min_lr_rate -> --lr-floor 0.5$'
+printf 'model_name_or_path: s\ndataset_name: d.jsonl\nlora_r: 4\nuse_peft: true\nmerge_lora: true\nlearning_rate: 0\n' >merged.yaml
+run plan --config merged.yaml --steps 4 --seq-len 64
+exits 0
+out_has '^config    merge_lora true -> --merge on$'
+out_has '^config    learning_rate is 0: nothing will be trained$'
+
+# ---- ranges are faults of the file too, each with its line ----
+printf 'student: s\ndata: d.jsonl\nbeta: 2\nlora_dropout: 1.5\noptimizer: muon\nnum_train_epochs: -1\noutput_dir: ~/y\nnum_cycles: 2\n' >range.yaml
+run train --config range.yaml
+exits 5
+err_has '^range.yaml:3: --beta 2 is out of range \(0 to 1\)$'
+err_has '^range.yaml:4: --lora-dropout 1.5 is out of range \(0 to below 1\)$'
+err_has "^range.yaml:5: 'optimizer' asks for 'muon'"
+err_has '^range.yaml:6: --epochs -1 is out of range \(above 0\)$'
+err_has "^range.yaml:7: 'output_dir' is ~/y, and ~ is a word of the shell's; write the path out$"
+err_has "^range.yaml:8: 'num_cycles' 2 is another cosine"
+err_has '^range.yaml: 6 names or values are wrong$'
+run train --student s --data d.jsonl --out '~/y'
+exits 2
+err_has "'--out' is ~/y, and ~ is a word of the shell's"
+
+# ---- a run that would move nothing ----
+run train --student s --data d.jsonl --seq-len 64 --max_steps 1 --warmup_steps 0 --lr_scheduler_type cosine --out x
+exits 5
+err_has 'every rate of this run is 0, since the last step of a cosine schedule to 0 has rate 0; give more steps'
+
+# ---- what is missing is said first ----
+run distill --config base.yaml --out x
+exits 2
+err_has 'needs --teacher'
+out_lacks 'learning_rate'
+
+# ---- a plan lists what was asked for, under whatever name ----
+printf 'model_name_or_path: s\ndataset_name: d.jsonl\nseed: 7\nweight_decay: 0.25\nmax_steps: 4\nkeep: 2\n' >asked.yaml
+run plan --config asked.yaml --seq-len 64
+exits 0
+out_has '^settings  student s, data \["d.jsonl"\], weight_decay 0.25, seq_len 64, steps 4, seed 7$'
+run plan --config asked.yaml --seq-len 64 --json
+exits 0
+json_is 'j["settings"] == {"student": "s", "data": ["d.jsonl"], "weight_decay": 0.25, "seq_len": 64, "steps": 4, "seed": 7}'
 finish

@@ -173,8 +173,11 @@ static void test_refused_values(void **state)
     bad("data: [[a]]\n", RT_INVALID, "list in a list");
     bad("data: [a, ]\nfreeze: [~]\n", RT_INVALID, "run.yaml:2: |'freeze'|empty");
     bad("out: \"a\\0b\"\n", RT_INVALID, "run.yaml:1: |zero byte");
-    bad("lr: &x 1\n", RT_INVALID, "run.yaml:1: |&x|anchor");
-    bad("lr: 1\nseed: *x\n", RT_INVALID, "run.yaml:2: |*x|anchor");
+    rt_settings twice = good("seed: &x 7\nbatch: *x\ndata: [&d a, *d]\n"); /* anchors of one word are repeated */
+    assert_true(twice.seed == 7 && twice.batch == 7 && twice.data.count == 2);
+    assert_string_equal(twice.data.text[1], "a");
+    bad("data: &x [a]\n", RT_INVALID, "run.yaml:1: |&x|anchor");
+    bad("lr: 1\nseed: *x\n", RT_INVALID, "run.yaml:2: |*x|repeats no value");
     bad("<<: {lr: 1}\n", RT_INVALID, "'<<'");
     bad("lr: !!float 1\n", RT_INVALID, "run.yaml:1: |tag");
     bad("- lr\n", RT_INVALID, "run.yaml:1: |name, a colon");
@@ -216,8 +219,8 @@ static void test_aliases(void **state)
              "learning_rate: 5e-05\nnum_train_epochs: 2\nmax_steps: -1\nmax_length: 512\n"
              "per_device_train_batch_size: 4\ngradient_accumulation_steps: 8\n"
              "adam_beta1: 0.8\nadam_beta2: 0.99\nadam_epsilon: 1e-6\nsave_steps: 100\neval_steps: 0.05\n"
-             "save_total_limit: 3\ngradient_checkpointing: true\nlora_r: 16\nlora_alpha: 32\nlora_dropout: 0.05\n"
-             "lora_target_modules: [q_proj, down_proj]\nassistant_only_loss: true\nbf16: true\n"
+             "save_total_limit: 3\ngradient_checkpointing: true\nuse_peft: true\nlora_r: 16\nlora_alpha: 32\n"
+             "lora_dropout: 0.05\nlora_target_modules: [q_proj, down_proj]\nassistant_only_loss: true\nbf16: true\n"
              "load_best_model_at_end: false\nvalidation_file: v\n");
     assert_string_equal(s.student, "s");
     assert_string_equal(s.teacher, "t");
@@ -264,12 +267,14 @@ static void test_mapping_is_told(void **state)
     mapped("learning_rate: ~\n", "");
     mapped("per_device_train_batch_size: 4\n",
            "per_device_train_batch_size 4, gradient_accumulation_steps 1 -> --micro-batch 4 --batch 4 (one device)");
+    mapped("warmup_ratio: 0.1\nwarmup_steps: 10\n", "warmup_ratio 0.1 has no effect: warmup_steps decides\n"
+                                                    "warmup_steps -> --warmup 10");
     mapped("num_train_epochs: 3\nmax_steps: 7\n", "num_train_epochs has no effect: max_steps decides\n"
                                                   "max_steps -> --steps 7");
     mapped("eval_steps: 500\neval_strategy: \"no\"\n",
            "eval_steps has no effect: eval_strategy decides\neval_strategy no -> --eval-every 100%");
     mapped("use_peft: false\nlora_r: 16\nlora_alpha: 32\nlora_dropout: 0.05\nlearning_rate: 1e-4\n",
-           "use_peft false -> --lora off\nlora_r -> --lora-rank 16\n"
+           "use_peft false -> --lora off\n"
            "lora_r has no effect: use_peft is off, and all parameters are trained\n"
            "lora_alpha has no effect: use_peft is off, and all parameters are trained\n"
            "lora_dropout has no effect: use_peft is off, and all parameters are trained\nlearning_rate -> --lr 1e-4");
@@ -278,6 +283,7 @@ static void test_mapping_is_told(void **state)
            "num_train_epochs -> --epochs 4");
     mapped("bf16: true\nseed: 1\ntf32: false\n",
            "bf16, tf32 have no effect: the device has its own precision; save_dtype is what is written");
+    mapped("eval_strategy: epoch\n", "eval_strategy epoch -> --eval-every 33.3333333333%");
     mapped("evals_per_epoch: 4\nnum_epochs: 2\n",
            "read as an axolotl file; what it leaves out is as here, not as there\n"
            "evals_per_epoch 4 -> --eval-every 12.5%\nnum_epochs -> --epochs 2");
@@ -292,7 +298,8 @@ static void test_trainers(void **state)
     (void)state;
     mapped("beta: 0.3\ntemperature: 0.9\nlmbda: 0\n",
            "read as a TRL GKD file: beta 0.3 -> --divergence jsd --beta 0.3; temperature 0.9 has no effect: it is for "
-           "sampling there, and the loss is at 1; no cross-entropy -> --alpha 1; what else it leaves out is as here, "
+           "sampling there, and the loss is at 1; no cross-entropy -> --alpha 1; every assistant turn is trained, "
+           "there the last of a conversation alone; what else it leaves out is as here, "
            "not as there\nlmbda 0 has no effect: it asks for nothing");
     rt_settings s = good("beta: 0.3\ntemperature: 0.9\nlmbda: 0\n");
     assert_string_equal(s.divergence, "jsd");
@@ -509,13 +516,12 @@ static void test_refused_aliases(void **state)
     bad("per_device_train_batch_size: 10000000000\ngradient_accumulation_steps: 10000000000\n", RT_INVALID,
         "too large");
     bad("per_device_train_batch_size: 4\ngradient_accumulation_steps: 2\nbatch: 8\n", RT_INVALID, "--batch");
-    bad("warmup_ratio: 0.1\nwarmup_steps: 10\n", RT_INVALID, "run.yaml:2: |--warmup");
     bad("warmup_ratio: 3\n", RT_INVALID, "'warmup_ratio'|0 to 1");
     bad("warmup_steps: 2.5\n", RT_INVALID, "'warmup_steps'|'2.5'");
     bad("save_steps: -1\n", RT_INVALID, "'save_steps'|steps");
     bad("eval_steps: never\n", RT_INVALID, "'eval_steps'|number");
     bad("gradient_checkpointing: some\n", RT_INVALID, "true or false|'some'");
-    bad("assistant_only_loss: true\ncompletion_only_loss: true\n", RT_INVALID, "run.yaml:2: |--loss-on");
+    bad("train_on_inputs: false\ncompletion_only_loss: true\n", RT_INVALID, "run.yaml:2: |--loss-on");
     bad("target_modules: [q_proj, lm_head]\n", RT_INVALID, "'lm_head'|q_proj");
     bad("adam_beta1: x\n", RT_INVALID, "'adam_beta1'|number");
     bad("adam_beta1: 0.9\nbetas: 0.9,0.95\n", RT_INVALID, "--betas");
@@ -548,7 +554,7 @@ static void test_every_alias(void **state)
                                              "nll",
                                              "default",
                                              "concat" };
-        static const char *const more[] = { "", "per_device_train_batch_size: 1\n" };
+        static const char *const more[] = { "", "per_device_train_batch_size: 1\nlr: 8\n" };
         bool any = false;
         assert_int_equal(rt_setting_find(name), RT_SETTING_COUNT_ALL);
         for (size_t i = 0; i < sizeof tries / sizeof *tries * 2 && !any; i++) {

@@ -1,0 +1,62 @@
+/* settings_range.c - numbers of a file that no run can have, found where the file is read, so that all of its faults
+ * are said at once and with their lines.
+ *
+ * Owns: ranges that depend on nothing else. job/prepare looks at every value again, from wherever it came. */
+#include "settings/settings_internal.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *rt_setting_whole(rt_arena *a, const char *text)
+{
+    char *end;
+    double v = strtod(text, &end);
+    if (end == text || *end || !strpbrk(text, ".eE") || !(v >= 0 && v <= 1e15) || v != floor(v)) return text;
+    return rt_arena_printf(a, "%.0f", v);
+}
+
+/* setting, the least and the most that it may be, whether these are in it, how it is said */
+#define RANGES(X)                                                                                                      \
+    X(beta, 0, 1, true, true, "0 to 1")                                                                                \
+    X(alpha, 0, 1, true, true, "0 to 1")                                                                               \
+    X(skew, 0, 1, true, false, "0 to below 1")                                                                         \
+    X(temperature, 0, INFINITY, false, false, "above 0")                                                               \
+    X(kd_weight, 0, INFINITY, true, false, "0 or above")                                                               \
+    X(ce_weight, 0, INFINITY, true, false, "0 or above")                                                               \
+    X(lr, 0, INFINITY, true, false, "0 or above")                                                                      \
+    X(lr_floor, 0, 1, true, true, "0 to 1")                                                                            \
+    X(eps, 0, INFINITY, false, false, "above 0")                                                                       \
+    X(weight_decay, 0, INFINITY, true, false, "0 or above")                                                            \
+    X(max_grad_norm, 0, INFINITY, true, false, "0 or above; 0 never clips")                                            \
+    X(epochs, 0, INFINITY, false, false, "above 0")                                                                    \
+    X(lora_alpha, 0, INFINITY, false, false, "above 0")                                                                \
+    X(lora_dropout, 0, 1, true, false, "0 to below 1")                                                                 \
+    X(lora_rank, 1, 4096, true, true, "1 to 4096")                                                                     \
+    X(batch, 1, 1048576, true, true, "1 to 1048576")                                                                   \
+    X(micro_batch, 1, INFINITY, true, false, "from 1")                                                                 \
+    X(steps, 1, 1e9, true, true, "1 to 1000000000")
+
+int rt_source_check_ranges(rt_setting_source *f)
+{
+    int rc = RT_OK;
+    const rt_settings *s = &f->settings;
+#define X(name, least, most, from, to, text)                                                                           \
+    {                                                                                                                  \
+        const rt_setting_entry *x = f->by[RT_SETTING_ID_##name];                                                       \
+        double v = (double)s->name;                                                                                    \
+        bool ok = (v > (least) || ((from) && v == (least))) && (v < (most) || ((to) && v == (most)));                  \
+        if (x && x->where && s->given[RT_SETTING_ID_##name] && !ok) {                                                  \
+            rt_source_enter(f, x->where);                                                                              \
+            (void)rt_settings_out_of_range(s, RT_SETTING_ID_##name, text, f->e);                                       \
+            rt_err_context(f->e, "%s:%u", x->where, x->line);                                                          \
+            f->e->status = RT_INVALID;                                                                                 \
+            RT_TRY(rt_source_keep(f, x->line, RT_INVALID));                                                            \
+        }                                                                                                              \
+    }
+    RANGES(X)
+#undef X
+out:
+    return rc;
+}
