@@ -215,6 +215,21 @@ void rt_run_print_saved(FILE *to, const rt_job_run *j, const rt_run_summary *s)
     rt_put_to(to, "\n");
 }
 
+/* More steps of the run where it can go on; else a new run of its model. */
+static void print_further(FILE *to, const rt_job_run *j)
+{
+    rt_arena a = { 0 };
+    char *newest = NULL;
+    const char *out = j->settings.out, *command;
+    if (rt_checkpoint_newest(&newest, &a, out, NULL) >= 0 && newest)
+        command = rt_arena_printf(&a, "%s --override --steps %u", rt_run_resume_command(&a, out),
+                                  2 * rt_run_resolved(j->run)->steps);
+    else
+        command = rt_run_further_command(&a, out, j->settings.teacher);
+    rt_put_to(to, "To train it further: %s\n", command ? command : "");
+    rt_arena_free(&a);
+}
+
 void rt_run_print_ended(FILE *to, const rt_job_run *j, const rt_run_summary *s)
 {
     const rt_run *r = j->run;
@@ -224,10 +239,9 @@ void rt_run_print_ended(FILE *to, const rt_job_run *j, const rt_run_summary *s)
     rt_str_printf(&line, "%s: this run ended before, at step %u of %u; its %s is that of step %u. Nothing was done.\n",
                   j->settings.out, rt_run_state(r)->step, rt_run_resolved(r)->steps,
                   rt_run_resolved(r)->lora.rank ? "adapter" : "model", s->saved_step);
-    rt_str_append(&line, "To train it further: retort train --student");
-    rt_str_append_word(&line, j->settings.out, "");
-    rt_put_to(to, "%s --data DATA --out NEW\n", line.data ? line.data : "");
+    rt_put_to(to, "%s", line.data ? line.data : "");
     rt_str_free(&line);
+    print_further(to, j);
 }
 
 void rt_run_print_end(const rt_job_run *j, const rt_run_summary *s)

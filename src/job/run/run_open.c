@@ -230,8 +230,8 @@ static int begin(rt_run *r, rt_err *e)
     if (!path && rt_run_has_root(r))
         RT_TRY(rt_fail(e, RT_INVALID,
                        "%s has ended and its checkpoints were removed, so there is nothing to resume from; train its "
-                       "model further in a new run: --student %s",
-                       r->out, rt_shell_word(&r->arena, r->out)));
+                       "model further in a new run: %s",
+                       r->out, rt_run_further_command(&r->arena, r->out, r->settings->teacher)));
     if (!path) {
         rt_run_note(r, "no checkpoint was written yet; the run begins anew");
         return rt_run_open_metrics(r, 0, e);
