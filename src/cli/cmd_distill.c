@@ -85,6 +85,17 @@ static int end_notes(const rt_settings_notes *notes, const char *where, bool qui
     return rc;
 }
 
+/* Of Hugging Face: a checkpoint's folder, or true for the newest. */
+static int refuse_checkpoint(const flag_values *v, const char *command, rt_err *e)
+{
+    for (uint32_t i = 0; rt_settings_alias_name(i); i++) {
+        const rt_words *w = &v->alias[i];
+        if (!w->count || strcmp(rt_settings_alias_name(i), "resume_from_checkpoint") != 0) continue;
+        if (rt_path_is_dir(w->text[0])) return rt_guess_resume(command, true, w->text[0], e);
+    }
+    return RT_OK;
+}
+
 static int take_settings(rt_settings *s, const flag_values *v, const char *command, bool quiet, rt_arena *a, rt_err *e)
 {
     int rc = RT_OK;
@@ -92,6 +103,8 @@ static int take_settings(rt_settings *s, const flag_values *v, const char *comma
     static rt_setting_word words[RT_SETTING_COUNT_ALL + RT_SETTINGS_NOTES];
     rt_settings_notes notes = { 0 };
     uint32_t n = 0;
+    rc = refuse_checkpoint(v, command, e);
+    if (rc < 0) return rc;
     for (int i = 0; i < RT_SETTING_COUNT_ALL; i++) {
         const rt_words *w = &v->words[i];
         if (v->on[i]) words[n++] = (rt_setting_word){ rt_setting_table[i].flag, on, 1 };

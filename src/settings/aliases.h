@@ -53,7 +53,7 @@
     X(split_dataset_ratio, SWIFT, held_out, held_out, "`--held-out`; below 1 a share; 0 has no effect", NULL)          \
     X(output_dir, ANY, same, out, NULL, NULL)                                                                          \
     X(overwrite_output_dir, ANY, no_effect, none, "a run is never overwritten; give another --out, or --resume", NULL) \
-    X(resume_from_checkpoint, ANY, off, none, "is --resume with the --out of the run here", "false")                   \
+    X(resume_from_checkpoint, ANY, off, none, "asks to resume a run: retort distill --resume --out OUT", "false")      \
     X(max_samples, FACTORY, off, none, "takes a part of the data, and all of it is trained: cut the file", "null")     \
     X(chat_template_path, ANY, same, chat_template, NULL, NULL)                                                        \
     X(chat_template_jinja, AXOLOTL, off, none, "is a template; save it as a file and give --chat-template FILE",       \
