@@ -172,22 +172,21 @@ static void print_next(const rt_run *r, const char *out, bool merged)
     rt_put("\nnext      a page with curves and samples:%s", page.data ? page.data : "");
     rt_str_free(&page);
     if (adapter && !merged) {
-        rt_put("\n          retort merge");
+        rt_put("\n          adapter and base as one model:\n          retort merge");
         rt_print_word(out, "");
         rt_print_word(out, "-merged");
-        rt_put("   (adapter and base as one model)");
     }
     rt_put("\n          retort generate");
     rt_print_word(out, "");
-    rt_put(" --prompt 'Hello'");
+    rt_put(" %s--prompt 'Hello'", rt_run_plain_text(r) ? "--raw " : "");
     /* The model is what lies at the root: run, checkpoints and merged are folders. */
+    rt_put("\n          the %s alone to the Hugging Face hub:", adapter ? "adapter" : "model");
     rt_put("\n          hf upload ORG/NAME");
     rt_print_word(out, "");
-    rt_put(" . --exclude '*/*'   (the %s alone to the Hugging Face hub)", adapter ? "adapter" : "model");
-    rt_put("\n          retort convert");
+    rt_put(" . --exclude '*/*'\n          for Ollama and llama.cpp:\n          retort convert");
     rt_print_word(out, "");
     rt_print_word(out, ".gguf");
-    rt_put("   (for Ollama and llama.cpp)\n");
+    rt_put("\n");
 }
 
 /* What resuming would need is not needed any more. */
@@ -199,7 +198,7 @@ static void print_disk(const rt_run *r, const rt_run_summary *s, const char *out
         rt_put(", of it %s for checkpoints, of which the model needs none:\n          rm -r",
                rt_format_bytes(checkpoints, s->checkpoint_bytes));
         rt_print_word(rt_run_checkpoints(r), "");
-        rt_put("   (retort verify then compares the model with none)");
+        rt_put("\n          (retort verify then no longer compares the model with a checkpoint)");
     }
     rt_put("\n");
 }

@@ -135,7 +135,7 @@ for name in INT TERM; do
     stop $name 12 part-$name distill $long
     exits 130
     err_one_line
-    err_has 'stopped after step [0-9]+ of 40; --resume'
+    err_has 'stopped after step [0-9]+ of 40; to resume: retort distill --resume --out '
     step=$(ls part-$name/run/checkpoints | sed -n 's/checkpoint-0*//p' | tail -n 1)
     check "the step that was finished is saved" grep -q "after step $step of" "$err"
     check "no model at the root yet" test ! -e part-$name/config.json
@@ -178,7 +178,7 @@ exits 0
 out_has '^light: this run ended before'
 run distill --resume --override --steps 50 --out light
 exits 5
-err_has '^light has ended and its checkpoints were removed.* retort distill --teacher t --student light --data DATA --out NEW$'
+err_has '^light has ended and its checkpoints were removed.* retort distill --teacher taught --student light --data DATA --out NEW$'
 sums light >sums.2
 check "the model is as it was" cmp sums.1 sums.2
 

@@ -200,6 +200,21 @@ static void warn_of_settings(const rt_run *r, const bool *said)
                     100 * v->eval_share);
 }
 
+bool rt_run_plain_text(const rt_run *r)
+{
+    const uint64_t *n = r->in ? r->in->stats.kinds : NULL;
+    return n && n[RT_RECORD_TEXT] && !n[RT_RECORD_CHAT] && !n[RT_RECORD_COMPLETION];
+}
+
+/* A model that answers in a chat forgets how, where it only continues text. */
+static void warn_of_data(const rt_run *r)
+{
+    if (rt_run_plain_text(r) && r->in->template_from && !r->opts->control_of)
+        rt_run_note(r,
+                    "the data is plain text alone, and the chat format of the model is not trained; add chats to keep "
+                    "it");
+}
+
 static int make_loop(rt_run *r, rt_err *e)
 {
     const rt_resolved *v = &r->resolved;
@@ -285,6 +300,7 @@ int rt_run_open(rt_run **out, rt_settings *s, const rt_run_opts *o, rt_err *e)
     rt_run_explain_missing(r, rc, e);
     RT_TRY(rc);
     warn_of_settings(r, said);
+    warn_of_data(r);
     RT_TRY(open_evaluation(r, e));
     RT_TRY(rt_samples_from_held(r->samples, r->held, e));
     RT_TRY(prepare_output(r, e));
