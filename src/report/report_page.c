@@ -135,8 +135,8 @@ static void put_change(rt_str *s, rt_measure a, rt_measure b, int good, bool per
     rt_str_printf(s, " <span class=\"word\">%s</span></td>",
                   fell    ? "fell"
                   : rose  ? "rose"
-                  : known ? "within error"
-                          : "error unknown");
+                  : known ? "not significant"
+                          : "n/a");
 }
 
 static void measure_row(rt_str *s, const rt_report_run *r, const char *name, rt_report_held which, int good,
