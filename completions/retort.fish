@@ -177,7 +177,7 @@ complete -c retort -n '__retort_in init' -l list -d 'show the presets and do not
 complete -c retort -n '__retort_in init' -l config -r -F -d 'the shape of a config.json'
 complete -c retort -n '__retort_in init' -l from -r -F -d 'take weights and tokenizer from this model...'
 complete -c retort -n '__retort_in init' -l layers -x -d '...and these of its layers: 0,2,4-7'
-complete -c retort -n '__retort_in init' -l depth -x -d '...or so many of them, evenly spaced, with the first and the last'
+complete -c retort -n '__retort_in init' -l depth -x -d '...or so many of them: half from the front, half from the end'
 complete -c retort -n '__retort_in init' -l dtype -x -a 'f32 f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 q4_k q5_k q6_k q4_k_m q4_k_s q5_k_m q5_k_s' -d 'f32, bf16, q4_k_m... (default: bf16; with --from as stored)'
 complete -c retort -n '__retort_in init' -l seed -x -d 'of the random weights (default: 0)'
 complete -c retort -n '__retort_in init' -l tokenizer -r -F -d 'a tokenizer.json, or a model to take it from'

@@ -1,4 +1,4 @@
-/* args.c - flags from a table: parsing, and the nearest known flag for an unknown one. Help is help.c's. */
+/* args.c - flags from a table: parsing. What was meant by an argument that is none is args_guess.c's, help help.c's. */
 #include "cli/cli.h"
 
 #include "base/str.h"
@@ -11,75 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_FLAGS = 1280 };
-
-/* The same name, with - or _ between its words. */
-static bool named(const char *name, const char *word, size_t len)
-{
-    if (strlen(name) != len) return false;
-    for (size_t i = 0; i < len; i++) {
-        bool join = i > 1 && (name[i] == '_' || name[i] == '-') && (word[i] == '_' || word[i] == '-');
-        if (name[i] != word[i] && !join) return false;
-    }
-    return true;
-}
-
-/* index: among all flags, the table's own first. */
-static const rt_flag *find(const rt_command *c, const char *name, size_t len, int *index)
-{
-    const rt_flag *const tables[] = { c->flags, c->aliases };
-    *index = 0;
-    for (int t = 0; t < 2; t++)
-        for (const rt_flag *f = tables[t]; f && f->name; f++, ++*index)
-            if (named(f->name, name, len)) return f;
-    return NULL;
-}
-
-/* The flag that a word was meant for which has no place of its own; null: who knows. */
-static const char *meant(const rt_command *c, const char *word)
-{
-    bool yaml = rt_path_ends(word, ".yaml") || rt_path_ends(word, ".yml");
-    const char *flag = yaml ? "--config" : "--prompt";
-    int index;
-    return word[0] != '-' && find(c, flag, strlen(flag), &index) ? flag : NULL;
-}
-
-/* What other programs call a flag that the command has; null: nothing. */
-static const char *synonym(const rt_command *c, const char *word)
-{
-    static const char *const words[][2] = { { "--output", "--out" },        { "-o", "--out" },
-                                            { "--train-data", "--data" },   { "--train_data", "--data" },
-                                            { "-p", "--prompt" },           { "--tokens", "--max-new" },
-                                            { "--max-tokens", "--max-new" } };
-    int index;
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (strcmp(word, words[i][0]) == 0 &&
-            (find(c, words[i][1], strlen(words[i][1]), &index) || (c->out_word && strcmp(words[i][1], "--out") == 0)))
-            return words[i][1];
-    return NULL;
-}
-
-static int unknown(const rt_command *c, const char *word, rt_err *e)
-{
-    const char *names[MAX_FLAGS + 2] = { "--help" };
-    const rt_flag *const tables[] = { c->flags, c->aliases };
-    int n = 1;
-    for (int t = 0; t < 2; t++)
-        for (const rt_flag *f = tables[t]; f && f->name && n <= MAX_FLAGS; f++) names[n++] = f->name;
-    const char *near = meant(c, word);
-    if (near)
-        return rt_fail(e, RT_USAGE, "retort %s: unknown argument '%s'; did you mean %s %s? see retort %s --help",
-                       c->name, word, near, word, c->name);
-    near = synonym(c, word);
-    if (!near) near = rt_nearest(word, names);
-    return rt_fail(e, RT_USAGE, "retort %s: unknown %s '%s'%s%s%s see retort %s --help", c->name,
-                   word[0] == '-' ? "flag" : "argument", word, near ? "; did you mean " : "", near ? near : "",
-                   near ? "?" : ";", c->name);
-}
-
 static int add_word(const rt_command *c, rt_words *words, uint32_t most, const char *text, rt_err *e)
 {
-    const char *flag = meant(c, text);
+    const char *flag = rt_guess_flag_of(c, text);
     if (flag && words->count == most)
         return rt_fail(e, RT_USAGE, "retort %s: '%s' is one argument too many; did you mean %s '%s'?", c->name, text,
                        flag, text);
@@ -121,7 +55,7 @@ static int set_value(const rt_command *c, const rt_flag *f, const char *text, rt
         *(double *)f->value = v;
         return RT_OK;
     }
-    case RT_FLAG_LIST: return add_word(c, f->value, RT_MAX_WORDS, text, e);
+    case RT_FLAG_LIST: return add_word(c, f->value, f->value == c->words ? c->max_words : RT_MAX_WORDS, text, e);
     default: break;
     }
     return rt_fail(e, RT_INTERNAL, "flag %s has no kind", f->name);
@@ -140,19 +74,31 @@ static int take_many(const rt_command *c, rt_words *words, int argc, char **argv
     return rc;
 }
 
+/* By this name or another. */
+static bool is_given(const rt_command *c, const rt_flag *flag, const bool *given)
+{
+    const rt_flag *const tables[] = { c->flags, c->aliases };
+    int index = 0;
+    for (int t = 0; t < 2; t++)
+        for (const rt_flag *f = tables[t]; f && f->name; f++, index++)
+            if (given[index] && f->value == flag->value) return true;
+    return false;
+}
+
 /* One argument that starts with dashes, with its value, at *i; *i is left at the last that was used. given[k]: the k-th
  * flag of the table was there before. */
 static int take_flag(const rt_command *c, int argc, char **argv, int *i, bool *given, rt_err *e)
 {
     const char *word = argv[*i], *eq = strchr(word, '=');
     int index;
-    const rt_flag *f = find(c, word, eq ? (size_t)(eq - word) : strlen(word), &index);
-    if (!f) return unknown(c, word, e);
-    if (index >= MAX_FLAGS) return rt_fail(e, RT_INTERNAL, "retort %s has over %d flags", c->name, MAX_FLAGS);
-    if (given[index] && f->kind != RT_FLAG_LIST)
+    const rt_flag *f = rt_args_find(c, word, eq ? (size_t)(eq - word) : strlen(word), &index);
+    if (!f) return rt_guess_unknown(c, word, e);
+    if (index >= RT_MAX_FLAGS) return rt_fail(e, RT_INTERNAL, "retort %s has over %d flags", c->name, RT_MAX_FLAGS);
+    if (f->kind != RT_FLAG_LIST && is_given(c, f, given))
         return rt_fail(e, RT_USAGE, "retort %s: %s is given twice", c->name, f->name);
     given[index] = true;
     if (f->kind == RT_FLAG_BOOL) {
+        if (eq && strcmp(f->name, "--resume") == 0) return rt_guess_resume(c->name, false, eq + 1, e);
         if (eq) return rt_fail(e, RT_USAGE, "retort %s: %s takes no value", c->name, f->name);
         *(bool *)f->value = true;
         return RT_OK;
@@ -167,7 +113,16 @@ static int take_flag(const rt_command *c, int argc, char **argv, int *i, bool *g
     return set_value(c, f, eq ? eq + 1 : argv[++*i], e);
 }
 
-/* --out OUT instead of the last word, where the command has it there. */
+/* --out OUT instead of the last word, where the command has it there; other tools have other names for it. */
+static bool is_out(const rt_command *c, const char *word, size_t len)
+{
+    static const char *const names[] = { "--out", "--output", "--outfile", "-o" };
+    int index;
+    for (size_t i = 0; c->out_word && i < sizeof names / sizeof *names; i++)
+        if (rt_args_named(names[i], word, len)) return !rt_args_find(c, word, len, &index);
+    return false;
+}
+
 static int take_out(const rt_command *c, int argc, char **argv, int *i, const char **out, rt_err *e)
 {
     const char *eq = strchr(argv[*i], '=');
@@ -188,7 +143,7 @@ static int end_words(const rt_command *c, const char *out, rt_err *e)
 /* Every argument; of several that are wrong each has its line. */
 static int take_all(const rt_command *c, int argc, char **argv, rt_err *e)
 {
-    bool only_words = false, given[MAX_FLAGS] = { false };
+    bool only_words = false, given[RT_MAX_FLAGS] = { false };
     const char *out = NULL;
     uint32_t wrong = 0;
     rt_err first = { 0 };
@@ -200,21 +155,21 @@ static int take_all(const rt_command *c, int argc, char **argv, rt_err *e)
             rc = wrong ? RT_OK : end_words(c, out, e);
         else if (flag && strcmp(argv[i], "--") == 0)
             only_words = true;
-        else if (flag && c->out_word && len == 5 && strncmp(argv[i], "--out", len) == 0)
+        else if (flag && is_out(c, argv[i], len))
             rc = take_out(c, argc, argv, &i, &out, e);
         else if (flag)
             rc = take_flag(c, argc, argv, &i, given, e);
-        else if (c->words && !(wrong && c->words->count == c->max_words))
+        else if (c->words && c->words->count < c->max_words)
             rc = add_word(c, c->words, c->max_words, argv[i], e);
-        else if (!c->words)
-            rc = unknown(c, argv[i], e);
+        else if (!c->words || !wrong)
+            rc = rt_guess_words(c, argc, argv, &i, e);
         if (rc >= 0) continue;
         if (rc != RT_USAGE) return rc;
         if (wrong++ == 1) fprintf(stderr, "%s\n", first.text);
         if (wrong > 1) fprintf(stderr, "%s\n", e->text);
         if (wrong == 1) first = *e;
         /* The value of a flag that is not known is no fault of its own. */
-        if (flag && !find(c, argv[at], len, &index) && !argv[at][len])
+        if (flag && !rt_args_find(c, argv[at], len, &index) && !argv[at][len])
             while (i + 1 < argc && argv[i + 1][0] != '-') i++;
     }
     if (wrong == 1) return *e = first, RT_USAGE;

@@ -72,6 +72,26 @@ typedef struct rt_command {
  * when --help or --help=json was given; help has then been printed and nothing else was done. */
 int rt_args_parse(const rt_command *c, int argc, char **argv, bool *help, rt_err *e);
 
+enum { RT_MAX_FLAGS = 1280 };
+
+/* ---- what was meant (args_guess.c): a name, or RT_USAGE with what to type ---- */
+
+/* Whether a word is a flag's name, with - or _ between its words. */
+bool rt_args_named(const char *name, const char *word, size_t len);
+/* The flag of that name, of the table or an alias; index: among all, the table's own first. Null: none. */
+const rt_flag *rt_args_find(const rt_command *c, const char *name, size_t len, int *index);
+/* The flag that a bare word was meant for: "--prompt", "--config"; null: who knows. */
+const char *rt_guess_flag_of(const rt_command *c, const char *word);
+int rt_guess_unknown(const rt_command *c, const char *word, rt_err *e);
+/* A value of --resume, which takes none: a run, a checkpoint, or a name like one. theirs: the flag of transformers. */
+int rt_guess_resume(const char *command, bool theirs, const char *word, rt_err *e);
+/* argv[*i] and the bare words after it, which nothing takes; *i is left at the last of them. */
+int rt_guess_words(const rt_command *c, int argc, char **argv, int *i, rt_err *e);
+/* The command that another tool's name means exactly; else the word itself. */
+const char *rt_guess_command(const char *word);
+/* names: of the commands, ending with null. */
+int rt_guess_unknown_command(const char *word, int argc, char **argv, const char *const *names, rt_err *e);
+
 #define X(name, text) int rt_cmd_##name(int argc, char **argv, rt_err *e);
 RT_COMMAND_LIST(X)
 #undef X

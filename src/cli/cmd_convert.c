@@ -53,6 +53,7 @@ int rt_cmd_convert(int argc, char **argv, rt_err *e)
         FLAGS_OF_ALL(r.out, base, json),
         { 0 },
     };
+    const rt_flag aliases[] = { { "--outtype", RT_FLAG_TEXT, &r.out.dtype, "D", NULL }, { 0 } };
     const rt_command c = {
         .name = "convert",
         .usage = "retort convert IN OUT [flags]",
@@ -66,6 +67,7 @@ int rt_cmd_convert(int argc, char **argv, rt_err *e)
             "into its base; with --adapter OUT is a GGUF file of the adapter alone, which llama.cpp takes with --lora.",
         .example = "retort convert qwen2.5-0.5b.gguf qwen2.5-0.5b/ --dtype bf16",
         .flags = flags,
+        .aliases = aliases,
         .min_words = 2,
         .max_words = 2,
         .words = &words,
@@ -113,6 +115,25 @@ int rt_cmd_merge(int argc, char **argv, rt_err *e)
     return rt_convert_command(words.text[0], base, &r, false, json, e);
 }
 
+/* A type among the words, as llama-quantize has it: IN OUT Q4_K_M. *words is then IN and OUT. */
+static int take_type(rt_words *words, const char **dtype, const rt_command *c, rt_err *e)
+{
+    uint32_t at = 1;
+    while (at < words->count && !rt_job_dtype_find(words->text[at])) at++;
+    if (at == words->count && at == 3) at = 2; /* meant as one; it is refused where types are known */
+    if (at < words->count && !*dtype) {
+        *dtype = words->text[at];
+        words->count--;
+        if (at == 1) words->text[1] = words->text[2];
+    }
+    if (words->count > 2)
+        return rt_fail(e, RT_USAGE, "retort quantize: '%s' is one argument too many; usage: %s", words->text[2],
+                       c->usage);
+    if (words->count < 2)
+        return rt_fail(e, RT_USAGE, "retort quantize: OUT is missing: retort quantize IN OUT.gguf --dtype %s", *dtype);
+    return *dtype ? RT_OK : rt_fail(e, RT_USAGE, "retort quantize: --dtype is needed, such as --dtype q4_k_m");
+}
+
 int rt_cmd_quantize(int argc, char **argv, rt_err *e)
 {
     rt_job_convert_opts r = { .out = { .other = RT_CONTAINER_GGUF }, .modelfile = true };
@@ -125,24 +146,28 @@ int rt_cmd_quantize(int argc, char **argv, rt_err *e)
         FLAGS_OF_ALL(r.out, base, json),
         { 0 },
     };
+    const rt_flag aliases[] = { { "--outtype", RT_FLAG_TEXT, &r.out.dtype, "D", NULL }, { 0 } };
     const rt_command c = {
         .name = "quantize",
         .usage = "retort quantize IN OUT --dtype D [flags]",
         .text =
-            "Writes the model IN with quantised matrices and prints the error of every tensor and of the whole, found\n"
-            "by reading the output back. Matrices whose rows do not fill blocks of 256 get a type with blocks of 32\n"
-            "instead (q4_k: q5_0, q5_k: q5_1, q6_k: q8_0); each is marked. q4_k_m is the usual mixture\n"
-            "of q4_k and q6_k.",
+            "Writes the model IN with quantised matrices, as a GGUF file unless OUT says otherwise, and prints the\n"
+            "error of the whole and of the first tensors, found by reading the output back; --json has every tensor.\n"
+            "q4_k_m is the usual mixture of q4_k and q6_k, whose blocks have 256 weights. A matrix whose rows are no\n"
+            "multiple of 256 columns falls back to a larger type with blocks of 32 (q4_k: q5_0, q5_k: q5_1, q6_k:\n"
+            "q8_0); where that is so of most, q4_0 or q4_1 is smaller, and a note says by how much.",
         .example = "retort quantize Qwen/Qwen2.5-0.5B-Instruct qwen2.5-0.5b-q4_k_m.gguf --dtype q4_k_m",
         .flags = flags,
+        .aliases = aliases,
         .min_words = 2,
-        .max_words = 2,
+        .max_words = 3,
         .words = &words,
         .out_word = true,
     };
     int rc = rt_args_parse(&c, argc, argv, &help, e);
     if (rc < 0 || help) return rc;
-    if (!r.out.dtype) return rt_fail(e, RT_USAGE, "retort quantize: --dtype is needed, such as --dtype q4_k_m");
+    rc = take_type(&words, &r.out.dtype, &c, e);
+    if (rc < 0) return rc;
     r.out.path = words.text[1];
     return rt_convert_command(words.text[0], base, &r, true, json, e);
 }

@@ -85,6 +85,17 @@ static int end_notes(const rt_settings_notes *notes, const char *where, bool qui
     return rc;
 }
 
+/* Of Hugging Face: a checkpoint's folder, or true for the newest. */
+static int refuse_checkpoint(const flag_values *v, const char *command, rt_err *e)
+{
+    for (uint32_t i = 0; rt_settings_alias_name(i); i++) {
+        const rt_words *w = &v->alias[i];
+        if (!w->count || strcmp(rt_settings_alias_name(i), "resume_from_checkpoint") != 0) continue;
+        if (rt_path_is_dir(w->text[0])) return rt_guess_resume(command, true, w->text[0], e);
+    }
+    return RT_OK;
+}
+
 static uint32_t flag_words(const flag_values *v, rt_setting_word *words)
 {
     static const char *const on[] = { "on" };
@@ -108,6 +119,8 @@ static int take_settings(rt_settings *s, const flag_values *v, const char *comma
     for (int i = 0; i < RT_SETTING_COUNT_ALL; i++)
         if (v->words[i].count > 1 && rt_setting_table[i].kind != RT_SETTING_LIST)
             RT_TRY(rt_fail(e, RT_USAGE, "%s is given twice", rt_setting_table[i].flag));
+    rc = refuse_checkpoint(v, command, e);
+    if (rc < 0) return rc;
     rc = rt_settings_from_both(s, words, flag_words(v, words), v->config, a, &flags, &file, e);
     if (rc >= 0) {
         rc = rt_job_run_check(s, &v->o, e); /* before all that is told of the names */

@@ -149,6 +149,9 @@ int rt_cmd_eval(int argc, char **argv, rt_err *e)
         { "--json", RT_FLAG_BOOL, &json, NULL, "the same numbers as JSON" },
         { 0 },
     };
+    const rt_flag aliases[] = { { "--model", RT_FLAG_LIST, &words, "MODEL", NULL },
+                                { "--student", RT_FLAG_LIST, &words, "MODEL", NULL },
+                                { 0 } };
     const rt_command c = {
         .name = "eval",
         .usage = "retort eval MODEL --data D|--held-out-of RUN [--teacher T] [flags]",
@@ -158,6 +161,7 @@ int rt_cmd_eval(int argc, char **argv, rt_err *e)
                 "word of its own.",
         .example = "retort eval out --teacher Qwen/Qwen2.5-7B --data held-out.jsonl",
         .flags = flags,
+        .aliases = aliases,
         .min_words = 1,
         .max_words = 1,
         .words = &words,

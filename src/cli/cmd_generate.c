@@ -132,7 +132,12 @@ int rt_cmd_generate(int argc, char **argv, rt_err *e)
     };
     const rt_flag aliases[] = { { "--max-new-tokens", RT_FLAG_COUNT, &o.max_new, "N", NULL },
                                 { "--max-tokens", RT_FLAG_COUNT, &o.max_new, "N", NULL },
+                                { "--n-predict", RT_FLAG_COUNT, &o.max_new, "N", NULL },
+                                { "-n", RT_FLAG_COUNT, &o.max_new, "N", NULL },
                                 { "-p", RT_FLAG_TEXT, &o.prompt, "TEXT", NULL },
+                                { "--temp", RT_FLAG_REAL, &o.temperature, "T", NULL },
+                                { "--model", RT_FLAG_LIST, &words, "MODEL", NULL },
+                                { "-m", RT_FLAG_LIST, &words, "MODEL", NULL },
                                 { 0 } };
     const rt_command c = {
         .name = "generate",

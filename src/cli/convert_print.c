@@ -4,7 +4,6 @@
 
 #include <ctype.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -17,7 +16,6 @@ static double bits_per_weight(const rt_convert *v)
 
 /* ---- text ---- */
 
-/* all: every tensor; else the first few of those that changed, and how many more there are. */
 /* Of a name that is too wide its end, which tells it from others. */
 static const char *name_end(const char *name, int width)
 {
@@ -25,7 +23,7 @@ static const char *name_end(const char *name, int width)
     return n > width ? name + n - width : name;
 }
 
-/* all: also those that stay as they are. A terminal is shown a few of them, everything else gets each. */
+/* The first few, and how many more there are. all: also those that stay as they are. */
 static void print_table(const rt_convert *v, bool all)
 {
     enum { FEW = 6 };
@@ -36,23 +34,23 @@ static void print_table(const rt_convert *v, bool all)
         int n = (int)strlen(rt_role_hf_name(name, v->tensors[i].role, v->tensors[i].layer));
         if (n > width) width = n;
     }
-    int columns = (int)rt_terminal_width(stdout), most = all && !columns ? INT_MAX : FEW;
+    int columns = (int)rt_terminal_width(stdout);
     if (columns && width > columns - 37) width = columns - 37 > 6 ? columns - 37 : 6;
     rt_put("%-*s %-6s %-6s %10s %10s\n", width, "tensor", "from", "to", "rmse", "max error");
     for (uint32_t i = 0; i < v->tensor_count; i++) {
         const rt_convert_tensor *t = &v->tensors[i];
-        if ((!all && t->same && !t->fell && !t->nonfinite) || ++rows > most) continue;
+        if ((!all && t->same && !t->fell && !t->nonfinite) || ++rows > FEW) continue;
         rt_put("%-*s %-6s %-6s ", width, name_end(rt_role_hf_name(name, t->role, t->layer), width),
                rt_job_dtype_name(t->from), rt_dtype_name(t->to));
         if (t->same)
             rt_put("%10s %10s", "same", "same");
         else
             rt_put("%10.3e %10.3e", rt_convert_rmse(t), t->max_error);
-        if (t->fell) rt_put("  fell back: rows of %" PRIu64, rt_tensor_cols(t->from));
+        if (t->fell) rt_put("  fell back: rows of %" PRIu64 " columns", rt_tensor_cols(t->from));
         if (t->nonfinite) rt_put("  %" PRIu64 " not finite", t->nonfinite);
         rt_put("\n");
     }
-    if (rows > most) rt_put("... and %d more; --json has them all\n", rows - most);
+    if (rows > FEW) rt_put("... and %d more; --json has them all\n", rows - FEW);
 }
 
 static void print_types(const rt_convert *v)
@@ -92,6 +90,7 @@ static void print_modelfile(const char *out, const rt_job_conversion *m)
         rt_put("; %s\n", m->chat
                              ? "its chat is up to the template inside the GGUF file, which is of no family known here"
                              : "the model has no chat template and continues text");
+    if (m->system) rt_put("          with SYSTEM, from the chat template: %s\n", m->system);
     for (const char *p = rt_path_base(out); *p && strcmp(p, ".gguf") != 0 && n + 1 < sizeof name; p++)
         name[n++] = isalnum((unsigned char)*p) || strchr("._-", *p) ? (char)tolower((unsigned char)*p) : '-';
     if (name[0] == '-') name[0] = 'm'; /* a name, not a flag */
@@ -125,14 +124,22 @@ static void print_layers(const rt_convert *v)
                from[0], from[0]);
 }
 
+/* Where the name does not say whether it is a file or a folder. */
+static const char *what_of(const char *out, rt_container to)
+{
+    if (to == RT_CONTAINER_HF) return rt_path_ends(out, "/") ? "" : ": a folder";
+    return rt_path_ends(out, ".gguf") || rt_path_ends(out, ".apr") || rt_path_ends(out, ".safetensors") ? ""
+                                                                                                        : ": a file";
+}
+
 static void print_text(const rt_job_conversion *c, const char *out, bool quantise)
 {
     char a[32], b[32];
     const rt_convert *v = &c->v;
     bool table = quantise || v->same < v->tensor_count || v->fallbacks || v->nonfinite;
     if (table) print_table(v, quantise);
-    rt_put("output    %s (%s), %s%s\n", out, rt_container_name(v->opts.to), rt_format_bytes(a, v->file_bytes),
-           table ? "" : ", every value exactly as it was");
+    rt_put("output    %s (%s%s), %s%s\n", out, rt_container_name(v->opts.to), what_of(out, v->opts.to),
+           rt_format_bytes(a, v->file_bytes), table ? "" : ", every value exactly as it was");
     rt_put("size      %s -> %s, %.2f bits per weight\n", rt_format_bytes(a, v->bytes_in),
            rt_format_bytes(b, v->bytes_out), bits_per_weight(v));
     print_types(v);

@@ -44,20 +44,14 @@ static int print_json(rt_err *e)
                          e);
 }
 
-static int unknown_command(const char *word, rt_err *e)
+static int run_command(const char *word, int argc, char **argv, rt_err *e)
 {
-    const char *names[COMMANDS + 1] = { 0 };
-    for (int i = 0; i < COMMANDS; i++) names[i] = commands[i].name;
-    const char *near = rt_nearest(word, names);
-    return rt_fail(e, RT_USAGE, "retort: unknown command '%s'%s%s%s see retort --help", word,
-                   near ? "; did you mean " : "", near ? near : "", near ? "?" : ";");
-}
-
-static int run_command(const char *name, int argc, char **argv, rt_err *e)
-{
-    for (int i = 0; i < COMMANDS; i++)
+    const char *names[COMMANDS + 1] = { 0 }, *name = rt_guess_command(word);
+    for (int i = 0; i < COMMANDS; i++) {
         if (strcmp(name, commands[i].name) == 0) return commands[i].run(argc, argv, e);
-    return unknown_command(name, e);
+        names[i] = commands[i].name;
+    }
+    return rt_guess_unknown_command(word, argc, argv, names, e);
 }
 
 static int dispatch(int argc, char **argv, rt_err *e)

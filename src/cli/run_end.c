@@ -178,22 +178,21 @@ static void print_next(const rt_run *r, const char *out, bool merged)
     rt_put("\nnext      a page with curves and samples:%s", page.data ? page.data : "");
     rt_str_free(&page);
     if (adapter && !merged) {
-        rt_put("\n          retort merge");
+        rt_put("\n          adapter and base as one model:\n          retort merge");
         rt_print_word(out, "");
         rt_print_word(out, "-merged");
-        rt_put("   (adapter and base as one model)");
     }
     rt_put("\n          retort generate");
     rt_print_word(out, "");
-    rt_put(" --prompt 'Hello'");
+    rt_put(" %s--prompt 'Hello'", rt_run_plain_text(r) ? "--raw " : "");
     /* The model is what lies at the root: run, checkpoints and merged are folders. */
+    rt_put("\n          the %s alone to the Hugging Face hub:", adapter ? "adapter" : "model");
     rt_put("\n          hf upload ORG/NAME");
     rt_print_word(out, "");
-    rt_put(" . --exclude '*/*'   (the %s alone to the Hugging Face hub)", adapter ? "adapter" : "model");
-    rt_put("\n          retort convert");
+    rt_put(" . --exclude '*/*'\n          for Ollama and llama.cpp:\n          retort convert");
     rt_print_word(out, "");
     rt_print_word(out, ".gguf");
-    rt_put("   (for Ollama and llama.cpp)\n");
+    rt_put("\n");
 }
 
 /* What resuming would need is not needed any more. */
@@ -205,7 +204,7 @@ static void print_disk(const rt_run *r, const rt_run_summary *s, const char *out
         rt_put(", of it %s for checkpoints, of which the model needs none:\n          rm -r",
                rt_format_bytes(checkpoints, s->checkpoint_bytes));
         rt_print_word(rt_run_checkpoints(r), "");
-        rt_put("   (retort verify then compares the model with none)");
+        rt_put("\n          (retort verify then no longer compares the model with a checkpoint)");
     }
     rt_put("\n");
 }
@@ -221,6 +220,21 @@ void rt_run_print_saved(FILE *to, const rt_job_run *j, const rt_run_summary *s)
     rt_put_to(to, "\n");
 }
 
+/* More steps of the run where it can go on; else a new run of its model. */
+static void print_further(FILE *to, const rt_job_run *j)
+{
+    rt_arena a = { 0 };
+    char *newest = NULL;
+    const char *out = j->settings.out, *command;
+    if (rt_checkpoint_newest(&newest, &a, out, NULL) >= 0 && newest)
+        command = rt_arena_printf(&a, "%s --override --steps %u", rt_run_resume_command(&a, out),
+                                  2 * rt_run_resolved(j->run)->steps);
+    else
+        command = rt_run_further_command(&a, out, j->settings.teacher);
+    rt_put_to(to, "To train it further: %s\n", command ? command : "");
+    rt_arena_free(&a);
+}
+
 void rt_run_print_ended(FILE *to, const rt_job_run *j, const rt_run_summary *s)
 {
     const rt_run *r = j->run;
@@ -230,10 +244,9 @@ void rt_run_print_ended(FILE *to, const rt_job_run *j, const rt_run_summary *s)
     rt_str_printf(&line, "%s: this run ended before, at step %u of %u; its %s is that of step %u. Nothing was done.\n",
                   j->settings.out, rt_run_state(r)->step, rt_run_resolved(r)->steps,
                   rt_run_resolved(r)->lora.rank ? "adapter" : "model", s->saved_step);
-    rt_str_append(&line, "To train it further: retort train --student");
-    rt_str_append_word(&line, j->settings.out, "");
-    rt_put_to(to, "%s --data DATA --out NEW\n", line.data ? line.data : "");
+    rt_put_to(to, "%s", line.data ? line.data : "");
     rt_str_free(&line);
+    print_further(to, j);
 }
 
 void rt_run_print_end(const rt_job_run *j, const rt_run_summary *s)

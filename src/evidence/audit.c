@@ -197,8 +197,8 @@ int rt_audit_verdict(rt_audit *v, rt_err *e)
                json_equal(json_array_get(list, i), json_array_get(json_object_get(now, "falsifiers"), i)))
             i++;
         rt_audit_tell(v, "verdict", RT_CHECK_FAIL,
-                      "verdict.json is not what the log and the measurements say, first at %s",
-                      i < f.count ? f.list[i].id : "its end");
+                      "verdict.json is not what the log and the measurements say, first where it says that %s",
+                      i < f.count ? f.list[i].claim : "it ends");
     }
     rc = RT_OK;
 out:

@@ -242,8 +242,9 @@ static int unfinished_run(rt_model_file *m, int rc, rt_err *e)
     char *newest = NULL, *settings = rt_path_join(&m->arena, m->path, "run/settings.json");
     if (!settings || !rt_path_exists(settings) || rt_checkpoint_newest(&newest, &m->arena, m->path, NULL) < 0)
         return rc;
-    return rt_fail(e, rc, "%.150s has no finished model: its run is not over, and --resume --out %s continues it%s%s",
-                   m->path, rt_shell_word(&m->arena, m->path), newest ? "; or name its newest checkpoint, " : "",
+    const char *resume = rt_run_resume_command(&m->arena, m->path);
+    return rt_fail(e, rc, "%.150s has no finished model: its run was stopped; to finish it: %s%s%s", m->path,
+                   resume ? resume : "--resume", newest ? "; or name its newest checkpoint: " : "",
                    newest ? rt_shell_word(&m->arena, newest) : "");
 }
 

@@ -1,6 +1,9 @@
 /* run_places.c - see run_places.h. */
 #include "format/run_places.h"
 
+#include "base/json.h"
+#include "base/str.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,4 +66,76 @@ char *rt_control_of(rt_arena *a, const char *out)
     char *begun = older ? rt_path_join(a, older, "run") : NULL;
     if (!here || !begun) return NULL;
     return rt_path_is_dir(begun) && !rt_path_is_dir(here) ? older : here;
+}
+
+/* ---- which run a path belongs to ---- */
+
+static const char settings_name[] = "run/settings.json";
+
+static bool is_run(rt_arena *a, const char *folder)
+{
+    const char *settings = rt_path_join(a, folder, settings_name);
+    return settings && rt_path_exists(settings);
+}
+
+/* The folder that holds path; "." for a plain name, null above "/" and where only dots are left. */
+static char *folder_of(rt_arena *a, const char *path)
+{
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/') n--;
+    while (n && path[n - 1] != '/') n--;
+    while (n > 1 && path[n - 1] == '/') n--;
+    return n ? rt_arena_printf(a, "%.*s", (int)n, path) : rt_arena_printf(a, ".");
+}
+
+char *rt_run_of_path(rt_arena *a, const char *path)
+{
+    enum { LEVELS = 3 }; /* OUT/run/checkpoints/checkpoint-NNNNNN */
+    char *at = rt_arena_strdup(a, path);
+    for (int i = 0; at && i <= LEVELS; i++) {
+        if (is_run(a, at)) return at;
+        if (strcmp(at, ".") == 0 || strcmp(at, "/") == 0) return NULL;
+        at = folder_of(a, at);
+    }
+    return NULL;
+}
+
+char *rt_run_nearest(rt_arena *a, const char *path)
+{
+    char **names, *folder = folder_of(a, path), *own = rt_arena_strdup(a, path);
+    uint32_t count, runs = 0;
+    for (size_t n = own ? strlen(own) : 0; n > 1 && own[n - 1] == '/'; n--) own[n - 1] = 0;
+    if (!folder || !own || rt_dir_list(&names, &count, a, folder, NULL) < 0) return NULL;
+    const char **list = rt_arena_alloc(a, (count + 1) * sizeof *list);
+    for (uint32_t i = 0; list && i < count; i++) {
+        char *one = rt_path_join(a, folder, names[i]);
+        if (one && is_run(a, one)) list[runs++] = names[i];
+    }
+    if (list) list[runs] = NULL;
+    const char *near = list ? rt_nearest(rt_path_base(own), list) : NULL;
+    if (!near) return NULL;
+    return strchr(own, '/') ? rt_path_join(a, folder, near) : rt_arena_strdup(a, near);
+}
+
+const char *rt_run_command(const char *out)
+{
+    json_t *j = NULL;
+    rt_arena a = { 0 };
+    const char *path = rt_path_join(&a, out, settings_name);
+    bool train = path && rt_json_read(&j, path, NULL) >= 0 && !json_is_string(json_object_get(j, "teacher"));
+    json_decref(j);
+    rt_arena_free(&a);
+    return train ? "train" : "distill";
+}
+
+char *rt_run_resume_command(rt_arena *a, const char *out)
+{
+    return rt_arena_printf(a, "retort %s --resume --out %s", rt_run_command(out), rt_shell_word(a, out));
+}
+
+char *rt_run_further_command(rt_arena *a, const char *out, const char *teacher)
+{
+    return rt_arena_printf(a, "retort %s%s%s --student %s --data DATA --out NEW", teacher ? "distill" : "train",
+                           teacher ? " --teacher " : "", teacher ? rt_shell_word(a, teacher) : "",
+                           rt_shell_word(a, out));
 }

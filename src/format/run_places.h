@@ -1,5 +1,5 @@
 /* run_places.h - where a run keeps its folders below OUT, for all who look there: checkpoints and the best models, the
- * control.
+ * control; and which run a path belongs to.
  *
  *   OUT/                    the model, and nothing of the run but:
  *   OUT/run/                its record (job/run/run.h)
@@ -25,6 +25,16 @@ const char *rt_checkpoints_of(rt_arena *a, const char *out);
 int rt_checkpoint_newest(char **path, rt_arena *a, const char *out, rt_err *e);
 /* Whether a path relative to OUT is a checkpoint or below one. */
 bool rt_path_of_checkpoint(const char *name);
+/* The folder of the run that a path names or lies in, also as one of its checkpoints; null: no run is there. */
+char *rt_run_of_path(rt_arena *a, const char *path);
+/* The run beside this path whose name is nearest to its own; null: there is none. */
+char *rt_run_nearest(rt_arena *a, const char *path);
+/* "distill", or "train" where the settings of the run in OUT name no teacher. */
+const char *rt_run_command(const char *out);
+/* The command line that continues the run in OUT: "retort distill --resume --out OUT"; null without memory. */
+char *rt_run_resume_command(rt_arena *a, const char *out);
+/* The one that trains the model in OUT further in a new run, with the teacher that it had; null: it had none. */
+char *rt_run_further_command(rt_arena *a, const char *out, const char *teacher);
 /* The folder of the control of the run in OUT, there or not; null without memory. */
 char *rt_control_of(rt_arena *a, const char *out);
 

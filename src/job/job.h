@@ -162,7 +162,7 @@ typedef struct rt_job_output {
 typedef struct rt_job_convert_opts {
     rt_job_output out;
     const char *layers; /* "0,2,4-7" of the input; null: all */
-    uint32_t depth;     /* instead: so many, evenly spaced, the first and the last among them; 0: all */
+    uint32_t depth;     /* instead: so many, the first half from the front, the rest from the end; 0: all */
     bool modelfile;     /* beside a GGUF file with a tokenizer: NAME.Modelfile, for Ollama */
     bool merge;         /* refuse what is not an adapter */
 } rt_job_convert_opts;
@@ -173,6 +173,7 @@ typedef struct rt_job_conversion {
     const char *modelfile; /* its path; null: none was written */
     const char *family;    /* of it: the family of the chat template; null: none that can be written out */
     bool chat;             /* there is a chat template */
+    const char *system;    /* of it: the system message that it took from the template, in one line; null: none */
 } rt_job_conversion;
 /* Writes, reads back, compares every value, and only then gives the output its name. in outlives the conversion. */
 int rt_job_convert(rt_job_conversion **out, const rt_model_file *in, const rt_job_convert_opts *o, rt_err *e);
@@ -301,8 +302,9 @@ int rt_job_tokenize(rt_job_tokenized *out, const rt_job_tokenize_opts *o, rt_err
 /* ---- words that flags take (job_words.c): each list ends with null ---- */
 
 const char *const *rt_job_divergence_names(void);
-const char *const *rt_job_dtype_names(void);    /* that a model can be converted to */
-const char *const *rt_job_preset_names(void);   /* of rt_job_init */
-const char *const *rt_job_schedule_names(void); /* of the learning rate */
+const char *const *rt_job_dtype_names(void);     /* that a model can be converted to */
+const char *rt_job_dtype_find(const char *text); /* of them the one that is meant, also in capitals; null: none */
+const char *const *rt_job_preset_names(void);    /* of rt_job_init */
+const char *const *rt_job_schedule_names(void);  /* of the learning rate */
 
 #endif

@@ -40,12 +40,13 @@ static int parse_layers(uint32_t *list, uint32_t *count, const char *text, rt_er
     }
 }
 
-/* list (depth) of layers evenly spaced, with the first and, from two on, the last. */
-static int spread_layers(uint32_t *list, uint32_t depth, uint32_t layers, rt_err *e)
+/* list (depth): the first half of them from the front of the model, the rest from its end. What lies between is left
+ * out: a student of both ends is nearer to its teacher than one of layers evenly spaced (docs/training.md). */
+static int end_layers(uint32_t *list, uint32_t depth, uint32_t layers, rt_err *e)
 {
     if (depth > layers) return rt_fail(e, RT_USAGE, "--depth %u: the model has %u layers", depth, layers);
-    for (uint32_t i = 0; i < depth; i++)
-        list[i] = depth == 1 ? 0 : (2 * i * (layers - 1) + depth - 1) / (2 * (depth - 1)); /* rounded */
+    uint32_t front = depth - depth / 2;
+    for (uint32_t i = 0; i < depth; i++) list[i] = i < front ? i : layers - depth + i;
     return RT_OK;
 }
 
@@ -69,6 +70,17 @@ static bool same_text(const char *path, const rt_str *want)
                 memcmp(have.data, want->data, want->len) == 0;
     rt_str_free(&have);
     return same;
+}
+
+/* The first line of the system message in a Modelfile. */
+static void find_system(work *w)
+{
+    static const char begin[] = "\nSYSTEM \"\"\"";
+    const char *at = w->modelfile.data ? strstr(w->modelfile.data, begin) : NULL;
+    if (!at) return;
+    at += strlen(begin);
+    size_t n = strcspn(at, "\n\"");
+    w->seen.system = rt_arena_printf(&w->arena, "%.*s", (int)n, at);
 }
 
 /* The Modelfile as text, and its name, before any work is done. Without a tokenizer Ollama could not use the file; with
@@ -97,6 +109,7 @@ static int prepare_modelfile(work *w, const rt_job_convert_opts *o, rt_err *e)
     }
     if (rc < 0) RT_TRY(rt_fail(e, rc, "%s", why.text));
     c->chat = text->chat != NULL;
+    find_system(w);
     if (!same_text(c->modelfile, &w->modelfile))
         RT_TRY(rt_job_output_allowed(c->modelfile, RT_CONTAINER_GGUF, o->out.replace, NULL, e));
 out:
@@ -116,6 +129,42 @@ static void note_window(rt_job_conversion *c)
         m->window, m->window, m->window);
 }
 
+/* Bytes of the model in another type; 0: it cannot be said. */
+static uint64_t bytes_as(work *w, const char *type)
+{
+    const rt_model_config *m = w->seen.v.config;
+    uint32_t count = rt_param_count(m), fell = 0;
+    uint64_t bytes = 0, shape[2];
+    rt_out_tensor *t = rt_arena_alloc(&w->arena, count * sizeof *t);
+    if (!t || rt_mix_apply(rt_mix_find(type), m, w->seen.v.opts.to, t, NULL, &fell, NULL) < 0) return 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t rank = rt_role_shape(m, t[i].role, shape);
+        bytes += rt_dtype_bytes(t[i].dtype, shape[0] * (rank == 2 ? shape[1] : 1));
+    }
+    return bytes;
+}
+
+/* Types of blocks of 256 become larger ones where rows do not fill them; those of blocks of 32 stay what they are. */
+static void note_smaller(work *w)
+{
+    static const char *const types[] = { "q4_0", "q4_1" };
+    const rt_convert *v = &w->seen.v;
+    rt_str list = { 0 };
+    uint32_t quantised = 0;
+    for (uint32_t i = 0; i < v->tensor_count; i++) quantised += rt_dtype_is_quant(v->tensors[i].to);
+    for (size_t i = 0; i < sizeof types / sizeof *types && 2 * v->fallbacks > quantised; i++) {
+        uint64_t bytes = bytes_as(w, types[i]);
+        if (!bytes || bytes >= v->bytes_out) continue;
+        rt_str_printf(&list, "%s %s (%.2f bits a weight)", list.len ? " or" : "", types[i],
+                      8.0 * (double)bytes / (double)v->elems);
+    }
+    if (list.data && !list.failed)
+        rt_note(&w->seen.notes,
+                "most matrices fell back to a larger type: %.2f bits a weight; smaller would be --dtype%s",
+                8.0 * (double)v->bytes_out / (double)v->elems, list.data);
+    rt_str_free(&list);
+}
+
 static int prepare(work *w, const rt_job_convert_opts *o, rt_err *e)
 {
     int rc;
@@ -128,7 +177,7 @@ static int prepare(work *w, const rt_job_convert_opts *o, rt_err *e)
     RT_TRY(rt_job_output_allowed(out->path, co.to, out->replace, w->in, e));
     if (count) {
         RT_TRY(rt_model_file_check(w->in, e));
-        if (o->depth) RT_TRY(spread_layers(w->layers, count, w->in->config.layers, e));
+        if (o->depth) RT_TRY(end_layers(w->layers, count, w->in->config.layers, e));
         RT_TRY(rt_config_take_layers(&w->student, &w->in->config, w->layers, count, e));
         co.config = &w->student;
         co.layers = w->layers;
@@ -138,6 +187,7 @@ static int prepare(work *w, const rt_job_convert_opts *o, rt_err *e)
     RT_TRY(rt_job_output_text(&w->text, &w->in->text, out->no_tokenizer, co.to, c->v.config, &w->arena, &c->notes, e));
     c->v.opts.text = &w->text;
     note_window(c);
+    note_smaller(w);
     RT_TRY(prepare_modelfile(w, o, e));
     RT_TRY(rt_job_pool_new(&w->pool, out->threads, e));
 out:

@@ -6,6 +6,13 @@
 #include "train/schedule.h"
 
 const char *const *rt_job_dtype_names(void) { return rt_mix_names(); }
+
+const char *rt_job_dtype_find(const char *text)
+{
+    const rt_mix *mix = rt_mix_find(text);
+    return mix ? rt_mix_name(mix) : NULL;
+}
+
 const char *const *rt_job_schedule_names(void) { return rt_schedule_names(); }
 
 const char *const *rt_job_divergence_names(void)

@@ -135,9 +135,9 @@ static void put_change(rt_str *s, rt_measure a, rt_measure b, uint64_t documents
     rt_str_printf(s, " <span class=\"word\">%s</span></td>",
                   fell    ? "fell"
                   : rose  ? "rose"
-                  : known ? "within error"
+                  : known ? "not significant"
                   : few   ? "too few documents to tell"
-                          : "error unknown");
+                          : "n/a");
 }
 
 static void measure_row(rt_str *s, const rt_report_run *r, const char *name, rt_report_held which, int good,

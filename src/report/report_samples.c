@@ -50,7 +50,7 @@ static void put_cell(rt_report_page *p, const char *who, const char *colour, con
     rt_html_text(s, who);
     if (!v->teacher) rt_str_printf(s, " <span class=\"quiet\">step %u</span>", v->step);
     rt_str_printf(s, "<span class=\"stop\">%s</span></h4><p class=\"text\">",
-                  v->stopped ? "stopped by itself" : "cut at the limit");
+                  v->stopped ? "stopped by itself" : "reached --sample-tokens");
     rt_html_limited(s, v->text.data, v->text.len, max);
     rt_str_append(s, v->text.len ? "</p></div>\n" : "<span class=\"none\">(nothing)</span></p></div>\n");
 }

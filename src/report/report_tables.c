@@ -120,7 +120,7 @@ static const json_t *first_of(const json_t *object, const char *const *keys)
 static void verdict_row(rt_str *s, const json_t *row)
 {
     static const char *const verdicts[] = { "verdict", "outcome", "status", "result", NULL };
-    static const char *const claims[] = { "claim", "text", "description", NULL };
+    static const char *const claims[] = { "claim", "text", "description", "id", NULL };
     const char *word = json_string_value(first_of(row, verdicts));
     bool pass = word && strcmp(word, "pass") == 0, fail = word && strcmp(word, "fail") == 0;
     rt_str_printf(s, "<tr class=\"%s\"><td><b class=\"mark\">%s</b></td><td>",
@@ -131,8 +131,6 @@ static void verdict_row(rt_str *s, const json_t *row)
                   : fail ? "&#10007; fail"
                          : "&ndash; not measured");
     rt_html_value(s, first_of(row, claims));
-    const char *id = json_string_value(json_object_get(row, "id"));
-    if (id) rt_html_between(s, "<code>", id, "</code>");
     rt_str_append(s, "</td><td>");
     rt_html_value(s, json_object_get(row, "measured"));
     rt_str_append(s, "</td></tr>\n");

@@ -54,7 +54,7 @@
     X(split_dataset_ratio, SWIFT, held_out, held_out, "`--held-out`; below 1 a share; 0 has no effect", NULL)          \
     X(output_dir, ANY, same, out, NULL, NULL)                                                                          \
     X(overwrite_output_dir, ANY, no_effect, none, "a run is never overwritten; give another --out, or --resume", NULL) \
-    X(resume_from_checkpoint, ANY, off, none, "is --resume with the --out of the run here", "false")                   \
+    X(resume_from_checkpoint, ANY, off, none, "asks to resume a run: retort distill --resume --out OUT", "false")      \
     X(max_samples, FACTORY, off, none,                                                                                 \
       "takes the first records of the data, and all are trained: cut the file (head -n N), or give PATH,weight=0.1",   \
       "null")                                                                                                          \

@@ -195,10 +195,8 @@ out:
 static int stopped(const rt_loop *l, rt_err *e)
 {
     if (!l->state.step)
-        return rt_fail(e, RT_INTERRUPTED, "stopped in step 1 of %u, before it had ended; --resume begins with it",
-                       l->steps);
-    return rt_fail(e, RT_INTERRUPTED, "stopped after step %u of %u; --resume continues from it", l->state.step,
-                   l->steps);
+        return rt_fail(e, RT_INTERRUPTED, "stopped in step 1 of %u, before it had ended", l->steps);
+    return rt_fail(e, RT_INTERRUPTED, "stopped after step %u of %u", l->state.step, l->steps);
 }
 
 /* What follows a step, or is left to follow it in a resumed run: its evaluation and its checkpoint. Whoever wants to

@@ -135,7 +135,7 @@ for name in INT TERM; do
     stop $name 12 part-$name distill $long
     exits 130
     err_one_line
-    err_has 'stopped after step [0-9]+ of 40; --resume'
+    err_has 'stopped after step [0-9]+ of 40; to resume: retort distill --resume --out '
     step=$(ls part-$name/run/checkpoints | sed -n 's/checkpoint-0*//p' | tail -n 1)
     check "the step that was finished is saved" grep -q "after step $step of" "$err"
     check "no model at the root yet" test ! -e part-$name/config.json
@@ -156,7 +156,7 @@ sums whole >sums.2
 check "resuming what is finished changes nothing" cmp sums.1 sums.2
 check "and finds nothing damaged" sh -c '! cat "$0" "$1" | grep damaged' "$out" "$err"
 out_has '^whole: this run ended before, at step 40 of 40; its model is that of step [0-9]+. Nothing was done.$'
-out_has '^To train it further: retort train --student whole --data DATA --out NEW$'
+out_has '^To train it further: retort distill --resume --out whole --override --steps 80$'
 run distill --resume --out whole --json
 exits 0
 check "for programs: what it ended with" python3 -c '
@@ -178,7 +178,7 @@ exits 0
 out_has '^light: this run ended before'
 run distill --resume --override --steps 50 --out light
 exits 5
-err_has '^light has ended and its checkpoints were removed.*--student light$'
+err_has '^light has ended and its checkpoints were removed.* retort distill --teacher taught --student light --data DATA --out NEW$'
 sums light >sums.2
 check "the model is as it was" cmp sums.1 sums.2
 

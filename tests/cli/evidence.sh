@@ -42,7 +42,8 @@ run inspect s --json
 check "the content hash is that of inspect" python3 -c 'import json, sys
 j = json.load(open(sys.argv[1]))
 assert json.load(open("o/run/manifest.json"))["student"]["content_hash"] in json.dumps(j)' "$out"
-check "the page shows the verdict" grep -q 'F-DISTILL-KD-002' o/run/report.html
+check "the page shows the verdict" grep -q 'agreement with the teacher rose' o/run/report.html
+check "in words, without ids" sh -c '! grep -q "<code>F-DISTILL" o/run/report.html'
 check "and the manifest" grep -q 'id="manifest"' o/run/report.html
 
 # ---- untouched, it passes; nothing is written ----

@@ -118,7 +118,7 @@ run init --from deep --depth 2 two
 exits 0
 out_has '^layers    student <- teacher: 0 <- 0, 1 <- 3$'
 run init --from deep --depth 3 three
-out_has '^layers    student <- teacher: 0 <- 0, 1-2 <- 2-3$'
+out_has '^layers    student <- teacher: 0-1 <- 0-1, 2 <- 3$'
 run init --from deep --depth 1 one-layer
 out_has '^layers    student <- teacher: 0 <- 0$'
 run init --from deep --depth 4 all
@@ -128,7 +128,7 @@ exits 2
 err_has "^--depth 99: the model has 4 layers\$"
 run init --from deep more
 exits 2
-err_has 'init: --from needs --depth or --layers: --depth 6 takes six layers evenly spaced'
+err_has 'init: --from needs --depth or --layers: --depth 6 takes the first three layers and the last three'
 run init --from deep --depth 2 --layers 0 more
 exits 2
 err_has 'needs one of the two'
@@ -136,11 +136,32 @@ err_has 'needs one of the two'
 # ---- a table of errors is a few rows ----
 run quantize deep deep.gguf --dtype q8_0
 exits 0
-check "quantize shows every tensor" test "$(grep -c '^model.layers' "$out")" -gt 10
+check "quantize shows six" test "$(grep -c '^model\.' "$out")" = 6
+out_has '^\.\.\. and [0-9]+ more; --json has them all$'
+run quantize deep deep.gguf --dtype q8_0 --force --json
+json_is 'len(j["tensors"]) > 10'
 run convert deep.gguf dequantised
 exits 0
 check "convert shows six" test "$(grep -c '^model\.' "$out")" = 6
 out_has '^\.\.\. and [0-9]+ more; --json has them all$'
+
+# ---- rows that fill no block of 256: which type is smaller; a name that does not say what it is ----
+sed 's/"hidden_size": [0-9]*/"hidden_size": 192/' deep/config.json >odd.json
+run init --config odd.json odd
+exits 0
+run quantize odd odd-file --dtype q4_k_m
+exits 0
+out_has '^model.*  fell back: rows of 192 columns$'
+out_has '^output    odd-file \(gguf: a file\), '
+out_has '^note      most matrices fell back to a larger type: [5-9]\.[0-9]+ bits a weight; smaller would be --dtype q4_0 \([45]\.[0-9]+ bits a weight\) or q4_1 \('
+run quantize odd odd-small --dtype q4_0
+exits 0
+out_lacks 'fell back'
+run quantize deep deep-k.gguf --dtype q4_k_m
+exits 0
+run convert odd odd-folder
+exits 0
+out_has '^output    odd-folder \(hf: a folder\), '
 
 # ---- all wrong flags at once; --out for the last word; what others call a flag ----
 run train --foo 1 --bar --train-data d --output x
@@ -161,4 +182,124 @@ err_has 'one argument too many'
 run generate --tokens 3
 exits 2
 err_has 'did you mean --max-new\?'
+
+# ---- a pattern that the shell has expanded: one line, whatever it has expanded to ----
+mkdir -p pieces
+for i in 1 2 3 4 5; do head -n 12 d.jsonl >"pieces/$i.jsonl"; done
+run distill --teacher t --student s --data pieces/*.jsonl --out o
+exits 2
+err_one_line
+err_has "^retort distill: --data takes one path, and 4 more follow 'pieces/1.jsonl': the shell expanded a pattern; put it in quotes, or give the folder: --data pieces\$"
+run eval s --data pieces/*.jsonl
+exits 2
+err_one_line
+err_has 'or give the folder: --data pieces$'
+run eval s --data 'pieces/*.jsonl' --rows 2
+exits 0
+run plan --student s --data d.jsonl e.jsonl
+exits 2
+err_has "and 'e.jsonl' follows it: repeat the flag, --data d.jsonl --data e.jsonl; or give a folder"
+run train one two three
+exits 2
+err_one_line
+err_has "^retort train: 3 unknown arguments, from 'one' to 'three'; a text with blanks goes in quotes\$"
+
+# ---- a run to be resumed, in other words ----
+run distill --teacher t --student s --data d.jsonl --seq-len 32 --batch 2 --steps 2 --sample-prompts none --out whole
+exits 0
+for words in '--resume whole' '--resume=whole' '--resume whole/run/checkpoints/checkpoint-000002' '--resume whole/run'; do
+    # shellcheck disable=SC2086
+    run distill $words
+    exits 2
+    err_has '^retort distill: --resume takes no value, and --out names the run; say: retort distill --resume --out whole$'
+done
+run train --resume wole
+exits 2
+err_has 'did you mean whole\? retort distill --resume --out whole$'
+run distill --resume --out whol
+exits 3
+err_has '^whol holds no run to resume; did you mean whole\? retort distill --resume --out whole$'
+run distill --resume --out nothing-like-it
+exits 3
+err_has '^nothing-like-it holds no run to resume; without --resume a new one begins$'
+run distill --resume --out whole/run/checkpoints/checkpoint-000002
+exits 3
+err_has 'lies in the run whole; a run goes on from its newest checkpoint: retort distill --resume --out whole$'
+run train --resume --out ./plian
+exits 3
+err_has 'did you mean plain\? retort train --resume --out \./plain$'
+run distill --resume_from_checkpoint whole/run/checkpoints/checkpoint-000002
+exits 2
+err_has '^retort distill: --resume_from_checkpoint is --resume here, and --out names the run; say: retort distill --resume --out whole$'
+run distill --resume_from_checkpoint true
+exits 2
+err_has "'--resume_from_checkpoint' asks to resume a run: retort distill --resume --out OUT"
+run resume whole
+exits 2
+err_has "^retort: no command 'resume'; the command that began a run resumes it: retort distill --resume --out whole\$"
+run resume --out plain
+err_has ' resumes it: retort train --resume --out plain$'
+run resume
+err_has ' resumes it: retort distill --resume --out OUT$'
+# One that has ended goes on with its teacher.
+run distill --resume --out whole
+exits 0
+out_has '^To train it further: retort distill --resume --out whole --override --steps 4$'
+run distill --resume --out whole --override --steps 4
+exits 0
+out_has '^note      resuming from checkpoint-000002, step 2 of 4$'
+rm -r whole/run/checkpoints
+run distill --resume --out whole
+out_has '^To train it further: retort distill --teacher t --student whole --data DATA --out NEW$'
+run train --resume --out plain
+out_has '^To train it further: retort train --resume --out plain --override --steps 2$'
+
+# ---- what other tools call commands and their flags ----
+run evaluate s --data d.jsonl --rows 2
+exits 0
+out_has '^perplexity'
+for flag in --model --student; do
+    run eval "$flag" s --data d.jsonl --rows 2
+    exits 0
+done
+run eval s --model t --data d.jsonl
+exits 2
+err_has "'t' is one argument too many"
+run sft --student s --data d.jsonl --seq-len 32 --batch 2 --steps 1 --sample-prompts none --out sft
+exits 0
+run prune t
+exits 2
+err_has "^retort: no command 'prune'; retort init --from TEACHER --depth N OUT makes a student"
+run chat s
+exits 2
+err_has "^retort: no command 'chat'; retort generate MODEL --prompt TEXT answers once"
+for count in --num-layers --num_layers --num_hidden_layers; do
+    run init --model deep $count 2 "by$count"
+    exits 0
+    out_has '^layers    student <- teacher: 0 <- 0, 1 <- 3$'
+done
+run init --model deep --from deep --depth 2 again
+exits 2
+err_has '^retort init: --from is given twice$'
+run convert s --outfile theirs.gguf --outtype f16
+exits 0
+check "a GGUF file" test -s theirs.gguf
+for words in 's theirs-q.gguf Q8_0' 's --out theirs-q.gguf q8_0' '--outtype Q8_0 s theirs-q.gguf'; do
+    # shellcheck disable=SC2086
+    run quantize $words --force
+    exits 0
+    out_has '^dtypes    q8_0: '
+done
+run quantize s Q8_0
+exits 2
+err_has 'OUT is missing: retort quantize IN OUT.gguf --dtype Q8_0$'
+run quantize s x.gguf Q9_9
+exits 2
+err_has 'Q9_9'
+for words in 's -n 3' '-m s --n-predict 3' '--model s -n 3 --temp 0'; do
+    # shellcheck disable=SC2086
+    run generate $words --raw -p abc
+    exits 0
+    err_has '^3 tokens at '
+done
 finish

@@ -85,6 +85,18 @@ run init --from deeper --layers 0-2,4,6,8,11 seven
 exits 0
 out_has '^layers +student <- teacher: 0-2 <- 0-2, 3-5 <- 4-8 by 2, 6 <- 11$'
 
+# So many: both ends, and not the middle. The command that comes next is said.
+run init --from deeper --depth 5 five
+exits 0
+out_has '^layers +student <- teacher: 0-2 <- 0-2, 3-4 <- 10-11$'
+out_has '^next      retort distill --teacher deeper --student five --data DATA --out OUT$'
+run init --from deeper --depth 2 'a student' --json
+exits 0
+out_lacks '^next'
+run init --from deeper --depth 6 --force 'a student'
+out_has '^layers +student <- teacher: 0-2 <- 0-2, 3-5 <- 9-11$'
+out_has "^next      retort distill --teacher deeper --student 'a student' --data DATA --out OUT\$"
+
 # Refused.
 run init --preset qwen2.5-05b x
 exits 2

@@ -82,7 +82,7 @@ exits 130
 err_has "retort train --resume --out 'a b/c d'"
 run generate "a b/c d" --prompt x
 exits 3
-err_has "^a b/c d has no finished model: .* --resume --out 'a b/c d' continues it; or name its newest checkpoint, 'a b/c d/run/checkpoints/checkpoint-[0-9]+'$"
+err_has "^a b/c d has no finished model: its run was stopped; to finish it: retort [a-z]+ --resume --out 'a b/c d'; or name its newest checkpoint: 'a b/c d/run/checkpoints/checkpoint-[0-9]+'$"
 run verify "a b/c d"
 exits 5
 err_has "retort train --resume --out 'a b/c d' resumes it"

@@ -29,10 +29,22 @@ out_has '^improved +yes: cross-entropy fell by [0-9.]+, and two standard errors 
 out_has '^before +'
 out_lacks '^teacher +'
 out_has '^next +a page with curves and samples: taught/run/report\.html$'
-out_has '^ +retort generate taught --prompt .Hello.$'
-out_has '^ +retort convert taught taught\.gguf '
+out_has '^ +retort generate taught --raw --prompt .Hello.$'
+out_has '^ +retort convert taught taught\.gguf$'
+out_has '^note      the data is plain text alone, and the chat format of the model is not trained; add chats to keep it$'
 check "the report shows them" grep -q 'id="samples"' taught/run/report.html
 check "and the rates" grep -q '"stop_rate":\[\[0,' taught/run/report.html
+
+# ---- chats are trained as chats, and asked as such ----
+python3 - >chats.jsonl <<'PY'
+import json
+for i in range(60):
+    print(json.dumps({"messages": [{"role": "user", "content": f"say {i}"}, {"role": "assistant", "content": f"{i} it is"}]}))
+PY
+run train --student t --data chats.jsonl --batch 2 --seq-len 64 --threads 2 --sample-prompts none --steps 1 --out chatty
+exits 0
+out_has '^ +retort generate chatty --prompt .Hello.$'
+out_lacks 'the data is plain text alone'
 
 # ---- with a teacher: its text is made once, and is what it says alone ----
 printf 'the quick brown fox\nseven wizards\n' >p.txt
@@ -153,13 +165,13 @@ check "root only" sh -c 'test "$(find o -name README.md | wc -l)" = 1'
 run distill --teacher "$work/taught" --student "$work/s" $base --out lora --steps 6 --lora-rank 4
 exits 0
 out_has '^lora: the adapter of step'
-out_has '^ +retort merge lora lora-merged '
-out_has '^ +retort generate lora --prompt'
-out_has '^ +retort convert lora lora.gguf '
+out_has '^ +retort merge lora lora-merged$'
+out_has '^ +retort generate lora --raw --prompt'
+out_has '^ +retort convert lora lora.gguf$'
 check "a card for PEFT" grep -q '^library_name: peft$' lora/README.md
 check "with its base by name" grep -q '^base = "s"$' lora/README.md
 check "which no hub has" sh -c '! grep -q ^base_model: lora/README.md'
-out_has "^ +hf upload ORG/NAME lora \. --exclude '\*/\*' "
+out_has "^ +hf upload ORG/NAME lora \. --exclude '\*/\*'\$"
 check "and no path" sh -c '! grep -F "$0" lora/README.md' "$work"
 run distill --resume --merge --out lora
 exits 0
@@ -177,9 +189,23 @@ out_has "^ +llama-cli -m 'my model\.gguf'\$"
 check "it names the file" grep -q '^FROM \./my model\.gguf$' 'my model.Modelfile'
 check "the stops" sh -c 'test "$(grep "^PARAMETER stop" "$0")" = "PARAMETER stop \"<|endoftext|>\"
 PARAMETER stop \"<|im_end|>\""' 'my model.Modelfile'
+cp -r o greeted
+python3 - <<'PY'
+import json
+path = "greeted/tokenizer_config.json"
+j = json.load(open(path))
+own = "{%- if messages[0]['role'] != 'system' %}{{- '<|im_start|>system\\nYou are kind.<|im_end|>\\n' }}{%- endif %}"
+j["chat_template"] = own + j["chat_template"]
+json.dump(j, open(path, "w"))
+PY
+run convert greeted greeted.gguf
+exits 0
+check "its own system message" grep -q '^SYSTEM """You are kind\."""$' greeted.Modelfile
+out_has '^ +with SYSTEM, from the chat template: You are kind\.$'
 rm 'my model.gguf'
 run convert o 'my model.gguf'
 exits 0
+out_lacks 'SYSTEM'
 echo '# mine' >>'my model.Modelfile'
 rm 'my model.gguf'
 run convert o 'my model.gguf'

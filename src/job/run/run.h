@@ -117,6 +117,7 @@ const rt_fit *rt_run_fitted(const rt_run *r);
 const rt_progress_state *rt_run_state(const rt_run *r); /* of a resumed run: where it goes on */
 uint32_t rt_run_held_rows(const rt_run *r);             /* that are measured */
 uint32_t rt_run_held_of(const rt_run *r);               /* of so many, at most 1,000 */
+bool rt_run_plain_text(const rt_run *r); /* no chats and no completions were in what it tokenized; not known: false */
 const rt_eval_set *rt_run_held(const rt_run *r);
 const char *rt_run_checkpoints(const rt_run *r); /* their folder; OUT itself for an older run */
 

@@ -117,6 +117,20 @@ out:
 
 /* ---- a run that goes on ---- */
 
+/* What was meant, with the command that resumes it. */
+static int no_run(const rt_run *r, rt_arena *a, rt_err *e)
+{
+    const char *run = rt_run_of_path(a, r->out), *near = run ? NULL : rt_run_nearest(a, r->out);
+    const char *resume = run || near ? rt_run_resume_command(a, run ? run : near) : NULL;
+    if (run && resume)
+        return rt_fail(e, RT_NOT_FOUND, "%s lies in the run %s; a run goes on from its newest checkpoint: %s", r->out,
+                       run, resume);
+    if (near && resume)
+        return rt_fail(e, RT_NOT_FOUND, "%s holds no run to resume; did you mean %s? %s", r->out, rt_path_base(near),
+                       resume);
+    return rt_fail(e, RT_NOT_FOUND, "%s holds no run to resume; without --resume a new one begins", r->out);
+}
+
 /* The settings are read before anything is written beside them: a folder of somebody else's is not touched. */
 static int take_again(rt_run *r, rt_err *e)
 {
@@ -125,7 +139,7 @@ static int take_again(rt_run *r, rt_err *e)
     rt_settings *was = rt_arena_alloc(&r->arena, sizeof *was);
     if (!was) RT_TRY(rt_no_memory(e, "the folder of a run"));
     if (!rt_path_exists(r->settings_path))
-        RT_TRY(rt_fail(e, RT_NOT_FOUND, "%s holds no run to resume; without --resume a new one begins", r->out));
+        RT_TRY(no_run(r, &r->arena, e));
     RT_TRY(rt_run_read_settings(r, was, &checked, e));
     RT_TRY(rt_lock_take(&r->lock, r->run, r->out, e));
 out:

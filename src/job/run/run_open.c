@@ -225,6 +225,21 @@ static void warn_of_settings(const rt_run *r, const bool *said)
     rt_str_free(&flags);
 }
 
+bool rt_run_plain_text(const rt_run *r)
+{
+    const uint64_t *n = r->in ? r->in->stats.kinds : NULL;
+    return n && n[RT_RECORD_TEXT] && !n[RT_RECORD_CHAT] && !n[RT_RECORD_COMPLETION];
+}
+
+/* A model that answers in a chat forgets how, where it only continues text. */
+static void warn_of_data(const rt_run *r)
+{
+    if (rt_run_plain_text(r) && r->in->template_from && !r->opts->control_of)
+        rt_run_note(r,
+                    "the data is plain text alone, and the chat format of the model is not trained; add chats to keep "
+                    "it");
+}
+
 static int make_loop(rt_run *r, rt_err *e)
 {
     const rt_resolved *v = &r->resolved;
@@ -255,8 +270,8 @@ static int begin(rt_run *r, rt_err *e)
     if (!path && rt_run_has_root(r))
         RT_TRY(rt_fail(e, RT_INVALID,
                        "%s has ended and its checkpoints were removed, so there is nothing to resume from; train its "
-                       "model further in a new run: --student %s",
-                       r->out, rt_shell_word(&r->arena, r->out)));
+                       "model further in a new run: %s",
+                       r->out, rt_run_further_command(&r->arena, r->out, r->settings->teacher)));
     if (!path) {
         rt_run_note(r, "no checkpoint was written yet; the run begins anew");
         return rt_run_open_metrics(r, 0, e);
@@ -310,6 +325,7 @@ int rt_run_open(rt_run **out, rt_settings *s, const rt_run_opts *o, rt_err *e)
     rt_run_explain_missing(r, rc, e);
     RT_TRY(rc);
     warn_of_settings(r, said);
+    warn_of_data(r);
     RT_TRY(open_evaluation(r, e));
     RT_TRY(pick_rows(r, e));
     RT_TRY(prepare_output(r, e));
