@@ -236,6 +236,12 @@ static void on_progress(void *ctx, const rt_tokenize_stats *st)
     if (w->o->progress && w->o->progress(w->o->ctx, "tokenizing", st->disk_done, w->disk)) w->stopped = true;
 }
 
+static void on_note(void *ctx, const char *text)
+{
+    const work *w = ctx;
+    if (w->o->note) w->o->note(w->o->ctx, text);
+}
+
 /* What a shard says about where it came from. */
 static int origin(const work *w, char **out, rt_err *e)
 {
@@ -274,6 +280,7 @@ static int tokenize(work *w, rt_err *e)
                            .sink = on_record,
                            .stop = on_stop,
                            .progress = on_progress,
+                           .note = on_note,
                            .ctx = w };
     char *about = NULL;
     int rc;

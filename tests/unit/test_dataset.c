@@ -259,7 +259,8 @@ static void test_no_eos(void **state)
     rt_encoder_free(x);
 }
 
-/* A token that lies across the border of the trained part is not trained: vocabularies with merges over it, and ones
+/* A token that lies across the border of the trained part is not trained, unless white space alone is before it in it:
+ * vocabularies with merges over it, and ones
  * whose tokens' bytes are not the text. */
 static void test_straddle(void **state)
 {
@@ -298,6 +299,15 @@ static void test_straddle(void **state)
             json_decref(j);
         }
         assert_int_equal(last, 1);
+        /* White space at the end of the prompt takes nothing from the completion. */
+        static const char *const records[] = { "{\"prompt\":\"of the\",\"completion\":\" there\"}",
+                                               "{\"prompt\":\"of the \",\"completion\":\"there\"}" };
+        for (int i = 0; i < 2; i++) {
+            assert_int_equal(rt_encoder_json(x, records[i], strlen(records[i]), &r, &e), RT_OK);
+            assert_int_equal(r.odd.completions_inside, 0);
+            assert_true(i == 0 || r.trained == last);
+            last = r.trained;
+        }
         rt_encoded_free(&r);
         rt_encoder_free(x);
         rt_tokenizer_free(tok);

@@ -76,6 +76,7 @@ static void begin(rt_encoded *r, rt_record_kind kind)
     r->kind = kind;
     r->ids.count = 0;
     r->all_targets = r->has_stops = r->fatal = false;
+    r->odd = (rt_data_odd){ 0 };
     r->trained = 0;
 }
 
@@ -219,10 +220,12 @@ static int encode_completion(rt_encoder *x, const rt_record *rec, rt_encoded *r,
     RT_TRY(rt_align_tokens(&x->align, x->joined.data, x->joined.len, &body, &mark, 1, e));
     RT_TRY(push_end(x, r, e));
     RT_TRY(clear_bits(r, e));
+    /* " positive" after a prompt that ends in a space is what is to be learnt. */
+    if (mark.across < mark.token && !mark.blank) r->odd.completions_inside = 1;
     if (x->loss == RT_LOSS_ALL)
         train_all(r);
     else
-        train(r, before + mark.token, r->ids.count);
+        train(r, before + (mark.blank ? mark.across : mark.token), r->ids.count);
 out:
     return rc;
 }
@@ -304,6 +307,7 @@ static int mark_turns(rt_encoder *x, const rt_record *rec, const rt_chat_options
         bool stop = false;
         if (first >= end || i < rec->asked) continue;
         train(r, first, end);
+        r->odd.turns_inside += x->marks[2 * i].across < first;
         RT_TRY(is_stop(x, rec, o, i, t->ranges[i].end, &stop, e));
         if (!stop) continue;
         set_bit(r->stop, end - 1);

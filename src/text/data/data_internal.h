@@ -101,6 +101,12 @@ extern const uint32_t rt_record_key_count;
 int rt_record_parse(rt_record *out, const char *json, size_t len, const rt_columns *columns, rt_err *e);
 void rt_record_free(rt_record *r); /* accepts zeroes */
 
+/* ---- what is odd about records, in sentences (data_notes.c) ---- */
+
+void rt_data_odd_add(rt_data_odd *to, const rt_data_odd *from);
+/* source: its name; null: several. */
+void rt_data_odd_tell(const rt_data_odd *odd, const char *source, void (*note)(void *ctx, const char *text), void *ctx);
+
 /* ---- which tokens lie inside ranges of text (data_align.c) ---- */
 
 typedef struct rt_align {
@@ -108,12 +114,14 @@ typedef struct rt_align {
     rt_tok_scratch *scratch;
     rt_tok_ids spare;
 } rt_align;
-/* token[i]: the first token that begins at or behind at[i] (end false), or one behind the last token that ends at or
- * before at[i] (end true). ids is text as one text, without special tokens. */
+/* token: the first token that begins at or behind `at` (end false), or one behind the last token that ends at or before
+ * it (end true). Where the place lies inside a token, tokens [across, token) hold it; else across is token. blank: what
+ * they hold of the text before the place is white space alone. Both are set where end is false. ids is text as one text,
+ * without special tokens. */
 typedef struct rt_align_mark {
     size_t at;
-    bool end;
-    uint32_t token;
+    bool end, blank;
+    uint32_t token, across;
 } rt_align_mark;
 int rt_align_tokens(rt_align *a, const char *text, size_t len, const rt_tok_ids *ids, rt_align_mark *marks,
                     uint32_t count, rt_err *e);

@@ -195,6 +195,7 @@ static int hand_on(job *j, const slot *s, rt_tokenize_stats *st, rt_err *e)
     }
     st->tokens += s->r.ids.count;
     st->trained += s->r.trained;
+    rt_data_odd_add(&st->odd, &s->r.odd);
     return j->o->sink ? j->o->sink(j->o->ctx, &p, &s->r, e) : RT_OK;
 }
 
@@ -302,6 +303,7 @@ int rt_data_tokenize(const rt_data_list *l, uint32_t first, uint32_t count, cons
     if (stats->records == 0)
         RT_TRY(rt_fail(e, RT_INVALID, "%s%s: no record in it%s", from->name, count > 1 ? " and the other sources" : "",
                        stats->bad ? ": all that was there was bad and skipped" : "; the data are empty"));
+    if (o->note) rt_data_odd_tell(&stats->odd, count == 1 ? from->name : NULL, o->note, o->ctx);
 out:
     finish(&j);
     return rc;

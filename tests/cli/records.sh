@@ -1,0 +1,51 @@
+# records.sh - nothing of a record is dropped, misread or untrained without a word: borders inside tokens, turns that are
+# not to be trained, systems, roles, calls of tools, columns that no one uses, answers without text.
+. "$(dirname "$0")/harness"
+
+run init --preset tiny --seed 1 --dtype f32 "$work/s"
+model=$work/s
+tokenize() { run tokenize "$@" --model "$model"; }
+
+# ---- a prompt that ends inside a token ----
+# A vocabulary with " pos" and " positive", as real ones have them.
+cp -r "$model" "$work/words"
+python3 - "$work/words/tokenizer.json" <<'PY'
+import json, sys
+j = json.load(open(sys.argv[1]))
+m = j["model"]
+spare = iter(sorted((t for t in m["vocab"] if ord(t[0]) > 0x12f), key=lambda t: m["vocab"][t]))  # bytes of no UTF-8
+whole = "Ġ"
+for letter in "pos":
+    old = next(spare)
+    m["vocab"][whole + letter] = m["vocab"].pop(old)
+    m["merges"].append([whole, letter])
+    whole += letter
+json.dump(j, open(sys.argv[1], "w"))
+PY
+cat >"$work/border.jsonl" <<'END'
+{"prompt": "Is it so: ", "completion": "pos"}
+{"prompt": "Is it so:", "completion": " pos"}
+{"prompt": "Is it so:  ", "completion": "pos"}
+{"prompt": "Is it so: po", "completion": "s"}
+END
+run tokenize "$work/border.jsonl" --model "$work/words" --show 4
+exits 0
+check "the token across white space is trained" test "$(grep -c 'Is it so: *⟦ pos<|im_end|>⟧' "$out")" = 3
+out_has '^Is it so: pos⟦<'
+run tokenize "$work/border.jsonl" --model "$work/words"
+exits 0
+err_one_line
+err_has 'note: .*border.jsonl: 1 completion begins inside a token of its prompt, and that token is not trained'
+sed 4d "$work/border.jsonl" >"$work/space.jsonl"
+run tokenize "$work/space.jsonl" --model "$work/words"
+err_empty
+out_has 'of which 6 trained'
+printf '%s' "{% for m in messages %}{{ m.role }}: {{ m.content }}<|im_end|>{% endfor %}{% if add_generation_prompt %}assistant: {% endif %}" >"$work/open.jinja"
+printf '{"question": "So?", "answer": "pos"}\n' >"$work/turn.jsonl"
+run tokenize "$work/turn.jsonl" --model "$work/words" --chat-template "$work/open.jinja"
+exits 0
+err_has 'note: .*turn.jsonl: 1 turn of the assistant begins inside a token of what stands before it'
+run plan --student "$work/words" --data "$work/border.jsonl" --steps 1 --batch 1
+exits 0
+out_has 'border.jsonl: 1 completion begins inside a token of its prompt'
+finish
