@@ -48,4 +48,23 @@ err_has 'note: .*turn.jsonl: 1 turn of the assistant begins inside a token of wh
 run plan --student "$work/words" --data "$work/border.jsonl" --steps 1 --batch 1
 exits 0
 out_has 'border.jsonl: 1 completion begins inside a token of its prompt'
+
+# ---- turns that are not to be trained ----
+cat >"$work/weight.jsonl" <<'END'
+{"messages":[{"role":"user","content":"A"},{"role":"assistant","content":"no1","weight":0},{"role":"user","content":"B"},{"role":"assistant","content":"yes","weight":1}]}
+{"messages":[{"role":"user","content":"A"},{"role":"assistant","content":"no2","train":false},{"role":"user","content":"B"},{"role":"assistant","content":"yes","train":true}]}
+{"conversations":[{"from":"human","value":"A","training":null},{"from":"gpt","value":"yes","training":true},{"from":"human","value":"B"},{"from":"gpt","value":"no3","training":false}]}
+END
+tokenize "$work/weight.jsonl" --show 3
+exits 0
+check "what has weight is trained" test "$(grep -c '^⟦yes<|im_end|>⟧' "$out")" = 3
+check "what has none is not" test "$(grep -c '^no[123]<|im_end|>' "$out")" = 3
+printf '{"messages":[{"role":"user","content":"A"},{"role":"assistant","content":"B","weight":0.5}]}\n' >"$work/half.jsonl"
+tokenize "$work/half.jsonl"
+exits 5
+err_has 'half.jsonl:1: `messages\[1\].weight` is neither 0 .not trained. nor 1'
+printf '{"messages":[{"role":"user","content":"A"},{"role":"assistant","content":"B","train":"no"}]}\n' >"$work/half.jsonl"
+tokenize "$work/half.jsonl"
+exits 5
+err_has '`messages\[1\].train` is neither false'
 finish

@@ -290,12 +290,29 @@ static int check_end(rt_encoder *x, rt_encoded *r, rt_err *e)
         x->eot_text ? x->eot_text : "?");
 }
 
+/* The ranges are the turns of the assistant, one after the other, where some of these are not to be trained. */
+static int check_turns(const rt_record *rec, const rt_jinja_result *t, rt_err *e)
+{
+    uint32_t turns = 0;
+    if (!rec->some_untrained || t->n_ranges == 0) return RT_OK;
+    for (size_t i = 0; i < json_array_size(rec->messages); i++) {
+        const char *role = json_string_value(json_object_get(json_array_get(rec->messages, i), "role"));
+        turns += role && strcmp(role, "assistant") == 0;
+    }
+    if (turns == t->n_ranges) return RT_OK;
+    return rt_fail(e, RT_INVALID,
+                   "the chat template marks %u parts of a conversation with %u turns of the assistant, so which of them "
+                   "is not to be trained cannot be told; --chat-template FILE names another",
+                   t->n_ranges, turns);
+}
+
 /* Tokens of the ranges, and the ends of turns. */
 static int mark_turns(rt_encoder *x, const rt_record *rec, const rt_chat_options *o, rt_encoded *r, rt_err *e)
 {
     const rt_jinja_result *t = &x->rendered;
     int rc;
     if (t->n_ranges > UINT32_MAX / 4) return rt_no_memory(e, "the tokens of a record");
+    RT_TRY(check_turns(rec, t, e));
     RT_TRY(grow_marks(x, 2 * t->n_ranges + 1, e));
     for (uint32_t i = 0; i < t->n_ranges; i++) {
         x->marks[2 * i] = (rt_align_mark){ .at = t->ranges[i].begin };
@@ -305,7 +322,7 @@ static int mark_turns(rt_encoder *x, const rt_record *rec, const rt_chat_options
     for (uint32_t i = 0; i < t->n_ranges; i++) {
         uint32_t first = x->marks[2 * i].token, end = x->marks[2 * i + 1].token;
         bool stop = false;
-        if (first >= end || i < rec->asked) continue;
+        if (first >= end || (i < rec->turn_count && !rec->trained[i])) continue;
         train(r, first, end);
         r->odd.turns_inside += x->marks[2 * i].across < first;
         RT_TRY(is_stop(x, rec, o, i, t->ranges[i].end, &stop, e));

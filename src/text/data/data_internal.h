@@ -92,14 +92,22 @@ typedef struct rt_record {
     const char *prompt, *completion; /* COMPLETION */
     size_t prompt_len, completion_len;
     json_t *messages, *tools; /* CHAT; owned; tools may be null */
-    uint32_t asked;           /* CHAT: turns of the assistant that belong to the prompt, and are not trained */
-    json_t *root;             /* owned: the texts point into it */
+    bool *trained;            /* CHAT: (turn_count) of each turn of the assistant; owned; null: all are */
+    uint32_t turn_count, turn_cap;
+    bool some_untrained; /* one of them is false */
+    json_t *root;        /* owned: the texts point into it */
 } rt_record;
 /* The keys that make a record, which are the columns that are read of a table. */
 extern const char *const rt_record_keys[];
 extern const uint32_t rt_record_key_count;
 int rt_record_parse(rt_record *out, const char *json, size_t len, const rt_columns *columns, rt_err *e);
 void rt_record_free(rt_record *r); /* accepts zeroes */
+
+/* ---- turns (data_turns.c) ---- */
+
+/* Writes down which of a list's turns of the assistant are trained: all, but for those that say otherwise (`weight`: 0,
+ * `train` or `training`: false), or none where they are part of a prompt. key: what the list is called. */
+int rt_turns_trained(rt_record *r, const json_t *list, const char *key, bool asked, rt_err *e);
 
 /* ---- what is odd about records, in sentences (data_notes.c) ---- */
 

@@ -216,9 +216,10 @@ static int from_two_lists(rt_record *r, rt_err *e)
             json_t *m = json_array_get(side, i);
             const char *role = json_string_value(json_object_get(m, "role"));
             if (!role) return rt_fail(e, RT_INVALID, "`%s[%zu]` has no `role`", keys[k], i);
-            r->asked += k == 0 && strcmp(role, "assistant") == 0;
             if (json_array_append(r->messages, m) < 0) return rt_no_memory(e, "a record");
         }
+        int rc = rt_turns_trained(r, side, keys[k], k == 0, e);
+        if (rc < 0) return rc;
     }
     return RT_OK;
 }
@@ -259,7 +260,12 @@ static int take_chat(rt_record *r, rt_record_shape shape, rt_err *e)
     case RT_SHAPE_QUESTION: rc = from_question(r->root, r->messages, e); break;
     default: rc = from_instruction(r->root, r->messages, e); break;
     }
-    return rc < 0 ? rc : check_messages(r->messages, e);
+    if (rc >= 0) rc = check_messages(r->messages, e);
+    if (rc >= 0 && (shape == RT_SHAPE_MESSAGES || shape == RT_SHAPE_CONVERSATIONS)) {
+        const char *key = shape == RT_SHAPE_MESSAGES ? "messages" : "conversations";
+        rc = rt_turns_trained(r, json_object_get(r->root, key), key, false, e);
+    }
+    return rc;
 }
 
 /* ---- kinds ---- */
@@ -331,6 +337,7 @@ out:
 
 void rt_record_free(rt_record *r)
 {
+    rt_free(r->trained);
     json_decref(r->messages);
     json_decref(r->tools);
     json_decref(r->root);
