@@ -67,4 +67,25 @@ printf '{"messages":[{"role":"user","content":"A"},{"role":"assistant","content"
 tokenize "$work/half.jsonl"
 exits 5
 err_has '`messages\[1\].train` is neither false'
+
+# ---- a system beside the turns ----
+cat >"$work/system.jsonl" <<'END'
+{"system":"Be brief.","messages":[{"role":"user","content":"A"},{"role":"assistant","content":"B"}]}
+{"system":"Be brief.","messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"A"},{"role":"assistant","content":"B"}]}
+{"system":"Be brief.","prompt":[{"role":"user","content":"A"}],"completion":[{"role":"assistant","content":"B"}]}
+END
+tokenize "$work/system.jsonl" --show 3
+exits 0
+check "the system is there once in each" test "$(grep -c '^<|im_start|>system' "$out")" = 3
+check "with its text" test "$(grep -c 'Be brief' "$out")" = 3
+printf '{"system":"X","messages":[{"role":"system","content":"Y"},{"role":"user","content":"A"},{"role":"assistant","content":"B"}]}\n' >"$work/two.jsonl"
+tokenize "$work/two.jsonl"
+exits 5
+err_has 'two.jsonl:1: `system` stands beside turns that begin with another system message'
+printf '{"s":"X","p":"A","c":"B"}\n' >"$work/psc.jsonl"
+for columns in prompt=p,completion=c,system=s text=p,system=s; do
+    tokenize "$work/psc.jsonl" --columns $columns
+    exits 5
+    err_has '--columns names a system, and .* has no place for it; what takes one is messages, '
+done
 finish
