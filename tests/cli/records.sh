@@ -88,4 +88,23 @@ for columns in prompt=p,completion=c,system=s text=p,system=s; do
     exits 5
     err_has '--columns names a system, and .* has no place for it; what takes one is messages, '
 done
+
+# ---- roles ----
+cat >"$work/roles.jsonl" <<'END'
+{"messages":[{"role":"User","content":"A"},{"role":"Assistant","content":"yes"}]}
+{"messages":[{"role":"human","content":"A"},{"role":"model","content":"yes"}]}
+{"messages":[{"role":"developer","content":"D"},{"role":"user","content":"A"},{"role":"assistant","content":"yes"}]}
+END
+tokenize "$work/roles.jsonl" --show 3
+exits 0
+check "what the assistant says is trained" test "$(grep -c '^⟦yes<|im_end|>⟧' "$out")" = 3
+out_has '^<.im_start.>developer'
+printf '{"messages":[{"role":"user","content":"A"},{"role":"narrator","content":"N"},{"role":"assistant","content":"B"}]}\n' >"$work/narrator.jsonl"
+tokenize "$work/narrator.jsonl"
+exits 5
+err_has "narrator.jsonl:1: messages.1. is of role 'narrator', which this chat template does not know; known are system, user"
+printf '%s' "{% for m in messages %}{{ m.role if m.role != 'narrator' else '*' }}:{{ m.content }}<|im_end|>{% endfor %}{% if add_generation_prompt %}assistant:{% endif %}" >"$work/narrator.jinja"
+tokenize "$work/narrator.jsonl" --chat-template "$work/narrator.jinja" --show 1
+exits 0
+out_has '[*]:N<.im_end.>assistant:⟦B'
 finish

@@ -372,6 +372,7 @@ static int encode_chat(rt_encoder *x, const rt_record *rec, rt_encoded *r, rt_er
                        "a conversation, and the model has no chat template; name one with "
                        "--chat-template FILE");
     }
+    RT_TRY(rt_turns_check_roles(rec->messages, t->tmpl, e));
     rc = rt_chat_mask(t->tmpl, rec->messages, &o, &x->rendered, e);
     /* Where everything is trained, turns are needed only to cut at. */
     if (rc == RT_INVALID && x->loss == RT_LOSS_ALL) {

@@ -78,11 +78,6 @@ rt_record_shape rt_record_shape_of(bool (*has)(const void *ctx, const char *key)
 json_t *rt_columns_take(const rt_columns *c, const json_t *record);
 /* The role and the content of every turn of what was taken, under those names. */
 int rt_columns_rename_turns(const rt_columns *c, json_t *taken, rt_err *e);
-/* The role that templates know ("user") of a name that sets have for it ("human"); null: none. */
-const char *rt_role_of(const char *from);
-#define RT_ROLES_KNOWN                                                                                                 \
-    "known are human, user, prompter, gpt, assistant, chatgpt, model, bot, system, tool, function and observation"
-
 /* ---- a record (data_record.c) ---- */
 
 typedef struct rt_record {
@@ -104,6 +99,15 @@ int rt_record_parse(rt_record *out, const char *json, size_t len, const rt_colum
 void rt_record_free(rt_record *r); /* accepts zeroes */
 
 /* ---- turns (data_turns.c) ---- */
+
+/* The role that templates know ("user") of a name that sets have for it ("human", "User"); null: none. */
+const char *rt_role_of(const char *from);
+#define RT_ROLES_KNOWN                                                                                                 \
+    "known are human, user, prompter, gpt, assistant, chatgpt, model, bot, system, tool, function and observation"
+/* That role in place of such a name; a name that is not known stays. */
+int rt_turn_set_role(json_t *message, rt_err *e);
+/* RT_INVALID for a role that neither is known nor stands in the template. */
+int rt_turns_check_roles(const json_t *messages, const rt_chat_template *t, rt_err *e);
 
 /* Writes down which of a list's turns of the assistant are trained: all, but for those that say otherwise (`weight`: 0,
  * `train` or `training`: false), or none where they are part of a prompt. key: what the list is called. */

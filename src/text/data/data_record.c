@@ -104,7 +104,8 @@ static int check_messages(json_t *messages, rt_err *e)
         json_t *m = json_array_get(messages, i);
         if (!json_is_string(json_object_get(m, "role")))
             return rt_fail(e, RT_INVALID, "`messages[%zu]` has no `role`", i);
-        int rc = join_parts(m, i, e);
+        int rc = rt_turn_set_role(m, e);
+        if (rc >= 0) rc = join_parts(m, i, e);
         if (rc < 0) return rc;
     }
     return RT_OK;

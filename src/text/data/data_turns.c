@@ -1,9 +1,56 @@
-/* data_turns.c - the turns of a conversation: which of them are trained.
+/* data_turns.c - the turns of a conversation: who speaks in them, and which of them are trained.
  *
- * Owns: the keys by which OpenAI (`weight`) and axolotl (`train`, `training`) leave a turn of the assistant untrained. */
+ * Owns: the roles that templates know, the words that sets have for them, and the keys by which OpenAI (`weight`) and axolotl (`train`, `training`) leave a turn of the assistant untrained. */
 #include "text/data/data_internal.h"
 
 #include <string.h>
+#include <strings.h>
+
+/* ---- who speaks ---- */
+
+const char *rt_role_of(const char *from)
+{
+    static const char *const roles[][2] = {
+        { "human", "user" },          { "user", "user" },         { "prompter", "user" },   { "gpt", "assistant" },
+        { "assistant", "assistant" }, { "chatgpt", "assistant" }, { "model", "assistant" }, { "bot", "assistant" },
+        { "system", "system" },       { "tool", "tool" },         { "function", "tool" },   { "observation", "tool" }
+    };
+    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
+        if (strcasecmp(from, roles[i][0]) == 0) return roles[i][1];
+    return NULL;
+}
+
+/* Roles that templates know, as they are. */
+static bool is_role(const char *role)
+{
+    static const char *const roles[] = { "system", "user", "assistant", "tool", "developer", "function" };
+    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
+        if (strcmp(role, roles[i]) == 0) return true;
+    return false;
+}
+
+int rt_turn_set_role(json_t *message, rt_err *e)
+{
+    const char *said = json_string_value(json_object_get(message, "role")), *role = rt_role_of(said);
+    if (is_role(said) || !role) return RT_OK;
+    return json_object_set_new(message, "role", json_string(role)) < 0 ? rt_no_memory(e, "a record") : RT_OK;
+}
+
+int rt_turns_check_roles(const json_t *messages, const rt_chat_template *t, rt_err *e)
+{
+    for (size_t i = 0; i < json_array_size(messages); i++) {
+        const char *role = json_string_value(json_object_get(json_array_get(messages, i), "role"));
+        if (!role || is_role(role) || rt_chat_template_mentions(t, role)) continue;
+        return rt_fail(e, RT_INVALID,
+                       "messages[%zu] is of role '%.40s', which this chat template does not know; known are system, "
+                       "user, assistant, tool, developer and function, and human, prompter, gpt, chatgpt, model, bot "
+                       "and observation for them",
+                       i, role);
+    }
+    return RT_OK;
+}
+
+/* ---- what is trained ---- */
 
 static int bad_value(const char *key, size_t i, const char *name, const char *known, rt_err *e)
 {
