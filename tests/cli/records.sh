@@ -107,4 +107,25 @@ printf '%s' "{% for m in messages %}{{ m.role if m.role != 'narrator' else '*' }
 tokenize "$work/narrator.jsonl" --chat-template "$work/narrator.jinja" --show 1
 exits 0
 out_has '[*]:N<.im_end.>assistant:⟦B'
+
+# ---- calls that the template does not print ----
+cat >"$work/calls.jsonl" <<'END'
+{"messages":[{"role":"user","content":"W?"},{"role":"assistant","content":"","tool_calls":[{"type":"function","function":{"name":"get","arguments":{}}}]},{"role":"tool","content":"5"},{"role":"assistant","content":"It is 5."}],"tools":[{"type":"function","function":{"name":"get"}}]}
+END
+tokenize "$work/calls.jsonl"
+exits 5
+err_has 'calls.jsonl:1: messages.1. has tool_calls, and this chat template does not print them; --chat-template FILE'
+printf '%s' "{% for m in messages %}{{ m.role }}:{{ m.content }}{% for c in m.tool_calls or [] %}[{{ c.function.name }}]{% endfor %}<|im_end|>{% endfor %}{% if add_generation_prompt %}assistant:{% endif %}" >"$work/calls.jinja"
+tokenize "$work/calls.jsonl" --chat-template "$work/calls.jinja" --show 1
+exits 0
+out_has '⟦.get.<.im_end.>⟧'
+err_has 'note: .*calls.jsonl: 1 conversation has tools, and the chat template does not print them'
+printf '%s' "{% for t in tools or [] %}T{% endfor %}" | cat - "$work/calls.jinja" >"$work/tools.jinja"
+tokenize "$work/calls.jsonl" --chat-template "$work/tools.jinja"
+exits 0
+err_empty
+sed 's/"tool_calls":.*}}}\]/"tool_calls":[]/; s/,"tools".*/}/' "$work/calls.jsonl" >"$work/none.jsonl"
+tokenize "$work/none.jsonl"
+exits 0
+err_empty
 finish

@@ -338,24 +338,6 @@ out:
     return rc;
 }
 
-/* Of a conversation that the template could not render: the first message whose content is null, as messages of calls
- * have it, which many templates take for a text. */
-static int explain_null(const rt_record *rec, int rc, rt_err *e)
-{
-    for (size_t i = 0; rc == RT_INVALID && i < json_array_size(rec->messages); i++) {
-        const json_t *m = json_array_get(rec->messages, i), *content = json_object_get(m, "content");
-        const char *role = json_string_value(json_object_get(m, "role"));
-        if (content && !json_is_null(content)) continue;
-        rt_err was = *e;
-        return rt_fail(e, RT_INVALID,
-                       "messages[%zu], of role %.40s, has %s%s, and this chat template cannot render that (%.160s); "
-                       "--chat-template FILE names one that can, or give the message a content, even \"\"",
-                       i, role ? role : "none", content ? "null as its content" : "no content",
-                       json_object_get(m, "tool_calls") ? " and tool_calls" : "", was.text);
-    }
-    return rc;
-}
-
 static int encode_chat(rt_encoder *x, const rt_record *rec, rt_encoded *r, rt_err *e)
 {
     const rt_data_text *t = x->text;
@@ -379,7 +361,8 @@ static int encode_chat(rt_encoder *x, const rt_record *rec, rt_encoded *r, rt_er
         rc = rt_chat_render(t->tmpl, rec->messages, &o, &x->rendered, e);
         x->rendered.n_ranges = 0;
     }
-    if (rc < 0) return explain_null(rec, rc, e);
+    if (rc < 0) return rt_calls_explain(rec, rc, e);
+    RT_TRY(rt_calls_check(t->tmpl, rec, &o, &x->rendered.text, &x->part, &r->odd, e));
     RT_TRY(rt_tokenizer_encode(t->tok, x->scratch, x->rendered.text.data ? x->rendered.text.data : "",
                                x->rendered.text.len, 0, &r->ids, e));
     RT_TRY(clear_bits(r, e));

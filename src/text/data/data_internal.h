@@ -113,6 +113,15 @@ int rt_turns_check_roles(const json_t *messages, const rt_chat_template *t, rt_e
  * `train` or `training`: false), or none where they are part of a prompt. key: what the list is called. */
 int rt_turns_trained(rt_record *r, const json_t *list, const char *key, bool asked, rt_err *e);
 
+/* ---- calls of tools (data_calls.c) ---- */
+
+/* RT_INVALID when the template does not print the calls of a message. whole: the conversation as it printed it. */
+int rt_calls_check(const rt_chat_template *t, const rt_record *rec, const rt_chat_options *o, const rt_str *whole,
+                   rt_jinja_result *spare, rt_data_odd *odd, rt_err *e);
+/* Of a conversation that the template could not render: names the first message whose content is null, as messages of
+ * calls have it, which many templates take for a text. */
+int rt_calls_explain(const rt_record *rec, int rc, rt_err *e);
+
 /* ---- what is odd about records, in sentences (data_notes.c) ---- */
 
 void rt_data_odd_add(rt_data_odd *to, const rt_data_odd *from);
