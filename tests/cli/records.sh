@@ -128,4 +128,23 @@ sed 's/"tool_calls":.*}}}\]/"tool_calls":[]/; s/,"tools".*/}/' "$work/calls.json
 tokenize "$work/none.jsonl"
 exits 0
 err_empty
+
+# ---- columns that no one uses ----
+printf '{"id":1,"context":"C","question":"A","answer":"B"}\n{"id":2,"question":"A","answer":"B","more":1}\n' >"$work/context.jsonl"
+tokenize "$work/context.jsonl"
+exits 0
+err_one_line
+err_has 'note: .*context.jsonl: columns not used: id, context$'
+printf 'context,text,question,answer,a1,a2,a3,a4,a5\nC,T,Q,A,1,2,3,4,5\n' >"$work/wide.csv"
+tokenize "$work/wide.csv" "$work/context.jsonl"
+exits 0
+err_has 'wide.csv: columns not used: question, answer, context, a1, a2, a3 and 2 more$'
+err_has 'context.jsonl: columns not used: id, context$'
+tokenize "$work/context.jsonl" --columns question=context,answer=answer
+err_has 'columns not used: id, question$'
+run plan --student "$model" --data "$work/context.jsonl" --eval-data "$work/turn.jsonl" --steps 1 --batch 1
+exits 0
+out_has 'context.jsonl: columns not used: id, context'
+tokenize "$work/turn.jsonl"
+err_empty
 finish

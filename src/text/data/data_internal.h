@@ -36,6 +36,9 @@ typedef struct rt_raw {
     uint32_t file;     /* in the list */
     uint64_t line;     /* where it begins, from 1 */
     unsigned parts;    /* RT_PART_* */
+    /* Of the first table of a source: its columns that were not asked for, each name ended by a newline; null: none. It
+     * lives as long as the reader. */
+    const char *unread;
 } rt_raw;
 
 typedef struct rt_raw_reader {
@@ -45,6 +48,8 @@ typedef struct rt_raw_reader {
     const rt_columns *columns; /* of tables; null: those that make a record by their names */
     rt_data_stream *stream;    /* of `file`; null: not open yet */
     rt_table *table;           /* instead of it, of a table */
+    rt_arena arena;            /* of unread */
+    const char *unread;
     const char *data;          /* unread bytes of the current block */
     size_t len;
     rt_str carry;   /* the beginning of a record that a block ended in */
@@ -127,6 +132,14 @@ int rt_calls_explain(const rt_record *rec, int rc, rt_err *e);
 void rt_data_odd_add(rt_data_odd *to, const rt_data_odd *from);
 /* source: its name; null: several. */
 void rt_data_odd_tell(const rt_data_odd *odd, const char *source, void (*note)(void *ctx, const char *text), void *ctx);
+
+/* ---- columns that no one uses (data_unused.c) ---- */
+
+/* Appends the names of a record's keys that are not used, each with a newline behind it. */
+int rt_record_unused(const char *json, size_t len, const rt_columns *columns, rt_str *out, rt_err *e);
+/* "columns not used: context, id" of such a list; "" when it is empty. */
+enum { RT_UNUSED_TEXT = 320 };
+void rt_unused_text(const char *names, char buf[RT_UNUSED_TEXT]);
 
 /* ---- which tokens lie inside ranges of text (data_align.c) ---- */
 

@@ -44,6 +44,7 @@ typedef struct job {
     rt_err **messages;     /* (BATCH_RECORDS) by slot, null: none */
     pthread_mutex_t lock;
     pthread_cond_t changed;
+    uint32_t told; /* sources before this one: what is not used of them was said */
     bool quit, threaded;
     pthread_t thread;
 } job;
@@ -185,9 +186,31 @@ static int bad_record(job *j, const slot *s, const rt_err *message, rt_tokenize_
     return rc;
 }
 
+/* Of the first record of a source: the columns that no one uses, those of its table too. */
+static int tell_unused(job *j, const slot *s, const rt_data_place *p, rt_err *e)
+{
+    rt_str names = { 0 };
+    char text[RT_UNUSED_TEXT], note[RT_UNUSED_TEXT + 200];
+    const rt_data_list *l = j->reader.list;
+    int rc = RT_OK;
+    if (!j->o->note || p->source < j->told || l->files[p->file].format == RT_DATA_TEXT) return RT_OK;
+    j->told = p->source + 1;
+    RT_TRY(rt_record_unused(j->now->text.data + s->raw.begin, s->raw.len, j->o->text->columns, &names, e));
+    rt_str_append(&names, s->raw.unread ? s->raw.unread : "");
+    if (names.failed) RT_TRY(rt_no_memory(e, "a record"));
+    rt_unused_text(names.data, text);
+    snprintf(note, sizeof note, "%.160s: %s", l->sources[p->source].name, text);
+    if (text[0]) j->o->note(j->o->ctx, note);
+out:
+    rt_str_free(&names);
+    return rc;
+}
+
 static int hand_on(job *j, const slot *s, rt_tokenize_stats *st, rt_err *e)
 {
     rt_data_place p = place_of(j, s);
+    int rc = tell_unused(j, s, &p, e);
+    if (rc < 0) return rc;
     if (p.parts & RT_PART_FIRST) {
         st->records++;
         st->kinds[s->r.kind]++;
