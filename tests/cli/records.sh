@@ -147,4 +147,24 @@ exits 0
 out_has 'context.jsonl: columns not used: id, context'
 tokenize "$work/turn.jsonl"
 err_empty
+
+# ---- what is not UTF-8 ----
+mkdir "$work/latin"
+printf 'plain\n' >"$work/latin/a.txt"
+printf '\357\273\277caf\351 au lait\n' >"$work/latin/b.txt"
+tokenize "$work/latin/b.txt"
+exits 4
+err_one_line
+err_has 'b.txt: the text is not UTF-8: byte 0xe9 at offset 6; convert the file, for example with iconv .*--skip-bad N'
+tokenize "$work/latin" --skip-bad 1
+exits 0
+out_has '^records +1 '
+python3 -c 'import sys; sys.stdout.buffer.write(b"A line of text.\n" * 200000 + b"caf\xe9\n")' >"$work/long.txt"
+tokenize "$work/long.txt" --skip-bad 1
+exits 4
+err_has 'long.txt: the text is not UTF-8: byte 0xe9 at offset 3200003'
+printf 'text\ncaf\351\n' >"$work/latin.csv"
+tokenize "$work/latin.csv"
+exits 4
+err_has 'latin.csv:2: the record is not UTF-8 .unable to decode byte 0xe9.*iconv'
 finish

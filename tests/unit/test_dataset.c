@@ -197,7 +197,7 @@ static void test_refused_records(void **state)
                   RT_INVALID, false,
                   "messages[1], of role assistant, has null as its content and tool_calls|--chat-template FILE");
     refuse_record(NULL, "{\"text\":", RT_FORMAT, false, "broken JSON|column");
-    refuse_record(NULL, "{\"text\":\"\xFF\"}", RT_FORMAT, false, "broken JSON");
+    refuse_record(NULL, "{\"text\":\"\xFF\"}", RT_FORMAT, false, "is not UTF-8|0xff|iconv");
     refuse_record(NULL, "[1]", RT_INVALID, false, "a list|JSON object");
     refuse_record(NULL, "{\"foo\":1,\"b\\u0007r\":2}", RT_INVALID, false, "foo|b?r|`messages`");
     refuse_record(NULL, "{}", RT_INVALID, false, "none");

@@ -26,6 +26,8 @@ int rt_split_choose(const rt_paths *f, const char *dir, bool for_eval, const cha
 
 /* ---- records of files (data_split.c) ---- */
 
+#define RT_TO_UTF8 "convert the file, for example with iconv -f LATIN1 -t UTF-8"
+
 enum {
     RT_RAW_LIMIT = RT_TABLE_ROW_LIMIT, /* bytes of one record, or of a text that cannot be cut */
     RT_RAW_PART = 1 << 20,             /* a text is cut into parts of about this size where it can be */
@@ -36,6 +38,7 @@ typedef struct rt_raw {
     uint32_t file;     /* in the list */
     uint64_t line;     /* where it begins, from 1 */
     unsigned parts;    /* RT_PART_* */
+    uint64_t at;       /* of a text: its first byte in the file, decompressed */
     /* Of the first table of a source: its columns that were not asked for, each name ended by a newline; null: none. It
      * lives as long as the reader. */
     const char *unread;
@@ -54,6 +57,7 @@ typedef struct rt_raw_reader {
     size_t len;
     rt_str carry;   /* the beginning of a record that a block ended in */
     uint64_t line;  /* of the next byte */
+    uint64_t at;    /* of a text: bytes of the file before carry */
     uint64_t bytes; /* read so far, decompressed */
     uint64_t disk;  /* of whole files */
     bool begun;     /* a text: its first part was given */

@@ -370,6 +370,8 @@ int rt_record_parse(rt_record *out, const char *json, size_t len, const rt_colum
     json_t *all = rt_json_load(json, len, JSON_ALLOW_NUL, &error);
     if (!all) {
         if (rt_json_out_of_memory()) return rt_no_memory(e, "a record");
+        if (json_error_code(&error) == json_error_invalid_utf8)
+            return rt_fail(e, RT_FORMAT, "the record is not UTF-8 (%s); " RT_TO_UTF8, error.text);
         return rt_fail(e, RT_FORMAT, "broken JSON at column %d: %s", error.column, error.text);
     }
     if (!json_is_object(all))

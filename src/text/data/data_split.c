@@ -27,6 +27,7 @@ static int fill(rt_raw_reader *r, rt_err *e)
     if (!r->any && r->len >= 3 && memcmp(r->data, "\xEF\xBB\xBF", 3) == 0) {
         r->data += 3; /* a byte order mark is no part of a text */
         r->len -= 3;
+        r->at = 3;
     }
     r->any = true;
     return r->len > 0 ? RT_OK : fill(r, e);
@@ -227,12 +228,14 @@ static int next_part(rt_raw_reader *r, rt_str *text, rt_raw *out, rt_err *e)
                      .len = n,
                      .file = r->file,
                      .line = r->line,
+                     .at = r->at,
                      .parts = (r->begun ? 0 : RT_PART_FIRST) | (last ? RT_PART_LAST : 0) };
     if (n) rt_str_append_n(text, r->carry.data, n);
     if (text->failed) return rt_no_memory(e, "a record");
     r->line += n ? count_lines(r->carry.data, n) : 0;
     if (n < r->carry.len) memmove(r->carry.data, r->carry.data + n, r->carry.len - n);
     r->carry.len -= n;
+    r->at += n;
     r->begun = !last;
     return 1;
 }
@@ -283,6 +286,7 @@ static int open_table(rt_raw_reader *r, rt_table_kind kind, rt_err *e)
 static int begin_file(rt_raw_reader *r, rt_data_format format, rt_err *e)
 {
     r->line = 1;
+    r->at = 0;
     r->begun = r->in_array = r->after_array = r->any = false;
     if (format < RT_DATA_PARQUET) return rt_data_stream_open(&r->stream, path_of(r), e);
     int rc = open_table(r,

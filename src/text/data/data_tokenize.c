@@ -4,6 +4,8 @@
  * by bytes and records alone, and results are handed on in order, so nothing depends on the number of threads. */
 #include "text/data/data_internal.h"
 
+#include "base/utf8.h"
+
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -135,6 +137,16 @@ static int cut_chunks(batch *b, rt_err *e)
     return RT_OK;
 }
 
+/* A text has no escapes by which a byte could be anything but UTF-8, so what is not would be trained as U+FFFD. */
+static int encode_text(rt_encoder *x, const char *text, slot *s, rt_err *e)
+{
+    size_t valid = rt_utf8_valid(text, s->raw.len);
+    if (valid == s->raw.len) return rt_encoder_text(x, text, s->raw.len, s->raw.parts, &s->r, e);
+    s->r.fatal = s->raw.parts != RT_PART_WHOLE; /* the parts before this one are written already */
+    return rt_fail(e, RT_FORMAT, "the text is not UTF-8: byte 0x%02x at offset %llu; " RT_TO_UTF8,
+                   (unsigned)(unsigned char)text[valid], (unsigned long long)(s->raw.at + valid));
+}
+
 static void encode_chunk(void *ctx, uint32_t chunk, uint32_t worker)
 {
     job *j = ctx;
@@ -146,7 +158,7 @@ static void encode_chunk(void *ctx, uint32_t chunk, uint32_t worker)
         rt_err *e = &j->errors[worker];
         e->text[0] = '\0';
         if (j->reader.list->files[s->raw.file].format == RT_DATA_TEXT)
-            s->rc = rt_encoder_text(j->encoders[worker], text, s->raw.len, s->raw.parts, &s->r, e);
+            s->rc = encode_text(j->encoders[worker], text, s, e);
         else
             s->rc = rt_encoder_json(j->encoders[worker], text, s->raw.len, &s->r, e);
         if (s->rc < 0 && (j->messages[i] = rt_alloc(sizeof *e, 16))) memcpy(j->messages[i], e, sizeof *e);
