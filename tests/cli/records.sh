@@ -124,7 +124,7 @@ printf '%s' "{% for t in tools or [] %}T{% endfor %}" | cat - "$work/calls.jinja
 tokenize "$work/calls.jsonl" --chat-template "$work/tools.jinja"
 exits 0
 err_empty
-sed 's/"tool_calls":.*}}}\]/"tool_calls":[]/; s/,"tools".*/}/' "$work/calls.jsonl" >"$work/none.jsonl"
+sed 's/"tool_calls":.*}}}\]/"tool_calls":[]/; s/,"tools".*/}/; s/"content":""/"content":"Hm"/' "$work/calls.jsonl" >"$work/none.jsonl"
 tokenize "$work/none.jsonl"
 exits 0
 err_empty
@@ -167,4 +167,14 @@ printf 'text\ncaf\351\n' >"$work/latin.csv"
 tokenize "$work/latin.csv"
 exits 4
 err_has 'latin.csv:2: the record is not UTF-8 .unable to decode byte 0xe9.*iconv'
+
+# ---- answers without text ----
+printf 'question,answer\nA,\nB,b\nC,""\n' >"$work/empty.csv"
+tokenize "$work/empty.csv"
+exits 0
+err_one_line
+err_has 'empty.csv: 2 answers are empty: they are trained to end at once'
+printf '{"prompt":"A","completion":""}\n' >"$work/empty.jsonl"
+tokenize "$work/empty.jsonl"
+err_has 'empty.jsonl: 1 answer is empty: it is trained to end at once'
 finish

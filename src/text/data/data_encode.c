@@ -221,6 +221,7 @@ static int encode_completion(rt_encoder *x, const rt_record *rec, rt_encoded *r,
     RT_TRY(push_end(x, r, e));
     RT_TRY(clear_bits(r, e));
     /* " positive" after a prompt that ends in a space is what is to be learnt. */
+    r->odd.answers_empty = rec->completion_len == 0;
     if (mark.across < mark.token && !mark.blank) r->odd.completions_inside = 1;
     if (x->loss == RT_LOSS_ALL)
         train_all(r);
@@ -362,6 +363,7 @@ static int encode_chat(rt_encoder *x, const rt_record *rec, rt_encoded *r, rt_er
         x->rendered.n_ranges = 0;
     }
     if (rc < 0) return rt_calls_explain(rec, rc, e);
+    r->odd.answers_empty = rt_turns_empty(rec);
     RT_TRY(rt_calls_check(t->tmpl, rec, &o, &x->rendered.text, &x->part, &r->odd, e));
     RT_TRY(rt_tokenizer_encode(t->tok, x->scratch, x->rendered.text.data ? x->rendered.text.data : "",
                                x->rendered.text.len, 0, &r->ids, e));

@@ -122,6 +122,9 @@ int rt_turns_check_roles(const json_t *messages, const rt_chat_template *t, rt_e
  * `train` or `training`: false), or none where they are part of a prompt. key: what the list is called. */
 int rt_turns_trained(rt_record *r, const json_t *list, const char *key, bool asked, rt_err *e);
 
+/* How many turns of the assistant that are trained have neither a text nor calls. */
+uint32_t rt_turns_empty(const rt_record *r);
+
 /* ---- calls of tools (data_calls.c) ---- */
 
 /* RT_INVALID when the template does not print the calls of a message. whole: the conversation as it printed it. */

@@ -101,3 +101,18 @@ int rt_turns_trained(rt_record *r, const json_t *list, const char *key, bool ask
 out:
     return rc;
 }
+
+uint32_t rt_turns_empty(const rt_record *r)
+{
+    uint32_t turn = 0, empty = 0;
+    for (size_t i = 0; i < json_array_size(r->messages); i++) {
+        const json_t *m = json_array_get(r->messages, i), *content = json_object_get(m, "content");
+        if (!is_assistant(m)) continue;
+        bool trained = turn >= r->turn_count || r->trained[turn];
+        bool calls = json_array_size(json_object_get(m, "tool_calls")) > 0 ||
+                     json_is_object(json_object_get(m, "function_call"));
+        empty += trained && !calls && json_is_string(content) && json_string_length(content) == 0;
+        turn++;
+    }
+    return empty;
+}

@@ -106,6 +106,7 @@ const char *rt_record_kind_name(rt_record_kind k); /* "text", "completion", "cha
 typedef struct rt_data_odd {
     uint64_t completions_inside; /* begin inside a token of their prompt, which is no target */
     uint64_t turns_inside;       /* of the assistant: the same after what the template prints before them */
+    uint64_t answers_empty;      /* completions and turns that are trained, and have no text */
     uint64_t tools_unprinted;    /* conversations whose `tools` the template does not print */
 } rt_data_odd;
 
