@@ -9,7 +9,7 @@
 
 /* ---- files of a directory (data_source.c), and which of them are of a split (data_splits.c) ---- */
 
-enum { RT_SPLITS_TEXT = 80 };
+enum { RT_SPLITS_TEXT = 160 };
 
 typedef struct rt_paths {
     char **paths; /* of data below a directory */
@@ -18,7 +18,10 @@ typedef struct rt_paths {
 
 /* Whether a path has a word in it: train in data/train-00000-of-00002.parquet, not in training.jsonl. */
 bool rt_split_in(const char *path, const char *word);
-/* The known splits of dir but for one, as a list with commas; skip: the directory's part of the paths. */
+/* The names that files of a split have for it, such as train_sft and train_gen of train, as a list with commas; skip:
+ * the directory's part of the paths. */
+void rt_split_names(const rt_paths *f, size_t skip, const char *split, char buf[RT_SPLITS_TEXT]);
+/* The same of all known splits of dir but for one. */
 void rt_split_others(const rt_paths *f, size_t skip, const char *taken, char buf[RT_SPLITS_TEXT]);
 /* The split that was asked for, RT_NOT_FOUND where it is not there, or the one that is meant where a directory has one
  * to train on; null: no split. */
