@@ -105,13 +105,16 @@ static char *million(char *buf, size_t size, double x)
 
 static void print_fit(const request *q, const rt_rows_count *f)
 {
-    if (q->o.seq_len)
+    if (q->o.seq_len) {
         rt_put("rows of %u: %llu texts in pieces, %llu conversations cut after a turn; dropped: %llu too long, %llu "
                "without a target\n",
                q->o.seq_len, (unsigned long long)f->split, (unsigned long long)f->cut, (unsigned long long)f->too_long,
                (unsigned long long)f->no_target);
-    else if (f->no_target)
+        rt_put("targets     %llu left, %llu lost (%.1f %%)\n", (unsigned long long)(f->targets - f->lost),
+               (unsigned long long)f->lost, f->targets ? 100.0 * (double)f->lost / (double)f->targets : 0.0);
+    } else if (f->no_target) {
         rt_put("without     a target: %llu records\n", (unsigned long long)f->no_target);
+    }
 }
 
 static void print_report(const request *q, const rt_job_tokenized *d)
@@ -158,9 +161,10 @@ static json_t *report_json(const request *q, const rt_job_tokenized *d)
         (json_int_t)st->trained, "bytes", (json_int_t)st->bytes, "seconds", d->seconds, "tokens_per_second",
         (double)st->tokens / d->seconds, "bytes_per_second", (double)st->bytes / d->seconds, "threads", (int)d->threads,
         "tokenizer", d->tokenizer, "out", q->o.out, "shards", (int)d->shards);
-    json_t *rows = json_pack("{s:I, s:I, s:I, s:I, s:I}", "seq_len", (json_int_t)q->o.seq_len, "split",
+    json_t *rows = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "seq_len", (json_int_t)q->o.seq_len, "split",
                              (json_int_t)f->split, "cut", (json_int_t)f->cut, "too_long", (json_int_t)f->too_long,
-                             "no_target", (json_int_t)f->no_target);
+                             "no_target", (json_int_t)f->no_target, "targets", (json_int_t)f->targets,
+                             "targets_lost", (json_int_t)f->lost);
     if (j && st->bad) json_object_set_new(j, "first_bad", json_string(st->first_bad));
     if (j) json_object_set_new(j, "rows", rows);
     if (j && q->o.show) json_object_set(j, "samples", q->samples);

@@ -319,6 +319,8 @@ static int show_shard(work *w, rt_shard *shard, rt_err *e)
     done->rows.cut += c.cut;
     done->rows.too_long += c.too_long;
     done->rows.no_target += c.no_target;
+    done->rows.targets += c.targets;
+    done->rows.lost += c.lost;
     done->stats.records += about->records;
     done->stats.tokens += about->tokens;
     done->stats.trained += about->trained;

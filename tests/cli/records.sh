@@ -177,4 +177,21 @@ err_has 'empty.csv: 2 answers are empty: they are trained to end at once'
 printf '{"prompt":"A","completion":""}\n' >"$work/empty.jsonl"
 tokenize "$work/empty.jsonl"
 err_has 'empty.jsonl: 1 answer is empty: it is trained to end at once'
+
+# ---- targets that rows of a length lose ----
+python3 - >"$work/long.jsonl" <<'PY'
+import json
+for i in range(20):
+    turns = [{"role": r, "content": c} for k in range(4) for r, c in (("user", "q%d" % i), ("assistant", "x" * 19))]
+    print(json.dumps({"messages": turns}))
+PY
+tokenize "$work/long.jsonl" --seq-len 64
+exits 0
+out_has '20 conversations cut after a turn'
+out_has '^targets +400 left, 1200 lost \(75.0 %\)$'
+tokenize "$work/long.jsonl" --seq-len 64 --json
+json_is 'j["rows"]["targets"] == 1600 and j["rows"]["targets_lost"] == 1200'
+run plan --student "$model" --data "$work/long.jsonl" --seq-len 64 --steps 1 --batch 1
+exits 0
+out_has '75.0 % of the targets are lost in what is cut off or dropped'
 finish

@@ -341,6 +341,8 @@ static void add_counts(rt_rows_count *to, const rt_rows_count *from)
     to->cut += from->cut;
     to->too_long += from->too_long;
     to->no_target += from->no_target;
+    to->targets += from->targets;
+    to->lost += from->lost;
     to->held += from->held;
     to->units += from->units;
     to->tokens += from->tokens;
