@@ -80,7 +80,14 @@ static void on_sample(void *ctx, const rt_job_sample *s)
                                                     "text", text.data ? text.data : "", text.len));
     rt_live_hold();
     if (!q->json) {
-        rt_put("--- %s: %s, %u tokens, %u trained\n", s->place, s->kind, s->tokens, s->trained);
+        rt_put("--- %s: %s, %u tokens, %u trained", s->place, s->kind, s->tokens, s->trained);
+        if (s->dropped)
+            rt_put("; dropped: %s\n", s->dropped);
+        else if (s->cut)
+            rt_put("; shortened to %llu tokens, %llu trained\n", (unsigned long long)s->kept,
+                   (unsigned long long)s->kept_trained);
+        else
+            rt_put("\n");
         printf("%s\n", text.data ? text.data : "");
     }
     rt_live_release();
@@ -191,7 +198,7 @@ static int tokenize(request *q, rt_err *e)
         rc = rt_print_json(done.read ? shards_json(q, &done) : report_json(q, &done), e);
     else if (rc >= 0 && done.read)
         print_shards(q, &done);
-    else if (rc >= 0 && done.whole)
+    else if (rc >= 0)
         print_report(q, &done);
     json_decref(q->samples);
     return rc;
@@ -217,7 +224,7 @@ int rt_cmd_tokenize(int argc, char **argv, rt_err *e)
     const rt_flag flags[] = {
         { "--model", RT_FLAG_TEXT, &q->o.text.model, "M", "a model, a tokenizer.json, or a GGUF with a vocabulary" },
         { "--out", RT_FLAG_TEXT, &q->o.out, "OUT", "write token shards: a directory, or one file OUT.rtok" },
-        { "--show", RT_FLAG_WHOLE, &q->o.show, "N", "print N records, what is trained in colour or ⟦brackets⟧" },
+        { "--show", RT_FLAG_WHOLE, &q->o.show, "N", "print N records of each source, what is trained in colour or ⟦brackets⟧" },
         { "--seq-len", RT_FLAG_COUNT, &q->o.seq_len, "T", "say what rows of T tokens would cut and drop" },
         { "--loss-on", RT_FLAG_TEXT, &q->o.loss, "turns|all",
           "completions and assistant turns (default), or everything" },

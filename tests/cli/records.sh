@@ -194,4 +194,13 @@ json_is 'j["rows"]["targets"] == 1600 and j["rows"]["targets_lost"] == 1200'
 run plan --student "$model" --data "$work/long.jsonl" --seq-len 64 --steps 1 --batch 1
 exits 0
 out_has '75.0 % of the targets are lost in what is cut off or dropped'
+tokenize "$work/long.jsonl" "$work/border.jsonl" --seq-len 64 --show 2
+exits 0
+check "two of each source" test "$(grep -c '^--- ' "$out")" = 4
+out_has 'long.jsonl:2: chat, [0-9]+ tokens, 80 trained; shortened to [0-9]+ tokens, 20 trained$'
+out_has 'border.jsonl:2: completion, [0-9]+ tokens, [0-9]+ trained$'
+out_has '^records +24 '
+tokenize "$work/long.jsonl" --seq-len 16 --show 1
+exits 5
+out_has 'long.jsonl:1: .*80 trained; dropped: too long$'
 finish

@@ -249,8 +249,7 @@ static int use_batch(job *j, batch *b, rt_tokenize_stats *st, rt_err *e)
     rt_pool_run(o->pool, b->chunk_count, encode_chunk, j);
     for (uint32_t i = 0; i < b->count; i++) {
         slot *s = &b->slots[i];
-        bool done = rc < 0 || (o->max_records && st->records >= o->max_records && (s->raw.parts & RT_PART_FIRST));
-        if (!done) rc = s->rc < 0 ? bad_record(j, s, j->messages[i], st, e) : hand_on(j, s, st, e);
+        if (rc >= 0) rc = s->rc < 0 ? bad_record(j, s, j->messages[i], st, e) : hand_on(j, s, st, e);
         rt_free(j->messages[i]);
         shrink(&s->r);
     }
@@ -332,7 +331,7 @@ int rt_data_tokenize(const rt_data_list *l, uint32_t first, uint32_t count, cons
         batch *b = &j.batches[k];
         wait_full(&j, b);
         RT_TRY(use_batch(&j, b, stats, e));
-        if (b->last || (o->max_records && stats->records >= o->max_records)) break;
+        if (b->last) break;
         give_back(&j, b);
     }
     if (stats->records == 0)

@@ -168,8 +168,7 @@ typedef struct rt_tokenize_stats {
 typedef struct rt_tokenize_opts {
     const rt_data_text *text;
     rt_data_loss loss;
-    uint64_t skip_bad;    /* records at fault that are skipped; the next one ends the work */
-    uint64_t max_records; /* 0: all */
+    uint64_t skip_bad; /* records at fault that are skipped; the next one ends the work */
     rt_pool *pool;
     /* Called with one record (or part of one) after the other, in order. May be null. */
     int (*sink)(void *ctx, const rt_data_place *where, const rt_encoded *r, rt_err *e);
