@@ -310,7 +310,7 @@ complete -c retort -n '__retort_in report' -F
 complete -c retort -n __retort_first -a tokenize -d 'text as token shards'
 complete -c retort -n '__retort_in tokenize' -l model -r -F -d 'a model, a tokenizer.json, or a GGUF with a vocabulary'
 complete -c retort -n '__retort_in tokenize' -l out -r -F -d 'write token shards: a directory, or one file OUT.rtok'
-complete -c retort -n '__retort_in tokenize' -l show -x -d 'print N records, what is trained in colour or ⟦brackets⟧'
+complete -c retort -n '__retort_in tokenize' -l show -x -d 'print N records of each source, what is trained in colour or ⟦brackets⟧'
 complete -c retort -n '__retort_in tokenize' -l seq-len -x -d 'say what rows of T tokens would cut and drop'
 complete -c retort -n '__retort_in tokenize' -l loss-on -x -a 'turns all' -d 'completions and assistant turns (default), or everything'
 complete -c retort -n '__retort_in tokenize' -l columns -x -d 'columns of other names: prompt=question,completion=answer'

@@ -80,7 +80,14 @@ static void on_sample(void *ctx, const rt_job_sample *s)
                                                     "text", text.data ? text.data : "", text.len));
     rt_live_hold();
     if (!q->json) {
-        rt_put("--- %s: %s, %u tokens, %u trained\n", s->place, s->kind, s->tokens, s->trained);
+        rt_put("--- %s: %s, %u tokens, %u trained", s->place, s->kind, s->tokens, s->trained);
+        if (s->dropped)
+            rt_put("; dropped: %s\n", s->dropped);
+        else if (s->cut)
+            rt_put("; shortened to %llu tokens, %llu trained\n", (unsigned long long)s->kept,
+                   (unsigned long long)s->kept_trained);
+        else
+            rt_put("\n");
         printf("%s\n", text.data ? text.data : "");
     }
     rt_live_release();
@@ -105,13 +112,16 @@ static char *million(char *buf, size_t size, double x)
 
 static void print_fit(const request *q, const rt_rows_count *f)
 {
-    if (q->o.seq_len)
+    if (q->o.seq_len) {
         rt_put("rows of %u: %llu texts in pieces, %llu conversations cut after a turn; dropped: %llu too long, %llu "
                "without a target\n",
                q->o.seq_len, (unsigned long long)f->split, (unsigned long long)f->cut, (unsigned long long)f->too_long,
                (unsigned long long)f->no_target);
-    else if (f->no_target)
+        rt_put("targets     %llu left, %llu lost (%.1f %%)\n", (unsigned long long)(f->targets - f->lost),
+               (unsigned long long)f->lost, f->targets ? 100.0 * (double)f->lost / (double)f->targets : 0.0);
+    } else if (f->no_target) {
         rt_put("without     a target: %llu records\n", (unsigned long long)f->no_target);
+    }
 }
 
 static void print_report(const request *q, const rt_job_tokenized *d)
@@ -158,9 +168,10 @@ static json_t *report_json(const request *q, const rt_job_tokenized *d)
         (json_int_t)st->trained, "bytes", (json_int_t)st->bytes, "seconds", d->seconds, "tokens_per_second",
         (double)st->tokens / d->seconds, "bytes_per_second", (double)st->bytes / d->seconds, "threads", (int)d->threads,
         "tokenizer", d->tokenizer, "out", q->o.out, "shards", (int)d->shards);
-    json_t *rows = json_pack("{s:I, s:I, s:I, s:I, s:I}", "seq_len", (json_int_t)q->o.seq_len, "split",
+    json_t *rows = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "seq_len", (json_int_t)q->o.seq_len, "split",
                              (json_int_t)f->split, "cut", (json_int_t)f->cut, "too_long", (json_int_t)f->too_long,
-                             "no_target", (json_int_t)f->no_target);
+                             "no_target", (json_int_t)f->no_target, "targets", (json_int_t)f->targets,
+                             "targets_lost", (json_int_t)f->lost);
     if (j && st->bad) json_object_set_new(j, "first_bad", json_string(st->first_bad));
     if (j) json_object_set_new(j, "rows", rows);
     if (j && q->o.show) json_object_set(j, "samples", q->samples);
@@ -187,7 +198,7 @@ static int tokenize(request *q, rt_err *e)
         rc = rt_print_json(done.read ? shards_json(q, &done) : report_json(q, &done), e);
     else if (rc >= 0 && done.read)
         print_shards(q, &done);
-    else if (rc >= 0 && done.whole)
+    else if (rc >= 0)
         print_report(q, &done);
     json_decref(q->samples);
     return rc;
@@ -213,7 +224,7 @@ int rt_cmd_tokenize(int argc, char **argv, rt_err *e)
     const rt_flag flags[] = {
         { "--model", RT_FLAG_TEXT, &q->o.text.model, "M", "a model, a tokenizer.json, or a GGUF with a vocabulary" },
         { "--out", RT_FLAG_TEXT, &q->o.out, "OUT", "write token shards: a directory, or one file OUT.rtok" },
-        { "--show", RT_FLAG_WHOLE, &q->o.show, "N", "print N records, what is trained in colour or ⟦brackets⟧" },
+        { "--show", RT_FLAG_WHOLE, &q->o.show, "N", "print N records of each source, what is trained in colour or ⟦brackets⟧" },
         { "--seq-len", RT_FLAG_COUNT, &q->o.seq_len, "T", "say what rows of T tokens would cut and drop" },
         { "--loss-on", RT_FLAG_TEXT, &q->o.loss, "turns|all",
           "completions and assistant turns (default), or everything" },

@@ -25,7 +25,11 @@ static void print_data(const rt_preview *p, uint32_t seq_len)
         rt_put(" (%" PRIu64 " too long, %" PRIu64 " with nothing to train)", c->too_long, c->no_target);
     else if (dropped)
         rt_put(" (%s)", c->too_long ? "too long" : "nothing to train in them");
-    rt_put("\ntokens    %" PRIu64 " trained, %" PRIu64 " masked\n", c->trained, c->tokens - c->trained);
+    rt_put("\ntokens    %" PRIu64 " trained, %" PRIu64 " masked", c->trained, c->tokens - c->trained);
+    if (c->lost)
+        rt_put("; %.1f %% of the targets are lost in what is cut off or dropped",
+               100.0 * (double)c->lost / (double)c->targets);
+    rt_put("\n");
 }
 
 static void print_overlap(const rt_preview *p)

@@ -267,6 +267,9 @@ typedef struct rt_job_sample {
     const char *text;     /* decoded, not safe for a terminal as it is */
     const size_t *ends;   /* (count) of the pieces in text; piece i is trained where i is odd */
     uint32_t count, left; /* left: tokens after the last piece */
+    const char *dropped;  /* why rows of seq_len do not take it; null: they do */
+    bool cut;             /* they take the first turns of it alone */
+    uint64_t kept, kept_trained;
 } rt_job_sample;
 
 typedef struct rt_job_tokenize_opts {
@@ -276,7 +279,7 @@ typedef struct rt_job_tokenize_opts {
     const char *out;                 /* a folder of shards, or one file OUT.rtok; null: nothing is written */
     const char *loss;                /* "turns", "all"; null: turns */
     const char *columns;             /* "prompt=question,completion=answer"; null: none */
-    uint64_t show;                   /* samples; without out nothing else is done */
+    uint64_t show;                   /* samples of each source */
     uint32_t seq_len;                /* of rows, for what they would cut and drop; 0: not counted */
     uint32_t vocab;                  /* of shards that do not say theirs */
     uint32_t threads;                /* 0: all that this process may use */
@@ -290,7 +293,6 @@ typedef struct rt_job_tokenize_opts {
 } rt_job_tokenize_opts;
 typedef struct rt_job_tokenized {
     bool read;  /* the data are token shards: looked at, not made */
-    bool whole; /* all of the data was gone through, not samples alone */
     rt_tokenize_stats stats;
     rt_rows_count rows; /* what rows of seq_len make of it */
     uint32_t shards, threads;

@@ -146,7 +146,9 @@ typedef struct work {
     rt_rows_opts rows;
     rt_columns columns;
     rt_shard_record whole; /* a text that comes in parts, so far */
-    uint64_t shown, disk;
+    uint64_t shown; /* of source shown_of */
+    uint32_t shown_of;
+    uint64_t disk;
     bool stopped;
 } work;
 
@@ -157,9 +159,27 @@ static int end_piece(size_t **ends, uint32_t *cap, rt_job_sample *s, size_t at, 
     return RT_OK;
 }
 
+static bool wants_more(work *w, uint32_t source)
+{
+    if (source != w->shown_of) w->shown = 0;
+    w->shown_of = source;
+    return w->shown < w->o->show;
+}
+
+/* What rows make of a record. */
+static void say_fate(const work *w, const rt_shard_record *r, rt_job_sample *s)
+{
+    rt_rows_count c = { 0 };
+    rt_rows_count_record(&c, r, &w->rows, false);
+    s->dropped = c.too_long ? "too long" : c.no_target ? "nothing of it is trained" : NULL;
+    s->cut = c.cut > 0;
+    s->kept = c.tokens;
+    s->kept_trained = c.trained;
+}
+
 /* A record as text, cut where what is trained begins and ends. Characters that wait for another token are given out on
  * the side of the token that completes them. */
-static int show_record(work *w, const rt_shard_record *r, const char *place, rt_err *e)
+static int show_record(work *w, const rt_shard_record *r, uint32_t source, const char *place, rt_err *e)
 {
     int rc;
     rt_tok_stream *stream = NULL;
@@ -171,8 +191,9 @@ static int show_record(work *w, const rt_shard_record *r, const char *place, rt_
                         .tokens = r->count,
                         .trained = r->trained,
                         .left = r->count - n };
-    if (w->shown >= w->o->show) return RT_OK;
+    if (!wants_more(w, source)) return RT_OK;
     w->shown++;
+    say_fate(w, r, &s);
     RT_TRY(rt_tok_stream_new(&stream, w->t.text.tok, 0, e));
     for (uint32_t i = 0; i < n; i++) {
         bool trained = i > 0 && (!r->target || rt_bit(r->target, i));
@@ -213,7 +234,7 @@ static int on_record(void *ctx, const rt_data_place *where, const rt_encoded *r,
             snprintf(place, sizeof place, "%.360s:%llu", where->path, (unsigned long long)where->line);
         else
             snprintf(place, sizeof place, "%.390s", where->path);
-        RT_TRY(show_record(w, &rec, place, e));
+        RT_TRY(show_record(w, &rec, where->source, place, e));
     } else {
         w->whole.count += rec.count;
         w->whole.trained += rec.trained;
@@ -234,6 +255,12 @@ static void on_progress(void *ctx, const rt_tokenize_stats *st)
 {
     work *w = ctx;
     if (w->o->progress && w->o->progress(w->o->ctx, "tokenizing", st->disk_done, w->disk)) w->stopped = true;
+}
+
+static void on_note(void *ctx, const char *text)
+{
+    const work *w = ctx;
+    if (w->o->note) w->o->note(w->o->ctx, text);
 }
 
 /* What a shard says about where it came from. */
@@ -269,11 +296,11 @@ static int tokenize(work *w, rt_err *e)
     rt_tokenize_opts o = { .text = &w->t.text,
                            .loss = q->loss && strcmp(q->loss, "all") == 0 ? RT_LOSS_ALL : RT_LOSS_TURNS,
                            .skip_bad = q->skip_bad,
-                           .max_records = q->show && !q->out ? q->show : 0,
                            .pool = w->pool,
                            .sink = on_record,
                            .stop = on_stop,
                            .progress = on_progress,
+                           .note = on_note,
                            .ctx = w };
     char *about = NULL;
     int rc;
@@ -286,9 +313,7 @@ static int tokenize(work *w, rt_err *e)
     }
     RT_TRY(rt_data_tokenize(&w->list, 0, w->list.source_count, &o, &done->stats, e));
     done->seconds = rt_now() - start + 1e-9;
-    done->whole = !o.max_records;
-    /* Of a few samples nothing can be said about the whole. */
-    if (done->whole) RT_TRY(rt_rows_judge(&done->rows, w->list.sources[0].name, &w->rows, e));
+    RT_TRY(rt_rows_judge(&done->rows, w->list.sources[0].name, &w->rows, e));
     if (w->set) {
         RT_TRY(origin(w, &about, e));
         RT_TRY(rt_shard_set_commit(w->set, about, &done->shards, e));
@@ -300,7 +325,7 @@ out:
 
 /* ---- shards that are there already ---- */
 
-static int show_shard(work *w, rt_shard *shard, rt_err *e)
+static int show_shard(work *w, rt_shard *shard, uint32_t source, rt_err *e)
 {
     const rt_shard_info *about = rt_shard_about(shard);
     rt_job_tokenized *done = w->done;
@@ -312,15 +337,17 @@ static int show_shard(work *w, rt_shard *shard, rt_err *e)
     done->rows.cut += c.cut;
     done->rows.too_long += c.too_long;
     done->rows.no_target += c.no_target;
+    done->rows.targets += c.targets;
+    done->rows.lost += c.lost;
     done->stats.records += about->records;
     done->stats.tokens += about->tokens;
     done->stats.trained += about->trained;
-    for (uint64_t i = 0; i < about->records && w->shown < w->o->show; i++) {
+    for (uint64_t i = 0; i < about->records && wants_more(w, source); i++) {
         rt_shard_record r;
         char place[400];
         rt_shard_get(shard, i, &r);
         snprintf(place, sizeof place, "%.360s record %llu", about->path, (unsigned long long)i);
-        RT_TRY(show_record(w, &r, place, e));
+        RT_TRY(show_record(w, &r, source, place, e));
     }
 out:
     return rc;
@@ -339,11 +366,11 @@ static int read_shards(work *w, rt_err *e)
         rt_shard *shard = NULL;
         int rc = rt_shard_open(&shard, w->list.files[i].path, &x, e);
         if (rc == RT_OK && q->verify) rc = rt_shard_verify(shard, e);
-        if (rc == RT_OK) rc = show_shard(w, shard, e);
+        if (rc == RT_OK) rc = show_shard(w, shard, w->list.files[i].source, e);
         rt_shard_close(shard);
         if (rc < 0) return rc;
     }
-    w->done->read = w->done->whole = true;
+    w->done->read = true;
     w->done->shards = w->list.file_count;
     return RT_OK;
 }

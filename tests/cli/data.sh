@@ -135,6 +135,19 @@ err_has 'hub: its split train is taken, left out: test; PATH:SPLIT takes another
 run tokenize hub:test --model s
 exits 0
 out_has '^records +7 '
+mkdir chat
+for name in train_sft train_gen test_sft test_gen; do cp chats.jsonl chat/$name-00000-of-00001.jsonl; done
+run tokenize chat --model s
+exits 0
+out_has '^records +100 '
+err_has 'chat: its splits train_gen, train_sft are taken, left out: test_gen, test_sft; PATH:SPLIT takes one of them'
+run tokenize chat:train_sft --model s
+out_has '^records +50 '
+mkdir beside
+cp chats.jsonl beside/a.jsonl
+for name in README.md notes.txt run.py more.csv; do echo x >beside/$name; done
+run tokenize beside --model s
+err_has 'beside: 4 other files left out .run.py, README.md, more.csv and others.$'
 run tokenize hub:dev --model s
 exits 3
 err_one_line

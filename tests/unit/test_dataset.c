@@ -197,7 +197,7 @@ static void test_refused_records(void **state)
                   RT_INVALID, false,
                   "messages[1], of role assistant, has null as its content and tool_calls|--chat-template FILE");
     refuse_record(NULL, "{\"text\":", RT_FORMAT, false, "broken JSON|column");
-    refuse_record(NULL, "{\"text\":\"\xFF\"}", RT_FORMAT, false, "broken JSON");
+    refuse_record(NULL, "{\"text\":\"\xFF\"}", RT_FORMAT, false, "is not UTF-8|0xff|iconv");
     refuse_record(NULL, "[1]", RT_INVALID, false, "a list|JSON object");
     refuse_record(NULL, "{\"foo\":1,\"b\\u0007r\":2}", RT_INVALID, false, "foo|b?r|`messages`");
     refuse_record(NULL, "{}", RT_INVALID, false, "none");
@@ -259,8 +259,8 @@ static void test_no_eos(void **state)
     rt_encoder_free(x);
 }
 
-/* A token that lies across the border of the trained part is not trained: vocabularies with merges over it, and ones
- * whose tokens' bytes are not the text. */
+/* A token that lies across the border of the trained part is not trained, unless white space alone is before it in it:
+ * vocabularies with merges over it, and ones whose tokens' bytes are not the text. */
 static void test_straddle(void **state)
 {
     (void)state;
@@ -298,6 +298,22 @@ static void test_straddle(void **state)
             json_decref(j);
         }
         assert_int_equal(last, 1);
+        /* White space at the end of the prompt takes nothing from the completion. */
+        static const char *const records[] = { "{\"prompt\":\"of the\",\"completion\":\" there\"}",
+                                               "{\"prompt\":\"of the \",\"completion\":\"there\"}",
+                                               "{\"prompt\":\"of the  \",\"completion\":\"there\"}" };
+        for (int i = 0; i < 3; i++) {
+            rt_str trained = { 0 };
+            assert_int_equal(rt_encoder_json(x, records[i], strlen(records[i]), &r, &e), RT_OK);
+            assert_int_equal(r.odd.completions_inside, 0);
+            for (uint32_t at = 1; at < r.ids.count; at++) {
+                rt_token_info info;
+                assert_true(rt_tokenizer_token(tok, r.ids.ids[at], &info));
+                if (rt_bit(r.target, at)) rt_str_append_n(&trained, info.bytes.data, info.bytes.len);
+            }
+            assert_true(strncmp(trained.data + (*trained.data == ' '), "there", 5) == 0);
+            rt_str_free(&trained);
+        }
         rt_encoded_free(&r);
         rt_encoder_free(x);
         rt_tokenizer_free(tok);

@@ -25,6 +25,7 @@ static int open_shard(rt_inputs *in, const char *path, const rt_settings *s, rt_
 /* ---- tokenizing ---- */
 
 typedef struct sink {
+    rt_inputs *in;
     rt_shard_writer *w;
     const rt_inputs_opts *o;
     const rt_data_source *source;
@@ -51,6 +52,12 @@ static void tell(void *ctx, const rt_tokenize_stats *so_far)
 {
     sink *s = ctx;
     if (s->o->progress) s->o->progress(s->o->ctx, "tokenizing", so_far->disk_done, s->total);
+}
+
+static void note(void *ctx, const char *text)
+{
+    sink *s = ctx;
+    rt_note(&s->in->notes, "%s", text);
 }
 
 static void add_stats(rt_tokenize_stats *to, const rt_tokenize_stats *from)
@@ -108,7 +115,7 @@ static int tokenize_source(rt_inputs *in, const rt_data_list *l, uint32_t source
                            const rt_settings *s, const rt_inputs_opts *o, rt_err *e)
 {
     int rc;
-    sink k = { .o = o, .source = &l->sources[source] };
+    sink k = { .in = in, .o = o, .source = &l->sources[source] };
     char *from = NULL;
     rt_tokenize_stats stats = { 0 };
     if (!in->text)
@@ -129,6 +136,7 @@ static int tokenize_source(rt_inputs *in, const rt_data_list *l, uint32_t source
                            .sink = put_record,
                            .stop = wants_stop,
                            .progress = tell,
+                           .note = note,
                            .ctx = &k };
     RT_TRY(rt_data_tokenize(l, source, 1, &t, &stats, e));
     add_stats(&in->stats, &stats);
@@ -333,6 +341,8 @@ static void add_counts(rt_rows_count *to, const rt_rows_count *from)
     to->cut += from->cut;
     to->too_long += from->too_long;
     to->no_target += from->no_target;
+    to->targets += from->targets;
+    to->lost += from->lost;
     to->held += from->held;
     to->units += from->units;
     to->tokens += from->tokens;

@@ -1,8 +1,7 @@
 /* data_columns.c - which columns of the data are what: "prompt=question,completion=answer".
  *
- * Owns: the keys that make a record, the shapes they make, columns of other names in their place, and who speaks in a
- * turn. What is in them
- * is for data_record.c. */
+ * Owns: the keys that make a record, the shapes they make, columns of other names in their place. What is in them is
+ * for data_record.c, who speaks in a turn for data_turns.c. */
 #include "text/data/data_internal.h"
 
 #include "base/json.h"
@@ -100,18 +99,6 @@ out:
 }
 
 /* ---- turns ---- */
-
-const char *rt_role_of(const char *from)
-{
-    static const char *const roles[][2] = {
-        { "human", "user" },          { "user", "user" },         { "prompter", "user" },   { "gpt", "assistant" },
-        { "assistant", "assistant" }, { "chatgpt", "assistant" }, { "model", "assistant" }, { "bot", "assistant" },
-        { "system", "system" },       { "tool", "tool" },         { "function", "tool" },   { "observation", "tool" }
-    };
-    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
-        if (strcmp(from, roles[i][0]) == 0) return roles[i][1];
-    return NULL;
-}
 
 /* name of a turn under key. */
 static int rename_one(json_t *turn, const char *key, const char *name, rt_err *e)

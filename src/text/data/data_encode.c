@@ -76,6 +76,7 @@ static void begin(rt_encoded *r, rt_record_kind kind)
     r->kind = kind;
     r->ids.count = 0;
     r->all_targets = r->has_stops = r->fatal = false;
+    r->odd = (rt_data_odd){ 0 };
     r->trained = 0;
 }
 
@@ -219,10 +220,13 @@ static int encode_completion(rt_encoder *x, const rt_record *rec, rt_encoded *r,
     RT_TRY(rt_align_tokens(&x->align, x->joined.data, x->joined.len, &body, &mark, 1, e));
     RT_TRY(push_end(x, r, e));
     RT_TRY(clear_bits(r, e));
+    /* " positive" after a prompt that ends in a space is what is to be learnt. */
+    r->odd.answers_empty = rec->completion_len == 0;
+    if (mark.across < mark.token && !mark.blank) r->odd.completions_inside = 1;
     if (x->loss == RT_LOSS_ALL)
         train_all(r);
     else
-        train(r, before + mark.token, r->ids.count);
+        train(r, before + (mark.blank ? mark.across : mark.token), r->ids.count);
 out:
     return rc;
 }
@@ -287,12 +291,29 @@ static int check_end(rt_encoder *x, rt_encoded *r, rt_err *e)
         x->eot_text ? x->eot_text : "?");
 }
 
+/* The ranges are the turns of the assistant, one after the other, where some of these are not to be trained. */
+static int check_turns(const rt_record *rec, const rt_jinja_result *t, rt_err *e)
+{
+    uint32_t turns = 0;
+    if (!rec->some_untrained || t->n_ranges == 0) return RT_OK;
+    for (size_t i = 0; i < json_array_size(rec->messages); i++) {
+        const char *role = json_string_value(json_object_get(json_array_get(rec->messages, i), "role"));
+        turns += role && strcmp(role, "assistant") == 0;
+    }
+    if (turns == t->n_ranges) return RT_OK;
+    return rt_fail(e, RT_INVALID,
+                   "the chat template marks %u parts of a conversation with %u turns of the assistant, so which of them "
+                   "is not to be trained cannot be told; --chat-template FILE names another",
+                   t->n_ranges, turns);
+}
+
 /* Tokens of the ranges, and the ends of turns. */
 static int mark_turns(rt_encoder *x, const rt_record *rec, const rt_chat_options *o, rt_encoded *r, rt_err *e)
 {
     const rt_jinja_result *t = &x->rendered;
     int rc;
     if (t->n_ranges > UINT32_MAX / 4) return rt_no_memory(e, "the tokens of a record");
+    RT_TRY(check_turns(rec, t, e));
     RT_TRY(grow_marks(x, 2 * t->n_ranges + 1, e));
     for (uint32_t i = 0; i < t->n_ranges; i++) {
         x->marks[2 * i] = (rt_align_mark){ .at = t->ranges[i].begin };
@@ -302,8 +323,9 @@ static int mark_turns(rt_encoder *x, const rt_record *rec, const rt_chat_options
     for (uint32_t i = 0; i < t->n_ranges; i++) {
         uint32_t first = x->marks[2 * i].token, end = x->marks[2 * i + 1].token;
         bool stop = false;
-        if (first >= end || i < rec->asked) continue;
+        if (first >= end || (i < rec->turn_count && !rec->trained[i])) continue;
         train(r, first, end);
+        r->odd.turns_inside += x->marks[2 * i].across < first;
         RT_TRY(is_stop(x, rec, o, i, t->ranges[i].end, &stop, e));
         if (!stop) continue;
         set_bit(r->stop, end - 1);
@@ -314,24 +336,6 @@ static int mark_turns(rt_encoder *x, const rt_record *rec, const rt_chat_options
     else
         RT_TRY(check_end(x, r, e));
 out:
-    return rc;
-}
-
-/* Of a conversation that the template could not render: the first message whose content is null, as messages of calls
- * have it, which many templates take for a text. */
-static int explain_null(const rt_record *rec, int rc, rt_err *e)
-{
-    for (size_t i = 0; rc == RT_INVALID && i < json_array_size(rec->messages); i++) {
-        const json_t *m = json_array_get(rec->messages, i), *content = json_object_get(m, "content");
-        const char *role = json_string_value(json_object_get(m, "role"));
-        if (content && !json_is_null(content)) continue;
-        rt_err was = *e;
-        return rt_fail(e, RT_INVALID,
-                       "messages[%zu], of role %.40s, has %s%s, and this chat template cannot render that (%.160s); "
-                       "--chat-template FILE names one that can, or give the message a content, even \"\"",
-                       i, role ? role : "none", content ? "null as its content" : "no content",
-                       json_object_get(m, "tool_calls") ? " and tool_calls" : "", was.text);
-    }
     return rc;
 }
 
@@ -351,13 +355,16 @@ static int encode_chat(rt_encoder *x, const rt_record *rec, rt_encoded *r, rt_er
                        "a conversation, and the model has no chat template; name one with "
                        "--chat-template FILE");
     }
+    RT_TRY(rt_turns_check_roles(rec->messages, t->tmpl, e));
     rc = rt_chat_mask(t->tmpl, rec->messages, &o, &x->rendered, e);
     /* Where everything is trained, turns are needed only to cut at. */
     if (rc == RT_INVALID && x->loss == RT_LOSS_ALL) {
         rc = rt_chat_render(t->tmpl, rec->messages, &o, &x->rendered, e);
         x->rendered.n_ranges = 0;
     }
-    if (rc < 0) return explain_null(rec, rc, e);
+    if (rc < 0) return rt_calls_explain(rec, rc, e);
+    r->odd.answers_empty = rt_turns_empty(rec);
+    RT_TRY(rt_calls_check(t->tmpl, rec, &o, &x->rendered.text, &x->part, &r->odd, e));
     RT_TRY(rt_tokenizer_encode(t->tok, x->scratch, x->rendered.text.data ? x->rendered.text.data : "",
                                x->rendered.text.len, 0, &r->ids, e));
     RT_TRY(clear_bits(r, e));

@@ -104,17 +104,43 @@ static int check_messages(json_t *messages, rt_err *e)
         json_t *m = json_array_get(messages, i);
         if (!json_is_string(json_object_get(m, "role")))
             return rt_fail(e, RT_INVALID, "`messages[%zu]` has no `role`", i);
-        int rc = join_parts(m, i, e);
+        int rc = rt_turn_set_role(m, e);
+        if (rc >= 0) rc = join_parts(m, i, e);
         if (rc < 0) return rc;
     }
     return RT_OK;
 }
 
-/* A `system` beside the turns, as some tools write it, before them. */
-static int add_system(const json_t *root, json_t *messages, rt_err *e)
+/* The text of a system message that a list of turns begins with; null: it begins otherwise. */
+static const json_t *own_system(const json_t *turns)
+{
+    const json_t *first = json_array_get(turns, 0), *content = json_object_get(first, "content");
+    const char *who = json_string_value(json_object_get(first, "role"));
+    if (!who) who = json_string_value(json_object_get(first, "from"));
+    const char *role = who ? rt_role_of(who) : NULL;
+    if (!role || strcmp(role, "system") != 0) return NULL;
+    return content ? content : json_object_get(first, "value");
+}
+
+static bool has_system(const json_t *root)
+{
+    const json_t *system = json_object_get(root, "system");
+    return system && !json_is_null(system) && !(json_is_string(system) && json_string_length(system) == 0);
+}
+
+/* A `system` beside the turns, as some tools write it, before them. turns: those of the record; null: none. */
+static int add_system(const json_t *root, const json_t *turns, json_t *messages, rt_err *e)
 {
     json_t *system = json_object_get(root, "system");
-    if (!json_is_string(system) || json_string_length(system) == 0) return RT_OK;
+    const json_t *own = own_system(turns);
+    if (!has_system(root)) return RT_OK;
+    if (!json_is_string(system))
+        return rt_fail(e, RT_INVALID, "`system` is %s and should be a text", type_name(system));
+    if (own && json_equal(own, system)) return RT_OK;
+    if (own)
+        return rt_fail(e, RT_INVALID,
+                       "`system` stands beside turns that begin with another system message; which of the two is meant "
+                       "cannot be told: remove one");
     return add_message(messages, "system", system, e);
 }
 
@@ -124,8 +150,7 @@ static int from_sharegpt(const json_t *root, const char *key, json_t *messages, 
     const json_t *turns = json_object_get(root, key);
     if (!json_is_array(turns)) return rt_fail(e, RT_INVALID, "`%s` is %s and should be a list", key, type_name(turns));
     if (json_array_size(turns) == 0) return rt_fail(e, RT_INVALID, "`%s` is empty", key);
-    const char *first = json_string_value(json_object_get(json_array_get(turns, 0), "from"));
-    if (!first || strcmp(first, "system") != 0) RT_TRY(add_system(root, messages, e));
+    RT_TRY(add_system(root, turns, messages, e));
     for (size_t i = 0; i < json_array_size(turns); i++) {
         json_t *turn = json_array_get(turns, i), *value = json_object_get(turn, "value");
         const char *from = json_string_value(json_object_get(turn, "from"));
@@ -173,7 +198,7 @@ static int from_instruction(const json_t *root, json_t *messages, rt_err *e)
     rt_str_append_n(&both, more, more_len);
     user = both.failed ? NULL : json_stringn(both.data ? both.data : "", both.len);
     if (!user) RT_TRY(rt_no_memory(e, "a record"));
-    RT_TRY(add_system(root, messages, e));
+    RT_TRY(add_system(root, NULL, messages, e));
     RT_TRY(from_history(json_object_get(root, "history"), messages, e));
     RT_TRY(add_message(messages, "user", user, e));
     RT_TRY(add_message(messages, "assistant", json_object_get(root, "output"), e));
@@ -195,7 +220,7 @@ static int add_text(const json_t *root, const char *key, const char *role, json_
 static int from_question(const json_t *root, json_t *messages, rt_err *e)
 {
     int rc;
-    RT_TRY(add_system(root, messages, e));
+    RT_TRY(add_system(root, NULL, messages, e));
     RT_TRY(add_text(root, "question", "user", messages, e));
     RT_TRY(add_text(root, "answer", "assistant", messages, e));
 out:
@@ -206,19 +231,22 @@ out:
 static int from_two_lists(rt_record *r, rt_err *e)
 {
     static const char *const keys[] = { "prompt", "completion" };
+    int rc = add_system(r->root, json_object_get(r->root, "prompt"), r->messages, e);
+    if (rc < 0) return rc;
     for (int k = 0; k < 2; k++) {
         json_t *side = json_object_get(r->root, keys[k]);
         if (!json_is_array(side)) {
-            int rc = add_text(r->root, keys[k], k ? "assistant" : "user", r->messages, e);
+            rc = add_text(r->root, keys[k], k ? "assistant" : "user", r->messages, e);
             if (rc < 0) return rc;
         }
         for (size_t i = 0; i < json_array_size(side); i++) {
             json_t *m = json_array_get(side, i);
             const char *role = json_string_value(json_object_get(m, "role"));
             if (!role) return rt_fail(e, RT_INVALID, "`%s[%zu]` has no `role`", keys[k], i);
-            r->asked += k == 0 && strcmp(role, "assistant") == 0;
             if (json_array_append(r->messages, m) < 0) return rt_no_memory(e, "a record");
         }
+        rc = rt_turns_trained(r, side, keys[k], k == 0, e);
+        if (rc < 0) return rc;
     }
     return RT_OK;
 }
@@ -243,23 +271,41 @@ static int take_tools(rt_record *r, rt_err *e)
     return RT_OK;
 }
 
+/* `messages` as they are, behind a `system` that stands beside them. */
+static int from_messages(const json_t *root, json_t *messages, rt_err *e)
+{
+    json_t *turns = json_object_get(root, "messages");
+    int rc = add_system(root, turns, messages, e);
+    if (rc >= 0 && json_array_extend(messages, turns) < 0) rc = rt_no_memory(e, "a record");
+    return rc;
+}
+
 static int take_chat(rt_record *r, rt_record_shape shape, rt_err *e)
 {
     json_t *messages = json_object_get(r->root, "messages");
     int rc = take_tools(r, e);
     if (rc < 0) return rc;
     r->kind = RT_RECORD_CHAT;
-    bool as_it_is = shape == RT_SHAPE_MESSAGES && !json_object_get(json_array_get(messages, 0), "from");
+    bool known = shape == RT_SHAPE_MESSAGES && !json_object_get(json_array_get(messages, 0), "from");
+    bool as_it_is = known && (!json_is_array(messages) || !has_system(r->root));
     r->messages = as_it_is ? json_incref(messages) : json_array();
     if (!r->messages) return rt_no_memory(e, "a record");
     switch (shape) {
-    case RT_SHAPE_MESSAGES: rc = as_it_is ? RT_OK : from_sharegpt(r->root, "messages", r->messages, e); break;
+    case RT_SHAPE_MESSAGES:
+        if (!as_it_is && known) rc = from_messages(r->root, r->messages, e);
+        if (!known) rc = from_sharegpt(r->root, "messages", r->messages, e);
+        break;
     case RT_SHAPE_CONVERSATIONS: rc = from_sharegpt(r->root, "conversations", r->messages, e); break;
     case RT_SHAPE_COMPLETION: rc = from_two_lists(r, e); break;
     case RT_SHAPE_QUESTION: rc = from_question(r->root, r->messages, e); break;
     default: rc = from_instruction(r->root, r->messages, e); break;
     }
-    return rc < 0 ? rc : check_messages(r->messages, e);
+    if (rc >= 0) rc = check_messages(r->messages, e);
+    if (rc >= 0 && (shape == RT_SHAPE_MESSAGES || shape == RT_SHAPE_CONVERSATIONS)) {
+        const char *key = shape == RT_SHAPE_MESSAGES ? "messages" : "conversations";
+        rc = rt_turns_trained(r, json_object_get(r->root, key), key, false, e);
+    }
+    return rc;
 }
 
 /* ---- kinds ---- */
@@ -287,17 +333,29 @@ static int no_shape(const json_t *record, const rt_columns *columns, rt_err *e)
                    keys);
 }
 
-static int take_shape(rt_record *r, rt_record_shape shape, rt_err *e)
+/* Texts have no place for a system message that --columns names. */
+static int refuse_system(const rt_record *r, const rt_columns *columns, rt_err *e)
+{
+    if (!columns || !has_system(r->root)) return RT_OK;
+    return rt_fail(e, RT_INVALID,
+                   "--columns names a system, and %s has no place for it; what takes one is messages, conversations, "
+                   "instruction and output, question and answer, and prompt and completion as lists of messages",
+                   r->kind == RT_RECORD_TEXT ? "a text" : "a prompt and completion of texts");
+}
+
+static int take_shape(rt_record *r, rt_record_shape shape, const rt_columns *columns, rt_err *e)
 {
     const json_t *j = r->root, *prompt = json_object_get(j, "prompt"), *completion = json_object_get(j, "completion");
     int rc;
     if (shape == RT_SHAPE_TEXT) {
         r->kind = RT_RECORD_TEXT;
+        RT_TRY(refuse_system(r, columns, e));
         return take_text(j, "text", &r->text, &r->text_len, e);
     }
     if (shape != RT_SHAPE_COMPLETION || json_is_array(prompt) || json_is_array(completion))
         return take_chat(r, shape, e);
     r->kind = RT_RECORD_COMPLETION;
+    RT_TRY(refuse_system(r, columns, e));
     RT_TRY(take_text(j, "prompt", &r->prompt, &r->prompt_len, e));
     RT_TRY(take_text(j, "completion", &r->completion, &r->completion_len, e));
 out:
@@ -312,6 +370,8 @@ int rt_record_parse(rt_record *out, const char *json, size_t len, const rt_colum
     json_t *all = rt_json_load(json, len, JSON_ALLOW_NUL, &error);
     if (!all) {
         if (rt_json_out_of_memory()) return rt_no_memory(e, "a record");
+        if (json_error_code(&error) == json_error_invalid_utf8)
+            return rt_fail(e, RT_FORMAT, "the record is not UTF-8 (%s); " RT_TO_UTF8, error.text);
         return rt_fail(e, RT_FORMAT, "broken JSON at column %d: %s", error.column, error.text);
     }
     if (!json_is_object(all))
@@ -322,7 +382,7 @@ int rt_record_parse(rt_record *out, const char *json, size_t len, const rt_colum
     rt_record_shape shape = rt_record_shape_of(has_key, out->root);
     if (shape == RT_SHAPE_NONE) shape = rt_record_shape_of(has_null, out->root); /* what is null is then said of it */
     if (shape == RT_SHAPE_NONE) RT_TRY(no_shape(all, columns, e));
-    RT_TRY(take_shape(out, shape, e));
+    RT_TRY(take_shape(out, shape, columns, e));
 out:
     json_decref(all);
     if (rc < 0) rt_record_free(out);
@@ -331,6 +391,7 @@ out:
 
 void rt_record_free(rt_record *r)
 {
+    rt_free(r->trained);
     json_decref(r->messages);
     json_decref(r->tools);
     json_decref(r->root);

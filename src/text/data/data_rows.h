@@ -46,6 +46,8 @@ typedef struct rt_rows_count {
     uint64_t cut;       /* conversations whose last turns were dropped */
     uint64_t too_long;  /* dropped: not even the first turns fit */
     uint64_t no_target; /* dropped: nothing in them (after cutting) is trained */
+    uint64_t targets;   /* of all records, as long as they are */
+    uint64_t lost;      /* of those: in what was cut off or dropped */
     uint64_t held;      /* records on the held-out side */
     uint64_t units;     /* of this side */
     uint64_t tokens;    /* in the units of this side */

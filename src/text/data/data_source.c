@@ -15,7 +15,7 @@
 
 enum { MAX_DEPTH = 8, MAX_FILES = 1 << 20 };
 
-enum { NOT_DATA = -1 };
+enum { NOT_DATA = -1, MOST_LEFT = 3 };
 
 typedef struct list {
     rt_data_list *to;
@@ -25,6 +25,8 @@ typedef struct list {
     const char **notes;
     bool for_eval;   /* of a directory with splits the one to measure on is taken, not the one to train on */
     uint32_t passed; /* files of the current directory that are no data */
+    const char *left[MOST_LEFT]; /* the first files of it that are left out */
+    uint32_t left_count;
     rt_err *e;
 } list;
 
@@ -114,6 +116,11 @@ static int enter(list *l, rt_paths *seen, const char *dir, bool *fresh)
     return *fresh ? add_found(seen, rt_arena_strdup(l->a, real), l->e) : RT_OK;
 }
 
+static void leave_out(list *l, const char *path)
+{
+    if (l->left_count < MOST_LEFT) l->left[l->left_count++] = path;
+}
+
 /* All data below a directory, in order of names; a link to a directory that was walked already adds nothing. */
 static int walk(list *l, rt_paths *f, rt_paths *seen, const char *dir, int depth)
 {
@@ -129,12 +136,14 @@ static int walk(list *l, rt_paths *f, rt_paths *seen, const char *dir, int depth
         char *path = rt_path_join(l->a, dir, names[i]);
         if (!path) return rt_no_memory(l->e, "the list of data files");
         bool is_dir = rt_path_is_dir(path);
-        if (!is_dir && kind_of(path) == NOT_DATA)
+        if (!is_dir && kind_of(path) == NOT_DATA) {
+            leave_out(l, path);
             l->passed++;
-        else if (!is_dir)
+        } else if (!is_dir) {
             RT_TRY(add_found(f, path, l->e));
-        else if (depth < MAX_DEPTH)
+        } else if (depth < MAX_DEPTH) {
             RT_TRY(walk(l, f, seen, path, depth + 1));
+        }
     }
 out:
     return rc;
@@ -154,19 +163,34 @@ static int rank_of(int kind)
 
 /* ---- directories ---- */
 
+/* " (README.md, b.csv and others)": files of a directory that are left out. */
+static const char *left_names(list *l, size_t skip, uint32_t other)
+{
+    const char *text = "";
+    for (uint32_t i = 0; text && i < l->left_count; i++)
+        text = rt_arena_printf(l->a, "%s%s%.60s", text, i ? ", " : " (", l->left[i] + skip + (l->left[i][skip] == '/'));
+    if (!text || !l->left_count) return text;
+    return rt_arena_printf(l->a, "%s%s)", text, other > l->left_count ? " and others" : "");
+}
+
 /* asked: the split was named. */
 static int note_left_out(list *l, const rt_paths *f, const char *dir, const char *split, bool asked, uint32_t other)
 {
-    char others[RT_SPLITS_TEXT] = "";
+    char others[RT_SPLITS_TEXT] = "", taken[RT_SPLITS_TEXT] = "";
     const char *what = l->for_eval ? "to evaluate," : "of the data,";
     if (!other) return RT_OK;
+    if (split) rt_split_names(f, strlen(dir), split, taken);
     if (split && !asked) rt_split_others(f, strlen(dir), split, others);
+    bool several = strchr(taken, ',') != NULL;
     if (others[0])
-        return add_note(l, rt_arena_printf(l->a, "%s %s: its split %s is taken, left out: %s; PATH:SPLIT takes another",
-                                           what, dir, split, others));
-    return add_note(l, rt_arena_printf(l->a, "%s %s: %u other file%s left out%s%s", what, dir, other,
-                                       other == 1 ? "" : "s", split ? "; taken are those of split " : "",
-                                       split ? split : ""));
+        return add_note(l,
+                        rt_arena_printf(l->a, "%s %s: its split%s %s %s taken, left out: %s; PATH:SPLIT takes %s", what,
+                                        dir, several ? "s" : "", taken, several ? "are" : "is", others,
+                                        several ? "one of them" : "another"));
+    const char *names = left_names(l, strlen(dir), other);
+    if (!names) return rt_no_memory(l->e, "the list of data files");
+    return add_note(l, rt_arena_printf(l->a, "%s %s: %u other file%s left out%s%s%s", what, dir, other,
+                                       other == 1 ? "" : "s", names, split ? "; taken are those of split " : "", taken));
 }
 
 /* Of a directory's files those of the best rank, of a split where one is named. */
@@ -191,7 +215,7 @@ static int add_directory(list *l, const char *dir, const char *split)
     bool asked = split != NULL;
     uint32_t before = l->to->file_count;
     size_t skip = strlen(dir);
-    l->passed = 0;
+    l->passed = l->left_count = 0;
     RT_TRY(walk(l, &all, &seen, dir, 0));
     if (asked) RT_TRY(rt_split_choose(&all, dir, l->for_eval, &split, l->e));
     RT_TRY(choose_files(l, &all, skip, split, &chosen));
@@ -202,9 +226,14 @@ static int add_directory(list *l, const char *dir, const char *split)
                        dir));
     /* Unasked only of what is data here: a train.md beside records is no split. */
     RT_TRY(rt_split_choose(&chosen, dir, l->for_eval, &split, l->e));
-    for (uint32_t i = 0; i < chosen.count; i++)
-        if (!split || rt_split_in(chosen.paths[i] + skip, split))
-            RT_TRY(add_file(l, chosen.paths[i], kind_of(chosen.paths[i])));
+    for (uint32_t i = 0, next = 0; i < all.count; i++) {
+        bool data = next < chosen.count && chosen.paths[next] == all.paths[i];
+        next += data;
+        if (data && (!split || rt_split_in(all.paths[i] + skip, split)))
+            RT_TRY(add_file(l, all.paths[i], kind_of(all.paths[i])));
+        else
+            leave_out(l, all.paths[i]);
+    }
     RT_TRY(note_left_out(l, &all, dir, split, asked, l->passed + all.count - (l->to->file_count - before)));
 out:
     rt_free(all.paths);

@@ -27,6 +27,7 @@ static int fill(rt_raw_reader *r, rt_err *e)
     if (!r->any && r->len >= 3 && memcmp(r->data, "\xEF\xBB\xBF", 3) == 0) {
         r->data += 3; /* a byte order mark is no part of a text */
         r->len -= 3;
+        r->at = 3;
     }
     r->any = true;
     return r->len > 0 ? RT_OK : fill(r, e);
@@ -227,12 +228,14 @@ static int next_part(rt_raw_reader *r, rt_str *text, rt_raw *out, rt_err *e)
                      .len = n,
                      .file = r->file,
                      .line = r->line,
+                     .at = r->at,
                      .parts = (r->begun ? 0 : RT_PART_FIRST) | (last ? RT_PART_LAST : 0) };
     if (n) rt_str_append_n(text, r->carry.data, n);
     if (text->failed) return rt_no_memory(e, "a record");
     r->line += n ? count_lines(r->carry.data, n) : 0;
     if (n < r->carry.len) memmove(r->carry.data, r->carry.data + n, r->carry.len - n);
     r->carry.len -= n;
+    r->at += n;
     r->begun = !last;
     return 1;
 }
@@ -246,9 +249,12 @@ static int next_row(rt_raw_reader *r, rt_str *text, rt_raw *out, rt_err *e)
     if (rc <= 0) return rc;
     size_t len = text->len - begin;
     r->bytes += len;
-    *out = (rt_raw){
-        .begin = begin, .len = len, .file = r->file, .line = rt_table_line(r->table), .parts = RT_PART_WHOLE
-    };
+    *out = (rt_raw){ .begin = begin,
+                     .len = len,
+                     .file = r->file,
+                     .line = rt_table_line(r->table),
+                     .parts = RT_PART_WHOLE,
+                     .unread = r->unread };
     return 1;
 }
 
@@ -256,21 +262,39 @@ static int next_row(rt_raw_reader *r, rt_str *text, rt_raw *out, rt_err *e)
 
 static bool table_has(const void *table, const char *column) { return rt_table_reads(table, column); }
 
-static int begin_file(rt_raw_reader *r, rt_data_format format, rt_err *e)
+/* What of the first table of a source is not read, for a person to hear of. */
+static int keep_unread(rt_raw_reader *r, rt_err *e)
+{
+    const char *unread = rt_table_unread(r->table);
+    r->unread = NULL;
+    if (!unread || r->list->sources[r->list->files[r->file].source].first_file != r->file) return RT_OK;
+    r->unread = rt_arena_strdup(&r->arena, unread);
+    return r->unread ? RT_OK : rt_no_memory(e, "the columns of a table");
+}
+
+static int open_table(rt_raw_reader *r, rt_table_kind kind, rt_err *e)
 {
     const char *path = path_of(r);
-    r->line = 1;
-    r->begun = r->in_array = r->after_array = r->any = false;
-    if (format < RT_DATA_PARQUET) return rt_data_stream_open(&r->stream, path, e);
-    rt_table_kind kind = format == RT_DATA_PARQUET ? RT_TABLE_PARQUET
-                         : format == RT_DATA_CSV   ? RT_TABLE_CSV
-                                                   : RT_TABLE_TSV;
     if (r->columns) return rt_table_open(&r->table, path, kind, r->columns->name, r->columns->count, e);
     int rc = rt_table_open(&r->table, path, kind, rt_record_keys, rt_record_key_count, e);
     if (rc < 0 || rt_record_shape_of(table_has, r->table) != RT_SHAPE_NONE) return rc;
     /* What it has makes no record: with all columns read, the error of the first row names them all. */
     rt_table_close(r->table);
     return rt_table_open(&r->table, path, kind, NULL, 0, e);
+}
+
+static int begin_file(rt_raw_reader *r, rt_data_format format, rt_err *e)
+{
+    r->line = 1;
+    r->at = 0;
+    r->begun = r->in_array = r->after_array = r->any = false;
+    if (format < RT_DATA_PARQUET) return rt_data_stream_open(&r->stream, path_of(r), e);
+    int rc = open_table(r,
+                        format == RT_DATA_PARQUET ? RT_TABLE_PARQUET
+                        : format == RT_DATA_CSV   ? RT_TABLE_CSV
+                                                  : RT_TABLE_TSV,
+                        e);
+    return rc < 0 ? rc : keep_unread(r, e);
 }
 
 static void end_file(rt_raw_reader *r)
@@ -307,4 +331,5 @@ void rt_raw_reader_free(rt_raw_reader *r)
     if (!r) return;
     end_file(r);
     rt_str_free(&r->carry);
+    rt_arena_free(&r->arena);
 }

@@ -26,15 +26,58 @@ static bool has_split(const rt_paths *f, size_t skip, const char *split)
     return false;
 }
 
-/* The known splits but for one, as a list with commas. */
+/* The whole name around a word in a path: train_sft of train in data/train_sft-00000-of-00003.parquet. */
+static const char *whole_name(const char *path, const char *word, size_t *len)
+{
+    size_t n = strlen(word);
+    const char *p = path;
+    while ((p = strstr(p, word)) && ((p > path && isalpha((unsigned char)p[-1])) || isalpha((unsigned char)p[n]))) p++;
+    if (!p) return NULL;
+    const char *begin = p, *end = p + n;
+    while (begin > path && (isalpha((unsigned char)begin[-1]) || begin[-1] == '_')) begin--;
+    while (isalpha((unsigned char)*end) || *end == '_') end++;
+    while (*begin == '_') begin++;
+    while (end > begin && end[-1] == '_') end--;
+    *len = (size_t)(end - begin);
+    return begin;
+}
+
+/* Adds a name to a list with commas, once. */
+static void add_name(char buf[RT_SPLITS_TEXT], const char *name, size_t len)
+{
+    size_t n = strlen(buf);
+    for (const char *p = buf; *p;) {
+        size_t k = strcspn(p, ",");
+        if (k == len && memcmp(p, name, len) == 0) return;
+        p += k + strspn(p + k, ", ");
+    }
+    if (n + len + 6 < RT_SPLITS_TEXT)
+        snprintf(buf + n, RT_SPLITS_TEXT - n, "%s%.*s", n ? ", " : "", (int)len, name);
+    else if (n < RT_SPLITS_TEXT - 4 && buf[n - 1] != '.')
+        snprintf(buf + n, RT_SPLITS_TEXT - n, "...");
+}
+
+static void add_names(const rt_paths *f, size_t skip, const char *split, char buf[RT_SPLITS_TEXT])
+{
+    for (uint32_t i = 0; i < f->count; i++) {
+        size_t len;
+        const char *name = whole_name(f->paths[i] + skip, split, &len);
+        if (name) add_name(buf, name, len);
+    }
+}
+
+void rt_split_names(const rt_paths *f, size_t skip, const char *split, char buf[RT_SPLITS_TEXT])
+{
+    buf[0] = '\0';
+    add_names(f, skip, split, buf);
+}
+
 void rt_split_others(const rt_paths *f, size_t skip, const char *taken, char buf[RT_SPLITS_TEXT])
 {
-    size_t n = 0;
     buf[0] = '\0';
     for (int k = 0; k < 2; k++)
         for (const char *const *s = k ? eval_splits : train_splits; *s; s++)
-            if (strcmp(*s, taken) != 0 && has_split(f, skip, *s) && n < RT_SPLITS_TEXT)
-                n += (size_t)snprintf(buf + n, RT_SPLITS_TEXT - n, "%s%s", n ? ", " : "", *s);
+            if (strcmp(*s, taken) != 0) add_names(f, skip, *s, buf);
 }
 
 /* Whether a folder of a path is a split or its file begins with one, as hubs lay them out: train/0.jsonl,

@@ -4,6 +4,8 @@
  * by bytes and records alone, and results are handed on in order, so nothing depends on the number of threads. */
 #include "text/data/data_internal.h"
 
+#include "base/utf8.h"
+
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -44,6 +46,7 @@ typedef struct job {
     rt_err **messages;     /* (BATCH_RECORDS) by slot, null: none */
     pthread_mutex_t lock;
     pthread_cond_t changed;
+    uint32_t told; /* sources before this one: what is not used of them was said */
     bool quit, threaded;
     pthread_t thread;
 } job;
@@ -134,6 +137,16 @@ static int cut_chunks(batch *b, rt_err *e)
     return RT_OK;
 }
 
+/* A text has no escapes by which a byte could be anything but UTF-8, so what is not would be trained as U+FFFD. */
+static int encode_text(rt_encoder *x, const char *text, slot *s, rt_err *e)
+{
+    size_t valid = rt_utf8_valid(text, s->raw.len);
+    if (valid == s->raw.len) return rt_encoder_text(x, text, s->raw.len, s->raw.parts, &s->r, e);
+    s->r.fatal = s->raw.parts != RT_PART_WHOLE; /* the parts before this one are written already */
+    return rt_fail(e, RT_FORMAT, "the text is not UTF-8: byte 0x%02x at offset %llu; " RT_TO_UTF8,
+                   (unsigned)(unsigned char)text[valid], (unsigned long long)(s->raw.at + valid));
+}
+
 static void encode_chunk(void *ctx, uint32_t chunk, uint32_t worker)
 {
     job *j = ctx;
@@ -145,7 +158,7 @@ static void encode_chunk(void *ctx, uint32_t chunk, uint32_t worker)
         rt_err *e = &j->errors[worker];
         e->text[0] = '\0';
         if (j->reader.list->files[s->raw.file].format == RT_DATA_TEXT)
-            s->rc = rt_encoder_text(j->encoders[worker], text, s->raw.len, s->raw.parts, &s->r, e);
+            s->rc = encode_text(j->encoders[worker], text, s, e);
         else
             s->rc = rt_encoder_json(j->encoders[worker], text, s->raw.len, &s->r, e);
         if (s->rc < 0 && (j->messages[i] = rt_alloc(sizeof *e, 16))) memcpy(j->messages[i], e, sizeof *e);
@@ -185,9 +198,31 @@ static int bad_record(job *j, const slot *s, const rt_err *message, rt_tokenize_
     return rc;
 }
 
+/* Of the first record of a source: the columns that no one uses, those of its table too. */
+static int tell_unused(job *j, const slot *s, const rt_data_place *p, rt_err *e)
+{
+    rt_str names = { 0 };
+    char text[RT_UNUSED_TEXT], note[RT_UNUSED_TEXT + 200];
+    const rt_data_list *l = j->reader.list;
+    int rc = RT_OK;
+    if (!j->o->note || p->source < j->told || l->files[p->file].format == RT_DATA_TEXT) return RT_OK;
+    j->told = p->source + 1;
+    RT_TRY(rt_record_unused(j->now->text.data + s->raw.begin, s->raw.len, j->o->text->columns, &names, e));
+    rt_str_append(&names, s->raw.unread ? s->raw.unread : "");
+    if (names.failed) RT_TRY(rt_no_memory(e, "a record"));
+    rt_unused_text(names.data, text);
+    snprintf(note, sizeof note, "%.160s: %s", l->sources[p->source].name, text);
+    if (text[0]) j->o->note(j->o->ctx, note);
+out:
+    rt_str_free(&names);
+    return rc;
+}
+
 static int hand_on(job *j, const slot *s, rt_tokenize_stats *st, rt_err *e)
 {
     rt_data_place p = place_of(j, s);
+    int rc = tell_unused(j, s, &p, e);
+    if (rc < 0) return rc;
     if (p.parts & RT_PART_FIRST) {
         st->records++;
         st->kinds[s->r.kind]++;
@@ -195,6 +230,7 @@ static int hand_on(job *j, const slot *s, rt_tokenize_stats *st, rt_err *e)
     }
     st->tokens += s->r.ids.count;
     st->trained += s->r.trained;
+    rt_data_odd_add(&st->odd, &s->r.odd);
     return j->o->sink ? j->o->sink(j->o->ctx, &p, &s->r, e) : RT_OK;
 }
 
@@ -213,8 +249,7 @@ static int use_batch(job *j, batch *b, rt_tokenize_stats *st, rt_err *e)
     rt_pool_run(o->pool, b->chunk_count, encode_chunk, j);
     for (uint32_t i = 0; i < b->count; i++) {
         slot *s = &b->slots[i];
-        bool done = rc < 0 || (o->max_records && st->records >= o->max_records && (s->raw.parts & RT_PART_FIRST));
-        if (!done) rc = s->rc < 0 ? bad_record(j, s, j->messages[i], st, e) : hand_on(j, s, st, e);
+        if (rc >= 0) rc = s->rc < 0 ? bad_record(j, s, j->messages[i], st, e) : hand_on(j, s, st, e);
         rt_free(j->messages[i]);
         shrink(&s->r);
     }
@@ -296,12 +331,13 @@ int rt_data_tokenize(const rt_data_list *l, uint32_t first, uint32_t count, cons
         batch *b = &j.batches[k];
         wait_full(&j, b);
         RT_TRY(use_batch(&j, b, stats, e));
-        if (b->last || (o->max_records && stats->records >= o->max_records)) break;
+        if (b->last) break;
         give_back(&j, b);
     }
     if (stats->records == 0)
         RT_TRY(rt_fail(e, RT_INVALID, "%s%s: no record in it%s", from->name, count > 1 ? " and the other sources" : "",
                        stats->bad ? ": all that was there was bad and skipped" : "; the data are empty"));
+    if (o->note) rt_data_odd_tell(&stats->odd, count == 1 ? from->name : NULL, o->note, o->ctx);
 out:
     finish(&j);
     return rc;

@@ -102,6 +102,8 @@ void rt_rows_count_record(rt_rows_count *c, const rt_shard_record *r, const rt_r
     c->cut += u.cut && u.pieces > 0;
     c->too_long += u.too_long;
     c->no_target += u.pieces == 0 && !u.too_long;
+    c->targets += r->trained;
+    if (r->kind != RT_RECORD_TEXT) c->lost += r->trained - (u.pieces ? u.trained : 0);
     c->held += held;
     if (!on_side(o, held) || u.pieces == 0) return;
     c->units += u.pieces;

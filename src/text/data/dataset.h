@@ -102,9 +102,18 @@ typedef enum rt_record_kind { RT_RECORD_TEXT, RT_RECORD_COMPLETION, RT_RECORD_CH
 enum { RT_RECORD_KINDS = 3 };
 const char *rt_record_kind_name(rt_record_kind k); /* "text", "completion", "chat" */
 
+/* What a person should hear of records that are taken as they are (data_notes.c). */
+typedef struct rt_data_odd {
+    uint64_t completions_inside; /* begin inside a token of their prompt, which is no target */
+    uint64_t turns_inside;       /* of the assistant: the same after what the template prints before them */
+    uint64_t answers_empty;      /* completions and turns that are trained, and have no text */
+    uint64_t tools_unprinted;    /* conversations whose `tools` the template does not print */
+} rt_data_odd;
+
 /* A record as tokens. Begin with zeroes; it is reused. */
 typedef struct rt_encoded {
     rt_record_kind kind;
+    rt_data_odd odd;
     rt_tok_ids ids;
     bool all_targets;  /* target is not used: every token */
     bool has_stops;    /* stop is used */
@@ -152,19 +161,20 @@ typedef struct rt_tokenize_stats {
     uint64_t bytes;     /* of text read, decompressed */
     uint64_t disk_done; /* bytes of the files on disk read so far, for progress */
     uint64_t tokens, trained;
+    rt_data_odd odd;
     char first_bad[400]; /* why the first was skipped, with its place */
 } rt_tokenize_stats;
 
 typedef struct rt_tokenize_opts {
     const rt_data_text *text;
     rt_data_loss loss;
-    uint64_t skip_bad;    /* records at fault that are skipped; the next one ends the work */
-    uint64_t max_records; /* 0: all */
+    uint64_t skip_bad; /* records at fault that are skipped; the next one ends the work */
     rt_pool *pool;
     /* Called with one record (or part of one) after the other, in order. May be null. */
     int (*sink)(void *ctx, const rt_data_place *where, const rt_encoded *r, rt_err *e);
     bool (*stop)(void *ctx);                                      /* asked often; may be null */
     void (*progress)(void *ctx, const rt_tokenize_stats *so_far); /* now and then; may be null */
+    void (*note)(void *ctx, const char *text);                    /* a sentence for a person; may be null */
     void *ctx;
 } rt_tokenize_opts;
 

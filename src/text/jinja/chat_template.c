@@ -9,6 +9,7 @@
 
 struct rt_chat_template {
     rt_jinja *jinja;
+    rt_str source;
 };
 
 int rt_chat_template_new(rt_chat_template **out, const char *text, size_t bytes, rt_err *e)
@@ -17,6 +18,8 @@ int rt_chat_template_new(rt_chat_template **out, const char *text, size_t bytes,
     rt_chat_template *t = rt_alloc_zero(sizeof *t, 16);
     if (!t) return rt_fail(e, RT_NOMEM, "out of memory for a chat template");
     int rc = rt_jinja_compile(&t->jinja, text, bytes, e);
+    rt_str_append_n(&t->source, text, bytes);
+    if (rc >= 0 && t->source.failed) rc = rt_fail(e, RT_NOMEM, "out of memory for a chat template");
     if (rc < 0) {
         rt_chat_template_free(t);
         return rc;
@@ -29,10 +32,20 @@ void rt_chat_template_free(rt_chat_template *t)
 {
     if (!t) return;
     rt_jinja_free(t->jinja);
+    rt_str_free(&t->source);
     rt_free(t);
 }
 
 bool rt_chat_template_has_generation(const rt_chat_template *t) { return rt_jinja_has_generation(t->jinja); }
+
+bool rt_chat_template_mentions(const rt_chat_template *t, const char *word)
+{
+    size_t n = strlen(word), len = t->source.len;
+    const char *s = t->source.data;
+    for (size_t i = 0; n && i + n + 2 <= len; i++)
+        if ((s[i] == '\'' || s[i] == '"') && s[i + n + 1] == s[i] && memcmp(s + i + 1, word, n) == 0) return true;
+    return false;
+}
 
 /* ---- variables ---- */
 

@@ -15,6 +15,8 @@ int rt_chat_template_new(rt_chat_template **out, const char *text, size_t bytes,
 void rt_chat_template_free(rt_chat_template *t); /* accepts null */
 /* Whether it marks the assistant's text itself, with `generation` blocks. */
 bool rt_chat_template_has_generation(const rt_chat_template *t);
+/* Whether its source has a word in quotes, 'tool' or "tool", as it has the roles that it looks for. */
+bool rt_chat_template_mentions(const rt_chat_template *t, const char *word);
 
 /* All pointers may be null, and must live until the call returns. */
 typedef struct rt_chat_options {

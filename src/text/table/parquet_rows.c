@@ -56,6 +56,7 @@ void rt_pq_close(rt_pq_file *f)
 
 uint64_t rt_pq_at(const rt_pq_file *f) { return f->at; }
 const char *rt_pq_left_out(const rt_pq_file *f) { return f->tree.left_out; }
+const char *rt_pq_unread(const rt_pq_file *f) { return f->tree.unread; }
 
 bool rt_pq_reads(const rt_pq_file *f, const char *column)
 {

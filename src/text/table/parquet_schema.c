@@ -239,7 +239,7 @@ int rt_pq_tree_build(rt_pq_tree *t, rt_arena *a, const rt_pq_footer *f, const ch
                      rt_err *e)
 {
     builder b = { .f = f, .a = a, .t = t, .e = e, .at = 1 };
-    rt_str left_out = { 0 }, all = { 0 };
+    rt_str left_out = { 0 }, all = { 0 }, unread = { 0 };
     int rc = RT_OK;
     uint32_t top = f->elements[0].children;
     *t = (rt_pq_tree){ .root = { .shape = RT_PQ_STRUCT } };
@@ -252,10 +252,13 @@ int rt_pq_tree_build(rt_pq_tree *t, rt_arena *a, const rt_pq_footer *f, const ch
         rt_span name = f->elements[b.at].name;
         if (all.len) rt_str_append_n(&all, ", ", 2);
         put_name(&all, name);
-        if (rt_table_asked(name, columns, count))
+        if (rt_table_asked(name, columns, count)) {
             RT_TRY(add_column(&b, &left_out, columns != NULL));
-        else
+        } else {
+            put_name(&unread, name);
+            rt_str_append_n(&unread, "\n", 1);
             RT_TRY(pass_column(&b));
+        }
     }
     if (b.at != f->element_count) RT_TRY(broken(&b, "it has more fields than it says"));
     if (t->root.child_count == 0) RT_TRY(no_column(&b, &all));
@@ -264,8 +267,13 @@ int rt_pq_tree_build(rt_pq_tree *t, rt_arena *a, const rt_pq_footer *f, const ch
         t->left_out = left_out.failed ? NULL : rt_arena_strdup(a, left_out.data);
         if (!t->left_out) RT_TRY(rt_no_memory(e, f->path));
     }
+    if (unread.len) {
+        t->unread = unread.failed ? NULL : rt_arena_strdup(a, unread.data);
+        if (!t->unread) RT_TRY(rt_no_memory(e, f->path));
+    }
 out:
     rt_str_free(&left_out);
+    rt_str_free(&unread);
     rt_str_free(&all);
     return rc;
 }

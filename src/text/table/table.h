@@ -37,6 +37,8 @@ uint64_t rt_table_line(const rt_table *t);
 uint64_t rt_table_at(const rt_table *t);
 /* Columns that were left out because they cannot be read, as a list with commas; null: none. */
 const char *rt_table_left_out(const rt_table *t);
+/* Columns that were not asked for, each name ended by a newline; null: none. */
+const char *rt_table_unread(const rt_table *t);
 bool rt_table_reads(const rt_table *t, const char *column); /* it is there, and was asked for */
 void rt_table_close(rt_table *t);                           /* accepts null */
 

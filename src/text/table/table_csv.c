@@ -22,6 +22,7 @@ struct rt_csv {
     uint64_t line; /* of the next row */
     rt_span *keys; /* (column_count) `"name":`; null data: not wanted */
     uint32_t column_count, keys_cap;
+    rt_str unread; /* names of those not asked for, each with a newline behind it */
     rt_arena arena;
 };
 
@@ -34,11 +35,14 @@ bool rt_csv_reads(const rt_csv *c, const char *column)
     return false;
 }
 
+const char *rt_csv_unread(const rt_csv *c) { return c->unread.len ? c->unread.data : NULL; }
+
 void rt_csv_close(rt_csv *c)
 {
     if (!c) return;
     rt_data_stream_close(c->stream);
     rt_str_free(&c->held);
+    rt_str_free(&c->unread);
     rt_free(c->keys);
     rt_arena_free(&c->arena);
     rt_free(c);
@@ -240,6 +244,10 @@ static int add_key(rt_csv *c, const rt_str *json, const char *const *columns, ui
         for (uint32_t i = 0; i < c->column_count; i++)
             if (c->keys[i].len == key.len && memcmp(c->keys[i].data, key.data, key.len) == 0)
                 return rt_fail(e, RT_FORMAT, "%s: the header has the column %.200s twice", c->path, json->data);
+    } else {
+        rt_str_append_n(&c->unread, json->data + 1, json->len - 2);
+        rt_str_append_n(&c->unread, "\n", 1);
+        if (c->unread.failed) return rt_no_memory(e, c->path);
     }
     c->keys[c->column_count++] = key;
     return RT_OK;

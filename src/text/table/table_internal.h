@@ -242,6 +242,7 @@ typedef struct rt_pq_tree {
     rt_pq_leaf *leaves;
     uint32_t leaf_count;
     const char *left_out; /* names of columns; null: none */
+    const char *unread;   /* those not asked for, each with a newline behind it; null: none */
 } rt_pq_tree;
 /* The columns that are asked for (null: all that can be read), in the order of the file. All in a. */
 int rt_pq_tree_build(rt_pq_tree *t, rt_arena *a, const rt_pq_footer *f, const char *const *columns, uint32_t count,
@@ -254,6 +255,7 @@ int rt_pq_open(rt_pq_file **out, const char *path, const char *const *columns, u
 int rt_pq_next(rt_pq_file *f, rt_str *out, rt_err *e); /* as rt_table_next */
 uint64_t rt_pq_at(const rt_pq_file *f);
 const char *rt_pq_left_out(const rt_pq_file *f);
+const char *rt_pq_unread(const rt_pq_file *f);
 bool rt_pq_reads(const rt_pq_file *f, const char *column); /* as rt_table_reads */
 void rt_pq_close(rt_pq_file *f);                           /* accepts null */
 
@@ -263,6 +265,7 @@ typedef struct rt_csv rt_csv;
 int rt_csv_open(rt_csv **out, const char *path, char separator, const char *const *columns, uint32_t count, rt_err *e);
 int rt_csv_next(rt_csv *c, rt_str *out, uint64_t *line, rt_err *e); /* as rt_table_next; *line: where the row begins */
 uint64_t rt_csv_at(const rt_csv *c);
+const char *rt_csv_unread(const rt_csv *c);
 bool rt_csv_reads(const rt_csv *c, const char *column); /* as rt_table_reads */
 void rt_csv_close(rt_csv *c);                           /* accepts null */
 
