@@ -377,7 +377,7 @@ int rt_encoder_json(rt_encoder *x, const char *json, size_t len, rt_encoded *r, 
 {
     rt_record rec;
     begin(r, RT_RECORD_TEXT);
-    int rc = rt_record_parse(&rec, json, len, x->text->columns, e);
+    int rc = rt_record_parse(&rec, json, len, x->text->columns, x->text->tmpl != NULL, e);
     if (rc < 0) return rc;
     begin(r, rec.kind);
     switch (rec.kind) {

@@ -41,6 +41,8 @@ typedef struct rt_raw {
     uint32_t file;     /* in the list */
     uint64_t line;     /* where it begins, from 1 */
     unsigned parts;    /* RT_PART_* */
+    bool fault;        /* of a table: what it holds is no row, but what is wrong with it */
+    uint32_t over;     /* of a TSV: quoted fields that span several lines */
     uint64_t at;       /* of a text: its first byte in the file, decompressed */
     /* Of the first table of a source: its columns that were not asked for, each name ended by a newline; null: none. It
      * lives as long as the reader. */
@@ -107,7 +109,8 @@ typedef struct rt_record {
 /* The keys that make a record, which are the columns that are read of a table. */
 extern const char *const rt_record_keys[];
 extern const uint32_t rt_record_key_count;
-int rt_record_parse(rt_record *out, const char *json, size_t len, const rt_columns *columns, rt_err *e);
+/* chat: there is a chat template, for what is advised of a record of no known kind. */
+int rt_record_parse(rt_record *out, const char *json, size_t len, const rt_columns *columns, bool chat, rt_err *e);
 void rt_record_free(rt_record *r); /* accepts zeroes */
 
 /* ---- turns (data_turns.c) ---- */
