@@ -58,7 +58,7 @@ typedef struct rt_raw_reader {
     rt_table *table;           /* instead of it, of a table */
     rt_arena arena;            /* of unread */
     const char *unread;
-    const char *data;          /* unread bytes of the current block */
+    const char *data; /* unread bytes of the current block */
     size_t len;
     rt_str carry;   /* the beginning of a record that a block ended in */
     uint64_t line;  /* of the next byte */
@@ -163,8 +163,8 @@ typedef struct rt_align {
 } rt_align;
 /* token: the first token that begins at or behind `at` (end false), or one behind the last token that ends at or before
  * it (end true). Where the place lies inside a token, tokens [across, token) hold it; else across is token. blank: what
- * they hold of the text before the place is white space alone. Both are set where end is false. ids is text as one text,
- * without special tokens. */
+ * they hold of the text before the place is white space alone. Both are set where end is false. ids is text as one
+ * text, without special tokens. */
 typedef struct rt_align_mark {
     size_t at;
     bool end, blank;

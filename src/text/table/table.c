@@ -46,10 +46,7 @@ uint64_t rt_table_at(const rt_table *t) { return !t ? 0 : t->parquet ? rt_pq_at(
 
 const char *rt_table_left_out(const rt_table *t) { return t->parquet ? rt_pq_left_out(t->parquet) : NULL; }
 
-const char *rt_table_unread(const rt_table *t)
-{
-    return t->parquet ? rt_pq_unread(t->parquet) : rt_csv_unread(t->csv);
-}
+const char *rt_table_unread(const rt_table *t) { return t->parquet ? rt_pq_unread(t->parquet) : rt_csv_unread(t->csv); }
 
 bool rt_table_reads(const rt_table *t, const char *column)
 {

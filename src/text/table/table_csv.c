@@ -22,7 +22,7 @@ struct rt_csv {
     uint64_t line; /* of the next row */
     rt_span *keys; /* (column_count) `"name":`; null data: not wanted */
     uint32_t column_count, keys_cap;
-    rt_str unread; /* names of those not asked for, each with a newline behind it */
+    rt_str unread;       /* names of those not asked for, each with a newline behind it */
     const char *fault;   /* of the row given last, which has more or fewer fields than the header; null: none */
     uint32_t over_lines; /* of that row: quoted fields with newlines in them */
     rt_arena arena;
@@ -163,9 +163,9 @@ static int bad_field(const rt_csv *c, uint64_t line, const field *f, rt_err *e)
 
 static int ragged(rt_csv *c, bool more, uint64_t line, rt_err *e)
 {
-    c->fault = rt_arena_printf(&c->arena,
-                               "%s fields than the %u columns of the header; a field with a separator needs quotes",
-                               more ? "more" : "fewer", c->column_count);
+    c->fault =
+        rt_arena_printf(&c->arena, "%s fields than the %u columns of the header; a field with a separator needs quotes",
+                        more ? "more" : "fewer", c->column_count);
     if (!c->fault) return rt_no_memory(e, c->path);
     return rt_fail(e, RT_FORMAT, "%s:%llu: %s", c->path, (unsigned long long)line, c->fault);
 }
@@ -269,10 +269,14 @@ static int no_column(const rt_csv *c, const char *all, rt_err *e)
     /* A tab is escaped in JSON. */
     if (c->column_count == 1 && c->separator != '\t' && strstr(all, "\\t")) found = "\t";
     if (found)
-        return rt_fail(e, RT_INVALID,
-                       "%s: no column that is wanted is in it; its one column has a %s in its name: fields are separated "
-                       "by a comma in .csv and by a tab in .tsv, so name or write the file so",
-                       c->path, *found == '\t' ? "tab" : *found == ';' ? ";" : "comma");
+        return rt_fail(
+            e, RT_INVALID,
+            "%s: no column that is wanted is in it; its one column has a %s in its name: fields are separated "
+            "by a comma in .csv and by a tab in .tsv, so name or write the file so",
+            c->path,
+            *found == '\t'  ? "tab"
+            : *found == ';' ? ";"
+                            : "comma");
     return rt_fail(e, RT_INVALID,
                    "%s: no column that is wanted is in it; its columns are %.200s; --columns says which are what",
                    c->path, all);
