@@ -168,10 +168,10 @@ static json_t *report_json(const request *q, const rt_job_tokenized *d)
         (json_int_t)st->trained, "bytes", (json_int_t)st->bytes, "seconds", d->seconds, "tokens_per_second",
         (double)st->tokens / d->seconds, "bytes_per_second", (double)st->bytes / d->seconds, "threads", (int)d->threads,
         "tokenizer", d->tokenizer, "out", q->o.out, "shards", (int)d->shards);
-    json_t *rows = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "seq_len", (json_int_t)q->o.seq_len, "split",
-                             (json_int_t)f->split, "cut", (json_int_t)f->cut, "too_long", (json_int_t)f->too_long,
-                             "no_target", (json_int_t)f->no_target, "targets", (json_int_t)f->targets,
-                             "targets_lost", (json_int_t)f->lost);
+    json_t *rows =
+        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "seq_len", (json_int_t)q->o.seq_len, "split",
+                  (json_int_t)f->split, "cut", (json_int_t)f->cut, "too_long", (json_int_t)f->too_long, "no_target",
+                  (json_int_t)f->no_target, "targets", (json_int_t)f->targets, "targets_lost", (json_int_t)f->lost);
     if (j && st->bad) json_object_set_new(j, "first_bad", json_string(st->first_bad));
     if (j) json_object_set_new(j, "rows", rows);
     if (j && q->o.show) json_object_set(j, "samples", q->samples);
@@ -224,7 +224,8 @@ int rt_cmd_tokenize(int argc, char **argv, rt_err *e)
     const rt_flag flags[] = {
         { "--model", RT_FLAG_TEXT, &q->o.text.model, "M", "a model, a tokenizer.json, or a GGUF with a vocabulary" },
         { "--out", RT_FLAG_TEXT, &q->o.out, "OUT", "write token shards: a directory, or one file OUT.rtok" },
-        { "--show", RT_FLAG_WHOLE, &q->o.show, "N", "print N records of each source, what is trained in colour or ⟦brackets⟧" },
+        { "--show", RT_FLAG_WHOLE, &q->o.show, "N",
+          "print N records of each source, what is trained in colour or ⟦brackets⟧" },
         { "--seq-len", RT_FLAG_COUNT, &q->o.seq_len, "T", "say what rows of T tokens would cut and drop" },
         { "--loss-on", RT_FLAG_TEXT, &q->o.loss, "turns|all",
           "completions and assistant turns (default), or everything" },

@@ -292,7 +292,7 @@ typedef struct rt_job_tokenize_opts {
     void *ctx;
 } rt_job_tokenize_opts;
 typedef struct rt_job_tokenized {
-    bool read;  /* the data are token shards: looked at, not made */
+    bool read; /* the data are token shards: looked at, not made */
     rt_tokenize_stats stats;
     rt_rows_count rows; /* what rows of seq_len make of it */
     uint32_t shards, threads;

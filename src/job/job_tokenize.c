@@ -146,7 +146,7 @@ typedef struct work {
     rt_rows_opts rows;
     rt_columns columns;
     rt_shard_record whole; /* a text that comes in parts, so far */
-    uint64_t shown; /* of source shown_of */
+    uint64_t shown;        /* of source shown_of */
     uint32_t shown_of;
     uint64_t disk;
     bool stopped;

@@ -209,7 +209,6 @@ json_t *rt_preview_json(const rt_preview *p)
                      "records", (json_int_t)c->records, "rows", (json_int_t)p->rows, "trained", (json_int_t)c->trained,
                      "masked", (json_int_t)(c->tokens - c->trained), "split", (json_int_t)c->split, "shortened",
                      (json_int_t)c->cut, "dropped", (json_int_t)(c->too_long + c->no_target), "targets_lost",
-                     (json_int_t)c->lost, "held_rows",
-                     (json_int_t)p->held_rows, "held_positions", (json_int_t)p->held_positions, "overlap",
-                     overlap_json(p), "samples", samples_json(p));
+                     (json_int_t)c->lost, "held_rows", (json_int_t)p->held_rows, "held_positions",
+                     (json_int_t)p->held_positions, "overlap", overlap_json(p), "samples", samples_json(p));
 }

@@ -203,4 +203,43 @@ out_has '^records +24 '
 tokenize "$work/long.jsonl" --seq-len 16 --show 1
 exits 5
 out_has 'long.jsonl:1: .*80 trained; dropped: too long$'
+
+# ---- what is advised of unknown columns: a turn where there is a template ----
+printf '{"ask":"A","reply":"B"}\n' >"$work/odd.jsonl"
+tokenize "$work/odd.jsonl"
+exits 5
+err_has 'columns ask, reply is of no known kind.*--columns question=COLUMN,answer=COLUMN names others'
+cp "$model/tokenizer.json" "$work/tokenizer.json"
+run tokenize "$work/odd.jsonl" --model "$work/tokenizer.json"
+exits 5
+err_has '--columns prompt=COLUMN,completion=COLUMN names others'
+
+# ---- tables: rows that do not fit, separators, quotes over lines ----
+printf 'question,answer\nA,a\nB,b,c\nC,c\nD\nE,e\n' >"$work/ragged.csv"
+tokenize "$work/ragged.csv"
+exits 4
+err_has 'ragged.csv:3: more fields than the 2 columns'
+tokenize "$work/ragged.csv" --skip-bad 2
+exits 0
+out_has '^records +3 '
+out_has '^skipped +2 bad records; the first: .*ragged.csv:3: more fields'
+tokenize "$work/ragged.csv" --skip-bad 1
+exits 4
+err_has 'ragged.csv:5: fewer fields .*more than --skip-bad 1'
+printf 'question;answer\nA;a\n' >"$work/semi.csv"
+tokenize "$work/semi.csv"
+exits 5
+err_has 'semi.csv: .*its one column has a ; in its name: fields are separated by a comma'
+printf 'question\tanswer\nA\ta\n' >"$work/tab.csv"
+tokenize "$work/tab.csv"
+exits 5
+err_has 'tab.csv: .*has a tab in its name.*\.tsv'
+printf '{"text":1}\n{"text":2}\n' >"$work/allbad.jsonl"
+tokenize "$work/allbad.jsonl" --skip-bad 9
+exits 5
+err_has 'all that was there was bad and skipped; the first: .*allbad.jsonl:1: `text` is a number'
+printf 'question\tanswer\nA\t"a\nB\tb"\nC\tc\n' >"$work/quotes.tsv"
+tokenize "$work/quotes.tsv"
+exits 0
+err_has 'quotes.tsv: 1 quoted field spans several lines'
 finish

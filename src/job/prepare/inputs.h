@@ -15,7 +15,7 @@
 /* What a person should hear of. What does not fit is left out. */
 enum { RT_NOTES = 32 };
 typedef struct rt_notes {
-    char text[RT_NOTES][320];
+    char text[RT_NOTES][640];
     uint32_t count;
 } rt_notes;
 void rt_note(rt_notes *n, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -301,10 +301,11 @@ static int check_turns(const rt_record *rec, const rt_jinja_result *t, rt_err *e
         turns += role && strcmp(role, "assistant") == 0;
     }
     if (turns == t->n_ranges) return RT_OK;
-    return rt_fail(e, RT_INVALID,
-                   "the chat template marks %u parts of a conversation with %u turns of the assistant, so which of them "
-                   "is not to be trained cannot be told; --chat-template FILE names another",
-                   t->n_ranges, turns);
+    return rt_fail(
+        e, RT_INVALID,
+        "the chat template marks %u parts of a conversation with %u turns of the assistant, so which of them "
+        "is not to be trained cannot be told; --chat-template FILE names another",
+        t->n_ranges, turns);
 }
 
 /* Tokens of the ranges, and the ends of turns. */
@@ -377,7 +378,7 @@ int rt_encoder_json(rt_encoder *x, const char *json, size_t len, rt_encoded *r, 
 {
     rt_record rec;
     begin(r, RT_RECORD_TEXT);
-    int rc = rt_record_parse(&rec, json, len, x->text->columns, e);
+    int rc = rt_record_parse(&rec, json, len, x->text->columns, x->text->tmpl != NULL, e);
     if (rc < 0) return rc;
     begin(r, rec.kind);
     switch (rec.kind) {

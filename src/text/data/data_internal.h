@@ -41,6 +41,8 @@ typedef struct rt_raw {
     uint32_t file;     /* in the list */
     uint64_t line;     /* where it begins, from 1 */
     unsigned parts;    /* RT_PART_* */
+    bool fault;        /* of a table: what it holds is no row, but what is wrong with it */
+    uint32_t over;     /* of a TSV: quoted fields that span several lines */
     uint64_t at;       /* of a text: its first byte in the file, decompressed */
     /* Of the first table of a source: its columns that were not asked for, each name ended by a newline; null: none. It
      * lives as long as the reader. */
@@ -56,7 +58,7 @@ typedef struct rt_raw_reader {
     rt_table *table;           /* instead of it, of a table */
     rt_arena arena;            /* of unread */
     const char *unread;
-    const char *data;          /* unread bytes of the current block */
+    const char *data; /* unread bytes of the current block */
     size_t len;
     rt_str carry;   /* the beginning of a record that a block ended in */
     uint64_t line;  /* of the next byte */
@@ -107,7 +109,8 @@ typedef struct rt_record {
 /* The keys that make a record, which are the columns that are read of a table. */
 extern const char *const rt_record_keys[];
 extern const uint32_t rt_record_key_count;
-int rt_record_parse(rt_record *out, const char *json, size_t len, const rt_columns *columns, rt_err *e);
+/* chat: there is a chat template, for what is advised of a record of no known kind. */
+int rt_record_parse(rt_record *out, const char *json, size_t len, const rt_columns *columns, bool chat, rt_err *e);
 void rt_record_free(rt_record *r); /* accepts zeroes */
 
 /* ---- turns (data_turns.c) ---- */
@@ -160,8 +163,8 @@ typedef struct rt_align {
 } rt_align;
 /* token: the first token that begins at or behind `at` (end false), or one behind the last token that ends at or before
  * it (end true). Where the place lies inside a token, tokens [across, token) hold it; else across is token. blank: what
- * they hold of the text before the place is white space alone. Both are set where end is false. ids is text as one text,
- * without special tokens. */
+ * they hold of the text before the place is white space alone. Both are set where end is false. ids is text as one
+ * text, without special tokens. */
 typedef struct rt_align_mark {
     size_t at;
     bool end, blank;

@@ -10,6 +10,7 @@ void rt_data_odd_add(rt_data_odd *to, const rt_data_odd *from)
     to->completions_inside += from->completions_inside;
     to->turns_inside += from->turns_inside;
     to->answers_empty += from->answers_empty;
+    to->fields_over_lines += from->fields_over_lines;
     to->tools_unprinted += from->tools_unprinted;
 }
 
@@ -40,6 +41,9 @@ void rt_data_odd_tell(const rt_data_odd *odd, const char *source, void (*note)(v
          "turns of the assistant begin inside a token of what stands before them, and that token is not trained");
     tell(&t, odd->answers_empty, "answer is empty: it is trained to end at once",
          "answers are empty: they are trained to end at once");
+    tell(&t, odd->fields_over_lines,
+         "quoted field spans several lines; where quotes are meant as they are, double them and quote the field",
+         "quoted fields span several lines; where quotes are meant as they are, double them and quote the fields");
     tell(&t, odd->tools_unprinted,
          "conversation has tools, and the chat template does not print them; --chat-template FILE names one that does",
          "conversations have tools, and the chat template does not print them; --chat-template FILE names one that "

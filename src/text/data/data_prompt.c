@@ -96,7 +96,7 @@ static int from_record(const rt_data_text *t, const char *json, size_t len, rt_s
     int rc;
     rt_record rec;
     json_t *messages = NULL;
-    RT_TRY(rt_record_parse(&rec, json, len, NULL, e));
+    RT_TRY(rt_record_parse(&rec, json, len, NULL, t->tmpl != NULL, e));
     if (rec.kind != RT_RECORD_CHAT) RT_TRY(rt_fail(e, RT_INVALID, "`prompt` and `text` are texts"));
     if (!t->tmpl)
         RT_TRY(rt_fail(e, RT_INVALID,

@@ -318,7 +318,8 @@ static bool has_key(const void *record, const char *key)
 
 static bool has_null(const void *record, const char *key) { return json_object_get(record, key) != NULL; }
 
-static int no_shape(const json_t *record, const rt_columns *columns, rt_err *e)
+/* chat: turns can be made of its columns. */
+static int no_shape(const json_t *record, const rt_columns *columns, bool chat, rt_err *e)
 {
     char keys[160];
     list_keys(record, keys, sizeof keys);
@@ -329,8 +330,8 @@ static int no_shape(const json_t *record, const rt_columns *columns, rt_err *e)
     return rt_fail(e, RT_INVALID,
                    "a record with the columns %s is of no known kind; known are `text`; `prompt` and `completion`; "
                    "`messages`; `conversations`; `instruction` and `output`; `question` and `answer`; --columns "
-                   "prompt=COLUMN,completion=COLUMN names others",
-                   keys);
+                   "%s names others",
+                   keys, chat ? "question=COLUMN,answer=COLUMN" : "prompt=COLUMN,completion=COLUMN");
 }
 
 /* Texts have no place for a system message that --columns names. */
@@ -362,7 +363,7 @@ out:
     return rc;
 }
 
-int rt_record_parse(rt_record *out, const char *json, size_t len, const rt_columns *columns, rt_err *e)
+int rt_record_parse(rt_record *out, const char *json, size_t len, const rt_columns *columns, bool chat, rt_err *e)
 {
     int rc = RT_OK;
     json_error_t error;
@@ -381,7 +382,7 @@ int rt_record_parse(rt_record *out, const char *json, size_t len, const rt_colum
     if (columns) RT_TRY(rt_columns_rename_turns(columns, out->root, e));
     rt_record_shape shape = rt_record_shape_of(has_key, out->root);
     if (shape == RT_SHAPE_NONE) shape = rt_record_shape_of(has_null, out->root); /* what is null is then said of it */
-    if (shape == RT_SHAPE_NONE) RT_TRY(no_shape(all, columns, e));
+    if (shape == RT_SHAPE_NONE) RT_TRY(no_shape(all, columns, chat, e));
     RT_TRY(take_shape(out, shape, columns, e));
 out:
     json_decref(all);

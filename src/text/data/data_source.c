@@ -183,14 +183,14 @@ static int note_left_out(list *l, const rt_paths *f, const char *dir, const char
     if (split && !asked) rt_split_others(f, strlen(dir), split, others);
     bool several = strchr(taken, ',') != NULL;
     if (others[0])
-        return add_note(l,
-                        rt_arena_printf(l->a, "%s %s: its split%s %s %s taken, left out: %s; PATH:SPLIT takes %s", what,
-                                        dir, several ? "s" : "", taken, several ? "are" : "is", others,
-                                        several ? "one of them" : "another"));
+        return add_note(l, rt_arena_printf(l->a, "%s %s: its split%s %s %s taken, left out: %s; PATH:SPLIT takes %s",
+                                           what, dir, several ? "s" : "", taken, several ? "are" : "is", others,
+                                           several ? "one of them" : "another"));
     const char *names = left_names(l, strlen(dir), other);
     if (!names) return rt_no_memory(l->e, "the list of data files");
-    return add_note(l, rt_arena_printf(l->a, "%s %s: %u other file%s left out%s%s%s", what, dir, other,
-                                       other == 1 ? "" : "s", names, split ? "; taken are those of split " : "", taken));
+    return add_note(l,
+                    rt_arena_printf(l->a, "%s %s: %u other file%s left out%s%s%s", what, dir, other,
+                                    other == 1 ? "" : "s", names, split ? "; taken are those of split " : "", taken));
 }
 
 /* Of a directory's files those of the best rank, of a split where one is named. */

@@ -246,7 +246,13 @@ static int next_row(rt_raw_reader *r, rt_str *text, rt_raw *out, rt_err *e)
 {
     size_t begin = text->len;
     int rc = rt_table_next(r->table, text, e);
-    if (rc <= 0) return rc;
+    const char *fault = rc < 0 ? rt_table_fault(r->table) : NULL;
+    if (rc <= 0 && !fault) return rc;
+    if (fault) {
+        text->len = begin;
+        rt_str_append(text, fault);
+        if (text->failed) return rt_no_memory(e, "a record");
+    }
     size_t len = text->len - begin;
     r->bytes += len;
     *out = (rt_raw){ .begin = begin,
@@ -254,6 +260,8 @@ static int next_row(rt_raw_reader *r, rt_str *text, rt_raw *out, rt_err *e)
                      .file = r->file,
                      .line = rt_table_line(r->table),
                      .parts = RT_PART_WHOLE,
+                     .fault = fault != NULL,
+                     .over = r->list->files[r->file].format == RT_DATA_TSV ? rt_table_over_lines(r->table) : 0,
                      .unread = r->unread };
     return 1;
 }

@@ -147,6 +147,12 @@ static int encode_text(rt_encoder *x, const char *text, slot *s, rt_err *e)
                    (unsigned)(unsigned char)text[valid], (unsigned long long)(s->raw.at + valid));
 }
 
+static int bad_row(const char *fault, slot *s, rt_err *e)
+{
+    s->r.fatal = false;
+    return rt_fail(e, RT_FORMAT, "%.*s", (int)s->raw.len, fault);
+}
+
 static void encode_chunk(void *ctx, uint32_t chunk, uint32_t worker)
 {
     job *j = ctx;
@@ -157,7 +163,9 @@ static void encode_chunk(void *ctx, uint32_t chunk, uint32_t worker)
         const char *text = b->text.data + s->raw.begin;
         rt_err *e = &j->errors[worker];
         e->text[0] = '\0';
-        if (j->reader.list->files[s->raw.file].format == RT_DATA_TEXT)
+        if (s->raw.fault)
+            s->rc = bad_row(text, s, e);
+        else if (j->reader.list->files[s->raw.file].format == RT_DATA_TEXT)
             s->rc = encode_text(j->encoders[worker], text, s, e);
         else
             s->rc = rt_encoder_json(j->encoders[worker], text, s->raw.len, &s->r, e);
@@ -231,6 +239,7 @@ static int hand_on(job *j, const slot *s, rt_tokenize_stats *st, rt_err *e)
     st->tokens += s->r.ids.count;
     st->trained += s->r.trained;
     rt_data_odd_add(&st->odd, &s->r.odd);
+    st->odd.fields_over_lines += s->raw.over;
     return j->o->sink ? j->o->sink(j->o->ctx, &p, &s->r, e) : RT_OK;
 }
 
@@ -335,8 +344,10 @@ int rt_data_tokenize(const rt_data_list *l, uint32_t first, uint32_t count, cons
         give_back(&j, b);
     }
     if (stats->records == 0)
-        RT_TRY(rt_fail(e, RT_INVALID, "%s%s: no record in it%s", from->name, count > 1 ? " and the other sources" : "",
-                       stats->bad ? ": all that was there was bad and skipped" : "; the data are empty"));
+        RT_TRY(rt_fail(e, RT_INVALID, "%s%s: no record in it%s%s", from->name,
+                       count > 1 ? " and the other sources" : "",
+                       stats->bad ? ": all that was there was bad and skipped; the first: " : "; the data are empty",
+                       stats->first_bad));
     if (o->note) rt_data_odd_tell(&stats->odd, count == 1 ? from->name : NULL, o->note, o->ctx);
 out:
     finish(&j);

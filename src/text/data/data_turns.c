@@ -1,6 +1,7 @@
 /* data_turns.c - the turns of a conversation: who speaks in them, and which of them are trained.
  *
- * Owns: the roles that templates know, the words that sets have for them, and the keys by which OpenAI (`weight`) and axolotl (`train`, `training`) leave a turn of the assistant untrained. */
+ * Owns: the roles that templates know, the words that sets have for them, and the keys by which OpenAI (`weight`) and
+ * axolotl (`train`, `training`) leave a turn of the assistant untrained. */
 #include "text/data/data_internal.h"
 
 #include <string.h>

@@ -72,8 +72,8 @@ void rt_unused_text(const char *names, char buf[RT_UNUSED_TEXT])
         const char *end = strchr(p, '\n');
         size_t len = end ? (size_t)(end - p) : strlen(p);
         if (count < MOST_NAMED)
-            n += (size_t)snprintf(buf + n, RT_UNUSED_TEXT - n, "%s%.*s", count ? ", " : "columns not used: ",
-                                  len < 36 ? (int)len : 36, p);
+            n += (size_t)snprintf(buf + n, RT_UNUSED_TEXT - n, "%s%.*s",
+                                  count ? ", " : "columns not used: ", len < 36 ? (int)len : 36, p);
         p += len + (end != NULL);
     }
     if (count > MOST_NAMED) snprintf(buf + n, RT_UNUSED_TEXT - n, " and %u more", count - MOST_NAMED);

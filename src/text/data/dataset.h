@@ -107,6 +107,7 @@ typedef struct rt_data_odd {
     uint64_t completions_inside; /* begin inside a token of their prompt, which is no target */
     uint64_t turns_inside;       /* of the assistant: the same after what the template prints before them */
     uint64_t answers_empty;      /* completions and turns that are trained, and have no text */
+    uint64_t fields_over_lines;  /* quoted ones of a TSV, in which quotes are mostly meant as they are */
     uint64_t tools_unprinted;    /* conversations whose `tools` the template does not print */
 } rt_data_odd;
 

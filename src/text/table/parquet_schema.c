@@ -228,9 +228,8 @@ static int add_column(builder *b, rt_str *left_out, bool asked)
 
 static int no_column(const builder *b, rt_str *all)
 {
-    return rt_fail(
-        b->e, RT_INVALID,
-        "%s: no column that is wanted, and can be read, is in it; its columns are %.200s; --columns says "
+    return rt_fail(b->e, RT_INVALID,
+                   "%s: no column that is wanted, and can be read, is in it; its columns are %.200s; --columns says "
                    "which are what",
                    b->f->path, all->data ? all->data : "none");
 }

@@ -32,9 +32,13 @@ int rt_table_next(rt_table *t, rt_str *out, rt_err *e)
     if (t->ended) return 0;
     int rc = t->parquet ? rt_pq_next(t->parquet, out, e) : rt_csv_next(t->csv, out, &t->line, e);
     if (t->parquet && rc > 0) t->line++;
-    t->ended = rc <= 0;
+    t->ended = rc <= 0 && !rt_table_fault(t);
     return rc;
 }
+
+const char *rt_table_fault(const rt_table *t) { return t->csv ? rt_csv_fault(t->csv) : NULL; }
+
+uint32_t rt_table_over_lines(const rt_table *t) { return t->csv ? rt_csv_over_lines(t->csv) : 0; }
 
 uint64_t rt_table_line(const rt_table *t) { return t->line; }
 
@@ -42,10 +46,7 @@ uint64_t rt_table_at(const rt_table *t) { return !t ? 0 : t->parquet ? rt_pq_at(
 
 const char *rt_table_left_out(const rt_table *t) { return t->parquet ? rt_pq_left_out(t->parquet) : NULL; }
 
-const char *rt_table_unread(const rt_table *t)
-{
-    return t->parquet ? rt_pq_unread(t->parquet) : rt_csv_unread(t->csv);
-}
+const char *rt_table_unread(const rt_table *t) { return t->parquet ? rt_pq_unread(t->parquet) : rt_csv_unread(t->csv); }
 
 bool rt_table_reads(const rt_table *t, const char *column)
 {

@@ -29,8 +29,14 @@ typedef struct rt_table rt_table;
  * them. Null: all that can be read. A named column of a type, encoding or codec that is not read is RT_UNSUPPORTED. */
 int rt_table_open(rt_table **out, const char *path, rt_table_kind kind, const char *const *columns, uint32_t count,
                   rt_err *e);
-/* Appends the next row to out. 1: a row; 0: no more; negative: a status, after which nothing more is read. */
+/* Appends the next row to out. 1: a row; 0: no more; negative: a status, after which nothing more is read, unless
+ * rt_table_fault says that it is the row's alone. */
 int rt_table_next(rt_table *t, rt_str *out, rt_err *e);
+/* Of a CSV row that has more or fewer fields than the header: what is wrong with it, without its place; null: nothing.
+ * It lives as long as the table. */
+const char *rt_table_fault(const rt_table *t);
+/* Quoted fields of the row given last that span several lines. */
+uint32_t rt_table_over_lines(const rt_table *t);
 /* Where the row given last begins: its line in a CSV, its number in a Parquet file; from 1. */
 uint64_t rt_table_line(const rt_table *t);
 /* Bytes of the file read so far; null: 0. */

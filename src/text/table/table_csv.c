@@ -22,7 +22,9 @@ struct rt_csv {
     uint64_t line; /* of the next row */
     rt_span *keys; /* (column_count) `"name":`; null data: not wanted */
     uint32_t column_count, keys_cap;
-    rt_str unread; /* names of those not asked for, each with a newline behind it */
+    rt_str unread;       /* names of those not asked for, each with a newline behind it */
+    const char *fault;   /* of the row given last, which has more or fewer fields than the header; null: none */
+    uint32_t over_lines; /* of that row: quoted fields with newlines in them */
     rt_arena arena;
 };
 
@@ -35,6 +37,8 @@ bool rt_csv_reads(const rt_csv *c, const char *column)
     return false;
 }
 
+const char *rt_csv_fault(const rt_csv *c) { return c->fault; }
+uint32_t rt_csv_over_lines(const rt_csv *c) { return c->over_lines; }
 const char *rt_csv_unread(const rt_csv *c) { return c->unread.len ? c->unread.data : NULL; }
 
 void rt_csv_close(rt_csv *c)
@@ -157,30 +161,32 @@ static int bad_field(const rt_csv *c, uint64_t line, const field *f, rt_err *e)
                    c->path, (unsigned long long)(line + f->line));
 }
 
-static int ragged(const rt_csv *c, const char *what, uint64_t line, rt_err *e)
+static int ragged(rt_csv *c, bool more, uint64_t line, rt_err *e)
 {
-    return rt_fail(e, RT_FORMAT,
-                   "%s:%llu: %s fields than the %u columns of the header; a field with a separator needs quotes",
-                   c->path, (unsigned long long)line, what, c->column_count);
+    c->fault =
+        rt_arena_printf(&c->arena, "%s fields than the %u columns of the header; a field with a separator needs quotes",
+                        more ? "more" : "fewer", c->column_count);
+    if (!c->fault) return rt_no_memory(e, c->path);
+    return rt_fail(e, RT_FORMAT, "%s:%llu: %s", c->path, (unsigned long long)line, c->fault);
 }
 
 /* The row at c->at into out. 1: taken; 0: the held bytes do not hold all of it; negative: a status. */
 static int take_row(rt_csv *c, rt_str *out, rt_err *e)
 {
     size_t p = c->at;
-    uint64_t line = c->line;
+    uint64_t line = c->line, begin = c->line;
     bool any = false;
     field f = { 0 };
+    uint32_t i = 0, over_lines = 0;
     rt_str_append_n(out, "{", 1);
-    for (uint32_t i = 0; !f.last; i++) {
+    for (; !f.last; i++) {
         outcome got = take_field(c, p, &f);
         if (got == CUT) return 0;
         if (got == BAD) return bad_field(c, line, &f, e);
         line += f.line;
         p = f.end;
-        if (i == c->column_count) return ragged(c, "more", c->line, e);
-        if (f.last && i + 1 < c->column_count) return ragged(c, "fewer", c->line, e);
-        if (!c->keys[i].data) continue;
+        over_lines += f.line > 0;
+        if (i >= c->column_count || !c->keys[i].data) continue;
         if (any) rt_str_append_n(out, ",", 1);
         any = true;
         rt_str_append_n(out, c->keys[i].data, c->keys[i].len);
@@ -189,6 +195,8 @@ static int take_row(rt_csv *c, rt_str *out, rt_err *e)
     rt_str_append_n(out, "}", 1);
     c->at = p;
     c->line = line + 1;
+    c->over_lines = over_lines;
+    if (i != c->column_count) return ragged(c, i > c->column_count, begin, e);
     return out->failed ? rt_no_memory(e, "a record") : 1;
 }
 
@@ -219,6 +227,7 @@ int rt_csv_next(rt_csv *c, rt_str *out, uint64_t *line, rt_err *e)
     int rc = pass_blank(c, e);
     if (rc <= 0) return rc;
     *line = c->line;
+    c->fault = NULL;
     for (;;) {
         rc = take_row(c, out, e);
         if (rc != 0) return rc;
@@ -253,6 +262,26 @@ static int add_key(rt_csv *c, const rt_str *json, const char *const *columns, ui
     return RT_OK;
 }
 
+static int no_column(const rt_csv *c, const char *all, rt_err *e)
+{
+    const char *other = c->separator == '\t' ? ",;" : "\t;";
+    const char *found = c->column_count == 1 ? strpbrk(all, other) : NULL;
+    /* A tab is escaped in JSON. */
+    if (c->column_count == 1 && c->separator != '\t' && strstr(all, "\\t")) found = "\t";
+    if (found)
+        return rt_fail(
+            e, RT_INVALID,
+            "%s: no column that is wanted is in it; its one column has a %s in its name: fields are separated "
+            "by a comma in .csv and by a tab in .tsv, so name or write the file so",
+            c->path,
+            *found == '\t'  ? "tab"
+            : *found == ';' ? ";"
+                            : "comma");
+    return rt_fail(e, RT_INVALID,
+                   "%s: no column that is wanted is in it; its columns are %.200s; --columns says which are what",
+                   c->path, all);
+}
+
 static int read_header(rt_csv *c, const char *const *columns, uint32_t count, rt_err *e)
 {
     rt_str json = { 0 }, all = { 0 };
@@ -282,11 +311,7 @@ static int read_header(rt_csv *c, const char *const *columns, uint32_t count, rt
     c->line++;
     bool any = false;
     for (uint32_t i = 0; i < c->column_count; i++) any = any || c->keys[i].data;
-    rc = any ? RT_OK
-             : rt_fail(e, RT_INVALID,
-                       "%s: no column that is wanted is in it; its columns are %.200s; --columns says "
-                       "which are what",
-                       c->path, all.data ? all.data : "none");
+    rc = any ? RT_OK : no_column(c, all.data ? all.data : "none", e);
 out:
     rt_str_free(&json);
     rt_str_free(&all);

@@ -266,6 +266,8 @@ int rt_csv_open(rt_csv **out, const char *path, char separator, const char *cons
 int rt_csv_next(rt_csv *c, rt_str *out, uint64_t *line, rt_err *e); /* as rt_table_next; *line: where the row begins */
 uint64_t rt_csv_at(const rt_csv *c);
 const char *rt_csv_unread(const rt_csv *c);
+const char *rt_csv_fault(const rt_csv *c);              /* as rt_table_fault */
+uint32_t rt_csv_over_lines(const rt_csv *c);            /* as rt_table_over_lines */
 bool rt_csv_reads(const rt_csv *c, const char *column); /* as rt_table_reads */
 void rt_csv_close(rt_csv *c);                           /* accepts null */
 
