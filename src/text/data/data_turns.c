@@ -34,6 +34,7 @@ int rt_turn_set_role(json_t *message, rt_err *e)
 {
     const char *said = json_string_value(json_object_get(message, "role")), *role = rt_role_of(said);
     if (is_role(said) || !role) return RT_OK;
+    if (strcmp(role, "tool") == 0) return RT_OK; /* templates differ in what they call it: GLM's know `observation` */
     return json_object_set_new(message, "role", json_string(role)) < 0 ? rt_no_memory(e, "a record") : RT_OK;
 }
 
@@ -44,8 +45,8 @@ int rt_turns_check_roles(const json_t *messages, const rt_chat_template *t, rt_e
         if (!role || is_role(role) || rt_chat_template_mentions(t, role)) continue;
         return rt_fail(e, RT_INVALID,
                        "messages[%zu] is of role '%.40s', which this chat template does not know; known are system, "
-                       "user, assistant, tool, developer and function, and human, prompter, gpt, chatgpt, model, bot "
-                       "and observation for them",
+                       "user, assistant, tool, developer and function, and human, prompter, gpt, chatgpt, model and "
+                       "bot for them",
                        i, role);
     }
     return RT_OK;
