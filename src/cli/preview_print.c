@@ -32,6 +32,23 @@ static void print_data(const rt_preview *p, uint32_t seq_len)
     rt_put("\n");
 }
 
+/* Records, and of several sources those of each; of one text there are rows alone. */
+static void print_held(const rt_preview *p)
+{
+    rt_put("held out  ");
+    if (p->held_all && p->held_records < p->held_all) rt_put("%" PRIu64 " of ", p->held_records);
+    if (p->held_all) print_count("", p->held_all, "record", "records");
+    for (uint32_t i = 0; i < p->held_source_count; i++)
+        rt_put("%s%" PRIu64 " of %s%s", i ? ", " : " (", p->held_sources[i].records, p->held_sources[i].name,
+               i + 1 == p->held_source_count ? ")" : "");
+    print_count(p->held_all ? ", " : "", p->held_rows, "row", "rows");
+    rt_put(", %" PRIu64 " positions measured", p->held_positions);
+    if (p->held_copies)
+        rt_put("; %" PRIu64 " %s left out of training", p->held_copies,
+               p->held_copies == 1 ? "copy of them is" : "copies of them are");
+    rt_put("\n");
+}
+
 static void print_overlap(const rt_preview *p)
 {
     const rt_overlap_result *o = &p->overlap;
@@ -89,8 +106,7 @@ void rt_preview_print(const rt_run *r, bool colour)
     }
     rt_say("objective", "%s", p->objective);
     print_data(p, rt_run_resolved(r)->seq_len);
-    print_count("held out  ", p->held_rows, "row", "rows");
-    rt_put(", %" PRIu64 " positions measured\n", p->held_positions);
+    print_held(p);
     if (p->looked) print_overlap(p);
     print_samples(p, colour);
     rt_preview_free(p);

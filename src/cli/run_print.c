@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -171,12 +172,12 @@ static void print_evaluation(const rt_run *r)
         rt_str_append(&s, "step");
     else
         rt_str_printf(&s, "%u steps", v->eval_every);
-    double records = v->held_out * (double)rt_run_known(r)->records;
+    uint64_t records = rt_run_inputs(r)->counted.held;
     uint32_t rows = rt_run_held_rows(r), of = rt_run_held_of(r);
     rt_str_append(&s, ", on ");
     if (rows < of) rt_str_printf(&s, "%u of %u rows of ", rows, of);
-    if (records >= 1)
-        rt_str_printf(&s, "about %.0f held-out records", records);
+    if (records)
+        rt_str_printf(&s, "%" PRIu64 " held-out record%s", records, records == 1 ? "" : "s");
     else if (v->held_out > 0) /* the end of one text */
         rt_str_printf(&s, "the %.3g %% that is held out", 100 * v->held_out);
     else

@@ -239,7 +239,7 @@ static int on_record(void *ctx, const rt_data_place *where, const rt_encoded *r,
         w->whole.count += rec.count;
         w->whole.trained += rec.trained;
     }
-    if (where->parts & RT_PART_LAST) rt_rows_count_record(&w->done->rows, &w->whole, &w->rows, false);
+    if (where->parts & RT_PART_LAST) rt_rows_count_record(&w->done->rows, &w->whole, &w->rows, RT_HELD_NOT);
     if (w->set) RT_TRY(rt_shard_set_add(w->set, r, where->source, where->parts, e));
 out:
     return rc;

@@ -138,6 +138,25 @@ static int look(rt_preview *p, const rt_run *r, rt_err *e)
     return rc < 0 ? rc : back;
 }
 
+/* How many records evaluation is on, and whose. */
+static void count_held(rt_preview *p, const rt_run *r)
+{
+    const rt_inputs *in = rt_run_inputs(r);
+    bool file = in->eval_count > 0;
+    uint32_t count = file ? in->eval_count : in->train_count;
+    if (rt_rows_is_stretch(in->held)) return;
+    p->held_records = rt_eval_set_records(rt_run_held(r));
+    p->held_copies = file ? 0 : in->counted.copies;
+    for (uint32_t i = 0; i < count; i++) {
+        const rt_rows_count *c = rt_rows_of_source(in->held, i);
+        uint64_t n = file ? c->records - c->too_long - c->no_target : c->held;
+        p->held_all += n;
+        if (count > 1 && count <= RT_PARTS_MOST)
+            p->held_sources[p->held_source_count++] =
+                (rt_preview_source){ rt_path_base((file ? in->eval_sources : in->train_sources)[i].name), n };
+    }
+}
+
 int rt_preview_new(rt_preview **out, const rt_run *r, rt_err *e)
 {
     int rc = RT_OK;
@@ -149,6 +168,7 @@ int rt_preview_new(rt_preview **out, const rt_run *r, rt_err *e)
     p->rows = rt_run_known(r)->rows_per_epoch;
     p->held_rows = rt_run_held_rows(r);
     p->held_positions = rt_eval_set_positions(rt_run_held(r));
+    count_held(p, r);
     put_objective(&objective, &rt_run_resolved(r)->loss, in->teacher != NULL, &p->data);
     p->objective = objective.failed ? NULL : rt_arena_strdup(&p->arena, objective.data);
     if (!p->objective) RT_TRY(rt_no_memory(e, "a preview"));
@@ -202,13 +222,24 @@ static json_t *overlap_json(const rt_preview *p)
                      "high", rt_preview_overlap_high(p));
 }
 
+static json_t *sources_json(const rt_preview *p)
+{
+    json_t *all = json_array();
+    for (uint32_t i = 0; i < p->held_source_count; i++)
+        json_array_append_new(all, json_pack("{s:s, s:I}", "name", p->held_sources[i].name, "records",
+                                             (json_int_t)p->held_sources[i].records));
+    return rt_json_complete(all, p->held_source_count);
+}
+
 json_t *rt_preview_json(const rt_preview *p)
 {
     const rt_rows_count *c = &p->data;
-    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "objective", p->objective,
-                     "records", (json_int_t)c->records, "rows", (json_int_t)p->rows, "trained", (json_int_t)c->trained,
-                     "masked", (json_int_t)(c->tokens - c->trained), "split", (json_int_t)c->split, "shortened",
-                     (json_int_t)c->cut, "dropped", (json_int_t)(c->too_long + c->no_target), "targets_lost",
-                     (json_int_t)c->lost, "held_rows", (json_int_t)p->held_rows, "held_positions",
-                     (json_int_t)p->held_positions, "overlap", overlap_json(p), "samples", samples_json(p));
+    return json_pack(
+        "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "objective",
+        p->objective, "records", (json_int_t)c->records, "rows", (json_int_t)p->rows, "trained", (json_int_t)c->trained,
+        "masked", (json_int_t)(c->tokens - c->trained), "split", (json_int_t)c->split, "shortened", (json_int_t)c->cut,
+        "dropped", (json_int_t)(c->too_long + c->no_target), "targets_lost", (json_int_t)c->lost, "held_rows",
+        (json_int_t)p->held_rows, "held_positions", (json_int_t)p->held_positions, "held_records",
+        (json_int_t)p->held_records, "held_all", (json_int_t)p->held_all, "held_copies", (json_int_t)p->held_copies,
+        "held_sources", sources_json(p), "overlap", overlap_json(p), "samples", samples_json(p));
 }

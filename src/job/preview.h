@@ -24,6 +24,12 @@ typedef struct rt_preview_sample {
     uint32_t left;            /* tokens behind the last piece */
 } rt_preview_sample;
 
+/* What is held out of a source, or taken of one of --eval-data. */
+typedef struct rt_preview_source {
+    const char *name;
+    uint64_t records;
+} rt_preview_source;
+
 typedef struct rt_preview {
     rt_arena arena;
     const char *objective; /* "loss = 0.10 CE + 0.90 KL(teacher||student), T 1, 41 % of tokens trained" */
@@ -31,6 +37,12 @@ typedef struct rt_preview {
     uint64_t rows;         /* of one pass */
     uint32_t held_rows;
     uint64_t held_positions;
+    /* Records that are measured, of those that are held out or that rows take of --eval-data; weights and the limit of
+     * rows leave out some. 0: the end of one text is held out. */
+    uint64_t held_records, held_all;
+    uint64_t held_copies; /* of records that are held out: left out of training */
+    rt_preview_source held_sources[RT_PARTS_MOST];
+    uint32_t held_source_count; /* 0: one, or more than have room */
     /* Of a run that goes on from a checkpoint nothing below is there: it was seen when the run began. */
     bool looked;
     rt_overlap_result overlap;

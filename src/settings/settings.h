@@ -176,7 +176,7 @@ typedef enum rt_setting_need {
       "Control run: the same student trained again without the teacher, to compare")                                   \
     X(dump_step, "--dump-step", COUNT, "auto", FREE, NOTHING, "N",                                                     \
       "Dump of everything in step N, for tools/check_step.py")                                                         \
-    X(seed, "--seed", COUNT, "0", RUN, NOTHING, "N", "Seed of the row order and of adapters")                          \
+    X(seed, "--seed", COUNT, "0", RUN, NOTHING, "N", "Seed of the row order, of what is held out and of adapters")     \
     X(device, "--device", TEXT, "auto", FREE, NOTHING, "D",                                                            \
       "Device: auto, cpu, cuda or cuda:1; retort doctor lists them")                                                   \
     X(device_memory, "--device-memory", TEXT, "auto", FREE, NOTHING, "M", "CUDA memory: auto, device or managed")      \

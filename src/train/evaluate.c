@@ -229,6 +229,14 @@ uint32_t rt_eval_set_of(const rt_eval_set *s) { return s->of; }
 uint64_t rt_eval_set_positions(const rt_eval_set *s) { return s->positions; }
 rt_batch rt_eval_set_all(const rt_eval_set *s) { return (rt_batch){ s->ids, s->pos, s->start, s->target }; }
 
+uint64_t rt_eval_set_records(const rt_eval_set *s)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < s->piece_count; i++)
+        n += i == 0 || s->pieces[i].shard != s->pieces[i - 1].shard || s->pieces[i].record != s->pieces[i - 1].record;
+    return n;
+}
+
 uint32_t rt_eval_set_documents(const rt_eval_set *s) { return s->piece_count; }
 
 void rt_eval_set_document(const rt_eval_set *s, uint32_t i, rt_eval_document *out)

@@ -24,6 +24,7 @@ uint32_t rt_eval_set_of(const rt_eval_set *s); /* rows that it had before */
 void rt_eval_set_batch(rt_eval_set *s, uint32_t B);
 uint32_t rt_eval_set_rows(const rt_eval_set *s);
 uint64_t rt_eval_set_positions(const rt_eval_set *s);
+uint64_t rt_eval_set_records(const rt_eval_set *s); /* that any of its documents is of */
 /* All rows, one after another: (rows * T) each. */
 rt_batch rt_eval_set_all(const rt_eval_set *s);
 /* From now on the probability of this word (text/tokenizer/tok_word.h) is measured too, at the places where it stands

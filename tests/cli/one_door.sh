@@ -210,7 +210,7 @@ assert j["split"] == j["shortened"] == j["dropped"] == 0 and o["high"]
 want = ["objective " + j["objective"],
         f"data      {j['records']} records, {j['rows']} rows of 64 tokens a pass",
         f"tokens    {j['trained']} trained, {j['masked']} masked",
-        f"held out  {j['held_rows']} rows, {j['held_positions']} positions measured",
+        f"held out  {j['held_records']} records, {j['held_rows']} rows, {j['held_positions']} positions measured",
         f"overlap   {100 * o['shared'] / o['grams']:.1f} % of held-out 13-grams are in the training text too "
         f"(in {o['touched']} of {o['texts']} texts)",
         "warning   the held-out loss will look better than it is: remove repeated records, or give --eval-data with other text"]

@@ -31,7 +31,7 @@ exits 0
 out_has '^objective loss = 0\.10 CE \+ 0\.90 KL\(teacher\|\|student\), T 1, 98 % of tokens trained$'
 out_has '^data +60 records, [0-9]+ rows of 64 tokens a pass$'
 out_has '^tokens +2400 trained, 60 masked$'
-out_has '^held out  40 rows, 1600 positions measured$'
+out_has '^held out  40 records, 40 rows, 1600 positions measured$'
 out_has '^overlap +0\.0 % of held-out 13-grams are in the training text too \(in 0 of 40 texts\)$'
 out_lacks '^warning'
 out_has '^sample 1  .\[\[[^]]+\]\]$'

@@ -149,22 +149,22 @@ out_lacks '^stopped '
 texts many.jsonl 4000 with
 run distill --teacher taught --student second --data many.jsonl --batch 4 --seq-len 64 --threads 2 --steps 60 --sample-prompts none --out short
 exits 0
-out_has '^evaluate  at the start and every 60 steps, on 15 of [0-9]+ rows of about 32 held-out records, about (9\.[0-9]+|10) % of the run.s arithmetic$'
+out_has '^evaluate  at the start and every 60 steps, on 15 of [0-9]+ rows of 32 held-out records, about (9\.[0-9]+|10) % of the run.s arithmetic$'
 out_lacks '^note      evaluations are about [0-9]+ %'
 out_has '^time .* with evaluations and saves: [0-9:]+, evaluations [0-9]+ % of it$'
 check "what was chosen is in the record" test "$(setting short held_out) $(setting short eval_every) $(setting short eval_rows)" = "0.8% 60 15"
 run plan --teacher taught --student second --data many.jsonl --batch 4 --seq-len 64 --steps 8000
-out_has '^evaluate  at the start and every 400 steps, on about 128 held-out records, about [0-9.]+ % of the run.s arithmetic$'
+out_has '^evaluate  at the start and every 400 steps, on 128 held-out records, about [0-9.]+ % of the run.s arithmetic$'
 out_has '^time .* an evaluation takes .*, all of them [0-9]+ %; a checkpoint '
 run plan $rare --steps 12 --eval-every 1
 out_has '^note      evaluations are about [0-9]+ % of the run.s arithmetic; --eval-rows [0-9]+ --eval-every (50|100)% takes less$'
 
 # ---- rounding ----
 run init --from taught --layers 1 --dtype bf16 coarse
-run distill --teacher taught --student coarse $base --held-out 160 --steps 3 --eval-every 3 --lr 2e-5 --warmup 0 --schedule constant --out lost
+run distill --teacher taught --student coarse $base --held-out 160 --steps 3 --eval-every 3 --lr 4e-5 --warmup 0 --schedule constant --out lost
 exits 0
 out_has '^saved     rounding to bf16 undid small updates: held-out cross-entropy was [0-9.]+ in memory and is [0-9.]+ from the files; --save-dtype f32 keeps them$'
-run distill --teacher taught --student coarse $base --held-out 160 --steps 3 --eval-every 3 --lr 2e-5 --warmup 0 --schedule constant --save-dtype f32 --out kept
+run distill --teacher taught --student coarse $base --held-out 160 --steps 3 --eval-every 3 --lr 4e-5 --warmup 0 --schedule constant --save-dtype f32 --out kept
 exits 0
 out_lacks '^saved     rounding'
 check "and it does" less "$(python3 -c 'import json; print(json.load(open("kept/run/manifest.json"))["measured"]["saved"]["ce"][0])')" "$(python3 -c 'import json; print(json.load(open("lost/run/manifest.json"))["measured"]["saved"]["ce"][0])')"

@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "infer/load.h"
+#include "text/data/data_held.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -200,6 +201,7 @@ void rt_inputs_close(rt_inputs *in)
     if (!in) return;
     rt_rows_close(in->train);
     rt_rows_close(in->held);
+    rt_held_free(in->chosen);
     for (uint32_t i = 0; i < in->shard_count; i++) rt_shard_close(in->shards[i]);
     rt_free(in->shards);
     rt_chat_template_free(in->own_template);

@@ -36,7 +36,10 @@ typedef struct rt_inputs {
     rt_shard **shards; /* all of them, train first */
     uint32_t shard_count, shard_cap;
     rt_tokenize_stats stats; /* of what was tokenized now */
-    rt_rows_count counted;   /* of the training sources, after rt_inputs_rows */
+    /* Of the training sources, and of those that are evaluated on where they are others, after rt_inputs_rows. */
+    rt_rows_count counted, eval_counted;
+    bool by_share;   /* a run of an earlier version: its held-out part is about a share, weighted as training is */
+    rt_held *chosen; /* what is held out; null: by share, the end of one text, or a file */
     rt_rows *train, *held;
     rt_notes notes;
 } rt_inputs;

@@ -2,6 +2,7 @@
 #include "job/prepare/inputs.h"
 
 #include "base/json.h"
+#include "text/data/data_held.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -199,12 +200,12 @@ static json_t *index_shard(rt_inputs *in, const rt_shard *s, const char *folder)
                      "hash", rt_hash_to_json(rt_shard_about(s)->hash));
 }
 
-/* {"sources": [{"name", "weight", "shards": [{"file", "hash"}]}], "hash"} */
+/* {"sources": [{"name", "weight", "shards": [{"file", "hash"}]}], "held_out": "records", "hash"} */
 static int write_index(rt_inputs *in, const rt_rows_source *list, uint32_t count, uint32_t first, const char *path,
                        const char *folder, rt_err *e)
 {
     int rc;
-    json_t *all = json_array(), *j = json_pack("{s:o}", "sources", all);
+    json_t *all = json_array(), *j = json_pack("{s:o, s:s}", "sources", all, "held_out", "records");
     for (uint32_t i = 0; j && i < count; i++) {
         json_t *shards = json_array();
         for (uint32_t k = 0; k < list[i].count; k++)
@@ -249,7 +250,7 @@ out:
 }
 
 /* The shards that an earlier session of the run wrote down, whatever became of the text. Before hashes were written
- * it was the array of the sources alone. */
+ * it was the array of the sources alone; before --held-out was exact, nothing was said of it. */
 static int open_index(rt_inputs *in, const char *path, const rt_settings *s, const rt_inputs_opts *o,
                       rt_rows_source **sources, uint32_t *count, rt_err *e)
 {
@@ -263,6 +264,7 @@ static int open_index(rt_inputs *in, const char *path, const rt_settings *s, con
     if (!checked)
         rt_note(&in->notes, "%s was written before it was hashed: that it is as it was is not checked",
                 rt_path_base(path));
+    in->by_share = !json_object_get(j, "held_out");
     *count = (uint32_t)json_array_size(all);
     *sources = rt_arena_alloc(&in->arena, *count * sizeof **sources + 1);
     if (!*count || !*sources) RT_TRY(index_fault(path, e));
@@ -344,15 +346,44 @@ static void add_counts(rt_rows_count *to, const rt_rows_count *from)
     to->targets += from->targets;
     to->lost += from->lost;
     to->held += from->held;
+    to->copies += from->copies;
     to->units += from->units;
     to->tokens += from->tokens;
     to->trained += from->trained;
     to->per_epoch += from->per_epoch;
 }
 
+/* The sources, each record once: what is measured of a held-out part is not a matter of weights. */
+static int unweighted(rt_inputs *in, rt_rows_source **out, rt_err *e)
+{
+    rt_rows_source *list = rt_arena_alloc(&in->arena, in->train_count * sizeof *list);
+    if (!list) return rt_no_memory(e, "the data's sources");
+    for (uint32_t i = 0; i < in->train_count; i++) {
+        list[i] = in->train_sources[i];
+        list[i].weight = 1;
+    }
+    *out = list;
+    return RT_OK;
+}
+
+/* Settles what of the training data is held out, and which sources it is read from. */
+static int choose_held(rt_inputs *in, const rt_resolved *r, rt_rows_opts *o, rt_rows_source **held, rt_err *e)
+{
+    int rc = RT_OK;
+    *held = in->train_sources;
+    if (in->by_share || in->eval_count) return RT_OK;
+    RT_TRY(unweighted(in, held, e));
+    RT_TRY(rt_held_choose(&in->chosen, in->train_sources, in->train_count, o, r->held_records, r->held_out, e));
+    o->held = in->chosen;
+    if (o->held) o->held_out = (double)rt_held_count(o->held);
+out:
+    return rc;
+}
+
 int rt_inputs_rows(rt_inputs *in, const rt_settings *s, const rt_resolved *r, rt_run_facts *f, rt_err *e)
 {
     int rc;
+    rt_rows_source *from;
     bool file = in->eval_count > 0;
     int64_t pad = in->text ? in->text->pad >= 0 ? in->text->pad : in->text->eos >= 0 ? in->text->eos : 0 : 0;
     rt_rows_opts o = { .seq_len = r->seq_len,
@@ -361,14 +392,15 @@ int rt_inputs_rows(rt_inputs *in, const rt_settings *s, const rt_resolved *r, rt
                        .side = file ? RT_SIDE_ALL : RT_SIDE_TRAIN,
                        .allow_drop = s->allow_drop,
                        .pad = (int32_t)pad };
+    RT_TRY(choose_held(in, r, &o, &from, e));
     RT_TRY(rt_rows_open(&in->train, in->train_sources, in->train_count, &o, e));
     for (uint32_t i = 0; i < in->train_count; i++) add_counts(&in->counted, rt_rows_of_source(in->train, i));
     o.epochs = 1;
     o.in_order = true;
     o.side = file ? RT_SIDE_ALL : RT_SIDE_HELD;
     if (file) o.held_out = 0;
-    RT_TRY(rt_rows_open(&in->held, file ? in->eval_sources : in->train_sources, file ? in->eval_count : in->train_count,
-                        &o, e));
+    RT_TRY(rt_rows_open(&in->held, file ? in->eval_sources : from, file ? in->eval_count : in->train_count, &o, e));
+    for (uint32_t i = 0; i < in->eval_count; i++) add_counts(&in->eval_counted, rt_rows_of_source(in->held, i));
     if (rt_rows_is_stretch(in->train))
         rt_note(&in->notes, "the data is one text: its last %g %% are held out (--held-out P%%, or --eval-data FILE)",
                 100.0 * r->held_out);

@@ -238,6 +238,7 @@ static int resolve_held_out(rt_settings *s, const rt_run_facts *f, rt_resolved *
     CHECK(held_out, v.value > 0 && (v.percent ? v.value < 100 : !f->records || v.value < n),
           "above 0, and less than all records");
     r->held_out = v.percent ? v.value / 100.0 : f->records ? v.value / n : 0.01;
+    r->held_records = v.percent ? 0 : (uint64_t)ceil(v.value);
 out:
     return rc;
 }

@@ -39,11 +39,12 @@ typedef struct rt_resolved {
     uint32_t teacher_batch;             /* rows that the teacher should read at once */
     rt_teacher_weights teacher_weights; /* AUTO until the run is made to fit */
     uint32_t eval_every, save_every, keep;
-    double held_out;    /* share of records; 0: a file is given */
-    bool held_chosen;   /* by us, not by --held-out or --eval-data */
-    uint32_t eval_rows; /* that an evaluation measures at most */
-    double eval_share;  /* of the run's arithmetic that its evaluations are; 0: not known */
-    double eval_room;   /* rows that all evaluations together may measure; 0: not known */
+    double held_out;       /* share of records; 0: a file is given */
+    uint64_t held_records; /* as a number; 0: the share was given */
+    bool held_chosen;      /* by us, not by --held-out or --eval-data */
+    uint32_t eval_rows;    /* that an evaluation measures at most */
+    double eval_share;     /* of the run's arithmetic that its evaluations are; 0: not known */
+    double eval_room;      /* rows that all evaluations together may measure; 0: not known */
     uint32_t stop_if_worse;
     rt_lora lora;
     rt_recompute_counts recompute;

@@ -26,13 +26,22 @@ typedef struct rt_rows_source {
     double weight; /* 0: 1 */
 } rt_rows_source;
 
+/* Of a record, where a part of the data is held out. */
+typedef enum rt_held_kind {
+    RT_HELD_NOT,
+    RT_HELD_OUT,
+    RT_HELD_COPY, /* of one that is held out: on neither side */
+} rt_held_kind;
+typedef struct rt_held rt_held; /* data_held.h */
+
 typedef struct rt_rows_opts {
     uint32_t seq_len; /* tokens in a row, from 2 */
     uint64_t seed;
     bool in_order;   /* no shuffle */
     bool one_each;   /* a row for every unit, padded; else packed */
-    double held_out; /* share of records, by hash of their ids: equal records are on one side */
-    bool stretch;    /* of one text: its last part is held out. rt_rows_open settles it, whatever it is given */
+    double held_out; /* share of records, by hash of their ids: equal records are on one side. With held: how many */
+    const rt_held *held; /* which they are; null: by the share. Must outlive the rows */
+    bool stretch;        /* of one text: its last part is held out. rt_rows_open settles it, whatever it is given */
     rt_rows_side side;
     uint64_t epochs; /* 0: no end */
     bool allow_drop; /* else more than 5 % of the records dropped is refused */
@@ -49,6 +58,7 @@ typedef struct rt_rows_count {
     uint64_t targets;   /* of all records, as long as they are */
     uint64_t lost;      /* of those: in what was cut off or dropped */
     uint64_t held;      /* records on the held-out side */
+    uint64_t copies;    /* of those, which are on neither side */
     uint64_t units;     /* of this side */
     uint64_t tokens;    /* in the units of this side */
     uint64_t trained;
@@ -56,8 +66,8 @@ typedef struct rt_rows_count {
 } rt_rows_count;
 /* The counts of shards at a row length, without making rows; held_out may be 0. */
 int rt_rows_survey(rt_shard *const *shards, uint32_t count, const rt_rows_opts *o, rt_rows_count *out, rt_err *e);
-/* One record more; held: it is on the held-out side. */
-void rt_rows_count_record(rt_rows_count *c, const rt_shard_record *r, const rt_rows_opts *o, bool held);
+/* One record more. */
+void rt_rows_count_record(rt_rows_count *c, const rt_shard_record *r, const rt_rows_opts *o, rt_held_kind kind);
 /* RT_INVALID when more than 5 % were dropped, or nothing is left to train. */
 int rt_rows_judge(const rt_rows_count *c, const char *name, const rt_rows_opts *o, rt_err *e);
 

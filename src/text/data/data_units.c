@@ -2,6 +2,7 @@
  *
  * Owns: the rules for records that are too long, the held-out side, the counts. One pass over the index makes sparse
  * marks; after that a unit is found by a search and a short walk. */
+#include "text/data/data_held.h"
 #include "text/data/data_rows_internal.h"
 
 #include <math.h>
@@ -83,18 +84,19 @@ static double place_of(const rt_shard *s, uint64_t record)
 }
 
 /* Of a text that both sides have a part of: whichever side this is. */
-static bool is_held(const rt_shard *s, uint64_t record, const rt_rows_opts *o)
+static rt_held_kind kind_of(const rt_shard *s, uint64_t record, const rt_rows_opts *o)
 {
-    if (o->stretch) return o->side == RT_SIDE_HELD;
-    return o->held_out > 0 && place_of(s, record) < o->held_out;
+    if (o->held) return rt_held_look(o->held, s, record);
+    bool held = o->stretch ? o->side == RT_SIDE_HELD : o->held_out > 0 && place_of(s, record) < o->held_out;
+    return held ? RT_HELD_OUT : RT_HELD_NOT;
 }
 
-static bool on_side(const rt_rows_opts *o, bool held)
+static bool on_side(const rt_rows_opts *o, rt_held_kind kind)
 {
-    return o->side == RT_SIDE_ALL || held == (o->side == RT_SIDE_HELD);
+    return o->side == RT_SIDE_ALL || kind == (o->side == RT_SIDE_HELD ? RT_HELD_OUT : RT_HELD_NOT);
 }
 
-void rt_rows_count_record(rt_rows_count *c, const rt_shard_record *r, const rt_rows_opts *o, bool held)
+void rt_rows_count_record(rt_rows_count *c, const rt_shard_record *r, const rt_rows_opts *o, rt_held_kind kind)
 {
     use u = use_of(r, o);
     c->records++;
@@ -104,8 +106,9 @@ void rt_rows_count_record(rt_rows_count *c, const rt_shard_record *r, const rt_r
     c->no_target += u.pieces == 0 && !u.too_long;
     c->targets += r->trained;
     if (r->kind != RT_RECORD_TEXT) c->lost += r->trained - (u.pieces ? u.trained : 0);
-    c->held += held;
-    if (!on_side(o, held) || u.pieces == 0) return;
+    c->held += kind == RT_HELD_OUT;
+    c->copies += kind == RT_HELD_COPY && u.pieces > 0;
+    if (!on_side(o, kind) || u.pieces == 0) return;
     c->units += u.pieces;
     c->tokens += u.len;
     c->trained += u.trained;
@@ -115,7 +118,7 @@ static void count_one(const rt_shard *s, uint64_t record, const rt_rows_opts *o,
 {
     rt_shard_record r;
     rt_shard_get(s, record, &r);
-    rt_rows_count_record(c, &r, o, is_held(s, record, o));
+    rt_rows_count_record(c, &r, o, kind_of(s, record, o));
 }
 
 /* Units that a record gives to this side. */
@@ -124,7 +127,7 @@ static uint32_t units_of(const rt_shard *s, uint64_t record, const rt_rows_opts 
     rt_shard_record r;
     rt_shard_get(s, record, &r);
     uint32_t pieces = use_of(&r, o).pieces;
-    return pieces && on_side(o, is_held(s, record, o)) ? pieces : 0;
+    return pieces && on_side(o, kind_of(s, record, o)) ? pieces : 0;
 }
 
 int rt_rows_survey(rt_shard *const *shards, uint32_t count, const rt_rows_opts *o, rt_rows_count *out, rt_err *e)
@@ -141,7 +144,7 @@ void rt_rows_settle(const rt_rows_source *sources, uint32_t count, rt_rows_opts 
     double least = 1, most = 0, trained = 1; /* the lowest and highest place; the lowest that is trained */
     bool texts = true;
     o->stretch = false;
-    if (o->held_out <= 0) return;
+    if (o->held_out <= 0 || o->held) return;
     for (uint32_t i = 0; i < count; i++)
         for (uint32_t k = 0; k < sources[i].count; k++) {
             const rt_shard *s = sources[i].shards[k];
