@@ -48,7 +48,7 @@ int rt_cmd_convert(int argc, char **argv, rt_err *e)
         { "--to", RT_FLAG_TEXT, &r.out.format, "FORMAT",
           "hf, gguf, apr or safetensors (default: by OUT's suffix, else hf)" },
         { "--dtype", RT_FLAG_TEXT, &r.out.dtype, "D", "f32, bf16, f16, q8_0, q4_k_m...; default: as stored" },
-        { "--adapter", RT_FLAG_BOOL, &adapter, NULL, "IN, a LoRA adapter, as one for llama.cpp: not merged" },
+        { "--adapter", RT_FLAG_BOOL, &adapter, NULL, "write IN, a LoRA adapter, as an adapter for llama.cpp, not merged" },
         { "--shard-size", RT_FLAG_BYTES, &r.out.shard_bytes, "SIZE", "hf: a new file after this much (default: 5GB)" },
         FLAGS_OF_ALL(r.out, base, json),
         { 0 },

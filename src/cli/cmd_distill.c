@@ -57,9 +57,10 @@ static void make_flags(flag_values *v, rt_job_kind k)
     }
     v->flags[n++] = (rt_flag){ "--smoke", RT_FLAG_BOOL, &v->o.smoke, NULL,
                                "Smoke test: ten steps are timed, the run is projected, nothing is left behind" };
-    v->flags[n++] = (rt_flag){ "--resume", RT_FLAG_BOOL, &v->o.resume, NULL, "Resumed run: the one in --out" };
+    v->flags[n++] = (rt_flag){ "--resume", RT_FLAG_BOOL, &v->o.resume, NULL,
+                               "Resumed run: the one in --out, with the settings that it began with" };
     v->flags[n++] = (rt_flag){ "--override", RT_FLAG_BOOL, &v->o.override, NULL,
-                               "Overridden settings: with --resume, those given now are taken" };
+                               "Overridden settings: with --resume, those given now instead of the run's" };
     v->flags[n++] = (rt_flag){ "--log-every", RT_FLAG_COUNT, &v->log_every, "N",
                                "Steps between two printed lines (off a terminal some 50 in all, at least every 15 s)" };
     v->flags[n++] =

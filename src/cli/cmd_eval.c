@@ -156,9 +156,9 @@ int rt_cmd_eval(int argc, char **argv, rt_err *e)
         .name = "eval",
         .usage = "retort eval MODEL --data D|--held-out-of RUN [--teacher T] [flags]",
         .text = "Measures a model on text: cross-entropy and perplexity, and with a teacher the divergence from it\n"
-                "(mean, percentiles) and how often both would choose the same token. Errors are over documents.\n"
-                "--word W is the mean probability of W, all of its tokens together, where W stands in the text as a\n"
-                "word of its own.",
+                "(mean, percentiles) and how often both would choose the same token. +- is a standard error over\n"
+                "documents. --word W is the mean probability of W, all of its tokens together, where W stands in the\n"
+                "text as a word of its own.",
         .example = "retort eval out --teacher Qwen/Qwen2.5-7B --data held-out.jsonl",
         .flags = flags,
         .aliases = aliases,

@@ -149,7 +149,7 @@ int rt_cmd_init(int argc, char **argv, rt_err *e)
         .usage = "retort init (--preset NAME | --config FILE | --from MODEL (--depth N | --layers LIST)) OUT [flags]",
         .text =
             "Makes a model with random weights, to try and to measure without downloading any, or a student from some\n"
-            "layers of a teacher. The weights depend on the seed and the shape alone: one seed gives the same values\n"
+            "layers of a teacher. Random weights depend on the seed and the shape alone: one seed gives the same values\n"
             "in every format, and rounded ones in every dtype. Tiny presets have a tokenizer of bytes; others take\n"
             "--tokenizer. A random model says so in its configuration. --depth N takes the first half of N from the\n"
             "front of the teacher and the rest from its end: 15 of the 30 layers of SmolLM2-135M begin at a KL of 5.1\n"

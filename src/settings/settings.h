@@ -78,7 +78,7 @@ typedef enum rt_setting_need {
     X(eval_data, "--eval-data", LIST, "", TOKENS, NOTHING, "PATH",                                                     \
       "Evaluation data; without it, a held-out part of --data")                                                        \
     X(out, "--out", TEXT, "", FREE, NOTHING, "DIR",                                                                    \
-      "Output directory for the run and its model; must not exist or be empty")                                        \
+      "Output directory for the run and its model; a new or an empty one")                                             \
     X(divergence, "--divergence", TEXT, "forward-kl", RUN, TEACHER, "D",                                               \
       "Divergence: forward-kl, reverse-kl, jsd, skew-forward, skew-reverse, tv")                                       \
     X(beta, "--beta", REAL, "0.5", RUN, JSD, "B",                                                                      \

@@ -134,7 +134,7 @@ done
 STOP_LOG=run/control/run/metrics.jsonl stop INT 5 int distill $long
 sums whole/run/control/model.safetensors whole/model.safetensors | sed 's/ [^ ]*$//' >sums.1
 exits 130
-err_has 'stopped after step [0-9]+ of 12; --resume'
+err_has 'stopped after step [0-9]+ of 12; to resume: retort distill --resume '
 run distill --resume --out int
 exits 0
 sums int/run/control/model.safetensors int/model.safetensors | sed 's/ [^ ]*$//' >sums.2

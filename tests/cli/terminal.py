@@ -184,7 +184,9 @@ def looks_at(run, what):
     check(not run.screen.crowded, f"{what}: a stale row: {run.screen.crowded[:1]}")
     check(not any(LIVE.match(r) for r in run.screen.rows()), f"{what}: a row is left over")
     last = [line for line in run.screen.lines if line][-1]
-    check(last.endswith("(for Ollama and llama.cpp)"), f"{what}: the last line is {last!r}")
+    check(re.match(r" +retort convert \S+ \S+\.gguf$", last), f"{what}: the last line is {last!r}")
+    wide = [line for line in run.screen.lines if re.match(r" +(hf upload|rm -r) ", line) and len(line) > 80]
+    check(not wide, f"{what}: commands share their line with a comment: {wide}")
     check("left 0:00" not in run.raw, f"{what}: nothing is left, and it goes on")
 
 
@@ -264,7 +266,7 @@ def commands():
         fits("eval", "eval", run, "--data", "d.jsonl", "--teacher", "t", "--seq-len", 64, width=width)
         fits("doctor", "doctor", width=width)
     whole = call("quantize", "t", "whole.gguf", "--dtype", "q8_0").stdout
-    check("more; --json" not in whole, "off a terminal quantize lists every tensor")
+    check("more; --json" in whole, "off a terminal quantize shows as few tensors")
 
 
 def plain():
@@ -367,7 +369,7 @@ def within_a_step():
     for step, kept in ((1, 0), (2, 1)):
         out = f"within{step}"
         says = r"stopping  when micro-batch \d+ of %d of step %d has ended(.|\n)*" % (batch // 4, step)
-        says += r"stopped in step 1 of 2, before it had ended" if step == 1 else r"stopped after step 1 of 2; --resume"
+        says += r"stopped in step 1 of 2, before it had ended" if step == 1 else r"stopped after step 1 of 2; to resume: retort distill --resume"
         run = stop(f"step {step}", taking(batch, out), rf"7lstep {step} of 2, micro-batch \d+ of {batch // 4}", says,
                    seconds=0.4 * slowest("steps") + 2)
         check("hashing the models" not in run.raw.split("step 0/2")[-1].split("step 1 of 2")[-1], "the stage before it is not shown any more")
@@ -394,7 +396,7 @@ def interrupts():
          r"stopping  still evaluating(.|\n)*stopped while evaluating; to resume: " + command % "first")
     resumed("first")
     stop("an evaluation", stages + ["--out", "eval"], r"7levaluating[^\r]*step 3/6",
-         r"still evaluating(.|\n)*resume    " + command % "eval" + r"(.|\n)*stopped after step 3 of 6; --resume .*" + command % "eval")
+         r"still evaluating(.|\n)*resume    " + command % "eval" + r"(.|\n)*stopped after step 3 of 6; to resume: " + command % "eval")
     resumed("eval")
     stop("saving", stages + ["--out", "saving"], r"\.checkpoint-000002", r"stopped after step [23] of 6", folder="saving/run/checkpoints")
     resumed("saving")
