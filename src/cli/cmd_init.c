@@ -149,11 +149,11 @@ int rt_cmd_init(int argc, char **argv, rt_err *e)
         .usage = "retort init (--preset NAME | --config FILE | --from MODEL (--depth N | --layers LIST)) OUT [flags]",
         .text =
             "Makes a model with random weights, to try and to measure without downloading any, or a student from some\n"
-            "layers of a teacher. Random weights depend on the seed and the shape alone: one seed gives the same values\n"
-            "in every format, and rounded ones in every dtype. Tiny presets have a tokenizer of bytes; others take\n"
-            "--tokenizer. A random model says so in its configuration. --depth N takes the first half of N from the\n"
-            "front of the teacher and the rest from its end: 15 of the 30 layers of SmolLM2-135M begin at a KL of 5.1\n"
-            "so, and of 10.7 evenly spaced (docs/training.md).",
+            "layers of a teacher. Random weights depend on the seed and the shape alone: one seed gives the same\n"
+            "values in every format, and rounded ones in every dtype. Tiny presets have a tokenizer of bytes; others\n"
+            "take --tokenizer. A random model says so in its configuration. --depth N takes the first half of N from\n"
+            "the front of the teacher and the rest from its end: 15 of the 30 layers of SmolLM2-135M begin at a KL of\n"
+            "5.1 so, and of 10.7 evenly spaced (docs/training.md).",
         .example = "retort init --from Qwen/Qwen2.5-0.5B --depth 12 student",
         .flags = flags,
         .aliases = aliases,
