@@ -100,6 +100,7 @@ typedef struct rt_job_evaluation {
     const char *weights, *weights_chosen; /* "native"; the sentence that says why */
     const float *kl;                      /* (positions) KL(teacher||model), rising */
     uint32_t rows;
+    rt_rows_count data; /* what became of the records */
     rt_notes notes;
 } rt_job_evaluation;
 int rt_job_evaluate(rt_job_evaluation *out, const rt_job_evaluate_opts *o, rt_err *e);
