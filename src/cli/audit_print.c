@@ -32,6 +32,20 @@ static int print_end(const rt_audit_result *v, json_t *list, rt_err *e)
     return RT_OK;
 }
 
+/* What failed, if anything. */
+static int judge(const rt_audit_result *v, const char *path, rt_err *e)
+{
+    uint32_t failed = v->of[RT_CHECK_FAIL], all = failed + v->of[RT_CHECK_PASS] + v->of[RT_CHECK_NOT_CHECKED];
+    if (!failed) return RT_OK;
+    if (failed == v->claimed)
+        return rt_fail(
+            e, RT_INVALID,
+            "%s: the files are as the run left them, and its claim %s does not hold, as its verdict said: %u "
+            "of %u checks failed",
+            path, v->claim, failed, all);
+    return rt_fail(e, RT_INVALID, "%s is not as the run left it: %u of %u checks failed", path, failed, all);
+}
+
 int rt_audit_command(const char *path, const char *backend, uint32_t threads, bool json, rt_err *e)
 {
     int rc;
@@ -55,9 +69,7 @@ int rt_audit_command(const char *path, const char *backend, uint32_t threads, bo
     rt_live_end();
     RT_TRY(rc);
     RT_TRY(print_end(&v, list, e));
-    if (v.of[RT_CHECK_FAIL])
-        RT_TRY(rt_fail(e, RT_INVALID, "%s is not as the run left it: %u of %u checks failed", path, v.of[RT_CHECK_FAIL],
-                       v.of[RT_CHECK_FAIL] + v.of[RT_CHECK_PASS] + v.of[RT_CHECK_NOT_CHECKED]));
+    RT_TRY(judge(&v, path, e));
 out:
     json_decref(list);
     rt_pool_free(pool);

@@ -181,6 +181,9 @@ int rt_audit_command(const char *path, const char *backend, uint32_t threads, bo
 /* preview_print.c: what a run does with its data. colour: what is trained is bright and what is masked dim; else what
  * is trained stands in [[ ]]. */
 void rt_preview_print(const rt_run *r, bool colour);
+/* ", 3 texts split, 14 conversations shortened, 2 records dropped (too long)": what a row length does to records, or
+ * nothing. */
+void rt_print_fate(const rt_rows_count *c);
 
 /* ---- what is seen of a run (run_print.c) ---- */
 

@@ -24,6 +24,14 @@ static json_t *word_json(const rt_eval_result *r, const char *word)
     return j;
 }
 
+static void put_fate(json_t *j, const rt_rows_count *c)
+{
+    json_object_set_new(j, "records", json_integer((json_int_t)c->records));
+    json_object_set_new(j, "split", json_integer((json_int_t)c->split));
+    json_object_set_new(j, "shortened", json_integer((json_int_t)c->cut));
+    json_object_set_new(j, "dropped", json_integer((json_int_t)(c->too_long + c->no_target)));
+}
+
 static int print_json(const rt_job_evaluation *v, const char *word, rt_err *e)
 {
     const rt_eval_result *r = &v->result;
@@ -31,6 +39,7 @@ static int print_json(const rt_job_evaluation *v, const char *word, rt_err *e)
         json_pack("{s:s, s:I, s:I, s:I, s:I, s:o, s:f, s:f}", "model", v->model, "positions", (json_int_t)r->positions,
                   "documents", (json_int_t)r->documents, "rows", (json_int_t)v->rows, "seq_len", (json_int_t)v->seq_len,
                   "cross_entropy", rt_json_measure(r->ce), "perplexity", exp(r->ce.mean), "seconds", r->seconds);
+    if (j) put_fate(j, &v->data);
     if (j && r->teacher) {
         json_t *p = json_object();
         for (int i = 0; i < 3; i++)
@@ -86,6 +95,15 @@ static void print_parts(const rt_eval_result *r)
     }
 }
 
+/* Where the row length left something out, or cut it. */
+static void print_records(const rt_rows_count *c)
+{
+    if (!c->split && !c->cut && !c->too_long && !c->no_target) return;
+    rt_put("%-22s %" PRIu64, "records", c->records);
+    rt_print_fate(c);
+    rt_put("\n");
+}
+
 static void print_text(const rt_job_evaluation *v, const char *word)
 {
     const rt_eval_result *r = &v->result;
@@ -93,6 +111,7 @@ static void print_text(const rt_job_evaluation *v, const char *word)
     if (v->teacher) rt_put("%-22s %s\n", "weights", v->weights_chosen);
     rt_put("%-22s %" PRIu64 " in %" PRIu64 " documents, %u rows of %u tokens%s\n", "positions", r->positions,
            r->documents, v->rows, v->seq_len, v->own_length ? ", as in its run" : "");
+    print_records(&v->data);
     print_measure("cross-entropy", r->ce);
     rt_put("%-22s %.3f\n", "perplexity", exp(r->ce.mean));
     if (r->teacher) print_closeness(v);

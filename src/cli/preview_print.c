@@ -12,12 +12,9 @@ static void print_count(const char *before, uint64_t n, const char *one, const c
     rt_put("%s%" PRIu64 " %s", before, n, n == 1 ? one : many);
 }
 
-static void print_data(const rt_preview *p, uint32_t seq_len)
+void rt_print_fate(const rt_rows_count *c)
 {
-    const rt_rows_count *c = &p->data;
     uint64_t dropped = c->too_long + c->no_target;
-    print_count("data      ", c->records, "record", "records");
-    rt_put(", %" PRIu64 " row%s of %u tokens a pass", p->rows, p->rows == 1 ? "" : "s", seq_len);
     if (c->split) print_count(", ", c->split, "text split", "texts split");
     if (c->cut) print_count(", ", c->cut, "conversation shortened", "conversations shortened");
     if (dropped) print_count(", ", dropped, "record dropped", "records dropped");
@@ -25,6 +22,14 @@ static void print_data(const rt_preview *p, uint32_t seq_len)
         rt_put(" (%" PRIu64 " too long, %" PRIu64 " with nothing to train)", c->too_long, c->no_target);
     else if (dropped)
         rt_put(" (%s)", c->too_long ? "too long" : "nothing to train in them");
+}
+
+static void print_data(const rt_preview *p, uint32_t seq_len)
+{
+    const rt_rows_count *c = &p->data;
+    print_count("data      ", c->records, "record", "records");
+    rt_put(", %" PRIu64 " row%s of %u tokens a pass", p->rows, p->rows == 1 ? "" : "s", seq_len);
+    rt_print_fate(c);
     rt_put("\ntokens    %" PRIu64 " trained, %" PRIu64 " masked", c->trained, c->tokens - c->trained);
     if (c->lost)
         rt_put("; %.1f %% of the targets are lost in what is cut off or dropped",
@@ -43,6 +48,7 @@ static void print_held(const rt_preview *p)
                i + 1 == p->held_source_count ? ")" : "");
     print_count(p->held_all ? ", " : "", p->held_rows, "row", "rows");
     rt_put(", %" PRIu64 " positions measured", p->held_positions);
+    rt_print_fate(&p->eval);
     if (p->held_copies)
         rt_put("; %" PRIu64 " %s left out of training", p->held_copies,
                p->held_copies == 1 ? "copy of them is" : "copies of them are");

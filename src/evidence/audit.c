@@ -174,6 +174,15 @@ out:
 
 /* ---- the verdict ---- */
 
+bool rt_audit_claim_failed(const rt_audit *v, const char *id)
+{
+    rt_findings f;
+    rt_falsify(&f, &v->facts);
+    for (uint32_t i = 0; i < f.count; i++)
+        if (strcmp(f.list[i].id, id) == 0) return f.list[i].verdict == RT_VERDICT_FAIL;
+    return false;
+}
+
 int rt_audit_verdict(rt_audit *v, rt_err *e)
 {
     int rc;

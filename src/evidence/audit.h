@@ -23,6 +23,8 @@ typedef struct rt_check {
 /* What an audit came to. */
 typedef struct rt_audit_result {
     uint32_t of[3];      /* by outcome */
+    const char *claim;   /* of the run, which does not hold and by its own verdict never did; null: none. Static */
+    uint32_t claimed;    /* failed checks that say no more than that */
     rt_hash128 manifest; /* the checksum of manifest.json: whoever noted it elsewhere can compare */
 } rt_audit_result;
 
@@ -72,6 +74,9 @@ int rt_audit_files(rt_audit *v, rt_err *e);
 int rt_audit_settings(rt_audit *v, rt_err *e); /* sets has_settings */
 int rt_audit_lines(rt_audit *v, rt_err *e);
 int rt_audit_verdict(rt_audit *v, rt_err *e);
+
+/* Whether the facts of the run say of one of its claims that it does not hold. */
+bool rt_audit_claim_failed(const rt_audit *v, const char *id);
 
 /* One check is done. */
 void rt_audit_tell(rt_audit *v, const char *name, rt_check_outcome o, const char *format, ...)

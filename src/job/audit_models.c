@@ -354,6 +354,24 @@ out:
     return rc;
 }
 
+/* The log against the files. That rounding undid what was trained is a claim of the run: where its verdict says so, and
+ * the files measure what was recorded, nothing was altered. */
+static void check_logged(rt_audit *v, const rt_again *a, const rt_eval_result *now)
+{
+    static const char claim[] = "F-OUTPUT-RELOAD-001";
+    double t = rt_reload_tolerance(v->facts.saved_dtype) + tolerance(v, a), was = v->facts.logged.ce.mean;
+    bool same = near(was, now->ce.mean, t),
+         known = !same && near_measure(v->facts.saved.ce, now->ce, tolerance(v, a)) && rt_audit_claim_failed(v, claim);
+    if (known) {
+        v->result->claim = claim;
+        v->result->claimed++;
+    }
+    rt_audit_tell(v, "held-out logged", same ? RT_CHECK_PASS : RT_CHECK_FAIL,
+                  "the log has CE %.6f for step %" PRIu32 ", whose weights, rounded to %s, are in the files%s", was,
+                  v->facts.saved_step, rt_dtype_name(v->facts.saved_dtype),
+                  known ? ": they measure what the run says they do, and its verdict says that this is too far" : "");
+}
+
 static int measure_after(rt_audit *v, rt_again *a, rt_err *why)
 {
     int rc;
@@ -364,11 +382,7 @@ static int measure_after(rt_audit *v, rt_again *a, rt_err *why)
         RT_TRY(rt_load_weights(a->trainer->x, a->trainer->plan->student, a->output, a->trainer->watch, why));
     RT_TRY(rt_evaluate(a->trainer, a->held, &now, NULL, why));
     compare_evals(v, a, "held-out after", &v->facts.saved, &now);
-    double t = rt_reload_tolerance(v->facts.saved_dtype) + tolerance(v, a), was = v->facts.logged.ce.mean;
-    if (v->facts.has_logged)
-        rt_audit_tell(v, "held-out logged", near(was, now.ce.mean, t) ? RT_CHECK_PASS : RT_CHECK_FAIL,
-                      "the log has CE %.6f for step %" PRIu32 ", whose weights, rounded to %s, are in the files", was,
-                      v->facts.saved_step, rt_dtype_name(v->facts.saved_dtype));
+    if (v->facts.has_logged) check_logged(v, a, &now);
 out:
     return rc;
 }

@@ -105,6 +105,7 @@ typedef struct rt_job_evaluation {
     const float *kl;                      /* (positions) KL(teacher||model), rising */
     uint32_t rows, seq_len;
     bool own_length; /* seq_len is that of the run */
+    rt_rows_count data; /* what became of the records */
     rt_notes notes;
 } rt_job_evaluation;
 int rt_job_evaluate(rt_job_evaluation *out, const rt_job_evaluate_opts *o, rt_err *e);

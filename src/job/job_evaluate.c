@@ -175,6 +175,7 @@ static int open_text(work *w, const rt_inputs_opts *with, rt_err *e)
     RT_TRY(choose_length(w, &facts, e));
     rt_rows_opts ro = { .seq_len = w->T, .in_order = true, .epochs = 1, .allow_drop = w->settings.allow_drop };
     RT_TRY(rt_rows_open(&rows, w->in->train_sources, w->in->train_count, &ro, e));
+    w->out->data = rt_inputs_count(rows, w->in->train_count);
     RT_TRY(rt_eval_set_new(&w->set, rows, w->B, w->T, w->o->rows, e));
 out:
     rt_rows_close(rows);

@@ -165,6 +165,7 @@ int rt_preview_new(rt_preview **out, const rt_run *r, rt_err *e)
     rt_preview *p = rt_alloc_zero(sizeof *p, 16);
     if (!p) RT_TRY(rt_no_memory(e, "a preview"));
     p->data = in->counted;
+    p->eval = in->eval_counted;
     p->rows = rt_run_known(r)->rows_per_epoch;
     p->held_rows = rt_run_held_rows(r);
     p->held_positions = rt_eval_set_positions(rt_run_held(r));
@@ -233,13 +234,15 @@ static json_t *sources_json(const rt_preview *p)
 
 json_t *rt_preview_json(const rt_preview *p)
 {
-    const rt_rows_count *c = &p->data;
+    const rt_rows_count *c = &p->data, *v = &p->eval;
     return json_pack(
-        "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "objective",
-        p->objective, "records", (json_int_t)c->records, "rows", (json_int_t)p->rows, "trained", (json_int_t)c->trained,
-        "masked", (json_int_t)(c->tokens - c->trained), "split", (json_int_t)c->split, "shortened", (json_int_t)c->cut,
-        "dropped", (json_int_t)(c->too_long + c->no_target), "targets_lost", (json_int_t)c->lost, "held_rows",
-        (json_int_t)p->held_rows, "held_positions", (json_int_t)p->held_positions, "held_records",
-        (json_int_t)p->held_records, "held_all", (json_int_t)p->held_all, "held_copies", (json_int_t)p->held_copies,
-        "held_sources", sources_json(p), "overlap", overlap_json(p), "samples", samples_json(p));
+        "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:o, s:o}",
+        "objective", p->objective, "records", (json_int_t)c->records, "rows", (json_int_t)p->rows, "trained",
+        (json_int_t)c->trained, "masked", (json_int_t)(c->tokens - c->trained), "split", (json_int_t)c->split,
+        "shortened", (json_int_t)c->cut, "dropped", (json_int_t)(c->too_long + c->no_target), "targets_lost",
+        (json_int_t)c->lost, "held_rows", (json_int_t)p->held_rows, "held_positions", (json_int_t)p->held_positions,
+        "held_records", (json_int_t)p->held_records, "held_all", (json_int_t)p->held_all, "held_copies",
+        (json_int_t)p->held_copies, "held_sources", sources_json(p), "held_split", (json_int_t)v->split,
+        "held_shortened", (json_int_t)v->cut, "held_dropped", (json_int_t)(v->too_long + v->no_target), "overlap",
+        overlap_json(p), "samples", samples_json(p));
 }

@@ -34,6 +34,7 @@ typedef struct rt_preview {
     rt_arena arena;
     const char *objective; /* "loss = 0.10 CE + 0.90 KL(teacher||student), T 1, 41 % of tokens trained" */
     rt_rows_count data;    /* of all training sources together */
+    rt_rows_count eval;    /* of --eval-data */
     uint64_t rows;         /* of one pass */
     uint32_t held_rows;
     uint64_t held_positions;

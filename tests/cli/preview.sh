@@ -43,6 +43,23 @@ samples = [i for i, line in enumerate(lines) if line.startswith("sample ")]
 assert len(samples) == 2 and samples[-1] < next(i for i, line in enumerate(lines) if line.startswith("eval 0"))
 PY
 
+# What the row length does to the evaluation data is said in the words that training data has.
+run distill $base --data train.jsonl --eval-data chat.jsonl --out cut
+exits 5
+err_has '--allow-drop'
+run distill $base --data train.jsonl --eval-data chat.jsonl --allow-drop --out cut
+exits 0
+out_has '^held out  30 records, 30 rows, [0-9]+ positions measured, 30 records dropped \(too long\)$'
+run eval s --data chat.jsonl --seq-len 64 --allow-drop
+exits 0
+out_has '^records +60, 30 records dropped \(too long\)$'
+run eval s --data chat.jsonl --seq-len 64 --allow-drop --json
+json_is 'j["records"] == 60 and j["dropped"] == 30 and j["shortened"] == j["split"] == 0'
+run eval s --data other.jsonl --seq-len 24
+out_has '^records +40, 40 texts split$'
+run eval s --data other.jsonl --seq-len 64
+out_lacks '^records'
+
 # A half of the held-out text is trained on: exactly so many of its positions, and a warning.
 run distill $base --data again.jsonl --eval-data other.jsonl --out half
 exits 0

@@ -164,6 +164,17 @@ run init --from taught --layers 1 --dtype bf16 coarse
 run distill --teacher taught --student coarse $base --held-out 160 --steps 3 --eval-every 3 --lr 4e-5 --warmup 0 --schedule constant --out lost
 exits 0
 out_has '^saved     rounding to bf16 undid small updates: held-out cross-entropy was [0-9.]+ in memory and is [0-9.]+ from the files; --save-dtype f32 keeps them$'
+# What the run said of itself is no alteration; one that comes on top is.
+run verify lost
+exits 5
+out_has '^held-out logged +FAIL .* its verdict says that this is too far$'
+out_has '^verdict +pass .* [1-9] fail,'
+err_has '^lost: the files are as the run left them, and its claim F-OUTPUT-RELOAD-001 does not hold, as its verdict said: 1 of [0-9]+ checks failed$'
+cp -r lost altered
+printf ' ' >>altered/config.json
+run verify altered
+exits 5
+err_has '^altered is not as the run left it: 2 of [0-9]+ checks failed$'
 run distill --teacher taught --student coarse $base --held-out 160 --steps 3 --eval-every 3 --lr 4e-5 --warmup 0 --schedule constant --save-dtype f32 --out kept
 exits 0
 out_lacks '^saved     rounding'

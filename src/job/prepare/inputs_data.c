@@ -380,6 +380,13 @@ out:
     return rc;
 }
 
+rt_rows_count rt_inputs_count(const rt_rows *r, uint32_t sources)
+{
+    rt_rows_count all = { 0 };
+    for (uint32_t i = 0; i < sources; i++) add_counts(&all, rt_rows_of_source(r, i));
+    return all;
+}
+
 int rt_inputs_rows(rt_inputs *in, const rt_settings *s, const rt_resolved *r, rt_run_facts *f, rt_err *e)
 {
     int rc;
@@ -394,13 +401,13 @@ int rt_inputs_rows(rt_inputs *in, const rt_settings *s, const rt_resolved *r, rt
                        .pad = (int32_t)pad };
     RT_TRY(choose_held(in, r, &o, &from, e));
     RT_TRY(rt_rows_open(&in->train, in->train_sources, in->train_count, &o, e));
-    for (uint32_t i = 0; i < in->train_count; i++) add_counts(&in->counted, rt_rows_of_source(in->train, i));
+    in->counted = rt_inputs_count(in->train, in->train_count);
     o.epochs = 1;
     o.in_order = true;
     o.side = file ? RT_SIDE_ALL : RT_SIDE_HELD;
     if (file) o.held_out = 0;
     RT_TRY(rt_rows_open(&in->held, file ? in->eval_sources : from, file ? in->eval_count : in->train_count, &o, e));
-    for (uint32_t i = 0; i < in->eval_count; i++) add_counts(&in->eval_counted, rt_rows_of_source(in->held, i));
+    in->eval_counted = rt_inputs_count(in->held, in->eval_count);
     if (rt_rows_is_stretch(in->train))
         rt_note(&in->notes, "the data is one text: its last %g %% are held out (--held-out P%%, or --eval-data FILE)",
                 100.0 * r->held_out);
