@@ -184,6 +184,7 @@ a, b = (json.load(open(name)) for name in sys.argv[1:])
 seconds = [j.pop("seconds") for j in (a, b)]
 assert seconds[0].keys() == seconds[1].keys() and seconds[0]["run"] > 0
 assert all(j["memory"].pop("process") > 0 for j in (a, b))  # what the process has now
+assert b.pop("settings")["steps"] == 100  # which the API gives by retort_plan_settings
 assert a == b and a["memory"]["total"] > 0, (a, b)
 PY
 done

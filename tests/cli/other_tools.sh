@@ -176,7 +176,7 @@ run tokenize dialog.jsonl --model s --columns messages=dialog,role=who,content=s
 exits 0
 mv "$out" dialog.txt
 run tokenize chats.jsonl --model s --show 1
-check "the same tokens" test "$(grep -v jsonl dialog.txt)" = "$(grep -v jsonl "$out")"
+check "the same tokens" test "$(sed '/jsonl/d; /^speed/d' dialog.txt)" = "$(sed '/jsonl/d; /^speed/d' "$out")"
 
 # ---- adapters, where a file does not say whether: as its tool has it ----
 printf 'base_model: s\ndatasets:\n- path: d.jsonl\nadapter:\nlora_r: 4\nlora_alpha: 8\nmax_steps: 2\n' >axo.yaml

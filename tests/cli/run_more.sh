@@ -151,7 +151,7 @@ run init --preset tiny-qwen2 --seed 1 --dtype f32 short
 few="--data long.jsonl --batch 4 --seq-len 64 --threads 2 --sample-prompts none"
 run train --student short $few --steps 20 --out rows
 exits 0
-out_has '^evaluate +at the start and every [0-9]+ steps, on [0-9]+ of [0-9]+ rows of about 8 held-out records, about (9\.[0-9]|1[0-2]) % '
+out_has '^evaluate +at the start and every [0-9]+ steps, on [0-9]+ of [0-9]+ rows of 8 held-out records, about (9\.[0-9]|1[0-2]) % '
 out_lacks 'evaluations are about'
 check "all documents, as far as the rows go" python3 -c 'import json
 e = [j for j in map(json.loads, open("rows/run/metrics.jsonl")) if j["event"] == "eval"]

@@ -205,7 +205,8 @@ static void what_was_fixed_is_refused(void **state)
     assert_int_equal(page_count, 2); /* what was refused, and that it is the only one */
     assert_null(strstr(e.text, "even with"));
     assert_string_equal(notes, "only 12 steps: distillation usually needs some hundreds; --epochs or --steps asks for "
-                               "more\n");
+                               "more\nthe data is plain text alone, and the chat format of the model is not trained; "
+                               "add chats to keep it\n");
     assert_false(rt_path_exists(in_dir("fixed")));
 }
 
