@@ -2,6 +2,7 @@
  * improvement, one sample, and the commands to type next. */
 #include "cli/cli.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -34,18 +35,16 @@ static void print_table(const rt_run_summary *s)
     row("top-1 agreement", "%.4f", a->agreement.mean, b->agreement.mean, NAN);
 }
 
-/* KL, or cross-entropy, of each source or file of the data. */
+/* KL, or cross-entropy, of each source or file of the data: names last, since they may be long. */
 static void print_parts(const rt_run_summary *s)
 {
     const rt_eval_result *a = &s->before, *b = &s->saved;
-    if (b->part_count && a->part_count == b->part_count)
-        rt_put("\n%-22s %10s %10s\n", b->teacher ? "KL of" : "cross-entropy of", "before", "after");
-    for (uint32_t i = 0; i < b->part_count && a->part_count == b->part_count; i++) {
+    if (!b->part_count || a->part_count != b->part_count) return;
+    rt_put("\n%10s %10s %10s  %s\n", "before", "after", "documents", b->teacher ? "KL of" : "cross-entropy of");
+    for (uint32_t i = 0; i < b->part_count; i++) {
         const rt_eval_part *x = &a->parts[i], *y = &b->parts[i];
-        size_t n = strlen(y->name);
-        const char *name = n > 22 ? y->name + n - 22 : y->name;
-        while (((unsigned char)*name & 0xC0) == 0x80) name++;
-        row(name, "%.4f", b->teacher ? x->kl.mean : x->ce.mean, b->teacher ? y->kl.mean : y->ce.mean, NAN);
+        const rt_measure *before = b->teacher ? &x->kl : &x->ce, *after = b->teacher ? &y->kl : &y->ce;
+        rt_put("%10.4f %10.4f %10" PRIu64 "  %s\n", before->mean, after->mean, y->documents, y->name);
     }
 }
 

@@ -271,6 +271,15 @@ static void note_even(rt_notes *notes, const rt_measure *ce, uint32_t vocab)
                    "overflow in a norm");
 }
 
+/* --rows takes the first ones, in which some files may have nothing. */
+static void note_absent(rt_notes *notes, const rt_eval_set *set, uint32_t rows)
+{
+    rt_str names = { 0 };
+    if (rows) rt_eval_set_absent(set, &names);
+    if (names.len) rt_note(notes, "--rows %u: nothing of %s is measured", rows, names.data);
+    rt_str_free(&names);
+}
+
 /* Everything that outlives models and device. */
 static int keep(work *w, rt_err *e)
 {
@@ -282,6 +291,7 @@ static int keep(work *w, rt_err *e)
     v->seq_len = w->T;
     v->own_length = !w->o->seq_len && w->run.given[RT_SETTING_ID_seq_len];
     v->notes = in->notes;
+    note_absent(&v->notes, w->set, w->o->rows);
     note_even(&v->notes, &v->result.ce, in->student->config.vocab);
     v->model = rt_arena_strdup(&v->arena, in->student->name);
     if (teacher) {

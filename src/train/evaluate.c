@@ -237,6 +237,15 @@ uint64_t rt_eval_set_records(const rt_eval_set *s)
     return n;
 }
 
+void rt_eval_set_absent(const rt_eval_set *s, rt_str *names)
+{
+    for (uint32_t part = 0; part < s->parts.count; part++) {
+        uint32_t i = 0;
+        while (i < s->piece_count && s->pieces[i].part != part) i++;
+        if (i == s->piece_count) rt_str_printf(names, "%s%s", names->len ? ", " : "", s->parts.name[part]);
+    }
+}
+
 uint32_t rt_eval_set_documents(const rt_eval_set *s) { return s->piece_count; }
 
 void rt_eval_set_document(const rt_eval_set *s, uint32_t i, rt_eval_document *out)

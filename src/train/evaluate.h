@@ -6,6 +6,7 @@
 #ifndef RT_TRAIN_EVALUATE_H
 #define RT_TRAIN_EVALUATE_H
 
+#include "base/str.h"
 #include "format/metrics.h"
 #include "text/data/data_rows.h"
 #include "text/tokenizer/tokenizer.h"
@@ -25,6 +26,8 @@ void rt_eval_set_batch(rt_eval_set *s, uint32_t B);
 uint32_t rt_eval_set_rows(const rt_eval_set *s);
 uint64_t rt_eval_set_positions(const rt_eval_set *s);
 uint64_t rt_eval_set_records(const rt_eval_set *s); /* that any of its documents is of */
+/* The names of those sources or files of the data that none of its rows has anything of, with commas. */
+void rt_eval_set_absent(const rt_eval_set *s, rt_str *names);
 /* All rows, one after another: (rows * T) each. */
 rt_batch rt_eval_set_all(const rt_eval_set *s);
 /* From now on the probability of this word (text/tokenizer/tok_word.h) is measured too, at the places where it stands

@@ -146,8 +146,8 @@ run eval s --data both.rtok --teacher t --json
 check "sources of a token shard" same_apart parts/first.jsonl parts/second.jsonl
 run distill --student s --teacher t --data plain.jsonl --eval-data parts --steps 2 --batch 2 --seq-len 64 --threads 2 --out apart
 exits 0
-out_has '^KL of +before +after$'
-out_has '^second.jsonl +[0-9.]+ +[0-9.]+$'
+out_has '^ +before +after +documents  KL of$'
+out_has '^ +[0-9.]+ +[0-9.]+ +35  second.jsonl$'
 check "in the log" python3 -c '
 import json
 evals = [v for v in map(json.loads, open("apart/run/metrics.jsonl")) if v["event"] == "eval"]
@@ -156,6 +156,19 @@ assert all(sum(p["positions"] for p in v["parts"]) == v["positions"] for v in ev
 check "in the report" grep -q '<tr><th scope="row">second.jsonl</th><td data-label="before">' apart/run/report.html
 run verify apart
 exits 0
+# A name is whole, however long; only the folder that all have in common is left out.
+mkdir -p sft/data
+mv parts/first.jsonl sft/data/train_sft-00000-of-00002.jsonl
+mv parts/second.jsonl sft/data/train_sft-00001-of-00002.jsonl
+run train --student s --data plain.jsonl --eval-data sft/data --steps 1 --batch 2 --seq-len 64 --threads 2 --out sft-out
+exits 0
+out_has '^ +before +after +documents  cross-entropy of$'
+out_has '^ +[0-9.]+ +[0-9.]+ +25  train_sft-00000-of-00002.jsonl$'
+run eval s --data sft/data --rows 1 --seq-len 64
+exits 0
+out_has '^note: --rows 1: nothing of train_sft-0000[01]-of-00002.jsonl is measured$'
+run eval s --data sft/data --rows 1000 --seq-len 64
+out_lacks '^note: --rows'
 
 # ---- columns of any name ----
 cat >qa.jsonl <<'END'
