@@ -24,6 +24,8 @@
       "takes a part of the data; PATH,weight=0.1 takes a share of it in each pass, else cut the file", "null")         \
     X(dataset_shard_idx, AXOLOTL, off, none,                                                                           \
       "takes a part of the data; PATH,weight=0.1 takes a share of it in each pass, else cut the file", "null")         \
+    X(max_eval_samples, ANY, off, none,                                                                                \
+      "takes a part of the evaluation data; PATH,weight=0.1 takes a share of it, else cut the file", "null")           \
     X(dataset_exact_deduplication, AXOLOTL, off, none,                                                                 \
       "leaves records out, and that is not built; take them out of the file", "null")                                  \
     X(min_sample_len, AXOLOTL, off, none, "leaves records out, and that is not built; take them out of the file",      \

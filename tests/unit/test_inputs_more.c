@@ -122,6 +122,26 @@ static void test_counts_over_sources(void **state)
     rt_inputs_close(in);
 }
 
+/* What evaluations take is counted as they take it. */
+static void test_eval_weights(void **state)
+{
+    (void)state;
+    static char train[600], eval[600];
+    rt_err e = { 0 };
+    rt_run_facts f;
+    write_data();
+    snprintf(train, sizeof train, "%s", in_dir("d"));
+    snprintf(eval, sizeof eval, "%s,weight=0.25", in_dir("c.rtok"));
+    set(RT_SETTING_ID_student, in_dir("s"));
+    set(RT_SETTING_ID_vocab, "272");
+    set(RT_SETTING_ID_data, train);
+    set(RT_SETTING_ID_eval_data, eval);
+    rt_inputs *in = open_all();
+    assert_int_equal(rt_inputs_facts(in, &f, &e), RT_OK);
+    assert_int_equal(f.eval_tokens, (75 * 8 + 25 * 100) / 4);
+    rt_inputs_close(in);
+}
+
 /* Evaluation has sources of its own; they follow those of training. */
 static void test_eval_data(void **state)
 {
@@ -281,6 +301,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_facts_over_shards, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_counts_over_sources, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_eval_data, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_eval_weights, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_name_that_json_cannot_hold, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_template_variables, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_stats_of_sources, set_up, tear_down),

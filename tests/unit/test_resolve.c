@@ -341,7 +341,7 @@ static void test_held_out(void **state)
     set(&o, "eval_data", "file");
     set(&o, "held_out", "5%");
     assert_int_equal(resolve(&o), RT_USAGE);
-    assert_says(&o.e, "--held-out|--eval-data");
+    assert_says(&o.e, "--held-out|--eval-data|,weight=");
 }
 
 /* ---- what evaluation takes ---- */

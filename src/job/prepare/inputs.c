@@ -189,9 +189,12 @@ int rt_inputs_facts(rt_inputs *in, rt_run_facts *f, rt_err *e)
             f->records += about->records;
             f->tokens += about->tokens;
         }
-    for (uint32_t i = 0; i < in->eval_count; i++)
+    for (uint32_t i = 0; i < in->eval_count; i++) {
+        double weight = in->eval_sources[i].weight > 0 ? in->eval_sources[i].weight : 1, tokens = 0;
         for (uint32_t k = 0; k < in->eval_sources[i].count; k++)
-            f->eval_tokens += rt_shard_about(in->eval_sources[i].shards[k])->tokens;
+            tokens += (double)rt_shard_about(in->eval_sources[i].shards[k])->tokens;
+        f->eval_tokens += (uint64_t)(weight * tokens + 0.5);
+    }
     if (!in->shard_count) return RT_OK;
     return rt_shards_length(in->shards, in->shard_count, 0.99, &f->length99, e);
 }

@@ -21,7 +21,7 @@ typedef struct rt_run_facts {
     rt_dtype student_dtype;  /* what most of it is stored in */
     uint64_t records;        /* of the data */
     uint64_t tokens;         /* of the data; 0: not known */
-    uint64_t eval_tokens;    /* of --eval-data */
+    uint64_t eval_tokens;    /* of --eval-data, as weighted: what one evaluation reads */
     uint32_t length99;       /* tokens that 99 % of the records do not exceed; 0: not known yet */
     uint64_t rows_per_epoch; /* 0: not known yet */
     uint32_t positions;      /* of a micro-batch that keep the device busy; 0: what a CPU needs */
