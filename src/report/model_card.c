@@ -38,10 +38,38 @@ static void put_between(rt_str *s, const char *mark, const char *name, void (*pu
     rt_str_free(&good);
 }
 
+/* In a table a bar would end the cell. */
+static void put_cell_char(rt_str *s, const char *text, uint32_t *len)
+{
+    put_code_char(s, *text == '|' ? "?" : text, len);
+}
+
+static void put_cell(rt_str *s, const char *name) { put_between(s, "`", name, put_cell_char); }
 static void put_yaml(rt_str *s, const char *name) { put_between(s, "\"", name, put_yaml_char); }
 static void put_name(rt_str *s, const char *name) { put_between(s, "`", name, put_code_char); }
 
 static bool is_adapter(const rt_card *c) { return c->settings->lora_rank > 0; }
+
+/* What was trained on and the hub has, each once. */
+static void put_datasets(rt_str *s, const rt_card *c)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < c->data_count; i++) {
+        char name[256];
+        size_t n = strcspn(c->data[i].name, "@");
+        bool known = !c->data[i].hub || n >= sizeof name;
+        for (uint32_t k = 0; k < i && !known; k++)
+            known = c->data[k].hub && strcspn(c->data[k].name, "@") == n &&
+                    memcmp(c->data[k].name, c->data[i].name, n) == 0;
+        if (known) continue;
+        memcpy(name, c->data[i].name, n);
+        name[n] = 0;
+        rt_str_append(s, any ? "- " : "datasets:\n- ");
+        put_yaml(s, name);
+        rt_str_append(s, "\n");
+        any = true;
+    }
+}
 
 static void put_front(rt_str *s, const rt_card *c)
 {
@@ -51,6 +79,12 @@ static void put_front(rt_str *s, const rt_card *c)
         put_yaml(s, c->hub);
         rt_str_append(s, "\n");
     }
+    if (c->license) {
+        rt_str_append(s, "license: ");
+        put_yaml(s, c->license);
+        rt_str_append(s, "\n");
+    }
+    put_datasets(s, c);
     rt_str_printf(s, "library_name: %s\npipeline_tag: text-generation\ntags:\n",
                   is_adapter(c) ? "peft" : "transformers");
     if (is_adapter(c)) rt_str_append(s, "- lora\n");
@@ -102,6 +136,25 @@ static void put_row(rt_str *s, const char *name, rt_measure before, rt_measure a
 
 static rt_measure perplexity(rt_measure m) { return (rt_measure){ exp(m.mean), exp(m.mean) * m.error, 0 }; }
 
+/* By what the run is judged, of each source or file. */
+static void put_parts(rt_str *s, const rt_card *c)
+{
+    const rt_eval_result *a = &c->before, *b = &c->saved;
+    if (!b->part_count || a->part_count != b->part_count) return;
+    rt_str_printf(s, "| %s of | before | after | documents |\n|---|---|---|---|\n",
+                  b->teacher ? "KL(teacher ‖ student)" : "cross-entropy");
+    for (uint32_t i = 0; i < b->part_count; i++) {
+        const rt_eval_part *x = &a->parts[i], *y = &b->parts[i];
+        rt_str_append(s, "| ");
+        put_cell(s, c->part_names[i] ? c->part_names[i] : y->name);
+        rt_str_append(s, " |");
+        put_measure(s, b->teacher ? x->kl : x->ce, true);
+        put_measure(s, b->teacher ? y->kl : y->ce, true);
+        rt_str_printf(s, " %" PRIu64 " |\n", y->documents);
+    }
+    rt_str_append(s, "\n");
+}
+
 static void put_held(rt_str *s, const rt_card *c)
 {
     const rt_eval_result *a = &c->before, *b = &c->saved;
@@ -120,9 +173,37 @@ static void put_held(rt_str *s, const rt_card *c)
                   " documents that were not trained on, the same before and after; ± is one standard error over "
                   "documents. *After* is measured on the files here, loaded again.\n\n",
                   b->positions, b->documents);
+    put_parts(s, c);
 }
 
 /* ---- how it was made ---- */
+
+static void put_sources(rt_str *s, const rt_card_source *list, uint32_t count)
+{
+    rt_str_append(s, "| source | records | weight |\n|---|---|---|\n");
+    for (uint32_t i = 0; i < count; i++) {
+        rt_str_append(s, "| ");
+        put_cell(s, list[i].name);
+        rt_str_printf(s, " | %" PRIu64 " | %.4g |\n", list[i].records, list[i].weight);
+    }
+    rt_str_append(s, "\n");
+}
+
+static void put_data(rt_str *s, const rt_card *c)
+{
+    if (!c->data_count) return;
+    rt_str_append(s, "## Data\n\n");
+    put_sources(s, c->data, c->data_count);
+    if (c->held) rt_str_printf(s, "%" PRIu64 " of the records were held out", c->held);
+    if (c->copies)
+        rt_str_printf(s, ", and %" PRIu64 " cop%s of them left out of training", c->copies,
+                      c->copies == 1 ? "y" : "ies");
+    if (c->held) rt_str_append(s, ".\n\n");
+    if (c->eval_count) {
+        rt_str_append(s, "Measured on:\n\n");
+        put_sources(s, c->eval, c->eval_count);
+    }
+}
 
 static void put_settings(rt_str *s, const rt_card *c)
 {
@@ -229,6 +310,7 @@ void rt_model_card(rt_str *out, const rt_card *c)
     put_front(out, c);
     put_opening(out, c);
     put_held(out, c);
+    put_data(out, c);
     put_settings(out, c);
     put_loading(out, c);
 }

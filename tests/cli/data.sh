@@ -203,6 +203,31 @@ check "the columns are recorded" grep -q '"columns": "prompt=q,completion=a"' qa
 run plan --student s --data qa.jsonl --columns text=q --steps 1
 exits 0
 
+# ---- what the card says of the data: names, never paths; ids of the hub; a licence that the student's card names ----
+mkdir -p cache/datasets--org--sums/refs cache/datasets--org--sums/snapshots/abc licensed
+cp chats.jsonl cache/datasets--org--sums/snapshots/abc/train.jsonl
+printf abc >cache/datasets--org--sums/refs/main
+cp s/* licensed/
+printf -- '---\nlanguage: en\nlicense: "apache-2.0"\ntags:\n- x\n---\nlicense: mit\n' >licensed/README.md
+card="train --batch 2 --seq-len 64 --steps 1 --threads 2 --sample-prompts none"
+# shellcheck disable=SC2086
+HF_HUB_CACHE=$work/cache run $card --student licensed --data org/sums --data "$work/low.jsonl,weight=0.5" --held-out 20 --out card
+exits 0
+check "the head" python3 - card/README.md <<'PY'
+import sys
+lines = open(sys.argv[1]).read().splitlines()
+head = lines[1:lines.index("---", 1)]
+assert head[:3] == ['license: "apache-2.0"', "datasets:", '- "org/sums"'], head
+PY
+check "the sources" grep -qF '| `org/sums` | 50 | 1 |' card/README.md
+check "a file by its name" grep -qF '| `low.jsonl` | 100 | 0.5 |' card/README.md
+check "what was held out" grep -qE '^20 of the records were held out, and [0-9]+ cop(y|ies) of them left out of training\.$' card/README.md
+check "measures of each" grep -qE '^\| `low.jsonl` \| [0-9.]+.* \| [0-9]+ \|$' card/README.md
+check "no path" sh -c '! grep -qF "$0" card/README.md' "$work"
+# shellcheck disable=SC2086
+run $card --student s --data sft/data --held-out 4 --out plain-card
+check "no licence and no datasets where none is known" sh -c '! grep -qE "^(license|datasets)" plain-card/README.md'
+
 # ---- a folder as on the hub ----
 mkdir -p hub/data
 cp chats.jsonl hub/data/train-00000-of-00001.jsonl

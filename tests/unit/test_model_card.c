@@ -163,6 +163,43 @@ static void test_names(void **state)
     has(&c, "# `a?- b\xe2\x80\xa8\xef\xbf\xbd\xc3\xa9` distilled");
 }
 
+/* What it was trained on and measured on: names, ids of the hub in the front matter, each once, measures of each. */
+static void test_data(void **state)
+{
+    (void)state;
+    static const rt_card_source data[] = { { "org/chats@main", true, 1200, 1 },
+                                           { "org/chats", true, 10, 2 },
+                                           { "mine|\"x\".jsonl", false, 50, 0.3 } },
+                                eval[] = { { "other.jsonl", false, 20, 1 } };
+    rt_card c = card();
+    lacks(&c, "datasets:");
+    lacks(&c, "## Data");
+    c.data = data;
+    c.data_count = 3;
+    c.held = 24;
+    c.license = "apache-2.0";
+    has(&c, "base_model: \"Qwen/Qwen2.5-0.5B\"\nlicense: \"apache-2.0\"\ndatasets:\n- \"org/chats\"\nlibrary_name: ");
+    has(&c, "## Data\n\n| source | records | weight |\n|---|---|---|\n| `org/chats@main` | 1200 | 1 |\n"
+            "| `org/chats` | 10 | 2 |\n| `mine?\"x\".jsonl` | 50 | 0.3 |\n\n24 of the records were held out.\n\n");
+    lacks(&c, "Measured on");
+    c.copies = 3;
+    has(&c, "24 of the records were held out, and 3 copies of them left out of training.\n");
+    c.held = c.copies = 0;
+    c.eval = eval;
+    c.eval_count = 1;
+    lacks(&c, "held out,");
+    has(&c, "Measured on:\n\n| source | records | weight |\n|---|---|---|\n| `other.jsonl` | 20 | 1 |\n");
+    lacks(&c, " of | before");
+    c.before.part_count = c.saved.part_count = 2;
+    c.before.parts[0].kl = (rt_measure){ 2, 0.5 };
+    c.saved.parts[0] = (rt_eval_part){ .name = "/home/me/a.jsonl", .documents = 7, .kl = { 1, NAN } };
+    c.saved.parts[1] = (rt_eval_part){ .name = "b.jsonl", .documents = 3, .kl = { 1, NAN } };
+    c.part_names[0] = "a.jsonl";
+    has(&c, "| KL(teacher ‖ student) of | before | after | documents |\n|---|---|---|---|\n"
+            "| `a.jsonl` | 2.0000 ± 0.5000 | 1.0000 | 7 |\n| `b.jsonl` | ");
+    lacks(&c, "/home");
+}
+
 static int make(void *ctx, rt_err *e)
 {
     rt_str s = { 0 };
@@ -183,7 +220,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_out_of_memory), cmocka_unit_test(test_model), cmocka_unit_test(test_adapter),
-        cmocka_unit_test(test_alone),         cmocka_unit_test(test_names),
+        cmocka_unit_test(test_alone),         cmocka_unit_test(test_names), cmocka_unit_test(test_data),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,7 +33,8 @@ typedef struct rt_inputs {
     rt_columns columns;                           /* of --columns; count 0: none */
     rt_rows_source *train_sources, *eval_sources; /* over the shards */
     uint32_t train_count, eval_count;
-    rt_shard **shards; /* all of them, train first */
+    bool *train_hub, *eval_hub; /* of each source: its name is org/name of the local Hugging Face cache */
+    rt_shard **shards;          /* all of them, train first */
     uint32_t shard_count, shard_cap;
     rt_tokenize_stats stats; /* of what was tokenized now */
     /* Of the training sources, and of those that are evaluated on where they are others, after rt_inputs_rows. */

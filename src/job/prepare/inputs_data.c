@@ -200,9 +200,9 @@ static json_t *index_shard(rt_inputs *in, const rt_shard *s, const char *folder)
                      "hash", rt_hash_to_json(rt_shard_about(s)->hash));
 }
 
-/* {"sources": [{"name", "weight", "shards": [{"file", "hash"}]}], "held_out": "records", "hash"} */
-static int write_index(rt_inputs *in, const rt_rows_source *list, uint32_t count, uint32_t first, const char *path,
-                       const char *folder, rt_err *e)
+/* {"sources": [{"name", "weight", "hub", "shards": [{"file", "hash"}]}], "held_out": "records", "hash"} */
+static int write_index(rt_inputs *in, const rt_rows_source *list, const bool *hub, uint32_t count, uint32_t first,
+                       const char *path, const char *folder, rt_err *e)
 {
     int rc;
     json_t *all = json_array(), *j = json_pack("{s:o, s:s}", "sources", all, "held_out", "records");
@@ -210,7 +210,8 @@ static int write_index(rt_inputs *in, const rt_rows_source *list, uint32_t count
         json_t *shards = json_array();
         for (uint32_t k = 0; k < list[i].count; k++)
             json_array_append_new(shards, index_shard(in, in->shards[first++], folder));
-        json_t *one = json_pack("{s:s, s:f, s:o}", "name", list[i].name, "weight", list[i].weight, "shards", shards);
+        json_t *one = json_pack("{s:s, s:f, s:b, s:o}", "name", list[i].name, "weight", list[i].weight, "hub", hub[i],
+                                "shards", shards);
         if (!one || json_array_size(json_object_get(one, "shards")) != list[i].count) {
             json_decref(one);
             RT_TRY(rt_fail(e, RT_NOMEM, "no memory for %s, or a path is not UTF-8", path));
@@ -252,7 +253,7 @@ out:
 /* The shards that an earlier session of the run wrote down, whatever became of the text. Before hashes were written
  * it was the array of the sources alone; before --held-out was exact, nothing was said of it. */
 static int open_index(rt_inputs *in, const char *path, const rt_settings *s, const rt_inputs_opts *o,
-                      rt_rows_source **sources, uint32_t *count, rt_err *e)
+                      rt_rows_source **sources, bool **hub, uint32_t *count, rt_err *e)
 {
     int rc;
     json_t *j = NULL;
@@ -267,11 +268,13 @@ static int open_index(rt_inputs *in, const char *path, const rt_settings *s, con
     in->by_share = !json_object_get(j, "held_out");
     *count = (uint32_t)json_array_size(all);
     *sources = rt_arena_alloc(&in->arena, *count * sizeof **sources + 1);
-    if (!*count || !*sources) RT_TRY(index_fault(path, e));
+    *hub = rt_arena_alloc(&in->arena, *count * sizeof **hub + 1);
+    if (!*count || !*sources || !*hub) RT_TRY(index_fault(path, e));
     for (uint32_t i = 0; i < *count; i++) {
         const json_t *one = json_array_get(all, i), *shards = json_object_get(one, "shards");
         const char *name = json_string_value(json_object_get(one, "name"));
         uint32_t first = in->shard_count;
+        (*hub)[i] = json_is_true(json_object_get(one, "hub"));
         for (size_t k = 0; k < json_array_size(shards); k++)
             RT_TRY(open_indexed(in, json_array_get(shards, k), path, s, o, e));
         (*sources)[i] = (rt_rows_source){ .name = rt_arena_strdup(&in->arena, name ? name : "data"),
@@ -286,21 +289,23 @@ out:
 
 /* The shards of a list, as sources of rows. shards grows while they are opened, so pointers are set afterwards. */
 static int open_list(rt_inputs *in, const rt_setting_list *specs, const char *kind, const rt_settings *s,
-                     const rt_inputs_opts *o, rt_rows_source **sources, uint32_t *count, rt_err *e)
+                     const rt_inputs_opts *o, rt_rows_source **sources, bool **hub, uint32_t *count, rt_err *e)
 {
     int rc;
     rt_data_list l = { 0 };
     uint32_t before = in->shard_count;
     const char *path = rt_arena_printf(&in->arena, "%s/%s.json", o->folder, kind);
     if (!path) RT_TRY(rt_no_memory(e, "a path"));
-    if (rt_path_exists(path)) return open_index(in, path, s, o, sources, count, e);
+    if (rt_path_exists(path)) return open_index(in, path, s, o, sources, hub, count, e);
     bool eval = o->measure || strcmp(kind, "eval") == 0;
     RT_TRY((eval ? rt_data_list_open_eval : rt_data_list_open)(&l, specs->text, specs->count, o->env, e));
     for (uint32_t i = 0; i < l.note_count; i++) rt_note(&in->notes, "%s", l.notes[i]);
     rt_rows_source *list = rt_arena_alloc(&in->arena, l.source_count * sizeof *list);
-    if (!list) RT_TRY(rt_no_memory(e, "the data's sources"));
+    *hub = rt_arena_alloc(&in->arena, l.source_count * sizeof **hub + 1);
+    if (!list || !*hub) RT_TRY(rt_no_memory(e, "the data's sources"));
     for (uint32_t i = 0; i < l.source_count; i++) {
         uint32_t first = in->shard_count;
+        (*hub)[i] = !rt_path_exists(l.sources[i].name) && rt_hub_name_is(l.sources[i].name);
         RT_TRY(open_source(in, &l, i, kind, s, o, e));
         list[i] = (rt_rows_source){ .name = rt_arena_strdup(&in->arena, l.sources[i].name),
                                     .count = in->shard_count - first,
@@ -309,7 +314,7 @@ static int open_list(rt_inputs *in, const rt_setting_list *specs, const char *ki
     }
     *sources = list;
     *count = l.source_count;
-    RT_TRY(write_index(in, list, *count, before, path, o->folder, e));
+    RT_TRY(write_index(in, list, *hub, *count, before, path, o->folder, e));
 out:
     rt_data_list_close(&l);
     return rc;
@@ -320,8 +325,9 @@ int rt_inputs_data(rt_inputs *in, const rt_settings *s, const rt_inputs_opts *o,
     int rc;
     uint32_t at = 0;
     if (!s->data.count) RT_TRY(rt_fail(e, RT_USAGE, "--data is missing; give the text to train on"));
-    RT_TRY(open_list(in, &s->data, "train", s, o, &in->train_sources, &in->train_count, e));
-    if (s->eval_data.count) RT_TRY(open_list(in, &s->eval_data, "eval", s, o, &in->eval_sources, &in->eval_count, e));
+    RT_TRY(open_list(in, &s->data, "train", s, o, &in->train_sources, &in->train_hub, &in->train_count, e));
+    if (s->eval_data.count)
+        RT_TRY(open_list(in, &s->eval_data, "eval", s, o, &in->eval_sources, &in->eval_hub, &in->eval_count, e));
     for (uint32_t i = 0; i < in->train_count; at += in->train_sources[i++].count)
         in->train_sources[i].shards = in->shards + at;
     for (uint32_t i = 0; i < in->eval_count; at += in->eval_sources[i++].count)
