@@ -191,9 +191,9 @@ static void test_data(void **state)
     has(&c, "Measured on:\n\n| source | records | weight |\n|---|---|---|\n| `other.jsonl` | 20 | 1 |\n");
     lacks(&c, " of | before");
     c.before.part_count = c.saved.part_count = 2;
-    c.before.parts[0].kl = (rt_measure){ 2, 0.5 };
-    c.saved.parts[0] = (rt_eval_part){ .name = "/home/me/a.jsonl", .documents = 7, .kl = { 1, NAN } };
-    c.saved.parts[1] = (rt_eval_part){ .name = "b.jsonl", .documents = 3, .kl = { 1, NAN } };
+    c.before.parts[0].kl = (rt_measure){ 2, 0.5, 0 };
+    c.saved.parts[0] = (rt_eval_part){ .name = "/home/me/a.jsonl", .documents = 7, .kl = { 1, NAN, 0 } };
+    c.saved.parts[1] = (rt_eval_part){ .name = "b.jsonl", .documents = 3, .kl = { 1, NAN, 0 } };
     c.part_names[0] = "a.jsonl";
     has(&c, "| KL(teacher ‖ student) of | before | after | documents |\n|---|---|---|---|\n"
             "| `a.jsonl` | 2.0000 ± 0.5000 | 1.0000 | 7 |\n| `b.jsonl` | ");
