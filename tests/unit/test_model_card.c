@@ -29,7 +29,7 @@ static rt_card card(void)
         .version = "1.2.3",
         .before = { .ce = { 3.5, 0.02, 0 }, .kl = { 1.25, 0.01, 0 }, .agreement = { 0.5, 0.005, 0 }, .teacher = true },
         .saved = { .ce = { 2.75, 0.02, 0 },
-                   .kl = { 0.125, NAN },
+                   .kl = { 0.125, NAN, 0 },
                    .agreement = { 0.75, 0.005, 0 },
                    .teacher_ce = { 2.5, 0.03, 0 },
                    .teacher = true,

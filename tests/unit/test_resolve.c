@@ -133,7 +133,7 @@ typedef struct rates {
 static outcome rate_of(rates v, double measured)
 {
     outcome o = begin();
-    const rt_eval_result first = { .teacher = v.teacher, .kl = { measured, 0.01 }, .ce = { measured, 0.01 } };
+    const rt_eval_result first = { .teacher = v.teacher, .kl = { measured, 0.01, 0 }, .ce = { measured, 0.01, 0 } };
     o.f.student_parameters = v.parameters;
     student_config.random_init = v.random;
     student_config.width = v.width;
