@@ -1,7 +1,7 @@
-/* settings_range.c - numbers of a file that no run can have, found where the file is read, so that all of its faults
- * are said at once and with their lines.
+/* settings_range.c - numbers that no run can have.
  *
- * Owns: ranges that depend on nothing else. job/prepare looks at every value again, from wherever it came. */
+ * Owns: ranges that depend on nothing else. Those of a file are looked at where it is read, so that all of its faults are
+ * said at once and with their lines; job/prepare asks for each that a run takes, from wherever it came. */
 #include "settings/settings_internal.h"
 
 #include <math.h>
@@ -38,25 +38,33 @@ const char *rt_setting_whole(rt_arena *a, const char *text)
     X(micro_batch, 1, INFINITY, true, false, "from 1")                                                                 \
     X(steps, 1, 1e9, true, true, "1 to 1000000000")
 
+static bool holds(double v, double least, double most, bool from, bool to)
+{
+    return (v > least || (from && v == least)) && (v < most || (to && v == most));
+}
+
+int rt_settings_check_range(const rt_settings *s, rt_setting_id id, rt_err *e)
+{
+#define X(name, least, most, from, to, text)                                                                           \
+    if (id == RT_SETTING_ID_##name && !holds((double)s->name, least, most, from, to))                                  \
+        return rt_settings_out_of_range(s, id, text, e);
+    RANGES(X)
+#undef X
+    return RT_OK;
+}
+
 int rt_source_check_ranges(rt_setting_source *f)
 {
     int rc = RT_OK;
-    const rt_settings *s = &f->settings;
-#define X(name, least, most, from, to, text)                                                                           \
-    {                                                                                                                  \
-        const rt_setting_entry *x = f->by[RT_SETTING_ID_##name];                                                       \
-        double v = (double)s->name;                                                                                    \
-        bool ok = (v > (least) || ((from) && v == (least))) && (v < (most) || ((to) && v == (most)));                  \
-        if (x && x->where && s->given[RT_SETTING_ID_##name] && !ok) {                                                  \
-            rt_source_enter(f, x->where);                                                                              \
-            (void)rt_settings_out_of_range(s, RT_SETTING_ID_##name, text, f->e);                                       \
-            rt_err_context(f->e, "%s:%u", x->where, x->line);                                                          \
-            f->e->status = RT_INVALID;                                                                                 \
-            RT_TRY(rt_source_keep(f, x->line, RT_INVALID));                                                            \
-        }                                                                                                              \
+    for (int id = 0; id < RT_SETTING_COUNT_ALL; id++) {
+        const rt_setting_entry *x = f->by[id];
+        if (!x || !x->where || !f->settings.given[id]) continue;
+        if (rt_settings_check_range(&f->settings, (rt_setting_id)id, f->e) >= 0) continue;
+        rt_source_enter(f, x->where);
+        rt_err_context(f->e, "%s:%u", x->where, x->line);
+        f->e->status = RT_INVALID;
+        RT_TRY(rt_source_keep(f, x->line, RT_INVALID));
     }
-    RANGES(X)
-#undef X
 out:
     return rc;
 }

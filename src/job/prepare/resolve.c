@@ -63,7 +63,8 @@ static const word lora_roles[] = { { "q", RT_ROLE_Q },       { "k", RT_ROLE_K },
                                    { "down", RT_ROLE_DOWN }, { 0 } };
 
 #define GIVEN(name) s->given[RT_SETTING_ID_##name]
-/* "--name VALUE is out of range (RANGE)", unless ok. */
+/* "--name VALUE is out of range (RANGE)", unless it is in the range of the settings, or ok. */
+#define RANGE(name) RT_TRY(rt_settings_check_range(s, RT_SETTING_ID_##name, e))
 #define CHECK(name, ok, range)                                                                                         \
     if (!(ok)) RT_TRY(rt_settings_out_of_range(s, RT_SETTING_ID_##name, range, e))
 
@@ -79,14 +80,14 @@ static int resolve_loss(rt_settings *s, bool teacher, rt_resolved *r, rt_err *e)
     l->t2 = v != 0;
     l->temperature = s->temperature;
     l->mix = rt_divergence_mix(l->divergence) == RT_MIX_BETA ? s->beta : s->skew;
-    CHECK(temperature, s->temperature > 0, "above 0");
-    CHECK(alpha, s->alpha >= 0 && s->alpha <= 1, "0 to 1");
-    CHECK(beta, s->beta >= 0 && s->beta <= 1, "0 to 1");
-    CHECK(skew, s->skew >= 0 && s->skew < 1, "0 to below 1");
+    RANGE(temperature);
+    RANGE(alpha);
+    RANGE(beta);
+    RANGE(skew);
     if (!GIVEN(kd_weight)) RT_SETTINGS_PUT(s, kd_weight, teacher ? s->alpha : 0.0);
     if (!GIVEN(ce_weight)) RT_SETTINGS_PUT(s, ce_weight, teacher ? 1.0 - s->alpha : 1.0);
-    CHECK(kd_weight, s->kd_weight >= 0, "0 or above");
-    CHECK(ce_weight, s->ce_weight >= 0, "0 or above");
+    RANGE(kd_weight);
+    RANGE(ce_weight);
     l->kd_weight = s->kd_weight;
     l->ce_weight = s->ce_weight;
     if (l->kd_weight + l->ce_weight == 0)
@@ -126,13 +127,13 @@ static int resolve_lora(rt_settings *s, rt_resolved *r, rt_err *e)
     if (s->freeze.count)
         RT_TRY(rt_fail(e, RT_USAGE, "--freeze and --lora exclude one another: with adapters the model is frozen"));
     if (!GIVEN(lora_rank)) RT_SETTINGS_PUT(s, lora_rank, LORA_RANK);
-    CHECK(lora_rank, s->lora_rank >= 1 && s->lora_rank <= 4096, "1 to 4096");
+    RANGE(lora_rank);
     if (!GIVEN(lora_alpha)) RT_SETTINGS_PUT(s, lora_alpha, 2.0 * (double)s->lora_rank);
-    CHECK(lora_alpha, s->lora_alpha > 0, "above 0");
+    RANGE(lora_alpha);
     if (GIVEN(dump_step) && s->lora_dropout > 0)
         RT_TRY(rt_fail(e, RT_USAGE,
                        "--dump-step and --lora-dropout exclude one another: a dump does not say what was dropped"));
-    CHECK(lora_dropout, s->lora_dropout >= 0 && s->lora_dropout < 1, "0 to below 1");
+    RANGE(lora_dropout);
     r->lora.rank = (uint32_t)s->lora_rank;
     r->lora.alpha = s->lora_alpha;
     r->lora.dropout = s->lora_dropout;
@@ -275,9 +276,9 @@ int rt_resolve_before_rows(rt_settings *s, const rt_run_facts *f, rt_resolved *r
     if (*end || end == second || !(r->beta1 >= 0 && r->beta1 < 1 && r->beta2 >= 0 && r->beta2 < 1))
         RT_TRY(
             rt_fail(e, RT_USAGE, "--betas takes two numbers from 0 to below 1, such as 0.9,0.95; not '%s'", s->betas));
-    CHECK(eps, s->eps > 0, "above 0");
-    CHECK(weight_decay, s->weight_decay >= 0, "0 or above");
-    CHECK(max_grad_norm, s->max_grad_norm >= 0, "0 or above; 0 never clips");
+    RANGE(eps);
+    RANGE(weight_decay);
+    RANGE(max_grad_norm);
     if (GIVEN(memory_limit) && (!rt_parse_bytes(s->memory_limit, &r->memory_limit) || r->memory_limit == 0))
         RT_TRY(rt_fail(e, RT_USAGE, "--memory-limit takes a size such as 22GiB or 500MB, not '%s'", s->memory_limit));
     CHECK(head_chunk, s->head_chunk <= 1u << 24, "0 to 16777216; 0 chooses");
@@ -441,7 +442,7 @@ int rt_resolve_with_rows(rt_settings *s, const rt_run_facts *f, rt_resolved *r, 
 {
     int rc, v;
     if (!GIVEN(batch)) RT_SETTINGS_PUT(s, batch, default_batch(f->rows_per_epoch));
-    CHECK(batch, s->batch >= 1 && s->batch <= 1u << 20, "1 to 1048576");
+    RANGE(batch);
     r->batch = (uint32_t)s->batch;
     RT_TRY(resolve_micro_batch(s, f, r, e));
     RT_TRY(resolve_steps(s, f, r, e));
