@@ -243,8 +243,8 @@ bool rt_settings_asks(const rt_settings *s, rt_setting_id id);
  * "--control needs --teacher"; its default asks too where what it needs has another default and was not said (beta 0.5
  * without a divergence). Defaults are in s. */
 int rt_settings_check_needs(const rt_settings *s, const bool *said, rt_err *e);
-/* RT_USAGE "--alpha 2 is out of range (0 to 1)". What a range needs to know besides the value is for the caller; check_range
- * has those that need nothing, and passes over the others. */
+/* RT_USAGE "--alpha 2 is out of range (0 to 1)". check_range has the ranges that depend on nothing but the value, and
+ * passes over other settings; out_of_range says it of those. */
 int rt_settings_check_range(const rt_settings *s, rt_setting_id id, rt_err *e);
 int rt_settings_out_of_range(const rt_settings *s, rt_setting_id id, const char *range, rt_err *e);
 

@@ -1,7 +1,7 @@
 /* settings_range.c - numbers that no run can have.
  *
- * Owns: ranges that depend on nothing else. Those of a file are looked at where it is read, so that all of its faults are
- * said at once and with their lines; job/prepare asks for each that a run takes, from wherever it came. */
+ * Owns: ranges that depend on nothing else. Those of a file are looked at where it is read, so that all of its faults
+ * are said at once and with their lines; job/prepare asks for each that a run takes, from wherever it came. */
 #include "settings/settings_internal.h"
 
 #include <math.h>
