@@ -52,11 +52,15 @@ static rt_evidence good(void)
     return v;
 }
 
+/* 5 % and 64 MiB more than planned is as much as may be; a byte more is too much. */
+static uint64_t most_held(const rt_evidence *v) { return v->planned + v->planned / 20 + (64u << 20); }
+
 static void good_passes(void **state)
 {
     (void)state;
     rt_findings f;
     rt_evidence v = good();
+    v.held = most_held(&v);
     rt_falsify(&f, &v);
     assert_int_equal(f.count, RT_FALSIFIER_COUNT);
     assert_int_equal(f.of[RT_VERDICT_PASS], RT_FALSIFIER_COUNT);
@@ -99,6 +103,7 @@ PLANT(rows_not_logged, v->lines.rows = 1)
 PLANT(tokens_differ, v->lines.tokens--)
 PLANT(all_masked, v->data.trained = v->lines.trained = 0)
 PLANT(too_much_memory, v->held = 170u << 20)
+PLANT(a_byte_too_much_memory, v->held = most_held(v) + 1)
 PLANT(no_plan, v->planned = 0)
 PLANT(memory_unknown, v->held = 0)
 PLANT(empty_output, v->output_values = 0)
@@ -147,6 +152,7 @@ static void planted_facts(void **state)
         { tokens_differ, "DBH-001", F, 0 },
         { all_masked, "DBH-001", F, 0 },
         { too_much_memory, "F-PLAN-MEMORY-001", F, 0 },
+        { a_byte_too_much_memory, "F-PLAN-MEMORY-001", F, 0 },
         { no_plan, "F-PLAN-MEMORY-001", F, 0 },
         { memory_unknown, "F-PLAN-MEMORY-001", N, 0 },
         { empty_output, "F-OUTPUT-RELOAD-001", F, 0 },

@@ -437,6 +437,10 @@ static void test_evaluation_rows(void **state)
     assert_true(rt_eval_advise(&flags, 23) && strcmp(flags.data, "--eval-rows 8 --eval-every 100%") == 0);
     flags.len = 0;
     assert_true(rt_eval_advise(&flags, 100) && strcmp(flags.data, "--eval-rows 25 --eval-every 50%") == 0);
+    /* twice from the very room on in which two measure the least that may be */
+    flags.len = 0;
+    assert_true(rt_eval_advise(&flags, (2 + RT_EVALS_BESIDES) * RT_EVAL_ROWS_LEAST));
+    assert_string_equal(flags.data, "--eval-rows 8 --eval-every 50%");
     assert_false(rt_eval_advise(&flags, 3));
     rt_str_free(&flags);
 }

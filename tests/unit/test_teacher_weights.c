@@ -218,6 +218,9 @@ static void expanded_once_or_each_time_is_the_same(void **state)
         learn(d, student, teacher, wide, once, &at_first);
         assert_memory_equal(packed, once, sizeof packed);
         assert_true(each_time.dequant > at_first.dequant && each_time.bytes < at_first.bytes);
+        /* the estimate of time has those bytes, at 8 FLOPs for each of them on a CPU, and at least one more op */
+        double bytes = (double)(each_time.dequant - at_first.dequant);
+        assert_true(each_time.work - at_first.work > 8 * bytes + 1e6);
         d->api->close(d);
         /* negative control: without rounding it is another teacher; and this device dequantises nothing */
         d = open_device("cpu", 1);
