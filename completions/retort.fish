@@ -409,6 +409,7 @@ complete -c retort -n '__retort_in verify' -l op -x -d 'only the cases of this o
 complete -c retort -n '__retort_in verify' -l case -x -d 'only cases with this in their names, as --list prints them'
 complete -c retort -n '__retort_in verify' -l quick -d 'one odd shape per op and dtype signature, every flag once'
 complete -c retort -n '__retort_in verify' -l large -d 'instead: cases of more than 2^31 elements, where memory allows'
+complete -c retort -n '__retort_in verify' -l device -x -a 'auto cpu cuda' -d 'with RUN: device to measure on, e.g. cpu, cuda:1 (default: the one that the run used)'
 complete -c retort -n '__retort_in verify' -l threads -x -d 'CPU threads (default: cores this process may use)'
 complete -c retort -n '__retort_in verify' -l isa -x -d 'CPU instruction set (default: the best here; see retort doctor)'
 complete -c retort -n '__retort_in verify' -l memory-limit -x -d 'device memory that a case may use, e.g. 2GiB'

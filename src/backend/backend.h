@@ -34,6 +34,9 @@ typedef struct rt_dev_info {
     /* Of an open device that loads code: what that took of its memory, and whether any was loaded after seal. */
     uint64_t context_bytes, module_bytes;
     uint32_t modules, late_loads;
+    /* Of an open device with memory of its own: how much less of it is free than when it was opened, by whatever
+     * program, as the driver says; and what mem_new has handed out of it. 0: not known. */
+    uint64_t taken_bytes, own_bytes;
     char tuning[400];   /* what was chosen by timing, in a sentence; empty: nothing */
     bool host;          /* its memory is that of the process */
     uint32_t positions; /* of a micro-batch, beyond which nothing is gained; 0: what a CPU needs */

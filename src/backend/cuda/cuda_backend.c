@@ -252,6 +252,9 @@ static int info(rt_dev *dev, rt_dev_info *out, rt_err *e)
     out->module_bytes = d->module_bytes;
     out->modules = d->nmodules;
     out->late_loads = d->late;
+    if (d->memory == RT_MEM_DEVICE && d->by_class == RT_MEM_DEVICE && total - left > d->context_bytes)
+        out->taken_bytes = total - left - d->context_bytes;
+    out->own_bytes = d->own_bytes;
     rt_cuda_tune_text(d, out->tuning, sizeof out->tuning);
 out:
     return rc;

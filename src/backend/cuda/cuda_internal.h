@@ -92,8 +92,9 @@ typedef struct rt_cuda_dev {
     rt_cu_event event[RT_CUDA_EVENTS], begin[RT_CUDA_EVENTS];
     rt_ticket ticket, done;
     uint64_t context_bytes, module_bytes;
-    bool sealed;   /* a program was sealed: what is loaded from here on is late, unless another is being sealed */
-    uint32_t late; /* modules and functions that were */
+    uint64_t own_bytes; /* of device memory, allocated and not freed */
+    bool sealed;        /* a program was sealed: what is loaded from here on is late, unless another is being sealed */
+    uint32_t late;      /* modules and functions that were */
 } rt_cuda_dev;
 
 /* The caps that op families are handed are a part of their device. */
