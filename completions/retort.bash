@@ -123,7 +123,7 @@ _retort() {
             return
             ;;
         *:--kernels)
-            _retort_offer auto ptx ptx75
+            _retort_offer auto ptx ptx75 ptx80
             return
             ;;
         *:--preset)
