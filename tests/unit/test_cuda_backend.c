@@ -371,7 +371,7 @@ static void devices_have_names(void **state)
 {
     rt_dev *d;
     rt_err e = { 0 };
-    char why[160];
+    char why[RT_DEV_WHY];
     (void)state;
     s->devices = 2;
     assert_int_equal(rt_device_open(&d, "auto", &(rt_dev_opts){ 0 }, why, &e), RT_OK);
@@ -399,6 +399,48 @@ static void devices_have_names(void **state)
     assert_int_equal(rt_device_open(&d, "cuda", &(rt_dev_opts){ 0 }, NULL, &e), RT_OK);
     assert_ptr_equal(rt_device_policy(d), &rt_policy_f32);
     d->api->close(d);
+}
+
+/* What cannot be used is passed over, with a word; what was asked for by an option of CUDA is not. */
+static void auto_takes_what_can_be_used(void **state)
+{
+    const rt_dev_opts none = { 0 };
+    rt_dev *d;
+    rt_err e = { 0 };
+    char why[RT_DEV_WHY];
+    (void)state;
+    s->devices = 3;
+    s->first_capability = 70;
+    assert_int_equal(rt_device_open(&d, "auto", &none, why, &e), RT_OK);
+    assert_string_equal(((rt_cuda_dev *)d)->name, "Stand-in 1");
+    assert_string_equal(why, "cuda:0 is passed over: Stand-in 0 is sm_70; sm_75 (Turing) or newer is needed");
+    d->api->close(d);
+    s->fail_name = "cuDevicePrimaryCtxRetain"; /* and the second is taken */
+    s->fail_at = 1;
+    s->fail_result = RT_CU_OUT_OF_MEMORY;
+    assert_int_equal(rt_device_open(&d, NULL, &none, why, &e), RT_OK);
+    assert_string_equal(((rt_cuda_dev *)d)->name, "Stand-in 2");
+    assert_non_null(strstr(why, "needed; cuda:1 is passed over: starting Stand-in 1: out of memory"));
+    d->api->close(d);
+    s->code_result = RT_CU_NO_BINARY; /* nor PTX, by the settings of the driver */
+    s->fail_name = "cuModuleLoadDataEx";
+    s->fail_at = 2;
+    s->fail_result = RT_CU_JIT_DISABLED;
+    s->devices = 2;
+    assert_int_equal(rt_device_open(&d, "auto", &RT_DEV_OPTIONS({ "threads", "1" }), why, &e), RT_OK);
+    assert_string_equal(d->api->name, "cpu");
+    assert_non_null(strstr(why, "cuda:1 is passed over: sm_90 did not load ("));
+    assert_non_null(strstr(why, "CUDA_DISABLE_PTX_JIT"));
+    d->api->close(d);
+    s->code_result = 0; /* options that only CUDA takes */
+    assert_int_equal(rt_device_open(&d, "auto", &RT_DEV_OPTIONS({ "kernels", "ptx60" }), why, &e), RT_NO_BACKEND);
+    assert_non_null(strstr(e.text, "Stand-in 0 is sm_70"));
+    s->first_capability = 0;
+    assert_int_equal(rt_device_open(&d, "auto", &RT_DEV_OPTIONS({ "kernels", "ptx60" }), why, &e), RT_NO_BACKEND);
+    assert_non_null(strstr(e.text, "none of which this GPU (sm_90) can run as asked for"));
+    assert_int_equal(rt_device_open(&d, "auto", &RT_DEV_OPTIONS({ "kernels", "fast" }), why, &e), RT_INVALID);
+    assert_int_equal(rt_device_open(&d, "cuda:1", &RT_DEV_OPTIONS({ "kernels", "ptx60" }), why, &e), RT_NO_BACKEND);
+    assert_int_equal(s->live, 0);
 }
 
 /* ---- host memory ---- */
@@ -452,6 +494,7 @@ int main(void)
         T(bytes_arrive_whole_and_in_order),
         T(a_fault_names_its_op_when_asked),
         T(devices_have_names),
+        T(auto_takes_what_can_be_used),
     };
     return cmocka_run_group_tests(tests, find_standin, NULL);
 }
