@@ -136,8 +136,8 @@ const rt_dev_option_info *rt_backend_option(const char *name);
 /* Opens a device by what a user calls it: the name of a backend, and ":1" after it for its second device; null or
  * "auto": the first in the list that can be opened, of the first backend that has one; a device that is there and fails
  * is an error all the same when options were given that its backend alone takes. `why` (RT_DEV_WHY bytes, may be null)
- * then says why earlier ones were passed over; it is empty when none was. Options that no backend takes, and values that
- * one of them does not take, are refused (RT_USAGE), whichever is opened. */
+ * then says why earlier ones were passed over; it is empty when none was. Options that no backend takes, and values
+ * that one of them does not take, are refused (RT_USAGE), whichever is opened. */
 enum { RT_DEV_WHY = 400 };
 int rt_device_open(rt_dev **out, const char *name, const rt_dev_opts *o, char *why, rt_err *e);
 const rt_policy *rt_device_policy(rt_dev *d);
