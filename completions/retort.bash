@@ -123,7 +123,7 @@ _retort() {
             return
             ;;
         *:--kernels)
-            _retort_offer auto ptx ptx75
+            _retort_offer auto ptx ptx75 ptx80
             return
             ;;
         *:--preset)
@@ -219,8 +219,8 @@ _retort() {
             --resume --override --log-every --quiet --json --help'
         ;;
     verify)
-        flags='--backend --op --case --quick --large --threads --isa --memory-limit --kernels --cublaslt --sync
-            --list --json --help'
+        flags='--backend --op --case --quick --large --device --threads --isa --memory-limit --kernels --cublaslt
+            --sync --list --json --help'
         paths=1
         ;;
     *) return ;;

@@ -34,6 +34,9 @@ typedef struct rt_dev_info {
     /* Of an open device that loads code: what that took of its memory, and whether any was loaded after seal. */
     uint64_t context_bytes, module_bytes;
     uint32_t modules, late_loads;
+    /* Of an open device with memory of its own: how much less of it is free than when it was opened, by whatever
+     * program, as the driver says; and what mem_new has handed out of it. 0: not known. */
+    uint64_t taken_bytes, own_bytes;
     char tuning[400];   /* what was chosen by timing, in a sentence; empty: nothing */
     bool host;          /* its memory is that of the process */
     uint32_t positions; /* of a micro-batch, beyond which nothing is gained; 0: what a CPU needs */
@@ -131,9 +134,11 @@ int rt_backend_find(const char *name, const rt_backend **out, rt_err *e);
 /* An option by name, of the first backend that takes it; null when none does. */
 const rt_dev_option_info *rt_backend_option(const char *name);
 /* Opens a device by what a user calls it: the name of a backend, and ":1" after it for its second device; null or
- * "auto": the first backend in the list that has one. `why` (160 bytes, may be null) then says why an earlier one was
- * passed over; it is empty when none was. Options that no backend takes, and values that one of them does not take, are
- * refused (RT_USAGE), whichever is opened. */
+ * "auto": the first in the list that can be opened, of the first backend that has one; a device that is there and fails
+ * is an error all the same when options were given that its backend alone takes. `why` (RT_DEV_WHY bytes, may be null)
+ * then says why earlier ones were passed over; it is empty when none was. Options that no backend takes, and values
+ * that one of them does not take, are refused (RT_USAGE), whichever is opened. */
+enum { RT_DEV_WHY = 400 };
 int rt_device_open(rt_dev **out, const char *name, const rt_dev_opts *o, char *why, rt_err *e);
 const rt_policy *rt_device_policy(rt_dev *d);
 

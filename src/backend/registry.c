@@ -4,6 +4,7 @@
 
 #include "base/str.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,16 +67,53 @@ out:
     return rc;
 }
 
+/* What was said to this backend and to no other. */
+static bool is_asked(const rt_backend *b, const rt_dev_opts *o)
+{
+    bool asked = false;
+    for (uint32_t i = 0; o && i < o->count; i++)
+        asked = asked || (o->option[i].value && rt_dev_option_find(b->options, o->option[i].name));
+    return asked;
+}
+
+/* The first device of a backend that can be opened, with why those before it cannot. One that is there and cannot be
+ * used (too old, taken by another program, nothing in this binary for it) is passed over; any other fault is told. */
+static int open_usable(rt_dev **out, const rt_backend *b, int count, const rt_dev_opts *o, char *why, rt_err *e)
+{
+    int rc = RT_NO_BACKEND;
+    size_t n = strlen(why);
+    for (int i = 0; i < count; i++) {
+        rt_err fault = { 0 };
+        rc = b->open(out, i, o, &fault);
+        if (rc >= 0) return rc;
+        if (i == 0) (void)rt_fail(e, rc, "%s", fault.text);
+        if (rc != RT_NO_BACKEND && rc != RT_DEVICE && rc != RT_NOMEM) break;
+        if (n < RT_DEV_WHY - 1)
+            n += (size_t)snprintf(why + n, RT_DEV_WHY - n, "%s%s:%d is passed over: %.300s", n ? "; " : "", b->name, i,
+                                  fault.text);
+    }
+    return rc;
+}
+
 /* The reference is never chosen: the CPU, before it in the list, always has a device. */
 static int open_first(rt_dev **out, const rt_dev_opts *o, char *why, rt_err *e)
 {
-    char reason[160];
+    char reason[160], passed[RT_DEV_WHY] = "";
+    rt_err fault = { 0 };
+    int rc = rt_fail(&fault, RT_NO_BACKEND, "no backend has a device");
     for (int i = 0; all[i]; i++) {
         reason[0] = 0;
-        if (all[i]->probe(o, NULL, 0, reason) > 0) return all[i]->open(out, 0, o, e);
-        if (why) memcpy(why, reason, sizeof reason);
+        int count = all[i]->probe(o, NULL, 0, reason);
+        if (count <= 0)
+            snprintf(passed, sizeof passed, "%.159s", reason);
+        else
+            rc = open_usable(out, all[i], count, o, passed, &fault);
+        if (why) memcpy(why, passed, sizeof passed);
+        /* A wish that only this backend knows is not forgotten by taking another. */
+        bool skip = rc == RT_NO_BACKEND || rc == RT_DEVICE || rc == RT_NOMEM;
+        if (rc >= 0 || !skip || (count > 0 && is_asked(all[i], o))) break;
     }
-    return rt_fail(e, RT_NO_BACKEND, "no backend has a device");
+    return rc < 0 ? rt_fail(e, rc, "%s", fault.text) : rc;
 }
 
 int rt_device_open(rt_dev **out, const char *name, const rt_dev_opts *o, char *why, rt_err *e)

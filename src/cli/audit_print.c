@@ -1,15 +1,20 @@
-/* audit_print.c - `retort verify RUN`: opens a device, prints each check as it is done. */
+/* audit_print.c - `retort verify RUN`: prints each check as it is done, and on which device models were measured. */
 #include "cli/cli.h"
 #include "job/audit_run.h"
 
 #include <stdio.h>
 
+typedef struct printer {
+    json_t *checks; /* with --json; null: text */
+    json_t *device; /* of it */
+} printer;
+
 static void print_check(void *ctx, const rt_check *c)
 {
-    json_t *list = ctx;
-    if (list) {
-        json_array_append_new(list, json_pack("{s:s, s:s, s:s}", "check", c->name, "outcome", rt_check_name(c->outcome),
-                                              "text", c->text));
+    const printer *p = ctx;
+    if (p->checks) {
+        json_array_append_new(p->checks, json_pack("{s:s, s:s, s:s}", "check", c->name, "outcome",
+                                                   rt_check_name(c->outcome), "text", c->text));
         return;
     }
     rt_live_hold();
@@ -18,14 +23,30 @@ static void print_check(void *ctx, const rt_check *c)
     rt_live_release();
 }
 
-static int print_end(const rt_audit_result *v, json_t *list, rt_err *e)
+static void print_device(void *ctx, rt_dev *d, const char *why)
+{
+    printer *p = ctx;
+    rt_dev_info info = { 0 };
+    if (d->api->info(d, &info, NULL) < 0) return;
+    if (p->checks) {
+        json_decref(p->device);
+        p->device =
+            json_pack("{s:s, s:s, s:s?}", "backend", d->api->name, "name", info.name, "why", why[0] ? why : NULL);
+        return;
+    }
+    rt_live_hold();
+    rt_put_under(31, "%-16s  %-11s  %s: %s%s%s\n", "device", "", d->api->name, info.name, why[0] ? "; " : "", why);
+    rt_live_release();
+}
+
+static int print_end(const rt_audit_result *v, printer *p, rt_err *e)
 {
     char hash[33];
     rt_hash_text(hash, v->manifest);
-    if (list)
-        return rt_print_json(json_pack("{s:s, s:i, s:i, s:i, s:O}", "manifest", hash, "passed",
-                                       (int)v->of[RT_CHECK_PASS], "failed", (int)v->of[RT_CHECK_FAIL], "not_checked",
-                                       (int)v->of[RT_CHECK_NOT_CHECKED], "checks", list),
+    if (p->checks)
+        return rt_print_json(json_pack("{s:s, s:O?, s:i, s:i, s:i, s:O}", "manifest", hash, "device", p->device,
+                                       "passed", (int)v->of[RT_CHECK_PASS], "failed", (int)v->of[RT_CHECK_FAIL],
+                                       "not_checked", (int)v->of[RT_CHECK_NOT_CHECKED], "checks", p->checks),
                              e);
     rt_put("%u passed, %u failed, %u not checked\n", v->of[RT_CHECK_PASS], v->of[RT_CHECK_FAIL],
            v->of[RT_CHECK_NOT_CHECKED]);
@@ -46,7 +67,7 @@ static int judge(const rt_audit_result *v, const char *path, rt_err *e)
     return rt_fail(e, RT_INVALID, "%s is not as the run left it: %u of %u checks failed", path, failed, all);
 }
 
-int rt_audit_command(const char *path, const char *backend, uint32_t threads, bool json, rt_err *e)
+int rt_audit_command(const char *path, const char *device, uint32_t threads, bool json, rt_err *e)
 {
     int rc;
     rt_dev *dev = NULL;
@@ -54,24 +75,28 @@ int rt_audit_command(const char *path, const char *backend, uint32_t threads, bo
     rt_audit_result v;
     rt_job_env env = rt_cli_env(0);
     rt_settings s = { .threads = threads };
-    json_t *list = json ? json_array() : NULL;
-    RT_TRY(rt_settings_set(&s, RT_SETTING_ID_device, backend, e));
-    RT_TRY(rt_job_device_open(&dev, &s, false, env.environment, NULL, e));
+    printer p = { .checks = json ? json_array() : NULL };
+    if (device) RT_TRY(rt_settings_set(&s, RT_SETTING_ID_device, device, e));
+    if (device) RT_TRY(rt_job_device_open(&dev, &s, false, env.environment, NULL, e));
     RT_TRY(rt_job_pool_new(&pool, threads, e));
     rt_audit_opts o = { .env = &env.hub,
                         .dev = dev,
+                        .environment = env.environment,
+                        .threads = threads,
                         .pool = pool,
                         .report = print_check,
+                        .device = print_device,
                         .watch = { rt_live_progress, NULL },
-                        .ctx = list };
+                        .ctx = &p };
     rt_live_begin(stderr);
     rc = rt_audit_run(path, &o, &v, e);
     rt_live_end();
     RT_TRY(rc);
-    RT_TRY(print_end(&v, list, e));
+    RT_TRY(print_end(&v, &p, e));
     RT_TRY(judge(&v, path, e));
 out:
-    json_decref(list);
+    json_decref(p.checks);
+    json_decref(p.device);
     rt_pool_free(pool);
     rt_job_device_close(dev);
     return rc;

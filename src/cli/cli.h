@@ -177,7 +177,7 @@ int rt_adapter_command(const char *spec, const char *base, const rt_job_output *
 void rt_inspect_print(const rt_job_inspection *f, bool tensors);
 json_t *rt_inspect_json(const rt_job_inspection *f, bool tensors); /* null when out of memory */
 /* audit_print.c: `retort verify RUN`, each check printed as it is done. RT_INVALID when one failed. */
-int rt_audit_command(const char *path, const char *backend, uint32_t threads, bool json, rt_err *e);
+int rt_audit_command(const char *path, const char *device, uint32_t threads, bool json, rt_err *e);
 /* preview_print.c: what a run does with its data. colour: what is trained is bright and what is masked dim; else what
  * is trained stands in [[ ]]. */
 void rt_preview_print(const rt_run *r, bool colour);

@@ -149,12 +149,25 @@ static int run_cases(rt_verify_opts *o, bool json, rt_err *e)
     return rc;
 }
 
+/* Of what was given, the first that has no meaning for a run. */
+static const char *for_cases(const rt_verify_opts *o, const char *isa, bool list)
+{
+    return o->op             ? "--op"
+           : o->name         ? "--case"
+           : o->quick        ? "--quick"
+           : o->large        ? "--large"
+           : isa             ? "--isa"
+           : o->memory_limit ? "--memory-limit"
+           : list            ? "--list"
+                             : NULL;
+}
+
 int rt_cmd_verify(int argc, char **argv, rt_err *e)
 {
     rt_job_env env = rt_cli_env(0);
-    rt_verify_opts o = { .backend = "cpu" };
+    rt_verify_opts o = { 0 };
     rt_words words = { 0 };
-    const char *isa = NULL, *kernels = NULL, *cublaslt = NULL;
+    const char *device = NULL, *isa = NULL, *kernels = NULL, *cublaslt = NULL;
     bool json = false, list = false, sync = false, help;
     const rt_flag flags[] = {
         { "--backend", RT_FLAG_TEXT, &o.backend, "B", "which backend to prove: cpu (default), cuda or ref" },
@@ -162,6 +175,8 @@ int rt_cmd_verify(int argc, char **argv, rt_err *e)
         { "--case", RT_FLAG_TEXT, &o.name, "TEXT", "only cases with this in their names, as --list prints them" },
         { "--quick", RT_FLAG_BOOL, &o.quick, NULL, "one odd shape per op and dtype signature, every flag once" },
         { "--large", RT_FLAG_BOOL, &o.large, NULL, "instead: cases of more than 2^31 elements, where memory allows" },
+        { "--device", RT_FLAG_TEXT, &device, "D",
+          "with RUN: device to measure on, e.g. cpu, cuda:1 (default: the one that the run used)" },
         rt_device_flag("threads", &o.threads),
         rt_device_flag("isa", &isa),
         { "--memory-limit", RT_FLAG_BYTES, &o.memory_limit, "SIZE", "device memory that a case may use, e.g. 2GiB" },
@@ -181,9 +196,10 @@ int rt_cmd_verify(int argc, char **argv, rt_err *e)
             "cpu, with 1, 2 and 7 threads: all must agree to the bit. Exit code 0 when nothing failed, 1 when a case\n"
             "failed. With --large each memory-bound op runs once on more elements than a 32-bit index counts.\n\n"
             "With RUN, the --out of a finished run, checks that run instead: every file against the manifest's\n"
-            "hashes, the log line by line, and both models measured again on the held-out text. It writes nothing.\n"
-            "Exit code 0 when nothing failed, 5 when something did. Takes --backend, --threads and --json.",
-        .example = "retort verify --backend cpu --op matmul\n  retort verify out",
+            "hashes, the log line by line, and both models measured again on the held-out text, on the device that\n"
+            "the run used, or on the CPU where that is not there. It writes nothing. Exit code 0 when nothing failed,\n"
+            "5 when something did. Takes --device, --threads and --json.",
+        .example = "retort verify --backend cpu --op matmul\n  retort verify out\n  retort verify out --device cpu",
         .flags = flags,
         .max_words = 1,
         .words = &words,
@@ -191,17 +207,12 @@ int rt_cmd_verify(int argc, char **argv, rt_err *e)
     int rc = rt_args_parse(&c, argc, argv, &help, e);
     if (rc < 0 || help) return rc;
     if (words.count) {
-        const char *alone = o.op             ? "--op"
-                            : o.name         ? "--case"
-                            : o.quick        ? "--quick"
-                            : o.large        ? "--large"
-                            : isa            ? "--isa"
-                            : o.memory_limit ? "--memory-limit"
-                            : list           ? "--list"
-                                             : NULL;
+        const char *alone = for_cases(&o, isa, list);
         if (alone) return rt_fail(e, RT_USAGE, "%s is for the cases of ops, and %s is a run", alone, words.text[0]);
-        return rt_audit_command(words.text[0], o.backend, o.threads, json, e);
+        return rt_audit_command(words.text[0], device ? device : o.backend, o.threads, json, e);
     }
+    if (device) return rt_fail(e, RT_USAGE, "--device is for a run; --backend names the backend whose ops are proved");
+    if (!o.backend) o.backend = "cpu";
     const rt_dev_option given[] = {
         { "isa", isa }, { "kernels", kernels }, { "cublaslt", cublaslt }, { "sync", sync ? "on" : NULL }
     };

@@ -35,7 +35,11 @@ void rt_print_device(rt_dev *d, const char *why)
 {
     rt_dev_info info;
     if (d->api->info(d, &info, NULL) < 0) return;
-    rt_say("device", "%s: %s%s%s%s", d->api->name, info.name, why[0] ? " (no GPU: " : "", why, why[0] ? ")" : "");
+    rt_say("device", "%s: %s%s%s%s", d->api->name, info.name,
+           !why[0]     ? ""
+           : info.host ? " (no GPU: "
+                       : " (",
+           why, why[0] ? ")" : "");
     if (info.warning[0]) rt_say("warning", "%s", info.warning);
 }
 

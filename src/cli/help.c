@@ -119,7 +119,7 @@ static const struct {
     { "--device-memory", "auto device managed", NULL },
     { "--divergence", "", rt_job_divergence_names },
     { "--dtype", "", rt_job_dtype_names },
-    { "--kernels", "auto ptx ptx75", NULL },
+    { "--kernels", "auto ptx ptx75 ptx80", NULL },
     { "--model", "FILE", NULL },
     { "--optimizer", "adamw adamw-bf16 adamw-8bit", NULL },
     { "--preset", "", rt_job_preset_names },

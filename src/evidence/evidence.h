@@ -45,7 +45,10 @@ typedef struct rt_evidence {
     uint32_t vocab_common, vocab_special;  /* ids in common; special ids that differ, left out */
     rt_moved_list moved;
     rt_row_totals data, lines;
-    uint64_t planned, held;          /* bytes: allocated by plan; resident in the process at the end, 0: not known */
+    uint64_t planned, held; /* bytes: allocated by plan; resident in the process at the end, 0: not known */
+    /* Of a device with memory of its own, where held is what all programs together took of it since it was opened; of
+     * that code and what this process allocated by its own count. own 0: held is of this process. */
+    uint64_t code, own;
     rt_output_difference difference; /* between memory and the files; values 0: not measured */
     rt_dtype saved_dtype;
     uint64_t output_values, wanted_values; /* in the files at the root; that should be there */

@@ -57,9 +57,15 @@ json_t *rt_evidence_to_json(const rt_evidence *v)
                   "output", "dtype", rt_dtype_name(v->saved_dtype), "values", (json_int_t)v->output_values, "wanted",
                   (json_int_t)v->wanted_values, "compared", (json_int_t)d->values, "unequal", (json_int_t)d->unequal,
                   "rms", d->rmse, "max", d->max, "worst", d->worst);
-    if (!j || !v->stopped_of) return j;
-    json_t *stopped = json_pack("{s:s, s:I}", "why", "stop_if_worse", "of", (json_int_t)v->stopped_of);
-    if (json_object_set_new(j, "stopped", stopped) == 0) return j;
+    bool kept = j != NULL;
+    json_t *memory = json_object_get(j, "memory");
+    if (kept && v->own)
+        kept = json_object_set_new(memory, "code", json_integer((json_int_t)v->code)) == 0 &&
+               json_object_set_new(memory, "own", json_integer((json_int_t)v->own)) == 0;
+    if (kept && v->stopped_of)
+        kept = json_object_set_new(
+                   j, "stopped", json_pack("{s:s, s:I}", "why", "stop_if_worse", "of", (json_int_t)v->stopped_of)) == 0;
+    if (kept) return j;
     json_decref(j);
     return NULL;
 }
@@ -129,6 +135,8 @@ int rt_evidence_from_json(rt_evidence *v, const json_t *j, rt_err *e)
     v->data = (rt_row_totals){ (uint64_t)rows, (uint64_t)tokens, (uint64_t)trained };
     v->planned = (uint64_t)planned;
     v->held = (uint64_t)held;
+    v->code = rt_line_count(json_object_get(j, "memory"), "code");
+    v->own = rt_line_count(json_object_get(j, "memory"), "own");
     RT_TRY(groups_from_json(&v->moved, groups, e));
     RT_TRY(output_from_json(v, output, e));
 out:

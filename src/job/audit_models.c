@@ -49,8 +49,11 @@ static int check_models(rt_audit *v, rt_again *a, rt_err *e)
 {
     int rc = RT_OK;
     const rt_settings *s = &v->settings;
+    bool two = v->facts.teacher && s->teacher;
+    rt_watch_tell(&a->opts->watch, "hashing the models", 0, two ? 2 : 1);
     if (s->student) RT_TRY(check_model(v, a, "student", s->student, &a->student, e));
-    if (v->facts.teacher && s->teacher) RT_TRY(check_model(v, a, "teacher", s->teacher, &a->teacher, e));
+    if (two) rt_watch_tell(&a->opts->watch, "hashing the models", 1, 2);
+    if (two) RT_TRY(check_model(v, a, "teacher", s->teacher, &a->teacher, e));
 out:
     return rc;
 }
@@ -249,7 +252,7 @@ static int open_trainer(rt_audit *v, rt_again *a, rt_err *e)
                        .T = r->seq_len,
                        .chunk = r->head_chunk,
                        .loss = r->loss,
-                       .policy = *rt_device_policy(a->opts->dev),
+                       .policy = *rt_device_policy(a->dev),
                        .student = &in->student->config,
                        .teacher = in->teacher ? &in->teacher->config : NULL,
                        .teacher_dtypes = teacher,
@@ -257,7 +260,7 @@ static int open_trainer(rt_audit *v, rt_again *a, rt_err *e)
                        .lora = r->lora,
                        .eval_only = true,
                        .vmask = in->teacher && in->pair.masked };
-    RT_TRY(rt_trainer_open(&a->trainer, a->opts->dev, &o, &(rt_seal_opts){ 0 }, e));
+    RT_TRY(rt_trainer_open(&a->trainer, a->dev, &o, &(rt_seal_opts){ 0 }, e));
     a->trainer->watch = &a->opts->watch;
     RT_TRY(rt_trainer_load(a->trainer, in->student, in->teacher, in->pair.mask, r->seed, e));
     RT_TRY(rt_eval_set_new(&a->held, in->held, r->micro_batch, r->seq_len, RT_EVAL_MOST_ROWS, e));
@@ -266,15 +269,30 @@ out:
     return rc;
 }
 
+/* On the device of the run; where that does not take the models after all, another program having its memory say, on
+ * the CPU. */
+static int open_somewhere(rt_audit *v, rt_again *a, rt_err *e)
+{
+    int rc;
+    rt_err fault = { 0 };
+    RT_TRY(rt_audit_device_open(v, a, e));
+    rc = open_trainer(v, a, &fault);
+    bool device = rc == RT_NOMEM || rc == RT_DEVICE || rc == RT_NO_BACKEND || rc == RT_UNSUPPORTED;
+    if (rc >= 0) return rc;
+    if (!device || !rt_audit_device_chosen(a)) RT_TRY(rt_fail(e, rc, "%s", fault.text));
+    rt_eval_set_free(a->held);
+    rt_trainer_free(a->trainer);
+    a->held = NULL;
+    a->trainer = NULL;
+    RT_TRY(rt_audit_device_leave(v, a, &fault, e));
+    RT_TRY(open_trainer(v, a, e));
+out:
+    return rc;
+}
+
 /* How far a measure may be from the one that was recorded: sums in another order on the same backend, other arithmetic
  * on another one. */
-static double tolerance(const rt_audit *v, const rt_again *a)
-{
-    const json_t *list = json_object_get(v->manifest, "sessions"),
-                 *last = json_array_get(list, json_array_size(list) - 1);
-    const char *was = json_string_value(json_object_get(json_object_get(last, "device"), "backend"));
-    return was && strcmp(was, a->opts->dev->api->name) == 0 ? 1e-4 : 1e-2;
-}
+static double tolerance(const rt_audit *v, const rt_again *a) { return rt_audit_same_backend(v, a) ? 1e-4 : 1e-2; }
 
 static bool near(double a, double b, double t) { return fabs(a - b) <= t * (1 + fabs(a)) || (isnan(a) && isnan(b)); }
 static bool near_measure(rt_measure a, rt_measure b, double t)
@@ -323,6 +341,7 @@ static int check_first_step(rt_audit *v, rt_again *a, rt_err *e)
     if (!values) RT_TRY(rt_no_memory(e, "a batch"));
     for (uint32_t m = 0; m < a->first.micro_count; m++) {
         const rt_batch *b = &a->first.micro[m];
+        RT_TRY(rt_watch_step(&a->opts->watch, "computing the first step again", m, a->first.micro_count, e));
         RT_TRY(rt_trainer_eval(a->trainer, b, &(rt_eval_out){ .ce = values, .div = values + B, .top1 = values + 2 * B },
                                e));
         for (size_t i = 0; i < B; i++) {
@@ -399,7 +418,7 @@ static int measure(rt_audit *v, rt_again *a, rt_err *e)
                                    : "it needs the student");
         return RT_OK;
     }
-    rc = open_trainer(v, a, &why);
+    rc = open_somewhere(v, a, &why);
     if (rc >= 0 && a->student) rc = measure_before(v, a, &why);
     if (rc >= 0 && !a->student)
         rt_audit_tell(v, "held-out before", RT_CHECK_NOT_CHECKED, "it needs the student that the run began with");
@@ -412,7 +431,6 @@ static int measure(rt_audit *v, rt_again *a, rt_err *e)
 int rt_audit_models(rt_audit *v, rt_again *a, rt_err *e)
 {
     int rc;
-    rt_watch_tell(&a->opts->watch, "hashing the models", 0, 0);
     RT_TRY(check_models(v, a, e));
     RT_TRY(check_data_files(v, a, e));
     RT_TRY(check_data(v, a, e));

@@ -125,6 +125,7 @@ out:
     rt_inputs_close(a.in);
     rt_model_file_close(a.output);
     rt_loop_free(&a.first);
+    rt_audit_device_close(&a);
     rt_audit_close(&v);
     return rc;
 }

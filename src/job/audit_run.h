@@ -13,10 +13,15 @@
 
 typedef struct rt_audit_opts {
     const rt_hub_env *env;
-    rt_dev *dev; /* open; on which the models are measured again */
+    rt_dev *dev; /* open; on which the models are measured again. Null: the device that the run used, else the CPU */
+    const char *const *environment; /* dev null: for whatever is opened; "NAME=value", ended by null. Null: empty */
+    uint32_t threads;               /* dev null: of a CPU; 0: all */
     rt_pool *pool;
     void (*report)(void *ctx, const rt_check *c); /* as each is done */
-    rt_watch watch;                               /* of the checks under way; its answer is not looked at */
+    /* Before models are measured; why: the run's own could not be used; empty: it is used, or dev was given. A second
+     * time when the first did not take the models after all. May be null. */
+    void (*device)(void *ctx, rt_dev *d, const char *why);
+    rt_watch watch; /* of the checks under way; it is asked whether to stop while models are measured */
     void *ctx;
 } rt_audit_opts;
 

@@ -108,7 +108,7 @@ out:
     return rc;
 }
 
-static int check_output(rt_audit *v, const weights *w, rt_hash128 got, rt_err *e)
+static int check_output(rt_audit *v, const rt_again *a, const weights *w, rt_hash128 got, rt_err *e)
 {
     int rc = RT_OK;
     rt_hash128 want;
@@ -116,8 +116,10 @@ static int check_output(rt_audit *v, const weights *w, rt_hash128 got, rt_err *e
     uint64_t unequal = 0, values = rt_model_file_parameters(w->output);
     bool compare = w->state && v->facts.saved_step == v->facts.steps;
     const json_t *recorded = json_object_get(json_object_get(v->manifest, "output"), "content_hash");
-    for (uint32_t i = 0; compare && i < w->model->param_count; i++)
+    for (uint32_t i = 0; compare && i < w->model->param_count; i++) {
+        rt_watch_tell(&a->opts->watch, "comparing the weights", i, w->model->param_count);
         if (w->trained[i]) RT_TRY(count_unequal(w, i, &unequal, e));
+    }
     if (!rt_hash_from_json(recorded, &want) || !rt_hash_equal(want, got) || values != v->facts.output_values)
         rt_audit_tell(v, "output", RT_CHECK_FAIL, "the model at the root is not the one that the manifest names");
     else if (unequal)
@@ -184,7 +186,7 @@ int rt_audit_weights(rt_audit *v, rt_again *a, rt_err *e)
         w.output = a->output;
         rc = open_weights(&w, a, &why);
     }
-    if (rc >= 0) rc = check_output(v, &w, h, &why);
+    if (rc >= 0) rc = check_output(v, a, &w, h, &why);
     if (rc >= 0) rc = check_moved(v, a, &w, &why);
     if (rc < 0 && rc != RT_NOMEM) rt_audit_tell(v, "output", RT_CHECK_FAIL, "%s", why.text);
     close_weights(&w);

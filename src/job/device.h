@@ -10,7 +10,7 @@
  * environment is left to the caller. RT_USAGE for more threads than can be. */
 int rt_settings_device(rt_dev_opts *out, const rt_settings *s, rt_arena *a, rt_err *e);
 
-enum { RT_JOB_WHY = 160 };
+enum { RT_JOB_WHY = RT_DEV_WHY };
 /* By the setting device; a resumed run stays on the device it began on unless another one is set now. why (RT_JOB_WHY
  * bytes, may be null): why an earlier backend was passed over where the choice was left open; else empty. */
 int rt_job_device_open(rt_dev **out, const rt_settings *s, bool resume, const char *const *env, char *why, rt_err *e);

@@ -181,7 +181,7 @@ typedef enum rt_setting_need {
       "Device: auto, cpu, cuda or cuda:1; retort doctor lists them")                                                   \
     X(device_memory, "--device-memory", TEXT, "auto", FREE, NOTHING, "M", "CUDA memory: auto, device or managed")      \
     X(kernels, "--kernels", TEXT, "auto", FREE, NOTHING, "K",                                                          \
-      "CUDA kernels: auto, or ptx or ptx75 for the embedded PTX")                                                      \
+      "CUDA kernels: auto; ptx, ptx75 or ptx80 for the embedded PTX")                                                  \
     X(cublaslt, "--cublaslt", TEXT, "auto", FREE, NOTHING, "FILE",                                                     \
       "cuBLASLt library file; none: our own GEMM kernels")                                                             \
     X(tune, "--tune", SWITCH, "", FREE, NOTHING, NULL,                                                                 \

@@ -53,10 +53,20 @@ exits 0
 err_empty
 out_has '^16 passed, 0 failed, 0 not checked$'
 out_has '^first step +pass '
+out_has '^device +cpu: '
 check "verify writes nothing" test "$before" = "$(sums o)"
 run verify o/run --json
 exits 0
 json_is 'j["passed"] == 16 and j["failed"] == 0 and len(j["manifest"]) == 32 and len(j["checks"]) == 16'
+json_is 'j["device"]["backend"] == "cpu" and j["device"]["name"] and j["device"]["why"] is None'
+run verify o --device cpu --threads 1
+exits 0
+out_has '^16 passed, 0 failed, 0 not checked$'
+run verify o --device cpuu
+exits 9
+run verify --op add --device cpu
+exits 2
+err_has '^--device is for a run; --backend names the backend whose ops are proved$'
 run report o
 run verify o
 exits 0

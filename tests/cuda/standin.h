@@ -11,6 +11,8 @@ typedef struct standin {
     /* The machine; set before a device is opened. */
     int devices, capability, driver_version, integrated; /* 1, 90, 13000, 0 */
     int init_result, integrated_result;                  /* 0 */
+    int first_capability;                                /* of the first device alone; 0: as the others */
+    int code_result;                                     /* of loading machine code; 0: it loads, as PTX does */
     int lt_version, lt_cudart;                           /* 130100, 13000 */
     int lt_refuses;                                      /* 1: has no algorithm for anything */
     int lt_rounds;                                       /* so many of its candidates round a product first */

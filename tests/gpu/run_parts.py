@@ -130,5 +130,7 @@ def invariants(bench):
             lambda: containers(bench)]
     if bench.cuda:
         narrow = ["--kernels", "ptx75", "--cublaslt", "none"]
-        jobs += [lambda: cut_ways(bench, "inv32", narrow, F32, "f32"), lambda: packing(bench, "inv32", narrow, F32, "f32")]
+        ampere = ["--kernels", "ptx80"]
+        jobs += [lambda: cut_ways(bench, "inv32", narrow, F32, "f32"), lambda: packing(bench, "inv32", narrow, F32, "f32"),
+                 lambda: cut_ways(bench, "inv80", ampere, BF16, "bf16 by PTX of compute_80")]
     bench.each(lambda job: job(), jobs)

@@ -31,6 +31,8 @@ def counts(bench, name, flags, env=None, some=False):
 def verify(bench):
     own = ["--cublaslt", "none"]
     runs = [("machine code, nothing compiled by the driver", [], QUIET),
+            ("PTX of compute_80, which sm_80 to sm_89 have in common", ["--kernels", "ptx80"], None),
+            ("PTX of compute_80 with our own products, quick", ["--quick", "--kernels", "ptx80", *own], None),
             ("the embedded PTX with our own products, quick", ["--quick", "--kernels", "ptx", *own], None),
             ("PTX of compute_75 with our own products, quick", ["--quick", "--kernels", "ptx75", *own], None)]
     if not bench.cuda:

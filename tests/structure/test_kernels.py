@@ -1,13 +1,12 @@
 """Every CUDA kernel begins with begin_kernel(): it is launched before the kernel ahead of it has ended, and that line waits.
 
-Those that begin with begin_early() read something first; begin_kernel() comes further on in such a file. Nothing lets the next
-kernel begin ahead of it.
+Nothing is read or written ahead of it, for PTX promises nothing of that, and nothing lets the next kernel begin ahead of it.
 """
 import re
 
 from checks import blank_comments_and_strings, check, finish, read, sources
 
-FIRST = re.compile(r"__global__[^{;]*\{\s*(?:begin_(?:kernel|early)\(\);)?")
+FIRST = re.compile(r"__global__[^{;]*\{\s*(?:begin_kernel\(\);)?")
 
 
 def plain(text):
@@ -16,14 +15,7 @@ def plain(text):
 
 def late(text):
     """Kernels of a text whose first statement is another one."""
-    return [m[0] for m in FIRST.finditer(plain(text)) if not m[0].endswith(("begin_kernel();", "begin_early();"))]
-
-
-def never(text):
-    """Do kernels begin early and nothing further on?"""
-    heads = [m[0] for m in FIRST.finditer(plain(text))]
-    further = plain(text).count("begin_kernel();") - sum(head.endswith("begin_kernel();") for head in heads)
-    return any(head.endswith("begin_early();") for head in heads) and not further
+    return [m[0] for m in FIRST.finditer(plain(text)) if not m[0].endswith("begin_kernel();")]
 
 
 def hasty(text):
@@ -35,9 +27,7 @@ def hasty(text):
 
 KERNEL = "__global__ void f(int p)\n{\n    %s\n}\n"
 check(late(KERNEL % "g(p);\n    begin_kernel();") != [], "a kernel that does not wait is not seen")
-check(never(KERNEL % "begin_early();\n    g(p);"), "a kernel that begins early and never again is not seen")
-check(not never(KERNEL % "begin_early();\n    g(p);\n    begin_kernel();"), "a kernel that begins early is refused")
-check(hasty(KERNEL % "begin_early();\n    next_may_begin();\n    begin_kernel();") != [], "a hasty kernel is not seen")
+check(hasty(KERNEL % "next_may_begin();\n    begin_kernel();") != [], "a hasty kernel is not seen")
 check(hasty(KERNEL % "begin_kernel();\n    next_may_begin();" * 2) == [], "two kernels are taken for one")
 kernels = 0
 for path in sources("src/backend/cuda/kernels/*.cu", "src/backend/cuda/kernels/*.cuh"):
@@ -45,7 +35,6 @@ for path in sources("src/backend/cuda/kernels/*.cu", "src/backend/cuda/kernels/*
     kernels += text.count("__global__")
     for head in late(text):
         check(False, f"{path}: does not begin with begin_kernel(): {' '.join(head.split())}")
-    check(not never(text), f"{path}: kernels begin early, and nothing calls begin_kernel() further on")
     for body in hasty(text):
         check(False, f"{path}: the next kernel may begin before this one: {' '.join(body.split())[-200:]}")
     check(len(FIRST.findall(plain(text))) == text.count("__global__"), f"{path}: a kernel was not understood")

@@ -46,7 +46,7 @@ static void code_first_then_memory_then_weights(void **state)
     assert_true(last("cuLaunchKernelEx") < at("cuGraphInstantiateWithFlags")); /* a run is a graph */
     *s = FRESH;
     if (live_once(NULL, &e) < 0) fail_msg("%s", e.text);
-    assert_null(strstr(s->log, "cuModuleLoadDataEx")); /* no products of our own where cuBLASLt is */
+    assert_null(strstr(s->log, "cuModuleGetFunction")); /* no products of our own where cuBLASLt is */
     /* chosen, tried, launched once on scratch, and only then what the run needs is allocated and filled */
     assert_true(at("cublasLtCreate") < at("cublasLtMatmulAlgoGetHeuristic"));
     const char *warm = strstr(last("cublasLtMatmulAlgoGetHeuristic"), "cublasLtMatmul\n");
@@ -86,7 +86,7 @@ static void a_sum_is_rounded_once(void **state)
         rt_dev *d = open_ok(NULL);
         assert_int_equal(record(&f, RT_DTYPE_BF16, &e), RT_OK);
         if (rt_exec_seal(&x, d, (const rt_plan *const *)&f.plan, 1, NULL, &e) < 0) fail_msg("%s", e.text);
-        assert_int_equal(strstr(s->log, "cuModuleLoadDataEx") != NULL, rounds == 3);
+        assert_int_equal(strstr(s->log, "cuModuleGetFunction") != NULL, rounds == 3);
         rt_exec_free(x);
         d->api->close(d);
         forget(&f);
@@ -225,6 +225,40 @@ static void a_machine_that_cannot_run_it_is_told_why(void **state)
     s->driver_version = 13000;
 }
 
+/* An image that the driver does not take is no end while there is PTX, and nobody has to guess what runs. */
+static void an_image_that_does_not_load_gives_way_to_ptx(void **state)
+{
+    static const int unfit[] = { RT_CU_INVALID_IMAGE, RT_CU_NO_BINARY };
+    rt_dev_info info;
+    rt_err e = { 0 };
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        s->code_result = unfit[i];
+        rt_dev *d = open_ok(NULL);
+        assert_int_equal(d->api->info(d, &info, &e), RT_OK);
+        assert_non_null(strstr(info.detail, "code ptx_75, run on an H200"));
+        assert_memory_equal(info.warning, "sm_90 did not load (loading the kernels of cuda_", 48);
+        assert_non_null(strstr(info.warning, "; ptx_75 is used"));
+        assert_ptr_equal(rt_device_policy(d), &rt_policy_f32);
+        s->lt_refuses = 1;
+        d->api->close(d);
+        assert_int_equal(s->live, 0);
+    }
+    s->code_result = 719; /* not the image's fault */
+    refuses(0, NULL, RT_DEVICE, "loading the kernels of cuda_");
+    s->code_result = 0;
+    s->fail_name = "cuModuleLoadDataEx";
+    s->fail_at = 1;
+    s->fail_result = RT_CU_JIT_DISABLED;
+    s->capability = 87; /* which takes no machine code but its own */
+    refuses(0, NULL, RT_NO_BACKEND, "CUDA_DISABLE_PTX_JIT forbids");
+    rt_dev *d = open_ok(NULL);
+    assert_int_equal(d->api->info(d, &info, &e), RT_OK);
+    assert_non_null(strstr(info.detail, "sm_87, PCI ffff:1a:00.0, code ptx_75, run on an H200, driver for CUDA 13.0"));
+    assert_string_equal(info.warning, "");
+    d->api->close(d);
+}
+
 static void cublaslt_is_named_or_its_absence_explained(void **state)
 {
     rt_dev_info info;
@@ -337,7 +371,7 @@ static void devices_have_names(void **state)
 {
     rt_dev *d;
     rt_err e = { 0 };
-    char why[160];
+    char why[RT_DEV_WHY];
     (void)state;
     s->devices = 2;
     assert_int_equal(rt_device_open(&d, "auto", &(rt_dev_opts){ 0 }, why, &e), RT_OK);
@@ -365,6 +399,48 @@ static void devices_have_names(void **state)
     assert_int_equal(rt_device_open(&d, "cuda", &(rt_dev_opts){ 0 }, NULL, &e), RT_OK);
     assert_ptr_equal(rt_device_policy(d), &rt_policy_f32);
     d->api->close(d);
+}
+
+/* What cannot be used is passed over, with a word; what was asked for by an option of CUDA is not. */
+static void auto_takes_what_can_be_used(void **state)
+{
+    const rt_dev_opts none = { 0 };
+    rt_dev *d;
+    rt_err e = { 0 };
+    char why[RT_DEV_WHY];
+    (void)state;
+    s->devices = 3;
+    s->first_capability = 70;
+    assert_int_equal(rt_device_open(&d, "auto", &none, why, &e), RT_OK);
+    assert_string_equal(((rt_cuda_dev *)d)->name, "Stand-in 1");
+    assert_string_equal(why, "cuda:0 is passed over: Stand-in 0 is sm_70; sm_75 (Turing) or newer is needed");
+    d->api->close(d);
+    s->fail_name = "cuDevicePrimaryCtxRetain"; /* and the second is taken */
+    s->fail_at = 1;
+    s->fail_result = RT_CU_OUT_OF_MEMORY;
+    assert_int_equal(rt_device_open(&d, NULL, &none, why, &e), RT_OK);
+    assert_string_equal(((rt_cuda_dev *)d)->name, "Stand-in 2");
+    assert_non_null(strstr(why, "needed; cuda:1 is passed over: starting Stand-in 1: out of memory"));
+    d->api->close(d);
+    s->code_result = RT_CU_NO_BINARY; /* nor PTX, by the settings of the driver */
+    s->fail_name = "cuModuleLoadDataEx";
+    s->fail_at = 2;
+    s->fail_result = RT_CU_JIT_DISABLED;
+    s->devices = 2;
+    assert_int_equal(rt_device_open(&d, "auto", &RT_DEV_OPTIONS({ "threads", "1" }), why, &e), RT_OK);
+    assert_string_equal(d->api->name, "cpu");
+    assert_non_null(strstr(why, "cuda:1 is passed over: sm_90 did not load ("));
+    assert_non_null(strstr(why, "CUDA_DISABLE_PTX_JIT"));
+    d->api->close(d);
+    s->code_result = 0; /* options that only CUDA takes */
+    assert_int_equal(rt_device_open(&d, "auto", &RT_DEV_OPTIONS({ "kernels", "ptx60" }), why, &e), RT_NO_BACKEND);
+    assert_non_null(strstr(e.text, "Stand-in 0 is sm_70"));
+    s->first_capability = 0;
+    assert_int_equal(rt_device_open(&d, "auto", &RT_DEV_OPTIONS({ "kernels", "ptx60" }), why, &e), RT_NO_BACKEND);
+    assert_non_null(strstr(e.text, "none of which this GPU (sm_90) can run as asked for"));
+    assert_int_equal(rt_device_open(&d, "auto", &RT_DEV_OPTIONS({ "kernels", "fast" }), why, &e), RT_INVALID);
+    assert_int_equal(rt_device_open(&d, "cuda:1", &RT_DEV_OPTIONS({ "kernels", "ptx60" }), why, &e), RT_NO_BACKEND);
+    assert_int_equal(s->live, 0);
 }
 
 /* ---- host memory ---- */
@@ -412,11 +488,13 @@ int main(void)
         T(every_failure_is_reported_and_cleaned_up),
         T(every_allocation_may_fail),
         T(a_machine_that_cannot_run_it_is_told_why),
+        T(an_image_that_does_not_load_gives_way_to_ptx),
         T(cublaslt_is_named_or_its_absence_explained),
         T(memory_follows_class_and_wish),
         T(bytes_arrive_whole_and_in_order),
         T(a_fault_names_its_op_when_asked),
         T(devices_have_names),
+        T(auto_takes_what_can_be_used),
     };
     return cmocka_run_group_tests(tests, find_standin, NULL);
 }

@@ -15,7 +15,7 @@
 #include "exec/exec.h"
 #include "op/emit.h"
 
-/* The launch over rows is the first of the op. */
+/* The launch over rows is the second of the op, behind the one that clears its count. */
 typedef struct launch {
     uint32_t count, blocks, cluster, clusters, threads, shared;
     rt_cuda_kd_params p;
@@ -24,7 +24,7 @@ static launch seen;
 
 static void note(const rt_cu_launch *how, void **params)
 {
-    if (seen.count++) return;
+    if (seen.count++ != 1) return;
     memcpy(&seen.p, params[0], sizeof seen.p);
     seen.blocks = how->grid[0], seen.threads = how->block[0], seen.shared = how->shared;
     for (unsigned i = 0; i < how->nattributes; i++)
@@ -57,7 +57,9 @@ static const launch *sealed(uint32_t N, uint32_t V, rt_dtype d, bool some_ids)
     s->launched = note;
     if (rt_exec_seal(&x, dev, (const rt_plan *const *)&p, 1, NULL, &e) < 0) fail_msg("%s", e.text);
     s->launched = NULL;
-    assert_int_equal(seen.count, 3); /* rows, figures, sums */
+    assert_int_equal(seen.count, 4); /* count, rows, figures, sums */
+    assert_true(seen.p.drawn >= seen.p.part + seen.p.a.N / RT_CUDA_KD_BATCH * sizeof(rt_cuda_kd_part));
+    assert_int_equal(seen.p.listed - seen.p.drawn, 16);
     assert_int_equal(seen.cluster, seen.p.blocks);
     assert_int_equal(seen.blocks % seen.cluster, 0);
     seen.clusters = seen.blocks / seen.cluster;

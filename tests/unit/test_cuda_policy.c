@@ -101,17 +101,18 @@ static void precision_follows_the_architecture(void **state)
 
 /* ---- images ---- */
 
+enum { IMAGES = 6 };
 typedef struct block {
     rt_cuda_block head;
-    rt_cuda_image list[5];
+    rt_cuda_image list[IMAGES];
     char data[64];
 } block;
 
 static block example(void)
 {
-    block b = { .head = { "RTCUDA1", 5, 13000 } };
-    static const uint32_t sm[] = { 80, 86, 90, 75, 90 }, ptx[] = { 0, 0, 0, 1, 1 };
-    for (uint32_t i = 0; i < 5; i++) {
+    block b = { .head = { "RTCUDA1", IMAGES, 13000 } };
+    static const uint32_t sm[] = { 80, 86, 90, 75, 80, 90 }, ptx[] = { 0, 0, 0, 1, 1, 1 };
+    for (uint32_t i = 0; i < IMAGES; i++) {
         strcpy(b.list[i].module, "cuda_add");
         b.list[i].sm = sm[i];
         b.list[i].ptx = ptx[i];
@@ -127,7 +128,7 @@ static void a_block_is_checked_before_it_is_used(void **state)
     block b = example();
     (void)state;
     assert_true(rt_cuda_images_parse(&images, &b, sizeof b));
-    assert_int_equal(images.count, 5);
+    assert_int_equal(images.count, IMAGES);
     assert_int_equal(images.built, 13000);
     assert_false(rt_cuda_images_parse(&images, &b, 0)); /* a binary without kernels */
     assert_int_equal(images.count, 0);
@@ -150,8 +151,10 @@ static void a_gpu_takes_the_nearest_older_kernels_of_its_generation(void **state
         uint32_t sm, ptx; /* sm 0: none */
     } table[] = {
         { 80, NULL, 80, 0 },    { 86, "auto", 86, 0 }, { 89, NULL, 86, 0 },   { 90, NULL, 90, 0 },
-        { 75, NULL, 75, 1 },    { 120, NULL, 90, 1 },  { 90, "ptx", 90, 1 },  { 89, "ptx", 75, 1 },
-        { 90, "ptx75", 75, 1 }, { 70, NULL, 0, 0 },    { 75, "ptx90", 0, 0 }, { 90, "ptx80", 0, 0 },
+        { 75, NULL, 75, 1 },    { 120, NULL, 90, 1 },  { 90, "ptx", 90, 1 },  { 89, "ptx", 80, 1 },
+        { 90, "ptx75", 75, 1 }, { 70, NULL, 0, 0 },    { 75, "ptx90", 0, 0 }, { 90, "ptx80", 80, 1 },
+        { 87, NULL, 80, 1 }, /* a system on a chip: not by machine code of sm_86 */
+        { 110, NULL, 90, 1 },   { 72, NULL, 0, 0 },    { 90, "ptx86", 0, 0 },
     };
     rt_cuda_images images;
     block b = example();
@@ -165,13 +168,42 @@ static void a_gpu_takes_the_nearest_older_kernels_of_its_generation(void **state
         assert_int_equal(a.sm, table[i].sm);
         assert_int_equal(a.ptx, table[i].ptx);
     }
-    assert_non_null(strstr(e.text, "sm_80 sm_86 sm_90 ptx_75 ptx_90")); /* what there is */
+    assert_non_null(strstr(e.text, "sm_80 sm_86 sm_90 ptx_75 ptx_80 ptx_90")); /* what there is */
     rt_cuda_arch a;
     assert_int_equal(rt_cuda_images_choose(&images, 90, "cubin", &a, &e), RT_INVALID);
     assert_int_equal(rt_cuda_images_choose(&images, 90, "ptx7x", &a, &e), RT_INVALID);
     assert_ptr_equal(rt_cuda_images_find(&images, "cuda_add", (rt_cuda_arch){ 90, 0 }), b.data + 16);
     assert_null(rt_cuda_images_find(&images, "cuda_sub", (rt_cuda_arch){ 90, 0 }));
-    assert_null(rt_cuda_images_find(&images, "cuda_add", (rt_cuda_arch){ 80, 1 }));
+    assert_null(rt_cuda_images_find(&images, "cuda_add", (rt_cuda_arch){ 86, 1 }));
+}
+
+static void what_does_not_load_is_followed_by_older_ptx(void **state)
+{
+    rt_cuda_images images;
+    block b = example();
+    rt_cuda_arch a = { 86, 0 };
+    (void)state;
+    assert_true(rt_cuda_images_parse(&images, &b, sizeof b));
+    assert_true(rt_cuda_images_after(&images, 89, a, &a));
+    assert_true(a.sm == 80 && a.ptx);
+    assert_true(rt_cuda_images_after(&images, 89, a, &a));
+    assert_true(a.sm == 75 && a.ptx);
+    assert_false(rt_cuda_images_after(&images, 89, a, &a));
+    assert_true(a.sm == 75 && a.ptx);
+    b.list[4].bytes = 3;
+    assert_ptr_equal(rt_cuda_images_smallest(&images, (rt_cuda_arch){ 80, 1 }), &b.list[4]);
+    assert_null(rt_cuda_images_smallest(&images, (rt_cuda_arch){ 86, 1 }));
+}
+
+/* Of what has run, each is what tests/gpu runs; all else was only compiled. */
+static void what_was_run_is_told_from_what_was_compiled(void **state)
+{
+    (void)state;
+    for (uint32_t ptx = 0; ptx < 2; ptx++)
+        for (uint32_t sm = 60; sm < 130; sm++) {
+            bool run = sm == 90 || (ptx && (sm == 75 || sm == 80));
+            assert_int_equal(rt_cuda_images_proof((rt_cuda_arch){ sm, ptx }) != NULL, run);
+        }
 }
 
 int main(void)
@@ -186,6 +218,8 @@ int main(void)
         cmocka_unit_test(precision_follows_the_architecture),
         cmocka_unit_test(a_block_is_checked_before_it_is_used),
         cmocka_unit_test(a_gpu_takes_the_nearest_older_kernels_of_its_generation),
+        cmocka_unit_test(what_does_not_load_is_followed_by_older_ptx),
+        cmocka_unit_test(what_was_run_is_told_from_what_was_compiled),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,5 @@
 /* test_cuda_run.c - ops that are taken together: which neighbours share a launch and which must not, counted on a
- * stand-in driver; which may do something before the launch ahead has ended. That a run computes what its ops compute
- * one by one is proved by `retort verify` on a GPU. */
+ * stand-in driver. That a run computes what its ops compute one by one is proved by `retort verify` on a GPU. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +10,6 @@
 #include "standin_case.h"
 
 #include "backend/cuda/kernels/cuda_dequant.h"
-#include "backend/cuda/kernels/cuda_embed.h"
 #include "backend/cuda/kernels/cuda_optim.h"
 #include "backend/cuda/kernels/cuda_sums.h"
 #include "exec/exec.h"
@@ -30,8 +28,6 @@ typedef struct update {
     rt_view packed[PACKED], plain[PACKED]; /* of two quantised types in turn; bf16 */
     rt_view wide_plain;                    /* f32 */
     rt_view ids;
-    rt_view left, product; /* that cuBLASLt multiplies */
-    rt_view table, dy;     /* of an embedding */
 } update;
 
 typedef void (*record_fn)(update *u);
@@ -75,10 +71,6 @@ static uint64_t launches(record_fn fn)
     }
     u.wide_plain = rt_space_buf(sp, RT_CLASS_OUTPUT, RT_DTYPE_F32, 3, BLOCK, "plain");
     u.ids = rt_space_buf(sp, RT_CLASS_INPUT, RT_DTYPE_I32, 3, 1, "ids");
-    u.table = rt_space_buf(sp, RT_CLASS_STATE, RT_DTYPE_F32, 64, BLOCK, "table");
-    u.dy = rt_space_buf(sp, RT_CLASS_STATE, RT_DTYPE_BF16, 3, BLOCK, "dy");
-    u.left = rt_space_buf(sp, RT_CLASS_STATE, RT_DTYPE_BF16, 8, BLOCK, "left");
-    u.product = rt_space_buf(sp, RT_CLASS_STATE, RT_DTYPE_BF16, 8, 8, "product");
     assert_int_equal(rt_plan_new(&u.p, sp, "update", &rt_policy_bf16, &e), RT_OK);
     fn(&u);
     s->launches = 0;
@@ -342,135 +334,6 @@ static void sums_share_launches(void **test)
     assert_int_equal(launches(a_sum_that_is_written_over), 5);
 }
 
-/* ---- kernels that read or write before the launch ahead has ended, unless that one has to do with it ---- */
-
-/* The flags of the launches, as if all were of bias_grad, and of embed_bwd; the test knows which are. */
-enum { NOTED = 8 };
-static uint32_t settled[NOTED], unused[NOTED], noted;
-
-static void note(const struct rt_cu_launch *how, void **params)
-{
-    (void)how;
-    settled[noted % NOTED] = ((const rt_cuda_bias_params *)params[0])->settled;
-    unused[noted++ % NOTED] = ((const rt_cuda_embed_bwd_params *)params[0])->unused;
-}
-/* A flag of the launch with `behind` others behind it. */
-static bool flag(const uint32_t *list, record_fn fn, uint32_t behind)
-{
-    s->launched = note;
-    launches(fn);
-    s->launched = NULL;
-    return list[(noted - 1 - behind) % NOTED];
-}
-static bool reads_early(record_fn fn) { return flag(settled, fn, 1); } /* sums come behind it */
-static bool clears_early(record_fn fn) { return flag(unused, fn, 2); } /* two more launches of the op do */
-
-static void a_bias_alone(update *u) { bias(u, 0); }
-static void a_bias_behind_its_writer(update *u)
-{
-    rt_emit_fill(u->p, u->grad[0], 1.0f);
-    bias(u, 0);
-}
-static void a_bias_behind_a_writer_of_some_rows(update *u)
-{
-    rt_emit_fill(u->p, rt_view_rows(u->p, u->grad[0], 2, 1), 1.0f);
-    bias(u, 0);
-}
-static void a_bias_behind_another_writer(update *u)
-{
-    rt_emit_fill(u->p, u->grad[1], 1.0f);
-    bias(u, 0);
-}
-static void a_bias_two_behind_its_writer(update *u)
-{
-    rt_emit_fill(u->p, u->grad[0], 1.0f);
-    rt_emit_fill(u->p, u->grad[1], 1.0f);
-    bias(u, 0);
-}
-/* Both updates are one run, whose launch is that of its first op. */
-static void a_bias_behind_a_run(update *u)
-{
-    adam(u, 0, u->grad[0], u->scale, PLAIN);
-    adam(u, 1, u->grad[1], u->scale, PLAIN);
-    rt_emit_bias_grad(u->p, gradient(u, 2), u->param[1]);
-}
-/* The sum is launched when it is wanted, behind an op that was recorded later. */
-static void a_bias_of_a_sum(update *u)
-{
-    bias(u, 0);
-    rt_emit_fill(u->p, u->m[0], 0.0f);
-    rt_emit_bias_grad(u->p, gradient(u, 1), u->master[0]);
-}
-static void a_bias_behind_anothers_sum(update *u)
-{
-    bias(u, 0);
-    bias(u, 0);
-}
-
-/* Who knows when it lets the next begin? */
-static void a_bias_behind_a_library(update *u)
-{
-    rt_emit_matmul(u->p, u->product, u->left, u->left, RT_NONE, "nt", 1.0f);
-    bias(u, 0);
-}
-
-static void rows_that_are_being_written_are_not_read_early(void **test)
-{
-    (void)test;
-    assert_true(reads_early(a_bias_alone));
-    assert_false(reads_early(a_bias_behind_its_writer));
-    assert_false(reads_early(a_bias_behind_a_writer_of_some_rows));
-    assert_true(reads_early(a_bias_behind_another_writer));
-    assert_true(reads_early(a_bias_two_behind_its_writer));
-    assert_false(reads_early(a_bias_behind_a_run));
-    assert_false(reads_early(a_bias_of_a_sum));
-    assert_true(reads_early(a_bias_behind_anothers_sum));
-    assert_false(reads_early(a_bias_behind_a_library));
-}
-
-static void embed(update *u) { rt_emit_embed_bwd(u->p, u->table, u->dy, u->ids); }
-static void an_embedding_alone(update *u) { embed(u); }
-/* The scratch of the second lies where that of the first was. */
-static void an_embedding_twice(update *u)
-{
-    embed(u);
-    embed(u);
-}
-static void an_embedding_twice_with_something_between(update *u)
-{
-    embed(u);
-    rt_emit_fill(u->p, u->m[0], 0.0f);
-    embed(u);
-}
-/* The last launch reads an activation that nobody wants any more: scratch may lie where it was. */
-static void read_and_gone(update *u)
-{
-    rt_view act = rt_act(u->p, RT_DTYPE_BF16, 3, BLOCK, "read, then gone");
-    rt_emit_fill(u->p, act, 0.0f);
-    rt_emit_copy(u->p, u->plain[0], act, RT_NONE);
-}
-static void an_embedding_behind_a_reader(update *u)
-{
-    read_and_gone(u);
-    embed(u);
-}
-static void an_embedding_two_behind_a_reader(update *u)
-{
-    read_and_gone(u);
-    rt_emit_fill(u->p, u->m[0], 0.0f);
-    embed(u);
-}
-
-static void scratch_that_is_in_use_is_not_written_early(void **test)
-{
-    (void)test;
-    assert_true(clears_early(an_embedding_alone));
-    assert_false(clears_early(an_embedding_twice));
-    assert_true(clears_early(an_embedding_twice_with_something_between));
-    assert_false(clears_early(an_embedding_behind_a_reader));
-    assert_true(clears_early(an_embedding_two_behind_a_reader));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -478,8 +341,6 @@ int main(void)
         cmocka_unit_test(adams_share_launches),
         cmocka_unit_test(expansions_share_launches),
         cmocka_unit_test(sums_share_launches),
-        cmocka_unit_test(rows_that_are_being_written_are_not_read_early),
-        cmocka_unit_test(scratch_that_is_in_use_is_not_written_early),
     };
     return cmocka_run_group_tests(tests, find_standin, NULL);
 }

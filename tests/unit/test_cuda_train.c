@@ -5,7 +5,9 @@
 #include "standin_case.h"
 
 #include "backend/cuda/cuda_internal.h"
+#include "base/json.h"
 #include "exec/exec_internal.h"
+#include "job/audit_run.h"
 #include "job/prepare/fit.h"
 
 #include <math.h>
@@ -251,6 +253,88 @@ static void what_is_not_finite_without_a_fault_is_said_so(void **state)
     assert_memory_equal(e.text, "step 1: the device trained 3 positions and the host had counted ", 64);
 }
 
+/* ---- a run that is verified ---- */
+
+typedef struct heard {
+    char backend[2][16], name[96], why[500]; /* of the last; the backends of the first two */
+    uint32_t count, checks, failed; /* failed: of the measures */
+} heard;
+
+static void hear_device(void *ctx, rt_dev *d, const char *why)
+{
+    heard *h = ctx;
+    rt_dev_info info;
+    if (d->api->info(d, &info, NULL) < 0) fail_msg("no info");
+    snprintf(h->backend[h->count++ % 2], sizeof h->backend[0], "%s", d->api->name);
+    snprintf(h->name, sizeof h->name, "%s", info.name);
+    snprintf(h->why, sizeof h->why, "%s", why);
+}
+
+static void hear_check(void *ctx, const rt_check *c)
+{
+    heard *h = ctx;
+    h->checks++;
+    h->failed += c->outcome == RT_CHECK_FAIL && strncmp(c->name, "held-out", 8) == 0;
+    if (c->outcome == RT_CHECK_FAIL) print_message("%s: %s\n", c->name, c->text);
+}
+
+static heard verify_run(const char *out)
+{
+    static const rt_hub_env env;
+    rt_err e = { 0 };
+    rt_audit_result v;
+    heard h = { 0 };
+    rt_pool *pool;
+    assert_int_equal(rt_pool_new(&pool, 1, &e), RT_OK);
+    rt_audit_opts o = {
+        .env = &env, .threads = 1, .pool = pool, .report = hear_check, .device = hear_device, .ctx = &h
+    };
+    if (rt_audit_run(in_dir(out), &o, &v, &e) < 0) fail_msg("%s", e.text);
+    rt_pool_free(pool);
+    assert_int_equal(s->live, 0);
+    return h;
+}
+
+/* What the stand-in did not compute measures 0 when it is measured again, and something on the CPU. */
+static void a_run_is_measured_on_its_own_device(void **state)
+{
+    rt_err e = { 0 };
+    json_t *verdict, *claim;
+    size_t i;
+    (void)state;
+    s->devices = 2;
+    if (run_cuda("o", false, NULL, NULL, &e) < 0) fail_msg("%s", e.text);
+    assert_int_equal(rt_json_read(&verdict, in_dir("o/run/verdict.json"), &e), RT_OK);
+    uint32_t memory = 0;
+    json_array_foreach(json_object_get(verdict, "falsifiers"), i,
+                       claim) if (strcmp(json_string_value(json_object_get(claim, "id")), "F-PLAN-MEMORY-001") == 0)
+    {
+        memory++;
+        assert_string_equal(json_string_value(json_object_get(claim, "verdict")), "pass");
+        assert_non_null(strstr(json_string_value(json_object_get(claim, "measured")), "by the driver"));
+    }
+    assert_int_equal(memory, 1);
+    json_decref(verdict);
+    heard h = verify_run("o");
+    assert_string_equal(h.backend[0], "cuda");
+    assert_string_equal(h.name, "Stand-in 0");
+    assert_string_equal(h.why, "");
+    assert_true(h.count == 1 && h.checks > 10 && h.failed == 0);
+    s->devices = 0; /* it is gone */
+    h = verify_run("o");
+    assert_string_equal(h.backend[0], "cpu");
+    assert_string_equal(h.why, "Stand-in 0, which the run used, cannot be used here: the driver sees no NVIDIA GPU");
+    assert_true(h.count == 1 && h.failed > 0);
+    s->devices = 1; /* it is here and has no room */
+    s->hidden = FRESH.memory - (64 << 10);
+    s->lt_refuses = 1;
+    h = verify_run("o");
+    assert_int_equal(h.count, 2);
+    assert_string_equal(h.backend[0], "cuda");
+    assert_string_equal(h.backend[1], "cpu");
+    assert_memory_equal(h.why, "Stand-in 0, which the run used, did not take the models: ", 57);
+}
+
 /* ---- a card of 24 GB ---- */
 
 typedef struct pair_of {
@@ -405,6 +489,7 @@ int main(void)
         C(what_was_fixed_is_refused),
         C(a_lost_gpu_leaves_the_last_checkpoint),
         C(what_is_not_finite_without_a_fault_is_said_so),
+        C(a_run_is_measured_on_its_own_device),
         C(what_fits_a_card_of_24_gb),
         C(what_a_limit_costs),
     };

@@ -68,6 +68,11 @@ static void good_passes(void **state)
         assert_true(f.list[i].measured[0]);
         assert_true(f.list[i].claim[0]);
     }
+    v.own = 100u << 20; /* on a device, with code beside what was planned */
+    v.code = 40u << 20;
+    v.held = 200u << 20;
+    rt_falsify(&f, &v);
+    assert_int_equal(f.of[RT_VERDICT_PASS], RT_FALSIFIER_COUNT);
     v.teacher = false; /* text alone: nothing is said about a teacher */
     v.ce_weight = 1;
     rt_falsify(&f, &v);
@@ -106,6 +111,9 @@ PLANT(too_much_memory, v->held = 170u << 20)
 PLANT(a_byte_too_much_memory, v->held = most_held(v) + 1)
 PLANT(no_plan, v->planned = 0)
 PLANT(memory_unknown, v->held = 0)
+PLANT(device_took_too_much, v->own = v->held = 170u << 20)
+PLANT(device_without_plan, v->own = v->held; v->planned = 0)
+PLANT(device_is_shared, v->own = 100u << 20; v->code = 20u << 20; v->held = 190u << 20)
 PLANT(empty_output, v->output_values = 0)
 PLANT(short_output, v->output_values--)
 PLANT(wrong_value, v->difference.unequal = 1)
@@ -155,6 +163,9 @@ static void planted_facts(void **state)
         { a_byte_too_much_memory, "F-PLAN-MEMORY-001", F, 0 },
         { no_plan, "F-PLAN-MEMORY-001", F, 0 },
         { memory_unknown, "F-PLAN-MEMORY-001", N, 0 },
+        { device_took_too_much, "F-PLAN-MEMORY-001", F, 0 },
+        { device_without_plan, "F-PLAN-MEMORY-001", F, 0 },
+        { device_is_shared, "F-PLAN-MEMORY-001", N, 0 },
         { empty_output, "F-OUTPUT-RELOAD-001", F, 0 },
         { short_output, "F-OUTPUT-RELOAD-001", F, 0 },
         { wrong_value, "F-OUTPUT-RELOAD-001", F, 0 },

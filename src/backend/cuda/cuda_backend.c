@@ -5,6 +5,7 @@
  * programs (cuda_program.c), GEMMs (cuda_gemm.c), decisions (cuda_policy.c). */
 #include "backend/cuda/cuda_internal.h"
 #include "backend/cuda/cuda_policy.h"
+#include "base/file.h"
 #include "base/hash.h"
 #include "base/sys.h"
 
@@ -44,7 +45,7 @@ out:
 
 typedef struct gpu {
     rt_cu_device device;
-    char name[96];
+    char name[96], pci[16]; /* "0000:1b:00.0" */
     uint32_t sm;
     uint64_t total;
     rt_mem_kind by_class;
@@ -60,6 +61,8 @@ static int read_gpu(const rt_cuda_driver *cu, int index, gpu *g, rt_err *e)
     RT_TRY(rt_cuda_status(cu, cu->device_attribute(&major, RT_CU_ATTR_CAPABILITY_MAJOR, g->device), e, "%s", g->name));
     RT_TRY(rt_cuda_status(cu, cu->device_attribute(&minor, RT_CU_ATTR_CAPABILITY_MINOR, g->device), e, "%s", g->name));
     RT_TRY(rt_cuda_status(cu, cu->device_memory(&total, g->device), e, "%s", g->name));
+    if (cu->device_pci(g->pci, sizeof g->pci, g->device) != RT_CU_SUCCESS) g->pci[0] = 0;
+    for (char *c = g->pci; *c; c++) *c = *c >= 'A' && *c <= 'F' ? (char)(*c + 32) : *c; /* as the system writes it */
     bool known = cu->device_attribute(&integrated, RT_CU_ATTR_INTEGRATED, g->device) == RT_CU_SUCCESS;
     g->by_class = rt_cuda_classify_memory(known, integrated);
     g->sm = (uint32_t)(10 * major + minor);
@@ -75,20 +78,62 @@ static int usable(const gpu *g, rt_err *e)
                    RT_CUDA_LEAST_SM);
 }
 
-static void describe(rt_dev_info *out, const gpu *g, const rt_cuda_driver *cu, const rt_cuda_lt *lt, const char *no_lt,
-                     rt_mem_kind memory)
+/* "PCI 0000:1b:00.0 10de:2335, ": where it is, and what the system says is there. Empty when the driver does not say.
+ */
+static void pci_text(char *out, size_t size, const gpu *g)
 {
+    static const char *const files[] = { "vendor", "device" };
+    char path[96];
+    rt_str id[2] = { { 0 } };
+    out[0] = 0;
+    for (int i = 0; i < 2 && g->pci[0]; i++) {
+        snprintf(path, sizeof path, "/sys/bus/pci/devices/%s/%s", g->pci, files[i]);
+        if (rt_file_read(path, 64, &id[i], NULL) < 0 || id[i].len < 6 || memcmp(id[i].data, "0x", 2) != 0)
+            id[i].len = 0;
+    }
+    if (g->pci[0] && id[0].len && id[1].len)
+        snprintf(out, size, "PCI %s %.4s:%.4s, ", g->pci, id[0].data + 2, id[1].data + 2);
+    else if (g->pci[0])
+        snprintf(out, size, "PCI %s, ", g->pci);
+    rt_str_free(&id[0]);
+    rt_str_free(&id[1]);
+}
+
+/* Which code it takes, and whether code of that architecture has ever run. */
+static void code_text(char *out, size_t size, const rt_cuda_arch *arch)
+{
+    const char *proof = rt_cuda_images_proof(*arch);
+    snprintf(out, size, "code %s_%u, %s, ", arch->ptx ? "ptx" : "sm", arch->sm,
+             proof ? proof : "compiled and never run: retort verify --backend cuda runs it");
+    if (!arch->sm) out[0] = 0;
+}
+
+typedef struct facts {
+    const rt_cuda_driver *cu;
+    const rt_cuda_lt *lt;
+    const char *no_lt;
+    rt_mem_kind memory;
+    rt_cuda_arch arch; /* sm 0: not known */
+} facts;
+
+static void describe(rt_dev_info *out, const gpu *g, const facts *f)
+{
+    const int version = f->cu->version;
+    const rt_cuda_lt *lt = f->lt;
+    char pci[48], code[96];
     *out = (rt_dev_info){ .memory_total = g->total };
     snprintf(out->name, sizeof out->name, "%s", g->name);
+    pci_text(pci, sizeof pci, g);
+    code_text(code, sizeof code, &f->arch);
     size_t n =
-        (size_t)snprintf(out->detail, sizeof out->detail, "sm_%u, driver for CUDA %d.%d, %s memory", g->sm,
-                         cu->version / 1000, cu->version % 1000 / 10, memory == RT_MEM_MANAGED ? "managed" : "device");
+        (size_t)snprintf(out->detail, sizeof out->detail, "sm_%u, %s%sdriver for CUDA %d.%d, %s memory", g->sm, pci,
+                         code, version / 1000, version % 1000 / 10, f->memory == RT_MEM_MANAGED ? "managed" : "device");
     if (n >= sizeof out->detail) return;
     if (lt->lib.handle)
         snprintf(out->detail + n, sizeof out->detail - n, ", cuBLASLt %u.%u.%u: %.250s", lt->version / 10000,
                  lt->version / 100 % 100, lt->version % 100, lt->lib.path);
     else
-        snprintf(out->detail + n, sizeof out->detail - n, ", no cuBLASLt, GEMMs by our own kernels: %.150s", no_lt);
+        snprintf(out->detail + n, sizeof out->detail - n, ", no cuBLASLt, GEMMs by our own kernels: %.150s", f->no_lt);
 }
 
 static rt_mem_kind memory_kind(const rt_cuda_options *o, const gpu *g)
@@ -108,11 +153,14 @@ static int probe(const rt_dev_opts *o, rt_dev_info *out, int cap, char *why)
     if (look(&cu, &images, &count, &e) >= 0 && rt_cuda_options_read(&own, o, &e) >= 0) {
         if (cap > 0) rt_cuda_lt_open(&lt, &own, cu.version, &no_lt);
         for (int i = 0; i < count; i++) {
+            facts f = { .cu = &cu, .lt = &lt, .no_lt = no_lt.text };
             int rc = read_gpu(&cu, i, &g, &e);
             if (rc >= 0) rc = usable(&g, &e);
             if (rc >= 0) good++;
+            if (rc >= 0) rc = rt_cuda_images_choose(&images, g.sm, own.kernels, &f.arch, &e);
             if (i >= cap) continue;
-            describe(&out[i], &g, &cu, &lt, no_lt.text, memory_kind(&own, &g));
+            f.memory = memory_kind(&own, &g);
+            describe(&out[i], &g, &f);
             out[i].memory_free = g.total; /* what is free is known once the device is open */
             if (rc < 0) snprintf(out[i].detail, sizeof out[i].detail, "not usable: %.300s", e.text);
         }
@@ -179,6 +227,7 @@ static int start(rt_cuda_dev *d, const rt_cuda_options *o, rt_err *e)
     size_t left = 0, total = 0;
     RT_TRY(rt_cuda_status(&d->cu, d->cu.context_retain(&d->context, d->device), e, "starting %s", d->name));
     RT_TRY(rt_cuda_enter(d, e));
+    if (!o->kernels || strcmp(o->kernels, "auto") == 0) RT_TRY(rt_cuda_arch_settle(d, e));
     RT_TRY(read_caps(d, e));
     RT_TRY(rt_cuda_status(&d->cu, d->cu.stream_new(&d->stream, RT_CU_STREAM_NON_BLOCKING), e, "making a stream"));
     RT_TRY(rt_cuda_stages_new(d, e));
@@ -214,6 +263,7 @@ static int open_dev(rt_dev **out, int index, const rt_dev_opts *o, rt_err *e)
                     d->cu.version / 1000, d->cu.version % 1000 / 10, d->images.built / 1000,
                     d->images.built % 1000 / 10, g.name));
     memcpy(d->name, g.name, sizeof d->name);
+    memcpy(d->pci, g.pci, sizeof d->pci);
     d->device = g.device;
     d->gpu = g.sm;
     d->total = g.total;
@@ -238,8 +288,13 @@ static int info(rt_dev *dev, rt_dev_info *out, rt_err *e)
     size_t left = 0, total = 0;
     rt_sys_memory system;
     gpu g = { .sm = d->gpu, .total = d->total };
+    const facts f = { &d->cu, &d->lt, d->no_lt, d->memory, d->arch };
     memcpy(g.name, d->name, sizeof g.name);
-    describe(out, &g, &d->cu, &d->lt, d->no_lt, d->memory);
+    memcpy(g.pci, d->pci, sizeof g.pci);
+    describe(out, &g, &f);
+    if (d->instead[0])
+        snprintf(out->warning, sizeof out->warning, "%.120s; %s_%u is used", d->instead, d->arch.ptx ? "ptx" : "sm",
+                 d->arch.sm);
     RT_TRY(rt_cuda_enter(d, e));
     RT_TRY(rt_cuda_status(&d->cu, d->cu.memory_info(&left, &total), e, "asking for free memory"));
     rt_sys_memory_query(&system);
@@ -252,6 +307,9 @@ static int info(rt_dev *dev, rt_dev_info *out, rt_err *e)
     out->module_bytes = d->module_bytes;
     out->modules = d->nmodules;
     out->late_loads = d->late;
+    if (d->memory == RT_MEM_DEVICE && d->by_class == RT_MEM_DEVICE && total - left > d->context_bytes)
+        out->taken_bytes = total - left - d->context_bytes;
+    out->own_bytes = d->own_bytes;
     rt_cuda_tune_text(d, out->tuning, sizeof out->tuning);
 out:
     return rc;

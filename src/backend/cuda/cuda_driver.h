@@ -54,6 +54,11 @@ enum {
     RT_CU_OUT_OF_MEMORY = 2,
     RT_CU_STUB_LIBRARY = 34,
     RT_CU_NO_DEVICE = 100,
+    RT_CU_INVALID_IMAGE = 200,
+    RT_CU_NO_BINARY = 209,
+    RT_CU_INVALID_PTX = 218,
+    RT_CU_NO_JIT_COMPILER = 221,
+    RT_CU_UNSUPPORTED_PTX = 222,
     RT_CU_JIT_DISABLED = 223,
     RT_CU_DRIVER_MISMATCH = 803
 };
@@ -90,6 +95,7 @@ enum {
     X(device_get, cuDeviceGet, (rt_cu_device * device, int ordinal))                                                   \
     X(device_name, cuDeviceGetName, (char *name, int size, rt_cu_device device))                                       \
     X(device_attribute, cuDeviceGetAttribute, (int *value, int attribute, rt_cu_device device))                        \
+    X(device_pci, cuDeviceGetPCIBusId, (char *text, int size, rt_cu_device device))                                    \
     X(device_memory, cuDeviceTotalMem_v2, (size_t * bytes, rt_cu_device device))                                       \
     X(context_retain, cuDevicePrimaryCtxRetain, (rt_cu_context * context, rt_cu_device device))                        \
     X(context_release, cuDevicePrimaryCtxRelease_v2, (rt_cu_device device))                                            \

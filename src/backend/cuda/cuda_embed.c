@@ -64,7 +64,6 @@ static void bwd_emit(rt_cuda_builder *b, const rt_bound_op *o)
                                    .chunks = (uint32_t)cuda_div_up(a->C, RT_CUDA_EMBED_LANES * RT_CUDA_EMBED_PAIR * W),
                                    .whole = a->C % W == 0 && cuda_aligned(dtable, W) && cuda_aligned(dy, W),
                                    .wide = dtable->dtype == RT_DTYPE_F32,
-                                   .unused = rt_cuda_unused(b, &o->work),
                                    .dtable = cuda_mat(dtable),
                                    .dy = cuda_mat(dy),
                                    .ids = cuda_mat(&o->slot[RT_EMBED_BIDS]),

@@ -27,10 +27,26 @@ rt_cuda_images rt_cuda_images_own(void)
     return own;
 }
 
+/* Systems on a chip (Tegra: Xavier, Orin, Thor). Their machine code is their own, whatever its number says. */
+static bool on_a_chip(uint32_t sm)
+{
+    static const uint32_t list[] = { 72, 87, 88, 101, 110 };
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+        if (list[i] == sm) return true;
+    return false;
+}
+
+/* Machine code runs on later GPUs of its generation. */
+static bool code_runs(uint32_t sm, uint32_t gpu)
+{
+    if (on_a_chip(sm) || on_a_chip(gpu)) return sm == gpu;
+    return sm <= gpu && sm / 10 == gpu / 10;
+}
+
 /* Is the image one that the GPU can run, and better than what was found before? */
 static bool better(const rt_cuda_image *i, uint32_t gpu, bool ptx, rt_cuda_arch best)
 {
-    bool runs = i->ptx == ptx && i->sm <= gpu && (ptx || i->sm / 10 == gpu / 10);
+    bool runs = i->ptx == ptx && (ptx ? i->sm <= gpu : code_runs(i->sm, gpu));
     return runs && i->sm > best.sm;
 }
 
@@ -42,7 +58,7 @@ int rt_cuda_images_choose(const rt_cuda_images *all, uint32_t gpu, const char *k
     unsigned long only = 0;
     if (!any && strncmp(kernels, "ptx", 3) == 0) only = kernels[3] ? strtoul(kernels + 3, &end, 10) : 0;
     if (!any && (strncmp(kernels, "ptx", 3) != 0 || (end && *end)))
-        return rt_fail(e, RT_INVALID, "'%s' is no choice of kernels; it is auto, ptx, or ptx and a number as in ptx75",
+        return rt_fail(e, RT_INVALID, "'%s' is no choice of kernels; it is auto, ptx, or ptx and a number as in ptx80",
                        kernels);
     for (int pass = ptx; pass < 2 && !best.sm; pass++)
         for (uint32_t i = 0; i < all->count; i++)
@@ -56,6 +72,44 @@ int rt_cuda_images_choose(const rt_cuda_images *all, uint32_t gpu, const char *k
                        text, gpu, any ? "" : " as asked for", gpu);
     *out = best;
     return RT_OK;
+}
+
+bool rt_cuda_images_after(const rt_cuda_images *all, uint32_t gpu, rt_cuda_arch last, rt_cuda_arch *out)
+{
+    rt_cuda_arch best = { 0 };
+    for (uint32_t i = 0; i < all->count; i++) {
+        const rt_cuda_image *m = &all->list[i];
+        if ((!last.ptx || m->sm < last.sm) && better(m, gpu, true, best)) best = (rt_cuda_arch){ m->sm, m->ptx };
+    }
+    if (best.sm) *out = best;
+    return best.sm != 0;
+}
+
+/* Whoever runs `make test-gpu` on another GPU adds a line. */
+const char *rt_cuda_images_proof(rt_cuda_arch arch)
+{
+    static const struct {
+        rt_cuda_arch arch;
+        const char *text;
+    } table[] = {
+        { { 90, 0 }, "run on an H200" },
+        { { 75, 1 }, "run on an H200" },
+        { { 80, 1 }, "run on an H200" },
+        { { 90, 1 }, "run on an H200" },
+    };
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        if (table[i].arch.sm == arch.sm && table[i].arch.ptx == arch.ptx) return table[i].text;
+    return NULL;
+}
+
+const rt_cuda_image *rt_cuda_images_smallest(const rt_cuda_images *all, rt_cuda_arch arch)
+{
+    const rt_cuda_image *least = NULL;
+    for (uint32_t i = 0; i < all->count; i++) {
+        const rt_cuda_image *m = &all->list[i];
+        if (m->sm == arch.sm && m->ptx == arch.ptx && (!least || m->bytes < least->bytes)) least = m;
+    }
+    return least;
 }
 
 const void *rt_cuda_images_find(const rt_cuda_images *all, const char *module, rt_cuda_arch arch)

@@ -40,10 +40,16 @@ bool rt_cuda_images_parse(rt_cuda_images *out, const void *block, size_t bytes);
 typedef struct rt_cuda_arch {
     uint32_t sm, ptx;
 } rt_cuda_arch;
-/* Machine code of the GPU's own generation that is not newer than it; else the newest PTX that it can run. kernels:
- * null or "auto": so; "ptx": PTX; "ptx75": PTX of that architecture. RT_INVALID: no such word; RT_NO_BACKEND: this
- * binary has nothing for the GPU. */
+/* Machine code of the GPU's own generation that is not newer than it; else the newest PTX that it can run. A GPU of a
+ * system on a chip (Jetson) takes machine code of its own architecture alone. kernels: null or "auto": so; "ptx": PTX;
+ * "ptx75": PTX of that architecture. RT_INVALID: no such word; RT_NO_BACKEND: this binary has nothing for the GPU. */
 int rt_cuda_images_choose(const rt_cuda_images *all, uint32_t gpu, const char *kernels, rt_cuda_arch *out, rt_err *e);
+/* What the GPU takes when `last` does not load: the newest PTX that was not tried; false when none is left. */
+bool rt_cuda_images_after(const rt_cuda_images *all, uint32_t gpu, rt_cuda_arch last, rt_cuda_arch *out);
+/* Has code of this architecture ever run, and where? "run on an H200"; null: it was only compiled. */
+const char *rt_cuda_images_proof(rt_cuda_arch arch);
+/* The smallest image of an architecture; null when there is none. */
+const rt_cuda_image *rt_cuda_images_smallest(const rt_cuda_images *all, rt_cuda_arch arch);
 /* Null when the binary has none. */
 const void *rt_cuda_images_find(const rt_cuda_images *all, const char *module, rt_cuda_arch arch);
 /* "sm_80 sm_90 and PTX 75" into text. */

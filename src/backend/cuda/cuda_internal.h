@@ -69,7 +69,8 @@ typedef struct rt_cuda_dev {
     void *lt_handle; /* null: GEMMs of our own */
     rt_cuda_images images;
     rt_cuda_arch arch;
-    char name[96];
+    char instead[160]; /* which image did not load, so that arch is used; empty: all is as chosen */
+    char name[96], pci[16];
     uint32_t gpu; /* its own architecture, 90 */
     rt_cu_device device;
     rt_cu_context context;
@@ -92,8 +93,9 @@ typedef struct rt_cuda_dev {
     rt_cu_event event[RT_CUDA_EVENTS], begin[RT_CUDA_EVENTS];
     rt_ticket ticket, done;
     uint64_t context_bytes, module_bytes;
-    bool sealed;   /* a program was sealed: what is loaded from here on is late, unless another is being sealed */
-    uint32_t late; /* modules and functions that were */
+    uint64_t own_bytes; /* of device memory, allocated and not freed */
+    bool sealed;        /* a program was sealed: what is loaded from here on is late, unless another is being sealed */
+    uint32_t late;      /* modules and functions that were */
 } rt_cuda_dev;
 
 /* The caps that op families are handed are a part of their device. */
@@ -105,7 +107,10 @@ static inline rt_cuda_dev *rt_cuda_dev_of(const rt_cuda_caps *c)
 /* Makes the device's context that of this thread. */
 int rt_cuda_enter(rt_cuda_dev *d, rt_err *e);
 
-/* cuda_module.c: the kernel with at least this much dynamic shared memory, its module loaded when it is the first. */
+/* cuda_module.c: d->arch, or where its images do not load the next that the GPU takes, with a word in d->instead. Needs
+ * the context; a module is loaded and given back. */
+int rt_cuda_arch_settle(rt_cuda_dev *d, rt_err *e);
+/* The kernel with at least this much dynamic shared memory, its module loaded when it is the first. */
 int rt_cuda_function_get(rt_cuda_dev *d, const char *module, const char *name, uint32_t shared, rt_cu_function *out,
                          rt_err *e);
 void rt_cuda_modules_free(rt_cuda_dev *d);

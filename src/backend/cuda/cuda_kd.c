@@ -1,5 +1,5 @@
-/* cuda_kd.c - launches of kd_loss: the fast walk over all rows, their figures (with the rows that it left), the sums.
- */
+/* cuda_kd.c - launches of kd_loss: a count of rows is cleared, the fast walk over all rows, their figures (with the
+ * rows that it left), the sums. */
 #include "backend/cuda/kernels/cuda_kd.h"
 
 #include "backend/cuda/cuda_op.h"
@@ -7,7 +7,8 @@
 enum {
     CLUSTER_SM = 90, /* the first architecture with clusters of blocks */
     BLOCKS_OF_SM = 2,
-    LEAST_SHARED = 8 << 10 /* of a block, besides the bitmap */
+    LEAST_SHARED = 8 << 10, /* of a block, besides the bitmap */
+    DRAWN_BYTES = 16        /* of the count of rows, which is aligned as what follows it */
 };
 
 /* A JSD or skewed form that is a KL becomes that one. */
@@ -45,7 +46,7 @@ static bool kd_need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, rt
                  a->V, c->shared_max);
         return false;
     }
-    need->work_bytes = result_bytes(a) + part_bytes(a) + (uint64_t)a->N * a->k * sizeof(float);
+    need->work_bytes = result_bytes(a) + part_bytes(a) + DRAWN_BYTES + (uint64_t)a->N * a->k * sizeof(float);
     return true;
 }
 
@@ -78,7 +79,8 @@ static rt_cuda_kd_params params_of(const rt_bound_op *o)
     p.fault = rt_cuda_addr(&s[RT_KD_FAULT]);
     p.result = rt_cuda_addr(&o->work);
     p.part = p.result + result_bytes(a);
-    p.listed = p.part + part_bytes(a);
+    p.drawn = p.part + part_bytes(a);
+    p.listed = p.drawn + DRAWN_BYTES;
     p.acc = cuda_adds(o, RT_KD_SUMS);
     return p;
 }
@@ -179,6 +181,7 @@ static void kd_emit(rt_cuda_builder *b, const rt_bound_op *o)
     layout r = lay_out(b, &p, d);
     if (!p.how && is_swift(&p, d) && cuda_size(d) == 2)
         p.how = a->T == 2.0f ? RT_CUDA_KD_SQUARE : a->T == 4.0f ? RT_CUDA_KD_FOURTH : RT_CUDA_KD_APART;
+    cuda_push_1d(b, "cuda_kd_careful", "kd_begin", 1, 32, 0, &p, sizeof p);
     rt_cuda_push_clusters(b, "cuda_kd", rows_kernel(&p, d), r.clusters, p.blocks, r.threads, r.shared, &p, sizeof p);
     cuda_push_1d(b, "cuda_kd_careful", CUDA_KERNEL("kd_figures", d), batches(a), RT_CUDA_KD_THREADS,
                  RT_CUDA_KD_BITMAP(packs_of(a)), &p, sizeof p);

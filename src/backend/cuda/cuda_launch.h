@@ -46,10 +46,6 @@ uint32_t rt_cuda_at_once(rt_cuda_builder *b, const char *module, const char *ker
  * in one array. How many there are from it on that are of its kind; and that the first n of them have been emitted. */
 uint32_t rt_cuda_neighbours(const rt_cuda_builder *b);
 void rt_cuda_took(rt_cuda_builder *b, uint32_t n);
-/* May the first kernel of the op read x, or write it, before it begins (cuda_begin.cuh)? Not what the launch directly
- * ahead writes, or touches; and behind a library's nothing, for that does not say when it lets others begin. */
-bool rt_cuda_settled(const rt_cuda_builder *b, const rt_operand *x);
-bool rt_cuda_unused(const rt_cuda_builder *b, const rt_operand *x);
 /* out (1,C) = or += the sum of P rows (P,C) f32 at part, in order. It is launched with others of its kind before the
  * first op that touches out, or at the end of the program: the op's scratch, where part is, has to stay. */
 void rt_cuda_sum_later(rt_cuda_builder *b, const rt_operand *out, uint64_t part, uint32_t P, bool acc);

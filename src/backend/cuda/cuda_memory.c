@@ -78,6 +78,7 @@ int rt_cuda_mem_new(rt_dev *dev, uint64_t bytes, rt_mem_kind kind, rt_mem **out,
     m->bytes = bytes;
     m->kind = kind == RT_MEM_DEVICE ? d->memory : kind;
     RT_TRY(allocate(d, m, bytes ? bytes : 1, e));
+    if (m->kind == RT_MEM_DEVICE) d->own_bytes += bytes;
     *out = m;
     m = NULL;
 out:
@@ -94,6 +95,7 @@ void rt_cuda_mem_free(rt_dev *dev, rt_mem *m)
         d->cu.host_free((void *)(uintptr_t)m->addr);
     else
         d->cu.mem_free(m->addr);
+    if (m->kind == RT_MEM_DEVICE) d->own_bytes -= m->bytes;
     rt_free(m);
 }
 

@@ -4,6 +4,7 @@
  * loaded for good here: drivers that load lazily are told to do it now. */
 #include "backend/cuda/cuda_internal.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static void count_late(rt_cuda_dev *d)
@@ -11,23 +12,55 @@ static void count_late(rt_cuda_dev *d)
     if (d->sealed) d->late++;
 }
 
-static int load(rt_cuda_dev *d, const char *name, rt_cu_module *out, rt_err *e)
+/* *unfit: it is the image that the driver does not take; another one may do. */
+static int load_image(rt_cuda_dev *d, const char *name, const void *image, rt_cu_module *out, bool *unfit, rt_err *e)
 {
     char log[300] = "";
     int options[] = { RT_CU_JIT_ERROR_LOG, RT_CU_JIT_ERROR_LOG_BYTES };
     void *values[] = { log, (void *)(uintptr_t)sizeof log };
-    const void *image = rt_cuda_images_find(&d->images, name, d->arch);
-    if (!image)
-        return rt_fail(e, RT_NO_BACKEND, "this binary has no kernels of %s for %s_%u; build it again", name,
-                       d->arch.ptx ? "ptx" : "sm", d->arch.sm);
     int result = d->cu.module_load(out, image, 2, options, values);
+    *unfit = result == RT_CU_INVALID_IMAGE || result == RT_CU_NO_BINARY || result == RT_CU_INVALID_PTX ||
+             result == RT_CU_NO_JIT_COMPILER || result == RT_CU_UNSUPPORTED_PTX || result == RT_CU_JIT_DISABLED;
     if (result == RT_CU_JIT_DISABLED)
         return rt_fail(e, RT_NO_BACKEND, "kernels of %s are PTX and CUDA_DISABLE_PTX_JIT forbids to compile them",
                        name);
     log[sizeof log - 1] = 0;
-    count_late(d);
     return rt_cuda_status(&d->cu, result, e, "loading the kernels of %s for %s_%u%s%s", name,
                           d->arch.ptx ? "ptx" : "sm", d->arch.sm, log[0] ? ": " : "", log);
+}
+
+static int load(rt_cuda_dev *d, const char *name, rt_cu_module *out, rt_err *e)
+{
+    bool unfit;
+    const void *image = rt_cuda_images_find(&d->images, name, d->arch);
+    if (!image)
+        return rt_fail(e, RT_NO_BACKEND, "this binary has no kernels of %s for %s_%u; build it again", name,
+                       d->arch.ptx ? "ptx" : "sm", d->arch.sm);
+    int rc = load_image(d, name, image, out, &unfit, e);
+    count_late(d);
+    return rc;
+}
+
+int rt_cuda_arch_settle(rt_cuda_dev *d, rt_err *e)
+{
+    for (;;) {
+        rt_err why = { 0 };
+        bool unfit = false;
+        char name[sizeof((rt_cuda_image *)0)->module + 1] = "";
+        rt_cu_module module;
+        const rt_cuda_arch tried = d->arch;
+        const rt_cuda_image *m = rt_cuda_images_smallest(&d->images, tried); /* there is one: it was chosen */
+        memcpy(name, m->module, sizeof m->module);
+        int rc = load_image(d, name, d->images.block + m->offset, &module, &unfit, &why);
+        if (rc >= 0) {
+            d->cu.module_unload(module);
+            return RT_OK;
+        }
+        if (!unfit || !rt_cuda_images_after(&d->images, d->gpu, tried, &d->arch))
+            return rt_fail(e, unfit ? RT_NO_BACKEND : rc, "%s%s%s", d->instead, d->instead[0] ? "; " : "", why.text);
+        snprintf(d->instead, sizeof d->instead, "%s_%u did not load (%.100s)", tried.ptx ? "ptx" : "sm", tried.sm,
+                 why.text);
+    }
 }
 
 static int module_get(rt_cuda_dev *d, const char *name, rt_cu_module *out, rt_err *e)

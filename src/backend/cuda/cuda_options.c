@@ -11,7 +11,7 @@ static const char *const memories[] = {
 const rt_dev_option_info rt_cuda_option_table[] = {
     { "--device-memory", RT_DEV_OPTION_CHOICE, AT(memory), memories, "M", "CUDA memory: auto, device or managed" },
     { "--kernels", RT_DEV_OPTION_TEXT, AT(kernels), NULL, "K",
-      "CUDA kernels: auto, or ptx or ptx75: the embedded PTX" },
+      "CUDA kernels: auto; ptx, ptx75 or ptx80: the embedded PTX" },
     { "--cublaslt", RT_DEV_OPTION_TEXT, AT(cublaslt), NULL, "FILE",
       "cuBLASLt library; none: GEMMs by our own kernels" },
     { "--tune", RT_DEV_OPTION_SWITCH, AT(tune), NULL, NULL, "CUDA GEMM algorithms by timing, kept for later runs" },

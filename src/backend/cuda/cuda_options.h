@@ -12,7 +12,7 @@ typedef enum rt_cuda_memory { RT_CUDA_MEMORY_AUTO, RT_CUDA_MEMORY_DEVICE, RT_CUD
 typedef struct rt_cuda_options {
     uint32_t memory;      /* rt_cuda_memory */
     const char *cublaslt; /* null: looked for; a path; "none": GEMMs by our own kernels */
-    const char *kernels;  /* null or "auto": machine code; "ptx", "ptx75": the embedded PTX, compiled at open */
+    const char *kernels;  /* null or "auto": machine code; "ptx", "ptx80": the embedded PTX, compiled at open */
     bool tune;            /* the fastest of the library's algorithms for each GEMM, by timing */
     bool sync;            /* every op by itself, so that a fault names its op; slow */
     const char *const *env;

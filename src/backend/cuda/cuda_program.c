@@ -150,25 +150,6 @@ void rt_cuda_push_gemm(rt_cuda_builder *b, rt_cuda_gemm *gemm, const rt_cuda_gem
     l->io = *io;
 }
 
-/* Does the launch directly ahead, or one of ops that had nothing to launch since, touch x? */
-static bool ahead_touches(const rt_cuda_builder *b, const rt_operand *x, bool reading_counts)
-{
-    const launch *ahead = b->prog->nlaunches ? &b->prog->launches[b->prog->nlaunches - 1] : NULL;
-    if (!ahead) return false;
-    if (ahead->gemm || ahead->op == b->op) return true;
-    for (uint32_t i = ahead->op; i < b->op; i++) {
-        const rt_bound_op *o = &b->ops[i];
-        if (cuda_meet(&o->work, x)) return true;
-        for (uint32_t k = 0; k < o->nslots; k++)
-            if ((reading_counts || rt_op_specs[o->kind].slot[k].access != RT_READ) && cuda_meet(&o->slot[k], x))
-                return true;
-    }
-    return false;
-}
-
-bool rt_cuda_settled(const rt_cuda_builder *b, const rt_operand *x) { return !ahead_touches(b, x, false); }
-bool rt_cuda_unused(const rt_cuda_builder *b, const rt_operand *x) { return !ahead_touches(b, x, true); }
-
 /* ---- sums that wait for company: a launch costs as much as adding up dozens of them ---- */
 
 static void launch_sums(rt_cuda_builder *b)

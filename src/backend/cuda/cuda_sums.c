@@ -42,8 +42,7 @@ static void bias_emit(rt_cuda_builder *b, const rt_bound_op *o)
                               .C = o->args.rows.C,
                               .rows = cut.rows,
                               .stripes = cut.stripes,
-                              .whole = cuda_aligned(dy, cuda_width(dy->dtype)),
-                              .settled = rt_cuda_settled(b, dy) };
+                              .whole = cuda_aligned(dy, cuda_width(dy->dtype)) };
     cuda_push_1d(b, "cuda_sums", CUDA_KERNEL("bias_grad", dy->dtype), cut.stripes * cut.chunks, RT_CUDA_BIAS_BLOCK, 0,
                  &p, sizeof p);
     rt_cuda_sum_later(b, &o->slot[RT_BIASG_DB], p.part, cut.chunks, cuda_adds(o, RT_BIASG_DB));

@@ -8,7 +8,7 @@ ifeq ($(origin NVCC),undefined)
 NVCC := $(shell command -v nvcc 2>/dev/null || ls -d /usr/local/cuda/bin/nvcc 2>/dev/null)
 endif
 RELEASE_ARCHS := 75 80 86 89 90 100 103 120 121
-RELEASE_PTX   := 75 90 120
+RELEASE_PTX   := 75 80 90 120
 CUDA_DIR      ?= build/cuda
 CUDA_SRCS     := $(sort $(wildcard src/backend/cuda/kernels/*.cu))
 CUDA_BLOCK    := $(BUILD)/cuda_kernels.block
@@ -18,7 +18,7 @@ ifeq ($(origin CUDA_ARCHS),undefined)
 CUDA_ARCHS := $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | tr -d . | sort -un)
 CUDA_ARCHS := $(or $(strip $(CUDA_ARCHS)),80 90)
 endif
-CUDA_PTX     ?= 75 90
+CUDA_PTX     ?= 75 80 90
 CUDA_VERSION := $(shell $(NVCC) --version | sed -n 's/.*release \([0-9.]*\),.*/\1/p')
 CUDA_MODULES := $(basename $(notdir $(CUDA_SRCS)))
 CUDA_FILES   := $(foreach a,$(CUDA_ARCHS:%=sm_%) $(CUDA_PTX:%=ptx_%),$(CUDA_MODULES:%=$(CUDA_DIR)/$(a)/%.fatbin))

@@ -259,7 +259,9 @@ static int take_facts(rt_run *r, const rt_run_summary *s, rt_err *e)
     rt_exec_memory_query(r->trainer->x, &m);
     RT_TRY(r->opts->dev->api->info(r->opts->dev, &info, e));
     v->planned = m.total;
-    v->held = info.host ? rt_sys_process_memory() : 0;
+    v->held = info.host ? rt_sys_process_memory() : info.taken_bytes;
+    v->code = info.host ? 0 : info.module_bytes;
+    v->own = info.host ? 0 : info.own_bytes;
     if (r->resolved.lora.rank)
         v->wanted_values = rt_decoder_trained(d);
     else if (!rt_config_parameters(&d->config, &v->wanted_values))

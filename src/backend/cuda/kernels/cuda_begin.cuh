@@ -5,19 +5,14 @@
 #define RT_DEVICE static __device__ __forceinline__
 
 /* The first line of every kernel. From sm_90 on its blocks are set up while the kernel before it ends, and wait here
- * until that one has ended and what it wrote is seen (cuda_program.c asks for that). Nothing written by another kernel
- * may be read, and nothing at all written, before this; begin_early() is the one exception. */
+ * until that one has ended and what it wrote is seen (cuda_program.c asks for that). PTX promises nothing of what is
+ * read or written before this. */
 RT_DEVICE void begin_kernel()
 {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
-
-/* The first line, instead, of a kernel that does something before it calls begin_kernel(). It may read what the launch
- * directly ahead does not write, and write what that one does not touch, for all others have ended: a kernel lets the
- * next begin only behind its own begin_kernel(). It has to read from L2: a line in L1 may be older. */
-RT_DEVICE void begin_early() {}
 
 /* The next kernel may be set up as soon as all blocks of this one have begun (this comes behind begin_kernel());
  * without this, when they have ended. For kernels of many short blocks. Behind one of few long blocks the next one's

@@ -26,26 +26,23 @@ RT_DEVICE Part extent(Part, uint32_t n) { return Part{ n }; }
 template <int BYTES> struct Raw {
     uint32_t w[BYTES / 4];
 };
-template <bool L2, class V> RT_DEVICE V load_as(const V *p) { return L2 ? __ldcg(p) : *p; }
-template <int BYTES, bool L2 = false> RT_DEVICE Raw<BYTES> load_raw(const void *p)
+template <int BYTES> RT_DEVICE Raw<BYTES> load_raw(const void *p)
 {
     Raw<BYTES> r;
     if constexpr (BYTES == 4) {
-        r.w[0] = load_as<L2>((const uint32_t *)p);
+        r.w[0] = *(const uint32_t *)p;
     } else if constexpr (BYTES == 8) {
-        uint2 v = load_as<L2>((const uint2 *)p);
+        uint2 v = *(const uint2 *)p;
         r.w[0] = v.x, r.w[1] = v.y;
     } else {
 #pragma unroll
         for (int i = 0; i < BYTES / 16; i++) {
-            uint4 v = load_as<L2>((const uint4 *)p + i);
+            uint4 v = ((const uint4 *)p)[i];
             r.w[4 * i] = v.x, r.w[4 * i + 1] = v.y, r.w[4 * i + 2] = v.z, r.w[4 * i + 3] = v.w;
         }
     }
     return r;
 }
-/* The same past L1, for begin_early(). */
-template <int BYTES> RT_DEVICE Raw<BYTES> load_raw_l2(const void *p) { return load_raw<BYTES, true>(p); }
 template <int BYTES> RT_DEVICE void store_raw(void *p, const Raw<BYTES> &r)
 {
     if constexpr (BYTES == 4) {

@@ -133,34 +133,20 @@ struct Packs {
     }
 };
 
-/* W elements, before the kernel begins; where packs are not whole, behind that. */
-template <class T> RT_DEVICE void load_early(float (&v)[W], const T *p, Whole)
-{
-    unpack<T, W>(v, load_raw_l2<W *(int)sizeof(T)>(p));
-}
-template <class T> RT_DEVICE void load_early(float (&v)[W], const T *p, Part part)
-{
-    begin_kernel();
-    load(v, p, part);
-}
-
 /* Position i and its row of the table are asked for before it is known whether the block has anything to do: i is the
- * first of its id more often than not, and the only one then. They are even asked for before this kernel begins: the
- * launch ahead is embed_bwd_count, which writes neither. */
+ * first of its id more often than not, and the only one then. */
 template <class T, class G, class E>
 __device__ void add_rows(const rt_cuda_embed_bwd_params &p, uint32_t i, const Packs &at, uint32_t *list, E e)
 {
     float own[U][W], sum[U][W];
-    const int32_t id = __ldcg(element<int32_t>(p.ids, i, 0));
+    const int32_t id = __ldcg(element<int32_t>(p.ids, i, 0)); /* by a plain load f32 spills 40 bytes on sm_90 */
     const bool known = id >= 0 && (uint32_t)id < p.a.V;
 #pragma unroll
     for (int u = 0; u < U; u++)
-        if (at.n[u]) load_early(own[u], element<T>(p.dy, i, at.col[u]), extent(e, at.n[u]));
+        if (at.n[u]) load(own[u], element<T>(p.dy, i, at.col[u]), extent(e, at.n[u]));
 #pragma unroll
     for (int u = 0; u < U; u++)
-        if (at.n[u]) load_early(sum[u], element<G>(p.dtable, known ? id : 0, at.col[u]), extent(e, at.n[u]));
-    begin_kernel();
-    next_may_begin();
+        if (at.n[u]) load(sum[u], element<G>(p.dtable, known ? id : 0, at.col[u]), extent(e, at.n[u]));
     if (!known) return;
     const rt_cuda_embed_seen seen = ((const rt_cuda_embed_seen *)p.seen)[id];
     if (seen.first != i) return;
@@ -198,12 +184,10 @@ template <class T, class G> __device__ void scatter(const rt_cuda_embed_bwd_para
 
 extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) embed_bwd_clear(const rt_cuda_embed_bwd_params p)
 {
-    begin_early();
-    if (!p.unused) begin_kernel();
-    const uint64_t pair = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; /* of ids; the last has room for two too */
-    if (2 * pair < p.a.V) ((uint4 *)p.seen)[pair] = make_uint4(UINT32_MAX, 0, UINT32_MAX, 0);
     begin_kernel();
     next_may_begin();
+    const uint64_t pair = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; /* of ids; the last has room for two too */
+    if (2 * pair < p.a.V) ((uint4 *)p.seen)[pair] = make_uint4(UINT32_MAX, 0, UINT32_MAX, 0);
 }
 
 extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) embed_bwd_count(const rt_cuda_embed_bwd_params p)
@@ -223,7 +207,8 @@ extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) embed_bwd_count(cons
     extern "C" __global__ void __launch_bounds__(RT_CUDA_EMBED_LANES, FIT)                                             \
         embed_bwd_##name(const rt_cuda_embed_bwd_params p)                                                             \
     {                                                                                                                  \
-        begin_early();                                                                                                 \
+        begin_kernel();                                                                                                \
+        next_may_begin();                                                                                              \
         __shared__ uint32_t list[LIST];                                                                                \
         if (p.wide)                                                                                                    \
             scatter<T, float>(p, list);                                                                                \

@@ -25,7 +25,6 @@ typedef struct rt_cuda_embed_bwd_params {
     uint32_t chunks; /* blocks side by side */
     uint32_t whole;  /* packs of dtable and dy are aligned */
     uint32_t wide;   /* dtable is f32, else as dy */
-    uint32_t unused; /* seen may be written before the kernel begins */
     rt_cuda_mat dtable, dy, ids;
     rt_cuda_ptr seen; /* (V) rt_cuda_embed_seen */
 } rt_cuda_embed_bwd_params;

@@ -231,14 +231,12 @@ template <class X> RT_DEVICE void pass_row(Slice<X> &r, uint32_t next, bool asks
 
 /* ---- a row ---- */
 
-static __device__ uint32_t drawn; /* rows; 0 before and after every launch: launches follow each other */
-
 /* The next row that nobody has, in the first thread of a cluster. Two it has from the start; it draws another for each
- * row that it does: N in all, behind which the count begins at 0 again. */
+ * row that it does. Which cluster has a row leaves no trace in its numbers. */
 RT_DEVICE uint32_t draw(const rt_cuda_kd_params &p)
 {
     const bool first = cluster_rank() == 0 && threadIdx.x == 0;
-    return first ? 2 * (gridDim.x / p.blocks) + atomicInc(&drawn, p.a.N - 1) : 0;
+    return first ? 2 * (gridDim.x / p.blocks) + atomicAdd((uint32_t *)p.drawn, 1u) : 0;
 }
 RT_DEVICE int32_t target_of(const rt_cuda_kd_params &p, uint32_t row)
 {

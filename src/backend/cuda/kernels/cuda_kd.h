@@ -69,6 +69,7 @@ typedef struct rt_cuda_kd_params {
     rt_cuda_ptr sums, fault;
     rt_cuda_ptr result; /* (N) rt_cuda_kd_result */
     rt_cuda_ptr part;   /* (N / RT_CUDA_KD_BATCH, rounded up) rt_cuda_kd_part */
+    rt_cuda_ptr drawn;  /* (1) uint32_t: rows that were drawn; kd_begin makes it 0 */
     rt_cuda_ptr listed; /* (N,k) f32: student logits of the listed ids */
     uint32_t acc;       /* sums += */
 } rt_cuda_kd_params;

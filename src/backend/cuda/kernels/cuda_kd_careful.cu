@@ -278,6 +278,13 @@ static_assert(RT_CUDA_KD_BATCH == 32, "a lane for each row of a batch");
     }
 RT_FOR_FLOATS(KERNELS)
 
+/* Ahead of the fast walk: no row was drawn yet. */
+extern "C" __global__ void kd_begin(const rt_cuda_kd_params p)
+{
+    begin_kernel();
+    if (threadIdx.x == 0) *(uint32_t *)p.drawn = 0;
+}
+
 /* The sums of all positions (in double, in an order that N fixes, rounded once), the lowest bad one. */
 extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) kd_finish(const rt_cuda_kd_params p)
 {

@@ -37,10 +37,7 @@ extern "C" __global__ void __launch_bounds__(RT_CUDA_COLUMNS_BLOCK)
 
 namespace
 {
-/* ---- bias_grad: half a warp walks down a stripe of 16 packs, the halves of a block take rows in turn ----
- *
- * It takes so little time that waiting for its first rows is a good part of it: where it may, it asks for them before
- * the kernel ahead has ended. */
+/* ---- bias_grad: half a warp walks down a stripe of 16 packs, the halves of a block take rows in turn ---- */
 
 template <class T> __device__ void bias_part(const rt_cuda_bias_params &p)
 {
@@ -59,7 +56,7 @@ template <class T> __device__ void bias_part(const rt_cuda_bias_params &p)
     const auto ask = [&] {
 #pragma unroll
         for (int k = 0; k < ROWS; k++)
-            if (r + k * HIGH < end) raw[k] = load_raw_l2<16>(element<T>(p.dy, r + k * HIGH, col));
+            if (r + k * HIGH < end) raw[k] = load_raw<16>(element<T>(p.dy, r + k * HIGH, col));
     };
     const auto add = [&] {
 #pragma unroll
@@ -72,11 +69,6 @@ template <class T> __device__ void bias_part(const rt_cuda_bias_params &p)
         }
         r += ROWS * HIGH;
     };
-    if (!p.settled) begin_kernel();
-    if (packs) ask();
-    begin_kernel();
-    next_may_begin();
-    if (packs) add();
     while (packs && r < end) {
         ask();
         add();
@@ -188,7 +180,8 @@ extern "C" __global__ void __launch_bounds__(RT_CUDA_NORM_FINISH)
 #define KERNELS(name, T)                                                                                               \
     extern "C" __global__ void __launch_bounds__(RT_CUDA_BIAS_BLOCK, 3) bias_grad_##name(const rt_cuda_bias_params p)  \
     {                                                                                                                  \
-        begin_early();                                                                                                 \
+        begin_kernel();                                                                                                \
+        next_may_begin();                                                                                              \
         bias_part<T>(p);                                                                                               \
     }                                                                                                                  \
     extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK)                                                        \

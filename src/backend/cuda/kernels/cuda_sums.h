@@ -21,7 +21,6 @@ typedef struct rt_cuda_bias_params {
     rt_cuda_mat dy;
     rt_cuda_ptr part;
     uint32_t N, C, rows, stripes, whole;
-    uint32_t settled; /* dy may be read before the kernel begins */
 } rt_cuda_bias_params;
 /* Threads of a block, and of a stripe; rows that a thread has under way. */
 enum { RT_CUDA_BIAS_BLOCK = 256, RT_CUDA_BIAS_LANES = 16, RT_CUDA_BIAS_ROWS = 9 };
