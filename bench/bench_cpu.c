@@ -355,8 +355,8 @@ static void rows_ops(rt_dtype d)
     rt_emit_swiglu_fwd(b.plan, output(&b, d, N, C, "y"), input(&b, d, N, C, "g"), input(&b, d, N, C, "u"));
     finish(&b);
     begin(&b, NAME("swiglu_bwd"), must, BY_COPY);
-    rt_emit_swiglu_bwd(b.plan, output(&b, d, N, C, "dg"), output(&b, d, N, C, "du"), input(&b, d, N, C, "dy"),
-                       input(&b, d, N, C, "g"), input(&b, d, N, C, "u"));
+    rt_emit_swiglu_bwd(b.plan, output(&b, d, N, C, "dg"), output(&b, d, N, C, "du"), output(&b, d, N, C, "y"),
+                       input(&b, d, N, C, "dy"), input(&b, d, N, C, "g"), input(&b, d, N, C, "u"));
     finish(&b);
     begin(&b, NAME("rmsnorm_fwd"), must, BY_COPY);
     rt_emit_rmsnorm_fwd(b.plan, output(&b, d, N, C, "y"), input(&b, d, N, C, "x"), input(&b, d, 1, C, "w"), 1, 1e-6f);

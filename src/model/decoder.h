@@ -94,7 +94,7 @@ typedef struct rt_tokens {
 } rt_tokens;
 
 /* What backward of a layer computes again instead of finding it kept; each level has all that is before it. The norms
- * of the residual stream and the activation of the MLP are computed again at every level. */
+ * of the residual stream are computed again at every level; the activation of the MLP comes with its gradients. */
 typedef enum rt_recompute {
     RT_RECOMPUTE_NONE,
     RT_RECOMPUTE_NORMS, /* q and k after their norms and rope; nothing where a model has no such norms */

@@ -19,14 +19,16 @@ static void mlp_backward(rt_plan *p, const rt_decoder *d, uint32_t layer, rt_lay
     const rt_layer *l = &d->layers[layer];
     uint32_t N = dh.rows, C = d->config.width, F = d->config.hidden;
     rt_view dact = act(p, N, F, "dact");
-    if (!s->act.buf) s->act = rt_act_again(p, d, s->gate_up);
-    rt_linear_backward(p, d, &l->down, dh, s->act, dact, s->step, s->low[3]);
-    /* gate and up become their gradients in place */
+    rt_linear_dx(p, d, &l->down, dh, dact, s->step, s->low[3]);
+    /* In place: gate and up become their gradients, dact the activation if a gradient of down's asks for it. */
     rt_view g = rt_view_cols(p, s->gate_up, 0, F), u = rt_view_cols(p, s->gate_up, F, F);
-    rt_emit_swiglu_bwd(p, g, u, dact, g, u);
-    if (!s->n2.buf) s->n2 = rt_norm_again(p, d, l->mlp_norm, s->h_mid, "n2");
+    rt_view y = rt_linear_reads_x(d, &l->down) ? dact : RT_NONE;
+    rt_emit_swiglu_bwd(p, g, u, y, dact, g, u);
+    rt_linear_dw(p, d, &l->down, dh, y, s->step, s->low[3]);
+    if (!s->n2.buf && rt_linear_reads_x(d, &l->gate_up)) s->n2 = rt_norm_again(p, d, l->mlp_norm, s->h_mid, "n2");
     rt_view dn2 = act(p, N, C, "dn2");
-    rt_linear_backward(p, d, &l->gate_up, s->gate_up, s->n2, dn2, s->step, s->low[2]);
+    rt_linear_dw(p, d, &l->gate_up, s->gate_up, s->n2, s->step, s->low[2]);
+    rt_linear_dx(p, d, &l->gate_up, s->gate_up, dn2, s->step, s->low[2]);
     rt_emit_add_rmsnorm_bwd(p, dh, rt_grad(d, l->mlp_norm), dn2, s->h_mid, rt_value(d, l->mlp_norm), dh, eps(d));
 }
 
@@ -57,7 +59,8 @@ static void attention_backward(rt_plan *p, const rt_decoder *d, uint32_t layer, 
     uint32_t N = dh.rows, qd = c->heads * c->head_dim, kd = c->kv_heads * c->head_dim;
     rt_attn_shape shape = rt_decoder_attn_shape(d, layer, t->T);
     rt_view d_o = act(p, N, qd, "do"), dqkv = act(p, N, qd + 2 * kd, "dqkv");
-    rt_linear_backward(p, d, &l->out, dh, s->o, d_o, s->step, s->low[1]);
+    rt_linear_dw(p, d, &l->out, dh, s->o, s->step, s->low[1]);
+    rt_linear_dx(p, d, &l->out, dh, d_o, s->step, s->low[1]);
     if (c->qk_norm && !s->qn.buf) rt_queries_keys_again(p, d, layer, t, s);
     rt_view q = c->qk_norm ? s->qn : rt_view_cols(p, s->qkv, 0, qd);
     rt_view k = c->qk_norm ? s->kn : rt_view_cols(p, s->qkv, qd, kd);
@@ -69,10 +72,11 @@ static void attention_backward(rt_plan *p, const rt_decoder *d, uint32_t layer, 
     /* Below the lowest layer nothing is trained, so its input's gradient is asked for by its norm alone. */
     bool further = layer > d->lowest || d->embed_trained || rt_grad(d, l->attn_norm).buf;
     rt_view dn1 = further ? act(p, N, c->width, "dn1") : RT_NONE;
-    if (!s->n1.buf) s->n1 = rt_norm_again(p, d, l->attn_norm, s->h_in, "n1");
-    rt_linear_backward(p, d, &l->qkv, dqkv, s->n1, dn1, s->step, s->low[0]);
-    if (further)
-        rt_emit_add_rmsnorm_bwd(p, dh, rt_grad(d, l->attn_norm), dn1, s->h_in, rt_value(d, l->attn_norm), dh, eps(d));
+    if (!s->n1.buf && rt_linear_reads_x(d, &l->qkv)) s->n1 = rt_norm_again(p, d, l->attn_norm, s->h_in, "n1");
+    rt_linear_dw(p, d, &l->qkv, dqkv, s->n1, s->step, s->low[0]);
+    if (!further) return;
+    rt_linear_dx(p, d, &l->qkv, dqkv, dn1, s->step, s->low[0]);
+    rt_emit_add_rmsnorm_bwd(p, dh, rt_grad(d, l->attn_norm), dn1, s->h_in, rt_value(d, l->attn_norm), dh, eps(d));
 }
 
 void rt_decoder_backward(rt_plan *p, const rt_decoder *d, const rt_tokens *t, rt_trace *trace, rt_view dhidden)

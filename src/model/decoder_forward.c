@@ -8,6 +8,8 @@
  *               h, n = h + m, norm(h + m) */
 #include "model/decoder_internal.h"
 
+#include <string.h>
+
 int rt_trace_new(rt_trace **out, const rt_decoder *d, const rt_recompute *r, rt_view step, rt_err *e)
 {
     uint32_t layers = d->config.layers;
@@ -117,35 +119,27 @@ rt_view rt_norm_again(rt_plan *p, const rt_decoder *d, uint32_t norm, rt_view h,
     return n;
 }
 
-rt_view rt_act_again(rt_plan *p, const rt_decoder *d, rt_view gate_up)
-{
-    uint32_t F = d->config.hidden;
-    rt_view y = act(p, gate_up.rows, F, "act");
-    rt_emit_swiglu_fwd(p, y, rt_view_cols(p, gate_up, 0, F), rt_view_cols(p, gate_up, F, F));
-    return y;
-}
-
 void rt_queries_keys_again(rt_plan *p, const rt_decoder *d, uint32_t layer, const rt_tokens *t, rt_layer_trace *s)
 {
     rt_view q, k;
     queries_keys(p, d, layer, t, s, &q, &k);
 }
 
-/* From s->n2: what the MLP has before its last projection, s->gate_up and s->act. */
-static void mlp_inner(rt_plan *p, const rt_decoder *d, uint32_t layer, rt_layer_trace *s)
+/* From s->n2: s->gate_up */
+static void gate_up(rt_plan *p, const rt_decoder *d, uint32_t layer, rt_layer_trace *s)
 {
-    uint32_t N = s->n2.rows, F = d->config.hidden;
-    s->gate_up = act(p, N, 2 * F, "gate_up");
+    s->gate_up = act(p, s->n2.rows, 2 * d->config.hidden, "gate_up");
     rt_linear_forward(p, d, &d->layers[layer].gate_up, s->gate_up, s->n2, s->step, s->low[2]);
-    s->act = rt_act_again(p, d, s->gate_up);
 }
 
 /* (N,C): the MLP's output, not yet added. */
 static rt_view mlp_half(rt_plan *p, const rt_decoder *d, uint32_t layer, rt_layer_trace *s)
 {
-    mlp_inner(p, d, layer, s);
-    rt_view m = act(p, s->n2.rows, d->config.width, "mlp out");
-    rt_linear_forward(p, d, &d->layers[layer].down, m, s->act, s->step, s->low[3]);
+    uint32_t N = s->n2.rows, F = d->config.hidden;
+    gate_up(p, d, layer, s);
+    rt_view y = act(p, N, F, "act"), m = act(p, N, d->config.width, "mlp out");
+    rt_emit_swiglu_fwd(p, y, rt_view_cols(p, s->gate_up, 0, F), rt_view_cols(p, s->gate_up, F, F));
+    rt_linear_forward(p, d, &d->layers[layer].down, m, y, s->step, s->low[3]);
     return m;
 }
 
@@ -179,9 +173,13 @@ static void cached_half(rt_plan *p, const rt_decoder *d, uint32_t layer, const a
 static rt_layer_trace kept(const rt_layer_trace *s, rt_recompute r)
 {
     rt_layer_trace k = *s;
-    k.n1 = k.n2 = k.act = RT_NONE;
+    k.n1 = k.n2 = RT_NONE;
     if (r >= RT_RECOMPUTE_NORMS) k.qn = k.kn = RT_NONE;
-    if (r >= RT_RECOMPUTE_MLP) k.gate_up = RT_NONE;
+    if (r >= RT_RECOMPUTE_MLP) {
+        k.gate_up = RT_NONE;
+        memset(k.low[2], 0, sizeof k.low[2]);
+        memset(k.low[3], 0, sizeof k.low[3]);
+    }
     if (r == RT_RECOMPUTE_BLOCK) k = (rt_layer_trace){ .h_in = s->h_in, .step = s->step };
     return k;
 }
@@ -246,8 +244,7 @@ void rt_layer_again(rt_plan *p, const rt_decoder *d, uint32_t layer, const rt_to
     } else {
         s->n2 = rt_norm_again(p, d, d->layers[layer].mlp_norm, s->h_mid, "n2");
     }
-    mlp_inner(p, d, layer, s);
-    rt_linear_again(p, d, &d->layers[layer].down, s->act, s->step, s->low[3]);
+    gate_up(p, d, layer, s);
 }
 
 void rt_decoder_logits(rt_plan *p, const rt_decoder *d, rt_view logits, rt_view hidden)

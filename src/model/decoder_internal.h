@@ -6,15 +6,21 @@
 
 #define RT_NO_PARAM UINT32_MAX
 
+/* Of one adapter: t = x A' and its gradient. Of neither, where there is no adapter or it is not there (yet). */
+typedef struct rt_low {
+    rt_view value, grad;
+} rt_low;
+
 /* What a layer's forward makes and backward reads. Views are RT_NONE where a configuration has no such value. n1, n2
- * and act are not kept: a norm or an activation costs less to compute again, to the same bits, than to remember. */
+ * are not kept: a norm costs less to compute again, to the same bits, than to remember. Neither is the activation:
+ * backward of swiglu gives it again beside its gradients. */
 typedef struct rt_layer_trace {
     rt_view h_in;            /* residual stream at the start */
     rt_view n1, qkv, qn, kn; /* normed; projections (q and k rotated in place unless they are normed first) */
     rt_view o, lse, h_mid;   /* attention's output; residual stream after it */
-    rt_view n2, gate_up, act;
-    rt_view low[4][RT_LINEAR_PARTS]; /* x A' of the adapters of qkv, out, gate_up, down */
-    rt_view step;                    /* step values, where adapters drop out */
+    rt_view n2, gate_up;
+    rt_low low[4][RT_LINEAR_PARTS]; /* of qkv, out, gate_up, down */
+    rt_view step;                   /* step values, where adapters drop out */
 } rt_layer_trace;
 
 struct rt_trace {
@@ -34,20 +40,22 @@ static inline rt_view rt_grad(const rt_decoder *d, uint32_t param)
     return param == RT_NO_PARAM ? RT_NONE : d->params[param].grad;
 }
 
-/* y (N, all columns) = x (N,in) times the weights, plus bias, plus adapters; low receives x A' of each adapter. With
+/* y (N, all columns) = x (N,in) times the weights, plus bias, plus adapters; low receives t of each adapter. With
  * step values, here and below, an adapter's x is dropout(x). */
 void rt_linear_forward(rt_plan *p, const rt_decoder *d, const rt_linear *l, rt_view y, rt_view x, rt_view step,
-                       rt_view *low);
-/* Only what backward wants of a forward whose y nobody needs again: x A' of each adapter. */
-void rt_linear_again(rt_plan *p, const rt_decoder *d, const rt_linear *l, rt_view x, rt_view step, rt_view *low);
-/* Gradients of what is trained, and dx (N,in) = unless it is RT_NONE. */
-void rt_linear_backward(rt_plan *p, const rt_decoder *d, const rt_linear *l, rt_view dy, rt_view x, rt_view dx,
-                        rt_view step, const rt_view *low);
+                       rt_low *low);
+/* The two halves of backward, in any order. Gradients of what is trained; t of an adapter is made again where low has
+ * none. x may be RT_NONE where nothing reads it. */
+void rt_linear_dw(rt_plan *p, const rt_decoder *d, const rt_linear *l, rt_view dy, rt_view x, rt_view step,
+                  rt_low *low);
+bool rt_linear_reads_x(const rt_decoder *d, const rt_linear *l);
+/* dx (N,in) = */
+void rt_linear_dx(rt_plan *p, const rt_decoder *d, const rt_linear *l, rt_view dy, rt_view dx, rt_view step,
+                  rt_low *low);
 
 rt_attn_shape rt_decoder_attn_shape(const rt_decoder *d, uint32_t layer, uint32_t T);
-/* A norm of h (N,C), or the activation of gate_up (N,2F), once more. */
+/* A norm of h (N,C), once more. */
 rt_view rt_norm_again(rt_plan *p, const rt_decoder *d, uint32_t norm, rt_view h, const char *name);
-rt_view rt_act_again(rt_plan *p, const rt_decoder *d, rt_view gate_up);
 /* s->qn and s->kn once more, from s->qkv, of a model that norms them. */
 void rt_queries_keys_again(rt_plan *p, const rt_decoder *d, uint32_t layer, const rt_tokens *t, rt_layer_trace *s);
 /* RT_RECOMPUTE_MLP or more: from what forward has kept of the layer what backward reads of its MLP, and of its

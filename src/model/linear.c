@@ -2,7 +2,7 @@
  *
  *   y = x W' + bias, and for a part with an adapter  y_part += s (x A') B',  s = alpha / rank
  *   dW += dy' x;  dbias += column sums of dy;  dx = dy W
- *   with t = x A' kept by forward:  dB += s dy_part' t;  dt = s dy_part B;  dA += dt' x;  dx += dt A
+ *   with t = x A' kept by forward, or made again:  dB += s dy_part' t;  dt = s dy_part B;  dA += dt' x;  dx += dt A
  *
  * Where adapters drop out, x of an adapter is dropout(x), made again in backward, and dx += dropout(dt A) with the same
  * elements dropped. An adapter's stream of random words is the index of its A.
@@ -31,29 +31,23 @@ static rt_view adapter_input(rt_plan *p, const rt_decoder *d, uint32_t a, rt_vie
     return y;
 }
 
-/* x A' */
-static rt_view adapter_low(rt_plan *p, const rt_decoder *d, uint32_t a, rt_view x, rt_view step)
+/* x A' of what the adapter reads */
+static rt_view adapter_low(rt_plan *p, const rt_decoder *d, uint32_t a, rt_view x)
 {
     rt_view low = rt_act(p, p->policy.act, x.rows, d->lora.rank, "low");
-    rt_emit_matmul(p, low, adapter_input(p, d, a, x, step), d->params[a].value, RT_NONE, "nt", 1.0f);
+    rt_emit_matmul(p, low, x, d->params[a].value, RT_NONE, "nt", 1.0f);
     return low;
 }
 
 static void adapter_forward(rt_plan *p, const rt_decoder *d, uint32_t a, rt_view y, rt_view x, rt_view step,
-                            rt_view *low)
+                            rt_low *low)
 {
-    *low = adapter_low(p, d, a, x, step);
-    rt_emit_matmul(p, y, *low, d->params[a + 1].value, RT_NONE, "nt", adapter_scale(d)); /* += */
-}
-
-void rt_linear_again(rt_plan *p, const rt_decoder *d, const rt_linear *l, rt_view x, rt_view step, rt_view *low)
-{
-    for (uint32_t i = 0; i < l->parts; i++)
-        if (l->adapter[i] != RT_NO_PARAM) low[i] = adapter_low(p, d, l->adapter[i], x, step);
+    low->value = adapter_low(p, d, a, adapter_input(p, d, a, x, step));
+    rt_emit_matmul(p, y, low->value, d->params[a + 1].value, RT_NONE, "nt", adapter_scale(d)); /* += */
 }
 
 void rt_linear_forward(rt_plan *p, const rt_decoder *d, const rt_linear *l, rt_view y, rt_view x, rt_view step,
-                       rt_view *low)
+                       rt_low *low)
 {
     if (l->joined) rt_emit_matmul(p, y, x, l->weight, l->bias, "nt", 1.0f);
     for (uint32_t i = 0, at = 0; i < l->parts; at += l->cols[i++]) {
@@ -62,6 +56,14 @@ void rt_linear_forward(rt_plan *p, const rt_decoder *d, const rt_linear *l, rt_v
         if (!l->joined) rt_emit_matmul(p, part, x, rt_value(d, l->param[i]), bias, "nt", 1.0f);
         if (l->adapter[i] != RT_NO_PARAM) adapter_forward(p, d, l->adapter[i], part, x, step, &low[i]);
     }
+}
+
+/* dt, made by whichever half of backward comes first */
+static void adapter_dlow(rt_plan *p, const rt_decoder *d, uint32_t a, rt_view dy, rt_low *low)
+{
+    if (low->grad.buf) return;
+    low->grad = rt_act(p, p->policy.act, dy.rows, d->lora.rank, "dlow");
+    rt_emit_matmul(p, low->grad, dy, d->params[a + 1].value, RT_NONE, "nn", adapter_scale(d)); /* = */
 }
 
 /* dx += dlow A, through dropout where there is one */
@@ -73,31 +75,45 @@ static void adapter_dx(rt_plan *p, const rt_decoder *d, uint32_t a, rt_view dlow
     if (through) adapter_dropout(p, d, a, dx, to, step);                  /* += */
 }
 
-static void adapter_backward(rt_plan *p, const rt_decoder *d, uint32_t a, rt_view dy, rt_view x, rt_view dx,
-                             rt_view step, rt_view low)
+/* x is what the adapter reads */
+static void adapter_dw(rt_plan *p, const rt_decoder *d, uint32_t a, rt_view dy, rt_view x, const rt_low *low)
 {
-    rt_view B = d->params[a + 1].value;
-    rt_view dlow = rt_act(p, p->policy.act, x.rows, d->lora.rank, "dlow");
-    rt_emit_matmul(p, d->params[a + 1].grad, dy, low, RT_NONE, "tn", adapter_scale(d)); /* dB = or += */
-    rt_emit_matmul(p, dlow, dy, B, RT_NONE, "nn", adapter_scale(d));                    /* = */
-    x = adapter_input(p, d, a, x, step);
-    rt_emit_matmul(p, d->params[a].grad, dlow, x, RT_NONE, "tn", 1.0f); /* dA = or += */
-    if (dx.buf) adapter_dx(p, d, a, dlow, dx, step);                    /* += */
+    rt_view t = low->value.buf ? low->value : adapter_low(p, d, a, x);
+    rt_emit_matmul(p, d->params[a + 1].grad, dy, t, RT_NONE, "tn", adapter_scale(d)); /* dB = or += */
+    rt_emit_matmul(p, d->params[a].grad, low->grad, x, RT_NONE, "tn", 1.0f);          /* dA = or += */
 }
 
-void rt_linear_backward(rt_plan *p, const rt_decoder *d, const rt_linear *l, rt_view dy, rt_view x, rt_view dx,
-                        rt_view step, const rt_view *low)
+bool rt_linear_reads_x(const rt_decoder *d, const rt_linear *l)
 {
-    if (l->dbias.buf) rt_emit_bias_grad(p, l->dbias, dy); /* = or += */
-    if (l->joined) {
-        if (l->grad.buf) rt_emit_matmul(p, l->grad, dy, x, RT_NONE, "tn", 1.0f); /* = or += */
-        if (dx.buf) rt_emit_matmul(p, dx, dy, l->weight, RT_NONE, "nn", 1.0f);   /* = */
-    }
+    for (uint32_t i = 0; i < l->parts; i++)
+        if (rt_grad(d, l->param[i]).buf || l->adapter[i] != RT_NO_PARAM) return true;
+    return false;
+}
+
+void rt_linear_dw(rt_plan *p, const rt_decoder *d, const rt_linear *l, rt_view dy, rt_view x, rt_view step, rt_low *low)
+{
+    if (l->dbias.buf) rt_emit_bias_grad(p, l->dbias, dy);                                 /* = or += */
+    if (l->joined && l->grad.buf) rt_emit_matmul(p, l->grad, dy, x, RT_NONE, "tn", 1.0f); /* = or += */
     for (uint32_t i = 0, at = 0; i < l->parts; at += l->cols[i++]) {
         rt_view part = rt_view_cols(p, dy, at, l->cols[i]), grad = rt_grad(d, l->param[i]);
+        uint32_t a = l->adapter[i];
         if (!l->joined && grad.buf) rt_emit_matmul(p, grad, part, x, RT_NONE, "tn", 1.0f); /* = or += */
-        if (!l->joined && dx.buf)
-            rt_emit_matmul(p, dx, part, rt_value(d, l->param[i]), RT_NONE, "nn", 1.0f); /* =, then += */
-        if (l->adapter[i] != RT_NO_PARAM) adapter_backward(p, d, l->adapter[i], part, x, dx, step, low[i]);
+        if (a == RT_NO_PARAM) continue;
+        adapter_dlow(p, d, a, part, &low[i]);
+        adapter_dw(p, d, a, part, adapter_input(p, d, a, x, step), &low[i]);
+    }
+}
+
+void rt_linear_dx(rt_plan *p, const rt_decoder *d, const rt_linear *l, rt_view dy, rt_view dx, rt_view step,
+                  rt_low *low)
+{
+    if (l->joined) rt_emit_matmul(p, dx, dy, l->weight, RT_NONE, "nn", 1.0f); /* = */
+    for (uint32_t i = 0, at = 0; i < l->parts; at += l->cols[i++]) {
+        rt_view part = rt_view_cols(p, dy, at, l->cols[i]);
+        uint32_t a = l->adapter[i];
+        if (!l->joined) rt_emit_matmul(p, dx, part, rt_value(d, l->param[i]), RT_NONE, "nn", 1.0f); /* =, then += */
+        if (a == RT_NO_PARAM) continue;
+        adapter_dlow(p, d, a, part, &low[i]);
+        adapter_dx(p, d, a, low[i].grad, dx, step); /* += */
     }
 }

@@ -33,7 +33,8 @@ void rt_emit_attn_bwd(rt_plan *p, rt_view dq, rt_view dk, rt_view dv, rt_view d_
 void rt_emit_attn_decode(rt_plan *p, rt_view o, rt_view q, rt_view kc, rt_view vc, rt_view len, const rt_attn_shape *s);
 
 void rt_emit_swiglu_fwd(rt_plan *p, rt_view y, rt_view g, rt_view u);
-void rt_emit_swiglu_bwd(rt_plan *p, rt_view dg, rt_view du, rt_view dy, rt_view g, rt_view u);
+/* y: RT_NONE where nobody reads it. */
+void rt_emit_swiglu_bwd(rt_plan *p, rt_view dg, rt_view du, rt_view y, rt_view dy, rt_view g, rt_view u);
 void rt_emit_add(rt_plan *p, rt_view y, rt_view a, rt_view b);
 void rt_emit_scale(rt_plan *p, rt_view y, rt_view x, rt_view s, float alpha);
 void rt_emit_cast(rt_plan *p, rt_view y, rt_view x);

@@ -163,14 +163,15 @@ void rt_emit_swiglu_fwd(rt_plan *p, rt_view y, rt_view g, rt_view u)
     emit_end(&e);
 }
 
-void rt_emit_swiglu_bwd(rt_plan *p, rt_view dg, rt_view du, rt_view dy, rt_view g, rt_view u)
+void rt_emit_swiglu_bwd(rt_plan *p, rt_view dg, rt_view du, rt_view y, rt_view dy, rt_view g, rt_view u)
 {
     emit e;
-    if (!emit_begin(&e, p, RT_OP_SWIGLU_BWD, EMIT_SLOTS(dg, du, dy, g, u))) return;
+    if (!emit_begin(&e, p, RT_OP_SWIGLU_BWD, EMIT_SLOTS(dg, du, y, dy, g, u))) return;
     emit_like(&e, RT_GLUB_U, RT_GLUB_G);
     emit_like(&e, RT_GLUB_DY, RT_GLUB_G);
     emit_like(&e, RT_GLUB_DG, RT_GLUB_G);
     emit_like(&e, RT_GLUB_DU, RT_GLUB_G);
+    if (y.buf) emit_like(&e, RT_GLUB_Y, RT_GLUB_G);
     e.args.swiglu = (rt_swiglu_args){ g.rows, g.cols };
     emit_end(&e);
 }

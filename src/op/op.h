@@ -73,8 +73,8 @@ enum { RT_MAX_SLOTS = 14 };
     X(ATTN_DECODE, attn_decode, decode, "attention of the newest Q tokens over the cache")                             \
     /* y (N,F) A; g A; u A. y may be g or u. */                                                                        \
     X(SWIGLU_FWD, swiglu_fwd, swiglu, "y = g sigmoid(g) u")                                                            \
-    /* dg A; du A; dy A; g A; u A. dg may be g, du may be u. */                                                        \
-    X(SWIGLU_BWD, swiglu_bwd, swiglu, "dg, du of swiglu_fwd")                                                          \
+    /* dg A; du A; [y] A: what swiglu_fwd gives, to the bit; dy A; g A; u A. dg may be g, du may be u, y may be dy. */ \
+    X(SWIGLU_BWD, swiglu_bwd, swiglu, "dg, du of swiglu_fwd, and y again")                                             \
     /* y (N,C) A; a A; b A. y may be a or b. */                                                                        \
     X(ADD, add, rows, "y = a + b")                                                                                     \
     /* y A; x A; [s] (1,1) f32. y may be x. */                                                                         \
@@ -160,7 +160,7 @@ enum {
 };
 enum { RT_DEC_O, RT_DEC_Q, RT_DEC_KC, RT_DEC_VC, RT_DEC_LEN };
 enum { RT_GLU_Y, RT_GLU_G, RT_GLU_U };
-enum { RT_GLUB_DG, RT_GLUB_DU, RT_GLUB_DY, RT_GLUB_G, RT_GLUB_U };
+enum { RT_GLUB_DG, RT_GLUB_DU, RT_GLUB_Y, RT_GLUB_DY, RT_GLUB_G, RT_GLUB_U };
 enum { RT_ROWS_Y, RT_ROWS_X, RT_ROWS_B }; /* add: a, b; scale: x, s; copy: x, rows; cast, fill, quant, dequant */
 enum {
     RT_KD_LOGITS,

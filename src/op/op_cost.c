@@ -86,8 +86,9 @@ uint64_t rt_op_flops(const rt_plan *p, const rt_op *op)
     case RT_OP_ATTN_FWD: return attn_flops(&a->attn, 4);                           /* q k', p v */
     case RT_OP_ATTN_BWD: return attn_flops(&a->attn, 10); /* q k' again, do v', p' do, ds k, ds' q */
     case RT_OP_ATTN_DECODE: return decode_flops(&a->decode);
-    case RT_OP_SWIGLU_FWD: return mul(mul(a->swiglu.N, a->swiglu.F), 5);  /* sigmoid: 3, two products */
-    case RT_OP_SWIGLU_BWD: return mul(mul(a->swiglu.N, a->swiglu.F), 10); /* sigmoid: 3, its slope: 4, dg: 2, du: 1 */
+    case RT_OP_SWIGLU_FWD: return mul(mul(a->swiglu.N, a->swiglu.F), 5); /* sigmoid: 3, two products */
+    case RT_OP_SWIGLU_BWD: /* sigmoid: 3, its slope: 4, dg: 2, du: 1; y: 1, of du's two products */
+        return mul(mul(a->swiglu.N, a->swiglu.F), op->slot[RT_GLUB_Y].buf ? 11 : 10);
     case RT_OP_ADD:
     case RT_OP_SCALE: return rows;
     case RT_OP_CAST:

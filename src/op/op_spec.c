@@ -22,6 +22,10 @@
     {                                                                                                                  \
 #n, RT_WRITE, RT_RULE_##r, 0, alias                                                                            \
     }
+#define W_OPT_ON(n, r, alias)                                                                                          \
+    {                                                                                                                  \
+#n, RT_WRITE, RT_RULE_##r, 1, alias                                                                            \
+    }
 #define RW(n, r)                                                                                                       \
     {                                                                                                                  \
 #n, RT_READ_WRITE, RT_RULE_##r, 0, 0                                                                           \
@@ -70,8 +74,8 @@ static const struct {
                              R(lse, F32), R_OPT(start, I32)),
     [RT_OP_ATTN_DECODE] = SLOTS(W(o, ACT), R(q, ACT), R(kc, ACT), R(vc, ACT), R(len, I32)),
     [RT_OP_SWIGLU_FWD] = SLOTS(W_ON(y, ACT, BIT(RT_GLU_G) | BIT(RT_GLU_U)), R(g, ACT), R(u, ACT)),
-    [RT_OP_SWIGLU_BWD] =
-        SLOTS(W_ON(dg, ACT, BIT(RT_GLUB_G)), W_ON(du, ACT, BIT(RT_GLUB_U)), R(dy, ACT), R(g, ACT), R(u, ACT)),
+    [RT_OP_SWIGLU_BWD] = SLOTS(W_ON(dg, ACT, BIT(RT_GLUB_G)), W_ON(du, ACT, BIT(RT_GLUB_U)),
+                               W_OPT_ON(y, ACT, BIT(RT_GLUB_DY)), R(dy, ACT), R(g, ACT), R(u, ACT)),
     [RT_OP_ADD] = SLOTS(W_ON(y, ACT, BIT(RT_ROWS_X) | BIT(RT_ROWS_B)), R(a, ACT), R(b, ACT)),
     [RT_OP_SCALE] = SLOTS(W_ON(y, ACT, BIT(RT_ROWS_X)), R(x, ACT), R_OPT(s, F32)),
     [RT_OP_CAST] = SLOTS(W(y, FLOAT), R(x, FLOAT)),

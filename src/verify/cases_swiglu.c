@@ -7,13 +7,14 @@
 #include <math.h>
 
 enum { N, F }; /* dimensions */
-enum { ON_G, ON_U, SPREAD };
+enum { ON_G, ON_U, SPREAD, Y };
+enum { Y_APART, Y_ON_DY, Y_NOT }; /* values of flag Y */
 
 static const rt_op_flag fwd_flags[] = { RT_FLAG("in place of g", "", "on-g"), RT_FLAG("in place of u", "", "on-u"),
                                         RT_FLAG("spread of g", "", "wide") };
 static const rt_op_flag bwd_flags[] = { RT_FLAG("dg in place of g", "", "dg-on-g"),
-                                        RT_FLAG("du in place of u", "", "du-on-u"),
-                                        RT_FLAG("spread of g", "", "wide") };
+                                        RT_FLAG("du in place of u", "", "du-on-u"), RT_FLAG("spread of g", "", "wide"),
+                                        RT_FLAG("y", "", "y-on-dy", "no-y") };
 static const rt_op_shape shapes[] = { { RT_SHAPE_ODD, { 5, 19 } },
                                       { RT_SHAPE_ONE, { 1, 1 } },
                                       { RT_SHAPE_BIG, { 4, 33001 } } };
@@ -54,6 +55,8 @@ static void bwd_layout(const rt_op_case *c, rt_layout *l)
     const uint32_t *d = c->dim;
     l->slot[RT_GLUB_DG] = RT_SLOT(d[N], d[F], NULL, .in_place = c->flag[ON_G] ? 1 + RT_GLUB_G : 0);
     l->slot[RT_GLUB_DU] = RT_SLOT(d[N], d[F], NULL, .in_place = c->flag[ON_U] ? 1 + RT_GLUB_U : 0);
+    if (c->flag[Y] != Y_NOT)
+        l->slot[RT_GLUB_Y] = RT_SLOT(d[N], d[F], NULL, .in_place = c->flag[Y] == Y_ON_DY ? 1 + RT_GLUB_DY : 0);
     l->slot[RT_GLUB_DY] = RT_SLOT(d[N], d[F], rt_fill_normal);
     l->slot[RT_GLUB_G] = RT_SLOT(d[N], d[F], rt_fill_normal, 0, c->flag[SPREAD] ? 25 : 1);
     l->slot[RT_GLUB_U] = RT_SLOT(d[N], d[F], rt_fill_normal);
@@ -62,7 +65,7 @@ static void bwd_layout(const rt_op_case *c, rt_layout *l)
 static void bwd_emit(rt_plan *p, const rt_op_case *c, const rt_view *v)
 {
     (void)c;
-    rt_emit_swiglu_bwd(p, v[RT_GLUB_DG], v[RT_GLUB_DU], v[RT_GLUB_DY], v[RT_GLUB_G], v[RT_GLUB_U]);
+    rt_emit_swiglu_bwd(p, v[RT_GLUB_DG], v[RT_GLUB_DU], v[RT_GLUB_Y], v[RT_GLUB_DY], v[RT_GLUB_G], v[RT_GLUB_U]);
 }
 
 /* dg: |dy u s| (1 + |g| (1 - s)): the terms of 1 + g (1 - s) cancel near g = -1.28 */

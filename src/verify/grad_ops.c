@@ -137,7 +137,7 @@ static void build_swiglu(rt_grad_problem *g, uint32_t variant)
     rt_view dg, du, dy, a = var(g, 5, 7, "g", &dg), u = var(g, 5, 7, "u", &du), y = output(g, 5, 7, "y", &dy);
     g->spread = variant ? 4.0 : 1.0;
     rt_emit_swiglu_fwd(g->forward, y, a, u);
-    rt_emit_swiglu_bwd(g->backward, dg, du, dy, a, u);
+    rt_emit_swiglu_bwd(g->backward, dg, du, RT_NONE, dy, a, u);
 }
 
 /* The linear row ops: their backward is a row op too. */

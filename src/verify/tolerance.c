@@ -42,6 +42,7 @@ static const rt_tolerance table[] = {
     T(SWIGLU_FWD, RT_GLU_Y, SELF, 4, 1, 0, "an exponential below 2 units, an addition, a quotient, two products; 2.5"),
     T(SWIGLU_BWD, RT_GLUB_DG, TERMS, 6, 1, 0, "as swiglu_fwd, and 1 + g (1 - s); 3.5"),
     T(SWIGLU_BWD, RT_GLUB_DU, SELF, 4, 1, 0, "as swiglu_fwd; 2.5"),
+    T(SWIGLU_BWD, RT_GLUB_Y, SELF, 4, 1, 0, "as swiglu_fwd, whose bits it has; 2.5"),
     T(ADD, RT_ROWS_Y, SELF, 1, 0.5, 0, "one addition in f32, then the rounding to y; 0"),
     T(SCALE, RT_ROWS_Y, SELF, 2, 2, 0, "alpha s, times x; one huge element can be all of the sum of squares; 0.5"),
     T(CAST, RT_ROWS_Y, SELF, 0, 0, 0, "the value, rounded once"),

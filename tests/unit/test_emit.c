@@ -257,21 +257,23 @@ static void test_rope(void **state)
 static void test_swiglu(void **state)
 {
     (void)state;
-    rt_view g = f32(5, 7), u = f32(5, 7), dy = f32(5, 7), dg = out(5, 7), du = out(5, 7), bad = out(5, 8);
+    rt_view g = f32(5, 7), u = f32(5, 7), dy = f32(5, 7), dg = out(5, 7), du = out(5, 7), y = out(5, 7);
+    rt_view bad = out(5, 8), none = RT_NONE;
     ACCEPT(SWIGLU_FWD, rt_emit_swiglu_fwd(plan, dg, g, u));
     SLOTS_ARE(dg, g, u);
     assert_int_equal(last.args.swiglu.N, 5);
     assert_int_equal(last.args.swiglu.F, 7);
     REFUSE(rt_emit_swiglu_fwd(plan, bad, g, u), "swiglu_fwd: y is (5,8), expected (5,7)");
     REFUSE(rt_emit_swiglu_fwd(plan, dg, g, f32(4, 7)), "swiglu_fwd: u is (4,7), expected (5,7)");
-    ACCEPT(SWIGLU_BWD, rt_emit_swiglu_bwd(plan, dg, du, dy, g, u));
-    SLOTS_ARE(dg, du, dy, g, u);
+    ACCEPT(SWIGLU_BWD, rt_emit_swiglu_bwd(plan, dg, du, y, dy, g, u));
+    SLOTS_ARE(dg, du, y, dy, g, u);
     assert_int_equal(last.args.swiglu.N, 5);
     assert_int_equal(last.args.swiglu.F, 7);
-    REFUSE(rt_emit_swiglu_bwd(plan, bad, du, dy, g, u), "swiglu_bwd: dg is (5,8), expected (5,7)");
-    REFUSE(rt_emit_swiglu_bwd(plan, dg, bad, dy, g, u), "swiglu_bwd: du is (5,8), expected (5,7)");
-    REFUSE(rt_emit_swiglu_bwd(plan, dg, du, f32(6, 7), g, u), "swiglu_bwd: dy is (6,7), expected (5,7)");
-    REFUSE(rt_emit_swiglu_bwd(plan, dg, du, dy, g, f32(5, 1)), "swiglu_bwd: u is (5,1), expected (5,7)");
+    REFUSE(rt_emit_swiglu_bwd(plan, bad, du, none, dy, g, u), "swiglu_bwd: dg is (5,8), expected (5,7)");
+    REFUSE(rt_emit_swiglu_bwd(plan, dg, bad, none, dy, g, u), "swiglu_bwd: du is (5,8), expected (5,7)");
+    REFUSE(rt_emit_swiglu_bwd(plan, dg, du, bad, dy, g, u), "swiglu_bwd: y is (5,8), expected (5,7)");
+    REFUSE(rt_emit_swiglu_bwd(plan, dg, du, none, f32(6, 7), g, u), "swiglu_bwd: dy is (6,7), expected (5,7)");
+    REFUSE(rt_emit_swiglu_bwd(plan, dg, du, none, dy, g, f32(5, 1)), "swiglu_bwd: u is (5,1), expected (5,7)");
 }
 
 /* ---- attention ---- */

@@ -92,7 +92,8 @@ static void test_layers(void **state)
     COST(3 * 60, 4 * (60 + 60 + 2 + 5), rt_emit_rope_fwd(plan, out(F, 5, 12), x, f32(1, 2), ids, 1));
     COST(3 * 60, 4 * (60 + 60 + 2 + 5), rt_emit_rope_bwd(plan, x, x, f32(1, 2), ids, 1)); /* in place */
     COST(5 * 60, 4 * 3 * 60, rt_emit_swiglu_fwd(plan, out(F, 5, 12), x, dy));
-    COST(10 * 60, 4 * 5 * 60, rt_emit_swiglu_bwd(plan, out(F, 5, 12), out(F, 5, 12), f32(5, 12), x, dy));
+    COST(10 * 60, 4 * 5 * 60, rt_emit_swiglu_bwd(plan, out(F, 5, 12), out(F, 5, 12), none, f32(5, 12), x, dy));
+    COST(11 * 60, 4 * 6 * 60, rt_emit_swiglu_bwd(plan, out(F, 5, 12), out(F, 5, 12), out(F, 5, 12), f32(5, 12), x, dy));
 }
 
 /* Visible pairs one by one: position i of T sees j <= i with i - j < window. */

@@ -9,11 +9,13 @@ RT_INLINE void vsigmoid(vf *s, vf *t, vf g)
     *s = vselect(negative, a, r);
     *t = vselect(negative, r, a);
 }
+/* y of g, s = sigmoid(g) and u: the same bits from forward and from backward */
+RT_INLINE vf activation(vf g, vf s, vf u) { return g * s * u; }
 RT_INLINE vf vswiglu(vf g, vf u)
 {
     vf s, t;
     vsigmoid(&s, &t, g);
-    return g * s * u;
+    return activation(g, s, u);
 }
 
 RT_INLINE void fwd_body(void *y, const void *g, const void *u, uint64_t n, rt_dtype d)
@@ -35,37 +37,52 @@ static void fwd_span(const rt_bound_op *o, rt_cpu_span s, void *ctx)
 void RT_CPU(swiglu_fwd)(const rt_cpu_ctx *c, const rt_bound_op *o) { split_run(c, o, 3, fwd_span, NULL); }
 RT_CPU_NO_WORK(swiglu_fwd)
 
-/* dg = dy u s (1 + g (1 - s)), du = dy g s, with s = sigmoid(g) */
-RT_INLINE void bwd_lanes(vf *dg, vf *du, vf dy, vf g, vf u)
+typedef struct glu_bwd {
+    void *dg, *du, *y; /* y null: not asked for */
+    const void *dy, *g, *u;
+} glu_bwd;
+
+/* dg = dy u s (1 + g (1 - s)), du = dy g s, with s = sigmoid(g); y as forward has it */
+RT_INLINE void bwd_lanes(vf *dg, vf *du, vf *y, vf dy, vf g, vf u)
 {
     vf s, t;
     vsigmoid(&s, &t, g);
     *du = dy * g * s;
     *dg = dy * u * s * (vset(1.0f) + g * t);
+    *y = activation(g, s, u);
 }
-RT_INLINE void bwd_body(void *dg, void *du, const void *dy, const void *g, const void *u, uint64_t n, rt_dtype d)
+RT_INLINE void bwd_body(const glu_bwd *b, uint64_t n, bool with_y, rt_dtype d)
 {
-    vf a, b;
+    vf dg, du, y;
     uint64_t i = 0;
     for (; i + VL <= n; i += VL) {
-        bwd_lanes(&a, &b, vload_t(dy, i, d), vload_t(g, i, d), vload_t(u, i, d));
-        vstore_t(dg, i, a, d);
-        vstore_t(du, i, b, d);
+        bwd_lanes(&dg, &du, &y, vload_t(b->dy, i, d), vload_t(b->g, i, d), vload_t(b->u, i, d));
+        vstore_t(b->dg, i, dg, d);
+        vstore_t(b->du, i, du, d);
+        if (with_y) vstore_t(b->y, i, y, d);
     }
     if (i < n) {
         uint32_t k = (uint32_t)(n - i);
-        bwd_lanes(&a, &b, vload_tn(dy, i, k, d), vload_tn(g, i, k, d), vload_tn(u, i, k, d));
-        vstore_tn(dg, i, a, k, d);
-        vstore_tn(du, i, b, k, d);
+        bwd_lanes(&dg, &du, &y, vload_tn(b->dy, i, k, d), vload_tn(b->g, i, k, d), vload_tn(b->u, i, k, d));
+        vstore_tn(b->dg, i, dg, k, d);
+        vstore_tn(b->du, i, du, k, d);
+        if (with_y) vstore_tn(b->y, i, y, k, d);
     }
 }
 static void bwd_span(const rt_bound_op *o, rt_cpu_span s, void *ctx)
 {
-    void *dg = span_ptr(&o->slot[RT_GLUB_DG], s), *du = span_ptr(&o->slot[RT_GLUB_DU], s);
-    const void *dy = span_ptr(&o->slot[RT_GLUB_DY], s);
-    const void *g = span_ptr(&o->slot[RT_GLUB_G], s), *u = span_ptr(&o->slot[RT_GLUB_U], s);
+    const rt_operand *y = &o->slot[RT_GLUB_Y];
+    glu_bwd b = { .dg = span_ptr(&o->slot[RT_GLUB_DG], s),
+                  .du = span_ptr(&o->slot[RT_GLUB_DU], s),
+                  .y = y->mem ? span_ptr(y, s) : NULL,
+                  .dy = span_ptr(&o->slot[RT_GLUB_DY], s),
+                  .g = span_ptr(&o->slot[RT_GLUB_G], s),
+                  .u = span_ptr(&o->slot[RT_GLUB_U], s) };
     (void)ctx;
-    RT_FOR_FLOAT(o->slot[RT_GLUB_DG].dtype, D, bwd_body(dg, du, dy, g, u, s.n, D));
+    if (b.y)
+        RT_FOR_FLOAT(o->slot[RT_GLUB_DG].dtype, D, bwd_body(&b, s.n, true, D));
+    else
+        RT_FOR_FLOAT(o->slot[RT_GLUB_DG].dtype, D, bwd_body(&b, s.n, false, D));
 }
-void RT_CPU(swiglu_bwd)(const rt_cpu_ctx *c, const rt_bound_op *o) { split_run(c, o, 5, bwd_span, NULL); }
+void RT_CPU(swiglu_bwd)(const rt_cpu_ctx *c, const rt_bound_op *o) { split_run(c, o, 6, bwd_span, NULL); }
 RT_CPU_NO_WORK(swiglu_bwd)

@@ -28,9 +28,10 @@ static void fwd_emit(rt_cuda_builder *b, const rt_bound_op *o)
 static void bwd_emit(rt_cuda_builder *b, const rt_bound_op *o)
 {
     rt_dtype d = o->slot[RT_GLUB_DG].dtype;
-    rt_cuda_swiglu_params p = { .tile = cuda_tile(o, 31, cuda_width(d)),
+    rt_cuda_swiglu_params p = { .tile = cuda_tile(o, 63, cuda_width(d)),
                                 .dg = cuda_mat(&o->slot[RT_GLUB_DG]),
                                 .du = cuda_mat(&o->slot[RT_GLUB_DU]),
+                                .y = cuda_mat(&o->slot[RT_GLUB_Y]),
                                 .dy = cuda_mat(&o->slot[RT_GLUB_DY]),
                                 .g = cuda_mat(&o->slot[RT_GLUB_G]),
                                 .u = cuda_mat(&o->slot[RT_GLUB_U]) };

@@ -1,6 +1,7 @@
 /* ref_swiglu.c - y = g sigmoid(g) u, and its gradients. With s = sigmoid(g):
  *   dg = dy u s (1 + g (1 - s))
- *   du = dy g s */
+ *   du = dy g s
+ * and y again, where it is asked for. */
 #include "backend/ref/ref.h"
 
 #include <tgmath.h>
@@ -20,12 +21,13 @@ void REF(swiglu_fwd)(const rt_ref_call *c)
 void REF(swiglu_bwd)(const rt_ref_call *c)
 {
     const rt_swiglu_args *a = &c->args->swiglu;
-    real *dg = c->s[RT_GLUB_DG], *du = c->s[RT_GLUB_DU];                           /* (N,F) = */
+    real *dg = c->s[RT_GLUB_DG], *du = c->s[RT_GLUB_DU], *y = c->s[RT_GLUB_Y];     /* (N,F) =; y: or null */
     const real *dy = c->s[RT_GLUB_DY], *g = c->s[RT_GLUB_G], *u = c->s[RT_GLUB_U]; /* (N,F) */
     size_t n = (size_t)a->N * a->F;
     for (size_t i = 0; i < n; i++) {
         real s = sigmoid(g[i]);
         dg[i] = dy[i] * u[i] * s * (1 + g[i] * sigmoid(-g[i])); /* 1 - s without its cancellation */
         du[i] = dy[i] * g[i] * s;
+        if (y) y[i] = g[i] * s * u[i];
     }
 }

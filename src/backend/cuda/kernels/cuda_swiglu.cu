@@ -12,6 +12,9 @@ RT_DEVICE void sigmoid(float g, float &s, float &t)
     t = g < 0.0f ? r : a;
 }
 
+/* y of g, s = sigmoid(g) and u: the same bits from both kernels */
+RT_DEVICE float activation(float g, float s, float u) { return g * s * u; }
+
 template <class T> struct Forward {
     static constexpr int W = 16 / (int)sizeof(T);
     struct State {
@@ -29,13 +32,13 @@ template <class T> struct Forward {
         for (int i = 0; i < W; i++) {
             float s, t;
             sigmoid(x.g[i], s, t);
-            x.u[i] *= x.g[i] * s;
+            x.u[i] = activation(x.g[i], s, x.u[i]);
         }
         ::store(element<T>(p.y, at.row, at.col), x.u, e);
     }
 };
 
-/* dg = dy u s (1 + g (1 - s)), du = dy g s. dg may be g, du may be u. */
+/* dg = dy u s (1 + g (1 - s)), du = dy g s, and y again. dg may be g, du may be u, y may be dy. */
 template <class T> struct Backward {
     static constexpr int W = 16 / (int)sizeof(T);
     struct State {
@@ -56,9 +59,11 @@ template <class T> struct Backward {
             sigmoid(g, s, t);
             x.g[i] = dy * u * s * (1.0f + g * t);
             x.u[i] = dy * g * s;
+            x.dy[i] = activation(g, s, u);
         }
         ::store(element<T>(p.dg, at.row, at.col), x.g, e);
         ::store(element<T>(p.du, at.row, at.col), x.u, e);
+        if (p.y.at) ::store(element<T>(p.y, at.row, at.col), x.dy, e);
     }
 };
 } // namespace

@@ -6,7 +6,7 @@
 
 typedef struct rt_cuda_swiglu_params {
     rt_cuda_tile tile;
-    rt_cuda_mat y, g, u;    /* forward; g and u of both */
+    rt_cuda_mat y, g, u;    /* both; y.at 0: backward does not write it */
     rt_cuda_mat dg, du, dy; /* backward */
 } rt_cuda_swiglu_params;
 
