@@ -190,6 +190,7 @@ int rt_values_make(rt_values *v, const rt_op_case *c, rt_verify_env *env, rt_err
 {
     int rc;
     *v = (rt_values){ .c = c, .arena = &env->scratch, .seed = rt_hash(c->name, strlen(c->name)).lo };
+    v->cuts_off = env->cuts_off;
     lay_out(v);
     RT_TRY(allocate(v, e));
     RT_FOR_SLOTS (i, c->set->kind) RT_TRY(fill_slot(v, i, e));
