@@ -198,8 +198,12 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_code), cmocka_unit_test(test_rounding), cmocka_unit_test(test_scale),
-        cmocka_unit_test(test_rows),       TEST(test_quant_rows),           TEST(test_matmul_scaled),
+        cmocka_unit_test(test_every_code),
+        cmocka_unit_test(test_rounding),
+        cmocka_unit_test(test_scale),
+        cmocka_unit_test(test_rows),
+        TEST(test_quant_rows),
+        TEST(test_matmul_scaled),
         TEST(test_accumulates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
