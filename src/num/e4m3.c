@@ -1,6 +1,6 @@
 /* e4m3.c - see e4m3.h: the table of values, and the loops over rows.
  *
- * Rows go four values at a time, by the integer arithmetic of the single conversion with its branches turned into
+ * Rows go sixteen values at a time, by the integer arithmetic of the single conversion with its branches turned into
  * masks, as in float_convert.c. */
 #include "num/e4m3.h"
 
@@ -17,7 +17,9 @@
         EIGHT(96, sign), EIGHT(104, sign), EIGHT(112, sign), EIGHT(120, sign)
 const float rt_e4m3_values[256] = { HALF(+), HALF(-) };
 
-enum { RUN = 4 };
+enum { RUN = 16, FOUR = 4 };
+typedef uint8_t byte16 __attribute__((vector_size(16)));
+typedef uint16_t half8 __attribute__((vector_size(16)));
 typedef uint32_t word4 __attribute__((vector_size(16)));
 typedef int32_t int4 __attribute__((vector_size(16)));
 typedef float float4 __attribute__((vector_size(16)));
@@ -28,13 +30,13 @@ uint32_t rt_e4m3_most(const float *x, uint64_t n, uint32_t least)
 {
     int4 most = { (int32_t)least, (int32_t)least, (int32_t)least, (int32_t)least };
     uint64_t i = 0;
-    for (; i + RUN <= n; i += RUN) {
+    for (; i + FOUR <= n; i += FOUR) {
         int4 v;
         memcpy(&v, x + i, sizeof v);
         v &= 0x7fffffff;
         most = (int4)select4(v > most, (word4)v, (word4)most);
     }
-    for (int k = 0; k < RUN; k++)
+    for (int k = 0; k < FOUR; k++)
         if ((uint32_t)most[k] > least) least = (uint32_t)most[k];
     for (; i < n; i++) {
         uint32_t u = rt_f32_bits(x[i]) & 0x7fffffffu;
@@ -54,14 +56,27 @@ static inline word4 words_of(float4 x)
     return select4(m > 0x7f800000, nan, sign | finite);
 }
 
+/* Words below 2^16, and halves below 2^8, side by side. */
+static inline half8 halves_of(word4 low, word4 high)
+{
+    return __builtin_shufflevector((half8)low, (half8)high, 0, 2, 4, 6, 8, 10, 12, 14);
+}
+static inline byte16 bytes_of(half8 low, half8 high)
+{
+    return __builtin_shufflevector((byte16)low, (byte16)high, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28,
+                                   30);
+}
+
 void rt_e4m3_codes(uint8_t *codes, const float *x, uint64_t n, float inverse)
 {
     uint64_t i = 0;
     for (; i + RUN <= n; i += RUN) {
-        float4 v;
-        memcpy(&v, x + i, sizeof v);
-        word4 c = words_of(v * inverse);
-        for (int k = 0; k < RUN; k++) codes[i + (uint64_t)k] = (uint8_t)c[k];
+        float4 v[RUN / FOUR];
+        memcpy(v, x + i, sizeof v);
+        half8 low = halves_of(words_of(v[0] * inverse), words_of(v[1] * inverse));
+        half8 high = halves_of(words_of(v[2] * inverse), words_of(v[3] * inverse));
+        byte16 c = bytes_of(low, high);
+        memcpy(codes + i, &c, sizeof c);
     }
     for (; i < n; i++) codes[i] = rt_e4m3_from_f32(x[i] * inverse);
 }
