@@ -78,7 +78,7 @@ static const rt_tolerance table[] = {
     T(QUANT_ROWS, RT_QROWS_Y, EXACT, 0, 0, 0, "a quotient by a power of two is exact; rounded once"),
     T(QUANT_ROWS, RT_QROWS_SCALE, SELF, 0, 0, 0, "a power of two, by exact comparison"),
     T(MATMUL_SCALED, RT_MMS_OUT, TERMS, 8, 0.6, 0,
-      "as matmul, and two products by scales; where tensor cores multiply codes the terms have what those cut off; 2.4"),
+      "as matmul, and two products by scales; where tensor cores multiply, the terms have what those cut off; 2.4"),
 #undef T
 };
 
