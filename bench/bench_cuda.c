@@ -10,6 +10,7 @@
 #include "cli/cli.h"
 #include "format/model_write.h"
 #include "infer/load.h"
+#include "num/e4m3.h"
 #include "num/quant.h"
 #include "train/step_plan.h"
 
@@ -74,8 +75,11 @@ static const void *noise(rt_dtype d)
             f[i + k + 1] = 0.05f * far * sinf(turn);
         }
     }
+    float scale;
     if (rt_dtype_is_quant(d))
         rt_quant_from_f32(made[d], f, d, PIECE);
+    else if (d == RT_DTYPE_E4M3)
+        rt_e4m3_rows(made[d], &scale, f, 1, PIECE);
     else
         rt_float_from_f32(made[d], f, d, PIECE);
     rt_free(f);
@@ -104,7 +108,8 @@ static void fill_space(rt_exec *x, const rt_space *s, bool states)
     for (uint32_t i = 0; i < s->nbufs; i++) {
         const rt_buffer *b = &s->bufs[i];
         bool wanted = b->cls == RT_CLASS_PARAM || b->cls == RT_CLASS_INPUT || (states && b->cls == RT_CLASS_STATE);
-        if (wanted && (rt_dtype_is_float(b->dtype) || rt_dtype_is_quant(b->dtype))) fill_noise(x, b, i);
+        bool values = rt_dtype_is_float(b->dtype) || rt_dtype_is_quant(b->dtype) || b->dtype == RT_DTYPE_E4M3;
+        if (wanted && values) fill_noise(x, b, i);
     }
 }
 
@@ -136,7 +141,9 @@ static void fill_bits(rt_exec *x, rt_view v)
 
 /* ---- rows ---- */
 
-static bool is_arithmetic(rt_op_kind k) { return k == RT_OP_MATMUL || k == RT_OP_ATTN_FWD || k == RT_OP_ATTN_BWD; }
+static bool is_gemm(rt_op_kind k) { return k == RT_OP_MATMUL || k == RT_OP_MATMUL_SCALED; }
+
+static bool is_arithmetic(rt_op_kind k) { return is_gemm(k) || k == RT_OP_ATTN_FWD || k == RT_OP_ATTN_BWD; }
 
 static void print_row(const op_row *r, const char *case_name, const char *gemm)
 {
@@ -227,7 +234,7 @@ static rt_step_plan *record_step(const step_case *c, rt_model_config *teacher, r
 /* Which part of a step an op is; the names are those of the step's floor. */
 static const char *group_of(const rt_step_plan *s, int program, const rt_op *op, bool backward)
 {
-    bool gemm = op->kind == RT_OP_MATMUL, attention = op->kind == RT_OP_ATTN_FWD || op->kind == RT_OP_ATTN_BWD;
+    bool gemm = is_gemm(op->kind), attention = op->kind == RT_OP_ATTN_FWD || op->kind == RT_OP_ATTN_BWD;
     if (program == RT_PROGRAM_UPDATE) return "gradient norm + AdamW";
     if (op->kind == RT_OP_DEQUANT) return "teacher dequant";
     if (op->kind == RT_OP_KD_LOSS) return "head: loss kernel";
@@ -261,7 +268,7 @@ static void collect(op_rows *rows, const rt_step_plan *s, const rt_exec *dry, bo
             const rt_op *op = &p->ops[t];
             bool now = strncmp(op->label, "head chunk", 10) == 0;
             head = head || now;
-            if ((products && op->kind != RT_OP_MATMUL) || !wants(ops, rt_op_name(op->kind))) continue;
+            if ((products && !is_gemm(op->kind)) || !wants(ops, rt_op_name(op->kind))) continue;
             uint32_t n = 1;
             while (op->kind == RT_OP_DEQUANT && t + n < p->nops && op[n].kind == op->kind) n++;
             op_rows_add(rows, group_of(s, step_programs[i], op, head && !now), p, t, n);
@@ -344,6 +351,24 @@ static void emit_loss(rt_plan *p, rt_space *s, uint32_t N, uint32_t V, rt_view s
     rt_emit_kd_loss(p, &io, &o);
 }
 
+/* Codes with row scales, at the shapes of the teacher's layers: q, k and v joined, o, gate and up joined, down. */
+static void emit_scaled(rt_plan *p, rt_space *s, const rt_model_config *m, uint32_t N)
+{
+    uint32_t heads = m->heads * m->head_dim, both = 2 * m->kv_heads * m->head_dim;
+    const uint32_t shape[][2] = {
+        { heads + both, m->width }, { m->width, heads }, { 2 * m->hidden, m->width }, { m->width, m->hidden }
+    };
+    for (uint32_t i = 0; i < 4; i++) {
+        uint32_t out = shape[i][0], in = shape[i][1];
+        rt_view x = buffer(s, p->policy.act, N, in), codes = buffer(s, RT_DTYPE_E4M3, N, in);
+        rt_view scale = buffer(s, RT_DTYPE_F32, N, 1), w = buffer(s, RT_DTYPE_E4M3, out, in);
+        rt_emit_quant_rows(p, codes, scale, x);
+        rt_view y = rt_space_buf(s, RT_CLASS_OUTPUT, p->policy.act, N, out, "out");
+        rt_emit_matmul_scaled(p, y, codes, scale, w, buffer(s, RT_DTYPE_F32, out, 1),
+                              i ? RT_NONE : buffer(s, p->policy.act, 1, out));
+    }
+}
+
 static void time_others(const step_case *c)
 {
     rt_err e = { 0 };
@@ -351,9 +376,10 @@ static void time_others(const step_case *c)
     rt_space *s;
     rt_plan *p;
     op_rows rows = { 0 };
-    static rt_model_config m;
+    static rt_model_config m, teacher;
     rt_policy policy = *rt_device_policy(dev);
     rt_preset_fill(rt_preset_find(c->student), &m);
+    rt_preset_fill(rt_preset_find(c->teacher), &teacher);
     uint32_t N = c->B * c->T, C = m.width, chunk = N / 4;
     if (rt_space_new(&s, &e) < 0 || rt_plan_new(&p, s, "others", &policy, &e) < 0) bench_die("others", &e);
     rt_view a = buffer(s, policy.act, N, C), b = buffer(s, policy.act, N, C), y = buffer(s, policy.act, N, C);
@@ -368,6 +394,7 @@ static void time_others(const step_case *c)
     rt_emit_cast(p, wide, a);
     rt_emit_cast(p, y, wide);
     emit_loss(p, s, chunk, m.vocab, step, fault, target);
+    emit_scaled(p, s, &teacher, N);
     if (rt_exec_seal(&dry, dev, (const rt_plan *const[]){ p }, 1, &(rt_seal_opts){ .dry = true }, &e) < 0)
         bench_die("others", &e);
     const rt_plan *lowered = rt_exec_plan(dry, 0);
@@ -379,6 +406,7 @@ static void time_others(const step_case *c)
     fill_column(x, target, m.vocab, 0);
     fill_step(x, step, fault, chunk);
     time_rows(x, &rows, false, fault, "others", "default");
+    time_rows(x, &rows, true, fault, "others", "default");
     rt_exec_free(x);
     op_rows_free(&rows);
     rt_exec_free(dry);

@@ -9,7 +9,7 @@ GIB = 2 ** 30
 COPY_SHARE = 0.75              # of the copy rate, for every op that is bound by memory
 HEAD_TFLOPS, HEAD_SCRATCH = 450, 1.5e9
 STEP_RATIO = 1.2               # first step beside the tenth
-ARITHMETIC = ("matmul", "attn_fwd", "attn_bwd")
+ARITHMETIC = ("matmul", "matmul_scaled", "attn_fwd", "attn_bwd")
 LEAST_BYTES = 1e6              # an op that moves less is a handful of numbers and has no rate
 
 # A case is a pair of models and a batch. `limit` is what --memory-limit gets in the run that is judged.

@@ -43,6 +43,14 @@ static void describe(char *out, size_t n, const rt_plan *p, const rt_op *op)
                  a->matmul.M, a->matmul.N, a->matmul.K, rt_dtype_name(rt_plan_dtype(p, op->slot[RT_MM_B])), type, part,
                  op->slot[RT_MM_BIAS].buf ? " + bias" : "", more);
         break;
+    case RT_OP_MATMUL_SCALED:
+        snprintf(out, n, "nt %ux%ux%u e4m3 to %s%s%s%s", a->matmul.M, a->matmul.N, a->matmul.K, type, part,
+                 op->slot[RT_MMS_BIAS].buf ? " + bias" : "", more);
+        break;
+    case RT_OP_QUANT_ROWS:
+        snprintf(out, n, "%s %ux%u to %s%s", rt_dtype_name(rt_plan_dtype(p, op->slot[RT_QROWS_X])), y.rows, y.cols,
+                 type, part);
+        break;
     case RT_OP_ATTN_FWD:
     case RT_OP_ATTN_BWD:
         snprintf(out, n, "%ux%u, %u/%u heads of %u %s", a->attn.B, a->attn.T, a->attn.H, a->attn.K, a->attn.D, type);

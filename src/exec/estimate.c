@@ -61,10 +61,8 @@ static uint32_t cut_edge(uint32_t edge, double share)
 }
 
 /* The longest edges first, none below what keeps every core busy. Quantised rows stay whole: they lie in blocks. */
-static void cut_product(const rt_plan *p, rt_op *op, double share)
+static void cut_edges(rt_matmul_args *a, bool packed, double share)
 {
-    rt_matmul_args *a = &op->args.matmul;
-    bool packed = rt_dtype_is_quant(rt_plan_dtype(p, op->slot[RT_MM_B]));
     uint32_t *edges[3] = { &a->M, a->tb ? &a->N : &a->K, a->tb ? &a->K : &a->N };
     int count = packed ? 2 : 3;
     for (int round = 0; round < count && share < 1; round++) {
@@ -75,11 +73,30 @@ static void cut_product(const rt_plan *p, rt_op *op, double share)
         share *= (double)*longest / cut;
         *longest = cut;
     }
+}
+
+static void cut_product(const rt_plan *p, rt_op *op, double share)
+{
+    rt_matmul_args *a = &op->args.matmul;
+    cut_edges(a, rt_dtype_is_quant(rt_plan_dtype(p, op->slot[RT_MM_B])), share);
     rt_view *out = &op->slot[RT_MM_OUT], *l = &op->slot[RT_MM_A], *r = &op->slot[RT_MM_B], *b = &op->slot[RT_MM_BIAS];
     *out = (rt_view){ out->buf, a->M, a->N, 0, a->N };
     *l = a->ta ? (rt_view){ l->buf, a->K, a->M, 0, a->M } : (rt_view){ l->buf, a->M, a->K, 0, a->K };
     *r = a->tb ? (rt_view){ r->buf, a->N, a->K, 0, a->K } : (rt_view){ r->buf, a->K, a->N, 0, a->N };
     if (b->buf) *b = (rt_view){ b->buf, 1, a->N, 0, a->N };
+}
+
+static void cut_scaled(rt_op *op, double share)
+{
+    rt_matmul_args *a = &op->args.matmul;
+    rt_view *s = op->slot;
+    cut_edges(a, false, share);
+    s[RT_MMS_OUT] = (rt_view){ s[RT_MMS_OUT].buf, a->M, a->N, 0, a->N };
+    s[RT_MMS_A] = (rt_view){ s[RT_MMS_A].buf, a->M, a->K, 0, a->K };
+    s[RT_MMS_B] = (rt_view){ s[RT_MMS_B].buf, a->N, a->K, 0, a->K };
+    s[RT_MMS_SA] = (rt_view){ s[RT_MMS_SA].buf, a->M, 1, 0, 1 };
+    s[RT_MMS_SB] = (rt_view){ s[RT_MMS_SB].buf, a->N, 1, 0, 1 };
+    if (s[RT_MMS_BIAS].buf) s[RT_MMS_BIAS] = (rt_view){ s[RT_MMS_BIAS].buf, 1, a->N, 0, a->N };
 }
 
 /* Fewer rows: every operand that has as many as the op is cut with it. For attention first sequences, then positions.
@@ -112,6 +129,8 @@ static void cut(const rt_plan *p, rt_op *op, double share)
     if (op->kind == RT_OP_CLIP || op->kind == RT_OP_ATTN_DECODE) return; /* no rows that are their work */
     if (op->kind == RT_OP_MATMUL)
         cut_product(p, op, share);
+    else if (op->kind == RT_OP_MATMUL_SCALED)
+        cut_scaled(op, share);
     else
         cut_rows(op, share);
 }

@@ -39,6 +39,7 @@ const char *const *rt_mix_names(void) { return mix_names; }
 
 bool rt_container_holds(rt_container c, rt_dtype d)
 {
+    if (d == RT_DTYPE_E4M3) return false; /* its scales are a buffer of their own, which no container has a place for */
     switch (c) {
     case RT_CONTAINER_HF:
     case RT_CONTAINER_SAFETENSORS: return !rt_dtype_is_quant(d);

@@ -9,7 +9,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* name, text, elements per block, bytes per block, class: f float, q quantised, i integer */
+/* name, text, elements per block, bytes per block, class: f float, q quantised, i integer, c codes that mean something
+ * only with a scale of their row (e4m3.h) */
 #define RT_DTYPE_LIST(X)                                                                                               \
     X(F32, "f32", 1, 4, 'f')                                                                                           \
     X(BF16, "bf16", 1, 2, 'f')                                                                                         \
@@ -32,7 +33,8 @@
     X(Q2_K, "q2_k", 256, 84, 'q')                                                                                      \
     X(Q3_K, "q3_k", 256, 110, 'q')                                                                                     \
     X(IQ4_NL, "iq4_nl", 32, 18, 'q')                                                                                   \
-    X(IQ4_XS, "iq4_xs", 256, 136, 'q')
+    X(IQ4_XS, "iq4_xs", 256, 136, 'q')                                                                                 \
+    X(E4M3, "e4m3", 1, 1, 'c')
 
 typedef enum rt_dtype {
 #define X(name, text, block, bytes, cls) RT_DTYPE_##name,
@@ -44,7 +46,7 @@ typedef enum rt_dtype {
 typedef struct rt_dtype_info {
     const char *name;
     uint32_t block_elems, block_bytes;
-    char cls; /* 'f', 'q' or 'i' */
+    char cls; /* 'f', 'q', 'i' or 'c' */
 } rt_dtype_info;
 
 extern const rt_dtype_info rt_dtype_table[RT_DTYPE_COUNT];
@@ -83,7 +85,7 @@ static inline uint16_t rt_bf16_from_f32(float x)
 float rt_f16_to_f32(uint16_t h);
 uint16_t rt_f16_from_f32(float x);
 
-/* ---- runs of n elements of a plain float dtype (F32, BF16, F16, F64) ---- */
+/* ---- runs of n elements of a plain float dtype (F32, BF16, F16, F64), or of E4M3 as rt_e4m3_* has single ones ---- */
 void rt_float_to_f64(double *y /* (n) */, const void *x /* (n) d */, rt_dtype d, uint64_t n);
 void rt_float_to_f32(float *y /* (n) */, const void *x /* (n) d */, rt_dtype d, uint64_t n);
 void rt_float_from_f64(void *y /* (n) d */, const double *x /* (n) */, rt_dtype d, uint64_t n); /* rounded once */

@@ -1,12 +1,12 @@
-/* float_convert.c - runs of values between the plain float dtypes (F32, BF16, F16, F64).
+/* float_convert.c - runs of values between the plain float dtypes (F32, BF16, F16, F64), and E4M3.
  *
  * Owns: the loops, and the single rounding from double to the half types. A run may start at any byte, because tensors
- * of a mapped file need not be aligned. A dtype that is not a plain float is a fault of the caller: the output is left
+ * of a mapped file need not be aligned. Any other dtype is a fault of the caller: the output is left
  * as it was.
  * Between the half types and f32 eight values go at a time, by the integer arithmetic of the single conversions with
  * every branch turned into a mask: any machine with vectors does that at about the rate of its memory, and the bits,
  * those of NaNs too, are the same on all of them. */
-#include "num/dtype.h"
+#include "num/e4m3.h"
 
 #include <stddef.h>
 
@@ -170,6 +170,9 @@ void rt_float_to_f64(double *y, const void *x, rt_dtype d, uint64_t n)
         for (uint64_t i = 0; i < n; i++) store64(y, i, (double)rt_f16_to_f32(load16(x, i)));
         break;
     case RT_DTYPE_F64: copy(y, x, n * 8); break;
+    case RT_DTYPE_E4M3:
+        for (uint64_t i = 0; i < n; i++) store64(y, i, (double)rt_e4m3_to_f32(((const uint8_t *)x)[i]));
+        break;
     default: break;
     }
 }
@@ -182,6 +185,9 @@ void rt_float_to_f32(float *y, const void *x, rt_dtype d, uint64_t n)
     case RT_DTYPE_F16: f32_from_half(y, x, n, false); break;
     case RT_DTYPE_F64:
         for (uint64_t i = 0; i < n; i++) store32(y, i, (float)load64(x, i));
+        break;
+    case RT_DTYPE_E4M3:
+        for (uint64_t i = 0; i < n; i++) store32(y, i, rt_e4m3_to_f32(((const uint8_t *)x)[i]));
         break;
     default: break;
     }
@@ -200,6 +206,9 @@ void rt_float_from_f64(void *y, const double *x, rt_dtype d, uint64_t n)
         for (uint64_t i = 0; i < n; i++) store16(y, i, rt_f16_from_f32(f32_round_to_odd(load64(x, i))));
         break;
     case RT_DTYPE_F64: copy(y, x, n * 8); break;
+    case RT_DTYPE_E4M3:
+        for (uint64_t i = 0; i < n; i++) ((uint8_t *)y)[i] = rt_e4m3_from_f32(f32_round_to_odd(load64(x, i)));
+        break;
     default: break;
     }
 }
@@ -212,6 +221,9 @@ void rt_float_from_f32(void *y, const float *x, rt_dtype d, uint64_t n)
     case RT_DTYPE_F16: half_from_f32(y, x, n, false); break;
     case RT_DTYPE_F64:
         for (uint64_t i = 0; i < n; i++) store64(y, i, (double)load32(x, i));
+        break;
+    case RT_DTYPE_E4M3:
+        for (uint64_t i = 0; i < n; i++) ((uint8_t *)y)[i] = rt_e4m3_from_f32(load32(x, i));
         break;
     default: break;
     }

@@ -35,13 +35,13 @@ typedef struct rt_rmsnorm_args {
     float eps;
 } rt_rmsnorm_args;
 
-typedef struct rt_matmul_args {
+typedef struct rt_matmul_args { /* matmul, and matmul_scaled, of which ta is 0, tb is 1 and alpha is 1 */
     uint32_t M, N, K; /* out (M,N) = alpha * op(a) (M,K) * op(b) (K,N) + bias */
     uint32_t ta, tb;  /* 1: a is stored (K,M), b is stored (N,K) */
     float alpha;
 } rt_matmul_args;
 
-typedef struct rt_rows_args { /* add, scale, cast, copy, fill, quant, dequant, bias_grad, norm_sq */
+typedef struct rt_rows_args { /* add, scale, cast, copy, fill, quant, dequant, quant_rows, bias_grad, norm_sq */
     uint32_t N, C;
     uint32_t R;    /* copy with row indices: rows of the destination; else 0 */
     float alpha;   /* scale: factor; fill: value */

@@ -21,6 +21,7 @@ static bool rule_allows(rt_dtype_rule rule, rt_dtype d, bool f64)
     case RT_RULE_U8:
     case RT_RULE_STEP: return d == RT_DTYPE_U8;
     case RT_RULE_QUANT: return rt_dtype_is_quant(d);
+    case RT_RULE_E4M3: return d == RT_DTYPE_E4M3;
     case RT_RULE_ANY: return true;
     }
     return false;
@@ -37,6 +38,7 @@ static const char *rule_text(rt_dtype_rule rule)
     case RT_RULE_U8: return "u8";
     case RT_RULE_STEP: return "u8 step values";
     case RT_RULE_QUANT: return "a quantised type";
+    case RT_RULE_E4M3: return "e4m3";
     default: return "f32, bf16 or f16";
     }
 }

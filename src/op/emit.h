@@ -16,6 +16,8 @@ void rt_emit_add_rmsnorm_bwd(rt_plan *p, rt_view dx, rt_view dw, rt_view dy, rt_
                              float eps);
 /* Transposes: 'n' or 't' for a and b. Quantised b: "nt" (x W') and "nn" (dy W). */
 void rt_emit_matmul(rt_plan *p, rt_view out, rt_view a, rt_view b, rt_view bias, const char *transposes, float alpha);
+/* out = or += sa[i] sb[j] (a b')[i,j] + bias[j]; scales are columns (rows,1). */
+void rt_emit_matmul_scaled(rt_plan *p, rt_view out, rt_view a, rt_view sa, rt_view b, rt_view sb, rt_view bias);
 void rt_emit_bias_grad(rt_plan *p, rt_view db, rt_view dy);
 void rt_emit_rope_fwd(rt_plan *p, rt_view y, rt_view x, rt_view freq, rt_view pos, float scale);
 void rt_emit_rope_bwd(rt_plan *p, rt_view dx, rt_view dy, rt_view freq, rt_view pos, float scale);
@@ -42,6 +44,7 @@ void rt_emit_copy(rt_plan *p, rt_view y, rt_view x, rt_view rows);
 void rt_emit_fill(rt_plan *p, rt_view y, float value);
 void rt_emit_dequant(rt_plan *p, rt_view y, rt_view x);
 void rt_emit_quant(rt_plan *p, rt_view y, rt_view x);
+void rt_emit_quant_rows(rt_plan *p, rt_view y, rt_view scale, rt_view x);
 /* Ops of one stream drop the same elements: those of forward and backward share one, others do not. */
 void rt_emit_dropout(rt_plan *p, rt_view y, rt_view x, rt_view step, float drop, uint32_t stream);
 

@@ -1,5 +1,5 @@
-/* emit_rows.c - emitters of the ops that take rows as they are: add, scale, cast, copy, fill, quant, dequant,
- * dropout.
+/* emit_rows.c - emitters of the ops that take rows as they are: add, scale, cast, copy, fill, quant,
+ * dequant, quant_rows, dropout.
  *
  * Owns: that their operands have one shape, except where copy scatters rows. */
 #include "op/emit_internal.h"
@@ -40,6 +40,16 @@ void rt_emit_cast(rt_plan *p, rt_view y, rt_view x) { emit_pair(p, RT_OP_CAST, y
 void rt_emit_dequant(rt_plan *p, rt_view y, rt_view x) { emit_pair(p, RT_OP_DEQUANT, y, x); }
 
 void rt_emit_quant(rt_plan *p, rt_view y, rt_view x) { emit_pair(p, RT_OP_QUANT, y, x); }
+
+void rt_emit_quant_rows(rt_plan *p, rt_view y, rt_view scale, rt_view x)
+{
+    emit e;
+    if (!emit_begin(&e, p, RT_OP_QUANT_ROWS, EMIT_SLOTS(y, scale, x))) return;
+    emit_like(&e, RT_QROWS_Y, RT_QROWS_X);
+    emit_shape(&e, RT_QROWS_SCALE, x.rows, 1, "a scale for each row of x");
+    e.args.rows = (rt_rows_args){ .N = x.rows, .C = x.cols };
+    emit_end(&e);
+}
 
 void rt_emit_copy(rt_plan *p, rt_view y, rt_view x, rt_view rows)
 {

@@ -34,7 +34,8 @@ typedef enum rt_dtype_rule {
     RT_RULE_U8,
     RT_RULE_STEP,  /* u8: an rt_step */
     RT_RULE_QUANT, /* a quantised type */
-    RT_RULE_ANY    /* anything; all such slots agree */
+    RT_RULE_E4M3,
+    RT_RULE_ANY /* anything; all such slots agree */
 } rt_dtype_rule;
 
 enum { RT_MAX_SLOTS = 14 };
@@ -106,7 +107,11 @@ enum { RT_MAX_SLOTS = 14 };
     /* id (N,1) i32; x (N,V) A; step */                                                                                \
     X(SAMPLE, sample, sample, "one id per row: temperature, top-k, top-p")                                             \
     /* y (N,C) A +=; x (N,C) A; step. Which elements are kept: args.h. */                                              \
-    X(DROPOUT, dropout, dropout, "y = x / (1 - p) where it is kept, x 0 where it is dropped")
+    X(DROPOUT, dropout, dropout, "y = x / (1 - p) where it is kept, x 0 where it is dropped")                          \
+    /* y (N,C) e4m3; scale (N,1) f32; x (N,C) F. What the scale of a row is: num/e4m3.h. */                            \
+    X(QUANT_ROWS, quant_rows, rows, "codes of x by rows, each with a scale of its own: y = x / scale")                 \
+    /* out (M,N) F +=; a (M,K) e4m3; b (N,K) e4m3; sa (M,1) f32; sb (N,1) f32; [bias] (1,N) F */                       \
+    X(MATMUL_SCALED, matmul_scaled, matmul, "out[i,j] = sa[i] sb[j] (a b')[i,j] + bias[j]")
 
 typedef enum rt_op_kind {
 #define X(kind, name, args, text) RT_OP_##kind,
@@ -143,6 +148,7 @@ enum { RT_RMS_Y, RT_RMS_X, RT_RMS_W };
 enum { RT_RMSB_DX, RT_RMSB_DW, RT_RMSB_DY, RT_RMSB_X, RT_RMSB_W, RT_RMSB_DRES };
 enum { RT_ARMS_Y, RT_ARMS_H, RT_ARMS_X, RT_ARMS_RES, RT_ARMS_W };
 enum { RT_MM_OUT, RT_MM_A, RT_MM_B, RT_MM_BIAS };
+enum { RT_MMS_OUT, RT_MMS_A, RT_MMS_B, RT_MMS_SA, RT_MMS_SB, RT_MMS_BIAS };
 enum { RT_BIASG_DB, RT_BIASG_DY };
 enum { RT_ROPE_Y, RT_ROPE_X, RT_ROPE_FREQ, RT_ROPE_POS };
 enum { RT_ATTN_O, RT_ATTN_LSE, RT_ATTN_Q, RT_ATTN_K, RT_ATTN_V, RT_ATTN_START };
@@ -162,6 +168,7 @@ enum { RT_DEC_O, RT_DEC_Q, RT_DEC_KC, RT_DEC_VC, RT_DEC_LEN };
 enum { RT_GLU_Y, RT_GLU_G, RT_GLU_U };
 enum { RT_GLUB_DG, RT_GLUB_DU, RT_GLUB_Y, RT_GLUB_DY, RT_GLUB_G, RT_GLUB_U };
 enum { RT_ROWS_Y, RT_ROWS_X, RT_ROWS_B }; /* add: a, b; scale: x, s; copy: x, rows; cast, fill, quant, dequant */
+enum { RT_QROWS_Y, RT_QROWS_SCALE, RT_QROWS_X };
 enum {
     RT_KD_LOGITS,
     RT_KD_SUMS,

@@ -79,6 +79,7 @@ uint64_t rt_op_flops(const rt_plan *p, const rt_op *op)
     case RT_OP_ADD_RMSNORM_FWD: return mul(norm, 5);                /* and the residual */
     case RT_OP_RMSNORM_BWD: return mul(norm, with_dw ? 11 : 8);     /* sum of x^2: 2, of dy w x: 3, dx: 3; dw: 3 */
     case RT_OP_ADD_RMSNORM_BWD: return mul(norm, with_dw ? 12 : 9); /* and the residual */
+    case RT_OP_MATMUL_SCALED: /* and two products for an element of out, which are nothing beside it */
     case RT_OP_MATMUL: return mul(mul(mul(a->matmul.M, a->matmul.N), a->matmul.K), 2);
     case RT_OP_BIAS_GRAD: return rows;
     case RT_OP_ROPE_FWD:
@@ -96,6 +97,7 @@ uint64_t rt_op_flops(const rt_plan *p, const rt_op *op)
     case RT_OP_FILL: return 0;
     case RT_OP_DEQUANT: return mul(rows, 2); /* scale, offset */
     case RT_OP_QUANT: return mul(rows, 4);   /* extremes of the block: 2, scale, round */
+    case RT_OP_QUANT_ROWS: return mul(rows, 2); /* the largest, the quotient */
     case RT_OP_KD_LOSS: return kd_flops(&a->kd);
     case RT_OP_ADAMW: /* m: 3, v: 4, corrections: 2, root, eps, divide: 3, decay: 2, step: 2; rounding is integers */
         return mul(mul(a->adamw.N, a->adamw.C), 16);

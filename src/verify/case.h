@@ -20,7 +20,7 @@ typedef struct rt_verify_env {
     uint32_t threads[RT_VERIFY_DEVS]; /* of each; 0 where the backend has no such number */
     uint32_t ndevs;                   /* at least 1 */
     bool serial;                      /* the tested backend is `ref` in float, which adds up one by one */
-    bool cuts_off;                    /* its products of 16-bit operands may cut sums off (tolerance.h) */
+    bool cuts_off;                    /* its GEMMs of 16- and 8-bit operands may cut sums off (tolerance.h) */
     rt_arena scratch;                 /* emptied after every case */
 } rt_verify_env;
 

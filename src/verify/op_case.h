@@ -55,8 +55,9 @@ static inline rt_view rt_case_part(rt_plan *p, rt_view v, uint32_t i, uint32_t o
     return v.buf ? rt_view_rows(p, v, first, end - first) : v;
 }
 
-/* Which operands are windows inside wider buffers: at odd offsets, or at offsets and strides of whole RT_ALIGNED_ELEMS,
- * which is how the parts of a fused projection lie and what kernels that move 16 bytes at a time ask for. */
+/* Which operands are windows inside wider buffers: at odd offsets, or at offsets and strides of whole RT_ALIGNED_ELEMS
+ * (twice that where an element is a byte), which is how the parts of a fused projection lie and what kernels that move
+ * 16 bytes at a time ask for. */
 typedef enum rt_strided {
     RT_DENSE,
     RT_STRIDED,
@@ -96,6 +97,7 @@ typedef struct rt_slot_layout {
     uint32_t rows, cols; /* rows 0: absent */
     rt_fill_fn fill;     /* null: not defined at entry */
     double p, q;
+    bool compact;      /* no window where windows are aligned: a column that is asked for without gaps */
     uint8_t in_place;  /* 1 + the input slot whose view this output is; 0: its own */
     uint8_t want_from; /* 1 + the slot that holds the wanted values in the double run; 0: the same one */
 } rt_slot_layout;

@@ -58,6 +58,7 @@ static uint32_t choices(rt_dtype_rule rule, rt_dtype act, rt_dtype any, bool fir
         if (!first) out[n++] = any;
         for (int d = 0; first && d < RT_DTYPE_COUNT; d++) out[n++] = (rt_dtype)d;
         break;
+    case RT_RULE_E4M3: out[n++] = RT_DTYPE_E4M3; break;
     case RT_RULE_QUANT: break;
     }
     if (rule == RT_RULE_WEIGHT || rule == RT_RULE_QUANT)

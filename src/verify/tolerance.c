@@ -5,6 +5,7 @@
  * (rmsnorm, matmul, dg of swiglu) were set after measuring, to between 1.4 and 2 times that figure. */
 #include "verify/tolerance.h"
 
+#include <math.h>
 #include <stddef.h>
 
 static const rt_tolerance table[] = {
@@ -75,6 +76,10 @@ static const rt_tolerance table[] = {
     T(SAMPLE, RT_SAMPLE_ID, EXACT, 0, 0, 0.5, "one random number, exact in f32, against shares added up in rank order"),
     T(DROPOUT, RT_DROP_Y, TERMS, 3, 1.5, 0,
       "1 / (1 - p) rounded, one error for all elements; times x; one addition; which are kept is exact; 1.8"),
+    T(QUANT_ROWS, RT_QROWS_Y, EXACT, 0, 0, 0, "a quotient by a power of two is exact; rounded once"),
+    T(QUANT_ROWS, RT_QROWS_SCALE, SELF, 0, 0, 0, "a power of two, by exact comparison"),
+    T(MATMUL_SCALED, RT_MMS_OUT, TERMS, 8, 0.6, 0,
+      "as matmul, and two products by scales; where tensor cores multiply, the terms have what those cut off; 2.4"),
 #undef T
 };
 
@@ -89,6 +94,15 @@ const rt_tolerance *rt_tolerance_find(rt_op_kind op, uint32_t slot)
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         if (table[i].op == op && table[i].slot == slot) return &table[i];
     return NULL;
+}
+
+double rt_e4m3_cut_off(double lengths, double most, uint32_t K)
+{
+    enum { ADDENDS = RT_E4M3_MMA_K + 1 };
+    double chunk = K < RT_E4M3_CHUNK ? K : RT_E4M3_CHUNK, mmas = ceil((double)K / RT_E4M3_MMA_K);
+    double partial = 1.5 * sqrt(chunk) * lengths / K, largest = partial > most ? partial : most;
+    double rms = sqrt(ADDENDS / 3.0 * mmas) * RT_E4M3_MMA_UNIT * largest;
+    return rms / (rt_tolerance_find(RT_OP_MATMUL_SCALED, RT_MMS_OUT)->rms * RT_ROUNDING_UNIT);
 }
 
 const char *rt_scale_text(rt_scale s)

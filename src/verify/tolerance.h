@@ -31,6 +31,23 @@ typedef struct rt_tolerance {
 /* Added to the rms of products of 16-bit operands on a device that is not the processor: its tensor cores cut sums off
  * instead of rounding them, so errors have a direction; 0.62 in all was seen on an H200 at K 2560. */
 #define RT_CUT_OFF_RMS 0.3
+
+/* What tensor cores lose of a GEMM of e4m3 codes, on a device that is not the processor. As Hopper's were measured in
+ * public (DeepSeek-V3's report, arXiv 2412.19437, section 3.5.2: about 14 bits; later ones call the same an accumulator
+ * of 22 bits, 1 + 8 + 13): an instruction aligns 32 products and the sum so far to the largest of these 33 addends and
+ * cuts each off 13 bits below it. A cut loses less than 2^-13 of the largest, 2^-13 / sqrt(3) of it in the root mean
+ * square, and the signs of the addends are those of the data, so that an instruction loses sqrt(33 / 3) 2^-13 and K /
+ * 32 of them the root of their number times that. The largest is a product, or the sum so far: of at most 128 products,
+ * because without fast accumulation the library adds the tensor cores' sums up in f32 that often (CUTLASS does; cuBLAS
+ * does not say), which is |a| |b| sqrt(128) / K for products by chance, half as much again counted here. With fast
+ * accumulation the sum so far is of all K and the cuts of it have one direction, so the loss grows with K: 1 % at K
+ * 8960 where this is 0.1 %, and a bf16 output rounds by 0.1 %. So it is off.
+ * As a term (tolerance.c) that the rms of matmul_scaled allows just that for: lengths |a| |b|, most: the product of the
+ * largest magnitudes of both rows. */
+#define RT_E4M3_MMA_K 32
+#define RT_E4M3_CHUNK 128
+#define RT_E4M3_MMA_UNIT 0x1p-13
+double rt_e4m3_cut_off(double lengths, double most, uint32_t K);
 #define RT_ROUNDING_UNIT 0x1p-24
 #define RT_UNDERFLOW 0x1p-124
 

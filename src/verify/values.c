@@ -25,6 +25,7 @@ static bool is_window(const rt_values *v, uint32_t slot, rt_access access)
 {
     uint8_t s = v->c->strided;
     if (spec_of(v->c)->slot[slot].rule == RT_RULE_STEP) return false; /* a struct, aligned as one */
+    if (s == RT_STRIDED_ALIGNED && v->layout.slot[slot].compact) return false;
     return s == RT_STRIDED || s == RT_STRIDED_ALIGNED || (s == RT_STRIDED_OUT && access != RT_READ) ||
            (s == RT_STRIDED_IN && access == RT_READ);
 }
@@ -53,7 +54,8 @@ static void declare(rt_values *v, uint32_t slot)
     *w = (rt_view){ .buf = v->nbufs, .rows = l->rows, .cols = l->cols, .stride = l->cols };
     if (is_window(v, slot, access)) { /* odd offsets, or aligned ones, and different ones for the operands of an op */
         uint32_t block = rt_dtype_table[d].block_elems;
-        uint32_t unit = v->c->strided == RT_STRIDED_ALIGNED && block < RT_ALIGNED_ELEMS ? RT_ALIGNED_ELEMS : block;
+        uint32_t aligned = RT_ALIGNED_ELEMS * (d == RT_DTYPE_E4M3 ? 2 : 1);
+        uint32_t unit = v->c->strided == RT_STRIDED_ALIGNED && block < aligned ? aligned : block;
         uint32_t left = unit * (1 + slot % 3), right = unit * (1 + slot % 2);
         b->cols = (left + b->cols + right + unit - 1) / unit * unit;
         w->off = left;
@@ -190,6 +192,7 @@ int rt_values_make(rt_values *v, const rt_op_case *c, rt_verify_env *env, rt_err
 {
     int rc;
     *v = (rt_values){ .c = c, .arena = &env->scratch, .seed = rt_hash(c->name, strlen(c->name)).lo };
+    v->cuts_off = env->cuts_off;
     lay_out(v);
     RT_TRY(allocate(v, e));
     RT_FOR_SLOTS (i, c->set->kind) RT_TRY(fill_slot(v, i, e));

@@ -25,6 +25,7 @@ typedef struct rt_values {
     double *dense[RT_MAX_SLOTS];
     rt_arena *arena; /* everything above lives here */
     uint64_t seed;   /* from the case's name */
+    bool cuts_off;   /* as in rt_verify_env */
     bool failed;     /* sticky: scratch or dense values could not be had */
 } rt_values;
 

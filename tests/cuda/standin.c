@@ -1,8 +1,9 @@
 /* standin.c - a stand-in for libcuda.so.1 and libcublasLt.so.13, used by tests alone: every function that the backend
  * looks up, over host memory, with a log and a call that can be made to fail. Copies are done at once and kernels do
- * nothing, so it proves order, clean-up and messages, never numbers. Both libraries are this one file under two names,
- * so that they share the log. */
+ * nothing, so it proves order, clean-up and messages, never numbers (but for standin_scaled.h). Both libraries are this
+ * one file under two names, so that they share the log. */
 #include "standin.h"
+#include "standin_scaled.h"
 
 #include "backend/cuda/cuda_driver.h"
 #include "backend/cuda/cuda_lt.h"
@@ -477,23 +478,26 @@ int cublasLtMatmulDescCreate(void **desc, int compute, int scale)
 {
     (void)compute;
     (void)scale;
-    return make(desc, "cublasLtMatmulDescCreate");
+    CALL(called, "cublasLtMatmulDescCreate");
+    *desc = calloc(1, sizeof(standin_desc));
+    if (!*desc) return 3;
+    s.live++;
+    return 0;
 }
 int cublasLtMatmulDescDestroy(void *desc)
 {
-    (void)desc;
+    free(desc);
     return drop("cublasLtMatmulDescDestroy");
 }
 int cublasLtMatmulDescSetAttribute(void *desc, int which, const void *value, size_t bytes)
 {
-    (void)desc, (void)which, (void)value, (void)bytes;
+    if (which < 0 || which >= STANDIN_ATTRIBUTES || bytes > sizeof(uint64_t)) return 7;
+    uint64_t *to = &((standin_desc *)desc)->set[which];
+    *to = 0;
+    memcpy(to, value, bytes);
     return called("cublasLtMatmulDescSetAttribute");
 }
-typedef struct layout {
-    int type;
-    uint64_t rows, cols;
-    int64_t stride;
-} layout;
+typedef standin_layout layout;
 int cublasLtMatrixLayoutCreate(void **out, int type, uint64_t rows, uint64_t cols, int64_t stride)
 {
     if (!rows || !cols || stride < (int64_t)rows) return 7; /* as the library checks it */
@@ -524,8 +528,9 @@ int cublasLtMatmulPreferenceSetAttribute(void *pref, int which, const void *valu
 int cublasLtMatmulAlgoGetHeuristic(void *handle, void *desc, void *a, void *b, void *c, void *d, void *pref, int count,
                                    rt_lt_choice *out, int *found)
 {
-    (void)handle, (void)desc, (void)a, (void)b, (void)c, (void)d, (void)pref;
+    (void)handle, (void)c, (void)pref;
     CALL(logged, "cublasLtMatmulAlgoGetHeuristic");
+    if (((layout *)a)->type == RT_LT_E4M3 && !standin_scaled_takes(desc, a, b, d)) return STANDIN_NOT_SUPPORTED;
     *found = s.lt_refuses ? 0 : count < 3 ? count : 3;
     for (int i = 0; i < *found; i++) out[i] = (rt_lt_choice){ .algo = { { (uint64_t)i } }, .work_bytes = 4096 };
     return 0;
@@ -541,13 +546,19 @@ int cublasLtMatmul(void *handle, void *desc, const void *alpha, const void *a, v
                    const void *beta, const void *c, void *lc, void *d, void *ld, const rt_lt_algo *algo, void *work,
                    size_t work_bytes, void *stream)
 {
-    (void)handle, (void)desc, (void)alpha, (void)a, (void)la, (void)b, (void)lb, (void)beta, (void)c, (void)lc,
-        (void)work, (void)work_bytes, (void)stream;
+    (void)handle, (void)alpha, (void)c, (void)lc, (void)work, (void)work_bytes, (void)stream;
     CALL(logged, "cublasLtMatmul");
     nodes += (size_t)capturing;
     s.clock += s.lt_ms[algo->data[0] % 3];
     /* What the numbers that the backend tries a candidate with come to, with one rounding or with two. */
     const layout *l = ld;
+    if (((layout *)la)->type == RT_LT_E4M3) {
+        float factor;
+        memcpy(&factor, beta, sizeof factor);
+        if (!standin_scaled_takes(desc, la, lb, ld)) return STANDIN_NOT_SUPPORTED;
+        if (!capturing) standin_scaled(desc, a, la, b, lb, factor, d, ld, algo->data[0] < (uint64_t)s.lt_rounds);
+        return 0;
+    }
     uint16_t sum = l->type == RT_LT_BF16 ? 0x3F91 : 0x3C31, *out = d;
     if (l->type == RT_LT_F32 || capturing) return 0;
     if (algo->data[0] < (uint64_t)s.lt_rounds) sum--;

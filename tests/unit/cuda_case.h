@@ -68,7 +68,7 @@ static void forget(fixture *f)
 }
 
 /* A whole life: open, seal, upload, run, read, close. */
-static int live_once(const rt_dev_opts *o, rt_err *e)
+__attribute__((unused)) static int live_once(const rt_dev_opts *o, rt_err *e)
 {
     int rc;
     fixture f = { 0 };

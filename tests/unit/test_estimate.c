@@ -191,6 +191,29 @@ static void pieces_of_gemms(void **state)
     assert_int_equal(pieces, 3); /* 0.5, 2 and 8 ms: the first that took 4 ms is taken */
 }
 
+/* Of codes: scales are cut with the rows that they belong to, also where both operands have as many. */
+static void pieces_of_scaled_gemms(void **state)
+{
+    (void)state;
+    enum { M = 4096, N = 4096, K = 2048 };
+    const rt_dtype codes = RT_DTYPE_E4M3;
+    programs v;
+    begin(&v, open_timed(NULL, 1e12));
+    rt_view a = rt_space_buf(v.s, RT_CLASS_INPUT, codes, M, K, "a"),
+            b = rt_space_buf(v.s, RT_CLASS_INPUT, codes, N, K, "b");
+    rt_emit_matmul_scaled(v.p, f32(&v, M, N), a, f32(&v, M, 1), b, f32(&v, N, 1), f32(&v, 1, N));
+    expect(estimate(&v), 2.0 * M * N * K / 1e12);
+    for (uint32_t i = 0; i < ran && i < 64; i++) {
+        const rt_matmul_args *g = &timed[i].op.args.matmul;
+        const rt_view *s = timed[i].op.slot;
+        assert_true(g->M <= M && g->N < N && g->K >= 512 && g->M % 32 == 0 && g->N % 32 == 0 && g->K % 32 == 0);
+        assert_true(s[RT_MMS_OUT].rows == g->M && s[RT_MMS_OUT].cols == g->N);
+        assert_true(s[RT_MMS_A].rows == g->M && s[RT_MMS_A].cols == g->K && s[RT_MMS_SA].rows == g->M);
+        assert_true(s[RT_MMS_B].rows == g->N && s[RT_MMS_B].cols == g->K && s[RT_MMS_SB].rows == g->N);
+        assert_true(s[RT_MMS_BIAS].cols == g->N);
+    }
+}
+
 /* Rows in blocks stay whole, so as much as was asked for cannot be left out. */
 static void pieces_of_quantised_gemms(void **state)
 {
@@ -236,9 +259,9 @@ static void pieces_of_attention(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(middle_of_runs),      cmocka_unit_test(sum_of_ops),
-        cmocka_unit_test(pieces_of_gemms),     cmocka_unit_test(pieces_of_quantised_gemms),
-        cmocka_unit_test(pieces_of_attention),
+        cmocka_unit_test(middle_of_runs),         cmocka_unit_test(sum_of_ops),
+        cmocka_unit_test(pieces_of_gemms),        cmocka_unit_test(pieces_of_quantised_gemms),
+        cmocka_unit_test(pieces_of_scaled_gemms), cmocka_unit_test(pieces_of_attention),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

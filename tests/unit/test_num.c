@@ -102,6 +102,7 @@ static void test_dtype_table(void **state)
         {RT_DTYPE_Q5_0, "q5_0", 32, 22, 'q'},   {RT_DTYPE_Q5_1, "q5_1", 32, 24, 'q'},
         {RT_DTYPE_Q2_K, "q2_k", 256, 84, 'q'},  {RT_DTYPE_Q3_K, "q3_k", 256, 110, 'q'},
         {RT_DTYPE_IQ4_NL, "iq4_nl", 32, 18, 'q'}, {RT_DTYPE_IQ4_XS, "iq4_xs", 256, 136, 'q'},
+        {RT_DTYPE_E4M3, "e4m3", 1, 1, 'c'},
     };
     assert_int_equal(sizeof want / sizeof want[0], RT_DTYPE_COUNT);
     for (int i = 0; i < RT_DTYPE_COUNT; i++) {

@@ -6,6 +6,7 @@
 #define RT_BACKEND_CPU_CPU_DEQUANT_H
 
 #include "backend/cpu/simd.h"
+#include "num/e4m3.h"
 
 enum { HALF = 128 }; /* of the 256 elements of a super-block: what can be had alone */
 
@@ -297,12 +298,16 @@ static inline __attribute__((unused)) void dequant_run(float *y, const void *x, 
 #undef EACH
 }
 
-/* y (n) f32 = elements first .. first + n of the row x of any float or quantised dtype but F64. */
+/* y (n) f32 = elements first .. first + n of the row x of e4m3, or of any float or quantised dtype but F64. */
 static inline __attribute__((unused)) void widen_run(float *y, const void *x, rt_dtype d, uint64_t first, uint64_t n)
 {
     uint64_t i = 0;
     if (rt_dtype_is_quant(d)) {
         dequant_run(y, x, d, first, n);
+        return;
+    }
+    if (d == RT_DTYPE_E4M3) {
+        for (; i < n; i++) y[i] = rt_e4m3_values[((const uint8_t *)x)[first + i]];
         return;
     }
     RT_FOR_FLOAT(d, D, {

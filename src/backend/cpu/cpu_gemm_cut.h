@@ -105,9 +105,10 @@ static inline rt_gemm_cut rt_gemm_cut_of(const rt_matmul_args *g, rt_dtype out, 
 {
     rt_gemm_cut t = { .convert_a = a != RT_DTYPE_F32, .convert_b = b != RT_DTYPE_F32, .unit_n = RT_GEMM_UNIT };
     bool quant = rt_dtype_is_quant(b);
-    t.stage = out != RT_DTYPE_F32 || g->alpha == 0;
+    bool scaled = a == RT_DTYPE_E4M3; /* by rows, once the sums are whole */
+    t.stage = out != RT_DTYPE_F32 || g->alpha == 0 || scaled;
     t.panel = (t.convert_a || t.convert_b) && g->K > RT_GEMM_PANEL ? RT_GEMM_PANEL : g->K;
-    if (g->M <= RT_GEMM_DOTS_M && !g->ta && g->tb) {
+    if (g->M <= RT_GEMM_DOTS_M && !g->ta && g->tb && !scaled) {
         uint32_t rows = RT_GEMM_DOTS_ELEMS / g->K / 4 * 4;
         t.dots = true;
         t.tm = g->M;

@@ -33,8 +33,15 @@ struct rt_cuda_gemm {
 
 static int lt_type(uint32_t dtype)
 {
-    return dtype == RT_DTYPE_F32 ? RT_LT_F32 : dtype == RT_DTYPE_BF16 ? RT_LT_BF16 : RT_LT_F16;
+    switch (dtype) {
+    case RT_DTYPE_F32: return RT_LT_F32;
+    case RT_DTYPE_BF16: return RT_LT_BF16;
+    case RT_DTYPE_E4M3: return RT_LT_E4M3;
+    default: return RT_LT_F16;
+    }
 }
+
+static bool is_scaled(const rt_cuda_gemm_key *k) { return k->type == RT_DTYPE_E4M3; }
 
 static void release(rt_cuda_dev *d, rt_cuda_gemm *g)
 {
@@ -45,7 +52,21 @@ static void release(rt_cuda_dev *d, rt_cuda_gemm *g)
     g->desc = g->a = g->b = g->out = NULL;
 }
 
-/* Descriptors of the GEMM. The address of a bias is set before each launch; here it tells its alignment. */
+/* Codes have a scale for each row, and their sums leave the tensor cores often: verify/tolerance.h says why. */
+static bool describe_scales(rt_cuda_dev *d, rt_cuda_gemm *g)
+{
+    int mode = RT_LT_SCALE_ROWS;
+    int8_t fast = 0;
+    const void *aligned = (const void *)(uintptr_t)256;
+    return d->lt.desc_set(g->desc, RT_LT_DESC_FAST_ACCUM, &fast, sizeof fast) == 0 &&
+           d->lt.desc_set(g->desc, RT_LT_DESC_SCALE_MODE_A, &mode, sizeof mode) == 0 &&
+           d->lt.desc_set(g->desc, RT_LT_DESC_SCALE_MODE_B, &mode, sizeof mode) == 0 &&
+           d->lt.desc_set(g->desc, RT_LT_DESC_SCALE_A, &aligned, sizeof aligned) == 0 &&
+           d->lt.desc_set(g->desc, RT_LT_DESC_SCALE_B, &aligned, sizeof aligned) == 0;
+}
+
+/* Descriptors of the GEMM. The addresses of a bias and of scales are set before each launch; here they tell their
+ * alignment. */
 static bool describe(rt_cuda_dev *d, rt_cuda_gemm *g)
 {
     const rt_cuda_gemm_key *k = &g->key;
@@ -60,6 +81,7 @@ static bool describe(rt_cuda_dev *d, rt_cuda_gemm *g)
              d->lt.desc_set(g->desc, RT_LT_DESC_BIAS_TYPE, &bias_type, sizeof bias_type) == 0 &&
              d->lt.desc_set(g->desc, RT_LT_DESC_BIAS, &aligned, sizeof aligned) == 0;
     }
+    if (is_scaled(k)) ok = ok && describe_scales(d, g);
     return ok && d->lt.layout_new(&g->a, type, k->tb ? k->K : k->N, k->tb ? k->N : k->K, (int64_t)k->stride_b) == 0 &&
            d->lt.layout_new(&g->b, type, k->ta ? k->M : k->K, k->ta ? k->K : k->M, (int64_t)k->stride_a) == 0 &&
            d->lt.layout_new(&g->out, out, k->N, k->M, (int64_t)k->stride_out) == 0;
@@ -108,14 +130,32 @@ const char *rt_cuda_gemm_text(const rt_cuda_gemm *g) { return g->is.text; }
 
 static const void *host_of(rt_cu_ptr p) { return (const void *)(uintptr_t)p; }
 
+/* The addresses that are a part of the description. The library's A is our b. */
+static int set_addresses(rt_cuda_dev *d, const rt_cuda_gemm *g, const rt_cuda_gemm_io *io, rt_err *e)
+{
+    const struct {
+        bool there;
+        int which;
+        rt_cu_ptr at;
+    } all[] = { { g->key.bias_type != RT_CUDA_NO_BIAS, RT_LT_DESC_BIAS, io->bias },
+                { is_scaled(&g->key), RT_LT_DESC_SCALE_A, io->scale_b },
+                { is_scaled(&g->key), RT_LT_DESC_SCALE_B, io->scale_a } };
+    int rc = RT_OK;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        const void *at = host_of(all[i].at);
+        if (all[i].there)
+            RT_TRY(rt_cuda_lt_status(&d->lt, d->lt.desc_set(g->desc, all[i].which, &at, sizeof at), "matmul", e));
+    }
+out:
+    return rc;
+}
+
 int rt_cuda_gemm_run(rt_cuda_dev *d, const rt_cuda_gemm *g, const rt_cuda_gemm_io *io, rt_err *e)
 {
     int rc;
     float beta = g->key.acc ? 1.0f : 0.0f;
-    const void *bias = host_of(io->bias);
     void *out = (void *)(uintptr_t)io->out, *work = (void *)(uintptr_t)io->work;
-    if (g->key.bias_type != RT_CUDA_NO_BIAS)
-        RT_TRY(rt_cuda_lt_status(&d->lt, d->lt.desc_set(g->desc, RT_LT_DESC_BIAS, &bias, sizeof bias), "matmul", e));
+    RT_TRY(set_addresses(d, g, io, e));
     RT_TRY(rt_cuda_lt_status(&d->lt,
                              d->lt.matmul(d->lt_handle, g->desc, &io->alpha, host_of(io->b), g->a, host_of(io->a), g->b,
                                           &beta, out, g->out, out, g->out, &g->is.choice.algo, work,
@@ -273,7 +313,7 @@ int rt_cuda_gemms_warm(rt_cuda_dev *d, rt_err *e)
     for (rt_cuda_gemm *g = d->gemms; g; g = g->next) {
         if (!g->used || g->warm) continue;
         rt_cu_ptr at = scratch->addr;
-        rt_cuda_gemm_io io = { at, at, at, at, at + most, 1.0f };
+        rt_cuda_gemm_io io = { at, at, at, at, at + most, 1.0f, at, at };
         RT_TRY(rt_cuda_gemm_run(d, g, &io, e));
         g->warm = true;
     }

@@ -131,7 +131,7 @@ double rt_cuda_seconds(rt_dev *d, rt_ticket t);
 /* cuda_gemm.c: GEMMs by cuBLASLt. */
 typedef struct rt_cuda_gemm_key { /* all that decides the algorithm; compared as bytes */
     uint32_t M, N, K, ta, tb, acc;
-    uint32_t type, out_type, bias_type;               /* rt_dtype; bias_type RT_CUDA_NO_BIAS: none */
+    uint32_t type, out_type, bias_type; /* rt_dtype; e4m3: with a scale for each row; RT_CUDA_NO_BIAS: no bias */
     uint32_t align_a, align_b, align_out, align_bias; /* bytes, at most 256 */
     uint32_t zero;
     uint64_t stride_a, stride_b, stride_out;
@@ -141,6 +141,7 @@ enum { RT_CUDA_NO_BIAS = 0xff };
 typedef struct rt_cuda_gemm_io {
     rt_cu_ptr a, b, out, bias, work;
     float alpha;
+    rt_cu_ptr scale_a, scale_b; /* of e4m3 operands, f32 without gaps */
 } rt_cuda_gemm_io;
 /* The gemm with the algorithm that is chosen for it, kept by the device; null when the library has none. Trying
  * algorithms takes device memory for a moment: RT_NOMEM when there is none. */

@@ -1,51 +1,91 @@
-/* cuda_matmul.c - the op matmul: by cuBLASLt where it takes the operands, by kernels of ours where it does not.
+/* cuda_matmul.c - the ops matmul and matmul_scaled: by cuBLASLt where it takes the operands, by kernels of ours where
+ * it does not.
  *
  * GEMMs are of operands of one dtype. A weight of another (quantised ones among them) is dequantised into the
  * activations' dtype first, and a bias that the library cannot add exactly is cast to the output's: `need` says so and
  * seal does it. Where no algorithm of the library adds a bias with one rounding, the bias is written into the output
- * first and the GEMM added to it. */
+ * first and the GEMM added to it. Codes (matmul_scaled) are multiplied with a scale for each row of both operands. */
 #include "backend/cuda/cuda_internal.h"
 #include "backend/cuda/cuda_matmul_own.h"
 #include "backend/cuda/cuda_op.h"
 
 #include <stdio.h>
 
+enum { SIDES = RT_MMS_BIAS + 1 };
+/* Where an op has them. */
+typedef struct places {
+    uint32_t out, a, b, bias;
+} places;
+
+static places places_of(rt_op_kind kind)
+{
+    if (kind == RT_OP_MATMUL_SCALED) return (places){ RT_MMS_OUT, RT_MMS_A, RT_MMS_B, RT_MMS_BIAS };
+    return (places){ RT_MM_OUT, RT_MM_A, RT_MM_B, RT_MM_BIAS };
+}
+
+/* A GEMM as decisions see it, before it is bound and after. */
+typedef struct gemm {
+    rt_op_kind kind;
+    const rt_matmul_args *m;
+    bool acc;
+    places at;
+    rt_cuda_side s[SIDES];
+} gemm;
+
 static uint32_t alignment(uint64_t offset) { return (uint32_t)((offset | 256) & -(offset | 256)); }
 
-/* What `need` sees of an operand in a plan, and `emit` in a program. */
-static rt_cuda_side of_view(const rt_plan *p, rt_view v)
+static gemm of_plan(const rt_plan *p, const rt_op *op)
 {
-    if (!v.buf) return (rt_cuda_side){ 0 };
-    rt_dtype d = rt_plan_dtype(p, v);
-    return (rt_cuda_side){ true, d, v.rows == 1 ? v.cols : v.stride, alignment(rt_dtype_bytes(d, v.off)) };
+    gemm g = { .kind = op->kind, .m = &op->args.matmul, .acc = op->acc & 1, .at = places_of(op->kind) };
+    RT_FOR_SLOTS (i, op->kind) {
+        rt_view v = op->slot[i];
+        if (!v.buf) continue;
+        rt_dtype d = rt_plan_dtype(p, v);
+        g.s[i] = (rt_cuda_side){ true, d, v.rows == 1 ? v.cols : v.stride, alignment(rt_dtype_bytes(d, v.off)) };
+    }
+    return g;
 }
 
-static rt_cuda_side of_operand(const rt_operand *o)
+static gemm of_bound(const rt_bound_op *op)
 {
-    if (!o->mem) return (rt_cuda_side){ 0 };
-    return (rt_cuda_side){ true, o->dtype, o->stride, alignment(o->off) };
+    gemm g = { .kind = op->kind, .m = &op->args.matmul, .acc = op->acc & 1, .at = places_of(op->kind) };
+    RT_FOR_SLOTS (i, op->kind) {
+        const rt_operand *o = &op->slot[i];
+        if (o->mem) g.s[i] = (rt_cuda_side){ true, o->dtype, o->stride, alignment(o->off) };
+    }
+    return g;
 }
 
-static int find(rt_cuda_dev *d, const rt_matmul_args *m, bool acc, bool bias, const rt_cuda_side s[4],
-                rt_cuda_gemm **out, rt_err *e)
+static int find(rt_cuda_dev *d, const gemm *g, bool acc, bool bias, rt_cuda_gemm **out, rt_err *e)
 {
+    const rt_matmul_args *m = g->m;
+    const rt_cuda_side *y = &g->s[g->at.out], *a = &g->s[g->at.a], *b = &g->s[g->at.b], *plus = &g->s[g->at.bias];
     rt_cuda_gemm_key k = { .M = m->M,
                            .N = m->N,
                            .K = m->K,
                            .ta = m->ta,
                            .tb = m->tb,
                            .acc = acc,
-                           .type = s[RT_MM_A].dtype,
-                           .out_type = s[RT_MM_OUT].dtype,
-                           .bias_type = bias ? s[RT_MM_BIAS].dtype : RT_CUDA_NO_BIAS,
-                           .align_a = s[RT_MM_A].align,
-                           .align_b = s[RT_MM_B].align,
-                           .align_out = s[RT_MM_OUT].align,
-                           .align_bias = bias ? s[RT_MM_BIAS].align : 0,
-                           .stride_a = s[RT_MM_A].stride,
-                           .stride_b = s[RT_MM_B].stride,
-                           .stride_out = s[RT_MM_OUT].stride };
+                           .type = a->dtype,
+                           .out_type = y->dtype,
+                           .bias_type = bias ? plus->dtype : RT_CUDA_NO_BIAS,
+                           .align_a = a->align,
+                           .align_b = b->align,
+                           .align_out = y->align,
+                           .align_bias = bias ? plus->align : 0,
+                           .stride_a = a->stride,
+                           .stride_b = b->stride,
+                           .stride_out = y->stride };
     return rt_cuda_gemm_find(d, &k, out, e);
+}
+
+/* Codes: what the library asks of their shape, and scales without gaps. */
+static bool library_takes(const gemm *g)
+{
+    const rt_cuda_side *a = &g->s[g->at.a], *b = &g->s[g->at.b], *sa = &g->s[RT_MMS_SA], *sb = &g->s[RT_MMS_SB];
+    if (g->kind == RT_OP_MATMUL) return true;
+    return (g->m->K | g->m->N | a->stride | b->stride) % 16 == 0 && a->align >= 16 && b->align >= 16 &&
+           sa->stride == 1 && sb->stride == 1 && sa->align >= 16 && sb->align >= 16;
 }
 
 /* How the library does a GEMM; gemm null: it does not. */
@@ -54,28 +94,28 @@ typedef struct way {
     bool bias_first; /* out = bias, then out += the GEMM */
 } way;
 
-static int choose(rt_cuda_dev *d, const rt_matmul_args *m, bool acc, const rt_cuda_side s[4], way *w, rt_err *e)
+static int choose(rt_cuda_dev *d, const gemm *g, way *w, rt_err *e)
 {
     int rc = RT_OK;
-    const rt_cuda_side *out = &s[RT_MM_OUT], *bias = &s[RT_MM_BIAS];
+    const rt_cuda_side *out = &g->s[g->at.out], *bias = &g->s[g->at.bias];
     bool same = bias->dtype == out->dtype;
     *w = (way){ 0 };
-    if (!d->lt_handle) return RT_OK;
-    if (!bias->there) return find(d, m, acc, false, s, &w->gemm, e);
-    if (acc) return RT_OK;
-    if (same) RT_TRY(find(d, m, false, true, s, &w->gemm, e));
+    if (!d->lt_handle || !library_takes(g)) return RT_OK;
+    if (!bias->there) return find(d, g, g->acc, false, &w->gemm, e);
+    if (g->acc) return RT_OK;
+    if (same) RT_TRY(find(d, g, false, true, &w->gemm, e));
     if (w->gemm || (!same && out->dtype != RT_DTYPE_F32)) return RT_OK;
-    RT_TRY(find(d, m, true, false, s, &w->gemm, e));
+    RT_TRY(find(d, g, true, false, &w->gemm, e));
     w->bias_first = true;
 out:
     return rc;
 }
 
-static bool recast(rt_need *need, uint32_t slot, rt_dtype from, rt_dtype to, const char *why)
+static bool recast(rt_need *need, rt_op_kind kind, uint32_t slot, rt_dtype from, rt_dtype to, const char *why)
 {
     need->recast = 1 + slot;
     need->recast_to = to;
-    snprintf(need->why_not, sizeof need->why_not, "%s is %s; %s", rt_op_specs[RT_OP_MATMUL].slot[slot].name,
+    snprintf(need->why_not, sizeof need->why_not, "%s is %s; %s", rt_op_specs[kind].slot[slot].name,
              rt_dtype_name(from), why);
     return false;
 }
@@ -83,14 +123,12 @@ static bool recast(rt_need *need, uint32_t slot, rt_dtype from, rt_dtype to, con
 static bool need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, rt_need *need)
 {
     rt_cuda_dev *d = rt_cuda_dev_of(c);
-    rt_cuda_side s[4];
-    for (uint32_t i = 0; i < 4; i++) s[i] = of_view(p, op->slot[i]);
-    rt_dtype a = s[RT_MM_A].dtype, b = s[RT_MM_B].dtype;
-    if (a != b) return recast(need, RT_MM_B, b, a, "a GEMM takes operands of one dtype");
-    bool acc = op->acc >> RT_MM_OUT & 1;
+    gemm g = of_plan(p, op);
+    rt_dtype a = g.s[g.at.a].dtype, b = g.s[g.at.b].dtype, out = g.s[g.at.out].dtype, bias = g.s[g.at.bias].dtype;
+    if (a != b) return recast(need, op->kind, g.at.b, b, a, "a GEMM takes operands of one dtype");
     way w;
     rt_err e = { 0 };
-    need->failed = choose(d, &op->args.matmul, acc, s, &w, &e);
+    need->failed = choose(d, &g, &w, &e);
     if (need->failed < 0) {
         snprintf(need->why_not, sizeof need->why_not, "%.150s", e.text);
         return false;
@@ -100,39 +138,55 @@ static bool need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, rt_ne
         need->kernel = rt_cuda_gemm_text(w.gemm);
         return true;
     }
-    rt_dtype out = s[RT_MM_OUT].dtype, bias = s[RT_MM_BIAS].dtype;
-    if (d->lt_handle && s[RT_MM_BIAS].there && !acc && out != RT_DTYPE_F32 && bias != out)
-        return recast(need, RT_MM_BIAS, bias, out, "it is added in the output's dtype");
-    rt_cuda_own own = rt_cuda_own_choose(c, &op->args.matmul, s);
+    bool other = g.s[g.at.bias].there && !g.acc && out != RT_DTYPE_F32 && bias != out;
+    if (d->lt_handle && library_takes(&g) && other)
+        return recast(need, op->kind, g.at.bias, bias, out, "it is added in the output's dtype");
+    if (op->kind == RT_OP_MATMUL_SCALED) {
+        need->kernel = RT_CUDA_OWN_SCALED;
+        return true;
+    }
+    rt_cuda_own own = rt_cuda_own_choose(c, &op->args.matmul, g.s);
     need->work_bytes = own.work_bytes;
     need->kernel = own.text;
     return true;
 }
 
+static void push_own(rt_cuda_builder *b, const rt_bound_op *op, const gemm *g)
+{
+    if (op->kind == RT_OP_MATMUL_SCALED) {
+        rt_cuda_own_scaled_push(b, op);
+        return;
+    }
+    rt_cuda_own own = rt_cuda_own_choose(rt_cuda_builder_caps(b), g->m, g->s);
+    rt_cuda_own_push(b, op, &own);
+}
+
 static void emit(rt_cuda_builder *b, const rt_bound_op *op)
 {
-    rt_cuda_side s[4];
-    for (uint32_t i = 0; i < 4; i++) s[i] = of_operand(&op->slot[i]);
+    gemm g = of_bound(op);
+    bool scaled = op->kind == RT_OP_MATMUL_SCALED;
     way w;
     rt_err e = { 0 };
-    int rc = choose(rt_cuda_builder_dev(b), &op->args.matmul, op->acc >> RT_MM_OUT & 1, s, &w, &e);
+    int rc = choose(rt_cuda_builder_dev(b), &g, &w, &e);
     if (rc < 0) {
         rt_cuda_builder_fail(b, rc, e.text);
         return;
     }
     if (!w.gemm) {
-        rt_cuda_own own = rt_cuda_own_choose(rt_cuda_builder_caps(b), &op->args.matmul, s);
-        rt_cuda_own_push(b, op, &own);
+        push_own(b, op, &g);
         return;
     }
-    if (w.bias_first) rt_cuda_bias_push(b, op);
-    rt_cuda_gemm_io io = { .a = rt_cuda_addr(&op->slot[RT_MM_A]),
-                           .b = rt_cuda_addr(&op->slot[RT_MM_B]),
-                           .out = rt_cuda_addr(&op->slot[RT_MM_OUT]),
-                           .bias = rt_cuda_addr(&op->slot[RT_MM_BIAS]),
+    if (w.bias_first) rt_cuda_bias_push(b, &op->slot[g.at.out], &op->slot[g.at.bias]);
+    rt_cuda_gemm_io io = { .a = rt_cuda_addr(&op->slot[g.at.a]),
+                           .b = rt_cuda_addr(&op->slot[g.at.b]),
+                           .out = rt_cuda_addr(&op->slot[g.at.out]),
+                           .bias = rt_cuda_addr(&op->slot[g.at.bias]),
                            .work = rt_cuda_addr(&op->work),
-                           .alpha = op->args.matmul.alpha };
+                           .alpha = op->args.matmul.alpha,
+                           .scale_a = scaled ? rt_cuda_addr(&op->slot[RT_MMS_SA]) : 0,
+                           .scale_b = scaled ? rt_cuda_addr(&op->slot[RT_MMS_SB]) : 0 };
     rt_cuda_push_gemm(b, w.gemm, &io);
 }
 
 const rt_cuda_op rt_cuda_matmul = { need, emit };
+const rt_cuda_op rt_cuda_matmul_scaled = { need, emit };

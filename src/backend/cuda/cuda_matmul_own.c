@@ -3,6 +3,7 @@
 #include "backend/cuda/cuda_internal.h"
 #include "backend/cuda/cuda_op.h"
 #include "backend/cuda/kernels/cuda_matmul.h"
+#include "backend/cuda/kernels/cuda_scaled.h"
 
 /* ---- which kernel ---- */
 
@@ -121,13 +122,38 @@ void rt_cuda_own_push(rt_cuda_builder *b, const rt_bound_op *op, const rt_cuda_o
     if (joins) cuda_push_1d(b, "cuda_matmul_join", "matmul_join", (uint32_t)joins, RT_CUDA_BLOCK, 0, &p, sizeof p);
 }
 
-void rt_cuda_bias_push(rt_cuda_builder *b, const rt_bound_op *op)
+void rt_cuda_own_scaled_push(rt_cuda_builder *b, const rt_bound_op *o)
 {
-    const rt_operand *out = &op->slot[RT_MM_OUT], *bias = &op->slot[RT_MM_BIAS];
+    const rt_matmul_args *m = &o->args.matmul;
+    const rt_operand *bias = &o->slot[RT_MMS_BIAS], *x = &o->slot[RT_MMS_A], *w = &o->slot[RT_MMS_B];
+    rt_cuda_scaled_params p = { .out = cuda_mat(&o->slot[RT_MMS_OUT]),
+                                .a = cuda_mat(x),
+                                .b = cuda_mat(w),
+                                .sa = cuda_mat(&o->slot[RT_MMS_SA]),
+                                .sb = cuda_mat(&o->slot[RT_MMS_SB]),
+                                .bias = rt_cuda_addr(bias),
+                                .M = m->M,
+                                .N = m->N,
+                                .K = m->K,
+                                .acc = cuda_adds(o, RT_MMS_OUT),
+                                .out_type = o->slot[RT_MMS_OUT].dtype,
+                                .bias_type = bias->dtype,
+                                .packs = cuda_aligned(x, 4) && cuda_aligned(w, 4),
+                                .tiles_n = (uint32_t)cuda_div_up(m->N, RT_SCALED_TILE) };
+    uint64_t blocks = p.tiles_n * cuda_div_up(m->M, RT_SCALED_TILE);
+    if (blocks > RT_CUDA_GRID_MAX) {
+        rt_cuda_builder_fail(b, RT_UNSUPPORTED, "the GEMM has more tiles than a launch has blocks");
+        return;
+    }
+    cuda_push_1d(b, "cuda_matmul_scaled", "matmul_scaled", (uint32_t)blocks, RT_CUDA_BLOCK, 0, &p, sizeof p);
+}
+
+void rt_cuda_bias_push(rt_cuda_builder *b, const rt_operand *out, const rt_operand *bias)
+{
     rt_cuda_bias_params p = { .out = cuda_mat(out),
                               .bias = rt_cuda_addr(bias),
-                              .M = op->args.matmul.M,
-                              .N = op->args.matmul.N,
+                              .M = out->rows,
+                              .N = out->cols,
                               .out_type = out->dtype,
                               .bias_type = bias->dtype };
     uint64_t n = cuda_div_up((uint64_t)p.M * p.N, RT_CUDA_BLOCK);

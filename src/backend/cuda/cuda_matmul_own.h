@@ -27,7 +27,10 @@ typedef struct rt_cuda_own {
 /* s: (4) by slot; a and b of one dtype. Never refuses. */
 rt_cuda_own rt_cuda_own_choose(const rt_cuda_caps *c, const rt_matmul_args *m, const rt_cuda_side *s);
 void rt_cuda_own_push(rt_cuda_builder *b, const rt_bound_op *op, const rt_cuda_own *own);
+/* The one kernel for codes, which takes any operands (matmul_scaled). */
+#define RT_CUDA_OWN_SCALED "own tiles 64x64 of e4m3"
+void rt_cuda_own_scaled_push(rt_cuda_builder *b, const rt_bound_op *op);
 /* out = bias in every row. */
-void rt_cuda_bias_push(rt_cuda_builder *b, const rt_bound_op *op);
+void rt_cuda_bias_push(rt_cuda_builder *b, const rt_operand *out, const rt_operand *bias);
 
 #endif

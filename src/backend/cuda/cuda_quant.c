@@ -1,7 +1,11 @@
-/* cuda_quant.c - the launch of quant. */
+/* cuda_quant.c - launches of quant, of dequant (neighbours together, whatever their types), and of quant_rows. */
 #include "backend/cuda/kernels/cuda_quant.h"
-
+#include "backend/cuda/cuda_dequant_push.h"
 #include "backend/cuda/cuda_op.h"
+#include "backend/cuda/kernels/cuda_scaled.h"
+#include "base/mem.h"
+
+/* ---- quant ---- */
 
 static bool quant_need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, rt_need *need)
 {
@@ -27,3 +31,77 @@ static void quant_emit(rt_cuda_builder *b, const rt_bound_op *o)
 }
 
 const rt_cuda_op rt_cuda_quant = { quant_need, quant_emit };
+
+/* ---- dequant ---- */
+
+static bool dequant_need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, rt_need *need)
+{
+    (void)c;
+    return cuda_takes(p, op, need, "neighbours together, eight values a lane and turn");
+}
+
+/* Can ops[i] be dequantised at once with those before it? */
+static bool dequant_joins(const rt_bound_op *ops, uint32_t i)
+{
+    bool joins = ops[i].slot[RT_ROWS_Y].dtype == ops->slot[RT_ROWS_Y].dtype;
+    for (uint32_t k = 0; k < i; k++) joins = joins && cuda_apart(&ops[k], &ops[i], 0);
+    return joins;
+}
+
+/* Returns the number of its blocks. */
+static uint64_t cut(const rt_bound_op *o, rt_cuda_dequant_tensor *t)
+{
+    rt_operand y = o->slot[RT_ROWS_Y], x = o->slot[RT_ROWS_X];
+    uint64_t cols = y.cols;
+    if (y.stride == cols && x.stride == cols) { /* without gaps: one long row */
+        cols *= y.rows;
+        y.rows = 1;
+    }
+    *t = cuda_dequant_rows(&y, &x, cols, RT_CUDA_BLOCK);
+    return (uint64_t)y.rows * t->tiles;
+}
+
+static void dequant_emit(rt_cuda_builder *b, const rt_bound_op *ops)
+{
+    uint32_t n = rt_cuda_neighbours(b);
+    uint64_t blocks = 0;
+    rt_cuda_dequant_params p = { 0 };
+    for (; p.count < n && p.count < RT_CUDA_DEQUANT_TENSORS; p.count++) {
+        rt_cuda_dequant_tensor *t = &p.tensor[p.count];
+        uint64_t own = cut(&ops[p.count], t);
+        if (p.count && (!dequant_joins(ops, p.count) || blocks + own > RT_CUDA_GRID_MAX)) break;
+        t->first = (uint32_t)blocks;
+        blocks += own;
+    }
+    cuda_push_dequant(b, ops->slot[RT_ROWS_Y].dtype, (uint32_t)blocks, RT_CUDA_BLOCK, &p);
+    rt_cuda_took(b, p.count);
+}
+
+const rt_cuda_op rt_cuda_dequant = { dequant_need, dequant_emit };
+
+/* ---- quant_rows ---- */
+
+static bool rows_need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, rt_need *need)
+{
+    (void)c;
+    return cuda_takes(p, op, need, "warps for each row, kept in registers");
+}
+
+static void rows_emit(rt_cuda_builder *b, const rt_bound_op *o)
+{
+    const rt_operand *y = &o->slot[RT_QROWS_Y], *x = &o->slot[RT_QROWS_X];
+    uint32_t W = cuda_width(x->dtype);
+    rt_cuda_quant_rows_params p = { .y = cuda_mat(y),
+                                    .scale = cuda_mat(&o->slot[RT_QROWS_SCALE]),
+                                    .x = cuda_mat(x),
+                                    .N = o->args.rows.N,
+                                    .C = o->args.rows.C };
+    uint64_t threads = cuda_div_up(cuda_div_up(p.C, W), RT_CUDA_QROWS_HOLDS), whole = rt_align_up(threads, 32);
+    p.held = p.C % W == 0 && whole <= RT_CUDA_QROWS_MOST && cuda_aligned(x, W) && cuda_aligned(y, W);
+    p.team = whole < RT_CUDA_QROWS_MOST ? (uint32_t)whole : RT_CUDA_QROWS_MOST;
+    uint32_t teams = p.team < RT_CUDA_BLOCK ? RT_CUDA_BLOCK / p.team : 1;
+    cuda_push_1d(b, "cuda_quant_rows", CUDA_KERNEL("quant_rows", x->dtype), (uint32_t)cuda_div_up(p.N, teams),
+                 p.team * teams, 0, &p, sizeof p);
+}
+
+const rt_cuda_op rt_cuda_quant_rows = { rows_need, rows_emit };

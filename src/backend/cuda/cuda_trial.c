@@ -26,11 +26,18 @@ static uint64_t reach_b(const rt_cuda_gemm_key *k)
 }
 static uint64_t reach_out(const rt_cuda_gemm_key *k) { return extent(k->M, k->N, k->stride_out, k->out_type); }
 
+/* Of each of the two columns of scales that codes have. */
+static uint64_t scale_bytes(const rt_cuda_gemm_key *k)
+{
+    return k->type == RT_DTYPE_E4M3 ? 4 * (uint64_t)(k->M > k->N ? k->M : k->N) : 0;
+}
+
 uint64_t rt_cuda_gemm_reach(const rt_cuda_gemm_key *k)
 {
     uint64_t most = reach_out(k), a = reach_a(k), b = reach_b(k);
     if (a > most) most = a;
     if (b > most) most = b;
+    if (scale_bytes(k) > most) most = scale_bytes(k);
     return rt_align_up(most, 256);
 }
 
@@ -40,11 +47,12 @@ int rt_cuda_trial_open(rt_cuda_trial *t, rt_cuda_dev *d, const rt_cuda_gemm_key 
 {
     int rc;
     uint64_t b = rt_align_up(reach_a(k), 256), out = b + rt_align_up(reach_b(k), 256);
-    uint64_t bias = out + rt_align_up(reach_out(k), 256), work = bias + rt_align_up(4 * (uint64_t)k->N, 256);
+    uint64_t bias = out + rt_align_up(reach_out(k), 256), scale_a = bias + rt_align_up(4 * (uint64_t)k->N, 256);
+    uint64_t scale_b = scale_a + rt_align_up(scale_bytes(k), 256), work = scale_b + rt_align_up(scale_bytes(k), 256);
     *t = (rt_cuda_trial){ .d = d, .key = k, .out = out };
     RT_TRY(rt_cuda_mem_new(&d->base, work + work_bytes, RT_MEM_DEVICE, &t->mem, e));
     rt_cu_ptr at = t->mem->addr;
-    t->io = (rt_cuda_gemm_io){ at, at + b, at + out, at + bias, at + work, 1.0f };
+    t->io = (rt_cuda_gemm_io){ at, at + b, at + out, at + bias, at + work, 1.0f, at + scale_a, at + scale_b };
     for (int i = 0; i < 2; i++) RT_TRY(rt_cuda_status(&d->cu, d->cu.event_new(&t->event[i], 0), e, "making an event"));
 out:
     return rc;
@@ -62,12 +70,42 @@ void rt_cuda_trial_close(rt_cuda_trial *t)
 /* ---- rounding once ---- */
 
 /* a b, half a unit above a number of 16 bits whose last bit is 0, plus that half unit, is the next number. Rounded
- * before the addition, the half unit is lost twice, both times to the even number. */
+ * before the addition, the half unit is lost twice, both times to the even number. Of codes a and b are the scales, as
+ * f32 whose lower halves are 0. */
 typedef struct telling {
     uint16_t a, b, half, sum;
+    uint16_t scale_a, scale_b; /* upper halves */
 } telling;
-static const telling telling_bf16 = { 0x3F88, 0x3F88, 0x3B80, 0x3F91 }; /* (1 + 2^-4)^2, 2^-8, 1 + 2^-3 + 2^-7 */
-static const telling telling_f16 = { 0x3C20, 0x3C10, 0x1000, 0x3C31 };  /* (1 + 2^-5)(1 + 2^-6), 2^-11 */
+/* (1 + 2^-4)^2, 2^-8, 1 + 2^-3 + 2^-7 */
+static const telling telling_bf16 = { 0x3F88, 0x3F88, 0x3B80, 0x3F91, 0x3F88, 0x3F88 };
+/* (1 + 2^-5)(1 + 2^-6), 2^-11 */
+static const telling telling_f16 = { 0x3C20, 0x3C10, 0x1000, 0x3C31, 0x3F84, 0x3F82 };
+
+/* 1 in the first column of rows of codes, which come in pairs here, and what their scales are. */
+static int lay_out_codes(rt_cuda_trial *t, const telling *n)
+{
+    enum { ONE = 0x38 };
+    const rt_cuda_driver *cu = &t->d->cu;
+    const rt_cuda_gemm_key *k = t->key;
+    const rt_cuda_gemm_io *io = &t->io;
+    rt_cu_stream s = t->d->stream;
+    int result = cu->fill_halves(io->a, k->stride_a, ONE, 1, k->M, s);
+    if (!result) result = cu->fill_halves(io->b, k->stride_b, ONE, 1, k->N, s);
+    if (!result) result = cu->fill_bytes(io->scale_a, 0, scale_bytes(k), s);
+    if (!result) result = cu->fill_bytes(io->scale_b, 0, scale_bytes(k), s);
+    if (!result) result = cu->fill_halves(io->scale_a + 2, 4, n->scale_a, 1, k->M, s);
+    if (!result) result = cu->fill_halves(io->scale_b + 2, 4, n->scale_b, 1, k->N, s);
+    return result;
+}
+
+static int lay_out_halves(rt_cuda_trial *t, const telling *n)
+{
+    const rt_cuda_gemm_key *k = t->key;
+    rt_cu_stream s = t->d->stream;
+    int result = t->d->cu.fill_halves(t->io.a, 2 * k->stride_a, n->a, k->ta ? k->M : 1, k->ta ? 1 : k->M, s);
+    if (result) return result;
+    return t->d->cu.fill_halves(t->io.b, 2 * k->stride_b, n->b, k->tb ? 1 : k->N, k->tb ? k->N : 1, s);
+}
 
 /* Column 0 of op(a) and row 0 of op(b) are set, so that every element of the GEMM is one term; and what is added. */
 static int lay_out(rt_cuda_trial *t, const telling *n, rt_err *e)
@@ -78,8 +116,7 @@ static int lay_out(rt_cuda_trial *t, const telling *n, rt_err *e)
     rt_cu_stream s = t->d->stream;
     int result = cu->fill_bytes(io->a, 0, reach_a(k), s);
     if (!result) result = cu->fill_bytes(io->b, 0, reach_b(k), s);
-    if (!result) result = cu->fill_halves(io->a, 2 * k->stride_a, n->a, k->ta ? k->M : 1, k->ta ? 1 : k->M, s);
-    if (!result) result = cu->fill_halves(io->b, 2 * k->stride_b, n->b, k->tb ? 1 : k->N, k->tb ? k->N : 1, s);
+    if (!result) result = k->type == RT_DTYPE_E4M3 ? lay_out_codes(t, n) : lay_out_halves(t, n);
     if (!result) result = cu->fill_halves(io->out, 2 * k->stride_out, k->acc ? n->half : 0, k->N, k->M, s);
     if (!result) result = cu->fill_halves(io->bias, 2 * (size_t)k->N, n->half, k->N, 1, s);
     return rt_cuda_status(cu, result, e, "filling scratch");
@@ -117,17 +154,19 @@ out:
 
 /* ---- time ---- */
 
-/* a and b: numbers of 16 bits between 1/2 and 2 of either sign, also as the upper halves of f32. The rest: 0. */
+/* a and b: numbers of 16 bits between 1/2 and 2 of either sign, also as the upper halves of f32; or codes of such
+ * numbers. The rest: 0. */
 int rt_cuda_trial_fill(rt_cuda_trial *t, rt_err *e)
 {
     enum { PIECE = 1 << 20 };
     int rc = RT_OK;
     uint32_t seed = 1;
+    bool codes = t->key->type == RT_DTYPE_E4M3;
     uint16_t *piece = rt_alloc(PIECE, 16);
     if (!piece) RT_TRY(rt_fail(e, RT_NOMEM, "no memory to time a GEMM"));
     for (uint32_t i = 0; i < PIECE / 2; i++) {
         seed = seed * 1664525 + 1013904223;
-        piece[i] = (uint16_t)((seed >> 16 & 0x80ff) | 0x3f00);
+        piece[i] = (uint16_t)(codes ? (seed >> 16 & 0x8f8f) | 0x3030 : (seed >> 16 & 0x80ff) | 0x3f00);
     }
     for (uint64_t at = 0; at < t->out; at += PIECE) {
         rt_copy c = { t->mem, at, t->out - at < PIECE ? t->out - at : PIECE, piece, true };

@@ -16,7 +16,7 @@
 
 typedef struct rt_ref_call {
     const rt_args *args;
-    void *s[RT_MAX_SLOTS]; /* dense (rows,cols): real for float and quantised slots, else as stored; null: absent */
+    void *s[RT_MAX_SLOTS]; /* dense (rows,cols): real where values are, integers as stored; null: absent */
     void *work;            /* as many bytes as the op's work function asked for */
 } rt_ref_call;
 typedef void (*rt_ref_fn)(const rt_ref_call *c);

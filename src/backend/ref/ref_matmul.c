@@ -1,4 +1,4 @@
-/* ref_matmul.c - out += alpha op(a) op(b) + bias.
+/* ref_matmul.c - out += alpha op(a) op(b) + bias, and the same of codes with a scale for each row.
  *
  * One row of out at a time, adding a[i,k] times row k of op(b) in order of k, so that memory is walked in order: four
  * of k in one walk over n, each added to what those before it have left. A b that is stored (N,K) is transposed into
@@ -24,6 +24,16 @@ static void add_one(real *restrict sum, real x, const real *restrict b, size_t N
     for (size_t n = 0; n < N; n++) sum[n] += x * b[n];
 }
 
+/* sum (N) = row x of op(a), whose elements are `next` apart, times B (K,N) */
+static void row_times(real *sum, const real *x, size_t next, const real *B, size_t N, size_t K)
+{
+    size_t k = 0;
+    for (size_t n = 0; n < N; n++) sum[n] = 0;
+    for (; k + 4 <= K; k += 4, x += 4 * next)
+        add_four(sum, (const real[]){ x[0], x[next], x[2 * next], x[3 * next] }, B + k * N, N);
+    for (; k < K; k++, x += next) add_one(sum, *x, B + k * N, N);
+}
+
 void REF(matmul)(const rt_ref_call *c)
 {
     const rt_matmul_args *a = &c->args->matmul;
@@ -40,12 +50,24 @@ void REF(matmul)(const rt_ref_call *c)
     }
     const size_t row = a->ta ? 1 : K, next = a->ta ? M : 1; /* op(A)[m,k] is A[m * row + k * next] */
     for (size_t m = 0; m < M; m++) {
-        const real *x = A + m * row;
-        size_t k = 0;
-        for (size_t n = 0; n < N; n++) sum[n] = 0;
-        for (; k + 4 <= K; k += 4, x += 4 * next)
-            add_four(sum, (const real[]){ x[0], x[next], x[2 * next], x[3 * next] }, B + k * N, N);
-        for (; k < K; k++, x += next) add_one(sum, *x, B + k * N, N);
+        row_times(sum, A + m * row, next, B, N, K);
         for (size_t n = 0; n < N; n++) out[m * N + n] += a->alpha * sum[n] + (bias ? bias[n] : 0);
+    }
+}
+
+/* out[m,n] += sa[m] sb[n] (a b')[m,n] + bias[n] */
+void REF(matmul_scaled)(const rt_ref_call *c)
+{
+    const rt_matmul_args *a = &c->args->matmul;
+    size_t M = a->M, N = a->N, K = a->K;
+    real *out = c->s[RT_MMS_OUT];                            /* (M,N) += */
+    const real *A = c->s[RT_MMS_A];                          /* (M,K) */
+    const real *sa = c->s[RT_MMS_SA], *sb = c->s[RT_MMS_SB]; /* (M,1), (N,1) */
+    const real *bias = c->s[RT_MMS_BIAS];                    /* (1,N) or null */
+    real *sum = c->work, *flipped = sum + N;                 /* (N), (K,N) */
+    transpose(flipped, c->s[RT_MMS_B], N, K);
+    for (size_t m = 0; m < M; m++) {
+        row_times(sum, A + m * K, 1, flipped, N, K);
+        for (size_t n = 0; n < N; n++) out[m * N + n] += sa[m] * sb[n] * sum[n] + (bias ? bias[n] : 0);
     }
 }

@@ -11,7 +11,10 @@ enum { RUN = 256 }; /* a multiple of every block */
 
 static uint64_t real_bytes(bool wide) { return wide ? sizeof(double) : sizeof(float); }
 
-static bool is_real(rt_dtype d, bool raw) { return !raw && (rt_dtype_is_float(d) || rt_dtype_is_quant(d)); }
+static bool is_real(rt_dtype d, bool raw)
+{
+    return !raw && (rt_dtype_is_float(d) || rt_dtype_is_quant(d) || d == RT_DTYPE_E4M3);
+}
 
 /* Bytes of one dense row of cols elements. */
 static uint64_t row_bytes(rt_dtype d, uint64_t cols, bool raw, bool wide)

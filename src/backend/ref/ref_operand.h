@@ -6,8 +6,8 @@
 
 #include <stdbool.h>
 
-/* Bytes of the dense copy of an operand. `raw` slots (rule ANY) keep their elements or blocks as they are; floats and
- * quantised values become double (wide) or float. false when the size passes 64 bits. */
+/* Bytes of the dense copy of an operand. `raw` slots (rule ANY) keep their elements or blocks as they are; floats,
+ * quantised values and e4m3 codes become double (wide) or float. false when the size passes 64 bits. */
 bool rt_ref_dense_bytes(rt_dtype d, uint64_t rows, uint64_t cols, bool raw, bool wide, uint64_t *out);
 
 /* dense = operand, exactly (double into float excepted, which rounds once). */

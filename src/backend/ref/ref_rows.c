@@ -1,4 +1,5 @@
-/* ref_rows.c - ops that treat a tensor as plain rows: bias_grad, add, scale, cast, copy, fill, quant, dequant, norm_sq.
+/* ref_rows.c - ops that treat a tensor as plain rows: bias_grad, add, scale, cast, copy, fill, quant, dequant,
+ * quant_rows, norm_sq.
  *
  * Conversion between dtypes is the driver's: cast, quant and dequant only say that the values are the same. */
 #include "backend/ref/ref.h"
@@ -52,6 +53,32 @@ static void same(const rt_ref_call *c)
 void REF(cast)(const rt_ref_call *c) { same(c); }
 void REF(dequant)(const rt_ref_call *c) { same(c); }
 void REF(quant)(const rt_ref_call *c) { same(c); }
+
+/* The least power of two, not below 2^-126, of which 448 are not below most (num/e4m3.h); 1 for 0. */
+static real row_scale(real most)
+{
+    int e;
+    if (!isfinite(most)) return NAN;
+    if (most == 0) return 1;
+    real f = frexp(most, &e); /* most = f 2^e, 1/2 <= f < 1; 448 = 7/8 2^9 */
+    e -= f > (real)0.875 ? 8 : 9;
+    return ldexp((real)1, e < -126 ? -126 : e);
+}
+
+/* scale = that of the row, y = x / scale, which the driver rounds to e4m3 */
+void REF(quant_rows)(const rt_ref_call *c)
+{
+    const rt_rows_args *a = &c->args->rows;
+    real *y = c->s[RT_QROWS_Y], *scale = c->s[RT_QROWS_SCALE]; /* (N,C), (N,1) */
+    const real *x = c->s[RT_QROWS_X];                          /* (N,C) */
+    for (size_t i = 0; i < a->N; i++) {
+        real most = 0;
+        for (size_t j = 0; j < a->C; j++)
+            if (!isnan(most) && !(fabs(x[i * a->C + j]) <= most)) most = fabs(x[i * a->C + j]);
+        scale[i] = row_scale(most);
+        for (size_t j = 0; j < a->C; j++) y[i * a->C + j] = x[i * a->C + j] / scale[i];
+    }
+}
 
 /* y = x, or y[rows[i]] = x[i], the last one winning. Values are not looked at: the driver hands over raw elements
  * (or blocks of a quantised type), C counts those, and `site`, which copy has no other use for, is the bytes of one.

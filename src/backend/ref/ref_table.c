@@ -20,6 +20,7 @@ uint64_t rt_ref_work(rt_op_kind kind, const rt_args *args)
 {
     switch (kind) {
     case RT_OP_MATMUL: return args->matmul.N + (args->matmul.tb ? (uint64_t)args->matmul.N * args->matmul.K : 0);
+    case RT_OP_MATMUL_SCALED: return args->matmul.N + (uint64_t)args->matmul.N * args->matmul.K;
     case RT_OP_ATTN_FWD: return args->attn.T;
     case RT_OP_ATTN_DECODE: return args->decode.S;
     case RT_OP_KD_LOSS: {

@@ -98,6 +98,41 @@ template <> __device__ __forceinline__ uint32_t twins_max<f16>(uint32_t a, uint3
 }
 #endif
 
+/* ---- e4m3 (num/e4m3.h) ---- */
+
+RT_DEVICE float e4m3_to_float(uint32_t code)
+{
+    const uint32_t magnitude = code & 0x7fu; /* as it stands in an f32, 2^120 times too small */
+    const float v = __uint_as_float(magnitude << 20) * 0x1p120f;
+    return __uint_as_float((magnitude == 0x7fu ? 0x7fc00000u : __float_as_uint(v)) | (code & 0x80u) << 24);
+}
+
+/* Two numbers as codes, the first in the lower byte: to nearest even, 448 at most. */
+RT_DEVICE uint32_t e4m3_two(float a, float b)
+{
+#if __CUDA_ARCH__ >= 890
+    uint16_t two;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(two) : "f"(b), "f"(a));
+    return two;
+#else
+    uint32_t two = 0;
+    const float x[2] = { a, b };
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        const uint32_t u = __float_as_uint(x[i]), m = u & 0x7fffffffu;
+        const uint32_t normal = (m + 0x7ffffu + (m >> 20 & 1u) - (120u << 23)) >> 20;
+        const uint32_t subnormal = __float_as_uint(__uint_as_float(m) + 16384.0f) - 0x46800000u;
+        const uint32_t code = m > 0x7f800000u    ? 0x7fu
+                              : m >= 0x43e00000u ? 0x7eu
+                              : m >= 0x3c800000u ? normal
+                                                 : subnormal;
+        two |= (code | (u >> 24 & 0x80u)) << 8 * i;
+    }
+    return two;
+#endif
+}
+RT_DEVICE uint32_t e4m3_four(float a, float b, float c, float d) { return e4m3_two(a, b) | e4m3_two(c, d) << 16; }
+
 /* The largest of a warp, and all its bits, in every lane. */
 RT_DEVICE int32_t warp_max(int32_t x)
 {
