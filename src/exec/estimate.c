@@ -60,11 +60,13 @@ static uint32_t cut_edge(uint32_t edge, double share)
     return n < edge ? (uint32_t)n / 32 * 32 : edge;
 }
 
-/* The longest edges first, none below what keeps every core busy. Quantised rows stay whole: they lie in blocks. */
+/* The longest edges first, none below what keeps every core busy. Quantised rows stay whole: they lie in blocks, or
+ * have a scale each. */
 static void cut_product(const rt_plan *p, rt_op *op, double share)
 {
     rt_matmul_args *a = &op->args.matmul;
-    bool packed = rt_dtype_is_quant(rt_plan_dtype(p, op->slot[RT_MM_B]));
+    bool scaled = op->kind == RT_OP_MATMUL_SCALED; /* out, a and b have the numbers that they have in matmul */
+    bool packed = scaled || rt_dtype_is_quant(rt_plan_dtype(p, op->slot[RT_MM_B]));
     uint32_t *edges[3] = { &a->M, a->tb ? &a->N : &a->K, a->tb ? &a->K : &a->N };
     int count = packed ? 2 : 3;
     for (int round = 0; round < count && share < 1; round++) {
@@ -75,11 +77,15 @@ static void cut_product(const rt_plan *p, rt_op *op, double share)
         share *= (double)*longest / cut;
         *longest = cut;
     }
-    rt_view *out = &op->slot[RT_MM_OUT], *l = &op->slot[RT_MM_A], *r = &op->slot[RT_MM_B], *b = &op->slot[RT_MM_BIAS];
+    rt_view *out = &op->slot[RT_MM_OUT], *l = &op->slot[RT_MM_A], *r = &op->slot[RT_MM_B];
+    rt_view *b = &op->slot[scaled ? RT_MMS_BIAS : RT_MM_BIAS];
     *out = (rt_view){ out->buf, a->M, a->N, 0, a->N };
     *l = a->ta ? (rt_view){ l->buf, a->K, a->M, 0, a->M } : (rt_view){ l->buf, a->M, a->K, 0, a->K };
     *r = a->tb ? (rt_view){ r->buf, a->N, a->K, 0, a->K } : (rt_view){ r->buf, a->K, a->N, 0, a->N };
     if (b->buf) *b = (rt_view){ b->buf, 1, a->N, 0, a->N };
+    if (!scaled) return;
+    op->slot[RT_MMS_SA] = (rt_view){ op->slot[RT_MMS_SA].buf, a->M, 1, 0, 1 };
+    op->slot[RT_MMS_SB] = (rt_view){ op->slot[RT_MMS_SB].buf, a->N, 1, 0, 1 };
 }
 
 /* Fewer rows: every operand that has as many as the op is cut with it. For attention first sequences, then positions.
@@ -110,7 +116,7 @@ static void cut_rows(rt_op *op, double share)
 static void cut(const rt_plan *p, rt_op *op, double share)
 {
     if (op->kind == RT_OP_CLIP || op->kind == RT_OP_ATTN_DECODE) return; /* no rows that are their work */
-    if (op->kind == RT_OP_MATMUL)
+    if (op->kind == RT_OP_MATMUL || op->kind == RT_OP_MATMUL_SCALED)
         cut_product(p, op, share);
     else
         cut_rows(op, share);

@@ -205,6 +205,26 @@ static void pieces_of_quantised_gemms(void **state)
     assert_true(a->M == 512 && a->N == 512 && a->K == K);
 }
 
+/* Codes with a scale for each row: as many scales as rows are left, also where both have as many. */
+static void pieces_of_scaled_gemms(void **state)
+{
+    (void)state;
+    enum { M = 4096, N = 4096, K = 8192 };
+    programs v;
+    begin(&v, open_timed(NULL, 1e10));
+    rt_view a = rt_space_buf(v.s, RT_CLASS_STATE, RT_DTYPE_E4M3, M, K, "a"),
+            b = rt_space_buf(v.s, RT_CLASS_STATE, RT_DTYPE_E4M3, N, K, "b");
+    rt_emit_matmul_scaled(v.p, f32(&v, M, N), a, f32(&v, M, 1), b, f32(&v, N, 1), f32(&v, 1, N));
+    expect(estimate(&v), 2.0 * M * N * K / 1e10);
+    const rt_matmul_args *of = &timed[0].op.args.matmul;
+    const rt_view *slot = timed[0].op.slot;
+    assert_true(of->M == 512 && of->N == 512 && of->K == K);
+    assert_true(slot[RT_MMS_OUT].rows == 512 && slot[RT_MMS_OUT].cols == 512);
+    assert_true(slot[RT_MMS_A].rows == 512 && slot[RT_MMS_A].cols == K && slot[RT_MMS_SA].rows == 512);
+    assert_true(slot[RT_MMS_B].rows == 512 && slot[RT_MMS_B].cols == K && slot[RT_MMS_SB].rows == 512);
+    assert_true(slot[RT_MMS_BIAS].rows == 1 && slot[RT_MMS_BIAS].cols == 512);
+}
+
 /* The positions of the first piece of attention over B sequences of T. */
 static uint32_t attention_piece(uint32_t B, uint32_t T, uint32_t H)
 {
@@ -238,7 +258,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(middle_of_runs),      cmocka_unit_test(sum_of_ops),
         cmocka_unit_test(pieces_of_gemms),     cmocka_unit_test(pieces_of_quantised_gemms),
-        cmocka_unit_test(pieces_of_attention),
+        cmocka_unit_test(pieces_of_attention), cmocka_unit_test(pieces_of_scaled_gemms),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
