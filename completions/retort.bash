@@ -59,10 +59,10 @@ _retort() {
             *:--lora-dropout | *:--lora-targets | *:--freeze | *:--head-chunk | *:--memory-limit | \
             *:--columns | *:--template-var | *:--skip-bad | *:--vocab | *:--held-out | *:--eval-every | \
             *:--eval-rows | *:--stop-if-worse | *:--sample-tokens | *:--save-every | *:--keep | \
-            *:--dump-step | *:--seed | *:--log-every | *:--held-out-of | *:--word | *:--rows | *:--prompt | \
-            *:--system | *:--max-new | *:--top-k | *:--top-p | *:--repetition-penalty | *:--context | \
-            *:--layers | *:--depth | *:--show | *:--now | *:--eos | *:--shard-tokens | *:--op | *:--case | \
-            *:--isa)
+            *:--dump-step | *:--seed | *:--log-every | *:--held-out-of | *:--bf16-layers | *:--word | \
+            *:--rows | *:--prompt | *:--system | *:--max-new | *:--top-k | *:--top-p | \
+            *:--repetition-penalty | *:--context | *:--layers | *:--depth | *:--show | *:--now | *:--eos | \
+            *:--shard-tokens | *:--op | *:--case | *:--isa)
             return
             ;;
         distill:--out | plan:--out | train:--out)
@@ -90,7 +90,7 @@ _retort() {
             return
             ;;
         *:--teacher-weights)
-            _retort_offer auto native bf16
+            _retort_offer auto native bf16 fp8
             return
             ;;
         *:--recompute)
@@ -126,6 +126,10 @@ _retort() {
             _retort_offer auto ptx ptx75 ptx80
             return
             ;;
+        *:--weights)
+            _retort_offer native bf16 fp8
+            return
+            ;;
         *:--preset)
             _retort_offer tiny tiny-llama tiny-qwen2 tiny-qwen3 tiny-mistral tiny-smollm3 small qwen2.5-0.5b qwen2.5-1.5b qwen2.5-3b qwen2.5-7b qwen2.5-14b qwen3-0.6b qwen3-1.7b qwen3-4b qwen3-8b llama-3.2-1b llama-3.2-3b llama-3.1-8b smollm2-135m smollm2-360m smollm2-1.7b smollm3-3b mistral-7b
             return
@@ -156,9 +160,9 @@ _retort() {
         flags='--json --help'
         ;;
     eval)
-        flags='--data --held-out-of --teacher --base --teacher-weights --word --seq-len --batch --rows --columns
-            --loss-on --chat-template --template-var --skip-bad --allow-drop --vocab --device --threads --json
-            --help'
+        flags='--data --held-out-of --teacher --base --teacher-weights --weights --bf16-layers --word --seq-len
+            --batch --rows --columns --loss-on --chat-template --template-var --skip-bad --allow-drop --vocab
+            --device --threads --json --help'
         paths=1
         ;;
     export)

@@ -280,10 +280,12 @@ typedef struct retort_evaluate_options {
     int64_t now;
     retort_progress_fn progress;
     void *ctx;
-    const char *teacher_weights;      /* "native", "bf16"; null: bf16 where it fits and saves time */
+    const char *teacher_weights;      /* "native", "bf16", "fp8"; null: bf16 where it fits and saves time */
     const char *const *template_vars; /* "NAME=VALUE" for the chat template, ended by a null; null: none */
     const char *columns;              /* as the setting; null: none */
     const char *held_out_of;          /* a run whose held-out part is measured, instead of data; null: none */
+    const char *weights;              /* of the model: "native", "bf16", "fp8"; null: native */
+    const char *bf16_layers;          /* of a model in fp8 those that stay bf16, "0,3-5"; null: none */
 } retort_evaluate_options;
 /* How well a model predicts text, and how close it is to a teacher (may be null). data: files as `retort eval` takes
  * them. */

@@ -31,9 +31,9 @@ SUITES = [
     Suite(("backend/ref", "op", "exec"), ("",), (), True),
     Suite(("model", "infer", "teacher", "train", "job/prepare", "job/run", "evidence", "report"),
           ("adapter", "api", "append", "audit", "checkpoint", "cuda_train", "decoder", "dropout", "dump", "evaluate", "evidence", "fit",
-           "generator", "inputs", "load", "mix", "model_card", "output", "pair", "preview", "recompute", "report", "resolve", "run",
+           "fp8_teacher", "generator", "inputs", "load", "mix", "model_card", "output", "pair", "preview", "recompute", "report", "resolve", "run",
            "samples", "schedule", "settings", "step", "teacher_weights", "tfevents"),
-          ("adapter", "config", "control", "distill", "dump", "eval", "evidence", "flags", "generate", "kill", "plan", "preview",
+          ("adapter", "config", "control", "distill", "dump", "eval", "evidence", "flags", "fp8", "generate", "kill", "plan", "preview",
            "rate", "report", "run_more", "samples", "seal"), False),
 ]
 MEMORY_LIMIT = 16 << 30  # bytes of address space for a test; a mutated size must not eat the machine

@@ -20,6 +20,8 @@ int retort_evaluate(const retort_model *m, const retort_model *teacher, const ch
     const rt_job_evaluate_opts jo = { .model = m->file->spec,
                                       .teacher = teacher ? teacher->file->spec : NULL,
                                       .teacher_weights = o.teacher_weights,
+                                      .weights = o.weights,
+                                      .bf16_layers = o.bf16_layers,
                                       .data = data,
                                       .data_count = count,
                                       .template_vars = o.template_vars,

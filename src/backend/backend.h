@@ -43,6 +43,7 @@ typedef struct rt_dev_info {
     /* FLOPs of a GEMM in the time that a byte takes to move, and an op to begin: plans are compared by them, not timed;
      * 0: those of a CPU. */
     double byte_flops, op_flops;
+    double fp8_cost; /* time of a GEMM in e4m3 beside one in bf16; 0: no less, so nobody is better off with e4m3 */
 } rt_dev_info;
 
 /* What an op costs a backend besides its operands. */

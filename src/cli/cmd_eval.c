@@ -36,9 +36,10 @@ static int print_json(const rt_job_evaluation *v, const char *word, rt_err *e)
 {
     const rt_eval_result *r = &v->result;
     json_t *j =
-        json_pack("{s:s, s:I, s:I, s:I, s:I, s:o, s:f, s:f}", "model", v->model, "positions", (json_int_t)r->positions,
-                  "documents", (json_int_t)r->documents, "rows", (json_int_t)v->rows, "seq_len", (json_int_t)v->seq_len,
-                  "cross_entropy", rt_json_measure(r->ce), "perplexity", exp(r->ce.mean), "seconds", r->seconds);
+        json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:o, s:f, s:f}", "model", v->model, "weights", v->model_weights,
+                  "positions", (json_int_t)r->positions, "documents", (json_int_t)r->documents, "rows",
+                  (json_int_t)v->rows, "seq_len", (json_int_t)v->seq_len, "cross_entropy", rt_json_measure(r->ce),
+                  "perplexity", exp(r->ce.mean), "seconds", r->seconds);
     if (j) put_fate(j, &v->data);
     if (j && r->teacher) {
         json_t *p = json_object();
@@ -104,10 +105,13 @@ static void print_records(const rt_rows_count *c)
     rt_put("\n");
 }
 
-static void print_text(const rt_job_evaluation *v, const char *word)
+static void print_text(const rt_job_evaluation *v, const rt_job_evaluate_opts *o)
 {
     const rt_eval_result *r = &v->result;
     for (uint32_t i = 0; i < v->notes.count; i++) rt_put("note: %s\n", v->notes.text[i]);
+    if (o->weights)
+        rt_put("%-22s the model's are %s%s%s\n", "weights", v->model_weights, o->bf16_layers ? ", bf16 in layers " : "",
+               o->bf16_layers ? o->bf16_layers : "");
     if (v->teacher) rt_put("%-22s %s\n", "weights", v->weights_chosen);
     rt_put("%-22s %" PRIu64 " in %" PRIu64 " documents, %u rows of %u tokens%s\n", "positions", r->positions,
            r->documents, v->rows, v->seq_len, v->own_length ? ", as in its run" : "");
@@ -115,7 +119,7 @@ static void print_text(const rt_job_evaluation *v, const char *word)
     print_measure("cross-entropy", r->ce);
     rt_put("%-22s %.3f\n", "perplexity", exp(r->ce.mean));
     if (r->teacher) print_closeness(v);
-    if (r->places) print_word(r, word);
+    if (r->places) print_word(r, o->word);
     if (r->part_count) print_parts(r);
 }
 
@@ -133,7 +137,7 @@ static int evaluate(rt_job_evaluate_opts *o, bool json, rt_err *e)
     if (json)
         rc = print_json(&v, o->word, e);
     else
-        print_text(&v, o->word);
+        print_text(&v, o);
     rt_job_evaluation_free(&v);
     return rc;
 }
@@ -150,7 +154,10 @@ int rt_cmd_eval(int argc, char **argv, rt_err *e)
         { "--teacher", RT_FLAG_TEXT, &o.teacher, "MODEL", "also measure how close the model is to this one" },
         { "--base", RT_FLAG_TEXT, &o.base, "MODEL", "base model of an adapter (default: the one that it names)" },
         { "--teacher-weights", RT_FLAG_TEXT, &o.teacher_weights, "W",
-          "native, bf16 or auto, as distill has it (auto)" },
+          "native, bf16 or fp8 as distill has them, or auto, which takes one of the first two (auto)" },
+        { "--weights", RT_FLAG_TEXT, &o.weights, "W",
+          "the model's own weights: native, bf16 or fp8; with itself as --teacher, what that changes (native)" },
+        { "--bf16-layers", RT_FLAG_TEXT, &o.bf16_layers, "LIST", "with --weights fp8: layers that stay bf16: 0,3-5" },
         { "--word", RT_FLAG_TEXT, &o.word, "W", "also measure how probable this word is where the text has it" },
         { "--seq-len", RT_FLAG_COUNT, &o.seq_len, "N",
           "positions of a row (as in the run in whose folder the model is, else as the data needs, up to 2048)" },

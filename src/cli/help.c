@@ -125,9 +125,10 @@ static const struct {
     { "--preset", "", rt_job_preset_names },
     { "--save-dtype", "f32 bf16 f16", NULL },
     { "--schedule", "", rt_job_schedule_names },
-    { "--teacher-weights", "auto native bf16", NULL },
+    { "--teacher-weights", "auto native bf16 fp8", NULL },
     { "--to", "hf safetensors gguf apr", NULL },
     { "--tokenizer", "FILE", NULL },
+    { "--weights", "native bf16 fp8", NULL },
 };
 
 /* Appends the lower-case words of text to choices; true when one in capitals names a path. */

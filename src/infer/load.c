@@ -4,6 +4,7 @@
 
 #include "base/pool.h"
 
+#include "num/e4m3.h"
 #include "num/quant.h"
 
 #include <math.h>
@@ -53,6 +54,8 @@ static bool all_finite(const void *rows, rt_dtype d, uint64_t n, float *scratch,
 typedef struct piece {
     void *rows;     /* of the buffer's dtype */
     float *scratch; /* the same rows as f32 */
+    float *scale;   /* (rows) of e4m3, */
+    double *wide;   /* and as f64, for the specification */
     uint64_t first, count;
     bool finite;
     uint64_t where; /* the first value that is not */
@@ -63,9 +66,10 @@ typedef struct stage {
     rt_pool *pool;
     piece piece[MOST_PIECES];
     uint32_t pieces;
-    uint64_t rows_at_once, room; /* rows of a piece; values that its memory holds */
+    uint64_t rows_at_once, room; /* rows of a piece; values that its memory holds, */
+    uint64_t scale_room;         /* and scales */
     const rt_tensor *tensor;
-    rt_dtype dtype;
+    rt_dtype dtype, scale_dtype;
 } stage;
 
 static void stage_close(stage *s)
@@ -73,6 +77,8 @@ static void stage_close(stage *s)
     for (uint32_t i = 0; i < MOST_PIECES; i++) {
         rt_free(s->piece[i].rows);
         rt_free(s->piece[i].scratch);
+        rt_free(s->piece[i].scale);
+        rt_free(s->piece[i].wide);
     }
     rt_pool_free(s->pool);
 }
@@ -103,13 +109,42 @@ static int stage_widen(stage *s, uint64_t cols, rt_err *e)
     return RT_OK;
 }
 
+/* Memory for a scale of each row, of e4m3. */
+static int stage_scales(stage *s, rt_err *e)
+{
+    if (s->dtype != RT_DTYPE_E4M3 || s->rows_at_once <= s->scale_room) return RT_OK;
+    s->scale_room = s->rows_at_once;
+    for (uint32_t i = 0; i < s->pieces; i++) {
+        piece *p = &s->piece[i];
+        rt_free(p->scale);
+        rt_free(p->wide);
+        p->scale = rt_alloc(s->scale_room * sizeof *p->scale, 64);
+        p->wide = rt_alloc(s->scale_room * sizeof *p->wide, 64);
+        if (!p->scale || !p->wide) return rt_no_memory(e, "the scales of rows");
+    }
+    return RT_OK;
+}
+
+/* Codes and scales. Looked through before: codes do not tell where a value was not finite. */
+static void prepare_e4m3(const stage *s, piece *p, uint64_t cols)
+{
+    rt_tensor_to_f32(p->scratch, s->tensor, p->first, p->count);
+    p->finite = all_finite(p->scratch, RT_DTYPE_F32, p->count * cols, NULL, &p->where);
+    rt_e4m3_rows(p->rows, p->scale, p->scratch, p->count, cols);
+    for (uint64_t i = 0; i < p->count; i++) p->wide[i] = p->scale[i];
+}
+
 /* Rows in the buffer's dtype, looked through. f64 exists for the specification alone. */
 static void prepare(void *ctx, uint32_t chunk, uint32_t worker)
 {
     stage *s = ctx;
     piece *p = &s->piece[chunk];
-    uint64_t n = p->count * rt_tensor_cols(s->tensor);
+    uint64_t cols = rt_tensor_cols(s->tensor), n = p->count * cols;
     (void)worker;
+    if (s->dtype == RT_DTYPE_E4M3) {
+        prepare_e4m3(s, p, cols);
+        return;
+    }
     if (s->dtype != RT_DTYPE_F64) {
         rt_tensor_to_dtype(p->rows, s->dtype, s->tensor, p->first, p->count, p->scratch);
     } else {
@@ -119,8 +154,19 @@ static void prepare(void *ctx, uint32_t chunk, uint32_t worker)
     p->finite = all_finite(p->rows, s->dtype, n, p->scratch, &p->where);
 }
 
-static int write_piece(rt_exec *x, const stage *s, const piece *p, rt_view v, const char *spec, rt_err *e)
+/* The rows of a piece. */
+static rt_view rows_of(rt_view v, const stage *s, const piece *p)
 {
+    if (rt_tensor_rows(s->tensor) > 1) {
+        v.off += p->first * v.stride;
+        v.rows = (uint32_t)p->count;
+    }
+    return v;
+}
+
+static int write_piece(rt_exec *x, const stage *s, const piece *p, const rt_param *to, const char *spec, rt_err *e)
+{
+    int rc;
     const rt_tensor *t = s->tensor;
     uint64_t cols = rt_tensor_cols(t);
     if (!p->finite)
@@ -129,11 +175,12 @@ static int write_piece(rt_exec *x, const stage *s, const piece *p, rt_view v, co
                        "the file is damaged or came from a run that diverged",
                        spec, t->name, (unsigned long long)(p->first + p->where / cols),
                        (unsigned long long)(p->where % cols));
-    if (rt_tensor_rows(t) > 1) {
-        v.off += p->first * v.stride;
-        v.rows = (uint32_t)p->count;
-    }
-    return rt_exec_write(x, v, p->rows, rt_dtype_bytes(s->dtype, p->count * cols), e);
+    RT_TRY(rt_exec_write(x, rows_of(to->value, s, p), p->rows, rt_dtype_bytes(s->dtype, p->count * cols), e));
+    if (!to->scale.buf) return RT_OK;
+    const void *scale = s->scale_dtype == RT_DTYPE_F64 ? (const void *)p->wide : (const void *)p->scale;
+    RT_TRY(rt_exec_write(x, rows_of(to->scale, s, p), scale, rt_dtype_bytes(s->scale_dtype, p->count), e));
+out:
+    return rc;
 }
 
 static int load_one(rt_exec *x, stage *s, const rt_param *p, const rt_tensor *t, const char *spec, rt_err *e)
@@ -144,7 +191,9 @@ static int load_one(rt_exec *x, stage *s, const rt_param *p, const rt_tensor *t,
         return rt_fail(e, RT_FORMAT, "%s: tensor %s has another shape than the configuration says", spec, t->name);
     s->tensor = t;
     s->dtype = rt_plan_dtype(rt_exec_plan(x, 0), p->value);
+    if (p->scale.buf) s->scale_dtype = rt_plan_dtype(rt_exec_plan(x, 0), p->scale);
     RT_TRY(stage_widen(s, cols, e));
+    RT_TRY(stage_scales(s, e));
     while (row < rows) {
         uint32_t n = 0;
         for (; n < s->pieces && row < rows; n++) {
@@ -153,7 +202,7 @@ static int load_one(rt_exec *x, stage *s, const rt_param *p, const rt_tensor *t,
             row += s->piece[n].count;
         }
         rt_pool_run(s->pool, n, prepare, s);
-        for (uint32_t i = 0; i < n; i++) RT_TRY(write_piece(x, s, &s->piece[i], p->value, spec, e));
+        for (uint32_t i = 0; i < n; i++) RT_TRY(write_piece(x, s, &s->piece[i], p, spec, e));
     }
 out:
     return rc;
@@ -195,6 +244,42 @@ out:
     return rc;
 }
 
+/* Codes and scales of an e4m3 parameter, in either direction: raw (elements), scale (rows) as the plan keeps them. */
+static int move_e4m3(rt_exec *x, const rt_param *p, uint8_t *codes, float *scale, bool write, rt_err *e)
+{
+    int rc;
+    uint64_t rows = p->value.rows, n = rows * p->value.cols;
+    bool wide = rt_plan_dtype(rt_exec_plan(x, 0), p->scale) == RT_DTYPE_F64;
+    double *as_f64 = NULL;
+    if (wide && !(as_f64 = rt_alloc(rows * sizeof *as_f64, 64))) RT_TRY(rt_no_memory(e, "the scales of rows"));
+    void *kept = wide ? (void *)as_f64 : (void *)scale;
+    uint64_t bytes = rows * (wide ? sizeof *as_f64 : sizeof *scale);
+    for (uint64_t i = 0; wide && write && i < rows; i++) as_f64[i] = scale[i];
+    RT_TRY(write ? rt_exec_write(x, p->value, codes, n, e) : rt_exec_read(x, p->value, codes, n, e));
+    RT_TRY(write ? rt_exec_write(x, p->scale, kept, bytes, e) : rt_exec_read(x, p->scale, kept, bytes, e));
+    for (uint64_t i = 0; wide && !write && i < rows; i++) scale[i] = (float)as_f64[i];
+out:
+    rt_free(as_f64);
+    return rc;
+}
+
+/* to null: in is written; else it is read. */
+static int e4m3_param(rt_exec *x, const rt_param *p, float *to, const float *in, rt_err *e)
+{
+    int rc;
+    uint64_t rows = p->value.rows, cols = p->value.cols;
+    uint8_t *codes = rt_alloc(rows * cols, 64);
+    float *scale = rt_alloc(rows * sizeof *scale, 64);
+    if (!codes || !scale) RT_TRY(rt_no_memory(e, "the codes of a parameter"));
+    if (in) rt_e4m3_rows(codes, scale, in, rows, cols);
+    RT_TRY(move_e4m3(x, p, codes, scale, in != NULL, e));
+    if (to) rt_e4m3_rows_to_f32(to, codes, scale, rows, cols);
+out:
+    rt_free(codes);
+    rt_free(scale);
+    return rc;
+}
+
 int rt_read_param(rt_exec *x, const rt_decoder *d, uint32_t i, float *out, rt_err *e)
 {
     int rc;
@@ -203,6 +288,7 @@ int rt_read_param(rt_exec *x, const rt_decoder *d, uint32_t i, float *out, rt_er
     uint64_t n = (uint64_t)p->value.rows * p->value.cols, bytes = rt_dtype_bytes(t, n);
     void *raw = NULL;
     if (t == RT_DTYPE_F32) return rt_exec_read(x, p->value, out, bytes, e);
+    if (t == RT_DTYPE_E4M3) return e4m3_param(x, p, out, NULL, e);
     if (!(raw = rt_alloc(bytes, 64))) RT_TRY(rt_fail(e, RT_NOMEM, "no memory to read a parameter back"));
     RT_TRY(rt_exec_read(x, p->value, raw, bytes, e));
     if (rt_dtype_is_quant(t))
@@ -222,6 +308,7 @@ int rt_write_param(rt_exec *x, const rt_decoder *d, uint32_t i, const float *in,
     uint64_t n = (uint64_t)p->value.rows * p->value.cols, bytes = rt_dtype_bytes(t, n);
     void *raw = NULL;
     if (t == RT_DTYPE_F32) return rt_exec_write(x, p->value, in, bytes, e);
+    if (t == RT_DTYPE_E4M3) return e4m3_param(x, p, NULL, in, e);
     if (!(raw = rt_alloc(bytes, 64))) RT_TRY(rt_fail(e, RT_NOMEM, "no memory to write a parameter"));
     if (rt_dtype_is_quant(t))
         rt_quant_from_f32(raw, in, t, n);

@@ -13,8 +13,9 @@
 /* dtypes (rt_param_count(c)): each as the file stores it, so that a teacher's weights stay as they are. Vectors that
  * are stored quantised, and APR's own types, become f32. RT_FORMAT names a tensor that is missing. */
 int rt_load_dtypes(rt_dtype *dtypes, const rt_model_file *m, rt_err *e);
-/* Writes every parameter of the model (not of adapters) and the rope table. RT_NONFINITE names the first tensor, row
- * and column whose value is not finite, before anything runs. watch: may be null. */
+/* Writes every parameter of the model (not of adapters) and the rope table. Where a buffer is e4m3, its rows are
+ * quantised, each with a scale of its own. RT_NONFINITE names the first tensor, row and column whose value is not
+ * finite, before anything runs. watch: may be null. */
 int rt_load_weights(rt_exec *x, const rt_decoder *d, const rt_model_file *m, const rt_watch *watch, rt_err *e);
 /* The rope table alone. */
 int rt_load_rope(rt_exec *x, const rt_decoder *d, rt_err *e);

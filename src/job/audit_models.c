@@ -247,7 +247,8 @@ static int open_trainer(rt_audit *v, rt_again *a, rt_err *e)
     rt_dtype *base, *teacher = NULL;
     RT_TRY(rt_inputs_dtypes(&base, in->student, &v->arena, e));
     if (in->teacher) RT_TRY(rt_inputs_dtypes(&teacher, in->teacher, &v->arena, e));
-    if (teacher && r->teacher_weights == RT_WEIGHTS_BF16) rt_weights_bf16(teacher, teacher, &in->teacher->config);
+    if (teacher && r->teacher_weights != RT_WEIGHTS_AUTO) /* as settings of an early run have it */
+        rt_weights_dtypes(teacher, teacher, &in->teacher->config, r->teacher_weights);
     rt_step_opts o = { .B = r->micro_batch,
                        .T = r->seq_len,
                        .chunk = r->head_chunk,

@@ -90,8 +90,10 @@ typedef struct rt_job_evaluate_opts {
     uint32_t threads, vocab;
     uint64_t skip_bad;
     bool allow_drop;
-    uint32_t rows;    /* at most; 0: all */
-    const char *word; /* whose probability is measured too; null: none */
+    uint32_t rows;           /* at most; 0: all */
+    const char *word;        /* whose probability is measured too; null: none */
+    const char *weights;     /* of the model: "native", "bf16", "fp8"; null: native */
+    const char *bf16_layers; /* layers that stay bf16 in fp8, "0,3-5"; null: none */
     const rt_job_env *env;
     rt_job_progress_fn progress;
     void *ctx;
@@ -102,9 +104,10 @@ typedef struct rt_job_evaluation {
     rt_eval_result result;
     const char *model, *teacher;          /* names; teacher null: there is none, nor what is said of it: */
     const char *weights, *weights_chosen; /* "native"; the sentence that says why */
+    const char *model_weights;            /* "native" */
     const float *kl;                      /* (positions) KL(teacher||model), rising */
     uint32_t rows, seq_len;
-    bool own_length; /* seq_len is that of the run */
+    bool own_length;    /* seq_len is that of the run */
     rt_rows_count data; /* what became of the records */
     rt_notes notes;
 } rt_job_evaluation;

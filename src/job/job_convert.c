@@ -12,34 +12,6 @@
 /* Of what an adapter changes: where rounding is more, it is said. */
 #define MOST_OF_CHANGE 0.1
 
-static int bad_layers(const char *text, rt_err *e)
-{
-    return rt_fail(e, RT_USAGE, "--layers takes numbers and ranges such as 0,2,4-7, not '%s'", text);
-}
-
-/* list (RT_MAX_LAYERS) from "0,2,4-7". */
-static int parse_layers(uint32_t *list, uint32_t *count, const char *text, rt_err *e)
-{
-    const char *p = text;
-    char *end;
-    *count = 0;
-    for (;;) {
-        unsigned long first = strtoul(p, &end, 10), last = first;
-        if (end == p || p[0] < '0' || p[0] > '9') return bad_layers(text, e);
-        if (*end == '-') {
-            p = end + 1;
-            last = strtoul(p, &end, 10);
-            if (end == p || p[0] < '0' || p[0] > '9' || last < first) return bad_layers(text, e);
-        }
-        if (last >= RT_MAX_LAYERS || last - first >= RT_MAX_LAYERS - *count)
-            return rt_fail(e, RT_USAGE, "--layers %s: no model has so many layers", text);
-        for (unsigned long i = first; i <= last; i++) list[(*count)++] = (uint32_t)i;
-        if (*end == 0) return RT_OK;
-        if (*end != ',') return bad_layers(text, e);
-        p = end + 1;
-    }
-}
-
 /* list (depth): the first half of them from the front of the model, the rest from its end. What lies between is left
  * out: a student of both ends is nearer to its teacher than one of layers evenly spaced (docs/training.md). */
 static int end_layers(uint32_t *list, uint32_t depth, uint32_t layers, rt_err *e)
@@ -173,7 +145,7 @@ static int prepare(work *w, const rt_job_convert_opts *o, rt_err *e)
     const rt_job_output *out = &o->out;
     rt_convert_opts co = { .path = out->path, .shard_bytes = out->shard_bytes, .replace = out->replace };
     RT_TRY(rt_job_output_kind(out, out->dtype, &co.to, &co.mix, e));
-    if (o->layers) RT_TRY(parse_layers(w->layers, &count, o->layers, e));
+    if (o->layers) RT_TRY(rt_job_layers_parse(w->layers, &count, "--layers", o->layers, e));
     RT_TRY(rt_job_output_allowed(out->path, co.to, out->replace, w->in, e));
     if (count) {
         RT_TRY(rt_model_file_check(w->in, e));
@@ -238,11 +210,10 @@ static void note_rounded_adapter(rt_job_conversion *c)
     for (uint32_t i = 0; i < v->tensor_count; i++)
         if (v->tensors[i].from->store == RT_STORE_MERGED) to = v->tensors[i].to;
     if (v->of_change > MOST_OF_CHANGE && rt_dtype_is_float(to))
-        rt_note(
-            &c->notes,
-            "rounding to %s is %.0f %% of what the adapter changes, and so part of its effect is lost; --dtype f32 "
-            "keeps all of it",
-            rt_dtype_name(to), 100 * v->of_change);
+        rt_note(&c->notes,
+                "rounding to %s is %.0f %% of what the adapter changes, and so part of its effect is lost; --dtype f32 "
+                "keeps all of it",
+                rt_dtype_name(to), 100 * v->of_change);
 }
 
 int rt_job_convert(rt_job_conversion **out, const rt_model_file *in, const rt_job_convert_opts *o, rt_err *e)

@@ -15,8 +15,9 @@ typedef struct work {
     rt_job_evaluation *out;
     rt_arena arena;
     rt_settings settings;
-    rt_teacher_weights asked;
+    rt_teacher_weights asked, own; /* of the teacher; of the model */
     rt_weights_choice weights;
+    uint32_t bf16_layers[RT_MAX_LAYERS], bf16_count; /* of the model in fp8 */
     rt_inputs *in;
     rt_pool *pool;
     rt_dev *dev;
@@ -40,6 +41,17 @@ static bool on_stop(void *ctx)
 {
     const work *w = ctx;
     return w->stopped;
+}
+
+/* How the model's own weights are kept. */
+static int parse_weights(work *w, rt_err *e)
+{
+    const rt_job_evaluate_opts *o = w->o;
+    if (o->weights && (!rt_weights_parse(o->weights, &w->own) || w->own == RT_WEIGHTS_AUTO))
+        return rt_fail(e, RT_USAGE, "--weights is native, bf16 or fp8, not '%s'", o->weights);
+    if (!o->bf16_layers) return RT_OK;
+    if (w->own != RT_WEIGHTS_FP8) return rt_fail(e, RT_USAGE, "--bf16-layers needs --weights fp8");
+    return rt_job_layers_parse(w->bf16_layers, &w->bf16_count, "--bf16-layers", o->bf16_layers, e);
 }
 
 /* What inputs look at. */
@@ -74,7 +86,8 @@ static int fill_settings(work *w, rt_err *e)
         RT_TRY(rt_fail(e, RT_USAGE, "--data is missing: text to measure on; or --held-out-of RUN"));
     if (o->teacher_weights && !o->teacher) RT_TRY(rt_fail(e, RT_USAGE, "--teacher-weights needs --teacher"));
     if (o->teacher_weights && !rt_weights_parse(o->teacher_weights, &w->asked))
-        RT_TRY(rt_fail(e, RT_USAGE, "--teacher-weights is auto, native or bf16, not '%s'", o->teacher_weights));
+        RT_TRY(rt_fail(e, RT_USAGE, "--teacher-weights is " RT_WEIGHTS_WORDS ", not '%s'", o->teacher_weights));
+    RT_TRY(parse_weights(w, e));
 out:
     return rc;
 }
@@ -207,12 +220,27 @@ out:
 
 /* ---- the programs ---- */
 
+static int model_dtypes(work *w, rt_dtype **out, rt_err *e)
+{
+    int rc;
+    const rt_model_config *c = &w->in->student->config;
+    RT_TRY(rt_inputs_dtypes(out, w->in->student, &w->arena, e));
+    rt_weights_dtypes(*out, *out, c, w->own);
+    for (uint32_t i = 0; i < w->bf16_count; i++) {
+        if (w->bf16_layers[i] >= c->layers)
+            RT_TRY(rt_fail(e, RT_USAGE, "--bf16-layers %s: the model has %u layers", w->o->bf16_layers, c->layers));
+        rt_weights_keep_layer(*out, c, w->bf16_layers[i]);
+    }
+out:
+    return rc;
+}
+
 static int open_trainer(work *w, rt_err *e)
 {
     int rc;
     const rt_inputs *in = w->in;
     rt_dtype *student, *teacher = NULL;
-    RT_TRY(rt_inputs_dtypes(&student, in->student, &w->arena, e));
+    RT_TRY(model_dtypes(w, &student, e));
     if (in->teacher) RT_TRY(rt_inputs_dtypes(&teacher, in->teacher, &w->arena, e));
     RT_TRY(rt_job_device_open(&w->dev, &w->settings, false, w->o->env->environment, NULL, e));
     rt_step_opts so = { .B = w->B,
@@ -294,6 +322,7 @@ static int keep(work *w, rt_err *e)
     note_absent(&v->notes, w->set, w->o->rows);
     note_even(&v->notes, &v->result.ce, in->student->config.vocab);
     v->model = rt_arena_strdup(&v->arena, in->student->name);
+    v->model_weights = rt_weights_name(w->own);
     if (teacher) {
         rt_weights_say(&why, &w->weights);
         v->teacher = rt_arena_strdup(&v->arena, in->teacher->name);

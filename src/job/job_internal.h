@@ -1,5 +1,6 @@
 /* job_internal.h - shared by the files of jobs: what an output model is to be, the reasons to refuse it before
- * any work is done and the tokenizer that goes into it (job_output.c), one text as ids (job_tokenize.c). */
+ * any work is done and the tokenizer that goes into it (job_output.c), one text as ids (job_tokenize.c), a list of
+ * layers (job_words.c). */
 #ifndef RT_JOB_JOB_INTERNAL_H
 #define RT_JOB_JOB_INTERNAL_H
 
@@ -33,6 +34,9 @@ int rt_job_tokenizer_open(rt_job_tokenizer *t, const char *spec, const rt_hub_en
 int rt_job_tokenizer_bytes(rt_job_tokenizer *t, const rt_model_config *c, rt_arena *a, rt_err *e);
 /* RT_INVALID when it has ids that the model's embedding has no row for. */
 int rt_job_tokenizer_check(const rt_job_tokenizer *t, const char *spec, const rt_model_config *c, rt_err *e);
+
+/* job_words.c: list (RT_MAX_LAYERS) from "0,2,4-7". RT_USAGE names the flag. */
+int rt_job_layers_parse(uint32_t *list, uint32_t *count, const char *flag, const char *text, rt_err *e);
 
 /* job_tokenize.c: appends the ids of one text; flags as rt_tokenizer_encode has them. */
 int rt_job_tokenizer_encode(const rt_tokenizer *t, const char *text, size_t len, unsigned flags, rt_tok_ids *ids,

@@ -25,10 +25,12 @@ enum {
 typedef struct rt_decoder_opts {
     const char *name; /* "student": the start of every buffer's name */
     const rt_policy *policy;
-    const rt_dtype *dtypes; /* (rt_param_count) as stored; null: the policy's weight dtype. Vectors are plain floats. */
-    bool train;             /* trained parameters have gradients */
-    bool accumulate;        /* gradients are written in more than one micro-batch of a step */
-    const bool *frozen;     /* (rt_param_count) or null: none. With adapters everything else is frozen, */
+    /* (rt_param_count) as stored; null: the policy's weight dtype. Vectors are plain floats. A matrix of a layer may be
+     * e4m3, with a scale for each row; backward does not go through such a model. */
+    const rt_dtype *dtypes;
+    bool train;         /* trained parameters have gradients */
+    bool accumulate;    /* gradients are written in more than one micro-batch of a step */
+    const bool *frozen; /* (rt_param_count) or null: none. With adapters everything else is frozen, */
     rt_lora lora;
     bool both; /* with adapters the model's own parameters are trained too: for proofs */
 } rt_decoder_opts;
@@ -39,6 +41,7 @@ typedef struct rt_param {
     uint32_t layer;
     char part;     /* 0: the tensor itself; 'A' (r,in) or 'B' (out,r) of its adapter */
     rt_view value; /* rows (or columns of one row) of a buffer that may hold its neighbours too; without gaps */
+    rt_view scale; /* (rows,1) of an e4m3 value; else RT_NONE */
     rt_view grad;  /* RT_NONE: frozen */
 } rt_param;
 
@@ -49,7 +52,7 @@ typedef struct rt_linear {
     uint32_t cols[RT_LINEAR_PARTS];  /* of the output, per part */
     uint32_t param[RT_LINEAR_PARTS]; /* index of the weight */
     bool joined;                     /* one buffer holds all parts: one GEMM does for all */
-    rt_view weight, grad;            /* of that buffer */
+    rt_view weight, scale, grad;     /* of that buffer */
     bool has_bias;
     rt_view bias, dbias;               /* (1, all columns); dbias RT_NONE when frozen */
     uint32_t adapter[RT_LINEAR_PARTS]; /* index of the A half, B follows; UINT32_MAX: none */

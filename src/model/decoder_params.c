@@ -69,9 +69,18 @@ static rt_dtype grad_dtype(const builder *b, uint32_t param)
 
 static rt_view declare(builder *b, rt_class cls, rt_dtype dtype, uint64_t rows, uint64_t cols, const char *what)
 {
-    char name[RT_NAME_BYTES + 32];
+    char name[RT_NAME_BYTES + 48];
     snprintf(name, sizeof name, "%s %s%s", b->o->name, what, cls == RT_CLASS_GRAD ? " gradient" : "");
     return rt_space_buf(b->space, cls, dtype, (uint32_t)rows, (uint32_t)cols, name);
+}
+
+/* One scale for each row of an e4m3 matrix. */
+static rt_view declare_scale(builder *b, uint32_t param, uint64_t rows, const char *what)
+{
+    char name[RT_NAME_BYTES + 32];
+    if (stored_as(b, param) != RT_DTYPE_E4M3) return RT_NONE;
+    snprintf(name, sizeof name, "%s scales", what);
+    return declare(b, RT_CLASS_PARAM, b->o->policy->scalar, rows, 1, name);
 }
 
 /* A parameter in a buffer of its own. */
@@ -84,6 +93,7 @@ static void declare_one(builder *b, uint32_t param)
     uint64_t rows = rank == 2 ? shape[0] : 1, cols = shape[rank - 1];
     rt_param_name(name, p);
     p->value = declare(b, RT_CLASS_PARAM, stored_as(b, param), rows, cols, name);
+    p->scale = declare_scale(b, param, rows, name);
     if (is_trained(b, param)) p->grad = declare(b, RT_CLASS_GRAD, grad_dtype(b, param), rows, cols, name);
 }
 
@@ -127,9 +137,11 @@ static void declare_weights(builder *b, rt_linear *l, const char *what)
     uint32_t first = l->param[0];
     snprintf(name, sizeof name, "layers.%u.%s", d->params[first].layer, what);
     l->weight = declare(b, RT_CLASS_PARAM, stored_as(b, first), rows, shape[1], name);
+    l->scale = declare_scale(b, first, rows, name);
     if (is_trained(b, first)) l->grad = declare(b, RT_CLASS_GRAD, grad_dtype(b, first), rows, shape[1], name);
     for (uint32_t i = 0; i < l->parts; at += l->cols[i++]) {
         d->params[l->param[i]].value = slice(l->weight, at, l->cols[i], true);
+        d->params[l->param[i]].scale = slice(l->scale, at, l->cols[i], true);
         d->params[l->param[i]].grad = slice(l->grad, at, l->cols[i], true);
     }
 }
@@ -242,6 +254,25 @@ static int build(builder *b, rt_err *e)
     return rt_space_status(b->space, e);
 }
 
+/* Only GEMMs of a layer's forward take e4m3. */
+static int check_e4m3(const rt_model_config *c, const rt_decoder_opts *o, rt_err *e)
+{
+    rt_role role;
+    uint32_t layer;
+    uint64_t shape[2];
+    char name[RT_NAME_BYTES];
+    for (uint32_t i = 0; o->dtypes && rt_param_at(c, i, &role, &layer); i++) {
+        if (o->dtypes[i] != RT_DTYPE_E4M3) continue;
+        if (!rt_role_per_layer(role) || rt_role_shape(c, role, shape) != 2)
+            return rt_fail(e, RT_INVALID, "%s cannot be e4m3; only matrices of layers can",
+                           rt_role_hf_name(name, role, layer));
+        if (o->train)
+            return rt_fail(e, RT_INVALID, "%s is e4m3, and nothing is trained through such weights; keep it in bf16",
+                           rt_role_hf_name(name, role, layer));
+    }
+    return RT_OK;
+}
+
 int rt_decoder_new(rt_decoder **out, rt_space *s, const rt_model_config *c, const rt_decoder_opts *o, rt_err *e)
 {
     int rc;
@@ -250,6 +281,7 @@ int rt_decoder_new(rt_decoder **out, rt_space *s, const rt_model_config *c, cons
     builder b = { d, s, o };
     if (!d) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a model"));
     RT_TRY(rt_config_check_shape(c, o->name, e));
+    RT_TRY(check_e4m3(c, o, e));
     if (o->lora.rank && (o->lora.roles & ~(uint32_t)RT_LORA_ROLES || !o->lora.roles))
         RT_TRY(rt_fail(e, RT_INVALID, "adapters stand beside q, k, v, o, gate, up and down projections only"));
     if (!(o->lora.dropout >= 0 && o->lora.dropout < 1))

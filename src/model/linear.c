@@ -7,7 +7,8 @@
  * Where adapters drop out, x of an adapter is dropout(x), made again in backward, and dx += dropout(dt A) with the same
  * elements dropped. An adapter's stream of random words is the index of its A.
  *
- * W may be quantised; it is then frozen, and only x W' and dy W are asked of it. */
+ * W may be quantised; it is then frozen, and only x W' and dy W are asked of it. Of W in e4m3 only x W', with x in e4m3
+ * too, quantised by rows once for all parts that read it. */
 #include "model/decoder_internal.h"
 
 enum { DROPOUT_STREAM = 0x64726f70 }; /* "drop": apart from the streams of samples, which count from 0 */
@@ -46,14 +47,41 @@ static void adapter_forward(rt_plan *p, const rt_decoder *d, uint32_t a, rt_view
     rt_emit_matmul(p, y, low->value, d->params[a + 1].value, RT_NONE, "nt", adapter_scale(d)); /* += */
 }
 
+/* What GEMMs read: x, and its codes where a weight wants them. */
+typedef struct input {
+    rt_view x, codes, scale;
+} input;
+
+static input input_of(rt_plan *p, const rt_decoder *d, const rt_linear *l, rt_view x)
+{
+    input in = { .x = x };
+    bool coded = false;
+    for (uint32_t i = 0; i < l->parts; i++) coded = coded || d->params[l->param[i]].scale.buf;
+    if (!coded) return in;
+    in.codes = rt_act(p, RT_DTYPE_E4M3, x.rows, x.cols, "x codes");
+    in.scale = rt_act(p, p->policy.scalar, x.rows, 1, "x scales");
+    rt_emit_quant_rows(p, in.codes, in.scale, x);
+    return in;
+}
+
+/* y = x W' + bias; scale: of the rows of W, where it is e4m3 */
+static void multiply(rt_plan *p, rt_view y, const input *in, rt_view weight, rt_view scale, rt_view bias)
+{
+    if (scale.buf)
+        rt_emit_matmul_scaled(p, y, in->codes, in->scale, weight, scale, bias);
+    else
+        rt_emit_matmul(p, y, in->x, weight, bias, "nt", 1.0f);
+}
+
 void rt_linear_forward(rt_plan *p, const rt_decoder *d, const rt_linear *l, rt_view y, rt_view x, rt_view step,
                        rt_low *low)
 {
-    if (l->joined) rt_emit_matmul(p, y, x, l->weight, l->bias, "nt", 1.0f);
+    const input in = input_of(p, d, l, x);
+    if (l->joined) multiply(p, y, &in, l->weight, l->scale, l->bias);
     for (uint32_t i = 0, at = 0; i < l->parts; at += l->cols[i++]) {
         rt_view part = rt_view_cols(p, y, at, l->cols[i]);
         rt_view bias = l->has_bias ? rt_view_cols(p, l->bias, at, l->cols[i]) : RT_NONE;
-        if (!l->joined) rt_emit_matmul(p, part, x, rt_value(d, l->param[i]), bias, "nt", 1.0f);
+        if (!l->joined) multiply(p, part, &in, rt_value(d, l->param[i]), d->params[l->param[i]].scale, bias);
         if (l->adapter[i] != RT_NO_PARAM) adapter_forward(p, d, l->adapter[i], part, x, step, &low[i]);
     }
 }

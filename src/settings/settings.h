@@ -115,7 +115,7 @@ typedef enum rt_setting_need {
     X(teacher_batch, "--teacher-batch", COUNT, "auto", FREE, TEACHER, "N",                                             \
       "Teacher batch rows; changes memory, not the loss")                                                              \
     X(teacher_weights, "--teacher-weights", TEXT, "auto", FREE, TEACHER, "W",                                          \
-      "Teacher weights: native as stored, bf16 dequantised once (more memory), or auto")                               \
+      "Teacher weights: native as stored, bf16 dequantised once (more memory), fp8 quantised once, or auto")           \
     X(seq_len, "--seq-len", COUNT, "auto", RUN, NOTHING, "N",                                                          \
       "Sequence length of a row in tokens (2048, or what the records fit in)")                                         \
     X(steps, "--steps", COUNT, "auto", RUN, NOTHING, "N", "Optimizer steps (3 epochs)")                                \

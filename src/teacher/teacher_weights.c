@@ -3,36 +3,61 @@
 
 #include <string.h>
 
-static const char *const names[] = { "native", "bf16", "auto" };
+static const char *const names[] = { "native", "bf16", "fp8", "auto" };
 
 const char *rt_weights_name(rt_teacher_weights w) { return names[w]; }
 
 bool rt_weights_parse(const char *name, rt_teacher_weights *out)
 {
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i <= RT_WEIGHTS_AUTO; i++)
         if (strcmp(name, names[i]) == 0) return *out = (rt_teacher_weights)i, true;
     return false;
 }
 
-static bool is_matrix(const rt_model_config *c, uint32_t param)
+/* ---- dtypes ---- */
+
+static bool is_matrix(const rt_model_config *c, uint32_t param, rt_role *role, uint32_t *layer)
+{
+    uint64_t shape[2];
+    return rt_param_at(c, param, role, layer) && rt_role_shape(c, *role, shape) == 2;
+}
+
+void rt_weights_dtypes(rt_dtype *to, const rt_dtype *stored, const rt_model_config *c, rt_teacher_weights w)
 {
     rt_role role;
     uint32_t layer;
-    uint64_t shape[2];
-    return rt_param_at(c, param, &role, &layer) && rt_role_shape(c, role, shape) == 2;
+    for (uint32_t i = 0, n = rt_param_count(c); i < n; i++) {
+        to[i] = stored[i];
+        if (w == RT_WEIGHTS_NATIVE || !is_matrix(c, i, &role, &layer)) continue;
+        to[i] = w == RT_WEIGHTS_FP8 && rt_role_per_layer(role) ? RT_DTYPE_E4M3 : RT_DTYPE_BF16;
+    }
 }
 
-void rt_weights_bf16(rt_dtype *to, const rt_dtype *stored, const rt_model_config *c)
+void rt_weights_keep_layer(rt_dtype *to, const rt_model_config *c, uint32_t layer)
 {
-    for (uint32_t i = 0, n = rt_param_count(c); i < n; i++) to[i] = is_matrix(c, i) ? RT_DTYPE_BF16 : stored[i];
+    rt_role role;
+    uint32_t of;
+    for (uint32_t i = 0; rt_param_at(c, i, &role, &of); i++)
+        if (to[i] == RT_DTYPE_E4M3 && of == layer) to[i] = RT_DTYPE_BF16;
 }
 
 bool rt_weights_differ(const rt_dtype *stored, const rt_model_config *c, const rt_policy *p)
 {
+    rt_role role;
+    uint32_t layer;
     bool plain_too = p->act != RT_DTYPE_BF16; /* decoder_params.c keeps plain matrices in a 16-bit policy's dtype */
     for (uint32_t i = 0, n = rt_param_count(c); i < n; i++)
-        if (is_matrix(c, i) && stored[i] != RT_DTYPE_BF16 && (plain_too || rt_dtype_is_quant(stored[i]))) return true;
+        if (is_matrix(c, i, &role, &layer) && stored[i] != RT_DTYPE_BF16 && (plain_too || rt_dtype_is_quant(stored[i])))
+            return true;
     return false;
+}
+
+/* ---- decisions ---- */
+
+bool rt_fp8_may(const rt_fp8 *f)
+{
+    /* false too where a figure is not a number */
+    return f->state == RT_FP8_LATER || (f->state == RT_FP8_MEASURED && f->fp8 < f->student / 10);
 }
 
 rt_weights_choice rt_weights_decide(const rt_weights_case *c)
@@ -45,17 +70,40 @@ rt_weights_choice rt_weights_decide(const rt_weights_case *c)
     else if (c->bf16 > c->limit)
         out.why = RT_WEIGHTS_NO_ROOM;
     else
-        out = (rt_weights_choice){ RT_WEIGHTS_BF16, RT_WEIGHTS_GAIN, *c };
+        out = (rt_weights_choice){ RT_WEIGHTS_BF16, RT_WEIGHTS_GAIN, *c, { 0 } };
     return out;
+}
+
+/* ---- words ---- */
+
+static void say_figures(rt_str *out, const rt_fp8 *f)
+{
+    rt_str_printf(out, "KL(bf16 || fp8) is %.4f on %llu held-out positions, %s a tenth of the student's %.4f", f->fp8,
+                  (unsigned long long)f->positions, rt_fp8_may(f) ? "below" : "not below", f->student);
+}
+
+/* Why they are not fp8 where they could be. */
+static void say_not_fp8(rt_str *out, const rt_fp8 *f)
+{
+    if (f->state == RT_FP8_NO) return;
+    rt_str_append(out, "; not fp8: ");
+    if (f->state == RT_FP8_NO_ROOM)
+        rt_str_append(out, "it is taken where it is measured, which does not fit beside the teacher");
+    else if (rt_fp8_may(f))
+        rt_str_append(out, "with it the run would take more time, or not fit");
+    else
+        say_figures(out, f);
 }
 
 void rt_weights_say(rt_str *out, const rt_weights_choice *c)
 {
+    static const char *const how[] = { [RT_WEIGHTS_NATIVE] = "the teacher's stay as they are stored",
+                                       [RT_WEIGHTS_BF16] = "the teacher's are dequantised to bf16 once",
+                                       [RT_WEIGHTS_FP8] = "the teacher's are quantised to fp8 once" };
     const rt_weights_case *f = &c->facts;
     char a[32], b[32], d[32];
     if (c->why == RT_WEIGHTS_UNSAID) return;
-    rt_str_append(out, c->weights == RT_WEIGHTS_BF16 ? "the teacher's are dequantised to bf16 once"
-                                                     : "the teacher's stay as they are stored");
+    rt_str_append(out, how[c->weights]);
     switch (c->why) {
     case RT_WEIGHTS_ASKED: rt_str_append(out, ", as the settings say"); break;
     case RT_WEIGHTS_SAME: rt_str_append(out, ": nothing in them needs dequantising"); break;
@@ -64,8 +112,14 @@ void rt_weights_say(rt_str *out, const rt_weights_choice *c)
         rt_str_printf(out, ": with bf16 the run would take %s, and the limit is %s", rt_format_bytes(a, f->bf16),
                       rt_format_bytes(b, f->limit));
         break;
+    case RT_WEIGHTS_FASTER:
+        rt_str_append(out, c->fp8.state == RT_FP8_LATER ? ", if that is near enough when it is measured before step 1"
+                                                        : ": ");
+        if (c->fp8.state == RT_FP8_MEASURED) say_figures(out, &c->fp8);
+        break;
     default:
         rt_str_printf(out, ": the run takes %s instead of %s, and a step moves %s less", rt_format_bytes(a, f->bf16),
                       rt_format_bytes(b, f->native), rt_format_bytes(d, f->native_dequant - f->bf16_dequant));
     }
+    if (c->weights != RT_WEIGHTS_FP8) say_not_fp8(out, &c->fp8);
 }

@@ -1,8 +1,11 @@
-/* teacher_weights.h - how the teacher's matrices lie on the device: as they are stored, or dequantised once to bf16.
+/* teacher_weights.h - how the teacher's matrices lie on the device: as they are stored, dequantised once to bf16, or
+ * quantised once to fp8.
  *
  * Owns: the dtypes that follow from --teacher-weights, what auto decides, and the sentence that says why. Pure: what
- * either way takes comes from plans that others have made. A device that cannot multiply a packed matrix dequantises it
- * into scratch before every GEMM; dequantised once it takes more memory, and that work is spared. */
+ * each way takes comes from plans that others have made, and how far fp8 is from bf16 from a measurement. A device that
+ * cannot multiply a packed matrix dequantises it into scratch before every GEMM; dequantised once it takes more memory,
+ * and that work is spared. In fp8 (e4m3, a scale for each row) GEMMs take about half the time of bf16 where a device
+ * has them, and the teacher is another one by a little. */
 #ifndef RT_TEACHER_TEACHER_WEIGHTS_H
 #define RT_TEACHER_TEACHER_WEIGHTS_H
 
@@ -10,15 +13,45 @@
 #include "format/config/names.h"
 #include "op/plan.h"
 
-typedef enum rt_teacher_weights { RT_WEIGHTS_NATIVE, RT_WEIGHTS_BF16, RT_WEIGHTS_AUTO } rt_teacher_weights;
+typedef enum rt_teacher_weights {
+    RT_WEIGHTS_NATIVE,
+    RT_WEIGHTS_BF16,
+    RT_WEIGHTS_FP8,
+    RT_WEIGHTS_AUTO
+} rt_teacher_weights;
+enum { RT_WEIGHTS_KINDS = RT_WEIGHTS_AUTO };       /* that are definite */
 const char *rt_weights_name(rt_teacher_weights w); /* "native" */
 /* The way back; false when there is no such word. */
 bool rt_weights_parse(const char *name, rt_teacher_weights *out);
+#define RT_WEIGHTS_WORDS "auto, native, bf16 or fp8"
 
-/* to (rt_param_count) = what the parameters become: matrices bf16, vectors as stored. */
-void rt_weights_bf16(rt_dtype *to, const rt_dtype *stored, const rt_model_config *c);
-/* Whether that is another plan on a device with this policy, which may keep plain numbers in bf16 anyway. */
+/* to (rt_param_count) = what the parameters become, which may be stored itself. BF16: matrices bf16, vectors as stored.
+ * FP8: matrices of layers e4m3, other matrices bf16, vectors as stored. */
+void rt_weights_dtypes(rt_dtype *to, const rt_dtype *stored, const rt_model_config *c, rt_teacher_weights w);
+/* Of dtypes that are FP8: the matrices of this layer become bf16. */
+void rt_weights_keep_layer(rt_dtype *to, const rt_model_config *c, uint32_t layer);
+/* Whether BF16 is another plan than NATIVE on a device with this policy, which may keep plain numbers in bf16 anyway.
+ */
 bool rt_weights_differ(const rt_dtype *stored, const rt_model_config *c, const rt_policy *p);
+
+/* ---- may auto take fp8 ---- */
+
+typedef enum rt_fp8_state {
+    RT_FP8_NO,      /* no question: the device gains nothing by it, or the settings say what is taken */
+    RT_FP8_LATER,   /* a plan: it is measured when the run begins */
+    RT_FP8_NO_ROOM, /* both teachers at once would exceed the limit, so it was not measured */
+    RT_FP8_MEASURED /* the figures are there */
+} rt_fp8_state;
+/* On the same held-out positions. */
+typedef struct rt_fp8 {
+    rt_fp8_state state;
+    double fp8, student; /* KL(teacher || teacher in fp8), KL(teacher || student before step 1); nats */
+    uint64_t positions;
+} rt_fp8;
+/* Whether auto may take it: it is measured and its KL is below a tenth of the student's, or that is still open. */
+bool rt_fp8_may(const rt_fp8 *f);
+
+/* ---- what auto takes ---- */
 
 /* A run planned both ways, all else being equal. */
 typedef struct rt_weights_case {
@@ -33,15 +66,17 @@ typedef enum rt_weights_why {
     RT_WEIGHTS_SAME,    /* nothing in them needs dequantising */
     RT_WEIGHTS_NO_GAIN, /* the device multiplies them as they are stored */
     RT_WEIGHTS_NO_ROOM, /* bf16 would exceed the limit */
-    RT_WEIGHTS_GAIN     /* bf16 fits, and a step moves less */
+    RT_WEIGHTS_GAIN,    /* bf16 fits, and a step moves less */
+    RT_WEIGHTS_FASTER   /* fp8 fits, takes less time, and may be taken */
 } rt_weights_why;
 typedef struct rt_weights_choice {
-    rt_teacher_weights weights; /* NATIVE or BF16 */
+    rt_teacher_weights weights; /* definite */
     rt_weights_why why;
-    rt_weights_case facts; /* that it was decided from; not for UNSAID and ASKED */
+    rt_weights_case facts; /* that it was decided from; not for UNSAID, ASKED and FASTER */
+    rt_fp8 fp8;
 } rt_weights_choice;
 
-/* What auto takes: bf16 where it fits and saves a step something, else native. */
+/* What auto takes of the first two: bf16 where it fits and saves a step something, else native. */
 rt_weights_choice rt_weights_decide(const rt_weights_case *c);
 /* "the teacher's are dequantised to bf16 once: ..."; nothing for UNSAID. */
 void rt_weights_say(rt_str *out, const rt_weights_choice *c);

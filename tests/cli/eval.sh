@@ -41,7 +41,13 @@ run eval s --data d.jsonl --teacher t --teacher-weights bf16
 out_has "^weights +the teacher's are dequantised to bf16 once, as the settings say$"
 run eval s --data d.jsonl --teacher t --teacher-weights f16
 exits 2
-err_has "--teacher-weights is auto, native or bf16, not 'f16'"
+err_has "--teacher-weights is auto, native, bf16 or fp8, not 'f16'"
+run eval s --data d.jsonl --teacher t --teacher-weights fp8 --json
+exits 0
+json_is 'j["teacher_weights"] == "fp8"'
+cp "$out" coded.json
+run eval s --data d.jsonl --teacher t --teacher-weights fp8
+out_has "^weights +the teacher's are quantised to fp8 once, as the settings say$"
 run eval s --data d.jsonl --teacher-weights bf16
 exits 2
 run eval s --data d.jsonl --teacher t --json
@@ -67,6 +73,44 @@ out_has '^KL\(teacher\|\|model\) +0\.[0-9]{4} \+- '
 out_has '^  of positions +p50 .* p90 .* p99 '
 out_has '^top-1 agreement '
 out_has '^teacher cross-entropy '
+check "a teacher in fp8 is another one, by a little" python3 -c '
+import json, sys
+a, b = (json.load(open(n))["teacher_cross_entropy"]["mean"] for n in ("coded.json", "pair.json"))
+assert 0 < abs(a - b) < 0.05, (a, b)'
+
+# ---- the weights of the model: what they change, beside the model itself ----
+run eval t --data d.jsonl --teacher t --weights fp8 --json
+exits 0
+json_is 'j["weights"] == "fp8" and j["teacher_weights"] == "native" and 0 < j["forward_kl"]["mean"] < 0.02'
+cp "$out" own.json
+run eval t --data d.jsonl --teacher t --weights fp8
+out_has "^weights +the model's are fp8$"
+run eval t --data d.jsonl --teacher t --weights fp8 --bf16-layers 0
+exits 0
+out_has "^weights +the model's are fp8, bf16 in layers 0$"
+run eval t --data d.jsonl --teacher t --weights fp8 --bf16-layers 0 --json
+json_is '0 < j["forward_kl"]["mean"] < json.load(open("own.json"))["forward_kl"]["mean"]'
+cp "$out" first.json
+run eval t --data d.jsonl --teacher t --weights bf16 --json
+json_is 'j["weights"] == "bf16" and j["forward_kl"]["mean"] < json.load(open("first.json"))["forward_kl"]["mean"]'
+cp "$out" bf16.json
+last=$(python3 -c 'import json; print(json.load(open("t/config.json"))["num_hidden_layers"] - 1)')
+run eval t --data d.jsonl --teacher t --weights fp8 --bf16-layers 0-$last --json
+json_is 'j["forward_kl"] == json.load(open("bf16.json"))["forward_kl"]' # all layers are bf16
+run eval t --data d.jsonl --weights auto
+exits 2
+err_has "--weights is native, bf16 or fp8, not 'auto'"
+run eval t --data d.jsonl --bf16-layers 0
+exits 2
+err_has '--bf16-layers needs --weights fp8'
+run eval t --data d.jsonl --weights fp8 --bf16-layers 0,x
+exits 2
+err_has "--bf16-layers takes numbers and ranges such as 0,2,4-7, not '0,x'"
+run eval t --data d.jsonl --weights fp8 --bf16-layers 99
+exits 2
+err_has '--bf16-layers 99: the model has [0-9]+ layers'
+
+run eval s --data d.jsonl --teacher t --json
 # A model and itself: a fair question here.
 run eval s --data d.jsonl --teacher s --json
 exits 0

@@ -352,7 +352,17 @@ def _():
     with open(f"{a.out}/run/settings.json") as f:
         expect(json.load(f)["teacher_weights"] == "bf16", "the record")
     expect("dequantised to bf16 once" in open(f"{a.out}/run/plan.txt").read(), "the plan")
-    expect(Run(fails=True, teacher_weights="f16").status == 2, "no such word")
+    coded = other_curve(teacher_weights="fp8")
+    expect(near(coded.curve(), base().curve(), 2e-2), "nor is one in fp8 far from it")
+    expect(coded.memory() not in (a.memory(), base().memory()), "smaller still")
+    expect("weights   the teacher's are quantised to fp8 once, as the settings say" in coded.text, "it says so")
+    with open(f"{coded.out}/run/settings.json") as f:
+        expect(json.load(f)["teacher_weights"] == "fp8", "the record")
+    expect("matmul_scaled" in open(f"{coded.out}/run/plan.txt").read(), "and its GEMMs are in the plan")
+    expect("matmul_scaled" not in open(f"{a.out}/run/plan.txt").read(), "and nowhere else")
+    bad = Run(fails=True, teacher_weights="f16")
+    expect(bad.status == 2, "no such word")
+    expect("--teacher-weights 'f16' is unknown; use one of auto, native, bf16 or fp8" in bad.error, "and which there are")
 
 
 @case("--seq-len")

@@ -115,6 +115,8 @@ static int evaluate(char **words, int argc, char **argv)
                                   .chat_template = option(argc, argv, "chat_template"),
                                   .vocab = number(argc, argv, "vocab"),
                                   .teacher_weights = option(argc, argv, "teacher_weights"),
+                                  .weights = option(argc, argv, "weights"),
+                                  .bf16_layers = option(argc, argv, "bf16_layers"),
                                   .template_vars = vars };
     int status = 0;
     if (retort_model_load(&m, words[0], NULL, &e) ||

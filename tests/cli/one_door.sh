@@ -76,7 +76,7 @@ for name, *values in lines:
 PY
 }
 while read -r teacher flags; do
-    options=$(echo "$flags" | sed 's/--\([a-z-]*\) \([^ ]*\)/\1=\2/g; s/seq-len/seq_len/; s/loss-on/loss_on/; s/teacher-weights/teacher_weights/')
+    options=$(echo "$flags" | sed 's/--\([a-z0-9-]*\) \([^ ]*\)/\1=\2/g; s/seq-len/seq_len/; s/loss-on/loss_on/; s/teacher-weights/teacher_weights/; s/bf16-layers/bf16_layers/')
     named=
     test "$teacher" = - || named="--teacher $teacher"
     # shellcheck disable=SC2086
@@ -96,6 +96,9 @@ t --loss-on all
 t-q8.gguf
 t-q8.gguf --teacher-weights bf16
 t-q8.gguf --teacher-weights native
+t-q8.gguf --teacher-weights fp8
+t --weights fp8
+t --weights fp8 --bf16-layers 0
 CASES
 api evaluate s t-q8.gguf held.jsonl teacher_weights=bf16
 cp "$out" rounded

@@ -131,9 +131,10 @@ static void a_step_waits_for_the_one_before_it_alone(void **state)
 
 static void what_the_driver_refuses_is_made_smaller(void **state)
 {
+    static const char *const native[] = { "teacher_weights", "native", NULL }; /* so that nothing is measured before */
     rt_err e = { 0 };
     (void)state;
-    if (run_cuda("whole", false, NULL, NULL, &e) < 0) fail_msg("%s", e.text);
+    if (run_cuda("whole", false, native, NULL, &e) < 0) fail_msg("%s", e.text);
     uint64_t whole = fitted.need;
     for (int at = 1; at < 6; at++) { /* each of a handful of allocations */
         char out[16];
@@ -146,7 +147,7 @@ static void what_the_driver_refuses_is_made_smaller(void **state)
         pages[0] = notes[0] = 0;
         page_count = 0;
         snprintf(out, sizeof out, "o%d", at);
-        if (run_cuda(out, false, NULL, NULL, &e) < 0) fail_msg("%s", e.text);
+        if (run_cuda(out, false, native, NULL, &e) < 0) fail_msg("%s", e.text);
         assert_int_equal(page_count, 1);
         assert_true(fitted.need < whole && rt_recompute_named(&fitted.chosen.recompute) > 0);
         assert_non_null(strstr(pages, "verdict   fits by the device's figures, and the device refused it"));
@@ -155,6 +156,25 @@ static void what_the_driver_refuses_is_made_smaller(void **state)
         assert_non_null(strstr(notes, "CUDA_ERROR_OUT_OF_MEMORY"));
         assert_non_null(strstr(notes, " with --recompute "));
     }
+}
+
+/* Memory that is refused where fp8 is measured: the run is as it would be without. */
+static void what_is_refused_to_a_measurement_is_not_taken(void **state)
+{
+    rt_err e = { 0 };
+    (void)state;
+    if (run_cuda("measured", false, NULL, NULL, &e) < 0) fail_msg("%s", e.text);
+    uint64_t need = fitted.need;
+    assert_int_equal(fitted.weights.fp8.state, RT_FP8_MEASURED);
+    *s = FRESH;
+    s->hook = compute;
+    s->lt_refuses = 1;
+    s->fail_name = "cuMemAlloc_v2";
+    s->fail_at = 2;
+    s->fail_result = RT_CU_OUT_OF_MEMORY;
+    if (run_cuda("refused", false, NULL, NULL, &e) < 0) fail_msg("%s", e.text);
+    assert_int_equal(fitted.weights.fp8.state, RT_FP8_NO_ROOM);
+    assert_true(page_count == 0 && fitted.need == need && fitted.weights.weights == RT_WEIGHTS_NATIVE);
 }
 
 static void smaller_and_smaller_until_nothing_is_left(void **state)
@@ -395,7 +415,7 @@ static rt_fit fit_pair(pair_of *p, uint32_t batch, uint32_t T, uint64_t limit)
                        : finer && layer % 2 ? RT_DTYPE_Q6_K
                                             : RT_DTYPE_Q4_K;
     }
-    rt_weights_bf16(p->bf16, p->stored, &p->teacher);
+    rt_weights_dtypes(p->bf16, p->stored, &p->teacher, RT_WEIGHTS_BF16);
     uint32_t rows = 8192 / T;
     rt_fit_ask ask = { .wanted = { .micro_batch = rt_fit_rows(batch, rows), .seq_len = T },
                        .batch = batch,
@@ -485,6 +505,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         C(a_step_waits_for_the_one_before_it_alone),
         C(what_the_driver_refuses_is_made_smaller),
+        C(what_is_refused_to_a_measurement_is_not_taken),
         C(smaller_and_smaller_until_nothing_is_left),
         C(what_was_fixed_is_refused),
         C(a_lost_gpu_leaves_the_last_checkpoint),

@@ -21,14 +21,16 @@ enum { LAYERS = 8 };
 static uint32_t asked;
 static double begin;
 static const uint32_t kept64[] = { 16, 15, 12, 8 }, work_more[] = { 0, 1, 8, 30 };
-static uint64_t spared = 50; /* by dequantising once */
+static uint64_t spared = 50;      /* by dequantising once */
+static int64_t coded_bytes = 300; /* of fp8 beside native */
+static double coded_work = 0.8;   /* share of the time that is left with fp8 */
 static int formula(void *ctx, const rt_fit_config *c, rt_fit_need *out, rt_err *e)
 {
     uint64_t positions = (uint64_t)c->micro_batch * c->seq_len, chunk = c->head_chunk ? c->head_chunk : 100;
     (void)e;
     asked++;
     if (ctx && ++*(int *)ctx > 3) return rt_fail(e, RT_UNSUPPORTED, "asked too often");
-    bool wide = c->weights == RT_WEIGHTS_BF16;
+    bool wide = c->weights == RT_WEIGHTS_BF16, coded = c->weights == RT_WEIGHTS_FP8;
     *out = (rt_fit_need){ .dequant = wide ? 50 : 50 + spared };
     rt_recompute level[LAYERS];
     uint64_t kept = 0, work = 0;
@@ -37,7 +39,8 @@ static int formula(void *ctx, const rt_fit_config *c, rt_fit_need *out, rt_err *
     out->layers = LAYERS;
     out->work = ((31 + c->micro_batch) / c->micro_batch) * (begin + positions * (100.0 + work / 8.0));
     out->bytes = (c->lora_rank ? 400 : 1000) + positions * kept / 64 + 4 * chunk;
-    out->bytes += (c->ahead > 1 ? c->ahead * positions : 0) + (wide ? 600 : 0);
+    out->bytes += (c->ahead > 1 ? c->ahead * positions : 0) + (wide ? 600 : coded ? coded_bytes : 0);
+    if (coded) out->work *= coded_work;
     return RT_OK;
 }
 
@@ -131,6 +134,57 @@ static void weights_are_expanded_where_that_fits_beside_the_rest(void **state)
     spared = 50;
     rt_fit f = fitted(100000, &free_ask); /* no teacher */
     assert_int_equal(f.weights.why, RT_WEIGHTS_UNSAID);
+}
+
+/* fp8 is a run of its own: what it spares is spent on rows, and what it takes is weighed against its time. */
+static void fp8_is_weighed_against_the_rest(void **state)
+{
+    static const rt_fp8 near = { RT_FP8_MEASURED, 0.03, 1, 100 }, far = { RT_FP8_MEASURED, 0.2, 1, 100 },
+                        later = { .state = RT_FP8_LATER };
+    static const struct {
+        const rt_fp8 *fp8;
+        uint64_t limit;
+        int64_t bytes; /* of fp8 */
+        double work;
+        rt_weights_why why;
+        uint32_t micro;
+    } table[] = {
+        { &near, 100000, 300, 0.8, RT_WEIGHTS_FASTER, 8 },
+        { &later, 100000, 300, 0.8, RT_WEIGHTS_FASTER, 8 }, /* a plan */
+        { &far, 100000, 300, 0.8, RT_WEIGHTS_GAIN, 8 },
+        { &near, 100000, 300, 1.0, RT_WEIGHTS_GAIN, 8 }, /* no faster */
+        { &near, 3448 + 300, 300, 0.8, RT_WEIGHTS_FASTER, 8 },
+        { &near, 3448, 300, 0.8, RT_WEIGHTS_FASTER, 4 },        /* half the rows cost nothing here, */
+        { &near, 1528, 300, 0.8, RT_WEIGHTS_NO_ROOM, 1 },       /* but there it does not fit at all */
+        { &near, 3448 - 200, -200, 0.8, RT_WEIGHTS_FASTER, 8 }, /* a teacher of bf16: fp8 makes room */
+        { &near, 1528 - 100, -200, 1.5, RT_WEIGHTS_FASTER, 1 }, /* and with fp8 alone it fits */
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        rt_fit_ask ask = free_ask;
+        ask.teacher = ask.weights_free = ask.weights_differ = true;
+        ask.fp8 = *table[i].fp8;
+        coded_bytes = table[i].bytes;
+        coded_work = table[i].work;
+        rt_fit f = fitted(table[i].limit, &ask);
+        if (!f.fits || f.weights.why != table[i].why || f.chosen.micro_batch != table[i].micro)
+            fail_msg("%zu: fits %d, why %d, %u rows", i, f.fits, f.weights.why, f.chosen.micro_batch);
+        bool coded = table[i].why == RT_WEIGHTS_FASTER;
+        assert_int_equal(f.chosen.weights == RT_WEIGHTS_FP8, coded);
+        assert_int_equal(f.weights.weights, f.chosen.weights);
+        assert_int_equal(f.weights.fp8.state, table[i].fp8->state); /* the figures are said either way */
+        assert_true(f.need <= table[i].limit && f.ask.weights_free);
+        rt_str text = { 0 };
+        rt_fit_chosen(&text, &f);
+        if (text.len && strstr(text.data, "--teacher-weights")) fail_msg("%s", text.data);
+        rt_str_free(&text);
+    }
+    coded_bytes = 300;
+    coded_work = 0.8;
+    rt_fit_ask ask = free_ask; /* what was asked for is no question */
+    ask.teacher = ask.weights_differ = true;
+    ask.fp8 = near;
+    assert_int_equal(fitted(100000, &ask).weights.why, RT_WEIGHTS_ASKED);
 }
 
 static void weights_that_were_asked_for_stay(void **state)
@@ -426,6 +480,7 @@ int main(void)
         cmocka_unit_test(rows_cover_the_batch),
         cmocka_unit_test(the_teacher_reads_ahead_where_that_fits),
         cmocka_unit_test(weights_are_expanded_where_that_fits_beside_the_rest),
+        cmocka_unit_test(fp8_is_weighed_against_the_rest),
         cmocka_unit_test(weights_that_were_asked_for_stay),
         cmocka_unit_test(what_is_wanted_is_taken_where_it_fits),
         cmocka_unit_test(rows_and_recomputing_are_weighed_by_time),

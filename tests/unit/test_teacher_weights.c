@@ -5,6 +5,8 @@
 #include "format/convert.h"
 #include "job/prepare/fit.h"
 
+#include <math.h>
+
 /* ---- the decision ---- */
 
 static void every_case_is_decided(void **state)
@@ -60,13 +62,66 @@ static void what_was_asked_for_is_said_so(void **state)
     rt_weights_say(&text, &(rt_weights_choice){ .weights = RT_WEIGHTS_BF16, .why = RT_WEIGHTS_ASKED });
     assert_string_equal(text.data, "the teacher's are dequantised to bf16 once, as the settings say");
     rt_str_free(&text);
+    rt_weights_say(&text, &(rt_weights_choice){ .weights = RT_WEIGHTS_FP8, .why = RT_WEIGHTS_ASKED });
+    assert_string_equal(text.data, "the teacher's are quantised to fp8 once, as the settings say");
+    rt_str_free(&text);
+}
+
+/* Below a tenth of the student's own, and only where both are numbers. */
+static void fp8_is_taken_where_it_is_near(void **state)
+{
+    static const struct {
+        rt_fp8 fp8;
+        bool may;
+        const char *taken, *not_taken; /* the end of what is said; null: that cannot be */
+    } table[] = {
+        { { RT_FP8_NO, 0, 1, 0 }, false, NULL, "nothing in them needs dequantising" },
+        { { RT_FP8_LATER, 0, 0, 0 },
+          true,
+          "the teacher's are quantised to fp8 once, if that is near enough when it is measured before step 1",
+          "nothing in them needs dequantising; not fp8: with it the run would take more time, or not fit" },
+        { { RT_FP8_NO_ROOM, 0, 0, 0 },
+          false,
+          NULL,
+          "nothing in them needs dequantising; not fp8: it is taken where it is measured, which does not fit beside "
+          "the teacher" },
+        { { RT_FP8_MEASURED, 0.0312, 0.3121, 4096 },
+          true,
+          "the teacher's are quantised to fp8 once: KL(bf16 || fp8) is 0.0312 on 4096 held-out positions, below a "
+          "tenth of the student's 0.3121",
+          "nothing in them needs dequantising; not fp8: with it the run would take more time, or not fit" },
+        { { RT_FP8_MEASURED, 0.25, 2.5, 4096 }, /* not below: a tenth itself */
+          false,
+          NULL,
+          "nothing in them needs dequantising; not fp8: KL(bf16 || fp8) is 0.2500 on 4096 held-out positions, not "
+          "below a tenth of the student's 2.5000" },
+        { { RT_FP8_MEASURED, NAN, 2, 1 }, false, NULL, "not below a tenth of the student's 2.0000" },
+        { { RT_FP8_MEASURED, 0.01, NAN, 1 }, false, NULL, "not below a tenth of the student's nan" },
+        { { RT_FP8_MEASURED, 0, 0, 1 }, false, NULL, "not below a tenth of the student's 0.0000" },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        rt_str text = { 0 };
+        rt_weights_choice c = { .why = RT_WEIGHTS_SAME, .fp8 = table[i].fp8 };
+        assert_int_equal(rt_fp8_may(&table[i].fp8), table[i].may);
+        rt_weights_say(&text, &c);
+        size_t end = strlen(table[i].not_taken);
+        assert_true(text.len >= end);
+        assert_string_equal(text.data + text.len - end, table[i].not_taken);
+        rt_str_free(&text);
+        if (!table[i].taken) continue;
+        c = (rt_weights_choice){ .weights = RT_WEIGHTS_FP8, .why = RT_WEIGHTS_FASTER, .fp8 = table[i].fp8 };
+        rt_weights_say(&text, &c);
+        assert_string_equal(text.data, table[i].taken);
+        rt_str_free(&text);
+    }
 }
 
 static void words_go_both_ways(void **state)
 {
     rt_teacher_weights w;
     (void)state;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         assert_true(rt_weights_parse(rt_weights_name((rt_teacher_weights)i), &w));
         assert_int_equal(w, i);
     }
@@ -86,7 +141,7 @@ static void matrices_become_bf16_and_vectors_stay(void **state)
     (void)state;
     assert_true(n <= MOST);
     for (uint32_t i = 0; i < n; i++) stored[i] = i % 3 ? RT_DTYPE_F32 : RT_DTYPE_F16;
-    rt_weights_bf16(wide, stored, &c);
+    rt_weights_dtypes(wide, stored, &c, RT_WEIGHTS_BF16);
     for (uint32_t i = 0; i < n; i++) {
         uint64_t shape[2];
         assert_true(rt_param_at(&c, i, &role, &layer));
@@ -103,6 +158,34 @@ static void matrices_become_bf16_and_vectors_stay(void **state)
     assert_false(rt_weights_differ(stored, &c, &rt_policy_bf16));
     stored[0] = RT_DTYPE_Q4_K;
     assert_true(rt_weights_differ(stored, &c, &rt_policy_bf16));
+}
+
+static void matrices_of_layers_become_e4m3(void **state)
+{
+    enum { MOST = 256 };
+    rt_dtype stored[MOST], coded[MOST], kept[MOST];
+    rt_model_config c = tiny_config("tiny-qwen2", 1);
+    rt_role role;
+    uint32_t n = rt_param_count(&c), layer, codes = 0;
+    (void)state;
+    c.tied = false;
+    n = rt_param_count(&c);
+    assert_true(n <= MOST);
+    for (uint32_t i = 0; i < n; i++) stored[i] = i % 3 ? RT_DTYPE_F32 : RT_DTYPE_Q4_K;
+    rt_weights_dtypes(coded, stored, &c, RT_WEIGHTS_FP8);
+    memcpy(kept, coded, sizeof kept);
+    rt_weights_keep_layer(kept, &c, 1);
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t shape[2];
+        assert_true(rt_param_at(&c, i, &role, &layer));
+        bool matrix = rt_role_shape(&c, role, shape) == 2, head = role == RT_ROLE_EMBED || role == RT_ROLE_HEAD;
+        assert_int_equal(coded[i], !matrix ? stored[i] : head ? RT_DTYPE_BF16 : RT_DTYPE_E4M3);
+        assert_int_equal(kept[i], coded[i] == RT_DTYPE_E4M3 && layer == 1 ? RT_DTYPE_BF16 : coded[i]);
+        codes += coded[i] == RT_DTYPE_E4M3;
+    }
+    assert_int_equal(codes, 7 * c.layers);
+    rt_weights_dtypes(stored, stored, &c, RT_WEIGHTS_FP8); /* in place */
+    assert_memory_equal(stored, coded, n * sizeof *stored);
 }
 
 /* ---- bits ---- */
@@ -212,7 +295,7 @@ static void expanded_once_or_each_time_is_the_same(void **state)
         rt_model_file *teacher = open_model(in_dir(names[i]));
         assert_true(rt_param_count(&teacher->config) <= MOST);
         assert_int_equal(rt_load_dtypes(stored, teacher, &e), RT_OK);
-        rt_weights_bf16(wide, stored, &teacher->config);
+        rt_weights_dtypes(wide, stored, &teacher->config, RT_WEIGHTS_BF16);
         rt_dev *d = narrow_device();
         learn(d, student, teacher, stored, packed, &each_time);
         learn(d, student, teacher, wide, once, &at_first);
@@ -263,6 +346,12 @@ static void an_evaluation_chooses_too(void **state)
         assert_memory_equal(got, stored, size);
         if (rt_fit_evaluation(devices[i], &o, RT_WEIGHTS_BF16, got, &w, &e) < 0) fail_msg("%s", e.text);
         assert_true(w.why == RT_WEIGHTS_ASKED && got[0] == RT_DTYPE_BF16);
+        memcpy(got, stored, size);
+        if (rt_fit_evaluation(devices[i], &o, RT_WEIGHTS_FP8, got, &w, &e) < 0) fail_msg("%s", e.text);
+        assert_true(w.why == RT_WEIGHTS_ASKED && w.weights == RT_WEIGHTS_FP8 && got[0] == RT_DTYPE_BF16);
+        bool any = false;
+        for (uint32_t k = 0; k < rt_param_count(&teacher->config); k++) any = any || got[k] == RT_DTYPE_E4M3;
+        assert_true(any);
         devices[i]->api->close(devices[i]);
     }
     rt_model_file_close(teacher);
@@ -273,8 +362,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_case_is_decided),
         cmocka_unit_test(what_was_asked_for_is_said_so),
+        cmocka_unit_test(fp8_is_taken_where_it_is_near),
         cmocka_unit_test(words_go_both_ways),
         cmocka_unit_test(matrices_become_bf16_and_vectors_stay),
+        cmocka_unit_test(matrices_of_layers_become_e4m3),
         cmocka_unit_test_setup_teardown(expanded_once_or_each_time_is_the_same, make_test_dir, remove_test_dir),
         cmocka_unit_test_setup_teardown(an_evaluation_chooses_too, make_test_dir, remove_test_dir),
     };

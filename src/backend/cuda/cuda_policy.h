@@ -16,6 +16,9 @@ enum {
     RT_CUDA_OP_FLOPS = 1360000000
 };
 
+/* Time of a GEMM in e4m3 beside one in bf16, where tensor cores take e4m3 (from sm_89 on); 0 elsewhere. */
+double rt_cuda_fp8_cost(uint32_t sm);
+
 /* A driver branch that runs this CUDA version (in the form 12040): 580 for 13.x. */
 int rt_cuda_driver_branch(int cuda_version);
 /* Can a driver for CUDA `driver` load machine code that CUDA `built` compiled? Within a major version it can. PTX needs

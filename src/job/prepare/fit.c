@@ -51,7 +51,7 @@ static int find_nearest(const rt_fit_search *s, rt_fit *f, rt_err *e)
     rt_fit_config c = a->wanted;
     if (!a->micro_free || !a->recompute_free) RT_TRY(offer(s, f, c, &fits, e));
     if (fits) goto out; /* the same loss: nothing else needs to change */
-    if (c.weights == RT_WEIGHTS_BF16) {
+    if (c.weights != RT_WEIGHTS_NATIVE) {
         c.weights = RT_WEIGHTS_NATIVE;
         RT_TRY(offer(s, f, c, &fits, e));
         if (fits) goto out;
@@ -107,6 +107,7 @@ static int choose_weights(const rt_fit_search *s, rt_fit *f, rt_fit_need *need, 
                                                        .limit = a->limit,
                                                        .native_dequant = need->dequant,
                                                        .bf16_dequant = more.dequant });
+    f->weights.fp8 = a->fp8;
     if (f->weights.weights != RT_WEIGHTS_BF16) return RT_OK;
     f->chosen = c;
     *need = more;
@@ -128,7 +129,8 @@ out:
     return rc;
 }
 
-int rt_fit_choose(rt_fit *out, const rt_fit_ask *ask, rt_fit_need_fn need, void *ctx, rt_err *e)
+/* With the weights of the teacher as they are wanted, or native and bf16 where they are free. */
+static int choose(rt_fit *out, const rt_fit_ask *ask, rt_fit_need_fn need, void *ctx, rt_err *e)
 {
     int rc;
     const rt_fit_search s = { ask, need, ctx, ask->teacher_rows };
@@ -145,7 +147,26 @@ int rt_fit_choose(rt_fit *out, const rt_fit_ask *ask, rt_fit_need_fn need, void 
         RT_TRY(find_nearest(&(rt_fit_search){ ask, need, ctx, 0 }, out, e));
     }
     out->need = of_it.bytes;
+    out->work = of_it.work;
     RT_TRY(weigh(&s, out, wanted.work, of_it.work, e));
+out:
+    return rc;
+}
+
+int rt_fit_choose(rt_fit *out, const rt_fit_ask *ask, rt_fit_need_fn need, void *ctx, rt_err *e)
+{
+    int rc;
+    rt_fit coded;
+    rt_fit_ask with_fp8 = *ask;
+    RT_TRY(choose(out, ask, need, ctx, e));
+    if (!ask->teacher || !ask->weights_free || !rt_fp8_may(&ask->fp8)) return RT_OK;
+    with_fp8.wanted.weights = RT_WEIGHTS_FP8;
+    with_fp8.weights_free = false;
+    RT_TRY(choose(&coded, &with_fp8, need, ctx, e));
+    if (!coded.fits || (out->fits && out->work <= coded.work)) return RT_OK;
+    *out = coded;
+    out->ask = *ask;
+    out->weights = (rt_weights_choice){ .weights = RT_WEIGHTS_FP8, .why = RT_WEIGHTS_FASTER, .fp8 = ask->fp8 };
 out:
     return rc;
 }
@@ -169,7 +190,7 @@ static void put_flags(rt_str *out, const rt_fit_config *from, const rt_fit_confi
     out->len--;
 }
 
-/* Weights are said elsewhere: they are dequantised because there is room, not for want of it. */
+/* Weights are said elsewhere: they are dequantised or fp8 because there is room, not for want of it. */
 void rt_fit_chosen(rt_str *out, const rt_fit *f)
 {
     rt_fit_config from = f->ask.wanted;

@@ -22,7 +22,7 @@ typedef struct rt_fit_config {
     uint32_t seq_len;           /* another run from here on */
     uint32_t lora_rank;         /* 0: no adapters */
     uint32_t ahead;             /* micro-batches that the teacher reads at once; 0, 1: each by itself */
-    rt_teacher_weights weights; /* NATIVE or BF16 */
+    rt_teacher_weights weights; /* definite */
 } rt_fit_config;
 
 /* Where a limit comes from. */
@@ -39,8 +39,9 @@ typedef struct rt_fit_ask {
     bool lora_free;                  /* adapters could be offered */
     uint32_t teacher_rows;           /* that the teacher should read at once, where that fits; 0: as the student */
     bool teacher;                    /* there is one */
-    bool weights_free;               /* its weights are native in what is wanted, and may be bf16 */
-    bool weights_differ;             /* the two are not the same */
+    bool weights_free;               /* its weights are native in what is wanted, and may be bf16, */
+    bool weights_differ;             /* where the two are not the same, */
+    rt_fp8 fp8;                      /* or fp8, where that may be taken */
     uint64_t limit;                  /* bytes */
     rt_fit_limit limit_is;
 } rt_fit_ask;
@@ -61,6 +62,7 @@ typedef struct rt_fit {
     bool refused;         /* and yet the device has refused it */
     rt_fit_config chosen; /* when nothing fits: the smallest of what was asked for */
     uint64_t need;        /* of it */
+    double work;          /* of it, by estimate */
     uint64_t wanted_need;
     double slower;                         /* share of a step's time by estimate: more than what was wanted takes, */
     double again;                          /* and for recomputing alone */
@@ -76,8 +78,8 @@ uint32_t rt_fit_rows(uint32_t batch, uint32_t most);
 uint64_t rt_fit_budget(uint64_t free_bytes);
 
 /* What is wanted where it fits; else rows and recomputing that take the least time by estimate (fit_search.c); then
- * rows of the teacher; last, its weights dequantised, if all that was chosen still fits. What the user has fixed stays.
- */
+ * rows of the teacher; last, its weights dequantised, if all that was chosen still fits. Where the teacher may be fp8,
+ * the same with that, and of the two what takes less time. What the user has fixed stays. */
 int rt_fit_choose(rt_fit *out, const rt_fit_ask *ask, rt_fit_need_fn need, void *ctx, rt_err *e);
 /* "--micro-batch 2 --recompute block": what was chosen for memory's sake; empty when it is what was wanted. */
 void rt_fit_chosen(rt_str *out, const rt_fit *f);

@@ -27,17 +27,23 @@ static uint64_t dequantising(const rt_plan *p)
     return bytes;
 }
 
+/* A FLOP of such an op in FLOPs of a GEMM: attention has half the rate, e4m3 what the device says. */
+static double flop_cost(rt_op_kind kind, const rt_dev_info *d)
+{
+    if (kind == RT_OP_ATTN_FWD || kind == RT_OP_ATTN_BWD) return 2;
+    return kind == RT_OP_MATMUL_SCALED && d->fp8_cost > 0 ? d->fp8_cost : 1;
+}
+
 /* FLOPs, and what moves bytes and begins ops in the FLOPs that a GEMM has in that time. It compares plans of one device
  * and is the same on every day; how long they take is measured elsewhere (exec/estimate.h). */
 static double work_of(const rt_plan *p, const rt_dev_info *d)
 {
-    enum { CPU_BYTE_FLOPS = 8, CPU_OP_FLOPS = 1000000, ATTENTION = 2 }; /* its FLOPs come at half the rate of GEMMs */
+    enum { CPU_BYTE_FLOPS = 8, CPU_OP_FLOPS = 1000000 };
     double byte = d->byte_flops > 0 ? d->byte_flops : CPU_BYTE_FLOPS;
     double work = p->nops * (d->op_flops > 0 ? d->op_flops : CPU_OP_FLOPS);
     for (uint32_t i = 0; i < p->nops; i++) {
         const rt_op *op = &p->ops[i];
-        bool attention = op->kind == RT_OP_ATTN_FWD || op->kind == RT_OP_ATTN_BWD;
-        work += (attention ? ATTENTION : 1) * (double)rt_op_flops(p, op) + byte * (double)rt_op_bytes(p, op);
+        work += flop_cost(op->kind, d) * (double)rt_op_flops(p, op) + byte * (double)rt_op_bytes(p, op);
     }
     return work;
 }
@@ -91,13 +97,13 @@ int rt_fit_evaluation(rt_dev *d, rt_step_opts *o, rt_teacher_weights asked, rt_d
     rt_dtype *stored = rt_alloc(n * sizeof *stored, 16);
     if (!stored) RT_TRY(rt_no_memory(e, "a model"));
     memcpy(stored, dtypes, n * sizeof *stored);
-    rt_weights_bf16(dtypes, stored, o->teacher);
     *out = (rt_weights_choice){ .weights = asked, .why = RT_WEIGHTS_ASKED };
     if (asked == RT_WEIGHTS_AUTO) {
+        rt_weights_dtypes(dtypes, stored, o->teacher, RT_WEIGHTS_BF16);
         if (c.differ) RT_TRY(compare(d, o, stored, &c, e));
         *out = rt_weights_decide(&c);
     }
-    if (out->weights == RT_WEIGHTS_NATIVE) memcpy(dtypes, stored, n * sizeof *stored);
+    rt_weights_dtypes(dtypes, stored, o->teacher, out->weights);
 out:
     rt_free(stored);
     return rc;

@@ -264,7 +264,7 @@ int rt_resolve_before_rows(rt_settings *s, const rt_run_facts *f, rt_resolved *r
                        s->recompute));
     r->teacher_weights = RT_WEIGHTS_AUTO;
     if (GIVEN(teacher_weights) && !rt_weights_parse(s->teacher_weights, &r->teacher_weights))
-        RT_TRY(rt_fail(e, RT_USAGE, "--teacher-weights '%s' is unknown; use one of auto, native, bf16",
+        RT_TRY(rt_fail(e, RT_USAGE, "--teacher-weights '%s' is unknown; use one of " RT_WEIGHTS_WORDS,
                        s->teacher_weights));
     RT_TRY(choose(s->optimizer, optimizers, "--optimizer", &v, e));
     r->moments = (rt_dtype)v;

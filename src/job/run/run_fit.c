@@ -31,9 +31,11 @@ static int read_models(rt_run *r, rt_err *e)
     RT_TRY(rt_resolve_freeze(&r->settings->freeze, &in->student->config, r->frozen, e));
     RT_TRY(rt_inputs_dtypes(&r->student_dtypes, in->student, &r->arena, e));
     if (!in->teacher) return RT_OK;
-    RT_TRY(rt_inputs_dtypes(&r->teacher_dtypes, in->teacher, &r->arena, e));
-    RT_TRY(rt_inputs_dtypes(&r->teacher_bf16, in->teacher, &r->arena, e));
-    rt_weights_bf16(r->teacher_bf16, r->teacher_dtypes, &in->teacher->config);
+    for (int w = 0; w < RT_WEIGHTS_KINDS; w++) {
+        rt_dtype **to = &r->teacher_dtypes[w];
+        RT_TRY(rt_inputs_dtypes(to, in->teacher, &r->arena, e));
+        rt_weights_dtypes(*to, *to, &in->teacher->config, (rt_teacher_weights)w);
+    }
 out:
     return rc;
 }
@@ -60,7 +62,7 @@ rt_step_opts rt_run_step_opts(const rt_run *r, const rt_fit_config *c)
                            .policy = *rt_device_policy(r->opts->dev),
                            .student = &in->student->config,
                            .teacher = in->teacher ? &in->teacher->config : NULL,
-                           .teacher_dtypes = c->weights == RT_WEIGHTS_BF16 ? r->teacher_bf16 : r->teacher_dtypes,
+                           .teacher_dtypes = r->teacher_dtypes[c->weights],
                            .student_dtypes = lora.rank ? r->student_dtypes : NULL,
                            .frozen = r->frozen,
                            .lora = lora,
@@ -99,14 +101,16 @@ int rt_run_choose_fit(rt_run *r, const rt_fit_ask *ask, rt_err *e)
     return rc;
 }
 
-static void ask_for_teacher(const rt_run *r, rt_fit_ask *ask)
+static int ask_for_teacher(rt_run *r, rt_fit_ask *ask, rt_err *e)
 {
     const rt_resolved *v = &r->resolved;
+    const rt_policy *policy = rt_device_policy(r->opts->dev);
     ask->teacher = true;
     ask->teacher_rows = v->teacher_batch;
     ask->weights_free = v->teacher_weights == RT_WEIGHTS_AUTO;
-    ask->weights_differ = rt_weights_differ(r->teacher_dtypes, &r->in->teacher->config, rt_device_policy(r->opts->dev));
+    ask->weights_differ = rt_weights_differ(r->teacher_dtypes[RT_WEIGHTS_NATIVE], &r->in->teacher->config, policy);
     if (!ask->weights_free) ask->wanted.weights = v->teacher_weights;
+    return rt_run_measure_fp8(r, ask->limit, &ask->fp8, e);
 }
 
 int rt_run_fit(rt_run *r, rt_err *e)
@@ -124,7 +128,7 @@ int rt_run_fit(rt_run *r, rt_err *e)
     ask.limit = v->memory_limit ? v->memory_limit : rt_fit_budget(r->free_memory);
     ask.limit_is = v->memory_limit ? RT_FIT_GIVEN : RT_FIT_FREE;
     RT_TRY(read_models(r, e));
-    if (r->in->teacher) ask_for_teacher(r, &ask);
+    if (r->in->teacher) RT_TRY(ask_for_teacher(r, &ask, e));
     RT_TRY(rt_run_choose_fit(r, &ask, e));
 out:
     return rc;

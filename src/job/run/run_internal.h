@@ -37,10 +37,10 @@ struct rt_run {
     rt_settings asked;                 /* as they were before rows were counted */
     char recompute[RT_RECOMPUTE_TEXT]; /* of the settings, as it was chosen */
     rt_fit fit;
-    uint64_t free_memory;                      /* of the device, before anything was allocated */
-    bool *frozen;                              /* (parameters of the student) */
-    rt_dtype *student_dtypes, *teacher_dtypes; /* as stored; the teacher's null without one */
-    rt_dtype *teacher_bf16;                    /* the teacher's when its matrices are dequantised */
+    uint64_t free_memory;                       /* of the device, before anything was allocated */
+    bool *frozen;                               /* (parameters of the student) */
+    rt_dtype *student_dtypes;                   /* as stored */
+    rt_dtype *teacher_dtypes[RT_WEIGHTS_KINDS]; /* by how its weights are kept; null without one */
     rt_trainer *trainer;
     rt_eval_set *held;
     rt_samples *samples; /* null: none */
@@ -150,6 +150,11 @@ int rt_run_choose_fit(rt_run *r, const rt_fit_ask *ask, rt_err *e);
 /* What was chosen, into the settings. */
 void rt_run_keep_fit(rt_run *r);
 rt_step_opts rt_run_step_opts(const rt_run *r, const rt_fit_config *c);
+
+/* ---- run_weights.c: may the teacher be fp8 ---- */
+/* Measures it on a few held-out rows where --teacher-weights is auto and the device is faster with fp8. Both teachers
+ * are on the device at once, within limit bytes, and gone when it returns. Dtypes are known. */
+int rt_run_measure_fp8(rt_run *r, uint64_t limit, rt_fp8 *out, rt_err *e);
 
 /* ---- run_seal.c: programs with memory behind them, and what the device chose by timing ---- */
 /* The trainer, without weights. RT_NOMEM when nothing fits that the user left free: it names what would. */
