@@ -51,6 +51,7 @@ typedef struct rt_need {
     uint64_t work_bytes; /* scratch while the op runs, placed in the arena, aligned to 256 */
     bool work_stays;    /* the backend ends the op later, maybe with others: its scratch stays until the program ends */
     const char *kernel; /* text for the plan printer, kept by the device: "sgemm tiles 512x512, q4_k" */
+    const char *plain;  /* why plain kernels do it, which are slower than others of the backend; static; null: not so */
     char why_not[160];  /* when unsupported: the reason */
     int failed;         /* when it could not be found out: the status, for want of memory say */
     uint32_t recast;    /* when unsupported, 1 + a slot that would have to be of another dtype; 0: none helps */

@@ -59,6 +59,9 @@ int rt_exec_check(rt_exec *x, rt_err *e);
 
 void rt_exec_memory_query(const rt_exec *x, rt_exec_memory *out);
 const rt_plan *rt_exec_plan(const rt_exec *x, uint32_t program); /* as lowered: the very ops that run */
+/* Appends which ops plain kernels do in any of the programs, and why: "attn_fwd, attn_bwd (heads of fewer than 32
+ * columns)". Nothing where all ops have the fast kernels of the backend. */
+void rt_exec_plain(const rt_exec *x, rt_str *out);
 int rt_exec_print(const rt_exec *x, uint32_t program, rt_print format, rt_str *out, rt_err *e);
 /* Of the lowered plan and of everything that decides bits: backend, kernels, ISA, library versions. */
 int rt_exec_hash(const rt_exec *x, uint32_t program, rt_hash128 *out, rt_err *e);

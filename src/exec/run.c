@@ -4,6 +4,8 @@
 
 #include "base/sys.h"
 
+#include <string.h>
+
 static int refuse_dry(rt_err *e)
 {
     return rt_fail(e, RT_INVALID, "the programs were sealed dry: they have no memory and cannot run");
@@ -106,6 +108,43 @@ void rt_exec_memory_query(const rt_exec *x, rt_exec_memory *out)
 const rt_plan *rt_exec_plan(const rt_exec *x, uint32_t program)
 {
     return program < x->nprogs ? x->prog[program].plan : NULL;
+}
+
+/* Does an op of this kind have plain kernels for this reason? Reasons are texts, of which a backend may have two alike.
+ */
+static bool is_plain(const rt_exec *x, rt_op_kind kind, const char *why)
+{
+    for (uint32_t i = 0; i < x->nprogs; i++)
+        for (uint32_t t = 0; t < x->prog[i].plan->nops; t++) {
+            const char *text = x->prog[i].plain[t];
+            if (text && x->prog[i].plan->ops[t].kind == kind && strcmp(text, why) == 0) return true;
+        }
+    return false;
+}
+
+static void append_plain(const rt_exec *x, const char *why, rt_str *out)
+{
+    uint32_t n = 0;
+    for (int k = 0; k < RT_OP_COUNT; k++)
+        if (is_plain(x, (rt_op_kind)k, why)) rt_str_printf(out, "%s%s", n++ ? ", " : "", rt_op_name((rt_op_kind)k));
+    rt_str_printf(out, " (%s)", why);
+}
+
+void rt_exec_plain(const rt_exec *x, rt_str *out)
+{
+    enum { MOST = 8 };
+    const char *told[MOST];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < x->nprogs; i++)
+        for (uint32_t t = 0; t < x->prog[i].plan->nops; t++) {
+            const char *why = x->prog[i].plain[t];
+            bool known = !why || n == MOST;
+            for (uint32_t k = 0; k < n && !known; k++) known = strcmp(told[k], why) == 0;
+            if (known) continue;
+            if (n) rt_str_append(out, "; ");
+            append_plain(x, why, out);
+            told[n++] = why;
+        }
 }
 
 int rt_exec_print(const rt_exec *x, uint32_t program, rt_print format, rt_str *out, rt_err *e)

@@ -39,6 +39,22 @@ def bits(bench):
     end = {name: outcome(bench.path("bits-" + name), 12) for name in runs}
     bench.check(same_outcome(end["one"], end["two"]), "two runs: curve, weights and moments are the same bits")
     bench.check(not same_outcome(end["one"], end["other"]), "control: another --seed gives others")
+    audit(bench, "bits-one")
+
+
+def audit(bench, out):
+    """`retort verify RUN` measures on the device that the run used; the CPU, whose arithmetic is another, agrees to 1e-2."""
+    backend = bench.device.split(":")[0]
+    for more, want in ([], backend), (["--device", "cpu"], "cpu"):
+        done = bench.call("verify", out, "--json", *more)
+        found = json.loads(done.out) if done.status in (0, 5) else dict(device=None, checks=[])
+        used = found["device"] or {}
+        bad = [f"{c['check']}: {c['text']}" for c in found["checks"] if c["outcome"] == "fail"]
+        bench.check(done.status == 0 and used.get("backend") == want and not used.get("why"),
+                    f"verify of a run on {want}", "; ".join(bad) or done.err.strip()[-300:], done.seconds)
+    with open(bench.path(out, "run", "verdict.json")) as f:
+        claim = next(c for c in json.load(f)["falsifiers"] if c["id"] == "F-PLAN-MEMORY-001")
+    bench.check(claim["verdict"] == "pass", "the planned memory held", claim["measured"])
 
 
 def kill(bench):

@@ -1,13 +1,14 @@
 """verify_parts.py - every op on the GPU against double precision: as it is installed, from PTX, and very large."""
 import json
 
+LIMIT = 480  # seconds: the whole suite, its PTX compiled by the driver first, beside other programs
 QUIET = dict(CUDA_DISABLE_PTX_JIT="1", CUDA_CACHE_DISABLE="1")  # whatever the driver were to compile would fail
 
 
 def counts(bench, name, flags, env=None, some=False):
     """One `retort verify`; with `some`, cases that memory is too short for are skipped and not missed."""
     backend = "cuda" if bench.cuda else bench.device
-    done = bench.call("verify", "--backend", backend, "--json", *flags, env=env)
+    done = bench.call("verify", "--backend", backend, "--json", *flags, env=env, timeout=LIMIT)
     try:
         result = json.loads(done.out)
     except ValueError:

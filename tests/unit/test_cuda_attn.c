@@ -241,6 +241,37 @@ static void test_hopper_kernels(void **state)
     LAUNCHED("rt_attn_stats_wide", "rt_attn_bwd_DQ_64", "rt_attn_bwd_DKV_64", "rt_attn_bwd_sum");
 }
 
+/* Whatever has no tensor-core kernel says why; what has one, and f32, says nothing. */
+static void test_plain_kernels_say_why(void **state)
+{
+    const rt_dtype bf16 = RT_DTYPE_BF16, f16 = RT_DTYPE_F16, f32 = RT_DTYPE_F32;
+    (void)state;
+    const struct {
+        bool (*op)(shape s, const rt_cuda_caps *caps);
+        shape s;
+        const rt_cuda_caps *caps;
+        const char *why;
+    } cases[] = {
+        { forward, half_b, &h200, NULL },
+        { backward, half_b, &ada, NULL },
+        { forward, with(half_b, f16, 64, 0, 0), &h200, NULL },
+        { forward, with(half_b, f32, 16, 0, 0), &h200, NULL },
+        { backward, with(half_b, f32, 64, 1, 0), &h200, NULL },
+        { forward, with(half_b, bf16, 16, 0, 0), &h200, "heads of fewer than 32 columns" },
+        { backward, with(half_b, bf16, 24, 0, 0), &h200, "heads of fewer than 32 columns" },
+        { forward, with(half_b, bf16, 64, 1, 0), &h200, "views that are not on 16-byte boundaries" },
+        { backward, with(half_b, bf16, 64, 1, 0), &h200, "views that are not on 16-byte boundaries" },
+        { backward, with(half_b, f16, 64, 0, 0), &h200, "f16 backward" },
+        { forward, half_b, &turing, "kernels for GPUs before sm_80" },
+        { backward, half_b, &turing, "kernels for GPUs before sm_80" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_true(cases[i].op(cases[i].s, cases[i].caps));
+        bool same = cases[i].why ? need.plain && strcmp(need.plain, cases[i].why) == 0 : !need.plain;
+        if (!same) fail_msg("case %d: %s", (int)i, need.plain ? need.plain : "nothing");
+    }
+}
+
 static void test_backward_kernels(void **state)
 {
     (void)state;
@@ -358,6 +389,7 @@ int main(void)
         cmocka_unit_test_teardown(test_forward_kernels, teardown),
         cmocka_unit_test_teardown(test_hopper_kernels, teardown),
         cmocka_unit_test_teardown(test_backward_kernels, teardown),
+        cmocka_unit_test_teardown(test_plain_kernels_say_why, teardown),
         cmocka_unit_test_teardown(test_decode_kernels, teardown),
         cmocka_unit_test_teardown(test_parts, teardown),
         cmocka_unit_test_teardown(test_splits, teardown),

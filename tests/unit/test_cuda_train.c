@@ -117,6 +117,10 @@ static void a_step_waits_for_the_one_before_it_alone(void **state)
     (void)state;
     if (run_cuda("o", false, NULL, NULL, &e) < 0) fail_msg("%s", e.text);
     assert_int_equal(page_count, 0);
+    const char *plain = strstr(notes, "done by plain kernels, which are slower: attn_fwd, attn_bwd");
+    assert_non_null(plain); /* heads of tiny models */
+    assert_non_null(strstr(plain, "(heads of fewer than 32 columns)\n"));
+    assert_null(strstr(plain + 1, "done by plain kernels")); /* once */
     assert_true(rt_path_exists(in_dir("o/run/checkpoints/checkpoint-000012")));
     for (uint32_t i = 2; i < 6; i++) assert_int_equal(waited[i] - waited[i - 1], 1);
     /* When a result is known the next step has been launched, but for the sixth: then the run is evaluated and saved.
@@ -277,7 +281,7 @@ static void what_is_not_finite_without_a_fault_is_said_so(void **state)
 
 typedef struct heard {
     char backend[2][16], name[96], why[500]; /* of the last; the backends of the first two */
-    uint32_t count, checks, failed; /* failed: of the measures */
+    uint32_t count, checks, failed;          /* failed: of the measures */
 } heard;
 
 static void hear_device(void *ctx, rt_dev *d, const char *why)

@@ -72,9 +72,12 @@ static bool bwd_need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, r
 {
     const rt_attn_args *a = &op->args.attn;
     const rt_dtype d = rt_plan_dtype(p, op->slot[RT_ATTNB_Q]);
-    const bwd_kernel *k = choose(c, a, d, rt_cuda_attn_views_aligned(op, in_tiles));
+    const bool aligned = rt_cuda_attn_views_aligned(op, in_tiles);
+    const bwd_kernel *k = choose(c, a, d, aligned);
     const bwd_cut x = cut(a, choose(c, a, d, true)); /* the other way needs no more */
-    *need = (rt_need){ .kernel = k ? k->text : "flash, f32", .work_bytes = x.stats + x.sums };
+    *need = (rt_need){ .kernel = k ? k->text : "flash, f32",
+                       .plain = k ? NULL : rt_cuda_attn_plain_why(c, d, a->D, a->scale, aligned, d == RT_DTYPE_BF16),
+                       .work_bytes = x.stats + x.sums };
     return rt_cuda_attn_counts(d, a->T, (uint64_t)a->B * a->T * a->H / 32 + 1, need);
 }
 

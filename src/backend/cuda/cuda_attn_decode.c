@@ -58,10 +58,12 @@ static bool decode_need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op
 {
     const rt_decode_args *a = &op->args.decode;
     const rt_dtype d = rt_plan_dtype(p, op->slot[RT_DEC_Q]);
-    const decode_kernel *k = choose(c, a, d, rt_cuda_attn_views_aligned(op, in_tiles));
+    const bool aligned = rt_cuda_attn_views_aligned(op, in_tiles);
+    const decode_kernel *k = choose(c, a, d, aligned);
     const decode_cut x = cut(a, choose(c, a, d, true)), plain = cut(a, NULL);
     const uint64_t R = (uint64_t)a->Q * (a->H / a->K), bytes = x.tops + x.outs, plain_bytes = plain.tops + plain.outs;
     *need = (rt_need){ .kernel = k ? k->text : "splits of the cache, f32",
+                       .plain = k ? NULL : rt_cuda_attn_plain_why(c, d, a->D, a->scale, aligned, true),
                        .work_bytes = bytes > plain_bytes ? bytes : plain_bytes };
     return rt_cuda_attn_counts(d, a->S > R ? a->S : R, (uint64_t)a->B * a->K * x.blocks * x.splits, need);
 }

@@ -50,8 +50,10 @@ static bool fwd_need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, r
 {
     const rt_attn_args *a = &op->args.attn;
     const rt_dtype d = rt_plan_dtype(p, op->slot[RT_ATTN_Q]);
-    const fwd_kernel *k = choose(c, a, d, rt_cuda_attn_views_aligned(op, in_tiles));
-    *need = (rt_need){ .kernel = k ? k->text : "flash, f32, 64 queries" };
+    const bool aligned = rt_cuda_attn_views_aligned(op, in_tiles);
+    const fwd_kernel *k = choose(c, a, d, aligned);
+    *need = (rt_need){ .kernel = k ? k->text : "flash, f32, 64 queries",
+                       .plain = k ? NULL : rt_cuda_attn_plain_why(c, d, a->D, a->scale, aligned, true) };
     return rt_cuda_attn_counts(d, a->T, count_blocks(a, NULL), need);
 }
 

@@ -23,6 +23,20 @@ static inline uint32_t rt_cuda_attn_width(const rt_cuda_caps *c, uint32_t D, flo
     return D <= 64 ? 64 : D <= 96 ? 96 : D <= 128 ? 128 : 256;
 }
 
+/* Why no tensor-core kernel takes an op of these operands; null for f32, which none is for. takes: it has one for their
+ * type. */
+static inline const char *rt_cuda_attn_plain_why(const rt_cuda_caps *c, rt_dtype d, uint32_t D, float scale,
+                                                 bool aligned, bool takes)
+{
+    if (d != RT_DTYPE_BF16 && d != RT_DTYPE_F16) return NULL;
+    if (c->sm < 80) return "kernels for GPUs before sm_80";
+    if (D < RT_CUDA_ATTN_NARROW) return "heads of fewer than 32 columns";
+    if (!aligned) return "views that are not on 16-byte boundaries";
+    if (!takes) return "f16 backward";
+    if (!(scale > 0)) return "a scale that is not above 0";
+    return "the GPU has too little shared memory for their tiles";
+}
+
 /* Do kernels of Hopper take heads of D columns that are as wide as their tiles? They are in its machine code alone, and
  * have no zeros behind D. */
 static inline bool rt_cuda_attn_hopper(const rt_cuda_caps *c, uint32_t D, uint32_t width)

@@ -148,6 +148,7 @@ static bool need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, rt_ne
     rt_cuda_own own = rt_cuda_own_choose(c, &op->args.matmul, g.s);
     need->work_bytes = own.work_bytes;
     need->kernel = own.text;
+    need->plain = own.plain;
     return true;
 }
 

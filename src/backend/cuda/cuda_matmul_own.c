@@ -53,6 +53,8 @@ rt_cuda_own rt_cuda_own_choose(const rt_cuda_caps *c, const rt_matmul_args *m, c
         o.tile_m = RT_MMA_M;
         o.tile_n = RT_MMA_N;
     }
+    if (!o.stages && s[RT_MM_A].dtype != RT_DTYPE_F32)
+        o.plain = c->sm < 80 ? "kernels for GPUs before sm_80" : "views that are not on 16-byte boundaries";
     o.tiles_m = (uint32_t)cuda_div_up(m->M, o.tile_m);
     o.tiles_n = (uint32_t)cuda_div_up(m->N, o.tile_n);
     cut(c, m, &o);

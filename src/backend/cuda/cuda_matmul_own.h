@@ -16,7 +16,7 @@ typedef struct rt_cuda_side {
 } rt_cuda_side;
 
 typedef struct rt_cuda_own {
-    const char *text;                 /* for the plan printer; static */
+    const char *text, *plain;         /* for the plan printer; why tensor cores do not do it, null: they do, or f32 */
     uint32_t stages;                  /* on tensor cores: steps in shared memory; 0: on ordinary cores */
     uint32_t tile_m, tile_n;          /* elements */
     uint32_t tiles_m, tiles_n, whole; /* tiles of out; those that are a block each */

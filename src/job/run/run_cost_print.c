@@ -188,6 +188,16 @@ static json_t *fit_json(const rt_fit *f)
     return j;
 }
 
+/* Which ops plain kernels do, and why; null: none. */
+static json_t *plain_json(const rt_run *r)
+{
+    rt_str text = { 0 };
+    rt_exec_plain(r->trainer->x, &text);
+    json_t *j = text.len && !text.failed ? json_string(text.data) : json_null();
+    rt_str_free(&text);
+    return j;
+}
+
 json_t *rt_run_cost_json(const rt_run_cost *c, const rt_run *r)
 {
     const rt_resolved *v = &r->resolved;
@@ -201,6 +211,7 @@ json_t *rt_run_cost_json(const rt_run_cost *c, const rt_run *r)
         json_object_set_new(j, "lr",
                             v->lr_open ? json_pack("{s:f, s:f}", "near", v->lr_near, "far", v->lr_far)
                                        : json_real(v->schedule.lr));
+    if (j) json_object_set_new(j, "plain_kernels", plain_json(r));
     if (!j || !c->timed) return j;
     json_object_set_new(j, "seconds",
                         json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "step", c->pace.step, "teacher",

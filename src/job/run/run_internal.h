@@ -159,6 +159,7 @@ int rt_run_measure_fp8(rt_run *r, uint64_t limit, rt_fp8 *out, rt_err *e);
 /* ---- run_seal.c: programs with memory behind them, and what the device chose by timing ---- */
 /* The trainer, without weights. RT_NOMEM when nothing fits that the user left free: it names what would. */
 int rt_run_seal(rt_run *r, rt_err *e);
+void rt_run_tell_plain(const rt_run *r); /* a note of the ops that plain kernels do */
 /* Of a run that goes on: what was chosen by timing when it began, given to the device before anything is sealed. */
 int rt_run_choices_read(rt_run *r, rt_err *e);
 /* When everything is sealed: the choices into OUT/run/products.tsv, and a word on what was timed. */

@@ -333,6 +333,7 @@ int rt_run_open(rt_run **out, rt_settings *s, const rt_run_opts *o, rt_err *e)
     RT_TRY(rt_watch_step(&r->watch, "preparing the programs", 0, 0, e));
     RT_TRY(rt_run_fit(r, e));
     RT_TRY(rt_run_seal(r, e));
+    rt_run_tell_plain(r);
     if (!o->resume) RT_TRY(rt_run_write_settings(r, e));
     r->begun = true;
     RT_TRY(rt_run_choices_keep(r, e));

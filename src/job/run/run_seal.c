@@ -107,6 +107,16 @@ out:
     return rc;
 }
 
+/* Once, before the first step: what is slower than it could be, whatever the figures of others say. */
+void rt_run_tell_plain(const rt_run *r)
+{
+    rt_str text = { 0 };
+    if (r->opts->control_of) return; /* it has the shapes of its run */
+    rt_exec_plain(r->trainer->x, &text);
+    if (text.len && !text.failed) rt_run_note(r, "done by plain kernels, which are slower: %s", text.data);
+    rt_str_free(&text);
+}
+
 /* ---- what the device chose by timing, kept with the run ---- */
 
 /* Whoever resumes the run gets the same choices, and the same bits, wherever the device keeps them for other runs. */
