@@ -54,8 +54,9 @@ static int lower_program(rt_exec *x, rt_sealed *s, const rt_plan *p, rt_err *e)
     if (p->nops == 0) RT_TRY(rt_fail(e, RT_INVALID, "plan '%s' has no ops", p->name));
     RT_TRY(rt_lower(&s->plan, x->dev, p, x->opts.poison, e));
     s->kernel = rt_alloc_zero(s->plan->nops * sizeof *s->kernel, 16);
-    if (!s->kernel) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for %u ops", s->plan->nops));
-    RT_TRY(rt_lower_work(s->plan, x->dev, s->kernel, e));
+    s->choice = rt_alloc_zero(s->plan->nops * sizeof *s->choice, 16);
+    if (!s->kernel || !s->choice) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for %u ops", s->plan->nops));
+    RT_TRY(rt_lower_work(s->plan, x->dev, s->kernel, s->choice, e));
     RT_TRY(place_program(x, s, e));
 out:
     return rc;
@@ -159,6 +160,7 @@ void rt_exec_free(rt_exec *x)
         x->dev->api->prog_free(x->dev, s->prog);
         rt_plan_free(s->plan);
         rt_free(s->kernel);
+        rt_free(s->choice);
         rt_free(s->life);
         rt_free(s->place);
     }

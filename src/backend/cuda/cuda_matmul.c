@@ -12,18 +12,12 @@
 
 static uint32_t alignment(uint64_t offset) { return (uint32_t)((offset | 256) & -(offset | 256)); }
 
-/* What `need` sees of an operand in a plan, and `emit` in a program. */
+/* An operand as decisions see it. */
 static rt_cuda_side of_view(const rt_plan *p, rt_view v)
 {
     if (!v.buf) return (rt_cuda_side){ 0 };
     rt_dtype d = rt_plan_dtype(p, v);
     return (rt_cuda_side){ true, d, v.rows == 1 ? v.cols : v.stride, alignment(rt_dtype_bytes(d, v.off)) };
-}
-
-static rt_cuda_side of_operand(const rt_operand *o)
-{
-    if (!o->mem) return (rt_cuda_side){ 0 };
-    return (rt_cuda_side){ true, o->dtype, o->stride, alignment(o->off) };
 }
 
 static int find(rt_cuda_dev *d, const rt_matmul_args *m, bool acc, bool bias, const rt_cuda_side s[4],
@@ -48,12 +42,14 @@ static int find(rt_cuda_dev *d, const rt_matmul_args *m, bool acc, bool bias, co
     return rt_cuda_gemm_find(d, &k, out, e);
 }
 
-/* How the library does a GEMM; gemm null: it does not. */
+/* How a GEMM is done: by the library, or where gemm is null by kernels of ours. Decided in `need`, done in `emit`. */
 typedef struct way {
     rt_cuda_gemm *gemm;
     bool bias_first; /* out = bias, then out += the GEMM */
+    rt_cuda_own own;
 } way;
 
+/* Of the library's part. */
 static int choose(rt_cuda_dev *d, const rt_matmul_args *m, bool acc, const rt_cuda_side s[4], way *w, rt_err *e)
 {
     int rc = RT_OK;
@@ -98,31 +94,29 @@ static bool need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, rt_ne
     if (w.gemm) {
         need->work_bytes = rt_cuda_gemm_work(w.gemm);
         need->kernel = rt_cuda_gemm_text(w.gemm);
+        CUDA_CHOOSE(need, w);
         return true;
     }
     rt_dtype out = s[RT_MM_OUT].dtype, bias = s[RT_MM_BIAS].dtype;
     if (d->lt_handle && s[RT_MM_BIAS].there && !acc && out != RT_DTYPE_F32 && bias != out)
         return recast(need, RT_MM_BIAS, bias, out, "it is added in the output's dtype");
-    rt_cuda_own own = rt_cuda_own_choose(c, &op->args.matmul, s);
-    need->work_bytes = own.work_bytes;
-    need->kernel = own.text;
+    w.own = rt_cuda_own_choose(c, &op->args.matmul, s);
+    need->work_bytes = w.own.work_bytes;
+    need->kernel = w.own.text;
+    CUDA_CHOOSE(need, w);
     return true;
 }
 
 static void emit(rt_cuda_builder *b, const rt_bound_op *op)
 {
-    rt_cuda_side s[4];
-    for (uint32_t i = 0; i < 4; i++) s[i] = of_operand(&op->slot[i]);
     way w;
-    rt_err e = { 0 };
-    int rc = choose(rt_cuda_builder_dev(b), &op->args.matmul, op->acc >> RT_MM_OUT & 1, s, &w, &e);
-    if (rc < 0) {
-        rt_cuda_builder_fail(b, rc, e.text);
+    CUDA_CHOSEN(op, w);
+    if (!w.gemm && !w.own.text) {
+        rt_cuda_builder_fail(b, RT_INTERNAL, "nothing was decided about the GEMM before it was sealed");
         return;
     }
     if (!w.gemm) {
-        rt_cuda_own own = rt_cuda_own_choose(rt_cuda_builder_caps(b), &op->args.matmul, s);
-        rt_cuda_own_push(b, op, &own);
+        rt_cuda_own_push(b, op, &w.own);
         return;
     }
     if (w.bias_first) rt_cuda_bias_push(b, op);
