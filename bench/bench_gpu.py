@@ -157,7 +157,7 @@ def distill_command(b, teacher, student, batch, seq, limit, steps):
                "0.3", "--lr", "1e-5", "--held-out", "1", "--eval-every", "1000000", "--save-every", "1000000", "--save",
                "last", "--sample-prompts", "none", "--device", b.args.device]
     command += ["--memory-limit", limit] if limit else []
-    return command + (["--tune"] if b.args.tune else []), batch * seq
+    return command + (["--tune", b.args.tune] if b.args.tune else []), batch * seq
 
 
 def size(text):
@@ -202,7 +202,7 @@ def our_run(b, name, teacher, batch, seq, limit, steps=10):
     row = dict(case=name, limit=limit, tokens=tokens, steps=seconds, first=watch.first, memory=size(memory[1]),
                late=int(code_line[4]) if code_line else None, modules=size(code_line[2]) if code_line else None,
                context=size(code_line[3]) if code_line else None,
-               fit=" ".join(w for w in (fit[1] if fit else "", "--tune" if b.args.tune else "") if w))
+               fit=" ".join(w for w in (fit[1] if fit else "", f"--tune {b.args.tune}" if b.args.tune else "") if w))
     b.add("runs", row)
     b.note(f"retort {name}{' ' + limit if limit else ''}: {gpu_table.rate([row]):,.0f} tokens/s, {memory[1]}, first step "
            f"after {watch.first:.1f} s; {row['fit']}")
@@ -375,7 +375,7 @@ def arguments():
     p.add_argument("--peer-seconds", type=float, default=150, help="limit for one variant (150)")
     p.add_argument("--warm-seconds", type=float, default=240, help="limit for the peer's compilations (240)")
     p.add_argument("--no-warm", action="store_true", help="the peer's variants compile when they are measured")
-    p.add_argument("--tune", action="store_true", help="our runs with --tune: products chosen by timing")
+    p.add_argument("--tune", metavar="T", help="our runs with --tune T (retort's own: on, within 5 s)")
     p.add_argument("--seconds", type=float, default=3600, help="limit for everything; what is left then is not measured")
     p.add_argument("--folder", metavar="DIR", help="where models are kept for the next run (else they are removed)")
     p.add_argument("--json", metavar="FILE", help="results, added to those that are there")

@@ -130,6 +130,10 @@ _retort() {
             _retort_offer native bf16 fp8
             return
             ;;
+        *:--tune)
+            _retort_offer on off all known
+            return
+            ;;
         *:--preset)
             _retort_offer tiny tiny-llama tiny-qwen2 tiny-qwen3 tiny-mistral tiny-smollm3 small qwen2.5-0.5b qwen2.5-1.5b qwen2.5-3b qwen2.5-7b qwen2.5-14b qwen3-0.6b qwen3-1.7b qwen3-4b qwen3-8b llama-3.2-1b llama-3.2-3b llama-3.1-8b smollm2-135m smollm2-360m smollm2-1.7b smollm3-3b mistral-7b
             return

@@ -17,7 +17,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 MADE = "Made by tools/gen_help.py from the tables of the binary: change those, then `make help-files`."
 HUB = ("~/.cache/huggingface/hub", "Where org/name is looked for. HF_HUB_CACHE, HF_HOME and XDG_CACHE_HOME move it. Nothing is "
        "downloaded.")
-TUNED = ("~/.cache/retort/products.tsv", "The GEMM algorithms that --tune found fastest. XDG_CACHE_HOME moves it.")
+TUNED = ("~/.cache/retort/products.tsv", "The GEMM algorithms that were found fastest (--tune). XDG_CACHE_HOME moves it.")
 PAGE = ("RUN/run/report.html", "The page.")
 
 

@@ -46,6 +46,12 @@ typedef struct rt_dev_info {
     double fp8_cost; /* time of a GEMM in e4m3 beside one in bf16; 0: no less, so nobody is better off with e4m3 */
 } rt_dev_info;
 
+/* What a backend decided about an op when it was asked what the op needs, in words of its own. Seal hands it back with
+ * the bound op, so that nothing is decided twice. Zeroes: nothing was. What it points to is kept by the device. */
+typedef struct rt_choice {
+    uint64_t words[12];
+} rt_choice;
+
 /* What an op costs a backend besides its operands. */
 typedef struct rt_need {
     uint64_t work_bytes; /* scratch while the op runs, placed in the arena, aligned to 256 */
@@ -56,6 +62,7 @@ typedef struct rt_need {
     int failed;         /* when it could not be found out: the status, for want of memory say */
     uint32_t recast;    /* when unsupported, 1 + a slot that would have to be of another dtype; 0: none helps */
     rt_dtype recast_to; /* that dtype: seal dequantises or casts the operand into scratch and asks again */
+    rt_choice choice;   /* when supported: as it is wanted back */
 } rt_need;
 
 /* An operand with its place in memory. */
@@ -75,6 +82,7 @@ typedef struct rt_bound_op {
     rt_operand slot[RT_MAX_SLOTS];
     rt_operand work; /* u8, without gaps, at least as many bytes as the op asked for */
     rt_args args;
+    rt_choice choice; /* of the backend, from its rt_need */
 } rt_bound_op;
 
 /* Stands for memory that is placed but not allocated yet, in the operands that `prepare` sees. */

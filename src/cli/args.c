@@ -108,6 +108,8 @@ static int take_flag(const rt_command *c, int argc, char **argv, int *i, bool *g
         words->given = true;
         return eq ? add_word(c, words, RT_MAX_WORDS, eq + 1, e) : take_many(c, words, argc, argv, i, e);
     }
+    bool next = *i + 1 < argc && argv[*i + 1][0] != '-';
+    if (!eq && !next && rt_setting_stands_alone(f->metavar)) return set_value(c, f, "on", e);
     if (!eq && *i + 1 == argc)
         return rt_fail(e, RT_USAGE, "retort %s: %s needs a value (%s)", c->name, f->name, f->metavar);
     return set_value(c, f, eq ? eq + 1 : argv[++*i], e);

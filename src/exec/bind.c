@@ -20,9 +20,12 @@ void rt_bind(const rt_exec *x, uint32_t program, bool promised, rt_bound_op *ops
     for (uint32_t t = 0; t < s->plan->nops; t++) {
         const rt_op *op = &s->plan->ops[t];
         rt_bound_op *b = &ops[t];
-        *b = (rt_bound_op){
-            .kind = op->kind, .queue = op->queue, .acc = op->acc, .nslots = rt_op_slots(op->kind), .args = op->args
-        };
+        *b = (rt_bound_op){ .kind = op->kind,
+                            .queue = op->queue,
+                            .acc = op->acc,
+                            .nslots = rt_op_slots(op->kind),
+                            .args = op->args,
+                            .choice = s->choice[t] };
         RT_FOR_SLOTS (i, op->kind) b->slot[i] = bind_view(x, s, promised, op->slot[i]);
         b->work = bind_view(x, s, promised, op->work);
     }

@@ -11,6 +11,7 @@ typedef struct rt_sealed {
     rt_plan *plan;        /* lowered */
     const char **kernel;  /* (nops) static texts of the backend */
     const char **plain;   /* (nops) why plain kernels do it; null: they do not */
+    rt_choice *choice;    /* (nops) */
     rt_life *life;        /* (nacts) */
     uint64_t *place;      /* (nacts) byte offset in the arena; UINT64_MAX: never used */
     uint64_t arena, peak; /* bytes needed; bytes alive at the fullest op */
@@ -36,8 +37,8 @@ enum { RT_EXEC_SCRATCH = 1 << 16 };
 
 /* lower.c: the ops as this device will run them. */
 int rt_lower(rt_plan **out, rt_dev *d, const rt_plan *p, bool poison, rt_err *e);
-/* Asks the backend about every op: its texts (nops), scratch as one more activation each. */
-int rt_lower_work(rt_plan *p, rt_dev *d, const char **kernel, const char **plain, rt_err *e);
+/* Asks the backend about every op: its texts and choices (nops), scratch as one more activation each. */
+int rt_lower_work(rt_plan *p, rt_dev *d, const char **kernel, const char **plain, rt_choice *choice, rt_err *e);
 
 /* place.c: offsets of n buffers so that no two alive at once overlap. Pure. Returns the arena's size, UINT64_MAX on
  * overflow. scratch: (n) u32 for the order of placement. pad: bytes kept free on both sides of each. */

@@ -191,7 +191,7 @@ out:
     return rc;
 }
 
-int rt_lower_work(rt_plan *p, rt_dev *d, const char **kernel, const char **plain, rt_err *e)
+int rt_lower_work(rt_plan *p, rt_dev *d, const char **kernel, const char **plain, rt_choice *choice, rt_err *e)
 {
     enum { ROW = 4096 }; /* scratch as rows of bytes, because a column count is 32 bits */
     for (uint32_t t = 0; t < p->nops; t++) {
@@ -199,6 +199,7 @@ int rt_lower_work(rt_plan *p, rt_dev *d, const char **kernel, const char **plain
         if (!supported(d, p, &p->ops[t], &need)) return refuse(d, p, &p->ops[t], &need, e);
         kernel[t] = need.kernel ? need.kernel : rt_op_name(p->ops[t].kind);
         plain[t] = need.plain;
+        choice[t] = need.choice;
         if (!need.work_bytes) continue;
         uint64_t rows = need.work_bytes / ROW + (need.work_bytes % ROW != 0);
         if (rows > UINT32_MAX)

@@ -55,8 +55,9 @@ static int lower_program(rt_exec *x, rt_sealed *s, const rt_plan *p, rt_err *e)
     RT_TRY(rt_lower(&s->plan, x->dev, p, x->opts.poison, e));
     s->kernel = rt_alloc_zero(s->plan->nops * sizeof *s->kernel, 16);
     s->plain = rt_alloc_zero(s->plan->nops * sizeof *s->plain, 16);
-    if (!s->kernel || !s->plain) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for %u ops", s->plan->nops));
-    RT_TRY(rt_lower_work(s->plan, x->dev, s->kernel, s->plain, e));
+    s->choice = rt_alloc_zero(s->plan->nops * sizeof *s->choice, 16);
+    if (!s->kernel || !s->plain || !s->choice) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for %u ops", s->plan->nops));
+    RT_TRY(rt_lower_work(s->plan, x->dev, s->kernel, s->plain, s->choice, e));
     RT_TRY(place_program(x, s, e));
 out:
     return rc;
@@ -161,6 +162,7 @@ void rt_exec_free(rt_exec *x)
         rt_plan_free(s->plan);
         rt_free(s->kernel);
         rt_free(s->plain);
+        rt_free(s->choice);
         rt_free(s->life);
         rt_free(s->place);
     }

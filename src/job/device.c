@@ -61,7 +61,7 @@ static const rt_settings *settings_of_run(const rt_settings *now, rt_arena *a)
     rt_settings *was = rt_arena_alloc(a, sizeof *was);
     if (path) (void)rt_json_read(&j, path, NULL);
     json_object_del(j, "hash");
-    bool read = j && was && rt_settings_from_json(was, j, a, NULL) >= 0;
+    bool read = j && was && rt_settings_from_record(was, j, a, NULL) >= 0;
     json_decref(j);
     if (!read) return NULL;
     rt_settings_overlay(was, now);

@@ -18,13 +18,24 @@ int rt_job_run_check(const rt_settings *s, const rt_job_run_opts *o, rt_err *e)
     return RT_OK;
 }
 
+/* With the device's own default where nothing is said: a run times what it will launch for days, a plan times nothing
+ * that it is not told to, and a resumed run has its record. */
+static rt_settings for_device(const rt_settings *s, const rt_job_run_opts *o)
+{
+    rt_settings d = *s;
+    if (!o->resume && !d.given[RT_SETTING_ID_tune])
+        RT_SETTINGS_PUT(&d, tune, o->kind == RT_JOB_PLAN ? "known" : rt_setting_table[RT_SETTING_ID_tune].def);
+    return d;
+}
+
 int rt_job_run_open(rt_job_run *j, const rt_settings *s, const rt_job_run_opts *o, rt_err *e)
 {
     int rc;
     char why[RT_JOB_WHY];
     rt_json_init();
     RT_TRY(rt_job_run_check(s, o, e));
-    RT_TRY(rt_job_device_open(&j->dev, s, o->resume, o->env->environment, why, e));
+    rt_settings device = for_device(s, o);
+    RT_TRY(rt_job_device_open(&j->dev, &device, o->resume, o->env->environment, why, e));
     if (o->device) o->device(o->events ? o->events->ctx : NULL, j->dev, why);
     j->settings = *s;
     j->opts = (rt_run_opts){ .env = &o->env->hub,

@@ -68,6 +68,11 @@ int rt_setting_switch(const char *text)
     return -1;
 }
 
+bool rt_setting_stands_alone(const char *words)
+{
+    return words && strncmp(words, "on|off", 6) == 0 && (!words[6] || words[6] == '|');
+}
+
 /* ---- needs ---- */
 
 /* The setting that gives what is needed. */
@@ -359,6 +364,9 @@ static int set_from_json(rt_settings *s, rt_setting_id id, const json_t *v, rt_a
         *(uint64_t *)to = (uint64_t)json_integer_value(v);
     else if (kind == RT_SETTING_SWITCH && json_is_boolean(v))
         *(bool *)to = json_is_true(v);
+    else if (kind == RT_SETTING_TEXT && json_is_boolean(v) &&
+             rt_setting_stands_alone(rt_setting_table[id].metavar)) /* it was a switch once */
+        *(const char **)to = json_is_true(v) ? "on" : "off";
     else
         return rt_fail(e, RT_INVALID, "%s takes %s", rt_setting_table[id].field, takes[kind]);
     s->given[id] = true;
@@ -383,6 +391,14 @@ int rt_settings_from_json(rt_settings *s, const json_t *object, rt_arena *a, rt_
             RT_TRY(set_from_json(s, id, json_array_get(value, i), a, e));
     }
 out:
+    return rc;
+}
+
+int rt_settings_from_record(rt_settings *s, const json_t *object, rt_arena *a, rt_err *e)
+{
+    int rc = rt_settings_from_json(s, object, a, e);
+    /* Runs that began when nothing was timed by default do not say so. */
+    if (rc >= 0 && !s->given[RT_SETTING_ID_tune]) rc = rt_settings_set(s, RT_SETTING_ID_tune, "off", e);
     return rc;
 }
 

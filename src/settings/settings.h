@@ -184,8 +184,9 @@ typedef enum rt_setting_need {
       "CUDA kernels: auto; ptx, ptx75 or ptx80 for the embedded PTX")                                                  \
     X(cublaslt, "--cublaslt", TEXT, "auto", FREE, NOTHING, "FILE",                                                     \
       "cuBLASLt library file; none: our own GEMM kernels")                                                             \
-    X(tune, "--tune", SWITCH, "", FREE, NOTHING, NULL,                                                                 \
-      "cuBLASLt tuning: each GEMM's algorithms are timed once and the fastest kept")                                   \
+    X(tune, "--tune", TEXT, "on", FREE, NOTHING, "on|off|all|known",                                                   \
+      "cuBLASLt tuning: GEMM algorithms timed once, for 5 s at most, and kept for later runs; all: without that "      \
+      "limit; known: kept ones alone, which is what plan takes")                                                       \
     X(sync, "--sync", SWITCH, "", FREE, NOTHING, NULL, "Synchronous CUDA ops, so that a fault names its op; slow")     \
     X(threads, "--threads", COUNT, "auto", FREE, NOTHING, "N", "CPU threads; changes speed, not results")
 
@@ -223,6 +224,8 @@ int rt_setting_unknown(const char *name, int status, rt_err *e);
 bool rt_setting_rests_on(rt_setting_id id, rt_setting_id on);
 /* Whether a word means yes or no: 1, 0, or -1 for neither. */
 int rt_setting_switch(const char *text);
+/* Words of a metavar that begin with on|off: the flag may stand alone, and is on. */
+bool rt_setting_stands_alone(const char *words);
 
 /* ---- values ---- */
 /* From text, as a flag or a file has it; a LIST is appended to. Text outlives s. RT_USAGE says what was expected. */
@@ -253,6 +256,8 @@ int rt_settings_out_of_range(const rt_settings *s, rt_setting_id id, const char 
 json_t *rt_settings_to_json(const rt_settings *s);
 /* Strings are copied into a. Unknown keys are refused with the nearest known one (RT_INVALID). */
 int rt_settings_from_json(rt_settings *s, const json_t *object, rt_arena *a, rt_err *e);
+/* The same of a run's record, by an older version too. */
+int rt_settings_from_record(rt_settings *s, const json_t *object, rt_arena *a, rt_err *e);
 /* Of a resumed run: what differs among the settings that now gives and that are bound at least so, one line each "flag:
  * was X, now Y" appended to out; returns how many of them are bound to the run. */
 uint32_t rt_settings_diff(const rt_settings *was, const rt_settings *now, rt_setting_bind least, rt_str *out);

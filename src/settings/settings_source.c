@@ -150,10 +150,9 @@ static bool is_path(rt_setting_id id)
 
 int rt_source_set(rt_setting_source *f, rt_setting_entry *x, rt_setting_id id, const char *text)
 {
-    const char *metavar = rt_setting_table[id].metavar;
     rt_settings aside = { 0 };
     /* YAML's other words for on and off, where the setting is text. */
-    int yes = f->where && metavar && strcmp(metavar, "on|off") == 0 ? rt_setting_switch(text) : -1;
+    int yes = f->where && rt_setting_stands_alone(rt_setting_table[id].metavar) ? rt_setting_switch(text) : -1;
     int rc = rt_source_claim(f, x, id);
     if (rc < 0) return rc;
     if (f->strict && is_path(id) && strncmp(text, "~/", 2) == 0)

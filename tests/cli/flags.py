@@ -98,6 +98,10 @@ class Run:
     def weights(self, name="model.safetensors"):
         return tensors(f"{self.out}/{name}")
 
+    def tuning(self):
+        with open(f"{self.out}/run/settings.json") as f:
+            return json.load(f)["tune"]
+
     def memory(self):
         return re.search(r"^memory +(.*)$", self.text, re.M).group(1)
 
@@ -736,7 +740,9 @@ def _():
 
 @case("--tune")
 def _():
-    a = Run(tune=True)
+    a, b = Run(tune=True), Run(tune="all")
+    expect(b.curve() == base().curve() and a.tuning() == "on" == base().tuning(), "bare is on, as without")
+    expect(Run(fails=True, tune="fast").status == 2, "a word that it is not")
     expect(a.curve() == base().curve() and not os.path.exists(f"{a.out}/run/products.tsv"), "the same run, no choices")
 
 

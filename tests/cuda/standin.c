@@ -532,7 +532,8 @@ int cublasLtMatmulAlgoGetHeuristic(void *handle, void *desc, void *a, void *b, v
     CALL(logged, "cublasLtMatmulAlgoGetHeuristic");
     if (((layout *)a)->type == RT_LT_E4M3 && !standin_scaled_takes(desc, a, b, d)) return STANDIN_NOT_SUPPORTED;
     *found = s.lt_refuses ? 0 : count < 3 ? count : 3;
-    for (int i = 0; i < *found; i++) out[i] = (rt_lt_choice){ .algo = { { (uint64_t)i } }, .work_bytes = 4096 };
+    for (int i = 0; i < *found; i++)
+        out[i] = (rt_lt_choice){ .algo = { { (uint64_t)i } }, .work_bytes = s.lt_work[i] ? s.lt_work[i] : 4096 };
     return 0;
 }
 int cublasLtMatmulAlgoConfigGetAttribute(const rt_lt_algo *algo, int which, void *value, size_t bytes, size_t *written)

@@ -78,7 +78,8 @@ class Bench:
         with self.places:
             begun = time.monotonic()
             process = subprocess.Popen([str(c) for c in command], cwd=self.folder, stdin=subprocess.DEVNULL,
-                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(os.environ, **(env or {})),
+                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                       env=dict(os.environ, XDG_CACHE_HOME=self.path("cache"), **(env or {})),
                                        start_new_session=True, text=True, errors="replace")
             try:
                 out, err = process.communicate(timeout=timeout)

@@ -82,7 +82,7 @@ def sanitize(bench):
         bench.skip("what was planted", why)
     else:
         bench.each(lambda tool: planted(bench, tool), TOOLS)
-    base = ["distill", *bench.pair("san"), "--steps", 2, "--eval-every", 1000000, "--save-every", 1000000, "--save", "last",
+    base = ["distill", *bench.pair("san"), "--steps", 2, "--tune", "off", "--eval-every", 1000000, "--save-every", 1000000, "--save", "last",
             "--device", bench.device]
     library, own = [*base, "--batch", 4, "--micro-batch", 2], [*base, "--batch", 4, "--micro-batch", 2, "--cublaslt", "none"]
     work = [(tool, "two steps, GEMMs of our own", [*own, "--out", f"san-own-{tool}"]) for tool in TOOLS]

@@ -60,6 +60,8 @@ static bool plans_with_cublaslt(const retort_places *where)
         fine(retort_settings_set(settings, set[i][0], set[i][1], &err));
     fine(retort_plan_new(&plan, settings, &(retort_run_options){ .size = sizeof(retort_run_options), .places = where },
                          &err));
+    fine(retort_plan_cost(plan, 1, &text, &err)); /* ops are run, so GEMMs are chosen */
+    retort_text_free(text);
     fine(retort_plan_text(plan, 0, &text, &err));
     bool found = strstr(text, "cublaslt") != NULL;
     retort_text_free(text);

@@ -1,6 +1,6 @@
 /* test_cuda_train.c - whole runs on the CUDA backend over the stand-in driver: memory that the driver refuses although
- * it called it free, a GPU that is lost, numbers that were never computed, and what fits a card of 24 GB. The stand-in
- * computes nothing, so a hook writes the one number that the host checks. */
+ * it called it free, a GPU that is lost, numbers that were never computed, what fits a card of 24 GB, and GEMMs that
+ * are timed by default. The stand-in computes nothing, so a hook writes the one number that the host checks. */
 #include "run_case.h"
 #include "standin_case.h"
 
@@ -8,7 +8,9 @@
 #include "base/json.h"
 #include "exec/exec_internal.h"
 #include "job/audit_run.h"
+#include "job/job.h"
 #include "job/prepare/fit.h"
+#include "job/run/run_cost.h"
 
 #include <math.h>
 
@@ -503,6 +505,79 @@ static void what_a_limit_costs(void **state)
     p.dev->api->close(p.dev);
 }
 
+/* ---- GEMMs by timing ---- */
+
+/* A job on the stand-in with the cache of this test; nothing is said of tuning. */
+static void open_job(rt_job_run *j, run_case *c, rt_job_kind kind)
+{
+    static char cache[600];
+    static const char *const environment[] = { cache, NULL };
+    static const rt_job_env env = { .environment = environment, .version = "test" };
+    static const rt_run_events events = { .note = keep_note };
+    rt_err e = { 0 };
+    snprintf(cache, sizeof cache, "XDG_CACHE_HOME=%s", in_dir("cache"));
+    run_begin(c, "teacher", "student", "o");
+    run_set(c, RT_SETTING_ID_device, "cuda");
+    notes[0] = 0;
+    *j = (rt_job_run){ 0 };
+    rt_job_run_opts o = { .kind = kind, .env = &env, .events = &events };
+    if (rt_job_run_open(j, &c->settings, &o, &e) < 0) fail_msg("%s", e.text);
+}
+
+static rt_hash128 close_job(rt_job_run *j, run_case *c)
+{
+    rt_hash128 h = { 0 };
+    rt_err e = { 0 };
+    assert_int_equal(rt_exec_hash(rt_run_trainer(j->run)->x, 0, &h, &e), RT_OK);
+    rt_job_run_close(j);
+    rt_arena_free(&c->arena);
+    assert_int_equal(s->live, 0);
+    return h;
+}
+
+static void train_job(rt_job_run *j)
+{
+    rt_err e = { 0 };
+    rt_run_summary summary;
+    computing = j->run->trainer->x;
+    plan = j->run->trainer->plan;
+    if (rt_run_train(j->run, &summary, &e) < 0) fail_msg("%s", e.text);
+    computing = NULL;
+}
+
+static void a_run_times_its_gemms_and_a_plan_does_not(void **state)
+{
+    rt_err e = { 0 };
+    rt_job_run j;
+    run_case c;
+    rt_run_cost cost;
+    (void)state;
+    s->lt_ms[0] = 3;
+    s->lt_ms[1] = 1;
+    s->lt_ms[2] = 2;
+    open_job(&j, &c, RT_JOB_PLAN);
+    assert_int_equal(rt_run_cost_new(&cost, j.run, &e), RT_OK);
+    if (rt_run_cost_time(&cost, j.run, &e) < 0) fail_msg("%s", e.text);
+    rt_hash128 planned = close_job(&j, &c);
+    assert_false(rt_path_exists(in_dir("cache")));
+    open_job(&j, &c, RT_JOB_DISTILL);
+    if (!strstr(notes, " GEMMs timed in ") || !strstr(notes, "; kept in ")) fail_msg("%s", notes);
+    assert_string_equal(j.settings.tune, "on");
+    train_job(&j);
+    rt_hash128 ran = close_job(&j, &c);
+    assert_memory_not_equal(&planned, &ran, sizeof ran);
+    assert_true(rt_path_exists(in_dir("cache/retort/products.tsv")) && rt_path_exists(in_dir("o/run/products.tsv")));
+    /* from here on a plan is the run's, by the choices of all runs */
+    s->lt_ms[1] = 4;
+    open_job(&j, &c, RT_JOB_PLAN);
+    planned = close_job(&j, &c);
+    assert_memory_equal(&planned, &ran, sizeof ran);
+    rt_dir_remove(in_dir("cache"));
+    open_job(&j, &c, RT_JOB_PLAN);
+    planned = close_job(&j, &c);
+    assert_memory_not_equal(&planned, &ran, sizeof ran);
+}
+
 int main(void)
 {
 #define C(f) cmocka_unit_test_setup_teardown(f, set_up, remove_test_dir)
@@ -517,6 +592,7 @@ int main(void)
         C(a_run_is_measured_on_its_own_device),
         C(what_fits_a_card_of_24_gb),
         C(what_a_limit_costs),
+        C(a_run_times_its_gemms_and_a_plan_does_not),
     };
     return cmocka_run_group_tests(tests, find_standin, NULL);
 }

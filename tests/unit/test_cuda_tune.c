@@ -1,5 +1,6 @@
 /* test_cuda_tune.c - GEMMs by timing on a stand-in driver: the fastest candidate is taken, its choice is kept and
- * found again without timing, a run's own choices come first, and a file that is broken costs time and nothing else. */
+ * found again without timing, a run's own choices come first, time is bounded, what will not run is not timed, and a
+ * file that is broken costs time and nothing else. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,8 +19,9 @@ static rt_arena arena;
 static char folder[400]; /* of one test */
 static char cache_line[500], home_line[500];
 static const char *env[3];
-static const rt_dev_option tune = { "tune", "on" };
-static const rt_dev_opts tuned = { &tune, 1, env };
+static const rt_dev_option on = { "tune", "on" }, known = { "tune", "known" }, all = { "tune", "all" };
+static const rt_dev_opts tuned = { &on, 1, env }, as_known = { &known, 1, env }, at_length = { &all, 1, env };
+static double most = -1; /* seconds for timing; negative: as the device has it */
 
 static char *in_folder(const char *name) { return rt_path_join(&arena, folder, name); }
 static char *shared_file(void) { return in_folder("retort/products.tsv"); }
@@ -39,6 +41,7 @@ static int begin(void **state)
 {
     char *temp, *base = getenv("TMPDIR");
     fresh(state);
+    most = -1;
     if (rt_dir_temp(&temp, &arena, rt_path_join(&arena, base ? base : "/tmp", "retort-tune"), NULL) < 0) return -1;
     snprintf(folder, sizeof folder, "%s", temp);
     set_env("/nowhere", folder);
@@ -76,6 +79,7 @@ typedef struct made {
     char plan[8192]; /* as printed, with their algorithms */
     char said[400];
     rt_hash128 hash;
+    uint64_t bytes;
 } made;
 
 /* from, to: a run's own file that is read before, and one that is written after; null: none. */
@@ -87,7 +91,9 @@ static made make(const rt_dev_opts *o, const char *from, const char *to)
     made m = { 0 };
     rt_str text = { 0 };
     rt_dev_info info;
+    rt_exec_memory memory;
     rt_dev *d = open_ok(o);
+    if (most >= 0) ((rt_cuda_dev *)d)->tune.most = most;
     assert_int_equal(record(&f, RT_DTYPE_BF16, &e), RT_OK);
     if (from) assert_int_equal(d->api->choices_read(d, from, &e), RT_OK);
     if (rt_exec_seal(&x, d, (const rt_plan *const *)&f.plan, 1, NULL, &e) < 0) fail_msg("%s", e.text);
@@ -96,6 +102,8 @@ static made make(const rt_dev_opts *o, const char *from, const char *to)
     snprintf(m.plan, sizeof m.plan, "%s", text.data);
     rt_str_free(&text);
     assert_int_equal(rt_exec_hash(x, 0, &m.hash, &e), RT_OK);
+    rt_exec_memory_query(x, &memory);
+    m.bytes = memory.total;
     assert_int_equal(d->api->info(d, &info, &e), RT_OK);
     memcpy(m.said, info.tuning, sizeof m.said);
     rt_exec_free(x);
@@ -233,8 +241,91 @@ static void what_cannot_be_kept_is_told(void **state)
     m = make(&tuned, NULL, NULL);
     says(&m, "2 GEMMs timed");
     assert_null(strstr(m.said, "kept"));
+    m = make(&RT_DEV_OPTIONS({ "tune", "all" }, { "cublaslt", "none" }), NULL, NULL);
+    says(&m, "--tune all has nothing to time: there is no cuBLASLt");
     m = make(&RT_DEV_OPTIONS({ "tune", "on" }, { "cublaslt", "none" }), NULL, NULL);
-    says(&m, "--tune has nothing to time: there is no cuBLASLt");
+    assert_string_equal(m.said, ""); /* nobody asked for it */
+}
+
+/* The rest is as the library has it, and stays so: the next run costs nothing and has the same bits. */
+static void time_is_bounded(void **state)
+{
+    char *own = in_folder("own.tsv");
+    (void)state;
+    times(3, 1, 2);
+    most = 0;
+    made first = make(&tuned, NULL, own);
+    uses(&first, "algorithm 0 ");
+    says(&first, "0 GEMMs timed in 0.0 s, 0 as timed before; 2 as the library chose, after 0 s for timing (--tune all");
+    assert_non_null(strstr(text_of(shared_file()), "\tnot timed\n"));
+    most = -1;
+    made second = make(&tuned, NULL, NULL);
+    says(&second, "0 GEMMs timed in 0.0 s, 2 as timed before");
+    assert_true(same(&first, &second));
+    made longer = make(&at_length, NULL, NULL);
+    uses(&longer, "algorithm 1 ");
+    says(&longer, "2 GEMMs timed");
+    assert_null(strstr(text_of(shared_file()), "not timed"));
+    second = make(&tuned, NULL, NULL);
+    assert_true(same(&longer, &second));
+    /* whatever others have timed since, a run resumes as it began */
+    second = make(&at_length, own, NULL);
+    assert_true(same(&first, &second));
+    assert_null(strstr(text_of(shared_file()), "not timed"));
+}
+
+static void known_choices_alone(void **state)
+{
+    char *own = in_folder("own.tsv");
+    (void)state;
+    times(3, 1, 2);
+    made m = make(&as_known, NULL, own);
+    uses(&m, "algorithm 0 ");
+    says(&m, "0 GEMMs timed in 0.0 s, 0 as timed before; 2 as the library chose");
+    assert_false(rt_path_exists(shared_file()));
+    made fast = make(&tuned, NULL, NULL), again = make(&as_known, NULL, NULL);
+    assert_true(same(&fast, &again));
+    again = make(&tuned, own, NULL); /* it has the choices that it began with */
+    assert_true(same(&m, &again));
+}
+
+/* Programs that are only weighed are not timed, and take the same memory before and after. */
+static void what_will_not_run_is_not_timed(void **state)
+{
+    rt_err e = { 0 };
+    fixture f;
+    rt_exec *dry;
+    rt_exec_memory memory;
+    (void)state;
+    times(3, 1, 2);
+    s->lt_work[1] = 8192; /* the fastest takes more scratch than the library's first */
+    rt_dev *d = open_ok(&tuned);
+    assert_int_equal(record(&f, RT_DTYPE_BF16, &e), RT_OK);
+    assert_int_equal(rt_exec_seal(&dry, d, (const rt_plan *const *)&f.plan, 1, &(rt_seal_opts){ .dry = true }, &e),
+                     RT_OK);
+    rt_exec_memory_query(dry, &memory);
+    assert_true(s->clock <= 2 * 3); /* one that tells, for each of two ways to add a bias */
+    rt_exec_free(dry);
+    d->api->close(d);
+    forget(&f);
+    assert_false(rt_path_exists(shared_file()));
+    made m = make(&tuned, NULL, NULL), again = make(&tuned, NULL, NULL);
+    uses(&m, "algorithm 1 ");
+    assert_true(m.bytes == memory.total && again.bytes == memory.total);
+    assert_true(make(NULL, NULL, NULL).bytes < memory.total);
+}
+
+/* Without room to try them on, GEMMs are as the library has them. */
+static void no_memory_to_time(void **state)
+{
+    (void)state;
+    times(3, 1, 2);
+    s->fail_name = "cuMemAlloc_v2";
+    s->fail_at = 3; /* the first two tell how sums are rounded */
+    s->fail_result = 2;
+    made m = make(&tuned, NULL, NULL);
+    says(&m, "1 GEMMs timed");
+    says(&m, "; 1 as the library chose");
 }
 
 /* Every call of every function fails in turn while products are timed. */
@@ -268,9 +359,9 @@ static int keep_list(void *ctx, rt_err *e)
     int rc;
     rt_cuda_tuned list = { 0 };
     RT_TRY(rt_cuda_tuned_read(&list, ctx, e));
-    RT_TRY(rt_cuda_tuned_put(&list, &(rt_cuda_choice){ "g", "l", "p", "a", false }, e));
+    RT_TRY(rt_cuda_tuned_put(&list, &(rt_cuda_choice){ "g", "l", "p", "a", true }, e));
     RT_TRY(rt_cuda_tuned_put(&list, &(rt_cuda_choice){ "g", "l", "p", "b", false }, e));
-    RT_TRY(rt_cuda_tuned_write(&list, ctx, false, e));
+    RT_TRY(rt_cuda_tuned_write(&list, ctx, e));
 out:
     rt_cuda_tuned_free(&list);
     return rc;
@@ -313,6 +404,10 @@ int main(void)
         T(a_run_keeps_its_choices),
         T(a_broken_file_is_told_and_made_again),
         T(what_cannot_be_kept_is_told),
+        T(time_is_bounded),
+        T(known_choices_alone),
+        T(what_will_not_run_is_not_timed),
+        T(no_memory_to_time),
         T(every_failure_is_cleaned_up),
         T(every_allocation_may_fail),
     };

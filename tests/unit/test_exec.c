@@ -360,10 +360,18 @@ static void host_moves_are_checked(void **state)
     d->api->close(d);
 }
 
-/* ---- guards and poison catch what they are for ---- */
+/* ---- what a backend decides comes back to it ---- */
 
-static void (*fill_hook)(const rt_bound_op *op);
-static int sabotage_run(rt_dev *d, rt_prog *g, rt_ticket *t, rt_err *e);
+static bool deciding(rt_dev *d, const rt_plan *p, const rt_op *op, rt_need *need)
+{
+    const rt_backend *f = as_real(d);
+    bool yes = real_api->supports(d, p, op, need);
+    d->api = f;
+    need->choice.words[0] = 100 + op->kind;
+    need->choice.words[11] = (uint64_t)(op->args.rows.alpha * 8);
+    return yes;
+}
+
 static rt_bound_op seen[64];
 static uint32_t nseen;
 static int spy_seal(rt_dev *d, const rt_bound_op *ops, uint32_t n, rt_prog **out, rt_err *e)
@@ -375,6 +383,36 @@ static int spy_seal(rt_dev *d, const rt_bound_op *ops, uint32_t n, rt_prog **out
     d->api = f;
     return rc;
 }
+
+static void choices_come_back_with_their_ops(void **state)
+{
+    rt_err e = { 0 };
+    rt_space *s;
+    rt_plan *p;
+    rt_exec *x;
+    (void)state;
+    rt_dev *d = open_fake(deciding);
+    fake.seal = spy_seal;
+    ok(rt_space_new(&s, &e), &e);
+    rt_view y = rt_space_buf(s, RT_CLASS_OUTPUT, RT_DTYPE_F32, 3, 7, "y");
+    ok(rt_plan_new(&p, s, "decided", &rt_policy_f32, &e), &e);
+    for (int i = 0; i < 3; i++) rt_emit_fill(p, y, (float)i);
+    rt_emit_scale(p, y, y, RT_NONE, 0.5f);
+    ok(rt_exec_seal(&x, d, (const rt_plan *const *)&p, 1, NULL, &e), &e);
+    assert_int_equal(nseen, 4);
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_int_equal(seen[i].choice.words[0], 100 + seen[i].kind);
+        assert_int_equal(seen[i].choice.words[11], i < 3 ? 8 * i : 4);
+    }
+    rt_exec_free(x);
+    rt_plan_free(p);
+    rt_space_free(s);
+    close_fake(d);
+}
+
+/* ---- guards and poison catch what they are for ---- */
+
+static void (*fill_hook)(const rt_bound_op *op);
 static int sabotage_run(rt_dev *d, rt_prog *g, rt_ticket *t, rt_err *e)
 {
     const rt_backend *f = as_real(d);
@@ -565,7 +603,7 @@ int main(void)
         cmocka_unit_test(recording_errors_surface_at_seal), cmocka_unit_test(host_moves_are_checked),
         cmocka_unit_test(guards_catch_a_stray_byte),        cmocka_unit_test(poison_fills_the_dead),
         cmocka_unit_test(no_allocation_after_seal),         cmocka_unit_test(hashes_tell_programs_apart),
-        cmocka_unit_test(all_of_the_arena_is_poisoned),
+        cmocka_unit_test(all_of_the_arena_is_poisoned),     cmocka_unit_test(choices_come_back_with_their_ops),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -299,6 +299,26 @@ static int from_text(const char *text, rt_settings *s, rt_err *e)
     return rc;
 }
 
+/* Records of runs that began when --tune was a switch, and off. */
+static void test_older_records(void **state)
+{
+    static const char *const cases[][2] = {
+        { "{}", "off" }, { "{\"tune\": true}", "on" }, { "{\"tune\": false}", "off" }, { "{\"tune\": \"all\"}", "all" }
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        rt_settings s = { 0 };
+        rt_arena a = { 0 };
+        rt_err e = { 0 };
+        rt_json_init();
+        json_t *j = json_loads(cases[i][0], 0, NULL);
+        assert_int_equal(rt_settings_from_record(&s, j, &a, &e), RT_OK);
+        assert_string_equal(s.tune, cases[i][1]);
+        json_decref(j);
+        rt_arena_free(&a);
+    }
+}
+
 static void test_json_refused(void **state)
 {
     (void)state;
@@ -390,10 +410,13 @@ static void test_out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_table),           cmocka_unit_test(test_parsing),  cmocka_unit_test(test_share),
-        cmocka_unit_test(test_typed),           cmocka_unit_test(test_needs),    cmocka_unit_test(test_rests_on),
-        cmocka_unit_test(test_list_is_bounded), cmocka_unit_test(test_defaults), cmocka_unit_test(test_json_both_ways),
-        cmocka_unit_test(test_json_refused),    cmocka_unit_test(test_diff),     cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_table),           cmocka_unit_test(test_parsing),
+        cmocka_unit_test(test_share),           cmocka_unit_test(test_typed),
+        cmocka_unit_test(test_needs),           cmocka_unit_test(test_rests_on),
+        cmocka_unit_test(test_list_is_bounded), cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_json_both_ways),  cmocka_unit_test(test_older_records),
+        cmocka_unit_test(test_json_refused),    cmocka_unit_test(test_diff),
+        cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -687,7 +687,7 @@ static void test_round_trips(void **state)
                 const char *text = k == RT_SETTING_SWITCH                          ? (draw(2) ? "on" : "off")
                                    : k == RT_SETTING_REAL || k == RT_SETTING_COUNT ? any_number(k == RT_SETTING_COUNT)
                                    : k == RT_SETTING_SHARE                         ? any_share()
-                                   : metavar && strcmp(metavar, "on|off") == 0     ? (draw(2) ? "on" : "off")
+                                   : rt_setting_stands_alone(metavar)              ? (draw(2) ? "on" : "off")
                                                                                    : any_text();
                 if (rt_settings_set(&s, (rt_setting_id)i, text, &e) < 0) fail_msg("%s", e.text);
             }

@@ -188,7 +188,8 @@ static void close_dev(rt_dev *dev)
         if (d->stream) d->cu.stream_free(d->stream);
         d->cu.context_release(d->device);
     }
-    rt_cuda_tuned_free(&d->tune.list);
+    rt_cuda_tuned_free(&d->tune.own);
+    rt_cuda_tuned_free(&d->tune.shared);
     rt_cuda_lt_close(&d->lt);
     rt_cuda_driver_close(&d->cu);
     rt_free(d);

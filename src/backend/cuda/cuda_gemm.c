@@ -3,9 +3,10 @@
  * Owns: from row-major views to the library's column-major layouts, the choice of algorithm and its name in a program's
  * hash, the first launch of each (the library loads its kernels lazily). Of the library's candidates those are taken
  * that add up partial sums in f32 in a fixed order and round a sum once (cuda_trial.c); of these the library's first,
- * or, where that is asked for, the fastest. A choice by time is kept in words (cuda_tuned.h) and found again among the
- * same candidates: the library never sees anything that came out of a file. Row-major out = a b is column-major out' =
- * b' a', so the library's A is our b.
+ * or, where that is asked for, the fastest: they are timed when a program that will run has the GEMM, and until then
+ * the scratch of any is asked for, so that what a program takes does not depend on times. A choice is kept in words
+ * (cuda_tuned.h) and found again among the same candidates: the library never sees anything that came out of a file.
+ * Row-major out = a b is column-major out' = b' a', so the library's A is our b.
  *
  * Leaves to cuda_matmul.c: which GEMMs come here. */
 #include "backend/cuda/cuda_internal.h"
@@ -27,6 +28,8 @@ struct rt_cuda_gemm {
     rt_cuda_gemm *next;
     rt_cuda_gemm_key key;
     bool usable, used, warm; /* used: by a program that was prepared */
+    bool known;              /* chosen before */
+    uint64_t work;           /* bytes of scratch, of any algorithm that it may get */
     void *desc, *a, *b, *out;
     candidate is;
 };
@@ -125,7 +128,7 @@ static void name(rt_cuda_dev *d, candidate *c)
     }
 }
 
-uint64_t rt_cuda_gemm_work(const rt_cuda_gemm *g) { return g->is.choice.work_bytes; }
+uint64_t rt_cuda_gemm_work(const rt_cuda_gemm *g) { return g->work; }
 const char *rt_cuda_gemm_text(const rt_cuda_gemm *g) { return g->is.text; }
 
 static const void *host_of(rt_cu_ptr p) { return (const void *)(uintptr_t)p; }
@@ -180,15 +183,19 @@ static bool has(const candidate *list, int n, const char *text)
 }
 
 /* The candidates that can run: all of them, or the one that a choice names. Words tell them apart: of two that have the
- * same, the library's first is meant. */
-static int candidates(rt_cuda_dev *d, const rt_cuda_gemm *g, const char *named, candidate *list, int room)
+ * same, the library's first is meant. most: the largest scratch of all that can run, whatever is named. */
+static int candidates(rt_cuda_dev *d, const rt_cuda_gemm *g, const char *named, candidate *list, int room,
+                      uint64_t *most)
 {
     rt_lt_choice all[CANDIDATES];
     int n = 0, found = offers(d, g, all, room);
+    *most = 0;
     for (int i = 0; i < found; i++) {
+        if (all[i].state != 0) continue;
+        if (all[i].work_bytes > *most) *most = all[i].work_bytes;
         list[n].choice = all[i];
         name(d, &list[n]);
-        if (all[i].state == 0 && (!named || strcmp(list[n].text, named) == 0) && !has(list, n, list[n].text)) n++;
+        if ((!named || strcmp(list[n].text, named) == 0) && !has(list, n, list[n].text)) n++;
     }
     return n;
 }
@@ -208,38 +215,65 @@ out:
     return rc;
 }
 
-/* The fastest first; a later one only where it is faster by more than times scatter. */
-static int put_fastest_first(rt_cuda_trial *t, rt_cuda_gemm *g, candidate *list, int n, rt_err *e)
+/* The fastest first; a later one only where it is faster by more than times scatter. Those that are not timed by the
+ * deadline do not count, and *whole is false. */
+static int put_fastest_first(rt_cuda_trial *t, rt_cuda_gemm *g, candidate *list, int n, double deadline, bool *whole,
+                             rt_err *e)
 {
-    int rc, best = 0;
+    int rc, best = 0, i = 0;
     double least = INFINITY, seconds;
     RT_TRY(rt_cuda_trial_fill(t, e));
-    for (int i = 0; i < n; i++) {
+    for (; i < n && rt_now() < deadline; i++) {
         g->is = list[i];
         RT_TRY(rt_cuda_trial_time(t, g, least, &seconds, e));
         if (seconds >= 0.98 * least) continue;
         least = seconds;
         best = i;
     }
+    *whole = i == n;
     list[0] = list[best];
 out:
     return rc;
 }
 
+/* The fastest instead of the library's first; *timed is false where the time was over or there is no memory to try. */
+static int choose_fastest(rt_cuda_dev *d, rt_cuda_gemm *g, double deadline, bool *timed, rt_err *e)
+{
+    candidate list[CANDIDATES], first = g->is;
+    rt_cuda_trial trial = { 0 };
+    rt_err why = { 0 };
+    uint64_t work;
+    int rc, n = candidates(d, g, NULL, list, CANDIDATES, &work);
+    *timed = n < 2;
+    if (n < 2) return RT_OK;
+    rc = rt_cuda_trial_open(&trial, d, &g->key, work, &why);
+    if (rc == RT_NOMEM) {
+        rt_cuda_trial_close(&trial);
+        return RT_OK;
+    }
+    if (rc < 0) RT_TRY(rt_fail(e, rc, "%s", why.text));
+    if (needs_telling(&g->key)) RT_TRY(keep_right(&trial, g, list, &n, n, e));
+    if (n > 0) RT_TRY(put_fastest_first(&trial, g, list, n, deadline, timed, e));
+    if (n > 0) first = list[0];
+out:
+    g->is = first;
+    rt_cuda_trial_close(&trial);
+    return rc;
+}
+
+/* The one that a choice names, or the library's first that rounds once. */
 static int choose(rt_cuda_dev *d, rt_cuda_gemm *g, const char *named, rt_err *e)
 {
     candidate list[CANDIDATES];
     rt_cuda_trial trial = { 0 };
-    bool timing = d->tune.on && !named, telling = needs_telling(&g->key);
-    int rc = RT_OK, n = candidates(d, g, named, list, named || timing ? CANDIDATES : telling ? FEW : 1);
-    uint64_t work = 0;
-    for (int i = 0; i < n; i++)
-        if (list[i].choice.work_bytes > work) work = list[i].choice.work_bytes;
-    if (n && (telling || (timing && n > 1))) RT_TRY(rt_cuda_trial_open(&trial, d, &g->key, work, e));
-    if (telling) RT_TRY(keep_right(&trial, g, list, &n, timing ? n : 1, e));
-    if (timing && n > 1) RT_TRY(put_fastest_first(&trial, g, list, n, e));
+    uint64_t work;
+    bool telling = needs_telling(&g->key), tuned = d->tune.mode != RT_CUDA_TUNE_OFF;
+    int rc = RT_OK, n = candidates(d, g, named, list, named || tuned ? CANDIDATES : telling ? FEW : 1, &work);
+    if (n && telling) RT_TRY(rt_cuda_trial_open(&trial, d, &g->key, work, e));
+    if (telling) RT_TRY(keep_right(&trial, g, list, &n, 1, e));
     g->usable = n > 0;
     if (g->usable) g->is = list[0];
+    g->work = tuned ? work : g->is.choice.work_bytes;
 out:
     rt_cuda_trial_close(&trial);
     return rc;
@@ -257,18 +291,35 @@ static void describe_key(const rt_cuda_gemm_key *k, char *out, size_t size)
              (unsigned long long)k->stride_b, (unsigned long long)k->stride_out, k->align_a, k->align_b, k->align_out);
 }
 
-/* As chosen before, else as the device chooses now. */
+/* As chosen before, else as the library does. */
 static int decide(rt_cuda_dev *d, rt_cuda_gemm *g, rt_err *e)
 {
     int rc;
     char gemm_words[256];
     const char *named;
-    double begun = rt_now();
     describe_key(&g->key, gemm_words, sizeof gemm_words);
     RT_TRY(rt_cuda_tune_named(d, gemm_words, &named, e));
     RT_TRY(choose(d, g, named, e));
-    if (named && !g->usable) RT_TRY(choose(d, g, NULL, e));
-    RT_TRY(rt_cuda_tune_keep(d, gemm_words, g->usable ? g->is.text : NULL, rt_now() - begun, e));
+    g->known = named && g->usable;
+    if (!named || g->usable) return RT_OK;
+    d->tune.stale++;
+    RT_TRY(choose(d, g, NULL, e));
+out:
+    return rc;
+}
+
+int rt_cuda_gemm_use(rt_cuda_dev *d, rt_cuda_gemm *g, rt_err *e)
+{
+    int rc = RT_OK;
+    char gemm_words[256];
+    bool timed = false;
+    double begun = rt_now(), left = rt_cuda_tune_left(d);
+    if (g->used) return RT_OK;
+    if (!g->known && left > 0) RT_TRY(choose_fastest(d, g, begun + left, &timed, e));
+    describe_key(&g->key, gemm_words, sizeof gemm_words);
+    rt_cuda_how how = g->known ? RT_CUDA_CHOSEN_BEFORE : timed ? RT_CUDA_TIMED : RT_CUDA_UNTIMED;
+    RT_TRY(rt_cuda_tune_keep(d, gemm_words, g->is.text, how, rt_now() - begun, e));
+    g->used = true;
 out:
     return rc;
 }
@@ -322,8 +373,6 @@ out:
     rt_cuda_mem_free(&d->base, scratch);
     return rc;
 }
-
-void rt_cuda_gemm_use(rt_cuda_gemm *g) { g->used = true; }
 
 void rt_cuda_gemms_free(rt_cuda_dev *d)
 {

@@ -6,6 +6,7 @@
 #include "backend/cuda/cuda_image.h"
 #include "backend/cuda/cuda_launch.h"
 #include "backend/cuda/cuda_lt.h"
+#include "backend/cuda/cuda_options.h"
 #include "backend/cuda/cuda_tuned.h"
 #include "base/mem.h"
 
@@ -39,13 +40,15 @@ typedef struct rt_cuda_gemm rt_cuda_gemm; /* one gemm with its algorithm (cuda_g
 
 /* Algorithms of GEMMs by timing (cuda_tune.c). */
 typedef struct rt_cuda_tune {
-    bool on;          /* GEMMs that no choice is known for are timed */
-    bool read, fresh; /* the file was read; something was timed that is not in it */
-    char path[480];   /* where choices are kept for later runs; empty: nowhere */
-    char fault[160];  /* why they could not be read or kept */
-    rt_cuda_tuned list;
-    uint32_t timed, known, stale; /* GEMMs; stale: of the timed, those whose choice the library has no more */
-    double seconds;               /* that timing took */
+    rt_cuda_tuning mode;
+    bool read, fresh;     /* the file was read; something was chosen that is not in it */
+    char path[480];       /* where choices are kept for later runs; empty: nowhere */
+    char fault[160];      /* why they could not be read or kept */
+    rt_cuda_tuned own;    /* choices of this run, read or made */
+    rt_cuda_tuned shared; /* those of all runs: the file */
+    /* GEMMs of programs: timed now; chosen before; neither. stale: those whose choice the library has no more. */
+    uint32_t timed, known, untimed, stale;
+    double seconds, most; /* that timing took, and may take */
 } rt_cuda_tune;
 
 typedef struct rt_cuda_stage {
@@ -143,13 +146,15 @@ typedef struct rt_cuda_gemm_io {
     float alpha;
     rt_cu_ptr scale_a, scale_b; /* of e4m3 operands, f32 without gaps */
 } rt_cuda_gemm_io;
-/* The gemm with the algorithm that is chosen for it, kept by the device; null when the library has none. Trying
- * algorithms takes device memory for a moment: RT_NOMEM when there is none. */
+/* The gemm, kept by the device; null when the library has no algorithm for it. Nothing is timed for it yet: programs
+ * are weighed that will never run. Trying how an algorithm rounds takes device memory for a moment: RT_NOMEM when there
+ * is none. */
 int rt_cuda_gemm_find(rt_cuda_dev *d, const rt_cuda_gemm_key *k, rt_cuda_gemm **out, rt_err *e);
-uint64_t rt_cuda_gemm_work(const rt_cuda_gemm *g);
-const char *rt_cuda_gemm_text(const rt_cuda_gemm *g);
+uint64_t rt_cuda_gemm_work(const rt_cuda_gemm *g);    /* of any algorithm that it may get */
+const char *rt_cuda_gemm_text(const rt_cuda_gemm *g); /* the algorithm, from rt_cuda_gemm_use on for good */
 int rt_cuda_gemm_run(rt_cuda_dev *d, const rt_cuda_gemm *g, const rt_cuda_gemm_io *io, rt_err *e);
-void rt_cuda_gemm_use(rt_cuda_gemm *g); /* a program will run it */
+/* A program will run it: its algorithm is chosen now, if it was not before. */
+int rt_cuda_gemm_use(rt_cuda_dev *d, rt_cuda_gemm *g, rt_err *e);
 /* Launches every GEMM that a program uses and that has not run yet once, on scratch of its own. */
 int rt_cuda_gemms_warm(rt_cuda_dev *d, rt_err *e);
 void rt_cuda_gemms_free(rt_cuda_dev *d);
@@ -179,8 +184,11 @@ int rt_cuda_trial_time(rt_cuda_trial *t, const rt_cuda_gemm *g, double worth, do
 void rt_cuda_tune_begin(rt_cuda_dev *d, const rt_cuda_options *o);
 /* The algorithm that was chosen for a GEMM before; null when none was. */
 int rt_cuda_tune_named(rt_cuda_dev *d, const char *gemm, const char **algorithm, rt_err *e);
-/* What has become of that; algorithm null: the library has none. */
-int rt_cuda_tune_keep(rt_cuda_dev *d, const char *gemm, const char *algorithm, double seconds, rt_err *e);
+double rt_cuda_tune_left(const rt_cuda_dev *d); /* seconds that timing may still take */
+typedef enum rt_cuda_how { RT_CUDA_CHOSEN_BEFORE, RT_CUDA_TIMED, RT_CUDA_UNTIMED } rt_cuda_how;
+/* The algorithm with which a program has the GEMM, and how it came to it, in so many seconds. */
+int rt_cuda_tune_keep(rt_cuda_dev *d, const char *gemm, const char *algorithm, rt_cuda_how how, double seconds,
+                      rt_err *e);
 /* What is new into the file for later runs. */
 void rt_cuda_tune_write(rt_cuda_dev *d);
 /* What was timed, in a sentence; empty: nothing, and no choice was known. */

@@ -23,7 +23,7 @@ static places places_of(rt_op_kind kind)
     return (places){ RT_MM_OUT, RT_MM_A, RT_MM_B, RT_MM_BIAS };
 }
 
-/* A GEMM as decisions see it, before it is bound and after. */
+/* A GEMM as decisions see it. */
 typedef struct gemm {
     rt_op_kind kind;
     const rt_matmul_args *m;
@@ -34,6 +34,7 @@ typedef struct gemm {
 
 static uint32_t alignment(uint64_t offset) { return (uint32_t)((offset | 256) & -(offset | 256)); }
 
+/* Sees the op before it is bound; offsets and strides are what they will be then. */
 static gemm of_plan(const rt_plan *p, const rt_op *op)
 {
     gemm g = { .kind = op->kind, .m = &op->args.matmul, .acc = op->acc & 1, .at = places_of(op->kind) };
@@ -42,16 +43,6 @@ static gemm of_plan(const rt_plan *p, const rt_op *op)
         if (!v.buf) continue;
         rt_dtype d = rt_plan_dtype(p, v);
         g.s[i] = (rt_cuda_side){ true, d, v.rows == 1 ? v.cols : v.stride, alignment(rt_dtype_bytes(d, v.off)) };
-    }
-    return g;
-}
-
-static gemm of_bound(const rt_bound_op *op)
-{
-    gemm g = { .kind = op->kind, .m = &op->args.matmul, .acc = op->acc & 1, .at = places_of(op->kind) };
-    RT_FOR_SLOTS (i, op->kind) {
-        const rt_operand *o = &op->slot[i];
-        if (o->mem) g.s[i] = (rt_cuda_side){ true, o->dtype, o->stride, alignment(o->off) };
     }
     return g;
 }
@@ -88,12 +79,14 @@ static bool library_takes(const gemm *g)
            sa->stride == 1 && sb->stride == 1 && sa->align >= 16 && sb->align >= 16;
 }
 
-/* How the library does a GEMM; gemm null: it does not. */
+/* How a GEMM is done: by the library, or where gemm is null by kernels of ours. Decided in `need`, done in `emit`. */
 typedef struct way {
     rt_cuda_gemm *gemm;
     bool bias_first; /* out = bias, then out += the GEMM */
+    rt_cuda_own own;
 } way;
 
+/* Of the library's part. */
 static int choose(rt_cuda_dev *d, const gemm *g, way *w, rt_err *e)
 {
     int rc = RT_OK;
@@ -136,52 +129,45 @@ static bool need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, rt_ne
     if (w.gemm) {
         need->work_bytes = rt_cuda_gemm_work(w.gemm);
         need->kernel = rt_cuda_gemm_text(w.gemm);
+        CUDA_CHOOSE(need, w);
         return true;
     }
     bool other = g.s[g.at.bias].there && !g.acc && out != RT_DTYPE_F32 && bias != out;
     if (d->lt_handle && library_takes(&g) && other)
         return recast(need, op->kind, g.at.bias, bias, out, "it is added in the output's dtype");
-    if (op->kind == RT_OP_MATMUL_SCALED) {
-        need->kernel = RT_CUDA_OWN_SCALED;
-        return true;
-    }
-    rt_cuda_own own = rt_cuda_own_choose(c, &op->args.matmul, g.s);
-    need->work_bytes = own.work_bytes;
-    need->kernel = own.text;
-    need->plain = own.plain;
+    if (op->kind == RT_OP_MATMUL_SCALED)
+        w.own = (rt_cuda_own){ .text = RT_CUDA_OWN_SCALED };
+    else
+        w.own = rt_cuda_own_choose(c, &op->args.matmul, g.s);
+    need->work_bytes = w.own.work_bytes;
+    need->kernel = w.own.text;
+    need->plain = w.own.plain;
+    CUDA_CHOOSE(need, w);
     return true;
-}
-
-static void push_own(rt_cuda_builder *b, const rt_bound_op *op, const gemm *g)
-{
-    if (op->kind == RT_OP_MATMUL_SCALED) {
-        rt_cuda_own_scaled_push(b, op);
-        return;
-    }
-    rt_cuda_own own = rt_cuda_own_choose(rt_cuda_builder_caps(b), g->m, g->s);
-    rt_cuda_own_push(b, op, &own);
 }
 
 static void emit(rt_cuda_builder *b, const rt_bound_op *op)
 {
-    gemm g = of_bound(op);
     bool scaled = op->kind == RT_OP_MATMUL_SCALED;
+    places at = places_of(op->kind);
     way w;
-    rt_err e = { 0 };
-    int rc = choose(rt_cuda_builder_dev(b), &g, &w, &e);
-    if (rc < 0) {
-        rt_cuda_builder_fail(b, rc, e.text);
+    CUDA_CHOSEN(op, w);
+    if (!w.gemm && !w.own.text) {
+        rt_cuda_builder_fail(b, RT_INTERNAL, "nothing was decided about the GEMM before it was sealed");
         return;
     }
     if (!w.gemm) {
-        push_own(b, op, &g);
+        if (scaled)
+            rt_cuda_own_scaled_push(b, op);
+        else
+            rt_cuda_own_push(b, op, &w.own);
         return;
     }
-    if (w.bias_first) rt_cuda_bias_push(b, &op->slot[g.at.out], &op->slot[g.at.bias]);
-    rt_cuda_gemm_io io = { .a = rt_cuda_addr(&op->slot[g.at.a]),
-                           .b = rt_cuda_addr(&op->slot[g.at.b]),
-                           .out = rt_cuda_addr(&op->slot[g.at.out]),
-                           .bias = rt_cuda_addr(&op->slot[g.at.bias]),
+    if (w.bias_first) rt_cuda_bias_push(b, &op->slot[at.out], &op->slot[at.bias]);
+    rt_cuda_gemm_io io = { .a = rt_cuda_addr(&op->slot[at.a]),
+                           .b = rt_cuda_addr(&op->slot[at.b]),
+                           .out = rt_cuda_addr(&op->slot[at.out]),
+                           .bias = rt_cuda_addr(&op->slot[at.bias]),
                            .work = rt_cuda_addr(&op->work),
                            .alpha = op->args.matmul.alpha,
                            .scale_a = scaled ? rt_cuda_addr(&op->slot[RT_MMS_SA]) : 0,

@@ -1,6 +1,6 @@
 /* cuda_matmul_own.h - GEMMs by our own kernels: which of them, how the work is cut, the launches.
  *
- * Owns: what a GEMM looks like before it is bound and after (the same decision is made twice). Leaves to
+ * Owns: the decision, from operands as they are before they are bound, and what is launched then. Leaves to
  * cuda_matmul.c: whether the library does it instead. */
 #ifndef RT_BACKEND_CUDA_MATMUL_OWN_H
 #define RT_BACKEND_CUDA_MATMUL_OWN_H

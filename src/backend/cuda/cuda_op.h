@@ -8,6 +8,7 @@
 #include "backend/cuda/kernels/cuda_args.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #define X(kind, name, args, text) extern const rt_cuda_op rt_cuda_##name;
 RT_OP_LIST(X)
@@ -27,6 +28,14 @@ static inline bool cuda_takes(const rt_plan *p, const rt_op *op, rt_need *need, 
         }
     return true;
 }
+
+/* What `need` decides and `emit` does: a struct of the family's, carried by the sealed op. */
+#define CUDA_CHOOSE(need, x)                                                                                           \
+    do {                                                                                                               \
+        _Static_assert(sizeof(x) <= sizeof(rt_choice), "a choice is carried by value");                                \
+        memcpy((need)->choice.words, &(x), sizeof(x));                                                                 \
+    } while (0)
+#define CUDA_CHOSEN(op, x) memcpy(&(x), (op)->choice.words, sizeof(x))
 
 static inline rt_cuda_mat cuda_mat(const rt_operand *o) { return (rt_cuda_mat){ rt_cuda_addr(o), o->stride }; }
 

@@ -9,11 +9,19 @@
 
 typedef enum rt_cuda_memory { RT_CUDA_MEMORY_AUTO, RT_CUDA_MEMORY_DEVICE, RT_CUDA_MEMORY_MANAGED } rt_cuda_memory;
 
+/* GEMM algorithms by timing. */
+typedef enum rt_cuda_tuning {
+    RT_CUDA_TUNE_OFF,   /* the library's first; nothing is read or kept, but what a resumed run chose holds */
+    RT_CUDA_TUNE_KNOWN, /* as chosen before; nothing is timed */
+    RT_CUDA_TUNE_ON,    /* and what is not known is timed, for so many seconds */
+    RT_CUDA_TUNE_ALL    /* without that limit */
+} rt_cuda_tuning;
+
 typedef struct rt_cuda_options {
     uint32_t memory;      /* rt_cuda_memory */
     const char *cublaslt; /* null: looked for; a path; "none": GEMMs by our own kernels */
     const char *kernels;  /* null or "auto": machine code; "ptx", "ptx80": the embedded PTX, compiled at open */
-    bool tune;            /* the fastest of the library's algorithms for each GEMM, by timing */
+    uint32_t tune;        /* rt_cuda_tuning */
     bool sync;            /* every op by itself, so that a fault names its op; slow */
     const char *const *env;
 } rt_cuda_options;

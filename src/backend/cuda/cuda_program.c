@@ -144,8 +144,7 @@ uint32_t rt_cuda_at_once(rt_cuda_builder *b, const char *module, const char *ker
 void rt_cuda_push_gemm(rt_cuda_builder *b, rt_cuda_gemm *gemm, const rt_cuda_gemm_io *io)
 {
     launch *l = add(b);
-    if (!l) return;
-    rt_cuda_gemm_use(gemm);
+    if (!l || rt_cuda_gemm_use(b->d, gemm, &b->err) < 0) return;
     l->gemm = gemm;
     l->io = *io;
 }

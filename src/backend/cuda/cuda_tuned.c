@@ -5,14 +5,15 @@
 
 #include <string.h>
 
-enum { FIELDS = 4, FILE_MOST = 16 << 20 };
+enum { LEAST = 4, FIELDS = 5, FILE_MOST = 16 << 20 }; /* fields of a line */
 
 static const char title[] =
     "# GEMMs that retort has timed: GPU, library, gemm, algorithm. Remove this file to have them timed again.\n";
+static const char untimed[] = "not timed";
 
 static int no_memory(rt_err *e) { return rt_fail(e, RT_NOMEM, "no memory for the choices of GEMMs"); }
 
-rt_cuda_choice *rt_cuda_tuned_find(rt_cuda_tuned *t, const char *gpu, const char *library, const char *gemm)
+rt_cuda_choice *rt_cuda_tuned_find(const rt_cuda_tuned *t, const char *gpu, const char *library, const char *gemm)
 {
     for (uint32_t i = 0; i < t->count; i++) {
         rt_cuda_choice *c = &t->list[i];
@@ -27,7 +28,7 @@ static int add(rt_cuda_tuned *t, const rt_cuda_choice *from, rt_err *e)
                          .library = rt_arena_strdup(&t->arena, from->library),
                          .gemm = rt_arena_strdup(&t->arena, from->gemm),
                          .algorithm = rt_arena_strdup(&t->arena, from->algorithm),
-                         .used = from->used };
+                         .timed = from->timed };
     if (!c.gpu || !c.library || !c.gemm || !c.algorithm ||
         !rt_grow((void **)&t->list, &t->cap, t->count + 1, sizeof *t->list))
         return no_memory(e);
@@ -37,13 +38,12 @@ static int add(rt_cuda_tuned *t, const rt_cuda_choice *from, rt_err *e)
 
 int rt_cuda_tuned_put(rt_cuda_tuned *t, const rt_cuda_choice *c, rt_err *e)
 {
-    rt_cuda_choice *known = rt_cuda_tuned_find(t, c->gpu, c->library, c->gemm), used = *c;
-    used.used = true;
-    if (!known) return add(t, &used, e);
+    rt_cuda_choice *known = rt_cuda_tuned_find(t, c->gpu, c->library, c->gemm);
+    if (!known) return add(t, c, e);
     const char *algorithm = rt_arena_strdup(&t->arena, c->algorithm);
     if (!algorithm) return no_memory(e);
     known->algorithm = algorithm;
-    known->used = true;
+    known->timed = c->timed;
     return RT_OK;
 }
 
@@ -51,6 +51,7 @@ int rt_cuda_tuned_put(rt_cuda_tuned *t, const rt_cuda_choice *c, rt_err *e)
 static bool cut(char *line, size_t bytes, const char *field[FIELDS])
 {
     int n = 0;
+    field[LEAST] = NULL;
     field[n++] = line;
     for (size_t i = 0; i < bytes; i++) {
         if (line[i] == '\t') {
@@ -63,7 +64,7 @@ static bool cut(char *line, size_t bytes, const char *field[FIELDS])
     }
     for (int i = 0; i < n; i++)
         if (!*field[i]) return false;
-    return n == FIELDS;
+    return n == LEAST || (n == FIELDS && strcmp(field[LEAST], untimed) == 0);
 }
 
 int rt_cuda_tuned_read(rt_cuda_tuned *t, const char *path, rt_err *e)
@@ -80,21 +81,21 @@ int rt_cuda_tuned_read(rt_cuda_tuned *t, const char *path, rt_err *e)
             t->unreadable++;
             continue;
         }
-        rt_cuda_choice c = { field[0], field[1], field[2], field[3], false };
+        rt_cuda_choice c = { field[0], field[1], field[2], field[3], !field[LEAST] };
         if (!rt_cuda_tuned_find(t, c.gpu, c.library, c.gemm)) rc = add(t, &c, e);
     }
     rt_str_free(&text);
     return rc;
 }
 
-int rt_cuda_tuned_write(const rt_cuda_tuned *t, const char *path, bool used, rt_err *e)
+int rt_cuda_tuned_write(const rt_cuda_tuned *t, const char *path, rt_err *e)
 {
     rt_str text = { 0 };
     rt_str_append(&text, title);
     for (uint32_t i = 0; i < t->count; i++) {
         const rt_cuda_choice *c = &t->list[i];
-        if (used && !c->used) continue;
-        rt_str_printf(&text, "%s\t%s\t%s\t%s\n", c->gpu, c->library, c->gemm, c->algorithm);
+        rt_str_printf(&text, "%s\t%s\t%s\t%s%s%s\n", c->gpu, c->library, c->gemm, c->algorithm, c->timed ? "" : "\t",
+                      c->timed ? "" : untimed);
     }
     int rc = text.failed ? no_memory(e) : rt_file_write(path, text.data, text.len, e);
     rt_str_free(&text);

@@ -3,7 +3,7 @@
  *   OUT/                   the model that was trained, as others load it, with its card README.md
  *   OUT/run/               settings.json, resolved.yaml, plan.txt, metrics.jsonl, samples.jsonl,
  *                          events.out.tfevents.*, report.html, data/, manifest.json, verdict.json,
- *                          products.tsv (with --tune), began-in.txt (the folder in which the run began)
+ *                          products.tsv (on a GPU), began-in.txt (the folder in which the run began)
  *   OUT/run/checkpoints/   checkpoint-NNNNNN/ to resume from; best-NNNNNN/, the best so far, model only
  *   OUT/run/control/       with --control: a run of its own, of the same student without the teacher
  *

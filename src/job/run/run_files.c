@@ -110,7 +110,7 @@ int rt_run_read_settings(rt_run *r, rt_settings *was, bool *checked, rt_err *e)
     if (rc == RT_FORMAT && j) rc = r->opts->override ? RT_OK : settings_altered(r, j, e);
     RT_TRY(rc);
     *was = (rt_settings){ 0 };
-    RT_TRY(rt_settings_from_json(was, j, &r->arena, e));
+    RT_TRY(rt_settings_from_record(was, j, &r->arena, e));
     if (!was->student) RT_TRY(rt_fail(e, RT_FORMAT, "%s names no student: it is not of a run", r->settings_path));
 out:
     json_decref(j);
