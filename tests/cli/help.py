@@ -109,7 +109,8 @@ def every_choice(commands):
     plan = ["plan", "--teacher", "t", "--student", "s", "--data", "d.jsonl", "--steps", "2", "--seq-len", "32",
             "--batch", "1", "--threads", "1"]
     calls = {"plan": plan, "convert": ["convert", "t"], "tokenize": ["tokenize", "d.jsonl", "--model", "t"],
-             "verify": ["verify", "--op", "add", "--quick"]}
+             "verify": ["verify", "--op", "add", "--quick"],
+             "eval": ["eval", "t", "--data", "d.jsonl", "--teacher", "t", "--rows", "1", "--threads", "1"]}
     tried = set()
     for name, call in calls.items():
         for flag in (f for f in commands[name]["flags"] if f.get("choices")):

@@ -16,8 +16,9 @@ enum {
     RT_CUDA_OP_FLOPS = 1360000000
 };
 
-/* Time of a GEMM in e4m3 beside one in bf16, where tensor cores take e4m3 (from sm_89 on); 0 elsewhere. */
-double rt_cuda_fp8_cost(uint32_t sm);
+/* Time of a GEMM in e4m3 with row scales beside one in bf16, where tensor cores do it: cuBLASLt has it on sm_90 alone,
+ * from its version 12.9 (120900) on. 0 elsewhere, where our own kernel does it. lt_version 0: there is no cuBLASLt. */
+double rt_cuda_fp8_cost(uint32_t gpu_sm, uint32_t lt_version);
 
 /* A driver branch that runs this CUDA version (in the form 12040): 580 for 13.x. */
 int rt_cuda_driver_branch(int cuda_version);
