@@ -136,7 +136,7 @@ static bool need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, rt_ne
     if (d->lt_handle && library_takes(&g) && other)
         return recast(need, op->kind, g.at.bias, bias, out, "it is added in the output's dtype");
     if (op->kind == RT_OP_MATMUL_SCALED)
-        w.own = (rt_cuda_own){ .text = RT_CUDA_OWN_SCALED };
+        w.own = (rt_cuda_own){ .text = RT_CUDA_OWN_SCALED, .plain = "codes that cuBLASLt does not take" };
     else
         w.own = rt_cuda_own_choose(c, &op->args.matmul, g.s);
     need->work_bytes = w.own.work_bytes;
