@@ -126,12 +126,12 @@ _retort() {
             _retort_offer auto ptx ptx75 ptx80
             return
             ;;
-        *:--weights)
-            _retort_offer native bf16 fp8
-            return
-            ;;
         *:--tune)
             _retort_offer on off all known
+            return
+            ;;
+        *:--weights)
+            _retort_offer native bf16 fp8
             return
             ;;
         *:--preset)

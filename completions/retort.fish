@@ -124,7 +124,7 @@ complete -c retort -n '__retort_in eval' -l teacher -r -F -d 'also measure how c
 complete -c retort -n '__retort_in eval' -l base -r -F -d 'base model of an adapter (default: the one that it names)'
 complete -c retort -n '__retort_in eval' -l teacher-weights -x -a 'auto native bf16 fp8' -d 'native, bf16 or fp8 as distill has them, or auto, which takes one of the first two (auto)'
 complete -c retort -n '__retort_in eval' -l weights -x -a 'native bf16 fp8' -d 'the model\'s own weights: native, bf16 or fp8'
-complete -c retort -n '__retort_in eval' -l bf16-layers -x -d 'with --weights fp8: layers that stay bf16: 0,3-5'
+complete -c retort -n '__retort_in eval' -l bf16-layers -x -d 'with --weights fp8: layers that stay bf16, 0,3-5 or none (first and last)'
 complete -c retort -n '__retort_in eval' -l word -x -d 'also measure how probable this word is where the text has it'
 complete -c retort -n '__retort_in eval' -l seq-len -x -d 'positions of a row (as in the run in whose folder the model is, else as the data needs, up to 2048)'
 complete -c retort -n '__retort_in eval' -l batch -x -d 'rows at a time (8, or as many as there are)'

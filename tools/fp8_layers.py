@@ -35,7 +35,7 @@ def show(kept, j, whole=None):
 def main(words):
     if not words or words[0].startswith("-"):
         sys.exit(__doc__)
-    first = measure(words, "--weights", "fp8")
+    first = measure(words, "--weights", "fp8", "--bf16-layers", "none")
     whole = first["forward_kl"]["mean"]
     print(f"{words[0]}: {first['positions']} positions in {first['rows']} rows of {first['seq_len']}")
     print(f"{'layers kept in bf16':>24}  KL(bf16 || fp8), nats")

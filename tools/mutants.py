@@ -33,7 +33,7 @@ SUITES = [
           ("adapter", "api", "append", "audit", "checkpoint", "cuda_train", "decoder", "dropout", "dump", "evaluate", "evidence", "fit",
            "fp8_teacher", "generator", "inputs", "load", "mix", "model_card", "output", "pair", "preview", "recompute", "report", "resolve", "run",
            "samples", "schedule", "settings", "step", "teacher_weights", "tfevents"),
-          ("adapter", "config", "control", "distill", "dump", "eval", "evidence", "flags", "fp8", "generate", "kill", "plan", "preview",
+          ("adapter", "config", "control", "data", "distill", "dump", "eval", "evidence", "flags", "fp8", "generate", "kill", "plan", "preview",
            "rate", "report", "run_more", "samples", "seal"), False),
 ]
 MEMORY_LIMIT = 16 << 30  # bytes of address space for a test; a mutated size must not eat the machine

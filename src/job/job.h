@@ -93,7 +93,7 @@ typedef struct rt_job_evaluate_opts {
     uint32_t rows;           /* at most; 0: all */
     const char *word;        /* whose probability is measured too; null: none */
     const char *weights;     /* of the model: "native", "bf16", "fp8"; null: native */
-    const char *bf16_layers; /* layers that stay bf16 in fp8, "0,3-5"; null: none */
+    const char *bf16_layers; /* layers that stay bf16 in fp8, "0,3-5" or "none"; null: as distill does */
     const rt_job_env *env;
     rt_job_progress_fn progress;
     void *ctx;

@@ -51,6 +51,7 @@ static int parse_weights(work *w, rt_err *e)
         return rt_fail(e, RT_USAGE, "--weights is native, bf16 or fp8, not '%s'", o->weights);
     if (!o->bf16_layers) return RT_OK;
     if (w->own != RT_WEIGHTS_FP8) return rt_fail(e, RT_USAGE, "--bf16-layers needs --weights fp8");
+    if (strcmp(o->bf16_layers, "none") == 0) return RT_OK;
     return rt_job_layers_parse(w->bf16_layers, &w->bf16_count, "--bf16-layers", o->bf16_layers, e);
 }
 
@@ -225,12 +226,13 @@ static int model_dtypes(work *w, rt_dtype **out, rt_err *e)
     int rc;
     const rt_model_config *c = &w->in->student->config;
     RT_TRY(rt_inputs_dtypes(out, w->in->student, &w->arena, e));
-    rt_weights_dtypes(*out, *out, c, w->own);
-    for (uint32_t i = 0; i < w->bf16_count; i++) {
+    for (uint32_t i = 0; i < w->bf16_count; i++)
         if (w->bf16_layers[i] >= c->layers)
             RT_TRY(rt_fail(e, RT_USAGE, "--bf16-layers %s: the model has %u layers", w->o->bf16_layers, c->layers));
-        rt_weights_keep_layer(*out, c, w->bf16_layers[i]);
-    }
+    if (w->o->bf16_layers)
+        rt_weights_fp8(*out, *out, c, w->bf16_layers, w->bf16_count);
+    else
+        rt_weights_dtypes(*out, *out, c, w->own);
 out:
     return rc;
 }

@@ -22,23 +22,37 @@ static bool is_matrix(const rt_model_config *c, uint32_t param, rt_role *role, u
     return rt_param_at(c, param, role, layer) && rt_role_shape(c, *role, shape) == 2;
 }
 
-void rt_weights_dtypes(rt_dtype *to, const rt_dtype *stored, const rt_model_config *c, rt_teacher_weights w)
+static bool among(const uint32_t *layers, uint32_t count, uint32_t layer)
+{
+    while (count && layers[count - 1] != layer) count--;
+    return count > 0;
+}
+
+void rt_weights_fp8(rt_dtype *to, const rt_dtype *stored, const rt_model_config *c, const uint32_t *kept,
+                    uint32_t count)
 {
     rt_role role;
     uint32_t layer;
     for (uint32_t i = 0, n = rt_param_count(c); i < n; i++) {
         to[i] = stored[i];
-        if (w == RT_WEIGHTS_NATIVE || !is_matrix(c, i, &role, &layer)) continue;
-        to[i] = w == RT_WEIGHTS_FP8 && rt_role_per_layer(role) ? RT_DTYPE_E4M3 : RT_DTYPE_BF16;
+        if (!is_matrix(c, i, &role, &layer)) continue;
+        bool code = rt_role_per_layer(role) && !among(kept, count, layer);
+        to[i] = code ? RT_DTYPE_E4M3 : RT_DTYPE_BF16;
     }
 }
 
-void rt_weights_keep_layer(rt_dtype *to, const rt_model_config *c, uint32_t layer)
+void rt_weights_dtypes(rt_dtype *to, const rt_dtype *stored, const rt_model_config *c, rt_teacher_weights w)
 {
+    enum { LEAST = 8 }; /* layers; of fewer, two would be most of what fp8 saves */
+    const uint32_t ends[] = { 0, c->layers - 1 };
     rt_role role;
-    uint32_t of;
-    for (uint32_t i = 0; rt_param_at(c, i, &role, &of); i++)
-        if (to[i] == RT_DTYPE_E4M3 && of == layer) to[i] = RT_DTYPE_BF16;
+    uint32_t layer;
+    if (w == RT_WEIGHTS_FP8) {
+        rt_weights_fp8(to, stored, c, ends, c->layers >= LEAST ? 2 : 0);
+        return;
+    }
+    for (uint32_t i = 0, n = rt_param_count(c); i < n; i++)
+        to[i] = w == RT_WEIGHTS_BF16 && is_matrix(c, i, &role, &layer) ? RT_DTYPE_BF16 : stored[i];
 }
 
 bool rt_weights_differ(const rt_dtype *stored, const rt_model_config *c, const rt_policy *p)

@@ -26,10 +26,12 @@ bool rt_weights_parse(const char *name, rt_teacher_weights *out);
 #define RT_WEIGHTS_WORDS "auto, native, bf16 or fp8"
 
 /* to (rt_param_count) = what the parameters become, which may be stored itself. BF16: matrices bf16, vectors as stored.
- * FP8: matrices of layers e4m3, other matrices bf16, vectors as stored. */
+ * FP8: as rt_weights_fp8, with the first and the last layer in bf16 (docs/training.md: they are where rounding costs
+ * most), but in models of few layers. */
 void rt_weights_dtypes(rt_dtype *to, const rt_dtype *stored, const rt_model_config *c, rt_teacher_weights w);
-/* Of dtypes that are FP8: the matrices of this layer become bf16. */
-void rt_weights_keep_layer(rt_dtype *to, const rt_model_config *c, uint32_t layer);
+/* Matrices of layers e4m3, but of the layers kept (count); those and other matrices bf16, vectors as stored. */
+void rt_weights_fp8(rt_dtype *to, const rt_dtype *stored, const rt_model_config *c, const uint32_t *kept,
+                    uint32_t count);
 /* Whether BF16 is another plan than NATIVE on a device with this policy, which may keep plain numbers in bf16 anyway.
  */
 bool rt_weights_differ(const rt_dtype *stored, const rt_model_config *c, const rt_policy *p);

@@ -225,6 +225,12 @@ check "what was held out" grep -qE '^20 of the records were held out, and [0-9]+
 check "measures of each" grep -qE '^\| `low.jsonl` \| [0-9.]+.* \| [0-9]+ \|$' card/README.md
 check "no path" sh -c '! grep -qF "$0" card/README.md' "$work"
 # shellcheck disable=SC2086
+run $card --student s --data "$work/low.jsonl" --data "$work/chats.jsonl" --held-out 20 --out two-card
+for name in low chats; do
+    check "measures of $name.jsonl" grep -qE "^\\| \`$name.jsonl\` \\| [0-9.]+.* \\| [0-9]+ \\|\$" two-card/README.md
+done
+check "nor is a path in them" sh -c '! grep -qF "$0" two-card/README.md' "$work"
+# shellcheck disable=SC2086
 run $card --student s --data sft/data --held-out 4 --out plain-card
 check "no licence and no datasets where none is known" sh -c '! grep -qE "^(license|datasets)" plain-card/README.md'
 

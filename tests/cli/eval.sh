@@ -85,6 +85,8 @@ json_is 'j["weights"] == "fp8" and j["teacher_weights"] == "native" and 0 < j["f
 cp "$out" own.json
 run eval t --data d.jsonl --teacher t --weights fp8
 out_has "^weights +the model's are fp8$"
+run eval t --data d.jsonl --teacher t --weights fp8 --bf16-layers none --json
+json_is 'j["forward_kl"] == json.load(open("own.json"))["forward_kl"]' # so few layers that none is kept
 run eval t --data d.jsonl --teacher t --weights fp8 --bf16-layers 0
 exits 0
 out_has "^weights +the model's are fp8, bf16 in layers 0$"

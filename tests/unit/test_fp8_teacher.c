@@ -152,7 +152,7 @@ typedef struct pair {
 static void record_pair(pair *p, const rt_model_config *c, const rt_dtype *dtypes, rt_dev *d)
 {
     rt_err e = { 0 };
-    rt_view low[RT_LINEAR_PARTS];
+    rt_low low[RT_LINEAR_PARTS];
     rt_decoder_opts coded = { .name = "coded", .policy = &rt_policy_f32, .dtypes = dtypes },
                     plain = { .name = "plain", .policy = &rt_policy_f32 };
     assert_int_equal(rt_space_new(&p->space, &e), RT_OK);

@@ -298,6 +298,18 @@ static void test_failed_open_leaves_files_open(void **state)
     assert_true(fcntl(STDOUT_FILENO, F_GETFD) >= 0);
 }
 
+/* The first number of positions that 32 bits cannot count is refused by the flags that made it. */
+static void test_too_many_positions(void **state)
+{
+    rt_err e = { 0 };
+    rt_step_plan *s = NULL;
+    rt_model_config c = tiny_config("tiny-qwen2", 1);
+    rt_step_opts o = step_options(&c, NULL, 1u << 16, 1u << 16);
+    (void)state;
+    assert_int_equal(rt_step_plan_new(&s, &o, &e), RT_INVALID);
+    assert_non_null(strstr(e.text, "--micro-batch 65536 of --seq-len 65536 is out of range"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -309,6 +321,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_adapter_configuration, make_test_dir, remove_test_dir),
         cmocka_unit_test_setup_teardown(test_gradient_that_is_not_finite, make_test_dir, remove_test_dir),
         cmocka_unit_test(test_long_tokens_are_cut),
+        cmocka_unit_test(test_too_many_positions),
         cmocka_unit_test(test_failed_open_leaves_files_open),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -173,8 +173,7 @@ static void matrices_of_layers_become_e4m3(void **state)
     assert_true(n <= MOST);
     for (uint32_t i = 0; i < n; i++) stored[i] = i % 3 ? RT_DTYPE_F32 : RT_DTYPE_Q4_K;
     rt_weights_dtypes(coded, stored, &c, RT_WEIGHTS_FP8);
-    memcpy(kept, coded, sizeof kept);
-    rt_weights_keep_layer(kept, &c, 1);
+    rt_weights_fp8(kept, stored, &c, &(uint32_t){ 1 }, 1);
     for (uint32_t i = 0; i < n; i++) {
         uint64_t shape[2];
         assert_true(rt_param_at(&c, i, &role, &layer));
@@ -186,6 +185,17 @@ static void matrices_of_layers_become_e4m3(void **state)
     assert_int_equal(codes, 7 * c.layers);
     rt_weights_dtypes(stored, stored, &c, RT_WEIGHTS_FP8); /* in place */
     assert_memory_equal(stored, coded, n * sizeof *stored);
+    /* a model of many layers keeps both ends */
+    for (c.layers = 7; c.layers <= 8; c.layers++) {
+        n = rt_param_count(&c);
+        assert_true(n <= MOST);
+        for (uint32_t i = 0; i < n; i++) stored[i] = RT_DTYPE_BF16;
+        rt_weights_dtypes(coded, stored, &c, RT_WEIGHTS_FP8);
+        rt_weights_fp8(kept, stored, &c, (const uint32_t[]){ 0, 7 }, c.layers == 8 ? 2 : 0);
+        assert_memory_equal(coded, kept, n * sizeof *kept);
+        for (uint32_t i = codes = 0; i < n; i++) codes += coded[i] == RT_DTYPE_E4M3;
+        assert_int_equal(codes, 7 * (c.layers == 8 ? 6 : 7));
+    }
 }
 
 /* ---- bits ---- */

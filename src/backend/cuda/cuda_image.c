@@ -94,7 +94,6 @@ const char *rt_cuda_images_proof(rt_cuda_arch arch)
     } table[] = {
         { { 90, 0 }, "run on an H200" },
         { { 75, 1 }, "run on an H200" },
-        { { 80, 1 }, "run on an H200" },
         { { 90, 1 }, "run on an H200" },
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
