@@ -2,11 +2,11 @@
  *
  * An op that the backend refuses is rewritten into ops that it takes; there is one rule: an operand that it would take
  * in another dtype is dequantised or cast into scratch first. A large weight is dequantised by slices of its rows,
- * which share that scratch, where the GEMM can be cut so; small ones that are multiplied by the same operand are
- * dequantised side by side ahead of their GEMMs, so that a backend can do it at once. What no rule helps is an error
- * that names the op, its dtypes and the backend's reason. With poison, every float activation is filled with NaN after
- * its last use, by ordinary ops, so it works on any backend. Scratch that an op asks for becomes an activation that
- * lives for that op alone. */
+ * which share that scratch: they are columns of the output, or in backward a part of the sum each. Small ones that are
+ * multiplied by the same operand are dequantised side by side ahead of their GEMMs, so that a backend can do it at
+ * once. What no rule helps is an error that names the op, its dtypes and the backend's reason. With poison, every float
+ * activation is filled with NaN after its last use, by ordinary ops, so it works on any backend. Scratch that an op
+ * asks for becomes an activation that lives for that op alone. */
 #include "exec/exec_internal.h"
 
 #include <math.h>
@@ -47,15 +47,23 @@ static rt_view recast(rt_plan *q, const rt_op *op, rt_view v, rt_dtype to)
 
 enum { SLICE_BYTES = 160 << 20 }; /* dequantised at a time: the matrices of a 7B model stay whole */
 
-/* Rows of the weight b of a GEMM, stored (N,K), that make a slice of at most SLICE_BYTES dequantised; 0: no slices. */
-static uint32_t slice_rows(const rt_op *op, const rt_need *need)
+static bool is_wide(const rt_plan *q, rt_view v)
+{
+    return rt_dtype_bytes(rt_plan_dtype(q, v), 1) >= sizeof(float); /* f64 is the specification's */
+}
+
+/* Rows of the weight b of a GEMM, stored (N,K) or (K,N), that make a slice of at most SLICE_BYTES dequantised; 0: no
+ * slices. Parts of a sum are added in f32, so a sum in fewer bits that is added to something cannot be cut. */
+static uint32_t slice_rows(const rt_plan *q, const rt_op *op, const rt_need *need)
 {
     enum { SLICE_ROWS = 256 };
-    if (op->kind != RT_OP_MATMUL || !op->args.matmul.tb || need->recast != 1 + RT_MM_B) return 0;
-    uint64_t row = rt_dtype_bytes(need->recast_to, op->slot[RT_MM_B].cols),
-             n = SLICE_BYTES / row / SLICE_ROWS * SLICE_ROWS;
+    const rt_view *s = op->slot;
+    if (op->kind != RT_OP_MATMUL || need->recast != 1 + RT_MM_B || op->args.matmul.ta) return 0;
+    bool adds = op->acc >> RT_MM_OUT & 1;
+    if (!op->args.matmul.tb && adds && !is_wide(q, s[RT_MM_OUT])) return 0;
+    uint64_t row = rt_dtype_bytes(need->recast_to, s[RT_MM_B].cols), n = SLICE_BYTES / row / SLICE_ROWS * SLICE_ROWS;
     if (n == 0) n = SLICE_ROWS;
-    return n < op->args.matmul.N ? (uint32_t)n : 0;
+    return n < s[RT_MM_B].rows ? (uint32_t)n : 0;
 }
 
 static bool append_lowered(rt_plan *q, rt_dev *d, const rt_op *original, rt_need *first);
@@ -77,14 +85,39 @@ static bool append_slices(rt_plan *q, rt_dev *d, const rt_op *whole, uint32_t ro
     return ok;
 }
 
+/* out = a b + bias by slices of the rows of b, which are columns of a: parts of the sum, in f32. */
+static bool append_parts(rt_plan *q, rt_dev *d, const rt_op *whole, uint32_t rows, rt_need *first)
+{
+    bool ok = true, wide = is_wide(q, whole->slot[RT_MM_OUT]);
+    uint32_t K = whole->args.matmul.K;
+    rt_view out = whole->slot[RT_MM_OUT], sum = wide ? out : rt_act(q, RT_DTYPE_F32, out.rows, out.cols, "sum");
+    for (uint32_t at = 0; ok && at < K; at += rows) {
+        rt_op op = *whole;
+        uint32_t n = K - at < rows ? K - at : rows;
+        op.args.matmul.K = n;
+        op.slot[RT_MM_OUT] = sum;
+        op.slot[RT_MM_A] = rt_view_cols(q, op.slot[RT_MM_A], at, n);
+        op.slot[RT_MM_B] = rt_view_rows(q, op.slot[RT_MM_B], at, n);
+        if (at) op.acc |= 1u << RT_MM_OUT;
+        if (at) op.slot[RT_MM_BIAS] = RT_NONE;
+        ok = append_lowered(q, d, &op, first);
+    }
+    if (!ok || wide) return ok;
+    rt_op cast = { .kind = RT_OP_CAST, .queue = whole->queue, .label = whole->label };
+    cast.args.rows = (rt_rows_args){ .N = out.rows, .C = out.cols };
+    cast.slot[RT_ROWS_Y] = out;
+    cast.slot[RT_ROWS_X] = sum;
+    return append_lowered(q, d, &cast, first);
+}
+
 /* Appends op to q as the device takes it; false when it does not. first: what the backend said of the op as it is. */
 static bool append_lowered(rt_plan *q, rt_dev *d, const rt_op *original, rt_need *first)
 {
     rt_op op = *original;
     bool ok = supported(d, q, &op, first);
     rt_need need = *first;
-    uint32_t rows = ok ? 0 : slice_rows(&op, first);
-    if (rows) return append_slices(q, d, &op, rows, first);
+    uint32_t rows = ok ? 0 : slice_rows(q, &op, first);
+    if (rows) return (op.args.matmul.tb ? append_slices : append_parts)(q, d, &op, rows, first);
     for (uint32_t tries = 0; !ok && need.recast && tries < RT_MAX_SLOTS && !q->err.status; tries++) {
         rt_view *v = &op.slot[need.recast - 1];
         *v = recast(q, &op, *v, need.recast_to);
@@ -103,7 +136,7 @@ enum { AHEAD = 4 }; /* GEMMs of one operand: q, k, v */
 static bool dequantises_whole(rt_plan *q, rt_dev *d, const rt_op *op, rt_need *need)
 {
     if (op->kind != RT_OP_MATMUL || !rt_dtype_is_quant(rt_plan_dtype(q, op->slot[RT_MM_B]))) return false;
-    return !supported(d, q, op, need) && need->recast == 1 + RT_MM_B && !slice_rows(op, need);
+    return !supported(d, q, op, need) && need->recast == 1 + RT_MM_B && !slice_rows(q, op, need);
 }
 
 static bool same_view(rt_view a, rt_view b)

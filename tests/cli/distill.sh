@@ -70,6 +70,7 @@ run inspect taught --json
 json_is 'j["random_init"] is False and j["tokenizer"]["chat_template"]'
 run distill --teacher taught --student s $base --out o --steps 60 --eval-every 20 --save-every 20
 exits 0
+out_has '^disk      o/run takes [1-9][0-9.]* [KM]iB, of it [1-9][0-9.]* [KM]iB for checkpoints'
 out_has '^pair +259 ids in common, padding left out \(13 rows of the student, 13 of the teacher\)$'
 out_has '^objective loss = 0\.10 CE \+ 0\.90 KL\(teacher\|\|student\), T 1, 98 % of tokens trained$'
 out_has '^step 10/60  loss .*div .*agree .*norm .*tok/s  teacher [0-9]+ %.*left '

@@ -13,6 +13,8 @@
 #include "op/emit.h"
 #include "verify/grad.h"
 
+#include <math.h>
+
 static bool refuse_quantised_matmul(rt_dev *d, const rt_plan *p, const rt_op *op, rt_need *need)
 {
     if (op->kind == RT_OP_MATMUL && rt_dtype_is_quant(rt_plan_dtype(p, op->slot[RT_MM_B]))) {
@@ -119,6 +121,67 @@ static void large_weights_are_expanded_by_slices(void **state)
         end(x, p, s, d, i);
     }
     assert_memory_equal(y[0], y[1], sizeof y[0]);
+    rt_free(blocks);
+}
+
+/* ---- backward through a large weight: y = g w, by slices of w that are parts of the sum ---- */
+
+enum { TERMS = 330000, COLS = 256, FIRST_PART = 163840 };
+
+/* y (COLS) as ref has it, or as a backend does that cannot multiply the weight. */
+static void sum_of_terms(float *y, const float *g, const uint8_t *blocks, bool refuses, rt_dtype t)
+{
+    rt_err e = { 0 };
+    rt_dev *d = refuses ? open_fake(refuse_quantised_matmul) : open_dev("ref", 0);
+    rt_space *s;
+    rt_plan *p;
+    rt_exec *x;
+    float bias[COLS];
+    uint8_t narrow[COLS * 4], *in = rt_alloc(TERMS * sizeof(float), 16);
+    for (int i = 0; i < COLS; i++) bias[i] = (float)i * 1000;
+    ok(rt_space_new(&s, &e), &e);
+    rt_view vg = rt_space_buf(s, RT_CLASS_INPUT, t, 1, TERMS, "g");
+    rt_view vw = rt_space_buf(s, RT_CLASS_PARAM, RT_DTYPE_Q4_K, TERMS, COLS, "w");
+    rt_view vb = rt_space_buf(s, RT_CLASS_PARAM, RT_DTYPE_F32, 1, COLS, "bias");
+    rt_view vy = rt_space_buf(s, RT_CLASS_OUTPUT, t, 1, COLS, "y");
+    ok(rt_plan_new(&p, s, "parts", t == RT_DTYPE_F32 ? &rt_policy_f32 : &rt_policy_bf16, &e), &e);
+    rt_emit_matmul(p, vy, vg, vw, vb, "nn", 0.5f);
+    ok(rt_exec_seal(&x, d, (const rt_plan *const *)&p, 1, NULL, &e), &e);
+    if (refuses) { /* dequantise and multiply for each slice of 160 MiB; in 16 bits they have twice the rows, and one cast
+                 */
+        const rt_plan *low = rt_exec_plan(x, 0);
+        bool wide = t == RT_DTYPE_F32;
+        assert_int_equal(low->nops, wide ? 6 : 5);
+        assert_int_equal(low->ops[1].args.matmul.K, wide ? FIRST_PART : 2 * FIRST_PART);
+        assert_int_equal(rt_plan_dtype(low, low->ops[3].slot[RT_MM_OUT]), RT_DTYPE_F32);
+        assert_true(low->ops[3].acc >> RT_MM_OUT & 1 && !low->ops[3].slot[RT_MM_BIAS].buf);
+    }
+    rt_float_from_f32(in, g, t, TERMS);
+    ok(rt_exec_write(x, vg, in, rt_dtype_bytes(t, TERMS), &e), &e);
+    ok(rt_exec_write(x, vw, blocks, (uint64_t)TERMS * 144, &e), &e);
+    ok(rt_exec_write(x, vb, bias, sizeof bias, &e), &e);
+    run(x, 0);
+    ok(rt_exec_read(x, vy, narrow, rt_dtype_bytes(t, COLS), &e), &e);
+    rt_float_to_f32(y, narrow, t, COLS);
+    rt_free(in);
+    end(x, p, s, d, refuses);
+}
+
+static void large_weights_are_summed_by_slices(void **state)
+{
+    (void)state;
+    float y[2][COLS], *g = rt_alloc(TERMS * sizeof *g, 16);
+    uint8_t *blocks = rt_alloc((uint64_t)TERMS * 144, 16);
+    for (int i = 0; i < TERMS; i++) g[i] = (float)rt_test_normal(1, (uint64_t)i);
+    for (uint32_t i = 0; i < TERMS * 144u; i++) blocks[i] = (uint8_t)(i * 2654435761u >> 27); /* small scales */
+    for (int bf16 = 0; bf16 < 2; bf16++) {
+        rt_dtype t = bf16 ? RT_DTYPE_BF16 : RT_DTYPE_F32;
+        for (int i = 0; i < 2; i++) sum_of_terms(y[i], g, blocks, i, t);
+        /* three roundings to f32 in the place of one, and one to bf16 */
+        for (int i = 0; i < COLS; i++)
+            assert_true(fabsf(y[0][i] - y[1][i]) <= fabsf(y[0][i]) * (bf16 ? 0x1p-7f : 0x1p-21f) + 0.01f);
+    }
+    rt_free(g);
     rt_free(blocks);
 }
 
@@ -293,9 +356,10 @@ static void lowering_survives_want_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(quantised_operands_are_lowered),   cmocka_unit_test(large_weights_are_expanded_by_slices),
-        cmocka_unit_test(neighbours_are_expanded_together), cmocka_unit_test(expansions_change_no_number),
-        cmocka_unit_test(lowering_survives_want_of_memory), cmocka_unit_test(scratch_stays_where_it_is_asked_to),
+        cmocka_unit_test(quantised_operands_are_lowered),     cmocka_unit_test(large_weights_are_expanded_by_slices),
+        cmocka_unit_test(large_weights_are_summed_by_slices), cmocka_unit_test(neighbours_are_expanded_together),
+        cmocka_unit_test(expansions_change_no_number),        cmocka_unit_test(lowering_survives_want_of_memory),
+        cmocka_unit_test(scratch_stays_where_it_is_asked_to),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

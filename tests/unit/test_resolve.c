@@ -674,7 +674,7 @@ static void test_optimizer(void **state)
     (void)state;
     outcome o = resolved("betas", "0,0.5");
     assert_true(o.r.beta1 == 0.0 && o.r.beta2 == 0.5);
-    static const char *const bad[] = { "0.9", "0.9,1", "1,0.9", "0.9,", "a,b", "0.9,0.95,0.9", "-0.1,0.9", "" };
+    static const char *const bad[] = { "0.9", "0.9,1", "1,0.9", "0.9,", "a,b", "0.9,0.95,0.9", "-0.1,0.9", ",0.9", "" };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) refused("betas", bad[i], RT_USAGE, "--betas|0.9,0.95");
     refused("eps", "0", RT_USAGE, "--eps");
     refused("weight_decay", "-0.1", RT_USAGE, "--weight-decay");
