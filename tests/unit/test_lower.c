@@ -147,8 +147,9 @@ static void sum_of_terms(float *y, const float *g, const uint8_t *blocks, bool r
     ok(rt_plan_new(&p, s, "parts", t == RT_DTYPE_F32 ? &rt_policy_f32 : &rt_policy_bf16, &e), &e);
     rt_emit_matmul(p, vy, vg, vw, vb, "nn", 0.5f);
     ok(rt_exec_seal(&x, d, (const rt_plan *const *)&p, 1, NULL, &e), &e);
-    if (refuses) { /* dequantise and multiply for each slice of 160 MiB; in 16 bits they have twice the rows, and one cast
-                 */
+    if (refuses) { /* dequantise and multiply for each slice of 160 MiB; in 16 bits they have twice the rows, and one
+                    * cast
+                    */
         const rt_plan *low = rt_exec_plan(x, 0);
         bool wide = t == RT_DTYPE_F32;
         assert_int_equal(low->nops, wide ? 6 : 5);
