@@ -214,7 +214,10 @@ def widths():
         check(frames and all("left" in f or f.startswith("step 0/") for f in frames), f"{width} columns: no time is left")
         check(width < 60 or any("loss" in f and "[" in f for f in frames), f"{width} columns: no loss, or no bar")
         check(width < 200 or any(re.search("tok/s.*div.*agree.*ce.*lr.*norm.*teacher", f) for f in frames), "200 columns: not all fields")
-    check(re.search(r"7l(evaluating|sampling|saving)[^\r]*step \d+/60", run.raw), "evaluations are not shown in the line")
+    # An evaluation that takes longer than a tick of the line, on a fast machine too.
+    run = Run("distill", "--teacher", "wt", "--student", "ws", "--threads", 1, "--data", "d.jsonl", "--eval-data", "d.jsonl", "--eval-rows", 100,
+              "--steps", 2, "--batch", 4, "--seq-len", 64, "--warmup", 1, "--out", "shown", width=120).finish()
+    check(re.search(r"7levaluating[^\r]*step \d+/2", run.raw), f"evaluations are not shown in the line: {run.raw[-300:]!r}")
     run = Run(*short, "--out", "resized", width=120)
     run.until(r"step [1-9]\d?/60")
     for width, step in ((60, 12), (44, 25), (100, 40)):
