@@ -115,12 +115,12 @@ run-test-alter: all
 
 mutants:
 	@tools/setup.sh $(if $(CROSS),--cross)
-	@+$(MAKE) --no-print-directory $(jobs) all tests
+	@+$(MAKE) --no-print-directory $(jobs) NVCC= CUDA_WHY='no mutant is in them' all tests
 	$(PYTHON) tools/mutants.py --build '$(BUILD)' $(MUTANT_FLAGS)
 
 mutants-step:
 	@tools/setup.sh $(if $(CROSS),--cross)
-	@+$(MAKE) --no-print-directory $(jobs) all tests
+	@+$(MAKE) --no-print-directory $(jobs) NVCC= CUDA_WHY='no mutant is in them' all tests
 	$(PYTHON) tools/mutants.py --rooms model,infer,teacher,train,job/prepare,job/run,evidence,report --build '$(BUILD)' $(MUTANT_FLAGS)
 
 .SECONDARY: $(UNIT_OBJS)

@@ -418,7 +418,7 @@ def run_all(args, pools, share, report):
     lock = threading.Lock()
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="retort-mutants-") as folder:
-        make = ["make", "-s", f"CC={args.cc}"] if args.cc else ["make", "-s"]
+        make = ["make", "-s", "NVCC="] + ([f"CC={args.cc}"] if args.cc else [])  # no mutant is in a kernel
         tests = Tests(args.suite, args.build)
         workers = [Worker(os.path.join(folder, str(i)), args.build, make, tests.targets()) for i in range(args.jobs)]
         tests.measure(workers[0])
