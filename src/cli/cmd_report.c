@@ -88,6 +88,7 @@ static int write_report(const options *o, const rt_words *words, rt_err *e)
                     : rt_path_join(&s.arena, rt_report_run_facts(s.runs[0]).folder,
                                    words->count > 1 ? "compare.html" : "report.html");
     if (!s.path) RT_TRY(rt_no_memory(e, "a path"));
+    RT_TRY(rt_report_may_write(s.path, e));
     RT_TRY(rt_report_write(s.path, s.runs, s.count, e));
     RT_TRY(rt_file_size(s.path, &s.bytes, e));
     if (o->json)

@@ -2,6 +2,7 @@
 #include "job/job_internal.h"
 
 #include "base/json.h"
+#include "base/sys.h"
 #include "job/prepare/fit.h"
 
 #include <math.h>
@@ -29,17 +30,26 @@ typedef struct work {
     const char *run_out; /* its folder; null: there is none */
     char *folder;        /* of token shards, removed at the end */
     bool stopped;
+    double told; /* when progress was called last, and with what */
+    const char *what;
+    uint64_t at, of;
 } work;
 
 static void on_progress(void *ctx, const char *what, uint64_t done, uint64_t total)
 {
     work *w = ctx;
+    w->told = rt_now();
+    w->what = what;
+    w->at = done;
+    w->of = total;
     if (w->o->progress && w->o->progress(w->o->ctx, what, done, total)) w->stopped = true;
 }
 
+/* Asked between two records, which a template may take a second for. */
 static bool on_stop(void *ctx)
 {
-    const work *w = ctx;
+    work *w = ctx;
+    if (rt_now() - w->told > RT_JOB_TELL_SECONDS) on_progress(w, w->what ? w->what : "tokenizing", w->at, w->of);
     return w->stopped;
 }
 

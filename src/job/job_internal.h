@@ -6,6 +6,9 @@
 
 #include "job/job.h"
 
+/* How often a job that renders templates asks whether it is to stop, at most. */
+#define RT_JOB_TELL_SECONDS 0.05
+
 /* Format and dtype of the output; *mix is null where dtype is. RT_USAGE with the nearest name. */
 int rt_job_output_kind(const rt_job_output *o, const char *dtype, rt_container *to, const rt_mix **mix, rt_err *e);
 /* RT_INVALID when path is there already and may not be replaced, when it is a folder where a file is to be or the other

@@ -150,6 +150,8 @@ typedef struct work {
     uint32_t shown_of;
     uint64_t disk;
     bool stopped;
+    double told;   /* when progress was called last */
+    uint64_t seen; /* bytes of files */
 } work;
 
 static int end_piece(size_t **ends, uint32_t *cap, rt_job_sample *s, size_t at, rt_err *e)
@@ -245,16 +247,25 @@ out:
     return rc;
 }
 
+static void tell(work *w)
+{
+    w->told = rt_now();
+    if (w->o->progress && w->o->progress(w->o->ctx, "tokenizing", w->seen, w->disk)) w->stopped = true;
+}
+
+/* Asked between two records, which a template may take a second for. */
 static bool on_stop(void *ctx)
 {
-    const work *w = ctx;
+    work *w = ctx;
+    if (rt_now() - w->told > RT_JOB_TELL_SECONDS) tell(w);
     return w->stopped;
 }
 
 static void on_progress(void *ctx, const rt_tokenize_stats *st)
 {
     work *w = ctx;
-    if (w->o->progress && w->o->progress(w->o->ctx, "tokenizing", st->disk_done, w->disk)) w->stopped = true;
+    w->seen = st->disk_done;
+    tell(w);
 }
 
 static void on_note(void *ctx, const char *text)

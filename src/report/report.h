@@ -42,6 +42,8 @@ int rt_report_run_open(rt_report_run **out, const char *path, rt_err *e);
 void rt_report_run_close(rt_report_run *r); /* accepts null */
 rt_report_facts rt_report_run_facts(const rt_report_run *r);
 
+/* RT_INVALID: a file that is no such page is there. */
+int rt_report_may_write(const char *out_path, rt_err *e);
 /* The page, whole or not at all. The first run is the one that the others are laid over. */
 int rt_report_write(const char *out_path, rt_report_run *const *runs, uint32_t count, rt_err *e);
 

@@ -320,6 +320,21 @@ static int fill(rt_report_page *p, rt_err *e)
     return p->out.failed ? rt_no_memory(e, "a report") : RT_OK;
 }
 
+int rt_report_may_write(const char *out_path, rt_err *e)
+{
+    static const char mark[] = "content=\"retort report\"";
+    enum { HEAD = 1024 };
+    rt_map map;
+    if (!rt_path_exists(out_path)) return RT_OK;
+    int rc = rt_map_open(&map, out_path, e);
+    if (rc < 0) return rc;
+    bool own = !map.size || memmem(map.data, map.size < HEAD ? map.size : HEAD, mark, sizeof mark - 1);
+    rt_map_close(&map);
+    return own ? RT_OK
+               : rt_fail(e, RT_INVALID, "%s is there already and is no page of retort report; name another --out",
+                         out_path);
+}
+
 int rt_report_write(const char *out_path, rt_report_run *const *runs, uint32_t count, rt_err *e)
 {
     int rc;

@@ -245,4 +245,33 @@ for words in "distill --teacher t --student $esc --data $esc.jsonl --steps 2 --b
     run $words
     check "nothing for a terminal to obey: ${words%% *}" eval '! obeyed "$out" "$err"'
 done
+
+# SIGTERM while a template renders, which takes a tenth of a second or more for each record here: heeded between two of them.
+cp -r s slow
+python3 - <<'PY'
+import json
+config = json.load(open("slow/tokenizer_config.json"))
+config["chat_template"] = ("{% for i in range(600) %}{% for k in range(1000) %}{% set x = i * k %}{% endfor %}{% endfor %}"
+                           "{% for m in messages %}{{ m.content }}{% endfor %}")
+json.dump(config, open("slow/tokenizer_config.json", "w"))
+with open("slow.jsonl", "w") as f:
+    for i in range(600):
+        f.write(json.dumps({"messages": [{"role": "user", "content": "a%d " % i}, {"role": "assistant", "content": "b"}]}) + "\n")
+PY
+rm -f slow/chat_template.jinja
+for words in "tokenize slow.jsonl --model slow --out slow-tokens" "eval slow --data slow.jsonl --seq-len 64" \
+    "plan --student slow --data slow.jsonl" "train --student slow --data slow.jsonl --steps 2 --batch 2 --seq-len 64 --out slow-out"; do
+    check "a signal while a template renders: ${words%% *}" python3 - "$RETORT" "$words" <<'PY'
+import signal, subprocess, sys, time
+p = subprocess.Popen([sys.argv[1], *sys.argv[2].split(), "--threads", "1"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+time.sleep(1)
+assert p.poll() is None, p.returncode
+p.send_signal(signal.SIGTERM)
+try:
+    assert p.wait(10) == 130, p.returncode
+except subprocess.TimeoutExpired:
+    p.kill()
+    raise SystemExit("not heeded in 10 s")
+PY
+done
 finish

@@ -127,6 +127,13 @@ run report c -o never.html
 exits 4
 err_has 'step 2 comes after step 6; the file was altered, or two runs wrote to it'
 check "no page" test ! -e never.html
+cp s/model.safetensors kept.safetensors
+run report a -o s/model.safetensors
+exits 5
+err_has 's/model.safetensors is there already and is no page of retort report; name another --out'
+check "it is as it was" cmp kept.safetensors s/model.safetensors
+run report a -o page.html
+exits 0
 run report a -o no/such/folder/page.html
 check "expected a failure" test "$status" = 3 -o "$status" = 7
 err_has 'no/such/folder'

@@ -46,7 +46,8 @@ typedef struct job {
     rt_err **messages;     /* (BATCH_RECORDS) by slot, null: none */
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    uint32_t told; /* sources before this one: what is not used of them was said */
+    _Atomic bool stopped; /* asked by the caller's thread alone, between two records */
+    uint32_t told;        /* sources before this one: what is not used of them was said */
     bool quit, threaded;
     pthread_t thread;
 } job;
@@ -162,6 +163,8 @@ static void encode_chunk(void *ctx, uint32_t chunk, uint32_t worker)
         slot *s = &b->slots[i];
         const char *text = b->text.data + s->raw.begin;
         rt_err *e = &j->errors[worker];
+        if (worker == 0 && j->o->stop && j->o->stop(j->o->ctx)) j->stopped = true;
+        if (j->stopped) return;
         e->text[0] = '\0';
         if (s->raw.fault)
             s->rc = bad_row(text, s, e);
@@ -256,6 +259,7 @@ static int use_batch(job *j, batch *b, rt_tokenize_stats *st, rt_err *e)
     j->now = b;
     memset(j->messages, 0, BATCH_RECORDS * sizeof *j->messages);
     rt_pool_run(o->pool, b->chunk_count, encode_chunk, j);
+    if (j->stopped || (o->stop && o->stop(o->ctx))) rc = rt_fail(e, RT_INTERRUPTED, "interrupted while tokenizing");
     for (uint32_t i = 0; i < b->count; i++) {
         slot *s = &b->slots[i];
         if (rc >= 0) rc = s->rc < 0 ? bad_record(j, s, j->messages[i], st, e) : hand_on(j, s, st, e);
@@ -269,7 +273,6 @@ static int use_batch(job *j, batch *b, rt_tokenize_stats *st, rt_err *e)
         rc = b->rc;
     }
     if (rc == RT_OK && o->progress) o->progress(o->ctx, st);
-    if (rc == RT_OK && o->stop && o->stop(o->ctx)) rc = rt_fail(e, RT_INTERRUPTED, "interrupted while tokenizing");
     return rc;
 }
 
