@@ -251,6 +251,8 @@ static void shrink(rt_encoded *r)
     if (r->ids.cap > KEEP_IDS) rt_encoded_free(r);
 }
 
+static bool wants_stop(const job *j) { return j->stopped || (j->o->stop && j->o->stop(j->o->ctx)); }
+
 static int use_batch(job *j, batch *b, rt_tokenize_stats *st, rt_err *e)
 {
     const rt_tokenize_opts *o = j->o;
@@ -259,7 +261,7 @@ static int use_batch(job *j, batch *b, rt_tokenize_stats *st, rt_err *e)
     j->now = b;
     memset(j->messages, 0, BATCH_RECORDS * sizeof *j->messages);
     rt_pool_run(o->pool, b->chunk_count, encode_chunk, j);
-    if (j->stopped || (o->stop && o->stop(o->ctx))) rc = rt_fail(e, RT_INTERRUPTED, "interrupted while tokenizing");
+    if (wants_stop(j)) rc = rt_fail(e, RT_INTERRUPTED, "interrupted while tokenizing");
     for (uint32_t i = 0; i < b->count; i++) {
         slot *s = &b->slots[i];
         if (rc >= 0) rc = s->rc < 0 ? bad_record(j, s, j->messages[i], st, e) : hand_on(j, s, st, e);
@@ -273,6 +275,7 @@ static int use_batch(job *j, batch *b, rt_tokenize_stats *st, rt_err *e)
         rc = b->rc;
     }
     if (rc == RT_OK && o->progress) o->progress(o->ctx, st);
+    if (rc == RT_OK && wants_stop(j)) rc = rt_fail(e, RT_INTERRUPTED, "interrupted while tokenizing");
     return rc;
 }
 
