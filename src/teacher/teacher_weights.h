@@ -4,8 +4,8 @@
  * Owns: the dtypes that follow from --teacher-weights, what auto decides, and the sentence that says why. Pure: what
  * each way takes comes from plans that others have made, and how far fp8 is from bf16 from a measurement. A device that
  * cannot multiply a packed matrix dequantises it into scratch before every GEMM; dequantised once it takes more memory,
- * and that work is spared. In fp8 (e4m3, a scale for each row) GEMMs take about half the time of bf16 where a device
- * has them, and the teacher is another one by a little. */
+ * and that work is spared. In fp8 (e4m3, a scale for each row) GEMMs take about two thirds of the time of bf16 where a
+ * device has them, and the teacher is another one by a little. */
 #ifndef RT_TEACHER_TEACHER_WEIGHTS_H
 #define RT_TEACHER_TEACHER_WEIGHTS_H
 
