@@ -110,8 +110,8 @@ static void print_text(const rt_job_evaluation *v, const rt_job_evaluate_opts *o
     const rt_eval_result *r = &v->result;
     for (uint32_t i = 0; i < v->notes.count; i++) rt_put("note: %s\n", v->notes.text[i]);
     if (o->weights)
-        rt_put("%-22s the model's are %s%s%s\n", "weights", v->model_weights, o->bf16_layers ? ", bf16 in layers " : "",
-               o->bf16_layers ? o->bf16_layers : "");
+        rt_put("%-22s the model's are %s%s%s\n", "weights", v->model_weights,
+               o->bf16_layers ? ", layers in bf16: " : "", o->bf16_layers ? o->bf16_layers : "");
     if (v->teacher) rt_put("%-22s %s\n", "weights", v->weights_chosen);
     rt_put("%-22s %" PRIu64 " in %" PRIu64 " documents, %u rows of %u tokens%s\n", "positions", r->positions,
            r->documents, v->rows, v->seq_len, v->own_length ? ", as in its run" : "");

@@ -89,7 +89,7 @@ run eval t --data d.jsonl --teacher t --weights fp8 --bf16-layers none --json
 json_is 'j["forward_kl"] == json.load(open("own.json"))["forward_kl"]' # so few layers that none is kept
 run eval t --data d.jsonl --teacher t --weights fp8 --bf16-layers 0
 exits 0
-out_has "^weights +the model's are fp8, bf16 in layers 0$"
+out_has "^weights +the model's are fp8, layers in bf16: 0$"
 run eval t --data d.jsonl --teacher t --weights fp8 --bf16-layers 0 --json
 json_is '0 < j["forward_kl"]["mean"] < json.load(open("own.json"))["forward_kl"]["mean"]'
 cp "$out" first.json
