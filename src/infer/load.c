@@ -238,7 +238,7 @@ int rt_load_weights(rt_exec *x, const rt_decoder *d, const rt_model_file *m, con
         RT_TRY(load_one(x, &s, &d->params[i], t, m->spec, e));
         rt_model_file_done_with(m, t);
     }
-    RT_TRY(rt_load_rope(x, d, e));
+    if (d->freq.buf) RT_TRY(rt_load_rope(x, d, e)); /* a head alone has none */
 out:
     stage_close(&s);
     return rc;

@@ -32,7 +32,8 @@ typedef struct rt_decoder_opts {
     bool accumulate;    /* gradients are written in more than one micro-batch of a step */
     const bool *frozen; /* (rt_param_count) or null: none. With adapters everything else is frozen, */
     rt_lora lora;
-    bool both; /* with adapters the model's own parameters are trained too: for proofs */
+    bool both;      /* with adapters the model's own parameters are trained too: for proofs */
+    bool head_only; /* the head is all there is of it, for rt_decoder_logits alone; dtypes has one entry */
 } rt_decoder_opts;
 
 /* One tensor of the model, or half an adapter. */
@@ -72,7 +73,7 @@ typedef struct rt_decoder {
     uint32_t model_params; /* how many are the model's */
     uint32_t param_count;
     rt_layer *layers;
-    uint32_t embed, final_norm, head; /* params; head is embed in a tied model */
+    uint32_t embed, final_norm, head; /* params; head is embed in a tied model. UINT32_MAX: a head alone has none */
     uint32_t
         lowest; /* the lowest layer that has to be reached backward; config.layers: none; 0 too for the embedding */
     bool embed_trained;

@@ -233,9 +233,24 @@ static void find_lowest(rt_decoder *d)
     if (d->embed_trained) d->lowest = 0;
 }
 
+/* The model's only parameter is its head. */
+static int build_head(builder *b, rt_err *e)
+{
+    rt_decoder *d = b->d;
+    d->model_params = d->param_count = 1;
+    d->params = rt_arena_alloc(&d->arena, sizeof *d->params);
+    if (!d->params) return rt_fail(e, RT_NOMEM, "no memory for the parameters of %s", b->o->name);
+    *d->params = (rt_param){ .role = d->config.tied ? RT_ROLE_EMBED : RT_ROLE_HEAD };
+    d->embed = d->final_norm = RT_NO_PARAM;
+    d->lowest = d->config.layers;
+    declare_one(b, d->head);
+    return rt_space_status(b->space, e);
+}
+
 static int build(builder *b, rt_err *e)
 {
     rt_decoder *d = b->d;
+    if (b->o->head_only) return build_head(b, e);
     uint32_t adapters = b->o->lora.rank ? 2 * (uint32_t)__builtin_popcount(b->o->lora.roles) * d->config.layers : 0;
     d->model_params = d->param_count = rt_param_count(&d->config);
     d->params = rt_arena_alloc(&d->arena, ((size_t)d->model_params + adapters) * sizeof *d->params);
@@ -261,7 +276,7 @@ static int check_e4m3(const rt_model_config *c, const rt_decoder_opts *o, rt_err
     uint32_t layer;
     uint64_t shape[2];
     char name[RT_NAME_BYTES];
-    for (uint32_t i = 0; o->dtypes && rt_param_at(c, i, &role, &layer); i++) {
+    for (uint32_t i = 0; o->dtypes && !o->head_only && rt_param_at(c, i, &role, &layer); i++) {
         if (o->dtypes[i] != RT_DTYPE_E4M3) continue;
         if (!rt_role_per_layer(role) || rt_role_shape(c, role, shape) != 2)
             return rt_fail(e, RT_INVALID, "%s cannot be e4m3; only matrices of layers can",

@@ -480,7 +480,7 @@ int rt_evaluate(rt_trainer *t, rt_eval_set *s, rt_eval_result *out, float *kl_ea
         if (!values[i]) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for %zu positions of evaluation", n));
     }
     RT_TRY(measure_all(t, s, values, e));
-    *out = (rt_eval_result){ .teacher = t->plan->teacher != NULL, .positions = s->positions };
+    *out = (rt_eval_result){ .teacher = rt_step_plan_distils(t->plan), .positions = s->positions };
     measured ce = measure_one(s, WHOLE, values, CE);
     out->ce = ce.m;
     out->documents = ce.documents;

@@ -16,6 +16,7 @@ static void chunk_loss(rt_plan *p, const rt_decoder *student, const rt_decoder *
         rt_decoder_logits(p, teacher, from, part(p, io->teacher_hidden, first, n));
     }
     rt_decoder_logits(p, student, logits, hidden);
+    bool distils = teacher || io->list.id.buf;
     rt_kd_io kd = { .logits = logits,
                     .sums = io->sums,
                     .ce = part(p, io->ce, first, n),
@@ -25,12 +26,15 @@ static void chunk_loss(rt_plan *p, const rt_decoder *student, const rt_decoder *
                     .target = part(p, io->target, first, n),
                     .step = io->step,
                     .teacher = from,
-                    .vmask = teacher ? io->vmask : RT_NONE };
+                    .tk_id = part(p, io->list.id, first, n),
+                    .tk_logp = part(p, io->list.logp, first, n),
+                    .tk_rest = part(p, io->list.rest, first, n),
+                    .vmask = distils ? io->vmask : RT_NONE };
     rt_kd_opts opts = { .divergence = o->divergence,
                         .T = (float)o->temperature,
                         .mix = (float)o->mix,
                         .ce_weight = (float)o->ce_weight,
-                        .kd_weight = teacher ? (float)o->kd_weight : 0.0f,
+                        .kd_weight = distils ? (float)o->kd_weight : 0.0f,
                         .t2 = o->t2,
                         .grad = io->dhidden.buf != 0,
                         .site = RT_SITE_HEAD + index };

@@ -21,10 +21,17 @@ static inline double rt_loss_kd_weight(const rt_loss_opts *o) /* T^2 in it */
     return o->kd_weight * (o->t2 ? o->temperature * o->temperature : 1.0);
 }
 
+/* A teacher that gives a few ids of each position instead of its logits, as kd_loss takes them. */
+typedef struct rt_step_list {
+    rt_view id, logp; /* (N,n) */
+    rt_view rest;     /* (N,1) */
+} rt_step_list;
+
 typedef struct rt_loss_io {
     rt_view hidden;         /* (N,C) of the student, normed */
     rt_view dhidden;        /* (N,C) = its gradient; RT_NONE: values only */
-    rt_view teacher_hidden; /* (N,C of the teacher), normed; RT_NONE: no teacher */
+    rt_view teacher_hidden; /* (N,C of the teacher), normed; RT_NONE: no teacher, or one that gives lists */
+    rt_step_list list;      /* (N,n): the teacher as a list of ids; RT_NONE: it has logits, or there is none */
     rt_view target, step, fault;
     rt_view sums;          /* (1,4) +=: CE, D, top-1 agreements, positions */
     rt_view ce, div, top1; /* (N,1) per position, or RT_NONE */
@@ -35,7 +42,7 @@ typedef struct rt_loss_io {
  * within it), or a gradient (RT_SITE_GRAD + the parameter's index). */
 enum { RT_SITE_HEAD = 0x1000, RT_SITE_GRAD = 0x100000, RT_SITE_NORM = 0x2000000 };
 
-/* teacher: null for CE alone. chunk: tokens at a time, at least 1; the last chunk may be shorter. */
+/* teacher: null for CE alone, or where it gives a list. chunk: tokens at a time, at least 1; the last chunk may be shorter. */
 void rt_loss_record(rt_plan *p, const rt_decoder *student, const rt_decoder *teacher, const rt_loss_io *io,
                     const rt_loss_opts *o, uint32_t chunk);
 

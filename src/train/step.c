@@ -13,6 +13,38 @@ uint32_t rt_batch_trained(const rt_batch *b, uint32_t positions)
     return n;
 }
 
+/* Room for what a source gives of a micro-batch. */
+static int serve_new(rt_trainer *t, rt_err *e)
+{
+    const rt_step_opts *o = &t->plan->opts;
+    const rt_source_shape *shape = &o->source;
+    size_t rows = (size_t)o->B * o->T, n = shape->n > shape->held_n ? shape->n : shape->held_n;
+    rt_source_out *s = &t->served;
+    if (shape->form == RT_FORM_HIDDEN) {
+        s->dtype = o->policy.act;
+        s->hidden = rt_alloc_zero((size_t)rt_dtype_bytes(s->dtype, rows * o->teacher->width), 64);
+        return s->hidden ? RT_OK : rt_no_memory(e, "a teacher's hidden states");
+    }
+    if (!rt_source_lists(shape)) return RT_OK;
+    s->id = rt_alloc_zero(rows * n * sizeof *s->id, 64);
+    s->logp = rt_alloc_zero(rows * n * sizeof *s->logp, 64);
+    s->rest = rt_alloc_zero(rows * sizeof *s->rest, 64);
+    s->add = rt_alloc_zero(rows * sizeof *s->add, 64);
+    s->target_logp = rt_alloc_zero(rows * sizeof *s->target_logp, 64);
+    bool whole = s->id && s->logp && s->rest && s->add && s->target_logp;
+    return whole ? RT_OK : rt_no_memory(e, "a teacher's lists");
+}
+
+static void serve_free(rt_source_out *s)
+{
+    rt_free(s->id);
+    rt_free(s->logp);
+    rt_free(s->rest);
+    rt_free(s->add);
+    rt_free(s->target_logp);
+    rt_free(s->hidden);
+}
+
 int rt_trainer_open(rt_trainer **out, rt_dev *d, const rt_step_opts *o, const rt_seal_opts *seal, rt_err *e)
 {
     int rc;
@@ -31,6 +63,7 @@ int rt_trainer_open(rt_trainer **out, rt_dev *d, const rt_step_opts *o, const rt
         t->rows = rt_alloc(t->plan->ahead_rows.rows * sizeof *t->rows, 64);
         if (!t->rows) RT_TRY(rt_no_memory(e, "a run"));
     }
+    RT_TRY(serve_new(t, e));
     *out = t;
     t = NULL;
 out:
@@ -44,6 +77,7 @@ void rt_trainer_free(rt_trainer *t)
     rt_exec_free(t->x);
     rt_step_plan_free(t->plan);
     rt_free(t->rows);
+    serve_free(&t->served);
     rt_free(t);
 }
 
@@ -239,7 +273,7 @@ static void add_times(rt_trainer *t, const rt_step_begun *b)
 {
     uint32_t ahead = t->rows ? t->plan->opts.ahead : 1;
     rt_program teacher = t->rows ? RT_PROGRAM_AHEAD : RT_PROGRAM_TEACHER;
-    if (t->plan->teacher) t->teacher_seconds += (b->micro + ahead - 1) / ahead * took(t, b, teacher);
+    if (t->plan->plan[RT_PROGRAM_TEACHER]) t->teacher_seconds += (b->micro + ahead - 1) / ahead * took(t, b, teacher);
     t->student_seconds += took(t, b, RT_PROGRAM_FIRST);
     if (b->micro > 1) t->student_seconds += (b->micro - 1) * took(t, b, RT_PROGRAM_NEXT);
     t->update_seconds += took(t, b, RT_PROGRAM_UPDATE);
@@ -289,14 +323,71 @@ out:
     return rc;
 }
 
-static int write_batch(rt_trainer *t, const rt_batch *b, rt_step_begun *timed, rt_err *e)
+/* ---- what a source gives ---- */
+
+static int ask_source(rt_trainer *t, const rt_batch *b, rt_source_use use, rt_err *e)
+{
+    const rt_step_opts *o = &t->plan->opts;
+    const rt_source_rows rows = { b->ids, b->start, b->target, o->B, o->T };
+    if (!t->source) return rt_fail(e, RT_INTERNAL, "the programs want a teacher's %s, and no source was given",
+                                   rt_source_form_name(o->source.form));
+    return t->source->fill(t->source, use, &rows, &t->served, e);
+}
+
+/* Scalars in the dtype of the buffer, which only the specification has wider. */
+static int write_scalars(rt_trainer *t, rt_view v, float *from, rt_err *e)
+{
+    return move_values(t, v, NULL, from, e);
+}
+
+static int write_list(rt_trainer *t, const rt_step_list *l, rt_err *e)
+{
+    int rc;
+    rt_source_out *s = &t->served;
+    RT_TRY(rt_exec_write(t->x, l->id, s->id, (uint64_t)l->id.rows * l->id.cols * sizeof *s->id, e));
+    RT_TRY(write_scalars(t, l->logp, s->logp, e));
+    RT_TRY(write_scalars(t, l->rest, s->rest, e));
+out:
+    return rc;
+}
+
+/* A teacher that is none of the programs, for rows that are trained on. */
+static int write_served(rt_trainer *t, const rt_batch *b, rt_step_begun *step, rt_err *e)
+{
+    int rc;
+    const rt_step_opts *o = &t->plan->opts;
+    uint32_t N = o->B * o->T;
+    RT_TRY(ask_source(t, b, RT_USE_TRAIN, e));
+    if (o->source.form == RT_FORM_HIDDEN) {
+        rt_view to = t->plan->teacher_hidden;
+        RT_TRY(rt_exec_write(t->x, to, t->served.hidden, rt_dtype_bytes(t->served.dtype, (uint64_t)N * to.cols), e));
+        return RT_OK;
+    }
+    for (uint32_t i = 0; i < N; i++) step->add += b->target[i] >= 0 ? (double)t->served.add[i] : 0;
+    RT_TRY(write_list(t, &t->plan->list, e));
+out:
+    return rc;
+}
+
+static int write_rows(rt_trainer *t, const rt_batch *b, rt_err *e)
 {
     int rc;
     rt_step_plan *s = t->plan;
     RT_TRY(write_tokens(t, &s->tokens, 0, b, e));
     RT_TRY(rt_exec_write(t->x, s->target, b->target, (uint64_t)s->opts.B * s->opts.T * sizeof(int32_t), e));
+out:
+    return rc;
+}
+
+/* step: the one that it is of, with timed: its runs are timed. */
+static int write_batch(rt_trainer *t, const rt_batch *b, rt_step_begun *step, bool timed, rt_err *e)
+{
+    int rc;
+    const rt_step_plan *s = t->plan;
+    RT_TRY(write_rows(t, b, e));
+    if (s->opts.source.form != RT_FORM_LIVE) return write_served(t, b, step, e);
     if (!s->teacher) return RT_OK;
-    RT_TRY(run(t, RT_PROGRAM_TEACHER, timed, e));
+    RT_TRY(run(t, RT_PROGRAM_TEACHER, timed ? step : NULL, e));
     t->teacher_runs++;
 out:
     return rc;
@@ -375,12 +466,12 @@ static int collect(const rt_trainer *t, const rt_step_begun *b, rt_step_result *
     const rt_loss_opts *o = &t->plan->opts.loss;
     double sums[4];
     if (b->fault.set)
-        RT_TRY(fault_message(t, &b->fault, t->plan->teacher ? "student's or the teacher's " : "", e));
+        RT_TRY(fault_message(t, &b->fault, rt_step_plan_distils(t->plan) ? "student's or the teacher's " : "", e));
     for (uint32_t i = 0; i < 4; i++) sums[i] = scalar(t, &b->sums, i);
     out->grad_norm = scalar(t, &b->norm, 0);
     out->clip = scalar(t, &b->clip, 0);
     out->ce = sums[0] / b->tokens;
-    out->div = sums[1] / b->tokens;
+    out->div = (sums[1] + b->add) / b->tokens;
     RT_TRY(check_finite(b, out, sums, e));
     out->agreement = sums[2] / b->tokens;
     out->trained = (uint64_t)sums[3];
@@ -388,7 +479,7 @@ static int collect(const rt_trainer *t, const rt_step_begun *b, rt_step_result *
         RT_TRY(rt_fail(e, RT_INTERNAL, "step %u: the device trained %llu positions and the host had counted %u",
                        b->step, (unsigned long long)out->trained, b->tokens));
     out->loss = o->ce_weight * out->ce;
-    if (t->plan->teacher) out->loss += rt_loss_kd_weight(o) * out->div;
+    if (rt_step_plan_distils(t->plan)) out->loss += rt_loss_kd_weight(o) * out->div;
 out:
     return rc;
 }
@@ -416,7 +507,7 @@ int rt_trainer_begin(rt_trainer *t, const rt_batch *micro, uint32_t count, uint3
         v.row = i * s->opts.B * s->opts.T;
         if (!rt_exec_enqueues(t->x)) RT_TRY(rt_watch_step(t->step_watch, "computing a step", i, count, e));
         if (v.row && s->opts.lora.dropout > 0) RT_TRY(rt_exec_write(t->x, s->step, &v, sizeof v, e));
-        RT_TRY(t->rows ? write_micro(t, micro, i, count, timed, e) : write_batch(t, &micro[i], timed, e));
+        RT_TRY(t->rows ? write_micro(t, micro, i, count, timed, e) : write_batch(t, &micro[i], b, timed != NULL, e));
         RT_TRY(run(t, i == 0 ? RT_PROGRAM_FIRST : RT_PROGRAM_NEXT, timed, e));
         t->student_runs++;
     }
@@ -454,7 +545,7 @@ int rt_trainer_step(rt_trainer *t, const rt_batch *micro, uint32_t count, uint32
 static int check_fault(rt_trainer *t, const rt_eval_out *seen, rt_err *e)
 {
     rt_fault f;
-    const char *whose = t->plan->teacher ? "student's or the teacher's " : "";
+    const char *whose = rt_step_plan_distils(t->plan) ? "student's or the teacher's " : "";
     int rc = rt_exec_read(t->x, t->plan->fault, &f, sizeof f, e);
     if (rc < 0 || !f.set) return rc;
     if (f.site < RT_SITE_GRAD && t->plan->teacher && seen->ce && seen->teacher_ce) {
@@ -470,19 +561,45 @@ static int read_column(rt_trainer *t, rt_view v, float *out, rt_err *e)
     return out && v.buf ? move_values(t, v, out, NULL, e) : RT_OK;
 }
 
+/* The teacher of rows that are looked at. */
+static int write_held(rt_trainer *t, const rt_batch *b, rt_err *e)
+{
+    int rc;
+    rt_step_begun nobody = { 0 };
+    const rt_step_plan *s = t->plan;
+    if (!rt_source_lists(&s->opts.source)) return write_batch(t, b, &nobody, false, e);
+    RT_TRY(write_rows(t, b, e));
+    if (s->held[1].id.buf != s->held[0].id.buf) {
+        RT_TRY(ask_source(t, b, RT_USE_HELD_LOSS, e));
+        RT_TRY(write_list(t, &s->held[1], e));
+    }
+    RT_TRY(ask_source(t, b, RT_USE_HELD, e));
+    RT_TRY(write_list(t, &s->held[0], e));
+out:
+    return rc;
+}
+
+/* Of a teacher without logits its own cross-entropy comes with its lists. */
+static void take_teacher_ce(const rt_trainer *t, const rt_batch *b, float *ce)
+{
+    for (uint32_t i = 0; ce && i < t->plan->opts.B * t->plan->opts.T; i++)
+        ce[i] = b->target[i] >= 0 ? -t->served.target_logp[i] : 0;
+}
+
 int rt_trainer_eval(rt_trainer *t, const rt_batch *b, const rt_eval_out *out, rt_err *e)
 {
     int rc;
     rt_step_plan *s = t->plan;
     rt_step v = { .tokens = 1 };
     RT_TRY(rt_exec_write(t->x, s->step, &v, sizeof v, e));
-    RT_TRY(write_batch(t, b, NULL, e));
+    RT_TRY(write_held(t, b, e));
     RT_TRY(run(t, RT_PROGRAM_EVAL, NULL, e));
     RT_TRY(read_column(t, s->eval.ce, out->ce, e));
     RT_TRY(read_column(t, s->eval.div, out->div, e));
     RT_TRY(read_column(t, s->eval.kl, out->kl, e));
     RT_TRY(read_column(t, s->eval.top1, out->top1, e));
     RT_TRY(read_column(t, s->eval.teacher_ce, out->teacher_ce, e));
+    if (rt_source_lists(&s->opts.source)) take_teacher_ce(t, b, out->teacher_ce);
     RT_TRY(check_fault(t, out, e));
 out:
     return rc;
@@ -492,7 +609,7 @@ int rt_trainer_logits(rt_trainer *t, const rt_batch *b, const int32_t *pick, flo
 {
     int rc;
     rt_step_plan *s = t->plan;
-    RT_TRY(write_batch(t, b, NULL, e));
+    RT_TRY(write_held(t, b, e));
     RT_TRY(rt_exec_write(t->x, s->pick, pick, (uint64_t)s->opts.picks * sizeof *pick, e));
     RT_TRY(run(t, RT_PROGRAM_LOGITS, NULL, e));
     RT_TRY(read_column(t, s->logits, student, e));

@@ -31,6 +31,7 @@ typedef struct rt_step_begun {
     rt_scalars sums, norm, clip;
     rt_ticket ticket; /* of the last of them */
     uint32_t step, tokens, micro;
+    double add; /* to the sum of the divergence: what a source says that no student changes */
     rt_exec_timing ran[RT_PROGRAM_COUNT]; /* one run of each */
 } rt_step_begun;
 enum { RT_STEPS_BEGUN = 2 };
@@ -43,6 +44,8 @@ typedef struct rt_trainer {
     rt_step_begun begun[RT_STEPS_BEGUN]; /* step i at i % RT_STEPS_BEGUN */
     uint64_t begin_count, end_count;     /* steps */
     int32_t *rows;         /* (B*T) scratch: which rows of the teacher's output a micro-batch takes; null: not needed */
+    rt_source *source;     /* of a plan whose teacher is none of its programs; set by whoever opened it */
+    rt_source_out served;  /* its rows, before they are written */
     const rt_watch *watch; /* of loading, evaluating and saving; set by whoever opened it, null: nobody's */
     /* Of the micro-batches of a step, where the device does not run by itself: told before each, and when it is to stop
      * the step is given up with RT_INTERRUPTED, before any weight has changed. Null: nobody's. */
@@ -64,7 +67,7 @@ typedef struct rt_step_result {
 } rt_step_result;
 /* step counts from 1. RT_INVALID when nothing is trained in these micro-batches; RT_NONFINITE says what was not finite
  * and where: the weights are then those before this step. RT_INTERNAL when the device counted other positions than the
- * host. */
+ * host. A teacher that is a source is asked for the rows of each micro-batch before it is enqueued. */
 int rt_trainer_step(rt_trainer *t, const rt_batch *micro, uint32_t count, uint32_t step, double lr, uint64_t seed,
                     rt_step_result *out, rt_err *e);
 /* The same in two parts, so that a device that runs by itself need not stand still while the host looks at a result:
@@ -74,7 +77,8 @@ int rt_trainer_begin(rt_trainer *t, const rt_batch *micro, uint32_t count, uint3
                      rt_err *e);
 int rt_trainer_end(rt_trainer *t, rt_step_result *out, rt_err *e);
 
-/* (B*T) each, for positions with a target; others are 0. Arrays may be null. Without a teacher only ce is filled. */
+/* (B*T) each, for positions with a target; others are 0. Arrays may be null. Without a teacher only ce is filled. div
+ * and kl of a teacher that gives lists are those over its lists' outcomes. */
 typedef struct rt_eval_out {
     float *ce, *div, *kl, *top1, *teacher_ce;
 } rt_eval_out;

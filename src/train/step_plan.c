@@ -51,6 +51,31 @@ static void declare_ahead(rt_step_plan *s)
     s->ahead_hidden = rt_space_buf(sp, RT_CLASS_OUTPUT, o->policy.act, rows, o->teacher->width, "teacher hidden ahead");
 }
 
+/* whose: "teacher's" */
+static rt_step_list declare_list(rt_step_plan *s, uint32_t n, const char *whose)
+{
+    char id[64], logp[64], rest[64];
+    uint32_t rows = s->opts.B * s->opts.T;
+    rt_dtype scalar = s->opts.policy.scalar;
+    snprintf(id, sizeof id, "%s ids", whose);
+    snprintf(logp, sizeof logp, "%s log-probabilities", whose);
+    snprintf(rest, sizeof rest, "%s rest", whose);
+    return (rt_step_list){ .id = rt_space_buf(s->space, RT_CLASS_INPUT, RT_DTYPE_I32, rows, n, id),
+                           .logp = rt_space_buf(s->space, RT_CLASS_INPUT, scalar, rows, n, logp),
+                           .rest = rt_space_buf(s->space, RT_CLASS_INPUT, scalar, rows, 1, rest) };
+}
+
+/* Programs run one after another, so that lists of the same size share their buffers. */
+static void declare_lists(rt_step_plan *s)
+{
+    const rt_step_opts *o = &s->opts;
+    const rt_source_shape *shape = &o->source;
+    if (!o->eval_only) s->list = declare_list(s, shape->n, "teacher's");
+    bool same = s->list.id.buf && shape->n == shape->held_n;
+    s->held[0] = same ? s->list : declare_list(s, shape->held_n, "held-out teacher's");
+    s->held[1] = o->loss.temperature == 1 || same ? s->held[0] : declare_list(s, shape->held_n, "held-out teacher's at T");
+}
+
 static void declare_data(rt_step_plan *s)
 {
     const rt_step_opts *o = &s->opts;
@@ -69,14 +94,16 @@ static void declare_data(rt_step_plan *s)
     s->norm = rt_space_buf(sp, RT_CLASS_OUTPUT, scalar, 1, 1, "gradient norm");
     s->clip = rt_space_buf(sp, RT_CLASS_OUTPUT, scalar, 1, 1, "gradient scale");
     s->eval.ce = column(s, RT_CLASS_OUTPUT, scalar, "evaluation ce");
-    if (!s->teacher) return;
-    s->teacher_hidden =
-        rt_space_buf(sp, RT_CLASS_OUTPUT, o->policy.act, o->B * o->T, o->teacher->width, "teacher hidden");
-    if (o->ahead > 1) declare_ahead(s);
+    if (!rt_step_plan_distils(s)) return;
+    if (rt_source_lists(&o->source)) declare_lists(s);
+    if (s->teacher)
+        s->teacher_hidden =
+            rt_space_buf(sp, RT_CLASS_OUTPUT, o->policy.act, o->B * o->T, o->teacher->width, "teacher hidden");
+    if (s->teacher && o->ahead > 1) declare_ahead(s);
     s->eval.div = column(s, RT_CLASS_OUTPUT, scalar, "evaluation divergence");
     s->eval.kl = column(s, RT_CLASS_OUTPUT, scalar, "evaluation forward kl");
     s->eval.top1 = column(s, RT_CLASS_OUTPUT, scalar, "evaluation agreement");
-    s->eval.teacher_ce = column(s, RT_CLASS_OUTPUT, scalar, "evaluation teacher ce");
+    if (s->teacher) s->eval.teacher_ce = column(s, RT_CLASS_OUTPUT, scalar, "evaluation teacher ce");
     if (o->vmask)
         s->vmask = rt_space_buf(sp, RT_CLASS_INPUT, RT_DTYPE_U32, 1, (o->student->vocab + 31) / 32, "common ids");
 }
@@ -117,7 +144,10 @@ static int declare_models(rt_step_plan *s, rt_err *e)
                                 .accumulate = o->accumulate,
                                 .frozen = o->frozen,
                                 .lora = o->lora };
-    rt_decoder_opts teacher = { .name = "teacher", .policy = &o->policy, .dtypes = o->teacher_dtypes };
+    rt_decoder_opts teacher = { .name = "teacher",
+                                .policy = &o->policy,
+                                .dtypes = o->teacher_dtypes,
+                                .head_only = o->source.form == RT_FORM_HIDDEN };
     RT_TRY(rt_decoder_new(&s->student, s->space, o->student, &student, e));
     if (o->teacher) RT_TRY(rt_decoder_new(&s->teacher, s->space, o->teacher, &teacher, e));
     if (!o->eval_only && !rt_decoder_trained(s->student))
@@ -156,6 +186,7 @@ static int record_micro(rt_step_plan *s, rt_plan *p, bool more, rt_err *e)
     if (more) rt_plan_assume_defined(p, s->sums);
     rt_loss_io io = { .hidden = rt_act(p, p->policy.act, N, C, "hidden"),
                       .teacher_hidden = s->teacher_hidden,
+                      .list = s->list,
                       .target = s->target,
                       .step = s->step,
                       .fault = s->fault,
@@ -229,8 +260,16 @@ static bool needs_start(const rt_step_plan *s)
     return any;
 }
 
-/* One chunk of evaluation: the student's values against the teacher, and the teacher's own CE. Logits stay as they are,
- * so kd_loss may read them more than once. */
+static void take_list(rt_plan *p, rt_kd_io *io, const rt_step_list *l, uint32_t first, uint32_t n)
+{
+    if (!l->id.buf) return;
+    io->tk_id = rt_view_rows(p, l->id, first, n);
+    io->tk_logp = rt_view_rows(p, l->logp, first, n);
+    io->tk_rest = rt_view_rows(p, l->rest, first, n);
+}
+
+/* One chunk of evaluation: the student's values against the teacher, and, where the teacher has logits, its own CE.
+ * Logits stay as they are, so kd_loss may read them more than once. */
 static void record_eval_chunk(rt_step_plan *s, rt_plan *p, rt_view hidden, uint32_t first, uint32_t n)
 {
     const rt_loss_opts *o = &s->opts.loss;
@@ -243,23 +282,27 @@ static void record_eval_chunk(rt_step_plan *s, rt_plan *p, rt_view hidden, uint3
                     .target = rt_view_rows(p, s->target, first, n),
                     .step = s->step };
     rt_kd_opts kd = { .divergence = RT_DIV_FORWARD_KL, .T = 1.0f, .ce_weight = 1.0f, .site = RT_SITE_HEAD };
-    if (!s->teacher) {
+    if (!rt_step_plan_distils(s)) {
         rt_emit_kd_loss(p, &io, &kd);
         return;
     }
-    from = rt_act(p, p->policy.logits, n, s->teacher->config.vocab, "teacher logits");
-    rt_decoder_logits(p, s->teacher, from, rt_view_rows(p, s->teacher_hidden, first, n));
-    rt_kd_io own = io;
-    own.logits = from;
-    own.ce = rt_view_rows(p, s->eval.teacher_ce, first, n);
-    rt_emit_kd_loss(p, &own, &kd);
+    if (s->teacher) {
+        from = rt_act(p, p->policy.logits, n, s->teacher->config.vocab, "teacher logits");
+        rt_decoder_logits(p, s->teacher, from, rt_view_rows(p, s->teacher_hidden, first, n));
+        rt_kd_io own = io;
+        own.logits = from;
+        own.ce = rt_view_rows(p, s->eval.teacher_ce, first, n);
+        rt_emit_kd_loss(p, &own, &kd);
+    }
     io.teacher = from;
+    take_list(p, &io, &s->held[0], first, n);
     io.vmask = s->vmask;
     io.div = rt_view_rows(p, s->eval.kl, first, n);
     io.top1 = rt_view_rows(p, s->eval.top1, first, n);
     kd.kd_weight = 1.0f;
     rt_emit_kd_loss(p, &io, &kd);
     io.ce = io.top1 = RT_NONE;
+    take_list(p, &io, &s->held[1], first, n);
     io.div = rt_view_rows(p, s->eval.div, first, n);
     kd = (rt_kd_opts){ .divergence = o->divergence,
                        .T = (float)o->temperature,
@@ -303,7 +346,7 @@ static void record_logits(rt_step_plan *s, rt_plan *p)
 static bool is_there(const rt_step_plan *s, int program)
 {
     switch (program) {
-    case RT_PROGRAM_TEACHER: return s->teacher != NULL;
+    case RT_PROGRAM_TEACHER: return s->teacher && s->opts.source.form == RT_FORM_LIVE;
     case RT_PROGRAM_AHEAD: return s->ahead_hidden.buf != 0 && !s->opts.eval_only;
     case RT_PROGRAM_NEXT: return s->opts.accumulate && !s->opts.eval_only;
     case RT_PROGRAM_LOGITS: return s->opts.picks > 0;
@@ -348,7 +391,8 @@ static int record_samples(rt_step_plan *s, rt_err *e)
     rt_generate_opts o = rt_generate_defaults;
     if (!(o.context = s->opts.sample_context)) return RT_OK;
     RT_TRY(rt_generator_record(&s->student_says, s->space, s->student, &s->opts.policy, &o, e));
-    if (s->teacher) RT_TRY(rt_generator_record(&s->teacher_says, s->space, s->teacher, &s->opts.policy, &o, e));
+    if (s->plan[RT_PROGRAM_TEACHER])
+        RT_TRY(rt_generator_record(&s->teacher_says, s->space, s->teacher, &s->opts.policy, &o, e));
 out:
     return rc;
 }

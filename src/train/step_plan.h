@@ -7,6 +7,7 @@
 #define RT_TRAIN_STEP_PLAN_H
 
 #include "infer/generator.h"
+#include "teacher/source.h"
 #include "train/loss_plan.h"
 #include "train/recompute.h"
 
@@ -41,8 +42,9 @@ typedef struct rt_step_opts {
     rt_dtype moments;                       /* of AdamW: f32, bf16 or u8; where scalars are f64, they are */
     double max_grad_norm;                   /* <= 0: the norm is measured, nothing is clipped */
     rt_policy policy;
-    const rt_model_config *student, *teacher; /* teacher null: CE alone */
-    const rt_dtype *teacher_dtypes;           /* as stored; null: the policy's */
+    const rt_model_config *student, *teacher; /* teacher null: CE alone, or a source of lists */
+    rt_source_shape source;                   /* hidden states: of `teacher` the head alone is there */
+    const rt_dtype *teacher_dtypes;           /* as stored; null: the policy's. Of a head alone: its own */
     const rt_dtype *student_dtypes;           /* of a student that is frozen (adapters, eval_only); else null */
     const bool *frozen;                       /* (rt_param_count of the student) or null */
     rt_lora lora;
@@ -67,13 +69,14 @@ typedef struct rt_eval_views {
 typedef struct rt_step_plan {
     rt_step_opts opts;
     rt_space *space;
-    rt_decoder *student, *teacher; /* teacher null: none */
+    rt_decoder *student, *teacher; /* teacher null: none, or one that gives lists */
     rt_tokens tokens;
     rt_view target, step, fault, vmask;
     rt_view sums;            /* (1,4) of the optimizer step */
     rt_view eval_sums;       /* (1,4), not looked at: evaluation sums its positions by document on the host */
     rt_view nsq, norm, clip; /* (1,1) */
     rt_view teacher_hidden;
+    rt_step_list list, held[2]; /* of positions that are trained on; of held-out ones at T 1, and at the loss's */
     rt_tokens ahead_tokens; /* of `ahead` micro-batches; their hidden states; which rows of those a micro-batch takes */
     rt_view ahead_hidden, ahead_rows;
     rt_eval_views eval;
@@ -88,6 +91,8 @@ typedef struct rt_step_plan {
 
 int rt_step_plan_new(rt_step_plan **out, const rt_step_opts *o, rt_err *e);
 void rt_step_plan_free(rt_step_plan *s); /* accepts null */
+/* Whether there is a teacher, of whatever kind. */
+static inline bool rt_step_plan_distils(const rt_step_plan *s) { return s->teacher || rt_source_lists(&s->opts.source); }
 /* The programs that are there, in order, then those of the generators: what rt_exec_seal takes. */
 uint32_t rt_step_plan_list(const rt_step_plan *s, const rt_plan *plans[RT_PROGRAM_MOST]);
 /* After sealing that list: the generators find their programs in x. */
