@@ -146,6 +146,12 @@ typedef struct rt_dropout_args {
 static inline uint32_t rt_dropout_below(float p) { return (uint32_t)((double)p * 4294967296.0); }
 static inline double rt_dropout_scale(float p) { return 1.0 / (1.0 - (double)p); }
 
+/* What is drawn for a row depends on the step values' seed, the row's key and its logits alone: num/draw.h. */
+typedef struct rt_draw_args {
+    uint32_t N, V, n; /* n: draws for a row */
+    float T;
+} rt_draw_args;
+
 typedef union rt_args {
     rt_embed_args embed;
     rt_rmsnorm_args rmsnorm;
@@ -161,6 +167,7 @@ typedef union rt_args {
     rt_topk_args topk;
     rt_sample_args sample;
     rt_dropout_args dropout;
+    rt_draw_args draw;
     uint32_t words[32];
 } rt_args;
 

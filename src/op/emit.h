@@ -80,6 +80,9 @@ void rt_emit_adamw(rt_plan *p, const rt_adamw_io *io, const rt_adamw_opts *o);
 void rt_emit_norm_sq(rt_plan *p, rt_view out, rt_view x, rt_view fault, rt_view step, uint32_t site);
 void rt_emit_clip(rt_plan *p, rt_view scale, rt_view norm, rt_view nsq, rt_view fault, rt_view step, float max_norm,
                   uint32_t site);
+/* id and logp as a top-k teacher of kd_loss takes them, with a rest of 0; key (rows,2). */
+void rt_emit_draw(rt_plan *p, rt_view id, rt_view logp, rt_view entropy, rt_view x, rt_view vmask, rt_view key,
+                  rt_view step, float T);
 void rt_emit_topk(rt_plan *p, rt_view id, rt_view logp, rt_view rest, rt_view x, rt_view vmask, float T);
 typedef struct rt_sample_opts {
     uint32_t top_k;

@@ -1,7 +1,8 @@
-/* emit_loss.c - emitters of what reads logits: kd_loss, topk, sample.
+/* emit_loss.c - emitters of what reads logits: kd_loss, topk, draw, sample.
  *
  * Owns: which options of the loss make sense together (section 5 of the design). What they mean is defined by
  * `backend/ref`. */
+#include "num/draw.h"
 #include "op/emit_internal.h"
 
 rt_div_mix rt_divergence_mix(rt_divergence d)
@@ -89,6 +90,26 @@ void rt_emit_kd_loss(rt_plan *p, const rt_kd_io *io, const rt_kd_opts *o)
                               .t2 = o->t2,
                               .grad = o->grad,
                               .site = o->site };
+    emit_end(&e);
+}
+
+void rt_emit_draw(rt_plan *p, rt_view id, rt_view logp, rt_view entropy, rt_view x, rt_view vmask, rt_view key,
+                  rt_view step, float T)
+{
+    emit e;
+    if (!emit_begin(&e, p, RT_OP_DRAW, EMIT_SLOTS(id, logp, entropy, x, vmask, key, step))) return;
+    if (id.cols > RT_DRAW_MOST)
+        emit_fail(&e, "id is (%u,%u): at most %u draws for a row", id.rows, id.cols, (unsigned)RT_DRAW_MOST);
+    if (x.cols > RT_DRAW_IDS)
+        emit_fail(&e, "x is (%u,%u): at most %u columns", x.rows, x.cols, (unsigned)RT_DRAW_IDS);
+    emit_shape(&e, RT_DRAW_ID, x.rows, id.cols, "the rows of x");
+    emit_like(&e, RT_DRAW_LOGP, RT_DRAW_ID);
+    emit_shape(&e, RT_DRAW_ENTROPY, x.rows, 1, "a value for each row of x");
+    emit_vmask(&e, RT_DRAW_VMASK, x.cols);
+    emit_shape(&e, RT_DRAW_KEY, x.rows, 2, "two words for each row of x");
+    emit_step(&e, RT_DRAW_STEP);
+    emit_positive(&e, "T", T);
+    e.args.draw = (rt_draw_args){ x.rows, x.cols, id.cols, T };
     emit_end(&e);
 }
 

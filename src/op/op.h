@@ -111,7 +111,11 @@ enum { RT_MAX_SLOTS = 14 };
     /* y (N,C) e4m3; scale (N,1) f32; x (N,C) F. What the scale of a row is: num/e4m3.h. */                            \
     X(QUANT_ROWS, quant_rows, rows, "codes of x by rows, each with a scale of its own: y = x / scale")                 \
     /* out (M,N) F +=; a (M,K) e4m3; b (N,K) e4m3; sa (M,1) f32; sb (N,1) f32; [bias] (1,N) F */                       \
-    X(MATMUL_SCALED, matmul_scaled, matmul, "out[i,j] = sa[i] sb[j] (a b')[i,j] + bias[j]")
+    X(MATMUL_SCALED, matmul_scaled, matmul, "out[i,j] = sa[i] sb[j] (a b')[i,j] + bias[j]")                            \
+    /* id (N,n) i32; logp (N,n) f32; entropy (N,1) f32; x (N,V) A; [vmask]; key (N,2) u32; step. The distinct ids of n \
+     * draws, rising, with log(count / n); behind them id -1, logp 0; nats of entropy. Which are drawn: num/draw.h. A  \
+     * logit of Vc that is not finite: the first such id, then -1; logp and entropy NaN. */                            \
+    X(DRAW, draw, draw, "n draws with replacement from softmax(x / T) over Vc, and its entropy")
 
 typedef enum rt_op_kind {
 #define X(kind, name, args, text) RT_OP_##kind,
@@ -200,5 +204,6 @@ enum { RT_CLIP_SCALE, RT_CLIP_NORM, RT_CLIP_NSQ, RT_CLIP_FAULT, RT_CLIP_STEP };
 enum { RT_TOPK_ID, RT_TOPK_LOGP, RT_TOPK_REST, RT_TOPK_X, RT_TOPK_VMASK };
 enum { RT_SAMPLE_ID, RT_SAMPLE_X, RT_SAMPLE_STEP };
 enum { RT_DROP_Y, RT_DROP_X, RT_DROP_STEP };
+enum { RT_DRAW_ID, RT_DRAW_LOGP, RT_DRAW_ENTROPY, RT_DRAW_X, RT_DRAW_VMASK, RT_DRAW_KEY, RT_DRAW_STEP };
 
 #endif

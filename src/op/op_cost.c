@@ -103,6 +103,8 @@ uint64_t rt_op_flops(const rt_plan *p, const rt_op *op)
         return mul(mul(a->adamw.N, a->adamw.C), 16);
     case RT_OP_NORM_SQ: return mul(rows, 2);
     case RT_OP_CLIP: return 4;                                 /* root, add, divide, minimum */
+    case RT_OP_DRAW: /* as topk, and the sum of the entropy; two logarithms and searches are nothing beside it */
+        return mul(mul(a->draw.N, a->draw.V), 7);
     case RT_OP_TOPK: return mul(mul(a->topk.N, a->topk.V), 5); /* divided by T: 1, softmax: 4 */
     case RT_OP_SAMPLE: return mul(mul(a->sample.N, a->sample.V), 5);
     case RT_OP_DROPOUT: return mul(a->dropout.N, a->dropout.C); /* random words are integers */

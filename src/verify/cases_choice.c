@@ -1,6 +1,7 @@
-/* cases_choice.c - the cases of topk and sample, which choose ids from logits.
+/* cases_choice.c - the cases of topk, draw and sample, which choose ids from logits.
  *
- * Their ids are compared exactly: ties are broken by rule, and the random number of a row is exact in f32. */
+ * Their ids are compared exactly: ties are broken by rule, the random number of a row of sample is exact in f32, and draw
+ * compares whole numbers. */
 #include "base/rng.h"
 #include "verify/values.h"
 
@@ -118,6 +119,59 @@ const rt_op_set rt_op_set_topk = { .kind = RT_OP_TOPK,
                                    .emit = topk_emit,
                                    .terms = topk_terms,
                                    .large = { .signature = "bf16", .dim = { 13, 32000, 64 } } };
+
+/* ---- draw ---- */
+
+/* As topk; k is the draws of a row. Big: several blocks of columns in which several draws lie, and as many as a row has. */
+static const rt_op_shape draw_shapes[] = { { RT_SHAPE_ODD, { 5, 37, 7 } },
+                                           { RT_SHAPE_ONE, { 1, 1, 1 } },
+                                           { RT_SHAPE_BIG, { 7, 5003, 1024 } },
+                                           { RT_SHAPE_WIDTH, { 3, 67, 67 } } };
+
+static void fill_key(const rt_op_case *c, const rt_fill *f)
+{
+    (void)c;
+    for (uint32_t i = 0; i < f->rows * f->cols; i++) f->i[i] = (int32_t)rt_fill_word(f, i);
+}
+
+static void draw_layout(const rt_op_case *c, rt_layout *l)
+{
+    const uint32_t *d = c->dim;
+    l->slot[RT_DRAW_ID] = RT_SLOT(d[N], d[K], NULL);
+    l->slot[RT_DRAW_LOGP] = RT_SLOT(d[N], d[K], NULL);
+    l->slot[RT_DRAW_ENTROPY] = RT_SLOT(d[N], 1, NULL);
+    l->slot[RT_DRAW_X] = RT_SLOT(d[N], d[V], fill_topk);
+    if (c->flag[MASK])
+        l->slot[RT_DRAW_VMASK] = RT_SLOT(1, (d[V] + 31) / 32, rt_fill_bits, c->flag[MASK] == 1 ? 0.8 : 0.02, d[V]);
+    l->slot[RT_DRAW_KEY] = RT_SLOT(d[N], 2, fill_key);
+    l->slot[RT_DRAW_STEP] = RT_SLOT(1, sizeof(rt_step), rt_fill_step, 12, 34);
+}
+
+static void draw_emit(rt_plan *p, const rt_op_case *c, const rt_view *v)
+{
+    rt_emit_draw(p, v[RT_DRAW_ID], v[RT_DRAW_LOGP], v[RT_DRAW_ENTROPY], v[RT_DRAW_X], v[RT_DRAW_VMASK], v[RT_DRAW_KEY],
+                 v[RT_DRAW_STEP], temperature(c));
+}
+
+/* The logarithm of a sum that is at least 1, and a mean of logarithms, none of which is negative. */
+static void draw_terms(rt_values *v, uint32_t slot, const double *want, double *scale)
+{
+    (void)slot;
+    for (uint32_t r = 0; r < v->c->dim[N]; r++) scale[r] = 1 + fabs(want[r]);
+}
+
+/* `ref` in float adds up the terms of the entropy one by one. */
+static double draw_serial(const rt_op_case *c) { return c->dim[V]; }
+
+const rt_op_set rt_op_set_draw = { .kind = RT_OP_DRAW,
+                                   .ndims = 3,
+                                   RT_TABLE(shapes, draw_shapes),
+                                   RT_TABLE(flags, topk_flags),
+                                   .layout = draw_layout,
+                                   .emit = draw_emit,
+                                   .terms = draw_terms,
+                                   .serial_terms = draw_serial,
+                                   .large = { .signature = "bf16", .dim = { 13, 32000, 50 } } };
 
 /* ---- sample ---- */
 

@@ -1,7 +1,10 @@
-/* cuda_choice.c - launches of topk and sample. Keys that pass what a block sorts in shared memory are in scratch. */
+/* cuda_choice.c - launches of topk, sample and draw. Keys that pass what a block sorts in shared memory are in scratch. */
 #include "backend/cuda/kernels/cuda_choice.h"
 
 #include "backend/cuda/cuda_op.h"
+#include "num/draw.h"
+
+#include <float.h>
 
 /* Keys of a row in scratch: a power of two, 0 when shared memory is enough. */
 static uint64_t room_of(uint32_t n)
@@ -65,5 +68,33 @@ static void sample_emit(rt_cuda_builder *b, const rt_bound_op *o)
     cuda_push_1d(b, "cuda_sample", CUDA_KERNEL("sample", x->dtype), p.a.N, RT_CUDA_CHOICE_THREADS, 0, &p, sizeof p);
 }
 
+/* ---- draw ---- */
+
+static bool draw_need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, rt_need *need)
+{
+    (void)c;
+    return cuda_takes(p, op, need, "integer weights, a warp for each draw");
+}
+
+static void draw_emit(rt_cuda_builder *b, const rt_bound_op *o)
+{
+    const rt_operand *x = &o->slot[RT_DRAW_X];
+    const double scale = rt_draw_scale(o->args.draw.T), end = (RT_DRAW_END + 0x1p31) / scale;
+    const uint32_t parts = RT_CUDA_DRAW_PARTS;
+    rt_cuda_draw_params p = { .a = o->args.draw,
+                              .scale = scale,
+                              .end = end < (double)FLT_MAX ? (float)end : INFINITY,
+                              .run = (uint32_t)cuda_div_up(cuda_div_up(o->args.draw.V, parts), 32) * 32,
+                              .id = cuda_mat(&o->slot[RT_DRAW_ID]),
+                              .logp = cuda_mat(&o->slot[RT_DRAW_LOGP]),
+                              .entropy = cuda_mat(&o->slot[RT_DRAW_ENTROPY]),
+                              .x = cuda_mat(x),
+                              .key = cuda_mat(&o->slot[RT_DRAW_KEY]),
+                              .vmask = rt_cuda_addr(&o->slot[RT_DRAW_VMASK]),
+                              .step = rt_cuda_addr(&o->slot[RT_DRAW_STEP]) };
+    cuda_push_1d(b, "cuda_draw", CUDA_KERNEL("draw", x->dtype), p.a.N, RT_CUDA_CHOICE_THREADS, 0, &p, sizeof p);
+}
+
+const rt_cuda_op rt_cuda_draw = { draw_need, draw_emit };
 const rt_cuda_op rt_cuda_topk = { topk_need, topk_emit };
 const rt_cuda_op rt_cuda_sample = { sample_need, sample_emit };

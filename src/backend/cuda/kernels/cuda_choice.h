@@ -1,4 +1,4 @@
-/* cuda_choice.h - parameters of topk and sample, which choose ids from logits. */
+/* cuda_choice.h - parameters of topk, draw and sample, which choose ids from logits. */
 #ifndef RT_BACKEND_CUDA_KERNELS_CUDA_CHOICE_H
 #define RT_BACKEND_CUDA_KERNELS_CUDA_CHOICE_H
 
@@ -26,5 +26,16 @@ typedef struct rt_cuda_sample_params {
     rt_cuda_ptr keys; /* (N,room) u64, or 0 */
     uint64_t room;    /* a power of two, at least deepest */
 } rt_cuda_sample_params;
+
+typedef struct rt_cuda_draw_params {
+    rt_draw_args a;
+    double scale; /* rt_draw_scale(T) */
+    float end;    /* as far below the largest logit a weight is 0, whatever rounds */
+    uint32_t run; /* columns of a part of the row, whole warps; RT_CUDA_DRAW_PARTS of them are the row or more */
+    rt_cuda_mat id, logp, entropy, x, key;
+    rt_cuda_ptr vmask; /* 0: all ids */
+    rt_cuda_ptr step;
+} rt_cuda_draw_params;
+enum { RT_CUDA_DRAW_PARTS = 256 };
 
 #endif
