@@ -143,6 +143,8 @@ static int open_held_out(work *w, const rt_inputs_opts *with, rt_err *e)
     s->given[RT_SETTING_ID_held_out] = run->given[RT_SETTING_ID_held_out];
     RT_SETTINGS_PUT(s, seq_len, run->seq_len);
     s->seed = run->seed;
+    s->held_seed = run->held_seed;
+    s->given[RT_SETTING_ID_held_seed] = run->given[RT_SETTING_ID_held_seed];
     s->allow_drop = s->allow_drop || run->allow_drop;
     RT_TRY(rt_inputs_open(&w->in, s, &io, e));
     RT_TRY(rt_inputs_data(w->in, s, &io, e));
@@ -219,6 +221,9 @@ static int open_data(work *w, rt_err *e)
                                 .ctx = w };
     RT_TRY(find_run(w, w->o->held_out_of ? w->o->held_out_of : w->o->model, e));
     RT_TRY(w->o->held_out_of ? open_held_out(w, &io, e) : open_text(w, &io, e));
+    if (w->in->cache)
+        RT_TRY(rt_fail(e, RT_INVALID, "--teacher %s is a cache, which serves the run that it was made for; measure "
+                                      "beside the model itself", w->o->teacher));
     uint32_t rows = rt_eval_set_rows(w->set);
     if (rows < w->B) rt_eval_set_batch(w->set, w->B = rows); /* nothing is measured of what fills a batch up */
     RT_TRY(check_ids(w, e));

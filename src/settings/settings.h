@@ -177,6 +177,8 @@ typedef enum rt_setting_need {
     X(dump_step, "--dump-step", COUNT, "auto", FREE, NOTHING, "N",                                                     \
       "Dump of everything in step N, for tools/check_step.py")                                                         \
     X(seed, "--seed", COUNT, "0", RUN, NOTHING, "N", "Seed of the row order, of what is held out and of adapters")     \
+    X(held_seed, "--held-seed", COUNT, "auto", RUN, NOTHING, "N",                                                      \
+      "Seed of what is held out (that of --seed; of a teacher cache, its own)")                                        \
     X(device, "--device", TEXT, "auto", FREE, NOTHING, "D",                                                            \
       "Device: auto, cpu, cuda or cuda:1; retort doctor lists them")                                                   \
     X(device_memory, "--device-memory", TEXT, "auto", FREE, NOTHING, "M", "CUDA memory: auto, device or managed")      \

@@ -70,6 +70,15 @@ uint32_t rt_keep_section(const rt_keep_plan *k, double temperature, rt_source_us
     return use == RT_USE_HELD_LOSS && temperature == 1 ? RT_USE_HELD : (uint32_t)use;
 }
 
+rt_hash128 rt_keep_key(const rt_cache_section *c, const rt_cache_place *p, const int32_t *target)
+{
+    struct {
+        rt_hash128 key;
+        int64_t target;
+    } both = { p->key, target[p->first + p->count - 1] };
+    return c->target ? rt_hash(&both, sizeof both) : p->key;
+}
+
 /* ---- opening ---- */
 
 static int fill(rt_source *seam, rt_source_use use, const rt_source_rows *rows, const rt_source_out *out, rt_err *e);
@@ -177,11 +186,12 @@ int rt_cache_source_look(rt_cache_source *s, rt_source_use use, const rt_source_
     int rc = RT_OK;
     uint32_t count, section = rt_keep_section(&s->keeps, s->temperature, use);
     for (uint32_t r = 0; r < rows->B; r++) {
-        const int32_t *start = rows->start + (size_t)r * rows->T;
+        const int32_t *start = rows->start + (size_t)r * rows->T, *target = rows->target + (size_t)r * rows->T;
         RT_TRY(places_of(s, rows, r, &count, e));
         for (uint32_t i = 0; i < count; i++) {
             const rt_cache_place *p = &s->places[i];
-            uint64_t lacks = p->wanted & ~rt_cache_have(s->cache, section, &p->key);
+            rt_hash128 key = rt_keep_key(&s->sections[section], p, target);
+            uint64_t lacks = p->wanted & ~rt_cache_have(s->cache, section, &key);
             m->wanted += (uint64_t)__builtin_popcountll(p->wanted);
             m->positions += (uint64_t)__builtin_popcountll(lacks);
             if ((int32_t)p->first == start[p->first]) m->first_pieces += (uint64_t)__builtin_popcountll(lacks);
@@ -227,12 +237,14 @@ static void put_hidden(const rt_cache_block *b, const rt_cache_section *c, uint3
     rt_float_from_f32(dst, wide, out->dtype, c->n);
 }
 
-static int get_block(rt_cache_source *s, uint32_t section, const rt_cache_place *p, rt_err *e)
+/* target: of the row. */
+static int get_block(rt_cache_source *s, uint32_t section, const rt_cache_place *p, const int32_t *target, rt_err *e)
 {
-    if (p->wanted & ~rt_cache_have(s->cache, section, &p->key))
+    rt_hash128 key = rt_keep_key(&s->sections[section], p, target);
+    if (p->wanted & ~rt_cache_have(s->cache, section, &key))
         return rt_fail(e, RT_NOT_FOUND, "the cache lacks positions that the step reads, though they were looked for; was "
                                         "it changed since the run began?");
-    return rt_cache_get(s->cache, section, &p->key, p->wanted, &s->block, e);
+    return rt_cache_get(s->cache, section, &key, p->wanted, &s->block, e);
 }
 
 /* The targets that a held-out position was asked with are those that it has. */
@@ -261,7 +273,7 @@ static int fill_row(rt_cache_source *s, uint32_t section, const rt_source_rows *
     for (uint32_t k = 0; k < count; k++) {
         const rt_cache_place *p = &s->places[k];
         uint32_t j = 0;
-        RT_TRY(get_block(s, section, p, e));
+        RT_TRY(get_block(s, section, p, rows->target + row, e));
         RT_TRY(check_targets(s, c, p, rows->target + row + p->first, e));
         for (uint32_t i = 0; i < p->count; i++) {
             if (!(p->wanted >> i & 1)) continue;

@@ -22,6 +22,10 @@ uint32_t rt_keep_sections(rt_cache_section out[RT_CACHE_SECTIONS], const rt_keep
 /* Which of a cache's sections is for this use. */
 uint32_t rt_keep_section(const rt_keep_plan *k, double temperature, rt_source_use use);
 
+/* The key under which a section has a place of a row with these targets (T). Where a section keeps targets the one of
+ * the block's last position belongs to it: documents that begin alike may go on with different tokens. */
+rt_hash128 rt_keep_key(const rt_cache_section *c, const rt_cache_place *p, const int32_t *target);
+
 typedef struct rt_cache_source rt_cache_source;
 int rt_cache_source_open(rt_cache_source **out, const char *path, rt_err *e);
 void rt_cache_source_close(rt_cache_source *s); /* accepts null */

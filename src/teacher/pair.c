@@ -10,6 +10,13 @@ void rt_pair_free(rt_pair *p)
     *p = (rt_pair){ 0 };
 }
 
+rt_hash128 rt_pair_hash(const rt_pair *p)
+{
+    size_t words = ((size_t)p->student_rows + 31) / 32;
+    while (words && !p->mask[words - 1]) words--;
+    return rt_hash(p->mask, words * sizeof *p->mask);
+}
+
 /* An id as one side sees it. */
 typedef struct side {
     bool defined, special;

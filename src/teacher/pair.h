@@ -6,6 +6,7 @@
 #ifndef RT_TEACHER_PAIR_H
 #define RT_TEACHER_PAIR_H
 
+#include "base/hash.h"
 #include "base/mem.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -31,6 +32,8 @@ static inline bool rt_pair_has(const rt_pair *p, uint32_t id)
 {
     return id < p->student_rows && (p->mask[id / 32] >> (id % 32) & 1);
 }
+/* Of the ids in Vc alone: equal for equal ids, however long the embeddings are. */
+rt_hash128 rt_pair_hash(const rt_pair *p);
 /* One line for a person: "151665 ids in common, 271 and 399 rows of padding left out". */
 void rt_pair_describe(const rt_pair *p, rt_str *out);
 

@@ -35,6 +35,80 @@ out:
     return rc;
 }
 
+/* ---- a teacher that is a cache ---- */
+
+/* Settings that only a model has a use for, and a loss that the cache cannot serve. Another temperature is another
+ * teacher; hidden states have none. */
+static int check_cache_settings(const rt_inputs *in, const rt_settings *s, rt_err *e)
+{
+    static const rt_setting_id of_models[] = { RT_SETTING_ID_teacher_weights, RT_SETTING_ID_teacher_batch };
+    const rt_keep_plan *k = rt_cache_source_keeps(in->cache);
+    double T = rt_cache_source_temperature(in->cache);
+    for (size_t i = 0; i < sizeof of_models / sizeof *of_models; i++)
+        if (s->given[of_models[i]])
+            return rt_fail(e, RT_INVALID, "%s is of a teacher that is computed; %s is a cache: leave it out",
+                           rt_setting_table[of_models[i]].flag, s->teacher);
+    if (k->form != RT_FORM_HIDDEN && s->given[RT_SETTING_ID_temperature] && s->temperature != T)
+        return rt_fail(e, RT_INVALID,
+                       "--temperature %g: the cache was made at %g; leave it out, or make another with retort cache "
+                       "--temperature %g (a cache of hidden states serves any)",
+                       s->temperature, T, s->temperature);
+    return RT_OK;
+}
+
+/* One and the same as what the cache is of. */
+static int refuse_cached_same(const rt_inputs *in, const rt_settings *s, rt_pool *pool, rt_err *e)
+{
+    int rc = RT_OK;
+    rt_hash128 was, now;
+    const json_t *of = json_object_get(rt_cache_about(rt_cache_source_cache(in->cache)), "teacher");
+    bool alike = (uint64_t)json_integer_value(json_object_get(of, "parameters")) ==
+                 rt_model_file_parameters(in->student);
+    if (!alike || s->allow_degenerate || !rt_hash_from_json(json_object_get(of, "content_hash"), &was)) return RT_OK;
+    RT_TRY(rt_model_content_hash(in->student, pool, &now, NULL, e));
+    if (rt_hash_equal(was, now))
+        RT_TRY(rt_fail(e, RT_INVALID, "the cache is of the student itself, so there is nothing to learn; name another "
+                                      "student, or say --allow-degenerate"));
+out:
+    return rc;
+}
+
+static int open_cache(rt_inputs *in, const rt_settings *s, const rt_hub_env *env, rt_err *e)
+{
+    int rc;
+    char *model = rt_path_join(&in->arena, s->teacher, RT_CACHE_MODEL);
+    if (!model) RT_TRY(rt_no_memory(e, "a path"));
+    RT_TRY(rt_cache_source_open(&in->cache, s->teacher, e));
+    RT_TRY(check_cache_settings(in, s, e));
+    RT_TRY(rt_model_file_open(&in->teacher, model, env, e));
+    const rt_model_text *t = &in->teacher->text;
+    if (t->tokenizer_json.data || t->has_vocab)
+        RT_TRY(rt_text_from_model(&in->teacher_text, t, &in->teacher->config, in->teacher->path, e));
+    const char *name = json_string_value(
+        json_object_get(json_object_get(rt_cache_about(rt_cache_source_cache(in->cache)), "teacher"), "name"));
+    if (name && !(in->teacher->name = rt_arena_strdup(&in->teacher->arena, name))) RT_TRY(rt_no_memory(e, "a name"));
+out:
+    if (rc < 0) rt_err_context(e, "teacher");
+    return rc;
+}
+
+/* Lists are over the ids that count: those of this pair must be the same. */
+static int check_cache_pair(const rt_inputs *in, rt_err *e)
+{
+    rt_hash128 was, now = rt_pair_hash(&in->pair);
+    const json_t *about = rt_cache_about(rt_cache_source_cache(in->cache));
+    if (rt_cache_source_keeps(in->cache)->form == RT_FORM_HIDDEN) return RT_OK;
+    if (rt_hash_from_json(json_object_get(json_object_get(about, "ids"), "hash"), &was) && rt_hash_equal(was, now))
+        return RT_OK;
+    return rt_fail(e, RT_INVALID,
+                   "the cache is over %lld ids, and teacher and student share %u of them or others; make it for this "
+                   "student (retort cache --student), or one of hidden states",
+                   (long long)json_integer_value(json_object_get(json_object_get(about, "ids"), "count")),
+                   in->pair.common);
+}
+
+/* ---- a teacher that is a model ---- */
+
 /* One and the same: every shape and every value. Values are read only when the shapes are equal. */
 static int refuse_same(rt_inputs *in, const rt_settings *s, rt_pool *pool, rt_err *e)
 {
@@ -152,11 +226,14 @@ int rt_inputs_open(rt_inputs **out, const rt_settings *s, const rt_inputs_opts *
     if (s->vocab > INT32_MAX) RT_TRY(rt_fail(e, RT_USAGE, "--vocab is at most %d", INT32_MAX));
     RT_TRY(open_model(in, s->student, "student", &env, &in->student, &in->student_text, e));
     if (s->teacher) {
-        RT_TRY(open_model(in, s->teacher, "teacher", &env, &in->teacher, &in->teacher_text, e));
+        RT_TRY(rt_cache_is(s->teacher)
+                   ? open_cache(in, s, &env, e)
+                   : open_model(in, s->teacher, "teacher", &env, &in->teacher, &in->teacher_text, e));
         RT_TRY(rt_pair_check(&in->pair, in->student_text ? in->student_text->tokenizer : NULL,
                              in->student->config.vocab, in->teacher_text ? in->teacher_text->tokenizer : NULL,
                              in->teacher->config.vocab, (uint32_t)s->vocab, e));
-        RT_TRY(refuse_same(in, s, o->pool, e));
+        RT_TRY(in->cache ? refuse_cached_same(in, s, o->pool, e) : refuse_same(in, s, o->pool, e));
+        if (in->cache) RT_TRY(check_cache_pair(in, e));
     }
     in->text = in->student_text ? in->student_text : in->teacher_text;
     RT_TRY(choose_template(in, s, e));
@@ -213,6 +290,7 @@ void rt_inputs_close(rt_inputs *in)
     rt_text_close(in->teacher_text);
     rt_model_file_close(in->student);
     rt_model_file_close(in->teacher);
+    rt_cache_source_close(in->cache);
     rt_pair_free(&in->pair);
     rt_arena_free(&in->arena);
     rt_free(in);

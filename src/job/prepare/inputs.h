@@ -8,6 +8,7 @@
 #define RT_JOB_INPUTS_H
 
 #include "job/prepare/resolve.h"
+#include "teacher/cache_source.h"
 #include "teacher/pair.h"
 #include "text/data/data_rows.h"
 #include "text/data/model_text.h"
@@ -22,7 +23,8 @@ void rt_note(rt_notes *n, const char *format, ...) __attribute__((format(printf,
 
 typedef struct rt_inputs {
     rt_arena arena;
-    rt_model_file *student, *teacher;            /* teacher null: none was named */
+    rt_model_file *student, *teacher;            /* teacher null: none was named; of a cache, what it keeps of it */
+    rt_cache_source *cache;                      /* the teacher is one; null: it is a model, or there is none */
     rt_text_source *student_text, *teacher_text; /* null where a model has no tokenizer */
     rt_pair pair;                                /* with a teacher */
     const rt_text_source *text;     /* whose tokenizer and special tokens read the data; null: token shards only */
@@ -58,6 +60,8 @@ typedef struct rt_inputs_opts {
 
 /* env with the base that the settings give to adapters. */
 rt_hub_env rt_inputs_env(const rt_settings *s, const rt_hub_env *env);
+/* Of a cache: the folder in it that has what is kept of the teacher's model. */
+#define RT_CACHE_MODEL "teacher"
 /* Models, tokenizers, pair, template. RT_INVALID for a pair that does not match, or that is one and the same. */
 int rt_inputs_open(rt_inputs **out, const rt_settings *s, const rt_inputs_opts *o, rt_err *e);
 /* The data as shards: opened, or tokenized into o->folder when they are not there yet. */
@@ -66,6 +70,8 @@ int rt_inputs_data(rt_inputs *in, const rt_settings *s, const rt_inputs_opts *o,
 bool rt_inputs_is_name(const char *name);
 /* Facts for rt_resolve_before_rows. */
 int rt_inputs_facts(rt_inputs *in, rt_run_facts *f, rt_err *e);
+/* The teacher where its layers are there to be run; null: a cache, or none. */
+static inline rt_model_file *rt_inputs_live(const rt_inputs *in) { return in->cache ? NULL : in->teacher; }
 /* Of the smaller embedding: every id of the data is below it. */
 uint32_t rt_inputs_id_rows(const rt_inputs *in);
 /* What the parameters of one of its models are stored in: (rt_param_count) in a. */

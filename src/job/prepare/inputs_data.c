@@ -376,10 +376,12 @@ static int unweighted(rt_inputs *in, rt_rows_source **out, rt_err *e)
 static int choose_held(rt_inputs *in, const rt_resolved *r, rt_rows_opts *o, rt_rows_source **held, rt_err *e)
 {
     int rc = RT_OK;
+    rt_rows_opts by = *o;
+    by.seed = r->held_seed;
     *held = in->train_sources;
     if (in->by_share || in->eval_count) return RT_OK;
     RT_TRY(unweighted(in, held, e));
-    RT_TRY(rt_held_choose(&in->chosen, in->train_sources, in->train_count, o, r->held_records, r->held_out, e));
+    RT_TRY(rt_held_choose(&in->chosen, in->train_sources, in->train_count, &by, r->held_records, r->held_out, e));
     o->held = in->chosen;
     if (o->held) o->held_out = (double)rt_held_count(o->held);
 out:

@@ -256,6 +256,8 @@ int rt_resolve_before_rows(rt_settings *s, const rt_run_facts *f, rt_resolved *r
     RT_TRY(resolve_lora(s, r, e));
     RT_TRY(resolve_length(s, f, r, e));
     RT_TRY(resolve_held_out(s, f, r, e));
+    if (!GIVEN(held_seed)) RT_SETTINGS_PUT(s, held_seed, s->seed);
+    r->held_seed = s->held_seed;
     if (!GIVEN(recompute)) RT_SETTINGS_PUT(s, recompute, "none");
     if (!rt_recompute_parse(s->recompute, &r->recompute))
         RT_TRY(rt_fail(e, RT_USAGE,

@@ -53,7 +53,7 @@ typedef struct rt_resolved {
     bool save_best;
     uint64_t memory_limit; /* bytes; 0: what the device has free */
     double seconds;        /* of --time; steps are then settled by the run (run_smoke.c); 0: not given */
-    uint64_t seed;
+    uint64_t seed, held_seed; /* held_seed: of what is held out */
 } rt_resolved;
 
 /* In two parts, because rows need a length and a held-out share before they can be counted: before_rows settles what

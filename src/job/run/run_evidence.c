@@ -33,6 +33,16 @@ out:
     return rc;
 }
 
+/* A teacher that is a cache: the model that it was made by, as the cache says. */
+static int put_cached(rt_run *r, json_t *j, rt_hash128 *values, rt_err *e)
+{
+    json_t *identity;
+    int rc = rt_run_cache_identity(&identity, r->in, e);
+    if (rc < 0) return rc;
+    (void)rt_hash_from_json(json_object_get(identity, "content_hash"), values);
+    return put(j, "teacher", identity, e);
+}
+
 /* Models, tokenizer, template, data: by their hashes. */
 static int put_inputs(rt_run *r, json_t *j, rt_err *e)
 {
@@ -40,7 +50,8 @@ static int put_inputs(rt_run *r, json_t *j, rt_err *e)
     const rt_inputs *in = r->in;
     rt_evidence *v = r->evidence;
     RT_TRY(put_model(r, j, "student", in->student, &v->student_hash, e));
-    if (in->teacher) RT_TRY(put_model(r, j, "teacher", in->teacher, &v->teacher_hash, e));
+    if (in->cache) RT_TRY(put_cached(r, j, &v->teacher_hash, e));
+    if (rt_inputs_live(in)) RT_TRY(put_model(r, j, "teacher", in->teacher, &v->teacher_hash, e));
     if (in->text)
         RT_TRY(put(j, "tokenizer",
                    json_pack("{s:s, s:o, s:I}", "of", in->text == in->student_text ? "student" : "teacher", "hash",

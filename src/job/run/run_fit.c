@@ -30,6 +30,7 @@ static int read_models(rt_run *r, rt_err *e)
     if (!r->frozen) RT_TRY(rt_no_memory(e, "a run"));
     RT_TRY(rt_resolve_freeze(&r->settings->freeze, &in->student->config, r->frozen, e));
     RT_TRY(rt_inputs_dtypes(&r->student_dtypes, in->student, &r->arena, e));
+    if (in->cache) return rt_run_head_dtype(r, e);
     if (!in->teacher) return RT_OK;
     for (int w = 0; w < RT_WEIGHTS_KINDS; w++) {
         rt_dtype **to = &r->teacher_dtypes[w];
@@ -45,6 +46,7 @@ rt_step_opts rt_run_step_opts(const rt_run *r, const rt_fit_config *c)
     const rt_resolved *v = &r->resolved;
     const rt_inputs *in = r->in;
     rt_lora lora = v->lora;
+    rt_source_shape source = in->cache ? rt_cache_source_shape(in->cache) : (rt_source_shape){ 0 };
     if (c->lora_rank && !lora.rank) lora = (rt_lora){ .rank = c->lora_rank, .alpha = 1, .roles = RT_LORA_ROLES };
     return (rt_step_opts){ .B = c->micro_batch,
                            .T = c->seq_len,
@@ -61,7 +63,8 @@ rt_step_opts rt_run_step_opts(const rt_run *r, const rt_fit_config *c)
                            .max_grad_norm = v->max_grad_norm,
                            .policy = *rt_device_policy(r->opts->dev),
                            .student = &in->student->config,
-                           .teacher = in->teacher ? &in->teacher->config : NULL,
+                           .teacher = in->teacher && !rt_source_lists(&source) ? &in->teacher->config : NULL,
+                           .source = source,
                            .teacher_dtypes = r->teacher_dtypes[c->weights],
                            .student_dtypes = lora.rank ? r->student_dtypes : NULL,
                            .frozen = r->frozen,
@@ -87,7 +90,7 @@ void rt_run_keep_fit(rt_run *r)
     r->resolved.recompute = c->recompute;
     RT_SETTINGS_PUT(s, micro_batch, c->micro_batch);
     r->resolved.teacher_batch = c->micro_batch * (c->ahead ? c->ahead : 1);
-    if (r->in->teacher) {
+    if (rt_inputs_live(r->in)) {
         RT_SETTINGS_PUT(s, teacher_batch, r->resolved.teacher_batch);
         RT_SETTINGS_PUT(s, teacher_weights, rt_weights_name(c->weights));
     }
@@ -128,7 +131,7 @@ int rt_run_fit(rt_run *r, rt_err *e)
     ask.limit = v->memory_limit ? v->memory_limit : rt_fit_budget(r->free_memory);
     ask.limit_is = v->memory_limit ? RT_FIT_GIVEN : RT_FIT_FREE;
     RT_TRY(read_models(r, e));
-    if (r->in->teacher) RT_TRY(ask_for_teacher(r, &ask, e));
+    if (rt_inputs_live(r->in)) RT_TRY(ask_for_teacher(r, &ask, e));
     RT_TRY(rt_run_choose_fit(r, &ask, e));
 out:
     return rc;

@@ -79,6 +79,7 @@ static int open_inputs(rt_run *r, const bool *said, rt_err *e)
     RT_TRY(rt_watch_step(&r->watch, "opening the models", 0, 0, e));
     RT_TRY(rt_run_find_inputs(r, e));
     RT_TRY(rt_inputs_open(&r->in, &r->found, &o, e));
+    rt_run_cache_settings(r);
     RT_TRY(rt_samples_open(&r->samples, &r->found, r->in, o.now, e));
     RT_TRY(rt_inputs_data(r->in, &r->found, &o, e));
     RT_TRY(rt_watch_step(&r->watch, "arranging the data", 0, 0, e));
@@ -339,6 +340,7 @@ int rt_run_open(rt_run **out, rt_settings *s, const rt_run_opts *o, rt_err *e)
     RT_TRY(rt_run_choices_keep(r, e));
     RT_TRY(make_loop(r, e));
     if (!o->dry) RT_TRY(begin(r, e));
+    RT_TRY(rt_run_check_cache(r, e));
     r->smoke.whole = r->loop.state.step == 0;
     if (!o->dry) RT_TRY(rt_run_write_plan(r, e));
     /* What was changed is written when the run is known to continue with it. */

@@ -1,0 +1,135 @@
+/* run_source.c - a teacher that is a cache: what the run takes from it, and that it has all that the run will read. */
+#include "job/run/run_internal.h"
+
+#include "base/json.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static const json_t *about(const rt_inputs *in) { return rt_cache_about(rt_cache_source_cache(in->cache)); }
+
+/* ---- settings ---- */
+
+static void put_share(rt_settings *s, const json_t *held)
+{
+    rt_share v = { json_number_value(json_object_get(held, "value")), json_is_true(json_object_get(held, "percent")) };
+    RT_SETTINGS_PUT(s, held_out, v);
+}
+
+void rt_run_cache_settings(rt_run *r)
+{
+    rt_settings *s = r->settings;
+    if (!r->in->cache) return;
+    const json_t *a = about(r->in), *held = json_object_get(a, "held_out");
+    uint64_t seq_len = (uint64_t)json_integer_value(json_object_get(a, "seq_len"));
+    if (!s->given[RT_SETTING_ID_seq_len] && seq_len) RT_SETTINGS_PUT(s, seq_len, seq_len);
+    if (!s->given[RT_SETTING_ID_temperature] && rt_cache_source_keeps(r->in->cache)->form != RT_FORM_HIDDEN)
+        RT_SETTINGS_PUT(s, temperature, rt_cache_source_temperature(r->in->cache));
+    if (!held || s->eval_data.count) return;
+    if (!s->given[RT_SETTING_ID_held_out]) put_share(s, held);
+    if (!s->given[RT_SETTING_ID_held_seed])
+        RT_SETTINGS_PUT(s, held_seed, (uint64_t)json_integer_value(json_object_get(held, "seed")));
+}
+
+int rt_run_head_dtype(rt_run *r, rt_err *e)
+{
+    const rt_model_file *m = r->in->teacher;
+    char name[RT_NAME_BYTES];
+    if (rt_cache_source_keeps(r->in->cache)->form != RT_FORM_HIDDEN) return RT_OK;
+    rt_role_hf_name(name, m->config.tied ? RT_ROLE_EMBED : RT_ROLE_HEAD, 0);
+    const rt_tensor *head = rt_model_file_find(m, name);
+    rt_dtype *d = rt_arena_alloc(&r->arena, sizeof *d);
+    if (!head) return rt_fail(e, RT_FORMAT, "%s: the cache's head is missing; make the cache again", m->path);
+    if (!d) return rt_no_memory(e, "a run");
+    *d = head->dtype;
+    r->teacher_dtypes[RT_WEIGHTS_NATIVE] = d;
+    return RT_OK;
+}
+
+int rt_run_cache_identity(json_t **out, const rt_inputs *in, rt_err *e)
+{
+    const json_t *a = about(in), *of = json_object_get(a, "teacher");
+    json_t *cache = json_pack("{s:O, s:O}", "keep", json_object_get(a, "keep"), "temperature",
+                              json_object_get(a, "temperature"));
+    *out = json_deep_copy(of);
+    if (*out && cache && json_object_set(*out, "cache", cache) == 0) {
+        json_decref(cache);
+        return RT_OK;
+    }
+    json_decref(cache);
+    json_decref(*out);
+    *out = NULL;
+    return rt_no_memory(e, "the identity of a cached teacher");
+}
+
+/* ---- what is missing ---- */
+
+/* Rows of the training data from where the run stands to its last step; the cursor is put back. */
+static int look_at_training(rt_run *r, rt_cache_missing *m, rt_err *e)
+{
+    int rc, more = 1;
+    uint32_t T = r->resolved.seq_len;
+    uint64_t left = (uint64_t)(r->resolved.steps - r->loop.state.step) * r->resolved.batch;
+    const rt_cursor at = rt_rows_tell(r->in->train);
+    int32_t *all = rt_alloc_zero((size_t)4 * T * sizeof *all, 64);
+    rt_row row = { .ids = all, .target = all + T, .start = all + 2 * T, .pos = all + 3 * T };
+    if (!all) RT_TRY(rt_no_memory(e, "a row"));
+    for (uint64_t i = 0; i < left && more; i++) {
+        const rt_source_rows one = { row.ids, row.start, row.target, 1, T };
+        if (i % 256 == 0) RT_TRY(rt_watch_step(&r->watch, "looking up the teacher's answers", i, left, e));
+        RT_TRY(more = rt_rows_next(r->in->train, &row, e));
+        if (more) RT_TRY(rt_cache_source_look(r->in->cache, RT_USE_TRAIN, &one, m, e));
+    }
+    RT_TRY(rt_rows_seek(r->in->train, &at, e));
+out:
+    rt_free(all);
+    return rc;
+}
+
+static int look_at_held(rt_run *r, rt_cache_missing *m, rt_err *e)
+{
+    int rc;
+    const rt_batch b = rt_eval_set_all(r->held);
+    const rt_source_rows rows = { b.ids, b.start, b.target, rt_eval_set_rows(r->held), r->resolved.seq_len };
+    RT_TRY(rt_cache_source_look(r->in->cache, RT_USE_HELD, &rows, m, e));
+    if (r->resolved.loss.temperature != 1) RT_TRY(rt_cache_source_look(r->in->cache, RT_USE_HELD_LOSS, &rows, m, e));
+out:
+    return rc;
+}
+
+/* Why positions may be missing, most likely first. */
+static const char *likely(const rt_run *r, char text[200])
+{
+    rt_hash128 was;
+    const json_t *a = about(r->in);
+    uint64_t seq_len = (uint64_t)json_integer_value(json_object_get(a, "seq_len"));
+    rt_span t = r->in->template_text;
+    bool known = rt_hash_from_json(json_object_get(a, "template"), &was);
+    if (seq_len != r->resolved.seq_len)
+        snprintf(text, 200, "it was made with --seq-len %" PRIu64 ", which finds all of its rows", seq_len);
+    else if (known != (t.data != NULL) || (known && !rt_hash_equal(was, rt_hash(t.data, t.len))))
+        snprintf(text, 200, "it was made with another chat template");
+    else
+        snprintf(text, 200, "it was made of other data");
+    return text;
+}
+
+int rt_run_check_cache(rt_run *r, rt_err *e)
+{
+    int rc;
+    char why[200];
+    rt_cache_missing train = { 0 }, held = { 0 };
+    const rt_loss_opts *l = &r->resolved.loss;
+    if (!r->in->cache) return RT_OK;
+    RT_TRY(rt_source_check(rt_cache_source_keeps(r->in->cache)->form, l->divergence, l->mix, e));
+    RT_TRY(look_at_training(r, &train, e));
+    RT_TRY(look_at_held(r, &held, e));
+    if (!train.positions && !held.positions) return RT_OK;
+    RT_TRY(rt_fail(e, RT_INVALID,
+                   "the cache lacks %" PRIu64 " of %" PRIu64 " positions to be trained and %" PRIu64 " of %" PRIu64
+                   " held-out ones; perhaps %s. Give what it was made with, or add what is missing: retort cache "
+                   "--fill with the model, this data and these settings",
+                   train.positions, train.wanted, held.positions, held.wanted, likely(r, why)));
+out:
+    return rc;
+}
