@@ -63,11 +63,20 @@ CASES = [
     ("text/table/x.c", '#include "format/model_file.h"', False),
     ("text/table/x.c", '#include "text/data/dataset.h"', False),
     ("text/data/x.c", "#include <lz4.h>", False),
+    ("teacher/cache/x.c", '#include "num/dtype.h"', True),
+    ("teacher/cache/x.c", '#include "op/plan.h"', False),
+    ("teacher/cache/x.c", '#include "teacher/pair.h"', False),
+    ("teacher/x.c", '#include "teacher/cache/cache.h"', True),
+    ("train/x.c", '#include "teacher/cache/cache.h"', True),
+    ("job/x.c", '#include "teacher/cache/cache.h"', True),
+    ("verify/x.c", '#include "teacher/cache/cache.h"', False),
+    ("cli/x.c", '#include "teacher/cache/cache.h"', False),
     ("nowhere/x.c", "#include <stdio.h>", False),
 ]
 HEADERS = ["base/err.h", "num/dtype.h", "op/plan.h", "op/plan_internal.h", "backend/backend.h", "backend/ref/ref.h",
            "backend/cpu/cpu.h", "exec/exec.h", "model/decoder.h", "train/step.h", "verify/verify.h", "cli/args.h",
-           "format/config/names.h", "format/gguf/gguf.h", "format/apr/apr.h", "format/model_file.h", "text/table/table.h", "text/data/dataset.h"]
+           "format/config/names.h", "format/gguf/gguf.h", "format/apr/apr.h", "format/model_file.h", "text/table/table.h", "text/data/dataset.h",
+           "teacher/pair.h", "teacher/cache/cache.h"]
 for path, line, allowed in CASES:
     with tempfile.TemporaryDirectory() as root:
         for name in HEADERS + [path]:

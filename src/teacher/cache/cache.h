@@ -1,8 +1,8 @@
 /* cache.h - what a teacher says, on disk: found by the tokens that it had read, not by their order in some run.
  *
- * A cache is a folder: cache.json (what it is of, and how it was made), files of blocks (*.rtcache), and beside them
- * what a student needs of the teacher: its tokenizer, and for hidden states its head. docs/teacher-cache.md is the
- * format, for others to read.
+ * A cache is a folder: cache.json (what it is of, and how it was made), folders part-N with files of blocks, one for each
+ * process that writes at the same time, and beside them what a student needs of the teacher: its tokenizer, and for
+ * hidden states its head. docs/teacher-cache.md is the format, for others to read.
  *
  * A block is up to RT_CACHE_BLOCK neighbouring positions of one document, of which those are kept that were wanted. Its
  * key is a hash of every token of the document up to the block's last position; so a position is found whatever rows,
@@ -48,6 +48,7 @@ typedef struct rt_cache_section {
     float T;        /* temperature; of hidden states 1 */
     rt_dtype dtype; /* of hidden states: f32, bf16, f16 */
     bool target;    /* TOPK: besides, the log-probability of each position's target, exactly as f32 */
+    bool exact;     /* TOPK: log-probabilities and rest as f32; else in 10 and 16 bits (cache_topk.c says the error) */
 } rt_cache_section;
 enum { RT_CACHE_SECTIONS = 4 };
 
@@ -55,15 +56,16 @@ enum { RT_CACHE_SECTIONS = 4 };
 typedef struct rt_cache_block {
     rt_hash128 key;
     uint64_t have;
-    /* TOPK (count,n): ids descending by logp, unused entries -1; logp natural, over Vc at T; rest: the mass left.
+    /* TOPK (count,n): ids descending by logp, ties by the lower id, unused entries -1 at the end; logp natural, over Vc
+     * at T; rest: the mass left. What is read is in the order of the logp that is read, in which rounding makes ties.
      * DRAWS (count,n): distinct ids, unused entries -1; logp = log(times drawn / n); entropy: of the teacher at T */
     int32_t *id;
     float *logp;
-    float *rest;    /* (count) TOPK */
-    float *entropy; /* (count) DRAWS */
-    int32_t *target;      /* (count) TOPK with targets: the id, */
-    float *target_logp;   /* (count) and its log-probability */
-    void *hidden;   /* HIDDEN (count,n) dtype */
+    float *rest;        /* (count) TOPK */
+    float *entropy;     /* (count) DRAWS */
+    int32_t *target;    /* (count) TOPK with targets: the id, */
+    float *target_logp; /* (count) and its log-probability */
+    void *hidden;       /* HIDDEN (count,n) dtype */
 } rt_cache_block;
 
 /* ---- reading (cache_read.c) ---- */
@@ -73,7 +75,7 @@ typedef struct rt_cache rt_cache;
 bool rt_cache_is(const char *path);
 /* RT_FORMAT for what is damaged; checks the indexes, and every block's checksum when it is read. */
 int rt_cache_open(rt_cache **out, const char *path, rt_err *e);
-void rt_cache_close(rt_cache *c); /* accepts null */
+void rt_cache_close(rt_cache *c);                /* accepts null */
 const json_t *rt_cache_about(const rt_cache *c); /* cache.json */
 uint32_t rt_cache_sections(const rt_cache *c, const rt_cache_section **out);
 typedef struct rt_cache_size {
@@ -101,7 +103,8 @@ typedef struct rt_cache_writer rt_cache_writer;
 int rt_cache_writer_new(rt_cache_writer **out, rt_cache *c, uint32_t section, rt_err *e);
 /* Safe from one thread. What is there already is not written again: positions are joined with those that are. */
 int rt_cache_writer_add(rt_cache_writer *w, const rt_cache_block *b, rt_err *e);
-/* Everything so far is on disk under its name when this returns: a kill loses nothing of it. */
+/* Everything so far is on disk under its name when this returns, so a kill loses nothing of it; and is found in the
+ * cache that the writer was made with. */
 int rt_cache_writer_commit(rt_cache_writer *w, rt_err *e);
 void rt_cache_writer_free(rt_cache_writer *w); /* accepts null; what was not committed leaves nothing */
 
