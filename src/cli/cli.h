@@ -11,6 +11,7 @@
 
 /* name, one line for `retort --help` */
 #define RT_COMMAND_LIST(X)                                                                                             \
+    X(cache, "what a teacher says of a text, kept for later runs")                                                     \
     X(convert, "a model in another format, every value read back and compared")                                        \
     X(distill, "train a student to give a teacher's probabilities")                                                    \
     X(doctor, "what this binary and this machine can do, and why not where they cannot")                               \

@@ -147,6 +147,42 @@ typedef struct rt_job_generated {
 int rt_job_generator_run(rt_job_generator *g, const rt_tok_ids *prompt, uint32_t max_new, rt_job_token_fn fn, void *ctx,
                          rt_job_generated *out, rt_err *e);
 
+/* ---- what a teacher says, kept (job_cache.c) ---- */
+
+typedef struct rt_job_cache_opts {
+    /* teacher, student (may be null), data, eval_data, out and what decides how text becomes rows: of the settings those
+     * of rt_job_cache_settings. */
+    const rt_settings *settings;
+    const char *keep;     /* "topk:64", "draws:50", "hidden"; null: topk:64, or what is there */
+    bool fill;            /* out is a cache to which what is missing is added */
+    uint32_t part, parts; /* of so many processes this one does its share, from 1; 0: all */
+    const char *const *join; /* (join_count) caches that are joined into out, instead of asking a teacher */
+    uint32_t join_count;
+    const rt_job_env *env;
+    rt_job_progress_fn progress;
+    void *ctx;
+} rt_job_cache_opts;
+/* Of them, ended by RT_SETTING_COUNT_ALL. */
+extern const rt_setting_id rt_job_cache_settings[];
+
+typedef struct rt_job_cached {
+    rt_arena arena;
+    const char *keep;          /* "topk:64" */
+    double temperature;
+    uint32_t seq_len, batch;   /* rows at a time */
+    uint64_t rows;             /* of the data, in both parts */
+    uint64_t positions, held;  /* that are there now, to be trained on and held out, */
+    uint64_t bytes;            /* in files of so many bytes */
+    uint64_t computed, tokens; /* rows that were computed now, and their tokens */
+    double seconds, forward;   /* all of it; in the teacher's layers alone */
+    char content[33];          /* hash of what is kept, wherever it lies */
+    rt_notes notes;
+} rt_job_cached;
+int rt_job_cache(rt_job_cached *out, const rt_job_cache_opts *o, rt_err *e);
+/* The same figures of a cache that is there; every block is read and its checksum compared. */
+int rt_job_cache_look(rt_job_cached *out, const char *path, rt_err *e);
+void rt_job_cached_free(rt_job_cached *c); /* accepts zeroes */
+
 /* ---- models: converted, copied, made, looked at (job_convert.c, job_export.c, job_init.c, job_inspect.c) ---- */
 
 /* An output model. */

@@ -41,6 +41,7 @@ int rt_keep_parse(rt_keep_plan *out, const char *text, uint32_t vocab, rt_err *e
         return rt_fail(e, RT_USAGE, "--keep %s: the teacher has %u ids; give at most as many", text, vocab);
     out->n = (uint32_t)n;
     if (out->form == RT_FORM_TOPK && out->n > out->held_n) out->held_n = out->n;
+    out->exact = out->form == RT_FORM_TOPK && out->n == vocab;
     if (out->form == RT_FORM_HIDDEN) out->held_n = 0;
     return RT_OK;
 }
@@ -48,13 +49,14 @@ int rt_keep_parse(rt_keep_plan *out, const char *text, uint32_t vocab, rt_err *e
 uint32_t rt_keep_sections(rt_cache_section out[RT_CACHE_SECTIONS], const rt_keep_plan *k, double temperature,
                           uint32_t width, rt_dtype act)
 {
-    const rt_cache_section held = { .keep = RT_KEEP_TOPK, .n = k->held_n, .T = 1.0f, .target = true };
+    const rt_cache_section held = { .keep = RT_KEEP_TOPK, .n = k->held_n, .T = 1.0f, .target = true, .exact = k->exact };
     if (k->form == RT_FORM_HIDDEN) {
         out[0] = (rt_cache_section){ .keep = RT_KEEP_HIDDEN, .n = width, .T = 1.0f, .dtype = act };
         return 1;
     }
     out[0] = (rt_cache_section){ .keep = k->form == RT_FORM_TOPK ? RT_KEEP_TOPK : RT_KEEP_DRAWS,
                                  .n = k->n,
+                                 .exact = k->exact,
                                  .T = (float)temperature };
     out[1] = held;
     if (temperature == 1) return 2;
@@ -90,7 +92,7 @@ static int recognise(rt_cache_source *s, const char *path, rt_err *e)
     const rt_cache_section *a = s->sections, *b = a + 1;
     rt_cache_section same[RT_CACHE_SECTIONS];
     s->temperature = (double)a->T;
-    s->keeps = (rt_keep_plan){ .n = a->keep == RT_KEEP_HIDDEN ? 0 : a->n };
+    s->keeps = (rt_keep_plan){ .n = a->keep == RT_KEEP_HIDDEN ? 0 : a->n, .exact = a->exact };
     s->keeps.form = a->keep == RT_KEEP_HIDDEN ? RT_FORM_HIDDEN
                     : a->keep == RT_KEEP_TOPK ? RT_FORM_TOPK
                                               : RT_FORM_DRAWS;
@@ -99,7 +101,7 @@ static int recognise(rt_cache_source *s, const char *path, rt_err *e)
     bool alike = want == count;
     for (uint32_t i = 0; alike && i < count; i++)
         alike = s->sections[i].keep == same[i].keep && s->sections[i].n == same[i].n && s->sections[i].T == same[i].T &&
-                s->sections[i].target == same[i].target;
+                s->sections[i].target == same[i].target && s->sections[i].exact == same[i].exact;
     if (alike) return RT_OK;
     return rt_fail(e, RT_FORMAT, "%s is a cache with sections that this version has no use for", path);
 }

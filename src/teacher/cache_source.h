@@ -13,6 +13,7 @@ typedef struct rt_keep_plan {
     rt_source_form form;
     uint32_t n;      /* k or draws; 0 of hidden states */
     uint32_t held_n; /* k of held-out positions */
+    bool exact;      /* lists of all ids: not rounded */
 } rt_keep_plan;
 /* RT_USAGE for what is no such word. vocab: of the teacher, which bounds n. */
 int rt_keep_parse(rt_keep_plan *out, const char *text, uint32_t vocab, rt_err *e);

@@ -78,6 +78,9 @@ uint32_t rt_inputs_id_rows(const rt_inputs *in);
 int rt_inputs_dtypes(rt_dtype **out, const rt_model_file *m, rt_arena *a, rt_err *e);
 /* Rows for training and evaluation; then f->rows_per_epoch is known. */
 int rt_inputs_rows(rt_inputs *in, const rt_settings *s, const rt_resolved *r, rt_run_facts *f, rt_err *e);
+/* All rows of one side in the order of the data, each record once, whatever the weights; after rt_inputs_rows, which
+ * has settled what is held out. */
+int rt_inputs_rows_once(rt_rows **out, rt_inputs *in, const rt_settings *s, const rt_resolved *r, bool held, rt_err *e);
 /* What became of the records of so many sources together. */
 rt_rows_count rt_inputs_count(const rt_rows *r, uint32_t sources);
 /* The sources for the record: {"train": [{"name", "weight", "shards": [{"name", "hash", "records", "tokens",

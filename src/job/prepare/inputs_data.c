@@ -395,18 +395,47 @@ rt_rows_count rt_inputs_count(const rt_rows *r, uint32_t sources)
     return all;
 }
 
+static int32_t pad_of(const rt_inputs *in)
+{
+    int64_t pad = in->text ? in->text->pad >= 0 ? in->text->pad : in->text->eos >= 0 ? in->text->eos : 0 : 0;
+    return (int32_t)pad;
+}
+
+int rt_inputs_rows_once(rt_rows **out, rt_inputs *in, const rt_settings *s, const rt_resolved *r, bool held, rt_err *e)
+{
+    int rc;
+    rt_rows_source *from;
+    bool file = in->eval_count > 0;
+    rt_rows_opts o = { .seq_len = r->seq_len,
+                       .seed = r->seed,
+                       .in_order = true,
+                       .held_out = in->chosen ? (double)rt_held_count(in->chosen) : r->held_out,
+                       .held = in->chosen,
+                       .side = file ? RT_SIDE_ALL : held ? RT_SIDE_HELD : RT_SIDE_TRAIN,
+                       .epochs = 1,
+                       .allow_drop = s->allow_drop,
+                       .pad = pad_of(in) };
+    if (file && held) {
+        o.held_out = 0;
+        return rt_rows_open(out, in->eval_sources, in->eval_count, &o, e);
+    }
+    RT_TRY(unweighted(in, &from, e));
+    RT_TRY(rt_rows_open(out, from, in->train_count, &o, e));
+out:
+    return rc;
+}
+
 int rt_inputs_rows(rt_inputs *in, const rt_settings *s, const rt_resolved *r, rt_run_facts *f, rt_err *e)
 {
     int rc;
     rt_rows_source *from;
     bool file = in->eval_count > 0;
-    int64_t pad = in->text ? in->text->pad >= 0 ? in->text->pad : in->text->eos >= 0 ? in->text->eos : 0 : 0;
     rt_rows_opts o = { .seq_len = r->seq_len,
                        .seed = r->seed,
                        .held_out = r->held_out,
                        .side = file ? RT_SIDE_ALL : RT_SIDE_TRAIN,
                        .allow_drop = s->allow_drop,
-                       .pad = (int32_t)pad };
+                       .pad = pad_of(in) };
     RT_TRY(choose_held(in, r, &o, &from, e));
     RT_TRY(rt_rows_open(&in->train, in->train_sources, in->train_count, &o, e));
     in->counted = rt_inputs_count(in->train, in->train_count);

@@ -1,0 +1,147 @@
+/* cmd_cache.c - `retort cache`: what a teacher says of a text, asked once and kept; caches joined; a cache looked at. */
+#include "cli/cli.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_FLAGS = 40 };
+
+typedef struct cache_flags {
+    rt_words words[RT_SETTING_COUNT_ALL], join, looked;
+    bool on[RT_SETTING_COUNT_ALL], fill, json;
+    const char *keep, *part;
+    rt_flag flags[MOST_FLAGS];
+    char help[RT_SETTING_COUNT_ALL][200];
+} cache_flags;
+
+static void make_flags(cache_flags *v)
+{
+    uint32_t n = 0;
+    for (const rt_setting_id *id = rt_job_cache_settings; *id != RT_SETTING_COUNT_ALL; id++) {
+        const rt_setting_info *f = &rt_setting_table[*id];
+        bool show = *f->def && strcmp(f->def, "auto") != 0, onoff = f->kind == RT_SETTING_SWITCH;
+        const char *text = *id == RT_SETTING_ID_student
+                               ? "Student model, where its tokenizer shares only a part of the ids with the teacher's"
+                           : *id == RT_SETTING_ID_out ? "Output directory for the cache; a new or an empty one"
+                                                      : f->help;
+        snprintf(v->help[*id], sizeof v->help[*id], "%s%s%s%s", text, show ? " (" : "", show ? f->def : "",
+                 show ? ")" : "");
+        v->flags[n++] = (rt_flag){ f->flag, onoff ? RT_FLAG_BOOL : RT_FLAG_LIST,
+                                   onoff ? (void *)&v->on[*id] : (void *)&v->words[*id], f->metavar, v->help[*id] };
+    }
+    const rt_flag own[] = {
+        { "--keep", RT_FLAG_TEXT, &v->keep, "WHAT",
+          "Kept answers: topk:K with the rest's mass, draws:N for forward KL alone, or hidden, exact and large "
+          "(topk:64)" },
+        { "--fill", RT_FLAG_BOOL, &v->fill, NULL, "Filled cache: the one in --out gets what it lacks of the data" },
+        { "--part", RT_FLAG_TEXT, &v->part, "I/N", "Part of the work, for N processes that fill one cache at once" },
+        { "--join", RT_FLAG_LIST, &v->join, "CACHE",
+          "Joined caches of one teacher, instead of asking it; to be repeated" },
+        { "--json", RT_FLAG_BOOL, &v->json, NULL, "JSON instead of text" },
+    };
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) v->flags[n++] = own[i];
+}
+
+static int take_settings(rt_settings *s, const cache_flags *v, rt_err *e)
+{
+    int rc = RT_OK;
+    for (const rt_setting_id *id = rt_job_cache_settings; *id != RT_SETTING_COUNT_ALL; id++) {
+        const rt_words *w = &v->words[*id];
+        if (w->count > 1 && rt_setting_table[*id].kind != RT_SETTING_LIST)
+            RT_TRY(rt_fail(e, RT_USAGE, "%s is given twice", rt_setting_table[*id].flag));
+        for (uint32_t i = 0; i < w->count; i++) RT_TRY(rt_settings_set(s, *id, w->text[i], e));
+        if (v->on[*id]) RT_TRY(rt_settings_set(s, *id, "on", e));
+    }
+out:
+    return rc;
+}
+
+static int parse_part(const char *text, uint32_t *part, uint32_t *parts, rt_err *e)
+{
+    unsigned a, b;
+    char end;
+    if (!text) return RT_OK;
+    if (sscanf(text, "%u/%u%c", &a, &b, &end) != 2 || a < 1 || a > b || b > 65536)
+        return rt_fail(e, RT_USAGE, "--part takes I/N, such as 1/4 to 4/4; not '%s'", text);
+    *part = a;
+    *parts = b;
+    return RT_OK;
+}
+
+static int print_json(const rt_job_cached *c, rt_err *e)
+{
+    json_t *j = json_pack("{s:s, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:s}", "keep", c->keep, "temperature",
+                          c->temperature, "seq_len", (json_int_t)c->seq_len, "positions", (json_int_t)c->positions,
+                          "held_out", (json_int_t)c->held, "bytes", (json_int_t)c->bytes, "rows_computed",
+                          (json_int_t)c->computed, "tokens_computed", (json_int_t)c->tokens, "seconds", c->seconds,
+                          "forward_seconds", c->forward, "content_hash", c->content);
+    return rt_print_json(j, e);
+}
+
+static void print_text(const rt_job_cached *c, const char *path)
+{
+    char size[32];
+    uint64_t all = c->positions + c->held;
+    for (uint32_t i = 0; i < c->notes.count; i++) rt_say("note", "%s", c->notes.text[i]);
+    rt_say("cache", "%s", path);
+    rt_say("keeps", "%s at temperature %g, rows of %u tokens", c->keep, c->temperature, c->seq_len);
+    rt_say("positions", "%llu to be trained on, %llu held out", (unsigned long long)c->positions,
+           (unsigned long long)c->held);
+    rt_say("size", "%s, %.1f bytes a position", rt_format_bytes(size, c->bytes),
+           all ? (double)c->bytes / (double)all : 0.0);
+    if (c->computed)
+        rt_say("computed", "%llu rows now, %.0f tokens/s; %.0f %% of the time in the teacher's layers",
+               (unsigned long long)c->computed, (double)c->tokens / c->seconds, 100 * c->forward / c->seconds);
+    rt_say("content", "%s", c->content);
+}
+
+static int run(const cache_flags *v, rt_err *e)
+{
+    int rc;
+    rt_settings s = { 0 };
+    rt_job_env env = rt_cli_env(0);
+    rt_job_cached c = { 0 };
+    rt_job_cache_opts o = { .settings = &s,
+                            .keep = v->keep,
+                            .fill = v->fill,
+                            .join = v->join.text,
+                            .join_count = v->join.count,
+                            .env = &env,
+                            .progress = rt_live_progress };
+    RT_TRY(take_settings(&s, v, e));
+    RT_TRY(parse_part(v->part, &o.part, &o.parts, e));
+    rt_interrupt_catch();
+    rt_live_begin(stderr);
+    rc = v->looked.count ? rt_job_cache_look(&c, v->looked.text[0], e) : rt_job_cache(&c, &o, e);
+    rt_live_end();
+    RT_TRY(rc);
+    if (v->json)
+        RT_TRY(print_json(&c, e));
+    else
+        print_text(&c, v->looked.count ? v->looked.text[0] : s.out);
+out:
+    rt_job_cached_free(&c);
+    return rc;
+}
+
+int rt_cmd_cache(int argc, char **argv, rt_err *e)
+{
+    static cache_flags v;
+    bool help;
+    make_flags(&v);
+    const rt_command c = {
+        .name = "cache",
+        .usage = "retort cache --teacher T --data D --out C [flags], or retort cache C",
+        .text = "Asks a teacher once what it says of a text, and keeps it: retort distill --teacher C then trains\n"
+                "students without the teacher's files, with other seeds, batches and epochs. Answers are found by the\n"
+                "tokens before them, whatever their order. retort cache C shows what a cache keeps and reads all of\n"
+                "it.",
+        .example = "retort cache --teacher Qwen/Qwen2.5-7B --data chats.jsonl --keep topk:64 --out cache",
+        .flags = v.flags,
+        .max_words = 1,
+        .words = &v.looked,
+    };
+    int rc = rt_args_parse(&c, argc, argv, &help, e);
+    return rc < 0 || help ? rc : run(&v, e);
+}

@@ -1,0 +1,358 @@
+/* job_cache.c - what a teacher says of a text, asked once and kept. See job.h.
+ *
+ * Rows are asked for in the order of the data, in batches of a fixed number, and a batch of which something is missing
+ * is asked for as a whole: so a cache that was begun, stopped and filled holds the very bits of one made in one go. */
+#include "job/job_cache_internal.h"
+
+#include "base/json.h"
+#include "base/sys.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { COMMIT_SECONDS = 20, POSITIONS = 2048, MOST_ROWS = 64 };
+
+const rt_setting_id rt_job_cache_settings[] = {
+    RT_SETTING_ID_teacher,       RT_SETTING_ID_student,       RT_SETTING_ID_base,      RT_SETTING_ID_data,
+    RT_SETTING_ID_eval_data,     RT_SETTING_ID_out,           RT_SETTING_ID_seq_len,   RT_SETTING_ID_temperature,
+    RT_SETTING_ID_held_out,      RT_SETTING_ID_held_seed,     RT_SETTING_ID_seed,      RT_SETTING_ID_teacher_weights,
+    RT_SETTING_ID_teacher_batch, RT_SETTING_ID_chat_template, RT_SETTING_ID_columns,   RT_SETTING_ID_template_var,
+    RT_SETTING_ID_loss_on,       RT_SETTING_ID_skip_bad,      RT_SETTING_ID_allow_drop, RT_SETTING_ID_vocab,
+    RT_SETTING_ID_device,        RT_SETTING_ID_tune,          RT_SETTING_ID_threads,   RT_SETTING_COUNT_ALL
+};
+
+/* ---- progress ---- */
+
+static void on_progress(void *ctx, const char *what, uint64_t done, uint64_t total)
+{
+    rt_cache_work *w = ctx;
+    w->told = rt_now();
+    w->what = what;
+    w->at = done;
+    w->of = total;
+    if (w->o->progress && w->o->progress(w->o->ctx, what, done, total)) w->stopped = true;
+}
+
+static bool on_stop(void *ctx)
+{
+    rt_cache_work *w = ctx;
+    if (rt_now() - w->told > RT_JOB_TELL_SECONDS) on_progress(w, w->what ? w->what : "tokenizing", w->at, w->of);
+    return w->stopped;
+}
+
+static int on_watch(void *ctx, const char *what, uint64_t done, uint64_t total)
+{
+    rt_cache_work *w = ctx;
+    on_progress(w, what, done, total);
+    return w->stopped;
+}
+
+/* ---- what is asked ---- */
+
+static int check_settings(rt_cache_work *w, rt_err *e)
+{
+    const rt_settings *s = &w->settings;
+    const rt_job_cache_opts *o = w->o;
+    if (!s->out) return rt_fail(e, RT_USAGE, "--out is missing; give the folder of the cache");
+    if (!s->teacher) return rt_fail(e, RT_USAGE, "--teacher is missing; give the model that is to be asked");
+    if (rt_cache_is(s->teacher))
+        return rt_fail(e, RT_INVALID, "--teacher %s is a cache itself; give the model, or join caches with --join",
+                       s->teacher);
+    if (!s->data.count) return rt_fail(e, RT_USAGE, "--data is missing; give the text that a student will learn from");
+    if (o->parts && (o->part < 1 || o->part > o->parts))
+        return rt_fail(e, RT_USAGE, "--part %u/%u is out of range (1/%u to %u/%u)", o->part, o->parts, o->parts,
+                       o->parts, o->parts);
+    if (!(s->temperature > 0) || !isfinite(s->temperature))
+        return rt_fail(e, RT_USAGE, "--temperature %g is out of range (above 0)", s->temperature);
+    bool there = rt_cache_is(s->out);
+    if (there && !o->fill && !o->parts)
+        return rt_fail(e, RT_INVALID, "%s is a cache already; add what is missing with --fill, or give another --out",
+                       s->out);
+    if (!there && o->fill) return rt_fail(e, RT_NOT_FOUND, "--fill: %s is no cache; leave --fill out to make one", s->out);
+    w->there = there;
+    return RT_OK;
+}
+
+/* What the cache that is there was made with, where nothing else is said; what is said must be the same. */
+static int take_from_cache(rt_cache_work *w, rt_err *e)
+{
+    rt_settings *s = &w->settings;
+    const json_t *a = rt_cache_about(w->cache), *held = json_object_get(a, "held_out");
+    const char *keep = json_string_value(json_object_get(a, "keep"));
+    double T = json_number_value(json_object_get(a, "temperature"));
+    if (w->o->keep && (!keep || strcmp(w->o->keep, keep) != 0))
+        return rt_fail(e, RT_INVALID, "--keep %s: %s keeps %s; leave it out, or make another cache", w->o->keep, s->out,
+                       keep ? keep : "something else");
+    if (s->given[RT_SETTING_ID_temperature] && s->temperature != T)
+        return rt_fail(e, RT_INVALID, "--temperature %g: %s was made at %g; leave it out, or make another cache",
+                       s->temperature, s->out, T);
+    w->keep = keep;
+    RT_SETTINGS_PUT(s, temperature, T);
+    RT_SETTINGS_PUT(s, teacher_batch, (uint64_t)json_integer_value(json_object_get(a, "batch")));
+    RT_SETTINGS_PUT(s, seed, (uint64_t)json_integer_value(json_object_get(a, "seed")));
+    if (!s->given[RT_SETTING_ID_seq_len])
+        RT_SETTINGS_PUT(s, seq_len, (uint64_t)json_integer_value(json_object_get(a, "seq_len")));
+    if (!held || s->eval_data.count) return RT_OK;
+    if (!s->given[RT_SETTING_ID_held_out]) {
+        rt_share v = { json_number_value(json_object_get(held, "value")),
+                       json_is_true(json_object_get(held, "percent")) };
+        RT_SETTINGS_PUT(s, held_out, v);
+    }
+    if (!s->given[RT_SETTING_ID_held_seed])
+        RT_SETTINGS_PUT(s, held_seed, (uint64_t)json_integer_value(json_object_get(held, "seed")));
+    return RT_OK;
+}
+
+/* ---- models, data, rows ---- */
+
+/* Without a student the teacher reads the data by itself, and every id that it defines counts. */
+static int open_inputs(rt_cache_work *w, rt_err *e)
+{
+    int rc;
+    rt_settings s = w->settings;
+    rt_run_facts facts;
+    const rt_job_env *env = w->o->env;
+    rt_inputs_opts io = { .env = &env->hub,
+                          .pool = w->pool,
+                          .now = env->now,
+                          .stop = on_stop,
+                          .progress = on_progress,
+                          .ctx = w };
+    bool alone = !s.student;
+    if (alone) s.student = s.teacher, s.teacher = NULL;
+    RT_TRY(rt_dir_scratch(&w->folder, &w->arena, env->scratch, "retort-cache", e));
+    io.folder = w->folder;
+    RT_TRY(rt_inputs_open(&w->in, &s, &io, e));
+    w->teacher = alone ? w->in->student : w->in->teacher;
+    RT_TRY(rt_inputs_data(w->in, &s, &io, e));
+    RT_TRY(rt_inputs_facts(w->in, &facts, e));
+    RT_TRY(rt_resolve_before_rows(&s, &facts, &w->r, e));
+    RT_TRY(rt_inputs_rows(w->in, &s, &w->r, &facts, e));
+    RT_TRY(rt_inputs_rows_once(&w->rows[0], w->in, &s, &w->r, false, e));
+    RT_TRY(rt_inputs_rows_once(&w->rows[1], w->in, &s, &w->r, true, e));
+    s.teacher = w->settings.teacher;
+    s.student = w->settings.student;
+    w->settings = s; /* resolved */
+    w->out->notes = w->in->notes;
+    const rt_tokenizer *t = w->in->text ? w->in->text->tokenizer : NULL;
+    if (alone)
+        RT_TRY(rt_pair_check(&w->own, t, w->teacher->config.vocab, t, w->teacher->config.vocab, (uint32_t)s.vocab, e));
+    w->pair = alone ? &w->own : &w->in->pair;
+out:
+    return rc;
+}
+
+/* ---- the teacher ---- */
+
+/* The teacher's columns that count, as its head has them. */
+static int make_mask(rt_cache_work *w, rt_err *e)
+{
+    uint32_t V = w->teacher->config.vocab;
+    if (w->pair->common == V) return RT_OK;
+    uint32_t *mask = rt_arena_alloc(&w->arena, (V + 31) / 32 * sizeof *mask);
+    if (!mask) return rt_no_memory(e, "the ids that count");
+    for (uint32_t i = 0; i < (V + 31) / 32; i++) mask[i] = 0;
+    for (uint32_t id = 0; id < V; id++)
+        if (rt_pair_has(w->pair, id)) mask[id / 32] |= 1u << (id % 32);
+    w->mask = mask;
+    return RT_OK;
+}
+
+static uint32_t choose_rows(const rt_cache_work *w, uint32_t positions)
+{
+    const rt_settings *s = &w->settings;
+    uint32_t want = positions ? positions : POSITIONS, rows = want / w->r.seq_len;
+    if (s->given[RT_SETTING_ID_teacher_batch] && s->teacher_batch) return (uint32_t)s->teacher_batch;
+    return rows < 1 ? 1 : rows > MOST_ROWS ? MOST_ROWS : rows;
+}
+
+static int open_teacher(rt_cache_work *w, rt_err *e)
+{
+    int rc;
+    rt_dtype *dtypes;
+    const rt_watch watch = { on_watch, w };
+    rt_teacher_weights kept = w->r.teacher_weights == RT_WEIGHTS_AUTO ? RT_WEIGHTS_NATIVE : w->r.teacher_weights;
+    RT_TRY(rt_inputs_dtypes(&dtypes, w->teacher, &w->arena, e));
+    rt_weights_dtypes(dtypes, dtypes, &w->teacher->config, kept);
+    RT_TRY(make_mask(w, e));
+    const rt_says_opts o = { .B = w->B,
+                             .T = w->r.seq_len,
+                             .form = w->plan.form,
+                             .n = w->plan.n,
+                             .held_n = w->plan.held_n,
+                             .temperature = w->settings.temperature,
+                             .seed = w->settings.seed,
+                             .dtypes = dtypes,
+                             .vmask = w->mask };
+    RT_TRY(rt_says_open(&w->says, w->dev, w->teacher, &o, &watch, e));
+out:
+    return rc;
+}
+
+/* ---- asking ---- */
+
+static int commit(rt_cache_work *w, rt_err *e)
+{
+    int rc = RT_OK;
+    for (int i = 0; i < RT_CACHE_SECTIONS; i++)
+        if (w->writer[i]) RT_TRY(rt_cache_writer_commit(w->writer[i], e));
+    w->committed = rt_now();
+out:
+    return rc;
+}
+
+/* Up to B rows of a side; those that are not there are padding. */
+static int read_batch(rt_cache_work *w, rt_rows *from, uint32_t *count, uint64_t *tokens, rt_err *e)
+{
+    int rc = RT_OK, more = 1;
+    uint32_t T = w->r.seq_len, n = 0;
+    size_t N = (size_t)w->B * T;
+    *tokens = 0;
+    for (; n < w->B && more; n += (uint32_t)more) {
+        rt_row row = { .ids = w->ids + (size_t)n * T,
+                       .target = w->ids + N + (size_t)n * T,
+                       .start = w->ids + 2 * N + (size_t)n * T,
+                       .pos = w->ids + 3 * N + (size_t)n * T };
+        RT_TRY(more = rt_rows_next(from, &row, e));
+        if (more) *tokens += row.tokens;
+    }
+    *count = n;
+    for (uint32_t i = n; i < w->B && n; i++)
+        for (uint32_t t = 0; t < T; t++) {
+            size_t to = (size_t)i * T + t;
+            w->ids[to] = 0;
+            w->ids[N + to] = -1;
+            w->ids[2 * N + to] = 0;
+            w->ids[3 * N + to] = (int32_t)t;
+        }
+    rc = RT_OK;
+out:
+    return rc;
+}
+
+static int ask_batches(rt_cache_work *w, bool held, uint64_t *batch, rt_err *e)
+{
+    int rc;
+    uint32_t count;
+    uint64_t tokens;
+    bool lacks;
+    for (;; ++*batch) {
+        RT_TRY(read_batch(w, w->rows[held], &count, &tokens, e));
+        if (!count) return RT_OK;
+        w->out->rows += count;
+        RT_TRY(rt_watch_step(&(rt_watch){ on_watch, w }, "asking the teacher", w->out->rows, w->all_rows, e));
+        if (w->o->parts && *batch % w->o->parts != w->o->part - 1) continue;
+        RT_TRY(rt_cache_work_find(w, held, count, &lacks, e));
+        if (!lacks) continue;
+        RT_TRY(rt_cache_work_ask(w, held, e));
+        w->out->computed += count;
+        w->out->tokens += tokens;
+        if (rt_now() - w->committed > COMMIT_SECONDS) RT_TRY(commit(w, e));
+    }
+out:
+    return rc;
+}
+
+static int count_rows(rt_cache_work *w, rt_err *e)
+{
+    int rc = RT_OK;
+    for (int side = 0; side < 2; side++) {
+        uint64_t rows;
+        RT_TRY(rt_rows_in_epoch(w->rows[side], 0, &rows, e));
+        w->all_rows += rows;
+    }
+out:
+    return rc;
+}
+
+static int ask_all(rt_cache_work *w, rt_err *e)
+{
+    int rc;
+    uint64_t batch = 0;
+    double begun = rt_now();
+    RT_TRY(count_rows(w, e));
+    w->committed = rt_now();
+    rc = ask_batches(w, false, &batch, e);
+    if (rc >= 0) rc = ask_batches(w, true, &batch, e);
+    if (rc >= 0 || rc == RT_INTERRUPTED) { /* what was computed is kept */
+        int kept = commit(w, rc < 0 ? NULL : e);
+        if (rc >= 0) rc = kept;
+    }
+    w->out->seconds = rt_now() - begun;
+    if (rc == RT_INTERRUPTED)
+        rt_err_context(e, "%s keeps what was asked so far; --fill adds the rest", w->settings.out);
+out:
+    return rc;
+}
+
+/* ---- all of it ---- */
+
+static int make(rt_cache_work *w, rt_err *e)
+{
+    int rc;
+    rt_dev_info info;
+    RT_TRY(check_settings(w, e));
+    if (w->there) {
+        RT_TRY(rt_cache_open(&w->cache, w->settings.out, e));
+        RT_TRY(take_from_cache(w, e));
+    }
+    RT_TRY(rt_job_pool_new(&w->pool, (uint32_t)w->settings.threads, e));
+    RT_TRY(open_inputs(w, e));
+    w->keep = w->keep ? w->keep : w->o->keep ? w->o->keep : "topk:64";
+    RT_TRY(rt_keep_parse(&w->plan, w->keep, w->teacher->config.vocab, e));
+    RT_TRY(rt_job_device_open(&w->dev, &w->settings, false, w->o->env->environment, NULL, e));
+    RT_TRY(w->dev->api->info(w->dev, &info, e));
+    w->B = choose_rows(w, info.positions);
+    RT_TRY(rt_cache_work_begin(w, e));
+    RT_TRY(open_teacher(w, e));
+    RT_TRY(rt_cache_work_room(w, e));
+    RT_TRY(ask_all(w, e));
+out:
+    return rc;
+}
+
+static void close_work(rt_cache_work *w)
+{
+    for (int i = 0; i < RT_CACHE_SECTIONS; i++) rt_cache_writer_free(w->writer[i]);
+    rt_cache_work_free(w);
+    rt_says_free(w->says);
+    rt_cache_close(w->cache);
+    rt_rows_close(w->rows[0]);
+    rt_rows_close(w->rows[1]);
+    rt_job_device_close(w->dev);
+    rt_inputs_close(w->in);
+    rt_pair_free(&w->own);
+    rt_pool_free(w->pool);
+    if (w->folder) rt_dir_remove(w->folder);
+    rt_arena_free(&w->arena);
+}
+
+int rt_job_cache(rt_job_cached *out, const rt_job_cache_opts *o, rt_err *e)
+{
+    int rc;
+    rt_cache_work w = { .o = o, .out = out, .settings = *o->settings };
+    rt_notes notes;
+    *out = (rt_job_cached){ 0 };
+    rt_json_init();
+    RT_TRY(rt_settings_defaults(&w.settings, e));
+    RT_TRY(o->join_count ? rt_cache_work_join(&w, e) : make(&w, e));
+    rt_job_cached made = *out;
+    notes = out->notes;
+    RT_TRY(rt_job_cache_look(out, w.settings.out, e));
+    out->notes = notes;
+    out->rows = made.rows;
+    out->computed = made.computed;
+    out->tokens = made.tokens;
+    out->seconds = made.seconds;
+    out->forward = made.forward;
+out:
+    close_work(&w);
+    if (rc < 0) rt_job_cached_free(out);
+    return rc;
+}
+
+void rt_job_cached_free(rt_job_cached *c)
+{
+    rt_arena_free(&c->arena);
+    *c = (rt_job_cached){ 0 };
+}

@@ -1,0 +1,288 @@
+/* job_cache_folder.c - the folder of a cache: what it says of itself, what of the teacher is kept in it, and joining. */
+#include "job/job_cache_internal.h"
+
+#include "base/json.h"
+#include "format/model_write.h"
+#include "format/tensor_file.h"
+#include "job/prepare/identity.h"
+#include "text/tokenizer/vocab_convert.h"
+
+#include <string.h>
+
+/* ---- what a cache says of itself ---- */
+
+static bool put(json_t *j, const char *key, json_t *value) { return json_object_set_new(j, key, value) == 0; }
+
+/* All that decides its values, for whoever fills, joins or reads it. */
+static int describe(rt_cache_work *w, json_t **out, rt_err *e)
+{
+    int rc;
+    json_t *j = json_object(), *teacher = NULL;
+    const rt_settings *s = &w->settings;
+    const rt_inputs *in = w->in;
+    RT_TRY(rt_identity_new(&teacher, w->teacher, w->pool, e));
+    bool kept = put(j, "teacher", teacher) && put(j, "keep", json_string(w->keep)) &&
+                put(j, "temperature", json_real(s->temperature)) &&
+                put(j, "ids", json_pack("{s:I, s:o}", "count", (json_int_t)w->pair->common, "hash",
+                                        rt_hash_to_json(rt_pair_hash(w->pair)))) &&
+                put(j, "seq_len", json_integer(w->r.seq_len)) && put(j, "batch", json_integer(w->B)) &&
+                put(j, "seed", json_integer((json_int_t)s->seed)) &&
+                put(j, "made_by", json_string(w->o->env->version ? w->o->env->version : "retort"));
+    if (kept && in->text && in->text->tokenizer)
+        kept = put(j, "tokenizer", rt_hash_to_json(rt_tokenizer_hash(in->text->tokenizer)));
+    if (kept && in->template_text.data)
+        kept = put(j, "template", rt_hash_to_json(rt_hash(in->template_text.data, in->template_text.len)));
+    if (kept && w->r.teacher_weights != RT_WEIGHTS_AUTO && w->r.teacher_weights != RT_WEIGHTS_NATIVE)
+        kept = put(j, "teacher_weights", json_string(rt_weights_name(w->r.teacher_weights)));
+    if (kept && !s->eval_data.count)
+        kept = put(j, "held_out", json_pack("{s:f, s:b, s:I}", "value", s->held_out.value, "percent",
+                                            s->held_out.percent, "seed", (json_int_t)s->held_seed));
+    if (!kept) RT_TRY(rt_no_memory(e, "the description of a cache"));
+    *out = j;
+    j = NULL;
+out:
+    json_decref(j);
+    return rc;
+}
+
+/* The first of what decides values in which two caches are not the same; null: in none. */
+static const char *differs(const json_t *a, const json_t *b)
+{
+    static const struct {
+        const char *key, *name;
+    } parts[] = { { "keep", "what is kept" },          { "temperature", "the temperature" },
+                  { "ids", "the ids that count" },     { "tokenizer", "the tokenizer" },
+                  { "template", "the chat template" }, { "teacher_weights", "how the teacher's weights are kept" } };
+    bool old;
+    const char *part = rt_identity_differs(json_object_get(a, "teacher"), json_object_get(b, "teacher"), &old);
+    if (part) return strcmp(part, "values") == 0 ? "the teacher" : part;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        const json_t *x = json_object_get(a, parts[i].key), *y = json_object_get(b, parts[i].key);
+        if (x || y) {
+            if (!x || !y || !json_equal(x, y)) return parts[i].name;
+        }
+    }
+    return NULL;
+}
+
+/* ---- what of the teacher is kept ---- */
+
+typedef struct one_tensor {
+    const rt_tensor *from;
+    rt_dtype dtype;
+    float *scratch;
+} one_tensor;
+
+static int values_of(void *ctx, uint32_t i, uint64_t first, uint64_t n, void *dst, rt_err *e)
+{
+    const one_tensor *t = ctx;
+    uint64_t cols = rt_tensor_cols(t->from), row = first / cols, rows = n / cols;
+    (void)i;
+    if (first % cols || n % cols) return rt_fail(e, RT_INTERNAL, "a part of a row was asked for");
+    float *scratch = rt_alloc((size_t)n * sizeof *scratch, 64);
+    if (!scratch) return rt_no_memory(e, "the teacher's head");
+    rt_tensor_to_dtype(dst, t->dtype, t->from, row, rows, scratch);
+    rt_free(scratch);
+    return RT_OK;
+}
+
+/* Its head, for hidden states; of lists the last norm, so that the folder is a model's as far as it goes. */
+static int write_tensor(const rt_cache_work *w, const char *folder, rt_err *e)
+{
+    int rc;
+    const rt_model_config *c = &w->teacher->config;
+    char name[RT_NAME_BYTES];
+    rt_arena a = { 0 };
+    bool hidden = w->plan.form == RT_FORM_HIDDEN;
+    rt_role role = !hidden ? RT_ROLE_FINAL_NORM : c->tied ? RT_ROLE_EMBED : RT_ROLE_HEAD;
+    one_tensor t = { .from = rt_model_file_find(w->teacher, rt_role_hf_name(name, role, 0)) };
+    char *path = rt_path_join(&a, folder, "model.safetensors");
+    if (!t.from || !path) RT_TRY(rt_fail(e, RT_INTERNAL, "the teacher has no %s", name));
+    bool plain = t.from->store == RT_STORE_PLAIN && rt_dtype_is_float(t.from->dtype) && t.from->dtype != RT_DTYPE_F64;
+    t.dtype = plain ? t.from->dtype : RT_DTYPE_F32; /* packed blocks as the values that they stand for */
+    rt_named_tensor one = { name, t.dtype, t.from->rank, { t.from->shape[0], t.from->rank == 2 ? t.from->shape[1] : 0 } };
+    RT_TRY(rt_tensor_file_write(path, &one, 1, values_of, &t, NULL, e));
+out:
+    rt_arena_free(&a);
+    return rc;
+}
+
+static int write_config(const rt_cache_work *w, const char *folder, rt_err *e)
+{
+    int rc;
+    rt_arena a = { 0 };
+    rt_str text = { 0 };
+    char *path = rt_path_join(&a, folder, "config.json");
+    if (!path) RT_TRY(rt_no_memory(e, "a path"));
+    RT_TRY(rt_config_to_json(&w->teacher->config, RT_DTYPE_F32, &text, e));
+    RT_TRY(rt_file_write(path, text.data, text.len, e));
+out:
+    rt_str_free(&text);
+    rt_arena_free(&a);
+    return rc;
+}
+
+/* Configuration, tokenizer, template and a tensor: what stands in for the teacher where its files are not. */
+static int write_teacher(rt_cache_work *w, rt_err *e)
+{
+    int rc;
+    char *temp = NULL;
+    rt_model_text text = w->teacher->text;
+    const char *out = w->settings.out;
+    char *folder = rt_path_join(&w->arena, out, RT_CACHE_MODEL);
+    if (!folder) RT_TRY(rt_no_memory(e, "a path"));
+    if (rt_path_is_dir(folder)) return RT_OK;
+    RT_TRY(rt_dir_temp(&temp, &w->arena, folder, e));
+    rc = rt_model_text_for(&text, &w->teacher->text, RT_CONTAINER_HF, w->teacher->config.vocab, &w->arena, NULL, e);
+    if (rc == RT_UNSUPPORTED) {
+        rt_note(&w->out->notes, "the cache gets no tokenizer.json: %s", e ? e->text : "it has no such form");
+        rc = RT_OK;
+    }
+    RT_TRY(rc);
+    RT_TRY(rt_model_write_text(&text, temp, NULL, e));
+    RT_TRY(write_config(w, temp, e));
+    RT_TRY(write_tensor(w, temp, e));
+    RT_TRY(rt_dir_commit(temp, folder, e));
+    temp = NULL;
+out:
+    if (temp) rt_dir_remove(temp);
+    return rc;
+}
+
+/* ---- beginning ---- */
+
+static int check_same(rt_cache_work *w, const json_t *now, rt_err *e)
+{
+    const char *part = differs(rt_cache_about(w->cache), now);
+    if (!part) return RT_OK;
+    return rt_fail(e, RT_INVALID, "%s is another cache: %s is not the same; give another --out", w->settings.out, part);
+}
+
+int rt_cache_work_begin(rt_cache_work *w, rt_err *e)
+{
+    int rc;
+    json_t *about = NULL;
+    const rt_cache_section *have;
+    w->section_count = rt_keep_sections(w->sections, &w->plan, w->settings.temperature, w->teacher->config.width,
+                                        rt_device_policy(w->dev)->act);
+    RT_TRY(rt_watch_step(NULL, "hashing the teacher", 0, 0, e));
+    RT_TRY(describe(w, &about, e));
+    if (!w->there) RT_TRY(rt_cache_create(w->settings.out, about, w->sections, w->section_count, e));
+    if (!w->cache) RT_TRY(rt_cache_open(&w->cache, w->settings.out, e));
+    RT_TRY(check_same(w, about, e));
+    if (rt_cache_sections(w->cache, &have) == w->section_count)
+        memcpy(w->sections, have, w->section_count * sizeof *have); /* the dtype of hidden states is the cache's */
+    if (w->plan.form == RT_FORM_HIDDEN && w->sections[0].dtype != rt_device_policy(w->dev)->act)
+        RT_TRY(rt_fail(e, RT_INVALID, "%s keeps hidden states in %s, and this device has them in %s; fill it on a device "
+                                      "like the one that it was made on",
+                       w->settings.out, rt_dtype_name(w->sections[0].dtype),
+                       rt_dtype_name(rt_device_policy(w->dev)->act)));
+    RT_TRY(write_teacher(w, e));
+    for (uint32_t i = 0; i < w->section_count; i++) RT_TRY(rt_cache_writer_new(&w->writer[i], w->cache, i, e));
+out:
+    json_decref(about);
+    return rc;
+}
+
+/* ---- joining ---- */
+
+static int copy_folder(const char *from, const char *to, rt_err *e)
+{
+    int rc;
+    rt_arena a = { 0 };
+    char **names, *temp = NULL;
+    uint32_t count;
+    rt_str text = { 0 };
+    RT_TRY(rt_dir_temp(&temp, &a, to, e));
+    RT_TRY(rt_dir_list(&names, &count, &a, from, e));
+    for (uint32_t i = 0; i < count; i++) {
+        char *x = rt_path_join(&a, from, names[i]), *y = rt_path_join(&a, temp, names[i]);
+        if (!x || !y) RT_TRY(rt_no_memory(e, "a path"));
+        rt_str_free(&text);
+        RT_TRY(rt_file_read(x, UINT64_MAX, &text, e));
+        RT_TRY(rt_file_write(y, text.data ? text.data : "", text.len, e));
+    }
+    RT_TRY(rt_dir_commit(temp, to, e));
+    temp = NULL;
+out:
+    if (temp) rt_dir_remove(temp);
+    rt_str_free(&text);
+    rt_arena_free(&a);
+    return rc;
+}
+
+/* The folder of the first, without its blocks. */
+static int begin_joined(rt_cache_work *w, const rt_cache *first, rt_err *e)
+{
+    int rc;
+    const rt_cache_section *sections;
+    const char *out = w->settings.out;
+    uint32_t count = rt_cache_sections(first, &sections);
+    char *from = rt_path_join(&w->arena, w->o->join[0], RT_CACHE_MODEL);
+    char *to = rt_path_join(&w->arena, out, RT_CACHE_MODEL);
+    if (!from || !to) RT_TRY(rt_no_memory(e, "a path"));
+    if (!rt_cache_is(out)) RT_TRY(rt_cache_create(out, rt_cache_about(first), sections, count, e));
+    if (!rt_path_is_dir(to)) RT_TRY(copy_folder(from, to, e));
+    RT_TRY(rt_cache_open(&w->cache, out, e));
+out:
+    return rc;
+}
+
+int rt_cache_work_join(rt_cache_work *w, rt_err *e)
+{
+    int rc = RT_OK;
+    rt_cache *from = NULL;
+    const char *part;
+    const rt_job_cache_opts *o = w->o;
+    if (!w->settings.out) RT_TRY(rt_fail(e, RT_USAGE, "--out is missing; give the folder of the joined cache"));
+    if (w->settings.teacher || w->settings.data.count)
+        RT_TRY(rt_fail(e, RT_USAGE, "--join asks no teacher; leave --teacher and --data out"));
+    if (rt_cache_is(w->settings.out) && !o->fill)
+        RT_TRY(rt_fail(e, RT_INVALID, "%s is a cache already; join into it with --fill, or give another --out",
+                       w->settings.out));
+    for (uint32_t i = 0; i < o->join_count; i++) {
+        RT_TRY(rt_cache_open(&from, o->join[i], e));
+        if (i == 0) RT_TRY(begin_joined(w, from, e));
+        if ((part = differs(rt_cache_about(w->cache), rt_cache_about(from))))
+            RT_TRY(rt_fail(e, RT_INVALID, "%s cannot be joined with %s: %s is not the same", o->join[i],
+                           w->settings.out, part));
+        RT_TRY(rt_cache_merge(w->cache, from, e));
+        rt_cache_close(from);
+        from = NULL;
+    }
+out:
+    rt_cache_close(from);
+    return rc;
+}
+
+/* ---- looking ---- */
+
+int rt_job_cache_look(rt_job_cached *out, const char *path, rt_err *e)
+{
+    int rc;
+    rt_cache *c = NULL;
+    const rt_cache_section *sections;
+    rt_hash128 all[RT_CACHE_SECTIONS] = { 0 };
+    rt_json_init();
+    *out = (rt_job_cached){ 0 };
+    RT_TRY(rt_cache_open(&c, path, e));
+    const json_t *a = rt_cache_about(c);
+    const char *keep = json_string_value(json_object_get(a, "keep"));
+    uint32_t count = rt_cache_sections(c, &sections);
+    for (uint32_t i = 0; i < count; i++) {
+        rt_cache_size size = rt_cache_size_of(c, i);
+        if (i < 2) *(i ? &out->held : &out->positions) = size.positions;
+        out->bytes += size.bytes;
+        RT_TRY(rt_cache_content(c, i, &all[i], e));
+    }
+    out->keep = rt_arena_strdup(&out->arena, keep ? keep : "");
+    if (!out->keep) RT_TRY(rt_no_memory(e, "a cache"));
+    out->temperature = json_number_value(json_object_get(a, "temperature"));
+    out->seq_len = (uint32_t)json_integer_value(json_object_get(a, "seq_len"));
+    out->batch = (uint32_t)json_integer_value(json_object_get(a, "batch"));
+    rt_hash_text(out->content, rt_hash(all, sizeof all));
+out:
+    rt_cache_close(c);
+    if (rc < 0) rt_job_cached_free(out);
+    return rc;
+}

@@ -1,0 +1,64 @@
+/* job_cache_internal.h - a cache under way: its parts, shared by the files named job_cache*. */
+#ifndef RT_JOB_JOB_CACHE_INTERNAL_H
+#define RT_JOB_JOB_CACHE_INTERNAL_H
+
+#include "job/job_internal.h"
+#include "teacher/says.h"
+
+typedef struct rt_cache_work {
+    const rt_job_cache_opts *o;
+    rt_job_cached *out;
+    rt_arena arena;
+    rt_settings settings;
+    const char *keep; /* "topk:64" */
+    rt_keep_plan plan;
+    bool there; /* --out is a cache already */
+    rt_pool *pool;
+    rt_dev *dev;
+    rt_inputs *in;
+    rt_resolved r;
+    const rt_model_file *teacher; /* of in */
+    rt_pair own;                  /* of the teacher with itself, without a student */
+    const rt_pair *pair;
+    const uint32_t *mask; /* (ceil(V/32)) of the teacher's ids that count; null: all */
+    rt_rows *rows[2];     /* to be trained on, held out */
+    uint64_t all_rows;
+    char *folder; /* of token shards, removed at the end */
+    rt_cache *cache;
+    rt_cache_section sections[RT_CACHE_SECTIONS];
+    rt_cache_writer *writer[RT_CACHE_SECTIONS];
+    uint32_t section_count;
+    rt_says *says;
+    double committed; /* clock */
+    /* A batch. */
+    uint32_t B;
+    int32_t *ids;           /* (4, B*T): ids, targets, starts, positions */
+    rt_cache_place *places; /* of the batch, with the rows that they are of */
+    uint32_t *place_row;
+    uint32_t place_count;
+    int32_t *position, *target; /* (B*T) asked for, in the order of places */
+    uint32_t *key;              /* (B*T,2) */
+    rt_says_answer answer;      /* (B*T, the most entries) */
+    void *hidden;               /* (B*T,C) */
+    char *packed;               /* (64,C) of a block */
+    /* Progress. */
+    bool stopped;
+    double told;
+    const char *what;
+    uint64_t at, of;
+} rt_cache_work;
+
+/* ---- job_cache_folder.c: the folder ---- */
+/* A new one, or one that is the same in all that decides its values. */
+int rt_cache_work_begin(rt_cache_work *w, rt_err *e);
+/* Caches of one teacher, joined into --out. */
+int rt_cache_work_join(rt_cache_work *w, rt_err *e);
+
+/* ---- job_cache_ask.c: one batch ---- */
+int rt_cache_work_room(rt_cache_work *w, rt_err *e);
+void rt_cache_work_free(rt_cache_work *w);
+/* The places of the batch that was read, and whether some of them is not in the cache. */
+int rt_cache_work_find(rt_cache_work *w, bool held, uint32_t rows, bool *lacks, rt_err *e);
+int rt_cache_work_ask(rt_cache_work *w, bool held, rt_err *e);
+
+#endif
