@@ -299,7 +299,7 @@ static int make(rt_cache_work *w, rt_err *e)
     RT_TRY(rt_job_pool_new(&w->pool, (uint32_t)w->settings.threads, e));
     RT_TRY(open_inputs(w, e));
     w->keep = w->keep ? w->keep : w->o->keep ? w->o->keep : "topk:64";
-    RT_TRY(rt_keep_parse(&w->plan, w->keep, w->teacher->config.vocab, e));
+    RT_TRY(rt_keep_parse(&w->plan, w->keep, w->pair->common, e));
     RT_TRY(rt_job_device_open(&w->dev, &w->settings, false, w->o->env->environment, NULL, e));
     RT_TRY(w->dev->api->info(w->dev, &info, e));
     w->B = choose_rows(w, info.positions);

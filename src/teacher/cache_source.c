@@ -23,13 +23,13 @@ struct rt_cache_source {
 
 static const char *const words[] = { [RT_FORM_HIDDEN] = "hidden", [RT_FORM_TOPK] = "topk", [RT_FORM_DRAWS] = "draws" };
 
-int rt_keep_parse(rt_keep_plan *out, const char *text, uint32_t vocab, rt_err *e)
+int rt_keep_parse(rt_keep_plan *out, const char *text, uint32_t ids, rt_err *e)
 {
     const char *colon = strchr(text, ':');
     size_t len = colon ? (size_t)(colon - text) : strlen(text);
     char *end = NULL;
     unsigned long long n = colon ? strtoull(colon + 1, &end, 10) : 0;
-    *out = (rt_keep_plan){ .held_n = vocab < HELD_K ? vocab : HELD_K };
+    *out = (rt_keep_plan){ .held_n = ids < HELD_K ? ids : HELD_K };
     for (int f = RT_FORM_HIDDEN; f <= RT_FORM_DRAWS; f++)
         if (strlen(words[f]) == len && strncmp(words[f], text, len) == 0) out->form = (rt_source_form)f;
     bool list = out->form == RT_FORM_TOPK || out->form == RT_FORM_DRAWS;
@@ -37,11 +37,11 @@ int rt_keep_parse(rt_keep_plan *out, const char *text, uint32_t vocab, rt_err *e
     if (out->form == RT_FORM_LIVE || list != (colon != NULL) || (list && !number))
         return rt_fail(e, RT_USAGE, "--keep is topk:K or draws:N (1 to %d), such as topk:64, or hidden; not '%s'",
                        MOST_N, text);
-    if (list && n > vocab)
-        return rt_fail(e, RT_USAGE, "--keep %s: the teacher has %u ids; give at most as many", text, vocab);
+    if (list && n > ids)
+        return rt_fail(e, RT_USAGE, "--keep %s: %u ids count; give at most as many", text, ids);
     out->n = (uint32_t)n;
     if (out->form == RT_FORM_TOPK && out->n > out->held_n) out->held_n = out->n;
-    out->exact = out->form == RT_FORM_TOPK && out->n == vocab;
+    out->exact = out->form == RT_FORM_TOPK && out->n == ids;
     if (out->form == RT_FORM_HIDDEN) out->held_n = 0;
     return RT_OK;
 }

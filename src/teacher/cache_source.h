@@ -15,8 +15,8 @@ typedef struct rt_keep_plan {
     uint32_t held_n; /* k of held-out positions */
     bool exact;      /* lists of all ids: not rounded */
 } rt_keep_plan;
-/* RT_USAGE for what is no such word. vocab: of the teacher, which bounds n. */
-int rt_keep_parse(rt_keep_plan *out, const char *text, uint32_t vocab, rt_err *e);
+/* RT_USAGE for what is no such word. ids: those that count, which bound n. */
+int rt_keep_parse(rt_keep_plan *out, const char *text, uint32_t ids, rt_err *e);
 /* The sections of a cache that keeps that at a temperature, in order; returns how many. width: of hidden states. */
 uint32_t rt_keep_sections(rt_cache_section out[RT_CACHE_SECTIONS], const rt_keep_plan *k, double temperature,
                           uint32_t width, rt_dtype act);

@@ -249,7 +249,8 @@ static int check_answer(const question *q, uint32_t first, uint32_t n, const rt_
     for (uint32_t i = first; i < first + n; i++) {
         bool good = (!q->rest.buf || isfinite(out->rest[i])) && (!q->entropy.buf || isfinite(out->entropy[i])) &&
                     (!q->ce.buf || isfinite(out->target_logp[i])) && out->id[(size_t)i * q->n] >= 0;
-        for (uint32_t j = 0; j < q->n; j++) good = good && isfinite(out->logp[(size_t)i * q->n + j]);
+        for (size_t j = (size_t)i * q->n; j < (size_t)(i + 1) * q->n; j++)
+            good = good && (out->id[j] < 0 || isfinite(out->logp[j]));
         if (!good)
             return rt_fail(e, RT_NONFINITE, "the teacher's logits are not finite, first at asked position %u; the model "
                                             "is damaged, or overflows in this dtype",
