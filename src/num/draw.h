@@ -57,6 +57,9 @@ static inline uint64_t rt_draw_mark(uint64_t bits, uint64_t sum)
     return (uint64_t)((unsigned __int128)bits * sum >> 64);
 }
 
+/* The logarithm of the share of an id that `count` of n draws fell on. */
+static inline double rt_draw_logp(uint32_t count, uint32_t n) { return log((double)count / n); }
+
 /* Entropy in nats of weights that add up to sum > 0; depths: the sum of weight times depth. */
 static inline double rt_draw_entropy(double sum, double depths)
 {

@@ -100,8 +100,7 @@ void rt_emit_draw(rt_plan *p, rt_view id, rt_view logp, rt_view entropy, rt_view
     if (!emit_begin(&e, p, RT_OP_DRAW, EMIT_SLOTS(id, logp, entropy, x, vmask, key, step))) return;
     if (id.cols > RT_DRAW_MOST)
         emit_fail(&e, "id is (%u,%u): at most %u draws for a row", id.rows, id.cols, (unsigned)RT_DRAW_MOST);
-    if (x.cols > RT_DRAW_IDS)
-        emit_fail(&e, "x is (%u,%u): at most %u columns", x.rows, x.cols, (unsigned)RT_DRAW_IDS);
+    if (x.cols > RT_DRAW_IDS) emit_fail(&e, "x is (%u,%u): at most %u columns", x.rows, x.cols, (unsigned)RT_DRAW_IDS);
     emit_shape(&e, RT_DRAW_ID, x.rows, id.cols, "the rows of x");
     emit_like(&e, RT_DRAW_LOGP, RT_DRAW_ID);
     emit_shape(&e, RT_DRAW_ENTROPY, x.rows, 1, "a value for each row of x");

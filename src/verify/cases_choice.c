@@ -1,7 +1,7 @@
 /* cases_choice.c - the cases of topk, draw and sample, which choose ids from logits.
  *
- * Their ids are compared exactly: ties are broken by rule, the random number of a row of sample is exact in f32, and draw
- * compares whole numbers. */
+ * Their ids are compared exactly: ties are broken by rule, the random number of a row of sample is exact in f32, and
+ * draw compares whole numbers. */
 #include "base/rng.h"
 #include "verify/values.h"
 
@@ -122,7 +122,8 @@ const rt_op_set rt_op_set_topk = { .kind = RT_OP_TOPK,
 
 /* ---- draw ---- */
 
-/* As topk; k is the draws of a row. Big: several blocks of columns in which several draws lie, and as many as a row has. */
+/* As topk; k is the draws of a row. Big: several blocks of columns in which several draws lie, and as many as a row
+ * has. */
 static const rt_op_shape draw_shapes[] = { { RT_SHAPE_ODD, { 5, 37, 7 } },
                                            { RT_SHAPE_ONE, { 1, 1, 1 } },
                                            { RT_SHAPE_BIG, { 7, 5003, 1024 } },

@@ -173,6 +173,32 @@ static void test_topk(void **state)
     REFUSE(rt_emit_topk(plan, id, logp, rest, x, mask, -INFINITY), "topk: T is -inf");
 }
 
+static void test_draw(void **state)
+{
+    (void)state;
+    rt_view id = out_i32(5, 50), logp = out(5, 50), nats = out(5, 1), x = f32(5, 33), mask = in(RT_DTYPE_U32, 1, 2);
+    rt_view key = in(RT_DTYPE_U32, 5, 2), step = step_buf();
+    ACCEPT(DRAW, rt_emit_draw(plan, id, logp, nats, x, mask, key, step, 2)); /* more draws than ids */
+    SLOTS_ARE(id, logp, nats, x, mask, key, step);
+    assert_int_equal(last.args.draw.N, 5);
+    assert_int_equal(last.args.draw.V, 33);
+    assert_int_equal(last.args.draw.n, 50);
+    assert_true(last.args.draw.T == 2);
+    ACCEPT(DRAW, rt_emit_draw(plan, out_i32(5, 1024), out(5, 1024), nats, x, RT_NONE, key, step, 2));
+    REFUSE(rt_emit_draw(plan, out_i32(5, 1025), out(5, 1025), nats, x, mask, key, step, 2), "draw: id is (5,1025)",
+           "at most 1024 draws");
+    REFUSE(rt_emit_draw(plan, id, logp, nats, f32(5, (1 << 20) + 1), RT_NONE, key, step, 2), "draw: x is (5,1048577)",
+           "at most 1048576 columns");
+    REFUSE(rt_emit_draw(plan, out_i32(4, 50), logp, nats, x, mask, key, step, 2),
+           "draw: id is (4,50), expected (5,50)");
+    REFUSE(rt_emit_draw(plan, id, out(5, 4), nats, x, mask, key, step, 2), "draw: logp is (5,4), expected (5,50)");
+    REFUSE(rt_emit_draw(plan, id, logp, out(5, 2), x, mask, key, step, 2), "draw: entropy is (5,2), expected (5,1)");
+    REFUSE(rt_emit_draw(plan, id, logp, nats, x, in(RT_DTYPE_U32, 1, 1), key, step, 2), "draw: vmask is (1,1)");
+    REFUSE(rt_emit_draw(plan, id, logp, nats, x, mask, in(RT_DTYPE_U32, 5, 1), step, 2), "draw: key is (5,1)");
+    REFUSE(rt_emit_draw(plan, id, logp, nats, x, mask, key, in(RT_DTYPE_U8, 1, 16), 2), "draw: step is (1,16)");
+    REFUSE(rt_emit_draw(plan, id, logp, nats, x, mask, key, step, 0), "draw: T is 0");
+}
+
 static void test_sample(void **state)
 {
     (void)state;
@@ -331,7 +357,7 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_kd_loss), TEST(test_kd_options), TEST(test_kd_operands),  TEST(test_topk),
+        TEST(test_kd_loss), TEST(test_kd_options), TEST(test_kd_operands),  TEST(test_topk),          TEST(test_draw),
         TEST(test_sample),  TEST(test_adamw),      TEST(test_adamw_narrow), TEST(test_norm_and_clip),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

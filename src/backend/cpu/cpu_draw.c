@@ -168,7 +168,7 @@ static uint32_t meet(const draw_job *j, const draw_row *r, const uint64_t *mark,
             for (; left > 0 && mark[left - 1] < before; left--) count++;
             if (!count) continue;
             id[k] = (int32_t)(b * ROW_BLOCK + i);
-            logp[k++] = (float)log((double)count / j->a->n);
+            logp[k++] = (float)rt_draw_logp(count, j->a->n);
         }
         b++;
     }

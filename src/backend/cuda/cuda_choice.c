@@ -1,4 +1,5 @@
-/* cuda_choice.c - launches of topk, sample and draw. Keys that pass what a block sorts in shared memory are in scratch. */
+/* cuda_choice.c - launches of topk, sample and draw. Keys that pass what a block sorts in shared memory are in scratch.
+ */
 #include "backend/cuda/kernels/cuda_choice.h"
 
 #include "backend/cuda/cuda_op.h"

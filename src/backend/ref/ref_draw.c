@@ -1,8 +1,8 @@
 /* ref_draw.c - random draws from a teacher's distribution, as Random Sampling KD stores them.
  *
- * p = softmax(x / T) over Vc, the ids whose bit is set in vmask; what is drawn is defined in integers by num/draw.h. The
- * list of a row, with a rest of 0, is a top-k teacher: its shares count / n have the mean p, so that the gradient of
- * forward KL, which is linear in them, has the mean of the full one. The divergence has not: with H the entropy, its
+ * p = softmax(x / T) over Vc, the ids whose bit is set in vmask; what is drawn is defined in integers by num/draw.h.
+ * The list of a row, with a rest of 0, is a top-k teacher: its shares count / n have the mean p, so that the gradient
+ * of forward KL, which is linear in them, has the mean of the full one. The divergence has not: with H the entropy, its
  * value + H(shares) - H(p) has. Scratch: 3 V elements. */
 #include "backend/ref/ref.h"
 
@@ -60,7 +60,7 @@ static void draw_row(int32_t *id /* (n) */, real *logp /* (n) */, real *entropy,
     const uint32_t *vmask = c->s[RT_DRAW_VMASK]; /* (1,ceil(V/32)) or null */
     const uint32_t *key = (const uint32_t *)c->s[RT_DRAW_KEY] + 2 * row;
     const rt_step *step = c->s[RT_DRAW_STEP];
-    uint64_t *upto = c->work;                       /* (V) */
+    uint64_t *upto = c->work;                           /* (V) */
     uint32_t *count = (uint32_t *)(upto + a->V), k = 0; /* (V) */
     int32_t bad = first_bad(x, vmask, a->V);
     for (uint32_t j = 0; j < a->n; j++) {
@@ -82,16 +82,16 @@ static void draw_row(int32_t *id /* (n) */, real *logp /* (n) */, real *entropy,
     for (uint32_t v = 0; v < a->V; v++) {
         if (!count[v]) continue;
         id[k] = (int32_t)v;
-        logp[k++] = log((real)count[v] / a->n);
+        logp[k++] = (real)rt_draw_logp(count[v], a->n);
     }
 }
 
 void REF(draw)(const rt_ref_call *c)
 {
     const rt_draw_args *a = &c->args->draw;
-    int32_t *id = c->s[RT_DRAW_ID];          /* (N,n) */
-    real *logp = c->s[RT_DRAW_LOGP];         /* (N,n) */
-    real *entropy = c->s[RT_DRAW_ENTROPY];   /* (N,1) */
-    const real *x = c->s[RT_DRAW_X];         /* (N,V) */
+    int32_t *id = c->s[RT_DRAW_ID];        /* (N,n) */
+    real *logp = c->s[RT_DRAW_LOGP];       /* (N,n) */
+    real *entropy = c->s[RT_DRAW_ENTROPY]; /* (N,1) */
+    const real *x = c->s[RT_DRAW_X];       /* (N,V) */
     for (size_t i = 0; i < a->N; i++) draw_row(id + i * a->n, logp + i * a->n, entropy + i, x + i * a->V, c, i);
 }

@@ -1,7 +1,8 @@
 /* cuda_draw.cu - random draws from a softmax over each row, and its entropy.
  *
- * A block has a row. Its columns are cut into parts; a warp adds up the weights of a part, and later finds the column of
- * a draw in the part that it falls on. Weights are the integers of num/draw.h, so their sums are exact in any order. */
+ * A block has a row. Its columns are cut into parts; a warp adds up the weights of a part, and later finds the column
+ * of a draw in the part that it falls on. Weights are the integers of num/draw.h, so their sums are exact in any order.
+ */
 #include "backend/cuda/kernels/cuda_rank.cuh"
 #include "backend/cuda/kernels/cuda_rng.cuh"
 #include "num/draw.h"
@@ -13,8 +14,8 @@ static_assert(PARTS == 8 * 32, "a lane of one warp adds up eight parts");
 static_assert(RT_DRAW_MOST <= RT_CUDA_CHOICE_THREADS, "a thread has a draw");
 
 struct Row {
-    uint64_t upto[PARTS];          /* the weights of a part and of those before it */
-    uint32_t drawn[RT_DRAW_MOST]; /* the ids, then sorted */
+    uint64_t upto[PARTS];             /* the weights of a part and of those before it */
+    uint32_t drawn[RT_DRAW_MOST];     /* the ids, then sorted */
     uint32_t begin[RT_DRAW_MOST + 1]; /* where each distinct id begins among the sorted */
     uint32_t firsts[WARPS];
     uint32_t bad; /* the first id whose logit is not finite */
