@@ -1,8 +1,8 @@
 /* cache.h - what a teacher says, on disk: found by the tokens that it had read, not by their order in some run.
  *
- * A cache is a folder: cache.json (what it is of, and how it was made), folders part-N with files of blocks, one for each
- * process that writes at the same time, and beside them what a student needs of the teacher: its tokenizer, and for
- * hidden states its head. docs/teacher-cache.md is the format, for others to read.
+ * A cache is a folder: cache.json (what it is of, and how it was made), folders part-N with files of blocks, one for
+ * each process that writes at the same time, and beside them what a student needs of the teacher: its tokenizer, and
+ * for hidden states its head. docs/teacher-cache.md is the format, for others to read.
  *
  * A block is up to RT_CACHE_BLOCK neighbouring positions of one document, of which those are kept that were wanted. Its
  * key is a hash of every token of the document up to the block's last position; so a position is found whatever rows,
