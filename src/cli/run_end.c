@@ -26,13 +26,18 @@ static void print_table(const rt_run_summary *s)
 {
     const rt_eval_result *a = &s->before, *b = &s->saved;
     double ce = b->teacher ? b->teacher_ce.mean : NAN;
+    char kl[40];
     rt_put("\n%-22s %10s %10s%s\n", "held out", "before", "after", b->teacher ? "    teacher" : "");
     row("cross-entropy", "%.4f", a->ce.mean, b->ce.mean, ce);
     if (s->control_saved.positions) row("  without the teacher", "%.4f", a->ce.mean, s->control_saved.ce.mean, NAN);
     row("perplexity", "%.4g", exp(a->ce.mean), exp(b->ce.mean), exp(ce));
     if (!b->teacher) return;
-    row("KL(teacher||student)", "%.4f", a->kl.mean, b->kl.mean, NAN);
+    snprintf(kl, sizeof kl, b->outcomes ? "KL, %u outcomes" : "KL(teacher||student)", b->outcomes);
+    row(kl, "%.4f", a->kl.mean, b->kl.mean, NAN);
     row("top-1 agreement", "%.4f", a->agreement.mean, b->agreement.mean, NAN);
+    if (b->outcomes)
+        rt_put("KL is over the %u likeliest ids and all others as one: no more than KL over all ids\n",
+               b->outcomes - 1);
 }
 
 /* KL, or cross-entropy, of each source or file of the data: names last, since they may be long. */

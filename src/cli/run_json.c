@@ -110,7 +110,7 @@ void rt_run_json_step(rt_run_printer *p, const rt_run_line *l)
                   (json_int_t)l->steps, "loss", number(v->loss), "ce", number(v->ce), "lr", l->lr, "grad_norm",
                   number(v->grad_norm), "clip", number(v->clip), "trained", (json_int_t)v->trained, "tokens_per_second",
                   l->tokens_per_second, "seconds", l->seconds, "left", l->remaining, "memory", (json_int_t)l->memory);
-    if (j && l->teacher_share > 0) {
+    if (j && l->distils) {
         json_object_set_new(j, "divergence", number(v->div));
         json_object_set_new(j, "agreement", number(v->agreement));
         json_object_set_new(j, "teacher_share", json_real(l->teacher_share));

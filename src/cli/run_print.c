@@ -251,7 +251,7 @@ static void show_step(const rt_run_line *l)
     enum { SIZE = sizeof *s.fields };
     snprintf(s.fields[n++], SIZE, "loss %.4f", v->loss);
     snprintf(s.fields[n++], SIZE, "%.0f tok/s", l->tokens_per_second);
-    if (l->teacher_share > 0) {
+    if (l->distils) {
         snprintf(s.fields[n++], SIZE, "div %.4f", v->div);
         snprintf(s.fields[n++], SIZE, "agree %.3f", v->agreement);
         snprintf(s.fields[n++], SIZE, "ce %.4f", v->ce);
@@ -268,10 +268,8 @@ static void print_step(const rt_run_line *l)
 {
     const rt_step_result *v = &l->result;
     char left[32], memory[32], teacher[96] = "", share[32] = "";
-    if (l->teacher_share > 0) {
-        snprintf(teacher, sizeof teacher, "  div %.4f  agree %.3f", v->div, v->agreement);
-        snprintf(share, sizeof share, "  teacher %.0f %%", 100 * l->teacher_share);
-    }
+    if (l->distils) snprintf(teacher, sizeof teacher, "  div %.4f  agree %.3f", v->div, v->agreement);
+    if (l->teacher_share > 0) snprintf(share, sizeof share, "  teacher %.0f %%", 100 * l->teacher_share);
     rt_put("step %u/%u  loss %.4f  ce %.4f%s  lr %.2e  norm %.2f  %.0f tok/s%s  %s  left %s\n", l->step, l->steps,
            v->loss, v->ce, teacher, l->lr, v->grad_norm, l->tokens_per_second, share,
            rt_format_bytes(memory, l->memory), rt_live_left(left, l->remaining));

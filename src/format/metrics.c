@@ -61,6 +61,7 @@ json_t *rt_eval_to_json(uint32_t step, const rt_eval_result *v)
     json_object_set_new(j, "forward_kl", measure_json(v->kl));
     json_object_set_new(j, "agreement", measure_json(v->agreement));
     json_object_set_new(j, "teacher_ce", measure_json(v->teacher_ce));
+    if (v->outcomes) json_object_set_new(j, "outcomes", json_integer(v->outcomes));
     return j;
 }
 
@@ -96,6 +97,7 @@ rt_eval_result rt_eval_read(const json_t *j)
                          .agreement = measure_from(json_object_get(j, "agreement")),
                          .teacher_ce = measure_from(json_object_get(j, "teacher_ce")),
                          .teacher = json_object_get(j, "forward_kl") != NULL,
+                         .outcomes = (uint32_t)json_integer_value(json_object_get(j, "outcomes")),
                          .sampled = json_object_get(j, "stop_rate") != NULL,
                          .stop_rate = json_number_value(json_object_get(j, "stop_rate")),
                          .repetition_rate = json_number_value(json_object_get(j, "repetition_rate")),

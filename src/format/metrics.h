@@ -31,6 +31,8 @@ typedef struct rt_eval_result {
     rt_measure agreement;   /* share of positions with the same first choice */
     rt_measure teacher_ce;  /* the floor that CE falls towards */
     bool teacher;           /* without one only ce is there */
+    uint32_t outcomes;      /* that div and kl are over where the teacher lists some ids: one more than these, and they
+                               are lower bounds; 0: all */
     bool sampled;           /* samples were made: */
     double stop_rate;       /* share of them that ended by themselves */
     double repetition_rate; /* share of their tokens that lie in four in a row which the text has had before */

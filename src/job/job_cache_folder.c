@@ -214,6 +214,7 @@ out:
 /* The folder of the first, without its blocks. */
 static int begin_joined(rt_cache_work *w, const rt_cache *first, rt_err *e)
 {
+    static const char *const own[] = { "format", "version", "sections", "hash" }; /* of any cache */
     int rc;
     const rt_cache_section *sections;
     const char *out = w->settings.out;
@@ -221,7 +222,13 @@ static int begin_joined(rt_cache_work *w, const rt_cache *first, rt_err *e)
     char *from = rt_path_join(&w->arena, w->o->join[0], RT_CACHE_MODEL);
     char *to = rt_path_join(&w->arena, out, RT_CACHE_MODEL);
     if (!from || !to) RT_TRY(rt_no_memory(e, "a path"));
-    if (!rt_cache_is(out)) RT_TRY(rt_cache_create(out, rt_cache_about(first), sections, count, e));
+    json_t *about = json_deep_copy(rt_cache_about(first));
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) json_object_del(about, own[i]);
+    rc = !about               ? rt_no_memory(e, "a cache")
+         : !rt_cache_is(out) ? rt_cache_create(out, about, sections, count, e)
+                             : RT_OK;
+    json_decref(about);
+    RT_TRY(rc);
     if (!rt_path_is_dir(to)) RT_TRY(copy_folder(from, to, e));
     RT_TRY(rt_cache_open(&w->cache, out, e));
 out:

@@ -160,12 +160,14 @@ static void put_held(rt_str *s, const rt_card *c)
     const rt_eval_result *a = &c->before, *b = &c->saved;
     bool column = b->teacher;
     rt_measure words = perplexity(b->teacher_ce);
+    char kl[80] = "KL(teacher ‖ student)";
+    if (b->outcomes) snprintf(kl, sizeof kl, "KL(teacher ‖ student) over %u outcomes, a lower bound", b->outcomes);
     rt_str_printf(s, "## Held-out text\n\n| | before | after |%s\n|---|---|---|%s\n", column ? " teacher |" : "",
                   column ? "---|" : "");
     put_row(s, "cross-entropy", a->ce, b->ce, &b->teacher_ce, column);
     put_row(s, "perplexity", perplexity(a->ce), perplexity(b->ce), &words, column);
     if (column) {
-        put_row(s, "KL(teacher ‖ student)", a->kl, b->kl, NULL, column);
+        put_row(s, kl, a->kl, b->kl, NULL, column);
         put_row(s, "top-1 agreement", a->agreement, b->agreement, NULL, column);
     }
     rt_str_printf(s,

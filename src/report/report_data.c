@@ -124,7 +124,8 @@ rt_measure rt_report_measure(const json_t *v)
 static int add_eval(rt_report_run *r, const json_t *line, const char *where, rt_err *e)
 {
     rt_report_eval v = { .positions = (uint64_t)json_integer_value(json_object_get(line, "positions")),
-                         .documents = (uint64_t)json_integer_value(json_object_get(line, "documents")) };
+                         .documents = (uint64_t)json_integer_value(json_object_get(line, "documents")),
+                         .outcomes = (uint32_t)json_integer_value(json_object_get(line, "outcomes")) };
     int rc = step_of(line, where, &v.step, e);
     if (rc < 0) return rc;
     for (int i = 0; i < RT_HELD_COUNT; i++)
@@ -356,7 +357,8 @@ static rt_eval_result eval_result(const rt_report_eval *v)
                              .teacher_ce = v->value[RT_HELD_TEACHER_CE],
                              .teacher = !isnan(v->value[RT_HELD_KL].mean),
                              .positions = v->positions,
-                             .documents = v->documents };
+                             .documents = v->documents,
+                             .outcomes = v->outcomes };
 }
 
 rt_report_facts rt_report_run_facts(const rt_report_run *r)

@@ -229,7 +229,7 @@ static void held_of_run(rt_report_page *p, const rt_report_run *r)
 {
     rt_str *s = &p->out;
     const rt_measure none = { NAN, NAN, 0 };
-    char a[32], b[32];
+    char a[32], b[32], kl[96] = "KL(teacher &#8214; student)";
     const rt_report_eval *first = &r->evals[0], *after = rt_report_after(r), *last = after ? after : first;
     rt_measure teacher = last->value[RT_HELD_TEACHER_CE];
     rt_str when = { 0 };
@@ -245,7 +245,9 @@ static void held_of_run(rt_report_page *p, const rt_report_run *r)
     rt_str_free(&when);
     measure_row(s, r, "cross-entropy", RT_HELD_CE, -1, teacher);
     perplexity_row(s, r, teacher);
-    measure_row(s, r, "KL(teacher &#8214; student)", RT_HELD_KL, -1, none);
+    if (last->outcomes)
+        snprintf(kl, sizeof kl, "KL(teacher &#8214; student) over %u outcomes, a lower bound", last->outcomes);
+    measure_row(s, r, kl, RT_HELD_KL, -1, none);
     /* Often the same: forward KL at temperature 1. */
     if (first->value[RT_HELD_DIVERGENCE].mean != first->value[RT_HELD_KL].mean)
         measure_row(s, r, "divergence that is trained", RT_HELD_DIVERGENCE, -1, none);

@@ -162,7 +162,7 @@ double rt_cache_source_temperature(const rt_cache_source *s) { return s->tempera
 
 rt_source_shape rt_cache_source_shape(const rt_cache_source *s)
 {
-    return (rt_source_shape){ .form = s->keeps.form, .n = s->keeps.n, .held_n = s->keeps.held_n };
+    return (rt_source_shape){ .form = s->keeps.form, .n = s->keeps.n, .held_n = s->keeps.held_n, .whole = s->keeps.exact };
 }
 
 /* ---- looking ---- */

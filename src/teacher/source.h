@@ -24,6 +24,7 @@ typedef struct rt_source_shape {
     rt_source_form form;
     uint32_t n;      /* entries of a position that is trained on: k, or draws */
     uint32_t held_n; /* k of one that is held out */
+    bool whole;      /* the lists are of all ids */
 } rt_source_shape;
 /* Whether lists of ids take the place of the teacher's logits. */
 static inline bool rt_source_lists(const rt_source_shape *s)

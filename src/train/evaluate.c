@@ -480,7 +480,9 @@ int rt_evaluate(rt_trainer *t, rt_eval_set *s, rt_eval_result *out, float *kl_ea
         if (!values[i]) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for %zu positions of evaluation", n));
     }
     RT_TRY(measure_all(t, s, values, e));
+    const rt_source_shape *source = &t->plan->opts.source;
     *out = (rt_eval_result){ .teacher = rt_step_plan_distils(t->plan), .positions = s->positions };
+    if (rt_source_lists(source) && !source->whole) out->outcomes = source->held_n + 1;
     measured ce = measure_one(s, WHOLE, values, CE);
     out->ce = ce.m;
     out->documents = ce.documents;

@@ -37,22 +37,14 @@ out:
 
 /* ---- a teacher that is a cache ---- */
 
-/* Settings that only a model has a use for, and a loss that the cache cannot serve. Another temperature is another
- * teacher; hidden states have none. */
-static int check_cache_settings(const rt_inputs *in, const rt_settings *s, rt_err *e)
+/* Settings that only a model has a use for. */
+static int check_cache_settings(const rt_settings *s, rt_err *e)
 {
     static const rt_setting_id of_models[] = { RT_SETTING_ID_teacher_weights, RT_SETTING_ID_teacher_batch };
-    const rt_keep_plan *k = rt_cache_source_keeps(in->cache);
-    double T = rt_cache_source_temperature(in->cache);
     for (size_t i = 0; i < sizeof of_models / sizeof *of_models; i++)
         if (s->given[of_models[i]])
             return rt_fail(e, RT_INVALID, "%s is of a teacher that is computed; %s is a cache: leave it out",
                            rt_setting_table[of_models[i]].flag, s->teacher);
-    if (k->form != RT_FORM_HIDDEN && s->given[RT_SETTING_ID_temperature] && s->temperature != T)
-        return rt_fail(e, RT_INVALID,
-                       "--temperature %g: the cache was made at %g; leave it out, or make another with retort cache "
-                       "--temperature %g (a cache of hidden states serves any)",
-                       s->temperature, T, s->temperature);
     return RT_OK;
 }
 
@@ -79,7 +71,7 @@ static int open_cache(rt_inputs *in, const rt_settings *s, const rt_hub_env *env
     char *model = rt_path_join(&in->arena, s->teacher, RT_CACHE_MODEL);
     if (!model) RT_TRY(rt_no_memory(e, "a path"));
     RT_TRY(rt_cache_source_open(&in->cache, s->teacher, e));
-    RT_TRY(check_cache_settings(in, s, e));
+    RT_TRY(check_cache_settings(s, e));
     RT_TRY(rt_model_file_open(&in->teacher, model, env, e));
     const rt_model_text *t = &in->teacher->text;
     if (t->tokenizer_json.data || t->has_vocab)

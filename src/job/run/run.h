@@ -24,6 +24,7 @@ typedef struct rt_run_line {
     rt_step_result result;
     double lr;
     double tokens_per_second; /* positions, padding not counted, over the last steps */
+    bool distils;             /* there is a teacher: result has its divergence and agreement */
     double teacher_share;     /* of the time */
     double seconds;           /* of training so far */
     double remaining;         /* expected to the end of the command, with evaluations, samples and saves */

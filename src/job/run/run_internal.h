@@ -152,11 +152,12 @@ void rt_run_keep_fit(rt_run *r);
 rt_step_opts rt_run_step_opts(const rt_run *r, const rt_fit_config *c);
 
 /* ---- run_source.c: a teacher that is a cache ---- */
-/* What the settings leave open and the cache says: row length, temperature, what is held out. Before the data is read. */
-void rt_run_cache_settings(rt_run *r);
+/* What the settings leave open and the cache says: row length, temperature, what is held out. Before the data is read.
+ * said: what is given. RT_INVALID for another temperature than the cache's. */
+int rt_run_cache_settings(rt_run *r, const bool *said, rt_err *e);
 /* The dtype of its head, where it keeps hidden states, as the teacher's dtypes. */
 int rt_run_head_dtype(rt_run *r, rt_err *e);
-/* RT_INVALID where the cache cannot serve the loss, or lacks positions that the rest of the run will read: it says how
+/* RT_INVALID where it lacks positions that the rest of the run will read: it says how
  * many, why that may be, and what to do. */
 int rt_run_check_cache(rt_run *r, rt_err *e);
 /* For manifest.json: the identity of the model that made it, and under "cache" what it keeps. *out is the caller's. */

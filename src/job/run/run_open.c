@@ -79,7 +79,7 @@ static int open_inputs(rt_run *r, const bool *said, rt_err *e)
     RT_TRY(rt_watch_step(&r->watch, "opening the models", 0, 0, e));
     RT_TRY(rt_run_find_inputs(r, e));
     RT_TRY(rt_inputs_open(&r->in, &r->found, &o, e));
-    rt_run_cache_settings(r);
+    RT_TRY(rt_run_cache_settings(r, said, e));
     RT_TRY(rt_samples_open(&r->samples, &r->found, r->in, o.now, e));
     RT_TRY(rt_inputs_data(r->in, &r->found, &o, e));
     RT_TRY(rt_watch_step(&r->watch, "arranging the data", 0, 0, e));
@@ -87,6 +87,9 @@ static int open_inputs(rt_run *r, const bool *said, rt_err *e)
     RT_TRY(find_age(r, e));
     RT_TRY(rt_run_fit_begin(r, e));
     RT_TRY(rt_resolve_before_rows(s, &r->facts, &r->resolved, e));
+    if (r->in->cache)
+        RT_TRY(rt_source_check(rt_cache_source_keeps(r->in->cache)->form, r->resolved.loss.divergence,
+                               r->resolved.loss.mix, e));
     RT_TRY(rt_inputs_rows(r->in, s, &r->resolved, &r->facts, e));
     derive_again(r, said);
     r->asked = *s; /* --time settles the rest again when steps have been timed */
@@ -331,6 +334,7 @@ int rt_run_open(rt_run **out, rt_settings *s, const rt_run_opts *o, rt_err *e)
     RT_TRY(pick_rows(r, e));
     RT_TRY(prepare_output(r, e));
     RT_TRY(rt_run_choices_read(r, e));
+    if (!o->resume) RT_TRY(rt_run_check_cache(r, e));
     RT_TRY(rt_watch_step(&r->watch, "preparing the programs", 0, 0, e));
     RT_TRY(rt_run_fit(r, e));
     RT_TRY(rt_run_seal(r, e));
@@ -340,7 +344,7 @@ int rt_run_open(rt_run **out, rt_settings *s, const rt_run_opts *o, rt_err *e)
     RT_TRY(rt_run_choices_keep(r, e));
     RT_TRY(make_loop(r, e));
     if (!o->dry) RT_TRY(begin(r, e));
-    RT_TRY(rt_run_check_cache(r, e));
+    if (o->resume) RT_TRY(rt_run_check_cache(r, e));
     r->smoke.whole = r->loop.state.step == 0;
     if (!o->dry) RT_TRY(rt_run_write_plan(r, e));
     /* What was changed is written when the run is known to continue with it. */

@@ -16,19 +16,33 @@ static void put_share(rt_settings *s, const json_t *held)
     RT_SETTINGS_PUT(s, held_out, v);
 }
 
-void rt_run_cache_settings(rt_run *r)
+/* Lists are of one temperature; hidden states have none. */
+static int take_temperature(rt_run *r, const bool *said, rt_err *e)
 {
     rt_settings *s = r->settings;
-    if (!r->in->cache) return;
+    double T = rt_cache_source_temperature(r->in->cache);
+    if (rt_cache_source_keeps(r->in->cache)->form == RT_FORM_HIDDEN) return RT_OK;
+    if (said[RT_SETTING_ID_temperature] && s->temperature != T)
+        return rt_fail(e, RT_INVALID,
+                       "--temperature %g: the cache was made at %g; leave it out, or make another with retort cache "
+                       "--temperature %g (one of hidden states serves any)",
+                       s->temperature, T, s->temperature);
+    RT_SETTINGS_PUT(s, temperature, T);
+    return RT_OK;
+}
+
+int rt_run_cache_settings(rt_run *r, const bool *said, rt_err *e)
+{
+    rt_settings *s = r->settings;
+    if (!r->in->cache) return RT_OK;
     const json_t *a = about(r->in), *held = json_object_get(a, "held_out");
     uint64_t seq_len = (uint64_t)json_integer_value(json_object_get(a, "seq_len"));
     if (!s->given[RT_SETTING_ID_seq_len] && seq_len) RT_SETTINGS_PUT(s, seq_len, seq_len);
-    if (!s->given[RT_SETTING_ID_temperature] && rt_cache_source_keeps(r->in->cache)->form != RT_FORM_HIDDEN)
-        RT_SETTINGS_PUT(s, temperature, rt_cache_source_temperature(r->in->cache));
-    if (!held || s->eval_data.count) return;
+    if (!held || s->eval_data.count) return take_temperature(r, said, e);
     if (!s->given[RT_SETTING_ID_held_out]) put_share(s, held);
     if (!s->given[RT_SETTING_ID_held_seed])
         RT_SETTINGS_PUT(s, held_seed, (uint64_t)json_integer_value(json_object_get(held, "seed")));
+    return take_temperature(r, said, e);
 }
 
 int rt_run_head_dtype(rt_run *r, rt_err *e)
@@ -119,9 +133,7 @@ int rt_run_check_cache(rt_run *r, rt_err *e)
     int rc;
     char why[200];
     rt_cache_missing train = { 0 }, held = { 0 };
-    const rt_loss_opts *l = &r->resolved.loss;
     if (!r->in->cache) return RT_OK;
-    RT_TRY(rt_source_check(rt_cache_source_keeps(r->in->cache)->form, l->divergence, l->mix, e));
     RT_TRY(look_at_training(r, &train, e));
     RT_TRY(look_at_held(r, &held, e));
     if (!train.positions && !held.positions) return RT_OK;

@@ -131,6 +131,7 @@ static void report_step(rt_run *r, const rt_loop_step *s)
                          .result = s->result,
                          .lr = s->lr,
                          .tokens_per_second = s->tokens_per_second,
+                         .distils = rt_step_plan_distils(t->plan),
                          .teacher_share = share,
                          .seconds = r->loop.state.seconds,
                          .remaining = seconds_left(r, s->seconds_per_step, share),
