@@ -110,6 +110,18 @@ static void print_model(const char *who, const rt_model_file *m)
            rt_format_params(n, rt_model_file_parameters(m)), m->config.layers, m->config.width);
 }
 
+static void print_teacher(const rt_inputs *in)
+{
+    rt_job_cached_facts f;
+    if (!in->cache) {
+        if (in->teacher) print_model("teacher", in->teacher);
+        return;
+    }
+    rt_job_cache_facts(&f, in);
+    rt_say("teacher", "%s, in a cache: %s at temperature %g, %.1f bytes a position; %s", in->teacher->name, f.keep,
+           f.temperature, f.bytes, f.exact);
+}
+
 /* What was chosen for memory's sake, and why. */
 static void print_fit(const rt_fit *f)
 {
@@ -197,7 +209,7 @@ static void print_ready(const rt_run_printer *p, const rt_run *r)
     bool plan = strcmp(p->command, "plan") == 0;
     rt_str pair = { 0 };
     char a[32], b[32];
-    if (in->teacher) print_model("teacher", in->teacher);
+    print_teacher(in);
     print_model("student", in->student);
     if (in->teacher) {
         rt_pair_describe(&in->pair, &pair);

@@ -179,6 +179,13 @@ typedef struct rt_job_cached {
     rt_notes notes;
 } rt_job_cached;
 int rt_job_cache(rt_job_cached *out, const rt_job_cache_opts *o, rt_err *e);
+/* What a person should know of a cache that is the teacher of a run. */
+typedef struct rt_job_cached_facts {
+    const char *keep; /* "topk:64" */
+    double temperature, bytes; /* of a position */
+    const char *exact; /* "exact for every divergence" */
+} rt_job_cached_facts;
+void rt_job_cache_facts(rt_job_cached_facts *out, const rt_inputs *in);
 /* The same figures of a cache that is there; every block is read and its checksum compared. */
 int rt_job_cache_look(rt_job_cached *out, const char *path, rt_err *e);
 void rt_job_cached_free(rt_job_cached *c); /* accepts zeroes */

@@ -293,3 +293,19 @@ out:
     if (rc < 0) rt_job_cached_free(out);
     return rc;
 }
+
+void rt_job_cache_facts(rt_job_cached_facts *out, const rt_inputs *in)
+{
+    static const char *const exact[] = { [RT_FORM_LIVE] = "",
+                                         [RT_FORM_HIDDEN] = "exact for every divergence",
+                                         [RT_FORM_TOPK] = "every divergence over those ids and the rest as one",
+                                         [RT_FORM_DRAWS] = "forward KL, without bias" };
+    rt_cache *c = rt_cache_source_cache(in->cache);
+    const rt_keep_plan *k = rt_cache_source_keeps(in->cache);
+    const char *keep = json_string_value(json_object_get(rt_cache_about(c), "keep"));
+    rt_cache_size size = rt_cache_size_of(c, 0);
+    *out = (rt_job_cached_facts){ .keep = keep ? keep : rt_source_form_name(k->form),
+                                  .temperature = rt_cache_source_temperature(in->cache),
+                                  .bytes = size.positions ? (double)size.bytes / (double)size.positions : 0,
+                                  .exact = k->exact ? exact[RT_FORM_HIDDEN] : exact[k->form] };
+}

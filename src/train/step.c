@@ -561,6 +561,20 @@ static int read_column(rt_trainer *t, rt_view v, float *out, rt_err *e)
     return out && v.buf ? move_values(t, v, out, NULL, e) : RT_OK;
 }
 
+/* A teacher that is not asked lists nothing: all of its mass is the rest. */
+static int write_nothing(rt_trainer *t, rt_err *e)
+{
+    int rc;
+    const rt_step_list *l = &t->plan->held[0];
+    size_t n = (size_t)l->id.rows * l->id.cols;
+    for (size_t i = 0; i < n; i++) t->served.id[i] = -1;
+    for (uint32_t i = 0; i < l->id.rows; i++) t->served.rest[i] = 1;
+    RT_TRY(write_list(t, l, e));
+    if (t->plan->held[1].id.buf != l->id.buf) RT_TRY(write_list(t, &t->plan->held[1], e));
+out:
+    return rc;
+}
+
 /* The teacher of rows that are looked at. */
 static int write_held(rt_trainer *t, const rt_batch *b, rt_err *e)
 {
@@ -569,6 +583,7 @@ static int write_held(rt_trainer *t, const rt_batch *b, rt_err *e)
     const rt_step_plan *s = t->plan;
     if (!rt_source_lists(&s->opts.source)) return write_batch(t, b, &nobody, false, e);
     RT_TRY(write_rows(t, b, e));
+    if (!t->source) return write_nothing(t, e);
     if (s->held[1].id.buf != s->held[0].id.buf) {
         RT_TRY(ask_source(t, b, RT_USE_HELD_LOSS, e));
         RT_TRY(write_list(t, &s->held[1], e));

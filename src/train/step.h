@@ -44,7 +44,8 @@ typedef struct rt_trainer {
     rt_step_begun begun[RT_STEPS_BEGUN]; /* step i at i % RT_STEPS_BEGUN */
     uint64_t begin_count, end_count;     /* steps */
     int32_t *rows;         /* (B*T) scratch: which rows of the teacher's output a micro-batch takes; null: not needed */
-    rt_source *source;     /* of a plan whose teacher is none of its programs; set by whoever opened it */
+    rt_source *source;     /* of a plan whose teacher is none of its programs; set by whoever opened it. Null: such a
+                              teacher's measures mean nothing */
     rt_source_out served;  /* its rows, before they are written */
     const rt_watch *watch; /* of loading, evaluating and saving; set by whoever opened it, null: nobody's */
     /* Of the micro-batches of a step, where the device does not run by itself: told before each, and when it is to stop

@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "infer/load.h"
+#include "job/prepare/identity.h"
 #include "text/data/data_held.h"
 
 #include <stdarg.h>
@@ -292,6 +293,61 @@ int rt_inputs_dtypes(rt_dtype **out, const rt_model_file *m, rt_arena *a, rt_err
 {
     *out = rt_arena_alloc(a, rt_param_count(&m->config) * sizeof **out);
     return *out ? rt_load_dtypes(*out, m, e) : rt_no_memory(e, "a model");
+}
+
+void rt_inputs_put_teacher(const rt_inputs *in, const rt_dtype *dtypes, rt_step_opts *o)
+{
+    if (!in->teacher) return;
+    if (in->cache) o->source = rt_cache_source_shape(in->cache);
+    o->teacher = rt_source_lists(&o->source) ? NULL : &in->teacher->config;
+    o->teacher_dtypes = dtypes;
+    o->vmask = in->pair.masked;
+}
+
+static int head_dtype(rt_dtype **out, const rt_model_file *m, rt_arena *a, rt_err *e)
+{
+    char name[RT_NAME_BYTES];
+    rt_role_hf_name(name, m->config.tied ? RT_ROLE_EMBED : RT_ROLE_HEAD, 0);
+    const rt_tensor *head = rt_model_file_find(m, name);
+    if (!head) return rt_fail(e, RT_FORMAT, "%s: the head is missing; make the cache again", m->path);
+    if (!(*out = rt_arena_alloc(a, sizeof **out))) return rt_no_memory(e, "a teacher");
+    **out = head->dtype;
+    return RT_OK;
+}
+
+int rt_inputs_teacher_dtypes(rt_dtype **out, const rt_inputs *in, rt_arena *a, rt_err *e)
+{
+    *out = NULL;
+    if (!in->teacher) return RT_OK;
+    if (!in->cache) return rt_inputs_dtypes(out, in->teacher, a, e);
+    return rt_cache_source_keeps(in->cache)->form == RT_FORM_HIDDEN ? head_dtype(out, in->teacher, a, e) : RT_OK;
+}
+
+static int cache_identity(json_t **out, const rt_cache *c, rt_err *e)
+{
+    const json_t *about = rt_cache_about(c);
+    json_t *cache = json_pack("{s:O, s:O}", "keep", json_object_get(about, "keep"), "temperature",
+                              json_object_get(about, "temperature"));
+    *out = json_deep_copy(json_object_get(about, "teacher"));
+    if (*out && cache && json_object_set_new(*out, "cache", cache) == 0) return RT_OK;
+    json_decref(*out);
+    *out = NULL;
+    return rt_no_memory(e, "the identity of a cached teacher");
+}
+
+int rt_inputs_teacher_identity(json_t **out, const rt_inputs *in, rt_pool *pool, rt_err *e)
+{
+    return in->cache ? cache_identity(out, rt_cache_source_cache(in->cache), e)
+                     : rt_identity_new(out, in->teacher, pool, e);
+}
+
+int rt_inputs_cache_identity(json_t **out, const char *path, rt_err *e)
+{
+    rt_cache *c = NULL;
+    int rc = rt_cache_open(&c, path, e);
+    if (rc >= 0) rc = cache_identity(out, c, e);
+    rt_cache_close(c);
+    return rc;
 }
 
 uint32_t rt_inputs_id_rows(const rt_inputs *in)

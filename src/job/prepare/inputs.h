@@ -74,6 +74,14 @@ int rt_inputs_facts(rt_inputs *in, rt_run_facts *f, rt_err *e);
 static inline rt_model_file *rt_inputs_live(const rt_inputs *in) { return in->cache ? NULL : in->teacher; }
 /* Of the smaller embedding: every id of the data is below it. */
 uint32_t rt_inputs_id_rows(const rt_inputs *in);
+/* What programs need of the teacher, of whatever kind it is: configuration, source, mask, dtypes of its parameters. */
+void rt_inputs_put_teacher(const rt_inputs *in, const rt_dtype *dtypes, rt_step_opts *o);
+/* As it is stored; of a cache of hidden states the head's alone. Null: nothing of a teacher is loaded. */
+int rt_inputs_teacher_dtypes(rt_dtype **out, const rt_inputs *in, rt_arena *a, rt_err *e);
+/* For manifest.json and what is compared with it: rt_identity_new; of a cache that of the model that made it, and under
+ * "cache" what it keeps. *out is the caller's. */
+int rt_inputs_teacher_identity(json_t **out, const rt_inputs *in, rt_pool *pool, rt_err *e);
+int rt_inputs_cache_identity(json_t **out, const char *path, rt_err *e); /* of a cache by its path */
 /* What the parameters of one of its models are stored in: (rt_param_count) in a. */
 int rt_inputs_dtypes(rt_dtype **out, const rt_model_file *m, rt_arena *a, rt_err *e);
 /* Rows for training and evaluation; then f->rows_per_epoch is known. */

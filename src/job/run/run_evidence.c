@@ -21,26 +21,11 @@ static int put(json_t *j, const char *key, json_t *value, rt_err *e)
     return json_object_set_new(j, key, value) == 0 ? RT_OK : rt_no_memory(e, "the evidence of a run");
 }
 
-static int put_model(rt_run *r, json_t *j, const char *who, const rt_model_file *m, rt_hash128 *values, rt_err *e)
+/* Takes the reference. */
+static int put_model(json_t *j, const char *who, json_t *identity, rt_hash128 *values, rt_err *e)
 {
-    int rc;
-    json_t *identity = NULL;
-    RT_TRY(rt_watch_step(&r->watch, "hashing the models", m == r->in->teacher, r->in->teacher ? 2 : 1, e));
-    RT_TRY(rt_identity_new(&identity, m, r->pool, e));
     (void)rt_hash_from_json(json_object_get(identity, "content_hash"), values);
-    RT_TRY(put(j, who, identity, e));
-out:
-    return rc;
-}
-
-/* A teacher that is a cache: the model that it was made by, as the cache says. */
-static int put_cached(rt_run *r, json_t *j, rt_hash128 *values, rt_err *e)
-{
-    json_t *identity;
-    int rc = rt_run_cache_identity(&identity, r->in, e);
-    if (rc < 0) return rc;
-    (void)rt_hash_from_json(json_object_get(identity, "content_hash"), values);
-    return put(j, "teacher", identity, e);
+    return put(j, who, identity, e);
 }
 
 /* Models, tokenizer, template, data: by their hashes. */
@@ -49,9 +34,16 @@ static int put_inputs(rt_run *r, json_t *j, rt_err *e)
     int rc;
     const rt_inputs *in = r->in;
     rt_evidence *v = r->evidence;
-    RT_TRY(put_model(r, j, "student", in->student, &v->student_hash, e));
-    if (in->cache) RT_TRY(put_cached(r, j, &v->teacher_hash, e));
-    if (rt_inputs_live(in)) RT_TRY(put_model(r, j, "teacher", in->teacher, &v->teacher_hash, e));
+    uint64_t models = in->teacher ? 2 : 1;
+    json_t *identity;
+    RT_TRY(rt_watch_step(&r->watch, "hashing the models", 0, models, e));
+    RT_TRY(rt_identity_new(&identity, in->student, r->pool, e));
+    RT_TRY(put_model(j, "student", identity, &v->student_hash, e));
+    if (in->teacher) {
+        RT_TRY(rt_watch_step(&r->watch, "hashing the models", 1, models, e));
+        RT_TRY(rt_inputs_teacher_identity(&identity, in, r->pool, e));
+        RT_TRY(put_model(j, "teacher", identity, &v->teacher_hash, e));
+    }
     if (in->text)
         RT_TRY(put(j, "tokenizer",
                    json_pack("{s:s, s:o, s:I}", "of", in->text == in->student_text ? "student" : "teacher", "hash",

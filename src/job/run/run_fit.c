@@ -30,8 +30,8 @@ static int read_models(rt_run *r, rt_err *e)
     if (!r->frozen) RT_TRY(rt_no_memory(e, "a run"));
     RT_TRY(rt_resolve_freeze(&r->settings->freeze, &in->student->config, r->frozen, e));
     RT_TRY(rt_inputs_dtypes(&r->student_dtypes, in->student, &r->arena, e));
-    if (in->cache) return rt_run_head_dtype(r, e);
-    if (!in->teacher) return RT_OK;
+    RT_TRY(rt_inputs_teacher_dtypes(&r->teacher_dtypes[RT_WEIGHTS_NATIVE], in, &r->arena, e));
+    if (!rt_inputs_live(in)) return RT_OK;
     for (int w = 0; w < RT_WEIGHTS_KINDS; w++) {
         rt_dtype **to = &r->teacher_dtypes[w];
         RT_TRY(rt_inputs_dtypes(to, in->teacher, &r->arena, e));
@@ -46,9 +46,8 @@ rt_step_opts rt_run_step_opts(const rt_run *r, const rt_fit_config *c)
     const rt_resolved *v = &r->resolved;
     const rt_inputs *in = r->in;
     rt_lora lora = v->lora;
-    rt_source_shape source = in->cache ? rt_cache_source_shape(in->cache) : (rt_source_shape){ 0 };
     if (c->lora_rank && !lora.rank) lora = (rt_lora){ .rank = c->lora_rank, .alpha = 1, .roles = RT_LORA_ROLES };
-    return (rt_step_opts){ .B = c->micro_batch,
+    rt_step_opts o = { .B = c->micro_batch,
                            .T = c->seq_len,
                            .accumulate = c->micro_batch < v->batch,
                            .ahead = c->ahead,
@@ -63,15 +62,13 @@ rt_step_opts rt_run_step_opts(const rt_run *r, const rt_fit_config *c)
                            .max_grad_norm = v->max_grad_norm,
                            .policy = *rt_device_policy(r->opts->dev),
                            .student = &in->student->config,
-                           .teacher = in->teacher && !rt_source_lists(&source) ? &in->teacher->config : NULL,
-                           .source = source,
-                           .teacher_dtypes = r->teacher_dtypes[c->weights],
                            .student_dtypes = lora.rank ? r->student_dtypes : NULL,
                            .frozen = r->frozen,
                            .lora = lora,
-                           .vmask = in->teacher && in->pair.masked,
                            .picks = rt_dump_picks(r->settings),
                            .sample_context = rt_samples_context(r->samples) };
+    rt_inputs_put_teacher(in, r->teacher_dtypes[c->weights], &o);
+    return o;
 }
 
 static int need_of(void *ctx, const rt_fit_config *c, rt_fit_need *out, rt_err *e)

@@ -155,13 +155,9 @@ rt_step_opts rt_run_step_opts(const rt_run *r, const rt_fit_config *c);
 /* What the settings leave open and the cache says: row length, temperature, what is held out. Before the data is read.
  * said: what is given. RT_INVALID for another temperature than the cache's. */
 int rt_run_cache_settings(rt_run *r, const bool *said, rt_err *e);
-/* The dtype of its head, where it keeps hidden states, as the teacher's dtypes. */
-int rt_run_head_dtype(rt_run *r, rt_err *e);
 /* RT_INVALID where it lacks positions that the rest of the run will read: it says how
  * many, why that may be, and what to do. */
 int rt_run_check_cache(rt_run *r, rt_err *e);
-/* For manifest.json: the identity of the model that made it, and under "cache" what it keeps. *out is the caller's. */
-int rt_run_cache_identity(json_t **out, const rt_inputs *in, rt_err *e);
 
 /* ---- run_weights.c: may the teacher be fp8 ---- */
 /* Measures it on a few held-out rows where --teacher-weights is auto and the device is faster with fp8. Both teachers

@@ -45,37 +45,6 @@ int rt_run_cache_settings(rt_run *r, const bool *said, rt_err *e)
     return take_temperature(r, said, e);
 }
 
-int rt_run_head_dtype(rt_run *r, rt_err *e)
-{
-    const rt_model_file *m = r->in->teacher;
-    char name[RT_NAME_BYTES];
-    if (rt_cache_source_keeps(r->in->cache)->form != RT_FORM_HIDDEN) return RT_OK;
-    rt_role_hf_name(name, m->config.tied ? RT_ROLE_EMBED : RT_ROLE_HEAD, 0);
-    const rt_tensor *head = rt_model_file_find(m, name);
-    rt_dtype *d = rt_arena_alloc(&r->arena, sizeof *d);
-    if (!head) return rt_fail(e, RT_FORMAT, "%s: the cache's head is missing; make the cache again", m->path);
-    if (!d) return rt_no_memory(e, "a run");
-    *d = head->dtype;
-    r->teacher_dtypes[RT_WEIGHTS_NATIVE] = d;
-    return RT_OK;
-}
-
-int rt_run_cache_identity(json_t **out, const rt_inputs *in, rt_err *e)
-{
-    const json_t *a = about(in), *of = json_object_get(a, "teacher");
-    json_t *cache = json_pack("{s:O, s:O}", "keep", json_object_get(a, "keep"), "temperature",
-                              json_object_get(a, "temperature"));
-    *out = json_deep_copy(of);
-    if (*out && cache && json_object_set(*out, "cache", cache) == 0) {
-        json_decref(cache);
-        return RT_OK;
-    }
-    json_decref(cache);
-    json_decref(*out);
-    *out = NULL;
-    return rt_no_memory(e, "the identity of a cached teacher");
-}
-
 /* ---- what is missing ---- */
 
 /* Rows of the training data from where the run stands to its last step; the cursor is put back. */
