@@ -235,11 +235,22 @@ out:
     return rc;
 }
 
+static int check_joined(const json_t *about, const char *first, const char *path, rt_err *e)
+{
+    int rc;
+    rt_cache *c = NULL;
+    RT_TRY(rt_cache_open(&c, path, e));
+    const char *part = differs(about, rt_cache_about(c));
+    if (part) RT_TRY(rt_fail(e, RT_INVALID, "%s cannot be joined with %s: %s is not the same", path, first, part));
+out:
+    rt_cache_close(c);
+    return rc;
+}
+
 int rt_cache_work_join(rt_cache_work *w, rt_err *e)
 {
     int rc = RT_OK;
-    rt_cache *from = NULL;
-    const char *part;
+    rt_cache *first = NULL, *from = NULL;
     const rt_job_cache_opts *o = w->o;
     if (!w->settings.out) RT_TRY(rt_fail(e, RT_USAGE, "--out is missing; give the folder of the joined cache"));
     if (w->settings.teacher || w->settings.data.count)
@@ -247,17 +258,19 @@ int rt_cache_work_join(rt_cache_work *w, rt_err *e)
     if (rt_cache_is(w->settings.out) && !o->fill)
         RT_TRY(rt_fail(e, RT_INVALID, "%s is a cache already; join into it with --fill, or give another --out",
                        w->settings.out));
+    RT_TRY(rt_cache_open(&first, o->join[0], e));
+    for (uint32_t i = 1; i < o->join_count; i++) RT_TRY(check_joined(rt_cache_about(first), o->join[0], o->join[i], e));
+    if (rt_cache_is(w->settings.out))
+        RT_TRY(check_joined(rt_cache_about(first), o->join[0], w->settings.out, e));
+    RT_TRY(begin_joined(w, first, e));
     for (uint32_t i = 0; i < o->join_count; i++) {
         RT_TRY(rt_cache_open(&from, o->join[i], e));
-        if (i == 0) RT_TRY(begin_joined(w, from, e));
-        if ((part = differs(rt_cache_about(w->cache), rt_cache_about(from))))
-            RT_TRY(rt_fail(e, RT_INVALID, "%s cannot be joined with %s: %s is not the same", o->join[i],
-                           w->settings.out, part));
         RT_TRY(rt_cache_merge(w->cache, from, e));
         rt_cache_close(from);
         from = NULL;
     }
 out:
+    rt_cache_close(first);
     rt_cache_close(from);
     return rc;
 }

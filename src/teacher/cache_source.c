@@ -167,6 +167,22 @@ rt_source_shape rt_cache_source_shape(const rt_cache_source *s)
 
 /* ---- looking ---- */
 
+/* Where the positions of a place are looked for: in the section of the use, and, where held-out positions are kept in
+ * the same way, there too, so that another choice of what is held out loses nothing. */
+static uint32_t section_for(const rt_cache_source *s, rt_source_use use, const rt_cache_place *p, const int32_t *target,
+                            rt_hash128 *key)
+{
+    uint32_t own = rt_keep_section(&s->keeps, s->temperature, use);
+    const rt_cache_section *a = &s->sections[own], *b = a + 1;
+    *key = rt_keep_key(a, p, target);
+    bool two = use == RT_USE_TRAIN && a->keep == RT_KEEP_TOPK && b->n == a->n && b->T == a->T;
+    if (!two || !(p->wanted & ~rt_cache_have(s->cache, own, key))) return own;
+    rt_hash128 other = rt_keep_key(b, p, target);
+    if (p->wanted & ~rt_cache_have(s->cache, own + 1, &other)) return own;
+    *key = other;
+    return own + 1;
+}
+
 /* The places of row r. */
 static int places_of(rt_cache_source *s, const rt_source_rows *rows, uint32_t r, uint32_t *count, rt_err *e)
 {
@@ -186,13 +202,14 @@ int rt_cache_source_look(rt_cache_source *s, rt_source_use use, const rt_source_
                          rt_err *e)
 {
     int rc = RT_OK;
-    uint32_t count, section = rt_keep_section(&s->keeps, s->temperature, use);
+    uint32_t count;
     for (uint32_t r = 0; r < rows->B; r++) {
         const int32_t *start = rows->start + (size_t)r * rows->T, *target = rows->target + (size_t)r * rows->T;
         RT_TRY(places_of(s, rows, r, &count, e));
         for (uint32_t i = 0; i < count; i++) {
             const rt_cache_place *p = &s->places[i];
-            rt_hash128 key = rt_keep_key(&s->sections[section], p, target);
+            rt_hash128 key;
+            uint32_t section = section_for(s, use, p, target, &key);
             uint64_t lacks = p->wanted & ~rt_cache_have(s->cache, section, &key);
             m->wanted += (uint64_t)__builtin_popcountll(p->wanted);
             m->positions += (uint64_t)__builtin_popcountll(lacks);
@@ -222,7 +239,7 @@ static void put_list(const rt_cache_block *b, const rt_cache_section *c, uint32_
     bool draws = c->keep == RT_KEEP_DRAWS;
     out->rest[to] = draws ? 0 : b->rest[j];
     out->add[to] = draws ? (float)(entropy_of(b->logp + (size_t)j * n, b->id + (size_t)j * n, n) - b->entropy[j]) : 0;
-    if (c->target) out->target_logp[to] = b->target_logp[j];
+    if (c->target && out->target_logp) out->target_logp[to] = b->target_logp[j];
 }
 
 static void put_hidden(const rt_cache_block *b, const rt_cache_section *c, uint32_t j, const rt_source_out *out,
@@ -240,9 +257,12 @@ static void put_hidden(const rt_cache_block *b, const rt_cache_section *c, uint3
 }
 
 /* target: of the row. */
-static int get_block(rt_cache_source *s, uint32_t section, const rt_cache_place *p, const int32_t *target, rt_err *e)
+static int get_block(rt_cache_source *s, rt_source_use use, const rt_cache_place *p, const int32_t *target,
+                     const rt_cache_section **c, rt_err *e)
 {
-    rt_hash128 key = rt_keep_key(&s->sections[section], p, target);
+    rt_hash128 key;
+    uint32_t section = section_for(s, use, p, target, &key);
+    *c = &s->sections[section];
     if (p->wanted & ~rt_cache_have(s->cache, section, &key))
         return rt_fail(e, RT_NOT_FOUND, "the cache lacks positions that the step reads, though they were looked for; was "
                                         "it changed since the run began?");
@@ -264,18 +284,18 @@ static int check_targets(const rt_cache_source *s, const rt_cache_section *c, co
     return RT_OK;
 }
 
-static int fill_row(rt_cache_source *s, uint32_t section, const rt_source_rows *rows, uint32_t r, float *wide,
+static int fill_row(rt_cache_source *s, rt_source_use use, const rt_source_rows *rows, uint32_t r, float *wide,
                     const rt_source_out *out, rt_err *e)
 {
     int rc;
     uint32_t count;
-    const rt_cache_section *c = &s->sections[section];
+    const rt_cache_section *c;
     size_t row = (size_t)r * rows->T;
     RT_TRY(places_of(s, rows, r, &count, e));
     for (uint32_t k = 0; k < count; k++) {
         const rt_cache_place *p = &s->places[k];
         uint32_t j = 0;
-        RT_TRY(get_block(s, section, p, rows->target + row, e));
+        RT_TRY(get_block(s, use, p, rows->target + row, &c, e));
         RT_TRY(check_targets(s, c, p, rows->target + row + p->first, e));
         for (uint32_t i = 0; i < p->count; i++) {
             if (!(p->wanted >> i & 1)) continue;
@@ -306,7 +326,7 @@ static int fill(rt_source *seam, rt_source_use use, const rt_source_rows *rows, 
         memset(out->rest, 0, N * sizeof *out->rest);
         memset(out->add, 0, N * sizeof *out->add);
     }
-    for (uint32_t r = 0; r < rows->B; r++) RT_TRY(fill_row(s, section, rows, r, wide, out, e));
+    for (uint32_t r = 0; r < rows->B; r++) RT_TRY(fill_row(s, use, rows, r, wide, out, e));
 out:
     rt_free(wide);
     return rc;

@@ -1,0 +1,259 @@
+# cache.sh - a teacher asked once and kept: what `retort cache` writes and says, runs from it beside runs with the live teacher,
+# other orders of the data, filling, parts, joining, kills, damage, and what is refused. Codes and files: test_cache*.
+. "$(dirname "$0")/harness"
+. "$(dirname "$0")/run_case"
+
+texts d.jsonl 160 and
+texts other.jsonl 40 but
+run init --preset tiny-qwen2 --seed 1 --dtype f32 s
+run init --preset tiny-llama --seed 2 --dtype f32 t
+run init --preset tiny-llama --seed 3 --dtype f32 t2
+ask="--teacher t --data d.jsonl --seq-len 64 --threads 2"
+few="--student s --lr 1e-3 --threads 2"
+learn="$few --data d.jsonl --batch 4 --steps 8 --eval-every 4"
+
+# content CACHE: the hash of what it keeps; lines(RUN): its steps and evaluations, to be compared
+content() { "$RETORT" cache "$1" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["content_hash"])'; }
+# near A B TOLERANCE: losses and measures of two runs
+near() {
+    python3 - "$1/run/metrics.jsonl" "$2/run/metrics.jsonl" "$3" <<'PY'
+import json, sys
+a, b = ([j for j in map(json.loads, open(p)) if j["event"] in ("step", "eval")] for p in sys.argv[1:3])
+worst = 0
+assert len(a) == len(b) > 4
+for x, y in zip(a, b):
+    assert (x["event"], x["step"]) == (y["event"], y["step"])
+    for k in ("ce", "divergence", "forward_kl", "teacher_ce", "grad_norm"):
+        if k in x:
+            p, q = (v[0] if isinstance(v, list) else v for v in (x[k], y[k]))
+            worst = max(worst, abs(p - q) / (1e-6 + abs(p)))
+print(worst)
+sys.exit(not worst <= float(sys.argv[3]))
+PY
+}
+
+# ---- made, and looked at ----
+run cache $ask --out c
+exits 0
+out_has '^keeps +topk:64 at temperature 1, rows of 64 tokens$'
+out_has '^positions +[0-9]+ to be trained on, [0-9]+ held out$'
+run cache c --json
+exits 0
+json_is 'j["keep"] == "topk:64" and j["seq_len"] == 64 and j["positions"] > 1000 and j["held_out"] > 100'
+check "nothing temporary is left" sh -c '! find c | grep -E "tmp"'
+
+# ---- a run without the teacher's files ----
+mv t t-away
+run distill --teacher c $learn --out topk
+exits 0
+out_has '^teacher +t, in a cache: topk:64 at temperature 1, [0-9.]+ bytes a position; '
+out_has '^KL, 65 outcomes '
+out_has 'no more than KL over all ids$'
+check "the card says over how many outcomes" grep -q 'over 65 outcomes, a lower bound' topk/README.md
+check "so does the page" grep -q 'over 65 outcomes, a lower bound' topk/run/report.html
+check "it learns" less "$(metric topk last forward_kl)" "$(metric topk 0 forward_kl)"
+check "the manifest names the model that was asked" grep -q '"cache"' topk/run/manifest.json
+run verify topk
+exits 0
+out_has '^teacher +pass '
+out_has 'not measured again$'
+run plan --teacher c --student s --data d.jsonl --ops
+exits 0
+out_has '^teacher +t, in a cache'
+check "the teacher's layers are nowhere" sh -c '! grep -q "teacher forward" "$0"' "$out"
+# Any order of the same positions.
+run distill --teacher c $few --data d.jsonl --seed 7 --batch 6 --micro-batch 2 --steps 40 --out orders
+exits 0
+check "what is held out is the cache's, whatever the seed" grep -q '"held_seed": 0' orders/run/settings.json
+head -n 60 d.jsonl >fewer.jsonl
+run distill --teacher c $few --data fewer.jsonl --eval-data other.jsonl --steps 4 --out none
+exits 5
+err_has 'lacks 0 of [0-9]+ positions to be trained and [0-9]+ of [0-9]+ held-out ones'
+mv t-away t
+
+# ---- beside the live teacher ----
+held="$(python3 -c 'import json; h = json.load(open("c/cache.json"))["held_out"]; print(("%r%%" if h["percent"] else "%r") % h["value"])')"
+run distill --teacher t $learn --seq-len 64 --held-out "$held" --out live
+exits 0
+ids=$(python3 -c 'import json; print(json.load(open("c/cache.json"))["ids"]["count"])')
+run cache $ask --keep topk:$ids --out whole
+exits 0
+run distill --teacher whole $learn --out all
+exits 0
+check "lists of all ids give the live teacher's losses" near live all 2e-5
+out_has '^KL\(teacher\|\|student\) '
+run cache $ask --keep hidden --out h
+exits 0
+for d in forward-kl reverse-kl jsd tv; do
+    run distill --teacher t $learn --seq-len 64 --held-out "$held" --divergence $d --temperature 2 --out live-$d
+    run distill --teacher h $learn --divergence $d --temperature 2 --out hidden-$d
+    exits 0
+    check "hidden states give the live teacher's losses: $d" near live-$d hidden-$d 2e-5
+done
+check "64 ids of 259 give another" sh -c '! cmp live/model.safetensors topk/model.safetensors'
+run cache $ask --keep draws:50 --out dr
+exits 0
+run distill --teacher dr $learn --out drawn
+exits 0
+check "draws are near it, though their divergence is an estimate" near live drawn 3
+run distill --teacher dr $learn --out again
+check "the same draws each time" cmp drawn/model.safetensors again/model.safetensors
+run cache $ask --keep topk:32 --temperature 2 --out c2
+exits 0
+run distill --teacher c2 $learn --out at2
+exits 0
+check "the cache's temperature is the run's" grep -q '"temperature": 2' at2/run/settings.json
+run verify at2
+exits 0
+
+# ---- stopped and resumed ----
+curve topk >topk.curve
+stop KILL 9 part distill --teacher c $learn
+run distill --resume --out part
+exits 0
+curve part >part.curve
+check "the same bits after a kill" cmp topk/model.safetensors part/model.safetensors
+check "and the same curve" cmp topk.curve part.curve
+cp -r c moved
+stop KILL 9 late distill --teacher moved $learn
+rm -r moved
+run distill --resume --out late
+exits 3
+cp -r h moved
+run distill --resume --out late
+exits 5
+rm -r moved
+
+# ---- filled: after kills, in parts, by several at once, joined ----
+want=$(content c)
+kills() {
+    rm -rf k
+    for delay in 0.02 0.05 0.09 0.14 0.2; do
+        fill=
+        [ -f k/cache.json ] && fill=--fill
+        "$RETORT" cache $ask $fill --out k >/dev/null 2>&1 &
+        process=$!
+        sleep "$delay"
+        kill -9 "$process" 2>/dev/null
+        wait "$process" 2>/dev/null
+    done
+    fill=
+    [ -f k/cache.json ] && fill=--fill
+    "$RETORT" cache $ask $fill --out k >/dev/null && test "$(content k)" = "$want"
+}
+check "killed five times and filled: what one has that was made in one go" kills
+at_once() {
+    "$RETORT" cache $ask --part 1/3 --out p >/dev/null 2>&1 &
+    one=$!
+    "$RETORT" cache $ask --part 2/3 --out p >/dev/null 2>&1 &
+    two=$!
+    "$RETORT" cache $ask --part 3/3 --out p >/dev/null 2>&1
+    wait "$one" "$two"
+    "$RETORT" cache $ask --fill --out p >/dev/null && test "$(content p)" = "$want"
+}
+check "three processes at once, and what is left" at_once
+run cache $ask --part 1/2 --out x
+run cache $ask --part 2/2 --out y
+exits 0
+check "each has a part" test "$(content x)" != "$(content y)"
+run cache --join x --join y --out z
+exits 0
+check "joined they are the whole" test "$(content z)" = "$want"
+cat d.jsonl other.jsonl >more.jsonl
+run cache --teacher t --data more.jsonl --fill --out z
+exits 0
+run distill --teacher z --student s --data more.jsonl --steps 30 --batch 4 --lr 1e-3 --out wider
+exits 0
+run distill --teacher z $learn --out none
+exits 0
+
+# ---- damage ----
+damage() {
+    python3 - <<'PY'
+import glob, os, random, shutil, subprocess
+random.seed(os.environ.get("SEED", "18"))
+command = [os.environ["RETORT"], "distill", "--teacher", "bad", "--student", "s", "--data", "few.jsonl", "--lr", "1e-3",
+           "--steps", "3", "--batch", "4", "--threads", "2", "--out", "flipped"]
+want = open("sound/model.safetensors", "rb").read()
+refused = same = 0
+for i in range(40):
+    shutil.rmtree("bad", True), shutil.rmtree("flipped", True)
+    shutil.copytree("small", "bad")
+    path = random.choice(sorted(p for p in glob.glob("bad/**", recursive=True) if os.path.isfile(p) and not p.endswith(".lock")))
+    data = bytearray(open(path, "rb").read())
+    if i % 8 == 7:
+        del data[random.randrange(len(data)):]
+    else:
+        data[random.randrange(len(data))] ^= 1 << random.randrange(8)
+    open(path, "wb").write(data)
+    done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL)
+    assert done.returncode >= 0, (path, done)
+    if done.returncode:
+        refused += 1
+        assert done.stderr.count(b"\n") <= 3, done
+    else:
+        assert open("flipped/model.safetensors", "rb").read() == want, path
+        same += 1
+print(refused, same)
+assert refused > 10
+PY
+}
+head -n 24 d.jsonl >few.jsonl
+run cache --teacher t --data few.jsonl --seq-len 64 --keep topk:16 --out small
+run distill --teacher small --student s --data few.jsonl --lr 1e-3 --steps 3 --batch 4 --threads 2 --out sound
+exits 0
+check "a changed byte is refused or harmless" damage
+
+# ---- refused ----
+run distill --teacher c $learn --seq-len 32 --out none2
+exits 5
+err_has 'perhaps it was made with --seq-len 64'
+run distill --teacher c2 $learn --temperature 1 --out none2
+exits 5
+err_has 'the cache was made at 2'
+run distill --teacher dr $learn --divergence reverse-kl --out none2
+exits 5
+err_has 'draws serve --divergence forward-kl alone'
+run distill --teacher c $learn --teacher-weights bf16 --out none2
+exits 5
+err_has '^(retort distill: )?teacher: --teacher-weights is of a teacher that is computed'
+run distill --teacher c --student t --data d.jsonl --steps 2 --out none2
+exits 5
+err_has 'the cache is of the student itself'
+run distill --teacher c --student s --data other.jsonl --steps 2 --batch 4 --out none2
+exits 5
+err_has 'perhaps it was made of other data'
+check "nothing was begun" test ! -e none2
+run eval s --data d.jsonl --teacher c
+exits 5
+err_has 'is a cache'
+run cache --teacher t2 --data d.jsonl --fill --out c
+exits 5
+err_has 'the teacher is not the same'
+run cache $ask --keep draws:9 --fill --out c
+exits 5
+err_has '--keep draws:9: c keeps topk:64'
+run cache $ask --out c
+exits 5
+err_has 'add what is missing with --fill'
+run cache $ask --fill --out nowhere
+exits 3
+run cache --join c --join dr --out none2
+exits 5
+err_has 'what is kept is not the same'
+for keep in topk topk:0 topk:99999 draws hidden:2 top:3 topk:3x; do
+    run cache $ask --keep $keep --out none2
+    exits 2
+    err_has '--keep'
+done
+run cache $ask --part 3/2 --out none2
+exits 2
+run cache --teacher c --data d.jsonl --out none2
+exits 5
+mkdir mine && echo x >mine/file
+run cache $ask --out mine
+exits 5
+check "a folder of somebody's stays as it is" sh -c 'test "$(ls mine)" = file'
+check "nothing is left of what was refused" test ! -e none2
+check "the cache is what it was" test "$(content c)" = "$want"
+finish
