@@ -29,44 +29,66 @@ _retort() {
         prev=${COMP_WORDS[COMP_CWORD - 2]}
     fi
     if ((COMP_CWORD == 1)); then
-        _retort_offer convert distill doctor eval export generate init inspect merge plan quantize report tokenize train verify help --help --version
+        _retort_offer cache convert distill doctor eval export generate init inspect merge plan quantize report tokenize train verify help --help --version
         return
     elif ((COMP_CWORD == 2)) && [[ $command == help ]]; then
-        _retort_offer convert distill doctor eval export generate init inspect merge plan quantize report tokenize train verify
+        _retort_offer cache convert distill doctor eval export generate init inspect merge plan quantize report tokenize train verify
         return
     fi
     given=" ${COMP_WORDS[*]:2:COMP_CWORD-2} "
     if [[ $given != *" -- "* ]]; then
         case $command:$prev in
-        convert:--to | init:--to | merge:--to | quantize:--to)
-            _retort_offer hf safetensors gguf apr
-            return
-            ;;
-        export:--to | *:--base | *:--teacher | *:--student | *:--data | *:--eval-data | report:--out | \
-            tokenize:--out | tokenize:--chat-template | *:--sample-prompts | *:--cublaslt | *:--config | \
+        *:--teacher | *:--student | *:--base | *:--data | *:--eval-data | report:--out | tokenize:--out | \
+            tokenize:--chat-template | export:--to | *:--sample-prompts | *:--cublaslt | *:--config | \
             *:--from | *:--tokenizer | *:--model)
             _retort_paths -f
             return
             ;;
+        cache:--out | distill:--out | plan:--out | train:--out)
+            _retort_paths -d
+            return
+            ;;
+        *:--seq-len | *:--temperature | *:--held-out | *:--held-seed | *:--seed | *:--teacher-batch | \
+            *:--columns | *:--template-var | *:--skip-bad | *:--vocab | *:--threads | *:--keep | *:--part | \
+            *:--join | *:--shard-size | *:--beta | *:--skew | *:--alpha | *:--kd-weight | *:--ce-weight | \
+            *:--lr | *:--betas | *:--eps | *:--weight-decay | *:--warmup | *:--decay | *:--lr-floor | \
+            *:--max-grad-norm | *:--batch | *:--micro-batch | *:--steps | *:--tokens | *:--epochs | \
+            *:--time | *:--lora-rank | *:--lora-alpha | *:--lora-dropout | *:--lora-targets | *:--freeze | \
+            *:--head-chunk | *:--memory-limit | *:--eval-every | *:--eval-rows | *:--stop-if-worse | \
+            *:--sample-tokens | *:--save-every | *:--dump-step | *:--log-every | *:--held-out-of | \
+            *:--bf16-layers | *:--word | *:--rows | *:--prompt | *:--system | *:--max-new | *:--top-k | \
+            *:--top-p | *:--repetition-penalty | *:--context | *:--layers | *:--depth | *:--show | *:--now | \
+            *:--eos | *:--shard-tokens | *:--op | *:--case | *:--isa)
+            return
+            ;;
+        *:--teacher-weights)
+            _retort_offer auto native bf16 fp8
+            return
+            ;;
+        cache:--chat-template | distill:--chat-template | eval:--chat-template | plan:--chat-template | \
+            train:--chat-template)
+            _retort_offer teacher student
+            _retort_paths -f
+            return
+            ;;
+        *:--loss-on)
+            _retort_offer turns all
+            return
+            ;;
+        *:--device)
+            _retort_offer auto cpu cuda
+            return
+            ;;
+        *:--tune)
+            _retort_offer on off all known
+            return
+            ;;
+        convert:--to | init:--to | merge:--to | quantize:--to)
+            _retort_offer hf safetensors gguf apr
+            return
+            ;;
         *:--dtype)
             _retort_offer f32 f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 q4_k q5_k q6_k q4_k_m q4_k_s q5_k_m q5_k_s
-            return
-            ;;
-        *:--shard-size | *:--threads | *:--beta | *:--skew | *:--temperature | *:--alpha | *:--kd-weight | \
-            *:--ce-weight | *:--lr | *:--betas | *:--eps | *:--weight-decay | *:--warmup | *:--decay | \
-            *:--lr-floor | *:--max-grad-norm | *:--batch | *:--micro-batch | *:--teacher-batch | \
-            *:--seq-len | *:--steps | *:--tokens | *:--epochs | *:--time | *:--lora-rank | *:--lora-alpha | \
-            *:--lora-dropout | *:--lora-targets | *:--freeze | *:--head-chunk | *:--memory-limit | \
-            *:--columns | *:--template-var | *:--skip-bad | *:--vocab | *:--held-out | *:--eval-every | \
-            *:--eval-rows | *:--stop-if-worse | *:--sample-tokens | *:--save-every | *:--keep | \
-            *:--dump-step | *:--seed | *:--log-every | *:--held-out-of | *:--bf16-layers | *:--word | \
-            *:--rows | *:--prompt | *:--system | *:--max-new | *:--top-k | *:--top-p | \
-            *:--repetition-penalty | *:--context | *:--layers | *:--depth | *:--show | *:--now | *:--eos | \
-            *:--shard-tokens | *:--op | *:--case | *:--isa)
-            return
-            ;;
-        distill:--out | plan:--out | train:--out)
-            _retort_paths -d
             return
             ;;
         *:--divergence)
@@ -89,21 +111,8 @@ _retort() {
             _retort_offer constant linear cosine wsd
             return
             ;;
-        *:--teacher-weights)
-            _retort_offer auto native bf16 fp8
-            return
-            ;;
         *:--recompute)
             _retort_offer none norms mlp block
-            return
-            ;;
-        *:--loss-on)
-            _retort_offer turns all
-            return
-            ;;
-        distill:--chat-template | eval:--chat-template | plan:--chat-template | train:--chat-template)
-            _retort_offer teacher student
-            _retort_paths -f
             return
             ;;
         *:--save)
@@ -114,20 +123,12 @@ _retort() {
             _retort_offer f32 bf16 f16
             return
             ;;
-        *:--device)
-            _retort_offer auto cpu cuda
-            return
-            ;;
         *:--device-memory)
             _retort_offer auto device managed
             return
             ;;
         *:--kernels)
             _retort_offer auto ptx ptx75 ptx80
-            return
-            ;;
-        *:--tune)
-            _retort_offer on off all known
             return
             ;;
         *:--weights)
@@ -145,6 +146,12 @@ _retort() {
         esac
     fi
     case $command in
+    cache)
+        flags='--teacher --student --base --data --eval-data --out --seq-len --temperature --held-out --held-seed
+            --seed --teacher-weights --teacher-batch --chat-template --columns --template-var --loss-on
+            --skip-bad --allow-drop --vocab --device --tune --threads --keep --fill --part --join --json --help'
+        paths=1
+        ;;
     convert)
         flags='--to --dtype --adapter --shard-size --base --force --no-tokenizer --threads --json --help'
         paths=1
@@ -157,8 +164,8 @@ _retort() {
             --lora-targets --merge --freeze --recompute --head-chunk --memory-limit --columns --loss-on
             --chat-template --template-var --skip-bad --allow-drop --vocab --allow-degenerate --held-out
             --eval-every --eval-rows --stop-if-worse --sample-prompts --sample-tokens --save-every --keep --save
-            --save-dtype --control --dump-step --seed --device --device-memory --kernels --cublaslt --tune
-            --sync --threads --config --fit --smoke --resume --override --log-every --quiet --json --help'
+            --save-dtype --control --dump-step --seed --held-seed --device --device-memory --kernels --cublaslt
+            --tune --sync --threads --config --fit --smoke --resume --override --log-every --quiet --json --help'
         ;;
     doctor)
         flags='--json --help'
@@ -199,8 +206,8 @@ _retort() {
             --lora-targets --merge --freeze --recompute --head-chunk --memory-limit --columns --loss-on
             --chat-template --template-var --skip-bad --allow-drop --vocab --allow-degenerate --held-out
             --eval-every --eval-rows --stop-if-worse --sample-prompts --sample-tokens --save-every --keep --save
-            --save-dtype --control --dump-step --seed --device --device-memory --kernels --cublaslt --tune
-            --sync --threads --config --fit --ops --json --help'
+            --save-dtype --control --dump-step --seed --held-seed --device --device-memory --kernels --cublaslt
+            --tune --sync --threads --config --fit --ops --json --help'
         ;;
     quantize)
         flags='--dtype --to --base --force --no-tokenizer --threads --json --help'
@@ -223,8 +230,8 @@ _retort() {
             --lora-targets --merge --freeze --recompute --head-chunk --memory-limit --columns --loss-on
             --chat-template --template-var --skip-bad --allow-drop --vocab --held-out --eval-every --eval-rows
             --stop-if-worse --sample-prompts --sample-tokens --save-every --keep --save --save-dtype --dump-step
-            --seed --device --device-memory --kernels --cublaslt --tune --sync --threads --config --fit --smoke
-            --resume --override --log-every --quiet --json --help'
+            --seed --held-seed --device --device-memory --kernels --cublaslt --tune --sync --threads --config
+            --fit --smoke --resume --override --log-every --quiet --json --help'
         ;;
     verify)
         flags='--backend --op --case --quick --large --device --threads --isa --memory-limit --kernels --cublaslt
@@ -236,7 +243,7 @@ _retort() {
     if [[ $cur == -* && $given != *" -- "* ]]; then
         for word in $flags; do
             case $word in
-            --data | --eval-data | --freeze | --template-var) ;; # may be repeated
+            --data | --eval-data | --freeze | --join | --template-var) ;; # may be repeated
             *) [[ $given == *" $word "* ]] && continue ;;
             esac
             _retort_offer "$word"

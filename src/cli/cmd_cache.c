@@ -1,4 +1,5 @@
-/* cmd_cache.c - `retort cache`: what a teacher says of a text, asked once and kept; caches joined; a cache looked at. */
+/* cmd_cache.c - `retort cache`: what a teacher says of a text, asked once and kept; caches joined; a cache looked at.
+ */
 #include "cli/cli.h"
 
 #include <stdio.h>

@@ -359,9 +359,9 @@ static int check_first_step(rt_audit *v, rt_again *a, rt_err *e)
             for (int k = 0; k < 3; k++) sums[k] += (double)values[(size_t)k * B + i];
         }
     }
-    bool same =
-        near(log->ce, sums[0] / count, t) &&
-        (!a->teacher || lists || (near(log->div, sums[1] / count, t) && near(log->agreement, sums[2] / count, t + 2 / count)));
+    bool same = near(log->ce, sums[0] / count, t) &&
+                (!a->teacher || lists ||
+                 (near(log->div, sums[1] / count, t) && near(log->agreement, sums[2] / count, t + 2 / count)));
     rt_audit_tell(v, "first step", same ? RT_CHECK_PASS : RT_CHECK_FAIL,
                   "CE %.6f in the log, %.6f worked out again over all %.0f trained positions of its rows%s", log->ce,
                   sums[0] / count, count, lists ? "; the divergence of a cache's lists is not measured again" : "");

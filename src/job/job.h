@@ -150,12 +150,12 @@ int rt_job_generator_run(rt_job_generator *g, const rt_tok_ids *prompt, uint32_t
 /* ---- what a teacher says, kept (job_cache.c) ---- */
 
 typedef struct rt_job_cache_opts {
-    /* teacher, student (may be null), data, eval_data, out and what decides how text becomes rows: of the settings those
-     * of rt_job_cache_settings. */
+    /* teacher, student (may be null), data, eval_data, out and what decides how text becomes rows: of the settings
+     * those of rt_job_cache_settings. */
     const rt_settings *settings;
-    const char *keep;     /* "topk:64", "draws:50", "hidden"; null: topk:64, or what is there */
-    bool fill;            /* out is a cache to which what is missing is added */
-    uint32_t part, parts; /* of so many processes this one does its share, from 1; 0: all */
+    const char *keep;        /* "topk:64", "draws:50", "hidden"; null: topk:64, or what is there */
+    bool fill;               /* out is a cache to which what is missing is added */
+    uint32_t part, parts;    /* of so many processes this one does its share, from 1; 0: all */
     const char *const *join; /* (join_count) caches that are joined into out, instead of asking a teacher */
     uint32_t join_count;
     const rt_job_env *env;
@@ -167,7 +167,7 @@ extern const rt_setting_id rt_job_cache_settings[];
 
 typedef struct rt_job_cached {
     rt_arena arena;
-    const char *keep;          /* "topk:64" */
+    const char *keep; /* "topk:64" */
     double temperature;
     uint32_t seq_len, batch;   /* rows at a time */
     uint64_t rows;             /* of the data, in both parts */
@@ -181,9 +181,9 @@ typedef struct rt_job_cached {
 int rt_job_cache(rt_job_cached *out, const rt_job_cache_opts *o, rt_err *e);
 /* What a person should know of a cache that is the teacher of a run. */
 typedef struct rt_job_cached_facts {
-    const char *keep; /* "topk:64" */
+    const char *keep;          /* "topk:64" */
     double temperature, bytes; /* of a position */
-    const char *exact; /* "exact for every divergence" */
+    const char *exact;         /* "exact for every divergence" */
 } rt_job_cached_facts;
 void rt_job_cache_facts(rt_job_cached_facts *out, const rt_inputs *in);
 /* The same figures of a cache that is there; every block is read and its checksum compared. */

@@ -13,12 +13,12 @@
 enum { COMMIT_SECONDS = 20, POSITIONS = 2048, MOST_ROWS = 64 };
 
 const rt_setting_id rt_job_cache_settings[] = {
-    RT_SETTING_ID_teacher,       RT_SETTING_ID_student,       RT_SETTING_ID_base,      RT_SETTING_ID_data,
-    RT_SETTING_ID_eval_data,     RT_SETTING_ID_out,           RT_SETTING_ID_seq_len,   RT_SETTING_ID_temperature,
-    RT_SETTING_ID_held_out,      RT_SETTING_ID_held_seed,     RT_SETTING_ID_seed,      RT_SETTING_ID_teacher_weights,
-    RT_SETTING_ID_teacher_batch, RT_SETTING_ID_chat_template, RT_SETTING_ID_columns,   RT_SETTING_ID_template_var,
+    RT_SETTING_ID_teacher,       RT_SETTING_ID_student,       RT_SETTING_ID_base,       RT_SETTING_ID_data,
+    RT_SETTING_ID_eval_data,     RT_SETTING_ID_out,           RT_SETTING_ID_seq_len,    RT_SETTING_ID_temperature,
+    RT_SETTING_ID_held_out,      RT_SETTING_ID_held_seed,     RT_SETTING_ID_seed,       RT_SETTING_ID_teacher_weights,
+    RT_SETTING_ID_teacher_batch, RT_SETTING_ID_chat_template, RT_SETTING_ID_columns,    RT_SETTING_ID_template_var,
     RT_SETTING_ID_loss_on,       RT_SETTING_ID_skip_bad,      RT_SETTING_ID_allow_drop, RT_SETTING_ID_vocab,
-    RT_SETTING_ID_device,        RT_SETTING_ID_tune,          RT_SETTING_ID_threads,   RT_SETTING_COUNT_ALL
+    RT_SETTING_ID_device,        RT_SETTING_ID_tune,          RT_SETTING_ID_threads,    RT_SETTING_COUNT_ALL
 };
 
 /* ---- progress ---- */
@@ -68,7 +68,8 @@ static int check_settings(rt_cache_work *w, rt_err *e)
     if (there && !o->fill && !o->parts)
         return rt_fail(e, RT_INVALID, "%s is a cache already; add what is missing with --fill, or give another --out",
                        s->out);
-    if (!there && o->fill) return rt_fail(e, RT_NOT_FOUND, "--fill: %s is no cache; leave --fill out to make one", s->out);
+    if (!there && o->fill)
+        return rt_fail(e, RT_NOT_FOUND, "--fill: %s is no cache; leave --fill out to make one", s->out);
     w->there = there;
     return RT_OK;
 }
@@ -112,12 +113,9 @@ static int open_inputs(rt_cache_work *w, rt_err *e)
     rt_settings s = w->settings;
     rt_run_facts facts;
     const rt_job_env *env = w->o->env;
-    rt_inputs_opts io = { .env = &env->hub,
-                          .pool = w->pool,
-                          .now = env->now,
-                          .stop = on_stop,
-                          .progress = on_progress,
-                          .ctx = w };
+    rt_inputs_opts io = {
+        .env = &env->hub, .pool = w->pool, .now = env->now, .stop = on_stop, .progress = on_progress, .ctx = w
+    };
     bool alone = !s.student;
     if (alone) s.student = s.teacher, s.teacher = NULL;
     RT_TRY(rt_dir_scratch(&w->folder, &w->arena, env->scratch, "retort-cache", e));
@@ -349,10 +347,4 @@ out:
     close_work(&w);
     if (rc < 0) rt_job_cached_free(out);
     return rc;
-}
-
-void rt_job_cached_free(rt_job_cached *c)
-{
-    rt_arena_free(&c->arena);
-    *c = (rt_job_cached){ 0 };
 }

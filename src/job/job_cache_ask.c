@@ -36,8 +36,8 @@ int rt_cache_work_room(rt_cache_work *w, rt_err *e)
 void rt_cache_work_free(rt_cache_work *w)
 {
     rt_says_answer *a = &w->answer;
-    void *all[] = { w->ids, w->places, w->place_row, w->position, w->target,  w->key,        w->hidden,
-                    w->packed, a->id,  a->logp,      a->rest,     a->entropy, a->target_logp };
+    void *all[] = { w->ids,    w->places, w->place_row, w->position, w->target,  w->key,        w->hidden,
+                    w->packed, a->id,     a->logp,      a->rest,     a->entropy, a->target_logp };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) rt_free(all[i]);
 }
 

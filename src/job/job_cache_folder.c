@@ -1,4 +1,5 @@
-/* job_cache_folder.c - the folder of a cache: what it says of itself, what of the teacher is kept in it, and joining. */
+/* job_cache_folder.c - the folder of a cache: what it says of itself, what of the teacher is kept in it, and joining.
+ */
 #include "job/job_cache_internal.h"
 
 #include "base/json.h"
@@ -23,8 +24,9 @@ static int describe(rt_cache_work *w, json_t **out, rt_err *e)
     RT_TRY(rt_identity_new(&teacher, w->teacher, w->pool, e));
     bool kept = put(j, "teacher", teacher) && put(j, "keep", json_string(w->keep)) &&
                 put(j, "temperature", json_real(s->temperature)) &&
-                put(j, "ids", json_pack("{s:I, s:o}", "count", (json_int_t)w->pair->common, "hash",
-                                        rt_hash_to_json(rt_pair_hash(w->pair)))) &&
+                put(j, "ids",
+                    json_pack("{s:I, s:o}", "count", (json_int_t)w->pair->common, "hash",
+                              rt_hash_to_json(rt_pair_hash(w->pair)))) &&
                 put(j, "seq_len", json_integer(w->r.seq_len)) && put(j, "batch", json_integer(w->B)) &&
                 put(j, "seed", json_integer((json_int_t)s->seed)) &&
                 put(j, "made_by", json_string(w->o->env->version ? w->o->env->version : "retort"));
@@ -35,8 +37,9 @@ static int describe(rt_cache_work *w, json_t **out, rt_err *e)
     if (kept && w->r.teacher_weights != RT_WEIGHTS_AUTO && w->r.teacher_weights != RT_WEIGHTS_NATIVE)
         kept = put(j, "teacher_weights", json_string(rt_weights_name(w->r.teacher_weights)));
     if (kept && !s->eval_data.count)
-        kept = put(j, "held_out", json_pack("{s:f, s:b, s:I}", "value", s->held_out.value, "percent",
-                                            s->held_out.percent, "seed", (json_int_t)s->held_seed));
+        kept = put(j, "held_out",
+                   json_pack("{s:f, s:b, s:I}", "value", s->held_out.value, "percent", s->held_out.percent, "seed",
+                             (json_int_t)s->held_seed));
     if (!kept) RT_TRY(rt_no_memory(e, "the description of a cache"));
     *out = j;
     j = NULL;
@@ -100,7 +103,9 @@ static int write_tensor(const rt_cache_work *w, const char *folder, rt_err *e)
     if (!t.from || !path) RT_TRY(rt_fail(e, RT_INTERNAL, "the teacher has no %s", name));
     bool plain = t.from->store == RT_STORE_PLAIN && rt_dtype_is_float(t.from->dtype) && t.from->dtype != RT_DTYPE_F64;
     t.dtype = plain ? t.from->dtype : RT_DTYPE_F32; /* packed blocks as the values that they stand for */
-    rt_named_tensor one = { name, t.dtype, t.from->rank, { t.from->shape[0], t.from->rank == 2 ? t.from->shape[1] : 0 } };
+    rt_named_tensor one = {
+        name, t.dtype, t.from->rank, { t.from->shape[0], t.from->rank == 2 ? t.from->shape[1] : 0 }
+    };
     RT_TRY(rt_tensor_file_write(path, &one, 1, values_of, &t, NULL, e));
 out:
     rt_arena_free(&a);
@@ -173,8 +178,9 @@ int rt_cache_work_begin(rt_cache_work *w, rt_err *e)
     if (rt_cache_sections(w->cache, &have) == w->section_count)
         memcpy(w->sections, have, w->section_count * sizeof *have); /* the dtype of hidden states is the cache's */
     if (w->plan.form == RT_FORM_HIDDEN && w->sections[0].dtype != rt_device_policy(w->dev)->act)
-        RT_TRY(rt_fail(e, RT_INVALID, "%s keeps hidden states in %s, and this device has them in %s; fill it on a device "
-                                      "like the one that it was made on",
+        RT_TRY(rt_fail(e, RT_INVALID,
+                       "%s keeps hidden states in %s, and this device has them in %s; fill it on a device "
+                       "like the one that it was made on",
                        w->settings.out, rt_dtype_name(w->sections[0].dtype),
                        rt_dtype_name(rt_device_policy(w->dev)->act)));
     RT_TRY(write_teacher(w, e));
@@ -224,7 +230,7 @@ static int begin_joined(rt_cache_work *w, const rt_cache *first, rt_err *e)
     if (!from || !to) RT_TRY(rt_no_memory(e, "a path"));
     json_t *about = json_deep_copy(rt_cache_about(first));
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) json_object_del(about, own[i]);
-    rc = !about               ? rt_no_memory(e, "a cache")
+    rc = !about              ? rt_no_memory(e, "a cache")
          : !rt_cache_is(out) ? rt_cache_create(out, about, sections, count, e)
                              : RT_OK;
     json_decref(about);
@@ -260,8 +266,7 @@ int rt_cache_work_join(rt_cache_work *w, rt_err *e)
                        w->settings.out));
     RT_TRY(rt_cache_open(&first, o->join[0], e));
     for (uint32_t i = 1; i < o->join_count; i++) RT_TRY(check_joined(rt_cache_about(first), o->join[0], o->join[i], e));
-    if (rt_cache_is(w->settings.out))
-        RT_TRY(check_joined(rt_cache_about(first), o->join[0], w->settings.out, e));
+    if (rt_cache_is(w->settings.out)) RT_TRY(check_joined(rt_cache_about(first), o->join[0], w->settings.out, e));
     RT_TRY(begin_joined(w, first, e));
     for (uint32_t i = 0; i < o->join_count; i++) {
         RT_TRY(rt_cache_open(&from, o->join[i], e));
@@ -276,6 +281,12 @@ out:
 }
 
 /* ---- looking ---- */
+
+void rt_job_cached_free(rt_job_cached *c)
+{
+    rt_arena_free(&c->arena);
+    *c = (rt_job_cached){ 0 };
+}
 
 int rt_job_cache_look(rt_job_cached *out, const char *path, rt_err *e)
 {

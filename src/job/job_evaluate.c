@@ -222,8 +222,10 @@ static int open_data(work *w, rt_err *e)
     RT_TRY(find_run(w, w->o->held_out_of ? w->o->held_out_of : w->o->model, e));
     RT_TRY(w->o->held_out_of ? open_held_out(w, &io, e) : open_text(w, &io, e));
     if (w->in->cache)
-        RT_TRY(rt_fail(e, RT_INVALID, "--teacher %s is a cache, which serves the run that it was made for; measure "
-                                      "beside the model itself", w->o->teacher));
+        RT_TRY(rt_fail(e, RT_INVALID,
+                       "--teacher %s is a cache, which serves the run that it was made for; measure "
+                       "beside the model itself",
+                       w->o->teacher));
     uint32_t rows = rt_eval_set_rows(w->set);
     if (rows < w->B) rt_eval_set_batch(w->set, w->B = rows); /* nothing is measured of what fills a batch up */
     RT_TRY(check_ids(w, e));

@@ -95,14 +95,14 @@ uint64_t rt_op_flops(const rt_plan *p, const rt_op *op)
     case RT_OP_CAST:
     case RT_OP_COPY:
     case RT_OP_FILL: return 0;
-    case RT_OP_DEQUANT: return mul(rows, 2); /* scale, offset */
-    case RT_OP_QUANT: return mul(rows, 4);   /* extremes of the block: 2, scale, round */
+    case RT_OP_DEQUANT: return mul(rows, 2);    /* scale, offset */
+    case RT_OP_QUANT: return mul(rows, 4);      /* extremes of the block: 2, scale, round */
     case RT_OP_QUANT_ROWS: return mul(rows, 2); /* the largest, the quotient */
     case RT_OP_KD_LOSS: return kd_flops(&a->kd);
     case RT_OP_ADAMW: /* m: 3, v: 4, corrections: 2, root, eps, divide: 3, decay: 2, step: 2; rounding is integers */
         return mul(mul(a->adamw.N, a->adamw.C), 16);
     case RT_OP_NORM_SQ: return mul(rows, 2);
-    case RT_OP_CLIP: return 4;                                 /* root, add, divide, minimum */
+    case RT_OP_CLIP: return 4; /* root, add, divide, minimum */
     case RT_OP_DRAW: /* as topk, and the sum of the entropy; two logarithms and searches are nothing beside it */
         return mul(mul(a->draw.N, a->draw.V), 7);
     case RT_OP_TOPK: return mul(mul(a->topk.N, a->topk.V), 5); /* divided by T: 1, softmax: 4 */

@@ -53,7 +53,7 @@ typedef struct rt_report_step {
 typedef struct rt_report_eval {
     uint32_t step;
     uint64_t positions, documents;
-    uint32_t outcomes; /* that KL is over; 0: all */
+    uint32_t outcomes;               /* that KL is over; 0: all */
     rt_measure value[RT_HELD_COUNT]; /* mean NaN: not there */
     json_t *parts;                   /* the same measures of each part of the data; or null */
 } rt_report_eval;

@@ -37,8 +37,7 @@ int rt_keep_parse(rt_keep_plan *out, const char *text, uint32_t ids, rt_err *e)
     if (out->form == RT_FORM_LIVE || list != (colon != NULL) || (list && !number))
         return rt_fail(e, RT_USAGE, "--keep is topk:K or draws:N (1 to %d), such as topk:64, or hidden; not '%s'",
                        MOST_N, text);
-    if (list && n > ids)
-        return rt_fail(e, RT_USAGE, "--keep %s: %u ids count; give at most as many", text, ids);
+    if (list && n > ids) return rt_fail(e, RT_USAGE, "--keep %s: %u ids count; give at most as many", text, ids);
     out->n = (uint32_t)n;
     if (out->form == RT_FORM_TOPK && out->n > out->held_n) out->held_n = out->n;
     out->exact = out->form == RT_FORM_TOPK && out->n == ids;
@@ -49,7 +48,9 @@ int rt_keep_parse(rt_keep_plan *out, const char *text, uint32_t ids, rt_err *e)
 uint32_t rt_keep_sections(rt_cache_section out[RT_CACHE_SECTIONS], const rt_keep_plan *k, double temperature,
                           uint32_t width, rt_dtype act)
 {
-    const rt_cache_section held = { .keep = RT_KEEP_TOPK, .n = k->held_n, .T = 1.0f, .target = true, .exact = k->exact };
+    const rt_cache_section held = {
+        .keep = RT_KEEP_TOPK, .n = k->held_n, .T = 1.0f, .target = true, .exact = k->exact
+    };
     if (k->form == RT_FORM_HIDDEN) {
         out[0] = (rt_cache_section){ .keep = RT_KEEP_HIDDEN, .n = width, .T = 1.0f, .dtype = act };
         return 1;
@@ -93,9 +94,7 @@ static int recognise(rt_cache_source *s, const char *path, rt_err *e)
     rt_cache_section same[RT_CACHE_SECTIONS];
     s->temperature = (double)a->T;
     s->keeps = (rt_keep_plan){ .n = a->keep == RT_KEEP_HIDDEN ? 0 : a->n, .exact = a->exact };
-    s->keeps.form = a->keep == RT_KEEP_HIDDEN ? RT_FORM_HIDDEN
-                    : a->keep == RT_KEEP_TOPK ? RT_FORM_TOPK
-                                              : RT_FORM_DRAWS;
+    s->keeps.form = a->keep == RT_KEEP_HIDDEN ? RT_FORM_HIDDEN : a->keep == RT_KEEP_TOPK ? RT_FORM_TOPK : RT_FORM_DRAWS;
     s->keeps.held_n = count > 1 ? b->n : 0;
     uint32_t want = rt_keep_sections(same, &s->keeps, s->temperature, a->n, a->dtype);
     bool alike = want == count;
@@ -162,7 +161,8 @@ double rt_cache_source_temperature(const rt_cache_source *s) { return s->tempera
 
 rt_source_shape rt_cache_source_shape(const rt_cache_source *s)
 {
-    return (rt_source_shape){ .form = s->keeps.form, .n = s->keeps.n, .held_n = s->keeps.held_n, .whole = s->keeps.exact };
+    return (
+        rt_source_shape){ .form = s->keeps.form, .n = s->keeps.n, .held_n = s->keeps.held_n, .whole = s->keeps.exact };
 }
 
 /* ---- looking ---- */
@@ -231,7 +231,8 @@ static double entropy_of(const float *logp, const int32_t *id, uint32_t n)
 }
 
 /* Position j of the block into position `to` of the rows. */
-static void put_list(const rt_cache_block *b, const rt_cache_section *c, uint32_t j, const rt_source_out *out, size_t to)
+static void put_list(const rt_cache_block *b, const rt_cache_section *c, uint32_t j, const rt_source_out *out,
+                     size_t to)
 {
     uint32_t n = c->n;
     memcpy(out->id + to * n, b->id + (size_t)j * n, n * sizeof *out->id);
@@ -264,8 +265,9 @@ static int get_block(rt_cache_source *s, rt_source_use use, const rt_cache_place
     uint32_t section = section_for(s, use, p, target, &key);
     *c = &s->sections[section];
     if (p->wanted & ~rt_cache_have(s->cache, section, &key))
-        return rt_fail(e, RT_NOT_FOUND, "the cache lacks positions that the step reads, though they were looked for; was "
-                                        "it changed since the run began?");
+        return rt_fail(e, RT_NOT_FOUND,
+                       "the cache lacks positions that the step reads, though they were looked for; was "
+                       "it changed since the run began?");
     return rt_cache_get(s->cache, section, &key, p->wanted, &s->block, e);
 }
 

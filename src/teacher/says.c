@@ -22,14 +22,14 @@ struct rt_says {
     rt_exec *x;
     rt_plan *read;
     rt_tokens tokens;
-    rt_view hidden;                          /* (B*T,C) */
-    rt_view pick, key, target, vmask;        /* (P,1), (P,2), (P,1) */
+    rt_view hidden;                   /* (B*T,C) */
+    rt_view pick, key, target, vmask; /* (P,1), (P,2), (P,1) */
     rt_view step, fault, sums;
-    uint32_t P;                              /* positions that are asked for at a time */
+    uint32_t P; /* positions that are asked for at a time */
     question ask[USES];
-    int32_t *picked, *targets;               /* (P) on the host */
-    uint32_t *keys;                          /* (P,2) */
-    void *raw;                               /* one column or list, as the device has it */
+    int32_t *picked, *targets; /* (P) on the host */
+    uint32_t *keys;            /* (P,2) */
+    void *raw;                 /* one column or list, as the device has it */
 };
 
 static rt_view input(rt_says *s, rt_dtype d, uint32_t rows, uint32_t cols, const char *name)
@@ -58,12 +58,9 @@ static void declare(rt_says *s)
 /* The teacher's own cross-entropy, over all of its ids, by the op that a live teacher is measured with. */
 static void record_ce(rt_says *s, rt_plan *p, const question *q, rt_view logits)
 {
-    const rt_kd_io io = { .logits = logits,
-                          .sums = s->sums,
-                          .ce = q->ce,
-                          .fault = s->fault,
-                          .target = s->target,
-                          .step = s->step };
+    const rt_kd_io io = {
+        .logits = logits, .sums = s->sums, .ce = q->ce, .fault = s->fault, .target = s->target, .step = s->step
+    };
     const rt_kd_opts o = { .divergence = RT_DIV_FORWARD_KL, .T = 1.0f, .ce_weight = 1.0f };
     rt_emit_kd_loss(p, &io, &o);
 }
@@ -252,8 +249,9 @@ static int check_answer(const question *q, uint32_t first, uint32_t n, const rt_
         for (size_t j = (size_t)i * q->n; j < (size_t)(i + 1) * q->n; j++)
             good = good && (out->id[j] < 0 || isfinite(out->logp[j]));
         if (!good)
-            return rt_fail(e, RT_NONFINITE, "the teacher's logits are not finite, first at asked position %u; the model "
-                                            "is damaged, or overflows in this dtype",
+            return rt_fail(e, RT_NONFINITE,
+                           "the teacher's logits are not finite, first at asked position %u; the model "
+                           "is damaged, or overflows in this dtype",
                            i);
     }
     return RT_OK;

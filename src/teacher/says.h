@@ -1,8 +1,8 @@
 /* says.h - what a teacher says of rows: its forward and its head as programs of their own, for whoever writes it down.
  *
  * Owns: the programs and the order in which they run: the layers read whole micro-batches, then the head is asked for
- * the positions that are wanted, some at a time, so that a masked prompt costs no vocabulary. Which positions those are,
- * and what becomes of the answers, is the caller's. */
+ * the positions that are wanted, some at a time, so that a masked prompt costs no vocabulary. Which positions those
+ * are, and what becomes of the answers, is the caller's. */
 #ifndef RT_TEACHER_SAYS_H
 #define RT_TEACHER_SAYS_H
 
@@ -10,15 +10,15 @@
 #include "teacher/source.h"
 
 typedef struct rt_says_opts {
-    uint32_t B, T;         /* rows, positions of a row */
-    rt_source_form form;   /* of positions that are trained on: HIDDEN, TOPK, DRAWS */
-    uint32_t n;            /* k or draws */
-    uint32_t held_n;       /* k of held-out ones, which are asked for at temperature 1 and at `temperature`; not HIDDEN */
+    uint32_t B, T;       /* rows, positions of a row */
+    rt_source_form form; /* of positions that are trained on: HIDDEN, TOPK, DRAWS */
+    uint32_t n;          /* k or draws */
+    uint32_t held_n;     /* k of held-out ones, which are asked for at temperature 1 and at `temperature`; not HIDDEN */
     double temperature;
-    uint64_t seed;         /* of draws */
+    uint64_t seed;          /* of draws */
     const rt_dtype *dtypes; /* of the teacher's parameters */
-    const uint32_t *vmask; /* (ceil(V/32)) words: the ids that count; null: all */
-    uint64_t head_bytes;   /* of logits at a time; 0: what the device says */
+    const uint32_t *vmask;  /* (ceil(V/32)) words: the ids that count; null: all */
+    uint64_t head_bytes;    /* of logits at a time; 0: what the device says */
 } rt_says_opts;
 
 typedef struct rt_says rt_says;

@@ -48,10 +48,10 @@ typedef struct rt_source_rows {
 
 /* Where it goes. Of positions without a target nothing is written but unused entries. */
 typedef struct rt_source_out {
-    int32_t *id; /* (B*T,n) lists: -1 is an unused entry */
-    float *logp; /* (B*T,n) */
-    float *rest; /* (B*T) the mass that is not listed */
-    float *add;  /* (B*T) draws: what is to be added to D, which no student changes; top-k: 0 */
+    int32_t *id;        /* (B*T,n) lists: -1 is an unused entry */
+    float *logp;        /* (B*T,n) */
+    float *rest;        /* (B*T) the mass that is not listed */
+    float *add;         /* (B*T) draws: what is to be added to D, which no student changes; top-k: 0 */
     float *target_logp; /* (B*T) RT_USE_HELD: log-probability of each target */
     void *hidden;       /* (B*T,C) hidden states, */
     rt_dtype dtype;     /* in this dtype */

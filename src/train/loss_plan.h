@@ -42,7 +42,8 @@ typedef struct rt_loss_io {
  * within it), or a gradient (RT_SITE_GRAD + the parameter's index). */
 enum { RT_SITE_HEAD = 0x1000, RT_SITE_GRAD = 0x100000, RT_SITE_NORM = 0x2000000 };
 
-/* teacher: null for CE alone, or where it gives a list. chunk: tokens at a time, at least 1; the last chunk may be shorter. */
+/* teacher: null for CE alone, or where it gives a list. chunk: tokens at a time, at least 1; the last chunk may be
+ * shorter. */
 void rt_loss_record(rt_plan *p, const rt_decoder *student, const rt_decoder *teacher, const rt_loss_io *io,
                     const rt_loss_opts *o, uint32_t chunk);
 

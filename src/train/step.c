@@ -329,16 +329,14 @@ static int ask_source(rt_trainer *t, const rt_batch *b, rt_source_use use, rt_er
 {
     const rt_step_opts *o = &t->plan->opts;
     const rt_source_rows rows = { b->ids, b->start, b->target, o->B, o->T };
-    if (!t->source) return rt_fail(e, RT_INTERNAL, "the programs want a teacher's %s, and no source was given",
-                                   rt_source_form_name(o->source.form));
+    if (!t->source)
+        return rt_fail(e, RT_INTERNAL, "the programs want a teacher's %s, and no source was given",
+                       rt_source_form_name(o->source.form));
     return t->source->fill(t->source, use, &rows, &t->served, e);
 }
 
 /* Scalars in the dtype of the buffer, which only the specification has wider. */
-static int write_scalars(rt_trainer *t, rt_view v, float *from, rt_err *e)
-{
-    return move_values(t, v, NULL, from, e);
-}
+static int write_scalars(rt_trainer *t, rt_view v, float *from, rt_err *e) { return move_values(t, v, NULL, from, e); }
 
 static int write_list(rt_trainer *t, const rt_step_list *l, rt_err *e)
 {

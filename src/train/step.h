@@ -31,7 +31,7 @@ typedef struct rt_step_begun {
     rt_scalars sums, norm, clip;
     rt_ticket ticket; /* of the last of them */
     uint32_t step, tokens, micro;
-    double add; /* to the sum of the divergence: what a source says that no student changes */
+    double add;                           /* to the sum of the divergence: what a source says that no student changes */
     rt_exec_timing ran[RT_PROGRAM_COUNT]; /* one run of each */
 } rt_step_begun;
 enum { RT_STEPS_BEGUN = 2 };

@@ -73,7 +73,8 @@ static void declare_lists(rt_step_plan *s)
     if (!o->eval_only) s->list = declare_list(s, shape->n, "teacher's");
     bool same = s->list.id.buf && shape->n == shape->held_n;
     s->held[0] = same ? s->list : declare_list(s, shape->held_n, "held-out teacher's");
-    s->held[1] = o->loss.temperature == 1 || same ? s->held[0] : declare_list(s, shape->held_n, "held-out teacher's at T");
+    s->held[1] =
+        o->loss.temperature == 1 || same ? s->held[0] : declare_list(s, shape->held_n, "held-out teacher's at T");
 }
 
 static void declare_data(rt_step_plan *s)

@@ -92,7 +92,10 @@ typedef struct rt_step_plan {
 int rt_step_plan_new(rt_step_plan **out, const rt_step_opts *o, rt_err *e);
 void rt_step_plan_free(rt_step_plan *s); /* accepts null */
 /* Whether there is a teacher, of whatever kind. */
-static inline bool rt_step_plan_distils(const rt_step_plan *s) { return s->teacher || rt_source_lists(&s->opts.source); }
+static inline bool rt_step_plan_distils(const rt_step_plan *s)
+{
+    return s->teacher || rt_source_lists(&s->opts.source);
+}
 /* The programs that are there, in order, then those of the generators: what rt_exec_seal takes. */
 uint32_t rt_step_plan_list(const rt_step_plan *s, const rt_plan *plans[RT_PROGRAM_MOST]);
 /* After sealing that list: the generators find their programs in x. */

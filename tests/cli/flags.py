@@ -707,6 +707,13 @@ def _():
     expect(a != b, "adapters begin elsewhere")
 
 
+@case("--held-seed")
+def _():
+    other_curve(held_seed=1)
+    a, b = (Run(held_seed=5, seed=s, eval_rows=1000).evals[0]["ce"] for s in (1, 2))
+    expect(a == b, "what is held out does not go by --seed then")
+
+
 @case("--device")
 def _():
     def programs(run):

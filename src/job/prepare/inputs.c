@@ -55,13 +55,14 @@ static int refuse_cached_same(const rt_inputs *in, const rt_settings *s, rt_pool
     int rc = RT_OK;
     rt_hash128 was, now;
     const json_t *of = json_object_get(rt_cache_about(rt_cache_source_cache(in->cache)), "teacher");
-    bool alike = (uint64_t)json_integer_value(json_object_get(of, "parameters")) ==
-                 rt_model_file_parameters(in->student);
+    bool alike =
+        (uint64_t)json_integer_value(json_object_get(of, "parameters")) == rt_model_file_parameters(in->student);
     if (!alike || s->allow_degenerate || !rt_hash_from_json(json_object_get(of, "content_hash"), &was)) return RT_OK;
     RT_TRY(rt_model_content_hash(in->student, pool, &now, NULL, e));
     if (rt_hash_equal(was, now))
-        RT_TRY(rt_fail(e, RT_INVALID, "the cache is of the student itself, so there is nothing to learn; name another "
-                                      "student, or say --allow-degenerate"));
+        RT_TRY(rt_fail(e, RT_INVALID,
+                       "the cache is of the student itself, so there is nothing to learn; name another "
+                       "student, or say --allow-degenerate"));
 out:
     return rc;
 }

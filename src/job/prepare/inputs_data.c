@@ -411,7 +411,9 @@ int rt_inputs_rows_once(rt_rows **out, rt_inputs *in, const rt_settings *s, cons
                        .in_order = true,
                        .held_out = in->chosen ? (double)rt_held_count(in->chosen) : r->held_out,
                        .held = in->chosen,
-                       .side = file ? RT_SIDE_ALL : held ? RT_SIDE_HELD : RT_SIDE_TRAIN,
+                       .side = file   ? RT_SIDE_ALL
+                               : held ? RT_SIDE_HELD
+                                      : RT_SIDE_TRAIN,
                        .epochs = 1,
                        .allow_drop = s->allow_drop,
                        .pad = pad_of(in) };

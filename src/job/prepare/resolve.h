@@ -51,8 +51,8 @@ typedef struct rt_resolved {
     uint32_t head_chunk;
     rt_dtype save_dtype;
     bool save_best;
-    uint64_t memory_limit; /* bytes; 0: what the device has free */
-    double seconds;        /* of --time; steps are then settled by the run (run_smoke.c); 0: not given */
+    uint64_t memory_limit;    /* bytes; 0: what the device has free */
+    double seconds;           /* of --time; steps are then settled by the run (run_smoke.c); 0: not given */
     uint64_t seed, held_seed; /* held_seed: of what is held out */
 } rt_resolved;
 
