@@ -135,7 +135,8 @@ static void set_hashes(uint8_t *file, size_t size, const uint8_t cache[RT_CACHE_
     memcpy(h.cache, cache, sizeof h.cache);
     h.bytes = size;
     if (h.index_at <= size) {
-        for (uint64_t at = h.index_at; at % 8 == 0 && at + sizeof(rt_cache_entry) <= size; at += sizeof(rt_cache_entry)) {
+        for (uint64_t at = h.index_at; at % 8 == 0 && at + sizeof(rt_cache_entry) <= size;
+             at += sizeof(rt_cache_entry)) {
             rt_cache_entry x;
             memcpy(&x, file + at, sizeof x);
             if (x.at <= size && x.bytes <= size - x.at) x.check = rt_cache_check(file + x.at, x.bytes);
