@@ -32,6 +32,18 @@ bench-table:
 	@+$(MAKE) --no-print-directory $(jobs) $(BUILD)/interop/table_cli $(VENV)/light.stamp
 	$(VENV)/bin/python bench/bench_table.py --build $(BUILD) $(BENCH_FLAGS)
 
+# make bench-cache: bytes, rates and errors of what a teacher says, on disk.
+BENCH_CACHE_OBJS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard bench/bench_cache.c))
+ALL_OBJS += $(BENCH_CACHE_OBJS)
+
+$(BUILD)/bench_cache: $(BENCH_CACHE_OBJS) $(LIBRETORT) $(BUILD)/link.stamp
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) $(BENCH_CACHE_OBJS) $(LDLIBS) -o $@
+
+bench-cache:
+	@+$(MAKE) --no-print-directory $(jobs) $(BUILD)/bench_cache
+	$(BUILD)/bench_cache $(BENCH_FLAGS)
+
 # make bench-peer-cpu: a distillation step beside PyTorch's on this processor.
 bench-peer-cpu:
 	@tools/setup.sh --interop
@@ -56,4 +68,4 @@ bench-gpu:
 	@+$(MAKE) --no-print-directory $(jobs) all $(BUILD)/bench_cuda
 	$(PYTHON) bench/bench_gpu.py --build $(BUILD) --json $(BUILD)/bench-gpu.json $(BENCH_FLAGS)
 
-.PHONY: bench-cpu bench-gpu bench-peer-cpu bench-table bench-text
+.PHONY: bench-cache bench-cpu bench-gpu bench-peer-cpu bench-table bench-text

@@ -80,7 +80,7 @@ static void check_read(const rt_cache_section *s, uint32_t count)
 /* A record that is read has the length that is skipped, and says the same when it is written and read again. */
 static void use_record(const rt_cache_section *s, const uint8_t *data, size_t size)
 {
-    uint64_t scratch[MOST_N];
+    uint64_t scratch[2 * MOST_N];
     uint32_t bytes = 0, skipped = 0;
     block.have = 1;
     if (!rt_cache_record_get(s, data, size, &block, 0, scratch, &bytes)) return;

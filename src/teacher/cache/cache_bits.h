@@ -104,18 +104,26 @@ static inline unsigned rt_set_low_bits(uint32_t n, uint32_t last)
     return best;
 }
 
-/* Numbers ascending, in place: Shell's sort, for lists of a few dozen as for whole vocabularies. */
-static inline void rt_sort_u64(uint64_t *v, uint32_t n)
+/* By the bits [from, from + width) of each, ascending; what is equal there stays in its order. v and other have room
+ * for n; returns the one that holds the result. Six bits at a time: short lists have few numbers to each digit. */
+static inline uint64_t *rt_sort_digits(uint64_t *v, uint64_t *other, uint32_t n, unsigned from, unsigned width)
 {
-    static const uint32_t gaps[] = { 1391376, 463792, 198768, 86961, 33936, 13776, 4592, 1968,
-                                     861,     336,    112,    48,    21,    7,     3,    1 };
-    for (unsigned g = 0; g < sizeof gaps / sizeof *gaps; g++)
-        for (uint32_t gap = gaps[g], i = gap; i < n; i++) {
-            uint64_t x = v[i];
-            uint32_t j = i;
-            for (; j >= gap && v[j - gap] > x; j -= gap) v[j] = v[j - gap];
-            v[j] = x;
-        }
+    enum { DIGIT = 6 };
+    for (unsigned at = from; at < from + width; at += DIGIT) {
+        uint32_t begin[(1 << DIGIT) + 1] = { 0 };
+        unsigned bits = from + width - at < DIGIT ? from + width - at : DIGIT;
+        uint64_t mask = (UINT64_C(1) << bits) - 1;
+        for (uint32_t i = 0; i < n; i++) begin[(v[i] >> at & mask) + 1]++;
+        for (uint32_t d = 0; d < mask; d++) begin[d + 1] += begin[d];
+        for (uint32_t i = 0; i < n; i++) other[begin[v[i] >> at & mask]++] = v[i];
+        uint64_t *sorted = other;
+        other = v;
+        v = sorted;
+    }
+    return v;
 }
+
+/* The bits that x needs. */
+static inline unsigned rt_bit_width(uint32_t x) { return x ? 32 - (unsigned)__builtin_clz(x) : 0; }
 
 #endif

@@ -11,11 +11,11 @@
 
 enum { HEAD_BYTES = 5, LOW_BITS = 31 };
 
-/* The ids that were drawn, as id << 32 | how often, by id. */
-static int sorted_draws(const rt_cache_section *s, const int32_t *id, const float *logp, uint64_t *entries,
-                        uint32_t *count, rt_err *e)
+/* The ids that were drawn, as id << 32 | how often, by id: *sorted is in scratch (2,n). */
+static int sorted_draws(const rt_cache_section *s, const int32_t *id, const float *logp, uint64_t *scratch,
+                        uint64_t **sorted, uint32_t *count, rt_err *e)
 {
-    uint32_t n = 0;
+    uint32_t n = 0, ids = 0;
     uint64_t all = 0;
     for (uint32_t i = 0; i < s->n; i++) {
         if (id[i] < 0) continue;
@@ -25,10 +25,11 @@ static int sorted_draws(const rt_cache_section *s, const int32_t *id, const floa
             return rt_fail(e, RT_INVALID, "id %d has the log-probability %g, which is no number of %u draws",
                            (int)id[i], (double)logp[i], s->n);
         all += (uint64_t)times;
-        entries[n++] = (uint64_t)(uint32_t)id[i] << 32 | (uint32_t)times;
+        scratch[n++] = (uint64_t)(uint32_t)id[i] << 32 | (uint32_t)times;
+        ids |= (uint32_t)id[i];
     }
     if (all != s->n) return rt_fail(e, RT_INVALID, "a position has %llu draws, not %u", (unsigned long long)all, s->n);
-    rt_sort_u64(entries, n);
+    const uint64_t *entries = *sorted = rt_sort_digits(scratch, scratch + s->n, n, 32, rt_bit_width(ids));
     for (uint32_t i = 1; i < n; i++)
         if (entries[i] >> 32 == entries[i - 1] >> 32)
             return rt_fail(e, RT_INVALID, "id %u is listed twice", (unsigned)(entries[i] >> 32));
@@ -41,18 +42,19 @@ int rt_cache_draws_put(const rt_cache_section *s, const rt_cache_block *b, uint3
 {
     uint32_t count = 0;
     uint64_t before = 0;
+    uint64_t *entries = scratch;
     float entropy = b->entropy[j];
-    int rc = sorted_draws(s, b->id + (size_t)j * s->n, b->logp + (size_t)j * s->n, scratch, &count, e);
+    int rc = sorted_draws(s, b->id + (size_t)j * s->n, b->logp + (size_t)j * s->n, scratch, &entries, &count, e);
     if (rc < 0) return rc;
     if (!isfinite(entropy)) return rt_fail(e, RT_NONFINITE, "the entropy of a position is not finite");
-    unsigned l = rt_set_low_bits(count, (uint32_t)(scratch[count - 1] >> 32));
+    unsigned l = rt_set_low_bits(count, (uint32_t)(entries[count - 1] >> 32));
     out[0] = (uint8_t)l;
     rt_store_le(out + 1, rt_f32_bits(entropy), 4);
     rt_bits_out o = { .at = out + HEAD_BYTES };
-    for (uint32_t i = 0; i < count; i++) rt_bits_put_unary(&o, (uint32_t)scratch[i] - 1);
-    for (uint32_t i = 0; i < count; i++) rt_bits_put(&o, (uint32_t)(scratch[i] >> 32) & ((UINT32_C(1) << l) - 1), l);
+    for (uint32_t i = 0; i < count; i++) rt_bits_put_unary(&o, (uint32_t)entries[i] - 1);
+    for (uint32_t i = 0; i < count; i++) rt_bits_put(&o, (uint32_t)(entries[i] >> 32) & ((UINT32_C(1) << l) - 1), l);
     for (uint32_t i = 0; i < count; i++) {
-        uint64_t above = scratch[i] >> (32 + l);
+        uint64_t above = entries[i] >> (32 + l);
         rt_bits_put_unary(&o, above - before);
         before = above;
     }
@@ -69,11 +71,12 @@ static uint32_t distinct(const rt_bits_in *in, uint32_t n)
     return count;
 }
 
-static void put_out(const rt_cache_section *s, uint64_t *entries, uint32_t count, rt_cache_block *b, uint32_t j)
+/* scratch (2,n): n - how often << 32 | id, by id. */
+static void put_out(const rt_cache_section *s, uint64_t *scratch, uint32_t count, rt_cache_block *b, uint32_t j)
 {
     int32_t *id = b->id + (size_t)j * s->n;
     float *logp = b->logp + (size_t)j * s->n;
-    rt_sort_u64(entries, count);
+    const uint64_t *entries = rt_sort_digits(scratch, scratch + s->n, count, 32, rt_bit_width(s->n));
     for (uint32_t i = 0; i < count; i++) {
         uint32_t times = s->n - (uint32_t)(entries[i] >> 32);
         id[i] = (int32_t)(uint32_t)entries[i];

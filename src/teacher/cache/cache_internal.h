@@ -54,7 +54,7 @@ uint32_t rt_cache_check(const uint8_t *block, uint32_t bytes);
 uint64_t rt_cache_record_most(const rt_cache_section *s);
 static inline uint32_t rt_cache_scratch_count(const rt_cache_section *s)
 {
-    return s->keep == RT_KEEP_HIDDEN ? 1 : s->n;
+    return s->keep == RT_KEEP_HIDDEN ? 1 : 2 * s->n;
 }
 /* Entry j of b. RT_INVALID or RT_NONFINITE for what cannot be a teacher's. */
 int rt_cache_record_put(const rt_cache_section *s, const rt_cache_block *b, uint32_t j, uint64_t *scratch, uint8_t *out,

@@ -76,7 +76,8 @@ static uint32_t code_of(double x, double scale)
 {
     double y = x / scale * 256 + 256;
     unsigned e = y < 512 ? 0 : y < 1024 ? 1 : y < 2048 ? 2 : 3;
-    uint32_t c = (e << 8) + (uint32_t)lrint(ldexp(y, -(int)e)) - 256;
+    static const double less[] = { 1, 0.5, 0.25, 0.125 };
+    uint32_t c = (e << 8) + (uint32_t)lrint(y * less[e]) - 256;
     return c < 1023 ? c : 1023;
 }
 
@@ -99,24 +100,25 @@ static double mass_of(uint32_t code)
 
 /* ---- writing ---- */
 
-/* The entries that are used, as id << 32 | place in the list, by id. */
+/* The entries that are used, as id << 32 | place in the list, by id: *sorted is in scratch (2,k). */
 static int sorted_entries(const rt_cache_section *s, const int32_t *id, const float *logp, float rest,
-                          uint64_t *entries, uint32_t *count, double *listed, rt_err *e)
+                          uint64_t *scratch, uint64_t **sorted, uint32_t *count, double *listed, rt_err *e)
 {
-    uint32_t n = 0;
+    uint32_t n = 0, all = 0;
     *listed = 0;
     for (uint32_t i = 0; i < s->n; i++) {
         if (id[i] < 0) continue;
         if (!isfinite(logp[i]))
             return rt_fail(e, RT_NONFINITE, "the log-probability of id %d is not finite", (int)id[i]);
         *listed += exp((double)logp[i]);
-        entries[n++] = (uint64_t)(uint32_t)id[i] << 32 | i;
+        scratch[n++] = (uint64_t)(uint32_t)id[i] << 32 | i;
+        all |= (uint32_t)id[i];
     }
     if (!isfinite(rest)) return rt_fail(e, RT_NONFINITE, "the mass of the rest is not finite");
     if (!(fabs(*listed + (double)rest - 1) <= MASS_OFF) || rest < -(float)MASS_OFF)
         return rt_fail(e, RT_INVALID, "%u ids have a mass of %g and the rest %g, which do not add up to 1", n, *listed,
                        (double)rest);
-    rt_sort_u64(entries, n);
+    const uint64_t *entries = *sorted = rt_sort_digits(scratch, scratch + s->n, n, 32, rt_bit_width(all));
     for (uint32_t i = 1; i < n; i++)
         if (entries[i] >> 32 == entries[i - 1] >> 32)
             return rt_fail(e, RT_INVALID, "id %u is listed twice", (unsigned)(entries[i] >> 32));
@@ -188,24 +190,25 @@ int rt_cache_topk_put(const rt_cache_section *s, const rt_cache_block *b, uint32
     const float *logp = b->logp + (size_t)j * s->n;
     uint32_t count = 0;
     double listed;
+    uint64_t *entries = scratch;
     uint8_t *p = out + 1;
-    RT_TRY(sorted_entries(s, b->id + (size_t)j * s->n, logp, b->rest[j], scratch, &count, &listed, e));
+    RT_TRY(sorted_entries(s, b->id + (size_t)j * s->n, logp, b->rest[j], scratch, &entries, &count, &listed, e));
     if (s->target && b->target[j] < 0) RT_TRY(rt_fail(e, RT_INVALID, "a position has no target"));
     if (s->target && !isfinite(b->target_logp[j]))
         RT_TRY(rt_fail(e, RT_NONFINITE, "the log-probability of a target is not finite"));
-    unsigned l = count ? rt_set_low_bits(count, (uint32_t)(scratch[count - 1] >> 32)) : 0;
+    unsigned l = count ? rt_set_low_bits(count, (uint32_t)(entries[count - 1] >> 32)) : 0;
     out[0] = (uint8_t)(l | (count < s->n ? FEWER : 0));
     if (count < s->n) p = put_varint(p, count);
     if (s->exact) {
         p = put_f32(p, b->rest[j]);
         for (uint32_t i = 0; i < count; i++)
-            scratch[i] = scratch[i] >> 32 << 32 | rt_f32_bits(logp[(uint32_t)scratch[i]]);
+            entries[i] = entries[i] >> 32 << 32 | rt_f32_bits(logp[(uint32_t)entries[i]]);
     } else {
-        RT_TRY(put_compact(scratch, count, logp, b->rest[j], listed, p, e));
+        RT_TRY(put_compact(entries, count, logp, b->rest[j], listed, p, e));
         p += 7;
     }
-    if (s->target) p = put_target(b, j, scratch, count, p);
-    p = put_bits(scratch, count, l, s->exact ? 32 : CODE_BITS, p);
+    if (s->target) p = put_target(b, j, entries, count, p);
+    p = put_bits(entries, count, l, s->exact ? 32 : CODE_BITS, p);
     *bytes = (uint32_t)(p - out);
 out:
     return rc;
@@ -253,17 +256,23 @@ static const uint8_t *get_head(const rt_cache_section *s, const uint8_t *p, cons
 /* Floats descending as numbers ascending, and back. */
 static uint32_t descending(uint32_t bits) { return bits >> 31 ? bits : ~bits & 0x7fffffffu; }
 
-/* entries: key of the order << 32 | id. */
-static void put_out(const rt_cache_section *s, const head *h, uint64_t *entries, rt_cache_block *b, uint32_t j)
+/* scratch (2,k): code << 32 | id, by id; the code of an exact one is the order of its f32. Where steps are smaller than
+ * those of f32 numbers codes that differ may say the same: then the numbers are put in order, not the codes. */
+static void put_out(const rt_cache_section *s, const head *h, uint64_t *scratch, rt_cache_block *b, uint32_t j)
 {
     int32_t *id = b->id + (size_t)j * s->n;
     float *logp = b->logp + (size_t)j * s->n;
     float step = scale_of(h->scale) / 256;
-    rt_sort_u64(entries, h->count);
+    bool ordered = s->exact || fabsf(h->highest) >= step * 0x1p21f;
+    for (uint32_t i = 0; ordered && !s->exact && i < h->count; i++) {
+        float x = h->highest - step * (float)distance_of((uint32_t)(scratch[i] >> 32));
+        scratch[i] = (uint64_t)descending(rt_f32_bits(x)) << 32 | (uint32_t)scratch[i];
+    }
+    const uint64_t *entries = rt_sort_digits(scratch, scratch + s->n, h->count, 32, ordered ? 32 : h->width);
     for (uint32_t i = 0; i < h->count; i++) {
         uint32_t code = (uint32_t)(entries[i] >> 32);
         id[i] = (int32_t)(uint32_t)entries[i];
-        logp[i] = s->exact ? rt_f32_from_bits(descending(code)) : h->highest - step * (float)distance_of(code);
+        logp[i] = ordered ? rt_f32_from_bits(descending(code)) : h->highest - step * (float)distance_of(code);
     }
     for (uint32_t i = h->count; i < s->n; i++) {
         id[i] = -1;
