@@ -13,9 +13,9 @@ static const rt_op_shape shapes[] = { { RT_SHAPE_ODD, { 7, 37, 41 } },
                                       { RT_SHAPE_WIDTH, { 3, 67, 67 } } };
 
 enum { BEFORE, WEIGHT, TEMPERATURE, MASK, LOGITS };
-enum { FIRST, GIVEN, IN_PLACE };
+enum { GIVEN, FIRST, IN_PLACE };
 enum { SPECIAL = 1, SPREAD };
-static const rt_op_flag flags[] = { RT_FLAG("y0", "", "y0", "in-place"), RT_FLAG("weight", "", "weight"),
+static const rt_op_flag flags[] = { RT_FLAG("y0", "", "first", "in-place"), RT_FLAG("weight", "", "weight"),
                                     RT_FLAG("temperature", "T1", "T2.5"),
                                     RT_FLAG("vocabulary", "", "vmask", "vmask-few"),
                                     RT_FLAG("logits", "", "special", "spread") };
@@ -58,7 +58,7 @@ static void layout(const rt_op_case *c, rt_layout *l)
 {
     const uint32_t *d = c->dim;
     l->slot[RT_MIX_Y] = RT_SLOT(d[N], d[V], NULL);
-    if (c->flag[BEFORE]) l->slot[RT_MIX_Y0] = RT_SLOT(d[N], d[V], fill_y0);
+    if (c->flag[BEFORE] != FIRST) l->slot[RT_MIX_Y0] = RT_SLOT(d[N], d[V], fill_y0);
     if (c->flag[BEFORE] == IN_PLACE) l->slot[RT_MIX_Y].in_place = 1 + RT_MIX_Y0;
     l->slot[RT_MIX_X] = RT_SLOT(d[N], d[U], fill_x);
     if (c->flag[WEIGHT]) l->slot[RT_MIX_WEIGHT] = RT_SLOT(d[N], 1, fill_weight);
@@ -71,7 +71,7 @@ static float temperature(const rt_op_case *c) { return c->flag[TEMPERATURE] ? 2.
 static void emit(rt_plan *p, const rt_op_case *c, const rt_view *v)
 {
     rt_emit_mix_logits(p, v[RT_MIX_Y], v[RT_MIX_Y0], v[RT_MIX_X], v[RT_MIX_WEIGHT], v[RT_MIX_VMASK], temperature(c),
-                       c->flag[BEFORE] ? 0.4f : 1.0f);
+                       c->flag[BEFORE] == FIRST ? 1.0f : 0.4f);
 }
 
 /* How far x lies below the largest of its row, T for the logarithms, and what comes out. */
@@ -90,6 +90,9 @@ static void terms(rt_values *v, uint32_t slot, const double *want, double *scale
     }
 }
 
+/* `ref` in float adds up the exponentials of a row one by one; all its logits have the error of the sum. */
+static double serial(const rt_op_case *c) { return c->dim[V]; }
+
 const rt_op_set rt_op_set_mix_logits = {
     .kind = RT_OP_MIX_LOGITS,
     .ndims = 3,
@@ -99,5 +102,6 @@ const rt_op_set rt_op_set_mix_logits = {
     .layout = layout,
     .emit = emit,
     .terms = terms,
+    .serial_terms = serial,
     .large = { .signature = "bf16.bf16", .dim = { 13, 32000, 32000 }, .flag = { [BEFORE] = GIVEN } }
 };
