@@ -289,8 +289,9 @@ class Worker:
 class Tests:
     """The quick tests of a suite, each with the time it took on the unchanged tree."""
 
-    def __init__(self, suite, build):
+    def __init__(self, suite, build, patience):
         self.tests = []  # name, what it needs built, command
+        self.patience = patience
         self.limits = {}
         self.seconds = {}
         self.killers = collections.defaultdict(set)  # by file: tests that one of its mutants turned red
@@ -317,7 +318,7 @@ class Tests:
                 sys.exit(f"mutants.py: {name} is red on the unchanged tree:\n{output}")
             self.seconds[name] = time.monotonic() - start
             # Other work on the machine must not turn a slow test into a kill.
-            self.limits[name] = max(10.0, 8 * self.seconds[name])
+            self.limits[name] = self.patience * max(1.25, self.seconds[name])
 
     def order(self, path):
         """What noticed an earlier mutant of the file, unit tests named after it or its room, verify, the rest; scripts last."""
@@ -419,7 +420,7 @@ def run_all(args, pools, share, report):
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="retort-mutants-") as folder:
         make = ["make", "-s", "NVCC="] + ([f"CC={args.cc}"] if args.cc else [])  # no mutant is in a kernel
-        tests = Tests(args.suite, args.build)
+        tests = Tests(args.suite, args.build, args.patience)
         workers = [Worker(os.path.join(folder, str(i)), args.build, make, tests.targets()) for i in range(args.jobs)]
         tests.measure(workers[0])
         print("tests: " + ", ".join(f"{n} {s:.1f} s" for n, s in sorted(tests.seconds.items(), key=lambda x: x[1])), flush=True)
@@ -485,6 +486,7 @@ def main():
     parser.add_argument("--build", default="build", help="finished build to start from; the list goes there")
     parser.add_argument("--cc", default="", help="compiler of that build, where it is not the Makefile's own")
     parser.add_argument("--threshold", type=float, default=95, help="percent that must be killed")
+    parser.add_argument("--patience", type=float, default=8, help="times as long as on the unchanged tree until a test has run out of time")
     parser.add_argument("--only", action="append", default=[], metavar="FILE", help="this file alone; may be repeated")
     parser.add_argument("--pick", action="append", default=[], metavar="ID", help="this mutant of the list alone; may be repeated")
     parser.add_argument("--show", action="store_true", help="print the mutants that would come first, run nothing")

@@ -152,6 +152,12 @@ typedef struct rt_draw_args {
     float T;
 } rt_draw_args;
 
+typedef struct rt_mix_args {
+    uint32_t N, V, U; /* columns of y, of x */
+    float T, w;
+} rt_mix_args;
+#define RT_MIX_FLOOR (-61440.0f) /* a logit of mix_logits that stands for no probability: every float dtype has it */
+
 typedef union rt_args {
     rt_embed_args embed;
     rt_rmsnorm_args rmsnorm;
@@ -168,6 +174,7 @@ typedef union rt_args {
     rt_sample_args sample;
     rt_dropout_args dropout;
     rt_draw_args draw;
+    rt_mix_args mix;
     uint32_t words[32];
 } rt_args;
 

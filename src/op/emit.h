@@ -80,6 +80,9 @@ void rt_emit_adamw(rt_plan *p, const rt_adamw_io *io, const rt_adamw_opts *o);
 void rt_emit_norm_sq(rt_plan *p, rt_view out, rt_view x, rt_view fault, rt_view step, uint32_t site);
 void rt_emit_clip(rt_plan *p, rt_view scale, rt_view norm, rt_view nsq, rt_view fault, rt_view step, float max_norm,
                   uint32_t site);
+/* One teacher more of a mixture: y0 is what the ones before it gave, RT_NONE for the first. The shares of all teachers
+ * are w times weight, which is 1 where it is absent. */
+void rt_emit_mix_logits(rt_plan *p, rt_view y, rt_view y0, rt_view x, rt_view weight, rt_view vmask, float T, float w);
 /* id and logp as a top-k teacher of kd_loss takes them, with a rest of 0; key (rows,2). */
 void rt_emit_draw(rt_plan *p, rt_view id, rt_view logp, rt_view entropy, rt_view x, rt_view vmask, rt_view key,
                   rt_view step, float T);

@@ -1,4 +1,4 @@
-/* emit_loss.c - emitters of what reads logits: kd_loss, topk, draw, sample.
+/* emit_loss.c - emitters of what reads logits: kd_loss, mix_logits, topk, draw, sample.
  *
  * Owns: which options of the loss make sense together (section 5 of the design). What they mean is defined by
  * `backend/ref`. */
@@ -90,6 +90,23 @@ void rt_emit_kd_loss(rt_plan *p, const rt_kd_io *io, const rt_kd_opts *o)
                               .t2 = o->t2,
                               .grad = o->grad,
                               .site = o->site };
+    emit_end(&e);
+}
+
+void rt_emit_mix_logits(rt_plan *p, rt_view y, rt_view y0, rt_view x, rt_view weight, rt_view vmask, float T, float w)
+{
+    emit e;
+    if (!emit_begin(&e, p, RT_OP_MIX_LOGITS, EMIT_SLOTS(y, y0, x, weight, vmask))) return;
+    emit_like(&e, RT_MIX_Y0, RT_MIX_Y);
+    emit_shape(&e, RT_MIX_X, y.rows, x.cols, "the rows of y");
+    emit_shape(&e, RT_MIX_WEIGHT, y.rows, 1, "a value for each row of y");
+    emit_vmask(&e, RT_MIX_VMASK, y.cols);
+    if (x.cols != y.cols && !emit_has(&e, RT_MIX_VMASK))
+        emit_fail(&e, "x is (%u,%u) and y is (%u,%u): vocabularies that differ need vmask", x.rows, x.cols, y.rows,
+                  y.cols);
+    emit_positive(&e, "T", T);
+    emit_positive(&e, "w", w);
+    e.args.mix = (rt_mix_args){ y.rows, y.cols, x.cols, T, w };
     emit_end(&e);
 }
 

@@ -115,7 +115,10 @@ enum { RT_MAX_SLOTS = 14 };
     /* id (N,n) i32; logp (N,n) f32; entropy (N,1) f32; x (N,V) A; [vmask]; key (N,2) u32; step. The distinct ids of n \
      * draws, rising, with log(count / n); behind them id -1, logp 0; nats of entropy. Which are drawn: num/draw.h. A  \
      * logit of Vc that is not finite: the first such id, then -1; logp and entropy NaN. */                            \
-    X(DRAW, draw, draw, "n draws with replacement from softmax(x / T) over Vc, and its entropy")
+    X(DRAW, draw, draw, "n draws with replacement from softmax(x / T) over Vc, and its entropy")                       \
+    /* y (N,V) A; [y0] (N,V) A; x (N,U) F; [weight] (N,1) f32; [vmask]. y may be y0. Vc: ids below U whose bit is set; \
+     * the others are 0. At or below RT_MIX_FLOOR is nothing. A weight of 0 leaves y0 as it is, and x unread. */                 \
+    X(MIX_LOGITS, mix_logits, mix, "y = T log([exp(y0 / T)] + w weight softmax(x / T))")
 
 typedef enum rt_op_kind {
 #define X(kind, name, args, text) RT_OP_##kind,
@@ -205,5 +208,6 @@ enum { RT_TOPK_ID, RT_TOPK_LOGP, RT_TOPK_REST, RT_TOPK_X, RT_TOPK_VMASK };
 enum { RT_SAMPLE_ID, RT_SAMPLE_X, RT_SAMPLE_STEP };
 enum { RT_DROP_Y, RT_DROP_X, RT_DROP_STEP };
 enum { RT_DRAW_ID, RT_DRAW_LOGP, RT_DRAW_ENTROPY, RT_DRAW_X, RT_DRAW_VMASK, RT_DRAW_KEY, RT_DRAW_STEP };
+enum { RT_MIX_Y, RT_MIX_Y0, RT_MIX_X, RT_MIX_WEIGHT, RT_MIX_VMASK };
 
 #endif

@@ -103,6 +103,9 @@ uint64_t rt_op_flops(const rt_plan *p, const rt_op *op)
         return mul(mul(a->adamw.N, a->adamw.C), 16);
     case RT_OP_NORM_SQ: return mul(rows, 2);
     case RT_OP_CLIP: return 4; /* root, add, divide, minimum */
+    case RT_OP_MIX_LOGITS: /* softmax: 4, and its logarithm: 1; with y0 an exponential, a sum, a logarithm, a sum */
+        return add(mul(mul(a->mix.N, a->mix.U), 5),
+                   op->slot[RT_MIX_Y0].buf ? mul(mul(a->mix.N, a->mix.V), 4) : 0);
     case RT_OP_DRAW: /* as topk, and the sum of the entropy; two logarithms and searches are nothing beside it */
         return mul(mul(a->draw.N, a->draw.V), 7);
     case RT_OP_TOPK: return mul(mul(a->topk.N, a->topk.V), 5); /* divided by T: 1, softmax: 4 */

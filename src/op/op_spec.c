@@ -92,6 +92,8 @@ static const struct {
                           R(grad, FLOAT), R(step, STEP), R_OPT(gscale, F32), R_OPT(fault, U32)),
     [RT_OP_NORM_SQ] = SLOTS(ACC(out, F32), R(x, FLOAT), RW_OPT(fault, U32), R_OPT(step, STEP)),
     [RT_OP_CLIP] = SLOTS(W(scale, F32), W(norm, F32), R(nsq, F32), RW_OPT(fault, U32), R_OPT(step, STEP)),
+    [RT_OP_MIX_LOGITS] =
+        SLOTS(W_ON(y, ACT, BIT(RT_MIX_Y0)), R_OPT(y0, ACT), R(x, FLOAT), R_OPT(weight, F32), R_OPT(vmask, U32)),
     [RT_OP_DRAW] =
         SLOTS(W(id, I32), W(logp, F32), W(entropy, F32), R(x, ACT), R_OPT(vmask, U32), R(key, U32), R(step, STEP)),
     [RT_OP_TOPK] = SLOTS(W(id, I32), W(logp, F32), W(rest, F32), R(x, ACT), R_OPT(vmask, U32)),

@@ -71,6 +71,7 @@ static const rt_arg_field adamw_fields[] = {
 };
 static const rt_arg_field clip_fields[] = {FLT(clip, max_norm), INT(clip, site), END};
 static const rt_arg_field draw_fields[] = {DIM(draw, N), DIM(draw, V), DIM(draw, n), FLT(draw, T), END};
+static const rt_arg_field mix_fields[] = {DIM(mix, N), DIM(mix, V), DIM(mix, U), FLT(mix, T), FLT(mix, w), END};
 static const rt_arg_field topk_fields[] = {DIM(topk, N), DIM(topk, V), DIM(topk, k), FLT(topk, T), END};
 static const rt_arg_field sample_fields[] = {
     DIM(sample, N), DIM(sample, V), INT(sample, top_k), FLT(sample, temperature), FLT(sample, top_p),

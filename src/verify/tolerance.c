@@ -83,6 +83,8 @@ static const rt_tolerance table[] = {
     T(DRAW, RT_DRAW_ID, EXACT, 0, 0, 0, "whole numbers from the f32 difference of stored logits on (num/draw.h)"),
     T(DRAW, RT_DRAW_LOGP, SELF, 2, 1, 0, "a logarithm of a quotient of whole numbers"),
     T(DRAW, RT_DRAW_ENTROPY, TERMS, 3, 0.5, 0.5, "a logarithm of a sum, and a sum in f32 over the columns of a lane"),
+    T(MIX_LOGITS, RT_MIX_Y, TERMS, 2, 0.5, 0.05,
+      "differences of logits, T times the logarithm of a sum, an exponential and a logarithm below 2 units"),
 #undef T
 };
 

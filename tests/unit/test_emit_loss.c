@@ -173,6 +173,28 @@ static void test_topk(void **state)
     REFUSE(rt_emit_topk(plan, id, logp, rest, x, mask, -INFINITY), "topk: T is -inf");
 }
 
+static void test_mix_logits(void **state)
+{
+    (void)state;
+    rt_view y = out(5, 33), y0 = f32(5, 33), x = f32(5, 40), w = f32(5, 1), mask = in(RT_DTYPE_U32, 1, 2);
+    ACCEPT(MIX_LOGITS, rt_emit_mix_logits(plan, y, y0, x, w, mask, 2, 0.25f));
+    SLOTS_ARE(y, y0, x, w, mask);
+    assert_int_equal(last.args.mix.N, 5);
+    assert_int_equal(last.args.mix.V, 33);
+    assert_int_equal(last.args.mix.U, 40);
+    assert_true(last.args.mix.T == 2 && last.args.mix.w == 0.25f);
+    ACCEPT(MIX_LOGITS, rt_emit_mix_logits(plan, y, RT_NONE, f32(5, 33), RT_NONE, RT_NONE, 2, 1));
+    REFUSE(rt_emit_mix_logits(plan, y, y0, x, w, RT_NONE, 2, 1), "mix_logits: x is (5,40) and y is (5,33)",
+           "need vmask");
+    REFUSE(rt_emit_mix_logits(plan, y, f32(5, 32), x, w, mask, 2, 1), "mix_logits: y0 is (5,32), expected (5,33)");
+    REFUSE(rt_emit_mix_logits(plan, y, y0, f32(4, 40), w, mask, 2, 1), "mix_logits: x is (4,40), expected (5,40)");
+    REFUSE(rt_emit_mix_logits(plan, y, y0, x, f32(5, 2), mask, 2, 1), "mix_logits: weight is (5,2), expected (5,1)");
+    REFUSE(rt_emit_mix_logits(plan, y, y0, x, w, in(RT_DTYPE_U32, 1, 1), 2, 1), "mix_logits: vmask is (1,1)");
+    REFUSE(rt_emit_mix_logits(plan, y, y0, x, w, mask, 0, 1), "mix_logits: T is 0");
+    REFUSE(rt_emit_mix_logits(plan, y, y0, x, w, mask, 1, 0), "mix_logits: w is 0");
+    REFUSE(rt_emit_mix_logits(plan, y, y0, x, w, mask, 1, INFINITY), "mix_logits: w is inf");
+}
+
 static void test_draw(void **state)
 {
     (void)state;
@@ -357,7 +379,7 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_kd_loss), TEST(test_kd_options), TEST(test_kd_operands),  TEST(test_topk),          TEST(test_draw),
+        TEST(test_kd_loss), TEST(test_kd_options), TEST(test_kd_operands),  TEST(test_topk),          TEST(test_draw), TEST(test_mix_logits),
         TEST(test_sample),  TEST(test_adamw),      TEST(test_adamw_narrow), TEST(test_norm_and_clip),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

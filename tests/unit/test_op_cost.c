@@ -174,6 +174,10 @@ static void test_loss_and_update(void **state)
     COST(5 * (12 * 40 + 4 * 3), 4 * 200 + 32 + small + 4 * 35, rt_emit_kd_loss(plan, &io, &o));
     COST(5 * 5 * 40, 2 * 200 + 4 * 35,
          rt_emit_topk(plan, out(RT_DTYPE_I32, 5, 3), out(F, 5, 3), out(F, 5, 1), bf16(5, 40), none, 1));
+    COST(5 * 5 * 40, 2 * 400, rt_emit_mix_logits(plan, out(RT_DTYPE_BF16, 5, 40), none, bf16(5, 40), none, none, 1, 1));
+    COST(5 * 5 * 48 + 5 * 4 * 40, 2 * 400 + 4 * (5 * 48 + 5 + 2),
+         rt_emit_mix_logits(plan, out(RT_DTYPE_BF16, 5, 40), bf16(5, 40), f32(5, 48), f32(5, 1),
+                            in(RT_DTYPE_U32, 1, 2), 1, 1));
     COST(5 * 7 * 40, 2 * 200 + 4 * 35 + 4 * 10 + 64,
          rt_emit_draw(plan, out(RT_DTYPE_I32, 5, 3), out(F, 5, 3), out(F, 5, 1), bf16(5, 40), none,
                       in(RT_DTYPE_U32, 5, 2), step, 1));

@@ -1,5 +1,5 @@
-/* cuda_choice.c - launches of topk, sample and draw. Keys that pass what a block sorts in shared memory are in scratch.
- */
+/* cuda_choice.c - launches of topk, sample, draw and mix_logits: a block has a row of logits. Keys that pass what a
+ * block sorts in shared memory are in scratch. */
 #include "backend/cuda/kernels/cuda_choice.h"
 
 #include "backend/cuda/cuda_op.h"
@@ -96,6 +96,28 @@ static void draw_emit(rt_cuda_builder *b, const rt_bound_op *o)
     cuda_push_1d(b, "cuda_draw", CUDA_KERNEL("draw", x->dtype), p.a.N, RT_CUDA_CHOICE_THREADS, 0, &p, sizeof p);
 }
 
+/* ---- mix_logits ---- */
+
+static bool mix_need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, rt_need *need)
+{
+    (void)c;
+    return cuda_takes(p, op, need, "a block for each row");
+}
+
+static void mix_emit(rt_cuda_builder *b, const rt_bound_op *o)
+{
+    const rt_operand *y = &o->slot[RT_MIX_Y];
+    rt_cuda_mix_params p = { .a = o->args.mix,
+                             .dtype = o->slot[RT_MIX_X].dtype,
+                             .y = cuda_mat(y),
+                             .y0 = cuda_mat(&o->slot[RT_MIX_Y0]),
+                             .x = cuda_mat(&o->slot[RT_MIX_X]),
+                             .weight = cuda_mat(&o->slot[RT_MIX_WEIGHT]),
+                             .vmask = rt_cuda_addr(&o->slot[RT_MIX_VMASK]) };
+    cuda_push_1d(b, "cuda_mix", CUDA_KERNEL("mix", y->dtype), p.a.N, RT_CUDA_CHOICE_THREADS, 0, &p, sizeof p);
+}
+
+const rt_cuda_op rt_cuda_mix_logits = { mix_need, mix_emit };
 const rt_cuda_op rt_cuda_draw = { draw_need, draw_emit };
 const rt_cuda_op rt_cuda_topk = { topk_need, topk_emit };
 const rt_cuda_op rt_cuda_sample = { sample_need, sample_emit };

@@ -1,4 +1,4 @@
-/* cuda_choice.h - parameters of topk, draw and sample, which choose ids from logits. */
+/* cuda_choice.h - parameters of topk, draw and sample, which choose ids from logits, and of mix_logits. */
 #ifndef RT_BACKEND_CUDA_KERNELS_CUDA_CHOICE_H
 #define RT_BACKEND_CUDA_KERNELS_CUDA_CHOICE_H
 
@@ -37,5 +37,12 @@ typedef struct rt_cuda_draw_params {
     rt_cuda_ptr step;
 } rt_cuda_draw_params;
 enum { RT_CUDA_DRAW_PARTS = 256 };
+
+typedef struct rt_cuda_mix_params {
+    rt_mix_args a;
+    uint32_t dtype; /* rt_dtype of x */
+    rt_cuda_mat y, y0, x, weight;
+    rt_cuda_ptr vmask; /* 0: all ids */
+} rt_cuda_mix_params;
 
 #endif
