@@ -92,7 +92,15 @@ open(path, "wb").write(data)
 PY
 run eval hot --data d.jsonl --seq-len 32
 exits 0
-out_has '^note: every id is as likely as any other at every position'
+out_has '^note: hot: every id is as likely as any other at ([0-9]+) of \1 positions: .*overflow in a norm'
+run distill --teacher hot --student s ${tiny#--teacher t} --out hot-norm
+exits 0
+out_has '^note +after step 0, hot: every id is as likely as any other at ([0-9]+) of \1 positions'
+run distill --student hot $tiny --out hot-student
+out_has '^note +after step 0, hot: every id is as likely as any other at ([0-9]+) of \1 positions'
+run distill --student s $tiny --out not-hot
+exits 0
+out_lacks 'every id is as likely'
 
 # ---- what llama.cpp would read wrongly ------------------------------------------------------------------------------
 
