@@ -41,6 +41,7 @@ typedef struct rt_shard_expect {
     const rt_hash128 *tokenizer; /* null: any. Files of others name none. */
     uint32_t vocab;              /* 0: as the file says; needed for files of others */
     uint32_t block;              /* files of others know no records: they are cut into so many tokens; 0: 2048 */
+    const char *remedy;          /* what to do about a damaged one, outliving the shard; null: tokenize it again */
 } rt_shard_expect;
 
 typedef struct rt_shard_info {
