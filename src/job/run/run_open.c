@@ -32,6 +32,8 @@ static int tell_step(void *ctx, const char *what, uint64_t done, uint64_t total)
     return v->stop && v->stop(v->ctx);
 }
 
+static int holds(void *ctx, rt_err *e) { return rt_run_holds(ctx, e); }
+
 static bool same_share(rt_share a, rt_share b) { return a.value == b.value && a.percent == b.percent; }
 
 /* Of a resumed run with other settings: what its record has as the default of what it had then is the default of what
@@ -74,12 +76,14 @@ static int open_inputs(rt_run *r, const bool *said, rt_err *e)
                          .now = r->opts->now,
                          .stop = r->events.stop,
                          .progress = r->events.progress,
-                         .ctx = r->events.ctx };
+                         .ctx = r->events.ctx,
+                         .may_write = { holds, r } };
     if (!s->student) RT_TRY(rt_fail(e, RT_USAGE, "--student is missing; give the model to train"));
     RT_TRY(rt_watch_step(&r->watch, "opening the models", 0, 0, e));
     RT_TRY(rt_run_find_inputs(r, e));
     RT_TRY(rt_inputs_open(&r->in, &r->found, &o, e));
     RT_TRY(rt_samples_open(&r->samples, &r->found, r->in, o.now, e));
+    if (r->samples) r->samples->may_write = o.may_write;
     RT_TRY(rt_inputs_data(r->in, &r->found, &o, e));
     RT_TRY(rt_watch_step(&r->watch, "arranging the data", 0, 0, e));
     RT_TRY(rt_inputs_facts(r->in, &r->facts, e));
@@ -348,6 +352,7 @@ open:
     *out = r;
     r = NULL;
 out:
+    if (r) rc = rt_run_failed(r, rc, e);
     rt_run_close(r);
     return rc;
 }

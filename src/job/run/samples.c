@@ -184,6 +184,7 @@ static int make_one(rt_samples *s, rt_trainer *t, uint32_t step, rt_sample_promp
     rt_span *first = teacher ? &p->teacher : &p->before;
     RT_TRY(say(s, t, p, teacher, &a, &text, e));
     rt_sample_said said = { step, teacher, a.stopped, p->text, { text.data ? text.data : "", text.len } };
+    RT_TRY(rt_may_write_ask(&s->may_write, e));
     RT_TRY(write_line(s, &said, e));
     if (s->said) s->said(s->ctx, &said);
     if (!first->data) RT_TRY(keep_text(s, first, said.text.data, said.text.len, e));
