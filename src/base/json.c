@@ -49,11 +49,30 @@ bool rt_json_out_of_memory(void)
     return was;
 }
 
+/* A value takes up to 230 bytes as a tree and three as text: what nobody's document needs is not begun. */
+static bool has_too_many(const char *text, size_t len)
+{
+    enum { MOST_VALUES = 4000000 }; /* the largest vocabularies have 2 million, merges counted as lists */
+    size_t values = 0;
+    bool quoted = false;
+    for (size_t i = 0; len > MOST_VALUES && i < len; i++) {
+        char c = text[i];
+        if (c == '"') quoted = !quoted;
+        if (c == '\\' && quoted) i++;
+        values += !quoted && (c == ',' || c == '[' || c == '{');
+    }
+    return values > MOST_VALUES;
+}
+
 json_t *rt_json_load(const char *text, size_t len, size_t flags, json_error_t *at)
 {
     rt_json_init();
     out_of_memory = false;
     spare_used = 0;
+    if (has_too_many(text, len)) {
+        if (at) *at = (json_error_t){ .line = 1, .text = "more values than such a document needs" };
+        return NULL;
+    }
     loading = true;
     json_t *j = json_loadb(text ? text : "", len, flags, at);
     loading = false;
