@@ -321,6 +321,7 @@ static int tokenize(work *w, rt_err *e)
         rt_shard_identity id = { rt_tokenizer_hash(w->t.text.tok), rt_tokenizer_size(w->t.text.tok) };
         RT_TRY(rt_job_output_outside_runs(q->out, e));
         RT_TRY(rt_shard_set_new(&w->set, q->out, &id, q->shard_tokens, e));
+        if (!q->replace) rt_shard_set_new_only(w->set);
     }
     RT_TRY(rt_data_tokenize(&w->list, 0, w->list.source_count, &o, &done->stats, e));
     done->seconds = rt_now() - start + 1e-9;

@@ -250,6 +250,18 @@ run convert s s.gguf
 exits 0
 check "outside of a run nobody's temporary name is removed" test -f .s.gguf.retort-tmp-1-0 -a -f .s.gguf.tmp-1-0
 
+# What comes under an output's name while it is made stays, without --force: one of several at once gets the name.
+run init --preset tiny-qwen2 --seed 3 --dtype f32 src
+texts many.jsonl 3000 and
+for words in 'export src --to race' 'export src --to race.gguf' 'convert src race' 'convert src race.gguf' 'convert src race.apr' \
+    'convert src race.safetensors' 'quantize src race.gguf --dtype q8_0' 'convert lora race.gguf --adapter' \
+    'init --preset tiny race' 'tokenize --model s many.jsonl -o race.rtok'; do
+    at_once 4 $words
+    out_has '^statuses 0 5 5 5$'
+    check "nothing half-made is left" sh -c '! ls -d .race* 2>/dev/null'
+    rm -rf race*
+done
+
 # ---- one writer ----
 long="distill --teacher t $base --steps 160 --save-every 40"
 run $long --out whole
