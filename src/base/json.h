@@ -24,6 +24,11 @@ bool rt_json_out_of_memory(void);
  * million values, whose tree would take a gigabyte. at may be null. */
 json_t *rt_json_load(const char *text, size_t len, size_t flags, json_error_t *at);
 
+/* json_dumps of what was made on this thread: null also when memory was refused to any value since the last call, for
+ * then members may be missing, which jansson says only to who asks after each. Freed with rt_free; j may be null. */
+char *rt_json_dump(const json_t *j, size_t flags);
+void rt_json_forget(void); /* where something begins: what was refused before is of no value that is made from now on */
+
 /* The members of an object one at a time, so that a document takes the memory of one of them: a tree takes some 25 bytes
  * for each of text, and 77 where somebody means it to. Begins with text and len, which outlive it; the rest zero. */
 typedef struct rt_json_members {

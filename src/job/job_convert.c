@@ -222,6 +222,7 @@ int rt_job_convert(rt_job_conversion **out, const rt_model_file *in, const rt_jo
     rt_job_output to = o->out;
     work *w = rt_alloc_zero(sizeof *w, 64);
     rt_json_init();
+    rt_json_forget();
     if (!w) return rt_no_memory(e, "a conversion");
     w->in = in;
     if (o->merge) RT_TRY(not_adapter(in, ", so there is nothing to merge; retort convert writes models", e));

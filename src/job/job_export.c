@@ -133,6 +133,7 @@ int rt_job_export(rt_job_exported *out, const char *from, const rt_job_output *o
     rt_model_file in = { .path = from };
     *out = (rt_job_exported){ 0 };
     rt_json_init();
+    rt_json_forget();
     RT_TRY(look(&w, hub, e));
     RT_TRY(rt_job_output_allowed(o->path, RT_CONTAINER_HF, o->replace, &in, e));
     RT_TRY(rt_job_output_fits(o->path, out->bytes, e));

@@ -295,7 +295,7 @@ static int origin(const work *w, char **out, rt_err *e)
     if (j && w->o->columns) json_object_set_new(j, "columns", json_string(w->o->columns));
     if (j && w->t.template_hash[0]) json_object_set_new(j, "chat_template", json_string(w->t.template_hash));
     if (j && w->t.extra) json_object_set(j, "template_vars", w->t.extra);
-    *out = j ? json_dumps(j, JSON_COMPACT) : NULL;
+    *out = rt_json_dump(j, JSON_COMPACT);
     json_decref(j);
     return *out ? RT_OK : rt_no_memory(e, "a description of the shards");
 }
@@ -418,6 +418,7 @@ int rt_job_tokenize(rt_job_tokenized *done, const rt_job_tokenize_opts *q, rt_er
     work w = { .o = q, .done = done };
     int rc;
     rt_json_init();
+    rt_json_forget();
     *done = (rt_job_tokenized){ 0 };
     w.rows = (rt_rows_opts){ .seq_len = q->seq_len ? q->seq_len : UINT32_MAX, .allow_drop = q->allow_drop };
     RT_TRY(check_request(q, e));

@@ -314,6 +314,9 @@ exits 0
 at_once --beside going $long --out going -- convert t going/t.gguf
 out_has '^first 0 second 5$'
 out_has '^said .*going is in use by process'
+at_once --beside going3 $long --out going3 -- export going3 --to exported
+out_has '^first 0 second 3$'
+out_has '^said going3 has no finished model: its run is still going on; wait for it'
 at_once --beside going2 $long --out going2 -- convert t going2/run/checkpoints/checkpoint-000040 --force
 out_has '^first 0 second 5$'
 ln -s going/run inside

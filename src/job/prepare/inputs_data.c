@@ -114,7 +114,7 @@ static int origin(char **out, const rt_data_list *l, uint32_t source, rt_err *e)
     }
     bool whole = !tells_files(s) || json_array_size(names) == s->file_count;
     if (names && json_object_set(j, "sources", names) != 0) whole = false;
-    *out = j && whole ? json_dumps(j, JSON_COMPACT) : NULL;
+    *out = whole ? rt_json_dump(j, JSON_COMPACT) : NULL;
     json_decref(names);
     json_decref(j);
     return *out ? RT_OK : rt_no_memory(e, "a token shard");

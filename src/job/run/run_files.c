@@ -21,7 +21,7 @@ void rt_run_note(const rt_run *r, const char *format, ...)
 
 int rt_run_write_json(const char *path, json_t *j, size_t flags, rt_err *e)
 {
-    char *text = j ? json_dumps(j, flags) : NULL;
+    char *text = rt_json_dump(j, flags);
     int rc = text ? rt_file_write(path, text, strlen(text), e) : rt_no_memory(e, path);
     rt_free(text);
     json_decref(j);
@@ -219,7 +219,7 @@ void rt_run_close_metrics(rt_run *r)
 int rt_run_metric(rt_run *r, json_t *line, rt_err *e)
 {
     int rc = RT_OK;
-    char *text = line ? json_dumps(line, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
+    char *text = rt_json_dump(line, JSON_COMPACT | JSON_REAL_PRECISION(17));
     size_t n = text ? strlen(text) : 0;
     if (!text) RT_TRY(rt_no_memory(e, "the files of a run"));
     text[n++] = '\n'; /* in the place of the terminator */

@@ -163,7 +163,7 @@ static int generation_config(rt_run *r, rt_span from, rt_err *e)
     if (eot >= 0 && !has) kept = kept && json_array_append_new(ids, json_integer(eot)) == 0;
     if (kept && json_array_size(ids) == 0) goto out;
     kept = kept && json_object_set(j, "eos_token_id", json_array_size(ids) == 1 ? json_array_get(ids, 0) : ids) == 0;
-    text = kept ? json_dumps(j, JSON_INDENT(2)) : NULL;
+    text = kept ? rt_json_dump(j, JSON_INDENT(2)) : NULL;
     char *copy = text ? rt_arena_strdup(&r->arena, text) : NULL;
     if (!copy) RT_TRY(rt_no_memory(e, "generation_config.json"));
     r->text.generation_config = (rt_span){ copy, strlen(copy) };

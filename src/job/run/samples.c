@@ -161,7 +161,7 @@ static int write_line(rt_samples *s, const rt_sample_said *v, rt_err *e)
 {
     int rc;
     json_t *j = rt_sample_to_json(v);
-    char *line = j ? json_dumps(j, JSON_COMPACT) : NULL;
+    char *line = rt_json_dump(j, JSON_COMPACT);
     size_t n = line ? strlen(line) : 0;
     if (line) line[n++] = '\n'; /* in the place of the terminator */
     rc = line ? rt_append_put(&s->file, line, n, e) : rt_no_memory(e, "samples");
