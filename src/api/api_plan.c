@@ -109,7 +109,7 @@ out:
 /* Takes the reference. */
 static int give_json(json_t *j, char **text, rt_err *e)
 {
-    char *dumped = j ? json_dumps(j, JSON_INDENT(2)) : NULL;
+    char *dumped = rt_json_dump(j, JSON_INDENT(2));
     json_decref(j);
     if (!dumped) return rt_no_memory(e, "a text");
     *text = dumped;

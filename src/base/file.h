@@ -45,6 +45,8 @@ int rt_writer_open(rt_writer **out, const char *path, rt_err *e);
 int rt_writer_reserve(rt_writer *w, uint64_t bytes, rt_err *e);
 /* At an offset; from any number of threads at once. */
 int rt_writer_put(rt_writer *w, uint64_t offset, const void *data, uint64_t bytes, rt_err *e);
+/* What has come under the name by then is not replaced: committing is RT_INVALID, and the temporary file goes. */
+void rt_writer_new_only(rt_writer *w);
 /* The temporary name, to read the file back before it is committed. */
 const char *rt_writer_path(const rt_writer *w);
 /* Everything to disk, then the rename. The writer is done afterwards, whatever the answer. */
@@ -57,6 +59,7 @@ int rt_folder_sync(const char *path, rt_err *e);
 
 /* The same for small files: whole content at once. */
 int rt_file_write(const char *path, const void *data, uint64_t bytes, rt_err *e);
+int rt_file_write_new(const char *path, const void *data, uint64_t bytes, rt_err *e); /* as rt_writer_new_only */
 
 /* ---- directories ---- */
 

@@ -31,6 +31,7 @@ enum {
 
 struct rt_writer {
     int fd; /* -1 once committed or given up */
+    bool new_only;
     char *path, *temp;
     rt_arena arena; /* the names */
 };
@@ -186,6 +187,19 @@ static int close_writer(rt_writer *w)
     return fd < 0 || close(fd) == 0 || errno == EINTR ? 0 : errno;
 }
 
+void rt_writer_new_only(rt_writer *w) { w->new_only = true; }
+
+/* 0, or the system's error: EEXIST for a new one whose name was taken meanwhile. */
+static int give_name(const rt_writer *w)
+{
+    if (!w->new_only) return rename(w->temp, w->path) == 0 ? 0 : errno;
+    if (renameat2(AT_FDCWD, w->temp, AT_FDCWD, w->path, RENAME_NOREPLACE) == 0) return 0;
+    if (errno != EINVAL && errno != ENOSYS && errno != ENOTSUP) return errno;
+    if (link(w->temp, w->path) == 0) return unlink(w->temp) == 0 ? 0 : errno;
+    if (errno == EEXIST) return errno;
+    return rt_path_exists(w->path) ? EEXIST : rename(w->temp, w->path) == 0 ? 0 : errno; /* no links there */
+}
+
 int rt_writer_commit(rt_writer *w, rt_err *e)
 {
     int code;
@@ -198,9 +212,11 @@ int rt_writer_commit(rt_writer *w, rt_err *e)
         unlink(w->temp);
         return write_fail(e, "write", w->path, code);
     }
-    if (rename(w->temp, w->path) != 0) {
-        code = errno;
+    if ((code = give_name(w)) != 0) {
         unlink(w->temp);
+        if (code == EEXIST)
+            return rt_fail(e, RT_INVALID, "%s came there while it was made, and is not replaced; name another output",
+                           w->path);
         return write_fail(e, "put in place", w->path, code);
     }
     return in_temp_folder(w->path) ? RT_OK : rt_folder_sync(w->path, e);
@@ -217,16 +233,27 @@ void rt_writer_free(rt_writer *w)
     rt_free(w);
 }
 
-int rt_file_write(const char *path, const void *data, uint64_t bytes, rt_err *e)
+static int write_whole(const char *path, const void *data, uint64_t bytes, bool new_only, rt_err *e)
 {
     int rc;
     rt_writer *w = NULL;
     RT_TRY(rt_writer_open(&w, path, e));
+    w->new_only = new_only;
     RT_TRY(rt_writer_put(w, 0, data, bytes, e));
     rc = rt_writer_commit(w, e);
 out:
     rt_writer_free(w);
     return rc;
+}
+
+int rt_file_write(const char *path, const void *data, uint64_t bytes, rt_err *e)
+{
+    return write_whole(path, data, bytes, false, e);
+}
+
+int rt_file_write_new(const char *path, const void *data, uint64_t bytes, rt_err *e)
+{
+    return write_whole(path, data, bytes, true, e);
 }
 
 /* ---- directories ---- */
@@ -317,9 +344,9 @@ int rt_dir_commit(const char *temp, const char *path, rt_err *e)
     if (rc == RT_OK && rename(temp, target) != 0) {
         int code = errno;
         if (code == ENOTEMPTY || code == EEXIST)
-            rc = rt_fail(e, RT_IO, "cannot write %s: a folder with files in it is there; choose another name", path);
+            rc = rt_fail(e, RT_INVALID, "cannot write %s: a folder with files in it is there; choose another name", path);
         else if (code == ENOTDIR)
-            rc = rt_fail(e, RT_IO, "cannot write %s: a file with this name is there; choose another name", path);
+            rc = rt_fail(e, RT_INVALID, "cannot write %s: a file with this name is there; choose another name", path);
         else
             rc = write_fail(e, "put in place", path, code);
     }

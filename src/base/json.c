@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static _Thread_local bool out_of_memory, loading;
+static _Thread_local bool out_of_memory, loading, unmade;
 
 /* jansson 2.14's lexer keeps a word in a buffer of 16 bytes that it doubles, passes over what it cannot keep, and
  * asserts when that was a part of a number. So what asks for a power of two while a text is read, and gets no memory,
@@ -23,6 +23,7 @@ static void *json_alloc(size_t bytes)
     void *p = rt_alloc(bytes, 16);
     if (p) return p;
     out_of_memory = true;
+    unmade = unmade || !loading;
     if (!loading || bytes < 32 || (bytes & (bytes - 1)) || bytes > sizeof spare - spare_used) return NULL;
     spare_used += bytes;
     return spare + spare_used - bytes;
@@ -49,11 +50,30 @@ bool rt_json_out_of_memory(void)
     return was;
 }
 
+/* A value takes up to 230 bytes as a tree and three as text: what nobody's document needs is not begun. */
+static bool has_too_many(const char *text, size_t len)
+{
+    enum { MOST_VALUES = 4000000 }; /* the largest vocabularies have 2 million, merges counted as lists */
+    size_t values = 0;
+    bool quoted = false;
+    for (size_t i = 0; len > MOST_VALUES && i < len; i++) {
+        char c = text[i];
+        if (c == '"') quoted = !quoted;
+        if (c == '\\' && quoted) i++;
+        values += !quoted && (c == ',' || c == '[' || c == '{');
+    }
+    return values > MOST_VALUES;
+}
+
 json_t *rt_json_load(const char *text, size_t len, size_t flags, json_error_t *at)
 {
     rt_json_init();
     out_of_memory = false;
     spare_used = 0;
+    if (has_too_many(text, len)) {
+        if (at) *at = (json_error_t){ .line = 1, .text = "more values than such a document needs" };
+        return NULL;
+    }
     loading = true;
     json_t *j = json_loadb(text ? text : "", len, flags, at);
     loading = false;
@@ -63,6 +83,19 @@ json_t *rt_json_load(const char *text, size_t len, size_t flags, json_error_t *a
 }
 
 /* ---- writing ---- */
+
+void rt_json_forget(void) { unmade = false; }
+
+char *rt_json_dump(const json_t *j, size_t flags)
+{
+    char *text = j && !unmade ? json_dumps(j, flags) : NULL;
+    if (text && unmade) { /* the text itself lacks bytes */
+        rt_free(text);
+        text = NULL;
+    }
+    unmade = false;
+    return text;
+}
 
 /* How many bytes from the start of text need no escape. */
 static size_t plain_bytes(const char *text, size_t len)
@@ -188,7 +221,7 @@ int rt_checked_json_write(const char *path, const json_t *object, rt_hash128 *ch
 {
     int rc;
     rt_str checked = { 0 };
-    char hash[HASH_TEXT + 1], *text = json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    char hash[HASH_TEXT + 1], *text = rt_json_dump(object, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
     if (!text) RT_TRY(rt_no_memory(e, path));
     size_t n = strlen(text) - strlen("\n}");
     rt_str_append_n(&checked, text, n);

@@ -20,8 +20,27 @@ void rt_json_init(void);
 /* jansson tells only that something failed. True when, on this thread, memory was refused since the last call of this
  * function or of the next. */
 bool rt_json_out_of_memory(void);
-/* json_loadb after rt_json_init: null when the text is not JSON, or when memory was refused. at may be null. */
+/* json_loadb after rt_json_init: null when the text is not JSON, when memory was refused, or when it has more than 4
+ * million values, whose tree would take a gigabyte. at may be null. */
 json_t *rt_json_load(const char *text, size_t len, size_t flags, json_error_t *at);
+
+/* json_dumps of what was made on this thread: null also when memory was refused to any value since the last call, for
+ * then members may be missing, which jansson says only to who asks after each. Freed with rt_free; j may be null. */
+char *rt_json_dump(const json_t *j, size_t flags);
+void rt_json_forget(void); /* where something begins: what was refused before is of no value that is made from now on */
+
+/* The members of an object one at a time, so that a document takes the memory of one of them: a tree takes some 25 bytes
+ * for each of text, and 77 where somebody means it to. Begins with text and len, which outlive it; the rest zero. */
+typedef struct rt_json_members {
+    const char *text;
+    size_t len, at;
+    bool begun;
+} rt_json_members;
+/* 1: a member; *key is the caller's in any case; value: its text, of which only the end was looked for. 0: there are no
+ * more, and nothing follows the object. RT_FORMAT, with the reason and its byte in why; RT_NOMEM. Keys may repeat. */
+int rt_json_member(rt_json_members *m, json_t **key, rt_span *value, json_error_t *why);
+/* The value of a member, or a part of it. *out is the caller's; why as above. */
+int rt_json_parse_part(const rt_json_members *m, rt_span part, json_t **out, json_error_t *why);
 
 /* Any JSON file. *out is the caller's. RT_NOT_FOUND; RT_FORMAT when it is not JSON. */
 int rt_json_read(json_t **out, const char *path, rt_err *e);

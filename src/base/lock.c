@@ -27,7 +27,9 @@ enum {
 struct rt_lock {
     int fd;
     bool created;
-    bool owner; /* there are no locks here: OWNER_NAME stands for it */
+    bool owner; /* there are no locks here: OWNER_NAME stands for it, and is this file */
+    dev_t owner_dev;
+    ino_t owner_ino;
     char *path, *owner_path;
     rt_arena arena; /* the names */
 };
@@ -141,7 +143,11 @@ static int take_owner(rt_lock *l, const char *what, const char *holder, rt_err *
 {
     int rc = RT_OK, fd = open(l->owner_path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (fd >= 0) {
-        l->owner = true;
+        struct stat s;
+        l->owner = fstat(fd, &s) == 0;
+        if (!l->owner) rc = system_fail(l->owner_path, errno, e);
+        l->owner_dev = s.st_dev;
+        l->owner_ino = s.st_ino;
         write_holder(fd, holder);
     } else if (errno != EEXIST) {
         return system_fail(l->owner_path, errno, e);
@@ -180,9 +186,16 @@ static int take_file(rt_lock *l, const char *what, rt_err *e)
     return l->created ? rt_folder_sync(l->path, e) : RT_OK;
 }
 
+static bool owner_named(const rt_lock *l)
+{
+    struct stat there;
+    return !l->owner || (lstat(l->owner_path, &there) == 0 && there.st_dev == l->owner_dev &&
+                         there.st_ino == l->owner_ino);
+}
+
 static void let_go(rt_lock *l)
 {
-    if (l->owner) unlink(l->owner_path);
+    if (l->owner && owner_named(l)) unlink(l->owner_path);
     if (l->fd >= 0) close(l->fd);
     l->owner = false;
     l->fd = -1;
@@ -243,10 +256,19 @@ int rt_lock_check(const char *folder, const char *what, rt_err *e)
     return rc;
 }
 
+int rt_lock_held(const rt_lock *l, const char *what, rt_err *e)
+{
+    if (still_named(l->fd, l->path) && owner_named(l)) return RT_OK;
+    return rt_fail(e, RT_INVALID,
+                   "%s is not this process's any more: its lock %s was removed, or the folder was moved or replaced; "
+                   "nothing more is written there",
+                   what, l->path);
+}
+
 void rt_lock_free(rt_lock *l, bool remove)
 {
     if (!l) return;
-    if (remove && l->created)
+    if (remove && l->created && still_named(l->fd, l->path))
         unlink(l->path); /* before it is let go of: nobody takes the lock of a file that still has the name */
     else
         write_holder(l->fd, NULL);

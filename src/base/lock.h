@@ -4,7 +4,8 @@
  * file description (fcntl, F_OFD_SETLK): the system lets go of it when the process ends, however it ends, and NFS
  * carries it from host to host. The file itself stays where it is and says nothing by being there; while it is held, it
  * holds a line about the holder, for people. It may be removed only by who holds it: whoever waited for the old file
- * then finds another one under the name, or none, and begins anew.
+ * then finds another one under the name, or none, and begins anew. Whoever else removes it, or renames the folder, takes
+ * its protection away; the holder finds that with rt_lock_held, which it asks before it writes anything by that path.
  *
  * Where a file system has no locks at all, a second file, retort.owner, is created and none may be there before. A
  * killed process leaves it, and a person removes it: no process can tell that a process of another host has ended.
@@ -24,7 +25,15 @@ typedef struct rt_lock rt_lock;
 int rt_lock_take(rt_lock **out, const char *folder, const char *what, rt_err *e);
 /* RT_INVALID, with the same message, when somebody holds it. Takes nothing and creates nothing. */
 int rt_lock_check(const char *folder, const char *what, rt_err *e);
-/* Lets go; accepts null. remove: the file goes too, if rt_lock_take has created it. */
+/* RT_INVALID when the file of the lock is no longer under its name: it was removed, or the folder is another one. */
+int rt_lock_held(const rt_lock *l, const char *what, rt_err *e);
+/* For who writes there without knowing of the lock: asked before each write. Zeroes: there is none. */
+typedef struct rt_may_write {
+    int (*ask)(void *ctx, rt_err *e);
+    void *ctx;
+} rt_may_write;
+static inline int rt_may_write_ask(const rt_may_write *m, rt_err *e) { return m->ask ? m->ask(m->ctx, e) : RT_OK; }
+/* Lets go; accepts null. remove: the file goes too, if rt_lock_take has created it and it still has the name. */
 void rt_lock_free(rt_lock *l, bool remove);
 /* Whether a name in the folder is that of a lock. */
 bool rt_lock_is_name(const char *name);

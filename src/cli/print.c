@@ -1,6 +1,8 @@
 /* print.c - standard output and input: JSON, numbers and names for people, text that a terminal may be shown. */
 #include "cli/cli.h"
 
+#include "base/json.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -13,8 +15,10 @@
 
 int rt_print_json(json_t *j, rt_err *e)
 {
-    int rc = j ? RT_OK : rt_no_memory(e, "JSON");
-    if (j && (json_dumpf(j, stdout, JSON_INDENT(2)) < 0 || putchar('\n') == EOF)) rc = rt_stdout_close(e);
+    char *text = rt_json_dump(j, JSON_INDENT(2));
+    int rc = text ? RT_OK : rt_no_memory(e, "JSON");
+    if (text && puts(text) == EOF) rc = rt_stdout_close(e);
+    rt_free(text);
     json_decref(j);
     return rc;
 }

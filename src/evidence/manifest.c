@@ -50,7 +50,7 @@ int rt_manifest_bound_hash(const json_t *settings, rt_hash128 *out, rt_err *e)
         json_t *value = json_object_get(settings, f->field);
         if (f->bind != RT_BIND_FREE && value) kept = json_object_set(bound, f->field, value) == 0;
     }
-    char *text = kept ? json_dumps(bound, JSON_SORT_KEYS | JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
+    char *text = kept ? rt_json_dump(bound, JSON_SORT_KEYS | JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
     json_decref(bound);
     if (!text) return rt_no_memory(e, "the settings of a manifest");
     *out = rt_hash(text, strlen(text));

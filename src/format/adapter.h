@@ -16,6 +16,7 @@ int rt_adapter_lay(rt_model_file *m, rt_adapter *adapter, rt_err *e);
 
 /* The adapter of m alone, as a GGUF file that llama.cpp takes beside its base (adapter_write.c). d: f32, f16 or bf16.
  * bytes: of the file. */
-int rt_adapter_write_gguf(const rt_model_file *m, const char *path, rt_dtype d, uint64_t *bytes, rt_err *e);
+int rt_adapter_write_gguf(const rt_model_file *m, const char *path, rt_dtype d, bool replace, uint64_t *bytes,
+                          rt_err *e);
 
 #endif

@@ -39,7 +39,8 @@ out:
     return rc;
 }
 
-int rt_adapter_write_gguf(const rt_model_file *m, const char *path, rt_dtype d, uint64_t *bytes, rt_err *e)
+int rt_adapter_write_gguf(const rt_model_file *m, const char *path, rt_dtype d, bool replace, uint64_t *bytes,
+                          rt_err *e)
 {
     int rc;
     rt_arena a = { 0 };
@@ -52,6 +53,7 @@ int rt_adapter_write_gguf(const rt_model_file *m, const char *path, rt_dtype d, 
             alpha = (float)(m->tensors[i].pair->scale * m->tensors[i].pair->rank);
     RT_TRY(rt_gguf_adapter_layout(m, path, d, alpha, &a, &l, e));
     RT_TRY(rt_writer_open(&w, path, e));
+    if (!replace) rt_writer_new_only(w);
     RT_TRY(rt_writer_reserve(w, l.size, e));
     RT_TRY(rt_writer_put(w, 0, l.head.data, l.head.len, e));
     for (uint32_t i = 0; i < m->tensor_count; i++) {

@@ -37,6 +37,7 @@ typedef struct rt_eval_result {
     double stop_rate;       /* share of them that ended by themselves */
     double repetition_rate; /* share of their tokens that lie in four in a row which the text has had before */
     uint64_t positions, documents;
+    uint64_t even, teacher_even; /* positions where every id is as likely as any other; in no record */
     rt_measure word;         /* probability of the set's word where it stands, all of its ids together */
     rt_measure teacher_word; /* the teacher's */
     uint64_t places;         /* where it stands; 0: the set has no word */

@@ -4,6 +4,7 @@
  * why. Leaves each format to its reader. */
 #include "format/model_file.h"
 
+#include "base/lock.h"
 #include "format/adapter.h"
 #include "format/apr/apr.h"
 #include "format/gguf/gguf.h"
@@ -242,7 +243,11 @@ static int unfinished_run(rt_model_file *m, int rc, rt_err *e)
     char *newest = NULL, *settings = rt_path_join(&m->arena, m->path, "run/settings.json");
     if (!settings || !rt_path_exists(settings) || rt_checkpoint_newest(&newest, &m->arena, m->path, NULL) < 0)
         return rc;
-    const char *resume = rt_run_resume_command(&m->arena, m->path);
+    const char *resume = rt_run_resume_command(&m->arena, m->path), *run = rt_path_join(&m->arena, m->path, "run");
+    if (run && rt_lock_check(run, m->path, NULL) == RT_INVALID)
+        return rt_fail(e, rc, "%.150s has no finished model: its run is still going on%s%s", m->path,
+                       newest ? "; wait for it, or name its newest checkpoint: " : "; wait for it",
+                       newest ? rt_shell_word(&m->arena, newest) : "");
     return rt_fail(e, rc, "%.150s has no finished model: its run was stopped; to finish it: %s%s%s", m->path,
                    resume ? resume : "--resume", newest ? "; or name its newest checkpoint: " : "",
                    newest ? rt_shell_word(&m->arena, newest) : "");

@@ -174,6 +174,7 @@ static int open_files(output *out, rt_err *e)
         rt_out_file *f = &out->files[i];
         RT_TRY(name_file(out, i, e));
         RT_TRY(rt_writer_open(&f->writer, f->path, e));
+        if (!o->replace) rt_writer_new_only(f->writer);
         RT_TRY(rt_writer_reserve(f->writer, f->layout.size + (f->layout.footer_crc ? 4 : 0), e));
     }
     rc = RT_OK;

@@ -197,7 +197,7 @@ int rt_job_save_adapter(const rt_model_file *in, const rt_job_output *o, uint64_
     if (d == 3) RT_TRY(rt_fail(e, RT_INVALID, "--adapter takes --dtype f32, f16 or bf16, not %s", o->dtype));
     RT_TRY(rt_job_output_allowed(o->path, to, o->replace, in, e));
     RT_TRY(rt_model_file_check(in, e));
-    RT_TRY(rt_adapter_write_gguf(in, o->path, dtypes[d], bytes, e));
+    RT_TRY(rt_adapter_write_gguf(in, o->path, dtypes[d], o->replace, bytes, e));
 out:
     return rc;
 }
@@ -222,6 +222,7 @@ int rt_job_convert(rt_job_conversion **out, const rt_model_file *in, const rt_jo
     rt_job_output to = o->out;
     work *w = rt_alloc_zero(sizeof *w, 64);
     rt_json_init();
+    rt_json_forget();
     if (!w) return rt_no_memory(e, "a conversion");
     w->in = in;
     if (o->merge) RT_TRY(not_adapter(in, ", so there is nothing to merge; retort convert writes models", e));
@@ -229,7 +230,9 @@ int rt_job_convert(rt_job_conversion **out, const rt_model_file *in, const rt_jo
     rc = rt_convert_run(&w->seen.v, on_progress, &to, w->pool, e);
     if (rc == RT_INTERRUPTED) rt_fail(e, rc, "interrupted: %s was not written", to.path);
     if (rc < 0) goto out;
-    if (w->seen.modelfile) RT_TRY(rt_file_write(w->seen.modelfile, w->modelfile.data, w->modelfile.len, e));
+    if (w->seen.modelfile)
+        RT_TRY((to.replace ? rt_file_write : rt_file_write_new)(w->seen.modelfile, w->modelfile.data, w->modelfile.len,
+                                                                e));
     for (uint32_t i = 0; i < in->note_count; i++) rt_note(&w->seen.notes, "%s", in->notes[i]);
     note_rounded_adapter(&w->seen);
     *out = &w->seen;

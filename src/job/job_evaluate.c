@@ -5,7 +5,6 @@
 #include "base/sys.h"
 #include "job/prepare/fit.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 enum { BATCH = 8, MOST_LENGTH = 2048 };
@@ -310,12 +309,12 @@ out:
     return rc;
 }
 
-/* A sum of squares that overflows makes the norm of a row 0, here as in PyTorch, and from then on all ids are alike. */
-static void note_even(rt_notes *notes, const rt_measure *ce, uint32_t vocab)
+static void note_even(rt_notes *notes, const rt_inputs *in, const rt_eval_result *v)
 {
-    if (fabs(ce->mean - log(vocab)) > 1e-6 || ce->error > 1e-6) return;
-    rt_note(notes, "every id is as likely as any other at every position: the model's last layers are 0, or its values "
-                   "overflow in a norm");
+    rt_str text = { 0 };
+    rt_eval_say_even(&text, v, in->student->name, in->teacher ? in->teacher->name : NULL);
+    if (text.len) rt_note(notes, "%s", text.data);
+    rt_str_free(&text);
 }
 
 /* --rows takes the first ones, in which some files may have nothing. */
@@ -339,7 +338,7 @@ static int keep(work *w, rt_err *e)
     v->own_length = !w->o->seq_len && w->run.given[RT_SETTING_ID_seq_len];
     v->notes = in->notes;
     note_absent(&v->notes, w->set, w->o->rows);
-    note_even(&v->notes, &v->result.ce, in->student->config.vocab);
+    note_even(&v->notes, in, &v->result);
     v->model = rt_arena_strdup(&v->arena, in->student->name);
     v->model_weights = rt_weights_name(w->own);
     if (teacher) {

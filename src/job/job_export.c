@@ -133,6 +133,7 @@ int rt_job_export(rt_job_exported *out, const char *from, const rt_job_output *o
     rt_model_file in = { .path = from };
     *out = (rt_job_exported){ 0 };
     rt_json_init();
+    rt_json_forget();
     RT_TRY(look(&w, hub, e));
     RT_TRY(rt_job_output_allowed(o->path, RT_CONTAINER_HF, o->replace, &in, e));
     RT_TRY(rt_job_output_fits(o->path, out->bytes, e));
@@ -145,7 +146,7 @@ int rt_job_export(rt_job_exported *out, const char *from, const rt_job_output *o
     if (w.card.len) RT_TRY(put_card(&w, temp, e));
     if (w.card.len) rt_note(&out->notes, "README.md, the model card, is new: the model had none");
     if (out->adapter) RT_TRY(note_base(&w, e));
-    RT_TRY(rt_path_exists(o->path) ? rt_dir_replace(temp, o->path, is_exported, NULL, e)
+    RT_TRY(o->replace && rt_path_exists(o->path) ? rt_dir_replace(temp, o->path, is_exported, NULL, e)
                                    : rt_dir_commit(temp, o->path, e));
     temp = NULL;
 out:

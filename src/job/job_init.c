@@ -118,6 +118,7 @@ int rt_job_init(rt_job_initialised *made, const rt_job_init_opts *o, rt_err *e)
     rt_job_output to = o->out;
     work *w = rt_alloc_zero(sizeof *w, 64);
     rt_json_init();
+    rt_json_forget();
     if (!w) return rt_no_memory(e, "a model");
     *made = (rt_job_initialised){ 0 };
     w->o = o;

@@ -33,6 +33,7 @@ int rt_job_run_open(rt_job_run *j, const rt_settings *s, const rt_job_run_opts *
     int rc;
     char why[RT_JOB_WHY];
     rt_json_init();
+    rt_json_forget();
     RT_TRY(rt_job_run_check(s, o, e));
     rt_settings device = for_device(s, o);
     RT_TRY(rt_job_device_open(&j->dev, &device, o->resume, o->env->environment, why, e));

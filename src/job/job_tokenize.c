@@ -295,7 +295,7 @@ static int origin(const work *w, char **out, rt_err *e)
     if (j && w->o->columns) json_object_set_new(j, "columns", json_string(w->o->columns));
     if (j && w->t.template_hash[0]) json_object_set_new(j, "chat_template", json_string(w->t.template_hash));
     if (j && w->t.extra) json_object_set(j, "template_vars", w->t.extra);
-    *out = j ? json_dumps(j, JSON_COMPACT) : NULL;
+    *out = rt_json_dump(j, JSON_COMPACT);
     json_decref(j);
     return *out ? RT_OK : rt_no_memory(e, "a description of the shards");
 }
@@ -321,6 +321,7 @@ static int tokenize(work *w, rt_err *e)
         rt_shard_identity id = { rt_tokenizer_hash(w->t.text.tok), rt_tokenizer_size(w->t.text.tok) };
         RT_TRY(rt_job_output_outside_runs(q->out, e));
         RT_TRY(rt_shard_set_new(&w->set, q->out, &id, q->shard_tokens, e));
+        if (!q->replace) rt_shard_set_new_only(w->set);
     }
     RT_TRY(rt_data_tokenize(&w->list, 0, w->list.source_count, &o, &done->stats, e));
     done->seconds = rt_now() - start + 1e-9;
@@ -417,6 +418,7 @@ int rt_job_tokenize(rt_job_tokenized *done, const rt_job_tokenize_opts *q, rt_er
     work w = { .o = q, .done = done };
     int rc;
     rt_json_init();
+    rt_json_forget();
     *done = (rt_job_tokenized){ 0 };
     w.rows = (rt_rows_opts){ .seq_len = q->seq_len ? q->seq_len : UINT32_MAX, .allow_drop = q->allow_drop };
     RT_TRY(check_request(q, e));

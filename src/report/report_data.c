@@ -308,6 +308,7 @@ int rt_report_run_open(rt_report_run **out, const char *path, rt_err *e)
     *out = NULL;
     if (!r) return rt_no_memory(e, "a report");
     rt_json_init();
+    rt_json_forget();
     RT_TRY(find_folder(r, path, e));
     char *metrics = rt_path_join(&r->arena, r->folder, "metrics.jsonl");
     if (!metrics) RT_TRY(rt_no_memory(e, "a report"));

@@ -1,6 +1,7 @@
 /* report_text.c - text that goes into the page. Everything that did not come from us passes through here. */
 #include "report/report_internal.h"
 
+#include "base/json.h"
 #include "base/utf8.h"
 
 #include <inttypes.h>
@@ -112,7 +113,7 @@ void rt_html_value(rt_str *s, const json_t *v)
         return;
     }
     /* 12 digits: 0.1 stays 0.1. */
-    char *text = json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(12));
+    char *text = rt_json_dump(v, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(12));
     if (text)
         rt_html_text(s, text);
     else

@@ -469,6 +469,32 @@ static int check_finite(const rt_eval_result *r, rt_err *e)
                    what);
 }
 
+/* ---- positions to which a model carries nothing ---- */
+
+/* A sum of squares that overflows makes the norm of a row 0, here as in PyTorch, and from then on all ids are alike. The
+ * CE of such a position is ln V, but for the roundings of an exponential and a logarithm in f32. */
+static uint64_t count_even(const rt_eval_set *s, const float *ce, uint32_t vocab)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < s->rows * s->T; i++) n += s->target[i] >= 0 && fabs(ce[i] - log(vocab)) <= 4e-6;
+    return n;
+}
+
+void rt_eval_say_even(rt_str *out, const rt_eval_result *v, const char *student, const char *teacher)
+{
+    enum { SHARE = 100 }; /* a CE that only happens to be ln V is much rarer */
+    const char *name[] = { student, teacher };
+    const uint64_t even[] = { v->even, v->teacher_even };
+    for (int i = 0; i < 2; i++)
+        if (even[i] && even[i] >= v->positions / SHARE)
+            rt_str_printf(out,
+                          "%s%s: every id is as likely as any other at %" PRIu64 " of %" PRIu64 " positions: the model's "
+                          "last layers are 0, or its values overflow in a norm",
+                          out->len ? "; " : "", name[i], even[i], v->positions);
+}
+
+/* ---- all of it ---- */
+
 int rt_evaluate(rt_trainer *t, rt_eval_set *s, rt_eval_result *out, float *kl_each, rt_err *e)
 {
     int rc;
@@ -486,7 +512,9 @@ int rt_evaluate(rt_trainer *t, rt_eval_set *s, rt_eval_result *out, float *kl_ea
     measured ce = measure_one(s, WHOLE, values, CE);
     out->ce = ce.m;
     out->documents = ce.documents;
+    out->even = count_even(s, values[CE], t->plan->student->config.vocab);
     if (out->teacher) {
+        out->teacher_even = count_even(s, values[TEACHER_CE], t->plan->teacher->config.vocab);
         out->div = measure_one(s, WHOLE, values, DIV).m;
         out->kl = measure_one(s, WHOLE, values, KL).m;
         out->agreement = measure_one(s, WHOLE, values, TOP1).m;

@@ -200,7 +200,7 @@ static char *adapter_config(const rt_output *o)
                           "CAUSAL_LM", "base_model_name_or_path", o->base_name, "r", (int)o->lora.rank, "lora_alpha",
                           o->lora.alpha, "lora_dropout", o->lora.dropout, "bias", "none", "fan_in_fan_out", 0,
                           "inference_mode", 1, "target_modules", targets);
-    char *text = j ? json_dumps(j, JSON_INDENT(2)) : NULL;
+    char *text = rt_json_dump(j, JSON_INDENT(2));
     json_decref(j);
     return text;
 }

@@ -294,6 +294,37 @@ out_has '^state +ended 0$'
 at --stop "back again"
 exits 3
 
+# --status, --dry-run and a --fetch that is refused, beside a --fetch that is held half-way: what it has so far stays.
+mkdir slow
+cat >slow/ssh <<SSH
+#!/bin/sh
+case "\$*" in
+*'tar -cf'*) $connection "\$@" | { head -c 20000; touch slow/held; while [ ! -e slow/go ]; do sleep 0.05; done; cat; } ;;
+*) exec $connection "\$@" ;;
+esac
+SSH
+chmod +x slow/ssh
+rm -rf "back again"
+timeout 200 sh "$root/tools/dispatch.sh" --ssh "$work/slow/ssh" --remote-dir "$far" --patience 60 127.0.0.1 --fetch "back again" \
+    >slow/out 2>&1 </dev/null &
+fetching=$!
+while [ ! -e slow/held ] && kill -0 $fetching 2>/dev/null; do sleep 0.05; done
+check "a fetch is under way" sh -c 'kill -0 "$0" && ls -d ".back again.fetching-"*' $fetching
+ls -d .back*fetching-* >before
+at --status "back again"
+exits 0
+out_has '^state +ended 0$'
+at --dry-run -- distill --resume --out "back again"
+exits 0
+ls -d .back*fetching-* >after
+check "its folder is there" cmp before after
+touch slow/go
+status=0
+wait $fetching || status=$?
+exits 0
+check "the run came whole" cmp "back again/model.safetensors" local/model.safetensors
+check "nothing hidden is left beside it" sh -c '! ls -d .back* 2>/dev/null'
+
 # --resume is the run that is there, and the exit code is what it is here: of a run with no steps left.
 run distill --resume --out local
 expected=$status

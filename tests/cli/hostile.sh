@@ -92,7 +92,73 @@ open(path, "wb").write(data)
 PY
 run eval hot --data d.jsonl --seq-len 32
 exits 0
-out_has '^note: every id is as likely as any other at every position'
+out_has '^note: hot: every id is as likely as any other at ([0-9]+) of \1 positions: .*overflow in a norm'
+run distill --teacher hot --student s ${tiny#--teacher t} --out hot-norm
+exits 0
+out_has '^note +after step 0, hot: every id is as likely as any other at ([0-9]+) of \1 positions'
+run distill --student hot $tiny --out hot-student
+out_has '^note +after step 0, hot: every id is as likely as any other at ([0-9]+) of \1 positions'
+run distill --student s $tiny --out not-hot
+exits 0
+out_lacks 'every id is as likely'
+
+# ---- headers that are made of very many things ------------------------------------------------------------------------
+
+# 300,000 tensors take work and memory by their number; a header of 100 MB that is one nested value, and a configuration of
+# 60 MB, are refused before they are a tree, which would take 7 GB.
+python3 - <<'PY'
+import json, os, shutil, struct
+def st(path, header, data=b""):
+    header += b" " * (-len(header) % 8)
+    open(path, "wb").write(struct.pack("<Q", len(header)) + header + data)
+n = 300000
+many = {"x%06d" % i: {"dtype": "F32", "shape": [1], "data_offsets": [4 * i, 4 * i + 4]} for i in range(n)}
+st("many.safetensors", json.dumps(many, separators=(",", ":")).encode(), bytes(4 * n))
+nested = b"[" + b",".join([b"{}"] * 33000000) + b"]"
+st("nested.safetensors", b'{"x":' + nested + b"}")
+st("entry.safetensors", b'{"x":{"dtype":' + nested[:90000000] + b"}]}}")
+st("metadata.safetensors", b'{"__metadata__":{"x":' + nested[:90000000] + b"}]}}")
+os.mkdir("wordy")
+shutil.copy("m/model.safetensors", "wordy/model.safetensors")
+config = open("m/config.json", "rb").read().rstrip()[:-1]
+open("wordy/config.json", "wb").write(config + b',"x":' + nested[:60000000] + b"}]}")
+def text(s):
+    return struct.pack("<Q", len(s)) + s
+gguf = bytearray(b"GGUF" + struct.pack("<IQQ", 3, n, 1) + text(b"general.architecture") + struct.pack("<I", 8) + text(b"llama"))
+for i in range(n):
+    gguf += text(b"x%06d" % i) + struct.pack("<IQIQ", 1, 1, 0, 32 * i)
+gguf += bytes(-len(gguf) % 32 + 32 * n)
+open("many.gguf", "wb").write(gguf)
+PY
+# bounded MIB SECONDS ARGS...: no more resident memory and time of the CPU; the mapped file counts.
+bounded() {
+    shown="retort $*"
+    status=0
+    python3 - "$out" "$err" "$RETORT" "$@" <<'PY' || status=$?
+import os, resource, shlex, subprocess, sys
+out, err, binary, mib, seconds, *args = sys.argv[1:]
+code = subprocess.call(shlex.split(os.environ.get("EMU", "")) + [binary] + args, stdout=open(out, "w"), stderr=open(err, "w"))
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+took = used.ru_utime + used.ru_stime
+with open(err, "a") as f:
+    f.write(f"used: {used.ru_maxrss >> 10} MiB, {took:.2f} s\n")
+sys.exit(code if os.environ.get("EMU") or (used.ru_maxrss >> 10 <= int(mib) and took <= float(seconds)) else 98)
+PY
+}
+bounded 320 4 inspect many.safetensors
+exits 0
+out_has '300000 tensors'
+bounded 320 4 inspect many.gguf
+exits 4
+for name in nested entry metadata; do
+    bounded 160 4 inspect $name.safetensors
+    exits 4
+    err_has 'not an object|its entry is too long|a value that is not text'
+done
+bounded 320 4 inspect wordy
+exits 4
+err_has 'wordy/config.json: .*more values than such a document needs'
+rm -rf many.* nested.* entry.* metadata.* wordy
 
 # ---- what llama.cpp would read wrongly ------------------------------------------------------------------------------
 

@@ -250,6 +250,18 @@ run convert s s.gguf
 exits 0
 check "outside of a run nobody's temporary name is removed" test -f .s.gguf.retort-tmp-1-0 -a -f .s.gguf.tmp-1-0
 
+# What comes under an output's name while it is made stays, without --force: one of several at once gets the name.
+run init --preset tiny-qwen2 --seed 3 --dtype f32 src
+texts many.jsonl 3000 and
+for words in 'export src --to race' 'export src --to race.gguf' 'convert src race' 'convert src race.gguf' 'convert src race.apr' \
+    'convert src race.safetensors' 'quantize src race.gguf --dtype q8_0' 'convert lora race.gguf --adapter' \
+    'init --preset tiny race' 'tokenize --model s many.jsonl -o race.rtok'; do
+    at_once 4 $words
+    out_has '^statuses 0 5 5 5$'
+    check "nothing half-made is left" sh -c '! ls -d .race* 2>/dev/null'
+    rm -rf race*
+done
+
 # ---- one writer ----
 long="distill --teacher t $base --steps 160 --save-every 40"
 run $long --out whole
@@ -302,6 +314,9 @@ exits 0
 at_once --beside going $long --out going -- convert t going/t.gguf
 out_has '^first 0 second 5$'
 out_has '^said .*going is in use by process'
+at_once --beside going3 $long --out going3 -- export going3 --to exported
+out_has '^first 0 second 3$'
+out_has '^said going3 has no finished model: its run is still going on; wait for it'
 at_once --beside going2 $long --out going2 -- convert t going2/run/checkpoints/checkpoint-000040 --force
 out_has '^first 0 second 5$'
 ln -s going/run inside

@@ -82,8 +82,20 @@ for place in 300 -1 100; do
     flip again/run/data/train-00.tokens $place
     run distill --resume --out again
     exits 4
-    err_has 'train-00.tokens: a damaged token shard'
+    err_has 'train-00.tokens: a damaged token shard .*; remove the tokens and the .json of their name beside them, and resume'
+    rm again/run/data/train-00.tokens again/run/data/train.json
+    run distill --resume --out again
+    exits 0
+    run verify again
+    exits 0
 done
+cp d.jsonl d.kept
+sed -i 's/quick/quack/' d.jsonl
+afresh
+rm again/run/data/train-00.tokens again/run/data/train.json
+run distill --resume --out again
+exits 5
+mv d.kept d.jsonl
 afresh
 replace again/run/data/train.json '"weight": 1.0' '"weight": 0.5'
 run distill --resume --out again

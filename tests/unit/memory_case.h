@@ -41,6 +41,7 @@ static inline void fail_every(uint64_t step, int (*work)(void *ctx, rt_err *e), 
     const rt_allocator failing = { failing_alloc, failing_free, NULL };
     rt_err e = { 0 };
     rt_json_init();
+    rt_json_forget();
     rt_allocator_set(&failing);
     allowed = -1;
     uint64_t before = rt_alloc_count(), live = rt_alloc_live();

@@ -197,7 +197,7 @@ static void written(void **state)
     back = opened("merged.gguf");
     assert_int_equal(rt_model_content_hash(back, pool, &b, NULL, &e), RT_OK);
     assert_true(rt_hash_equal(a, b));
-    if (rt_adapter_write_gguf(m, in_dir("lora.gguf"), RT_DTYPE_F16, &bytes, &e) < 0) fail_msg("%s", e.text);
+    if (rt_adapter_write_gguf(m, in_dir("lora.gguf"), RT_DTYPE_F16, true, &bytes, &e) < 0) fail_msg("%s", e.text);
     rt_model_file_close(back);
     assert_int_equal(rt_model_file_open(&back, in_dir("lora.gguf"), NULL, &e), RT_UNSUPPORTED);
     assert_says(&e, "lora.gguf|an adapter for llama.cpp");

@@ -393,6 +393,39 @@ out:
     return rc;
 }
 
+static int64_t refused = -1; /* the allocation that is refused, counted from now; the ones after it are not */
+
+static void *refuse_one(void *ctx, size_t bytes, size_t align)
+{
+    return refused-- == 0 ? NULL : failing_alloc(ctx, bytes, align);
+}
+
+/* A value that got no memory is left out by jansson without a word: the record is then not written. */
+static void one_refused_value(void **state)
+{
+    (void)state;
+    const rt_allocator one = { refuse_one, failing_free, NULL };
+    rt_eval_result v = { .teacher = true, .positions = 5, .documents = 2 };
+    int written = 0;
+    rt_json_init();
+    allowed = -1;
+    rt_allocator_set(&one);
+    for (int i = 0; i < 200; i++) {
+        rt_err e = { 0 };
+        refused = i;
+        json_t *j = rt_eval_to_json(3, &v);
+        int rc = j ? rt_checked_json_write(in_dir("one.json"), j, NULL, &e) : RT_NOMEM;
+        bool met = refused < 0;
+        refused = -1;
+        if (!met != (rc == RT_OK)) fail_msg("allocation %d: status %d", i, rc);
+        written += rc == RT_OK;
+        json_decref(j);
+        rt_json_forget();
+    }
+    rt_allocator_set(NULL);
+    assert_true(written > 20 && written < 180);
+}
+
 /* What the divergence counts with: T^2 times its weight, or the weight alone. */
 static void weights_of_the_loss(void **state)
 {
@@ -647,7 +680,7 @@ int main(void)
         cmocka_unit_test(judged_in_pairs),     cmocka_unit_test(reload_tolerance),
         cmocka_unit_test(facts_come_back),     cmocka_unit_test(names_have_room),
         cmocka_unit_test(files_are_listed),    cmocka_unit_test(lines_are_summed),
-        cmocka_unit_test(json_without_memory), cmocka_unit_test(weights_of_the_loss),
+        cmocka_unit_test(json_without_memory), cmocka_unit_test(one_refused_value), cmocka_unit_test(weights_of_the_loss),
         cmocka_unit_test(sealed_records),      cmocka_unit_test(decay_is_no_movement),
         cmocka_unit_test(whole_run),           cmocka_unit_test(frozen_biases),
         cmocka_unit_test(rows_not_trained),    cmocka_unit_test(teacher_is_student),

@@ -324,9 +324,9 @@ static void test_directories(void **state)
     assert_int_equal(rt_dir_commit(temp, at("new"), &e), RT_OK);
     expect_text(at("new/x"), "new");
     assert_int_equal(rt_dir_temp(&temp, &arena, at("new"), &e), RT_OK);
-    assert_int_equal(rt_dir_commit(temp, at("new"), &e), RT_IO);
+    assert_int_equal(rt_dir_commit(temp, at("new"), &e), RT_INVALID);
     expect_says(&e, "new", "files in it");
-    assert_int_equal(rt_dir_commit(temp, at("d/file"), &e), RT_IO);
+    assert_int_equal(rt_dir_commit(temp, at("d/file"), &e), RT_INVALID);
     expect_says(&e, "d/file", "a file with this name");
     /* An empty folder is replaced as if it were not there. */
     assert_int_equal(rt_dir_make(at("hollow"), &e), RT_OK);

@@ -1,5 +1,5 @@
 /* test_lock.c - one holder at a time, in this process and in another; what a killed one leaves is no lock; the file is
- * removed without a second holder; where there are no locks a file stands for one. */
+ * removed without a second holder; a holder notices who removes it; where there are no locks a file stands for one. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -241,6 +241,40 @@ static void test_removed_and_made_again(void **state)
     assert_int_equal(atoi(text), PROCESSES * 60);
 }
 
+static void expect_lost(const rt_lock *l)
+{
+    rt_err e = { 0 };
+    assert_int_equal(rt_lock_held(l, "OUT", &e), RT_INVALID);
+    if (!strstr(e.text, "OUT is not this process's any more") || !strstr(e.text, lock_path)) fail_msg("%s", e.text);
+}
+
+/* Somebody removes the lock or renames the folder under its holder, who notices, and lets the file of another be. */
+static void test_taken_away(void **state)
+{
+    (void)state;
+    char away[80];
+    snprintf(away, sizeof away, "%s-away", folder);
+    rt_lock *l = take(), *other;
+    assert_int_equal(rt_lock_held(l, "OUT", NULL), RT_OK);
+    assert_int_equal(unlink(lock_path), 0);
+    expect_lost(l);
+    other = take();
+    expect_lost(l);
+    assert_int_equal(rt_lock_held(other, "OUT", NULL), RT_OK);
+    rt_lock_free(l, true);
+    expect_held("process");
+    assert_int_equal(rename(folder, away), 0);
+    expect_lost(other);
+    assert_int_equal(mkdir(folder, 0777), 0);
+    expect_lost(other);
+    l = take();
+    rt_lock_free(other, true);
+    assert_int_equal(rt_lock_held(l, "OUT", NULL), RT_OK);
+    rt_lock_free(l, true);
+    assert_false(rt_path_exists(lock_path));
+    rt_dir_remove(away);
+}
+
 /* From now on this process finds no locks, as on a file system that has none. */
 static bool lose_locks(void)
 {
@@ -271,6 +305,8 @@ static int try_without_locks(void)
         rt_lock *l;
         if (!lose_locks()) _exit(2);
         int rc = rt_lock_take(&l, folder, "OUT", &e);
+        if (rc == RT_OK && (rt_lock_held(l, "OUT", NULL) < 0 || unlink(owner_path) != 0)) _exit(4);
+        if (rc == RT_OK && rt_lock_held(l, "OUT", NULL) != RT_INVALID) _exit(5); /* it was taken for a killed one's */
         if (rc == RT_OK) rt_lock_free(l, false);
         bool told =
             strstr(e.text, "OUT is in use by process") && strstr(e.text, "remove") && strstr(e.text, owner_path);
@@ -311,6 +347,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_cut_off, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_dies_with_its_process, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_removed_and_made_again, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_taken_away, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_without_locks, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_names, set_up, tear_down),
     };

@@ -154,7 +154,7 @@ static void test_refused(void **state)
     expect_refused("{" A("F32", "1", 0, 4) "," T("b", "F32", "1", 8, 12) "}", 12, RT_FORMAT, "'b'", "4 bytes before");
     expect_refused("{" A("F32", "2", 0, 8) "," T("b", "F32", "1", 4, 8) "}", 8, RT_FORMAT, name, "'b' overlap");
     expect_refused("{" A("F32", "1", 0, 4) "," T("b", "F32", "1", 0, 4) "}", 4, RT_FORMAT, name, "overlap");
-    expect_refused("{" A("F32", "1", 0, 4) "," A("F32", "1", 4, 8) "}", 8, RT_FORMAT, "duplicate", "header, byte");
+    expect_refused("{" A("F32", "1", 0, 4) "," A("F32", "1", 4, 8) "}", 8, RT_FORMAT, "duplicate", name);
     expect_refused("{" A("F32", "2", 8, 0) "}", 8, RT_FORMAT, name, "not a range");
     expect_refused("{" A("F32", "2", -8, 0) "}", 8, RT_FORMAT, name, "not a range");
     expect_refused("{" A("F8_E4M3", "8", 0, 8) "}", 8, RT_UNSUPPORTED, name, "F8_E4M3");
@@ -174,6 +174,16 @@ static void test_refused(void **state)
     expect_refused("{`__metadata__`:{`x`:1}}", 0, RT_FORMAT, "__metadata__", "'x'");
     expect_refused("{`__metadata__`:[]}", 0, RT_FORMAT, "__metadata__", "not an object");
     expect_refused("{`a", 0, RT_FORMAT, "header, byte", "get it again");
+    expect_refused("{,}", 0, RT_FORMAT, "header, byte 9", "string expected");
+    expect_refused("{`a`{}}", 0, RT_FORMAT, "header, byte 12", "':' expected");
+    expect_refused("{`a`:}", 0, RT_FORMAT, "header, byte 13", "value expected");
+    expect_refused("{`a`: {`dtype`:}}", 0, RT_FORMAT, "header, byte 2", "get it again");
+    expect_refused("{`a`:{`dtype`:[}]}", 0, RT_FORMAT, "header, byte", "get it again");
+    expect_refused("{" A("U8", "0", 0, 0) " `b`:{}}", 0, RT_FORMAT, "header, byte", "',' or '}' expected");
+    expect_refused("{" A("U8", "0", 0, 0) ",}", 0, RT_FORMAT, "header, byte", "string expected");
+    expect_refused("{" A("U8", "0", 0, 0) "} x", 0, RT_FORMAT, "header, byte", "end of file expected");
+    expect_refused("{`__metadata__`:{`x`:`\\q`}}", 0, RT_FORMAT, "header, byte", "get it again");
+    expect_refused("{`__metadata__`:{`x`:`y`", 0, RT_FORMAT, "header, byte", "get it again");
     expect_refused(" {}", 0, RT_FORMAT, "not a safetensors", "'{'");
     expect_refused("[]", 0, RT_FORMAT, "not a safetensors", "'{'");
 }

@@ -164,7 +164,7 @@ static int make_config(rt_model_file *m, json_t *meta, json_t *config, const cha
     if (!json_object_get(config, "num_key_value_heads") &&
         json_object_set_new(config, "num_key_value_heads", json_null()) != 0)
         RT_TRY(rt_no_memory(e, m->parts[0].path));
-    if (!put_switches(m, family, config) || !(text = json_dumps(config, JSON_INDENT(2))))
+    if (!put_switches(m, family, config) || !(text = rt_json_dump(config, JSON_INDENT(2))))
         RT_TRY(rt_no_memory(e, m->parts[0].path));
     RT_TRY(rt_config_from_json(&m->config, text, strlen(text), where, &m->arena, e));
     /* config.json has one key for the biases of all four; here each has its tensors. */

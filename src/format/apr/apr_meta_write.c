@@ -143,7 +143,7 @@ static int compact(rt_span text, rt_str *out, rt_err *e)
 {
     json_error_t error;
     json_t *root = rt_json_load(text.data, text.len, JSON_ALLOW_NUL, &error);
-    char *dump = root ? json_dumps(root, JSON_COMPACT) : NULL;
+    char *dump = rt_json_dump(root, JSON_COMPACT);
     int rc = RT_OK;
     if (!dump)
         rc = !root && !rt_json_out_of_memory()

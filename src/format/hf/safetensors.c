@@ -15,6 +15,7 @@
 #include <string.h>
 
 #define HEADER_MAX UINT64_C(100000000)
+enum { ENTRY_MAX = 64 << 10 }; /* bytes of a tensor's entry; they have some 100 */
 
 /* One reading: the file and where its bytes begin. */
 typedef struct reader {
@@ -128,29 +129,51 @@ static int read_tensor(const reader *r, const char *name, json_t *entry, extent 
     rt_tensor *t = rt_model_add_tensor(r->m);
     if (!t) return rt_no_memory(e, r->path);
     RT_TRY(name_tensor(r, t, name, e));
-    if (!json_is_object(entry)) return bad_entry(r, name, "its entry is not an object", e);
     RT_TRY(read_type(r, t, entry, e));
-    RT_TRY(read_offsets(r, name, entry, x, e));
+    RT_TRY(read_offsets(r, t->file_name, entry, x, e));
     RT_TRY(rt_model_place_tensor(r->m, t, r->part, r->data_start + x->begin, x->end - x->begin, e));
 out:
     return rc;
 }
 
-static int read_metadata(const reader *r, json_t *metadata, rt_span *config, rt_err *e)
+/* A fault in the JSON at byte why->position of the header. */
+static int bad_json(const reader *r, int rc, const json_error_t *why, rt_err *e)
 {
-    const char *key;
-    json_t *value;
-    if (!json_is_object(metadata))
+    if (rc == RT_NOMEM) return rt_no_memory(e, r->path);
+    return rt_fail(e, RT_FORMAT, "%s: header, byte %d: %s; the file is damaged, get it again", r->path,
+                   why->position + 8, why->text);
+}
+
+static int read_metadata(const reader *r, rt_span text, size_t at, rt_span *config, rt_err *e)
+{
+    int rc;
+    rt_span value;
+    json_error_t why;
+    json_t *key = NULL, *v = NULL;
+    rt_json_members all = { .text = text.data, .len = text.len };
+    if (*text.data != '{')
         return rt_fail(e, RT_FORMAT, "%s: \"__metadata__\" is not an object; get the file again", r->path);
-    json_object_foreach(metadata, key, value)
-    {
-        if (!json_is_string(value))
-            return rt_fail(e, RT_FORMAT, "%s: \"__metadata__\" has a value that is not text, '%.96s'", r->path, key);
-        if (!config || strcmp(key, "retort.config") != 0) continue;
-        *config = rt_span_copy(&r->m->arena, json_string_value(value), json_string_length(value));
-        if (!config->data) return rt_no_memory(e, r->path);
+    while ((rc = rt_json_member(&all, &key, &value, &why)) == 1) {
+        if (*value.data == '"' && (rc = rt_json_parse_part(&all, value, &v, &why)) < 0) break;
+        if (!v)
+            RT_TRY(rt_fail(e, RT_FORMAT, "%s: \"__metadata__\" has a value that is not text, '%.96s'", r->path,
+                           json_string_value(key)));
+        if (config && strcmp(json_string_value(key), "retort.config") == 0) {
+            *config = rt_span_copy(&r->m->arena, json_string_value(v), json_string_length(v));
+            if (!config->data) RT_TRY(rt_no_memory(e, r->path));
+        }
+        json_decref(key);
+        json_decref(v);
+        key = v = NULL;
     }
-    return RT_OK;
+    if (rc < 0) {
+        why.position += (int)at;
+        rc = bad_json(r, rc, &why, e);
+    }
+out:
+    json_decref(key);
+    json_decref(v);
+    return rc;
 }
 
 static int by_begin(const void *a, const void *b)
@@ -183,26 +206,47 @@ static int check_cover(const reader *r, extent *x, uint32_t n, rt_err *e)
     return RT_OK;
 }
 
-static int read_entries(const reader *r, json_t *root, rt_span *config, rt_err *e)
+static int by_name(const void *a, const void *b) { return strcmp(((const extent *)a)->name, ((const extent *)b)->name); }
+
+static int check_names(const reader *r, extent *x, uint32_t n, rt_err *e)
 {
-    int rc = RT_OK;
-    uint32_t n = 0;
-    const char *key;
-    json_t *value;
-    size_t count = json_object_size(root);
-    if (count > UINT32_MAX / 2) return rt_fail(e, RT_FORMAT, "%s: too many tensors", r->path);
-    if (count == 0) return check_cover(r, NULL, 0, e);
-    extent *extents = rt_alloc(count * sizeof *extents, 16);
-    if (!extents) return rt_no_memory(e, r->path);
-    json_object_foreach(root, key, value)
-    {
-        if (strcmp(key, "__metadata__") == 0)
-            RT_TRY(read_metadata(r, value, config, e));
-        else
-            RT_TRY(read_tensor(r, key, value, &extents[n++], e));
+    if (n > 0) qsort(x, n, sizeof *x, by_name);
+    for (uint32_t i = 1; i < n; i++)
+        if (strcmp(x[i - 1].name, x[i].name) == 0) return bad_entry(r, x[i].name, "there is a duplicate of it", e);
+    return RT_OK;
+}
+
+/* One at a time: a tree of all of them takes many times the header's bytes. */
+static int read_entries(const reader *r, rt_span header, rt_span *config, rt_err *e)
+{
+    int rc;
+    uint32_t n = 0, cap = 0;
+    extent *extents = NULL;
+    rt_span value;
+    json_error_t why;
+    json_t *key = NULL, *entry = NULL;
+    rt_json_members all = { .text = header.data, .len = header.len };
+    while ((rc = rt_json_member(&all, &key, &value, &why)) == 1) {
+        const char *name = json_string_value(key);
+        if (strcmp(name, "__metadata__") == 0) {
+            RT_TRY(read_metadata(r, value, (size_t)(value.data - header.data), config, e));
+        } else {
+            if (*value.data != '{') RT_TRY(bad_entry(r, name, "its entry is not an object", e));
+            if (value.len > ENTRY_MAX) RT_TRY(bad_entry(r, name, "its entry is too long", e));
+            if ((rc = rt_json_parse_part(&all, value, &entry, &why)) < 0) break;
+            if (!rt_grow((void **)&extents, &cap, n + 1, sizeof *extents)) RT_TRY(rt_no_memory(e, r->path));
+            RT_TRY(read_tensor(r, name, entry, &extents[n++], e));
+        }
+        json_decref(key);
+        json_decref(entry);
+        key = entry = NULL;
     }
-    rc = check_cover(r, extents, n, e);
+    if (rc < 0) RT_TRY(bad_json(r, rc, &why, e));
+    RT_TRY(check_names(r, extents, n, e));
+    RT_TRY(check_cover(r, extents, n, e));
 out:
+    json_decref(key);
+    json_decref(entry);
     rt_free(extents);
     return rc;
 }
@@ -224,16 +268,8 @@ int rt_safetensors_read(rt_model_file *m, uint32_t part, rt_span *config, rt_err
                        r.path, n, map->size);
     r.data_start = 8 + n;
     r.data_bytes = map->size - r.data_start;
-    json_error_t je;
-    /* The reference wants the brace first; jansson alone would let spaces go before it. */
+    /* The reference wants the brace first. */
     if (map->data[8] != '{')
         return rt_fail(e, RT_FORMAT, "%s is not a safetensors file: its header does not begin with '{'", r.path);
-    json_t *root = rt_json_load((const char *)map->data + 8, (size_t)n, JSON_REJECT_DUPLICATES, &je);
-    if (!root && rt_json_out_of_memory()) return rt_no_memory(e, r.path);
-    if (!root)
-        return rt_fail(e, RT_FORMAT, "%s: header, byte %d: %s; the file is damaged, get it again", r.path,
-                       je.position + 8, je.text);
-    int rc = read_entries(&r, root, config, e);
-    json_decref(root);
-    return rc;
+    return read_entries(&r, (rt_span){ (const char *)map->data + 8, (size_t)n }, config, e);
 }

@@ -7,6 +7,7 @@
 #ifndef RT_JOB_INPUTS_H
 #define RT_JOB_INPUTS_H
 
+#include "base/lock.h"
 #include "job/prepare/resolve.h"
 #include "teacher/cache_source.h"
 #include "teacher/pair.h"
@@ -56,6 +57,7 @@ typedef struct rt_inputs_opts {
     bool (*stop)(void *ctx);
     void (*progress)(void *ctx, const char *what, uint64_t done, uint64_t total);
     void *ctx;
+    rt_may_write may_write; /* of folder */
 } rt_inputs_opts;
 
 /* env with the base that the settings give to adapters. */

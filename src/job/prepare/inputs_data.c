@@ -7,10 +7,18 @@
 #include <stdio.h>
 #include <string.h>
 
-static int open_shard(rt_inputs *in, const char *path, const rt_settings *s, rt_err *e)
+/* One of a run's own is made by the run again, from the text; a person names it in no command. */
+static const char *remedy(const char *path, const char *folder)
+{
+    size_t n = strlen(folder);
+    bool own = strncmp(path, folder, n) == 0 && path[n] == '/';
+    return own ? "remove the tokens and the .json of their name beside them, and resume: the text is tokenized again" : NULL;
+}
+
+static int open_shard(rt_inputs *in, const char *path, const char *folder, const rt_settings *s, rt_err *e)
 {
     rt_hash128 id;
-    rt_shard_expect x = { .vocab = (uint32_t)s->vocab };
+    rt_shard_expect x = { .vocab = (uint32_t)s->vocab, .remedy = remedy(path, folder) };
     if (in->text) {
         id = rt_tokenizer_hash(in->text->tokenizer);
         x.tokenizer = &id;
@@ -106,7 +114,7 @@ static int origin(char **out, const rt_data_list *l, uint32_t source, rt_err *e)
     }
     bool whole = !tells_files(s) || json_array_size(names) == s->file_count;
     if (names && json_object_set(j, "sources", names) != 0) whole = false;
-    *out = j && whole ? json_dumps(j, JSON_COMPACT) : NULL;
+    *out = whole ? rt_json_dump(j, JSON_COMPACT) : NULL;
     json_decref(names);
     json_decref(j);
     return *out ? RT_OK : rt_no_memory(e, "a token shard");
@@ -129,6 +137,7 @@ static int tokenize_source(rt_inputs *in, const rt_data_list *l, uint32_t source
         return rt_fail(e, RT_USAGE, "--loss-on is turns or all, not '%s'", s->loss_on);
     for (uint32_t i = 0; i < l->sources[source].file_count; i++)
         k.total += l->files[l->sources[source].first_file + i].size;
+    RT_TRY(rt_may_write_ask(&o->may_write, e));
     RT_TRY(rt_shard_writer_new(&k.w, path, &id, e));
     rt_tokenize_opts t = { .text = &text,
                            .loss = everything ? RT_LOSS_ALL : RT_LOSS_TURNS,
@@ -142,6 +151,7 @@ static int tokenize_source(rt_inputs *in, const rt_data_list *l, uint32_t source
     RT_TRY(rt_data_tokenize(l, source, 1, &t, &stats, e));
     add_stats(&in->stats, &stats);
     RT_TRY(origin(&from, l, source, e));
+    RT_TRY(rt_may_write_ask(&o->may_write, e));
     RT_TRY(rt_shard_writer_commit(k.w, from, e));
 out:
     rt_free(from);
@@ -162,13 +172,13 @@ static int open_source(rt_inputs *in, const rt_data_list *l, uint32_t i, const c
     int rc;
     const rt_data_source *src = &l->sources[i];
     if (is_tokens(l, src)) {
-        for (uint32_t k = 0; k < src->file_count; k++) RT_TRY(open_shard(in, l->files[src->first_file + k].path, s, e));
+        for (uint32_t k = 0; k < src->file_count; k++) RT_TRY(open_shard(in, l->files[src->first_file + k].path, o->folder, s, e));
         return RT_OK;
     }
     char *path = rt_arena_printf(&in->arena, "%s/%s-%02u.tokens", o->folder, kind, i);
     if (!path) RT_TRY(rt_no_memory(e, "a path"));
     if (!rt_path_exists(path)) RT_TRY(tokenize_source(in, l, i, path, s, o, e));
-    RT_TRY(open_shard(in, path, s, e));
+    RT_TRY(open_shard(in, path, o->folder, s, e));
 out:
     return rc;
 }
@@ -240,7 +250,7 @@ static int open_indexed(rt_inputs *in, const json_t *j, const char *path, const 
     const char *file = json_string_value(old ? j : json_object_get(j, "file"));
     if (!file || (!old && !rt_hash_from_json(json_object_get(j, "hash"), &hash))) RT_TRY(index_fault(path, e));
     if (!strchr(file, '/') && !(file = rt_path_join(&in->arena, o->folder, file))) RT_TRY(rt_no_memory(e, "a path"));
-    RT_TRY(open_shard(in, file, s, e));
+    RT_TRY(open_shard(in, file, o->folder, s, e));
     if (!old && !rt_hash_equal(hash, rt_shard_about(in->shards[in->shard_count - 1])->hash))
         RT_TRY(rt_fail(e, RT_INVALID,
                        "%s is not the token shard that the run began with (its hash is another); put that one back, or "
@@ -314,6 +324,7 @@ static int open_list(rt_inputs *in, const rt_setting_list *specs, const char *ki
     }
     *sources = list;
     *count = l.source_count;
+    RT_TRY(rt_may_write_ask(&o->may_write, e));
     RT_TRY(write_index(in, list, *hub, *count, before, path, o->folder, e));
 out:
     rt_data_list_close(&l);

@@ -66,5 +66,5 @@ int rt_run_train(rt_run *r, rt_run_summary *out, rt_err *e)
         out->run_bytes = rt_dir_bytes(r->run);
         out->checkpoint_bytes = r->checkpoints == r->out ? 0 : rt_dir_bytes(r->checkpoints);
     }
-    return rc;
+    return rt_run_failed(r, rc, e);
 }

@@ -190,6 +190,7 @@ int rt_run_evidence_begin(rt_run *r, rt_err *e)
     if (!settings || json_object_set(j, "settings", settings) != 0) RT_TRY(rt_no_memory(e, "the evidence of a run"));
     RT_TRY(put_sessions(r, j, settings, e));
     RT_TRY(rt_run_root_keep(r, e));
+    RT_TRY(rt_run_holds(r, e));
     RT_TRY(rt_checked_json_write(r->manifest_path, j, NULL, e));
 out:
     json_decref(settings);
@@ -290,6 +291,7 @@ int rt_run_evidence_end(rt_run *r, rt_run_summary *s, rt_err *e)
     RT_TRY(rt_model_content_hash(output, r->pool, &h, NULL, e));
     r->evidence->output_values = rt_model_file_parameters(output);
     rt_falsify(f, r->evidence);
+    RT_TRY(rt_run_holds(r, e));
     RT_TRY(rt_run_write_json(r->verdict_path, rt_findings_to_json(f), JSON_INDENT(2), e));
     json_object_del(j, "hash");
     RT_TRY(put(j, "finished", json_true(), e));
@@ -316,6 +318,7 @@ int rt_run_evidence_control(rt_run *r, rt_hash128 control, rt_run_summary *s, rt
     RT_TRY(rt_checked_json_read(&j, r->manifest_path, e));
     json_object_del(j, "hash");
     RT_TRY(put(j, "control", rt_hash_to_json(control), e));
+    RT_TRY(rt_run_holds(r, e));
     RT_TRY(rt_checked_json_write(r->manifest_path, j, &s->checksum, e));
 out:
     json_decref(j);

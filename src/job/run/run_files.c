@@ -21,7 +21,7 @@ void rt_run_note(const rt_run *r, const char *format, ...)
 
 int rt_run_write_json(const char *path, json_t *j, size_t flags, rt_err *e)
 {
-    char *text = j ? json_dumps(j, flags) : NULL;
+    char *text = rt_json_dump(j, flags);
     int rc = text ? rt_file_write(path, text, strlen(text), e) : rt_no_memory(e, path);
     rt_free(text);
     json_decref(j);
@@ -38,6 +38,7 @@ int rt_run_write_settings(rt_run *r, rt_err *e)
     rt_str yaml = { 0 };
     json_t *j = NULL;
     if (r->temporary) return RT_OK;
+    RT_TRY(rt_run_holds(r, e));
     RT_TRY(rt_settings_to_yaml(r->settings, &yaml, e));
     if (!(j = rt_settings_to_json(r->settings))) RT_TRY(rt_no_memory(e, r->settings_path));
     RT_TRY(rt_checked_json_write(r->settings_path, j, NULL, e));
@@ -218,15 +219,16 @@ void rt_run_close_metrics(rt_run *r)
 int rt_run_metric(rt_run *r, json_t *line, rt_err *e)
 {
     int rc = RT_OK;
-    char *text = line ? json_dumps(line, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
+    char *text = rt_json_dump(line, JSON_COMPACT | JSON_REAL_PRECISION(17));
     size_t n = text ? strlen(text) : 0;
     if (!text) RT_TRY(rt_no_memory(e, "the files of a run"));
     text[n++] = '\n'; /* in the place of the terminator */
+    RT_TRY(rt_run_holds(r, e));
+    RT_TRY(rt_tfevents_line(r->events_file, line, wall_clock(), e));
+    RT_TRY(rt_tfevents_flush(r->events_file, e));
     RT_TRY(rt_append_put(&r->metrics, text, n, e));
     r->loop.state.metrics_bytes += n;
     rt_hasher_add(r->metrics_hash, text, n);
-    RT_TRY(rt_tfevents_line(r->events_file, line, wall_clock(), e));
-    RT_TRY(rt_tfevents_flush(r->events_file, e));
 out:
     rt_free(text);
     json_decref(line);
@@ -264,7 +266,8 @@ int rt_run_write_best(rt_run *r, rt_err *e)
 {
     char *path = rt_best_path(&r->arena, r->checkpoints, r->loop.state.step);
     json_t *files = json_object();
-    int rc = path && files ? replace_folder(r, path, files, e) : rt_no_memory(e, "the files of a run");
+    int rc = rt_run_holds(r, e);
+    if (rc >= 0) rc = path && files ? replace_folder(r, path, files, e) : rt_no_memory(e, "the files of a run");
     json_decref(rc < 0 ? files : r->best_files);
     if (rc >= 0) r->best_files = files;
     return rc;

@@ -220,6 +220,22 @@ static void undo_start(rt_run *r)
     unlink(r->settings_path);
 }
 
+int rt_run_holds(const rt_run *r, rt_err *e)
+{
+    int rc = r->lock ? rt_lock_held(r->lock, r->out, e) : RT_OK;
+    if (rc < 0 && e) {
+        rt_err what = *e;
+        rt_fail(e, rc, "%.400s; find its folder and resume there: retort %s --resume --out OUT", what.text,
+                r->settings->teacher ? "distill" : "train");
+    }
+    return rc < 0 || !r->opts->control_of ? rc : rt_run_holds(r->opts->control_of, e);
+}
+
+int rt_run_failed(const rt_run *r, int rc, rt_err *e)
+{
+    return rc < 0 && rc != RT_INTERRUPTED && rt_run_holds(r, NULL) < 0 ? rt_run_holds(r, e) : rc;
+}
+
 void rt_run_leave_folder(rt_run *r)
 {
     if (r->temporary) { /* removing goes two levels deep */
@@ -227,7 +243,8 @@ void rt_run_leave_folder(rt_run *r)
         rt_dir_remove(r->out);
         return;
     }
-    if (r->fresh && !r->begun) undo_start(r);
-    rt_lock_free(r->lock, !r->begun);
-    if (!r->begun && r->run_made) rt_dir_unmake(r->run, r->run_made);
+    bool undone = !r->begun && rt_run_holds(r, NULL) >= 0;
+    if (r->fresh && undone) undo_start(r);
+    rt_lock_free(r->lock, undone);
+    if (undone && r->run_made) rt_dir_unmake(r->run, r->run_made);
 }

@@ -32,6 +32,8 @@ static int tell_step(void *ctx, const char *what, uint64_t done, uint64_t total)
     return v->stop && v->stop(v->ctx);
 }
 
+static int holds(void *ctx, rt_err *e) { return rt_run_holds(ctx, e); }
+
 static bool same_share(rt_share a, rt_share b) { return a.value == b.value && a.percent == b.percent; }
 
 /* Of a resumed run with other settings: what its record has as the default of what it had then is the default of what
@@ -74,13 +76,15 @@ static int open_inputs(rt_run *r, const bool *said, rt_err *e)
                          .now = r->opts->now,
                          .stop = r->events.stop,
                          .progress = r->events.progress,
-                         .ctx = r->events.ctx };
+                         .ctx = r->events.ctx,
+                         .may_write = { holds, r } };
     if (!s->student) RT_TRY(rt_fail(e, RT_USAGE, "--student is missing; give the model to train"));
     RT_TRY(rt_watch_step(&r->watch, "opening the models", 0, 0, e));
     RT_TRY(rt_run_find_inputs(r, e));
     RT_TRY(rt_inputs_open(&r->in, &r->found, &o, e));
     RT_TRY(rt_run_cache_settings(r, said, e));
     RT_TRY(rt_samples_open(&r->samples, &r->found, r->in, o.now, e));
+    if (r->samples) r->samples->may_write = o.may_write;
     RT_TRY(rt_inputs_data(r->in, &r->found, &o, e));
     RT_TRY(rt_watch_step(&r->watch, "arranging the data", 0, 0, e));
     RT_TRY(rt_inputs_facts(r->in, &r->facts, e));
@@ -163,7 +167,7 @@ static int generation_config(rt_run *r, rt_span from, rt_err *e)
     if (eot >= 0 && !has) kept = kept && json_array_append_new(ids, json_integer(eot)) == 0;
     if (kept && json_array_size(ids) == 0) goto out;
     kept = kept && json_object_set(j, "eos_token_id", json_array_size(ids) == 1 ? json_array_get(ids, 0) : ids) == 0;
-    text = kept ? json_dumps(j, JSON_INDENT(2)) : NULL;
+    text = kept ? rt_json_dump(j, JSON_INDENT(2)) : NULL;
     char *copy = text ? rt_arena_strdup(&r->arena, text) : NULL;
     if (!copy) RT_TRY(rt_no_memory(e, "generation_config.json"));
     r->text.generation_config = (rt_span){ copy, strlen(copy) };
@@ -354,6 +358,7 @@ open:
     *out = r;
     r = NULL;
 out:
+    if (r) rc = rt_run_failed(r, rc, e);
     rt_run_close(r);
     return rc;
 }

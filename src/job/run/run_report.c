@@ -151,6 +151,7 @@ int rt_run_write_report(rt_run *r, rt_err *e)
     rt_report_run *runs[2] = { 0 };
     RT_TRY(rt_report_run_open(&runs[0], r->run, e));
     RT_TRY(rt_control_report(&runs[1], r->run, e));
+    RT_TRY(rt_run_holds(r, e));
     RT_TRY(rt_report_write(r->report_path, runs, runs[1] ? 2 : 1, e));
 out:
     rt_report_run_close(runs[0]);

@@ -142,7 +142,8 @@ static int write_journal(rt_run *r, rt_err *e)
 {
     char *path = journal_path(r);
     json_t *j = json_pack("{s:i, s:O}", "version", 1, "files", r->root);
-    int rc = path && j ? rt_checked_json_write(path, j, NULL, e) : rt_no_memory(e, "a record");
+    int rc = rt_run_holds(r, e); /* whatever goes to OUT is announced here first */
+    if (rc >= 0) rc = path && j ? rt_checked_json_write(path, j, NULL, e) : rt_no_memory(e, "a record");
     json_decref(j);
     return rc;
 }
@@ -350,6 +351,7 @@ static int move_file(rt_run *r, const char *from, const char *name, rt_err *e)
     char *to = rt_path_join(&r->arena, r->out, name);
     bool replaces = json_array_size(json_object_get(r->root, name)) > 1;
     if (!to) return rt_no_memory(e, "the files of a run");
+    if ((rc = rt_run_holds(r, e)) < 0) return rc;
     if (!replaces && renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0) return RT_OK;
     if (!replaces && errno == EEXIST) {
         look l = { .r = r, .written = r->root, .present = json_object() };

@@ -26,6 +26,16 @@ static void warn_if_risen(rt_run *r)
     r->risen = risen;
 }
 
+/* A model that carries nothing to its logits trains as any other: once, when it is first seen. */
+static void warn_if_even(rt_run *r)
+{
+    rt_str text = { 0 };
+    rt_eval_say_even(&text, &r->last, r->settings->student, r->settings->teacher);
+    if (text.len && !r->even) rt_run_note(r, "after step %u, %s", r->loop.state.step, text.data);
+    r->even = r->even || text.len > 0;
+    rt_str_free(&text);
+}
+
 static bool stops_early(const rt_run *r)
 {
     return r->resolved.stop_if_worse && r->worse.in_row >= r->resolved.stop_if_worse;
@@ -58,6 +68,7 @@ static int evaluate(void *ctx, rt_err *e)
         if (r->resolved.save_best && r->loop.state.step > 0) RT_TRY(rt_run_write_best(r, e));
     }
     if (r->events.evaluated) r->events.evaluated(r->events.ctx, r->loop.state.step, &v, best);
+    warn_if_even(r);
     warn_if_risen(r);
     r->loop.enough = stops_early(r);
 out:
@@ -92,7 +103,9 @@ static int save(void *ctx, rt_err *e)
     RT_TRY(rt_run_sync_logs(r, e)); /* a checkpoint speaks of them */
     RT_TRY(rt_run_hashes_take(r, &beside, e));
     r->loop.state.beside = beside;
+    RT_TRY(rt_run_holds(r, e));
     RT_TRY(rt_checkpoint_save(r->checkpoints, r->trainer, &r->output, &r->loop.state, e));
+    RT_TRY(rt_run_holds(r, e));
     rt_checkpoint_prune(r->checkpoints, r->resolved.keep);
     r->pace.save = rt_now() - begun;
     if (r->events.saved) {
@@ -206,16 +219,19 @@ static int finish(rt_run *r, rt_run_summary *out, rt_err *e)
     int rc;
     uint32_t step = r->loop.state.step, best_step = r->resolved.save_best ? r->loop.state.best_step : 0;
     char *best_path = rt_best_path(&r->arena, r->checkpoints, best_step);
+    RT_TRY(rt_run_holds(r, e));
     RT_TRY(rt_run_root_clear(r, e));
     bool earlier = best_step > 0 && best_step != step, there = best_path && rt_path_is_dir(best_path);
     /* The best was moved to the root already when a run that had come this far is resumed. */
     bool moved = earlier && !there && rt_run_has_root(r), best = earlier && (there || moved);
     out->before = r->first;
     out->after = r->last;
+    RT_TRY(rt_run_holds(r, e));
     rt_checkpoint_prune(r->checkpoints, r->resolved.keep); /* again, for a run that was killed just before it did */
     if (!best_path) RT_TRY(rt_no_memory(e, "a path"));
     if (best) RT_TRY(rt_run_best_check(r, best_path, e));
     if (!moved) RT_TRY(rt_run_write_root(r, best ? best_path : NULL, e));
+    RT_TRY(rt_run_holds(r, e));
     rt_best_remove(r->checkpoints);
     out->is_best = best_step > 0 && (best || best_step == step);
     out->saved_step = best ? best_step : step;

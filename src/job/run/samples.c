@@ -161,7 +161,7 @@ static int write_line(rt_samples *s, const rt_sample_said *v, rt_err *e)
 {
     int rc;
     json_t *j = rt_sample_to_json(v);
-    char *line = j ? json_dumps(j, JSON_COMPACT) : NULL;
+    char *line = rt_json_dump(j, JSON_COMPACT);
     size_t n = line ? strlen(line) : 0;
     if (line) line[n++] = '\n'; /* in the place of the terminator */
     rc = line ? rt_append_put(&s->file, line, n, e) : rt_no_memory(e, "samples");
@@ -184,6 +184,7 @@ static int make_one(rt_samples *s, rt_trainer *t, uint32_t step, rt_sample_promp
     rt_span *first = teacher ? &p->teacher : &p->before;
     RT_TRY(say(s, t, p, teacher, &a, &text, e));
     rt_sample_said said = { step, teacher, a.stopped, p->text, { text.data ? text.data : "", text.len } };
+    RT_TRY(rt_may_write_ask(&s->may_write, e));
     RT_TRY(write_line(s, &said, e));
     if (s->said) s->said(s->ctx, &said);
     if (!first->data) RT_TRY(keep_text(s, first, said.text.data, said.text.len, e));

@@ -9,6 +9,7 @@
 #define RT_JOB_SAMPLES_H
 
 #include "base/append.h"
+#include "base/lock.h"
 #include "job/prepare/inputs.h"
 #include "train/evaluate.h"
 
@@ -40,6 +41,7 @@ typedef struct rt_samples {
     const char *path;
     void (*said)(void *ctx, const rt_sample_said *s); /* each text as it is made; may be null */
     void *ctx;
+    rt_may_write may_write;
 } rt_samples;
 
 /* The prompts of --sample-prompts FILE: a line each, or with the suffix .jsonl a record each. *out is null when there

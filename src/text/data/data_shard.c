@@ -6,6 +6,8 @@
 
 #include "base/file.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 enum {
@@ -22,11 +24,12 @@ struct rt_shard {
     const rt_shard_entry *index; /* own */
     const uint8_t *ids;          /* others: all of them */
     uint32_t block;
+    const char *remedy;
 };
 
 static int damaged(const rt_shard *s, const char *what, rt_err *e)
 {
-    return rt_fail(e, RT_FORMAT, "%s: a damaged token shard (%s); write it again with retort tokenize", s->path, what);
+    return rt_fail(e, RT_FORMAT, "%s: a damaged token shard (%s); %s", s->path, what, s->remedy);
 }
 
 /* ---- our own ---- */
@@ -40,11 +43,9 @@ static int check_entries(const rt_shard *s, const rt_shard_header *h, rt_err *e)
         bool ok = x->at == at && bytes <= h->index_at - at && x->kind < RT_RECORD_KINDS &&
                   x->flags <= (RT_SHARD_ALL_TARGETS | RT_SHARD_STOPS) && x->zero == 0 &&
                   x->trained <= (x->count ? x->count - 1 : 0);
-        if (!ok)
-            return rt_fail(e, RT_FORMAT,
-                           "%s: a damaged token shard (index entry %llu); write it again with retort "
-                           "tokenize",
-                           s->path, (unsigned long long)i);
+        char what[40];
+        snprintf(what, sizeof what, "index entry %" PRIu64, i);
+        if (!ok) return damaged(s, what, e);
         at += bytes;
         tokens += x->count;
         trained += x->trained;
@@ -59,9 +60,8 @@ static int check_header(const rt_shard *s, const rt_shard_header *h, rt_err *e)
     uint64_t index_bytes, text_at, end;
     if (h->version != RT_SHARD_VERSION)
         return rt_fail(e, RT_UNSUPPORTED,
-                       "%s: a token shard of version %u; this program reads version %d; write it "
-                       "again with retort tokenize",
-                       s->path, h->version, RT_SHARD_VERSION);
+                       "%s: a token shard of version %u; this program reads version %d; %s", s->path, h->version,
+                       RT_SHARD_VERSION, s->remedy);
     rt_hash128 hash = rt_shard_header_hash(h);
     if (hash.hi != h->header.hi || hash.lo != h->header.lo) return damaged(s, "the hash of its header", e);
     if (h->header_bytes != sizeof *h || h->zero0 || h->vocab == 0) return damaged(s, "its header", e);
@@ -189,6 +189,7 @@ int rt_shard_open(rt_shard **out, const char *path, const rt_shard_expect *x, rt
         return rt_fail(e, RT_NOMEM, "out of memory to open %s", path);
     }
     memcpy(s->path, path, n);
+    s->remedy = x->remedy ? x->remedy : "write it again with retort tokenize";
     RT_TRY(rt_map_open(&s->map, path, e));
     bool own = s->map.size >= 8 && memcmp(s->map.data, RT_SHARD_MAGIC, 8) == 0;
     RT_TRY(own ? open_own(s, x, e) : open_other(s, x, e));

@@ -24,6 +24,7 @@ uint64_t rt_shard_writer_tokens(const rt_shard_writer *w);
 int rt_shard_writer_rest(rt_shard_writer *w, rt_err *e);
 /* Writes what is left, with text (JSON, for people and for the record) at the end, and puts the file in its place. */
 int rt_shard_writer_commit(rt_shard_writer *w, const char *text, rt_err *e);
+void rt_shard_writer_new_only(rt_shard_writer *w); /* as rt_writer_new_only (file.h) */
 void rt_shard_writer_free(rt_shard_writer *w); /* accepts null; what was not committed leaves nothing */
 
 /* The same over as many shards as it takes. path ending in .rtok: one file. Otherwise a directory of that name, which
@@ -31,6 +32,7 @@ void rt_shard_writer_free(rt_shard_writer *w); /* accepts null; what was not com
  * (0: 2^28). All appear together or not at all. (data_shard_set.c) */
 typedef struct rt_shard_set rt_shard_set;
 int rt_shard_set_new(rt_shard_set **out, const char *path, const rt_shard_identity *id, uint64_t max_tokens, rt_err *e);
+void rt_shard_set_new_only(rt_shard_set *s); /* the same of one file; a folder replaces none that holds something */
 int rt_shard_set_add(rt_shard_set *s, const rt_encoded *r, uint32_t source, unsigned parts, rt_err *e);
 int rt_shard_set_commit(rt_shard_set *s, const char *text, uint32_t *shards, rt_err *e);
 void rt_shard_set_free(rt_shard_set *s); /* accepts null; what was not committed leaves nothing */
@@ -41,6 +43,7 @@ typedef struct rt_shard_expect {
     const rt_hash128 *tokenizer; /* null: any. Files of others name none. */
     uint32_t vocab;              /* 0: as the file says; needed for files of others */
     uint32_t block;              /* files of others know no records: they are cut into so many tokens; 0: 2048 */
+    const char *remedy;          /* what to do about a damaged one, outliving the shard; null: tokenize it again */
 } rt_shard_expect;
 
 typedef struct rt_shard_info {

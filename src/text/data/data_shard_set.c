@@ -47,6 +47,11 @@ out:
     return rc;
 }
 
+void rt_shard_set_new_only(rt_shard_set *s)
+{
+    if (!s->temp) rt_shard_writer_new_only(s->now);
+}
+
 void rt_shard_set_free(rt_shard_set *s)
 {
     if (!s) return;

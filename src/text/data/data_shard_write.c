@@ -43,6 +43,8 @@ out:
     return rc;
 }
 
+void rt_shard_writer_new_only(rt_shard_writer *w) { rt_writer_new_only(w->file); }
+
 void rt_shard_writer_free(rt_shard_writer *w)
 {
     if (!w) return;
