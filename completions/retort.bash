@@ -60,7 +60,7 @@ _retort() {
             *:--columns | *:--template-var | *:--skip-bad | *:--vocab | *:--held-out | *:--eval-every | \
             *:--eval-rows | *:--stop-if-worse | *:--sample-tokens | *:--save-every | *:--keep | \
             *:--dump-step | *:--seed | *:--log-every | *:--held-out-of | *:--bf16-layers | *:--word | \
-            *:--rows | *:--prompt | *:--system | *:--max-new | *:--top-k | *:--top-p | \
+            *:--rows | *:--prompt | *:--system | *:--max-new | *:--top-k | *:--top-p | *:--min-p | \
             *:--repetition-penalty | *:--context | *:--layers | *:--depth | *:--show | *:--now | *:--eos | \
             *:--shard-tokens | *:--op | *:--case | *:--isa)
             return
@@ -174,8 +174,8 @@ _retort() {
         paths=1
         ;;
     generate)
-        flags='--prompt --system --base --raw --max-new --temperature --top-k --top-p --repetition-penalty --seed
-            --context --ids --json --quiet --device --threads --help'
+        flags='--prompt --system --base --raw --max-new --temperature --top-k --top-p --min-p --repetition-penalty
+            --seed --context --ids --json --quiet --device --threads --help'
         paths=1
         ;;
     init)

@@ -162,6 +162,7 @@ complete -c retort -n '__retort_in generate' -l max-new -x -d 'tokens at most (2
 complete -c retort -n '__retort_in generate' -l temperature -x -d '0 (default) takes the most likely token always'
 complete -c retort -n '__retort_in generate' -l top-k -x -d 'choose among the K most likely'
 complete -c retort -n '__retort_in generate' -l top-p -x -d 'choose among the most likely that make up P'
+complete -c retort -n '__retort_in generate' -l min-p -x -d 'choose among those at least P times as likely as the first'
 complete -c retort -n '__retort_in generate' -l repetition-penalty -x -d 'above 1 makes seen tokens less likely'
 complete -c retort -n '__retort_in generate' -l seed -x -d 'seed of the samples'
 complete -c retort -n '__retort_in generate' -l context -x -d 'longest prompt and answer together'

@@ -6,7 +6,7 @@
 
 typedef struct options {
     const char *prompt, *system, *device, *base;
-    double temperature, top_p, penalty;
+    double temperature, top_p, min_p, penalty;
     uint64_t top_k, seed;
     uint32_t max_new, context, threads;
     bool raw, ids, json, quiet;
@@ -82,11 +82,12 @@ static int generate(const options *o, const char *spec, rt_err *e)
     rt_tok_ids prompt = { 0 };
     rt_job_generated made;
     const rt_generate_opts go = { .context = o->context,
-                                  .temperature = o->temperature,
-                                  .top_k = (uint32_t)o->top_k,
-                                  .top_p = o->top_p,
-                                  .repetition_penalty = o->penalty,
-                                  .seed = o->seed };
+                                  .sampling = { .temperature = o->temperature,
+                                                .top_k = (uint32_t)o->top_k,
+                                                .top_p = o->top_p,
+                                                .min_p = o->min_p,
+                                                .repetition_penalty = o->penalty,
+                                                .seed = o->seed } };
     env.hub.base = o->base;
     if (o->ids && o->json) RT_TRY(rt_fail(e, RT_USAGE, "retort generate: --ids and --json exclude one another"));
     if (o->device) RT_TRY(rt_settings_set(&where, RT_SETTING_ID_device, o->device, e));
@@ -120,6 +121,8 @@ int rt_cmd_generate(int argc, char **argv, rt_err *e)
         { "--temperature", RT_FLAG_REAL, &o.temperature, "T", "0 (default) takes the most likely token always" },
         { "--top-k", RT_FLAG_WHOLE, &o.top_k, "K", "choose among the K most likely; 0: all" },
         { "--top-p", RT_FLAG_REAL, &o.top_p, "P", "choose among the most likely that make up P; 1: all" },
+        { "--min-p", RT_FLAG_REAL, &o.min_p, "P",
+          "choose among those at least P times as likely as the first; 0: all" },
         { "--repetition-penalty", RT_FLAG_REAL, &o.penalty, "R", "above 1 makes seen tokens less likely" },
         { "--seed", RT_FLAG_WHOLE, &o.seed, "N", "seed of the samples" },
         { "--context", RT_FLAG_COUNT, &o.context, "N", "longest prompt and answer together" },

@@ -95,8 +95,8 @@ uint64_t rt_op_flops(const rt_plan *p, const rt_op *op)
     case RT_OP_CAST:
     case RT_OP_COPY:
     case RT_OP_FILL: return 0;
-    case RT_OP_DEQUANT: return mul(rows, 2); /* scale, offset */
-    case RT_OP_QUANT: return mul(rows, 4);   /* extremes of the block: 2, scale, round */
+    case RT_OP_DEQUANT: return mul(rows, 2);    /* scale, offset */
+    case RT_OP_QUANT: return mul(rows, 4);      /* extremes of the block: 2, scale, round */
     case RT_OP_QUANT_ROWS: return mul(rows, 2); /* the largest, the quotient */
     case RT_OP_KD_LOSS: return kd_flops(&a->kd);
     case RT_OP_ADAMW: /* m: 3, v: 4, corrections: 2, root, eps, divide: 3, decay: 2, step: 2; rounding is integers */
@@ -123,7 +123,7 @@ static uint64_t rows_touched(const rt_op *op, uint32_t slot)
     if (op->kind == RT_OP_EMBED_BWD && slot == RT_EMBED_DTABLE) return min_u64(rows, a->embed.N);
     if (op->kind == RT_OP_COPY && slot == RT_ROWS_Y && a->rows.R) return min_u64(rows, a->rows.N);
     if (op->kind == RT_OP_ATTN_DECODE && (slot == RT_DEC_KC || slot == RT_DEC_VC) && a->decode.window)
-        return mul(a->decode.B, min_u64(a->decode.S, (uint64_t)a->decode.window + a->decode.Q - 1));
+        return min_u64(rows, mul(a->decode.B, min_u64(a->decode.S, (uint64_t)a->decode.window + a->decode.Q - 1)));
     return rows;
 }
 

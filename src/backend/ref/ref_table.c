@@ -28,7 +28,7 @@ uint64_t rt_ref_work(rt_op_kind kind, const rt_args *args)
         return 2 * V + 3 * ((V > k ? V : k) + 1);
     }
     case RT_OP_TOPK: return args->topk.V;
-    case RT_OP_SAMPLE: return 2 * (uint64_t)args->sample.V;
+    case RT_OP_SAMPLE: return 3 * (uint64_t)args->sample.V;
     default: return 0;
     }
 }
