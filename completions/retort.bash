@@ -42,9 +42,9 @@ _retort() {
             _retort_offer hf safetensors gguf apr
             return
             ;;
-        export:--to | *:--base | *:--teacher | *:--student | *:--data | *:--eval-data | report:--out | \
-            tokenize:--out | tokenize:--chat-template | *:--sample-prompts | *:--cublaslt | *:--config | \
-            *:--from | *:--tokenizer | *:--model)
+        export:--to | *:--base | *:--teacher | *:--student | *:--data | *:--eval-data | generate:--out | \
+            report:--out | tokenize:--out | tokenize:--chat-template | *:--sample-prompts | *:--cublaslt | \
+            *:--config | *:--from | *:--tokenizer | *:--model)
             _retort_paths -f
             return
             ;;
@@ -61,8 +61,8 @@ _retort() {
             *:--eval-rows | *:--stop-if-worse | *:--sample-tokens | *:--save-every | *:--keep | \
             *:--dump-step | *:--seed | *:--log-every | *:--held-out-of | *:--bf16-layers | *:--word | \
             *:--rows | *:--prompt | *:--system | *:--max-new | *:--top-k | *:--top-p | *:--min-p | \
-            *:--repetition-penalty | *:--context | *:--layers | *:--depth | *:--show | *:--now | *:--eos | \
-            *:--shard-tokens | *:--op | *:--case | *:--isa)
+            *:--repetition-penalty | *:--context | *:--samples | *:--slots | *:--layers | *:--depth | \
+            *:--show | *:--now | *:--eos | *:--shard-tokens | *:--op | *:--case | *:--isa)
             return
             ;;
         distill:--out | plan:--out | train:--out)
@@ -175,7 +175,8 @@ _retort() {
         ;;
     generate)
         flags='--prompt --system --base --raw --max-new --temperature --top-k --top-p --min-p --repetition-penalty
-            --seed --context --ids --json --quiet --device --threads --help'
+            --seed --context --data --out --samples --best-of --logprobs --slots --ids --json --quiet --device
+            --threads --help'
         paths=1
         ;;
     init)

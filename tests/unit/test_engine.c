@@ -3,6 +3,7 @@
 #include "train_case.h"
 
 #include "infer/engine.h"
+#include "infer/stop.h"
 
 #include <math.h>
 
@@ -315,11 +316,42 @@ static void test_cancel_and_room(void **state)
     rt_engine_free(NULL);
 }
 
+/* What is shown of a text that comes in pieces of every length. */
+static void test_stop_strings(void **state)
+{
+    (void)state;
+    static const char *const strings[] = { "END", "\n\n", "ENE" };
+    static const struct {
+        const char *text, *shown;
+        bool found;
+    } cases[] = { { "one END two", "one ", true },  { "one EN", "one EN", false },   { "a\nb\n\nc", "a\nb", true },
+                  { "EENEND", "E", true },          { "nothing", "nothing", false }, { "END", "", true },
+                  { "E EN E\n", "E EN E\n", false } };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (size_t step_len = 1; step_len < 12; step_len++) {
+            rt_err e = { 0 };
+            rt_str shown = { 0 };
+            rt_stop_text s = { .strings = strings, .count = 3 };
+            const char *text = cases[i].text;
+            for (size_t at = 0, n, len = strlen(text); at < len; at += n) {
+                n = len - at < step_len ? len - at : step_len;
+                assert_int_equal(rt_stop_text_push(&s, text + at, n, &shown, &e), RT_OK);
+                assert_true(shown.len <= strlen(cases[i].shown));
+            }
+            assert_int_equal(s.found, cases[i].found);
+            assert_int_equal(rt_stop_text_end(&s, &shown, &e), RT_OK);
+            assert_string_equal(shown.data ? shown.data : "", cases[i].shown);
+            rt_str_free(&shown);
+            rt_stop_text_free(&s);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_few_slots), cmocka_unit_test(test_many_slots), cmocka_unit_test(test_one_slot),
-        cmocka_unit_test(test_echo),      cmocka_unit_test(test_draws),      cmocka_unit_test(test_cancel_and_room),
+        cmocka_unit_test(test_few_slots),    cmocka_unit_test(test_many_slots), cmocka_unit_test(test_one_slot),
+        cmocka_unit_test(test_echo),         cmocka_unit_test(test_draws),      cmocka_unit_test(test_cancel_and_room),
+        cmocka_unit_test(test_stop_strings),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
