@@ -19,11 +19,12 @@ int retort_generator_new(retort_generator **out, const retort_model *m, const re
     if (!out || !m) RT_TRY(rt_fail(&e, RT_USAGE, "retort_generator_new: out and a model are needed"));
     RT_TRY(rt_api_take(&o, sizeof o, given, "retort_generator_options", &e));
     const rt_generate_opts go = { .context = o.context,
-                                  .temperature = o.temperature,
-                                  .top_k = o.top_k,
-                                  .top_p = o.top_p == 0 ? 1 : o.top_p,
-                                  .repetition_penalty = o.repetition_penalty == 0 ? 1 : o.repetition_penalty,
-                                  .seed = o.seed };
+                                  .sampling = { .temperature = o.temperature,
+                                                .top_k = o.top_k,
+                                                .top_p = o.top_p == 0 ? 1 : o.top_p,
+                                                .repetition_penalty =
+                                                    o.repetition_penalty == 0 ? 1 : o.repetition_penalty,
+                                                .seed = o.seed } };
     RT_TRY(rt_job_generator_new(&g->g, m->file, &go, &e));
     s.threads = o.threads;
     if (o.device) RT_TRY(rt_settings_set(&s, RT_SETTING_ID_device, o.device, &e));

@@ -5,11 +5,11 @@
 #include <string.h>
 
 typedef struct options {
-    const char *prompt, *system, *device, *base;
-    double temperature, top_p, penalty;
+    const char *prompt, *system, *device, *base, *data, *out;
+    double temperature, top_p, min_p, penalty;
     uint64_t top_k, seed;
-    uint32_t max_new, context, threads;
-    bool raw, ids, json, quiet;
+    uint32_t max_new, context, threads, samples, slots;
+    bool raw, ids, json, quiet, best_of, logprobs;
 } options;
 
 typedef struct state {
@@ -71,6 +71,87 @@ out:
     return rc;
 }
 
+static rt_sampling sampling_of(const options *o)
+{
+    return (rt_sampling){ .temperature = o->temperature,
+                          .top_k = (uint32_t)o->top_k,
+                          .top_p = o->top_p,
+                          .min_p = o->min_p,
+                          .repetition_penalty = o->penalty,
+                          .seed = o->seed };
+}
+
+static int print_answered(const options *o, const rt_job_answered *a, rt_err *e)
+{
+    double speed = a->seconds > 0 ? (double)a->answer_tokens / a->seconds : 0;
+    if (o->json)
+        return rt_print_json(json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f}", "out", o->out, "prompts",
+                                       (json_int_t)a->prompts, "found", (json_int_t)a->found, "answers",
+                                       (json_int_t)a->answers, "stopped", (json_int_t)a->stopped, "prompt_tokens",
+                                       (json_int_t)a->prompt_tokens, "tokens", (json_int_t)a->answer_tokens, "seconds",
+                                       a->seconds, "tokens_per_second", speed),
+                             e);
+    if (o->quiet) return RT_OK;
+    if (a->found)
+        rt_put_to(stderr, "answers to %llu of %llu prompts were there\n", (unsigned long long)a->found,
+                  (unsigned long long)a->prompts);
+    rt_put_to(stderr, "%llu answers to %s, %llu ended by the model; %llu tokens at %.1f a second\n",
+              (unsigned long long)a->answers, o->out, (unsigned long long)a->stopped,
+              (unsigned long long)a->answer_tokens, speed);
+    return RT_OK;
+}
+
+/* --data and --out */
+static int answer_file(const options *o, const char *spec, rt_err *e)
+{
+    int rc;
+    rt_settings where = { .threads = o->threads };
+    rt_job_env env = rt_cli_env(0);
+    rt_model_file *model = NULL;
+    rt_job_answered made;
+    const rt_job_answers_opts ao = { .data = o->data,
+                                     .out = o->out,
+                                     .samples = o->samples,
+                                     .best_of = o->best_of,
+                                     .logps = o->logprobs,
+                                     .max_new = o->max_new,
+                                     .slots = o->slots,
+                                     .context = o->context,
+                                     .sampling = sampling_of(o),
+                                     .where = &where,
+                                     .env = &env,
+                                     .progress = rt_live_progress };
+    env.hub.base = o->base;
+    if (!o->out) RT_TRY(rt_fail(e, RT_USAGE, "--data needs --out: the file that the answers go to"));
+    if (o->prompt || o->system || o->raw || o->ids)
+        RT_TRY(rt_fail(e, RT_USAGE, "--data excludes --prompt, --system, --raw and --ids"));
+    if (o->samples > 1 && o->temperature == 0)
+        RT_TRY(rt_fail(e, RT_USAGE, "--samples %u at --temperature 0 would be equal; give --temperature", o->samples));
+    if (o->device) RT_TRY(rt_settings_set(&where, RT_SETTING_ID_device, o->device, e));
+    RT_TRY(rt_model_file_open(&model, spec, &env.hub, e));
+    rt_interrupt_catch();
+    rt_live_begin(stderr);
+    rc = rt_job_answers(model, &ao, &made, e);
+    rt_live_end();
+    RT_TRY(rc);
+    RT_TRY(print_answered(o, &made, e));
+out:
+    rt_model_file_close(model);
+    return rc;
+}
+
+static int check_file_flags(const options *o, rt_err *e)
+{
+    const char *flag = o->out        ? "--out"
+                       : o->samples  ? "--samples"
+                       : o->slots    ? "--slots"
+                       : o->best_of  ? "--best-of"
+                       : o->logprobs ? "--logprobs"
+                                     : NULL;
+    if (!o->data && flag) return rt_fail(e, RT_USAGE, "%s needs --data: a file of prompts", flag);
+    return RT_OK;
+}
+
 static int generate(const options *o, const char *spec, rt_err *e)
 {
     int rc;
@@ -81,13 +162,9 @@ static int generate(const options *o, const char *spec, rt_err *e)
     rt_job_generator *g = NULL;
     rt_tok_ids prompt = { 0 };
     rt_job_generated made;
-    const rt_generate_opts go = { .context = o->context,
-                                  .temperature = o->temperature,
-                                  .top_k = (uint32_t)o->top_k,
-                                  .top_p = o->top_p,
-                                  .repetition_penalty = o->penalty,
-                                  .seed = o->seed };
+    const rt_generate_opts go = { .context = o->context, .sampling = sampling_of(o) };
     env.hub.base = o->base;
+    RT_TRY(check_file_flags(o, e));
     if (o->ids && o->json) RT_TRY(rt_fail(e, RT_USAGE, "retort generate: --ids and --json exclude one another"));
     if (o->device) RT_TRY(rt_settings_set(&where, RT_SETTING_ID_device, o->device, e));
     RT_TRY(rt_model_file_open(&model, spec, &env.hub, e));
@@ -120,9 +197,19 @@ int rt_cmd_generate(int argc, char **argv, rt_err *e)
         { "--temperature", RT_FLAG_REAL, &o.temperature, "T", "0 (default) takes the most likely token always" },
         { "--top-k", RT_FLAG_WHOLE, &o.top_k, "K", "choose among the K most likely; 0: all" },
         { "--top-p", RT_FLAG_REAL, &o.top_p, "P", "choose among the most likely that make up P; 1: all" },
+        { "--min-p", RT_FLAG_REAL, &o.min_p, "P",
+          "choose among those at least P times as likely as the first; 0: all" },
         { "--repetition-penalty", RT_FLAG_REAL, &o.penalty, "R", "above 1 makes seen tokens less likely" },
         { "--seed", RT_FLAG_WHOLE, &o.seed, "N", "seed of the samples" },
         { "--context", RT_FLAG_COUNT, &o.context, "N", "longest prompt and answer together" },
+        { "--data", RT_FLAG_TEXT, &o.data, "FILE", "prompts to answer: .jsonl records as training has them, or lines" },
+        { "--out", RT_FLAG_TEXT, &o.out, "FILE",
+          "answers to --data as training data; what is there is kept and continued" },
+        { "--samples", RT_FLAG_COUNT, &o.samples, "N", "answers to each prompt of --data (1)" },
+        { "--best-of", RT_FLAG_BOOL, &o.best_of, NULL,
+          "the likeliest of --samples alone, by log-probability for each token" },
+        { "--logprobs", RT_FLAG_BOOL, &o.logprobs, NULL, "log-probability of every token, kept in --out" },
+        { "--slots", RT_FLAG_COUNT, &o.slots, "N", "answers to --data at once (8)" },
         { "--ids", RT_FLAG_BOOL, &o.ids, NULL, "print ids instead of text" },
         { "--json", RT_FLAG_BOOL, &o.json, NULL, "text, counts and speed as JSON, at the end" },
         { "--quiet", RT_FLAG_BOOL, &o.quiet, NULL, "no line about speed" },
@@ -133,7 +220,7 @@ int rt_cmd_generate(int argc, char **argv, rt_err *e)
     const rt_flag aliases[] = { { "--max-new-tokens", RT_FLAG_COUNT, &o.max_new, "N", NULL },
                                 { "--max-tokens", RT_FLAG_COUNT, &o.max_new, "N", NULL },
                                 { "--n-predict", RT_FLAG_COUNT, &o.max_new, "N", NULL },
-                                { "-n", RT_FLAG_COUNT, &o.max_new, "N", NULL },
+                                { "-n", RT_FLAG_COUNT, &o.samples, "N", NULL },
                                 { "-p", RT_FLAG_TEXT, &o.prompt, "TEXT", NULL },
                                 { "--temp", RT_FLAG_REAL, &o.temperature, "T", NULL },
                                 { "--model", RT_FLAG_LIST, &words, "MODEL", NULL },
@@ -143,7 +230,8 @@ int rt_cmd_generate(int argc, char **argv, rt_err *e)
         .name = "generate",
         .usage = "retort generate MODEL [--prompt TEXT] [flags]",
         .text = "Writes what the model says, as it says it. A model with a chat template is asked as in a chat;\n"
-                "--raw continues the text itself. Ends at the model's end of turn, or after --max-new tokens.",
+                "--raw continues the text itself. Ends at the model's end of turn, or after --max-new tokens.\n"
+                "With --data and --out it answers a file of prompts, many at once, as data to train on.",
         .example = "retort generate out --prompt 'Why is the sky blue?' --temperature 0.7 --top-p 0.9",
         .flags = flags,
         .aliases = aliases,
@@ -153,5 +241,5 @@ int rt_cmd_generate(int argc, char **argv, rt_err *e)
     };
     int rc = rt_args_parse(&c, argc, argv, &help, e);
     if (rc < 0 || help) return rc;
-    return generate(&o, words.text[0], e);
+    return o.data ? answer_file(&o, words.text[0], e) : generate(&o, words.text[0], e);
 }

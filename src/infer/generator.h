@@ -1,23 +1,15 @@
-/* generator.h - text one token at a time: a model with a key/value cache, sealed once.
- *
- * Owns: three programs (a block of the prompt, one token, the choice of an id) and the cache. The prompt is taken in
- * blocks; its last token goes through the one-token program, so the head runs for that one alone. Text and ids are the
- * caller's. One sequence at a time.
+/* generator.h - one text at a time: an engine of one slot (infer/engine.h), asked and waited for.
  *
  * rt_generator_open is all of it for a model on disk. A run that holds the model in memory records the programs beside
  * its own, seals all together and attaches the generator to them: it speaks with the weights that are being trained. */
 #ifndef RT_INFER_GENERATOR_H
 #define RT_INFER_GENERATOR_H
 
-#include "infer/load.h"
+#include "infer/engine.h"
 
 typedef struct rt_generate_opts {
-    uint32_t context;          /* the longest prompt and answer together; 0: the model's own limit, at most 4096 */
-    double temperature;        /* 0: always the most likely id */
-    uint32_t top_k;            /* 0: no limit */
-    double top_p;              /* 1: no limit */
-    double repetition_penalty; /* 1: none; as transformers: seen ids' logits are divided or multiplied by it */
-    uint64_t seed;
+    uint32_t context; /* the longest prompt and answer together; 0: the model's own limit, at most 4096 */
+    rt_sampling sampling;
 } rt_generate_opts;
 extern const rt_generate_opts rt_generate_defaults; /* greedy */
 
@@ -32,7 +24,7 @@ void rt_generator_plans(const rt_generator *g, const rt_plan *plans[RT_GENERATOR
 int rt_generator_attach(rt_generator *g, rt_exec *x, uint32_t first, rt_err *e);
 
 /* A model from its file, with memory of its own. */
-/* The device must outlive it; the file may be closed. policy: null for f32. */
+/* The device must outlive it; the file may be closed. policy: null for the device's. */
 int rt_generator_open(rt_generator **out, rt_dev *d, const rt_model_file *m, const rt_policy *policy,
                       const rt_generate_opts *o, rt_err *e);
 void rt_generator_free(rt_generator *g); /* accepts null */
@@ -47,7 +39,7 @@ typedef struct rt_generate_stats {
 /* Begins anew: the cache is forgotten. Ends when fn says so, after max_new ids, or when the context is full. */
 int rt_generator_run(rt_generator *g, const uint32_t *prompt, uint32_t count, uint32_t max_new, rt_token_fn fn,
                      void *ctx, rt_generate_stats *stats, rt_err *e);
-/* The logits behind the last token that was run, (V) f32; valid until the next run. For tests and penalties. */
+/* The logits behind the last id, (V) f32, while fn is called with it. For tests. */
 int rt_generator_logits(rt_generator *g, float *logits, rt_err *e);
 
 #endif

@@ -190,6 +190,30 @@ void rt_job_cache_facts(rt_job_cached_facts *out, const rt_inputs *in);
 int rt_job_cache_look(rt_job_cached *out, const char *path, rt_err *e);
 void rt_job_cached_free(rt_job_cached *c); /* accepts zeroes */
 
+/* ---- answers to a file of prompts (job_answers.c) ---- */
+
+typedef struct rt_job_answers_opts {
+    const char *data, *out; /* data: records in .jsonl, else a line each */
+    uint32_t samples;       /* of each prompt; 0: 1 */
+    bool best_of;           /* of those only the one whose log-probability for each token is highest */
+    bool logps;             /* the log-probability of every token is kept */
+    uint32_t max_new, slots, context; /* 0: 256; 8; as long as the prompts need, up to the model's own */
+    rt_sampling sampling;
+    const rt_settings *where; /* device and threads */
+    const rt_job_env *env;
+    rt_job_progress_fn progress;
+    void *ctx;
+} rt_job_answers_opts;
+typedef struct rt_job_answered {
+    uint64_t prompts, found;            /* prompts in data; those whose answers were there already */
+    uint64_t answers, stopped;          /* made now; of them ended by the model itself */
+    uint64_t prompt_tokens, answer_tokens;
+    double seconds;
+} rt_job_answered;
+/* Appends the answers to o->out in the order of the prompts, each prompt's with one write, and goes on where such a
+ * file ends: killed and begun anew it has the same bytes. RT_INVALID for one that holds other answers. */
+int rt_job_answers(const rt_model_file *m, const rt_job_answers_opts *o, rt_job_answered *out, rt_err *e);
+
 /* ---- models: converted, copied, made, looked at (job_convert.c, job_export.c, job_init.c, job_inspect.c) ---- */
 
 /* An output model. */

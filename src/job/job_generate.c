@@ -16,23 +16,12 @@ struct rt_job_generator {
     rt_generator *g;
 };
 
-static int check(const rt_generate_opts *o, rt_err *e)
-{
-    if (!(o->temperature >= 0))
-        return rt_fail(e, RT_USAGE, "--temperature %g is out of range (0 or more)", o->temperature);
-    if (!(o->top_p > 0 && o->top_p <= 1))
-        return rt_fail(e, RT_USAGE, "--top-p %g is out of range (above 0, at most 1)", o->top_p);
-    if (!(o->repetition_penalty > 0))
-        return rt_fail(e, RT_USAGE, "--repetition-penalty %g is out of range (above 0)", o->repetition_penalty);
-    return RT_OK;
-}
-
 int rt_job_generator_new(rt_job_generator **out, const rt_model_file *m, const rt_generate_opts *o, rt_err *e)
 {
     int rc;
     rt_job_generator *g = NULL;
     rt_json_init();
-    RT_TRY(check(o, e));
+    RT_TRY(rt_sampling_check(&o->sampling, e));
     RT_TRY(rt_model_file_check(m, e));
     if (!(g = rt_alloc_zero(sizeof *g, 16))) RT_TRY(rt_no_memory(e, "a generator"));
     g->model = m;

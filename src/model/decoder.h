@@ -124,14 +124,19 @@ void rt_decoder_logits_backward(rt_plan *p, const rt_decoder *d, rt_view dlogits
 
 /* ---- with a key/value cache, for generation ---- */
 typedef struct rt_kv_cache {
-    uint32_t B, S;  /* sequences, positions of each */
-    rt_view *k, *v; /* (config.layers) each (B*S, K*D), state */
+    uint32_t pages, page; /* how many, positions of each */
+    rt_view *k, *v;       /* (config.layers) each (pages*page, K*D), state */
 } rt_kv_cache;
 /* Declares the cache's buffers; the arrays live in the decoder's arena. */
-int rt_decoder_cache(rt_decoder *d, rt_space *s, uint32_t B, uint32_t S, rt_kv_cache *out, rt_err *e);
-/* t->T new tokens per sequence; slot (B*T,1): the row of the cache that each goes to; len (B,1): rows in use including
- * the new ones. hidden as in forward. t->start is not looked at. */
-void rt_decoder_decode(rt_plan *p, const rt_decoder *d, const rt_tokens *t, const rt_kv_cache *cache, rt_view slot,
-                       rt_view len, rt_view hidden);
+int rt_decoder_cache(rt_decoder *d, rt_space *s, uint32_t pages, uint32_t page, rt_kv_cache *out, rt_err *e);
+/* Where new tokens go and what they see. All i32. */
+typedef struct rt_kv_rows {
+    rt_view to;    /* (B*T,1) the row of the cache for each; outside of it: none */
+    rt_view len;   /* (B,1) positions in use, the new ones included */
+    rt_view table; /* (B,pages of a sequence) */
+} rt_kv_rows;
+/* t->T new tokens per sequence. hidden as in forward. t->start is not looked at. */
+void rt_decoder_decode(rt_plan *p, const rt_decoder *d, const rt_tokens *t, const rt_kv_cache *cache,
+                       const rt_kv_rows *rows, rt_view hidden);
 
 #endif

@@ -153,7 +153,7 @@ static rt_view next_norm(const rt_decoder *d, uint32_t layer)
 typedef struct attention_source {
     const rt_tokens *t;
     const rt_kv_cache *cache; /* null: the rows themselves */
-    rt_view slot, len;
+    const rt_kv_rows *rows;
 } attention_source;
 
 static void cached_half(rt_plan *p, const rt_decoder *d, uint32_t layer, const attention_source *a, rt_layer_trace *s)
@@ -161,11 +161,12 @@ static void cached_half(rt_plan *p, const rt_decoder *d, uint32_t layer, const a
     const rt_model_config *c = &d->config;
     rt_view q, k, v;
     rt_attn_shape shape = rt_decoder_attn_shape(d, layer, a->t->T);
+    shape.page = a->cache->page;
     queries_keys_values(p, d, layer, a->t, s, &q, &k, &v);
-    rt_emit_copy(p, a->cache->k[layer], k, a->slot);
-    rt_emit_copy(p, a->cache->v[layer], v, a->slot);
+    rt_emit_copy(p, a->cache->k[layer], k, a->rows->to);
+    rt_emit_copy(p, a->cache->v[layer], v, a->rows->to);
     s->o = act(p, s->n1.rows, c->heads * c->head_dim, "o");
-    rt_emit_attn_decode(p, s->o, q, a->cache->k[layer], a->cache->v[layer], a->len, &shape);
+    rt_emit_attn_decode(p, s->o, q, a->cache->k[layer], a->cache->v[layer], a->rows->len, a->rows->table, &shape);
     add_attention(p, d, layer, s);
 }
 
@@ -213,18 +214,18 @@ void rt_decoder_forward(rt_plan *p, const rt_decoder *d, const rt_tokens *t, rt_
     forward(p, d, &(attention_source){ .t = t }, trace, hidden);
 }
 
-void rt_decoder_decode(rt_plan *p, const rt_decoder *d, const rt_tokens *t, const rt_kv_cache *cache, rt_view slot,
-                       rt_view len, rt_view hidden)
+void rt_decoder_decode(rt_plan *p, const rt_decoder *d, const rt_tokens *t, const rt_kv_cache *cache,
+                       const rt_kv_rows *rows, rt_view hidden)
 {
-    forward(p, d, &(attention_source){ t, cache, slot, len }, NULL, hidden);
+    forward(p, d, &(attention_source){ t, cache, rows }, NULL, hidden);
 }
 
-int rt_decoder_cache(rt_decoder *d, rt_space *s, uint32_t B, uint32_t S, rt_kv_cache *out, rt_err *e)
+int rt_decoder_cache(rt_decoder *d, rt_space *s, uint32_t pages, uint32_t page, rt_kv_cache *out, rt_err *e)
 {
-    uint64_t rows = (uint64_t)B * S;
+    uint64_t rows = (uint64_t)pages * page;
     uint32_t cols = d->config.kv_heads * d->config.head_dim;
-    *out = (rt_kv_cache){ .B = B, .S = S };
-    if (rows > UINT32_MAX) return rt_fail(e, RT_INVALID, "a cache of %u x %u positions is too long", B, S);
+    *out = (rt_kv_cache){ .pages = pages, .page = page };
+    if (rows > INT32_MAX) return rt_fail(e, RT_INVALID, "a cache of %u pages of %u positions is too long", pages, page);
     out->k = rt_arena_alloc(&d->arena, sizeof(rt_view) * d->config.layers);
     out->v = rt_arena_alloc(&d->arena, sizeof(rt_view) * d->config.layers);
     if (!out->k || !out->v) return rt_fail(e, RT_NOMEM, "no memory for a cache of %u layers", d->config.layers);

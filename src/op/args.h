@@ -63,7 +63,9 @@ typedef struct rt_decode_args {
     uint32_t B, Q, S, H, K, D; /* Q new tokens per sequence, S rows of cache per sequence */
     uint32_t window;
     float scale;
+    uint32_t page; /* rows of a page of the cache, a multiple of RT_CACHE_PAGE; 0: each sequence has S rows in a row */
 } rt_decode_args;
+enum { RT_CACHE_PAGE = 64 }; /* whole tiles of keys on every backend */
 
 typedef struct rt_swiglu_args {
     uint32_t N, F;
@@ -112,7 +114,7 @@ typedef struct rt_adamw_args {
     uint32_t moments;     /* rt_dtype of m and v; f32: they are not rounded */
     uint32_t stream, row; /* which parameter this is, and which of its rows the first is */
 } rt_adamw_args;
-/* Apart from the streams of dropout and of samples, which count from 0. */
+/* Apart from the streams of dropout, which count from 0, and from rt_sample_stream. */
 static inline uint64_t rt_adamw_stream(uint32_t stream, uint32_t step)
 {
     return (uint64_t)(0x80000000u | stream) << 32 | step;
@@ -130,11 +132,22 @@ typedef struct rt_topk_args {
 
 typedef struct rt_sample_args {
     uint32_t N, V;
-    uint32_t top_k;    /* 0: no limit */
-    float temperature; /* 0: the most likely id */
-    float top_p;       /* 1: no limit */
-    uint32_t stream;   /* with step, row and seed: the random number of a row */
 } rt_sample_args;
+/* The columns of how, by which a row chooses; what they do, in order, is in backend/ref/ref_sample.c. */
+enum {
+    RT_HOW_TEMPERATURE, /* 0: the most likely id */
+    RT_HOW_TOP_K,       /* a whole number; 0: no limit */
+    RT_HOW_TOP_P,       /* 1: no limit */
+    RT_HOW_MIN_P,       /* 0: no limit */
+    RT_HOW_PENALTY,     /* of seen ids: logits above 0 are divided by it, others multiplied; 1: none */
+    RT_HOW_COLS
+};
+/* The random number of a row is the first word of Philox at (0, rt_sample_stream, key). */
+#define rt_sample_stream ((uint64_t)0x40000000u << 32)
+static inline uint32_t rt_sample_most(float top_k, uint32_t V)
+{
+    return top_k >= 1 && top_k < (float)V ? (uint32_t)top_k : V;
+}
 
 /* Element (i,j) of a step with this stream is dropped when its random word is below p 2^32: word j % 4 of Philox at
  * (seed, stream << 32 | step, (row + i) << 32 | j / 4), where row, step and seed are the step values'. */

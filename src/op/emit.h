@@ -26,13 +26,15 @@ typedef struct rt_attn_shape {
     uint32_t T, H, K, D; /* B is rows / T */
     uint32_t window;     /* 0: none */
     float scale;         /* 0: 1/sqrt(D) */
+    uint32_t page;       /* attn_decode with a table: rows of a page */
 } rt_attn_shape;
 void rt_emit_attn_fwd(rt_plan *p, rt_view o, rt_view lse, rt_view q, rt_view k, rt_view v, rt_view start,
                       const rt_attn_shape *s);
 void rt_emit_attn_bwd(rt_plan *p, rt_view dq, rt_view dk, rt_view dv, rt_view d_o, rt_view q, rt_view k, rt_view v,
                       rt_view o, rt_view lse, rt_view start, const rt_attn_shape *s);
-/* s->T: new tokens per sequence (Q of the op); the cache has kc.rows / B rows per sequence. */
-void rt_emit_attn_decode(rt_plan *p, rt_view o, rt_view q, rt_view kc, rt_view vc, rt_view len, const rt_attn_shape *s);
+/* s->T: new tokens per sequence (Q of the op); without a table the cache has kc.rows / B rows per sequence. */
+void rt_emit_attn_decode(rt_plan *p, rt_view o, rt_view q, rt_view kc, rt_view vc, rt_view len, rt_view table,
+                         const rt_attn_shape *s);
 
 void rt_emit_swiglu_fwd(rt_plan *p, rt_view y, rt_view g, rt_view u);
 /* y: RT_NONE where nobody reads it. */
@@ -87,11 +89,6 @@ void rt_emit_mix_logits(rt_plan *p, rt_view y, rt_view y0, rt_view x, rt_view we
 void rt_emit_draw(rt_plan *p, rt_view id, rt_view logp, rt_view entropy, rt_view x, rt_view vmask, rt_view key,
                   rt_view step, float T);
 void rt_emit_topk(rt_plan *p, rt_view id, rt_view logp, rt_view rest, rt_view x, rt_view vmask, float T);
-typedef struct rt_sample_opts {
-    uint32_t top_k;
-    float temperature, top_p;
-    uint32_t stream;
-} rt_sample_opts;
-void rt_emit_sample(rt_plan *p, rt_view id, rt_view x, rt_view step, const rt_sample_opts *o);
+void rt_emit_sample(rt_plan *p, rt_view id, rt_view logp, rt_view seen, rt_view x, rt_view key, rt_view how);
 
 #endif

@@ -72,19 +72,41 @@ void rt_emit_attn_bwd(rt_plan *p, rt_view dq, rt_view dk, rt_view dv, rt_view d_
     emit_end(&e);
 }
 
-void rt_emit_attn_decode(rt_plan *p, rt_view o, rt_view q, rt_view kc, rt_view vc, rt_view len, const rt_attn_shape *s)
+/* Rows of cache of each of B sequences; 0: refused. */
+static uint32_t cache_rows(emit *e, const rt_attn_shape *s, uint32_t B)
+{
+    const rt_view kc = e->s[RT_DEC_KC], table = e->s[RT_DEC_TABLE];
+    if (!emit_has(e, RT_DEC_TABLE)) {
+        if (kc.rows % B != 0)
+            emit_fail(e, "kc is (%u,%u): its %u rows are not a multiple of the %u sequences of q", kc.rows, kc.cols,
+                      kc.rows, B);
+        return e->ok ? kc.rows / B : 0;
+    }
+    emit_shape(e, RT_DEC_TABLE, B, table.cols, "the pages of each sequence of q");
+    if (s->page == 0 || s->page % RT_CACHE_PAGE != 0)
+        emit_fail(e, "page is %u, expected a multiple of %d", s->page, RT_CACHE_PAGE);
+    else if (kc.rows % s->page != 0)
+        emit_fail(e, "kc is (%u,%u): its %u rows are not a multiple of a page, which is %u", kc.rows, kc.cols, kc.rows,
+                  s->page);
+    else if ((uint64_t)table.cols * s->page > INT32_MAX)
+        emit_fail(e, "table is (%u,%u): %u pages of %u rows are too long for a sequence", table.rows, table.cols,
+                  table.cols, s->page);
+    return e->ok ? table.cols * s->page : 0;
+}
+
+void rt_emit_attn_decode(rt_plan *p, rt_view o, rt_view q, rt_view kc, rt_view vc, rt_view len, rt_view table,
+                         const rt_attn_shape *s)
 {
     emit e;
-    if (!emit_begin(&e, p, RT_OP_ATTN_DECODE, EMIT_SLOTS(o, q, kc, vc, len))) return;
+    if (!emit_begin(&e, p, RT_OP_ATTN_DECODE, EMIT_SLOTS(o, q, kc, vc, len, table))) return;
     if (!attn_numbers(&e, s, "T")) return;
-    uint32_t B = q.rows / s->T, S = B ? kc.rows / B : 0;
+    uint32_t B = q.rows / s->T, S = 0;
     if (B == 0 || q.rows % s->T != 0)
         emit_fail(&e, "q is (%u,%u): its %u rows are not a multiple of T, the %u new tokens of a sequence", q.rows,
                   q.cols, q.rows, s->T);
-    else if (kc.rows % B != 0)
-        emit_fail(&e, "kc is (%u,%u): its %u rows are not a multiple of the %u sequences of q", kc.rows, kc.cols,
-                  kc.rows, B);
-    else if (S < s->T)
+    else
+        S = cache_rows(&e, s, B);
+    if (e.ok && S < s->T)
         emit_fail(&e, "kc is (%u,%u): %u rows for each of %u sequences cannot hold %u new tokens", kc.rows, kc.cols, S,
                   B, s->T);
     emit_shape(&e, RT_DEC_Q, q.rows, (uint64_t)s->H * s->D, "H*D columns");
@@ -92,6 +114,6 @@ void rt_emit_attn_decode(rt_plan *p, rt_view o, rt_view q, rt_view kc, rt_view v
     emit_shape(&e, RT_DEC_KC, kc.rows, (uint64_t)s->K * s->D, "K*D columns");
     emit_like(&e, RT_DEC_VC, RT_DEC_KC);
     emit_shape(&e, RT_DEC_LEN, B, 1, "a length for each sequence");
-    e.args.decode = (rt_decode_args){ B, s->T, S, s->H, s->K, s->D, s->window, attn_scale(s) };
+    e.args.decode = (rt_decode_args){ B, s->T, S, s->H, s->K, s->D, s->window, attn_scale(s), table.buf ? s->page : 0 };
     emit_end(&e);
 }

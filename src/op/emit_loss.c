@@ -143,15 +143,15 @@ void rt_emit_topk(rt_plan *p, rt_view id, rt_view logp, rt_view rest, rt_view x,
     emit_end(&e);
 }
 
-void rt_emit_sample(rt_plan *p, rt_view id, rt_view x, rt_view step, const rt_sample_opts *o)
+void rt_emit_sample(rt_plan *p, rt_view id, rt_view logp, rt_view seen, rt_view x, rt_view key, rt_view how)
 {
     emit e;
-    if (!emit_begin(&e, p, RT_OP_SAMPLE, EMIT_SLOTS(id, x, step))) return;
+    if (!emit_begin(&e, p, RT_OP_SAMPLE, EMIT_SLOTS(id, logp, seen, x, key, how))) return;
     emit_shape(&e, RT_SAMPLE_ID, x.rows, 1, "an id for each row of x");
-    emit_step(&e, RT_SAMPLE_STEP);
-    if (o->top_k > x.cols) emit_fail(&e, "top_k is %u, over the %u columns of x", o->top_k, x.cols);
-    emit_not_negative(&e, "temperature", o->temperature);
-    if (!(o->top_p > 0 && o->top_p <= 1)) emit_fail(&e, "top_p is %g, expected 0 < top_p <= 1", (double)o->top_p);
-    e.args.sample = (rt_sample_args){ x.rows, x.cols, o->top_k, o->temperature, o->top_p, o->stream };
+    emit_shape(&e, RT_SAMPLE_LOGP, x.rows, 1, "a value for each row of x");
+    emit_shape(&e, RT_SAMPLE_SEEN, x.rows, ((uint64_t)x.cols + 31) / 32, "a bit for each element of x");
+    emit_shape(&e, RT_SAMPLE_KEY, x.rows, 2, "two words for each row of x");
+    emit_shape(&e, RT_SAMPLE_HOW, x.rows, RT_HOW_COLS, "how each row of x chooses");
+    e.args.sample = (rt_sample_args){ x.rows, x.cols };
     emit_end(&e);
 }

@@ -70,7 +70,8 @@ enum { RT_MAX_SLOTS = 14 };
     /* dq, dk, dv A; do A; q, k, v, o A; lse f32; [start] */                                                           \
     X(ATTN_BWD, attn_bwd, attn, "dq, dk, dv of attn_fwd")                                                              \
     /* o (B*Q,H*D) A; q (B*Q,H*D) A; kc, vc (B*S,K*D) A; len (B,1) i32: rows of cache in use, the Q new ones last.     \
-     * A row with len < Q or len > S gives NaN. */                                                                     \
+     * A row with len < Q or len > S gives NaN. [table] (B,S/page) i32: row j of a sequence is row j % page of page    \
+     * table[j / page] of kc and vc, which have any whole number of pages; those in use have to be there. */           \
     X(ATTN_DECODE, attn_decode, decode, "attention of the newest Q tokens over the cache")                             \
     /* y (N,F) A; g A; u A. y may be g or u. */                                                                        \
     X(SWIGLU_FWD, swiglu_fwd, swiglu, "y = g sigmoid(g) u")                                                            \
@@ -104,8 +105,10 @@ enum { RT_MAX_SLOTS = 14 };
     X(CLIP, clip, clip, "norm = sqrt(nsq); scale = min(1, max_norm / (norm + 1e-6))")                                  \
     /* id (N,k) i32; logp (N,k) f32; rest (N,1) f32; x (N,V) A; [vmask]. Descending, ties by lower id. */              \
     X(TOPK, topk, topk, "the k most likely ids at temperature T over Vc, and the mass left")                           \
-    /* id (N,1) i32; x (N,V) A; step */                                                                                \
-    X(SAMPLE, sample, sample, "one id per row: temperature, top-k, top-p")                                             \
+    /* id (N,1) i32; [logp] (N,1) f32: of id at temperature 1, whatever how says; [seen] (N,ceil(V/32)) u32: bit v set \
+     * for the ids that the penalty is for, and for id afterwards; x (N,V) A; key (N,2) u32: the place of the row's    \
+     * random number; how (N,5) f32: see args.h */                                                                     \
+    X(SAMPLE, sample, sample, "one id per row: penalty, top-k, temperature, top-p, min-p")                             \
     /* y (N,C) A +=; x (N,C) A; step. Which elements are kept: args.h. */                                              \
     X(DROPOUT, dropout, dropout, "y = x / (1 - p) where it is kept, x 0 where it is dropped")                          \
     /* y (N,C) e4m3; scale (N,1) f32; x (N,C) F. What the scale of a row is: num/e4m3.h. */                            \
@@ -171,7 +174,7 @@ enum {
     RT_ATTNB_LSE,
     RT_ATTNB_START
 };
-enum { RT_DEC_O, RT_DEC_Q, RT_DEC_KC, RT_DEC_VC, RT_DEC_LEN };
+enum { RT_DEC_O, RT_DEC_Q, RT_DEC_KC, RT_DEC_VC, RT_DEC_LEN, RT_DEC_TABLE };
 enum { RT_GLU_Y, RT_GLU_G, RT_GLU_U };
 enum { RT_GLUB_DG, RT_GLUB_DU, RT_GLUB_Y, RT_GLUB_DY, RT_GLUB_G, RT_GLUB_U };
 enum { RT_ROWS_Y, RT_ROWS_X, RT_ROWS_B }; /* add: a, b; scale: x, s; copy: x, rows; cast, fill, quant, dequant */
@@ -205,7 +208,7 @@ enum {
 enum { RT_NSQ_OUT, RT_NSQ_X, RT_NSQ_FAULT, RT_NSQ_STEP };
 enum { RT_CLIP_SCALE, RT_CLIP_NORM, RT_CLIP_NSQ, RT_CLIP_FAULT, RT_CLIP_STEP };
 enum { RT_TOPK_ID, RT_TOPK_LOGP, RT_TOPK_REST, RT_TOPK_X, RT_TOPK_VMASK };
-enum { RT_SAMPLE_ID, RT_SAMPLE_X, RT_SAMPLE_STEP };
+enum { RT_SAMPLE_ID, RT_SAMPLE_LOGP, RT_SAMPLE_SEEN, RT_SAMPLE_X, RT_SAMPLE_KEY, RT_SAMPLE_HOW };
 enum { RT_DROP_Y, RT_DROP_X, RT_DROP_STEP };
 enum { RT_DRAW_ID, RT_DRAW_LOGP, RT_DRAW_ENTROPY, RT_DRAW_X, RT_DRAW_VMASK, RT_DRAW_KEY, RT_DRAW_STEP };
 enum { RT_MIX_Y, RT_MIX_Y0, RT_MIX_X, RT_MIX_WEIGHT, RT_MIX_VMASK };

@@ -128,7 +128,7 @@ static uint64_t rows_touched(const rt_op *op, uint32_t slot)
     if (op->kind == RT_OP_EMBED_BWD && slot == RT_EMBED_DTABLE) return min_u64(rows, a->embed.N);
     if (op->kind == RT_OP_COPY && slot == RT_ROWS_Y && a->rows.R) return min_u64(rows, a->rows.N);
     if (op->kind == RT_OP_ATTN_DECODE && (slot == RT_DEC_KC || slot == RT_DEC_VC) && a->decode.window)
-        return mul(a->decode.B, min_u64(a->decode.S, (uint64_t)a->decode.window + a->decode.Q - 1));
+        return min_u64(rows, mul(a->decode.B, min_u64(a->decode.S, (uint64_t)a->decode.window + a->decode.Q - 1)));
     return rows;
 }
 

@@ -72,7 +72,7 @@ static const struct {
     [RT_OP_ATTN_FWD] = SLOTS(W(o, ACT), W(lse, F32), R(q, ACT), R(k, ACT), R(v, ACT), R_OPT(start, I32)),
     [RT_OP_ATTN_BWD] = SLOTS(W(dq, ACT), W(dk, ACT), W(dv, ACT), R(do, ACT), R(q, ACT), R(k, ACT), R(v, ACT), R(o, ACT),
                              R(lse, F32), R_OPT(start, I32)),
-    [RT_OP_ATTN_DECODE] = SLOTS(W(o, ACT), R(q, ACT), R(kc, ACT), R(vc, ACT), R(len, I32)),
+    [RT_OP_ATTN_DECODE] = SLOTS(W(o, ACT), R(q, ACT), R(kc, ACT), R(vc, ACT), R(len, I32), R_OPT(table, I32)),
     [RT_OP_SWIGLU_FWD] = SLOTS(W_ON(y, ACT, BIT(RT_GLU_G) | BIT(RT_GLU_U)), R(g, ACT), R(u, ACT)),
     [RT_OP_SWIGLU_BWD] = SLOTS(W_ON(dg, ACT, BIT(RT_GLUB_G)), W_ON(du, ACT, BIT(RT_GLUB_U)),
                                W_OPT_ON(y, ACT, BIT(RT_GLUB_DY)), R(dy, ACT), R(g, ACT), R(u, ACT)),
@@ -97,7 +97,7 @@ static const struct {
     [RT_OP_DRAW] =
         SLOTS(W(id, I32), W(logp, F32), W(entropy, F32), R(x, ACT), R_OPT(vmask, U32), R(key, U32), R(step, STEP)),
     [RT_OP_TOPK] = SLOTS(W(id, I32), W(logp, F32), W(rest, F32), R(x, ACT), R_OPT(vmask, U32)),
-    [RT_OP_SAMPLE] = SLOTS(W(id, I32), R(x, ACT), R(step, STEP)),
+    [RT_OP_SAMPLE] = SLOTS(W(id, I32), W_OPT(logp, F32), RW_OPT(seen, U32), R(x, ACT), R(key, U32), R(how, F32)),
     [RT_OP_DROPOUT] = SLOTS(ACC(y, ACT), R(x, ACT), R(step, STEP)),
 };
 

@@ -58,7 +58,7 @@ static const rt_arg_field attn_fields[] = {
 };
 static const rt_arg_field decode_fields[] = {
     INT(decode, B), INT(decode, Q), INT(decode, S), INT(decode, H), INT(decode, K), INT(decode, D),
-    INT(decode, window), FLT(decode, scale), END
+    INT(decode, window), FLT(decode, scale), INT(decode, page), END
 };
 static const rt_arg_field swiglu_fields[] = {DIM(swiglu, N), DIM(swiglu, F), END};
 static const rt_arg_field kd_fields[] = {
@@ -73,10 +73,7 @@ static const rt_arg_field clip_fields[] = {FLT(clip, max_norm), INT(clip, site),
 static const rt_arg_field draw_fields[] = {DIM(draw, N), DIM(draw, V), DIM(draw, n), FLT(draw, T), END};
 static const rt_arg_field mix_fields[] = {DIM(mix, N), DIM(mix, V), DIM(mix, U), FLT(mix, T), FLT(mix, w), END};
 static const rt_arg_field topk_fields[] = {DIM(topk, N), DIM(topk, V), DIM(topk, k), FLT(topk, T), END};
-static const rt_arg_field sample_fields[] = {
-    DIM(sample, N), DIM(sample, V), INT(sample, top_k), FLT(sample, temperature), FLT(sample, top_p),
-    INT(sample, stream), END
-};
+static const rt_arg_field sample_fields[] = {DIM(sample, N), DIM(sample, V), END};
 static const rt_arg_field dropout_fields[] = {
     DIM(dropout, N), DIM(dropout, C), FLT(dropout, p), INT(dropout, stream), END
 };

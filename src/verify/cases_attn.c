@@ -10,6 +10,7 @@
 #include "verify/values.h"
 
 #include <math.h>
+#include <string.h>
 
 enum { B, T, K, G, D }; /* dimensions: batch, time, key heads, query heads per key head, head width */
 enum { DOCS, WINDOW, GROUPS, SCALE };
@@ -60,8 +61,8 @@ static uint32_t window_of(const rt_op_case *c)
 
 static rt_attn_shape shape_of(const rt_op_case *c)
 {
-    return (rt_attn_shape){ c->dim[T], c->dim[K] * c->dim[G], c->dim[K],
-                            c->dim[D], window_of(c),          c->flag[SCALE] ? 0.3f : 0.0f };
+    return (rt_attn_shape){ c->dim[T],    c->dim[K] * c->dim[G],        c->dim[K], c->dim[D],
+                            window_of(c), c->flag[SCALE] ? 0.3f : 0.0f, 0 };
 }
 
 /* For each position the first one of its document: documents begin by chance, about five to a row. */
@@ -320,11 +321,12 @@ const rt_op_set rt_op_set_attn_bwd = {
  * chunks, and the parts are joined 16 rows at a time. */
 
 enum { DB, DQ, DS, DK, DG, DD }; /* batch, new tokens, rows of cache, key heads, query heads per key head, head width */
-enum { D_WINDOW, D_GROUPS, D_LEN, D_SCALE };
+enum { D_WINDOW, D_GROUPS, D_LEN, D_SCALE, D_PAGED };
 
 static const rt_op_flag decode_flags[] = { RT_RARE("window", "", "window", "window1"),
                                            RT_FLAG("query heads per key head", "", "groups"),
-                                           RT_FLAG("lengths", "", "full", "stray"), RT_FLAG("scale", "", "scale0.3") };
+                                           RT_FLAG("lengths", "", "full", "stray"), RT_FLAG("scale", "", "scale0.3"),
+                                           RT_FLAG("pages", "", "paged") };
 static const rt_op_shape decode_shapes[] = {
     { RT_SHAPE_ODD, { 2, 3, 29, 1, 3, 24 } },     { RT_SHAPE_ONE, { 1, 1, 1, 1, 1, 8 } },
     { RT_SHAPE_BIG, { 3, 1, 2309, 4, 5, 64 } },   { RT_SHAPE_BIG, { 2, 23, 331, 1, 9, 32 } },
@@ -344,6 +346,7 @@ static void decode_fix(rt_op_case *c)
         d[DB] = 1 + d[DB] % 3;
         d[DQ] = 1 + d[DQ] % 4;
         d[DS] = d[DD] + d[DQ]; /* the last dimension runs over the widths: here for the cache */
+        c->flag[D_PAGED] = 0;  /* whole pages have none of them */
         d[DK] = 1 + d[DK] % 2;
         d[DG] = 1 + d[DG] % 3;
         d[DD] = 8 * (1 + d[DD] % 5);
@@ -354,6 +357,20 @@ static void decode_fix(rt_op_case *c)
     }
     if (!c->flag[D_GROUPS]) d[DG] = 1;
     if (c->flag[D_GROUPS] && d[DG] == 1) d[DG] = 2;
+    if (c->flag[D_PAGED]) d[DS] = (d[DS] + RT_CACHE_PAGE - 1) / RT_CACHE_PAGE * RT_CACHE_PAGE;
+}
+
+/* The pages of all sequences in another order. */
+static uint32_t page_of(const rt_op_case *c, uint32_t seq, uint32_t i)
+{
+    uint32_t each = c->dim[DS] / RT_CACHE_PAGE, n = c->dim[DB] * each, at = seq * each + i;
+    return n % 7 ? (at * 7 + 3) % n : n - 1 - at;
+}
+
+static void fill_table(const rt_op_case *c, const rt_fill *f)
+{
+    for (uint32_t r = 0; r < f->rows; r++)
+        for (uint32_t i = 0; i < f->cols; i++) f->i[r * f->cols + i] = (int32_t)page_of(c, r, i);
 }
 
 /* Between Q and S, or S, or some below and above. */
@@ -375,6 +392,7 @@ static void decode_layout(const rt_op_case *c, rt_layout *l)
     l->slot[RT_DEC_KC] = RT_SLOT(d[DB] * d[DS], slim, rt_fill_normal);
     l->slot[RT_DEC_VC] = RT_SLOT(d[DB] * d[DS], slim, rt_fill_normal);
     l->slot[RT_DEC_LEN] = RT_SLOT(d[DB], 1, fill_lengths);
+    if (c->flag[D_PAGED]) l->slot[RT_DEC_TABLE] = RT_SLOT(d[DB], d[DS] / RT_CACHE_PAGE, fill_table);
 }
 
 static rt_attn_shape decode_shape(const rt_op_case *c)
@@ -387,20 +405,33 @@ static rt_attn_shape decode_shape(const rt_op_case *c)
                             c->flag[D_WINDOW] == 2 ? 1
                             : c->flag[D_WINDOW]    ? d[DS] / 3 + 1
                                                    : 0,
-                            c->flag[D_SCALE] ? 0.3f : 0.0f };
+                            c->flag[D_SCALE] ? 0.3f : 0.0f,
+                            c->flag[D_PAGED] ? RT_CACHE_PAGE : 0 };
 }
 
 static void decode_emit(rt_plan *p, const rt_op_case *c, const rt_view *v)
 {
     rt_attn_shape s = decode_shape(c);
-    rt_emit_attn_decode(p, v[RT_DEC_O], v[RT_DEC_Q], v[RT_DEC_KC], v[RT_DEC_VC], v[RT_DEC_LEN], &s);
+    rt_emit_attn_decode(p, v[RT_DEC_O], v[RT_DEC_Q], v[RT_DEC_KC], v[RT_DEC_VC], v[RT_DEC_LEN], v[RT_DEC_TABLE], &s);
+}
+
+/* The cache of slot as it would lie without pages, (B*S,K*D). */
+static const double *in_a_row(rt_values *v, uint32_t slot)
+{
+    const uint32_t *d = v->c->dim, each = d[DS] / RT_CACHE_PAGE;
+    const uint64_t cells = (uint64_t)RT_CACHE_PAGE * d[DK] * d[DD];
+    const double *x = rt_values_dense(v, slot);
+    if (!v->c->flag[D_PAGED] || !x) return x;
+    double *y = rt_values_scratch(v, d[DB] * each * cells * sizeof *y);
+    for (uint32_t i = 0; y && i < d[DB] * each; i++)
+        memcpy(y + i * cells, x + page_of(v->c, i / each, i % each) * cells, cells * sizeof *y);
+    return y;
 }
 
 static void decode_terms(rt_values *v, uint32_t slot, const double *want, double *scale)
 {
     const uint32_t *d = v->c->dim, H = d[DK] * d[DG];
-    const double *q = rt_values_dense(v, RT_DEC_Q), *k = rt_values_dense(v, RT_DEC_KC),
-                 *x = rt_values_dense(v, RT_DEC_VC);
+    const double *q = rt_values_dense(v, RT_DEC_Q), *k = in_a_row(v, RT_DEC_KC), *x = in_a_row(v, RT_DEC_VC);
     rt_attn_shape s = decode_shape(v->c);
     double *p = rt_values_scratch(v, 2 * d[DS] * sizeof *p), *reach = p + d[DS];
     (void)slot;

@@ -176,64 +176,105 @@ const rt_op_set rt_op_set_draw = { .kind = RT_OP_DRAW,
 
 /* ---- sample ---- */
 
-enum { HEAT, TOP_K, TOP_P, CHOICES, STREAM };
-static const rt_op_flag sample_flags[] = { RT_FLAG("temperature", "", "greedy", "hot"),
-                                           RT_FLAG("top_k", "", "k1", "k5", "kall"),
-                                           RT_FLAG("top_p", "", "p0.6", "p0.05"),
-                                           RT_FLAG("logits", "", "ties", "special", "spread"),
-                                           RT_FLAG("stream", "", "stream7") };
+enum { HEAT, TOP_K, TOP_P, MIN_P, PENALTY, CHOICES, SHARE, MIXED };
+static const rt_op_flag sample_flags[] = {
+    RT_FLAG("temperature", "", "greedy", "hot"),   RT_FLAG("top_k", "", "k1", "k5", "kall"),
+    RT_FLAG("top_p", "", "p0.6", "p0.05"),         RT_FLAG("min_p", "", "m0.1", "m0.9"),
+    RT_FLAG("seen ids", "", "seen", "penalty1.5"), RT_FLAG("logits", "", "ties", "special", "spread"),
+    RT_FLAG("log-probability", "", "logp"),        RT_FLAG("rows", "", "mixed")
+};
 static const rt_op_shape sample_shapes[] = { { RT_SHAPE_ODD, { 13, 37 } },
                                              { RT_SHAPE_ONE, { 1, 1 } },
                                              { RT_SHAPE_BIG, { 11, 5003 } } };
+
+/* How a row chooses: as the flags say, or mixed, each row in its own way. */
+static void how_of(const rt_op_case *c, uint32_t row, double how[RT_HOW_COLS])
+{
+    static const double heat[] = { 0.8f, 0.0f, 3.0f }, top_p[] = { 1.0f, 0.6f, 0.05f }, min_p[] = { 0, 0.1f, 0.9f };
+    const uint32_t n = c->dim[V], by = c->flag[MIXED] ? row : 0;
+    const double top_k[] = { 0, 1, n < 5 ? n : 5, n };
+    how[RT_HOW_TEMPERATURE] = heat[(c->flag[HEAT] + by) % 3];
+    how[RT_HOW_TOP_K] = top_k[(c->flag[TOP_K] + by / 3) % 4];
+    how[RT_HOW_TOP_P] = top_p[(c->flag[TOP_P] + by / 2) % 3];
+    how[RT_HOW_MIN_P] = min_p[(c->flag[MIN_P] + by / 5) % 3];
+    how[RT_HOW_PENALTY] = c->flag[PENALTY] == 2 && by % 4 != 3 ? 1.5 : 1;
+}
+
+static void fill_how(const rt_op_case *c, const rt_fill *f)
+{
+    for (uint32_t r = 0; r < f->rows; r++) how_of(c, r, f->x + (uint64_t)r * RT_HOW_COLS);
+}
+
+static void fill_key(const rt_op_case *c, const rt_fill *f)
+{
+    (void)c;
+    for (uint64_t i = 0; i < (uint64_t)f->rows * f->cols; i++) f->i[i] = (int32_t)rt_fill_word(f, i);
+}
 
 static void fill_sample(const rt_op_case *c, const rt_fill *f) { logits(c, f, c->flag[CHOICES]); }
 
 static void sample_layout(const rt_op_case *c, rt_layout *l)
 {
-    l->slot[RT_SAMPLE_ID] = RT_SLOT(c->dim[N], 1, NULL);
-    l->slot[RT_SAMPLE_X] = RT_SLOT(c->dim[N], c->dim[V], fill_sample);
-    l->slot[RT_SAMPLE_STEP] = RT_SLOT(1, sizeof(rt_step), rt_fill_step, 12, 34);
-}
-
-static rt_sample_opts sample_options(const rt_op_case *c)
-{
-    static const float heat[] = { 0.8f, 0.0f, 3.0f }, top_p[] = { 1.0f, 0.6f, 0.05f };
-    const uint32_t n = c->dim[V], top_k[] = { 0, 1, n < 5 ? n : 5, n };
-    return (rt_sample_opts){ top_k[c->flag[TOP_K]], heat[c->flag[HEAT]], top_p[c->flag[TOP_P]],
-                             c->flag[STREAM] ? 7 : 0 };
+    const uint32_t n = c->dim[N], words = (c->dim[V] + 31) / 32;
+    l->slot[RT_SAMPLE_ID] = RT_SLOT(n, 1, NULL);
+    l->slot[RT_SAMPLE_X] = RT_SLOT(n, c->dim[V], fill_sample);
+    l->slot[RT_SAMPLE_KEY] = RT_SLOT(n, 2, fill_key);
+    l->slot[RT_SAMPLE_HOW] = RT_SLOT(n, RT_HOW_COLS, fill_how);
+    if (c->flag[SHARE]) l->slot[RT_SAMPLE_LOGP] = RT_SLOT(n, 1, NULL);
+    if (c->flag[PENALTY]) l->slot[RT_SAMPLE_SEEN] = RT_SLOT(n, words, rt_fill_bits, 0.3, c->dim[V]);
 }
 
 static void sample_emit(rt_plan *p, const rt_op_case *c, const rt_view *v)
 {
-    rt_sample_opts o = sample_options(c);
-    rt_emit_sample(p, v[RT_SAMPLE_ID], v[RT_SAMPLE_X], v[RT_SAMPLE_STEP], &o);
+    (void)c;
+    rt_emit_sample(p, v[RT_SAMPLE_ID], v[RT_SAMPLE_LOGP], v[RT_SAMPLE_SEEN], v[RT_SAMPLE_X], v[RT_SAMPLE_KEY],
+                   v[RT_SAMPLE_HOW]);
 }
 
-/* Is the random number of the row within slack of the share of `got` in rank order? Of what stays of the ids (top_k and
- * top_p), as the op defines it. */
+/* logp: 1 + |log p| */
+static void sample_terms(rt_values *v, uint32_t slot, const double *want, double *scale)
+{
+    (void)slot;
+    for (uint32_t i = 0; i < v->c->dim[N]; i++) scale[i] = 1 + fabs(want[i]);
+}
+
+/* x (V) of a row, as the penalty leaves it, in y. */
+static void penalise(const rt_values *v, uint32_t row, const double *x, double by, double *y)
+{
+    const int32_t *seen = v->c->flag[PENALTY] ? rt_values_row(v, RT_SAMPLE_SEEN, row) : NULL;
+    for (uint32_t i = 0; i < v->c->dim[V]; i++) {
+        bool is_seen = seen && (uint32_t)seen[i / 32] >> i % 32 & 1;
+        y[i] = !is_seen ? x[i] : x[i] > 0 ? x[i] / by : x[i] * by;
+    }
+}
+
+/* Is the random number of the row within slack of the share of `got` in rank order? Of what stays of the ids, as the op
+ * defines it. */
 static bool sample_accepts(rt_values *v, uint32_t row, int32_t got, double slack)
 {
-    const rt_op_case *c = v->c;
-    const uint32_t n = c->dim[V];
-    const double *x = rt_values_dense(v, RT_SAMPLE_X);
-    double *y = rt_values_scratch(v, n * sizeof *y), sum = 0, mass = 0, below = 0;
-    if (got < 0 || (uint32_t)got >= n || c->flag[HEAT] == 1 || !x || !y) return false;
-    rt_sample_opts o = sample_options(c);
-    rt_step step;
-    memcpy(&step, v->buf[v->view[RT_SAMPLE_STEP].buf - 1].init, sizeof step);
-    double u = (double)rt_rng_unit(rt_philox(step.seed, (uint64_t)o.stream << 32 | step.step, row).v[0]);
-    uint32_t kept = o.top_k && o.top_k < n ? o.top_k : n, prefix = 0, before = 0;
-    x += (uint64_t)row * n;
+    const uint32_t n = v->c->dim[V];
+    const double *dense = rt_values_dense(v, RT_SAMPLE_X);
+    const int32_t *key = rt_values_row(v, RT_SAMPLE_KEY, row);
+    double *x = rt_values_scratch(v, n * sizeof *x), *y = rt_values_scratch(v, n * sizeof *y);
+    double how[RT_HOW_COLS], sum = 0, mass = 0, below = 0;
+    how_of(v->c, row, how);
+    if (got < 0 || (uint32_t)got >= n || how[RT_HOW_TEMPERATURE] == 0 || !dense || !key || !x || !y) return false;
+    double u =
+        (double)rt_rng_unit(rt_philox(0, rt_sample_stream, (uint64_t)(uint32_t)key[1] << 32 | (uint32_t)key[0]).v[0]);
+    uint32_t kept = rt_sample_most((float)how[RT_HOW_TOP_K], n), prefix = 0, before = 0;
+    penalise(v, row, dense + (uint64_t)row * n, how[RT_HOW_PENALTY], x);
     memcpy(y, x, n * sizeof *y);
     descending(y, n);
     for (uint32_t i = 0; i < n; i++) before += x[i] > x[got] || (x[i] == x[got] && i < (uint32_t)got);
-    for (uint32_t i = 0; i < kept; i++) sum += exp((y[i] - y[0]) / (double)o.temperature);
-    for (; prefix < kept && (prefix == 0 || o.top_p >= 1 || mass < (double)o.top_p); prefix++) {
-        double p = exp((y[prefix] - y[0]) / (double)o.temperature) / sum;
+    for (uint32_t i = 0; i < kept; i++) sum += exp((y[i] - y[0]) / how[RT_HOW_TEMPERATURE]);
+    for (; prefix < kept; prefix++) {
+        double w = exp((y[prefix] - y[0]) / how[RT_HOW_TEMPERATURE]), p = w / sum;
+        bool stays = (how[RT_HOW_TOP_P] >= 1 || mass < how[RT_HOW_TOP_P]) && w >= how[RT_HOW_MIN_P];
+        if (prefix > 0 && !stays) break;
         if (prefix < before) below += p;
         mass += p;
     }
-    double own = exp((x[got] - y[0]) / (double)o.temperature) / sum;
+    double own = exp((x[got] - y[0]) / how[RT_HOW_TEMPERATURE]) / sum;
     return before < prefix && below / mass <= u + slack && (below + own) / mass >= u - slack;
 }
 
@@ -247,6 +288,7 @@ const rt_op_set rt_op_set_sample = { .kind = RT_OP_SAMPLE,
                                      RT_TABLE(flags, sample_flags),
                                      .layout = sample_layout,
                                      .emit = sample_emit,
+                                     .terms = sample_terms,
                                      .serial_terms = ranks_squared,
                                      .accepts = sample_accepts,
                                      .large = { .signature = "bf16", .dim = { 13, 32000 }, .flag = { [HEAT] = 1 } } };

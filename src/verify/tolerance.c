@@ -74,6 +74,8 @@ static const rt_tolerance table[] = {
     T(TOPK, RT_TOPK_LOGP, TERMS, 3, 0.5, 0, "a difference of logits, less the logarithm of a sum; 0.2"),
     T(TOPK, RT_TOPK_REST, TERMS, 3, 0.5, 0, "a sum of probabilities with the relative error of their logarithms; 0.3"),
     T(SAMPLE, RT_SAMPLE_ID, EXACT, 0, 0, 0.5, "one random number, exact in f32, against shares added up in rank order"),
+    T(SAMPLE, RT_SAMPLE_LOGP, TERMS, 3, 0.5, 0, "as of topk"),
+    T(SAMPLE, RT_SAMPLE_SEEN, EXACT, 0, 0, 0, "the bit of the id"),
     T(DROPOUT, RT_DROP_Y, TERMS, 3, 1.5, 0,
       "1 / (1 - p) rounded, one error for all elements; times x; one addition; which are kept is exact; 1.8"),
     T(QUANT_ROWS, RT_QROWS_Y, EXACT, 0, 0, 0, "a quotient by a power of two is exact; rounded once"),

@@ -116,7 +116,7 @@ static bool forward(shape s, const rt_cuda_caps *caps)
 {
     const uint32_t rows = s.B * s.T, wide = s.H * s.D, slim = s.K * s.D;
     const rt_dtype f = s.dtype == RT_DTYPE_F64 ? RT_DTYPE_F64 : RT_DTYPE_F32;
-    const rt_attn_shape a = { s.T, s.H, s.K, s.D, 0, s.scale };
+    const rt_attn_shape a = { s.T, s.H, s.K, s.D, 0, s.scale, 0 };
     begin(s.dtype);
     rt_emit_attn_fwd(plan, OUT(s.dtype, rows, wide), OUT(f, rows, s.H), IN(s.dtype, rows, wide),
                      IN(s.dtype, rows, slim), IN(s.dtype, rows, slim), RT_NONE, &a);
@@ -126,7 +126,7 @@ static bool forward(shape s, const rt_cuda_caps *caps)
 static bool backward(shape s, const rt_cuda_caps *caps)
 {
     const uint32_t rows = s.B * s.T, wide = s.H * s.D, slim = s.K * s.D;
-    const rt_attn_shape a = { s.T, s.H, s.K, s.D, 0, s.scale };
+    const rt_attn_shape a = { s.T, s.H, s.K, s.D, 0, s.scale, 0 };
     begin(s.dtype);
     rt_emit_attn_bwd(plan, OUT(s.dtype, rows, wide), OUT(s.dtype, rows, slim), OUT(s.dtype, rows, slim),
                      IN(s.dtype, rows, wide), IN(s.dtype, rows, wide), IN(s.dtype, rows, slim), IN(s.dtype, rows, slim),
@@ -137,11 +137,11 @@ static bool backward(shape s, const rt_cuda_caps *caps)
 /* T is the rows of cache; Q new tokens. */
 static bool decode(shape s, uint32_t Q, const rt_cuda_caps *caps)
 {
-    const rt_attn_shape a = { Q, s.H, s.K, s.D, 0, s.scale };
+    const rt_attn_shape a = { Q, s.H, s.K, s.D, 0, s.scale, 0 };
     begin(s.dtype);
     rt_emit_attn_decode(plan, OUT(s.dtype, s.B * Q, s.H * s.D), IN(s.dtype, s.B * Q, s.H * s.D),
                         IN(s.dtype, s.B * s.T, s.K * s.D), IN(s.dtype, s.B * s.T, s.K * s.D), IN(RT_DTYPE_I32, s.B, 1),
-                        &a);
+                        RT_NONE, &a);
     return ask(&rt_cuda_attn_decode, caps);
 }
 

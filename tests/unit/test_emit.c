@@ -373,8 +373,8 @@ static void test_attn_decode(void **state)
     (void)state;
     rt_attn_shape two = { .T = 2, .H = 4, .K = 2, .D = 8 };
     rt_view o = out(6, 32), q = f32(6, 32), kc = f32(30, 16), vc = f32(30, 16), len = i32(3, 1), bad = f32(30, 8);
-    ACCEPT(ATTN_DECODE, rt_emit_attn_decode(plan, o, q, kc, vc, len, &two));
-    SLOTS_ARE(o, q, kc, vc, len);
+    ACCEPT(ATTN_DECODE, rt_emit_attn_decode(plan, o, q, kc, vc, len, RT_NONE, &two));
+    SLOTS_ARE(o, q, kc, vc, len, RT_NONE);
     assert_int_equal(last.args.decode.B, 3);
     assert_int_equal(last.args.decode.Q, 2);
     assert_int_equal(last.args.decode.S, 10);
@@ -383,24 +383,38 @@ static void test_attn_decode(void **state)
     assert_int_equal(last.args.decode.D, 8);
     assert_int_equal(last.args.decode.window, 0);
     assert_true(last.args.decode.scale == (float)(1 / sqrt(8.0)));
-    REFUSE(rt_emit_attn_decode(plan, out(5, 32), q, kc, vc, len, &two), "attn_decode: o is (5,32), expected (6,32)");
-    REFUSE(rt_emit_attn_decode(plan, out(6, 24), f32(6, 24), kc, vc, len, &two),
+    REFUSE(rt_emit_attn_decode(plan, out(5, 32), q, kc, vc, len, RT_NONE, &two),
+           "attn_decode: o is (5,32), expected (6,32)");
+    REFUSE(rt_emit_attn_decode(plan, out(6, 24), f32(6, 24), kc, vc, len, RT_NONE, &two),
            "attn_decode: q is (6,24), expected (6,32)");
-    REFUSE(rt_emit_attn_decode(plan, o, q, bad, vc, len, &two), "attn_decode: kc is (30,8), expected (30,16)");
-    REFUSE(rt_emit_attn_decode(plan, o, q, kc, bad, len, &two), "attn_decode: vc is (30,8), expected (30,16)");
-    REFUSE(rt_emit_attn_decode(plan, o, q, f32(31, 16), vc, len, &two), "attn_decode: kc is (31,16)", "31 rows",
-           "3 sequences");
-    REFUSE(rt_emit_attn_decode(plan, o, q, f32(3, 16), f32(3, 16), len, &two), "attn_decode: kc is (3,16)", "1 rows",
-           "2 new tokens");
-    REFUSE(rt_emit_attn_decode(plan, o, q, kc, vc, i32(2, 1), &two), "attn_decode: len is (2,1), expected (3,1)");
-    REFUSE(rt_emit_attn_decode(plan, o, q, kc, vc, i32(3, 2), &two), "attn_decode: len is (3,2), expected (3,1)");
+    REFUSE(rt_emit_attn_decode(plan, o, q, bad, vc, len, RT_NONE, &two), "attn_decode: kc is (30,8), expected (30,16)");
+    REFUSE(rt_emit_attn_decode(plan, o, q, kc, bad, len, RT_NONE, &two), "attn_decode: vc is (30,8), expected (30,16)");
+    REFUSE(rt_emit_attn_decode(plan, o, q, f32(31, 16), vc, len, RT_NONE, &two), "attn_decode: kc is (31,16)",
+           "31 rows", "3 sequences");
+    REFUSE(rt_emit_attn_decode(plan, o, q, f32(3, 16), f32(3, 16), len, RT_NONE, &two), "attn_decode: kc is (3,16)",
+           "1 rows", "2 new tokens");
+    REFUSE(rt_emit_attn_decode(plan, o, q, kc, vc, i32(2, 1), RT_NONE, &two),
+           "attn_decode: len is (2,1), expected (3,1)");
+    REFUSE(rt_emit_attn_decode(plan, o, q, kc, vc, i32(3, 2), RT_NONE, &two),
+           "attn_decode: len is (3,2), expected (3,1)");
+    rt_view pages = f32(320, 16), table = i32(3, 2);
+    two.page = 64;
+    ACCEPT(ATTN_DECODE, rt_emit_attn_decode(plan, o, q, pages, pages, len, table, &two));
+    SLOTS_ARE(o, q, pages, pages, len, table);
+    assert_int_equal(last.args.decode.S, 128);
+    assert_int_equal(last.args.decode.page, 64);
+    REFUSE(rt_emit_attn_decode(plan, o, q, pages, pages, len, i32(2, 2), &two), "attn_decode: table is (2,2)", "(3,2)");
+    REFUSE(rt_emit_attn_decode(plan, o, q, f32(300, 16), f32(300, 16), len, table, &two), "attn_decode: kc is (300,16)",
+           "which is 64");
+    two.page = 32;
+    REFUSE(rt_emit_attn_decode(plan, o, q, pages, pages, len, table, &two), "attn_decode: page is 32", "64");
     two.T = 4;
-    REFUSE(rt_emit_attn_decode(plan, o, q, kc, vc, len, &two), "attn_decode: q is (6,32)", "4 new tokens");
+    REFUSE(rt_emit_attn_decode(plan, o, q, kc, vc, len, RT_NONE, &two), "attn_decode: q is (6,32)", "4 new tokens");
     two.T = 7;
-    REFUSE(rt_emit_attn_decode(plan, o, q, kc, vc, len, &two), "attn_decode: q is (6,32)", "7 new tokens");
+    REFUSE(rt_emit_attn_decode(plan, o, q, kc, vc, len, RT_NONE, &two), "attn_decode: q is (6,32)", "7 new tokens");
     two.T = 0;
-    REFUSE(rt_emit_attn_decode(plan, o, q, kc, vc, len, &two), "attn_decode: T is 0");
-    REFUSE(rt_emit_attn_decode(plan, o, q, kc, vc, len, NULL), "attn_decode: no shape");
+    REFUSE(rt_emit_attn_decode(plan, o, q, kc, vc, len, RT_NONE, &two), "attn_decode: T is 0");
+    REFUSE(rt_emit_attn_decode(plan, o, q, kc, vc, len, RT_NONE, NULL), "attn_decode: no shape");
 }
 
 /* ---- rows ---- */

@@ -224,32 +224,20 @@ static void test_draw(void **state)
 static void test_sample(void **state)
 {
     (void)state;
-    const rt_sample_opts o = { .top_k = 33, .temperature = 0.5f, .top_p = 0.75f, .stream = 7 };
-    rt_sample_opts bad;
-    rt_view id = out_i32(5, 1), x = f32(5, 33), step = step_buf();
-    ACCEPT(SAMPLE, rt_emit_sample(plan, id, x, step, &o));
-    SLOTS_ARE(id, x, step);
+    rt_view id = out_i32(5, 1), logp = out(5, 1), seen = in(RT_DTYPE_U32, 5, 2), x = f32(5, 33);
+    rt_view key = in(RT_DTYPE_U32, 5, 2), how = f32(5, RT_HOW_COLS);
+    ACCEPT(SAMPLE, rt_emit_sample(plan, id, logp, seen, x, key, how));
+    SLOTS_ARE(id, logp, seen, x, key, how);
     assert_int_equal(last.args.sample.N, 5);
     assert_int_equal(last.args.sample.V, 33);
-    assert_int_equal(last.args.sample.top_k, 33);
-    assert_int_equal(last.args.sample.stream, 7);
-    assert_true(last.args.sample.temperature == 0.5f && last.args.sample.top_p == 0.75f);
-    ACCEPT(SAMPLE, rt_emit_sample(plan, id, x, step, &(rt_sample_opts){ .top_p = 1 }));
-#define REFUSE_SAMPLE(field, value, text)                                                                              \
-    do {                                                                                                               \
-        bad = o;                                                                                                       \
-        bad.field = value;                                                                                             \
-        REFUSE(rt_emit_sample(plan, id, x, step, &bad), text);                                                         \
-    } while (0)
-    REFUSE_SAMPLE(top_k, 34, "sample: top_k is 34, over the 33 columns of x");
-    REFUSE_SAMPLE(temperature, -1, "sample: temperature is -1");
-    REFUSE_SAMPLE(temperature, NAN, "sample: temperature is nan");
-    REFUSE_SAMPLE(top_p, 0, "sample: top_p is 0");
-    REFUSE_SAMPLE(top_p, 1.5f, "sample: top_p is 1.5");
-    REFUSE_SAMPLE(top_p, NAN, "sample: top_p is nan");
-    REFUSE(rt_emit_sample(plan, out_i32(4, 1), x, step, &o), "sample: id is (4,1), expected (5,1)");
-    REFUSE(rt_emit_sample(plan, out_i32(5, 2), x, step, &o), "sample: id is (5,2), expected (5,1)");
-    REFUSE(rt_emit_sample(plan, id, x, in(RT_DTYPE_U8, 1, 16), &o), "sample: step is (1,16), expected (1,64)");
+    ACCEPT(SAMPLE, rt_emit_sample(plan, id, RT_NONE, RT_NONE, x, key, how));
+    REFUSE(rt_emit_sample(plan, out_i32(4, 1), logp, seen, x, key, how), "sample: id is (4,1), expected (5,1)");
+    REFUSE(rt_emit_sample(plan, id, out(5, 2), seen, x, key, how), "sample: logp is (5,2), expected (5,1)");
+    REFUSE(rt_emit_sample(plan, id, logp, in(RT_DTYPE_U32, 5, 1), x, key, how),
+           "sample: seen is (5,1), expected (5,2)");
+    REFUSE(rt_emit_sample(plan, id, logp, seen, x, in(RT_DTYPE_U32, 5, 1), how),
+           "sample: key is (5,1), expected (5,2)");
+    REFUSE(rt_emit_sample(plan, id, logp, seen, x, key, f32(5, 4)), "sample: how is (5,4), expected (5,5)");
 }
 
 /* ---- update ---- */

@@ -92,7 +92,7 @@ static void plain_run(plain *k, const uint32_t *ids, uint32_t n)
 typedef struct text {
     rt_generator *g;
     uint32_t ids[LONG + NEW], count, prompt;
-    float logits[NEW][V]; /* behind which each new id was chosen, penalties included */
+    float logits[NEW][V]; /* behind which each new id was chosen */
     int answer;           /* of the callback, after `answer_at` ids */
     uint32_t answer_at;
 } text;
@@ -221,7 +221,7 @@ static void test_penalty(void **state)
     rt_generate_opts o = rt_generate_defaults;
     o.context = LONG;
     no.g = open_generator(m, o);
-    o.repetition_penalty = 6.0;
+    o.sampling.repetition_penalty = 6.0;
     k.g = open_generator(m, o);
     generate(&no, 40, NEW);
     for (int again = 0; again < 2; again++) { /* what was seen is forgotten too */
@@ -230,12 +230,12 @@ static void test_penalty(void **state)
         for (uint32_t i = 0; i < NEW; i++) {
             float want[V];
             memcpy(want, p.values + (size_t)(k.prompt + i - 1) * V, sizeof want);
+            for (uint32_t v = 0; v < V; v++)
+                if (fabsf(want[v] - k.logits[i][v]) > 1e-4f) fail_msg("token %u, id %u", i, v);
             bool seen[V] = { false };
             for (uint32_t t = 0; t < k.prompt + i; t++) seen[k.ids[t]] = true;
             for (uint32_t v = 0; v < V; v++)
                 if (seen[v]) want[v] = want[v] < 0 ? want[v] * 6.0f : want[v] / 6.0f;
-            for (uint32_t v = 0; v < V; v++)
-                if (fabsf(want[v] - k.logits[i][v]) > 1e-4f) fail_msg("token %u, id %u", i, v);
             assert_int_equal(k.ids[k.prompt + i], largest(want));
         }
     }
@@ -249,11 +249,11 @@ static void test_penalty(void **state)
 static void sampled(text *k, const rt_model_file *m, double temperature, uint32_t top_k, double top_p, uint64_t seed)
 {
     rt_generate_opts o = { .context = LONG,
-                           .temperature = temperature,
-                           .top_k = top_k,
-                           .top_p = top_p,
-                           .repetition_penalty = 1,
-                           .seed = seed };
+                           .sampling = { .temperature = temperature,
+                                         .top_k = top_k,
+                                         .top_p = top_p,
+                                         .repetition_penalty = 1,
+                                         .seed = seed } };
     k->g = open_generator(m, o);
     generate(k, 20, NEW);
 }
@@ -360,7 +360,7 @@ static int open_all(void *ctx, rt_err *e)
     const rt_backend *b;
     rt_generate_opts o = rt_generate_defaults;
     o.context = 8;
-    o.repetition_penalty = 1.1;
+    o.sampling.repetition_penalty = 1.1;
     RT_TRY(rt_backend_find("ref", &b, e));
     RT_TRY(b->open(&d, 0, &RT_DEV_OPTIONS({ "threads", "1" }), e));
     RT_TRY(rt_model_file_open(&m, ctx, &(rt_hub_env){ 0 }, e));

@@ -97,6 +97,16 @@ static uint64_t part_at(const dec_job *job, const dec_place *at, uint32_t kv, ui
     return (((uint64_t)at->seq * job->a.K + kv) * job->R + r) * job->splits + at->split;
 }
 
+/* The row of the cache where row j of a sequence lies. Tiles begin at multiples of AT_K, so none lies in two pages. */
+static uint64_t cache_row(const dec_job *job, uint32_t seq, int32_t j)
+{
+    const uint32_t page = job->a.page;
+    const rt_operand *t = &job->op->slot[RT_DEC_TABLE];
+    if (!page) return (uint64_t)seq * job->a.S + (uint64_t)j;
+    const int32_t at = ((const int32_t *)rt_host_ptr(t))[seq * t->stride + (uint32_t)j / page];
+    return (uint64_t)at * page + (uint32_t)j % page;
+}
+
 /* The keys of a chunk. false: it has none. */
 static bool place_chunk(const dec_job *job, uint32_t chunk, dec_place *at)
 {
@@ -114,10 +124,11 @@ static bool place_chunk(const dec_job *job, uint32_t chunk, dec_place *at)
         at->x.lo[i] = first_key(at->x.hi[i], 0, a->window);
     }
     lanes_close(&at->x);
-    const uint64_t keys = (uint64_t)(at->x.last - at->x.first) + 1, tiles = (keys + AT_K - 1) / AT_K;
+    const int32_t first = at->x.first / AT_K * AT_K; /* counted from the sequence's start, wherever a window begins */
+    const uint64_t keys = (uint64_t)(at->x.last - first) + 1, tiles = (keys + AT_K - 1) / AT_K;
     const uint64_t t0 = tiles * at->split / job->splits * AT_K, t1 = tiles * (at->split + 1) / job->splits * AT_K;
-    at->j0 = at->x.first + (int32_t)t0;
-    at->j1 = at->x.first + (int32_t)(t1 < keys ? t1 : keys);
+    at->j0 = first + (int32_t)t0;
+    at->j1 = first + (int32_t)(t1 < keys ? t1 : keys);
     return at->j0 < at->j1;
 }
 
@@ -127,10 +138,10 @@ RT_INLINE void ask_keys(const dec_job *job, const dec_place *at, int32_t j0, int
 {
     for (uint32_t i = RT_DEC_KC; i <= RT_DEC_VC; i++) {
         const rt_operand *x = &job->op->slot[i];
-        const uint64_t bytes = rt_dtype_bytes(x->dtype, x->cols), row = (uint64_t)at->seq * job->a.S;
+        const uint64_t bytes = rt_dtype_bytes(x->dtype, x->cols);
         for (int32_t j = j0; j < j1 && j < at->j1; j++) {
             const char *p = rt_host_ptr(x);
-            p += rt_dtype_bytes(x->dtype, (row + (uint64_t)j) * x->stride);
+            p += rt_dtype_bytes(x->dtype, cache_row(job, at->seq, j) * x->stride);
             for (uint64_t b = 0; b < bytes; b += 64) __builtin_prefetch(p + b, 0, 2);
         }
     }
@@ -225,7 +236,7 @@ static void narrow_step(const dec_job *job, const dec_place *at, narrow_scratch 
 {
     const rt_operand *k = &job->op->slot[RT_DEC_KC], *v = &job->op->slot[RT_DEC_VC];
     const uint32_t R = job->R, D = job->a.D, ld = job->ld, wide = (uint32_t)rt_align_up(n, AT_STEP);
-    const uint64_t row = (uint64_t)at->seq * job->a.S + (uint64_t)j0, col = (uint64_t)kv * D;
+    const uint64_t row = cache_row(job, at->seq, j0), col = (uint64_t)kv * D;
     const float *q = w->q + (uint64_t)kv * R * ld;
     float *o = w->o + (uint64_t)kv * R * ld;
     for (uint32_t j = 0; j < n; j += AT_STEP) {
@@ -300,9 +311,10 @@ static void run_wide(const dec_job *job, const dec_place *at, float *scratch)
     transpose(h.q, AT_Q, rows, ld, x->width, D);
     head_clear(&h, D);
     for (t.j0 = at->j0; t.j0 < at->j1; t.j0 += (int32_t)t.n) {
-        tile_cut(&t, x, at->j1);
+        const int32_t border = (t.j0 / AT_K + 1) * AT_K;
+        tile_cut(&t, x, border < at->j1 ? border : at->j1);
         if (t.c1 == 0) continue;
-        const uint64_t row = (uint64_t)at->seq * job->a.S + (uint64_t)t.j0, col = (uint64_t)at->kv * D;
+        const uint64_t row = cache_row(job, at->seq, t.j0), col = (uint64_t)at->kv * D;
         t.k_finite = pack_rows(t.k, ld, k, row * k->stride + col, t.n, D, 1.0f);
         t.v_finite = pack_rows(t.v, ld, v, row * v->stride + col, t.n, D, 1.0f);
         head_step(&h, &t, x, D, s, shrink);

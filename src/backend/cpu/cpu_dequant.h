@@ -76,6 +76,24 @@ RT_INLINE void put_centred(float *y, vb q, vf s, vf zero)
     for (int i = 0; i < PARTS; i++) vstore(y + i * VL, s * (f[i] - zero));
 }
 
+/* low (16) = s0 * (q - zero) - m0 of the lower nibbles, high (16) = s1 * (q - zero) - m1 of the upper ones. Sixteen
+ * values fit one register of AVX-512, where a nibble is the index of its value. */
+RT_INLINE void put_nibbles(float *low, float *high, vb q, float zero, float s0, float m0, float s1, float m1)
+{
+#if defined(RT_ISA_avx512)
+    const vf place = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 }, count = place - zero;
+    const __m512i i = _mm512_cvtepu8_epi32((__m128i)q);
+    vstore(low, (vf)_mm512_permutexvar_ps(i, (__m512)(s0 * count - m0)));
+    vstore(high, (vf)_mm512_permutexvar_ps(_mm512_srli_epi32(i, 4), (__m512)(s1 * count - m1)));
+#else
+    vf a[PARTS], b[PARTS];
+    widen_bytes(a, q & 15);
+    widen_bytes(b, shift_right(q, 4) & 15);
+    for (int i = 0; i < PARTS; i++) vstore(low + i * VL, s0 * (a[i] - zero) - m0);
+    for (int i = 0; i < PARTS; i++) vstore(high + i * VL, s1 * (b[i] - zero) - m1);
+#endif
+}
+
 /* y (32) = d * q; q signed: its top bit flipped, it counts from -128 */
 RT_INLINE void dequant_q8_0(float *y, const uint8_t *x)
 {
@@ -87,10 +105,8 @@ RT_INLINE void dequant_q8_0(float *y, const uint8_t *x)
 /* y (32) = d * (q - 8) */
 RT_INLINE void dequant_q4_0(float *y, const uint8_t *x)
 {
-    const vf d = vset(load_f16(x)), zero = vset(8.0f);
-    const vb q = load_bytes(x + 2);
-    put_centred(y, q & 15, d, zero);
-    put_centred(y + 16, shift_right(q, 4) & 15, d, zero);
+    const float d = load_f16(x);
+    put_nibbles(y, y + 16, load_bytes(x + 2), 8, d, 0, d, 0);
 }
 
 /* The sixteen fifth bits that begin at `bits`, a byte for each, in its place */
@@ -116,15 +132,14 @@ RT_INLINE void dequant_q5_0(float *y, const uint8_t *x)
 /* y (32) = d * q + m. five: Q5_1, whose fifth bits are in 4 bytes before the nibbles. */
 RT_INLINE void dequant_offset(float *y, const uint8_t *x, bool five)
 {
-    const vf d = vset(load_f16(x)), m = vset(-load_f16(x + 2));
+    const float d = load_f16(x), m = -load_f16(x + 2);
     const vb q = load_bytes(x + (five ? 8 : 4));
-    vb low = q & 15, high = shift_right(q, 4) & 15;
-    if (five) {
-        low |= fifth_bits(x + 4);
-        high |= fifth_bits(x + 6);
+    if (!five) {
+        put_nibbles(y, y + 16, q, 0, d, m, d, m);
+        return;
     }
-    put_affine(y, low, d, m);
-    put_affine(y + 16, high, d, m);
+    put_affine(y, (q & 15) | fifth_bits(x + 4), vset(d), vset(m));
+    put_affine(y + 16, (shift_right(q, 4) & 15) | fifth_bits(x + 6), vset(d), vset(m));
 }
 
 /* The places of IQ4_NL's integers (rt_quant_to_f32 has them as signed numbers), counted from -128 */
@@ -233,17 +248,17 @@ RT_INLINE void dequant_affine(float *y, const uint8_t *x, int half, bool five)
     const float *scale = f + 4 * half, *min = scale + 8;
     for (int pair = 0; pair < 2; pair++, nibbles += 32, y += 64) {
         const uint8_t bit = (uint8_t)(1u << (4 * half + 2 * pair)); /* of the first group of the pair */
-        const vf s0 = vset(d * scale[2 * pair]), m0 = vset(dmin * min[2 * pair]);
-        const vf s1 = vset(d * scale[2 * pair + 1]), m1 = vset(dmin * min[2 * pair + 1]);
+        const float s0 = d * scale[2 * pair], m0 = dmin * min[2 * pair];
+        const float s1 = d * scale[2 * pair + 1], m1 = dmin * min[2 * pair + 1];
         for (int i = 0; i < 32; i += RUN) {
-            vb q = load_bytes(nibbles + i), q0 = q & 15, q1 = shift_right(q, 4) & 15;
-            if (five) {
-                vb h = load_bytes(high + i);
-                q0 |= (vb)((h & bit) != 0) & 16;
-                q1 |= (vb)((h & (uint8_t)(bit << 1)) != 0) & 16;
+            const vb q = load_bytes(nibbles + i);
+            if (!five) {
+                put_nibbles(y + i, y + 32 + i, q, 0, s0, m0, s1, m1);
+                continue;
             }
-            put_affine(y + i, q0, s0, m0);
-            put_affine(y + 32 + i, q1, s1, m1);
+            const vb h = load_bytes(high + i), h0 = (vb)((h & bit) != 0), h1 = (vb)((h & (uint8_t)(bit << 1)) != 0);
+            put_affine(y + i, (q & 15) | (h0 & 16), vset(s0), vset(m0));
+            put_affine(y + 32 + i, (shift_right(q, 4) & 15) | (h1 & 16), vset(s1), vset(m1));
         }
     }
 }

@@ -8,7 +8,7 @@
 #include "backend/cpu/cpu_gemm_cut.h"
 
 enum {
-    UNPACK = 256, /* elements of a quantised row unpacked at a time */
+    UNPACK = 256, /* elements of a quantised row unpacked at a time, where that goes through memory */
     STRIP = 512,  /* elements of M rows of a that fit the nearest cache */
     GROUP = 16,   /* rows of b that meet a strip one after another */
     ROWS = 4,     /* rows of b at the same time, at most */
@@ -68,6 +68,53 @@ RT_INLINE void dot_rows(vf *sum, const float *const *a, const uint8_t *p, uint64
     dot(sum, a, k0, w, n, R, M, d);
 }
 
+/* Bytes of a block, as constants. */
+enum {
+#define X(kind, name, block, bytes, cls) BYTES_##kind = bytes,
+    RT_DTYPE_LIST(X)
+#undef X
+};
+
+/* The types that are unpacked in registers; bits are those of the others' way. */
+#define FOR_PACKED(X) X(Q8_0) X(Q4_0) X(Q4_1) X(Q4_K) X(Q5_K) X(Q6_K)
+RT_INLINE uint32_t packed_unit(rt_dtype b)
+{
+    return b == RT_DTYPE_Q8_0 || b == RT_DTYPE_Q4_0 || b == RT_DTYPE_Q4_1 ? 32 : HALF;
+}
+
+/* y (packed_unit) = elements k on of a row. b is a constant. */
+RT_INLINE void unpack(float *y, const uint8_t *row, uint64_t k, rt_dtype b)
+{
+    const int half = (int)(k / HALF % 2);
+    switch (b) {
+    case RT_DTYPE_Q8_0: dequant_q8_0(y, row + k / 32 * BYTES_Q8_0); break;
+    case RT_DTYPE_Q4_0: dequant_q4_0(y, row + k / 32 * BYTES_Q4_0); break;
+    case RT_DTYPE_Q4_1: dequant_offset(y, row + k / 32 * BYTES_Q4_1, false); break;
+    case RT_DTYPE_Q4_K: dequant_affine(y, row + k / 256 * BYTES_Q4_K, half, false); break;
+    case RT_DTYPE_Q5_K: dequant_affine(y, row + k / 256 * BYTES_Q5_K, half, true); break;
+    default: dequant_q6_k(y, row + k / 256 * BYTES_Q6_K, half); break;
+    }
+}
+
+/* sum (R,M) += rows p, p + step, ... of b by rows of a, over elements k0 .. k0 + n, a unit of each row after the other:
+ * what is unpacked need not leave the registers. b, R and M are constants. */
+RT_INLINE void dot_packed(vf *sum, const float *const *a, const uint8_t *p, uint64_t step, uint64_t k0, uint64_t n,
+                          int R, int M, rt_dtype b)
+{
+    const uint32_t unit = packed_unit(b);
+    vf s[ROWS * RT_GEMM_DOTS_M];
+    for (int j = 0; j < R * M; j++) s[j] = sum[j];
+    for (uint64_t k = k0; k < k0 + n; k += unit)
+        for (int r = 0; r < R; r++) {
+            _Alignas(64) float w[HALF];
+            unpack(w, p + (uint64_t)r * step, k, b);
+#pragma GCC unroll 8
+            for (uint32_t i = 0; i < unit; i += VL)
+                for (int m = 0; m < M; m++) s[r * M + m] = vfma(vload(w + i), vload(a[m] + k + i), s[r * M + m]);
+        }
+    for (int j = 0; j < R * M; j++) sum[j] = s[j];
+}
+
 static void finish(const dots *x, const vf *sum, uint32_t n0, int R, int M)
 {
     const rt_operand *out = &x->o->slot[RT_MM_OUT], *bias = &x->o->slot[RT_MM_BIAS];
@@ -83,12 +130,17 @@ static void finish(const dots *x, const vf *sum, uint32_t n0, int R, int M)
     }
 }
 
+/* How the rows of b are read. */
+typedef enum way { WAY_FLOAT, WAY_STRIP, WAY_PACKED } way;
+
 /* Rows n0 .. n1 of b (at most GROUP), R at a time: R * M sums stay in registers. All rows meet one strip of a before
- * the next strip, so that M rows of a are read from the nearest cache; one or two rows of a are there anyway. */
-RT_INLINE void run_group(const dots *x, uint32_t n0, uint32_t n1, int M, int R, rt_dtype d, bool quant)
+ * the next strip, so that M rows of a are read from the nearest cache; one or two rows of a are there anyway. M, R, d
+ * and w are constants; d is the dtype, but f32 with WAY_STRIP. */
+RT_INLINE void run_group(const dots *x, uint32_t n0, uint32_t n1, int M, int R, rt_dtype d, way w)
 {
     const rt_operand *b = &x->o->slot[RT_MM_B];
-    uint64_t step = row_bytes(b->dtype, b->stride), K = x->g->K, most = quant ? UNPACK : M > 2 ? STRIP : K;
+    const bool strips = w == WAY_STRIP;
+    uint64_t step = row_bytes(b->dtype, b->stride), K = x->g->K, most = strips ? UNPACK : M > 2 ? STRIP : K;
     const uint8_t *p = (const uint8_t *)rt_host_ptr(b) + n0 * step;
     vf sum[GROUP * RT_GEMM_DOTS_M];
     int rows = (int)(n1 - n0);
@@ -96,27 +148,37 @@ RT_INLINE void run_group(const dots *x, uint32_t n0, uint32_t n1, int M, int R, 
     for (uint64_t k0 = 0; k0 < K; k0 += most) {
         uint64_t n = K - k0 < most ? K - k0 : most;
         int i = 0;
-        for (; i + R <= rows; i += R)
-            dot_rows(sum + i * M, x->a, p + (uint64_t)i * step, step, k0, n, R, M, d, quant, b->dtype);
-        for (; i < rows; i++)
-            dot_rows(sum + i * M, x->a, p + (uint64_t)i * step, step, k0, n, 1, M, d, quant, b->dtype);
+        for (; i + R <= rows; i += R) {
+            vf *s = sum + i * M;
+            if (w == WAY_PACKED)
+                dot_packed(s, x->a, p + (uint64_t)i * step, step, k0, n, R, M, d);
+            else
+                dot_rows(s, x->a, p + (uint64_t)i * step, step, k0, n, R, M, d, strips, b->dtype);
+        }
+        for (; i < rows; i++) {
+            vf *s = sum + i * M;
+            if (w == WAY_PACKED)
+                dot_packed(s, x->a, p + (uint64_t)i * step, step, k0, n, 1, M, d);
+            else
+                dot_rows(s, x->a, p + (uint64_t)i * step, step, k0, n, 1, M, d, strips, b->dtype);
+        }
     }
     finish(x, sum, n0, rows, M);
 }
 
-RT_INLINE void run_rows(const dots *x, uint32_t n0, uint32_t n1, rt_dtype d, bool quant)
+RT_INLINE void run_rows(const dots *x, uint32_t n0, uint32_t n1, rt_dtype d, way w)
 {
     for (uint32_t end; n0 < n1; n0 = end) {
         end = n1 - n0 < GROUP ? n1 : n0 + GROUP;
         switch (x->g->M) {
-        case 1: run_group(x, n0, end, 1, 4, d, quant); break;
-        case 2: run_group(x, n0, end, 2, 4, d, quant); break;
-        case 3: run_group(x, n0, end, 3, 2, d, quant); break;
-        case 4: run_group(x, n0, end, 4, 2, d, quant); break;
-        case 5: run_group(x, n0, end, 5, 2, d, quant); break;
-        case 6: run_group(x, n0, end, 6, 2, d, quant); break;
-        case 7: run_group(x, n0, end, 7, 2, d, quant); break;
-        default: run_group(x, n0, end, 8, 2, d, quant); break;
+        case 1: run_group(x, n0, end, 1, 4, d, w); break;
+        case 2: run_group(x, n0, end, 2, 4, d, w); break;
+        case 3: run_group(x, n0, end, 3, 2, d, w); break;
+        case 4: run_group(x, n0, end, 4, 2, d, w); break;
+        case 5: run_group(x, n0, end, 5, 2, d, w); break;
+        case 6: run_group(x, n0, end, 6, 2, d, w); break;
+        case 7: run_group(x, n0, end, 7, 2, d, w); break;
+        default: run_group(x, n0, end, 8, 2, d, w); break;
         }
     }
 }
@@ -129,10 +191,17 @@ static void run_chunk(void *ctx, uint32_t chunk, uint32_t worker)
     uint32_t n1 = rt_gemm_border(x->g->N, t->unit_n, t->nn, chunk + 1);
     rt_dtype d = x->o->slot[RT_MM_B].dtype;
     (void)worker;
-    if (rt_dtype_is_quant(d))
-        run_rows(x, n0, n1, RT_DTYPE_F32, true);
-    else
-        RT_FOR_FLOAT(d, D, run_rows(x, n0, n1, D, false));
+    switch (d) {
+#define PACKED(kind)                                                                                                   \
+    case RT_DTYPE_##kind: run_rows(x, n0, n1, RT_DTYPE_##kind, WAY_PACKED); break;
+        FOR_PACKED(PACKED)
+#undef PACKED
+    default:
+        if (rt_dtype_is_quant(d))
+            run_rows(x, n0, n1, RT_DTYPE_F32, WAY_STRIP);
+        else
+            RT_FOR_FLOAT(d, D, run_rows(x, n0, n1, D, WAY_FLOAT));
+    }
 }
 
 void RT_CPU(matmul_dots)(const rt_cpu_ctx *c, const rt_bound_op *o, const rt_gemm_cut *cut)

@@ -1,4 +1,4 @@
-/* cpu_sample.c - one id per row from its logits: temperature, top-k, top-p.
+/* cpu_sample.c - one id per row from its logits: penalty, top-k, temperature, top-p, min-p; and its log-probability.
  *
  * A chunk is one row. Shares are added up in rank order in double, as the specification does, so that the same random
  * number gives the same id; only the order in which the whole sum is taken differs. The ranking is made only as deep as
@@ -18,22 +18,38 @@ enum { DL = VL / 2 };
 
 typedef struct sample_job {
     const rt_bound_op *o;
-    const rt_sample_args *a;
-    uint64_t seed;
-    uint32_t step;
-    uint32_t deepest; /* all that may stay */
-    uint64_t *keys;   /* (threads,per_thread) */
-    uint64_t per_thread;
+    uint32_t V;
+    uint64_t *keys; /* (threads,2 V): all ids twice */
 } sample_job;
 
-static uint32_t deepest(const rt_sample_args *a)
+/* A row and how it chooses. */
+typedef struct sample_row {
+    const void *x; /* (V) */
+    rt_dtype dtype;
+    uint32_t V, deepest;  /* deepest: all that may stay */
+    const uint32_t *seen; /* bits of what is penalised; null: nothing is */
+    float penalty;
+    double inv_T, top_p, min_p;
+} sample_row;
+
+uint64_t RT_CPU(work_sample)(const rt_cpu_work *w)
 {
-    if (a->temperature == 0) return 1;
-    return a->top_k && a->top_k < a->V ? a->top_k : a->V;
+    return w->threads * 2 * (uint64_t)w->args->sample.V * sizeof(uint64_t);
 }
-/* Keys of a thread: a heap, or all ids twice. */
-static uint64_t keys_of(const rt_sample_args *a) { return deepest(a) <= HEAP_DEPTH ? deepest(a) : 2 * (uint64_t)a->V; }
-uint64_t RT_CPU(work_sample)(const rt_cpu_work *w) { return w->threads * keys_of(&w->args->sample) * sizeof(uint64_t); }
+
+/* Columns from .. of a row, penalised; readable up to a multiple of VL. */
+static const float *row_block(const sample_row *r, uint64_t from, uint32_t n, float *copy /* (ROW_BLOCK) */)
+{
+    const float *b = as_f32(r->x, r->dtype, from, n, copy);
+    if (!r->seen) return b;
+    if (b != copy) memcpy(copy, b, n * sizeof *copy);
+    for (uint32_t w = 0; w * 32 < n; w++)
+        for (uint32_t bits = r->seen[from / 32 + w]; bits; bits &= bits - 1) {
+            uint32_t i = w * 32 + (uint32_t)__builtin_ctz(bits);
+            if (i < n) copy[i] = copy[i] > 0 ? copy[i] / r->penalty : copy[i] * r->penalty;
+        }
+    return copy;
+}
 
 /* exp(x) for x <= 0 in double, 2 units in the last place; 2^-1020 below that. x = n ln2 + r, exp(r) by its series to
  * r^13. */
@@ -85,16 +101,14 @@ static void radix_pass(uint64_t *to, const uint64_t *from, uint32_t n, uint32_t 
 }
 
 /* Ranks the best ids of a row, `depth` of them; false when a logit is not finite. */
-static bool rank_row(const sample_job *j, const void *x, rank_top *t, uint32_t depth)
+static bool rank_row(const sample_row *r, rank_top *t, uint32_t depth)
 {
-    const rt_dtype d = j->o->slot[RT_SAMPLE_X].dtype;
-    const uint32_t V = j->a->V;
     const bool heap = depth <= HEAP_DEPTH;
     _Alignas(64) float copy[ROW_BLOCK];
-    *t = (rank_top){ .key = t->key, .most = heap ? depth : V };
-    for (uint64_t from = 0; from < V; from += ROW_BLOCK) {
-        uint32_t n = V - from < ROW_BLOCK ? (uint32_t)(V - from) : ROW_BLOCK;
-        const float *b = as_f32(x, d, from, n, copy);
+    *t = (rank_top){ .key = t->key, .most = heap ? depth : r->V };
+    for (uint64_t from = 0; from < r->V; from += ROW_BLOCK) {
+        uint32_t n = r->V - from < ROW_BLOCK ? (uint32_t)(r->V - from) : ROW_BLOCK;
+        const float *b = row_block(r, from, n, copy);
         if (heap) rank_block(t, b, all_ones, n, (uint32_t)from);
         for (uint32_t i = 0; !heap && i < n; i++) {
             int32_t size = (int32_t)(rt_f32_bits(b[i]) & 0x7fffffff);
@@ -108,87 +122,117 @@ static bool rank_row(const sample_job *j, const void *x, rank_top *t, uint32_t d
         return true;
     }
     /* Ids come in order and equal values stay in theirs, so only the value, the upper half of a key, is sorted by. */
-    uint64_t *spare = t->key + V;
-    radix_pass(spare, t->key, V, 32);
-    radix_pass(t->key, spare, V, 32 + DIGIT);
-    radix_pass(spare, t->key, V, 32 + 2 * DIGIT);
+    uint64_t *spare = t->key + r->V;
+    radix_pass(spare, t->key, r->V, 32);
+    radix_pass(t->key, spare, r->V, 32 + DIGIT);
+    radix_pass(spare, t->key, r->V, 32 + 2 * DIGIT);
     memcpy(t->key, spare, depth * sizeof *spare);
     t->n = depth;
     return true;
 }
-static double row_mass(const sample_job *j, const void *x, double top)
+
+/* sum over the row of exp((x - top) / T) */
+static double row_mass(const sample_row *r, double top)
 {
-    const rt_dtype d = j->o->slot[RT_SAMPLE_X].dtype;
     _Alignas(64) float copy[ROW_BLOCK];
     double sum = 0;
-    for (uint64_t from = 0; from < j->a->V; from += ROW_BLOCK) {
-        uint32_t n = j->a->V - from < ROW_BLOCK ? (uint32_t)(j->a->V - from) : ROW_BLOCK;
-        sum += block_mass(as_f32(x, d, from, n, copy), n, top, 1.0 / j->a->temperature);
+    for (uint64_t from = 0; from < r->V; from += ROW_BLOCK) {
+        uint32_t n = r->V - from < ROW_BLOCK ? (uint32_t)(r->V - from) : ROW_BLOCK;
+        sum += block_mass(row_block(r, from, n, copy), n, top, r->inv_T);
     }
     return sum;
 }
 
-static double weight(const sample_job *j, const rank_top *t, uint32_t e)
+static double weight(const sample_row *r, const rank_top *t, uint32_t e)
 {
-    return exp(((double)rank_value(t->key[e]) - rank_value(t->key[0])) / j->a->temperature);
+    return exp(((double)rank_value(t->key[e]) - rank_value(t->key[0])) * r->inv_T);
 }
 
 /* The id that u picks among the ranked ones; -1 when it lies below them. sum: of the weights of all that may stay. */
-static int32_t draw(const sample_job *j, const rank_top *t, double sum, float u)
+static int32_t draw(const sample_row *r, const rank_top *t, double sum, float u)
 {
-    const bool all = t->n == j->deepest;
     double mass = 0, below = 0;
+    bool ended = t->n == r->deepest; /* what stays is among the ranked */
     uint32_t prefix = 0;
-    while (prefix < t->n && (prefix == 0 || j->a->top_p >= 1 || mass < j->a->top_p))
-        mass += weight(j, t, prefix++) / sum;
-    if (!all && (j->a->top_p >= 1 || mass < j->a->top_p)) {
-        if (j->a->top_p < 1) return -1; /* where the prefix ends is not known yet */
+    for (; prefix < t->n; prefix++) {
+        double w = weight(r, t, prefix);
+        if (prefix > 0 && ((r->top_p < 1 && mass >= r->top_p) || w < r->min_p)) break;
+        mass += w / sum;
+    }
+    ended = ended || prefix < t->n || (r->top_p < 1 && mass >= r->top_p);
+    if (!ended) {
+        if (r->top_p < 1 || r->min_p > 0) return -1; /* where the prefix ends is not known yet */
         mass = 1;
     }
     for (uint32_t e = 0; e < prefix; e++) {
-        below += weight(j, t, e) / sum;
+        below += weight(r, t, e) / sum;
         if (below / mass > u) return (int32_t)rank_id(t->key[e]);
     }
-    return all || j->a->top_p < 1 ? (int32_t)rank_id(t->key[prefix - 1]) : -1;
+    return ended ? (int32_t)rank_id(t->key[prefix - 1]) : -1;
 }
 
-static int32_t sample_row(const sample_job *j, const void *x, rank_top *t, float u)
+/* greedy: the first of the ranking */
+static int32_t choose(const sample_row *r, rank_top *t, bool greedy, float u)
 {
-    const rt_sample_args *a = j->a;
-    uint32_t depth = a->top_k == 0 && j->deepest > FIRST_DEPTH ? FIRST_DEPTH : j->deepest;
-    if (!rank_row(j, x, t, depth)) return -1;
-    if (a->temperature == 0) return (int32_t)rank_id(t->key[0]);
+    uint32_t depth = greedy ? 1 : r->deepest == r->V && r->V > FIRST_DEPTH ? FIRST_DEPTH : r->deepest;
+    if (!rank_row(r, t, depth)) return -1;
+    if (greedy) return (int32_t)rank_id(t->key[0]);
     double sum = 0;
-    if (j->deepest == a->V)
-        sum = row_mass(j, x, rank_value(t->key[0]));
+    if (r->deepest == r->V)
+        sum = row_mass(r, rank_value(t->key[0]));
     else
-        for (uint32_t e = 0; e < t->n; e++) sum += weight(j, t, e);
+        for (uint32_t e = 0; e < t->n; e++) sum += weight(r, t, e);
     for (;;) {
-        int32_t id = draw(j, t, sum, u);
+        int32_t id = draw(r, t, sum, u);
         if (id >= 0) return id;
-        depth = depth < HEAP_DEPTH && j->deepest > HEAP_DEPTH ? HEAP_DEPTH : j->deepest;
-        rank_row(j, x, t, depth);
+        depth = depth < HEAP_DEPTH && r->deepest > HEAP_DEPTH ? HEAP_DEPTH : r->deepest;
+        rank_row(r, t, depth);
     }
+}
+
+/* log softmax of the row as it came, at temperature 1, at id */
+static float log_share(const sample_row *row, rank_top *t, int32_t id)
+{
+    sample_row r = *row;
+    r.seen = NULL;
+    r.inv_T = 1;
+    if (row->seen || t->n == 0) rank_row(&r, t, 1); /* the largest may be another one */
+    const double top = rank_value(t->key[0]);
+    return (float)((double)load_t(r.x, (uint32_t)id, r.dtype) - top - log(row_mass(&r, top)));
+}
+
+static void *row_of(const rt_operand *x, uint32_t i)
+{
+    return (uint8_t *)rt_host_ptr(x) + i * rt_dtype_bytes(x->dtype, x->stride);
 }
 
 static void sample_chunk(void *ctx, uint32_t i, uint32_t worker)
 {
     const sample_job *j = ctx;
-    const rt_operand *xo = &j->o->slot[RT_SAMPLE_X], *id = &j->o->slot[RT_SAMPLE_ID];
-    const uint8_t *x =
-        (const uint8_t *)rt_host_ptr(xo) + i * xo->stride * rt_dtype_table[xo->dtype].block_bytes; /* (V) */
-    rank_top t = { .key = j->keys + worker * j->per_thread };
-    float u = rt_rng_unit(rt_philox(j->seed, (uint64_t)j->a->stream << 32 | j->step, i).v[0]);
-    ((int32_t *)rt_host_ptr(id))[i * id->stride] = sample_row(j, x, &t, u);
+    const rt_operand *s = j->o->slot;
+    const float *how = row_of(&s[RT_SAMPLE_HOW], i);
+    const uint32_t *key = row_of(&s[RT_SAMPLE_KEY], i);
+    uint32_t *seen = s[RT_SAMPLE_SEEN].mem ? row_of(&s[RT_SAMPLE_SEEN], i) : NULL;
+    const bool greedy = how[RT_HOW_TEMPERATURE] <= 0;
+    sample_row r = { .x = row_of(&s[RT_SAMPLE_X], i),
+                     .dtype = s[RT_SAMPLE_X].dtype,
+                     .V = j->V,
+                     .deepest = rt_sample_most(how[RT_HOW_TOP_K], j->V),
+                     .seen = how[RT_HOW_PENALTY] != 1.0f ? seen : NULL,
+                     .penalty = how[RT_HOW_PENALTY],
+                     .inv_T = greedy ? 1 : 1.0 / (double)how[RT_HOW_TEMPERATURE],
+                     .top_p = how[RT_HOW_TOP_P],
+                     .min_p = how[RT_HOW_MIN_P] };
+    rank_top t = { .key = j->keys + worker * 2 * (uint64_t)j->V };
+    float u = rt_rng_unit(rt_philox(0, rt_sample_stream, (uint64_t)key[1] << 32 | key[0]).v[0]);
+    int32_t id = choose(&r, &t, greedy, u);
+    *(int32_t *)row_of(&s[RT_SAMPLE_ID], i) = id;
+    if (s[RT_SAMPLE_LOGP].mem) *(float *)row_of(&s[RT_SAMPLE_LOGP], i) = id < 0 ? NAN : log_share(&r, &t, id);
+    if (seen && id >= 0) seen[id / 32] |= 1u << id % 32;
 }
 
 void RT_CPU(sample)(const rt_cpu_ctx *c, const rt_bound_op *o)
 {
-    const rt_sample_args *a = &o->args.sample;
-    rt_step step;
-    memcpy(&step, rt_host_ptr(&o->slot[RT_SAMPLE_STEP]), sizeof step);
-    sample_job j = { .o = o, .a = a, .seed = step.seed, .step = step.step, .deepest = deepest(a) };
-    j.keys = rt_host_ptr(&o->work);
-    j.per_thread = keys_of(a);
-    rt_pool_run(c->pool, a->N, sample_chunk, &j);
+    sample_job j = { .o = o, .V = o->args.sample.V, .keys = rt_host_ptr(&o->work) };
+    rt_pool_run(c->pool, o->args.sample.N, sample_chunk, &j);
 }

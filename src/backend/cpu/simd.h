@@ -108,11 +108,22 @@ RT_INLINE vf vsqrt(vf a)
 /* Sums and maxima over lanes: halves folded onto each other, always in the same order. */
 RT_INLINE float vsum(vf v)
 {
+#if defined(RT_ISA_avx512) || defined(RT_ISA_avx2)
+#if defined(RT_ISA_avx512)
+    __m256 y = _mm256_add_ps(_mm512_castps512_ps256((__m512)v), _mm512_extractf32x8_ps((__m512)v, 1));
+#else
+    __m256 y = (__m256)v;
+#endif
+    __m128 x = _mm_add_ps(_mm256_castps256_ps128(y), _mm256_extractf128_ps(y, 1));
+    x = _mm_add_ps(x, _mm_movehl_ps(x, x));
+    return _mm_cvtss_f32(_mm_add_ss(x, _mm_shuffle_ps(x, x, 1)));
+#else
     float t[VL];
     vstore(t, v);
     for (int w = VL / 2; w > 0; w /= 2)
         for (int i = 0; i < w; i++) t[i] += t[i + w];
     return t[0];
+#endif
 }
 RT_INLINE float vhmax(vf v)
 {

@@ -85,6 +85,7 @@ static void decode_emit(rt_cuda_builder *b, const rt_bound_op *op)
                                            .kc = rt_cuda_attn_mat_of(&op->slot[RT_DEC_KC]),
                                            .vc = rt_cuda_attn_mat_of(&op->slot[RT_DEC_VC]),
                                            .len = rt_cuda_attn_mat_of(&op->slot[RT_DEC_LEN]),
+                                           .table = rt_cuda_attn_mat_of(&op->slot[RT_DEC_TABLE]),
                                            .tops = work,
                                            .outs = work + x.tops };
     if (k)

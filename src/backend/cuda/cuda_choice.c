@@ -42,17 +42,11 @@ static void topk_emit(rt_cuda_builder *b, const rt_bound_op *o)
 
 /* ---- sample ---- */
 
-static uint32_t deepest(const rt_sample_args *a)
-{
-    if (a->temperature == 0) return 1;
-    return a->top_k && a->top_k < a->V ? a->top_k : a->V;
-}
-
 static bool sample_need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, rt_need *need)
 {
     (void)c;
     if (!cuda_takes(p, op, need, "digits of the order, a sort as deep as the draw")) return false;
-    need->work_bytes = op->args.sample.N * room_of(deepest(&op->args.sample)) * sizeof(uint64_t);
+    need->work_bytes = op->args.sample.N * room_of(op->args.sample.V) * sizeof(uint64_t);
     return true;
 }
 
@@ -60,11 +54,13 @@ static void sample_emit(rt_cuda_builder *b, const rt_bound_op *o)
 {
     const rt_operand *x = &o->slot[RT_SAMPLE_X];
     rt_cuda_sample_params p = { .a = o->args.sample,
-                                .deepest = deepest(&o->args.sample),
                                 .id = cuda_mat(&o->slot[RT_SAMPLE_ID]),
+                                .logp = cuda_mat(&o->slot[RT_SAMPLE_LOGP]),
+                                .seen = cuda_mat(&o->slot[RT_SAMPLE_SEEN]),
                                 .x = cuda_mat(x),
-                                .step = rt_cuda_addr(&o->slot[RT_SAMPLE_STEP]),
-                                .room = room_of(deepest(&o->args.sample)) };
+                                .key = cuda_mat(&o->slot[RT_SAMPLE_KEY]),
+                                .how = cuda_mat(&o->slot[RT_SAMPLE_HOW]),
+                                .room = room_of(o->args.sample.V) };
     p.keys = p.room ? rt_cuda_addr(&o->work) : 0;
     cuda_push_1d(b, "cuda_sample", CUDA_KERNEL("sample", x->dtype), p.a.N, RT_CUDA_CHOICE_THREADS, 0, &p, sizeof p);
 }

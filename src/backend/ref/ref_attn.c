@@ -31,21 +31,27 @@ static size_t first_seen(size_t i, uint32_t window, int32_t start)
     return first;
 }
 
-/* One query over rows first..last of k and v, whose rows are `stride` apart. Returns lse; with nothing to see o is
- * NaN. */
+/* Where row j of a sequence lies: there, or where the table of pages says. */
+static size_t row_at(const int32_t *table, size_t page, size_t j)
+{
+    return table ? (size_t)table[j / page] * page + j % page : j;
+}
+
+/* One query over rows first..last of k and v, whose rows are `stride` apart, in pages or (table null) not. Returns lse;
+ * with nothing to see o is NaN. */
 static real attend(real *o /* (D) */, const real *q /* (D) */, const real *k, const real *v, size_t stride,
-                   size_t first, size_t last, size_t D, real scale, real *score)
+                   const int32_t *table, size_t page, size_t first, size_t last, size_t D, real scale, real *score)
 {
     real max = -(real)INFINITY, sum = 0;
     for (size_t j = first; j <= last; j++) {
-        score[j] = scale * dot(q, k + j * stride, D);
+        score[j] = scale * dot(q, k + row_at(table, page, j) * stride, D);
         max = fmax(max, score[j]);
     }
     for (size_t d = 0; d < D; d++) o[d] = 0;
     for (size_t j = first; j <= last; j++) {
         real w = exp(score[j] - max);
         sum += w;
-        add_scaled(o, w, v + j * stride, D);
+        add_scaled(o, w, v + row_at(table, page, j) * stride, D);
     }
     for (size_t d = 0; d < D; d++) o[d] /= sum;
     return max + log(sum);
@@ -63,8 +69,8 @@ void REF(attn_fwd)(const rt_ref_call *c)
             for (size_t h = 0; h < H; h++) {
                 size_t row = b * T + i, kv = b * T * K * D + h / (H / K) * D;
                 size_t first = first_seen(i, a->window, start ? start[row] : 0);
-                lse[row * H + h] = attend(o + (row * H + h) * D, q + (row * H + h) * D, k + kv, v + kv, K * D, first, i,
-                                          D, a->scale, c->work);
+                lse[row * H + h] = attend(o + (row * H + h) * D, q + (row * H + h) * D, k + kv, v + kv, K * D, NULL, 0,
+                                          first, i, D, a->scale, c->work);
             }
 }
 
@@ -112,17 +118,19 @@ void REF(attn_decode)(const rt_ref_call *c)
     real *o = c->s[RT_DEC_O];                                                     /* (B*Q,H*D) */
     const real *q = c->s[RT_DEC_Q], *kc = c->s[RT_DEC_KC], *vc = c->s[RT_DEC_VC]; /* kc, vc (B*S,K*D) */
     const int32_t *len = c->s[RT_DEC_LEN];                                        /* (B,1) */
+    const int32_t *table = c->s[RT_DEC_TABLE];                                    /* (B,S/page) or null */
     for (size_t b = 0; b < a->B; b++) {
         bool sound = len[b] >= 0 && (size_t)len[b] >= Q && (size_t)len[b] <= S;
         for (size_t n = 0; n < Q; n++)
             for (size_t h = 0; h < H; h++) {
-                size_t at = ((b * Q + n) * H + h) * D, kv = b * S * K * D + h / (H / K) * D;
+                size_t at = ((b * Q + n) * H + h) * D, kv = (table ? 0 : b * S * K * D) + h / (H / K) * D;
                 if (!sound) {
                     for (size_t d = 0; d < D; d++) o[at + d] = (real)NAN;
                     continue;
                 }
                 size_t i = (size_t)len[b] - Q + n;
-                attend(o + at, q + at, kc + kv, vc + kv, K * D, first_seen(i, a->window, 0), i, D, a->scale, c->work);
+                attend(o + at, q + at, kc + kv, vc + kv, K * D, table ? table + b * (S / a->page) : NULL, a->page,
+                       first_seen(i, a->window, 0), i, D, a->scale, c->work);
             }
     }
 }

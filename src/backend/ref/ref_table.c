@@ -29,7 +29,7 @@ uint64_t rt_ref_work(rt_op_kind kind, const rt_args *args)
     }
     case RT_OP_DRAW: return 3 * (uint64_t)args->draw.V;
     case RT_OP_TOPK: return args->topk.V;
-    case RT_OP_SAMPLE: return 2 * (uint64_t)args->sample.V;
+    case RT_OP_SAMPLE: return 3 * (uint64_t)args->sample.V;
     default: return 0;
     }
 }

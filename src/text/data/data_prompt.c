@@ -18,8 +18,8 @@ static int continue_text(const rt_data_text *t, const char *text, size_t len, rt
         RT_TRY(rt_no_memory(e, "a prompt"));
     if (r.ids.count) memcpy(ids->ids + ids->count, r.ids.ids, r.ids.count * sizeof *ids->ids);
     ids->count += r.ids.count;
-    rt_str_append_n(shown, text, len);
-    if (shown->failed) RT_TRY(rt_no_memory(e, "a prompt"));
+    if (shown) rt_str_append_n(shown, text, len);
+    if (shown && shown->failed) RT_TRY(rt_no_memory(e, "a prompt"));
 out:
     rt_encoded_free(&r);
     rt_encoder_free(x);
@@ -59,22 +59,6 @@ out:
     return rc;
 }
 
-int rt_prompt_from_line(const rt_data_text *t, const char *line, size_t len, rt_str *shown, rt_tok_ids *ids, rt_err *e)
-{
-    int rc;
-    if (!t->tmpl) return continue_text(t, line, len, shown, ids, e);
-    rt_json_init();
-    (void)rt_json_out_of_memory();
-    json_t *messages = json_pack("[{s:s, s:s%}]", "role", "user", "content", line, len);
-    if (!messages)
-        RT_TRY(rt_json_out_of_memory() ? rt_no_memory(e, "a prompt")
-                                       : rt_fail(e, RT_INVALID, "the prompt is not UTF-8"));
-    RT_TRY(rt_prompt_from_chat(t, messages, NULL, shown, ids, e));
-out:
-    json_decref(messages);
-    return rc;
-}
-
 /* What stands before the assistant's last words. */
 static int beginning_of(const json_t *messages, json_t **out, rt_err *e)
 {
@@ -91,7 +75,7 @@ static int beginning_of(const json_t *messages, json_t **out, rt_err *e)
     return RT_OK;
 }
 
-static int from_record(const rt_data_text *t, const char *json, size_t len, rt_str *shown, rt_tok_ids *ids, rt_err *e)
+static int record_of_chat(const rt_data_text *t, const char *json, size_t len, json_t **out, rt_err *e)
 {
     int rc;
     rt_record rec;
@@ -102,23 +86,77 @@ static int from_record(const rt_data_text *t, const char *json, size_t len, rt_s
         RT_TRY(rt_fail(e, RT_INVALID,
                        "a conversation, and the model has no chat template; name one with --chat-template FILE"));
     RT_TRY(beginning_of(rec.messages, &messages, e));
-    RT_TRY(rt_prompt_from_chat(t, messages, rec.tools, shown, ids, e));
+    *out = json_pack("{s:O, s:O*}", "messages", messages, "tools", rec.tools);
+    if (!*out) RT_TRY(rt_no_memory(e, "a prompt"));
 out:
     json_decref(messages);
     rt_record_free(&rec);
     return rc;
 }
 
-int rt_prompt_from_json(const rt_data_text *t, const char *json, size_t len, rt_str *shown, rt_tok_ids *ids, rt_err *e)
+static int record_of_json(const rt_data_text *t, const char *line, size_t len, json_t **out, rt_err *e)
 {
-    int rc;
-    json_t *j = rt_json_load(json, len, JSON_ALLOW_NUL, NULL), *text = json_object_get(j, "prompt");
+    int rc = RT_OK;
+    json_t *j = rt_json_load(line, len, JSON_ALLOW_NUL, NULL), *text = json_object_get(j, "prompt");
     if (!j && rt_json_out_of_memory()) return rt_no_memory(e, "a prompt");
     if (!text) text = json_object_get(j, "text");
-    if (json_is_string(text))
-        rc = continue_text(t, json_string_value(text), json_string_length(text), shown, ids, e);
-    else
-        rc = from_record(t, json, len, shown, ids, e); /* which also says what is wrong with it */
+    if (!json_is_string(text))
+        rc = record_of_chat(t, line, len, out, e); /* which also says what is wrong with it */
+    else if (!(*out = json_pack("{s:O}", "prompt", text)))
+        rc = rt_no_memory(e, "a prompt");
     json_decref(j);
     return rc;
+}
+
+int rt_prompt_record(const rt_data_text *t, const char *line, size_t len, bool json, json_t **out, rt_err *e)
+{
+    *out = NULL;
+    rt_json_init();
+    (void)rt_json_out_of_memory();
+    if (json) return record_of_json(t, line, len, out, e);
+    *out = t->tmpl ? json_pack("{s:[{s:s, s:s%}]}", "messages", "role", "user", "content", line, len)
+                   : json_pack("{s:s%}", "prompt", line, len);
+    if (*out) return RT_OK;
+    return rt_json_out_of_memory() ? rt_no_memory(e, "a prompt") : rt_fail(e, RT_INVALID, "the prompt is not UTF-8");
+}
+
+int rt_prompt_from_record(const rt_data_text *t, const json_t *record, rt_str *shown, rt_tok_ids *ids, rt_err *e)
+{
+    const json_t *messages = json_object_get(record, "messages"), *text = json_object_get(record, "prompt");
+    if (messages) return rt_prompt_from_chat(t, messages, json_object_get(record, "tools"), shown, ids, e);
+    return continue_text(t, json_string_value(text), json_string_length(text), shown, ids, e);
+}
+
+json_t *rt_prompt_answered(const json_t *record, const char *answer, size_t len)
+{
+    json_t *out = json_deep_copy(record), *messages = json_object_get(out, "messages");
+    json_t *text = json_stringn(answer, len);
+    int rc = messages ? json_array_append_new(messages, json_pack("{s:s, s:O*}", "role", "assistant", "content", text))
+                      : json_object_set(out, "completion", text);
+    json_decref(text);
+    if (rc == 0 && text) return out;
+    json_decref(out);
+    return NULL;
+}
+
+static int from_either(const rt_data_text *t, const char *line, size_t len, bool json, rt_str *shown, rt_tok_ids *ids,
+                       rt_err *e)
+{
+    int rc;
+    json_t *record = NULL;
+    RT_TRY(rt_prompt_record(t, line, len, json, &record, e));
+    RT_TRY(rt_prompt_from_record(t, record, shown, ids, e));
+out:
+    json_decref(record);
+    return rc;
+}
+
+int rt_prompt_from_line(const rt_data_text *t, const char *line, size_t len, rt_str *shown, rt_tok_ids *ids, rt_err *e)
+{
+    return from_either(t, line, len, false, shown, ids, e);
+}
+
+int rt_prompt_from_json(const rt_data_text *t, const char *json, size_t len, rt_str *shown, rt_tok_ids *ids, rt_err *e)
+{
+    return from_either(t, json, len, true, shown, ids, e);
 }

@@ -62,7 +62,7 @@ typedef struct rt_cuda_attn_decode_params {
     uint32_t dtype;
     float scale2;
     uint32_t splits, blocks; /* of the keys that a block of query rows sees; blocks of query rows of a kv head */
-    rt_cuda_attn_mat o, q, kc, vc, len;
+    rt_cuda_attn_mat o, q, kc, vc, len, table; /* table: with pages alone */
     uint64_t tops; /* (B*K*R,splits) pairs of f32: the largest score in units of log 2, the sum of weights */
     uint64_t outs; /* (B*K*R,splits,D) f32: weighted values, not divided by the sum */
 } rt_cuda_attn_decode_params;

@@ -121,24 +121,27 @@ template <class E, int DP> RT_DEVICE void attn_decode(const rt_cuda_attn_decode_
 {
     const split_block b = split_place(p, ROWS, KEYS);
     if (b.len == 0) return; /* cuda_attn_join.cu says NaN */
-    const uint64_t row0 = (uint64_t)b.seq * p.a.S, col = (uint64_t)b.kv * p.a.D;
-    const uint16_t *k = (const uint16_t *)p.kc.at + row0 * p.kc.stride + col;
-    const uint16_t *v = (const uint16_t *)p.vc.at + row0 * p.vc.stride + col;
+    const uint64_t col = (uint64_t)b.kv * p.a.D;
+    const uint16_t *k = (const uint16_t *)p.kc.at + col, *v = (const uint16_t *)p.vc.at + col;
     const uint32_t sq = shared_at(rt_shared), sk = sq + ROWS * pitch<DP>, sv = sk + KEYS * pitch<DP>;
     const int D = (int)p.a.D;
     decode_rows<DP> w;
     rows_begin(w, p, b);
     fetch_queries<DP>(p, b, sq);
-    if (b.j0 < b.j1) tile_fetch<KEYS, DP>(sk, k + b.j0 * p.kc.stride, p.kc.stride, b.j1 - b.j0, D);
+    if (b.j0 < b.j1)
+        tile_fetch<KEYS, DP>(sk, k + cache_row(p, b.seq, b.j0) * p.kc.stride, p.kc.stride, b.j1 - b.j0, D);
     for (int j = b.j0; j < b.j1; j += KEYS) {
         float s[1][MINE / 8][4];
         copy_wait();
         __syncthreads(); /* keys are here, and nobody reads the values of the tile before */
-        tile_fetch<KEYS, DP>(sv, v + j * p.vc.stride, p.vc.stride, b.j1 - j, D);
+        tile_fetch<KEYS, DP>(sv, v + cache_row(p, b.seq, j) * p.vc.stride, p.vc.stride, b.j1 - j, D);
         tile_scores<E, DP, 1, MINE>(s, sq, sk + warp() * MINE * pitch<DP>);
         copy_wait();
         __syncthreads(); /* values are here, and nobody reads the keys any more */
-        if (j + KEYS < b.j1) tile_fetch<KEYS, DP>(sk, k + (j + KEYS) * p.kc.stride, p.kc.stride, b.j1 - j - KEYS, D);
+        if (j + KEYS < b.j1) {
+            const uint64_t next = cache_row(p, b.seq, j + KEYS);
+            tile_fetch<KEYS, DP>(sk, k + next * p.kc.stride, p.kc.stride, b.j1 - j - KEYS, D);
+        }
         soften<E>(s, w, j + warp() * MINE, p.scale2);
         tile_add<E, E::parts, DP>(w.o, s, 0, sv + warp() * MINE * pitch<DP>);
     }

@@ -11,7 +11,7 @@ extern "C" __global__ void __launch_bounds__(RT_CUDA_ATTN_PLAIN_THREADS, 1)
     begin_kernel();
     const split_block b = split_place(p, TILE, TILE);
     if (b.len == 0) return;
-    const uint64_t row0 = (uint64_t)b.seq * p.a.S, col = (uint64_t)b.kv * p.a.D;
+    const uint64_t col = (uint64_t)b.kv * p.a.D;
     plain_queries w;
     plain_queries_begin(w);
 #pragma unroll
@@ -23,8 +23,8 @@ extern "C" __global__ void __launch_bounds__(RT_CUDA_ATTN_PLAIN_THREADS, 1)
     }
     plain_attend(
         w, p.q.at, [&](int r) { return query_at(p, p.q, b.seq, b.kv, b.r0 + r); }, b.rows, p.kc.at,
-        [&](int j) { return (row0 + j) * p.kc.stride + col; }, p.vc.at,
-        [&](int j) { return (row0 + j) * p.vc.stride + col; }, b.j0, b.j1, (int)p.a.D, p.scale2, p.dtype);
+        [&](int j) { return cache_row(p, b.seq, j) * p.kc.stride + col; }, p.vc.at,
+        [&](int j) { return cache_row(p, b.seq, j) * p.vc.stride + col; }, b.j0, b.j1, (int)p.a.D, p.scale2, p.dtype);
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         const int r = thread_y() * 4 + i;

@@ -28,7 +28,16 @@ RT_DEVICE int first_seen(const rt_decode_args &a, int last)
     return a.window && (uint32_t)last >= a.window ? last - (int)a.window + 1 : 0;
 }
 
-/* Keys are dealt to the splits in whole tiles of `keys`. */
+/* The row of the cache where row j of a sequence lies. Tiles begin at multiples of their keys, so none lies in two
+ * pages. */
+RT_DEVICE uint64_t cache_row(const rt_cuda_attn_decode_params &p, uint32_t seq, int j)
+{
+    const uint32_t page = p.a.page;
+    if (!page) return (uint64_t)seq * p.a.S + j;
+    return (uint64_t)((const int32_t *)p.table.at)[seq * p.table.stride + j / page] * page + j % page;
+}
+
+/* Keys are dealt to the splits in whole tiles of `keys`, counted from the sequence's start. */
 RT_DEVICE split_block split_place(const rt_cuda_attn_decode_params &p, int rows, int keys)
 {
     const int R = (int)(p.a.Q * (p.a.H / p.a.K)), Q = (int)p.a.Q;
@@ -45,7 +54,7 @@ RT_DEVICE split_block split_place(const rt_cuda_attn_decode_params &p, int rows,
     if (b.len == 0) return b;
     /* rows of a block are consecutive tokens of a head, or reach into the next one */
     const bool wraps = b.r0 / Q != (b.r0 + b.rows - 1) / Q;
-    const int first = first_seen(p.a, last_seen(p.a, b.len, wraps ? 0 : b.r0 % Q));
+    const int first = first_seen(p.a, last_seen(p.a, b.len, wraps ? 0 : b.r0 % Q)) / keys * keys;
     const int last = last_seen(p.a, b.len, wraps ? Q - 1 : (b.r0 + b.rows - 1) % Q);
     const uint64_t tiles = (uint64_t)(last - first + keys) / keys;
     b.j0 = first + (int)(tiles * b.split / p.splits) * keys;

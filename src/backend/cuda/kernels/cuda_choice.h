@@ -19,12 +19,9 @@ typedef struct rt_cuda_topk_params {
 
 typedef struct rt_cuda_sample_params {
     rt_sample_args a;
-    uint32_t deepest; /* ids that may stay */
-    uint32_t unused;
-    rt_cuda_mat id, x;
-    rt_cuda_ptr step;
-    rt_cuda_ptr keys; /* (N,room) u64, or 0 */
-    uint64_t room;    /* a power of two, at least deepest */
+    rt_cuda_mat id, logp, seen, x, key, how; /* logp and seen may be absent */
+    rt_cuda_ptr keys;                        /* (N,room) u64, or 0 */
+    uint64_t room;                           /* a power of two, at least V */
 } rt_cuda_sample_params;
 
 typedef struct rt_cuda_draw_params {

@@ -28,8 +28,15 @@ template <class T> struct Columns {
     const T *x;
     const uint32_t *vmask; /* or null */
     uint32_t V;
+    const uint32_t *seen; /* ids whose values are penalised, or null */
+    float penalty;
     __device__ bool has(uint32_t v) const { return !vmask || (vmask[v / 32] >> v % 32 & 1); }
-    __device__ float value(uint32_t v) const { return to_float(x[v]); }
+    __device__ float value(uint32_t v) const
+    {
+        const float y = to_float(x[v]);
+        if (!seen || !(seen[v / 32] >> v % 32 & 1)) return y;
+        return y > 0 ? y / penalty : y * penalty;
+    }
 };
 
 struct Chosen {

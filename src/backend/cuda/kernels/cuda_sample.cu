@@ -1,4 +1,4 @@
-/* cuda_sample.cu - one id per row from its logits: temperature, top-k, top-p.
+/* cuda_sample.cu - one id per row from its logits: penalty, top-k, temperature, top-p, min-p.
  *
  * A block has a row. Shares are added up in rank order in double, in runs: each thread has a run of the ranked ids, and
  * the runs' sums are added up in order. The ranking is made only as deep as the draw needs: first the best few, then
@@ -14,22 +14,35 @@ RT_DEVICE float random_unit(uint64_t seed, uint64_t stream, uint64_t index)
     return (float)(philox(seed, stream, index).v[0] >> 8) * (1.0f / 16777216.0f);
 }
 
+/* rt_sample_most of op/args.h, which host code has */
+RT_DEVICE uint32_t h_most(float top_k, uint32_t V)
+{
+    return top_k >= 1 && top_k < (float)V ? (uint32_t)top_k : V;
+}
+
 struct Draw {
     double before[RT_CUDA_CHOICE_THREADS]; /* of each run: the shares of all runs before it */
     double mass;                           /* of what stays */
-    uint32_t last;                         /* rank that ends it */
+    uint32_t last;                         /* rank that ends it by top_p */
+    uint32_t cut;                          /* the first rank below min_p */
     uint32_t at;                           /* rank that is drawn */
+};
+
+/* How a row chooses. */
+struct How {
+    double T, top_p, min_p;
+    uint32_t deepest; /* ids that may stay */
 };
 
 /* Ranked ids and their shares of `sum`. */
 struct Ranked {
-    const rt_sample_args &a;
+    const How &a;
     const uint64_t *keys;
     uint32_t n, run; /* run: ids of one thread */
     double sum;
     __device__ double weight(uint32_t j) const
     {
-        return exp(((double)rank_value(keys[j]) - rank_value(keys[0])) / a.temperature);
+        return exp(((double)rank_value(keys[j]) - rank_value(keys[0])) / a.T);
     }
     __device__ uint32_t begin() const { return threadIdx.x * run < n ? threadIdx.x * run : n; }
     __device__ uint32_t end() const { return begin() + run < n ? begin() + run : n; }
@@ -62,15 +75,21 @@ RT_DEVICE int32_t pick(const Ranked &r, float u, bool all, Draw &d)
             before += run;
         }
         d.mass = before;
-        d.last = d.at = r.n;
+        d.last = d.cut = d.at = r.n;
     }
     __syncthreads();
-    uint32_t prefix = r.n;
-    if (r.a.top_p < 1) {
-        r.find(d, r.a.top_p, true, &d.last);
-        __syncthreads();
-        if (d.last == r.n && !all) return -1; /* where the prefix ends is not known yet */
-        prefix = d.last < r.n ? d.last + 1 : r.n;
+    if (r.a.top_p < 1) r.find(d, r.a.top_p, true, &d.last);
+    for (uint32_t j = r.begin(); r.a.min_p > 0 && j < r.end(); j++) {
+        if (j == 0 || r.weight(j) >= r.a.min_p) continue;
+        atomicMin(&d.cut, j);
+        break;
+    }
+    __syncthreads();
+    const uint32_t last = d.last, cut = d.cut;
+    const bool limits = r.a.top_p < 1 || r.a.min_p > 0, ended = all || last < r.n || cut < r.n;
+    if (limits && !ended) return -1; /* where the prefix ends is not known yet */
+    const uint32_t prefix = min(last < r.n ? last + 1 : r.n, cut);
+    if (limits) {
         if (r.begin() < prefix && prefix <= r.end()) {
             double below = d.before[threadIdx.x];
             for (uint32_t j = r.begin(); j < prefix; j++) below += r.weight(j) / r.sum;
@@ -83,7 +102,20 @@ RT_DEVICE int32_t pick(const Ranked &r, float u, bool all, Draw &d)
     r.find(d, (double)u * d.mass, false, &d.at);
     __syncthreads();
     if (d.at < prefix) return (int32_t)rank_id(r.keys[d.at]);
-    return all || r.a.top_p < 1 ? (int32_t)rank_id(r.keys[prefix - 1]) : -1;
+    return ended ? (int32_t)rank_id(r.keys[prefix - 1]) : -1;
+}
+
+/* log softmax of the row as it came, at id */
+template <class T> __device__ float log_share(const Columns<T> &c, int32_t id, double *room)
+{
+    float mine = -INFINITY;
+    for (uint32_t v = threadIdx.x; v < c.V; v += blockDim.x) mine = fmaxf(mine, to_float(c.x[v]));
+    const double top = block_max((double)mine, room, (double)-INFINITY);
+    double sum = 0;
+    for (uint32_t v = threadIdx.x; v < c.V; v += blockDim.x) sum += exp((double)to_float(c.x[v]) - top);
+    __syncthreads();
+    sum = block_sum(sum, room);
+    return id < 0 ? __uint_as_float(0x7fc00000u) : (float)((double)to_float(c.x[id]) - top - log(sum));
 }
 
 template <class T> __device__ void sample(const rt_cuda_sample_params &p)
@@ -92,38 +124,46 @@ template <class T> __device__ void sample(const rt_cuda_sample_params &p)
     __shared__ uint64_t near[RT_CUDA_CHOICE_SHARED];
     __shared__ Draw d;
     __shared__ double room[32];
-    const uint32_t row = blockIdx.x;
-    const rt_step *step = (const rt_step *)p.step;
-    const float u = random_unit(step->seed, (uint64_t)p.a.stream << 32 | step->step, row);
-    const Columns<T> c = { element<T>(p.x, row, 0), nullptr, p.a.V };
-    uint32_t depth = p.a.top_k == 0 && p.deepest > FIRST ? FIRST : p.deepest;
+    const uint32_t row = blockIdx.x, V = p.a.V;
+    const float *how = element<float>(p.how, row, 0), penalty = how[RT_HOW_PENALTY];
+    const uint32_t *key = element<uint32_t>(p.key, row, 0);
+    uint32_t *seen = p.seen.at ? element<uint32_t>(p.seen, row, 0) : nullptr;
+    const float u = random_unit(0, rt_sample_stream, (uint64_t)key[1] << 32 | key[0]);
+    const How h = { how[RT_HOW_TEMPERATURE], how[RT_HOW_TOP_P], how[RT_HOW_MIN_P],
+                    h_most(how[RT_HOW_TOP_K], V) };
+    const bool greedy = h.T <= 0;
+    const Columns<T> c = { element<T>(p.x, row, 0), nullptr, V, penalty != 1 ? seen : nullptr, penalty };
+    uint32_t depth = greedy ? 1 : h.deepest == V && V > FIRST ? FIRST : h.deepest;
     int32_t id = -1;
     for (;;) {
         const Chosen y = choose(c, depth);
         if (!y.finite) break;
         uint64_t *keys = depth <= RT_CUDA_CHOICE_SHARED ? near : (uint64_t *)p.keys + row * p.room;
         rank_chosen(c, y, keys, room_for(y.n));
-        if (p.deepest == 1) {
+        if (greedy) {
             id = (int32_t)rank_id(keys[0]);
             break;
         }
-        Ranked r = { p.a, keys, y.n, (y.n + blockDim.x - 1) / blockDim.x, 0 };
+        Ranked r = { h, keys, y.n, (y.n + blockDim.x - 1) / blockDim.x, 0 };
         double sum = 0;
-        if (p.deepest == p.a.V) { /* all columns, ranked or not */
+        if (h.deepest == V) { /* all columns, ranked or not */
             const double top = rank_value(keys[0]);
-            for (uint32_t v = threadIdx.x; v < p.a.V; v += blockDim.x)
-                sum += exp(((double)c.value(v) - top) / p.a.temperature);
+            for (uint32_t v = threadIdx.x; v < V; v += blockDim.x) sum += exp(((double)c.value(v) - top) / h.T);
         } else {
             for (uint32_t j = threadIdx.x; j < y.n; j += blockDim.x) sum += r.weight(j);
         }
         r.sum = block_sum(sum, room);
         __syncthreads();
-        id = pick(r, u, depth == p.deepest, d);
+        id = pick(r, u, depth == h.deepest, d);
         __syncthreads();
         if (id >= 0) break;
-        depth = p.deepest;
+        depth = h.deepest;
     }
-    if (threadIdx.x == 0) *element<int32_t>(p.id, row, 0) = id;
+    const float logp = p.logp.at ? log_share(c, id, room) : 0;
+    if (threadIdx.x != 0) return;
+    *element<int32_t>(p.id, row, 0) = id;
+    if (p.logp.at) *element<float>(p.logp, row, 0) = logp;
+    if (seen && id >= 0) seen[id / 32] |= 1u << id % 32;
 }
 } // namespace
 

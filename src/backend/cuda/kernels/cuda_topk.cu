@@ -11,7 +11,7 @@ template <class T> __device__ void topk(const rt_cuda_topk_params &p)
     __shared__ double room[32];
     const uint32_t row = blockIdx.x, k = p.a.k;
     const float none = __uint_as_float(0x7fc00000u), zero = __uint_as_float(0xff800000u); /* NaN, log 0 */
-    const Columns<T> c = { element<T>(p.x, row, 0), (const uint32_t *)p.vmask, p.a.V };
+    const Columns<T> c = { element<T>(p.x, row, 0), (const uint32_t *)p.vmask, p.a.V, nullptr, 1 };
     const Chosen y = choose(c, k);
     uint64_t *keys = p.keys ? (uint64_t *)p.keys + row * p.room : near;
     rank_chosen(c, y, keys, room_for(y.n));

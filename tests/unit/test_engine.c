@@ -1,0 +1,357 @@
+/* test_engine.c - an engine against each of its requests alone, to the bit: random mixes of lengths, samplings and
+ * arrivals over few and many slots; log-probabilities of prompts; cancelling, room, refusals, stop ids. */
+#include "train_case.h"
+
+#include "infer/engine.h"
+#include "infer/stop.h"
+
+#include <math.h>
+
+enum { V = 272, CONTEXT = 200, POOL = 24, NEW = 10, MIXES = 1000, TOP = 3 };
+
+static rt_dev *dev;
+
+static int set_up(void **state)
+{
+    dev = open_device("cpu", 2);
+    return make_test_dir(state);
+}
+
+static int tear_down(void **state)
+{
+    dev->api->close(dev);
+    return remove_test_dir(state);
+}
+
+static rt_engine *open_engine(const char *preset, rt_engine_opts o)
+{
+    rt_err e = { 0 };
+    rt_engine *b = NULL;
+    rt_model_config c = tiny_config(preset, 9);
+    char path[512];
+    snprintf(path, sizeof path, "%s", in_dir(preset));
+    if (!rt_path_exists(path)) write_model(path, &c, RT_DTYPE_F32, true);
+    rt_model_file *m = open_model(path);
+    if (!o.context) o.context = CONTEXT;
+    if (rt_engine_open(&b, dev, m, NULL, &o, &e) < 0) fail_msg("%s", e.text);
+    rt_model_file_close(m);
+    return b;
+}
+
+/* ---- answers ---- */
+
+typedef struct answer {
+    uint32_t id[NEW], count;
+    float logp[NEW], top[NEW][TOP];
+    float prompt[CONTEXT]; /* log-probabilities of the prompt's ids */
+    uint32_t told;         /* of them */
+    rt_end end;
+    uint64_t request;
+} answer;
+
+typedef struct asked {
+    uint32_t ids[CONTEXT];
+    rt_request r;
+} asked;
+
+static uint64_t state64 = 88172645463325252u;
+static uint32_t below(uint32_t n)
+{
+    state64 ^= state64 << 13;
+    state64 ^= state64 >> 7;
+    state64 ^= state64 << 17;
+    return (uint32_t)(state64 >> 33) % n;
+}
+
+static int on_event(void *ctx, const rt_token_event *t, rt_err *e)
+{
+    answer *a = ctx;
+    (void)e;
+    assert_int_equal(a->end, RT_END_NONE);
+    a->end = t->end;
+    if (t->prompt) {
+        assert_int_equal(t->place, a->told);
+        a->prompt[a->told++] = t->likely.logp;
+        return 0;
+    }
+    if (t->id == UINT32_MAX) return 0;
+    assert_int_equal(t->place, a->count);
+    a->id[a->count] = t->id;
+    for (uint32_t i = 0; i < t->likely.rank_count; i++) a->top[a->count][i] = t->likely.each[i];
+    a->logp[a->count++] = t->likely.logp;
+    return 0;
+}
+
+/* Requests of all lengths around pieces and pages, each choosing in its own way. */
+static void make_pool(asked *pool)
+{
+    static const uint32_t lengths[] = { 1, 2, 31, 32, 33, 34, 64, 65, 66, 96, 97, 98, 128, 129, 130, 160 };
+    for (uint32_t i = 0; i < POOL; i++) {
+        asked *a = &pool[i];
+        *a = (asked){ .r = { .count = i < sizeof lengths / sizeof *lengths ? lengths[i] : 1 + below(170),
+                             .max_new = 1 + below(NEW),
+                             .sampling = rt_sampling_greedy,
+                             .logp = true,
+                             .top = i % 3 == 0 ? TOP : 0,
+                             .echo = i % 5 == 0,
+                             .fn = on_event } };
+        for (uint32_t k = 0; k < a->r.count; k++) a->ids[k] = below(V);
+        a->r.prompt = a->ids;
+        if (i % 4) a->r.sampling.temperature = 0.5 + 0.25 * (i % 4);
+        if (i % 3 == 1) a->r.sampling.top_k = 1 + below(40);
+        if (i % 3 == 2) a->r.sampling.top_p = 0.7;
+        if (i % 5 == 2) a->r.sampling.min_p = 0.05;
+        if (i % 4 == 3) a->r.sampling.repetition_penalty = 1.3;
+        a->r.sampling.seed = i % 2;
+    }
+}
+
+static void step(rt_engine *b)
+{
+    rt_err e = { 0 };
+    if (rt_engine_step(b, &e) < 0) fail_msg("%s", e.text);
+}
+
+static void add(rt_engine *b, const rt_request *asked_for, answer *a)
+{
+    rt_err e = { 0 };
+    rt_request r = *asked_for;
+    *a = (answer){ .count = 0 };
+    r.ctx = a;
+    if (rt_engine_add(b, &r, &a->request, &e) < 0) fail_msg("%s", e.text);
+}
+
+static answer alone(rt_engine *b, const rt_request *r)
+{
+    answer a;
+    add(b, r, &a);
+    while (rt_engine_busy(b)) step(b);
+    assert_int_equal(a.end, RT_END_LENGTH);
+    assert_int_equal(a.count, r->max_new);
+    return a;
+}
+
+static void same(const answer *a, const answer *b, uint32_t which, uint32_t mix)
+{
+    const bool equal = a->count == b->count && a->end == b->end && a->told == b->told &&
+                       !memcmp(a->id, b->id, sizeof a->id) && !memcmp(a->logp, b->logp, sizeof a->logp) &&
+                       !memcmp(a->top, b->top, sizeof a->top) && !memcmp(a->prompt, b->prompt, sizeof a->prompt);
+    if (!equal) fail_msg("mix %u: request %u is not what it is alone", mix, which);
+}
+
+/* Some requests of the pool, coming at random while others are under way. */
+static void run_mix(rt_engine *b, const asked *pool, const answer *want, uint32_t mix)
+{
+    answer got[POOL];
+    uint32_t which[POOL], n = 2 + below(7), next = 0;
+    for (uint32_t i = 0; i < n; i++) which[i] = below(POOL);
+    while (next < n || rt_engine_busy(b)) {
+        while (next < n && below(3)) {
+            const rt_request *r = &pool[which[next]].r;
+            if (!rt_engine_has_room(b, r->count, r->max_new)) break;
+            add(b, r, &got[next++]);
+        }
+        step(b);
+    }
+    for (uint32_t i = 0; i < n; i++) same(&got[i], &want[which[i]], which[i], mix);
+}
+
+static void mixes(const char *preset, uint32_t slots, uint64_t positions, uint32_t count)
+{
+    static asked pool[POOL];
+    static answer want[POOL];
+    rt_engine *b =
+        open_engine(preset, (rt_engine_opts){ .slots = slots, .positions = positions, .top = TOP, .echo = true });
+    uint32_t different = 0;
+    make_pool(pool);
+    for (uint32_t i = 0; i < POOL; i++) want[i] = alone(b, &pool[i].r);
+    for (uint32_t i = 1; i < POOL; i++) different += want[i].id[0] != want[0].id[0];
+    assert_true(different > POOL / 2); /* else equal ids would prove nothing */
+    for (uint32_t mix = 0; mix < count; mix++) run_mix(b, pool, want, mix);
+    rt_engine_stats s = rt_engine_stats_of(b);
+    assert_int_equal(s.requests, s.ended);
+    assert_int_equal(s.pages, s.pages_free);
+    if (slots > 1) assert_true(s.rows > s.steps); /* they really were together */
+    rt_engine_free(b);
+}
+
+static void test_few_slots(void **state)
+{
+    (void)state;
+    mixes("tiny-qwen2", 4, 0, MIXES * 7 / 10);
+}
+/* So many that GEMMs are tiled, and too few pages for all of them. */
+static void test_many_slots(void **state)
+{
+    (void)state;
+    mixes("tiny-qwen3", 13, 0, MIXES / 10);
+    mixes("tiny-mistral", 11, 800, MIXES / 10);
+}
+static void test_one_slot(void **state)
+{
+    (void)state;
+    mixes("tiny-llama", 1, 0, MIXES / 10);
+}
+
+/* ---- one thing at a time ---- */
+
+static float scratch_logits[V];
+static rt_engine *asking;
+static int keep_logits(void *ctx, const rt_token_event *t, rt_err *e)
+{
+    (void)ctx;
+    return t->id == UINT32_MAX ? 0 : rt_engine_logits(asking, t->request, scratch_logits, e);
+}
+
+static double log_share(const float *x, uint32_t id)
+{
+    double max = -INFINITY, sum = 0;
+    for (uint32_t i = 0; i < V; i++) max = fmax(max, (double)x[i]);
+    for (uint32_t i = 0; i < V; i++) sum += exp((double)x[i] - max);
+    return (double)x[id] - max - log(sum);
+}
+
+/* The log-probabilities of a prompt are those of its prefixes continued. */
+static void test_echo(void **state)
+{
+    (void)state;
+    rt_err e = { 0 };
+    rt_engine *b = asking = open_engine("tiny-qwen2", (rt_engine_opts){ .slots = 2, .top = TOP, .echo = true });
+    asked k = { .r = { .count = 150, .max_new = 1, .sampling = rt_sampling_greedy, .echo = true, .fn = on_event } };
+    for (uint32_t i = 0; i < k.r.count; i++) k.ids[i] = below(V);
+    k.r.prompt = k.ids;
+    answer a = alone(b, &k.r);
+    assert_int_equal(a.told, 150);
+    assert_true(isnan(a.prompt[0]) && isnan(a.logp[0]));
+    for (uint32_t n = 1; n < 150; n += 1 + n / 7) {
+        rt_request r = k.r;
+        r.count = n;
+        r.echo = false;
+        r.fn = keep_logits;
+        assert_int_equal(rt_engine_add(b, &r, NULL, &e), RT_OK);
+        while (rt_engine_busy(b)) step(b);
+        double want = log_share(scratch_logits, k.ids[n]);
+        if (fabs(want - (double)a.prompt[n]) > 1e-4) fail_msg("place %u: %g, not %g", n, (double)a.prompt[n], want);
+    }
+    k.r.max_new = 0; /* the prompt alone */
+    answer again;
+    add(b, &k.r, &again);
+    while (rt_engine_busy(b)) step(b);
+    assert_true(again.count == 0 && again.end == RT_END_LENGTH && again.told == 150);
+    assert_memory_equal(a.prompt + 1, again.prompt + 1, 149 * sizeof(float));
+    rt_engine_free(b);
+}
+
+/* Draws: a seed is a text, an ordinal another one, and so is another seed. */
+static void test_draws(void **state)
+{
+    (void)state;
+    rt_engine *b = open_engine("tiny-qwen2", (rt_engine_opts){ .slots = 3 });
+    asked k = { .r = { .count = 20, .max_new = NEW, .sampling = rt_sampling_greedy, .fn = on_event } };
+    for (uint32_t i = 0; i < k.r.count; i++) k.ids[i] = below(V);
+    k.r.prompt = k.ids;
+    k.r.sampling.temperature = 2;
+    answer a = alone(b, &k.r), same_seed = alone(b, &k.r);
+    k.r.ordinal = 1;
+    answer second = alone(b, &k.r);
+    k.r.ordinal = 0;
+    k.r.sampling.seed = 1;
+    answer other = alone(b, &k.r);
+    assert_memory_equal(a.id, same_seed.id, sizeof a.id);
+    assert_memory_not_equal(a.id, second.id, sizeof a.id);
+    assert_memory_not_equal(a.id, other.id, sizeof a.id);
+    k.r.sampling.seed = 0;
+    k.r.stop = &a.id[3];
+    k.r.stops = 1;
+    answer stopped;
+    add(b, &k.r, &stopped);
+    while (rt_engine_busy(b)) step(b);
+    assert_true(stopped.end == RT_END_STOP && stopped.count <= 4 && stopped.id[stopped.count - 1] == a.id[3]);
+    rt_engine_free(b);
+}
+
+static void test_cancel_and_room(void **state)
+{
+    (void)state;
+    rt_err e = { 0 };
+    rt_engine *b = open_engine("tiny-qwen2", (rt_engine_opts){ .slots = 2, .positions = 256, .context = CONTEXT });
+    asked k = { .r = { .count = 100, .max_new = NEW, .sampling = rt_sampling_greedy, .fn = on_event } };
+    answer first, second, third;
+    k.r.prompt = k.ids;
+    assert_int_equal(rt_engine_stats_of(b).pages, 4);
+    add(b, &k.r, &first);
+    assert_true(rt_engine_has_room(b, 100, NEW));
+    assert_false(rt_engine_has_room(b, 180, NEW)); /* pages */
+    add(b, &k.r, &second);
+    assert_false(rt_engine_has_room(b, 1, 1)); /* slots */
+    assert_int_equal(rt_engine_add(b, &k.r, NULL, &e), RT_INVALID);
+    assert_says(&e, "2 slots");
+    while (second.count < 2) step(b);
+    assert_int_equal(rt_engine_cancel(b, second.request, &e), RT_OK);
+    assert_true(second.end == RT_END_CANCELLED && second.count == 2);
+    assert_int_equal(rt_engine_cancel(b, second.request, &e), RT_NOT_FOUND);
+    add(b, &k.r, &third);
+    while (rt_engine_busy(b)) step(b);
+    assert_true(first.end == RT_END_LENGTH && third.end == RT_END_LENGTH);
+    assert_memory_equal(first.id, third.id, sizeof first.id);
+    assert_int_equal(rt_engine_stats_of(b).pages_free, 4);
+#define REFUSED(field, value, text)                                                                                    \
+    do {                                                                                                               \
+        rt_request bad = k.r;                                                                                          \
+        bad.field = value;                                                                                             \
+        assert_true(rt_engine_add(b, &bad, NULL, &e) < 0);                                                             \
+        assert_says(&e, text);                                                                                         \
+    } while (0)
+    REFUSED(count, 0, "empty");
+    REFUSED(count, CONTEXT, "200|--context");
+    REFUSED(top, 1, "1 log-prob");
+    REFUSED(echo, true, "not prepared");
+    REFUSED(sampling.temperature, -1, "--temperature");
+    REFUSED(sampling.top_p, 0, "--top-p");
+    REFUSED(sampling.min_p, 2, "--min-p");
+    REFUSED(sampling.repetition_penalty, 0, "--repetition-penalty");
+    k.ids[7] = V;
+    REFUSED(max_new, 1, "272|vocabulary");
+    rt_engine_free(b);
+    rt_engine_free(NULL);
+}
+
+/* What is shown of a text that comes in pieces of every length. */
+static void test_stop_strings(void **state)
+{
+    (void)state;
+    static const char *const strings[] = { "END", "\n\n", "ENE" };
+    static const struct {
+        const char *text, *shown;
+        bool found;
+    } cases[] = { { "one END two", "one ", true },  { "one EN", "one EN", false },   { "a\nb\n\nc", "a\nb", true },
+                  { "EENEND", "E", true },          { "nothing", "nothing", false }, { "END", "", true },
+                  { "E EN E\n", "E EN E\n", false } };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (size_t step_len = 1; step_len < 12; step_len++) {
+            rt_err e = { 0 };
+            rt_str shown = { 0 };
+            rt_stop_text s = { .strings = strings, .count = 3 };
+            const char *text = cases[i].text;
+            for (size_t at = 0, n, len = strlen(text); at < len; at += n) {
+                n = len - at < step_len ? len - at : step_len;
+                assert_int_equal(rt_stop_text_push(&s, text + at, n, &shown, &e), RT_OK);
+                assert_true(shown.len <= strlen(cases[i].shown));
+            }
+            assert_int_equal(s.found, cases[i].found);
+            assert_int_equal(rt_stop_text_end(&s, &shown, &e), RT_OK);
+            assert_string_equal(shown.data ? shown.data : "", cases[i].shown);
+            rt_str_free(&shown);
+            rt_stop_text_free(&s);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_few_slots),    cmocka_unit_test(test_many_slots), cmocka_unit_test(test_one_slot),
+        cmocka_unit_test(test_echo),         cmocka_unit_test(test_draws),      cmocka_unit_test(test_cancel_and_room),
+        cmocka_unit_test(test_stop_strings),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
