@@ -205,12 +205,6 @@ static void fill_how(const rt_op_case *c, const rt_fill *f)
     for (uint32_t r = 0; r < f->rows; r++) how_of(c, r, f->x + (uint64_t)r * RT_HOW_COLS);
 }
 
-static void fill_key(const rt_op_case *c, const rt_fill *f)
-{
-    (void)c;
-    for (uint64_t i = 0; i < (uint64_t)f->rows * f->cols; i++) f->i[i] = (int32_t)rt_fill_word(f, i);
-}
-
 static void fill_sample(const rt_op_case *c, const rt_fill *f) { logits(c, f, c->flag[CHOICES]); }
 
 static void sample_layout(const rt_op_case *c, rt_layout *l)
