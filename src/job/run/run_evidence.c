@@ -177,11 +177,11 @@ int rt_run_evidence_begin(rt_run *r, rt_err *e)
                           in->teacher ? "distill" : "train", "seed", (json_int_t)r->resolved.seed);
     RT_TRY(identify(r, e));
     if (!j || json_object_update(j, r->identity) != 0) RT_TRY(rt_no_memory(e, "the evidence of a run"));
-    RT_TRY(put(j, "held_out",
-               json_pack("{s:I, s:I, s:I}", "records", (json_int_t)rt_eval_set_records(r->held), "rows",
-                         (json_int_t)rt_eval_set_rows(r->held), "positions",
-                         (json_int_t)rt_eval_set_positions(r->held)),
-               e));
+    RT_TRY(
+        put(j, "held_out",
+            json_pack("{s:I, s:I, s:I}", "records", (json_int_t)rt_eval_set_records(r->held), "rows",
+                      (json_int_t)rt_eval_set_rows(r->held), "positions", (json_int_t)rt_eval_set_positions(r->held)),
+            e));
     settings = rt_manifest_settings(rt_settings_to_json(r->settings), in->student->name,
                                     in->teacher ? in->teacher->name : NULL);
     if (!settings || json_object_set(j, "settings", settings) != 0) RT_TRY(rt_no_memory(e, "the evidence of a run"));
