@@ -344,7 +344,8 @@ int rt_dir_commit(const char *temp, const char *path, rt_err *e)
     if (rc == RT_OK && rename(temp, target) != 0) {
         int code = errno;
         if (code == ENOTEMPTY || code == EEXIST)
-            rc = rt_fail(e, RT_INVALID, "cannot write %s: a folder with files in it is there; choose another name", path);
+            rc = rt_fail(e, RT_INVALID, "cannot write %s: a folder with files in it is there; choose another name",
+                         path);
         else if (code == ENOTDIR)
             rc = rt_fail(e, RT_INVALID, "cannot write %s: a file with this name is there; choose another name", path);
         else

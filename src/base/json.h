@@ -29,8 +29,9 @@ json_t *rt_json_load(const char *text, size_t len, size_t flags, json_error_t *a
 char *rt_json_dump(const json_t *j, size_t flags);
 void rt_json_forget(void); /* where something begins: what was refused before is of no value that is made from now on */
 
-/* The members of an object one at a time, so that a document takes the memory of one of them: a tree takes some 25 bytes
- * for each of text, and 77 where somebody means it to. Begins with text and len, which outlive it; the rest zero. */
+/* The members of an object one at a time, so that a document takes the memory of one of them: a tree takes some 25
+ * bytes for each of text, and 77 where somebody means it to. Begins with text and len, which outlive it; the rest zero.
+ */
 typedef struct rt_json_members {
     const char *text;
     size_t len, at;

@@ -189,8 +189,8 @@ static int take_file(rt_lock *l, const char *what, rt_err *e)
 static bool owner_named(const rt_lock *l)
 {
     struct stat there;
-    return !l->owner || (lstat(l->owner_path, &there) == 0 && there.st_dev == l->owner_dev &&
-                         there.st_ino == l->owner_ino);
+    return !l->owner ||
+           (lstat(l->owner_path, &there) == 0 && there.st_dev == l->owner_dev && there.st_ino == l->owner_ino);
 }
 
 static void let_go(rt_lock *l)

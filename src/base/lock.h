@@ -4,8 +4,9 @@
  * file description (fcntl, F_OFD_SETLK): the system lets go of it when the process ends, however it ends, and NFS
  * carries it from host to host. The file itself stays where it is and says nothing by being there; while it is held, it
  * holds a line about the holder, for people. It may be removed only by who holds it: whoever waited for the old file
- * then finds another one under the name, or none, and begins anew. Whoever else removes it, or renames the folder, takes
- * its protection away; the holder finds that with rt_lock_held, which it asks before it writes anything by that path.
+ * then finds another one under the name, or none, and begins anew. Whoever else removes it, or renames the folder,
+ * takes its protection away; the holder finds that with rt_lock_held, which it asks before it writes anything by that
+ * path.
  *
  * Where a file system has no locks at all, a second file, retort.owner, is created and none may be there before. A
  * killed process leaves it, and a person removes it: no process can tell that a process of another host has ended.

@@ -38,9 +38,9 @@ typedef struct rt_eval_result {
     double repetition_rate; /* share of their tokens that lie in four in a row which the text has had before */
     uint64_t positions, documents;
     uint64_t even, teacher_even; /* positions where every id is as likely as any other; in no record */
-    rt_measure word;         /* probability of the set's word where it stands, all of its ids together */
-    rt_measure teacher_word; /* the teacher's */
-    uint64_t places;         /* where it stands; 0: the set has no word */
+    rt_measure word;             /* probability of the set's word where it stands, all of its ids together */
+    rt_measure teacher_word;     /* the teacher's */
+    uint64_t places;             /* where it stands; 0: the set has no word */
     double seconds;
     uint32_t part_count; /* 0: the data is one part, or has too many */
     rt_eval_part parts[RT_EVAL_PARTS];

@@ -147,7 +147,7 @@ int rt_job_export(rt_job_exported *out, const char *from, const rt_job_output *o
     if (w.card.len) rt_note(&out->notes, "README.md, the model card, is new: the model had none");
     if (out->adapter) RT_TRY(note_base(&w, e));
     RT_TRY(o->replace && rt_path_exists(o->path) ? rt_dir_replace(temp, o->path, is_exported, NULL, e)
-                                   : rt_dir_commit(temp, o->path, e));
+                                                 : rt_dir_commit(temp, o->path, e));
     temp = NULL;
 out:
     if (temp) rt_dir_remove(temp);

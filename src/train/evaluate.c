@@ -471,8 +471,8 @@ static int check_finite(const rt_eval_result *r, rt_err *e)
 
 /* ---- positions to which a model carries nothing ---- */
 
-/* A sum of squares that overflows makes the norm of a row 0, here as in PyTorch, and from then on all ids are alike. The
- * CE of such a position is ln V, but for the roundings of an exponential and a logarithm in f32. */
+/* A sum of squares that overflows makes the norm of a row 0, here as in PyTorch, and from then on all ids are alike.
+ * The CE of such a position is ln V, but for the roundings of an exponential and a logarithm in f32. */
 static uint64_t count_even(const rt_eval_set *s, const float *ce, uint32_t vocab)
 {
     uint64_t n = 0;
@@ -488,7 +488,8 @@ void rt_eval_say_even(rt_str *out, const rt_eval_result *v, const char *student,
     for (int i = 0; i < 2; i++)
         if (even[i] && even[i] >= v->positions / SHARE)
             rt_str_printf(out,
-                          "%s%s: every id is as likely as any other at %" PRIu64 " of %" PRIu64 " positions: the model's "
+                          "%s%s: every id is as likely as any other at %" PRIu64 " of %" PRIu64
+                          " positions: the model's "
                           "last layers are 0, or its values overflow in a norm",
                           out->len ? "; " : "", name[i], even[i], v->positions);
 }

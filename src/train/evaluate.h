@@ -50,8 +50,8 @@ void rt_eval_set_document(const rt_eval_set *s, uint32_t i, rt_eval_document *ou
 /* kl_each (rt_eval_set_positions) or null: forward KL of every position, in order. */
 int rt_evaluate(rt_trainer *t, rt_eval_set *s, rt_eval_result *out, float *kl_each, rt_err *e);
 
-/* Where a model carries nothing to 1 % of the positions or more, a sentence about it; else nothing. student, teacher: as
- * the user calls them. */
+/* Where a model carries nothing to 1 % of the positions or more, a sentence about it; else nothing. student, teacher:
+ * as the user calls them. */
 void rt_eval_say_even(rt_str *out, const rt_eval_result *v, const char *student, const char *teacher);
 
 /* From now on measures have the error of their difference from the evaluation that was made last. False: there are more

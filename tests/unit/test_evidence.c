@@ -676,15 +676,16 @@ static int set_up(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(good_passes),         cmocka_unit_test(planted_facts),
-        cmocka_unit_test(judged_in_pairs),     cmocka_unit_test(reload_tolerance),
-        cmocka_unit_test(facts_come_back),     cmocka_unit_test(names_have_room),
-        cmocka_unit_test(files_are_listed),    cmocka_unit_test(lines_are_summed),
-        cmocka_unit_test(json_without_memory), cmocka_unit_test(one_refused_value), cmocka_unit_test(weights_of_the_loss),
-        cmocka_unit_test(sealed_records),      cmocka_unit_test(decay_is_no_movement),
-        cmocka_unit_test(whole_run),           cmocka_unit_test(frozen_biases),
-        cmocka_unit_test(rows_not_trained),    cmocka_unit_test(teacher_is_student),
-        cmocka_unit_test(nothing_learned),     cmocka_unit_test(frozen_by_wish),
+        cmocka_unit_test(good_passes),          cmocka_unit_test(planted_facts),
+        cmocka_unit_test(judged_in_pairs),      cmocka_unit_test(reload_tolerance),
+        cmocka_unit_test(facts_come_back),      cmocka_unit_test(names_have_room),
+        cmocka_unit_test(files_are_listed),     cmocka_unit_test(lines_are_summed),
+        cmocka_unit_test(json_without_memory),  cmocka_unit_test(one_refused_value),
+        cmocka_unit_test(weights_of_the_loss),  cmocka_unit_test(sealed_records),
+        cmocka_unit_test(decay_is_no_movement), cmocka_unit_test(whole_run),
+        cmocka_unit_test(frozen_biases),        cmocka_unit_test(rows_not_trained),
+        cmocka_unit_test(teacher_is_student),   cmocka_unit_test(nothing_learned),
+        cmocka_unit_test(frozen_by_wish),
     };
     return cmocka_run_group_tests(tests, set_up, remove_test_dir);
 }

@@ -1,4 +1,4 @@
-/* test_kd_edge.c - the gradient of kd_loss in f32 where its terms cancel, against the bounds that docs/numerics.md states:
+/* test_kd_edge.c - the gradient of kd_loss in f32 where its terms cancel, against the bounds of docs/numerics.md:
  * reverse KL with all mass on different ids, total variation where q is nearly p. */
 #include "exec_case.h"
 #include "op/emit.h"
@@ -72,8 +72,8 @@ static double noise(uint64_t i) /* in [-1, 1) */
 static const char *const devices[] = { "ref", "cpu" };
 enum { DEVICES = sizeof devices / sizeof *devices };
 
-/* Logits 55 to 65 above the rest, on one id for the student and another for the teacher, at T 0.25: the true gradient is
- * below 1e-90 everywhere. What is there instead is at most u |log q/p| q / T. */
+/* Logits 55 to 65 above the rest, on one id for the student and another for the teacher, at T 0.25: the true gradient
+ * is below 1e-90 everywhere. What is there instead is at most u |log q/p| q / T. */
 static void reverse_kl_of_different_ids(void **state)
 {
     (void)state;

@@ -206,7 +206,10 @@ static int check_cover(const reader *r, extent *x, uint32_t n, rt_err *e)
     return RT_OK;
 }
 
-static int by_name(const void *a, const void *b) { return strcmp(((const extent *)a)->name, ((const extent *)b)->name); }
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const extent *)a)->name, ((const extent *)b)->name);
+}
 
 static int check_names(const reader *r, extent *x, uint32_t n, rt_err *e)
 {

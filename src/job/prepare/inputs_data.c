@@ -12,7 +12,8 @@ static const char *remedy(const char *path, const char *folder)
 {
     size_t n = strlen(folder);
     bool own = strncmp(path, folder, n) == 0 && path[n] == '/';
-    return own ? "remove the tokens and the .json of their name beside them, and resume: the text is tokenized again" : NULL;
+    return own ? "remove the tokens and the .json of their name beside them, and resume: the text is tokenized again"
+               : NULL;
 }
 
 static int open_shard(rt_inputs *in, const char *path, const char *folder, const rt_settings *s, rt_err *e)
@@ -172,7 +173,8 @@ static int open_source(rt_inputs *in, const rt_data_list *l, uint32_t i, const c
     int rc;
     const rt_data_source *src = &l->sources[i];
     if (is_tokens(l, src)) {
-        for (uint32_t k = 0; k < src->file_count; k++) RT_TRY(open_shard(in, l->files[src->first_file + k].path, o->folder, s, e));
+        for (uint32_t k = 0; k < src->file_count; k++)
+            RT_TRY(open_shard(in, l->files[src->first_file + k].path, o->folder, s, e));
         return RT_OK;
     }
     char *path = rt_arena_printf(&in->arena, "%s/%s-%02u.tokens", o->folder, kind, i);

@@ -138,8 +138,7 @@ static int take_again(rt_run *r, rt_err *e)
     bool checked;
     rt_settings *was = rt_arena_alloc(&r->arena, sizeof *was);
     if (!was) RT_TRY(rt_no_memory(e, "the folder of a run"));
-    if (!rt_path_exists(r->settings_path))
-        RT_TRY(no_run(r, &r->arena, e));
+    if (!rt_path_exists(r->settings_path)) RT_TRY(no_run(r, &r->arena, e));
     RT_TRY(rt_run_read_settings(r, was, &checked, e));
     RT_TRY(rt_lock_take(&r->lock, r->run, r->out, e));
 out:
@@ -218,22 +217,6 @@ static void undo_start(rt_run *r)
     unlink(r->yaml_path);
     unlink(r->origin_path);
     unlink(r->settings_path);
-}
-
-int rt_run_holds(const rt_run *r, rt_err *e)
-{
-    int rc = r->lock ? rt_lock_held(r->lock, r->out, e) : RT_OK;
-    if (rc < 0 && e) {
-        rt_err what = *e;
-        rt_fail(e, rc, "%.400s; find its folder and resume there: retort %s --resume --out OUT", what.text,
-                r->settings->teacher ? "distill" : "train");
-    }
-    return rc < 0 || !r->opts->control_of ? rc : rt_run_holds(r->opts->control_of, e);
-}
-
-int rt_run_failed(const rt_run *r, int rc, rt_err *e)
-{
-    return rc < 0 && rc != RT_INTERRUPTED && rt_run_holds(r, NULL) < 0 ? rt_run_holds(r, e) : rc;
 }
 
 void rt_run_leave_folder(rt_run *r)

@@ -91,14 +91,17 @@ int rt_run_take_folder(rt_run *r, rt_err *e);
 void rt_run_clean_control(rt_run *r);
 /* The folders of tokens and checkpoints, when the settings are written. */
 int rt_run_make_folders(rt_run *r, rt_err *e);
-/* Asked right before anything gets a name there or loses it, and before every line of a log: RT_INVALID when OUT is not this run's any more, because somebody has removed its
- * lock, or moved or replaced the folder while the run was going on. Who takes the lock then removes the temporary names that are there, so what was begun under
- * one of them before cannot be put in place. */
+/* Lets go of OUT; of a run that could not begin, removes what it has made. */
+void rt_run_leave_folder(rt_run *r);
+
+/* ---- run_hold.c: whether OUT is still the run's ---- */
+/* Asked right before anything gets a name in OUT or loses it, and before every line of a log: RT_INVALID when OUT is
+ * not this run's any more, because somebody has removed its lock, or moved or replaced the folder while the run was
+ * going on. Who takes the lock then removes the temporary names that are there, so what was begun under one of them
+ * before cannot be put in place. */
 int rt_run_holds(const rt_run *r, rt_err *e);
 /* rc, or, where something failed because OUT is somebody else's by now, that. */
 int rt_run_failed(const rt_run *r, int rc, rt_err *e);
-/* Lets go of OUT; of a run that could not begin, removes what it has made. */
-void rt_run_leave_folder(rt_run *r);
 
 /* ---- run_files.c: what a run has on disk besides checkpoints ---- */
 /* flags: of json_dumps. Takes the reference; null is one that there was no memory for. */

@@ -59,9 +59,8 @@ static int check_header(const rt_shard *s, const rt_shard_header *h, rt_err *e)
 {
     uint64_t index_bytes, text_at, end;
     if (h->version != RT_SHARD_VERSION)
-        return rt_fail(e, RT_UNSUPPORTED,
-                       "%s: a token shard of version %u; this program reads version %d; %s", s->path, h->version,
-                       RT_SHARD_VERSION, s->remedy);
+        return rt_fail(e, RT_UNSUPPORTED, "%s: a token shard of version %u; this program reads version %d; %s", s->path,
+                       h->version, RT_SHARD_VERSION, s->remedy);
     rt_hash128 hash = rt_shard_header_hash(h);
     if (hash.hi != h->header.hi || hash.lo != h->header.lo) return damaged(s, "the hash of its header", e);
     if (h->header_bytes != sizeof *h || h->zero0 || h->vocab == 0) return damaged(s, "its header", e);

@@ -25,7 +25,7 @@ int rt_shard_writer_rest(rt_shard_writer *w, rt_err *e);
 /* Writes what is left, with text (JSON, for people and for the record) at the end, and puts the file in its place. */
 int rt_shard_writer_commit(rt_shard_writer *w, const char *text, rt_err *e);
 void rt_shard_writer_new_only(rt_shard_writer *w); /* as rt_writer_new_only (file.h) */
-void rt_shard_writer_free(rt_shard_writer *w); /* accepts null; what was not committed leaves nothing */
+void rt_shard_writer_free(rt_shard_writer *w);     /* accepts null; what was not committed leaves nothing */
 
 /* The same over as many shards as it takes. path ending in .rtok: one file. Otherwise a directory of that name, which
  * must not be there or be empty, with shard-00000.rtok and so on: a new one begins when a shard holds max_tokens
