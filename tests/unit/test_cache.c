@@ -162,6 +162,40 @@ static void test_whole_vocabulary(void **state)
         }
 }
 
+/* Log-probabilities of neighbouring f32, the likelier ones of higher ids: where what is read is equal, lower ids come
+ * first. */
+static void test_nearest_numbers(void **state)
+{
+    (void)state;
+    rt_cache_section s = { RT_KEEP_TOPK, 64, .T = 1 };
+    rt_cache_writer *w;
+    rt_cache *c = new_cache(&s, 1);
+    rt_cache_block b = new_block(&s), r = new_block(&s);
+    b.key = key_of(1);
+    b.have = UINT64_MAX;
+    for (uint32_t j = 0; j < 64; j++) {
+        float logp = -8 + 1e-5f * (float)(j + 1); /* what is read may lie below -8, where numbers lie less closely */
+        double mass = 0;
+        for (uint32_t i = 0; i < 64; i++) {
+            b.id[j * 64 + i] = (int32_t)(1000 - i);
+            b.logp[j * 64 + i] = logp;
+            mass += exp((double)logp);
+            logp = nextafterf(logp, -INFINITY);
+        }
+        b.rest[j] = (float)(1 - mass);
+    }
+    ok(rt_cache_writer_new(&w, c, 0, &case_err));
+    ok(rt_cache_writer_add(w, &b, &case_err));
+    ok(rt_cache_writer_commit(w, &case_err));
+    rt_cache_writer_free(w);
+    ok(rt_cache_get(c, 0, &b.key, b.have, &r, &case_err));
+    for (uint32_t j = 0; j < 64; j++)
+        check_position(&s, b.id + j * 64, b.logp + j * 64, b.rest[j], r.id + j * 64, r.logp + j * 64, r.rest[j]);
+    free_block(&b);
+    free_block(&r);
+    rt_cache_close(c);
+}
+
 static void test_topk_refused(void **state)
 {
     (void)state;
@@ -264,10 +298,11 @@ static void test_hidden(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_keys),          cmocka_unit_test(test_key_bytes),
-        cmocka_unit_test(test_topk),          cmocka_unit_test(test_whole_vocabulary),
-        cmocka_unit_test(test_topk_refused),  cmocka_unit_test(test_draws),
-        cmocka_unit_test(test_draws_refused), cmocka_unit_test(test_hidden),
+        cmocka_unit_test(test_keys),         cmocka_unit_test(test_key_bytes),
+        cmocka_unit_test(test_topk),         cmocka_unit_test(test_whole_vocabulary),
+        cmocka_unit_test(test_topk_refused), cmocka_unit_test(test_nearest_numbers),
+        cmocka_unit_test(test_draws),        cmocka_unit_test(test_draws_refused),
+        cmocka_unit_test(test_hidden),
     };
     return cmocka_run_group_tests(tests, open_case, close_case);
 }

@@ -3,7 +3,9 @@
 #include "cache_case.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -279,6 +281,55 @@ static void test_created(void **state)
     refused(rt_cache_open(&d, case_path, &case_err), RT_FORMAT, "use a newer one");
 }
 
+/* ---- threads ---- */
+
+enum { THREADS = 3, ROUNDS = 60 };
+
+static const rt_cache *shared;
+static atomic_bool writing;
+
+static void *read_again_and_again(void *arg)
+{
+    (void)arg;
+    rt_cache_block r = new_block(&topk);
+    uintptr_t bad = 0;
+    for (uint64_t i = 0; atomic_load(&writing) || i % 8; i++) {
+        rt_hash128 key = key_of(i % ROUNDS);
+        rt_err e = { 0 };
+        uint64_t have = rt_cache_have(shared, 0, &key);
+        if (have && (have != 3 || rt_cache_get(shared, 0, &key, have, &r, &e) < 0)) bad++;
+    }
+    free_block(&r);
+    return (void *)bad;
+}
+
+/* While one thread commits, and joins files, others read. */
+static void test_threads(void **state)
+{
+    (void)state;
+    pthread_t threads[THREADS];
+    rt_cache_writer *w;
+    rt_cache *c = new_cache(&topk, 1);
+    shared = c;
+    atomic_store(&writing, true);
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, read_again_and_again, NULL), 0);
+    ok(rt_cache_writer_new(&w, c, 0, &case_err));
+    for (uint64_t i = 0; i < ROUNDS; i++) {
+        add(w, i, 3);
+        ok(rt_cache_writer_commit(w, &case_err));
+    }
+    rt_cache_writer_free(w);
+    atomic_store(&writing, false);
+    for (int i = 0; i < THREADS; i++) {
+        void *bad;
+        assert_int_equal(pthread_join(threads[i], &bad), 0);
+        assert_null(bad);
+    }
+    for (uint64_t i = 0; i < ROUNDS; i++) expect_block(c, i, 3);
+    rt_cache_close(c);
+}
+
 /* ---- damage ---- */
 
 /* The whole block of a seed as it is read, or a message. */
@@ -374,7 +425,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_positions_join), cmocka_unit_test(test_two_writers),  cmocka_unit_test(test_killed),
         cmocka_unit_test(test_many_commits),   cmocka_unit_test(test_merge),        cmocka_unit_test(test_created),
-        cmocka_unit_test(test_every_byte),     cmocka_unit_test(test_foreign_file),
+        cmocka_unit_test(test_every_byte),     cmocka_unit_test(test_foreign_file), cmocka_unit_test(test_threads),
     };
     return cmocka_run_group_tests(tests, open_case, close_case);
 }
