@@ -72,25 +72,28 @@ static int parse_part(const char *text, uint32_t *part, uint32_t *parts, rt_err 
 
 static int print_json(const rt_job_cached *c, rt_err *e)
 {
-    json_t *j = json_pack("{s:s, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:s}", "keep", c->keep, "temperature",
-                          c->temperature, "seq_len", (json_int_t)c->seq_len, "positions", (json_int_t)c->positions,
-                          "held_out", (json_int_t)c->held, "bytes", (json_int_t)c->bytes, "rows_computed",
-                          (json_int_t)c->computed, "tokens_computed", (json_int_t)c->tokens, "seconds", c->seconds,
-                          "forward_seconds", c->forward, "content_hash", c->content);
+    json_t *j =
+        json_pack("{s:s, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:s}", "keep", c->keep, "temperature",
+                  c->temperature, "seq_len", (json_int_t)c->seq_len, "positions", (json_int_t)c->positions, "held_out",
+                  (json_int_t)c->held, "bytes", (json_int_t)c->bytes, "held_out_bytes", (json_int_t)c->held_bytes,
+                  "rows_computed", (json_int_t)c->computed, "tokens_computed", (json_int_t)c->tokens, "seconds",
+                  c->seconds, "forward_seconds", c->forward, "content_hash", c->content);
     return rt_print_json(j, e);
 }
 
+static double each(uint64_t bytes, uint64_t positions) { return positions ? (double)bytes / (double)positions : 0; }
+
 static void print_text(const rt_job_cached *c, const char *path)
 {
-    char size[32];
-    uint64_t all = c->positions + c->held;
+    char size[32], held[48] = "";
+    if (c->held) snprintf(held, sizeof held, ", %.1f held out", each(c->held_bytes, c->held));
     for (uint32_t i = 0; i < c->notes.count; i++) rt_say("note", "%s", c->notes.text[i]);
     rt_say("cache", "%s", path);
     rt_say("keeps", "%s at temperature %g, rows of %u tokens", c->keep, c->temperature, c->seq_len);
     rt_say("positions", "%llu to be trained on, %llu held out", (unsigned long long)c->positions,
            (unsigned long long)c->held);
-    rt_say("size", "%s, %.1f bytes a position", rt_format_bytes(size, c->bytes),
-           all ? (double)c->bytes / (double)all : 0.0);
+    rt_say("size", "%s, %.1f bytes for each to be trained on%s", rt_format_bytes(size, c->bytes + c->held_bytes),
+           each(c->bytes, c->positions), held);
     if (c->computed)
         rt_say("computed", "%llu rows now, %.0f tokens/s; %.0f %% of the time in the teacher's layers",
                (unsigned long long)c->computed, (double)c->tokens / c->seconds, 100 * c->forward / c->seconds);

@@ -169,13 +169,13 @@ typedef struct rt_job_cached {
     rt_arena arena;
     const char *keep; /* "topk:64" */
     double temperature;
-    uint32_t seq_len, batch;   /* rows at a time */
-    uint64_t rows;             /* of the data, in both parts */
-    uint64_t positions, held;  /* that are there now, to be trained on and held out, */
-    uint64_t bytes;            /* in files of so many bytes */
-    uint64_t computed, tokens; /* rows that were computed now, and their tokens */
-    double seconds, forward;   /* all of it; in the teacher's layers alone */
-    char content[33];          /* hash of what is kept, wherever it lies */
+    uint32_t seq_len, batch;    /* rows at a time */
+    uint64_t rows;              /* of the data, in both parts */
+    uint64_t positions, held;   /* that are there now, to be trained on and held out, */
+    uint64_t bytes, held_bytes; /* in files of so many bytes, each */
+    uint64_t computed, tokens;  /* rows that were computed now, and their tokens */
+    double seconds, forward;    /* all of it; in the teacher's layers alone */
+    char content[33];           /* hash of what is kept, wherever it lies */
     rt_notes notes;
 } rt_job_cached;
 int rt_job_cache(rt_job_cached *out, const rt_job_cache_opts *o, rt_err *e);
@@ -193,10 +193,10 @@ void rt_job_cached_free(rt_job_cached *c); /* accepts zeroes */
 /* ---- answers to a file of prompts (job_answers.c) ---- */
 
 typedef struct rt_job_answers_opts {
-    const char *data, *out; /* data: records in .jsonl, else a line each */
-    uint32_t samples;       /* of each prompt; 0: 1 */
-    bool best_of;           /* of those only the one whose log-probability for each token is highest */
-    bool logps;             /* the log-probability of every token is kept */
+    const char *data, *out;           /* data: records in .jsonl, else a line each */
+    uint32_t samples;                 /* of each prompt; 0: 1 */
+    bool best_of;                     /* of those only the one whose log-probability for each token is highest */
+    bool logps;                       /* the log-probability of every token is kept */
     uint32_t max_new, slots, context; /* 0: 256; 8; as long as the prompts need, up to the model's own */
     rt_sampling sampling;
     const rt_settings *where; /* device and threads */
@@ -205,8 +205,8 @@ typedef struct rt_job_answers_opts {
     void *ctx;
 } rt_job_answers_opts;
 typedef struct rt_job_answered {
-    uint64_t prompts, found;            /* prompts in data; those whose answers were there already */
-    uint64_t answers, stopped;          /* made now; of them ended by the model itself */
+    uint64_t prompts, found;   /* prompts in data; those whose answers were there already */
+    uint64_t answers, stopped; /* made now; of them ended by the model itself */
     uint64_t prompt_tokens, answer_tokens;
     double seconds;
 } rt_job_answered;

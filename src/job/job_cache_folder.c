@@ -303,7 +303,7 @@ int rt_job_cache_look(rt_job_cached *out, const char *path, rt_err *e)
     for (uint32_t i = 0; i < count; i++) {
         rt_cache_size size = rt_cache_size_of(c, i);
         if (i < 2) *(i ? &out->held : &out->positions) = size.positions;
-        out->bytes += size.bytes;
+        *(i ? &out->held_bytes : &out->bytes) += size.bytes;
         RT_TRY(rt_cache_content(c, i, &all[i], e));
     }
     out->keep = rt_arena_strdup(&out->arena, keep ? keep : "");
