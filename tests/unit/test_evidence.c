@@ -73,6 +73,9 @@ static void good_passes(void **state)
     v.held = 200u << 20;
     rt_falsify(&f, &v);
     assert_int_equal(f.of[RT_VERDICT_PASS], RT_FALSIFIER_COUNT);
+    bool planned = false; /* the claim names what was planned */
+    for (uint32_t i = 0; i < f.count; i++) planned = planned || strstr(f.list[i].measured, "100 MiB planned");
+    assert_true(planned);
     v.teacher = false; /* text alone: nothing is said about a teacher */
     v.ce_weight = 1;
     rt_falsify(&f, &v);
