@@ -38,6 +38,21 @@ RT_INLINE float load_f16(const uint8_t *p)
 #endif
 }
 
+/* Two neighbours at once. */
+RT_INLINE void load_f16_pair(float *a, float *b, const uint8_t *x)
+{
+#if defined(RT_ISA_avx512) || defined(RT_ISA_avx2)
+    int32_t both;
+    memcpy(&both, x, sizeof both);
+    const __m128 v = _mm_cvtph_ps(_mm_cvtsi32_si128(both));
+    *a = v[0];
+    *b = v[1];
+#else
+    *a = load_f16(x);
+    *b = load_f16(x + 2);
+#endif
+}
+
 /* f (16) = q. Widening bytes fourfold in one step is what compilers turn into single bytes; so by instructions, or
  * twice twofold. */
 RT_INLINE void widen_bytes(vf f[PARTS], vb q)
@@ -94,12 +109,18 @@ RT_INLINE void put_nibbles(float *low, float *high, vb q, float zero, float s0, 
 #endif
 }
 
-/* y (32) = d * q; q signed: its top bit flipped, it counts from -128 */
+/* y (32) = d * q; q signed: where no instruction widens it, its top bit flipped, it counts from -128 */
 RT_INLINE void dequant_q8_0(float *y, const uint8_t *x)
 {
+#if defined(RT_ISA_avx512)
+    const vf s = vset(load_f16(x));
+    vstore(y, s * (vf)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32((__m128i)load_bytes(x + 2))));
+    vstore(y + VL, s * (vf)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32((__m128i)load_bytes(x + 2 + VL))));
+#else
     const vf d = vset(load_f16(x)), zero = vset(128.0f);
     put_centred(y, load_bytes(x + 2) ^ 128, d, zero);
     put_centred(y + 16, load_bytes(x + 18) ^ 128, d, zero);
+#endif
 }
 
 /* y (32) = d * (q - 8) */
@@ -132,7 +153,9 @@ RT_INLINE void dequant_q5_0(float *y, const uint8_t *x)
 /* y (32) = d * q + m. five: Q5_1, whose fifth bits are in 4 bytes before the nibbles. */
 RT_INLINE void dequant_offset(float *y, const uint8_t *x, bool five)
 {
-    const float d = load_f16(x), m = -load_f16(x + 2);
+    float d, m;
+    load_f16_pair(&d, &m, x);
+    m = -m;
     const vb q = load_bytes(x + (five ? 8 : 4));
     if (!five) {
         put_nibbles(y, y + 16, q, 0, d, m, d, m);
@@ -241,7 +264,8 @@ RT_INLINE void load_factors(float f[16], const uint8_t *s /* (12) */)
 /* y (128) = d * scale * q - dmin * min. five: Q5_K, whose fifth bits are in 32 bytes before the nibbles. */
 RT_INLINE void dequant_affine(float *y, const uint8_t *x, int half, bool five)
 {
-    const float d = load_f16(x), dmin = load_f16(x + 2);
+    float d, dmin;
+    load_f16_pair(&d, &dmin, x);
     const uint8_t *high = x + 16, *nibbles = x + 16 + (five ? 32 : 0) + 64 * half;
     float f[16];
     load_factors(f, x + 4);
