@@ -38,12 +38,8 @@ _retort() {
     given=" ${COMP_WORDS[*]:2:COMP_CWORD-2} "
     if [[ $given != *" -- "* ]]; then
         case $command:$prev in
-        convert:--to | init:--to | merge:--to | quantize:--to)
-            _retort_offer hf safetensors gguf apr
-            return
-            ;;
-        export:--to | *:--base | *:--teacher | *:--student | *:--data | *:--eval-data | generate:--out | \
-            report:--out | tokenize:--out | tokenize:--chat-template | *:--sample-prompts | *:--cublaslt | \
+        *:--teacher | *:--student | *:--base | *:--data | *:--eval-data | generate:--out | report:--out | \
+            tokenize:--out | tokenize:--chat-template | export:--to | *:--sample-prompts | *:--cublaslt | \
             *:--config | *:--from | *:--tokenizer | *:--model)
             _retort_paths -f
             return
@@ -61,8 +57,9 @@ _retort() {
             *:--head-chunk | *:--memory-limit | *:--eval-every | *:--eval-rows | *:--stop-if-worse | \
             *:--sample-tokens | *:--save-every | *:--dump-step | *:--log-every | *:--held-out-of | \
             *:--bf16-layers | *:--word | *:--rows | *:--prompt | *:--system | *:--max-new | *:--top-k | \
-            *:--top-p | *:--repetition-penalty | *:--context | *:--layers | *:--depth | *:--show | *:--now | \
-            *:--eos | *:--shard-tokens | *:--op | *:--case | *:--isa)
+            *:--top-p | *:--min-p | *:--repetition-penalty | *:--context | *:--samples | *:--slots | \
+            *:--layers | *:--depth | *:--show | *:--now | *:--eos | *:--shard-tokens | *:--op | *:--case | \
+            *:--isa)
             return
             ;;
         *:--teacher-weights)
@@ -93,23 +90,6 @@ _retort() {
             ;;
         *:--dtype)
             _retort_offer f32 f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 q4_k q5_k q6_k q4_k_m q4_k_s q5_k_m q5_k_s
-            return
-            ;;
-        *:--shard-size | *:--threads | *:--beta | *:--skew | *:--temperature | *:--alpha | *:--kd-weight | \
-            *:--ce-weight | *:--lr | *:--betas | *:--eps | *:--weight-decay | *:--warmup | *:--decay | \
-            *:--lr-floor | *:--max-grad-norm | *:--batch | *:--micro-batch | *:--teacher-batch | \
-            *:--seq-len | *:--steps | *:--tokens | *:--epochs | *:--time | *:--lora-rank | *:--lora-alpha | \
-            *:--lora-dropout | *:--lora-targets | *:--freeze | *:--head-chunk | *:--memory-limit | \
-            *:--columns | *:--template-var | *:--skip-bad | *:--vocab | *:--held-out | *:--eval-every | \
-            *:--eval-rows | *:--stop-if-worse | *:--sample-tokens | *:--save-every | *:--keep | \
-            *:--dump-step | *:--seed | *:--log-every | *:--held-out-of | *:--bf16-layers | *:--word | \
-            *:--rows | *:--prompt | *:--system | *:--max-new | *:--top-k | *:--top-p | *:--min-p | \
-            *:--repetition-penalty | *:--context | *:--samples | *:--slots | *:--layers | *:--depth | \
-            *:--show | *:--now | *:--eos | *:--shard-tokens | *:--op | *:--case | *:--isa)
-            return
-            ;;
-        distill:--out | plan:--out | train:--out)
-            _retort_paths -d
             return
             ;;
         *:--divergence)
