@@ -120,7 +120,7 @@ enum { RT_MAX_SLOTS = 14 };
      * logit of Vc that is not finite: the first such id, then -1; logp and entropy NaN. */                            \
     X(DRAW, draw, draw, "n draws with replacement from softmax(x / T) over Vc, and its entropy")                       \
     /* y (N,V) A; [y0] (N,V) A; x (N,U) F; [weight] (N,1) f32; [vmask]. y may be y0. Vc: ids below U whose bit is set; \
-     * the others are 0. At or below RT_MIX_FLOOR is nothing. A weight of 0 leaves y0 as it is, and x unread. */                 \
+     * the others are 0. At or below RT_MIX_FLOOR is nothing. A weight of 0 leaves y0 as it is, and x unread. */       \
     X(MIX_LOGITS, mix_logits, mix, "y = T log([exp(y0 / T)] + w weight softmax(x / T))")
 
 typedef enum rt_op_kind {

@@ -367,8 +367,9 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_kd_loss), TEST(test_kd_options), TEST(test_kd_operands),  TEST(test_topk),          TEST(test_draw), TEST(test_mix_logits),
-        TEST(test_sample),  TEST(test_adamw),      TEST(test_adamw_narrow), TEST(test_norm_and_clip),
+        TEST(test_kd_loss),      TEST(test_kd_options),    TEST(test_kd_operands), TEST(test_topk),
+        TEST(test_draw),         TEST(test_mix_logits),    TEST(test_sample),      TEST(test_adamw),
+        TEST(test_adamw_narrow), TEST(test_norm_and_clip),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

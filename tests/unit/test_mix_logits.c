@@ -1,4 +1,5 @@
-/* test_mix_logits.c - a chain of mix_logits over teachers: its softmax is their mixture, and kd_loss takes it as one. */
+/* test_mix_logits.c - a chain of mix_logits over teachers: its softmax is their mixture, and kd_loss takes it as one.
+ */
 #include "kd_ref.h"
 
 enum { TEACHERS = 3, PADDED = IDS + 5 };
@@ -142,8 +143,7 @@ static void the_loss_takes_a_mixture(void **state)
             double p[2][IDS], q[IDS], want = 0;
             for (int m = 0; m < 2; m++) softmax(p[m], t[m] + r * IDS, IDS, 2);
             softmax(q, before.z + r * IDS, IDS, 2);
-            for (int v = 0; v < IDS; v++)
-                want += term(d, 0.25, weight[0][r] * p[0][v] + weight[1][r] * p[1][v], q[v]);
+            for (int v = 0; v < IDS; v++) want += term(d, 0.25, weight[0][r] * p[0][v] + weight[1][r] * p[1][v], q[v]);
             near(k.div[r], want, 1e-14);
         }
     }
