@@ -21,32 +21,6 @@ const rt_setting_id rt_job_cache_settings[] = {
     RT_SETTING_ID_device,        RT_SETTING_ID_tune,          RT_SETTING_ID_threads,    RT_SETTING_COUNT_ALL
 };
 
-/* ---- progress ---- */
-
-static void on_progress(void *ctx, const char *what, uint64_t done, uint64_t total)
-{
-    rt_cache_work *w = ctx;
-    w->told = rt_now();
-    w->what = what;
-    w->at = done;
-    w->of = total;
-    if (w->o->progress && w->o->progress(w->o->ctx, what, done, total)) w->stopped = true;
-}
-
-static bool on_stop(void *ctx)
-{
-    rt_cache_work *w = ctx;
-    if (rt_now() - w->told > RT_JOB_TELL_SECONDS) on_progress(w, w->what ? w->what : "tokenizing", w->at, w->of);
-    return w->stopped;
-}
-
-static int on_watch(void *ctx, const char *what, uint64_t done, uint64_t total)
-{
-    rt_cache_work *w = ctx;
-    on_progress(w, what, done, total);
-    return w->stopped;
-}
-
 /* ---- what is asked ---- */
 
 static int check_settings(rt_cache_work *w, rt_err *e)
@@ -113,9 +87,12 @@ static int open_inputs(rt_cache_work *w, rt_err *e)
     rt_settings s = w->settings;
     rt_run_facts facts;
     const rt_job_env *env = w->o->env;
-    rt_inputs_opts io = {
-        .env = &env->hub, .pool = w->pool, .now = env->now, .stop = on_stop, .progress = on_progress, .ctx = w
-    };
+    rt_inputs_opts io = { .env = &env->hub,
+                          .pool = w->pool,
+                          .now = env->now,
+                          .stop = rt_job_tell_stop,
+                          .progress = rt_job_tell_progress,
+                          .ctx = &w->tell };
     bool alone = !s.student;
     if (alone) s.student = s.teacher, s.teacher = NULL;
     RT_TRY(rt_dir_scratch(&w->folder, &w->arena, env->scratch, "retort-cache", e));
@@ -168,7 +145,7 @@ static int open_teacher(rt_cache_work *w, rt_err *e)
 {
     int rc;
     rt_dtype *dtypes;
-    const rt_watch watch = { on_watch, w };
+    const rt_watch watch = { rt_job_tell_watch, &w->tell };
     rt_teacher_weights kept = w->r.teacher_weights == RT_WEIGHTS_AUTO ? RT_WEIGHTS_NATIVE : w->r.teacher_weights;
     RT_TRY(rt_inputs_dtypes(&dtypes, w->teacher, &w->arena, e));
     rt_weights_dtypes(dtypes, dtypes, &w->teacher->config, kept);
@@ -238,7 +215,8 @@ static int ask_batches(rt_cache_work *w, bool held, uint64_t *batch, rt_err *e)
         RT_TRY(read_batch(w, w->rows[held], &count, &tokens, e));
         if (!count) return RT_OK;
         w->out->rows += count;
-        RT_TRY(rt_watch_step(&(rt_watch){ on_watch, w }, "asking the teacher", w->out->rows, w->all_rows, e));
+        RT_TRY(rt_watch_step(&(rt_watch){ rt_job_tell_watch, &w->tell }, "asking the teacher", w->out->rows,
+                             w->all_rows, e));
         if (w->o->parts && *batch % w->o->parts != w->o->part - 1) continue;
         RT_TRY(rt_cache_work_find(w, held, count, &lacks, e));
         if (!lacks) continue;
@@ -328,7 +306,9 @@ static void close_work(rt_cache_work *w)
 int rt_job_cache(rt_job_cached *out, const rt_job_cache_opts *o, rt_err *e)
 {
     int rc;
-    rt_cache_work w = { .o = o, .out = out, .settings = *o->settings };
+    rt_cache_work w = {
+        .o = o, .out = out, .settings = *o->settings, .tell = { .progress = o->progress, .ctx = o->ctx }
+    };
     rt_notes notes;
     *out = (rt_job_cached){ 0 };
     rt_json_init();

@@ -41,11 +41,7 @@ typedef struct rt_cache_work {
     rt_says_answer answer;      /* (B*T, the most entries) */
     void *hidden;               /* (B*T,C) */
     char *packed;               /* (64,C) of a block */
-    /* Progress. */
-    bool stopped;
-    double told;
-    const char *what;
-    uint64_t at, of;
+    rt_job_tell tell;
 } rt_cache_work;
 
 /* ---- job_cache_folder.c: the folder ---- */

@@ -28,29 +28,8 @@ typedef struct work {
     rt_settings run;     /* of the run whose part is measured, or whose model is; given: as its record has them */
     const char *run_out; /* its folder; null: there is none */
     char *folder;        /* of token shards, removed at the end */
-    bool stopped;
-    double told; /* when progress was called last, and with what */
-    const char *what;
-    uint64_t at, of;
+    rt_job_tell tell;
 } work;
-
-static void on_progress(void *ctx, const char *what, uint64_t done, uint64_t total)
-{
-    work *w = ctx;
-    w->told = rt_now();
-    w->what = what;
-    w->at = done;
-    w->of = total;
-    if (w->o->progress && w->o->progress(w->o->ctx, what, done, total)) w->stopped = true;
-}
-
-/* Asked between two records, which a template may take a second for. */
-static bool on_stop(void *ctx)
-{
-    work *w = ctx;
-    if (rt_now() - w->told > RT_JOB_TELL_SECONDS) on_progress(w, w->what ? w->what : "tokenizing", w->at, w->of);
-    return w->stopped;
-}
 
 /* How the model's own weights are kept. */
 static int parse_weights(work *w, rt_err *e)
@@ -215,9 +194,9 @@ static int open_data(work *w, rt_err *e)
                                 .pool = w->pool,
                                 .now = env->now,
                                 .measure = true,
-                                .stop = on_stop,
-                                .progress = on_progress,
-                                .ctx = w };
+                                .stop = rt_job_tell_stop,
+                                .progress = rt_job_tell_progress,
+                                .ctx = &w->tell };
     RT_TRY(find_run(w, w->o->held_out_of ? w->o->held_out_of : w->o->model, e));
     RT_TRY(w->o->held_out_of ? open_held_out(w, &io, e) : open_text(w, &io, e));
     if (w->in->cache)
@@ -365,9 +344,12 @@ static void close_work(work *w)
 int rt_job_evaluate(rt_job_evaluation *out, const rt_job_evaluate_opts *o, rt_err *e)
 {
     int rc;
-    work w = {
-        .o = o, .out = out, .asked = RT_WEIGHTS_AUTO, .B = o->batch ? o->batch : BATCH, .watch = { o->progress, o->ctx }
-    };
+    work w = { .o = o,
+               .out = out,
+               .asked = RT_WEIGHTS_AUTO,
+               .B = o->batch ? o->batch : BATCH,
+               .watch = { o->progress, o->ctx },
+               .tell = { .progress = o->progress, .ctx = o->ctx } };
     *out = (rt_job_evaluation){ 0 };
     rt_json_init();
     RT_TRY(fill_settings(&w, e));

@@ -9,6 +9,20 @@
 /* How often a job that renders templates asks whether it is to stop, at most. */
 #define RT_JOB_TELL_SECONDS 0.05
 
+/* Who watches a job: whose progress function it is, what was told last and when, and whether it is to stop. The
+ * functions take one as ctx and fit inputs (progress, stop) and an rt_watch (job_tell.c). */
+typedef struct rt_job_tell {
+    rt_job_progress_fn progress; /* may be null */
+    void *ctx;
+    double at; /* clock */
+    const char *what;
+    uint64_t done, total;
+    bool stopped;
+} rt_job_tell;
+void rt_job_tell_progress(void *ctx, const char *what, uint64_t done, uint64_t total);
+bool rt_job_tell_stop(void *ctx); /* asked between two records, which a template may take a second for */
+int rt_job_tell_watch(void *ctx, const char *what, uint64_t done, uint64_t total);
+
 /* Format and dtype of the output; *mix is null where dtype is. RT_USAGE with the nearest name. */
 int rt_job_output_kind(const rt_job_output *o, const char *dtype, rt_container *to, const rt_mix **mix, rt_err *e);
 /* RT_INVALID when path is there already and may not be replaced, when it is a folder where a file is to be or the other

@@ -515,7 +515,8 @@ int rt_evaluate(rt_trainer *t, rt_eval_set *s, rt_eval_result *out, float *kl_ea
     out->documents = ce.documents;
     out->even = count_even(s, values[CE], t->plan->student->config.vocab);
     if (out->teacher) {
-        out->teacher_even = count_even(s, values[TEACHER_CE], t->plan->teacher->config.vocab);
+        if (t->plan->teacher)
+            out->teacher_even = count_even(s, values[TEACHER_CE], t->plan->teacher->config.vocab);
         out->div = measure_one(s, WHOLE, values, DIV).m;
         out->kl = measure_one(s, WHOLE, values, KL).m;
         out->agreement = measure_one(s, WHOLE, values, TOP1).m;
