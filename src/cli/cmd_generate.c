@@ -8,7 +8,7 @@ typedef struct options {
     const char *prompt, *system, *device, *base, *data, *out;
     double temperature, top_p, min_p, penalty;
     uint64_t top_k, seed;
-    uint32_t max_new, context, threads, samples, slots;
+    uint32_t max_new, context, threads, samples, slots, n;
     bool raw, ids, json, quiet, best_of, logprobs;
 } options;
 
@@ -182,9 +182,20 @@ out:
     return rc;
 }
 
+/* -n counts answers where there are several to a prompt, as servers have it, else tokens, as llama.cpp has it. */
+static int take_n(options *o, rt_err *e)
+{
+    uint32_t *count = o->data ? &o->samples : &o->max_new;
+    if (o->n && *count)
+        return rt_fail(e, RT_USAGE, "-n is %s here, which is given too", o->data ? "--samples" : "--max-new");
+    if (o->n) *count = o->n;
+    if (!o->max_new) o->max_new = 256;
+    return RT_OK;
+}
+
 int rt_cmd_generate(int argc, char **argv, rt_err *e)
 {
-    options o = { .top_p = 1, .penalty = 1, .max_new = 256 };
+    options o = { .top_p = 1, .penalty = 1 };
     bool help;
     rt_words words = { 0 };
     const rt_flag flags[] = {
@@ -220,7 +231,7 @@ int rt_cmd_generate(int argc, char **argv, rt_err *e)
     const rt_flag aliases[] = { { "--max-new-tokens", RT_FLAG_COUNT, &o.max_new, "N", NULL },
                                 { "--max-tokens", RT_FLAG_COUNT, &o.max_new, "N", NULL },
                                 { "--n-predict", RT_FLAG_COUNT, &o.max_new, "N", NULL },
-                                { "-n", RT_FLAG_COUNT, &o.samples, "N", NULL },
+                                { "-n", RT_FLAG_COUNT, &o.n, "N", NULL },
                                 { "-p", RT_FLAG_TEXT, &o.prompt, "TEXT", NULL },
                                 { "--temp", RT_FLAG_REAL, &o.temperature, "T", NULL },
                                 { "--model", RT_FLAG_LIST, &words, "MODEL", NULL },
@@ -241,5 +252,7 @@ int rt_cmd_generate(int argc, char **argv, rt_err *e)
     };
     int rc = rt_args_parse(&c, argc, argv, &help, e);
     if (rc < 0 || help) return rc;
+    rc = take_n(&o, e);
+    if (rc < 0) return rc;
     return o.data ? answer_file(&o, words.text[0], e) : generate(&o, words.text[0], e);
 }

@@ -230,7 +230,7 @@ int rt_job_convert(rt_job_conversion **out, const rt_model_file *in, const rt_jo
     rc = rt_convert_run(&w->seen.v, on_progress, &to, w->pool, e);
     if (rc == RT_INTERRUPTED) rt_fail(e, rc, "interrupted: %s was not written", to.path);
     if (rc < 0) goto out;
-    if (w->seen.modelfile)
+    if (w->seen.modelfile && !same_text(w->seen.modelfile, &w->modelfile))
         RT_TRY((to.replace ? rt_file_write : rt_file_write_new)(w->seen.modelfile, w->modelfile.data, w->modelfile.len,
                                                                 e));
     for (uint32_t i = 0; i < in->note_count; i++) rt_note(&w->seen.notes, "%s", in->notes[i]);

@@ -302,4 +302,13 @@ for words in 's -n 3' '-m s --n-predict 3' '--model s -n 3 --temp 0'; do
     exits 0
     err_has '^3 tokens at '
 done
+echo abc >ask.txt
+run generate s --data ask.txt --out answers.jsonl -n 2 --temp 1 --raw
+exits 2
+run generate s --data ask.txt --out answers.jsonl -n 2 --temp 1 --max-new 3
+exits 0
+check "with --data -n counts answers" [ "$(grep -c . answers.jsonl)" = 2 ]
+run generate s -n 2 --max-new 3 --raw -p abc
+exits 2
+err_has '^-n is --max-new here, which is given too'
 finish

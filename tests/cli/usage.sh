@@ -7,8 +7,6 @@ out_has '^usage: retort'
 out_has '^  doctor '
 out_has '^  verify '
 err_empty
-# Commands that are not built are not promised.
-out_lacks '^  cache '
 
 run --version
 exits 0
