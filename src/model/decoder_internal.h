@@ -11,6 +11,12 @@ typedef struct rt_low {
     rt_view value, grad;
 } rt_low;
 
+/* Where the weights of a projection are for a while: of all its parts joined, or of each; RT_NONE: where they always
+ * are. */
+typedef struct rt_fetched {
+    rt_view weight[RT_LINEAR_PARTS];
+} rt_fetched;
+
 /* What a layer's forward makes and backward reads. Views are RT_NONE where a configuration has no such value. n1, n2
  * are not kept: a norm costs less to compute again, to the same bits, than to remember. Neither is the activation:
  * backward of swiglu gives it again beside its gradients. */
@@ -21,6 +27,7 @@ typedef struct rt_layer_trace {
     rt_view n2, gate_up;
     rt_low low[4][RT_LINEAR_PARTS]; /* of qkv, out, gate_up, down */
     rt_view step;                   /* step values, where adapters drop out */
+    rt_fetched at[4];               /* of qkv, out, gate_up, down: not kept */
 } rt_layer_trace;
 
 struct rt_trace {
@@ -40,10 +47,12 @@ static inline rt_view rt_grad(const rt_decoder *d, uint32_t param)
     return param == RT_NO_PARAM ? RT_NONE : d->params[param].grad;
 }
 
+/* The weights of a projection come to the device, where they are away from it: copies on the copy queue. */
+rt_fetched rt_linear_fetch(rt_plan *p, const rt_decoder *d, const rt_linear *l);
 /* y (N, all columns) = x (N,in) times the weights, plus bias, plus adapters; low receives t of each adapter. With
  * step values, here and below, an adapter's x is dropout(x). */
-void rt_linear_forward(rt_plan *p, const rt_decoder *d, const rt_linear *l, rt_view y, rt_view x, rt_view step,
-                       rt_low *low);
+void rt_linear_forward(rt_plan *p, const rt_decoder *d, const rt_linear *l, const rt_fetched *at_device, rt_view y,
+                       rt_view x, rt_view step, rt_low *low);
 /* The two halves of backward, in any order. Gradients of what is trained; t of an adapter is made again where low has
  * none. x may be RT_NONE where nothing reads it. */
 void rt_linear_dw(rt_plan *p, const rt_decoder *d, const rt_linear *l, rt_view dy, rt_view x, rt_view step,

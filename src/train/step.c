@@ -75,6 +75,7 @@ void rt_trainer_free(rt_trainer *t)
 {
     if (!t) return;
     rt_exec_free(t->x);
+    rt_feed_free(t->feed);
     rt_step_plan_free(t->plan);
     rt_free(t->rows);
     serve_free(&t->served);
@@ -242,6 +243,7 @@ int rt_trainer_load(rt_trainer *t, const rt_model_file *student, const rt_model_
     int rc;
     const uint32_t none[4] = { 0 };
     rt_step_plan *s = t->plan;
+    if (s->teacher) RT_TRY(rt_feed_new(&t->feed, t->x, s->teacher, teacher, e));
     if (s->teacher) RT_TRY(rt_load_weights(t->x, s->teacher, teacher, t->watch, e));
     RT_TRY(rt_load_weights(t->x, s->student, student, t->watch, e));
     RT_TRY(init_adapters(t, seed, e));

@@ -31,7 +31,7 @@ exits 2
 err_has "--memory-limit takes a size such as 22GiB or 500MB, not 'lots'"
 run plan $pair --fit --micro-batch 2
 exits 2
-err_has '--fit chooses --micro-batch, --recompute and --teacher-weights'
+err_has '--fit chooses --micro-batch, --recompute, --teacher-weights and --teacher-memory'
 run plan $pair --time 1x
 exits 2
 err_has '8h, 90m or 1h30m'

@@ -146,6 +146,7 @@ int rt_cuda_wait(rt_dev *dev, rt_ticket t, rt_err *e)
     RT_TRY(rt_cuda_enter(d, e));
     RT_TRY(rt_cuda_status(&d->cu, d->cu.event_wait(d->event[t % RT_CUDA_EVENTS]), e, "waiting for the GPU"));
     d->done = t;
+    RT_TRY(rt_cuda_read_status(d, e));
     deliver(d, true);
     return RT_OK;
 out:
@@ -227,6 +228,17 @@ static bool post(rt_cuda_dev *d, const rt_copy *c, rt_ticket *t, int *rc, rt_err
     return true;
 }
 
+/* Memory of the host, which no stage needs to stand in for: what may still read it is waited for. */
+static int host_copy(rt_cuda_dev *d, const rt_copy *c, rt_ticket *t, rt_err *e)
+{
+    uint8_t *at = (uint8_t *)(uintptr_t)c->mem->addr + c->off;
+    int rc = rt_cuda_status(&d->cu, d->cu.stream_wait(d->stream), e, "waiting for the GPU");
+    if (rc < 0) return rc;
+    memcpy(c->to_device ? at : c->host, c->to_device ? c->host : at, c->bytes);
+    if (t) *t = 0;
+    return RT_OK;
+}
+
 int rt_cuda_mem_copy(rt_dev *dev, const rt_copy *c, rt_ticket *t, rt_err *e)
 {
     rt_cuda_dev *d = (rt_cuda_dev *)dev;
@@ -236,6 +248,7 @@ int rt_cuda_mem_copy(rt_dev *dev, const rt_copy *c, rt_ticket *t, rt_err *e)
         return rt_fail(e, RT_INTERNAL, "copy of %llu bytes at offset %llu leaves an allocation of %llu bytes",
                        (unsigned long long)c->bytes, (unsigned long long)c->off, (unsigned long long)c->mem->bytes);
     RT_TRY(rt_cuda_enter(d, e));
+    if (c->mem->kind == RT_MEM_HOST_PINNED) return host_copy(d, c, t, e);
     if (c->to_device) {
         RT_TRY(upload(d, c->mem->addr + c->off, c->host, c->bytes, e));
         return rt_cuda_ticket(d, t, e);

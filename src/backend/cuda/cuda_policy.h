@@ -13,7 +13,8 @@ enum {
     RT_CUDA_POSITIONS = 8192, /* of a micro-batch: GEMMs of an H200 are at their full rate */
     /* The floor of docs/speed-log.md on an H200: 680 TFLOP/s in bf16 GEMMs, 4.0 TB/s; and 2 us for an op to begin. */
     RT_CUDA_BYTE_FLOPS = 170,
-    RT_CUDA_OP_FLOPS = 1360000000
+    RT_CUDA_OP_FLOPS = 1360000000,
+    RT_CUDA_HOST_BYTE_FLOPS = 12600 /* 54 GB/s from pinned memory, measured there */
 };
 
 /* Time of a GEMM in e4m3 with row scales beside one in bf16, where tensor cores do it: cuBLASLt has it on sm_90 alone,

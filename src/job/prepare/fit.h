@@ -8,6 +8,7 @@
 
 #include "base/err.h"
 #include "base/str.h"
+#include "teacher/teacher_memory.h"
 #include "teacher/teacher_weights.h"
 #include "train/step.h"
 
@@ -23,6 +24,7 @@ typedef struct rt_fit_config {
     uint32_t lora_rank;         /* 0: no adapters */
     uint32_t ahead;             /* micro-batches that the teacher reads at once; 0, 1: each by itself */
     rt_teacher_weights weights; /* definite */
+    rt_teacher_memory memory;   /* definite */
 } rt_fit_config;
 
 /* Where a limit comes from. */
@@ -42,6 +44,10 @@ typedef struct rt_fit_ask {
     bool weights_free;               /* its weights are native in what is wanted, and may be bf16, */
     bool weights_differ;             /* where the two are not the same, */
     rt_fp8 fp8;                      /* or fp8, where that may be taken */
+    bool memory_free;                /* they may be beside the device where nothing else fits, */
+    bool host;                       /* whose memory is the host's: then they may be on disk */
+    bool rows_free;                  /* teacher_rows were not said: beside the device all of a step are better */
+    uint64_t host_limit;             /* bytes of the host beside the device */
     uint64_t limit;                  /* bytes */
     rt_fit_limit limit_is;
 } rt_fit_ask;
@@ -50,6 +56,7 @@ typedef struct rt_fit_ask {
  * takes. */
 typedef struct rt_fit_need {
     uint64_t bytes, dequant;
+    uint64_t host; /* of the host's memory, beside the device */
     double work;     /* of a step, in FLOPs: bytes and ops for what they are worth on the device */
     uint32_t layers; /* of the student that backward reaches: those that can be recomputed */
 } rt_fit_need;
@@ -67,6 +74,7 @@ typedef struct rt_fit {
     double slower;                         /* share of a step's time by estimate: more than what was wanted takes, */
     double again;                          /* and for recomputing alone */
     rt_weights_choice weights;             /* of the teacher, and why */
+    rt_memory_choice memory;               /* likewise */
     rt_fit_config nearest[RT_FIT_NEAREST]; /* when nothing fits: what would, least change first */
     uint64_t nearest_need[RT_FIT_NEAREST];
     uint32_t nearest_count;
@@ -79,13 +87,16 @@ uint64_t rt_fit_budget(uint64_t free_bytes);
 
 /* What is wanted where it fits; else rows and recomputing that take the least time by estimate (fit_search.c); then
  * rows of the teacher; last, its weights dequantised, if all that was chosen still fits. Where the teacher may be fp8,
- * the same with that, and of the two what takes less time. What the user has fixed stays. */
+ * the same with that, and of the two what takes less time. Where nothing fits with the teacher on the device, all that
+ * again with its layers in the host's memory, then on disk. What the user has fixed stays. */
 int rt_fit_choose(rt_fit *out, const rt_fit_ask *ask, rt_fit_need_fn need, void *ctx, rt_err *e);
 /* "--micro-batch 2 --recompute block": what was chosen for memory's sake; empty when it is what was wanted. */
 void rt_fit_chosen(rt_str *out, const rt_fit *f);
 /* "--seq-len 512 (1.9 GiB), or --lora (1.2 GiB)", or that nothing does. What is free is not said: it is chosen anew. */
 void rt_fit_offers(rt_str *out, const rt_fit *f);
 
+/* A program of a set that was sealed, dry or not, as arithmetic has it: spans in FLOPs. */
+int rt_fit_span(rt_dev *d, const rt_exec *x, uint32_t program, rt_exec_span *out, rt_err *e);
 /* What programs with these options need, from a dry seal of them. micro: micro-batches of a step (of an evaluation: 1).
  * Nothing is allocated on the device. */
 int rt_fit_need_of(rt_dev *d, const rt_step_opts *o, uint32_t micro, rt_fit_need *out, rt_err *e);

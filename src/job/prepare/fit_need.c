@@ -34,18 +34,35 @@ static double flop_cost(rt_op_kind kind, const rt_dev_info *d)
     return kind == RT_OP_MATMUL_SCALED && d->fp8_cost > 0 ? d->fp8_cost : 1;
 }
 
-/* FLOPs, and what moves bytes and begins ops in the FLOPs that a GEMM has in that time. It compares plans of one device
- * and is the same on every day; how long they take is measured elsewhere (exec/estimate.h). */
-static double work_of(const rt_plan *p, const rt_dev_info *d)
+/* FLOPs, and what moves bytes and begins an op in the FLOPs that a GEMM has in that time. It compares plans of one
+ * device and is the same on every day; how long they take is measured elsewhere (exec/estimate.h). A file is taken to be
+ * as fast as memory: what has been read once is there, where there is room for it. */
+static double work_of(const rt_plan *p, const rt_op *op, const rt_dev_info *d)
 {
     enum { CPU_BYTE_FLOPS = 8, CPU_OP_FLOPS = 1000000 };
     double byte = d->byte_flops > 0 ? d->byte_flops : CPU_BYTE_FLOPS;
-    double work = p->nops * (d->op_flops > 0 ? d->op_flops : CPU_OP_FLOPS);
-    for (uint32_t i = 0; i < p->nops; i++) {
-        const rt_op *op = &p->ops[i];
-        work += flop_cost(op->kind, d) * (double)rt_op_flops(p, op) + byte * (double)rt_op_bytes(p, op);
-    }
-    return work;
+    double begin = d->op_flops > 0 ? d->op_flops : CPU_OP_FLOPS;
+    if (op->queue == RT_QUEUE_COPY && d->host_byte_flops > 0)
+        return begin + d->host_byte_flops * (double)rt_view_bytes(p, op->slot[RT_ROWS_X]);
+    return begin + flop_cost(op->kind, d) * (double)rt_op_flops(p, op) + byte * (double)rt_op_bytes(p, op);
+}
+
+static int span_of(const rt_dev_info *d, const rt_exec *x, uint32_t program, rt_exec_span *out, rt_err *e)
+{
+    const rt_plan *p = rt_exec_plan(x, program);
+    double *work = rt_alloc(p->nops * sizeof *work, 16);
+    if (!work) return rt_no_memory(e, "a plan");
+    for (uint32_t i = 0; i < p->nops; i++) work[i] = work_of(p, &p->ops[i], d);
+    *out = rt_exec_span_of(x, program, work);
+    rt_free(work);
+    return RT_OK;
+}
+
+int rt_fit_span(rt_dev *d, const rt_exec *x, uint32_t program, rt_exec_span *out, rt_err *e)
+{
+    rt_dev_info info;
+    int rc = d->api->info(d, &info, e);
+    return rc < 0 ? rc : span_of(&info, x, program, out, e);
 }
 
 int rt_fit_need_of(rt_dev *d, const rt_step_opts *o, uint32_t micro, rt_fit_need *out, rt_err *e)
@@ -59,13 +76,16 @@ int rt_fit_need_of(rt_dev *d, const rt_step_opts *o, uint32_t micro, rt_fit_need
     RT_TRY(rt_trainer_open(&t, d, o, &(rt_seal_opts){ .dry = true }, e));
     rt_exec_memory_query(t->x, &m);
     out->bytes = m.total;
+    out->host = m.host;
     out->layers = o->student->layers - t->plan->student->lowest;
     for (int i = 0; i < RT_PROGRAM_COUNT; i++) {
         if (!t->plan->plan[i]) continue;
         const rt_plan *p = rt_exec_plan(t->x, t->plan->index[i]);
         uint64_t runs = runs_of(t->plan, (rt_program)i, micro);
+        rt_exec_span span;
+        RT_TRY(span_of(&info, t->x, t->plan->index[i], &span, e));
         out->dequant += runs * dequantising(p);
-        out->work += (double)runs * work_of(p, &info);
+        out->work += (double)runs * span.total;
     }
 out:
     rt_trainer_free(t);

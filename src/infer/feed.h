@@ -1,0 +1,18 @@
+/* feed.h - parameters that stay in a model's file, read from it whenever a program copies them.
+ *
+ * Owns: which bytes of which tensor a buffer of class DISK stands for, reading ahead, and the message when the file can
+ * no longer be read. Looking through the values once is load.h's, which writes nothing of such a buffer. */
+#ifndef RT_INFER_FEED_H
+#define RT_INFER_FEED_H
+
+#include "exec/exec.h"
+#include "format/model_file.h"
+#include "model/decoder.h"
+
+typedef struct rt_feed rt_feed;
+/* Serves x with the parameters of d that are of class DISK from m, which stays open until the feed is freed; *out is
+ * null where there are none. RT_UNSUPPORTED names a tensor that is not stored as it is used. */
+int rt_feed_new(rt_feed **out, rt_exec *x, const rt_decoder *d, const rt_model_file *m, rt_err *e);
+void rt_feed_free(rt_feed *f); /* accepts null; before x, or nothing runs any more */
+
+#endif
