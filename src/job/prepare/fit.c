@@ -172,16 +172,20 @@ out:
     return rc;
 }
 
-/* With the teacher's layers where `memory` says. On disk they are as they are stored: nothing is converted at every
- * pass. Away from the device it reads as many rows at once as it can. */
+/* With the teacher's layers where `memory` says. Away from the device it reads as many rows at once as it can, and
+ * weights that are free stay as they are stored: a transfer costs more than dequantising what came. */
 static int choose_beside(rt_fit *out, const rt_fit_ask *ask, rt_teacher_memory memory, rt_fit_need_fn need, void *ctx,
                          rt_err *e)
 {
     rt_fit_ask with = *ask;
     with.wanted.memory = memory;
-    if (memory != RT_TEACHER_DEVICE && ask->rows_free) with.teacher_rows = ask->batch;
-    if (memory == RT_TEACHER_DISK) with.weights_free = false;
-    return choose_coded(out, &with, need, ctx, e);
+    if (memory == RT_TEACHER_DEVICE) return choose_coded(out, &with, need, ctx, e);
+    if (ask->rows_free) with.teacher_rows = ask->batch;
+    with.weights_free = false;
+    int rc = choose(out, &with, need, ctx, e);
+    if (rc >= 0 && ask->weights_free && out->fits) out->weights.why = RT_WEIGHTS_AWAY;
+    out->ask = *ask;
+    return rc;
 }
 
 /* What it is beside the run that was wanted, whose teacher is on the device. */

@@ -124,7 +124,6 @@ static int ask_for_memory(rt_run *r, rt_fit_ask *ask, rt_err *e)
     ask->rows_free = !r->settings->given[RT_SETTING_ID_teacher_batch];
     ask->memory_free = wanted == RT_TEACHER_AUTO;
     if (!ask->memory_free) ask->wanted.memory = wanted;
-    if (wanted == RT_TEACHER_DISK) ask->weights_free = false;
 out:
     return rc;
 }
