@@ -100,7 +100,7 @@ assert abs(peak - plan) <= 0.05 * plan + (64 << 20), (peak, plan)' "$RETORT" tra
 fi
 
 # ---- limits ----
-fixed="$pair --steps 4 --micro-batch 8 --recompute none"
+fixed="$pair --steps 4 --micro-batch 8 --recompute none --teacher-memory device"
 run plan $fixed --json
 cp "$out" plan.json
 need=$(fact 'j["memory"]["total"]')

@@ -497,10 +497,14 @@ static void a_teacher_larger_than_the_card_is_streamed(void **state)
     assert_int_equal(f.memory.why, RT_MEMORY_NO_ROOM);
     assert_int_equal(f.chosen.weights, RT_WEIGHTS_NATIVE);
     rt_memory_say(&text, &f.memory);
-    print_message("32B Q4_K to 0.5B, 16 x 512 under 24 GiB: %.1f GiB, %u rows of the teacher at once; %s\n",
-                  (double)f.need / (double)GiB, f.chosen.micro_batch * (f.chosen.ahead ? f.chosen.ahead : 1), text.data);
+    uint32_t rows = f.chosen.micro_batch * (f.chosen.ahead ? f.chosen.ahead : 1);
+    print_message("32B Q4_K to 0.5B, 16 x 512 under 24 GiB: %.1f GiB, %u rows of the teacher at once, %.0f %% hidden; %s\n",
+                  (double)f.need / (double)GiB, rows, 100 * f.hidden, text.data);
+    assert_true(rows == 16 && f.hidden > 0.9 && f.hidden < 1); /* all but the first layer */
     assert_non_null(strstr(text.data, "in the host's memory: on the device the run would take at least 2"));
     rt_str_free(&text);
+    f = fit_pair(&p, 2, 512, 24 * GiB); /* a pass of 1,024 positions hides less, as 54 GB/s have it */
+    assert_true(f.fits && f.hidden > 0.1 && f.hidden < 0.5);
     p.host = 4 * GiB; /* a host that is smaller still */
     f = fit_pair(&p, 16, 512, 24 * GiB);
     assert_true(f.fits && f.chosen.memory == RT_TEACHER_DISK && f.memory.why == RT_MEMORY_NO_HOST);

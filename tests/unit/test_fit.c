@@ -260,6 +260,7 @@ static void layers_are_away_where_nothing_else_fits(void **state)
         assert_true((text.len > 0) == (f.chosen.memory != RT_TEACHER_DEVICE));
         rt_str_free(&text);
         if (f.chosen.memory == RT_TEACHER_DEVICE) continue;
+        assert_true(f.chosen.weights == RT_WEIGHTS_NATIVE && f.weights.why == RT_WEIGHTS_AWAY);
         assert_true(f.wanted_need > table[i].limit); /* of what was wanted, on the device */
         rt_fit_chosen(&text, &f);
         const char *name = f.chosen.memory == RT_TEACHER_HOST ? "--teacher-memory host" : "--teacher-memory disk";

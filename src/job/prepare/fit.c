@@ -148,6 +148,7 @@ static int choose(rt_fit *out, const rt_fit_ask *ask, rt_fit_need_fn need, void 
     }
     out->need = of_it.bytes;
     out->work = of_it.work;
+    out->hidden = of_it.hidden;
     RT_TRY(weigh(&s, out, wanted.work, of_it.work, e));
 out:
     return rc;

@@ -57,6 +57,7 @@ typedef struct rt_fit_ask {
 typedef struct rt_fit_need {
     uint64_t bytes, dequant;
     uint64_t host; /* of the host's memory, beside the device */
+    double hidden;   /* the share of the transfer of the teacher's layers that a pass of it hides; 1: there is none */
     double work;     /* of a step, in FLOPs: bytes and ops for what they are worth on the device */
     uint32_t layers; /* of the student that backward reaches: those that can be recomputed */
 } rt_fit_need;
@@ -73,6 +74,7 @@ typedef struct rt_fit {
     uint64_t wanted_need;
     double slower;                         /* share of a step's time by estimate: more than what was wanted takes, */
     double again;                          /* and for recomputing alone */
+    double hidden;                         /* as in rt_fit_need; 0 where the device's queues are one */
     rt_weights_choice weights;             /* of the teacher, and why */
     rt_memory_choice memory;               /* likewise */
     rt_fit_config nearest[RT_FIT_NEAREST]; /* when nothing fits: what would, least change first */
@@ -95,8 +97,6 @@ void rt_fit_chosen(rt_str *out, const rt_fit *f);
 /* "--seq-len 512 (1.9 GiB), or --lora (1.2 GiB)", or that nothing does. What is free is not said: it is chosen anew. */
 void rt_fit_offers(rt_str *out, const rt_fit *f);
 
-/* A program of a set that was sealed, dry or not, as arithmetic has it: spans in FLOPs. */
-int rt_fit_span(rt_dev *d, const rt_exec *x, uint32_t program, rt_exec_span *out, rt_err *e);
 /* What programs with these options need, from a dry seal of them. micro: micro-batches of a step (of an evaluation: 1).
  * Nothing is allocated on the device. */
 int rt_fit_need_of(rt_dev *d, const rt_step_opts *o, uint32_t micro, rt_fit_need *out, rt_err *e);

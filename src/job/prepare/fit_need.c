@@ -58,20 +58,13 @@ static int span_of(const rt_dev_info *d, const rt_exec *x, uint32_t program, rt_
     return RT_OK;
 }
 
-int rt_fit_span(rt_dev *d, const rt_exec *x, uint32_t program, rt_exec_span *out, rt_err *e)
-{
-    rt_dev_info info;
-    int rc = d->api->info(d, &info, e);
-    return rc < 0 ? rc : span_of(&info, x, program, out, e);
-}
-
 int rt_fit_need_of(rt_dev *d, const rt_step_opts *o, uint32_t micro, rt_fit_need *out, rt_err *e)
 {
     int rc;
     rt_exec_memory m;
     rt_dev_info info;
     rt_trainer *t = NULL;
-    *out = (rt_fit_need){ 0 };
+    *out = (rt_fit_need){ .hidden = 1 };
     RT_TRY(d->api->info(d, &info, e));
     RT_TRY(rt_trainer_open(&t, d, o, &(rt_seal_opts){ .dry = true }, e));
     rt_exec_memory_query(t->x, &m);
@@ -84,6 +77,7 @@ int rt_fit_need_of(rt_dev *d, const rt_step_opts *o, uint32_t micro, rt_fit_need
         uint64_t runs = runs_of(t->plan, (rt_program)i, micro);
         rt_exec_span span;
         RT_TRY(span_of(&info, t->x, t->plan->index[i], &span, e));
+        if (i == RT_PROGRAM_TEACHER || i == RT_PROGRAM_AHEAD) out->hidden = rt_exec_hidden(&span);
         out->dequant += runs * dequantising(p);
         out->work += (double)runs * span.total;
     }

@@ -46,18 +46,13 @@ static rt_program teacher_program(const rt_trainer *t)
     return t->plan->plan[RT_PROGRAM_AHEAD] ? RT_PROGRAM_AHEAD : RT_PROGRAM_TEACHER;
 }
 
-static int count_transfer(rt_run_cost *c, const rt_run *r, rt_err *e)
+static void count_transfer(rt_run_cost *c, const rt_run *r)
 {
-    int rc = RT_OK;
     const rt_trainer *t = r->trainer;
     rt_program which = teacher_program(t);
-    rt_exec_span span;
-    if (!t->plan->plan[which]) return RT_OK;
-    RT_TRY(rt_fit_span(r->opts->dev, t->x, t->plan->index[which], &span, e));
-    c->hidden = rt_exec_hidden(&span);
+    if (!t->plan->plan[which]) return;
+    c->hidden = r->fit.hidden;
     c->pass = t->plan->opts.B * t->plan->opts.T * (which == RT_PROGRAM_AHEAD ? t->plan->opts.ahead : 1);
-out:
-    return rc;
 }
 
 /* ---- time ---- */
@@ -139,7 +134,7 @@ int rt_run_cost_new(rt_run_cost *out, const rt_run *r, rt_err *e)
     out->peak_op = rt_op_name(op->kind);
     out->peak_label = op->label;
     count_flops(out, r);
-    RT_TRY(count_transfer(out, r, e));
+    count_transfer(out, r);
     RT_TRY(count_disk(out, r, e));
     count_process(out, r);
 out:

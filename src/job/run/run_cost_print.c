@@ -24,13 +24,13 @@ static void print_weights(const rt_weights_choice *w, rt_str *out)
 }
 
 /* Where the teacher's layers are, when they are not on the device, why, and what bringing them there costs. */
-static void print_teacher(const rt_run_cost *c, const rt_run *r, rt_str *out)
+static void print_streamed(const rt_run_cost *c, const rt_run *r, rt_str *out)
 {
     char a[32];
     const rt_exec_memory *m = &c->memory;
     uint64_t away = m->by_class[RT_CLASS_HOST] + m->by_class[RT_CLASS_DISK];
     if (!away) return;
-    rt_str_append(out, "teacher   ");
+    rt_str_append(out, "streamed  ");
     rt_memory_say(out, &r->fit.memory);
     rt_str_printf(out, "\n          %12s  copied in for every pass of %u positions, ", rt_format_bytes(a, away), c->pass);
     if (r->opts->dev->api->queues)
@@ -154,7 +154,7 @@ int rt_run_cost_text(const rt_run_cost *c, const rt_run *r, bool ops, rt_str *ou
                   v->seq_len, v->micro_batch);
     print_recompute(&v->recompute, r->fit.again, out);
     print_weights(&r->fit.weights, out);
-    print_teacher(c, r, out);
+    print_streamed(c, r, out);
     print_memory(c, out);
     print_work(c, out);
     print_time(c, r, out);
