@@ -77,7 +77,7 @@ typedef struct rt_reader {
 typedef struct rt_operand {
     rt_mem *mem;             /* null: absent, or */
     const rt_reader *reader; /* not in memory (x of a copy alone), and off counts its bytes */
-    uint64_t off; /* bytes from the start of mem to element (0,0) */
+    uint64_t off;            /* bytes from the start of mem to element (0,0) */
     rt_dtype dtype;
     uint32_t rows, cols;
     uint64_t stride; /* elements */

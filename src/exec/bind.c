@@ -9,7 +9,9 @@ static rt_operand bind_view(const rt_exec *x, const rt_sealed *s, bool promised,
     const rt_buffer *b = rt_plan_buffer(s->plan, v);
     uint64_t base = v.buf & RT_ACT_BIT ? s->place[v.buf & ~RT_ACT_BIT] : x->space_off[v.buf - 1];
     bool read = b->cls == RT_CLASS_DISK;
-    return (rt_operand){ .mem = read ? NULL : promised ? RT_MEM_PROMISED : x->mem[b->cls],
+    return (rt_operand){ .mem = read       ? NULL
+                                : promised ? RT_MEM_PROMISED
+                                           : x->mem[b->cls],
                          .reader = read ? &x->reader : NULL,
                          .off = base + rt_dtype_bytes(b->dtype, v.off),
                          .dtype = b->dtype,

@@ -1,5 +1,5 @@
-/* disk.c - buffers that are in no memory: a range of their class becomes rows of one of them, and whoever serves them is
- * asked. */
+/* disk.c - buffers that are in no memory: a range of their class becomes rows of one of them, and whoever serves them
+ * is asked. */
 #include "exec/exec_internal.h"
 
 void rt_exec_serve(rt_exec *x, rt_disk_fn fn, void *ctx)

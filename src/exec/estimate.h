@@ -1,9 +1,10 @@
 /* estimate.h - how long programs will take on their device, without running them.
  *
  * Owns: measuring. Every distinct op of a set (kind, shapes, dtypes, flags) is sealed as a program of its own and
- * timed; a program takes the sum of its ops, but for copies that others hide. An op that is too large to be timed whole is timed on fewer rows or
- * columns and scaled by its arithmetic. Weights and activations are zero, which on no device changes how long a GEMM
- * takes; what does decide it (ids, documents, what is trained) comes from the caller. The set may have been sealed dry.
+ * timed; a program takes the sum of its ops, but for copies that others hide. An op that is too large to be timed whole
+ * is timed on fewer rows or columns and scaled by its arithmetic. Weights and activations are zero, which on no device
+ * changes how long a GEMM takes; what does decide it (ids, documents, what is trained) comes from the caller. The set
+ * may have been sealed dry.
  */
 #ifndef RT_EXEC_ESTIMATE_H
 #define RT_EXEC_ESTIMATE_H

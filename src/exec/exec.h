@@ -25,8 +25,8 @@ typedef struct rt_exec_memory {
     uint64_t by_class[RT_CLASS_COUNT]; /* bytes; ACT is the arena, the maximum over the programs */
     uint64_t total;                    /* allocated on the device */
     uint64_t host, disk;               /* in the host's memory beside it, and in files */
-    uint32_t peak_program, peak_op; /* where the arena is fullest */
-    uint64_t peak_live;             /* bytes of activations and scratch alive there; <= by_class[ACT] */
+    uint32_t peak_program, peak_op;    /* where the arena is fullest */
+    uint64_t peak_live;                /* bytes of activations and scratch alive there; <= by_class[ACT] */
 } rt_exec_memory;
 
 /* Order: recording errors; supports, lowering; lifetimes, placement; code loaded; memory limit; allocation; backend

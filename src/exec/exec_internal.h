@@ -8,14 +8,14 @@ enum { RT_PLACE_ALIGN = 256, RT_GUARD_BYTES = 256, RT_GUARD_BYTE = 0xA5 };
 
 /* One sealed program and how it lies in the arena. */
 typedef struct rt_sealed {
-    rt_plan *plan;        /* lowered */
-    const char **kernel;  /* (nops) static texts of the backend */
-    const char **plain;   /* (nops) why plain kernels do it; null: they do not */
-    rt_choice *choice;    /* (nops) */
+    rt_plan *plan;                     /* lowered */
+    const char **kernel;               /* (nops) static texts of the backend */
+    const char **plain;                /* (nops) why plain kernels do it; null: they do not */
+    rt_choice *choice;                 /* (nops) */
     uint32_t (*after)[RT_QUEUE_COUNT]; /* (nops) as in rt_bound_op */
-    rt_life *life;        /* (nacts) */
-    uint64_t *place;      /* (nacts) byte offset in the arena; UINT64_MAX: never used */
-    uint64_t arena, peak; /* bytes needed; bytes alive at the fullest op */
+    rt_life *life;                     /* (nacts) */
+    uint64_t *place;                   /* (nacts) byte offset in the arena; UINT64_MAX: never used */
+    uint64_t arena, peak;              /* bytes needed; bytes alive at the fullest op */
     uint32_t peak_op;
     rt_prog *prog;
 } rt_sealed;
@@ -29,8 +29,8 @@ struct rt_exec {
     uint64_t *space_off;         /* (nbufs) byte offset of each buffer in the allocation of its class */
     rt_mem *mem[RT_CLASS_COUNT]; /* null where the class is empty, or is allocated nowhere */
     uint64_t bytes[RT_CLASS_COUNT];
-    bool host;           /* the device's memory is the host's */
-    rt_reader reader;    /* of class DISK */
+    bool host;        /* the device's memory is the host's */
+    rt_reader reader; /* of class DISK */
     rt_disk_fn disk;
     void *disk_ctx;
     uint32_t running;  /* 1 + the program that ran last; 0: none */

@@ -1,9 +1,9 @@
 /* order.c - what an op has to wait for in queues that run beside its own, and how long a program then takes.
  *
- * Owns: the one rule of order. The list of a plan is a right order; two ops of different queues keep it where they touch
- * the same bytes and one of them writes. Bytes are those of the placed program, so that memory which two activations
- * have one after the other orders them too: a slot is not filled again before it has been read. A queue is in order by
- * itself, so that waiting for its last op that matters is waiting for all before it. */
+ * Owns: the one rule of order. The list of a plan is a right order; two ops of different queues keep it where they
+ * touch the same bytes and one of them writes. Bytes are those of the placed program, so that memory which two
+ * activations have one after the other orders them too: a slot is not filled again before it has been read. A queue is
+ * in order by itself, so that waiting for its last op that matters is waiting for all before it. */
 #include "exec/exec_internal.h"
 
 /* Bytes of a class that an operand reaches, gaps included. */
@@ -70,7 +70,8 @@ rt_exec_span rt_exec_span_of(const rt_exec *x, uint32_t program, const double *s
     const rt_sealed *s = &x->prog[program];
     rt_exec_span span = { 0 };
     double free_at[RT_QUEUE_COUNT] = { 0 };
-    double *done = rt_alloc(s->plan->nops * sizeof *done, 16); /* null: nothing is hidden, which is the cautious answer */
+    double *done =
+        rt_alloc(s->plan->nops * sizeof *done, 16); /* null: nothing is hidden, which is the cautious answer */
     for (uint32_t t = 0; t < s->plan->nops; t++) {
         const rt_op *op = &s->plan->ops[t];
         double begin = free_at[op->queue];

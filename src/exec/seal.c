@@ -57,7 +57,8 @@ static int lower_program(rt_exec *x, rt_sealed *s, const rt_plan *p, rt_err *e)
     s->plain = rt_alloc_zero(s->plan->nops * sizeof *s->plain, 16);
     s->choice = rt_alloc_zero(s->plan->nops * sizeof *s->choice, 16);
     s->after = rt_alloc_zero(s->plan->nops * sizeof *s->after, 16);
-    if (!s->kernel || !s->plain || !s->choice || !s->after) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for %u ops", s->plan->nops));
+    if (!s->kernel || !s->plain || !s->choice || !s->after)
+        RT_TRY(rt_fail(e, RT_NOMEM, "no memory for %u ops", s->plan->nops));
     RT_TRY(rt_lower_work(s->plan, x->dev, s->kernel, s->plain, s->choice, e));
     RT_TRY(place_program(x, s, e));
 out:

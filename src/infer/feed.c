@@ -98,10 +98,11 @@ static int check_sources(const rt_feed *f, bool *converts, rt_err *e)
             return rt_fail(e, RT_FORMAT, "%s: a matrix of a layer is missing; get the whole model", f->model->spec);
         bool floats = rt_dtype_is_float(s->tensor->dtype) && rt_dtype_is_float(s->dtype);
         if (s->tensor->store != RT_STORE_PLAIN || (s->tensor->dtype != s->dtype && !floats))
-            return rt_fail(e, RT_UNSUPPORTED,
-                           "%s: %s is not stored as %s, and what is read from disk at every pass is not converted; keep "
-                           "it in memory (--teacher-memory host), or convert the model first (retort convert)",
-                           f->model->spec, s->tensor->name, rt_dtype_name(s->dtype));
+            return rt_fail(
+                e, RT_UNSUPPORTED,
+                "%s: %s is not stored as %s, and what is read from disk at every pass is not converted; keep "
+                "it in memory (--teacher-memory host), or convert the model first (retort convert)",
+                f->model->spec, s->tensor->name, rt_dtype_name(s->dtype));
         *converts = *converts || s->tensor->dtype != s->dtype;
     }
     return RT_OK;

@@ -29,6 +29,7 @@ typedef struct rt_cache_work {
     rt_cache_writer *writer[RT_CACHE_SECTIONS];
     uint32_t section_count;
     rt_says *says;
+    bool host;        /* the device's memory is the host's */
     double committed; /* clock */
     /* A batch. */
     uint32_t B;

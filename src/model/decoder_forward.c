@@ -185,8 +185,8 @@ static rt_layer_trace kept(const rt_layer_trace *s, rt_recompute r)
     return k;
 }
 
-/* The matrices of a layer come to the device, where they are not there. What is recorded of the layer before it follows,
- * so that nothing of that has to be waited for; and those of two layers are there at a time. */
+/* The matrices of a layer come to the device, where they are not there. What is recorded of the layer before it
+ * follows, so that nothing of that has to be waited for; and those of two layers are there at a time. */
 static void fetch_layer(rt_plan *p, const rt_decoder *d, uint32_t layer, rt_fetched at[4])
 {
     const rt_layer *l = &d->layers[layer];

@@ -300,8 +300,8 @@ static int check_e4m3(const rt_model_config *c, const rt_decoder_opts *o, rt_err
 static int check_home(const rt_decoder_opts *o, rt_err *e)
 {
     if (!rt_class_is_away(o->home) || (!o->train && !o->lora.rank && !o->head_only)) return RT_OK;
-    return rt_fail(e, RT_INVALID, "%s: the parameters of a model that is trained, or is a head alone, are on the device",
-                   o->name);
+    return rt_fail(e, RT_INVALID,
+                   "%s: the parameters of a model that is trained, or is a head alone, are on the device", o->name);
 }
 
 int rt_decoder_new(rt_decoder **out, rt_space *s, const rt_model_config *c, const rt_decoder_opts *o, rt_err *e)

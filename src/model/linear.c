@@ -104,8 +104,8 @@ void rt_linear_forward(rt_plan *p, const rt_decoder *d, const rt_linear *l, cons
         rt_view part = rt_view_cols(p, y, at, l->cols[i]);
         rt_view bias = l->has_bias ? rt_view_cols(p, l->bias, at, l->cols[i]) : RT_NONE;
         if (!l->joined)
-            multiply(p, part, &in, either(at_device->weight[i], rt_value(d, l->param[i])),
-                     d->params[l->param[i]].scale, bias);
+            multiply(p, part, &in, either(at_device->weight[i], rt_value(d, l->param[i])), d->params[l->param[i]].scale,
+                     bias);
         if (l->adapter[i] != RT_NO_PARAM) adapter_forward(p, d, l->adapter[i], part, x, step, &low[i]);
     }
 }

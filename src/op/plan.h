@@ -22,10 +22,10 @@
     X(STATE, "state", 1, 1) /* optimizer moments, master weights, caches, the fault record */                          \
     X(STEP, "step value", 1, 1)                                                                                        \
     X(INPUT, "input", 1, 1)                                                                                            \
-    X(OUTPUT, "output", 1, 0)  /* metrics, what the host reads back */                                                 \
+    X(OUTPUT, "output", 1, 0)       /* metrics, what the host reads back */                                            \
     X(HOST, "host parameter", 1, 1) /* in the host's memory: a copy brings it to where it is read */                   \
     X(DISK, "disk parameter", 1, 1) /* in a file: so does a copy, whenever a program wants it */                       \
-    X(ACT, "activation", 0, 0) /* placed in the arena by lifetime */
+    X(ACT, "activation", 0, 0)      /* placed in the arena by lifetime */
 
 typedef enum rt_class {
 #define X(name, text, keeps, defined) RT_CLASS_##name,

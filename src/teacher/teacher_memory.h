@@ -30,7 +30,7 @@ typedef enum rt_memory_why {
 typedef struct rt_memory_choice {
     rt_teacher_memory memory; /* definite */
     rt_memory_why why;
-    uint64_t device, limit;   /* the least that the run takes with the teacher on the device; what it may */
+    uint64_t device, limit;    /* the least that the run takes with the teacher on the device; what it may */
     uint64_t host, host_limit; /* NO_HOST: what the host would have to give, and can */
 } rt_memory_choice;
 /* "in host memory: on the device the run would take ..."; nothing where all of it is on the device by itself. */

@@ -46,8 +46,8 @@ typedef struct rt_step_opts {
     rt_source_shape source;                   /* hidden states: of `teacher` the head alone is there */
     const rt_dtype *teacher_dtypes;           /* as stored; null: the policy's. Of a head alone: its own */
     rt_class teacher_home; /* PARAM; HOST, DISK: where matrices of its layers are, copied in as they are read */
-    const rt_dtype *student_dtypes;           /* of a student that is frozen (adapters, eval_only); else null */
-    const bool *frozen;                       /* (rt_param_count of the student) or null */
+    const rt_dtype *student_dtypes; /* of a student that is frozen (adapters, eval_only); else null */
+    const bool *frozen;             /* (rt_param_count of the student) or null */
     rt_lora lora;
     bool eval_only; /* nothing is trained: no gradients, no moments, no programs but the teacher's and evaluation's */
     bool vmask;     /* the divergence is over a part of the ids */

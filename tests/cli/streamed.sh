@@ -53,6 +53,20 @@ weights disk > weights-disk
 weights killed > weights-killed
 check "to the bit" cmp weights-disk weights-killed
 
+# ---- measured again, asked once ----
+run verify disk
+exits 0
+out_has '^held-out after +pass '
+for memory in device disk; do
+    run cache --teacher t-q4.gguf --data d.jsonl --seq-len 64 --teacher-batch 4 --threads 2 --teacher-memory $memory \
+        --keep topk:8 --out c-$memory
+    exits 0
+done
+check "the same answers" sh -c 'cat c-device/*/*.rtcache | cksum > a; cat c-disk/*/*.rtcache | cksum > b; cmp a b'
+run cache --teacher t-q4.gguf --data d.jsonl --seq-len 64 --teacher-memory host --out none
+exits 2
+err_has 'use device or disk'
+
 # ---- plan ----
 run plan --teacher t $base --teacher-memory disk --json
 exits 0

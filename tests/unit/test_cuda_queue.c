@@ -1,6 +1,6 @@
 /* test_cuda_queue.c - the copy queue in a captured graph, on a stand-in driver: what comes before what by streams and
- * events, that nothing is overwritten while it is read, that a copy of the next layer waits for nothing of this one; and
- * copies that are read from files, with what goes wrong there. */
+ * events, that nothing is overwritten while it is read, that a copy of the next layer waits for nothing of this one;
+ * and copies that are read from files, with what goes wrong there. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -368,7 +368,7 @@ typedef struct pair_of {
     rt_model_config teacher, student;
     rt_dtype *stored, *bf16;
     uint32_t batch;
-    bool plain; /* the teacher is stored in bf16 */
+    bool plain;    /* the teacher is stored in bf16 */
     uint64_t host; /* that the machine has to give to a teacher beside the device; 0: it stays on it */
 } pair_of;
 
@@ -498,8 +498,9 @@ static void a_teacher_larger_than_the_card_is_streamed(void **state)
     assert_int_equal(f.chosen.weights, RT_WEIGHTS_NATIVE);
     rt_memory_say(&text, &f.memory);
     uint32_t rows = f.chosen.micro_batch * (f.chosen.ahead ? f.chosen.ahead : 1);
-    print_message("32B Q4_K to 0.5B, 16 x 512 under 24 GiB: %.1f GiB, %u rows of the teacher at once, %.0f %% hidden; %s\n",
-                  (double)f.need / (double)GiB, rows, 100 * f.hidden, text.data);
+    print_message(
+        "32B Q4_K to 0.5B, 16 x 512 under 24 GiB: %.1f GiB, %u rows of the teacher at once, %.0f %% hidden; %s\n",
+        (double)f.need / (double)GiB, rows, 100 * f.hidden, text.data);
     assert_true(rows == 16 && f.hidden > 0.9 && f.hidden < 1); /* all but the first layer */
     assert_non_null(strstr(text.data, "in the host's memory: on the device the run would take at least 2"));
     rt_str_free(&text);
@@ -517,6 +518,46 @@ static void a_teacher_larger_than_the_card_is_streamed(void **state)
     assert_true(f.fits && f.need <= 12 * GiB && f.chosen.memory == RT_TEACHER_HOST);
     f = fit_pair(&p, 16, 512, 100 * GiB);
     assert_true(f.fits && f.chosen.memory == RT_TEACHER_DEVICE && f.memory.why == RT_MEMORY_FITS);
+    p.dev->api->close(p.dev);
+    assert_int_equal(s->live, 0);
+}
+
+/* An evaluation beside it is away from the card too; where the host has no room either, on disk. */
+static void an_evaluation_streams_its_teacher(void **state)
+{
+    rt_err e = { 0 };
+    rt_memory_choice memory;
+    rt_weights_choice weights;
+    pair_of p = { .student = shape(24, 896, 4864, 14, 2, true), .teacher = shape(24, 896, 4864, 14, 2, true) };
+    (void)state;
+    s->memory = 16ull << 30;
+    s->lt_refuses = 1;
+    if (rt_device_open(&p.dev, "cuda", &(rt_dev_opts){ 0 }, NULL, &e) < 0) fail_msg("%s", e.text);
+    for (int large = 0; large < 2; large++) {
+        if (large) rt_preset_fill(rt_preset_find("qwen2.5-32b"), &p.teacher);
+        uint32_t n = rt_param_count(&p.teacher);
+        rt_dtype *stored = rt_alloc(n * sizeof *stored, 16);
+        for (uint32_t i = 0; i < n; i++) {
+            uint64_t dims[2];
+            rt_role role;
+            uint32_t layer;
+            assert_true(rt_param_at(&p.teacher, i, &role, &layer));
+            bool packs = rt_role_shape(&p.teacher, role, dims) == 2 && dims[1] % 256 == 0;
+            stored[i] = packs ? RT_DTYPE_Q4_K : RT_DTYPE_F32;
+        }
+        rt_step_opts o = step_options(&p.student, &p.teacher, 4, 512);
+        o.eval_only = true;
+        o.vmask = large;
+        o.policy = *rt_device_policy(p.dev);
+        o.teacher_dtypes = stored;
+        if (rt_fit_evaluation(p.dev, &o, RT_WEIGHTS_NATIVE, stored, &weights, &e) < 0) fail_msg("%s", e.text);
+        if (rt_fit_evaluation_memory(p.dev, &o, true, &memory, &e) < 0) fail_msg("%s", e.text);
+        assert_int_equal(memory.memory != RT_TEACHER_DEVICE, large);
+        assert_int_equal(o.teacher_home, rt_teacher_memory_class(memory.memory));
+        assert_true(large ? memory.why == RT_MEMORY_NO_ROOM || memory.why == RT_MEMORY_NO_HOST
+                          : memory.why == RT_MEMORY_FITS);
+        rt_free(stored);
+    }
     p.dev->api->close(p.dev);
     assert_int_equal(s->live, 0);
 }
@@ -657,6 +698,7 @@ int main(void)
         C(a_run_is_measured_on_its_own_device),
         C(what_fits_a_card_of_24_gb),
         C(a_teacher_larger_than_the_card_is_streamed),
+        C(an_evaluation_streams_its_teacher),
         C(a_run_streams_its_teacher),
         C(what_a_limit_costs),
         C(a_run_times_its_gemms_and_a_plan_does_not),

@@ -1,5 +1,6 @@
-/* test_order.c - ops of two queues: what each waits for follows from the bytes that they touch, two slots make a ring by
- * their lifetimes alone, and a copy of the next layer waits for nothing of this one. Buffers that are on no device. */
+/* test_order.c - ops of two queues: what each waits for follows from the bytes that they touch, two slots make a ring
+ * by their lifetimes alone, and a copy of the next layer waits for nothing of this one. Buffers that are on no device.
+ */
 #include "exec_case.h"
 
 #include "op/emit.h"
@@ -157,7 +158,8 @@ static void values_are_those_of_host_and_disk(void **state)
             rt_err e = { 0 };
             chain c;
             float *out = disk ? of_disk : of_host;
-            seal(&c, devices[k], disk ? RT_CLASS_DISK : RT_CLASS_HOST, &(rt_seal_opts){ .poison = true, .guards = true });
+            seal(&c, devices[k], disk ? RT_CLASS_DISK : RT_CLASS_HOST,
+                 &(rt_seal_opts){ .poison = true, .guards = true });
             file f = { .c = &c };
             for (uint32_t i = 0; i < LAYERS; i++) {
                 fill(w, i);
@@ -196,7 +198,8 @@ static void only_a_copy_reads_what_is_away(void **state)
         rt_plan *p;
         ok(rt_space_new(&s, &e), &e);
         ok(rt_plan_new(&p, s, "away", &rt_policy_f32, &e), &e);
-        rt_view w = rt_space_buf(s, RT_CLASS_HOST, RT_DTYPE_F32, ROWS, COLS, "w"), y = rt_act(p, RT_DTYPE_F32, ROWS, COLS, "y");
+        rt_view w = rt_space_buf(s, RT_CLASS_HOST, RT_DTYPE_F32, ROWS, COLS, "w"),
+                y = rt_act(p, RT_DTYPE_F32, ROWS, COLS, "y");
         rt_view rows = rt_space_buf(s, RT_CLASS_INPUT, RT_DTYPE_I32, ROWS, 1, "rows");
         if (k == 0) rt_emit_add(p, y, w, w);
         if (k == 1) rt_emit_copy(p, rt_space_buf(s, RT_CLASS_STATE, RT_DTYPE_F32, ROWS, COLS, "y"), w, rows);

@@ -1,6 +1,6 @@
 /* test_streamed.c - a teacher whose layers are in the host's memory or on disk is the same teacher: loss, gradients and
- * weights to the bit, on every device that is here, read at once or ahead, with projections joined or apart. A file that
- * can no longer be read ends a step with a message and no weight changed. */
+ * weights to the bit, on every device that is here, read at once or ahead, with projections joined or apart. A file
+ * that can no longer be read ends a step with a message and no weight changed. */
 #include "train_case.h"
 
 #include "teacher/teacher_weights.h"
@@ -152,10 +152,26 @@ static void a_streamed_teacher_is_the_same_to_the_bit(void **state)
     free(b.values);
 }
 
+/* Whether this system says so before the process is ended by it (Linux 5.14 and later; not every emulator). */
+static bool tells_what_cannot_be_read(void)
+{
+    rt_err e = { 0 };
+    rt_map m;
+    static const char bytes[1 << 16];
+    assert_int_equal(rt_file_write(in_dir("short"), bytes, sizeof bytes, &e), RT_OK);
+    assert_int_equal(rt_map_open(&m, in_dir("short"), &e), RT_OK);
+    assert_int_equal(rt_map_bring(&m, 0, sizeof bytes, &e), RT_OK);
+    assert_int_equal(truncate(in_dir("short"), 100), 0);
+    bool told = rt_map_bring(&m, 1 << 14, 1 << 14, &e) == RT_IO;
+    rt_map_close(&m);
+    return told;
+}
+
 static void a_file_that_cannot_be_read_ends_the_step(void **state)
 {
     (void)state;
     rt_err e = { 0 };
+    if (!tells_what_cannot_be_read()) skip();
     rt_dtype dtypes[256];
     rt_trainer *t = NULL;
     rt_step_result r;

@@ -83,7 +83,7 @@ typedef struct rt_cuda_dev {
     rt_cu_stream copies; /* of the copy queue; null: no program has one */
     uint8_t *read_stage; /* (RT_CUDA_STAGE_BYTES) pinned, for what is read from files; null: nothing is */
     atomic_bool read_failed;
-    rt_err read_err; /* then: why */
+    rt_err read_err;              /* then: why */
     rt_mem_kind by_class, memory; /* what the GPU is; what is used */
     uint64_t total;               /* bytes */
     bool sync;

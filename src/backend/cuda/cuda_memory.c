@@ -221,8 +221,8 @@ static bool post(rt_cuda_dev *d, const rt_copy *c, rt_ticket *t, int *rc, rt_err
     while (i < RT_CUDA_LETTERS && d->letter[i].to) i++;
     if (!t || i == RT_CUDA_LETTERS || c->bytes == 0 || c->bytes > RT_CUDA_LETTER_BYTES) return false;
     void *place = d->box + i * RT_CUDA_LETTER_BYTES;
-    *rc = rt_cuda_status(&d->cu, d->cu.copy_to_host(place, c->mem->addr + c->off, c->bytes, d->stream), e,
-                         "downloading");
+    *rc =
+        rt_cuda_status(&d->cu, d->cu.copy_to_host(place, c->mem->addr + c->off, c->bytes, d->stream), e, "downloading");
     if (*rc >= 0) *rc = rt_cuda_ticket(d, t, e);
     if (*rc >= 0) d->letter[i] = (rt_cuda_letter){ c->host, (uint32_t)c->bytes, *t };
     return true;

@@ -18,8 +18,8 @@ typedef struct launch {
     const char *name;   /* of the kernel */
     rt_cu_function function;
     uint32_t grid[3], block, shared;
-    uint32_t cluster; /* blocks of one; 0: blocks by themselves */
-    uint32_t params;  /* offset in the program's parameters */
+    uint32_t cluster;    /* blocks of one; 0: blocks by themselves */
+    uint32_t params;     /* offset in the program's parameters */
     rt_cuda_fetch fetch; /* of the copy queue; else its d is null */
     uint32_t after;      /* 1 + the launch of the other queue that it waits for; 0: none */
     rt_cu_event done;    /* that others wait for; null: none does */
@@ -49,10 +49,10 @@ struct rt_cuda_builder {
     rt_prog *prog;
     const rt_bound_op *ops;
     waiting later;
-    uint32_t op;               /* that is being emitted */
+    uint32_t op;                    /* that is being emitted */
     uint32_t after[RT_QUEUE_COUNT]; /* of the next launch on each queue, as launch.after */
-    uint32_t neighbours, took; /* ops of its kind from it on; of those, how many are emitted with it */
-    rt_err err;                /* sticky */
+    uint32_t neighbours, took;      /* ops of its kind from it on; of those, how many are emitted with it */
+    rt_err err;                     /* sticky */
 };
 
 /* ---- the builder ---- */
@@ -152,7 +152,8 @@ uint32_t rt_cuda_at_once(rt_cuda_builder *b, const char *module, const char *ker
 void rt_cuda_push_fetch(rt_cuda_builder *b, const rt_operand *y, const rt_operand *x)
 {
     uint64_t bytes = x->rows * rt_dtype_bytes(x->dtype, x->cols), most = rt_cuda_fetch_piece(x);
-    if (!most) rt_fail(&b->err, RT_UNSUPPORTED, "a row of more than %u bytes is read from no file", RT_CUDA_STAGE_BYTES);
+    if (!most)
+        rt_fail(&b->err, RT_UNSUPPORTED, "a row of more than %u bytes is read from no file", RT_CUDA_STAGE_BYTES);
     for (uint64_t at = 0; most && at < bytes; at += most) {
         launch *l = add(b);
         if (!l) return;
@@ -269,7 +270,8 @@ static int emit_all(rt_cuda_dev *d, const rt_bound_op *ops, uint32_t nops, rt_pr
     *out = NULL;
     if (g && nops) g->kinds = rt_alloc(nops * sizeof *g->kinds, 16);
     if (g && nops) g->ended = rt_alloc_zero(nops * sizeof *g->ended, 16);
-    if (!g || (nops && (!g->kinds || !g->ended))) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a program of %u ops", nops));
+    if (!g || (nops && (!g->kinds || !g->ended)))
+        RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a program of %u ops", nops));
     for (uint32_t i = 0; i < nops; i++) g->kinds[i] = ops[i].kind;
     for (uint32_t i = 0; i < nops; i += b.took) {
         b.op = i;

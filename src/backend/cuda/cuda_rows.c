@@ -92,7 +92,7 @@ static bool copy_need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, 
     (void)c;
     if (op->queue != RT_QUEUE_COPY) return cuda_takes(p, op, need, "one pass, 16-byte packs");
     *need = (rt_need){ .kernel = rt_plan_buffer(p, *x)->cls == RT_CLASS_DISK ? "copy engine, read from a file"
-                                                                            : "copy engine" };
+                                                                             : "copy engine" };
     bool whole = (x->rows == 1 || x->stride == x->cols) && (y->rows == 1 || y->stride == y->cols);
     if (whole && !op->slot[RT_ROWS_B].buf) return true;
     snprintf(need->why_not, sizeof need->why_not, "the copy queue moves whole pieces, without gaps or row numbers");

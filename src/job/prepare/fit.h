@@ -56,7 +56,7 @@ typedef struct rt_fit_ask {
  * takes. */
 typedef struct rt_fit_need {
     uint64_t bytes, dequant;
-    uint64_t host; /* of the host's memory, beside the device */
+    uint64_t host;   /* of the host's memory, beside the device */
     double hidden;   /* the share of the transfer of the teacher's layers that a pass of it hides; 1: there is none */
     double work;     /* of a step, in FLOPs: bytes and ops for what they are worth on the device */
     uint32_t layers; /* of the student that backward reaches: those that can be recomputed */
@@ -104,5 +104,8 @@ int rt_fit_need_of(rt_dev *d, const rt_step_opts *o, uint32_t micro, rt_fit_need
  * are as stored and become what was chosen. asked AUTO: bf16 where the device has room and it saves something. */
 int rt_fit_evaluation(rt_dev *d, rt_step_opts *o, rt_teacher_weights asked, rt_dtype *dtypes, rt_weights_choice *out,
                       rt_err *e);
+/* Where the teacher's layers of an evaluation are: on the device where it has room; else o->teacher_home is set.
+ * stored: they are as the files have them. */
+int rt_fit_evaluation_memory(rt_dev *d, rt_step_opts *o, bool stored, rt_memory_choice *out, rt_err *e);
 
 #endif

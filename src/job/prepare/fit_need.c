@@ -1,6 +1,8 @@
 /* fit_need.c - what a configuration needs of a device, from a dry seal: bytes, and time as arithmetic has it. */
 #include "job/prepare/fit.h"
 
+#include "base/sys.h"
+
 #include <string.h>
 
 /* How often a program runs in one optimizer step of so many micro-batches; in an evaluation of one. */
@@ -35,8 +37,8 @@ static double flop_cost(rt_op_kind kind, const rt_dev_info *d)
 }
 
 /* FLOPs, and what moves bytes and begins an op in the FLOPs that a GEMM has in that time. It compares plans of one
- * device and is the same on every day; how long they take is measured elsewhere (exec/estimate.h). A file is taken to be
- * as fast as memory: what has been read once is there, where there is room for it. */
+ * device and is the same on every day; how long they take is measured elsewhere (exec/estimate.h). A file is taken to
+ * be as fast as memory: what has been read once is there, where there is room for it. */
 static double work_of(const rt_plan *p, const rt_op *op, const rt_dev_info *d)
 {
     enum { CPU_BYTE_FLOPS = 8, CPU_OP_FLOPS = 1000000 };
@@ -120,5 +122,35 @@ int rt_fit_evaluation(rt_dev *d, rt_step_opts *o, rt_teacher_weights asked, rt_d
     rt_weights_dtypes(dtypes, stored, o->teacher, out->weights);
 out:
     rt_free(stored);
+    return rc;
+}
+
+int rt_fit_evaluation_memory(rt_dev *d, rt_step_opts *o, bool stored, rt_memory_choice *out, rt_err *e)
+{
+    int rc;
+    rt_fit_need need;
+    rt_dev_info info;
+    rt_sys_memory system;
+    RT_TRY(d->api->info(d, &info, e));
+    RT_TRY(rt_fit_need_of(d, o, 1, &need, e));
+    rt_sys_memory_query(&system);
+    *out = (rt_memory_choice){ .why = RT_MEMORY_FITS,
+                               .device = need.bytes,
+                               .limit = rt_fit_budget(info.memory_free),
+                               .host_limit = info.host ? 0 : rt_fit_budget(system.available) };
+    for (int m = RT_TEACHER_HOST; need.bytes > out->limit && m <= RT_TEACHER_DISK; m++) {
+        rt_step_opts away = *o;
+        rt_fit_need of_it;
+        away.teacher_home = rt_teacher_memory_class((rt_teacher_memory)m);
+        if (m == RT_TEACHER_HOST ? info.host : !stored) continue;
+        RT_TRY(rt_fit_need_of(d, &away, 1, &of_it, e));
+        if (m == RT_TEACHER_HOST) out->host = of_it.host;
+        if (of_it.bytes > out->limit || of_it.host > out->host_limit) continue;
+        o->teacher_home = away.teacher_home;
+        out->memory = (rt_teacher_memory)m;
+        out->why = m == RT_TEACHER_HOST ? RT_MEMORY_NO_ROOM : RT_MEMORY_NO_HOST;
+        break;
+    }
+out:
     return rc;
 }

@@ -83,8 +83,7 @@ static double seconds_of_samples(const rt_run *r, const rt_exec_span *programs)
     const rt_plan *all[RT_PROGRAM_MOST];
     uint32_t generators = (p->student_says != NULL) + (p->teacher_says != NULL);
     const rt_exec_span *g = programs + rt_step_plan_list(p, all) - generators * RT_GENERATOR_PROGRAMS;
-    return p->student_says ? r->samples->count * (g[0].total + r->samples->tokens * (g[1].total + g[2].total))
-                           : 0;
+    return p->student_says ? r->samples->count * (g[0].total + r->samples->tokens * (g[1].total + g[2].total)) : 0;
 }
 
 int rt_run_cost_time(rt_run_cost *c, rt_run *r, rt_err *e)

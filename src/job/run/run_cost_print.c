@@ -32,7 +32,8 @@ static void print_streamed(const rt_run_cost *c, const rt_run *r, rt_str *out)
     if (!away) return;
     rt_str_append(out, "streamed  ");
     rt_memory_say(out, &r->fit.memory);
-    rt_str_printf(out, "\n          %12s  copied in for every pass of %u positions, ", rt_format_bytes(a, away), c->pass);
+    rt_str_printf(out, "\n          %12s  copied in for every pass of %u positions, ", rt_format_bytes(a, away),
+                  c->pass);
     if (r->opts->dev->api->queues)
         rt_str_printf(out, "%.0f %% of the transfer hidden behind computing, by %s\n", 100 * c->hidden,
                       c->timed ? "the times of its ops" : "arithmetic");
@@ -178,7 +179,8 @@ static json_t *config_json(const rt_fit_config *c, uint64_t need)
     return json_pack("{s:I, s:s, s:I, s:I, s:I, s:s, s:s, s:I}", "micro_batch", (json_int_t)c->micro_batch, "recompute",
                      rt_recompute_text(recompute, &c->recompute), "head_chunk", (json_int_t)c->head_chunk, "seq_len",
                      (json_int_t)c->seq_len, "lora_rank", (json_int_t)c->lora_rank, "teacher_weights",
-                     rt_weights_name(c->weights), "teacher_memory", rt_teacher_memory_name(c->memory), "memory", (json_int_t)need);
+                     rt_weights_name(c->weights), "teacher_memory", rt_teacher_memory_name(c->memory), "memory",
+                     (json_int_t)need);
 }
 
 static json_t *memory_json(const rt_run_cost *c)
