@@ -145,7 +145,7 @@ static void print_weights(const rt_fit *f)
     rt_str_free(&text);
     rt_memory_say(&text, &f->memory);
     if (text.len && f->hidden > 0)
-        rt_say("streamed", "%s; %.0f %% of the transfer hidden behind computing, by arithmetic", text.data,
+        rt_say("streamed", "%s; %.1f %% of the transfer hidden behind computing, by arithmetic", text.data,
                100 * f->hidden);
     else if (text.len)
         rt_say("streamed", "%s; the next one is read ahead while one is computed", text.data);

@@ -12,7 +12,7 @@ typedef struct source {
     uint32_t next; /* the same of the next layer, or of the first */
 } source;
 
-struct rt_feed {
+struct rt_disk_feed {
     const rt_model_file *model;
     source *list;
     uint32_t count;
@@ -28,7 +28,7 @@ static void range_of(const source *s, uint64_t row, uint64_t rows, uint64_t *fir
     *count = all ? rt_tensor_elems(s->tensor) : rows * cols;
 }
 
-static int read_rows(rt_feed *f, const source *s, uint64_t row, uint64_t rows, uint8_t *to, rt_err *e)
+static int read_rows(rt_disk_feed *f, const source *s, uint64_t row, uint64_t rows, uint8_t *to, rt_err *e)
 {
     int rc;
     uint64_t first, count, cols = rt_tensor_cols(s->tensor), step = rows;
@@ -49,7 +49,7 @@ out:
 static int serve(void *ctx, rt_view v, void *to, rt_err *e)
 {
     int rc = RT_OK;
-    rt_feed *f = ctx;
+    rt_disk_feed *f = ctx;
     uint64_t begin = v.off / v.stride, end = begin + v.rows;
     for (uint32_t i = 0; i < f->count; i++) {
         const source *s = &f->list[i];
@@ -90,7 +90,7 @@ static void find_next(source *list, uint32_t n)
     }
 }
 
-static int check_sources(const rt_feed *f, bool *converts, rt_err *e)
+static int check_sources(const rt_disk_feed *f, bool *converts, rt_err *e)
 {
     for (uint32_t i = 0; i < f->count; i++) {
         const source *s = &f->list[i];
@@ -108,13 +108,13 @@ static int check_sources(const rt_feed *f, bool *converts, rt_err *e)
     return RT_OK;
 }
 
-int rt_feed_new(rt_feed **out, rt_exec *x, const rt_decoder *d, const rt_model_file *m, rt_err *e)
+int rt_disk_feed_new(rt_disk_feed **out, rt_exec *x, const rt_decoder *d, const rt_model_file *m, rt_err *e)
 {
     int rc;
     bool converts = false;
     uint64_t cols = 0;
     uint32_t n = collect(x, d, m, NULL);
-    rt_feed *f = NULL;
+    rt_disk_feed *f = NULL;
     *out = NULL;
     if (!n) return RT_OK;
     f = rt_alloc_zero(sizeof *f, 16);
@@ -131,11 +131,11 @@ int rt_feed_new(rt_feed **out, rt_exec *x, const rt_decoder *d, const rt_model_f
     *out = f;
     f = NULL;
 out:
-    rt_feed_free(f);
+    rt_disk_feed_free(f);
     return rc;
 }
 
-void rt_feed_free(rt_feed *f)
+void rt_disk_feed_free(rt_disk_feed *f)
 {
     if (!f) return;
     rt_free(f->list);

@@ -47,7 +47,7 @@ typedef struct rt_trainer {
     int32_t *rows;         /* (B*T) scratch: which rows of the teacher's output a micro-batch takes; null: not needed */
     rt_source *source;     /* of a plan whose teacher is none of its programs; set by whoever opened it. Null: such a
                               teacher's measures mean nothing */
-    rt_feed *feed;         /* of a teacher that is read from disk; else null */
+    rt_disk_feed *feed;    /* of a teacher that is read from disk; else null */
     rt_source_out served;  /* its rows, before they are written */
     const rt_watch *watch; /* of loading, evaluating and saving; set by whoever opened it, null: nobody's */
     /* Of the micro-batches of a step, where the device does not run by itself: told before each, and when it is to stop

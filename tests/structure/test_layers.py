@@ -89,7 +89,7 @@ for path, line, allowed in CASES:
 # The two entrances call the door and what names things, read from the objects: a header of job shows more than that.
 NAMES = ["base", "num", "format", "format/config", "format/tensor", "settings", "job", "job/run"]
 DOOR = {"api": NAMES, "cli": NAMES + ["evidence", "report", "verify"]}
-SENTENCES = {"rt_fit_chosen", "rt_pair_describe", "rt_schedule_name", "rt_weights_say"}  # for the screen of a run
+SENTENCES = {"rt_fit_chosen", "rt_memory_say", "rt_pair_describe", "rt_schedule_name", "rt_weights_say"}  # for the screen of a run
 
 
 def room_of_object(path):

@@ -498,9 +498,9 @@ static void a_teacher_larger_than_the_card_is_streamed(void **state)
     assert_int_equal(f.chosen.weights, RT_WEIGHTS_NATIVE);
     rt_memory_say(&text, &f.memory);
     uint32_t rows = f.chosen.micro_batch * (f.chosen.ahead ? f.chosen.ahead : 1);
-    print_message(
-        "32B Q4_K to 0.5B, 16 x 512 under 24 GiB: %.1f GiB, %u rows of the teacher at once, %.0f %% hidden; %s\n",
-        (double)f.need / (double)GiB, rows, 100 * f.hidden, text.data);
+    print_message("32B Q4_K to 0.5B, 16 x 512 under 24 GiB: %.1f GiB, %.1f GiB on the host, %u rows of the teacher at "
+                  "once, %.1f %% hidden; %s\n",
+                  (double)f.need / (double)GiB, (double)f.memory.host / (double)GiB, rows, 100 * f.hidden, text.data);
     assert_true(rows == 16 && f.hidden > 0.9 && f.hidden < 1); /* all but the first layer */
     assert_non_null(strstr(text.data, "in the host's memory: on the device the run would take at least 2"));
     rt_str_free(&text);
@@ -516,6 +516,11 @@ static void a_teacher_larger_than_the_card_is_streamed(void **state)
     rt_preset_fill(rt_preset_find("qwen2.5-7b"), &p.teacher); /* 12 GiB are too few for 7B beside the student too */
     f = fit_pair(&p, 16, 512, 12 * GiB);
     assert_true(f.fits && f.need <= 12 * GiB && f.chosen.memory == RT_TEACHER_HOST);
+    print_message(
+        "7B Q4_K to 0.5B, 16 x 512 under 12 GiB: %.1f GiB, %.1f GiB on the host, %u rows at a time, %u of the "
+        "teacher, %.1f %% hidden\n",
+        (double)f.need / (double)GiB, (double)f.memory.host / (double)GiB, f.chosen.micro_batch,
+        f.chosen.micro_batch * (f.chosen.ahead ? f.chosen.ahead : 1), 100 * f.hidden);
     f = fit_pair(&p, 16, 512, 100 * GiB);
     assert_true(f.fits && f.chosen.memory == RT_TEACHER_DEVICE && f.memory.why == RT_MEMORY_FITS);
     p.dev->api->close(p.dev);
