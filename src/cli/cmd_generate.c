@@ -193,6 +193,13 @@ static int take_n(options *o, rt_err *e)
     return RT_OK;
 }
 
+static int run(options *o, const char *model, rt_err *e)
+{
+    int rc = take_n(o, e);
+    if (rc < 0) return rc;
+    return o->data ? answer_file(o, model, e) : generate(o, model, e);
+}
+
 int rt_cmd_generate(int argc, char **argv, rt_err *e)
 {
     options o = { .top_p = 1, .penalty = 1 };
@@ -251,8 +258,5 @@ int rt_cmd_generate(int argc, char **argv, rt_err *e)
         .words = &words
     };
     int rc = rt_args_parse(&c, argc, argv, &help, e);
-    if (rc < 0 || help) return rc;
-    rc = take_n(&o, e);
-    if (rc < 0) return rc;
-    return o.data ? answer_file(&o, words.text[0], e) : generate(&o, words.text[0], e);
+    return rc < 0 || help ? rc : run(&o, words.text[0], e);
 }
