@@ -199,7 +199,7 @@ complete -c retort -n '__retort_in generate' -l min-p -x -d 'choose among those 
 complete -c retort -n '__retort_in generate' -l repetition-penalty -x -d 'above 1 makes seen tokens less likely'
 complete -c retort -n '__retort_in generate' -l seed -x -d 'seed of the samples'
 complete -c retort -n '__retort_in generate' -l context -x -d 'longest prompt and answer together'
-complete -c retort -n '__retort_in generate' -l data -r -F -d 'prompts to answer: .jsonl records as training has them, or lines'
+complete -c retort -n '__retort_in generate' -l data -r -F -d 'prompts to answer: records in a file that training takes, or lines of a text'
 complete -c retort -n '__retort_in generate' -l out -r -F -d 'answers to --data as training data'
 complete -c retort -n '__retort_in generate' -l samples -x -d 'answers to each prompt of --data (1)'
 complete -c retort -n '__retort_in generate' -l best-of -d 'the likeliest of --samples alone, by log-probability for each token'
