@@ -98,9 +98,10 @@ static void precision_follows_the_architecture(void **state)
     assert_ptr_equal(rt_cuda_precision(80), &rt_policy_bf16);
     assert_ptr_equal(rt_cuda_precision(121), &rt_policy_bf16);
     /* e4m3 only where the library multiplies it with row scales */
-    assert_true(rt_cuda_fp8_cost(90, 130100) > 0.5 && rt_cuda_fp8_cost(90, 120900) < 1);
-    assert_true(rt_cuda_fp8_cost(90, 120899) == 0 && rt_cuda_fp8_cost(90, 0) == 0);
-    assert_true(rt_cuda_fp8_cost(89, 130100) == 0 && rt_cuda_fp8_cost(100, 130100) == 0);
+    assert_true(rt_cuda_fp8_cost(90, 90, 130100) > 0.5 && rt_cuda_fp8_cost(90, 90, 120900) < 1);
+    assert_true(rt_cuda_fp8_cost(90, 80, 130100) > 0.5 && rt_cuda_fp8_cost(90, 75, 130100) == 0);
+    assert_true(rt_cuda_fp8_cost(90, 90, 120899) == 0 && rt_cuda_fp8_cost(90, 90, 0) == 0);
+    assert_true(rt_cuda_fp8_cost(89, 90, 130100) == 0 && rt_cuda_fp8_cost(100, 90, 130100) == 0);
 }
 
 /* ---- images ---- */

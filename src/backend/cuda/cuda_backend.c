@@ -303,7 +303,7 @@ static int info(rt_dev *dev, rt_dev_info *out, rt_err *e)
     out->positions = RT_CUDA_POSITIONS;
     out->byte_flops = RT_CUDA_BYTE_FLOPS;
     out->op_flops = RT_CUDA_OP_FLOPS;
-    out->fp8_cost = rt_cuda_fp8_cost(d->gpu, d->lt_handle ? d->lt.version : 0);
+    out->fp8_cost = rt_cuda_fp8_cost(d->gpu, d->arch.sm, d->lt_handle ? d->lt.version : 0);
     out->head_bytes = rt_cuda_head_bytes(d->total);
     out->context_bytes = d->context_bytes;
     out->module_bytes = d->module_bytes;

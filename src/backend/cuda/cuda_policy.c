@@ -48,9 +48,9 @@ uint64_t rt_cuda_head_bytes(uint64_t device_total)
 }
 
 /* cuBLASLt on an H200 at 8,192 rows (docs/speed-log.md): 1,008 to 1,270 TFLOP/s with row scales; 692 to 810 in bf16. */
-double rt_cuda_fp8_cost(uint32_t gpu_sm, uint32_t lt_version)
+double rt_cuda_fp8_cost(uint32_t gpu_sm, uint32_t code_sm, uint32_t lt_version)
 {
-    return gpu_sm == 90 && lt_version >= 120900 ? 0.65 : 0;
+    return gpu_sm == 90 && rt_cuda_precision(code_sm) == &rt_policy_bf16 && lt_version >= 120900 ? 0.65 : 0;
 }
 
 const rt_policy *rt_cuda_precision(uint32_t sm) { return sm >= 80 ? &rt_policy_bf16 : &rt_policy_f32; }

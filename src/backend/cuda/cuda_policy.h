@@ -17,8 +17,9 @@ enum {
 };
 
 /* Time of a GEMM in e4m3 with row scales beside one in bf16, where tensor cores do it: cuBLASLt has it on sm_90 alone,
- * from its version 12.9 (120900) on. 0 elsewhere, where our own kernel does it. lt_version 0: there is no cuBLASLt. */
-double rt_cuda_fp8_cost(uint32_t gpu_sm, uint32_t lt_version);
+ * from its version 12.9 (120900) on. 0 elsewhere, where our own kernel does it, and where the code in use computes in
+ * f32, which nobody chose to have a teacher in fp8. lt_version 0: there is no cuBLASLt. */
+double rt_cuda_fp8_cost(uint32_t gpu_sm, uint32_t code_sm, uint32_t lt_version);
 
 /* A driver branch that runs this CUDA version (in the form 12040): 580 for 13.x. */
 int rt_cuda_driver_branch(int cuda_version);
