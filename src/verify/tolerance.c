@@ -8,9 +8,6 @@
 #include <math.h>
 #include <stddef.h>
 
-/* Of the scales of ops that leave codes, and of those codes. */
-#define CODED "with codes in y: both are those of the op and quant_rows one after the other, on the same device"
-
 static const rt_tolerance table[] = {
 #define T(op, slot, scale, limit, rms, serial, reason)                                                                 \
     {                                                                                                                  \
@@ -21,12 +18,13 @@ static const rt_tolerance table[] = {
       "a sum in f32 in order of tokens: each addition rounds a part of the terms' sum; 1.5"),
     T(RMSNORM_FWD, RT_RMS_Y, SELF, 8, 2, 1,
       "1/rms: a sum of squares over D in as few as 4 lanes, root, quotient; then two products; 3.8"),
-    T(RMSNORM_FWD, RT_RMS_SCALE, EXACT, 0, 0, 0, CODED),
+    T(RMSNORM_FWD, RT_RMS_SCALE, EXACT, 0, 0, 0,
+      "as the codes in y: the bits of quant_rows, run on y as A on the same device"),
     T(RMSNORM_BWD, RT_RMSB_DX, TERMS, 16, 2, 1.5,
       "the third power of 1/rms has three times its error, and a mean; 9.3"),
     T(RMSNORM_BWD, RT_RMSB_DW, TERMS, 12, 3, 1, "1/rms of each row, and a sum over rows in chunks; 8.3"),
     T(ADD_RMSNORM_FWD, RT_ARMS_Y, SELF, 8, 2, 1, "as rmsnorm_fwd, after one addition in f32; 5.2"),
-    T(ADD_RMSNORM_FWD, RT_ARMS_SCALE, EXACT, 0, 0, 0, CODED),
+    T(ADD_RMSNORM_FWD, RT_ARMS_SCALE, EXACT, 0, 0, 0, "as rmsnorm_fwd"),
     T(ADD_RMSNORM_FWD, RT_ARMS_H, SELF, 1, 0.5, 0, "one addition in f32, then the rounding to h; 0"),
     T(ADD_RMSNORM_BWD, RT_RMSB_DX, TERMS, 16, 2, 1.5, "as rmsnorm_bwd, and one addition; 5.9"),
     T(ADD_RMSNORM_BWD, RT_RMSB_DW, TERMS, 12, 3, 1, "as rmsnorm_bwd; 8.3"),
@@ -46,7 +44,7 @@ static const rt_tolerance table[] = {
     T(ATTN_BWD, RT_ATTNB_DV, TERMS, 4, 1, 0, "p, then a sum over queries; 2.2"),
     T(ATTN_DECODE, RT_DEC_O, TERMS, 4, 0.5, 0, "as attn_fwd; 0.9"),
     T(SWIGLU_FWD, RT_GLU_Y, SELF, 4, 1, 0, "an exponential below 2 units, an addition, a quotient, two products; 2.5"),
-    T(SWIGLU_FWD, RT_GLU_SCALE, EXACT, 0, 0, 0, CODED),
+    T(SWIGLU_FWD, RT_GLU_SCALE, EXACT, 0, 0, 0, "as rmsnorm_fwd"),
     T(SWIGLU_BWD, RT_GLUB_DG, TERMS, 6, 1, 0, "as swiglu_fwd, and 1 + g (1 - s); 3.5"),
     T(SWIGLU_BWD, RT_GLUB_DU, SELF, 4, 1, 0, "as swiglu_fwd; 2.5"),
     T(SWIGLU_BWD, RT_GLUB_Y, SELF, 4, 1, 0, "as swiglu_fwd, whose bits it has; 2.5"),
@@ -94,7 +92,6 @@ static const rt_tolerance table[] = {
     T(MIX_LOGITS, RT_MIX_Y, TERMS, 2, 0.5, 0.05,
       "differences of logits, T times the logarithm of a sum, an exponential and a logarithm below 2 units"),
 #undef T
-#undef CODED
 };
 
 const rt_tolerance *rt_tolerance_table(uint32_t *n)
