@@ -1,11 +1,10 @@
 /* cuda_rmsnorm.c - launches of rmsnorm, forward and backward, plain, per head and with the residual sum. */
 #include "backend/cuda/kernels/cuda_rmsnorm.h"
 
+#include "backend/cuda/cuda_numbers.h"
 #include "backend/cuda/cuda_op.h"
 
 enum {
-    BLOCKS_MAX = 256, /* of the backward, each leaves a partial weight gradient: about two for each of 132
-                         multiprocessors, and sum_columns has them all under way at once */
     SUMS_ROOM = 4096, /* bytes: what two blocks of the backward have of shared memory besides */
     WEIGHT_MAX = 8192 /* columns that a block of the forward keeps of the weight, 32 KiB */
 };
@@ -88,22 +87,22 @@ typedef struct bwd_cut {
     bool is_long;
 } bwd_cut;
 
-static bwd_cut cut_bwd(const rt_rmsnorm_args *a, rt_dtype d)
+static bwd_cut cut_bwd(const rt_cuda_caps *caps, const rt_rmsnorm_args *a, rt_dtype d)
 {
+    uint32_t most = rt_cuda_numbers_of(caps->sm)->norm_bwd_blocks; /* sum_columns has them all under way at once */
     uint32_t packs = packs_of(a, d), groups = a->N * a->H;
     bwd_cut c = { .is_long = packs > RT_CUDA_NORM_BLOCK };
     uint32_t threads = c.is_long ? (uint32_t)cuda_div_up(packs, RT_CUDA_NORM_LONG) : packs;
     c.team = threads <= 32 ? power_of_two(threads, 32) : (uint32_t)cuda_div_up(threads, 32) * 32;
     c.teams = c.is_long ? 1 : RT_CUDA_NORM_BLOCK / c.team;
     uint64_t blocks = cuda_div_up(groups, c.teams * (c.is_long ? 1 : RT_CUDA_NORM_GROUPS));
-    c.blocks = (uint32_t)(blocks < BLOCKS_MAX ? blocks : BLOCKS_MAX);
+    c.blocks = (uint32_t)(blocks < most ? blocks : most);
     return c;
 }
 
 static bool bwd_need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, rt_need *need)
 {
     const rt_rmsnorm_args *a = &op->args.rmsnorm;
-    (void)c;
     if (!cuda_takes(p, op, need, "a team for a few groups, weight gradient in registers")) return false;
     rt_dtype d = rt_plan_dtype(p, op->slot[RT_RMSB_DX]);
     uint32_t widest = RT_CUDA_NORM_BLOCK * RT_CUDA_NORM_LONG * cuda_width(d);
@@ -117,7 +116,7 @@ static bool bwd_need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, r
         return false;
     }
     need->work_stays = op->slot[RT_RMSB_DW].buf;
-    if (need->work_stays) need->work_bytes = (uint64_t)cut_bwd(a, d).blocks * a->D * sizeof(float);
+    if (need->work_stays) need->work_bytes = (uint64_t)cut_bwd(c, a, d).blocks * a->D * sizeof(float);
     return true;
 }
 
@@ -139,7 +138,7 @@ static void bwd_emit(rt_cuda_builder *b, const rt_bound_op *o)
     rt_dtype d = s[RT_RMSB_DX].dtype;
     bool residual = o->kind == RT_OP_ADD_RMSNORM_BWD;
     uint32_t shaped = 1u << RT_RMSB_DX | 1u << RT_RMSB_DY | 1u << RT_RMSB_X | (residual ? 1u << RT_RMSB_DRES : 0);
-    bwd_cut cut = cut_bwd(a, d);
+    bwd_cut cut = cut_bwd(rt_cuda_builder_caps(b), a, d);
     /* groups under way, of x, dy and dres; where two blocks of a multiprocessor have the room, twice as many */
     uint32_t stage = cut.is_long ? 0 : (residual ? 3 : 2) * RT_CUDA_NORM_GROUPS * RT_CUDA_NORM_BLOCK * 16;
     rt_cuda_rmsnorm_params p = { .a = *a,
