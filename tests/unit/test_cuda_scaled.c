@@ -123,15 +123,18 @@ static struct {
     uint32_t grid, block;
 } rows_launch;
 
+static const char *const *environment; /* of devices that are opened */
+
 static void run_scaled(scaled c, bool by_library, int rounds)
 {
+    const rt_dev_option sync = { "sync", "on" };
     rt_err e = { 0 };
     rt_exec *x;
     rt_ticket t;
     host h = { 0 };
     *s = FRESH;
     s->lt_rounds = rounds;
-    rt_dev *d = open_ok(&RT_DEV_OPTIONS({ "sync", "on" }));
+    rt_dev *d = open_ok(&(rt_dev_opts){ &sync, 1, environment });
     record_scaled(&c);
     if (rt_exec_seal(&x, d, (const rt_plan *const *)&c.plan, 1, NULL, &e) < 0) fail_msg("%s", e.text);
     s->log_len = 0;
@@ -205,6 +208,24 @@ static void a_sum_is_rounded_once(void **state)
     c = plain;
     c.times = 2;
     run_scaled(c, true, 2);
+}
+
+/* Sums are fast only where a variable asks for it, and a device says so. */
+static void fast_sums_are_asked_for(void **state)
+{
+    static const char *const all[][2] = { { "RETORT_FP8_FAST_SUMS=1", NULL }, { "RETORT_FP8_FAST_SUMS=0", NULL } };
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        rt_dev_info info;
+        environment = i < 2 ? all[i] : NULL;
+        run_scaled(plain, true, 0);
+        assert_int_equal(s->lt_fast != 0, i == 0);
+        rt_dev *d = open_ok(&(rt_dev_opts){ .env = environment });
+        assert_int_equal(d->api->info(d, &info, NULL), RT_OK);
+        assert_int_equal(strstr(info.warning, "RETORT_FP8_FAST_SUMS") != NULL, i == 0);
+        d->api->close(d);
+    }
+    environment = NULL;
 }
 
 /* The library adds no f32 bias to an f32 output here: it is written first, by a kernel of ours. */
@@ -366,6 +387,7 @@ int main(void)
         cmocka_unit_test_setup(the_library_has_scales_and_layouts, fresh),
         cmocka_unit_test_setup(what_it_does_not_take_is_ours, fresh),
         cmocka_unit_test_setup(a_sum_is_rounded_once, fresh),
+        cmocka_unit_test_setup(fast_sums_are_asked_for, fresh),
         cmocka_unit_test_setup(a_bias_goes_first, fresh),
         cmocka_unit_test_setup(rows_have_teams, fresh),
         cmocka_unit_test_setup(codes_are_made_by_teams, fresh),

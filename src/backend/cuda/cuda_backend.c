@@ -272,6 +272,8 @@ static int open_dev(rt_dev **out, int index, const rt_dev_opts *o, rt_err *e)
     d->by_class = g.by_class;
     d->memory = memory_kind(&own, &g);
     d->sync = own.sync;
+    const char *fast = rt_dev_env(own.env, "RETORT_FP8_FAST_SUMS");
+    d->fast_sums = fast && strcmp(fast, "1") == 0;
     rt_cuda_tune_begin(d, &own);
     RT_TRY(start(d, &own, e));
     *out = &d->base;
@@ -298,6 +300,9 @@ static int info(rt_dev *dev, rt_dev_info *out, rt_err *e)
     if (d->instead[0])
         snprintf(out->warning, sizeof out->warning, "%.120s; %s_%u is used", d->instead, d->arch.ptx ? "ptx" : "sm",
                  d->arch.sm);
+    else if (d->fast_sums)
+        snprintf(out->warning, sizeof out->warning,
+                 "RETORT_FP8_FAST_SUMS is set: e4m3 GEMMs add up fast and less exactly; unset it to train");
     RT_TRY(rt_cuda_enter(d, e));
     RT_TRY(rt_cuda_status(&d->cu, d->cu.memory_info(&left, &total), e, "asking for free memory"));
     rt_sys_memory_query(&system);
