@@ -280,7 +280,8 @@ static int make(rt_cache_work *w, rt_err *e)
     /* What is wrong with a cache that is there is said before anything is loaded; a new one begins when all else is
      * there, so that no folder is left of a teacher that does not fit. */
     if (w->there) RT_TRY(rt_cache_work_begin(w, e));
-    if ((rc = open_teacher(w, e)) == RT_NOMEM) rt_err_context(e, "asking %u rows at once (--teacher-batch takes fewer)", w->B);
+    rc = open_teacher(w, e);
+    if (rc == RT_NOMEM) rt_err_context(e, "asking %u rows at once (--teacher-batch takes fewer)", w->B);
     RT_TRY(rc);
     RT_TRY(rt_cache_work_room(w, e));
     if (!w->there) RT_TRY(rt_cache_work_begin(w, e));
