@@ -63,6 +63,8 @@ int rt_trainer_open(rt_trainer **out, rt_dev *d, const rt_step_opts *o, const rt
         t->rows = rt_alloc(t->plan->ahead_rows.rows * sizeof *t->rows, 64);
         if (!t->rows) RT_TRY(rt_no_memory(e, "a run"));
     }
+    size_t most = (size_t)o->B * o->T > o->picks ? (size_t)o->B * o->T : o->picks;
+    if (o->other_count && !(t->shares = rt_alloc(most * sizeof *t->shares, 64))) RT_TRY(rt_no_memory(e, "a run"));
     RT_TRY(serve_new(t, e));
     *out = t;
     t = NULL;
@@ -77,6 +79,7 @@ void rt_trainer_free(rt_trainer *t)
     rt_exec_free(t->x);
     rt_step_plan_free(t->plan);
     rt_free(t->rows);
+    rt_free(t->shares);
     serve_free(&t->served);
     rt_free(t);
 }
@@ -253,6 +256,11 @@ out:
     return rc;
 }
 
+int rt_trainer_load_other(rt_trainer *t, uint32_t index, const rt_model_file *teacher, rt_err *e)
+{
+    return rt_load_weights(t->x, t->plan->more[index].decoder, teacher, t->watch, e);
+}
+
 /* ---- running ---- */
 
 /* Enqueued: programs and what is written between them follow one another without the host, until it waits for a
@@ -307,6 +315,65 @@ out:
     return rc;
 }
 
+/* ---- several teachers ---- */
+
+static float share_of(const rt_step_opts *o, const rt_batch *b, uint32_t teacher, uint32_t position)
+{
+    uint32_t group = b->group ? (uint32_t)b->group[position] : 0;
+    return (float)o->shares[group * (1 + o->other_count) + teacher];
+}
+
+/* Which share each teacher has of each position. */
+static int write_shares(rt_trainer *t, const rt_batch *b, rt_err *e)
+{
+    int rc = RT_OK;
+    const rt_step_opts *o = &t->plan->opts;
+    for (uint32_t k = 0; t->shares && k <= o->other_count; k++) {
+        for (uint32_t i = 0; i < o->B * o->T; i++) t->shares[i] = share_of(o, b, k, i);
+        RT_TRY(move_values(t, t->plan->share[k], NULL, t->shares, e));
+    }
+out:
+    return rc;
+}
+
+static int write_picked_shares(rt_trainer *t, const rt_batch *b, const int32_t *pick, rt_err *e)
+{
+    int rc = RT_OK;
+    const rt_step_opts *o = &t->plan->opts;
+    for (uint32_t k = 0; t->shares && k <= o->other_count; k++) {
+        for (uint32_t i = 0; i < o->picks; i++) t->shares[i] = share_of(o, b, k, (uint32_t)pick[i]);
+        RT_TRY(move_values(t, t->plan->pick_share[k], NULL, t->shares, e));
+    }
+out:
+    return rc;
+}
+
+/* -log(exp(-a) + share exp(-ce)); a is infinite before the first */
+static float add_ce(float a, float ce, float share)
+{
+    if (!(share > 0)) return a;
+    float x = ce - logf(share), lo = x < a ? x : a, hi = x < a ? a : x;
+    return lo - log1pf(expf(lo - hi));
+}
+
+/* The cross-entropy of the mixture; ce is the first teacher's. */
+static int mix_teacher_ce(rt_trainer *t, const rt_batch *b, float *ce, rt_err *e)
+{
+    int rc = RT_OK;
+    const rt_step_opts *o = &t->plan->opts;
+    uint32_t N = o->B * o->T;
+    if (!t->shares || !ce) return RT_OK;
+    for (uint32_t i = 0; i < N; i++) ce[i] = add_ce(INFINITY, ce[i], share_of(o, b, 0, i));
+    for (uint32_t k = 1; k <= o->other_count; k++) {
+        RT_TRY(move_values(t, t->plan->more[k - 1].teacher_ce, t->shares, NULL, e));
+        for (uint32_t i = 0; i < N; i++) ce[i] = add_ce(ce[i], t->shares[i], share_of(o, b, k, i));
+    }
+    for (uint32_t i = 0; i < N; i++)
+        if (b->target[i] < 0) ce[i] = 0;
+out:
+    return rc;
+}
+
 /* Micro-batch i of a step, after the teacher has read it. */
 static int write_micro(rt_trainer *t, const rt_batch *micro, uint32_t i, uint32_t count, rt_step_begun *timed,
                        rt_err *e)
@@ -319,6 +386,7 @@ static int write_micro(rt_trainer *t, const rt_batch *micro, uint32_t i, uint32_
     RT_TRY(rt_exec_write(t->x, s->ahead_rows, t->rows, n * sizeof(int32_t), e));
     RT_TRY(write_tokens(t, &s->tokens, 0, &micro[i], e));
     RT_TRY(rt_exec_write(t->x, s->target, micro[i].target, n * sizeof(int32_t), e));
+    RT_TRY(write_shares(t, &micro[i], e));
 out:
     return rc;
 }
@@ -373,6 +441,7 @@ static int write_rows(rt_trainer *t, const rt_batch *b, rt_err *e)
     rt_step_plan *s = t->plan;
     RT_TRY(write_tokens(t, &s->tokens, 0, b, e));
     RT_TRY(rt_exec_write(t->x, s->target, b->target, (uint64_t)s->opts.B * s->opts.T * sizeof(int32_t), e));
+    RT_TRY(write_shares(t, b, e));
 out:
     return rc;
 }
@@ -613,6 +682,7 @@ int rt_trainer_eval(rt_trainer *t, const rt_batch *b, const rt_eval_out *out, rt
     RT_TRY(read_column(t, s->eval.top1, out->top1, e));
     RT_TRY(read_column(t, s->eval.teacher_ce, out->teacher_ce, e));
     if (rt_source_lists(&s->opts.source)) take_teacher_ce(t, b, out->teacher_ce);
+    RT_TRY(mix_teacher_ce(t, b, out->teacher_ce, e));
     RT_TRY(check_fault(t, out, e));
 out:
     return rc;
@@ -624,6 +694,7 @@ int rt_trainer_logits(rt_trainer *t, const rt_batch *b, const int32_t *pick, flo
     rt_step_plan *s = t->plan;
     RT_TRY(write_held(t, b, e));
     RT_TRY(rt_exec_write(t->x, s->pick, pick, (uint64_t)s->opts.picks * sizeof *pick, e));
+    RT_TRY(write_picked_shares(t, b, pick, e));
     RT_TRY(run(t, RT_PROGRAM_LOGITS, NULL, e));
     RT_TRY(read_column(t, s->logits, student, e));
     RT_TRY(read_column(t, s->teacher_logits, teacher, e));
