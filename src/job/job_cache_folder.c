@@ -259,7 +259,7 @@ int rt_cache_work_join(rt_cache_work *w, rt_err *e)
     rt_cache *first = NULL, *from = NULL;
     const rt_job_cache_opts *o = w->o;
     if (!w->settings.out) RT_TRY(rt_fail(e, RT_USAGE, "--out is missing; give the folder of the joined cache"));
-    if (w->settings.teacher || w->settings.data.count)
+    if (w->settings.teacher.count || w->settings.data.count)
         RT_TRY(rt_fail(e, RT_USAGE, "--join asks no teacher; leave --teacher and --data out"));
     if (rt_cache_is(w->settings.out) && !o->fill)
         RT_TRY(rt_fail(e, RT_INVALID, "%s is a cache already; join into it with --fill, or give another --out",

@@ -124,8 +124,8 @@ static int check_asked(const rt_teachers *t, const char *const *names, uint32_t 
         }
         for (uint32_t n = 0; n < trained; n++) asked = asked || (t->served[groups[n]] >> i & 1);
         if (!asked)
-            return rt_fail(e, RT_INVALID,
-                           "--teacher %s is asked about nothing: %s; leave it out, or name its data", s->model,
+            return rt_fail(e, RT_INVALID, "--teacher %s is asked about nothing: %s; leave it out, or name its data",
+                           s->model,
                            s->data_count ? "what it names is not trained on" : "other teachers name all of --data");
     }
     return RT_OK;

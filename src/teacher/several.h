@@ -23,9 +23,9 @@ typedef struct rt_teacher_spec {
 typedef struct rt_teachers {
     rt_teacher_spec list[RT_TEACHERS_MOST];
     uint32_t count;
-    uint32_t served[RT_TEACHER_GROUPS];                  /* of each group: the teachers, as bits */
+    uint32_t served[RT_TEACHER_GROUPS];                 /* of each group: the teachers, as bits */
     double share[RT_TEACHER_GROUPS * RT_TEACHERS_MOST]; /* (group_count, count): adds up to 1 in each group */
-    uint32_t group_count;                                /* 0 before rt_teachers_assign */
+    uint32_t group_count;                               /* 0 before rt_teachers_assign */
 } rt_teachers;
 
 /* One spec, its parts in a. RT_USAGE for an option that there is none of, or one that is out of range. */

@@ -21,9 +21,9 @@ enum { CE, DIV, KL, TOP1, TEACHER_CE, MEASURES, PAIRED = TEACHER_CE /* those bef
 
 struct rt_eval_set {
     uint32_t B, T, rows, batches;
-    uint32_t of;                         /* rows before some were picked */
+    uint32_t of;                                 /* rows before some were picked */
     int32_t *ids, *pos, *start, *target, *group; /* (batches * B * T) */
-    uint32_t cap;                        /* rows that the arrays have room for */
+    uint32_t cap;                                /* rows that the arrays have room for */
     piece *pieces;
     uint32_t piece_count, piece_cap;
     uint64_t positions;
@@ -517,8 +517,7 @@ int rt_evaluate(rt_trainer *t, rt_eval_set *s, rt_eval_result *out, float *kl_ea
     out->documents = ce.documents;
     out->even = count_even(s, values[CE], t->plan->student->config.vocab);
     if (out->teacher) {
-        if (t->plan->teacher)
-            out->teacher_even = count_even(s, values[TEACHER_CE], t->plan->teacher->config.vocab);
+        if (t->plan->teacher) out->teacher_even = count_even(s, values[TEACHER_CE], t->plan->teacher->config.vocab);
         out->div = measure_one(s, WHOLE, values, DIV).m;
         out->kl = measure_one(s, WHOLE, values, KL).m;
         out->agreement = measure_one(s, WHOLE, values, TOP1).m;

@@ -13,9 +13,8 @@ int rt_loop_begin(rt_loop *l, rt_err *e)
     l->micro = rt_alloc(l->micro_count * sizeof *l->micro, 16);
     if (!l->rows || !l->micro) return rt_fail(e, RT_NOMEM, "no memory for a batch of %u rows", l->batch);
     for (uint32_t i = 0; i < l->micro_count; i++)
-        l->micro[i] =
-            (rt_batch){ l->rows + i * B, l->rows + N + i * B, l->rows + 2 * N + i * B, l->rows + 3 * N + i * B,
-                        l->rows + 4 * N + i * B };
+        l->micro[i] = (rt_batch){ l->rows + i * B, l->rows + N + i * B, l->rows + 2 * N + i * B,
+                                  l->rows + 3 * N + i * B, l->rows + 4 * N + i * B };
     return RT_OK;
 }
 
@@ -196,8 +195,7 @@ out:
 
 static int stopped(const rt_loop *l, rt_err *e)
 {
-    if (!l->state.step)
-        return rt_fail(e, RT_INTERRUPTED, "stopped in step 1 of %u, before it had ended", l->steps);
+    if (!l->state.step) return rt_fail(e, RT_INTERRUPTED, "stopped in step 1 of %u, before it had ended", l->steps);
     return rt_fail(e, RT_INTERRUPTED, "stopped after step %u of %u", l->state.step, l->steps);
 }
 

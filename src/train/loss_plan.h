@@ -59,8 +59,8 @@ enum { RT_SITE_HEAD = 0x1000, RT_SITE_GRAD = 0x100000, RT_SITE_NORM = 0x2000000 
  * (n, vocabulary of the student), in the policy's scalars: a mixture in 16 bits would be another one. */
 rt_view rt_loss_mixed(rt_plan *p, rt_view mix, rt_view logits, rt_view share, rt_view vmask, uint32_t vocab, double T);
 
-/* teacher: null for CE alone, or where it gives a list or there are several. chunk: tokens at a time, at least 1; the last chunk may be
- * shorter. */
+/* teacher: null for CE alone, or where it gives a list or there are several. chunk: tokens at a time, at least 1; the
+ * last chunk may be shorter. */
 void rt_loss_record(rt_plan *p, const rt_decoder *student, const rt_decoder *teacher, const rt_loss_io *io,
                     const rt_loss_opts *o, uint32_t chunk);
 

@@ -58,8 +58,8 @@ typedef struct rt_trainer {
 int rt_trainer_open(rt_trainer **out, rt_dev *d, const rt_step_opts *o, const rt_seal_opts *seal, rt_err *e);
 void rt_trainer_free(rt_trainer *t); /* accepts null */
 /* Weights of both models; moments 0, masters from the weights, adapters: A uniform in +-1/sqrt(in), B 0. teacher null
- * where the plan has none. vmask (ceil(V/32)) words, when the plan has one. Teachers besides the first are loaded one by
- * one, index from 0. */
+ * where the plan has none. vmask (ceil(V/32)) words, when the plan has one. Teachers besides the first are loaded one
+ * by one, index from 0. */
 int rt_trainer_load(rt_trainer *t, const rt_model_file *student, const rt_model_file *teacher, const uint32_t *vmask,
                     uint64_t seed, rt_err *e);
 int rt_trainer_load_other(rt_trainer *t, uint32_t index, const rt_model_file *teacher, rt_err *e);

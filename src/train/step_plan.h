@@ -96,13 +96,13 @@ typedef struct rt_step_plan {
     rt_tokens ahead_tokens; /* of `ahead` micro-batches; their hidden states; which rows of those a micro-batch takes */
     rt_view ahead_hidden, ahead_rows;
     rt_eval_views eval;
-    rt_step_more more[RT_TEACHERS_MOST - 1];             /* (opts.other_count) */
-    rt_view share[RT_TEACHERS_MOST];                     /* (N,1) of each of several teachers in each row */
-    rt_view pick_share[RT_TEACHERS_MOST];                /* (picks,1) the same of picked positions */
-    rt_view pick;                    /* (picks,1): which positions */
-    rt_view logits, teacher_logits;  /* (picks,V), (picks, V of the teacher; of several their mixture, V) */
-    rt_moments *moments;             /* (student->param_count), zero where nothing is trained */
-    rt_plan *plan[RT_PROGRAM_COUNT]; /* null where there is none; `index` counts those that are there */
+    rt_step_more more[RT_TEACHERS_MOST - 1]; /* (opts.other_count) */
+    rt_view share[RT_TEACHERS_MOST];         /* (N,1) of each of several teachers in each row */
+    rt_view pick_share[RT_TEACHERS_MOST];    /* (picks,1) the same of picked positions */
+    rt_view pick;                            /* (picks,1): which positions */
+    rt_view logits, teacher_logits;          /* (picks,V), (picks, V of the teacher; of several their mixture, V) */
+    rt_moments *moments;                     /* (student->param_count), zero where nothing is trained */
+    rt_plan *plan[RT_PROGRAM_COUNT];         /* null where there is none; `index` counts those that are there */
     uint32_t index[RT_PROGRAM_COUNT];
     rt_generator *student_says, *teacher_says; /* over the same weights; null where there is none */
     rt_arena arena;

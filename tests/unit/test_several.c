@@ -1,6 +1,6 @@
-/* test_several.c - several teachers in one step: a mixture of one teacher with itself is that teacher, shares of 1 and 0
- * are one of the two, the mixture of two is what double arithmetic makes of their logits, each row is asked of its own
- * teachers alone, and cutting rows otherwise changes nothing; then what --teacher may say. */
+/* test_several.c - several teachers in one step: a mixture of one teacher with itself is that teacher, shares of 1 and
+ * 0 are one of the two, the mixture of two is what double arithmetic makes of their logits, each row is asked of its
+ * own teachers alone, and cutting rows otherwise changes nothing; then what --teacher may say. */
 #include "kd_ref.h"
 
 #include "teacher/several.h"
@@ -476,10 +476,10 @@ static int tear_down(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_with_itself), cmocka_unit_test(test_limits),
-                                        cmocka_unit_test(test_outside),     cmocka_unit_test(test_rows),
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_with_itself),   cmocka_unit_test(test_limits),
+                                        cmocka_unit_test(test_outside),       cmocka_unit_test(test_rows),
                                         cmocka_unit_test(test_cut_otherwise), cmocka_unit_test(test_memory),
-                                        cmocka_unit_test(test_words),       cmocka_unit_test(test_shares),
+                                        cmocka_unit_test(test_words),         cmocka_unit_test(test_shares),
                                         cmocka_unit_test(test_refused) };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
