@@ -91,7 +91,7 @@ static json_t *teachers(const rt_inputs *in)
     for (uint32_t i = 0; i < in->teachers.count; i++) {
         rt_str share = { 0 };
         json_t *one = model(rt_inputs_teacher(in, i));
-        rt_inputs_shares(in, i, &share);
+        rt_job_teacher_share(in, i, &share);
         json_object_set_new(one, "share", rt_json_text(share.data ? share.data : ""));
         json_array_append_new(list, one);
         rt_str_free(&share);

@@ -116,7 +116,7 @@ static void print_teachers(const rt_inputs *in)
     for (uint32_t i = 0; i < in->teachers.count; i++) {
         rt_str share = { 0 };
         print_model("teacher", rt_inputs_teacher(in, i));
-        rt_inputs_shares(in, i, &share);
+        rt_job_teacher_share(in, i, &share);
         rt_say("", "share %s", share.data && !share.failed ? share.data : "");
         rt_str_free(&share);
     }

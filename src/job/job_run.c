@@ -18,6 +18,8 @@ int rt_job_run_check(const rt_settings *s, const rt_job_run_opts *o, rt_err *e)
     return RT_OK;
 }
 
+void rt_job_teacher_share(const rt_inputs *in, uint32_t teacher, rt_str *out) { rt_inputs_shares(in, teacher, out); }
+
 /* With the device's own default where nothing is said: a run times what it will launch for days, a plan times nothing
  * that it is not told to, and a resumed run has its record. */
 static rt_settings for_device(const rt_settings *s, const rt_job_run_opts *o)

@@ -6,35 +6,8 @@
 #include "job/prepare/identity.h"
 #include "text/data/data_held.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-void rt_note(rt_notes *n, const char *format, ...)
-{
-    va_list args;
-    if (n->count == RT_NOTES) return;
-    va_start(args, format);
-    vsnprintf(n->text[n->count], sizeof n->text[0], format, args);
-    rt_text_tame(n->text[n->count++]);
-    va_end(args);
-}
-
-/* A model with its tokenizer, where it has one. */
-int rt_inputs_open_model(rt_inputs *in, const char *spec, const char *who, const rt_hub_env *env, rt_model_file **file,
-                         rt_text_source **text, rt_err *e)
-{
-    int rc;
-    RT_TRY(rt_model_file_open(file, spec, env, e));
-    rt_model_file *m = *file;
-    RT_TRY(rt_model_file_check(m, e));
-    for (uint32_t i = 0; i < m->note_count; i++) rt_note(&in->notes, "%s: %s", who, m->notes[i]);
-    if (m->text.tokenizer_json.data || m->text.has_vocab)
-        RT_TRY(rt_text_from_model(text, &m->text, &m->config, m->path, e));
-out:
-    if (rc < 0) rt_err_context(e, "%s", who);
-    return rc;
-}
 
 /* ---- a teacher that is a cache ---- */
 
@@ -100,31 +73,6 @@ static int check_cache_pair(const rt_inputs *in, rt_err *e)
                    "student (retort cache --student), or one of hidden states",
                    (long long)json_integer_value(json_object_get(json_object_get(about, "ids"), "count")),
                    in->pair.common);
-}
-
-/* ---- a teacher that is a model ---- */
-
-/* One and the same: every shape and every value. Values are read only when the shapes are equal. */
-int rt_inputs_refuse_same(const rt_inputs *in, const rt_model_file *b, const rt_settings *s, rt_pool *pool, rt_err *e)
-{
-    int rc = RT_OK;
-    const rt_model_file *a = in->student;
-    rt_hash128 x, y;
-    if (a->tensor_count != b->tensor_count || s->allow_degenerate) return RT_OK;
-    for (uint32_t i = 0; i < a->tensor_count; i++) {
-        const rt_tensor *t = &a->tensors[i], *u = &b->tensors[i];
-        if (strcmp(t->name, u->name) != 0 || t->rank != u->rank ||
-            memcmp(t->shape, u->shape, t->rank * sizeof *t->shape))
-            return RT_OK;
-    }
-    RT_TRY(rt_model_content_hash(a, pool, &x, NULL, e));
-    RT_TRY(rt_model_content_hash(b, pool, &y, NULL, e));
-    if (x.hi == y.hi && x.lo == y.lo)
-        RT_TRY(rt_fail(e, RT_INVALID,
-                       "teacher and student hold the same values, so there is nothing to learn; name "
-                       "another pair, or say --allow-degenerate"));
-out:
-    return rc;
 }
 
 /* ---- the chat template ---- */
@@ -304,12 +252,6 @@ void rt_inputs_close(rt_inputs *in)
     rt_pair_free(&in->pair);
     rt_arena_free(&in->arena);
     rt_free(in);
-}
-
-int rt_inputs_dtypes(rt_dtype **out, const rt_model_file *m, rt_arena *a, rt_err *e)
-{
-    *out = rt_arena_alloc(a, rt_param_count(&m->config) * sizeof **out);
-    return *out ? rt_load_dtypes(*out, m, e) : rt_no_memory(e, "a model");
 }
 
 void rt_inputs_put_teacher(const rt_inputs *in, const rt_dtype *dtypes, const rt_step_other *others, rt_step_opts *o)

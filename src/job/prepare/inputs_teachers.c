@@ -62,7 +62,9 @@ int rt_inputs_open_others(rt_inputs *in, const rt_settings *s, const rt_inputs_o
         rt_inputs_other *t = &in->others[i - 1];
         RT_TRY(rt_inputs_open_model(in, in->teachers.list[i].model, "teacher", env, &t->model, &t->text, e));
         RT_TRY(check_ids(in, t, s, e));
-        RT_TRY(rt_inputs_refuse_same(in, t->model, s, o->pool, e));
+        rc = rt_inputs_refuse_same(in, t->model, s, o->pool, e);
+        if (rc == RT_INVALID) rt_err_context(e, "--teacher %s", t->model->name);
+        RT_TRY(rc);
         note_template(in, t->model);
     }
 out:
