@@ -31,6 +31,9 @@ static int check_settings(rt_cache_work *w, rt_err *e)
     if (!s->teacher.count) return rt_fail(e, RT_USAGE, "--teacher is missing; give the model that is to be asked");
     if (s->teacher.count > 1)
         return rt_fail(e, RT_USAGE, "--teacher is given twice, and a cache is of one teacher; make one for each");
+    if (!rt_path_exists(s->teacher.text[0]) && strchr(s->teacher.text[0], '='))
+        return rt_fail(e, RT_USAGE, "--teacher %s: a cache is of one teacher and all of --data; give the model alone",
+                       s->teacher.text[0]);
     if (rt_cache_is(s->teacher.text[0]))
         return rt_fail(e, RT_INVALID, "--teacher %s is a cache itself; give the model, or join caches with --join",
                        s->teacher.text[0]);

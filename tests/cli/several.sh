@@ -104,8 +104,9 @@ json_is 'len(j["teachers"]) == 2'
 both="$few --data d.jsonl --data code.jsonl --steps 4 --eval-every 2"
 run distill --teacher t $both --out all-t
 run distill --teacher t2 $both --out all-t2
-run distill --teacher t --teacher t2,data=code.jsonl $both --json --out routed
+run distill --teacher t --teacher t2,weight=0.3,data=code.jsonl $both --json --out routed
 exits 0
+err_has '--teacher t2: weight=0\.3 has no effect, since it is the only teacher of its data'
 check "the event of the plan has both" python3 - "$out" <<'PY'
 import json, sys
 plan = next(j for j in map(json.loads, open(sys.argv[1])) if j["event"] == "plan")
@@ -225,6 +226,9 @@ err_has '--teacher c is a cache, and of several teachers each is computed in the
 run cache --teacher t --teacher t2 --data d.jsonl --out no
 exits 2
 err_has 'a cache is of one teacher'
+run cache --teacher t,weight=0.5 --data d.jsonl --out no
+exits 2
+err_has 'a cache is of one teacher and all of --data'
 run distill --teacher t --teacher t2 --student s --student s --data d.jsonl --out no
 exits 2
 err_has '--student is given twice'

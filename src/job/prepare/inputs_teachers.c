@@ -21,6 +21,19 @@ static int refuse_caches(const rt_teachers *t, rt_err *e)
     return RT_OK;
 }
 
+/* Where the student has no tokenizer, the two teachers are all that can be compared. */
+static int check_tokenizers(const rt_inputs *in, const rt_inputs_other *t, rt_err *e)
+{
+    rt_pair pair = { 0 };
+    if (in->student_text || !in->teacher_text || !t->text) return RT_OK;
+    int rc = rt_pair_check(&pair, in->teacher_text->tokenizer, in->teacher->config.vocab, t->text->tokenizer,
+                           t->model->config.vocab, 0, e);
+    rt_pair_free(&pair);
+    if (rc == RT_INVALID)
+        rt_err_context(e, "--teacher %s beside %s, the first teacher", t->model->name, in->teacher->name);
+    return rc;
+}
+
 /* Whether a teacher means by every id what the first one does, as far as the student has it. */
 static int check_ids(rt_inputs *in, const rt_inputs_other *t, const rt_settings *s, rt_err *e)
 {
@@ -62,6 +75,7 @@ int rt_inputs_open_others(rt_inputs *in, const rt_settings *s, const rt_inputs_o
         rt_inputs_other *t = &in->others[i - 1];
         RT_TRY(rt_inputs_open_model(in, in->teachers.list[i].model, "teacher", env, &t->model, &t->text, e));
         RT_TRY(check_ids(in, t, s, e));
+        RT_TRY(check_tokenizers(in, t, e));
         rc = rt_inputs_refuse_same(in, t->model, s, o->pool, e);
         if (rc == RT_INVALID) rt_err_context(e, "--teacher %s", t->model->name);
         RT_TRY(rc);
@@ -69,6 +83,23 @@ int rt_inputs_open_others(rt_inputs *in, const rt_settings *s, const rt_inputs_o
     }
 out:
     return rc;
+}
+
+/* Whether a teacher has all of the data that it is asked about for itself. */
+static bool is_alone(const rt_teachers *t, uint32_t teacher)
+{
+    for (uint32_t g = 0; g < t->group_count; g++)
+        if ((t->served[g] >> teacher & 1) && t->served[g] != 1u << teacher) return false;
+    return true;
+}
+
+static void note_weights(rt_inputs *in)
+{
+    const rt_teachers *t = &in->teachers;
+    for (uint32_t i = 0; i < t->count; i++)
+        if (t->list[i].weight != 1 && is_alone(t, i))
+            rt_note(&in->notes, "--teacher %s: weight=%.4g has no effect, since it is the only teacher of its data",
+                    t->list[i].model, t->list[i].weight);
 }
 
 int rt_inputs_assign(rt_inputs *in, rt_err *e)
@@ -83,6 +114,7 @@ int rt_inputs_assign(rt_inputs *in, rt_err *e)
     RT_TRY(rt_teachers_assign(&in->teachers, names, n, in->train_count, groups, e));
     for (uint32_t i = 0; i < n; i++)
         *(i < in->train_count ? &in->train_sources[i].group : &in->eval_sources[i - in->train_count].group) = groups[i];
+    note_weights(in);
 out:
     return rc;
 }
