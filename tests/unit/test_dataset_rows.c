@@ -260,7 +260,7 @@ static void test_weights(void **state)
     rt_err e = { 0 };
     uint32_t tokens;
     rt_shard *s[2] = { texts("w0.rtok", 100, 20, &tokens), texts("w1.rtok", 100, 20, &tokens) };
-    rt_rows_source sources[2] = { { "a", &s[0], 1, 0.3 }, { "b", &s[1], 1, 2 } };
+    rt_rows_source sources[2] = { { "a", &s[0], 1, 0.3, 0 }, { "b", &s[1], 1, 2, 0 } };
     rt_rows_opts o = { .seq_len = 32, .seed = 1, .one_each = true, .epochs = 10 };
     rt_rows *r = NULL;
     uint32_t met[2][100] = { { 0 } };
