@@ -30,8 +30,8 @@ typedef union rt_scalars {
 typedef struct rt_step_begun {
     rt_fault fault;
     rt_scalars sums, norm, clip;
-    rt_ticket ticket; /* of the last of them */
-    uint32_t step, tokens, micro;
+    rt_ticket ticket;                       /* of the last of them */
+    uint32_t step, tokens, micro, readings; /* readings: runs of the teacher's program */
     double add;                           /* to the sum of the divergence: what a source says that no student changes */
     rt_exec_timing ran[RT_PROGRAM_COUNT]; /* one run of each */
 } rt_step_begun;
@@ -44,7 +44,8 @@ typedef struct rt_trainer {
     double teacher_seconds, student_seconds, update_seconds;
     rt_step_begun begun[RT_STEPS_BEGUN]; /* step i at i % RT_STEPS_BEGUN */
     uint64_t begin_count, end_count;     /* steps */
-    int32_t *rows;         /* (B*T) scratch: which rows of the teacher's output a micro-batch takes; null: not needed */
+    int32_t *rows; /* (B*T) scratch: which rows of the teacher's output a micro-batch takes; null: not needed */
+    rt_reading reading[RT_TEACHERS_MOST]; /* what teachers with prompts read of a micro-batch */
     float *shares;         /* scratch of one of several teachers, for positions or picks; null: there are not several */
     rt_source *source;     /* of a plan whose teacher is none of its programs; set by whoever opened it. Null: such a
                               teacher's measures mean nothing */
@@ -81,6 +82,10 @@ int rt_trainer_step(rt_trainer *t, const rt_batch *micro, uint32_t count, uint32
 int rt_trainer_begin(rt_trainer *t, const rt_batch *micro, uint32_t count, uint32_t step, double lr, uint64_t seed,
                      rt_err *e);
 int rt_trainer_end(rt_trainer *t, rt_step_result *out, rt_err *e);
+
+/* How often the teacher's program runs for a micro-batch: more than once where prompts of teachers' own take more rows
+ * than there are; 0: e says why it cannot be read. */
+uint32_t rt_trainer_passes(rt_trainer *t, const rt_batch *b, rt_err *e);
 
 /* (B*T) each, for positions with a target; others are 0. teacher_ce of several: of the mixture, each one's probability
  * of the target weighted with its share. Arrays may be null. Without a teacher only ce is filled. div

@@ -52,6 +52,24 @@ static rt_view ahead_at(const rt_step_plan *s, uint32_t k) { return k ? s->more[
 /* Live ones and heads; one that gives lists is none of them. */
 static uint32_t teachers_of(const rt_step_plan *s) { return s->teacher ? 1 + s->opts.other_count : 0; }
 
+/* The hidden states of a teacher by position of the student; where it has a prompt, a place for those that are none. */
+static rt_view declare_hidden(rt_step_plan *s, uint32_t k, uint32_t width)
+{
+    const rt_step_opts *o = &s->opts;
+    uint32_t N = o->B * o->T, len = o->prompts[k] ? o->T + rt_prompt_extra(o->prompts[k]) : 0;
+    rt_step_reading *r = &s->reading[k];
+    rt_view v = rt_space_buf(s->space, RT_CLASS_OUTPUT, o->policy.act, N + (len > 0), width, "teacher hidden");
+    if (!len) return v;
+    r->all = v;
+    r->tokens = (rt_tokens){ .B = o->B, .T = len };
+    r->tokens.ids = rt_space_buf(s->space, RT_CLASS_INPUT, RT_DTYPE_I32, o->B * len, 1, "teacher's ids");
+    r->tokens.pos = rt_space_buf(s->space, RT_CLASS_INPUT, RT_DTYPE_I32, o->B * len, 1, "teacher's positions");
+    r->tokens.start = rt_space_buf(s->space, RT_CLASS_INPUT, RT_DTYPE_I32, o->B * len, 1, "teacher's document starts");
+    r->place = rt_space_buf(s->space, RT_CLASS_INPUT, RT_DTYPE_I32, o->B * len, 1, "teacher's places");
+    v.rows = N;
+    return v;
+}
+
 static void declare_several(rt_step_plan *s)
 {
     const rt_step_opts *o = &s->opts;
@@ -62,7 +80,7 @@ static void declare_several(rt_step_plan *s)
     for (uint32_t k = 0; k < o->other_count; k++) {
         uint32_t width = o->others[k].config->width;
         rt_step_more *m = &s->more[k];
-        m->hidden = rt_space_buf(s->space, RT_CLASS_OUTPUT, o->policy.act, o->B * o->T, width, "teacher hidden");
+        m->hidden = declare_hidden(s, k + 1, width);
         if (ahead)
             m->ahead_hidden =
                 rt_space_buf(s->space, RT_CLASS_OUTPUT, o->policy.act, ahead, width, "teacher hidden ahead");
@@ -70,11 +88,24 @@ static void declare_several(rt_step_plan *s)
     }
 }
 
+/* What a teacher with a prompt reads in a pass, put where the student has it. */
+static void record_reading(rt_step_plan *s, rt_plan *p, uint32_t k)
+{
+    const rt_step_reading *r = &s->reading[k];
+    rt_view own = rt_act(p, p->policy.act, r->place.rows, r->all.cols, "teacher's own hidden");
+    rt_decoder_forward(p, teacher_at(s, k), &r->tokens, NULL, own);
+    rt_plan_assume_defined(p, r->all);
+    rt_emit_copy(p, r->all, own, r->place);
+}
+
 /* The teachers' forwards, one after another: what one needs while it computes the next has after it. */
 static void record_teachers(rt_step_plan *s, rt_plan *p, const rt_tokens *tokens, bool ahead)
 {
     for (uint32_t k = 0; k < teachers_of(s); k++)
-        rt_decoder_forward(p, teacher_at(s, k), tokens, NULL, ahead ? ahead_at(s, k) : hidden_at(s, k));
+        if (s->reading[k].tokens.B)
+            record_reading(s, p, k);
+        else
+            rt_decoder_forward(p, teacher_at(s, k), tokens, NULL, ahead ? ahead_at(s, k) : hidden_at(s, k));
 }
 
 /* Null where there are not several. */
@@ -144,9 +175,7 @@ static void declare_data(rt_step_plan *s)
     s->eval.ce = column(s, RT_CLASS_OUTPUT, scalar, "evaluation ce");
     if (!rt_step_plan_distils(s)) return;
     if (rt_source_lists(&o->source)) declare_lists(s);
-    if (s->teacher)
-        s->teacher_hidden =
-            rt_space_buf(sp, RT_CLASS_OUTPUT, o->policy.act, o->B * o->T, o->teacher->width, "teacher hidden");
+    if (s->teacher) s->teacher_hidden = declare_hidden(s, 0, o->teacher->width);
     if (s->teacher && o->ahead > 1) declare_ahead(s);
     declare_several(s);
     s->eval.div = column(s, RT_CLASS_OUTPUT, scalar, "evaluation divergence");
@@ -494,6 +523,9 @@ int rt_step_plan_new(rt_step_plan **out, const rt_step_opts *o, rt_err *e)
                        UINT32_MAX));
     if (o->other_count && (!o->teacher || o->source.form != RT_FORM_LIVE || o->other_count >= RT_TEACHERS_MOST))
         RT_TRY(rt_fail(e, RT_INTERNAL, "%u more teachers beside one that is not live, or too many", o->other_count));
+    for (uint32_t k = 0; k <= o->other_count; k++)
+        if (o->prompts[k] && (!o->teacher || o->source.form != RT_FORM_LIVE || o->ahead > 1))
+            RT_TRY(rt_fail(e, RT_INTERNAL, "a prompt of a teacher that is not live, or that reads ahead"));
     if (!s->opts.chunk) s->opts.chunk = default_chunk(o);
     RT_TRY(rt_space_new(&s->space, e));
     RT_TRY(declare_models(s, e));

@@ -258,7 +258,8 @@ static double teacher_ce(const double *shares, int i)
     return -log(sum);
 }
 
-static void compare_with_double(rt_trainer *t, const double *shares)
+/* of_trained: other positions of a teacher with a prompt mean nothing. */
+static void compare_with_double(rt_trainer *t, const double *shares, bool of_trained)
 {
     static measured m;
     static float mixed[N * V];
@@ -269,6 +270,7 @@ static void compare_with_double(rt_trainer *t, const double *shares)
     read_logits(t, mixed);
     for (int i = 0; i < N; i++) {
         const double *s = shares + group[i] * TEACHERS;
+        if (of_trained && target[i] < 0) continue;
         probabilities(y, mixed + (size_t)i * V, COMMON, T_);
         mixture(p, s, i, T_);
         for (int v = 0; v < COMMON; v++) near(y[v], p[v], 2e-6);
@@ -293,7 +295,7 @@ static void test_outside(void **state)
         rt_trainer *t = open_trainer(o, both, 2, shares);
         for (int i = 0; i < N; i++) group[i] = i / 3 % 2;
         for (int k = 0; k < TEACHERS; k++) read_logits(one[k], logits[k]);
-        compare_with_double(t, shares);
+        compare_with_double(t, shares, false);
         rt_trainer_free(t);
         for (int k = 0; k < TEACHERS; k++) rt_trainer_free(one[k]);
     }
@@ -353,6 +355,167 @@ static void test_cut_otherwise(void **state)
         rt_trainer_free(others[k]);
     }
     rt_trainer_free(whole);
+}
+
+/* ---- a prompt of its own ---- */
+
+enum { OPEN = 7, LONG = 5, PUT = 4 };
+static const int32_t opening[] = { OPEN }, said[PUT] = { 9, 4, 11, OPEN }, in_front[PUT] = { 9, 4, 11, 12 };
+/* In the place of the first id, or before a document. */
+static const rt_teacher_prompt replaces = { opening, said, 1, PUT, 1 }, precedes = { opening, in_front, 1, PUT, 0 };
+
+/* Documents of `length` positions, every third of which begins with another id than the prompt wants. */
+static void cut_documents(int length)
+{
+    for (int i = 0; i < N; i++) {
+        int t = i % T, begin = t / length * length, number = i / T * T / length + t / length;
+        start[i] = begin;
+        pos[i] = t - begin;
+        ids[i] = t > begin ? (i * 5 + i * i) % COMMON : number % 3 == 2 ? OPEN + 1 : OPEN;
+    }
+    for (int i = 0; i < N; i++)
+        target[i] = i + 1 < N && start[i + 1] == start[i] && i / T == (i + 1) / T && i % 4 != 2 ? ids[i + 1] : -1;
+}
+
+/* A teacher's logits of a document that it reads by itself: at[i] of them are asked for. */
+static void read_document(const int32_t *text, int count, const int32_t *at, int asked, float *out)
+{
+    enum { MOST = T + PUT };
+    static float student[N * V], all[N * V];
+    static int32_t row[MOST], place[MOST], none[MOST], zero[MOST];
+    rt_err e = { 0 };
+    rt_step_opts o = options(RT_DIV_FORWARD_KL, 1);
+    o.B = 1;
+    o.T = MOST;
+    rt_trainer *t = open_trainer(o, first, 1, NULL);
+    for (int i = 0; i < MOST; i++) row[i] = i < count ? text[i] : 0, place[i] = i, none[i] = -1;
+    const rt_batch b = { row, place, zero, none, NULL };
+    int32_t pick[N] = { 0 };
+    memcpy(pick, at, (size_t)asked * sizeof *at);
+    if (rt_trainer_logits(t, &b, pick, student, all, &e) < 0) fail_msg("%s", e.text);
+    memcpy(out, all, (size_t)asked * V * sizeof *out);
+    rt_trainer_free(t);
+}
+
+static rt_trainer *open_prompted(rt_step_opts o, const rt_teacher_prompt *p)
+{
+    o.prompts[0] = p;
+    return open_trainer(o, first, 1, NULL);
+}
+
+/* Every trained position has the logits that the teacher has when it reads prompt and document alone. */
+static void same_logits(const float *got, const rt_teacher_prompt *p)
+{
+    static float want[T * V];
+    for (int i = 0; i < N; i++) {
+        if (start[i] != i % T) continue;
+        int32_t text[T + PUT], at[T], from[T], n = 0, asked = 0, add = 0;
+        bool prompted = ids[i] == OPEN;
+        for (uint32_t k = 0; prompted && k < p->put_count; k++) text[n++] = p->put[k];
+        add = prompted ? n - (int32_t)p->skip : 0;
+        for (int k = i + (prompted ? (int)p->skip : 0); k < N && k / T == i / T && start[k] == start[i]; k++)
+            text[n++] = ids[k];
+        for (int k = i; k < N && k / T == i / T && start[k] == start[i]; k++)
+            if (target[k] >= 0) at[asked] = k - i + add, from[asked++] = k;
+        if (!asked) continue;
+        read_document(text, n, at, asked, want);
+        for (int k = 0; k < asked * V; k++) near((double)got[from[k / V] * V + k % V], (double)want[k], 1e-4);
+    }
+}
+
+static void test_prompt(void **state)
+{
+    (void)state;
+    static float with[N * V], without[N * V];
+    static measured m;
+    const rt_teacher_prompt *const kinds[] = { &replaces, &precedes };
+    all_in_group(0);
+    for (int length = 3; length <= T; length += 3)
+        for (int kind = 0; kind < 2; kind++) {
+            double apart = 0;
+            rt_err e = { 0 };
+            rt_step_opts o = options(RT_DIV_FORWARD_KL, 1), by_row = o;
+            cut_documents(length);
+            rt_trainer *t = open_prompted(o, kinds[kind]), *plain = open_trainer(o, first, 1, NULL);
+            by_row.B = 1;
+            by_row.accumulate = true;
+            rt_trainer *rows = open_prompted(by_row, kinds[kind]);
+            read_logits(t, with);
+            read_logits(plain, without);
+            assert_true(length > 3 || rt_trainer_passes(t, batch(), &e) > 1);
+            same_logits(with, kinds[kind]);
+            for (int i = 0; i < N * V; i++)
+                if (target[i / V] >= 0) apart = fmax(apart, fabs((double)with[i] - without[i]));
+            assert_true(apart > 0.1);
+            rt_step_result a = step(t), b = step(rows);
+            assert_true(close_to(a.loss, b.loss, 2e-6) && a.trained == b.trained);
+            near(gradient_difference(t, rows), 0, 2e-5);
+            measure(t, &m);
+            rt_trainer_free(t);
+            rt_trainer_free(plain);
+            rt_trainer_free(rows);
+        }
+}
+
+/* One of two teachers has a prompt: the mixture is of what each says by itself. */
+static void test_prompt_of_one(void **state)
+{
+    (void)state;
+    static const double shares[] = { 0.25, 0.75, 0.9, 0.1 };
+    rt_step_opts o = options(RT_DIV_JSD, 2);
+    cut_documents(LONG - 1);
+    for (int i = 0; i < N; i++) group[i] = i / 3 % 2;
+    rt_trainer *one[TEACHERS] = { open_prompted(o, &replaces), open_trainer(o, second, 1, NULL) };
+    for (int k = 0; k < TEACHERS; k++) read_logits(one[k], logits[k]);
+    o.prompts[0] = &replaces;
+    rt_trainer *t = open_trainer(o, both, 2, shares);
+    compare_with_double(t, shares, true);
+    rt_trainer_free(t);
+    for (int k = 0; k < TEACHERS; k++) rt_trainer_free(one[k]);
+}
+
+/* Every trained position once, with its id, in a document that begins where it says. */
+static void test_reading(void **state)
+{
+    (void)state;
+    for (int length = 1; length <= T; length++) {
+        rt_err e = { 0 };
+        int met[N + 1] = { 0 };
+        rt_reading r = { .rows = B, .len = T + PUT };
+        const rt_reading_of of = { ids, start, target, B, T };
+        cut_documents(length);
+        for (int again = 0; again < 2; again++)
+            if (rt_reading_make(&r, &precedes, &of, &e) < 0) fail_msg("%s", e.text);
+        uint32_t n = r.passes * r.rows * r.len;
+        for (uint32_t k = 0; k < n; k++) {
+            uint32_t column = k % r.len;
+            assert_in_range(r.place[k], 0, N);
+            met[r.place[k]]++;
+            assert_int_equal(r.pos[k], column - (uint32_t)r.start[k]);
+            assert_true((uint32_t)r.start[k] <= column && r.start[k - column + (uint32_t)r.start[k]] == r.start[k]);
+            if (r.place[k] < N) assert_int_equal(r.ids[k], ids[r.place[k]]);
+        }
+        for (int i = 0; i < N; i++) assert_int_equal(met[i] > 1 || (target[i] >= 0 && !met[i]), 0);
+        assert_true(r.prompted < r.documents || r.documents < 3);
+        rt_reading_free(&r);
+    }
+}
+
+/* The prompt stands where a position is trained. */
+static void test_prompt_refused(void **state)
+{
+    (void)state;
+    rt_err e = { 0 };
+    rt_reading r = { .rows = B, .len = T + PUT };
+    const rt_reading_of of = { ids, start, target, B, T };
+    cut_documents(LONG);
+    const int32_t two[] = { OPEN, ids[1] };
+    const rt_teacher_prompt p = { two, said, 2, PUT, 2 };
+    assert_int_equal(rt_reading_make(&r, &p, &of, &e), RT_INVALID);
+    target[0] = -1;
+    assert_int_equal(rt_reading_make(&r, &p, &of, &e), RT_OK);
+    assert_int_equal(r.prompted, 1);
+    rt_reading_free(&r);
 }
 
 /* What one teacher needs while it computes, the next has after it. */
@@ -479,6 +642,8 @@ int main(void)
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_with_itself),   cmocka_unit_test(test_limits),
                                         cmocka_unit_test(test_outside),       cmocka_unit_test(test_rows),
                                         cmocka_unit_test(test_cut_otherwise), cmocka_unit_test(test_memory),
+                                        cmocka_unit_test(test_prompt),        cmocka_unit_test(test_prompt_of_one),
+                                        cmocka_unit_test(test_reading),       cmocka_unit_test(test_prompt_refused),
                                         cmocka_unit_test(test_words),         cmocka_unit_test(test_shares),
                                         cmocka_unit_test(test_refused) };
     return cmocka_run_group_tests(tests, set_up, tear_down);
