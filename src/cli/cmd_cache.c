@@ -49,7 +49,7 @@ static int take_settings(rt_settings *s, const cache_flags *v, rt_err *e)
     int rc = RT_OK;
     for (const rt_setting_id *id = rt_job_cache_settings; *id != RT_SETTING_COUNT_ALL; id++) {
         const rt_words *w = &v->words[*id];
-        if (w->count > 1 && rt_setting_table[*id].kind != RT_SETTING_LIST)
+        if (w->count > 1 && !rt_setting_repeats(rt_setting_table[*id].kind))
             RT_TRY(rt_fail(e, RT_USAGE, "%s is given twice", rt_setting_table[*id].flag));
         for (uint32_t i = 0; i < w->count; i++) RT_TRY(rt_settings_set(s, *id, w->text[i], e));
         if (v->on[*id]) RT_TRY(rt_settings_set(s, *id, "on", e));

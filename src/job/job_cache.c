@@ -28,10 +28,15 @@ static int check_settings(rt_cache_work *w, rt_err *e)
     const rt_settings *s = &w->settings;
     const rt_job_cache_opts *o = w->o;
     if (!s->out) return rt_fail(e, RT_USAGE, "--out is missing; give the folder of the cache");
-    if (!s->teacher) return rt_fail(e, RT_USAGE, "--teacher is missing; give the model that is to be asked");
-    if (rt_cache_is(s->teacher))
+    if (!s->teacher.count) return rt_fail(e, RT_USAGE, "--teacher is missing; give the model that is to be asked");
+    if (s->teacher.count > 1)
+        return rt_fail(e, RT_USAGE, "--teacher is given twice, and a cache is of one teacher; make one for each");
+    if (!rt_path_exists(s->teacher.text[0]) && strchr(s->teacher.text[0], '='))
+        return rt_fail(e, RT_USAGE, "--teacher %s: a cache is of one teacher and all of --data; give the model alone",
+                       s->teacher.text[0]);
+    if (rt_cache_is(s->teacher.text[0]))
         return rt_fail(e, RT_INVALID, "--teacher %s is a cache itself; give the model, or join caches with --join",
-                       s->teacher);
+                       s->teacher.text[0]);
     if (!s->data.count) return rt_fail(e, RT_USAGE, "--data is missing; give the text that a student will learn from");
     if (o->parts && (o->part < 1 || o->part > o->parts))
         return rt_fail(e, RT_USAGE, "--part %u/%u is out of range (1/%u to %u/%u)", o->part, o->parts, o->parts,
@@ -92,7 +97,7 @@ static int open_inputs(rt_cache_work *w, rt_err *e)
                           .progress = rt_job_tell_progress,
                           .ctx = &w->tell };
     bool alone = !s.student;
-    if (alone) s.student = s.teacher, s.teacher = NULL;
+    if (alone) s.student = s.teacher.text[0], s.teacher.count = 0;
     RT_TRY(rt_dir_scratch(&w->folder, &w->arena, env->scratch, "retort-cache", e));
     io.folder = w->folder;
     RT_TRY(rt_inputs_open(&w->in, &s, &io, e));

@@ -306,7 +306,7 @@ int rt_cache_work_join(rt_cache_work *w, rt_err *e)
     rt_cache *first = NULL, *from = NULL;
     const rt_job_cache_opts *o = w->o;
     if (!w->settings.out) RT_TRY(rt_fail(e, RT_USAGE, "--out is missing; give the folder of the joined cache"));
-    if (w->settings.teacher || w->settings.data.count)
+    if (w->settings.teacher.count || w->settings.data.count)
         RT_TRY(rt_fail(e, RT_USAGE, "--join asks no teacher; leave --teacher and --data out"));
     w->there = rt_cache_is(w->settings.out);
     if (w->there && !o->fill) RT_TRY(rt_cache_work_there(w, e));

@@ -10,11 +10,15 @@
  * longer than HELD_TOKENS is passed over; of plain text TEXT_TOKENS begin the sample. */
 enum { FILE_PROMPTS = 64, HELD_PROMPTS = 2, HELD_TOKENS = 512, TEXT_TOKENS = 16 };
 
-/* What the shorter of both models can read. */
+/* What the shortest of the models can read. */
 static uint32_t longest(const rt_inputs *in)
 {
-    uint32_t a = in->student->config.context, b = in->teacher ? in->teacher->config.context : a;
-    return a < b ? a : b;
+    uint32_t most = in->student->config.context;
+    for (uint32_t i = 0; i < in->teachers.count; i++) {
+        uint32_t context = rt_inputs_teacher(in, i)->config.context;
+        if (context < most) most = context;
+    }
+    return most;
 }
 
 static int check_ids(const rt_samples *s, const rt_tok_ids *ids, rt_err *e)
