@@ -15,7 +15,7 @@ complete -c retort -f
 complete -c retort -n __retort_first -l help -d 'the commands'
 complete -c retort -n __retort_first -l version -d 'the version'
 complete -c retort -n __retort_first -a help -d 'the help of a command'
-complete -c retort -n '__retort_in help' -a 'cache convert distill doctor eval export generate init inspect merge plan quantize report tokenize train verify'
+complete -c retort -n '__retort_in help' -a 'cache convert distill doctor eval export generate init inspect merge plan quantize report serve tokenize train verify'
 
 complete -c retort -n __retort_first -a cache -d 'what a teacher says of a text, kept for later runs'
 complete -c retort -n '__retort_in cache' -l teacher -r -F -d 'Teacher model, or a cache of one'
@@ -349,6 +349,26 @@ complete -c retort -n '__retort_in report' -l out -r -F -d 'where the page goes 
 complete -c retort -n '__retort_in report' -l json -d 'what was read, as JSON'
 complete -c retort -n '__retort_in report' -l help -d 'this text'
 complete -c retort -n '__retort_in report' -F
+
+complete -c retort -n __retort_first -a serve -d 'a model behind HTTP, for OpenAI\'s clients and lm-eval'
+complete -c retort -n '__retort_in serve' -l port -x -d 'port to listen on (8080)'
+complete -c retort -n '__retort_in serve' -l host -x -d 'address to listen on (127.0.0.1: this machine alone)'
+complete -c retort -n '__retort_in serve' -l name -x -d 'name of the model in requests and replies (default: MODEL as given)'
+complete -c retort -n '__retort_in serve' -l base -r -F -d 'base model of an adapter (default: the one that it names)'
+complete -c retort -n '__retort_in serve' -l slots -x -d 'answers that are computed at once (8)'
+complete -c retort -n '__retort_in serve' -l context -x -d 'longest prompt and answer together (the model\'s own limit, at most 4096)'
+complete -c retort -n '__retort_in serve' -l cache-positions -x -d 'tokens in the cache, of all answers together (slots times context)'
+complete -c retort -n '__retort_in serve' -l top-logprobs -x -d 'likely ids that a request may ask for with each token (20)'
+complete -c retort -n '__retort_in serve' -l max-queue -x -d 'answers that may wait for a slot, before requests get 429 (256)'
+complete -c retort -n '__retort_in serve' -l max-body -x -d 'largest request, before it gets 413 (8M)'
+complete -c retort -n '__retort_in serve' -l timeout -x -d 'seconds that a request may take in all (600)'
+complete -c retort -n '__retort_in serve' -l idle-timeout -x -d 'seconds that a client may neither send nor take anything (60)'
+complete -c retort -n '__retort_in serve' -l token-file -r -F -d 'file whose first line requests must bear: Authorization: Bearer TOKEN'
+complete -c retort -n '__retort_in serve' -l quiet -d 'no line but the address'
+complete -c retort -n '__retort_in serve' -l device -x -a 'auto cpu cuda' -d 'where to run (auto)'
+complete -c retort -n '__retort_in serve' -l threads -x -d 'CPU threads (default: cores this process may use)'
+complete -c retort -n '__retort_in serve' -l help -d 'this text'
+complete -c retort -n '__retort_in serve' -F
 
 complete -c retort -n __retort_first -a tokenize -d 'text as token shards'
 complete -c retort -n '__retort_in tokenize' -l model -r -F -d 'a model, a tokenizer.json, or a GGUF with a vocabulary'

@@ -110,10 +110,12 @@ static void compare_rows(void)
     enum { M_MOST = 36, N = 40, K = 24 };
     float a[M_MOST * K], b[N * K], c[M_MOST * N];
     uint32_t unlike = 0, state = 1;
-    for (uint32_t i = 0; i < K; i++) {
-        for (uint32_t n = 0; n < N; n++) b[n * K + i] = (float)(state = state * 1664525u + 1013904223u) * 0x1p-32f - 0.5f;
-        state = state * 1664525u + 1013904223u;
-        for (uint32_t m = 0; m < M_MOST; m++) a[m * K + i] = (float)state * 0x1p-32f - 0.5f;
+    for (uint32_t i = 0; i < (N + 1) * K; i++) { /* b, then the row of a */
+        const float v = (float)(state = state * 1664525u + 1013904223u) * 0x1p-32f - 0.5f;
+        if (i < N * K)
+            b[i] = v;
+        else
+            for (uint32_t m = 0; m < M_MOST; m++) a[m * K + i - N * K] = v;
     }
     for (uint32_t M = 2; M <= M_MOST; M++) {
         cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)M, N, K, 1, a, K, b, K, 0, c, N);

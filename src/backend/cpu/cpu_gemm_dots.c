@@ -133,9 +133,9 @@ static void finish(const dots *x, const vf *sum, uint32_t m0, uint32_t n0, int R
 /* How the rows of b are read. */
 typedef enum way { WAY_FLOAT, WAY_STRIP, WAY_PACKED } way;
 
-/* Rows m0 .. m0 + M of a by rows n0 .. n1 of b (at most GROUP), R at a time: R * M sums stay in registers. All rows meet
- * one strip of a before the next strip, so that M rows of a are read from the nearest cache; one or two rows of a are
- * there anyway. M, R, d and w are constants; d is the dtype, but f32 with WAY_STRIP. */
+/* Rows m0 .. m0 + M of a by rows n0 .. n1 of b (at most GROUP), R at a time: R * M sums stay in registers. All rows
+ * meet one strip of a before the next strip, so that M rows of a are read from the nearest cache; one or two rows of a
+ * are there anyway. M, R, d and w are constants; d is the dtype, but f32 with WAY_STRIP. */
 RT_INLINE void run_group(const dots *x, uint32_t m0, uint32_t n0, uint32_t n1, int M, int R, rt_dtype d, way w)
 {
     const float *const *a = x->a + m0;
