@@ -29,10 +29,10 @@ _retort() {
         prev=${COMP_WORDS[COMP_CWORD - 2]}
     fi
     if ((COMP_CWORD == 1)); then
-        _retort_offer cache convert distill doctor eval export generate init inspect merge plan quantize report tokenize train verify help --help --version
+        _retort_offer cache convert distill doctor eval export generate init inspect merge plan quantize report serve tokenize train verify help --help --version
         return
     elif ((COMP_CWORD == 2)) && [[ $command == help ]]; then
-        _retort_offer cache convert distill doctor eval export generate init inspect merge plan quantize report tokenize train verify
+        _retort_offer cache convert distill doctor eval export generate init inspect merge plan quantize report serve tokenize train verify
         return
     fi
     given=" ${COMP_WORDS[*]:2:COMP_CWORD-2} "
@@ -40,7 +40,7 @@ _retort() {
         case $command:$prev in
         *:--teacher | *:--student | *:--base | *:--data | *:--eval-data | generate:--out | report:--out | \
             tokenize:--out | tokenize:--chat-template | export:--to | *:--sample-prompts | *:--cublaslt | \
-            *:--config | *:--from | *:--tokenizer | *:--model)
+            *:--config | *:--from | *:--tokenizer | *:--token-file | *:--model)
             _retort_paths -f
             return
             ;;
@@ -58,12 +58,17 @@ _retort() {
             *:--sample-tokens | *:--save-every | *:--dump-step | *:--log-every | *:--held-out-of | \
             *:--bf16-layers | *:--word | *:--rows | *:--prompt | *:--system | *:--max-new | *:--top-k | \
             *:--top-p | *:--min-p | *:--repetition-penalty | *:--context | *:--samples | *:--slots | \
-            *:--layers | *:--depth | *:--show | *:--now | *:--eos | *:--shard-tokens | *:--op | *:--case | \
-            *:--isa)
+            *:--layers | *:--depth | *:--port | *:--host | *:--name | *:--cache-positions | \
+            *:--top-logprobs | *:--max-queue | *:--max-body | *:--timeout | *:--idle-timeout | *:--show | \
+            *:--now | *:--eos | *:--shard-tokens | *:--op | *:--case | *:--isa)
             return
             ;;
         *:--teacher-weights)
             _retort_offer auto native bf16 fp8
+            return
+            ;;
+        *:--teacher-memory)
+            _retort_offer auto device host disk
             return
             ;;
         cache:--chat-template | distill:--chat-template | eval:--chat-template | plan:--chat-template | \
@@ -112,10 +117,6 @@ _retort() {
             _retort_offer constant linear cosine wsd
             return
             ;;
-        *:--teacher-memory)
-            _retort_offer auto device host disk
-            return
-            ;;
         *:--recompute)
             _retort_offer none norms mlp block
             return
@@ -153,8 +154,9 @@ _retort() {
     case $command in
     cache)
         flags='--teacher --student --base --data --eval-data --out --seq-len --temperature --held-out --held-seed
-            --seed --teacher-weights --teacher-batch --chat-template --columns --template-var --loss-on
-            --skip-bad --allow-drop --vocab --device --tune --threads --keep --fill --part --join --json --help'
+            --seed --teacher-weights --teacher-batch --teacher-memory --chat-template --columns --template-var
+            --loss-on --skip-bad --allow-drop --vocab --device --tune --threads --keep --fill --part --join
+            --json --help'
         paths=1
         ;;
     convert)
@@ -222,6 +224,11 @@ _retort() {
         ;;
     report)
         flags='--out --json --help'
+        paths=1
+        ;;
+    serve)
+        flags='--port --host --name --base --slots --context --cache-positions --top-logprobs --max-queue
+            --max-body --timeout --idle-timeout --token-file --quiet --device --threads --help'
         paths=1
         ;;
     tokenize)

@@ -13,6 +13,7 @@ typedef struct source {
 } source;
 
 struct rt_disk_feed {
+    rt_disk_feed *next; /* of another model of the same programs */
     const rt_model_file *model;
     source *list;
     uint32_t count;
@@ -45,20 +46,20 @@ out:
     return rc;
 }
 
-/* Rows of v, which may be parts of several parameters. */
+/* Rows of v, which may be parts of several parameters of one model. */
 static int serve(void *ctx, rt_view v, void *to, rt_err *e)
 {
     int rc = RT_OK;
-    rt_disk_feed *f = ctx;
     uint64_t begin = v.off / v.stride, end = begin + v.rows;
-    for (uint32_t i = 0; i < f->count; i++) {
-        const source *s = &f->list[i];
-        uint64_t own = s->value.off / s->value.stride;
-        if (s->value.buf != v.buf || own >= end || own + s->value.rows <= begin) continue;
-        uint64_t from = own > begin ? own : begin, last = own + s->value.rows < end ? own + s->value.rows : end;
-        uint8_t *at = (uint8_t *)to + (from - begin) * rt_dtype_bytes(s->dtype, v.cols);
-        RT_TRY(read_rows(f, s, from - own, last - from, at, e));
-    }
+    for (rt_disk_feed *f = ctx; f; f = f->next)
+        for (uint32_t i = 0; i < f->count; i++) {
+            const source *s = &f->list[i];
+            uint64_t own = s->value.off / s->value.stride;
+            if (s->value.buf != v.buf || own >= end || own + s->value.rows <= begin) continue;
+            uint64_t from = own > begin ? own : begin, last = own + s->value.rows < end ? own + s->value.rows : end;
+            uint8_t *at = (uint8_t *)to + (from - begin) * rt_dtype_bytes(s->dtype, v.cols);
+            RT_TRY(read_rows(f, s, from - own, last - from, at, e));
+        }
 out:
     return rc;
 }
@@ -108,14 +109,13 @@ static int check_sources(const rt_disk_feed *f, bool *converts, rt_err *e)
     return RT_OK;
 }
 
-int rt_disk_feed_new(rt_disk_feed **out, rt_exec *x, const rt_decoder *d, const rt_model_file *m, rt_err *e)
+int rt_disk_feed_add(rt_disk_feed **io, rt_exec *x, const rt_decoder *d, const rt_model_file *m, rt_err *e)
 {
     int rc;
     bool converts = false;
     uint64_t cols = 0;
     uint32_t n = collect(x, d, m, NULL);
     rt_disk_feed *f = NULL;
-    *out = NULL;
     if (!n) return RT_OK;
     f = rt_alloc_zero(sizeof *f, 16);
     if (f) f->list = rt_alloc(n * sizeof *f->list, 16);
@@ -127,9 +127,10 @@ int rt_disk_feed_new(rt_disk_feed **out, rt_exec *x, const rt_decoder *d, const 
     for (uint32_t i = 0; i < n; i++) cols = f->list[i].value.cols > cols ? f->list[i].value.cols : cols;
     if (converts) f->scratch = rt_alloc((cols > PIECE_VALUES ? cols : PIECE_VALUES) * sizeof *f->scratch, 64);
     if (converts && !f->scratch) RT_TRY(rt_no_memory(e, "a teacher on disk"));
+    f->next = *io;
+    *io = f;
     rt_exec_serve(x, serve, f);
-    *out = f;
-    f = NULL;
+    return RT_OK;
 out:
     rt_disk_feed_free(f);
     return rc;
@@ -137,8 +138,11 @@ out:
 
 void rt_disk_feed_free(rt_disk_feed *f)
 {
-    if (!f) return;
-    rt_free(f->list);
-    rt_free(f->scratch);
-    rt_free(f);
+    while (f) {
+        rt_disk_feed *next = f->next;
+        rt_free(f->list);
+        rt_free(f->scratch);
+        rt_free(f);
+        f = next;
+    }
 }

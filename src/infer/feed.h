@@ -10,9 +10,9 @@
 #include "model/decoder.h"
 
 typedef struct rt_disk_feed rt_disk_feed;
-/* Serves x with the parameters of d that are of class DISK from m, which stays open until the feed is freed; *out is
- * null where there are none. RT_UNSUPPORTED names a tensor that is not stored as it is used. */
-int rt_disk_feed_new(rt_disk_feed **out, rt_exec *x, const rt_decoder *d, const rt_model_file *m, rt_err *e);
+/* Serves x with the parameters of d that are of class DISK from m, which stays open until the feed is freed, and with
+ * what *io served before; null: nothing. RT_UNSUPPORTED names a tensor that is not stored as it is used. */
+int rt_disk_feed_add(rt_disk_feed **io, rt_exec *x, const rt_decoder *d, const rt_model_file *m, rt_err *e);
 void rt_disk_feed_free(rt_disk_feed *f); /* accepts null; before x, or nothing runs any more */
 
 #endif

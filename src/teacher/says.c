@@ -165,7 +165,7 @@ int rt_says_open(rt_says **out, rt_dev *d, const rt_model_file *m, const rt_says
     declare(s);
     RT_TRY(record(s, e));
     RT_TRY(seal(s, d, e));
-    RT_TRY(rt_disk_feed_new(&s->feed, s->x, s->model, m, e));
+    RT_TRY(rt_disk_feed_add(&s->feed, s->x, s->model, m, e));
     RT_TRY(rt_load_weights(s->x, s->model, m, watch, e));
     if (s->fault.buf) RT_TRY(rt_exec_write(s->x, s->fault, none, sizeof none, e));
     if (s->vmask.buf) RT_TRY(rt_exec_write(s->x, s->vmask, o->vmask, (uint64_t)s->vmask.cols * sizeof *o->vmask, e));

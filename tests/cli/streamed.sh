@@ -45,6 +45,14 @@ run distill --teacher t-bf16.gguf $base --teacher-memory disk --out other
 run distill --teacher t-q4.gguf $base --teacher-memory disk --out disk
 check "another teacher is another run" sh -c '! cmp -s other/run/metrics.jsonl disk/run/metrics.jsonl'
 
+# ---- several of them ----
+for memory in device disk; do
+    run distill --teacher t,weight=0.3 --teacher t-q4.gguf,weight=0.7 $base --teacher-memory $memory --out two-$memory
+    exits 0
+    curve two-$memory > curve-$memory
+done
+check "two teachers, both from disk" cmp curve-device curve-disk
+
 # ---- resumed to the same bits, from disk or not ----
 stop KILL 4 killed distill --teacher t-q4.gguf $base --teacher-memory disk
 run distill --resume --out killed

@@ -87,10 +87,16 @@ static void keep_values(rt_trainer *t, made *m)
             assert_int_equal(rt_trainer_read(t, *what, i, m->values + at, &e), RT_OK);
 }
 
+static rt_batch batch(int m)
+{
+    const rows *r = &micro[m];
+    return (rt_batch){ .ids = r->ids, .pos = r->pos, .start = r->start, .target = r->target };
+}
+
 static int step(rt_trainer *t, rt_step_result *out, rt_err *e)
 {
     rt_batch b[MICRO];
-    for (int m = 0; m < MICRO; m++) b[m] = (rt_batch){ micro[m].ids, micro[m].pos, micro[m].start, micro[m].target };
+    for (int m = 0; m < MICRO; m++) b[m] = batch(m);
     return rt_trainer_step(t, b, MICRO, 1, 1e-3, SEED, out, e);
 }
 
@@ -110,7 +116,7 @@ static void make(made *m, const way *w)
     rt_exec_memory_query(t->x, &memory);
     assert_true((memory.by_class[w->home] > 0) && (w->home != RT_CLASS_DISK || memory.disk > 0));
     if (step(t, &m->result, &e) < 0) fail_msg("%s", e.text);
-    rt_batch b = { micro[0].ids, micro[0].pos, micro[0].start, micro[0].target };
+    rt_batch b = batch(0);
     rt_eval_out eval = { .ce = m->ce, .kl = m->kl };
     if (rt_trainer_eval(t, &b, &eval, &e) < 0) fail_msg("%s", e.text);
     assert_int_equal(rt_exec_check(t->x, &e), RT_OK);
