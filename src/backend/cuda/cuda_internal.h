@@ -203,7 +203,7 @@ void rt_cuda_tune_text(const rt_cuda_dev *d, char *out, size_t size);
 int rt_cuda_choices_read(rt_dev *d, const char *path, rt_err *e);
 int rt_cuda_choices_write(rt_dev *d, const char *path, rt_err *e);
 
-/* cuda_queue.c: one copy of the copy queue, all of an operand or a piece of it. */
+/* cuda_memory.c: one copy of the copy queue, all of an operand or a piece of it. */
 typedef struct rt_cuda_fetch {
     rt_cuda_dev *d; /* null: the launch is none */
     rt_cu_ptr to;
