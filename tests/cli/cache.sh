@@ -226,7 +226,7 @@ command = [os.environ["RETORT"], "distill", "--teacher", "bad", "--student", "s"
            "--steps", "3", "--batch", "4", "--threads", "2", "--out", "flipped"]
 want = open("sound/model.safetensors", "rb").read()
 refused = same = 0
-for i in range(40):
+for i in range(int(os.environ.get("FLIPS", "40"))):
     shutil.rmtree("bad", True), shutil.rmtree("flipped", True)
     shutil.copytree("small", "bad")
     path = random.choice(sorted(p for p in glob.glob("bad/**", recursive=True) if os.path.isfile(p) and not p.endswith(".lock")))
