@@ -37,6 +37,7 @@ run cache $ask --out c
 exits 0
 out_has '^keeps +topk:64 at temperature 1, rows of 64 tokens$'
 out_has '^positions +[0-9]+ to be trained on, [0-9]+ held out$'
+out_has '^next      retort distill --teacher c --student STUDENT --data d.jsonl --out OUT$'
 run cache c --json
 exits 0
 json_is 'j["keep"] == "topk:64" and j["seq_len"] == 64 and j["positions"] > 1000 and j["held_out"] > 100'
