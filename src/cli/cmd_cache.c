@@ -129,6 +129,19 @@ static void print_text(const rt_job_cached *c, const char *path)
     rt_say("content", "%s", c->content);
 }
 
+/* The command that uses what was made just now. */
+static void print_next(const rt_settings *s)
+{
+    rt_put("next      retort distill --teacher");
+    rt_print_word(s->out, "");
+    rt_put(" --student STUDENT --data");
+    if (s->data.count == 1)
+        rt_print_word(s->data.text[0], "");
+    else
+        rt_put(" DATA");
+    rt_put(" --out OUT\n");
+}
+
 static int run(const cache_flags *v, rt_err *e)
 {
     int rc;
@@ -154,6 +167,7 @@ static int run(const cache_flags *v, rt_err *e)
         RT_TRY(print_json(&c, e));
     else
         print_text(&c, v->looked.count ? v->looked.text[0] : s.out);
+    if (!v->json && !v->looked.count) print_next(&s);
 out:
     rt_job_cached_free(&c);
     return rc;

@@ -95,9 +95,11 @@ static int print_answered(const options *o, const rt_job_answered *a, rt_err *e)
     if (a->found)
         rt_put_to(stderr, "answers to %llu of %llu prompts were there\n", (unsigned long long)a->found,
                   (unsigned long long)a->prompts);
-    rt_put_to(stderr, "%llu answer%s in %s, %llu ended by the model; %llu tokens at %.1f a second\n",
-              (unsigned long long)a->answers, a->answers == 1 ? "" : "s", o->out, (unsigned long long)a->stopped,
-              (unsigned long long)a->answer_tokens, speed);
+    uint64_t kept = o->best_of && o->samples ? a->answers / o->samples : a->answers;
+    if (kept < a->answers) rt_put_to(stderr, "%llu answers made, ", (unsigned long long)a->answers);
+    rt_put_to(stderr, "%llu answer%s %s %s, %llu ended by the model; %llu tokens at %.1f a second\n",
+              (unsigned long long)kept, kept == 1 ? "" : "s", kept < a->answers ? "kept in" : "in", o->out,
+              (unsigned long long)a->stopped, (unsigned long long)a->answer_tokens, speed);
     return RT_OK;
 }
 
