@@ -102,11 +102,11 @@ static int parse_part(const char *text, uint32_t *part, uint32_t *parts, rt_err 
 static int print_json(const rt_job_cached *c, rt_err *e)
 {
     json_t *j =
-        json_pack("{s:s, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:s}", "keep", c->keep, "temperature",
+        json_pack("{s:s, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:s}", "keep", c->keep, "temperature",
                   c->temperature, "seq_len", (json_int_t)c->seq_len, "positions", (json_int_t)c->positions, "held_out",
                   (json_int_t)c->held, "bytes", (json_int_t)c->bytes, "held_out_bytes", (json_int_t)c->held_bytes,
                   "rows_computed", (json_int_t)c->computed, "tokens_computed", (json_int_t)c->tokens, "seconds",
-                  c->seconds, "forward_seconds", c->forward, "content_hash", c->content);
+                  c->seconds, "forward_seconds", c->forward, "head_seconds", c->head, "content_hash", c->content);
     return rt_print_json(j, e);
 }
 
@@ -124,8 +124,10 @@ static void print_text(const rt_job_cached *c, const char *path)
     rt_say("size", "%s, %.1f bytes for each to be trained on%s", rt_format_bytes(size, c->bytes + c->held_bytes),
            each(c->bytes, c->positions), held);
     if (c->computed)
-        rt_say("computed", "%llu rows now, %.0f tokens/s; %.0f %% of the time in the teacher's layers",
-               (unsigned long long)c->computed, (double)c->tokens / c->seconds, 100 * c->forward / c->seconds);
+        rt_say("computed",
+               "%llu rows now, %.0f tokens/s; %.0f %% of the time in the teacher's layers, %.0f %% in its head",
+               (unsigned long long)c->computed, (double)c->tokens / c->seconds, 100 * c->forward / c->seconds,
+               100 * c->head / c->seconds);
     rt_say("content", "%s", c->content);
 }
 
