@@ -132,7 +132,6 @@ int rt_inputs_prompts(rt_inputs *in, const rt_inputs_opts *o, rt_err *e);
 /* How many of the documents of some rows that a teacher is asked about it reads with its prompt. */
 int rt_inputs_count_prompted(const rt_inputs *in, uint32_t teacher, const rt_batch *b, uint32_t rows, uint32_t T,
                              uint32_t *prompted, uint32_t *documents, rt_err *e);
-rt_hash128 rt_inputs_prompt_hash(const rt_teacher_prompt *p);
 
 /* "0.7 of text.jsonl", or "0.7" where all sources are alike: the shares that teacher i has. */
 void rt_inputs_shares(const rt_inputs *in, uint32_t i, rt_str *out);

@@ -187,14 +187,6 @@ out:
     return rc;
 }
 
-rt_hash128 rt_inputs_prompt_hash(const rt_teacher_prompt *p)
-{
-    const rt_hash128 parts[] = { rt_hash(p->begin, p->begin_count * sizeof *p->begin),
-                                 rt_hash(p->put, p->put_count * sizeof *p->put),
-                                 { p->skip, p->begin_count } };
-    return rt_hash(parts, sizeof parts);
-}
-
 /* ---- who reads it ---- */
 
 int rt_inputs_count_prompted(const rt_inputs *in, uint32_t teacher, const rt_batch *b, uint32_t rows, uint32_t T,

@@ -179,7 +179,7 @@ int rt_inputs_other_identity(json_t **out, const rt_inputs *in, uint32_t teacher
         kept = json_array_append_new(data, json_string(rt_path_base(spec->data[i]))) == 0;
     if (kept && spec->data_count) kept = json_object_set(j, "data", data) == 0;
     if (kept && spec->prompt)
-        kept = json_object_set_new(j, "prompt", rt_hash_to_json(rt_inputs_prompt_hash(&in->prompts[teacher]))) == 0;
+        kept = json_object_set_new(j, "prompt", rt_hash_to_json(rt_prompt_hash(&in->prompts[teacher]))) == 0;
     if (!kept) RT_TRY(rt_no_memory(e, "the identity of a teacher"));
     *out = j;
     j = NULL;
