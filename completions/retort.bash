@@ -29,10 +29,10 @@ _retort() {
         prev=${COMP_WORDS[COMP_CWORD - 2]}
     fi
     if ((COMP_CWORD == 1)); then
-        _retort_offer cache convert distill doctor eval export generate init inspect merge plan quantize report tokenize train verify help --help --version
+        _retort_offer cache convert distill doctor eval export generate init inspect merge plan quantize report serve tokenize train verify help --help --version
         return
     elif ((COMP_CWORD == 2)) && [[ $command == help ]]; then
-        _retort_offer cache convert distill doctor eval export generate init inspect merge plan quantize report tokenize train verify
+        _retort_offer cache convert distill doctor eval export generate init inspect merge plan quantize report serve tokenize train verify
         return
     fi
     given=" ${COMP_WORDS[*]:2:COMP_CWORD-2} "
@@ -40,7 +40,7 @@ _retort() {
         case $command:$prev in
         *:--teacher | *:--student | *:--base | *:--data | *:--eval-data | generate:--out | report:--out | \
             tokenize:--out | tokenize:--chat-template | export:--to | *:--sample-prompts | *:--cublaslt | \
-            *:--config | *:--from | *:--tokenizer | *:--model)
+            *:--config | *:--from | *:--tokenizer | *:--token-file | *:--model)
             _retort_paths -f
             return
             ;;
@@ -58,8 +58,9 @@ _retort() {
             *:--sample-tokens | *:--save-every | *:--dump-step | *:--log-every | *:--held-out-of | \
             *:--bf16-layers | *:--word | *:--rows | *:--prompt | *:--system | *:--max-new | *:--top-k | \
             *:--top-p | *:--min-p | *:--repetition-penalty | *:--context | *:--samples | *:--slots | \
-            *:--layers | *:--depth | *:--show | *:--now | *:--eos | *:--shard-tokens | *:--op | *:--case | \
-            *:--isa)
+            *:--layers | *:--depth | *:--port | *:--host | *:--name | *:--cache-positions | \
+            *:--top-logprobs | *:--max-queue | *:--max-body | *:--timeout | *:--idle-timeout | *:--show | \
+            *:--now | *:--eos | *:--shard-tokens | *:--op | *:--case | *:--isa)
             return
             ;;
         *:--teacher-weights)
@@ -217,6 +218,11 @@ _retort() {
         ;;
     report)
         flags='--out --json --help'
+        paths=1
+        ;;
+    serve)
+        flags='--port --host --name --base --slots --context --cache-positions --top-logprobs --max-queue
+            --max-body --timeout --idle-timeout --token-file --quiet --device --threads --help'
         paths=1
         ;;
     tokenize)

@@ -42,7 +42,8 @@ MAY = {  # room -> other rooms that it may include
     "job/run": ENGINE + TEXT + ["settings", "infer", "teacher", "train", "evidence", "report", "job/prepare"],
     "job": ENGINE + TEXT + ["settings", "infer", "teacher", "train", "evidence", "report", "verify", *JOB],
     "api": ["base", "settings", "job", "job/run"],
-    "cli": ["base", "settings", "job", "job/run", "verify"],
+    "serve": ["base", "settings", "job"],
+    "cli": ["base", "settings", "job", "job/run", "serve", "verify"],
 }
 for room, seen in MAY.items():  # whoever sees models sees their shapes and tensors, and no container
     if "format" in seen:
@@ -54,7 +55,8 @@ for room, seen in MAY.items():  # and whoever sees teachers, or is one, sees wha
 NAMES_BACKENDS = {"backend/registry.c"}
 # Headers of linked libraries and the rooms that may see them; test libraries never appear in src/.
 LIBRARIES = {"cblas.h": ["backend/cpu"], "xxhash.h": ["base"], "yaml.h": ["settings"], "cmocka.h": [],
-             "brotli/decode.h": ["text/table"], "libdeflate.h": ["text/table"], "lz4.h": ["text/table"]}
+             "brotli/decode.h": ["text/table"], "libdeflate.h": ["text/table"], "lz4.h": ["text/table"],
+             **{f"event2/{name}.h": ["serve"] for name in ("buffer", "bufferevent", "event", "http", "listener")}}
 INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<([^>]+)>)')
 
 

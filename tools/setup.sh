@@ -76,6 +76,7 @@ want libdeflate-dev has_header libdeflate.h
 want liblz4-dev has_header lz4.h
 want libbrotli-dev has_header brotli/decode.h
 want libyaml-dev has_header yaml.h
+want libevent-dev has_header event2/http.h
 want libcmocka-dev has_header cmocka.h
 if [ -z "${LIB_openblas:-}" ]; then
     want libopenblas-serial-dev has_file "/usr/lib/$triplet/openblas-serial/libopenblas.a"

@@ -22,7 +22,7 @@ x86_64) debian_arch=amd64 ;;
     ;;
 esac
 packages="libopenblas-serial-dev libjansson-dev libxxhash-dev libpcre2-dev libutf8proc-dev zlib1g-dev libzstd-dev liblz4-dev"
-packages="$packages libdeflate-dev libbrotli-dev libyaml-dev libcmocka-dev libcmocka0"
+packages="$packages libdeflate-dev libbrotli-dev libyaml-dev libevent-dev libcmocka-dev libcmocka0"
 
 if ! command -v apt-get >/dev/null 2>&1; then
     echo "sysroot.sh: needs apt-get to fetch: $packages ($debian_arch)" >&2

@@ -24,6 +24,7 @@
     X(plan, "what a run would cost: memory, time, disk, and whether it fits")                                          \
     X(quantize, "a model with quantised matrices, with the error of each")                                             \
     X(report, "a run, or several over each other, as one HTML page")                                                   \
+    X(serve, "a model behind HTTP, for OpenAI's clients and lm-eval")                                                  \
     X(tokenize, "text as token shards; samples with what is trained; ids of a text and back")                          \
     X(train, "the same loop on text alone")                                                                            \
     X(verify, "prove every op on this machine against double precision; or check a finished run")

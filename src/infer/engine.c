@@ -50,9 +50,8 @@ bool rt_engine_has_room(const rt_engine *g, uint32_t count, uint32_t max_new)
     return free_seat(g) && pages_of(g, count, max_new) <= g->pages.left;
 }
 
-static int check(const rt_engine *g, const rt_request *r, rt_err *e)
+int rt_engine_check(const rt_engine *g, const rt_request *r, rt_err *e)
 {
-    int rc;
     if (r->count == 0) return rt_fail(e, RT_INVALID, "the prompt is empty; there is nothing to continue");
     if (r->count >= g->context + (r->max_new == 0))
         return rt_fail(e, RT_INVALID, "the prompt has %u tokens and the context only %u; raise --context", r->count,
@@ -71,11 +70,7 @@ static int check(const rt_engine *g, const rt_request *r, rt_err *e)
                        g->opts.top);
     if (r->echo && !g->opts.echo)
         return rt_fail(e, RT_INVALID, "log-probabilities of the prompt were asked for; they are not prepared");
-    RT_TRY(rt_sampling_check(&r->sampling, e));
-    if (!rt_engine_has_room(g, r->count, r->max_new))
-        return rt_fail(e, RT_INVALID, "all %u slots are busy, or the cache is full", g->slots);
-out:
-    return rc;
+    return rt_sampling_check(&r->sampling, e);
 }
 
 /* Where the draws of a request begin among the random numbers of `sample`. */
@@ -90,7 +85,9 @@ int rt_engine_add(rt_engine *g, const rt_request *r, uint64_t *name, rt_err *e)
 {
     int rc;
     uint32_t *stop = NULL;
-    RT_TRY(check(g, r, e));
+    RT_TRY(rt_engine_check(g, r, e));
+    if (!rt_engine_has_room(g, r->count, r->max_new))
+        RT_TRY(rt_fail(e, RT_INVALID, "all %u slots are busy, or the cache is full", g->slots));
     rt_seat *s = free_seat(g);
     const uint32_t slot = rt_seat_index(g, s);
     if (r->stops && !(stop = rt_alloc(r->stops * sizeof *stop, 16))) RT_TRY(rt_no_memory(e, "the ids that end a text"));

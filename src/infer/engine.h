@@ -103,10 +103,13 @@ typedef struct rt_request {
     void *ctx;
 } rt_request;
 
+/* RT_INVALID for what can never be taken: no prompt, too long for the context or the cache, ids out of range, what was
+ * not sealed for. Reads nothing that changes: any thread may ask, at any time. */
+int rt_engine_check(const rt_engine *g, const rt_request *r, rt_err *e);
 /* Whether a request of so many ids can be taken now: a slot is free, and pages for all that it may come to. */
 bool rt_engine_has_room(const rt_engine *g, uint32_t count, uint32_t max_new);
-/* RT_INVALID for what can never be taken (no prompt, too long for the context or the cache, ids out of range, what was
- * not sealed for) and where there is no room now. name: what events and rt_engine_cancel call it; never 0. */
+/* RT_INVALID where rt_engine_check says so, and where there is no room now. name: what events and rt_engine_cancel call
+ * it; never 0. */
 int rt_engine_add(rt_engine *g, const rt_request *r, uint64_t *name, rt_err *e);
 /* At once, and its function hears RT_END_CANCELLED, whose answer is not looked at. RT_NOT_FOUND when it has ended. */
 int rt_engine_cancel(rt_engine *g, uint64_t name, rt_err *e);

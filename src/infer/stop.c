@@ -22,7 +22,10 @@ int rt_stop_text_push(rt_stop_text *s, const char *text, size_t len, rt_str *sho
     for (uint32_t i = 0; i < s->count; i++) {
         const char *at = memmem(s->held.data, s->held.len, s->strings[i], strlen(s->strings[i]));
         size_t n = overlap(s->held.data, s->held.len, s->strings[i]);
-        if (at && (size_t)(at - s->held.data) < end) end = (size_t)(at - s->held.data);
+        if (at && (size_t)(at - s->held.data) < end) {
+            end = (size_t)(at - s->held.data);
+            s->which = i;
+        }
         s->found = s->found || at;
         keep = n > keep ? n : keep;
     }

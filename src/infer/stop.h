@@ -14,7 +14,8 @@ typedef struct rt_stop_text {
     const char *const *strings; /* (count) none of them empty; the caller's */
     uint32_t count;
     rt_str held;
-    bool found; /* one of them; what comes after it is not looked at */
+    bool found;     /* one of them; what comes after it is not looked at */
+    uint32_t which; /* it is; the first in the text */
 } rt_stop_text;
 
 /* Appends to shown what can be shown now that text (len) has come. RT_NOMEM. */

@@ -195,7 +195,7 @@ void rt_job_cached_free(rt_job_cached *c); /* accepts zeroes */
 /* ---- answers to a file of prompts (job_answers.c) ---- */
 
 typedef struct rt_job_answers_opts {
-    const char *data, *out;           /* data: records in .jsonl, else a line each */
+    const char *data, *out;           /* data: records, or of a text a line each (data_prompt.h) */
     uint32_t samples;                 /* of each prompt; 0: 1 */
     bool best_of;                     /* of those only the one whose log-probability for each token is highest */
     bool logps;                       /* the log-probability of every token is kept */

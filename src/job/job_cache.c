@@ -44,9 +44,7 @@ static int check_settings(rt_cache_work *w, rt_err *e)
     if (!(s->temperature > 0) || !isfinite(s->temperature))
         return rt_fail(e, RT_USAGE, "--temperature %g is out of range (above 0)", s->temperature);
     bool there = rt_cache_is(s->out);
-    if (there && !o->fill && !o->parts)
-        return rt_fail(e, RT_INVALID, "%s is a cache already; add what is missing with --fill, or give another --out",
-                       s->out);
+    if (there && !o->fill && !o->parts) return rt_cache_work_there(w, e);
     if (!there && o->fill)
         return rt_fail(e, RT_NOT_FOUND, "--fill: %s is no cache; leave --fill out to make one", s->out);
     w->there = there;
@@ -284,9 +282,14 @@ static int make(rt_cache_work *w, rt_err *e)
     RT_TRY(rt_job_device_open(&w->dev, &w->settings, false, w->o->env->environment, NULL, e));
     RT_TRY(w->dev->api->info(w->dev, &info, e));
     w->B = choose_rows(w, info.positions);
-    RT_TRY(rt_cache_work_begin(w, e));
-    RT_TRY(open_teacher(w, e));
+    /* What is wrong with a cache that is there is said before anything is loaded; a new one begins when all else is
+     * there, so that no folder is left of a teacher that does not fit. */
+    if (w->there) RT_TRY(rt_cache_work_begin(w, e));
+    rc = open_teacher(w, e);
+    if (rc == RT_NOMEM) rt_err_context(e, "asking %u rows at once (--teacher-batch takes fewer)", w->B);
+    RT_TRY(rc);
     RT_TRY(rt_cache_work_room(w, e));
+    if (!w->there) RT_TRY(rt_cache_work_begin(w, e));
     RT_TRY(ask_all(w, e));
 out:
     return rc;

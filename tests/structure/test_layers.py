@@ -71,12 +71,20 @@ CASES = [
     ("job/x.c", '#include "teacher/cache/cache.h"', True),
     ("verify/x.c", '#include "teacher/cache/cache.h"', False),
     ("cli/x.c", '#include "teacher/cache/cache.h"', False),
+    ("serve/x.c", '#include "job/job.h"', True),
+    ("serve/x.c", '#include "cli/args.h"', False),
+    ("serve/x.c", '#include "op/plan.h"', False),
+    ("serve/x.c", "#include <event2/http.h>", True),
+    ("job/x.c", '#include "serve/serve.h"', False),
+    ("job/x.c", "#include <event2/event.h>", False),
+    ("api/x.c", '#include "serve/serve.h"', False),
+    ("cli/x.c", '#include "serve/serve.h"', True),
     ("nowhere/x.c", "#include <stdio.h>", False),
 ]
 HEADERS = ["base/err.h", "num/dtype.h", "op/plan.h", "op/plan_internal.h", "backend/backend.h", "backend/ref/ref.h",
            "backend/cpu/cpu.h", "exec/exec.h", "model/decoder.h", "train/step.h", "verify/verify.h", "cli/args.h",
            "format/config/names.h", "format/gguf/gguf.h", "format/apr/apr.h", "format/model_file.h", "text/table/table.h", "text/data/dataset.h",
-           "teacher/pair.h", "teacher/cache/cache.h"]
+           "teacher/pair.h", "teacher/cache/cache.h", "job/job.h", "serve/serve.h"]
 for path, line, allowed in CASES:
     with tempfile.TemporaryDirectory() as root:
         for name in HEADERS + [path]:
@@ -86,9 +94,9 @@ for path, line, allowed in CASES:
         _, found = check_layers.check(root)
         check(bool(found) != allowed, f"check_layers: {path} with {line}: expected {'no ' if allowed else ''}fault, got {found}")
 
-# The two entrances call the door and what names things, read from the objects: a header of job shows more than that.
+# The three entrances call the door and what names things, read from the objects: a header of job shows more than that.
 NAMES = ["base", "num", "format", "format/config", "format/tensor", "settings", "job", "job/run"]
-DOOR = {"api": NAMES, "cli": NAMES + ["evidence", "report", "verify"]}
+DOOR = {"api": NAMES, "serve": NAMES, "cli": NAMES + ["evidence", "report", "serve", "verify"]}
 SENTENCES = {"rt_fit_chosen", "rt_pair_describe", "rt_schedule_name", "rt_weights_say"}  # for the screen of a run
 
 

@@ -1,0 +1,263 @@
+/* speaker.c - see speaker.h. */
+#include "job/speaker.h"
+
+#include "base/json.h"
+#include "infer/stop.h"
+#include "job/job_internal.h"
+#include "text/data/data_prompt.h"
+#include "text/data/model_text.h"
+
+#include <string.h>
+
+struct rt_speaker {
+    const rt_model_file *model;
+    rt_text_source *text;
+    rt_stops stops;
+    rt_dev *dev; /* null until it is sealed, like engine */
+    rt_engine *engine;
+    rt_engine_opts opts;
+    rt_answer *under_way;
+};
+
+/* An answer that is under way. */
+struct rt_answer {
+    rt_speaker *s;
+    rt_answer_opts o;
+    uint64_t name; /* the engine's */
+    rt_tok_stream *stream;
+    rt_stop_text stop;
+    rt_str shown; /* of this event */
+    rt_answer *before, *after;
+};
+
+int rt_speaker_new(rt_speaker **out, const rt_model_file *m, rt_err *e)
+{
+    int rc;
+    rt_speaker *s = NULL;
+    rt_json_init();
+    RT_TRY(rt_model_file_check(m, e));
+    if (!(s = rt_alloc_zero(sizeof *s, 16))) RT_TRY(rt_no_memory(e, "a model's text"));
+    s->model = m;
+    RT_TRY(rt_text_from_model(&s->text, &m->text, &m->config, m->path, e));
+    s->stops = rt_stops_of(&m->config, s->text->eos, s->text->end_of_turn);
+    *out = s;
+    s = NULL;
+out:
+    rt_speaker_free(s);
+    return rc;
+}
+
+void rt_speaker_free(rt_speaker *s)
+{
+    if (!s) return;
+    rt_speaker_unseal(s);
+    rt_text_close(s->text);
+    rt_free(s);
+}
+
+int rt_speaker_seal(rt_speaker *s, const rt_engine_opts *o, const rt_settings *where, const char *const *env, rt_err *e)
+{
+    int rc;
+    RT_TRY(rt_job_device_open(&s->dev, where, false, env, NULL, e));
+    RT_TRY(rt_engine_open(&s->engine, s->dev, s->model, NULL, o, e));
+    s->opts = *o;
+out:
+    if (rc < 0) rt_speaker_unseal(s);
+    return rc;
+}
+
+/* ---- text ---- */
+
+int rt_speaker_encode(const rt_speaker *s, const char *text, size_t len, bool special, rt_tok_ids *ids, rt_err *e)
+{
+    return rt_job_tokenizer_encode(s->text->tokenizer, text, len, special ? RT_ENCODE_SPECIAL : 0, ids, e);
+}
+
+int rt_speaker_decode(const rt_speaker *s, const uint32_t *ids, size_t count, bool special, rt_str *text, rt_err *e)
+{
+    return rt_tokenizer_decode(s->text->tokenizer, ids, count, special ? 0 : RT_DECODE_SKIP_SPECIAL, text, e);
+}
+
+int rt_speaker_converse(const rt_speaker *s, const rt_speaker_chat *c, rt_tok_ids *ids, rt_err *e)
+{
+    const rt_data_text t = { .tok = s->text->tokenizer,
+                             .tmpl = s->text->chat,
+                             .special = s->text->special,
+                             .extra = c->vars,
+                             .now = c->now,
+                             .utc_offset = c->utc_offset };
+    if (!t.tmpl)
+        return rt_fail(e, RT_INVALID, "the model has no chat template%s%s; ask it to continue a text instead",
+                       s->text->chat_err.text[0] ? " that can be used: " : "", s->text->chat_err.text);
+    return rt_prompt_from_chat(&t, c->messages, c->tools, NULL, ids, e);
+}
+
+bool rt_speaker_token(const rt_speaker *s, uint32_t id, rt_token_info *out)
+{
+    return rt_tokenizer_token(s->text->tokenizer, id, out);
+}
+
+uint32_t rt_speaker_prefix(const rt_speaker *s)
+{
+    uint32_t count;
+    (void)rt_tokenizer_prefix(s->text->tokenizer, &count);
+    return count;
+}
+
+rt_span rt_speaker_template(const rt_speaker *s) { return s->model->text.chat_template; }
+const json_t *rt_speaker_special(const rt_speaker *s) { return s->text->special; }
+
+/* ---- facts ---- */
+
+rt_speaker_facts rt_speaker_facts_of(const rt_speaker *s)
+{
+    rt_exec_memory m;
+    rt_exec_memory_query(rt_engine_exec(s->engine), &m);
+    return (rt_speaker_facts){ .slots = rt_engine_slots(s->engine),
+                               .context = rt_engine_context(s->engine),
+                               .vocab = rt_engine_vocab(s->engine),
+                               .top = s->opts.top,
+                               .device = s->dev->api->name,
+                               .bytes = m.total };
+}
+
+rt_engine_stats rt_speaker_stats(const rt_speaker *s) { return rt_engine_stats_of(s->engine); }
+
+/* ---- answers ---- */
+
+static void answer_free(rt_answer *a)
+{
+    if (!a) return;
+    if (a->before) a->before->after = a->after;
+    if (a->after) a->after->before = a->before;
+    if (a->s->under_way == a) a->s->under_way = a->after;
+    rt_tok_stream_free(a->stream);
+    rt_stop_text_free(&a->stop);
+    rt_str_free(&a->shown);
+    rt_free(a);
+}
+
+void rt_speaker_unseal(rt_speaker *s)
+{
+    rt_engine_free(s->engine);
+    rt_job_device_close(s->dev);
+    s->engine = NULL;
+    s->dev = NULL;
+    while (s->under_way) answer_free(s->under_way);
+}
+
+/* Text of the id that has come into shown, as far as it is certain. A row of the embedding that no token has says
+ * nothing. */
+static int show(rt_answer *a, const rt_token_event *t, rt_err *e)
+{
+    int rc = RT_OK;
+    rt_token_info info;
+    rt_str part = { 0 };
+    if (t->id != UINT32_MAX && t->end != RT_END_STOP && rt_speaker_token(a->s, t->id, &info))
+        RT_TRY(rt_tok_stream_push(a->stream, t->id, &part, e));
+    if (t->end != RT_END_NONE) RT_TRY(rt_tok_stream_end(a->stream, &part, e));
+    RT_TRY(rt_stop_text_push(&a->stop, part.data, part.len, &a->shown, e));
+    if (t->end != RT_END_NONE && !a->stop.found) RT_TRY(rt_stop_text_end(&a->stop, &a->shown, e));
+out:
+    rt_str_free(&part);
+    return rc;
+}
+
+static int on_token(void *ctx, const rt_token_event *t, rt_err *e)
+{
+    rt_answer *a = ctx;
+    rt_answer_event told = { .token = t, .end = t->end, .stop = -1 };
+    int rc = RT_OK;
+    a->shown.len = 0;
+    if (!t->prompt) RT_TRY(show(a, t, e));
+    if (a->stop.found) {
+        told.end = RT_END_STOP;
+        told.stop = (int32_t)a->stop.which;
+    }
+    told.text = a->shown.data ? a->shown.data : "";
+    told.len = a->shown.len;
+    a->o.fn(a->o.ctx, &told);
+    rc = told.end != RT_END_NONE;
+out:
+    if (rc != 0) answer_free(a);
+    return rc;
+}
+
+static bool stops_of(const rt_speaker *s, const rt_answer_opts *o, uint32_t **ids, uint32_t *count)
+{
+    const uint32_t own = o->on ? 0 : s->stops.count;
+    *count = own + o->stop_id_count;
+    *ids = *count ? rt_alloc(*count * sizeof **ids, 16) : NULL;
+    if (!*ids) return *count == 0;
+    if (own) memcpy(*ids, s->stops.ids, own * sizeof **ids);
+    if (o->stop_id_count) memcpy(*ids + own, o->stop_ids, o->stop_id_count * sizeof **ids);
+    return true;
+}
+
+static rt_request request_of(const rt_answer_opts *o)
+{
+    return (rt_request){ .prompt = o->prompt,
+                         .count = o->count,
+                         .max_new = o->max_new,
+                         .sampling = o->sampling,
+                         .ordinal = o->ordinal,
+                         .logp = o->logp,
+                         .echo = o->echo,
+                         .top = o->top };
+}
+
+int rt_speaker_check(const rt_speaker *s, const rt_answer_opts *o, rt_err *e)
+{
+    const rt_request r = request_of(o);
+    return rt_engine_check(s->engine, &r, e);
+}
+
+bool rt_speaker_has_room(const rt_speaker *s, const rt_answer_opts *o)
+{
+    return rt_engine_has_room(s->engine, o->count, o->max_new);
+}
+
+/* The text of the prompt is passed through the stream, so that what comes after it is decoded as its continuation. */
+static int join(rt_answer *a, rt_err *e)
+{
+    int rc = RT_OK;
+    rt_token_info info;
+    for (uint32_t i = 0; i < a->o.count; i++) {
+        a->shown.len = 0;
+        if (rt_speaker_token(a->s, a->o.prompt[i], &info))
+            RT_TRY(rt_tok_stream_push(a->stream, a->o.prompt[i], &a->shown, e));
+    }
+out:
+    return rc;
+}
+
+int rt_speaker_begin(rt_speaker *s, const rt_answer_opts *o, rt_answer **out, rt_err *e)
+{
+    int rc;
+    uint32_t *stops = NULL;
+    rt_request r = request_of(o);
+    rt_answer *a = rt_alloc_zero(sizeof *a, 16);
+    if (!a || !stops_of(s, o, &stops, &r.stops)) RT_TRY(rt_no_memory(e, "an answer"));
+    *a = (rt_answer){ .s = s, .o = *o, .stop = { .strings = o->stop, .count = o->stops }, .after = s->under_way };
+    if (s->under_way) s->under_way->before = a;
+    s->under_way = a;
+    RT_TRY(rt_tok_stream_new(&a->stream, s->text->tokenizer, o->special ? 0 : RT_DECODE_SKIP_SPECIAL, e));
+    if (o->joined) RT_TRY(join(a, e));
+    r.stop = stops;
+    r.fn = on_token;
+    r.ctx = a;
+    RT_TRY(rt_engine_add(s->engine, &r, &a->name, e));
+    *out = a;
+    a = NULL;
+out:
+    rt_free(stops);
+    if (a && a->s)
+        answer_free(a);
+    else
+        rt_free(a);
+    return rc;
+}
+
+void rt_speaker_cancel(rt_speaker *s, rt_answer *a) { (void)rt_engine_cancel(s->engine, a->name, NULL); }
+uint32_t rt_speaker_busy(const rt_speaker *s) { return rt_engine_busy(s->engine); }
+int rt_speaker_step(rt_speaker *s, rt_err *e) { return rt_engine_step(s->engine, e); }

@@ -1,0 +1,42 @@
+/* serve.h - a model behind HTTP: completions and chats as OpenAI's clients and lm-eval ask for them, with the exact
+ * log-probabilities of prompts.
+ *
+ * Owns: HTTP, the formats of requests and replies, the queue, time-outs, shutting down. The model, its text and its
+ * engine are job/speaker.h; what is printed is the caller's.
+ *
+ * Two threads. The event loop has the sockets: it reads requests, tokenizes prompts, puts sequences into a queue and
+ * writes replies. The worker has the device: it takes sequences from the queue as there is room, steps the engine, and
+ * notes in each sequence what was said. One lock stands between them; it is held to note and to format, never while the
+ * engine computes or a socket is used. So answers that are asked for together are computed together, and /health
+ * answers while a step takes its time. A client that leaves, or closes its side, cancels what it asked for.
+ *
+ *     serve_run.c     the loop, its socket, shutting down        serve_worker.c   the other thread
+ *     serve_route.c   which path is answered by what             serve_ask.c      a request's JSON (serve_fields.c)
+ *     serve_call.c    a request under way                        serve_reply.c    a reply's JSON (serve_logps.c)
+ *     serve_plain.c   /v1/models, /tokenize and the like */
+#ifndef RT_SERVE_SERVE_H
+#define RT_SERVE_SERVE_H
+
+#include "job/speaker.h"
+
+typedef struct rt_serve_opts {
+    const char *host;  /* null: 127.0.0.1 */
+    uint32_t port;     /* 0: one that is free */
+    const char *name;  /* of the model, as clients call it */
+    const char *token; /* that requests must bear; null: none */
+    rt_engine_opts engine;
+    uint32_t max_queue;  /* sequences that may wait for a slot */
+    uint64_t max_body;   /* bytes of a request */
+    double timeout;      /* seconds that a request may take in all */
+    double idle_timeout; /* seconds without a byte from or to a client that has something to say or to hear */
+    const rt_settings *where;
+    const rt_job_env *env;
+    void (*listening)(void *ctx, const char *url, const rt_speaker_facts *f); /* from now on it answers */
+    bool (*stop)(void *ctx); /* asked ten times a second; true: finish what is under way, then return */
+    void *ctx;
+} rt_serve_opts;
+
+/* Answers until stop says so. RT_IO where the address cannot be had. A device that fails ends it with that status. */
+int rt_serve(const rt_model_file *m, const rt_serve_opts *o, rt_err *e);
+
+#endif

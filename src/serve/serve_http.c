@@ -1,0 +1,169 @@
+/* serve_http.c - replies as evhttp sends them, and connections that go before they have them. See serve_internal.h.
+ *
+ * While a request is worked on nothing is read from its connection, so only writing has a time-out then. What evhttp
+ * refuses by itself (a request line that is none, a body that is too large) never comes here. */
+#include "serve/serve_internal.h"
+
+#include "base/sys.h"
+
+#include <event2/buffer.h>
+#include <event2/bufferevent.h>
+#include <event2/event.h>
+#include <event2/http.h>
+#include <string.h>
+
+const uint32_t rt_http_statuses[RT_SERVE_STATUSES] = { 200, 400, 401, 404, 405, 429, 500, 503, 0 };
+
+int64_t rt_serve_time(const rt_server *s) { return s->o->env->now + (int64_t)(rt_now() - s->begun); }
+
+static void count(rt_server *s, uint32_t status)
+{
+    int i = 0;
+    while (rt_http_statuses[i] && rt_http_statuses[i] != status) i++;
+    s->count[i]++;
+}
+
+static void set_timeouts(const rt_server *s, struct evhttp_connection *c, bool reading)
+{
+    const struct timeval t = { .tv_sec = (time_t)s->o->idle_timeout,
+                               .tv_usec =
+                                   (suseconds_t)((s->o->idle_timeout - (double)(time_t)s->o->idle_timeout) * 1e6) };
+    bufferevent_set_timeouts(evhttp_connection_get_bufferevent(c), reading ? &t : NULL, &t);
+}
+
+static void on_lost(struct evhttp_connection *c, void *server)
+{
+    rt_server *s = server;
+    (void)c;
+    s->replying--;
+}
+
+static void on_complete(struct evhttp_request *req, void *server)
+{
+    rt_server *s = server;
+    struct evhttp_connection *c = evhttp_request_get_connection(req);
+    s->replying--;
+    if (!c) return;
+    evhttp_connection_set_closecb(c, NULL, NULL);
+    set_timeouts(s, c, true);
+}
+
+void rt_http_begin(rt_server *s, struct evhttp_request *req)
+{
+    struct evhttp_connection *c = evhttp_request_get_connection(req);
+    s->replying++;
+    s->number++;
+    set_timeouts(s, c, false);
+    evhttp_connection_set_closecb(c, on_lost, s);
+    evhttp_request_set_on_complete_cb(req, on_complete, s);
+}
+
+/* Of a call: the request is freed with its connection, but for one that was taken off it before. */
+static void on_call_lost(struct evhttp_connection *c, void *ctx)
+{
+    rt_call *call = ctx;
+    struct evhttp_request *req = call->req;
+    (void)c;
+    call->server->replying--;
+    if (!evhttp_request_get_connection(req)) evhttp_request_free(req);
+    call->req = NULL;
+    call->gone(call);
+}
+
+/* The client has closed its side, or all of it. */
+static void on_closed(evutil_socket_t fd, short what, void *ctx)
+{
+    rt_call *call = ctx;
+    (void)fd;
+    (void)what;
+    evhttp_connection_free(evhttp_request_get_connection(call->req));
+}
+
+int rt_http_watch(rt_server *s, struct evhttp_request *req, rt_call *call, rt_err *e)
+{
+    struct evhttp_connection *c = evhttp_request_get_connection(req);
+    if (!call) return evhttp_connection_set_closecb(c, on_lost, s), RT_OK;
+    const evutil_socket_t fd = bufferevent_getfd(evhttp_connection_get_bufferevent(c));
+    call->closed = event_new(s->base, fd, EV_CLOSED, on_closed, call);
+    if (!call->closed || event_add(call->closed, NULL) < 0) return rt_no_memory(e, "a request");
+    evhttp_connection_set_closecb(c, on_call_lost, call);
+    return RT_OK;
+}
+
+/* ---- replies ---- */
+
+static const char *reason(uint32_t status)
+{
+    switch (status) {
+    case 200: return "OK";
+    case 400: return "Bad Request";
+    case 401: return "Unauthorized";
+    case 404: return "Not Found";
+    case 405: return "Method Not Allowed";
+    case 429: return "Too Many Requests";
+    case 503: return "Service Unavailable";
+    default: return "Internal Server Error";
+    }
+}
+
+static void header(struct evhttp_request *req, const char *name, const char *value)
+{
+    evhttp_add_header(evhttp_request_get_output_headers(req), name, value);
+}
+
+void rt_http_send(rt_server *s, struct evhttp_request *req, uint32_t status, const char *type, const char *data,
+                  size_t len)
+{
+    struct evbuffer *b = evbuffer_new();
+    count(s, status);
+    header(req, "Content-Type", type ? type : "application/json");
+    if (s->stopping) header(req, "Connection", "close");
+    if (b) evbuffer_add(b, data, len);
+    evhttp_send_reply(req, (int)status, reason(status), b);
+    if (b) evbuffer_free(b);
+}
+
+void rt_http_error_json(const rt_refusal *why, rt_str *out)
+{
+    const char *type = why->http == 401   ? "authentication_error"
+                       : why->http == 429 ? "rate_limit_error"
+                       : why->http >= 500 ? "server_error"
+                                          : "invalid_request_error";
+    rt_str_append(out, "{\"error\":{\"message\":");
+    rt_json_put_any(out, why->err.text, strlen(why->err.text));
+    rt_str_printf(out, ",\"type\":\"%s\",\"param\":", type);
+    if (why->param)
+        rt_str_printf(out, "\"%s\"", why->param);
+    else
+        rt_str_append(out, "null");
+    rt_str_printf(out, ",\"code\":%u}}", why->http);
+}
+
+void rt_http_error(rt_server *s, struct evhttp_request *req, const rt_refusal *why)
+{
+    rt_str out = { 0 };
+    rt_http_error_json(why, &out);
+    if (why->http == 429 || why->http == 503) header(req, "Retry-After", "1");
+    if (why->http == 401) header(req, "WWW-Authenticate", "Bearer");
+    rt_http_send(s, req, why->http, NULL, out.data ? out.data : "{}", out.data ? out.len : 2);
+    rt_str_free(&out);
+}
+
+void rt_http_stream_begin(rt_server *s, struct evhttp_request *req)
+{
+    count(s, 200);
+    header(req, "Content-Type", "text/event-stream; charset=utf-8");
+    header(req, "Cache-Control", "no-cache");
+    if (s->stopping) header(req, "Connection", "close");
+    evhttp_send_reply_start(req, 200, "OK");
+}
+
+void rt_http_stream(struct evhttp_request *req, const char *data, size_t len)
+{
+    struct evbuffer *b = evbuffer_new();
+    if (b) evbuffer_add(b, data, len);
+    if (b) evhttp_send_reply_chunk(req, b);
+    if (b) evbuffer_free(b);
+}
+
+void rt_http_stream_end(struct evhttp_request *req) { evhttp_send_reply_end(req); }
