@@ -68,6 +68,10 @@ _retort() {
             _retort_offer auto native bf16 fp8
             return
             ;;
+        *:--teacher-memory)
+            _retort_offer auto device host disk
+            return
+            ;;
         cache:--chat-template | distill:--chat-template | eval:--chat-template | plan:--chat-template | \
             train:--chat-template)
             _retort_offer teacher student
@@ -139,7 +143,7 @@ _retort() {
             return
             ;;
         *:--preset)
-            _retort_offer tiny tiny-llama tiny-qwen2 tiny-qwen3 tiny-mistral tiny-smollm3 small qwen2.5-0.5b qwen2.5-1.5b qwen2.5-3b qwen2.5-7b qwen2.5-14b qwen3-0.6b qwen3-1.7b qwen3-4b qwen3-8b llama-3.2-1b llama-3.2-3b llama-3.1-8b smollm2-135m smollm2-360m smollm2-1.7b smollm3-3b mistral-7b
+            _retort_offer tiny tiny-llama tiny-qwen2 tiny-qwen3 tiny-mistral tiny-smollm3 small qwen2.5-0.5b qwen2.5-1.5b qwen2.5-3b qwen2.5-7b qwen2.5-14b qwen2.5-32b qwen3-0.6b qwen3-1.7b qwen3-4b qwen3-8b llama-3.2-1b llama-3.2-3b llama-3.1-8b smollm2-135m smollm2-360m smollm2-1.7b smollm3-3b mistral-7b
             return
             ;;
         *:--backend)
@@ -151,8 +155,9 @@ _retort() {
     case $command in
     cache)
         flags='--teacher --student --base --data --eval-data --out --seq-len --temperature --held-out --held-seed
-            --seed --teacher-weights --teacher-batch --chat-template --columns --template-var --loss-on
-            --skip-bad --allow-drop --vocab --device --tune --threads --keep --fill --part --join --json --help'
+            --seed --teacher-weights --teacher-batch --teacher-memory --chat-template --columns --template-var
+            --loss-on --skip-bad --allow-drop --vocab --device --tune --threads --keep --fill --part --join
+            --json --help'
         paths=1
         ;;
     chat)
@@ -168,12 +173,13 @@ _retort() {
         flags='--teacher --student --base --data --eval-data --out --divergence --beta --skew --temperature --alpha
             --kd-weight --ce-weight --t2 --lr --lr-class --optimizer --betas --eps --weight-decay --schedule
             --warmup --decay --lr-floor --max-grad-norm --batch --micro-batch --teacher-batch --teacher-weights
-            --seq-len --steps --tokens --epochs --time --lora --lora-rank --lora-alpha --lora-dropout
-            --lora-targets --merge --freeze --recompute --head-chunk --memory-limit --columns --loss-on
-            --chat-template --template-var --skip-bad --allow-drop --vocab --allow-degenerate --held-out
-            --eval-every --eval-rows --stop-if-worse --sample-prompts --sample-tokens --save-every --keep --save
-            --save-dtype --control --dump-step --seed --held-seed --device --device-memory --kernels --cublaslt
-            --tune --sync --threads --config --fit --smoke --resume --override --log-every --quiet --json --help'
+            --teacher-memory --seq-len --steps --tokens --epochs --time --lora --lora-rank --lora-alpha
+            --lora-dropout --lora-targets --merge --freeze --recompute --head-chunk --memory-limit --columns
+            --loss-on --chat-template --template-var --skip-bad --allow-drop --vocab --allow-degenerate
+            --held-out --eval-every --eval-rows --stop-if-worse --sample-prompts --sample-tokens --save-every
+            --keep --save --save-dtype --control --dump-step --seed --held-seed --device --device-memory
+            --kernels --cublaslt --tune --sync --threads --config --fit --smoke --resume --override --log-every
+            --quiet --json --help'
         ;;
     doctor)
         flags='--json --help'
@@ -211,12 +217,12 @@ _retort() {
         flags='--teacher --student --base --data --eval-data --out --divergence --beta --skew --temperature --alpha
             --kd-weight --ce-weight --t2 --lr --lr-class --optimizer --betas --eps --weight-decay --schedule
             --warmup --decay --lr-floor --max-grad-norm --batch --micro-batch --teacher-batch --teacher-weights
-            --seq-len --steps --tokens --epochs --time --lora --lora-rank --lora-alpha --lora-dropout
-            --lora-targets --merge --freeze --recompute --head-chunk --memory-limit --columns --loss-on
-            --chat-template --template-var --skip-bad --allow-drop --vocab --allow-degenerate --held-out
-            --eval-every --eval-rows --stop-if-worse --sample-prompts --sample-tokens --save-every --keep --save
-            --save-dtype --control --dump-step --seed --held-seed --device --device-memory --kernels --cublaslt
-            --tune --sync --threads --config --fit --ops --json --help'
+            --teacher-memory --seq-len --steps --tokens --epochs --time --lora --lora-rank --lora-alpha
+            --lora-dropout --lora-targets --merge --freeze --recompute --head-chunk --memory-limit --columns
+            --loss-on --chat-template --template-var --skip-bad --allow-drop --vocab --allow-degenerate
+            --held-out --eval-every --eval-rows --stop-if-worse --sample-prompts --sample-tokens --save-every
+            --keep --save --save-dtype --control --dump-step --seed --held-seed --device --device-memory
+            --kernels --cublaslt --tune --sync --threads --config --fit --ops --json --help'
         ;;
     quantize)
         flags='--dtype --to --base --force --no-tokenizer --threads --json --help'

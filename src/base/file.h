@@ -27,6 +27,9 @@ int rt_map_open(rt_map *m, const char *path, rt_err *e);
 void rt_map_close(rt_map *m); /* accepts zeroes; leaves zeroes */
 /* Tells the system that a range will be read soon, or not again. Never fails. */
 void rt_map_will_need(const rt_map *m, uint64_t offset, uint64_t bytes);
+/* Reads a range now; RT_IO where touching it would end the process (a file that was cut, a disk that fails). On systems
+ * that cannot say so it is read when it is touched. */
+int rt_map_bring(const rt_map *m, uint64_t offset, uint64_t bytes, rt_err *e);
 void rt_map_done_with(const rt_map *m, uint64_t offset, uint64_t bytes);
 
 /* XXH3-128 of a file's bytes. Pages are let go as they are read: a file larger than memory is none too large. */

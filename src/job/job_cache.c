@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "base/sys.h"
+#include "job/prepare/fit.h"
 
 #include <math.h>
 #include <string.h>
@@ -13,12 +14,15 @@
 enum { COMMIT_SECONDS = 20, POSITIONS = 2048, MOST_ROWS = 64 };
 
 const rt_setting_id rt_job_cache_settings[] = {
-    RT_SETTING_ID_teacher,       RT_SETTING_ID_student,       RT_SETTING_ID_base,       RT_SETTING_ID_data,
-    RT_SETTING_ID_eval_data,     RT_SETTING_ID_out,           RT_SETTING_ID_seq_len,    RT_SETTING_ID_temperature,
-    RT_SETTING_ID_held_out,      RT_SETTING_ID_held_seed,     RT_SETTING_ID_seed,       RT_SETTING_ID_teacher_weights,
-    RT_SETTING_ID_teacher_batch, RT_SETTING_ID_chat_template, RT_SETTING_ID_columns,    RT_SETTING_ID_template_var,
-    RT_SETTING_ID_loss_on,       RT_SETTING_ID_skip_bad,      RT_SETTING_ID_allow_drop, RT_SETTING_ID_vocab,
-    RT_SETTING_ID_device,        RT_SETTING_ID_tune,          RT_SETTING_ID_threads,    RT_SETTING_COUNT_ALL
+    RT_SETTING_ID_teacher,       RT_SETTING_ID_student,        RT_SETTING_ID_base,
+    RT_SETTING_ID_data,          RT_SETTING_ID_eval_data,      RT_SETTING_ID_out,
+    RT_SETTING_ID_seq_len,       RT_SETTING_ID_temperature,    RT_SETTING_ID_held_out,
+    RT_SETTING_ID_held_seed,     RT_SETTING_ID_seed,           RT_SETTING_ID_teacher_weights,
+    RT_SETTING_ID_teacher_batch, RT_SETTING_ID_teacher_memory, RT_SETTING_ID_chat_template,
+    RT_SETTING_ID_columns,       RT_SETTING_ID_template_var,   RT_SETTING_ID_loss_on,
+    RT_SETTING_ID_skip_bad,      RT_SETTING_ID_allow_drop,     RT_SETTING_ID_vocab,
+    RT_SETTING_ID_device,        RT_SETTING_ID_tune,           RT_SETTING_ID_threads,
+    RT_SETTING_COUNT_ALL
 };
 
 /* ---- what is asked ---- */
@@ -144,6 +148,36 @@ static uint32_t choose_rows(const rt_cache_work *w, uint32_t positions)
     return rows < 1 ? 1 : rows > MOST_ROWS ? MOST_ROWS : rows;
 }
 
+/* Whether the host could keep the whole teacher beside the device. */
+static bool host_has_room(const rt_cache_work *w)
+{
+    uint64_t bytes = 0;
+    rt_sys_memory system;
+    rt_sys_memory_query(&system);
+    for (uint32_t i = 0; i < w->teacher->part_count; i++) bytes += w->teacher->parts[i].map.size;
+    return bytes <= rt_fit_budget(system.available);
+}
+
+/* With its layers where the settings say; where they do not, the first of device, host and disk that takes them. */
+static int open_where_it_fits(rt_cache_work *w, rt_says_opts *o, const rt_watch *watch, rt_err *e)
+{
+    rt_err why = { 0 };
+    bool open = w->r.teacher_memory == RT_TEACHER_AUTO;
+    rt_teacher_memory m = open ? RT_TEACHER_DEVICE : w->r.teacher_memory;
+    o->home = rt_teacher_memory_class(m);
+    int rc = rt_says_open(&w->says, w->dev, w->teacher, o, watch, &why);
+    while (open && rc == RT_NOMEM && m < RT_TEACHER_DISK) {
+        if (++m == RT_TEACHER_HOST && (w->host || !host_has_room(w))) continue;
+        o->home = rt_teacher_memory_class(m);
+        rc = rt_says_open(&w->says, w->dev, w->teacher, o, watch, &why);
+    }
+    if (rc >= 0 && open && m != RT_TEACHER_DEVICE)
+        rt_note(&w->out->notes, "the teacher's layers are %s, since the device has no room for them",
+                m == RT_TEACHER_HOST ? "in the host's memory" : "on disk");
+    if (rc < 0 && e) *e = why;
+    return rc;
+}
+
 static int open_teacher(rt_cache_work *w, rt_err *e)
 {
     int rc;
@@ -153,16 +187,16 @@ static int open_teacher(rt_cache_work *w, rt_err *e)
     RT_TRY(rt_inputs_dtypes(&dtypes, w->teacher, &w->arena, e));
     rt_weights_dtypes(dtypes, dtypes, &w->teacher->config, kept);
     RT_TRY(make_mask(w, e));
-    const rt_says_opts o = { .B = w->B,
-                             .T = w->r.seq_len,
-                             .form = w->plan.form,
-                             .n = w->plan.n,
-                             .held_n = w->plan.held_n,
-                             .temperature = w->settings.temperature,
-                             .seed = w->settings.seed,
-                             .dtypes = dtypes,
-                             .vmask = w->mask };
-    RT_TRY(rt_says_open(&w->says, w->dev, w->teacher, &o, &watch, e));
+    rt_says_opts o = { .B = w->B,
+                       .T = w->r.seq_len,
+                       .form = w->plan.form,
+                       .n = w->plan.n,
+                       .held_n = w->plan.held_n,
+                       .temperature = w->settings.temperature,
+                       .seed = w->settings.seed,
+                       .dtypes = dtypes,
+                       .vmask = w->mask };
+    RT_TRY(open_where_it_fits(w, &o, &watch, e));
 out:
     return rc;
 }
@@ -281,6 +315,10 @@ static int make(rt_cache_work *w, rt_err *e)
     RT_TRY(rt_job_device_open(&w->dev, &w->settings, false, w->o->env->environment, NULL, e));
     RT_TRY(w->dev->api->info(w->dev, &info, e));
     w->B = choose_rows(w, info.positions);
+    w->host = info.host;
+    if (w->host && w->r.teacher_memory == RT_TEACHER_HOST)
+        RT_TRY(rt_fail(e, RT_USAGE,
+                       "--teacher-memory host is for a device that has memory of its own; use device or disk"));
     /* What is wrong with a cache that is there is said before anything is loaded; a new one begins when all else is
      * there, so that no folder is left of a teacher that does not fit. */
     if (w->there) RT_TRY(rt_cache_work_begin(w, e));

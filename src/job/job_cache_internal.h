@@ -45,6 +45,7 @@ typedef struct rt_cache_work {
     rt_cache_writer *writer[RT_CACHE_SECTIONS];
     uint32_t section_count;
     rt_says *says;
+    bool host;        /* the device's memory is the host's */
     double committed; /* clock */
     uint32_t B;              /* rows of a batch */
     rt_cache_batch batch[2]; /* one is read by the device while the other is written down */

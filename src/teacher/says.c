@@ -20,6 +20,7 @@ struct rt_says {
     rt_space *space;
     rt_decoder *model;
     rt_exec *x;
+    rt_disk_feed *feed; /* of layers on disk; else null */
     rt_plan *read;
     rt_tokens tokens;
     rt_view hidden;                   /* (B*T,C) */
@@ -159,7 +160,7 @@ int rt_says_open(rt_says **out, rt_dev *d, const rt_model_file *m, const rt_says
     if (!s) RT_TRY(rt_no_memory(e, "a teacher"));
     s->o = *o;
     s->policy = *rt_device_policy(d);
-    const rt_decoder_opts decoder = { .name = "teacher", .policy = &s->policy, .dtypes = o->dtypes };
+    const rt_decoder_opts decoder = { .name = "teacher", .policy = &s->policy, .dtypes = o->dtypes, .home = o->home };
     RT_TRY(choose_size(s, d, m->config.vocab, e));
     RT_TRY(host_room(s, e));
     RT_TRY(rt_space_new(&s->space, e));
@@ -167,6 +168,7 @@ int rt_says_open(rt_says **out, rt_dev *d, const rt_model_file *m, const rt_says
     declare(s);
     RT_TRY(record(s, e));
     RT_TRY(seal(s, d, e));
+    RT_TRY(rt_disk_feed_add(&s->feed, s->x, s->model, m, e));
     RT_TRY(rt_load_weights(s->x, s->model, m, watch, e));
     if (s->fault.buf) RT_TRY(rt_exec_write(s->x, s->fault, none, sizeof none, e));
     if (s->vmask.buf) RT_TRY(rt_exec_write(s->x, s->vmask, o->vmask, (uint64_t)s->vmask.cols * sizeof *o->vmask, e));
@@ -181,6 +183,7 @@ void rt_says_free(rt_says *s)
 {
     if (!s) return;
     rt_exec_free(s->x);
+    rt_disk_feed_free(s->feed);
     rt_plan_free(s->read);
     for (int u = 0; u < USES; u++) rt_plan_free(s->ask[u].plan);
     rt_decoder_free(s->model);

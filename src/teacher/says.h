@@ -6,6 +6,7 @@
 #ifndef RT_TEACHER_SAYS_H
 #define RT_TEACHER_SAYS_H
 
+#include "infer/feed.h"
 #include "infer/load.h"
 #include "teacher/source.h"
 
@@ -17,6 +18,7 @@ typedef struct rt_says_opts {
     double temperature;
     uint64_t seed;          /* of draws */
     const rt_dtype *dtypes; /* of the teacher's parameters */
+    rt_class home;          /* of the matrices of its layers: PARAM, HOST, DISK; m stays open for the last */
     const uint32_t *vmask;  /* (ceil(V/32)) words: the ids that count; null: all */
     uint64_t head_bytes;    /* of logits at a time; 0: what the device says */
 } rt_says_opts;

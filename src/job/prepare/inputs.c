@@ -14,7 +14,8 @@
 /* Settings that only a model has a use for. */
 static int check_cache_settings(const rt_inputs *in, const rt_settings *s, rt_err *e)
 {
-    static const rt_setting_id of_models[] = { RT_SETTING_ID_teacher_weights, RT_SETTING_ID_teacher_batch };
+    static const rt_setting_id of_models[] = { RT_SETTING_ID_teacher_weights, RT_SETTING_ID_teacher_batch,
+                                               RT_SETTING_ID_teacher_memory };
     for (size_t i = 0; i < sizeof of_models / sizeof *of_models; i++)
         if (s->given[of_models[i]])
             return rt_fail(e, RT_INVALID, "%s is of a teacher that is computed; %s is a cache: leave it out",
