@@ -177,6 +177,20 @@ exits 0
 check "whatever the rows at a time" near prompted by-row 2e-5
 stop KILL 5 cut3 distill --teacher t,prompt=p.txt $chat --save-every 1
 rm p.txt
+cp -r cut3 altered
+sed -i 's/"skip": *[0-9]*/"skip": 1/' altered/run/data/prompt-00.json
+run distill --resume --out altered
+exits 4
+err_has 'remove it to have it made again from prompt=p\.txt'
+cp -r cut3 other
+echo "Answer at length, and never as a wizard." >q.txt
+run distill --resume --out other --teacher t,prompt=q.txt
+exits 5
+run distill --resume --out other --teacher t,prompt=q.txt --override
+exits 0
+out_has '--teacher t reads [0-9]+ ids of q\.txt before'
+run verify other
+out_has '^held-out after +pass'
 run distill --resume --out cut3
 exits 0
 run distill --teacher t,prompt=p-away.txt $chat --save-every 1 --out whole3

@@ -126,11 +126,11 @@ static json_t *ids_json(const int32_t *ids, uint32_t count)
     return list;
 }
 
-/* null when out of memory */
-static json_t *prompt_json(const rt_teacher_prompt *p)
+/* from: what was said of it. Null when out of memory. */
+static json_t *prompt_json(const rt_teacher_prompt *p, const char *from)
 {
-    return json_pack("{s:o, s:I, s:o}", "begin", ids_json(p->begin, p->begin_count), "skip", (json_int_t)p->skip, "put",
-                     ids_json(p->put, p->put_count));
+    return json_pack("{s:s, s:o, s:I, s:o}", "from", from, "begin", ids_json(p->begin, p->begin_count), "skip",
+                     (json_int_t)p->skip, "put", ids_json(p->put, p->put_count));
 }
 
 static bool read_ids(rt_inputs *in, const json_t *list, const int32_t **out, uint32_t *count)
@@ -147,18 +147,34 @@ static bool read_ids(rt_inputs *in, const json_t *list, const int32_t **out, uin
     return ids != NULL;
 }
 
-static int read_prompt(rt_inputs *in, rt_teacher_prompt *p, const char *path, rt_err *e)
+/* *same: it is that of `from`; another one is of teachers that --override has replaced. */
+static int read_prompt(rt_inputs *in, rt_teacher_prompt *p, const char *path, const char *from, bool *same, rt_err *e)
 {
     int rc;
     json_t *j = NULL;
-    RT_TRY(rt_checked_json_read(&j, path, e));
+    rc = rt_checked_json_read(&j, path, e);
+    if (rc == RT_FORMAT) rt_err_context(e, "remove it to have it made again from prompt=%s", from);
+    RT_TRY(rc);
+    const char *was = json_string_value(json_object_get(j, "from"));
+    if (!(*same = was && strcmp(was, from) == 0)) goto out;
     bool whole = read_ids(in, json_object_get(j, "begin"), &p->begin, &p->begin_count) &&
                  read_ids(in, json_object_get(j, "put"), &p->put, &p->put_count);
     json_int_t skip = json_integer_value(json_object_get(j, "skip"));
     if (!whole || skip < 0 || skip > (json_int_t)p->begin_count)
-        RT_TRY(rt_fail(e, RT_FORMAT, "%s cannot be read, or was altered", path));
+        RT_TRY(rt_fail(e, RT_FORMAT, "%s is not of these models; remove it to have it made again from prompt=%s", path,
+                       from));
     p->skip = (uint32_t)skip;
 out:
+    json_decref(j);
+    return rc;
+}
+
+static int write_prompt(const rt_teacher_prompt *p, const char *path, const char *from, const rt_inputs_opts *o,
+                        rt_err *e)
+{
+    json_t *j = prompt_json(p, from);
+    int rc = j ? rt_may_write_ask(&o->may_write, e) : rt_no_memory(e, "a teacher's prompt");
+    if (rc >= 0) rc = rt_checked_json_write(path, j, NULL, e);
     json_decref(j);
     return rc;
 }
@@ -167,21 +183,15 @@ int rt_inputs_prompts(rt_inputs *in, const rt_inputs_opts *o, rt_err *e)
 {
     int rc = RT_OK;
     for (uint32_t k = 0; k < in->teachers.count; k++) {
-        rt_teacher_prompt *p = &in->prompts[k];
-        if (!in->teachers.list[k].prompt) continue;
-        char *path = rt_arena_printf(&in->arena, "%s/prompt-%02u.json", o->folder, k);
+        bool there = false;
+        const char *from = in->teachers.list[k].prompt;
+        char *path = from ? rt_arena_printf(&in->arena, "%s/prompt-%02u.json", o->folder, k) : NULL;
+        if (!from) continue;
         if (!path) RT_TRY(rt_no_memory(e, "a path"));
-        if (rt_path_exists(path)) {
-            RT_TRY(read_prompt(in, p, path, e));
-            continue;
-        }
+        if (rt_path_exists(path)) RT_TRY(read_prompt(in, &in->prompts[k], path, from, &there, e));
+        if (there) continue;
         RT_TRY(make(in, k, o, e));
-        json_t *j = prompt_json(p);
-        if (!j) RT_TRY(rt_no_memory(e, "a teacher's prompt"));
-        rc = rt_may_write_ask(&o->may_write, e);
-        if (rc >= 0) rc = rt_checked_json_write(path, j, NULL, e);
-        json_decref(j);
-        RT_TRY(rc);
+        RT_TRY(write_prompt(&in->prompts[k], path, from, o, e));
     }
 out:
     return rc;
