@@ -352,22 +352,23 @@ static void rows_ops(rt_dtype d)
     rt_emit_add(b.plan, output(&b, d, N, C, "y"), input(&b, d, N, C, "a"), input(&b, d, N, C, "b"));
     finish(&b);
     begin(&b, NAME("swiglu_fwd"), must, BY_COPY);
-    rt_emit_swiglu_fwd(b.plan, output(&b, d, N, C, "y"), input(&b, d, N, C, "g"), input(&b, d, N, C, "u"));
+    rt_emit_swiglu_fwd(b.plan, output(&b, d, N, C, "y"), RT_NONE, input(&b, d, N, C, "g"), input(&b, d, N, C, "u"));
     finish(&b);
     begin(&b, NAME("swiglu_bwd"), must, BY_COPY);
     rt_emit_swiglu_bwd(b.plan, output(&b, d, N, C, "dg"), output(&b, d, N, C, "du"), output(&b, d, N, C, "y"),
                        input(&b, d, N, C, "dy"), input(&b, d, N, C, "g"), input(&b, d, N, C, "u"));
     finish(&b);
     begin(&b, NAME("rmsnorm_fwd"), must, BY_COPY);
-    rt_emit_rmsnorm_fwd(b.plan, output(&b, d, N, C, "y"), input(&b, d, N, C, "x"), input(&b, d, 1, C, "w"), 1, 1e-6f);
+    rt_emit_rmsnorm_fwd(b.plan, output(&b, d, N, C, "y"), RT_NONE, input(&b, d, N, C, "x"), input(&b, d, 1, C, "w"), 1,
+                        1e-6f);
     finish(&b);
     begin(&b, NAME("rmsnorm_bwd"), must, BY_COPY);
     rt_emit_rmsnorm_bwd(b.plan, output(&b, d, N, C, "dx"), output(&b, F, 1, C, "dw"), input(&b, d, N, C, "dy"),
                         input(&b, d, N, C, "x"), input(&b, d, 1, C, "w"), 1, 1e-6f);
     finish(&b);
     begin(&b, NAME("add_rmsnorm_fwd"), must, BY_COPY);
-    rt_emit_add_rmsnorm_fwd(b.plan, output(&b, d, N, C, "y"), output(&b, d, N, C, "h"), input(&b, d, N, C, "x"),
-                            input(&b, d, N, C, "res"), input(&b, d, 1, C, "w"), 1e-6f);
+    rt_emit_add_rmsnorm_fwd(b.plan, output(&b, d, N, C, "y"), RT_NONE, output(&b, d, N, C, "h"),
+                            input(&b, d, N, C, "x"), input(&b, d, N, C, "res"), input(&b, d, 1, C, "w"), 1e-6f);
     finish(&b);
     begin(&b, NAME("rope_fwd"), 0, BY_COPY);
     rt_emit_rope_fwd(b.plan, output(&b, d, N, C, "y"), input(&b, d, N, C, "x"), input(&b, F, 1, 32, "freq"),

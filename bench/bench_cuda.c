@@ -369,6 +369,24 @@ static void emit_scaled(rt_plan *p, rt_space *s, const rt_model_config *m, uint3
     }
 }
 
+/* The ops of the teacher's layers that leave codes at once, and the same leaving values: with quant_rows above, what
+ * they take the place of. */
+static void emit_coded(rt_plan *p, rt_space *s, const rt_model_config *m, uint32_t N)
+{
+    uint32_t C = m->width, F = m->hidden;
+    rt_dtype act = p->policy.act;
+    rt_view x = buffer(s, act, N, C), res = buffer(s, act, N, C), w = buffer(s, act, 1, C), h = buffer(s, act, N, C);
+    rt_view gate_up = buffer(s, act, N, 2 * F), scale = buffer(s, RT_DTYPE_F32, N, 1);
+    rt_view g = rt_view_cols(p, gate_up, 0, F), u = rt_view_cols(p, gate_up, F, F);
+    for (int codes = 0; codes < 2; codes++) {
+        rt_dtype d = codes ? RT_DTYPE_E4M3 : act;
+        rt_view y = buffer(s, d, N, C), scales = codes ? scale : RT_NONE;
+        rt_emit_rmsnorm_fwd(p, y, scales, x, w, 1, 1e-6f);
+        rt_emit_add_rmsnorm_fwd(p, y, scales, h, x, res, w, 1e-6f);
+        rt_emit_swiglu_fwd(p, buffer(s, d, N, F), scales, g, u);
+    }
+}
+
 static void time_others(const step_case *c)
 {
     rt_err e = { 0 };
@@ -395,6 +413,7 @@ static void time_others(const step_case *c)
     rt_emit_cast(p, y, wide);
     emit_loss(p, s, chunk, m.vocab, step, fault, target);
     emit_scaled(p, s, &teacher, N);
+    emit_coded(p, s, &teacher, N);
     if (rt_exec_seal(&dry, dev, (const rt_plan *const[]){ p }, 1, &(rt_seal_opts){ .dry = true }, &e) < 0)
         bench_die("others", &e);
     const rt_plan *lowered = rt_exec_plan(dry, 0);

@@ -130,7 +130,7 @@ RETORT_API int retort_model_save(const retort_model *m, const char *path, const 
 typedef struct retort_settings retort_settings;
 RETORT_API int retort_settings_new(retort_settings **out, retort_error *e);
 RETORT_API void retort_settings_free(retort_settings *s);
-/* "lr", "5e-5". A list (data, eval_data, freeze, template_var) is added to. */
+/* "lr", "5e-5". A list (teacher, data, eval_data, freeze, template_var) is added to. */
 RETORT_API int retort_settings_set(retort_settings *s, const char *name, const char *value, retort_error *e);
 /* Settings of a YAML text over those that are there; where: the name that messages have. mapping (may be null): what
  * names of other tools were taken for, a line each. */

@@ -16,7 +16,7 @@ BEGIN, END = "<!-- settings: tools/settings_table.py --write -->\n", "<!-- end o
 TEXT = r'((?:"(?:\\.|[^"\\])*"\s*)+|NULL)'
 ENTRY = re.compile(rf"X\((\w+), {TEXT}, (\w+), {TEXT}, (\w+), (\w+), {TEXT}, {TEXT}\)")
 NEED = re.compile(rf"X\((\w+), \w+, {TEXT},")
-KINDS = {"TEXT", "LIST", "REAL", "COUNT", "SHARE", "SWITCH"}
+KINDS = {"TEXT", "TEXTS", "LIST", "REAL", "COUNT", "SHARE", "SWITCH"}
 RESUMED = {"RUN": "kept", "FREE": "free", "TOKENS": "fixed"}
 
 

@@ -72,7 +72,8 @@ int retort_setting_describe(uint32_t index, retort_setting_facts *out, retort_er
 {
     static const char *const types[] = {
         [RT_SETTING_TEXT] = "text",   [RT_SETTING_LIST] = "list",  [RT_SETTING_REAL] = "real",
-        [RT_SETTING_COUNT] = "count", [RT_SETTING_SHARE] = "text", [RT_SETTING_SWITCH] = "switch"
+        [RT_SETTING_COUNT] = "count", [RT_SETTING_SHARE] = "text", [RT_SETTING_SWITCH] = "switch",
+        [RT_SETTING_TEXTS] = "list"
     };
     int rc;
     rt_err e = { 0 };

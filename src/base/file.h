@@ -61,6 +61,9 @@ int rt_folder_sync(const char *path, rt_err *e);
 int rt_file_write(const char *path, const void *data, uint64_t bytes, rt_err *e);
 int rt_file_write_new(const char *path, const void *data, uint64_t bytes, rt_err *e); /* as rt_writer_new_only */
 
+/* "cannot WHAT PATH: why", with what to do about it, of an errno: RT_IO, or RT_NOT_FOUND without the folder. */
+int rt_write_fail(rt_err *e, const char *what, const char *path, int code);
+
 /* ---- directories ---- */
 
 bool rt_path_exists(const char *path);

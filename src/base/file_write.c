@@ -36,7 +36,7 @@ struct rt_writer {
     rt_arena arena; /* the names */
 };
 
-static int write_fail(rt_err *e, const char *what, const char *path, int code)
+int rt_write_fail(rt_err *e, const char *what, const char *path, int code)
 {
     const char *remedy = code == ENOSPC || code == EDQUOT    ? "; free some space or write to another disk"
                          : code == EACCES || code == EPERM   ? "; check the permissions of its folder"
@@ -103,7 +103,7 @@ int rt_folder_sync(const char *path, rt_err *e)
     int rc = RT_OK, fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return RT_OK;
     if (fsync(fd) != 0 && errno != EINVAL && errno != EROFS && errno != ENOTSUP)
-        rc = write_fail(e, "flush the folder of", path, errno);
+        rc = rt_write_fail(e, "flush the folder of", path, errno);
     close(fd);
     return rc;
 }
@@ -119,7 +119,7 @@ static int create_temp(rt_writer *w, rt_err *e)
         if (w->fd >= 0) return remember(w->temp), RT_OK;
         if (errno != EEXIST && errno != EINTR) break;
     }
-    return write_fail(e, "create", w->path, errno);
+    return rt_write_fail(e, "create", w->path, errno);
 }
 
 int rt_writer_open(rt_writer **out, const char *path, rt_err *e)
@@ -155,7 +155,7 @@ int rt_writer_reserve(rt_writer *w, uint64_t bytes, rt_err *e)
         while (code == EINTR);
     }
     if (code == 0) return RT_OK;
-    int rc = write_fail(e, "write", w->path, code);
+    int rc = rt_write_fail(e, "write", w->path, code);
     rt_err_context(e, "%s are needed", rt_format_bytes(size, bytes));
     return rc;
 }
@@ -168,8 +168,8 @@ int rt_writer_put(rt_writer *w, uint64_t offset, const void *data, uint64_t byte
     while (bytes > 0) {
         ssize_t n = pwrite(w->fd, at, bytes < PUT_CHUNK ? (size_t)bytes : (size_t)PUT_CHUNK, (off_t)offset);
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return write_fail(e, "write", w->path, errno);
-        if (n == 0) return write_fail(e, "write", w->path, ENOSPC);
+        if (n < 0) return rt_write_fail(e, "write", w->path, errno);
+        if (n == 0) return rt_write_fail(e, "write", w->path, ENOSPC);
         at += n;
         offset += (uint64_t)n;
         bytes -= (uint64_t)n;
@@ -210,14 +210,14 @@ int rt_writer_commit(rt_writer *w, rt_err *e)
     if (code == 0) code = closed;
     if (code != 0) {
         unlink(w->temp);
-        return write_fail(e, "write", w->path, code);
+        return rt_write_fail(e, "write", w->path, code);
     }
     if ((code = give_name(w)) != 0) {
         unlink(w->temp);
         if (code == EEXIST)
             return rt_fail(e, RT_INVALID, "%s came there while it was made, and is not replaced; name another output",
                            w->path);
-        return write_fail(e, "put in place", w->path, code);
+        return rt_write_fail(e, "put in place", w->path, code);
     }
     return in_temp_folder(w->path) ? RT_OK : rt_folder_sync(w->path, e);
 }
@@ -273,7 +273,7 @@ int rt_dir_make_counted(const char *path, uint32_t *made, rt_err *e)
             rc = rt_folder_sync(copy, e); /* what is put into it is lost with its name */
         } else {
             int code = errno; /* an existing folder may also be unwritable, read-only or a mount point */
-            if (!rt_path_is_dir(copy)) rc = write_fail(e, "create the folder", path, code);
+            if (!rt_path_is_dir(copy)) rc = rt_write_fail(e, "create the folder", path, code);
             if (rc == RT_OK) *made = 0;
         }
         *at = was;
@@ -318,7 +318,7 @@ static int make_temp(char **temp, rt_arena *a, const char *path, mode_t mode, rt
         }
         if (errno != EEXIST) break;
     }
-    return write_fail(e, "create", path, errno);
+    return rt_write_fail(e, "create", path, errno);
 }
 
 int rt_dir_temp(char **temp, rt_arena *a, const char *path, rt_err *e) { return make_temp(temp, a, path, 0777, e); }
@@ -349,7 +349,7 @@ int rt_dir_commit(const char *temp, const char *path, rt_err *e)
         else if (code == ENOTDIR)
             rc = rt_fail(e, RT_INVALID, "cannot write %s: a file with this name is there; choose another name", path);
         else
-            rc = write_fail(e, "put in place", path, code);
+            rc = rt_write_fail(e, "put in place", path, code);
     }
     if (rc == RT_OK) rc = rt_folder_sync(target, e);
     rt_arena_free(&a);
@@ -409,7 +409,7 @@ int rt_dir_replace(const char *temp, const char *path, rt_known_fn known, void *
                      path);
     if (rc == RT_OK) {
         int code = exchange(temp, target, aside, &old);
-        if (code != 0) rc = write_fail(e, "replace", path, code);
+        if (code != 0) rc = rt_write_fail(e, "replace", path, code);
     }
     /* The new one is certain before anything of the old one goes. */
     if (rc == RT_OK) rc = rt_folder_sync(target, e);

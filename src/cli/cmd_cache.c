@@ -49,7 +49,7 @@ static int take_settings(rt_settings *s, const cache_flags *v, rt_err *e)
     int rc = RT_OK;
     for (const rt_setting_id *id = rt_job_cache_settings; *id != RT_SETTING_COUNT_ALL; id++) {
         const rt_words *w = &v->words[*id];
-        if (w->count > 1 && rt_setting_table[*id].kind != RT_SETTING_LIST)
+        if (w->count > 1 && !rt_setting_repeats(rt_setting_table[*id].kind))
             RT_TRY(rt_fail(e, RT_USAGE, "%s is given twice", rt_setting_table[*id].flag));
         for (uint32_t i = 0; i < w->count; i++) RT_TRY(rt_settings_set(s, *id, w->text[i], e));
         if (v->on[*id]) RT_TRY(rt_settings_set(s, *id, "on", e));
@@ -58,12 +58,41 @@ out:
     return rc;
 }
 
+/* The first flag that is given besides those of the table's `kept`; null: none. */
+static const char *other_flag(const cache_flags *v, const rt_setting_id *kept, uint32_t count)
+{
+    for (const rt_setting_id *id = rt_job_cache_settings; *id != RT_SETTING_COUNT_ALL; id++) {
+        bool is_kept = false;
+        for (uint32_t i = 0; i < count; i++) is_kept = is_kept || kept[i] == *id;
+        if (!is_kept && (v->words[*id].count || v->on[*id])) return rt_setting_table[*id].flag;
+    }
+    return v->keep ? "--keep" : v->part ? "--part" : NULL;
+}
+
+/* A flag that would have no effect is an error. */
+static int check_flags(const cache_flags *v, rt_err *e)
+{
+    const rt_setting_id out = RT_SETTING_ID_out;
+    const char *other = NULL;
+    if (v->looked.count) {
+        other = v->join.count ? "--join" : v->fill ? "--fill" : other_flag(v, NULL, 0);
+        if (other)
+            return rt_fail(
+                e, RT_USAGE,
+                "%s has no effect here: retort cache %s only shows it; to make or fill a cache, name it with --out",
+                other, v->looked.text[0]);
+    } else if (v->join.count && (other = other_flag(v, &out, 1))) {
+        return rt_fail(e, RT_USAGE, "--join asks no teacher; leave %s out", other);
+    }
+    return RT_OK;
+}
+
 static int parse_part(const char *text, uint32_t *part, uint32_t *parts, rt_err *e)
 {
     unsigned a, b;
     char end;
     if (!text) return RT_OK;
-    if (sscanf(text, "%u/%u%c", &a, &b, &end) != 2 || a < 1 || a > b || b > 65536)
+    if (*text < '0' || *text > '9' || sscanf(text, "%u/%u%c", &a, &b, &end) != 2 || a < 1 || a > b || b > 65536)
         return rt_fail(e, RT_USAGE, "--part takes I/N, such as 1/4 to 4/4; not '%s'", text);
     *part = a;
     *parts = b;
@@ -100,6 +129,19 @@ static void print_text(const rt_job_cached *c, const char *path)
     rt_say("content", "%s", c->content);
 }
 
+/* The command that uses what was made just now. */
+static void print_next(const rt_settings *s)
+{
+    rt_put("next      retort distill --teacher");
+    rt_print_word(s->out, "");
+    rt_put(" --student STUDENT --data");
+    if (s->data.count == 1)
+        rt_print_word(s->data.text[0], "");
+    else
+        rt_put(" DATA");
+    rt_put(" --out OUT\n");
+}
+
 static int run(const cache_flags *v, rt_err *e)
 {
     int rc;
@@ -113,6 +155,7 @@ static int run(const cache_flags *v, rt_err *e)
                             .join_count = v->join.count,
                             .env = &env,
                             .progress = rt_live_progress };
+    RT_TRY(check_flags(v, e));
     RT_TRY(take_settings(&s, v, e));
     RT_TRY(parse_part(v->part, &o.part, &o.parts, e));
     rt_interrupt_catch();
@@ -124,6 +167,7 @@ static int run(const cache_flags *v, rt_err *e)
         RT_TRY(print_json(&c, e));
     else
         print_text(&c, v->looked.count ? v->looked.text[0] : s.out);
+    if (!v->json && !v->looked.count) print_next(&s);
 out:
     rt_job_cached_free(&c);
     return rc;

@@ -118,7 +118,7 @@ static int take_settings(rt_settings *s, const flag_values *v, const char *comma
     static rt_setting_word words[RT_SETTING_COUNT_ALL + RT_SETTINGS_NOTES];
     static rt_settings_notes flags, file;
     for (int i = 0; i < RT_SETTING_COUNT_ALL; i++)
-        if (v->words[i].count > 1 && rt_setting_table[i].kind != RT_SETTING_LIST)
+        if (v->words[i].count > 1 && !rt_setting_repeats(rt_setting_table[i].kind))
             RT_TRY(rt_fail(e, RT_USAGE, "%s is given twice", rt_setting_table[i].flag));
     rc = refuse_checkpoint(v, command, e);
     if (rc < 0) return rc;

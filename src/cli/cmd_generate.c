@@ -94,9 +94,11 @@ static int print_answered(const options *o, const rt_job_answered *a, rt_err *e)
     if (a->found)
         rt_put_to(stderr, "answers to %llu of %llu prompts were there\n", (unsigned long long)a->found,
                   (unsigned long long)a->prompts);
-    rt_put_to(stderr, "%llu answers to %s, %llu ended by the model; %llu tokens at %.1f a second\n",
-              (unsigned long long)a->answers, o->out, (unsigned long long)a->stopped,
-              (unsigned long long)a->answer_tokens, speed);
+    uint64_t kept = o->best_of && o->samples ? a->answers / o->samples : a->answers;
+    if (kept < a->answers) rt_put_to(stderr, "%llu answers made, ", (unsigned long long)a->answers);
+    rt_put_to(stderr, "%llu answer%s %s %s, %llu ended by the model; %llu tokens at %.1f a second\n",
+              (unsigned long long)kept, kept == 1 ? "" : "s", kept < a->answers ? "kept in" : "in", o->out,
+              (unsigned long long)a->stopped, (unsigned long long)a->answer_tokens, speed);
     return RT_OK;
 }
 
@@ -192,6 +194,13 @@ static int take_n(options *o, rt_err *e)
     return RT_OK;
 }
 
+static int run(options *o, const char *model, rt_err *e)
+{
+    int rc = take_n(o, e);
+    if (rc < 0) return rc;
+    return o->data ? answer_file(o, model, e) : generate(o, model, e);
+}
+
 int rt_cmd_generate(int argc, char **argv, rt_err *e)
 {
     options o = { .sampled = RT_SAMPLED_DEFAULT };
@@ -206,7 +215,8 @@ int rt_cmd_generate(int argc, char **argv, rt_err *e)
         { "--max-new", RT_FLAG_COUNT, &o.max_new, "N", "tokens at most (256)" },
         RT_SAMPLED_FLAGS(o.sampled),
         { "--context", RT_FLAG_COUNT, &o.context, "N", "longest prompt and answer together" },
-        { "--data", RT_FLAG_TEXT, &o.data, "FILE", "prompts to answer: .jsonl records as training has them, or lines" },
+        { "--data", RT_FLAG_TEXT, &o.data, "FILE",
+          "prompts to answer: records in a file that training takes, or lines of a text" },
         { "--out", RT_FLAG_TEXT, &o.out, "FILE",
           "answers to --data as training data; what is there is kept and continued" },
         { "--samples", RT_FLAG_COUNT, &o.samples, "N", "answers to each prompt of --data (1)" },
@@ -244,8 +254,5 @@ int rt_cmd_generate(int argc, char **argv, rt_err *e)
         .words = &words
     };
     int rc = rt_args_parse(&c, argc, argv, &help, e);
-    if (rc < 0 || help) return rc;
-    rc = take_n(&o, e);
-    if (rc < 0) return rc;
-    return o.data ? answer_file(&o, words.text[0], e) : generate(&o, words.text[0], e);
+    return rc < 0 || help ? rc : run(&o, words.text[0], e);
 }

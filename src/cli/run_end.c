@@ -234,7 +234,7 @@ static void print_further(FILE *to, const rt_job_run *j)
         command = rt_arena_printf(&a, "%s --override --steps %u", rt_run_resume_command(&a, out),
                                   2 * rt_run_resolved(j->run)->steps);
     else
-        command = rt_run_further_command(&a, out, j->settings.teacher);
+        command = rt_run_further_command(&a, out, j->settings.teacher.text, j->settings.teacher.count);
     rt_put_to(to, "To train it further: %s\n", command ? command : "");
     rt_arena_free(&a);
 }

@@ -84,20 +84,37 @@ void rt_run_json_warning(const rt_run_printer *p, const char *text)
     if (p->json) emit(p, "warning", json_pack("{s:o}", "text", rt_json_text(text)));
 }
 
+/* Each of several, and its share as a person reads it. */
+static json_t *teachers(const rt_inputs *in)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < in->teachers.count; i++) {
+        rt_str share = { 0 };
+        json_t *one = model(rt_inputs_teacher(in, i));
+        rt_job_teacher_share(in, i, &share);
+        json_object_set_new(one, "share", rt_json_text(share.data ? share.data : ""));
+        json_array_append_new(list, one);
+        rt_str_free(&share);
+    }
+    return list;
+}
+
 void rt_run_json_plan(const rt_run_printer *p, const rt_run *r)
 {
     if (!p->json) return;
     const rt_inputs *in = rt_run_inputs(r);
     const rt_resolved *v = rt_run_resolved(r);
     const rt_job_programs m = rt_job_run_programs(r);
-    emit(p, "plan",
-         json_pack("{s:o, s:o, s:I, s:o, s:I, s:I, s:I, s:o, s:s, s:I, s:I, s:I, s:I}", "teacher", model(in->teacher),
-                   "student", model(in->student), "from_step", (json_int_t)rt_run_state(r)->step, "steps",
-                   v->seconds > 0 ? json_null() : json_integer(v->steps), "batch", (json_int_t)v->batch, "micro_batch",
-                   (json_int_t)v->micro_batch, "seq_len", (json_int_t)v->seq_len, "lr",
-                   v->lr_open ? json_null() : json_real(v->schedule.lr), "schedule", rt_schedule_name(v->schedule.kind),
-                   "trained_parameters", (json_int_t)m.trained, "held_out_rows", (json_int_t)rt_run_held_rows(r),
-                   "memory", (json_int_t)m.memory, "activations", (json_int_t)m.activations));
+    json_t *j =
+        json_pack("{s:o, s:o, s:I, s:o, s:I, s:I, s:I, s:o, s:s, s:I, s:I, s:I, s:I}", "teacher", model(in->teacher),
+                  "student", model(in->student), "from_step", (json_int_t)rt_run_state(r)->step, "steps",
+                  v->seconds > 0 ? json_null() : json_integer(v->steps), "batch", (json_int_t)v->batch, "micro_batch",
+                  (json_int_t)v->micro_batch, "seq_len", (json_int_t)v->seq_len, "lr",
+                  v->lr_open ? json_null() : json_real(v->schedule.lr), "schedule", rt_schedule_name(v->schedule.kind),
+                  "trained_parameters", (json_int_t)m.trained, "held_out_rows", (json_int_t)rt_run_held_rows(r),
+                  "memory", (json_int_t)m.memory, "activations", (json_int_t)m.activations);
+    if (j && in->teachers.count > 1) json_object_set_new(j, "teachers", teachers(in));
+    emit(p, "plan", j);
 }
 
 void rt_run_json_step(rt_run_printer *p, const rt_run_line *l)

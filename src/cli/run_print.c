@@ -110,9 +110,25 @@ static void print_model(const char *who, const rt_model_file *m)
            rt_format_params(n, rt_model_file_parameters(m)), m->config.layers, m->config.width);
 }
 
+/* Of several, each with its share of the mixture. */
+static void print_teachers(const rt_inputs *in)
+{
+    for (uint32_t i = 0; i < in->teachers.count; i++) {
+        rt_str share = { 0 };
+        print_model("teacher", rt_inputs_teacher(in, i));
+        rt_job_teacher_share(in, i, &share);
+        rt_say("", "share %s", share.data && !share.failed ? share.data : "");
+        rt_str_free(&share);
+    }
+}
+
 static void print_teacher(const rt_inputs *in)
 {
     rt_job_cached_facts f;
+    if (in->teachers.count > 1) {
+        print_teachers(in);
+        return;
+    }
     if (!in->cache) {
         if (in->teacher) print_model("teacher", in->teacher);
         return;

@@ -96,6 +96,7 @@ static int read_facts(rt_audit *v, bool *usable, rt_err *e)
         rt_hash_from_json(json_object_get(json_object_get(m, "student"), "content_hash"), &v->facts.student_hash) &&
         (!teacher || rt_hash_from_json(json_object_get(teacher, "content_hash"), &v->facts.teacher_hash));
     v->facts.teacher = teacher != NULL;
+    rt_manifest_suspect(m, &v->facts);
     if (why.status == RT_NOMEM) return rt_fail(e, RT_NOMEM, "%s", why.text);
     if (*usable)
         rt_audit_tell(v, "manifest", RT_CHECK_PASS, "its own hash holds: %s", rt_hash_text(text, v->result->manifest));

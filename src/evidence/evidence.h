@@ -122,11 +122,14 @@ void rt_evidence_take_line(rt_evidence *v, const json_t *line);
 /* ---- manifest.json, for those who write it (job/run/run_evidence.c) and who read it (manifest.c, audit.c) ---- */
 
 #define RT_MANIFEST_FORMAT "retort.manifest.1"
+#define RT_MANIFEST_OTHERS "other_teachers" /* those besides "teacher", in the order in which they were named */
 #define RT_MANIFEST_CONTROL                                                                                            \
     "control" /* below root: a run of its own, whose manifest's checksum stands under this key */
 /* Settings as the manifest has them: models by their names, and of every path only what follows its last slash. Takes
- * the reference; null when out of memory. teacher null: none. */
+ * the reference; null when out of memory. teacher null: none; several stay as they were named. */
 json_t *rt_manifest_settings(json_t *settings, const char *student, const char *teacher);
+/* Where one of the other teachers of a manifest is the student, the claim that the teacher is another is about that. */
+void rt_manifest_suspect(const json_t *manifest, rt_evidence *v);
 /* Of those settings that a resumed run must keep. */
 int rt_manifest_bound_hash(const json_t *settings, rt_hash128 *out, rt_err *e);
 /* {"config.json": hash, "run/metrics.jsonl": hash, ...}: every file below root that a run's evidence stands on. Left

@@ -27,14 +27,45 @@ static json_t *for_record(const json_t *value)
     return rt_json_complete(list, json_array_size(value));
 }
 
+/* "dir/B,weight=0.3,data=dir/x.jsonl" without folders. */
+static json_t *teacher_without_folders(const json_t *value)
+{
+    rt_str out = { 0 };
+    const char *at = json_string_value(value);
+    while (at && *at) {
+        size_t n = strcspn(at, ","), key = 0, from = 0;
+        for (size_t i = 0; i < n; i++)
+            if (at[i] == '/')
+                from = i + 1;
+            else if (at[i] == '=' && !key && !from)
+                key = i + 1;
+        rt_str_printf(&out, "%s%.*s%.*s", out.len ? "," : "", (int)key, at, (int)(n - (from > key ? from : key)),
+                      at + (from > key ? from : key));
+        at += n + (at[n] == ',');
+    }
+    json_t *j = out.failed ? NULL : json_string(out.data ? out.data : "");
+    rt_str_free(&out);
+    return j;
+}
+
+static json_t *teachers_for_record(const json_t *value)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < json_array_size(value); i++)
+        json_array_append_new(list, teacher_without_folders(json_array_get(value, i)));
+    return rt_json_complete(list, json_array_size(value));
+}
+
 json_t *rt_manifest_settings(json_t *settings, const char *student, const char *teacher)
 {
     json_t *out = settings ? json_object() : NULL, *value;
     const char *key;
     bool kept = out != NULL;
-    json_object_foreach(settings, key, value) if (kept) kept = json_object_set_new(out, key, for_record(value)) == 0;
+    json_t *several = json_is_array(json_object_get(settings, "teacher")) ? json_object_get(settings, "teacher") : NULL;
+    json_object_foreach(settings, key, value) if (kept) kept =
+        json_object_set_new(out, key, value == several ? teachers_for_record(value) : for_record(value)) == 0;
     if (kept && student) kept = json_object_set_new(out, "student", json_string(student)) == 0;
-    if (kept && teacher) kept = json_object_set_new(out, "teacher", json_string(teacher)) == 0;
+    if (kept && teacher && !several) kept = json_object_set_new(out, "teacher", json_string(teacher)) == 0;
     json_decref(settings);
     if (kept) return out;
     json_decref(out);
@@ -56,6 +87,18 @@ int rt_manifest_bound_hash(const json_t *settings, rt_hash128 *out, rt_err *e)
     *out = rt_hash(text, strlen(text));
     rt_free(text);
     return RT_OK;
+}
+
+void rt_manifest_suspect(const json_t *manifest, rt_evidence *v)
+{
+    const json_t *one;
+    size_t i;
+    rt_hash128 h;
+    json_array_foreach(json_object_get(manifest, RT_MANIFEST_OTHERS), i, one)
+    {
+        bool known = rt_hash_from_json(json_object_get(one, "content_hash"), &h);
+        if (known && rt_hash_equal(h, v->student_hash)) v->teacher_hash = h;
+    }
 }
 
 /* ---- files ---- */

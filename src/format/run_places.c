@@ -122,7 +122,8 @@ const char *rt_run_command(const char *out)
     json_t *j = NULL;
     rt_arena a = { 0 };
     const char *path = rt_path_join(&a, out, settings_name);
-    bool train = path && rt_json_read(&j, path, NULL) >= 0 && !json_is_string(json_object_get(j, "teacher"));
+    bool train = path && rt_json_read(&j, path, NULL) >= 0 && !json_is_string(json_object_get(j, "teacher")) &&
+                 !json_is_array(json_object_get(j, "teacher"));
     json_decref(j);
     rt_arena_free(&a);
     return train ? "train" : "distill";
@@ -133,9 +134,12 @@ char *rt_run_resume_command(rt_arena *a, const char *out)
     return rt_arena_printf(a, "retort %s --resume --out %s", rt_run_command(out), rt_shell_word(a, out));
 }
 
-char *rt_run_further_command(rt_arena *a, const char *out, const char *teacher)
+char *rt_run_further_command(rt_arena *a, const char *out, const char *const *teachers, uint32_t count)
 {
-    return rt_arena_printf(a, "retort %s%s%s --student %s --data DATA --out NEW", teacher ? "distill" : "train",
-                           teacher ? " --teacher " : "", teacher ? rt_shell_word(a, teacher) : "",
-                           rt_shell_word(a, out));
+    const char *flags = "";
+    for (uint32_t i = 0; flags && i < count; i++)
+        flags = rt_arena_printf(a, "%s --teacher %s", flags, rt_shell_word(a, teachers[i]));
+    return flags ? rt_arena_printf(a, "retort %s%s --student %s --data DATA --out NEW", count ? "distill" : "train",
+                                   flags, rt_shell_word(a, out))
+                 : NULL;
 }

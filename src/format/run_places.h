@@ -33,8 +33,8 @@ char *rt_run_nearest(rt_arena *a, const char *path);
 const char *rt_run_command(const char *out);
 /* The command line that continues the run in OUT: "retort distill --resume --out OUT"; null without memory. */
 char *rt_run_resume_command(rt_arena *a, const char *out);
-/* The one that trains the model in OUT further in a new run, with the teacher that it had; null: it had none. */
-char *rt_run_further_command(rt_arena *a, const char *out, const char *teacher);
+/* The one that trains the model in OUT further in a new run, with the teachers that it had, as they were named. */
+char *rt_run_further_command(rt_arena *a, const char *out, const char *const *teachers, uint32_t count);
 /* The folder of the control of the run in OUT, there or not; null without memory. */
 char *rt_control_of(rt_arena *a, const char *out);
 

@@ -6,6 +6,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Errors that a check tells of; memory alone ends the whole. */
@@ -13,11 +14,13 @@ static bool fatal(int rc) { return rc == RT_NOMEM || rc == RT_INTERRUPTED; }
 
 /* ---- models ---- */
 
-static int check_model(rt_audit *v, const rt_again *a, const char *who, const char *spec, bool *ok, rt_err *e)
+/* was: its record in the manifest. */
+static int check_model(rt_audit *v, const rt_again *a, const char *who, const char *spec, const json_t *was, bool *ok,
+                       rt_err *e)
 {
     rt_err why = { 0 };
     rt_model_file *m = NULL;
-    json_t *now = NULL, *was = json_object_get(v->manifest, who);
+    json_t *now = NULL;
     bool old = false;
     const char *name = json_string_value(json_object_get(was, "name")), *part = NULL;
     if (!name) name = "it";
@@ -50,11 +53,20 @@ static int check_models(rt_audit *v, rt_again *a, rt_err *e)
 {
     int rc = RT_OK;
     const rt_settings *s = &v->settings;
-    bool two = v->facts.teacher && s->teacher;
-    rt_watch_tell(&a->opts->watch, "hashing the models", 0, two ? 2 : 1);
-    if (s->student) RT_TRY(check_model(v, a, "student", s->student, &a->student, e));
-    if (two) rt_watch_tell(&a->opts->watch, "hashing the models", 1, 2);
-    if (two) RT_TRY(check_model(v, a, "teacher", s->teacher, &a->teacher, e));
+    const json_t *m = v->manifest, *others = json_object_get(m, RT_MANIFEST_OTHERS);
+    rt_teachers teachers = { 0 };
+    if (v->facts.teacher) RT_TRY(rt_teachers_parse(&teachers, s->teacher.text, s->teacher.count, &v->arena, e));
+    rt_watch_tell(&a->opts->watch, "hashing the models", 0, 1 + teachers.count);
+    if (s->student) RT_TRY(check_model(v, a, "student", s->student, json_object_get(m, "student"), &a->student, e));
+    for (uint32_t i = 0; i < teachers.count; i++) {
+        bool ok = false;
+        char who[32] = "teacher";
+        if (i) snprintf(who, sizeof who, "teacher %u", i + 1);
+        rt_watch_tell(&a->opts->watch, "hashing the models", 1 + i, 1 + teachers.count);
+        RT_TRY(check_model(v, a, who, teachers.list[i].model,
+                           i ? json_array_get(others, i - 1) : json_object_get(m, "teacher"), &ok, e));
+        a->teacher = ok && (i == 0 || a->teacher); /* all of them, or none is measured again */
+    }
 out:
     return rc;
 }
@@ -182,7 +194,7 @@ static int open_inputs(rt_audit *v, rt_again *a, rt_err *why)
     a->settings.allow_degenerate = true;                           /* the verdict is about that */
     rt_settings_forget(&a->settings, RT_SETTING_ID_chat_template); /* text was tokenized long ago */
     if (!a->student) a->settings.student = v->root;
-    if (!a->teacher) a->settings.teacher = NULL;
+    if (!a->teacher) rt_settings_forget(&a->settings, RT_SETTING_ID_teacher);
     RT_TRY(rt_inputs_open(&a->in, &a->settings, &io, why));
     if (!rt_path_exists(index) || (v->settings.eval_data.count && !rt_path_exists(eval)))
         RT_TRY(rt_fail(why, RT_NOT_FOUND, "%s is not there", index));
@@ -246,10 +258,13 @@ static int open_trainer(rt_audit *v, rt_again *a, rt_err *e)
     const rt_inputs *in = a->in;
     const rt_resolved *r = &a->resolved;
     rt_dtype *base, *teacher;
+    rt_step_other *others = NULL;
+    /* AUTO: as settings of an early run have it */
+    rt_teacher_weights weights = r->teacher_weights == RT_WEIGHTS_AUTO ? RT_WEIGHTS_NATIVE : r->teacher_weights;
     RT_TRY(rt_inputs_dtypes(&base, in->student, &v->arena, e));
     RT_TRY(rt_inputs_teacher_dtypes(&teacher, in, &v->arena, e));
-    if (rt_inputs_live(in) && r->teacher_weights != RT_WEIGHTS_AUTO) /* as settings of an early run have it */
-        rt_weights_dtypes(teacher, teacher, &in->teacher->config, r->teacher_weights);
+    if (rt_inputs_live(in)) rt_weights_dtypes(teacher, teacher, &in->teacher->config, weights);
+    RT_TRY(rt_inputs_others(&others, in, weights, &v->arena, e));
     rt_step_opts o = { .B = r->micro_batch,
                        .T = r->seq_len,
                        .chunk = r->head_chunk,
@@ -259,11 +274,11 @@ static int open_trainer(rt_audit *v, rt_again *a, rt_err *e)
                        .student_dtypes = r->lora.rank ? base : NULL,
                        .lora = r->lora,
                        .eval_only = true };
-    rt_inputs_put_teacher(in, teacher, &o);
+    rt_inputs_put_teacher(in, teacher, others, &o);
     RT_TRY(rt_trainer_open(&a->trainer, a->dev, &o, &(rt_seal_opts){ 0 }, e));
     a->trainer->watch = &a->opts->watch;
     if (in->cache) a->trainer->source = rt_cache_source_of(in->cache);
-    RT_TRY(rt_trainer_load(a->trainer, in->student, in->teacher, in->pair.mask, r->seed, e));
+    RT_TRY(rt_inputs_load(in, a->trainer, r->seed, e));
     RT_TRY(rt_eval_set_new(&a->held, in->held, r->micro_batch, r->seq_len, RT_EVAL_MOST_ROWS, e));
     RT_TRY(rt_eval_set_pick(a->held, r->eval_rows, r->seed, e));
 out:

@@ -186,6 +186,8 @@ typedef struct rt_job_cached_facts {
     const char *exact;         /* "exact for every divergence" */
 } rt_job_cached_facts;
 void rt_job_cache_facts(rt_job_cached_facts *out, const rt_inputs *in);
+/* Of several teachers of a run, the shares of one: "0.7", or "0.7 of text.jsonl, 1 of code.jsonl". */
+void rt_job_teacher_share(const rt_inputs *in, uint32_t teacher, rt_str *out);
 /* The same figures of a cache that is there; every block is read and its checksum compared. */
 int rt_job_cache_look(rt_job_cached *out, const char *path, rt_err *e);
 void rt_job_cached_free(rt_job_cached *c); /* accepts zeroes */
@@ -193,7 +195,7 @@ void rt_job_cached_free(rt_job_cached *c); /* accepts zeroes */
 /* ---- answers to a file of prompts (job_answers.c) ---- */
 
 typedef struct rt_job_answers_opts {
-    const char *data, *out;           /* data: records in .jsonl, else a line each */
+    const char *data, *out;           /* data: records, or of a text a line each (data_prompt.h) */
     uint32_t samples;                 /* of each prompt; 0: 1 */
     bool best_of;                     /* of those only the one whose log-probability for each token is highest */
     bool logps;                       /* the log-probability of every token is kept */

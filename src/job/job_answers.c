@@ -4,10 +4,14 @@
  * was done first. Some prompts are under way at a time: their answers wait until it is their turn. */
 #include "job/job_answers_internal.h"
 
+#include "base/json.h"
 #include "base/sys.h"
+#include "job/prepare/identity.h"
 #include "text/data/model_text.h"
 
 #include <string.h>
+
+enum { MOST_SAMPLES = 1 << 16, MOST_SLOTS = 1 << 16 };
 
 typedef struct place place;
 typedef struct work work;
@@ -38,6 +42,8 @@ struct work {
     rt_asked_list asked;
     uint32_t samples, max_new, slots;
     char settings[33];
+    rt_job_tell tell;
+    rt_pool *pool;
     rt_append file;
     rt_dev *dev;
     rt_engine *engine;
@@ -94,7 +100,7 @@ static int write_done(work *w, rt_err *e)
         clear(w, p);
     }
     if (o->progress && o->progress(o->ctx, "answering", w->oldest, w->asked.count))
-        RT_TRY(rt_fail(e, RT_INTERRUPTED, "interrupted after the answers to %u of %u prompts; the same command goes on",
+        RT_TRY(rt_fail(e, RT_INTERRUPTED, "interrupted after the answers to %u of %u prompts; the same command resumes",
                        w->oldest, w->asked.count));
 out:
     return rc;
@@ -139,24 +145,69 @@ out:
     return rc;
 }
 
-/* What decides the answers besides the prompts: a model that is one file by its bytes, one in a folder by its name. */
+/* What decides the answers besides the prompts; the model by what it is and not by where it lies. */
 static int settings_hash(work *w, rt_err *e)
 {
     int rc;
-    const rt_sampling *s = &w->o->sampling;
+    const rt_job_answers_opts *o = w->o;
+    const rt_sampling *s = &o->sampling;
     rt_str text = { 0 };
-    rt_hash128 model = { 0 };
-    if (!rt_path_is_dir(w->model->path)) RT_TRY(rt_file_hash(w->model->path, &model, e));
-    rt_str_printf(&text, "%s %016llx%016llx %.17g %u %.17g %.17g %.17g %llu max %u n %u best %d slots %u",
-                  w->model->spec, (unsigned long long)model.hi, (unsigned long long)model.lo, s->temperature, s->top_k,
-                  s->top_p, s->min_p, s->repetition_penalty, (unsigned long long)s->seed, w->max_new, w->samples,
-                  (int)w->o->best_of, w->slots);
+    json_t *model = NULL;
+    char *files = NULL;
+    RT_TRY(rt_job_pool_new(&w->pool, (uint32_t)o->where->threads, e));
+    RT_TRY(rt_identity_new(&model, w->model, w->pool, e));
+    json_object_del(model, "name");
+    if (!(files = json_dumps(model, JSON_COMPACT | JSON_SORT_KEYS))) RT_TRY(rt_no_memory(e, "answers"));
+    rt_str_printf(&text, "%s %.17g %u %.17g %.17g %.17g %llu max %u n %u best %d logps %d slots %u context %u", files,
+                  s->temperature, s->top_k, s->top_p, s->min_p, s->repetition_penalty, (unsigned long long)s->seed,
+                  w->max_new, w->samples, (int)o->best_of, (int)o->logps, w->slots, o->context);
     if (text.failed) RT_TRY(rt_no_memory(e, "answers"));
     rt_hash_text(w->settings, rt_hash(text.data, text.len));
     w->settings[16] = 0;
 out:
+    rt_free(files);
+    json_decref(model);
     rt_str_free(&text);
     return rc;
+}
+
+/* --out, for this process alone, and what of it is answered already. */
+static int claim(work *w, rt_err *e)
+{
+    int rc;
+    uint64_t bytes;
+    const rt_job_answers_opts *o = w->o;
+    RT_TRY(rt_append_open_alone(&w->file, o->out, e));
+    RT_TRY(rt_given_found(o->out, &w->asked, &w->how, o->best_of ? 1 : w->samples, w->settings, &w->oldest, &bytes, e));
+    RT_TRY(rt_append_cut(&w->file, bytes, e));
+    w->next = w->oldest;
+    w->out->prompts = w->asked.count;
+    w->out->found = w->oldest;
+out:
+    return rc;
+}
+
+static int make_room(work *w, rt_err *e)
+{
+    w->room = 4 * w->slots;
+    w->ring = rt_alloc_zero(w->room * sizeof *w->ring, 16);
+    w->given = rt_alloc_zero(w->samples * sizeof *w->given, 16);
+    if (!w->ring || !w->given) return rt_no_memory(e, "answers");
+    for (uint32_t i = 0; i < w->room; i++)
+        if (!(w->ring[i].each = rt_alloc_zero(w->samples * sizeof *w->ring[i].each, 16)))
+            return rt_no_memory(e, "answers");
+    return RT_OK;
+}
+
+static int check_opts(const work *w, rt_err *e)
+{
+    if (w->samples > MOST_SAMPLES)
+        return rt_fail(e, RT_USAGE, "--samples %u is out of range (1 to %d)", w->samples, MOST_SAMPLES);
+    if (w->slots > MOST_SLOTS)
+        return rt_fail(e, RT_USAGE, "--slots %u is out of range (1 to %d)", w->slots, MOST_SLOTS);
+    if (w->o->best_of && w->samples < 2)
+        return rt_fail(e, RT_USAGE, "--best-of chooses among --samples; give 2 or more");
+    return rt_sampling_check(&w->o->sampling, e);
 }
 
 static int open_all(work *w, rt_err *e)
@@ -164,42 +215,35 @@ static int open_all(work *w, rt_err *e)
     int rc;
     const rt_job_answers_opts *o = w->o;
     const rt_model_config *c = &w->model->config;
-    uint64_t bytes;
-    RT_TRY(rt_sampling_check(&o->sampling, e));
+    RT_TRY(check_opts(w, e));
     RT_TRY(rt_model_file_check(w->model, e));
     RT_TRY(rt_text_from_model(&w->text, &w->model->text, c, w->model->path, e));
     RT_TRY(rt_data_text_from(&w->how, w->text, NULL, e));
     w->how.now = o->env->now;
     w->how.utc_offset = o->env->utc_offset;
     w->stops = rt_stops_of(c, w->text->eos, w->text->end_of_turn);
-    RT_TRY(rt_asked_read(&w->asked, &w->how, o->data, w->samples, c->vocab, e));
-    const uint32_t need = w->asked.longest + w->max_new, context = o->context ? o->context : need;
-    if (w->asked.longest >= (context < c->context ? context : c->context))
-        RT_TRY(rt_fail(e, RT_INVALID, "the longest prompt of %s has %u tokens, and the context is %u", o->data,
-                       w->asked.longest, context < c->context ? context : c->context));
+    RT_TRY(rt_asked_read(&w->asked, &w->how, o->data, w->samples, c->vocab, &w->tell, e));
+    const uint64_t need = (uint64_t)w->asked.longest + w->max_new, asked = o->context ? o->context : need;
+    const uint32_t context = asked < c->context ? (uint32_t)asked : c->context;
+    if (w->asked.longest >= context)
+        RT_TRY(rt_fail(e, RT_INVALID, "%s, line %llu: the prompt has %u tokens, and the context is %u%s", o->data,
+                       (unsigned long long)w->asked.longest_at, w->asked.longest, context,
+                       context < c->context ? "; raise --context" : "; shorten it or leave it out"));
     RT_TRY(settings_hash(w, e));
-    RT_TRY(rt_given_found(o->out, &w->asked, o->best_of ? 1 : w->samples, w->settings, &w->oldest, &bytes, e));
-    w->next = w->oldest;
-    w->out->prompts = w->asked.count;
-    w->out->found = w->oldest;
-    RT_TRY(rt_append_open(&w->file, o->out, bytes, e));
+    RT_TRY(claim(w, e));
     if (w->oldest == w->asked.count) goto out;
     RT_TRY(rt_job_device_open(&w->dev, o->where, false, o->env->environment, NULL, e));
-    const rt_engine_opts eo = { .slots = w->slots, .context = context < c->context ? context : c->context };
+    const rt_engine_opts eo = { .slots = w->slots, .context = context };
     RT_TRY(rt_engine_open(&w->engine, w->dev, w->model, NULL, &eo, e));
-    w->room = 4 * w->slots;
-    if (!(w->ring = rt_alloc_zero(w->room * sizeof *w->ring, 16))) RT_TRY(rt_no_memory(e, "answers"));
-    if (!(w->given = rt_alloc_zero(w->samples * sizeof *w->given, 16))) RT_TRY(rt_no_memory(e, "answers"));
-    for (uint32_t i = 0; i < w->room; i++)
-        if (!(w->ring[i].each = rt_alloc_zero(w->samples * sizeof *w->ring[i].each, 16)))
-            RT_TRY(rt_no_memory(e, "answers"));
+    RT_TRY(make_room(w, e));
 out:
     return rc;
 }
 
 static void close_all(work *w)
 {
-    rt_append_close(&w->file);
+    rt_append_drop(&w->file);
+    rt_pool_free(w->pool);
     rt_engine_free(w->engine);
     rt_job_device_close(w->dev);
     for (uint32_t i = 0; w->ring && i < w->room; i++) {
@@ -221,7 +265,7 @@ static void close_all(work *w)
 int rt_job_answers(const rt_model_file *m, const rt_job_answers_opts *o, rt_job_answered *out, rt_err *e)
 {
     int rc;
-    work w = { .o = o, .model = m, .out = out };
+    work w = { .o = o, .model = m, .out = out, .tell = { .progress = o->progress, .ctx = o->ctx } };
     const double begun = rt_now();
     *out = (rt_job_answered){ 0 };
     w.samples = o->samples ? o->samples : 1;

@@ -18,34 +18,54 @@ static int check_ids(const rt_tok_ids *ids, uint32_t vocab, rt_err *e)
     return RT_OK;
 }
 
-int rt_asked_ids(const rt_asked_list *l, const rt_data_text *t, uint32_t i, json_t **record, rt_tok_ids *ids, rt_err *e)
+static int ids_of(const rt_data_text *t, const rt_prompt_line *line, json_t **record, rt_tok_ids *ids, rt_err *e)
 {
-    int rc;
-    const rt_asked *a = &l->each[i];
-    RT_TRY(rt_prompt_record(t, a->line, a->len, l->json, record, e));
-    RT_TRY(rt_prompt_from_record(t, *record, NULL, ids, e));
-out:
-    if (rc < 0) rt_err_context(e, "%s, line %u", l->path, a->number);
+    int rc = rt_prompt_record(t, line->text, line->len, line->json, record, e);
+    return rc < 0 ? rc : rt_prompt_from_record(t, *record, NULL, ids, e);
+}
+
+static int in_line(const rt_asked_list *l, uint64_t number, int rc, rt_err *e)
+{
+    if (rc < 0) rt_err_context(e, "%s, line %llu", l->path, (unsigned long long)number);
     return rc;
 }
 
-static int add(rt_asked_list *l, const rt_data_text *t, rt_asked a, uint32_t vocab, rt_err *e)
+int rt_asked_ids(rt_asked_list *l, const rt_data_text *t, uint32_t i, json_t **record, rt_tok_ids *ids, rt_err *e)
+{
+    int rc = RT_OK;
+    const rt_asked *a = &l->each[i];
+    if (!l->file) RT_TRY(rt_prompt_file_open(&l->file, l->path, e));
+    for (; l->at <= i && rc >= 0; l->at++)
+        if ((rc = rt_prompt_file_next(l->file, &l->line, e)) == 0) break;
+    RT_TRY(rc);
+    if (l->at == i + 1) RT_TRY(in_line(l, l->line.number, ids_of(t, &l->line, record, ids, e), e));
+    if (l->at != i + 1 || !rt_hash_equal(rt_hash(ids->ids, ids->count * sizeof *ids->ids), a->hash))
+        RT_TRY(rt_fail(e, RT_INVALID,
+                       "%s, line %llu, was changed while its prompts were answered; the same command "
+                       "reads it anew",
+                       l->path, (unsigned long long)a->number));
+    rc = RT_OK;
+out:
+    return rc;
+}
+
+static int add(rt_asked_list *l, const rt_data_text *t, const rt_prompt_line *line, uint32_t vocab, rt_err *e)
 {
     int rc;
     json_t *record = NULL;
     rt_tok_ids ids = { 0 };
     if (!rt_grow((void **)&l->each, &l->cap, l->count + 1, sizeof *l->each)) RT_TRY(rt_no_memory(e, "prompts"));
-    l->each[l->count] = a;
-    RT_TRY(rt_asked_ids(l, t, l->count, &record, &ids, e));
-    rc = check_ids(&ids, vocab, e);
-    if (rc < 0) rt_err_context(e, "%s, line %u", l->path, a.number);
-    RT_TRY(rc);
-    l->each[l->count++].hash = rt_hash(ids.ids, ids.count * sizeof *ids.ids);
-    if (ids.count > l->longest) l->longest = ids.count;
+    RT_TRY(ids_of(t, line, &record, &ids, e));
+    RT_TRY(check_ids(&ids, vocab, e));
+    l->each[l->count++] = (rt_asked){ .number = line->number, .hash = rt_hash(ids.ids, ids.count * sizeof *ids.ids) };
+    if (ids.count > l->longest) {
+        l->longest = ids.count;
+        l->longest_at = line->number;
+    }
 out:
     json_decref(record);
     rt_free(ids.ids);
-    return rc;
+    return in_line(l, line->number, rc, e);
 }
 
 static int by_hash(const void *a, const void *b, void *list)
@@ -74,33 +94,31 @@ static int count_equal(rt_asked_list *l, uint32_t samples, rt_err *e)
 }
 
 int rt_asked_read(rt_asked_list *l, const rt_data_text *t, const char *path, uint32_t samples, uint32_t vocab,
-                  rt_err *e)
+                  rt_job_tell *tell, rt_err *e)
 {
     int rc;
-    uint32_t number = 0;
+    rt_prompt_file *f = NULL;
+    rt_prompt_line line;
     l->path = path;
-    l->json = rt_path_ends(path, ".jsonl");
-    RT_TRY(rt_map_open(&l->map, path, e));
-    const char *text = (const char *)l->map.data, *stop = text + l->map.size;
-    for (const char *line = text, *end; line < stop; line = end + 1) {
-        end = memchr(line, '\n', (size_t)(stop - line));
-        if (!end) end = stop;
-        size_t len = (size_t)(end - line);
-        const char *from = line;
-        number++;
-        while (len && strchr(" \t\r", from[len - 1])) len--;
-        while (len && strchr(" \t\r", *from)) from++, len--;
-        if (len) RT_TRY(add(l, t, (rt_asked){ .line = from, .len = len, .number = number }, vocab, e));
+    tell->what = "reading the prompts";
+    RT_TRY(rt_prompt_file_open(&f, path, e));
+    while ((rc = rt_prompt_file_next(f, &line, e)) == 1) {
+        RT_TRY(add(l, t, &line, vocab, e));
+        tell->done = l->count;
+        if (rt_job_tell_stop(tell)) RT_TRY(rt_fail(e, RT_INTERRUPTED, "interrupted while reading the prompts"));
+        if (l->count == UINT32_MAX / samples) RT_TRY(rt_fail(e, RT_INVALID, "%s holds too many prompts", path));
     }
+    RT_TRY(rc);
     if (!l->count) RT_TRY(rt_fail(e, RT_INVALID, "%s holds no prompt", path));
     RT_TRY(count_equal(l, samples, e));
 out:
+    rt_prompt_file_close(f);
     return rc;
 }
 
 void rt_asked_free(rt_asked_list *l)
 {
-    rt_map_close(&l->map);
+    rt_prompt_file_close(l->file);
     rt_free(l->each);
 }
 
@@ -184,37 +202,83 @@ static int check_line(const char *path, uint32_t number, const char *line, size_
     int rc = RT_OK;
     if (!has || !under)
         rc = rt_fail(e, RT_INVALID, "%s, line %u, is no answer of retort generate; give another --out", path, number);
-    else if (strcmp(has, rt_hash_text(hash, a->hash)) != 0)
-        rc = rt_fail(e, RT_INVALID, "%s, line %u, answers another prompt than line %u of --data; give another --out",
-                     path, number, a->number);
     else if (strcmp(under, settings) != 0)
         rc = rt_fail(e, RT_INVALID,
                      "%s was begun by another model or with other settings; give these, or another --out", path);
+    else if (strcmp(has, rt_hash_text(hash, a->hash)) != 0)
+        rc = rt_fail(e, RT_INVALID, "%s, line %u, answers another prompt than line %llu of --data; give another --out",
+                     path, number, (unsigned long long)a->number);
     json_decref(j);
     return rc;
 }
 
-int rt_given_found(const char *path, const rt_asked_list *l, uint32_t lines, const char *settings, uint32_t *found,
-                   uint64_t *bytes, rt_err *e)
+/* How an answer to the first prompt begins, up to where the model speaks. */
+static int beginning_of(rt_asked_list *l, const rt_data_text *t, uint32_t i, rt_str *out, rt_err *e)
+{
+    int rc;
+    json_t *record = NULL, *j = NULL;
+    rt_tok_ids ids = { 0 };
+    char *dump = NULL;
+    RT_TRY(rt_asked_ids(l, t, i, &record, &ids, e));
+    j = rt_prompt_answered(record, "", 0);
+    if (!j || !(dump = json_dumps(j, JSON_COMPACT))) RT_TRY(rt_no_memory(e, "an answer"));
+    size_t n = strlen(dump);
+    while (n > 1 && memcmp(dump + n - 2, "\"\"", 2) != 0) n--; /* the empty answer */
+    rt_str_append_n(out, dump, n - 1);
+    if (out->failed) RT_TRY(rt_no_memory(e, "an answer"));
+out:
+    rt_free(dump);
+    json_decref(j);
+    json_decref(record);
+    rt_free(ids.ids);
+    return rc;
+}
+
+/* A last line without its end. What is not certain to be ours is never cut off: a whole record is checked as one, and
+ * less than that has to begin as the answer to prompt i does. Zeros are what a power failure leaves. */
+static int check_rest(const char *path, const char *rest, size_t len, uint32_t number, uint32_t i, rt_asked_list *l,
+                      const rt_data_text *t, const char *settings, rt_err *e)
+{
+    int rc = RT_OK;
+    rt_str begins = { 0 };
+    while (len && !rest[len - 1]) len--;
+    if (!len) return RT_OK;
+    json_t *whole = rt_json_load(rest, len, JSON_ALLOW_NUL, NULL);
+    bool other = i >= l->count;
+    if (whole && !other) RT_TRY(check_line(path, number, rest, len, &l->each[i], settings, e));
+    if (!whole && !other) {
+        RT_TRY(beginning_of(l, t, i, &begins, e));
+        other = memcmp(rest, begins.data, len < begins.len ? len : begins.len) != 0;
+    }
+    if (other)
+        RT_TRY(rt_fail(e, RT_INVALID,
+                       "%s ends in a line that is cut off and is no answer of retort generate; give another "
+                       "--out",
+                       path));
+out:
+    json_decref(whole);
+    rt_str_free(&begins);
+    return rc;
+}
+
+int rt_given_found(const char *path, rt_asked_list *l, const rt_data_text *t, uint32_t lines, const char *settings,
+                   uint32_t *found, uint64_t *bytes, rt_err *e)
 {
     int rc = RT_OK;
     rt_map map = { 0 };
     uint32_t n = 0;
+    uint64_t at = 0;
     *found = 0;
     *bytes = 0;
-    if (!rt_path_exists(path)) return RT_OK;
     RT_TRY(rt_map_open(&map, path, e));
     const char *text = (const char *)map.data;
-    for (uint64_t at = 0; at < map.size;) {
-        const char *end = memchr(text + at, '\n', map.size - at);
-        if (!end) break; /* a line that was cut off */
-        const uint64_t next = (uint64_t)(end - text) + 1;
+    for (const char *end; (end = memchr(text + at, '\n', map.size - at)); at = (uint64_t)(end - text) + 1) {
         if (n / lines >= l->count)
             RT_TRY(rt_fail(e, RT_INVALID, "%s holds more answers than --data has prompts; give another --out", path));
-        RT_TRY(check_line(path, n + 1, text + at, next - 1 - at, &l->each[n / lines], settings, e));
-        at = next;
-        if (++n % lines == 0) *bytes = at;
+        RT_TRY(check_line(path, n + 1, text + at, (size_t)(end - text) - at, &l->each[n / lines], settings, e));
+        if (++n % lines == 0) *bytes = (uint64_t)(end - text) + 1;
     }
+    RT_TRY(check_rest(path, text + at, map.size - at, n + 1, n / lines, l, t, settings, e));
     *found = n / lines;
 out:
     rt_map_close(&map);

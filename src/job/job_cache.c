@@ -28,10 +28,15 @@ static int check_settings(rt_cache_work *w, rt_err *e)
     const rt_settings *s = &w->settings;
     const rt_job_cache_opts *o = w->o;
     if (!s->out) return rt_fail(e, RT_USAGE, "--out is missing; give the folder of the cache");
-    if (!s->teacher) return rt_fail(e, RT_USAGE, "--teacher is missing; give the model that is to be asked");
-    if (rt_cache_is(s->teacher))
+    if (!s->teacher.count) return rt_fail(e, RT_USAGE, "--teacher is missing; give the model that is to be asked");
+    if (s->teacher.count > 1)
+        return rt_fail(e, RT_USAGE, "--teacher is given twice, and a cache is of one teacher; make one for each");
+    if (!rt_path_exists(s->teacher.text[0]) && strchr(s->teacher.text[0], '='))
+        return rt_fail(e, RT_USAGE, "--teacher %s: a cache is of one teacher and all of --data; give the model alone",
+                       s->teacher.text[0]);
+    if (rt_cache_is(s->teacher.text[0]))
         return rt_fail(e, RT_INVALID, "--teacher %s is a cache itself; give the model, or join caches with --join",
-                       s->teacher);
+                       s->teacher.text[0]);
     if (!s->data.count) return rt_fail(e, RT_USAGE, "--data is missing; give the text that a student will learn from");
     if (o->parts && (o->part < 1 || o->part > o->parts))
         return rt_fail(e, RT_USAGE, "--part %u/%u is out of range (1/%u to %u/%u)", o->part, o->parts, o->parts,
@@ -39,9 +44,7 @@ static int check_settings(rt_cache_work *w, rt_err *e)
     if (!(s->temperature > 0) || !isfinite(s->temperature))
         return rt_fail(e, RT_USAGE, "--temperature %g is out of range (above 0)", s->temperature);
     bool there = rt_cache_is(s->out);
-    if (there && !o->fill && !o->parts)
-        return rt_fail(e, RT_INVALID, "%s is a cache already; add what is missing with --fill, or give another --out",
-                       s->out);
+    if (there && !o->fill && !o->parts) return rt_cache_work_there(w, e);
     if (!there && o->fill)
         return rt_fail(e, RT_NOT_FOUND, "--fill: %s is no cache; leave --fill out to make one", s->out);
     w->there = there;
@@ -94,7 +97,7 @@ static int open_inputs(rt_cache_work *w, rt_err *e)
                           .progress = rt_job_tell_progress,
                           .ctx = &w->tell };
     bool alone = !s.student;
-    if (alone) s.student = s.teacher, s.teacher = NULL;
+    if (alone) s.student = s.teacher.text[0], s.teacher.count = 0;
     RT_TRY(rt_dir_scratch(&w->folder, &w->arena, env->scratch, "retort-cache", e));
     io.folder = w->folder;
     RT_TRY(rt_inputs_open(&w->in, &s, &io, e));
@@ -279,9 +282,14 @@ static int make(rt_cache_work *w, rt_err *e)
     RT_TRY(rt_job_device_open(&w->dev, &w->settings, false, w->o->env->environment, NULL, e));
     RT_TRY(w->dev->api->info(w->dev, &info, e));
     w->B = choose_rows(w, info.positions);
-    RT_TRY(rt_cache_work_begin(w, e));
-    RT_TRY(open_teacher(w, e));
+    /* What is wrong with a cache that is there is said before anything is loaded; a new one begins when all else is
+     * there, so that no folder is left of a teacher that does not fit. */
+    if (w->there) RT_TRY(rt_cache_work_begin(w, e));
+    rc = open_teacher(w, e);
+    if (rc == RT_NOMEM) rt_err_context(e, "asking %u rows at once (--teacher-batch takes fewer)", w->B);
+    RT_TRY(rc);
     RT_TRY(rt_cache_work_room(w, e));
+    if (!w->there) RT_TRY(rt_cache_work_begin(w, e));
     RT_TRY(ask_all(w, e));
 out:
     return rc;

@@ -3,12 +3,17 @@
 #include "job/job_cache_internal.h"
 
 #include "base/json.h"
+#include "base/lock.h"
+#include "base/sys.h"
 #include "format/model_write.h"
 #include "format/tensor_file.h"
 #include "job/prepare/identity.h"
 #include "text/tokenizer/vocab_convert.h"
 
 #include <string.h>
+#include <time.h>
+
+static const double wait_seconds = 60; /* for whoever writes the teacher's head */
 
 /* ---- what a cache says of itself ---- */
 
@@ -128,29 +133,20 @@ out:
 }
 
 /* Configuration, tokenizer, template and a tensor: what stands in for the teacher where its files are not. */
-static int write_teacher(rt_cache_work *w, rt_err *e)
+static int write_teacher(rt_cache_work *w, const char *folder, rt_err *e)
 {
     int rc;
-    char *temp = NULL;
     rt_model_text text = w->teacher->text;
-    const char *out = w->settings.out;
-    char *folder = rt_path_join(&w->arena, out, RT_CACHE_MODEL);
-    if (!folder) RT_TRY(rt_no_memory(e, "a path"));
-    if (rt_path_is_dir(folder)) return RT_OK;
-    RT_TRY(rt_dir_temp(&temp, &w->arena, folder, e));
     rc = rt_model_text_for(&text, &w->teacher->text, RT_CONTAINER_HF, w->teacher->config.vocab, &w->arena, NULL, e);
     if (rc == RT_UNSUPPORTED) {
         rt_note(&w->out->notes, "the cache gets no tokenizer.json: %s", e ? e->text : "it has no such form");
         rc = RT_OK;
     }
     RT_TRY(rc);
-    RT_TRY(rt_model_write_text(&text, temp, NULL, e));
-    RT_TRY(write_config(w, temp, e));
-    RT_TRY(write_tensor(w, temp, e));
-    RT_TRY(rt_dir_commit(temp, folder, e));
-    temp = NULL;
+    RT_TRY(rt_model_write_text(&text, folder, NULL, e));
+    RT_TRY(write_config(w, folder, e));
+    RT_TRY(write_tensor(w, folder, e));
 out:
-    if (temp) rt_dir_remove(temp);
     return rc;
 }
 
@@ -163,6 +159,73 @@ static int check_same(rt_cache_work *w, const json_t *now, rt_err *e)
     return rt_fail(e, RT_INVALID, "%s is another cache: %s is not the same; give another --out", w->settings.out, part);
 }
 
+/* Waits, a while, for another process that begins the same cache. */
+static int take_folder(rt_cache_work *w, rt_lock **lock, rt_err *e)
+{
+    int rc;
+    const rt_watch watch = { rt_job_tell_watch, &w->tell };
+    double begun = rt_now();
+    for (;;) {
+        rc = rt_lock_take(lock, w->settings.out, "the cache", e);
+        if (rc != RT_INVALID || rt_now() - begun > wait_seconds) return rc;
+        rc = rt_watch_step(&watch, "waiting for another process that begins the cache", 0, 0, e);
+        if (rc < 0) return rc;
+        nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);
+    }
+}
+
+/* The folder of the teacher, written by a function into a folder that has no name yet. */
+static int make_teacher(rt_cache_work *w, int (*write)(rt_cache_work *, const char *, rt_err *), rt_err *e)
+{
+    int rc;
+    char *temp = NULL, *folder = rt_path_join(&w->arena, w->settings.out, RT_CACHE_MODEL);
+    if (!folder) RT_TRY(rt_no_memory(e, "a path"));
+    if (rt_path_is_dir(folder)) return RT_OK;
+    RT_TRY(rt_dir_temp(&temp, &w->arena, folder, e));
+    RT_TRY(write(w, temp, e));
+    RT_TRY(rt_dir_commit(temp, folder, e));
+    temp = NULL;
+out:
+    if (temp) rt_dir_remove(temp);
+    return rc;
+}
+
+/* cache.json and what is beside it, made by one of the processes that begin a cache at once; the others find it. */
+static int begin_folder(rt_cache_work *w, const json_t *about, const rt_cache_section *sections, uint32_t count,
+                        int (*write)(rt_cache_work *, const char *, rt_err *), rt_err *e)
+{
+    int rc;
+    rt_lock *lock = NULL;
+    const char *out = w->settings.out;
+    uint32_t made = 0;
+    bool fresh = !w->there;
+    if (fresh) RT_TRY(rt_cache_is(out) ? RT_OK : rt_cache_check_empty(out, e));
+    RT_TRY(rt_dir_make_counted(out, &made, e));
+    RT_TRY(take_folder(w, &lock, e));
+    rt_dir_clean(out); /* what killed processes left */
+    if (fresh && rt_cache_is(out)) {
+        if (!w->o->parts) RT_TRY(rt_cache_work_there(w, e));
+        fresh = false;
+    }
+    if (fresh) RT_TRY(rt_cache_create(out, about, sections, count, e));
+    if (!w->cache) RT_TRY(rt_cache_open(&w->cache, out, e));
+    RT_TRY(check_same(w, about, e));
+    RT_TRY(make_teacher(w, write, e));
+out:
+    rt_lock_free(lock, true);
+    if (rc < 0) rt_dir_unmake(out, made);
+    return rc;
+}
+
+int rt_cache_work_there(const rt_cache_work *w, rt_err *e)
+{
+    if (w->o->join_count)
+        return rt_fail(e, RT_INVALID, "%s is a cache already; join into it with --fill, or give another --out",
+                       w->settings.out);
+    return rt_fail(e, RT_INVALID, "%s is a cache already; add what is missing with --fill, or give another --out",
+                   w->settings.out);
+}
+
 int rt_cache_work_begin(rt_cache_work *w, rt_err *e)
 {
     int rc;
@@ -170,11 +233,9 @@ int rt_cache_work_begin(rt_cache_work *w, rt_err *e)
     const rt_cache_section *have;
     w->section_count = rt_keep_sections(w->sections, &w->plan, w->settings.temperature, w->teacher->config.width,
                                         rt_device_policy(w->dev)->act);
-    RT_TRY(rt_watch_step(NULL, "hashing the teacher", 0, 0, e));
+    RT_TRY(rt_watch_step(&(rt_watch){ rt_job_tell_watch, &w->tell }, "hashing the teacher", 0, 0, e));
     RT_TRY(describe(w, &about, e));
-    if (!w->there) RT_TRY(rt_cache_create(w->settings.out, about, w->sections, w->section_count, e));
-    if (!w->cache) RT_TRY(rt_cache_open(&w->cache, w->settings.out, e));
-    RT_TRY(check_same(w, about, e));
+    RT_TRY(begin_folder(w, about, w->sections, w->section_count, write_teacher, e));
     if (rt_cache_sections(w->cache, &have) == w->section_count)
         memcpy(w->sections, have, w->section_count * sizeof *have); /* the dtype of hidden states is the cache's */
     if (w->plan.form == RT_FORM_HIDDEN && w->sections[0].dtype != rt_device_policy(w->dev)->act)
@@ -183,7 +244,6 @@ int rt_cache_work_begin(rt_cache_work *w, rt_err *e)
                        "like the one that it was made on",
                        w->settings.out, rt_dtype_name(w->sections[0].dtype),
                        rt_dtype_name(rt_device_policy(w->dev)->act)));
-    RT_TRY(write_teacher(w, e));
     for (uint32_t i = 0; i < w->section_count; i++) RT_TRY(rt_cache_writer_new(&w->writer[i], w->cache, i, e));
 out:
     json_decref(about);
@@ -192,26 +252,24 @@ out:
 
 /* ---- joining ---- */
 
-static int copy_folder(const char *from, const char *to, rt_err *e)
+/* Of the first of the caches that are joined. */
+static int copy_teacher(rt_cache_work *w, const char *folder, rt_err *e)
 {
     int rc;
     rt_arena a = { 0 };
-    char **names, *temp = NULL;
+    char **names, *from = rt_path_join(&a, w->o->join[0], RT_CACHE_MODEL);
     uint32_t count;
     rt_str text = { 0 };
-    RT_TRY(rt_dir_temp(&temp, &a, to, e));
+    if (!from) RT_TRY(rt_no_memory(e, "a path"));
     RT_TRY(rt_dir_list(&names, &count, &a, from, e));
     for (uint32_t i = 0; i < count; i++) {
-        char *x = rt_path_join(&a, from, names[i]), *y = rt_path_join(&a, temp, names[i]);
+        char *x = rt_path_join(&a, from, names[i]), *y = rt_path_join(&a, folder, names[i]);
         if (!x || !y) RT_TRY(rt_no_memory(e, "a path"));
         rt_str_free(&text);
         RT_TRY(rt_file_read(x, UINT64_MAX, &text, e));
         RT_TRY(rt_file_write(y, text.data ? text.data : "", text.len, e));
     }
-    RT_TRY(rt_dir_commit(temp, to, e));
-    temp = NULL;
 out:
-    if (temp) rt_dir_remove(temp);
     rt_str_free(&text);
     rt_arena_free(&a);
     return rc;
@@ -221,23 +279,12 @@ out:
 static int begin_joined(rt_cache_work *w, const rt_cache *first, rt_err *e)
 {
     static const char *const own[] = { "format", "version", "sections", "hash" }; /* of any cache */
-    int rc;
     const rt_cache_section *sections;
-    const char *out = w->settings.out;
     uint32_t count = rt_cache_sections(first, &sections);
-    char *from = rt_path_join(&w->arena, w->o->join[0], RT_CACHE_MODEL);
-    char *to = rt_path_join(&w->arena, out, RT_CACHE_MODEL);
-    if (!from || !to) RT_TRY(rt_no_memory(e, "a path"));
     json_t *about = json_deep_copy(rt_cache_about(first));
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) json_object_del(about, own[i]);
-    rc = !about              ? rt_no_memory(e, "a cache")
-         : !rt_cache_is(out) ? rt_cache_create(out, about, sections, count, e)
-                             : RT_OK;
+    int rc = about ? begin_folder(w, about, sections, count, copy_teacher, e) : rt_no_memory(e, "a cache");
     json_decref(about);
-    RT_TRY(rc);
-    if (!rt_path_is_dir(to)) RT_TRY(copy_folder(from, to, e));
-    RT_TRY(rt_cache_open(&w->cache, out, e));
-out:
     return rc;
 }
 
@@ -259,14 +306,13 @@ int rt_cache_work_join(rt_cache_work *w, rt_err *e)
     rt_cache *first = NULL, *from = NULL;
     const rt_job_cache_opts *o = w->o;
     if (!w->settings.out) RT_TRY(rt_fail(e, RT_USAGE, "--out is missing; give the folder of the joined cache"));
-    if (w->settings.teacher || w->settings.data.count)
+    if (w->settings.teacher.count || w->settings.data.count)
         RT_TRY(rt_fail(e, RT_USAGE, "--join asks no teacher; leave --teacher and --data out"));
-    if (rt_cache_is(w->settings.out) && !o->fill)
-        RT_TRY(rt_fail(e, RT_INVALID, "%s is a cache already; join into it with --fill, or give another --out",
-                       w->settings.out));
+    w->there = rt_cache_is(w->settings.out);
+    if (w->there && !o->fill) RT_TRY(rt_cache_work_there(w, e));
     RT_TRY(rt_cache_open(&first, o->join[0], e));
     for (uint32_t i = 1; i < o->join_count; i++) RT_TRY(check_joined(rt_cache_about(first), o->join[0], o->join[i], e));
-    if (rt_cache_is(w->settings.out)) RT_TRY(check_joined(rt_cache_about(first), o->join[0], w->settings.out, e));
+    if (w->there) RT_TRY(check_joined(rt_cache_about(first), o->join[0], w->settings.out, e));
     RT_TRY(begin_joined(w, first, e));
     for (uint32_t i = 0; i < o->join_count; i++) {
         RT_TRY(rt_cache_open(&from, o->join[i], e));
@@ -302,9 +348,8 @@ int rt_job_cache_look(rt_job_cached *out, const char *path, rt_err *e)
     uint32_t count = rt_cache_sections(c, &sections);
     for (uint32_t i = 0; i < count; i++) {
         rt_cache_size size = rt_cache_size_of(c, i);
-        if (i < 2) *(i ? &out->held : &out->positions) = size.positions;
         *(i ? &out->held_bytes : &out->bytes) += size.bytes;
-        RT_TRY(rt_cache_content(c, i, &all[i], e));
+        RT_TRY(rt_cache_content(c, i, &all[i], i == 0 ? &out->positions : i == 1 ? &out->held : NULL, e));
     }
     out->keep = rt_arena_strdup(&out->arena, keep ? keep : "");
     if (!out->keep) RT_TRY(rt_no_memory(e, "a cache"));

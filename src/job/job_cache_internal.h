@@ -45,6 +45,8 @@ typedef struct rt_cache_work {
 } rt_cache_work;
 
 /* ---- job_cache_folder.c: the folder ---- */
+/* "--out is a cache already". */
+int rt_cache_work_there(const rt_cache_work *w, rt_err *e);
 /* A new one, or one that is the same in all that decides its values. */
 int rt_cache_work_begin(rt_cache_work *w, rt_err *e);
 /* Caches of one teacher, joined into --out. */

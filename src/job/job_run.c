@@ -9,7 +9,7 @@ int rt_job_run_check(const rt_settings *s, const rt_job_run_opts *o, rt_err *e)
     if (o->override && !o->resume) return rt_fail(e, RT_USAGE, "--override needs --resume");
     if (o->smoke && o->resume) return rt_fail(e, RT_USAGE, "--smoke and --resume exclude one another; give one");
     if (o->kind == RT_JOB_PLAN && o->resume) return rt_fail(e, RT_USAGE, "a plan is of a new run; leave resume out");
-    if (o->kind == RT_JOB_DISTILL && !o->resume && !s->teacher)
+    if (o->kind == RT_JOB_DISTILL && !o->resume && !s->teacher.count)
         return rt_fail(e, RT_USAGE, "retort distill needs --teacher; retort train learns without one");
     for (int i = 0; o->kind == RT_JOB_TRAIN && i < RT_SETTING_COUNT_ALL; i++)
         if (rt_setting_rests_on((rt_setting_id)i, RT_SETTING_ID_teacher) && rt_settings_asks(s, (rt_setting_id)i))
@@ -17,6 +17,8 @@ int rt_job_run_check(const rt_settings *s, const rt_job_run_opts *o, rt_err *e)
                            rt_setting_table[i].flag);
     return RT_OK;
 }
+
+void rt_job_teacher_share(const rt_inputs *in, uint32_t teacher, rt_str *out) { rt_inputs_shares(in, teacher, out); }
 
 /* With the device's own default where nothing is said: a run times what it will launch for days, a plan times nothing
  * that it is not told to, and a resumed run has its record. */

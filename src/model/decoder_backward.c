@@ -25,9 +25,10 @@ static void mlp_backward(rt_plan *p, const rt_decoder *d, uint32_t layer, rt_lay
     rt_view y = rt_linear_reads_x(d, &l->down) ? dact : RT_NONE;
     rt_emit_swiglu_bwd(p, g, u, y, dact, g, u);
     rt_linear_dw(p, d, &l->down, dh, y, s->step, s->low[3]);
-    if (!s->n2.buf && rt_linear_reads_x(d, &l->gate_up)) s->n2 = rt_norm_again(p, d, l->mlp_norm, s->h_mid, "n2");
+    if (!s->n2.x.buf && rt_linear_reads_x(d, &l->gate_up))
+        s->n2 = rt_norm_again(p, d, l->mlp_norm, &l->gate_up, s->h_mid, "n2");
     rt_view dn2 = act(p, N, C, "dn2");
-    rt_linear_dw(p, d, &l->gate_up, s->gate_up, s->n2, s->step, s->low[2]);
+    rt_linear_dw(p, d, &l->gate_up, s->gate_up, s->n2.x, s->step, s->low[2]);
     rt_linear_dx(p, d, &l->gate_up, s->gate_up, dn2, s->step, s->low[2]);
     rt_emit_add_rmsnorm_bwd(p, dh, rt_grad(d, l->mlp_norm), dn2, s->h_mid, rt_value(d, l->mlp_norm), dh, eps(d));
 }
@@ -72,8 +73,9 @@ static void attention_backward(rt_plan *p, const rt_decoder *d, uint32_t layer, 
     /* Below the lowest layer nothing is trained, so its input's gradient is asked for by its norm alone. */
     bool further = layer > d->lowest || d->embed_trained || rt_grad(d, l->attn_norm).buf;
     rt_view dn1 = further ? act(p, N, c->width, "dn1") : RT_NONE;
-    if (!s->n1.buf && rt_linear_reads_x(d, &l->qkv)) s->n1 = rt_norm_again(p, d, l->attn_norm, s->h_in, "n1");
-    rt_linear_dw(p, d, &l->qkv, dqkv, s->n1, s->step, s->low[0]);
+    if (!s->n1.x.buf && rt_linear_reads_x(d, &l->qkv))
+        s->n1 = rt_norm_again(p, d, l->attn_norm, &l->qkv, s->h_in, "n1");
+    rt_linear_dw(p, d, &l->qkv, dqkv, s->n1.x, s->step, s->low[0]);
     if (!further) return;
     rt_linear_dx(p, d, &l->qkv, dqkv, dn1, s->step, s->low[0]);
     rt_emit_add_rmsnorm_bwd(p, dh, rt_grad(d, l->attn_norm), dn1, s->h_in, rt_value(d, l->attn_norm), dh, eps(d));

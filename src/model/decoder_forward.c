@@ -52,8 +52,8 @@ static void queries_keys(rt_plan *p, const rt_decoder *d, uint32_t layer, const 
     if (c->qk_norm) {
         s->qn = act(p, N, qd, "q normed");
         s->kn = act(p, N, kd, "k normed");
-        rt_emit_rmsnorm_fwd(p, s->qn, *q, rt_value(d, l->q_norm), c->heads, eps(d));
-        rt_emit_rmsnorm_fwd(p, s->kn, *k, rt_value(d, l->k_norm), c->kv_heads, eps(d));
+        rt_emit_rmsnorm_fwd(p, s->qn, RT_NONE, *q, rt_value(d, l->q_norm), c->heads, eps(d));
+        rt_emit_rmsnorm_fwd(p, s->kn, RT_NONE, *k, rt_value(d, l->k_norm), c->kv_heads, eps(d));
         *q = s->qn;
         *k = s->kn;
     }
@@ -69,7 +69,7 @@ static void queries_keys_values(rt_plan *p, const rt_decoder *d, uint32_t layer,
                                 rt_view *q, rt_view *k, rt_view *v)
 {
     const rt_model_config *c = &d->config;
-    uint32_t N = s->n1.rows, qd = c->heads * c->head_dim, kd = c->kv_heads * c->head_dim;
+    uint32_t N = s->n1.x.rows, qd = c->heads * c->head_dim, kd = c->kv_heads * c->head_dim;
     s->qkv = act(p, N, qd + 2 * kd, "qkv");
     rt_linear_forward(p, d, &d->layers[layer].qkv, s->qkv, s->n1, s->step, s->low[0]);
     queries_keys(p, d, layer, t, s, q, k);
@@ -92,17 +92,17 @@ static void add_attention(rt_plan *p, const rt_decoder *d, uint32_t layer, rt_la
     const rt_layer *l = &d->layers[layer];
     uint32_t N = s->o.rows, C = d->config.width;
     rt_view a = act(p, N, C, "attention out");
-    rt_linear_forward(p, d, &l->out, a, s->o, s->step, s->low[1]);
+    rt_linear_forward(p, d, &l->out, a, (rt_input){ .x = s->o }, s->step, s->low[1]);
     s->h_mid = act(p, N, C, "h mid");
-    s->n2 = act(p, N, C, "n2");
-    rt_emit_add_rmsnorm_fwd(p, s->n2, s->h_mid, a, s->h_in, rt_value(d, l->mlp_norm), eps(d));
+    s->n2 = rt_linear_input(p, d, &l->gate_up, N, C, "n2");
+    rt_emit_add_rmsnorm_fwd(p, s->n2.x, s->n2.scale, s->h_mid, a, s->h_in, rt_value(d, l->mlp_norm), eps(d));
 }
 
 /* s->h_in and s->n1 are there; everything up to s->n2 and s->h_mid. */
 static void attention_half(rt_plan *p, const rt_decoder *d, uint32_t layer, const rt_tokens *t, rt_layer_trace *s)
 {
     const rt_model_config *c = &d->config;
-    uint32_t N = s->n1.rows;
+    uint32_t N = s->n1.x.rows;
     rt_view q, k, v;
     rt_attn_shape shape = rt_decoder_attn_shape(d, layer, t->T);
     queries_keys_values(p, d, layer, t, s, &q, &k, &v);
@@ -112,10 +112,10 @@ static void attention_half(rt_plan *p, const rt_decoder *d, uint32_t layer, cons
     add_attention(p, d, layer, s);
 }
 
-rt_view rt_norm_again(rt_plan *p, const rt_decoder *d, uint32_t norm, rt_view h, const char *name)
+rt_input rt_norm_again(rt_plan *p, const rt_decoder *d, uint32_t norm, const rt_linear *l, rt_view h, const char *name)
 {
-    rt_view n = act(p, h.rows, h.cols, name);
-    rt_emit_rmsnorm_fwd(p, n, h, rt_value(d, norm), 1, eps(d));
+    rt_input n = rt_linear_input(p, d, l, h.rows, h.cols, name);
+    rt_emit_rmsnorm_fwd(p, n.x, n.scale, h, rt_value(d, norm), 1, eps(d));
     return n;
 }
 
@@ -128,18 +128,20 @@ void rt_queries_keys_again(rt_plan *p, const rt_decoder *d, uint32_t layer, cons
 /* From s->n2: s->gate_up */
 static void gate_up(rt_plan *p, const rt_decoder *d, uint32_t layer, rt_layer_trace *s)
 {
-    s->gate_up = act(p, s->n2.rows, 2 * d->config.hidden, "gate_up");
+    s->gate_up = act(p, s->n2.x.rows, 2 * d->config.hidden, "gate_up");
     rt_linear_forward(p, d, &d->layers[layer].gate_up, s->gate_up, s->n2, s->step, s->low[2]);
 }
 
 /* (N,C): the MLP's output, not yet added. */
 static rt_view mlp_half(rt_plan *p, const rt_decoder *d, uint32_t layer, rt_layer_trace *s)
 {
-    uint32_t N = s->n2.rows, F = d->config.hidden;
+    uint32_t N = s->n2.x.rows, F = d->config.hidden;
+    const rt_linear *down = &d->layers[layer].down;
     gate_up(p, d, layer, s);
-    rt_view y = act(p, N, F, "act"), m = act(p, N, d->config.width, "mlp out");
-    rt_emit_swiglu_fwd(p, y, rt_view_cols(p, s->gate_up, 0, F), rt_view_cols(p, s->gate_up, F, F));
-    rt_linear_forward(p, d, &d->layers[layer].down, m, y, s->step, s->low[3]);
+    rt_input y = rt_linear_input(p, d, down, N, F, "act");
+    rt_view m = act(p, N, d->config.width, "mlp out");
+    rt_emit_swiglu_fwd(p, y.x, y.scale, rt_view_cols(p, s->gate_up, 0, F), rt_view_cols(p, s->gate_up, F, F));
+    rt_linear_forward(p, d, down, m, y, s->step, s->low[3]);
     return m;
 }
 
@@ -165,7 +167,7 @@ static void cached_half(rt_plan *p, const rt_decoder *d, uint32_t layer, const a
     queries_keys_values(p, d, layer, a->t, s, &q, &k, &v);
     rt_emit_copy(p, a->cache->k[layer], k, a->rows->to);
     rt_emit_copy(p, a->cache->v[layer], v, a->rows->to);
-    s->o = act(p, s->n1.rows, c->heads * c->head_dim, "o");
+    s->o = act(p, s->n1.x.rows, c->heads * c->head_dim, "o");
     rt_emit_attn_decode(p, s->o, q, a->cache->k[layer], a->cache->v[layer], a->rows->len, a->rows->table, &shape);
     add_attention(p, d, layer, s);
 }
@@ -174,7 +176,7 @@ static void cached_half(rt_plan *p, const rt_decoder *d, uint32_t layer, const a
 static rt_layer_trace kept(const rt_layer_trace *s, rt_recompute r)
 {
     rt_layer_trace k = *s;
-    k.n1 = k.n2 = RT_NONE;
+    k.n1 = k.n2 = (rt_input){ RT_NONE, RT_NONE };
     if (r >= RT_RECOMPUTE_NORMS) k.qn = k.kn = RT_NONE;
     if (r >= RT_RECOMPUTE_MLP) {
         k.gate_up = RT_NONE;
@@ -192,7 +194,7 @@ static void forward(rt_plan *p, const rt_decoder *d, const attention_source *a, 
     rt_view h = act(p, N, c->width, "h");
     rt_plan_label(p, "embedding");
     rt_emit_embed_fwd(p, h, rt_value(d, d->embed), a->t->ids);
-    rt_view n = rt_norm_again(p, d, d->layers[0].attn_norm, h, "n1");
+    rt_input n = rt_norm_again(p, d, d->layers[0].attn_norm, &d->layers[0].qkv, h, "n1");
     for (uint32_t i = 0; i < c->layers; i++) {
         rt_layer_trace s = { .h_in = h, .n1 = n, .step = trace ? trace->step : RT_NONE };
         rt_plan_label(p, "layer %u", i);
@@ -202,8 +204,9 @@ static void forward(rt_plan *p, const rt_decoder *d, const attention_source *a, 
             attention_half(p, d, i, a->t, &s);
         rt_view m = mlp_half(p, d, i, &s);
         h = act(p, N, c->width, "h");
-        n = i + 1 == c->layers ? hidden : act(p, N, c->width, "n1");
-        rt_emit_add_rmsnorm_fwd(p, n, h, m, s.h_mid, next_norm(d, i), eps(d));
+        n = i + 1 == c->layers ? (rt_input){ .x = hidden }
+                               : rt_linear_input(p, d, &d->layers[i + 1].qkv, N, c->width, "n1");
+        rt_emit_add_rmsnorm_fwd(p, n.x, n.scale, h, m, s.h_mid, next_norm(d, i), eps(d));
         if (trace) trace->layer[i] = kept(&s, trace->recompute[i]);
     }
     if (trace) trace->h_last = h;
@@ -239,11 +242,12 @@ int rt_decoder_cache(rt_decoder *d, rt_space *s, uint32_t pages, uint32_t page, 
 void rt_layer_again(rt_plan *p, const rt_decoder *d, uint32_t layer, const rt_tokens *t, rt_recompute r,
                     rt_layer_trace *s)
 {
+    const rt_layer *l = &d->layers[layer];
     if (r == RT_RECOMPUTE_BLOCK) {
-        s->n1 = rt_norm_again(p, d, d->layers[layer].attn_norm, s->h_in, "n1");
+        s->n1 = rt_norm_again(p, d, l->attn_norm, &l->qkv, s->h_in, "n1");
         attention_half(p, d, layer, t, s);
     } else {
-        s->n2 = rt_norm_again(p, d, d->layers[layer].mlp_norm, s->h_mid, "n2");
+        s->n2 = rt_norm_again(p, d, l->mlp_norm, &l->gate_up, s->h_mid, "n2");
     }
     gate_up(p, d, layer, s);
 }

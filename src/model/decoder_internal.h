@@ -11,14 +11,21 @@ typedef struct rt_low {
     rt_view value, grad;
 } rt_low;
 
+/* What a projection reads: rows of values, or codes, each row with its scale. */
+typedef struct rt_input {
+    rt_view x, scale; /* scale RT_NONE: values */
+} rt_input;
+
 /* What a layer's forward makes and backward reads. Views are RT_NONE where a configuration has no such value. n1, n2
  * are not kept: a norm costs less to compute again, to the same bits, than to remember. Neither is the activation:
  * backward of swiglu gives it again beside its gradients. */
 typedef struct rt_layer_trace {
-    rt_view h_in;            /* residual stream at the start */
-    rt_view n1, qkv, qn, kn; /* normed; projections (q and k rotated in place unless they are normed first) */
-    rt_view o, lse, h_mid;   /* attention's output; residual stream after it */
-    rt_view n2, gate_up;
+    rt_view h_in;          /* residual stream at the start */
+    rt_input n1;           /* normed */
+    rt_view qkv, qn, kn;   /* projections (q and k rotated in place unless they are normed first) */
+    rt_view o, lse, h_mid; /* attention's output; residual stream after it */
+    rt_input n2;
+    rt_view gate_up;
     rt_low low[4][RT_LINEAR_PARTS]; /* of qkv, out, gate_up, down */
     rt_view step;                   /* step values, where adapters drop out */
 } rt_layer_trace;
@@ -40,9 +47,12 @@ static inline rt_view rt_grad(const rt_decoder *d, uint32_t param)
     return param == RT_NO_PARAM ? RT_NONE : d->params[param].grad;
 }
 
+/* (N,in) for whoever makes what l reads to write: codes and scales where nothing of l reads values. */
+rt_input rt_linear_input(rt_plan *p, const rt_decoder *d, const rt_linear *l, uint32_t N, uint32_t in,
+                         const char *name);
 /* y (N, all columns) = x (N,in) times the weights, plus bias, plus adapters; low receives t of each adapter. With
  * step values, here and below, an adapter's x is dropout(x). */
-void rt_linear_forward(rt_plan *p, const rt_decoder *d, const rt_linear *l, rt_view y, rt_view x, rt_view step,
+void rt_linear_forward(rt_plan *p, const rt_decoder *d, const rt_linear *l, rt_view y, rt_input x, rt_view step,
                        rt_low *low);
 /* The two halves of backward, in any order. Gradients of what is trained; t of an adapter is made again where low has
  * none. x may be RT_NONE where nothing reads it. */
@@ -54,8 +64,8 @@ void rt_linear_dx(rt_plan *p, const rt_decoder *d, const rt_linear *l, rt_view d
                   rt_low *low);
 
 rt_attn_shape rt_decoder_attn_shape(const rt_decoder *d, uint32_t layer, uint32_t T);
-/* A norm of h (N,C), once more. */
-rt_view rt_norm_again(rt_plan *p, const rt_decoder *d, uint32_t norm, rt_view h, const char *name);
+/* A norm of h (N,C), once more, for l to read. */
+rt_input rt_norm_again(rt_plan *p, const rt_decoder *d, uint32_t norm, const rt_linear *l, rt_view h, const char *name);
 /* s->qn and s->kn once more, from s->qkv, of a model that norms them. */
 void rt_queries_keys_again(rt_plan *p, const rt_decoder *d, uint32_t layer, const rt_tokens *t, rt_layer_trace *s);
 /* RT_RECOMPUTE_MLP or more: from what forward has kept of the layer what backward reads of its MLP, and of its

@@ -8,7 +8,7 @@
  * elements dropped. An adapter's stream of random words is the index of its A.
  *
  * W may be quantised; it is then frozen, and only x W' and dy W are asked of it. Of W in e4m3 only x W', with x in e4m3
- * too, quantised by rows once for all parts that read it. */
+ * too: whoever makes x makes codes of it at once, or it is quantised by rows here, once for all parts that read it. */
 #include "model/decoder_internal.h"
 
 enum { DROPOUT_STREAM = 0x64726f70 }; /* "drop": apart from the streams of samples, which count from 0 */
@@ -47,42 +47,60 @@ static void adapter_forward(rt_plan *p, const rt_decoder *d, uint32_t a, rt_view
     rt_emit_matmul(p, y, low->value, d->params[a + 1].value, RT_NONE, "nt", adapter_scale(d)); /* += */
 }
 
-/* What GEMMs read: x, and its codes where a weight wants them. */
-typedef struct input {
-    rt_view x, codes, scale;
-} input;
-
-static input input_of(rt_plan *p, const rt_decoder *d, const rt_linear *l, rt_view x)
+/* How many parts of l read codes. */
+static uint32_t coded_parts(const rt_decoder *d, const rt_linear *l)
 {
-    input in = { .x = x };
-    bool coded = false;
-    for (uint32_t i = 0; i < l->parts; i++) coded = coded || d->params[l->param[i]].scale.buf;
-    if (!coded) return in;
-    in.codes = rt_act(p, RT_DTYPE_E4M3, x.rows, x.cols, "x codes");
-    in.scale = rt_act(p, p->policy.scalar, x.rows, 1, "x scales");
-    rt_emit_quant_rows(p, in.codes, in.scale, x);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < l->parts; i++) n += d->params[l->param[i]].scale.buf != 0;
+    return n;
+}
+
+static rt_input codes_of(rt_plan *p, uint32_t N, uint32_t in)
+{
+    return (rt_input){ .x = rt_act(p, RT_DTYPE_E4M3, N, in, "x codes"),
+                       .scale = rt_act(p, p->policy.scalar, N, 1, "x scales") };
+}
+
+rt_input rt_linear_input(rt_plan *p, const rt_decoder *d, const rt_linear *l, uint32_t N, uint32_t in, const char *name)
+{
+    bool values = coded_parts(d, l) < l->parts;
+    for (uint32_t i = 0; i < l->parts; i++) values = values || l->adapter[i] != RT_NO_PARAM;
+    return values ? (rt_input){ .x = rt_act(p, p->policy.act, N, in, name) } : codes_of(p, N, in);
+}
+
+/* What GEMMs read: x, and its codes where a weight wants them. */
+typedef struct operands {
+    rt_input x, codes;
+} operands;
+
+static operands operands_of(rt_plan *p, const rt_decoder *d, const rt_linear *l, rt_input x)
+{
+    operands in = { x, x };
+    if (x.scale.buf || !coded_parts(d, l)) return in;
+    in.codes = codes_of(p, x.x.rows, x.x.cols);
+    rt_emit_quant_rows(p, in.codes.x, in.codes.scale, x.x);
     return in;
 }
 
 /* y = x W' + bias; scale: of the rows of W, where it is e4m3 */
-static void multiply(rt_plan *p, rt_view y, const input *in, rt_view weight, rt_view scale, rt_view bias)
+static void multiply(rt_plan *p, rt_view y, const operands *in, rt_view weight, rt_view scale, rt_view bias)
 {
     if (scale.buf)
-        rt_emit_matmul_scaled(p, y, in->codes, in->scale, weight, scale, bias);
+        rt_emit_matmul_scaled(p, y, in->codes.x, in->codes.scale, weight, scale, bias);
     else
-        rt_emit_matmul(p, y, in->x, weight, bias, "nt", 1.0f);
+        rt_emit_matmul(p, y, in->x.x, weight, bias, "nt", 1.0f);
 }
 
-void rt_linear_forward(rt_plan *p, const rt_decoder *d, const rt_linear *l, rt_view y, rt_view x, rt_view step,
+void rt_linear_forward(rt_plan *p, const rt_decoder *d, const rt_linear *l, rt_view y, rt_input x, rt_view step,
                        rt_low *low)
 {
-    const input in = input_of(p, d, l, x);
+    const operands in = operands_of(p, d, l, x);
     if (l->joined) multiply(p, y, &in, l->weight, l->scale, l->bias);
     for (uint32_t i = 0, at = 0; i < l->parts; at += l->cols[i++]) {
         rt_view part = rt_view_cols(p, y, at, l->cols[i]);
         rt_view bias = l->has_bias ? rt_view_cols(p, l->bias, at, l->cols[i]) : RT_NONE;
         if (!l->joined) multiply(p, part, &in, rt_value(d, l->param[i]), d->params[l->param[i]].scale, bias);
-        if (l->adapter[i] != RT_NO_PARAM) adapter_forward(p, d, l->adapter[i], part, x, step, &low[i]);
+        if (l->adapter[i] != RT_NO_PARAM) adapter_forward(p, d, l->adapter[i], part, x.x, step, &low[i]);
     }
 }
 

@@ -13,6 +13,7 @@ static bool rule_allows(rt_dtype_rule rule, rt_dtype d, bool f64)
     case RT_RULE_ACT:
     case RT_RULE_FLOAT:
     case RT_RULE_GRAD: return f64 ? d == RT_DTYPE_F64 : plain_float(d);
+    case RT_RULE_CODED: return d == RT_DTYPE_E4M3 || (f64 ? d == RT_DTYPE_F64 : plain_float(d));
     case RT_RULE_WEIGHT: return rt_dtype_is_quant(d) || (f64 ? d == RT_DTYPE_F64 : plain_float(d));
     case RT_RULE_F32: return d == (f64 ? RT_DTYPE_F64 : RT_DTYPE_F32);
     case RT_RULE_MOMENT: return f64 ? d == RT_DTYPE_F64 : d == RT_DTYPE_F32 || d == RT_DTYPE_BF16 || d == RT_DTYPE_U8;
@@ -39,6 +40,7 @@ static const char *rule_text(rt_dtype_rule rule)
     case RT_RULE_STEP: return "u8 step values";
     case RT_RULE_QUANT: return "a quantised type";
     case RT_RULE_E4M3: return "e4m3";
+    case RT_RULE_CODED: return "f32, bf16, f16 or e4m3";
     default: return "f32, bf16 or f16";
     }
 }
@@ -77,6 +79,7 @@ void rt_plan_check_dtypes(rt_plan *p, rt_op_kind kind, const rt_view *slots)
             return;
         }
         int like = s->rule == RT_RULE_ACT      ? act
+                   : s->rule == RT_RULE_CODED  ? (d == RT_DTYPE_E4M3 ? -1 : act)
                    : s->rule == RT_RULE_ANY    ? any
                    : s->rule == RT_RULE_MOMENT ? moment
                                                : -1;

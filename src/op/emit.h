@@ -7,11 +7,12 @@
 
 void rt_emit_embed_fwd(rt_plan *p, rt_view y, rt_view table, rt_view ids);
 void rt_emit_embed_bwd(rt_plan *p, rt_view dtable, rt_view dy, rt_view ids);
-/* heads: groups per row, each as wide as w */
-void rt_emit_rmsnorm_fwd(rt_plan *p, rt_view y, rt_view x, rt_view w, uint32_t heads, float eps);
+/* heads: groups per row, each as wide as w. scale, here and below: of y as codes; else RT_NONE. */
+void rt_emit_rmsnorm_fwd(rt_plan *p, rt_view y, rt_view scale, rt_view x, rt_view w, uint32_t heads, float eps);
 void rt_emit_rmsnorm_bwd(rt_plan *p, rt_view dx, rt_view dw, rt_view dy, rt_view x, rt_view w, uint32_t heads,
                          float eps);
-void rt_emit_add_rmsnorm_fwd(rt_plan *p, rt_view y, rt_view h, rt_view x, rt_view res, rt_view w, float eps);
+void rt_emit_add_rmsnorm_fwd(rt_plan *p, rt_view y, rt_view scale, rt_view h, rt_view x, rt_view res, rt_view w,
+                             float eps);
 void rt_emit_add_rmsnorm_bwd(rt_plan *p, rt_view dx, rt_view dw, rt_view dy, rt_view h, rt_view w, rt_view dres,
                              float eps);
 /* Transposes: 'n' or 't' for a and b. Quantised b: "nt" (x W') and "nn" (dy W). */
@@ -36,7 +37,7 @@ void rt_emit_attn_bwd(rt_plan *p, rt_view dq, rt_view dk, rt_view dv, rt_view d_
 void rt_emit_attn_decode(rt_plan *p, rt_view o, rt_view q, rt_view kc, rt_view vc, rt_view len, rt_view table,
                          const rt_attn_shape *s);
 
-void rt_emit_swiglu_fwd(rt_plan *p, rt_view y, rt_view g, rt_view u);
+void rt_emit_swiglu_fwd(rt_plan *p, rt_view y, rt_view scale, rt_view g, rt_view u);
 /* y: RT_NONE where nobody reads it. */
 void rt_emit_swiglu_bwd(rt_plan *p, rt_view dg, rt_view du, rt_view y, rt_view dy, rt_view g, rt_view u);
 void rt_emit_add(rt_plan *p, rt_view y, rt_view a, rt_view b);

@@ -123,6 +123,16 @@ static inline void emit_not_negative(emit *e, const char *name, float x)
 
 /* ---- operands that several ops have ---- */
 
+/* y as codes has a scale for each row, and else none. */
+static inline void emit_coded(emit *e)
+{
+    rt_dtype d = rt_plan_dtype(e->p, e->s[RT_CODED_Y]);
+    if (d == RT_DTYPE_E4M3 && !emit_has(e, RT_CODED_SCALE)) emit_fail(e, "y is e4m3, and its scale is missing");
+    if (d != RT_DTYPE_E4M3 && emit_has(e, RT_CODED_SCALE))
+        emit_fail(e, "scale is given, but y is %s: only codes, e4m3, have scales", rt_dtype_name(d));
+    emit_shape(e, RT_CODED_SCALE, e->s[RT_CODED_Y].rows, 1, "a scale for each row of y");
+}
+
 static inline void emit_step(emit *e, int slot)
 {
     emit_shape(e, slot, 1, sizeof(rt_step), "the bytes of the step values");

@@ -41,12 +41,15 @@ static void rmsnorm_groups(emit *e, int x, int w, uint32_t heads, float eps)
     e->args.rmsnorm = (rt_rmsnorm_args){ v.rows, heads, v.cols / heads, eps };
 }
 
-void rt_emit_rmsnorm_fwd(rt_plan *p, rt_view y, rt_view x, rt_view w, uint32_t heads, float eps)
+void rt_emit_rmsnorm_fwd(rt_plan *p, rt_view y, rt_view scale, rt_view x, rt_view w, uint32_t heads, float eps)
 {
     emit e;
-    if (!emit_begin(&e, p, RT_OP_RMSNORM_FWD, EMIT_SLOTS(y, x, w))) return;
+    if (!emit_begin(&e, p, RT_OP_RMSNORM_FWD, EMIT_SLOTS(y, scale, x, w))) return;
     rmsnorm_groups(&e, RT_RMS_X, RT_RMS_W, heads, eps);
     emit_like(&e, RT_RMS_Y, RT_RMS_X);
+    emit_coded(&e);
+    if (emit_has(&e, RT_RMS_SCALE) && heads != 1)
+        emit_fail(&e, "y is e4m3, which is made of whole rows, and there are %u heads", heads);
     emit_end(&e);
 }
 
@@ -62,12 +65,14 @@ void rt_emit_rmsnorm_bwd(rt_plan *p, rt_view dx, rt_view dw, rt_view dy, rt_view
     emit_end(&e);
 }
 
-void rt_emit_add_rmsnorm_fwd(rt_plan *p, rt_view y, rt_view h, rt_view x, rt_view res, rt_view w, float eps)
+void rt_emit_add_rmsnorm_fwd(rt_plan *p, rt_view y, rt_view scale, rt_view h, rt_view x, rt_view res, rt_view w,
+                             float eps)
 {
     emit e;
-    if (!emit_begin(&e, p, RT_OP_ADD_RMSNORM_FWD, EMIT_SLOTS(y, h, x, res, w))) return;
+    if (!emit_begin(&e, p, RT_OP_ADD_RMSNORM_FWD, EMIT_SLOTS(y, scale, h, x, res, w))) return;
     rmsnorm_groups(&e, RT_ARMS_X, RT_ARMS_W, 1, eps);
     emit_like(&e, RT_ARMS_Y, RT_ARMS_X);
+    emit_coded(&e);
     emit_like(&e, RT_ARMS_H, RT_ARMS_X);
     emit_like(&e, RT_ARMS_RES, RT_ARMS_X);
     emit_end(&e);
@@ -167,12 +172,13 @@ void rt_emit_rope_bwd(rt_plan *p, rt_view dx, rt_view dy, rt_view freq, rt_view 
 
 /* ---- swiglu ---- */
 
-void rt_emit_swiglu_fwd(rt_plan *p, rt_view y, rt_view g, rt_view u)
+void rt_emit_swiglu_fwd(rt_plan *p, rt_view y, rt_view scale, rt_view g, rt_view u)
 {
     emit e;
-    if (!emit_begin(&e, p, RT_OP_SWIGLU_FWD, EMIT_SLOTS(y, g, u))) return;
+    if (!emit_begin(&e, p, RT_OP_SWIGLU_FWD, EMIT_SLOTS(y, scale, g, u))) return;
     emit_like(&e, RT_GLU_U, RT_GLU_G);
     emit_like(&e, RT_GLU_Y, RT_GLU_G);
+    emit_coded(&e);
     e.args.swiglu = (rt_swiglu_args){ g.rows, g.cols };
     emit_end(&e);
 }

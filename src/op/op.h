@@ -24,6 +24,7 @@ typedef enum rt_access {
 /* Which dtypes a slot takes. F64 is legal only when every float slot of the op is F64. */
 typedef enum rt_dtype_rule {
     RT_RULE_ACT,    /* A: f32, bf16 or f16; all A slots of an op agree */
+    RT_RULE_CODED,  /* E: the op's A, or e4m3 codes */
     RT_RULE_FLOAT,  /* F: f32, bf16 or f16, on its own */
     RT_RULE_WEIGHT, /* W: a float on its own, or a quantised type */
     RT_RULE_GRAD,   /* G: f32, or the op's A */
@@ -41,17 +42,18 @@ typedef enum rt_dtype_rule {
 enum { RT_MAX_SLOTS = 14 };
 
 /* kind, name, args member, one-line definition. Slots are in op_spec.c and, for reading, after each line here:
- * output slots first; [x] optional; += marks ACCUM. */
+ * output slots first; [x] optional; += marks ACCUM. An op whose y is E makes what a GEMM reads, as A or at once as
+ * codes: y and [scale] (N,1) f32 are then what quant_rows makes of the A that y would be, to the bit. */
 #define RT_OP_LIST(X)                                                                                                  \
     /* y (N,C) A; table (V,C) W; ids (N,1) i32. An id outside [0,V) gives a row of NaN. */                             \
     X(EMBED_FWD, embed_fwd, embed, "y[i] = table[ids[i]]")                                                             \
     /* dtable (V,C) G += sparse; dy (N,C) A; ids (N,1). Ids outside [0,V) are skipped. Summed in order of i. */        \
     X(EMBED_BWD, embed_bwd, embed, "dtable[ids[i]] += dy[i]")                                                          \
-    /* y (N,H*D) A; x (N,H*D) A; w (1,D) F. y may be x. */                                                             \
+    /* y (N,H*D) E; [scale], where H is 1; x (N,H*D) A; w (1,D) F. y may be x. */                                      \
     X(RMSNORM_FWD, rmsnorm_fwd, rmsnorm, "y = x / sqrt(mean(x^2) + eps) * w")                                          \
     /* dx (N,H*D) A +=; [dw] (1,D) G +=; dy A; x A; w F */                                                             \
     X(RMSNORM_BWD, rmsnorm_bwd, rmsnorm, "dx, dw of rmsnorm_fwd from dy and x")                                        \
-    /* y A; h A; x A; res A; w F. h may be x or res in place. */                                                       \
+    /* y E; [scale]; h A; x A; res A; w F. h may be x or res in place. */                                              \
     X(ADD_RMSNORM_FWD, add_rmsnorm_fwd, rmsnorm, "h = x + res; y = rmsnorm(h) * w")                                    \
     /* dx A +=; [dw] G +=; dy A; h A; w F; dres A (gradient that reaches h from elsewhere). dx may be dres in place.   \
      */                                                                                                                \
@@ -73,7 +75,7 @@ enum { RT_MAX_SLOTS = 14 };
      * A row with len < Q or len > S gives NaN. [table] (B,S/page) i32: row j of a sequence is row j % page of page    \
      * table[j / page] of kc and vc, which have any whole number of pages; those in use have to be there. */           \
     X(ATTN_DECODE, attn_decode, decode, "attention of the newest Q tokens over the cache")                             \
-    /* y (N,F) A; g A; u A. y may be g or u. */                                                                        \
+    /* y (N,F) E; [scale]; g A; u A. y may be g or u. */                                                               \
     X(SWIGLU_FWD, swiglu_fwd, swiglu, "y = g sigmoid(g) u")                                                            \
     /* dg A; du A; [y] A: what swiglu_fwd gives, to the bit; dy A; g A; u A. dg may be g, du may be u, y may be dy. */ \
     X(SWIGLU_BWD, swiglu_bwd, swiglu, "dg, du of swiglu_fwd, and y again")                                             \
@@ -148,15 +150,18 @@ static inline const char *rt_op_name(rt_op_kind k) { return rt_op_specs[k].name;
 uint32_t rt_op_slots(rt_op_kind kind);
 /* The slots of an op, present or not: RT_FOR_SLOTS(i, kind) { ... } */
 #define RT_FOR_SLOTS(i, kind) for (uint32_t i = 0; i < rt_op_slots(kind); i++)
+/* Does the first slot take codes, with their scales in the next? */
+static inline bool rt_op_codes(rt_op_kind k) { return rt_op_specs[k].slot->rule == RT_RULE_CODED; }
 /* By name; false when there is none. */
 bool rt_op_find(const char *name, rt_op_kind *out);
 
 /* Slot numbers, for those who bind or read operands by name. */
 enum { RT_EMBED_Y, RT_EMBED_TABLE, RT_EMBED_IDS };
 enum { RT_EMBED_DTABLE, RT_EMBED_DY, RT_EMBED_BIDS };
-enum { RT_RMS_Y, RT_RMS_X, RT_RMS_W };
+enum { RT_CODED_Y, RT_CODED_SCALE }; /* of every op whose y is E */
+enum { RT_RMS_Y, RT_RMS_SCALE, RT_RMS_X, RT_RMS_W };
 enum { RT_RMSB_DX, RT_RMSB_DW, RT_RMSB_DY, RT_RMSB_X, RT_RMSB_W, RT_RMSB_DRES };
-enum { RT_ARMS_Y, RT_ARMS_H, RT_ARMS_X, RT_ARMS_RES, RT_ARMS_W };
+enum { RT_ARMS_Y, RT_ARMS_SCALE, RT_ARMS_H, RT_ARMS_X, RT_ARMS_RES, RT_ARMS_W };
 enum { RT_MM_OUT, RT_MM_A, RT_MM_B, RT_MM_BIAS };
 enum { RT_MMS_OUT, RT_MMS_A, RT_MMS_B, RT_MMS_SA, RT_MMS_SB, RT_MMS_BIAS };
 enum { RT_BIASG_DB, RT_BIASG_DY };
@@ -175,7 +180,7 @@ enum {
     RT_ATTNB_START
 };
 enum { RT_DEC_O, RT_DEC_Q, RT_DEC_KC, RT_DEC_VC, RT_DEC_LEN, RT_DEC_TABLE };
-enum { RT_GLU_Y, RT_GLU_G, RT_GLU_U };
+enum { RT_GLU_Y, RT_GLU_SCALE, RT_GLU_G, RT_GLU_U };
 enum { RT_GLUB_DG, RT_GLUB_DU, RT_GLUB_Y, RT_GLUB_DY, RT_GLUB_G, RT_GLUB_U };
 enum { RT_ROWS_Y, RT_ROWS_X, RT_ROWS_B }; /* add: a, b; scale: x, s; copy: x, rows; cast, fill, quant, dequant */
 enum { RT_QROWS_Y, RT_QROWS_SCALE, RT_QROWS_X };

@@ -62,6 +62,9 @@ static uint64_t kd_flops(const rt_kd_args *a)
     return mul(row, a->N);
 }
 
+/* What quant_rows counts, where the op makes codes at once. */
+static uint64_t coding(const rt_op *op) { return op->slot[RT_CODED_SCALE].buf ? 2 : 0; }
+
 static bool quant_embed(const rt_plan *p, const rt_op *op)
 {
     return rt_dtype_is_quant(rt_plan_dtype(p, op->slot[RT_EMBED_TABLE]));
@@ -75,8 +78,8 @@ uint64_t rt_op_flops(const rt_plan *p, const rt_op *op)
     switch (op->kind) {
     case RT_OP_EMBED_FWD: return quant_embed(p, op) ? mul(mul(a->embed.N, a->embed.C), 2) : 0; /* as dequant */
     case RT_OP_EMBED_BWD: return mul(a->embed.N, a->embed.C);
-    case RT_OP_RMSNORM_FWD: return mul(norm, 4);                    /* square, sum, two products */
-    case RT_OP_ADD_RMSNORM_FWD: return mul(norm, 5);                /* and the residual */
+    case RT_OP_RMSNORM_FWD: return mul(norm, 4 + coding(op));       /* square, sum, two products */
+    case RT_OP_ADD_RMSNORM_FWD: return mul(norm, 5 + coding(op));   /* and the residual */
     case RT_OP_RMSNORM_BWD: return mul(norm, with_dw ? 11 : 8);     /* sum of x^2: 2, of dy w x: 3, dx: 3; dw: 3 */
     case RT_OP_ADD_RMSNORM_BWD: return mul(norm, with_dw ? 12 : 9); /* and the residual */
     case RT_OP_MATMUL_SCALED: /* and two products for an element of out, which are nothing beside it */
@@ -87,7 +90,7 @@ uint64_t rt_op_flops(const rt_plan *p, const rt_op *op)
     case RT_OP_ATTN_FWD: return attn_flops(&a->attn, 4);                           /* q k', p v */
     case RT_OP_ATTN_BWD: return attn_flops(&a->attn, 10); /* q k' again, do v', p' do, ds k, ds' q */
     case RT_OP_ATTN_DECODE: return decode_flops(&a->decode);
-    case RT_OP_SWIGLU_FWD: return mul(mul(a->swiglu.N, a->swiglu.F), 5); /* sigmoid: 3, two products */
+    case RT_OP_SWIGLU_FWD: return mul(mul(a->swiglu.N, a->swiglu.F), 5 + coding(op)); /* sigmoid: 3, two products */
     case RT_OP_SWIGLU_BWD: /* sigmoid: 3, its slope: 4, dg: 2, du: 1; y: 1, of du's two products */
         return mul(mul(a->swiglu.N, a->swiglu.F), op->slot[RT_GLUB_Y].buf ? 11 : 10);
     case RT_OP_ADD:
@@ -103,9 +106,8 @@ uint64_t rt_op_flops(const rt_plan *p, const rt_op *op)
         return mul(mul(a->adamw.N, a->adamw.C), 16);
     case RT_OP_NORM_SQ: return mul(rows, 2);
     case RT_OP_CLIP: return 4; /* root, add, divide, minimum */
-    case RT_OP_MIX_LOGITS: /* softmax: 4, and its logarithm: 1; with y0 an exponential, a sum, a logarithm, a sum */
-        return add(mul(mul(a->mix.N, a->mix.U), 5),
-                   op->slot[RT_MIX_Y0].buf ? mul(mul(a->mix.N, a->mix.V), 4) : 0);
+    case RT_OP_MIX_LOGITS:     /* softmax: 4, and its logarithm: 1; with y0 an exponential, a sum, a logarithm, a sum */
+        return add(mul(mul(a->mix.N, a->mix.U), 5), op->slot[RT_MIX_Y0].buf ? mul(mul(a->mix.N, a->mix.V), 4) : 0);
     case RT_OP_DRAW: /* as topk, and the sum of the entropy; two logarithms and searches are nothing beside it */
         return mul(mul(a->draw.N, a->draw.V), 7);
     case RT_OP_TOPK: return mul(mul(a->topk.N, a->topk.V), 5); /* divided by T: 1, softmax: 4 */

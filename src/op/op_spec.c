@@ -59,10 +59,10 @@ static const struct {
 } slots[RT_OP_COUNT] = {
     [RT_OP_EMBED_FWD] = SLOTS(W(y, ACT), R(table, WEIGHT), R(ids, I32)),
     [RT_OP_EMBED_BWD] = SLOTS({ "dtable", RT_ACCUM_SPARSE, RT_RULE_GRAD, 0, 0 }, R(dy, ACT), R(ids, I32)),
-    [RT_OP_RMSNORM_FWD] = SLOTS(W_ON(y, ACT, BIT(RT_RMS_X)), R(x, ACT), R(w, FLOAT)),
+    [RT_OP_RMSNORM_FWD] = SLOTS(W_ON(y, CODED, BIT(RT_RMS_X)), W_OPT(scale, F32), R(x, ACT), R(w, FLOAT)),
     [RT_OP_RMSNORM_BWD] = SLOTS(ACC(dx, ACT), ACC_OPT(dw, GRAD), R(dy, ACT), R(x, ACT), R(w, FLOAT)),
-    [RT_OP_ADD_RMSNORM_FWD] =
-        SLOTS(W(y, ACT), W_ON(h, ACT, BIT(RT_ARMS_X) | BIT(RT_ARMS_RES)), R(x, ACT), R(res, ACT), R(w, FLOAT)),
+    [RT_OP_ADD_RMSNORM_FWD] = SLOTS(W(y, CODED), W_OPT(scale, F32), W_ON(h, ACT, BIT(RT_ARMS_X) | BIT(RT_ARMS_RES)),
+                                    R(x, ACT), R(res, ACT), R(w, FLOAT)),
     [RT_OP_ADD_RMSNORM_BWD] =
         SLOTS(ACC_ON(dx, ACT, BIT(RT_RMSB_DRES)), ACC_OPT(dw, GRAD), R(dy, ACT), R(h, ACT), R(w, FLOAT), R(dres, ACT)),
     [RT_OP_MATMUL] = SLOTS(ACC(out, GRAD), R(a, ACT), R(b, WEIGHT), R_OPT(bias, FLOAT)),
@@ -73,7 +73,7 @@ static const struct {
     [RT_OP_ATTN_BWD] = SLOTS(W(dq, ACT), W(dk, ACT), W(dv, ACT), R(do, ACT), R(q, ACT), R(k, ACT), R(v, ACT), R(o, ACT),
                              R(lse, F32), R_OPT(start, I32)),
     [RT_OP_ATTN_DECODE] = SLOTS(W(o, ACT), R(q, ACT), R(kc, ACT), R(vc, ACT), R(len, I32), R_OPT(table, I32)),
-    [RT_OP_SWIGLU_FWD] = SLOTS(W_ON(y, ACT, BIT(RT_GLU_G) | BIT(RT_GLU_U)), R(g, ACT), R(u, ACT)),
+    [RT_OP_SWIGLU_FWD] = SLOTS(W_ON(y, CODED, BIT(RT_GLU_G) | BIT(RT_GLU_U)), W_OPT(scale, F32), R(g, ACT), R(u, ACT)),
     [RT_OP_SWIGLU_BWD] = SLOTS(W_ON(dg, ACT, BIT(RT_GLUB_G)), W_ON(du, ACT, BIT(RT_GLUB_U)),
                                W_OPT_ON(y, ACT, BIT(RT_GLUB_DY)), R(dy, ACT), R(g, ACT), R(u, ACT)),
     [RT_OP_ADD] = SLOTS(W_ON(y, ACT, BIT(RT_ROWS_X) | BIT(RT_ROWS_B)), R(a, ACT), R(b, ACT)),

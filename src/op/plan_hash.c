@@ -1,13 +1,13 @@
 /* plan_hash.c - the identity of a plan.
  *
- * Owns: the canonical form that is hashed: bytes whose order does not depend on the machine, kinds, dtypes, classes and
- * queues by name, so that a new op or dtype in the middle of a list leaves old hashes alone. Buffers are numbered in
- * the order in which ops first touch them, so neither names nor declarations that nothing uses count. Scratch
- * (rt_op.work) is the backend's choice and enters the hash of a program, not of a plan. */
+ * Owns: the canonical form that is hashed: bytes whose order does not depend on the machine, kinds, dtypes, classes,
+ * queues and those operands that are there by name, so that a new op, dtype or optional operand leaves old hashes
+ * alone. Buffers are numbered in the order in which ops first touch them, so neither names nor declarations that
+ * nothing uses count. Scratch (rt_op.work) is the backend's choice and enters the hash of a program, not of a plan. */
 #include "op/plan_facts.h"
 
 /* Changed whenever the form below changes. */
-static const char version[] = "retort plan 1";
+static const char version[] = "retort plan 2";
 
 typedef struct canon {
     const rt_plan *p;
@@ -32,10 +32,6 @@ static void put_u64(canon *c, uint64_t x)
 
 static void put_view(canon *c, rt_view v)
 {
-    if (!v.buf) {
-        put_u32(c, 0);
-        return;
-    }
     uint32_t *ordinal = &c->ordinal[v.buf & RT_ACT_BIT ? c->p->space->nbufs + (v.buf & ~RT_ACT_BIT) : v.buf - 1];
     bool first = *ordinal == 0;
     if (first) *ordinal = ++c->met;
@@ -71,8 +67,12 @@ static void put_op(canon *c, const rt_op *op)
     put_u32(c, op->acc);
     put_u32(c, arg_words(op->kind));
     for (uint32_t i = 0; i < arg_words(op->kind); i++) put_u32(c, op->args.words[i]);
-    put_u32(c, rt_op_slots(op->kind));
-    RT_FOR_SLOTS (i, op->kind) put_view(c, op->slot[i]);
+    RT_FOR_SLOTS (i, op->kind)
+        if (op->slot[i].buf) {
+            put_text(c, rt_op_specs[op->kind].slot[i].name);
+            put_view(c, op->slot[i]);
+        }
+    put_text(c, "");
 }
 
 int rt_plan_hash(const rt_plan *p, rt_hash128 *out, rt_err *e)

@@ -91,13 +91,24 @@ static void put_front(rt_str *s, const rt_card *c)
     rt_str_printf(s, "- %s\n- retort\n---\n\n", c->teacher ? "distillation" : "fine-tuning");
 }
 
+/* "`A` (0.7) and `B` (0.3)" */
+static void put_teachers(rt_str *s, const rt_card *c)
+{
+    for (uint32_t i = 0; i < c->teacher_count; i++) {
+        rt_str_append(s, i == 0 ? "" : i + 1 < c->teacher_count ? ", " : " and ");
+        put_name(s, c->teachers[i].name);
+        rt_str_printf(s, " (%s)", c->teachers[i].share);
+    }
+    if (!c->teacher_count) put_name(s, c->teacher);
+}
+
 static void put_opening(rt_str *s, const rt_card *c)
 {
     rt_str_append(s, "# ");
     put_name(s, c->student);
     if (c->teacher) {
         rt_str_append(s, " distilled from ");
-        put_name(s, c->teacher);
+        put_teachers(s, c);
     } else {
         rt_str_append(s, " trained on text");
     }
@@ -107,7 +118,7 @@ static void put_opening(rt_str *s, const rt_card *c)
     rt_str_append(s, is_adapter(c) ? ", trained" : "; it was trained");
     if (c->teacher) {
         rt_str_append(s, " to give the probabilities of ");
-        put_name(s, c->teacher);
+        put_teachers(s, c);
     }
     rt_str_append(s, c->teacher ? " on every trained position of the data" : " on text with cross-entropy");
     rt_str_printf(s, ". These are the weights of step %u of %u, %s. Written by retort %s.\n\n", c->saved_step, c->steps,

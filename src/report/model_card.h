@@ -19,8 +19,15 @@ typedef struct rt_card_source {
     double weight;
 } rt_card_source;
 
+/* One of several teachers, and its share of the mixture: "0.7", "1 of code.jsonl". */
+typedef struct rt_card_teacher {
+    const char *name, *share;
+} rt_card_teacher;
+
 typedef struct rt_card {
-    const char *student, *teacher;     /* names; teacher null: none */
+    const char *student, *teacher;   /* names; teacher null: none */
+    const rt_card_teacher *teachers; /* (teacher_count) where there are several, that one first */
+    uint32_t teacher_count;
     const char *hub;                   /* org/name of the student as it began; null: not known */
     const char *license;               /* as the student's card names it; null: not known */
     bool from_random;                  /* the student began as random weights, so it has no base model */

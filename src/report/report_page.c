@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 
@@ -26,14 +27,40 @@ static const char *setting_text(const rt_report_run *r, const char *key)
     return json_string_value(json_object_get(r->settings, key));
 }
 
+/* MODEL,weight=0.3,data=FILE: the name of the model, and of the rest names too. */
+static void put_teacher(rt_str *s, const char *spec, const char *before)
+{
+    const char *options = spec ? strchr(spec, ',') : NULL;
+    while (options && strncmp(options, ",weight=", 8) != 0 && strncmp(options, ",data=", 6) != 0)
+        options = strchr(options + 1, ',');
+    rt_str name = { 0 };
+    rt_str_printf(&name, "%.*s", options ? (int)(options - spec) : INT_MAX, spec ? spec : "");
+    rt_html_between(s, before, rt_path_base(name.data && !name.failed ? name.data : ""), "</b>");
+    rt_str_free(&name);
+    for (const char *at = options; at && *at;) { /* ",data=dir/x.jsonl" */
+        size_t n = strcspn(at + 1, ",");
+        const char *eq = memchr(at + 1, '=', n), *value = eq ? eq + 1 : at + 1;
+        rt_str one = { 0 };
+        rt_str_printf(&one, "%.*s", (int)(at + 1 + n - value), value);
+        rt_str_printf(s, "%s%s", at == options ? " (" : ", ", strncmp(at, ",weight=", 8) == 0 ? "weight " : "");
+        rt_html_between(s, "", rt_path_base(one.data && !one.failed ? one.data : ""), at[n + 1] ? "" : ")");
+        rt_str_free(&one);
+        at += n + 1;
+    }
+}
+
 /* "teacher -> student": names, not the places where they lay. */
 static void put_models(rt_str *s, const rt_report_run *r)
 {
-    const char *teacher = setting_text(r, "teacher"), *student = setting_text(r, "student");
+    const json_t *teacher = json_object_get(r->settings, "teacher"), *one;
+    const char *student = setting_text(r, "student");
+    size_t i;
     if (!student) return;
     rt_str_append(s, "<p class=\"models\">");
-    if (teacher)
-        rt_html_between(s, "teacher <b>", rt_path_base(teacher), "</b> <span aria-hidden=\"true\">&rarr;</span> ");
+    if (json_is_string(teacher)) put_teacher(s, json_string_value(teacher), "teacher <b>");
+    json_array_foreach((json_t *)(uintptr_t)teacher, i, one)
+        put_teacher(s, json_string_value(one), i ? " + <b>" : "teachers <b>");
+    if (teacher) rt_str_append(s, " <span aria-hidden=\"true\">&rarr;</span> ");
     rt_html_between(s, "student <b>", rt_path_base(student),
                     teacher ? "</b></p>\n" : "</b>, trained on text alone</p>\n");
 }

@@ -203,7 +203,8 @@ int rt_settings_set(rt_settings *s, rt_setting_id id, const char *text, rt_err *
     void *v = value_of(s, id);
     switch (rt_setting_table[id].kind) {
     case RT_SETTING_TEXT: *(const char **)v = text; break;
-    case RT_SETTING_LIST: rc = set_list(v, text, flag, e); break;
+    case RT_SETTING_LIST:
+    case RT_SETTING_TEXTS: rc = set_list(v, text, flag, e); break;
     case RT_SETTING_REAL: rc = set_real(v, text, flag, e); break;
     case RT_SETTING_COUNT: rc = set_count(v, text, flag, e); break;
     case RT_SETTING_SHARE: rc = set_share(v, text, flag, e); break;
@@ -238,7 +239,8 @@ static bool equal(const rt_settings *a, const rt_settings *b, rt_setting_id id)
     case RT_SETTING_COUNT: return *(const uint64_t *)x == *(const uint64_t *)y;
     case RT_SETTING_SHARE: return m->value == n->value && m->percent == n->percent;
     case RT_SETTING_SWITCH: return *(const bool *)x == *(const bool *)y;
-    case RT_SETTING_LIST: break;
+    case RT_SETTING_LIST:
+    case RT_SETTING_TEXTS: break;
     }
     for (uint32_t i = 0; i < p->count && i < q->count; i++)
         if (strcmp(p->text[i], q->text[i]) != 0) return false;
@@ -318,9 +320,11 @@ static json_t *to_json(const rt_settings *s, rt_setting_id id)
     case RT_SETTING_COUNT: return count_json(*(const uint64_t *)v);
     case RT_SETTING_SHARE: return json_string(rt_share_text(buf, *(const rt_share *)v));
     case RT_SETTING_SWITCH: return json_boolean(*(const bool *)v);
-    case RT_SETTING_LIST: break;
+    case RT_SETTING_LIST:
+    case RT_SETTING_TEXTS: break;
     }
     const rt_setting_list *list = v;
+    if (rt_setting_table[id].kind == RT_SETTING_TEXTS && list->count == 1) return json_string(list->text[0]);
     json_t *a = json_array();
     for (uint32_t i = 0; a && i < list->count; i++)
         if (json_array_append_new(a, json_string(list->text[i])) != 0) {
@@ -344,6 +348,7 @@ json_t *rt_settings_to_json(const rt_settings *s)
 
 static const char *const takes[] = { [RT_SETTING_TEXT] = "text",
                                      [RT_SETTING_LIST] = "a list of texts",
+                                     [RT_SETTING_TEXTS] = "a text, or a list of them",
                                      [RT_SETTING_REAL] = "a number",
                                      [RT_SETTING_COUNT] = "a whole number",
                                      [RT_SETTING_SHARE] = "a share as text",
@@ -385,7 +390,7 @@ int rt_settings_from_json(rt_settings *s, const json_t *object, rt_arena *a, rt_
         if (id == RT_SETTING_COUNT_ALL) RT_TRY(rt_setting_unknown(key, RT_INVALID, e));
         if (json_is_null(value)) continue;
         if (!json_is_array(value)) RT_TRY(set_from_json(s, id, value, a, e));
-        if (json_is_array(value) && rt_setting_table[id].kind != RT_SETTING_LIST)
+        if (json_is_array(value) && !rt_setting_repeats(rt_setting_table[id].kind))
             RT_TRY(rt_fail(e, RT_INVALID, "%s takes one value, not a list", key));
         for (size_t i = 0; i < json_array_size(value); i++)
             RT_TRY(set_from_json(s, id, json_array_get(value, i), a, e));

@@ -32,6 +32,7 @@ uint64_t rt_share_of(rt_share s, uint64_t total);
 
 #define RT_SETTING_TYPE_TEXT const char *
 #define RT_SETTING_TYPE_LIST rt_setting_list
+#define RT_SETTING_TYPE_TEXTS rt_setting_list
 #define RT_SETTING_TYPE_REAL double
 #define RT_SETTING_TYPE_COUNT uint64_t
 #define RT_SETTING_TYPE_SHARE rt_share
@@ -39,11 +40,14 @@ uint64_t rt_share_of(rt_share s, uint64_t total);
 typedef enum rt_setting_kind {
     RT_SETTING_TEXT,
     RT_SETTING_LIST,
+    RT_SETTING_TEXTS, /* a list that is mostly of one, and is written as a text then */
     RT_SETTING_REAL,
     RT_SETTING_COUNT,
     RT_SETTING_SHARE,
     RT_SETTING_SWITCH,
 } rt_setting_kind;
+/* Whether a flag may be given more than once, and a file may have a list. */
+static inline bool rt_setting_repeats(rt_setting_kind k) { return k == RT_SETTING_LIST || k == RT_SETTING_TEXTS; }
 
 /* When a resumed run may have another value than the one it began with. */
 typedef enum rt_setting_bind {
@@ -54,7 +58,7 @@ typedef enum rt_setting_bind {
 
 /* What a setting needs to have an effect: name, the setting that gives it, how a user says so, whether s has it */
 #define RT_SETTING_NEEDS(X)                                                                                            \
-    X(TEACHER, teacher, "--teacher", s->teacher != NULL)                                                               \
+    X(TEACHER, teacher, "--teacher", s->teacher.count > 0)                                                             \
     X(JSD, divergence, "--divergence jsd", is(s->divergence, "jsd"))                                                   \
     X(SKEW, divergence, "--divergence skew-forward or skew-reverse",                                                   \
       is(s->divergence, "skew-forward") || is(s->divergence, "skew-reverse"))                                          \
@@ -69,7 +73,8 @@ typedef enum rt_setting_need {
 
 /* field, flag, kind, default ("" none; "auto" resolved from models and data), bind, need, metavar, help */
 #define RT_SETTING_TABLE(X)                                                                                            \
-    X(teacher, "--teacher", TEXT, "", RUN, NOTHING, "MODEL", "Teacher model, which is not changed")                    \
+    X(teacher, "--teacher", TEXTS, "", RUN, NOTHING, "MODEL",                                                          \
+      "Teacher model, or a cache of one; may be repeated: MODEL,weight=0.3,data=FILE")                                 \
     X(student, "--student", TEXT, "", RUN, NOTHING, "MODEL", "Student model, which is trained")                        \
     X(base, "--base", TEXT, "", RUN, NOTHING, "MODEL",                                                                 \
       "Base model of a LoRA adapter given as student or teacher; else the one that it names")                          \
@@ -230,7 +235,7 @@ int rt_setting_switch(const char *text);
 bool rt_setting_stands_alone(const char *words);
 
 /* ---- values ---- */
-/* From text, as a flag or a file has it; a LIST is appended to. Text outlives s. RT_USAGE says what was expected. */
+/* From text, as a flag or a file has it; a list is appended to. Text outlives s. RT_USAGE says what was expected. */
 int rt_settings_set(rt_settings *s, rt_setting_id id, const char *text, rt_err *e);
 /* A value of the field's own type. */
 #define RT_SETTINGS_PUT(s, field_, value) ((s)->field_ = (value), (s)->given[RT_SETTING_ID_##field_] = true)

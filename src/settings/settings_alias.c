@@ -642,7 +642,7 @@ static int apply(rt_setting_source *f, rt_setting_entry *x, const alias *a)
 {
     alias_fn fn = a->fn;
     bool lists = fn == targets || fn == names || fn == datasets || fn == no_effect || fn == off ||
-                 (fn == same && rt_setting_table[a->id].kind == RT_SETTING_LIST);
+                 (fn == same && rt_setting_repeats(rt_setting_table[a->id].kind));
     if (x->list && !lists) return rt_source_refuse(f, x->line, "'%s' takes one value, not a list", x->name);
     if (x->bare && fn != on_off && fn != only_loss && fn != variable && fn != off && fn != no_effect &&
         fn != all_targets)

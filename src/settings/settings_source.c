@@ -170,7 +170,7 @@ int rt_source_set(rt_setting_source *f, rt_setting_entry *x, rt_setting_id id, c
 static int set_own(rt_setting_source *f, rt_setting_entry *x)
 {
     int rc = RT_OK;
-    if (x->list && rt_setting_table[x->id].kind != RT_SETTING_LIST)
+    if (x->list && !rt_setting_repeats(rt_setting_table[x->id].kind))
         return rt_source_refuse(f, x->line, "'%s' takes one value, not a list", x->name);
     if (x->id == RT_SETTING_ID_optimizer && x->count == 1)
         return rt_alias_optimizer(f, x); /* axolotl's has this name */

@@ -104,6 +104,7 @@ static int put_value(const rt_setting_info *f, const void *v, rt_str *out, rt_er
     case RT_SETTING_COUNT: rt_str_printf(out, "%" PRIu64, *(const uint64_t *)v); break;
     case RT_SETTING_SHARE: rt_str_append(out, rt_share_text(buf, *(const rt_share *)v)); break;
     case RT_SETTING_SWITCH: rt_str_append(out, *(const bool *)v ? "true" : "false"); break;
+    case RT_SETTING_TEXTS: return quote(((const rt_setting_list *)v)->text[0], f->flag, out, e);
     case RT_SETTING_LIST: break;
     }
     return RT_OK;
@@ -115,7 +116,8 @@ static int put_setting(const rt_settings *s, int id, rt_str *out, rt_err *e)
     const void *v = (const char *)s + f->offset;
     int rc;
     rt_str_printf(out, "%s:", f->field);
-    if (f->kind == RT_SETTING_LIST) {
+    const rt_setting_list *list = v;
+    if (f->kind == RT_SETTING_LIST || (f->kind == RT_SETTING_TEXTS && list->count > 1)) {
         rt_str_printf(out, "  # %s", f->help);
         RT_TRY(put_list(f, v, out, e));
     } else {
@@ -137,7 +139,7 @@ int rt_settings_to_yaml(const rt_settings *s, rt_str *out, rt_err *e)
         bool any = false;
         for (int i = groups[g].first; i < end; i++) {
             const rt_setting_list *list = (const void *)((const char *)s + rt_setting_table[i].offset);
-            if (!s->given[i] || (rt_setting_table[i].kind == RT_SETTING_LIST && list->count == 0)) continue;
+            if (!s->given[i] || (rt_setting_repeats(rt_setting_table[i].kind) && list->count == 0)) continue;
             if (!any) rt_str_printf(out, "%s# ---- %s ----\n", out->len ? "\n" : "", groups[g].title);
             any = true;
             RT_TRY(put_setting(s, i, out, e));

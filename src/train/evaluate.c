@@ -21,9 +21,9 @@ enum { CE, DIV, KL, TOP1, TEACHER_CE, MEASURES, PAIRED = TEACHER_CE /* those bef
 
 struct rt_eval_set {
     uint32_t B, T, rows, batches;
-    uint32_t of;                         /* rows before some were picked */
-    int32_t *ids, *pos, *start, *target; /* (batches * B * T) */
-    uint32_t cap;                        /* rows that the arrays have room for */
+    uint32_t of;                                 /* rows before some were picked */
+    int32_t *ids, *pos, *start, *target, *group; /* (batches * B * T) */
+    uint32_t cap;                                /* rows that the arrays have room for */
     piece *pieces;
     uint32_t piece_count, piece_cap;
     uint64_t positions;
@@ -38,13 +38,13 @@ struct rt_eval_set {
 
 static int grow_rows(rt_eval_set *s, rt_err *e)
 {
-    int32_t **arrays[] = { &s->ids, &s->pos, &s->start, &s->target };
+    int32_t **arrays[] = { &s->ids, &s->pos, &s->start, &s->target, &s->group };
     uint32_t cap = s->cap;
     size_t row = s->T * sizeof(int32_t);
     if (((uint64_t)s->rows + s->B) * s->T > UINT32_MAX)
         return rt_fail(e, RT_INVALID, "%u rows of %u tokens are more than one evaluation takes; limit the rows",
                        s->rows + s->B, s->T);
-    for (int i = 0; i < 4; i++) {
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
         cap = s->cap;
         if (!rt_grow((void **)arrays[i], &cap, s->rows + s->B, row))
             return rt_fail(e, RT_NOMEM, "no memory for %u rows of evaluation", s->rows + s->B);
@@ -74,7 +74,7 @@ static void fill_up(rt_eval_set *s)
 {
     s->batches = (s->rows + s->B - 1) / s->B;
     for (uint32_t i = s->rows * s->T; i < s->batches * s->B * s->T; i++) {
-        s->ids[i] = s->start[i] = 0;
+        s->ids[i] = s->start[i] = s->group[i] = 0;
         s->pos[i] = (int32_t)(i % s->T);
         s->target[i] = -1;
     }
@@ -122,6 +122,7 @@ int rt_eval_set_new(rt_eval_set **out, rt_rows *rows, uint32_t B, uint32_t T, ui
         RT_TRY(rt_rows_next(rows, &row, e));
         if (rc == 0) break;
         RT_TRY(add_pieces(s, &row, e));
+        rt_row_groups(&row, T, s->group + at);
         s->positions += row.trained;
         s->rows++;
     }
@@ -164,11 +165,11 @@ static void choose_rows(const rt_eval_set *s, const choice *c, uint32_t most, ui
 /* The rows that were taken, moved to the front. */
 static void keep_rows(rt_eval_set *s, const uint32_t *taken)
 {
-    int32_t *const arrays[] = { s->ids, s->pos, s->start, s->target };
+    int32_t *const arrays[] = { s->ids, s->pos, s->start, s->target, s->group };
     uint32_t kept = 0, pieces = 0;
     for (uint32_t i = 0; i < s->rows; i++) {
         if (!taken[i]) continue;
-        for (int k = 0; k < 4; k++)
+        for (size_t k = 0; k < sizeof arrays / sizeof *arrays; k++)
             memmove(arrays[k] + (size_t)kept * s->T, arrays[k] + (size_t)i * s->T, s->T * sizeof(int32_t));
         for (uint32_t k = 0; k < s->piece_count; k++) { /* what is kept stands before what is looked at */
             piece p = s->pieces[k];
@@ -212,6 +213,7 @@ void rt_eval_set_free(rt_eval_set *s)
     rt_free(s->pos);
     rt_free(s->start);
     rt_free(s->target);
+    rt_free(s->group);
     rt_free(s->pieces);
     rt_free(s->words);
     rt_free(s->sum);
@@ -227,7 +229,7 @@ void rt_eval_set_batch(rt_eval_set *s, uint32_t B)
 uint32_t rt_eval_set_rows(const rt_eval_set *s) { return s->rows; }
 uint32_t rt_eval_set_of(const rt_eval_set *s) { return s->of; }
 uint64_t rt_eval_set_positions(const rt_eval_set *s) { return s->positions; }
-rt_batch rt_eval_set_all(const rt_eval_set *s) { return (rt_batch){ s->ids, s->pos, s->start, s->target }; }
+rt_batch rt_eval_set_all(const rt_eval_set *s) { return (rt_batch){ s->ids, s->pos, s->start, s->target, s->group }; }
 
 uint64_t rt_eval_set_records(const rt_eval_set *s)
 {
@@ -314,7 +316,7 @@ static int measure_all(rt_trainer *t, const rt_eval_set *s, float *values[MEASUR
     for (uint32_t b = 0; b < s->batches; b++) {
         size_t at = (size_t)b * n;
         RT_TRY(rt_watch_step(t->watch, "evaluating", b, s->batches, e));
-        rt_batch batch = { s->ids + at, s->pos + at, s->start + at, s->target + at };
+        rt_batch batch = { s->ids + at, s->pos + at, s->start + at, s->target + at, s->group + at };
         rt_eval_out out = { values[CE] + at, values[DIV] + at, values[KL] + at, values[TOP1] + at,
                             values[TEACHER_CE] + at };
         RT_TRY(rt_trainer_eval(t, &batch, &out, e));
@@ -515,8 +517,7 @@ int rt_evaluate(rt_trainer *t, rt_eval_set *s, rt_eval_result *out, float *kl_ea
     out->documents = ce.documents;
     out->even = count_even(s, values[CE], t->plan->student->config.vocab);
     if (out->teacher) {
-        if (t->plan->teacher)
-            out->teacher_even = count_even(s, values[TEACHER_CE], t->plan->teacher->config.vocab);
+        if (t->plan->teacher) out->teacher_even = count_even(s, values[TEACHER_CE], t->plan->teacher->config.vocab);
         out->div = measure_one(s, WHOLE, values, DIV).m;
         out->kl = measure_one(s, WHOLE, values, KL).m;
         out->agreement = measure_one(s, WHOLE, values, TOP1).m;

@@ -9,12 +9,12 @@ int rt_loop_begin(rt_loop *l, rt_err *e)
 {
     l->micro_count = (l->batch + l->micro_batch - 1) / l->micro_batch;
     size_t B = (size_t)l->micro_batch * l->seq_len, N = l->micro_count * B;
-    l->rows = rt_alloc(4 * N * sizeof *l->rows, 64);
+    l->rows = rt_alloc(5 * N * sizeof *l->rows, 64);
     l->micro = rt_alloc(l->micro_count * sizeof *l->micro, 16);
     if (!l->rows || !l->micro) return rt_fail(e, RT_NOMEM, "no memory for a batch of %u rows", l->batch);
     for (uint32_t i = 0; i < l->micro_count; i++)
-        l->micro[i] =
-            (rt_batch){ l->rows + i * B, l->rows + N + i * B, l->rows + 2 * N + i * B, l->rows + 3 * N + i * B };
+        l->micro[i] = (rt_batch){ l->rows + i * B, l->rows + N + i * B, l->rows + 2 * N + i * B,
+                                  l->rows + 3 * N + i * B, l->rows + 4 * N + i * B };
     return RT_OK;
 }
 
@@ -30,13 +30,14 @@ int rt_loop_read(rt_loop *l, uint64_t *tokens, rt_err *e)
 {
     int rc = RT_OK;
     size_t T = l->seq_len, N = (size_t)l->micro_count * l->micro_batch * T;
-    int32_t *ids = l->rows, *pos = ids + N, *start = pos + N, *target = start + N;
+    int32_t *ids = l->rows, *pos = ids + N, *start = pos + N, *target = start + N, *group = target + N;
     *tokens = 0;
     for (uint32_t i = 0; i < l->batch; i++) {
         rt_row row = { .ids = ids + i * T, .target = target + i * T, .start = start + i * T, .pos = pos + i * T };
         RT_TRY(rt_rows_next(l->source, &row, e));
         if (rc == 0) RT_TRY(rt_fail(e, RT_INTERNAL, "the source of rows ended before the run"));
         *tokens += row.tokens;
+        rt_row_groups(&row, l->seq_len, group + i * T);
         for (size_t k = 0; k < T; k++)
             if ((uint32_t)row.ids[k] >= l->id_rows || row.target[k] >= (int64_t)l->id_rows)
                 RT_TRY(rt_fail(e, RT_INVALID,
@@ -49,7 +50,7 @@ int rt_loop_read(rt_loop *l, uint64_t *tokens, rt_err *e)
                                row.target[k]));
     }
     for (size_t k = l->batch * T; k < N; k++) {
-        ids[k] = start[k] = 0;
+        ids[k] = start[k] = group[k] = 0;
         pos[k] = (int32_t)(k % T);
         target[k] = -1;
     }
@@ -194,8 +195,7 @@ out:
 
 static int stopped(const rt_loop *l, rt_err *e)
 {
-    if (!l->state.step)
-        return rt_fail(e, RT_INTERRUPTED, "stopped in step 1 of %u, before it had ended", l->steps);
+    if (!l->state.step) return rt_fail(e, RT_INTERRUPTED, "stopped in step 1 of %u, before it had ended", l->steps);
     return rt_fail(e, RT_INTERRUPTED, "stopped after step %u of %u", l->state.step, l->steps);
 }
 

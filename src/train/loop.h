@@ -54,7 +54,7 @@ typedef struct rt_loop {
     rt_progress_state state;
     double saved_at;     /* clock of the last checkpoint, */
     uint32_t saved_step; /* and its step; 0: there is none */
-    int32_t *rows;   /* (4, batch padded to micro-batches, T): ids, positions, starts, targets of one step */
+    int32_t *rows;   /* (5, batch padded to micro-batches, T): ids, positions, starts, targets, groups of one step */
     rt_batch *micro; /* (micro_count) */
     uint32_t micro_count;
 } rt_loop;

@@ -6,17 +6,39 @@ static rt_view part(rt_plan *p, rt_view v, uint32_t first, uint32_t count)
     return v.buf ? rt_view_rows(p, v, first, count) : RT_NONE;
 }
 
+rt_view rt_loss_mixed(rt_plan *p, rt_view mix, rt_view logits, rt_view share, rt_view vmask, uint32_t vocab, double T)
+{
+    rt_view out = mix.buf ? mix : rt_act(p, p->policy.scalar, logits.rows, vocab, "mixture");
+    rt_emit_mix_logits(p, out, mix, logits, share, vmask, (float)T, 1.0f);
+    return out;
+}
+
+/* What stands for the teacher's logits in a chunk: RT_NONE where there is none, or one that gives a list. */
+static rt_view teacher_logits(rt_plan *p, const rt_decoder *student, const rt_decoder *teacher, const rt_loss_io *io,
+                              const rt_loss_opts *o, uint32_t first, uint32_t n)
+{
+    const rt_loss_one one = { .decoder = teacher, .hidden = io->teacher_hidden };
+    uint32_t count = io->mix ? io->mix->count : teacher != NULL;
+    rt_view all = RT_NONE;
+    for (uint32_t k = 0; k < count; k++) {
+        const rt_loss_one *t = io->mix ? &io->mix->of[k] : &one;
+        rt_view logits = rt_act(p, p->policy.logits, n, t->decoder->config.vocab, "teacher logits");
+        rt_decoder_logits(p, t->decoder, logits, part(p, t->hidden, first, n));
+        if (!io->mix) return logits;
+        all = rt_loss_mixed(p, all, logits, part(p, t->share, first, n), io->vmask, student->config.vocab,
+                            o->temperature);
+    }
+    return all;
+}
+
 static void chunk_loss(rt_plan *p, const rt_decoder *student, const rt_decoder *teacher, const rt_loss_io *io,
                        const rt_loss_opts *o, uint32_t index, uint32_t first, uint32_t n)
 {
     rt_view hidden = part(p, io->hidden, first, n);
-    rt_view logits = rt_act(p, p->policy.logits, n, student->config.vocab, "logits"), from = RT_NONE;
-    if (teacher) {
-        from = rt_act(p, p->policy.logits, n, teacher->config.vocab, "teacher logits");
-        rt_decoder_logits(p, teacher, from, part(p, io->teacher_hidden, first, n));
-    }
+    rt_view logits = rt_act(p, p->policy.logits, n, student->config.vocab, "logits");
+    rt_view from = teacher_logits(p, student, teacher, io, o, first, n);
     rt_decoder_logits(p, student, logits, hidden);
-    bool distils = teacher || io->list.id.buf;
+    bool distils = from.buf || io->list.id.buf;
     rt_kd_io kd = { .logits = logits,
                     .sums = io->sums,
                     .ce = part(p, io->ce, first, n),

@@ -1,5 +1,5 @@
 /* step.c - see step.h. */
-#include "train/step.h"
+#include "train/step_internal.h"
 
 #include "base/rng.h"
 
@@ -63,7 +63,10 @@ int rt_trainer_open(rt_trainer **out, rt_dev *d, const rt_step_opts *o, const rt
         t->rows = rt_alloc(t->plan->ahead_rows.rows * sizeof *t->rows, 64);
         if (!t->rows) RT_TRY(rt_no_memory(e, "a run"));
     }
+    size_t most = (size_t)o->B * o->T > o->picks ? (size_t)o->B * o->T : o->picks;
+    if (o->other_count && !(t->shares = rt_alloc(most * sizeof *t->shares, 64))) RT_TRY(rt_no_memory(e, "a run"));
     RT_TRY(serve_new(t, e));
+    RT_TRY(rt_step_reading_new(t, !seal || !seal->dry, e));
     *out = t;
     t = NULL;
 out:
@@ -77,111 +80,10 @@ void rt_trainer_free(rt_trainer *t)
     rt_exec_free(t->x);
     rt_step_plan_free(t->plan);
     rt_free(t->rows);
+    rt_free(t->shares);
+    for (uint32_t k = 0; k < RT_TEACHERS_MOST; k++) rt_reading_free(&t->reading[k]);
     serve_free(&t->served);
     rt_free(t);
-}
-
-/* ---- raw access ---- */
-
-uint64_t rt_trainer_elems(const rt_trainer *t, uint32_t param)
-{
-    rt_view v = t->plan->student->params[param].value;
-    return (uint64_t)v.rows * v.cols;
-}
-
-/* The weight is read from its master where it has one: the stored weight is only the master rounded. */
-static rt_view view_of(const rt_trainer *t, char what, uint32_t param)
-{
-    const rt_moments *m = &t->plan->moments[param];
-    const rt_param *p = &t->plan->student->params[param];
-    switch (what) {
-    case 'm': return m->m;
-    case 'v': return m->v;
-    case 's': return m->exps;
-    case 'g': return p->grad;
-    default: return m->master.buf ? m->master : p->value;
-    }
-}
-
-static int move_values(rt_trainer *t, rt_view v, float *read_to, const float *write_from, rt_err *e)
-{
-    int rc;
-    rt_dtype d = rt_plan_dtype(rt_exec_plan(t->x, 0), v);
-    uint64_t n = (uint64_t)v.rows * v.cols, bytes = rt_dtype_bytes(d, n);
-    void *raw = NULL;
-    if (d == RT_DTYPE_F32)
-        return read_to ? rt_exec_read(t->x, v, read_to, bytes, e) : rt_exec_write(t->x, v, write_from, bytes, e);
-    if (!rt_dtype_is_float(d)) return rt_fail(e, RT_INTERNAL, "blocks and codes have no values of their own to move");
-    if (!(raw = rt_alloc(bytes, 64))) RT_TRY(rt_fail(e, RT_NOMEM, "no memory to move a parameter"));
-    if (read_to) {
-        RT_TRY(rt_exec_read(t->x, v, raw, bytes, e));
-        rt_float_to_f32(read_to, raw, d, n);
-    } else {
-        rt_float_from_f32(raw, write_from, d, n);
-        RT_TRY(rt_exec_write(t->x, v, raw, bytes, e));
-    }
-out:
-    rt_free(raw);
-    return rc;
-}
-
-/* Parameters and their state are without gaps, so a part is one row of elements. */
-static rt_view part_of(rt_view v, uint64_t first, uint64_t n)
-{
-    return (rt_view){ v.buf, 1, (uint32_t)n, v.off + first, n };
-}
-
-int rt_trainer_read_part(rt_trainer *t, char what, uint32_t param, uint64_t first, uint64_t n, float *out, rt_err *e)
-{
-    return move_values(t, part_of(view_of(t, what, param), first, n), out, NULL, e);
-}
-
-int rt_trainer_write_part(rt_trainer *t, char what, uint32_t param, uint64_t first, uint64_t n, const float *in,
-                          rt_err *e)
-{
-    int rc = move_values(t, part_of(view_of(t, what, param), first, n), NULL, in, e);
-    /* the stored weight follows its master */
-    if (rc >= 0 && what == 'w' && t->plan->moments[param].master.buf)
-        rc = move_values(t, part_of(t->plan->student->params[param].value, first, n), NULL, in, e);
-    return rc;
-}
-
-rt_dtype rt_trainer_state_dtype(const rt_trainer *t, char what, uint32_t param)
-{
-    rt_view v = view_of(t, what, param);
-    rt_dtype d = what == 'w' ? RT_DTYPE_F32 : rt_plan_dtype(rt_exec_plan(t->x, 0), v);
-    return d == RT_DTYPE_F64 ? RT_DTYPE_F32 : d;
-}
-
-uint64_t rt_trainer_state_elems(const rt_trainer *t, char what, uint32_t param)
-{
-    rt_view v = view_of(t, what, param);
-    return v.buf ? (uint64_t)v.rows * v.cols : 0;
-}
-
-int rt_trainer_read_state(rt_trainer *t, char what, uint32_t param, uint64_t first, uint64_t n, void *out, rt_err *e)
-{
-    rt_dtype d = rt_trainer_state_dtype(t, what, param);
-    if (d == RT_DTYPE_F32) return rt_trainer_read_part(t, what, param, first, n, out, e);
-    return rt_exec_read(t->x, part_of(view_of(t, what, param), first, n), out, rt_dtype_bytes(d, n), e);
-}
-
-int rt_trainer_write_state(rt_trainer *t, char what, uint32_t param, uint64_t first, uint64_t n, const void *in,
-                           rt_err *e)
-{
-    rt_dtype d = rt_trainer_state_dtype(t, what, param);
-    if (d == RT_DTYPE_F32) return rt_trainer_write_part(t, what, param, first, n, in, e);
-    return rt_exec_write(t->x, part_of(view_of(t, what, param), first, n), in, rt_dtype_bytes(d, n), e);
-}
-
-int rt_trainer_read(rt_trainer *t, char what, uint32_t param, float *out, rt_err *e)
-{
-    return rt_trainer_read_part(t, what, param, 0, rt_trainer_elems(t, param), out, e);
-}
-
-int rt_trainer_write(rt_trainer *t, char what, uint32_t param, const float *in, rt_err *e)
-{
-    return rt_trainer_write_part(t, what, param, 0, rt_trainer_elems(t, param), in, e);
 }
 
 /* ---- loading ---- */
@@ -273,7 +175,8 @@ static void add_times(rt_trainer *t, const rt_step_begun *b)
 {
     uint32_t ahead = t->rows ? t->plan->opts.ahead : 1;
     rt_program teacher = t->rows ? RT_PROGRAM_AHEAD : RT_PROGRAM_TEACHER;
-    if (t->plan->plan[RT_PROGRAM_TEACHER]) t->teacher_seconds += (b->micro + ahead - 1) / ahead * took(t, b, teacher);
+    if (t->plan->plan[RT_PROGRAM_TEACHER])
+        t->teacher_seconds += (t->rows ? (b->micro + ahead - 1) / ahead : b->readings) * took(t, b, teacher);
     t->student_seconds += took(t, b, RT_PROGRAM_FIRST);
     if (b->micro > 1) t->student_seconds += (b->micro - 1) * took(t, b, RT_PROGRAM_NEXT);
     t->update_seconds += took(t, b, RT_PROGRAM_UPDATE);
@@ -319,6 +222,7 @@ static int write_micro(rt_trainer *t, const rt_batch *micro, uint32_t i, uint32_
     RT_TRY(rt_exec_write(t->x, s->ahead_rows, t->rows, n * sizeof(int32_t), e));
     RT_TRY(write_tokens(t, &s->tokens, 0, &micro[i], e));
     RT_TRY(rt_exec_write(t->x, s->target, micro[i].target, n * sizeof(int32_t), e));
+    RT_TRY(rt_step_write_shares(t, &micro[i], e));
 out:
     return rc;
 }
@@ -336,7 +240,7 @@ static int ask_source(rt_trainer *t, const rt_batch *b, rt_source_use use, rt_er
 }
 
 /* Scalars in the dtype of the buffer, which only the specification has wider. */
-static int write_scalars(rt_trainer *t, rt_view v, float *from, rt_err *e) { return move_values(t, v, NULL, from, e); }
+static int write_scalars(rt_trainer *t, rt_view v, float *from, rt_err *e) { return rt_step_move(t, v, NULL, from, e); }
 
 static int write_list(rt_trainer *t, const rt_step_list *l, rt_err *e)
 {
@@ -373,6 +277,25 @@ static int write_rows(rt_trainer *t, const rt_batch *b, rt_err *e)
     rt_step_plan *s = t->plan;
     RT_TRY(write_tokens(t, &s->tokens, 0, b, e));
     RT_TRY(rt_exec_write(t->x, s->target, b->target, (uint64_t)s->opts.B * s->opts.T * sizeof(int32_t), e));
+    RT_TRY(rt_step_write_shares(t, b, e));
+out:
+    return rc;
+}
+
+/* ---- live teachers ---- */
+
+static int read_by_teachers(rt_trainer *t, const rt_batch *b, rt_step_begun *step, bool timed, rt_err *e)
+{
+    int rc = RT_OK;
+    uint32_t passes = rt_trainer_passes(t, b, e);
+    if (!passes) return e && e->status < 0 ? e->status : RT_INVALID;
+    for (uint32_t pass = 0; pass < passes; pass++) {
+        for (uint32_t k = 0; k <= t->plan->opts.other_count; k++)
+            if (t->plan->opts.prompts[k]) RT_TRY(rt_step_write_reading(t, k, pass, e));
+        RT_TRY(run(t, RT_PROGRAM_TEACHER, timed && pass == 0 ? step : NULL, e));
+        t->teacher_runs++;
+        step->readings++;
+    }
 out:
     return rc;
 }
@@ -384,9 +307,7 @@ static int write_batch(rt_trainer *t, const rt_batch *b, rt_step_begun *step, bo
     const rt_step_plan *s = t->plan;
     RT_TRY(write_rows(t, b, e));
     if (s->opts.source.form != RT_FORM_LIVE) return write_served(t, b, step, e);
-    if (!s->teacher) return RT_OK;
-    RT_TRY(run(t, RT_PROGRAM_TEACHER, timed ? step : NULL, e));
-    t->teacher_runs++;
+    if (s->teacher) RT_TRY(read_by_teachers(t, b, step, timed, e));
 out:
     return rc;
 }
@@ -556,7 +477,7 @@ static int check_fault(rt_trainer *t, const rt_eval_out *seen, rt_err *e)
 
 static int read_column(rt_trainer *t, rt_view v, float *out, rt_err *e)
 {
-    return out && v.buf ? move_values(t, v, out, NULL, e) : RT_OK;
+    return out && v.buf ? rt_step_move(t, v, out, NULL, e) : RT_OK;
 }
 
 /* A teacher that is not asked lists nothing: all of its mass is the rest. */
@@ -613,6 +534,7 @@ int rt_trainer_eval(rt_trainer *t, const rt_batch *b, const rt_eval_out *out, rt
     RT_TRY(read_column(t, s->eval.top1, out->top1, e));
     RT_TRY(read_column(t, s->eval.teacher_ce, out->teacher_ce, e));
     if (rt_source_lists(&s->opts.source)) take_teacher_ce(t, b, out->teacher_ce);
+    RT_TRY(rt_step_mix_ce(t, b, out->teacher_ce, e));
     RT_TRY(check_fault(t, out, e));
 out:
     return rc;
@@ -624,6 +546,7 @@ int rt_trainer_logits(rt_trainer *t, const rt_batch *b, const int32_t *pick, flo
     rt_step_plan *s = t->plan;
     RT_TRY(write_held(t, b, e));
     RT_TRY(rt_exec_write(t->x, s->pick, pick, (uint64_t)s->opts.picks * sizeof *pick, e));
+    RT_TRY(rt_step_write_picked_shares(t, b, pick, e));
     RT_TRY(run(t, RT_PROGRAM_LOGITS, NULL, e));
     RT_TRY(read_column(t, s->logits, student, e));
     RT_TRY(read_column(t, s->teacher_logits, teacher, e));

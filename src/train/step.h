@@ -12,9 +12,10 @@
 /* An adapter before its first step, as PEFT has it: A uniform in +-1/sqrt(in), B zero. w: all of parameter `index`. */
 void rt_adapter_init(float *w, const rt_param *p, uint32_t index, uint64_t seed);
 
-/* One micro-batch on the host, (B*T) each, row after row. A row that is not there is all padding: ids 0, targets -1. */
+/* One micro-batch on the host, (B*T) each, row after row. A row that is not there is all padding: ids 0, targets -1.
+ * group: which teachers each position is asked of, and with which shares (rt_step_opts); null: 0, all alike. */
 typedef struct rt_batch {
-    const int32_t *ids, *pos, *start, *target;
+    const int32_t *ids, *pos, *start, *target, *group;
 } rt_batch;
 /* Positions whose target is not negative. */
 uint32_t rt_batch_trained(const rt_batch *b, uint32_t positions);
@@ -29,8 +30,8 @@ typedef union rt_scalars {
 typedef struct rt_step_begun {
     rt_fault fault;
     rt_scalars sums, norm, clip;
-    rt_ticket ticket; /* of the last of them */
-    uint32_t step, tokens, micro;
+    rt_ticket ticket;                       /* of the last of them */
+    uint32_t step, tokens, micro, readings; /* readings: runs of the teacher's program */
     double add;                           /* to the sum of the divergence: what a source says that no student changes */
     rt_exec_timing ran[RT_PROGRAM_COUNT]; /* one run of each */
 } rt_step_begun;
@@ -43,7 +44,9 @@ typedef struct rt_trainer {
     double teacher_seconds, student_seconds, update_seconds;
     rt_step_begun begun[RT_STEPS_BEGUN]; /* step i at i % RT_STEPS_BEGUN */
     uint64_t begin_count, end_count;     /* steps */
-    int32_t *rows;         /* (B*T) scratch: which rows of the teacher's output a micro-batch takes; null: not needed */
+    int32_t *rows; /* (B*T) scratch: which rows of the teacher's output a micro-batch takes; null: not needed */
+    rt_reading reading[RT_TEACHERS_MOST]; /* what teachers with prompts read of a micro-batch */
+    float *shares;         /* scratch of one of several teachers, for positions or picks; null: there are not several */
     rt_source *source;     /* of a plan whose teacher is none of its programs; set by whoever opened it. Null: such a
                               teacher's measures mean nothing */
     rt_source_out served;  /* its rows, before they are written */
@@ -56,9 +59,11 @@ typedef struct rt_trainer {
 int rt_trainer_open(rt_trainer **out, rt_dev *d, const rt_step_opts *o, const rt_seal_opts *seal, rt_err *e);
 void rt_trainer_free(rt_trainer *t); /* accepts null */
 /* Weights of both models; moments 0, masters from the weights, adapters: A uniform in +-1/sqrt(in), B 0. teacher null
- * where the plan has none. vmask (ceil(V/32)) words, when the plan has one. */
+ * where the plan has none. vmask (ceil(V/32)) words, when the plan has one. Teachers besides the first are loaded one
+ * by one, index from 0. */
 int rt_trainer_load(rt_trainer *t, const rt_model_file *student, const rt_model_file *teacher, const uint32_t *vmask,
                     uint64_t seed, rt_err *e);
+int rt_trainer_load_other(rt_trainer *t, uint32_t index, const rt_model_file *teacher, rt_err *e);
 
 typedef struct rt_step_result {
     double loss, ce, div;   /* averages over the trained positions; loss as weighted */
@@ -78,15 +83,20 @@ int rt_trainer_begin(rt_trainer *t, const rt_batch *micro, uint32_t count, uint3
                      rt_err *e);
 int rt_trainer_end(rt_trainer *t, rt_step_result *out, rt_err *e);
 
-/* (B*T) each, for positions with a target; others are 0. Arrays may be null. Without a teacher only ce is filled. div
+/* How often the teacher's program runs for a micro-batch: more than once where prompts of teachers' own take more rows
+ * than there are; 0: e says why it cannot be read. */
+uint32_t rt_trainer_passes(rt_trainer *t, const rt_batch *b, rt_err *e);
+
+/* (B*T) each, for positions with a target; others are 0. teacher_ce of several: of the mixture, each one's probability
+ * of the target weighted with its share. Arrays may be null. Without a teacher only ce is filled. div
  * and kl of a teacher that gives lists are those over its lists' outcomes. */
 typedef struct rt_eval_out {
     float *ce, *div, *kl, *top1, *teacher_ce;
 } rt_eval_out;
 int rt_trainer_eval(rt_trainer *t, const rt_batch *b, const rt_eval_out *out, rt_err *e);
 
-/* Logits of the positions pick (plan->opts.picks) of a batch, as f32: student (picks,V), teacher (picks, its V) or
- * null. For plans that have picks. */
+/* Logits of the positions pick (plan->opts.picks) of a batch, as f32: student (picks,V), teacher (picks, its V; of
+ * several their mixture at the loss's temperature, V) or null. For plans that have picks. */
 int rt_trainer_logits(rt_trainer *t, const rt_batch *b, const int32_t *pick, float *student, float *teacher, rt_err *e);
 
 /* What a checkpoint keeps of parameter i: 'w' weight or master, 'm', 'v', and 's' the exponents of 8-bit moments; in

@@ -18,8 +18,9 @@ uint32_t rt_head_chunk(uint32_t tokens, uint64_t token_bytes, uint64_t room)
 static uint32_t default_chunk(const rt_step_opts *o)
 {
     uint64_t outcomes = (uint64_t)o->student->vocab + (o->teacher ? o->teacher->vocab : 0);
-    return rt_head_chunk(o->B * o->T, rt_dtype_bytes(o->policy.logits, outcomes),
-                         o->head_bytes ? o->head_bytes : 64u << 20);
+    uint64_t bytes = rt_dtype_bytes(o->policy.logits, outcomes);
+    if (o->other_count) bytes += rt_dtype_bytes(o->policy.scalar, o->student->vocab); /* the mixture */
+    return rt_head_chunk(o->B * o->T, bytes, o->head_bytes ? o->head_bytes : 64u << 20);
 }
 
 static rt_view column(rt_step_plan *s, rt_class cls, rt_dtype d, const char *name)
@@ -33,9 +34,86 @@ static void declare_picks(rt_step_plan *s)
     rt_dtype d = o->policy.logits;
     s->pick = rt_space_buf(s->space, RT_CLASS_INPUT, RT_DTYPE_I32, o->picks, 1, "picked positions");
     s->logits = rt_space_buf(s->space, RT_CLASS_OUTPUT, d, o->picks, o->student->vocab, "picked logits");
-    if (s->teacher)
+    if (s->teacher && !o->other_count)
         s->teacher_logits =
             rt_space_buf(s->space, RT_CLASS_OUTPUT, d, o->picks, o->teacher->vocab, "picked teacher logits");
+    if (!o->other_count) return;
+    d = o->policy.scalar;
+    s->teacher_logits = rt_space_buf(s->space, RT_CLASS_OUTPUT, d, o->picks, o->student->vocab, "picked mixture");
+    for (uint32_t k = 0; k <= o->other_count; k++)
+        s->pick_share[k] = rt_space_buf(s->space, RT_CLASS_INPUT, d, o->picks, 1, "picked shares");
+}
+
+/* ---- several teachers ---- */
+
+static rt_decoder *teacher_at(const rt_step_plan *s, uint32_t k) { return k ? s->more[k - 1].decoder : s->teacher; }
+static rt_view hidden_at(const rt_step_plan *s, uint32_t k) { return k ? s->more[k - 1].hidden : s->teacher_hidden; }
+static rt_view ahead_at(const rt_step_plan *s, uint32_t k) { return k ? s->more[k - 1].ahead_hidden : s->ahead_hidden; }
+/* Live ones and heads; one that gives lists is none of them. */
+static uint32_t teachers_of(const rt_step_plan *s) { return s->teacher ? 1 + s->opts.other_count : 0; }
+
+/* The hidden states of a teacher by position of the student; where it has a prompt, a place for those that are none. */
+static rt_view declare_hidden(rt_step_plan *s, uint32_t k, uint32_t width)
+{
+    const rt_step_opts *o = &s->opts;
+    uint32_t N = o->B * o->T, len = o->prompts[k] ? o->T + rt_prompt_extra(o->prompts[k]) : 0;
+    rt_step_reading *r = &s->reading[k];
+    rt_view v = rt_space_buf(s->space, RT_CLASS_OUTPUT, o->policy.act, N + (len > 0), width, "teacher hidden");
+    if (!len) return v;
+    r->all = v;
+    r->tokens = (rt_tokens){ .B = o->B, .T = len };
+    r->tokens.ids = rt_space_buf(s->space, RT_CLASS_INPUT, RT_DTYPE_I32, o->B * len, 1, "teacher's ids");
+    r->tokens.pos = rt_space_buf(s->space, RT_CLASS_INPUT, RT_DTYPE_I32, o->B * len, 1, "teacher's positions");
+    r->tokens.start = rt_space_buf(s->space, RT_CLASS_INPUT, RT_DTYPE_I32, o->B * len, 1, "teacher's document starts");
+    r->place = rt_space_buf(s->space, RT_CLASS_INPUT, RT_DTYPE_I32, o->B * len, 1, "teacher's places");
+    v.rows = N;
+    return v;
+}
+
+static void declare_several(rt_step_plan *s)
+{
+    const rt_step_opts *o = &s->opts;
+    rt_dtype scalar = o->policy.scalar;
+    uint32_t ahead = o->ahead > 1 ? o->ahead * o->B * o->T : 0;
+    for (uint32_t k = 0; o->other_count && k <= o->other_count; k++)
+        s->share[k] = column(s, RT_CLASS_INPUT, scalar, "teacher's share");
+    for (uint32_t k = 0; k < o->other_count; k++) {
+        uint32_t width = o->others[k].config->width;
+        rt_step_more *m = &s->more[k];
+        m->hidden = declare_hidden(s, k + 1, width);
+        if (ahead)
+            m->ahead_hidden =
+                rt_space_buf(s->space, RT_CLASS_OUTPUT, o->policy.act, ahead, width, "teacher hidden ahead");
+        m->teacher_ce = column(s, RT_CLASS_OUTPUT, scalar, "evaluation teacher ce");
+    }
+}
+
+/* What a teacher with a prompt reads in a pass, put where the student has it. */
+static void record_reading(rt_step_plan *s, rt_plan *p, uint32_t k)
+{
+    const rt_step_reading *r = &s->reading[k];
+    rt_view own = rt_act(p, p->policy.act, r->place.rows, r->all.cols, "teacher's own hidden");
+    rt_decoder_forward(p, teacher_at(s, k), &r->tokens, NULL, own);
+    rt_plan_assume_defined(p, r->all);
+    rt_emit_copy(p, r->all, own, r->place);
+}
+
+/* The teachers' forwards, one after another: what one needs while it computes the next has after it. */
+static void record_teachers(rt_step_plan *s, rt_plan *p, const rt_tokens *tokens, bool ahead)
+{
+    for (uint32_t k = 0; k < teachers_of(s); k++)
+        if (s->reading[k].tokens.B)
+            record_reading(s, p, k);
+        else
+            rt_decoder_forward(p, teacher_at(s, k), tokens, NULL, ahead ? ahead_at(s, k) : hidden_at(s, k));
+}
+
+/* Null where there are not several. */
+static const rt_loss_mix *mix_of(const rt_step_plan *s, rt_loss_mix *m)
+{
+    m->count = teachers_of(s);
+    for (uint32_t k = 0; k < m->count; k++) m->of[k] = (rt_loss_one){ teacher_at(s, k), hidden_at(s, k), s->share[k] };
+    return m->count > 1 ? m : NULL;
 }
 
 static void declare_ahead(rt_step_plan *s)
@@ -97,10 +175,9 @@ static void declare_data(rt_step_plan *s)
     s->eval.ce = column(s, RT_CLASS_OUTPUT, scalar, "evaluation ce");
     if (!rt_step_plan_distils(s)) return;
     if (rt_source_lists(&o->source)) declare_lists(s);
-    if (s->teacher)
-        s->teacher_hidden =
-            rt_space_buf(sp, RT_CLASS_OUTPUT, o->policy.act, o->B * o->T, o->teacher->width, "teacher hidden");
+    if (s->teacher) s->teacher_hidden = declare_hidden(s, 0, o->teacher->width);
     if (s->teacher && o->ahead > 1) declare_ahead(s);
+    declare_several(s);
     s->eval.div = column(s, RT_CLASS_OUTPUT, scalar, "evaluation divergence");
     s->eval.kl = column(s, RT_CLASS_OUTPUT, scalar, "evaluation forward kl");
     s->eval.top1 = column(s, RT_CLASS_OUTPUT, scalar, "evaluation agreement");
@@ -151,6 +228,13 @@ static int declare_models(rt_step_plan *s, rt_err *e)
                                 .head_only = o->source.form == RT_FORM_HIDDEN };
     RT_TRY(rt_decoder_new(&s->student, s->space, o->student, &student, e));
     if (o->teacher) RT_TRY(rt_decoder_new(&s->teacher, s->space, o->teacher, &teacher, e));
+    for (uint32_t k = 0; k < o->other_count; k++) {
+        char name[32];
+        snprintf(name, sizeof name, "teacher %u", k + 2);
+        teacher.name = name;
+        teacher.dtypes = o->others[k].dtypes;
+        RT_TRY(rt_decoder_new(&s->more[k].decoder, s->space, o->others[k].config, &teacher, e));
+    }
     if (!o->eval_only && !rt_decoder_trained(s->student))
         RT_TRY(rt_fail(e, RT_INVALID, "every parameter of the student is frozen; nothing would be trained"));
     uint32_t named = rt_recompute_named(&o->recompute), reached = o->student->layers - s->student->lowest;
@@ -161,14 +245,15 @@ out:
     return rc;
 }
 
-/* The teacher's hidden state of this micro-batch: it is there, or is taken from what was computed ahead. */
+/* Each teacher's hidden state of this micro-batch: it is there, or is taken from what was computed ahead. */
 static void take_hidden(rt_step_plan *s, rt_plan *p)
 {
-    if (!s->teacher) return;
-    rt_plan_assume_defined(p, s->ahead_hidden.buf ? s->ahead_hidden : s->teacher_hidden);
-    if (!s->ahead_hidden.buf) return;
-    rt_plan_label(p, "teacher's rows");
-    rt_emit_embed_fwd(p, s->teacher_hidden, s->ahead_hidden, s->ahead_rows);
+    for (uint32_t k = 0; k < teachers_of(s); k++) {
+        rt_plan_assume_defined(p, s->ahead_hidden.buf ? ahead_at(s, k) : hidden_at(s, k));
+        if (!s->ahead_hidden.buf) continue;
+        rt_plan_label(p, "teacher's rows");
+        rt_emit_embed_fwd(p, hidden_at(s, k), ahead_at(s, k), s->ahead_rows);
+    }
 }
 
 /* more: what earlier micro-batches left is added to. */
@@ -179,6 +264,7 @@ static int record_micro(rt_step_plan *s, rt_plan *p, bool more, rt_err *e)
     uint32_t N = s->opts.B * s->opts.T, C = d->config.width;
     rt_trace *trace = NULL;
     rt_recompute levels[RT_MAX_LAYERS];
+    rt_loss_mix mix;
     rt_recompute_levels(&s->opts.recompute, d->lowest, d->config.layers, levels);
     RT_TRY(rt_trace_new(&trace, d, levels, s->step, e));
     take_hidden(s, p);
@@ -187,6 +273,7 @@ static int record_micro(rt_step_plan *s, rt_plan *p, bool more, rt_err *e)
     if (more) rt_plan_assume_defined(p, s->sums);
     rt_loss_io io = { .hidden = rt_act(p, p->policy.act, N, C, "hidden"),
                       .teacher_hidden = s->teacher_hidden,
+                      .mix = mix_of(s, &mix),
                       .list = s->list,
                       .target = s->target,
                       .step = s->step,
@@ -269,12 +356,22 @@ static void take_list(rt_plan *p, rt_kd_io *io, const rt_step_list *l, uint32_t 
     io->tk_rest = rt_view_rows(p, l->rest, first, n);
 }
 
+/* One teacher more, at temperature 1 and at the loss's. */
+static void mix_in(rt_step_plan *s, rt_plan *p, rt_view mixed[2], rt_view logits, rt_view share)
+{
+    double T = s->opts.loss.temperature;
+    uint32_t V = s->student->config.vocab;
+    mixed[0] = rt_loss_mixed(p, mixed[0], logits, share, s->vmask, V, 1);
+    mixed[1] = T == 1 ? mixed[0] : rt_loss_mixed(p, mixed[1], logits, share, s->vmask, V, T);
+}
+
 /* One chunk of evaluation: the student's values against the teacher, and, where the teacher has logits, its own CE.
  * Logits stay as they are, so kd_loss may read them more than once. */
 static void record_eval_chunk(rt_step_plan *s, rt_plan *p, rt_view hidden, uint32_t first, uint32_t n)
 {
     const rt_loss_opts *o = &s->opts.loss;
     rt_view logits = rt_act(p, p->policy.logits, n, s->student->config.vocab, "logits"), from = RT_NONE;
+    rt_view mixed[2] = { RT_NONE, RT_NONE };
     rt_decoder_logits(p, s->student, logits, rt_view_rows(p, hidden, first, n));
     rt_kd_io io = { .logits = logits,
                     .sums = s->eval_sums,
@@ -287,15 +384,18 @@ static void record_eval_chunk(rt_step_plan *s, rt_plan *p, rt_view hidden, uint3
         rt_emit_kd_loss(p, &io, &kd);
         return;
     }
-    if (s->teacher) {
-        from = rt_act(p, p->policy.logits, n, s->teacher->config.vocab, "teacher logits");
-        rt_decoder_logits(p, s->teacher, from, rt_view_rows(p, s->teacher_hidden, first, n));
+    for (uint32_t k = 0; k < teachers_of(s); k++) {
         rt_kd_io own = io;
-        own.logits = from;
-        own.ce = rt_view_rows(p, s->eval.teacher_ce, first, n);
+        rt_decoder *d = teacher_at(s, k);
+        own.logits = rt_act(p, p->policy.logits, n, d->config.vocab, "teacher logits");
+        rt_decoder_logits(p, d, own.logits, rt_view_rows(p, hidden_at(s, k), first, n));
+        own.ce = rt_view_rows(p, k ? s->more[k - 1].teacher_ce : s->eval.teacher_ce, first, n);
         rt_emit_kd_loss(p, &own, &kd);
+        from = own.logits;
+        if (!s->opts.other_count) continue;
+        mix_in(s, p, mixed, from, rt_view_rows(p, s->share[k], first, n));
     }
-    io.teacher = from;
+    io.teacher = s->opts.other_count ? mixed[0] : from;
     take_list(p, &io, &s->held[0], first, n);
     io.vmask = s->vmask;
     io.div = rt_view_rows(p, s->eval.kl, first, n);
@@ -305,6 +405,7 @@ static void record_eval_chunk(rt_step_plan *s, rt_plan *p, rt_view hidden, uint3
     io.ce = io.top1 = RT_NONE;
     take_list(p, &io, &s->held[1], first, n);
     io.div = rt_view_rows(p, s->eval.div, first, n);
+    if (s->opts.other_count) io.teacher = mixed[1];
     kd = (rt_kd_opts){ .divergence = o->divergence,
                        .T = (float)o->temperature,
                        .mix = (float)o->mix,
@@ -317,7 +418,7 @@ static void record_eval(rt_step_plan *s, rt_plan *p)
 {
     uint32_t N = s->opts.B * s->opts.T, chunk = s->opts.chunk;
     rt_view hidden = rt_act(p, p->policy.act, N, s->student->config.width, "hidden");
-    if (s->teacher) rt_plan_assume_defined(p, s->teacher_hidden);
+    for (uint32_t k = 0; k < teachers_of(s); k++) rt_plan_assume_defined(p, hidden_at(s, k));
     rt_decoder_forward(p, s->student, &s->tokens, NULL, hidden);
     for (uint32_t first = 0; first < N; first += chunk) {
         rt_plan_label(p, "head chunk %u", first / chunk);
@@ -338,9 +439,18 @@ static void record_logits(rt_step_plan *s, rt_plan *p)
     rt_view hidden = rt_act(p, p->policy.act, s->opts.B * s->opts.T, s->student->config.width, "hidden");
     rt_decoder_forward(p, s->student, &s->tokens, NULL, hidden);
     record_picked(p, s, s->student, hidden, s->logits);
-    if (!s->teacher) return;
-    rt_plan_assume_defined(p, s->teacher_hidden);
-    record_picked(p, s, s->teacher, s->teacher_hidden, s->teacher_logits);
+    rt_view mixed = RT_NONE;
+    for (uint32_t k = 0; k < teachers_of(s); k++) {
+        rt_decoder *d = teacher_at(s, k);
+        rt_plan_assume_defined(p, hidden_at(s, k));
+        rt_view own = s->opts.other_count ? rt_act(p, p->policy.logits, s->opts.picks, d->config.vocab, "picked logits")
+                                          : s->teacher_logits;
+        record_picked(p, s, d, hidden_at(s, k), own);
+        if (!s->opts.other_count) return;
+        rt_emit_mix_logits(p, s->teacher_logits, mixed, own, s->pick_share[k], s->vmask,
+                           (float)s->opts.loss.temperature, 1.0f);
+        mixed = s->teacher_logits;
+    }
 }
 
 /* Programs that a run with these options has. */
@@ -372,8 +482,8 @@ static int record_all(rt_step_plan *s, rt_err *e)
         s->index[i] = n++;
         rt_plan *p = s->plan[i];
         switch (i) {
-        case RT_PROGRAM_TEACHER: rt_decoder_forward(p, s->teacher, &s->tokens, NULL, s->teacher_hidden); break;
-        case RT_PROGRAM_AHEAD: rt_decoder_forward(p, s->teacher, &s->ahead_tokens, NULL, s->ahead_hidden); break;
+        case RT_PROGRAM_TEACHER: record_teachers(s, p, &s->tokens, false); break;
+        case RT_PROGRAM_AHEAD: record_teachers(s, p, &s->ahead_tokens, true); break;
         case RT_PROGRAM_UPDATE: record_update(s, p); break;
         case RT_PROGRAM_EVAL: record_eval(s, p); break;
         case RT_PROGRAM_LOGITS: record_logits(s, p); break;
@@ -392,7 +502,7 @@ static int record_samples(rt_step_plan *s, rt_err *e)
     rt_generate_opts o = rt_generate_defaults;
     if (!(o.context = s->opts.sample_context)) return RT_OK;
     RT_TRY(rt_generator_record(&s->student_says, s->space, s->student, &s->opts.policy, &o, e));
-    if (s->plan[RT_PROGRAM_TEACHER])
+    if (s->plan[RT_PROGRAM_TEACHER] && !s->opts.other_count) /* nobody speaks for a mixture */
         RT_TRY(rt_generator_record(&s->teacher_says, s->space, s->teacher, &s->opts.policy, &o, e));
 out:
     return rc;
@@ -411,6 +521,11 @@ int rt_step_plan_new(rt_step_plan **out, const rt_step_opts *o, rt_err *e)
         RT_TRY(rt_fail(e, RT_INVALID,
                        "--teacher-batch of %u micro-batches is out of range (%u positions at most); lower it", o->ahead,
                        UINT32_MAX));
+    if (o->other_count && (!o->teacher || o->source.form != RT_FORM_LIVE || o->other_count >= RT_TEACHERS_MOST))
+        RT_TRY(rt_fail(e, RT_INTERNAL, "%u more teachers beside one that is not live, or too many", o->other_count));
+    for (uint32_t k = 0; k <= o->other_count; k++)
+        if (o->prompts[k] && (!o->teacher || o->source.form != RT_FORM_LIVE || o->ahead > 1))
+            RT_TRY(rt_fail(e, RT_INTERNAL, "a prompt of a teacher that is not live, or that reads ahead"));
     if (!s->opts.chunk) s->opts.chunk = default_chunk(o);
     RT_TRY(rt_space_new(&s->space, e));
     RT_TRY(declare_models(s, e));
@@ -438,6 +553,7 @@ void rt_step_plan_free(rt_step_plan *s)
     rt_generator_free(s->teacher_says);
     rt_decoder_free(s->student);
     rt_decoder_free(s->teacher);
+    for (uint32_t k = 0; k < s->opts.other_count; k++) rt_decoder_free(s->more[k].decoder);
     rt_space_free(s->space);
     rt_arena_free(&s->arena);
     rt_free(s);

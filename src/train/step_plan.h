@@ -7,9 +7,16 @@
 #define RT_TRAIN_STEP_PLAN_H
 
 #include "infer/generator.h"
+#include "teacher/reading.h"
 #include "teacher/source.h"
 #include "train/loss_plan.h"
 #include "train/recompute.h"
+
+/* A live teacher besides the first. */
+typedef struct rt_step_other {
+    const rt_model_config *config;
+    const rt_dtype *dtypes; /* as stored; null: the policy's */
+} rt_step_other;
 
 /* name, in every run or only with a teacher */
 #define RT_PROGRAM_LIST(X)                                                                                             \
@@ -43,10 +50,16 @@ typedef struct rt_step_opts {
     double max_grad_norm;                   /* <= 0: the norm is measured, nothing is clipped */
     rt_policy policy;
     const rt_model_config *student, *teacher; /* teacher null: CE alone, or a source of lists */
-    rt_source_shape source;                   /* hidden states: of `teacher` the head alone is there */
-    const rt_dtype *teacher_dtypes;           /* as stored; null: the policy's. Of a head alone: its own */
-    const rt_dtype *student_dtypes;           /* of a student that is frozen (adapters, eval_only); else null */
-    const bool *frozen;                       /* (rt_param_count of the student) or null */
+    const rt_step_other *others;              /* (other_count) more live teachers: the mixture of all is learnt from */
+    uint32_t other_count;                     /* needs `teacher`, as a live one */
+    const double *shares;                     /* (groups, 1 + other_count): of each teacher in the rows of a group */
+    uint32_t share_groups;                    /* as rt_batch has them */
+    const rt_teacher_prompt
+        *prompts[RT_TEACHERS_MOST]; /* of each live teacher; null: it reads what the student reads */
+    rt_source_shape source;         /* hidden states: of `teacher` the head alone is there */
+    const rt_dtype *teacher_dtypes; /* as stored; null: the policy's. Of a head alone: its own */
+    const rt_dtype *student_dtypes; /* of a student that is frozen (adapters, eval_only); else null */
+    const bool *frozen;             /* (rt_param_count of the student) or null */
     rt_lora lora;
     bool eval_only; /* nothing is trained: no gradients, no moments, no programs but the teacher's and evaluation's */
     bool vmask;     /* the divergence is over a part of the ids */
@@ -66,6 +79,19 @@ typedef struct rt_eval_views {
     rt_view ce, div, kl, top1, teacher_ce; /* kl: forward KL at temperature 1; div, where it is another, the loss's */
 } rt_eval_views;
 
+/* What a run has of a live teacher besides the first, which has these under names of its own. */
+typedef struct rt_step_more {
+    rt_decoder *decoder;
+    rt_view hidden, ahead_hidden, teacher_ce;
+} rt_step_more;
+
+/* A teacher with a prompt of its own reads rows of its own, some in a pass. */
+typedef struct rt_step_reading {
+    rt_tokens tokens; /* B 0: it reads what the student reads */
+    rt_view place;    /* (B*T of tokens,1): which row of `all` each position is */
+    rt_view all;      /* its hidden states by position of the student, and one that is nobody's */
+} rt_step_reading;
+
 typedef struct rt_step_plan {
     rt_step_opts opts;
     rt_space *space;
@@ -80,8 +106,12 @@ typedef struct rt_step_plan {
     rt_tokens ahead_tokens; /* of `ahead` micro-batches; their hidden states; which rows of those a micro-batch takes */
     rt_view ahead_hidden, ahead_rows;
     rt_eval_views eval;
+    rt_step_more more[RT_TEACHERS_MOST - 1]; /* (opts.other_count) */
+    rt_view share[RT_TEACHERS_MOST];         /* (N,1) of each of several teachers in each row */
+    rt_view pick_share[RT_TEACHERS_MOST];    /* (picks,1) the same of picked positions */
+    rt_step_reading reading[RT_TEACHERS_MOST];
     rt_view pick;                    /* (picks,1): which positions */
-    rt_view logits, teacher_logits;  /* (picks,V), (picks, V of the teacher) */
+    rt_view logits, teacher_logits;  /* (picks,V), (picks, V of the teacher; of several their mixture, V) */
     rt_moments *moments;             /* (student->param_count), zero where nothing is trained */
     rt_plan *plan[RT_PROGRAM_COUNT]; /* null where there is none; `index` counts those that are there */
     uint32_t index[RT_PROGRAM_COUNT];

@@ -7,11 +7,12 @@
 #include <math.h>
 
 enum { N, H, D }; /* dimensions: rows, heads, width of a head */
-enum { HEADS, EPS, ZERO, IN_PLACE, ACC_DX, ACC_DW };
+enum { HEADS, EPS, ROW, IN_PLACE, ACC_DX, ACC_DW };
+enum { ROW_OF_ZEROS = 1, ROW_LOST }; /* values of flag ROW */
 
 /* The same list for all four, each allows what it has. */
 static const rt_op_flag flags[] = {
-    RT_FLAG("heads", "", "heads"),         RT_FLAG("eps", "", "eps0.3"), RT_FLAG("a row of zeros", "", "zeros"),
+    RT_FLAG("heads", "", "heads"),         RT_FLAG("eps", "", "eps0.3"), RT_FLAG("a row apart", "", "zeros", "lost"),
     RT_FLAG("in place", "", "on1", "on2"), RT_FLAG("dx", "", "dx+="),    RT_FLAG("dw", "", "dw+="),
 };
 static const rt_op_shape shapes[] = { { RT_SHAPE_ODD, { 5, 3, 13 } },    { RT_SHAPE_ONE, { 1, 1, 1 } },
@@ -30,9 +31,13 @@ static bool is_backward(const rt_op_case *c)
 
 static uint32_t allowed(const rt_op_case *c, uint32_t flag)
 {
+    bool codes = rt_case_codes(c); /* of whole rows, which do not lie on values */
     switch (flag) {
-    case HEADS: return is_fused(c) ? 1 : 3;
-    case IN_PLACE: return c->set->kind == RT_OP_RMSNORM_BWD ? 1 : c->set->kind == RT_OP_ADD_RMSNORM_FWD ? 7 : 3;
+    case HEADS: return is_fused(c) || codes ? 1 : 3;
+    case ROW: return codes ? 7 : 3;
+    case IN_PLACE:
+        if (c->set->kind == RT_OP_ADD_RMSNORM_FWD) return 7;
+        return c->set->kind == RT_OP_RMSNORM_BWD || codes ? 1 : 3;
     case ACC_DX: return is_backward(c) ? 3 : 1;
     case ACC_DW: return is_backward(c) && rt_case_has(c, RT_RMSB_DW) ? 3 : 1;
     default: return 3;
@@ -44,15 +49,17 @@ static void fix(rt_op_case *c)
     if (!c->flag[HEADS]) c->dim[H] = 1;
     if (c->flag[HEADS] && c->dim[H] == 1) c->dim[H] = 2;
     if (is_backward(c) && c->flag[IN_PLACE]) c->flag[ACC_DX] = 0; /* what is there is dres */
+    rt_case_hold_codes(c, c->dim[D]);
 }
 
 static float eps_of(const rt_op_case *c) { return c->flag[EPS] ? 0.3f : 1e-5f; }
 
-/* normal, and row 0 all zeros when asked: then eps is all that is left under the root */
+/* normal; row 0 all zeros: then eps is all that is left under the root; one value of the middle row not a number */
 static void fill_x(const rt_op_case *c, const rt_fill *f)
 {
     rt_fill_normal(c, f);
-    for (uint32_t k = 0; c->flag[ZERO] && k < f->cols; k++) f->x[k] = 0;
+    for (uint32_t k = 0; c->flag[ROW] == ROW_OF_ZEROS && k < f->cols; k++) f->x[k] = 0;
+    if (c->flag[ROW] == ROW_LOST) f->x[((uint64_t)f->rows / 2) * f->cols + f->cols / 2] = NAN;
 }
 
 /* ---- forward ---- */
@@ -61,13 +68,14 @@ static void fwd_layout(const rt_op_case *c, rt_layout *l)
 {
     const uint32_t *d = c->dim, wide = d[H] * d[D];
     l->slot[RT_RMS_Y] = RT_SLOT(d[N], wide, NULL, .in_place = c->flag[IN_PLACE] ? 1 + RT_RMS_X : 0);
+    if (rt_case_codes(c)) l->slot[RT_RMS_SCALE] = RT_SLOT(d[N], 1, NULL);
     l->slot[RT_RMS_X] = RT_SLOT(d[N], wide, fill_x);
     l->slot[RT_RMS_W] = RT_SLOT(1, d[D], rt_fill_normal, 1, 0.3);
 }
 
 static void fwd_emit(rt_plan *p, const rt_op_case *c, const rt_view *v)
 {
-    rt_emit_rmsnorm_fwd(p, v[RT_RMS_Y], v[RT_RMS_X], v[RT_RMS_W], c->dim[H], eps_of(c));
+    rt_emit_rmsnorm_fwd(p, v[RT_RMS_Y], v[RT_RMS_SCALE], v[RT_RMS_X], v[RT_RMS_W], c->dim[H], eps_of(c));
 }
 
 static void add_fwd_layout(const rt_op_case *c, rt_layout *l)
@@ -75,6 +83,7 @@ static void add_fwd_layout(const rt_op_case *c, rt_layout *l)
     const uint32_t *d = c->dim;
     uint8_t on = c->flag[IN_PLACE];
     l->slot[RT_ARMS_Y] = RT_SLOT(d[N], d[D], NULL);
+    if (rt_case_codes(c)) l->slot[RT_ARMS_SCALE] = RT_SLOT(d[N], 1, NULL);
     l->slot[RT_ARMS_H] = RT_SLOT(d[N], d[D], NULL, .in_place = on == 1 ? 1 + RT_ARMS_X : on == 2 ? 1 + RT_ARMS_RES : 0);
     l->slot[RT_ARMS_X] = RT_SLOT(d[N], d[D], fill_x);
     l->slot[RT_ARMS_RES] = RT_SLOT(d[N], d[D], fill_x);
@@ -83,7 +92,8 @@ static void add_fwd_layout(const rt_op_case *c, rt_layout *l)
 
 static void add_fwd_emit(rt_plan *p, const rt_op_case *c, const rt_view *v)
 {
-    rt_emit_add_rmsnorm_fwd(p, v[RT_ARMS_Y], v[RT_ARMS_H], v[RT_ARMS_X], v[RT_ARMS_RES], v[RT_ARMS_W], eps_of(c));
+    rt_emit_add_rmsnorm_fwd(p, v[RT_ARMS_Y], v[RT_ARMS_SCALE], v[RT_ARMS_H], v[RT_ARMS_X], v[RT_ARMS_RES], v[RT_ARMS_W],
+                            eps_of(c));
 }
 
 /* ---- backward ---- */
@@ -151,13 +161,13 @@ const rt_op_set rt_op_set_rmsnorm_fwd = { .kind = RT_OP_RMSNORM_FWD,
                                           .layout = fwd_layout,
                                           .emit = fwd_emit,
                                           .serial_terms = width,
-                                          .large = { .signature = "bf16.bf16", .dim = { 61, 1, 1536 } } };
+                                          .large = { .signature = "bf16.bf16.bf16", .dim = { 61, 1, 1536 } } };
 const rt_op_set rt_op_set_add_rmsnorm_fwd = { .kind = RT_OP_ADD_RMSNORM_FWD,
                                               COMMON,
                                               .layout = add_fwd_layout,
                                               .emit = add_fwd_emit,
                                               .serial_terms = width,
-                                              .large = { .signature = "bf16.bf16", .dim = { 61, 1, 1536 } } };
+                                              .large = { .signature = "bf16.bf16.bf16", .dim = { 61, 1, 1536 } } };
 const rt_op_set rt_op_set_rmsnorm_bwd = { .kind = RT_OP_RMSNORM_BWD,
                                           COMMON,
                                           .layout = bwd_layout,

@@ -5,7 +5,8 @@
  *
  * matmul_scaled. Codes are made from normal values, as quant_rows makes them, but scales are any numbers: nothing in
  * the op asks for powers of two. Shapes are those of matmul (cases_matmul.c); where N and K are multiples of 16 the
- * library takes them, in three tiles of 256 by 128. */
+ * library takes them, in three tiles of 256 by 128. What tensor cores cut off grows with K, so one is as long as a
+ * model's longest. */
 #include "num/e4m3.h"
 #include "verify/tolerance.h"
 #include "verify/values.h"
@@ -76,6 +77,7 @@ static const rt_op_shape shapes[] = { { RT_SHAPE_ODD, { 11, 13, 7 } },     { RT_
                                       { RT_SHAPE_BIG, { 787, 797, 37 } },  { RT_SHAPE_DEEP, { 29, 47, 2309 } },
                                       { RT_SHAPE_FEW, { 5, 61, 2309 } },   { RT_SHAPE_BIG, { 521, 272, 176 } },
                                       { RT_SHAPE_DEEP, { 144, 48, 2320 } } };
+static const rt_op_shape long_shapes[] = { { RT_SHAPE_DEEP, { 80, 48, 18944 } } };
 
 /* What the library takes; its rows may be any number. */
 static bool even(const rt_op_case *c) { return (c->dim[N] | c->dim[K]) % 16 == 0; }
@@ -155,6 +157,7 @@ const rt_op_set rt_op_set_matmul_scaled = {
     .kind = RT_OP_MATMUL_SCALED,
     .ndims = 3,
     RT_TABLE(shapes, shapes),
+    RT_TABLE(more, long_shapes),
     RT_TABLE(flags, flags),
     .fix = fix,
     .layout = layout,

@@ -70,6 +70,15 @@ static int check_flags(const rt_op_case *any, const rt_signature *sig, const see
     return RT_OK;
 }
 
+/* The inputs that slot i may lie on, of those that have its dtype. */
+static uint16_t places(rt_op_kind kind, const rt_signature *sig, uint32_t i)
+{
+    uint16_t alias = rt_op_specs[kind].slot[i].alias;
+    RT_FOR_SLOTS (k, kind)
+        if (sig->dtype[k] != sig->dtype[i]) alias &= (uint16_t) ~(1u << k);
+    return alias;
+}
+
 /* Both ways of every accumulating output, and every in-place form. */
 static int check_outputs(rt_op_kind kind, const rt_signature *sig, const seen *s, rt_err *e)
 {
@@ -79,7 +88,7 @@ static int check_outputs(rt_op_kind kind, const rt_signature *sig, const seen *s
         bool accumulates = spec->slot[i].access == RT_ACCUM || spec->slot[i].access == RT_ACCUM_SPARSE;
         if (accumulates && !(s->adds >> i & 1)) return lacking(kind, sig, "that adds to ", spec->slot[i].name, e);
         if (accumulates && !(s->assigns >> i & 1)) return lacking(kind, sig, "that assigns ", spec->slot[i].name, e);
-        if (spec->slot[i].alias & ~s->in_place[i])
+        if (places(kind, sig, i) & ~s->in_place[i])
             return lacking(kind, sig, "with some in-place form of ", spec->slot[i].name, e);
     }
     return RT_OK;

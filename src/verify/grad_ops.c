@@ -61,7 +61,7 @@ static void build_rmsnorm(rt_grad_problem *g, uint32_t variant)
     float eps = variant == 2 ? 0.5f : 1e-5f;
     rt_view dx, dw, dy, x = var(g, 4, heads * D, "x", &dx), w = var(g, 1, D, "w", &dw);
     rt_view y = output(g, 4, heads * D, "y", &dy);
-    rt_emit_rmsnorm_fwd(g->forward, y, x, w, heads, eps);
+    rt_emit_rmsnorm_fwd(g->forward, y, RT_NONE, x, w, heads, eps);
     rt_emit_rmsnorm_bwd(g->backward, dx, dw, dy, x, w, heads, eps);
 }
 
@@ -73,7 +73,7 @@ static void build_add_rmsnorm(rt_grad_problem *g, uint32_t variant)
                                   w = var(g, 1, 7, "w", &dw);
     rt_view y = output(g, 4, 7, "y", &dy), h = output(g, 4, 7, "h", &dh);
     rt_plan *p = g->backward;
-    rt_emit_add_rmsnorm_fwd(g->forward, y, h, x, res, w, eps);
+    rt_emit_add_rmsnorm_fwd(g->forward, y, RT_NONE, h, x, res, w, eps);
     rt_view sum = rt_act(p, F64, 4, 7, "sum");
     rt_emit_add(p, sum, x, res);
     rt_emit_add_rmsnorm_bwd(p, dx, dw, dy, sum, w, dh, eps);
@@ -136,7 +136,7 @@ static void build_swiglu(rt_grad_problem *g, uint32_t variant)
 {
     rt_view dg, du, dy, a = var(g, 5, 7, "g", &dg), u = var(g, 5, 7, "u", &du), y = output(g, 5, 7, "y", &dy);
     g->spread = variant ? 4.0 : 1.0;
-    rt_emit_swiglu_fwd(g->forward, y, a, u);
+    rt_emit_swiglu_fwd(g->forward, y, RT_NONE, a, u);
     rt_emit_swiglu_bwd(g->backward, dg, du, RT_NONE, dy, a, u);
 }
 

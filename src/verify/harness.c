@@ -2,8 +2,8 @@
  * threads; and checks what came back.
  *
  * In order: every output against double (compare.c); no input changed, nothing between the rows of a strided output;
- * guard bands; the same bits in the second run; the same bits for every number of threads. The first that fails is
- * told. */
+ * guard bands; codes that an op makes at once against those of two ops; the same bits in the second run; the same bits
+ * for every number of threads. The first that fails is told. */
 #include "verify/harness.h"
 
 #include "exec/exec.h"
@@ -37,6 +37,14 @@ static void forget(recording *k)
     *k = (recording){ 0 };
 }
 
+/* The op's A */
+static rt_dtype act_dtype(const rt_op_case *c)
+{
+    uint32_t i = 0;
+    while (rt_op_specs[c->set->kind].slot[i].rule != RT_RULE_ACT) i++;
+    return c->sig.dtype[i];
+}
+
 static int record(recording *k, const rt_values *v, bool wide, rt_err *e)
 {
     int rc;
@@ -47,6 +55,25 @@ static int record(recording *k, const rt_values *v, bool wide, rt_err *e)
     }
     RT_TRY(rt_plan_new(&k->plan, k->space, v->c->name, wide ? &rt_policy_f64 : &rt_policy_f32, e));
     v->c->set->emit(k->plan, v->c, v->view);
+out:
+    return rc;
+}
+
+/* The same where y is codes, by two ops: the case's own, of which y is a float, and quant_rows. */
+static int record_apart(recording *k, const rt_values *v, rt_err *e)
+{
+    int rc;
+    const rt_view *w = v->view;
+    rt_view views[RT_MAX_SLOTS];
+    RT_TRY(rt_space_new(&k->space, e));
+    for (uint32_t i = 0; i < v->nbufs; i++)
+        rt_space_buf(k->space, v->buf[i].cls, v->buf[i].dtype, v->buf[i].rows, v->buf[i].cols, v->buf[i].name);
+    RT_TRY(rt_plan_new(&k->plan, k->space, v->c->name, &rt_policy_f32, e));
+    memcpy(views, w, sizeof views);
+    views[RT_CODED_Y] = rt_act(k->plan, act_dtype(v->c), w[RT_CODED_Y].rows, w[RT_CODED_Y].cols, "y");
+    views[RT_CODED_SCALE] = RT_NONE;
+    v->c->set->emit(k->plan, v->c, views);
+    rt_emit_quant_rows(k->plan, w[RT_CODED_Y], w[RT_CODED_SCALE], views[RT_CODED_Y]);
 out:
     return rc;
 }
@@ -170,6 +197,7 @@ static int check_output(rt_values *v, const rt_verify_env *env, uint32_t slot, c
         rt_case_fail(r, "output '%s' has no tolerance", slot_name(v, slot));
         return RT_OK;
     }
+    if (rt_case_codes(v->c) && slot <= RT_CODED_SCALE) return RT_OK; /* run_apart compares them */
     if (v->c->set->by_chance && v->c->set->by_chance(v->c, slot))
         return t->scale == RT_SCALE_EXACT ? RT_OK : check_chance(v, env, slot, got, want, t, r, e);
     if (!rt_dtype_is_float(b->dtype)) {
@@ -356,6 +384,23 @@ out:
     return rc;
 }
 
+/* Codes that the op makes at once: the bits of the op and quant_rows one after the other. */
+static int run_apart(const rt_values *v, rt_verify_env *env, const rt_after *first, rt_case_result *r, rt_err *e)
+{
+    int rc;
+    recording k = { 0 };
+    rt_exec *x = NULL;
+    rt_after got = { 0 };
+    RT_TRY(record_apart(&k, v, e));
+    RT_TRY(seal_on(&x, env->dev[0], &k, env, r, e));
+    if (r->outcome == RT_CASE_PASS) RT_TRY(run_device(v, x, true, false, &got, r, e));
+    if (r->outcome == RT_CASE_PASS) check_same(v, first, &got, "by two ops, quant_rows the second", r);
+out:
+    rt_exec_free(x);
+    forget(&k);
+    return rc;
+}
+
 int rt_op_case_run(const rt_case *c, rt_verify_env *env, rt_case_result *r, rt_err *e)
 {
     int rc;
@@ -370,6 +415,7 @@ int rt_op_case_run(const rt_case *c, rt_verify_env *env, rt_case_result *r, rt_e
     if (r->outcome == RT_CASE_PASS) RT_TRY(rt_case_run_double(&v, env, &want, r, e));
     if (r->outcome == RT_CASE_PASS) RT_TRY(run_device(&v, x, true, true, &got, r, e));
     if (r->outcome == RT_CASE_PASS) RT_TRY(rt_case_check(&v, env, &got, &want, r, e));
+    if (r->outcome == RT_CASE_PASS && rt_case_codes(c->data)) RT_TRY(run_apart(&v, env, &got, r, e));
     if (r->outcome == RT_CASE_PASS) RT_TRY(run_again(&v, x, &k, env, &got, r, e));
 out:
     rt_exec_free(x);

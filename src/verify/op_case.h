@@ -174,6 +174,18 @@ int rt_coverage_check(const rt_case_list *l, rt_err *e);
 
 /* ---- for layouts ---- */
 static inline bool rt_case_has(const rt_op_case *c, uint32_t slot) { return !(c->sig.absent >> slot & 1); }
+/* Does the op leave its y as codes, with a scale for each row? What it gives is then compared with what it gives as A
+ * and quant_rows makes of that, on the same device. */
+static inline bool rt_case_codes(const rt_op_case *c)
+{
+    return rt_op_codes(c->set->kind) && c->sig.dtype[RT_CODED_Y] == RT_DTYPE_E4M3;
+}
+/* Big rows of whole packs lie so that kernels may hold them and code them out of registers. */
+static inline void rt_case_hold_codes(rt_op_case *c, uint32_t cols)
+{
+    if (rt_case_codes(c) && c->shape_kind & RT_SHAPE_BIG && cols % 8 == 0 && c->strided != RT_STRIDED_ALIGNED)
+        c->strided = RT_DENSE;
+}
 /* x rounded up to the block of a slot's dtype. */
 static inline uint32_t rt_case_block(const rt_op_case *c, uint32_t slot, uint32_t x)
 {

@@ -22,6 +22,7 @@ bool rt_signature_varies(rt_op_kind kind, uint32_t slot)
     case RT_RULE_ACT: return !has_rule(kind, slot, RT_RULE_ACT);
     case RT_RULE_ANY: return !has_rule(kind, slot, RT_RULE_ANY);
     case RT_RULE_MOMENT: return !has_rule(kind, slot, RT_RULE_MOMENT);
+    case RT_RULE_CODED:
     case RT_RULE_FLOAT:
     case RT_RULE_WEIGHT:
     case RT_RULE_GRAD:
@@ -37,6 +38,10 @@ static uint32_t choices(rt_dtype_rule rule, rt_dtype act, rt_dtype any, bool fir
     uint32_t n = 0;
     switch (rule) {
     case RT_RULE_ACT: out[n++] = act; break;
+    case RT_RULE_CODED:
+        out[n++] = act;
+        out[n++] = RT_DTYPE_E4M3;
+        break;
     case RT_RULE_GRAD:
         out[n++] = RT_DTYPE_F32;
         if (act != RT_DTYPE_F32) out[n++] = act;

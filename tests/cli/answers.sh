@@ -57,6 +57,11 @@ print("sound")
 END
 out_has '^sound$'
 
+run generate s --data lines.txt --out six.jsonl -n 3 --best-of --temperature 1 --max-new 3
+err_has '^6 answers made, 2 answers kept in six.jsonl'
+run generate s --data lines.txt --out two-of.jsonl --max-new 3
+err_has '^2 answers in two-of.jsonl'
+
 # Lines; and what is written is training data.
 run generate s --data lines.txt --out lines.jsonl --max-new 6 --quiet
 exits 0
@@ -74,6 +79,22 @@ err_has 'a.jsonl was begun by another model or with other settings'
 run generate s --data lines.txt --out a.jsonl --samples 3 --temperature 1 --max-new 12 --slots 4
 exits 5
 err_has 'answers another prompt than line 1'
+for more in --logprobs "--context 200" "--seed 1"; do
+    run generate s --data prompts.jsonl --out a.jsonl --samples 3 --temperature 1 --max-new 12 --slots 4 $more
+    exits 5
+    err_has 'with other settings'
+done
+# A model is what it is, not where it lies: another under the same name, the same under another.
+cp -r s s2
+run generate ./s2/ --data prompts.jsonl --out a.jsonl --samples 3 --temperature 1 --max-new 12 --slots 4 --json
+exits 0
+json_is 'j["found"] == 9'
+run init --preset tiny-qwen2 --seed 2 --dtype f32 s3
+rm -r s2 && mv s3 s2
+run generate s2 --data prompts.jsonl --out a.jsonl --samples 3 --temperature 1 --max-new 12 --slots 4
+exits 5
+err_has 'begun by another model'
+check "the answers are as they were" cmp -s a.jsonl whole.jsonl
 run generate s --data prompts.jsonl --out prompts.jsonl
 exits 5
 err_has 'prompts.jsonl, line 1, is no answer'
@@ -88,10 +109,102 @@ exits 2
 err_has 'give --temperature'
 run generate s --data prompts.jsonl --out b.jsonl --context 5
 exits 5
-err_has 'the longest prompt of prompts.jsonl has [0-9]* tokens, and the context is 5'
+err_has 'prompts.jsonl, line [0-9]*: the prompt has [0-9]* tokens, and the context is 5; raise --context'
 printf '{"prompt": "a"}\n{broken\n' >bad.jsonl
 run generate s --data bad.jsonl --out b.jsonl
 check "broken JSON is refused" test "$status" != 0
 err_has 'bad.jsonl, line 2'
 check "nothing is left behind" test ! -e b.jsonl
+for bad in "--samples 70000 --temperature 1" "--slots 70000" "--best-of" "--samples 2 --temperature 1 --top-p 2"; do
+    run generate s --data prompts.jsonl --out b.jsonl $bad
+    exits 2
+done
+run generate s --data prompts.jsonl --out b.jsonl --device cuda:99
+check "a device that is not there" test "$status" != 0
+check "no empty file is left behind" test ! -e b.jsonl
+run generate s --data prompts.jsonl --out no/such/b.jsonl
+exits 3
+err_has 'create the folder first'
+run generate s --data prompts.jsonl --out /dev/null
+exits 5
+run generate s --data . --out b.jsonl
+exits 5
+err_has 'is a folder'
+
+# What is not certain to be ours is never cut off: files whose last line has no end, the prompts themselves.
+printf 'my thesis, one long line' >thesis.txt
+printf '{"prompt": "one two 0 "}' >p.jsonl
+printf '{"prompt":"one two 0 ","completion":"x"}' >q.jsonl
+printf '{"prompt":"one two 0 ","completion":"x"}\n{"prompt":"one two 1 ","com' >r.jsonl
+cp whole.jsonl more.jsonl && printf 'notes' >>more.jsonl
+for file in thesis.txt p.jsonl q.jsonl r.jsonl more.jsonl; do
+    cp $file kept
+    run generate s --data prompts.jsonl --out $file --samples 3 --temperature 1 --max-new 12 --slots 4
+    exits 5
+    check "$file is as it was" cmp -s $file kept
+done
+run generate s --data p.jsonl --out p.jsonl
+exits 5
+check "the prompts are as they were" grep -q 'one two' p.jsonl
+# What a power failure leaves of a line is.
+head -c 2000 whole.jsonl >a.jsonl && head -c 500 /dev/zero >>a.jsonl
+run generate s --data prompts.jsonl --out a.jsonl --samples 3 --temperature 1 --max-new 12 --slots 4 --quiet
+exits 0
+check "zeros at the end are no answer" cmp -s a.jsonl whole.jsonl
+
+# One writer.
+python3 -c 'for i in range(200): print("line", i)' >long.txt
+"$RETORT" generate s --data long.txt --out one.jsonl --max-new 60 --quiet &
+first=$!
+for i in $(seq 100); do
+    [ -s one.jsonl ] && break
+    sleep 0.05
+done
+kill -STOP $first
+run generate s --data long.txt --out one.jsonl --max-new 60
+kill -CONT $first
+exits 5
+err_has 'one.jsonl is being written by another process'
+wait $first
+check "one wrote all of it" test "$(wc -l <one.jsonl)" = 200
+
+# Killed until thirty kills have come before the end, and the threads do not matter.
+python3 - "$RETORT" <<'END' >"$out" 2>&1
+import os, random, subprocess, sys, time
+random.seed(os.environ.get("SEED", "21"))
+whole = open("one.jsonl", "rb").read()
+killed = ended = 0
+while killed < 30 and ended < 60:
+    process = subprocess.Popen([sys.argv[1], "generate", "s", "--data", "long.txt", "--out", "two.jsonl", "--max-new", "60",
+                                "--threads", str(1 + killed % 2), "--quiet"])
+    time.sleep(random.random() * 0.12)
+    process.kill()
+    killed += process.wait() != 0
+    if os.path.exists("two.jsonl") and open("two.jsonl", "rb").read() == whole:
+        ended += 1
+        os.remove("two.jsonl")
+print(killed, "killed", ended, "whole")
+assert killed == 30
+END
+out_has '^30 killed'
+run generate s --data long.txt --out two.jsonl --max-new 60 --quiet
+exits 0
+check "the same bytes after kills" cmp -s one.jsonl two.jsonl
+
+# Every file that data may be; records without their answers.
+printf '\357\273\277{"prompt": "a b"}\r\n\r\n{"instruction": "c d"}\r\n' >f.jsonl
+printf '[{"prompt": "a b"},\n {"question": "c d"}]' >f.json
+printf '\357\273\277prompt\na b\n"c d"\n' >f.csv
+printf '\357\273\277a b\r\n\r\n c d' >f.txt
+cp f.txt f && gzip -c f.jsonl >f.ndjson.gz
+for file in f.jsonl f.json f.csv f.txt f f.ndjson.gz; do
+    rm -f g.jsonl
+    run generate s --data $file --out g.jsonl --max-new 2 --quiet
+    exits 0
+    check "$file holds two prompts" test "$(grep -cE '"(a b|c d)"' g.jsonl)" = 2
+done
+printf 'RTOK' >f.bin
+run generate s --data f.bin --out b.jsonl
+exits 5
+err_has 'holds tokens'
 finish

@@ -37,6 +37,7 @@ run cache $ask --out c
 exits 0
 out_has '^keeps +topk:64 at temperature 1, rows of 64 tokens$'
 out_has '^positions +[0-9]+ to be trained on, [0-9]+ held out$'
+out_has '^next      retort distill --teacher c --student STUDENT --data d.jsonl --out OUT$'
 run cache c --json
 exits 0
 json_is 'j["keep"] == "topk:64" and j["seq_len"] == 64 and j["positions"] > 1000 and j["held_out"] > 100'
@@ -126,22 +127,34 @@ rm -r moved
 
 # ---- filled: after kills, in parts, by several at once, joined ----
 want=$(content c)
+# Kills at any moment, the first ones too, in which the folder is begun; the model's files are made again in some.
 kills() {
-    rm -rf k
-    for delay in 0.02 0.05 0.09 0.14 0.2; do
-        fill=
-        [ -f k/cache.json ] && fill=--fill
-        "$RETORT" cache $ask $fill --out k >/dev/null 2>&1 &
-        process=$!
-        sleep "$delay"
-        kill -9 "$process" 2>/dev/null
-        wait "$process" 2>/dev/null
-    done
-    fill=
-    [ -f k/cache.json ] && fill=--fill
-    "$RETORT" cache $ask $fill --out k >/dev/null && test "$(content k)" = "$want"
+    WANT=$want ASK=$ask python3 - <<'PY'
+import glob, json, os, random, shutil, subprocess, time
+random.seed(os.environ.get("SEED", "20"))
+command = [os.environ["RETORT"], "cache", *os.environ["ASK"].split(), "--out", "k", "--json"]
+begun = time.time()
+subprocess.run(command, check=True, capture_output=True)
+span = time.time() - begun
+killed = whole = 0
+while killed < 30:
+    shutil.rmtree("k", True)
+    for _ in range(3):
+        fill = ["--fill"] if os.path.exists("k/cache.json") else []
+        process = subprocess.Popen(command + fill, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(random.random() * span)
+        process.kill()
+        killed += process.wait() == -9
+    fill = ["--fill"] if os.path.exists("k/cache.json") else []
+    done = subprocess.run(command + fill, check=True, capture_output=True)
+    assert json.loads(done.stdout)["content_hash"] == os.environ["WANT"], done
+    left = [p for p in glob.glob("k/**", recursive=True, include_hidden=True) if ".retort-tmp-" in p]
+    assert not left, left
+    whole += 1
+print(killed, "kills,", whole, "caches: each filled to what one has that was made in one go, nothing left over")
+PY
 }
-check "killed five times and filled: what one has that was made in one go" kills
+check "killed thirty times and filled: what one has that was made in one go" kills
 at_once() {
     "$RETORT" cache $ask --part 1/3 --out p >/dev/null 2>&1 &
     one=$!
@@ -152,6 +165,44 @@ at_once() {
     "$RETORT" cache $ask --fill --out p >/dev/null && test "$(content p)" = "$want"
 }
 check "three processes at once, and what is left" at_once
+# Four that begin one folder together, as the documents say; two of different kinds; one folder filled twice.
+together() {
+    pids=
+    for i in 1 2 3 4; do
+        "$RETORT" cache $ask --part $i/4 --out new >/dev/null 2>&1 &
+        pids="$pids $!"
+    done
+    for process in $pids; do wait "$process" || return 1; done
+    test "$(content new)" = "$want"
+}
+for i in 1 2 3; do
+    rm -rf new
+    check "four processes begin one cache" together
+done
+kinds() {
+    "$RETORT" cache $ask --part 1/1 --out both >/dev/null 2>&1 &
+    one=$!
+    "$RETORT" cache $ask --part 1/1 --keep draws:9 --out both >/dev/null 2>&1
+    two=$?
+    wait "$one"
+    one=$?
+    test $one$two = 05 || test $one$two = 50 && "$RETORT" cache both
+}
+for i in 1 2 3; do
+    rm -rf both
+    check "of two that are not the same one is refused, and nothing of it is there" kinds
+done
+"$RETORT" cache $ask --part 1/9 --out twice >/dev/null
+"$RETORT" cache $ask --fill --out twice >/dev/null 2>&1 &
+run cache $ask --fill --out twice
+exits 0
+wait $!
+cp -r twice/part-0 twice/part-77 && rm twice/part-77/retort.lock
+positions() { "$RETORT" cache "$1" --json | python3 -c 'import json, sys; j = json.load(sys.stdin); print(j["positions"], j["held_out"])'; }
+check "what is there twice is counted once" test "$(positions twice)" = "$(positions c)"
+check "and is the same" test "$(content twice)" = "$want"
+check "with one thread" sh -c '"$RETORT" cache $0 --threads 1 --out one >/dev/null' "${ask% --threads 2}"
+check "one thread gives the same" test "$(content one)" = "$want"
 run cache $ask --part 1/2 --out x
 run cache $ask --part 2/2 --out y
 exits 0
@@ -176,7 +227,7 @@ command = [os.environ["RETORT"], "distill", "--teacher", "bad", "--student", "s"
            "--steps", "3", "--batch", "4", "--threads", "2", "--out", "flipped"]
 want = open("sound/model.safetensors", "rb").read()
 refused = same = 0
-for i in range(40):
+for i in range(int(os.environ.get("FLIPS", "40"))):
     shutil.rmtree("bad", True), shutil.rmtree("flipped", True)
     shutil.copytree("small", "bad")
     path = random.choice(sorted(p for p in glob.glob("bad/**", recursive=True) if os.path.isfile(p) and not p.endswith(".lock")))
@@ -246,8 +297,36 @@ for keep in topk topk:0 topk:99999 draws hidden:2 top:3 topk:3x; do
     exits 2
     err_has '--keep'
 done
-run cache $ask --part 3/2 --out none2
-exits 2
+for part in 3/2 0/2 1 -1/2 ' 1/2' 1/2x; do
+    run cache $ask --part "$part" --out none2
+    exits 2
+    err_has '^(retort cache: )?--part '
+done
+run cache $ask --teacher-batch 100000000 --out none2
+exits 13
+err_has 'teacher-batch'
+check "no folder is left of a teacher that does not fit" test ! -e none2
+# Flags that would do nothing.
+for flag in --fill "--teacher t" "--keep topk:3" "--join c" "--part 1/2" --allow-drop; do
+    run cache c $flag
+    exits 2
+    err_has 'only shows it'
+done
+for flag in "--teacher t" "--keep topk:3" "--seq-len 9" "--part 1/2"; do
+    run cache --join c --out none2 $flag
+    exits 2
+    err_has '--join asks no teacher'
+done
+run cache s
+exits 3
+err_has 's is no cache: it has no cache.json'
+echo x >a-file
+run cache $ask --out a-file
+exits 5
+err_has 'a-file is there and is no empty folder, but a file'
+run cache $ask --temperature 1e-30 --out cold
+exits 5
+err_has 'a higher temperature'
 run cache --teacher c --data d.jsonl --out none2
 exits 5
 mkdir mine && echo x >mine/file

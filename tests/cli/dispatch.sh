@@ -5,6 +5,7 @@ case $RETORT in /*) ;; *) RETORT=$root/$RETORT ;; esac
 . "$(dirname "$0")/harness"
 . "$(dirname "$0")/run_case"
 export RETORT
+unset OPENBLAS_CORETYPE # sshd passes no variables on: with another core here the bits would not be those of there
 
 # dispatch ARGS...: runs the tool as the harness runs the binary.
 dispatch() {

@@ -140,6 +140,8 @@ def _():
     a = other_curve(teacher="t2")
     expect(a.steps[0]["ce"] == base().steps[0]["ce"], "CE before the first update knows the teacher")
     expect(a.steps[0]["divergence"] != base().steps[0]["divergence"], "the divergence does not")
+    first = [x.steps[0]["divergence"] for x in (base(), other_curve(teacher=["t,weight=0.5", "t2,weight=0.5"]), a)]
+    expect(len(set(first)) == 3, "a mixture is neither of the two")
 
 
 @case("--student")

@@ -19,7 +19,8 @@ for weights in bf16 fp8; do
 done
 out_has "^weights +the teacher's are quantised to fp8 once, as the settings say$"
 check "GEMMs of codes, quantised by rows" grep -q 'matmul_scaled' plan-fp8
-check "each input once" grep -q 'quant_rows' plan-fp8
+check "of four inputs of a layer, attention's output by an op of its own" sh -c '
+    test $((4 * $(grep -Ec "^ *[0-9]+ +quant_rows " plan-fp8))) = "$(grep -Ec "^ *[0-9]+ +matmul_scaled " plan-fp8)"'
 check "and only there" sh -c '! grep -E "matmul_scaled|quant_rows" plan-bf16'
 check "matrices of a layer take half of what bf16 takes" python3 - <<'PY'
 import json

@@ -125,10 +125,10 @@ samples long 'len(s) == 8 and all(x["prompt"].startswith("Chapter ") for x in s)
 run distill --teacher taught --student s $base --out x --sample-prompts absent.txt
 exits 3
 err_has '--sample-prompts: .*absent\.txt'
-printf '{"text": "a"}\n{"question": "b"}\n' >bad.jsonl
+printf '{"text": "a"}\n{"topic": "b"}\n' >bad.jsonl
 run distill --teacher taught --student s $base --out x --sample-prompts bad.jsonl
 exits 5
-err_has 'bad\.jsonl, line 2: .*question'
+err_has 'bad\.jsonl, line 2: .*topic'
 run distill --teacher taught --student s --data d.jsonl --out x --sample-tokens 0
 exits 2
 err_has '--sample-tokens .*--sample-prompts none'

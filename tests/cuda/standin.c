@@ -557,6 +557,7 @@ int cublasLtMatmul(void *handle, void *desc, const void *alpha, const void *a, v
         float factor;
         memcpy(&factor, beta, sizeof factor);
         if (!standin_scaled_takes(desc, la, lb, ld)) return STANDIN_NOT_SUPPORTED;
+        s.lt_fast += ((standin_desc *)desc)->set[RT_LT_DESC_FAST_ACCUM] != 0;
         if (!capturing) standin_scaled(desc, a, la, b, lb, factor, d, ld, algo->data[0] < (uint64_t)s.lt_rounds);
         return 0;
     }

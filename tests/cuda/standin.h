@@ -17,6 +17,7 @@ typedef struct standin {
     int lt_refuses;                                      /* 1: has no algorithm for anything */
     int lt_rounds;                                       /* so many of its candidates round a product first */
     float lt_ms[3];                                      /* what a product by each of its candidates takes */
+    int lt_fast;                                         /* products of codes that were asked to add up fast */
     uint32_t lt_work[3];                                 /* scratch of each of its candidates; 0: 4096 */
     uint64_t memory, module_bytes;                       /* 8 GiB; what a module takes of it */
     int lazy;                                            /* 1: functions in graphs are found not loaded */

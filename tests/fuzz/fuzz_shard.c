@@ -26,7 +26,7 @@ static void use(rt_shard *s)
     rt_rows *r = NULL;
     int32_t ids[SEQ_LEN], target[SEQ_LEN], start[SEQ_LEN], pos[SEQ_LEN];
     rt_row row = { .ids = ids, .target = target, .start = start, .pos = pos };
-    rt_rows_source source = { "fuzz", &s, 1, 1 };
+    rt_rows_source source = { .name = "fuzz", .shards = &s, .count = 1 };
     rt_rows_opts o = {
         .seq_len = SEQ_LEN, .seed = 1, .epochs = 1, .allow_drop = true, .held_out = 0.3, .side = RT_SIDE_TRAIN
     };

@@ -38,7 +38,7 @@ def refusals(bench):
         Case("cuBLASLt that is another library", [*on, "--cublaslt", "libm.so.6"], 9, ["libm.so.6", "cublasLt"]),
         Case("no GPU that may be seen", on, 9, ["no NVIDIA GPU"], unseen),
         Case("kernels that are not in the binary", [*on, "--kernels", "ptx60"], 9, ["ptx_75"]),
-        Case("kernels of no kind", [*on, "--kernels", "fast"], 5, ["'fast'", "ptx75"]),
+        Case("kernels of no kind", [*on, "--kernels", "fast"], 5, ["'fast'", "ptx80"]),
         Case("PTX where the driver may not compile", [*on, "--kernels", "ptx"], 9, ["CUDA_DISABLE_PTX_JIT"],
              dict(CUDA_DISABLE_PTX_JIT="1", CUDA_CACHE_DISABLE="1"), ["--kernels", "auto"]),
     ])

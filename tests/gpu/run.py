@@ -19,12 +19,13 @@ from bench import Bench, Fault
 from order import order
 from precision import precision
 from refusals import refusals
-from run_parts import bits, invariants, kill
+from run_parts import bits, invariants, kill, memory
 from sanitize import sanitize
 from verify_parts import large, verify
 
-PARTS = dict(verify=verify, large=large, bits=bits, kill=kill, invariants=invariants, precision=precision, sanitize=sanitize,
+PARTS = dict(memory=memory, verify=verify, large=large, bits=bits, kill=kill, invariants=invariants, precision=precision, sanitize=sanitize,
              order=order, refusals=refusals)
+ALONE = ("memory",)  # run before the others, which run side by side
 
 
 def cores():
@@ -78,7 +79,10 @@ def run(args, folder):
         print(f"there is no {args.device} here: test-gpu is for a machine with an NVIDIA GPU; retort doctor says what is missing")
         return 1
     print(f"{args.device}: {device['name']}, {device['detail']}")
-    threads = [threading.Thread(target=run_part, args=(bench, name, times)) for name in args.parts]
+    for name in ALONE:
+        if name in args.parts:
+            run_part(bench, name, times)
+    threads = [threading.Thread(target=run_part, args=(bench, name, times)) for name in args.parts if name not in ALONE]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -54,9 +54,14 @@ def audit(bench, out):
         bad = [f"{c['check']}: {c['text']}" for c in found["checks"] if c["outcome"] == "fail"]
         bench.check(done.status == 0 and used.get("backend") == want and not used.get("why"),
                     f"verify of a run on {want}", "; ".join(bad) or done.err.strip()[-300:], done.seconds)
-    with open(bench.path(out, "run", "verdict.json")) as f:
+
+
+def memory(bench):
+    """What the driver says was taken, which other programs on the GPU would blur: this part has it to itself."""
+    bench.distill("memory", *bench.pair("memory"), "--batch", 8, "--steps", 4, "--save", "last")
+    with open(bench.path("memory", "run", "verdict.json")) as f:
         claim = next(c for c in json.load(f)["falsifiers"] if c["id"] == "F-PLAN-MEMORY-001")
-    bench.check(claim["verdict"] == "pass", "the planned memory held", claim["measured"])
+    bench.check(claim["verdict"] == "pass" or not bench.cuda, "the planned memory held", claim["measured"])
 
 
 def kill(bench):

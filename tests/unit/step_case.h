@@ -343,7 +343,7 @@ out:
 static inline rt_batch step_batch(const step_case *c, uint32_t b)
 {
     b %= c->batches;
-    return (rt_batch){ c->data[b][0], c->data[b][1], c->data[b][2], c->data[b][3] };
+    return (rt_batch){ c->data[b][0], c->data[b][1], c->data[b][2], c->data[b][3], NULL };
 }
 
 static inline int step_eval(rt_trainer *t, const step_case *c, step_put put, void *ctx, rt_err *e)

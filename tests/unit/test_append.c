@@ -76,13 +76,60 @@ static void test_lost_end(void **state)
     expect_text("one\n");
 }
 
+/* One writer: a second one hears of it, whatever came into the file; the first lets go when it closes. */
+static void test_alone(void **state)
+{
+    (void)state;
+    rt_append f, g;
+    rt_err e = { 0 };
+    assert_int_equal(rt_append_open_alone(&f, path, &e), RT_OK);
+    assert_int_equal(rt_append_put(&f, "one\n", 4, &e), RT_OK);
+    assert_int_equal(rt_append_open_alone(&g, path, &e), RT_INVALID);
+    if (!strstr(e.text, "is being written by another process")) fail_msg("%s", e.text);
+    expect_text("one\n");
+    rt_append_drop(&f);
+    expect_text("one\n"); /* it is not empty */
+    assert_int_equal(rt_append_open_alone(&g, path, &e), RT_OK);
+    expect_text("one\n"); /* nothing is cut off by opening */
+    assert_int_equal(rt_append_cut(&g, 5, &e), RT_FORMAT);
+    assert_int_equal(rt_append_cut(&g, 2, &e), RT_OK);
+    expect_text("on");
+    rt_append_close(&g);
+    assert_int_equal(rt_append_open_alone(&g, folder, &e), RT_IO);
+    assert_int_equal(rt_append_open_alone(&g, "/dev/null", &e), RT_INVALID);
+}
+
+/* An empty file goes with the one that made it, and with nobody else. */
+static void test_dropped(void **state)
+{
+    (void)state;
+    rt_append f, g;
+    rt_err e = { 0 };
+    assert_int_equal(rt_append_open_alone(&f, path, &e), RT_OK);
+    rt_append_drop(&f);
+    assert_false(rt_path_exists(path));
+    assert_int_equal(rt_file_write(path, "", 0, &e), RT_OK);
+    assert_int_equal(rt_append_open_alone(&f, path, &e), RT_OK);
+    rt_append_drop(&f);
+    assert_true(rt_path_exists(path));
+    unlink(path);
+    assert_int_equal(rt_append_open_alone(&f, path, &e), RT_OK);
+    unlink(path); /* another takes the name */
+    assert_int_equal(rt_append_open_alone(&g, path, &e), RT_OK);
+    rt_append_drop(&f);
+    assert_true(rt_path_exists(path));
+    rt_append_drop(&g);
+    rt_append_drop(&g); /* not open */
+}
+
 static void test_faults(void **state)
 {
     (void)state;
     rt_append f;
     rt_err e = { 0 };
-    assert_int_equal(rt_append_open(&f, "/nonexistent/log", 0, &e), RT_IO);
-    if (!strstr(e.text, "/nonexistent/log cannot be written")) fail_msg("%s", e.text);
+    assert_int_equal(rt_append_open(&f, "/nonexistent/log", 0, &e), RT_NOT_FOUND);
+    if (!strstr(e.text, "cannot write /nonexistent/log: ") || !strstr(e.text, "; create the folder first"))
+        fail_msg("%s", e.text);
     assert_int_equal(rt_append_open(&f, folder, 0, &e), RT_IO);
     if (access("/dev/full", W_OK) != 0) return;
     f = (rt_append){ .path = "/dev/full" };
@@ -98,6 +145,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_grows, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_lost_end, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_alone, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_dropped, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_faults, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

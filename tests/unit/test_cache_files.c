@@ -46,7 +46,7 @@ static void add(rt_cache_writer *w, uint64_t seed, uint64_t have)
 static rt_hash128 content(rt_cache *c)
 {
     rt_hash128 h;
-    ok(rt_cache_content(c, 0, &h, &case_err));
+    ok(rt_cache_content(c, 0, &h, NULL, &case_err));
     return h;
 }
 
@@ -260,7 +260,7 @@ static void test_created(void **state)
     assert_true(rt_cache_is(case_path));
     assert_false(rt_cache_is(case_root));
     assert_string_equal(rt_keep_name(RT_KEEP_DRAWS), "draws");
-    refused(rt_cache_create(case_path, NULL, all, 4, &case_err), RT_INVALID, "not empty");
+    refused(rt_cache_create(case_path, NULL, all, 4, &case_err), RT_INVALID, "no empty folder");
     rt_cache_close(c);
     refused(rt_cache_open(&d, case_root, &case_err), RT_NOT_FOUND, "cache.json");
     all[0].n = 0;

@@ -9,6 +9,11 @@
 
 #include "cuda_case.h"
 
+#include "backend/cuda/cuda_numbers.h"
+#include "base/hash.h"
+
+#include <stdio.h>
+
 /* Opening fails with this status, and the message holds this text. */
 static void refuses(int index, const rt_dev_opts *o, int status, const char *text)
 {
@@ -55,6 +60,21 @@ static void code_first_then_memory_then_weights(void **state)
     assert_true(last("cublasLtMatmul\n") < at("cuMemcpyHtoDAsync_v2"));
     assert_int_equal(s->live, 0);
     assert_int_equal(s->used, 0);
+}
+
+/* What a program was cut by is a part of its hash. */
+static void the_identity_has_the_numbers(void **state)
+{
+    char hex[33], want[48];
+    rt_str text = { 0 };
+    (void)state;
+    rt_dev *d = open_ok(&RT_DEV_OPTIONS({ "sync", "on" }));
+    d->api->identity(d, &text);
+    rt_hash_text(hex, rt_hash(rt_cuda_numbers_of(90), sizeof(rt_cuda_numbers)));
+    snprintf(want, sizeof want, "; numbers %.8s", hex);
+    if (!strstr(text.data, want)) fail_msg("%s has no %s", text.data, want);
+    rt_str_free(&text);
+    d->api->close(d);
 }
 
 /* Only kernels that wait by themselves for the one before them are launched ahead of its end. */
@@ -481,6 +501,7 @@ int main(void)
 #define T(f) cmocka_unit_test_setup(f, fresh)
     const struct CMUnitTest tests[] = {
         T(code_first_then_memory_then_weights),
+        T(the_identity_has_the_numbers),
         T(launches_overlap),
         T(a_sum_is_rounded_once),
         T(nothing_is_loaded_or_allocated_after_seal),

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "backend/cuda/cuda_image.h"
+#include "backend/cuda/cuda_numbers.h"
 #include "backend/cuda/cuda_policy.h"
 
 #include <string.h>
@@ -60,9 +61,9 @@ static void shared_memory_is_budgeted_by_the_system(void **state)
 static void logits_take_a_small_part_of_the_memory(void **state)
 {
     (void)state;
-    assert_int_equal(rt_cuda_head_bytes(140ull << 30), 1280ull << 20);
-    assert_int_equal(rt_cuda_head_bytes(24ull << 30), 1280ull << 20);
-    assert_int_equal(rt_cuda_head_bytes(8ull << 30), 512ull << 20);
+    assert_int_equal(rt_cuda_head_bytes(90, 140ull << 30), 1280ull << 20);
+    assert_int_equal(rt_cuda_head_bytes(89, 24ull << 30), 1280ull << 20);
+    assert_int_equal(rt_cuda_head_bytes(75, 8ull << 30), 512ull << 20);
 }
 
 static void drivers_load_what_their_major_version_built(void **state)
@@ -98,9 +99,25 @@ static void precision_follows_the_architecture(void **state)
     assert_ptr_equal(rt_cuda_precision(80), &rt_policy_bf16);
     assert_ptr_equal(rt_cuda_precision(121), &rt_policy_bf16);
     /* e4m3 only where the library multiplies it with row scales */
-    assert_true(rt_cuda_fp8_cost(90, 130100) > 0.5 && rt_cuda_fp8_cost(90, 120900) < 1);
-    assert_true(rt_cuda_fp8_cost(90, 120899) == 0 && rt_cuda_fp8_cost(90, 0) == 0);
-    assert_true(rt_cuda_fp8_cost(89, 130100) == 0 && rt_cuda_fp8_cost(100, 130100) == 0);
+    assert_true(rt_cuda_fp8_cost(90, 90, 130100) > 0.5 && rt_cuda_fp8_cost(90, 90, 120900) < 1);
+    assert_true(rt_cuda_fp8_cost(90, 80, 130100) > 0.5 && rt_cuda_fp8_cost(90, 75, 130100) == 0);
+    assert_true(rt_cuda_fp8_cost(90, 90, 120899) == 0 && rt_cuda_fp8_cost(90, 90, 0) == 0);
+    assert_true(rt_cuda_fp8_cost(89, 90, 130100) == 0 && rt_cuda_fp8_cost(100, 90, 130100) == 0);
+}
+
+/* Every architecture has a number for everything, but for what its GPUs have not. */
+static void numbers_are_by_architecture(void **state)
+{
+    (void)state;
+    for (uint32_t sm = 75; sm < 130; sm++) {
+        const rt_cuda_numbers *n = rt_cuda_numbers_of(sm);
+#define X(field, older, hopper, newer, text)                                                                           \
+    assert_int_equal(n->field, sm < 90 ? (older) : sm == 90 ? (hopper) : (newer));                                     \
+    assert_true(n->field > 0 || strcmp(#field, "fp8_percent") == 0);
+        RT_CUDA_NUMBERS(X)
+#undef X
+        assert_int_equal(n->fp8_percent != 0, sm == 90);
+    }
 }
 
 /* ---- images ---- */
@@ -217,6 +234,7 @@ int main(void)
         cmocka_unit_test(the_command_line_wins_over_the_environment_over_the_class),
         cmocka_unit_test(shared_memory_is_budgeted_by_the_system),
         cmocka_unit_test(logits_take_a_small_part_of_the_memory),
+        cmocka_unit_test(numbers_are_by_architecture),
         cmocka_unit_test(drivers_load_what_their_major_version_built),
         cmocka_unit_test(kernels_that_wait_may_overlap),
         cmocka_unit_test(precision_follows_the_architecture),

@@ -1,6 +1,6 @@
 /* test_cuda_scaled.c - the host side of e4m3 codes with row scales on CUDA, on a stand-in driver: which GEMMs the
- * library is given and with what, which our own kernel does, and how quant_rows is launched. The stand-in computes
- * these GEMMs, so that a wrong address or layout is a wrong number. */
+ * library is given and with what, which our own kernel does, and how quant_rows and ops that make codes are launched.
+ * The stand-in computes these GEMMs, so that a wrong address or layout is a wrong number. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +10,9 @@
 
 #include "cuda_case.h"
 
+#include "backend/cuda/kernels/cuda_rmsnorm.h"
 #include "backend/cuda/kernels/cuda_scaled.h"
+#include "backend/cuda/kernels/cuda_swiglu.h"
 #include "base/rng.h"
 #include "num/e4m3.h"
 
@@ -121,15 +123,18 @@ static struct {
     uint32_t grid, block;
 } rows_launch;
 
+static const char *const *environment; /* of devices that are opened */
+
 static void run_scaled(scaled c, bool by_library, int rounds)
 {
+    const rt_dev_option sync = { "sync", "on" };
     rt_err e = { 0 };
     rt_exec *x;
     rt_ticket t;
     host h = { 0 };
     *s = FRESH;
     s->lt_rounds = rounds;
-    rt_dev *d = open_ok(&RT_DEV_OPTIONS({ "sync", "on" }));
+    rt_dev *d = open_ok(&(rt_dev_opts){ &sync, 1, environment });
     record_scaled(&c);
     if (rt_exec_seal(&x, d, (const rt_plan *const *)&c.plan, 1, NULL, &e) < 0) fail_msg("%s", e.text);
     s->log_len = 0;
@@ -205,6 +210,24 @@ static void a_sum_is_rounded_once(void **state)
     run_scaled(c, true, 2);
 }
 
+/* Sums are fast only where a variable asks for it, and a device says so. */
+static void fast_sums_are_asked_for(void **state)
+{
+    static const char *const all[][2] = { { "RETORT_FP8_FAST_SUMS=1", NULL }, { "RETORT_FP8_FAST_SUMS=0", NULL } };
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        rt_dev_info info;
+        environment = i < 2 ? all[i] : NULL;
+        run_scaled(plain, true, 0);
+        assert_int_equal(s->lt_fast != 0, i == 0);
+        rt_dev *d = open_ok(&(rt_dev_opts){ .env = environment });
+        assert_int_equal(d->api->info(d, &info, NULL), RT_OK);
+        assert_int_equal(strstr(info.warning, "RETORT_FP8_FAST_SUMS") != NULL, i == 0);
+        d->api->close(d);
+    }
+    environment = NULL;
+}
+
 /* The library adds no f32 bias to an f32 output here: it is written first, by a kernel of ours. */
 static void a_bias_goes_first(void **state)
 {
@@ -269,14 +292,105 @@ static void rows_have_teams(void **state)
     }
 }
 
+/* ---- ops that make codes ---- */
+
+static rt_cuda_rmsnorm_params norm_params;
+static rt_cuda_coded_swiglu_params swiglu_params;
+
+static void norm_launched(const struct rt_cu_launch *how, void **params)
+{
+    rows_launch.block = how->block[0];
+    memcpy(&norm_params, params[0], sizeof norm_params);
+}
+
+static void swiglu_launched(const struct rt_cu_launch *how, void **params)
+{
+    rows_launch.grid = how->grid[0];
+    rows_launch.block = how->block[0];
+    memcpy(&swiglu_params, params[0], sizeof swiglu_params);
+}
+
+typedef struct coded_case {
+    rt_op_kind kind;
+    uint32_t C, gap; /* columns beside the codes */
+    rt_dtype dtype;
+    uint32_t team, held;
+} coded_case;
+
+static void launch_coded(const coded_case *k)
+{
+    rt_err e = { 0 };
+    rt_exec *x;
+    scaled c = { 0 };
+    enum { ROWS = 37 };
+    *s = FRESH;
+    rt_dev *d = open_ok(&RT_DEV_OPTIONS({ "sync", "on" }));
+    assert_int_equal(rt_space_new(&c.space, &e), RT_OK);
+    c.a = buffer(&c, RT_CLASS_OUTPUT, RT_DTYPE_E4M3, ROWS, k->C, k->gap);
+    c.sa = buffer(&c, RT_CLASS_OUTPUT, RT_DTYPE_F32, ROWS, 1, 0);
+    rt_view in[2], h = buffer(&c, RT_CLASS_OUTPUT, k->dtype, ROWS, k->C, 0);
+    rt_view w = buffer(&c, RT_CLASS_PARAM, RT_DTYPE_BF16, 1, k->C, 0);
+    for (int i = 0; i < 2; i++) in[i] = buffer(&c, RT_CLASS_INPUT, k->dtype, ROWS, k->C, k->C);
+    assert_int_equal(rt_plan_new(&c.plan, c.space, "codes", &rt_policy_bf16, &e), RT_OK);
+    if (k->kind == RT_OP_SWIGLU_FWD)
+        rt_emit_swiglu_fwd(c.plan, c.a, c.sa, in[0], in[1]);
+    else if (k->kind == RT_OP_RMSNORM_FWD)
+        rt_emit_rmsnorm_fwd(c.plan, c.a, c.sa, in[0], w, 1, 1e-6f);
+    else
+        rt_emit_add_rmsnorm_fwd(c.plan, c.a, c.sa, h, in[0], in[1], w, 1e-6f);
+    if (rt_exec_seal(&x, d, (const rt_plan *const *)&c.plan, 1, NULL, &e) < 0) fail_msg("%s", e.text);
+    s->launched = k->kind == RT_OP_SWIGLU_FWD ? swiglu_launched : norm_launched;
+    assert_int_equal(rt_exec_run(x, 0, NULL, &e), RT_OK);
+    rt_exec_free(x);
+    d->api->close(d);
+    forget_scaled(&c);
+}
+
+/* The codes need half the alignment that bf16 values do; where they have not even that, nothing is held. */
+static void codes_are_made_by_teams(void **state)
+{
+    static const coded_case all[] = {
+        { RT_OP_SWIGLU_FWD, 8960, 0, RT_DTYPE_BF16, 288, 1 },
+        { RT_OP_SWIGLU_FWD, 576, 0, RT_DTYPE_F16, 32, 1 },
+        { RT_OP_SWIGLU_FWD, 18944, 0, RT_DTYPE_BF16, 608, 1 },
+        { RT_OP_SWIGLU_FWD, 33000, 0, RT_DTYPE_BF16, 1024, 0 },
+        { RT_OP_SWIGLU_FWD, 8960, 8, RT_DTYPE_BF16, 288, 1 },
+        { RT_OP_SWIGLU_FWD, 8960, 4, RT_DTYPE_BF16, 288, 0 },
+        { RT_OP_RMSNORM_FWD, 1536, 0, RT_DTYPE_BF16, 64, 1 },
+        { RT_OP_RMSNORM_FWD, 64, 0, RT_DTYPE_BF16, 8, 1 },
+        { RT_OP_ADD_RMSNORM_FWD, 3584, 8, RT_DTYPE_BF16, 128, 1 },
+        { RT_OP_ADD_RMSNORM_FWD, 1536, 4, RT_DTYPE_BF16, 64, 0 },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        bool swiglu = all[i].kind == RT_OP_SWIGLU_FWD;
+        launch_coded(&all[i]);
+        uint32_t team = swiglu ? swiglu_params.team : norm_params.team;
+        assert_int_equal(team, all[i].team);
+        assert_int_equal(swiglu ? swiglu_params.held : norm_params.held, all[i].held);
+        assert_int_equal(rows_launch.block % team, 0);
+        if (swiglu) {
+            uint32_t teams = rows_launch.block / team;
+            assert_int_equal(rows_launch.grid, (37 + teams - 1) / teams);
+            assert_true(swiglu_params.F == all[i].C && swiglu_params.g.stride == 2 * all[i].C);
+            assert_true(swiglu_params.scale.at && swiglu_params.y.stride == all[i].C + all[i].gap);
+        } else {
+            assert_true(norm_params.scale.at && norm_params.y.stride == all[i].C + all[i].gap);
+            assert_int_equal(norm_params.h.at != 0, all[i].kind == RT_OP_ADD_RMSNORM_FWD);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(the_library_has_scales_and_layouts, fresh),
         cmocka_unit_test_setup(what_it_does_not_take_is_ours, fresh),
         cmocka_unit_test_setup(a_sum_is_rounded_once, fresh),
+        cmocka_unit_test_setup(fast_sums_are_asked_for, fresh),
         cmocka_unit_test_setup(a_bias_goes_first, fresh),
         cmocka_unit_test_setup(rows_have_teams, fresh),
+        cmocka_unit_test_setup(codes_are_made_by_teams, fresh),
     };
     return cmocka_run_group_tests(tests, find_standin, NULL);
 }

@@ -260,7 +260,7 @@ static void test_weights(void **state)
     rt_err e = { 0 };
     uint32_t tokens;
     rt_shard *s[2] = { texts("w0.rtok", 100, 20, &tokens), texts("w1.rtok", 100, 20, &tokens) };
-    rt_rows_source sources[2] = { { "a", &s[0], 1, 0.3 }, { "b", &s[1], 1, 2 } };
+    rt_rows_source sources[2] = { { "a", &s[0], 1, 0.3, 0 }, { "b", &s[1], 1, 2, 0 } };
     rt_rows_opts o = { .seq_len = 32, .seed = 1, .one_each = true, .epochs = 10 };
     rt_rows *r = NULL;
     uint32_t met[2][100] = { { 0 } };
@@ -430,7 +430,7 @@ static void test_turns(void **state)
     assert_int_equal(rt_rows_next(r, row_of(&b), &e), 0);
     rt_rows_close(r);
     /* Half of it dropped is refused, with numbers and a remedy; unless that was agreed to. */
-    rt_rows_source source = { "turns", &s, 1, 1 };
+    rt_rows_source source = { .name = "turns", .shards = &s, .count = 1 };
     o.allow_drop = false;
     assert_int_equal(rt_rows_open(&r, &source, 1, &o, &e), RT_INVALID);
     expect_message(&e, "turns|50.0 %|--allow-drop|rows of 9");
@@ -560,7 +560,7 @@ static void test_allocations_fail(void **state)
     static const rt_allocator failing = { failing_alloc, failing_free, NULL };
     uint32_t tokens;
     rt_shard *s = texts("oom.rtok", 100, 20, &tokens);
-    rt_rows_source source = { "x", &s, 1, 1 };
+    rt_rows_source source = { .name = "x", .shards = &s, .count = 1 };
     rt_rows_opts o = { .seq_len = 64 };
     uint64_t live = rt_alloc_live();
     rt_allocator_set(&failing);

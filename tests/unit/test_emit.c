@@ -92,20 +92,20 @@ static void test_rmsnorm(void **state)
 {
     (void)state;
     rt_view y = out(5, 12), x = f32(5, 12), w = f32(1, 12), w4 = f32(1, 4), none = RT_NONE;
-    ACCEPT(RMSNORM_FWD, rt_emit_rmsnorm_fwd(plan, y, x, w, 1, 1e-6f));
-    SLOTS_ARE(y, x, w);
+    ACCEPT(RMSNORM_FWD, rt_emit_rmsnorm_fwd(plan, y, none, x, w, 1, 1e-6f));
+    SLOTS_ARE(y, none, x, w);
     check_norm_args(5, 1, 12);
-    ACCEPT(RMSNORM_FWD, rt_emit_rmsnorm_fwd(plan, y, x, w4, 3, 1e-6f));
+    ACCEPT(RMSNORM_FWD, rt_emit_rmsnorm_fwd(plan, y, none, x, w4, 3, 1e-6f));
     check_norm_args(5, 3, 4);
-    REFUSE(rt_emit_rmsnorm_fwd(plan, y, x, w, 0, 1e-6f), "rmsnorm_fwd: x is (5,12)", "0 heads");
-    REFUSE(rt_emit_rmsnorm_fwd(plan, y, x, w, 5, 1e-6f), "rmsnorm_fwd: x is (5,12)", "12 columns", "5 heads");
-    REFUSE(rt_emit_rmsnorm_fwd(plan, y, x, w, 3, 1e-6f), "rmsnorm_fwd: w is (1,12), expected (1,4)");
-    REFUSE(rt_emit_rmsnorm_fwd(plan, y, x, f32(2, 12), 1, 1e-6f), "rmsnorm_fwd: w is (2,12), expected (1,12)");
-    REFUSE(rt_emit_rmsnorm_fwd(plan, out(4, 12), x, w, 1, 1e-6f), "rmsnorm_fwd: y is (4,12), expected (5,12)");
-    REFUSE(rt_emit_rmsnorm_fwd(plan, y, x, w, 1, 0), "rmsnorm_fwd: eps is 0");
-    REFUSE(rt_emit_rmsnorm_fwd(plan, y, x, w, 1, -1), "rmsnorm_fwd: eps is -1");
-    REFUSE(rt_emit_rmsnorm_fwd(plan, y, x, w, 1, NAN), "rmsnorm_fwd: eps is nan");
-    REFUSE(rt_emit_rmsnorm_fwd(plan, y, x, w, 1, INFINITY), "rmsnorm_fwd: eps is inf");
+    REFUSE(rt_emit_rmsnorm_fwd(plan, y, none, x, w, 0, 1e-6f), "rmsnorm_fwd: x is (5,12)", "0 heads");
+    REFUSE(rt_emit_rmsnorm_fwd(plan, y, none, x, w, 5, 1e-6f), "rmsnorm_fwd: x is (5,12)", "12 columns", "5 heads");
+    REFUSE(rt_emit_rmsnorm_fwd(plan, y, none, x, w, 3, 1e-6f), "rmsnorm_fwd: w is (1,12), expected (1,4)");
+    REFUSE(rt_emit_rmsnorm_fwd(plan, y, none, x, f32(2, 12), 1, 1e-6f), "rmsnorm_fwd: w is (2,12), expected (1,12)");
+    REFUSE(rt_emit_rmsnorm_fwd(plan, out(4, 12), none, x, w, 1, 1e-6f), "rmsnorm_fwd: y is (4,12), expected (5,12)");
+    REFUSE(rt_emit_rmsnorm_fwd(plan, y, none, x, w, 1, 0), "rmsnorm_fwd: eps is 0");
+    REFUSE(rt_emit_rmsnorm_fwd(plan, y, none, x, w, 1, -1), "rmsnorm_fwd: eps is -1");
+    REFUSE(rt_emit_rmsnorm_fwd(plan, y, none, x, w, 1, NAN), "rmsnorm_fwd: eps is nan");
+    REFUSE(rt_emit_rmsnorm_fwd(plan, y, none, x, w, 1, INFINITY), "rmsnorm_fwd: eps is inf");
 
     rt_view dx = out(5, 12), dw = out(1, 12), dy = f32(5, 12);
     ACCEPT(RMSNORM_BWD, rt_emit_rmsnorm_bwd(plan, dx, dw, dy, x, w, 1, 1e-6f));
@@ -126,16 +126,19 @@ static void test_add_rmsnorm(void **state)
 {
     (void)state;
     rt_view y = out(5, 12), h = out(5, 12), x = f32(5, 12), res = f32(5, 12), w = f32(1, 12), bad = out(5, 13);
-    ACCEPT(ADD_RMSNORM_FWD, rt_emit_add_rmsnorm_fwd(plan, y, h, x, res, w, 1e-6f));
+    rt_view none = RT_NONE;
+    ACCEPT(ADD_RMSNORM_FWD, rt_emit_add_rmsnorm_fwd(plan, y, none, h, x, res, w, 1e-6f));
     check_norm_args(5, 1, 12);
-    SLOTS_ARE(y, h, x, res, w);
-    REFUSE(rt_emit_add_rmsnorm_fwd(plan, bad, h, x, res, w, 1e-6f), "add_rmsnorm_fwd: y is (5,13), expected (5,12)");
-    REFUSE(rt_emit_add_rmsnorm_fwd(plan, y, bad, x, res, w, 1e-6f), "add_rmsnorm_fwd: h is (5,13), expected (5,12)");
-    REFUSE(rt_emit_add_rmsnorm_fwd(plan, y, h, x, f32(4, 12), w, 1e-6f),
+    SLOTS_ARE(y, none, h, x, res, w);
+    REFUSE(rt_emit_add_rmsnorm_fwd(plan, bad, none, h, x, res, w, 1e-6f),
+           "add_rmsnorm_fwd: y is (5,13), expected (5,12)");
+    REFUSE(rt_emit_add_rmsnorm_fwd(plan, y, none, bad, x, res, w, 1e-6f),
+           "add_rmsnorm_fwd: h is (5,13), expected (5,12)");
+    REFUSE(rt_emit_add_rmsnorm_fwd(plan, y, none, h, x, f32(4, 12), w, 1e-6f),
            "add_rmsnorm_fwd: res is (4,12), expected (5,12)");
-    REFUSE(rt_emit_add_rmsnorm_fwd(plan, y, h, x, res, f32(1, 6), 1e-6f),
+    REFUSE(rt_emit_add_rmsnorm_fwd(plan, y, none, h, x, res, f32(1, 6), 1e-6f),
            "add_rmsnorm_fwd: w is (1,6), expected (1,12)");
-    REFUSE(rt_emit_add_rmsnorm_fwd(plan, y, h, x, res, w, -1e-6f), "add_rmsnorm_fwd: eps is -1e-06");
+    REFUSE(rt_emit_add_rmsnorm_fwd(plan, y, none, h, x, res, w, -1e-6f), "add_rmsnorm_fwd: eps is -1e-06");
 
     rt_view dx = out(5, 12), dw = out(1, 12), dy = f32(5, 12), hv = f32(5, 12), dres = f32(5, 12);
     ACCEPT(ADD_RMSNORM_BWD, rt_emit_add_rmsnorm_bwd(plan, dx, dw, dy, hv, w, dres, 1e-6f));
@@ -259,12 +262,12 @@ static void test_swiglu(void **state)
     (void)state;
     rt_view g = f32(5, 7), u = f32(5, 7), dy = f32(5, 7), dg = out(5, 7), du = out(5, 7), y = out(5, 7);
     rt_view bad = out(5, 8), none = RT_NONE;
-    ACCEPT(SWIGLU_FWD, rt_emit_swiglu_fwd(plan, dg, g, u));
-    SLOTS_ARE(dg, g, u);
+    ACCEPT(SWIGLU_FWD, rt_emit_swiglu_fwd(plan, dg, none, g, u));
+    SLOTS_ARE(dg, none, g, u);
     assert_int_equal(last.args.swiglu.N, 5);
     assert_int_equal(last.args.swiglu.F, 7);
-    REFUSE(rt_emit_swiglu_fwd(plan, bad, g, u), "swiglu_fwd: y is (5,8), expected (5,7)");
-    REFUSE(rt_emit_swiglu_fwd(plan, dg, g, f32(4, 7)), "swiglu_fwd: u is (4,7), expected (5,7)");
+    REFUSE(rt_emit_swiglu_fwd(plan, bad, none, g, u), "swiglu_fwd: y is (5,8), expected (5,7)");
+    REFUSE(rt_emit_swiglu_fwd(plan, dg, none, g, f32(4, 7)), "swiglu_fwd: u is (4,7), expected (5,7)");
     ACCEPT(SWIGLU_BWD, rt_emit_swiglu_bwd(plan, dg, du, y, dy, g, u));
     SLOTS_ARE(dg, du, y, dy, g, u);
     assert_int_equal(last.args.swiglu.N, 5);

@@ -93,7 +93,7 @@ static void by_hand(sums *out, rt_trainer *t, rt_rows *rows)
                 for (uint32_t i = 0; i < row.docs[k].len; i++)
                     record[b * T + row.docs[k].begin + i] = row.docs[k].record;
         }
-        rt_batch batch = { ids, pos, start, target };
+        rt_batch batch = { ids, pos, start, target, NULL };
         rt_eval_out eo = { v[0], v[1], v[2], v[3], v[4] };
         if (rt_trainer_eval(t, &batch, &eo, &e) < 0) fail_msg("%s", e.text);
         for (uint32_t i = 0; i < N; i++) {
@@ -437,7 +437,7 @@ static void measure_letters(letters *l, rt_trainer *t, rt_rows *rows)
         int more = rt_rows_next(rows, &row, &e);
         assert_true(more >= 0);
         if (!more) return;
-        rt_batch batch = { ids, pos, start, target };
+        rt_batch batch = { ids, pos, start, target, NULL };
         rt_eval_out out = { v[0], v[1], v[2], v[3], v[4] };
         if (rt_trainer_eval(t, &batch, &out, &e) < 0) fail_msg("%s", e.text);
         for (uint32_t k = 0; k < row.doc_count; k++)

@@ -616,7 +616,8 @@ static void rows_not_trained(void **state)
     run_open(&c);
     memset(none, 0xff, sizeof none);
     assert_true(c.run->loop.micro_count > 1);
-    for (uint32_t i = 1; i < c.run->loop.micro_count; i++) c.run->loop.micro[i] = (rt_batch){ zero, zero, zero, none };
+    for (uint32_t i = 1; i < c.run->loop.micro_count; i++)
+        c.run->loop.micro[i] = (rt_batch){ zero, zero, zero, none, NULL };
     run_train(&c);
     verdict_is(c.summary.findings, "DBH-001", RT_VERDICT_FAIL);
     verdict_is(c.summary.findings, "F-RUN-MOVED-001", RT_VERDICT_PASS);

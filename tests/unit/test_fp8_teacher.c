@@ -168,7 +168,7 @@ static void record_pair(pair *p, const rt_model_config *c, const rt_dtype *dtype
             for (uint32_t part = 0; part < linear[k]->parts; part++) out += linear[k]->cols[part];
             if (!i) p->x[k] = rt_space_buf(p->space, RT_CLASS_INPUT, RT_DTYPE_F32, ROWS, in, "x");
             p->y[k][i] = rt_space_buf(p->space, RT_CLASS_OUTPUT, RT_DTYPE_F32, ROWS, out, "y");
-            rt_linear_forward(p->plan, of, linear[k], p->y[k][i], p->x[k], RT_NONE, low);
+            rt_linear_forward(p->plan, of, linear[k], p->y[k][i], (rt_input){ .x = p->x[k] }, RT_NONE, low);
         }
     if (rt_plan_status(p->plan, &e) < 0) fail_msg("%s", e.text);
     const rt_plan *plans[] = { p->plan };
@@ -245,6 +245,57 @@ static void projections_are_those_of_dequantised_weights(void **state)
         rt_decoder_free(p.plain);
         rt_space_free(p.space);
         d->api->close(d);
+    }
+}
+
+/* ---- a forward ---- */
+
+static uint32_t ops_of(const rt_plan *p, rt_op_kind kind, bool coded)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->nops; i++) {
+        const rt_op *op = &p->ops[i];
+        n += op->kind == kind && (!coded || rt_plan_dtype(p, op->slot[RT_CODED_Y]) == RT_DTYPE_E4M3);
+    }
+    return n;
+}
+
+/* Norms and swiglu make the codes that the next GEMM reads; what attention gives is quantised apart, and so is what a
+ * weight in values reads as well. Two layers, the second in e4m3, whole or but for one part of each input. */
+static void norms_and_swiglu_make_codes(void **state)
+{
+    rt_dtype dtypes[MOST];
+    rt_role role;
+    uint32_t layer;
+    (void)state;
+    for (int mixed = 0; mixed < 2; mixed++) {
+        rt_err e = { 0 };
+        rt_space *s;
+        rt_plan *p;
+        rt_decoder *d;
+        rt_model_config c = tiny_config("tiny-llama", 2);
+        coded_dtypes(dtypes, &c, RT_DTYPE_F32);
+        for (uint32_t i = 0; rt_param_at(&c, i, &role, &layer); i++)
+            if (layer == 0 || (mixed && (role == RT_ROLE_K || role == RT_ROLE_UP))) dtypes[i] = RT_DTYPE_F32;
+        rt_decoder_opts o = { .name = "teacher", .policy = &rt_policy_f32, .dtypes = dtypes };
+        assert_int_equal(rt_space_new(&s, &e), RT_OK);
+        if (rt_decoder_new(&d, s, &c, &o, &e) < 0) fail_msg("%s", e.text);
+        assert_int_equal(rt_plan_new(&p, s, "forward", &rt_policy_f32, &e), RT_OK);
+        rt_tokens t = { .B = 1,
+                        .T = 4,
+                        .ids = rt_space_buf(s, RT_CLASS_INPUT, RT_DTYPE_I32, 4, 1, "ids"),
+                        .pos = rt_space_buf(s, RT_CLASS_INPUT, RT_DTYPE_I32, 4, 1, "pos") };
+        rt_decoder_forward(p, d, &t, NULL, rt_space_buf(s, RT_CLASS_OUTPUT, RT_DTYPE_F32, 4, c.width, "hidden"));
+        if (rt_plan_status(p, &e) < 0) fail_msg("%s", e.text);
+        assert_int_equal(ops_of(p, RT_OP_RMSNORM_FWD, true), 0);                 /* the first layer's */
+        assert_int_equal(ops_of(p, RT_OP_ADD_RMSNORM_FWD, true), mixed ? 0 : 2); /* n1 and n2 of the second */
+        assert_int_equal(ops_of(p, RT_OP_ADD_RMSNORM_FWD, false), 4);
+        assert_int_equal(ops_of(p, RT_OP_SWIGLU_FWD, true), 1);
+        assert_int_equal(ops_of(p, RT_OP_SWIGLU_FWD, false), 2);
+        assert_int_equal(ops_of(p, RT_OP_QUANT_ROWS, false), mixed ? 3 : 1);
+        rt_plan_free(p);
+        rt_decoder_free(d);
+        rt_space_free(s);
     }
 }
 
@@ -410,6 +461,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(rows_are_loaded_as_codes_and_scales, make_test_dir, remove_test_dir),
         cmocka_unit_test_setup_teardown(what_is_not_finite_is_named, make_test_dir, remove_test_dir),
         cmocka_unit_test(projections_are_those_of_dequantised_weights),
+        cmocka_unit_test(norms_and_swiglu_make_codes),
         cmocka_unit_test(nothing_is_trained_through_e4m3),
         cmocka_unit_test_setup_teardown(a_run_measures_before_it_takes_fp8, make_test_dir, remove_test_dir),
         cmocka_unit_test_setup_teardown(what_cannot_be_measured_is_not_taken, make_test_dir, remove_test_dir),

@@ -150,6 +150,18 @@ static void test_alone(void **state)
 }
 
 /* A name out of a file can hold anything; it neither leaves its place in YAML nor in Markdown. */
+static void test_teachers(void **state)
+{
+    (void)state;
+    const rt_card_teacher both[] = { { "org/big", "0.7" }, { "a*b", "0.3" } };
+    rt_card c = card();
+    c.teachers = both;
+    c.teacher_count = 2;
+    has(&c, " distilled from `org/big` (0.7) and `a*b` (0.3)\n");
+    has(&c, "to give the probabilities of `org/big` (0.7) and `a*b` (0.3) on every trained position");
+    lacks(&c, "Qwen2.5-7B");
+}
+
 static void test_names(void **state)
 {
     (void)state;
@@ -219,8 +231,9 @@ static void test_out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_out_of_memory), cmocka_unit_test(test_model), cmocka_unit_test(test_adapter),
-        cmocka_unit_test(test_alone),         cmocka_unit_test(test_names), cmocka_unit_test(test_data),
+        cmocka_unit_test(test_out_of_memory), cmocka_unit_test(test_model),    cmocka_unit_test(test_adapter),
+        cmocka_unit_test(test_alone),         cmocka_unit_test(test_teachers), cmocka_unit_test(test_names),
+        cmocka_unit_test(test_data),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

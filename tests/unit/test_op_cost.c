@@ -71,14 +71,14 @@ static void test_layers(void **state)
     COST(2 * 5 * 64, 4 * 5 * 64 + 5 * 2 * 34 + 20,
          rt_emit_embed_fwd(plan, out(F, 5, 64), in(RT_DTYPE_Q8_0, 11, 64), ids));
     COST(60, 4 * (2 * 60 + 60 + 5), rt_emit_embed_bwd(plan, out(F, 11, 12), x, ids));
-    COST(4 * 60, 4 * (60 + 60 + 12), rt_emit_rmsnorm_fwd(plan, out(F, 5, 12), x, w, 1, 1));
-    COST(4 * 60, 4 * (60 + 60 + 4), rt_emit_rmsnorm_fwd(plan, out(F, 5, 12), x, f32(1, 4), 3, 1));
+    COST(4 * 60, 4 * (60 + 60 + 12), rt_emit_rmsnorm_fwd(plan, out(F, 5, 12), RT_NONE, x, w, 1, 1));
+    COST(4 * 60, 4 * (60 + 60 + 4), rt_emit_rmsnorm_fwd(plan, out(F, 5, 12), RT_NONE, x, f32(1, 4), 3, 1));
     rt_view dx = out(F, 5, 12), dw = out(F, 1, 12), dy = f32(5, 12), half = bf16(5, 12);
     COST(11 * 60, 4 * (60 + 12 + 60 + 60 + 12), rt_emit_rmsnorm_bwd(plan, dx, dw, dy, x, w, 1, 1));
     COST(11 * 60, 4 * (120 + 24 + 60 + 60 + 12), rt_emit_rmsnorm_bwd(plan, dx, dw, dy, x, w, 1, 1)); /* += */
     COST(8 * 60, 4 * (120 + 60 + 60 + 12), rt_emit_rmsnorm_bwd(plan, dx, none, dy, x, w, 1, 1));
     COST(5 * 60, 2 * 60 * 4 + 4 * 12,
-         rt_emit_add_rmsnorm_fwd(plan, out(H, 5, 12), out(H, 5, 12), half, bf16(5, 12), w, 1));
+         rt_emit_add_rmsnorm_fwd(plan, out(H, 5, 12), RT_NONE, out(H, 5, 12), half, bf16(5, 12), w, 1));
     COST(12 * 60, 4 * (4 * 60 + 12 + 12),
          rt_emit_add_rmsnorm_bwd(plan, out(F, 5, 12), out(F, 1, 12), dy, x, w, f32(5, 12), 1));
     COST(9 * 60, 4 * (4 * 60 + 12), rt_emit_add_rmsnorm_bwd(plan, out(F, 5, 12), none, dy, x, w, f32(5, 12), 1));
@@ -91,7 +91,7 @@ static void test_layers(void **state)
     COST(60, 4 * (12 + 60), rt_emit_bias_grad(plan, out(F, 1, 12), x));
     COST(3 * 60, 4 * (60 + 60 + 2 + 5), rt_emit_rope_fwd(plan, out(F, 5, 12), x, f32(1, 2), ids, 1));
     COST(3 * 60, 4 * (60 + 60 + 2 + 5), rt_emit_rope_bwd(plan, x, x, f32(1, 2), ids, 1)); /* in place */
-    COST(5 * 60, 4 * 3 * 60, rt_emit_swiglu_fwd(plan, out(F, 5, 12), x, dy));
+    COST(5 * 60, 4 * 3 * 60, rt_emit_swiglu_fwd(plan, out(F, 5, 12), RT_NONE, x, dy));
     COST(10 * 60, 4 * 5 * 60, rt_emit_swiglu_bwd(plan, out(F, 5, 12), out(F, 5, 12), none, f32(5, 12), x, dy));
     COST(11 * 60, 4 * 6 * 60, rt_emit_swiglu_bwd(plan, out(F, 5, 12), out(F, 5, 12), out(F, 5, 12), f32(5, 12), x, dy));
 }
@@ -176,8 +176,8 @@ static void test_loss_and_update(void **state)
          rt_emit_topk(plan, out(RT_DTYPE_I32, 5, 3), out(F, 5, 3), out(F, 5, 1), bf16(5, 40), none, 1));
     COST(5 * 5 * 40, 2 * 400, rt_emit_mix_logits(plan, out(RT_DTYPE_BF16, 5, 40), none, bf16(5, 40), none, none, 1, 1));
     COST(5 * 5 * 48 + 5 * 4 * 40, 2 * 400 + 4 * (5 * 48 + 5 + 2),
-         rt_emit_mix_logits(plan, out(RT_DTYPE_BF16, 5, 40), bf16(5, 40), f32(5, 48), f32(5, 1),
-                            in(RT_DTYPE_U32, 1, 2), 1, 1));
+         rt_emit_mix_logits(plan, out(RT_DTYPE_BF16, 5, 40), bf16(5, 40), f32(5, 48), f32(5, 1), in(RT_DTYPE_U32, 1, 2),
+                            1, 1));
     COST(5 * 7 * 40, 2 * 200 + 4 * 35 + 4 * 10 + 64,
          rt_emit_draw(plan, out(RT_DTYPE_I32, 5, 3), out(F, 5, 3), out(F, 5, 1), bf16(5, 40), none,
                       in(RT_DTYPE_U32, 5, 2), step, 1));

@@ -11,7 +11,7 @@ enum { T = 64, ROWS = 40 };
 
 static int32_t ids[ROWS * T], start[ROWS * T], target[ROWS * T], pos[ROWS * T];
 
-static rt_batch held(void) { return (rt_batch){ ids, pos, start, target }; }
+static rt_batch held(void) { return (rt_batch){ ids, pos, start, target, NULL }; }
 
 static uint32_t random_at(uint64_t i) { return rt_philox(7, 1, i).v[0]; }
 
@@ -180,7 +180,7 @@ static void test_logits(void **state)
         next[i] = (int32_t)(random_at(i + 99) % c.vocab);
         place[i] = (int32_t)(i % L);
     }
-    rt_batch b = { some, place, zero, next };
+    rt_batch b = { some, place, zero, next, NULL };
     rt_eval_out out = { .ce = ce, .teacher_ce = teacher_ce };
     if (rt_trainer_eval(t, &b, &out, &e) < 0) fail_msg("%s", e.text);
     float *logits[2] = { calloc(PICKS * c.vocab, sizeof(float)), calloc(PICKS * d.vocab, sizeof(float)) };

@@ -326,7 +326,7 @@ static void aliasing_does_not_matter(void **state)
     put(&b, 0, x, sizeof x);
     put(&b, 64, res, sizeof res);
     put(&b, 128, w, sizeof w);
-    start(&b, RT_OP_ADD_RMSNORM_FWD, 5, (rt_args){ .rmsnorm = { 2, 1, 2, 0 } }, 0);
+    start(&b, RT_OP_ADD_RMSNORM_FWD, 6, (rt_args){ .rmsnorm = { 2, 1, 2, 0 } }, 0);
     bind(&b, RT_ARMS_Y, RT_DTYPE_F32, 192, 2, 2, 2);
     bind(&b, RT_ARMS_H, RT_DTYPE_F32, 0, 2, 2, 2);
     bind(&b, RT_ARMS_X, RT_DTYPE_F32, 0, 2, 2, 2);

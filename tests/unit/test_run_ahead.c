@@ -403,7 +403,7 @@ static void two_steps_may_be_under_way(void **state)
     if (rt_trainer_open(&t, d, &o, &(rt_seal_opts){ 0 }, &e) < 0) fail_msg("%s", e.text);
     if (rt_trainer_load(t, m, NULL, NULL, 1, &e) < 0) fail_msg("%s", e.text);
     memset(none, 0xff, sizeof none);
-    rt_batch b = { ids, pos, start, target }, empty = { ids, pos, start, none };
+    rt_batch b = { ids, pos, start, target, NULL }, empty = { ids, pos, start, none, NULL };
     assert_int_equal(rt_trainer_end(t, &out, &e), RT_INTERNAL); /* none was begun */
     assert_int_equal(rt_trainer_begin(t, &b, 1, 1, 1e-2, 1, &e), RT_OK);
     assert_int_equal(rt_trainer_begin(t, &empty, 1, 2, 1e-2, 1, &e), RT_INVALID);

@@ -273,7 +273,10 @@ static void test_prompts(void **state)
         "{\"messages\": [{\"role\": \"system\", \"content\": \"S\"}, {\"role\": \"user\", \"content\": \"Why?\"}]}",
         "<|im_start|>system\nS<|im_end|>\n" ASKED, "<|im_start|>system\nS<|im_end|>\n" ASKED);
     prompt_refused(&chat, "{\"prompt\": ", RT_FORMAT, "broken JSON");
-    prompt_refused(&chat, "{\"question\": \"Why?\"}", RT_INVALID, "question|no known kind");
+    prompt_is(&chat, true, "{\"question\": \"Why?\"}", "Why?", ASKED); /* its answer is still to be made */
+    prompt_is(&chat, true, "{\"instruction\": \"Why?\"}", "Why?", ASKED);
+    prompt_is(&chat, true, "{\"prompt\": [{\"role\": \"user\", \"content\": \"Why?\"}]}", "Why?", ASKED);
+    prompt_refused(&chat, "{\"topic\": \"Why?\"}", RT_INVALID, "topic|no known kind");
     prompt_refused(&chat, "{\"text\": 3}", RT_INVALID, "`text`");
     prompt_refused(&chat, "{\"messages\": [{\"role\": \"assistant\", \"content\": \"I\"}]}", RT_INVALID,
                    "asks nothing");

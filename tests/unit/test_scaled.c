@@ -1,5 +1,5 @@
 /* test_scaled.c - e4m3 codes with a scale for each row: the codes against an oracle of numbers, what the scale of a row
- * is, and how quant_rows and matmul_scaled are recorded and counted.
+ * is, and how quant_rows, ops that make codes and matmul_scaled are recorded and counted.
  *
  * The oracle knows a code as sign, exponent and mantissa, and rounding as the nearest of all 254 numbers; of two that
  * are equally near, the one with an even code. */
@@ -158,6 +158,35 @@ static void test_quant_rows(void **state)
     REFUSE(rt_emit_quant_rows(plan, y, scale, in(Q, 3, 7)), "operand 'x' is e4m3; it takes f32, bf16 or f16");
 }
 
+/* Ops that leave their y as codes at once: a scale for each row with codes, none without. */
+static void test_coded(void **state)
+{
+    (void)state;
+    rt_view x = in(B, 3, 8), res = in(B, 3, 8), w = in(F, 1, 8), y = put(Q, 3, 8), scale = put(F, 3, 1), none = RT_NONE;
+    rt_view h = put(B, 3, 8), values = put(B, 3, 8);
+    ACCEPT(RMSNORM_FWD, rt_emit_rmsnorm_fwd(plan, y, scale, x, w, 1, 1e-6f));
+    SLOTS_ARE(y, scale, x, w);
+    assert_int_equal(rt_op_flops(plan, &last), (4 + 2) * 24);
+    assert_int_equal(rt_op_bytes(plan, &last), 24 + 12 + 48 + 32);
+    ACCEPT(ADD_RMSNORM_FWD, rt_emit_add_rmsnorm_fwd(plan, y, scale, h, x, res, w, 1e-6f));
+    SLOTS_ARE(y, scale, h, x, res, w);
+    assert_int_equal(rt_op_flops(plan, &last), (5 + 2) * 24);
+    ACCEPT(SWIGLU_FWD, rt_emit_swiglu_fwd(plan, y, scale, x, res));
+    SLOTS_ARE(y, scale, x, res);
+    assert_int_equal(rt_op_flops(plan, &last), (5 + 2) * 24);
+    assert_int_equal(rt_op_bytes(plan, &last), 24 + 12 + 2 * 48);
+    REFUSE(rt_emit_rmsnorm_fwd(plan, y, none, x, w, 1, 1e-6f), "rmsnorm_fwd: y is e4m3, and its scale is missing");
+    REFUSE(rt_emit_add_rmsnorm_fwd(plan, values, scale, h, x, res, w, 1e-6f),
+           "add_rmsnorm_fwd: scale is given, but y is bf16: only codes, e4m3, have scales");
+    REFUSE(rt_emit_swiglu_fwd(plan, y, put(F, 1, 3), x, res), "swiglu_fwd: scale is (1,3), expected (3,1)");
+    REFUSE(rt_emit_swiglu_fwd(plan, y, put(B, 3, 1), x, res), "operand 'scale' is bf16; it takes f32");
+    REFUSE(rt_emit_swiglu_fwd(plan, put(RT_DTYPE_U8, 3, 8), none, x, res),
+           "operand 'y' is u8; it takes f32, bf16, f16 or e4m3");
+    REFUSE(rt_emit_swiglu_fwd(plan, put(F, 3, 8), none, x, res), "operand 'y' is f32 but 'g' is bf16; they must agree");
+    REFUSE(rt_emit_rmsnorm_fwd(plan, y, scale, x, in(F, 1, 4), 2, 1e-6f),
+           "y is e4m3, which is made of whole rows, and there are 2 heads");
+}
+
 static void test_matmul_scaled(void **state)
 {
     (void)state;
@@ -198,13 +227,9 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_code),
-        cmocka_unit_test(test_rounding),
-        cmocka_unit_test(test_scale),
-        cmocka_unit_test(test_rows),
-        TEST(test_quant_rows),
-        TEST(test_matmul_scaled),
-        TEST(test_accumulates),
+        cmocka_unit_test(test_every_code), cmocka_unit_test(test_rounding), cmocka_unit_test(test_scale),
+        cmocka_unit_test(test_rows),       TEST(test_quant_rows),           TEST(test_coded),
+        TEST(test_matmul_scaled),          TEST(test_accumulates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

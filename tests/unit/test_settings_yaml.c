@@ -94,7 +94,7 @@ static void test_values(void **state)
                          "keep: ~\n"
                          "threads:\n"
                          "freeze: []\n");
-    assert_string_equal(s.teacher, "Qwen/Qwen2.5-7B");
+    assert_string_equal(s.teacher.text[0], "Qwen/Qwen2.5-7B");
     assert_string_equal(s.student, "a \"b\" \xc3\xa9");
     assert_int_equal(s.data.count, 2);
     assert_string_equal(s.data.text[1], "b.jsonl,weight=0.3");
@@ -223,7 +223,7 @@ static void test_aliases(void **state)
              "lora_dropout: 0.05\nlora_target_modules: [q_proj, down_proj]\nassistant_only_loss: true\nbf16: true\n"
              "load_best_model_at_end: false\nvalidation_file: v\n");
     assert_string_equal(s.student, "s");
-    assert_string_equal(s.teacher, "t");
+    assert_string_equal(s.teacher.text[0], "t");
     assert_int_equal(s.data.count, 2);
     assert_string_equal(s.out, "o");
     assert_string_equal(s.eval_data.text[0], "v");
@@ -683,7 +683,7 @@ static void test_round_trips(void **state)
             rt_setting_kind k = rt_setting_table[i].kind;
             const char *metavar = rt_setting_table[i].metavar;
             if (draw(4)) continue;
-            for (uint64_t n = k == RT_SETTING_LIST ? 1 + draw(4) : 1; n; n--) {
+            for (uint64_t n = rt_setting_repeats(k) ? 1 + draw(4) : 1; n; n--) {
                 const char *text = k == RT_SETTING_SWITCH                          ? (draw(2) ? "on" : "off")
                                    : k == RT_SETTING_REAL || k == RT_SETTING_COUNT ? any_number(k == RT_SETTING_COUNT)
                                    : k == RT_SETTING_SHARE                         ? any_share()

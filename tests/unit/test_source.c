@@ -98,7 +98,7 @@ static rt_trainer *open_trainer(const rt_step_opts *o, const rt_trainer *live)
 
 static rt_step_result step(rt_trainer *t)
 {
-    const rt_batch b = { ids, pos, start, target };
+    const rt_batch b = { ids, pos, start, target, NULL };
     rt_step_result r;
     rt_err e = { 0 };
     if (rt_trainer_step(t, &b, 1, 1, 0.0, 1, &r, &e) < 0) fail_msg("%s", e.text);
@@ -195,7 +195,7 @@ static void read_teacher(rt_trainer *live, double t)
     static float student[N * V], teacher[N * V];
     int32_t all[N];
     rt_err e = { 0 };
-    const rt_batch b = { ids, pos, start, target };
+    const rt_batch b = { ids, pos, start, target, NULL };
     for (int i = 0; i < N; i++) all[i] = i;
     if (rt_trainer_logits(live, &b, all, student, teacher, &e) < 0) fail_msg("%s", e.text);
     for (int i = 0; i < N; i++) {
@@ -253,7 +253,7 @@ static void test_all_ids(void **state)
 {
     (void)state;
     static float a[5][N], b[5][N];
-    const rt_batch rows = { ids, pos, start, target };
+    const rt_batch rows = { ids, pos, start, target, NULL };
     for (int d = 0; d < RT_DIV_COUNT; d++) {
         rt_err e = { 0 };
         rt_step_opts o = options((rt_divergence)d, 1.0);

@@ -125,7 +125,7 @@ static void make_rows(rows *r, uint32_t B, uint32_t T)
 
 static rt_batch part(const rows *r, uint32_t at)
 {
-    return (rt_batch){ r->ids + at, r->pos + at, r->start + at, r->target + at };
+    return (rt_batch){ r->ids + at, r->pos + at, r->start + at, r->target + at, NULL };
 }
 
 static rt_step_result step(rt_trainer *t, const rt_batch *b, uint32_t n, uint32_t index, double lr)

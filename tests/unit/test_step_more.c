@@ -133,7 +133,7 @@ static void test_documents_of_shards(void **state)
     }
     for (uint32_t each = 1; each <= SHARDS; each += SHARDS - 1) { /* three sources of one, one source of three */
         rt_rows_source from[SHARDS];
-        for (uint32_t i = 0; i < SHARDS; i++) from[i] = (rt_rows_source){ "some", shards + i, each, 0 };
+        for (uint32_t i = 0; i < SHARDS; i++) from[i] = (rt_rows_source){ "some", shards + i, each, 0, 0 };
         rt_rows_opts o = { .seq_len = T, .in_order = true, .epochs = 1 };
         if (rt_rows_open(&rows, from, SHARDS / each, &o, &e) < 0) fail_msg("%s", e.text);
         if (rt_eval_set_new(&set, rows, B, T, 0, &e) < 0) fail_msg("%s", e.text);
@@ -249,7 +249,7 @@ static void test_gradient_that_is_not_finite(void **state)
         pos[i] = i % T;
         target[i] = i % T == T - 1 ? -1 : (i + 1) * 7 % 200;
     }
-    rt_batch b = { ids, pos, start, target };
+    rt_batch b = { ids, pos, start, target, NULL };
     assert_int_equal(rt_trainer_step(t, &b, 1, 1, 1e-3, 1, &r, &e), RT_NONFINITE);
     if (!strstr(e.text, "lm_head.weight")) fail_msg("%s", e.text);
     assert_int_equal(rt_trainer_read(t, 'w', model->head, w, &e), RT_OK);

@@ -44,7 +44,7 @@ static void same_bits_on(rt_dev *dev, rt_dtype d)
     ok(rt_space_new(&s, &e), &e);
     rt_view g = buffer(s, d, "g"), u = buffer(s, d, "u"), dy = buffer(s, d, "dy"), y = buffer(s, d, "y");
     ok(rt_plan_new(&p, s, "both", &policy, &e), &e);
-    rt_emit_swiglu_fwd(p, y, g, u);
+    rt_emit_swiglu_fwd(p, y, RT_NONE, g, u);
     rt_emit_swiglu_bwd(p, g, u, dy, dy, g, u);
     ok(rt_exec_seal(&x, dev, (const rt_plan *const *)&p, 1, NULL, &e), &e);
     write(x, g, d, 1, 20);

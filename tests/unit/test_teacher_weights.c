@@ -279,7 +279,7 @@ static void learn(rt_dev *d, const rt_model_file *student, const rt_model_file *
             pos[i] = (int32_t)(i % T);
         }
         for (uint32_t i = 0; i < B * T; i++) target[i] = i % T == T - 1 ? -1 : ids[i + 1];
-        rt_batch b = { ids, pos, start, target };
+        rt_batch b = { ids, pos, start, target, NULL };
         if (rt_trainer_step(t, &b, 1, s + 1, 1e-2, 1, &out[s], &e) < 0) fail_msg("%s", e.text);
     }
     rt_trainer_free(t);

@@ -131,7 +131,7 @@ static inline void train_some(rt_trainer *t, uint32_t first, uint32_t steps)
             pos[i] = (int32_t)(i % T);
         }
         for (uint32_t i = 0; i < N; i++) target[i] = i % T == T - 1 ? -1 : ids[i + 1];
-        rt_batch b = { ids, pos, start, target };
+        rt_batch b = { ids, pos, start, target, NULL };
         if (rt_trainer_step(t, &b, 1, s, 1e-3, 1, &r, &e) < 0) fail_msg("%s", e.text);
     }
 }

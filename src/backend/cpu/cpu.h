@@ -35,6 +35,8 @@ typedef struct rt_cpu_isa {
 const rt_cpu_isa *const *rt_cpu_isas(void);
 /* What the core of OpenBLAS lacks of what this CPU has, and what to do; empty: nothing (cpu_blas_core.c). */
 void rt_cpu_blas_warning(char *buf, size_t size);
+/* Whether equal rows of a GEMM become equal bits wherever they stand: measured once, of the core that computes. */
+bool rt_cpu_blas_rows_alike(void);
 
 #define RT_CAT2(a, b) a##b
 #define RT_CAT(a, b) RT_CAT2(a, b)

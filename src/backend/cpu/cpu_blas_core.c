@@ -1,6 +1,7 @@
-/* cpu_blas_core.c - which of OpenBLAS's cores (sets of kernels) computes the GEMMs.
+/* cpu_blas_core.c - which of OpenBLAS's cores (sets of kernels) computes the GEMMs, and what is to be known of it.
  *
- * Owns: the choice of a core where the library's own is less than this CPU can do, and the warning where that remains.
+ * Owns: the choice of a core where the library's own is less than this CPU can do, and the warning where that remains;
+ * whether the core computes all rows of a GEMM alike.
  * Leaves to others: the calls (cpu_gemm.c), the buffers (cpu_blas_guard.c), our own kernels (cpu_dispatch.c).
  *
  * OpenBLAS goes by the model number of a CPU. One that is newer than the library is given the kernels of the oldest:
@@ -12,8 +13,10 @@
 #include "backend/cpu/cpu.h"
 
 #include <cblas.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <strings.h>
 
 #define VARIABLE "OPENBLAS_CORETYPE"
@@ -94,6 +97,37 @@ void rt_cpu_blas_warning(char *buf, size_t size)
     if (better)
         snprintf(buf, size, "OpenBLAS computes with core %s, without the %s that this CPU has: set " VARIABLE "=%s",
                  openblas_get_corename(), better->has, better->core);
+}
+
+/* Haswell's kernels take rows by twelve, four, two and one in ways that round differently; SkylakeX's do not. No list
+ * of cores says which: equal rows are multiplied, in numbers that leave every remainder by twelve and more columns than a
+ * tile, and compared. */
+static bool rows_alike;
+static pthread_once_t rows_once = PTHREAD_ONCE_INIT;
+
+static void compare_rows(void)
+{
+    enum { M_MOST = 36, N = 40, K = 24 };
+    float a[M_MOST * K], b[N * K], c[M_MOST * N];
+    uint32_t unlike = 0, state = 1;
+    for (uint32_t i = 0; i < (N + 1) * K; i++) { /* b, then the row of a */
+        const float v = (float)(state = state * 1664525u + 1013904223u) * 0x1p-32f - 0.5f;
+        if (i < N * K)
+            b[i] = v;
+        else
+            for (uint32_t m = 0; m < M_MOST; m++) a[m * K + i - N * K] = v;
+    }
+    for (uint32_t M = 2; M <= M_MOST; M++) {
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)M, N, K, 1, a, K, b, K, 0, c, N);
+        for (uint32_t m = 1; m < M; m++) unlike += memcmp(c, c + (size_t)m * N, N * sizeof *c) != 0;
+    }
+    rows_alike = !unlike;
+}
+
+bool rt_cpu_blas_rows_alike(void)
+{
+    pthread_once(&rows_once, compare_rows);
+    return rows_alike;
 }
 
 #if RT_BLAS_ARCHIVE

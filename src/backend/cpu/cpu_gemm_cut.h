@@ -1,8 +1,9 @@
-/* cpu_gemm_cut.h - how a GEMM is cut into chunks: a pure function of its shape and dtypes.
+/* cpu_gemm_cut.h - how a GEMM is cut into chunks: a pure function of its shape and dtypes, and of OpenBLAS's core.
  *
  * Owns: the choice between tiles (cpu_gemm.c) and row dots (cpu_gemm_dots.c), the grid of tiles, the length of a panel
  * of converted operands, the size of scratch. The number of threads appears nowhere: the sum behind an output element
- * depends on the cut alone, so it is the same for any number of threads. */
+ * depends on the cut alone, so it is the same for any number of threads. Nor does what becomes of a row depend on its
+ * place, up to RT_GEMM_DOTS_MOST rows: the generator's promise (docs/generation.md) stands on that. */
 #ifndef RT_BACKEND_CPU_CPU_GEMM_CUT_H
 #define RT_BACKEND_CPU_CPU_GEMM_CUT_H
 
@@ -10,6 +11,7 @@
 
 enum {
     RT_GEMM_DOTS_M = 8,         /* so many rows of a or fewer, b stored (N,K): weights are read once, by dot products */
+    RT_GEMM_DOTS_MOST = 64,     /* ... or so many, where OpenBLAS's core treats rows unlike (rt_cpu_blas_rows_alike) */
     RT_GEMM_DOTS_ELEMS = 32768, /* weights per chunk of that */
     RT_GEMM_LONG = 512,         /* a tile is at most so long along the longer side of out */
     RT_GEMM_SHORT = 1024,       /* ... and along the shorter one: not cutting that reads the larger operand once */
@@ -108,7 +110,8 @@ static inline rt_gemm_cut rt_gemm_cut_of(const rt_matmul_args *g, rt_dtype out, 
     bool scaled = a == RT_DTYPE_E4M3; /* by rows, once the sums are whole */
     t.stage = out != RT_DTYPE_F32 || g->alpha == 0 || scaled;
     t.panel = (t.convert_a || t.convert_b) && g->K > RT_GEMM_PANEL ? RT_GEMM_PANEL : g->K;
-    if (g->M <= RT_GEMM_DOTS_M && !g->ta && g->tb && !scaled) {
+    const uint32_t few = rt_cpu_blas_rows_alike() ? RT_GEMM_DOTS_M : RT_GEMM_DOTS_MOST;
+    if (g->M <= few && !g->ta && g->tb && !scaled) {
         uint32_t rows = RT_GEMM_DOTS_ELEMS / g->K / 4 * 4;
         t.dots = true;
         t.tm = g->M;

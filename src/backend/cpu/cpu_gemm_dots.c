@@ -1,9 +1,9 @@
-/* cpu_gemm_dots.c - matmul of few rows (M <= 8) by stored rows: out (M,N) = or += alpha a (M,K) b' (N,K) + bias.
+/* cpu_gemm_dots.c - matmul of few rows by stored rows: out (M,N) = or += alpha a (M,K) b' (N,K) + bias.
  *
  * Owns: the GEMMs of decoding, where every weight is used for a few tokens only and memory is the limit; packing
  * weights for sgemm would cost more than the arithmetic. A chunk is a run of rows of b. Each output element is one sum
  * over K, VL lanes wide from the first element to the last, folded at the end: nothing in it depends on how rows are
- * grouped. */
+ * grouped. More than 8 rows of a (cpu_gemm_cut.h says when) are taken 8 at a time. */
 #include "backend/cpu/cpu_dequant.h"
 #include "backend/cpu/cpu_gemm_cut.h"
 
@@ -18,7 +18,7 @@ typedef struct dots {
     const rt_bound_op *o;
     const rt_matmul_args *g;
     const rt_gemm_cut *cut;
-    const float *a[RT_GEMM_DOTS_M]; /* each (K) */
+    const float *a[RT_GEMM_DOTS_MOST]; /* each (K) */
 } dots;
 
 static uint64_t a_pitch(const rt_matmul_args *g) { return rt_align_up(g->K, 16); }
@@ -115,11 +115,11 @@ RT_INLINE void dot_packed(vf *sum, const float *const *a, const uint8_t *p, uint
     for (int j = 0; j < R * M; j++) sum[j] = s[j];
 }
 
-static void finish(const dots *x, const vf *sum, uint32_t n0, int R, int M)
+static void finish(const dots *x, const vf *sum, uint32_t m0, uint32_t n0, int R, int M)
 {
     const rt_operand *out = &x->o->slot[RT_MM_OUT], *bias = &x->o->slot[RT_MM_BIAS];
-    uint8_t *row = rt_host_ptr(out);
     uint64_t step = row_bytes(out->dtype, out->stride);
+    uint8_t *row = (uint8_t *)rt_host_ptr(out) + m0 * step;
     for (int m = 0; m < M; m++, row += step) {
         for (int r = 0; r < R; r++) {
             float v = vsum(sum[r * M + m]) * x->g->alpha;
@@ -133,11 +133,12 @@ static void finish(const dots *x, const vf *sum, uint32_t n0, int R, int M)
 /* How the rows of b are read. */
 typedef enum way { WAY_FLOAT, WAY_STRIP, WAY_PACKED } way;
 
-/* Rows n0 .. n1 of b (at most GROUP), R at a time: R * M sums stay in registers. All rows meet one strip of a before
- * the next strip, so that M rows of a are read from the nearest cache; one or two rows of a are there anyway. M, R, d
- * and w are constants; d is the dtype, but f32 with WAY_STRIP. */
-RT_INLINE void run_group(const dots *x, uint32_t n0, uint32_t n1, int M, int R, rt_dtype d, way w)
+/* Rows m0 .. m0 + M of a by rows n0 .. n1 of b (at most GROUP), R at a time: R * M sums stay in registers. All rows
+ * meet one strip of a before the next strip, so that M rows of a are read from the nearest cache; one or two rows of a
+ * are there anyway. M, R, d and w are constants; d is the dtype, but f32 with WAY_STRIP. */
+RT_INLINE void run_group(const dots *x, uint32_t m0, uint32_t n0, uint32_t n1, int M, int R, rt_dtype d, way w)
 {
+    const float *const *a = x->a + m0;
     const rt_operand *b = &x->o->slot[RT_MM_B];
     const bool strips = w == WAY_STRIP;
     uint64_t step = row_bytes(b->dtype, b->stride), K = x->g->K, most = strips ? UNPACK : M > 2 ? STRIP : K;
@@ -151,35 +152,43 @@ RT_INLINE void run_group(const dots *x, uint32_t n0, uint32_t n1, int M, int R, 
         for (; i + R <= rows; i += R) {
             vf *s = sum + i * M;
             if (w == WAY_PACKED)
-                dot_packed(s, x->a, p + (uint64_t)i * step, step, k0, n, R, M, d);
+                dot_packed(s, a, p + (uint64_t)i * step, step, k0, n, R, M, d);
             else
-                dot_rows(s, x->a, p + (uint64_t)i * step, step, k0, n, R, M, d, strips, b->dtype);
+                dot_rows(s, a, p + (uint64_t)i * step, step, k0, n, R, M, d, strips, b->dtype);
         }
         for (; i < rows; i++) {
             vf *s = sum + i * M;
             if (w == WAY_PACKED)
-                dot_packed(s, x->a, p + (uint64_t)i * step, step, k0, n, 1, M, d);
+                dot_packed(s, a, p + (uint64_t)i * step, step, k0, n, 1, M, d);
             else
-                dot_rows(s, x->a, p + (uint64_t)i * step, step, k0, n, 1, M, d, strips, b->dtype);
+                dot_rows(s, a, p + (uint64_t)i * step, step, k0, n, 1, M, d, strips, b->dtype);
         }
     }
-    finish(x, sum, n0, rows, M);
+    finish(x, sum, m0, n0, rows, M);
 }
 
+/* Rows n0 .. n1 of b (at most GROUP) stay in a near cache for all rows of a. */
 RT_INLINE void run_rows(const dots *x, uint32_t n0, uint32_t n1, rt_dtype d, way w)
+{
+    for (uint32_t m = 0; m < x->g->M; m += RT_GEMM_DOTS_M) {
+        switch (x->g->M - m) {
+        case 1: run_group(x, m, n0, n1, 1, 4, d, w); break;
+        case 2: run_group(x, m, n0, n1, 2, 4, d, w); break;
+        case 3: run_group(x, m, n0, n1, 3, 2, d, w); break;
+        case 4: run_group(x, m, n0, n1, 4, 2, d, w); break;
+        case 5: run_group(x, m, n0, n1, 5, 2, d, w); break;
+        case 6: run_group(x, m, n0, n1, 6, 2, d, w); break;
+        case 7: run_group(x, m, n0, n1, 7, 2, d, w); break;
+        default: run_group(x, m, n0, n1, 8, 2, d, w); break;
+        }
+    }
+}
+
+RT_INLINE void run_all(const dots *x, uint32_t n0, uint32_t n1, rt_dtype d, way w)
 {
     for (uint32_t end; n0 < n1; n0 = end) {
         end = n1 - n0 < GROUP ? n1 : n0 + GROUP;
-        switch (x->g->M) {
-        case 1: run_group(x, n0, end, 1, 4, d, w); break;
-        case 2: run_group(x, n0, end, 2, 4, d, w); break;
-        case 3: run_group(x, n0, end, 3, 2, d, w); break;
-        case 4: run_group(x, n0, end, 4, 2, d, w); break;
-        case 5: run_group(x, n0, end, 5, 2, d, w); break;
-        case 6: run_group(x, n0, end, 6, 2, d, w); break;
-        case 7: run_group(x, n0, end, 7, 2, d, w); break;
-        default: run_group(x, n0, end, 8, 2, d, w); break;
-        }
+        run_rows(x, n0, end, d, w);
     }
 }
 
@@ -193,14 +202,14 @@ static void run_chunk(void *ctx, uint32_t chunk, uint32_t worker)
     (void)worker;
     switch (d) {
 #define PACKED(kind)                                                                                                   \
-    case RT_DTYPE_##kind: run_rows(x, n0, n1, RT_DTYPE_##kind, WAY_PACKED); break;
+    case RT_DTYPE_##kind: run_all(x, n0, n1, RT_DTYPE_##kind, WAY_PACKED); break;
         FOR_PACKED(PACKED)
 #undef PACKED
     default:
         if (rt_dtype_is_quant(d))
-            run_rows(x, n0, n1, RT_DTYPE_F32, WAY_STRIP);
+            run_all(x, n0, n1, RT_DTYPE_F32, WAY_STRIP);
         else
-            RT_FOR_FLOAT(d, D, run_rows(x, n0, n1, D, WAY_FLOAT));
+            RT_FOR_FLOAT(d, D, run_all(x, n0, n1, D, WAY_FLOAT));
     }
 }
 

@@ -4,8 +4,7 @@
  * that the blocks are the same on every backend. A row is cut into strips of whole blocks; a chunk is a run of strips.
  */
 #include "backend/cpu/cpu.h"
-#include "backend/cpu/cpu_dequant.h"
-#include "num/e4m3.h"
+#include "backend/cpu/cpu_codes.h"
 #include "num/quant.h"
 
 enum {
@@ -78,36 +77,18 @@ void RT_CPU(dequant)(const rt_cpu_ctx *c, const rt_bound_op *o) { run_strips(c, 
 
 void RT_CPU(quant)(const rt_cpu_ctx *c, const rt_bound_op *o) { run_strips(c, o, QUANT_STRIPS); }
 
-/* ---- quant_rows: a chunk is some rows; each is walked for its scale, and again for its codes ---- */
+/* ---- quant_rows: a chunk is some rows ---- */
 
 enum { ROWS_ELEMS = 16384 }; /* of a chunk, about */
-
-static void quant_row(const rt_bound_op *o, uint64_t row)
-{
-    const rt_operand *y = &o->slot[RT_QROWS_Y], *scale = &o->slot[RT_QROWS_SCALE], *x = &o->slot[RT_QROWS_X];
-    const uint8_t *from = (const uint8_t *)rt_host_ptr(x) + row * row_bytes(x->dtype, x->stride);
-    uint8_t *to = (uint8_t *)rt_host_ptr(y) + row * y->stride;
-    float strip[STRIP], *s = (float *)rt_host_ptr(scale) + row * scale->stride;
-    uint32_t most = 0;
-    for (uint64_t c0 = 0; c0 < x->cols; c0 += STRIP) {
-        uint64_t n = x->cols - c0 < STRIP ? x->cols - c0 : STRIP;
-        widen_run(strip, from, x->dtype, c0, n);
-        most = rt_e4m3_most(strip, n, most);
-    }
-    *s = rt_e4m3_scale(most);
-    for (uint64_t c0 = 0; c0 < x->cols; c0 += STRIP) {
-        uint64_t n = x->cols - c0 < STRIP ? x->cols - c0 : STRIP;
-        widen_run(strip, from, x->dtype, c0, n);
-        rt_e4m3_codes(to + c0, strip, n, rt_e4m3_inverse(*s));
-    }
-}
 
 static void quant_some_rows(void *ctx, uint32_t chunk, uint32_t worker)
 {
     const rt_bound_op *o = ctx;
+    const rt_operand *x = &o->slot[RT_QROWS_X];
     uint64_t per = ROWS_ELEMS / o->args.rows.C + 1, row = chunk * per, rows = o->args.rows.N;
     (void)worker;
-    for (uint64_t end = row + per < rows ? row + per : rows; row < end; row++) quant_row(o, row);
+    for (uint64_t end = row + per < rows ? row + per : rows; row < end; row++)
+        code_own_row(o, row, (const uint8_t *)rt_host_ptr(x) + row * row_bytes(x->dtype, x->stride), x->dtype);
 }
 
 RT_CPU_NO_WORK(quant_rows)

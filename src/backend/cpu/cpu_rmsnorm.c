@@ -2,7 +2,9 @@
  *
  * A row is H groups of D; each group is normalised by itself. Two passes over a group, the second from L1. The weight
  * gradient is summed over rows: each chunk of rows has its own partial sum, and the partial sums are added in order.
- * While the second pass writes a row, the next one is prefetched: else the memory would rest from reading meanwhile. */
+ * While the second pass writes a row, the next one is prefetched: else the memory would rest from reading meanwhile.
+ * A forward whose y is codes writes each row to scratch, as it would be stored, and codes it there. */
+#include "backend/cpu/cpu_codes.h"
 #include "backend/cpu/cpu_split.h"
 
 /* Partial weight gradients: enough chunks for any machine, few enough that adding them costs nothing. */
@@ -84,8 +86,17 @@ RT_INLINE void normalise(void *y, const void *x, const void *w, const void *next
 typedef struct norm_job {
     const rt_bound_op *o;
     uint64_t per;
-    float *scratch; /* (workers, D): the f32 sum of the residual form */
+    float *scratch; /* (workers, D): the f32 sum of the residual form; backward (chunks, D) */
+    uint8_t *rows;  /* (workers, row): y before it is coded; null: y is no codes */
+    uint64_t row;   /* bytes */
 } norm_job;
+
+/* Where y is codes: rows of scratch, at `at`. */
+static void own_rows(norm_job *j, bool codes, rt_dtype d, void *at)
+{
+    j->row = own_row_bytes(codes, d, j->o->args.rmsnorm.D);
+    j->rows = codes ? at : NULL;
+}
 
 static void fwd_chunk(void *ctx, uint32_t chunk, uint32_t worker)
 {
@@ -94,11 +105,10 @@ static void fwd_chunk(void *ctx, uint32_t chunk, uint32_t worker)
     const rt_operand *y = &j->o->slot[RT_RMS_Y], *x = &j->o->slot[RT_RMS_X], *w = &j->o->slot[RT_RMS_W];
     uint64_t end = (chunk + 1) * j->per < a->N ? (chunk + 1) * j->per : a->N;
     const void *wp = rt_host_ptr(w);
-    (void)worker;
     for (uint64_t r = chunk * j->per; r < end; r++)
         for (uint32_t g = 0; g < a->H; g++) {
             rt_cpu_span s = { r, (uint64_t)g * a->D, a->D };
-            void *yp = span_ptr(y, s);
+            void *yp = j->rows ? j->rows + worker * j->row : span_ptr(y, s);
             const void *xp = span_ptr(x, s),
                        *next = r + 1 < a->N ? span_ptr(x, (rt_cpu_span){ r + 1, s.col, 0 }) : NULL;
             float ss;
@@ -106,15 +116,20 @@ static void fwd_chunk(void *ctx, uint32_t chunk, uint32_t worker)
             float rstd = 1.0f / sqrtf(ss / (float)a->D + a->eps);
             RT_FOR_FLOAT(x->dtype, DX,
                          RT_FOR_FLOAT(w->dtype, DW, normalise(yp, xp, wp, next, NULL, rstd, a->D, DX, DX, DW)));
+            if (j->rows) code_own_row(j->o, r, yp, x->dtype);
         }
 }
 void RT_CPU(rmsnorm_fwd)(const rt_cpu_ctx *c, const rt_bound_op *o)
 {
     const rt_rmsnorm_args *a = &o->args.rmsnorm;
-    norm_job j = { o, rows_per_chunk(a->N, (uint64_t)a->H * a->D), NULL };
+    norm_job j = { .o = o, .per = rows_per_chunk(a->N, (uint64_t)a->H * a->D) };
+    own_rows(&j, o->slot[RT_RMS_SCALE].mem != NULL, o->slot[RT_RMS_X].dtype, rt_host_ptr(&o->work));
     rt_pool_run(c->pool, chunks_of(a->N, j.per), fwd_chunk, &j);
 }
-RT_CPU_NO_WORK(rmsnorm_fwd)
+uint64_t RT_CPU(work_rmsnorm_fwd)(const rt_cpu_work *w)
+{
+    return w->threads * own_row_bytes(w->present[RT_RMS_SCALE], w->dtype[RT_RMS_X], w->args->rmsnorm.D);
+}
 
 static void add_fwd_chunk(void *ctx, uint32_t chunk, uint32_t worker)
 {
@@ -127,7 +142,8 @@ static void add_fwd_chunk(void *ctx, uint32_t chunk, uint32_t worker)
     const void *wp = rt_host_ptr(&slot[RT_ARMS_W]);
     for (uint64_t r = chunk * j->per; r < end; r++) {
         rt_cpu_span s = { r, 0, a->D };
-        void *yp = span_ptr(&slot[RT_ARMS_Y], s), *hp = span_ptr(&slot[RT_ARMS_H], s);
+        void *yp = j->rows ? j->rows + worker * j->row : span_ptr(&slot[RT_ARMS_Y], s);
+        void *hp = span_ptr(&slot[RT_ARMS_H], s);
         const void *xp = span_ptr(&slot[RT_ARMS_X], s), *rp = span_ptr(&slot[RT_ARMS_RES], s);
         const void *next_x = NULL, *next_res = NULL;
         if (r + 1 < a->N) {
@@ -139,16 +155,19 @@ static void add_fwd_chunk(void *ctx, uint32_t chunk, uint32_t worker)
         float rstd = 1.0f / sqrtf(ss / (float)a->D + a->eps);
         RT_FOR_FLOAT(dx, DY,
                      RT_FOR_FLOAT(dw, DW, normalise(yp, h, wp, next_x, next_res, rstd, a->D, DY, RT_DTYPE_F32, DW)));
+        if (j->rows) code_own_row(j->o, r, yp, dx);
     }
 }
 uint64_t RT_CPU(work_add_rmsnorm_fwd)(const rt_cpu_work *w)
 {
-    return (uint64_t)w->threads * w->args->rmsnorm.D * sizeof(float);
+    uint32_t D = w->args->rmsnorm.D;
+    return w->threads * (own_row_bytes(w->present[RT_ARMS_SCALE], w->dtype[RT_ARMS_X], D) + D * sizeof(float));
 }
 void RT_CPU(add_rmsnorm_fwd)(const rt_cpu_ctx *c, const rt_bound_op *o)
 {
     const rt_rmsnorm_args *a = &o->args.rmsnorm;
-    norm_job j = { o, rows_per_chunk(a->N, a->D), rt_host_ptr(&o->work) };
+    norm_job j = { .o = o, .per = rows_per_chunk(a->N, a->D), .scratch = rt_host_ptr(&o->work) };
+    own_rows(&j, o->slot[RT_ARMS_SCALE].mem != NULL, o->slot[RT_ARMS_X].dtype, j.scratch + (uint64_t)c->threads * a->D);
     rt_pool_run(c->pool, chunks_of(a->N, j.per), add_fwd_chunk, &j);
 }
 
@@ -241,7 +260,8 @@ static void bwd(const rt_cpu_ctx *c, const rt_bound_op *o)
 {
     const rt_rmsnorm_args *a = &o->args.rmsnorm;
     const rt_operand *dw = &o->slot[RT_RMSB_DW];
-    norm_job j = { o, rows_per_chunk(a->N, (uint64_t)a->H * a->D), dw->mem ? rt_host_ptr(&o->work) : NULL };
+    norm_job j = { .o = o, .per = rows_per_chunk(a->N, (uint64_t)a->H * a->D) };
+    if (dw->mem) j.scratch = rt_host_ptr(&o->work);
     uint32_t chunks = chunks_of(a->N, j.per);
     rt_pool_run(c->pool, chunks, bwd_chunk, &j);
     if (!dw->mem) return;

@@ -1,4 +1,6 @@
-/* cpu_swiglu.c - swiglu forward and backward: y = g sigmoid(g) u. One pass, one exp and one division per element. */
+/* cpu_swiglu.c - swiglu forward and backward: y = g sigmoid(g) u. One pass, one exp and one division per element. A y
+ * that is codes is made by rows: each is written to scratch, as it would be stored, and coded there. */
+#include "backend/cpu/cpu_codes.h"
 #include "backend/cpu/cpu_split.h"
 
 /* s = sigmoid(g), t = 1 - s, both without cancellation and without overflow: from e = exp(-|g|) <= 1 and 1/(1+e). */
@@ -34,8 +36,37 @@ static void fwd_span(const rt_bound_op *o, rt_cpu_span s, void *ctx)
     (void)ctx;
     RT_FOR_FLOAT(o->slot[RT_GLU_Y].dtype, D, fwd_body(y, g, u, s.n, D));
 }
-void RT_CPU(swiglu_fwd)(const rt_cpu_ctx *c, const rt_bound_op *o) { split_run(c, o, 3, fwd_span, NULL); }
-RT_CPU_NO_WORK(swiglu_fwd)
+
+/* A chunk is some rows. */
+static uint64_t coded_rows_per(const rt_swiglu_args *a) { return RT_SPLIT_ELEMS / a->F + 1; }
+
+static void coded_chunk(void *ctx, uint32_t chunk, uint32_t worker)
+{
+    const rt_bound_op *o = ctx;
+    const rt_swiglu_args *a = &o->args.swiglu;
+    rt_dtype d = o->slot[RT_GLU_G].dtype;
+    uint8_t *own = (uint8_t *)rt_host_ptr(&o->work) + worker * own_row_bytes(true, d, a->F);
+    uint64_t per = coded_rows_per(a), end = (chunk + 1) * per < a->N ? (chunk + 1) * per : a->N;
+    for (uint64_t r = chunk * per; r < end; r++) {
+        rt_cpu_span s = { r, 0, a->F };
+        const void *g = span_ptr(&o->slot[RT_GLU_G], s), *u = span_ptr(&o->slot[RT_GLU_U], s);
+        RT_FOR_FLOAT(d, D, fwd_body(own, g, u, a->F, D));
+        code_own_row(o, r, own, d);
+    }
+}
+
+void RT_CPU(swiglu_fwd)(const rt_cpu_ctx *c, const rt_bound_op *o)
+{
+    uint64_t per = coded_rows_per(&o->args.swiglu);
+    if (o->slot[RT_GLU_SCALE].mem)
+        rt_pool_run(c->pool, (uint32_t)((o->args.swiglu.N + per - 1) / per), coded_chunk, (void *)(uintptr_t)o);
+    else
+        split_run(c, o, 4, fwd_span, NULL);
+}
+uint64_t RT_CPU(work_swiglu_fwd)(const rt_cpu_work *w)
+{
+    return w->threads * own_row_bytes(w->present[RT_GLU_SCALE], w->dtype[RT_GLU_G], w->args->swiglu.F);
+}
 
 typedef struct glu_bwd {
     void *dg, *du, *y; /* y null: not asked for */

@@ -5,10 +5,7 @@
  * parts where there are several. Scratch: 16 bytes for every query and head; with P parts of the query heads, P f32
  * copies of dk and dv. */
 #include "backend/cuda/cuda_attn_host.h"
-
-/* Of dk and dv: a few for every multiprocessor of a large GPU; by shape alone. Blocks of Hopper's kernels have one to
- * themselves, and every part costs a pass over f32 sums. */
-enum { TARGET_BLOCKS = 1024, TARGET_HOPPER = 256 };
+#include "backend/cuda/cuda_numbers.h"
 
 typedef struct bwd_kernel {
     uint32_t width, rows, others; /* columns of a tile; rows that a block owns; rows of a tile that streams by */
@@ -53,11 +50,14 @@ typedef struct bwd_cut {
     uint64_t stats, sums;  /* bytes of scratch */
 } bwd_cut;
 
-static bwd_cut cut(const rt_attn_args *a, const bwd_kernel *k)
+/* Blocks of dk and dv: a few for every multiprocessor of a large GPU, by shape alone; every part costs a pass over f32
+ * sums. */
+static bwd_cut cut(const rt_cuda_caps *caps, const rt_attn_args *a, const bwd_kernel *k)
 {
+    const rt_cuda_numbers *n = rt_cuda_numbers_of(caps->sm);
     const uint32_t group = a->H / a->K, rows = k ? k->rows : RT_CUDA_ATTN_PLAIN_TILE;
     bwd_cut c = { .tiles = (uint64_t)a->B * ((a->T + rows - 1) / rows) };
-    const uint64_t blocks = c.tiles * a->K, target = k && k->groups ? TARGET_HOPPER : TARGET_BLOCKS;
+    const uint64_t blocks = c.tiles * a->K, target = k && k->groups ? n->attn_bwd_hopper : n->attn_bwd_blocks;
     const uint64_t wanted = (target + blocks - 1) / blocks;
     c.parts = !k ? 1 : wanted < group ? (uint32_t)wanted : group;
     c.heads = (group + c.parts - 1) / c.parts;
@@ -74,7 +74,7 @@ static bool bwd_need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, r
     const rt_dtype d = rt_plan_dtype(p, op->slot[RT_ATTNB_Q]);
     const bool aligned = rt_cuda_attn_views_aligned(op, in_tiles);
     const bwd_kernel *k = choose(c, a, d, aligned);
-    const bwd_cut x = cut(a, choose(c, a, d, true)); /* the other way needs no more */
+    const bwd_cut x = cut(c, a, choose(c, a, d, true)); /* the other way needs no more */
     *need = (rt_need){ .kernel = k ? k->text : "flash, f32",
                        .plain = k ? NULL : rt_cuda_attn_plain_why(c, d, a->D, a->scale, aligned, d == RT_DTYPE_BF16),
                        .work_bytes = x.stats + x.sums };
@@ -116,7 +116,7 @@ static void bwd_emit(rt_cuda_builder *b, const rt_bound_op *op)
     const rt_dtype d = op->slot[RT_ATTNB_Q].dtype;
     const bool aligned = rt_cuda_attn_aligned(op, in_tiles), wide = aligned && d != RT_DTYPE_F32;
     const bwd_kernel *k = choose(rt_cuda_builder_caps(b), a, d, aligned);
-    const bwd_cut x = cut(a, k);
+    const bwd_cut x = cut(rt_cuda_builder_caps(b), a, k);
     const rt_cuda_attn_bwd_params p = params_of(op, &x);
     const uint64_t queries = (uint64_t)a->B * a->T * a->H, sums = (uint64_t)a->B * a->T * a->K * a->D / 2;
     push(b, "cuda_attn_stats", wide ? "rt_attn_stats_wide" : "rt_attn_stats", (queries + 31) / 32, 256, 0, &p);

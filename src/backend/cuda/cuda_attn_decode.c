@@ -4,11 +4,7 @@
  * split of the keys), which leaves its part in scratch, and the join of the parts (cuda_attn_join.cu). Scratch: 2 + D
  * words for every query row and split. */
 #include "backend/cuda/cuda_attn_host.h"
-
-enum {
-    TARGET_BLOCKS = 512, /* a few for every multiprocessor of a large GPU; by shape alone */
-    SPLIT_KEYS = 128     /* a split has at least so many keys when the cache is full */
-};
+#include "backend/cuda/cuda_numbers.h"
 
 typedef struct decode_kernel {
     uint32_t width;
@@ -42,12 +38,14 @@ typedef struct decode_cut {
     uint64_t rows, tops, outs; /* query rows of all kv heads; bytes of scratch */
 } decode_cut;
 
-static decode_cut cut(const rt_decode_args *a, const decode_kernel *k)
+/* By shape alone, as if the cache were full. */
+static decode_cut cut(const rt_cuda_caps *caps, const rt_decode_args *a, const decode_kernel *k)
 {
+    const rt_cuda_numbers *n = rt_cuda_numbers_of(caps->sm);
     const uint32_t block = k ? RT_CUDA_ATTN_DECODE_ROWS : RT_CUDA_ATTN_PLAIN_TILE;
-    const uint64_t R = (uint64_t)a->Q * (a->H / a->K), most = (a->S + SPLIT_KEYS - 1) / SPLIT_KEYS;
+    const uint64_t R = (uint64_t)a->Q * (a->H / a->K), most = (a->S + n->decode_keys - 1) / n->decode_keys;
     decode_cut c = { .blocks = (uint32_t)((R + block - 1) / block), .rows = (uint64_t)a->B * a->K * R };
-    const uint64_t units = (uint64_t)a->B * a->K * c.blocks, wanted = (TARGET_BLOCKS + units - 1) / units;
+    const uint64_t units = (uint64_t)a->B * a->K * c.blocks, wanted = (n->decode_blocks + units - 1) / units;
     c.splits = (uint32_t)(wanted < most ? wanted : most);
     c.tops = rt_align_up(c.rows * c.splits * 2 * sizeof(float), 256);
     c.outs = c.rows * c.splits * a->D * sizeof(float);
@@ -60,7 +58,7 @@ static bool decode_need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op
     const rt_dtype d = rt_plan_dtype(p, op->slot[RT_DEC_Q]);
     const bool aligned = rt_cuda_attn_views_aligned(op, in_tiles);
     const decode_kernel *k = choose(c, a, d, aligned);
-    const decode_cut x = cut(a, choose(c, a, d, true)), plain = cut(a, NULL);
+    const decode_cut x = cut(c, a, choose(c, a, d, true)), plain = cut(c, a, NULL);
     const uint64_t R = (uint64_t)a->Q * (a->H / a->K), bytes = x.tops + x.outs, plain_bytes = plain.tops + plain.outs;
     *need = (rt_need){ .kernel = k ? k->text : "splits of the cache, f32",
                        .plain = k ? NULL : rt_cuda_attn_plain_why(c, d, a->D, a->scale, aligned, true),
@@ -73,7 +71,7 @@ static void decode_emit(rt_cuda_builder *b, const rt_bound_op *op)
     const rt_decode_args *a = &op->args.decode;
     const rt_dtype d = op->slot[RT_DEC_Q].dtype;
     const decode_kernel *k = choose(rt_cuda_builder_caps(b), a, d, rt_cuda_attn_aligned(op, in_tiles));
-    const decode_cut x = cut(a, k);
+    const decode_cut x = cut(rt_cuda_builder_caps(b), a, k);
     const uint64_t work = rt_cuda_addr(&op->work), blocks = (uint64_t)a->B * a->K * x.blocks * x.splits;
     const rt_cuda_attn_decode_params p = { .a = *a,
                                            .dtype = rt_cuda_attn_dtype(d),

@@ -4,6 +4,7 @@
  * Leaves to others: what it can be told (cuda_options.c), memory and copies (cuda_memory.c), code (cuda_module.c),
  * programs (cuda_program.c), GEMMs (cuda_gemm.c), decisions (cuda_policy.c). */
 #include "backend/cuda/cuda_internal.h"
+#include "backend/cuda/cuda_numbers.h"
 #include "backend/cuda/cuda_policy.h"
 #include "base/file.h"
 #include "base/hash.h"
@@ -271,6 +272,8 @@ static int open_dev(rt_dev **out, int index, const rt_dev_opts *o, rt_err *e)
     d->by_class = g.by_class;
     d->memory = memory_kind(&own, &g);
     d->sync = own.sync;
+    const char *fast = rt_dev_env(own.env, "RETORT_FP8_FAST_SUMS");
+    d->fast_sums = fast && strcmp(fast, "1") == 0;
     rt_cuda_tune_begin(d, &own);
     RT_TRY(start(d, &own, e));
     *out = &d->base;
@@ -290,21 +293,25 @@ static int info(rt_dev *dev, rt_dev_info *out, rt_err *e)
     rt_sys_memory system;
     gpu g = { .sm = d->gpu, .total = d->total };
     const facts f = { &d->cu, &d->lt, d->no_lt, d->memory, d->arch };
+    const rt_cuda_numbers *n = rt_cuda_numbers_of(d->gpu);
     memcpy(g.name, d->name, sizeof g.name);
     memcpy(g.pci, d->pci, sizeof g.pci);
     describe(out, &g, &f);
     if (d->instead[0])
         snprintf(out->warning, sizeof out->warning, "%.120s; %s_%u is used", d->instead, d->arch.ptx ? "ptx" : "sm",
                  d->arch.sm);
+    else if (d->fast_sums)
+        snprintf(out->warning, sizeof out->warning,
+                 "RETORT_FP8_FAST_SUMS is set: e4m3 GEMMs add up fast and less exactly; unset it to train");
     RT_TRY(rt_cuda_enter(d, e));
     RT_TRY(rt_cuda_status(&d->cu, d->cu.memory_info(&left, &total), e, "asking for free memory"));
     rt_sys_memory_query(&system);
     out->memory_free = rt_cuda_budget(d->by_class, left, d->total, system.available);
-    out->positions = RT_CUDA_POSITIONS;
-    out->byte_flops = RT_CUDA_BYTE_FLOPS;
-    out->op_flops = RT_CUDA_OP_FLOPS;
-    out->fp8_cost = rt_cuda_fp8_cost(d->gpu, d->lt_handle ? d->lt.version : 0);
-    out->head_bytes = rt_cuda_head_bytes(d->total);
+    out->positions = n->positions;
+    out->byte_flops = n->byte_flops;
+    out->op_flops = n->op_mflops * 1e6;
+    out->fp8_cost = rt_cuda_fp8_cost(d->gpu, d->arch.sm, d->lt_handle ? d->lt.version : 0);
+    out->head_bytes = rt_cuda_head_bytes(d->gpu, d->total);
     out->context_bytes = d->context_bytes;
     out->module_bytes = d->module_bytes;
     out->modules = d->nmodules;
@@ -319,7 +326,8 @@ out:
 
 static const rt_policy *policy(rt_dev *dev) { return rt_cuda_precision(((rt_cuda_dev *)dev)->caps.sm); }
 
-/* Of the kernels that this device uses. Machine code decides bits; so does the compiler inside the driver for PTX. */
+/* Of the kernels that this device uses and of how their work is cut. Machine code decides bits; so does the compiler
+ * inside the driver for PTX. */
 static void identity(rt_dev *dev, rt_str *out)
 {
     const rt_cuda_dev *d = (const rt_cuda_dev *)dev;
@@ -335,6 +343,8 @@ static void identity(rt_dev *dev, rt_str *out)
     rt_str_printf(out, "cuda %s sm_%u, %u multiprocessors; kernels %s_%u %s", d->name, d->gpu, d->caps.sms,
                   d->arch.ptx ? "ptx" : "sm", d->arch.sm, rt_hash_text(hex, h));
     if (d->arch.ptx) rt_str_printf(out, " compiled by a driver for CUDA %d", d->cu.version);
+    h = rt_hash(rt_cuda_numbers_of(d->arch.sm), sizeof(rt_cuda_numbers));
+    rt_str_printf(out, "; numbers %.8s", rt_hash_text(hex, h));
     if (d->lt_handle) rt_str_printf(out, "; cuBLASLt %u", d->lt.version);
 }
 

@@ -55,11 +55,12 @@ static void release(rt_cuda_dev *d, rt_cuda_gemm *g)
     g->desc = g->a = g->b = g->out = NULL;
 }
 
-/* Codes have a scale for each row, and their sums leave the tensor cores often: verify/tolerance.h says why. */
+/* Codes have a scale for each row, and their sums leave the tensor cores often, unless asked otherwise:
+ * verify/tolerance.h says why. */
 static bool describe_scales(rt_cuda_dev *d, rt_cuda_gemm *g)
 {
     int mode = RT_LT_SCALE_ROWS;
-    int8_t fast = 0;
+    int8_t fast = (int8_t)g->key.fast;
     const void *aligned = (const void *)(uintptr_t)256;
     return d->lt.desc_set(g->desc, RT_LT_DESC_FAST_ACCUM, &fast, sizeof fast) == 0 &&
            d->lt.desc_set(g->desc, RT_LT_DESC_SCALE_MODE_A, &mode, sizeof mode) == 0 &&
@@ -108,7 +109,7 @@ static int offers(rt_cuda_dev *d, const rt_cuda_gemm *g, rt_lt_choice *list, int
     return ok ? found : 0;
 }
 
-static void name(rt_cuda_dev *d, candidate *c)
+static void name(rt_cuda_dev *d, const rt_cuda_gemm *g, candidate *c)
 {
     static const struct {
         int which;
@@ -119,7 +120,7 @@ static void name(rt_cuda_dev *d, candidate *c)
                  { RT_LT_CONFIG_SWIZZLE, "swizzle", 4 },    { RT_LT_CONFIG_CUSTOM, "custom", 4 },
                  { RT_LT_CONFIG_CLUSTER, "cluster", 2 },    { RT_LT_CONFIG_INNER, "inner", 2 },
                  { RT_LT_CONFIG_REDUCTION, "reduction", 4 } };
-    size_t n = (size_t)snprintf(c->text, sizeof c->text, "cublaslt");
+    size_t n = (size_t)snprintf(c->text, sizeof c->text, "cublaslt%s", g->key.fast ? " fast sums" : "");
     for (size_t i = 0; i < sizeof part / sizeof *part; i++) {
         uint32_t value = 0;
         size_t written = 0;
@@ -194,7 +195,7 @@ static int candidates(rt_cuda_dev *d, const rt_cuda_gemm *g, const char *named, 
         if (all[i].state != 0) continue;
         if (all[i].work_bytes > *most) *most = all[i].work_bytes;
         list[n].choice = all[i];
-        name(d, &list[n]);
+        name(d, g, &list[n]);
         if ((!named || strcmp(list[n].text, named) == 0) && !has(list, n, list[n].text)) n++;
     }
     return n;
@@ -285,9 +286,9 @@ static void describe_key(const rt_cuda_gemm_key *k, char *out, size_t size)
     char bias[48] = "";
     if (k->bias_type != RT_CUDA_NO_BIAS)
         snprintf(bias, sizeof bias, " + bias %s aligned %u", rt_dtype_name((rt_dtype)k->bias_type), k->align_bias);
-    snprintf(out, size, "%c%c %ux%ux%u %s %s %s%s, strides %llu %llu %llu, aligned %u %u %u", k->ta ? 't' : 'n',
-             k->tb ? 't' : 'n', k->M, k->N, k->K, rt_dtype_name((rt_dtype)k->type), k->acc ? "+=" : "=",
-             rt_dtype_name((rt_dtype)k->out_type), bias, (unsigned long long)k->stride_a,
+    snprintf(out, size, "%c%c %ux%ux%u %s%s %s %s%s, strides %llu %llu %llu, aligned %u %u %u", k->ta ? 't' : 'n',
+             k->tb ? 't' : 'n', k->M, k->N, k->K, rt_dtype_name((rt_dtype)k->type), k->fast ? " with fast sums" : "",
+             k->acc ? "+=" : "=", rt_dtype_name((rt_dtype)k->out_type), bias, (unsigned long long)k->stride_a,
              (unsigned long long)k->stride_b, (unsigned long long)k->stride_out, k->align_a, k->align_b, k->align_out);
 }
 

@@ -81,6 +81,7 @@ typedef struct rt_cuda_dev {
     rt_mem_kind by_class, memory; /* what the GPU is; what is used */
     uint64_t total;               /* bytes */
     bool sync;
+    bool fast_sums;  /* RETORT_FP8_FAST_SUMS=1: in e4m3 GEMMs by the library, to measure them */
     char no_lt[160]; /* why there is no cuBLASLt; empty when there is */
     rt_cuda_module *modules;
     uint32_t nmodules, modules_cap;
@@ -136,7 +137,7 @@ typedef struct rt_cuda_gemm_key { /* all that decides the algorithm; compared as
     uint32_t M, N, K, ta, tb, acc;
     uint32_t type, out_type, bias_type; /* rt_dtype; e4m3: with a scale for each row; RT_CUDA_NO_BIAS: no bias */
     uint32_t align_a, align_b, align_out, align_bias; /* bytes, at most 256 */
-    uint32_t zero;
+    uint32_t fast;                                    /* 1: of e4m3, sums stay in the tensor cores for all of K */
     uint64_t stride_a, stride_b, stride_out;
 } rt_cuda_gemm_key;
 _Static_assert(sizeof(rt_cuda_gemm_key) == 80, "no gaps: keys are compared as bytes");

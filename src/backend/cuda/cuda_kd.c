@@ -2,11 +2,11 @@
  * rows that it left), the sums. */
 #include "backend/cuda/kernels/cuda_kd.h"
 
+#include "backend/cuda/cuda_numbers.h"
 #include "backend/cuda/cuda_op.h"
 
 enum {
-    CLUSTER_SM = 90, /* the first architecture with clusters of blocks */
-    BLOCKS_OF_SM = 2,
+    CLUSTER_SM = 90,        /* the first architecture with clusters of blocks */
     LEAST_SHARED = 8 << 10, /* of a block, besides the bitmap */
     DRAWN_BYTES = 16        /* of the count of rows, which is aligned as what follows it */
 };
@@ -168,7 +168,7 @@ static layout lay_out(rt_cuda_builder *b, rt_cuda_kd_params *p, rt_dtype d)
         if (!most) break; /* the driver cannot say */
     }
     r = cut(caps, p, d, best);
-    if (!most) most = (uint32_t)cuda_div_up((uint64_t)caps->sms * BLOCKS_OF_SM, best);
+    if (!most) most = (uint32_t)cuda_div_up((uint64_t)caps->sms * rt_cuda_numbers_of(caps->sm)->kd_blocks, best);
     r.clusters = most < p->a.N ? most : p->a.N;
     return r;
 }
@@ -179,6 +179,7 @@ static void kd_emit(rt_cuda_builder *b, const rt_bound_op *o)
     rt_cuda_kd_params p = params_of(o);
     rt_dtype d = o->slot[RT_KD_LOGITS].dtype;
     layout r = lay_out(b, &p, d);
+    p.cycles = rt_cuda_numbers_of(rt_cuda_builder_caps(b)->sm)->kd_cycles;
     if (!p.how && is_swift(&p, d) && cuda_size(d) == 2)
         p.how = a->T == 2.0f ? RT_CUDA_KD_SQUARE : a->T == 4.0f ? RT_CUDA_KD_FOURTH : RT_CUDA_KD_APART;
     cuda_push_1d(b, "cuda_kd_careful", "kd_begin", 1, 32, 0, &p, sizeof p);

@@ -64,6 +64,7 @@ static int find(rt_cuda_dev *d, const gemm *g, bool acc, bool bias, rt_cuda_gemm
                            .align_b = b->align,
                            .align_out = y->align,
                            .align_bias = bias ? plus->align : 0,
+                           .fast = d->fast_sums && a->dtype == RT_DTYPE_E4M3,
                            .stride_a = a->stride,
                            .stride_b = b->stride,
                            .stride_out = y->stride };

@@ -1,6 +1,7 @@
 /* cuda_matmul_own.c - see cuda_matmul_own.h. The kernels are kernels/cuda_matmul*.cu. */
 #include "backend/cuda/cuda_matmul_own.h"
 #include "backend/cuda/cuda_internal.h"
+#include "backend/cuda/cuda_numbers.h"
 #include "backend/cuda/cuda_op.h"
 #include "backend/cuda/kernels/cuda_matmul.h"
 #include "backend/cuda/kernels/cuda_scaled.h"
@@ -21,18 +22,18 @@ static uint32_t stages_of(const rt_cuda_caps *c, const rt_cuda_side *s)
 /* ---- how the work is cut ---- */
 
 /* Blocks run in waves, as many at a time as the device has room for. Tiles that are left over for a last wave are cut
- * along K where the parts fill their waves better. Costs are counted in elements of K of a whole wave, as they are on
- * an H200: what a block costs besides, the sums of a part, written and read, and one more launch. */
+ * along K where the parts fill their waves better. Costs are counted in elements of K of a whole wave. */
 static void cut(const rt_cuda_caps *c, const rt_matmul_args *m, rt_cuda_own *o)
 {
-    enum { MOST = 16, LEAST_K = 512, ROUND = RT_MMA_STEP, BESIDE = 192, SUMS = 5, LAUNCH = 200 };
+    const rt_cuda_numbers *n = rt_cuda_numbers_of(c->sm);
     uint64_t tiles = (uint64_t)o->tiles_m * o->tiles_n, wave = c->sms * (o->stages ? 1 : 2), left = tiles % wave;
-    uint64_t least = (uint64_t)m->K + BESIDE;
+    uint64_t least = (uint64_t)m->K + n->mma_block;
     o->parts = 1;
     o->part_K = m->K;
-    for (uint32_t most = 2; left && most <= MOST && most <= m->K / LEAST_K; most++) {
-        uint64_t part = rt_align_up(cuda_div_up(m->K, most), ROUND), parts = cuda_div_up(m->K, part);
-        uint64_t cost = cuda_div_up(left * parts, wave) * (part + BESIDE) + left * parts * SUMS + LAUNCH;
+    for (uint32_t most = 2; left && most <= n->mma_parts && most <= m->K / n->mma_part_K; most++) {
+        uint64_t part = rt_align_up(cuda_div_up(m->K, most), RT_MMA_STEP), parts = cuda_div_up(m->K, part);
+        uint64_t waves = cuda_div_up(left * parts, wave);
+        uint64_t cost = waves * (part + n->mma_block) + left * parts * n->mma_sums + n->mma_launch;
         if (cost >= least) continue;
         least = cost;
         o->parts = (uint32_t)parts;

@@ -80,6 +80,20 @@ static inline rt_cuda_tile cuda_tile(const rt_bound_op *o, uint32_t slots, uint3
     return t;
 }
 
+/* Whole warps for each row of so many packs, `holds` packs a thread, at most `most` threads; and how many such teams a
+ * block has. */
+typedef struct rt_cuda_team {
+    uint32_t threads, teams;
+    bool holds; /* all packs of a row */
+} rt_cuda_team;
+static inline rt_cuda_team cuda_team(uint64_t packs, uint32_t holds, uint32_t most)
+{
+    uint64_t whole = cuda_div_up(cuda_div_up(packs, holds), 32) * 32;
+    rt_cuda_team t = { .threads = whole < most ? (uint32_t)whole : most, .holds = whole <= most };
+    t.teams = t.threads < RT_CUDA_BLOCK ? RT_CUDA_BLOCK / t.threads : 1;
+    return t;
+}
+
 /* Blocks of RT_CUDA_BLOCK threads with U packs each; at most `most`. */
 static inline uint32_t cuda_tile_blocks(const rt_cuda_tile *t, uint32_t U, uint32_t most)
 {

@@ -1,5 +1,6 @@
 /* cuda_policy.c - see cuda_policy.h. */
 #include "backend/cuda/cuda_policy.h"
+#include "backend/cuda/cuda_numbers.h"
 
 #include <string.h>
 
@@ -41,16 +42,17 @@ uint64_t rt_cuda_budget(rt_mem_kind by_class, uint64_t driver_free, uint64_t dev
     return system_available < device_total ? system_available : device_total;
 }
 
-uint64_t rt_cuda_head_bytes(uint64_t device_total)
+uint64_t rt_cuda_head_bytes(uint32_t gpu_sm, uint64_t device_total)
 {
-    const uint64_t most = 1280ull << 20;
+    const uint64_t most = (uint64_t)rt_cuda_numbers_of(gpu_sm)->head_mib << 20;
     return device_total / 16 < most ? device_total / 16 : most;
 }
 
 /* cuBLASLt on an H200 at 8,192 rows (docs/speed-log.md): 1,008 to 1,270 TFLOP/s with row scales; 692 to 810 in bf16. */
-double rt_cuda_fp8_cost(uint32_t gpu_sm, uint32_t lt_version)
+double rt_cuda_fp8_cost(uint32_t gpu_sm, uint32_t code_sm, uint32_t lt_version)
 {
-    return gpu_sm == 90 && lt_version >= 120900 ? 0.65 : 0;
+    const bool bf16 = rt_cuda_precision(code_sm) == &rt_policy_bf16;
+    return bf16 && lt_version >= 120900 ? rt_cuda_numbers_of(gpu_sm)->fp8_percent / 100.0 : 0;
 }
 
 const rt_policy *rt_cuda_precision(uint32_t sm) { return sm >= 80 ? &rt_policy_bf16 : &rt_policy_f32; }

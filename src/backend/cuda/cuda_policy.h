@@ -9,16 +9,13 @@
 
 enum {
     RT_CUDA_LEAST_DRIVER = 11080, /* cuLaunchKernelEx, the newest function that must be there */
-    RT_CUDA_LEAST_SM = 75,
-    RT_CUDA_POSITIONS = 8192, /* of a micro-batch: GEMMs of an H200 are at their full rate */
-    /* The floor of docs/speed-log.md on an H200: 680 TFLOP/s in bf16 GEMMs, 4.0 TB/s; and 2 us for an op to begin. */
-    RT_CUDA_BYTE_FLOPS = 170,
-    RT_CUDA_OP_FLOPS = 1360000000
+    RT_CUDA_LEAST_SM = 75
 };
 
 /* Time of a GEMM in e4m3 with row scales beside one in bf16, where tensor cores do it: cuBLASLt has it on sm_90 alone,
- * from its version 12.9 (120900) on. 0 elsewhere, where our own kernel does it. lt_version 0: there is no cuBLASLt. */
-double rt_cuda_fp8_cost(uint32_t gpu_sm, uint32_t lt_version);
+ * from its version 12.9 (120900) on. 0 elsewhere, where our own kernel does it, and where the code in use computes in
+ * f32, which nobody chose to have a teacher in fp8. lt_version 0: there is no cuBLASLt. */
+double rt_cuda_fp8_cost(uint32_t gpu_sm, uint32_t code_sm, uint32_t lt_version);
 
 /* A driver branch that runs this CUDA version (in the form 12040): 580 for 13.x. */
 int rt_cuda_driver_branch(int cuda_version);
@@ -40,8 +37,8 @@ rt_mem_kind rt_cuda_memory_kind(rt_cuda_memory asked, const char *managed_memory
  * calls available is right there, but never more than the device has. */
 uint64_t rt_cuda_budget(rt_mem_kind by_class, uint64_t driver_free, uint64_t device_total, uint64_t system_available);
 
-/* Logits that exist at once: enough for GEMMs of full rate, and not more than a sixteenth of the memory. */
-uint64_t rt_cuda_head_bytes(uint64_t device_total);
+/* Logits that exist at once: what the architecture asks for, and not more than a sixteenth of the memory. */
+uint64_t rt_cuda_head_bytes(uint32_t gpu_sm, uint64_t device_total);
 
 /* Storage dtypes: bf16 where there are tensor cores for it, else f32. */
 const rt_policy *rt_cuda_precision(uint32_t sm);

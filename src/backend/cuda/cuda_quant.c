@@ -3,7 +3,6 @@
 #include "backend/cuda/cuda_dequant_push.h"
 #include "backend/cuda/cuda_op.h"
 #include "backend/cuda/kernels/cuda_scaled.h"
-#include "base/mem.h"
 
 /* ---- quant ---- */
 
@@ -96,12 +95,11 @@ static void rows_emit(rt_cuda_builder *b, const rt_bound_op *o)
                                     .x = cuda_mat(x),
                                     .N = o->args.rows.N,
                                     .C = o->args.rows.C };
-    uint64_t threads = cuda_div_up(cuda_div_up(p.C, W), RT_CUDA_QROWS_HOLDS), whole = rt_align_up(threads, 32);
-    p.held = p.C % W == 0 && whole <= RT_CUDA_QROWS_MOST && cuda_aligned(x, W) && cuda_aligned(y, W);
-    p.team = whole < RT_CUDA_QROWS_MOST ? (uint32_t)whole : RT_CUDA_QROWS_MOST;
-    uint32_t teams = p.team < RT_CUDA_BLOCK ? RT_CUDA_BLOCK / p.team : 1;
-    cuda_push_1d(b, "cuda_quant_rows", CUDA_KERNEL("quant_rows", x->dtype), (uint32_t)cuda_div_up(p.N, teams),
-                 p.team * teams, 0, &p, sizeof p);
+    rt_cuda_team t = cuda_team(cuda_div_up(p.C, W), RT_CUDA_QROWS_HOLDS, RT_CUDA_QROWS_MOST);
+    p.held = t.holds && p.C % W == 0 && cuda_aligned(x, W) && cuda_aligned(y, W);
+    p.team = t.threads;
+    cuda_push_1d(b, "cuda_quant_rows", CUDA_KERNEL("quant_rows", x->dtype), (uint32_t)cuda_div_up(p.N, t.teams),
+                 t.threads * t.teams, 0, &p, sizeof p);
 }
 
 const rt_cuda_op rt_cuda_quant_rows = { rows_need, rows_emit };

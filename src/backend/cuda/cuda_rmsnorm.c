@@ -1,11 +1,10 @@
 /* cuda_rmsnorm.c - launches of rmsnorm, forward and backward, plain, per head and with the residual sum. */
 #include "backend/cuda/kernels/cuda_rmsnorm.h"
 
+#include "backend/cuda/cuda_numbers.h"
 #include "backend/cuda/cuda_op.h"
 
 enum {
-    BLOCKS_MAX = 256, /* of the backward, each leaves a partial weight gradient: about two for each of 132
-                         multiprocessors, and sum_columns has them all under way at once */
     SUMS_ROOM = 4096, /* bytes: what two blocks of the backward have of shared memory besides */
     WEIGHT_MAX = 8192 /* columns that a block of the forward keeps of the weight, 32 KiB */
 };
@@ -26,10 +25,9 @@ static uint32_t team_of(uint32_t packs, uint32_t most)
     return holds <= 32 ? power_of_two(packs, 32) : power_of_two(holds, most);
 }
 
-/* Is every group whole packs, aligned in every operand of A's shape and in w? */
-static bool is_whole(const rt_bound_op *o, uint32_t shaped, const rt_operand *w)
+/* Is every group whole packs of W, aligned in every operand of A's shape and in w? */
+static bool is_whole(const rt_bound_op *o, uint32_t shaped, const rt_operand *w, uint32_t W)
 {
-    uint32_t W = cuda_width(o->slot[0].dtype);
     for (uint32_t i = 0; i < o->nslots; i++)
         if (shaped >> i & 1 && !cuda_aligned(&o->slot[i], W)) return false;
     return cuda_aligned(w, W) && o->args.rmsnorm.D % W == 0;
@@ -40,16 +38,19 @@ static bool is_whole(const rt_bound_op *o, uint32_t shaped, const rt_operand *w)
 static bool fwd_need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, rt_need *need)
 {
     (void)c;
-    return cuda_takes(p, op, need, "a team for each group");
+    return cuda_takes(p, op, need,
+                      op->slot[RT_CODED_SCALE].buf ? "a team for each row, e4m3 codes of it" : "a team for each group");
 }
 
 static void fwd_push(rt_cuda_builder *b, const rt_bound_op *o, const char *kernel, rt_cuda_rmsnorm_params *p,
-                     uint32_t shaped, const rt_operand *w)
+                     uint32_t shaped, const rt_operand *w, rt_dtype d)
 {
     p->a = o->args.rmsnorm;
-    p->team = team_of(packs_of(&p->a, o->slot[0].dtype), RT_CUDA_BLOCK);
-    p->held = is_whole(o, shaped, w) && p->a.D <= WEIGHT_MAX &&
-              packs_of(&p->a, o->slot[0].dtype) <= p->team * RT_CUDA_NORM_HOLDS;
+    p->y = cuda_mat(&o->slot[RT_CODED_Y]);
+    p->scale = cuda_mat(&o->slot[RT_CODED_SCALE]);
+    p->team = team_of(packs_of(&p->a, d), RT_CUDA_BLOCK);
+    p->held = is_whole(o, shaped, w, cuda_width(d)) && p->a.D <= WEIGHT_MAX &&
+              packs_of(&p->a, d) <= p->team * RT_CUDA_NORM_HOLDS;
     p->w = rt_cuda_addr(w);
     p->w_dtype = w->dtype;
     uint64_t blocks = cuda_div_up((uint64_t)p->a.N * p->a.H, RT_CUDA_BLOCK / p->team);
@@ -59,19 +60,23 @@ static void fwd_push(rt_cuda_builder *b, const rt_bound_op *o, const char *kerne
 
 static void fwd_emit(rt_cuda_builder *b, const rt_bound_op *o)
 {
-    rt_cuda_rmsnorm_params p = { .y = cuda_mat(&o->slot[RT_RMS_Y]), .x = cuda_mat(&o->slot[RT_RMS_X]) };
-    fwd_push(b, o, CUDA_KERNEL("rmsnorm_fwd", o->slot[0].dtype), &p, 1u << RT_RMS_Y | 1u << RT_RMS_X,
-             &o->slot[RT_RMS_W]);
+    rt_dtype d = o->slot[RT_RMS_X].dtype;
+    rt_cuda_rmsnorm_params p = { .x = cuda_mat(&o->slot[RT_RMS_X]) };
+    const char *kernel =
+        o->slot[RT_RMS_SCALE].mem ? CUDA_KERNEL("coded_rmsnorm_fwd", d) : CUDA_KERNEL("rmsnorm_fwd", d);
+    fwd_push(b, o, kernel, &p, 1u << RT_RMS_Y | 1u << RT_RMS_X, &o->slot[RT_RMS_W], d);
 }
 
 static void add_fwd_emit(rt_cuda_builder *b, const rt_bound_op *o)
 {
-    rt_cuda_rmsnorm_params p = { .y = cuda_mat(&o->slot[RT_ARMS_Y]),
-                                 .h = cuda_mat(&o->slot[RT_ARMS_H]),
+    rt_dtype d = o->slot[RT_ARMS_X].dtype;
+    const char *kernel =
+        o->slot[RT_ARMS_SCALE].mem ? CUDA_KERNEL("coded_add_rmsnorm_fwd", d) : CUDA_KERNEL("add_rmsnorm_fwd", d);
+    rt_cuda_rmsnorm_params p = { .h = cuda_mat(&o->slot[RT_ARMS_H]),
                                  .x = cuda_mat(&o->slot[RT_ARMS_X]),
                                  .res = cuda_mat(&o->slot[RT_ARMS_RES]) };
-    fwd_push(b, o, CUDA_KERNEL("add_rmsnorm_fwd", o->slot[0].dtype), &p,
-             1u << RT_ARMS_Y | 1u << RT_ARMS_H | 1u << RT_ARMS_X | 1u << RT_ARMS_RES, &o->slot[RT_ARMS_W]);
+    fwd_push(b, o, kernel, &p, 1u << RT_ARMS_Y | 1u << RT_ARMS_H | 1u << RT_ARMS_X | 1u << RT_ARMS_RES,
+             &o->slot[RT_ARMS_W], d);
 }
 
 /* ---- backward ---- */
@@ -82,22 +87,22 @@ typedef struct bwd_cut {
     bool is_long;
 } bwd_cut;
 
-static bwd_cut cut_bwd(const rt_rmsnorm_args *a, rt_dtype d)
+static bwd_cut cut_bwd(const rt_cuda_caps *caps, const rt_rmsnorm_args *a, rt_dtype d)
 {
+    uint32_t most = rt_cuda_numbers_of(caps->sm)->norm_bwd_blocks; /* sum_columns has them all under way at once */
     uint32_t packs = packs_of(a, d), groups = a->N * a->H;
     bwd_cut c = { .is_long = packs > RT_CUDA_NORM_BLOCK };
     uint32_t threads = c.is_long ? (uint32_t)cuda_div_up(packs, RT_CUDA_NORM_LONG) : packs;
     c.team = threads <= 32 ? power_of_two(threads, 32) : (uint32_t)cuda_div_up(threads, 32) * 32;
     c.teams = c.is_long ? 1 : RT_CUDA_NORM_BLOCK / c.team;
     uint64_t blocks = cuda_div_up(groups, c.teams * (c.is_long ? 1 : RT_CUDA_NORM_GROUPS));
-    c.blocks = (uint32_t)(blocks < BLOCKS_MAX ? blocks : BLOCKS_MAX);
+    c.blocks = (uint32_t)(blocks < most ? blocks : most);
     return c;
 }
 
 static bool bwd_need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, rt_need *need)
 {
     const rt_rmsnorm_args *a = &op->args.rmsnorm;
-    (void)c;
     if (!cuda_takes(p, op, need, "a team for a few groups, weight gradient in registers")) return false;
     rt_dtype d = rt_plan_dtype(p, op->slot[RT_RMSB_DX]);
     uint32_t widest = RT_CUDA_NORM_BLOCK * RT_CUDA_NORM_LONG * cuda_width(d);
@@ -111,7 +116,7 @@ static bool bwd_need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, r
         return false;
     }
     need->work_stays = op->slot[RT_RMSB_DW].buf;
-    if (need->work_stays) need->work_bytes = (uint64_t)cut_bwd(a, d).blocks * a->D * sizeof(float);
+    if (need->work_stays) need->work_bytes = (uint64_t)cut_bwd(c, a, d).blocks * a->D * sizeof(float);
     return true;
 }
 
@@ -133,7 +138,7 @@ static void bwd_emit(rt_cuda_builder *b, const rt_bound_op *o)
     rt_dtype d = s[RT_RMSB_DX].dtype;
     bool residual = o->kind == RT_OP_ADD_RMSNORM_BWD;
     uint32_t shaped = 1u << RT_RMSB_DX | 1u << RT_RMSB_DY | 1u << RT_RMSB_X | (residual ? 1u << RT_RMSB_DRES : 0);
-    bwd_cut cut = cut_bwd(a, d);
+    bwd_cut cut = cut_bwd(rt_cuda_builder_caps(b), a, d);
     /* groups under way, of x, dy and dres; where two blocks of a multiprocessor have the room, twice as many */
     uint32_t stage = cut.is_long ? 0 : (residual ? 3 : 2) * RT_CUDA_NORM_GROUPS * RT_CUDA_NORM_BLOCK * 16;
     rt_cuda_rmsnorm_params p = { .a = *a,
@@ -150,8 +155,8 @@ static void bwd_emit(rt_cuda_builder *b, const rt_bound_op *o)
     /* behind them in the same place the weight gradients of the teams */
     uint32_t fetched = p.stages * stage,
              sums = cut.teams > 1 ? cut.teams * packs_of(a, d) * cuda_width(d) * (uint32_t)sizeof(float) : 0;
-    cuda_push_1d(b, "cuda_rmsnorm_bwd", bwd_kernel(residual, cut.is_long, is_whole(o, shaped, w), d), cut.blocks,
-                 cut.teams * cut.team, fetched > sums ? fetched : sums, &p, sizeof p);
+    cuda_push_1d(b, "cuda_rmsnorm_bwd", bwd_kernel(residual, cut.is_long, is_whole(o, shaped, w, cuda_width(d)), d),
+                 cut.blocks, cut.teams * cut.team, fetched > sums ? fetched : sums, &p, sizeof p);
     if (p.part) rt_cuda_sum_later(b, dw, p.part, cut.blocks, cuda_adds(o, RT_RMSB_DW));
 }
 

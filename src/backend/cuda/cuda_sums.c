@@ -1,22 +1,23 @@
 /* cuda_sums.c - launches of bias_grad and norm_sq. Both leave partial sums in scratch and add them up in order. */
 #include "backend/cuda/kernels/cuda_sums.h"
 
+#include "backend/cuda/cuda_numbers.h"
 #include "backend/cuda/cuda_op.h"
 
 /* ---- bias_grad ---- */
 
-/* Each with enough rows to be worth its partial sum: of 8,192 rows of 1,152 columns a thread has 18, nine of them under
- * way at once. Those are 261 blocks, about two for each of 132 multiprocessors; twice as many were slower. */
-enum { BIAS_BLOCKS = 264, BIAS_ROWS = RT_CUDA_BIAS_ROWS * RT_CUDA_BIAS_BLOCK / RT_CUDA_BIAS_LANES };
+enum { BIAS_ROWS = RT_CUDA_BIAS_ROWS * RT_CUDA_BIAS_BLOCK / RT_CUDA_BIAS_LANES };
 
 typedef struct bias_cut {
     uint32_t stripes, rows, chunks;
 } bias_cut;
 
-static bias_cut cut_bias(const rt_rows_args *a, rt_dtype d)
+/* Each block with enough rows to be worth its partial sum: of 8,192 rows of 1,152 columns a thread has 18, nine of them
+ * under way at once. Of 264 blocks those are 261, about two for each of 132 multiprocessors. */
+static bias_cut cut_bias(const rt_cuda_caps *caps, const rt_rows_args *a, rt_dtype d)
 {
     bias_cut c = { .stripes = (uint32_t)cuda_div_up(a->C, RT_CUDA_BIAS_LANES * cuda_width(d)) };
-    uint64_t chunks = cuda_div_up(BIAS_BLOCKS, c.stripes);
+    uint64_t chunks = cuda_div_up(rt_cuda_numbers_of(caps->sm)->bias_blocks, c.stripes);
     c.rows = (uint32_t)(cuda_div_up(cuda_div_up(a->N, chunks), BIAS_ROWS) * BIAS_ROWS);
     c.chunks = (uint32_t)cuda_div_up(a->N, c.rows);
     return c;
@@ -24,9 +25,8 @@ static bias_cut cut_bias(const rt_rows_args *a, rt_dtype d)
 
 static bool bias_need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, rt_need *need)
 {
-    (void)c;
     if (!cuda_takes(p, op, need, "stripes of columns, partial sums in order")) return false;
-    bias_cut cut = cut_bias(&op->args.rows, rt_plan_dtype(p, op->slot[RT_BIASG_DY]));
+    bias_cut cut = cut_bias(c, &op->args.rows, rt_plan_dtype(p, op->slot[RT_BIASG_DY]));
     need->work_bytes = (uint64_t)cut.chunks * op->args.rows.C * sizeof(float);
     need->work_stays = true;
     return true;
@@ -35,7 +35,7 @@ static bool bias_need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, 
 static void bias_emit(rt_cuda_builder *b, const rt_bound_op *o)
 {
     const rt_operand *dy = &o->slot[RT_BIASG_DY];
-    bias_cut cut = cut_bias(&o->args.rows, dy->dtype);
+    bias_cut cut = cut_bias(rt_cuda_builder_caps(b), &o->args.rows, dy->dtype);
     rt_cuda_bias_params p = { .dy = cuda_mat(dy),
                               .part = rt_cuda_addr(&o->work),
                               .N = o->args.rows.N,

@@ -4,7 +4,8 @@
  * whatever its dtype and stride, into a dense array of `real` (integers into int32/uint32 as they are), calls the op,
  * and scatters the outputs back, rounding once. So the functions here read like the formulas and nothing else.
  * ACCUM slots arrive loaded when their acc bit is set, and zeroed when not: the op always adds.
- * Aliasing never matters: inputs were copied. */
+ * Aliasing never matters: inputs were copied. Nor do codes: an op that may leave its y as codes gives y, and the driver
+ * has quant_rows make codes of it. */
 #ifndef RT_BACKEND_REF_REF_H
 #define RT_BACKEND_REF_REF_H
 

@@ -211,6 +211,26 @@ static int touched_canary(const rt_bound_op *o, const parts *p)
     return -1;
 }
 
+/* The dtype of the operands whose dtype is the op's A. */
+static rt_dtype act_dtype(const rt_bound_op *o)
+{
+    for (uint32_t i = 0; i < o->nslots; i++)
+        if (o->slot[i].mem && rt_op_specs[o->kind].slot[i].rule == RT_RULE_ACT) return o->slot[i].dtype;
+    return RT_DTYPE_F64;
+}
+
+/* Where y is codes: the op and quant_rows one after the other, y stored as A in between. */
+static void code_rows(const rt_bound_op *o, const rt_ref_call *c, bool wide)
+{
+    const rt_operand *y = &o->slot[RT_CODED_Y];
+    rt_args args = { .rows = { .N = y->rows, .C = y->cols } };
+    rt_ref_call rows = { .args = &args };
+    rows.s[RT_QROWS_Y] = rows.s[RT_QROWS_X] = c->s[RT_CODED_Y];
+    rows.s[RT_QROWS_SCALE] = c->s[RT_CODED_SCALE];
+    rt_ref_round(c->s[RT_CODED_Y], act_dtype(o), (uint64_t)y->rows * y->cols, wide);
+    (wide ? rt_ref_table_double : rt_ref_table_float)[RT_OP_QUANT_ROWS](&rows);
+}
+
 /* Returns what touched_canary says. */
 static int run_op(const rt_bound_op *o, bool wide)
 {
@@ -233,6 +253,7 @@ static int run_op(const rt_bound_op *o, bool wide)
         args.rows.site = info->block_bytes;
     }
     (wide ? rt_ref_table_double : rt_ref_table_float)[o->kind](&call);
+    if (rt_op_codes(o->kind) && call.s[RT_CODED_SCALE]) code_rows(o, &call, wide);
     for (uint32_t i = 0; i < o->nslots; i++)
         if (o->slot[i].mem && rt_op_specs[o->kind].slot[i].access != RT_READ)
             rt_ref_scatter(&o->slot[i], call.s[i], slot_is_raw(o->kind, i), wide);

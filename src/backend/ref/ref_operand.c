@@ -92,3 +92,14 @@ void rt_ref_scatter(const rt_operand *o, const void *dense, bool raw, bool wide)
     for (uint64_t i = 0; i < o->rows; i++)
         scatter_row(to + i * stride, (const uint8_t *)dense + i * step, o->dtype, o->cols, raw, wide);
 }
+
+void rt_ref_round(void *dense, rt_dtype d, uint64_t n, bool wide)
+{
+    double run[RUN]; /* of elements as large as any float's */
+    for (uint64_t done = 0, take; done < n; done += take) {
+        void *at = (uint8_t *)dense + done * real_bytes(wide);
+        take = n - done < RUN ? n - done : RUN;
+        scatter_row((uint8_t *)run, at, d, take, false, wide);
+        gather_row(at, (const uint8_t *)run, d, take, false, wide);
+    }
+}

@@ -12,6 +12,8 @@ bool rt_ref_dense_bytes(rt_dtype d, uint64_t rows, uint64_t cols, bool raw, bool
 
 /* dense = operand, exactly (double into float excepted, which rounds once). */
 void rt_ref_gather(void *dense, const rt_operand *o, bool raw, bool wide);
+/* dense (n) = what reading it back would give, had it been stored as d, a plain float. */
+void rt_ref_round(void *dense, rt_dtype d, uint64_t n, bool wide);
 /* operand = dense, rounded once. Into blocks by way of f32, which is what the quantisers take. */
 void rt_ref_scatter(const rt_operand *o, const void *dense, bool raw, bool wide);
 

@@ -13,6 +13,10 @@ static double relative_cost(const rt_run_facts *f, bool adapters)
     uint64_t parameters = 0;
     if (f->teacher && !rt_config_parameters(f->teacher, &parameters)) return 0;
     double student = (double)f->student_parameters, teacher = (double)parameters;
+    for (uint32_t i = 0; i < f->other_teachers; i++) {
+        if (!rt_config_parameters(f->others[i], &parameters)) return 0;
+        teacher += (double)parameters;
+    }
     if (student == 0) return 0;
     return (teacher + student) / (teacher + (adapters ? 2 : 3) * student);
 }

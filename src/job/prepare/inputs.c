@@ -1,40 +1,13 @@
 /* inputs.c - the models of a run: opened, compared, and one chat template chosen. See inputs.h. */
-#include "job/prepare/inputs.h"
+#include "job/prepare/inputs_internal.h"
 
 #include "base/json.h"
 #include "infer/load.h"
 #include "job/prepare/identity.h"
 #include "text/data/data_held.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-void rt_note(rt_notes *n, const char *format, ...)
-{
-    va_list args;
-    if (n->count == RT_NOTES) return;
-    va_start(args, format);
-    vsnprintf(n->text[n->count], sizeof n->text[0], format, args);
-    rt_text_tame(n->text[n->count++]);
-    va_end(args);
-}
-
-/* A model with its tokenizer, where it has one. */
-static int open_model(rt_inputs *in, const char *spec, const char *who, const rt_hub_env *env, rt_model_file **file,
-                      rt_text_source **text, rt_err *e)
-{
-    int rc;
-    RT_TRY(rt_model_file_open(file, spec, env, e));
-    rt_model_file *m = *file;
-    RT_TRY(rt_model_file_check(m, e));
-    for (uint32_t i = 0; i < m->note_count; i++) rt_note(&in->notes, "%s: %s", who, m->notes[i]);
-    if (m->text.tokenizer_json.data || m->text.has_vocab)
-        RT_TRY(rt_text_from_model(text, &m->text, &m->config, m->path, e));
-out:
-    if (rc < 0) rt_err_context(e, "%s", who);
-    return rc;
-}
 
 /* ---- a teacher that is a cache ---- */
 
@@ -45,7 +18,7 @@ static int check_cache_settings(const rt_settings *s, rt_err *e)
     for (size_t i = 0; i < sizeof of_models / sizeof *of_models; i++)
         if (s->given[of_models[i]])
             return rt_fail(e, RT_INVALID, "%s is of a teacher that is computed; %s is a cache: leave it out",
-                           rt_setting_table[of_models[i]].flag, s->teacher);
+                           rt_setting_table[of_models[i]].flag, s->teacher.text[0]);
     return RT_OK;
 }
 
@@ -70,9 +43,10 @@ out:
 static int open_cache(rt_inputs *in, const rt_settings *s, const rt_hub_env *env, rt_err *e)
 {
     int rc;
-    char *model = rt_path_join(&in->arena, s->teacher, RT_CACHE_MODEL);
+    const char *path = in->teachers.list[0].model;
+    char *model = rt_path_join(&in->arena, path, RT_CACHE_MODEL);
     if (!model) RT_TRY(rt_no_memory(e, "a path"));
-    RT_TRY(rt_cache_source_open(&in->cache, s->teacher, e));
+    RT_TRY(rt_cache_source_open(&in->cache, path, e));
     RT_TRY(check_cache_settings(s, e));
     RT_TRY(rt_model_file_open(&in->teacher, model, env, e));
     const rt_model_text *t = &in->teacher->text;
@@ -99,31 +73,6 @@ static int check_cache_pair(const rt_inputs *in, rt_err *e)
                    "student (retort cache --student), or one of hidden states",
                    (long long)json_integer_value(json_object_get(json_object_get(about, "ids"), "count")),
                    in->pair.common);
-}
-
-/* ---- a teacher that is a model ---- */
-
-/* One and the same: every shape and every value. Values are read only when the shapes are equal. */
-static int refuse_same(rt_inputs *in, const rt_settings *s, rt_pool *pool, rt_err *e)
-{
-    int rc = RT_OK;
-    const rt_model_file *a = in->student, *b = in->teacher;
-    rt_hash128 x, y;
-    if (a->tensor_count != b->tensor_count || s->allow_degenerate) return RT_OK;
-    for (uint32_t i = 0; i < a->tensor_count; i++) {
-        const rt_tensor *t = &a->tensors[i], *u = &b->tensors[i];
-        if (strcmp(t->name, u->name) != 0 || t->rank != u->rank ||
-            memcmp(t->shape, u->shape, t->rank * sizeof *t->shape))
-            return RT_OK;
-    }
-    RT_TRY(rt_model_content_hash(a, pool, &x, NULL, e));
-    RT_TRY(rt_model_content_hash(b, pool, &y, NULL, e));
-    if (x.hi == y.hi && x.lo == y.lo)
-        RT_TRY(rt_fail(e, RT_INVALID,
-                       "teacher and student hold the same values, so there is nothing to learn; name "
-                       "another pair, or say --allow-degenerate"));
-out:
-    return rc;
 }
 
 /* ---- the chat template ---- */
@@ -211,6 +160,22 @@ rt_hub_env rt_inputs_env(const rt_settings *s, const rt_hub_env *env)
     return out;
 }
 
+/* The first or only one. */
+static int open_teacher(rt_inputs *in, const rt_settings *s, const rt_inputs_opts *o, const rt_hub_env *env, rt_err *e)
+{
+    int rc;
+    const char *spec = in->teachers.list[0].model;
+    RT_TRY(rt_cache_is(spec) ? open_cache(in, s, env, e)
+                             : rt_inputs_open_model(in, spec, "teacher", env, &in->teacher, &in->teacher_text, e));
+    RT_TRY(rt_pair_check(&in->pair, in->student_text ? in->student_text->tokenizer : NULL, in->student->config.vocab,
+                         in->teacher_text ? in->teacher_text->tokenizer : NULL, in->teacher->config.vocab,
+                         (uint32_t)s->vocab, e));
+    RT_TRY(in->cache ? refuse_cached_same(in, s, o->pool, e) : rt_inputs_refuse_same(in, in->teacher, s, o->pool, e));
+    if (in->cache) RT_TRY(check_cache_pair(in, e));
+out:
+    return rc;
+}
+
 int rt_inputs_open(rt_inputs **out, const rt_settings *s, const rt_inputs_opts *o, rt_err *e)
 {
     int rc;
@@ -218,17 +183,10 @@ int rt_inputs_open(rt_inputs **out, const rt_settings *s, const rt_inputs_opts *
     if (!in) RT_TRY(rt_no_memory(e, "a run"));
     const rt_hub_env env = rt_inputs_env(s, o->env);
     if (s->vocab > INT32_MAX) RT_TRY(rt_fail(e, RT_USAGE, "--vocab is at most %d", INT32_MAX));
-    RT_TRY(open_model(in, s->student, "student", &env, &in->student, &in->student_text, e));
-    if (s->teacher) {
-        RT_TRY(rt_cache_is(s->teacher)
-                   ? open_cache(in, s, &env, e)
-                   : open_model(in, s->teacher, "teacher", &env, &in->teacher, &in->teacher_text, e));
-        RT_TRY(rt_pair_check(&in->pair, in->student_text ? in->student_text->tokenizer : NULL,
-                             in->student->config.vocab, in->teacher_text ? in->teacher_text->tokenizer : NULL,
-                             in->teacher->config.vocab, (uint32_t)s->vocab, e));
-        RT_TRY(in->cache ? refuse_cached_same(in, s, o->pool, e) : refuse_same(in, s, o->pool, e));
-        if (in->cache) RT_TRY(check_cache_pair(in, e));
-    }
+    RT_TRY(rt_teachers_parse(&in->teachers, s->teacher.text, s->teacher.count, &in->arena, e));
+    RT_TRY(rt_inputs_open_model(in, s->student, "student", &env, &in->student, &in->student_text, e));
+    if (in->teachers.count) RT_TRY(open_teacher(in, s, o, &env, e));
+    if (in->teachers.count > 1) RT_TRY(rt_inputs_open_others(in, s, o, &env, e));
     in->text = in->student_text ? in->student_text : in->teacher_text;
     RT_TRY(choose_template(in, s, e));
     if (s->columns) RT_TRY(rt_columns_parse(&in->columns, &in->arena, s->columns, e));
@@ -246,8 +204,10 @@ int rt_inputs_facts(rt_inputs *in, rt_run_facts *f, rt_err *e)
     const rt_model_file *m = in->student;
     *f = (rt_run_facts){ .student = &m->config,
                          .teacher = in->teacher ? &in->teacher->config : NULL,
+                         .other_teachers = in->teachers.count ? in->teachers.count - 1 : 0,
                          .student_parameters = rt_model_file_parameters(m),
                          .student_dtype = RT_DTYPE_F32 };
+    for (uint32_t i = 0; i < f->other_teachers; i++) f->others[i] = &in->others[i].model->config;
     for (uint32_t i = 0; i < m->tensor_count; i++) {
         const rt_tensor *t = rt_tensor_under(&m->tensors[i]);
         if (t->store == RT_STORE_PLAIN) elems[t->dtype] += rt_tensor_elems(t);
@@ -284,25 +244,28 @@ void rt_inputs_close(rt_inputs *in)
     rt_text_close(in->teacher_text);
     rt_model_file_close(in->student);
     rt_model_file_close(in->teacher);
+    for (uint32_t i = 0; i + 1 < in->teachers.count; i++) {
+        rt_text_close(in->others[i].text);
+        rt_model_file_close(in->others[i].model);
+    }
     rt_cache_source_close(in->cache);
     rt_pair_free(&in->pair);
     rt_arena_free(&in->arena);
     rt_free(in);
 }
 
-int rt_inputs_dtypes(rt_dtype **out, const rt_model_file *m, rt_arena *a, rt_err *e)
-{
-    *out = rt_arena_alloc(a, rt_param_count(&m->config) * sizeof **out);
-    return *out ? rt_load_dtypes(*out, m, e) : rt_no_memory(e, "a model");
-}
-
-void rt_inputs_put_teacher(const rt_inputs *in, const rt_dtype *dtypes, rt_step_opts *o)
+void rt_inputs_put_teacher(const rt_inputs *in, const rt_dtype *dtypes, const rt_step_other *others, rt_step_opts *o)
 {
     if (!in->teacher) return;
     if (in->cache) o->source = rt_cache_source_shape(in->cache);
     o->teacher = rt_source_lists(&o->source) ? NULL : &in->teacher->config;
     o->teacher_dtypes = dtypes;
     o->vmask = in->pair.masked;
+    if (in->teachers.count < 2) return;
+    o->others = others;
+    o->other_count = in->teachers.count - 1;
+    o->shares = in->teachers.share;
+    o->share_groups = in->teachers.group_count;
 }
 
 static int head_dtype(rt_dtype **out, const rt_model_file *m, rt_arena *a, rt_err *e)
@@ -338,8 +301,9 @@ static int cache_identity(json_t **out, const rt_cache *c, rt_err *e)
 
 int rt_inputs_teacher_identity(json_t **out, const rt_inputs *in, rt_pool *pool, rt_err *e)
 {
-    return in->cache ? cache_identity(out, rt_cache_source_cache(in->cache), e)
-                     : rt_identity_new(out, in->teacher, pool, e);
+    if (in->cache) return cache_identity(out, rt_cache_source_cache(in->cache), e);
+    return in->teachers.count > 1 ? rt_inputs_other_identity(out, in->teacher, &in->teachers.list[0], pool, e)
+                                  : rt_identity_new(out, in->teacher, pool, e);
 }
 
 int rt_inputs_cache_identity(json_t **out, const char *path, rt_err *e)
@@ -353,8 +317,12 @@ int rt_inputs_cache_identity(json_t **out, const char *path, rt_err *e)
 
 uint32_t rt_inputs_id_rows(const rt_inputs *in)
 {
-    uint32_t student = in->student->config.vocab, teacher = in->teacher ? in->teacher->config.vocab : student;
-    return student < teacher ? student : teacher;
+    uint32_t least = in->student->config.vocab;
+    for (uint32_t i = 0; i < in->teachers.count; i++) {
+        uint32_t rows = rt_inputs_teacher(in, i)->config.vocab;
+        if (rows < least) least = rows;
+    }
+    return least;
 }
 
 /* ---- for the record ---- */

@@ -11,8 +11,10 @@
 #include "job/prepare/resolve.h"
 #include "teacher/cache_source.h"
 #include "teacher/pair.h"
+#include "teacher/several.h"
 #include "text/data/data_rows.h"
 #include "text/data/model_text.h"
+#include "train/step.h"
 
 /* What a person should hear of. What does not fit is left out. */
 enum { RT_NOTES = 32 };
@@ -22,12 +24,20 @@ typedef struct rt_notes {
 } rt_notes;
 void rt_note(rt_notes *n, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* A teacher besides the first. */
+typedef struct rt_inputs_other {
+    rt_model_file *model;
+    rt_text_source *text; /* null where it has no tokenizer */
+} rt_inputs_other;
+
 typedef struct rt_inputs {
     rt_arena arena;
-    rt_model_file *student, *teacher;            /* teacher null: none was named; of a cache, what it keeps of it */
-    rt_cache_source *cache;                      /* the teacher is one; null: it is a model, or there is none */
-    rt_text_source *student_text, *teacher_text; /* null where a model has no tokenizer */
-    rt_pair pair;                                /* with a teacher */
+    rt_model_file *student, *teacher;             /* teacher null: none was named; of a cache, what it keeps of it */
+    rt_cache_source *cache;                       /* the teacher is one; null: it is a model, or there is none */
+    rt_text_source *student_text, *teacher_text;  /* null where a model has no tokenizer */
+    rt_teachers teachers;                         /* as they were named, and their shares of the data; count 0: none */
+    rt_inputs_other others[RT_TEACHERS_MOST - 1]; /* (teachers.count - 1) */
+    rt_pair pair;                                 /* with a teacher; of several the same ids with each */
     const rt_text_source *text;     /* whose tokenizer and special tokens read the data; null: token shards only */
     rt_chat_template *own_template; /* of --chat-template FILE */
     rt_span template_text;          /* the template in use, to be written to the output; null data: none */
@@ -76,8 +86,9 @@ int rt_inputs_facts(rt_inputs *in, rt_run_facts *f, rt_err *e);
 static inline rt_model_file *rt_inputs_live(const rt_inputs *in) { return in->cache ? NULL : in->teacher; }
 /* Of the smaller embedding: every id of the data is below it. */
 uint32_t rt_inputs_id_rows(const rt_inputs *in);
-/* What programs need of the teacher, of whatever kind it is: configuration, source, mask, dtypes of its parameters. */
-void rt_inputs_put_teacher(const rt_inputs *in, const rt_dtype *dtypes, rt_step_opts *o);
+/* What programs need of the teacher, of whatever kind it is: configuration, source, mask, dtypes of its parameters; of
+ * several their shares, and those besides the first from rt_inputs_others. in outlives the programs. */
+void rt_inputs_put_teacher(const rt_inputs *in, const rt_dtype *dtypes, const rt_step_other *others, rt_step_opts *o);
 /* As it is stored; of a cache of hidden states the head's alone. Null: nothing of a teacher is loaded. */
 int rt_inputs_teacher_dtypes(rt_dtype **out, const rt_inputs *in, rt_arena *a, rt_err *e);
 /* For manifest.json and what is compared with it: rt_identity_new; of a cache that of the model that made it, and under
@@ -86,6 +97,35 @@ int rt_inputs_teacher_identity(json_t **out, const rt_inputs *in, rt_pool *pool,
 int rt_inputs_cache_identity(json_t **out, const char *path, rt_err *e); /* of a cache by its path */
 /* What the parameters of one of its models are stored in: (rt_param_count) in a. */
 int rt_inputs_dtypes(rt_dtype **out, const rt_model_file *m, rt_arena *a, rt_err *e);
+/* ---- several teachers (inputs_teachers.c) ---- */
+/* Those besides the first, which has its pair already: opened, and of the same ids. RT_INVALID where they are not. */
+int rt_inputs_open_others(rt_inputs *in, const rt_settings *s, const rt_inputs_opts *o, const rt_hub_env *env,
+                          rt_err *e);
+/* Which teachers each source of the data is asked of; when the sources are known. */
+int rt_inputs_assign(rt_inputs *in, rt_err *e);
+/* Those besides the first, with dtypes as kept: (teachers.count - 1) in a; null: there are none. */
+int rt_inputs_others(rt_step_other **out, const rt_inputs *in, rt_teacher_weights w, rt_arena *a, rt_err *e);
+/* Weights of all models into sealed programs. */
+int rt_inputs_load(const rt_inputs *in, rt_trainer *t, uint64_t seed, rt_err *e);
+/* Teacher i, of teachers.count. */
+static inline rt_model_file *rt_inputs_teacher(const rt_inputs *in, uint32_t i)
+{
+    return i ? in->others[i - 1].model : in->teacher;
+}
+/* Whether there is one live teacher, which can say texts: nobody speaks for a mixture. */
+static inline bool rt_inputs_teacher_speaks(const rt_inputs *in)
+{
+    return rt_inputs_live(in) && in->teachers.count < 2;
+}
+/* "0.7 of text.jsonl", or "0.7" where all sources are alike: the shares that teacher i has. */
+void rt_inputs_shares(const rt_inputs *in, uint32_t i, rt_str *out);
+/* The identities of those besides the first, each with its "weight" and, where it has some, its "data". *out, an array,
+ * is the caller's; null where there are none. */
+int rt_inputs_others_identity(json_t **out, const rt_inputs *in, rt_pool *pool, rt_err *e);
+/* One of them; of several the first has such a one too. */
+int rt_inputs_other_identity(json_t **out, const rt_model_file *m, const rt_teacher_spec *spec, rt_pool *pool,
+                             rt_err *e);
+
 /* Rows for training and evaluation; then f->rows_per_epoch is known. */
 int rt_inputs_rows(rt_inputs *in, const rt_settings *s, const rt_resolved *r, rt_run_facts *f, rt_err *e);
 /* All rows of one side in the order of the data, each record once, whatever the weights; after rt_inputs_rows, which

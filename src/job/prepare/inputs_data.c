@@ -345,6 +345,7 @@ int rt_inputs_data(rt_inputs *in, const rt_settings *s, const rt_inputs_opts *o,
         in->train_sources[i].shards = in->shards + at;
     for (uint32_t i = 0; i < in->eval_count; at += in->eval_sources[i++].count)
         in->eval_sources[i].shards = in->shards + at;
+    if (in->teachers.count) RT_TRY(rt_inputs_assign(in, e));
     if (in->stats.bad)
         rt_note(&in->notes, "%llu records at fault were skipped; the first: %s", (unsigned long long)in->stats.bad,
                 in->stats.first_bad);

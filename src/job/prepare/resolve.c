@@ -167,6 +167,7 @@ static int resolve_length(rt_settings *s, const rt_run_facts *f, rt_resolved *r,
 {
     int rc = RT_OK;
     uint32_t most = f->teacher ? least(f->student->context, f->teacher->context) : f->student->context;
+    for (uint32_t i = 0; i < f->other_teachers; i++) most = least(most, f->others[i]->context);
     if (!GIVEN(seq_len)) {
         uint32_t v = SEQ_LEN;
         if (f->length99) v = least(v, (uint32_t)rt_align_up(f->length99, SEQ_ROUND));
@@ -174,7 +175,10 @@ static int resolve_length(rt_settings *s, const rt_run_facts *f, rt_resolved *r,
     }
     if (s->seq_len < 2 || s->seq_len > most)
         RT_TRY(rt_fail(e, RT_INVALID, "--seq-len %" PRIu64 " is out of range (2 to %u, the context of %s)", s->seq_len,
-                       most, f->teacher ? "both models" : "the model"));
+                       most,
+                       f->other_teachers ? "all models"
+                       : f->teacher      ? "both models"
+                                         : "the model"));
     r->seq_len = (uint32_t)s->seq_len;
 out:
     return rc;

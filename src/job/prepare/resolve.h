@@ -16,7 +16,9 @@ enum { RT_BATCH = 32 }; /* rows of a step, unless another number is given or the
 
 /* What defaults depend on. */
 typedef struct rt_run_facts {
-    const rt_model_config *student, *teacher; /* teacher null: `train` */
+    const rt_model_config *student, *teacher;            /* teacher null: `train` */
+    const rt_model_config *others[RT_TEACHERS_MOST - 1]; /* teachers besides that one */
+    uint32_t other_teachers;
     uint64_t student_parameters;
     rt_dtype student_dtype;  /* what most of it is stored in */
     uint64_t records;        /* of the data */

@@ -62,7 +62,7 @@ static int read_logits(rt_dump *d, rt_err *e)
     int rc = RT_OK;
     const rt_step_plan *s = d->r->trainer->plan;
     uint32_t per = s->opts.B * s->opts.T, done = 0;
-    size_t V = s->student->config.vocab, W = s->teacher ? s->teacher->config.vocab : 0;
+    size_t V = s->student->config.vocab, W = s->teacher_logits.cols;
     float *student = rt_alloc(RT_DUMP_PICKS * V * sizeof *student, 64), *teacher = NULL;
     d->student = rt_alloc(RT_DUMP_PICKS * V * sizeof *student, 64);
     if (W) {
@@ -104,7 +104,7 @@ static int write_logits(rt_dump *d, rt_err *e)
     char *path = rt_path_join(&d->arena, d->temp, "logits.safetensors");
     rt_named_tensor t[2] = { { "student", RT_DTYPE_F32, 2, { d->count, s->student->config.vocab } } };
     if (!path) RT_TRY(rt_no_memory(e, "the dump of a step"));
-    if (s->teacher) t[1] = (rt_named_tensor){ "teacher", RT_DTYPE_F32, 2, { d->count, s->teacher->config.vocab } };
+    if (s->teacher) t[1] = (rt_named_tensor){ "teacher", RT_DTYPE_F32, 2, { d->count, s->teacher_logits.cols } };
     RT_TRY(rt_tensor_file_write(path, t, s->teacher ? 2 : 1, logit_values, d, NULL, e));
 out:
     return rc;

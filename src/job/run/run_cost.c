@@ -71,6 +71,19 @@ static double seconds_of_samples(const rt_run *r, const double *programs)
     return p->student_says ? r->samples->count * (g[0] + r->samples->tokens * (g[1] + g[2])) : 0;
 }
 
+/* Of several teachers each is asked about every position: one that is not asked costs the mixture nothing. */
+static int know_shares(rt_run *r, rt_known *known, uint32_t *count, rt_err *e)
+{
+    const rt_step_plan *s = r->trainer->plan;
+    uint32_t positions = s->opts.B * s->opts.T;
+    if (!s->opts.other_count) return RT_OK;
+    float *ones = rt_arena_alloc(&r->arena, positions * sizeof *ones);
+    if (!ones) return rt_no_memory(e, "the time of a step");
+    for (uint32_t i = 0; i < positions; i++) ones[i] = 1;
+    for (uint32_t k = 0; k <= s->opts.other_count; k++) known[(*count)++] = (rt_known){ s->share[k], ones };
+    return RT_OK;
+}
+
 int rt_run_cost_time(rt_run_cost *c, rt_run *r, rt_err *e)
 {
     int rc;
@@ -78,13 +91,14 @@ int rt_run_cost_time(rt_run_cost *c, rt_run *r, rt_err *e)
     const rt_step_plan *s = t->plan;
     const rt_batch *b = &r->loop.micro[0];
     double programs[RT_PROGRAM_MOST];
-    const rt_known known[] = { { s->tokens.ids, b->ids },
-                               { s->tokens.pos, b->pos },
-                               { s->tokens.start, b->start },
-                               { s->target, b->target },
-                               { s->vmask, r->in->pair.mask } };
+    rt_known known[5 + RT_TEACHERS_MOST] = {
+        { s->tokens.ids, b->ids }, { s->tokens.pos, b->pos }, { s->tokens.start, b->start }, { s->target, b->target }
+    };
+    uint32_t count = 4;
+    if (s->vmask.buf) known[count++] = (rt_known){ s->vmask, r->in->pair.mask };
+    RT_TRY(know_shares(r, known, &count, e));
     RT_TRY(read_first_rows(r, &c->rows_seconds, e));
-    RT_TRY(rt_exec_estimate(t->x, known, s->vmask.buf ? 5 : 4, programs, e));
+    RT_TRY(rt_exec_estimate(t->x, known, count, programs, e));
     uint32_t n = r->loop.micro_count;
     uint32_t ahead = r->fit.chosen.ahead;
     c->teacher_seconds = ahead > 1 ? (n + ahead - 1) / ahead * seconds_of(t, RT_PROGRAM_AHEAD, programs)

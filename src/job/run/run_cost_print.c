@@ -60,6 +60,37 @@ static void print_memory(const rt_run_cost *c, rt_str *out)
                       rt_format_bytes(a, c->process));
 }
 
+static uint64_t weights_of(const rt_trainer *t, const rt_decoder *d)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < d->model_params; i++) {
+        rt_view v = d->params[i].value;
+        bytes += rt_dtype_bytes(rt_plan_dtype(rt_exec_plan(t->x, 0), v), (uint64_t)v.rows * v.cols);
+    }
+    return bytes;
+}
+
+static const rt_decoder *teacher_of(const rt_trainer *t, uint32_t i)
+{
+    return i ? t->plan->more[i - 1].decoder : t->plan->teacher;
+}
+
+/* Each of several teachers has its weights in memory; what it needs while it computes the next has after it. */
+static void print_teachers(const rt_run *r, rt_str *out)
+{
+    char a[32];
+    uint32_t n = r->in->teachers.count;
+    if (n < 2) return;
+    rt_str_printf(out, "teachers  %u, whose forwards share their activations\n", n);
+    for (uint32_t i = 0; i < n; i++) {
+        rt_str_printf(out, "          %12s  weights of %s, share ",
+                      rt_format_bytes(a, weights_of(r->trainer, teacher_of(r->trainer, i))),
+                      rt_inputs_teacher(r->in, i)->name);
+        rt_inputs_shares(r->in, i, out);
+        rt_str_append(out, "\n");
+    }
+}
+
 static void print_work(const rt_run_cost *c, rt_str *out)
 {
     char a[32], b[32];
@@ -137,6 +168,7 @@ int rt_run_cost_text(const rt_run_cost *c, const rt_run *r, bool ops, rt_str *ou
     print_recompute(&v->recompute, r->fit.again, out);
     print_weights(&r->fit.weights, out);
     print_memory(c, out);
+    print_teachers(r, out);
     print_work(c, out);
     print_time(c, r, out);
     rt_str_printf(out, "disk      %s a checkpoint, %s at most\n", rt_format_bytes(a, c->checkpoint),
@@ -198,6 +230,20 @@ static json_t *plain_json(const rt_run *r)
     return j;
 }
 
+static json_t *teachers_json(const rt_run *r)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < r->in->teachers.count; i++) {
+        rt_str share = { 0 };
+        rt_inputs_shares(r->in, i, &share);
+        json_array_append_new(list, json_pack("{s:s, s:I, s:s}", "name", rt_inputs_teacher(r->in, i)->name, "weights",
+                                              (json_int_t)weights_of(r->trainer, teacher_of(r->trainer, i)), "share",
+                                              share.data && !share.failed ? share.data : ""));
+        rt_str_free(&share);
+    }
+    return list;
+}
+
 json_t *rt_run_cost_json(const rt_run_cost *c, const rt_run *r)
 {
     const rt_resolved *v = &r->resolved;
@@ -212,6 +258,7 @@ json_t *rt_run_cost_json(const rt_run_cost *c, const rt_run *r)
                             v->lr_open ? json_pack("{s:f, s:f}", "near", v->lr_near, "far", v->lr_far)
                                        : json_real(v->schedule.lr));
     if (j) json_object_set_new(j, "plain_kernels", plain_json(r));
+    if (j && r->in->teachers.count > 1) json_object_set_new(j, "teachers", teachers_json(r));
     if (!j || !c->timed) return j;
     json_object_set_new(j, "seconds",
                         json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "step", c->pace.step, "teacher",

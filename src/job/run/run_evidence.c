@@ -34,7 +34,7 @@ static int put_inputs(rt_run *r, json_t *j, rt_err *e)
     int rc;
     const rt_inputs *in = r->in;
     rt_evidence *v = r->evidence;
-    uint64_t models = in->teacher ? 2 : 1;
+    uint64_t models = 1 + in->teachers.count;
     json_t *identity;
     RT_TRY(rt_watch_step(&r->watch, "hashing the models", 0, models, e));
     RT_TRY(rt_identity_new(&identity, in->student, r->pool, e));
@@ -43,6 +43,9 @@ static int put_inputs(rt_run *r, json_t *j, rt_err *e)
         RT_TRY(rt_watch_step(&r->watch, "hashing the models", 1, models, e));
         RT_TRY(rt_inputs_teacher_identity(&identity, in, r->pool, e));
         RT_TRY(put_model(j, "teacher", identity, &v->teacher_hash, e));
+        RT_TRY(rt_inputs_others_identity(&identity, in, r->pool, e));
+        if (identity) RT_TRY(put(j, RT_MANIFEST_OTHERS, identity, e));
+        rt_manifest_suspect(j, v);
     }
     if (in->text)
         RT_TRY(put(j, "tokenizer",
@@ -94,6 +97,15 @@ static int changed(rt_run *r, const char *what, const char *part, rt_err *e)
     return RT_OK;
 }
 
+/* *old: the record is of a time before files were hashed; it stays true. */
+static int compare_model(rt_run *r, const char *who, const json_t *was, const json_t *now, bool *old, rt_err *e)
+{
+    bool older = false;
+    const char *part = was && now ? rt_identity_differs(was, now, &older) : NULL;
+    *old = *old || older;
+    return part ? changed(r, who, part, e) : RT_OK;
+}
+
 int rt_run_evidence_resume(rt_run *r, rt_err *e)
 {
     static const char *const models[] = { "student", "teacher" };
@@ -113,10 +125,15 @@ int rt_run_evidence_resume(rt_run *r, rt_err *e)
                     r->manifest_path));
     RT_TRY(rc);
     RT_TRY(identify(r, e));
-    for (int i = 0; i < 2; i++) {
-        const json_t *was = json_object_get(before, models[i]), *now = json_object_get(r->identity, models[i]);
-        const char *part = was && now ? rt_identity_differs(was, now, &old) : NULL;
-        if (part) RT_TRY(changed(r, models[i], part, e));
+    for (int i = 0; i < 2; i++)
+        RT_TRY(compare_model(r, models[i], json_object_get(before, models[i]), json_object_get(r->identity, models[i]),
+                             &old, e));
+    const json_t *others = json_object_get(r->identity, RT_MANIFEST_OTHERS),
+                 *before_others = json_object_get(before, RT_MANIFEST_OTHERS);
+    for (size_t i = 0; i < json_array_size(others); i++) {
+        char who[32];
+        snprintf(who, sizeof who, "teacher %zu", i + 2);
+        RT_TRY(compare_model(r, who, json_array_get(before_others, i), json_array_get(others, i), &old, e));
     }
     const json_t *was = json_object_get(before, "chat_template"), *now = json_object_get(r->identity, "chat_template");
     if (was && !json_equal(was, now)) RT_TRY(changed(r, "the chat template", "text", e));

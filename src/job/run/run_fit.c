@@ -36,6 +36,7 @@ static int read_models(rt_run *r, rt_err *e)
         rt_dtype **to = &r->teacher_dtypes[w];
         RT_TRY(rt_inputs_dtypes(to, in->teacher, &r->arena, e));
         rt_weights_dtypes(*to, *to, &in->teacher->config, (rt_teacher_weights)w);
+        RT_TRY(rt_inputs_others(&r->others[w], in, (rt_teacher_weights)w, &r->arena, e));
     }
 out:
     return rc;
@@ -67,7 +68,7 @@ rt_step_opts rt_run_step_opts(const rt_run *r, const rt_fit_config *c)
                        .lora = lora,
                        .picks = rt_dump_picks(r->settings),
                        .sample_context = rt_samples_context(r->samples) };
-    rt_inputs_put_teacher(in, r->teacher_dtypes[c->weights], &o);
+    rt_inputs_put_teacher(in, r->teacher_dtypes[c->weights], r->others[c->weights], &o);
     return o;
 }
 
@@ -109,6 +110,10 @@ static int ask_for_teacher(rt_run *r, rt_fit_ask *ask, rt_err *e)
     ask->teacher_rows = v->teacher_batch;
     ask->weights_free = v->teacher_weights == RT_WEIGHTS_AUTO;
     ask->weights_differ = rt_weights_differ(r->teacher_dtypes[RT_WEIGHTS_NATIVE], &r->in->teacher->config, policy);
+    for (uint32_t i = 0; i + 1 < r->in->teachers.count; i++) {
+        const rt_step_other *t = &r->others[RT_WEIGHTS_NATIVE][i];
+        ask->weights_differ = ask->weights_differ || rt_weights_differ(t->dtypes, t->config, policy);
+    }
     if (!ask->weights_free) ask->wanted.weights = v->teacher_weights;
     return rt_run_measure_fp8(r, ask->limit, &ask->fp8, e);
 }

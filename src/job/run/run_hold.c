@@ -8,7 +8,7 @@ int rt_run_holds(const rt_run *r, rt_err *e)
     if (rc < 0 && e) {
         rt_err what = *e;
         rt_fail(e, rc, "%.400s; find its folder and resume there: retort %s --resume --out OUT", what.text,
-                r->settings->teacher ? "distill" : "train");
+                r->settings->teacher.count ? "distill" : "train");
     }
     return rc < 0 || !r->opts->control_of ? rc : rt_run_holds(r->opts->control_of, e);
 }

@@ -41,6 +41,7 @@ struct rt_run {
     bool *frozen;                               /* (parameters of the student) */
     rt_dtype *student_dtypes;                   /* as stored */
     rt_dtype *teacher_dtypes[RT_WEIGHTS_KINDS]; /* by how its weights are kept; null without one */
+    rt_step_other *others[RT_WEIGHTS_KINDS];    /* teachers besides that one, by the same; null: none */
     rt_trainer *trainer;
     rt_eval_set *held;
     rt_samples *samples; /* null: none */

@@ -110,7 +110,8 @@ static int open_inputs(rt_run *r, const bool *said, rt_err *e)
                     r->resolved.batch);
     if (r->resolved.steps < 200)
         rt_run_note(r, "only %u step%s: %s usually needs some hundreds; --epochs or --steps asks for more",
-                    r->resolved.steps, r->resolved.steps == 1 ? "" : "s", s->teacher ? "distillation" : "training");
+                    r->resolved.steps, r->resolved.steps == 1 ? "" : "s",
+                    s->teacher.count ? "distillation" : "training");
 out:
     return rc;
 }
@@ -269,17 +270,18 @@ static int begin(rt_run *r, rt_err *e)
     char *path;
     rt_hash128 now;
     const rt_inputs *in = r->in;
-    RT_TRY(rt_trainer_load(r->trainer, in->student, in->teacher, in->pair.mask, r->resolved.seed, e));
+    RT_TRY(rt_inputs_load(in, r->trainer, r->resolved.seed, e));
     RT_TRY(rt_programs_hash(r->trainer, &now, e));
     r->loop.state.best = NAN;
     r->loop.state.programs = now;
     if (!r->opts->resume) return rt_run_open_metrics(r, 0, e);
     RT_TRY(rt_checkpoint_newest(&path, &r->arena, r->out, e));
     if (!path && rt_run_has_root(r))
-        RT_TRY(rt_fail(e, RT_INVALID,
-                       "%s has ended and its checkpoints were removed, so there is nothing to resume from; train its "
-                       "model further in a new run: %s",
-                       r->out, rt_run_further_command(&r->arena, r->out, r->settings->teacher)));
+        RT_TRY(rt_fail(
+            e, RT_INVALID,
+            "%s has ended and its checkpoints were removed, so there is nothing to resume from; train its "
+            "model further in a new run: %s",
+            r->out, rt_run_further_command(&r->arena, r->out, r->settings->teacher.text, r->settings->teacher.count)));
     if (!path) {
         rt_run_note(r, "no checkpoint was written yet; the run begins anew");
         return rt_run_open_metrics(r, 0, e);

@@ -46,6 +46,21 @@ static void find_list(rt_run *r, rt_setting_list *l)
     for (uint32_t i = 0; i < l->count; i++) l->text[i] = find(r, l->text[i], false);
 }
 
+/* Of each teacher the model; what is said of it stays. */
+static int find_teachers(rt_run *r, rt_setting_list *l, rt_err *e)
+{
+    int rc = RT_OK;
+    for (uint32_t i = 0; i < l->count; i++) {
+        rt_teacher_spec s;
+        RT_TRY(rt_teacher_parse(&s, l->text[i], &r->arena, e));
+        const char *there = find(r, s.model, false), *options = l->text[i] + strlen(s.model);
+        if (there == s.model) continue;
+        if (!(l->text[i] = rt_arena_printf(&r->arena, "%s%s", there, options))) RT_TRY(rt_no_memory(e, "a path"));
+    }
+out:
+    return rc;
+}
+
 int rt_run_find_inputs(rt_run *r, rt_err *e)
 {
     int rc = RT_OK;
@@ -54,7 +69,7 @@ int rt_run_find_inputs(rt_run *r, rt_err *e)
     *f = *r->settings;
     if (!r->origin || !*r->origin) return RT_OK;
     f->student = find(r, f->student, false);
-    f->teacher = find(r, f->teacher, false);
+    RT_TRY(find_teachers(r, &f->teacher, e));
     f->base = find(r, f->base, false);
     f->chat_template = find(r, f->chat_template, true);
     f->sample_prompts = find(r, f->sample_prompts, true);
@@ -64,23 +79,34 @@ out:
     return rc;
 }
 
+/* Whether it is this model that is not there, which is then said. */
+static bool explain(const rt_run *r, const char *flag, const char *name, rt_err *e)
+{
+    if (!name || rt_path_exists(name)) return false;
+    bool whole = name[0] == '/';
+    if (!whole && r->origin && *r->origin)
+        rt_err_context(e,
+                       "%.150s has %s %.100s; it is neither here nor in %.150s, where the run began; put it back, "
+                       "or resume with %s NEW --override if it was moved",
+                       r->settings_path, flag, name, r->origin, flag);
+    else
+        rt_err_context(e, "%.200s has %s %.100s%s; resume %s%s NEW --override if it was moved", r->settings_path, flag,
+                       name, whole ? "" : ", relative to the folder in which the run began",
+                       whole ? "with " : "from there, or with ", flag);
+    return true;
+}
+
 void rt_run_explain_missing(const rt_run *r, int rc, rt_err *e)
 {
-    static const rt_setting_id models[] = { RT_SETTING_ID_student, RT_SETTING_ID_teacher, RT_SETTING_ID_base };
-    const char *const names[] = { r->found.student, r->found.teacher, r->found.base };
-    for (int i = 0; r->opts->resume && rc == RT_NOT_FOUND && i < 3; i++) {
-        if (!names[i] || rt_path_exists(names[i])) continue;
-        const char *flag = rt_setting_table[models[i]].flag;
-        bool whole = names[i][0] == '/';
-        if (!whole && r->origin && *r->origin)
-            rt_err_context(e,
-                           "%.150s has %s %.100s; it is neither here nor in %.150s, where the run began; put it back, "
-                           "or resume with %s NEW --override if it was moved",
-                           r->settings_path, flag, names[i], r->origin, flag);
-        else
-            rt_err_context(e, "%.200s has %s %.100s%s; resume %s%s NEW --override if it was moved", r->settings_path,
-                           flag, names[i], whole ? "" : ", relative to the folder in which the run began",
-                           whole ? "with " : "from there, or with ", flag);
-        return;
+    const rt_setting_list *teachers = &r->found.teacher;
+    if (!r->opts->resume || rc != RT_NOT_FOUND) return;
+    if (explain(r, "--student", r->found.student, e)) return;
+    for (uint32_t i = 0; i < teachers->count; i++) {
+        rt_arena a = { 0 };
+        rt_teacher_spec s;
+        bool said = rt_teacher_parse(&s, teachers->text[i], &a, NULL) >= 0 && explain(r, "--teacher", s.model, e);
+        rt_arena_free(&a);
+        if (said) return;
     }
+    explain(r, "--base", r->found.base, e);
 }

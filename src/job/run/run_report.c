@@ -104,14 +104,31 @@ static const char *license_of(rt_run *r)
     return found;
 }
 
+/* Of several teachers; else none. */
+static int card_teachers(rt_run *r, rt_card_teacher *out, rt_err *e)
+{
+    for (uint32_t i = 0; i < r->in->teachers.count; i++) {
+        rt_str share = { 0 };
+        rt_inputs_shares(r->in, i, &share);
+        const char *copy = share.data && !share.failed ? rt_arena_strdup(&r->arena, share.data) : NULL;
+        rt_str_free(&share);
+        if (!copy) return rt_no_memory(e, "the model card");
+        out[i] = (rt_card_teacher){ rt_inputs_teacher(r->in, i)->name, copy };
+    }
+    return RT_OK;
+}
+
 int rt_run_write_card(rt_run *r, const rt_run_summary *s, rt_err *e)
 {
     int rc;
     rt_str text = { 0 };
     const rt_inputs *in = r->in;
     const rt_resolved *v = &r->resolved;
+    rt_card_teacher teachers[RT_TEACHERS_MOST];
     rt_card c = { .student = in->student->name,
                   .teacher = in->teacher ? in->teacher->name : NULL,
+                  .teachers = teachers,
+                  .teacher_count = in->teachers.count > 1 ? in->teachers.count : 0,
                   .hub = in->student->hub,
                   .license = license_of(r),
                   .from_random = in->student->config.random_init,
@@ -136,6 +153,7 @@ int rt_run_write_card(rt_run *r, const rt_run_summary *s, rt_err *e)
     RT_TRY(list_sources(r, in->train_sources, in->train_hub, in->train_count, &c.data, e));
     RT_TRY(list_sources(r, in->eval_sources, in->eval_hub, in->eval_count, &c.eval, e));
     RT_TRY(name_parts(r, &c, e));
+    RT_TRY(card_teachers(r, teachers, e));
     rt_model_card(&text, &c);
     if (text.failed) RT_TRY(rt_no_memory(e, "the model card"));
     RT_TRY(rt_run_put_card(r, &text, e));

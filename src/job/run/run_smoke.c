@@ -113,7 +113,7 @@ static int time_steps(rt_run *r, double *seconds, uint32_t *count, rt_err *e)
     *count = n;
     /* As if they had not been: the run is bit for bit the one with so many --steps. */
     RT_TRY(rt_rows_seek(r->in->train, &start, e));
-    RT_TRY(rt_trainer_load(r->trainer, r->in->student, r->in->teacher, r->in->pair.mask, r->resolved.seed, e));
+    RT_TRY(rt_inputs_load(r->in, r->trainer, r->resolved.seed, e));
     rt_trainer *t = r->trainer;
     t->teacher_seconds = t->student_seconds = t->update_seconds = 0;
     t->teacher_runs = t->student_runs = 0;

@@ -26,11 +26,18 @@ static void warn_if_risen(rt_run *r)
     r->risen = risen;
 }
 
+/* The teacher as the user calls it; null: none. */
+static const char *teacher_word(const rt_run *r)
+{
+    const rt_teachers *t = &r->in->teachers;
+    return t->count > 1 ? "the teachers" : t->count ? t->list[0].model : NULL;
+}
+
 /* A model that carries nothing to its logits trains as any other: once, when it is first seen. */
 static void warn_if_even(rt_run *r)
 {
     rt_str text = { 0 };
-    rt_eval_say_even(&text, &r->last, r->settings->student, r->settings->teacher);
+    rt_eval_say_even(&text, &r->last, r->settings->student, teacher_word(r));
     if (text.len && !r->even) rt_run_note(r, "after step %u, %s", r->loop.state.step, text.data);
     r->even = r->even || text.len > 0;
     rt_str_free(&text);
@@ -50,7 +57,7 @@ static int evaluate(void *ctx, rt_err *e)
     rc = rt_evaluate(r->trainer, r->held, &v, NULL, e);
     if (rc == RT_NONFINITE)
         rt_err_context(e, "%s%s%s after step %u", r->settings->student, r->in->teacher ? " beside " : "",
-                       r->in->teacher ? r->settings->teacher : "", r->loop.state.step);
+                       r->in->teacher ? teacher_word(r) : "", r->loop.state.step);
     RT_TRY(rc);
     RT_TRY(rt_samples_make(r->samples, r->trainer, r->loop.state.step, &v, e));
     r->pace.eval = rt_now() - begun - v.seconds + rt_run_smoke_scale(r, v.seconds);

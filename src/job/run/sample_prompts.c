@@ -8,13 +8,17 @@
 
 /* FILE_PROMPTS are read aloud at every evaluation, so there cannot be thousands. A held-out document whose prompt is
  * longer than HELD_TOKENS is passed over; of plain text TEXT_TOKENS begin the sample. */
-enum { FILE_PROMPTS = 64, FILE_BYTES = 8 << 20, HELD_PROMPTS = 2, HELD_TOKENS = 512, TEXT_TOKENS = 16 };
+enum { FILE_PROMPTS = 64, HELD_PROMPTS = 2, HELD_TOKENS = 512, TEXT_TOKENS = 16 };
 
-/* What the shorter of both models can read. */
+/* What the shortest of the models can read. */
 static uint32_t longest(const rt_inputs *in)
 {
-    uint32_t a = in->student->config.context, b = in->teacher ? in->teacher->config.context : a;
-    return a < b ? a : b;
+    uint32_t most = in->student->config.context;
+    for (uint32_t i = 0; i < in->teachers.count; i++) {
+        uint32_t context = rt_inputs_teacher(in, i)->config.context;
+        if (context < most) most = context;
+    }
+    return most;
 }
 
 static int check_ids(const rt_samples *s, const rt_tok_ids *ids, rt_err *e)
@@ -43,7 +47,7 @@ static int add_prompt(rt_samples *s, const rt_str *text, const rt_tok_ids *ids, 
 
 /* ---- of a file ---- */
 
-static int take_line(rt_samples *s, const rt_data_text *t, bool json, rt_span line, rt_err *e)
+static int take_line(rt_samples *s, const rt_data_text *t, const rt_prompt_line *line, rt_err *e)
 {
     int rc;
     rt_str shown = { 0 };
@@ -51,8 +55,8 @@ static int take_line(rt_samples *s, const rt_data_text *t, bool json, rt_span li
     if (s->count == FILE_PROMPTS)
         RT_TRY(rt_fail(e, RT_INVALID, "more than %d prompts would take too long at every evaluation; keep the best",
                        FILE_PROMPTS));
-    RT_TRY(json ? rt_prompt_from_json(t, line.data, line.len, &shown, &ids, e)
-                : rt_prompt_from_line(t, line.data, line.len, &shown, &ids, e));
+    RT_TRY(line->json ? rt_prompt_from_json(t, line->text, line->len, &shown, &ids, e)
+                      : rt_prompt_from_line(t, line->text, line->len, &shown, &ids, e));
     RT_TRY(check_ids(s, &ids, e));
     RT_TRY(add_prompt(s, &shown, &ids, e));
 out:
@@ -61,35 +65,22 @@ out:
     return rc;
 }
 
-/* Without the white space around it. */
-static rt_span trimmed(const char *line, size_t len)
-{
-    while (len && strchr(" \t\r", line[len - 1])) len--;
-    while (len && strchr(" \t\r", *line)) line++, len--;
-    return (rt_span){ line, len };
-}
-
 static int read_file(rt_samples *s, const char *path, int64_t now, rt_err *e)
 {
     int rc;
-    rt_str text = { 0 };
+    rt_prompt_file *f = NULL;
+    rt_prompt_line line;
     const rt_data_text how = rt_inputs_text(s->in, now);
-    bool json = rt_path_ends(path, ".jsonl");
-    uint32_t number = 0;
-    RT_TRY(rt_file_read(path, FILE_BYTES, &text, e));
-    for (size_t at = 0; at < text.len; number++) {
-        const char *line = text.data + at, *end = memchr(line, '\n', text.len - at);
-        size_t len = end ? (size_t)(end - line) : text.len - at;
-        rt_span one = trimmed(line, len);
-        at += len + 1;
-        if (!one.len) continue;
-        rc = take_line(s, &how, json, one, e);
-        if (rc < 0) rt_err_context(e, "%s, line %u", path, number + 1);
+    RT_TRY(rt_prompt_file_open(&f, path, e));
+    while ((rc = rt_prompt_file_next(f, &line, e)) == 1) {
+        rc = take_line(s, &how, &line, e);
+        if (rc < 0) rt_err_context(e, "%s, line %llu", path, (unsigned long long)line.number);
         RT_TRY(rc);
     }
+    RT_TRY(rc);
     if (!s->count) RT_TRY(rt_fail(e, RT_INVALID, "%s holds no prompt", path));
 out:
-    rt_str_free(&text);
+    rt_prompt_file_close(f);
     if (rc < 0) rt_err_context(e, "--sample-prompts");
     return rc;
 }

@@ -205,7 +205,7 @@ int rt_samples_make(rt_samples *s, rt_trainer *t, uint32_t step, rt_eval_result 
     if (!s || !s->count) return RT_OK;
     for (uint32_t i = 0; i < s->count; i++) {
         rt_sample_prompt *p = &s->prompts[i];
-        if (rt_inputs_live(s->in) && !p->teacher.data) RT_TRY(make_one(s, t, step, p, true, &teachers, e));
+        if (rt_inputs_teacher_speaks(s->in) && !p->teacher.data) RT_TRY(make_one(s, t, step, p, true, &teachers, e));
         RT_TRY(make_one(s, t, step, p, false, &n, e));
     }
     v->sampled = true;

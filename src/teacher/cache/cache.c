@@ -102,6 +102,7 @@ int rt_cache_about_read(rt_cache *c, rt_err *e)
     rt_hash128 hash;
     char *file = rt_path_join(&c->arena, c->path, ABOUT_NAME);
     if (!file) return rt_no_memory(e, "a cache");
+    if (!rt_path_exists(file)) return rt_fail(e, RT_NOT_FOUND, "%s is no cache: it has no " ABOUT_NAME, c->path);
     int rc = rt_checked_json_read(&c->about, file, e);
     if (rc < 0) return rc;
     const char *format = json_string_value(json_object_get(c->about, "format"));
@@ -116,7 +117,8 @@ int rt_cache_about_read(rt_cache *c, rt_err *e)
     return rt_cache_sections_from_json(c->sections, &c->section_count, c->about, c->path, e);
 }
 
-/* What may be in a folder that counts as empty: a lock, and what a killed process left of cache.json. */
+/* What may be in a folder that counts as empty: a lock, and what a killed process left of cache.json or of a folder
+ * beside it. */
 static bool is_nothing(void *ctx, const char *name)
 {
     (void)ctx;
@@ -138,6 +140,13 @@ static int make_about(json_t **out, const json_t *about, const rt_cache_section 
     return about && json_object_update(*out, (json_t *)(uintptr_t)about) ? rt_no_memory(e, ABOUT_NAME) : RT_OK;
 }
 
+int rt_cache_check_empty(const char *path, rt_err *e)
+{
+    if (!rt_path_exists(path) || rt_dir_holds_only(path, is_nothing, NULL)) return RT_OK;
+    return rt_fail(e, RT_INVALID, "%s is there and is no empty folder%s; name another folder for the cache", path,
+                   rt_path_is_dir(path) ? "" : ", but a file");
+}
+
 int rt_cache_create(const char *path, const json_t *about, const rt_cache_section *sections, uint32_t count, rt_err *e)
 {
     int rc = RT_OK;
@@ -148,8 +157,7 @@ int rt_cache_create(const char *path, const json_t *about, const rt_cache_sectio
     if (count == 0 || count > RT_CACHE_SECTIONS)
         RT_TRY(rt_fail(e, RT_INVALID, "a cache has 1 to %d sections, not %u", RT_CACHE_SECTIONS, count));
     for (uint32_t i = 0; i < count; i++) RT_TRY(check_section(&sections[i], path, e));
-    if (rt_path_exists(path) && !rt_dir_holds_only(path, is_nothing, NULL))
-        RT_TRY(rt_fail(e, RT_INVALID, "%s is there and not empty; name another folder for the cache", path));
+    RT_TRY(rt_cache_check_empty(path, e));
     rt_json_init();
     RT_TRY(make_about(&whole, about, sections, count, e));
     RT_TRY(rt_dir_make(path, e));

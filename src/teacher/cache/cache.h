@@ -82,8 +82,9 @@ typedef struct rt_cache_size {
     uint64_t blocks, positions, bytes; /* bytes: of files of blocks, index included */
 } rt_cache_size;
 rt_cache_size rt_cache_size_of(const rt_cache *c, uint32_t section);
-/* Of all blocks of a section, whatever files they lie in and in whatever order: equal for equal contents. */
-int rt_cache_content(rt_cache *c, uint32_t section, rt_hash128 *out, rt_err *e);
+/* Of all blocks of a section, whatever files they lie in and in whatever order: equal for equal contents. positions:
+ * those in it, each once, however many files have it; may be null. */
+int rt_cache_content(rt_cache *c, uint32_t section, rt_hash128 *out, uint64_t *positions, rt_err *e);
 
 /* Which of these positions of the block are there. Safe from several threads, like the next. */
 uint64_t rt_cache_have(const rt_cache *c, uint32_t section, const rt_hash128 *key);
@@ -94,6 +95,9 @@ int rt_cache_get(const rt_cache *c, uint32_t section, const rt_hash128 *key, uin
 
 /* ---- writing (cache_write.c) ---- */
 
+/* RT_INVALID for a path where no cache may be begun: what is there is neither an empty folder nor what a killed process
+ * left of one that was just begun. */
+int rt_cache_check_empty(const char *path, rt_err *e);
 /* A new cache in a folder that is not there or empty; about becomes cache.json, with the sections in it. Takes no
  * reference. */
 int rt_cache_create(const char *path, const json_t *about, const rt_cache_section *sections, uint32_t count, rt_err *e);

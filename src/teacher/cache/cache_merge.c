@@ -77,7 +77,7 @@ static int add_entry(total *sum, const rt_cache *c, const rt_cache_file *f, cons
     return rc;
 }
 
-int rt_cache_content(rt_cache *c, uint32_t section, rt_hash128 *out, rt_err *e)
+int rt_cache_content(rt_cache *c, uint32_t section, rt_hash128 *out, uint64_t *positions, rt_err *e)
 {
     int rc = RT_OK;
     total s = { 0 };
@@ -93,5 +93,6 @@ int rt_cache_content(rt_cache *c, uint32_t section, rt_hash128 *out, rt_err *e)
     rt_store_le(text + 8, s.hi, 8);
     rt_store_le(text + 16, s.positions, 8);
     *out = rt_hash(text, sizeof text);
+    if (positions) *positions = s.positions;
     return rc;
 }

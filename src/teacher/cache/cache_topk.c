@@ -139,7 +139,9 @@ static int put_compact(uint64_t *entries, uint32_t count, const float *logp, flo
         lowest = fminf(lowest, logp[(uint32_t)entries[i]]);
     }
     if (!scale_code((double)highest - (double)lowest, p))
-        return rt_fail(e, RT_INVALID, "log-probabilities from %g to %g are further apart than 10 bits can say",
+        return rt_fail(e, RT_INVALID,
+                       "log-probabilities from %g to %g are further apart than 10 bits can say; a higher "
+                       "temperature brings them together",
                        (double)lowest, (double)highest);
     double scale = (double)scale_of(*p);
     for (uint32_t i = 0; i < count; i++) {

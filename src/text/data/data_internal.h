@@ -27,6 +27,9 @@ void rt_split_others(const rt_paths *f, size_t skip, const char *taken, char buf
  * to train on; null: no split. */
 int rt_split_choose(const rt_paths *f, const char *dir, bool for_eval, const char **split, rt_err *e);
 
+/* By the ending of its name, without what says that it is compressed; false: it says nothing (data_source.c). */
+bool rt_data_format_of(const char *path, rt_data_format *out);
+
 /* ---- records of files (data_split.c) ---- */
 
 #define RT_TO_UTF8 "convert the file, for example with iconv -f LATIN1 -t UTF-8"

@@ -94,16 +94,39 @@ out:
     return rc;
 }
 
+/* A record whose answer is still to be made: with an empty one it is of a known kind. *text: the record as JSON, the
+ * caller's to free; null: it has its answer, or is of another kind. */
+static int with_answer(json_t *j, char **text, rt_err *e)
+{
+    static const char *const pairs[][2] = { { "instruction", "output" },
+                                            { "question", "answer" },
+                                            { "prompt", "completion" } };
+    *text = NULL;
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        if (!json_object_get(j, pairs[i][0]) || json_object_get(j, pairs[i][1])) continue;
+        bool set = json_object_set_new(j, pairs[i][1], json_string("")) == 0;
+        if (!set || !(*text = json_dumps(j, JSON_COMPACT))) return rt_no_memory(e, "a prompt");
+        return RT_OK;
+    }
+    return RT_OK;
+}
+
 static int record_of_json(const rt_data_text *t, const char *line, size_t len, json_t **out, rt_err *e)
 {
-    int rc = RT_OK;
+    int rc;
+    char *filled = NULL;
     json_t *j = rt_json_load(line, len, JSON_ALLOW_NUL, NULL), *text = json_object_get(j, "prompt");
     if (!j && rt_json_out_of_memory()) return rt_no_memory(e, "a prompt");
     if (!text) text = json_object_get(j, "text");
-    if (!json_is_string(text))
-        rc = record_of_chat(t, line, len, out, e); /* which also says what is wrong with it */
-    else if (!(*out = json_pack("{s:O}", "prompt", text)))
-        rc = rt_no_memory(e, "a prompt");
+    if (json_is_string(text)) {
+        *out = json_pack("{s:O}", "prompt", text);
+        rc = *out ? RT_OK : rt_no_memory(e, "a prompt");
+    } else {
+        rc = with_answer(j, &filled, e);
+        if (filled) line = filled, len = strlen(filled);
+        if (rc == RT_OK) rc = record_of_chat(t, line, len, out, e); /* which also says what is wrong with it */
+    }
+    rt_free(filled);
     json_decref(j);
     return rc;
 }

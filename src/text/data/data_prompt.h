@@ -1,7 +1,7 @@
 /* data_prompt.h - what a model is asked to go on from: a line that a user wrote, or the beginning of a record, as ids.
  *
- * Owns: where a record's prompt ends, and the same beginning that the data has before it (BOS, the chat template with
- * its generation prompt). Files of prompts are for those who read them. */
+ * Owns: where a record's prompt ends, the same beginning that the data has before it (BOS, the chat template with its
+ * generation prompt), and files of prompts. What becomes of the answers is for those who ask. */
 #ifndef RT_DATA_DATA_PROMPT_H
 #define RT_DATA_DATA_PROMPT_H
 
@@ -25,5 +25,22 @@ json_t *rt_prompt_answered(const json_t *record, const char *answer, size_t len)
 /* A conversation, as a list of messages, up to where the assistant speaks. tools and shown may be null. */
 int rt_prompt_from_chat(const rt_data_text *t, const json_t *messages, const json_t *tools, rt_str *shown,
                         rt_tok_ids *ids, rt_err *e);
+
+/* ---- files of prompts (data_prompt_file.c) ---- */
+
+/* Any file that data may be: a record each; of a text, and of a file whose ending says nothing, a line each without the
+ * white space around it. Byte order marks, CRLF and compression are as in data. */
+typedef struct rt_prompt_file rt_prompt_file;
+typedef struct rt_prompt_line {
+    const char *text; /* (len), until the next is read */
+    size_t len;
+    uint64_t number; /* of the line in the file, from 1 */
+    bool json;       /* a record */
+} rt_prompt_line;
+/* RT_INVALID for a folder and for tokens. */
+int rt_prompt_file_open(rt_prompt_file **out, const char *path, rt_err *e);
+/* 1: the next; 0: no more. */
+int rt_prompt_file_next(rt_prompt_file *f, rt_prompt_line *out, rt_err *e);
+void rt_prompt_file_close(rt_prompt_file *f); /* accepts null */
 
 #endif

@@ -272,7 +272,8 @@ static int fill_row(rt_rows *r, uint32_t which, rt_row *row, rt_err *e)
                                      .source = d->source,
                                      .shard = d->unit.shard,
                                      .record = d->unit.record,
-                                     .first = d->unit.first };
+                                     .first = d->unit.first,
+                                     .group = r->sources[d->source].source.group };
         RT_TRY(put_unit(r, d, row, &r->docs[n - 1], e));
         at += d->unit.len;
     }
@@ -287,6 +288,13 @@ static int fill_row(rt_rows *r, uint32_t which, rt_row *row, rt_err *e)
     row->doc_count = n;
 out:
     return rc;
+}
+
+void rt_row_groups(const rt_row *row, uint32_t T, int32_t *group)
+{
+    for (uint32_t i = 0; i < T; i++) group[i] = 0;
+    for (uint32_t k = 0; k < row->doc_count; k++)
+        for (uint32_t i = 0; i < row->docs[k].len; i++) group[row->docs[k].begin + i] = (int32_t)row->docs[k].group;
 }
 
 /* To the next row's window; false when the last epoch is over. */

@@ -23,7 +23,8 @@ typedef struct rt_rows_source {
     const char *name;
     rt_shard *const *shards; /* must outlive the rows */
     uint32_t count;
-    double weight; /* 0: 1 */
+    double weight;  /* 0: 1 */
+    uint32_t group; /* its documents carry it; what it means is the caller's */
 } rt_rows_source;
 
 /* Of a record, where a part of the data is held out. */
@@ -84,6 +85,7 @@ typedef struct rt_row_doc {
     uint64_t record;
     uint32_t first;  /* of the record's tokens */
     uint32_t number; /* of what the shard says that its record comes from */
+    uint32_t group;  /* of its source */
 } rt_row_doc;
 
 /* One row. The caller owns the arrays, all (T) i32. They are what the ops take: ids of embed; target of kd_loss: the
@@ -98,6 +100,8 @@ typedef struct rt_row {
 } rt_row;
 /* 1: a row; 0: the last epoch is over; negative: a status. */
 int rt_rows_next(rt_rows *r, rt_row *row, rt_err *e);
+/* The group of every position, (T); of padding 0. */
+void rt_row_groups(const rt_row *row, uint32_t T, int32_t *group);
 /* How many rows a pass has: it is packed for this, without reading a token. */
 int rt_rows_in_epoch(rt_rows *r, uint64_t epoch, uint64_t *rows, rt_err *e);
 

@@ -58,6 +58,13 @@ static int kind_of(const char *path)
     return NOT_DATA;
 }
 
+bool rt_data_format_of(const char *path, rt_data_format *out)
+{
+    int kind = kind_of(path);
+    *out = (rt_data_format)(kind == NOT_DATA ? RT_DATA_TEXT : kind);
+    return kind != NOT_DATA;
+}
+
 static int refuse_kind(const char *path, rt_err *e)
 {
     return rt_fail(e, RT_INVALID,

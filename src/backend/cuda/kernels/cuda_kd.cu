@@ -359,10 +359,10 @@ template <class X> RT_DEVICE void begin(Slice<X> &r)
  * so. Not worth it where they have few rows each. */
 RT_DEVICE void begin_in_turn(const rt_cuda_kd_params &p)
 {
-    enum { ROWS = 16, CYCLES = 6 }; /* CYCLES: of a row, for a pack of a block's slice */
+    enum { ROWS = 16 };
     const uint32_t clusters = gridDim.x / p.blocks;
     if (p.a.N / clusters < ROWS) return;
-    for (const long long begun = clock64(), delay = blockIdx.x / p.blocks * (p.packs * CYCLES / clusters);
+    for (const long long begun = clock64(), delay = blockIdx.x / p.blocks * (p.packs * p.cycles / clusters);
          clock64() - begun < delay;) {}
 }
 

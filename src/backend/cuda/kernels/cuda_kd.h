@@ -72,6 +72,7 @@ typedef struct rt_cuda_kd_params {
     rt_cuda_ptr drawn;  /* (1) uint32_t: rows that were drawn; kd_begin makes it 0 */
     rt_cuda_ptr listed; /* (N,k) f32: student logits of the listed ids */
     uint32_t acc;       /* sums += */
+    uint32_t cycles;    /* of a row, for a pack of a block's slice: by which clusters begin apart */
 } rt_cuda_kd_params;
 
 /* Shared memory of a block: a head, two records of each warp of the row, the bitmap of its columns, the rings of its

@@ -1,10 +1,15 @@
-/* cuda_rmsnorm.cu - rmsnorm forward, plain, per head and with the residual sum fused.
+/* cuda_rmsnorm.cu - rmsnorm forward, plain, per head and with the residual sum fused; y as values or as e4m3 codes.
  *
  * A group of D columns belongs to a team of threads: some lanes of a warp where D is short, several warps where it is
  * long. Where the packs of a group are whole and at most four a thread, they are loaded once, all at the same time, and
  * kept in registers, and a block keeps the weight in shared memory; else the team walks its group twice, the second
- * time out of L1. Each thread sees the same columns both times, so outputs may lie on inputs. */
-#include "backend/cuda/kernels/cuda_common.cuh"
+ * time out of L1. Each thread sees the same columns both times, so outputs may lie on inputs.
+ *
+ * y as codes (scale = that of the row, codes = y / scale, y as it would be stored): the same sum, in the same order. A
+ * team that holds its row puts y in the place of x, finds the row's largest and stores codes out of registers: 1 byte
+ * is written where 2 were, and none is read again. Else it walks its row a third time, and stores nothing before that.
+ */
+#include "backend/cuda/kernels/cuda_coded_rows.cuh"
 #include "backend/cuda/kernels/cuda_rmsnorm.h"
 
 namespace
@@ -107,8 +112,8 @@ template <class T> struct Held {
     }
 };
 
-/* y = x r w; ADD: h = x + res, and y is made from that sum before it is rounded into h. */
-template <class T, bool ADD> struct Forward {
+/* y = x r w; ADD: h = x + res, and y is made from that sum before it is rounded into h. CODED: y is codes. */
+template <class T, bool ADD, bool CODED> struct Forward {
     static constexpr int W = 16 / (int)sizeof(T);
     const rt_cuda_rmsnorm_params &p;
     Seat at;
@@ -124,14 +129,24 @@ template <class T, bool ADD> struct Forward {
         team_sum(squares, p.team, at.team, room);
         r = inverse_rms(squares[0], p.a);
     }
-    template <class E> __device__ void write(float (&v)[W], const float (&w)[W], uint32_t c, E e)
+    /* v, the sum, becomes y; h is written. */
+    template <class E> __device__ void make(float (&v)[W], const float (&w)[W], uint32_t c, E e, bool write_h)
     {
-        if constexpr (ADD) store(element<T>(p.h, at.row, at.col + c), v, e);
+        if constexpr (ADD)
+            if (write_h) store(element<T>(p.h, at.row, at.col + c), v, e);
 #pragma unroll
         for (int i = 0; i < W; i++) v[i] = v[i] * r * w[i];
+    }
+    template <class E> __device__ void write(float (&v)[W], const float (&w)[W], uint32_t c, E e)
+    {
+        make(v, w, c, e, true);
         store(element<T>(p.y, at.row, at.col + c), v, e);
     }
-    __device__ void run_held(float (*room)[1])
+    __device__ CodedRow codes(uint32_t *tops)
+    {
+        return { p.y, p.scale, at.row, p.a.D, at.lane, p.team, at.taken, tops };
+    }
+    __device__ void run_held(float (*room)[1], uint32_t *tops)
     {
         const uint32_t packs = p.a.D / W;
         Held<T> x, res;
@@ -153,8 +168,14 @@ template <class T, bool ADD> struct Forward {
             if (!at.taken || k >= packs) continue;
             sum_of(v, x.pack[j], res.pack[j]);
             get_shared(w, (const float4 *)shared_bytes(), packs, k);
-            write(v, w, k * W, Whole());
+            if constexpr (CODED) {
+                make(v, w, k * W, Whole(), true);
+                x.pack[j] = repack<T, W>(v);
+            } else {
+                write(v, w, k * W, Whole());
+            }
         }
+        if constexpr (CODED) codes(tops).template store_held<T>(x.pack);
     }
     /* v = x + res */
     __device__ void sum_of(float (&v)[W], const Raw<16> &x, const Raw<16> &res)
@@ -177,7 +198,7 @@ template <class T, bool ADD> struct Forward {
             for (int i = 0; i < W; i++) v[i] += s[i];
         }
     }
-    __device__ void run_twice(float (*room)[1])
+    __device__ void run_twice(float (*room)[1], uint32_t *tops)
     {
         const uint32_t D = at.taken ? p.a.D : 0, step = p.team * W;
         float v[W], w[W];
@@ -186,6 +207,14 @@ template <class T, bool ADD> struct Forward {
             add_up(v);
         }
         join(room);
+        if constexpr (CODED) {
+            codes(tops).template store_twice<T>([&](float(&y)[W], uint32_t c, Part e, bool last) {
+                load_sum(y, c, e);
+                load_any(w, p.w, p.w_dtype, c, e);
+                make(y, w, c, e, last);
+            });
+            return;
+        }
         for (uint32_t c = at.lane * W; c < D; c += step) {
             Part e = { D - c < W ? D - c : W };
             load_sum(v, c, e);
@@ -195,23 +224,28 @@ template <class T, bool ADD> struct Forward {
     }
 };
 
-template <class T, bool ADD> __device__ void forward(const rt_cuda_rmsnorm_params &p)
+template <class T, bool ADD, bool CODED> __device__ void forward(const rt_cuda_rmsnorm_params &p)
 {
     __shared__ float room[32][1];
-    Forward<T, ADD> f = { p, Seat(p, (uint64_t)blockIdx.x * by_team(blockDim.x, p.team)), { 0.0f }, 0.0f };
+    __shared__ uint32_t tops[CODED ? 32 : 1];
+    Forward<T, ADD, CODED> f = { p, Seat(p, (uint64_t)blockIdx.x * by_team(blockDim.x, p.team)), { 0.0f }, 0.0f };
     if (p.held)
-        f.run_held(room);
+        f.run_held(room, tops);
     else
-        f.run_twice(room);
+        f.run_twice(room, tops);
 }
 } // namespace
 
-#define KERNELS_OF(op, name, T, ADD)                                                                                   \
+#define KERNELS_OF(op, name, T, ADD, CODED)                                                                            \
     extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK, 4) op##_##name(const rt_cuda_rmsnorm_params p)         \
     {                                                                                                                  \
         begin_kernel();                                                                                                \
         next_may_begin();                                                                                              \
-        forward<T, ADD>(p);                                                                                            \
+        forward<T, ADD, CODED>(p);                                                                                     \
     }
-#define KERNELS(name, T) KERNELS_OF(rmsnorm_fwd, name, T, false) KERNELS_OF(add_rmsnorm_fwd, name, T, true)
+#define KERNELS(name, T)                                                                                               \
+    KERNELS_OF(rmsnorm_fwd, name, T, false, false)                                                                     \
+    KERNELS_OF(add_rmsnorm_fwd, name, T, true, false)                                                                  \
+    KERNELS_OF(coded_rmsnorm_fwd, name, T, false, true)                                                                \
+    KERNELS_OF(coded_add_rmsnorm_fwd, name, T, true, true)
 RT_FOR_FLOATS(KERNELS)

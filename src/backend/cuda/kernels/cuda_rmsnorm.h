@@ -19,6 +19,7 @@ typedef struct rt_cuda_rmsnorm_params {
     uint32_t stages; /* backward: 2, groups are fetched while those before them are worked on; or 1 */
     uint32_t unused;
     rt_cuda_mat y, h;      /* forward; h absent without a residual */
+    rt_cuda_mat scale;     /* forward, of y as codes */
     rt_cuda_mat x, res;    /* both; backward: x is h of the forward, res is dres */
     rt_cuda_mat dx, dy;    /* backward */
     rt_cuda_ptr w, part;   /* part (blocks,D) f32: 0 when no weight gradient is wanted */

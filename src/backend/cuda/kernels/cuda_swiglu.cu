@@ -1,5 +1,10 @@
-/* cuda_swiglu.cu - y = g sigmoid(g) u and its gradients: one pass, one exponential and one quotient an element. */
-#include "backend/cuda/kernels/cuda_common.cuh"
+/* cuda_swiglu.cu - y = g sigmoid(g) u and its gradients: one pass, one exponential and one quotient an element.
+ *
+ * y as e4m3 codes (scale = that of the row, codes = y / scale, y as it would be stored): a row belongs to a team of
+ * whole warps, four packs of g and of u a thread, all asked for at once. y, rounded to T, stays in registers between
+ * the search for the row's largest and the codes. Rows that are not whole packs, or longer than 1,024 threads hold, are
+ * made twice. */
+#include "backend/cuda/kernels/cuda_coded_rows.cuh"
 #include "backend/cuda/kernels/cuda_swiglu.h"
 
 namespace
@@ -15,6 +20,17 @@ RT_DEVICE void sigmoid(float g, float &s, float &t)
 /* y of g, s = sigmoid(g) and u: the same bits from both kernels */
 RT_DEVICE float activation(float g, float s, float u) { return g * s * u; }
 
+/* u = y */
+template <int W> RT_DEVICE void activate(const float (&g)[W], float (&u)[W])
+{
+#pragma unroll
+    for (int i = 0; i < W; i++) {
+        float s, t;
+        sigmoid(g[i], s, t);
+        u[i] = activation(g[i], s, u[i]);
+    }
+}
+
 template <class T> struct Forward {
     static constexpr int W = 16 / (int)sizeof(T);
     struct State {
@@ -28,12 +44,7 @@ template <class T> struct Forward {
     }
     template <class E> __device__ void store(State &x, Place at, E e)
     {
-#pragma unroll
-        for (int i = 0; i < W; i++) {
-            float s, t;
-            sigmoid(x.g[i], s, t);
-            x.u[i] = activation(x.g[i], s, x.u[i]);
-        }
+        activate(x.g, x.u);
         ::store(element<T>(p.y, at.row, at.col), x.u, e);
     }
 };
@@ -66,6 +77,42 @@ template <class T> struct Backward {
         if (p.y.at) ::store(element<T>(p.y, at.row, at.col), x.dy, e);
     }
 };
+
+template <class T> RT_DEVICE void coded_held(const rt_cuda_coded_swiglu_params &p, const CodedRow &to)
+{
+    constexpr int W = 16 / (int)sizeof(T), HOLDS = RT_CUDA_SWIGLU_HOLDS;
+    const uint32_t packs = to.taken ? p.F / W : 0;
+    const T *from_g = element<T>(p.g, to.row, 0), *from_u = element<T>(p.u, to.row, 0);
+    Raw<16> g[HOLDS], u[HOLDS];
+#pragma unroll
+    for (int j = 0; j < HOLDS; j++) {
+        const uint32_t k = to.lane + j * p.team;
+        g[j] = u[j] = { { 0, 0, 0, 0 } };
+        if (k >= packs) continue;
+        g[j] = load_raw<16>(from_g + k * W);
+        u[j] = load_raw<16>(from_u + k * W);
+    }
+#pragma unroll
+    for (int j = 0; j < HOLDS; j++) {
+        float a[W], b[W];
+        unpack<T, W>(a, g[j]);
+        unpack<T, W>(b, u[j]);
+        activate(a, b);
+        g[j] = repack<T, W>(b);
+    }
+    to.store_held<T>(g);
+}
+
+template <class T> RT_DEVICE void coded_twice(const rt_cuda_coded_swiglu_params &p, const CodedRow &to)
+{
+    constexpr int W = 16 / (int)sizeof(T);
+    to.store_twice<T>([&](float(&y)[W], uint32_t c, Part e, bool) {
+        float g[W];
+        load(g, element<T>(p.g, to.row, c), e);
+        load(y, element<T>(p.u, to.row, c), e);
+        activate(g, y);
+    });
+}
 } // namespace
 
 #define KERNELS(name, T)                                                                                               \
@@ -80,5 +127,19 @@ template <class T> struct Backward {
         begin_kernel();                                                                                                \
         Backward<T> op = { p };                                                                                        \
         each_pack<Backward<T>::W, 1>(p.tile, op);                                                                      \
+    }                                                                                                                  \
+    extern "C" __global__ void __launch_bounds__(RT_CUDA_SWIGLU_MOST)                                                  \
+        coded_swiglu_fwd_##name(const rt_cuda_coded_swiglu_params p)                                                   \
+    {                                                                                                                  \
+        begin_kernel();                                                                                                \
+        next_may_begin();                                                                                              \
+        __shared__ uint32_t tops[32];                                                                                  \
+        const uint32_t team = threadIdx.x / p.team, lane = threadIdx.x % p.team;                                       \
+        const uint64_t row = (uint64_t)blockIdx.x * (blockDim.x / p.team) + team;                                      \
+        const CodedRow to = { p.y, p.scale, row, p.F, lane, p.team, row < p.N, tops };                                 \
+        if (p.held)                                                                                                    \
+            coded_held<T>(p, to);                                                                                      \
+        else                                                                                                           \
+            coded_twice<T>(p, to);                                                                                     \
     }
 RT_FOR_FLOATS(KERNELS)

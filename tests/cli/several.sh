@@ -1,0 +1,241 @@
+# several.sh - several teachers of one run: a mixture beside one teacher, each source of the data asked of its own teachers, what
+# is printed and written down, resuming, verifying, and what is refused. The arithmetic: test_several.
+. "$(dirname "$0")/harness"
+. "$(dirname "$0")/run_case"
+
+texts d.jsonl 160 and
+texts code.jsonl 80 but
+run init --preset tiny-qwen2 --seed 1 --dtype f32 s
+run init --preset tiny-llama --seed 2 --dtype f32 t
+run init --preset tiny-llama --seed 3 --dtype f32 t2
+few="--student s --lr 1e-3 --batch 4 --seq-len 64 --threads 2"
+learn="$few --data d.jsonl --steps 8 --eval-every 4"
+two="--teacher t,weight=0.7 --teacher t2,weight=0.3"
+
+# near A B TOLERANCE: losses and measures of two runs
+near() {
+    python3 - "$1/run/metrics.jsonl" "$2/run/metrics.jsonl" "$3" <<'PY'
+import json, sys
+a, b = ([j for j in map(json.loads, open(p)) if j["event"] in ("step", "eval")] for p in sys.argv[1:3])
+worst = 0
+assert len(a) == len(b) > 4
+for x, y in zip(a, b):
+    assert (x["event"], x["step"]) == (y["event"], y["step"])
+    for k in ("ce", "divergence", "forward_kl", "teacher_ce", "grad_norm"):
+        if k in x:
+            p, q = (v[0] if isinstance(v, list) else v for v in (x[k], y[k]))
+            worst = max(worst, abs(p - q) / (1e-6 + abs(p)))
+sys.exit(not worst <= float(sys.argv[3]))
+PY
+}
+
+# ---- a mixture ----
+run distill --teacher t $learn --out one
+exits 0
+run distill --teacher t,weight=3 --teacher t,weight=7 $learn --out same
+exits 0
+out_has '^          share 0\.3$'
+out_has '^          share 0\.7$'
+check "a teacher mixed with itself is that teacher" near one same 2e-5
+run distill $two $learn --out mix
+exits 0
+out_has '^teacher +t: llama'
+out_has '^teacher +t2: llama'
+check "two teachers are not one" sh -c '! "$@"' - near one mix 1e-3
+check "no line about the teachers is wider than 80 columns" sh -c '! grep -E "^(teacher |          share).{73}" "$0"' "$out"
+check "the card names both, with their shares" grep -q 'the probabilities of `t` (0\.7) and `t2` (0\.3) on' mix/README.md
+check "so does the page" grep -q 'teachers <b>t</b> (weight 0\.7) + <b>t2</b> (weight 0\.3)' mix/run/report.html
+check "the manifest has both by their values" python3 - <<'PY'
+import json
+m = json.load(open("mix/run/manifest.json"))
+(other,) = m["other_teachers"]
+assert (m["teacher"]["name"], m["teacher"]["weight"], other["name"], other["weight"]) == ("t", 0.7, "t2", 0.3)
+assert len({m["teacher"]["content_hash"], other["content_hash"], m["student"]["content_hash"]}) == 3
+assert m["settings"]["teacher"] == ["t,weight=0.7", "t2,weight=0.3"]
+PY
+check "nobody speaks for a mixture" sh -c '! grep -q "\"teacher\"" mix/run/samples.jsonl'
+run verify mix
+exits 0
+out_has '^teacher +pass +t holds'
+out_has '^teacher 2 +pass +t2 holds'
+out_has '^held-out before +pass .*KL [0-9.]+'
+out_has '^first step +pass'
+mv t2 t2-away
+run verify mix
+out_has '^teacher 2 +not checked +t2 is not where the run found it'
+out_has '^held-out before +pass .*the teacher is not there$'
+cp -r t t2
+run verify mix
+exits 5
+out_has '^teacher 2 +FAIL +t2 holds other values now'
+rm -r t2
+mv t2-away t2
+run eval mix --teacher t --data code.jsonl --threads 2
+exits 0
+# Rows at a time, rows that teachers read at once, chunks of the head: the same run.
+run distill $two $learn --micro-batch 1 --teacher-batch 4 --head-chunk 32 --out rows
+exits 0
+check "whatever the rows at a time" near mix rows 2e-5
+run distill $two $learn --teacher-weights bf16 --divergence jsd --temperature 2 --out words
+exits 0
+
+# ---- a plan ----
+run plan $two --student s --data d.jsonl --seq-len 64
+exits 0
+out_has '^teachers  2, whose forwards share their activations$'
+out_has '^ +[0-9.]+ [KM]iB  weights of t, share 0\.7$'
+out_has '^ +[0-9.]+ [KM]iB  weights of t2, share 0\.3$'
+run plan $two --student s --data d.jsonl --seq-len 64 --json
+exits 0
+json_is '[(t["name"], t["share"]) for t in j["teachers"]] == [("t", "0.7"), ("t2", "0.3")] and j["teachers"][0]["weights"] > 500000'
+json_is 'j["settings"]["teacher"] == ["t,weight=0.7", "t2,weight=0.3"]'
+run plan --teacher t --student s --data d.jsonl --seq-len 64 --json
+json_is '"teachers" not in j and j["settings"]["teacher"] == "t"'
+cat >run.yaml <<'YAML'
+teacher:
+  - t,weight=0.7
+  - t2,weight=0.3
+YAML
+run plan --config run.yaml --student s --data d.jsonl --seq-len 64 --json
+exits 0
+json_is 'len(j["teachers"]) == 2'
+
+# ---- each source of its own teacher ----
+both="$few --data d.jsonl --data code.jsonl --steps 4 --eval-every 2"
+run distill --teacher t $both --out all-t
+run distill --teacher t2 $both --out all-t2
+run distill --teacher t --teacher t2,weight=0.3,data=code.jsonl $both --json --out routed
+exits 0
+err_has '--teacher t2: weight=0\.3 has no effect, since it is the only teacher of its data'
+check "the event of the plan has both" python3 - "$out" <<'PY'
+import json, sys
+plan = next(j for j in map(json.loads, open(sys.argv[1])) if j["event"] == "plan")
+assert [(t["name"], t["share"]) for t in plan["teachers"]] == [("t", "1 of d.jsonl"), ("t2", "1 of code.jsonl")]
+PY
+check "each part is measured beside its teacher, and not beside the other" python3 - <<'PY'
+import json
+def parts(run):
+    line = next(j for j in map(json.loads, open(run + "/run/metrics.jsonl")) if j["event"] == "eval" and j["step"] == 0)
+    return {p["name"]: (p["forward_kl"][0], p["teacher_ce"][0]) for p in line["parts"]}
+t, t2, routed = parts("all-t"), parts("all-t2"), parts("routed")
+for name, own, other in ("d.jsonl", t, t2), ("code.jsonl", t2, t):
+    for a, b, c in zip(routed[name], own[name], other[name]):
+        assert abs(a - b) < 1e-5 * b < abs(a - c)
+PY
+run verify routed
+exits 0
+run distill --teacher t,data=d.jsonl --teacher t2,data=code.jsonl --teacher t2,weight=3,data=d.jsonl $both --out threes
+exits 0
+out_has '^          share 0\.25 of d\.jsonl$'
+out_has '^          share 1 of code\.jsonl$'
+out_has '^          share 0\.75 of d\.jsonl$'
+run distill --teacher t --teacher t2,data=code.jsonl $few --data d.jsonl --data code.jsonl --eval-data code.jsonl --steps 2 --out held
+exits 0
+
+# ---- a step written down ----
+run distill $two --student s --lr 1e-3 --seq-len 64 --threads 2 --data d.jsonl --batch 1 --steps 2 --temperature 2 --dump-step 2 --out dumped
+exits 0
+check "the logits of the mixture give the step's loss" python3 - <<'PY'
+import json, math, struct
+with open("dumped/run/dump-000002/logits.safetensors", "rb") as f:
+    head = json.loads(f.read(struct.unpack("<Q", f.read(8))[0]))
+    data = f.read()
+s, t = (struct.unpack(f"<{(o[1] - o[0]) // 4}f", data[slice(*o)]) for o in (head[k]["data_offsets"] for k in ("student", "teacher")))
+j = json.load(open("dumped/run/dump-000002/step.json"))
+V, W = head["student"]["shape"][1], head["teacher"]["shape"][1]
+shared = [i for i in range(V) if not j["shared_ids"] or j["shared_ids"][i // 32] >> i % 32 & 1]
+def log_softmax(x):
+    total = math.log(sum(math.exp(v / 2) for v in x))
+    return [v / 2 - total for v in x]
+kl, n = 0.0, len(j["logits"])
+for i in range(n):
+    p, q = (log_softmax([x[i * w + v] for v in shared]) for x, w in ((t, W), (s, V)))
+    kl += sum(math.exp(a) * (a - b) for a, b in zip(p, q)) / n
+assert n == j["result"]["trained"] and abs(kl - j["result"]["divergence"]) < 1e-4 * kl
+PY
+
+# ---- stopped and resumed ----
+long="$two $few --data d.jsonl --steps 40 --eval-every 8 --save-every 4"
+run distill $long --out whole
+stop KILL 20 cut distill $long
+run distill --resume --out cut
+exits 0
+check "resumed, it is the same run" sh -c 'test "$1" = "$2"' - "$(curve cut)" "$(curve whole)"
+stop KILL 20 cut2 distill $long
+run distill --resume --out cut2 --teacher t
+exits 5
+err_has '--teacher: was \["t,weight=0\.7","t2,weight=0\.3"\], now "t"'
+mv t2 t2-away
+run distill --resume --out cut2
+exits 3
+err_has 'has --teacher t2'
+cp -r t t2
+run distill --resume --out cut2
+exits 5
+err_has 'teacher 2: its values have changed since the run began'
+rm -r t2
+mv t2-away t2
+mkdir far
+cd far || exit 1
+run distill --resume --out ../cut2
+exits 0
+cd ..
+check "from another folder too" sh -c 'test "$1" = "$2"' - "$(curve cut2)" "$(curve whole)"
+run distill $two $learn --control --out controlled
+exits 0
+run verify controlled
+exits 0
+
+# ---- refused ----
+sums d.jsonl code.jsonl s t t2 >before
+run distill --teacher t --teacher t2,data=none.jsonl $learn --out no
+exits 5
+err_has '--teacher t2: data=none\.jsonl is none of --data; write it as it is written there, such as data=d\.jsonl'
+run distill --teacher t2,data=d.jsonl $few --data d.jsonl --data code.jsonl --steps 2 --out no
+exits 5
+err_has 'code\.jsonl has no teacher'
+run distill --teacher t --teacher t2,data=d.jsonl $learn --out no
+exits 5
+err_has '--teacher t is asked about nothing'
+for bad in weight=0 weight=-1 weight=many colour=red prompt=p.txt data=; do
+    run distill --teacher t --teacher "t2,$bad" $learn --out no
+    exits 2
+    err_has "--teacher t2,$bad: "
+done
+run distill --teacher t --teacher s $learn --out no
+exits 5
+err_has 'the same values'
+run init --preset tiny-llama --seed 4 --dtype f32 odd
+python3 - <<'PY'
+import json
+path = "odd/tokenizer.json"
+j = json.load(open(path))
+v = j["model"]["vocab"]
+a, b = (k for k, i in v.items() if i in (70, 71))
+v[a], v[b] = v[b], v[a]
+json.dump(j, open(path, "w"))
+PY
+run distill --teacher t --teacher odd $learn --out no
+exits 5
+err_has '--teacher odd shares its vocabulary neither with the student nor with t, the first teacher'
+run cache --teacher t --data d.jsonl --seq-len 64 --threads 2 --out c
+exits 0
+run distill --teacher t2 --teacher c $learn --out no
+exits 5
+err_has '--teacher c is a cache, and of several teachers each is computed in the step'
+run cache --teacher t --teacher t2 --data d.jsonl --out no
+exits 2
+err_has 'a cache is of one teacher'
+run cache --teacher t,weight=0.5 --data d.jsonl --out no
+exits 2
+err_has 'a cache is of one teacher and all of --data'
+run distill --teacher t --teacher t2 --student s --student s --data d.jsonl --out no
+exits 2
+err_has '--student is given twice'
+run distill --teacher t --teacher t --teacher t --teacher t --teacher t --teacher t --teacher t --teacher t --teacher t $learn --out no
+exits 2
+err_has '--teacher is given 9 times, and a run has 8 teachers at most'
+check "nothing is half written" test ! -e no
+sums d.jsonl code.jsonl s t t2 >after
+check "and nothing of theirs changed" cmp before after
+finish
