@@ -62,15 +62,21 @@ static int take_from_cache(rt_cache_work *w, rt_err *e)
     const json_t *a = rt_cache_about(w->cache), *held = json_object_get(a, "held_out");
     const char *keep = json_string_value(json_object_get(a, "keep"));
     double T = json_number_value(json_object_get(a, "temperature"));
-    if (w->o->keep && (!keep || strcmp(w->o->keep, keep) != 0))
+    json_int_t batch = json_integer_value(json_object_get(a, "batch"));
+    int rc = rt_inputs_cache_says(w->cache, s->out, e);
+    if (rc < 0) return rc;
+    if (batch < 1 || batch > INT32_MAX)
+        return rt_fail(e, RT_FORMAT, "%s/cache.json has a \"batch\" of %lld rows, which cannot be filled; make another",
+                       s->out, (long long)batch);
+    if (w->o->keep && strcmp(w->o->keep, keep) != 0)
         return rt_fail(e, RT_INVALID, "--keep %s: %s keeps %s; leave it out, or make another cache", w->o->keep, s->out,
-                       keep ? keep : "something else");
+                       keep);
     if (s->given[RT_SETTING_ID_temperature] && s->temperature != T)
         return rt_fail(e, RT_INVALID, "--temperature %g: %s was made at %g; leave it out, or make another cache",
                        s->temperature, s->out, T);
     w->keep = keep;
     RT_SETTINGS_PUT(s, temperature, T);
-    RT_SETTINGS_PUT(s, teacher_batch, (uint64_t)json_integer_value(json_object_get(a, "batch")));
+    RT_SETTINGS_PUT(s, teacher_batch, (uint64_t)batch);
     RT_SETTINGS_PUT(s, seed, (uint64_t)json_integer_value(json_object_get(a, "seed")));
     if (!s->given[RT_SETTING_ID_seq_len])
         RT_SETTINGS_PUT(s, seq_len, (uint64_t)json_integer_value(json_object_get(a, "seq_len")));
