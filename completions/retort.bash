@@ -29,10 +29,10 @@ _retort() {
         prev=${COMP_WORDS[COMP_CWORD - 2]}
     fi
     if ((COMP_CWORD == 1)); then
-        _retort_offer cache convert distill doctor eval export generate init inspect merge plan quantize report serve tokenize train verify help --help --version
+        _retort_offer cache chat convert distill doctor eval export generate init inspect merge plan quantize report serve tokenize train verify help --help --version
         return
     elif ((COMP_CWORD == 2)) && [[ $command == help ]]; then
-        _retort_offer cache convert distill doctor eval export generate init inspect merge plan quantize report serve tokenize train verify
+        _retort_offer cache chat convert distill doctor eval export generate init inspect merge plan quantize report serve tokenize train verify
         return
     fi
     given=" ${COMP_WORDS[*]:2:COMP_CWORD-2} "
@@ -50,17 +50,18 @@ _retort() {
             ;;
         *:--seq-len | *:--temperature | *:--held-out | *:--held-seed | *:--seed | *:--teacher-batch | \
             *:--columns | *:--template-var | *:--skip-bad | *:--vocab | *:--threads | *:--keep | *:--part | \
-            *:--join | *:--shard-size | *:--beta | *:--skew | *:--alpha | *:--kd-weight | *:--ce-weight | \
-            *:--lr | *:--betas | *:--eps | *:--weight-decay | *:--warmup | *:--decay | *:--lr-floor | \
-            *:--max-grad-norm | *:--batch | *:--micro-batch | *:--steps | *:--tokens | *:--epochs | \
-            *:--time | *:--lora-rank | *:--lora-alpha | *:--lora-dropout | *:--lora-targets | *:--freeze | \
-            *:--head-chunk | *:--memory-limit | *:--eval-every | *:--eval-rows | *:--stop-if-worse | \
-            *:--sample-tokens | *:--save-every | *:--dump-step | *:--log-every | *:--held-out-of | \
-            *:--bf16-layers | *:--word | *:--rows | *:--prompt | *:--system | *:--max-new | *:--top-k | \
-            *:--top-p | *:--min-p | *:--repetition-penalty | *:--context | *:--samples | *:--slots | \
-            *:--layers | *:--depth | *:--port | *:--host | *:--name | *:--cache-positions | \
-            *:--top-logprobs | *:--max-queue | *:--max-body | *:--timeout | *:--idle-timeout | *:--show | \
-            *:--now | *:--eos | *:--shard-tokens | *:--op | *:--case | *:--isa)
+            *:--join | *:--system | *:--max-new | *:--top-k | *:--top-p | *:--min-p | \
+            *:--repetition-penalty | *:--context | *:--shard-size | *:--beta | *:--skew | *:--alpha | \
+            *:--kd-weight | *:--ce-weight | *:--lr | *:--betas | *:--eps | *:--weight-decay | *:--warmup | \
+            *:--decay | *:--lr-floor | *:--max-grad-norm | *:--batch | *:--micro-batch | *:--steps | \
+            *:--tokens | *:--epochs | *:--time | *:--lora-rank | *:--lora-alpha | *:--lora-dropout | \
+            *:--lora-targets | *:--freeze | *:--head-chunk | *:--memory-limit | *:--eval-every | \
+            *:--eval-rows | *:--stop-if-worse | *:--sample-tokens | *:--save-every | *:--dump-step | \
+            *:--log-every | *:--held-out-of | *:--bf16-layers | *:--word | *:--rows | *:--prompt | \
+            *:--samples | *:--slots | *:--layers | *:--depth | *:--port | *:--host | *:--name | \
+            *:--cache-positions | *:--top-logprobs | *:--max-queue | *:--max-body | *:--timeout | \
+            *:--idle-timeout | *:--show | *:--now | *:--eos | *:--shard-tokens | *:--op | *:--case | \
+            *:--isa)
             return
             ;;
         *:--teacher-weights)
@@ -157,6 +158,11 @@ _retort() {
             --seed --teacher-weights --teacher-batch --teacher-memory --chat-template --columns --template-var
             --loss-on --skip-bad --allow-drop --vocab --device --tune --threads --keep --fill --part --join
             --json --help'
+        paths=1
+        ;;
+    chat)
+        flags='--system --base --max-new --temperature --top-k --top-p --min-p --repetition-penalty --seed
+            --context --quiet --device --threads --help'
         paths=1
         ;;
     convert)

@@ -15,7 +15,7 @@ complete -c retort -f
 complete -c retort -n __retort_first -l help -d 'the commands'
 complete -c retort -n __retort_first -l version -d 'the version'
 complete -c retort -n __retort_first -a help -d 'the help of a command'
-complete -c retort -n '__retort_in help' -a 'cache convert distill doctor eval export generate init inspect merge plan quantize report serve tokenize train verify'
+complete -c retort -n '__retort_in help' -a 'cache chat convert distill doctor eval export generate init inspect merge plan quantize report serve tokenize train verify'
 
 complete -c retort -n __retort_first -a cache -d 'what a teacher says of a text, kept for later runs'
 complete -c retort -n '__retort_in cache' -l teacher -r -F -d 'Teacher model, or a cache of one'
@@ -49,6 +49,23 @@ complete -c retort -n '__retort_in cache' -l join -x -d 'Joined caches of one te
 complete -c retort -n '__retort_in cache' -l json -d 'JSON instead of text'
 complete -c retort -n '__retort_in cache' -l help -d 'this text'
 complete -c retort -n '__retort_in cache' -F
+
+complete -c retort -n __retort_first -a chat -d 'a conversation with a model, in the terminal'
+complete -c retort -n '__retort_in chat' -l system -x -d 'a system message'
+complete -c retort -n '__retort_in chat' -l base -r -F -d 'base model of an adapter (default: the one that it names)'
+complete -c retort -n '__retort_in chat' -l max-new -x -d 'tokens of an answer at most (1024)'
+complete -c retort -n '__retort_in chat' -l temperature -x -d '0 (default) takes the most likely token always'
+complete -c retort -n '__retort_in chat' -l top-k -x -d 'choose among the K most likely'
+complete -c retort -n '__retort_in chat' -l top-p -x -d 'choose among the most likely that make up P'
+complete -c retort -n '__retort_in chat' -l min-p -x -d 'choose among those at least P times as likely as the first'
+complete -c retort -n '__retort_in chat' -l repetition-penalty -x -d 'above 1 makes seen tokens less likely'
+complete -c retort -n '__retort_in chat' -l seed -x -d 'seed of the samples'
+complete -c retort -n '__retort_in chat' -l context -x -d 'tokens of the whole conversation (the model\'s own limit, at most 4096)'
+complete -c retort -n '__retort_in chat' -l quiet -d 'nothing but answers and faults'
+complete -c retort -n '__retort_in chat' -l device -x -a 'auto cpu cuda' -d 'where to run (auto)'
+complete -c retort -n '__retort_in chat' -l threads -x -d 'CPU threads (default: cores this process may use)'
+complete -c retort -n '__retort_in chat' -l help -d 'this text'
+complete -c retort -n '__retort_in chat' -F
 
 complete -c retort -n __retort_first -a convert -d 'a model in another format, every value read back and compared'
 complete -c retort -n '__retort_in convert' -l to -x -a 'hf safetensors gguf apr' -d 'hf, gguf, apr or safetensors (default: by OUT\'s suffix, else hf)'

@@ -205,6 +205,9 @@ static int open_data(work *w, rt_err *e)
                        "--teacher %s is a cache, which serves the run that it was made for; measure "
                        "beside the model itself",
                        w->o->teacher));
+    if (rt_inputs_prompted(w->in))
+        RT_TRY(
+            rt_fail(e, RT_INVALID, "--teacher %s: retort eval reads no prompt; give the model alone", w->o->teacher));
     uint32_t rows = rt_eval_set_rows(w->set);
     if (rows < w->B) rt_eval_set_batch(w->set, w->B = rows); /* nothing is measured of what fills a batch up */
     RT_TRY(check_ids(w, e));

@@ -10,6 +10,14 @@ bool rt_prompt_applies(const rt_teacher_prompt *p, const int32_t *ids, uint32_t 
     return count >= p->begin_count && (!p->begin_count || !memcmp(ids, p->begin, p->begin_count * sizeof *ids));
 }
 
+rt_hash128 rt_prompt_hash(const rt_teacher_prompt *p)
+{
+    const rt_hash128 parts[] = { rt_hash(p->begin, p->begin_count * sizeof *p->begin),
+                                 rt_hash(p->put, p->put_count * sizeof *p->put),
+                                 { p->skip, p->begin_count } };
+    return rt_hash(parts, sizeof parts);
+}
+
 /* A document in the student's rows. */
 typedef struct document {
     uint32_t at, count; /* positions of the batch, up to its last target */

@@ -6,6 +6,7 @@
 #define RT_TEACHER_READING_H
 
 #include "base/err.h"
+#include "base/hash.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -22,6 +23,8 @@ static inline uint32_t rt_prompt_extra(const rt_teacher_prompt *p)
 {
     return p->put_count > p->skip ? p->put_count - p->skip : 0;
 }
+/* Of all that it is: equal for equal prompts. */
+rt_hash128 rt_prompt_hash(const rt_teacher_prompt *p);
 /* Whether a document of so many ids is read with the prompt. */
 bool rt_prompt_applies(const rt_teacher_prompt *p, const int32_t *ids, uint32_t count);
 

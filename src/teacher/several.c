@@ -15,10 +15,11 @@ enum { MOST_WEIGHT = 1000000 };
 
 static int bad_option(const char *text, const char *option, rt_err *e)
 {
-    return rt_fail(e, RT_USAGE,
-                   "--teacher %s: '%s' is not an option of a teacher; there are weight=NUMBER (above 0) and data=FILE, "
-                   "one of those of --data",
-                   text, option);
+    return rt_fail(
+        e, RT_USAGE,
+        "--teacher %s: '%s' is not an option of a teacher; there are weight=NUMBER (above 0), data=FILE, one "
+        "of those of --data, and prompt=FILE",
+        text, option);
 }
 
 static int take_option(rt_teacher_spec *s, const char *text, const char *option, rt_err *e)
@@ -31,6 +32,7 @@ static int take_option(rt_teacher_spec *s, const char *text, const char *option,
             return rt_fail(e, RT_USAGE, "--teacher %s: a weight is a number above 0, not '%s'", text, value);
         return RT_OK;
     }
+    if (strncmp(option, "prompt=", 7) == 0 && *value && !s->prompt) return s->prompt = value, RT_OK;
     if (strncmp(option, "data=", 5) != 0 || !*value) return bad_option(text, option, e);
     if (s->data_count == RT_TEACHER_NAMES)
         return rt_fail(e, RT_USAGE, "--teacher %s: data= can be given %d times at most", text, RT_TEACHER_NAMES);

@@ -1,8 +1,9 @@
 /* several.h - the teachers of one run: what each --teacher says, and which share each of them has of which data.
  *
- * Owns: the words of a --teacher (MODEL,weight=W,data=FILE) and the table of shares that follows from all of them. It
- * opens no model. A source of the data is asked of the teachers that name it, or, where none does, of those that name
- * no data; sources with the same teachers are a group. Rows carry groups, and the loss takes shares by row. */
+ * Owns: the words of a --teacher (MODEL,weight=W,data=FILE,prompt=FILE) and the table of shares that follows from all
+ * of them. It opens no model. A source of the data is asked of the teachers that name it, or, where none does, of those
+ * that name no data; sources with the same teachers are a group. Rows carry groups, and the loss takes shares by row.
+ */
 #ifndef RT_TEACHER_SEVERAL_H
 #define RT_TEACHER_SEVERAL_H
 
@@ -18,6 +19,7 @@ typedef struct rt_teacher_spec {
     double weight;                      /* 1 where none is given */
     const char *data[RT_TEACHER_NAMES]; /* sources that it is asked about; none: all that no teacher names */
     uint32_t data_count;
+    const char *prompt; /* file of a prompt that it reads before conversations; null: none */
 } rt_teacher_spec;
 
 typedef struct rt_teachers {

@@ -503,7 +503,7 @@ static int record_samples(rt_step_plan *s, rt_err *e)
     rt_generate_opts o = rt_generate_defaults;
     if (!(o.context = s->opts.sample_context)) return RT_OK;
     RT_TRY(rt_generator_record(&s->student_says, s->space, s->student, &s->opts.policy, &o, e));
-    if (s->plan[RT_PROGRAM_TEACHER] && !s->opts.other_count) /* nobody speaks for a mixture */
+    if (s->plan[RT_PROGRAM_TEACHER] && !s->opts.other_count && !s->opts.prompts[0]) /* it reads what a student reads */
         RT_TRY(rt_generator_record(&s->teacher_says, s->space, s->teacher, &s->opts.policy, &o, e));
 out:
     return rc;

@@ -306,7 +306,7 @@ check "they are untouched" cmp sums.1 sums.2
 
 # ---- files that vanish ----
 cp -r taught leaving
-stop INT 12 vanish distill --teacher leaving $long --teacher leaving
+stop INT 12 vanish distill --student s $long
 exits 2 # given twice
 rm -rf vanish
 vanishing="--student s $base --steps 40 --eval-every 7 --save-every 9 --teacher leaving"

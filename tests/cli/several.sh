@@ -132,6 +132,92 @@ out_has '^          share 0\.75 of d\.jsonl$'
 run distill --teacher t --teacher t2,data=code.jsonl $few --data d.jsonl --data code.jsonl --eval-data code.jsonl --steps 2 --out held
 exits 0
 
+# ---- a prompt of its own ----
+python3 - <<'PY'
+import json
+words = "the quick brown fox jumps over the lazy dog while seven wizards box in quiet zones".split()
+with open("chats.jsonl", "w") as plain, open("system.jsonl", "w") as system, open("p.txt", "w") as prompt:
+    said = "Answer as a wizard would, in one short line."
+    prompt.write(said + "\n")
+    for i in range(60):
+        turns = [{"role": "user", "content": f"say {words[i % 16]} {i}"},
+                 {"role": "assistant", "content": " ".join(words[(i * 7 + k * k) % 16] for k in range(3 + i % 4))}]
+        plain.write(json.dumps({"messages": turns}) + "\n")
+        system.write(json.dumps({"messages": [{"role": "system", "content": said}] + turns}) + "\n")
+PY
+chat="--student s --lr 1e-3 --batch 4 --seq-len 256 --threads 2 --data chats.jsonl --eval-data chats.jsonl --steps 6 --eval-every 3"
+run distill --teacher t $chat --out silent
+exits 0
+run distill --teacher t,prompt=p.txt $chat --out prompted
+exits 0
+out_has '--teacher t reads [0-9]+ ids of p\.txt before 60 of 60 held-out documents'
+check "it is another teacher" sh -c '! "$@"' - near silent prompted 1e-3
+# By another way: the model on the same conversations with the prompt as their system message.
+run eval t --data system.jsonl --seq-len 256 --threads 2 --json
+exits 0
+check "which has the prompt in its context" python3 - "$out" "$(metric prompted 0 teacher_ce)" "$(metric silent 0 teacher_ce)" <<'PY'
+import json, sys
+want, got, without = json.load(open(sys.argv[1]))["cross_entropy"]["mean"], float(sys.argv[2]), float(sys.argv[3])
+sys.exit(not abs(got - want) < 1e-5 * want < abs(without - want))
+PY
+run verify prompted
+exits 0
+out_has '^held-out before +pass .*KL [0-9.]+'
+mv p.txt p-away.txt
+run verify prompted
+exits 0
+run distill --teacher t,prompt=p-away.txt,weight=0.5 --teacher t2,weight=0.5 $chat --micro-batch 1 --out one-prompted
+exits 0
+out_has '^teacher +t2: llama'
+run verify one-prompted
+exits 0
+cp p-away.txt p.txt
+run distill --teacher t,prompt=p.txt $chat --micro-batch 1 --out by-row
+exits 0
+check "whatever the rows at a time" near prompted by-row 2e-5
+stop KILL 5 cut3 distill --teacher t,prompt=p.txt $chat --save-every 1
+rm p.txt
+cp -r cut3 altered
+sed -i 's/"skip": *[0-9]*/"skip": 1/' altered/run/data/prompt-00.json
+run distill --resume --out altered
+exits 4
+err_has 'remove it to have it made again from prompt=p\.txt'
+cp -r cut3 other
+echo "Answer at length, and never as a wizard." >q.txt
+run distill --resume --out other --teacher t,prompt=q.txt
+exits 5
+run distill --resume --out other --teacher t,prompt=q.txt --override
+exits 0
+out_has '--teacher t reads [0-9]+ ids of q\.txt before'
+run verify other
+out_has '^held-out after +pass'
+run distill --resume --out cut3
+exits 0
+run distill --teacher t,prompt=p-away.txt $chat --save-every 1 --out whole3
+check "resumed without its file it is the same run" sh -c 'test "$1" = "$2"' - "$(curve cut3)" "$(curve whole3)"
+run plan --teacher t,prompt=p-away.txt $chat
+exits 0
+run distill --teacher t,prompt=p-away.txt $few --data d.jsonl --steps 2 --out before-text
+exits 0
+out_has 'reads [0-9]+ ids of p-away\.txt before 16 of 16 held-out documents'
+run distill --teacher t,prompt=p-away.txt --student s --threads 2 --data system.jsonl --seq-len 256 --steps 2 --out no
+exits 5
+err_has 'none of [0-9]+ held-out documents is a conversation without a system message, so its prompt is never read'
+run distill --teacher t,prompt=none.txt $chat --out no
+exits 3
+err_has 'none\.txt'
+: >empty.txt
+run distill --teacher t,prompt=empty.txt $chat --out no
+exits 5
+err_has 'prompt=empty\.txt is empty'
+run distill --teacher t,prompt=p-away.txt $chat --teacher-batch 8 --out no
+exits 5
+err_has '--teacher-batch and prompt= exclude one another'
+run eval prompted --teacher t,prompt=p-away.txt --data chats.jsonl --threads 2
+exits 5
+err_has 'retort eval reads no prompt'
+check "nothing is half written" test ! -e no
+
 # ---- a step written down ----
 run distill $two --student s --lr 1e-3 --seq-len 64 --threads 2 --data d.jsonl --batch 1 --steps 2 --temperature 2 --dump-step 2 --out dumped
 exits 0
@@ -197,7 +283,7 @@ err_has 'code\.jsonl has no teacher'
 run distill --teacher t --teacher t2,data=d.jsonl $learn --out no
 exits 5
 err_has '--teacher t is asked about nothing'
-for bad in weight=0 weight=-1 weight=many colour=red prompt=p.txt data=; do
+for bad in weight=0 weight=-1 weight=many colour=red prompt= data=; do
     run distill --teacher t --teacher "t2,$bad" $learn --out no
     exits 2
     err_has "--teacher t2,$bad: "

@@ -558,8 +558,11 @@ static void test_words(void **state)
     assert_string_equal(t.list[1].model, "b");
     assert_true(t.list[1].weight == 0.25 && t.list[1].data_count == 2);
     assert_string_equal(t.list[2].model, "with,comma");
+    assert_null(t.list[2].prompt);
+    assert_int_equal(parse(&t, 1, (const char *const[]){ "a,prompt=dir/p.txt,weight=2" }, &e), RT_OK);
+    assert_string_equal(t.list[0].prompt, "dir/p.txt");
     static const char *const bad[] = { "a,weight=0", "a,weight=-1", "a,weight=x",     "a,weight=",   "a,weight=nan",
-                                       "a,data=",    "a,temp=2",    "a,prompt=p.txt", ",weight=0.5", "a,weight=1e9" };
+                                       "a,data=",    "a,temp=2",    "a,prompt=", ",weight=0.5", "a,weight=1e9" };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         if (parse(&t, 1, bad + i, &e) != RT_USAGE) fail_msg("%s was taken", bad[i]);
     const char *many[RT_TEACHERS_MOST + 1];

@@ -12,7 +12,7 @@
 /* ---- a teacher that is a cache ---- */
 
 /* Settings that only a model has a use for. */
-static int check_cache_settings(const rt_settings *s, rt_err *e)
+static int check_cache_settings(const rt_inputs *in, const rt_settings *s, rt_err *e)
 {
     static const rt_setting_id of_models[] = { RT_SETTING_ID_teacher_weights, RT_SETTING_ID_teacher_batch,
                                                RT_SETTING_ID_teacher_memory };
@@ -20,6 +20,10 @@ static int check_cache_settings(const rt_settings *s, rt_err *e)
         if (s->given[of_models[i]])
             return rt_fail(e, RT_INVALID, "%s is of a teacher that is computed; %s is a cache: leave it out",
                            rt_setting_table[of_models[i]].flag, s->teacher.text[0]);
+    for (uint32_t i = 0; i < s->teacher.count; i++)
+        if (in->teachers.list[i].prompt)
+            return rt_fail(e, RT_INVALID, "prompt= is of a teacher that is computed; %s is a cache: leave it out",
+                           in->teachers.list[i].model);
     return RT_OK;
 }
 
@@ -41,6 +45,19 @@ out:
     return rc;
 }
 
+int rt_inputs_cache_says(const rt_cache *c, const char *path, rt_err *e)
+{
+    const json_t *a = rt_cache_about(c);
+    const char *lacks = !json_is_object(json_object_get(a, "teacher"))                ? "teacher"
+                        : !json_is_string(json_object_get(a, "keep"))                 ? "keep"
+                        : !(json_number_value(json_object_get(a, "temperature")) > 0) ? "temperature"
+                                                                                      : NULL;
+    if (!lacks) return RT_OK;
+    return rt_fail(e, RT_FORMAT,
+                   "%s/cache.json does not say its \"%s\", which a run records; make the cache with retort cache", path,
+                   lacks);
+}
+
 static int open_cache(rt_inputs *in, const rt_settings *s, const rt_hub_env *env, rt_err *e)
 {
     int rc;
@@ -48,7 +65,8 @@ static int open_cache(rt_inputs *in, const rt_settings *s, const rt_hub_env *env
     char *model = rt_path_join(&in->arena, path, RT_CACHE_MODEL);
     if (!model) RT_TRY(rt_no_memory(e, "a path"));
     RT_TRY(rt_cache_source_open(&in->cache, path, e));
-    RT_TRY(check_cache_settings(s, e));
+    RT_TRY(rt_inputs_cache_says(rt_cache_source_cache(in->cache), path, e));
+    RT_TRY(check_cache_settings(in, s, e));
     RT_TRY(rt_model_file_open(&in->teacher, model, env, e));
     const rt_model_text *t = &in->teacher->text;
     if (t->tokenizer_json.data || t->has_vocab)
@@ -209,6 +227,7 @@ int rt_inputs_facts(rt_inputs *in, rt_run_facts *f, rt_err *e)
                          .student_parameters = rt_model_file_parameters(m),
                          .student_dtype = RT_DTYPE_F32 };
     for (uint32_t i = 0; i < f->other_teachers; i++) f->others[i] = &in->others[i].model->config;
+    for (uint32_t i = 0; i < in->teachers.count; i++) f->prompt[i] = rt_prompt_extra(&in->prompts[i]);
     for (uint32_t i = 0; i < m->tensor_count; i++) {
         const rt_tensor *t = rt_tensor_under(&m->tensors[i]);
         if (t->store == RT_STORE_PLAIN) elems[t->dtype] += rt_tensor_elems(t);
@@ -262,6 +281,7 @@ void rt_inputs_put_teacher(const rt_inputs *in, const rt_dtype *dtypes, const rt
     o->teacher = rt_source_lists(&o->source) ? NULL : &in->teacher->config;
     o->teacher_dtypes = dtypes;
     o->vmask = in->pair.masked;
+    for (uint32_t i = 0; i < in->teachers.count; i++) o->prompts[i] = in->prompts[i].put ? &in->prompts[i] : NULL;
     if (in->teachers.count < 2) return;
     o->others = others;
     o->other_count = in->teachers.count - 1;
@@ -303,14 +323,15 @@ static int cache_identity(json_t **out, const rt_cache *c, rt_err *e)
 int rt_inputs_teacher_identity(json_t **out, const rt_inputs *in, rt_pool *pool, rt_err *e)
 {
     if (in->cache) return cache_identity(out, rt_cache_source_cache(in->cache), e);
-    return in->teachers.count > 1 ? rt_inputs_other_identity(out, in->teacher, &in->teachers.list[0], pool, e)
-                                  : rt_identity_new(out, in->teacher, pool, e);
+    return in->teachers.count > 1 || rt_inputs_prompted(in) ? rt_inputs_other_identity(out, in, 0, pool, e)
+                                                            : rt_identity_new(out, in->teacher, pool, e);
 }
 
 int rt_inputs_cache_identity(json_t **out, const char *path, rt_err *e)
 {
     rt_cache *c = NULL;
     int rc = rt_cache_open(&c, path, e);
+    if (rc >= 0) rc = rt_inputs_cache_says(c, path, e);
     if (rc >= 0) rc = cache_identity(out, c, e);
     rt_cache_close(c);
     return rc;

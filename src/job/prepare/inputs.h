@@ -37,7 +37,8 @@ typedef struct rt_inputs {
     rt_text_source *student_text, *teacher_text;  /* null where a model has no tokenizer */
     rt_teachers teachers;                         /* as they were named, and their shares of the data; count 0: none */
     rt_inputs_other others[RT_TEACHERS_MOST - 1]; /* (teachers.count - 1) */
-    rt_pair pair;                                 /* with a teacher; of several the same ids with each */
+    rt_teacher_prompt prompts[RT_TEACHERS_MOST]; /* of teachers that have one, after rt_inputs_data; else put is null */
+    rt_pair pair;                                /* with a teacher; of several the same ids with each */
     const rt_text_source *text;     /* whose tokenizer and special tokens read the data; null: token shards only */
     rt_chat_template *own_template; /* of --chat-template FILE */
     rt_span template_text;          /* the template in use, to be written to the output; null data: none */
@@ -91,6 +92,8 @@ uint32_t rt_inputs_id_rows(const rt_inputs *in);
 void rt_inputs_put_teacher(const rt_inputs *in, const rt_dtype *dtypes, const rt_step_other *others, rt_step_opts *o);
 /* As it is stored; of a cache of hidden states the head's alone. Null: nothing of a teacher is loaded. */
 int rt_inputs_teacher_dtypes(rt_dtype **out, const rt_inputs *in, rt_arena *a, rt_err *e);
+/* RT_FORMAT for a cache of others that does not say which teacher it is of, what it keeps and at which temperature. */
+int rt_inputs_cache_says(const rt_cache *c, const char *path, rt_err *e);
 /* For manifest.json and what is compared with it: rt_identity_new; of a cache that of the model that made it, and under
  * "cache" what it keeps. *out is the caller's. */
 int rt_inputs_teacher_identity(json_t **out, const rt_inputs *in, rt_pool *pool, rt_err *e);
@@ -112,19 +115,33 @@ static inline rt_model_file *rt_inputs_teacher(const rt_inputs *in, uint32_t i)
 {
     return i ? in->others[i - 1].model : in->teacher;
 }
-/* Whether there is one live teacher, which can say texts: nobody speaks for a mixture. */
+/* Whether any teacher has a prompt of its own. */
+static inline bool rt_inputs_prompted(const rt_inputs *in)
+{
+    for (uint32_t i = 0; i < in->teachers.count; i++)
+        if (in->teachers.list[i].prompt) return true;
+    return false;
+}
+/* Whether there is one live teacher that reads what the student reads, so that it can say texts. */
 static inline bool rt_inputs_teacher_speaks(const rt_inputs *in)
 {
-    return rt_inputs_live(in) && in->teachers.count < 2;
+    return rt_inputs_live(in) && in->teachers.count < 2 && !rt_inputs_prompted(in);
 }
+
+/* ---- teachers with prompts (inputs_prompts.c) ---- */
+/* Made from their files, or read from o->folder; when it is known which data each teacher is asked about. */
+int rt_inputs_prompts(rt_inputs *in, const rt_inputs_opts *o, rt_err *e);
+/* How many of the documents of some rows that a teacher is asked about it reads with its prompt. */
+int rt_inputs_count_prompted(const rt_inputs *in, uint32_t teacher, const rt_batch *b, uint32_t rows, uint32_t T,
+                             uint32_t *prompted, uint32_t *documents, rt_err *e);
+
 /* "0.7 of text.jsonl", or "0.7" where all sources are alike: the shares that teacher i has. */
 void rt_inputs_shares(const rt_inputs *in, uint32_t i, rt_str *out);
 /* The identities of those besides the first, each with its "weight" and, where it has some, its "data". *out, an array,
  * is the caller's; null where there are none. */
 int rt_inputs_others_identity(json_t **out, const rt_inputs *in, rt_pool *pool, rt_err *e);
-/* One of them; of several the first has such a one too. */
-int rt_inputs_other_identity(json_t **out, const rt_model_file *m, const rt_teacher_spec *spec, rt_pool *pool,
-                             rt_err *e);
+/* One of them; of several, or with a prompt, the first has such a one too: "prompt" is the hash of its ids. */
+int rt_inputs_other_identity(json_t **out, const rt_inputs *in, uint32_t teacher, rt_pool *pool, rt_err *e);
 
 /* Rows for training and evaluation; then f->rows_per_epoch is known. */
 int rt_inputs_rows(rt_inputs *in, const rt_settings *s, const rt_resolved *r, rt_run_facts *f, rt_err *e);

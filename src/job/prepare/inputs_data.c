@@ -190,6 +190,8 @@ bool rt_inputs_is_name(const char *name)
     size_t n = strncmp(name, "train", 5) == 0 ? 5 : strncmp(name, "eval", 4) == 0 ? 4 : 0;
     unsigned source;
     int end = 0;
+    if (sscanf(name, "prompt-%u.json%n", &source, &end) == 1 && end && !name[end]) return true;
+    end = 0;
     if (!n) return false;
     if (strcmp(name + n, ".json") == 0) return true;
     return sscanf(name + n, "-%u.tokens%n", &source, &end) == 1 && end && !name[n + (size_t)end];
@@ -346,6 +348,7 @@ int rt_inputs_data(rt_inputs *in, const rt_settings *s, const rt_inputs_opts *o,
     for (uint32_t i = 0; i < in->eval_count; at += in->eval_sources[i++].count)
         in->eval_sources[i].shards = in->shards + at;
     if (in->teachers.count) RT_TRY(rt_inputs_assign(in, e));
+    RT_TRY(rt_inputs_prompts(in, o, e));
     if (in->stats.bad)
         rt_note(&in->notes, "%llu records at fault were skipped; the first: %s", (unsigned long long)in->stats.bad,
                 in->stats.first_bad);

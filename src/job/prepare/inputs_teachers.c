@@ -168,16 +168,18 @@ void rt_inputs_shares(const rt_inputs *in, uint32_t i, rt_str *out)
     }
 }
 
-int rt_inputs_other_identity(json_t **out, const rt_model_file *m, const rt_teacher_spec *spec, rt_pool *pool,
-                             rt_err *e)
+int rt_inputs_other_identity(json_t **out, const rt_inputs *in, uint32_t teacher, rt_pool *pool, rt_err *e)
 {
     int rc;
+    const rt_teacher_spec *spec = &in->teachers.list[teacher];
     json_t *j = NULL, *data = json_array();
-    RT_TRY(rt_identity_new(&j, m, pool, e));
+    RT_TRY(rt_identity_new(&j, rt_inputs_teacher(in, teacher), pool, e));
     bool kept = data && json_object_set_new(j, "weight", json_real(spec->weight)) == 0;
     for (uint32_t i = 0; kept && i < spec->data_count; i++)
         kept = json_array_append_new(data, json_string(rt_path_base(spec->data[i]))) == 0;
     if (kept && spec->data_count) kept = json_object_set(j, "data", data) == 0;
+    if (kept && spec->prompt)
+        kept = json_object_set_new(j, "prompt", rt_hash_to_json(rt_prompt_hash(&in->prompts[teacher]))) == 0;
     if (!kept) RT_TRY(rt_no_memory(e, "the identity of a teacher"));
     *out = j;
     j = NULL;
@@ -195,7 +197,7 @@ int rt_inputs_others_identity(json_t **out, const rt_inputs *in, rt_pool *pool, 
     if (in->teachers.count < 2) return RT_OK;
     if (!(list = json_array())) RT_TRY(rt_no_memory(e, "the identity of a teacher"));
     for (uint32_t i = 1; i < in->teachers.count; i++) {
-        RT_TRY(rt_inputs_other_identity(&one, rt_inputs_teacher(in, i), &in->teachers.list[i], pool, e));
+        RT_TRY(rt_inputs_other_identity(&one, in, i, pool, e));
         if (json_array_append_new(list, one) != 0) RT_TRY(rt_no_memory(e, "the identity of a teacher"));
     }
     *out = list;

@@ -163,11 +163,16 @@ int rt_resolve_freeze(const rt_setting_list *patterns, const rt_model_config *c,
 
 static uint32_t least(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
+/* What is left of a context beside a prompt. */
+static uint32_t beside(uint32_t context, uint32_t prompt) { return context > prompt ? context - prompt : 0; }
+
 static int resolve_length(rt_settings *s, const rt_run_facts *f, rt_resolved *r, rt_err *e)
 {
     int rc = RT_OK;
-    uint32_t most = f->teacher ? least(f->student->context, f->teacher->context) : f->student->context;
-    for (uint32_t i = 0; i < f->other_teachers; i++) most = least(most, f->others[i]->context);
+    uint32_t most = f->student->context;
+    if (f->teacher) most = least(most, beside(f->teacher->context, f->prompt[0]));
+    for (uint32_t i = 0; i < f->other_teachers; i++)
+        most = least(most, beside(f->others[i]->context, f->prompt[i + 1]));
     if (!GIVEN(seq_len)) {
         uint32_t v = SEQ_LEN;
         if (f->length99) v = least(v, (uint32_t)rt_align_up(f->length99, SEQ_ROUND));

@@ -20,6 +20,7 @@ typedef struct rt_run_facts {
     const rt_model_config *student, *teacher;            /* teacher null: `train` */
     const rt_model_config *others[RT_TEACHERS_MOST - 1]; /* teachers besides that one */
     uint32_t other_teachers;
+    uint32_t prompt[RT_TEACHERS_MOST]; /* ids that each teacher reads besides those of a row */
     uint64_t student_parameters;
     rt_dtype student_dtype;  /* what most of it is stored in */
     uint64_t records;        /* of the data */

@@ -115,10 +115,13 @@ int rt_run_cost_time(rt_run_cost *c, rt_run *r, rt_err *e)
     RT_TRY(read_first_rows(r, &c->rows_seconds, e));
     RT_TRY(rt_exec_estimate(t->x, known, count, programs, e));
     if (c->pass) c->hidden = rt_exec_hidden(&programs[s->index[teacher_program(t)]]);
-    uint32_t n = r->loop.micro_count;
+    uint32_t n = r->loop.micro_count, passes = 0;
+    for (uint32_t i = 0, one; i < n; i++, passes += one)
+        if (!(one = rt_trainer_passes(r->trainer, &r->loop.micro[i], e)))
+            return e && e->status < 0 ? e->status : RT_INVALID;
     uint32_t ahead = r->fit.chosen.ahead;
     c->teacher_seconds = ahead > 1 ? (n + ahead - 1) / ahead * seconds_of(t, RT_PROGRAM_AHEAD, programs)
-                                   : n * seconds_of(t, RT_PROGRAM_TEACHER, programs);
+                                   : passes * seconds_of(t, RT_PROGRAM_TEACHER, programs);
     c->student_seconds = seconds_of(t, RT_PROGRAM_FIRST, programs) + (n - 1) * seconds_of(t, RT_PROGRAM_NEXT, programs);
     c->update_seconds = seconds_of(t, RT_PROGRAM_UPDATE, programs);
     uint32_t batches = (rt_eval_set_rows(r->held) + r->resolved.micro_batch - 1) / r->resolved.micro_batch;

@@ -135,7 +135,7 @@ static int ask_for_teacher(rt_run *r, rt_fit_ask *ask, rt_err *e)
     const rt_resolved *v = &r->resolved;
     const rt_policy *policy = rt_device_policy(r->opts->dev);
     ask->teacher = true;
-    ask->teacher_rows = v->teacher_batch;
+    ask->teacher_rows = rt_inputs_prompted(r->in) ? 0 : v->teacher_batch;
     ask->weights_free = v->teacher_weights == RT_WEIGHTS_AUTO;
     ask->weights_differ = rt_weights_differ(r->teacher_dtypes[RT_WEIGHTS_NATIVE], &r->in->teacher->config, policy);
     for (uint32_t i = 0; i + 1 < r->in->teachers.count; i++) {

@@ -83,6 +83,10 @@ static int open_inputs(rt_run *r, const bool *said, rt_err *e)
     RT_TRY(rt_run_find_inputs(r, e));
     RT_TRY(rt_inputs_open(&r->in, &r->found, &o, e));
     RT_TRY(rt_run_cache_settings(r, said, e));
+    if (said[RT_SETTING_ID_teacher_batch] && rt_inputs_prompted(r->in))
+        RT_TRY(rt_fail(e, RT_INVALID,
+                       "--teacher-batch and prompt= exclude one another: a teacher with a prompt reads rows "
+                       "of its own; leave one out"));
     RT_TRY(rt_samples_open(&r->samples, &r->found, r->in, o.now, e));
     if (r->samples) r->samples->may_write = o.may_write;
     RT_TRY(rt_inputs_data(r->in, &r->found, &o, e));
@@ -116,6 +120,29 @@ out:
     return rc;
 }
 
+/* A prompt that no document is read with would be none. */
+static int check_prompts(rt_run *r, rt_err *e)
+{
+    int rc = RT_OK;
+    const rt_batch all = rt_eval_set_all(r->held);
+    for (uint32_t k = 0; k < r->in->teachers.count; k++) {
+        uint32_t prompted, documents;
+        const rt_teacher_spec *t = &r->in->teachers.list[k];
+        if (!t->prompt) continue;
+        RT_TRY(rt_inputs_count_prompted(r->in, k, &all, rt_eval_set_rows(r->held), r->resolved.seq_len, &prompted,
+                                        &documents, e));
+        if (documents && !prompted)
+            RT_TRY(rt_fail(e, RT_INVALID,
+                           "--teacher %s: none of %u held-out documents is a conversation without a system message, so "
+                           "its prompt is never read; leave prompt= out, or such messages out of the data",
+                           t->model, documents));
+        rt_run_note(r, "--teacher %s reads %u ids of %s before %u of %u held-out documents", t->model,
+                    r->in->prompts[k].put_count, rt_path_base(t->prompt), prompted, documents);
+    }
+out:
+    return rc;
+}
+
 /* Targets that the divergence knows nothing of would be trained by CE alone; the pair check promised that there are
  * none. Rows of training are checked as they come. */
 static int open_evaluation(rt_run *r, rt_err *e)
@@ -131,6 +158,7 @@ static int open_evaluation(rt_run *r, rt_err *e)
     if (r->in->teacher && !rt_eval_set_within(r->held, r->in->pair.mask, r->in->pair.student_rows, &bad))
         RT_TRY(rt_fail(e, RT_INVALID, "id %d is a target in the held-out data, and teacher and student do not share it",
                        bad));
+    RT_TRY(check_prompts(r, e));
 out:
     return rc;
 }

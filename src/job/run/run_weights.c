@@ -76,7 +76,7 @@ int rt_run_measure_fp8(rt_run *r, uint64_t limit, rt_fp8 *out, rt_err *e)
     rt_err why = { 0 };
     *out = (rt_fp8){ .state = RT_FP8_NO };
     RT_TRY(r->opts->dev->api->info(r->opts->dev, &info, e));
-    if (r->in->teachers.count > 1) return RT_OK; /* how far off a mixture is in fp8 nobody has measured */
+    if (!rt_inputs_teacher_speaks(r->in)) return RT_OK; /* how far off a mixture is in fp8 nobody has measured */
     if (r->resolved.teacher_weights != RT_WEIGHTS_AUTO || r->resolved.teacher_memory == RT_TEACHER_DISK ||
         !(info.fp8_cost > 0))
         return RT_OK;
