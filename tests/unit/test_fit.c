@@ -289,6 +289,9 @@ static void a_teacher_that_is_away_reads_many_rows(void **state)
     ask.host_limit = AWAY - 1;
     rt_fit f = fitted(100000, &ask);
     assert_true(!f.fits && f.chosen.memory == RT_TEACHER_HOST);
+    assert_true(f.host == AWAY && rt_fit_lacks_host(&f)); /* which is not the device's fault */
+    f = fitted(1000, &ask);
+    assert_true(!f.fits && !rt_fit_lacks_host(&f));
 }
 
 /* From disk weights come as they are stored. */

@@ -147,6 +147,7 @@ static int choose(rt_fit *out, const rt_fit_ask *ask, rt_fit_need_fn need, void 
         RT_TRY(find_nearest(&(rt_fit_search){ ask, need, ctx, 0 }, out, e));
     }
     out->need = of_it.bytes;
+    out->host = of_it.host;
     out->work = of_it.work;
     out->hidden = of_it.hidden;
     RT_TRY(weigh(&s, out, wanted.work, of_it.work, e));
@@ -206,13 +207,11 @@ static int choose_away(rt_fit *f, const rt_fit_ask *ask, rt_fit_need_fn need, vo
 {
     int rc = RT_OK;
     rt_fit beside;
-    rt_fit_need of_it;
     bool stored = ask->weights_free || ask->wanted.weights == RT_WEIGHTS_NATIVE;
     for (int m = ask->host ? RT_TEACHER_DISK : RT_TEACHER_HOST; !f->fits && m <= RT_TEACHER_DISK; m++) {
         if (m == RT_TEACHER_DISK && !stored) continue;
         RT_TRY(choose_beside(&beside, ask, (rt_teacher_memory)m, need, ctx, e));
-        RT_TRY(need(ctx, &beside.chosen, &of_it, e));
-        if (m == RT_TEACHER_HOST) why->host = of_it.host;
+        if (m == RT_TEACHER_HOST) why->host = beside.host;
         if (!beside.fits) continue;
         *f = beside;
         why->memory = (rt_teacher_memory)m;

@@ -70,6 +70,7 @@ typedef struct rt_fit {
     bool refused;         /* and yet the device has refused it */
     rt_fit_config chosen; /* when nothing fits: the smallest of what was asked for */
     uint64_t need;        /* of it */
+    uint64_t host;        /* of the host's memory, beside the device */
     double work;          /* of it, by estimate */
     uint64_t wanted_need;
     double slower;                         /* share of a step's time by estimate: more than what was wanted takes, */
@@ -94,6 +95,11 @@ uint64_t rt_fit_budget(uint64_t free_bytes);
 int rt_fit_choose(rt_fit *out, const rt_fit_ask *ask, rt_fit_need_fn need, void *ctx, rt_err *e);
 /* "--micro-batch 2 --recompute block": what was chosen for memory's sake; empty when it is what was wanted. */
 void rt_fit_chosen(rt_str *out, const rt_fit *f);
+/* Whether it is the host, and not the device, that has no room for what was chosen. */
+static inline bool rt_fit_lacks_host(const rt_fit *f)
+{
+    return !f->fits && f->need <= f->ask.limit && f->host > f->ask.host_limit;
+}
 /* "--seq-len 512 (1.9 GiB), or --lora (1.2 GiB)", or that nothing does. What is free is not said: it is chosen anew. */
 void rt_fit_offers(rt_str *out, const rt_fit *f);
 

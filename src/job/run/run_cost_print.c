@@ -165,7 +165,11 @@ static void print_verdict(const rt_run *r, rt_str *out)
         rt_str_printf(
             out, "verdict   fits with %s, chosen because %s would be needed without; a step takes about %.2g %% more\n",
             flags.data, rt_format_bytes(b, f->wanted_need), 100 * f->slower);
-    if (!f->fits) {
+    if (rt_fit_lacks_host(f))
+        rt_str_printf(out,
+                      "verdict   does not fit: %s too much for the host's memory; --teacher-memory disk needs none\n",
+                      rt_format_bytes(b, f->host - f->ask.host_limit));
+    else if (!f->fits) {
         rt_str_printf(out, "verdict   does not fit%s%s: %s too much\n", flags.len ? ", even with " : "",
                       flags.len ? flags.data : "", rt_format_bytes(b, f->need - f->ask.limit));
         rt_str_append(out, "would fit ");

@@ -38,6 +38,16 @@ out:
     return rc;
 }
 
+static int refuse_host(const rt_fit *f, rt_err *e)
+{
+    char need[32], room[32];
+    return rt_fail(
+        e, RT_NOMEM,
+        "the teacher's layers take %s of the host's memory, and it has %s to give; use --teacher-memory disk, "
+        "or auto",
+        rt_format_bytes(need, f->host), rt_format_bytes(room, f->ask.host_limit));
+}
+
 static int refuse(rt_run *r, rt_err *e)
 {
     static const char *const gives[] = { [RT_FIT_FREE] = "the device can give",
@@ -48,6 +58,7 @@ static int refuse(rt_run *r, rt_err *e)
     rt_str smallest = { 0 }, offers = { 0 };
     char need[32], limit[32];
     RT_TRY(show_plan(r, e));
+    if (rt_fit_lacks_host(f)) return refuse_host(f, e);
     rt_fit_chosen(&smallest, f);
     rt_fit_offers(&offers, f);
     rc = rt_fail(e, RT_NOMEM, "the run allocates %s%s%s, and %s %s; what fits: %s", rt_format_bytes(need, f->need),
@@ -84,7 +95,8 @@ static int choose_smaller(rt_run *r, const rt_err *why, rt_err *e)
     uint64_t less = refused - refused / REFUSED_SHARE - 1;
     if (ask.limit > less) ask.limit = less;
     ask.limit_is = RT_FIT_REFUSED;
-    if (r->fit.chosen.memory == RT_TEACHER_HOST) ask.host_limit = 0; /* it may be the host that has refused to pin it */
+    if (ask.memory_free && r->fit.chosen.memory == RT_TEACHER_HOST)
+        ask.host_limit = 0; /* it may be the host that has refused to pin it */
     RT_TRY(rt_run_choose_fit(r, &ask, e));
     if (r->fit.fits) tell(r, refused, why);
 out:
