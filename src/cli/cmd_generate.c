@@ -215,10 +215,8 @@ int rt_cmd_generate(int argc, char **argv, rt_err *e)
         { "--repetition-penalty", RT_FLAG_REAL, &o.penalty, "R", "above 1 makes seen tokens less likely" },
         { "--seed", RT_FLAG_WHOLE, &o.seed, "N", "seed of the samples" },
         { "--context", RT_FLAG_COUNT, &o.context, "N", "longest prompt and answer together" },
-        { "--data", RT_FLAG_TEXT, &o.data, "FILE",
-          "prompts to answer: records in a file that training takes, or lines of a text" },
-        { "--out", RT_FLAG_TEXT, &o.out, "FILE",
-          "answers to --data as training data; what is there is kept and continued" },
+        { "--data", RT_FLAG_TEXT, &o.data, "FILE", "prompts to answer: records that training takes, or lines of text" },
+        { "--out", RT_FLAG_TEXT, &o.out, "FILE", "answers to --data, as training data; continued where they end" },
         { "--samples", RT_FLAG_COUNT, &o.samples, "N", "answers to each prompt of --data (1)" },
         { "--best-of", RT_FLAG_BOOL, &o.best_of, NULL,
           "the likeliest of --samples alone, by log-probability for each token" },
@@ -254,8 +252,6 @@ int rt_cmd_generate(int argc, char **argv, rt_err *e)
         .words = &words
     };
     int rc = rt_args_parse(&c, argc, argv, &help, e);
-    if (rc < 0 || help) return rc;
-    rc = take_n(&o, e);
-    if (rc < 0) return rc;
+    if (rc < 0 || help || (rc = take_n(&o, e)) < 0) return rc;
     return o.data ? answer_file(&o, words.text[0], e) : generate(&o, words.text[0], e);
 }
