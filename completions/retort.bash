@@ -29,10 +29,10 @@ _retort() {
         prev=${COMP_WORDS[COMP_CWORD - 2]}
     fi
     if ((COMP_CWORD == 1)); then
-        _retort_offer cache convert distill doctor eval export generate init inspect merge plan quantize report serve tokenize train verify help --help --version
+        _retort_offer cache chat convert distill doctor eval export generate init inspect merge plan quantize report serve tokenize train verify help --help --version
         return
     elif ((COMP_CWORD == 2)) && [[ $command == help ]]; then
-        _retort_offer cache convert distill doctor eval export generate init inspect merge plan quantize report serve tokenize train verify
+        _retort_offer cache chat convert distill doctor eval export generate init inspect merge plan quantize report serve tokenize train verify
         return
     fi
     given=" ${COMP_WORDS[*]:2:COMP_CWORD-2} "
@@ -50,21 +50,26 @@ _retort() {
             ;;
         *:--seq-len | *:--temperature | *:--held-out | *:--held-seed | *:--seed | *:--teacher-batch | \
             *:--columns | *:--template-var | *:--skip-bad | *:--vocab | *:--threads | *:--keep | *:--part | \
-            *:--join | *:--shard-size | *:--beta | *:--skew | *:--alpha | *:--kd-weight | *:--ce-weight | \
-            *:--lr | *:--betas | *:--eps | *:--weight-decay | *:--warmup | *:--decay | *:--lr-floor | \
-            *:--max-grad-norm | *:--batch | *:--micro-batch | *:--steps | *:--tokens | *:--epochs | \
-            *:--time | *:--lora-rank | *:--lora-alpha | *:--lora-dropout | *:--lora-targets | *:--freeze | \
-            *:--head-chunk | *:--memory-limit | *:--eval-every | *:--eval-rows | *:--stop-if-worse | \
-            *:--sample-tokens | *:--save-every | *:--dump-step | *:--log-every | *:--held-out-of | \
-            *:--bf16-layers | *:--word | *:--rows | *:--prompt | *:--system | *:--max-new | *:--top-k | \
-            *:--top-p | *:--min-p | *:--repetition-penalty | *:--context | *:--samples | *:--slots | \
-            *:--layers | *:--depth | *:--port | *:--host | *:--name | *:--cache-positions | \
-            *:--top-logprobs | *:--max-queue | *:--max-body | *:--timeout | *:--idle-timeout | *:--show | \
-            *:--now | *:--eos | *:--shard-tokens | *:--op | *:--case | *:--isa)
+            *:--join | *:--system | *:--max-new | *:--top-k | *:--top-p | *:--min-p | \
+            *:--repetition-penalty | *:--context | *:--shard-size | *:--beta | *:--skew | *:--alpha | \
+            *:--kd-weight | *:--ce-weight | *:--lr | *:--betas | *:--eps | *:--weight-decay | *:--warmup | \
+            *:--decay | *:--lr-floor | *:--max-grad-norm | *:--batch | *:--micro-batch | *:--steps | \
+            *:--tokens | *:--epochs | *:--time | *:--lora-rank | *:--lora-alpha | *:--lora-dropout | \
+            *:--lora-targets | *:--freeze | *:--head-chunk | *:--memory-limit | *:--eval-every | \
+            *:--eval-rows | *:--stop-if-worse | *:--sample-tokens | *:--save-every | *:--dump-step | \
+            *:--log-every | *:--held-out-of | *:--bf16-layers | *:--word | *:--rows | *:--prompt | \
+            *:--samples | *:--slots | *:--layers | *:--depth | *:--port | *:--host | *:--name | \
+            *:--cache-positions | *:--top-logprobs | *:--max-queue | *:--max-body | *:--timeout | \
+            *:--idle-timeout | *:--show | *:--now | *:--eos | *:--shard-tokens | *:--op | *:--case | \
+            *:--isa)
             return
             ;;
         *:--teacher-weights)
             _retort_offer auto native bf16 fp8
+            return
+            ;;
+        *:--teacher-memory)
+            _retort_offer auto device host disk
             return
             ;;
         cache:--chat-template | distill:--chat-template | eval:--chat-template | plan:--chat-template | \
@@ -138,7 +143,7 @@ _retort() {
             return
             ;;
         *:--preset)
-            _retort_offer tiny tiny-llama tiny-qwen2 tiny-qwen3 tiny-mistral tiny-smollm3 small qwen2.5-0.5b qwen2.5-1.5b qwen2.5-3b qwen2.5-7b qwen2.5-14b qwen3-0.6b qwen3-1.7b qwen3-4b qwen3-8b llama-3.2-1b llama-3.2-3b llama-3.1-8b smollm2-135m smollm2-360m smollm2-1.7b smollm3-3b mistral-7b
+            _retort_offer tiny tiny-llama tiny-qwen2 tiny-qwen3 tiny-mistral tiny-smollm3 small qwen2.5-0.5b qwen2.5-1.5b qwen2.5-3b qwen2.5-7b qwen2.5-14b qwen2.5-32b qwen3-0.6b qwen3-1.7b qwen3-4b qwen3-8b llama-3.2-1b llama-3.2-3b llama-3.1-8b smollm2-135m smollm2-360m smollm2-1.7b smollm3-3b mistral-7b
             return
             ;;
         *:--backend)
@@ -150,8 +155,14 @@ _retort() {
     case $command in
     cache)
         flags='--teacher --student --base --data --eval-data --out --seq-len --temperature --held-out --held-seed
-            --seed --teacher-weights --teacher-batch --chat-template --columns --template-var --loss-on
-            --skip-bad --allow-drop --vocab --device --tune --threads --keep --fill --part --join --json --help'
+            --seed --teacher-weights --teacher-batch --teacher-memory --chat-template --columns --template-var
+            --loss-on --skip-bad --allow-drop --vocab --device --tune --threads --keep --fill --part --join
+            --json --help'
+        paths=1
+        ;;
+    chat)
+        flags='--system --base --max-new --temperature --top-k --top-p --min-p --repetition-penalty --seed
+            --context --quiet --device --threads --help'
         paths=1
         ;;
     convert)
@@ -162,12 +173,13 @@ _retort() {
         flags='--teacher --student --base --data --eval-data --out --divergence --beta --skew --temperature --alpha
             --kd-weight --ce-weight --t2 --lr --lr-class --optimizer --betas --eps --weight-decay --schedule
             --warmup --decay --lr-floor --max-grad-norm --batch --micro-batch --teacher-batch --teacher-weights
-            --seq-len --steps --tokens --epochs --time --lora --lora-rank --lora-alpha --lora-dropout
-            --lora-targets --merge --freeze --recompute --head-chunk --memory-limit --columns --loss-on
-            --chat-template --template-var --skip-bad --allow-drop --vocab --allow-degenerate --held-out
-            --eval-every --eval-rows --stop-if-worse --sample-prompts --sample-tokens --save-every --keep --save
-            --save-dtype --control --dump-step --seed --held-seed --device --device-memory --kernels --cublaslt
-            --tune --sync --threads --config --fit --smoke --resume --override --log-every --quiet --json --help'
+            --teacher-memory --seq-len --steps --tokens --epochs --time --lora --lora-rank --lora-alpha
+            --lora-dropout --lora-targets --merge --freeze --recompute --head-chunk --memory-limit --columns
+            --loss-on --chat-template --template-var --skip-bad --allow-drop --vocab --allow-degenerate
+            --held-out --eval-every --eval-rows --stop-if-worse --sample-prompts --sample-tokens --save-every
+            --keep --save --save-dtype --control --dump-step --seed --held-seed --device --device-memory
+            --kernels --cublaslt --tune --sync --threads --config --fit --smoke --resume --override --log-every
+            --quiet --json --help'
         ;;
     doctor)
         flags='--json --help'
@@ -205,12 +217,12 @@ _retort() {
         flags='--teacher --student --base --data --eval-data --out --divergence --beta --skew --temperature --alpha
             --kd-weight --ce-weight --t2 --lr --lr-class --optimizer --betas --eps --weight-decay --schedule
             --warmup --decay --lr-floor --max-grad-norm --batch --micro-batch --teacher-batch --teacher-weights
-            --seq-len --steps --tokens --epochs --time --lora --lora-rank --lora-alpha --lora-dropout
-            --lora-targets --merge --freeze --recompute --head-chunk --memory-limit --columns --loss-on
-            --chat-template --template-var --skip-bad --allow-drop --vocab --allow-degenerate --held-out
-            --eval-every --eval-rows --stop-if-worse --sample-prompts --sample-tokens --save-every --keep --save
-            --save-dtype --control --dump-step --seed --held-seed --device --device-memory --kernels --cublaslt
-            --tune --sync --threads --config --fit --ops --json --help'
+            --teacher-memory --seq-len --steps --tokens --epochs --time --lora --lora-rank --lora-alpha
+            --lora-dropout --lora-targets --merge --freeze --recompute --head-chunk --memory-limit --columns
+            --loss-on --chat-template --template-var --skip-bad --allow-drop --vocab --allow-degenerate
+            --held-out --eval-every --eval-rows --stop-if-worse --sample-prompts --sample-tokens --save-every
+            --keep --save --save-dtype --control --dump-step --seed --held-seed --device --device-memory
+            --kernels --cublaslt --tune --sync --threads --config --fit --ops --json --help'
         ;;
     quantize)
         flags='--dtype --to --base --force --no-tokenizer --threads --json --help'

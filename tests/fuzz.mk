@@ -27,7 +27,8 @@ $(REPLAY_PROGS): $(BUILD)/replay/%: $(BUILD)/tests/fuzz/fuzz_%.replay.o $(LIBRET
 
 # The parsers' rooms alone are instrumented: the others are slow to compile so and read no file.
 FUZZ_ROOMS := base num format text settings teacher/cache
-FUZZ_OBJS  := $(filter $(FUZZ_ROOMS:%=$(BUILD)/src/%/%),$(LIB_OBJS))
+FUZZ_FILES := job/job_answers_file job/job_tell
+FUZZ_OBJS  := $(filter $(FUZZ_ROOMS:%=$(BUILD)/src/%/%) $(FUZZ_FILES:%=$(BUILD)/src/%.o),$(LIB_OBJS))
 FUZZ_PROGS := $(FUZZ_NAMES:%=$(BUILD)/fuzz_%)
 FUZZ_FLAGS := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 ALL_OBJS   += $(FUZZ_SRCS:%.c=$(BUILD)/%.o)

@@ -14,8 +14,8 @@ metrics.jsonl without its timing keys, samples.jsonl, the files of the model at 
 and what state.json says of step, data, best and programs. Nothing hidden may be left over. A run that has ended is
 resumed too, and must stay as it is.
 
---kinds names what is killed: runs with and without a teacher, of adapters, with a control, and conversions, whose output has
-its name whole or not at all. --tally FILE adds up over calls, each of which draws other moments.
+--kinds names what is killed: runs with and without a teacher, of adapters, with a control; conversions, whose output has
+its name whole or not at all; caches of a teacher and answers to prompts, which the same command continues. --tally FILE adds up over calls, each of which draws other moments.
 
 A process that ends before its moment comes is no kill: the trial is repeated with another moment of the same slice.
 Ends with `N passed, N failed`, one case per trial. Standard library only.
@@ -388,6 +388,76 @@ def run_convert(args, folder):
     return args.kills, kills, failed
 
 
+def remove(path):
+    (shutil.rmtree if os.path.isdir(path) else os.remove)(path)
+
+
+def run_continued(args, folder, kind, draw, result_of):
+    """What is killed up to four times and continued by the same command: it ends as one left alone, with nothing left over.
+    draw(rng): the command, its output, and what is added where that is there already."""
+    bench = Bench(args, folder)
+    rng = random.Random(f"{args.seed}/{kind}/{args.calls}")
+    failed = kills = 0
+    for number in range(args.kills):
+        command, out, more = draw(rng)
+        begun = time.monotonic()
+        bench.must([*bench.retort, *command])
+        seconds = time.monotonic() - begun
+        want = result_of(bench, out)
+        remove(bench.path(out))
+        result = "same"
+        for _ in range(rng.randint(1, 4)):
+            added = more if os.path.exists(bench.path(out, *(["cache.json"] if more else []))) else []
+            kills += kill_at(subprocess.Popen([*bench.retort, *command, *added], cwd=bench.folder, stdin=subprocess.DEVNULL,
+                                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE), rng.random() * seconds)
+        try:
+            added = more if os.path.exists(bench.path(out, *(["cache.json"] if more else []))) else []
+            bench.must([*bench.retort, *command, *added])
+            if result_of(bench, out) != want:
+                result = "FAIL: another result"
+            for place, folders, files in os.walk(bench.path(out)):
+                if any(".retort-tmp-" in name for name in folders + files):
+                    result = f"FAIL: a temporary name is left in {place}"
+        except Fault as fault:
+            result = f"FAIL: {fault}"
+        failed += result != "same"
+        if result != "same":
+            print(f"{number + 1:4d}  {kind}  {' '.join(command)}: {result}")
+        remove(bench.path(out))
+    print(f"{kind}: {kills} kills in {args.kills} trials")
+    return args.kills, kills, failed
+
+
+def run_cache(args, folder):
+    """What a teacher says, kept: filled after kills, whatever it keeps."""
+    def draw(rng):
+        keep = rng.choice(["topk:16", "draws:20", "hidden"])
+        command = ["cache", "--teacher", "teacher", "--data", "data.jsonl", "--seq-len", "64", "--keep", keep, "--out", "x",
+                   "--threads", str(rng.randint(1, 2))]
+        return command + (["--temperature", "2"] if keep != "hidden" and rng.random() < 0.5 else []), "x", ["--fill"]
+
+    def result_of(bench, out):
+        return json.loads(bench.must([*bench.retort, "cache", out, "--json"]))["content_hash"]
+    return run_continued(args, folder, "cache", draw, result_of)
+
+
+def run_answers(args, folder):
+    """Answers to a file of prompts."""
+    def draw(rng):
+        samples = rng.randint(1, 3)
+        command = ["generate", "student", "--data", "data.jsonl", "--out", "x.jsonl", "--max-new", "16", "--samples", str(samples),
+                   "--temperature", "1", "--slots", str(rng.choice([1, 4])), "--threads", str(rng.randint(1, 2)), "--quiet"]
+        return command + (["--best-of"] if samples > 1 and rng.random() < 0.5 else []), "x.jsonl", []
+
+    def result_of(bench, out):
+        with open(bench.path(out), "rb") as f:
+            return f.read()
+    return run_continued(args, folder, "answers", draw, result_of)
+
+
+OTHERS = {"convert": run_convert, "cache": run_cache, "answers": run_answers}  # kinds that are no runs
+
+
 def run_kinds(args, folder):
     tally = {"calls": 0, "trials": 0, "kills": 0, "failed": 0}
     if args.tally and os.path.exists(args.tally):
@@ -397,7 +467,7 @@ def run_kinds(args, folder):
     tally["calls"] += 1
     for kind in args.kinds.split(","):
         place = os.path.join(folder, kind)
-        number, kills, failed = run_convert(args, place) if kind == "convert" else run(args, place, kind)
+        number, kills, failed = OTHERS[kind](args, place) if kind in OTHERS else run(args, place, kind)
         trials, bad = trials + number, bad + failed
         for key, value in ("trials", number), ("kills", kills), ("failed", failed):
             tally[key] += value
@@ -419,7 +489,7 @@ def main():
     parser.add_argument("--kills", type=int, help="uniform moments (50; quick: 3)")
     parser.add_argument("--writes", type=int, help="kills that must hit a checkpoint write (10; quick: 2)")
     parser.add_argument("--ends", type=int, help="kills after the last checkpoint (5; quick: none)")
-    parser.add_argument("--kinds", default="distill", help=f"what is killed, with commas between: {', '.join(KINDS)}, convert")
+    parser.add_argument("--kinds", default="distill", help=f"what is killed, with commas between: {', '.join([*KINDS, *OTHERS])}")
     parser.add_argument("--tally", metavar="FILE", help="add to what earlier calls counted; each draws other moments")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--quick", action="store_true", help="a shorter run and few kills")

@@ -43,6 +43,7 @@ typedef struct rt_dev_info {
     /* FLOPs of a GEMM in the time that a byte takes to move, and an op to begin: plans are compared by them, not timed;
      * 0: those of a CPU. */
     double byte_flops, op_flops;
+    double host_byte_flops; /* those in the time that a byte takes from the host's memory */
     double fp8_cost; /* time of a GEMM in e4m3 beside one in bf16; 0: no less, so nobody is better off with e4m3 */
 } rt_dev_info;
 
@@ -65,10 +66,18 @@ typedef struct rt_need {
     rt_choice choice;   /* when supported: as it is wanted back */
 } rt_need;
 
+/* Bytes that are in no memory: [off, off + bytes) of them into to, when a copy wants them, in any thread but in one at
+ * a time. */
+typedef struct rt_reader {
+    int (*read)(void *ctx, uint64_t off, uint64_t bytes, void *to, rt_err *e);
+    void *ctx;
+} rt_reader;
+
 /* An operand with its place in memory. */
 typedef struct rt_operand {
-    rt_mem *mem;  /* null: absent */
-    uint64_t off; /* bytes from the start of mem to element (0,0) */
+    rt_mem *mem;             /* null: absent, or */
+    const rt_reader *reader; /* not in memory (x of a copy alone), and off counts its bytes */
+    uint64_t off;            /* bytes from the start of mem to element (0,0) */
     rt_dtype dtype;
     uint32_t rows, cols;
     uint64_t stride; /* elements */
@@ -78,6 +87,8 @@ typedef struct rt_bound_op {
     rt_op_kind kind;
     rt_queue queue;
     uint32_t acc; /* bit i: slot i is += */
+    /* Of every other queue, 1 + the last op that has to be done before this one begins; 0: none. */
+    uint32_t after[RT_QUEUE_COUNT];
     uint32_t nslots;
     rt_operand slot[RT_MAX_SLOTS];
     rt_operand work; /* u8, without gaps, at least as many bytes as the op asked for */
@@ -102,6 +113,7 @@ struct rt_backend {
     /* `copy` and `run` are enqueued and return before they are done, so the host has work to do meanwhile. false: they
      * are done when they return. */
     bool async;
+    bool queues; /* ops of the copy queue run beside those of the compute queue; else all run in order */
     const rt_dev_option_info *options; /* that it takes; null: none */
     /* Fills up to cap infos and returns how many devices there are; with none, says why in `why` (160 bytes). */
     int (*probe)(const rt_dev_opts *o, rt_dev_info *out, int cap, char *why);

@@ -69,6 +69,13 @@ int rt_host_copy(rt_dev *d, const rt_copy *c, rt_ticket *t, rt_err *e)
     return RT_OK;
 }
 
+int rt_host_fetch(const rt_bound_op *o, rt_err *e)
+{
+    const rt_operand *x = &o->slot[RT_ROWS_X];
+    uint64_t bytes = x->rows * rt_dtype_bytes(x->dtype, x->cols);
+    return x->reader->read(x->reader->ctx, x->off, bytes, rt_host_ptr(&o->slot[RT_ROWS_Y]), e);
+}
+
 int rt_host_wait(rt_dev *d, rt_ticket t, rt_err *e)
 {
     (void)d;

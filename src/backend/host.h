@@ -16,6 +16,10 @@ void rt_host_mem_free(rt_dev *d, rt_mem *m);
 int rt_host_copy(rt_dev *d, const rt_copy *c, rt_ticket *t, rt_err *e);
 int rt_host_wait(rt_dev *d, rt_ticket t, rt_err *e);
 
+/* A copy of what is in no memory, straight to where it goes. */
+static inline bool rt_host_fetches(const rt_bound_op *o) { return o->kind == RT_OP_COPY && o->slot[RT_ROWS_X].reader; }
+int rt_host_fetch(const rt_bound_op *o, rt_err *e);
+
 /* Element (0,0) of an operand; null when it is absent. */
 static inline void *rt_host_ptr(const rt_operand *o) { return o->mem ? o->mem->base + o->off : 0; }
 

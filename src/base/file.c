@@ -91,6 +91,23 @@ void rt_map_will_need(const rt_map *m, uint64_t offset, uint64_t bytes)
     advise(m, offset / page * page, range_end(m, offset, bytes), MADV_WILLNEED);
 }
 
+int rt_map_bring(const rt_map *m, uint64_t offset, uint64_t bytes, rt_err *e)
+{
+#ifdef MADV_POPULATE_READ
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), begin = offset / page * page, end = range_end(m, offset, bytes);
+    int failed;
+    if (begin >= end) return RT_OK;
+    do failed = madvise((void *)(uintptr_t)(m->data + begin), (size_t)(end - begin), MADV_POPULATE_READ);
+    while (failed && (errno == EINTR || errno == EAGAIN));
+    if (failed && (errno == EFAULT || errno == EIO || errno == EHWPOISON))
+        return rt_fail(e, RT_IO, "bytes %llu to %llu cannot be read: the file has become shorter, or its disk fails",
+                       (unsigned long long)offset, (unsigned long long)(offset + bytes));
+#else
+    (void)m, (void)offset, (void)bytes, (void)e;
+#endif
+    return RT_OK;
+}
+
 void rt_map_done_with(const rt_map *m, uint64_t offset, uint64_t bytes)
 {
     /* Only pages that lie wholly inside: a neighbour may still be read. The pages stay in the system's cache. */

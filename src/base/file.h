@@ -27,6 +27,9 @@ int rt_map_open(rt_map *m, const char *path, rt_err *e);
 void rt_map_close(rt_map *m); /* accepts zeroes; leaves zeroes */
 /* Tells the system that a range will be read soon, or not again. Never fails. */
 void rt_map_will_need(const rt_map *m, uint64_t offset, uint64_t bytes);
+/* Reads a range now; RT_IO where touching it would end the process (a file that was cut, a disk that fails). On systems
+ * that cannot say so it is read when it is touched. */
+int rt_map_bring(const rt_map *m, uint64_t offset, uint64_t bytes, rt_err *e);
 void rt_map_done_with(const rt_map *m, uint64_t offset, uint64_t bytes);
 
 /* XXH3-128 of a file's bytes. Pages are let go as they are read: a file larger than memory is none too large. */
@@ -79,7 +82,8 @@ void rt_dir_unmake(const char *path, uint32_t made);
  * rt_dir_commit (path must not exist, or be an empty directory), or remove it with rt_dir_remove. */
 int rt_dir_temp(char **temp, rt_arena *a, const char *path, rt_err *e);
 int rt_dir_commit(const char *temp, const char *path, rt_err *e);
-/* One in a folder that others may use too (null: /tmp), for what is removed again: nobody else can look into it. */
+/* One in a folder that others may use too (null: /tmp), for what is removed again: nobody else can look into it. It is
+ * locked until rt_dir_remove; those of the same name that killed processes have left are removed. */
 int rt_dir_scratch(char **temp, rt_arena *a, const char *folder, const char *name, rt_err *e);
 /* Whether a name in a directory is one that its owner would have put there: that of a file, or, with a slash behind it,
  * of a folder. Of anything else (links, FIFOs) it is never asked. */

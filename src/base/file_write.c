@@ -11,12 +11,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #define TEMP_MARK ".retort-tmp-"
@@ -27,6 +30,8 @@ enum {
     PUT_CHUNK = 1 << 30,  /* Linux writes at most about 2 GiB at a time */
     REMOVE_DEPTH = 2,
     SCRATCH_DEPTH = 4, /* the scratch folder of a plan holds run/data and run/checkpoints */
+    SCRATCHES = 64,    /* of one process at a time that are locked */
+    SCRATCH_AGE = 60,  /* seconds */
 };
 
 struct rt_writer {
@@ -323,10 +328,90 @@ static int make_temp(char **temp, rt_arena *a, const char *path, mode_t mode, rt
 
 int rt_dir_temp(char **temp, rt_arena *a, const char *path, rt_err *e) { return make_temp(temp, a, path, 0777, e); }
 
+static void remove_folder(const char *path, int depth);
+
+/* Scratch folders of this process: each is locked for as long as it is there, so that those of killed processes can be
+ * told from it whatever their numbers are. */
+static struct {
+    pthread_mutex_t lock;
+    struct {
+        dev_t dev;
+        ino_t ino;
+        int fd;
+    } held[SCRATCHES];
+    unsigned count;
+} scratches = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static void hold_scratch(const char *path)
+{
+    struct stat s;
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) return;
+    if (fstat(fd, &s) != 0 || flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        close(fd); /* no locks here: then nobody removes what is left either */
+        return;
+    }
+    pthread_mutex_lock(&scratches.lock);
+    unsigned at = scratches.count; /* of more than there is room for the descriptor stays, and the lock with it */
+    if (at < SCRATCHES) {
+        scratches.held[at].dev = s.st_dev;
+        scratches.held[at].ino = s.st_ino;
+        scratches.held[at].fd = fd;
+        scratches.count++;
+    }
+    pthread_mutex_unlock(&scratches.lock);
+}
+
+static void let_scratch_go(const struct stat *s)
+{
+    pthread_mutex_lock(&scratches.lock);
+    for (unsigned i = 0; i < scratches.count; i++)
+        if (scratches.held[i].dev == s->st_dev && scratches.held[i].ino == s->st_ino) {
+            close(scratches.held[i].fd);
+            scratches.held[i] = scratches.held[--scratches.count];
+            break;
+        }
+    pthread_mutex_unlock(&scratches.lock);
+}
+
+/* Ours, of a killed process: one that is just being made is not locked yet, and is young. */
+static bool is_left(const char *path)
+{
+    struct stat s;
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    bool left = fd >= 0 && fstat(fd, &s) == 0 && s.st_uid == geteuid() && time(NULL) - s.st_mtime > SCRATCH_AGE &&
+                flock(fd, LOCK_EX | LOCK_NB) == 0;
+    if (fd >= 0) close(fd);
+    return left;
+}
+
+/* What killed processes have left of the same name beside it. */
+static void clean_scratch(const char *folder, const char *name)
+{
+    rt_arena a = { 0 };
+    char **names;
+    uint32_t count = 0;
+    size_t n = strlen(name);
+    if (rt_dir_list(&names, &count, &a, folder, NULL) < 0) count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        if (!rt_name_is_temp(names[i]) || strncmp(names[i] + 1, name, n) != 0 ||
+            strncmp(names[i] + 1 + n, TEMP_MARK, strlen(TEMP_MARK)) != 0)
+            continue;
+        char *path = rt_path_join(&a, folder, names[i]);
+        if (path && is_left(path)) remove_folder(path, SCRATCH_DEPTH);
+    }
+    rt_arena_free(&a);
+}
+
 int rt_dir_scratch(char **temp, rt_arena *a, const char *folder, const char *name, rt_err *e)
 {
-    char *path = rt_path_join(a, folder ? folder : "/tmp", name);
-    return path ? make_temp(temp, a, path, 0700, e) : rt_no_memory(e, "a path");
+    const char *in = folder ? folder : "/tmp";
+    char *path = rt_path_join(a, in, name);
+    if (!path) return rt_no_memory(e, "a path");
+    clean_scratch(in, name);
+    int rc = make_temp(temp, a, path, 0700, e);
+    if (rc == RT_OK) hold_scratch(*temp);
+    return rc;
 }
 
 /* Names of the files inside a new folder are on disk. */
@@ -459,7 +544,13 @@ static void remove_folder(const char *path, int depth)
     rmdir(path);
 }
 
-void rt_dir_remove(const char *path) { remove_folder(path, REMOVE_DEPTH); }
+void rt_dir_remove(const char *path)
+{
+    struct stat s;
+    bool there = lstat(path, &s) == 0;
+    remove_folder(path, REMOVE_DEPTH);
+    if (there) let_scratch_go(&s);
+}
 
 void rt_temp_remove_all(void)
 {

@@ -12,6 +12,7 @@
 /* name, one line for `retort --help` */
 #define RT_COMMAND_LIST(X)                                                                                             \
     X(cache, "what a teacher says of a text, kept for later runs")                                                     \
+    X(chat, "a conversation with a model, in the terminal")                                                            \
     X(convert, "a model in another format, every value read back and compared")                                        \
     X(distill, "train a student to give a teacher's probabilities")                                                    \
     X(doctor, "what this binary and this machine can do, and why not where they cannot")                               \
@@ -169,6 +170,27 @@ void rt_visible_append(rt_str *out, const char *text, size_t len, bool one_line)
 
 /* The rest of standard input, up to 1 GiB. */
 int rt_read_input(rt_str *out, rt_err *e);
+/* How ids are chosen: flags that generate and chat have in common, and what they come to. Begins with
+ * RT_SAMPLED_DEFAULT. */
+typedef struct rt_sampled {
+    double temperature, top_p, min_p, penalty;
+    uint64_t top_k, seed;
+} rt_sampled;
+#define RT_SAMPLED_DEFAULT                                                                                             \
+    {                                                                                                                  \
+        .top_p = 1, .penalty = 1                                                                                       \
+    }
+#define RT_SAMPLED_FLAGS(s)                                                                                            \
+    { "--temperature", RT_FLAG_REAL, &(s).temperature, "T", "0 (default) takes the most likely token always" },        \
+        { "--top-k", RT_FLAG_WHOLE, &(s).top_k, "K", "choose among the K most likely; 0: all" },                       \
+        { "--top-p", RT_FLAG_REAL, &(s).top_p, "P", "choose among the most likely that make up P; 1: all" },           \
+        { "--min-p", RT_FLAG_REAL, &(s).min_p, "P",                                                                    \
+          "choose among those at least P times as likely as the first; 0: all" },                                      \
+        { "--repetition-penalty", RT_FLAG_REAL, &(s).penalty, "R", "above 1 makes seen tokens less likely" },          \
+    {                                                                                                                  \
+        "--seed", RT_FLAG_WHOLE, &(s).seed, "N", "seed of the samples"                                                 \
+    }
+rt_sampling rt_sampling_of(const rt_sampled *s);
 /* convert_print.c: converts, shows progress, reports. quantise: every tensor is reported, not only those that changed.
  */
 int rt_convert_command(const char *in, const char *base, const rt_job_convert_opts *o, bool quantise, bool json,

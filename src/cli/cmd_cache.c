@@ -102,11 +102,11 @@ static int parse_part(const char *text, uint32_t *part, uint32_t *parts, rt_err 
 static int print_json(const rt_job_cached *c, rt_err *e)
 {
     json_t *j =
-        json_pack("{s:s, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:s}", "keep", c->keep, "temperature",
+        json_pack("{s:s, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:s}", "keep", c->keep, "temperature",
                   c->temperature, "seq_len", (json_int_t)c->seq_len, "positions", (json_int_t)c->positions, "held_out",
                   (json_int_t)c->held, "bytes", (json_int_t)c->bytes, "held_out_bytes", (json_int_t)c->held_bytes,
                   "rows_computed", (json_int_t)c->computed, "tokens_computed", (json_int_t)c->tokens, "seconds",
-                  c->seconds, "forward_seconds", c->forward, "content_hash", c->content);
+                  c->seconds, "forward_seconds", c->forward, "head_seconds", c->head, "content_hash", c->content);
     return rt_print_json(j, e);
 }
 
@@ -124,9 +124,24 @@ static void print_text(const rt_job_cached *c, const char *path)
     rt_say("size", "%s, %.1f bytes for each to be trained on%s", rt_format_bytes(size, c->bytes + c->held_bytes),
            each(c->bytes, c->positions), held);
     if (c->computed)
-        rt_say("computed", "%llu rows now, %.0f tokens/s; %.0f %% of the time in the teacher's layers",
-               (unsigned long long)c->computed, (double)c->tokens / c->seconds, 100 * c->forward / c->seconds);
+        rt_say("computed",
+               "%llu rows now, %.0f tokens/s; %.0f %% of the time in the teacher's layers, %.0f %% in its head",
+               (unsigned long long)c->computed, (double)c->tokens / c->seconds, 100 * c->forward / c->seconds,
+               100 * c->head / c->seconds);
     rt_say("content", "%s", c->content);
+}
+
+/* The command that uses what was made just now. */
+static void print_next(const rt_settings *s)
+{
+    rt_put("next      retort distill --teacher");
+    rt_print_word(s->out, "");
+    rt_put(" --student STUDENT --data");
+    if (s->data.count == 1)
+        rt_print_word(s->data.text[0], "");
+    else
+        rt_put(" DATA");
+    rt_put(" --out OUT\n");
 }
 
 static int run(const cache_flags *v, rt_err *e)
@@ -154,6 +169,7 @@ static int run(const cache_flags *v, rt_err *e)
         RT_TRY(print_json(&c, e));
     else
         print_text(&c, v->looked.count ? v->looked.text[0] : s.out);
+    if (!v->json && !v->looked.count) print_next(&s);
 out:
     rt_job_cached_free(&c);
     return rc;

@@ -49,7 +49,8 @@ static void make_flags(flag_values *v, rt_job_kind k)
         "Settings file in YAML, by the names of the flags or of TRL, axolotl and others; the command line wins"
     };
     v->flags[n++] = (rt_flag){ "--fit", RT_FLAG_BOOL, &v->o.fit, NULL,
-                               "Fit to memory: --micro-batch, --recompute and --teacher-weights chosen anew" };
+                               "Fit to memory: --micro-batch, --recompute, --teacher-weights and --teacher-memory "
+                               "chosen anew" };
     if (k == RT_JOB_PLAN) {
         v->flags[n++] = (rt_flag){ "--ops", RT_FLAG_BOOL, &v->ops, NULL, "Ops of every program, listed as well" };
         v->flags[n++] = (rt_flag){ "--json", RT_FLAG_BOOL, &v->json, NULL, "JSON instead of text" };

@@ -6,8 +6,7 @@
 
 typedef struct options {
     const char *prompt, *system, *device, *base, *data, *out;
-    double temperature, top_p, min_p, penalty;
-    uint64_t top_k, seed;
+    rt_sampled sampled;
     uint32_t max_new, context, threads, samples, slots, n;
     bool raw, ids, json, quiet, best_of, logprobs;
 } options;
@@ -71,14 +70,14 @@ out:
     return rc;
 }
 
-static rt_sampling sampling_of(const options *o)
+rt_sampling rt_sampling_of(const rt_sampled *s)
 {
-    return (rt_sampling){ .temperature = o->temperature,
-                          .top_k = (uint32_t)o->top_k,
-                          .top_p = o->top_p,
-                          .min_p = o->min_p,
-                          .repetition_penalty = o->penalty,
-                          .seed = o->seed };
+    return (rt_sampling){ .temperature = s->temperature,
+                          .top_k = (uint32_t)s->top_k,
+                          .top_p = s->top_p,
+                          .min_p = s->min_p,
+                          .repetition_penalty = s->penalty,
+                          .seed = s->seed };
 }
 
 static int print_answered(const options *o, const rt_job_answered *a, rt_err *e)
@@ -95,9 +94,11 @@ static int print_answered(const options *o, const rt_job_answered *a, rt_err *e)
     if (a->found)
         rt_put_to(stderr, "answers to %llu of %llu prompts were there\n", (unsigned long long)a->found,
                   (unsigned long long)a->prompts);
-    rt_put_to(stderr, "%llu answer%s in %s, %llu ended by the model; %llu tokens at %.1f a second\n",
-              (unsigned long long)a->answers, a->answers == 1 ? "" : "s", o->out, (unsigned long long)a->stopped,
-              (unsigned long long)a->answer_tokens, speed);
+    uint64_t kept = o->best_of && o->samples ? a->answers / o->samples : a->answers;
+    if (kept < a->answers) rt_put_to(stderr, "%llu answers made, ", (unsigned long long)a->answers);
+    rt_put_to(stderr, "%llu answer%s %s %s, %llu ended by the model; %llu tokens at %.1f a second\n",
+              (unsigned long long)kept, kept == 1 ? "" : "s", kept < a->answers ? "kept in" : "in", o->out,
+              (unsigned long long)a->stopped, (unsigned long long)a->answer_tokens, speed);
     return RT_OK;
 }
 
@@ -117,7 +118,7 @@ static int answer_file(const options *o, const char *spec, rt_err *e)
                                      .max_new = o->max_new,
                                      .slots = o->slots,
                                      .context = o->context,
-                                     .sampling = sampling_of(o),
+                                     .sampling = rt_sampling_of(&o->sampled),
                                      .where = &where,
                                      .env = &env,
                                      .progress = rt_live_progress };
@@ -125,7 +126,7 @@ static int answer_file(const options *o, const char *spec, rt_err *e)
     if (!o->out) RT_TRY(rt_fail(e, RT_USAGE, "--data needs --out: the file that the answers go to"));
     if (o->prompt || o->system || o->raw || o->ids)
         RT_TRY(rt_fail(e, RT_USAGE, "--data excludes --prompt, --system, --raw and --ids"));
-    if (o->samples > 1 && o->temperature == 0)
+    if (o->samples > 1 && o->sampled.temperature == 0)
         RT_TRY(rt_fail(e, RT_USAGE, "--samples %u at --temperature 0 would be equal; give --temperature", o->samples));
     if (o->device) RT_TRY(rt_settings_set(&where, RT_SETTING_ID_device, o->device, e));
     RT_TRY(rt_model_file_open(&model, spec, &env.hub, e));
@@ -162,7 +163,7 @@ static int generate(const options *o, const char *spec, rt_err *e)
     rt_job_generator *g = NULL;
     rt_tok_ids prompt = { 0 };
     rt_job_generated made;
-    const rt_generate_opts go = { .context = o->context, .sampling = sampling_of(o) };
+    const rt_generate_opts go = { .context = o->context, .sampling = rt_sampling_of(&o->sampled) };
     env.hub.base = o->base;
     RT_TRY(check_file_flags(o, e));
     if (o->ids && o->json) RT_TRY(rt_fail(e, RT_USAGE, "retort generate: --ids and --json exclude one another"));
@@ -202,7 +203,7 @@ static int run(options *o, const char *model, rt_err *e)
 
 int rt_cmd_generate(int argc, char **argv, rt_err *e)
 {
-    options o = { .top_p = 1, .penalty = 1 };
+    options o = { .sampled = RT_SAMPLED_DEFAULT };
     bool help;
     rt_words words = { 0 };
     const rt_flag flags[] = {
@@ -212,13 +213,7 @@ int rt_cmd_generate(int argc, char **argv, rt_err *e)
         { "--base", RT_FLAG_TEXT, &o.base, "MODEL", "base model of an adapter (default: the one that it names)" },
         { "--raw", RT_FLAG_BOOL, &o.raw, NULL, "continue the text; no chat template" },
         { "--max-new", RT_FLAG_COUNT, &o.max_new, "N", "tokens at most (256)" },
-        { "--temperature", RT_FLAG_REAL, &o.temperature, "T", "0 (default) takes the most likely token always" },
-        { "--top-k", RT_FLAG_WHOLE, &o.top_k, "K", "choose among the K most likely; 0: all" },
-        { "--top-p", RT_FLAG_REAL, &o.top_p, "P", "choose among the most likely that make up P; 1: all" },
-        { "--min-p", RT_FLAG_REAL, &o.min_p, "P",
-          "choose among those at least P times as likely as the first; 0: all" },
-        { "--repetition-penalty", RT_FLAG_REAL, &o.penalty, "R", "above 1 makes seen tokens less likely" },
-        { "--seed", RT_FLAG_WHOLE, &o.seed, "N", "seed of the samples" },
+        RT_SAMPLED_FLAGS(o.sampled),
         { "--context", RT_FLAG_COUNT, &o.context, "N", "longest prompt and answer together" },
         { "--data", RT_FLAG_TEXT, &o.data, "FILE",
           "prompts to answer: records in a file that training takes, or lines of a text" },
@@ -241,7 +236,7 @@ int rt_cmd_generate(int argc, char **argv, rt_err *e)
                                 { "--n-predict", RT_FLAG_COUNT, &o.max_new, "N", NULL },
                                 { "-n", RT_FLAG_COUNT, &o.n, "N", NULL },
                                 { "-p", RT_FLAG_TEXT, &o.prompt, "TEXT", NULL },
-                                { "--temp", RT_FLAG_REAL, &o.temperature, "T", NULL },
+                                { "--temp", RT_FLAG_REAL, &o.sampled.temperature, "T", NULL },
                                 { "--model", RT_FLAG_LIST, &words, "MODEL", NULL },
                                 { "-m", RT_FLAG_LIST, &words, "MODEL", NULL },
                                 { 0 } };

@@ -125,6 +125,7 @@ static const struct {
     { "--preset", "", rt_job_preset_names },
     { "--save-dtype", "f32 bf16 f16", NULL },
     { "--schedule", "", rt_job_schedule_names },
+    { "--teacher-memory", "auto device host disk", NULL },
     { "--teacher-weights", "auto native bf16 fp8", NULL },
     { "--to", "hf safetensors gguf apr", NULL },
     { "--tokenizer", "FILE", NULL },

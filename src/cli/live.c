@@ -84,6 +84,21 @@ void rt_interrupt_catch(void)
         if (sigaction(signals[i], NULL, &was) == 0 && was.sa_handler != SIG_IGN) sigaction(signals[i], &a, NULL);
 }
 
+static void on_each(int sig)
+{
+    (void)sig;
+    interrupted = 1;
+}
+
+void rt_interrupt_catch_each(void)
+{
+    struct sigaction a = { .sa_handler = on_each }, was;
+    sigemptyset(&a.sa_mask);
+    if (sigaction(SIGINT, NULL, &was) == 0 && was.sa_handler != SIG_IGN) sigaction(SIGINT, &a, NULL);
+}
+
+void rt_interrupt_forget(void) { interrupted = 0; }
+
 bool rt_interrupt_wanted(void *ctx)
 {
     (void)ctx;

@@ -14,6 +14,10 @@
 /* From now on an interrupt (Ctrl-C, SIGTERM, SIGHUP) is remembered and not obeyed at once; a second one is. One that
  * was ignored when the process began, as under nohup, stays ignored. */
 void rt_interrupt_catch(void);
+/* The same of Ctrl-C alone, however often, for who goes on after it: it cuts the reading of a line short, and is
+ * remembered until it is forgotten. */
+void rt_interrupt_catch_each(void);
+void rt_interrupt_forget(void);
 bool rt_interrupt_wanted(void *ctx); /* ctx is not looked at: it fits the callbacks that ask */
 
 /* Whether to may be given colours and a line that is redrawn: a terminal that is not dumb. */

@@ -159,6 +159,13 @@ static void print_weights(const rt_fit *f)
     rt_weights_say(&text, &f->weights);
     if (text.len) rt_say("weights", "%s", text.data);
     rt_str_free(&text);
+    rt_memory_say(&text, &f->memory);
+    if (text.len && f->hidden > 0)
+        rt_say("streamed", "%s; %.1f %% of the transfer hidden behind computing, by arithmetic", text.data,
+               100 * f->hidden);
+    else if (text.len)
+        rt_say("streamed", "%s; the next one is read ahead while one is computed", text.data);
+    rt_str_free(&text);
 }
 
 /* The rate, or the two that it can be. */

@@ -1,12 +1,18 @@
 /* bind.c - views become operands: an allocation, a byte offset, a shape. */
 #include "exec/exec_internal.h"
 
+#include <string.h>
+
 static rt_operand bind_view(const rt_exec *x, const rt_sealed *s, bool promised, rt_view v)
 {
     if (!v.buf) return (rt_operand){ 0 };
     const rt_buffer *b = rt_plan_buffer(s->plan, v);
     uint64_t base = v.buf & RT_ACT_BIT ? s->place[v.buf & ~RT_ACT_BIT] : x->space_off[v.buf - 1];
-    return (rt_operand){ .mem = promised ? RT_MEM_PROMISED : x->mem[b->cls],
+    bool read = b->cls == RT_CLASS_DISK;
+    return (rt_operand){ .mem = read       ? NULL
+                                : promised ? RT_MEM_PROMISED
+                                           : x->mem[b->cls],
+                         .reader = read ? &x->reader : NULL,
                          .off = base + rt_dtype_bytes(b->dtype, v.off),
                          .dtype = b->dtype,
                          .rows = v.rows,
@@ -26,6 +32,7 @@ void rt_bind(const rt_exec *x, uint32_t program, bool promised, rt_bound_op *ops
                             .nslots = rt_op_slots(op->kind),
                             .args = op->args,
                             .choice = s->choice[t] };
+        memcpy(b->after, s->after[t], sizeof b->after);
         RT_FOR_SLOTS (i, op->kind) b->slot[i] = bind_view(x, s, promised, op->slot[i]);
         b->work = bind_view(x, s, promised, op->work);
     }

@@ -38,7 +38,7 @@ static rt_args costs_of(const rt_op *op)
 bool rt_op_costs_same(const rt_plan *p, const rt_op *a, const rt_plan *q, const rt_op *b)
 {
     rt_args x = costs_of(a), y = costs_of(b);
-    if (a->kind != b->kind || a->acc != b->acc || memcmp(&x, &y, sizeof x) != 0) return false;
+    if (a->kind != b->kind || a->queue != b->queue || a->acc != b->acc || memcmp(&x, &y, sizeof x) != 0) return false;
     RT_FOR_SLOTS (i, a->kind)
         if (!same_view(p, a->slot[i], q, b->slot[i])) return false;
     return true;
@@ -158,7 +158,8 @@ static const rt_known *known_of(const rt_known *known, uint32_t count, rt_view v
     return NULL;
 }
 
-/* Each operand gets a buffer as large as its view reaches; state, because it is defined and outlives the program. */
+/* Each operand gets a buffer as large as its view reaches; state, because it is defined and outlives the program. What
+ * is away is in the host's memory, a file too: what has been read once is there. */
 static int bench_new(bench *b, rt_dev *d, const rt_plan *p, const rt_op *op, rt_err *e)
 {
     int rc;
@@ -170,7 +171,8 @@ static int bench_new(bench *b, rt_dev *d, const rt_plan *p, const rt_op *op, rt_
         rt_view v = op->slot[i];
         if (!v.buf) continue;
         uint32_t cols = v.rows == 1 ? v.cols : (uint32_t)v.stride;
-        own.slot[i] = rt_space_buf(b->space, RT_CLASS_STATE, rt_plan_dtype(p, v), v.rows, cols, "operand");
+        rt_class cls = rt_class_is_away(rt_plan_buffer(p, v)->cls) ? RT_CLASS_HOST : RT_CLASS_STATE;
+        own.slot[i] = rt_space_buf(b->space, cls, rt_plan_dtype(p, v), v.rows, cols, "operand");
         own.slot[i].cols = v.cols;
     }
     rt_plan_append(b->plan, &own);
@@ -281,29 +283,52 @@ out:
     return rc;
 }
 
-int rt_exec_estimate(const rt_exec *x, const rt_known *known, uint32_t count, double *seconds, rt_err *e)
+/* What has been timed so far. */
+typedef struct samples {
+    sample *list;
+    uint32_t n, cap;
+    pressure all;
+} samples;
+
+/* of_op (nops) = seconds of each op of program i. */
+static int time_program(const rt_exec *x, uint32_t i, samples *s, const rt_known *known, uint32_t count, double *of_op,
+                        rt_err *e)
 {
     int rc = RT_OK;
-    sample *list = NULL;
-    uint32_t n = 0, cap = 0;
-    pressure all = { 0 };
-    for (uint32_t i = 0; i < x->nprogs; i++) {
-        const rt_plan *p = x->prog[i].plan;
-        seconds[i] = 0;
-        for (uint32_t t = 0; t < p->nops; t++) {
-            uint32_t k = 0;
-            while (k < n && !rt_op_costs_same(list[k].plan, list[k].op, p, &p->ops[t])) k++;
-            if (k == n) {
-                if (!rt_grow((void **)&list, &cap, n + 1, sizeof *list))
-                    RT_TRY(rt_fail(e, RT_NOMEM, "no memory to time %u ops", n + 1));
-                list[n++] = (sample){ p, &p->ops[t], 0 };
-                RT_TRY(time_sample(x->dev, &list[k], known, count, &all, e));
-            }
-            seconds[i] += list[k].seconds;
+    const rt_plan *p = x->prog[i].plan;
+    for (uint32_t t = 0; t < p->nops; t++) {
+        uint32_t k = 0;
+        while (k < s->n && !rt_op_costs_same(s->list[k].plan, s->list[k].op, p, &p->ops[t])) k++;
+        if (k == s->n) {
+            if (!rt_grow((void **)&s->list, &s->cap, s->n + 1, sizeof *s->list))
+                RT_TRY(rt_fail(e, RT_NOMEM, "no memory to time %u ops", s->n + 1));
+            s->list[s->n++] = (sample){ p, &p->ops[t], 0 };
+            RT_TRY(time_sample(x->dev, &s->list[k], known, count, &s->all, e));
         }
+        of_op[t] = s->list[k].seconds;
     }
-    for (uint32_t i = 0; i < x->nprogs && all.typical > 0; i++) seconds[i] *= all.took / all.typical;
 out:
-    rt_free(list);
+    return rc;
+}
+
+int rt_exec_estimate(const rt_exec *x, const rt_known *known, uint32_t count, rt_exec_span *spans, rt_err *e)
+{
+    int rc = RT_OK;
+    samples s = { 0 };
+    double *of_op = NULL;
+    for (uint32_t i = 0; i < x->nprogs; i++) {
+        rt_free(of_op);
+        of_op = rt_alloc(x->prog[i].plan->nops * sizeof *of_op, 16);
+        if (!of_op) RT_TRY(rt_fail(e, RT_NOMEM, "no memory to time %u ops", x->prog[i].plan->nops));
+        RT_TRY(time_program(x, i, &s, known, count, of_op, e));
+        spans[i] = rt_exec_span_of(x, i, of_op);
+    }
+    for (uint32_t i = 0; i < x->nprogs && s.all.typical > 0; i++) {
+        double slower = s.all.took / s.all.typical;
+        spans[i] = (rt_exec_span){ spans[i].total * slower, spans[i].compute * slower, spans[i].copy * slower };
+    }
+out:
+    rt_free(of_op);
+    rt_free(s.list);
     return rc;
 }

@@ -22,10 +22,11 @@ typedef struct rt_seal_opts {
 } rt_seal_opts;
 
 typedef struct rt_exec_memory {
-    uint64_t by_class[RT_CLASS_COUNT]; /* bytes allocated; ACT is the arena, the maximum over the programs */
-    uint64_t total;
-    uint32_t peak_program, peak_op; /* where the arena is fullest */
-    uint64_t peak_live;             /* bytes of activations and scratch alive there; <= by_class[ACT] */
+    uint64_t by_class[RT_CLASS_COUNT]; /* bytes; ACT is the arena, the maximum over the programs */
+    uint64_t total;                    /* allocated on the device */
+    uint64_t host, disk;               /* in the host's memory beside it, and in files */
+    uint32_t peak_program, peak_op;    /* where the arena is fullest */
+    uint64_t peak_live;                /* bytes of activations and scratch alive there; <= by_class[ACT] */
 } rt_exec_memory;
 
 /* Order: recording errors; supports, lowering; lifetimes, placement; code loaded; memory limit; allocation; backend
@@ -56,6 +57,19 @@ double rt_exec_seconds(const rt_exec *x, const rt_exec_timing *t);
 bool rt_exec_enqueues(const rt_exec *x);
 /* With guards: RT_INTERNAL naming the first buffer whose band was overwritten. */
 int rt_exec_check(rt_exec *x, rt_err *e);
+
+/* Buffers of class DISK have no memory. fn fills `to` with the values of v, rows of such a buffer, when a program
+ * copies them; it is called from any thread, one call at a time, and has to be there before the first run. */
+typedef int (*rt_disk_fn)(void *ctx, rt_view v, void *to, rt_err *e);
+void rt_exec_serve(rt_exec *x, rt_disk_fn fn, void *ctx);
+
+/* A program on a device whose queues run side by side, where op i takes seconds[i]. */
+typedef struct rt_exec_span {
+    double total, compute, copy; /* from begin to end; the ops of each queue alone */
+} rt_exec_span;
+rt_exec_span rt_exec_span_of(const rt_exec *x, uint32_t program, const double *seconds);
+/* The share of copying that the other ops hide; 1 where nothing is copied. */
+double rt_exec_hidden(const rt_exec_span *s);
 
 void rt_exec_memory_query(const rt_exec *x, rt_exec_memory *out);
 const rt_plan *rt_exec_plan(const rt_exec *x, uint32_t program); /* as lowered: the very ops that run */

@@ -26,6 +26,7 @@ static int space_bands(rt_exec *x, band_fn fn, rt_err *e)
     int rc = RT_OK;
     for (uint32_t i = 0; i < x->space->nbufs; i++) {
         const rt_buffer *b = &x->space->bufs[i];
+        if (b->cls == RT_CLASS_DISK) continue;
         RT_TRY(fn(x, x->mem[b->cls], x->space_off[i] - RT_GUARD_BYTES, b, e));
         RT_TRY(fn(x, x->mem[b->cls], x->space_off[i] + b->bytes, b, e));
     }

@@ -24,6 +24,7 @@ static int move(rt_exec *x, rt_view v, void *data, uint64_t bytes, bool to_devic
     if (!v.buf || v.buf & RT_ACT_BIT || v.buf > x->space->nbufs)
         return rt_fail(e, RT_INVALID, "only buffers of the space can be read and written by the host");
     const rt_buffer *b = &x->space->bufs[v.buf - 1];
+    if (b->cls == RT_CLASS_DISK) return rt_fail(e, RT_INTERNAL, "'%s' is in a file, and moved by no host", b->name);
     uint64_t elems = (uint64_t)v.rows * v.cols, want = rt_dtype_bytes(b->dtype, elems);
     if (v.rows > 1 && v.stride != v.cols)
         return rt_fail(e, RT_INVALID, "'%s': a view with gaps between its rows cannot be moved at once", b->name);
@@ -95,8 +96,10 @@ void rt_exec_memory_query(const rt_exec *x, rt_exec_memory *out)
     *out = (rt_exec_memory){ 0 };
     for (int k = 0; k < RT_CLASS_COUNT; k++) {
         out->by_class[k] = x->bytes[k];
-        out->total += x->bytes[k];
+        if (rt_is_on_device(x, (rt_class)k)) out->total += x->bytes[k];
     }
+    if (!x->host) out->host = x->bytes[RT_CLASS_HOST];
+    out->disk = x->bytes[RT_CLASS_DISK];
     for (uint32_t i = 0; i < x->nprogs; i++)
         if (x->prog[i].peak > out->peak_live) {
             out->peak_live = x->prog[i].peak;

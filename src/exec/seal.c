@@ -56,7 +56,9 @@ static int lower_program(rt_exec *x, rt_sealed *s, const rt_plan *p, rt_err *e)
     s->kernel = rt_alloc_zero(s->plan->nops * sizeof *s->kernel, 16);
     s->plain = rt_alloc_zero(s->plan->nops * sizeof *s->plain, 16);
     s->choice = rt_alloc_zero(s->plan->nops * sizeof *s->choice, 16);
-    if (!s->kernel || !s->plain || !s->choice) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for %u ops", s->plan->nops));
+    s->after = rt_alloc_zero(s->plan->nops * sizeof *s->after, 16);
+    if (!s->kernel || !s->plain || !s->choice || !s->after)
+        RT_TRY(rt_fail(e, RT_NOMEM, "no memory for %u ops", s->plan->nops));
     RT_TRY(rt_lower_work(s->plan, x->dev, s->kernel, s->plain, s->choice, e));
     RT_TRY(place_program(x, s, e));
 out:
@@ -76,7 +78,7 @@ static int check_limit(rt_exec *x, rt_err *e)
     rt_exec_memory_query(x, &m);
     if (m.total <= limit) return RT_OK;
     for (int k = 0; k < RT_CLASS_COUNT && n < sizeof list; k++)
-        if (m.by_class[k])
+        if (m.by_class[k] && rt_is_on_device(x, (rt_class)k))
             n += (size_t)snprintf(list + n, sizeof list - n, "%s%s %s", n ? ", " : "", rt_class_name((rt_class)k),
                                   rt_format_bytes(a, m.by_class[k]));
     const rt_plan *p = x->prog[m.peak_program].plan;
@@ -95,7 +97,9 @@ static int allocate(rt_exec *x, rt_err *e)
 {
     int rc = RT_OK;
     for (int k = 0; k < RT_CLASS_COUNT; k++)
-        if (x->bytes[k]) RT_TRY(x->dev->api->mem_new(x->dev, x->bytes[k], RT_MEM_DEVICE, &x->mem[k], e));
+        if (x->bytes[k] && k != RT_CLASS_DISK)
+            RT_TRY(x->dev->api->mem_new(x->dev, x->bytes[k], k == RT_CLASS_HOST ? RT_MEM_HOST_PINNED : RT_MEM_DEVICE,
+                                        &x->mem[k], e));
     if (x->opts.guards) RT_TRY(rt_guards_write(x, e));
 out:
     return rc;
@@ -125,6 +129,7 @@ int rt_exec_seal(rt_exec **out, rt_dev *d, const rt_plan *const *plans, uint32_t
 {
     int rc;
     rt_exec *x = NULL;
+    rt_dev_info info;
     *out = NULL;
     if (nplans == 0) RT_TRY(rt_fail(e, RT_INVALID, "nothing to seal: no plans"));
     x = rt_alloc_zero(sizeof *x, 16);
@@ -136,8 +141,12 @@ int rt_exec_seal(rt_exec **out, rt_dev *d, const rt_plan *const *plans, uint32_t
     x->scratch = rt_alloc(RT_EXEC_SCRATCH, 64);
     if (!x->prog || !x->scratch) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for %u programs", nplans));
     x->nprogs = nplans;
+    RT_TRY(d->api->info(d, &info, e));
+    x->host = info.host;
+    x->reader = (rt_reader){ rt_disk_read, x };
     for (uint32_t i = 0; i < nplans; i++) RT_TRY(lower_program(x, &x->prog[i], plans[i], e));
     RT_TRY(place_space(x, e));
+    for (uint32_t i = 0; i < nplans; i++) rt_order(x, &x->prog[i], x->prog[i].after);
     if (!x->opts.dry) {
         if (d->api->prepare) RT_TRY(give_programs(x, true, e));
         RT_TRY(check_limit(x, e));
@@ -163,6 +172,7 @@ void rt_exec_free(rt_exec *x)
         rt_free(s->kernel);
         rt_free(s->plain);
         rt_free(s->choice);
+        rt_free(s->after);
         rt_free(s->life);
         rt_free(s->place);
     }

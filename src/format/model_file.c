@@ -337,6 +337,25 @@ void rt_model_file_done_with(const rt_model_file *m, const rt_tensor *t)
     rt_map_done_with(map, (uint64_t)(t->data - map->data), t->bytes);
 }
 
+static uint64_t offset_of(const rt_map *map, const rt_tensor *t, uint64_t first)
+{
+    return (uint64_t)(t->data - map->data) + rt_dtype_bytes(t->dtype, first);
+}
+
+int rt_model_file_bring(const rt_model_file *m, const rt_tensor *t, uint64_t first, uint64_t count, rt_err *e)
+{
+    const rt_map *map = &m->parts[t->file].map;
+    int rc = rt_map_bring(map, offset_of(map, t, first), rt_dtype_bytes(t->dtype, count), e);
+    if (rc < 0) rt_err_context(e, "%s: tensor %s", m->parts[t->file].path, t->name);
+    return rc;
+}
+
+void rt_model_file_will_need(const rt_model_file *m, const rt_tensor *t, uint64_t first, uint64_t count)
+{
+    const rt_map *map = &m->parts[t->file].map;
+    rt_map_will_need(map, offset_of(map, t, first), rt_dtype_bytes(t->dtype, count));
+}
+
 void rt_model_file_done_with_part(const rt_model_file *m, const rt_tensor *t, uint64_t first, uint64_t count)
 {
     /* Elsewhere elements are not a range of bytes, or the tensor is no file's. */

@@ -25,6 +25,10 @@ int rt_model_file_open(rt_model_file **out, const char *spec, const rt_hub_env *
 void rt_model_file_close(rt_model_file *m); /* accepts null */
 
 const rt_tensor *rt_model_file_find(const rt_model_file *m, const char *canonical); /* null when absent */
+/* Elements [first, first + count) of a tensor that is stored plain: read now (rt_map_bring; RT_IO names file and
+ * tensor), or soon. */
+int rt_model_file_bring(const rt_model_file *m, const rt_tensor *t, uint64_t first, uint64_t count, rt_err *e);
+void rt_model_file_will_need(const rt_model_file *m, const rt_tensor *t, uint64_t first, uint64_t count);
 /* The tensor's pages, those of some of its elements, or all, will not be read again soon: they no longer count as this
  * process's memory. */
 void rt_model_file_done_with(const rt_model_file *m, const rt_tensor *t);

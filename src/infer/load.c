@@ -70,6 +70,7 @@ typedef struct stage {
     uint64_t scale_room;         /* and scales */
     const rt_tensor *tensor;
     rt_dtype dtype, scale_dtype;
+    bool stays; /* in the file: it is looked through alone */
 } stage;
 
 static void stage_close(stage *s)
@@ -175,6 +176,7 @@ static int write_piece(rt_exec *x, const stage *s, const piece *p, const rt_para
                        "the file is damaged or came from a run that diverged",
                        spec, t->name, (unsigned long long)(p->first + p->where / cols),
                        (unsigned long long)(p->where % cols));
+    if (s->stays) return RT_OK;
     RT_TRY(rt_exec_write(x, rows_of(to->value, s, p), p->rows, rt_dtype_bytes(s->dtype, p->count * cols), e));
     if (!to->scale.buf) return RT_OK;
     const void *scale = s->scale_dtype == RT_DTYPE_F64 ? (const void *)p->wide : (const void *)p->scale;
@@ -191,6 +193,7 @@ static int load_one(rt_exec *x, stage *s, const rt_param *p, const rt_tensor *t,
         return rt_fail(e, RT_FORMAT, "%s: tensor %s has another shape than the configuration says", spec, t->name);
     s->tensor = t;
     s->dtype = rt_plan_dtype(rt_exec_plan(x, 0), p->value);
+    s->stays = rt_plan_buffer(rt_exec_plan(x, 0), p->value)->cls == RT_CLASS_DISK;
     if (p->scale.buf) s->scale_dtype = rt_plan_dtype(rt_exec_plan(x, 0), p->scale);
     RT_TRY(stage_widen(s, cols, e));
     RT_TRY(stage_scales(s, e));

@@ -15,7 +15,8 @@
 int rt_load_dtypes(rt_dtype *dtypes, const rt_model_file *m, rt_err *e);
 /* Writes every parameter of the model (not of adapters) and the rope table. Where a buffer is e4m3, its rows are
  * quantised, each with a scale of its own. RT_NONFINITE names the first tensor, row and column whose value is not
- * finite, before anything runs. watch: may be null. Of a model that is declared as a head alone that is read alone. */
+ * finite, before anything runs. Of a parameter that stays in its file (feed.h) only that is done. watch: may be null.
+ * Of a model that is declared as a head alone that is read alone. */
 int rt_load_weights(rt_exec *x, const rt_decoder *d, const rt_model_file *m, const rt_watch *watch, rt_err *e);
 /* The rope table alone. */
 int rt_load_rope(rt_exec *x, const rt_decoder *d, rt_err *e);

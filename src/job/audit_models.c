@@ -252,6 +252,17 @@ static int check_data(rt_audit *v, rt_again *a, rt_err *e)
 
 /* ---- measuring again ---- */
 
+/* The teacher's layers where the run had them; on a device whose memory is the host's there is no other one. */
+static int put_home(const rt_again *a, rt_step_opts *o, rt_err *e)
+{
+    rt_dev_info info;
+    rt_teacher_memory m = a->resolved.teacher_memory;
+    int rc = a->dev->api->info(a->dev, &info, e);
+    if (rc < 0 || !rt_inputs_live(a->in)) return rc;
+    o->teacher_home = info.host && m == RT_TEACHER_HOST ? RT_CLASS_PARAM : rt_teacher_memory_class(m);
+    return RT_OK;
+}
+
 static int open_trainer(rt_audit *v, rt_again *a, rt_err *e)
 {
     int rc;
@@ -275,6 +286,7 @@ static int open_trainer(rt_audit *v, rt_again *a, rt_err *e)
                        .lora = r->lora,
                        .eval_only = true };
     rt_inputs_put_teacher(in, teacher, others, &o);
+    RT_TRY(put_home(a, &o, e));
     RT_TRY(rt_trainer_open(&a->trainer, a->dev, &o, &(rt_seal_opts){ 0 }, e));
     a->trainer->watch = &a->opts->watch;
     if (in->cache) a->trainer->source = rt_cache_source_of(in->cache);

@@ -174,7 +174,8 @@ typedef struct rt_job_cached {
     uint64_t positions, held;   /* that are there now, to be trained on and held out, */
     uint64_t bytes, held_bytes; /* in files of so many bytes, each */
     uint64_t computed, tokens;  /* rows that were computed now, and their tokens */
-    double seconds, forward;    /* all of it; in the teacher's layers alone */
+    double seconds;             /* all of it, */
+    double forward, head;       /* of the device: in the teacher's layers; in its head and what is chosen from it */
     char content[33];           /* hash of what is kept, wherever it lies */
     rt_notes notes;
 } rt_job_cached;

@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "base/sys.h"
+#include "job/prepare/fit.h"
 
 #include <math.h>
 #include <string.h>
@@ -13,12 +14,15 @@
 enum { COMMIT_SECONDS = 20, POSITIONS = 2048, MOST_ROWS = 64 };
 
 const rt_setting_id rt_job_cache_settings[] = {
-    RT_SETTING_ID_teacher,       RT_SETTING_ID_student,       RT_SETTING_ID_base,       RT_SETTING_ID_data,
-    RT_SETTING_ID_eval_data,     RT_SETTING_ID_out,           RT_SETTING_ID_seq_len,    RT_SETTING_ID_temperature,
-    RT_SETTING_ID_held_out,      RT_SETTING_ID_held_seed,     RT_SETTING_ID_seed,       RT_SETTING_ID_teacher_weights,
-    RT_SETTING_ID_teacher_batch, RT_SETTING_ID_chat_template, RT_SETTING_ID_columns,    RT_SETTING_ID_template_var,
-    RT_SETTING_ID_loss_on,       RT_SETTING_ID_skip_bad,      RT_SETTING_ID_allow_drop, RT_SETTING_ID_vocab,
-    RT_SETTING_ID_device,        RT_SETTING_ID_tune,          RT_SETTING_ID_threads,    RT_SETTING_COUNT_ALL
+    RT_SETTING_ID_teacher,       RT_SETTING_ID_student,        RT_SETTING_ID_base,
+    RT_SETTING_ID_data,          RT_SETTING_ID_eval_data,      RT_SETTING_ID_out,
+    RT_SETTING_ID_seq_len,       RT_SETTING_ID_temperature,    RT_SETTING_ID_held_out,
+    RT_SETTING_ID_held_seed,     RT_SETTING_ID_seed,           RT_SETTING_ID_teacher_weights,
+    RT_SETTING_ID_teacher_batch, RT_SETTING_ID_teacher_memory, RT_SETTING_ID_chat_template,
+    RT_SETTING_ID_columns,       RT_SETTING_ID_template_var,   RT_SETTING_ID_loss_on,
+    RT_SETTING_ID_skip_bad,      RT_SETTING_ID_allow_drop,     RT_SETTING_ID_vocab,
+    RT_SETTING_ID_device,        RT_SETTING_ID_tune,           RT_SETTING_ID_threads,
+    RT_SETTING_COUNT_ALL
 };
 
 /* ---- what is asked ---- */
@@ -58,15 +62,21 @@ static int take_from_cache(rt_cache_work *w, rt_err *e)
     const json_t *a = rt_cache_about(w->cache), *held = json_object_get(a, "held_out");
     const char *keep = json_string_value(json_object_get(a, "keep"));
     double T = json_number_value(json_object_get(a, "temperature"));
-    if (w->o->keep && (!keep || strcmp(w->o->keep, keep) != 0))
+    json_int_t batch = json_integer_value(json_object_get(a, "batch"));
+    int rc = rt_inputs_cache_says(w->cache, s->out, e);
+    if (rc < 0) return rc;
+    if (batch < 1 || batch > INT32_MAX)
+        return rt_fail(e, RT_FORMAT, "%s/cache.json has a \"batch\" of %lld rows, which cannot be filled; make another",
+                       s->out, (long long)batch);
+    if (w->o->keep && strcmp(w->o->keep, keep) != 0)
         return rt_fail(e, RT_INVALID, "--keep %s: %s keeps %s; leave it out, or make another cache", w->o->keep, s->out,
-                       keep ? keep : "something else");
+                       keep);
     if (s->given[RT_SETTING_ID_temperature] && s->temperature != T)
         return rt_fail(e, RT_INVALID, "--temperature %g: %s was made at %g; leave it out, or make another cache",
                        s->temperature, s->out, T);
     w->keep = keep;
     RT_SETTINGS_PUT(s, temperature, T);
-    RT_SETTINGS_PUT(s, teacher_batch, (uint64_t)json_integer_value(json_object_get(a, "batch")));
+    RT_SETTINGS_PUT(s, teacher_batch, (uint64_t)batch);
     RT_SETTINGS_PUT(s, seed, (uint64_t)json_integer_value(json_object_get(a, "seed")));
     if (!s->given[RT_SETTING_ID_seq_len])
         RT_SETTINGS_PUT(s, seq_len, (uint64_t)json_integer_value(json_object_get(a, "seq_len")));
@@ -144,6 +154,36 @@ static uint32_t choose_rows(const rt_cache_work *w, uint32_t positions)
     return rows < 1 ? 1 : rows > MOST_ROWS ? MOST_ROWS : rows;
 }
 
+/* Whether the host could keep the whole teacher beside the device. */
+static bool host_has_room(const rt_cache_work *w)
+{
+    uint64_t bytes = 0;
+    rt_sys_memory system;
+    rt_sys_memory_query(&system);
+    for (uint32_t i = 0; i < w->teacher->part_count; i++) bytes += w->teacher->parts[i].map.size;
+    return bytes <= rt_fit_budget(system.available);
+}
+
+/* With its layers where the settings say; where they do not, the first of device, host and disk that takes them. */
+static int open_where_it_fits(rt_cache_work *w, rt_says_opts *o, const rt_watch *watch, rt_err *e)
+{
+    rt_err why = { 0 };
+    bool open = w->r.teacher_memory == RT_TEACHER_AUTO;
+    rt_teacher_memory m = open ? RT_TEACHER_DEVICE : w->r.teacher_memory;
+    o->home = rt_teacher_memory_class(m);
+    int rc = rt_says_open(&w->says, w->dev, w->teacher, o, watch, &why);
+    while (open && rc == RT_NOMEM && m < RT_TEACHER_DISK) {
+        if (++m == RT_TEACHER_HOST && (w->host || !host_has_room(w))) continue;
+        o->home = rt_teacher_memory_class(m);
+        rc = rt_says_open(&w->says, w->dev, w->teacher, o, watch, &why);
+    }
+    if (rc >= 0 && open && m != RT_TEACHER_DEVICE)
+        rt_note(&w->out->notes, "the teacher's layers are %s, since the device has no room for them",
+                m == RT_TEACHER_HOST ? "in the host's memory" : "on disk");
+    if (rc < 0 && e) *e = why;
+    return rc;
+}
+
 static int open_teacher(rt_cache_work *w, rt_err *e)
 {
     int rc;
@@ -153,16 +193,16 @@ static int open_teacher(rt_cache_work *w, rt_err *e)
     RT_TRY(rt_inputs_dtypes(&dtypes, w->teacher, &w->arena, e));
     rt_weights_dtypes(dtypes, dtypes, &w->teacher->config, kept);
     RT_TRY(make_mask(w, e));
-    const rt_says_opts o = { .B = w->B,
-                             .T = w->r.seq_len,
-                             .form = w->plan.form,
-                             .n = w->plan.n,
-                             .held_n = w->plan.held_n,
-                             .temperature = w->settings.temperature,
-                             .seed = w->settings.seed,
-                             .dtypes = dtypes,
-                             .vmask = w->mask };
-    RT_TRY(rt_says_open(&w->says, w->dev, w->teacher, &o, &watch, e));
+    rt_says_opts o = { .B = w->B,
+                       .T = w->r.seq_len,
+                       .form = w->plan.form,
+                       .n = w->plan.n,
+                       .held_n = w->plan.held_n,
+                       .temperature = w->settings.temperature,
+                       .seed = w->settings.seed,
+                       .dtypes = dtypes,
+                       .vmask = w->mask };
+    RT_TRY(open_where_it_fits(w, &o, &watch, e));
 out:
     return rc;
 }
@@ -180,28 +220,28 @@ out:
 }
 
 /* Up to B rows of a side; those that are not there are padding. */
-static int read_batch(rt_cache_work *w, rt_rows *from, uint32_t *count, uint64_t *tokens, rt_err *e)
+static int read_batch(rt_cache_work *w, rt_rows *from, rt_cache_batch *b, rt_err *e)
 {
     int rc = RT_OK, more = 1;
     uint32_t T = w->r.seq_len, n = 0;
     size_t N = (size_t)w->B * T;
-    *tokens = 0;
+    b->tokens = 0;
     for (; n < w->B && more; n += (uint32_t)more) {
-        rt_row row = { .ids = w->ids + (size_t)n * T,
-                       .target = w->ids + N + (size_t)n * T,
-                       .start = w->ids + 2 * N + (size_t)n * T,
-                       .pos = w->ids + 3 * N + (size_t)n * T };
+        rt_row row = { .ids = b->ids + (size_t)n * T,
+                       .target = b->ids + N + (size_t)n * T,
+                       .start = b->ids + 2 * N + (size_t)n * T,
+                       .pos = b->ids + 3 * N + (size_t)n * T };
         RT_TRY(more = rt_rows_next(from, &row, e));
-        if (more) *tokens += row.tokens;
+        if (more) b->tokens += row.tokens;
     }
-    *count = n;
+    b->rows = n;
     for (uint32_t i = n; i < w->B && n; i++)
         for (uint32_t t = 0; t < T; t++) {
             size_t to = (size_t)i * T + t;
-            w->ids[to] = 0;
-            w->ids[N + to] = -1;
-            w->ids[2 * N + to] = 0;
-            w->ids[3 * N + to] = (int32_t)t;
+            b->ids[to] = 0;
+            b->ids[N + to] = -1;
+            b->ids[2 * N + to] = 0;
+            b->ids[3 * N + to] = (int32_t)t;
         }
     rc = RT_OK;
 out:
@@ -211,21 +251,18 @@ out:
 static int ask_batches(rt_cache_work *w, bool held, uint64_t *batch, rt_err *e)
 {
     int rc;
-    uint32_t count;
-    uint64_t tokens;
-    bool lacks;
     for (;; ++*batch) {
-        RT_TRY(read_batch(w, w->rows[held], &count, &tokens, e));
-        if (!count) return RT_OK;
-        w->out->rows += count;
+        rt_cache_batch *b = &w->batch[w->turn];
+        b->held = held;
+        RT_TRY(read_batch(w, w->rows[held], b, e));
+        if (!b->rows) return RT_OK;
+        w->out->rows += b->rows;
         RT_TRY(rt_watch_step(&(rt_watch){ rt_job_tell_watch, &w->tell }, "asking the teacher", w->out->rows,
                              w->all_rows, e));
         if (w->o->parts && *batch % w->o->parts != w->o->part - 1) continue;
-        RT_TRY(rt_cache_work_find(w, held, count, &lacks, e));
-        if (!lacks) continue;
-        RT_TRY(rt_cache_work_ask(w, held, e));
-        w->out->computed += count;
-        w->out->tokens += tokens;
+        if (!rt_cache_work_find(w, b)) continue;
+        RT_TRY(rt_cache_work_ask(w, b, e));
+        w->turn ^= 1;
         if (rt_now() - w->committed > COMMIT_SECONDS) RT_TRY(commit(w, e));
     }
 out:
@@ -254,10 +291,12 @@ static int ask_all(rt_cache_work *w, rt_err *e)
     rc = ask_batches(w, false, &batch, e);
     if (rc >= 0) rc = ask_batches(w, true, &batch, e);
     if (rc >= 0 || rc == RT_INTERRUPTED) { /* what was computed is kept */
-        int kept = commit(w, rc < 0 ? NULL : e);
+        int kept = rt_cache_work_keep(w, rc < 0 ? NULL : e);
+        if (kept >= 0) kept = commit(w, rc < 0 ? NULL : e);
         if (rc >= 0) rc = kept;
     }
     w->out->seconds = rt_now() - begun;
+    rt_says_seconds(w->says, &w->out->forward, &w->out->head);
     if (rc == RT_INTERRUPTED)
         rt_err_context(e, "%s keeps what was asked so far; --fill adds the rest", w->settings.out);
 out:
@@ -282,6 +321,10 @@ static int make(rt_cache_work *w, rt_err *e)
     RT_TRY(rt_job_device_open(&w->dev, &w->settings, false, w->o->env->environment, NULL, e));
     RT_TRY(w->dev->api->info(w->dev, &info, e));
     w->B = choose_rows(w, info.positions);
+    w->host = info.host;
+    if (w->host && w->r.teacher_memory == RT_TEACHER_HOST)
+        RT_TRY(rt_fail(e, RT_USAGE,
+                       "--teacher-memory host is for a device that has memory of its own; use device or disk"));
     /* What is wrong with a cache that is there is said before anything is loaded; a new one begins when all else is
      * there, so that no folder is left of a teacher that does not fit. */
     if (w->there) RT_TRY(rt_cache_work_begin(w, e));
@@ -331,6 +374,7 @@ int rt_job_cache(rt_job_cached *out, const rt_job_cache_opts *o, rt_err *e)
     out->tokens = made.tokens;
     out->seconds = made.seconds;
     out->forward = made.forward;
+    out->head = made.head;
 out:
     close_work(&w);
     if (rc < 0) rt_job_cached_free(out);

@@ -5,6 +5,22 @@
 #include "job/job_internal.h"
 #include "teacher/says.h"
 
+/* Rows that the teacher reads at once, and what it says of them. */
+typedef struct rt_cache_batch {
+    bool held;
+    uint32_t rows;
+    uint64_t tokens;
+    int32_t *ids;           /* (4, B*T): ids, targets, starts, positions */
+    rt_cache_place *places; /* of the batch, with the rows that they are of */
+    uint32_t *place_row;
+    uint32_t place_count;
+    int32_t *position, *target; /* (B*T) asked for, in the order of places */
+    uint32_t *key;              /* (B*T,2) */
+    uint32_t asked;
+    rt_says_answer answer[2]; /* (B*T, the most entries): as trained on or as held out; held out at the loss's T */
+    void *hidden;             /* (B*T,C) */
+} rt_cache_batch;
+
 typedef struct rt_cache_work {
     const rt_job_cache_opts *o;
     rt_job_cached *out;
@@ -29,18 +45,13 @@ typedef struct rt_cache_work {
     rt_cache_writer *writer[RT_CACHE_SECTIONS];
     uint32_t section_count;
     rt_says *says;
+    bool host;        /* the device's memory is the host's */
     double committed; /* clock */
-    /* A batch. */
-    uint32_t B;
-    int32_t *ids;           /* (4, B*T): ids, targets, starts, positions */
-    rt_cache_place *places; /* of the batch, with the rows that they are of */
-    uint32_t *place_row;
-    uint32_t place_count;
-    int32_t *position, *target; /* (B*T) asked for, in the order of places */
-    uint32_t *key;              /* (B*T,2) */
-    rt_says_answer answer;      /* (B*T, the most entries) */
-    void *hidden;               /* (B*T,C) */
-    char *packed;               /* (64,C) of a block */
+    uint32_t B;              /* rows of a batch */
+    rt_cache_batch batch[2]; /* one is read by the device while the other is written down */
+    uint32_t turn;           /* of the two, which comes next */
+    rt_cache_batch *answered; /* asked and not written down yet; null: none */
+    char *packed;            /* (64,C) of a block */
     rt_job_tell tell;
 } rt_cache_work;
 
@@ -55,8 +66,11 @@ int rt_cache_work_join(rt_cache_work *w, rt_err *e);
 /* ---- job_cache_ask.c: one batch ---- */
 int rt_cache_work_room(rt_cache_work *w, rt_err *e);
 void rt_cache_work_free(rt_cache_work *w);
-/* The places of the batch that was read, and whether some of them is not in the cache. */
-int rt_cache_work_find(rt_cache_work *w, bool held, uint32_t rows, bool *lacks, rt_err *e);
-int rt_cache_work_ask(rt_cache_work *w, bool held, rt_err *e);
+/* The places of the batch's rows, and whether some of them is not in the cache. */
+bool rt_cache_work_find(rt_cache_work *w, rt_cache_batch *b);
+/* The teacher's layers read it; while a device does so, what was answered before is written down; then it is asked. */
+int rt_cache_work_ask(rt_cache_work *w, rt_cache_batch *b, rt_err *e);
+/* Writes down what was answered last, if anything. */
+int rt_cache_work_keep(rt_cache_work *w, rt_err *e);
 
 #endif

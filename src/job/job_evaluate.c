@@ -17,6 +17,7 @@ typedef struct work {
     rt_settings settings;
     rt_teacher_weights asked, own; /* of the teacher; of the model */
     rt_weights_choice weights;
+    rt_memory_choice memory;
     uint32_t bf16_layers[RT_MAX_LAYERS], bf16_count; /* of the model in fp8 */
     rt_inputs *in;
     rt_pool *pool;
@@ -254,6 +255,8 @@ static int open_trainer(work *w, rt_err *e)
                         .eval_only = true,
                         .vmask = in->teacher && in->pair.masked };
     if (teacher) RT_TRY(rt_fit_evaluation(w->dev, &so, w->asked, teacher, &w->weights, e));
+    bool stored = w->weights.weights == RT_WEIGHTS_NATIVE;
+    if (teacher) RT_TRY(rt_fit_evaluation_memory(w->dev, &so, stored, &w->memory, e));
     RT_TRY(rt_trainer_open(&w->trainer, w->dev, &so, &(rt_seal_opts){ 0 }, e));
     w->trainer->watch = &w->watch;
     RT_TRY(rt_trainer_load(w->trainer, in->student, in->teacher, in->pair.mask, 0, e));
@@ -308,6 +311,14 @@ static void note_absent(rt_notes *notes, const rt_eval_set *set, uint32_t rows)
     rt_str_free(&names);
 }
 
+static void note_memory(rt_notes *notes, const rt_memory_choice *c)
+{
+    rt_str text = { 0 };
+    rt_memory_say(&text, c);
+    if (text.len) rt_note(notes, "%s", text.data);
+    rt_str_free(&text);
+}
+
 /* Everything that outlives models and device. */
 static int keep(work *w, rt_err *e)
 {
@@ -321,6 +332,7 @@ static int keep(work *w, rt_err *e)
     v->notes = in->notes;
     note_absent(&v->notes, w->set, w->o->rows);
     note_even(&v->notes, in, &v->result);
+    note_memory(&v->notes, &w->memory);
     v->model = rt_arena_strdup(&v->arena, in->student->name);
     v->model_weights = rt_weights_name(w->own);
     if (teacher) {

@@ -66,6 +66,8 @@ out:
     return rc;
 }
 
+int rt_speaker_check_sampling(const rt_sampling *s, rt_err *e) { return rt_sampling_check(s, e); }
+
 /* ---- text ---- */
 
 int rt_speaker_encode(const rt_speaker *s, const char *text, size_t len, bool special, rt_tok_ids *ids, rt_err *e)

@@ -39,6 +39,8 @@ const json_t *rt_speaker_special(const rt_speaker *s);
 
 /* ---- answers ---- */
 
+/* RT_USAGE for what cannot be sampled with, by the flag's name. */
+int rt_speaker_check_sampling(const rt_sampling *s, rt_err *e);
 /* On the device of the settings device and threads. */
 int rt_speaker_seal(rt_speaker *s, const rt_engine_opts *o, const rt_settings *where, const char *const *env,
                     rt_err *e);

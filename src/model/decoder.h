@@ -32,7 +32,10 @@ typedef struct rt_decoder_opts {
     bool accumulate;    /* gradients are written in more than one micro-batch of a step */
     const bool *frozen; /* (rt_param_count) or null: none. With adapters everything else is frozen, */
     rt_lora lora;
-    bool both;      /* with adapters the model's own parameters are trained too: for proofs */
+    bool both; /* with adapters the model's own parameters are trained too: for proofs */
+    /* PARAM; or HOST, DISK: matrices of layers lie there, and forward copies those of a layer to the device while the
+     * layer before it is computed. Backward does not go through such a model. */
+    rt_class home;
     bool head_only; /* the head is all there is of it, for rt_decoder_logits alone; dtypes has one entry */
 } rt_decoder_opts;
 

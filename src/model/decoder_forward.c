@@ -71,7 +71,7 @@ static void queries_keys_values(rt_plan *p, const rt_decoder *d, uint32_t layer,
     const rt_model_config *c = &d->config;
     uint32_t N = s->n1.x.rows, qd = c->heads * c->head_dim, kd = c->kv_heads * c->head_dim;
     s->qkv = act(p, N, qd + 2 * kd, "qkv");
-    rt_linear_forward(p, d, &d->layers[layer].qkv, s->qkv, s->n1, s->step, s->low[0]);
+    rt_linear_forward(p, d, &d->layers[layer].qkv, &s->at[0], s->qkv, s->n1, s->step, s->low[0]);
     queries_keys(p, d, layer, t, s, q, k);
     *v = rt_view_cols(p, s->qkv, qd + kd, kd);
 }
@@ -92,7 +92,7 @@ static void add_attention(rt_plan *p, const rt_decoder *d, uint32_t layer, rt_la
     const rt_layer *l = &d->layers[layer];
     uint32_t N = s->o.rows, C = d->config.width;
     rt_view a = act(p, N, C, "attention out");
-    rt_linear_forward(p, d, &l->out, a, (rt_input){ .x = s->o }, s->step, s->low[1]);
+    rt_linear_forward(p, d, &l->out, &s->at[1], a, (rt_input){ .x = s->o }, s->step, s->low[1]);
     s->h_mid = act(p, N, C, "h mid");
     s->n2 = rt_linear_input(p, d, &l->gate_up, N, C, "n2");
     rt_emit_add_rmsnorm_fwd(p, s->n2.x, s->n2.scale, s->h_mid, a, s->h_in, rt_value(d, l->mlp_norm), eps(d));
@@ -129,7 +129,7 @@ void rt_queries_keys_again(rt_plan *p, const rt_decoder *d, uint32_t layer, cons
 static void gate_up(rt_plan *p, const rt_decoder *d, uint32_t layer, rt_layer_trace *s)
 {
     s->gate_up = act(p, s->n2.x.rows, 2 * d->config.hidden, "gate_up");
-    rt_linear_forward(p, d, &d->layers[layer].gate_up, s->gate_up, s->n2, s->step, s->low[2]);
+    rt_linear_forward(p, d, &d->layers[layer].gate_up, &s->at[2], s->gate_up, s->n2, s->step, s->low[2]);
 }
 
 /* (N,C): the MLP's output, not yet added. */
@@ -141,7 +141,7 @@ static rt_view mlp_half(rt_plan *p, const rt_decoder *d, uint32_t layer, rt_laye
     rt_input y = rt_linear_input(p, d, down, N, F, "act");
     rt_view m = act(p, N, d->config.width, "mlp out");
     rt_emit_swiglu_fwd(p, y.x, y.scale, rt_view_cols(p, s->gate_up, 0, F), rt_view_cols(p, s->gate_up, F, F));
-    rt_linear_forward(p, d, down, m, y, s->step, s->low[3]);
+    rt_linear_forward(p, d, down, &s->at[3], m, y, s->step, s->low[3]);
     return m;
 }
 
@@ -187,16 +187,31 @@ static rt_layer_trace kept(const rt_layer_trace *s, rt_recompute r)
     return k;
 }
 
+/* The matrices of a layer come to the device, where they are not there. What is recorded of the layer before it
+ * follows, so that nothing of that has to be waited for; and those of two layers are there at a time. */
+static void fetch_layer(rt_plan *p, const rt_decoder *d, uint32_t layer, rt_fetched at[4])
+{
+    const rt_layer *l = &d->layers[layer];
+    const rt_linear *const linear[4] = { &l->qkv, &l->out, &l->gate_up, &l->down };
+    if (layer == d->config.layers) return;
+    rt_plan_label(p, "weights of layer %u", layer);
+    for (int i = 0; i < 4; i++) at[i] = rt_linear_fetch(p, d, linear[i]);
+}
+
 static void forward(rt_plan *p, const rt_decoder *d, const attention_source *a, rt_trace *trace, rt_view hidden)
 {
     const rt_model_config *c = &d->config;
     uint32_t N = a->t->B * a->t->T;
     rt_view h = act(p, N, c->width, "h");
+    rt_fetched next[4];
+    fetch_layer(p, d, 0, next);
     rt_plan_label(p, "embedding");
     rt_emit_embed_fwd(p, h, rt_value(d, d->embed), a->t->ids);
     rt_input n = rt_norm_again(p, d, d->layers[0].attn_norm, &d->layers[0].qkv, h, "n1");
     for (uint32_t i = 0; i < c->layers; i++) {
         rt_layer_trace s = { .h_in = h, .n1 = n, .step = trace ? trace->step : RT_NONE };
+        memcpy(s.at, next, sizeof s.at);
+        fetch_layer(p, d, i + 1, next);
         rt_plan_label(p, "layer %u", i);
         if (a->cache)
             cached_half(p, d, i, a, &s);

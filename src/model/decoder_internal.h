@@ -11,6 +11,12 @@ typedef struct rt_low {
     rt_view value, grad;
 } rt_low;
 
+/* Where the weights of a projection are for a while: of all its parts joined, or of each; RT_NONE: where they always
+ * are. */
+typedef struct rt_fetched {
+    rt_view weight[RT_LINEAR_PARTS];
+} rt_fetched;
+
 /* What a projection reads: rows of values, or codes, each row with its scale. */
 typedef struct rt_input {
     rt_view x, scale; /* scale RT_NONE: values */
@@ -28,6 +34,7 @@ typedef struct rt_layer_trace {
     rt_view gate_up;
     rt_low low[4][RT_LINEAR_PARTS]; /* of qkv, out, gate_up, down */
     rt_view step;                   /* step values, where adapters drop out */
+    rt_fetched at[4];               /* of qkv, out, gate_up, down: not kept */
 } rt_layer_trace;
 
 struct rt_trace {
@@ -47,13 +54,15 @@ static inline rt_view rt_grad(const rt_decoder *d, uint32_t param)
     return param == RT_NO_PARAM ? RT_NONE : d->params[param].grad;
 }
 
+/* The weights of a projection come to the device, where they are away from it: copies on the copy queue. */
+rt_fetched rt_linear_fetch(rt_plan *p, const rt_decoder *d, const rt_linear *l);
 /* (N,in) for whoever makes what l reads to write: codes and scales where nothing of l reads values. */
 rt_input rt_linear_input(rt_plan *p, const rt_decoder *d, const rt_linear *l, uint32_t N, uint32_t in,
                          const char *name);
 /* y (N, all columns) = x (N,in) times the weights, plus bias, plus adapters; low receives t of each adapter. With
  * step values, here and below, an adapter's x is dropout(x). */
-void rt_linear_forward(rt_plan *p, const rt_decoder *d, const rt_linear *l, rt_view y, rt_input x, rt_view step,
-                       rt_low *low);
+void rt_linear_forward(rt_plan *p, const rt_decoder *d, const rt_linear *l, const rt_fetched *at_device, rt_view y,
+                       rt_input x, rt_view step, rt_low *low);
 /* The two halves of backward, in any order. Gradients of what is trained; t of an adapter is made again where low has
  * none. x may be RT_NONE where nothing reads it. */
 void rt_linear_dw(rt_plan *p, const rt_decoder *d, const rt_linear *l, rt_view dy, rt_view x, rt_view step,

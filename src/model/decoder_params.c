@@ -67,6 +67,14 @@ static rt_dtype grad_dtype(const builder *b, uint32_t param)
     return many ? b->o->policy->grad_many : b->o->policy->grad;
 }
 
+/* Vectors, the embedding and the head stay on the device: they are small, or read by more than one program. */
+static rt_class home_of(const builder *b, uint32_t param)
+{
+    uint64_t shape[2];
+    rt_role r = b->d->params[param].role;
+    return rt_role_per_layer(r) && rt_role_shape(&b->d->config, r, shape) == 2 ? b->o->home : RT_CLASS_PARAM;
+}
+
 static rt_view declare(builder *b, rt_class cls, rt_dtype dtype, uint64_t rows, uint64_t cols, const char *what)
 {
     char name[RT_NAME_BYTES + 48];
@@ -92,7 +100,7 @@ static void declare_one(builder *b, uint32_t param)
     uint32_t rank = rt_role_shape(&b->d->config, p->role, shape);
     uint64_t rows = rank == 2 ? shape[0] : 1, cols = shape[rank - 1];
     rt_param_name(name, p);
-    p->value = declare(b, RT_CLASS_PARAM, stored_as(b, param), rows, cols, name);
+    p->value = declare(b, home_of(b, param), stored_as(b, param), rows, cols, name);
     p->scale = declare_scale(b, param, rows, name);
     if (is_trained(b, param)) p->grad = declare(b, RT_CLASS_GRAD, grad_dtype(b, param), rows, cols, name);
 }
@@ -136,7 +144,7 @@ static void declare_weights(builder *b, rt_linear *l, const char *what)
     }
     uint32_t first = l->param[0];
     snprintf(name, sizeof name, "layers.%u.%s", d->params[first].layer, what);
-    l->weight = declare(b, RT_CLASS_PARAM, stored_as(b, first), rows, shape[1], name);
+    l->weight = declare(b, home_of(b, first), stored_as(b, first), rows, shape[1], name);
     l->scale = declare_scale(b, first, rows, name);
     if (is_trained(b, first)) l->grad = declare(b, RT_CLASS_GRAD, grad_dtype(b, first), rows, shape[1], name);
     for (uint32_t i = 0; i < l->parts; at += l->cols[i++]) {
@@ -288,6 +296,14 @@ static int check_e4m3(const rt_model_config *c, const rt_decoder_opts *o, rt_err
     return RT_OK;
 }
 
+/* Away from the device they are read by forward alone. */
+static int check_home(const rt_decoder_opts *o, rt_err *e)
+{
+    if (!rt_class_is_away(o->home) || (!o->train && !o->lora.rank && !o->head_only)) return RT_OK;
+    return rt_fail(e, RT_INVALID,
+                   "%s: the parameters of a model that is trained, or is a head alone, are on the device", o->name);
+}
+
 int rt_decoder_new(rt_decoder **out, rt_space *s, const rt_model_config *c, const rt_decoder_opts *o, rt_err *e)
 {
     int rc;
@@ -297,6 +313,7 @@ int rt_decoder_new(rt_decoder **out, rt_space *s, const rt_model_config *c, cons
     if (!d) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a model"));
     RT_TRY(rt_config_check_shape(c, o->name, e));
     RT_TRY(check_e4m3(c, o, e));
+    RT_TRY(check_home(o, e));
     if (o->lora.rank && (o->lora.roles & ~(uint32_t)RT_LORA_ROLES || !o->lora.roles))
         RT_TRY(rt_fail(e, RT_INVALID, "adapters stand beside q, k, v, o, gate, up and down projections only"));
     if (!(o->lora.dropout >= 0 && o->lora.dropout < 1))

@@ -91,15 +91,39 @@ static void multiply(rt_plan *p, rt_view y, const operands *in, rt_view weight, 
         rt_emit_matmul(p, y, in->x.x, weight, bias, "nt", 1.0f);
 }
 
-void rt_linear_forward(rt_plan *p, const rt_decoder *d, const rt_linear *l, rt_view y, rt_input x, rt_view step,
-                       rt_low *low)
+/* RT_NONE where it is on the device. */
+static rt_view fetch(rt_plan *p, rt_view weight)
+{
+    const rt_buffer *b = rt_plan_buffer(p, weight);
+    if (!b || !rt_class_is_away(b->cls)) return RT_NONE;
+    rt_view slot = rt_act(p, b->dtype, weight.rows, weight.cols, b->name);
+    rt_plan_queue(p, RT_QUEUE_COPY);
+    rt_emit_copy(p, slot, weight, RT_NONE);
+    rt_plan_queue(p, RT_QUEUE_COMPUTE);
+    return slot;
+}
+
+rt_fetched rt_linear_fetch(rt_plan *p, const rt_decoder *d, const rt_linear *l)
+{
+    rt_fetched at = { 0 };
+    for (uint32_t i = 0; i < (l->joined ? 1 : l->parts); i++)
+        at.weight[i] = fetch(p, l->joined ? l->weight : rt_value(d, l->param[i]));
+    return at;
+}
+
+static rt_view either(rt_view fetched, rt_view own) { return fetched.buf ? fetched : own; }
+
+void rt_linear_forward(rt_plan *p, const rt_decoder *d, const rt_linear *l, const rt_fetched *at_device, rt_view y,
+                       rt_input x, rt_view step, rt_low *low)
 {
     const operands in = operands_of(p, d, l, x);
-    if (l->joined) multiply(p, y, &in, l->weight, l->scale, l->bias);
+    if (l->joined) multiply(p, y, &in, either(at_device->weight[0], l->weight), l->scale, l->bias);
     for (uint32_t i = 0, at = 0; i < l->parts; at += l->cols[i++]) {
         rt_view part = rt_view_cols(p, y, at, l->cols[i]);
         rt_view bias = l->has_bias ? rt_view_cols(p, l->bias, at, l->cols[i]) : RT_NONE;
-        if (!l->joined) multiply(p, part, &in, rt_value(d, l->param[i]), d->params[l->param[i]].scale, bias);
+        if (!l->joined)
+            multiply(p, part, &in, either(at_device->weight[i], rt_value(d, l->param[i])), d->params[l->param[i]].scale,
+                     bias);
         if (l->adapter[i] != RT_NO_PARAM) adapter_forward(p, d, l->adapter[i], part, x.x, step, &low[i]);
     }
 }

@@ -22,8 +22,10 @@
     X(STATE, "state", 1, 1) /* optimizer moments, master weights, caches, the fault record */                          \
     X(STEP, "step value", 1, 1)                                                                                        \
     X(INPUT, "input", 1, 1)                                                                                            \
-    X(OUTPUT, "output", 1, 0)  /* metrics, what the host reads back */                                                 \
-    X(ACT, "activation", 0, 0) /* placed in the arena by lifetime */
+    X(OUTPUT, "output", 1, 0)       /* metrics, what the host reads back */                                            \
+    X(HOST, "host parameter", 1, 1) /* in the host's memory: a copy brings it to where it is read */                   \
+    X(DISK, "disk parameter", 1, 1) /* in a file: so does a copy, whenever a program wants it */                       \
+    X(ACT, "activation", 0, 0)      /* placed in the arena by lifetime */
 
 typedef enum rt_class {
 #define X(name, text, keeps, defined) RT_CLASS_##name,
@@ -32,6 +34,8 @@ typedef enum rt_class {
         RT_CLASS_COUNT
 } rt_class;
 const char *rt_class_name(rt_class c);
+/* Of buffers that ops do not work on where they lie. */
+static inline bool rt_class_is_away(rt_class c) { return c == RT_CLASS_HOST || c == RT_CLASS_DISK; }
 
 /* Rows and columns of a buffer, inside it or a part of it. Offsets and strides count elements of the buffer's dtype. */
 typedef struct rt_view {
@@ -77,6 +81,8 @@ typedef struct rt_policy {
 extern const rt_policy rt_policy_f32, rt_policy_bf16, rt_policy_f16, rt_policy_f64;
 
 /* ---- the plan ---- */
+/* Each is done in order; queues run side by side where a device has them. What an op of one waits for in another is
+ * derived from the operands (exec/order.c), so that the order in which ops are listed is always a right one. */
 typedef enum rt_queue { RT_QUEUE_COMPUTE, RT_QUEUE_COPY, RT_QUEUE_COMM, RT_QUEUE_COUNT } rt_queue;
 
 typedef struct rt_op {

@@ -69,6 +69,22 @@ static void check_bounds(rt_plan *p, rt_op_kind kind, const rt_view *slots)
     }
 }
 
+static bool is_gapless(rt_view v) { return v.rows == 1 || v.stride == v.cols; }
+
+/* What is not in the device's memory is read by a copy alone, as one piece. */
+static void check_away(rt_plan *p, rt_op_kind kind, const rt_view *slots)
+{
+    RT_FOR_SLOTS (i, kind) {
+        const rt_buffer *b = rt_plan_buffer(p, slots[i]);
+        if (!b || !rt_class_is_away(b->cls)) continue;
+        bool fetched = kind == RT_OP_COPY && i == RT_ROWS_X && !slots[RT_ROWS_B].buf && is_gapless(slots[i]) &&
+                       is_gapless(slots[RT_ROWS_Y]);
+        if (!fetched)
+            rt_plan_fail(p, RT_INVALID, "%s: operand '%s' is the %s '%s', which only a copy without gaps can read",
+                         rt_op_name(kind), rt_op_specs[kind].slot[i].name, rt_class_name(b->cls), b->name);
+    }
+}
+
 static bool same_view(rt_view a, rt_view b)
 {
     return a.buf == b.buf && a.off == b.off && a.rows == b.rows && a.cols == b.cols &&
@@ -181,6 +197,7 @@ void rt_plan_record(rt_plan *p, rt_op_kind kind, const rt_args *args, const rt_v
     uint32_t acc = 0, in_place = 0;
     if (p->err.status) return;
     check_bounds(p, kind, slots);
+    if (!p->err.status) check_away(p, kind, slots);
     if (!p->err.status) rt_plan_check_dtypes(p, kind, slots);
     if (!p->err.status) in_place = check_alias(p, kind, slots);
     RT_FOR_SLOTS (i, kind) {

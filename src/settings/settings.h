@@ -121,6 +121,8 @@ typedef enum rt_setting_need {
       "Teacher batch rows; changes memory, not the loss")                                                              \
     X(teacher_weights, "--teacher-weights", TEXT, "auto", FREE, TEACHER, "W",                                          \
       "Teacher weights: native as stored, bf16 dequantised once (more memory), fp8 quantised once, or auto")           \
+    X(teacher_memory, "--teacher-memory", TEXT, "auto", FREE, TEACHER, "M",                                            \
+      "Teacher memory: device; host (pinned) or disk, from where its layers are copied in as they are used; or auto")  \
     X(seq_len, "--seq-len", COUNT, "auto", RUN, NOTHING, "N",                                                          \
       "Sequence length of a row in tokens (2048, or what the records fit in)")                                         \
     X(steps, "--steps", COUNT, "auto", RUN, NOTHING, "N", "Optimizer steps (3 epochs)")                                \

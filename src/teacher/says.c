@@ -20,6 +20,7 @@ struct rt_says {
     rt_space *space;
     rt_decoder *model;
     rt_exec *x;
+    rt_disk_feed *feed; /* of layers on disk; else null */
     rt_plan *read;
     rt_tokens tokens;
     rt_view hidden;                   /* (B*T,C) */
@@ -30,6 +31,9 @@ struct rt_says {
     int32_t *picked, *targets; /* (P) on the host */
     uint32_t *keys;            /* (P,2) */
     void *raw;                 /* one column or list, as the device has it */
+    rt_exec_timing reading;    /* of the layers, while is_reading */
+    bool is_reading;
+    double layers, head; /* seconds of the device */
 };
 
 static rt_view input(rt_says *s, rt_dtype d, uint32_t rows, uint32_t cols, const char *name)
@@ -156,7 +160,7 @@ int rt_says_open(rt_says **out, rt_dev *d, const rt_model_file *m, const rt_says
     if (!s) RT_TRY(rt_no_memory(e, "a teacher"));
     s->o = *o;
     s->policy = *rt_device_policy(d);
-    const rt_decoder_opts decoder = { .name = "teacher", .policy = &s->policy, .dtypes = o->dtypes };
+    const rt_decoder_opts decoder = { .name = "teacher", .policy = &s->policy, .dtypes = o->dtypes, .home = o->home };
     RT_TRY(choose_size(s, d, m->config.vocab, e));
     RT_TRY(host_room(s, e));
     RT_TRY(rt_space_new(&s->space, e));
@@ -164,6 +168,7 @@ int rt_says_open(rt_says **out, rt_dev *d, const rt_model_file *m, const rt_says
     declare(s);
     RT_TRY(record(s, e));
     RT_TRY(seal(s, d, e));
+    RT_TRY(rt_disk_feed_add(&s->feed, s->x, s->model, m, e));
     RT_TRY(rt_load_weights(s->x, s->model, m, watch, e));
     if (s->fault.buf) RT_TRY(rt_exec_write(s->x, s->fault, none, sizeof none, e));
     if (s->vmask.buf) RT_TRY(rt_exec_write(s->x, s->vmask, o->vmask, (uint64_t)s->vmask.cols * sizeof *o->vmask, e));
@@ -178,6 +183,7 @@ void rt_says_free(rt_says *s)
 {
     if (!s) return;
     rt_exec_free(s->x);
+    rt_disk_feed_free(s->feed);
     rt_plan_free(s->read);
     for (int u = 0; u < USES; u++) rt_plan_free(s->ask[u].plan);
     rt_decoder_free(s->model);
@@ -192,24 +198,38 @@ void rt_says_free(rt_says *s)
 const rt_exec *rt_says_exec(const rt_says *s) { return s->x; }
 rt_dtype rt_says_dtype(const rt_says *s) { return s->policy.act; }
 
+void rt_says_seconds(const rt_says *s, double *layers, double *head)
+{
+    *layers = s->layers;
+    *head = s->head;
+}
+
 int rt_says_read(rt_says *s, const int32_t *ids, const int32_t *pos, const int32_t *start, rt_err *e)
 {
     int rc;
-    rt_ticket t;
     uint64_t bytes = (uint64_t)s->o.B * s->o.T * sizeof *ids;
     RT_TRY(rt_exec_write(s->x, s->tokens.ids, ids, bytes, e));
     RT_TRY(rt_exec_write(s->x, s->tokens.pos, pos, bytes, e));
     RT_TRY(rt_exec_write(s->x, s->tokens.start, start, bytes, e));
-    RT_TRY(rt_exec_run(s->x, READ, &t, e));
-    RT_TRY(rt_exec_wait(s->x, t, e));
+    RT_TRY(rt_exec_run_timed(s->x, READ, &s->reading, e));
+    s->is_reading = true;
 out:
     return rc;
 }
 
+/* The layers have run: a later program of the same device has been waited for. */
+static void have_read(rt_says *s)
+{
+    if (s->is_reading) s->layers += rt_exec_seconds(s->x, &s->reading);
+    s->is_reading = false;
+}
+
 int rt_says_hidden(rt_says *s, void *hidden, rt_err *e)
 {
-    return rt_exec_read(s->x, s->hidden, hidden,
-                        rt_dtype_bytes(s->policy.act, (uint64_t)s->hidden.rows * s->hidden.cols), e);
+    int rc = rt_exec_read(s->x, s->hidden, hidden,
+                          rt_dtype_bytes(s->policy.act, (uint64_t)s->hidden.rows * s->hidden.cols), e);
+    have_read(s);
+    return rc;
 }
 
 /* The first rows of a column or list of scalars, as f32. */
@@ -260,7 +280,7 @@ static int check_answer(const question *q, uint32_t first, uint32_t n, const rt_
 int rt_says_ask(rt_says *s, rt_source_use use, const rt_says_asked *a, const rt_says_answer *out, rt_err *e)
 {
     int rc = RT_OK;
-    rt_ticket t;
+    rt_exec_timing t;
     const question *q = &s->ask[use];
     const rt_step step = { .step = 1, .tokens = 1, .seed = s->o.seed };
     if (!q->plan) return rt_fail(e, RT_INTERNAL, "a teacher was asked what it was not opened for");
@@ -277,8 +297,10 @@ int rt_says_ask(rt_says *s, rt_source_use use, const rt_says_asked *a, const rt_
         RT_TRY(rt_exec_write(s->x, s->pick, s->picked, s->P * sizeof *s->picked, e));
         RT_TRY(rt_exec_write(s->x, s->target, s->targets, s->P * sizeof *s->targets, e));
         RT_TRY(rt_exec_write(s->x, s->key, s->keys, 2 * s->P * sizeof *s->keys, e));
-        RT_TRY(rt_exec_run(s->x, q->index, &t, e));
-        RT_TRY(rt_exec_wait(s->x, t, e));
+        RT_TRY(rt_exec_run_timed(s->x, q->index, &t, e));
+        RT_TRY(rt_exec_wait(s->x, t.ticket, e));
+        have_read(s);
+        s->head += rt_exec_seconds(s->x, &t);
         RT_TRY(read_answer(s, q, first, n, out, e));
         RT_TRY(check_answer(q, first, n, out, e));
     }

@@ -6,6 +6,7 @@
 #ifndef RT_TEACHER_SAYS_H
 #define RT_TEACHER_SAYS_H
 
+#include "infer/feed.h"
 #include "infer/load.h"
 #include "teacher/source.h"
 
@@ -17,6 +18,7 @@ typedef struct rt_says_opts {
     double temperature;
     uint64_t seed;          /* of draws */
     const rt_dtype *dtypes; /* of the teacher's parameters */
+    rt_class home;          /* of the matrices of its layers: PARAM, HOST, DISK; m stays open for the last */
     const uint32_t *vmask;  /* (ceil(V/32)) words: the ids that count; null: all */
     uint64_t head_bytes;    /* of logits at a time; 0: what the device says */
 } rt_says_opts;
@@ -27,11 +29,14 @@ int rt_says_open(rt_says **out, rt_dev *d, const rt_model_file *m, const rt_says
 void rt_says_free(rt_says *s); /* accepts null */
 const rt_exec *rt_says_exec(const rt_says *s);
 
-/* The layers over (B*T) positions; pos: within each document. */
+/* The layers over (B*T) positions; pos: within each document. Only enqueued, where a device enqueues: what was read
+ * before has to have been asked for. */
 int rt_says_read(rt_says *s, const int32_t *ids, const int32_t *pos, const int32_t *start, rt_err *e);
 /* The hidden states of what was read last, (B*T,C) in the dtype of activations. */
 int rt_says_hidden(rt_says *s, void *hidden, rt_err *e);
 rt_dtype rt_says_dtype(const rt_says *s);
+/* Seconds of the device so far, of what has been asked for: in the layers, in the head and what is chosen from it. */
+void rt_says_seconds(const rt_says *s, double *layers, double *head);
 
 /* Of positions (count) of what was read last, any number of them. */
 typedef struct rt_says_asked {

@@ -120,6 +120,7 @@ void rt_weights_say(rt_str *out, const rt_weights_choice *c)
     rt_str_append(out, how[c->weights]);
     switch (c->why) {
     case RT_WEIGHTS_ASKED: rt_str_append(out, ", as the settings say"); break;
+    case RT_WEIGHTS_AWAY: rt_str_append(out, ": its layers are copied to the device at every pass"); break;
     case RT_WEIGHTS_SAME: rt_str_append(out, ": nothing in them needs dequantising"); break;
     case RT_WEIGHTS_NO_GAIN: rt_str_append(out, ": this device multiplies them so"); break;
     case RT_WEIGHTS_NO_ROOM:

@@ -69,12 +69,13 @@ typedef enum rt_weights_why {
     RT_WEIGHTS_NO_GAIN, /* the device multiplies them as they are stored */
     RT_WEIGHTS_NO_ROOM, /* bf16 would exceed the limit */
     RT_WEIGHTS_GAIN,    /* bf16 fits, and a step moves less */
+    RT_WEIGHTS_AWAY,    /* they are copied to the device at every pass */
     RT_WEIGHTS_FASTER   /* fp8 fits, takes less time, and may be taken */
 } rt_weights_why;
 typedef struct rt_weights_choice {
     rt_teacher_weights weights; /* definite */
     rt_weights_why why;
-    rt_weights_case facts; /* that it was decided from; not for UNSAID, ASKED and FASTER */
+    rt_weights_case facts; /* that it was decided from; not for UNSAID, ASKED, AWAY and FASTER */
     rt_fp8 fp8;
 } rt_weights_choice;
 

@@ -78,6 +78,7 @@ void rt_trainer_free(rt_trainer *t)
 {
     if (!t) return;
     rt_exec_free(t->x);
+    rt_disk_feed_free(t->feed);
     rt_step_plan_free(t->plan);
     rt_free(t->rows);
     rt_free(t->shares);
@@ -144,6 +145,7 @@ int rt_trainer_load(rt_trainer *t, const rt_model_file *student, const rt_model_
     int rc;
     const uint32_t none[4] = { 0 };
     rt_step_plan *s = t->plan;
+    if (s->teacher) RT_TRY(rt_disk_feed_add(&t->feed, t->x, s->teacher, teacher, e));
     if (s->teacher) RT_TRY(rt_load_weights(t->x, s->teacher, teacher, t->watch, e));
     RT_TRY(rt_load_weights(t->x, s->student, student, t->watch, e));
     RT_TRY(init_adapters(t, seed, e));

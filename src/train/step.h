@@ -6,6 +6,7 @@
 #define RT_TRAIN_STEP_H
 
 #include "exec/exec.h"
+#include "infer/feed.h"
 #include "infer/load.h"
 #include "train/step_plan.h"
 
@@ -49,6 +50,7 @@ typedef struct rt_trainer {
     float *shares;         /* scratch of one of several teachers, for positions or picks; null: there are not several */
     rt_source *source;     /* of a plan whose teacher is none of its programs; set by whoever opened it. Null: such a
                               teacher's measures mean nothing */
+    rt_disk_feed *feed;    /* of a teacher that is read from disk; else null */
     rt_source_out served;  /* its rows, before they are written */
     const rt_watch *watch; /* of loading, evaluating and saving; set by whoever opened it, null: nobody's */
     /* Of the micro-batches of a step, where the device does not run by itself: told before each, and when it is to stop
@@ -58,9 +60,9 @@ typedef struct rt_trainer {
 
 int rt_trainer_open(rt_trainer **out, rt_dev *d, const rt_step_opts *o, const rt_seal_opts *seal, rt_err *e);
 void rt_trainer_free(rt_trainer *t); /* accepts null */
-/* Weights of both models; moments 0, masters from the weights, adapters: A uniform in +-1/sqrt(in), B 0. teacher null
- * where the plan has none. vmask (ceil(V/32)) words, when the plan has one. Teachers besides the first are loaded one
- * by one, index from 0. */
+/* Weights of both models; a teacher that is read from disk stays open as long as t. Moments 0, masters from the
+ * weights, adapters: A uniform in +-1/sqrt(in), B 0. teacher null where the plan has none. vmask (ceil(V/32)) words,
+ * when the plan has one. Teachers besides the first are loaded one by one, index from 0. */
 int rt_trainer_load(rt_trainer *t, const rt_model_file *student, const rt_model_file *teacher, const uint32_t *vmask,
                     uint64_t seed, rt_err *e);
 int rt_trainer_load_other(rt_trainer *t, uint32_t index, const rt_model_file *teacher, rt_err *e);

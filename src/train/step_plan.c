@@ -223,6 +223,7 @@ static int declare_models(rt_step_plan *s, rt_err *e)
     rt_decoder_opts teacher = { .name = "teacher",
                                 .policy = &o->policy,
                                 .dtypes = o->teacher_dtypes,
+                                .home = o->teacher_home,
                                 .head_only = o->source.form == RT_FORM_HIDDEN };
     RT_TRY(rt_decoder_new(&s->student, s->space, o->student, &student, e));
     if (o->teacher) RT_TRY(rt_decoder_new(&s->teacher, s->space, o->teacher, &teacher, e));

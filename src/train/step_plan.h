@@ -58,6 +58,7 @@ typedef struct rt_step_opts {
         *prompts[RT_TEACHERS_MOST]; /* of each live teacher; null: it reads what the student reads */
     rt_source_shape source;         /* hidden states: of `teacher` the head alone is there */
     const rt_dtype *teacher_dtypes; /* as stored; null: the policy's. Of a head alone: its own */
+    rt_class teacher_home; /* PARAM; HOST, DISK: where matrices of teachers' layers are, copied in as they are read */
     const rt_dtype *student_dtypes; /* of a student that is frozen (adapters, eval_only); else null */
     const bool *frozen;             /* (rt_param_count of the student) or null */
     rt_lora lora;

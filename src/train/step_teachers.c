@@ -6,7 +6,9 @@
 
 int rt_trainer_load_other(rt_trainer *t, uint32_t index, const rt_model_file *teacher, rt_err *e)
 {
-    return rt_load_weights(t->x, t->plan->more[index].decoder, teacher, t->watch, e);
+    const rt_decoder *d = t->plan->more[index].decoder;
+    int rc = rt_disk_feed_add(&t->feed, t->x, d, teacher, e);
+    return rc < 0 ? rc : rt_load_weights(t->x, d, teacher, t->watch, e);
 }
 
 /* ---- shares ---- */

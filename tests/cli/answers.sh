@@ -57,6 +57,11 @@ print("sound")
 END
 out_has '^sound$'
 
+run generate s --data lines.txt --out six.jsonl -n 3 --best-of --temperature 1 --max-new 3
+err_has '^6 answers made, 2 answers kept in six.jsonl'
+run generate s --data lines.txt --out two-of.jsonl --max-new 3
+err_has '^2 answers in two-of.jsonl'
+
 # Lines; and what is written is training data.
 run generate s --data lines.txt --out lines.jsonl --max-new 6 --quiet
 exits 0

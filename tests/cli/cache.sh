@@ -37,6 +37,7 @@ run cache $ask --out c
 exits 0
 out_has '^keeps +topk:64 at temperature 1, rows of 64 tokens$'
 out_has '^positions +[0-9]+ to be trained on, [0-9]+ held out$'
+out_has '^next      retort distill --teacher c --student STUDENT --data d.jsonl --out OUT$'
 run cache c --json
 exits 0
 json_is 'j["keep"] == "topk:64" and j["seq_len"] == 64 and j["positions"] > 1000 and j["held_out"] > 100'
@@ -226,7 +227,7 @@ command = [os.environ["RETORT"], "distill", "--teacher", "bad", "--student", "s"
            "--steps", "3", "--batch", "4", "--threads", "2", "--out", "flipped"]
 want = open("sound/model.safetensors", "rb").read()
 refused = same = 0
-for i in range(40):
+for i in range(int(os.environ.get("FLIPS", "40"))):
     shutil.rmtree("bad", True), shutil.rmtree("flipped", True)
     shutil.copytree("small", "bad")
     path = random.choice(sorted(p for p in glob.glob("bad/**", recursive=True) if os.path.isfile(p) and not p.endswith(".lock")))

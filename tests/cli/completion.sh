@@ -39,11 +39,11 @@ out_empty
 
 # Flags: those of the command, and those given only once where they may be.
 offered retort distill --te
-gives --teacher --temperature --teacher-batch --teacher-weights --template-var
+gives --teacher --temperature --teacher-batch --teacher-weights --teacher-memory --template-var
 offered retort train --te
 gives --template-var
 offered retort distill --teacher t --te
-gives --temperature --teacher-batch --teacher-weights --template-var
+gives --temperature --teacher-batch --teacher-weights --teacher-memory --template-var
 offered retort distill --data a --da
 gives --data
 offered retort doctor --json --j

@@ -371,6 +371,22 @@ def _():
     expect("--teacher-weights 'f16' is unknown; use one of auto, native, bf16 or fp8" in bad.error, "and which there are")
 
 
+@case("--teacher-memory")
+def _():
+    a = Run(teacher_memory="disk", teacher_batch=4)
+    expect(a.curve() == Run(teacher_batch=4).curve(), "the same teacher, to the bit")
+    expect(a.memory() != Run(teacher_batch=4).memory(), "and less of it in memory")
+    expect("streamed  the teacher's layers are on disk, as the settings say" in a.text, "it says so")
+    expect("streamed" not in base().text, "and of others nothing")
+    with open(f"{a.out}/run/settings.json") as f:
+        expect(json.load(f)["teacher_memory"] == "disk", "the record")
+    expect("disk parameters, not on the device" in open(f"{a.out}/run/plan.txt").read(), "the plan")
+    bad = Run(fails=True, teacher_memory="ram")
+    expect(bad.status == 2, "no such word")
+    expect("--teacher-memory 'ram' is unknown; use one of auto, device, host or disk" in bad.error, "and which there are")
+    expect("use device, or disk" in Run(fails=True, teacher_memory="host").error, "a CPU has no memory beside the host's")
+
+
 @case("--seq-len")
 def _():
     expect("rows of 32 tokens" in other_curve(seq_len=32).text, "shorter rows")

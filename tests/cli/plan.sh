@@ -31,7 +31,7 @@ exits 2
 err_has "--memory-limit takes a size such as 22GiB or 500MB, not 'lots'"
 run plan $pair --fit --micro-batch 2
 exits 2
-err_has '--fit chooses --micro-batch, --recompute and --teacher-weights'
+err_has '--fit chooses --micro-batch, --recompute, --teacher-weights and --teacher-memory'
 run plan $pair --time 1x
 exits 2
 err_has '8h, 90m or 1h30m'
@@ -100,7 +100,7 @@ assert abs(peak - plan) <= 0.05 * plan + (64 << 20), (peak, plan)' "$RETORT" tra
 fi
 
 # ---- limits ----
-fixed="$pair --steps 4 --micro-batch 8 --recompute none"
+fixed="$pair --steps 4 --micro-batch 8 --recompute none --teacher-memory device"
 run plan $fixed --json
 cp "$out" plan.json
 need=$(fact 'j["memory"]["total"]')

@@ -8,6 +8,7 @@ import json
 import math
 import os
 import random
+import re
 import signal
 import socket
 import sys
@@ -15,19 +16,14 @@ import tempfile
 import threading
 import time
 
-from serve_client import SLOW, Server, call, check, counts, make
+from serve_client import SLOW, Server, call, check, counts, make, wide_model
 
 TEXT = "the quick brown fox jumps over the lazy dog while seven wizards box"
 
 
 def models():
     make("init", "--preset", "tiny-qwen2", "--seed", 1, "--dtype", "f32", "s")
-    # Wide enough that a long answer takes seconds: what happens meanwhile can be seen.
-    json.dump({"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_size": 256, "intermediate_size": 1024,
-               "num_hidden_layers": 6, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 272,
-               "max_position_embeddings": 8192, "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "tie_word_embeddings": True,
-               "bos_token_id": 256, "eos_token_id": 257, "torch_dtype": "float32"}, open("wide.json", "w"))
-    make("init", "--config", "wide.json", "--tokenizer", "s", "--seed", 2, "--dtype", "f32", "wide")
+    wide_model()
 
 
 # ---- numbers ----
@@ -190,26 +186,29 @@ def crowd(server):
           "slots or pages are not given back")
 
 
-def wait_all(threads):
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+def begin(server, fields):
+    """A request whose reply nobody reads yet."""
+    c = server.connect()
+    c.request("POST", "/v1/completions", json.dumps(fields))
+    return c
 
 
 def queue():
-    """One slot, two may wait: of eight long ones at once most are refused, and the rest is answered."""
-    server = Server("wide", "--slots", 1, "--max-queue", 2, "--context", 2048, "--threads", 1)
-    replies = [None] * 8
-
-    def client(i):
-        replies[i] = server.ask("/v1/completions", {"prompt": "q", "max_tokens": 300, "ignore_eos": True})
-
-    wait_all([threading.Thread(target=client, args=(i,)) for i in range(8)])
-    statuses = sorted(r.status for r in replies)
-    refused = [r for r in replies if r.status == 429]
-    check(set(statuses) == {200, 429} and 2 <= statuses.count(200) <= 4, f"a full queue: {statuses}")
-    check(all(int(r.headers["Retry-After"]) >= 1 and r.json["error"]["type"] == "rate_limit_error" for r in refused), "429")
+    """One slot is busy and two wait: whoever comes then is refused, until one of them has gone."""
+    server = Server("wide", "--slots", 1, "--max-queue", 2, "--context", 8000, "--threads", 1)
+    long = {"prompt": "q", "max_tokens": 7000, "ignore_eos": True}
+    clients = [begin(server, long)]
+    check(server.until("sequences_running", lambda n: n == 1), "it never began")
+    clients += [begin(server, long) for _ in range(2)]
+    check(server.until("sequences_waiting", lambda n: n == 2), "the others do not wait")
+    for _ in range(5):
+        reply = server.ask("/v1/completions", {"prompt": "q", "max_tokens": 1})
+        check(reply.status == 429 and int(reply.headers["Retry-After"]) >= 1 and reply.json["error"]["type"] == "rate_limit_error",
+              f"a full queue: {reply.status} {reply.text}")
+    check(server.ask("/v1/models").status == 200, "a full queue refuses what needs no slot")
+    for c in clients:
+        c.close()
+    check(server.until("sequences_waiting", lambda n: n == 0), "the queue stays full")
     check(server.complete("q", max_tokens=1)[0]["finish_reason"], "after that it answers again")
     check(server.stop() == (0, ""), "it ends well")
 
@@ -220,8 +219,7 @@ def leave():
     long = {"prompt": "x", "max_tokens": 7000, "ignore_eos": True, "n": 4}
     for stream in (False, True):
         before = server.metric("requests_cancelled_total")
-        c = server.connect()
-        c.request("POST", "/v1/completions", json.dumps({**long, "stream": stream}))
+        c = begin(server, {**long, "stream": stream})
         check(server.until("sequences_running", lambda n: n == 2), "it never began")
         check(server.metric("sequences_waiting") == 2, "the others wait")
         c.sock.shutdown(socket.SHUT_RDWR)
@@ -237,13 +235,13 @@ def leave():
         check(server.until("sequences_running", lambda n: n == 0), "a client that closed its side is waited for")
     check(server.metric("cache_pages") == server.metric("cache_pages_free"), "pages are lost")
     # The second signal ends it at once, whatever is under way.
-    c = server.connect()
-    c.request("POST", "/v1/completions", json.dumps(long))
+    kept = begin(server, long)
     check(server.until("sequences_running", lambda n: n == 2), "it never began")
     server.process.send_signal(signal.SIGTERM)
     time.sleep(0.5)
     check(server.process.poll() is None, "the first signal does not wait for the answer")
     check(server.stop(seconds=5)[0] == -signal.SIGTERM, "the second signal does not end it")
+    kept.close()
 
 
 def time_out():
@@ -260,10 +258,37 @@ def time_out():
     check(server.stop() == (0, ""), "it ends well")
 
 
+def slow_reader():
+    """A reply of megabytes to a client that does not read: it is let go, and others do not notice."""
+    server = Server("s", "--slots", 8, "--context", 256, "--threads", 1, "--idle-timeout", "1")
+    body = json.dumps({"prompt": [[i] * 250 for i in range(64)], "max_tokens": 1, "echo": True, "logprobs": 20})
+    with socket.socket() as s:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        s.settimeout(30 * SLOW)
+        s.connect(("127.0.0.1", server.port))
+        s.sendall(f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+        head = s.recv(300)
+        for _ in range(5):
+            check(server.complete("a", max_tokens=1)[0]["index"] == 0, "others have to wait for who does not read")
+        time.sleep(2.5 * SLOW)
+        size = len(head)
+        try:
+            while part := s.recv(1 << 20):
+                size += len(part)
+        except OSError:
+            pass
+        length = int(re.search(rb"Content-Length: (\d+)", head)[1])
+        check(length > 3 << 20 and size < length, f"{size} bytes of {length} were kept for who does not read")
+    check(server.stop() == (0, ""), "it ends well")
+
+
 def ends():
     """SIGTERM in the middle: the answers come whole, nobody new is heard, and the status is 0."""
     server = Server("wide", "--slots", 2, "--context", 4000, "--threads", 1)
-    ask = {"prompt": "x", "max_tokens": 600, "ignore_eos": True, "seed": 1}
+    begun = time.monotonic()
+    server.complete("x", max_tokens=200, ignore_eos=True)
+    rate = 200 / (time.monotonic() - begun)
+    ask = {"prompt": "x", "max_tokens": int(min(3900, max(200, 1.5 * rate))), "ignore_eos": True, "seed": 1}
     alone = server.complete(**ask)[0]["text"]
     replies = [None] * 3
 
@@ -449,7 +474,7 @@ def main():
     for test in (scores, digits, streams, seeds, stops, crowd, refusals, oddities, fuzz):
         test(server)
     check(server.stop() == (0, ""), "it ends well")
-    for test in (queue, leave, time_out, ends, tokens):
+    for test in (queue, leave, time_out, slow_reader, ends, tokens):
         test()
 
 

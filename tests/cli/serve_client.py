@@ -32,6 +32,15 @@ def make(*args):
         raise SystemExit(f"retort {' '.join(map(str, args))}: {done.stderr}")
 
 
+def wide_model():
+    """A model that is wide enough that a long answer takes seconds: what happens meanwhile can be seen. Needs the model s."""
+    json.dump({"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_size": 256, "intermediate_size": 1024,
+               "num_hidden_layers": 6, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 272,
+               "max_position_embeddings": 8192, "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "tie_word_embeddings": True,
+               "bos_token_id": 256, "eos_token_id": 257, "torch_dtype": "float32"}, open("wide.json", "w"))
+    make("init", "--config", "wide.json", "--tokenizer", "s", "--seed", 2, "--dtype", "f32", "wide")
+
+
 class Reply:
     def __init__(self, response):
         self.status, self.headers = response.status, dict(response.getheaders())

@@ -210,6 +210,44 @@ int cuMemcpyHtoDAsync_v2(rt_cu_ptr to, const void *from, size_t bytes, rt_cu_str
     memcpy((void *)(uintptr_t)to, from, bytes);
     return 0;
 }
+
+/* Calls of the host that graphs have: made again at each launch of theirs. */
+typedef struct host_call {
+    const void *graph;
+    void (*fn)(void *);
+    void *data;
+} host_call;
+static host_call host_calls[STANDIN_STEPS];
+static uint32_t nhost_calls;
+
+/* true: it was captured, and is not done now. */
+static int capturing;
+static bool captured(standin_step step)
+{
+    if (capturing && s.steps < STANDIN_STEPS) s.step[s.steps++] = step;
+    return capturing;
+}
+
+int cuMemcpyAsync(rt_cu_ptr to, rt_cu_ptr from, size_t bytes, rt_cu_stream stream)
+{
+    CALL(logged, "cuMemcpyAsync");
+    if (!captured((standin_step){ 'c', stream, NULL, to, from, bytes }))
+        memcpy((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes);
+    return 0;
+}
+int cuLaunchHostFunc(rt_cu_stream stream, void (*fn)(void *), void *data)
+{
+    CALL(logged, "cuLaunchHostFunc");
+    if (!captured((standin_step){ .what = 'h', .stream = stream })) fn(data);
+    if (capturing && nhost_calls < STANDIN_STEPS) host_calls[nhost_calls++] = (host_call){ NULL, fn, data };
+    return 0;
+}
+int cuStreamWaitEvent(rt_cu_stream stream, rt_cu_event event, unsigned flags)
+{
+    (void)flags;
+    captured((standin_step){ .what = 'w', .stream = stream, .event = event });
+    return called("cuStreamWaitEvent");
+}
 int cuMemcpyDtoHAsync_v2(void *to, rt_cu_ptr from, size_t bytes, rt_cu_stream stream)
 {
     (void)stream;
@@ -312,12 +350,12 @@ int cuKernelGetFunction(rt_cu_function *out, void *kernel)
 
 /* Launches between the two ends of a capture become nodes; `nodes` counts those of the last one. */
 static size_t nodes;
-static int capturing;
 int cuLaunchKernelEx(const rt_cu_launch *how, rt_cu_function function, void **params, void **extra)
 {
     (void)function, (void)extra;
     CALL(logged, "cuLaunchKernelEx");
     s.launches++;
+    captured((standin_step){ .what = 'k', .stream = how->stream });
     if (s.launched) s.launched(how, params);
     for (unsigned i = 0; i < how->nattributes; i++)
         s.overlaps += how->attributes[i].id == RT_CU_LAUNCH_OVERLAP && how->attributes[i].value.flag;
@@ -348,6 +386,7 @@ int cuStreamBeginCapture_v2(rt_cu_stream stream, int mode)
     CALL(logged, "cuStreamBeginCapture_v2");
     capturing = 1;
     nodes = 0;
+    s.steps = 0;
     return 0;
 }
 int cuStreamEndCapture(rt_cu_stream stream, rt_cu_graph *out)
@@ -356,6 +395,8 @@ int cuStreamEndCapture(rt_cu_stream stream, rt_cu_graph *out)
     capturing = 0;
     CALL(logged, "cuStreamEndCapture");
     *out = object();
+    for (uint32_t i = 0; i < nhost_calls; i++)
+        if (!host_calls[i].graph) host_calls[i].graph = *out;
     return 0;
 }
 /* An event is the clock when it was recorded. */
@@ -374,7 +415,7 @@ int cuEventDestroy_v2(rt_cu_event event)
 }
 int cuEventRecord(rt_cu_event event, rt_cu_stream stream)
 {
-    (void)stream;
+    captured((standin_step){ .what = 'r', .stream = stream, .event = event });
     memcpy(event, &s.clock, sizeof s.clock);
     return called("cuEventRecord");
 }
@@ -417,10 +458,11 @@ int cuGraphKernelNodeGetParams_v2(rt_cu_node node, rt_cu_kernel_params *out)
 }
 int cuGraphInstantiateWithFlags(rt_cu_graph_exec *out, rt_cu_graph graph, unsigned long long flags)
 {
-    (void)graph;
     (void)flags;
     CALL(logged, "cuGraphInstantiateWithFlags");
     *out = object();
+    for (uint32_t i = 0; i < nhost_calls; i++)
+        if (host_calls[i].graph == graph) host_calls[i].graph = *out;
     return 0;
 }
 int cuGraphUpload(rt_cu_graph_exec graph, rt_cu_stream stream)
@@ -431,10 +473,12 @@ int cuGraphUpload(rt_cu_graph_exec graph, rt_cu_stream stream)
 }
 int cuGraphLaunch(rt_cu_graph_exec graph, rt_cu_stream stream)
 {
-    (void)graph;
     (void)stream;
     s.clock += 250;
-    return logged("cuGraphLaunch");
+    CALL(logged, "cuGraphLaunch");
+    for (uint32_t i = 0; i < nhost_calls; i++)
+        if (host_calls[i].graph == graph) host_calls[i].fn(host_calls[i].data);
+    return 0;
 }
 int cuGraphDestroy(rt_cu_graph graph)
 {
@@ -443,7 +487,8 @@ int cuGraphDestroy(rt_cu_graph graph)
 }
 int cuGraphExecDestroy(rt_cu_graph_exec graph)
 {
-    (void)graph;
+    for (uint32_t i = 0; i < nhost_calls; i++)
+        if (host_calls[i].graph == graph) host_calls[i].fn = NULL, host_calls[i].graph = host_calls; /* nobody's */
     return drop("cuGraphExecDestroy");
 }
 
@@ -547,8 +592,9 @@ int cublasLtMatmul(void *handle, void *desc, const void *alpha, const void *a, v
                    const void *beta, const void *c, void *lc, void *d, void *ld, const rt_lt_algo *algo, void *work,
                    size_t work_bytes, void *stream)
 {
-    (void)handle, (void)alpha, (void)c, (void)lc, (void)work, (void)work_bytes, (void)stream;
+    (void)handle, (void)alpha, (void)c, (void)lc, (void)work, (void)work_bytes;
     CALL(logged, "cublasLtMatmul");
+    captured((standin_step){ .what = 'm', .stream = stream });
     nodes += (size_t)capturing;
     s.clock += s.lt_ms[algo->data[0] % 3];
     /* What the numbers that the backend tries a candidate with come to, with one rounding or with two. */

@@ -7,6 +7,15 @@
 
 struct rt_cu_launch;
 
+/* What a capture recorded, in order: 'k' a kernel, 'm' a product, 'c' a copy, 'h' a call of the host, 'r' an event
+ * recorded, 'w' an event waited for. */
+typedef struct standin_step {
+    char what;
+    const void *stream, *event;
+    uint64_t to, from, bytes; /* of a copy */
+} standin_step;
+enum { STANDIN_STEPS = 4096 };
+
 typedef struct standin {
     /* The machine; set before a device is opened. */
     int devices, capability, driver_version, integrated; /* 1, 90, 13000, 0 */
@@ -38,6 +47,8 @@ typedef struct standin {
     int64_t live;      /* objects made and not freed: allocations, modules, streams, events, graphs, ... */
     uint64_t used;     /* bytes of device memory */
     double clock;      /* milliseconds that products and graphs took */
+    standin_step step[STANDIN_STEPS]; /* of the last capture */
+    uint32_t steps;
     char log[1 << 16]; /* names of calls, one a line, repeats left out; asking and events are not listed */
     uint32_t log_len;
 } standin;

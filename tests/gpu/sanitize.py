@@ -14,8 +14,8 @@ from bench import LATE, last_line
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 SUMMARY = re.compile(r"(?:ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: (\d+) hazard)")
-OPS = ("attn_fwd", "attn_bwd", "kd_loss", "rmsnorm_bwd", "embed_bwd", "bias_grad", "norm_sq", "quant_rows",
-       "matmul_scaled")  # shared memory, clusters, sums
+OPS = ("attn_fwd", "attn_bwd", "kd_loss", "rmsnorm_fwd", "add_rmsnorm_fwd", "rmsnorm_bwd", "swiglu_fwd", "embed_bwd", "bias_grad",
+       "norm_sq", "quant_rows", "matmul_scaled")  # shared memory, clusters, sums
 # Rows that several blocks have: forward KL, reverse, skewed, top-k, CE, one that is not in whole packs.
 LONG = ("bf16.bf16/2x151936", "bf16.bf16/3x128264", "bf16.bf16/2x201096", "bf16.-/3x128264", "bf16.-/2x70003", "f16.f16/2x70003")
 

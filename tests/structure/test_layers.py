@@ -97,7 +97,7 @@ for path, line, allowed in CASES:
 # The three entrances call the door and what names things, read from the objects: a header of job shows more than that.
 NAMES = ["base", "num", "format", "format/config", "format/tensor", "settings", "job", "job/run"]
 DOOR = {"api": NAMES, "serve": NAMES, "cli": NAMES + ["evidence", "report", "serve", "verify"]}
-SENTENCES = {"rt_fit_chosen", "rt_pair_describe", "rt_schedule_name", "rt_weights_say"}  # for the screen of a run
+SENTENCES = {"rt_fit_chosen", "rt_memory_say", "rt_pair_describe", "rt_schedule_name", "rt_weights_say"}  # for the screen of a run
 
 
 def room_of_object(path):

@@ -324,9 +324,11 @@ static void test_stop_strings(void **state)
     static const struct {
         const char *text, *shown;
         bool found;
-    } cases[] = { { "one END two", "one ", true },  { "one EN", "one EN", false },   { "a\nb\n\nc", "a\nb", true },
-                  { "EENEND", "E", true },          { "nothing", "nothing", false }, { "END", "", true },
-                  { "E EN E\n", "E EN E\n", false } };
+        uint32_t which;
+    } cases[] = { { "one END two", "one ", true, 0 },  { "one EN", "one EN", false, 0 },
+                  { "a\nb\n\nc", "a\nb", true, 1 },    { "EENEND", "E", true, 2 },
+                  { "nothing", "nothing", false, 0 },  { "END", "", true, 0 },
+                  { "E EN E\n", "E EN E\n", false, 0 } };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (size_t step_len = 1; step_len < 12; step_len++) {
             rt_err e = { 0 };
@@ -339,6 +341,7 @@ static void test_stop_strings(void **state)
                 assert_true(shown.len <= strlen(cases[i].shown));
             }
             assert_int_equal(s.found, cases[i].found);
+            assert_int_equal(s.which, cases[i].which);
             assert_int_equal(rt_stop_text_end(&s, &shown, &e), RT_OK);
             assert_string_equal(shown.data ? shown.data : "", cases[i].shown);
             rt_str_free(&shown);

@@ -85,15 +85,15 @@ static void begin(programs *v, rt_dev *d)
 static double estimate(programs *v)
 {
     rt_err e = { 0 };
-    double seconds = -1;
+    rt_exec_span span = { .total = -1 };
     rt_seal_opts dry = { .dry = true };
     ok(rt_exec_seal(&v->x, v->d, (const rt_plan *const *)&v->p, 1, &dry, &e), &e);
-    ok(rt_exec_estimate(v->x, NULL, 0, &seconds, &e), &e);
+    ok(rt_exec_estimate(v->x, NULL, 0, &span, &e), &e);
     rt_exec_free(v->x);
     rt_plan_free(v->p);
     rt_space_free(v->s);
     close_fake(v->d);
-    return seconds;
+    return span.total;
 }
 
 static rt_view f32(programs *v, uint32_t rows, uint32_t cols)

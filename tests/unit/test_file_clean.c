@@ -8,9 +8,13 @@
 
 #include "base/file.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 static char folder[64];
@@ -94,12 +98,57 @@ static void a_link_is_not_followed(void **state)
     rt_dir_clean("/nonexistent/folder");
 }
 
+static char *put_scratch(const char *format, long number, time_t age)
+{
+    char *path = name_of(format, number), *inner = rt_path_join(&arena, path, "run/data");
+    const struct timespec times[2] = { { .tv_sec = time(NULL) - age }, { .tv_sec = time(NULL) - age } };
+    assert_int_equal(rt_dir_make(inner, NULL), RT_OK);
+    assert_int_equal(rt_file_write(rt_path_join(&arena, inner, "train-00.tokens"), "x", 1, NULL), RT_OK);
+    assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+    return path;
+}
+
+/* A killed process's scratch folder goes with the next of its name; that of a living one does not, nor a young one. */
+static void scratch_of_the_killed_goes(void **state)
+{
+    (void)state;
+    char *left = put_scratch(".retort-x.retort-tmp-%ld-0", 4711, 1000);
+    char *young = put_scratch(".retort-x.retort-tmp-%ld-0", 4712, 0);
+    char *living = put_scratch(".retort-x.retort-tmp-%ld-0", 4713, 1000);
+    char *other = put_scratch(".retort-y.retort-tmp-%ld-0", 4714, 1000);
+    char *longer = put_scratch(".retort-x.old.retort-tmp-%ld-0", 4715, 1000);
+    char *plain = put_scratch("retort-x.%ld", 4716, 1000);
+    char *link = name_of(".retort-x.retort-tmp-%ld-0", 4717L), *mine, *next;
+    int fd = open(living, O_RDONLY | O_DIRECTORY);
+    assert_int_equal(symlink(plain, link), 0);
+    assert_int_equal(flock(fd, LOCK_EX), 0);
+    assert_int_equal(rt_dir_scratch(&mine, &arena, folder, "retort-x", NULL), RT_OK);
+    assert_false(rt_path_exists(left));
+    assert_true(rt_path_exists(young) && rt_path_exists(living) && rt_path_exists(other) && rt_path_exists(longer));
+    assert_true(rt_path_exists(rt_path_join(&arena, plain, "run/data/train-00.tokens")));
+    /* One's own is locked until it is removed. */
+    const struct timespec old[2] = { { .tv_sec = 1 }, { .tv_sec = 1 } };
+    assert_int_equal(utimensat(AT_FDCWD, mine, old, 0), 0);
+    assert_int_equal(rt_dir_scratch(&next, &arena, folder, "retort-x", NULL), RT_OK);
+    assert_true(rt_path_exists(mine));
+    rt_dir_remove(mine);
+    rt_dir_remove(next);
+    assert_false(rt_path_exists(mine) || rt_path_exists(next));
+    close(fd);
+    assert_int_equal(rt_dir_scratch(&mine, &arena, folder, "retort-x", NULL), RT_OK);
+    assert_false(rt_path_exists(living));
+    rt_dir_remove(mine);
+    char *const all[] = { young, other, longer, plain };
+    for (int i = 0; i < 4; i++) rt_dir_remove(rt_path_join(&arena, all[i], "run"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(ours_go, set_up, tear_down),
         cmocka_unit_test_setup_teardown(everything_else_stays, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_link_is_not_followed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(scratch_of_the_killed_goes, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

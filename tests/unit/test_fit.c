@@ -16,8 +16,8 @@
 /* 1,000 bytes of weights (400 with adapters, 600 more where the teacher's are dequantised), 2 for every position, of
  * which 8 layers have an equal part and can spare a 16th (norms), a quarter (mlp) or half (block) of it, 4 a position
  * of the head at a time. 100 of work a position, of which recomputing adds 1, 8 or 30 %, and `begin` for every
- * micro-batch. */
-enum { LAYERS = 8 };
+ * micro-batch. With its layers away from the device the teacher takes 500 bytes less of it. */
+enum { LAYERS = 8, AWAY = 500, TRANSFER = 4000 };
 static uint32_t asked;
 static double begin;
 static const uint32_t kept64[] = { 16, 15, 12, 8 }, work_more[] = { 0, 1, 8, 30 };
@@ -41,6 +41,10 @@ static int formula(void *ctx, const rt_fit_config *c, rt_fit_need *out, rt_err *
     out->bytes = (c->lora_rank ? 400 : 1000) + positions * kept / 64 + 4 * chunk;
     out->bytes += (c->ahead > 1 ? c->ahead * positions : 0) + (wide ? 600 : coded ? coded_bytes : 0);
     if (coded) out->work *= coded_work;
+    if (c->memory == RT_TEACHER_DEVICE) return RT_OK;
+    out->bytes -= AWAY; /* and every pass of the teacher takes a transfer that hides the more the more rows it has */
+    out->work += TRANSFER / (c->ahead > 1 ? c->ahead : 1);
+    if (c->memory == RT_TEACHER_HOST) out->host = AWAY + (coded ? 100 : 0);
     return RT_OK;
 }
 
@@ -58,7 +62,7 @@ static rt_fit fitted(uint64_t limit, const rt_fit_ask *base)
     ask.limit = limit;
     asked = 0;
     assert_int_equal(rt_fit_choose(&f, &ask, formula, NULL, &e), RT_OK);
-    assert_true(asked < 150); /* a dry seal takes a moment */
+    assert_true(asked < (ask.memory_free ? 400 : 150)); /* a dry seal takes a moment */
     return f;
 }
 
@@ -212,6 +216,96 @@ static void weights_that_were_asked_for_stay(void **state)
     rt_fit_offers(&text, &f);
     assert_memory_equal(text.data, "--teacher-weights native --head-chunk 16 (", 42);
     rt_str_free(&text);
+}
+
+/* Beside the device where nothing fits on it: in the host's memory, else on disk, and nothing is said of it else. */
+static void layers_are_away_where_nothing_else_fits(void **state)
+{
+    static const struct {
+        uint64_t limit, host_limit;
+        bool host; /* the device's memory is the host's */
+        bool fits;
+        rt_teacher_memory memory;
+        rt_memory_why why;
+        const char *said;
+    } table[] = {
+        { 100000, 100000, false, true, RT_TEACHER_DEVICE, RT_MEMORY_FITS, NULL },
+        { 1528, 100000, false, true, RT_TEACHER_DEVICE, RT_MEMORY_FITS, NULL }, /* one row, recomputed, but it fits */
+        { 1527, 100000, false, true, RT_TEACHER_HOST, RT_MEMORY_NO_ROOM,
+          "the teacher's layers are in the host's memory: on the device the run would take at least 1.49 KiB, and the "
+          "limit is 1.49 KiB" },
+        { 1028, AWAY, false, true, RT_TEACHER_HOST, RT_MEMORY_NO_ROOM, NULL },
+        { 1028, AWAY - 1, false, true, RT_TEACHER_DISK, RT_MEMORY_NO_HOST,
+          "the teacher's layers are on disk: on the device the run would take at least 1.49 KiB, and the limit is 1.00 "
+          "KiB; of the host they would take 500 B, and it has 499 B to give" },
+        { 1527, 0, true, true, RT_TEACHER_DISK, RT_MEMORY_NO_HOST,
+          "the teacher's layers are on disk: on the device the run would take at least 1.49 KiB, and the limit is 1.49 "
+          "KiB" },
+        { 1027, 100000, false, false, RT_TEACHER_DEVICE, RT_MEMORY_FITS, NULL }, /* not even so */
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        rt_str text = { 0 };
+        rt_fit_ask ask = free_ask;
+        ask.teacher = ask.weights_free = ask.memory_free = ask.rows_free = true;
+        ask.host = table[i].host;
+        ask.host_limit = table[i].host_limit;
+        rt_fit f = fitted(table[i].limit, &ask);
+        if (f.fits != table[i].fits || f.chosen.memory != table[i].memory || f.memory.why != table[i].why)
+            fail_msg("%zu: fits %d, memory %d, why %d", i, f.fits, f.chosen.memory, f.memory.why);
+        assert_int_equal(f.memory.memory, f.chosen.memory);
+        assert_true(!f.fits || f.need <= table[i].limit);
+        rt_memory_say(&text, &f.memory);
+        if (table[i].said) assert_string_equal(text.data, table[i].said);
+        assert_true((text.len > 0) == (f.chosen.memory != RT_TEACHER_DEVICE));
+        rt_str_free(&text);
+        if (f.chosen.memory == RT_TEACHER_DEVICE) continue;
+        assert_true(f.chosen.weights == RT_WEIGHTS_NATIVE && f.weights.why == RT_WEIGHTS_AWAY);
+        assert_true(f.wanted_need > table[i].limit); /* of what was wanted, on the device */
+        rt_fit_chosen(&text, &f);
+        const char *name = f.chosen.memory == RT_TEACHER_HOST ? "--teacher-memory host" : "--teacher-memory disk";
+        assert_non_null(strstr(text.data, name));
+        rt_str_free(&text);
+    }
+}
+
+/* Away from the device as many rows at once as fit; where their number was said, no more. */
+static void a_teacher_that_is_away_reads_many_rows(void **state)
+{
+    (void)state;
+    rt_fit_ask ask = free_ask;
+    ask.teacher = ask.rows_free = true;
+    ask.wanted.memory = RT_TEACHER_HOST;
+    ask.host_limit = AWAY;
+    ask.teacher_rows = 8; /* what the device wants */
+    assert_int_equal(fitted(100000, &ask).chosen.ahead, 4);
+    assert_int_equal(fitted(100000, &ask).memory.why, RT_MEMORY_ASKED);
+    ask.rows_free = false;
+    assert_int_equal(fitted(100000, &ask).chosen.ahead, 0);
+    ask.wanted.memory = RT_TEACHER_DEVICE;
+    ask.rows_free = true;
+    assert_int_equal(fitted(100000, &ask).chosen.ahead, 0);
+    ask.wanted.memory = RT_TEACHER_HOST; /* and what was asked for stays, whether it fits or not */
+    ask.host_limit = AWAY - 1;
+    rt_fit f = fitted(100000, &ask);
+    assert_true(!f.fits && f.chosen.memory == RT_TEACHER_HOST);
+}
+
+/* From disk weights come as they are stored. */
+static void what_is_read_from_disk_is_not_converted(void **state)
+{
+    (void)state;
+    rt_fit_ask ask = free_ask;
+    ask.teacher = ask.weights_differ = ask.memory_free = true;
+    ask.wanted.weights = RT_WEIGHTS_BF16;
+    assert_false(fitted(1528 + 600 - AWAY, &ask).fits); /* not in the host's memory, which has none, and not on disk */
+    ask.host_limit = AWAY;
+    assert_int_equal(fitted(1528 + 600 - AWAY, &ask).chosen.memory, RT_TEACHER_HOST);
+    ask.wanted.weights = RT_WEIGHTS_NATIVE;
+    ask.weights_free = true;
+    ask.host_limit = 0;
+    rt_fit f = fitted(1527, &ask); /* bf16 would spare a step something, and would fit: it is not taken */
+    assert_true(f.fits && f.chosen.memory == RT_TEACHER_DISK && f.chosen.weights == RT_WEIGHTS_NATIVE);
 }
 
 static void rows_cover_the_batch(void **state)
@@ -482,6 +576,9 @@ int main(void)
         cmocka_unit_test(weights_are_expanded_where_that_fits_beside_the_rest),
         cmocka_unit_test(fp8_is_weighed_against_the_rest),
         cmocka_unit_test(weights_that_were_asked_for_stay),
+        cmocka_unit_test(layers_are_away_where_nothing_else_fits),
+        cmocka_unit_test(a_teacher_that_is_away_reads_many_rows),
+        cmocka_unit_test(what_is_read_from_disk_is_not_converted),
         cmocka_unit_test(what_is_wanted_is_taken_where_it_fits),
         cmocka_unit_test(rows_and_recomputing_are_weighed_by_time),
         cmocka_unit_test(more_memory_is_never_slower),

@@ -295,6 +295,36 @@ static void test_little_data(void **state)
     rt_inputs_close(in);
 }
 
+/* A cache that another program wrote may lack what a run records: that is said, and is no want of memory. */
+static void test_caches_of_others(void **state)
+{
+    (void)state;
+    static const rt_cache_section section = { RT_KEEP_TOPK, 4, .T = 1 };
+    static const char *const abouts[] = {
+        "{\"made_by\": \"another\"}",
+        "{\"teacher\": \"x\", \"keep\": \"topk:4\", \"temperature\": 1}",
+        "{\"teacher\": {}, \"keep\": 4, \"temperature\": 1}",
+        "{\"teacher\": {}, \"keep\": \"topk:4\", \"temperature\": 0}",
+        "{\"teacher\": {}, \"keep\": \"topk:4\", \"temperature\": 1}",
+    };
+    for (int i = 0; i < 5; i++) {
+        rt_err e = { 0 };
+        rt_cache *c = NULL;
+        json_t *about = json_loads(abouts[i], 0, NULL), *identity = NULL;
+        char name[20];
+        snprintf(name, sizeof name, "cache-%d", i);
+        const char *path = in_dir(name);
+        assert_int_equal(rt_cache_create(path, about, &section, 1, &e), RT_OK);
+        assert_int_equal(rt_cache_open(&c, path, &e), RT_OK);
+        assert_int_equal(rt_inputs_cache_says(c, path, &e), i < 4 ? RT_FORMAT : RT_OK);
+        assert_int_equal(rt_inputs_cache_identity(&identity, path, &e), i < 4 ? RT_FORMAT : RT_OK);
+        if (i < 4 && !strstr(e.text, "cache.json does not say its")) fail_msg("%s", e.text);
+        rt_cache_close(c);
+        json_decref(about);
+        json_decref(identity);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -306,6 +336,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_template_variables, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_stats_of_sources, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_little_data, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_caches_of_others, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

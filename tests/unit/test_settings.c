@@ -202,7 +202,7 @@ static void test_rests_on(void **state)
     assert_true(rt_setting_rests_on(RT_SETTING_ID_merge, RT_SETTING_ID_lora));
     assert_false(rt_setting_rests_on(RT_SETTING_ID_merge, RT_SETTING_ID_teacher));
     assert_false(rt_setting_rests_on(RT_SETTING_ID_ce_weight, RT_SETTING_ID_teacher));
-    assert_int_equal(count, 12);
+    assert_int_equal(count, 13);
 }
 
 static void test_list_is_bounded(void **state)

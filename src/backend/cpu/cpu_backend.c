@@ -306,10 +306,17 @@ out:
 static int run(rt_dev *d, rt_prog *g, rt_ticket *t, rt_err *e)
 {
     const cpu_dev *c = (const cpu_dev *)d;
-    (void)e;
-    for (uint32_t i = 0; i < g->nsteps; i++) g->steps[i].fn(&c->ctx, &g->steps[i].op);
+    int rc = RT_OK;
+    for (uint32_t i = 0; i < g->nsteps; i++) {
+        const rt_bound_op *op = &g->steps[i].op;
+        if (rt_host_fetches(op))
+            RT_TRY(rt_host_fetch(op, e));
+        else
+            g->steps[i].fn(&c->ctx, op);
+    }
     if (t) *t = 0;
-    return RT_OK;
+out:
+    return rc;
 }
 
 const rt_backend rt_backend_cpu = {

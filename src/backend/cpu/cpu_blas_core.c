@@ -100,8 +100,8 @@ void rt_cpu_blas_warning(char *buf, size_t size)
 }
 
 /* Haswell's kernels take rows by twelve, four, two and one in ways that round differently; SkylakeX's do not. No list
- * of cores says which: equal rows are multiplied, in numbers that leave every remainder by twelve and more columns than a
- * tile, and compared. */
+ * of cores says which: equal rows are multiplied, in numbers that leave every remainder by twelve and more columns than
+ * a tile, and compared. */
 static bool rows_alike;
 static pthread_once_t rows_once = PTHREAD_ONCE_INIT;
 

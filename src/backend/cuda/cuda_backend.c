@@ -186,6 +186,7 @@ static void close_dev(rt_dev *dev)
         if (d->lt_handle) d->lt.destroy(d->lt_handle);
         rt_cuda_modules_free(d);
         rt_cuda_stages_free(d);
+        rt_cuda_queue_close(d);
         if (d->stream) d->cu.stream_free(d->stream);
         d->cu.context_release(d->device);
     }
@@ -310,6 +311,7 @@ static int info(rt_dev *dev, rt_dev_info *out, rt_err *e)
     out->positions = n->positions;
     out->byte_flops = n->byte_flops;
     out->op_flops = n->op_mflops * 1e6;
+    out->host_byte_flops = n->host_byte_flops;
     out->fp8_cost = rt_cuda_fp8_cost(d->gpu, d->arch.sm, d->lt_handle ? d->lt.version : 0);
     out->head_bytes = rt_cuda_head_bytes(d->gpu, d->total);
     out->context_bytes = d->context_bytes;
@@ -365,6 +367,7 @@ static bool supports(rt_dev *dev, const rt_plan *p, const rt_op *op, rt_need *ne
 const rt_backend rt_backend_cuda = {
     .name = "cuda",
     .async = true,
+    .queues = true,
     .options = rt_cuda_option_table,
     .probe = probe,
     .open = open_dev,

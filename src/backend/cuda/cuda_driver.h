@@ -107,6 +107,7 @@ enum {
     X(host_alloc, cuMemHostAlloc, (void **out, size_t bytes, unsigned flags))                                          \
     X(host_free, cuMemFreeHost, (void *p))                                                                             \
     X(copy_to_device, cuMemcpyHtoDAsync_v2, (rt_cu_ptr to, const void *from, size_t bytes, rt_cu_stream stream))       \
+    X(copy, cuMemcpyAsync, (rt_cu_ptr to, rt_cu_ptr from, size_t bytes, rt_cu_stream stream))                          \
     X(copy_to_host, cuMemcpyDtoHAsync_v2, (void *to, rt_cu_ptr from, size_t bytes, rt_cu_stream stream))               \
     X(fill_bytes, cuMemsetD8Async, (rt_cu_ptr at, unsigned char value, size_t bytes, rt_cu_stream stream))             \
     X(fill_halves, cuMemsetD2D16Async,                                                                                 \
@@ -121,6 +122,8 @@ enum {
     X(stream_new, cuStreamCreate, (rt_cu_stream * out, unsigned flags))                                                \
     X(stream_free, cuStreamDestroy_v2, (rt_cu_stream stream))                                                          \
     X(stream_wait, cuStreamSynchronize, (rt_cu_stream stream))                                                         \
+    X(stream_after, cuStreamWaitEvent, (rt_cu_stream stream, rt_cu_event event, unsigned flags))                       \
+    X(call_host, cuLaunchHostFunc, (rt_cu_stream stream, void (*fn)(void *), void *data))                              \
     X(capture_begin, cuStreamBeginCapture_v2, (rt_cu_stream stream, int mode))                                         \
     X(capture_end, cuStreamEndCapture, (rt_cu_stream stream, rt_cu_graph * out))                                       \
     X(event_new, cuEventCreate, (rt_cu_event * out, unsigned flags))                                                   \

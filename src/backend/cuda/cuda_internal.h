@@ -10,6 +10,8 @@
 #include "backend/cuda/cuda_tuned.h"
 #include "base/mem.h"
 
+#include <stdatomic.h>
+
 enum {
     RT_CUDA_STAGES = 4,            /* pinned buffers that uploads and downloads pass through */
     RT_CUDA_STAGE_BYTES = 8 << 20, /* of each */
@@ -78,6 +80,10 @@ typedef struct rt_cuda_dev {
     rt_cu_device device;
     rt_cu_context context;
     rt_cu_stream stream;
+    rt_cu_stream copies; /* of the copy queue; null: no program has one */
+    uint8_t *read_stage; /* (RT_CUDA_STAGE_BYTES) pinned, for what is read from files; null: nothing is */
+    atomic_bool read_failed;
+    rt_err read_err;              /* then: why */
     rt_mem_kind by_class, memory; /* what the GPU is; what is used */
     uint64_t total;               /* bytes */
     bool sync;
@@ -196,6 +202,25 @@ void rt_cuda_tune_write(rt_cuda_dev *d);
 void rt_cuda_tune_text(const rt_cuda_dev *d, char *out, size_t size);
 int rt_cuda_choices_read(rt_dev *d, const char *path, rt_err *e);
 int rt_cuda_choices_write(rt_dev *d, const char *path, rt_err *e);
+
+/* cuda_memory.c: one copy of the copy queue, all of an operand or a piece of it. */
+typedef struct rt_cuda_fetch {
+    rt_cuda_dev *d; /* null: the launch is none */
+    rt_cu_ptr to;
+    uint64_t from; /* an address; with a reader an offset of its bytes */
+    uint64_t bytes;
+    const rt_reader *reader;
+} rt_cuda_fetch;
+/* The stream, if there is none, and where something is read the stage. */
+int rt_cuda_queue_open(rt_cuda_dev *d, bool reads, rt_err *e);
+void rt_cuda_queue_close(rt_cuda_dev *d);
+/* Bytes of x that one copy takes; 0: a row is too long to be read. */
+uint64_t rt_cuda_fetch_piece(const rt_operand *x);
+/* f has to stay where it is while graphs that captured it can run. */
+int rt_cuda_fetch_run(rt_cuda_fetch *f, rt_cu_stream stream, rt_err *e);
+/* What went wrong while a program read; RT_OK: nothing yet. */
+int rt_cuda_read_status(rt_cuda_dev *d, rt_err *e);
+void rt_cuda_push_fetch(rt_cuda_builder *b, const rt_operand *y, const rt_operand *x);
 
 /* cuda_program.c */
 void rt_cuda_push_gemm(rt_cuda_builder *b, rt_cuda_gemm *g, const rt_cuda_gemm_io *io);

@@ -3,7 +3,8 @@
  * Owns: when host memory may be touched again. An upload is taken into a pinned buffer and goes on by itself while the
  * caller prepares the next; small ones lie behind one another in it, so that those of many steps do not wait for the
  * GPU. A few bytes from the device are delivered when their ticket is waited for; a larger download ends when it
- * returns. Everything is enqueued on the device's one stream, so order is that of the calls. */
+ * returns. All of that is enqueued on the device's one stream, so order is that of the calls. Also the copy queue that
+ * programs have beside that stream, and reading files on it. */
 #include "backend/cuda/cuda_internal.h"
 
 #include "base/str.h"
@@ -146,6 +147,7 @@ int rt_cuda_wait(rt_dev *dev, rt_ticket t, rt_err *e)
     RT_TRY(rt_cuda_enter(d, e));
     RT_TRY(rt_cuda_status(&d->cu, d->cu.event_wait(d->event[t % RT_CUDA_EVENTS]), e, "waiting for the GPU"));
     d->done = t;
+    RT_TRY(rt_cuda_read_status(d, e));
     deliver(d, true);
     return RT_OK;
 out:
@@ -220,11 +222,22 @@ static bool post(rt_cuda_dev *d, const rt_copy *c, rt_ticket *t, int *rc, rt_err
     while (i < RT_CUDA_LETTERS && d->letter[i].to) i++;
     if (!t || i == RT_CUDA_LETTERS || c->bytes == 0 || c->bytes > RT_CUDA_LETTER_BYTES) return false;
     void *place = d->box + i * RT_CUDA_LETTER_BYTES;
-    *rc = rt_cuda_status(&d->cu, d->cu.copy_to_host(place, c->mem->addr + c->off, c->bytes, d->stream), e,
-                         "downloading");
+    *rc =
+        rt_cuda_status(&d->cu, d->cu.copy_to_host(place, c->mem->addr + c->off, c->bytes, d->stream), e, "downloading");
     if (*rc >= 0) *rc = rt_cuda_ticket(d, t, e);
     if (*rc >= 0) d->letter[i] = (rt_cuda_letter){ c->host, (uint32_t)c->bytes, *t };
     return true;
+}
+
+/* Memory of the host, which no stage needs to stand in for: what may still read it is waited for. */
+static int host_copy(rt_cuda_dev *d, const rt_copy *c, rt_ticket *t, rt_err *e)
+{
+    uint8_t *at = (uint8_t *)(uintptr_t)c->mem->addr + c->off;
+    int rc = rt_cuda_status(&d->cu, d->cu.stream_wait(d->stream), e, "waiting for the GPU");
+    if (rc < 0) return rc;
+    memcpy(c->to_device ? at : c->host, c->to_device ? c->host : at, c->bytes);
+    if (t) *t = 0;
+    return RT_OK;
 }
 
 int rt_cuda_mem_copy(rt_dev *dev, const rt_copy *c, rt_ticket *t, rt_err *e)
@@ -236,6 +249,7 @@ int rt_cuda_mem_copy(rt_dev *dev, const rt_copy *c, rt_ticket *t, rt_err *e)
         return rt_fail(e, RT_INTERNAL, "copy of %llu bytes at offset %llu leaves an allocation of %llu bytes",
                        (unsigned long long)c->bytes, (unsigned long long)c->off, (unsigned long long)c->mem->bytes);
     RT_TRY(rt_cuda_enter(d, e));
+    if (c->mem->kind == RT_MEM_HOST_PINNED) return host_copy(d, c, t, e);
     if (c->to_device) {
         RT_TRY(upload(d, c->mem->addr + c->off, c->host, c->bytes, e));
         return rt_cuda_ticket(d, t, e);
@@ -245,4 +259,68 @@ int rt_cuda_mem_copy(rt_dev *dev, const rt_copy *c, rt_ticket *t, rt_err *e)
     if (t) *t = 0;
 out:
     return rc;
+}
+
+/* ---- the copy queue: a second stream, on which what is not in device memory comes in while the first computes. What
+ * waits for what is derived elsewhere (exec/order.c); cuda_program.c records it as events. Files are read in a thread
+ * of the driver, between the launches of a graph, so what goes wrong there is kept and told by whoever waits. ---- */
+
+int rt_cuda_queue_open(rt_cuda_dev *d, bool reads, rt_err *e)
+{
+    int rc = RT_OK;
+    void *host = NULL;
+    if (!d->copies)
+        RT_TRY(rt_cuda_status(&d->cu, d->cu.stream_new(&d->copies, RT_CU_STREAM_NON_BLOCKING), e, "making a stream"));
+    if (!reads || d->read_stage) return RT_OK;
+    RT_TRY(rt_cuda_status(&d->cu, d->cu.host_alloc(&host, RT_CUDA_STAGE_BYTES, 0), e, "pinning %u bytes of host memory",
+                          RT_CUDA_STAGE_BYTES));
+    d->read_stage = host;
+out:
+    return rc;
+}
+
+void rt_cuda_queue_close(rt_cuda_dev *d)
+{
+    if (d->copies) {
+        d->cu.stream_wait(d->copies);
+        d->cu.stream_free(d->copies);
+    }
+    if (d->read_stage) d->cu.host_free(d->read_stage);
+}
+
+/* As many whole rows as a stage has room for. */
+uint64_t rt_cuda_fetch_piece(const rt_operand *x)
+{
+    uint64_t row = rt_dtype_bytes(x->dtype, x->cols);
+    return x->reader ? RT_CUDA_STAGE_BYTES / row * row : x->rows * row;
+}
+
+/* In a thread of the driver, where nothing of CUDA may be called. */
+static void read_piece(void *data)
+{
+    const rt_cuda_fetch *f = data;
+    rt_cuda_dev *d = f->d;
+    rt_err e = { 0 };
+    if (atomic_load(&d->read_failed)) return;
+    if (f->reader->read(f->reader->ctx, f->from, f->bytes, d->read_stage, &e) >= 0) return;
+    d->read_err = e;
+    atomic_store(&d->read_failed, true);
+}
+
+int rt_cuda_fetch_run(rt_cuda_fetch *f, rt_cu_stream stream, rt_err *e)
+{
+    int rc;
+    rt_cuda_dev *d = f->d;
+    rt_cu_ptr from = f->reader ? (rt_cu_ptr)(uintptr_t)d->read_stage : f->from;
+    if (f->reader) RT_TRY(rt_cuda_status(&d->cu, d->cu.call_host(stream, read_piece, f), e, "reading parameters"));
+    RT_TRY(rt_cuda_status(&d->cu, d->cu.copy(f->to, from, f->bytes, stream), e, "copying parameters"));
+out:
+    return rc;
+}
+
+int rt_cuda_read_status(rt_cuda_dev *d, rt_err *e)
+{
+    if (!atomic_load(&d->read_failed)) return RT_OK;
+    if (e) *e = d->read_err;
+    return d->read_err.status;
 }

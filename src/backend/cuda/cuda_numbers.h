@@ -28,6 +28,7 @@
     X(positions, 8192, 8192, 8192, "of a micro-batch: GEMMs are at their full rate")                                   \
     X(head_mib, 1280, 1280, 1280, "MiB of logits that exist at once: enough for GEMMs of full rate")                   \
     X(byte_flops, 170, 170, 170, "FLOPs in the time of a byte: 680 TFLOP/s in bf16 GEMMs, 4.0 TB/s")                   \
+    X(host_byte_flops, 12600, 12600, 12600, "those in the time of a byte from the host: 54 GB/s, pinned")              \
     X(op_mflops, 1360, 1360, 1360, "MFLOPs in the time that an op takes to begin: 2 us")                               \
     X(fp8_percent, 0, 65, 0, "time of a GEMM of e4m3 with row scales, of one in bf16; 0: the library has none")
 

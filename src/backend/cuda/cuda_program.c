@@ -18,8 +18,11 @@ typedef struct launch {
     const char *name;   /* of the kernel */
     rt_cu_function function;
     uint32_t grid[3], block, shared;
-    uint32_t cluster; /* blocks of one; 0: blocks by themselves */
-    uint32_t params;  /* offset in the program's parameters */
+    uint32_t cluster;    /* blocks of one; 0: blocks by themselves */
+    uint32_t params;     /* offset in the program's parameters */
+    rt_cuda_fetch fetch; /* of the copy queue; else its d is null */
+    uint32_t after;      /* 1 + the launch of the other queue that it waits for; 0: none */
+    rt_cu_event done;    /* that others wait for; null: none does */
 } launch;
 
 struct rt_prog {
@@ -28,6 +31,9 @@ struct rt_prog {
     uint8_t *params;
     uint32_t nparams, params_cap; /* bytes */
     rt_op_kind *kinds;            /* (nops) for messages */
+    uint32_t *ended;              /* (nops) launches there were when the op had been emitted */
+    bool copies, reads;           /* there is a copy queue; it reads files */
+    rt_cu_event begun, joined;    /* of the copy queue */
     rt_cu_graph_exec graph;
 };
 
@@ -43,9 +49,10 @@ struct rt_cuda_builder {
     rt_prog *prog;
     const rt_bound_op *ops;
     waiting later;
-    uint32_t op;               /* that is being emitted */
-    uint32_t neighbours, took; /* ops of its kind from it on; of those, how many are emitted with it */
-    rt_err err;                /* sticky */
+    uint32_t op;                    /* that is being emitted */
+    uint32_t after[RT_QUEUE_COUNT]; /* of the next launch on each queue, as launch.after */
+    uint32_t neighbours, took;      /* ops of its kind from it on; of those, how many are emitted with it */
+    rt_err err;                     /* sticky */
 };
 
 /* ---- the builder ---- */
@@ -141,6 +148,25 @@ uint32_t rt_cuda_at_once(rt_cuda_builder *b, const char *module, const char *ker
     return (uint32_t)n * (blocks > 1 ? 1 : b->d->caps.sms);
 }
 
+/* On the copy queue, in as many pieces as the stage wants where it is read. */
+void rt_cuda_push_fetch(rt_cuda_builder *b, const rt_operand *y, const rt_operand *x)
+{
+    uint64_t bytes = x->rows * rt_dtype_bytes(x->dtype, x->cols), most = rt_cuda_fetch_piece(x);
+    if (!most)
+        rt_fail(&b->err, RT_UNSUPPORTED, "a row of more than %u bytes is read from no file", RT_CUDA_STAGE_BYTES);
+    for (uint64_t at = 0; most && at < bytes; at += most) {
+        launch *l = add(b);
+        if (!l) return;
+        l->fetch = (rt_cuda_fetch){ .d = b->d,
+                                    .to = rt_cuda_addr(y) + at,
+                                    .from = (x->reader ? x->off : rt_cuda_addr(x)) + at,
+                                    .bytes = bytes - at < most ? bytes - at : most,
+                                    .reader = x->reader };
+    }
+    b->prog->copies = true;
+    b->prog->reads = b->prog->reads || x->reader;
+}
+
 void rt_cuda_push_gemm(rt_cuda_builder *b, rt_cuda_gemm *gemm, const rt_cuda_gemm_io *io)
 {
     launch *l = add(b);
@@ -202,10 +228,38 @@ void rt_cuda_prog_free(rt_dev *dev, rt_prog *g)
     if (!g) return;
     rt_cuda_enter(d, NULL);
     if (g->graph) d->cu.graph_exec_free(g->graph);
+    if (g->begun) d->cu.event_free(g->begun);
+    if (g->joined) d->cu.event_free(g->joined);
+    for (uint32_t i = 0; i < g->nlaunches; i++)
+        if (g->launches[i].done) d->cu.event_free(g->launches[i].done);
+    rt_free(g->ended);
     rt_free(g->launches);
     rt_free(g->params);
     rt_free(g->kinds);
     rt_free(g);
+}
+
+static rt_queue queue_of(const launch *l) { return l->fetch.d ? RT_QUEUE_COPY : RT_QUEUE_COMPUTE; }
+
+static bool belongs(const rt_bound_op *a, const rt_bound_op *b) { return a->kind == b->kind && a->queue == b->queue; }
+
+/* Launches from `first` on were made of ops b->op to b->op + took: what those wait for, the first of their queue does.
+ * Nothing launched: the next one. */
+static void put_order(rt_cuda_builder *b, uint32_t first, uint32_t took)
+{
+    rt_prog *g = b->prog;
+    rt_queue queue = b->ops[b->op].queue;
+    for (uint32_t t = b->op; t < b->op + took; t++) {
+        for (uint32_t r = 0; r < RT_QUEUE_COUNT; r++) {
+            uint32_t after = b->ops[t].after[r] ? g->ended[b->ops[t].after[r] - 1] : 0;
+            if (after > b->after[queue]) b->after[queue] = after;
+        }
+        g->ended[t] = g->nlaunches;
+    }
+    while (first < g->nlaunches && queue_of(&g->launches[first]) != queue) first++;
+    if (first == g->nlaunches) return;
+    g->launches[first].after = b->after[queue];
+    b->after[queue] = 0;
 }
 
 static int emit_all(rt_cuda_dev *d, const rt_bound_op *ops, uint32_t nops, rt_prog **out, rt_err *e)
@@ -215,14 +269,21 @@ static int emit_all(rt_cuda_dev *d, const rt_bound_op *ops, uint32_t nops, rt_pr
     rt_cuda_builder b = { .d = d, .prog = g, .ops = ops };
     *out = NULL;
     if (g && nops) g->kinds = rt_alloc(nops * sizeof *g->kinds, 16);
-    if (!g || (nops && !g->kinds)) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a program of %u ops", nops));
+    if (g && nops) g->ended = rt_alloc_zero(nops * sizeof *g->ended, 16);
+    if (!g || (nops && (!g->kinds || !g->ended)))
+        RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a program of %u ops", nops));
     for (uint32_t i = 0; i < nops; i++) g->kinds[i] = ops[i].kind;
     for (uint32_t i = 0; i < nops; i += b.took) {
         b.op = i;
+        uint32_t first = g->nlaunches;
         b.took = b.neighbours = 1;
-        while (i + b.neighbours < nops && ops[i + b.neighbours].kind == ops[i].kind) b.neighbours++;
-        if (any_awaits(&b.later, &ops[i], b.neighbours)) launch_sums(&b);
+        while (i + b.neighbours < nops && belongs(&ops[i + b.neighbours], &ops[i])) b.neighbours++;
+        if (any_awaits(&b.later, &ops[i], b.neighbours)) {
+            launch_sums(&b);
+            if (ops[i].queue == RT_QUEUE_COPY) b.after[RT_QUEUE_COPY] = g->nlaunches;
+        }
         rt_cuda_op_find(ops[i].kind)->emit(&b, &ops[i]);
+        put_order(&b, first, b.took);
         if (i + b.took >= nops) launch_sums(&b);
         if (b.err.status < 0) {
             if (e) *e = b.err;
@@ -268,13 +329,15 @@ out:
 
 /* ---- launching ---- */
 
-static int launch_one(rt_cuda_dev *d, const rt_prog *g, const launch *l, rt_err *e)
+static int launch_one(rt_cuda_dev *d, const rt_prog *g, launch *l, rt_err *e)
 {
+    if (l->fetch.d) return rt_cuda_fetch_run(&l->fetch, d->sync ? d->stream : d->copies, e);
     if (l->gemm) return rt_cuda_gemm_run(d, l->gemm, &l->io, e);
     void *params[] = { g->params + l->params };
     rt_cu_launch_attribute attributes[2];
     unsigned n = 0;
-    if (rt_cuda_may_overlap(d->caps.sm, d->cu.version))
+    /* Not behind another queue, whose end no kernel waits for by itself. */
+    if (!l->after && rt_cuda_may_overlap(d->caps.sm, d->cu.version))
         attributes[n++] = (rt_cu_launch_attribute){ .id = RT_CU_LAUNCH_OVERLAP, .value.flag = 1 };
     if (l->cluster)
         attributes[n++] = (rt_cu_launch_attribute){ .id = RT_CU_LAUNCH_CLUSTER, .value.blocks = { l->cluster, 1, 1 } };
@@ -294,15 +357,74 @@ static int name_op(const rt_prog *g, const launch *l, int rc, rt_err *e)
     return rc;
 }
 
-static int launch_all(rt_cuda_dev *d, const rt_prog *g, rt_err *e)
+static const char *text_of(const launch *l) { return l->fetch.d ? "a copy" : l->gemm ? "cuBLASLt" : l->name; }
+
+/* One after the other, in the order of the ops. */
+static int launch_in_turn(rt_cuda_dev *d, const rt_prog *g, rt_err *e)
 {
     int rc = RT_OK;
     for (uint32_t i = 0; i < g->nlaunches; i++) {
-        const launch *l = &g->launches[i];
+        launch *l = &g->launches[i];
         RT_TRY(name_op(g, l, launch_one(d, g, l, e), e));
-        if (!d->sync) continue;
-        rc = rt_cuda_status(&d->cu, d->cu.stream_wait(d->stream), e, "running %s", l->gemm ? "cuBLASLt" : l->name);
+        rc = rt_cuda_status(&d->cu, d->cu.stream_wait(d->stream), e, "running %s", text_of(l));
+        if (rc >= 0) rc = rt_cuda_read_status(d, e);
         RT_TRY(name_op(g, l, rc, e));
+    }
+out:
+    return rc;
+}
+
+/* Stream b goes on when what is on stream a by now is done. */
+static int follow(rt_cuda_dev *d, rt_cu_event event, rt_cu_stream a, rt_cu_stream b, rt_err *e)
+{
+    int rc;
+    RT_TRY(rt_cuda_status(&d->cu, d->cu.event_record(event, a), e, "recording an event"));
+    RT_TRY(rt_cuda_status(&d->cu, d->cu.stream_after(b, event, 0), e, "ordering two queues"));
+out:
+    return rc;
+}
+
+/* The copy queue leaves the other one at the beginning and comes back at the end. */
+static int launch_all(rt_cuda_dev *d, const rt_prog *g, rt_err *e)
+{
+    int rc = RT_OK;
+    if (g->copies) RT_TRY(follow(d, g->begun, d->stream, d->copies, e));
+    for (uint32_t i = 0; i < g->nlaunches; i++) {
+        launch *l = &g->launches[i];
+        rt_cu_stream on = queue_of(l) == RT_QUEUE_COPY ? d->copies : d->stream;
+        if (l->after)
+            RT_TRY(rt_cuda_status(&d->cu, d->cu.stream_after(on, g->launches[l->after - 1].done, 0), e,
+                                  "ordering two queues"));
+        RT_TRY(name_op(g, l, launch_one(d, g, l, e), e));
+        if (l->done) RT_TRY(rt_cuda_status(&d->cu, d->cu.event_record(l->done, on), e, "recording an event"));
+    }
+    if (g->copies) RT_TRY(follow(d, g->joined, d->copies, d->stream, e));
+out:
+    return rc;
+}
+
+/* What waits for a launch of its own queue waits by itself. The last launch of the other queue up to there. */
+static void settle_order(rt_prog *g)
+{
+    for (uint32_t i = 0; i < g->nlaunches; i++) {
+        launch *l = &g->launches[i];
+        while (l->after && queue_of(&g->launches[l->after - 1]) == queue_of(l)) l->after--;
+    }
+}
+
+/* The stream of the copy queue and the events that order it. */
+static int open_queues(rt_cuda_dev *d, rt_prog *g, rt_err *e)
+{
+    int rc = RT_OK;
+    if (!g->copies) return RT_OK;
+    RT_TRY(rt_cuda_queue_open(d, g->reads, e));
+    RT_TRY(rt_cuda_status(&d->cu, d->cu.event_new(&g->begun, RT_CU_EVENT_NO_TIMING), e, "making an event"));
+    RT_TRY(rt_cuda_status(&d->cu, d->cu.event_new(&g->joined, RT_CU_EVENT_NO_TIMING), e, "making an event"));
+    settle_order(g);
+    for (uint32_t i = 0; i < g->nlaunches; i++) {
+        launch *l = g->launches[i].after ? &g->launches[g->launches[i].after - 1] : NULL;
+        if (!l || l->done) continue;
+        RT_TRY(rt_cuda_status(&d->cu, d->cu.event_new(&l->done, RT_CU_EVENT_NO_TIMING), e, "making an event"));
     }
 out:
     return rc;
@@ -374,6 +496,7 @@ int rt_cuda_seal(rt_dev *dev, const rt_bound_op *ops, uint32_t nops, rt_prog **o
     RT_TRY(rt_cuda_enter(d, e));
     RT_TRY(emit_all(d, ops, nops, &g, e));
     RT_TRY(rt_cuda_gemms_warm(d, e)); /* those that were not prepared; otherwise there is nothing to do */
+    RT_TRY(open_queues(d, g, e));
     if (!d->sync) RT_TRY(capture(d, g, e));
     RT_TRY(rt_cuda_status(&d->cu, d->cu.stream_wait(d->stream), e, "sealing"));
     *out = g;
@@ -389,9 +512,10 @@ int rt_cuda_run(rt_dev *dev, rt_prog *g, rt_ticket *t, rt_err *e)
     rt_cuda_dev *d = (rt_cuda_dev *)dev;
     int rc;
     RT_TRY(rt_cuda_enter(d, e));
+    RT_TRY(rt_cuda_read_status(d, e));
     RT_TRY(rt_cuda_begin(d, t, e));
     if (d->sync)
-        RT_TRY(launch_all(d, g, e));
+        RT_TRY(launch_in_turn(d, g, e));
     else
         RT_TRY(rt_cuda_status(&d->cu, d->cu.graph_launch(g->graph, d->stream), e, "launching a program"));
     RT_TRY(rt_cuda_ticket(d, t, e));

@@ -1,7 +1,10 @@
 /* cuda_rows.c - launches of the plain row ops: add, scale, cast, fill, copy. */
 #include "backend/cuda/kernels/cuda_rows.h"
 
+#include "backend/cuda/cuda_internal.h"
 #include "backend/cuda/cuda_op.h"
+
+#include <stdio.h>
 
 static bool rows_need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, rt_need *need)
 {
@@ -82,12 +85,30 @@ static void scatter_push(rt_cuda_builder *b, const rt_bound_op *o, uint64_t y_st
     cuda_push_1d(b, "cuda_rows", by_unit(unit, kernel), p.N, RT_CUDA_BLOCK, 0, &p, sizeof p);
 }
 
+/* On the copy queue the engine that copies does it, beside the kernels: one piece of memory to another. */
+static bool copy_need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, rt_need *need)
+{
+    const rt_view *y = &op->slot[RT_ROWS_Y], *x = &op->slot[RT_ROWS_X];
+    (void)c;
+    if (op->queue != RT_QUEUE_COPY) return cuda_takes(p, op, need, "one pass, 16-byte packs");
+    *need = (rt_need){ .kernel = rt_plan_buffer(p, *x)->cls == RT_CLASS_DISK ? "copy engine, read from a file"
+                                                                             : "copy engine" };
+    bool whole = (x->rows == 1 || x->stride == x->cols) && (y->rows == 1 || y->stride == y->cols);
+    if (whole && !op->slot[RT_ROWS_B].buf) return true;
+    snprintf(need->why_not, sizeof need->why_not, "the copy queue moves whole pieces, without gaps or row numbers");
+    return false;
+}
+
 static void copy_emit(rt_cuda_builder *b, const rt_bound_op *o)
 {
     const rt_operand *y = &o->slot[RT_ROWS_Y], *x = &o->slot[RT_ROWS_X];
     uint64_t ya = rt_cuda_addr(y), xa = rt_cuda_addr(x), rows = x->rows;
     uint64_t bytes = rt_dtype_bytes(x->dtype, x->cols), y_step = rt_dtype_bytes(y->dtype, y->stride);
     uint64_t x_step = rt_dtype_bytes(x->dtype, x->stride), tail;
+    if (o->queue == RT_QUEUE_COPY) {
+        rt_cuda_push_fetch(b, y, x);
+        return;
+    }
     if (o->slot[RT_ROWS_B].mem) {
         scatter_push(b, o, y_step, x_step, bytes);
         return;
@@ -105,4 +126,4 @@ const rt_cuda_op rt_cuda_add = { rows_need, add_emit };
 const rt_cuda_op rt_cuda_scale = { rows_need, scale_emit };
 const rt_cuda_op rt_cuda_cast = { rows_need, cast_emit };
 const rt_cuda_op rt_cuda_fill = { rows_need, fill_emit };
-const rt_cuda_op rt_cuda_copy = { rows_need, copy_emit };
+const rt_cuda_op rt_cuda_copy = { copy_need, copy_emit };

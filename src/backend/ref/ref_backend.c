@@ -265,6 +265,11 @@ static int ref_run(rt_dev *d, rt_prog *g, rt_ticket *t, rt_err *e)
     ref_dev *r = (ref_dev *)d;
     for (uint32_t i = 0; i < g->nops; i++) {
         const rt_bound_op *o = &g->ops[i];
+        if (rt_host_fetches(o)) {
+            int rc = rt_host_fetch(o, e);
+            if (rc < 0) return rc;
+            continue;
+        }
         int slot = run_op(o, r->wide);
         if (slot >= 0)
             return rt_fail(e, RT_INTERNAL, "op %u, %s: the reference wrote behind its copy of '%s'", i,

@@ -127,6 +127,8 @@ static const rt_preset presets[] = {
       QWEN2_IDS },
     { "qwen2.5-14b", "14.8B parameters", &qwen2, 48, 5120, 40, 8, 128, 13824, 152064, 131072, 1e6, 1e-5, false,
       QWEN2_IDS },
+    { "qwen2.5-32b", "32.8B parameters", &qwen2, 64, 5120, 40, 8, 128, 27648, 152064, 131072, 1e6, 1e-5, false,
+      QWEN2_IDS },
     { "qwen3-0.6b", "0.60B parameters", &qwen3, 28, 1024, 16, 8, 128, 3072, 151936, 40960, 1e6, 1e-6, true, QWEN3_IDS },
     { "qwen3-1.7b", "1.72B parameters", &qwen3, 28, 2048, 16, 8, 128, 6144, 151936, 40960, 1e6, 1e-6, true, QWEN3_IDS },
     { "qwen3-4b", "4.02B parameters", &qwen3, 36, 2560, 32, 8, 128, 9728, 151936, 40960, 1e6, 1e-6, true, QWEN3_IDS },

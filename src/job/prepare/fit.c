@@ -138,7 +138,7 @@ static int choose(rt_fit *out, const rt_fit_ask *ask, rt_fit_need_fn need, void 
     *out = (rt_fit){ .ask = *ask, .chosen = ask->wanted };
     RT_TRY(need(ctx, &ask->wanted, &wanted, e));
     out->wanted_need = wanted.bytes;
-    bool as_wanted = wanted.bytes <= ask->limit;
+    bool as_wanted = wanted.bytes <= ask->limit && wanted.host <= ask->host_limit;
     RT_TRY(rt_fit_least(&s, &out->chosen, ask->micro_free, ask->recompute_free, &of_it, &out->fits, e));
     if (out->fits) {
         if (as_wanted) RT_TRY(choose_ahead(&s, out, &of_it, e)); /* else it was chosen with the rest */
@@ -148,12 +148,14 @@ static int choose(rt_fit *out, const rt_fit_ask *ask, rt_fit_need_fn need, void 
     }
     out->need = of_it.bytes;
     out->work = of_it.work;
+    out->hidden = of_it.hidden;
     RT_TRY(weigh(&s, out, wanted.work, of_it.work, e));
 out:
     return rc;
 }
 
-int rt_fit_choose(rt_fit *out, const rt_fit_ask *ask, rt_fit_need_fn need, void *ctx, rt_err *e)
+/* With the weights as choose has them, or in fp8, where that may be taken. */
+static int choose_coded(rt_fit *out, const rt_fit_ask *ask, rt_fit_need_fn need, void *ctx, rt_err *e)
 {
     int rc;
     rt_fit coded;
@@ -171,6 +173,73 @@ out:
     return rc;
 }
 
+/* With the teacher's layers where `memory` says. Away from the device it reads as many rows at once as it can, and
+ * weights that are free stay as they are stored: a transfer costs more than dequantising what came. */
+static int choose_beside(rt_fit *out, const rt_fit_ask *ask, rt_teacher_memory memory, rt_fit_need_fn need, void *ctx,
+                         rt_err *e)
+{
+    rt_fit_ask with = *ask;
+    with.wanted.memory = memory;
+    if (memory == RT_TEACHER_DEVICE) return choose_coded(out, &with, need, ctx, e);
+    if (ask->rows_free) with.teacher_rows = ask->batch;
+    with.weights_free = false;
+    int rc = choose(out, &with, need, ctx, e);
+    if (rc >= 0 && ask->weights_free && out->fits) out->weights.why = RT_WEIGHTS_AWAY;
+    out->ask = *ask;
+    return rc;
+}
+
+/* What it is beside the run that was wanted, whose teacher is on the device. */
+static int weigh_beside(rt_fit *f, const rt_fit_ask *ask, rt_fit_need_fn need, void *ctx, rt_err *e)
+{
+    rt_fit_need wanted;
+    int rc = need(ctx, &ask->wanted, &wanted, e);
+    if (rc < 0) return rc;
+    f->wanted_need = wanted.bytes;
+    f->slower = wanted.work > 0 ? f->work / wanted.work - 1 : 0;
+    return RT_OK;
+}
+
+/* Where nothing fits on the device: in the host's memory, else on disk. why: what was found. */
+static int choose_away(rt_fit *f, const rt_fit_ask *ask, rt_fit_need_fn need, void *ctx, rt_memory_choice *why,
+                       rt_err *e)
+{
+    int rc = RT_OK;
+    rt_fit beside;
+    rt_fit_need of_it;
+    bool stored = ask->weights_free || ask->wanted.weights == RT_WEIGHTS_NATIVE;
+    for (int m = ask->host ? RT_TEACHER_DISK : RT_TEACHER_HOST; !f->fits && m <= RT_TEACHER_DISK; m++) {
+        if (m == RT_TEACHER_DISK && !stored) continue;
+        RT_TRY(choose_beside(&beside, ask, (rt_teacher_memory)m, need, ctx, e));
+        RT_TRY(need(ctx, &beside.chosen, &of_it, e));
+        if (m == RT_TEACHER_HOST) why->host = of_it.host;
+        if (!beside.fits) continue;
+        *f = beside;
+        why->memory = (rt_teacher_memory)m;
+        why->why = m == RT_TEACHER_HOST ? RT_MEMORY_NO_ROOM : RT_MEMORY_NO_HOST;
+        RT_TRY(weigh_beside(f, ask, need, ctx, e));
+    }
+out:
+    return rc;
+}
+
+int rt_fit_choose(rt_fit *out, const rt_fit_ask *ask, rt_fit_need_fn need, void *ctx, rt_err *e)
+{
+    int rc;
+    RT_TRY(choose_beside(out, ask, ask->wanted.memory, need, ctx, e));
+    if (!ask->teacher) return RT_OK;
+    rt_memory_choice why = { .memory = ask->wanted.memory,
+                             .why = ask->memory_free ? RT_MEMORY_FITS : RT_MEMORY_ASKED,
+                             .device = out->need,
+                             .limit = ask->limit,
+                             .host_limit = ask->host_limit };
+    if (ask->memory_free) RT_TRY(choose_away(out, ask, need, ctx, &why, e));
+    out->ask = *ask;
+    out->memory = why;
+out:
+    return rc;
+}
+
 /* ---- words ---- */
 
 /* "--micro-batch 2 --recompute block": the flags in which to differs from from. */
@@ -179,6 +248,7 @@ static void put_flags(rt_str *out, const rt_fit_config *from, const rt_fit_confi
     size_t begun = out->len;
     char recompute[RT_RECOMPUTE_TEXT];
     if (to->lora_rank != from->lora_rank) rt_str_append(out, " --lora");
+    if (to->memory != from->memory) rt_str_printf(out, " --teacher-memory %s", rt_teacher_memory_name(to->memory));
     if (to->weights != from->weights) rt_str_printf(out, " --teacher-weights %s", rt_weights_name(to->weights));
     if (to->seq_len != from->seq_len) rt_str_printf(out, " --seq-len %u", to->seq_len);
     if (to->head_chunk != from->head_chunk) rt_str_printf(out, " --head-chunk %u", to->head_chunk);

@@ -8,6 +8,7 @@
 
 #include "base/err.h"
 #include "base/str.h"
+#include "teacher/teacher_memory.h"
 #include "teacher/teacher_weights.h"
 #include "train/step.h"
 
@@ -23,6 +24,7 @@ typedef struct rt_fit_config {
     uint32_t lora_rank;         /* 0: no adapters */
     uint32_t ahead;             /* micro-batches that the teacher reads at once; 0, 1: each by itself */
     rt_teacher_weights weights; /* definite */
+    rt_teacher_memory memory;   /* definite */
 } rt_fit_config;
 
 /* Where a limit comes from. */
@@ -42,6 +44,10 @@ typedef struct rt_fit_ask {
     bool weights_free;               /* its weights are native in what is wanted, and may be bf16, */
     bool weights_differ;             /* where the two are not the same, */
     rt_fp8 fp8;                      /* or fp8, where that may be taken */
+    bool memory_free;                /* they may be beside the device where nothing else fits, */
+    bool host;                       /* whose memory is the host's: then they may be on disk */
+    bool rows_free;                  /* teacher_rows were not said: beside the device all of a step are better */
+    uint64_t host_limit;             /* bytes of the host beside the device */
     uint64_t limit;                  /* bytes */
     rt_fit_limit limit_is;
 } rt_fit_ask;
@@ -50,6 +56,8 @@ typedef struct rt_fit_ask {
  * takes. */
 typedef struct rt_fit_need {
     uint64_t bytes, dequant;
+    uint64_t host;   /* of the host's memory, beside the device */
+    double hidden;   /* the share of the transfer of the teacher's layers that a pass of it hides; 1: there is none */
     double work;     /* of a step, in FLOPs: bytes and ops for what they are worth on the device */
     uint32_t layers; /* of the student that backward reaches: those that can be recomputed */
 } rt_fit_need;
@@ -66,7 +74,9 @@ typedef struct rt_fit {
     uint64_t wanted_need;
     double slower;                         /* share of a step's time by estimate: more than what was wanted takes, */
     double again;                          /* and for recomputing alone */
+    double hidden;                         /* as in rt_fit_need; 0 where the device's queues are one */
     rt_weights_choice weights;             /* of the teacher, and why */
+    rt_memory_choice memory;               /* likewise */
     rt_fit_config nearest[RT_FIT_NEAREST]; /* when nothing fits: what would, least change first */
     uint64_t nearest_need[RT_FIT_NEAREST];
     uint32_t nearest_count;
@@ -79,7 +89,8 @@ uint64_t rt_fit_budget(uint64_t free_bytes);
 
 /* What is wanted where it fits; else rows and recomputing that take the least time by estimate (fit_search.c); then
  * rows of the teacher; last, its weights dequantised, if all that was chosen still fits. Where the teacher may be fp8,
- * the same with that, and of the two what takes less time. What the user has fixed stays. */
+ * the same with that, and of the two what takes less time. Where nothing fits with the teacher on the device, all that
+ * again with its layers in the host's memory, then on disk. What the user has fixed stays. */
 int rt_fit_choose(rt_fit *out, const rt_fit_ask *ask, rt_fit_need_fn need, void *ctx, rt_err *e);
 /* "--micro-batch 2 --recompute block": what was chosen for memory's sake; empty when it is what was wanted. */
 void rt_fit_chosen(rt_str *out, const rt_fit *f);
@@ -93,5 +104,8 @@ int rt_fit_need_of(rt_dev *d, const rt_step_opts *o, uint32_t micro, rt_fit_need
  * are as stored and become what was chosen. asked AUTO: bf16 where the device has room and it saves something. */
 int rt_fit_evaluation(rt_dev *d, rt_step_opts *o, rt_teacher_weights asked, rt_dtype *dtypes, rt_weights_choice *out,
                       rt_err *e);
+/* Where the teacher's layers of an evaluation are: on the device where it has room; else o->teacher_home is set.
+ * stored: they are as the files have them. */
+int rt_fit_evaluation_memory(rt_dev *d, rt_step_opts *o, bool stored, rt_memory_choice *out, rt_err *e);
 
 #endif

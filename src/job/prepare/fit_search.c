@@ -25,7 +25,7 @@ uint32_t rt_fit_rows(uint32_t batch, uint32_t most)
 int rt_fit_try(const rt_fit_search *s, const rt_fit_config *c, rt_fit_need *need, bool *fits, rt_err *e)
 {
     int rc = s->need(s->ctx, c, need, e);
-    *fits = rc >= 0 && need->bytes <= s->ask->limit;
+    *fits = rc >= 0 && need->bytes <= s->ask->limit && need->host <= s->ask->host_limit;
     return rc;
 }
 

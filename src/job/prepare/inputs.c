@@ -14,7 +14,8 @@
 /* Settings that only a model has a use for. */
 static int check_cache_settings(const rt_inputs *in, const rt_settings *s, rt_err *e)
 {
-    static const rt_setting_id of_models[] = { RT_SETTING_ID_teacher_weights, RT_SETTING_ID_teacher_batch };
+    static const rt_setting_id of_models[] = { RT_SETTING_ID_teacher_weights, RT_SETTING_ID_teacher_batch,
+                                               RT_SETTING_ID_teacher_memory };
     for (size_t i = 0; i < sizeof of_models / sizeof *of_models; i++)
         if (s->given[of_models[i]])
             return rt_fail(e, RT_INVALID, "%s is of a teacher that is computed; %s is a cache: leave it out",
@@ -44,6 +45,19 @@ out:
     return rc;
 }
 
+int rt_inputs_cache_says(const rt_cache *c, const char *path, rt_err *e)
+{
+    const json_t *a = rt_cache_about(c);
+    const char *lacks = !json_is_object(json_object_get(a, "teacher"))                ? "teacher"
+                        : !json_is_string(json_object_get(a, "keep"))                 ? "keep"
+                        : !(json_number_value(json_object_get(a, "temperature")) > 0) ? "temperature"
+                                                                                      : NULL;
+    if (!lacks) return RT_OK;
+    return rt_fail(e, RT_FORMAT,
+                   "%s/cache.json does not say its \"%s\", which a run records; make the cache with retort cache", path,
+                   lacks);
+}
+
 static int open_cache(rt_inputs *in, const rt_settings *s, const rt_hub_env *env, rt_err *e)
 {
     int rc;
@@ -51,6 +65,7 @@ static int open_cache(rt_inputs *in, const rt_settings *s, const rt_hub_env *env
     char *model = rt_path_join(&in->arena, path, RT_CACHE_MODEL);
     if (!model) RT_TRY(rt_no_memory(e, "a path"));
     RT_TRY(rt_cache_source_open(&in->cache, path, e));
+    RT_TRY(rt_inputs_cache_says(rt_cache_source_cache(in->cache), path, e));
     RT_TRY(check_cache_settings(in, s, e));
     RT_TRY(rt_model_file_open(&in->teacher, model, env, e));
     const rt_model_text *t = &in->teacher->text;
@@ -316,6 +331,7 @@ int rt_inputs_cache_identity(json_t **out, const char *path, rt_err *e)
 {
     rt_cache *c = NULL;
     int rc = rt_cache_open(&c, path, e);
+    if (rc >= 0) rc = rt_inputs_cache_says(c, path, e);
     if (rc >= 0) rc = cache_identity(out, c, e);
     rt_cache_close(c);
     return rc;

@@ -277,6 +277,16 @@ int rt_resolve_before_rows(rt_settings *s, const rt_run_facts *f, rt_resolved *r
     if (GIVEN(teacher_weights) && !rt_weights_parse(s->teacher_weights, &r->teacher_weights))
         RT_TRY(rt_fail(e, RT_USAGE, "--teacher-weights '%s' is unknown; use one of " RT_WEIGHTS_WORDS,
                        s->teacher_weights));
+    r->teacher_memory = RT_TEACHER_AUTO;
+    if (GIVEN(teacher_memory) && !rt_teacher_memory_parse(s->teacher_memory, &r->teacher_memory))
+        RT_TRY(rt_fail(e, RT_USAGE, "--teacher-memory '%s' is unknown; use one of " RT_TEACHER_MEMORY_WORDS,
+                       s->teacher_memory));
+    if (r->teacher_memory == RT_TEACHER_DISK && r->teacher_weights != RT_WEIGHTS_AUTO &&
+        r->teacher_weights != RT_WEIGHTS_NATIVE)
+        RT_TRY(rt_fail(e, RT_USAGE,
+                       "--teacher-memory disk reads weights as they are stored at every pass, and --teacher-weights %s "
+                       "converts them; leave one out, or use --teacher-memory host",
+                       rt_weights_name(r->teacher_weights)));
     RT_TRY(choose(s->optimizer, optimizers, "--optimizer", &v, e));
     r->moments = (rt_dtype)v;
     RT_TRY(choose(s->save, best_last, "--save", &v, e));

@@ -8,6 +8,7 @@
 #include "format/config/config.h"
 #include "format/metrics.h"
 #include "settings/settings.h"
+#include "teacher/teacher_memory.h"
 #include "teacher/teacher_weights.h"
 #include "train/schedule.h"
 #include "train/step_plan.h"
@@ -41,6 +42,7 @@ typedef struct rt_resolved {
     uint32_t batch, micro_batch, seq_len, steps;
     uint32_t teacher_batch;             /* rows that the teacher should read at once */
     rt_teacher_weights teacher_weights; /* AUTO until the run is made to fit */
+    rt_teacher_memory teacher_memory;   /* likewise */
     uint32_t eval_every, save_every, keep;
     double held_out;       /* share of records; 0: a file is given */
     uint64_t held_records; /* as a number; 0: the share was given */

@@ -40,6 +40,21 @@ static void count_process(rt_run_cost *c, const rt_run *r)
     if (r->opts->dry) c->process = rt_sys_process_memory();
 }
 
+/* The program in which the teacher reads a step. */
+static rt_program teacher_program(const rt_trainer *t)
+{
+    return t->plan->plan[RT_PROGRAM_AHEAD] ? RT_PROGRAM_AHEAD : RT_PROGRAM_TEACHER;
+}
+
+static void count_transfer(rt_run_cost *c, const rt_run *r)
+{
+    const rt_trainer *t = r->trainer;
+    rt_program which = teacher_program(t);
+    if (!t->plan->plan[which]) return;
+    c->hidden = r->fit.hidden;
+    c->pass = t->plan->opts.B * t->plan->opts.T * (which == RT_PROGRAM_AHEAD ? t->plan->opts.ahead : 1);
+}
+
 /* ---- time ---- */
 
 /* The rows of the first step, so that documents and masks are those of the data. */
@@ -56,19 +71,19 @@ out:
     return rc;
 }
 
-static double seconds_of(const rt_trainer *t, rt_program which, const double *programs)
+static double seconds_of(const rt_trainer *t, rt_program which, const rt_exec_span *programs)
 {
-    return t->plan->plan[which] ? programs[t->plan->index[which]] : 0;
+    return t->plan->plan[which] ? programs[t->plan->index[which]].total : 0;
 }
 
 /* What the student says at an evaluation: each prompt once, then a token at a time. */
-static double seconds_of_samples(const rt_run *r, const double *programs)
+static double seconds_of_samples(const rt_run *r, const rt_exec_span *programs)
 {
     const rt_step_plan *p = r->trainer->plan;
     const rt_plan *all[RT_PROGRAM_MOST];
     uint32_t generators = (p->student_says != NULL) + (p->teacher_says != NULL);
-    const double *g = programs + rt_step_plan_list(p, all) - generators * RT_GENERATOR_PROGRAMS;
-    return p->student_says ? r->samples->count * (g[0] + r->samples->tokens * (g[1] + g[2])) : 0;
+    const rt_exec_span *g = programs + rt_step_plan_list(p, all) - generators * RT_GENERATOR_PROGRAMS;
+    return p->student_says ? r->samples->count * (g[0].total + r->samples->tokens * (g[1].total + g[2].total)) : 0;
 }
 
 /* Of several teachers each is asked about every position: one that is not asked costs the mixture nothing. */
@@ -90,7 +105,7 @@ int rt_run_cost_time(rt_run_cost *c, rt_run *r, rt_err *e)
     const rt_trainer *t = r->trainer;
     const rt_step_plan *s = t->plan;
     const rt_batch *b = &r->loop.micro[0];
-    double programs[RT_PROGRAM_MOST];
+    rt_exec_span programs[RT_PROGRAM_MOST];
     rt_known known[5 + RT_TEACHERS_MOST] = {
         { s->tokens.ids, b->ids }, { s->tokens.pos, b->pos }, { s->tokens.start, b->start }, { s->target, b->target }
     };
@@ -99,6 +114,7 @@ int rt_run_cost_time(rt_run_cost *c, rt_run *r, rt_err *e)
     RT_TRY(know_shares(r, known, &count, e));
     RT_TRY(read_first_rows(r, &c->rows_seconds, e));
     RT_TRY(rt_exec_estimate(t->x, known, count, programs, e));
+    if (c->pass) c->hidden = rt_exec_hidden(&programs[s->index[teacher_program(t)]]);
     uint32_t n = r->loop.micro_count, passes = 0;
     for (uint32_t i = 0, one; i < n; i++, passes += one)
         if (!(one = rt_trainer_passes(r->trainer, &r->loop.micro[i], e)))
@@ -134,6 +150,7 @@ int rt_run_cost_new(rt_run_cost *out, const rt_run *r, rt_err *e)
     out->peak_op = rt_op_name(op->kind);
     out->peak_label = op->label;
     count_flops(out, r);
+    count_transfer(out, r);
     RT_TRY(count_disk(out, r, e));
     count_process(out, r);
 out:

@@ -11,6 +11,10 @@
 typedef struct rt_run_cost {
     rt_exec_memory memory; /* what the run allocates on its device */
     const char *peak_program, *peak_op, *peak_label;
+    /* Of the teacher's forward, where its layers are copied in: the share of that which computing hides, by arithmetic,
+     * or where it is timed by the times of its ops; positions of a pass. */
+    double hidden;
+    uint32_t pass;
     uint64_t process;                  /* bytes of the process besides, rows and texts; 0: the device is not the host */
     uint64_t teacher, student, update; /* flops of an optimizer step */
     uint64_t checkpoint, model;        /* bytes of one, state.json not counted; of a model alone */

@@ -23,6 +23,24 @@ static void print_weights(const rt_weights_choice *w, rt_str *out)
     rt_str_append(out, "\n");
 }
 
+/* Where the teacher's layers are, when they are not on the device, why, and what bringing them there costs. */
+static void print_streamed(const rt_run_cost *c, const rt_run *r, rt_str *out)
+{
+    char a[32];
+    const rt_exec_memory *m = &c->memory;
+    uint64_t away = m->by_class[RT_CLASS_HOST] + m->by_class[RT_CLASS_DISK];
+    if (!away) return;
+    rt_str_append(out, "streamed  ");
+    rt_memory_say(out, &r->fit.memory);
+    rt_str_printf(out, "\n          %12s  copied in for every pass of %u positions, ", rt_format_bytes(a, away),
+                  c->pass);
+    if (r->opts->dev->api->queues)
+        rt_str_printf(out, "%.1f %% of the transfer hidden behind computing, by %s\n", 100 * c->hidden,
+                      c->timed ? "the times of its ops" : "arithmetic");
+    else
+        rt_str_append(out, "the next layer read ahead while one is computed\n");
+}
+
 /* "block of 14 layers, norms of 10 recomputed for backward" */
 static void print_recompute(const rt_recompute_counts *c, double again, rt_str *out)
 {
@@ -50,8 +68,9 @@ static void print_memory(const rt_run_cost *c, rt_str *out)
     rt_str_printf(out, "memory    %s on the device\n", rt_format_bytes(a, m->total));
     for (int k = 0; k < RT_CLASS_COUNT; k++)
         if (m->by_class[k])
-            rt_str_printf(out, "          %12s  %s%s\n", rt_format_bytes(a, m->by_class[k]), rt_class_name((rt_class)k),
-                          k == RT_CLASS_ACT ? "s of one micro-batch" : "s");
+            rt_str_printf(out, "          %12s  %s%s%s\n", rt_format_bytes(a, m->by_class[k]),
+                          rt_class_name((rt_class)k), k == RT_CLASS_ACT ? "s of one micro-batch" : "s",
+                          (k == RT_CLASS_HOST && m->host) || k == RT_CLASS_DISK ? ", not on the device" : "");
     rt_str_printf(out, "          fullest at op %u of '%s': %s%s%s, %s of activations alive\n", m->peak_op,
                   c->peak_program, c->peak_op, c->peak_label[0] ? ", " : "", c->peak_label,
                   rt_format_bytes(a, m->peak_live));
@@ -167,6 +186,7 @@ int rt_run_cost_text(const rt_run_cost *c, const rt_run *r, bool ops, rt_str *ou
                   v->seq_len, v->micro_batch);
     print_recompute(&v->recompute, r->fit.again, out);
     print_weights(&r->fit.weights, out);
+    print_streamed(c, r, out);
     print_memory(c, out);
     print_teachers(r, out);
     print_work(c, out);
@@ -188,10 +208,11 @@ out:
 static json_t *config_json(const rt_fit_config *c, uint64_t need)
 {
     char recompute[RT_RECOMPUTE_TEXT];
-    return json_pack("{s:I, s:s, s:I, s:I, s:I, s:s, s:I}", "micro_batch", (json_int_t)c->micro_batch, "recompute",
+    return json_pack("{s:I, s:s, s:I, s:I, s:I, s:s, s:s, s:I}", "micro_batch", (json_int_t)c->micro_batch, "recompute",
                      rt_recompute_text(recompute, &c->recompute), "head_chunk", (json_int_t)c->head_chunk, "seq_len",
                      (json_int_t)c->seq_len, "lora_rank", (json_int_t)c->lora_rank, "teacher_weights",
-                     rt_weights_name(c->weights), "memory", (json_int_t)need);
+                     rt_weights_name(c->weights), "teacher_memory", rt_teacher_memory_name(c->memory), "memory",
+                     (json_int_t)need);
 }
 
 static json_t *memory_json(const rt_run_cost *c)
@@ -216,6 +237,21 @@ static json_t *fit_json(const rt_fit *f)
                           (json_int_t)f->ask.limit, "wanted", config_json(&f->ask.wanted, f->wanted_need), "chosen",
                           config_json(&f->chosen, f->need), "would_fit", offers, "teacher_weights",
                           why.len ? why.data : NULL, "slower", f->slower, "recomputing", f->again);
+    rt_str_free(&why);
+    return j;
+}
+
+/* null: all of the teacher that is computed is on the device. */
+static json_t *transfer_json(const rt_run_cost *c, const rt_run *r)
+{
+    const rt_exec_memory *m = &c->memory;
+    uint64_t away = m->by_class[RT_CLASS_HOST] + m->by_class[RT_CLASS_DISK];
+    rt_str why = { 0 };
+    if (!away) return json_null();
+    rt_memory_say(&why, &r->fit.memory);
+    json_t *j = json_pack("{s:s, s:I, s:I, s:o, s:s?}", "memory", rt_teacher_memory_name(r->fit.chosen.memory), "bytes",
+                          (json_int_t)away, "positions", (json_int_t)c->pass, "hidden",
+                          r->opts->dev->api->queues ? json_real(c->hidden) : json_null(), "why", why.data);
     rt_str_free(&why);
     return j;
 }
@@ -258,6 +294,7 @@ json_t *rt_run_cost_json(const rt_run_cost *c, const rt_run *r)
                             v->lr_open ? json_pack("{s:f, s:f}", "near", v->lr_near, "far", v->lr_far)
                                        : json_real(v->schedule.lr));
     if (j) json_object_set_new(j, "plain_kernels", plain_json(r));
+    if (j) json_object_set_new(j, "transfer", transfer_json(c, r));
     if (j && r->in->teachers.count > 1) json_object_set_new(j, "teachers", teachers_json(r));
     if (!j || !c->timed) return j;
     json_object_set_new(j, "seconds",

@@ -2,6 +2,7 @@
  * was chosen back into the settings. The order in which things are tried is fit.h's. */
 #include "job/run/run_internal.h"
 
+#include "base/sys.h"
 #include "job/run/dump.h"
 
 int rt_run_fit_begin(rt_run *r, rt_err *e)
@@ -12,6 +13,7 @@ int rt_run_fit_begin(rt_run *r, rt_err *e)
         rt_settings_forget(s, RT_SETTING_ID_micro_batch);
         rt_settings_forget(s, RT_SETTING_ID_recompute);
         rt_settings_forget(s, RT_SETTING_ID_teacher_weights);
+        rt_settings_forget(s, RT_SETTING_ID_teacher_memory);
     }
     r->fit.ask.micro_free = !s->given[RT_SETTING_ID_micro_batch];
     r->fit.ask.recompute_free = !s->given[RT_SETTING_ID_recompute];
@@ -69,6 +71,7 @@ rt_step_opts rt_run_step_opts(const rt_run *r, const rt_fit_config *c)
                        .picks = rt_dump_picks(r->settings),
                        .sample_context = rt_samples_context(r->samples) };
     rt_inputs_put_teacher(in, r->teacher_dtypes[c->weights], r->others[c->weights], &o);
+    o.teacher_home = rt_teacher_memory_class(c->memory);
     return o;
 }
 
@@ -91,6 +94,7 @@ void rt_run_keep_fit(rt_run *r)
     if (rt_inputs_live(r->in)) {
         RT_SETTINGS_PUT(s, teacher_batch, r->resolved.teacher_batch);
         RT_SETTINGS_PUT(s, teacher_weights, rt_weights_name(c->weights));
+        RT_SETTINGS_PUT(s, teacher_memory, rt_teacher_memory_name(c->memory));
     }
     RT_SETTINGS_PUT(s, recompute, rt_recompute_text(r->recompute, &c->recompute));
 }
@@ -102,8 +106,32 @@ int rt_run_choose_fit(rt_run *r, const rt_fit_ask *ask, rt_err *e)
     return rc;
 }
 
+/* Where its layers may be. */
+static int ask_for_memory(rt_run *r, rt_fit_ask *ask, rt_err *e)
+{
+    int rc;
+    rt_dev_info info;
+    rt_sys_memory system;
+    rt_teacher_memory wanted = r->resolved.teacher_memory;
+    RT_TRY(r->opts->dev->api->info(r->opts->dev, &info, e));
+    if (wanted == RT_TEACHER_HOST && info.host)
+        RT_TRY(rt_fail(e, RT_USAGE,
+                       "--teacher-memory host is for a device that has memory of its own, and %s computes in the "
+                       "host's; use device, or disk for a teacher that is larger than it",
+                       r->opts->dev->api->name));
+    rt_sys_memory_query(&system);
+    ask->host = info.host;
+    ask->host_limit = info.host ? 0 : rt_fit_budget(system.available);
+    ask->rows_free = !r->settings->given[RT_SETTING_ID_teacher_batch];
+    ask->memory_free = wanted == RT_TEACHER_AUTO;
+    if (!ask->memory_free) ask->wanted.memory = wanted;
+out:
+    return rc;
+}
+
 static int ask_for_teacher(rt_run *r, rt_fit_ask *ask, rt_err *e)
 {
+    int rc;
     const rt_resolved *v = &r->resolved;
     const rt_policy *policy = rt_device_policy(r->opts->dev);
     ask->teacher = true;
@@ -115,7 +143,10 @@ static int ask_for_teacher(rt_run *r, rt_fit_ask *ask, rt_err *e)
         ask->weights_differ = ask->weights_differ || rt_weights_differ(t->dtypes, t->config, policy);
     }
     if (!ask->weights_free) ask->wanted.weights = v->teacher_weights;
+    RT_TRY(ask_for_memory(r, ask, e));
     return rt_run_measure_fp8(r, ask->limit, &ask->fp8, e);
+out:
+    return rc;
 }
 
 int rt_run_fit(rt_run *r, rt_err *e)

@@ -331,6 +331,18 @@ out:
     return rc;
 }
 
+static int check_fit(const rt_settings *s, const rt_run_opts *o, rt_err *e)
+{
+    const bool *said = s->given;
+    bool chosen = said[RT_SETTING_ID_micro_batch] || said[RT_SETTING_ID_recompute] ||
+                  said[RT_SETTING_ID_teacher_weights] || said[RT_SETTING_ID_teacher_memory];
+    if (!o->fit || !chosen) return RT_OK;
+    return rt_fail(
+        e, RT_USAGE,
+        "--fit chooses --micro-batch, --recompute, --teacher-weights and --teacher-memory; leave them out, or "
+        "--fit");
+}
+
 int rt_run_open(rt_run **out, rt_settings *s, const rt_run_opts *o, rt_err *e)
 {
     int rc;
@@ -344,10 +356,7 @@ int rt_run_open(rt_run **out, rt_settings *s, const rt_run_opts *o, rt_err *e)
     if (o->events) r->events = *o->events;
     r->watch = (rt_watch){ tell, r };
     r->step_watch = (rt_watch){ tell_step, r };
-    if (o->fit && (s->given[RT_SETTING_ID_micro_batch] || s->given[RT_SETTING_ID_recompute] ||
-                   s->given[RT_SETTING_ID_teacher_weights]))
-        RT_TRY(rt_fail(e, RT_USAGE,
-                       "--fit chooses --micro-batch, --recompute and --teacher-weights; leave them out, or --fit"));
+    RT_TRY(check_fit(s, o, e));
     memcpy(said, s->given, sizeof said);
     RT_TRY(rt_run_take_folder(r, e));
     RT_TRY(o->resume ? rt_run_join_settings(r, e) : rt_run_write_settings(r, e));

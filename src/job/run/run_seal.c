@@ -84,6 +84,7 @@ static int choose_smaller(rt_run *r, const rt_err *why, rt_err *e)
     uint64_t less = refused - refused / REFUSED_SHARE - 1;
     if (ask.limit > less) ask.limit = less;
     ask.limit_is = RT_FIT_REFUSED;
+    if (r->fit.chosen.memory == RT_TEACHER_HOST) ask.host_limit = 0; /* it may be the host that has refused to pin it */
     RT_TRY(rt_run_choose_fit(r, &ask, e));
     if (r->fit.fits) tell(r, refused, why);
 out:

@@ -77,7 +77,9 @@ int rt_run_measure_fp8(rt_run *r, uint64_t limit, rt_fp8 *out, rt_err *e)
     *out = (rt_fp8){ .state = RT_FP8_NO };
     RT_TRY(r->opts->dev->api->info(r->opts->dev, &info, e));
     if (!rt_inputs_teacher_speaks(r->in)) return RT_OK; /* how far off a mixture is in fp8 nobody has measured */
-    if (r->resolved.teacher_weights != RT_WEIGHTS_AUTO || !(info.fp8_cost > 0)) return RT_OK;
+    if (r->resolved.teacher_weights != RT_WEIGHTS_AUTO || r->resolved.teacher_memory == RT_TEACHER_DISK ||
+        !(info.fp8_cost > 0))
+        return RT_OK;
     out->state = RT_FP8_LATER;
     if (r->opts->dry) return RT_OK;
     RT_TRY(rt_watch_step(&r->watch, "measuring an fp8 teacher", 0, 0, e));

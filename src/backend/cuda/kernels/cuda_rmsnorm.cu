@@ -207,20 +207,19 @@ template <class T, bool ADD, bool CODED> struct Forward {
             add_up(v);
         }
         join(room);
-        if constexpr (CODED) {
+        if constexpr (CODED)
             codes(tops).template store_twice<T>([&](float(&y)[W], uint32_t c, Part e, bool last) {
                 load_sum(y, c, e);
                 load_any(w, p.w, p.w_dtype, c, e);
                 make(y, w, c, e, last);
             });
-            return;
-        }
-        for (uint32_t c = at.lane * W; c < D; c += step) {
-            Part e = { D - c < W ? D - c : W };
-            load_sum(v, c, e);
-            load_any(w, p.w, p.w_dtype, c, e);
-            write(v, w, c, e);
-        }
+        else
+            for (uint32_t c = at.lane * W; c < D; c += step) {
+                Part e = { D - c < W ? D - c : W };
+                load_sum(v, c, e);
+                load_any(w, p.w, p.w_dtype, c, e);
+                write(v, w, c, e);
+            }
     }
 };
 

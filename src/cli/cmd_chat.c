@@ -1,0 +1,334 @@
+/* cmd_chat.c - `retort chat`: a conversation, a line at a time, in a terminal or through a pipe.
+ *
+ * What a person says and what the model answers are a list of messages, which the model reads from its beginning at
+ * every turn. Lines that begin with a slash are commands. Answers go to standard output, all else to standard error. */
+#include "base/file.h"
+#include "base/json.h"
+#include "base/utf8.h"
+#include "cli/cli.h"
+#include "job/speaker.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct options {
+    const char *system, *device, *base;
+    rt_sampled sampled;
+    uint32_t max_new, context, threads;
+    bool quiet;
+} options;
+
+typedef struct chat {
+    const options *o;
+    rt_job_env env;
+    rt_speaker *speaker;
+    json_t *messages;
+    rt_str typed;        /* read and not yet taken */
+    bool closed;         /* nothing comes any more */
+    bool person, screen; /* standard input, and output, are terminals */
+    rt_str answer;       /* of the model, so far */
+    rt_end end;          /* of the answer; NONE while it is made */
+} chat;
+
+/* ---- what is typed ---- */
+
+static bool take_line(chat *c, rt_str *line)
+{
+    const char *end = c->typed.len ? memchr(c->typed.data, '\n', c->typed.len) : NULL;
+    if (!end && !(c->closed && c->typed.len)) return false;
+    const size_t len = end ? (size_t)(end - c->typed.data) : c->typed.len, used = len + (end ? 1 : 0);
+    rt_utf8_repair(c->typed.data, len, line);
+    if (line->len && line->data[line->len - 1] == '\r') line->data[--line->len] = 0;
+    memmove(c->typed.data, c->typed.data + used, c->typed.len - used);
+    c->typed.len -= used;
+    return true;
+}
+
+/* 1: a line; 0: there are no more. RT_INTERRUPTED by Ctrl-C where nobody sits at a terminal. */
+static int read_line(chat *c, rt_str *line, rt_err *e)
+{
+    enum { MOST = 64 << 20 };
+    char block[1 << 14];
+    line->len = 0;
+    if (c->person) fputs("> ", c->screen ? stdout : stderr);
+    fflush(stdout);
+    while (!take_line(c, line)) {
+        struct pollfd in = { .fd = 0, .events = POLLIN };
+        if (c->closed) return 0;
+        if (poll(&in, 1, -1) < 0 || rt_interrupt_wanted(NULL)) {
+            rt_interrupt_forget();
+            if (!c->person) return rt_fail(e, RT_INTERRUPTED, "interrupted");
+            fprintf(stderr, "\n(Ctrl-D or /bye ends the chat)\n> ");
+            continue;
+        }
+        const ssize_t n = read(0, block, sizeof block);
+        if (n < 0 && errno != EINTR) return rt_fail(e, RT_IO, "could not read standard input: %s", strerror(errno));
+        c->closed = n == 0;
+        if (n > 0) rt_str_append_n(&c->typed, block, (size_t)n);
+        if (c->typed.len > MOST) return rt_fail(e, RT_INVALID, "a line of more than 64 MiB on standard input");
+        if (c->typed.failed) return rt_no_memory(e, "a line");
+    }
+    return line->failed ? rt_no_memory(e, "a line") : 1;
+}
+
+/* ---- the conversation ---- */
+
+static int say(chat *c, const char *role, const char *text, size_t len, rt_err *e)
+{
+    if (json_array_append_new(c->messages, json_pack("{s:s, s:s%}", "role", role, "content", text, len)) == 0)
+        return RT_OK;
+    return rt_no_memory(e, "a conversation");
+}
+
+static bool has_system(const chat *c)
+{
+    const char *role = json_string_value(json_object_get(json_array_get(c->messages, 0), "role"));
+    return role && strcmp(role, "system") == 0;
+}
+
+static void unsay(chat *c) { json_array_remove(c->messages, json_array_size(c->messages) - 1); }
+
+static int set_system(chat *c, const char *text, size_t len, rt_err *e)
+{
+    json_t *m = json_pack("{s:s, s:s%}", "role", "system", "content", text, len);
+    const int failed = has_system(c) ? json_array_set_new(c->messages, 0, m) : json_array_insert_new(c->messages, 0, m);
+    return failed ? rt_no_memory(e, "a conversation") : RT_OK;
+}
+
+static void on_answer(void *ctx, const rt_answer_event *a)
+{
+    chat *c = ctx;
+    rt_str safe = { 0 };
+    rt_str_append_n(&c->answer, a->text, a->len);
+    if (c->screen)
+        rt_visible_append(&safe, a->text, a->len, false);
+    else
+        rt_str_append_n(&safe, a->text, a->len);
+    if (safe.len) fwrite(safe.data, 1, safe.len, stdout);
+    fflush(stdout);
+    rt_str_free(&safe);
+    c->end = a->end;
+}
+
+static void explain_end(const chat *c)
+{
+    const rt_speaker_facts f = rt_speaker_facts_of(c->speaker);
+    if (c->o->quiet || c->end == RT_END_STOP) return;
+    if (c->end == RT_END_CANCELLED)
+        rt_put_to(stderr, "(stopped)\n");
+    else
+        rt_put_to(stderr, "(not ended by the model: --max-new is %u, the context %u)\n", c->o->max_new, f.context);
+}
+
+/* The model's turn; Ctrl-C ends it. What does not fit into the context is taken back. */
+static int answer(chat *c, rt_err *e)
+{
+    int rc;
+    rt_tok_ids ids = { 0 };
+    rt_answer *a = NULL;
+    const rt_speaker_chat now = { .messages = c->messages, .now = c->env.now, .utc_offset = c->env.utc_offset };
+    c->answer.len = 0;
+    c->end = RT_END_NONE;
+    RT_TRY(rt_speaker_converse(c->speaker, &now, &ids, e));
+    const rt_answer_opts o = { .prompt = ids.ids,
+                               .count = ids.count,
+                               .max_new = c->o->max_new,
+                               .sampling = rt_sampling_of(&c->o->sampled),
+                               .fn = on_answer,
+                               .ctx = c };
+    RT_TRY(rt_speaker_begin(c->speaker, &o, &a, e));
+    while (c->end == RT_END_NONE) {
+        RT_TRY(rt_speaker_step(c->speaker, e));
+        if (c->end == RT_END_NONE && rt_interrupt_wanted(NULL)) rt_speaker_cancel(c->speaker, a);
+    }
+    rt_interrupt_forget();
+    if (c->end == RT_END_NONFINITE) RT_TRY(rt_fail(e, RT_NONFINITE, "a logit is not finite; the model is damaged"));
+    if (c->answer.failed) RT_TRY(rt_no_memory(e, "an answer"));
+    printf("\n");
+    fflush(stdout);
+    explain_end(c);
+    RT_TRY(say(c, "assistant", c->answer.data ? c->answer.data : "", c->answer.len, e));
+out:
+    rt_free(ids.ids);
+    if (rc != RT_INVALID) return rc;
+    unsay(c);
+    rt_put_to(stderr, "%s; /reset begins a new conversation\n", e->text);
+    *e = (rt_err){ 0 };
+    return RT_OK;
+}
+
+/* ---- commands ---- */
+
+static const char commands[] = "/reset         forget the conversation, not the system message\n"
+                               "/system TEXT   set the system message; without TEXT print it\n"
+                               "/save FILE     write the conversation as a line of training data\n"
+                               "/help, /bye    this list; the end\n"
+                               "A line that ends with \\ goes on in the next; // begins a message with a slash.\n";
+
+static int save(const chat *c, const char *path, rt_err *e)
+{
+    json_t *j = json_pack("{s:O}", "messages", c->messages);
+    char *text = rt_json_dump(j, JSON_COMPACT);
+    rt_str line = { 0 };
+    rt_err why = { 0 };
+    int rc = text ? RT_OK : rt_no_memory(e, "a conversation");
+    if (text) rt_str_printf(&line, "%s\n", text);
+    if (text && line.failed) rc = rt_no_memory(e, "a conversation");
+    if (rc >= 0 && rt_path_exists(path))
+        rt_put_to(stderr, "%s is there already; give another name\n", path);
+    else if (rc >= 0 && rt_file_write_new(path, line.data, line.len, &why) < 0)
+        rt_put_to(stderr, "%s\n", why.text);
+    else if (rc >= 0 && !c->o->quiet)
+        rt_put_to(stderr, "%zu messages in %s\n", json_array_size(c->messages), path);
+    rt_str_free(&line);
+    rt_free(text);
+    json_decref(j);
+    return rc;
+}
+
+static int show_or_set_system(chat *c, const char *text, rt_err *e)
+{
+    const json_t *is = json_object_get(json_array_get(c->messages, 0), "content");
+    if (*text) return set_system(c, text, strlen(text), e);
+    rt_put_to(stderr, "%s\n", has_system(c) ? json_string_value(is) : "(there is no system message)");
+    return RT_OK;
+}
+
+/* 1: the end. line begins with a slash. */
+static int command(chat *c, const char *line, rt_err *e)
+{
+    const size_t len = strcspn(line, " \t");
+    const char *rest = line + len + strspn(line + len, " \t");
+#define IS(word) (len == sizeof word - 1 && memcmp(line, word, len) == 0)
+    if (IS("/bye") || IS("/exit") || IS("/quit")) return 1;
+    if (IS("/system")) return show_or_set_system(c, rest, e);
+    if (IS("/reset"))
+        while (json_array_size(c->messages) > has_system(c)) unsay(c);
+    else if (IS("/save") && *rest)
+        return save(c, rest, e);
+    else if (IS("/help"))
+        rt_put_to(stderr, "%s", commands);
+    else
+        rt_put_to(stderr, IS("/save") ? "/save needs a file's name\n" : "%.*s is no command; /help lists them\n",
+                  (int)(len < 60 ? len : 60), line);
+#undef IS
+    return RT_OK;
+}
+
+/* ---- all of it ---- */
+
+static int converse(chat *c, rt_err *e)
+{
+    int rc;
+    rt_str line = { 0 }, message = { 0 };
+    while ((rc = read_line(c, &line, e)) > 0) {
+        const bool more = line.len && line.data[line.len - 1] == '\\';
+        if (!message.len && line.len && line.data[0] == '/' && line.data[1] != '/') {
+            if ((rc = command(c, line.data, e)) != RT_OK) break;
+            continue;
+        }
+        const size_t slash = !message.len && line.len > 1 && line.data[0] == '/';
+        if (line.len) rt_str_append_n(&message, line.data + slash, line.len - slash - more);
+        if (more) rt_str_append(&message, "\n");
+        if (more || !message.len) continue;
+        if (message.failed) RT_TRY(rt_no_memory(e, "a message"));
+        RT_TRY(say(c, "user", message.data, message.len, e));
+        RT_TRY(answer(c, e));
+        message.len = 0;
+    }
+    if (rc == 0 && c->person) fprintf(stderr, "\n");
+out:
+    rt_str_free(&line);
+    rt_str_free(&message);
+    return rc < 0 ? rc : RT_OK;
+}
+
+/* A model that cannot be talked to is refused before its weights are read. */
+static int check_template(chat *c, const char *spec, rt_err *e)
+{
+    rt_tok_ids ids = { 0 };
+    const rt_speaker_chat now = { .messages = c->messages, .now = c->env.now, .utc_offset = c->env.utc_offset };
+    int rc = say(c, "user", "hello", 5, e);
+    if (rc >= 0) rc = rt_speaker_converse(c->speaker, &now, &ids, e);
+    if (rc < 0) rt_err_context(e, "%s", spec);
+    unsay(c);
+    rt_free(ids.ids);
+    return rc;
+}
+
+static int run(const options *o, const char *spec, rt_err *e)
+{
+    int rc;
+    chat c = { .o = o, .env = rt_cli_env(0), .person = isatty(0), .screen = isatty(1) };
+    rt_settings where = { .threads = o->threads };
+    rt_model_file *model = NULL;
+    const rt_sampling sampling = rt_sampling_of(&o->sampled);
+    const rt_engine_opts eo = { .slots = 1, .context = o->context };
+    c.env.hub.base = o->base;
+    if (!(c.messages = json_array())) RT_TRY(rt_no_memory(e, "a conversation"));
+    RT_TRY(rt_speaker_check_sampling(&sampling, e));
+    if (o->device) RT_TRY(rt_settings_set(&where, RT_SETTING_ID_device, o->device, e));
+    RT_TRY(rt_model_file_open(&model, spec, &c.env.hub, e));
+    RT_TRY(rt_speaker_new(&c.speaker, model, e));
+    if (o->system) RT_TRY(set_system(&c, o->system, strlen(o->system), e));
+    RT_TRY(check_template(&c, spec, e));
+    RT_TRY(rt_speaker_seal(c.speaker, &eo, &where, c.env.environment, e));
+    rt_interrupt_catch_each();
+    if (c.person && !o->quiet) {
+        const rt_speaker_facts f = rt_speaker_facts_of(c.speaker);
+        rt_put_to(stderr, "%s on %s, a context of %u tokens. Ctrl-C stops an answer, Ctrl-D ends; /help says more.\n",
+                  spec, f.device, f.context);
+    }
+    RT_TRY(converse(&c, e));
+out:
+    json_decref(c.messages);
+    rt_str_free(&c.typed);
+    rt_str_free(&c.answer);
+    rt_speaker_free(c.speaker);
+    rt_model_file_close(model);
+    return rc;
+}
+
+int rt_cmd_chat(int argc, char **argv, rt_err *e)
+{
+    options o = { .sampled = RT_SAMPLED_DEFAULT, .max_new = 1024 };
+    bool help;
+    rt_words words = { 0 };
+    const rt_flag flags[] = {
+        { "--system", RT_FLAG_TEXT, &o.system, "TEXT", "a system message" },
+        { "--base", RT_FLAG_TEXT, &o.base, "MODEL", "base model of an adapter (default: the one that it names)" },
+        { "--max-new", RT_FLAG_COUNT, &o.max_new, "N", "tokens of an answer at most (1024)" },
+        RT_SAMPLED_FLAGS(o.sampled),
+        { "--context", RT_FLAG_COUNT, &o.context, "N",
+          "tokens of the whole conversation (the model's own limit, at most 4096)" },
+        { "--quiet", RT_FLAG_BOOL, &o.quiet, NULL, "nothing but answers and faults" },
+        { "--device", RT_FLAG_TEXT, &o.device, "D", "where to run (auto)" },
+        { "--threads", RT_FLAG_COUNT, &o.threads, "N", "CPU threads (default: cores this process may use)" },
+        { 0 },
+    };
+    const rt_flag aliases[] = { { "--max-new-tokens", RT_FLAG_COUNT, &o.max_new, "N", NULL },
+                                { "--temp", RT_FLAG_REAL, &o.sampled.temperature, "T", NULL },
+                                { "--ctx-size", RT_FLAG_COUNT, &o.context, "N", NULL },
+                                { "--model", RT_FLAG_LIST, &words, "MODEL", NULL },
+                                { "-m", RT_FLAG_LIST, &words, "MODEL", NULL },
+                                { 0 } };
+    const rt_command c = {
+        .name = "chat",
+        .usage = "retort chat MODEL [flags]",
+        .text =
+            "Talks with a model that has a chat template: each line is a message, also from a pipe, and the answer is\n"
+            "written as it is made. Ctrl-C stops an answer and not the program. /reset forgets the conversation,\n"
+            "/system TEXT sets the system message, /save FILE writes the conversation as data to train on.",
+        .example = "retort chat out --system 'Answer in one sentence.' --temperature 0.7",
+        .flags = flags,
+        .aliases = aliases,
+        .min_words = 1,
+        .max_words = 1,
+        .words = &words
+    };
+    int rc = rt_args_parse(&c, argc, argv, &help, e);
+    return rc < 0 || help ? rc : run(&o, words.text[0], e);
+}
