@@ -43,21 +43,20 @@ static int grow(rt_reading *r, uint32_t passes, rt_err *e)
 }
 
 /* The rest of a row is a document of its own, which is nobody's. */
-static void pad(rt_reading *r, const rt_reading_of *of, const cursor *c)
+static void pad(rt_reading *r, const cursor *c)
 {
-    int32_t none = (int32_t)(of->B * of->T);
     for (uint32_t i = c->used; i < r->len; i++) {
         size_t k = (size_t)c->row * r->len + i;
         r->ids[k] = 0;
         r->pos[k] = (int32_t)(i - c->used);
         r->start[k] = (int32_t)c->used;
-        r->place[k] = none;
+        r->place[k] = -1;
     }
 }
 
-static int next_row(rt_reading *r, const rt_reading_of *of, cursor *c, rt_err *e)
+static int next_row(rt_reading *r, cursor *c, rt_err *e)
 {
-    pad(r, of, c);
+    pad(r, c);
     *c = (cursor){ c->row + 1, 0 };
     r->passes = c->row / r->rows + 1;
     return grow(r, r->passes, e);
@@ -76,13 +75,13 @@ static int add(rt_reading *r, const rt_teacher_prompt *p, const rt_reading_of *o
                rt_err *e)
 {
     int rc;
-    uint32_t skip = d->prompted ? p->skip : 0, ahead = d->prompted ? p->put_count : 0, none = of->B * of->T;
+    uint32_t skip = d->prompted ? p->skip : 0, ahead = d->prompted ? p->put_count : 0;
     uint32_t length = ahead + d->count - skip;
     if (length > r->len)
         return rt_fail(e, RT_INTERNAL, "a teacher reads %u ids of a document in rows of %u", length, r->len);
-    if (c->used + length > r->len) RT_TRY(next_row(r, of, c, e));
+    if (c->used + length > r->len) RT_TRY(next_row(r, c, e));
     for (uint32_t i = 0; i < ahead; i++)
-        put(r, c, i, p->put[i], (int32_t)(skip && i + 1 == ahead ? d->at + skip - 1 : none));
+        put(r, c, i, p->put[i], skip && i + 1 == ahead ? (int32_t)(d->at + skip - 1) : -1);
     for (uint32_t i = skip; i < d->count; i++) put(r, c, ahead + i - skip, of->ids[d->at + i], (int32_t)(d->at + i));
     c->used += length;
     rc = RT_OK;
@@ -125,7 +124,7 @@ int rt_reading_make(rt_reading *r, const rt_teacher_prompt *p, const rt_reading_
         r->documents++;
         r->prompted += d.prompted;
     }
-    for (; c.row < r->passes * r->rows; c = (cursor){ c.row + 1, 0 }) pad(r, of, &c);
+    for (; c.row < r->passes * r->rows; c = (cursor){ c.row + 1, 0 }) pad(r, &c);
 out:
     return rc;
 }

@@ -39,7 +39,7 @@ typedef struct rt_reading {
     uint32_t rows, len, passes;
     uint32_t cap;                 /* passes that there is room for */
     int32_t *ids, *pos, *start;   /* as a decoder reads them */
-    int32_t *place;               /* which position of the student's this is; B*T: none */
+    int32_t *place;               /* which position of the student's this is; -1: none */
     uint32_t documents, prompted; /* with a target; of them those that are read with the prompt */
 } rt_reading;
 /* rows, len: fixed before. Documents without a target are not read, and of the others nothing after the last one; there

@@ -52,21 +52,19 @@ static rt_view ahead_at(const rt_step_plan *s, uint32_t k) { return k ? s->more[
 /* Live ones and heads; one that gives lists is none of them. */
 static uint32_t teachers_of(const rt_step_plan *s) { return s->teacher ? 1 + s->opts.other_count : 0; }
 
-/* The hidden states of a teacher by position of the student; where it has a prompt, a place for those that are none. */
+/* The hidden states of a teacher by position of the student, and, where it has a prompt, what it reads. */
 static rt_view declare_hidden(rt_step_plan *s, uint32_t k, uint32_t width)
 {
     const rt_step_opts *o = &s->opts;
-    uint32_t N = o->B * o->T, len = o->prompts[k] ? o->T + rt_prompt_extra(o->prompts[k]) : 0;
     rt_step_reading *r = &s->reading[k];
-    rt_view v = rt_space_buf(s->space, RT_CLASS_OUTPUT, o->policy.act, N + (len > 0), width, "teacher hidden");
-    if (!len) return v;
-    r->all = v;
+    rt_view v = rt_space_buf(s->space, RT_CLASS_OUTPUT, o->policy.act, o->B * o->T, width, "teacher hidden");
+    if (!o->prompts[k]) return v;
+    uint32_t len = o->T + rt_prompt_extra(o->prompts[k]), n = o->B * len;
     r->tokens = (rt_tokens){ .B = o->B, .T = len };
-    r->tokens.ids = rt_space_buf(s->space, RT_CLASS_INPUT, RT_DTYPE_I32, o->B * len, 1, "teacher's ids");
-    r->tokens.pos = rt_space_buf(s->space, RT_CLASS_INPUT, RT_DTYPE_I32, o->B * len, 1, "teacher's positions");
-    r->tokens.start = rt_space_buf(s->space, RT_CLASS_INPUT, RT_DTYPE_I32, o->B * len, 1, "teacher's document starts");
-    r->place = rt_space_buf(s->space, RT_CLASS_INPUT, RT_DTYPE_I32, o->B * len, 1, "teacher's places");
-    v.rows = N;
+    r->tokens.ids = rt_space_buf(s->space, RT_CLASS_INPUT, RT_DTYPE_I32, n, 1, "teacher's ids");
+    r->tokens.pos = rt_space_buf(s->space, RT_CLASS_INPUT, RT_DTYPE_I32, n, 1, "teacher's positions");
+    r->tokens.start = rt_space_buf(s->space, RT_CLASS_INPUT, RT_DTYPE_I32, n, 1, "teacher's document starts");
+    r->place = rt_space_buf(s->space, RT_CLASS_INPUT, RT_DTYPE_I32, n, 1, "teacher's places");
     return v;
 }
 
@@ -92,10 +90,10 @@ static void declare_several(rt_step_plan *s)
 static void record_reading(rt_step_plan *s, rt_plan *p, uint32_t k)
 {
     const rt_step_reading *r = &s->reading[k];
-    rt_view own = rt_act(p, p->policy.act, r->place.rows, r->all.cols, "teacher's own hidden");
+    rt_view all = hidden_at(s, k), own = rt_act(p, p->policy.act, r->place.rows, all.cols, "teacher's own hidden");
     rt_decoder_forward(p, teacher_at(s, k), &r->tokens, NULL, own);
-    rt_plan_assume_defined(p, r->all);
-    rt_emit_copy(p, r->all, own, r->place);
+    rt_plan_assume_defined(p, all);
+    rt_emit_copy(p, all, own, r->place);
 }
 
 /* The teachers' forwards, one after another: what one needs while it computes the next has after it. */

@@ -89,8 +89,7 @@ typedef struct rt_step_more {
 /* A teacher with a prompt of its own reads rows of its own, some in a pass. */
 typedef struct rt_step_reading {
     rt_tokens tokens; /* B 0: it reads what the student reads */
-    rt_view place;    /* (B*T of tokens,1): which row of `all` each position is */
-    rt_view all;      /* its hidden states by position of the student, and one that is nobody's */
+    rt_view place;    /* (B*T of tokens,1): which position of the student each is; -1: none */
 } rt_step_reading;
 
 typedef struct rt_step_plan {

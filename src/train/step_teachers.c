@@ -76,12 +76,13 @@ int rt_step_reading_new(rt_trainer *t, bool sealed, rt_err *e)
     void *zero = NULL;
     for (uint32_t k = 0; k < RT_TEACHERS_MOST; k++) {
         const rt_step_reading *r = &t->plan->reading[k];
-        uint64_t bytes = rt_dtype_bytes(t->plan->opts.policy.act, (uint64_t)r->all.rows * r->all.cols);
+        const rt_view v = k ? t->plan->more[k - 1].hidden : t->plan->teacher_hidden;
+        uint64_t bytes = rt_dtype_bytes(t->plan->opts.policy.act, (uint64_t)v.rows * v.cols);
         t->reading[k] = (rt_reading){ .rows = r->tokens.B, .len = r->tokens.T };
         if (!r->tokens.B || !sealed) continue;
         rt_free(zero);
         if (!(zero = rt_alloc_zero(bytes, 64))) RT_TRY(rt_no_memory(e, "a teacher's hidden states"));
-        RT_TRY(rt_exec_write(t->x, r->all, zero, bytes, e));
+        RT_TRY(rt_exec_write(t->x, v, zero, bytes, e));
     }
 out:
     rt_free(zero);
