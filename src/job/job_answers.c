@@ -154,10 +154,11 @@ static int settings_hash(work *w, rt_err *e)
     rt_str text = { 0 };
     json_t *model = NULL;
     char *files = NULL;
+    rt_json_forget();
     RT_TRY(rt_job_pool_new(&w->pool, (uint32_t)o->where->threads, e));
     RT_TRY(rt_identity_new(&model, w->model, w->pool, e));
     json_object_del(model, "name");
-    if (!(files = json_dumps(model, JSON_COMPACT | JSON_SORT_KEYS))) RT_TRY(rt_no_memory(e, "answers"));
+    if (!(files = rt_json_dump(model, JSON_COMPACT | JSON_SORT_KEYS))) RT_TRY(rt_no_memory(e, "answers"));
     rt_str_printf(&text, "%s %.17g %u %.17g %.17g %.17g %llu max %u n %u best %d logps %d slots %u context %u", files,
                   s->temperature, s->top_k, s->top_p, s->min_p, s->repetition_penalty, (unsigned long long)s->seed,
                   w->max_new, w->samples, (int)o->best_of, (int)o->logps, w->slots, o->context);

@@ -157,6 +157,7 @@ static int put_line(rt_str *lines, const rt_asked *a, const json_t *record, cons
     rt_str text = { 0 };
     json_t *j = NULL;
     char *dump = NULL;
+    rt_json_forget();
     RT_TRY(text_of(tok, g, &text, e));
     j = rt_prompt_answered(record, text.data ? text.data : "", text.len);
     json_t *facts = json_pack("{s:s, s:i, s:s, s:i, s:b, s:f, s:o*}", "prompt_hash", rt_hash_text(hash, a->hash),
@@ -164,7 +165,8 @@ static int put_line(rt_str *lines, const rt_asked *a, const json_t *record, cons
                               (int)g->stopped, "logp", g->logp, "logps", logps ? logps_json(g) : NULL);
     int failed = !j || !facts || json_object_update(j, facts) < 0;
     json_decref(facts);
-    if (failed || !(dump = json_dumps(j, JSON_COMPACT | JSON_REAL_PRECISION(9)))) RT_TRY(rt_no_memory(e, "an answer"));
+    if (failed || !(dump = rt_json_dump(j, JSON_COMPACT | JSON_REAL_PRECISION(9))))
+        RT_TRY(rt_no_memory(e, "an answer"));
     rt_str_printf(lines, "%s\n", dump);
 out:
     rt_free(dump);
@@ -219,9 +221,10 @@ static int beginning_of(rt_asked_list *l, const rt_data_text *t, uint32_t i, rt_
     json_t *record = NULL, *j = NULL;
     rt_tok_ids ids = { 0 };
     char *dump = NULL;
+    rt_json_forget();
     RT_TRY(rt_asked_ids(l, t, i, &record, &ids, e));
     j = rt_prompt_answered(record, "", 0);
-    if (!j || !(dump = json_dumps(j, JSON_COMPACT))) RT_TRY(rt_no_memory(e, "an answer"));
+    if (!j || !(dump = rt_json_dump(j, JSON_COMPACT))) RT_TRY(rt_no_memory(e, "an answer"));
     size_t n = strlen(dump);
     while (n > 1 && memcmp(dump + n - 2, "\"\"", 2) != 0) n--; /* the empty answer */
     rt_str_append_n(out, dump, n - 1);

@@ -174,31 +174,71 @@ static int take_folder(rt_cache_work *w, rt_lock **lock, rt_err *e)
     }
 }
 
-/* The folder of the teacher, written by a function into a folder that has no name yet. */
-static int make_teacher(rt_cache_work *w, int (*write)(rt_cache_work *, const char *, rt_err *), rt_err *e)
+typedef int (*write_fn)(rt_cache_work *, const char *, rt_err *);
+
+/* {"config.json": hash, ...} of the files in a folder: what a run reads of the teacher is compared with it. */
+static int hash_files(json_t **out, const char *folder, rt_err *e)
 {
     int rc;
-    char *temp = NULL, *folder = rt_path_join(&w->arena, w->settings.out, RT_CACHE_MODEL);
-    if (!folder) RT_TRY(rt_no_memory(e, "a path"));
-    if (rt_path_is_dir(folder)) return RT_OK;
-    RT_TRY(rt_dir_temp(&temp, &w->arena, folder, e));
-    RT_TRY(write(w, temp, e));
-    RT_TRY(rt_dir_commit(temp, folder, e));
-    temp = NULL;
+    rt_arena a = { 0 };
+    char **names;
+    uint32_t count;
+    json_t *j = json_object();
+    *out = NULL;
+    if (!j) RT_TRY(rt_no_memory(e, "the hashes of a cache"));
+    RT_TRY(rt_dir_list(&names, &count, &a, folder, e));
+    for (uint32_t i = 0; i < count; i++) {
+        rt_hash128 h;
+        char *path = rt_path_join(&a, folder, names[i]);
+        if (!path) RT_TRY(rt_no_memory(e, "a path"));
+        RT_TRY(rt_file_hash(path, &h, e));
+        if (!put(j, names[i], rt_hash_to_json(h))) RT_TRY(rt_no_memory(e, "the hashes of a cache"));
+    }
+    *out = j;
+    j = NULL;
 out:
-    if (temp) rt_dir_remove(temp);
+    json_decref(j);
+    rt_arena_free(&a);
+    return rc;
+}
+
+/* The folder of the teacher, written by a function under a name that it does not keep. Null: it is there. */
+static int make_teacher(char **temp, rt_cache_work *w, const char *folder, write_fn write, rt_err *e)
+{
+    int rc;
+    *temp = NULL;
+    if (rt_path_is_dir(folder)) return RT_OK;
+    RT_TRY(rt_dir_temp(temp, &w->arena, folder, e));
+    RT_TRY(write(w, *temp, e));
+out:
+    return rc;
+}
+
+static int create(rt_cache_work *w, const json_t *about, const rt_cache_section *sections, uint32_t count,
+                  const char *temp, rt_err *e)
+{
+    int rc;
+    json_t *files = NULL, *whole = json_deep_copy(about);
+    RT_TRY(hash_files(&files, temp, e));
+    if (!whole || json_object_set(whole, "files", files) != 0) RT_TRY(rt_no_memory(e, "the description of a cache"));
+    RT_TRY(rt_cache_create(w->settings.out, whole, sections, count, e));
+out:
+    json_decref(files);
+    json_decref(whole);
     return rc;
 }
 
 /* cache.json and what is beside it, made by one of the processes that begin a cache at once; the others find it. */
 static int begin_folder(rt_cache_work *w, const json_t *about, const rt_cache_section *sections, uint32_t count,
-                        int (*write)(rt_cache_work *, const char *, rt_err *), rt_err *e)
+                        write_fn write, rt_err *e)
 {
     int rc;
     rt_lock *lock = NULL;
     const char *out = w->settings.out;
+    char *temp = NULL, *folder = rt_path_join(&w->arena, out, RT_CACHE_MODEL);
     uint32_t made = 0;
     bool fresh = !w->there;
+    if (!folder) RT_TRY(rt_no_memory(e, "a path"));
     if (fresh) RT_TRY(rt_cache_is(out) ? RT_OK : rt_cache_check_empty(out, e));
     RT_TRY(rt_dir_make_counted(out, &made, e));
     RT_TRY(take_folder(w, &lock, e));
@@ -207,11 +247,15 @@ static int begin_folder(rt_cache_work *w, const json_t *about, const rt_cache_se
         if (!w->o->parts) RT_TRY(rt_cache_work_there(w, e));
         fresh = false;
     }
-    if (fresh) RT_TRY(rt_cache_create(out, about, sections, count, e));
+    RT_TRY(make_teacher(&temp, w, folder, write, e));
+    if (fresh) RT_TRY(create(w, about, sections, count, temp, e));
     if (!w->cache) RT_TRY(rt_cache_open(&w->cache, out, e));
     RT_TRY(check_same(w, about, e));
-    RT_TRY(make_teacher(w, write, e));
+    if (temp) RT_TRY(rt_dir_commit(temp, folder, e));
+    temp = NULL;
+    RT_TRY(rt_inputs_cache_files(w->cache, out, e));
 out:
+    if (temp) rt_dir_remove(temp);
     rt_lock_free(lock, true);
     if (rc < 0) rt_dir_unmake(out, made);
     return rc;
@@ -278,7 +322,7 @@ out:
 /* The folder of the first, without its blocks. */
 static int begin_joined(rt_cache_work *w, const rt_cache *first, rt_err *e)
 {
-    static const char *const own[] = { "format", "version", "sections", "hash" }; /* of any cache */
+    static const char *const own[] = { "format", "version", "sections", "files", "hash" }; /* of any cache */
     const rt_cache_section *sections;
     uint32_t count = rt_cache_sections(first, &sections);
     json_t *about = json_deep_copy(rt_cache_about(first));
@@ -311,6 +355,7 @@ int rt_cache_work_join(rt_cache_work *w, rt_err *e)
     w->there = rt_cache_is(w->settings.out);
     if (w->there && !o->fill) RT_TRY(rt_cache_work_there(w, e));
     RT_TRY(rt_cache_open(&first, o->join[0], e));
+    RT_TRY(rt_inputs_cache_files(first, o->join[0], e));
     for (uint32_t i = 1; i < o->join_count; i++) RT_TRY(check_joined(rt_cache_about(first), o->join[0], o->join[i], e));
     if (w->there) RT_TRY(check_joined(rt_cache_about(first), o->join[0], w->settings.out, e));
     RT_TRY(begin_joined(w, first, e));

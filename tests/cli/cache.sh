@@ -12,6 +12,11 @@ ask="--teacher t --data d.jsonl --seq-len 64 --threads 2"
 few="--student s --lr 1e-3 --threads 2"
 learn="$few --data d.jsonl --batch 4 --steps 8 --eval-every 4"
 
+# flip FILE BYTE: changes one bit of it
+flip() {
+    python3 -c 'import sys
+f = open(sys.argv[1], "r+b"); f.seek(int(sys.argv[2])); x = f.read(1)[0]; f.seek(int(sys.argv[2])); f.write(bytes([x ^ 4]))' "$1" "$2"
+}
 # content CACHE: the hash of what it keeps; lines(RUN): its steps and evaluations, to be compared
 content() { "$RETORT" cache "$1" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["content_hash"])'; }
 # near A B TOLERANCE: losses and measures of two runs
@@ -225,14 +230,15 @@ import glob, os, random, shutil, subprocess
 random.seed(os.environ.get("SEED", "18"))
 command = [os.environ["RETORT"], "distill", "--teacher", "bad", "--student", "s", "--data", "few.jsonl", "--lr", "1e-3",
            "--steps", "3", "--batch", "4", "--threads", "2", "--out", "flipped"]
-want = open("sound/model.safetensors", "rb").read()
+want = {c: open(f"sound-{c}/model.safetensors", "rb").read() for c in ("small", "states")}
 refused = same = 0
 for i in range(int(os.environ.get("FLIPS", "40"))):
     shutil.rmtree("bad", True), shutil.rmtree("flipped", True)
-    shutil.copytree("small", "bad")
+    cache = ("small", "states")[i % 2]
+    shutil.copytree(cache, "bad")
     path = random.choice(sorted(p for p in glob.glob("bad/**", recursive=True) if os.path.isfile(p) and not p.endswith(".lock")))
     data = bytearray(open(path, "rb").read())
-    if i % 8 == 7:
+    if i % 8 in (6, 7):
         del data[random.randrange(len(data)):]
     else:
         data[random.randrange(len(data))] ^= 1 << random.randrange(8)
@@ -243,17 +249,36 @@ for i in range(int(os.environ.get("FLIPS", "40"))):
         refused += 1
         assert done.stderr.count(b"\n") <= 3, done
     else:
-        assert open("flipped/model.safetensors", "rb").read() == want, path
+        assert open("flipped/model.safetensors", "rb").read() == want[cache], path
         same += 1
 print(refused, same)
 assert refused > 10
 PY
 }
 head -n 24 d.jsonl >few.jsonl
-run cache --teacher t --data few.jsonl --seq-len 64 --keep topk:16 --out small
-run distill --teacher small --student s --data few.jsonl --lr 1e-3 --steps 3 --batch 4 --threads 2 --out sound
-exits 0
+for name in small states; do
+    keep=topk:16
+    [ $name = states ] && keep=hidden
+    run cache --teacher t --data few.jsonl --seq-len 64 --keep $keep --out $name
+    run distill --teacher $name --student s --data few.jsonl --lr 1e-3 --steps 3 --batch 4 --threads 2 --out sound-$name
+    exits 0
+done
 check "a changed byte is refused or harmless" damage
+# The head that hidden states go through is in the teacher's folder, and what is altered is not joined either.
+cp -r states altered
+flip altered/teacher/model.safetensors 9000
+run distill --teacher altered --student s --data few.jsonl --lr 1e-3 --steps 3 --batch 4 --out none2
+exits 4
+err_has 'altered/teacher/model.safetensors is damaged or was altered'
+run cache --join altered --out none2
+exits 4
+check "nothing was joined" test ! -e none2
+rm -r altered/teacher
+run cache --teacher t --data few.jsonl --seq-len 64 --fill --out altered
+exits 0
+run distill --teacher altered --student s --data few.jsonl --lr 1e-3 --steps 3 --batch 4 --threads 2 --out mended
+exits 0
+check "filled again it is what it was" cmp mended/model.safetensors sound-states/model.safetensors
 
 # ---- refused ----
 run distill --teacher c $learn --seq-len 32 --out none2

@@ -58,6 +58,33 @@ int rt_inputs_cache_says(const rt_cache *c, const char *path, rt_err *e)
                    lacks);
 }
 
+int rt_inputs_cache_files(const rt_cache *c, const char *path, rt_err *e)
+{
+    int rc = RT_OK;
+    rt_arena a = { 0 };
+    const char *name;
+    json_t *value;
+    char *folder = rt_path_join(&a, path, RT_CACHE_MODEL);
+    if (!folder) RT_TRY(rt_no_memory(e, "a path"));
+    json_object_foreach(json_object_get(rt_cache_about(c), "files"), name, value)
+    {
+        rt_hash128 was, now;
+        char *file = rt_path_join(&a, folder, name);
+        if (!file) RT_TRY(rt_no_memory(e, "a path"));
+        if (strchr(name, '/') || !rt_hash_from_json(value, &was))
+            RT_TRY(rt_fail(e, RT_FORMAT, "%s/cache.json lists files of the teacher that cannot be read", path));
+        RT_TRY(rt_file_hash(file, &now, e));
+        if (!rt_hash_equal(was, now))
+            RT_TRY(rt_fail(
+                e, RT_FORMAT,
+                "%s is damaged or was altered (its hash is another); remove the folder %s and fill the cache again",
+                file, folder));
+    }
+out:
+    rt_arena_free(&a);
+    return rc;
+}
+
 static int open_cache(rt_inputs *in, const rt_settings *s, const rt_hub_env *env, rt_err *e)
 {
     int rc;
@@ -67,6 +94,7 @@ static int open_cache(rt_inputs *in, const rt_settings *s, const rt_hub_env *env
     RT_TRY(rt_cache_source_open(&in->cache, path, e));
     RT_TRY(rt_inputs_cache_says(rt_cache_source_cache(in->cache), path, e));
     RT_TRY(check_cache_settings(in, s, e));
+    RT_TRY(rt_inputs_cache_files(rt_cache_source_cache(in->cache), path, e));
     RT_TRY(rt_model_file_open(&in->teacher, model, env, e));
     const rt_model_text *t = &in->teacher->text;
     if (t->tokenizer_json.data || t->has_vocab)

@@ -94,6 +94,8 @@ void rt_inputs_put_teacher(const rt_inputs *in, const rt_dtype *dtypes, const rt
 int rt_inputs_teacher_dtypes(rt_dtype **out, const rt_inputs *in, rt_arena *a, rt_err *e);
 /* RT_FORMAT for a cache of others that does not say which teacher it is of, what it keeps and at which temperature. */
 int rt_inputs_cache_says(const rt_cache *c, const char *path, rt_err *e);
+/* RT_FORMAT when what a cache keeps of its teacher's files is not what was written. */
+int rt_inputs_cache_files(const rt_cache *c, const char *path, rt_err *e);
 /* For manifest.json and what is compared with it: rt_identity_new; of a cache that of the model that made it, and under
  * "cache" what it keeps. *out is the caller's. */
 int rt_inputs_teacher_identity(json_t **out, const rt_inputs *in, rt_pool *pool, rt_err *e);

@@ -121,8 +121,13 @@ int rt_cache_about_read(rt_cache *c, rt_err *e)
  * beside it. */
 static bool is_nothing(void *ctx, const char *name)
 {
+    char plain[256]; /* a folder's name has a slash behind it */
+    size_t n = strcspn(name, "/");
     (void)ctx;
-    return rt_lock_is_name(name) || rt_name_is_temp(name);
+    if (n >= sizeof plain) return false;
+    memcpy(plain, name, n);
+    plain[n] = 0;
+    return rt_lock_is_name(name) || rt_name_is_temp(plain);
 }
 
 /* about with our members in front of its own. */

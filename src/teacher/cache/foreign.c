@@ -13,7 +13,8 @@ static void *array(size_t count, size_t size) { return rt_alloc_zero(count * siz
 int rt_foreign_doc_new(rt_foreign_doc *d, uint32_t tokens, uint32_t k, rt_err *e)
 {
     *d = (rt_foreign_doc){ .tokens = tokens, .k = k };
-    if (tokens == 0 || tokens > RT_FOREIGN_MOST_TOKENS || k == 0 || k > RT_FOREIGN_MOST_K)
+    if (tokens == 0 || tokens > RT_FOREIGN_MOST_TOKENS || k == 0 || k > RT_FOREIGN_MOST_K ||
+        (uint64_t)tokens * k > RT_FOREIGN_MOST_ENTRIES)
         return rt_fail(e, RT_FORMAT, "a document of %u tokens with %u ids each is out of range (%d, %d)", tokens, k,
                        RT_FOREIGN_MOST_TOKENS, RT_FOREIGN_MOST_K);
     size_t n = (size_t)tokens * k;

@@ -11,7 +11,7 @@
 #include "base/str.h"
 #include "teacher/cache/cache.h"
 
-enum { RT_FOREIGN_MOST_K = 1024, RT_FOREIGN_MOST_TOKENS = 1 << 24 };
+enum { RT_FOREIGN_MOST_K = 1024, RT_FOREIGN_MOST_TOKENS = 1 << 24, RT_FOREIGN_MOST_ENTRIES = 1 << 28 /* 2 GiB */ };
 
 typedef struct rt_foreign_doc {
     uint32_t tokens, k;

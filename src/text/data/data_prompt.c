@@ -105,7 +105,7 @@ static int with_answer(json_t *j, char **text, rt_err *e)
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
         if (!json_object_get(j, pairs[i][0]) || json_object_get(j, pairs[i][1])) continue;
         bool set = json_object_set_new(j, pairs[i][1], json_string("")) == 0;
-        if (!set || !(*text = json_dumps(j, JSON_COMPACT))) return rt_no_memory(e, "a prompt");
+        if (!set || !(*text = rt_json_dump(j, JSON_COMPACT))) return rt_no_memory(e, "a prompt");
         return RT_OK;
     }
     return RT_OK;
