@@ -76,6 +76,9 @@ exits 0
 run distill $two $learn --micro-batch 1 --teacher-batch 4 --head-chunk 32 --out rows
 exits 0
 check "whatever the rows at a time" near mix rows 2e-5
+run distill $two $learn --teacher-memory disk --out on-disk
+exits 0
+check "wherever their layers are" near mix on-disk 2e-5
 run distill $two $learn --teacher-weights bf16 --divergence jsd --temperature 2 --out words
 exits 0
 
@@ -175,6 +178,9 @@ cp p-away.txt p.txt
 run distill --teacher t,prompt=p.txt $chat --micro-batch 1 --out by-row
 exits 0
 check "whatever the rows at a time" near prompted by-row 2e-5
+run distill --teacher t,prompt=p.txt $chat --teacher-memory disk --out from-disk
+exits 0
+check "and wherever its layers are" near prompted from-disk 2e-5
 stop KILL 5 cut3 distill --teacher t,prompt=p.txt $chat --save-every 1
 rm p.txt
 cp -r cut3 altered

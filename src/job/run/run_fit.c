@@ -122,7 +122,7 @@ static int ask_for_memory(rt_run *r, rt_fit_ask *ask, rt_err *e)
     rt_sys_memory_query(&system);
     ask->host = info.host;
     ask->host_limit = info.host ? 0 : rt_fit_budget(system.available);
-    ask->rows_free = !r->settings->given[RT_SETTING_ID_teacher_batch];
+    ask->rows_free = !r->settings->given[RT_SETTING_ID_teacher_batch] && !rt_inputs_prompted(r->in);
     ask->memory_free = wanted == RT_TEACHER_AUTO;
     if (!ask->memory_free) ask->wanted.memory = wanted;
 out:
