@@ -324,9 +324,9 @@ static void test_stop_strings(void **state)
     static const struct {
         const char *text, *shown;
         bool found;
-    } cases[] = { { "one END two", "one ", true },  { "one EN", "one EN", false },   { "a\nb\n\nc", "a\nb", true },
-                  { "EENEND", "E", true },          { "nothing", "nothing", false }, { "END", "", true },
-                  { "E EN E\n", "E EN E\n", false } };
+    } cases[] = { { "one END two", "one ", true },   { "one EN", "one EN", false },   { "a\nb\n\nc", "a\nb", true },
+                  { "EENEND", "E", true },           { "nothing", "nothing", false }, { "END", "", true },
+                  { "E EN E\n", "E EN E\n", false }, { "a END\n\n", "a ", true } };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (size_t step_len = 1; step_len < 12; step_len++) {
             rt_err e = { 0 };
