@@ -349,7 +349,7 @@ static bool read_all(uint64_t seed, rt_cache_block *r)
 static void alter(const char *path, long at, uint8_t with)
 {
     int fd = open(path, O_RDWR);
-    uint8_t byte;
+    uint8_t byte = 0;
     assert_true(fd >= 0 && pread(fd, &byte, 1, at) == 1);
     byte ^= with;
     assert_int_equal(pwrite(fd, &byte, 1, at), 1);

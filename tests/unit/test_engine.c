@@ -328,7 +328,7 @@ static void test_stop_strings(void **state)
     } cases[] = { { "one END two", "one ", true, 0 },  { "one EN", "one EN", false, 0 },
                   { "a\nb\n\nc", "a\nb", true, 1 },    { "EENEND", "E", true, 2 },
                   { "nothing", "nothing", false, 0 },  { "END", "", true, 0 },
-                  { "E EN E\n", "E EN E\n", false, 0 } };
+                  { "E EN E\n", "E EN E\n", false, 0 }, { "a END\n\n", "a ", true, 0 } };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (size_t step_len = 1; step_len < 12; step_len++) {
             rt_err e = { 0 };
