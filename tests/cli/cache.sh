@@ -96,6 +96,25 @@ for d in forward-kl reverse-kl jsd tv; do
     exits 0
     check "hidden states give the live teacher's losses: $d" near live-$d hidden-$d 2e-5
 done
+# A head that is longer than what is written at a time, of packed rows that do not divide it.
+python3 - <<'PY'
+import array, json, random
+json.dump(dict(model_type="qwen2", architectures=["Qwen2ForCausalLM"], hidden_size=96, intermediate_size=64, num_hidden_layers=1,
+               num_attention_heads=2, num_key_value_heads=2, vocab_size=1000, max_position_embeddings=128, rms_norm_eps=1e-6,
+               rope_theta=1e4, hidden_act="silu", tie_word_embeddings=True), open("wide.json", "w"))
+rng = random.Random(5)
+array.array("I", (rng.randrange(1000) for _ in range(4096))).tofile(open("wide.u32", "wb"))
+PY
+run init --config wide.json --dtype q8_0 --no-tokenizer --seed 4 wide.gguf
+run init --config wide.json --dtype f32 --no-tokenizer --seed 5 narrow
+wide="--data wide.u32 --vocab 1000 --seq-len 64 --held-out 4 --threads 2"
+run cache --teacher wide.gguf $wide --keep hidden --out ch
+exits 0
+for t in wide.gguf ch; do
+    run distill --teacher $t --student narrow $wide --batch 4 --steps 6 --eval-every 3 --lr 1e-3 --out of-$t
+    exits 0
+done
+check "a head of packed rows, kept as what it stands for" near of-wide.gguf of-ch 2e-5
 check "64 ids of 259 give another" sh -c '! cmp live/model.safetensors topk/model.safetensors'
 run cache $ask --keep draws:50 --out dr
 exits 0
