@@ -107,7 +107,7 @@ array.array("I", (rng.randrange(1000) for _ in range(4096))).tofile(open("wide.u
 PY
 run init --config wide.json --dtype q8_0 --no-tokenizer --seed 4 wide.gguf
 run init --config wide.json --dtype f32 --no-tokenizer --seed 5 narrow
-wide="--data wide.u32 --vocab 1000 --seq-len 64 --held-out 4 --threads 2"
+wide="--data wide.u32 --vocab 1000 --seq-len 64 --held-out 1 --threads 2"
 run cache --teacher wide.gguf $wide --keep hidden --out ch
 exits 0
 for t in wide.gguf ch; do

@@ -120,8 +120,9 @@ def every_choice(commands):
             for choice in flag["choices"] + ["zzzzz"]:
                 out = [f"{choice}.gguf" if flag["name"] == "--dtype" else choice] if name == "convert" else []
                 status, _, error = piped(*call, *out, flag["name"], choice)
-                if choice != "zzzzz":  # a GPU may be missing here; the word is known all the same
-                    check(status == 0 or status == 9 and choice == "cuda", f"{name} {flag['name']} {choice}: {error}")
+                gpus = dict(cuda=9, host=5).get(choice)  # of a GPU, which may be missing here; the word is known all the same
+                if choice != "zzzzz":
+                    check(status in (0, gpus), f"{name} {flag['name']} {choice}: {error}")
                 elif not flag.get("path") and flag["name"] != "--kernels":  # of which only a GPU's driver knows
                     lost = [c for c in flag["choices"] if c not in error and c != "auto"]
                     check(status in (2, 9) and not lost, f"{name} {flag['name']}: {lost} not in {status} '{error.strip()}'")

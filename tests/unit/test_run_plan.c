@@ -270,7 +270,9 @@ static void a_limit_is_kept_to_the_byte(void **state)
     rt_err e = { 0 };
     rt_run *r = NULL;
     char exact[32], below[32];
-    const flags fixed[] = { { "micro_batch", "8" }, { "recompute", "none" }, { 0 } };
+    /* On the device: a teacher on disk would fit where it does not. */
+    const flags fixed[] = { { "micro_batch", "8" }, { "recompute", "none" }, { "teacher_memory", "device" }, { 0 } };
+    const flags resident[] = { { "teacher_memory", "device" }, { 0 } };
     uint64_t need = need_of(fixed),
              least = need_of((flags[]){ { "micro_batch", "1" }, { "recompute", "block" }, { 0 } });
     snprintf(exact, sizeof exact, "%llu", (unsigned long long)need);
@@ -298,7 +300,7 @@ static void a_limit_is_kept_to_the_byte(void **state)
     rt_run_close(r);
     /* Below the least that the loss allows. */
     snprintf(below, sizeof below, "%llu", (unsigned long long)least - 1);
-    s = settings("teacher", "llama", NULL);
+    s = settings("teacher", "llama", resident);
     put(&s, "memory_limit", below);
     allocated = 0;
     assert_int_equal(try_run(&s, dev, "least", &r, &e), RT_NOMEM);
