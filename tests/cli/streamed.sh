@@ -124,7 +124,7 @@ run distill --teacher t $base --teacher-memory ram --out none
 exits 2
 err_has "--teacher-memory 'ram' is unknown; use one of auto, device, host or disk"
 run distill --teacher t $base --teacher-memory host --out none
-exits 2
+exits 5
 err_has "--teacher-memory host is for a device that has memory of its own, and cpu computes in the host's; use device, or disk"
 run distill --teacher t $base --teacher-memory disk --teacher-weights bf16 --out none
 exits 2

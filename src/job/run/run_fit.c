@@ -115,7 +115,7 @@ static int ask_for_memory(rt_run *r, rt_fit_ask *ask, rt_err *e)
     rt_teacher_memory wanted = r->resolved.teacher_memory;
     RT_TRY(r->opts->dev->api->info(r->opts->dev, &info, e));
     if (wanted == RT_TEACHER_HOST && info.host)
-        RT_TRY(rt_fail(e, RT_USAGE,
+        RT_TRY(rt_fail(e, RT_INVALID,
                        "--teacher-memory host is for a device that has memory of its own, and %s computes in the "
                        "host's; use device, or disk for a teacher that is larger than it",
                        r->opts->dev->api->name));
