@@ -208,6 +208,19 @@ typedef struct rt_tasks_flags {
     uint32_t slots;
     bool chat;
 } rt_tasks_flags;
+#define RT_TASKS_FLAGS(t)                                                                                              \
+    { "--tasks", RT_FLAG_LIST, &(t).files, "FILE",                                                                     \
+      "instead of text: questions with choices, or with an answer (docs/evaluation.md); may be repeated" },            \
+        { "--beside", RT_FLAG_LIST, &(t).beside, "MODEL",                                                              \
+          "with --tasks: another model in the same table, with the difference; may be repeated" },                     \
+        { "--require", RT_FLAG_LIST, &(t).require, "M>=X",                                                             \
+          "with --tasks: least score of MODEL, acc>=0.3 or TASK:acc>=0.3, else exit status 5; may be repeated" },      \
+        { "--chat", RT_FLAG_BOOL, &(t).chat, NULL, "with --tasks: questions through the model's chat template" },      \
+        { "--details", RT_FLAG_TEXT, &(t).details, "FILE",                                                             \
+          "with --tasks: a new file with what was made of every record" },                                             \
+    {                                                                                                                  \
+        "--slots", RT_FLAG_COUNT, &(t).slots, "N", "with --tasks: requests at once (8)"                                \
+    }
 int rt_tasks_command(const rt_job_evaluate_opts *o, const rt_tasks_flags *t, bool json, rt_err *e);
 /* audit_print.c: `retort verify RUN`, each check printed as it is done. RT_INVALID when one failed. */
 int rt_audit_command(const char *path, const char *device, uint32_t threads, bool json, rt_err *e);

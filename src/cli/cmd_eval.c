@@ -144,9 +144,9 @@ static int evaluate(rt_job_evaluate_opts *o, bool json, rt_err *e)
 }
 
 /* Flags that one of the two ways of measuring has and the other has not. */
-static int check_flags(const rt_job_evaluate_opts *o, const rt_words *data, const rt_tasks_flags *t, rt_err *e)
+static int check_flags(const rt_job_evaluate_opts *o, const rt_tasks_flags *t, rt_err *e)
 {
-    const char *of_text = data->count          ? "--data"
+    const char *of_text = o->data_count        ? "--data"
                           : o->held_out_of     ? "--held-out-of"
                           : o->teacher         ? "--teacher"
                           : o->weights         ? "--weights"
@@ -176,6 +176,19 @@ static int check_flags(const rt_job_evaluate_opts *o, const rt_words *data, cons
     return RT_OK;
 }
 
+static int run(rt_job_evaluate_opts *o, const rt_words *words, const rt_words *data, const rt_words *vars,
+               const rt_tasks_flags *tasks, bool json, rt_err *e)
+{
+    o->model = words->text[0];
+    o->data = data->text;
+    o->data_count = data->count;
+    o->template_vars = vars->text;
+    o->var_count = vars->count;
+    const int rc = check_flags(o, tasks, e);
+    if (rc < 0) return rc;
+    return tasks->files.count ? rt_tasks_command(o, tasks, json, e) : evaluate(o, json, e);
+}
+
 int rt_cmd_eval(int argc, char **argv, rt_err *e)
 {
     rt_job_evaluate_opts o = { 0 };
@@ -186,16 +199,7 @@ int rt_cmd_eval(int argc, char **argv, rt_err *e)
         { "--data", RT_FLAG_LIST, &data, "PATH", "text to measure on, as distill takes it; may be repeated" },
         { "--held-out-of", RT_FLAG_TEXT, &o.held_out_of, "RUN",
           "instead of --data: what that run held out, in its rows; the tokenizer must be the same" },
-        { "--tasks", RT_FLAG_LIST, &tasks.files, "FILE",
-          "instead of text: questions with choices, or with an answer (docs/evaluation.md); may be repeated" },
-        { "--beside", RT_FLAG_LIST, &tasks.beside, "MODEL",
-          "with --tasks: another model in the same table, with the difference; may be repeated" },
-        { "--require", RT_FLAG_LIST, &tasks.require, "[TASK:]METRIC>=X",
-          "with --tasks: least score of MODEL, else exit status 5; may be repeated" },
-        { "--chat", RT_FLAG_BOOL, &tasks.chat, NULL, "with --tasks: questions through the model's chat template" },
-        { "--details", RT_FLAG_TEXT, &tasks.details, "FILE",
-          "with --tasks: a new file with what was made of every record" },
-        { "--slots", RT_FLAG_COUNT, &tasks.slots, "N", "with --tasks: requests at once (8)" },
+        RT_TASKS_FLAGS(tasks),
         { "--teacher", RT_FLAG_TEXT, &o.teacher, "MODEL", "also measure how close the model is to this one" },
         { "--base", RT_FLAG_TEXT, &o.base, "MODEL", "base model of an adapter (default: the one that it names)" },
         { "--teacher-weights", RT_FLAG_TEXT, &o.teacher_weights, "W",
@@ -241,13 +245,5 @@ int rt_cmd_eval(int argc, char **argv, rt_err *e)
     };
     int rc = rt_args_parse(&c, argc, argv, &help, e);
     if (rc < 0 || help) return rc;
-    o.model = words.text[0];
-    o.data = data.text;
-    o.data_count = data.count;
-    o.template_vars = vars.text;
-    o.var_count = vars.count;
-    RT_TRY(check_flags(&o, &data, &tasks, e));
-    RT_TRY(tasks.files.count ? rt_tasks_command(&o, &tasks, json, e) : evaluate(&o, json, e));
-out:
-    return rc;
+    return run(&o, &words, &data, &vars, &tasks, json, e);
 }

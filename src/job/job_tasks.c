@@ -35,11 +35,6 @@ typedef struct work {
 
 /* ---- before anything is computed ---- */
 
-static uint32_t new_tokens(const work *w, const rt_task_request *q)
-{
-    return w->set.records[q->record].max_new; /* 0: it is scored alone */
-}
-
 /* An answer has to have a place after its prompt, and goes as far as the context does. */
 static int check_length(const work *w, part *p, const rt_task_request *q, rt_err *e)
 {
@@ -212,16 +207,17 @@ static int measure(work *w, uint32_t i, uint64_t before, uint64_t total, rt_err 
     rt_task_model *m = &w->out->models[i];
     const double begun = rt_now();
     bool echo = false;
-    for (uint32_t k = 0; k < p->requests.count; k++) echo = echo || !new_tokens(w, &p->requests.each[k]);
+    for (uint32_t k = 0; k < p->requests.count; k++) {
+        echo = echo || !w->set.records[p->requests.each[k].record].max_new;
+        m->prompt_tokens += p->requests.each[k].ids.count;
+    }
     const uint32_t asked = o->slots ? o->slots : SLOTS;
     const rt_engine_opts eo = { .slots = asked < p->requests.count ? asked : p->requests.count,
                                 .context = p->context,
                                 .echo = echo };
     RT_TRY(rt_speaker_seal(p->speaker, &eo, o->where, o->env->environment, e));
     RT_TRY(ask_all(w, p, before, total, e));
-    const rt_engine_stats stats = rt_speaker_stats(p->speaker);
-    m->prompt_tokens = stats.prompt_tokens;
-    m->answer_tokens = stats.answer_tokens;
+    m->answer_tokens = rt_speaker_stats(p->speaker).answer_tokens;
     RT_TRY(check_finite(w, p, e));
     RT_TRY(judge(w, i, e));
     m->seconds = rt_now() - begun;
