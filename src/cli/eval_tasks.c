@@ -61,7 +61,7 @@ static void put_error(double x)
         rt_put("  %6.4f", x);
 }
 
-/* Names come from files: what a terminal would obey is made visible, and shown widths are those of the bytes. */
+/* In bytes: a column of names beyond ASCII is wider than it need be. */
 static int name_width(const rt_job_tasked *t)
 {
     size_t width = strlen("task");

@@ -136,6 +136,33 @@ run eval bare --tasks q.jsonl --chat
 exits 5
 err_has '--chat needs a chat template, and the model has none'
 
+# ---- a tokenizer that puts a token before a text: once, also where the question writes it; and before an empty one ----
+cp -r s begun
+python3 - <<'END'
+import json
+j = json.load(open("begun/tokenizer.json"))
+name, id = next((t["content"], t["id"]) for t in j["added_tokens"])
+j["post_processor"] = {"type": "TemplateProcessing", "special_tokens": {name: {"id": name, "ids": [id], "tokens": [name]}},
+                       "single": [{"SpecialToken": {"id": name, "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+                       "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}]}
+json.dump(j, open("begun/tokenizer.json", "w"))
+c = json.load(open("begun/tokenizer_config.json"))
+c["bos_token"] = name
+json.dump(c, open("begun/tokenizer_config.json", "w"))
+for i, question in enumerate(("ab", name + "ab", "", "  ")):
+    with open("b%d.jsonl" % i, "w") as f:
+        f.write(json.dumps({"question": question, "choices": ["x", "yz"], "answer": 0}) + "\n")
+END
+for i in 0 1 2 3; do
+    run eval begun --tasks b$i.jsonl --details b$i.json --json
+    exits 0
+    json_is "j['models'][0]['prompt_tokens'] == (11, 11, 7, 11)[$i]"
+done
+logps() { sed 's/.*"logps":\(.*\)/\1/' "$1"; }
+check "the same ids, the same numbers" test "$(logps b0.json)" = "$(logps b1.json)"
+run eval s --tasks b0.jsonl --json
+json_is 'j["models"][0]["prompt_tokens"] == 9'
+
 # ---- refusals ----
 printf '{"question": "a", "choices": ["x", "y"], "answer": 0}\n{"question": "a", "choices": ["x", "y"], "answer": 2}\n' >bad.jsonl
 run eval s --tasks bad.jsonl
