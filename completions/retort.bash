@@ -40,7 +40,8 @@ _retort() {
         case $command:$prev in
         *:--teacher | *:--student | *:--base | *:--data | *:--eval-data | generate:--out | report:--out | \
             tokenize:--out | tokenize:--chat-template | export:--to | *:--sample-prompts | *:--cublaslt | \
-            *:--config | *:--from | *:--tokenizer | *:--token-file | *:--model)
+            *:--config | *:--tasks | *:--beside | *:--details | *:--from | *:--tokenizer | *:--token-file | \
+            *:--model)
             _retort_paths -f
             return
             ;;
@@ -57,8 +58,8 @@ _retort() {
             *:--tokens | *:--epochs | *:--time | *:--lora-rank | *:--lora-alpha | *:--lora-dropout | \
             *:--lora-targets | *:--freeze | *:--head-chunk | *:--memory-limit | *:--eval-every | \
             *:--eval-rows | *:--stop-if-worse | *:--sample-tokens | *:--save-every | *:--dump-step | \
-            *:--log-every | *:--held-out-of | *:--bf16-layers | *:--word | *:--rows | *:--prompt | \
-            *:--samples | *:--slots | *:--layers | *:--depth | *:--port | *:--host | *:--name | \
+            *:--log-every | *:--held-out-of | *:--require | *:--slots | *:--bf16-layers | *:--word | \
+            *:--rows | *:--prompt | *:--samples | *:--layers | *:--depth | *:--port | *:--host | *:--name | \
             *:--cache-positions | *:--top-logprobs | *:--max-queue | *:--max-body | *:--timeout | \
             *:--idle-timeout | *:--show | *:--now | *:--eos | *:--shard-tokens | *:--op | *:--case | \
             *:--isa)
@@ -185,9 +186,9 @@ _retort() {
         flags='--json --help'
         ;;
     eval)
-        flags='--data --held-out-of --teacher --base --teacher-weights --weights --bf16-layers --word --seq-len
-            --batch --rows --columns --loss-on --chat-template --template-var --skip-bad --allow-drop --vocab
-            --device --threads --json --help'
+        flags='--data --held-out-of --tasks --beside --require --chat --details --slots --teacher --base
+            --teacher-weights --weights --bf16-layers --word --seq-len --batch --rows --columns --loss-on
+            --chat-template --template-var --skip-bad --allow-drop --vocab --device --threads --json --help'
         paths=1
         ;;
     export)
@@ -263,7 +264,7 @@ _retort() {
     if [[ $cur == -* && $given != *" -- "* ]]; then
         for word in $flags; do
             case $word in
-            --data | --eval-data | --freeze | --join | --template-var) ;; # may be repeated
+            --beside | --data | --eval-data | --freeze | --join | --require | --tasks | --template-var) ;; # may be repeated
             *) [[ $given == *" $word "* ]] && continue ;;
             esac
             _retort_offer "$word"

@@ -16,7 +16,7 @@
     X(convert, "a model in another format, every value read back and compared")                                        \
     X(distill, "train a student to give a teacher's probabilities")                                                    \
     X(doctor, "what this binary and this machine can do, and why not where they cannot")                               \
-    X(eval, "perplexity of a model on text, and its divergence from a teacher")                                        \
+    X(eval, "perplexity of a model on text, its divergence from a teacher, its score in tasks")                        \
     X(export, "the model of a run alone, to be uploaded or used elsewhere")                                            \
     X(generate, "text from a model, streamed")                                                                         \
     X(init, "a model with random weights, or a student from a teacher's layers")                                       \
@@ -200,6 +200,28 @@ int rt_adapter_command(const char *spec, const char *base, const rt_job_output *
 /* inspect_print.c; tensors: each of them. */
 void rt_inspect_print(const rt_job_inspection *f, bool tensors);
 json_t *rt_inspect_json(const rt_job_inspection *f, bool tensors); /* null when out of memory */
+/* eval_tasks.c: `retort eval --tasks`; of o: model, base, template variables, device and threads. RT_INVALID, after the
+ * table, when a requirement is not met. */
+typedef struct rt_tasks_flags {
+    rt_words files, beside, require;
+    const char *details;
+    uint32_t slots;
+    bool chat;
+} rt_tasks_flags;
+#define RT_TASKS_FLAGS(t)                                                                                              \
+    { "--tasks", RT_FLAG_LIST, &(t).files, "FILE",                                                                     \
+      "instead of text: questions with choices, or with an answer (docs/evaluation.md); may be repeated" },            \
+        { "--beside", RT_FLAG_LIST, &(t).beside, "MODEL",                                                              \
+          "with --tasks: another model in the same table, with the difference; may be repeated" },                     \
+        { "--require", RT_FLAG_LIST, &(t).require, "M>=X",                                                             \
+          "with --tasks: least score of MODEL, acc>=0.3 or TASK:acc>=0.3, else exit status 5; may be repeated" },      \
+        { "--chat", RT_FLAG_BOOL, &(t).chat, NULL, "with --tasks: questions through the model's chat template" },      \
+        { "--details", RT_FLAG_TEXT, &(t).details, "FILE",                                                             \
+          "with --tasks: a new file with what was made of every record" },                                             \
+    {                                                                                                                  \
+        "--slots", RT_FLAG_COUNT, &(t).slots, "N", "with --tasks: requests at once (8)"                                \
+    }
+int rt_tasks_command(const rt_job_evaluate_opts *o, const rt_tasks_flags *t, bool json, rt_err *e);
 /* audit_print.c: `retort verify RUN`, each check printed as it is done. RT_INVALID when one failed. */
 int rt_audit_command(const char *path, const char *device, uint32_t threads, bool json, rt_err *e);
 /* preview_print.c: what a run does with its data. colour: what is trained is bright and what is masked dim; else what

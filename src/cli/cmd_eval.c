@@ -1,4 +1,5 @@
-/* cmd_eval.c - `retort eval`: how well a model predicts a text, and how close it is to a teacher. */
+/* cmd_eval.c - `retort eval`: how well a model predicts a text, and how close it is to a teacher; or how well it does
+ * in tasks (eval_tasks.c). */
 #include "cli/cli.h"
 
 #include <inttypes.h>
@@ -142,15 +143,63 @@ static int evaluate(rt_job_evaluate_opts *o, bool json, rt_err *e)
     return rc;
 }
 
+/* Flags that one of the two ways of measuring has and the other has not. */
+static int check_flags(const rt_job_evaluate_opts *o, const rt_tasks_flags *t, rt_err *e)
+{
+    const char *of_text = o->data_count        ? "--data"
+                          : o->held_out_of     ? "--held-out-of"
+                          : o->teacher         ? "--teacher"
+                          : o->weights         ? "--weights"
+                          : o->word            ? "--word"
+                          : o->seq_len         ? "--seq-len"
+                          : o->batch           ? "--batch"
+                          : o->rows            ? "--rows"
+                          : o->columns         ? "--columns"
+                          : o->loss_on         ? "--loss-on"
+                          : o->skip_bad        ? "--skip-bad"
+                          : o->allow_drop      ? "--allow-drop"
+                          : o->vocab           ? "--vocab"
+                          : o->bf16_layers     ? "--bf16-layers"
+                          : o->chat_template   ? "--chat-template"
+                          : o->teacher_weights ? "--teacher-weights"
+                                               : NULL;
+    const char *of_tasks = t->beside.count    ? "--beside"
+                           : t->require.count ? "--require"
+                           : t->chat          ? "--chat"
+                           : t->details       ? "--details"
+                           : t->slots         ? "--slots"
+                                              : NULL;
+    if (t->files.count && of_text)
+        return rt_fail(e, RT_USAGE, "%s has no effect with --tasks; leave one of them out", of_text);
+    if (t->files.count && o->var_count && !t->chat) return rt_fail(e, RT_USAGE, "--template-var needs --chat here");
+    if (!t->files.count && of_tasks) return rt_fail(e, RT_USAGE, "%s needs --tasks: a file of tasks", of_tasks);
+    return RT_OK;
+}
+
+static int run(rt_job_evaluate_opts *o, const rt_words *words, const rt_words *data, const rt_words *vars,
+               const rt_tasks_flags *tasks, bool json, rt_err *e)
+{
+    o->model = words->text[0];
+    o->data = data->text;
+    o->data_count = data->count;
+    o->template_vars = vars->text;
+    o->var_count = vars->count;
+    const int rc = check_flags(o, tasks, e);
+    if (rc < 0) return rc;
+    return tasks->files.count ? rt_tasks_command(o, tasks, json, e) : evaluate(o, json, e);
+}
+
 int rt_cmd_eval(int argc, char **argv, rt_err *e)
 {
     rt_job_evaluate_opts o = { 0 };
+    rt_tasks_flags tasks = { 0 };
     rt_words words = { 0 }, data = { 0 }, vars = { 0 };
     bool json = false, help;
     const rt_flag flags[] = {
         { "--data", RT_FLAG_LIST, &data, "PATH", "text to measure on, as distill takes it; may be repeated" },
         { "--held-out-of", RT_FLAG_TEXT, &o.held_out_of, "RUN",
           "instead of --data: what that run held out, in its rows; the tokenizer must be the same" },
+        RT_TASKS_FLAGS(tasks),
         { "--teacher", RT_FLAG_TEXT, &o.teacher, "MODEL", "also measure how close the model is to this one" },
         { "--base", RT_FLAG_TEXT, &o.base, "MODEL", "base model of an adapter (default: the one that it names)" },
         { "--teacher-weights", RT_FLAG_TEXT, &o.teacher_weights, "W",
@@ -181,11 +230,12 @@ int rt_cmd_eval(int argc, char **argv, rt_err *e)
                                 { 0 } };
     const rt_command c = {
         .name = "eval",
-        .usage = "retort eval MODEL --data D|--held-out-of RUN [--teacher T] [flags]",
+        .usage = "retort eval MODEL --data D|--held-out-of RUN|--tasks FILE [--teacher T] [flags]",
         .text = "Measures a model on text: cross-entropy and perplexity, and with a teacher the divergence from it\n"
                 "(mean, percentiles) and how often both would choose the same token. +- is a standard error over\n"
                 "documents. --word W is the mean probability of W, all of its tokens together, where W stands in the\n"
-                "text as a word of its own.",
+                "text as a word of its own. With --tasks: the share of questions that it answers rightly, by the\n"
+                "log-probability of choices (acc, acc_norm) or by its answer (exact_match), as lm-eval counts them.",
         .example = "retort eval out --teacher Qwen/Qwen2.5-7B --data held-out.jsonl",
         .flags = flags,
         .aliases = aliases,
@@ -195,10 +245,5 @@ int rt_cmd_eval(int argc, char **argv, rt_err *e)
     };
     int rc = rt_args_parse(&c, argc, argv, &help, e);
     if (rc < 0 || help) return rc;
-    o.model = words.text[0];
-    o.data = data.text;
-    o.data_count = data.count;
-    o.template_vars = vars.text;
-    o.var_count = vars.count;
-    return evaluate(&o, json, e);
+    return run(&o, &words, &data, &vars, &tasks, json, e);
 }

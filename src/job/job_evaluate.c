@@ -73,7 +73,7 @@ static int fill_settings(work *w, rt_err *e)
         RT_TRY(rt_fail(e, RT_USAGE, "--held-out-of and --%s exclude one another: the run has its own; leave one out",
                        o->data_count ? "data" : "seq-len"));
     if (!o->data_count && !o->held_out_of)
-        RT_TRY(rt_fail(e, RT_USAGE, "--data is missing: text to measure on; or --held-out-of RUN"));
+        RT_TRY(rt_fail(e, RT_USAGE, "--data is missing: text to measure on; or --held-out-of RUN, or --tasks FILE"));
     if (o->teacher_weights && !o->teacher) RT_TRY(rt_fail(e, RT_USAGE, "--teacher-weights needs --teacher"));
     if (o->teacher_weights && !rt_weights_parse(o->teacher_weights, &w->asked))
         RT_TRY(rt_fail(e, RT_USAGE, "--teacher-weights is " RT_WEIGHTS_WORDS ", not '%s'", o->teacher_weights));

@@ -80,18 +80,32 @@ int rt_speaker_decode(const rt_speaker *s, const uint32_t *ids, size_t count, bo
     return rt_tokenizer_decode(s->text->tokenizer, ids, count, special ? 0 : RT_DECODE_SKIP_SPECIAL, text, e);
 }
 
+/* The template, and what it is given. */
+static int chat_text(const rt_speaker *s, const rt_speaker_chat *c, rt_data_text *out, rt_err *e)
+{
+    *out = (rt_data_text){ .tok = s->text->tokenizer,
+                           .tmpl = s->text->chat,
+                           .special = s->text->special,
+                           .extra = c->vars,
+                           .now = c->now,
+                           .utc_offset = c->utc_offset };
+    if (out->tmpl) return RT_OK;
+    return rt_fail(e, RT_INVALID, "the model has no chat template%s%s; ask it to continue a text instead",
+                   s->text->chat_err.text[0] ? " that can be used: " : "", s->text->chat_err.text);
+}
+
+int rt_speaker_render(const rt_speaker *s, const rt_speaker_chat *c, rt_str *text, rt_err *e)
+{
+    rt_data_text t;
+    const int rc = chat_text(s, c, &t, e);
+    return rc < 0 ? rc : rt_prompt_chat_text(&t, c->messages, c->tools, text, e);
+}
+
 int rt_speaker_converse(const rt_speaker *s, const rt_speaker_chat *c, rt_tok_ids *ids, rt_err *e)
 {
-    const rt_data_text t = { .tok = s->text->tokenizer,
-                             .tmpl = s->text->chat,
-                             .special = s->text->special,
-                             .extra = c->vars,
-                             .now = c->now,
-                             .utc_offset = c->utc_offset };
-    if (!t.tmpl)
-        return rt_fail(e, RT_INVALID, "the model has no chat template%s%s; ask it to continue a text instead",
-                       s->text->chat_err.text[0] ? " that can be used: " : "", s->text->chat_err.text);
-    return rt_prompt_from_chat(&t, c->messages, c->tools, NULL, ids, e);
+    rt_data_text t;
+    const int rc = chat_text(s, c, &t, e);
+    return rc < 0 ? rc : rt_prompt_from_chat(&t, c->messages, c->tools, NULL, ids, e);
 }
 
 bool rt_speaker_token(const rt_speaker *s, uint32_t id, rt_token_info *out)
@@ -105,6 +119,8 @@ uint32_t rt_speaker_prefix(const rt_speaker *s)
     (void)rt_tokenizer_prefix(s->text->tokenizer, &count);
     return count;
 }
+
+int64_t rt_speaker_start(const rt_speaker *s) { return s->text->bos >= 0 ? s->text->bos : s->text->eos; }
 
 rt_span rt_speaker_template(const rt_speaker *s) { return s->model->text.chat_template; }
 const json_t *rt_speaker_special(const rt_speaker *s) { return s->text->special; }

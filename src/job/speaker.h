@@ -27,12 +27,16 @@ typedef struct rt_speaker_chat {
     int64_t now;                /* for templates that print a date */
     int32_t utc_offset;
 } rt_speaker_chat;
-/* Appends the ids of a conversation up to where the assistant speaks. RT_INVALID where the model has no template. */
+/* Appends the text of a conversation up to where the assistant speaks, or its ids. RT_INVALID where the model has no
+ * template. */
+int rt_speaker_render(const rt_speaker *s, const rt_speaker_chat *c, rt_str *text, rt_err *e);
 int rt_speaker_converse(const rt_speaker *s, const rt_speaker_chat *c, rt_tok_ids *ids, rt_err *e);
 /* What an id stands for; false when it is not defined. */
 bool rt_speaker_token(const rt_speaker *s, uint32_t id, rt_token_info *out);
 /* How many ids the tokenizer puts before a text. */
 uint32_t rt_speaker_prefix(const rt_speaker *s);
+/* The id before a text that nothing stands before: BOS, else EOS; -1: there is neither. */
+int64_t rt_speaker_start(const rt_speaker *s);
 rt_span rt_speaker_template(const rt_speaker *s); /* its source; data null: there is none */
 /* bos_token, eos_token and the like, by their names. */
 const json_t *rt_speaker_special(const rt_speaker *s);

@@ -36,26 +36,36 @@ static void show_chat(const json_t *messages, const rt_str *rendered, rt_str *sh
         rt_str_append_n(shown, rendered->data ? rendered->data : "", rendered->len);
 }
 
+int rt_prompt_chat_text(const rt_data_text *t, const json_t *messages, const json_t *tools, rt_str *text, rt_err *e)
+{
+    rt_jinja_result r = { 0 };
+    const rt_chat_options o = { .add_generation_prompt = true,
+                                .tools = tools,
+                                .special = t->special,
+                                .extra = t->extra,
+                                .now = t->now,
+                                .utc_offset = t->utc_offset };
+    int rc = rt_chat_render(t->tmpl, messages, &o, &r, e);
+    if (rc >= 0) rt_str_append_n(text, r.text.data ? r.text.data : "", r.text.len);
+    if (rc >= 0 && text->failed) rc = rt_no_memory(e, "a prompt");
+    rt_jinja_result_free(&r);
+    return rc;
+}
+
 int rt_prompt_from_chat(const rt_data_text *t, const json_t *messages, const json_t *tools, rt_str *shown,
                         rt_tok_ids *ids, rt_err *e)
 {
     int rc;
-    rt_jinja_result r = { 0 };
+    rt_str text = { 0 };
     rt_tok_scratch *scratch = NULL;
-    rt_chat_options o = { .add_generation_prompt = true,
-                          .tools = tools,
-                          .special = t->special,
-                          .extra = t->extra,
-                          .now = t->now,
-                          .utc_offset = t->utc_offset };
-    RT_TRY(rt_chat_render(t->tmpl, messages, &o, &r, e));
+    RT_TRY(rt_prompt_chat_text(t, messages, tools, &text, e));
     RT_TRY(rt_tok_scratch_new(&scratch, t->tok, e));
-    RT_TRY(rt_tokenizer_encode(t->tok, scratch, r.text.data ? r.text.data : "", r.text.len, 0, ids, e));
-    if (shown) show_chat(messages, &r.text, shown);
+    RT_TRY(rt_tokenizer_encode(t->tok, scratch, text.data ? text.data : "", text.len, 0, ids, e));
+    if (shown) show_chat(messages, &text, shown);
     if (shown && shown->failed) RT_TRY(rt_no_memory(e, "a prompt"));
 out:
     rt_tok_scratch_free(scratch);
-    rt_jinja_result_free(&r);
+    rt_str_free(&text);
     return rc;
 }
 

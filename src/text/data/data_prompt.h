@@ -22,7 +22,9 @@ int rt_prompt_from_record(const rt_data_text *t, const json_t *record, rt_str *s
 /* A copy of such a record with an answer, as training data has it: a last message, or `completion`. Null when memory is
  * out or the answer is not UTF-8. */
 json_t *rt_prompt_answered(const json_t *record, const char *answer, size_t len);
-/* A conversation, as a list of messages, up to where the assistant speaks. tools and shown may be null. */
+/* A conversation, as a list of messages, up to where the assistant speaks: its text, appended, or its ids. tools and
+ * shown may be null. */
+int rt_prompt_chat_text(const rt_data_text *t, const json_t *messages, const json_t *tools, rt_str *text, rt_err *e);
 int rt_prompt_from_chat(const rt_data_text *t, const json_t *messages, const json_t *tools, rt_str *shown,
                         rt_tok_ids *ids, rt_err *e);
 
