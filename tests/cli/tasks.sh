@@ -9,8 +9,8 @@ python3 - <<'END'
 import json
 with open("q.jsonl", "w") as f:
     for i in range(12):
-        f.write(json.dumps({"task": "even" if i % 2 == 0 else "odd", "question": "number %d is" % (i * i), "answer": i % 3,
-                            "choices": ["one", "two hundred", "café"]}) + "\n" + ("\n" if i == 5 else ""))
+        f.write(json.dumps({"task": "even" if i % 2 == 0 else "odd", "question": "number %d is" % (i * i), "answer": i * i % 3,
+                            "choices": ["two hundred", "one", "café"]}) + "\n" + ("\n" if i == 5 else ""))
 END
 
 run eval --help
@@ -35,7 +35,7 @@ assert [(r["task"], r["metric"], r["n"]) for r in j["results"]] == [("even", "ac
 assert [x["line"] for x in d] == [1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13] and {x["file"] for x in d} == {"q.jsonl"}
 for r in j["results"]:
     of = [x for x in d if x["task"] == r["task"]]
-    per = [[1, 1, 1], [3, 11, 4]][r["metric"] == "acc_norm"] # characters, not bytes
+    per = [[1, 1, 1], [11, 3, 4]][r["metric"] == "acc_norm"] # characters, not bytes
     hit = []
     for x in of:
         v = [a / b for a, b in zip(x["logps"], per)]

@@ -139,8 +139,8 @@ static double sum_of(const scorer *s, const char *text, size_t before)
 }
 
 static const char choices_text[] =
-    "{\"question\": \"ab cd\", \"choices\": [\"x\", \"yz\", \"quick fox\"], \"answer\": 0}\n"
-    "{\"context\": \"ends in space  \", \"choices\": [\"x\", \"zebra\"], \"answer\": 1, \"delimiter\": \"\"}\n"
+    "{\"question\": \"ab cd\", \"choices\": [\"yz\", \"x\", \"quick fox\"], \"answer\": 1}\n"
+    "{\"context\": \"ends in space  \", \"choices\": [\"zebra\", \"x\"], \"answer\": 0, \"delimiter\": \"\"}\n"
     "{\"question\": \"number\", \"choices\": [\"one\", \"caf\\u00e9\"], \"answer\": 0, \"delimiter\": \":\\n\"}\n";
 
 static const struct {
@@ -148,8 +148,8 @@ static const struct {
     double characters[3]; /* of the choice alone */
     const char *each[3];
 } expected[] = {
-    { 5, 3, { 1, 2, 9 }, { "ab cd x", "ab cd yz", "ab cd quick fox" } },
-    { 13, 2, { 1, 5 }, { "ends in space  x", "ends in space  zebra" } },
+    { 5, 3, { 2, 1, 9 }, { "ab cd yz", "ab cd x", "ab cd quick fox" } },
+    { 13, 2, { 5, 1 }, { "ends in space  zebra", "ends in space  x" } },
     { 6, 2, { 3, 4 }, { "number:\none", "number:\ncaf\xc3\xa9" } },
 };
 
@@ -168,6 +168,7 @@ static void test_log_probabilities(void **state)
     assert_int_equal(rt_file_read(in_dir("d.jsonl"), 1 << 20, &text, &e), RT_OK);
     scorer_open(&x);
     int right[2] = { 0, 0 };
+    uint32_t later = 0; /* not the first choice */
     const char *line = text.data;
     for (uint32_t i = 0; i < 3; i++, line = strchr(line, '\n') + 1) {
         json_t *j = rt_json_load(line, strcspn(line, "\n"), 0, NULL);
@@ -186,8 +187,10 @@ static void test_log_probabilities(void **state)
         assert_int_equal(json_integer_value(json_object_get(j, "chosen_norm")), norm);
         right[0] += best == (uint32_t)json_integer_value(json_object_get(j, "answer"));
         right[1] += norm == (uint32_t)json_integer_value(json_object_get(j, "answer"));
+        later += best > 0;
         json_decref(j);
     }
+    assert_int_equal(later, 2);
     for (int i = 0; i < 2; i++) assert_true(fabs(t.rows[i].scores[0].value.mean - right[i] / 3.0) < 1e-12);
     scorer_close(&x);
     rt_str_free(&text);
