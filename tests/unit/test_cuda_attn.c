@@ -94,9 +94,18 @@ static bool ask(const rt_cuda_op *op, const rt_cuda_caps *caps)
         const rt_view v = o->slot[i];
         if (!v.buf) continue;
         const rt_dtype d = rt_plan_dtype(plan, v);
-        b.slot[i] = (rt_operand){ &memory, rt_dtype_bytes(d, v.off), d, v.rows, v.cols, v.stride };
+        b.slot[i] = (rt_operand){ .mem = &memory,
+                                  .off = rt_dtype_bytes(d, v.off),
+                                  .dtype = d,
+                                  .rows = v.rows,
+                                  .cols = v.cols,
+                                  .stride = v.stride };
     }
-    b.work = (rt_operand){ &memory, 0, RT_DTYPE_U8, 1, (uint32_t)need.work_bytes, need.work_bytes };
+    b.work = (rt_operand){ .mem = &memory,
+                           .dtype = RT_DTYPE_U8,
+                           .rows = 1,
+                           .cols = (uint32_t)need.work_bytes,
+                           .stride = need.work_bytes };
     op->emit(&built, &b);
     return true;
 }

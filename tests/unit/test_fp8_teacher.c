@@ -168,7 +168,8 @@ static void record_pair(pair *p, const rt_model_config *c, const rt_dtype *dtype
             for (uint32_t part = 0; part < linear[k]->parts; part++) out += linear[k]->cols[part];
             if (!i) p->x[k] = rt_space_buf(p->space, RT_CLASS_INPUT, RT_DTYPE_F32, ROWS, in, "x");
             p->y[k][i] = rt_space_buf(p->space, RT_CLASS_OUTPUT, RT_DTYPE_F32, ROWS, out, "y");
-            rt_linear_forward(p->plan, of, linear[k], p->y[k][i], (rt_input){ .x = p->x[k] }, RT_NONE, low);
+            const rt_fetched at = rt_linear_fetch(p->plan, of, linear[k]);
+            rt_linear_forward(p->plan, of, linear[k], &at, p->y[k][i], (rt_input){ .x = p->x[k] }, RT_NONE, low);
         }
     if (rt_plan_status(p->plan, &e) < 0) fail_msg("%s", e.text);
     const rt_plan *plans[] = { p->plan };
