@@ -58,7 +58,8 @@ static void get(bench *b, uint64_t off, void *host, uint64_t bytes)
 static void start(bench *b, rt_op_kind kind, uint32_t nslots, rt_args args, uint32_t acc)
 {
     b->op = (rt_bound_op){ .kind = kind, .nslots = nslots, .args = args, .acc = acc };
-    b->op.work = (rt_operand){ .mem = b->work, .dtype = RT_DTYPE_U8, .rows = 1, .cols = WORK_BYTES, .stride = WORK_BYTES };
+    b->op.work =
+        (rt_operand){ .mem = b->work, .dtype = RT_DTYPE_U8, .rows = 1, .cols = WORK_BYTES, .stride = WORK_BYTES };
 }
 
 static void bind(bench *b, int slot, rt_dtype d, uint64_t off, uint32_t rows, uint32_t cols, uint64_t stride)
