@@ -311,6 +311,7 @@ help:
 	@echo 'make bench-text    encoding beside the tokenizers package, opening and converting beside a copy'
 	@echo 'make bench-table   Parquet and CSV as records beside pyarrow, on one core, for each codec'
 	@echo 'make bench-cache   bytes a position, rates and errors of a cache of a teacher'
+	@echo "make bench-serve   prompts scored and answers made over HTTP, beside retort eval; BENCH_FLAGS='--model M'"
 	@echo 'make bench-peer-cpu  a distillation step beside PyTorch on this processor'
 	@echo 'make test-gpu      everything but speed on a machine with an NVIDIA GPU'
 	@echo 'make test-kill     a run killed at 65 moments and resumed: the same bits as one left alone'

@@ -44,6 +44,10 @@ bench-cache:
 	@+$(MAKE) --no-print-directory $(jobs) $(BUILD)/bench_cache
 	$(BUILD)/bench_cache $(BENCH_FLAGS)
 
+# make bench-serve BENCH_FLAGS='--model M': prompts scored and answers made over HTTP, beside retort eval.
+bench-serve: all
+	$(PYTHON) bench/bench_serve.py --retort $(BUILD)/retort $(BENCH_FLAGS)
+
 # make bench-peer-cpu: a distillation step beside PyTorch's on this processor.
 bench-peer-cpu:
 	@tools/setup.sh --interop
@@ -68,4 +72,4 @@ bench-gpu:
 	@+$(MAKE) --no-print-directory $(jobs) all $(BUILD)/bench_cuda
 	$(PYTHON) bench/bench_gpu.py --build $(BUILD) --json $(BUILD)/bench-gpu.json $(BENCH_FLAGS)
 
-.PHONY: bench-cache bench-cpu bench-gpu bench-peer-cpu bench-table bench-text
+.PHONY: bench-cache bench-cpu bench-gpu bench-peer-cpu bench-serve bench-table bench-text

@@ -152,9 +152,6 @@ static const char *const same[][2] = { { "evaluate", "eval" },
 /* Names of what is done otherwise here. */
 static const char *const other[][2] = {
     { "prune", "retort init --from TEACHER --depth N OUT makes a student of some of its layers" },
-    { "chat", "retort generate MODEL --prompt TEXT answers once; retort convert MODEL MODEL.gguf is for a chat in "
-              "Ollama or llama.cpp" },
-    { "serve", "retort convert MODEL MODEL.gguf writes what llama-server and Ollama serve" },
     { "download", "hf download ORG/NAME fetches a model, and every command then takes ORG/NAME" },
     { "pull", "hf download ORG/NAME fetches a model, and every command then takes ORG/NAME" },
 };

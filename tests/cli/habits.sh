@@ -270,9 +270,9 @@ exits 0
 run prune t
 exits 2
 err_has "^retort: no command 'prune'; retort init --from TEACHER --depth N OUT makes a student"
-run chat s
+run pull s
 exits 2
-err_has "^retort: no command 'chat'; retort generate MODEL --prompt TEXT answers once"
+err_has "^retort: no command 'pull'; hf download ORG/NAME fetches a model"
 for count in --num-layers --num_layers --num_hidden_layers; do
     run init --model deep $count 2 "by$count"
     exits 0
