@@ -23,6 +23,7 @@ assert a.pop("hash") != b.pop("hash")
 assert a.pop("teacher") == "t" and a.pop("control") is True and "teacher" not in b and "control" not in b
 assert a.pop("teacher_weights") == "native" and "teacher_weights" not in b
 assert a.pop("teacher_batch") == 4 and "teacher_batch" not in b
+assert a.pop("teacher_memory") == "device" and "teacher_memory" not in b
 assert (b["ce_weight"], b["kd_weight"], b["steps"]) == (1.0, 0.0, 12)
 for key in set(a) - {"out", "ce_weight", "kd_weight", "alpha", "epochs"}:
     assert a[key] == b[key], key'

@@ -19,7 +19,7 @@ exits 0
 out_has '^ok +bits: two runs: curve, weights and moments are the same bits$'
 out_has '^ok +invariants: f32: 8 micro-batches of 1 row against 1 of 8: loss differs by '
 out_has '^ok +invariants: f32: control: '
-out_has '^bits +6 ok +0 failed +0 skipped +[0-9.]+ s$'
+out_has '^bits +5 ok +0 failed +0 skipped +[0-9.]+ s$'
 check "the last line counts" sh -c 'tail -n 1 "$0" | grep -E -x "[1-9][0-9]* passed, 0 failed"' "$out"
 check "the same as JSON" python3 -c 'import json, sys
 j = json.load(open(sys.argv[1]))
@@ -44,5 +44,5 @@ out_has '^there is no cuda:99 here: '
 out_lacks ' passed, '
 try --only nonsense
 exits 2
-err_has 'no such part: nonsense; there are verify, large'
+err_has 'no such part: nonsense; there are memory, verify, large'
 finish
