@@ -19,6 +19,8 @@ import sys
 import time
 
 SECONDS_EACH = 60
+# A server goes on until it is told to end.
+UNTIL = {"serve": ["timeout", "--preserve-status", "-s", "INT", "-k", "30", "2"]}
 NUMBERS = ["0", "1", "2", "3", "7", "-1", "1.5", "1e3", "1e-3", "1e308", "nan", "inf", "-0", "65536", "4294967296", "18446744073709551616",
            "0x10", "1K", "2GiB", "99999999EB", ".", "+", "1,2", "0-3", "3-0", "1,,2"]
 WORDS = ["", "auto", "none", "all", "on", "off", "cpu", "cuda", "hf", "gguf", "bf16", "f16", "q4_k_m", "forward-kl", "jsd", "cosine",
@@ -84,6 +86,8 @@ class Maker:
                 "eval": ["s", "--data", "d.jsonl", "--seq-len", "16"], "generate": ["s", "--prompt", "hi", "--max-tokens", "2"],
                 "convert": ["s", out + r.choice([".gguf", ".apr", ".safetensors", ""])], "quantize": ["s", out + ".gguf", "--dtype", "q4_0"],
                 "merge": ["s", out], "init": ["--preset", "tiny", out], "inspect": ["s"], "tokenize": ["s", "--data", "d.txt"],
+                "cache": ["--teacher", "t", "--data", "d.jsonl", "--out", out, "--seq-len", "16"], "export": ["s", "--to", out],
+                "serve": ["s", "--port", "0", "--slots", "2", "--context", "64"], "chat": ["s", "--max-new", "2"],
                 "verify": ["gone"], "report": ["gone"]}.get(name, [])[:]
         for _ in range(r.randint(0, 4)):
             flag = r.choice(self.flags)
@@ -126,7 +130,7 @@ def one(binary, flags, codes, paths, work, seed, number):
         f.write(maker.yaml())
     begun = time.time()
     try:
-        done = subprocess.run([binary, *args], cwd=work, stdin=subprocess.DEVNULL, capture_output=True, timeout=2 * SECONDS_EACH,
+        done = subprocess.run([*UNTIL.get(name, []), binary, *args], cwd=work, stdin=subprocess.DEVNULL, capture_output=True, timeout=2 * SECONDS_EACH,
                               env={**os.environ, "HOME": work, "HF_HOME": work, "TMPDIR": work})
         fault = judge(done, time.time() - begun, codes)
         told = done.stderr[-2000:].decode("utf-8", "replace")
