@@ -206,7 +206,8 @@ static int keep_logits(void *ctx, const rt_token_event *t, rt_err *e)
 static double log_share(const float *x, uint32_t id)
 {
     double max = -INFINITY, sum = 0;
-    for (uint32_t i = 0; i < V; i++) max = fmax(max, (double)x[i]);
+    for (uint32_t i = 0; i < V; i++)
+        if ((double)x[i] > max) max = (double)x[i]; /* fmax here makes gcc 12 for aarch64 break down */
     for (uint32_t i = 0; i < V; i++) sum += exp((double)x[i] - max);
     return (double)x[id] - max - log(sum);
 }
