@@ -57,7 +57,8 @@ static void differentiate(edge *k, const char *on)
 static void log_softmax(double *out, const float *x, double T)
 {
     double most = -INFINITY, sum = 0;
-    for (int v = 0; v < IDS; v++) most = fmax(most, x[v] / T);
+    for (int v = 0; v < IDS; v++)
+        if (x[v] / T > most) most = x[v] / T; /* fmax here makes gcc 12 for aarch64 break down */
     for (int v = 0; v < IDS; v++) sum += exp(x[v] / T - most);
     for (int v = 0; v < IDS; v++) out[v] = x[v] / T - most - log(sum);
 }
