@@ -114,7 +114,7 @@ def judge(done, took, codes):
         return "sanitizer"
     if done.returncode not in codes:
         return f"exit code {done.returncode}"
-    if done.returncode and not err.strip():
+    if done.returncode not in (0, 130) and not err.strip():  # 130: whoever interrupts knows
         return "no message"
     if re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1a\x1b\x7f]", err):
         return "control character"

@@ -257,6 +257,8 @@ static const uint8_t *get_head(const rt_cache_section *s, const uint8_t *p, cons
 
 /* Floats descending as numbers ascending, and back. */
 static uint32_t descending(uint32_t bits) { return bits >> 31 ? bits : ~bits & 0x7fffffffu; }
+/* Of a float; zeros are equal, whatever their sign. */
+static uint32_t order_of(float x) { return descending(rt_f32_bits(x + 0.0f)); }
 
 /* scratch (2,k): code << 32 | id, by id; the code of an exact one is the order of its f32. Where steps are smaller than
  * those of f32 numbers codes that differ may say the same: then the numbers are put in order, not the codes. */
@@ -268,7 +270,7 @@ static void put_out(const rt_cache_section *s, const head *h, uint64_t *scratch,
     bool ordered = s->exact || fabsf(h->highest) >= step * 0x1p21f;
     for (uint32_t i = 0; ordered && !s->exact && i < h->count; i++) {
         float x = h->highest - step * (float)distance_of((uint32_t)(scratch[i] >> 32));
-        scratch[i] = (uint64_t)descending(rt_f32_bits(x)) << 32 | (uint32_t)scratch[i];
+        scratch[i] = (uint64_t)order_of(x) << 32 | (uint32_t)scratch[i];
     }
     const uint64_t *entries = rt_sort_digits(scratch, scratch + s->n, h->count, 32, ordered ? 32 : h->width);
     for (uint32_t i = 0; i < h->count; i++) {
@@ -304,7 +306,7 @@ bool rt_cache_topk_get(const rt_cache_section *s, const uint8_t *record, uint64_
         uint32_t code = rt_bits_get(&in, code_at, h.width);
         if (id > INT32_MAX || (i > 0 && id <= before)) return false;
         if (s->exact && !isfinite(rt_f32_from_bits(code))) return false;
-        scratch[i] = (uint64_t)(s->exact ? descending(code) : code) << 32 | id;
+        scratch[i] = (uint64_t)(s->exact ? order_of(rt_f32_from_bits(code)) : code) << 32 | id;
         before = id;
         if (i + 1 == h.which) h.target = (uint32_t)id;
     }
