@@ -100,7 +100,7 @@ static void reverse_kl_of_different_ids(void **state)
             for (int v = 0; v < IDS; v++) {
                 double want = exp(q[v]) * (q[v] - p[v] - D) / k.T, off = fabs(k.grad[r * IDS + v] - want);
                 double limit = U * far * exp(q[v]) / k.T;
-                /* An exponential below 2^-125 may come out as that (cpu_kd_block.h), to the roundings of the product. */
+                /* An exponential below 2^-125 may come out as that (cpu_kd_block.h), to the roundings of a product. */
                 limit += 0x1.0001p-125 * (fabs(q[v] - p[v]) + D) / k.T;
                 assert_true(off <= limit);
                 if (limit > 1e-12) worst = fmax(worst, off / limit);
