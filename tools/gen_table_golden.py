@@ -120,3 +120,5 @@ def faults():
 
 
 main()
+sys.stdout.flush()
+os._exit(0)  # pyarrow 26 aborts in one of some twenty regular ends: a thread of its pool is still there

@@ -317,7 +317,7 @@ def main():
     check(wanted <= seen["encodings"], f"no file has {wanted - seen['encodings']}")
     check({"UNCOMPRESSED", "SNAPPY", "GZIP", "BROTLI", "ZSTD", "LZ4"} <= {c.replace("LZ4_RAW", "LZ4") for c in seen["codecs"]}, f"codecs {seen['codecs']}")
     print(f"{seen['files']} files, {seen['rows']} rows ({seen['not pyarrow']} files beside duckdb alone); {', '.join(sorted(seen['encodings']))}")
-    finish()
+    finish(os._exit)
 
 
 if __name__ == "__main__":
