@@ -10,7 +10,7 @@
 enum {
     UNPACK = 256, /* elements of a quantised row unpacked at a time, where that goes through memory */
     STRIP = 512,  /* elements of M rows of a that fit the nearest cache */
-    GROUP = 16,   /* rows of b that meet a strip one after another */
+    GROUP = 16,   /* rows of b that meet a strip one after another; a multiple of ROWS */
     ROWS = 4,     /* rows of b at the same time, at most */
 };
 
@@ -53,17 +53,16 @@ RT_INLINE void dot(vf *sum, const float *const *a, uint64_t k0, const void *cons
     for (int j = 0; j < R * M; j++) sum[j] = s[j];
 }
 
-/* sum (R,M) += rows p, p + step, ... of b by rows of a, over elements k0 .. k0 + n. quant: of the quantised dtype b;
- * else d is the dtype, a constant. */
-RT_INLINE void dot_rows(vf *sum, const float *const *a, const uint8_t *p, uint64_t step, uint64_t k0, uint64_t n, int R,
-                        int M, rt_dtype d, bool quant, rt_dtype b)
+/* sum (R,M) += rows p of b by rows of a, over elements k0 .. k0 + n. quant: of the quantised dtype b; else d is the
+ * dtype, a constant. */
+RT_INLINE void dot_rows(vf *sum, const float *const *a, const uint8_t *const *p, uint64_t k0, uint64_t n, int R, int M,
+                        rt_dtype d, bool quant, rt_dtype b)
 {
     const void *w[ROWS];
     _Alignas(64) float strip[ROWS][UNPACK + 16]; /* rows do not fall on the same cache sets */
     for (int r = 0; r < R; r++) {
-        const uint8_t *row = p + (uint64_t)r * step;
-        if (quant) dequant_run(strip[r], row, b, k0, n);
-        w[r] = quant ? (const void *)strip[r] : row + k0 * (d == RT_DTYPE_F32 ? 4 : 2);
+        if (quant) dequant_run(strip[r], p[r], b, k0, n);
+        w[r] = quant ? (const void *)strip[r] : p[r] + k0 * (d == RT_DTYPE_F32 ? 4 : 2);
     }
     dot(sum, a, k0, w, n, R, M, d);
 }
@@ -96,10 +95,10 @@ RT_INLINE void unpack(float *y, const uint8_t *row, uint64_t k, rt_dtype b)
     }
 }
 
-/* sum (R,M) += rows p, p + step, ... of b by rows of a, over elements k0 .. k0 + n, a unit of each row after the other:
- * what is unpacked need not leave the registers. b, R and M are constants. */
-RT_INLINE void dot_packed(vf *sum, const float *const *a, const uint8_t *p, uint64_t step, uint64_t k0, uint64_t n,
-                          int R, int M, rt_dtype b)
+/* sum (R,M) += rows p of b by rows of a, over elements k0 .. k0 + n, a unit of each row after the other: what is
+ * unpacked need not leave the registers. b, R and M are constants. */
+RT_INLINE void dot_packed(vf *sum, const float *const *a, const uint8_t *const *p, uint64_t k0, uint64_t n, int R,
+                          int M, rt_dtype b)
 {
     const uint32_t unit = packed_unit(b);
     vf s[ROWS * RT_GEMM_DOTS_M];
@@ -107,7 +106,7 @@ RT_INLINE void dot_packed(vf *sum, const float *const *a, const uint8_t *p, uint
     for (uint64_t k = k0; k < k0 + n; k += unit)
         for (int r = 0; r < R; r++) {
             _Alignas(64) float w[HALF];
-            unpack(w, p + (uint64_t)r * step, k, b);
+            unpack(w, p[r], k, b);
 #pragma GCC unroll 8
             for (uint32_t i = 0; i < unit; i += VL)
                 for (int m = 0; m < M; m++) s[r * M + m] = vfma(vload(w + i), vload(a[m] + k + i), s[r * M + m]);
@@ -135,50 +134,42 @@ typedef enum way { WAY_FLOAT, WAY_STRIP, WAY_PACKED } way;
 
 /* Rows m0 .. m0 + M of a by rows n0 .. n1 of b (at most GROUP), R at a time: R * M sums stay in registers. All rows
  * meet one strip of a before the next strip, so that M rows of a are read from the nearest cache; one or two rows of a
- * are there anyway. M, R, d and w are constants; d is the dtype, but f32 with WAY_STRIP. */
+ * are there anyway. Where fewer than R are left, the last one is taken again. M, R, d and w are constants; d is the
+ * dtype, but f32 with WAY_STRIP. */
 RT_INLINE void run_group(const dots *x, uint32_t m0, uint32_t n0, uint32_t n1, int M, int R, rt_dtype d, way w)
 {
     const float *const *a = x->a + m0;
     const rt_operand *b = &x->o->slot[RT_MM_B];
     const bool strips = w == WAY_STRIP;
     uint64_t step = row_bytes(b->dtype, b->stride), K = x->g->K, most = strips ? UNPACK : M > 2 ? STRIP : K;
-    const uint8_t *p = (const uint8_t *)rt_host_ptr(b) + n0 * step;
+    const uint8_t *first = (const uint8_t *)rt_host_ptr(b) + n0 * step, *p[ROWS];
     vf sum[GROUP * RT_GEMM_DOTS_M];
     int rows = (int)(n1 - n0);
-    for (int j = 0; j < rows * M; j++) sum[j] = (vf){ 0 };
+    for (int j = 0; j < GROUP * M; j++) sum[j] = (vf){ 0 };
     for (uint64_t k0 = 0; k0 < K; k0 += most) {
         uint64_t n = K - k0 < most ? K - k0 : most;
-        int i = 0;
-        for (; i + R <= rows; i += R) {
-            vf *s = sum + i * M;
+        for (int i = 0; i < rows; i += R) {
+            for (int r = 0; r < R; r++) p[r] = first + (uint64_t)(i + r < rows ? i + r : rows - 1) * step;
             if (w == WAY_PACKED)
-                dot_packed(s, a, p + (uint64_t)i * step, step, k0, n, R, M, d);
+                dot_packed(sum + i * M, a, p, k0, n, R, M, d);
             else
-                dot_rows(s, a, p + (uint64_t)i * step, step, k0, n, R, M, d, strips, b->dtype);
-        }
-        for (; i < rows; i++) {
-            vf *s = sum + i * M;
-            if (w == WAY_PACKED)
-                dot_packed(s, a, p + (uint64_t)i * step, step, k0, n, 1, M, d);
-            else
-                dot_rows(s, a, p + (uint64_t)i * step, step, k0, n, 1, M, d, strips, b->dtype);
+                dot_rows(sum + i * M, a, p, k0, n, R, M, d, strips, b->dtype);
         }
     }
     finish(x, sum, m0, n0, rows, M);
 }
 
-/* Rows n0 .. n1 of b (at most GROUP) stay in a near cache for all rows of a. */
+/* Rows n0 .. n1 of b (at most GROUP) stay in a near cache for all rows of a, which are taken by eights, fours, twos:
+ * every number of them would be twice the code. */
 RT_INLINE void run_rows(const dots *x, uint32_t n0, uint32_t n1, rt_dtype d, way w)
 {
-    for (uint32_t m = 0; m < x->g->M; m += RT_GEMM_DOTS_M) {
-        switch (x->g->M - m) {
+    for (uint32_t m = 0, M; m < x->g->M; m += M) {
+        const uint32_t left = x->g->M - m;
+        M = left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+        switch (M) {
         case 1: run_group(x, m, n0, n1, 1, 4, d, w); break;
         case 2: run_group(x, m, n0, n1, 2, 4, d, w); break;
-        case 3: run_group(x, m, n0, n1, 3, 2, d, w); break;
         case 4: run_group(x, m, n0, n1, 4, 2, d, w); break;
-        case 5: run_group(x, m, n0, n1, 5, 2, d, w); break;
-        case 6: run_group(x, m, n0, n1, 6, 2, d, w); break;
-        case 7: run_group(x, m, n0, n1, 7, 2, d, w); break;
         default: run_group(x, m, n0, n1, 8, 2, d, w); break;
         }
     }
