@@ -19,23 +19,6 @@ f = open(sys.argv[1], "r+b"); f.seek(int(sys.argv[2])); x = f.read(1)[0]; f.seek
 }
 # content CACHE: the hash of what it keeps; lines(RUN): its steps and evaluations, to be compared
 content() { "$RETORT" cache "$1" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["content_hash"])'; }
-# near A B TOLERANCE: losses and measures of two runs
-near() {
-    python3 - "$1/run/metrics.jsonl" "$2/run/metrics.jsonl" "$3" <<'PY'
-import json, sys
-a, b = ([j for j in map(json.loads, open(p)) if j["event"] in ("step", "eval")] for p in sys.argv[1:3])
-worst = 0
-assert len(a) == len(b) > 4
-for x, y in zip(a, b):
-    assert (x["event"], x["step"]) == (y["event"], y["step"])
-    for k in ("ce", "divergence", "forward_kl", "teacher_ce", "grad_norm"):
-        if k in x:
-            p, q = (v[0] if isinstance(v, list) else v for v in (x[k], y[k]))
-            worst = max(worst, abs(p - q) / (1e-6 + abs(p)))
-print(worst)
-sys.exit(not worst <= float(sys.argv[3]))
-PY
-}
 
 # ---- made, and looked at ----
 run cache $ask --out c

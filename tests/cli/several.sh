@@ -12,23 +12,6 @@ few="--student s --lr 1e-3 --batch 4 --seq-len 64 --threads 2"
 learn="$few --data d.jsonl --steps 8 --eval-every 4"
 two="--teacher t,weight=0.7 --teacher t2,weight=0.3"
 
-# near A B TOLERANCE: losses and measures of two runs
-near() {
-    python3 - "$1/run/metrics.jsonl" "$2/run/metrics.jsonl" "$3" <<'PY'
-import json, sys
-a, b = ([j for j in map(json.loads, open(p)) if j["event"] in ("step", "eval")] for p in sys.argv[1:3])
-worst = 0
-assert len(a) == len(b) > 4
-for x, y in zip(a, b):
-    assert (x["event"], x["step"]) == (y["event"], y["step"])
-    for k in ("ce", "divergence", "forward_kl", "teacher_ce", "grad_norm"):
-        if k in x:
-            p, q = (v[0] if isinstance(v, list) else v for v in (x[k], y[k]))
-            worst = max(worst, abs(p - q) / (1e-6 + abs(p)))
-sys.exit(not worst <= float(sys.argv[3]))
-PY
-}
-
 # ---- a mixture ----
 run distill --teacher t $learn --out one
 exits 0
