@@ -301,8 +301,8 @@ static void test_cancel_and_room(void **state)
     } while (0)
     REFUSED(count, 0, "empty");
     REFUSED(count, CONTEXT, "200|--context");
-    REFUSED(top, 1, "1 log-prob");
-    REFUSED(echo, true, "not prepared");
+    REFUSED(top, 1, "1 likely ids per token");
+    REFUSED(echo, true, "not sealed for them");
     REFUSED(sampling.temperature, -1, "--temperature");
     REFUSED(sampling.top_p, 0, "--top-p");
     REFUSED(sampling.min_p, 2, "--min-p");

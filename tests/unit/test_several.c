@@ -557,10 +557,10 @@ static void test_refused(void **state)
 {
     (void)state;
     refused(1, (const char *const[]){ "a,data=code.jsonl" }, "text.jsonl has no teacher");
-    refused(2, (const char *const[]){ "a", "b,data=other.jsonl" }, "data=other.jsonl is none of --data");
-    refused(2, (const char *const[]){ "a", "b,data=held.jsonl" }, "asked about nothing");
+    refused(2, (const char *const[]){ "a", "b,data=other.jsonl" }, "data=other.jsonl is not one of --data");
+    refused(2, (const char *const[]){ "a", "b,data=held.jsonl" }, "has no data to teach");
     refused(3, (const char *const[]){ "a,data=text.jsonl,data=held.jsonl", "b,data=code.jsonl", "c" },
-            "--teacher c is asked about nothing");
+            "--teacher c has no data to teach");
 }
 
 static int set_up(void **state)
