@@ -5,6 +5,7 @@
 #include "train/step.h"
 #include "verify/grad.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -74,6 +75,23 @@ static inline void pair_begin(rt_trainer *t)
     if (t->plan->plan[RT_PROGRAM_START])
         assert_int_equal(rt_exec_run(t->x, t->plan->index[RT_PROGRAM_START], NULL, &e), RT_OK);
     assert_int_equal(rt_exec_write(t->x, t->plan->fault, none, sizeof none, &e), RT_OK);
+}
+
+/* The largest difference of all gradients, as a share of their norm. */
+static inline double pair_gradients_apart(rt_trainer *a, rt_trainer *b)
+{
+    static float x[1 << 16], y[1 << 16];
+    double norm = 0, worst = 0;
+    rt_err e = { 0 };
+    for (uint32_t i = 0; i < a->plan->student->param_count; i++) {
+        assert_int_equal(rt_trainer_read(a, 'g', i, x, &e), RT_OK);
+        assert_int_equal(rt_trainer_read(b, 'g', i, y, &e), RT_OK);
+        for (uint64_t k = 0; k < rt_trainer_elems(a, i); k++) {
+            norm += (double)x[k] * x[k];
+            worst = fmax(worst, fabs((double)x[k] - y[k]));
+        }
+    }
+    return worst / sqrt(norm);
 }
 
 #endif

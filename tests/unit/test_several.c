@@ -78,23 +78,6 @@ static void measure(rt_trainer *t, measured *m)
     if (rt_exec_check(t->x, &e) < 0) fail_msg("%s", e.text);
 }
 
-/* The largest difference of all gradients, as a share of their norm. */
-static double gradient_difference(rt_trainer *a, rt_trainer *b)
-{
-    static float x[1 << 16], y[1 << 16];
-    double norm = 0, worst = 0;
-    rt_err e = { 0 };
-    for (uint32_t i = 0; i < a->plan->student->param_count; i++) {
-        assert_int_equal(rt_trainer_read(a, 'g', i, x, &e), RT_OK);
-        assert_int_equal(rt_trainer_read(b, 'g', i, y, &e), RT_OK);
-        for (uint64_t k = 0; k < rt_trainer_elems(a, i); k++) {
-            norm += (double)x[k] * x[k];
-            worst = fmax(worst, fabs((double)x[k] - y[k]));
-        }
-    }
-    return worst / sqrt(norm);
-}
-
 static bool close_to(double a, double b, double tolerance) { return fabs(a - b) <= tolerance * (1 + fabs(b)); }
 
 /* Step, gradients and evaluation of two trainers, to rounding. */
@@ -104,7 +87,7 @@ static void same_runs(rt_trainer *a, rt_trainer *b)
     rt_step_result want = step(a), got = step(b);
     assert_true(close_to(got.loss, want.loss, 2e-6) && close_to(got.div, want.div, 2e-6));
     assert_true(want.ce == got.ce && want.agreement == got.agreement && want.trained == got.trained);
-    near(gradient_difference(a, b), 0, 2e-5);
+    near(pair_gradients_apart(a, b), 0, 2e-5);
     measure(a, &x);
     measure(b, &y);
     for (int k = 0; k < MEASURED; k++)
@@ -148,7 +131,7 @@ static void test_limits(void **state)
         same_runs(a, limit);
         all_in_group(1);
         same_runs(b, mixed);
-        assert_true(gradient_difference(a, b) > 1e-2); /* and they are two */
+        assert_true(pair_gradients_apart(a, b) > 1e-2); /* and they are two */
         rt_trainer_free(a);
         rt_trainer_free(b);
         rt_trainer_free(mixed);
@@ -301,7 +284,7 @@ static void test_cut_otherwise(void **state)
     for (int k = 0; k < 3; k++) {
         rt_step_result got = step(others[k]);
         assert_true(close_to(got.loss, want.loss, 2e-6) && close_to(got.div, want.div, 2e-6));
-        near(gradient_difference(whole, others[k]), 0, 2e-5);
+        near(pair_gradients_apart(whole, others[k]), 0, 2e-5);
         rt_trainer_free(others[k]);
     }
     rt_trainer_free(whole);
@@ -399,7 +382,7 @@ static void test_prompt(void **state)
             assert_true(apart > 0.1);
             rt_step_result a = step(t), b = step(rows);
             assert_true(close_to(a.loss, b.loss, 2e-6) && a.trained == b.trained);
-            near(gradient_difference(t, rows), 0, 2e-5);
+            near(pair_gradients_apart(t, rows), 0, 2e-5);
             measure(t, &m);
             rt_trainer_free(t);
             rt_trainer_free(plain);

@@ -152,23 +152,6 @@ static void read_teacher(rt_trainer *live, double t)
     }
 }
 
-/* The largest difference of all gradients, as a share of their norm. */
-static double gradient_difference(rt_trainer *a, rt_trainer *b)
-{
-    static float x[1 << 16], y[1 << 16];
-    double norm = 0, worst = 0;
-    rt_err e = { 0 };
-    for (uint32_t i = 0; i < a->plan->student->param_count; i++) {
-        assert_int_equal(rt_trainer_read(a, 'g', i, x, &e), RT_OK);
-        assert_int_equal(rt_trainer_read(b, 'g', i, y, &e), RT_OK);
-        for (uint64_t k = 0; k < rt_trainer_elems(a, i); k++) {
-            norm += (double)x[k] * x[k];
-            worst = fmax(worst, fabs((double)x[k] - y[k]));
-        }
-    }
-    return worst / sqrt(norm);
-}
-
 static void test_hidden(void **state)
 {
     (void)state;
@@ -185,10 +168,10 @@ static void test_hidden(void **state)
         t->source = &f.seam;
         rt_step_result got = step(t);
         assert_true(want.loss == got.loss && want.div == got.div && want.grad_norm == got.grad_norm);
-        assert_true(gradient_difference(live, t) == 0);
+        assert_true(pair_gradients_apart(live, t) == 0);
         f.hidden[2 * WIDTH] += 1; /* another teacher is another gradient */
         step(t);
-        assert_true(gradient_difference(live, t) > 0);
+        assert_true(pair_gradients_apart(live, t) > 0);
         rt_trainer_free(t);
         rt_trainer_free(live);
     }
@@ -213,7 +196,7 @@ static void test_all_ids(void **state)
         rt_step_result want = step(live), got = step(t);
         assert_true(fabs(want.loss - got.loss) < 2e-6 * (1 + fabs(want.loss)));
         assert_true(want.agreement == got.agreement && want.trained == got.trained);
-        assert_true(gradient_difference(live, t) < 2e-5);
+        assert_true(pair_gradients_apart(live, t) < 2e-5);
         const rt_eval_out x = { a[0], a[1], a[2], a[3], a[4] }, y = { b[0], b[1], b[2], b[3], b[4] };
         assert_int_equal(rt_trainer_eval(live, &rows, &x, &e), RT_OK);
         assert_int_equal(rt_trainer_eval(t, &rows, &y, &e), RT_OK);
