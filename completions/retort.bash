@@ -84,7 +84,7 @@ _retort() {
             return
             ;;
         *:--device)
-            _retort_offer auto cpu cuda
+            _retort_offer cuda cpu ref auto
             return
             ;;
         *:--tune)
@@ -148,7 +148,7 @@ _retort() {
             return
             ;;
         *:--backend)
-            _retort_offer cpu cuda ref
+            _retort_offer cuda cpu ref
             return
             ;;
         esac
@@ -162,8 +162,8 @@ _retort() {
         paths=1
         ;;
     chat)
-        flags='--system --base --max-new --temperature --top-k --top-p --min-p --repetition-penalty --seed
-            --context --quiet --device --threads --help'
+        flags='--system --max-new --temperature --top-k --top-p --min-p --repetition-penalty --seed --context
+            --quiet --base --device --threads --help'
         paths=1
         ;;
     convert)
@@ -186,9 +186,9 @@ _retort() {
         flags='--json --help'
         ;;
     eval)
-        flags='--data --held-out-of --tasks --beside --require --chat --details --slots --teacher --base
-            --teacher-weights --weights --bf16-layers --word --seq-len --batch --rows --columns --loss-on
-            --chat-template --template-var --skip-bad --allow-drop --vocab --device --threads --json --help'
+        flags='--data --held-out-of --tasks --beside --require --chat --details --slots --teacher --teacher-weights
+            --weights --bf16-layers --word --seq-len --batch --rows --columns --loss-on --chat-template
+            --template-var --skip-bad --allow-drop --vocab --base --device --threads --json --help'
         paths=1
         ;;
     export)
@@ -196,8 +196,8 @@ _retort() {
         paths=1
         ;;
     generate)
-        flags='--prompt --system --base --raw --max-new --temperature --top-k --top-p --min-p --repetition-penalty
-            --seed --context --data --out --samples --best-of --logprobs --slots --ids --json --quiet --device
+        flags='--prompt --system --raw --max-new --temperature --top-k --top-p --min-p --repetition-penalty --seed
+            --context --data --out --samples --best-of --logprobs --slots --ids --json --quiet --base --device
             --threads --help'
         paths=1
         ;;
@@ -234,8 +234,8 @@ _retort() {
         paths=1
         ;;
     serve)
-        flags='--port --host --name --base --slots --context --cache-positions --top-logprobs --max-queue
-            --max-body --timeout --idle-timeout --token-file --quiet --device --threads --help'
+        flags='--port --host --name --slots --context --cache-positions --top-logprobs --max-queue --max-body
+            --timeout --idle-timeout --token-file --quiet --base --device --threads --help'
         paths=1
         ;;
     tokenize)

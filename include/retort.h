@@ -206,6 +206,9 @@ typedef struct retort_summary {
     retort_evaluation before, after, saved; /* saved: of the model as loaded again from its files */
     double rounding_rmse, rounding_max;     /* of the saved dtype against memory; 0 where the best is an earlier one */
     retort_evaluation control_after, control_saved; /* with the setting `control`: of the run in out/run/control */
+    /* What divergence and kl are over: 0, all ids that teacher and student share; else so many outcomes, of a cache of
+     * top-k its ids and all others as one, and they are lower bounds. */
+    uint32_t outcomes;
 } retort_summary;
 
 /* Trains the student towards the teacher and writes it to the setting `out`. The settings are not changed. */
@@ -306,6 +309,7 @@ typedef struct retort_generator_options {
     double top_p;              /* 0: no limit */
     double repetition_penalty; /* 0: none */
     uint64_t seed;
+    double min_p; /* tokens less likely than this share of the most likely one are left out; 0: none */
 } retort_generator_options;
 /* The model must outlive it. */
 RETORT_API int retort_generator_new(retort_generator **out, const retort_model *m, const retort_generator_options *o,

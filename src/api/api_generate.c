@@ -22,6 +22,7 @@ int retort_generator_new(retort_generator **out, const retort_model *m, const re
                                   .sampling = { .temperature = o.temperature,
                                                 .top_k = o.top_k,
                                                 .top_p = o.top_p == 0 ? 1 : o.top_p,
+                                                .min_p = o.min_p,
                                                 .repetition_penalty =
                                                     o.repetition_penalty == 0 ? 1 : o.repetition_penalty,
                                                 .seed = o.seed } };

@@ -135,7 +135,8 @@ static retort_summary summary_of(const rt_run_summary *v)
                              .rounding_rmse = v->difference.rmse,
                              .rounding_max = v->difference.max,
                              .control_after = rt_api_evaluation(&v->control_after),
-                             .control_saved = rt_api_evaluation(&v->control_saved) };
+                             .control_saved = rt_api_evaluation(&v->control_saved),
+                             .outcomes = v->before.outcomes };
 }
 
 static int train(rt_job_kind kind, const retort_settings *s, const retort_run_options *o, retort_summary *out,

@@ -19,7 +19,7 @@ int rt_append_cut(rt_append *f, uint64_t keep, rt_err *e)
     struct stat s;
     if (fstat(f->fd, &s) != 0) return fault(f, e);
     if ((uint64_t)s.st_size < keep)
-        return rt_fail(e, RT_FORMAT, "%s has %" PRIu64 " bytes, and had %" PRIu64 ": its end is lost", f->path,
+        return rt_fail(e, RT_FORMAT, "%s has %" PRIu64 " bytes, and had %" PRIu64 ": it was truncated", f->path,
                        (uint64_t)s.st_size, keep);
     if (ftruncate(f->fd, (off_t)keep) != 0) return fault(f, e);
     return rt_folder_sync(f->path, e);
@@ -53,8 +53,7 @@ static int claim(rt_append *f, rt_err *e)
     if (!S_ISREG(s.st_mode)) return rt_fail(e, RT_INVALID, "%s is not a regular file; name one that is", f->path);
     if (fcntl(f->fd, F_OFD_SETLK, &l) != 0) {
         if (errno == EAGAIN || errno == EACCES)
-            return rt_fail(e, RT_INVALID,
-                           "%s is being written by another process; wait for it, stop it, or name another file",
+            return rt_fail(e, RT_INVALID, "another process is writing %s; wait for it, stop it, or name another file",
                            f->path);
         if (errno != ENOLCK && errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL) return fault(f, e);
     }
@@ -69,7 +68,7 @@ int rt_append_open_alone(rt_append *f, const char *path, rt_err *e)
         if (f->fd >= 0) close(f->fd);
         rc = claim(f, e);
     }
-    if (rc == 1) rc = rt_fail(e, RT_IO, "%s cannot be written: others remove it all the time", path);
+    if (rc == 1) rc = rt_fail(e, RT_IO, "%s cannot be written: other processes keep removing it", path);
     if (rc < 0) rt_append_drop(f);
     return rc;
 }

@@ -100,7 +100,7 @@ int rt_map_bring(const rt_map *m, uint64_t offset, uint64_t bytes, rt_err *e)
     do failed = madvise((void *)(uintptr_t)(m->data + begin), (size_t)(end - begin), MADV_POPULATE_READ);
     while (failed && (errno == EINTR || errno == EAGAIN));
     if (failed && (errno == EFAULT || errno == EIO || errno == EHWPOISON))
-        return rt_fail(e, RT_IO, "bytes %llu to %llu cannot be read: the file has become shorter, or its disk fails",
+        return rt_fail(e, RT_IO, "bytes %llu to %llu cannot be read: the file was truncated, or its disk is failing",
                        (unsigned long long)offset, (unsigned long long)(offset + bytes));
 #else
     (void)m, (void)offset, (void)bytes, (void)e;

@@ -220,8 +220,8 @@ int rt_writer_commit(rt_writer *w, rt_err *e)
     if ((code = give_name(w)) != 0) {
         unlink(w->temp);
         if (code == EEXIST)
-            return rt_fail(e, RT_INVALID, "%s came there while it was made, and is not replaced; name another output",
-                           w->path);
+            return rt_fail(e, RT_INVALID,
+                           "%s appeared while it was being written, and is not replaced; name another output", w->path);
         return rt_write_fail(e, "put in place", w->path, code);
     }
     return in_temp_folder(w->path) ? RT_OK : rt_folder_sync(w->path, e);
@@ -429,10 +429,9 @@ int rt_dir_commit(const char *temp, const char *path, rt_err *e)
     if (rc == RT_OK && rename(temp, target) != 0) {
         int code = errno;
         if (code == ENOTEMPTY || code == EEXIST)
-            rc = rt_fail(e, RT_INVALID, "cannot write %s: a folder with files in it is there; choose another name",
-                         path);
+            rc = rt_fail(e, RT_INVALID, "cannot write %s: it is a folder with files in it; choose another name", path);
         else if (code == ENOTDIR)
-            rc = rt_fail(e, RT_INVALID, "cannot write %s: a file with this name is there; choose another name", path);
+            rc = rt_fail(e, RT_INVALID, "cannot write %s: the file already exists; choose another name", path);
         else
             rc = rt_write_fail(e, "put in place", path, code);
     }

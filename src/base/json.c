@@ -71,7 +71,7 @@ json_t *rt_json_load(const char *text, size_t len, size_t flags, json_error_t *a
     out_of_memory = false;
     spare_used = 0;
     if (has_too_many(text, len)) {
-        if (at) *at = (json_error_t){ .line = 1, .text = "more values than such a document needs" };
+        if (at) *at = (json_error_t){ .line = 1, .text = "too many values for such a document" };
         return NULL;
     }
     loading = true;

@@ -259,10 +259,11 @@ int rt_lock_check(const char *folder, const char *what, rt_err *e)
 int rt_lock_held(const rt_lock *l, const char *what, rt_err *e)
 {
     if (still_named(l->fd, l->path) && owner_named(l)) return RT_OK;
-    return rt_fail(e, RT_INVALID,
-                   "%s is not this process's any more: its lock %s was removed, or the folder was moved or replaced; "
-                   "nothing more is written there",
-                   what, l->path);
+    return rt_fail(
+        e, RT_INVALID,
+        "%s no longer belongs to this process: its lock %s was removed, or the folder was moved or replaced; "
+        "nothing more is written there",
+        what, l->path);
 }
 
 void rt_lock_free(rt_lock *l, bool remove)

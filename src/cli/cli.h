@@ -11,12 +11,12 @@
 
 /* name, one line for `retort --help` */
 #define RT_COMMAND_LIST(X)                                                                                             \
-    X(cache, "what a teacher says of a text, kept for later runs")                                                     \
+    X(cache, "a teacher's probabilities for a text, stored for later runs")                                            \
     X(chat, "a conversation with a model, in the terminal")                                                            \
     X(convert, "a model in another format, every value read back and compared")                                        \
-    X(distill, "train a student to give a teacher's probabilities")                                                    \
+    X(distill, "train a student to match a teacher's probabilities")                                                   \
     X(doctor, "what this binary and this machine can do, and why not where they cannot")                               \
-    X(eval, "perplexity of a model on text, its divergence from a teacher, its score in tasks")                        \
+    X(eval, "perplexity of a model on text, its divergence from a teacher, its scores on tasks")                       \
     X(export, "the model of a run alone, to be uploaded or used elsewhere")                                            \
     X(generate, "text from a model, streamed")                                                                         \
     X(init, "a model with random weights, or a student from a teacher's layers")                                       \
@@ -25,7 +25,7 @@
     X(plan, "what a run would cost: memory, time, disk, and whether it fits")                                          \
     X(quantize, "a model with quantised matrices, with the error of each")                                             \
     X(report, "a run, or several over each other, as one HTML page")                                                   \
-    X(serve, "a model behind HTTP, for OpenAI's clients and lm-eval")                                                  \
+    X(serve, "a model over HTTP, for OpenAI clients and lm-eval")                                                      \
     X(tokenize, "text as token shards; samples with what is trained; ids of a text and back")                          \
     X(train, "the same loop on text alone")                                                                            \
     X(verify, "prove every op on this machine against double precision; or check a finished run")
@@ -170,6 +170,24 @@ void rt_visible_append(rt_str *out, const char *text, size_t len, bool one_line)
 
 /* The rest of standard input, up to 1 GiB. */
 int rt_read_input(rt_str *out, rt_err *e);
+/* A model and where it runs: flags that generate, chat, serve and eval have in common, over members of these names. */
+typedef struct rt_where {
+    const char *base, *device;
+    uint32_t threads;
+} rt_where;
+#define RT_WHERE_FLAGS(w)                                                                                              \
+    { "--base", RT_FLAG_TEXT, &(w).base, "MODEL", "base model of an adapter (default: the one that it names)" },       \
+        { "--device", RT_FLAG_TEXT, &(w).device, "D", "where to run (auto)" },                                         \
+    {                                                                                                                  \
+        "--threads", RT_FLAG_COUNT, &(w).threads, "N", "CPU threads (default: cores this process may use)"             \
+    }
+/* A model that is opened with them; its weights are not read yet. */
+typedef struct rt_placed_model {
+    rt_job_env env;
+    rt_settings where; /* device and threads */
+    rt_model_file *file;
+} rt_placed_model;
+int rt_placed_model_open(rt_placed_model *m, const char *spec, const rt_where *w, rt_err *e); /* environment.c */
 /* How ids are chosen: flags that generate and chat have in common, and what they come to. Begins with
  * RT_SAMPLED_DEFAULT. */
 typedef struct rt_sampled {
@@ -181,14 +199,16 @@ typedef struct rt_sampled {
         .top_p = 1, .penalty = 1                                                                                       \
     }
 #define RT_SAMPLED_FLAGS(s)                                                                                            \
-    { "--temperature", RT_FLAG_REAL, &(s).temperature, "T", "0 (default) takes the most likely token always" },        \
-        { "--top-k", RT_FLAG_WHOLE, &(s).top_k, "K", "choose among the K most likely; 0: all" },                       \
-        { "--top-p", RT_FLAG_REAL, &(s).top_p, "P", "choose among the most likely that make up P; 1: all" },           \
+    { "--temperature", RT_FLAG_REAL, &(s).temperature, "T",                                                            \
+      "sampling temperature; 0: always the most likely token (0)" },                                                   \
+        { "--top-k", RT_FLAG_WHOLE, &(s).top_k, "K", "sample from the K most likely tokens; 0: all (0)" },             \
+        { "--top-p", RT_FLAG_REAL, &(s).top_p, "P", "sample from the most likely tokens that make up P; 1: all (1)" }, \
         { "--min-p", RT_FLAG_REAL, &(s).min_p, "P",                                                                    \
-          "choose among those at least P times as likely as the first; 0: all" },                                      \
-        { "--repetition-penalty", RT_FLAG_REAL, &(s).penalty, "R", "above 1 makes seen tokens less likely" },          \
+          "sample from tokens at least P times as likely as the most likely; 0: all (0)" },                            \
+        { "--repetition-penalty", RT_FLAG_REAL, &(s).penalty, "R",                                                     \
+          "above 1: makes tokens already seen less likely (1)" },                                                      \
     {                                                                                                                  \
-        "--seed", RT_FLAG_WHOLE, &(s).seed, "N", "seed of the samples"                                                 \
+        "--seed", RT_FLAG_WHOLE, &(s).seed, "N", "seed of sampling (0)"                                                \
     }
 rt_sampling rt_sampling_of(const rt_sampled *s);
 /* convert_print.c: converts, shows progress, reports. quantise: every tensor is reported, not only those that changed.
@@ -210,16 +230,16 @@ typedef struct rt_tasks_flags {
 } rt_tasks_flags;
 #define RT_TASKS_FLAGS(t)                                                                                              \
     { "--tasks", RT_FLAG_LIST, &(t).files, "FILE",                                                                     \
-      "instead of text: questions with choices, or with an answer (docs/evaluation.md); may be repeated" },            \
+      "task file, instead of text: questions with choices or a target (docs/evaluation.md); may be repeated" },        \
         { "--beside", RT_FLAG_LIST, &(t).beside, "MODEL",                                                              \
-          "with --tasks: another model in the same table, with the difference; may be repeated" },                     \
+          "with --tasks: another model in the same table, with its difference; may be repeated" },                     \
         { "--require", RT_FLAG_LIST, &(t).require, "M>=X",                                                             \
-          "with --tasks: least score of MODEL, acc>=0.3 or TASK:acc>=0.3, else exit status 5; may be repeated" },      \
-        { "--chat", RT_FLAG_BOOL, &(t).chat, NULL, "with --tasks: questions through the model's chat template" },      \
+          "with --tasks: minimum score of MODEL, acc>=0.3 or TASK:acc>=0.3, else exit code 5; may be repeated" },      \
+        { "--chat", RT_FLAG_BOOL, &(t).chat, NULL, "with --tasks: questions rendered by the chat template" },          \
         { "--details", RT_FLAG_TEXT, &(t).details, "FILE",                                                             \
-          "with --tasks: a new file with what was made of every record" },                                             \
+          "with --tasks: a new file with the result of every record" },                                                \
     {                                                                                                                  \
-        "--slots", RT_FLAG_COUNT, &(t).slots, "N", "with --tasks: requests at once (8)"                                \
+        "--slots", RT_FLAG_COUNT, &(t).slots, "N", "with --tasks: requests computed at once (8)"                       \
     }
 int rt_tasks_command(const rt_job_evaluate_opts *o, const rt_tasks_flags *t, bool json, rt_err *e);
 /* audit_print.c: `retort verify RUN`, each check printed as it is done. RT_INVALID when one failed. */

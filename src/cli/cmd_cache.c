@@ -1,5 +1,5 @@
-/* cmd_cache.c - `retort cache`: what a teacher says of a text, asked once and kept; caches joined; a cache looked at.
- */
+/* cmd_cache.c - `retort cache`: a teacher's probabilities for a text, computed once and stored; caches joined;
+ * a cache inspected. */
 #include "cli/cli.h"
 
 #include <stdio.h>
@@ -22,10 +22,9 @@ static void make_flags(cache_flags *v)
     for (const rt_setting_id *id = rt_job_cache_settings; *id != RT_SETTING_COUNT_ALL; id++) {
         const rt_setting_info *f = &rt_setting_table[*id];
         bool show = *f->def && strcmp(f->def, "auto") != 0, onoff = f->kind == RT_SETTING_SWITCH;
-        const char *text = *id == RT_SETTING_ID_student
-                               ? "Student model, where its tokenizer shares only a part of the ids with the teacher's"
-                           : *id == RT_SETTING_ID_out ? "Output directory for the cache; a new or an empty one"
-                                                      : f->help;
+        const char *text = *id == RT_SETTING_ID_student ? "Student model, if it shares only some of the teacher's ids"
+                           : *id == RT_SETTING_ID_out   ? "Output directory for the cache; a new or an empty one"
+                                                        : f->help;
         snprintf(v->help[*id], sizeof v->help[*id], "%s%s%s%s", text, show ? " (" : "", show ? f->def : "",
                  show ? ")" : "");
         v->flags[n++] = (rt_flag){ f->flag, onoff ? RT_FLAG_BOOL : RT_FLAG_LIST,
@@ -33,12 +32,13 @@ static void make_flags(cache_flags *v)
     }
     const rt_flag own[] = {
         { "--keep", RT_FLAG_TEXT, &v->keep, "WHAT",
-          "Kept answers: topk:K with the rest's mass, draws:N for forward KL alone, or hidden, exact and large "
-          "(topk:64)" },
-        { "--fill", RT_FLAG_BOOL, &v->fill, NULL, "Filled cache: the one in --out gets what it lacks of the data" },
-        { "--part", RT_FLAG_TEXT, &v->part, "I/N", "Part of the work, for N processes that fill one cache at once" },
+          "Form of what is stored: topk:K with the mass of the rest; draws:N, for forward KL only; or hidden, "
+          "exact and large (topk:64)" },
+        { "--fill", RT_FLAG_BOOL, &v->fill, NULL,
+          "Fill an existing cache: adds the positions of this data that --out lacks" },
+        { "--part", RT_FLAG_TEXT, &v->part, "I/N", "Part of the work, for N processes that fill one cache together" },
         { "--join", RT_FLAG_LIST, &v->join, "CACHE",
-          "Joined caches of one teacher, instead of asking it; to be repeated" },
+          "Cache to join into --out, instead of running a teacher; to be repeated" },
         { "--json", RT_FLAG_BOOL, &v->json, NULL, "JSON instead of text" },
     };
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) v->flags[n++] = own[i];
@@ -79,10 +79,10 @@ static int check_flags(const cache_flags *v, rt_err *e)
         if (other)
             return rt_fail(
                 e, RT_USAGE,
-                "%s has no effect here: retort cache %s only shows it; to make or fill a cache, name it with --out",
+                "%s has no effect: retort cache %s only shows the cache; to make or fill one, name it with --out",
                 other, v->looked.text[0]);
     } else if (v->join.count && (other = other_flag(v, &out, 1))) {
-        return rt_fail(e, RT_USAGE, "--join asks no teacher; leave %s out", other);
+        return rt_fail(e, RT_USAGE, "--join runs no teacher; leave %s out", other);
     }
     return RT_OK;
 }
@@ -115,17 +115,17 @@ static double each(uint64_t bytes, uint64_t positions) { return positions ? (dou
 static void print_text(const rt_job_cached *c, const char *path)
 {
     char size[32], held[48] = "";
-    if (c->held) snprintf(held, sizeof held, ", %.1f held out", each(c->held_bytes, c->held));
+    if (c->held) snprintf(held, sizeof held, ", %.1f per held-out one", each(c->held_bytes, c->held));
     for (uint32_t i = 0; i < c->notes.count; i++) rt_say("note", "%s", c->notes.text[i]);
     rt_say("cache", "%s", path);
     rt_say("keeps", "%s at temperature %g, rows of %u tokens", c->keep, c->temperature, c->seq_len);
-    rt_say("positions", "%llu to be trained on, %llu held out", (unsigned long long)c->positions,
+    rt_say("positions", "%llu for training, %llu held out", (unsigned long long)c->positions,
            (unsigned long long)c->held);
-    rt_say("size", "%s, %.1f bytes for each to be trained on%s", rt_format_bytes(size, c->bytes + c->held_bytes),
+    rt_say("size", "%s, %.1f bytes per training position%s", rt_format_bytes(size, c->bytes + c->held_bytes),
            each(c->bytes, c->positions), held);
     if (c->computed)
         rt_say("computed",
-               "%llu rows now, %.0f tokens/s; %.0f %% of the time in the teacher's layers, %.0f %% in its head",
+               "%llu rows this time, %.0f tokens/s; %.0f %% of the time in the teacher's layers, %.0f %% in its head",
                (unsigned long long)c->computed, (double)c->tokens / c->seconds, 100 * c->forward / c->seconds,
                100 * c->head / c->seconds);
     rt_say("content", "%s", c->content);
@@ -183,10 +183,10 @@ int rt_cmd_cache(int argc, char **argv, rt_err *e)
     const rt_command c = {
         .name = "cache",
         .usage = "retort cache --teacher T --data D --out C [flags], or retort cache C",
-        .text = "Asks a teacher once what it says of a text, and keeps it: retort distill --teacher C then trains\n"
-                "students without the teacher's files, with other seeds, batches and epochs. Answers are found by the\n"
-                "tokens before them, whatever their order. retort cache C shows what a cache keeps and reads all of\n"
-                "it.",
+        .text = "Runs a teacher over a text once and stores its probabilities: retort distill --teacher C then trains\n"
+                "students without the teacher's files, with any seed, batch size or number of epochs. A position is\n"
+                "looked up by the tokens before it, whatever the order of the text. retort cache C shows what a cache\n"
+                "holds, and reads and checks all of it.",
         .example = "retort cache --teacher Qwen/Qwen2.5-7B --data chats.jsonl --keep topk:64 --out cache",
         .flags = v.flags,
         .max_words = 1,

@@ -15,15 +15,16 @@
 #include <unistd.h>
 
 typedef struct options {
-    const char *system, *device, *base;
+    const char *system;
+    rt_where where;
     rt_sampled sampled;
-    uint32_t max_new, context, threads;
+    uint32_t max_new, context;
     bool quiet;
 } options;
 
 typedef struct chat {
     const options *o;
-    rt_job_env env;
+    rt_placed_model model;
     rt_speaker *speaker;
     json_t *messages;
     rt_str typed;        /* read and not yet taken */
@@ -61,14 +62,14 @@ static int read_line(chat *c, rt_str *line, rt_err *e)
         if (poll(&in, 1, -1) < 0 || rt_interrupt_wanted(NULL)) {
             rt_interrupt_forget();
             if (!c->person) return rt_fail(e, RT_INTERRUPTED, "interrupted");
-            fprintf(stderr, "\n(Ctrl-D or /bye ends the chat)\n> ");
+            fprintf(stderr, "\n(to end the chat: Ctrl-D or /bye)\n> ");
             continue;
         }
         const ssize_t n = read(0, block, sizeof block);
         if (n < 0 && errno != EINTR) return rt_fail(e, RT_IO, "could not read standard input: %s", strerror(errno));
         c->closed = n == 0;
         if (n > 0) rt_str_append_n(&c->typed, block, (size_t)n);
-        if (c->typed.len > MOST) return rt_fail(e, RT_INVALID, "a line of more than 64 MiB on standard input");
+        if (c->typed.len > MOST) return rt_fail(e, RT_INVALID, "a line on standard input is longer than 64 MiB");
         if (c->typed.failed) return rt_no_memory(e, "a line");
     }
     return line->failed ? rt_no_memory(e, "a line") : 1;
@@ -120,7 +121,7 @@ static void explain_end(const chat *c)
     if (c->end == RT_END_CANCELLED)
         rt_put_to(stderr, "(stopped)\n");
     else
-        rt_put_to(stderr, "(not ended by the model: --max-new is %u, the context %u)\n", c->o->max_new, f.context);
+        rt_put_to(stderr, "(cut off: --max-new is %u, the context %u)\n", c->o->max_new, f.context);
 }
 
 /* The model's turn; Ctrl-C ends it. What does not fit into the context is taken back. */
@@ -129,7 +130,9 @@ static int answer(chat *c, rt_err *e)
     int rc;
     rt_tok_ids ids = { 0 };
     rt_answer *a = NULL;
-    const rt_speaker_chat now = { .messages = c->messages, .now = c->env.now, .utc_offset = c->env.utc_offset };
+    const rt_speaker_chat now = { .messages = c->messages,
+                                  .now = c->model.env.now,
+                                  .utc_offset = c->model.env.utc_offset };
     c->answer.len = 0;
     c->end = RT_END_NONE;
     RT_TRY(rt_speaker_converse(c->speaker, &now, &ids, e));
@@ -162,11 +165,11 @@ out:
 
 /* ---- commands ---- */
 
-static const char commands[] = "/reset         forget the conversation, not the system message\n"
-                               "/system TEXT   set the system message; without TEXT print it\n"
+static const char commands[] = "/reset         clear the conversation, keep the system message\n"
+                               "/system TEXT   set the system message; without TEXT, print it\n"
                                "/save FILE     write the conversation as a line of training data\n"
-                               "/help, /bye    this list; the end\n"
-                               "A line that ends with \\ goes on in the next; // begins a message with a slash.\n";
+                               "/help, /bye    show this list; end the chat\n"
+                               "A line that ends with \\ continues on the next; // begins a message with a slash.\n";
 
 static int save(const chat *c, const char *path, rt_err *e)
 {
@@ -178,11 +181,11 @@ static int save(const chat *c, const char *path, rt_err *e)
     if (text) rt_str_printf(&line, "%s\n", text);
     if (text && line.failed) rc = rt_no_memory(e, "a conversation");
     if (rc >= 0 && rt_path_exists(path))
-        rt_put_to(stderr, "%s is there already; give another name\n", path);
+        rt_put_to(stderr, "%s already exists; give another name\n", path);
     else if (rc >= 0 && rt_file_write_new(path, line.data, line.len, &why) < 0)
         rt_put_to(stderr, "%s\n", why.text);
     else if (rc >= 0 && !c->o->quiet)
-        rt_put_to(stderr, "%zu messages in %s\n", json_array_size(c->messages), path);
+        rt_put_to(stderr, "%zu messages written to %s\n", json_array_size(c->messages), path);
     rt_str_free(&line);
     rt_free(text);
     json_decref(j);
@@ -193,7 +196,7 @@ static int show_or_set_system(chat *c, const char *text, rt_err *e)
 {
     const json_t *is = json_object_get(json_array_get(c->messages, 0), "content");
     if (*text) return set_system(c, text, strlen(text), e);
-    rt_put_to(stderr, "%s\n", has_system(c) ? json_string_value(is) : "(there is no system message)");
+    rt_put_to(stderr, "%s\n", has_system(c) ? json_string_value(is) : "(no system message)");
     return RT_OK;
 }
 
@@ -212,7 +215,7 @@ static int command(chat *c, const char *line, rt_err *e)
     else if (IS("/help"))
         rt_put_to(stderr, "%s", commands);
     else
-        rt_put_to(stderr, IS("/save") ? "/save needs a file's name\n" : "%.*s is no command; /help lists them\n",
+        rt_put_to(stderr, IS("/save") ? "/save needs a file name\n" : "%.*s is not a command; /help lists them\n",
                   (int)(len < 60 ? len : 60), line);
 #undef IS
     return RT_OK;
@@ -250,7 +253,9 @@ out:
 static int check_template(chat *c, const char *spec, rt_err *e)
 {
     rt_tok_ids ids = { 0 };
-    const rt_speaker_chat now = { .messages = c->messages, .now = c->env.now, .utc_offset = c->env.utc_offset };
+    const rt_speaker_chat now = { .messages = c->messages,
+                                  .now = c->model.env.now,
+                                  .utc_offset = c->model.env.utc_offset };
     int rc = say(c, "user", "hello", 5, e);
     if (rc >= 0) rc = rt_speaker_converse(c->speaker, &now, &ids, e);
     if (rc < 0) rt_err_context(e, "%s", spec);
@@ -262,25 +267,23 @@ static int check_template(chat *c, const char *spec, rt_err *e)
 static int run(const options *o, const char *spec, rt_err *e)
 {
     int rc;
-    chat c = { .o = o, .env = rt_cli_env(0), .person = isatty(0), .screen = isatty(1) };
-    rt_settings where = { .threads = o->threads };
-    rt_model_file *model = NULL;
+    chat c = { .o = o, .person = isatty(0), .screen = isatty(1) };
     const rt_sampling sampling = rt_sampling_of(&o->sampled);
     const rt_engine_opts eo = { .slots = 1, .context = o->context };
-    c.env.hub.base = o->base;
     if (!(c.messages = json_array())) RT_TRY(rt_no_memory(e, "a conversation"));
     RT_TRY(rt_speaker_check_sampling(&sampling, e));
-    if (o->device) RT_TRY(rt_settings_set(&where, RT_SETTING_ID_device, o->device, e));
-    RT_TRY(rt_model_file_open(&model, spec, &c.env.hub, e));
-    RT_TRY(rt_speaker_new(&c.speaker, model, e));
+    RT_TRY(rt_placed_model_open(&c.model, spec, &o->where, e));
+    RT_TRY(rt_speaker_new(&c.speaker, c.model.file, e));
     if (o->system) RT_TRY(set_system(&c, o->system, strlen(o->system), e));
     RT_TRY(check_template(&c, spec, e));
-    RT_TRY(rt_speaker_seal(c.speaker, &eo, &where, c.env.environment, e));
+    RT_TRY(rt_speaker_seal(c.speaker, &eo, &c.model.where, c.model.env.environment, e));
     rt_interrupt_catch_each();
     if (c.person && !o->quiet) {
         const rt_speaker_facts f = rt_speaker_facts_of(c.speaker);
-        rt_put_to(stderr, "%s on %s, a context of %u tokens. Ctrl-C stops an answer, Ctrl-D ends; /help says more.\n",
-                  spec, f.device, f.context);
+        rt_put_to(
+            stderr,
+            "%s on %s, context of %u tokens. Ctrl-C stops an answer, Ctrl-D ends the chat; /help lists commands.\n",
+            spec, f.device, f.context);
     }
     RT_TRY(converse(&c, e));
 out:
@@ -288,7 +291,7 @@ out:
     rt_str_free(&c.typed);
     rt_str_free(&c.answer);
     rt_speaker_free(c.speaker);
-    rt_model_file_close(model);
+    rt_model_file_close(c.model.file);
     return rc;
 }
 
@@ -298,15 +301,13 @@ int rt_cmd_chat(int argc, char **argv, rt_err *e)
     bool help;
     rt_words words = { 0 };
     const rt_flag flags[] = {
-        { "--system", RT_FLAG_TEXT, &o.system, "TEXT", "a system message" },
-        { "--base", RT_FLAG_TEXT, &o.base, "MODEL", "base model of an adapter (default: the one that it names)" },
-        { "--max-new", RT_FLAG_COUNT, &o.max_new, "N", "tokens of an answer at most (1024)" },
+        { "--system", RT_FLAG_TEXT, &o.system, "TEXT", "system message" },
+        { "--max-new", RT_FLAG_COUNT, &o.max_new, "N", "maximum tokens of an answer (1024)" },
         RT_SAMPLED_FLAGS(o.sampled),
         { "--context", RT_FLAG_COUNT, &o.context, "N",
-          "tokens of the whole conversation (the model's own limit, at most 4096)" },
-        { "--quiet", RT_FLAG_BOOL, &o.quiet, NULL, "nothing but answers and faults" },
-        { "--device", RT_FLAG_TEXT, &o.device, "D", "where to run (auto)" },
-        { "--threads", RT_FLAG_COUNT, &o.threads, "N", "CPU threads (default: cores this process may use)" },
+          "maximum tokens of the whole conversation (the model's own limit, at most 4096)" },
+        { "--quiet", RT_FLAG_BOOL, &o.quiet, NULL, "print only answers and errors" },
+        RT_WHERE_FLAGS(o.where),
         { 0 },
     };
     const rt_flag aliases[] = { { "--max-new-tokens", RT_FLAG_COUNT, &o.max_new, "N", NULL },
@@ -319,9 +320,9 @@ int rt_cmd_chat(int argc, char **argv, rt_err *e)
         .name = "chat",
         .usage = "retort chat MODEL [flags]",
         .text =
-            "Talks with a model that has a chat template: each line is a message, also from a pipe, and the answer is\n"
-            "written as it is made. Ctrl-C stops an answer and not the program. /reset forgets the conversation,\n"
-            "/system TEXT sets the system message, /save FILE writes the conversation as data to train on.",
+            "Chats with a model that has a chat template. Each line is a message, from a terminal or a pipe, and the\n"
+            "answer is streamed. Ctrl-C stops the answer, not the program. /reset clears the conversation,\n"
+            "/system TEXT sets the system message, /save FILE writes the conversation as training data.",
         .example = "retort chat out --system 'Answer in one sentence.' --temperature 0.7",
         .flags = flags,
         .aliases = aliases,

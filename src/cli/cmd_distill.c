@@ -50,7 +50,7 @@ static void make_flags(flag_values *v, rt_job_kind k)
     };
     v->flags[n++] = (rt_flag){ "--fit", RT_FLAG_BOOL, &v->o.fit, NULL,
                                "Fit to memory: --micro-batch, --recompute, --teacher-weights and --teacher-memory "
-                               "chosen anew" };
+                               "chosen again" };
     if (k == RT_JOB_PLAN) {
         v->flags[n++] = (rt_flag){ "--ops", RT_FLAG_BOOL, &v->ops, NULL, "Ops of every program, listed as well" };
         v->flags[n++] = (rt_flag){ "--json", RT_FLAG_BOOL, &v->json, NULL, "JSON instead of text" };
@@ -261,7 +261,7 @@ int rt_cmd_distill(int argc, char **argv, rt_err *e)
 {
     return command(
         "distill", RT_JOB_DISTILL, "retort distill --teacher T --student S --data D --out O [flags]",
-        "Trains the student to give the teacher's probabilities, on every trained position of the data, and\n"
+        "Trains the student to match the teacher's probabilities, on every trained position of the data, and\n"
         "writes it to O as a model that other tools load. The run can be stopped with Ctrl-C and resumed to\n"
         "the same bits with --resume.",
         "retort distill --teacher Qwen/Qwen2.5-7B --student Qwen/Qwen2.5-0.5B --data chats.jsonl --out out", argc, argv,

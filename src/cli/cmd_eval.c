@@ -171,8 +171,9 @@ static int check_flags(const rt_job_evaluate_opts *o, const rt_tasks_flags *t, r
                                               : NULL;
     if (t->files.count && of_text)
         return rt_fail(e, RT_USAGE, "%s has no effect with --tasks; leave one of them out", of_text);
-    if (t->files.count && o->var_count && !t->chat) return rt_fail(e, RT_USAGE, "--template-var needs --chat here");
-    if (!t->files.count && of_tasks) return rt_fail(e, RT_USAGE, "%s needs --tasks: a file of tasks", of_tasks);
+    if (t->files.count && o->var_count && !t->chat)
+        return rt_fail(e, RT_USAGE, "--template-var needs --chat when --tasks is given");
+    if (!t->files.count && of_tasks) return rt_fail(e, RT_USAGE, "%s needs --tasks FILE", of_tasks);
     return RT_OK;
 }
 
@@ -201,7 +202,6 @@ int rt_cmd_eval(int argc, char **argv, rt_err *e)
           "instead of --data: what that run held out, in its rows; the tokenizer must be the same" },
         RT_TASKS_FLAGS(tasks),
         { "--teacher", RT_FLAG_TEXT, &o.teacher, "MODEL", "also measure how close the model is to this one" },
-        { "--base", RT_FLAG_TEXT, &o.base, "MODEL", "base model of an adapter (default: the one that it names)" },
         { "--teacher-weights", RT_FLAG_TEXT, &o.teacher_weights, "W",
           "native, bf16 or fp8 as distill has them, or auto, which takes one of the first two (auto)" },
         { "--weights", RT_FLAG_TEXT, &o.weights, "W",
@@ -220,8 +220,7 @@ int rt_cmd_eval(int argc, char **argv, rt_err *e)
         { "--skip-bad", RT_FLAG_WHOLE, &o.skip_bad, "N", "records at fault that may be skipped" },
         { "--allow-drop", RT_FLAG_BOOL, &o.allow_drop, NULL, "allow more than 5 % of the records to be dropped" },
         { "--vocab", RT_FLAG_COUNT, &o.vocab, "N", "ids in use, where neither model has a tokenizer" },
-        { "--device", RT_FLAG_TEXT, &o.device, "D", "where to run (auto)" },
-        { "--threads", RT_FLAG_COUNT, &o.threads, "N", "CPU threads (default: cores this process may use)" },
+        RT_WHERE_FLAGS(o),
         { "--json", RT_FLAG_BOOL, &json, NULL, "the same numbers as JSON" },
         { 0 },
     };
@@ -234,8 +233,9 @@ int rt_cmd_eval(int argc, char **argv, rt_err *e)
         .text = "Measures a model on text: cross-entropy and perplexity, and with a teacher the divergence from it\n"
                 "(mean, percentiles) and how often both would choose the same token. +- is a standard error over\n"
                 "documents. --word W is the mean probability of W, all of its tokens together, where W stands in the\n"
-                "text as a word of its own. With --tasks: the share of questions that it answers rightly, by the\n"
-                "log-probability of choices (acc, acc_norm) or by its answer (exact_match), as lm-eval counts them.",
+                "text as a word of its own. With --tasks: the share of questions answered correctly, by the\n"
+                "log-probability of choices (acc, acc_norm) or by the generated answer (exact_match), as lm-eval\n"
+                "counts them.",
         .example = "retort eval out --teacher Qwen/Qwen2.5-7B --data held-out.jsonl",
         .flags = flags,
         .aliases = aliases,

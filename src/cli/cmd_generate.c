@@ -5,9 +5,10 @@
 #include <string.h>
 
 typedef struct options {
-    const char *prompt, *system, *device, *base, *data, *out;
+    const char *prompt, *system, *data, *out;
+    rt_where where;
     rt_sampled sampled;
-    uint32_t max_new, context, threads, samples, slots, n;
+    uint32_t max_new, context, samples, slots, n;
     bool raw, ids, json, quiet, best_of, logprobs;
 } options;
 
@@ -92,7 +93,7 @@ static int print_answered(const options *o, const rt_job_answered *a, rt_err *e)
                              e);
     if (o->quiet) return RT_OK;
     if (a->found)
-        rt_put_to(stderr, "answers to %llu of %llu prompts were there\n", (unsigned long long)a->found,
+        rt_put_to(stderr, "%llu of %llu prompts were answered already\n", (unsigned long long)a->found,
                   (unsigned long long)a->prompts);
     uint64_t kept = o->best_of && o->samples ? a->answers / o->samples : a->answers;
     if (kept < a->answers) rt_put_to(stderr, "%llu answers made, ", (unsigned long long)a->answers);
@@ -106,9 +107,7 @@ static int print_answered(const options *o, const rt_job_answered *a, rt_err *e)
 static int answer_file(const options *o, const char *spec, rt_err *e)
 {
     int rc;
-    rt_settings where = { .threads = o->threads };
-    rt_job_env env = rt_cli_env(0);
-    rt_model_file *model = NULL;
+    rt_placed_model m = { 0 };
     rt_job_answered made;
     const rt_job_answers_opts ao = { .data = o->data,
                                      .out = o->out,
@@ -119,25 +118,21 @@ static int answer_file(const options *o, const char *spec, rt_err *e)
                                      .slots = o->slots,
                                      .context = o->context,
                                      .sampling = rt_sampling_of(&o->sampled),
-                                     .where = &where,
-                                     .env = &env,
+                                     .where = &m.where,
+                                     .env = &m.env,
                                      .progress = rt_live_progress };
-    env.hub.base = o->base;
-    if (!o->out) RT_TRY(rt_fail(e, RT_USAGE, "--data needs --out: the file that the answers go to"));
+    if (!o->out) RT_TRY(rt_fail(e, RT_USAGE, "--data needs --out, the file for the answers"));
     if (o->prompt || o->system || o->raw || o->ids)
         RT_TRY(rt_fail(e, RT_USAGE, "--data excludes --prompt, --system, --raw and --ids"));
-    if (o->samples > 1 && o->sampled.temperature == 0)
-        RT_TRY(rt_fail(e, RT_USAGE, "--samples %u at --temperature 0 would be equal; give --temperature", o->samples));
-    if (o->device) RT_TRY(rt_settings_set(&where, RT_SETTING_ID_device, o->device, e));
-    RT_TRY(rt_model_file_open(&model, spec, &env.hub, e));
+    RT_TRY(rt_placed_model_open(&m, spec, &o->where, e));
     rt_interrupt_catch();
     rt_live_begin(stderr);
-    rc = rt_job_answers(model, &ao, &made, e);
+    rc = rt_job_answers(m.file, &ao, &made, e);
     rt_live_end();
     RT_TRY(rc);
     RT_TRY(print_answered(o, &made, e));
 out:
-    rt_model_file_close(model);
+    rt_model_file_close(m.file);
     return rc;
 }
 
@@ -149,7 +144,7 @@ static int check_file_flags(const options *o, rt_err *e)
                        : o->best_of  ? "--best-of"
                        : o->logprobs ? "--logprobs"
                                      : NULL;
-    if (!o->data && flag) return rt_fail(e, RT_USAGE, "%s needs --data: a file of prompts", flag);
+    if (!o->data && flag) return rt_fail(e, RT_USAGE, "%s needs --data, a file of prompts", flag);
     return RT_OK;
 }
 
@@ -157,21 +152,17 @@ static int generate(const options *o, const char *spec, rt_err *e)
 {
     int rc;
     state s = { .o = o };
-    rt_settings where = { .threads = o->threads };
-    rt_job_env env = rt_cli_env(0);
-    rt_model_file *model = NULL;
+    rt_placed_model m = { 0 };
     rt_job_generator *g = NULL;
     rt_tok_ids prompt = { 0 };
     rt_job_generated made;
     const rt_generate_opts go = { .context = o->context, .sampling = rt_sampling_of(&o->sampled) };
-    env.hub.base = o->base;
     RT_TRY(check_file_flags(o, e));
     if (o->ids && o->json) RT_TRY(rt_fail(e, RT_USAGE, "retort generate: --ids and --json exclude one another"));
-    if (o->device) RT_TRY(rt_settings_set(&where, RT_SETTING_ID_device, o->device, e));
-    RT_TRY(rt_model_file_open(&model, spec, &env.hub, e));
-    RT_TRY(rt_job_generator_new(&g, model, &go, e));
-    RT_TRY(make_prompt(g, o, env.now, &prompt, e));
-    RT_TRY(rt_job_generator_seal(g, prompt.count + o->max_new, &where, env.environment, e));
+    RT_TRY(rt_placed_model_open(&m, spec, &o->where, e));
+    RT_TRY(rt_job_generator_new(&g, m.file, &go, e));
+    RT_TRY(make_prompt(g, o, m.env.now, &prompt, e));
+    RT_TRY(rt_job_generator_seal(g, prompt.count + o->max_new, &m.where, m.env.environment, e));
     rt_interrupt_catch();
     RT_TRY(rt_job_generator_run(g, &prompt, o->max_new, on_token, &s, &made, e));
     RT_TRY(print_end(&s, &made, e));
@@ -179,7 +170,7 @@ out:
     rt_free(prompt.ids);
     rt_str_free(&s.made);
     rt_job_generator_free(g);
-    rt_model_file_close(model);
+    rt_model_file_close(m.file);
     return rc;
 }
 
@@ -188,7 +179,8 @@ static int take_n(options *o, rt_err *e)
 {
     uint32_t *count = o->data ? &o->samples : &o->max_new;
     if (o->n && *count)
-        return rt_fail(e, RT_USAGE, "-n is %s here, which is given too", o->data ? "--samples" : "--max-new");
+        return rt_fail(e, RT_USAGE, "-n means %s here, which is given as well; leave one of them out",
+                       o->data ? "--samples" : "--max-new");
     if (o->n) *count = o->n;
     if (!o->max_new) o->max_new = 256;
     return RT_OK;
@@ -210,23 +202,22 @@ int rt_cmd_generate(int argc, char **argv, rt_err *e)
         { "--prompt", RT_FLAG_TEXT, &o.prompt, "TEXT",
           "text to answer or continue; without it, or with -, standard input" },
         { "--system", RT_FLAG_TEXT, &o.system, "TEXT", "a system message before it" },
-        { "--base", RT_FLAG_TEXT, &o.base, "MODEL", "base model of an adapter (default: the one that it names)" },
         { "--raw", RT_FLAG_BOOL, &o.raw, NULL, "continue the text; no chat template" },
         { "--max-new", RT_FLAG_COUNT, &o.max_new, "N", "tokens at most (256)" },
         RT_SAMPLED_FLAGS(o.sampled),
         { "--context", RT_FLAG_COUNT, &o.context, "N", "longest prompt and answer together" },
-        { "--data", RT_FLAG_TEXT, &o.data, "FILE", "prompts to answer: records that training takes, or lines of text" },
-        { "--out", RT_FLAG_TEXT, &o.out, "FILE", "answers to --data, as training data; continued where they end" },
-        { "--samples", RT_FLAG_COUNT, &o.samples, "N", "answers to each prompt of --data (1)" },
+        { "--data", RT_FLAG_TEXT, &o.data, "FILE", "file of prompts: records as for training, or lines of text" },
+        { "--out", RT_FLAG_TEXT, &o.out, "FILE",
+          "file for the answers to --data, as training data; an unfinished one is continued" },
+        { "--samples", RT_FLAG_COUNT, &o.samples, "N", "answers per prompt of --data (1)" },
         { "--best-of", RT_FLAG_BOOL, &o.best_of, NULL,
-          "the likeliest of --samples alone, by log-probability for each token" },
-        { "--logprobs", RT_FLAG_BOOL, &o.logprobs, NULL, "log-probability of every token, kept in --out" },
-        { "--slots", RT_FLAG_COUNT, &o.slots, "N", "answers to --data at once (8)" },
+          "keep only the best of --samples, by log-probability per token" },
+        { "--logprobs", RT_FLAG_BOOL, &o.logprobs, NULL, "write the log-probability of every token to --out" },
+        { "--slots", RT_FLAG_COUNT, &o.slots, "N", "answers to --data computed at once (8)" },
         { "--ids", RT_FLAG_BOOL, &o.ids, NULL, "print ids instead of text" },
         { "--json", RT_FLAG_BOOL, &o.json, NULL, "text, counts and speed as JSON, at the end" },
         { "--quiet", RT_FLAG_BOOL, &o.quiet, NULL, "no line about speed" },
-        { "--device", RT_FLAG_TEXT, &o.device, "D", "where to run (auto)" },
-        { "--threads", RT_FLAG_COUNT, &o.threads, "N", "CPU threads (default: cores this process may use)" },
+        RT_WHERE_FLAGS(o.where),
         { 0 },
     };
     const rt_flag aliases[] = { { "--max-new-tokens", RT_FLAG_COUNT, &o.max_new, "N", NULL },
@@ -241,9 +232,10 @@ int rt_cmd_generate(int argc, char **argv, rt_err *e)
     const rt_command c = {
         .name = "generate",
         .usage = "retort generate MODEL [--prompt TEXT] [flags]",
-        .text = "Writes what the model says, as it says it. A model with a chat template is asked as in a chat;\n"
-                "--raw continues the text itself. Ends at the model's end of turn, or after --max-new tokens.\n"
-                "With --data and --out it answers a file of prompts, many at once, as data to train on.",
+        .text =
+            "Streams text from a model. With a chat template the prompt is a user message; --raw continues the text\n"
+            "itself. Ends at the model's end of turn, or after --max-new tokens. With --data and --out it answers a\n"
+            "file of prompts, many at once, and writes training data.",
         .example = "retort generate out --prompt 'Why is the sky blue?' --temperature 0.7 --top-p 0.9",
         .flags = flags,
         .aliases = aliases,

@@ -31,6 +31,18 @@ rt_job_env rt_cli_env(uint64_t given)
     };
 }
 
+int rt_placed_model_open(rt_placed_model *m, const char *spec, const rt_where *w, rt_err *e)
+{
+    int rc = RT_OK;
+    m->env = rt_cli_env(0);
+    m->env.hub.base = w->base;
+    m->where.threads = w->threads;
+    if (w->device) RT_TRY(rt_settings_set(&m->where, RT_SETTING_ID_device, w->device, e));
+    RT_TRY(rt_model_file_open(&m->file, spec, &m->env.hub, e));
+out:
+    return rc;
+}
+
 void rt_print_device(rt_dev *d, const char *why)
 {
     rt_dev_info info;

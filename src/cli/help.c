@@ -113,9 +113,9 @@ static const struct {
     const char *flag, *words;
     const char *const *(*names)(void);
 } values[] = {
-    { "--backend", "cpu cuda ref", NULL },
+    { "--backend", "", rt_job_backend_names },
     { "--chat-template", "teacher student FILE", NULL },
-    { "--device", "auto cpu cuda", NULL },
+    { "--device", "auto", rt_job_backend_names },
     { "--device-memory", "auto device managed", NULL },
     { "--divergence", "", rt_job_divergence_names },
     { "--dtype", "", rt_job_dtype_names },

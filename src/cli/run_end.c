@@ -36,7 +36,7 @@ static void print_table(const rt_run_summary *s)
     row(kl, "%.4f", a->kl.mean, b->kl.mean, NAN);
     row("top-1 agreement", "%.4f", a->agreement.mean, b->agreement.mean, NAN);
     if (b->outcomes)
-        rt_put("KL is over the %u likeliest ids and all others as one: no more than KL over all ids\n",
+        rt_put("KL is over the %u most likely ids and all others as one outcome: a lower bound of KL over all ids\n",
                b->outcomes - 1);
 }
 

@@ -134,7 +134,7 @@ static void print_teacher(const rt_inputs *in)
         return;
     }
     rt_job_cache_facts(&f, in);
-    rt_say("teacher", "%s, in a cache: %s at temperature %g, %.1f bytes a position; %s", in->teacher->name, f.keep,
+    rt_say("teacher", "%s, from a cache: %s at temperature %g, %.1f bytes per position; %s", in->teacher->name, f.keep,
            f.temperature, f.bytes, f.exact);
 }
 
@@ -161,10 +161,10 @@ static void print_weights(const rt_fit *f)
     rt_str_free(&text);
     rt_memory_say(&text, &f->memory);
     if (text.len && f->hidden > 0)
-        rt_say("streamed", "%s; %.1f %% of the transfer hidden behind computing, by arithmetic", text.data,
+        rt_say("streamed", "%s; %.1f %% of the transfer hidden behind computation (estimated)", text.data,
                100 * f->hidden);
     else if (text.len)
-        rt_say("streamed", "%s; the next one is read ahead while one is computed", text.data);
+        rt_say("streamed", "%s; while one is computed the next is read ahead", text.data);
     rt_str_free(&text);
 }
 

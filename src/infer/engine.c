@@ -54,7 +54,7 @@ int rt_engine_check(const rt_engine *g, const rt_request *r, rt_err *e)
 {
     if (r->count == 0) return rt_fail(e, RT_INVALID, "the prompt is empty; there is nothing to continue");
     if (r->count >= g->context + (r->max_new == 0))
-        return rt_fail(e, RT_INVALID, "the prompt has %u tokens and the context only %u; raise --context", r->count,
+        return rt_fail(e, RT_INVALID, "the prompt has %u tokens, and the context is %u; raise --context", r->count,
                        g->context);
     if (pages_of(g, r->count, r->max_new) > g->pages.count)
         return rt_fail(e, RT_INVALID,
@@ -66,10 +66,11 @@ int rt_engine_check(const rt_engine *g, const rt_request *r, rt_err *e)
             return rt_fail(e, RT_INVALID, "id %u of the prompt is outside the model's vocabulary of %u", r->prompt[i],
                            g->vocab);
     if (r->top > g->opts.top)
-        return rt_fail(e, RT_INVALID, "%u log-probabilities for each token were asked for; %u are prepared", r->top,
-                       g->opts.top);
+        return rt_fail(e, RT_INVALID, "%u likely ids per token were asked for, and the engine was sealed for %u",
+                       r->top, g->opts.top);
     if (r->echo && !g->opts.echo)
-        return rt_fail(e, RT_INVALID, "log-probabilities of the prompt were asked for; they are not prepared");
+        return rt_fail(e, RT_INVALID,
+                       "log-probabilities of the prompt were asked for, and the engine was not sealed for them");
     return rt_sampling_check(&r->sampling, e);
 }
 

@@ -140,7 +140,8 @@ static int settle(rt_engine *g, rt_err *e)
     /* Whole pages for every text of some length: a page of each is not full. */
     uint64_t pages = (positions + RT_ENGINE_PAGE - 1) / RT_ENGINE_PAGE + (o->positions ? 0 : g->slots);
     if (pages > INT32_MAX / RT_ENGINE_PAGE - 1)
-        return rt_fail(e, RT_INVALID, "a cache of %llu positions is too long", (unsigned long long)positions);
+        return rt_fail(e, RT_INVALID, "a cache of %llu positions is too large; give fewer slots or a shorter context",
+                       (unsigned long long)positions);
     g->pages.count = (uint32_t)pages;
     return RT_OK;
 }

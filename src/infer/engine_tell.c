@@ -35,7 +35,7 @@ int rt_engine_cancel(rt_engine *g, uint64_t name, rt_err *e)
             (void)rt_engine_tell(g, &g->seat[i], &t, e);
             return RT_OK;
         }
-    return rt_fail(e, RT_NOT_FOUND, "request %llu has ended, or never was", (unsigned long long)name);
+    return rt_fail(e, RT_NOT_FOUND, "there is no request %llu under way", (unsigned long long)name);
 }
 
 int rt_engine_logits(rt_engine *g, uint64_t name, float *logits, rt_err *e)
@@ -46,7 +46,7 @@ int rt_engine_logits(rt_engine *g, uint64_t name, float *logits, rt_err *e)
                           g->logits.stride };
     void *raw = NULL;
     if (!name || name != g->told)
-        RT_TRY(rt_fail(e, RT_NOT_FOUND, "logits of a request that is not being told of them"));
+        RT_TRY(rt_fail(e, RT_NOT_FOUND, "logits were asked for outside of a request's own event"));
     if (g->policy.logits == RT_DTYPE_F32) return rt_exec_read(g->x, row, logits, bytes, e);
     if (!(raw = rt_alloc(bytes, 64))) RT_TRY(rt_no_memory(e, "logits"));
     RT_TRY(rt_exec_read(g->x, row, raw, bytes, e));

@@ -96,13 +96,14 @@ static int check_sources(const rt_disk_feed *f, bool *converts, rt_err *e)
     for (uint32_t i = 0; i < f->count; i++) {
         const source *s = &f->list[i];
         if (!s->tensor)
-            return rt_fail(e, RT_FORMAT, "%s: a matrix of a layer is missing; get the whole model", f->model->spec);
+            return rt_fail(e, RT_FORMAT, "%s: a matrix of a layer is missing; download the model again",
+                           f->model->spec);
         bool floats = rt_dtype_is_float(s->tensor->dtype) && rt_dtype_is_float(s->dtype);
         if (s->tensor->store != RT_STORE_PLAIN || (s->tensor->dtype != s->dtype && !floats))
             return rt_fail(
                 e, RT_UNSUPPORTED,
-                "%s: %s is not stored as %s, and what is read from disk at every pass is not converted; keep "
-                "it in memory (--teacher-memory host), or convert the model first (retort convert)",
+                "%s: %s is not stored as %s, and weights that are read from disk at every pass are not converted; use "
+                "--teacher-memory host, or convert the model first (retort convert)",
                 f->model->spec, s->tensor->name, rt_dtype_name(s->dtype));
         *converts = *converts || s->tensor->dtype != s->dtype;
     }

@@ -390,8 +390,9 @@ static int check_first_step(rt_audit *v, rt_again *a, rt_err *e)
                 (!a->teacher || lists ||
                  (near(log->div, sums[1] / count, t) && near(log->agreement, sums[2] / count, t + 2 / count)));
     rt_audit_tell(v, "first step", same ? RT_CHECK_PASS : RT_CHECK_FAIL,
-                  "CE %.6f in the log, %.6f worked out again over all %.0f trained positions of its rows%s", log->ce,
-                  sums[0] / count, count, lists ? "; the divergence of a cache's lists is not measured again" : "");
+                  "CE %.6f in the log, %.6f when measured again over all %.0f trained positions of its rows%s", log->ce,
+                  sums[0] / count, count,
+                  lists ? "; the divergence from a cache of id lists is not measured again" : "");
 out:
     a->trainer->source = source;
     rt_free(values);

@@ -24,6 +24,9 @@ typedef struct rt_job_env {
     const char *version, *build;    /* of the program, for manifests and shards; build null: not known */
 } rt_job_env;
 
+/* Requests that are computed at once: where nobody says how many, and at most. */
+enum { RT_JOB_SLOTS = 8, RT_JOB_MOST_SLOTS = 1 << 16 };
+
 /* A nonzero answer stops the job with RT_INTERRUPTED. */
 typedef int (*rt_job_progress_fn)(void *ctx, const char *what, uint64_t done, uint64_t total);
 
@@ -200,7 +203,7 @@ typedef struct rt_job_answers_opts {
     uint32_t samples;                 /* of each prompt; 0: 1 */
     bool best_of;                     /* of those only the one whose log-probability for each token is highest */
     bool logps;                       /* the log-probability of every token is kept */
-    uint32_t max_new, slots, context; /* 0: 256; 8; as long as the prompts need, up to the model's own */
+    uint32_t max_new, slots, context; /* 0: 256; RT_JOB_SLOTS; as long as the prompts need, up to the model's own */
     rt_sampling sampling;
     const rt_settings *where; /* device and threads */
     const rt_job_env *env;
@@ -377,6 +380,7 @@ int rt_job_tokenize(rt_job_tokenized *out, const rt_job_tokenize_opts *o, rt_err
 
 /* ---- words that flags take (job_words.c): each list ends with null ---- */
 
+const char *const *rt_job_backend_names(void);
 const char *const *rt_job_divergence_names(void);
 const char *const *rt_job_dtype_names(void);     /* that a model can be converted to */
 const char *rt_job_dtype_find(const char *text); /* of them the one that is meant, also in capitals; null: none */

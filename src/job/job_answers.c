@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-enum { MOST_SAMPLES = 1 << 16, MOST_SLOTS = 1 << 16 };
+enum { MOST_SAMPLES = 1 << 16 };
 
 typedef struct place place;
 typedef struct work work;
@@ -204,10 +204,11 @@ static int check_opts(const work *w, rt_err *e)
 {
     if (w->samples > MOST_SAMPLES)
         return rt_fail(e, RT_USAGE, "--samples %u is out of range (1 to %d)", w->samples, MOST_SAMPLES);
-    if (w->slots > MOST_SLOTS)
-        return rt_fail(e, RT_USAGE, "--slots %u is out of range (1 to %d)", w->slots, MOST_SLOTS);
-    if (w->o->best_of && w->samples < 2)
-        return rt_fail(e, RT_USAGE, "--best-of chooses among --samples; give 2 or more");
+    if (w->samples > 1 && w->o->sampling.temperature == 0)
+        return rt_fail(e, RT_USAGE, "--samples %u at --temperature 0 would be equal; give --temperature", w->samples);
+    if (w->slots > RT_JOB_MOST_SLOTS)
+        return rt_fail(e, RT_USAGE, "--slots %u is out of range (1 to %d)", w->slots, RT_JOB_MOST_SLOTS);
+    if (w->o->best_of && w->samples < 2) return rt_fail(e, RT_USAGE, "--best-of needs --samples of at least 2");
     return rt_sampling_check(&w->o->sampling, e);
 }
 
@@ -271,7 +272,7 @@ int rt_job_answers(const rt_model_file *m, const rt_job_answers_opts *o, rt_job_
     *out = (rt_job_answered){ 0 };
     w.samples = o->samples ? o->samples : 1;
     w.max_new = o->max_new ? o->max_new : 256;
-    w.slots = o->slots ? o->slots : 8;
+    w.slots = o->slots ? o->slots : RT_JOB_SLOTS;
     RT_TRY(open_all(&w, e));
     while (w.oldest < w.asked.count) {
         RT_TRY(fill(&w, e));

@@ -41,8 +41,8 @@ int rt_asked_ids(rt_asked_list *l, const rt_data_text *t, uint32_t i, json_t **r
     if (l->at == i + 1) RT_TRY(in_line(l, l->line.number, ids_of(t, &l->line, record, ids, e), e));
     if (l->at != i + 1 || !rt_hash_equal(rt_hash(ids->ids, ids->count * sizeof *ids->ids), a->hash))
         RT_TRY(rt_fail(e, RT_INVALID,
-                       "%s, line %llu, was changed while its prompts were answered; the same command "
-                       "reads it anew",
+                       "%s, line %llu, was changed while its prompts were being answered; run the same "
+                       "command again",
                        l->path, (unsigned long long)a->number));
     rc = RT_OK;
 out:
@@ -109,7 +109,7 @@ int rt_asked_read(rt_asked_list *l, const rt_data_text *t, const char *path, uin
         if (l->count == UINT32_MAX / samples) RT_TRY(rt_fail(e, RT_INVALID, "%s holds too many prompts", path));
     }
     RT_TRY(rc);
-    if (!l->count) RT_TRY(rt_fail(e, RT_INVALID, "%s holds no prompt", path));
+    if (!l->count) RT_TRY(rt_fail(e, RT_INVALID, "%s has no prompts", path));
     RT_TRY(count_equal(l, samples, e));
 out:
     rt_prompt_file_close(f);
@@ -203,13 +203,15 @@ static int check_line(const char *path, uint32_t number, const char *line, size_
     const char *under = json_string_value(json_object_get(j, "settings"));
     int rc = RT_OK;
     if (!has || !under)
-        rc = rt_fail(e, RT_INVALID, "%s, line %u, is no answer of retort generate; give another --out", path, number);
+        rc = rt_fail(e, RT_INVALID, "%s, line %u, is not an answer written by retort generate; give another --out",
+                     path, number);
     else if (strcmp(under, settings) != 0)
         rc = rt_fail(e, RT_INVALID,
-                     "%s was begun by another model or with other settings; give these, or another --out", path);
+                     "%s was begun with another model or other settings; use those, or give another --out", path);
     else if (strcmp(has, rt_hash_text(hash, a->hash)) != 0)
-        rc = rt_fail(e, RT_INVALID, "%s, line %u, answers another prompt than line %llu of --data; give another --out",
-                     path, number, (unsigned long long)a->number);
+        rc =
+            rt_fail(e, RT_INVALID, "%s, line %u, does not answer the prompt in line %llu of --data; give another --out",
+                    path, number, (unsigned long long)a->number);
     json_decref(j);
     return rc;
 }
@@ -255,7 +257,7 @@ static int check_rest(const char *path, const char *rest, size_t len, uint32_t n
     }
     if (other)
         RT_TRY(rt_fail(e, RT_INVALID,
-                       "%s ends in a line that is cut off and is no answer of retort generate; give another "
+                       "%s ends in an incomplete line that retort generate did not write; give another "
                        "--out",
                        path));
 out:

@@ -31,17 +31,20 @@ static int check_settings(rt_cache_work *w, rt_err *e)
 {
     const rt_settings *s = &w->settings;
     const rt_job_cache_opts *o = w->o;
-    if (!s->out) return rt_fail(e, RT_USAGE, "--out is missing; give the folder of the cache");
-    if (!s->teacher.count) return rt_fail(e, RT_USAGE, "--teacher is missing; give the model that is to be asked");
+    if (!s->out) return rt_fail(e, RT_USAGE, "--out is missing; give the folder for the cache");
+    if (!s->teacher.count)
+        return rt_fail(e, RT_USAGE, "--teacher is missing; give the model whose probabilities are stored");
     if (s->teacher.count > 1)
-        return rt_fail(e, RT_USAGE, "--teacher is given twice, and a cache is of one teacher; make one for each");
+        return rt_fail(e, RT_USAGE, "--teacher is given twice, and a cache has one teacher; make one cache for each");
     if (!rt_path_exists(s->teacher.text[0]) && strchr(s->teacher.text[0], '='))
-        return rt_fail(e, RT_USAGE, "--teacher %s: a cache is of one teacher and all of --data; give the model alone",
+        return rt_fail(e, RT_USAGE,
+                       "--teacher %s: weight=, data= and prompt= do not apply to a cache; give the model alone",
                        s->teacher.text[0]);
     if (rt_cache_is(s->teacher.text[0]))
-        return rt_fail(e, RT_INVALID, "--teacher %s is a cache itself; give the model, or join caches with --join",
+        return rt_fail(e, RT_INVALID, "--teacher %s is itself a cache; give the model, or join caches with --join",
                        s->teacher.text[0]);
-    if (!s->data.count) return rt_fail(e, RT_USAGE, "--data is missing; give the text that a student will learn from");
+    if (!s->data.count)
+        return rt_fail(e, RT_USAGE, "--data is missing; give the text that the student will be trained on");
     if (o->parts && (o->part < 1 || o->part > o->parts))
         return rt_fail(e, RT_USAGE, "--part %u/%u is out of range (1/%u to %u/%u)", o->part, o->parts, o->parts,
                        o->parts, o->parts);
@@ -50,7 +53,7 @@ static int check_settings(rt_cache_work *w, rt_err *e)
     bool there = rt_cache_is(s->out);
     if (there && !o->fill && !o->parts) return rt_cache_work_there(w, e);
     if (!there && o->fill)
-        return rt_fail(e, RT_NOT_FOUND, "--fill: %s is no cache; leave --fill out to make one", s->out);
+        return rt_fail(e, RT_NOT_FOUND, "--fill: %s is not a cache; leave --fill out to make one", s->out);
     w->there = there;
     return RT_OK;
 }
@@ -66,13 +69,15 @@ static int take_from_cache(rt_cache_work *w, rt_err *e)
     int rc = rt_inputs_cache_says(w->cache, s->out, e);
     if (rc < 0) return rc;
     if (batch < 1 || batch > INT32_MAX)
-        return rt_fail(e, RT_FORMAT, "%s/cache.json has a \"batch\" of %lld rows, which cannot be filled; make another",
+        return rt_fail(e, RT_FORMAT,
+                       "%s/cache.json has a \"batch\" of %lld rows, which is out of range; make the cache again",
                        s->out, (long long)batch);
     if (w->o->keep && strcmp(w->o->keep, keep) != 0)
-        return rt_fail(e, RT_INVALID, "--keep %s: %s keeps %s; leave it out, or make another cache", w->o->keep, s->out,
-                       keep);
+        return rt_fail(e, RT_INVALID, "--keep %s: %s stores %s; leave --keep out, or make another cache", w->o->keep,
+                       s->out, keep);
     if (s->given[RT_SETTING_ID_temperature] && s->temperature != T)
-        return rt_fail(e, RT_INVALID, "--temperature %g: %s was made at %g; leave it out, or make another cache",
+        return rt_fail(e, RT_INVALID,
+                       "--temperature %g: %s was made at %g; leave --temperature out, or make another cache",
                        s->temperature, s->out, T);
     w->keep = keep;
     RT_SETTINGS_PUT(s, temperature, T);
@@ -178,7 +183,7 @@ static int open_where_it_fits(rt_cache_work *w, rt_says_opts *o, const rt_watch 
         rc = rt_says_open(&w->says, w->dev, w->teacher, o, watch, &why);
     }
     if (rc >= 0 && open && m != RT_TEACHER_DEVICE)
-        rt_note(&w->out->notes, "the teacher's layers are %s, since the device has no room for them",
+        rt_note(&w->out->notes, "the teacher's layers are kept %s, since they do not fit on the device",
                 m == RT_TEACHER_HOST ? "in the host's memory" : "on disk");
     if (rc < 0 && e) *e = why;
     return rc;
@@ -257,7 +262,7 @@ static int ask_batches(rt_cache_work *w, bool held, uint64_t *batch, rt_err *e)
         RT_TRY(read_batch(w, w->rows[held], b, e));
         if (!b->rows) return RT_OK;
         w->out->rows += b->rows;
-        RT_TRY(rt_watch_step(&(rt_watch){ rt_job_tell_watch, &w->tell }, "asking the teacher", w->out->rows,
+        RT_TRY(rt_watch_step(&(rt_watch){ rt_job_tell_watch, &w->tell }, "running the teacher", w->out->rows,
                              w->all_rows, e));
         if (w->o->parts && *batch % w->o->parts != w->o->part - 1) continue;
         if (!rt_cache_work_find(w, b)) continue;
@@ -298,7 +303,7 @@ static int ask_all(rt_cache_work *w, rt_err *e)
     w->out->seconds = rt_now() - begun;
     rt_says_seconds(w->says, &w->out->forward, &w->out->head);
     if (rc == RT_INTERRUPTED)
-        rt_err_context(e, "%s keeps what was asked so far; --fill adds the rest", w->settings.out);
+        rt_err_context(e, "%s has what was computed so far; --fill adds the rest", w->settings.out);
 out:
     return rc;
 }
@@ -323,13 +328,12 @@ static int make(rt_cache_work *w, rt_err *e)
     w->B = choose_rows(w, info.positions);
     w->host = info.host;
     if (w->host && w->r.teacher_memory == RT_TEACHER_HOST)
-        RT_TRY(rt_fail(e, RT_USAGE,
-                       "--teacher-memory host is for a device that has memory of its own; use device or disk"));
+        RT_TRY(rt_fail(e, RT_USAGE, "--teacher-memory host needs a device with memory of its own; use device or disk"));
     /* What is wrong with a cache that is there is said before anything is loaded; a new one begins when all else is
      * there, so that no folder is left of a teacher that does not fit. */
     if (w->there) RT_TRY(rt_cache_work_begin(w, e));
     rc = open_teacher(w, e);
-    if (rc == RT_NOMEM) rt_err_context(e, "asking %u rows at once (--teacher-batch takes fewer)", w->B);
+    if (rc == RT_NOMEM) rt_err_context(e, "computing %u rows at once (a smaller --teacher-batch needs less)", w->B);
     RT_TRY(rc);
     RT_TRY(rt_cache_work_room(w, e));
     if (!w->there) RT_TRY(rt_cache_work_begin(w, e));

@@ -45,7 +45,7 @@ int rt_cache_work_room(rt_cache_work *w, rt_err *e)
     size_t row = (size_t)rt_dtype_bytes(rt_says_dtype(w->says), w->teacher->config.width);
     bool whole = batch_room(w, &w->batch[0]) && batch_room(w, &w->batch[1]);
     w->packed = rt_alloc(RT_CACHE_BLOCK * row, 64);
-    return whole && w->packed ? RT_OK : rt_no_memory(e, "batches of the teacher's answers");
+    return whole && w->packed ? RT_OK : rt_no_memory(e, "batches of the teacher's rows");
 }
 
 void rt_cache_work_free(rt_cache_work *w)

@@ -145,7 +145,8 @@ static int write_teacher(rt_cache_work *w, const char *folder, rt_err *e)
     rt_model_text text = w->teacher->text;
     rc = rt_model_text_for(&text, &w->teacher->text, RT_CONTAINER_HF, w->teacher->config.vocab, &w->arena, NULL, e);
     if (rc == RT_UNSUPPORTED) {
-        rt_note(&w->out->notes, "the cache gets no tokenizer.json: %s", e ? e->text : "it has no such form");
+        rt_note(&w->out->notes, "the cache gets no tokenizer.json: %s",
+                e ? e->text : "the tokenizer cannot be written in that form");
         rc = RT_OK;
     }
     RT_TRY(rc);
@@ -162,7 +163,8 @@ static int check_same(rt_cache_work *w, const json_t *now, rt_err *e)
 {
     const char *part = differs(rt_cache_about(w->cache), now);
     if (!part) return RT_OK;
-    return rt_fail(e, RT_INVALID, "%s is another cache: %s is not the same; give another --out", w->settings.out, part);
+    return rt_fail(e, RT_INVALID, "%s is a different cache: %s is not the same; give another --out", w->settings.out,
+                   part);
 }
 
 /* Waits, a while, for another process that begins the same cache. */
@@ -174,7 +176,7 @@ static int take_folder(rt_cache_work *w, rt_lock **lock, rt_err *e)
     for (;;) {
         rc = rt_lock_take(lock, w->settings.out, "the cache", e);
         if (rc != RT_INVALID || rt_now() - begun > wait_seconds) return rc;
-        rc = rt_watch_step(&watch, "waiting for another process that begins the cache", 0, 0, e);
+        rc = rt_watch_step(&watch, "waiting for another process to set up the cache", 0, 0, e);
         if (rc < 0) return rc;
         nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);
     }
@@ -270,9 +272,9 @@ out:
 int rt_cache_work_there(const rt_cache_work *w, rt_err *e)
 {
     if (w->o->join_count)
-        return rt_fail(e, RT_INVALID, "%s is a cache already; join into it with --fill, or give another --out",
+        return rt_fail(e, RT_INVALID, "%s is already a cache; join into it with --fill, or give another --out",
                        w->settings.out);
-    return rt_fail(e, RT_INVALID, "%s is a cache already; add what is missing with --fill, or give another --out",
+    return rt_fail(e, RT_INVALID, "%s is already a cache; add what is missing with --fill, or give another --out",
                    w->settings.out);
 }
 
@@ -290,8 +292,8 @@ int rt_cache_work_begin(rt_cache_work *w, rt_err *e)
         memcpy(w->sections, have, w->section_count * sizeof *have); /* the dtype of hidden states is the cache's */
     if (w->plan.form == RT_FORM_HIDDEN && w->sections[0].dtype != rt_device_policy(w->dev)->act)
         RT_TRY(rt_fail(e, RT_INVALID,
-                       "%s keeps hidden states in %s, and this device has them in %s; fill it on a device "
-                       "like the one that it was made on",
+                       "%s has hidden states in %s, and this device computes them in %s; fill it on the kind "
+                       "of device that it was made on",
                        w->settings.out, rt_dtype_name(w->sections[0].dtype),
                        rt_dtype_name(rt_device_policy(w->dev)->act)));
     for (uint32_t i = 0; i < w->section_count; i++) RT_TRY(rt_cache_writer_new(&w->writer[i], w->cache, i, e));
@@ -357,7 +359,7 @@ int rt_cache_work_join(rt_cache_work *w, rt_err *e)
     const rt_job_cache_opts *o = w->o;
     if (!w->settings.out) RT_TRY(rt_fail(e, RT_USAGE, "--out is missing; give the folder of the joined cache"));
     if (w->settings.teacher.count || w->settings.data.count)
-        RT_TRY(rt_fail(e, RT_USAGE, "--join asks no teacher; leave --teacher and --data out"));
+        RT_TRY(rt_fail(e, RT_USAGE, "--join runs no teacher; leave --teacher and --data out"));
     w->there = rt_cache_is(w->settings.out);
     if (w->there && !o->fill) RT_TRY(rt_cache_work_there(w, e));
     RT_TRY(rt_cache_open(&first, o->join[0], e));
@@ -418,8 +420,9 @@ void rt_job_cache_facts(rt_job_cached_facts *out, const rt_inputs *in)
 {
     static const char *const exact[] = { [RT_FORM_LIVE] = "",
                                          [RT_FORM_HIDDEN] = "exact for every divergence",
-                                         [RT_FORM_TOPK] = "every divergence over those ids and the rest as one",
-                                         [RT_FORM_DRAWS] = "forward KL, without bias" };
+                                         [RT_FORM_TOPK] =
+                                             "every divergence, over those ids and the rest as one outcome",
+                                         [RT_FORM_DRAWS] = "forward KL only, with an unbiased gradient" };
     rt_cache *c = rt_cache_source_cache(in->cache);
     const rt_keep_plan *k = rt_cache_source_keeps(in->cache);
     const char *keep = json_string_value(json_object_get(rt_cache_about(c), "keep"));

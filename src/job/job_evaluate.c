@@ -73,7 +73,8 @@ static int fill_settings(work *w, rt_err *e)
         RT_TRY(rt_fail(e, RT_USAGE, "--held-out-of and --%s exclude one another: the run has its own; leave one out",
                        o->data_count ? "data" : "seq-len"));
     if (!o->data_count && !o->held_out_of)
-        RT_TRY(rt_fail(e, RT_USAGE, "--data is missing: text to measure on; or --held-out-of RUN, or --tasks FILE"));
+        RT_TRY(rt_fail(e, RT_USAGE,
+                       "--data is missing; give a text to measure on, or --held-out-of RUN, or --tasks FILE"));
     if (o->teacher_weights && !o->teacher) RT_TRY(rt_fail(e, RT_USAGE, "--teacher-weights needs --teacher"));
     if (o->teacher_weights && !rt_weights_parse(o->teacher_weights, &w->asked))
         RT_TRY(rt_fail(e, RT_USAGE, "--teacher-weights is " RT_WEIGHTS_WORDS ", not '%s'", o->teacher_weights));
@@ -202,12 +203,12 @@ static int open_data(work *w, rt_err *e)
     RT_TRY(w->o->held_out_of ? open_held_out(w, &io, e) : open_text(w, &io, e));
     if (w->in->cache)
         RT_TRY(rt_fail(e, RT_INVALID,
-                       "--teacher %s is a cache, which serves the run that it was made for; measure "
-                       "beside the model itself",
+                       "--teacher %s is a cache, and retort eval needs a model as teacher; name the "
+                       "model that the cache was made with",
                        w->o->teacher));
     if (rt_inputs_prompted(w->in))
-        RT_TRY(
-            rt_fail(e, RT_INVALID, "--teacher %s: retort eval reads no prompt; give the model alone", w->o->teacher));
+        RT_TRY(rt_fail(e, RT_INVALID, "--teacher %s: retort eval does not support prompt=; give the model alone",
+                       w->o->teacher));
     uint32_t rows = rt_eval_set_rows(w->set);
     if (rows < w->B) rt_eval_set_batch(w->set, w->B = rows); /* nothing is measured of what fills a batch up */
     RT_TRY(check_ids(w, e));

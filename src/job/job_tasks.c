@@ -12,8 +12,6 @@
 #include <math.h>
 #include <string.h>
 
-enum { SLOTS = 8, MOST_SLOTS = 1 << 16 };
-
 /* A model with its requests. */
 typedef struct part {
     rt_model_file *model;
@@ -82,7 +80,7 @@ static int open_model(work *w, uint32_t i, rt_err *e)
     RT_TRY(rt_model_file_open(&p->model, w->o->models[i], &hub, e));
     rc = rt_speaker_new(&p->speaker, p->model, e);
     if (rc >= 0 && w->o->chat && !rt_speaker_template(p->speaker).data)
-        rc = rt_fail(e, RT_INVALID, "--chat needs a chat template, and the model has none");
+        rc = rt_fail(e, RT_INVALID, "--chat needs a chat template, and the model has none; leave --chat out");
     if (rc >= 0) rc = make_requests(w, p, e);
     if (rc < 0 && w->o->model_count > 1) rt_err_context(e, "%s", w->o->models[i]);
     RT_TRY(rc);
@@ -97,10 +95,10 @@ static int open_all(work *w, rt_err *e)
 {
     int rc;
     const rt_job_tasks_opts *o = w->o;
-    if (o->slots > MOST_SLOTS)
-        RT_TRY(rt_fail(e, RT_USAGE, "--slots %u is out of range (1 to %d)", o->slots, MOST_SLOTS));
+    if (o->slots > RT_JOB_MOST_SLOTS)
+        RT_TRY(rt_fail(e, RT_USAGE, "--slots %u is out of range (1 to %d)", o->slots, RT_JOB_MOST_SLOTS));
     if (o->details && rt_path_exists(o->details))
-        RT_TRY(rt_fail(e, RT_INVALID, "%s is there already; give another --details", o->details));
+        RT_TRY(rt_fail(e, RT_INVALID, "%s already exists; give another --details", o->details));
     if (o->var_count) RT_TRY(rt_template_vars(&w->vars, o->vars, o->var_count, e));
     for (uint32_t i = 0; i < o->file_count; i++) RT_TRY(rt_task_set_read(&w->set, o->files[i], &w->tell, e));
     w->out->model_count = o->model_count;
@@ -211,7 +209,7 @@ static int measure(work *w, uint32_t i, uint64_t before, uint64_t total, rt_err 
         echo = echo || !w->set.records[p->requests.each[k].record].max_new;
         m->prompt_tokens += p->requests.each[k].ids.count;
     }
-    const uint32_t asked = o->slots ? o->slots : SLOTS;
+    const uint32_t asked = o->slots ? o->slots : RT_JOB_SLOTS;
     const rt_engine_opts eo = { .slots = asked < p->requests.count ? asked : p->requests.count,
                                 .context = p->context,
                                 .echo = echo };

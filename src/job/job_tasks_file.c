@@ -29,7 +29,7 @@ static int check_keys(const json_t *j, const char *const *known, rt_err *e)
         while (known[i] && strcmp(known[i], key) != 0) i++;
         if (known[i]) continue;
         const char *near = rt_nearest(key, known);
-        return rt_fail(e, RT_INVALID, "'%.100s' is no key of such a record%s%s%s", key, near ? "; did you mean '" : "",
+        return rt_fail(e, RT_INVALID, "unknown key '%.100s'%s%s%s", key, near ? "; did you mean '" : "",
                        near ? near : "", near ? "'?" : "");
     }
     return RT_OK;
@@ -44,7 +44,7 @@ static int copy_text(const reading *x, const json_t *text, rt_span *out, rt_err 
 static int take_text(const reading *x, const char *key, rt_span *out, rt_err *e)
 {
     const json_t *text = json_object_get(x->j, key);
-    if (!json_is_string(text)) return rt_fail(e, RT_INVALID, "`%s` is %s", key, text ? "no text" : "missing");
+    if (!json_is_string(text)) return rt_fail(e, RT_INVALID, "`%s` is %s", key, text ? "not a string" : "missing");
     return copy_text(x, text, out, e);
 }
 
@@ -59,16 +59,16 @@ static int take_list(const reading *x, const char *key, bool one, uint32_t least
     if (!single && !json_is_array(list))
         return rt_fail(e, RT_INVALID, "`%s` is %s", key,
                        !list ? "missing"
-                       : one ? "neither a text nor a list of texts"
-                             : "no list of texts");
+                       : one ? "neither a string nor a list of strings"
+                             : "not a list of strings");
     if (n < least || n > MOST_EACH)
-        return rt_fail(e, RT_INVALID, "`%s` has %zu texts; it needs %u to %d", key, n, least, MOST_EACH);
+        return rt_fail(e, RT_INVALID, "`%s` is a list of %zu; it needs %u to %d", key, n, least, MOST_EACH);
     if (!(*out = rt_arena_alloc(&x->set->arena, (n + 1) * sizeof **out))) return rt_no_memory(e, "tasks");
     *count = (uint32_t)n;
     for (size_t i = 0; i < n; i++) {
         const json_t *text = single ? list : json_array_get(list, i);
-        if (!json_is_string(text)) return rt_fail(e, RT_INVALID, "`%s`: text %zu is no text", key, i);
-        if (!json_string_length(text)) return rt_fail(e, RT_INVALID, "`%s`: text %zu is empty", key, i);
+        if (!json_is_string(text)) return rt_fail(e, RT_INVALID, "`%s`: element %zu is not a string", key, i);
+        if (!json_string_length(text)) return rt_fail(e, RT_INVALID, "`%s`: element %zu is empty", key, i);
         RT_TRY(copy_text(x, text, *out + i, e));
     }
 out:
@@ -84,15 +84,15 @@ static int take_choices(const reading *x, rt_err *e)
     const bool question = json_object_get(x->j, "question") != NULL, context = json_object_get(x->j, "context") != NULL;
     RT_TRY(check_keys(x->j, choice_keys, e));
     if (question && context)
-        RT_TRY(rt_fail(e, RT_INVALID, "`question` and `context` are the same; leave one of them out"));
+        RT_TRY(rt_fail(e, RT_INVALID, "`question` and `context` mean the same; leave one of them out"));
     RT_TRY(take_text(x, context ? "context" : "question", &r->question, e));
     RT_TRY(take_list(x, "choices", false, 2, &each, &r->count, e));
     r->each = each;
     r->delimiter = (rt_span){ " ", 1 };
     if (delimiter) RT_TRY(take_text(x, "delimiter", &r->delimiter, e));
     if (!json_is_integer(answer))
-        RT_TRY(rt_fail(e, RT_INVALID, "`answer` is %s: the number of the right choice, from 0",
-                       answer ? "no whole number" : "missing"));
+        RT_TRY(rt_fail(e, RT_INVALID, "`answer` is %s; it is the index of the right choice, from 0",
+                       answer ? "not a whole number" : "missing"));
     const json_int_t right = json_integer_value(answer);
     if (right < 0 || right >= (json_int_t)r->count)
         RT_TRY(rt_fail(e, RT_INVALID, "`answer` %lld is out of range (0 to %u, for %u choices)", (long long)right,
@@ -119,7 +119,7 @@ static int take_answer(const reading *x, rt_err *e)
     r->stop = stop;
     const json_int_t n = json_integer_value(most);
     if (most && (!json_is_integer(most) || n < 1 || n > MOST_NEW))
-        RT_TRY(rt_fail(e, RT_INVALID, "`max_new` is no whole number from 1 to %d", MOST_NEW));
+        RT_TRY(rt_fail(e, RT_INVALID, "`max_new` is not a whole number from 1 to %d", MOST_NEW));
     r->max_new = most ? (uint32_t)n : MAX_NEW;
 out:
     return rc;
@@ -131,11 +131,11 @@ static int name_of(const reading *x, const char *path, char *out, rt_err *e)
     const json_t *name = json_object_get(x->j, "task");
     const char *base = rt_path_base(path), *dot = strchr(base, '.');
     if (name && (!json_is_string(name) || !json_string_length(name)))
-        return rt_fail(e, RT_INVALID, "`task` is no name");
+        return rt_fail(e, RT_INVALID, "`task` is not a name");
     const char *text = name ? json_string_value(name) : base;
     const size_t len = name ? strlen(text) : dot && dot > base ? (size_t)(dot - base) : strlen(base);
     if (len >= MOST_NAME)
-        return rt_fail(e, RT_INVALID, "the name of the task has %zu bytes; give a shorter `task`", len);
+        return rt_fail(e, RT_INVALID, "the name of the task is %zu bytes long; give a shorter `task`", len);
     if (memchr(text, ':', len)) return rt_fail(e, RT_INVALID, "the name of the task has a colon; give another `task`");
     memcpy(out, text, len);
     out[len] = 0;
@@ -178,7 +178,7 @@ static int add(rt_task_set *s, const char *path, const rt_prompt_line *line, rt_
     if (!j) RT_TRY(rt_fail(e, RT_FORMAT, "not JSON: %s, at byte %d", at.text, at.position));
     if (!json_is_object(j)) RT_TRY(rt_fail(e, RT_FORMAT, "not an object"));
     if (!choices && !json_object_get(j, "target"))
-        RT_TRY(rt_fail(e, RT_INVALID, "a record has `choices`, or a `target`"));
+        RT_TRY(rt_fail(e, RT_INVALID, "a record needs either `choices` or a `target`"));
     RT_TRY(choices ? take_choices(&x, e) : take_answer(&x, e));
     RT_TRY(name_of(&x, path, name, e));
     if (!rt_grow((void **)&s->records, &s->cap, s->count + 1, sizeof *s->records)) RT_TRY(rt_no_memory(e, "tasks"));
@@ -205,10 +205,10 @@ int rt_task_set_read(rt_task_set *s, const char *path, rt_job_tell *tell, rt_err
         }
         tell->done = s->count;
         if (rt_job_tell_stop(tell)) RT_TRY(rt_fail(e, RT_INTERRUPTED, "interrupted while reading the tasks"));
-        if (s->count == UINT32_MAX / MOST_EACH) RT_TRY(rt_fail(e, RT_INVALID, "%s holds too many records", path));
+        if (s->count == UINT32_MAX / MOST_EACH) RT_TRY(rt_fail(e, RT_INVALID, "%s has too many records", path));
     }
     RT_TRY(rc);
-    if (s->count == before) RT_TRY(rt_fail(e, RT_INVALID, "%s holds no record", path));
+    if (s->count == before) RT_TRY(rt_fail(e, RT_INVALID, "%s has no records", path));
 out:
     rt_prompt_file_close(f);
     return rc;

@@ -52,7 +52,7 @@ static int start_choice(const rt_task_text *t, const rt_str *choice, rt_task_req
     const int64_t start = rt_speaker_start(t->speaker);
     if (start < 0)
         RT_TRY(rt_fail(e, RT_INVALID,
-                       "the question is empty, and the tokenizer has no token that begins a text; "
+                       "the question is empty, and the tokenizer has neither BOS nor EOS to start with; "
                        "give a question"));
     RT_TRY(rt_speaker_encode(t->speaker, choice->data, choice->len, false, &q->ids, e));
     if (!q->ids.count || q->ids.ids[0] != (uint32_t)start) {
@@ -78,7 +78,8 @@ static int join_choice(const rt_task_text *t, const rt_str *question, const rt_s
     q->scored = before;
     RT_TRY(question->len ? encode(t, &whole, whole.len, &q->ids, e) : start_choice(t, &whole, q, e));
     if (!q->scored)
-        RT_TRY(rt_fail(e, RT_INVALID, "the question is white space alone, and the tokenizer puts no token before it"));
+        RT_TRY(rt_fail(e, RT_INVALID,
+                       "the question is only white space, and the tokenizer adds no BOS before it; give a question"));
     if (q->ids.count <= q->scored) RT_TRY(rt_fail(e, RT_INVALID, "choice %u adds no token to the question", q->choice));
 out:
     rt_str_free(&whole);
@@ -106,7 +107,7 @@ int rt_task_requests_add(rt_task_request_list *l, const rt_task_text *t, const r
     if (!s->tasks[r->task].choices) {
         RT_TRY(add(l, i, 0, &q, e));
         RT_TRY(encode(t, &question, question.len, &q->ids, e));
-        if (!q->ids.count) RT_TRY(rt_fail(e, RT_INVALID, "`prompt` is empty; there is nothing to answer"));
+        if (!q->ids.count) RT_TRY(rt_fail(e, RT_INVALID, "`prompt` is empty; give a text to continue"));
         goto out;
     }
     RT_TRY(encode(t, &question, stripped(question.data ? question.data : "", question.len), &before, e));

@@ -140,14 +140,15 @@ static int gate_parse(rt_job_tasked *out, const char *text, rt_err *e)
 {
     const char *sign = strstr(text, ">="), *colon = sign ? memchr(text, ':', (size_t)(sign - text)) : NULL;
     const char *name = colon ? colon + 1 : text;
-    if (!sign) return gate_fail(text, "there is no >= in it", e);
+    if (!sign) return gate_fail(text, "it has no >=", e);
     int m = 0;
     const size_t len = (size_t)(sign - name);
     while (m < RT_TASK_METRICS && !(strlen(metric_names[m]) == len && memcmp(metric_names[m], name, len) == 0)) m++;
-    if (m == RT_TASK_METRICS) return gate_fail(text, "metrics are acc, acc_norm and exact_match", e);
+    if (m == RT_TASK_METRICS) return gate_fail(text, "the metrics are acc, acc_norm and exact_match", e);
     char *end;
     const double least = strtod(sign + 2, &end);
-    if (end == sign + 2 || *end || !(least >= 0 && least <= 1)) return gate_fail(text, "no number from 0 to 1", e);
+    if (end == sign + 2 || *end || !(least >= 0 && least <= 1))
+        return gate_fail(text, "the score is not a number from 0 to 1", e);
     const uint32_t before = out->gate_count;
     for (uint32_t i = 0; i < out->row_count; i++) {
         const rt_task_row *r = &out->rows[i];
@@ -157,7 +158,7 @@ static int gate_parse(rt_job_tasked *out, const char *text, rt_err *e)
         out->gates[out->gate_count++] = (rt_task_gate){ .text = text, .row = r, .least = least };
     }
     if (out->gate_count > before) return RT_OK;
-    return rt_fail(e, RT_USAGE, "--require '%s': the files have no such task with %s", text, metric_names[m]);
+    return rt_fail(e, RT_USAGE, "--require '%s': no such task in the files has %s", text, metric_names[m]);
 }
 
 int rt_task_gates_parse(rt_job_tasked *out, const char *const *require, uint32_t count, rt_err *e)

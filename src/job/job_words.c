@@ -28,6 +28,14 @@ const char *const *rt_job_divergence_names(void)
     return names;
 }
 
+const char *const *rt_job_backend_names(void)
+{
+    enum { MOST = 16 };
+    static const char *names[MOST + 1];
+    for (uint32_t i = 0; i < MOST && rt_backends()[i]; i++) names[i] = rt_backends()[i]->name;
+    return names;
+}
+
 const char *const *rt_job_preset_names(void)
 {
     enum { MOST = 64 };

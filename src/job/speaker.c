@@ -90,7 +90,7 @@ static int chat_text(const rt_speaker *s, const rt_speaker_chat *c, rt_data_text
                            .now = c->now,
                            .utc_offset = c->utc_offset };
     if (out->tmpl) return RT_OK;
-    return rt_fail(e, RT_INVALID, "the model has no chat template%s%s; ask it to continue a text instead",
+    return rt_fail(e, RT_INVALID, "the model has no chat template%s%s; give it a text to continue instead",
                    s->text->chat_err.text[0] ? " that can be used: " : "", s->text->chat_err.text);
 }
 

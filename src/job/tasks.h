@@ -31,7 +31,7 @@ typedef struct rt_job_tasks_opts {
     const char *base;         /* of an adapter that is the first model; null: the one that it names */
     const char *details;      /* a new file: every record with what each model made of it, a line each; null: none */
     bool chat;                /* a question is what a user says, through the model's chat template */
-    uint32_t slots;           /* requests at once; 0: 8 */
+    uint32_t slots;           /* requests at once; 0: RT_JOB_SLOTS */
     const rt_settings *where; /* device and threads */
     const rt_job_env *env;
     rt_job_progress_fn progress;

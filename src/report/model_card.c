@@ -117,7 +117,7 @@ static void put_opening(rt_str *s, const rt_card *c)
     if (c->from_random && !is_adapter(c)) rt_str_append(s, ", which began as random weights");
     rt_str_append(s, is_adapter(c) ? ", trained" : "; it was trained");
     if (c->teacher) {
-        rt_str_append(s, " to give the probabilities of ");
+        rt_str_append(s, " to match the probabilities of ");
         put_teachers(s, c);
     }
     rt_str_append(s, c->teacher ? " on every trained position of the data" : " on text with cross-entropy");

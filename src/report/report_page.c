@@ -360,8 +360,7 @@ int rt_report_may_write(const char *out_path, rt_err *e)
     bool own = !map.size || memmem(map.data, map.size < HEAD ? map.size : HEAD, mark, sizeof mark - 1);
     rt_map_close(&map);
     return own ? RT_OK
-               : rt_fail(e, RT_INVALID, "%s is there already and is no page of retort report; name another --out",
-                         out_path);
+               : rt_fail(e, RT_INVALID, "%s exists and is not a page of retort report; name another --out", out_path);
 }
 
 int rt_report_write(const char *out_path, rt_report_run *const *runs, uint32_t count, rt_err *e)

@@ -21,11 +21,12 @@
 
 typedef struct rt_serve_opts {
     const char *host;  /* null: 127.0.0.1 */
-    uint32_t port;     /* 0: one that is free */
+    uint64_t port;     /* 0: one that is free */
     const char *name;  /* of the model, as clients call it */
     const char *token; /* that requests must bear; null: none */
-    rt_engine_opts engine;
-    uint32_t max_queue;  /* sequences that may wait for a slot */
+    uint32_t slots, context, positions; /* as in rt_engine_opts; slots 0: RT_JOB_SLOTS */
+    uint64_t top;                       /* likely ids that a request may ask for with each token */
+    uint64_t max_queue;                 /* sequences that may wait for a slot */
     uint64_t max_body;   /* bytes of a request */
     double timeout;      /* seconds that a request may take in all */
     double idle_timeout; /* seconds without a byte from or to a client that has something to say or to hear */
@@ -36,7 +37,8 @@ typedef struct rt_serve_opts {
     void *ctx;
 } rt_serve_opts;
 
-/* Answers until stop says so. RT_IO where the address cannot be had. A device that fails ends it with that status. */
+/* Answers until stop says so. RT_USAGE with the flag's name for what is out of range; RT_IO where the address cannot be
+ * had. A device that fails ends it with that status. */
 int rt_serve(const rt_model_file *m, const rt_serve_opts *o, rt_err *e);
 
 #endif

@@ -25,7 +25,8 @@ int rt_ask_model(const rt_ask_env *env, rt_fields *f)
 {
     const json_t *j = rt_field_text(f, "model");
     if (!j || strcmp(json_string_value(j), env->name) == 0) return f->bad ? RT_INVALID : RT_OK;
-    rt_field_fail(f, "model", "the model '%.200s' is not served here; this is '%s'", json_string_value(j), env->name);
+    rt_field_fail(f, "model", "the model '%.200s' is not served here; this server has '%s'", json_string_value(j),
+                  env->name);
     f->why->http = 404;
     return RT_INVALID;
 }
@@ -72,7 +73,7 @@ static int refuse_others(rt_fields *f, const rt_ask *a)
     if (choice && !is_neutral(choice))
         return rt_field_fail(f, "tool_choice", "tool_choice takes \"auto\" or \"none\" here");
     if (rt_field_whole(f, "best_of", a->n, 1, RT_ASK_SEQUENCES) != a->n)
-        return rt_field_fail(f, "best_of", "best_of is not supported; it has to be n, which is %u", a->n);
+        return rt_field_fail(f, "best_of", "best_of is not supported; leave it out, or set it to n, which is %u", a->n);
     return f->bad ? RT_INVALID : RT_OK;
 }
 
@@ -89,7 +90,7 @@ static int flatten(rt_fields *f, const json_t *message, json_t **out)
         const json_t *says = json_object_get(part, "text");
         if (!json_is_string(says) || !json_is_string(type) || strcmp(json_string_value(type), "text") != 0) {
             rt_str_free(&text);
-            return rt_field_fail(f, "messages", "a message has content that is no text; only text is understood");
+            return rt_field_fail(f, "messages", "a message has content that is not text; only text is supported");
         }
         rt_str_append_n(&text, json_string_value(says), json_string_length(says));
     }
@@ -222,17 +223,17 @@ static int read_stops(rt_ask *a, rt_fields *f)
 {
     const json_t *j = json_object_get(f->body, "stop"), *ids = rt_field_of(f, "stop_token_ids", JSON_ARRAY);
     const size_t n = json_is_array(j) ? json_array_size(j) : j && !json_is_null(j);
-    if (n > RT_ASK_STOPS) return rt_field_fail(f, "stop", "stop has %zu strings; %d are the most", n, RT_ASK_STOPS);
+    if (n > RT_ASK_STOPS) return rt_field_fail(f, "stop", "stop has %zu strings; the maximum is %d", n, RT_ASK_STOPS);
     if (json_array_size(ids) > RT_ASK_STOPS)
-        return rt_field_fail(f, "stop_token_ids", "stop_token_ids are more than %d", RT_ASK_STOPS);
+        return rt_field_fail(f, "stop_token_ids", "stop_token_ids has more than %d ids", RT_ASK_STOPS);
     if (ids) rt_field_ids(f, "stop_token_ids", ids, &a->stop_ids);
     a->stop = rt_arena_alloc(&a->arena, (n + 1) * sizeof *a->stop);
     if (!a->stop) return rt_refuse(f->why, 500, NULL, "no memory for stop strings");
     for (size_t i = 0; i < n; i++) {
         const json_t *s = json_is_array(j) ? json_array_get(j, i) : j;
-        if (!json_is_string(s)) return rt_field_fail(f, "stop", "stop is no string, and no list of strings");
+        if (!json_is_string(s)) return rt_field_fail(f, "stop", "stop is neither a string nor a list of strings");
         if (strlen(json_string_value(s)) != json_string_length(s))
-            return rt_field_fail(f, "stop", "a stop string has a zero byte in it");
+            return rt_field_fail(f, "stop", "a stop string contains a zero byte");
         if (json_string_length(s)) a->stop[a->stops++] = json_string_value(s);
     }
     return f->bad ? RT_INVALID : RT_OK;
@@ -247,7 +248,8 @@ static int read_sampling(rt_ask *a, const rt_ask_env *env, rt_fields *f)
                                  .min_p = rt_field_real(f, "min_p", 0, 0, 1),
                                  .repetition_penalty = rt_field_real(f, "repetition_penalty", 1, 1e-3, 1e3) };
     a->sampling.seed = (uint64_t)rt_field_whole(f, "seed", (int64_t)env->seed, INT64_MIN, INT64_MAX);
-    if (a->sampling.top_p == 0) rt_field_fail(f, "top_p", "top_p is 0, which leaves nothing; it is above 0, at most 1");
+    if (a->sampling.top_p == 0)
+        rt_field_fail(f, "top_p", "top_p is 0, which leaves nothing to sample from; it takes more than 0, up to 1");
     return f->bad ? RT_INVALID : RT_OK;
 }
 
@@ -275,7 +277,8 @@ static void read_switches(rt_ask *a, rt_fields *f)
     a->usage = rt_field_flag(&options, "include_usage", false);
     f->bad = f->bad || options.bad;
     a->echo = rt_field_flag(f, "echo", false);
-    if (a->chat && a->echo) rt_field_fail(f, "echo", "echo is of /v1/completions; a chat has prompt_logprobs");
+    if (a->chat && a->echo)
+        rt_field_fail(f, "echo", "echo is not available for chats; use prompt_logprobs, or /v1/completions");
     a->ids = rt_field_flag(f, "return_token_ids", false);
     a->names = rt_field_flag(f, "return_tokens_as_token_ids", false);
     a->special = !rt_field_flag(f, "skip_special_tokens", true);
@@ -307,7 +310,7 @@ static int check_size(const rt_ask *a, const rt_speaker_facts *facts, rt_fields 
     if (top < 0 || places * ((uint64_t)top + 1) <= RT_ASK_PLACES) return RT_OK;
     return rt_field_fail(
         f, a->logprobs >= 0 ? "logprobs" : "prompt_logprobs",
-        "up to %llu log-probabilities were asked for, and a reply holds %d; ask for fewer prompts at once",
+        "up to %llu log-probabilities were asked for, and a reply can hold %d; send fewer prompts at once",
         (unsigned long long)(places * ((uint64_t)top + 1)), RT_ASK_PLACES);
 }
 

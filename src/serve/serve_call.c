@@ -143,7 +143,7 @@ void rt_calls_time_out(rt_server *s, double now)
         rt_refusal why;
         next = c->after;
         if (!c->req || now < c->deadline) continue;
-        rt_refuse(&why, 503, NULL, "the request has taken longer than %g seconds (--timeout)", s->o->timeout);
+        rt_refuse(&why, 503, NULL, "the request took longer than %g seconds (--timeout)", s->o->timeout);
         s->timed_out++;
         refuse(c, &why);
     }
@@ -244,9 +244,9 @@ void rt_call_new(rt_server *s, struct evhttp_request *req, rt_ask *ask)
     rt_err e = { 0 };
     rt_call *c = NULL;
     int rc = check(s, ask, &why);
-    if (rc >= 0 && rt_worker_full(&s->worker, s->o->max_queue))
-        rc = rt_refuse(&why, 429, NULL, "%u sequences wait already, which is the most (--max-queue); try again later",
-                       s->o->max_queue);
+    if (rc >= 0 && rt_worker_full(&s->worker, (uint32_t)s->o->max_queue))
+        rc = rt_refuse(&why, 429, NULL, "%u sequences are waiting already, the limit of --max-queue; try again later",
+                       (unsigned)s->o->max_queue);
     if (rc >= 0 && (!(c = call_new(s, req, ask)) || rt_http_watch(s, req, c, &e) < 0))
         rc = rt_refuse(&why, 500, NULL, "no memory for the request");
     if (rc >= 0) {

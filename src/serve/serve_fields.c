@@ -113,7 +113,7 @@ void rt_field_ids(rt_fields *f, const char *name, const json_t *list, rt_tok_ids
             return;
         }
         if (v < 0 || v > UINT32_MAX) {
-            rt_field_fail(f, name, "item %zu of %s, %lld, is no id", i, name, (long long)v);
+            rt_field_fail(f, name, "item %zu of %s, %lld, is not a token id", i, name, (long long)v);
             return;
         }
         out->ids[out->count++] = (uint32_t)v;

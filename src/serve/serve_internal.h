@@ -17,6 +17,7 @@ enum { RT_SERVE_STATUSES = 9 };
 typedef struct rt_call rt_call;
 typedef struct rt_server {
     const rt_serve_opts *o;
+    rt_engine_opts engine;
     rt_speaker *speaker;
     rt_worker worker;
     struct event_base *base;

@@ -104,17 +104,18 @@ int rt_plain_metrics(const rt_plain *p, rt_str *out, rt_refusal *why)
     (void)why;
     put_metric(out, "sequences_waiting", "gauge", "Sequences in the queue.", w.waiting);
     put_metric(out, "sequences_running", "gauge", "Sequences in slots.", w.busy);
-    put_metric(out, "slots", "gauge", "Sequences that are computed at once.", rt_speaker_facts_of(s->speaker).slots);
+    put_metric(out, "slots", "gauge", "Sequences that can be computed at once.", rt_speaker_facts_of(s->speaker).slots);
     put_metric(out, "cache_pages", "gauge", "Pages of the key/value cache.", t->pages);
-    put_metric(out, "cache_pages_free", "gauge", "Pages of the cache that nobody has.", t->pages_free);
+    put_metric(out, "cache_pages_free", "gauge", "Pages of the cache that are free.", t->pages_free);
     put_metric(out, "prompt_tokens_total", "counter", "Tokens of prompts computed.", (double)t->prompt_tokens);
     put_metric(out, "answer_tokens_total", "counter", "Tokens of answers computed.", (double)t->answer_tokens);
-    put_metric(out, "answer_steps_total", "counter", "Steps that made a token for every busy slot.", (double)t->steps);
+    put_metric(out, "answer_steps_total", "counter", "Decode steps, one token for every busy slot.", (double)t->steps);
     put_metric(out, "prompt_seconds_total", "counter", "Time spent on prompts.", t->prompt_seconds);
     put_metric(out, "answer_seconds_total", "counter", "Time spent on answers.", t->answer_seconds);
-    put_metric(out, "requests_cancelled_total", "counter", "Requests whose clients went away.", (double)s->cancelled);
+    put_metric(out, "requests_cancelled_total", "counter", "Requests whose clients disconnected.",
+               (double)s->cancelled);
     put_metric(out, "requests_timed_out_total", "counter", "Requests that took too long.", (double)s->timed_out);
-    put_metric(out, "uptime_seconds", "gauge", "Seconds since the server began.", rt_now() - s->begun);
+    put_metric(out, "uptime_seconds", "gauge", "Seconds since the server started.", rt_now() - s->begun);
     rt_str_append(out, "# HELP retort_replies_total Replies by HTTP status.\n# TYPE retort_replies_total counter\n");
     for (int i = 0; i < RT_SERVE_STATUSES; i++) {
         char status[16] = "other";

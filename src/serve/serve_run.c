@@ -83,8 +83,8 @@ static int listen_to(rt_server *s, rt_err *e)
     errno = 0;
     s->bound = evhttp_bind_socket_with_handle(s->http, host, (uint16_t)s->o->port);
     if (!s->bound)
-        return rt_fail(e, RT_IO, "cannot listen on %s, port %u: %s; give another --host or --port", host, s->o->port,
-                       errno ? strerror(errno) : "the address is not known");
+        return rt_fail(e, RT_IO, "cannot listen on %s, port %u: %s; give another --host or --port", host,
+                       (unsigned)s->o->port, errno ? strerror(errno) : "the address is not known");
     evconnlistener_set_error_cb(evhttp_bound_socket_get_listener(s->bound), on_accept_error);
     return RT_OK;
 }
@@ -150,14 +150,40 @@ static void close_all(rt_server *s)
     rt_speaker_free(s->speaker);
 }
 
+static int check_opts(const rt_serve_opts *o, rt_err *e)
+{
+    if (o->port > 65535)
+        return rt_fail(e, RT_USAGE, "--port %llu is out of range (0 to 65535)", (unsigned long long)o->port);
+    if (o->slots > RT_JOB_MOST_SLOTS)
+        return rt_fail(e, RT_USAGE, "--slots %u is out of range (1 to %d)", o->slots, RT_JOB_MOST_SLOTS);
+    if (o->top > 1000)
+        return rt_fail(e, RT_USAGE, "--top-logprobs %llu is out of range (0 to 1000)", (unsigned long long)o->top);
+    if (o->max_queue > 1000000)
+        return rt_fail(e, RT_USAGE, "--max-queue %llu is out of range (0 to 1000000)",
+                       (unsigned long long)o->max_queue);
+    if (o->max_body < 1024 || o->max_body > 1u << 30)
+        return rt_fail(e, RT_USAGE, "--max-body %llu is out of range (1K to 1G)", (unsigned long long)o->max_body);
+    if (o->timeout < 0 || o->timeout > 1e9)
+        return rt_fail(e, RT_USAGE, "--timeout %g is out of range (0 to 1000000000)", o->timeout);
+    if (o->idle_timeout < 0.1 || o->idle_timeout > 1e6)
+        return rt_fail(e, RT_USAGE, "--idle-timeout %g is out of range (0.1 to 1000000)", o->idle_timeout);
+    return RT_OK;
+}
+
 int rt_serve(const rt_model_file *m, const rt_serve_opts *o, rt_err *e)
 {
     int rc;
     rt_server s = { .o = o, .begun = rt_now() };
+    RT_TRY(check_opts(o, e));
+    s.engine = (rt_engine_opts){ .slots = o->slots ? o->slots : RT_JOB_SLOTS,
+                                 .context = o->context,
+                                 .positions = o->positions,
+                                 .top = (uint32_t)o->top,
+                                 .echo = true };
     RT_TRY(rt_speaker_new(&s.speaker, m, e));
     RT_TRY(open_loop(&s, e));
     s.worker.speaker = s.speaker;
-    s.worker.engine = &o->engine;
+    s.worker.engine = &s.engine;
     s.worker.where = o->where;
     s.worker.env = o->env->environment;
     RT_TRY(rt_worker_start(&s.worker, e));

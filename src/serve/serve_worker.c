@@ -179,12 +179,13 @@ int rt_worker_start(rt_worker *w, rt_err *e)
 {
     int rc = RT_OK;
     w->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    if (w->wake < 0) return rt_fail(e, RT_IO, "no descriptor is left for a server");
+    if (w->wake < 0)
+        return rt_fail(e, RT_IO, "the server could not create an event descriptor: too many files are open");
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->changed, NULL);
     if (pthread_create(&w->thread, NULL, work, w) != 0) {
         close(w->wake);
-        return rt_fail(e, RT_NOMEM, "no thread could be begun for the device");
+        return rt_fail(e, RT_NOMEM, "the server could not start its device thread");
     }
     w->running = true;
     rt_worker_lock(w);

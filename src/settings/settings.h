@@ -122,7 +122,7 @@ typedef enum rt_setting_need {
     X(teacher_weights, "--teacher-weights", TEXT, "auto", FREE, TEACHER, "W",                                          \
       "Teacher weights: native as stored, bf16 dequantised once (more memory), fp8 quantised once, or auto")           \
     X(teacher_memory, "--teacher-memory", TEXT, "auto", FREE, TEACHER, "M",                                            \
-      "Teacher memory: device; host (pinned) or disk, from where its layers are copied in as they are used; or auto")  \
+      "Teacher memory: device; host (pinned) or disk, from which layers are copied in as they are used; or auto")      \
     X(seq_len, "--seq-len", COUNT, "auto", RUN, NOTHING, "N",                                                          \
       "Sequence length of a row in tokens (2048, or what the records fit in)")                                         \
     X(steps, "--steps", COUNT, "auto", RUN, NOTHING, "N", "Optimizer steps (3 epochs)")                                \
@@ -185,7 +185,7 @@ typedef enum rt_setting_need {
       "Dump of everything in step N, for tools/check_step.py")                                                         \
     X(seed, "--seed", COUNT, "0", RUN, NOTHING, "N", "Seed of the row order, of what is held out and of adapters")     \
     X(held_seed, "--held-seed", COUNT, "auto", RUN, NOTHING, "N",                                                      \
-      "Seed of what is held out (that of --seed; of a teacher cache, its own)")                                        \
+      "Seed of the choice of held-out records (--seed; with a teacher cache, the cache's)")                            \
     X(device, "--device", TEXT, "auto", FREE, NOTHING, "D",                                                            \
       "Device: auto, cpu, cuda or cuda:1; retort doctor lists them")                                                   \
     X(device_memory, "--device-memory", TEXT, "auto", FREE, NOTHING, "M", "CUDA memory: auto, device or managed")      \

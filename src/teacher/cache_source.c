@@ -37,7 +37,8 @@ int rt_keep_parse(rt_keep_plan *out, const char *text, uint32_t ids, rt_err *e)
     if (out->form == RT_FORM_LIVE || list != (colon != NULL) || (list && !number))
         return rt_fail(e, RT_USAGE, "--keep is topk:K or draws:N (1 to %d), such as topk:64, or hidden; not '%s'",
                        MOST_N, text);
-    if (list && n > ids) return rt_fail(e, RT_USAGE, "--keep %s: %u ids count; give at most as many", text, ids);
+    if (list && n > ids)
+        return rt_fail(e, RT_USAGE, "--keep %s is more than the %u ids that count; give fewer", text, ids);
     out->n = (uint32_t)n;
     if (out->form == RT_FORM_TOPK && out->n > out->held_n) out->held_n = out->n;
     out->exact = out->form == RT_FORM_TOPK && out->n == ids;
@@ -102,7 +103,8 @@ static int recognise(rt_cache_source *s, const char *path, rt_err *e)
         alike = s->sections[i].keep == same[i].keep && s->sections[i].n == same[i].n && s->sections[i].T == same[i].T &&
                 s->sections[i].target == same[i].target && s->sections[i].exact == same[i].exact;
     if (alike) return RT_OK;
-    return rt_fail(e, RT_FORMAT, "%s is a cache with sections that this version has no use for", path);
+    return rt_fail(e, RT_FORMAT, "%s has sections that this version cannot use; make the cache again with retort cache",
+                   path);
 }
 
 static int room_for_block(rt_cache_source *s, rt_err *e)
@@ -266,8 +268,8 @@ static int get_block(rt_cache_source *s, rt_source_use use, const rt_cache_place
     *c = &s->sections[section];
     if (p->wanted & ~rt_cache_have(s->cache, section, &key))
         return rt_fail(e, RT_NOT_FOUND,
-                       "the cache lacks positions that the step reads, though they were looked for; was "
-                       "it changed since the run began?");
+                       "the cache lacks positions that the step reads, although it had them when the run "
+                       "began; was it changed since?");
     return rt_cache_get(s->cache, section, &key, p->wanted, &s->block, e);
 }
 
@@ -280,8 +282,8 @@ static int check_targets(const rt_cache_source *s, const rt_cache_section *c, co
         if (!(p->wanted >> i & 1)) continue;
         if (s->block.target[j++] != target[i])
             return rt_fail(e, RT_INVALID,
-                           "the cache has a held-out position with another next token than the data; fill the cache "
-                           "again for this data (retort cache --fill)");
+                           "a held-out position of the cache has a different next token than the data; fill the cache "
+                           "for this data (retort cache --fill)");
     }
     return RT_OK;
 }

@@ -36,7 +36,7 @@ static int grow(rt_reading *r, uint32_t passes, rt_err *e)
     size_t pass = (size_t)r->rows * r->len * sizeof(int32_t);
     for (int i = 0; i < 4; i++) {
         cap = r->cap;
-        if (!rt_grow((void **)arrays[i], &cap, passes, pass)) return rt_no_memory(e, "what a teacher reads");
+        if (!rt_grow((void **)arrays[i], &cap, passes, pass)) return rt_no_memory(e, "a teacher's rows");
     }
     r->cap = cap;
     return RT_OK;
@@ -104,8 +104,8 @@ static int check_targets(const rt_teacher_prompt *p, const rt_reading_of *of, co
     for (uint32_t i = 0; d->prompted && i + 1 < p->skip; i++)
         if (of->target[d->at + i] >= 0)
             return rt_fail(e, RT_INVALID,
-                           "a position before the first turn is trained, and a teacher's prompt stands in its place; "
-                           "leave --loss-on all out, or prompt=");
+                           "a teacher's prompt replaces a position that is trained (before the first turn); leave out "
+                           "--loss-on all, or prompt=");
     return RT_OK;
 }
 

@@ -148,7 +148,7 @@ static int host_room(rt_says *s, rt_err *e)
     s->targets = rt_alloc_zero(s->P * sizeof *s->targets, 64);
     s->keys = rt_alloc_zero(2 * s->P * sizeof *s->keys, 64);
     s->raw = rt_alloc((uint64_t)s->P * (n ? n : 1) * sizeof(double), 64);
-    return s->picked && s->targets && s->keys && s->raw ? RT_OK : rt_no_memory(e, "what a teacher says");
+    return s->picked && s->targets && s->keys && s->raw ? RT_OK : rt_no_memory(e, "a teacher's outputs");
 }
 
 int rt_says_open(rt_says **out, rt_dev *d, const rt_model_file *m, const rt_says_opts *o, const rt_watch *watch,
@@ -283,7 +283,7 @@ int rt_says_ask(rt_says *s, rt_source_use use, const rt_says_asked *a, const rt_
     rt_exec_timing t;
     const question *q = &s->ask[use];
     const rt_step step = { .step = 1, .tokens = 1, .seed = s->o.seed };
-    if (!q->plan) return rt_fail(e, RT_INTERNAL, "a teacher was asked what it was not opened for");
+    if (!q->plan) return rt_fail(e, RT_INTERNAL, "a teacher was asked for something it was not opened for");
     for (uint32_t first = 0, n; first < a->count; first += n) {
         n = a->count - first < s->P ? a->count - first : s->P;
         for (uint32_t i = 0; i < s->P; i++) { /* the last again, to fill up */

@@ -17,8 +17,8 @@ static int bad_option(const char *text, const char *option, rt_err *e)
 {
     return rt_fail(
         e, RT_USAGE,
-        "--teacher %s: '%s' is not an option of a teacher; there are weight=NUMBER (above 0), data=FILE, one "
-        "of those of --data, and prompt=FILE",
+        "--teacher %s: '%s' is not an option of a teacher; the options are weight=NUMBER (above 0), data=FILE "
+        "(one of --data) and prompt=FILE",
         text, option);
 }
 
@@ -29,7 +29,7 @@ static int take_option(rt_teacher_spec *s, const char *text, const char *option,
     if (strncmp(option, "weight=", 7) == 0) {
         s->weight = strtod(value, &end);
         if (end == value || *end || !(s->weight > 0) || s->weight > MOST_WEIGHT)
-            return rt_fail(e, RT_USAGE, "--teacher %s: a weight is a number above 0, not '%s'", text, value);
+            return rt_fail(e, RT_USAGE, "--teacher %s: weight=%s is not a number above 0", text, value);
         return RT_OK;
     }
     if (strncmp(option, "prompt=", 7) == 0 && *value && !s->prompt) return s->prompt = value, RT_OK;
@@ -51,7 +51,7 @@ int rt_teacher_parse(rt_teacher_spec *out, const char *text, rt_arena *a, rt_err
         RT_TRY(take_option(out, text, comma + 1, e));
         *comma = '\0';
     }
-    if (!*name) RT_TRY(rt_fail(e, RT_USAGE, "--teacher %s: the model is missing; give it first", text));
+    if (!*name) RT_TRY(rt_fail(e, RT_USAGE, "--teacher %s: the model is missing; write MODEL,weight=0.3", text));
 out:
     return rc;
 }
@@ -99,7 +99,7 @@ static int add_group(rt_teachers *t, uint32_t served, rt_err *e)
 {
     double sum = 0;
     if (t->group_count == RT_TEACHER_GROUPS)
-        return rt_fail(e, RT_INVALID, "the data is of more than %d groups with teachers of their own; name fewer",
+        return rt_fail(e, RT_INVALID, "the data has more than %d groups with teachers of their own; name fewer",
                        RT_TEACHER_GROUPS);
     double *share = t->share + t->group_count * t->count;
     for (uint32_t i = 0; i < t->count; i++) sum += served >> i & 1 ? t->list[i].weight : 0;
@@ -120,13 +120,13 @@ static int check_asked(const rt_teachers *t, const char *const *names, uint32_t 
             while (n < count && !same(s->data[k], names[n])) n++;
             if (n == count)
                 return rt_fail(e, RT_INVALID,
-                               "--teacher %s: data=%s is none of --data; write it as it is written there, such as "
+                               "--teacher %s: data=%s is not one of --data; spell it as it is there, such as "
                                "data=%s",
                                s->model, s->data[k], names[0]);
         }
         for (uint32_t n = 0; n < trained; n++) asked = asked || (t->served[groups[n]] >> i & 1);
         if (!asked)
-            return rt_fail(e, RT_INVALID, "--teacher %s is asked about nothing: %s; leave it out, or name its data",
+            return rt_fail(e, RT_INVALID, "--teacher %s has no data to teach: %s; leave it out, or name its data",
                            s->model,
                            s->data_count ? "what it names is not trained on" : "other teachers name all of --data");
     }
@@ -142,7 +142,7 @@ int rt_teachers_assign(rt_teachers *t, const char *const *names, uint32_t count,
         uint32_t served = teachers_of(t, names[n]), g = 0;
         if (!served)
             RT_TRY(rt_fail(e, RT_INVALID,
-                           "%s has no teacher: each one names other data; give one without data=, or data=%s too",
+                           "%s has no teacher: every teacher names other data; give one without data=, or add data=%s",
                            names[n], names[n]));
         while (g < t->group_count && t->served[g] != served) g++;
         if (g == t->group_count) RT_TRY(add_group(t, served, e));

@@ -22,7 +22,7 @@ int rt_source_check(rt_source_form f, rt_divergence d, double mix, rt_err *e)
     };
     if (f != RT_FORM_DRAWS || is_forward_kl(d, mix)) return RT_OK;
     return rt_fail(e, RT_INVALID,
-                   "draws serve --divergence forward-kl alone, since ids that the teacher did not draw say nothing of "
-                   "%s; give that, or a cache of hidden states (exact) or of top-k",
+                   "a cache of draws serves only --divergence forward-kl, since it says nothing of the ids that %s "
+                   "needs besides; use that, or a cache of hidden states (exact) or of top-k",
                    words[d]);
 }

@@ -32,6 +32,6 @@ void rt_memory_say(rt_str *out, const rt_memory_choice *c)
     rt_str_printf(out, ": on the device the run would take at least %s, and the limit is %s",
                   rt_format_bytes(a, c->device), rt_format_bytes(b, c->limit));
     if (c->why == RT_MEMORY_NO_HOST && c->host)
-        rt_str_printf(out, "; of the host they would take %s, and it has %s to give", rt_format_bytes(h, c->host),
+        rt_str_printf(out, "; in host memory they would take %s, and %s is available", rt_format_bytes(h, c->host),
                       rt_format_bytes(l, c->host_limit));
 }

@@ -195,7 +195,7 @@ out:
 
 static int stopped(const rt_loop *l, rt_err *e)
 {
-    if (!l->state.step) return rt_fail(e, RT_INTERRUPTED, "stopped in step 1 of %u, before it had ended", l->steps);
+    if (!l->state.step) return rt_fail(e, RT_INTERRUPTED, "stopped during step 1 of %u", l->steps);
     return rt_fail(e, RT_INTERRUPTED, "stopped after step %u of %u", l->state.step, l->steps);
 }
 

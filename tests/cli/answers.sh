@@ -75,14 +75,14 @@ exits 0
 # What is refused.
 run generate s --data prompts.jsonl --out a.jsonl --samples 3 --temperature 2 --max-new 12 --slots 4
 exits 5
-err_has 'a.jsonl was begun by another model or with other settings'
+err_has 'a.jsonl was begun with another model or other settings'
 run generate s --data lines.txt --out a.jsonl --samples 3 --temperature 1 --max-new 12 --slots 4
 exits 5
-err_has 'answers another prompt than line 1'
+err_has 'does not answer the prompt in line 1'
 for more in --logprobs "--context 200" "--seed 1"; do
     run generate s --data prompts.jsonl --out a.jsonl --samples 3 --temperature 1 --max-new 12 --slots 4 $more
     exits 5
-    err_has 'with other settings'
+    err_has 'or other settings'
 done
 # A model is what it is, not where it lies: another under the same name, the same under another.
 cp -r s s2
@@ -93,11 +93,11 @@ run init --preset tiny-qwen2 --seed 2 --dtype f32 s3
 rm -r s2 && mv s3 s2
 run generate s2 --data prompts.jsonl --out a.jsonl --samples 3 --temperature 1 --max-new 12 --slots 4
 exits 5
-err_has 'begun by another model'
+err_has 'begun with another model'
 check "the answers are as they were" cmp -s a.jsonl whole.jsonl
 run generate s --data prompts.jsonl --out prompts.jsonl
 exits 5
-err_has 'prompts.jsonl, line 1, is no answer'
+err_has 'prompts.jsonl, line 1, is not an answer'
 run generate s --data prompts.jsonl
 exits 2
 err_has '--data needs --out'
@@ -164,7 +164,7 @@ kill -STOP $first
 run generate s --data long.txt --out one.jsonl --max-new 60
 kill -CONT $first
 exits 5
-err_has 'one.jsonl is being written by another process'
+err_has 'another process is writing one.jsonl'
 wait $first
 check "one wrote all of it" test "$(wc -l <one.jsonl)" = 200
 
@@ -206,5 +206,5 @@ done
 printf 'RTOK' >f.bin
 run generate s --data f.bin --out b.jsonl
 exits 5
-err_has 'holds tokens'
+err_has 'contains tokens'
 finish

@@ -54,8 +54,8 @@ def pipe():
     check(second != generated([{"role": "user", "content": "and again"}]), "what was said before changes nothing, so nothing is shown")
     check(done.stdout.decode() == first + "\n" + second + "\n", f"standard output: {done.stdout}")
     done = talk("hello\nand again\n/save c.jsonl\n")
-    check(done.returncode == 0 and b"c.jsonl is there already" in done.stderr and said("c.jsonl") == turns, "a file is replaced")
-    check(done.stderr.count(b"not ended by the model: --max-new is 12") == 2, f"answers that are cut: {done.stderr}")
+    check(done.returncode == 0 and b"c.jsonl already exists" in done.stderr and said("c.jsonl") == turns, "a file is replaced")
+    check(done.stderr.count(b"cut off: --max-new is 12") == 2, f"answers that are cut: {done.stderr}")
     make("tokenize", "c.jsonl", "--model", "s", "--show", 1)
 
 
@@ -67,11 +67,11 @@ def commands():
     check(answers == (turns[2][1] + "\n") * 2, "after /reset an answer is another")
     done = talk("/system\n/system you are one\n/system\nhello\n/system you are two\n/save two.jsonl\n/bye\nnever\n")
     check(said("two.jsonl")[0] == ("system", "you are two") and len(said("two.jsonl")) == 3, f"/system: {said('two.jsonl')}")
-    check(b"(there is no system message)\nyou are one\n" in done.stderr, f"/system: {done.stderr}")
+    check(b"(no system message)\nyou are one\n" in done.stderr, f"/system: {done.stderr}")
     done = talk("/nonsense with words\n/save\n/help\n//slash\none \\\ntwo\n\n/save m.jsonl\n/save /nowhere/m.jsonl\n")
     turns = said("m.jsonl")
     check([t for r, t in turns if r == "user"] == ["/slash", "one \ntwo"], f"messages: {turns}")
-    for says in (b"/nonsense is no command; /help lists them", b"/save needs a file's name", b"/reset         forget", b"/nowhere/m.jsonl"):
+    for says in (b"/nonsense is not a command; /help lists them", b"/save needs a file name", b"/reset         clear", b"/nowhere/m.jsonl"):
         check(says in done.stderr, f"{says}: {done.stderr}")
     done = talk(b"\xff\xfe bytes\n/save b.jsonl".decode("latin-1"), "--quiet")
     check(done.returncode == 0 and os.path.exists("b.jsonl"), "a last line without its end, bytes that are no UTF-8")
@@ -81,7 +81,7 @@ def commands():
 
 def refusals():
     done = talk("x" * 300 + "\n/save long.jsonl\nhello\n/save short.jsonl\n", "--context", 200)
-    check(done.returncode == 0 and re.search(rb"the prompt has \d+ tokens and the context only 200.*; /reset begins", done.stderr),
+    check(done.returncode == 0 and re.search(rb"the prompt has \d+ tokens, and the context is 200.*; /reset begins", done.stderr),
           f"a message that does not fit: {done.stderr}")
     check(said("long.jsonl") == [] and len(said("short.jsonl")) == 2, "what does not fit stays in the conversation")
     done = talk("hello\n" * 20, "--context", 200, "--max-new", 30)
@@ -141,9 +141,9 @@ def terminal():
     t.type("half a line")
     t.until("half a line")
     t.type("\x03")
-    t.until(r"\(Ctrl-D or /bye ends the chat\)\r\n> $")
+    t.until(r"\(to end the chat: Ctrl-D or /bye\)\r\n> $")
     t.type("/save t.jsonl\n")
-    t.until(r"2 messages in t.jsonl\r\n> $")
+    t.until(r"2 messages written to t.jsonl\r\n> $")
     turns = said("t.jsonl")
     check(turns[0] == ("user", "hello there") and len(turns[1][1]) >= 30, f"what was stopped is kept: {turns}")
     t.type("again\n")

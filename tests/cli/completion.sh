@@ -61,7 +61,7 @@ gives constant cosine
 offered retort convert a b --dtype q4_k_
 gives q4_k_m q4_k_s
 offered retort generate m --device c
-gives cpu cuda
+gives cuda cpu
 offered retort init --preset tiny-q
 gives tiny-qwen2 tiny-qwen3
 offered retort train --save ''

@@ -105,7 +105,7 @@ exits 5
 err_has 'empty'
 run generate s --raw --prompt 'abcdefgh' --context 8
 exits 5
-err_has '8 tokens and the context only 8; raise --context'
+err_has '8 tokens, and the context is 8; raise --context'
 run convert s bare --no-tokenizer
 run generate bare --prompt x
 check "a model without a tokenizer" test "$status" != 0

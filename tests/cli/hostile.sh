@@ -157,7 +157,7 @@ for name in nested entry metadata; do
 done
 bounded 320 4 inspect wordy
 exits 4
-err_has 'wordy/config.json: .*more values than such a document needs'
+err_has 'wordy/config.json: .*too many values for such a document'
 rm -rf many.* nested.* entry.* metadata.* wordy
 
 # ---- what llama.cpp would read wrongly ------------------------------------------------------------------------------

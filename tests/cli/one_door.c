@@ -78,6 +78,7 @@ static int run(const char *what, int argc, char **argv)
 {
     retort_settings *s;
     retort_plan *p = NULL;
+    retort_summary sum = { .size = sizeof sum };
     retort_run_options o = { .size = sizeof o,
                              .resume = number(argc, argv, "resume") != 0,
                              .override_bound = number(argc, argv, "override") != 0 };
@@ -86,11 +87,12 @@ static int run(const char *what, int argc, char **argv)
     if (take_settings(s, argc, argv))
         status = fail();
     else if (strcmp(what, "distill") == 0)
-        status = retort_distill(s, &o, NULL, &e) ? fail() : 0;
+        status = retort_distill(s, &o, &sum, &e) ? fail() : 0;
     else if (strcmp(what, "train") == 0)
         status = retort_train(s, &o, NULL, &e) ? fail() : 0;
     else
         status = retort_plan_new(&p, s, &o, &e) ? fail() : print_plan(p, what);
+    if (sum.outcomes) printf("outcomes %" PRIu32 "\n", sum.outcomes);
     retort_plan_free(p);
     retort_settings_free(s);
     return status;
@@ -157,7 +159,8 @@ static int generate(char **words, int argc, char **argv)
                                     .temperature = real(argc, argv, "temperature"),
                                     .top_p = real(argc, argv, "top_p"),
                                     .repetition_penalty = real(argc, argv, "repetition_penalty"),
-                                    .seed = number(argc, argv, "seed") };
+                                    .seed = number(argc, argv, "seed"),
+                                    .min_p = real(argc, argv, "min_p") };
     retort_prompt_options po = { .size = sizeof po,
                                  .max_new = number(argc, argv, "max_new"),
                                  .raw = number(argc, argv, "raw") != 0,

@@ -60,6 +60,25 @@ api distill resume=1 override=1 steps=6 out=distill-api
 exits 0
 check "resumed" cmp distill-cli/model.safetensors distill-api/model.safetensors
 
+# Two teachers; a cache of one, whose KL is over the ids that it lists and all others as one.
+run cache --teacher t --data d.jsonl --eval-data held.jsonl --seq-len 64 --keep topk:5 --student s --threads 2 --out c
+exits 0
+flags="--student s --data d.jsonl --eval-data held.jsonl --steps 2 --batch 4 --seq-len 64 --threads 2 --sample-prompts none"
+settings="student=s data=d.jsonl eval_data=held.jsonl steps=2 batch=4 seq_len=64 threads=2 sample_prompts=none"
+for teachers in "c" "t,weight=3 t-q8.gguf,weight=1"; do
+    named= set=
+    for one in $teachers; do named="$named --teacher $one" set="$set teacher=$one"; done
+    # shellcheck disable=SC2086
+    run distill $flags $named --out taught-cli
+    exits 0
+    # shellcheck disable=SC2086
+    api distill $settings $set out=taught-api
+    exits 0
+    check "$teachers: the model" cmp taught-cli/model.safetensors taught-api/model.safetensors
+    if test "$teachers" = c; then out_has '^outcomes 65$'; else check "over all ids" test ! -s "$out"; fi
+    rm -r taught-cli taught-api
+done
+
 # ---- evaluate ----
 evaluated() {
     check "every number, to the last digit" python3 - "$out" cli.out <<'PY'
@@ -127,6 +146,7 @@ done <<'CASES'
 --max-new 20
 --raw --max-new 20 --repetition-penalty 3
 --raw --max-new 20 --temperature 1 --seed 7 --top-p 0.9 --top-k 40
+--raw --max-new 20 --temperature 1 --seed 7 --min-p 0.5
 --max-new 8 --system brief --context 200 --threads 1
 CASES
 run generate s --raw --prompt 'abc' --max-new 20 --repetition-penalty 3 --ids --quiet

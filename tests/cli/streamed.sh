@@ -36,7 +36,7 @@ for teacher in t t-q4.gguf t-bf16.gguf; do
     check "$teacher: the same losses and norms from disk" cmp curve-device curve-disk
     check "$teacher: and the same weights" cmp weights-device weights-disk
     check "of a run that learned" test "$(wc -l < curve-disk)" -gt 8
-    check "it says where they are" grep -q "^streamed  the teacher's layers are on disk, as the settings say; the next one" log-disk
+    check "it says where they are" grep -q "^streamed  the teacher's layers are on disk, as the settings say; while one is computed" log-disk
     check "and of others nothing" sh -c '! grep -q ^streamed log-device'
     check "recorded" grep -q '"teacher_memory": "disk"' disk/run/settings.json
     rm -rf disk
@@ -87,7 +87,7 @@ disk=$(python3 -c 'import json; print(json.load(open("plan.json"))["memory"]["to
 run plan --teacher t $base --teacher-memory disk
 exits 0
 out_has "^streamed +the teacher's layers are on disk, as the settings say$"
-out_has '^ +[0-9.]+ KiB  copied in for every pass of 128 positions, the next layer read ahead while one is computed$'
+out_has '^ +[0-9.]+ KiB  copied in for every pass of 128 positions, the next layer is read ahead while one is computed$'
 out_has '^ +[0-9.]+ KiB  disk parameters, not on the device$'
 run plan --teacher t $base --json
 json_is 'j["transfer"] is None and j["fit"]["chosen"]["teacher_memory"] == "device"'
@@ -125,7 +125,7 @@ exits 2
 err_has "--teacher-memory 'ram' is unknown; use one of auto, device, host or disk"
 run distill --teacher t $base --teacher-memory host --out none
 exits 5
-err_has "--teacher-memory host is for a device that has memory of its own, and cpu computes in the host's; use device, or disk"
+err_has "--teacher-memory host needs a device with memory of its own, and cpu uses the host's; use device, or disk"
 run distill --teacher t $base --teacher-memory disk --teacher-weights bf16 --out none
 exits 2
 err_has '--teacher-memory disk reads weights as they are stored at every pass, and --teacher-weights bf16 converts them'
@@ -133,7 +133,7 @@ run cache --teacher t --data d.jsonl --seq-len 64 --out c
 exits 0
 run distill --teacher c --student s --data d.jsonl --steps 2 --seq-len 64 --teacher-memory disk --out none
 exits 5
-err_has '--teacher-memory is of a teacher that is computed'
+err_has '--teacher-memory needs a model as teacher'
 run plan --teacher t $base --fit --teacher-memory disk
 exits 2
 err_has '--fit chooses --micro-batch, --recompute, --teacher-weights and --teacher-memory'

@@ -21,7 +21,7 @@ lost() {
     exits 5
     out_has '^meanwhile 0$'
     err_one_line
-    err_has "$1 is not this process's any more: its lock $1/run/retort.lock was removed, or the folder was moved or replaced"
+    err_has "$1 no longer belongs to this process: its lock $1/run/retort.lock was removed, or the folder was moved or replaced"
     err_has 'resume there: retort distill --resume --out OUT'
 }
 # as_whole OUT: the curve of a run that was left alone, and a record that holds.
@@ -103,7 +103,7 @@ shown="the lock of a run whose control is trained"
 status=0
 python3 "$here/meanwhile.py" $STOP_LOG 13 'rm control/run/retort.lock' $long --control --out control >"$out" 2>"$err" || status=$?
 exits 5
-err_has "control is not this process's any more: its lock control/run/retort.lock"
+err_has "control no longer belongs to this process: its lock control/run/retort.lock"
 run distill --resume --out control
 exits 0
 run verify control

@@ -118,7 +118,7 @@ exits 5
 json_is 'j["require"] == [{"require": "exact_match>=0.67", "task": "w", "value": j["require"][0]["value"], "holds": False}]'
 run eval s --tasks w.jsonl --require 'acc>=0.67'
 exits 2
-err_has "the files have no such task with acc"
+err_has "no such task in the files has acc"
 
 # ---- a chat ----
 run eval s --tasks q.jsonl --chat --details chat.jsonl
@@ -174,10 +174,10 @@ exits 3
 : >empty.jsonl
 run eval s --tasks empty.jsonl
 exits 5
-err_has 'empty\.jsonl holds no record'
+err_has 'empty\.jsonl has no records'
 run eval s --tasks q.jsonl --details d.jsonl
 exits 5
-err_has 'd\.jsonl is there already; give another --details'
+err_has 'd\.jsonl already exists; give another --details'
 run eval s --tasks q.jsonl --teacher t
 exits 2
 err_has '--teacher has no effect with --tasks'
@@ -186,7 +186,7 @@ exits 2
 err_has '--beside needs --tasks'
 run eval s --tasks q.jsonl --template-var a=b
 exits 2
-err_has '--template-var needs --chat here'
+err_has '--template-var needs --chat when --tasks is given'
 run eval s --tasks q.jsonl --beside nothing-there
 exits 3
 

@@ -372,7 +372,7 @@ def within_a_step():
     for step, kept in ((1, 0), (2, 1)):
         out = f"within{step}"
         says = r"stopping  when micro-batch \d+ of %d of step %d has ended(.|\n)*" % (batch // 4, step)
-        says += r"stopped in step 1 of 2, before it had ended" if step == 1 else r"stopped after step 1 of 2; to resume: retort distill --resume"
+        says += r"stopped during step 1 of 2" if step == 1 else r"stopped after step 1 of 2; to resume: retort distill --resume"
         run = stop(f"step {step}", taking(batch, out), rf"7lstep {step} of 2, micro-batch \d+ of {batch // 4}", says,
                    seconds=0.4 * slowest("steps") + 2)
         check("hashing the models" not in run.raw.split("step 0/2")[-1].split("step 1 of 2")[-1], "the stage before it is not shown any more")

@@ -216,7 +216,7 @@ static void test_topk_refused(void **state)
     id[3] = 6, logp[3] = -INFINITY;
     refused(rt_cache_writer_add(w, &b, &case_err), RT_NONFINITE, "id 6");
     logp[3] = -1e9f;
-    refused(rt_cache_writer_add(w, &b, &case_err), RT_INVALID, "further apart");
+    refused(rt_cache_writer_add(w, &b, &case_err), RT_INVALID, "span more than 10 bits");
     id[3] = -1, target[0] = -1;
     refused(rt_cache_writer_add(w, &b, &case_err), RT_INVALID, "no target");
     target[0] = 0, of[0] = NAN;
@@ -262,7 +262,7 @@ static void test_draws_refused(void **state)
     ok(rt_cache_writer_new(&w, c, 0, &case_err));
     refused(rt_cache_writer_add(w, &b, &case_err), RT_INVALID, "has 3 draws, not 4");
     logp[1] = logf(0.4f);
-    refused(rt_cache_writer_add(w, &b, &case_err), RT_INVALID, "no number of 4 draws");
+    refused(rt_cache_writer_add(w, &b, &case_err), RT_INVALID, "not a count of 4 draws");
     logp[1] = logp[0];
     id[1] = 5;
     refused(rt_cache_writer_add(w, &b, &case_err), RT_INVALID, "twice");

@@ -235,7 +235,7 @@ static void test_merge(void **state)
     assert_true(rt_hash_equal(merged, content(whole)));
     rt_cache_close(whole);
     another = new_cache(&topk, 1);
-    refused(rt_cache_merge(another, a, &case_err), RT_INVALID, "do not keep the same");
+    refused(rt_cache_merge(another, a, &case_err), RT_INVALID, "store different things");
     rt_cache_close(another);
     rt_cache_close(a);
     remove_all(other);
@@ -260,7 +260,7 @@ static void test_created(void **state)
     assert_true(rt_cache_is(case_path));
     assert_false(rt_cache_is(case_root));
     assert_string_equal(rt_keep_name(RT_KEEP_DRAWS), "draws");
-    refused(rt_cache_create(case_path, NULL, all, 4, &case_err), RT_INVALID, "no empty folder");
+    refused(rt_cache_create(case_path, NULL, all, 4, &case_err), RT_INVALID, "not an empty folder");
     rt_cache_close(c);
     refused(rt_cache_open(&d, case_root, &case_err), RT_NOT_FOUND, "cache.json");
     all[0].n = 0;
@@ -278,7 +278,7 @@ static void test_created(void **state)
     snprintf(file, sizeof file, "%s/cache.json", case_path);
     ok(rt_checked_json_write(file, newer, NULL, &case_err));
     json_decref(newer);
-    refused(rt_cache_open(&d, case_path, &case_err), RT_FORMAT, "use a newer one");
+    refused(rt_cache_open(&d, case_path, &case_err), RT_FORMAT, "use a newer retort");
 }
 
 /* ---- threads ---- */
@@ -417,7 +417,7 @@ static void test_foreign_file(void **state)
     rt_cache_close(new_cache(&s, 1));
     snprintf(command, sizeof command, "mv %s/other/part-0 %s/", case_root, case_path);
     assert_int_equal(system(command), 0);
-    refused(rt_cache_open(&d, case_path, &case_err), RT_FORMAT, "belongs to another cache");
+    refused(rt_cache_open(&d, case_path, &case_err), RT_FORMAT, "does not belong to the cache");
 }
 
 int main(void)

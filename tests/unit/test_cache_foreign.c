@@ -169,8 +169,8 @@ static void test_kd(void **state)
         rt_foreign_doc_free(&back);
     }
     rt_foreign_kd_close(f);
-    refused(rt_foreign_kd_open(&f, kd, kd, 0, &case_err), RT_FORMAT, "no token shard");
-    refused(rt_foreign_kd_open(&f, shard, shard, 0, &case_err), RT_FORMAT, "no .kd");
+    refused(rt_foreign_kd_open(&f, kd, kd, 0, &case_err), RT_FORMAT, "not a token shard");
+    refused(rt_foreign_kd_open(&f, shard, shard, 0, &case_err), RT_FORMAT, "not a .kd file");
     for (off_t n = 1024 + 6 * K * (71 + TOKENS) - 1; n >= 0; n -= 97) {
         assert_int_equal(truncate(kd, n), 0);
         assert_int_equal(rt_foreign_kd_open(&f, shard, kd, 0, &case_err), RT_FORMAT);

@@ -27,11 +27,7 @@ static rt_engine *open_engine(const char *preset, rt_engine_opts o)
 {
     rt_err e = { 0 };
     rt_engine *b = NULL;
-    rt_model_config c = tiny_config(preset, 9);
-    char path[512];
-    snprintf(path, sizeof path, "%s", in_dir(preset));
-    if (!rt_path_exists(path)) write_model(path, &c, RT_DTYPE_F32, true);
-    rt_model_file *m = open_model(path);
+    rt_model_file *m = preset_model(preset);
     if (!o.context) o.context = CONTEXT;
     if (rt_engine_open(&b, dev, m, NULL, &o, &e) < 0) fail_msg("%s", e.text);
     rt_model_file_close(m);
@@ -305,8 +301,8 @@ static void test_cancel_and_room(void **state)
     } while (0)
     REFUSED(count, 0, "empty");
     REFUSED(count, CONTEXT, "200|--context");
-    REFUSED(top, 1, "1 log-prob");
-    REFUSED(echo, true, "not prepared");
+    REFUSED(top, 1, "1 likely ids per token");
+    REFUSED(echo, true, "not sealed for them");
     REFUSED(sampling.temperature, -1, "--temperature");
     REFUSED(sampling.top_p, 0, "--top-p");
     REFUSED(sampling.min_p, 2, "--min-p");

@@ -327,7 +327,7 @@ static void test_directories(void **state)
     assert_int_equal(rt_dir_commit(temp, at("new"), &e), RT_INVALID);
     expect_says(&e, "new", "files in it");
     assert_int_equal(rt_dir_commit(temp, at("d/file"), &e), RT_INVALID);
-    expect_says(&e, "d/file", "a file with this name");
+    expect_says(&e, "d/file", "the file already exists");
     /* An empty folder is replaced as if it were not there. */
     assert_int_equal(rt_dir_make(at("hollow"), &e), RT_OK);
     assert_int_equal(rt_dir_commit(temp, at("hollow"), &e), RT_OK);

@@ -237,7 +237,7 @@ static void layers_are_away_where_nothing_else_fits(void **state)
         { 1028, AWAY, false, true, RT_TEACHER_HOST, RT_MEMORY_NO_ROOM, NULL },
         { 1028, AWAY - 1, false, true, RT_TEACHER_DISK, RT_MEMORY_NO_HOST,
           "the teacher's layers are on disk: on the device the run would take at least 1.49 KiB, and the limit is 1.00 "
-          "KiB; of the host they would take 500 B, and it has 499 B to give" },
+          "KiB; in host memory they would take 500 B, and 499 B is available" },
         { 1527, 0, true, true, RT_TEACHER_DISK, RT_MEMORY_NO_HOST,
           "the teacher's layers are on disk: on the device the run would take at least 1.49 KiB, and the limit is 1.49 "
           "KiB" },

@@ -22,15 +22,6 @@ static int tear_down(void **state)
     return remove_test_dir(state);
 }
 
-static rt_model_file *model_of(const char *preset)
-{
-    rt_model_config c = tiny_config(preset, 9);
-    char path[512];
-    snprintf(path, sizeof path, "%s", in_dir(preset));
-    if (!rt_path_exists(path)) write_model(path, &c, RT_DTYPE_F32, true);
-    return open_model(path);
-}
-
 /* ---- the whole sequence at once ---- */
 
 typedef struct plain {
@@ -166,7 +157,7 @@ static void test_against_forward(void **state)
     for (size_t f = 0; rt_families[f]; f++) {
         char name[64];
         snprintf(name, sizeof name, "tiny-%s", rt_families[f]->name);
-        rt_model_file *m = model_of(name);
+        rt_model_file *m = preset_model(name);
         plain p = { 0 };
         plain_open(&p, m);
         rt_generate_opts o = rt_generate_defaults;
@@ -192,7 +183,7 @@ static void test_window_matters(void **state)
 {
     (void)state;
     static text k, w;
-    rt_model_file *m = model_of("tiny-mistral");
+    rt_model_file *m = preset_model("tiny-mistral");
     rt_generate_opts o = rt_generate_defaults;
     o.context = LONG;
     w.g = open_generator(m, o);
@@ -215,7 +206,7 @@ static void test_penalty(void **state)
 {
     (void)state;
     static text k, no;
-    rt_model_file *m = model_of("tiny-qwen2");
+    rt_model_file *m = preset_model("tiny-qwen2");
     plain p = { 0 };
     plain_open(&p, m);
     rt_generate_opts o = rt_generate_defaults;
@@ -262,7 +253,7 @@ static void test_sampling(void **state)
 {
     (void)state;
     static text greedy, a, b;
-    rt_model_file *m = model_of("tiny-qwen3");
+    rt_model_file *m = preset_model("tiny-qwen3");
     const size_t bytes = (20 + NEW) * sizeof *a.ids;
     sampled(&greedy, m, 0, 0, 1, 1);
     sampled(&a, m, 1.5, 0, 1, 7);
@@ -320,7 +311,7 @@ static void test_ends(void **state)
     static text k;
     rt_err e = { 0 };
     rt_generate_stats s;
-    rt_model_file *m = model_of("tiny-qwen2");
+    rt_model_file *m = preset_model("tiny-qwen2");
     rt_generate_opts o = rt_generate_defaults;
     o.context = 24;
     k.g = open_generator(m, o);

@@ -245,7 +245,7 @@ static void expect_lost(const rt_lock *l)
 {
     rt_err e = { 0 };
     assert_int_equal(rt_lock_held(l, "OUT", &e), RT_INVALID);
-    if (!strstr(e.text, "OUT is not this process's any more") || !strstr(e.text, lock_path)) fail_msg("%s", e.text);
+    if (!strstr(e.text, "OUT no longer belongs to this process") || !strstr(e.text, lock_path)) fail_msg("%s", e.text);
 }
 
 /* Somebody removes the lock or renames the folder under its holder, who notices, and lets the file of another be. */

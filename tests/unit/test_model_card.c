@@ -158,7 +158,7 @@ static void test_teachers(void **state)
     c.teachers = both;
     c.teacher_count = 2;
     has(&c, " distilled from `org/big` (0.7) and `a*b` (0.3)\n");
-    has(&c, "to give the probabilities of `org/big` (0.7) and `a*b` (0.3) on every trained position");
+    has(&c, "to match the probabilities of `org/big` (0.7) and `a*b` (0.3) on every trained position");
     lacks(&c, "Qwen2.5-7B");
 }
 

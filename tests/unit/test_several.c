@@ -2,10 +2,9 @@
  * 0 are one of the two, the mixture of two is what double arithmetic makes of their logits, each row is asked of its
  * own teachers alone, and cutting rows otherwise changes nothing; then what --teacher may say. */
 #include "kd_ref.h"
+#include "pair_case.h"
 
 #include "teacher/several.h"
-#include "train/step.h"
-#include "verify/grad.h"
 
 enum { B = 2, T = 12, N = B * T, V = 37, GROUPS = 2, TEACHERS = 2, MEASURED = 5 };
 
@@ -13,58 +12,12 @@ static rt_model_config student_config, configs[TEACHERS];
 static rt_dev *device;
 static int32_t ids[N], pos[N], start[N], target[N], group[N];
 
-static rt_model_config config(uint32_t width, uint32_t vocab)
-{
-    return (rt_model_config){ .family = rt_family_find("qwen2"),
-                              .layers = 2,
-                              .width = width,
-                              .heads = 4,
-                              .kv_heads = 2,
-                              .head_dim = 8,
-                              .hidden = 2 * width,
-                              .vocab = vocab,
-                              .context = 64,
-                              .qkv_bias = true,
-                              .tied = true,
-                              .norm_eps = 1e-6,
-                              .rope = { .kind = RT_ROPE_PLAIN, .theta = 10000.0 },
-                              .init_range = 0.02,
-                              .bos = -1,
-                              .pad = -1 };
-}
-
 static rt_step_opts options(rt_divergence d, double temperature)
 {
-    return (rt_step_opts){ .B = B,
-                           .T = T,
-                           .chunk = 16,
-                           .picks = N,
-                           .loss = { .divergence = d,
-                                     .mix = 0.3,
-                                     .temperature = temperature,
-                                     .ce_weight = 0.1,
-                                     .kd_weight = 0.9,
-                                     .t2 = true },
-                           .beta1 = 0.9,
-                           .beta2 = 0.95,
-                           .eps = 1e-8,
-                           .vmask = true,
-                           .policy = rt_policy_f32,
-                           .student = &student_config };
-}
-
-static void fill_model(rt_trainer *t, const rt_decoder *d, uint64_t seed, double spread)
-{
-    static float w[1 << 16];
-    rt_err e = { 0 };
-    for (uint32_t i = 0; i < d->model_params; i++) {
-        uint64_t n = (uint64_t)d->params[i].value.rows * d->params[i].value.cols;
-        bool norm = d->params[i].role == RT_ROLE_ATTN_NORM || d->params[i].role == RT_ROLE_MLP_NORM ||
-                    d->params[i].role == RT_ROLE_FINAL_NORM;
-        for (uint64_t k = 0; k < n; k++) w[k] = (float)((norm ? 1.0 : 0.0) + spread * rt_test_normal(seed + i, k));
-        assert_int_equal(rt_write_param(t->x, d, i, w, &e), RT_OK);
-    }
-    if (d->freq.buf) assert_int_equal(rt_load_rope(t->x, d, &e), RT_OK);
+    rt_step_opts o = pair_options(B, T, d, temperature);
+    o.student = &student_config;
+    o.vmask = true;
+    return o;
 }
 
 static bool reused; /* places in the arena: not between guards */
@@ -72,7 +25,6 @@ static bool reused; /* places in the arena: not between guards */
 /* which: the teachers, 0 or 1 each. Ids are all below V, the first 35 of them common. */
 static rt_trainer *open_trainer(rt_step_opts o, const int *which, uint32_t count, const double *shares)
 {
-    static const uint32_t none[4];
     static rt_step_other others[RT_TEACHERS_MOST];
     const uint32_t vmask[2] = { UINT32_MAX, 7 };
     rt_trainer *t = NULL;
@@ -85,12 +37,10 @@ static rt_trainer *open_trainer(rt_step_opts o, const int *which, uint32_t count
     o.share_groups = GROUPS;
     if (rt_trainer_open(&t, device, &o, &(rt_seal_opts){ .poison = !reused, .guards = !reused }, &e) < 0)
         fail_msg("%s", e.text);
-    fill_model(t, t->plan->student, 100, 0.05);
+    pair_fill(t, t->plan->student, 100, 0.05);
     for (uint32_t k = 0; k < count; k++)
-        fill_model(t, k ? t->plan->more[k - 1].decoder : t->plan->teacher, 900 + 1000 * (uint64_t)which[k], 0.25);
-    if (t->plan->plan[RT_PROGRAM_START])
-        assert_int_equal(rt_exec_run(t->x, t->plan->index[RT_PROGRAM_START], NULL, &e), RT_OK);
-    assert_int_equal(rt_exec_write(t->x, t->plan->fault, none, sizeof none, &e), RT_OK);
+        pair_fill(t, k ? t->plan->more[k - 1].decoder : t->plan->teacher, 900 + 1000 * (uint64_t)which[k], 0.25);
+    pair_begin(t);
     assert_int_equal(rt_exec_write(t->x, t->plan->vmask, vmask, sizeof vmask, &e), RT_OK);
     return t;
 }
@@ -128,23 +78,6 @@ static void measure(rt_trainer *t, measured *m)
     if (rt_exec_check(t->x, &e) < 0) fail_msg("%s", e.text);
 }
 
-/* The largest difference of all gradients, as a share of their norm. */
-static double gradient_difference(rt_trainer *a, rt_trainer *b)
-{
-    static float x[1 << 16], y[1 << 16];
-    double norm = 0, worst = 0;
-    rt_err e = { 0 };
-    for (uint32_t i = 0; i < a->plan->student->param_count; i++) {
-        assert_int_equal(rt_trainer_read(a, 'g', i, x, &e), RT_OK);
-        assert_int_equal(rt_trainer_read(b, 'g', i, y, &e), RT_OK);
-        for (uint64_t k = 0; k < rt_trainer_elems(a, i); k++) {
-            norm += (double)x[k] * x[k];
-            worst = fmax(worst, fabs((double)x[k] - y[k]));
-        }
-    }
-    return worst / sqrt(norm);
-}
-
 static bool close_to(double a, double b, double tolerance) { return fabs(a - b) <= tolerance * (1 + fabs(b)); }
 
 /* Step, gradients and evaluation of two trainers, to rounding. */
@@ -154,7 +87,7 @@ static void same_runs(rt_trainer *a, rt_trainer *b)
     rt_step_result want = step(a), got = step(b);
     assert_true(close_to(got.loss, want.loss, 2e-6) && close_to(got.div, want.div, 2e-6));
     assert_true(want.ce == got.ce && want.agreement == got.agreement && want.trained == got.trained);
-    near(gradient_difference(a, b), 0, 2e-5);
+    near(pair_gradients_apart(a, b), 0, 2e-5);
     measure(a, &x);
     measure(b, &y);
     for (int k = 0; k < MEASURED; k++)
@@ -198,7 +131,7 @@ static void test_limits(void **state)
         same_runs(a, limit);
         all_in_group(1);
         same_runs(b, mixed);
-        assert_true(gradient_difference(a, b) > 1e-2); /* and they are two */
+        assert_true(pair_gradients_apart(a, b) > 1e-2); /* and they are two */
         rt_trainer_free(a);
         rt_trainer_free(b);
         rt_trainer_free(mixed);
@@ -351,7 +284,7 @@ static void test_cut_otherwise(void **state)
     for (int k = 0; k < 3; k++) {
         rt_step_result got = step(others[k]);
         assert_true(close_to(got.loss, want.loss, 2e-6) && close_to(got.div, want.div, 2e-6));
-        near(gradient_difference(whole, others[k]), 0, 2e-5);
+        near(pair_gradients_apart(whole, others[k]), 0, 2e-5);
         rt_trainer_free(others[k]);
     }
     rt_trainer_free(whole);
@@ -449,7 +382,7 @@ static void test_prompt(void **state)
             assert_true(apart > 0.1);
             rt_step_result a = step(t), b = step(rows);
             assert_true(close_to(a.loss, b.loss, 2e-6) && a.trained == b.trained);
-            near(gradient_difference(t, rows), 0, 2e-5);
+            near(pair_gradients_apart(t, rows), 0, 2e-5);
             measure(t, &m);
             rt_trainer_free(t);
             rt_trainer_free(plain);
@@ -607,10 +540,10 @@ static void test_refused(void **state)
 {
     (void)state;
     refused(1, (const char *const[]){ "a,data=code.jsonl" }, "text.jsonl has no teacher");
-    refused(2, (const char *const[]){ "a", "b,data=other.jsonl" }, "data=other.jsonl is none of --data");
-    refused(2, (const char *const[]){ "a", "b,data=held.jsonl" }, "asked about nothing");
+    refused(2, (const char *const[]){ "a", "b,data=other.jsonl" }, "data=other.jsonl is not one of --data");
+    refused(2, (const char *const[]){ "a", "b,data=held.jsonl" }, "has no data to teach");
     refused(3, (const char *const[]){ "a,data=text.jsonl,data=held.jsonl", "b,data=code.jsonl", "c" },
-            "--teacher c is asked about nothing");
+            "--teacher c has no data to teach");
 }
 
 static int set_up(void **state)
@@ -619,9 +552,9 @@ static int set_up(void **state)
     const rt_backend *b;
     rt_err e = { 0 };
     char count[RT_DEV_COUNT_TEXT];
-    student_config = config(32, V);
-    configs[0] = config(40, V);
-    configs[1] = config(24, V + 3);
+    student_config = pair_config(32, V);
+    configs[0] = pair_config(40, V);
+    configs[1] = pair_config(24, V + 3);
     for (int i = 0; i < N; i++) {
         int t = i % T, row = i / T;
         ids[i] = (row * 11 + t * 7 + t * t) % COMMON;

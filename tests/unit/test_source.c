@@ -1,17 +1,12 @@
 /* test_source.c - one teacher, given in every form that a source has: hidden states give the live teacher's loss and
  * gradients to the bit, lists of all ids the same to rounding, draws the same on average; and what is wrong on purpose
  * is seen. */
+#include "pair_case.h"
+
 #include "base/rng.h"
-#include "train/step.h"
-#include "verify/grad.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { B = 2, T = 12, N = B * T, V = 37, WIDTH = 40, DRAWS = 16, SEEDS = 1000, COORDINATES = 1000 };
 
@@ -20,79 +15,30 @@ static rt_dev *device;
 static int32_t ids[N], pos[N], start[N], target[N];
 static double logp[N][V]; /* of the teacher, at the temperature of the loss */
 
-static rt_model_config config(uint32_t width)
-{
-    return (rt_model_config){ .family = rt_family_find("qwen2"),
-                              .layers = 2,
-                              .width = width,
-                              .heads = 4,
-                              .kv_heads = 2,
-                              .head_dim = 8,
-                              .hidden = 2 * width,
-                              .vocab = V,
-                              .context = 64,
-                              .qkv_bias = true,
-                              .tied = true,
-                              .norm_eps = 1e-6,
-                              .rope = { .kind = RT_ROPE_PLAIN, .theta = 10000.0 },
-                              .init_range = 0.02,
-                              .bos = -1,
-                              .pad = -1 };
-}
-
 static rt_step_opts options(rt_divergence d, double temperature)
 {
-    return (rt_step_opts){ .B = B,
-                           .T = T,
-                           .chunk = 16,
-                           .picks = N,
-                           .loss = { .divergence = d,
-                                     .mix = 0.3,
-                                     .temperature = temperature,
-                                     .ce_weight = 0.1,
-                                     .kd_weight = 0.9,
-                                     .t2 = true },
-                           .beta1 = 0.9,
-                           .beta2 = 0.95,
-                           .eps = 1e-8,
-                           .policy = rt_policy_f32,
-                           .student = &student_config,
-                           .teacher = &teacher_config };
-}
-
-static void fill_model(rt_trainer *t, const rt_decoder *d, uint64_t seed, double spread)
-{
-    static float w[1 << 16];
-    rt_err e = { 0 };
-    for (uint32_t i = 0; i < d->model_params; i++) {
-        uint64_t n = (uint64_t)d->params[i].value.rows * d->params[i].value.cols;
-        bool norm = d->params[i].role == RT_ROLE_ATTN_NORM || d->params[i].role == RT_ROLE_MLP_NORM ||
-                    d->params[i].role == RT_ROLE_FINAL_NORM;
-        for (uint64_t k = 0; k < n; k++) w[k] = (float)((norm ? 1.0 : 0.0) + spread * rt_test_normal(seed + i, k));
-        assert_int_equal(rt_write_param(t->x, d, i, w, &e), RT_OK);
-    }
-    if (d->freq.buf) assert_int_equal(rt_load_rope(t->x, d, &e), RT_OK);
+    rt_step_opts o = pair_options(B, T, d, temperature);
+    o.student = &student_config;
+    o.teacher = &teacher_config;
+    return o;
 }
 
 /* live: whose head it gets; null: it is the live one. */
 static rt_trainer *open_trainer(const rt_step_opts *o, const rt_trainer *live)
 {
-    static const uint32_t none[4];
     static float head[V * WIDTH];
     rt_trainer *t = NULL;
     rt_err e = { 0 };
     if (rt_trainer_open(&t, device, o, &(rt_seal_opts){ .poison = true, .guards = true }, &e) < 0)
         fail_msg("%s", e.text);
-    fill_model(t, t->plan->student, 100, 0.05);
-    if (!live) fill_model(t, t->plan->teacher, 900, 0.25);
+    pair_fill(t, t->plan->student, 100, 0.05);
+    if (!live) pair_fill(t, t->plan->teacher, 900, 0.25);
     if (live && t->plan->teacher) {
         assert_int_equal(t->plan->teacher->param_count, 1);
         assert_int_equal(rt_read_param(live->x, live->plan->teacher, live->plan->teacher->head, head, &e), RT_OK);
         assert_int_equal(rt_write_param(t->x, t->plan->teacher, 0, head, &e), RT_OK);
     }
-    if (t->plan->plan[RT_PROGRAM_START])
-        assert_int_equal(rt_exec_run(t->x, t->plan->index[RT_PROGRAM_START], NULL, &e), RT_OK);
-    assert_int_equal(rt_exec_write(t->x, t->plan->fault, none, sizeof none, &e), RT_OK);
+    pair_begin(t);
     return t;
 }
 
@@ -206,23 +152,6 @@ static void read_teacher(rt_trainer *live, double t)
     }
 }
 
-/* The largest difference of all gradients, as a share of their norm. */
-static double gradient_difference(rt_trainer *a, rt_trainer *b)
-{
-    static float x[1 << 16], y[1 << 16];
-    double norm = 0, worst = 0;
-    rt_err e = { 0 };
-    for (uint32_t i = 0; i < a->plan->student->param_count; i++) {
-        assert_int_equal(rt_trainer_read(a, 'g', i, x, &e), RT_OK);
-        assert_int_equal(rt_trainer_read(b, 'g', i, y, &e), RT_OK);
-        for (uint64_t k = 0; k < rt_trainer_elems(a, i); k++) {
-            norm += (double)x[k] * x[k];
-            worst = fmax(worst, fabs((double)x[k] - y[k]));
-        }
-    }
-    return worst / sqrt(norm);
-}
-
 static void test_hidden(void **state)
 {
     (void)state;
@@ -239,10 +168,10 @@ static void test_hidden(void **state)
         t->source = &f.seam;
         rt_step_result got = step(t);
         assert_true(want.loss == got.loss && want.div == got.div && want.grad_norm == got.grad_norm);
-        assert_true(gradient_difference(live, t) == 0);
+        assert_true(pair_gradients_apart(live, t) == 0);
         f.hidden[2 * WIDTH] += 1; /* another teacher is another gradient */
         step(t);
-        assert_true(gradient_difference(live, t) > 0);
+        assert_true(pair_gradients_apart(live, t) > 0);
         rt_trainer_free(t);
         rt_trainer_free(live);
     }
@@ -267,7 +196,7 @@ static void test_all_ids(void **state)
         rt_step_result want = step(live), got = step(t);
         assert_true(fabs(want.loss - got.loss) < 2e-6 * (1 + fabs(want.loss)));
         assert_true(want.agreement == got.agreement && want.trained == got.trained);
-        assert_true(gradient_difference(live, t) < 2e-5);
+        assert_true(pair_gradients_apart(live, t) < 2e-5);
         const rt_eval_out x = { a[0], a[1], a[2], a[3], a[4] }, y = { b[0], b[1], b[2], b[3], b[4] };
         assert_int_equal(rt_trainer_eval(live, &rows, &x, &e), RT_OK);
         assert_int_equal(rt_trainer_eval(t, &rows, &y, &e), RT_OK);
@@ -370,8 +299,8 @@ static int set_up(void **state)
     const rt_backend *b;
     rt_err e = { 0 };
     char count[RT_DEV_COUNT_TEXT];
-    student_config = config(32);
-    teacher_config = config(WIDTH);
+    student_config = pair_config(32, V);
+    teacher_config = pair_config(WIDTH, V);
     for (int i = 0; i < N; i++) {
         int t = i % T, row = i / T;
         ids[i] = (row * 11 + t * 7 + t * t) % V;

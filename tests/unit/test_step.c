@@ -1,18 +1,13 @@
 /* test_step.c - the step as a whole: it learns, it learns nothing at a learning rate of 0, it stops at a number that is
  * not finite without touching a weight; and what must not change its numbers does not: chunks of the head,
  * micro-batches, packing against padding, recomputation, threads. */
+#include "pair_case.h"
+
 #include "train/schedule.h"
-#include "train/step.h"
-#include "verify/grad.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { ROWS = 8, LONG = 16, V = 37 };
 
@@ -20,32 +15,12 @@ typedef struct rows {
     int32_t ids[ROWS * LONG], pos[ROWS * LONG], start[ROWS * LONG], target[ROWS * LONG];
 } rows;
 
-static rt_model_config config(uint32_t width, uint32_t layers)
-{
-    return (rt_model_config){ .family = rt_family_find("qwen2"),
-                              .layers = layers,
-                              .width = width,
-                              .heads = 4,
-                              .kv_heads = 2,
-                              .head_dim = 8,
-                              .hidden = 2 * width,
-                              .vocab = V,
-                              .context = 64,
-                              .qkv_bias = true,
-                              .tied = true,
-                              .norm_eps = 1e-6,
-                              .rope = { .kind = RT_ROPE_PLAIN, .theta = 10000.0 },
-                              .init_range = 0.02,
-                              .bos = -1,
-                              .pad = -1 };
-}
-
 static rt_model_config student_config, teacher_config;
 
 static rt_step_opts options(uint32_t B, uint32_t T)
 {
-    student_config = config(32, 2);
-    teacher_config = config(40, 2);
+    student_config = pair_config(32, V);
+    teacher_config = pair_config(40, V);
     return (rt_step_opts){
         .B = B,
         .T = T,
@@ -73,22 +48,6 @@ static rt_dev *open_device(const char *name, uint32_t threads)
     return d;
 }
 
-/* Matrices random, norms near 1; a teacher with large weights has opinions that can be learned. */
-static void fill_model(rt_trainer *t, const rt_decoder *d, uint64_t seed, double spread)
-{
-    static float w[1 << 16];
-    rt_err e = { 0 };
-    for (uint32_t i = 0; i < d->model_params; i++) {
-        uint64_t n = (uint64_t)d->params[i].value.rows * d->params[i].value.cols;
-        bool norm = d->params[i].role == RT_ROLE_ATTN_NORM || d->params[i].role == RT_ROLE_MLP_NORM ||
-                    d->params[i].role == RT_ROLE_FINAL_NORM;
-        assert_true(n <= 1 << 16);
-        for (uint64_t k = 0; k < n; k++) w[k] = (float)((norm ? 1.0 : 0.0) + spread * rt_test_normal(seed + i, k));
-        assert_int_equal(rt_write_param(t->x, d, i, w, &e), RT_OK);
-    }
-    assert_int_equal(rt_load_rope(t->x, d, &e), RT_OK);
-}
-
 static rt_trainer *open_trainer(rt_dev *d, const rt_step_opts *o)
 {
     static float zero[1 << 16];
@@ -96,8 +55,8 @@ static rt_trainer *open_trainer(rt_dev *d, const rt_step_opts *o)
     rt_trainer *t = NULL;
     rt_err e = { 0 };
     if (rt_trainer_open(&t, d, o, &(rt_seal_opts){ .poison = true, .guards = true }, &e) < 0) fail_msg("%s", e.text);
-    fill_model(t, t->plan->student, 100, 0.05);
-    if (t->plan->teacher) fill_model(t, t->plan->teacher, 900, 0.25);
+    pair_fill(t, t->plan->student, 100, 0.05);
+    if (t->plan->teacher) pair_fill(t, t->plan->teacher, 900, 0.25);
     for (uint32_t i = 0; i < t->plan->student->param_count; i++) {
         if (!t->plan->student->params[i].grad.buf) continue;
         assert_int_equal(rt_trainer_write(t, 'm', i, zero, &e), RT_OK);

@@ -235,7 +235,7 @@ static void test_empty_question(void **state)
     rt_job_tasked_free(&t);
     const char blank[] = "{\"question\": \" \\t\\u3000\", \"choices\": [\"x\", \"yz\"], \"answer\": 0}\n";
     assert_int_equal(ask(&t, blank, NULL, false, false, &e), RT_INVALID);
-    assert_non_null(strstr(e.text, "t.jsonl, line 1: the question is white space alone"));
+    assert_non_null(strstr(e.text, "t.jsonl, line 1: the question is only white space"));
 }
 
 /* ---- scores ---- */
@@ -322,13 +322,13 @@ static void test_bad_requirements(void **state)
     (void)state;
     static const struct {
         const char *require, *why;
-    } bad[] = { { "acc>0.3", "there is no >=" },
-                { "acc>=x", "no number from 0 to 1" },
-                { "acc>=30", "no number from 0 to 1" },
-                { "acc>=nan", "no number from 0 to 1" },
+    } bad[] = { { "acc>0.3", "it has no >=" },
+                { "acc>=x", "not a number from 0 to 1" },
+                { "acc>=30", "not a number from 0 to 1" },
+                { "acc>=nan", "not a number from 0 to 1" },
                 { "accuracy>=0.3", "metrics are acc" },
-                { "u:acc>=0.3", "the files have no such task" },
-                { "exact_match>=0.3", "the files have no such task with exact_match" } };
+                { "u:acc>=0.3", "no such task in the files" },
+                { "exact_match>=0.3", "no such task in the files has exact_match" } };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         rt_err e = { 0 };
         rt_job_tasked t;
@@ -377,28 +377,29 @@ static void test_refusals(void **state)
     } bad[] = {
         { "{\"question\": \"a\", ", RT_FORMAT, "not JSON" },
         { "[1]", RT_FORMAT, "not an object" },
-        { "{\"question\": \"a\"}", RT_INVALID, "a record has `choices`, or a `target`" },
+        { "{\"question\": \"a\"}", RT_INVALID, "a record needs either `choices` or a `target`" },
         { "{\"question\": \"a\", \"choices\": [\"x\", \"y\"], \"answer\": 0, \"anser\": 1}", RT_INVALID,
-          "'anser' is no key of such a record; did you mean 'answer'?" },
+          "unknown key 'anser'; did you mean 'answer'?" },
         { "{\"question\": \"a\", \"choices\": [\"x\", \"y\"], \"answer\": 2}", RT_INVALID,
           "`answer` 2 is out of range (0 to 1, for 2 choices)" },
         { "{\"question\": \"a\", \"choices\": [\"x\", \"y\"], \"answer\": -1}", RT_INVALID, "out of range" },
-        { "{\"question\": \"a\", \"choices\": [\"x\", \"y\"], \"answer\": \"x\"}", RT_INVALID, "no whole number" },
+        { "{\"question\": \"a\", \"choices\": [\"x\", \"y\"], \"answer\": \"x\"}", RT_INVALID, "not a whole number" },
         { "{\"question\": \"a\", \"choices\": [\"x\", \"y\"]}", RT_INVALID, "`answer` is missing" },
-        { "{\"question\": \"a\", \"choices\": [\"x\", \"\"], \"answer\": 0}", RT_INVALID, "text 1 is empty" },
-        { "{\"question\": \"a\", \"choices\": [\"x\"], \"answer\": 0}", RT_INVALID, "`choices` has 1 texts" },
-        { "{\"question\": \"a\", \"choices\": \"xy\", \"answer\": 0}", RT_INVALID, "`choices` is no list of texts" },
+        { "{\"question\": \"a\", \"choices\": [\"x\", \"\"], \"answer\": 0}", RT_INVALID, "element 1 is empty" },
+        { "{\"question\": \"a\", \"choices\": [\"x\"], \"answer\": 0}", RT_INVALID, "`choices` is a list of 1;" },
+        { "{\"question\": \"a\", \"choices\": \"xy\", \"answer\": 0}", RT_INVALID,
+          "`choices` is not a list of strings" },
         { "{\"choices\": [\"x\", \"y\"], \"answer\": 0}", RT_INVALID, "`question` is missing" },
         { "{\"question\": \"a\", \"context\": \"b\", \"choices\": [\"x\", \"y\"], \"answer\": 0}", RT_INVALID,
-          "are the same" },
+          "mean the same" },
         { "{\"question\": \"a\", \"choices\": [\"x\", \"y\"], \"answer\": 0, \"answer\": 1}", RT_FORMAT, "not JSON" },
         { "{\"prompt\": \"a\", \"target\": \"b\"}", RT_INVALID, "task 't' has a target here and choices in" },
-        { "{\"task\": \"u\", \"prompt\": \"a\", \"target\": []}", RT_INVALID, "`target` has 0 texts" },
-        { "{\"task\": \"u\", \"prompt\": \"a\", \"target\": 3}", RT_INVALID, "neither a text nor a list of texts" },
+        { "{\"task\": \"u\", \"prompt\": \"a\", \"target\": []}", RT_INVALID, "`target` is a list of 0;" },
+        { "{\"task\": \"u\", \"prompt\": \"a\", \"target\": 3}", RT_INVALID, "neither a string nor a list of strings" },
         { "{\"task\": \"u\", \"prompt\": \"a\", \"target\": \"b\", \"max_new\": 0}", RT_INVALID, "`max_new`" },
-        { "{\"task\": \"u\", \"prompt\": \"a\", \"target\": \"b\", \"stop\": [\"\"]}", RT_INVALID, "`stop`: text 0" },
+        { "{\"task\": \"u\", \"prompt\": \"a\", \"target\": \"b\", \"stop\": [\"\"]}", RT_INVALID, "`stop`: element 0" },
         { "{\"task\": \"u\", \"prompt\": \"\", \"target\": \"b\"}", RT_INVALID, "`prompt` is empty" },
-        { "{\"task\": 3, \"prompt\": \"a\", \"target\": \"b\"}", RT_INVALID, "`task` is no name" },
+        { "{\"task\": 3, \"prompt\": \"a\", \"target\": \"b\"}", RT_INVALID, "`task` is not a name" },
         { "{\"task\": \"a:b\", \"prompt\": \"a\", \"target\": \"b\"}", RT_INVALID, "has a colon" },
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

@@ -67,6 +67,16 @@ static inline rt_model_file *open_model(const char *path)
     return m;
 }
 
+/* A preset with less of everything, in the folder of the test: made by whoever asks first. */
+static inline rt_model_file *preset_model(const char *preset)
+{
+    rt_model_config c = tiny_config(preset, 9);
+    char path[512];
+    snprintf(path, sizeof path, "%s", in_dir(preset));
+    if (!rt_path_exists(path)) write_model(path, &c, RT_DTYPE_F32, true);
+    return open_model(path);
+}
+
 static inline rt_dev *open_device(const char *name, uint32_t threads)
 {
     const rt_backend *b;

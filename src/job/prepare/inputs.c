@@ -18,11 +18,11 @@ static int check_cache_settings(const rt_inputs *in, const rt_settings *s, rt_er
                                                RT_SETTING_ID_teacher_memory };
     for (size_t i = 0; i < sizeof of_models / sizeof *of_models; i++)
         if (s->given[of_models[i]])
-            return rt_fail(e, RT_INVALID, "%s is of a teacher that is computed; %s is a cache: leave it out",
+            return rt_fail(e, RT_INVALID, "%s needs a model as teacher, and %s is a cache; leave it out",
                            rt_setting_table[of_models[i]].flag, s->teacher.text[0]);
     for (uint32_t i = 0; i < s->teacher.count; i++)
         if (in->teachers.list[i].prompt)
-            return rt_fail(e, RT_INVALID, "prompt= is of a teacher that is computed; %s is a cache: leave it out",
+            return rt_fail(e, RT_INVALID, "prompt= needs a model as teacher, and %s is a cache; leave it out",
                            in->teachers.list[i].model);
     return RT_OK;
 }
@@ -39,8 +39,8 @@ static int refuse_cached_same(const rt_inputs *in, const rt_settings *s, rt_pool
     RT_TRY(rt_model_content_hash(in->student, pool, &now, NULL, e));
     if (rt_hash_equal(was, now))
         RT_TRY(rt_fail(e, RT_INVALID,
-                       "the cache is of the student itself, so there is nothing to learn; name another "
-                       "student, or say --allow-degenerate"));
+                       "the cache was made with the student itself, so there is nothing to learn; name another "
+                       "student, or give --allow-degenerate"));
 out:
     return rc;
 }
@@ -53,9 +53,8 @@ int rt_inputs_cache_says(const rt_cache *c, const char *path, rt_err *e)
                         : !(json_number_value(json_object_get(a, "temperature")) > 0) ? "temperature"
                                                                                       : NULL;
     if (!lacks) return RT_OK;
-    return rt_fail(e, RT_FORMAT,
-                   "%s/cache.json does not say its \"%s\", which a run records; make the cache with retort cache", path,
-                   lacks);
+    return rt_fail(e, RT_FORMAT, "%s/cache.json has no \"%s\", which a run records; make the cache with retort cache",
+                   path, lacks);
 }
 
 int rt_inputs_cache_files(const rt_cache *c, const char *path, rt_err *e)
@@ -77,8 +76,8 @@ int rt_inputs_cache_files(const rt_cache *c, const char *path, rt_err *e)
         if (!rt_hash_equal(was, now))
             RT_TRY(rt_fail(
                 e, RT_FORMAT,
-                "%s is damaged or was altered (its hash is another); remove the folder %s and fill the cache again",
-                file, folder));
+                "%s is damaged or was altered (its hash differs); remove the folder %s and fill the cache again", file,
+                folder));
     }
 out:
     rt_arena_free(&a);
@@ -116,8 +115,8 @@ static int check_cache_pair(const rt_inputs *in, rt_err *e)
     if (rt_hash_from_json(json_object_get(json_object_get(about, "ids"), "hash"), &was) && rt_hash_equal(was, now))
         return RT_OK;
     return rt_fail(e, RT_INVALID,
-                   "the cache is over %lld ids, and teacher and student share %u of them or others; make it for this "
-                   "student (retort cache --student), or one of hidden states",
+                   "the cache covers %lld ids, and teacher and student share %u, not all of them the same; make it for "
+                   "this student (retort cache --student), or make one of hidden states",
                    (long long)json_integer_value(json_object_get(json_object_get(about, "ids"), "count")),
                    in->pair.common);
 }

@@ -48,7 +48,7 @@ int rt_inputs_refuse_same(const rt_inputs *in, const rt_model_file *b, const rt_
     if (x.hi == y.hi && x.lo == y.lo)
         RT_TRY(rt_fail(e, RT_INVALID,
                        "teacher and student hold the same values, so there is nothing to learn; name "
-                       "another pair, or say --allow-degenerate"));
+                       "another pair, or give --allow-degenerate"));
 out:
     return rc;
 }

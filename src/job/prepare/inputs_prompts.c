@@ -25,7 +25,7 @@ static int render(const rt_data_text *t, bool chat, const char *system, const ch
     json_t *all = !chat   ? json_pack("{s:s}", "prompt", system ? system : said)
                   : first ? json_pack("[O, O]", first, turn)
                           : json_pack("[O]", turn);
-    int rc = !all   ? rt_fail(e, RT_INVALID, "a teacher's prompt is not UTF-8, or memory is out")
+    int rc = !all   ? rt_fail(e, RT_INVALID, "a teacher's prompt is not UTF-8, or memory ran out")
              : chat ? rt_prompt_from_chat(t, all, NULL, NULL, ids, e)
                     : rt_prompt_from_record(t, all, NULL, ids, e);
     json_decref(turn);
@@ -97,14 +97,13 @@ static int make(rt_inputs *in, uint32_t teacher, const rt_inputs_opts *o, rt_err
     rt_tok_ids with = { 0 }, one = { 0 }, other = { 0 };
     const char *path = in->teachers.list[teacher].prompt;
     bool chat = has_chats(in, teacher);
-    if (!in->text) RT_TRY(rt_fail(e, RT_INVALID, "prompt=%s is text, and no model has a tokenizer", path));
+    if (!in->text) RT_TRY(rt_fail(e, RT_INVALID, "prompt=%s needs a tokenizer, and no model has one", path));
     const rt_data_text t = rt_inputs_text(in, o->now);
     RT_TRY(rt_file_read(path, PROMPT_BYTES, &text, e));
     while (chat && text.len && strchr("\r\n", text.data[text.len - 1])) text.data[--text.len] = '\0';
     if (!text.len || memchr(text.data, 0, text.len))
-        RT_TRY(rt_fail(e, RT_INVALID, "prompt=%s is %s; give text", path, text.len ? "no text" : "empty"));
-    if (chat && !t.tmpl)
-        RT_TRY(rt_fail(e, RT_INVALID, "prompt=%s is a system message, and there is no chat template", path));
+        RT_TRY(rt_fail(e, RT_INVALID, "prompt=%s is %s; give text", path, text.len ? "not text" : "empty"));
+    if (chat && !t.tmpl) RT_TRY(rt_fail(e, RT_INVALID, "prompt=%s needs a chat template, and there is none", path));
     RT_TRY(render(&t, chat, text.data, "a", &with, e));
     RT_TRY(render(&t, chat, NULL, "a", &one, e));
     RT_TRY(render(&t, chat, NULL, "b", &other, e));
@@ -161,8 +160,8 @@ static int read_prompt(rt_inputs *in, rt_teacher_prompt *p, const char *path, co
                  read_ids(in, json_object_get(j, "put"), &p->put, &p->put_count);
     json_int_t skip = json_integer_value(json_object_get(j, "skip"));
     if (!whole || skip < 0 || skip > (json_int_t)p->begin_count)
-        RT_TRY(rt_fail(e, RT_FORMAT, "%s is not of these models; remove it to have it made again from prompt=%s", path,
-                       from));
+        RT_TRY(rt_fail(e, RT_FORMAT, "%s was made with other models; remove it to have it made again from prompt=%s",
+                       path, from));
     p->skip = (uint32_t)skip;
 out:
     json_decref(j);
@@ -206,7 +205,7 @@ int rt_inputs_count_prompted(const rt_inputs *in, uint32_t teacher, const rt_bat
     const rt_teacher_prompt *p = &in->prompts[teacher];
     rt_reading r = { .rows = 1, .len = T + rt_prompt_extra(p) };
     int32_t *target = rt_alloc((size_t)rows * T * sizeof *target, 64);
-    if (!target) RT_TRY(rt_no_memory(e, "what a teacher reads"));
+    if (!target) RT_TRY(rt_no_memory(e, "a teacher's rows"));
     for (uint32_t i = 0; i < rows * T; i++)
         target[i] = rt_teachers_share(&in->teachers, (uint32_t)b->group[i], teacher) > 0 ? b->target[i] : -1;
     const rt_reading_of of = { b->ids, b->start, target, rows, T };

@@ -15,8 +15,8 @@ static int refuse_caches(const rt_teachers *t, rt_err *e)
     for (uint32_t i = 0; i < t->count; i++)
         if (rt_cache_is(t->list[i].model))
             return rt_fail(e, RT_INVALID,
-                           "--teacher %s is a cache, and of several teachers each is computed in the step; give the "
-                           "model that it was made of, or the cache as the only teacher",
+                           "--teacher %s is a cache, and a cache cannot be one of several teachers; give the model "
+                           "that it was made with, or the cache as the only teacher",
                            t->list[i].model);
     return RT_OK;
 }
@@ -48,8 +48,8 @@ static int check_ids(rt_inputs *in, const rt_inputs_other *t, const rt_settings 
     RT_TRY(rc);
     if (!rt_hash_equal(rt_pair_hash(&pair), rt_pair_hash(&in->pair)))
         RT_TRY(rt_fail(e, RT_INVALID,
-                       "teachers %s and %s have different vocabularies: they share %u and %u ids with the student, or "
-                       "others; a mixture needs teachers with one tokenizer",
+                       "teachers %s and %s have different vocabularies (they share %u and %u ids with the student, not "
+                       "the same ones); a mixture needs teachers with one tokenizer",
                        in->teacher->name, name, in->pair.common, pair.common));
     in->pair.masked = in->pair.masked || pair.masked;
     in->pair.measured = in->pair.measured && pair.measured;
@@ -62,8 +62,8 @@ static void note_template(rt_inputs *in, const rt_model_file *m)
 {
     rt_span a = in->teacher->text.chat_template, b = m->text.chat_template;
     if (!b.data || (a.data && a.len == b.len && memcmp(a.data, b.data, a.len) == 0)) return;
-    rt_note(&in->notes, "the chat template of %s is not that of %s; chats are written in one form for all teachers",
-            m->name, in->teacher->name);
+    rt_note(&in->notes, "the chat template of %s differs from that of %s, which is used for all teachers", m->name,
+            in->teacher->name);
 }
 
 int rt_inputs_open_others(rt_inputs *in, const rt_settings *s, const rt_inputs_opts *o, const rt_hub_env *env,

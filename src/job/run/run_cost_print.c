@@ -35,10 +35,10 @@ static void print_streamed(const rt_run_cost *c, const rt_run *r, rt_str *out)
     rt_str_printf(out, "\n          %12s  copied in for every pass of %u positions, ", rt_format_bytes(a, away),
                   c->pass);
     if (r->opts->dev->api->queues)
-        rt_str_printf(out, "%.1f %% of the transfer hidden behind computing, by %s\n", 100 * c->hidden,
+        rt_str_printf(out, "%.1f %% of the transfer hidden behind computation, by %s\n", 100 * c->hidden,
                       c->timed ? "the times of its ops" : "arithmetic");
     else
-        rt_str_append(out, "the next layer read ahead while one is computed\n");
+        rt_str_append(out, "the next layer is read ahead while one is computed\n");
 }
 
 /* "block of 14 layers, norms of 10 recomputed for backward" */

@@ -116,8 +116,8 @@ static int ask_for_memory(rt_run *r, rt_fit_ask *ask, rt_err *e)
     RT_TRY(r->opts->dev->api->info(r->opts->dev, &info, e));
     if (wanted == RT_TEACHER_HOST && info.host)
         RT_TRY(rt_fail(e, RT_INVALID,
-                       "--teacher-memory host is for a device that has memory of its own, and %s computes in the "
-                       "host's; use device, or disk for a teacher that is larger than it",
+                       "--teacher-memory host needs a device with memory of its own, and %s uses the host's; use "
+                       "device, or disk for a teacher that is larger than memory",
                        r->opts->dev->api->name));
     rt_sys_memory_query(&system);
     ask->host = info.host;

@@ -85,8 +85,8 @@ static int open_inputs(rt_run *r, const bool *said, rt_err *e)
     RT_TRY(rt_run_cache_settings(r, said, e));
     if (said[RT_SETTING_ID_teacher_batch] && rt_inputs_prompted(r->in))
         RT_TRY(rt_fail(e, RT_INVALID,
-                       "--teacher-batch and prompt= exclude one another: a teacher with a prompt reads rows "
-                       "of its own; leave one out"));
+                       "--teacher-batch and prompt= exclude one another, since a teacher with a prompt reads rows "
+                       "of its own; leave one of them out"));
     RT_TRY(rt_samples_open(&r->samples, &r->found, r->in, o.now, e));
     if (r->samples) r->samples->may_write = o.may_write;
     RT_TRY(rt_inputs_data(r->in, &r->found, &o, e));
@@ -132,10 +132,11 @@ static int check_prompts(rt_run *r, rt_err *e)
         RT_TRY(rt_inputs_count_prompted(r->in, k, &all, rt_eval_set_rows(r->held), r->resolved.seq_len, &prompted,
                                         &documents, e));
         if (documents && !prompted)
-            RT_TRY(rt_fail(e, RT_INVALID,
-                           "--teacher %s: none of %u held-out documents is a conversation without a system message, so "
-                           "its prompt is never read; leave prompt= out, or such messages out of the data",
-                           t->model, documents));
+            RT_TRY(
+                rt_fail(e, RT_INVALID,
+                        "--teacher %s: none of the %u held-out documents is a conversation without a system message, "
+                        "so the prompt would never be read; leave prompt= out, or remove such messages",
+                        t->model, documents));
         rt_run_note(r, "--teacher %s reads %u ids of %s before %u of %u held-out documents", t->model,
                     r->in->prompts[k].put_count, rt_path_base(t->prompt), prompted, documents);
     }

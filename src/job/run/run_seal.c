@@ -41,11 +41,10 @@ out:
 static int refuse_host(const rt_fit *f, rt_err *e)
 {
     char need[32], room[32];
-    return rt_fail(
-        e, RT_NOMEM,
-        "the teacher's layers take %s of the host's memory, and it has %s to give; use --teacher-memory disk, "
-        "or auto",
-        rt_format_bytes(need, f->host), rt_format_bytes(room, f->ask.host_limit));
+    return rt_fail(e, RT_NOMEM,
+                   "the teacher's layers need %s of host memory, and %s is available; use --teacher-memory disk "
+                   "or auto",
+                   rt_format_bytes(need, f->host), rt_format_bytes(room, f->ask.host_limit));
 }
 
 static int refuse(rt_run *r, rt_err *e)

@@ -23,10 +23,11 @@ static int take_temperature(rt_run *r, const bool *said, rt_err *e)
     double T = rt_cache_source_temperature(r->in->cache);
     if (rt_cache_source_keeps(r->in->cache)->form == RT_FORM_HIDDEN) return RT_OK;
     if (said[RT_SETTING_ID_temperature] && s->temperature != T)
-        return rt_fail(e, RT_INVALID,
-                       "--temperature %g: the cache was made at %g; leave it out, or make another with retort cache "
-                       "--temperature %g (one of hidden states serves any)",
-                       s->temperature, T, s->temperature);
+        return rt_fail(
+            e, RT_INVALID,
+            "--temperature %g: the cache was made at %g; leave --temperature out, or make another with retort cache "
+            "--temperature %g (one of hidden states serves any)",
+            s->temperature, T, s->temperature);
     RT_SETTINGS_PUT(s, temperature, T);
     return RT_OK;
 }
@@ -59,7 +60,7 @@ static int look_at_training(rt_run *r, rt_cache_missing *m, rt_err *e)
     if (!all) RT_TRY(rt_no_memory(e, "a row"));
     for (uint64_t i = 0; i < left && more; i++) {
         const rt_source_rows one = { row.ids, row.start, row.target, 1, T };
-        if (i % 256 == 0) RT_TRY(rt_watch_step(&r->watch, "looking up the teacher's answers", i, left, e));
+        if (i % 256 == 0) RT_TRY(rt_watch_step(&r->watch, "looking up positions in the cache", i, left, e));
         RT_TRY(more = rt_rows_next(r->in->train, &row, e));
         if (more) RT_TRY(rt_cache_source_look(r->in->cache, RT_USE_TRAIN, &one, m, e));
     }
@@ -89,11 +90,11 @@ static const char *likely(const rt_run *r, char text[200])
     rt_span t = r->in->template_text;
     bool known = rt_hash_from_json(json_object_get(a, "template"), &was);
     if (seq_len != r->resolved.seq_len)
-        snprintf(text, 200, "it was made with --seq-len %" PRIu64 ", which finds all of its rows", seq_len);
+        snprintf(text, 200, "it was made with --seq-len %" PRIu64 ", which would find all of its rows", seq_len);
     else if (known != (t.data != NULL) || (known && !rt_hash_equal(was, rt_hash(t.data, t.len))))
         snprintf(text, 200, "it was made with another chat template");
     else
-        snprintf(text, 200, "it was made of other data");
+        snprintf(text, 200, "it was made from other data");
     return text;
 }
 
@@ -107,9 +108,9 @@ int rt_run_check_cache(rt_run *r, rt_err *e)
     RT_TRY(look_at_held(r, &held, e));
     if (!train.positions && !held.positions) return RT_OK;
     RT_TRY(rt_fail(e, RT_INVALID,
-                   "the cache lacks %" PRIu64 " of %" PRIu64 " positions to be trained and %" PRIu64 " of %" PRIu64
-                   " held-out ones; perhaps %s. Give what it was made with, or add what is missing: retort cache "
-                   "--fill with the model, this data and these settings",
+                   "the cache lacks %" PRIu64 " of %" PRIu64 " training positions and %" PRIu64 " of %" PRIu64
+                   " held-out ones; perhaps %s. Use the settings it was made with, or add what is missing: retort "
+                   "cache --fill with the model, this data and these settings",
                    train.positions, train.wanted, held.positions, held.wanted, likely(r, why)));
 out:
     return rc;

@@ -17,12 +17,12 @@ const char *rt_keep_name(rt_keep k) { return keep_names[k]; }
 static int check_section(const rt_cache_section *s, const char *path, rt_err *e)
 {
     bool stored = s->dtype == RT_DTYPE_F32 || s->dtype == RT_DTYPE_BF16 || s->dtype == RT_DTYPE_F16;
-    const char *fault = (unsigned)s->keep >= RT_KEEP_KINDS     ? "is of no known kind"
+    const char *fault = (unsigned)s->keep >= RT_KEEP_KINDS     ? "has an unknown kind"
                         : s->n == 0 || s->n > RT_CACHE_MOST_N  ? "has a size that is out of range"
                         : !(s->T > 0 && isfinite(s->T))        ? "has a temperature that is not above 0"
                         : s->keep == RT_KEEP_HIDDEN && !stored ? "has a dtype other than f32, bf16 and f16"
-                        : s->keep != RT_KEEP_TOPK && s->target ? "has targets and is no top-k"
-                        : s->keep != RT_KEEP_TOPK && s->exact  ? "is exact and is no top-k"
+                        : s->keep != RT_KEEP_TOPK && s->target ? "has targets but is not top-k"
+                        : s->keep != RT_KEEP_TOPK && s->exact  ? "is exact but is not top-k"
                                                                : NULL;
     return fault ? rt_fail(e, RT_INVALID, "%s: a section %s", path, fault) : RT_OK;
 }
@@ -102,17 +102,17 @@ int rt_cache_about_read(rt_cache *c, rt_err *e)
     rt_hash128 hash;
     char *file = rt_path_join(&c->arena, c->path, ABOUT_NAME);
     if (!file) return rt_no_memory(e, "a cache");
-    if (!rt_path_exists(file)) return rt_fail(e, RT_NOT_FOUND, "%s is no cache: it has no " ABOUT_NAME, c->path);
+    if (!rt_path_exists(file)) return rt_fail(e, RT_NOT_FOUND, "%s is not a cache: it has no " ABOUT_NAME, c->path);
     int rc = rt_checked_json_read(&c->about, file, e);
     if (rc < 0) return rc;
     const char *format = json_string_value(json_object_get(c->about, "format"));
     json_int_t version = json_integer_value(json_object_get(c->about, "version"));
     if (!format || strcmp(format, FORMAT) != 0 || version < 1 ||
         !rt_hash_from_json(json_object_get(c->about, "hash"), &hash))
-        return rt_fail(e, RT_FORMAT, "%s is not that of a cache of a teacher", file);
+        return rt_fail(e, RT_FORMAT, "%s does not describe a teacher cache", file);
     if (version > RT_CACHE_VERSION)
-        return rt_fail(e, RT_FORMAT, "%s has version %lld of the format, this retort reads %d; use a newer one", file,
-                       (long long)version, RT_CACHE_VERSION);
+        return rt_fail(e, RT_FORMAT, "%s has version %lld of the format, and this retort reads %d; use a newer retort",
+                       file, (long long)version, RT_CACHE_VERSION);
     rt_cache_key_bytes(c->hash, &hash);
     return rt_cache_sections_from_json(c->sections, &c->section_count, c->about, c->path, e);
 }
@@ -141,15 +141,16 @@ static int make_about(json_t **out, const json_t *about, const rt_cache_section 
     if (!*out) return rt_no_memory(e, ABOUT_NAME);
     for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
         if (json_object_get(about, ours[i]))
-            return rt_fail(e, RT_INVALID, "what a cache is of may not have the member %s: it is the cache's", ours[i]);
+            return rt_fail(e, RT_INVALID, "the description of a cache may not have the member %s, which is reserved",
+                           ours[i]);
     return about && json_object_update(*out, (json_t *)(uintptr_t)about) ? rt_no_memory(e, ABOUT_NAME) : RT_OK;
 }
 
 int rt_cache_check_empty(const char *path, rt_err *e)
 {
     if (!rt_path_exists(path) || rt_dir_holds_only(path, is_nothing, NULL)) return RT_OK;
-    return rt_fail(e, RT_INVALID, "%s is there and is no empty folder%s; name another folder for the cache", path,
-                   rt_path_is_dir(path) ? "" : ", but a file");
+    return rt_fail(e, RT_INVALID, "%s exists and is not an empty folder%s; name another folder for the cache", path,
+                   rt_path_is_dir(path) ? "" : " but a file");
 }
 
 int rt_cache_create(const char *path, const json_t *about, const rt_cache_section *sections, uint32_t count, rt_err *e)

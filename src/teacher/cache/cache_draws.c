@@ -22,7 +22,7 @@ static int sorted_draws(const rt_cache_section *s, const int32_t *id, const floa
         double drawn = exp((double)logp[i]) * s->n;
         double times = rint(drawn);
         if (!(times >= 1 && times <= s->n && fabs(drawn - times) <= 1e-4 * times))
-            return rt_fail(e, RT_INVALID, "id %d has the log-probability %g, which is no number of %u draws",
+            return rt_fail(e, RT_INVALID, "id %d has the log-probability %g, which is not a count of %u draws",
                            (int)id[i], (double)logp[i], s->n);
         all += (uint64_t)times;
         scratch[n++] = (uint64_t)(uint32_t)id[i] << 32 | (uint32_t)times;

@@ -23,20 +23,19 @@ static int check_header(const rt_cache_file *f, const rt_cache *c, rt_err *e)
     rt_cache_header h;
     if (f->map.size < sizeof h) return damaged(f->path, "it is shorter than its header", e);
     memcpy(&h, f->map.data, sizeof h);
-    if (memcmp(h.magic, RT_CACHE_MAGIC, sizeof h.magic) != 0)
-        return damaged(f->path, "it does not begin as a file of blocks", e);
+    if (memcmp(h.magic, RT_CACHE_MAGIC, sizeof h.magic) != 0) return damaged(f->path, "it is not a file of blocks", e);
     if (h.version > RT_CACHE_VERSION)
-        return rt_fail(e, RT_FORMAT, "%s has version %u of the format, this retort reads %u; use a newer one", f->path,
-                       h.version, RT_CACHE_VERSION);
+        return rt_fail(e, RT_FORMAT, "%s has version %u of the format, and this retort reads %u; use a newer retort",
+                       f->path, h.version, RT_CACHE_VERSION);
     memset(h.header, 0, sizeof h.header);
-    if (!hash_is(f->header->header, &h, sizeof h)) return damaged(f->path, "its header has another hash", e);
+    if (!hash_is(f->header->header, &h, sizeof h)) return damaged(f->path, "the hash of its header is wrong", e);
     if (memcmp(h.cache, c->hash, sizeof h.cache) != 0)
-        return rt_fail(e, RT_FORMAT, "%s belongs to another cache than %s; move it away", f->path, c->path);
+        return rt_fail(e, RT_FORMAT, "%s does not belong to the cache %s; move it away", f->path, c->path);
     uint64_t index_bytes;
     if (h.header_bytes != sizeof h || h.section >= c->section_count || h.bytes != f->map.size || h.index_at % 8 ||
         h.index_at < sizeof h || !rt_mul_u64(h.blocks, sizeof(rt_cache_entry), &index_bytes) || h.index_at > h.bytes ||
         index_bytes != h.bytes - h.index_at)
-        return damaged(f->path, "its parts do not fit into it", e);
+        return damaged(f->path, "its sections overlap or exceed its size", e);
     return RT_OK;
 }
 
@@ -45,7 +44,7 @@ static int check_index(const rt_cache_file *f, const rt_cache *c, rt_err *e)
     const rt_cache_header *h = f->header;
     uint64_t most = rt_cache_record_most(&c->sections[h->section]), positions = 0, same = 0;
     if (!hash_is(h->index, f->entries, (size_t)(h->bytes - h->index_at)))
-        return damaged(f->path, "its index has another hash", e);
+        return damaged(f->path, "the hash of its index is wrong", e);
     for (uint64_t i = 0; i < h->blocks; i++) {
         const rt_cache_entry *x = &f->entries[i];
         uint32_t count = (uint32_t)__builtin_popcountll(x->have);
@@ -53,11 +52,12 @@ static int check_index(const rt_cache_file *f, const rt_cache *c, rt_err *e)
         same = order == 0 ? same : 0;
         if (order > 0 || x->have & same || !x->have || x->at < sizeof *h || x->at > h->index_at ||
             x->bytes > h->index_at - x->at || x->bytes > count * most || x->bytes < count)
-            return damaged(f->path, "its index is not sound", e);
+            return damaged(f->path, "its index is inconsistent", e);
         same |= x->have;
         positions += count;
     }
-    return positions == h->positions ? RT_OK : damaged(f->path, "its index does not count its positions", e);
+    return positions == h->positions ? RT_OK
+                                     : damaged(f->path, "its index and its header count different positions", e);
 }
 
 int rt_cache_file_open(rt_cache_file *f, const rt_cache *c, uint32_t part, uint32_t number, rt_err *e)
@@ -132,5 +132,5 @@ uint64_t rt_cache_file_have(const rt_cache_file *f, const uint8_t key[RT_CACHE_K
 int rt_cache_file_check(const rt_cache_file *f, const rt_cache_entry *x, rt_err *e)
 {
     if (rt_cache_check(f->map.data + x->at, x->bytes) == x->check) return RT_OK;
-    return damaged(f->path, "a block has another checksum", e);
+    return damaged(f->path, "the checksum of a block is wrong", e);
 }

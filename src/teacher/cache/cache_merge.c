@@ -34,7 +34,7 @@ int rt_cache_merge(rt_cache *into, const rt_cache *from, rt_err *e)
     bool same = into->section_count == from->section_count;
     for (uint32_t i = 0; same && i < into->section_count; i++) same = is_same(&into->sections[i], &from->sections[i]);
     if (!same)
-        return rt_fail(e, RT_INVALID, "%s and %s do not keep the same; only caches with equal sections are joined",
+        return rt_fail(e, RT_INVALID, "%s and %s store different things; only caches with equal sections can be joined",
                        into->path, from->path);
     for (uint32_t i = 0; i < into->section_count && rc == RT_OK; i++) rc = merge_section(into, from, i, e);
     return rc;

@@ -204,7 +204,7 @@ static int read_block(const rt_cache *c, uint32_t section, const uint8_t key[RT_
             wanted &= ~x->have;
         }
     }
-    return wanted ? rt_fail(e, RT_INVALID, "%s: positions were asked for that the cache does not have", c->path) : rc;
+    return wanted ? rt_fail(e, RT_INVALID, "%s: the cache does not have all of the positions asked for", c->path) : rc;
 }
 
 int rt_cache_get(const rt_cache *c, uint32_t section, const rt_hash128 *key, uint64_t wanted, rt_cache_block *b,

@@ -140,8 +140,8 @@ static int put_compact(uint64_t *entries, uint32_t count, const float *logp, flo
     }
     if (!scale_code((double)highest - (double)lowest, p))
         return rt_fail(e, RT_INVALID,
-                       "log-probabilities from %g to %g are further apart than 10 bits can say; a higher "
-                       "temperature brings them together",
+                       "log-probabilities from %g to %g span more than 10 bits can encode; use a higher "
+                       "temperature",
                        (double)lowest, (double)highest);
     double scale = (double)scale_of(*p);
     for (uint32_t i = 0; i < count; i++) {

@@ -51,7 +51,7 @@ static int take_part(rt_cache_writer *w, rt_err *e)
 {
     int rc = 1;
     for (w->part = 0; w->part < MOST_PARTS && rc == 1; w->part += rc == 1) rc = try_part(w, e);
-    if (rc == 1) return rt_fail(e, RT_INVALID, "%s has %d writers; that is the most", w->c->path, MOST_PARTS);
+    if (rc == 1) return rt_fail(e, RT_INVALID, "%s already has %d writers, the maximum", w->c->path, MOST_PARTS);
     if (rc < 0) return rc;
     rt_dir_clean(w->folder);
     pthread_rwlock_wrlock(w->c->lock);

@@ -63,7 +63,7 @@ static int read_ids(rt_foreign_doc *d, const json_t *list, rt_err *e)
         const json_t *x = json_array_get(list, i);
         json_int_t id = json_integer_value(x);
         if (!json_is_integer(x) || id < 0 || id > INT32_MAX)
-            return rt_fail(e, RT_FORMAT, "token %u of the text is no id", i);
+            return rt_fail(e, RT_FORMAT, "token %u of the text is not a token id", i);
         d->ids[i] = (int32_t)id;
     }
     return RT_OK;
@@ -79,7 +79,7 @@ static int read_rows(rt_foreign_doc *d, rt_foreign_lines kind, const json_t *row
         uint32_t n;
         if (front + r == 0) continue; /* nothing was read before it */
         if (!entries_of(kind, json_array_get(rows, r), entries, &n))
-            rc = rt_fail(e, RT_FORMAT, "row %zu of the log-probabilities is not as the format has it", r);
+            rc = rt_fail(e, RT_FORMAT, "row %zu of the log-probabilities does not follow the format", r);
         else if (n > 0)
             rc = rt_foreign_set(d, (uint32_t)(front + r - 1), entries, n, e);
     }
@@ -97,14 +97,14 @@ int rt_foreign_line_read(rt_foreign_doc *out, rt_foreign_lines kind, const char 
     const json_t *record = all;
     *out = (rt_foreign_doc){ 0 };
     if (!all && rt_json_out_of_memory()) RT_TRY(rt_no_memory(e, "a line"));
-    if (!json_is_object(all)) RT_TRY(rt_fail(e, RT_FORMAT, "a line is no JSON object"));
+    if (!json_is_object(all)) RT_TRY(rt_fail(e, RT_FORMAT, "a line is not a JSON object"));
     if (vllm && json_array_size(json_object_get(all, "choices")) == 1)
         record = json_array_get(json_object_get(all, "choices"), 0);
     const json_t *list = json_object_get(record, ids_name), *rows = json_object_get(record, rows_name);
     if (!list) list = json_object_get(all, ids_name);
     if (!json_is_array(rows)) RT_TRY(rt_fail(e, RT_FORMAT, "a line has no list \"%s\"", rows_name));
     if (!ids && !json_is_array(list))
-        RT_TRY(rt_fail(e, RT_FORMAT, "a line has no list \"%s\": its positions cannot be told", ids_name));
+        RT_TRY(rt_fail(e, RT_FORMAT, "a line has no list \"%s\", without which its positions are unknown", ids_name));
     size_t n = ids ? tokens : json_array_size(list);
     if (n > RT_FOREIGN_MOST_TOKENS || json_array_size(rows) > n)
         RT_TRY(

@@ -20,9 +20,9 @@ static uint32_t field(const rt_map *m, uint32_t i) { return (uint32_t)rt_load_le
 static int check_pair(rt_foreign_kd *f, const char *shard, const char *kd, rt_err *e)
 {
     if (f->shard.size < HEADER_BYTES || memcmp(f->shard.data, SHARD_MAGIC, 8) != 0)
-        return rt_fail(e, RT_FORMAT, "%s is no token shard of surogate's", shard);
+        return rt_fail(e, RT_FORMAT, "%s is not a token shard of surogate", shard);
     if (f->kd.size < HEADER_BYTES || memcmp(f->kd.data, KD_MAGIC, 8) != 0)
-        return rt_fail(e, RT_FORMAT, "%s is no .kd of surogate's", kd);
+        return rt_fail(e, RT_FORMAT, "%s is not a .kd file of surogate", kd);
     f->tokens = field(&f->kd, 4);
     f->k = field(&f->kd, 3);
     if (field(&f->shard, 2) != SHARD_VERSION || field(&f->shard, 3) != TOKEN_BYTES)
@@ -105,7 +105,7 @@ int rt_foreign_kd_next(rt_foreign_kd *f, rt_foreign_doc *d, rt_err *e)
     RT_TRY(rt_foreign_doc_new(d, end - first, f->k, e));
     for (uint32_t i = first; i < end; i++) {
         uint32_t id = token_at(f, i);
-        if (id > INT32_MAX) RT_TRY(rt_fail(e, RT_FORMAT, "token %u of the shard is no id", i));
+        if (id > INT32_MAX) RT_TRY(rt_fail(e, RT_FORMAT, "token %u of the shard is not a token id", i));
         d->ids[i - first] = (int32_t)id;
         if (read_row(f, i, entries, &count)) RT_TRY(rt_foreign_set(d, i - first, entries, count, e));
     }

@@ -17,11 +17,10 @@ static int open_file(rt_prompt_file *f, const char *path, rt_err *e)
 {
     rt_data_format format;
     f->lines = !rt_data_format_of(path, &format) || format == RT_DATA_TEXT;
-    if (rt_path_is_dir(path))
-        return rt_fail(e, RT_INVALID, "%s is a folder; name one of the files of prompts in it", path);
+    if (rt_path_is_dir(path)) return rt_fail(e, RT_INVALID, "%s is a folder; name a file of prompts", path);
     if (!f->lines && (format == RT_DATA_SHARD || format == RT_DATA_BIN))
-        return rt_fail(e, RT_INVALID, "%s holds tokens, and a prompt is a text; give the file that they were made of",
-                       path);
+        return rt_fail(e, RT_INVALID,
+                       "%s contains tokens, and a prompt is text; give the file that they were made from", path);
     /* A text is one record where it is data; here it is read as JSON lines are, one by one. */
     f->file =
         (rt_data_file){ .path = rt_arena_strdup(&f->list.arena, path), .format = f->lines ? RT_DATA_JSONL : format };
