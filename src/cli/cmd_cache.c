@@ -16,16 +16,28 @@ typedef struct cache_flags {
     char help[RT_SETTING_COUNT_ALL][200];
 } cache_flags;
 
+/* What a setting means here, where that is less than, or not, what it means to a run. */
+static const char *help_of(rt_setting_id id)
+{
+    switch (id) {
+    case RT_SETTING_ID_teacher: return "Teacher model, which is run over the data";
+    case RT_SETTING_ID_student: return "Student model, if it shares only some of the teacher's ids";
+    case RT_SETTING_ID_out: return "Output directory for the cache; a new or an empty one";
+    case RT_SETTING_ID_temperature: return "Temperature of the stored probabilities; not used for hidden states";
+    case RT_SETTING_ID_teacher_batch: return "Teacher batch rows; changes memory, not what is stored";
+    case RT_SETTING_ID_seed: return "Seed of draws, and of what is held out";
+    case RT_SETTING_ID_held_seed: return "Seed of the choice of held-out records (--seed)";
+    default: return rt_setting_table[id].help;
+    }
+}
+
 static void make_flags(cache_flags *v)
 {
     uint32_t n = 0;
     for (const rt_setting_id *id = rt_job_cache_settings; *id != RT_SETTING_COUNT_ALL; id++) {
         const rt_setting_info *f = &rt_setting_table[*id];
         bool show = *f->def && strcmp(f->def, "auto") != 0, onoff = f->kind == RT_SETTING_SWITCH;
-        const char *text = *id == RT_SETTING_ID_student ? "Student model, if it shares only some of the teacher's ids"
-                           : *id == RT_SETTING_ID_out   ? "Output directory for the cache; a new or an empty one"
-                                                        : f->help;
-        snprintf(v->help[*id], sizeof v->help[*id], "%s%s%s%s", text, show ? " (" : "", show ? f->def : "",
+        snprintf(v->help[*id], sizeof v->help[*id], "%s%s%s%s", help_of(*id), show ? " (" : "", show ? f->def : "",
                  show ? ")" : "");
         v->flags[n++] = (rt_flag){ f->flag, onoff ? RT_FLAG_BOOL : RT_FLAG_LIST,
                                    onoff ? (void *)&v->on[*id] : (void *)&v->words[*id], f->metavar, v->help[*id] };
