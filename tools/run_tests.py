@@ -5,12 +5,14 @@ Five kinds: unit (cmocka programs), replay (fuzz targets on their corpora), stru
 verify`). cmocka's summary lines are summed; of the others the line `N passed, N failed` is the count; a script that
 prints no count is one case. A program that crashes, runs out of time, fails without a failed case, or passes without
 running any case is one failure more, so nothing passes by not running. What a failing program printed is shown. --jobs of
-them run side by side, those that take longest first; scripts that time runs, and say so, one after another when the others
+them run side by side, those that take longest first, each script on its share of the cores: threads that wait for one another
+take the time of whoever else is there. Scripts that time runs, and say so, have all cores one after another when the others
 are done. Needs the standard library only.
 """
 import argparse
 import concurrent.futures
 import os
+import queue
 import re
 import shlex
 import signal
@@ -29,11 +31,22 @@ def heed_signals():
         signal.signal(number, signal.SIG_DFL)
 
 
-def run(command, timeout, env):
-    """(exit status, text, seconds); the status is 'timeout' when time ran out."""
+def shares(jobs):
+    """The cores that this process may use, dealt out to so many: sets of cores, as many as jobs."""
+    cores = sorted(os.sched_getaffinity(0))
+    return [cores[i * len(cores) // jobs:(i + 1) * len(cores) // jobs] or [cores[i % len(cores)]] for i in range(jobs)]
+
+
+def run(command, timeout, env, cores=None):
+    """(exit status, text, seconds) of it on these cores, or on all; the status is 'timeout' when time ran out."""
+    def begin():
+        heed_signals()
+        if cores:
+            os.sched_setaffinity(0, cores)
+
     start = time.monotonic()
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                               env=env, start_new_session=True, preexec_fn=heed_signals)
+                               env=env, start_new_session=True, preexec_fn=begin)
     try:
         output, _ = process.communicate(timeout=timeout)
         status = process.returncode
@@ -113,12 +126,23 @@ def results(args):
     """(kind, shown name, (status, text, seconds)) of every program, in the order of the plan."""
     env = dict(os.environ, RETORT=os.path.abspath(args.retort), EMU=args.emu, PATH=path_of_python())
     programs = list(plan(args))
+    free = queue.SimpleQueue()
+    for share in shares(args.jobs):
+        free.put(share)
+
+    def on_share(kind, command):
+        share = free.get()
+        try:
+            return run(command, args.timeout, env, share if kind == "cli" else None)
+        finally:
+            free.put(share)
+
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         futures = {}
         # What takes minutes is begun first, so that nobody waits for it alone at the end.
         for kind, name, command in sorted(programs, key=lambda program: LONGEST_FIRST.index(program[0])):
             if not alone(kind, command):
-                futures[name] = pool.submit(run, command, args.timeout, env)
+                futures[name] = pool.submit(on_share, kind, command)
         for kind, name, _ in programs:
             if name in futures:
                 yield kind, name, futures[name].result()
