@@ -24,6 +24,7 @@ typedef struct rt_engine_opts {
     uint64_t positions; /* of the cache, of all requests together; 0: slots * context */
     uint32_t top;       /* most likely ids that a request may ask for, for every token; 0: none, and no memory for it */
     bool echo;          /* requests may ask for the log-probabilities of their prompt */
+    const rt_watch *watch; /* of loading weights, looked at by rt_engine_open alone; null: nobody's */
 } rt_engine_opts;
 
 typedef struct rt_engine rt_engine;

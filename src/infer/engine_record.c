@@ -283,7 +283,7 @@ int rt_engine_open(rt_engine **out, rt_dev *d, const rt_model_file *m, const rt_
     RT_TRY(rt_engine_record_all(g, e));
     uint32_t n = rt_engine_plans(g, plans);
     RT_TRY(rt_exec_seal(&g->x, d, plans, n, &(rt_seal_opts){ 0 }, e));
-    RT_TRY(rt_load_weights(g->x, g->model, m, NULL, e));
+    RT_TRY(rt_load_weights(g->x, g->model, m, o->watch, e));
     RT_TRY(rt_engine_attach(g, g->x, 0, e));
     *out = g;
     g = NULL;

@@ -52,7 +52,7 @@ int rt_generator_open(rt_generator **out, rt_dev *d, const rt_model_file *m, con
     int rc;
     rt_generator *g = NULL;
     RT_TRY(generator_new(&g, o, e));
-    RT_TRY(rt_engine_open(&g->engine, d, m, policy, &(rt_engine_opts){ .context = o->context }, e));
+    RT_TRY(rt_engine_open(&g->engine, d, m, policy, &(rt_engine_opts){ .context = o->context, .watch = o->watch }, e));
     *out = g;
     g = NULL;
 out:

@@ -10,6 +10,7 @@
 typedef struct rt_generate_opts {
     uint32_t context; /* the longest prompt and answer together; 0: the model's own limit, at most 4096 */
     rt_sampling sampling;
+    const rt_watch *watch; /* of loading weights, looked at by rt_generator_open alone; null: nobody's */
 } rt_generate_opts;
 extern const rt_generate_opts rt_generate_defaults; /* greedy */
 

@@ -210,9 +210,11 @@ static int measure(work *w, uint32_t i, uint64_t before, uint64_t total, rt_err 
         m->prompt_tokens += p->requests.each[k].ids.count;
     }
     const uint32_t asked = o->slots ? o->slots : RT_JOB_SLOTS;
+    const rt_watch watch = { rt_job_tell_watch, &w->tell };
     const rt_engine_opts eo = { .slots = asked < p->requests.count ? asked : p->requests.count,
                                 .context = p->context,
-                                .echo = echo };
+                                .echo = echo,
+                                .watch = &watch };
     RT_TRY(rt_speaker_seal(p->speaker, &eo, o->where, o->env->environment, e));
     RT_TRY(ask_all(w, p, before, total, e));
     m->answer_tokens = rt_speaker_stats(p->speaker).answer_tokens;

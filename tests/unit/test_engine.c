@@ -346,12 +346,42 @@ static void test_stop_strings(void **state)
         }
 }
 
+typedef struct heard {
+    uint64_t times, end_at;
+} heard;
+
+static int hear(void *ctx, const char *what, uint64_t done, uint64_t total)
+{
+    heard *h = ctx;
+    assert_string_equal(what, "loading weights");
+    assert_true(done == h->times && done < total);
+    return ++h->times == h->end_at;
+}
+
+/* Weights take long where a model is large: it is told how far they are, and they are given up when that is asked. */
+static void test_loading(void **state)
+{
+    (void)state;
+    rt_err e = { 0 };
+    rt_engine *b = NULL;
+    heard all = { 0 }, third = { .end_at = 3 };
+    rt_engine_free(open_engine("tiny-qwen2", (rt_engine_opts){ .watch = &(rt_watch){ hear, &all } }));
+    assert_true(all.times > 10);
+    rt_model_file *m = open_model(in_dir("tiny-qwen2"));
+    const rt_engine_opts o = { .context = CONTEXT, .watch = &(rt_watch){ hear, &third } };
+    assert_int_equal(rt_engine_open(&b, dev, m, NULL, &o, &e), RT_INTERRUPTED);
+    assert_says(&e, "loading weights");
+    assert_null(b);
+    assert_int_equal(third.times, 3);
+    rt_model_file_close(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_few_slots),    cmocka_unit_test(test_many_slots), cmocka_unit_test(test_one_slot),
         cmocka_unit_test(test_echo),         cmocka_unit_test(test_draws),      cmocka_unit_test(test_cancel_and_room),
-        cmocka_unit_test(test_stop_strings),
+        cmocka_unit_test(test_stop_strings), cmocka_unit_test(test_loading),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
