@@ -5,9 +5,9 @@ Five kinds: unit (cmocka programs), replay (fuzz targets on their corpora), stru
 verify`). cmocka's summary lines are summed; of the others the line `N passed, N failed` is the count; a script that
 prints no count is one case. A program that crashes, runs out of time, fails without a failed case, or passes without
 running any case is one failure more, so nothing passes by not running. What a failing program printed is shown. --jobs of
-them run side by side, those that take longest first, each script on its share of the cores: threads that wait for one another
-take the time of whoever else is there. Scripts that time runs, and say so, have all cores one after another when the others
-are done. Needs the standard library only.
+them run side by side, those that take longest first, scripts and proofs on their share of the cores: threads that wait for
+one another take the time of whoever else is there. Scripts that time runs, and say so, have all cores one after another when
+the others are done. Needs the standard library only.
 """
 import argparse
 import concurrent.futures
@@ -133,7 +133,7 @@ def results(args):
     def on_share(kind, command):
         share = free.get()
         try:
-            return run(command, args.timeout, env, share if kind == "cli" else None)
+            return run(command, args.timeout, env, share if kind in ("cli", "verify") else None)
         finally:
             free.put(share)
 
