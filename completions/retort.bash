@@ -158,7 +158,7 @@ _retort() {
         flags='--teacher --student --base --data --eval-data --out --seq-len --temperature --held-out --held-seed
             --seed --teacher-weights --teacher-batch --teacher-memory --chat-template --columns --template-var
             --loss-on --skip-bad --allow-drop --vocab --device --tune --threads --keep --fill --part --join
-            --json --help'
+            --json --quiet --help'
         paths=1
         ;;
     chat)

@@ -47,6 +47,7 @@ complete -c retort -n '__retort_in cache' -l fill -d 'Fill an existing cache: ad
 complete -c retort -n '__retort_in cache' -l part -x -d 'Part of the work, for N processes that fill one cache together'
 complete -c retort -n '__retort_in cache' -l join -x -d 'Cache to join into --out, instead of running a teacher'
 complete -c retort -n '__retort_in cache' -l json -d 'JSON instead of text'
+complete -c retort -n '__retort_in cache' -l quiet -d 'Quiet: errors alone are printed, and --json'
 complete -c retort -n '__retort_in cache' -l help -d 'this text'
 complete -c retort -n '__retort_in cache' -F
 
@@ -231,7 +232,7 @@ complete -c retort -n '__retort_in generate' -l logprobs -d 'write the log-proba
 complete -c retort -n '__retort_in generate' -l slots -x -d 'answers to --data computed at once (8)'
 complete -c retort -n '__retort_in generate' -l ids -d 'print ids instead of text'
 complete -c retort -n '__retort_in generate' -l json -d 'text, counts and speed as JSON, at the end'
-complete -c retort -n '__retort_in generate' -l quiet -d 'no line about speed'
+complete -c retort -n '__retort_in generate' -l quiet -d 'no line about progress or speed'
 complete -c retort -n '__retort_in generate' -l base -r -F -d 'base model of an adapter (default: the one that it names)'
 complete -c retort -n '__retort_in generate' -l device -x -a 'cuda cpu ref auto' -d 'where to run (auto)'
 complete -c retort -n '__retort_in generate' -l threads -x -d 'CPU threads (default: cores this process may use)'

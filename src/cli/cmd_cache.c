@@ -10,7 +10,7 @@ enum { MOST_FLAGS = 40 };
 
 typedef struct cache_flags {
     rt_words words[RT_SETTING_COUNT_ALL], join, looked;
-    bool on[RT_SETTING_COUNT_ALL], fill, json;
+    bool on[RT_SETTING_COUNT_ALL], fill, json, quiet;
     const char *keep, *part;
     rt_flag flags[MOST_FLAGS];
     char help[RT_SETTING_COUNT_ALL][200];
@@ -52,6 +52,7 @@ static void make_flags(cache_flags *v)
         { "--join", RT_FLAG_LIST, &v->join, "CACHE",
           "Cache to join into --out, instead of running a teacher; to be repeated" },
         { "--json", RT_FLAG_BOOL, &v->json, NULL, "JSON instead of text" },
+        { "--quiet", RT_FLAG_BOOL, &v->quiet, NULL, "Quiet: errors alone are printed, and --json" },
     };
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) v->flags[n++] = own[i];
 }
@@ -173,15 +174,15 @@ static int run(const cache_flags *v, rt_err *e)
     RT_TRY(take_settings(&s, v, e));
     RT_TRY(parse_part(v->part, &o.part, &o.parts, e));
     rt_interrupt_catch();
-    rt_live_begin(stderr);
+    if (!v->quiet) rt_live_begin(stderr);
     rc = v->looked.count ? rt_job_cache_look(&c, v->looked.text[0], e) : rt_job_cache(&c, &o, e);
     rt_live_end();
     RT_TRY(rc);
     if (v->json)
         RT_TRY(print_json(&c, e));
-    else
+    else if (!v->quiet)
         print_text(&c, v->looked.count ? v->looked.text[0] : s.out);
-    if (!v->json && !v->looked.count) print_next(&s);
+    if (!v->json && !v->quiet && !v->looked.count) print_next(&s);
 out:
     rt_job_cached_free(&c);
     return rc;

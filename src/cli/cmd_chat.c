@@ -269,14 +269,18 @@ static int run(const options *o, const char *spec, rt_err *e)
     int rc;
     chat c = { .o = o, .person = isatty(0), .screen = isatty(1) };
     const rt_sampling sampling = rt_sampling_of(&o->sampled);
-    const rt_engine_opts eo = { .slots = 1, .context = o->context };
+    const rt_watch watch = { rt_live_progress, NULL };
+    const rt_engine_opts eo = { .slots = 1, .context = o->context, .watch = &watch };
     if (!(c.messages = json_array())) RT_TRY(rt_no_memory(e, "a conversation"));
     RT_TRY(rt_speaker_check_sampling(&sampling, e));
     RT_TRY(rt_placed_model_open(&c.model, spec, &o->where, e));
     RT_TRY(rt_speaker_new(&c.speaker, c.model.file, e));
     if (o->system) RT_TRY(set_system(&c, o->system, strlen(o->system), e));
     RT_TRY(check_template(&c, spec, e));
-    RT_TRY(rt_speaker_seal(c.speaker, &eo, &c.model.where, c.model.env.environment, e));
+    if (!o->quiet) rt_live_begin(stderr);
+    rc = rt_speaker_seal(c.speaker, &eo, &c.model.where, c.model.env.environment, e);
+    rt_live_end();
+    RT_TRY(rc);
     rt_interrupt_catch_each();
     if (c.person && !o->quiet) {
         const rt_speaker_facts f = rt_speaker_facts_of(c.speaker);

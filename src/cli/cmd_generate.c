@@ -126,7 +126,7 @@ static int answer_file(const options *o, const char *spec, rt_err *e)
         RT_TRY(rt_fail(e, RT_USAGE, "--data excludes --prompt, --system, --raw and --ids"));
     RT_TRY(rt_placed_model_open(&m, spec, &o->where, e));
     rt_interrupt_catch();
-    rt_live_begin(stderr);
+    if (!o->quiet) rt_live_begin(stderr);
     rc = rt_job_answers(m.file, &ao, &made, e);
     rt_live_end();
     RT_TRY(rc);
@@ -156,13 +156,17 @@ static int generate(const options *o, const char *spec, rt_err *e)
     rt_job_generator *g = NULL;
     rt_tok_ids prompt = { 0 };
     rt_job_generated made;
-    const rt_generate_opts go = { .context = o->context, .sampling = rt_sampling_of(&o->sampled) };
+    const rt_watch watch = { rt_live_progress, NULL };
+    const rt_generate_opts go = { .context = o->context, .sampling = rt_sampling_of(&o->sampled), .watch = &watch };
     RT_TRY(check_file_flags(o, e));
     if (o->ids && o->json) RT_TRY(rt_fail(e, RT_USAGE, "retort generate: --ids and --json exclude one another"));
     RT_TRY(rt_placed_model_open(&m, spec, &o->where, e));
     RT_TRY(rt_job_generator_new(&g, m.file, &go, e));
     RT_TRY(make_prompt(g, o, m.env.now, &prompt, e));
-    RT_TRY(rt_job_generator_seal(g, prompt.count + o->max_new, &m.where, m.env.environment, e));
+    if (!o->quiet) rt_live_begin(stderr);
+    rc = rt_job_generator_seal(g, prompt.count + o->max_new, &m.where, m.env.environment, e);
+    rt_live_end();
+    RT_TRY(rc);
     rt_interrupt_catch();
     RT_TRY(rt_job_generator_run(g, &prompt, o->max_new, on_token, &s, &made, e));
     RT_TRY(print_end(&s, &made, e));
@@ -216,7 +220,7 @@ int rt_cmd_generate(int argc, char **argv, rt_err *e)
         { "--slots", RT_FLAG_COUNT, &o.slots, "N", "answers to --data computed at once (8)" },
         { "--ids", RT_FLAG_BOOL, &o.ids, NULL, "print ids instead of text" },
         { "--json", RT_FLAG_BOOL, &o.json, NULL, "text, counts and speed as JSON, at the end" },
-        { "--quiet", RT_FLAG_BOOL, &o.quiet, NULL, "no line about speed" },
+        { "--quiet", RT_FLAG_BOOL, &o.quiet, NULL, "no line about progress or speed" },
         RT_WHERE_FLAGS(o.where),
         { 0 },
     };

@@ -18,12 +18,21 @@ static void on_listening(void *ctx, const char *url, const rt_speaker_facts *f)
 {
     const options *o = ctx;
     char bytes[32];
+    rt_live_end();
     if (!o->quiet) {
         rt_say("device", "%s, %s", f->device, rt_format_bytes(bytes, f->bytes));
         rt_say("slots", "%u at once, each of up to %u tokens", f->slots, f->context);
     }
     rt_say("serving", "%s", url);
     fflush(stdout);
+}
+
+static void on_stopping(void *ctx, uint32_t requests)
+{
+    const options *o = ctx;
+    if (!o->quiet)
+        rt_put_to(stderr, "stopping  when %u request%s %s ended; Ctrl-C again ends at once\n", requests,
+                  requests == 1 ? "" : "s", requests == 1 ? "has" : "have");
 }
 
 /* The first line of a file that only its owner should read. */
@@ -48,11 +57,14 @@ static int serve(options *o, const char *spec, rt_err *e)
     rt_placed_model m = { 0 };
     rt_str token = { 0 };
     rt_serve_opts *so = &o->serve;
+    const rt_watch watch = { rt_live_progress, NULL };
     if (!so->name) so->name = spec;
     so->where = &m.where;
     so->env = &m.env;
+    so->watch = &watch;
     so->listening = on_listening;
     so->stop = rt_interrupt_wanted;
+    so->stopping = on_stopping;
     so->ctx = o;
     if (o->token_file) RT_TRY(read_token(o->token_file, &token, e));
     so->token = token.data;
@@ -62,7 +74,14 @@ static int serve(options *o, const char *spec, rt_err *e)
                   "warning: anyone who can reach %s can use the model; --token-file makes requests need a token\n",
                   so->host);
     rt_interrupt_catch();
-    RT_TRY(rt_serve(m.file, so, e));
+    if (!o->quiet) rt_live_begin(stderr);
+    rc = rt_serve(m.file, so, e);
+    rt_live_end();
+    if (rc == RT_INTERRUPTED) { /* while weights were loaded: nothing was under way */
+        *e = (rt_err){ 0 };
+        rc = RT_OK;
+    }
+    RT_TRY(rc);
 out:
     rt_str_free(&token);
     rt_model_file_close(m.file);

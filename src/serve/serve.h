@@ -32,8 +32,10 @@ typedef struct rt_serve_opts {
     double idle_timeout; /* seconds without a byte from or to a client that has something to say or to hear */
     const rt_settings *where;
     const rt_job_env *env;
+    const rt_watch *watch; /* of loading weights; null: nobody's */
     void (*listening)(void *ctx, const char *url, const rt_speaker_facts *f); /* from now on it answers */
     bool (*stop)(void *ctx); /* asked ten times a second; true: finish what is under way, then return */
+    void (*stopping)(void *ctx, uint32_t requests); /* so many are still under way; may be null */
     void *ctx;
 } rt_serve_opts;
 

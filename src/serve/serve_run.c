@@ -40,6 +40,13 @@ static void on_accept_error(struct evconnlistener *l, void *ctx)
     evconnlistener_disable(l);
 }
 
+static void tell_stopping(const rt_server *s)
+{
+    uint32_t requests = 0;
+    for (const rt_call *c = s->calls; c; c = c->after) requests++;
+    if (requests && s->o->stopping) s->o->stopping(s->o->ctx, requests);
+}
+
 static void begin_stop(rt_server *s)
 {
     s->stopping = true;
@@ -60,7 +67,11 @@ static void on_tick(evutil_socket_t fd, short what, void *server)
     }
     rt_calls_time_out(s, now);
     if (s->bound) evconnlistener_enable(evhttp_bound_socket_get_listener(s->bound));
-    if (!s->stopping && (w.failed.status < 0 || (s->o->stop && s->o->stop(s->o->ctx)))) begin_stop(s);
+    const bool asked = s->o->stop && s->o->stop(s->o->ctx);
+    if (!s->stopping && (w.failed.status < 0 || asked)) {
+        begin_stop(s);
+        if (w.failed.status >= 0) tell_stopping(s);
+    }
     if (!s->stopping || s->calls) return;
     if (!s->stopped) s->stopped = now;
     if (!s->replying || now - s->stopped > LINGER) event_base_loopbreak(s->base);
@@ -179,7 +190,8 @@ int rt_serve(const rt_model_file *m, const rt_serve_opts *o, rt_err *e)
                                  .context = o->context,
                                  .positions = o->positions,
                                  .top = (uint32_t)o->top,
-                                 .echo = true };
+                                 .echo = true,
+                                 .watch = o->watch };
     RT_TRY(rt_speaker_new(&s.speaker, m, e));
     RT_TRY(open_loop(&s, e));
     s.worker.speaker = s.speaker;

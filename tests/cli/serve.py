@@ -316,7 +316,8 @@ def ends():
         t.join()
     check([r.status for r in replies] == [200] * 3 and replies[0].json["choices"][0]["text"] == alone and
           joined(replies[1].events)[0]["text"] == alone, "an answer is not finished")
-    check(server.wait() == (0, ""), "it ends well")
+    status, said = server.wait()
+    check(status == 0 and re.fullmatch(r"stopping  when [23] requests have ended; Ctrl-C again ends at once\n", said), f"its end: {status} {said!r}")
 
 
 # ---- refusals ----
