@@ -167,14 +167,14 @@ check "nothing is left" test -z "$(ls -A tmp)"
 run distill $pair --smoke --resume --out o
 exits 2
 err_has '--smoke and --resume exclude one another'
-run train --student s --data d.jsonl --batch 8 --seq-len 64 --time 4s --out clock
+run train --student s --data d.jsonl --batch 8 --seq-len 64 --time 2s --out clock
 exits 0
-out_has '^note +[0-9]+ steps took .*s each: --time 4s is --steps [0-9]+$'
-steps=$(sed -n 's/.*--time 4s is --steps //p' "$out")
+out_has '^note +[0-9]+ steps took .*s each: --time 2s is --steps [0-9]+$'
+steps=$(sed -n 's/.*--time 2s is --steps //p' "$out")
 check "the record holds the steps" sh -c 'grep -q "\"steps\": $1," "$0" && ! grep -q "\"time\"" "$0"' clock/run/settings.json "$steps"
 check "they were made" test -d "clock/run/checkpoints/$(printf 'checkpoint-%06d' "$steps")"
-run train --student s --data d.jsonl --batch 8 --seq-len 64 --time 4s --resume --out clock
+run train --student s --data d.jsonl --batch 8 --seq-len 64 --time 2s --resume --out clock
 exits 5
-err_has '^--time: was not given, now "4s"$'
+err_has '^--time: was not given, now "2s"$'
 check "nothing is left" test -z "$(ls -A tmp)"
 finish
