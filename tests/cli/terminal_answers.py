@@ -86,7 +86,7 @@ def quiet():
 
 def stops():
     """Ctrl-C is answered at once, ends soon, and what comes after it is what the line said."""
-    for (what, command), says in ((CACHE, "s-cache keeps what was asked so far; --fill adds the rest"),
+    for (what, command), says in ((CACHE, "s-cache has what was computed so far; --fill adds the rest"),
                                   (GENERATE, r"interrupted after the answers to \d+ of \d+ prompts; the same command resumes"),
                                   (TASKS, r"interrupted after \d+ of \d+ requests")):
         run = Run(*asked(command, f"s-{command[0]}"), width=200, env=HASTE)
