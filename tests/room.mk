@@ -10,6 +10,7 @@ include tests/browser.mk tests/fuzz.mk tests/gpu.mk tests/interop.mk
 KILL_CHECKER := $(BUILD)/tests/check_checkpoints
 ALL_OBJS += $(BUILD)/tests/kill/check_checkpoints.o
 WRITE_RECORDER := $(BUILD)/tests/record_writes.so
+FAST_CLOCK     := $(BUILD)/tests/fast_clock.so
 
 # For programs that hang, on a machine that others use too. Emulated and sanitized programs are many times slower.
 TEST_TIMEOUT ?= $(if $(CROSS)$(SAN),900,600)
@@ -50,7 +51,7 @@ run-test-quick: all $(QUICK_PROGS) $(REPLAY_PROGS)
 linker_here = $(shell for l in lld gold; do $(CC) -fuse-ld=$$l -Wl,--version >/dev/null 2>&1 && echo -fuse-ld=$$l && break; done)
 TEST_LD = $(eval TEST_LD := $$(linker_here))$(TEST_LD)
 
-tests: $(UNIT_PROGS) $(REPLAY_PROGS) $(KILL_CHECKER) $(WRITE_RECORDER) $(GPU_TRACE)
+tests: $(UNIT_PROGS) $(REPLAY_PROGS) $(KILL_CHECKER) $(WRITE_RECORDER) $(FAST_CLOCK) $(GPU_TRACE)
 
 $(BUILD)/tests/%: $(BUILD)/tests/unit/%.o $(LIBRETORT) $(BUILD)/link.stamp
 	$(call say,LD,$@)
@@ -85,11 +86,13 @@ $(KILL_CHECKER): $(BUILD)/tests/kill/check_checkpoints.o $(LIBRETORT) $(BUILD)/l
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(TEST_LD) $(ALL_LDFLAGS) $< $(LDLIBS) -o $@
 
-# Preloaded into a run: tools/crash_test.py.
-$(WRITE_RECORDER): tests/kill/record_writes.c $(BUILD)/cflags.stamp
-	$(call say,CC,$<)
+# Preloaded into a run: tools/crash_test.py, tests/cli/terminal.py.
+$(WRITE_RECORDER): tests/kill/record_writes.c
+$(FAST_CLOCK): tests/clock/fast_clock.c
+$(WRITE_RECORDER) $(FAST_CLOCK): $(BUILD)/cflags.stamp
+	$(call say,CC,$(filter %.c,$^))
 	@mkdir -p $(@D)
-	$(Q)$(CC) -std=c11 -D_GNU_SOURCE $(WARN) -g -fPIC -shared -o $@ $<
+	$(Q)$(CC) -std=c11 -D_GNU_SOURCE $(WARN) -g -fPIC -shared -o $@ $(filter %.c,$^)
 
 test-crash:
 	@tools/setup.sh

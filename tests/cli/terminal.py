@@ -2,177 +2,21 @@
 """terminal.py - runs $RETORT in a pseudo-terminal and looks at what it shows: a line that is redrawn in place and fits the
 window, also when the window changes; answers to Ctrl-C in every stage; plain lines, JSON and silence off a terminal.
 
-The bytes go through a small model of a terminal that wraps at the right margin and breaks lines anew when its width changes.
-Needs the standard library and $RETORT; ends with `N passed, N failed`.
+Commands that answer, rather than train: terminal_answers.py. Needs the standard library and $RETORT; ends with `N passed, N
+failed`.
 """
-import fcntl
 import json
 import math
 import os
-import pty
 import re
-import select
-import shlex
 import shutil
 import signal
-import struct
 import subprocess
 import sys
 import tempfile
-import termios
 import time
 
-COMMAND = shlex.split(os.environ.get("EMU", "")) + [os.path.abspath(os.environ["RETORT"])]
-SLOW = 20 if os.environ.get("EMU") else 1  # an emulated processor takes its time
-WORDS = "the quick brown fox jumps over the lazy dog while seven wizards box in quiet zones".split()
-LIVE = re.compile(r"^(step \d+(/| of )\d+[ ,]|[a-z ]+ +\[[=> ]*\]|(tokenizing|evaluating|sampling|saving)\b)")
-counts = {"passed": 0, "failed": 0}
-
-
-def check(condition, what):
-    counts["passed" if condition else "failed"] += 1
-    if not condition:
-        print(what, flush=True)
-
-
-# ---- a terminal ----
-
-class Screen:
-    """Lines as they were written, each broken into rows of `width` columns; the cursor is a place in a line."""
-
-    def __init__(self, width):
-        self.width, self.lines, self.row, self.col = width, [""], 0, 0
-        self.held = ""        # the beginning of a sequence that is not whole yet
-        self.wrapped = []     # lines that were redrawn although they take more than one row
-        self.crowded = []     # screens with two live lines
-        self.colours = False
-        self.wraps = True
-        self.over = False     # the line under the cursor was written beyond the margin
-
-    def feed(self, text):
-        text = self.held + text
-        self.held = ""
-        while text:
-            m = re.match(r"\x1b\[([0-9;?]*)([A-Za-z])", text)
-            if text[0] == "\x1b" and not m or text == "\r":
-                self.held = text
-                return
-            if m:
-                self.escape(m.group(1), m.group(2))
-                text = text[m.end():]
-            elif text.startswith("\r\n"):
-                self.row, self.col, self.over = self.row + 1, 0, False
-                if self.row == len(self.lines):
-                    self.lines.append("")
-                text = text[2:]
-            elif text[0] == "\r":
-                line = self.lines[self.row]
-                if self.over:
-                    self.wrapped.append(line)
-                self.over = False
-                self.col -= self.col % self.width if self.col < len(line) or self.col % self.width else self.width
-                self.col = max(self.col, 0)
-                text = text[1:]
-            else:
-                line = self.lines[self.row]
-                if not self.wraps and self.col and self.col % self.width == 0:
-                    self.col -= 1
-                self.over = self.over or self.col >= self.width
-                self.lines[self.row] = line[:self.col].ljust(self.col) + text[0] + line[self.col + 1:]
-                self.col += 1
-                text = text[1:]
-        if sum(bool(LIVE.match(r)) for r in self.rows()) > 1:
-            self.crowded.append(self.rows())
-
-    def escape(self, numbers, letter):
-        if letter == "J" and numbers in ("", "0"):
-            self.lines[self.row] = self.lines[self.row][:self.col]
-            del self.lines[self.row + 1:]
-        elif letter == "K" and numbers in ("", "0"):
-            line, end = self.lines[self.row], self.col - self.col % self.width + self.width
-            self.lines[self.row] = line[:self.col] + line[end:]
-        elif letter == "m":
-            self.colours = True
-        elif numbers == "?7":
-            self.wraps = letter == "h"
-        else:
-            raise SystemExit(f"terminal.py: the screen knows no ESC [ {numbers} {letter}")
-
-    def rows(self):
-        return [line[i:i + self.width] for line in self.lines for i in range(0, max(len(line), 1), self.width)]
-
-    def text(self):
-        return "\n".join(self.lines)
-
-
-class Run:
-    """A command in a pseudo-terminal of so many columns."""
-
-    def __init__(self, *args, width=80, env=None):
-        self.screen, self.raw, self.status = Screen(width), "", None
-        self.pid, self.fd = pty.fork()
-        if self.pid == 0:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
-            for name in ("NO_COLOR", "COLUMNS", "LINES"):
-                os.environ.pop(name, None)
-            os.environ.update({"TERM": "xterm", **(env or {})})
-            time.sleep(0.1)  # until the window has its size
-            os.execvp(COMMAND[0], COMMAND + [str(a) for a in args])
-        self.resize(width)
-
-    def resize(self, width):
-        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
-        self.screen.width = width
-
-    def read(self, seconds):
-        """What comes within so many seconds; False at the end."""
-        if not select.select([self.fd], [], [], seconds)[0]:
-            return True
-        try:
-            data = os.read(self.fd, 65536).decode("utf-8", "replace")
-        except OSError:
-            data = ""
-        if not data:
-            return False
-        self.raw += data
-        self.screen.feed(data)
-        return True
-
-    def until(self, pattern, seconds=60):
-        """Reads until the raw output has the pattern; whether it came."""
-        end = time.monotonic() + seconds * SLOW
-        while time.monotonic() < end:
-            if re.search(pattern, self.raw):
-                return True
-            if not self.read(0.01):
-                return bool(re.search(pattern, self.raw))
-        return False
-
-    def finish(self, seconds=120):
-        end = time.monotonic() + seconds * SLOW
-        while self.read(0.05) and time.monotonic() < end:
-            pass
-        if time.monotonic() >= end:
-            os.kill(self.pid, signal.SIGKILL)
-        self.status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-        os.close(self.fd)
-        return self
-
-
-def call(*args, **how):
-    return subprocess.run(COMMAND + [str(a) for a in args], stdin=subprocess.DEVNULL, capture_output=True, text=True, **how)
-
-
-def texts(path, count, words=8):
-    with open(path, "w") as f:
-        for i in range(count):
-            text = " ".join(WORDS[(i * 7 + k * k + k * i) % 16] for k in range(words))
-            f.write(json.dumps({"text": f"{text} {i}"}) + "\n")
-
-
-def curve(out):
-    lines = [json.loads(line) for line in open(f"{out}/run/metrics.jsonl")]
-    return [{k: v for k, v in line.items() if k != "seconds"} for line in lines]
+from screen import COMMAND, FASTER, HASTE, LIVE, SLOW, Run, call, check, counts, curve, fits, texts
 
 
 # ---- the line ----
@@ -224,20 +68,6 @@ def widths():
         run.resize(width)
         run.until(rf"step ({step}|{step + 1}|{step + 2}|{step + 3})/60", 5)
     looks_at(run.finish(), "a window that is resized")
-
-
-# To be copied as they are, whatever their width.
-COMMANDS = re.compile(r"\b(retort (\w+ )*[-./\w]|hf upload|rm -r|ollama (create|run)|llama-cli)")
-
-
-def fits(what, *args, width=80, status=0):
-    """Every line that stays is in the window, but for commands to copy and single words that are wider themselves."""
-    run = Run(*args, width=width).finish()
-    check(run.status == status, f"{what}: status {run.status}: {run.screen.text()[-400:]}")
-    wide = [line for line in run.screen.lines if len(line) > width and not COMMANDS.search(line)
-            and max(map(len, line.split())) < width - 34]
-    check(not wide, f"{what} at {width} columns: {len(wide)} lines are wider, such as {wide[:2]}")
-    return run
 
 
 def commands():
@@ -328,9 +158,14 @@ wide = ["distill", "--teacher", "wt", "--student", "ws", "--threads", 1, "--seq-
 stages = wide + ["--data", "d.jsonl", "--steps", 6, "--batch", 4, "--eval-every", 3, "--save-every", 2]
 
 
-def stop(what, args, pattern, says, seconds=10, folder=None):
+def hastened(args):
+    return subprocess.Popen(COMMAND + [str(a) for a in args], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                            env={**os.environ, **HASTE})
+
+
+def stop(what, args, pattern, says, seconds=10, folder=None, env=None):
     """Ctrl-C when the screen shows the pattern, or when the folder has such a name: answered at once, ended soon."""
-    run = Run(*args)
+    run = Run(*args, env=env)
     if folder:
         while run.read(0.001) and not (os.path.isdir(folder) and any(re.match(pattern, n) for n in os.listdir(folder))):
             pass
@@ -364,9 +199,10 @@ def within_a_step():
     def slowest(out):
         return max(json.loads(line).get("seconds", 0) for line in open(f"{out}/run/metrics.jsonl"))
 
-    check(call(*taking(64, "timed")).returncode == 0, "a run to see how long its steps take")
-    batch = 64 * max(1, math.ceil(3 / slowest("timed")))
-    done = call(*taking(batch, "steps"), "--json")
+    fast = {**os.environ, **HASTE}
+    check(call(*taking(16, "timed"), env=fast).returncode == 0, "a run to see how long its steps take")
+    batch = 64 * max(1, math.ceil((3 if FASTER == 1 else 10) / 4 / slowest("timed")))
+    done = call(*taking(batch, "steps"), "--json", env=fast)
     told = [e for e in map(json.loads, done.stdout.splitlines()) if e["event"] == "progress" and e["what"] == "training"]
     check(done.returncode == 0 and told and told[0]["step"] == 1 and told[0]["steps"] == 2, f"--json names the step: {told}")
     for step, kept in ((1, 0), (2, 1)):
@@ -374,15 +210,14 @@ def within_a_step():
         says = r"stopping  when micro-batch \d+ of %d of step %d has ended(.|\n)*" % (batch // 4, step)
         says += r"stopped during step 1 of 2" if step == 1 else r"stopped after step 1 of 2; to resume: retort distill --resume"
         run = stop(f"step {step}", taking(batch, out), rf"7lstep {step} of 2, micro-batch \d+ of {batch // 4}", says,
-                   seconds=0.4 * slowest("steps") + 2)
+                   seconds=0.4 * slowest("steps") / FASTER + 2, env=HASTE)
         check("hashing the models" not in run.raw.split("step 0/2")[-1].split("step 1 of 2")[-1], "the stage before it is not shown any more")
         names = os.listdir(f"{out}/run/checkpoints") if os.path.isdir(f"{out}/run/checkpoints") else []
         check(names == [f"checkpoint-{kept:06}"] * kept, f"{out}: {names}")
         resumed(out, "steps")
-    batch = 64 * math.ceil(25 / slowest("timed"))
+    batch = 64 * math.ceil((25 if FASTER == 1 else 60) / 4 / slowest("timed"))  # it is interrupted after 15
     texts("many.jsonl", 40000)  # a fast machine's step takes more rows than the other file has
-    run = subprocess.Popen(COMMAND + [str(a).replace("d.jsonl", "many.jsonl") for a in taking(batch, "silent")], stdout=subprocess.PIPE,
-                           stderr=subprocess.DEVNULL, text=True)
+    run = hastened([str(a).replace("d.jsonl", "many.jsonl") for a in taking(batch, "silent")])
     for line in run.stdout:
         if re.match(rf"step \d of 2, micro-batch \d+ of {batch // 4}, 0:\d\d so far, left ", line):
             run.send_signal(signal.SIGINT)
@@ -438,14 +273,14 @@ def interrupts():
 def silence():
     """Off a terminal a long evaluation is told of; on one, so is each check of a run."""
     args = wide[:-1] + ["e2.jsonl", "--data", "d.jsonl", "--steps", 4, "--batch", 4, "--out", "slow"]
-    run = subprocess.Popen(COMMAND + [str(a) for a in args], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    run = hastened(args)
     at, gap, told = time.monotonic(), 0, False
     for line in run.stdout:
         gap, at = max(gap, time.monotonic() - at), time.monotonic()
         if re.match(r"evaluating \d+ %, left \d+:\d\d$", line):
             told = True
             run.send_signal(signal.SIGINT)
-    check(run.wait() == 130 and gap < 20 * SLOW, f"status {run.returncode}, {gap:.0f} s of silence")
+    check(run.wait() == 130 and gap * FASTER < 20 * SLOW, f"status {run.returncode}, {gap * FASTER:.0f} s of silence")
     check(told, "a long evaluation is not told of")
     check(call(*base, "--data", "d.jsonl", "--eval-data", "e3.jsonl", "--steps", 4, "--batch", 4, "--seq-len", 64, "--warmup", 2,
                "--eval-every", 4, "--out", "checked").returncode == 0, "a run to be checked")
