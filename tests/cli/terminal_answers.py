@@ -18,7 +18,7 @@ from screen import HASTE, LIVE, SLOW, Run, call, check, counts, fits, texts
 from serve_client import Server
 
 # Commands that take long enough on a fast machine for the line to be seen, and what it says of them.
-CACHE = "asking the teacher", ["cache", "--teacher", "wt", "--data", "d.jsonl", "--seq-len", 64, "--threads", 1]
+CACHE = "running the teacher", ["cache", "--teacher", "wt", "--data", "d.jsonl", "--seq-len", 64, "--threads", 1]
 GENERATE = "answering", ["generate", "wt", "--data", "p.jsonl", "--max-new", 24, "--threads", 1]
 TASKS = "answering", ["eval", "wt", "--tasks", "q.jsonl", "--threads", 1]
 
