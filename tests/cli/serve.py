@@ -429,7 +429,7 @@ def tokens():
     check(server.stop(signal.SIGINT) == (0, ""), "Ctrl-C ends it well")
     open("empty", "w").write("\n")
     for args, status, says in ((["s", "--port", "70000"], 2, "--port 70000 is out of range"), (["nowhere"], 3, "nowhere"),
-                               (["s", "--token-file", "empty"], 5, "holds no token"), (["s", "--token-file", "none"], 3, "none"),
+                               (["s", "--token-file", "empty"], 5, "the first line of empty is empty"), (["s", "--token-file", "none"], 3, "none"),
                                (["s", "--context", "100", "--cache-positions", "50"], 5, "cannot hold one text of 100"),
                                (["s", "--max-body", "10"], 2, "--max-body"), (["s", "--idle-timeout", "0"], 2, "--idle-timeout")):
         done = call("serve", *args)
