@@ -13,7 +13,8 @@ enum { B = 2, T = 12, N = B * T, V = 37, WIDTH = 40, DRAWS = 16, SEEDS = 1000, C
 static rt_model_config student_config, teacher_config;
 static rt_dev *device;
 static int32_t ids[N], pos[N], start[N], target[N];
-static double logp[N][V]; /* of the teacher, at the temperature of the loss */
+static double logp[N][V];  /* of the teacher, at the temperature of the loss */
+static double plain[N][V]; /* at temperature 1 */
 
 static rt_step_opts options(rt_divergence d, double temperature)
 {
@@ -86,18 +87,19 @@ static int give_topk(rt_source *s, rt_source_use use, const rt_source_rows *rows
 {
     const fake *f = (const fake *)s;
     int32_t order[V];
-    (void)use, (void)rows, (void)e;
+    (void)rows, (void)e;
     for (int i = 0; i < N; i++) {
+        const double *lp = use == RT_USE_HELD ? plain[i] : logp[i];
         double mass = 0;
-        rank(logp[i], order);
-        for (uint32_t j = 0; j < f->n; j++) mass += exp(logp[i][order[j]]);
+        rank(lp, order);
+        for (uint32_t j = 0; j < f->n; j++) mass += exp(lp[order[j]]);
         for (uint32_t j = 0; j < f->n; j++) {
             out->id[i * f->n + j] = order[j];
-            out->logp[i * f->n + j] = (float)(logp[i][order[j]] - (f->renormalised ? log(mass) : 0));
+            out->logp[i * f->n + j] = (float)(lp[order[j]] - (f->renormalised ? log(mass) : 0));
         }
         out->rest[i] = f->renormalised || f->n == V ? 0 : (float)(1 - mass);
         out->add[i] = 0;
-        out->target_logp[i] = target[i] < 0 ? 0 : (float)logp[i][target[i]];
+        out->target_logp[i] = target[i] < 0 ? 0 : (float)lp[target[i]];
     }
     return RT_OK;
 }
@@ -136,7 +138,7 @@ static int give_draws(rt_source *s, rt_source_use use, const rt_source_rows *row
 /* ---- the same numbers ---- */
 
 /* The live teacher's logits as log-probabilities at temperature t. */
-static void read_teacher(rt_trainer *live, double t)
+static void read_teacher(rt_trainer *live, double (*to)[V], double t)
 {
     static float student[N * V], teacher[N * V];
     int32_t all[N];
@@ -148,7 +150,7 @@ static void read_teacher(rt_trainer *live, double t)
         double most = -INFINITY, sum = 0;
         for (int v = 0; v < V; v++) most = fmax(most, teacher[i * V + v] / t);
         for (int v = 0; v < V; v++) sum += exp(teacher[i * V + v] / t - most);
-        for (int v = 0; v < V; v++) logp[i][v] = teacher[i * V + v] / t - most - log(sum);
+        for (int v = 0; v < V; v++) to[i][v] = teacher[i * V + v] / t - most - log(sum);
     }
 }
 
@@ -177,18 +179,21 @@ static void test_hidden(void **state)
     }
 }
 
-/* Every divergence from lists of all ids; evaluation too. */
+/* Every divergence from lists of all ids, at two temperatures; evaluation too, which reads those at 1 and the loss's.
+ */
 static void test_all_ids(void **state)
 {
     (void)state;
     static float a[5][N], b[5][N];
     const rt_batch rows = { ids, pos, start, target, NULL };
-    for (int d = 0; d < RT_DIV_COUNT; d++) {
+    for (int d = 0; d < 2 * RT_DIV_COUNT; d++) {
         rt_err e = { 0 };
-        rt_step_opts o = options((rt_divergence)d, 1.0);
+        const double at = d < RT_DIV_COUNT ? 1 : 2.5;
+        rt_step_opts o = options((rt_divergence)(d % RT_DIV_COUNT), at);
         rt_trainer *live = open_trainer(&o, NULL);
         fake f = { .seam.fill = give_topk, .n = V };
-        read_teacher(live, 1.0);
+        read_teacher(live, logp, at);
+        read_teacher(live, plain, 1);
         o.teacher = NULL;
         o.source = (rt_source_shape){ .form = RT_FORM_TOPK, .n = V, .held_n = V };
         rt_trainer *t = open_trainer(&o, live);
@@ -254,7 +259,7 @@ static void test_draws(void **state)
     rt_trainer *live = open_trainer(&o, NULL);
     rt_step_result want = step(live);
     read_gradient(live, full);
-    read_teacher(live, 1.0);
+    read_teacher(live, logp, 1);
     o.teacher = NULL;
     o.source = (rt_source_shape){ .form = RT_FORM_DRAWS, .n = DRAWS, .held_n = 8 };
     rt_trainer *t = open_trainer(&o, live);
