@@ -1,4 +1,5 @@
 /* run_source.c - a teacher that is a cache: what the run takes from it, and that it has all that the run will read. */
+#include "job/run/dump.h"
 #include "job/run/run_internal.h"
 
 #include "base/json.h"
@@ -16,13 +17,15 @@ static void put_share(rt_settings *s, const json_t *held)
     RT_SETTINGS_PUT(s, held_out, v);
 }
 
-/* Lists are of one temperature; hidden states have none. */
+/* Lists are of one temperature, which their sections have as f32; hidden states have none. */
 static int take_temperature(rt_run *r, const bool *said, rt_err *e)
 {
     rt_settings *s = r->settings;
     double T = rt_cache_source_temperature(r->in->cache);
+    double written = json_number_value(json_object_get(about(r->in), "temperature"));
     if (rt_cache_source_keeps(r->in->cache)->form == RT_FORM_HIDDEN) return RT_OK;
-    if (said[RT_SETTING_ID_temperature] && s->temperature != T)
+    if ((float)written == (float)T) T = written;
+    if (said[RT_SETTING_ID_temperature] && (float)s->temperature != (float)T)
         return rt_fail(
             e, RT_INVALID,
             "--temperature %g: the cache was made at %g; leave --temperature out, or make another with retort cache "
@@ -46,27 +49,55 @@ int rt_run_cache_settings(rt_run *r, const bool *said, rt_err *e)
     return take_temperature(r, said, e);
 }
 
+int rt_run_check_source(const rt_run *r, rt_err *e)
+{
+    if (!r->in->cache) return RT_OK;
+    const rt_source_shape shape = rt_cache_source_shape(r->in->cache);
+    if (rt_source_lists(&shape) && rt_dump_picks(r->settings))
+        return rt_fail(e, RT_INVALID,
+                       "--dump-step writes the teacher's logits down, and a cache of %s has none; give the model, or a "
+                       "cache of hidden states",
+                       rt_source_form_name(shape.form));
+    return rt_source_check(shape.form, r->resolved.loss.divergence, r->resolved.loss.mix, e);
+}
+
 /* ---- what is missing ---- */
 
-/* Rows of the training data from where the run stands to its last step; the cursor is put back. */
+/* Epochs in which every unit of every source is read, from wherever one begins: a source's units come in passes. */
+static uint64_t epochs_of_all(const rt_inputs *in)
+{
+    uint64_t most = 1;
+    for (uint32_t i = 0; i < in->train_count; i++) {
+        const rt_rows_count *n = rt_rows_of_source(in->train, i);
+        uint64_t pass = n->per_epoch ? (n->units + n->per_epoch - 1) / n->per_epoch : 1;
+        if (pass > most) most = pass;
+    }
+    return 2 * most;
+}
+
+/* Rows of the training data from where the run stands to its last step, as far as they are others than before; the
+ * cursor is put back. */
 static int look_at_training(rt_run *r, rt_cache_missing *m, rt_err *e)
 {
-    int rc, more = 1;
+    int rc, more;
     uint32_t T = r->resolved.seq_len;
-    uint64_t left = (uint64_t)(r->resolved.steps - r->loop.state.step) * r->resolved.batch;
     const rt_cursor at = rt_rows_tell(r->in->train);
-    int32_t *all = rt_alloc_zero((size_t)4 * T * sizeof *all, 64);
-    rt_row row = { .ids = all, .target = all + T, .start = all + 2 * T, .pos = all + 3 * T };
-    if (!all) RT_TRY(rt_no_memory(e, "a row"));
-    for (uint64_t i = 0; i < left && more; i++) {
+    const uint64_t epochs = epochs_of_all(r->in), all = (epochs + 1) * r->facts.rows_per_epoch;
+    uint64_t left = (uint64_t)(r->resolved.steps - r->loop.state.step) * r->resolved.batch;
+    int32_t *four = rt_alloc_zero((size_t)4 * T * sizeof *four, 64);
+    rt_row row = { .ids = four, .target = four + T, .start = four + 2 * T, .pos = four + 3 * T };
+    if (!four) RT_TRY(rt_no_memory(e, "a row"));
+    for (uint64_t i = 0; i < left; i++) {
         const rt_source_rows one = { row.ids, row.start, row.target, 1, T };
-        if (i % 256 == 0) RT_TRY(rt_watch_step(&r->watch, "looking up positions in the cache", i, left, e));
+        if (i % 256 == 0)
+            RT_TRY(rt_watch_step(&r->watch, "looking up positions in the cache", i, left < all ? left : all, e));
         RT_TRY(more = rt_rows_next(r->in->train, &row, e));
-        if (more) RT_TRY(rt_cache_source_look(r->in->cache, RT_USE_TRAIN, &one, m, e));
+        if (!more || row.epoch > at.epoch + epochs) break;
+        RT_TRY(rt_cache_source_look(r->in->cache, RT_USE_TRAIN, &one, m, e));
     }
     RT_TRY(rt_rows_seek(r->in->train, &at, e));
 out:
-    rt_free(all);
+    rt_free(four);
     return rc;
 }
 
