@@ -283,6 +283,58 @@ static void test_draws(void **state)
     rt_trainer_free(live);
 }
 
+/* Other rows, of which as many positions are trained. */
+static void make_rows(uint64_t m)
+{
+    for (int i = 0; i < N; i++) ids[i] = (int32_t)(rt_rng_unit(rt_philox(20, m, (uint64_t)i).v[0]) * V);
+    for (int i = 0; i < N; i++) target[i] = i % T == T - 1 || i % 4 == 1 ? -1 : ids[i + 1];
+}
+
+static double degrees(const double *a, const double *b)
+{
+    double aa = 0, bb = 0, ab = 0;
+    for (int k = 0; k < COORDINATES; k++) aa += a[k] * a[k], bb += b[k] * b[k], ab += a[k] * b[k];
+    return acos(fmin(1, ab / sqrt(aa * bb))) * 57.29577951308232;
+}
+
+/* How far each kind of list is from the full gradient's direction: draws come nearer with every position, what the
+ * likeliest ids leave out stays. */
+static void test_angles(void **state)
+{
+    (void)state;
+    enum { FEW = 4, MICROS = 256 }; /* 16 positions each are trained: 64 and 4,096 */
+    static double sum[4][COORDINATES], g[COORDINATES], angle[2][4];
+    rt_step_opts o = options(RT_DIV_FORWARD_KL, 1.0);
+    rt_trainer *t[4] = { open_trainer(&o, NULL) };
+    fake f[4] = { [1] = { .seam.fill = give_draws, .n = DRAWS },
+                  [2] = { .seam.fill = give_topk, .n = 8 },
+                  [3] = { .seam.fill = give_topk, .n = 8, .renormalised = true } };
+    o.teacher = NULL;
+    for (int k = 1; k < 4; k++) {
+        o.source = (rt_source_shape){ .form = k == 1 ? RT_FORM_DRAWS : RT_FORM_TOPK, .n = f[k].n, .held_n = 8 };
+        t[k] = open_trainer(&o, t[0]);
+        t[k]->source = &f[k].seam;
+    }
+    for (uint64_t m = 1; m <= MICROS; m++) {
+        make_rows(m);
+        read_teacher(t[0], logp, 1);
+        f[1].seed = m;
+        for (int k = 0; k < 4; k++) {
+            step(t[k]);
+            read_gradient(t[k], g);
+            for (int i = 0; i < COORDINATES; i++) sum[k][i] += g[i];
+        }
+        for (int k = 1; k < 4 && (m == FEW || m == MICROS); k++) angle[m == MICROS][k] = degrees(sum[0], sum[k]);
+    }
+    for (int i = 0; i < 2; i++)
+        print_message(
+            "degrees from the full gradient over %d positions: %d draws %.2f, top-8 %.2f, renormalised %.2f\n",
+            16 * (i ? MICROS : FEW), DRAWS, angle[i][1], angle[i][2], angle[i][3]);
+    assert_true(angle[1][1] < angle[0][1] / 3);
+    assert_true(angle[1][2] > angle[0][2] / 2 && angle[1][2] < angle[1][3]);
+    for (int k = 0; k < 4; k++) rt_trainer_free(t[k]);
+}
+
 static void test_serves(void **state)
 {
     (void)state;
@@ -326,6 +378,7 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_serves), cmocka_unit_test(test_hidden),
-                                        cmocka_unit_test(test_all_ids), cmocka_unit_test(test_draws) };
+                                        cmocka_unit_test(test_all_ids), cmocka_unit_test(test_draws),
+                                        cmocka_unit_test(test_angles) };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
