@@ -313,9 +313,11 @@ err_has '^(retort distill: )?teacher: --teacher-weights needs a model as teacher
 run distill --teacher c --student t --data d.jsonl --steps 2 --out none2
 exits 5
 err_has 'the cache was made with the student itself'
-run distill --teacher c --student s --data other.jsonl --steps 2 --batch 4 --out none2
-exits 5
-err_has 'perhaps it was made from other data'
+for long in "--steps 2" "--epochs 3" "--time 3s"; do
+    run distill --teacher c --student s --data other.jsonl $long --batch 4 --out none2
+    exits 5
+    err_has 'perhaps it was made from other data'
+done
 run distill --teacher c $learn --dump-step 1 --out none2
 exits 5
 err_has 'a cache of top-k has none'

@@ -63,6 +63,38 @@ int rt_run_check_source(const rt_run *r, rt_err *e)
 
 /* ---- what is missing ---- */
 
+/* Up to `most` rows, and none of an epoch behind `last`. */
+static int look_at_rows(rt_run *r, rt_rows *rows, uint64_t most, uint64_t last, rt_cache_missing *m, rt_err *e)
+{
+    int rc, more = 1;
+    uint32_t T = r->resolved.seq_len;
+    uint64_t of = r->facts.rows_per_epoch < most ? r->facts.rows_per_epoch : most;
+    int32_t *all = rt_alloc_zero((size_t)4 * T * sizeof *all, 64);
+    rt_row row = { .ids = all, .target = all + T, .start = all + 2 * T, .pos = all + 3 * T };
+    const rt_source_rows one = { row.ids, row.start, row.target, 1, T };
+    if (!all) RT_TRY(rt_no_memory(e, "a row"));
+    for (uint64_t i = 0; i < most; i++) {
+        if (i % 256 == 0) RT_TRY(rt_watch_step(&r->watch, "looking up positions in the cache", i % of, of, e));
+        RT_TRY(more = rt_rows_next(rows, &row, e));
+        if (!more || row.epoch > last) break;
+        RT_TRY(rt_cache_source_look(r->in->cache, RT_USE_TRAIN, &one, m, e));
+    }
+    rc = RT_OK;
+out:
+    rt_free(all);
+    return rc;
+}
+
+/* Every record once, whichever of them the run reads and how often. */
+static int look_at_data(rt_run *r, rt_cache_missing *m, rt_err *e)
+{
+    rt_rows *rows = NULL;
+    int rc = rt_inputs_rows_once(&rows, r->in, r->settings, &r->resolved, false, e);
+    if (rc >= 0) rc = look_at_rows(r, rows, UINT64_MAX, UINT64_MAX, m, e);
+    rt_rows_close(rows);
+    return rc;
+}
+
 /* Epochs in which every unit of every source is read, from wherever one begins: a source's units come in passes. */
 static uint64_t epochs_of_all(const rt_inputs *in)
 {
@@ -75,29 +107,21 @@ static uint64_t epochs_of_all(const rt_inputs *in)
     return 2 * most;
 }
 
-/* Rows of the training data from where the run stands to its last step, as far as they are others than before; the
- * cursor is put back. */
+/* Rows of the training data from where the run stands to its last step; the cursor is put back. Where they are more
+ * than a pass the data itself is looked at first: most often nothing of it is missing. */
 static int look_at_training(rt_run *r, rt_cache_missing *m, rt_err *e)
 {
-    int rc, more;
-    uint32_t T = r->resolved.seq_len;
+    int rc = RT_OK;
     const rt_cursor at = rt_rows_tell(r->in->train);
-    const uint64_t epochs = epochs_of_all(r->in), all = (epochs + 1) * r->facts.rows_per_epoch;
     uint64_t left = (uint64_t)(r->resolved.steps - r->loop.state.step) * r->resolved.batch;
-    int32_t *four = rt_alloc_zero((size_t)4 * T * sizeof *four, 64);
-    rt_row row = { .ids = four, .target = four + T, .start = four + 2 * T, .pos = four + 3 * T };
-    if (!four) RT_TRY(rt_no_memory(e, "a row"));
-    for (uint64_t i = 0; i < left; i++) {
-        const rt_source_rows one = { row.ids, row.start, row.target, 1, T };
-        if (i % 256 == 0)
-            RT_TRY(rt_watch_step(&r->watch, "looking up positions in the cache", i, left < all ? left : all, e));
-        RT_TRY(more = rt_rows_next(r->in->train, &row, e));
-        if (!more || row.epoch > at.epoch + epochs) break;
-        RT_TRY(rt_cache_source_look(r->in->cache, RT_USE_TRAIN, &one, m, e));
+    rt_cache_missing all = { 0 };
+    if (left > r->facts.rows_per_epoch) {
+        RT_TRY(look_at_data(r, &all, e));
+        if (!all.positions) return RT_OK;
     }
+    RT_TRY(look_at_rows(r, r->in->train, left, at.epoch + epochs_of_all(r->in), m, e));
     RT_TRY(rt_rows_seek(r->in->train, &at, e));
 out:
-    rt_free(four);
     return rc;
 }
 
