@@ -386,7 +386,9 @@ int rt_job_cache(rt_job_cached *out, const rt_job_cache_opts *o, rt_err *e)
     RT_TRY(o->join_count ? rt_cache_work_join(&w, e) : make(&w, e));
     rt_job_cached made = *out;
     notes = out->notes;
-    RT_TRY(rt_job_cache_look(out, w.settings.out, e));
+    rc = rt_cache_work_look(out, w.settings.out, &w.tell, e);
+    if (rc == RT_INTERRUPTED) rt_err_context(e, "%s is made; retort cache shows it", w.settings.out);
+    RT_TRY(rc);
     out->notes = notes;
     out->rows = made.rows;
     out->computed = made.computed;
