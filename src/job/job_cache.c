@@ -338,6 +338,10 @@ static int make(rt_cache_work *w, rt_err *e)
     RT_TRY(open_inputs(w, e));
     w->keep = w->keep ? w->keep : w->o->keep ? w->o->keep : "topk:64";
     RT_TRY(rt_keep_parse(&w->plan, w->keep, w->pair->common, e));
+    const rt_settings *said = w->o->settings;
+    if (w->plan.form == RT_FORM_HIDDEN && said->given[RT_SETTING_ID_temperature] && said->temperature != 1)
+        RT_TRY(rt_fail(e, RT_USAGE, "--temperature %g has no effect on hidden states, which serve any; leave it out",
+                       said->temperature));
     RT_TRY(rt_job_device_open(&w->dev, &w->settings, false, w->o->env->environment, NULL, e));
     RT_TRY(w->dev->api->info(w->dev, &info, e));
     RT_TRY(choose_rows(w, info.positions, e));

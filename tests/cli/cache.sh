@@ -387,6 +387,9 @@ for T in 1e-60 1e60; do # not in f32
     exits 2
     err_has 'temperature'
 done
+run cache $ask --keep hidden --temperature 2 --out none2
+exits 2
+err_has 'no effect on hidden states'
 run cache $ask --temperature 1.00000001 --out near1
 exits 0
 run distill --teacher near1 $learn --out near1-o
