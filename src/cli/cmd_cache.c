@@ -175,7 +175,7 @@ static int run(const cache_flags *v, rt_err *e)
     RT_TRY(parse_part(v->part, &o.part, &o.parts, e));
     rt_interrupt_catch();
     if (!v->quiet) rt_live_begin(stderr);
-    rc = v->looked.count ? rt_job_cache_look(&c, v->looked.text[0], e) : rt_job_cache(&c, &o, e);
+    rc = v->looked.count ? rt_job_cache_look(&c, v->looked.text[0], o.progress, NULL, e) : rt_job_cache(&c, &o, e);
     rt_live_end();
     RT_TRY(rc);
     if (v->json)

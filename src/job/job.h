@@ -193,7 +193,7 @@ void rt_job_cache_facts(rt_job_cached_facts *out, const rt_inputs *in);
 /* Of several teachers of a run, the shares of one: "0.7", or "0.7 of text.jsonl, 1 of code.jsonl". */
 void rt_job_teacher_share(const rt_inputs *in, uint32_t teacher, rt_str *out);
 /* The same figures of a cache that is there; every block is read and its checksum compared. */
-int rt_job_cache_look(rt_job_cached *out, const char *path, rt_err *e);
+int rt_job_cache_look(rt_job_cached *out, const char *path, rt_job_progress_fn progress, void *ctx, rt_err *e);
 void rt_job_cached_free(rt_job_cached *c); /* accepts zeroes */
 
 /* ---- answers to a file of prompts (job_answers.c) ---- */

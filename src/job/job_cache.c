@@ -8,6 +8,7 @@
 #include "base/sys.h"
 #include "job/prepare/fit.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -48,8 +49,9 @@ static int check_settings(rt_cache_work *w, rt_err *e)
     if (o->parts && (o->part < 1 || o->part > o->parts))
         return rt_fail(e, RT_USAGE, "--part %u/%u is out of range (1/%u to %u/%u)", o->part, o->parts, o->parts,
                        o->parts, o->parts);
-    if (!(s->temperature > 0) || !isfinite(s->temperature))
-        return rt_fail(e, RT_USAGE, "--temperature %g is out of range (above 0)", s->temperature);
+    if (!((float)s->temperature > 0) || !isfinite((float)s->temperature)) /* as sections have it */
+        return rt_fail(e, RT_USAGE, "--temperature %g is out of range (above 0, as an f32)", s->temperature);
+    if ((float)s->temperature == 1) w->settings.temperature = 1;
     bool there = rt_cache_is(s->out);
     if (there && !o->fill && !o->parts) return rt_cache_work_there(w, e);
     if (!there && o->fill)
@@ -66,6 +68,7 @@ static int take_from_cache(rt_cache_work *w, rt_err *e)
     const char *keep = json_string_value(json_object_get(a, "keep"));
     double T = json_number_value(json_object_get(a, "temperature"));
     json_int_t batch = json_integer_value(json_object_get(a, "batch"));
+    uint64_t seed = (uint64_t)json_integer_value(json_object_get(a, "seed"));
     int rc = rt_inputs_cache_says(w->cache, s->out, e);
     if (rc < 0) return rc;
     if (batch < 1 || batch > INT32_MAX)
@@ -79,10 +82,16 @@ static int take_from_cache(rt_cache_work *w, rt_err *e)
         return rt_fail(e, RT_INVALID,
                        "--temperature %g: %s was made at %g; leave --temperature out, or make another cache",
                        s->temperature, s->out, T);
+    if (s->given[RT_SETTING_ID_teacher_batch] && s->teacher_batch != (uint64_t)batch)
+        return rt_fail(e, RT_INVALID, "--teacher-batch %" PRIu64 ": %s was made with %lld; leave it out",
+                       s->teacher_batch, s->out, (long long)batch);
+    if (s->given[RT_SETTING_ID_seed] && s->seed != seed)
+        return rt_fail(e, RT_INVALID, "--seed %" PRIu64 ": %s was made with %" PRIu64 "; leave it out", s->seed, s->out,
+                       seed);
     w->keep = keep;
     RT_SETTINGS_PUT(s, temperature, T);
     RT_SETTINGS_PUT(s, teacher_batch, (uint64_t)batch);
-    RT_SETTINGS_PUT(s, seed, (uint64_t)json_integer_value(json_object_get(a, "seed")));
+    RT_SETTINGS_PUT(s, seed, seed);
     if (!s->given[RT_SETTING_ID_seq_len])
         RT_SETTINGS_PUT(s, seq_len, (uint64_t)json_integer_value(json_object_get(a, "seq_len")));
     if (!held || s->eval_data.count) return RT_OK;
@@ -151,12 +160,18 @@ static int make_mask(rt_cache_work *w, rt_err *e)
     return RT_OK;
 }
 
-static uint32_t choose_rows(const rt_cache_work *w, uint32_t positions)
+/* Rows at a time: those that were asked for, or about as many positions as the device does well with. */
+static int choose_rows(rt_cache_work *w, uint32_t positions, rt_err *e)
 {
     const rt_settings *s = &w->settings;
-    uint32_t want = positions ? positions : POSITIONS, rows = want / w->r.seq_len;
-    if (s->given[RT_SETTING_ID_teacher_batch] && s->teacher_batch) return (uint32_t)s->teacher_batch;
-    return rows < 1 ? 1 : rows > MOST_ROWS ? MOST_ROWS : rows;
+    uint64_t rows = (positions ? positions : POSITIONS) / w->r.seq_len, most = INT32_MAX / w->r.seq_len;
+    rows = rows < 1 ? 1 : rows > MOST_ROWS ? MOST_ROWS : rows;
+    if (s->given[RT_SETTING_ID_teacher_batch]) rows = s->teacher_batch;
+    if (rows < 1 || rows > most)
+        return rt_fail(e, RT_USAGE, "--teacher-batch %" PRIu64 " is out of range (1 to %" PRIu64 " rows of %u tokens)",
+                       rows, most, w->r.seq_len);
+    w->B = (uint32_t)rows;
+    return RT_OK;
 }
 
 /* Whether the host could keep the whole teacher beside the device. */
@@ -323,9 +338,13 @@ static int make(rt_cache_work *w, rt_err *e)
     RT_TRY(open_inputs(w, e));
     w->keep = w->keep ? w->keep : w->o->keep ? w->o->keep : "topk:64";
     RT_TRY(rt_keep_parse(&w->plan, w->keep, w->pair->common, e));
+    const rt_settings *said = w->o->settings;
+    if (w->plan.form == RT_FORM_HIDDEN && said->given[RT_SETTING_ID_temperature] && said->temperature != 1)
+        RT_TRY(rt_fail(e, RT_USAGE, "--temperature %g has no effect on hidden states, which serve any; leave it out",
+                       said->temperature));
     RT_TRY(rt_job_device_open(&w->dev, &w->settings, false, w->o->env->environment, NULL, e));
     RT_TRY(w->dev->api->info(w->dev, &info, e));
-    w->B = choose_rows(w, info.positions);
+    RT_TRY(choose_rows(w, info.positions, e));
     w->host = info.host;
     if (w->host && w->r.teacher_memory == RT_TEACHER_HOST)
         RT_TRY(rt_fail(e, RT_USAGE, "--teacher-memory host needs a device with memory of its own; use device or disk"));
@@ -371,7 +390,9 @@ int rt_job_cache(rt_job_cached *out, const rt_job_cache_opts *o, rt_err *e)
     RT_TRY(o->join_count ? rt_cache_work_join(&w, e) : make(&w, e));
     rt_job_cached made = *out;
     notes = out->notes;
-    RT_TRY(rt_job_cache_look(out, w.settings.out, e));
+    rc = rt_cache_work_look(out, w.settings.out, &w.tell, e);
+    if (rc == RT_INTERRUPTED) rt_err_context(e, "%s is made; retort cache shows it", w.settings.out);
+    RT_TRY(rc);
     out->notes = notes;
     out->rows = made.rows;
     out->computed = made.computed;

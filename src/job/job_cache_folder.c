@@ -369,7 +369,10 @@ int rt_cache_work_join(rt_cache_work *w, rt_err *e)
     RT_TRY(begin_joined(w, first, e));
     for (uint32_t i = 0; i < o->join_count; i++) {
         RT_TRY(rt_cache_open(&from, o->join[i], e));
-        RT_TRY(rt_cache_merge(w->cache, from, e));
+        rc = rt_cache_merge(w->cache, from, &(rt_watch){ rt_job_tell_watch, &w->tell }, e);
+        if (rc == RT_INTERRUPTED)
+            rt_err_context(e, "%s keeps what was joined so far; --fill joins the rest", w->settings.out);
+        RT_TRY(rc);
         rt_cache_close(from);
         from = NULL;
     }
@@ -387,7 +390,7 @@ void rt_job_cached_free(rt_job_cached *c)
     *c = (rt_job_cached){ 0 };
 }
 
-int rt_job_cache_look(rt_job_cached *out, const char *path, rt_err *e)
+int rt_cache_work_look(rt_job_cached *out, const char *path, rt_job_tell *tell, rt_err *e)
 {
     int rc;
     rt_cache *c = NULL;
@@ -402,7 +405,11 @@ int rt_job_cache_look(rt_job_cached *out, const char *path, rt_err *e)
     for (uint32_t i = 0; i < count; i++) {
         rt_cache_size size = rt_cache_size_of(c, i);
         *(i ? &out->held_bytes : &out->bytes) += size.bytes;
-        RT_TRY(rt_cache_content(c, i, &all[i], i == 0 ? &out->positions : i == 1 ? &out->held : NULL, e));
+        RT_TRY(rt_cache_content(c, i, &(rt_watch){ rt_job_tell_watch, tell }, &all[i],
+                                i == 0   ? &out->positions
+                                : i == 1 ? &out->held
+                                         : NULL,
+                                e));
     }
     out->keep = rt_arena_strdup(&out->arena, keep ? keep : "");
     if (!out->keep) RT_TRY(rt_no_memory(e, "a cache"));
@@ -414,6 +421,12 @@ out:
     rt_cache_close(c);
     if (rc < 0) rt_job_cached_free(out);
     return rc;
+}
+
+int rt_job_cache_look(rt_job_cached *out, const char *path, rt_job_progress_fn progress, void *ctx, rt_err *e)
+{
+    rt_job_tell tell = { .progress = progress, .ctx = ctx };
+    return rt_cache_work_look(out, path, &tell, e);
 }
 
 void rt_job_cache_facts(rt_job_cached_facts *out, const rt_inputs *in)

@@ -62,6 +62,8 @@ int rt_cache_work_there(const rt_cache_work *w, rt_err *e);
 int rt_cache_work_begin(rt_cache_work *w, rt_err *e);
 /* Caches of one teacher, joined into --out. */
 int rt_cache_work_join(rt_cache_work *w, rt_err *e);
+/* What is in the cache at path: all of it is read. */
+int rt_cache_work_look(rt_job_cached *out, const char *path, rt_job_tell *tell, rt_err *e);
 
 /* ---- job_cache_ask.c: one batch ---- */
 int rt_cache_work_room(rt_cache_work *w, rt_err *e);

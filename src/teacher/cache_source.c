@@ -1,6 +1,8 @@
 /* cache_source.c - see cache_source.h. */
 #include "teacher/cache_source.h"
 
+#include "num/draw.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,10 +35,12 @@ int rt_keep_parse(rt_keep_plan *out, const char *text, uint32_t ids, rt_err *e)
     for (int f = RT_FORM_HIDDEN; f <= RT_FORM_DRAWS; f++)
         if (strlen(words[f]) == len && strncmp(words[f], text, len) == 0) out->form = (rt_source_form)f;
     bool list = out->form == RT_FORM_TOPK || out->form == RT_FORM_DRAWS;
-    bool number = colon && colon[1] >= '0' && colon[1] <= '9' && *end == 0 && n >= 1 && n <= MOST_N;
+    const unsigned most = out->form == RT_FORM_DRAWS ? RT_DRAW_MOST : MOST_N;
+    bool number = colon && colon[1] >= '0' && colon[1] <= '9' && *end == 0 && n >= 1 && n <= most;
     if (out->form == RT_FORM_LIVE || list != (colon != NULL) || (list && !number))
-        return rt_fail(e, RT_USAGE, "--keep is topk:K or draws:N (1 to %d), such as topk:64, or hidden; not '%s'",
-                       MOST_N, text);
+        return rt_fail(e, RT_USAGE,
+                       "--keep is topk:K (1 to %d), draws:N (1 to %d), such as topk:64, or hidden; not '%s'", MOST_N,
+                       RT_DRAW_MOST, text);
     if (list && n > ids)
         return rt_fail(e, RT_USAGE, "--keep %s is more than the %u ids that count; give fewer", text, ids);
     out->n = (uint32_t)n;

@@ -5,7 +5,6 @@
 #include "base/str.h"
 
 #include <math.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,17 +21,26 @@ static int bad_option(const char *text, const char *option, rt_err *e)
         text, option);
 }
 
+static int given_twice(const char *text, const char *option, rt_err *e)
+{
+    return rt_fail(e, RT_USAGE, "--teacher %s: %.*s is given twice; a teacher has one", text,
+                   (int)(strchr(option, '=') - option), option);
+}
+
 static int take_option(rt_teacher_spec *s, const char *text, const char *option, rt_err *e)
 {
     char *end;
     const char *value = strchr(option, '=') + 1;
-    if (strncmp(option, "weight=", 7) == 0) {
+    if (strncmp(option, "weight=", 7) == 0 && !s->weighted) {
+        s->weighted = true;
         s->weight = strtod(value, &end);
         if (end == value || *end || !(s->weight > 0) || s->weight > MOST_WEIGHT)
             return rt_fail(e, RT_USAGE, "--teacher %s: weight=%s is not a number above 0", text, value);
         return RT_OK;
     }
     if (strncmp(option, "prompt=", 7) == 0 && *value && !s->prompt) return s->prompt = value, RT_OK;
+    if (strncmp(option, "weight=", 7) == 0 || (s->prompt && strncmp(option, "prompt=", 7) == 0))
+        return given_twice(text, option, e);
     if (strncmp(option, "data=", 5) != 0 || !*value) return bad_option(text, option, e);
     if (s->data_count == RT_TEACHER_NAMES)
         return rt_fail(e, RT_USAGE, "--teacher %s: data= can be given %d times at most", text, RT_TEACHER_NAMES);

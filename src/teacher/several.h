@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { RT_TEACHERS_MOST = 8, RT_TEACHER_NAMES = 16, RT_TEACHER_GROUPS = 64 };
@@ -17,6 +18,7 @@ enum { RT_TEACHERS_MOST = 8, RT_TEACHER_NAMES = 16, RT_TEACHER_GROUPS = 64 };
 typedef struct rt_teacher_spec {
     const char *model;                  /* without its options */
     double weight;                      /* 1 where none is given */
+    bool weighted;                      /* one is given */
     const char *data[RT_TEACHER_NAMES]; /* sources that it is asked about; none: all that no teacher names */
     uint32_t data_count;
     const char *prompt; /* file of a prompt that it reads before conversations; null: none */

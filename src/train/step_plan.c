@@ -141,7 +141,8 @@ static rt_step_list declare_list(rt_step_plan *s, uint32_t n, const char *whose)
                            .rest = rt_space_buf(s->space, RT_CLASS_INPUT, scalar, rows, 1, rest) };
 }
 
-/* Programs run one after another, so that lists of the same size share their buffers. */
+/* Programs run one after another, so that the lists of training and of evaluation share their buffers where they are of
+ * one size; evaluation reads both of its own. */
 static void declare_lists(rt_step_plan *s)
 {
     const rt_step_opts *o = &s->opts;
@@ -149,8 +150,7 @@ static void declare_lists(rt_step_plan *s)
     if (!o->eval_only) s->list = declare_list(s, shape->n, "teacher's");
     bool same = s->list.id.buf && shape->n == shape->held_n;
     s->held[0] = same ? s->list : declare_list(s, shape->held_n, "held-out teacher's");
-    s->held[1] =
-        o->loss.temperature == 1 || same ? s->held[0] : declare_list(s, shape->held_n, "held-out teacher's at T");
+    s->held[1] = o->loss.temperature == 1 ? s->held[0] : declare_list(s, shape->held_n, "held-out teacher's at T");
 }
 
 static void declare_data(rt_step_plan *s)

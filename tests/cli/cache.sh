@@ -50,6 +50,8 @@ run plan --teacher c --student s --data d.jsonl --ops
 exits 0
 out_has '^teacher +t, from a cache'
 check "the teacher's layers are nowhere" sh -c '! grep -q "teacher forward" "$0"' "$out"
+# What is looked up before --time has said how many steps there are is the data, once.
+check "--time ends" timeout 300 "$RETORT" distill --teacher c $few --data d.jsonl --batch 4 --time 3s --out timed
 # Any order of the same positions.
 run distill --teacher c $few --data d.jsonl --seed 7 --batch 6 --micro-batch 2 --steps 40 --out orders
 exits 0
@@ -79,6 +81,17 @@ for d in forward-kl reverse-kl jsd tv; do
     exits 0
     check "hidden states give the live teacher's losses: $d" near live-$d hidden-$d 2e-5
 done
+# At another temperature evaluation reads two lists of each position: at 1, and at the loss's.
+run cache $ask --keep topk:$ids --temperature 2 --out whole2
+run distill --teacher whole2 $learn --out all2
+exits 0
+check "lists of all ids at temperature 2, too" near live-forward-kl all2 2e-5
+run cache $ask --temperature 1.3 --out c13
+run distill --teacher c13 $learn --temperature 1.3 --out at13
+exits 0
+check "the temperature is the one that was given" grep -q '"temperature": 1.3,' at13/run/settings.json
+run verify at13
+exits 0
 # A head that is longer than what is written at a time, of packed rows that do not divide it.
 python3 - <<'PY'
 import array, json, random
@@ -97,6 +110,8 @@ for t in wide.gguf ch; do
     run distill --teacher $t --student narrow $wide --batch 4 --steps 6 --eval-every 3 --lr 1e-3 --out of-$t
     exits 0
 done
+run distill --teacher h $learn --dump-step 2 --out dumped
+exits 0
 check "a head of packed rows, kept as what it stands for" near of-wide.gguf of-ch 2e-5
 check "64 ids of 259 give another" sh -c '! cmp live/model.safetensors topk/model.safetensors'
 run cache $ask --keep draws:50 --out dr
@@ -298,9 +313,14 @@ err_has '^(retort distill: )?teacher: --teacher-weights needs a model as teacher
 run distill --teacher c --student t --data d.jsonl --steps 2 --out none2
 exits 5
 err_has 'the cache was made with the student itself'
-run distill --teacher c --student s --data other.jsonl --steps 2 --batch 4 --out none2
+for long in "--steps 2" "--epochs 3" "--time 3s"; do
+    run distill --teacher c --student s --data other.jsonl $long --batch 4 --out none2
+    exits 5
+    err_has 'perhaps it was made from other data'
+done
+run distill --teacher c $learn --dump-step 1 --out none2
 exits 5
-err_has 'perhaps it was made from other data'
+err_has 'a cache of top-k has none'
 check "nothing was begun" test ! -e none2
 run eval s --data d.jsonl --teacher c
 exits 5
@@ -314,6 +334,12 @@ err_has '--keep draws:9: c stores topk:64'
 run cache $ask --out c
 exits 5
 err_has 'add what is missing with --fill'
+run cache $ask --fill --out c --teacher-batch 5
+exits 5
+err_has '--teacher-batch 5: c was made with 32'
+run cache $ask --fill --out c --seed 5
+exits 5
+err_has '--seed 5: c was made with 0'
 run cache $ask --fill --out nowhere
 exits 3
 run cache --join c --join dr --out none2
@@ -329,7 +355,12 @@ for part in 3/2 0/2 1 -1/2 ' 1/2' 1/2x; do
     exits 2
     err_has '^(retort cache: )?--part '
 done
-run cache $ask --teacher-batch 100000000 --out none2
+for batch in 0 67108864 4294967297; do # the positions of the second are 2^32
+    run cache $ask --teacher-batch $batch --out none2
+    exits 2
+    err_has "--teacher-batch $batch is out of range \(1 to 33554431 rows of 64 tokens\)"
+done
+run cache $ask --teacher-batch 30000000 --out none2
 exits 13
 err_has 'teacher-batch'
 check "no folder is left of a teacher that does not fit" test ! -e none2
@@ -351,6 +382,18 @@ echo x >a-file
 run cache $ask --out a-file
 exits 5
 err_has 'a-file exists and is not an empty folder but a file'
+for T in 1e-60 1e60; do # not in f32
+    run cache $ask --temperature $T --out none2
+    exits 2
+    err_has 'temperature'
+done
+run cache $ask --keep hidden --temperature 2 --out none2
+exits 2
+err_has 'no effect on hidden states'
+run cache $ask --temperature 1.00000001 --out near1
+exits 0
+run distill --teacher near1 $learn --out near1-o
+exits 0
 run cache $ask --temperature 1e-30 --out cold
 exits 5
 err_has 'a higher temperature'

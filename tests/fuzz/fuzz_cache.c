@@ -123,7 +123,7 @@ static void use_cache(rt_cache *c)
     }
     require(rt_cache_size_of(c, 0).positions >= positions);
     e = (rt_err){ 0 };
-    if (rt_cache_content(c, 0, &content, NULL, &e) < 0) require(e.text[0]);
+    if (rt_cache_content(c, 0, NULL, &content, NULL, &e) < 0) require(e.text[0]);
 }
 
 static void set_hashes(uint8_t *file, size_t size, const uint8_t cache[RT_CACHE_KEY_BYTES])

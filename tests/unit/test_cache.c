@@ -2,6 +2,8 @@
  * stated; what no teacher says is refused. */
 #include "cache_case.h"
 
+#include "teacher/cache_source.h"
+
 /* ---- keys ---- */
 
 enum { ROW = 300 };
@@ -80,6 +82,41 @@ static void test_key_bytes(void **state)
     assert_true(places[0].wanted == 1);
     char text[33];
     assert_string_equal(rt_hash_text(text, places[0].key), "3bd68a7accdc5c004307bf2e88708722");
+}
+
+/* Where targets are kept a block is found by the last one too: the definition, spelled out. */
+static void test_key_of_targets(void **state)
+{
+    (void)state;
+    const rt_cache_section with = { RT_KEEP_TOPK, 4, .T = 1, .target = true }, without = { RT_KEEP_TOPK, 4, .T = 1 };
+    const int32_t ids[3] = { 7, 8, 9 }, start[3] = { 0 };
+    int32_t target[3] = { 8, 9, 11 };
+    rt_cache_place p;
+    uint8_t bytes[24];
+    for (int last = 0; last < 2; last++) {
+        target[2] = last ? -1 : 11;
+        assert_int_equal(rt_cache_places(ids, start, target, 3, &p), 1);
+        rt_store_le(bytes, p.key.hi, 8);
+        rt_store_le(bytes + 8, p.key.lo, 8);
+        rt_store_le(bytes + 16, last ? UINT64_MAX : 11, 8);
+        assert_true(rt_hash_equal(rt_keep_key(&with, &p, target), rt_hash(bytes, sizeof bytes)));
+        assert_true(rt_hash_equal(rt_keep_key(&without, &p, target), p.key));
+    }
+}
+
+static void test_keep_words(void **state)
+{
+    (void)state;
+    rt_keep_plan k;
+    ok(rt_keep_parse(&k, "draws:1024", 50000, &case_err));
+    assert_true(k.form == RT_FORM_DRAWS && k.n == 1024 && k.held_n == 64);
+    refused(rt_keep_parse(&k, "draws:1025", 50000, &case_err), RT_USAGE, "draws:N (1 to 1024)");
+    ok(rt_keep_parse(&k, "topk:4096", 50000, &case_err));
+    assert_true(k.form == RT_FORM_TOPK && k.n == 4096 && k.held_n == 4096 && !k.exact);
+    refused(rt_keep_parse(&k, "topk:4097", 50000, &case_err), RT_USAGE, "topk:K (1 to 4096)");
+    refused(rt_keep_parse(&k, "topk:300", 259, &case_err), RT_USAGE, "259 ids that count");
+    ok(rt_keep_parse(&k, "topk:259", 259, &case_err));
+    assert_true(k.exact);
 }
 
 /* ---- top-k ---- */
@@ -196,6 +233,34 @@ static void test_nearest_numbers(void **state)
     rt_cache_close(c);
 }
 
+/* What is left of a position that is all but certain is little, and not nothing. */
+static void test_little_rest(void **state)
+{
+    (void)state;
+    rt_cache_section s = { RT_KEEP_TOPK, 2, .T = 1 };
+    rt_cache_writer *w;
+    rt_cache *c = new_cache(&s, 1);
+    rt_cache_block b = new_block(&s), r = new_block(&s);
+    static const float rest[4] = { 1e-12f, 1e-14f, 1e-40f, 0 };
+    b.key = key_of(1);
+    b.have = 0xf;
+    for (int j = 0; j < 4; j++) {
+        b.id[2 * j] = 5, b.logp[2 * j] = 0;
+        b.id[2 * j + 1] = 3, b.logp[2 * j + 1] = -25;
+        b.rest[j] = rest[j];
+    }
+    ok(rt_cache_writer_new(&w, c, 0, &case_err));
+    ok(rt_cache_writer_add(w, &b, &case_err));
+    ok(rt_cache_writer_commit(w, &case_err));
+    rt_cache_writer_free(w);
+    ok(rt_cache_get(c, 0, &b.key, b.have, &r, &case_err));
+    assert_true(fabs((double)r.rest[0] - 1e-12) < 3e-13);
+    assert_true(r.rest[1] > 0 && r.rest[1] < 1e-12f && r.rest[2] == r.rest[1] && r.rest[3] == 0);
+    free_block(&b);
+    free_block(&r);
+    rt_cache_close(c);
+}
+
 static void test_topk_refused(void **state)
 {
     (void)state;
@@ -302,7 +367,8 @@ int main(void)
         cmocka_unit_test(test_topk),         cmocka_unit_test(test_whole_vocabulary),
         cmocka_unit_test(test_topk_refused), cmocka_unit_test(test_nearest_numbers),
         cmocka_unit_test(test_draws),        cmocka_unit_test(test_draws_refused),
-        cmocka_unit_test(test_hidden),
+        cmocka_unit_test(test_hidden),       cmocka_unit_test(test_key_of_targets),
+        cmocka_unit_test(test_keep_words),   cmocka_unit_test(test_little_rest),
     };
     return cmocka_run_group_tests(tests, open_case, close_case);
 }

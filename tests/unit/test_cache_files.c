@@ -46,7 +46,7 @@ static void add(rt_cache_writer *w, uint64_t seed, uint64_t have)
 static rt_hash128 content(rt_cache *c)
 {
     rt_hash128 h;
-    ok(rt_cache_content(c, 0, &h, NULL, &case_err));
+    ok(rt_cache_content(c, 0, NULL, &h, NULL, &case_err));
     return h;
 }
 
@@ -218,15 +218,15 @@ static void test_merge(void **state)
     write_one(b, 0, DIST_REAL, VOCAB, 1, 0x3c);
     write_one(b, 1, DIST_REAL, VOCAB, 1, 0x3c);
     write_one(b, 0, DIST_REAL, VOCAB, 3, 0x1);
-    ok(rt_cache_merge(b, a, &case_err));
+    ok(rt_cache_merge(b, a, NULL, &case_err));
     expect_block(b, 1, 0xfc);
     expect_block(b, 2, 0xff);
     expect_block(b, 3, 0x1);
     rt_hash128 merged = content(b);
-    ok(rt_cache_merge(b, a, &case_err)); /* nothing more */
+    ok(rt_cache_merge(b, a, NULL, &case_err)); /* nothing more */
     assert_int_equal(rt_cache_size_of(b, 0).positions, 6 + 8 + 1);
     assert_int_equal(rt_cache_size_of(b, 1).positions, 4);
-    refused(rt_cache_merge(b, b, &case_err), RT_INVALID, "itself");
+    refused(rt_cache_merge(b, b, NULL, &case_err), RT_INVALID, "itself");
     rt_cache_close(b);
     whole = new_cache(two, 2);
     write_one(whole, 0, DIST_REAL, VOCAB, 3, 0x1);
@@ -235,9 +235,43 @@ static void test_merge(void **state)
     assert_true(rt_hash_equal(merged, content(whole)));
     rt_cache_close(whole);
     another = new_cache(&topk, 1);
-    refused(rt_cache_merge(another, a, &case_err), RT_INVALID, "store different things");
+    refused(rt_cache_merge(another, a, NULL, &case_err), RT_INVALID, "store different things");
     rt_cache_close(another);
     rt_cache_close(a);
+    remove_all(other);
+}
+
+/* Stops at the first word. */
+static int stop_now(void *ctx, const char *what, uint64_t done, uint64_t total)
+{
+    *(const char **)ctx = what;
+    return done <= total;
+}
+
+/* A large cache takes a while to be read or joined: that is told, and can be stopped. */
+static void test_watched(void **state)
+{
+    (void)state;
+    char other[100];
+    const char *said = NULL;
+    rt_hash128 h;
+    const rt_watch watch = { stop_now, (void *)&said };
+    rt_cache *a = new_cache(&topk, 1), *b = NULL;
+    write_one(a, 0, DIST_REAL, VOCAB, 1, 0xf0);
+    refused(rt_cache_content(a, 0, &watch, &h, NULL, &case_err), RT_INTERRUPTED, "");
+    assert_string_equal(said, "reading the cache");
+    rt_cache_close(a);
+    snprintf(other, sizeof other, "%s/b", case_root);
+    assert_int_equal(rename(case_path, other), 0);
+    ok(rt_cache_open(&a, other, &case_err));
+    b = new_cache(&topk, 1);
+    refused(rt_cache_merge(b, a, &watch, &case_err), RT_INTERRUPTED, "");
+    assert_string_equal(said, "joining caches");
+    assert_int_equal(count_files(), 0);
+    ok(rt_cache_merge(b, a, NULL, &case_err));
+    expect_block(b, 1, 0xf0);
+    rt_cache_close(a);
+    rt_cache_close(b);
     remove_all(other);
 }
 
@@ -426,6 +460,7 @@ int main(void)
         cmocka_unit_test(test_positions_join), cmocka_unit_test(test_two_writers),  cmocka_unit_test(test_killed),
         cmocka_unit_test(test_many_commits),   cmocka_unit_test(test_merge),        cmocka_unit_test(test_created),
         cmocka_unit_test(test_every_byte),     cmocka_unit_test(test_foreign_file), cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_watched),
     };
     return cmocka_run_group_tests(tests, open_case, close_case);
 }

@@ -325,6 +325,57 @@ static void test_caches_of_others(void **state)
     }
 }
 
+/* A cache of one section, whose teacher is 32 wide and has 259 ids; ids: the hash of those that count, or null. */
+static const char *make_cache(const char *name, const rt_cache_section *section, uint32_t count, json_t *ids)
+{
+    rt_err e = { 0 };
+    static char path[600];
+    char inner[40];
+    rt_model_config c = tiny_config("tiny-llama", 2);
+    json_t *about = json_pack("{s:{}, s:s, s:f, s:{s:i, s:o*}}", "teacher", "keep", rt_keep_name(section->keep),
+                              "temperature", (double)section->T, "ids", "count", 259, "hash", ids);
+    assert_non_null(about);
+    snprintf(path, sizeof path, "%s/%s", test_dir, name);
+    assert_int_equal(rt_cache_create(path, about, section, count, &e), RT_OK);
+    json_decref(about);
+    snprintf(inner, sizeof inner, "%s/teacher", name);
+    write_model(in_dir(inner), &c, RT_DTYPE_F32, false);
+    return path;
+}
+
+static int open_cache(const char *path, rt_hash128 *ids, rt_err *e)
+{
+    rt_inputs *in = NULL;
+    const rt_inputs_opts o = options();
+    settings = (rt_settings){ 0 };
+    set(RT_SETTING_ID_student, in_dir("chatty"));
+    set(RT_SETTING_ID_teacher, path);
+    int rc = rt_inputs_open(&in, &settings, &o, e);
+    if (rc >= 0) *ids = rt_pair_hash(&in->pair);
+    rt_inputs_close(in);
+    return rc;
+}
+
+/* What a cache says of itself is compared with the teacher in it: rows are copied, and room is made, by it. */
+static void test_sizes_of_caches(void **state)
+{
+    (void)state;
+    rt_err e = { 0 };
+    rt_hash128 ids = { 0 };
+    rt_cache_section hidden = { RT_KEEP_HIDDEN, 32, .T = 1, .dtype = RT_DTYPE_F32 };
+    if (open_cache(make_cache("sound", &hidden, 1, NULL), &ids, &e) < 0) fail_msg("%s", e.text);
+    hidden.n = 48;
+    assert_int_equal(open_cache(make_cache("wide", &hidden, 1, NULL), &ids, &e), RT_FORMAT);
+    assert_non_null(strstr(e.text, "hidden states of 48 numbers"));
+    for (int i = 0; i < 2; i++) {
+        uint32_t n = i ? 4000 : 64;
+        const rt_cache_section lists[2] = { { RT_KEEP_TOPK, n, .T = 1 }, { RT_KEEP_TOPK, n, .T = 1, .target = true } };
+        const char *path = make_cache(i ? "long" : "lists", lists, 2, rt_hash_to_json(ids));
+        assert_int_equal(open_cache(path, &ids, &e), i ? RT_FORMAT : RT_OK);
+    }
+    assert_non_null(strstr(e.text, "lists 4000 ids"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -337,6 +388,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_stats_of_sources, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_little_data, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_caches_of_others, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_sizes_of_caches, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -494,8 +494,10 @@ static void test_words(void **state)
     assert_null(t.list[2].prompt);
     assert_int_equal(parse(&t, 1, (const char *const[]){ "a,prompt=dir/p.txt,weight=2" }, &e), RT_OK);
     assert_string_equal(t.list[0].prompt, "dir/p.txt");
-    static const char *const bad[] = { "a,weight=0", "a,weight=-1", "a,weight=x", "a,weight=",   "a,weight=nan",
-                                       "a,data=",    "a,temp=2",    "a,prompt=",  ",weight=0.5", "a,weight=1e9" };
+    static const char *const bad[] = { "a,weight=0",   "a,weight=-1",         "a,weight=x",
+                                       "a,weight=",    "a,weight=nan",        "a,data=",
+                                       "a,temp=2",     "a,prompt=",           ",weight=0.5",
+                                       "a,weight=1e9", "a,weight=1,weight=2", "a,prompt=p,prompt=q" };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         if (parse(&t, 1, bad + i, &e) != RT_USAGE) fail_msg("%s was taken", bad[i]);
     const char *many[RT_TEACHERS_MOST + 1];

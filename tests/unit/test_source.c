@@ -13,7 +13,8 @@ enum { B = 2, T = 12, N = B * T, V = 37, WIDTH = 40, DRAWS = 16, SEEDS = 1000, C
 static rt_model_config student_config, teacher_config;
 static rt_dev *device;
 static int32_t ids[N], pos[N], start[N], target[N];
-static double logp[N][V]; /* of the teacher, at the temperature of the loss */
+static double logp[N][V];  /* of the teacher, at the temperature of the loss */
+static double plain[N][V]; /* at temperature 1 */
 
 static rt_step_opts options(rt_divergence d, double temperature)
 {
@@ -86,18 +87,19 @@ static int give_topk(rt_source *s, rt_source_use use, const rt_source_rows *rows
 {
     const fake *f = (const fake *)s;
     int32_t order[V];
-    (void)use, (void)rows, (void)e;
+    (void)rows, (void)e;
     for (int i = 0; i < N; i++) {
+        const double *lp = use == RT_USE_HELD ? plain[i] : logp[i];
         double mass = 0;
-        rank(logp[i], order);
-        for (uint32_t j = 0; j < f->n; j++) mass += exp(logp[i][order[j]]);
+        rank(lp, order);
+        for (uint32_t j = 0; j < f->n; j++) mass += exp(lp[order[j]]);
         for (uint32_t j = 0; j < f->n; j++) {
             out->id[i * f->n + j] = order[j];
-            out->logp[i * f->n + j] = (float)(logp[i][order[j]] - (f->renormalised ? log(mass) : 0));
+            out->logp[i * f->n + j] = (float)(lp[order[j]] - (f->renormalised ? log(mass) : 0));
         }
         out->rest[i] = f->renormalised || f->n == V ? 0 : (float)(1 - mass);
         out->add[i] = 0;
-        out->target_logp[i] = target[i] < 0 ? 0 : (float)logp[i][target[i]];
+        out->target_logp[i] = target[i] < 0 ? 0 : (float)lp[target[i]];
     }
     return RT_OK;
 }
@@ -136,7 +138,7 @@ static int give_draws(rt_source *s, rt_source_use use, const rt_source_rows *row
 /* ---- the same numbers ---- */
 
 /* The live teacher's logits as log-probabilities at temperature t. */
-static void read_teacher(rt_trainer *live, double t)
+static void read_teacher(rt_trainer *live, double (*to)[V], double t)
 {
     static float student[N * V], teacher[N * V];
     int32_t all[N];
@@ -148,7 +150,7 @@ static void read_teacher(rt_trainer *live, double t)
         double most = -INFINITY, sum = 0;
         for (int v = 0; v < V; v++) most = fmax(most, teacher[i * V + v] / t);
         for (int v = 0; v < V; v++) sum += exp(teacher[i * V + v] / t - most);
-        for (int v = 0; v < V; v++) logp[i][v] = teacher[i * V + v] / t - most - log(sum);
+        for (int v = 0; v < V; v++) to[i][v] = teacher[i * V + v] / t - most - log(sum);
     }
 }
 
@@ -177,18 +179,21 @@ static void test_hidden(void **state)
     }
 }
 
-/* Every divergence from lists of all ids; evaluation too. */
+/* Every divergence from lists of all ids, at two temperatures; evaluation too, which reads those at 1 and the loss's.
+ */
 static void test_all_ids(void **state)
 {
     (void)state;
     static float a[5][N], b[5][N];
     const rt_batch rows = { ids, pos, start, target, NULL };
-    for (int d = 0; d < RT_DIV_COUNT; d++) {
+    for (int d = 0; d < 2 * RT_DIV_COUNT; d++) {
         rt_err e = { 0 };
-        rt_step_opts o = options((rt_divergence)d, 1.0);
+        const double at = d < RT_DIV_COUNT ? 1 : 2.5;
+        rt_step_opts o = options((rt_divergence)(d % RT_DIV_COUNT), at);
         rt_trainer *live = open_trainer(&o, NULL);
         fake f = { .seam.fill = give_topk, .n = V };
-        read_teacher(live, 1.0);
+        read_teacher(live, logp, at);
+        read_teacher(live, plain, 1);
         o.teacher = NULL;
         o.source = (rt_source_shape){ .form = RT_FORM_TOPK, .n = V, .held_n = V };
         rt_trainer *t = open_trainer(&o, live);
@@ -254,7 +259,7 @@ static void test_draws(void **state)
     rt_trainer *live = open_trainer(&o, NULL);
     rt_step_result want = step(live);
     read_gradient(live, full);
-    read_teacher(live, 1.0);
+    read_teacher(live, logp, 1);
     o.teacher = NULL;
     o.source = (rt_source_shape){ .form = RT_FORM_DRAWS, .n = DRAWS, .held_n = 8 };
     rt_trainer *t = open_trainer(&o, live);
@@ -276,6 +281,58 @@ static void test_draws(void **state)
     assert_true(s.beyond5 > 0.5);
     rt_trainer_free(t);
     rt_trainer_free(live);
+}
+
+/* Other rows, of which as many positions are trained. */
+static void make_rows(uint64_t m)
+{
+    for (int i = 0; i < N; i++) ids[i] = (int32_t)(rt_rng_unit(rt_philox(20, m, (uint64_t)i).v[0]) * V);
+    for (int i = 0; i < N; i++) target[i] = i % T == T - 1 || i % 4 == 1 ? -1 : ids[i + 1];
+}
+
+static double degrees(const double *a, const double *b)
+{
+    double aa = 0, bb = 0, ab = 0;
+    for (int k = 0; k < COORDINATES; k++) aa += a[k] * a[k], bb += b[k] * b[k], ab += a[k] * b[k];
+    return acos(fmin(1, ab / sqrt(aa * bb))) * 57.29577951308232;
+}
+
+/* How far each kind of list is from the full gradient's direction: draws come nearer with every position, what the
+ * likeliest ids leave out stays. */
+static void test_angles(void **state)
+{
+    (void)state;
+    enum { FEW = 4, MICROS = 256 }; /* 16 positions each are trained: 64 and 4,096 */
+    static double sum[4][COORDINATES], g[COORDINATES], angle[2][4];
+    rt_step_opts o = options(RT_DIV_FORWARD_KL, 1.0);
+    rt_trainer *t[4] = { open_trainer(&o, NULL) };
+    fake f[4] = { [1] = { .seam.fill = give_draws, .n = DRAWS },
+                  [2] = { .seam.fill = give_topk, .n = 8 },
+                  [3] = { .seam.fill = give_topk, .n = 8, .renormalised = true } };
+    o.teacher = NULL;
+    for (int k = 1; k < 4; k++) {
+        o.source = (rt_source_shape){ .form = k == 1 ? RT_FORM_DRAWS : RT_FORM_TOPK, .n = f[k].n, .held_n = 8 };
+        t[k] = open_trainer(&o, t[0]);
+        t[k]->source = &f[k].seam;
+    }
+    for (uint64_t m = 1; m <= MICROS; m++) {
+        make_rows(m);
+        read_teacher(t[0], logp, 1);
+        f[1].seed = m;
+        for (int k = 0; k < 4; k++) {
+            step(t[k]);
+            read_gradient(t[k], g);
+            for (int i = 0; i < COORDINATES; i++) sum[k][i] += g[i];
+        }
+        for (int k = 1; k < 4 && (m == FEW || m == MICROS); k++) angle[m == MICROS][k] = degrees(sum[0], sum[k]);
+    }
+    for (int i = 0; i < 2; i++)
+        print_message(
+            "degrees from the full gradient over %d positions: %d draws %.2f, top-8 %.2f, renormalised %.2f\n",
+            16 * (i ? MICROS : FEW), DRAWS, angle[i][1], angle[i][2], angle[i][3]);
+    assert_true(angle[1][1] < angle[0][1] / 3);
+    assert_true(angle[1][2] > angle[0][2] / 2 && angle[1][2] < angle[1][3]);
+    for (int k = 0; k < 4; k++) rt_trainer_free(t[k]);
 }
 
 static void test_serves(void **state)
@@ -321,6 +378,7 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_serves), cmocka_unit_test(test_hidden),
-                                        cmocka_unit_test(test_all_ids), cmocka_unit_test(test_draws) };
+                                        cmocka_unit_test(test_all_ids), cmocka_unit_test(test_draws),
+                                        cmocka_unit_test(test_angles) };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

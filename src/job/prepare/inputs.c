@@ -84,6 +84,17 @@ out:
     return rc;
 }
 
+/* Rows of hidden states are copied by their width. */
+static int check_cache_width(const rt_inputs *in, const char *path, rt_err *e)
+{
+    const rt_cache_section *s;
+    rt_cache_sections(rt_cache_source_cache(in->cache), &s);
+    if (s->keep != RT_KEEP_HIDDEN || s->n == in->teacher->config.width) return RT_OK;
+    return rt_fail(e, RT_FORMAT,
+                   "%s keeps hidden states of %u numbers, and the teacher in it has %u; make another cache", path, s->n,
+                   in->teacher->config.width);
+}
+
 static int open_cache(rt_inputs *in, const rt_settings *s, const rt_hub_env *env, rt_err *e)
 {
     int rc;
@@ -98,6 +109,7 @@ static int open_cache(rt_inputs *in, const rt_settings *s, const rt_hub_env *env
     const rt_model_text *t = &in->teacher->text;
     if (t->tokenizer_json.data || t->has_vocab)
         RT_TRY(rt_text_from_model(&in->teacher_text, t, &in->teacher->config, in->teacher->path, e));
+    RT_TRY(check_cache_width(in, path, e));
     const char *name = json_string_value(
         json_object_get(json_object_get(rt_cache_about(rt_cache_source_cache(in->cache)), "teacher"), "name"));
     if (name && !(in->teacher->name = rt_arena_strdup(&in->teacher->arena, name))) RT_TRY(rt_no_memory(e, "a name"));
@@ -111,7 +123,11 @@ static int check_cache_pair(const rt_inputs *in, rt_err *e)
 {
     rt_hash128 was, now = rt_pair_hash(&in->pair);
     const json_t *about = rt_cache_about(rt_cache_source_cache(in->cache));
-    if (rt_cache_source_keeps(in->cache)->form == RT_FORM_HIDDEN) return RT_OK;
+    const rt_keep_plan *k = rt_cache_source_keeps(in->cache);
+    if (k->form == RT_FORM_HIDDEN) return RT_OK;
+    if (k->n > in->pair.common || k->held_n > in->pair.common)
+        return rt_fail(e, RT_FORMAT, "the cache lists %u ids of a position, and %u count; make another cache",
+                       k->n > k->held_n ? k->n : k->held_n, in->pair.common);
     if (rt_hash_from_json(json_object_get(json_object_get(about, "ids"), "hash"), &was) && rt_hash_equal(was, now))
         return RT_OK;
     return rt_fail(e, RT_INVALID,

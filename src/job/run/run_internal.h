@@ -166,6 +166,8 @@ rt_step_opts rt_run_step_opts(const rt_run *r, const rt_fit_config *c);
 /* What the settings leave open and the cache says: row length, temperature, what is held out. Before the data is read.
  * said: what is given. RT_INVALID for another temperature than the cache's. */
 int rt_run_cache_settings(rt_run *r, const bool *said, rt_err *e);
+/* RT_INVALID for what positions as it keeps them cannot serve. */
+int rt_run_check_source(const rt_run *r, rt_err *e);
 /* RT_INVALID where it lacks positions that the rest of the run will read: it says how
  * many, why that may be, and what to do. */
 int rt_run_check_cache(rt_run *r, rt_err *e);

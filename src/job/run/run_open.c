@@ -95,9 +95,7 @@ static int open_inputs(rt_run *r, const bool *said, rt_err *e)
     RT_TRY(find_age(r, e));
     RT_TRY(rt_run_fit_begin(r, e));
     RT_TRY(rt_resolve_before_rows(s, &r->facts, &r->resolved, e));
-    if (r->in->cache)
-        RT_TRY(rt_source_check(rt_cache_source_keeps(r->in->cache)->form, r->resolved.loss.divergence,
-                               r->resolved.loss.mix, e));
+    RT_TRY(rt_run_check_source(r, e));
     RT_TRY(rt_inputs_rows(r->in, s, &r->resolved, &r->facts, e));
     derive_again(r, said);
     r->asked = *s; /* --time settles the rest again when steps have been timed */

@@ -1,4 +1,5 @@
 /* run_source.c - a teacher that is a cache: what the run takes from it, and that it has all that the run will read. */
+#include "job/run/dump.h"
 #include "job/run/run_internal.h"
 
 #include "base/json.h"
@@ -16,13 +17,15 @@ static void put_share(rt_settings *s, const json_t *held)
     RT_SETTINGS_PUT(s, held_out, v);
 }
 
-/* Lists are of one temperature; hidden states have none. */
+/* Lists are of one temperature, which their sections have as f32; hidden states have none. */
 static int take_temperature(rt_run *r, const bool *said, rt_err *e)
 {
     rt_settings *s = r->settings;
     double T = rt_cache_source_temperature(r->in->cache);
+    double written = json_number_value(json_object_get(about(r->in), "temperature"));
     if (rt_cache_source_keeps(r->in->cache)->form == RT_FORM_HIDDEN) return RT_OK;
-    if (said[RT_SETTING_ID_temperature] && s->temperature != T)
+    if ((float)written == (float)T) T = written;
+    if (said[RT_SETTING_ID_temperature] && (float)s->temperature != (float)T)
         return rt_fail(
             e, RT_INVALID,
             "--temperature %g: the cache was made at %g; leave --temperature out, or make another with retort cache "
@@ -46,27 +49,79 @@ int rt_run_cache_settings(rt_run *r, const bool *said, rt_err *e)
     return take_temperature(r, said, e);
 }
 
+int rt_run_check_source(const rt_run *r, rt_err *e)
+{
+    if (!r->in->cache) return RT_OK;
+    const rt_source_shape shape = rt_cache_source_shape(r->in->cache);
+    if (rt_source_lists(&shape) && rt_dump_picks(r->settings))
+        return rt_fail(e, RT_INVALID,
+                       "--dump-step writes the teacher's logits down, and a cache of %s has none; give the model, or a "
+                       "cache of hidden states",
+                       rt_source_form_name(shape.form));
+    return rt_source_check(shape.form, r->resolved.loss.divergence, r->resolved.loss.mix, e);
+}
+
 /* ---- what is missing ---- */
 
-/* Rows of the training data from where the run stands to its last step; the cursor is put back. */
-static int look_at_training(rt_run *r, rt_cache_missing *m, rt_err *e)
+/* Up to `most` rows, and none of an epoch behind `last`. */
+static int look_at_rows(rt_run *r, rt_rows *rows, uint64_t most, uint64_t last, rt_cache_missing *m, rt_err *e)
 {
     int rc, more = 1;
     uint32_t T = r->resolved.seq_len;
-    uint64_t left = (uint64_t)(r->resolved.steps - r->loop.state.step) * r->resolved.batch;
-    const rt_cursor at = rt_rows_tell(r->in->train);
+    uint64_t of = r->facts.rows_per_epoch < most ? r->facts.rows_per_epoch : most;
     int32_t *all = rt_alloc_zero((size_t)4 * T * sizeof *all, 64);
     rt_row row = { .ids = all, .target = all + T, .start = all + 2 * T, .pos = all + 3 * T };
+    const rt_source_rows one = { row.ids, row.start, row.target, 1, T };
     if (!all) RT_TRY(rt_no_memory(e, "a row"));
-    for (uint64_t i = 0; i < left && more; i++) {
-        const rt_source_rows one = { row.ids, row.start, row.target, 1, T };
-        if (i % 256 == 0) RT_TRY(rt_watch_step(&r->watch, "looking up positions in the cache", i, left, e));
-        RT_TRY(more = rt_rows_next(r->in->train, &row, e));
-        if (more) RT_TRY(rt_cache_source_look(r->in->cache, RT_USE_TRAIN, &one, m, e));
+    for (uint64_t i = 0; i < most; i++) {
+        if (i % 256 == 0) RT_TRY(rt_watch_step(&r->watch, "looking up positions in the cache", i % of, of, e));
+        RT_TRY(more = rt_rows_next(rows, &row, e));
+        if (!more || row.epoch > last) break;
+        RT_TRY(rt_cache_source_look(r->in->cache, RT_USE_TRAIN, &one, m, e));
     }
-    RT_TRY(rt_rows_seek(r->in->train, &at, e));
+    rc = RT_OK;
 out:
     rt_free(all);
+    return rc;
+}
+
+/* Every record once, whichever of them the run reads and how often. */
+static int look_at_data(rt_run *r, rt_cache_missing *m, rt_err *e)
+{
+    rt_rows *rows = NULL;
+    int rc = rt_inputs_rows_once(&rows, r->in, r->settings, &r->resolved, false, e);
+    if (rc >= 0) rc = look_at_rows(r, rows, UINT64_MAX, UINT64_MAX, m, e);
+    rt_rows_close(rows);
+    return rc;
+}
+
+/* Epochs in which every unit of every source is read, from wherever one begins: a source's units come in passes. */
+static uint64_t epochs_of_all(const rt_inputs *in)
+{
+    uint64_t most = 1;
+    for (uint32_t i = 0; i < in->train_count; i++) {
+        const rt_rows_count *n = rt_rows_of_source(in->train, i);
+        uint64_t pass = n->per_epoch ? (n->units + n->per_epoch - 1) / n->per_epoch : 1;
+        if (pass > most) most = pass;
+    }
+    return 2 * most;
+}
+
+/* Rows of the training data from where the run stands to its last step; the cursor is put back. Where they are more
+ * than a pass the data itself is looked at first: most often nothing of it is missing. */
+static int look_at_training(rt_run *r, rt_cache_missing *m, rt_err *e)
+{
+    int rc = RT_OK;
+    const rt_cursor at = rt_rows_tell(r->in->train);
+    uint64_t left = (uint64_t)(r->resolved.steps - r->loop.state.step) * r->resolved.batch;
+    rt_cache_missing all = { 0 };
+    if (left > r->facts.rows_per_epoch) {
+        RT_TRY(look_at_data(r, &all, e));
+        if (!all.positions) return RT_OK;
+    }
+    RT_TRY(look_at_rows(r, r->in->train, left, at.epoch + epochs_of_all(r->in), m, e));
+    RT_TRY(rt_rows_seek(r->in->train, &at, e));
+out:
     return rc;
 }
 

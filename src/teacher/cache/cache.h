@@ -16,6 +16,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/watch.h"
 #include "num/dtype.h"
 
 /* ---- keys (cache_key.c) ---- */
@@ -84,7 +85,8 @@ typedef struct rt_cache_size {
 rt_cache_size rt_cache_size_of(const rt_cache *c, uint32_t section);
 /* Of all blocks of a section, whatever files they lie in and in whatever order: equal for equal contents. positions:
  * those in it, each once, however many files have it; may be null. */
-int rt_cache_content(rt_cache *c, uint32_t section, rt_hash128 *out, uint64_t *positions, rt_err *e);
+int rt_cache_content(rt_cache *c, uint32_t section, const rt_watch *watch, rt_hash128 *out, uint64_t *positions,
+                     rt_err *e);
 
 /* Which of these positions of the block are there. Safe from several threads, like the next. */
 uint64_t rt_cache_have(const rt_cache *c, uint32_t section, const rt_hash128 *key);
@@ -115,6 +117,6 @@ void rt_cache_writer_free(rt_cache_writer *w); /* accepts null; what was not com
 /* ---- joining (cache_merge.c) ---- */
 
 /* Every block of `from` into a cache with the same sections; who may be joined with whom is the caller's question. */
-int rt_cache_merge(rt_cache *into, const rt_cache *from, rt_err *e);
+int rt_cache_merge(rt_cache *into, const rt_cache *from, const rt_watch *watch, rt_err *e);
 
 #endif

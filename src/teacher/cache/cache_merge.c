@@ -10,15 +10,23 @@ static bool is_same(const rt_cache_section *a, const rt_cache_section *b)
            a->exact == b->exact;
 }
 
-static int merge_section(rt_cache *into, const rt_cache *from, uint32_t section, rt_err *e)
+enum { WATCH_BLOCKS = 1024 }; /* between two words to whoever watches */
+
+static uint64_t blocks_of(const rt_cache *c, uint32_t section) { return rt_cache_size_of(c, section).blocks; }
+
+static int merge_section(rt_cache *into, const rt_cache *from, uint32_t section, const rt_watch *watch, rt_err *e)
 {
     int rc;
+    uint64_t done = 0, all = blocks_of(from, section);
     rt_cache_writer *w = NULL;
     RT_TRY(rt_cache_writer_new(&w, into, section, e));
     for (uint32_t k = 0; k < from->file_count; k++) {
         const rt_cache_file *f = &from->files[k];
         if (f->header->section != section) continue;
-        for (uint64_t i = 0; i < f->header->blocks; i++) RT_TRY(rt_cache_writer_copy(w, f, &f->entries[i], e));
+        for (uint64_t i = 0; i < f->header->blocks; i++) {
+            if (done++ % WATCH_BLOCKS == 0) RT_TRY(rt_watch_step(watch, "joining caches", done - 1, all, e));
+            RT_TRY(rt_cache_writer_copy(w, f, &f->entries[i], e));
+        }
     }
     rc = rt_cache_writer_commit(w, e);
 out:
@@ -26,7 +34,7 @@ out:
     return rc;
 }
 
-int rt_cache_merge(rt_cache *into, const rt_cache *from, rt_err *e)
+int rt_cache_merge(rt_cache *into, const rt_cache *from, const rt_watch *watch, rt_err *e)
 {
     int rc = RT_OK;
     if (into == from || strcmp(into->path, from->path) == 0)
@@ -36,7 +44,7 @@ int rt_cache_merge(rt_cache *into, const rt_cache *from, rt_err *e)
     if (!same)
         return rt_fail(e, RT_INVALID, "%s and %s store different things; only caches with equal sections can be joined",
                        into->path, from->path);
-    for (uint32_t i = 0; i < into->section_count && rc == RT_OK; i++) rc = merge_section(into, from, i, e);
+    for (uint32_t i = 0; i < into->section_count && rc == RT_OK; i++) rc = merge_section(into, from, i, watch, e);
     return rc;
 }
 
@@ -77,15 +85,19 @@ static int add_entry(total *sum, const rt_cache *c, const rt_cache_file *f, cons
     return rc;
 }
 
-int rt_cache_content(rt_cache *c, uint32_t section, rt_hash128 *out, uint64_t *positions, rt_err *e)
+int rt_cache_content(rt_cache *c, uint32_t section, const rt_watch *watch, rt_hash128 *out, uint64_t *positions,
+                     rt_err *e)
 {
     int rc = RT_OK;
     total s = { 0 };
+    uint64_t done = 0, all = blocks_of(c, section);
     pthread_rwlock_rdlock(c->lock);
     for (uint32_t k = 0; k < c->file_count && rc == RT_OK; k++) {
         const rt_cache_file *f = &c->files[k];
-        for (uint64_t i = 0; f->header->section == section && i < f->header->blocks && rc == RT_OK; i++)
-            rc = add_entry(&s, c, f, &f->entries[i], e);
+        for (uint64_t i = 0; f->header->section == section && i < f->header->blocks && rc == RT_OK; i++) {
+            if (done++ % WATCH_BLOCKS == 0) rc = rt_watch_step(watch, "reading the cache", done - 1, all, e);
+            if (rc == RT_OK) rc = add_entry(&s, c, f, &f->entries[i], e);
+        }
     }
     pthread_rwlock_unlock(c->lock);
     uint8_t text[24];

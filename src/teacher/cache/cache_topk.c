@@ -13,7 +13,7 @@
  * `rest`, and the mean error of the codes, moves all entries alike.
  *
  * rest: bit 15 tells that the mass listed is given, else that of the rest, whichever is smaller; e = bits 10-14, m =
- * bits 0-9: (1024 + m) 2^(e - 42), for e = 0 m 2^-41. Its relative error is 2^-11. */
+ * bits 0-9: (1024 + m) 2^(e - 42), for e = 0 m 2^-41. Its relative error is 2^-11; a rest above 0 stays above 0. */
 #include "teacher/cache/cache_bits.h"
 #include "teacher/cache/cache_internal.h"
 
@@ -92,6 +92,13 @@ static uint32_t mass_code(double v)
     return e == 0 ? (uint32_t)lrint(v * 0x1p41) : (uint32_t)(e << 10) + (uint32_t)lrint(ldexp(v, 42 - e)) - 1024;
 }
 
+/* Of one that is small. A little is not nothing: reverse KL is infinite where the teacher gives nothing. */
+static uint32_t rest_code(double rest)
+{
+    uint32_t code = rest > 0 ? mass_code(rest) : 0;
+    return code ? code : rest > 0;
+}
+
 static double mass_of(uint32_t code)
 {
     uint32_t e = code >> 10 & 31, m = code & 1023;
@@ -132,8 +139,7 @@ static int put_compact(uint64_t *entries, uint32_t count, const float *logp, flo
 {
     float highest = count ? logp[(uint32_t)entries[0]] : 0, lowest = highest;
     double sum = 0;
-    uint32_t mass =
-        rest > 0.5f ? REST_LISTED | mass_code(listed < 0.5 ? listed : 0.5) : mass_code(rest > 0 ? (double)rest : 0);
+    uint32_t mass = rest > 0.5f ? REST_LISTED | mass_code(listed < 0.5 ? listed : 0.5) : rest_code((double)rest);
     for (uint32_t i = 1; i < count; i++) {
         highest = fmaxf(highest, logp[(uint32_t)entries[i]]);
         lowest = fminf(lowest, logp[(uint32_t)entries[i]]);
