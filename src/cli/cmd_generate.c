@@ -164,7 +164,7 @@ static int generate(const options *o, const char *spec, rt_err *e)
     RT_TRY(rt_job_generator_new(&g, m.file, &go, e));
     RT_TRY(make_prompt(g, o, m.env.now, &prompt, e));
     if (!o->quiet) rt_live_begin(stderr);
-    rc = rt_job_generator_seal(g, prompt.count + o->max_new, &m.where, m.env.environment, e);
+    rc = rt_job_generator_seal(g, (uint64_t)prompt.count + o->max_new, &m.where, m.env.environment, e);
     rt_live_end();
     RT_TRY(rc);
     rt_interrupt_catch();

@@ -54,8 +54,8 @@ int rt_engine_check(const rt_engine *g, const rt_request *r, rt_err *e)
 {
     if (r->count == 0) return rt_fail(e, RT_INVALID, "the prompt is empty; there is nothing to continue");
     if (r->count >= g->context + (r->max_new == 0))
-        return rt_fail(e, RT_INVALID, "the prompt has %u tokens, and the context is %u; raise --context", r->count,
-                       g->context);
+        return rt_fail(e, RT_INVALID, "the prompt has %u tokens, and the context is %u; %s", r->count, g->context,
+                       g->context < g->model->config.context ? "raise --context" : "it is the model's own");
     if (pages_of(g, r->count, r->max_new) > g->pages.count)
         return rt_fail(e, RT_INVALID,
                        "a prompt of %u tokens and an answer of up to %u need %u pages of the cache, which "

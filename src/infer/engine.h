@@ -20,7 +20,7 @@
 /* What is sealed. */
 typedef struct rt_engine_opts {
     uint32_t slots;     /* requests at once; 0: 1 */
-    uint32_t context;   /* the longest prompt and answer together; 0: the model's own limit, at most 4096 */
+    uint32_t context;   /* the longest prompt and answer together, up to the model's own limit; 0: that, at most 4096 */
     uint64_t positions; /* of the cache, of all requests together; 0: slots * context */
     uint32_t top;       /* most likely ids that a request may ask for, for every token; 0: none, and no memory for it */
     bool echo;          /* requests may ask for the log-probabilities of their prompt */

@@ -130,6 +130,10 @@ static int settle(rt_engine *g, rt_err *e)
     /* The last piece of a prompt may be padded beyond the context. */
     g->per_seat = (uint32_t)((rt_align_up(g->context, RT_ENGINE_LARGE) + RT_ENGINE_LARGE) / RT_ENGINE_PAGE);
     positions = o->positions ? o->positions : (uint64_t)g->slots * g->context;
+    if (g->context > c->context)
+        return rt_fail(e, RT_INVALID,
+                       "a context of %u tokens was asked for, and the model's own is %u; lower --context", g->context,
+                       c->context);
     if (o->top > g->vocab)
         return rt_fail(e, RT_INVALID, "%u log-probabilities were asked for; the vocabulary has %u", o->top, g->vocab);
     if (positions < g->context)

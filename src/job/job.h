@@ -138,7 +138,7 @@ typedef struct rt_job_prompt {
 int rt_job_generator_prompt(const rt_job_generator *g, const rt_job_prompt *p, rt_tok_ids *ids, rt_err *e);
 /* On the device of the settings device and threads. Where o->context was 0: need positions, as far as the model goes;
  * need 0: as rt_generate_opts says. */
-int rt_job_generator_seal(rt_job_generator *g, uint32_t need, const rt_settings *s, const char *const *env, rt_err *e);
+int rt_job_generator_seal(rt_job_generator *g, uint64_t need, const rt_settings *s, const char *const *env, rt_err *e);
 
 /* A new id and the text that is complete with it; a letter that never came to its end is given last, with the id
  * UINT32_MAX. A nonzero answer ends the text. */

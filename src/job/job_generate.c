@@ -44,12 +44,12 @@ void rt_job_generator_free(rt_job_generator *g)
     rt_free(g);
 }
 
-int rt_job_generator_seal(rt_job_generator *g, uint32_t need, const rt_settings *s, const char *const *env, rt_err *e)
+int rt_job_generator_seal(rt_job_generator *g, uint64_t need, const rt_settings *s, const char *const *env, rt_err *e)
 {
     int rc;
     rt_generate_opts o = g->opts;
     uint32_t most = g->model->config.context;
-    if (!o.context && need) o.context = need < most ? need : most;
+    if (!o.context && need) o.context = need < most ? (uint32_t)need : most;
     RT_TRY(rt_job_device_open(&g->dev, s, false, env, NULL, e));
     RT_TRY(rt_generator_open(&g->g, g->dev, g->model, NULL, &o, e));
 out:
