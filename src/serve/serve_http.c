@@ -10,6 +10,7 @@
 #include <event2/bufferevent.h>
 #include <event2/event.h>
 #include <event2/http.h>
+#include <stdio.h>
 #include <string.h>
 
 const uint32_t rt_http_statuses[RT_SERVE_STATUSES] = { 200, 400, 401, 404, 405, 429, 500, 503, 0 };
@@ -111,12 +112,17 @@ static void header(struct evhttp_request *req, const char *name, const char *val
     evhttp_add_header(evhttp_request_get_output_headers(req), name, value);
 }
 
+/* evhttp would send a body to who asks for the head alone, who takes it for the next reply. */
 void rt_http_send(rt_server *s, struct evhttp_request *req, uint32_t status, const char *type, const char *data,
                   size_t len)
 {
-    struct evbuffer *b = evbuffer_new();
+    const bool head = evhttp_request_get_command(req) == EVHTTP_REQ_HEAD;
+    struct evbuffer *b = head ? NULL : evbuffer_new();
+    char length[24];
     count(s, status);
     header(req, "Content-Type", type ? type : "application/json");
+    snprintf(length, sizeof length, "%zu", len);
+    if (head) header(req, "Content-Length", length);
     if (s->stopping) header(req, "Connection", "close");
     if (b) evbuffer_add(b, data, len);
     evhttp_send_reply(req, (int)status, reason(status), b);
