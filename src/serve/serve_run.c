@@ -88,6 +88,18 @@ static struct bufferevent *new_connection(struct event_base *base, void *server)
     return b;
 }
 
+/* Time-outs begin when they are set. By itself libevent counts them from when it last waited, so that who is sent a
+ * reply that took long to format would be late from the start. */
+static struct event_base *base_new(void)
+{
+    struct event_config *config = event_config_new();
+    struct event_base *base = NULL;
+    if (config && event_config_set_flag(config, EVENT_BASE_FLAG_NO_CACHE_TIME) == 0)
+        base = event_base_new_with_config(config);
+    if (config) event_config_free(config);
+    return base;
+}
+
 static int listen_to(rt_server *s, rt_err *e)
 {
     const char *host = s->o->host ? s->o->host : "127.0.0.1";
@@ -107,7 +119,7 @@ static int open_loop(rt_server *s, rt_err *e)
                         EVHTTP_REQ_OPTIONS | EVHTTP_REQ_PATCH;
     const struct timeval idle = { .tv_sec = (time_t)(s->o->idle_timeout < 1 ? 1 : s->o->idle_timeout) };
     event_set_log_callback(say_nothing);
-    if (!(s->base = event_base_new()) || !(s->http = evhttp_new(s->base))) RT_TRY(rt_no_memory(e, "a server"));
+    if (!(s->base = base_new()) || !(s->http = evhttp_new(s->base))) RT_TRY(rt_no_memory(e, "a server"));
     evhttp_set_gencb(s->http, rt_serve_route, s);
     evhttp_set_allowed_methods(s->http, (ev_uint16_t)methods);
     evhttp_set_max_body_size(s->http, (ev_ssize_t)s->o->max_body);
