@@ -44,6 +44,14 @@ static inline const char *rt_utf8_before(const char *start, const char *p)
     return p;
 }
 
+/* Characters of valid UTF-8. */
+static inline size_t rt_utf8_count(const char *text, size_t len)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < len; i++) n += ((unsigned char)text[i] & 0xC0) != 0x80;
+    return n;
+}
+
 /* Writes a code point and returns its length; out has room for 4. */
 static inline uint32_t rt_utf8_put(uint32_t cp, char *out)
 {

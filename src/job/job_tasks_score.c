@@ -33,12 +33,7 @@ int rt_task_marks_make(rt_task_marks *m, rt_arena *a, uint32_t records, rt_err *
     return RT_OK;
 }
 
-static double characters(const rt_span *s)
-{
-    uint32_t n = 0;
-    for (size_t i = 0; i < s->len; i += rt_utf8_len(s->data[i])) n++;
-    return n;
-}
+static double characters(const rt_span *s) { return (double)rt_utf8_count(s->data, s->len); }
 
 /* Without the white space at both ends. */
 static rt_span trimmed(const char *text, size_t len)

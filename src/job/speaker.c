@@ -2,6 +2,7 @@
 #include "job/speaker.h"
 
 #include "base/json.h"
+#include "base/utf8.h"
 #include "infer/stop.h"
 #include "job/job_internal.h"
 #include "text/data/data_prompt.h"
@@ -26,7 +27,8 @@ struct rt_answer {
     uint64_t name; /* the engine's */
     rt_tok_stream *stream;
     rt_stop_text stop;
-    rt_str shown; /* of this event */
+    rt_str shown;                /* of this event */
+    uint32_t characters, offset; /* so far, with what is held back; before its last id */
     rt_answer *before, *after;
 };
 
@@ -78,6 +80,47 @@ int rt_speaker_encode(const rt_speaker *s, const char *text, size_t len, bool sp
 int rt_speaker_decode(const rt_speaker *s, const uint32_t *ids, size_t count, bool special, rt_str *text, rt_err *e)
 {
     return rt_tokenizer_decode(s->text->tokenizer, ids, count, special ? 0 : RT_DECODE_SKIP_SPECIAL, text, e);
+}
+
+/* Where a token begins whose push made `before` characters `after`: with it comes what was held of those before it, and
+ * of its own what is no whole letter yet is held. */
+static size_t begins_at(const rt_token_info *info, size_t before, size_t after)
+{
+    const rt_tok_text *t = info->special ? &info->text : &info->bytes;
+    size_t own = 0;
+    bool cut = false;
+    if (t->len && ((unsigned char)t->data[0] & 0xC0) == 0x80) return before; /* of a letter that began before it */
+    for (size_t at = 0; at < t->len && !cut;) {
+        const size_t good = rt_utf8_valid(t->data + at, t->len - at);
+        own += rt_utf8_count(t->data + at, good);
+        if ((at += good) == t->len) break;
+        at += rt_utf8_bad(t->data + at, t->len - at, &cut);
+        own += !cut;
+    }
+    return after - before > own ? after - own : before;
+}
+
+int rt_speaker_show(const rt_speaker *s, const rt_tok_ids *ids, uint32_t from, rt_str *text, uint32_t *offset,
+                    rt_err *e)
+{
+    int rc;
+    rt_tok_stream *stream = NULL;
+    rt_token_info info;
+    size_t at = text->len, n = 0, before;
+    RT_TRY(rt_tok_stream_new(&stream, s->text->tokenizer, 0, e));
+    for (uint32_t i = 0; i < ids->count; i++) {
+        offset[i] = (uint32_t)n;
+        if (i < from || !rt_speaker_token(s, ids->ids[i], &info)) continue;
+        RT_TRY(rt_tok_stream_push(stream, ids->ids[i], text, e));
+        before = n;
+        if (text->len > at) n += rt_utf8_count(text->data + at, text->len - at);
+        offset[i] = (uint32_t)begins_at(&info, before, n);
+        at = text->len;
+    }
+    RT_TRY(rt_tok_stream_end(stream, text, e));
+out:
+    rt_tok_stream_free(stream);
+    return rc;
 }
 
 /* The template, and what it is given. */
@@ -171,9 +214,12 @@ static int show(rt_answer *a, const rt_token_event *t, rt_err *e)
     int rc = RT_OK;
     rt_token_info info;
     rt_str part = { 0 };
-    if (t->id != UINT32_MAX && t->end != RT_END_STOP && rt_speaker_token(a->s, t->id, &info))
-        RT_TRY(rt_tok_stream_push(a->stream, t->id, &part, e));
+    const bool says = t->id != UINT32_MAX && t->end != RT_END_STOP && rt_speaker_token(a->s, t->id, &info);
+    if (says) RT_TRY(rt_tok_stream_push(a->stream, t->id, &part, e));
+    const uint32_t before = a->characters, after = before + (uint32_t)rt_utf8_count(part.data, part.len);
     if (t->end != RT_END_NONE) RT_TRY(rt_tok_stream_end(a->stream, &part, e));
+    a->characters = before + (uint32_t)rt_utf8_count(part.data, part.len);
+    a->offset = says ? (uint32_t)begins_at(&info, before, after) : a->characters;
     RT_TRY(rt_stop_text_push(&a->stop, part.data, part.len, &a->shown, e));
     if (t->end != RT_END_NONE && !a->stop.found) RT_TRY(rt_stop_text_end(&a->stop, &a->shown, e));
 out:
@@ -192,6 +238,7 @@ static int on_token(void *ctx, const rt_token_event *t, rt_err *e)
         told.end = RT_END_STOP;
         told.stop = (int32_t)a->stop.which;
     }
+    told.offset = a->offset;
     told.text = a->shown.data ? a->shown.data : "";
     told.len = a->shown.len;
     a->o.fn(a->o.ctx, &told);

@@ -21,6 +21,10 @@ void rt_speaker_free(rt_speaker *s); /* accepts null; after rt_speaker_unseal wh
 int rt_speaker_encode(const rt_speaker *s, const char *text, size_t len, bool special, rt_tok_ids *ids, rt_err *e);
 /* Appends the text of ids. special: that of special tokens too. RT_INVALID for an id that is not defined. */
 int rt_speaker_decode(const rt_speaker *s, const uint32_t *ids, size_t count, bool special, rt_str *text, rt_err *e);
+/* Appends the text of ids with that of special tokens, but for the first `from` of them and for those that are not
+ * defined. offset[i]: characters of it before id i. */
+int rt_speaker_show(const rt_speaker *s, const rt_tok_ids *ids, uint32_t from, rt_str *text, uint32_t *offset,
+                    rt_err *e);
 typedef struct rt_speaker_chat {
     const json_t *messages;     /* a list */
     const json_t *tools, *vars; /* a list, and an object of variables for the template; null: none */
@@ -64,8 +68,9 @@ typedef struct rt_answer_event {
     const rt_token_event *token; /* of the engine; its end is not looked at */
     const char *text;            /* (len) */
     size_t len;
-    rt_end end;   /* other than NONE: the last word about it */
-    int32_t stop; /* which of the stop strings ended it; -1: none */
+    uint32_t offset; /* characters of the answer before its id, held back or not */
+    rt_end end;      /* other than NONE: the last word about it */
+    int32_t stop;    /* which of the stop strings ended it; -1: none */
 } rt_answer_event;
 typedef void (*rt_answer_fn)(void *ctx, const rt_answer_event *a);
 

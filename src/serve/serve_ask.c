@@ -2,6 +2,7 @@
 #include "serve/serve_ask.h"
 
 #include "base/hash.h"
+#include "base/utf8.h"
 
 #include <string.h>
 
@@ -44,30 +45,48 @@ static bool is_neutral(const json_t *j)
     return !json_is_true(j) && json_array_size(j) == 0;
 }
 
+/* What would change the answer, where it is asked for anything. */
+static const char *const not_followed[] = { "logit_bias",
+                                            "presence_penalty",
+                                            "frequency_penalty",
+                                            "suffix",
+                                            "response_format",
+                                            "guided_json",
+                                            "guided_regex",
+                                            "guided_choice",
+                                            "guided_grammar",
+                                            "min_tokens",
+                                            "use_beam_search",
+                                            "include_stop_str_in_output",
+                                            "allowed_token_ids",
+                                            "bad_words",
+                                            "truncate_prompt_tokens",
+                                            "functions",
+                                            "function_call",
+                                            "continue_final_message",
+                                            "chat_template",
+                                            "documents",
+                                            "structured_outputs",
+                                            "guided_json_object",
+                                            "json_schema",
+                                            "grammar",
+                                            "prompt_embeds",
+                                            "logits_processors",
+                                            "n_predict",
+                                            "audio",
+                                            "prediction" };
+
 static int refuse_others(rt_fields *f, const rt_ask *a)
 {
-    static const char *const names[] = { "logit_bias",
-                                         "presence_penalty",
-                                         "frequency_penalty",
-                                         "suffix",
-                                         "response_format",
-                                         "guided_json",
-                                         "guided_regex",
-                                         "guided_choice",
-                                         "guided_grammar",
-                                         "min_tokens",
-                                         "use_beam_search",
-                                         "include_stop_str_in_output",
-                                         "allowed_token_ids",
-                                         "bad_words",
-                                         "truncate_prompt_tokens",
-                                         "functions",
-                                         "function_call",
-                                         "continue_final_message" };
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const json_t *j = json_object_get(f->body, names[i]);
-        if (j && !is_neutral(j)) return rt_field_fail(f, names[i], "%s is not supported; leave it out", names[i]);
+    for (size_t i = 0; i < sizeof not_followed / sizeof *not_followed; i++) {
+        const char *name = not_followed[i];
+        const json_t *j = json_object_get(f->body, name);
+        if (j && !is_neutral(j)) return rt_field_fail(f, name, "%s is not supported; leave it out", name);
     }
+    if (!rt_field_flag(f, "add_generation_prompt", true))
+        return rt_field_fail(f, "add_generation_prompt", "add_generation_prompt is always true here; leave it out");
+    if (rt_field_real(f, "repeat_penalty", 1, 0, 1e9) != 1)
+        return rt_field_fail(f, "repeat_penalty", "repeat_penalty is called repetition_penalty here");
     const json_t *choice = json_object_get(f->body, "tool_choice");
     if (json_is_string(choice) && strcmp(json_string_value(choice), "auto") == 0) choice = NULL;
     if (choice && !is_neutral(choice))
@@ -79,12 +98,18 @@ static int refuse_others(rt_fields *f, const rt_ask *a)
 
 /* ---- prompts ---- */
 
-/* Texts in parts, as clients of models with images send them, become one text; *out is the caller's. */
-static int flatten(rt_fields *f, const json_t *message, json_t **out)
+static int no_memory(rt_fields *f, const char *name)
+{
+    f->bad = true;
+    return rt_refuse(f->why, 500, name, "no memory");
+}
+
+/* Texts in parts, as clients of models with images send them, become one text. */
+static int flatten(rt_fields *f, json_t *message)
 {
     const json_t *parts = json_object_get(message, "content");
     rt_str text = { 0 };
-    if (!json_is_array(parts)) return *out = json_incref((json_t *)(uintptr_t)message), RT_OK;
+    if (!json_is_array(parts)) return RT_OK;
     for (size_t i = 0; i < json_array_size(parts); i++) {
         const json_t *part = json_array_get(parts, i), *type = json_object_get(part, "type");
         const json_t *says = json_object_get(part, "text");
@@ -94,29 +119,49 @@ static int flatten(rt_fields *f, const json_t *message, json_t **out)
         }
         rt_str_append_n(&text, json_string_value(says), json_string_length(says));
     }
-    *out = json_copy((json_t *)(uintptr_t)message);
-    if (!text.failed && *out) json_object_set_new(*out, "content", json_stringn(text.data ? text.data : "", text.len));
-    if (text.failed || !json_object_get(*out, "content"))
-        rt_refuse(f->why, 500, "messages", "no memory"), f->bad = true;
+    const bool made = !text.failed &&
+                      json_object_set_new(message, "content", json_stringn(text.data ? text.data : "", text.len)) == 0;
     rt_str_free(&text);
-    return f->bad ? RT_INVALID : RT_OK;
+    return made ? RT_OK : no_memory(f, "messages");
+}
+
+/* Clients send the arguments of a tool's call as a text that is JSON; templates are written for what it says. */
+static int parse_calls(rt_fields *f, json_t *message)
+{
+    size_t i;
+    json_t *call, *calls = json_object_get(message, "tool_calls");
+    if (!json_is_array(calls)) return RT_OK;
+    if (json_object_set_new(message, "tool_calls", calls = json_deep_copy(calls)) < 0) return no_memory(f, "messages");
+    json_array_foreach(calls, i, call)
+    {
+        json_t *function = json_object_get(call, "function"), *text = json_object_get(function, "arguments");
+        if (!json_is_string(text)) continue;
+        const size_t len = json_string_length(text);
+        json_t *says =
+            len ? rt_json_load(json_string_value(text), len, JSON_ALLOW_NUL | JSON_DECODE_ANY, NULL) : json_object();
+        if (!says && !rt_json_out_of_memory())
+            return rt_field_fail(f, "messages",
+                                 "the arguments of tool call %zu of a message are a text that is no JSON", i);
+        if (json_object_set_new(function, "arguments", says) < 0) return no_memory(f, "messages");
+    }
+    return RT_OK;
 }
 
 static int conversation(rt_fields *f, const json_t *messages, json_t **out)
 {
     int rc = RT_OK;
     json_t *list = json_array();
-    if (!list) RT_TRY(rt_refuse(f->why, 500, "messages", "no memory"));
+    if (!list) RT_TRY(no_memory(f, "messages"));
     if (!json_array_size(messages)) RT_TRY(rt_field_fail(f, "messages", "messages is empty; it takes a conversation"));
     for (size_t i = 0; i < json_array_size(messages); i++) {
         const json_t *m = json_array_get(messages, i);
-        json_t *flat = NULL;
+        json_t *copy = json_copy((json_t *)(uintptr_t)m);
         if (!json_is_string(json_object_get(m, "role")))
-            RT_TRY(
-                rt_field_fail(f, "messages", "message %zu has no role; it takes an object with role and content", i));
-        rc = flatten(f, m, &flat);
-        if (rc >= 0 && json_array_append(list, flat) < 0) rc = rt_refuse(f->why, 500, "messages", "no memory");
-        json_decref(flat);
+            rc = rt_field_fail(f, "messages", "message %zu has no role; it takes an object with role and content", i);
+        if (rc >= 0) rc = flatten(f, copy);
+        if (rc >= 0) rc = parse_calls(f, copy);
+        if (rc >= 0 && json_array_append(list, copy) < 0) rc = no_memory(f, "messages");
+        json_decref(copy);
         RT_TRY(rc);
     }
     *out = list;
@@ -171,10 +216,25 @@ static int read_prompt(rt_ask_prompt *p, const rt_ask_env *env, rt_fields *f, co
     if (!json_is_string(j))
         return rt_field_fail(f, "prompt", "prompt holds %s; it takes a text, ids, or a list of either",
                              rt_json_type_name(j));
-    p->text = json_string_value(j);
-    p->len = json_string_length(j);
-    p->hidden = special ? rt_speaker_prefix(env->speaker) : 0;
     return encode(env, f, j, special, &p->ids);
+}
+
+/* What is shown of a prompt: a text as it was given, ids with special ones, but for those that stand for nothing. Of a
+ * text the ids that the tokenizer puts before it are no part. */
+static int read_echo(rt_ask *a, rt_ask_prompt *p, const rt_ask_env *env, rt_fields *f, const json_t *j, bool special)
+{
+    rt_str text = { 0 };
+    const bool given = json_is_string(j);
+    const uint32_t before = given && special ? rt_speaker_prefix(env->speaker) : 0;
+    uint32_t *offset = rt_arena_alloc(&a->arena, (p->ids.count + (size_t)1) * sizeof *offset);
+    const bool made = offset && rt_speaker_show(env->speaker, &p->ids, before, &text, offset, NULL) >= 0;
+    p->text = given ? rt_span_copy(&a->arena, json_string_value(j), json_string_length(j))
+                    : rt_span_copy(&a->arena, text.data ? text.data : "", text.len);
+    rt_str_free(&text);
+    if (!made || !p->text.data) return no_memory(f, "prompt");
+    p->offset = offset;
+    p->characters = (uint32_t)rt_utf8_count(p->text.data, p->text.len);
+    return RT_OK;
 }
 
 /* Prompts of equal ids get draws of their own. */
@@ -205,13 +265,13 @@ static int read_prompts(rt_ask *a, const rt_ask_env *env, rt_fields *f)
     a->prompts = (uint32_t)n;
     a->prompt = rt_arena_alloc(&a->arena, n * sizeof *a->prompt);
     if (!a->prompt) return rt_refuse(f->why, 500, NULL, "no memory for the prompts");
-    for (uint32_t i = 0; i < n; i++)
-        if (a->chat && !json_object_get(f->body, "messages"))
-            RT_TRY(rt_field_fail(f, "messages", "messages is missing"));
-        else if (a->chat)
-            RT_TRY(rt_ask_ids(env, f, special, &a->prompt->ids));
-        else
-            RT_TRY(read_prompt(&a->prompt[i], env, f, list ? json_array_get(j, i) : j, special));
+    if (a->chat && !rt_field_of(f, "messages", JSON_ARRAY)) RT_TRY(rt_field_fail(f, "messages", "messages is missing"));
+    if (a->chat) RT_TRY(rt_ask_ids(env, f, special, &a->prompt->ids));
+    for (uint32_t i = 0; i < n && !a->chat; i++) {
+        const json_t *one = list ? json_array_get(j, i) : j;
+        RT_TRY(read_prompt(&a->prompt[i], env, f, one, special));
+        if (a->echo) RT_TRY(read_echo(a, &a->prompt[i], env, f, one, special));
+    }
     if (count_equal(a) < 0) rc = rt_refuse(f->why, 500, NULL, "no memory for the prompts");
 out:
     return rc;
@@ -234,7 +294,9 @@ static int read_stops(rt_ask *a, rt_fields *f)
         if (!json_is_string(s)) return rt_field_fail(f, "stop", "stop is neither a string nor a list of strings");
         if (strlen(json_string_value(s)) != json_string_length(s))
             return rt_field_fail(f, "stop", "a stop string contains a zero byte");
-        if (json_string_length(s)) a->stop[a->stops++] = json_string_value(s);
+        if (!json_string_length(s)) continue;
+        a->stop[a->stops] = rt_arena_strdup(&a->arena, json_string_value(s));
+        if (!a->stop[a->stops++]) return rt_refuse(f->why, 500, NULL, "no memory for stop strings");
     }
     return f->bad ? RT_INVALID : RT_OK;
 }
@@ -289,8 +351,8 @@ static void read_switches(rt_ask *a, rt_fields *f)
 /* Of a chat without one: as far as the context goes. */
 static int read_length(rt_ask *a, const rt_speaker_facts *facts, rt_fields *f)
 {
-    const char *name =
-        a->chat && json_object_get(f->body, "max_completion_tokens") ? "max_completion_tokens" : "max_tokens";
+    const json_t *newer = json_object_get(f->body, "max_completion_tokens");
+    const char *name = a->chat && newer && !json_is_null(newer) ? "max_completion_tokens" : "max_tokens";
     const bool scored = a->echo || a->prompt_logprobs >= 0;
     a->max_new = (uint32_t)rt_field_whole(f, name, a->chat ? facts->context : 16, 0, INT32_MAX);
     if (!f->bad && a->max_new == 0 && !scored)
@@ -314,12 +376,12 @@ static int check_size(const rt_ask *a, const rt_speaker_facts *facts, rt_fields 
         (unsigned long long)(places * ((uint64_t)top + 1)), RT_ASK_PLACES);
 }
 
-int rt_ask_read(rt_ask *a, const rt_ask_env *env, bool chat, json_t *body, rt_refusal *why)
+int rt_ask_read(rt_ask *a, const rt_ask_env *env, bool chat, const json_t *body, rt_refusal *why)
 {
     int rc;
     rt_fields f = { body, why, false };
     const rt_speaker_facts facts = rt_speaker_facts_of(env->speaker);
-    *a = (rt_ask){ .body = body, .chat = chat };
+    *a = (rt_ask){ .chat = chat };
     RT_TRY(rt_ask_model(env, &f));
     read_switches(a, &f);
     RT_TRY(refuse_others(&f, a));
@@ -338,7 +400,6 @@ void rt_ask_free(rt_ask *a)
 {
     for (uint32_t i = 0; i < a->prompts && a->prompt; i++) rt_free(a->prompt[i].ids.ids);
     rt_free(a->stop_ids.ids);
-    json_decref(a->body);
     rt_arena_free(&a->arena);
     *a = (rt_ask){ 0 };
 }

@@ -43,15 +43,14 @@ enum {
 
 typedef struct rt_ask_prompt {
     rt_tok_ids ids;
-    const char *text; /* (len) as it was given; null: it was given as ids, or is a conversation */
-    size_t len;
-    uint32_t hidden; /* ids at its beginning that the tokenizer has added */
-    uint32_t equal;  /* prompts of equal ids before it in the request */
+    rt_span text;           /* what is echoed; data null: nothing is */
+    uint32_t characters;    /* of text */
+    const uint32_t *offset; /* (ids) characters of it before each */
+    uint32_t equal;         /* prompts of equal ids before it in the request */
 } rt_ask_prompt;
 
 typedef struct rt_ask {
-    json_t *body; /* texts point into it */
-    rt_arena arena;
+    rt_arena arena; /* of texts and lists */
     bool chat;
     bool stream, usage; /* usage: a last event with the counts */
     bool echo;
@@ -77,8 +76,9 @@ typedef struct rt_ask_env {
 } rt_ask_env;
 /* The body of a request as an object; *out is the caller's. */
 int rt_ask_body(json_t **out, const char *text, size_t len, rt_refusal *why);
-/* a: zeroes; what was refused is freed all the same. Takes the body. */
-int rt_ask_read(rt_ask *a, const rt_ask_env *env, bool chat, json_t *body, rt_refusal *why);
+/* a: zeroes; what was refused is freed all the same. Nothing of it points into the body, whose tree is many times the
+ * text and need not wait with the request. */
+int rt_ask_read(rt_ask *a, const rt_ask_env *env, bool chat, const json_t *body, rt_refusal *why);
 void rt_ask_free(rt_ask *a); /* accepts zeroes */
 /* The ids of `prompt`, a text, or of `messages`, a conversation, as /tokenize has them too. */
 int rt_ask_ids(const rt_ask_env *env, rt_fields *f, bool special, rt_tok_ids *ids);

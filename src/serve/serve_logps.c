@@ -33,8 +33,8 @@ static void put_logp(rt_str *out, float logp)
 /* An id at its place, in the prompt or in the answer. */
 typedef struct spot {
     uint32_t id;
-    bool known; /* its log-probability was asked for, and it is not the first of its prompt */
-    bool special, hidden;
+    bool known;      /* its log-probability was asked for, and it is not the first of its prompt */
+    uint32_t offset; /* characters of what a completion shows before it */
     float logp;
     const rt_likely_id *likely; /* (many) */
     uint32_t many;
@@ -45,7 +45,9 @@ static spot spot_at(const rt_call *c, uint32_t i, bool prompt, uint32_t at, int3
     const rt_said *s = &c->each[i].said;
     const rt_ask_prompt *p = &c->ask.prompt[i / c->ask.n];
     const uint32_t place = prompt ? at : s->prompt + at;
-    spot t = { .id = prompt ? p->ids.ids[at] : s->place[place].id, .hidden = prompt && p->text && at < p->hidden };
+    spot t = { .id = prompt ? p->ids.ids[at] : s->place[place].id };
+    if (c->ask.echo) t.offset = prompt ? p->offset[at] : p->characters;
+    if (!prompt) t.offset += s->place[place].offset;
     if (prompt && (at == 0 || at >= s->prompt)) return t;
     t.known = true;
     t.logp = s->place[place].logp;
@@ -95,50 +97,36 @@ static void put_name(const rt_call *c, uint32_t id, rt_str *out)
 /* {"text": logp, ...}: of ids with equal text the likeliest. */
 static void put_top(const rt_call *c, const spot *t, rt_str *out)
 {
-    rt_str names[2] = { { 0 }, { 0 } };
     const uint32_t n = t->many + !has(t, t->id);
+    rt_str names = { 0 };
+    size_t *at = rt_alloc((n + (size_t)1) * sizeof *at, 16); /* where each name begins */
+    if (!at) out->failed = true;
     rt_str_append(out, "{");
-    for (uint32_t k = 0; k < n; k++) {
+    for (uint32_t k = 0; at && k < n; k++) {
         bool twice = false;
-        names[0].len = 0;
-        name_of(c, k < t->many ? t->likely[k].id : t->id, &names[0]);
-        for (uint32_t j = 0; j < k && !twice; j++) {
-            names[1].len = 0;
-            name_of(c, t->likely[j].id, &names[1]);
-            twice = names[0].len == names[1].len && memcmp(names[0].data, names[1].data, names[0].len) == 0;
-        }
+        at[k] = names.len;
+        name_of(c, k < t->many ? t->likely[k].id : t->id, &names);
+        const size_t len = names.len - at[k];
+        for (uint32_t j = 0; j < k && !twice; j++)
+            twice = at[j + 1] - at[j] == len && (!len || memcmp(names.data + at[j], names.data + at[k], len) == 0);
+        at[k + 1] = names.len;
         if (twice) continue;
-        rt_str_append(out, out->data && out->data[out->len - 1] == '{' ? "" : ",");
-        rt_json_put_any(out, names[0].data, names[0].len);
+        rt_str_append(out, k ? "," : "");
+        rt_json_put_any(out, names.data + at[k], len);
         rt_str_append(out, ":");
         put_logp(out, k < t->many ? t->likely[k].logp : t->logp);
     }
     rt_str_append(out, "}");
-    rt_str_free(&names[0]);
-    rt_str_free(&names[1]);
-}
-
-/* Characters that begin in the token; none where it is not in the text. */
-static uint64_t width_of(const rt_call *c, const spot *t)
-{
-    rt_token_info info;
-    uint64_t n = 0;
-    if (t->hidden || !rt_speaker_token(c->server->speaker, t->id, &info)) return 0;
-    const rt_tok_text *text = info.special ? &info.text : &info.bytes;
-    for (size_t k = 0; k < text->len; k++) n += ((unsigned char)text->data[k] & 0xC0) != 0x80;
-    return n;
+    if (names.failed) out->failed = true;
+    rt_str_free(&names);
+    rt_free(at);
 }
 
 void rt_logps_of_completion(const rt_call *c, uint32_t i, uint32_t first, uint32_t end, rt_str *out)
 {
-    uint64_t offset = 0;
     if (c->ask.logprobs < 0) {
         rt_str_append(out, "null");
         return;
-    }
-    for (uint32_t k = 0; k < first; k++) {
-        const spot t = shown_at(c, i, k);
-        offset += width_of(c, &t);
     }
     static const char *const keys[] = { "{\"tokens\":[", "],\"token_logprobs\":[", "],\"top_logprobs\":[",
                                         "],\"text_offset\":[" };
@@ -156,8 +144,7 @@ void rt_logps_of_completion(const rt_call *c, uint32_t i, uint32_t first, uint32
             else if (part == 2)
                 put_top(c, &t, out);
             else
-                rt_str_printf(out, "%llu", (unsigned long long)offset);
-            if (part == 3) offset += width_of(c, &t);
+                rt_str_printf(out, "%u", t.offset);
         }
     }
     rt_str_append(out, "]}");

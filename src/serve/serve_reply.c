@@ -67,28 +67,13 @@ static void put_usage(const rt_call *c, rt_str *out)
                   answer, prompt + answer);
 }
 
-/* The prompt as a text; where it was given as ids, with special tokens, and without ids that stand for nothing. */
-static void put_prompt_text(const rt_call *c, uint32_t i, rt_str *out)
-{
-    const rt_ask_prompt *p = &c->ask.prompt[i / c->ask.n];
-    rt_token_info info;
-    if (p->text) {
-        rt_str_append_n(out, p->text, p->len);
-        return;
-    }
-    uint32_t *known = rt_alloc((p->ids.count + (size_t)1) * sizeof *known, 16), n = 0;
-    for (uint32_t k = 0; known && k < p->ids.count; k++)
-        if (rt_speaker_token(c->server->speaker, p->ids.ids[k], &info)) known[n++] = p->ids.ids[k];
-    if (!known || rt_speaker_decode(c->server->speaker, known, n, true, out, NULL) < 0) out->failed = true;
-    rt_free(known);
-}
-
 /* The text of a choice: what it echoes when it begins, and bytes first to the end of what is known of the answer. */
 static void put_text(const rt_call *c, uint32_t i, bool begins, size_t first, rt_str *out)
 {
     const rt_str *said = &c->each[i].said.text;
     rt_str text = { 0 };
-    if (begins && c->ask.echo) put_prompt_text(c, i, &text);
+    const rt_span *prompt = &c->ask.prompt[i / c->ask.n].text;
+    if (begins && c->ask.echo) rt_str_append_n(&text, prompt->data, prompt->len);
     if (said->len > first) rt_str_append_n(&text, said->data + first, said->len - first);
     if (text.failed) out->failed = true;
     rt_json_put_any(out, text.data, text.len);

@@ -100,6 +100,7 @@ static int answer(rt_server *s, struct evhttp_request *req, const route *r, rt_r
     evbuffer_drain(in, p.len);
     rt_call_new(s, req, &ask);
 out:
+    json_decref(body);
     rt_str_free(&out);
     return rc;
 }

@@ -35,13 +35,13 @@ rt_sequence *rt_worker_news(rt_worker *w)
 
 /* ---- what a sequence is told ---- */
 
-static bool keep_place(rt_said *s, const rt_token_event *t, uint32_t top)
+static bool keep_place(rt_said *s, const rt_token_event *t, uint32_t offset, uint32_t top)
 {
     const uint32_t many = t->likely.rank_count < top ? t->likely.rank_count : top;
     if (!rt_grow((void **)&s->place, &s->place_cap, s->count + 1, sizeof *s->place) ||
         !rt_grow((void **)&s->likely, &s->likely_cap, s->likely_count + many + 1, sizeof *s->likely))
         return false;
-    s->place[s->count++] = (rt_place){ t->id, t->likely.logp, s->likely_count, many };
+    s->place[s->count++] = (rt_place){ t->id, t->likely.logp, s->likely_count, many, offset };
     for (uint32_t i = 0; i < many; i++)
         s->likely[s->likely_count++] = (rt_likely_id){ (uint32_t)t->likely.id[i], t->likely.each[i] };
     s->prompt += t->prompt;
@@ -54,7 +54,7 @@ static void on_answer(void *ctx, const rt_answer_event *a)
     rt_worker *w = q->worker;
     rt_said *s = &q->said;
     rt_worker_lock(w);
-    bool kept = a->token->id == UINT32_MAX || keep_place(s, a->token, q->o.top);
+    bool kept = a->token->id == UINT32_MAX || keep_place(s, a->token, a->offset, q->o.top);
     rt_str_append_n(&s->text, a->text, a->len);
     if (!kept || s->text.failed) q->cancelled = true, rt_no_memory(&s->err, "an answer");
     s->end = a->end;

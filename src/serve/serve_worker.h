@@ -15,6 +15,7 @@ typedef struct rt_place {
     uint32_t id;
     float logp;           /* NAN: not asked for, or the first of a prompt */
     uint32_t first, many; /* its likely ids in rt_said.likely, best first */
+    uint32_t offset;      /* of an answer's: characters before it */
 } rt_place;
 typedef struct rt_likely_id {
     uint32_t id;

@@ -41,6 +41,7 @@ typedef struct answer {
     float logp[NEW], top[NEW][TOP];
     float prompt[CONTEXT]; /* log-probabilities of the prompt's ids */
     uint32_t told;         /* of them */
+    uint32_t which;        /* of the pool */
     rt_end end;
     uint64_t request;
 } answer;
@@ -117,15 +118,17 @@ static void add(rt_engine *b, const rt_request *asked_for, answer *a)
     if (rt_engine_add(b, &r, &a->request, &e) < 0) fail_msg("%s", e.text);
 }
 
-static answer alone(rt_engine *b, const rt_request *r)
+static answer alone_as(rt_engine *b, const rt_request *r, uint32_t which)
 {
     answer a;
     add(b, r, &a);
+    a.which = which;
     while (rt_engine_busy(b)) step(b);
     assert_int_equal(a.end, RT_END_LENGTH);
     assert_int_equal(a.count, r->max_new);
     return a;
 }
+static answer alone(rt_engine *b, const rt_request *r) { return alone_as(b, r, 0); }
 
 static void same(const answer *a, const answer *b, uint32_t which, uint32_t mix)
 {
@@ -136,10 +139,9 @@ static void same(const answer *a, const answer *b, uint32_t which, uint32_t mix)
 }
 
 /* Some requests of the pool, coming at random while others are under way. */
-static void run_mix(rt_engine *b, const asked *pool, const answer *want, uint32_t mix)
+static uint32_t mixed(rt_engine *b, const asked *pool, answer *got, uint32_t *which)
 {
-    answer got[POOL];
-    uint32_t which[POOL], n = 2 + below(7), next = 0;
+    uint32_t n = 2 + below(7), next = 0;
     for (uint32_t i = 0; i < n; i++) which[i] = below(POOL);
     while (next < n || rt_engine_busy(b)) {
         while (next < n && below(3)) {
@@ -149,6 +151,14 @@ static void run_mix(rt_engine *b, const asked *pool, const answer *want, uint32_
         }
         step(b);
     }
+    return n;
+}
+
+static void run_mix(rt_engine *b, const asked *pool, const answer *want, uint32_t mix)
+{
+    answer got[POOL];
+    uint32_t which[POOL];
+    const uint32_t n = mixed(b, pool, got, which);
     for (uint32_t i = 0; i < n; i++) same(&got[i], &want[which[i]], which[i], mix);
 }
 
@@ -187,6 +197,85 @@ static void test_one_slot(void **state)
 {
     (void)state;
     mixes("tiny-llama", 1, 0, MIXES / 10);
+}
+
+/* ---- other numbers of slots ---- */
+
+static float behind[POOL][NEW][V]; /* logits of each place of the answers of one slot */
+static rt_engine *alone_in;
+static int keep_all(void *ctx, const rt_token_event *t, rt_err *e)
+{
+    answer *a = ctx;
+    const uint32_t at = a->count;
+    const int rc = on_event(ctx, t, e);
+    return a->count > at ? rt_engine_logits(alone_in, t->request, behind[a->which][at], e) : rc;
+}
+
+/* The first difference is between ids that are a tie: as near to one another as sums of another order may be. */
+static bool is_tie(const asked *k, const answer *want, const answer *got, const float *logits)
+{
+    float y[V];
+    double norm = 0;
+    uint32_t at = 0;
+    while (at < want->count && want->id[at] == got->id[at]) at++;
+    if (at == want->count) return got->count == want->count;
+    memcpy(y, logits + (size_t)at * V, sizeof y);
+    for (uint32_t v = 0; v < V; v++) norm += (double)y[v] * (double)y[v];
+    bool seen[V] = { false };
+    for (uint32_t i = 0; i < k->r.count; i++) seen[k->ids[i]] = true;
+    for (uint32_t i = 0; i < at; i++) seen[want->id[i]] = true;
+    const float by = (float)k->r.sampling.repetition_penalty;
+    for (uint32_t v = 0; v < V; v++)
+        if (seen[v]) y[v] = y[v] > 0 ? y[v] / by : y[v] * by;
+    return fabs((double)y[want->id[at]] - (double)y[got->id[at]]) < 4e-6 * sqrt(norm);
+}
+
+/* Greedy answers of one slot beside those of more, in random mixes: another shape of GEMM sums in another order. */
+static void other_slots(const char *preset, uint32_t count, uint32_t *answers, uint32_t *differ)
+{
+    static const uint32_t slots[] = { 2, 3, 4, 8, 9, 16, 24 };
+    enum { COUNTS = sizeof slots / sizeof *slots };
+    static asked pool[POOL];
+    static answer want[POOL];
+    make_pool(pool);
+    alone_in = open_engine(preset, (rt_engine_opts){ .slots = 1, .top = TOP, .echo = true });
+    for (uint32_t i = 0; i < POOL; i++) {
+        rt_request *r = &pool[i].r;
+        r->sampling = rt_sampling_greedy;
+        if (i % 3 == 1) r->sampling.repetition_penalty = 1.3;
+        r->echo = false;
+        r->max_new = NEW;
+        r->fn = keep_all;
+        want[i] = alone_as(alone_in, r, i);
+        r->fn = on_event;
+    }
+    rt_engine_free(alone_in);
+    for (uint32_t s = 0; s < COUNTS; s++) {
+        rt_engine *b = open_engine(preset, (rt_engine_opts){ .slots = slots[s], .top = TOP, .echo = true });
+        for (uint32_t mix = 0; mix < count / COUNTS; mix++) {
+            answer got[POOL];
+            uint32_t which[POOL];
+            const uint32_t n = mixed(b, pool, got, which);
+            for (uint32_t i = 0; i < n; i++) {
+                const answer *w = &want[which[i]];
+                *answers += 1;
+                *differ += memcmp(w->id, got[i].id, sizeof w->id) != 0;
+                if (!is_tie(&pool[which[i]], w, &got[i], behind[which[i]][0]))
+                    fail_msg("%u slots: request %u differs from that of one slot, and not by rounding", slots[s],
+                             which[i]);
+            }
+        }
+        rt_engine_free(b);
+    }
+}
+
+static void test_other_slots(void **state)
+{
+    (void)state;
+    uint32_t answers = 0, differ = 0;
+    other_slots("tiny-qwen2", MIXES / 2, &answers, &differ);
+    other_slots("tiny-mistral", MIXES / 2, &answers, &differ);
+    print_message("%u of %u answers differ from those of one slot, all of them from a tie on\n", differ, answers);
 }
 
 /* ---- one thing at a time ---- */
@@ -322,9 +411,9 @@ static void test_stop_strings(void **state)
         const char *text, *shown;
         bool found;
         uint32_t which;
-    } cases[] = { { "one END two", "one ", true, 0 },  { "one EN", "one EN", false, 0 },
-                  { "a\nb\n\nc", "a\nb", true, 1 },    { "EENEND", "E", true, 2 },
-                  { "nothing", "nothing", false, 0 },  { "END", "", true, 0 },
+    } cases[] = { { "one END two", "one ", true, 0 },   { "one EN", "one EN", false, 0 },
+                  { "a\nb\n\nc", "a\nb", true, 1 },     { "EENEND", "E", true, 2 },
+                  { "nothing", "nothing", false, 0 },   { "END", "", true, 0 },
                   { "E EN E\n", "E EN E\n", false, 0 }, { "a END\n\n", "a ", true, 0 } };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (size_t step_len = 1; step_len < 12; step_len++) {
@@ -379,9 +468,9 @@ static void test_loading(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_few_slots),    cmocka_unit_test(test_many_slots), cmocka_unit_test(test_one_slot),
-        cmocka_unit_test(test_echo),         cmocka_unit_test(test_draws),      cmocka_unit_test(test_cancel_and_room),
-        cmocka_unit_test(test_stop_strings), cmocka_unit_test(test_loading),
+        cmocka_unit_test(test_few_slots),       cmocka_unit_test(test_many_slots),   cmocka_unit_test(test_one_slot),
+        cmocka_unit_test(test_other_slots),     cmocka_unit_test(test_echo),         cmocka_unit_test(test_draws),
+        cmocka_unit_test(test_cancel_and_room), cmocka_unit_test(test_stop_strings), cmocka_unit_test(test_loading),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
