@@ -94,8 +94,12 @@ static void unsay(chat *c) { json_array_remove(c->messages, json_array_size(c->m
 
 static int set_system(chat *c, const char *text, size_t len, rt_err *e)
 {
-    json_t *m = json_pack("{s:s, s:s%}", "role", "system", "content", text, len);
-    const int failed = has_system(c) ? json_array_set_new(c->messages, 0, m) : json_array_insert_new(c->messages, 0, m);
+    rt_str safe = { 0 };
+    rt_utf8_repair(text, len, &safe);
+    json_t *m = json_pack("{s:s, s:s%}", "role", "system", "content", safe.data ? safe.data : "", safe.len);
+    bool failed = safe.failed;
+    failed |= has_system(c) ? json_array_set_new(c->messages, 0, m) : json_array_insert_new(c->messages, 0, m);
+    rt_str_free(&safe);
     return failed ? rt_no_memory(e, "a conversation") : RT_OK;
 }
 

@@ -137,8 +137,8 @@ static void fail_all(rt_worker *w, const rt_err *e)
 static int open_engine(rt_worker *w, rt_err *e)
 {
     int rc;
-    if (!(w->active = rt_alloc_zero(w->engine->slots * sizeof *w->active, 16))) RT_TRY(rt_no_memory(e, "a server"));
     RT_TRY(rt_speaker_seal(w->speaker, w->engine, w->where, w->env, e));
+    if (!(w->active = rt_alloc_zero(w->engine->slots * sizeof *w->active, 16))) RT_TRY(rt_no_memory(e, "a server"));
 out:
     return rc;
 }

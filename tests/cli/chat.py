@@ -75,6 +75,8 @@ def commands():
         check(says in done.stderr, f"{says}: {done.stderr}")
     done = talk(b"\xff\xfe bytes\n/save b.jsonl".decode("latin-1"), "--quiet")
     check(done.returncode == 0 and os.path.exists("b.jsonl"), "a last line without its end, bytes that are no UTF-8")
+    done = talk("/system\n", "--system", "\udcff brief")
+    check(done.returncode == 0 and "\ufffd brief".encode() in done.stderr, f"a system message that is no UTF-8: {done.returncode} {done.stderr}")
     two = [talk("hello\n", "--temperature", 2, "--seed", s).stdout for s in (1, 2, 1)]
     check(two[0] == two[2] != two[1], "seeds")
 

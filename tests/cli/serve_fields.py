@@ -73,14 +73,16 @@ def refusals(server):
         reply = server.ask(path, body)
         check(reply.status == 400 and reply.json["error"]["param"] == param and says in reply.json["error"]["message"],
               f"{body}: {reply.status} {reply.text}")
-    for args, says in ((("--context", "513"), "a context of 513 tokens was asked for, and the model's own is 512"),):
-        for command in (("serve", "s", "--port", 0), ("generate", "s", "--raw", "--prompt", "a"), ("chat", "s")):
-            done = call(*command, *args, timeout=60 * SLOW)
-            check(done.returncode == 5 and says in done.stderr, f"{command} {args}: {done.returncode} {done.stderr}")
+    for command in (("serve", "s", "--port", 0), ("generate", "s", "--raw", "--prompt", "a"), ("chat", "s")):
+        done = call(*command, "--context", 513, timeout=60 * SLOW)
+        check(done.returncode == 5 and "a context of 513 tokens was asked for, and the model's own is 512" in done.stderr,
+              f"{command}: {done.returncode} {done.stderr}")
+    done = call("serve", "s", "--port", 0, "--slots", 65537, timeout=60 * SLOW)
+    check(done.returncode == 2 and "--slots 65537 is out of range (1 to 65536)" in done.stderr, f"{done.returncode} {done.stderr}")
     done = call("generate", "s", "--raw", "--prompt", "abc", "--max-new", 2**32 - 1, "--ids", "--quiet")
     check(done.returncode == 0 and len(done.stdout.split()) > 1, f"--max-new as large as it can be: {done.returncode} {done.stderr}")
     reply = server.ask("/v1/completions", {"prompt": [1] * 600, "max_tokens": 1})
-    check("600 tokens and the context only 512; it is the model's own" in reply.text, reply.text)
+    check("600 tokens, and the context is 512; it is the model's own" in reply.text, reply.text)
 
 
 def tools():
