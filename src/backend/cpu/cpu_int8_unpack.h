@@ -200,30 +200,36 @@ RT_INLINE vf factor_of(const vf f[FACTORS], uint32_t j, rt_dtype b)
 
 /* ---- sums of products ---- */
 
-/* Lane i: the sum of q c over bytes 4 i to 4 i + 3, exactly. b is Q8_0: q is signed. */
-RT_INLINE vi quads(vq q, vq c, rt_dtype b)
-{
 #if defined(RT_ISA_avx512)
-    __m512i x = (__m512i)q, y = (__m512i)c;
-    if (b == RT_DTYPE_Q8_0) {
-        y = _mm512_mask_sub_epi8(y, _mm512_movepi8_mask(x), _mm512_setzero_si512(), y);
-        x = _mm512_abs_epi8(x);
-    }
+#define WIDE(name) _mm512_##name
+typedef __m512i vm;
 #if RT_DOT
-    return (vi)_mm512_dpbusd_epi32(_mm512_setzero_si512(), x, y);
-#else
-    return (vi)_mm512_madd_epi16(_mm512_maddubs_epi16(x, y), _mm512_set1_epi16(1));
+#define DOT_BYTES(sum, q, c) _mm512_dpbusd_epi32(sum, q, c)
 #endif
 #elif defined(RT_ISA_avx2)
-    __m256i x = (__m256i)q, y = (__m256i)c;
-    if (b == RT_DTYPE_Q8_0) {
-        y = _mm256_sign_epi8(y, x);
-        x = _mm256_abs_epi8(x);
-    }
+#define WIDE(name) _mm256_##name
+typedef __m256i vm;
 #if RT_DOT
-    return (vi)_mm256_dpbusd_avx_epi32(_mm256_setzero_si256(), x, y);
+#define DOT_BYTES(sum, q, c) _mm256_dpbusd_avx_epi32(sum, q, c)
+#endif
+#endif
+
+/* Lane i: the sum of q c over bytes 4 i to 4 i + 3, exactly. b is Q8_0: q is signed, and both may be -128. */
+RT_INLINE vi quads(vq q, vq c, rt_dtype b)
+{
+#if defined(RT_ISA_avx512) || defined(RT_ISA_avx2)
+    const vm x = (vm)q, y = (vm)c;
+#if RT_DOT
+    const vm zero = (vm)(vi){ 0 }, top = (vm)((vq){ 0 } + 128);
+    if (b == RT_DTYPE_Q8_0) return (vi)DOT_BYTES(zero, (vm)(q ^ 128), y) - (vi)DOT_BYTES(zero, top, y);
+    return (vi)DOT_BYTES(zero, x, y);
 #else
-    return (vi)_mm256_madd_epi16(_mm256_maddubs_epi16(x, y), _mm256_set1_epi16(1));
+    if (b == RT_DTYPE_Q8_0) { /* two products of -128 would pass 16 bits */
+        const vm even =
+            WIDE(madd_epi16)(WIDE(srai_epi16)(WIDE(slli_epi16)(x, 8), 8), WIDE(srai_epi16)(WIDE(slli_epi16)(y, 8), 8));
+        return (vi)even + (vi)WIDE(madd_epi16)(WIDE(srai_epi16)(x, 8), WIDE(srai_epi16)(y, 8));
+    }
+    return (vi)WIDE(madd_epi16)(WIDE(maddubs_epi16)(x, y), WIDE(set1_epi16)(1));
 #endif
 #elif defined(RT_ISA_neon)
     const int8x16_t x = (int8x16_t)q, y = (int8x16_t)c;
@@ -237,9 +243,8 @@ RT_INLINE vi quads(vq q, vq c, rt_dtype b)
 #else
     typedef int16_t vs __attribute__((vector_size(16)));
     const vs even = ((vs)up(q, 8) >> 8) * ((vs)up(c, 8) >> 8), odd = ((vs)q >> 8) * ((vs)c >> 8);
-    const vs two = even + odd; /* at most 2 * 128 * 127 in size */
     (void)b;
-    return (((vi)two << 16) >> 16) + ((vi)two >> 16);
+    return (((vi)even << 16) >> 16) + ((vi)even >> 16) + (((vi)odd << 16) >> 16) + ((vi)odd >> 16);
 #endif
 }
 
