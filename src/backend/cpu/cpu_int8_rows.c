@@ -8,7 +8,7 @@
 
 RT_INLINE bool is_super(rt_dtype b) { return is_affine_k(b) || b == RT_DTYPE_Q6_K; } /* blocks of a span */
 
-enum { STRIP = 48 /* spans of a that fit the nearest cache, of all its rows together */, MOST_R = 4 };
+enum { STRIP = 48 /* spans of a that fit the nearest cache, of all its rows together */ };
 
 /* sum += what the offsets come to: lanes of f behind those that codes are scaled by. */
 RT_INLINE vf add_offsets(vf sum, const vf w[FACTORS], const float *f, rt_dtype b)
@@ -57,32 +57,28 @@ RT_INLINE void add_span(vf *sum, const rt_int8_span *const *a, const uint8_t *p,
     for (uint32_t j = 0; j < CHUNKS; j++) add_chunk(sum, a, f, p, j, RT_INT8_BLOCKS, M, b);
 }
 
-/* sum (R,M) += spans s0 .. s1 of R rows of b from p on. R, M and b are constants. */
+/* sum (M) += spans s0 .. s1 of the row of b at p. M and b are constants. */
 RT_INLINE void add_strip(vf *sum, const rt_int8_rows *x, const rt_int8_span *const *a, const uint8_t *p, uint32_t s0,
-                         uint32_t s1, int R, int M, rt_dtype b)
+                         uint32_t s1, int M, rt_dtype b)
 {
     const uint64_t bytes = (uint64_t)rt_dtype_table[b].block_bytes * (is_super(b) ? 1 : RT_INT8_BLOCKS);
-    vf t[MOST_R * RT_INT8_M];
-    for (int i = 0; i < R * M; i++) t[i] = sum[i];
+    vf t[RT_INT8_M];
+    for (int i = 0; i < M; i++) t[i] = sum[i];
     for (uint32_t s = s0; s < s1; s++) {
         const rt_int8_span *at[RT_INT8_M];
         const bool whole = is_super(b) || s + 1 < x->spans || x->last == RT_INT8_BLOCKS;
         for (int m = 0; m < M; m++) at[m] = a[m] + s;
-#pragma GCC unroll 4
-        for (int r = 0; r < R; r++) {
-            const uint8_t *q = p + (uint64_t)r * x->step + s * bytes;
-            if (whole)
-                add_span(t + r * M, at, q, true, RT_INT8_BLOCKS, M, b);
-            else
-                add_span(t + r * M, at, q, false, x->last, M, b);
-        }
+        if (whole)
+            add_span(t, at, p + s * bytes, true, RT_INT8_BLOCKS, M, b);
+        else
+            add_span(t, at, p + s * bytes, false, x->last, M, b);
     }
-    for (int i = 0; i < R * M; i++) sum[i] = t[i];
+    for (int i = 0; i < M; i++) sum[i] = t[i];
 }
 
-/* Rows n0 .. n1 of b, R at a time. All of them meet one strip of a before the next. */
-RT_INLINE void run_group(const rt_int8_rows *x, uint32_t m0, uint32_t n0, uint32_t n1, float *sums, int M, int R,
-                         rt_dtype b)
+/* Rows n0 .. n1 of b one after another: the sums of several at a time would not stay in registers. All of them meet one
+ * strip of a before the next. */
+RT_INLINE void run_group(const rt_int8_rows *x, uint32_t m0, uint32_t n0, uint32_t n1, float *sums, int M, rt_dtype b)
 {
     const rt_int8_span *a[RT_INT8_M];
     const uint32_t strip = (uint32_t)(STRIP / M);
@@ -92,10 +88,8 @@ RT_INLINE void run_group(const rt_int8_rows *x, uint32_t m0, uint32_t n0, uint32
     for (int m = 0; m < M; m++) a[m] = x->a + (uint64_t)(m0 + (uint32_t)m) * x->spans;
     for (int i = 0; i < rows * M; i++) sum[i] = (vf){ 0 };
     for (uint32_t s0 = 0, s1; s0 < x->spans; s0 = s1) {
-        int i = 0;
         s1 = x->spans - s0 < strip ? x->spans : s0 + strip;
-        for (; i + R <= rows; i += R) add_strip(sum + i * M, x, a, p + (uint64_t)i * x->step, s0, s1, R, M, b);
-        for (; R > 1 && i < rows; i++) add_strip(sum + i * M, x, a, p + (uint64_t)i * x->step, s0, s1, 1, M, b);
+        for (int i = 0; i < rows; i++) add_strip(sum + i * M, x, a, p + (uint64_t)i * x->step, s0, s1, M, b);
     }
     for (int i = 0; i < rows * M; i++) sums[i] = vsum(sum[i]);
 }
@@ -104,10 +98,10 @@ RT_INLINE void run_type(const rt_int8_rows *x, uint32_t m0, uint32_t M, uint32_t
                         rt_dtype b)
 {
     switch (M) {
-    case 1: run_group(x, m0, n0, n1, sums, 1, 4, b); break;
-    case 2: run_group(x, m0, n0, n1, sums, 2, 1, b); break;
-    case 4: run_group(x, m0, n0, n1, sums, 4, 1, b); break;
-    default: run_group(x, m0, n0, n1, sums, 8, 1, b); break;
+    case 1: run_group(x, m0, n0, n1, sums, 1, b); break;
+    case 2: run_group(x, m0, n0, n1, sums, 2, b); break;
+    case 4: run_group(x, m0, n0, n1, sums, 4, b); break;
+    default: run_group(x, m0, n0, n1, sums, 8, b); break;
     }
 }
 
