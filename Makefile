@@ -119,12 +119,17 @@ ISA_FLAGS_generic :=
 ISA_FLAGS_avx2    := -mavx2 -mfma -mf16c
 ISA_FLAGS_avx512  := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c -mprefer-vector-width=512
 ISA_FLAGS_neon    := -march=armv8.2-a+fp16
+# Instructions for sums of products of bytes, which not every machine of an instruction set has; nor every compiler.
+DOT_FLAGS_avx2    := $(if $(filter avx2,$(CPU_ISAS)),$(shell $(CC) -mavxvnni -E - </dev/null >/dev/null 2>&1 && echo -mavxvnni))
+DOT_FLAGS_avx512  := -mavx512vnni
+DOT_FLAGS_neon    := -march=armv8.2-a+fp16+dotprod
+DOT_ISAS          := $(foreach i,$(CPU_ISAS),$(if $(DOT_FLAGS_$(i)),$(i)))
 KERNEL_CFLAGS     := $(if $(SAN),-O1,-O3) -ffp-contract=fast -fno-math-errno -fno-trapping-math
 # The specification in vectors: what is independent side by side, every sum in the order that is written.
 REF_CFLAGS        := $(if $(SAN),,-O3)
 # What `retort --version` says besides the version; one object is compiled again when it changes.
 BUILD_ID          := $(or $(shell git describe --always --dirty --tags 2>/dev/null),unknown)
-CPU_CPPFLAGS      := $(CPU_ISAS:%=-DRT_HAVE_%=1) $(BLAS_CPPFLAGS)
+CPU_CPPFLAGS      := $(CPU_ISAS:%=-DRT_HAVE_%=1) $(DOT_ISAS:%=-DRT_HAVE_%_dot=1) $(BLAS_CPPFLAGS)
 
 # ---- rooms ----------------------------------------------------------------------------------------------------------
 
@@ -134,6 +139,7 @@ LIB_SRCS     :=
 CLI_SRCS     :=
 REF_SRCS     :=
 CPU_ISA_SRCS :=
+CPU_DOT_SRCS :=
 EMBED_SRCS   :=
 ROOMS := $(sort $(wildcard src/*/room.mk src/*/*/room.mk))
 include $(ROOMS)
@@ -141,7 +147,8 @@ LIB_SRCS += src/backend/cpu/cpu_blas_guard.c
 
 REALS    := float double
 REF_OBJS := $(foreach r,$(REALS),$(REF_SRCS:%.c=$(BUILD)/%.$(r).o))
-ISA_OBJS := $(foreach i,$(CPU_ISAS),$(CPU_ISA_SRCS:%.c=$(BUILD)/%.$(i).o))
+ISA_OBJS := $(foreach i,$(CPU_ISAS),$(CPU_ISA_SRCS:%.c=$(BUILD)/%.$(i).o)) \
+            $(foreach i,$(DOT_ISAS),$(CPU_DOT_SRCS:%.c=$(BUILD)/%.$(i)_dot.o))
 EMBED_OBJS := $(EMBED_SRCS:%=$(BUILD)/%.o)
 CUDA_OBJ := $(BUILD)/cuda_kernels.o
 LIB_OBJS := $(sort $(LIB_SRCS:%.c=$(BUILD)/%.o) $(REF_OBJS) $(ISA_OBJS) $(EMBED_OBJS) $(CUDA_OBJ))
@@ -216,13 +223,15 @@ $(eval $(call REAL_RULE,float,FLOAT))
 $(eval $(call REAL_RULE,double,DOUBLE))
 
 define ISA_RULE
-$$(BUILD)/%.$(1).o: %.c $$(BUILD)/cflags.stamp | libs
-	$$(call say,CC,'$$< ($(1))')
+$$(BUILD)/%.$(1)$(2).o: %.c $$(BUILD)/cflags.stamp | libs
+	$$(call say,CC,'$$< ($(1)$(2))')
 	@mkdir -p $$(@D)
-	$$(Q)$$(CC) $$(ALL_CFLAGS) $$(CPU_CPPFLAGS) $$(KERNEL_CFLAGS) $$(ISA_FLAGS_$(1)) \
-	    -DRT_ISA=$(1) -DRT_ISA_$(1)=1 -MMD -MP -c $$< -o $$@
+	$$(Q)$$(CC) $$(ALL_CFLAGS) $$(CPU_CPPFLAGS) $$(KERNEL_CFLAGS) $$(ISA_FLAGS_$(1)) $(if $(2),$$(DOT_FLAGS_$(1))) \
+	    -DRT_ISA=$(1) -DRT_ISA_$(1)=1 -DRT_HAVE_DOT=$(if $(DOT_FLAGS_$(1)),1,0) -DRT_DOT=$(if $(2),1,0) \
+	    -MMD -MP -c $$< -o $$@
 endef
 $(foreach i,$(CPU_ISAS),$(eval $(call ISA_RULE,$(i))))
+$(foreach i,$(DOT_ISAS),$(eval $(call ISA_RULE,$(i),_dot)))
 
 $(EMBED_OBJS): $(BUILD)/%.o: % src/base/embed.S $(BUILD)/cflags.stamp | libs
 	$(call say,EMBED,$<)
@@ -234,7 +243,7 @@ include src/backend/cuda/kernels.mk
 
 # A stamp is rewritten only when its text changes, so another compiler, flag or list of objects rebuilds what it should.
 STAMPS := $(addprefix $(BUILD)/,cflags.stamp kernels.stamp link.stamp objects.stamp version.stamp)
-cflags.stamp_TEXT  = $(CC) $(ALL_CFLAGS) $(CPU_CPPFLAGS) $(KERNEL_CFLAGS) $(REF_CFLAGS) $(foreach i,$(CPU_ISAS),$(ISA_FLAGS_$(i)))
+cflags.stamp_TEXT  = $(CC) $(ALL_CFLAGS) $(CPU_CPPFLAGS) $(KERNEL_CFLAGS) $(REF_CFLAGS) $(foreach i,$(CPU_ISAS),$(ISA_FLAGS_$(i)) $(DOT_FLAGS_$(i)))
 kernels.stamp_TEXT = $(CUDA_VERSION) $(CUDA_FILES)
 link.stamp_TEXT    = $(CC) $(ALL_LDFLAGS) $(CLI_OBJS) $(LDLIBS)
 objects.stamp_TEXT = $(AR) $(LIB_OBJS)

@@ -52,15 +52,15 @@ _retort() {
         *:--seq-len | *:--temperature | *:--held-out | *:--held-seed | *:--seed | *:--teacher-batch | \
             *:--columns | *:--template-var | *:--skip-bad | *:--vocab | *:--threads | *:--keep | *:--part | \
             *:--join | *:--system | *:--max-new | *:--top-k | *:--top-p | *:--min-p | \
-            *:--repetition-penalty | *:--context | *:--shard-size | *:--beta | *:--skew | *:--alpha | \
-            *:--kd-weight | *:--ce-weight | *:--lr | *:--betas | *:--eps | *:--weight-decay | *:--warmup | \
-            *:--decay | *:--lr-floor | *:--max-grad-norm | *:--batch | *:--micro-batch | *:--steps | \
-            *:--tokens | *:--epochs | *:--time | *:--lora-rank | *:--lora-alpha | *:--lora-dropout | \
-            *:--lora-targets | *:--freeze | *:--head-chunk | *:--memory-limit | *:--eval-every | \
-            *:--eval-rows | *:--stop-if-worse | *:--sample-tokens | *:--save-every | *:--dump-step | \
-            *:--log-every | *:--held-out-of | *:--require | *:--slots | *:--bf16-layers | *:--word | \
-            *:--rows | *:--prompt | *:--samples | *:--layers | *:--depth | *:--port | *:--host | *:--name | \
-            *:--cache-positions | *:--top-logprobs | *:--max-queue | *:--max-body | *:--timeout | \
+            *:--repetition-penalty | *:--context | *:--activations | *:--shard-size | *:--beta | *:--skew | \
+            *:--alpha | *:--kd-weight | *:--ce-weight | *:--lr | *:--betas | *:--eps | *:--weight-decay | \
+            *:--warmup | *:--decay | *:--lr-floor | *:--max-grad-norm | *:--batch | *:--micro-batch | \
+            *:--steps | *:--tokens | *:--epochs | *:--time | *:--lora-rank | *:--lora-alpha | \
+            *:--lora-dropout | *:--lora-targets | *:--freeze | *:--head-chunk | *:--memory-limit | \
+            *:--eval-every | *:--eval-rows | *:--stop-if-worse | *:--sample-tokens | *:--save-every | \
+            *:--dump-step | *:--log-every | *:--held-out-of | *:--require | *:--slots | *:--bf16-layers | \
+            *:--word | *:--rows | *:--prompt | *:--samples | *:--layers | *:--depth | *:--port | *:--host | \
+            *:--name | *:--cache-positions | *:--top-logprobs | *:--max-queue | *:--max-body | *:--timeout | \
             *:--idle-timeout | *:--show | *:--now | *:--eos | *:--shard-tokens | *:--op | *:--case | \
             *:--isa)
             return
@@ -163,7 +163,7 @@ _retort() {
         ;;
     chat)
         flags='--system --max-new --temperature --top-k --top-p --min-p --repetition-penalty --seed --context
-            --quiet --base --device --threads --help'
+            --quiet --base --device --threads --activations --help'
         paths=1
         ;;
     convert)
@@ -198,7 +198,7 @@ _retort() {
     generate)
         flags='--prompt --system --raw --max-new --temperature --top-k --top-p --min-p --repetition-penalty --seed
             --context --data --out --samples --best-of --logprobs --slots --ids --json --quiet --base --device
-            --threads --help'
+            --threads --activations --help'
         paths=1
         ;;
     init)

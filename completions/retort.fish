@@ -65,6 +65,7 @@ complete -c retort -n '__retort_in chat' -l quiet -d 'print only answers and err
 complete -c retort -n '__retort_in chat' -l base -r -F -d 'base model of an adapter (default: the one that it names)'
 complete -c retort -n '__retort_in chat' -l device -x -a 'cuda cpu ref auto' -d 'where to run (auto)'
 complete -c retort -n '__retort_in chat' -l threads -x -d 'CPU threads (default: cores this process may use)'
+complete -c retort -n '__retort_in chat' -l activations -x -d 'activations of packed weights: exact (default), or int8, faster on a CPU and less exact'
 complete -c retort -n '__retort_in chat' -l help -d 'this text'
 complete -c retort -n '__retort_in chat' -F
 
@@ -236,6 +237,7 @@ complete -c retort -n '__retort_in generate' -l quiet -d 'no line about progress
 complete -c retort -n '__retort_in generate' -l base -r -F -d 'base model of an adapter (default: the one that it names)'
 complete -c retort -n '__retort_in generate' -l device -x -a 'cuda cpu ref auto' -d 'where to run (auto)'
 complete -c retort -n '__retort_in generate' -l threads -x -d 'CPU threads (default: cores this process may use)'
+complete -c retort -n '__retort_in generate' -l activations -x -d 'activations of packed weights: exact (default), or int8, faster on a CPU and less exact'
 complete -c retort -n '__retort_in generate' -l help -d 'this text'
 complete -c retort -n '__retort_in generate' -F
 

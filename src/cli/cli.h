@@ -211,6 +211,15 @@ typedef struct rt_sampled {
         "--seed", RT_FLAG_WHOLE, &(s).seed, "N", "seed of sampling (0)"                                                \
     }
 rt_sampling rt_sampling_of(const rt_sampled *s);
+/* What activations packed weights are multiplied by. */
+#define RT_ACTIVATIONS_FLAG(text)                                                                                      \
+    {                                                                                                                  \
+        "--activations", RT_FLAG_TEXT, &(text), "A",                                                                   \
+            "activations of packed weights: exact (default), or int8, faster on a CPU and less exact"                  \
+    }
+/* RT_USAGE for another word; null: exact. */
+int rt_take_activations(const char *text, bool *int8, rt_err *e);
+void rt_put_int8(uint32_t int8, uint32_t gemms); /* on standard error; nothing where int8 is 0 */
 /* convert_print.c: converts, shows progress, reports. quantise: every tensor is reported, not only those that changed.
  */
 int rt_convert_command(const char *in, const char *base, const rt_job_convert_opts *o, bool quantise, bool json,

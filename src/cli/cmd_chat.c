@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 typedef struct options {
-    const char *system;
+    const char *system, *activations;
     rt_where where;
     rt_sampled sampled;
     uint32_t max_new, context;
@@ -274,9 +274,10 @@ static int run(const options *o, const char *spec, rt_err *e)
     chat c = { .o = o, .person = isatty(0), .screen = isatty(1) };
     const rt_sampling sampling = rt_sampling_of(&o->sampled);
     const rt_watch watch = { rt_live_progress, NULL };
-    const rt_engine_opts eo = { .slots = 1, .context = o->context, .watch = &watch };
+    rt_engine_opts eo = { .slots = 1, .context = o->context, .watch = &watch };
     if (!(c.messages = json_array())) RT_TRY(rt_no_memory(e, "a conversation"));
     RT_TRY(rt_speaker_check_sampling(&sampling, e));
+    RT_TRY(rt_take_activations(o->activations, &eo.int8, e));
     RT_TRY(rt_placed_model_open(&c.model, spec, &o->where, e));
     RT_TRY(rt_speaker_new(&c.speaker, c.model.file, e));
     if (o->system) RT_TRY(set_system(&c, o->system, strlen(o->system), e));
@@ -286,6 +287,8 @@ static int run(const options *o, const char *spec, rt_err *e)
     rt_live_end();
     RT_TRY(rc);
     rt_interrupt_catch_each();
+    const rt_engine_stats stats = rt_speaker_stats(c.speaker);
+    if (!o->quiet) rt_put_int8(stats.int8, stats.gemms);
     if (c.person && !o->quiet) {
         const rt_speaker_facts f = rt_speaker_facts_of(c.speaker);
         rt_put_to(
@@ -316,6 +319,7 @@ int rt_cmd_chat(int argc, char **argv, rt_err *e)
           "maximum tokens of the whole conversation (the model's own limit, at most 4096)" },
         { "--quiet", RT_FLAG_BOOL, &o.quiet, NULL, "print only answers and errors" },
         RT_WHERE_FLAGS(o.where),
+        RT_ACTIVATIONS_FLAG(o.activations),
         { 0 },
     };
     const rt_flag aliases[] = { { "--max-new-tokens", RT_FLAG_COUNT, &o.max_new, "N", NULL },

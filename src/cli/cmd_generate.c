@@ -5,11 +5,12 @@
 #include <string.h>
 
 typedef struct options {
-    const char *prompt, *system, *data, *out;
+    const char *prompt, *system, *data, *out, *activations;
     rt_where where;
     rt_sampled sampled;
     uint32_t max_new, context, samples, slots, n;
     bool raw, ids, json, quiet, best_of, logprobs;
+    bool int8; /* --activations int8 */
 } options;
 
 typedef struct state {
@@ -40,12 +41,14 @@ static int print_end(const state *s, const rt_job_generated *g, rt_err *e)
     const rt_generate_stats *t = &g->stats;
     double speed = t->made_seconds > 0 ? t->made / t->made_seconds : 0;
     if (s->o->json)
-        return rt_print_json(json_pack("{s:s%, s:i, s:i, s:b, s:f, s:f, s:f}", "text", s->made.data ? s->made.data : "",
-                                       s->made.len, "prompt_tokens", (int)t->prompt, "tokens", (int)t->made, "stopped",
-                                       (int)g->stopped, "prompt_seconds", t->prompt_seconds, "seconds", t->made_seconds,
-                                       "tokens_per_second", speed),
+        return rt_print_json(json_pack("{s:s%, s:i, s:i, s:b, s:f, s:f, s:f, s:s}", "text",
+                                       s->made.data ? s->made.data : "", s->made.len, "prompt_tokens", (int)t->prompt,
+                                       "tokens", (int)t->made, "stopped", (int)g->stopped, "prompt_seconds",
+                                       t->prompt_seconds, "seconds", t->made_seconds, "tokens_per_second", speed,
+                                       "activations", t->int8 ? "int8" : "exact"),
                              e);
     printf("\n");
+    if (!s->o->quiet) rt_put_int8(t->int8, t->gemms);
     if (!s->o->quiet)
         rt_put_to(stderr, "%u tokens at %.1f a second%s; prompt of %u in %.2f s\n", t->made, speed,
                   g->stopped ? "" : ", not ended by the model", t->prompt, t->prompt_seconds);
@@ -71,6 +74,18 @@ out:
     return rc;
 }
 
+int rt_take_activations(const char *text, bool *int8, rt_err *e)
+{
+    *int8 = text && strcmp(text, "int8") == 0;
+    if (!text || *int8 || strcmp(text, "exact") == 0) return RT_OK;
+    return rt_fail(e, RT_USAGE, "--activations takes exact or int8, not '%s'", text);
+}
+
+void rt_put_int8(uint32_t int8, uint32_t gemms)
+{
+    if (int8) rt_put_to(stderr, "int8 activations in %u of %u GEMMs of a token\n", int8, gemms);
+}
+
 rt_sampling rt_sampling_of(const rt_sampled *s)
 {
     return (rt_sampling){ .temperature = s->temperature,
@@ -85,13 +100,15 @@ static int print_answered(const options *o, const rt_job_answered *a, rt_err *e)
 {
     double speed = a->seconds > 0 ? (double)a->answer_tokens / a->seconds : 0;
     if (o->json)
-        return rt_print_json(json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f}", "out", o->out, "prompts",
+        return rt_print_json(json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:s}", "out", o->out, "prompts",
                                        (json_int_t)a->prompts, "found", (json_int_t)a->found, "answers",
                                        (json_int_t)a->answers, "stopped", (json_int_t)a->stopped, "prompt_tokens",
                                        (json_int_t)a->prompt_tokens, "tokens", (json_int_t)a->answer_tokens, "seconds",
-                                       a->seconds, "tokens_per_second", speed),
+                                       a->seconds, "tokens_per_second", speed, "activations",
+                                       o->int8 ? "int8" : "exact"),
                              e);
     if (o->quiet) return RT_OK;
+    rt_put_int8(a->int8, a->gemms);
     if (a->found)
         rt_put_to(stderr, "%llu of %llu prompts were answered already\n", (unsigned long long)a->found,
                   (unsigned long long)a->prompts);
@@ -118,6 +135,7 @@ static int answer_file(const options *o, const char *spec, rt_err *e)
                                      .slots = o->slots,
                                      .context = o->context,
                                      .sampling = rt_sampling_of(&o->sampled),
+                                     .int8 = o->int8,
                                      .where = &m.where,
                                      .env = &m.env,
                                      .progress = rt_live_progress };
@@ -157,7 +175,9 @@ static int generate(const options *o, const char *spec, rt_err *e)
     rt_tok_ids prompt = { 0 };
     rt_job_generated made;
     const rt_watch watch = { rt_live_progress, NULL };
-    const rt_generate_opts go = { .context = o->context, .sampling = rt_sampling_of(&o->sampled), .watch = &watch };
+    const rt_generate_opts go = {
+        .context = o->context, .sampling = rt_sampling_of(&o->sampled), .watch = &watch, .int8 = o->int8
+    };
     RT_TRY(check_file_flags(o, e));
     if (o->ids && o->json) RT_TRY(rt_fail(e, RT_USAGE, "retort generate: --ids and --json exclude one another"));
     RT_TRY(rt_placed_model_open(&m, spec, &o->where, e));
@@ -193,6 +213,7 @@ static int take_n(options *o, rt_err *e)
 static int run(options *o, const char *model, rt_err *e)
 {
     int rc = take_n(o, e);
+    if (rc >= 0) rc = rt_take_activations(o->activations, &o->int8, e);
     if (rc < 0) return rc;
     return o->data ? answer_file(o, model, e) : generate(o, model, e);
 }
@@ -222,6 +243,7 @@ int rt_cmd_generate(int argc, char **argv, rt_err *e)
         { "--json", RT_FLAG_BOOL, &o.json, NULL, "text, counts and speed as JSON, at the end" },
         { "--quiet", RT_FLAG_BOOL, &o.quiet, NULL, "no line about progress or speed" },
         RT_WHERE_FLAGS(o.where),
+        RT_ACTIVATIONS_FLAG(o.activations),
         { 0 },
     };
     const rt_flag aliases[] = { { "--max-new-tokens", RT_FLAG_COUNT, &o.max_new, "N", NULL },

@@ -127,7 +127,7 @@ static void cut_rows(rt_op *op, double share)
 static void cut(const rt_plan *p, rt_op *op, double share)
 {
     if (op->kind == RT_OP_CLIP || op->kind == RT_OP_ATTN_DECODE) return; /* no rows that are their work */
-    if (op->kind == RT_OP_MATMUL)
+    if (op->kind == RT_OP_MATMUL || op->kind == RT_OP_MATMUL_INT8)
         cut_product(p, op, share);
     else if (op->kind == RT_OP_MATMUL_SCALED)
         cut_scaled(op, share);

@@ -25,6 +25,7 @@ typedef struct rt_engine_opts {
     uint32_t top;       /* most likely ids that a request may ask for, for every token; 0: none, and no memory for it */
     bool echo;          /* requests may ask for the log-probabilities of their prompt */
     const rt_watch *watch; /* of loading weights, looked at by rt_engine_open alone; null: nobody's */
+    bool int8;             /* GEMMs of new tokens read activations in 8 bits where weights are packed; prompts do not */
 } rt_engine_opts;
 
 typedef struct rt_engine rt_engine;
@@ -124,6 +125,7 @@ typedef struct rt_engine_stats {
     uint64_t steps, rows;                  /* steps of answers, and answers in them: rows / steps are busy on average */
     double prompt_seconds, answer_seconds;
     uint32_t pages, pages_free, page; /* of the cache; positions of a page */
+    uint32_t gemms, int8;             /* of a new token; those of them whose activations are in 8 bits */
 } rt_engine_stats;
 rt_engine_stats rt_engine_stats_of(const rt_engine *g);
 

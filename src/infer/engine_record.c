@@ -30,6 +30,21 @@ static int plan_new(rt_engine *g, rt_plan **out, uint32_t *program, const char *
     return rt_plan_new(out, g->space, name, &g->policy, e);
 }
 
+/* The token program's GEMMs, and those of them that read activations in 8 bits: some, where they are asked for. */
+static int count_gemms(rt_engine *g, rt_err *e)
+{
+    const rt_plan *p = g->token.plan;
+    for (uint32_t i = 0; i < p->nops; i++) {
+        const rt_op_kind k = p->ops[i].kind;
+        g->stats.int8 += k == RT_OP_MATMUL_INT8;
+        g->stats.gemms += k == RT_OP_MATMUL_INT8 || k == RT_OP_MATMUL || k == RT_OP_MATMUL_SCALED;
+    }
+    if (!g->opts.int8 || g->stats.int8) return RT_OK;
+    return rt_fail(e, RT_INVALID,
+                   "int8 activations need weights in q8_0, q4_0, q4_1, q4_k, q5_k or q6_k, and this model has none; "
+                   "retort quantize makes them");
+}
+
 /* A piece of a prompt; with echoes its hidden states stay. */
 static int record_piece(rt_engine *g, int which, rt_err *e)
 {
@@ -99,12 +114,14 @@ static int record_token(rt_engine *g, rt_err *e)
     g->key = input(g, RT_DTYPE_U32, N, 2, "keys of draws");
     g->how = input(g, g->policy.scalar, N, RT_HOW_COLS, "how to choose");
     RT_TRY(plan_new(g, &f->plan, &f->program, "token", e));
+    f->plan->policy.int8 = g->opts.int8;
     rt_view hidden = rt_act(f->plan, g->policy.act, N, g->model->config.width, "hidden");
     rt_decoder_decode(f->plan, g->model, &f->tokens, &g->cache, &f->rows, hidden);
     rt_plan_label(f->plan, "head");
     rt_decoder_logits(f->plan, g->model, g->logits, hidden);
     rt_emit_sample(f->plan, g->id, g->logp, g->seen, g->logits, g->key, g->how);
     RT_TRY(rt_plan_status(f->plan, e));
+    RT_TRY(count_gemms(g, e));
     if (!g->opts.top) goto out;
     g->top_id = output(g, RT_DTYPE_I32, N, g->opts.top, "likely ids");
     g->top_logp = output(g, g->policy.scalar, N, g->opts.top, "log-probabilities");

@@ -26,7 +26,8 @@ int rt_generator_record(rt_generator **out, rt_space *s, rt_decoder *model, cons
     int rc;
     rt_generator *g = NULL;
     RT_TRY(generator_new(&g, o, e));
-    RT_TRY(rt_engine_record(&g->engine, s, model, policy, &(rt_engine_opts){ .context = o->context }, e));
+    RT_TRY(
+        rt_engine_record(&g->engine, s, model, policy, &(rt_engine_opts){ .context = o->context, .int8 = o->int8 }, e));
     *out = g;
     g = NULL;
 out:
@@ -52,7 +53,8 @@ int rt_generator_open(rt_generator **out, rt_dev *d, const rt_model_file *m, con
     int rc;
     rt_generator *g = NULL;
     RT_TRY(generator_new(&g, o, e));
-    RT_TRY(rt_engine_open(&g->engine, d, m, policy, &(rt_engine_opts){ .context = o->context, .watch = o->watch }, e));
+    RT_TRY(rt_engine_open(&g->engine, d, m, policy,
+                          &(rt_engine_opts){ .context = o->context, .watch = o->watch, .int8 = o->int8 }, e));
     *out = g;
     g = NULL;
 out:
@@ -105,7 +107,8 @@ int rt_generator_run(rt_generator *g, const uint32_t *prompt, uint32_t count, ui
     RT_TRY(rt_engine_add(g->engine, &r, NULL, e));
     while (rt_engine_busy(g->engine)) RT_TRY(rt_engine_step(g->engine, e));
     const double reading = rt_engine_stats_of(g->engine).prompt_seconds - before.prompt_seconds;
-    if (stats) *stats = (rt_generate_stats){ count, x.made, reading, rt_now() - begun - reading };
+    if (stats)
+        *stats = (rt_generate_stats){ count, x.made, reading, rt_now() - begun - reading, before.gemms, before.int8 };
 out:
     return rc;
 }

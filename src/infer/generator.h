@@ -11,6 +11,7 @@ typedef struct rt_generate_opts {
     uint32_t context; /* the longest prompt and answer together; 0: the model's own limit, at most 4096 */
     rt_sampling sampling;
     const rt_watch *watch; /* of loading weights, looked at by rt_generator_open alone; null: nobody's */
+    bool int8;             /* as in rt_engine_opts */
 } rt_generate_opts;
 extern const rt_generate_opts rt_generate_defaults; /* greedy */
 
@@ -36,6 +37,7 @@ typedef int (*rt_token_fn)(void *ctx, uint32_t id, rt_err *e);
 typedef struct rt_generate_stats {
     uint32_t prompt, made;
     double prompt_seconds, made_seconds;
+    uint32_t gemms, int8; /* as in rt_engine_stats */
 } rt_generate_stats;
 /* Begins anew: the cache is forgotten. Ends when fn says so, after max_new ids, or when the context is full. */
 int rt_generator_run(rt_generator *g, const uint32_t *prompt, uint32_t count, uint32_t max_new, rt_token_fn fn,

@@ -205,6 +205,7 @@ typedef struct rt_job_answers_opts {
     bool logps;                       /* the log-probability of every token is kept */
     uint32_t max_new, slots, context; /* 0: 256; RT_JOB_SLOTS; as long as the prompts need, up to the model's own */
     rt_sampling sampling;
+    bool int8;                /* as in rt_engine_opts */
     const rt_settings *where; /* device and threads */
     const rt_job_env *env;
     rt_job_progress_fn progress;
@@ -215,6 +216,7 @@ typedef struct rt_job_answered {
     uint64_t answers, stopped; /* made now; of them ended by the model itself */
     uint64_t prompt_tokens, answer_tokens;
     double seconds;
+    uint32_t gemms, int8; /* as in rt_engine_stats; 0 where nothing was left to answer */
 } rt_job_answered;
 /* Appends the answers to o->out in the order of the prompts, each prompt's with one write, and goes on where such a
  * file ends: killed and begun anew it has the same bytes. RT_INVALID for one that holds other answers. */

@@ -162,6 +162,7 @@ static int settings_hash(work *w, rt_err *e)
     rt_str_printf(&text, "%s %.17g %u %.17g %.17g %.17g %llu max %u n %u best %d logps %d slots %u context %u", files,
                   s->temperature, s->top_k, s->top_p, s->min_p, s->repetition_penalty, (unsigned long long)s->seed,
                   w->max_new, w->samples, (int)o->best_of, (int)o->logps, w->slots, o->context);
+    if (o->int8) rt_str_printf(&text, " int8");
     if (text.failed) RT_TRY(rt_no_memory(e, "answers"));
     rt_hash_text(w->settings, rt_hash(text.data, text.len));
     w->settings[16] = 0;
@@ -236,7 +237,7 @@ static int open_all(work *w, rt_err *e)
     if (w->oldest == w->asked.count) goto out;
     RT_TRY(rt_job_device_open(&w->dev, o->where, false, o->env->environment, NULL, e));
     const rt_watch watch = { rt_job_tell_watch, &w->tell };
-    const rt_engine_opts eo = { .slots = w->slots, .context = context, .watch = &watch };
+    const rt_engine_opts eo = { .slots = w->slots, .context = context, .watch = &watch, .int8 = o->int8 };
     RT_TRY(rt_engine_open(&w->engine, w->dev, w->model, NULL, &eo, e));
     RT_TRY(make_room(w, e));
 out:
@@ -282,7 +283,12 @@ int rt_job_answers(const rt_model_file *m, const rt_job_answers_opts *o, rt_job_
     }
     RT_TRY(rt_append_sync(&w.file, e));
 out:
-    if (w.engine) out->answer_tokens = rt_engine_stats_of(w.engine).answer_tokens;
+    if (w.engine) {
+        const rt_engine_stats s = rt_engine_stats_of(w.engine);
+        out->answer_tokens = s.answer_tokens;
+        out->gemms = s.gemms;
+        out->int8 = s.int8;
+    }
     out->seconds = rt_now() - begun;
     close_all(&w);
     return rc;

@@ -269,5 +269,5 @@ void rt_layer_again(rt_plan *p, const rt_decoder *d, uint32_t layer, const rt_to
 
 void rt_decoder_logits(rt_plan *p, const rt_decoder *d, rt_view logits, rt_view hidden)
 {
-    rt_emit_matmul(p, logits, hidden, rt_value(d, d->head), RT_NONE, "nt", 1.0f);
+    rt_linear_head(p, logits, hidden, rt_value(d, d->head));
 }

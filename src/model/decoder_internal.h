@@ -63,6 +63,8 @@ rt_input rt_linear_input(rt_plan *p, const rt_decoder *d, const rt_linear *l, ui
  * step values, here and below, an adapter's x is dropout(x). */
 void rt_linear_forward(rt_plan *p, const rt_decoder *d, const rt_linear *l, const rt_fetched *at_device, rt_view y,
                        rt_input x, rt_view step, rt_low *low);
+/* y (n,V) = x (n,C) times the rows of one matrix */
+void rt_linear_head(rt_plan *p, rt_view y, rt_view x, rt_view weight);
 /* The two halves of backward, in any order. Gradients of what is trained; t of an adapter is made again where low has
  * none. x may be RT_NONE where nothing reads it. */
 void rt_linear_dw(rt_plan *p, const rt_decoder *d, const rt_linear *l, rt_view dy, rt_view x, rt_view step,

@@ -7,6 +7,8 @@
  * Where adapters drop out, x of an adapter is dropout(x), made again in backward, and dx += dropout(dt A) with the same
  * elements dropped. An adapter's stream of random words is the index of its A.
  *
+ * Where the policy says int8, x is rounded to Q8_0 for those W that matmul_int8 takes, in forward alone.
+ *
  * W may be quantised; it is then frozen, and only x W' and dy W are asked of it. Of W in e4m3 only x W', with x in e4m3
  * too: whoever makes x makes codes of it at once, or it is quantised by rows here, once for all parts that read it. */
 #include "model/decoder_internal.h"
@@ -68,14 +70,30 @@ rt_input rt_linear_input(rt_plan *p, const rt_decoder *d, const rt_linear *l, ui
     return values ? (rt_input){ .x = rt_act(p, p->policy.act, N, in, name) } : codes_of(p, N, in);
 }
 
-/* What GEMMs read: x, and its codes where a weight wants them. */
+/* What GEMMs read: x, its codes where a weight wants them, and its blocks of 8 bits where the policy does. */
 typedef struct operands {
     rt_input x, codes;
+    rt_view blocks;
 } operands;
+
+static bool takes_blocks(const rt_plan *p, rt_view weight)
+{
+    return p->policy.int8 && rt_int8_takes(rt_plan_dtype(p, weight));
+}
+
+/* x (N,in) in Q8_0 */
+static rt_view blocks_of(rt_plan *p, rt_view x)
+{
+    rt_view y = rt_act(p, RT_DTYPE_Q8_0, x.rows, x.cols, "x blocks");
+    rt_emit_quant(p, y, x);
+    return y;
+}
 
 static operands operands_of(rt_plan *p, const rt_decoder *d, const rt_linear *l, rt_input x)
 {
-    operands in = { x, x };
+    operands in = { x, x, RT_NONE };
+    for (uint32_t i = 0; i < l->parts; i++)
+        if (!in.blocks.buf && takes_blocks(p, rt_value(d, l->param[i]))) in.blocks = blocks_of(p, x.x);
     if (x.scale.buf || !coded_parts(d, l)) return in;
     in.codes = codes_of(p, x.x.rows, x.x.cols);
     rt_emit_quant_rows(p, in.codes.x, in.codes.scale, x.x);
@@ -87,6 +105,8 @@ static void multiply(rt_plan *p, rt_view y, const operands *in, rt_view weight, 
 {
     if (scale.buf)
         rt_emit_matmul_scaled(p, y, in->codes.x, in->codes.scale, weight, scale, bias);
+    else if (takes_blocks(p, weight))
+        rt_emit_matmul_int8(p, y, in->blocks, weight, bias);
     else
         rt_emit_matmul(p, y, in->x.x, weight, bias, "nt", 1.0f);
 }
@@ -109,6 +129,12 @@ rt_fetched rt_linear_fetch(rt_plan *p, const rt_decoder *d, const rt_linear *l)
     for (uint32_t i = 0; i < (l->joined ? 1 : l->parts); i++)
         at.weight[i] = fetch(p, l->joined ? l->weight : rt_value(d, l->param[i]));
     return at;
+}
+
+void rt_linear_head(rt_plan *p, rt_view y, rt_view x, rt_view weight)
+{
+    const operands in = { .x = { .x = x }, .blocks = takes_blocks(p, weight) ? blocks_of(p, x) : RT_NONE };
+    multiply(p, y, &in, weight, RT_NONE, RT_NONE);
 }
 
 static rt_view either(rt_view fetched, rt_view own) { return fetched.buf ? fetched : own; }

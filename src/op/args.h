@@ -35,7 +35,7 @@ typedef struct rt_rmsnorm_args {
     float eps;
 } rt_rmsnorm_args;
 
-typedef struct rt_matmul_args { /* matmul, and matmul_scaled, of which ta is 0, tb is 1 and alpha is 1 */
+typedef struct rt_matmul_args { /* matmul; and matmul_scaled, matmul_int8, whose ta is 0, tb is 1 and alpha is 1 */
     uint32_t M, N, K;           /* out (M,N) = alpha * op(a) (M,K) * op(b) (K,N) + bias */
     uint32_t ta, tb;            /* 1: a is stored (K,M), b is stored (N,K) */
     float alpha;

@@ -22,6 +22,8 @@ static bool rule_allows(rt_dtype_rule rule, rt_dtype d, bool f64)
     case RT_RULE_U8:
     case RT_RULE_STEP: return d == RT_DTYPE_U8;
     case RT_RULE_QUANT: return rt_dtype_is_quant(d);
+    case RT_RULE_Q8_0: return d == RT_DTYPE_Q8_0;
+    case RT_RULE_INT8: return rt_int8_takes(d);
     case RT_RULE_E4M3: return d == RT_DTYPE_E4M3;
     case RT_RULE_ANY: return true;
     }
@@ -39,6 +41,8 @@ static const char *rule_text(rt_dtype_rule rule)
     case RT_RULE_U8: return "u8";
     case RT_RULE_STEP: return "u8 step values";
     case RT_RULE_QUANT: return "a quantised type";
+    case RT_RULE_Q8_0: return "q8_0";
+    case RT_RULE_INT8: return "q8_0, q4_0, q4_1, q4_k, q5_k or q6_k";
     case RT_RULE_E4M3: return "e4m3";
     case RT_RULE_CODED: return "f32, bf16, f16 or e4m3";
     default: return "f32, bf16 or f16";

@@ -17,6 +17,8 @@ void rt_emit_add_rmsnorm_bwd(rt_plan *p, rt_view dx, rt_view dw, rt_view dy, rt_
                              float eps);
 /* Transposes: 'n' or 't' for a and b. Quantised b: "nt" (x W') and "nn" (dy W). */
 void rt_emit_matmul(rt_plan *p, rt_view out, rt_view a, rt_view b, rt_view bias, const char *transposes, float alpha);
+/* out = or += a b' + bias: rows of Q8_0 times packed weights (rt_int8_takes). */
+void rt_emit_matmul_int8(rt_plan *p, rt_view out, rt_view a, rt_view b, rt_view bias);
 /* out = or += sa[i] sb[j] (a b')[i,j] + bias[j]; scales are columns (rows,1). */
 void rt_emit_matmul_scaled(rt_plan *p, rt_view out, rt_view a, rt_view sa, rt_view b, rt_view sb, rt_view bias);
 void rt_emit_bias_grad(rt_plan *p, rt_view db, rt_view dy);

@@ -1,5 +1,5 @@
 /* emit_layer.c - emitters of what a decoder layer is made of, attention apart: embed, rmsnorm in its four forms,
- * matmul in its two forms, bias_grad, rope, swiglu.
+ * matmul in its three forms, bias_grad, rope, swiglu.
  *
  * Owns: which shapes fit together in these ops. The checks themselves are in emit_internal.h; what is true of operands
  * in general (dtypes, aliasing, bounds, written before) is rt_plan_record's. */
@@ -116,6 +116,18 @@ void rt_emit_matmul(rt_plan *p, rt_view out, rt_view a, rt_view b, rt_view bias,
     emit_shape(&e, RT_MM_BIAS, 1, N, "a value for each column of out");
     emit_finite(&e, "alpha", alpha);
     e.args.matmul = (rt_matmul_args){ M, N, K, ta, tb, alpha };
+    emit_end(&e);
+}
+
+void rt_emit_matmul_int8(rt_plan *p, rt_view out, rt_view a, rt_view b, rt_view bias)
+{
+    emit e;
+    if (!emit_begin(&e, p, RT_OP_MATMUL_INT8, EMIT_SLOTS(out, a, b, bias))) return;
+    if (a.cols != b.cols)
+        emit_fail(&e, "a is (%u,%u), so b must have %u columns; it has %u", a.rows, a.cols, a.cols, b.cols);
+    emit_shape(&e, RT_MM_OUT, a.rows, b.rows, "the rows of a, the rows of b");
+    emit_shape(&e, RT_MM_BIAS, 1, b.rows, "a value for each column of out");
+    e.args.matmul = (rt_matmul_args){ a.rows, b.rows, a.cols, 0, 1, 1.0f };
     emit_end(&e);
 }
 

@@ -35,6 +35,8 @@ typedef enum rt_dtype_rule {
     RT_RULE_U8,
     RT_RULE_STEP,  /* u8: an rt_step */
     RT_RULE_QUANT, /* a quantised type */
+    RT_RULE_Q8_0,
+    RT_RULE_INT8, /* a quantised type that rt_int8_takes */
     RT_RULE_E4M3,
     RT_RULE_ANY /* anything; all such slots agree */
 } rt_dtype_rule;
@@ -123,7 +125,9 @@ enum { RT_MAX_SLOTS = 14 };
     X(DRAW, draw, draw, "n draws with replacement from softmax(x / T) over Vc, and its entropy")                       \
     /* y (N,V) A; [y0] (N,V) A; x (N,U) F; [weight] (N,1) f32; [vmask]. y may be y0. Vc: ids below U whose bit is set; \
      * the others are 0. At or below RT_MIX_FLOOR is nothing. A weight of 0 leaves y0 as it is, and x unread. */       \
-    X(MIX_LOGITS, mix_logits, mix, "y = T log([exp(y0 / T)] + w weight softmax(x / T))")
+    X(MIX_LOGITS, mix_logits, mix, "y = T log([exp(y0 / T)] + w weight softmax(x / T))")                               \
+    /* out (M,N) F +=; a (M,K) q8_0; b (N,K), of a type that rt_int8_takes; [bias] (1,N) F. Slots are matmul's. */     \
+    X(MATMUL_INT8, matmul_int8, matmul, "out = a b' + bias, of codes of 8 bits and packed weights")
 
 typedef enum rt_op_kind {
 #define X(kind, name, args, text) RT_OP_##kind,
@@ -152,6 +156,12 @@ uint32_t rt_op_slots(rt_op_kind kind);
 #define RT_FOR_SLOTS(i, kind) for (uint32_t i = 0; i < rt_op_slots(kind); i++)
 /* Does the first slot take codes, with their scales in the next? */
 static inline bool rt_op_codes(rt_op_kind k) { return rt_op_specs[k].slot->rule == RT_RULE_CODED; }
+/* Packed weights that matmul_int8 takes. */
+static inline bool rt_int8_takes(rt_dtype d)
+{
+    return d == RT_DTYPE_Q8_0 || d == RT_DTYPE_Q4_0 || d == RT_DTYPE_Q4_1 || d == RT_DTYPE_Q4_K || d == RT_DTYPE_Q5_K ||
+           d == RT_DTYPE_Q6_K;
+}
 /* By name; false when there is none. */
 bool rt_op_find(const char *name, rt_op_kind *out);
 

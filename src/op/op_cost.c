@@ -82,6 +82,7 @@ uint64_t rt_op_flops(const rt_plan *p, const rt_op *op)
     case RT_OP_ADD_RMSNORM_FWD: return mul(norm, 5 + coding(op));   /* and the residual */
     case RT_OP_RMSNORM_BWD: return mul(norm, with_dw ? 11 : 8);     /* sum of x^2: 2, of dy w x: 3, dx: 3; dw: 3 */
     case RT_OP_ADD_RMSNORM_BWD: return mul(norm, with_dw ? 12 : 9); /* and the residual */
+    case RT_OP_MATMUL_INT8:
     case RT_OP_MATMUL_SCALED: /* and two products for an element of out, which are nothing beside it */
     case RT_OP_MATMUL: return mul(mul(mul(a->matmul.M, a->matmul.N), a->matmul.K), 2);
     case RT_OP_BIAS_GRAD: return rows;

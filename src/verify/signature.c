@@ -26,6 +26,7 @@ bool rt_signature_varies(rt_op_kind kind, uint32_t slot)
     case RT_RULE_FLOAT:
     case RT_RULE_WEIGHT:
     case RT_RULE_GRAD:
+    case RT_RULE_INT8:
     case RT_RULE_QUANT: return true;
     default: return false;
     }
@@ -64,11 +65,15 @@ static uint32_t choices(rt_dtype_rule rule, rt_dtype act, rt_dtype any, bool fir
         for (int d = 0; first && d < RT_DTYPE_COUNT; d++) out[n++] = (rt_dtype)d;
         break;
     case RT_RULE_E4M3: out[n++] = RT_DTYPE_E4M3; break;
+    case RT_RULE_Q8_0: out[n++] = RT_DTYPE_Q8_0; break;
+    case RT_RULE_INT8:
     case RT_RULE_QUANT: break;
     }
     if (rule == RT_RULE_WEIGHT || rule == RT_RULE_QUANT)
         for (int d = 0; d < RT_DTYPE_COUNT; d++)
             if (rt_dtype_is_quant((rt_dtype)d)) out[n++] = (rt_dtype)d;
+    for (int d = 0; rule == RT_RULE_INT8 && d < RT_DTYPE_COUNT; d++)
+        if (rt_int8_takes((rt_dtype)d)) out[n++] = (rt_dtype)d;
     return n;
 }
 

@@ -86,6 +86,9 @@ static const rt_tolerance table[] = {
     T(QUANT_ROWS, RT_QROWS_SCALE, SELF, 0, 0, 0, "a power of two, by exact comparison"),
     T(MATMUL_SCALED, RT_MMS_OUT, TERMS, 8, 0.6, 0,
       "as matmul, and two products by scales; where tensor cores multiply, the terms have what those cut off; 2.4"),
+    T(MATMUL_INT8, RT_MM_OUT, TERMS, 6, 0.6, 0,
+      "whole numbers within a block, exact; sums over blocks, of which an offset's part can be larger than the terms; "
+      "3.2"),
     T(DRAW, RT_DRAW_ID, EXACT, 0, 0, 0, "whole numbers from the f32 difference of stored logits on (num/draw.h)"),
     T(DRAW, RT_DRAW_LOGP, SELF, 2, 1, 0, "a logarithm of a quotient of whole numbers"),
     T(DRAW, RT_DRAW_ENTROPY, TERMS, 3, 0.5, 0.5, "a logarithm of a sum, and a sum in f32 over the columns of a lane"),

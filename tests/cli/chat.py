@@ -94,6 +94,19 @@ def refusals():
         check(done.returncode == status and says in done.stderr, f"chat {args}: {done.returncode} {done.stderr}")
 
 
+def int8():
+    made = {(n, quiet): talk("hello\n", *DRAWN, "--activations", "int8", "--threads", n, *quiet, model="q8.gguf")
+            for n in (1, 2) for quiet in ((), ("--quiet",))}
+    check(len({d.stdout for d in made.values()}) == 1 and not any(d.returncode for d in made.values()), "one text with int8 activations")
+    said_so = rb"^int8 activations in [1-9]\d* of [1-9]\d* GEMMs of a token$"
+    check(all(bool(re.search(said_so, d.stderr, re.M)) != bool(k[1]) for k, d in made.items()), "int8 activations are said, but with --quiet")
+    check(b"int8" not in talk("hello\n", model="q8.gguf").stderr, "nothing about int8 without it")
+    for args, status, says in ((["q8.gguf", "--activations", "half"], 2, "--activations takes exact or int8, not 'half'"),
+                               (["s", "--activations", "int8"], 5, "int8 activations need weights in q8_0")):
+        done = call("chat", *args)
+        check(done.returncode == status and says in done.stderr, f"chat {args}: {done.returncode} {done.stderr}")
+
+
 # ---- a terminal ----
 
 class Terminal:
@@ -169,11 +182,12 @@ with tempfile.TemporaryDirectory() as folder:
     os.chdir(folder)
     make("init", "--preset", "tiny-qwen2", "--seed", 1, "--dtype", "f32", "s")
     wide_model()
+    make("quantize", "s", "q8.gguf", "--dtype", "q8_0")
     make("convert", "s", "bare")
     for name in os.listdir("bare"):
         if "template" in name or name == "tokenizer_config.json":
             os.remove(f"bare/{name}")
-    for test in (pipe, commands, refusals, terminal):
+    for test in (pipe, commands, refusals, int8, terminal):
         test()
 print(f"{counts['passed']} passed, {counts['failed']} failed")
 sys.exit(0 if counts["failed"] == 0 and counts["passed"] > 0 else 1)

@@ -75,6 +75,47 @@ run generate s --raw --prompt 'abc' --max-new 20 --repetition-penalty 3 --json
 exits 0
 json_is 'j["tokens"] == 20'
 
+# Activations in 8 bits, of packed weights: said, the same text twice and with any number of threads, in every program
+# that makes text; what cannot have them is refused.
+run quantize s s-q8.gguf --dtype q8_0
+for flags in '--threads 1' '--threads 1' '--threads 2'; do
+    run generate s-q8.gguf --raw --prompt 'abc' --max-new 20 --ids --quiet --activations int8 $flags
+    exits 0
+    err_empty
+    cat "$out" >>int8
+done
+check "int8: one text" sh -c 'test "$(sort -u int8 | wc -l)" = 1 && test "$(wc -l <int8)" = 3'
+run generate s-q8.gguf --raw --prompt 'abc' --max-new 20 --activations int8
+exits 0
+err_has '^int8 activations in [1-9][0-9]* of [1-9][0-9]* GEMMs of a token$'
+run generate s-q8.gguf --raw --prompt 'abc' --max-new 20 --activations int8 --json
+json_is 'j["activations"] == "int8"'
+run generate s-q8.gguf --raw --prompt 'abc' --max-new 20 --activations exact --json
+json_is 'j["activations"] == "exact"'
+run generate s-q8.gguf --raw --prompt 'abc' --max-new 20 --activations exact
+check "nothing about int8 without it" sh -c '! grep -q int8 "$0"' "$err"
+run generate counts-q8.gguf --raw --prompt 'one two' --max-new 40 --quiet --activations int8
+out_has '^ three four five six seven$'
+echo '{"prompt": "abc"}' >asked.jsonl
+run generate s-q8.gguf --data asked.jsonl --out int8.jsonl --max-new 4 --activations int8
+exits 0
+err_has '^int8 activations in '
+run generate s-q8.gguf --data asked.jsonl --out int8.jsonl --max-new 4
+check "a file that int8 activations began is not continued without" test "$status" != 0
+for word in int4 f32 ''; do
+    run generate s-q8.gguf --raw --prompt 'abc' --activations "$word"
+    exits 2
+    err_has "--activations takes exact or int8, not '$word'"
+done
+run generate s --raw --prompt 'abc' --activations int8
+exits 5
+err_has 'int8 activations need weights in q8_0, q4_0, q4_1, q4_k, q5_k or q6_k, and this model has none; retort quantize'
+for command in serve eval train distill; do
+    run $command s --activations int8
+    exits 2
+    err_has '--activations'
+done
+
 # As in a chat: the template is around the prompt, and its end of turn ends the text.
 run generate s --prompt 'hi' --max-new 1 --json
 exits 0

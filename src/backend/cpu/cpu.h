@@ -13,6 +13,7 @@
 typedef struct rt_cpu_ctx {
     rt_pool *pool;
     uint32_t threads;
+    bool dot; /* the instruction set's kernels with instructions for sums of products of bytes can run here */
 } rt_cpu_ctx;
 
 typedef void (*rt_cpu_fn)(const rt_cpu_ctx *c, const rt_bound_op *o);
@@ -33,6 +34,8 @@ typedef struct rt_cpu_isa {
 } rt_cpu_isa;
 /* Null-terminated, best first; those this machine can run. */
 const rt_cpu_isa *const *rt_cpu_isas(void);
+/* Whether this machine has the instructions of RT_DOT kernels (cpu_int8_rows.c) beside those of the ISA. */
+bool rt_cpu_has_dot(const rt_cpu_isa *isa);
 /* What the core of OpenBLAS lacks of what this CPU has, and what to do; empty: nothing (cpu_blas_core.c). */
 void rt_cpu_blas_warning(char *buf, size_t size);
 /* Whether equal rows of a GEMM become equal bits wherever they stand: measured once, of the core that computes. */

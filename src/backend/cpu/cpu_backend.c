@@ -194,6 +194,7 @@ static int open_dev(rt_dev **out, int index, const rt_dev_opts *o, rt_err *e)
     c->isa = isa;
     c->texts = rt_cpu_isa_texts(isa);
     c->ctx.threads = own.threads;
+    c->ctx.dot = rt_cpu_has_dot(isa);
     RT_TRY(rt_pool_new(&c->ctx.pool, own.threads, e));
     RT_TRY(warm(c->ctx.pool, e));
     *out = &c->base;

@@ -8,6 +8,13 @@
 #include "backend/cpu/simd.h"
 #include "num/e4m3.h"
 
+/* Bytes of a block, as constants. */
+enum {
+#define X(kind, name, block, bytes, cls) BYTES_##kind = bytes,
+    RT_DTYPE_LIST(X)
+#undef X
+};
+
 enum { HALF = 128 }; /* of the 256 elements of a super-block: what can be had alone */
 
 /* All layouts come in runs of 16 bytes. */
@@ -245,11 +252,10 @@ RT_INLINE void dequant_q3_k(float *y, const uint8_t *x, int half)
     }
 }
 
-/* f (16) = the 6-bit factors of a Q4_K or Q5_K block: eight scales, then eight mins */
-RT_INLINE void load_factors(float f[16], const uint8_t *s /* (12) */)
+/* The 6-bit factors of a Q4_K or Q5_K block: eight scales, then eight mins */
+RT_INLINE vb factor_bytes(const uint8_t *s /* (12) */)
 {
     uint32_t a, b, c, w[4];
-    vf v[PARTS];
     memcpy(&a, s, 4);
     memcpy(&b, s + 4, 4);
     memcpy(&c, s + 8, 4);
@@ -257,7 +263,14 @@ RT_INLINE void load_factors(float f[16], const uint8_t *s /* (12) */)
     w[1] = (c & 0x0f0f0f0fu) | (a >> 2 & 0x30303030u);
     w[2] = b & 0x3f3f3f3fu;
     w[3] = (c >> 4 & 0x0f0f0f0fu) | (b >> 2 & 0x30303030u);
-    widen_bytes(v, load_bytes((const uint8_t *)w));
+    return load_bytes((const uint8_t *)w);
+}
+
+/* The same as f32 */
+RT_INLINE void load_factors(float f[16], const uint8_t *s /* (12) */)
+{
+    vf v[PARTS];
+    widen_bytes(v, factor_bytes(s));
     for (int i = 0; i < PARTS; i++) vstore(f + i * VL, v[i]);
 }
 

@@ -63,6 +63,22 @@ const rt_cpu_isa *const *rt_cpu_isas(void)
     return list;
 }
 
+bool rt_cpu_has_dot(const rt_cpu_isa *isa)
+{
+#if defined(RT_HAVE_avx512_dot)
+    if (isa == &rt_cpu_table_avx512) return __builtin_cpu_supports("avx512vnni");
+#endif
+#if defined(RT_HAVE_avx2_dot)
+    unsigned a, b, c, d;
+    if (isa == &rt_cpu_table_avx2) return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & 1u << 4); /* AVX-VNNI */
+#endif
+#if defined(RT_HAVE_neon_dot)
+    if (isa == &rt_cpu_table_neon) return getauxval(AT_HWCAP) & HWCAP_ASIMDDP;
+#endif
+    (void)isa;
+    return false;
+}
+
 const rt_cpu_texts *rt_cpu_isa_texts(const rt_cpu_isa *isa)
 {
 #if defined(RT_HAVE_avx512)

@@ -67,13 +67,6 @@ RT_INLINE void dot_rows(vf *sum, const float *const *a, const uint8_t *const *p,
     dot(sum, a, k0, w, n, R, M, d);
 }
 
-/* Bytes of a block, as constants. */
-enum {
-#define X(kind, name, block, bytes, cls) BYTES_##kind = bytes,
-    RT_DTYPE_LIST(X)
-#undef X
-};
-
 /* The types that are unpacked in registers; bits are those of the others' way. */
 #define FOR_PACKED(X) X(Q8_0) X(Q4_0) X(Q4_1) X(Q4_K) X(Q5_K) X(Q6_K)
 RT_INLINE uint32_t packed_unit(rt_dtype b)

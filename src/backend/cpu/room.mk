@@ -3,3 +3,4 @@
 CPU_HOST_SRCS := $(addprefix src/backend/cpu/,cpu_backend.c cpu_blas_core.c cpu_dispatch.c)
 LIB_SRCS += $(CPU_HOST_SRCS)
 CPU_ISA_SRCS += $(filter-out $(CPU_HOST_SRCS) %/cpu_blas_guard.c,$(call files_of,src/backend/cpu))
+CPU_DOT_SRCS += src/backend/cpu/cpu_int8_rows.c

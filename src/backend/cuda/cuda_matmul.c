@@ -176,5 +176,16 @@ static void emit(rt_cuda_builder *b, const rt_bound_op *op)
     rt_cuda_push_gemm(b, w.gemm, &io);
 }
 
+/* Never emitted. */
+static bool need_int8(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, rt_need *need)
+{
+    (void)c;
+    (void)p;
+    (void)op;
+    snprintf(need->why_not, sizeof need->why_not, "int8 activations are computed on the CPU; give --device cpu");
+    return false;
+}
+
+const rt_cuda_op rt_cuda_matmul_int8 = { need_int8, NULL };
 const rt_cuda_op rt_cuda_matmul = { need, emit };
 const rt_cuda_op rt_cuda_matmul_scaled = { need, emit };

@@ -1,4 +1,4 @@
-/* ref_matmul.c - out += alpha op(a) op(b) + bias, and the same of codes with a scale for each row.
+/* ref_matmul.c - out += alpha op(a) op(b) + bias, and the same of codes: with a scale for each row, or for each block.
  *
  * One row of out at a time, adding a[i,k] times row k of op(b) in order of k, so that memory is walked in order: four
  * of k in one walk over n, each added to what those before it have left. A b that is stored (N,K) is transposed into
@@ -54,6 +54,9 @@ void REF(matmul)(const rt_ref_call *c)
         for (size_t n = 0; n < N; n++) out[m * N + n] += a->alpha * sum[n] + (bias ? bias[n] : 0);
     }
 }
+
+/* out += a b' + bias, of the values that codes and blocks stand for: the slots are matmul's. */
+void REF(matmul_int8)(const rt_ref_call *c) { REF(matmul)(c); }
 
 /* out[m,n] += sa[m] sb[n] (a b')[m,n] + bias[n] */
 void REF(matmul_scaled)(const rt_ref_call *c)

@@ -19,6 +19,7 @@ const rt_ref_fn rt_ref_table_double[RT_OP_COUNT] = { RT_OP_LIST(X) };
 uint64_t rt_ref_work(rt_op_kind kind, const rt_args *args)
 {
     switch (kind) {
+    case RT_OP_MATMUL_INT8:
     case RT_OP_MATMUL: return args->matmul.N + (args->matmul.tb ? (uint64_t)args->matmul.N * args->matmul.K : 0);
     case RT_OP_MATMUL_SCALED: return args->matmul.N + (uint64_t)args->matmul.N * args->matmul.K;
     case RT_OP_ATTN_FWD: return args->attn.T;
