@@ -18,7 +18,7 @@ complete -c retort -n __retort_first -a help -d 'the help of a command'
 complete -c retort -n '__retort_in help' -a 'cache chat convert distill doctor eval export generate init inspect merge plan quantize report serve tokenize train verify'
 
 complete -c retort -n __retort_first -a cache -d 'a teacher\'s probabilities for a text, stored for later runs'
-complete -c retort -n '__retort_in cache' -l teacher -r -F -d 'Teacher model, which is run over the data'
+complete -c retort -n '__retort_in cache' -l teacher -r -F -d 'Teacher model, or a server\'s http://HOST:PORT, run over the data'
 complete -c retort -n '__retort_in cache' -l student -r -F -d 'Student model, if it shares only some of the teacher\'s ids'
 complete -c retort -n '__retort_in cache' -l base -r -F -d 'Base model of a LoRA adapter given as student or teacher'
 complete -c retort -n '__retort_in cache' -l data -r -F -d 'Training data: JSONL, JSON, tables, text or token shards'
@@ -83,7 +83,7 @@ complete -c retort -n '__retort_in convert' -l help -d 'this text'
 complete -c retort -n '__retort_in convert' -F
 
 complete -c retort -n __retort_first -a distill -d 'train a student to match a teacher\'s probabilities'
-complete -c retort -n '__retort_in distill' -l teacher -r -F -d 'Teacher model, or a cache of one'
+complete -c retort -n '__retort_in distill' -l teacher -r -F -d 'Teacher model, a cache of one, or a server\'s http://HOST:PORT'
 complete -c retort -n '__retort_in distill' -l student -r -F -d 'Student model, which is trained'
 complete -c retort -n '__retort_in distill' -l base -r -F -d 'Base model of a LoRA adapter given as student or teacher'
 complete -c retort -n '__retort_in distill' -l data -r -F -d 'Training data: JSONL, JSON, tables, text or token shards'
@@ -282,7 +282,7 @@ complete -c retort -n '__retort_in merge' -l help -d 'this text'
 complete -c retort -n '__retort_in merge' -F
 
 complete -c retort -n __retort_first -a plan -d 'what a run would cost: memory, time, disk, and whether it fits'
-complete -c retort -n '__retort_in plan' -l teacher -r -F -d 'Teacher model, or a cache of one'
+complete -c retort -n '__retort_in plan' -l teacher -r -F -d 'Teacher model, a cache of one, or a server\'s http://HOST:PORT'
 complete -c retort -n '__retort_in plan' -l student -r -F -d 'Student model, which is trained'
 complete -c retort -n '__retort_in plan' -l base -r -F -d 'Base model of a LoRA adapter given as student or teacher'
 complete -c retort -n '__retort_in plan' -l data -r -F -d 'Training data: JSONL, JSON, tables, text or token shards'

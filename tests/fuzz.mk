@@ -26,7 +26,7 @@ $(REPLAY_PROGS): $(BUILD)/replay/%: $(BUILD)/tests/fuzz/fuzz_%.replay.o $(LIBRET
 	$(Q)$(CC) $(TEST_LD) $(ALL_LDFLAGS) $< $(LDLIBS) -o $@
 
 # The parsers' rooms alone are instrumented: the others are slow to compile so and read no file.
-FUZZ_ROOMS := base num format text settings teacher/cache
+FUZZ_ROOMS := base num format text settings teacher/cache teacher/remote
 FUZZ_FILES := job/job_answers_file job/job_tell
 FUZZ_OBJS  := $(filter $(FUZZ_ROOMS:%=$(BUILD)/src/%/%) $(FUZZ_FILES:%=$(BUILD)/src/%.o),$(LIB_OBJS))
 FUZZ_PROGS := $(FUZZ_NAMES:%=$(BUILD)/fuzz_%)

@@ -125,7 +125,7 @@ mutants:
 mutants-step:
 	@tools/setup.sh $(if $(CROSS),--cross)
 	@+$(MAKE) --no-print-directory $(jobs) NVCC= CUDA_WHY='no mutant is in them' all tests
-	$(PYTHON) tools/mutants.py --rooms model,infer,teacher,teacher/cache,train,job/prepare,job/run,evidence,report --build '$(BUILD)' $(MUTANT_FLAGS)
+	$(PYTHON) tools/mutants.py --rooms model,infer,teacher,teacher/cache,teacher/remote,train,job/prepare,job/run,evidence,report --build '$(BUILD)' $(MUTANT_FLAGS)
 
 .SECONDARY: $(UNIT_OBJS)
 .PHONY: test test-quick run-test run-test-quick tests test-kill run-test-kill test-crash run-test-crash test-alter run-test-alter

@@ -33,6 +33,7 @@ MAY = {  # room -> other rooms that it may include
     "model": ["base", "num", "format", "op"],
     "infer": ENGINE + TEXT,
     "teacher/cache": ["base", "num"],
+    "teacher/remote": ["base", "num", "teacher/cache"],
     "teacher": ENGINE + TEXT + ["infer"],
     "train": ENGINE + TEXT + ["infer", "teacher"],
     "evidence": ["base", "num", "format", "settings"],
@@ -50,7 +51,7 @@ for room, seen in MAY.items():  # whoever sees models sees their shapes and tens
         MAY[room] = seen + MODEL[2:]
 for room, seen in MAY.items():  # and whoever sees teachers, or is one, sees what they have said
     if "teacher" in seen or room == "teacher":
-        MAY[room] = MAY[room] + ["teacher/cache"]
+        MAY[room] = MAY[room] + ["teacher/cache", "teacher/remote"]
 # The only file that names a concrete backend.
 NAMES_BACKENDS = {"backend/registry.c"}
 # Headers of linked libraries and the rooms that may see them; test libraries never appear in src/.

@@ -52,6 +52,12 @@ has_header() {
     return 1
 }
 has_file() { test -e "$1"; }
+has_curl() {
+    for name in libcurl.so.4 libcurl-gnutls.so.4; do
+        test -e "/usr/lib/$triplet/$name" || test -e "/usr/lib/$name" && return 0
+    done
+    return 1
+}
 has_sshd() { PATH=$PATH:/usr/sbin:/usr/local/sbin has_command sshd; }
 has_browser() {
     for name in "${CHROMIUM:-chromium}" chromium-browser google-chrome google-chrome-stable; do
@@ -77,6 +83,7 @@ want liblz4-dev has_header lz4.h
 want libbrotli-dev has_header brotli/decode.h
 want libyaml-dev has_header yaml.h
 want libevent-dev has_header event2/http.h
+want libcurl3-gnutls has_curl # opened at run time: any of its flavours will do
 want libcmocka-dev has_header cmocka.h
 if [ -z "${LIB_openblas:-}" ]; then
     want libopenblas-serial-dev has_file "/usr/lib/$triplet/openblas-serial/libopenblas.a"

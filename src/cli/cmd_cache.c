@@ -20,7 +20,7 @@ typedef struct cache_flags {
 static const char *help_of(rt_setting_id id)
 {
     switch (id) {
-    case RT_SETTING_ID_teacher: return "Teacher model, which is run over the data";
+    case RT_SETTING_ID_teacher: return "Teacher model, or a server's http://HOST:PORT, run over the data";
     case RT_SETTING_ID_student: return "Student model, if it shares only some of the teacher's ids";
     case RT_SETTING_ID_out: return "Output directory for the cache; a new or an empty one";
     case RT_SETTING_ID_temperature: return "Temperature of the stored probabilities; not used for hidden states";
@@ -136,7 +136,10 @@ static void print_text(const rt_job_cached *c, const char *path)
            (unsigned long long)c->held);
     rt_say("size", "%s, %.1f bytes per training position%s", rt_format_bytes(size, c->bytes + c->held_bytes),
            each(c->bytes, c->positions), held);
-    if (c->computed)
+    if (c->computed && c->remote)
+        rt_say("asked", "%llu rows of a server now, %.0f tokens/s; %llu requests were made again",
+               (unsigned long long)c->computed, (double)c->tokens / c->seconds, (unsigned long long)c->repeats);
+    else if (c->computed)
         rt_say("computed",
                "%llu rows this time, %.0f tokens/s; %.0f %% of the time in the teacher's layers, %.0f %% in its head",
                (unsigned long long)c->computed, (double)c->tokens / c->seconds, 100 * c->forward / c->seconds,

@@ -56,6 +56,8 @@ typedef struct rt_job_run {
     rt_run_opts opts;
     rt_dev *dev;
     rt_run *run;
+    rt_arena arena;
+    char *folder; /* of a plan whose teacher is a server: a cache for the while; null: none */
 } rt_job_run;
 /* j: zeroes. A failed one is closed all the same. Then rt_run_train, or rt_run_cost_new for a plan. */
 int rt_job_run_open(rt_job_run *j, const rt_settings *s, const rt_job_run_opts *o, rt_err *e);
@@ -158,6 +160,8 @@ typedef struct rt_job_cache_opts {
     const rt_settings *settings;
     const char *keep;        /* "topk:64", "draws:50", "hidden"; null: topk:64, or what is there */
     bool fill;               /* out is a cache to which what is missing is added */
+    const char *again;       /* what a person is told who can have the rest; null: of --fill */
+    bool begin;              /* nothing is asked: the cache is made and described, and empty */
     uint32_t part, parts;    /* of so many processes this one does its share, from 1; 0: all */
     const char *const *join; /* (join_count) caches that are joined into out, instead of asking a teacher */
     uint32_t join_count;
@@ -178,6 +182,8 @@ typedef struct rt_job_cached {
     uint64_t bytes, held_bytes; /* in files of so many bytes, each */
     uint64_t computed, tokens;  /* rows that were computed now, and their tokens */
     double seconds;             /* all of it, */
+    bool remote;                /* the teacher is a server; */
+    uint64_t repeats;           /* requests to it that were made again */
     double forward, head;       /* of the device: in the teacher's layers; in its head and what is chosen from it */
     char content[33];           /* hash of what is kept, wherever it lies */
     rt_notes notes;

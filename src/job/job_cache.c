@@ -12,7 +12,8 @@
 #include <math.h>
 #include <string.h>
 
-enum { COMMIT_SECONDS = 20, POSITIONS = 2048, MOST_ROWS = 64 };
+/* What a kill loses was computed for nothing; what is asked of a server may have been paid for. */
+enum { COMMIT_SECONDS = 20, REMOTE_COMMIT_SECONDS = 3, POSITIONS = 2048, MOST_ROWS = 64 };
 
 const rt_setting_id rt_job_cache_settings[] = {
     RT_SETTING_ID_teacher,       RT_SETTING_ID_student,        RT_SETTING_ID_base,
@@ -37,7 +38,7 @@ static int check_settings(rt_cache_work *w, rt_err *e)
         return rt_fail(e, RT_USAGE, "--teacher is missing; give the model whose probabilities are stored");
     if (s->teacher.count > 1)
         return rt_fail(e, RT_USAGE, "--teacher is given twice, and a cache has one teacher; make one cache for each");
-    if (!rt_path_exists(s->teacher.text[0]) && strchr(s->teacher.text[0], '='))
+    if (!w->remote && !rt_path_exists(s->teacher.text[0]) && strchr(s->teacher.text[0], '='))
         return rt_fail(e, RT_USAGE,
                        "--teacher %s: weight=, data= and prompt= do not apply to a cache; give the model alone",
                        s->teacher.text[0]);
@@ -53,6 +54,7 @@ static int check_settings(rt_cache_work *w, rt_err *e)
         return rt_fail(e, RT_USAGE, "--temperature %g is out of range (above 0, as an f32)", s->temperature);
     if ((float)s->temperature == 1) w->settings.temperature = 1;
     bool there = rt_cache_is(s->out);
+    w->fresh = !rt_path_exists(s->out);
     if (there && !o->fill && !o->parts) return rt_cache_work_there(w, e);
     if (!there && o->fill)
         return rt_fail(e, RT_NOT_FOUND, "--fill: %s is not a cache; leave --fill out to make one", s->out);
@@ -75,8 +77,8 @@ static int take_from_cache(rt_cache_work *w, rt_err *e)
         return rt_fail(e, RT_FORMAT,
                        "%s/cache.json has a \"batch\" of %lld rows, which is out of range; make the cache again",
                        s->out, (long long)batch);
-    if (w->o->keep && strcmp(w->o->keep, keep) != 0)
-        return rt_fail(e, RT_INVALID, "--keep %s: %s stores %s; leave --keep out, or make another cache", w->o->keep,
+    if (w->keep && strcmp(w->keep, keep) != 0)
+        return rt_fail(e, RT_INVALID, "--keep %s: %s stores %s; leave --keep out, or make another cache", w->keep,
                        s->out, keep);
     if (s->given[RT_SETTING_ID_temperature] && s->temperature != T)
         return rt_fail(e, RT_INVALID,
@@ -119,11 +121,11 @@ static int open_inputs(rt_cache_work *w, rt_err *e)
                           .now = env->now,
                           .stop = rt_job_tell_stop,
                           .progress = rt_job_tell_progress,
-                          .ctx = &w->tell };
+                          .ctx = &w->tell,
+                          .folder = w->folder };
     bool alone = !s.student;
+    if (w->remote) s.teacher.text[0] = io.part = w->remote->folder;
     if (alone) s.student = s.teacher.text[0], s.teacher.count = 0;
-    RT_TRY(rt_dir_scratch(&w->folder, &w->arena, env->scratch, "retort-cache", e));
-    io.folder = w->folder;
     RT_TRY(rt_inputs_open(&w->in, &s, &io, e));
     w->teacher = alone ? w->in->student : w->in->teacher;
     RT_TRY(rt_inputs_data(w->in, &s, &io, e));
@@ -132,6 +134,8 @@ static int open_inputs(rt_cache_work *w, rt_err *e)
     RT_TRY(rt_inputs_rows(w->in, &s, &w->r, &facts, e));
     RT_TRY(rt_inputs_rows_once(&w->rows[0], w->in, &s, &w->r, false, e));
     RT_TRY(rt_inputs_rows_once(&w->rows[1], w->in, &s, &w->r, true, e));
+    if (w->remote && !alone)
+        RT_TRY(rt_inputs_refuse_identity(w->in, json_object_get(w->remote->about, "teacher"), &s, w->pool, e));
     s.teacher = w->settings.teacher;
     s.student = w->settings.student;
     w->settings = s; /* resolved */
@@ -273,6 +277,7 @@ static int ask_batches(rt_cache_work *w, bool held, uint64_t *batch, rt_err *e)
     int rc;
     for (;; ++*batch) {
         rt_cache_batch *b = &w->batch[w->turn];
+        if (w->remote) RT_TRY(rt_cache_remote_hear(w, w->turn, e));
         b->held = held;
         RT_TRY(read_batch(w, w->rows[held], b, e));
         if (!b->rows) return RT_OK;
@@ -281,9 +286,9 @@ static int ask_batches(rt_cache_work *w, bool held, uint64_t *batch, rt_err *e)
                              w->all_rows, e));
         if (w->o->parts && *batch % w->o->parts != w->o->part - 1) continue;
         if (!rt_cache_work_find(w, b)) continue;
-        RT_TRY(rt_cache_work_ask(w, b, e));
-        w->turn ^= 1;
-        if (rt_now() - w->committed > COMMIT_SECONDS) RT_TRY(commit(w, e));
+        RT_TRY(w->remote ? rt_cache_remote_send(w, w->turn, e) : rt_cache_work_ask(w, b, e));
+        w->turn = (w->turn + 1) % w->batches;
+        if (rt_now() - w->committed > (w->remote ? REMOTE_COMMIT_SECONDS : COMMIT_SECONDS)) RT_TRY(commit(w, e));
     }
 out:
     return rc;
@@ -310,40 +315,34 @@ static int ask_all(rt_cache_work *w, rt_err *e)
     w->committed = rt_now();
     rc = ask_batches(w, false, &batch, e);
     if (rc >= 0) rc = ask_batches(w, true, &batch, e);
-    if (rc >= 0 || rc == RT_INTERRUPTED) { /* what was computed is kept */
-        int kept = rt_cache_work_keep(w, rc < 0 ? NULL : e);
+    if (rc >= 0 && w->remote) rc = rt_cache_remote_hear_all(w, false, e);
+    if (rc >= 0 || rc == RT_INTERRUPTED || w->remote) { /* what was computed is kept */
+        int kept = w->remote && rc < 0 ? rt_cache_remote_hear_all(w, true, NULL) : RT_OK;
+        if (kept >= 0) kept = rt_cache_work_keep(w, rc < 0 ? NULL : e);
         if (kept >= 0) kept = commit(w, rc < 0 ? NULL : e);
         if (rc >= 0) rc = kept;
     }
     w->out->seconds = rt_now() - begun;
-    rt_says_seconds(w->says, &w->out->forward, &w->out->head);
-    if (rc == RT_INTERRUPTED)
-        rt_err_context(e, "%s has what was computed so far; --fill adds the rest", w->settings.out);
+    if (w->says) rt_says_seconds(w->says, &w->out->forward, &w->out->head);
+    w->out->remote = w->remote != NULL;
+    if (w->remote) w->out->repeats = rt_remote_repeats(w->remote->server);
+    if (rc == RT_INTERRUPTED || (rc < 0 && w->remote && w->out->computed))
+        rt_err_context(e, "%s has what was computed so far; %s", w->settings.out,
+                       w->o->again ? w->o->again : "--fill adds the rest");
 out:
     return rc;
 }
 
 /* ---- all of it ---- */
 
-static int make(rt_cache_work *w, rt_err *e)
+/* A device here, and on it the teacher. */
+static int open_here(rt_cache_work *w, rt_err *e)
 {
     int rc;
     rt_dev_info info;
-    RT_TRY(check_settings(w, e));
-    if (w->there) {
-        RT_TRY(rt_cache_open(&w->cache, w->settings.out, e));
-        RT_TRY(take_from_cache(w, e));
-    }
-    RT_TRY(rt_job_pool_new(&w->pool, (uint32_t)w->settings.threads, e));
-    RT_TRY(open_inputs(w, e));
-    w->keep = w->keep ? w->keep : w->o->keep ? w->o->keep : "topk:64";
-    RT_TRY(rt_keep_parse(&w->plan, w->keep, w->pair->common, e));
-    const rt_settings *said = w->o->settings;
-    if (w->plan.form == RT_FORM_HIDDEN && said->given[RT_SETTING_ID_temperature] && said->temperature != 1)
-        RT_TRY(rt_fail(e, RT_USAGE, "--temperature %g has no effect on hidden states, which serve any; leave it out",
-                       said->temperature));
     RT_TRY(rt_job_device_open(&w->dev, &w->settings, false, w->o->env->environment, NULL, e));
     RT_TRY(w->dev->api->info(w->dev, &info, e));
+    w->act = rt_device_policy(w->dev)->act;
     RT_TRY(choose_rows(w, info.positions, e));
     w->host = info.host;
     if (w->host && w->r.teacher_memory == RT_TEACHER_HOST)
@@ -353,10 +352,46 @@ static int make(rt_cache_work *w, rt_err *e)
     if (w->there) RT_TRY(rt_cache_work_begin(w, e));
     rc = open_teacher(w, e);
     if (rc == RT_NOMEM) rt_err_context(e, "computing %u rows at once (a smaller --teacher-batch needs less)", w->B);
-    RT_TRY(rc);
+out:
+    return rc;
+}
+
+static int open_server(rt_cache_work *w, rt_err *e)
+{
+    int rc;
+    w->act = w->remote->act;
+    RT_TRY(choose_rows(w, w->remote->positions, e));
+    RT_TRY(rt_cache_remote_check(w, e));
+    RT_TRY(make_mask(w, e));
+    if (w->there) RT_TRY(rt_cache_work_begin(w, e));
+out:
+    return rc;
+}
+
+static int make(rt_cache_work *w, rt_err *e)
+{
+    int rc;
+    w->keep = w->o->keep;
+    if (w->settings.teacher.count == 1) RT_TRY(rt_cache_remote_begin(w, e));
+    RT_TRY(check_settings(w, e));
+    if (w->there) {
+        RT_TRY(rt_cache_open(&w->cache, w->settings.out, e));
+        RT_TRY(take_from_cache(w, e));
+    }
+    RT_TRY(rt_job_pool_new(&w->pool, (uint32_t)w->settings.threads, e));
+    RT_TRY(rt_dir_scratch(&w->folder, &w->arena, w->o->env->scratch, "retort-cache", e));
+    w->keep = w->keep ? w->keep : "topk:64";
+    if (w->remote) RT_TRY(rt_cache_remote_open(w, e));
+    RT_TRY(open_inputs(w, e));
+    RT_TRY(rt_keep_parse(&w->plan, w->keep, w->pair->common, e));
+    const rt_settings *said = w->o->settings;
+    if (w->plan.form == RT_FORM_HIDDEN && said->given[RT_SETTING_ID_temperature] && said->temperature != 1)
+        RT_TRY(rt_fail(e, RT_USAGE, "--temperature %g has no effect on hidden states, which serve any; leave it out",
+                       said->temperature));
+    RT_TRY(w->remote ? open_server(w, e) : open_here(w, e));
     RT_TRY(rt_cache_work_room(w, e));
     if (!w->there) RT_TRY(rt_cache_work_begin(w, e));
-    RT_TRY(ask_all(w, e));
+    if (!w->o->begin) RT_TRY(ask_all(w, e));
 out:
     return rc;
 }
@@ -366,6 +401,7 @@ static void close_work(rt_cache_work *w)
     for (int i = 0; i < RT_CACHE_SECTIONS; i++) rt_cache_writer_free(w->writer[i]);
     rt_cache_work_free(w);
     rt_says_free(w->says);
+    rt_cache_remote_free(w);
     rt_cache_close(w->cache);
     rt_rows_close(w->rows[0]);
     rt_rows_close(w->rows[1]);
@@ -400,8 +436,13 @@ int rt_job_cache(rt_job_cached *out, const rt_job_cache_opts *o, rt_err *e)
     out->seconds = made.seconds;
     out->forward = made.forward;
     out->head = made.head;
+    out->remote = made.remote;
+    out->repeats = made.repeats;
 out:
+    /* A server that refuses the first question leaves nothing. */
+    const bool empty = rc < 0 && w.remote && w.fresh && w.cache && !o->parts && !out->computed;
     close_work(&w);
+    if (empty) rt_dir_remove(w.settings.out);
     if (rc < 0) rt_job_cached_free(out);
     return rc;
 }

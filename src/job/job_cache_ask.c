@@ -33,7 +33,7 @@ static bool batch_room(const rt_cache_work *w, rt_cache_batch *b)
     b->key = rt_alloc(2 * N * sizeof *b->key, 64);
     bool whole = b->ids && b->places && b->place_row && b->position && b->target && b->key;
     if (w->plan.form == RT_FORM_HIDDEN) {
-        b->hidden = rt_alloc(N * rt_dtype_bytes(rt_says_dtype(w->says), w->teacher->config.width), 64);
+        b->hidden = rt_alloc(N * rt_dtype_bytes(w->act, w->teacher->config.width), 64);
         return whole && b->hidden;
     }
     for (uint32_t u = 0; u < uses_of(w, true, use); u++) whole = whole && answer_room(&b->answer[u], N, n);
@@ -42,15 +42,17 @@ static bool batch_room(const rt_cache_work *w, rt_cache_batch *b)
 
 int rt_cache_work_room(rt_cache_work *w, rt_err *e)
 {
-    size_t row = (size_t)rt_dtype_bytes(rt_says_dtype(w->says), w->teacher->config.width);
-    bool whole = batch_room(w, &w->batch[0]) && batch_room(w, &w->batch[1]);
+    size_t row = (size_t)rt_dtype_bytes(w->act, w->teacher->config.width);
+    bool whole = true;
+    w->batches = w->remote ? w->remote->spec.requests : 2;
+    for (uint32_t i = 0; i < w->batches; i++) whole = whole && batch_room(w, &w->batch[i]);
     w->packed = rt_alloc(RT_CACHE_BLOCK * row, 64);
     return whole && w->packed ? RT_OK : rt_no_memory(e, "batches of the teacher's rows");
 }
 
 void rt_cache_work_free(rt_cache_work *w)
 {
-    for (rt_cache_batch *b = w->batch; b < w->batch + 2; b++) {
+    for (rt_cache_batch *b = w->batch; b < w->batch + RT_CACHE_BATCHES; b++) {
         void *all[] = { b->ids, b->places, b->place_row, b->position, b->target, b->key, b->hidden };
         for (size_t i = 0; i < sizeof all / sizeof *all; i++) rt_free(all[i]);
         for (rt_says_answer *a = b->answer; a < b->answer + 2; a++) {
@@ -96,9 +98,7 @@ bool rt_cache_work_find(rt_cache_work *w, rt_cache_batch *b)
     return lacks;
 }
 
-/* Every wanted position of the batch, place after place, with what its draws depend on: the place's key and the
- * position's number in it. */
-static void list_positions(const rt_cache_work *w, rt_cache_batch *b)
+void rt_cache_work_list(const rt_cache_work *w, rt_cache_batch *b)
 {
     uint32_t n = 0, T = w->r.seq_len;
     for (uint32_t k = 0; k < b->place_count; k++) {
@@ -118,7 +118,7 @@ static void list_positions(const rt_cache_work *w, rt_cache_batch *b)
 
 static int add_hidden(rt_cache_work *w, const rt_cache_batch *b, const rt_cache_place *p, uint32_t first, rt_err *e)
 {
-    size_t row = (size_t)rt_dtype_bytes(rt_says_dtype(w->says), w->teacher->config.width);
+    size_t row = (size_t)rt_dtype_bytes(w->act, w->teacher->config.width);
     uint32_t n = (uint32_t)__builtin_popcountll(p->wanted);
     for (uint32_t i = 0; i < n; i++)
         memcpy(w->packed + i * row, (const char *)b->hidden + (size_t)b->position[first + i] * row, row);
@@ -168,7 +168,7 @@ int rt_cache_work_ask(rt_cache_work *w, rt_cache_batch *b, rt_err *e)
     rt_source_use use[2];
     RT_TRY(rt_says_read(w->says, b->ids, b->ids + 3 * N, b->ids + 2 * N, e));
     RT_TRY(rt_cache_work_keep(w, e));
-    list_positions(w, b);
+    rt_cache_work_list(w, b);
     const rt_says_asked asked = { b->position, b->target, b->key, b->asked };
     if (b->hidden)
         RT_TRY(rt_says_hidden(w->says, b->hidden, e));

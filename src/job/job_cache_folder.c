@@ -5,10 +5,8 @@
 #include "base/json.h"
 #include "base/lock.h"
 #include "base/sys.h"
-#include "format/model_write.h"
-#include "format/tensor_file.h"
 #include "job/prepare/identity.h"
-#include "text/tokenizer/vocab_convert.h"
+#include "job/prepare/teacher_folder.h"
 
 #include <string.h>
 #include <time.h>
@@ -22,11 +20,14 @@ static bool put(json_t *j, const char *key, json_t *value) { return json_object_
 /* All that decides its values, for whoever fills, joins or reads it. */
 static int describe(rt_cache_work *w, json_t **out, rt_err *e)
 {
-    int rc;
+    int rc = RT_OK;
     json_t *j = json_object(), *teacher = NULL;
     const rt_settings *s = &w->settings;
     const rt_inputs *in = w->in;
-    RT_TRY(rt_identity_new(&teacher, w->teacher, w->pool, e));
+    if (w->remote)
+        teacher = json_incref(json_object_get(w->remote->about, "teacher"));
+    else
+        RT_TRY(rt_identity_new(&teacher, w->teacher, w->pool, e));
     bool kept = put(j, "teacher", teacher) && put(j, "keep", json_string(w->keep)) &&
                 put(j, "temperature", json_real(s->temperature)) &&
                 put(j, "ids",
@@ -73,91 +74,35 @@ static const char *differs(const json_t *a, const json_t *b)
     return NULL;
 }
 
-/* ---- what of the teacher is kept ---- */
+/* ---- beginning ---- */
 
-typedef struct one_tensor {
-    const rt_tensor *from;
-    rt_dtype dtype;
-} one_tensor;
-
-/* The writer asks for pieces of its own size, which need not be whole rows. */
-static int values_of(void *ctx, uint32_t i, uint64_t first, uint64_t n, void *dst, rt_err *e)
-{
-    const one_tensor *t = ctx;
-    const uint64_t cols = rt_tensor_cols(t->from), each = rt_dtype_bytes(t->dtype, 1);
-    char *row = rt_alloc((size_t)(cols * each), 64);
-    float *scratch = rt_alloc((size_t)cols * sizeof *scratch, 64);
-    int rc = row && scratch ? RT_OK : rt_no_memory(e, "the teacher's head");
-    (void)i;
-    for (uint64_t done = 0, take; rc >= 0 && done < n; done += take) {
-        const uint64_t at = (first + done) % cols;
-        take = n - done < cols - at ? n - done : cols - at;
-        rt_tensor_to_dtype(row, t->dtype, t->from, (first + done) / cols, 1, scratch);
-        memcpy((char *)dst + done * each, row + at * each, (size_t)(take * each));
-    }
-    rt_free(row);
-    rt_free(scratch);
-    return rc;
-}
-
-/* Its head, for hidden states; of lists the last norm, so that the folder is a model's as far as it goes. */
-static int write_tensor(const rt_cache_work *w, const char *folder, rt_err *e)
-{
-    int rc;
-    const rt_model_config *c = &w->teacher->config;
-    char name[RT_NAME_BYTES];
-    rt_arena a = { 0 };
-    bool hidden = w->plan.form == RT_FORM_HIDDEN;
-    rt_role role = !hidden ? RT_ROLE_FINAL_NORM : c->tied ? RT_ROLE_EMBED : RT_ROLE_HEAD;
-    one_tensor t = { .from = rt_model_file_find(w->teacher, rt_role_hf_name(name, role, 0)) };
-    char *path = rt_path_join(&a, folder, "model.safetensors");
-    if (!t.from || !path) RT_TRY(rt_fail(e, RT_INTERNAL, "the teacher has no %s", name));
-    bool plain = t.from->store == RT_STORE_PLAIN && rt_dtype_is_float(t.from->dtype) && t.from->dtype != RT_DTYPE_F64;
-    t.dtype = plain ? t.from->dtype : RT_DTYPE_F32; /* packed blocks as the values that they stand for */
-    rt_named_tensor one = {
-        name, t.dtype, t.from->rank, { t.from->shape[0], t.from->rank == 2 ? t.from->shape[1] : 0 }
-    };
-    RT_TRY(rt_tensor_file_write(path, &one, 1, values_of, &t, NULL, e));
-out:
-    rt_arena_free(&a);
-    return rc;
-}
-
-static int write_config(const rt_cache_work *w, const char *folder, rt_err *e)
+/* Every file of one into the other, which is there. */
+static int copy_folder(const char *from, const char *to, rt_err *e)
 {
     int rc;
     rt_arena a = { 0 };
+    char **names;
+    uint32_t count;
     rt_str text = { 0 };
-    char *path = rt_path_join(&a, folder, "config.json");
-    if (!path) RT_TRY(rt_no_memory(e, "a path"));
-    RT_TRY(rt_config_to_json(&w->teacher->config, RT_DTYPE_F32, &text, e));
-    RT_TRY(rt_file_write(path, text.data, text.len, e));
+    RT_TRY(rt_dir_list(&names, &count, &a, from, e));
+    for (uint32_t i = 0; i < count; i++) {
+        char *x = rt_path_join(&a, from, names[i]), *y = rt_path_join(&a, to, names[i]);
+        if (!x || !y) RT_TRY(rt_no_memory(e, "a path"));
+        rt_str_free(&text);
+        RT_TRY(rt_file_read(x, UINT64_MAX, &text, e));
+        RT_TRY(rt_file_write(y, text.data ? text.data : "", text.len, e));
+    }
 out:
     rt_str_free(&text);
     rt_arena_free(&a);
     return rc;
 }
 
-/* Configuration, tokenizer, template and a tensor: what stands in for the teacher where its files are not. */
 static int write_teacher(rt_cache_work *w, const char *folder, rt_err *e)
 {
-    int rc;
-    rt_model_text text = w->teacher->text;
-    rc = rt_model_text_for(&text, &w->teacher->text, RT_CONTAINER_HF, w->teacher->config.vocab, &w->arena, NULL, e);
-    if (rc == RT_UNSUPPORTED) {
-        rt_note(&w->out->notes, "the cache gets no tokenizer.json: %s",
-                e ? e->text : "the tokenizer cannot be written in that form");
-        rc = RT_OK;
-    }
-    RT_TRY(rc);
-    RT_TRY(rt_model_write_text(&text, folder, NULL, e));
-    RT_TRY(write_config(w, folder, e));
-    RT_TRY(write_tensor(w, folder, e));
-out:
-    return rc;
+    if (w->remote) return copy_folder(w->remote->folder, folder, e);
+    return rt_teacher_folder_write(w->teacher, w->plan.form == RT_FORM_HIDDEN, folder, &w->out->notes, e);
 }
-
-/* ---- beginning ---- */
 
 static int check_same(rt_cache_work *w, const json_t *now, rt_err *e)
 {
@@ -283,19 +228,18 @@ int rt_cache_work_begin(rt_cache_work *w, rt_err *e)
     int rc;
     json_t *about = NULL;
     const rt_cache_section *have;
-    w->section_count = rt_keep_sections(w->sections, &w->plan, w->settings.temperature, w->teacher->config.width,
-                                        rt_device_policy(w->dev)->act);
+    w->section_count =
+        rt_keep_sections(w->sections, &w->plan, w->settings.temperature, w->teacher->config.width, w->act);
     RT_TRY(rt_watch_step(&(rt_watch){ rt_job_tell_watch, &w->tell }, "hashing the teacher", 0, 0, e));
     RT_TRY(describe(w, &about, e));
     RT_TRY(begin_folder(w, about, w->sections, w->section_count, write_teacher, e));
     if (rt_cache_sections(w->cache, &have) == w->section_count)
         memcpy(w->sections, have, w->section_count * sizeof *have); /* the dtype of hidden states is the cache's */
-    if (w->plan.form == RT_FORM_HIDDEN && w->sections[0].dtype != rt_device_policy(w->dev)->act)
+    if (w->plan.form == RT_FORM_HIDDEN && w->sections[0].dtype != w->act)
         RT_TRY(rt_fail(e, RT_INVALID,
                        "%s has hidden states in %s, and this device computes them in %s; fill it on the kind "
                        "of device that it was made on",
-                       w->settings.out, rt_dtype_name(w->sections[0].dtype),
-                       rt_dtype_name(rt_device_policy(w->dev)->act)));
+                       w->settings.out, rt_dtype_name(w->sections[0].dtype), rt_dtype_name(w->act)));
     for (uint32_t i = 0; i < w->section_count; i++) RT_TRY(rt_cache_writer_new(&w->writer[i], w->cache, i, e));
 out:
     json_decref(about);
@@ -307,24 +251,8 @@ out:
 /* Of the first of the caches that are joined. */
 static int copy_teacher(rt_cache_work *w, const char *folder, rt_err *e)
 {
-    int rc;
-    rt_arena a = { 0 };
-    char **names, *from = rt_path_join(&a, w->o->join[0], RT_CACHE_MODEL);
-    uint32_t count;
-    rt_str text = { 0 };
-    if (!from) RT_TRY(rt_no_memory(e, "a path"));
-    RT_TRY(rt_dir_list(&names, &count, &a, from, e));
-    for (uint32_t i = 0; i < count; i++) {
-        char *x = rt_path_join(&a, from, names[i]), *y = rt_path_join(&a, folder, names[i]);
-        if (!x || !y) RT_TRY(rt_no_memory(e, "a path"));
-        rt_str_free(&text);
-        RT_TRY(rt_file_read(x, UINT64_MAX, &text, e));
-        RT_TRY(rt_file_write(y, text.data ? text.data : "", text.len, e));
-    }
-out:
-    rt_str_free(&text);
-    rt_arena_free(&a);
-    return rc;
+    const char *from = rt_path_join(&w->arena, w->o->join[0], RT_CACHE_MODEL);
+    return from ? copy_folder(from, folder, e) : rt_no_memory(e, "a path");
 }
 
 /* The folder of the first, without its blocks. */

@@ -3,7 +3,12 @@
 #define RT_JOB_JOB_CACHE_INTERNAL_H
 
 #include "job/job_internal.h"
+#include "teacher/remote/http.h"
+#include "teacher/remote/remote.h"
+#include "teacher/remote/wire.h"
 #include "teacher/says.h"
+
+enum { RT_CACHE_BATCHES = RT_CLIENT_SLOTS };
 
 /* Rows that the teacher reads at once, and what it says of them. */
 typedef struct rt_cache_batch {
@@ -21,6 +26,22 @@ typedef struct rt_cache_batch {
     void *hidden;             /* (B*T,C) */
 } rt_cache_batch;
 
+/* A teacher that is a server: what it is, and its answers. */
+typedef struct rt_cache_remote {
+    rt_remote_spec spec;
+    rt_remote *server;
+    bool met;          /* it has said which teacher it is */
+    const char *model; /* of a vLLM: its name there, */
+    uint32_t context;  /* and how many tokens it reads; 0: not said */
+    json_t *about;     /* what it said, or what the cache that is there says: has "teacher" */
+    rt_hash128 hash;   /* of that teacher */
+    uint32_t vocab, positions;
+    rt_dtype act;
+    const char *folder;                         /* what stands for the model */
+    rt_wire_question question[RT_CLIENT_SLOTS]; /* of the batch of this number, while it is under way */
+    bool under_way[RT_CLIENT_SLOTS];
+} rt_cache_remote;
+
 typedef struct rt_cache_work {
     const rt_job_cache_opts *o;
     rt_job_cached *out;
@@ -29,6 +50,7 @@ typedef struct rt_cache_work {
     const char *keep; /* "topk:64" */
     rt_keep_plan plan;
     bool there; /* --out is a cache already */
+    bool fresh; /* nothing at all was under its name */
     rt_pool *pool;
     rt_dev *dev;
     rt_inputs *in;
@@ -36,8 +58,9 @@ typedef struct rt_cache_work {
     const rt_model_file *teacher; /* of in */
     rt_pair own;                  /* of the teacher with itself, without a student */
     const rt_pair *pair;
-    const uint32_t *mask; /* (ceil(V/32)) of the teacher's ids that count; null: all */
-    rt_rows *rows[2];     /* to be trained on, held out */
+    rt_cache_remote *remote; /* the teacher is a server; null: it is computed here */
+    const uint32_t *mask;    /* (ceil(V/32)) of the teacher's ids that count; null: all */
+    rt_rows *rows[2];        /* to be trained on, held out */
     uint64_t all_rows;
     char *folder; /* of token shards, removed at the end */
     rt_cache *cache;
@@ -45,13 +68,15 @@ typedef struct rt_cache_work {
     rt_cache_writer *writer[RT_CACHE_SECTIONS];
     uint32_t section_count;
     rt_says *says;
+    rt_dtype act;     /* of hidden states */
     bool host;        /* the device's memory is the host's */
     double committed; /* clock */
-    uint32_t B;              /* rows of a batch */
-    rt_cache_batch batch[2]; /* one is read by the device while the other is written down */
-    uint32_t turn;           /* of the two, which comes next */
+    uint32_t B;       /* rows of a batch */
+    /* Of two one is read by the device while the other is written down; of a server's several are under way. */
+    rt_cache_batch batch[RT_CACHE_BATCHES];
+    uint32_t batches, turn;   /* how many; which comes next */
     rt_cache_batch *answered; /* asked and not written down yet; null: none */
-    char *packed;            /* (64,C) of a block */
+    char *packed;             /* (64,C) of a block */
     rt_job_tell tell;
 } rt_cache_work;
 
@@ -74,5 +99,24 @@ bool rt_cache_work_find(rt_cache_work *w, rt_cache_batch *b);
 int rt_cache_work_ask(rt_cache_work *w, rt_cache_batch *b, rt_err *e);
 /* Writes down what was answered last, if anything. */
 int rt_cache_work_keep(rt_cache_work *w, rt_err *e);
+/* Every wanted position of the batch, place after place, with what its draws depend on: the place's key and the
+ * position's number in it. */
+void rt_cache_work_list(const rt_cache_work *w, rt_cache_batch *b);
+
+/* ---- job_cache_remote.c: a teacher that is a server ---- */
+
+/* From the teacher's name, where it is an address. */
+int rt_cache_remote_begin(rt_cache_work *w, rt_err *e);
+void rt_cache_remote_free(rt_cache_work *w);
+/* What stands for its model, from the cache that is there or else from the server: then remote's folder is set. */
+int rt_cache_remote_open(rt_cache_work *w, rt_err *e);
+/* What the server cannot give of what is asked for is refused. */
+int rt_cache_remote_check(rt_cache_work *w, rt_err *e);
+/* The batch of this number is asked for, which nobody has asked for yet or whose answer was heard; its answer, if it is
+ * under way, is waited for and written down. */
+int rt_cache_remote_send(rt_cache_work *w, uint32_t batch, rt_err *e);
+int rt_cache_remote_hear(rt_cache_work *w, uint32_t batch, rt_err *e);
+/* All that are under way, in their order; ready: of those as far as they have been answered. */
+int rt_cache_remote_hear_all(rt_cache_work *w, bool ready, rt_err *e);
 
 #endif

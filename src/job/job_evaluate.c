@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "base/sys.h"
 #include "job/prepare/fit.h"
+#include "teacher/remote/remote.h"
 
 #include <stdlib.h>
 
@@ -75,6 +76,9 @@ static int fill_settings(work *w, rt_err *e)
     if (!o->data_count && !o->held_out_of)
         RT_TRY(rt_fail(e, RT_USAGE,
                        "--data is missing; give a text to measure on, or --held-out-of RUN, or --tasks FILE"));
+    if (o->teacher && rt_remote_is(o->teacher))
+        RT_TRY(rt_fail(e, RT_INVALID, "--teacher %s is a server; retort eval measures beside a model that is here",
+                       o->teacher));
     if (o->teacher_weights && !o->teacher) RT_TRY(rt_fail(e, RT_USAGE, "--teacher-weights needs --teacher"));
     if (o->teacher_weights && !rt_weights_parse(o->teacher_weights, &w->asked))
         RT_TRY(rt_fail(e, RT_USAGE, "--teacher-weights is " RT_WEIGHTS_WORDS ", not '%s'", o->teacher_weights));

@@ -3,6 +3,10 @@
 #include "job/job.h"
 
 #include "base/json.h"
+#include "teacher/remote/remote.h"
+
+#include <inttypes.h>
+#include <string.h>
 
 int rt_job_run_check(const rt_settings *s, const rt_job_run_opts *o, rt_err *e)
 {
@@ -30,6 +34,115 @@ static rt_settings for_device(const rt_settings *s, const rt_job_run_opts *o)
     return d;
 }
 
+/* ---- a teacher that is a server ---- */
+
+/* What it will say is asked into a cache, and the run reads that. The cache lies beside the run, not in it: what was
+ * paid for outlives a run that is thrown away, and serves the next. A run that is resumed, verified or evaluated knows
+ * the cache alone. */
+
+static int progress(void *ctx, const char *what, uint64_t done, uint64_t total)
+{
+    const rt_run_events *v = ctx;
+    if (v && v->progress) v->progress(v->ctx, what, done, total);
+    return v && v->stop && v->stop(v->ctx);
+}
+
+static void tell(const rt_job_run_opts *o, const char *text)
+{
+    if (o->events && o->events->note) o->events->note(o->events->ctx, text);
+}
+
+/* "OUT.teacher", unless the teacher's name says another. */
+static int place_of(char **out, const rt_remote_spec *t, const rt_settings *s, rt_arena *a, rt_err *e)
+{
+    if (!t->cache && (!s->out || !*s->out))
+        return rt_fail(e, RT_USAGE, "--out is missing; give a directory for the run and its model");
+    size_t n = t->cache ? 0 : strlen(s->out);
+    while (n > 1 && s->out[n - 1] == '/') n--;
+    *out = t->cache ? rt_arena_strdup(a, t->cache) : rt_arena_printf(a, "%.*s.teacher", (int)n, s->out);
+    return *out ? RT_OK : rt_no_memory(e, "a path");
+}
+
+static int check_server(const rt_remote_spec *t, const rt_settings *s, const rt_job_run_opts *o, const char *place,
+                        rt_err *e)
+{
+    const char *d = s->given[RT_SETTING_ID_divergence] ? s->divergence : "forward-kl";
+    if (t->keep && strncmp(t->keep, "draws", 5) == 0 && strcmp(d, "forward-kl") != 0)
+        return rt_fail(e, RT_INVALID,
+                       "--divergence %s: draws serve forward-kl alone; ask for keep=topk:64 or keep=hidden", d);
+    if (o->smoke && !rt_cache_is(place))
+        return rt_fail(e, RT_INVALID,
+                       "--smoke asks a server nothing, and %s is no cache yet; make it with retort cache --teacher %s",
+                       place, t->url);
+    return o->kind == RT_JOB_DISTILL && !o->smoke ? rt_run_check_out(s->out, e) : RT_OK;
+}
+
+static int ask_server(const rt_settings *s, const rt_remote_spec *t, const rt_job_run_opts *o, const char *place,
+                      bool begin, rt_err *e)
+{
+    int rc;
+    char text[640], size[32];
+    rt_job_cached made = { 0 };
+    rt_settings c = *s;
+    rt_settings_forget(&c, RT_SETTING_ID_device);
+    rt_settings_forget(&c, RT_SETTING_ID_seed); /* of the run's order; a cache serves any */
+    if (t->keep && strcmp(t->keep, "hidden") == 0) rt_settings_forget(&c, RT_SETTING_ID_temperature); /* serve any */
+    RT_SETTINGS_PUT(&c, out, place);
+    const rt_job_cache_opts co = { .settings = &c,
+                                   .fill = rt_cache_is(place),
+                                   .begin = begin,
+                                   .again = "the same command asks for the rest",
+                                   .env = o->env,
+                                   .progress = progress,
+                                   .ctx = (void *)(uintptr_t)o->events };
+    RT_TRY(rt_job_cache(&made, &co, e));
+    for (uint32_t i = 0; i < made.notes.count; i++) tell(o, made.notes.text[i]);
+    snprintf(text, sizeof text,
+             "%s keeps what %s said: %s at temperature %g, %" PRIu64 " positions and %" PRIu64 " held out, %s; %" PRIu64
+             " rows were asked now",
+             place, t->url, made.keep, made.temperature, made.positions, made.held,
+             rt_format_bytes(size, made.bytes + made.held_bytes), made.computed);
+    if (!begin) tell(o, text);
+out:
+    rt_job_cached_free(&made);
+    return rc;
+}
+
+static int take_server(rt_job_run *j, const rt_job_run_opts *o, rt_err *e)
+{
+    int rc = RT_OK;
+    rt_remote_spec t;
+    rt_settings *s = &j->settings;
+    char *place = NULL;
+    uint32_t servers = 0;
+    for (uint32_t i = 0; i < s->teacher.count; i++) servers += rt_remote_is(s->teacher.text[i]);
+    if (!servers) return RT_OK;
+    if (s->teacher.count > 1)
+        return rt_fail(e, RT_INVALID,
+                       "--teacher %s: a server is the only teacher of a run or none; of several each is computed in "
+                       "the step",
+                       s->teacher.text[0]);
+    RT_TRY(rt_remote_spec_parse(&t, s->teacher.text[0], &j->arena, e));
+    const bool plan = o->kind == RT_JOB_PLAN;
+    if (!plan || s->out || t.cache) RT_TRY(place_of(&place, &t, s, &j->arena, e));
+    if (!o->resume) {
+        if (!plan) RT_TRY(check_server(&t, s, o, place, e));
+        if (plan && !(place && rt_cache_is(place))) {
+            RT_TRY(rt_dir_scratch(&j->folder, &j->arena, o->env->scratch, "retort-remote", e));
+            place = j->folder;
+            RT_TRY(ask_server(s, &t, o, place, true, e));
+        }
+        if (!plan && !o->smoke) RT_TRY(ask_server(s, &t, o, place, false, e));
+    }
+    j->opts.unasked = plan;
+    s->teacher.text[0] = place;
+    rt_settings_forget(s, RT_SETTING_ID_teacher_batch); /* of what was asked, not of the run */
+out:
+    return rc;
+}
+
+/* ---- a run ---- */
+
 int rt_job_run_open(rt_job_run *j, const rt_settings *s, const rt_job_run_opts *o, rt_err *e)
 {
     int rc;
@@ -37,11 +150,13 @@ int rt_job_run_open(rt_job_run *j, const rt_settings *s, const rt_job_run_opts *
     rt_json_init();
     rt_json_forget();
     RT_TRY(rt_job_run_check(s, o, e));
+    j->settings = *s;
+    RT_TRY(take_server(j, o, e));
     rt_settings device = for_device(s, o);
     RT_TRY(rt_job_device_open(&j->dev, &device, o->resume, o->env->environment, why, e));
     if (o->device) o->device(o->events ? o->events->ctx : NULL, j->dev, why);
-    j->settings = *s;
     j->opts = (rt_run_opts){ .env = &o->env->hub,
+                             .unasked = j->opts.unasked,
                              .events = o->events,
                              .resume = o->resume,
                              .override = o->override,
@@ -65,6 +180,9 @@ void rt_job_run_close(rt_job_run *j)
     rt_job_device_close(j->dev);
     j->run = NULL;
     j->dev = NULL;
+    if (j->folder) rt_dir_remove(j->folder);
+    j->folder = NULL;
+    rt_arena_free(&j->arena);
 }
 
 /* ---- its programs ---- */

@@ -68,6 +68,8 @@ out:
     return rc;
 }
 
+rt_dev *rt_speaker_device(const rt_speaker *s) { return s->dev; }
+
 int rt_speaker_check_sampling(const rt_sampling *s, rt_err *e) { return rt_sampling_check(s, e); }
 
 /* ---- text ---- */

@@ -52,6 +52,8 @@ int rt_speaker_check_sampling(const rt_sampling *s, rt_err *e);
 /* On the device of the settings device and threads. */
 int rt_speaker_seal(rt_speaker *s, const rt_engine_opts *o, const rt_settings *where, const char *const *env,
                     rt_err *e);
+/* The device that it is sealed on. */
+rt_dev *rt_speaker_device(const rt_speaker *s);
 /* Engine and device go, and with them answers that are under way. */
 void rt_speaker_unseal(rt_speaker *s);
 

@@ -1,14 +1,16 @@
 /* serve.h - a model behind HTTP: completions and chats as OpenAI's clients and lm-eval ask for them, with the exact
- * log-probabilities of prompts.
+ * log-probabilities of prompts; and what a teacher says, for runs elsewhere (teacher/remote/wire.h).
  *
  * Owns: HTTP, the formats of requests and replies, the queue, time-outs, shutting down. The model, its text and its
- * engine are job/speaker.h; what is printed is the caller's.
+ * engine are job/speaker.h, its answers as a teacher job/teaching.h; what is printed is the caller's.
  *
  * Two threads. The event loop has the sockets: it reads requests, tokenizes prompts, puts sequences into a queue and
  * writes replies. The worker has the device: it takes sequences from the queue as there is room, steps the engine, and
  * notes in each sequence what was said. One lock stands between them; it is held to note and to format, never while the
  * engine computes or a socket is used. So answers that are asked for together are computed together, and /health
  * answers while a step takes its time. A client that leaves, or closes its side, cancels what it asked for.
+ *
+ * A question to a teacher waits in the same queue and is answered between two steps of the engine.
  *
  *     serve_run.c     the loop, its socket, shutting down        serve_worker.c   the other thread
  *     serve_route.c   which path is answered by what             serve_ask.c      a request's JSON (serve_fields.c)

@@ -18,7 +18,10 @@ static void call_free(rt_call *c)
     if (c->after) c->after->before = c->before;
     if (c->server->calls == c) c->server->calls = c->after;
     if (c->closed) event_free(c->closed);
-    for (uint32_t i = 0; i < c->count; i++) rt_said_free(&c->each[i].said);
+    for (uint32_t i = 0; i < c->count; i++) {
+        rt_said_free(&c->each[i].said);
+        rt_str_free(&c->each[i].question);
+    }
     rt_free(c->each);
     rt_free(c->sent);
     rt_free(c->written);
@@ -73,12 +76,26 @@ static const rt_err *failure(const rt_call *c)
     return NULL;
 }
 
+/* 500 is what may pass: whoever asks for a teacher tries that again. */
+static uint32_t status_of(const rt_call *c, const rt_err *failed)
+{
+    if (!c->each[0].teaches || failed->status == RT_DEVICE) return 500;
+    return failed->status == RT_NOT_FOUND ? 409 : 400;
+}
+
 static void finish(rt_call *c)
 {
     const rt_err *failed = failure(c);
     if (failed) {
-        rt_refusal why = { .http = 500, .err = *failed };
+        rt_refusal why = { .http = status_of(c, failed), .err = *failed };
         refuse(c, &why);
+        return;
+    }
+    if (c->each[0].teaches) {
+        const rt_str *said = &c->each[0].said.text;
+        rt_http_watch(c->server, c->req, NULL, NULL);
+        rt_http_send(c->server, c->req, 200, "application/octet-stream", said->data, said->len);
+        let_go(c);
         return;
     }
     if (c->started)
@@ -198,10 +215,9 @@ static int check(const rt_server *s, const rt_ask *a, rt_refusal *why)
     return RT_OK;
 }
 
-static rt_call *call_new(rt_server *s, struct evhttp_request *req, rt_ask *ask)
+static rt_call *call_alloc(rt_server *s, struct evhttp_request *req, uint32_t n)
 {
     rt_call *c = rt_alloc_zero(sizeof *c, 16);
-    const uint32_t n = ask->prompts * ask->n;
     if (!c) return NULL;
     *c = (rt_call){ .server = s, .req = req, .gone = on_gone, .created = rt_serve_time(s), .after = s->calls };
     c->deadline = s->o->timeout > 0 ? rt_now() + s->o->timeout : INFINITY;
@@ -215,9 +231,17 @@ static rt_call *call_new(rt_server *s, struct evhttp_request *req, rt_ask *ask)
         call_free(c);
         return NULL;
     }
+    c->count = n;
+    return c;
+}
+
+static rt_call *call_new(rt_server *s, struct evhttp_request *req, rt_ask *ask)
+{
+    const uint32_t n = ask->prompts * ask->n;
+    rt_call *c = call_alloc(s, req, n);
+    if (!c) return NULL;
     c->ask = *ask;
     *ask = (rt_ask){ 0 };
-    c->count = n;
     for (uint32_t i = 0; i < n; i++)
         c->each[i] = (rt_sequence){ .owner = c, .index = i, .o = opts_of(&c->ask, i), .streams = c->ask.stream };
     return c;
@@ -238,15 +262,20 @@ static void begin(rt_call *c)
     rt_worker_put(&s->worker, c->each, c->count);
 }
 
+static int check_queue(rt_server *s, rt_refusal *why)
+{
+    if (!rt_worker_full(&s->worker, (uint32_t)s->o->max_queue)) return RT_OK;
+    return rt_refuse(why, 429, NULL, "%u sequences are waiting already, the limit of --max-queue; try again later",
+                     (unsigned)s->o->max_queue);
+}
+
 void rt_call_new(rt_server *s, struct evhttp_request *req, rt_ask *ask)
 {
     rt_refusal why = { 0 };
     rt_err e = { 0 };
     rt_call *c = NULL;
     int rc = check(s, ask, &why);
-    if (rc >= 0 && rt_worker_full(&s->worker, (uint32_t)s->o->max_queue))
-        rc = rt_refuse(&why, 429, NULL, "%u sequences are waiting already, the limit of --max-queue; try again later",
-                       (unsigned)s->o->max_queue);
+    if (rc >= 0) rc = check_queue(s, &why);
     if (rc >= 0 && (!(c = call_new(s, req, ask)) || rt_http_watch(s, req, c, &e) < 0))
         rc = rt_refuse(&why, 500, NULL, "no memory for the request");
     if (rc >= 0) {
@@ -255,5 +284,25 @@ void rt_call_new(rt_server *s, struct evhttp_request *req, rt_ask *ask)
     }
     call_free(c);
     rt_ask_free(ask);
+    rt_http_error(s, req, &why);
+}
+
+void rt_call_teacher(rt_server *s, struct evhttp_request *req, const char *question, size_t len, bool hidden)
+{
+    rt_refusal why = { 0 };
+    rt_err e = { 0 };
+    rt_str asked = { 0 };
+    rt_call *c = NULL;
+    int rc = check_queue(s, &why);
+    if (len) rt_str_append_n(&asked, question, len);
+    if (rc >= 0 && (asked.failed || !(c = call_alloc(s, req, 1)) || rt_http_watch(s, req, c, &e) < 0))
+        rc = rt_refuse(&why, 500, NULL, "no memory for the request");
+    if (rc >= 0) {
+        c->each[0] = (rt_sequence){ .owner = c, .teaches = true, .question = asked, .hidden = hidden };
+        rt_worker_put(&s->worker, c->each, 1);
+        return;
+    }
+    rt_str_free(&asked);
+    call_free(c);
     rt_http_error(s, req, &why);
 }

@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-const uint32_t rt_http_statuses[RT_SERVE_STATUSES] = { 200, 400, 401, 404, 405, 429, 500, 503, 0 };
+const uint32_t rt_http_statuses[RT_SERVE_STATUSES] = { 200, 400, 401, 404, 405, 409, 429, 500, 503, 0 };
 
 int64_t rt_serve_time(const rt_server *s) { return s->o->env->now + (int64_t)(rt_now() - s->begun); }
 
@@ -101,6 +101,7 @@ static const char *reason(uint32_t status)
     case 401: return "Unauthorized";
     case 404: return "Not Found";
     case 405: return "Method Not Allowed";
+    case 409: return "Conflict";
     case 429: return "Too Many Requests";
     case 503: return "Service Unavailable";
     default: return "Internal Server Error";

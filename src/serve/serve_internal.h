@@ -13,12 +13,13 @@ struct evhttp;
 struct evhttp_bound_socket;
 struct evhttp_request;
 
-enum { RT_SERVE_STATUSES = 9 };
+enum { RT_SERVE_STATUSES = 10 };
 typedef struct rt_call rt_call;
 typedef struct rt_server {
     const rt_serve_opts *o;
     rt_engine_opts engine;
     rt_speaker *speaker;
+    rt_teaching *teaching;
     rt_worker worker;
     struct event_base *base;
     struct evhttp *http;
@@ -75,6 +76,8 @@ extern const uint32_t rt_http_statuses[RT_SERVE_STATUSES]; /* as rt_server.count
 
 /* Takes the ask. Replies by itself where it is refused. */
 void rt_call_new(rt_server *s, struct evhttp_request *req, rt_ask *ask);
+/* A question to a teacher (len bytes), or for its description where there are none. */
+void rt_call_teacher(rt_server *s, struct evhttp_request *req, const char *question, size_t len, bool hidden);
 /* There is news of sequences. */
 void rt_calls_hear(rt_server *s);
 /* Those that have had their time, at this clock. */

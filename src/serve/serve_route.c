@@ -13,19 +13,21 @@ typedef struct route {
     bool post;
     bool open; /* without the token too */
     const char *type;
-    rt_plain_fn plain; /* null: a completion, or a chat */
-    bool chat;
+    rt_plain_fn plain; /* null: a completion, a chat, or a question to a teacher */
+    bool chat, teacher;
 } route;
 
 static const route routes[] = {
-    { "/v1/completions", true, false, NULL, NULL, false },
-    { "/v1/chat/completions", true, false, NULL, NULL, true },
-    { "/v1/models", false, false, NULL, rt_plain_models, false },
-    { "/tokenize", true, false, NULL, rt_plain_tokenize, false },
-    { "/detokenize", true, false, NULL, rt_plain_detokenize, false },
-    { "/tokenizer_info", false, false, NULL, rt_plain_tokenizer, false },
-    { "/health", false, true, NULL, rt_plain_health, false },
-    { "/metrics", false, false, "text/plain; version=0.0.4; charset=utf-8", rt_plain_metrics, false },
+    { .path = "/v1/completions", .post = true },
+    { .path = "/v1/chat/completions", .post = true, .chat = true },
+    { .path = "/v1/models", .plain = rt_plain_models },
+    { .path = "/tokenize", .post = true, .plain = rt_plain_tokenize },
+    { .path = "/detokenize", .post = true, .plain = rt_plain_detokenize },
+    { .path = "/tokenizer_info", .plain = rt_plain_tokenizer },
+    { .path = "/teacher", .teacher = true },
+    { .path = "/teacher/answers", .post = true, .teacher = true },
+    { .path = "/health", .open = true, .plain = rt_plain_health },
+    { .path = "/metrics", .type = "text/plain; version=0.0.4; charset=utf-8", .plain = rt_plain_metrics },
 };
 
 static const route *find(const char *path, rt_refusal *why)
@@ -95,6 +97,13 @@ static int answer(rt_server *s, struct evhttp_request *req, const route *r, rt_r
         goto out;
     }
     if (s->stopping) RT_TRY(rt_refuse(why, 503, NULL, "the server is shutting down"));
+    if (r->teacher) {
+        const char *query = evhttp_uri_get_query(evhttp_request_get_evhttp_uri(req));
+        if (r->post && !p.len) RT_TRY(rt_refuse(why, 400, NULL, "the question is empty"));
+        rt_call_teacher(s, req, p.body, r->post ? p.len : 0, query && strcmp(query, "keep=hidden") == 0);
+        rc = RT_OK;
+        goto out;
+    }
     RT_TRY(rt_ask_body(&body, p.body, p.len, why));
     RT_TRY(rt_ask_read(&ask, &p.env, r->chat, body, why));
     evbuffer_drain(in, p.len);

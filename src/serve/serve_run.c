@@ -170,6 +170,7 @@ static void close_all(rt_server *s)
     if (s->tick) event_free(s->tick);
     if (s->base) event_base_free(s->base);
     libevent_global_shutdown();
+    rt_teaching_free(s->teaching);
     rt_speaker_free(s->speaker);
 }
 
@@ -205,7 +206,9 @@ int rt_serve(const rt_model_file *m, const rt_serve_opts *o, rt_err *e)
                                  .echo = true,
                                  .watch = o->watch };
     RT_TRY(rt_speaker_new(&s.speaker, m, e));
+    RT_TRY(rt_teaching_new(&s.teaching, m, s.speaker, o->env, e));
     RT_TRY(open_loop(&s, e));
+    s.worker.teaching = s.teaching;
     s.worker.speaker = s.speaker;
     s.worker.engine = &s.engine;
     s.worker.where = o->where;

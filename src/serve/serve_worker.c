@@ -73,7 +73,7 @@ static rt_sequence *take(rt_worker *w)
 {
     rt_worker_lock(w);
     rt_sequence *q = w->first;
-    if (q && !rt_speaker_has_room(w->speaker, &q->o)) q = NULL;
+    if (q && !q->teaches && !rt_speaker_has_room(w->speaker, &q->o)) q = NULL;
     if (q) {
         w->first = q->next;
         w->waiting--;
@@ -83,11 +83,35 @@ static rt_sequence *take(rt_worker *w)
     return q;
 }
 
-static void begin_waiting(rt_worker *w)
+/* A teacher's answer is made at once, between two steps of the engine. */
+static int teach(rt_worker *w, rt_sequence *q, rt_err *e)
 {
-    for (rt_sequence *q; (q = take(w));) {
+    rt_str out = { 0 };
+    rt_err why = { 0 };
+    const rt_str *asked = &q->question;
+    const int rc = asked->len ? rt_teaching_answer(w->teaching, asked->data, asked->len, &out, &why)
+                              : rt_teaching_describe(w->teaching, q->hidden, &out, &why);
+    rt_worker_lock(w);
+    q->said.text = out;
+    q->said.end = rc < 0 ? RT_END_CANCELLED : RT_END_STOP;
+    q->said.err = why;
+    note(w, q);
+    rt_worker_unlock(w);
+    if (rc == RT_DEVICE && e) *e = why;
+    return rc == RT_DEVICE ? rc : RT_OK;
+}
+
+static int begin_waiting(rt_worker *w, rt_err *fatal)
+{
+    int rc = RT_OK;
+    for (rt_sequence *q; rc >= 0 && (q = take(w));) {
         rt_err e = { 0 };
         uint32_t slot = 0;
+        if (q->teaches) {
+            rc = teach(w, q, fatal);
+            if (rt_speaker_busy(w->speaker)) break; /* nobody waits for two of them */
+            continue;
+        }
         while (w->active[slot]) slot++;
         if (rt_speaker_begin(w->speaker, &q->o, &q->answer, &e) >= 0) {
             w->active[slot] = q;
@@ -99,6 +123,7 @@ static void begin_waiting(rt_worker *w)
         note(w, q);
         rt_worker_unlock(w);
     }
+    return rc;
 }
 
 /* Those that nobody wants any more. */
@@ -167,10 +192,11 @@ static void *work(void *arg)
     rt_worker_unlock(w);
     while (rc >= 0 && wait_for_work(w)) {
         end_cancelled(w);
-        begin_waiting(w);
-        rc = rt_speaker_step(w->speaker, &e);
+        rc = begin_waiting(w, &e);
+        if (rc >= 0) rc = rt_speaker_step(w->speaker, &e);
         if (rc < 0) fail_all(w, &e);
     }
+    rt_teaching_unseal(w->teaching);
     rt_speaker_unseal(w->speaker);
     return NULL;
 }

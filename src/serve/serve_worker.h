@@ -6,7 +6,7 @@
 #ifndef RT_SERVE_SERVE_WORKER_H
 #define RT_SERVE_SERVE_WORKER_H
 
-#include "job/speaker.h"
+#include "job/teaching.h"
 
 #include <pthread.h>
 
@@ -42,6 +42,9 @@ struct rt_sequence {
     uint32_t index;
     rt_answer_opts o; /* fn and ctx are the worker's */
     bool streams;     /* its owner hears of every id, not of the end alone */
+    bool teaches;     /* it is no text: said.text becomes a teacher's answer to question, or its description */
+    rt_str question;  /* empty: for a description, */
+    bool hidden;      /* with the head */
     rt_said said;
     bool begun, cancelled, noted;
     rt_sequence *next, *next_noted;
@@ -50,6 +53,7 @@ struct rt_sequence {
 
 struct rt_worker {
     rt_speaker *speaker;
+    rt_teaching *teaching;
     const rt_engine_opts *engine;
     const rt_settings *where;
     const char *const *env;
@@ -68,7 +72,8 @@ struct rt_worker {
     rt_engine_stats stats;
 };
 
-/* Returns when the engine is sealed. w: speaker, engine, where and env are set. Stopped all the same when it failed. */
+/* Returns when the engine is sealed. w: speaker, teaching, engine, where and env are set. Stopped all the same when it
+ * failed. */
 int rt_worker_start(rt_worker *w, rt_err *e);
 void rt_worker_stop(rt_worker *w); /* accepts zeroes; what is under way ends without a word */
 

@@ -74,7 +74,8 @@ typedef enum rt_setting_need {
 /* field, flag, kind, default ("" none; "auto" resolved from models and data), bind, need, metavar, help */
 #define RT_SETTING_TABLE(X)                                                                                            \
     X(teacher, "--teacher", TEXTS, "", RUN, NOTHING, "MODEL",                                                          \
-      "Teacher model, or a cache of one; may be repeated; MODEL,weight=0.3, MODEL,data=FILE, MODEL,prompt=FILE")       \
+      "Teacher model, a cache of one, or a server's http://HOST:PORT; may be repeated; MODEL,weight=0.3, "             \
+      "MODEL,data=FILE, MODEL,prompt=FILE")                                                                            \
     X(student, "--student", TEXT, "", RUN, NOTHING, "MODEL", "Student model, which is trained")                        \
     X(base, "--base", TEXT, "", RUN, NOTHING, "MODEL",                                                                 \
       "Base model of a LoRA adapter given as student or teacher; else the one that it names")                          \

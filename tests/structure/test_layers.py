@@ -66,6 +66,11 @@ CASES = [
     ("teacher/cache/x.c", '#include "num/dtype.h"', True),
     ("teacher/cache/x.c", '#include "op/plan.h"', False),
     ("teacher/cache/x.c", '#include "teacher/pair.h"', False),
+    ("teacher/cache/x.c", '#include "teacher/remote/wire.h"', False),
+    ("teacher/remote/x.c", '#include "teacher/cache/cache.h"', True),
+    ("teacher/remote/x.c", '#include "teacher/pair.h"', False),
+    ("job/x.c", '#include "teacher/remote/wire.h"', True),
+    ("serve/x.c", '#include "teacher/remote/wire.h"', False),
     ("teacher/x.c", '#include "teacher/cache/cache.h"', True),
     ("train/x.c", '#include "teacher/cache/cache.h"', True),
     ("job/x.c", '#include "teacher/cache/cache.h"', True),
@@ -84,7 +89,7 @@ CASES = [
 HEADERS = ["base/err.h", "num/dtype.h", "op/plan.h", "op/plan_internal.h", "backend/backend.h", "backend/ref/ref.h",
            "backend/cpu/cpu.h", "exec/exec.h", "model/decoder.h", "train/step.h", "verify/verify.h", "cli/args.h",
            "format/config/names.h", "format/gguf/gguf.h", "format/apr/apr.h", "format/model_file.h", "text/table/table.h", "text/data/dataset.h",
-           "teacher/pair.h", "teacher/cache/cache.h", "job/job.h", "serve/serve.h"]
+           "teacher/pair.h", "teacher/cache/cache.h", "teacher/remote/wire.h", "job/job.h", "serve/serve.h"]
 for path, line, allowed in CASES:
     with tempfile.TemporaryDirectory() as root:
         for name in HEADERS + [path]:

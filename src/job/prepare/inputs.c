@@ -27,22 +27,28 @@ static int check_cache_settings(const rt_inputs *in, const rt_settings *s, rt_er
     return RT_OK;
 }
 
-/* One and the same as what the cache is of. */
-static int refuse_cached_same(const rt_inputs *in, const rt_settings *s, rt_pool *pool, rt_err *e)
+int rt_inputs_refuse_identity(const rt_inputs *in, const json_t *of, const rt_settings *s, rt_pool *pool, rt_err *e)
 {
     int rc = RT_OK;
     rt_hash128 was, now;
-    const json_t *of = json_object_get(rt_cache_about(rt_cache_source_cache(in->cache)), "teacher");
     bool alike =
         (uint64_t)json_integer_value(json_object_get(of, "parameters")) == rt_model_file_parameters(in->student);
     if (!alike || s->allow_degenerate || !rt_hash_from_json(json_object_get(of, "content_hash"), &was)) return RT_OK;
     RT_TRY(rt_model_content_hash(in->student, pool, &now, NULL, e));
     if (rt_hash_equal(was, now))
         RT_TRY(rt_fail(e, RT_INVALID,
-                       "the cache was made with the student itself, so there is nothing to learn; name another "
-                       "student, or give --allow-degenerate"));
+                       "the %s the student itself, so there is nothing to learn; name another "
+                       "student, or give --allow-degenerate",
+                       in->cache ? "cache was made with" : "server's model is"));
 out:
     return rc;
+}
+
+/* One and the same as what the cache is of. */
+static int refuse_cached_same(const rt_inputs *in, const rt_settings *s, rt_pool *pool, rt_err *e)
+{
+    return rt_inputs_refuse_identity(in, json_object_get(rt_cache_about(rt_cache_source_cache(in->cache)), "teacher"),
+                                     s, pool, e);
 }
 
 int rt_inputs_cache_says(const rt_cache *c, const char *path, rt_err *e)
@@ -227,8 +233,9 @@ static int open_teacher(rt_inputs *in, const rt_settings *s, const rt_inputs_opt
 {
     int rc;
     const char *spec = in->teachers.list[0].model;
-    RT_TRY(rt_cache_is(spec) ? open_cache(in, s, env, e)
-                             : rt_inputs_open_model(in, spec, "teacher", env, &in->teacher, &in->teacher_text, e));
+    RT_TRY(rt_cache_is(spec)
+               ? open_cache(in, s, env, e)
+               : rt_inputs_open_model(in, spec, "teacher", o->part, env, &in->teacher, &in->teacher_text, e));
     RT_TRY(rt_pair_check(&in->pair, in->student_text ? in->student_text->tokenizer : NULL, in->student->config.vocab,
                          in->teacher_text ? in->teacher_text->tokenizer : NULL, in->teacher->config.vocab,
                          (uint32_t)s->vocab, e));
@@ -246,7 +253,7 @@ int rt_inputs_open(rt_inputs **out, const rt_settings *s, const rt_inputs_opts *
     const rt_hub_env env = rt_inputs_env(s, o->env);
     if (s->vocab > INT32_MAX) RT_TRY(rt_fail(e, RT_USAGE, "--vocab is at most %d", INT32_MAX));
     RT_TRY(rt_teachers_parse(&in->teachers, s->teacher.text, s->teacher.count, &in->arena, e));
-    RT_TRY(rt_inputs_open_model(in, s->student, "student", &env, &in->student, &in->student_text, e));
+    RT_TRY(rt_inputs_open_model(in, s->student, "student", o->part, &env, &in->student, &in->student_text, e));
     if (in->teachers.count) RT_TRY(open_teacher(in, s, o, &env, e));
     if (in->teachers.count > 1) RT_TRY(rt_inputs_open_others(in, s, o, &env, e));
     in->text = in->student_text ? in->student_text : in->teacher_text;

@@ -63,6 +63,7 @@ typedef struct rt_inputs_opts {
     const rt_hub_env *env;
     rt_pool *pool;
     const char *folder; /* where shards of tokens go: exists */
+    const char *part;   /* the name of a model of which there is a description alone, as a cache keeps it; null: none */
     int64_t now;        /* what strftime_now prints, kept in the manifest */
     bool measure;       /* the data is not trained on: of a directory with splits one to evaluate on is taken */
     bool (*stop)(void *ctx);
@@ -102,6 +103,8 @@ int rt_inputs_teacher_identity(json_t **out, const rt_inputs *in, rt_pool *pool,
 int rt_inputs_cache_identity(json_t **out, const char *path, rt_err *e); /* of a cache by its path */
 /* What the parameters of one of its models are stored in: (rt_param_count) in a. */
 int rt_inputs_dtypes(rt_dtype **out, const rt_model_file *m, rt_arena *a, rt_err *e);
+/* RT_INVALID where a teacher that is known by its identity alone is the student itself. */
+int rt_inputs_refuse_identity(const rt_inputs *in, const json_t *of, const rt_settings *s, rt_pool *pool, rt_err *e);
 /* ---- several teachers (inputs_teachers.c) ---- */
 /* Those besides the first, which has its pair already: opened, and of the same ids. RT_INVALID where they are not. */
 int rt_inputs_open_others(rt_inputs *in, const rt_settings *s, const rt_inputs_opts *o, const rt_hub_env *env,

@@ -16,13 +16,13 @@ void rt_note(rt_notes *n, const char *format, ...)
     va_end(args);
 }
 
-int rt_inputs_open_model(rt_inputs *in, const char *spec, const char *who, const rt_hub_env *env, rt_model_file **file,
-                         rt_text_source **text, rt_err *e)
+int rt_inputs_open_model(rt_inputs *in, const char *spec, const char *who, const char *part, const rt_hub_env *env,
+                         rt_model_file **file, rt_text_source **text, rt_err *e)
 {
     int rc;
     RT_TRY(rt_model_file_open(file, spec, env, e));
     rt_model_file *m = *file;
-    RT_TRY(rt_model_file_check(m, e));
+    if (!part || strcmp(part, spec) != 0) RT_TRY(rt_model_file_check(m, e));
     for (uint32_t i = 0; i < m->note_count; i++) rt_note(&in->notes, "%s: %s", who, m->notes[i]);
     if (m->text.tokenizer_json.data || m->text.has_vocab)
         RT_TRY(rt_text_from_model(text, &m->text, &m->config, m->path, e));

@@ -73,7 +73,7 @@ int rt_inputs_open_others(rt_inputs *in, const rt_settings *s, const rt_inputs_o
     RT_TRY(refuse_caches(&in->teachers, e));
     for (uint32_t i = 1; i < in->teachers.count; i++) {
         rt_inputs_other *t = &in->others[i - 1];
-        RT_TRY(rt_inputs_open_model(in, in->teachers.list[i].model, "teacher", env, &t->model, &t->text, e));
+        RT_TRY(rt_inputs_open_model(in, in->teachers.list[i].model, "teacher", NULL, env, &t->model, &t->text, e));
         RT_TRY(check_ids(in, t, s, e));
         RT_TRY(check_tokenizers(in, t, e));
         rc = rt_inputs_refuse_same(in, t->model, s, o->pool, e);

@@ -74,6 +74,7 @@ typedef struct rt_run_opts {
     bool resume, override;
     bool fit;            /* rows at a time and recomputing are chosen again, also in a resumed run */
     bool dry;            /* everything is known and nothing allocated: for plans; it cannot train */
+    bool unasked;        /* of a plan: what the teacher's cache lacks is still to be asked */
     bool smoke;          /* ends when the first steps have been timed */
     const char *scratch; /* dry or smoke: where a folder is made for the while, in the place of the setting out */
     int64_t now;         /* seconds since 1970, for templates that print a date */
@@ -106,6 +107,8 @@ typedef struct rt_run_summary {
 
 /* s: as given by the user, defaults not yet filled in; it is completed with what was resolved. */
 int rt_run_open(rt_run **out, rt_settings *s, const rt_run_opts *o, rt_err *e);
+/* RT_INVALID where no new run may begin. */
+int rt_run_check_out(const char *out, rt_err *e);
 int rt_run_train(rt_run *r, rt_run_summary *out, rt_err *e);
 void rt_run_close(rt_run *r); /* accepts null */
 

@@ -97,6 +97,15 @@ out:
     return rc;
 }
 
+int rt_run_check_out(const char *out, rt_err *e)
+{
+    rt_run r = { .out = out };
+    int rc = set_paths(&r, e);
+    if (rc >= 0) rc = may_begin(&r, e);
+    rt_arena_free(&r.arena);
+    return rc;
+}
+
 /* Looked at before anything is made, and again when nobody else can write there any more. */
 static int take_new(rt_run *r, rt_err *e)
 {

@@ -162,6 +162,13 @@ int rt_run_check_cache(rt_run *r, rt_err *e)
     RT_TRY(look_at_training(r, &train, e));
     RT_TRY(look_at_held(r, &held, e));
     if (!train.positions && !held.positions) return RT_OK;
+    if (r->opts->unasked) {
+        rt_run_note(r,
+                    "%" PRIu64 " of %" PRIu64 " positions to be trained and %" PRIu64 " of %" PRIu64 " held-out ones "
+                    "are still to be asked of the server",
+                    train.positions, train.wanted, held.positions, held.wanted);
+        return RT_OK;
+    }
     RT_TRY(rt_fail(e, RT_INVALID,
                    "the cache lacks %" PRIu64 " of %" PRIu64 " training positions and %" PRIu64 " of %" PRIu64
                    " held-out ones; perhaps %s. Use the settings it was made with, or add what is missing: retort "
