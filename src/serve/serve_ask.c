@@ -164,6 +164,8 @@ static int conversation(rt_fields *f, const json_t *messages, json_t **out)
         json_decref(copy);
         RT_TRY(rc);
     }
+    /* What jansson copies lacks the members that got no memory. */
+    if (rt_json_out_of_memory()) RT_TRY(rt_refuse(f->why, 500, "messages", "no memory"));
     *out = list;
     list = NULL;
 out:
