@@ -134,7 +134,7 @@ run cache --teacher t --data other.jsonl --seq-len 64 --keep topk:8 --temperatur
 exits 0
 run distill --teacher c07 $few --data other.jsonl --steps 2 --batch 2 --temperature 0.7 --out at07
 exits 0
-check "and is written down so" grep -q '"temperature": 0.7,' at07/run/settings.json
+check "and is written down so" python3 -c 'import json; assert json.load(open("at07/run/settings.json"))["temperature"] == 0.7'
 
 # ---- stopped and resumed ----
 curve topk >topk.curve
