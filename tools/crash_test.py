@@ -380,8 +380,11 @@ class Run(Bench):
         return done.returncode, begun, done.stderr.decode().strip()
 
     def say(self, *command):
-        return subprocess.run([*self.retort, *command], cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, timeout=LIMIT)
+        try:
+            return subprocess.run([*self.retort, *command], cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE, timeout=LIMIT)
+        except subprocess.TimeoutExpired:
+            raise Fault(f"did not end within {LIMIT} s") from None
 
     def finish(self, out, recording, disk, want):
         """(result, words)"""
@@ -566,6 +569,7 @@ def main():
     args.quick, args.emu, args.device = True, "", "cpu"
     if args.seed == "new":
         args.seed = str(random.SystemRandom().randrange(10**9))
+        print(f"seed {args.seed}", flush=True)
     try:
         if args.keep:
             os.makedirs(args.keep)
