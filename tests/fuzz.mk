@@ -27,15 +27,20 @@ $(REPLAY_PROGS): $(BUILD)/replay/%: $(BUILD)/tests/fuzz/fuzz_%.replay.o $(LIBRET
 
 # The parsers' rooms alone are instrumented: the others are slow to compile so and read no file.
 FUZZ_ROOMS := base num format text settings teacher/cache teacher/remote
-FUZZ_FILES := job/job_answers_file job/job_tell
-FUZZ_OBJS  := $(filter $(FUZZ_ROOMS:%=$(BUILD)/src/%/%) $(FUZZ_FILES:%=$(BUILD)/src/%.o),$(LIB_OBJS))
+FUZZ_OBJS  := $(filter $(FUZZ_ROOMS:%=$(BUILD)/src/%/%),$(LIB_OBJS))
+# Files of other rooms, each for its own target, which stands in for what they call there.
+FUZZ_FILES_answers := job/job_answers_file job/job_tell
+FUZZ_FILES_ask     := serve/serve_ask serve/serve_fields
+FUZZ_FILES_tasks   := job/job_tasks_file job/job_tasks_ids job/job_tasks_score job/job_tell
+FUZZ_FILES = $(FUZZ_FILES_$(1):%=$(BUILD)/src/%.o)
+FUZZ_MORE := $(sort $(foreach f,$(FUZZ_NAMES),$(call FUZZ_FILES,$f)))
 FUZZ_PROGS := $(FUZZ_NAMES:%=$(BUILD)/fuzz_%)
 FUZZ_FLAGS := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 ALL_OBJS   += $(FUZZ_SRCS:%.c=$(BUILD)/%.o)
 
-$(FUZZ_PROGS): $(BUILD)/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(FUZZ_OBJS) $(BUILD)/link.stamp
+$(FUZZ_PROGS): $(BUILD)/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(FUZZ_OBJS) $(FUZZ_MORE) $(BUILD)/link.stamp
 	$(call say,LD,$@)
-	$(Q)$(CC) $(SAN_FLAGS) -fsanitize=fuzzer $(LDFLAGS) $< $(FUZZ_OBJS) $(OTHER_LIBS) -lm -lpthread -ldl -o $@
+	$(Q)$(CC) $(SAN_FLAGS) -fsanitize=fuzzer $(LDFLAGS) $< $(FUZZ_OBJS) $(call FUZZ_FILES,$*) $(OTHER_LIBS) -lm -lpthread -ldl -o $@
 
 fuzz-programs: $(FUZZ:%=$(BUILD)/fuzz_%)
 

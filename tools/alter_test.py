@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """alter_test.py - changes one random byte of a run's files, again and again: nothing may go unnoticed.
 
-A tiny student is distilled with a control. Every trial changes one byte somewhere below OUT to another value; half of the
+A tiny student is distilled: by default with a control; --kind takes others, of several teachers that have prompts of their own
+(several) and of a teacher that is a cache (cached). Every trial changes one byte somewhere below OUT to another value; half of the
 trials choose among files, half among bytes. Then it is put back.
   verify  the run has ended: `retort verify OUT` must fail and name the file. The files that it does not cover
           (docs/evidence.md) are never chosen.
@@ -30,6 +31,7 @@ import kill_test  # noqa: E402
 
 NOT_COVERED = {"report.html", "compare.html", "log.txt", "dispatch.json", "retort.lock"}  # of a folder "run"; and .gitignore of OUT
 LEFT = re.compile("(folders|checkpoints)$")  # names of what is left of a run
+KINDS = ["control", "several", "cached"]
 LINES = 14  # of the log of the run, or of its control, when a run to be resumed is killed
 
 
@@ -73,8 +75,22 @@ class Campaign:
         self.args = args
         self.bench = kill_test.Bench(argparse.Namespace(retort=args.retort, checker="", emu=args.emu, device="auto",
                                                         quick=True), folder)
-        self.bench.begin += ["--control"]
+        self.prepare(args.kind)
         self.bench.to_the_end("whole", False)
+
+    def prepare(self, kind):
+        bench, at = self.bench, self.bench.begin.index("--teacher")
+        if kind == "control":
+            bench.begin += ["--control"]
+        elif kind == "several":
+            bench.must([*bench.retort, "init", "--preset", "tiny-qwen3", "--seed", "3", "other"])
+            with open(bench.path("p.txt"), "w", encoding="utf-8") as f:
+                f.write("the cat says: ")
+            bench.begin[at:at + 2] = ["--teacher", "teacher,prompt=p.txt", "--teacher", "other,weight=0.5,prompt=p.txt"]
+        else:
+            bench.must([*bench.retort, "cache", "--teacher", "teacher", "--data", "data.jsonl", "--seq-len", "64", "--held-out",
+                        "24", "--keep", "topk:16", "--threads", "1", "--out", "kept"])
+            bench.begin[at:at + 2] = ["--teacher", "kept"]
 
     def retort(self, *words):
         done = subprocess.run([*self.bench.retort, *words], cwd=self.bench.folder, stdin=subprocess.DEVNULL,
@@ -104,9 +120,10 @@ class Resume(Campaign):
     def __init__(self, args, folder):
         super().__init__(args, folder)
         self.want = kill_test.end_of(self.bench, "whole")
-        self.stopped = ["stopped in its run", "stopped in its control"]
+        self.stopped = ["stopped in its run", "stopped in its control"]  # where it has one
         logs = glob.glob("**/metrics.jsonl", root_dir=self.bench.path("whole"), recursive=True)
         logs.sort(key=lambda path: "control" in path)
+        self.stopped = self.stopped[:len(logs)]
         for out, log in zip(self.stopped, logs):
             self.kill_at(out, log)
 
@@ -163,7 +180,8 @@ def write_tallies(path, tallies):
 def run(args, folder):
     tallies = read_tallies(args.tally)
     new = int.from_bytes(os.urandom(4), "little") if args.seed is None else args.seed
-    tally = tallies.setdefault(args.mode, {"seed": new, "trials": 0, "found": {}, "failed": []})
+    name = args.mode if args.kind == "control" else f"{args.mode} {args.kind}"
+    tally = tallies.setdefault(name, {"seed": new, "trials": 0, "found": {}, "failed": []})
     if args.seed not in (None, tally["seed"]):
         raise kill_test.Fault(f"{args.tally} is of seed {tally['seed']}")
     print(f"{args.mode}: seed {tally['seed']}, trials {tally['trials'] + 1} to {args.trials}", flush=True)
@@ -190,6 +208,7 @@ def main():
     parser.add_argument("mode", choices=["verify", "resume"])
     parser.add_argument("--retort", default="build/retort")
     parser.add_argument("--emu", default="", help="command that runs a program of the target")
+    parser.add_argument("--kind", choices=KINDS, default="control", help="what the run is (control)")
     parser.add_argument("--trials", type=int, default=100, help="with those of the tally (100)")
     parser.add_argument("--seconds", type=float, default=0, help="begin no trial after so long")
     parser.add_argument("--seed", type=int, help="that of the tally, else a new one")

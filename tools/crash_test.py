@@ -12,8 +12,10 @@ That disk is made, and the run is resumed on it. It has to end with the same bit
 counted apart, with its words: it has not lost anything silently, but it is not good either. At the end of the record, when
 the process has answered 0, everything has to be there with no name and no byte that was not synced.
 
-Kinds: distill, train, lora, control; each from its beginning and, killed half-way, from its resume on. Trials are numbered,
-and each draws from its own number and the seed. --tally FILE adds up over calls: the next one goes on where the last ended.
+Kinds: distill, train, lora, control; each from its beginning and, killed half-way, from its resume on. And what the same command
+continues: a cache, from its beginning and when it is filled and files of blocks become one; answers, from their beginning and
+half-way. These may also lose nothing that was announced before the record began. Trials are numbered, and each draws from its
+own number and the seed. --tally FILE adds up over calls: the next one goes on where the last ended.
 Ends with `N passed, N failed`, one case per trial. Standard library only.
 """
 import argparse
@@ -286,12 +288,12 @@ class Recording:
         os.makedirs(self.root)
         log = bench.path(name + ".record")
         if resumed:
-            self.kill_half_way()
+            bench.half_way(self.root)
             shutil.copytree(self.root, self.base, symlinks=True)
         env = dict(os.environ, LD_PRELOAD=os.path.abspath(recorder), RECORD_LOG=log, RECORD_ROOT=self.root)
-        command = [bench.verb, "--resume"] if resumed else bench.begin
-        done = subprocess.run([*bench.retort, *command, "--out", os.path.join(name, "o")], cwd=bench.folder, env=env,
-                              stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=LIMIT)
+        command = bench.command(os.path.join(name, "o"), resumed)
+        done = subprocess.run([*bench.retort, *command], cwd=bench.folder, env=env, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=LIMIT)
         if done.returncode != 0:
             raise Fault(f"the run that is recorded ended with {done.returncode}: {done.stderr.decode().strip()}")
         self.ops = read_record(log, os.path.realpath(self.root))
@@ -301,17 +303,6 @@ class Recording:
         if forget:
             self.ops = without_syncs(self.ops, forget)
         self.events = [i for i, op in enumerate(self.ops) if op[0] not in ("write", "pwrite", "close", "open")]
-
-    def kill_half_way(self):
-        process = self.bench.start(os.path.join(os.path.basename(self.root), "o"), False)
-        end = time.monotonic() + LIMIT
-        while process.poll() is None and time.monotonic() < end:
-            if len(checkpoints_on_disk(os.path.join(self.root, "o"))) >= 2:
-                break
-            time.sleep(0.002)
-        process.send_signal(signal.SIGKILL)
-        if process.wait() != -signal.SIGKILL:
-            raise Fault(f"{self.bench.kind}: the run ended before it was killed half-way")
 
     def cut(self, rng):
         """Half of all where something happens to names, a quarter while the folder is made or the run ends."""
@@ -353,24 +344,141 @@ def certain_checkpoint(disk):
     return newest
 
 
+# ---- what is recorded ----
+
+class Run(Bench):
+    """A run, which --resume continues."""
+
+    def reference(self):
+        self.to_the_end("reference", False)
+        return end_of(self, "reference")
+
+    def command(self, out, resumed):
+        return [*([self.verb, "--resume"] if resumed else self.begin), "--out", out]
+
+    def half_way(self, root):
+        process = self.start(os.path.join(os.path.basename(root), "o"), False)
+        end = time.monotonic() + LIMIT
+        while process.poll() is None and time.monotonic() < end:
+            if len(checkpoints_on_disk(os.path.join(root, "o"))) >= 2:
+                break
+            time.sleep(0.002)
+        process.send_signal(signal.SIGKILL)
+        if process.wait() != -signal.SIGKILL:
+            raise Fault(f"{self.kind}: the run ended before it was killed half-way")
+
+    def resume(self, out):
+        """(status, step that it began from, what it said)"""
+        command = self.command(out, os.path.exists(self.path(out, "run", "settings.json")))
+        done = self.say(*command, "--json")
+        begun = 0
+        for line in done.stdout.decode().splitlines():
+            event = json.loads(line)
+            if event.get("event") == "plan":
+                begun = event["from_step"]
+                break
+        return done.returncode, begun, done.stderr.decode().strip()
+
+    def say(self, *command):
+        try:
+            return subprocess.run([*self.retort, *command], cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE, timeout=LIMIT)
+        except subprocess.TimeoutExpired:
+            raise Fault(f"did not end within {LIMIT} s") from None
+
+    def finish(self, out, recording, disk, want):
+        """(result, words)"""
+        before, safe = checkpoints_on_disk(self.path(out)), certain_checkpoint(disk)
+        status, begun, said = self.resume(out)
+        if status != 0:
+            return "refused", said.splitlines()[-1] if said else f"status {status}, and not a word"
+        if begun < safe and not (begun == 0 and safe == want["state"]["step"]):
+            return "FAIL", f"begun from step {begun}; checkpoint {safe} was safe, on disk were {before}"
+        try:
+            compare(self, out, want)
+        except Fault as fault:
+            return "FAIL", str(fault)
+        return "same", ""
+
+    def check_certain(self, out, want):
+        got = end_of(self, out)
+        for key in sorted(key for key in want if not key.endswith("folders")):
+            if got.get(key) != want[key]:
+                raise Fault(f"{self.kind}: after the run has ended, {key} can still be lost")
+
+
+class Kept(Run):
+    """A cache or answers, which the same command continues."""
+    PARTS = 9  # a cache is filled half-way by seven of them, and recorded with the eighth, which joins files
+
+    def __init__(self, args, folder, kind):
+        super().__init__(args, folder)
+        self.kind = kind
+        if kind == "cache":
+            self.begin = ["cache", "--teacher", "teacher", "--data", "data.jsonl", "--seq-len", "64", "--keep", "topk:16",
+                          "--temperature", "2", "--teacher-batch", "4", "--threads", "1"]
+        else:
+            self.begin = ["generate", "student", "--data", "data.jsonl", "--max-new", "8", "--samples", "2", "--temperature", "1",
+                          "--threads", "1", "--quiet"]
+
+    def content(self, out):
+        if self.kind == "cache":
+            return json.loads(self.must([*self.retort, "cache", out, "--json"]))
+        with open(self.path(out), "rb") as f:
+            return f.read()
+
+    def reference(self):
+        self.must([*self.retort, *self.begin, "--out", "reference"])
+        return self.content("reference")
+
+    def command(self, out, resumed):
+        more = ["--part", f"{self.PARTS - 1}/{self.PARTS}"] if resumed and self.kind == "cache" else []
+        return [*self.begin, *more, "--out", out]
+
+    def half_way(self, root):
+        out = os.path.join(os.path.basename(root), "o")
+        if self.kind == "cache":
+            for part in range(1, self.PARTS - 1):
+                self.must([*self.retort, *self.begin, "--part", f"{part}/{self.PARTS}", "--out", out])
+        else:
+            whole = self.content("reference")
+            with open(self.path(out), "wb") as f:
+                f.write(whole[:len(whole) // 2])
+
+    def announced(self, out):
+        """What was there when the record began: positions, or bytes."""
+        now = self.content(out)
+        return now["positions"] + now["held_out"] if self.kind == "cache" else now[:now.rfind(b"\n") + 1]
+
+    def finish(self, out, recording, disk, want):
+        there = os.path.exists(self.path(out, "cache.json")) if self.kind == "cache" else recording.resumed
+        if recording.resumed:
+            before, now = self.announced(os.path.join(recording.base, "o")), self.announced(out)
+            if now < before if self.kind == "cache" else not now.startswith(before):
+                return "FAIL", "what was there before is lost"
+        done = self.say(*self.begin, *(["--fill"] if there and self.kind == "cache" else []), "--out", out)
+        if done.returncode != 0:
+            said = done.stderr.decode().strip()
+            return "refused", said.splitlines()[-1] if said else f"status {done.returncode}, and not a word"
+        return self.compare(out, want)
+
+    def compare(self, out, want):
+        got = self.content(out)
+        same = got["content_hash"] == want["content_hash"] if self.kind == "cache" else got == want
+        left = [n for _, folders, files in os.walk(self.path(out)) for n in folders + files if ".retort-tmp-" in n]
+        return ("FAIL", "another result") if not same else ("FAIL", f"left over: {left}") if left else ("same", "")
+
+    def check_certain(self, out, want):
+        got = self.content(out)
+        if (got["content_hash"] != want["content_hash"]) if self.kind == "cache" else got != want:
+            raise Fault(f"{self.kind}: after the command has ended, what it has made can still be lost")
+
+
+KEPT = ["cache", "answers"]
+
 # ---- trials ----
 
-def resume(bench, out):
-    """(status, step that it began from, what it said)"""
-    settings = bench.path(out, "run", "settings.json")
-    command = [bench.verb, "--resume"] if os.path.exists(settings) else bench.begin
-    done = subprocess.run([*bench.retort, *command, "--json", "--out", out], cwd=bench.folder, stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=LIMIT)
-    begun = 0
-    for line in done.stdout.decode().splitlines():
-        event = json.loads(line)
-        if event.get("event") == "plan":
-            begun = event["from_step"]
-            break
-    return done.returncode, begun, done.stderr.decode().strip()
-
-
-def trial(recording, number, seed, want, steps):
+def trial(recording, number, seed, want):
     """(result, cut, words)"""
     bench, rng = recording.bench, random.Random(f"{seed}/{number}")
     cut = recording.cut(rng)
@@ -380,19 +488,13 @@ def trial(recording, number, seed, want, steps):
     place = f"trial-{number}"
     shutil.rmtree(bench.path(place), ignore_errors=True)
     write_tree(names, disk.root, bench.path(place), rng)
-    out, safe = os.path.join(place, "o"), certain_checkpoint(disk)
-    before = checkpoints_on_disk(bench.path(out))
-    status, begun, said = resume(bench, out)
-    if status != 0:
-        return "refused", cut, said.splitlines()[-1] if said else f"status {status}, and not a word"
-    if begun < safe and not (begun == 0 and safe == steps):
-        return "FAIL", cut, f"begun from step {begun}; checkpoint {safe} was safe, on disk were {before}"
     try:
-        compare(bench, out, want)
+        result, words = bench.finish(os.path.join(place, "o"), recording, disk, want)
     except Fault as fault:
-        return "FAIL", cut, str(fault)
-    shutil.rmtree(bench.path(place))
-    return "same", cut, ""
+        result, words = "FAIL", str(fault)
+    if result == "same":
+        shutil.rmtree(bench.path(place))
+    return result, cut, words
 
 
 def check_end(recording, want):
@@ -400,10 +502,7 @@ def check_end(recording, want):
     disk = recording.disk_at(len(recording.ops))
     place = recording.bench.path("certain")
     write_tree(disk.tree(lambda edit: False), disk.root, place, None)
-    got = end_of(recording.bench, os.path.join("certain", "o"))
-    for key in sorted(key for key in want if not key.endswith("folders")):
-        if got.get(key) != want[key]:
-            raise Fault(f"{recording.bench.kind}: after the run has ended, {key} can still be lost")
+    recording.bench.check_certain(os.path.join("certain", "o"), want)
     shutil.rmtree(place)
 
 
@@ -419,21 +518,20 @@ def run(args, folder):
     results = collections.Counter(tally["results"])
     recordings = []
     for kind in args.kinds.split(","):
-        bench = Bench(args, os.path.join(folder, kind), kind)
-        bench.to_the_end("reference", False)
-        want = end_of(bench, "reference")
+        bench = (Kept if kind in KEPT else Run)(args, os.path.join(folder, kind), kind)
+        want = bench.reference()
         for resumed in (False, True):
             r = Recording(bench, args.recorder, resumed, args.forget)
             print(f"{kind:<8} {'resumed' if resumed else 'begun':<8} {len(r.ops)} records, "
                   f"{sum(len(op[5]) for op in r.ops) / 1e6:.1f} MB, "
                   f"{sum(op[0] == 'fsync' for op in r.ops)} syncs; played again it is the folder that was left", flush=True)
-            if not args.forget:
+            if not args.forget and not (resumed and kind == "cache"):  # that one was a part of the work
                 check_end(r, want)
             recordings.append((r, want))
     here = collections.Counter()
     for number in range(tally["trials"] + 1, tally["trials"] + args.trials + 1):
         recording, want = recordings[number % len(recordings)]
-        result, cut, words = trial(recording, number, args.seed, want, want["state"]["step"])
+        result, cut, words = trial(recording, number, args.seed, want)
         here[result] += 1
         results[result] += 1
         if result != "same":
@@ -460,7 +558,7 @@ def main():
     parser.add_argument("--retort", default="build/retort")
     parser.add_argument("--recorder", default="build/tests/record_writes.so")
     parser.add_argument("--checker", default="build/tests/check_checkpoints")
-    parser.add_argument("--kinds", default=",".join(KINDS), help="of runs, with commas between")
+    parser.add_argument("--kinds", default=",".join([*KINDS, *KEPT]), help="with commas between")
     parser.add_argument("--trials", type=int, default=1000)
     parser.add_argument("--seed", default="1", help="'new': another one with each call, printed")
     parser.add_argument("--tally", metavar="FILE", help="add to what earlier calls counted, and go on behind them")
@@ -471,6 +569,7 @@ def main():
     args.quick, args.emu, args.device = True, "", "cpu"
     if args.seed == "new":
         args.seed = str(random.SystemRandom().randrange(10**9))
+        print(f"seed {args.seed}", flush=True)
     try:
         if args.keep:
             os.makedirs(args.keep)

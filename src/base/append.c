@@ -73,6 +73,15 @@ int rt_append_open_alone(rt_append *f, const char *path, rt_err *e)
     return rc;
 }
 
+int rt_append_held(const rt_append *f, rt_err *e)
+{
+    if (is_named(f)) return RT_OK;
+    return rt_fail(e, RT_INVALID,
+                   "%s was removed, moved or replaced while it was written: what is under that name now is not "
+                   "this output, and nothing more is written",
+                   f->path);
+}
+
 void rt_append_drop(rt_append *f)
 {
     struct stat s;

@@ -24,6 +24,8 @@ int rt_append_open(rt_append *f, const char *path, uint64_t keep, rt_err *e);
  * file. Nothing is cut off until it is clear how much of it is ours. */
 int rt_append_open_alone(rt_append *f, const char *path, rt_err *e);
 int rt_append_cut(rt_append *f, uint64_t keep, rt_err *e);
+/* RT_INVALID when the name is no longer that of the file which is open: what is put would be in no file. */
+int rt_append_held(const rt_append *f, rt_err *e);
 int rt_append_put(rt_append *f, const void *data, size_t bytes, rt_err *e);
 /* Everything that was put is on disk when this returns. Nothing is done for one that is not open. */
 int rt_append_sync(rt_append *f, rt_err *e);

@@ -186,7 +186,8 @@ static int save(const chat *c, const char *path, rt_err *e)
     if (text && line.failed) rc = rt_no_memory(e, "a conversation");
     if (rc >= 0 && rt_path_exists(path))
         rt_put_to(stderr, "%s already exists; give another name\n", path);
-    else if (rc >= 0 && rt_file_write_new(path, line.data, line.len, &why) < 0)
+    else if (rc >= 0 &&
+             (rt_job_output_outside_runs(path, &why) < 0 || rt_file_write_new(path, line.data, line.len, &why) < 0))
         rt_put_to(stderr, "%s\n", why.text);
     else if (rc >= 0 && !c->o->quiet)
         rt_put_to(stderr, "%zu messages written to %s\n", json_array_size(c->messages), path);

@@ -230,6 +230,8 @@ int rt_job_answers(const rt_model_file *m, const rt_job_answers_opts *o, rt_job_
 
 /* ---- models: converted, copied, made, looked at (job_convert.c, job_export.c, job_init.c, job_inspect.c) ---- */
 
+/* RT_INVALID when path lies in OUT of a run that is going on, or in OUT/run of any: of every output, but a run's. */
+int rt_job_output_outside_runs(const char *path, rt_err *e);
 /* An output model. */
 typedef struct rt_job_output {
     const char *path;

@@ -95,6 +95,7 @@ static int write_done(work *w, rt_err *e)
         place *p = &w->ring[w->oldest % w->room];
         if (p->ended < w->samples) break;
         for (uint32_t i = 0; i < w->samples; i++) w->given[i] = p->each[i].given;
+        RT_TRY(rt_append_held(&w->file, e));
         RT_TRY(rt_given_write(&w->file, &w->asked.each[w->oldest], p->record, w->text->tokenizer, w->given, w->samples,
                               o->best_of, o->logps, w->settings, e));
         clear(w, p);
@@ -179,8 +180,10 @@ static int claim(work *w, rt_err *e)
     int rc;
     uint64_t bytes;
     const rt_job_answers_opts *o = w->o;
+    RT_TRY(rt_job_output_outside_runs(o->out, e));
     RT_TRY(rt_append_open_alone(&w->file, o->out, e));
     RT_TRY(rt_given_found(o->out, &w->asked, &w->how, o->best_of ? 1 : w->samples, w->settings, &w->oldest, &bytes, e));
+    RT_TRY(rt_append_held(&w->file, e));
     RT_TRY(rt_append_cut(&w->file, bytes, e));
     w->next = w->oldest;
     w->out->prompts = w->asked.count;
@@ -281,6 +284,7 @@ int rt_job_answers(const rt_model_file *m, const rt_job_answers_opts *o, rt_job_
         RT_TRY(rt_engine_step(w.engine, e));
         RT_TRY(write_done(&w, e));
     }
+    RT_TRY(rt_append_held(&w.file, e));
     RT_TRY(rt_append_sync(&w.file, e));
 out:
     if (w.engine) {

@@ -53,6 +53,8 @@ static int check_settings(rt_cache_work *w, rt_err *e)
     if (!((float)s->temperature > 0) || !isfinite((float)s->temperature)) /* as sections have it */
         return rt_fail(e, RT_USAGE, "--temperature %g is out of range (above 0, as an f32)", s->temperature);
     if ((float)s->temperature == 1) w->settings.temperature = 1;
+    int rc = rt_job_output_outside_runs(s->out, e);
+    if (rc < 0) return rc;
     bool there = rt_cache_is(s->out);
     w->fresh = !rt_path_exists(s->out);
     if (there && !o->fill && !o->parts) return rt_cache_work_there(w, e);

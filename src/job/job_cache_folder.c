@@ -288,6 +288,7 @@ int rt_cache_work_join(rt_cache_work *w, rt_err *e)
     if (!w->settings.out) RT_TRY(rt_fail(e, RT_USAGE, "--out is missing; give the folder of the joined cache"));
     if (w->settings.teacher.count || w->settings.data.count)
         RT_TRY(rt_fail(e, RT_USAGE, "--join runs no teacher; leave --teacher and --data out"));
+    RT_TRY(rt_job_output_outside_runs(w->settings.out, e));
     w->there = rt_cache_is(w->settings.out);
     if (w->there && !o->fill) RT_TRY(rt_cache_work_there(w, e));
     RT_TRY(rt_cache_open(&first, o->join[0], e));
@@ -330,6 +331,7 @@ int rt_cache_work_look(rt_job_cached *out, const char *path, rt_job_tell *tell, 
     const json_t *a = rt_cache_about(c);
     const char *keep = json_string_value(json_object_get(a, "keep"));
     uint32_t count = rt_cache_sections(c, &sections);
+    if (keep && rt_keep_parse(&(rt_keep_plan){ 0 }, keep, INT32_MAX, NULL) < 0) keep = NULL; /* another tool's words */
     for (uint32_t i = 0; i < count; i++) {
         rt_cache_size size = rt_cache_size_of(c, i);
         *(i ? &out->held_bytes : &out->bytes) += size.bytes;

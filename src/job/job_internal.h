@@ -27,10 +27,8 @@ int rt_job_tell_watch(void *ctx, const char *what, uint64_t done, uint64_t total
 int rt_job_output_kind(const rt_job_output *o, const char *dtype, rt_container *to, const rt_mix **mix, rt_err *e);
 /* RT_INVALID when path is there already and may not be replaced, when it is a folder where a file is to be or the other
  * way round, when the model in (may be null) is, or lies in, what would be replaced, or when it belongs to a run
- * (below). */
+ * (rt_job_output_outside_runs). */
 int rt_job_output_allowed(const char *path, rt_container to, bool replace, const rt_model_file *in, rt_err *e);
-/* RT_INVALID when path lies in OUT of a run that is going on, or in OUT/run of any. */
-int rt_job_output_outside_runs(const char *path, rt_err *e);
 /* RT_IO when the file system of path has less room than bytes, those of the tensors alone: what is refused would not
  * have fitted. */
 int rt_job_output_fits(const char *path, uint64_t bytes, rt_err *e);

@@ -54,7 +54,9 @@ static int make_requests(work *w, part *p, rt_err *e)
                                 .chat = w->o->chat,
                                 .vars = w->vars,
                                 .now = w->o->env->now,
-                                .utc_offset = w->o->env->utc_offset };
+                                .utc_offset = w->o->env->utc_offset,
+                                .context = p->model->config.context,
+                                .tell = &w->tell };
     w->tell.what = "tokenizing";
     w->tell.total = w->set.count;
     for (uint32_t i = 0; i < w->set.count; i++) {
@@ -91,14 +93,23 @@ out:
     return rc;
 }
 
+/* Written at the end of hours, so whether it can be is found out before them. */
+static int check_details(const char *path, rt_err *e)
+{
+    rt_writer *probe;
+    if (rt_path_exists(path)) return rt_fail(e, RT_INVALID, "%s already exists; give another --details", path);
+    int rc = rt_job_output_outside_runs(path, e);
+    if (rc >= 0 && (rc = rt_writer_open(&probe, path, e)) >= 0) rt_writer_free(probe);
+    return rc;
+}
+
 static int open_all(work *w, rt_err *e)
 {
     int rc;
     const rt_job_tasks_opts *o = w->o;
     if (o->slots > RT_JOB_MOST_SLOTS)
         RT_TRY(rt_fail(e, RT_USAGE, "--slots %u is out of range (1 to %d)", o->slots, RT_JOB_MOST_SLOTS));
-    if (o->details && rt_path_exists(o->details))
-        RT_TRY(rt_fail(e, RT_INVALID, "%s already exists; give another --details", o->details));
+    if (o->details) RT_TRY(check_details(o->details, e));
     if (o->var_count) RT_TRY(rt_template_vars(&w->vars, o->vars, o->var_count, e));
     for (uint32_t i = 0; i < o->file_count; i++) RT_TRY(rt_task_set_read(&w->set, o->files[i], &w->tell, e));
     w->out->model_count = o->model_count;
@@ -191,7 +202,7 @@ static int judge(work *w, uint32_t model, rt_err *e)
         if (w->o->details) RT_TRY(rt_task_detail(&w->details, w->out, model, &w->set, i, q, m, e));
         q += w->set.tasks[w->set.records[i].task].choices ? w->set.records[i].count : 1;
     }
-    rt_task_score_all(w->out, &w->set, model, &w->first, m);
+    RT_TRY(rt_task_score_all(w->out, &w->set, model, &w->first, m, e));
 out:
     rt_arena_free(&arena);
     return rc;
@@ -250,7 +261,7 @@ int rt_job_tasks(rt_job_tasked *out, const rt_job_tasks_opts *o, rt_err *e)
         part_close(&w.parts[i]);
     }
     rt_task_gates_look(out);
-    if (o->details) RT_TRY(rt_file_write_new(o->details, w.details.data, w.details.len, e));
+    if (o->details) rt_file_write_new(o->details, w.details.data, w.details.len, &out->details);
 out:
     for (uint32_t i = 0; w.parts && i < o->model_count; i++) part_close(&w.parts[i]);
     rt_free(w.parts);

@@ -136,6 +136,9 @@ static int name_of(const reading *x, const char *path, char *out, rt_err *e)
     const size_t len = name ? strlen(text) : dot && dot > base ? (size_t)(dot - base) : strlen(base);
     if (len >= MOST_NAME)
         return rt_fail(e, RT_INVALID, "the name of the task is %zu bytes long; give a shorter `task`", len);
+    for (size_t i = 0; i < len; i++)
+        if ((unsigned char)text[i] < ' ' || text[i] == 127) /* it would be lines of its own in the table */
+            return rt_fail(e, RT_INVALID, "the name of the task has a control character; give another `task`");
     if (memchr(text, ':', len)) return rt_fail(e, RT_INVALID, "the name of the task has a colon; give another `task`");
     memcpy(out, text, len);
     out[len] = 0;

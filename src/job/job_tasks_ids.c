@@ -111,7 +111,12 @@ int rt_task_requests_add(rt_task_request_list *l, const rt_task_text *t, const r
         goto out;
     }
     RT_TRY(encode(t, &question, stripped(question.data ? question.data : "", question.len), &before, e));
+    if (before.count >= t->context)
+        RT_TRY(rt_fail(e, RT_INVALID,
+                       "the question has %u tokens, and the model's context is %u; shorten it or leave it out",
+                       before.count, t->context));
     for (uint32_t k = 0; k < r->count; k++) {
+        if (rt_job_tell_stop(t->tell)) RT_TRY(rt_fail(e, RT_INTERRUPTED, "interrupted while reading the tasks"));
         RT_TRY(add(l, i, k, &q, e));
         RT_TRY(join_choice(t, &question, &delimiter, &r->each[k], before.count, q, e));
     }

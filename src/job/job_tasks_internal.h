@@ -62,8 +62,11 @@ typedef struct rt_task_text {
     const json_t *vars;
     int64_t now;
     int32_t utc_offset;
+    uint32_t context; /* of the model */
+    rt_job_tell *tell;
 } rt_task_text;
-/* Adds the requests of record i. RT_INVALID for what this tokenizer leaves nothing of. */
+/* Adds the requests of record i. RT_INVALID for what this tokenizer leaves nothing of, and for a question that leaves
+ * no place for an answer: it is encoded once more for each of its choices. */
 int rt_task_requests_add(rt_task_request_list *l, const rt_task_text *t, const rt_task_set *s, uint32_t i, rt_err *e);
 void rt_task_requests_free(rt_task_request_list *l);
 
@@ -80,8 +83,8 @@ void rt_task_mark(rt_task_marks *m, const rt_task_set *s, uint32_t i, const rt_t
 /* The rows of out, without scores. */
 int rt_task_rows(rt_job_tasked *out, const rt_task_set *s, rt_err *e);
 /* Those of model number `model`; first: of the first one. */
-void rt_task_score_all(rt_job_tasked *out, const rt_task_set *s, uint32_t model, const rt_task_marks *first,
-                       const rt_task_marks *m);
+int rt_task_score_all(rt_job_tasked *out, const rt_task_set *s, uint32_t model, const rt_task_marks *first,
+                      const rt_task_marks *m, rt_err *e);
 /* RT_USAGE for what is no requirement, or speaks of no row. */
 int rt_task_gates_parse(rt_job_tasked *out, const char *const *require, uint32_t count, rt_err *e);
 void rt_task_gates_look(rt_job_tasked *out);

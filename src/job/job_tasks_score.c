@@ -104,24 +104,48 @@ static rt_measure measure_of(int64_t sum, int64_t squares, uint32_t n)
     return (rt_measure){ .mean = mean, .error = n > 1 ? sqrt(fmax(spread, 0) / (n - 1.0) / n) : NAN };
 }
 
-void rt_task_score_all(rt_job_tasked *out, const rt_task_set *s, uint32_t model, const rt_task_marks *first,
-                       const rt_task_marks *m)
+/* Of one row. */
+typedef struct tally {
+    int64_t hits, change, changed;
+} tally;
+
+/* Once over the records: every one may be of a task of its own. */
+static void count_hits(tally *all, const uint32_t *row_of, const rt_job_tasked *out, const rt_task_set *s,
+                       const rt_task_marks *first, const rt_task_marks *m)
 {
+    for (uint32_t i = 0; i < s->count; i++) {
+        const uint32_t task = s->records[i].task;
+        for (uint32_t k = row_of[task]; k < row_of[task + 1]; k++) {
+            const rt_task_metric metric = out->rows[k].metric;
+            const int hit = m->hit[metric][i], was = first->hit[metric][i];
+            all[k].hits += hit;
+            all[k].change += hit - was;
+            all[k].changed += hit != was;
+        }
+    }
+}
+
+int rt_task_score_all(rt_job_tasked *out, const rt_task_set *s, uint32_t model, const rt_task_marks *first,
+                      const rt_task_marks *m, rt_err *e)
+{
+    int rc = RT_OK;
+    tally *all = rt_alloc_zero(out->row_count * sizeof *all, 16);
+    uint32_t *row_of = rt_alloc_zero((s->task_count + (size_t)1) * sizeof *row_of, 16);
+    if (!all || !row_of) RT_TRY(rt_no_memory(e, "scores"));
+    for (uint32_t t = 0; t < s->task_count; t++)
+        for (int k = 0; k < RT_TASK_METRICS; k++)
+            row_of[t + 1] = (k ? row_of[t + 1] : row_of[t]) + has_metric(&s->tasks[t], (rt_task_metric)k);
+    count_hits(all, row_of, out, s, first, m);
     for (uint32_t k = 0; k < out->row_count; k++) {
         const rt_task_row *row = &out->rows[k];
-        int64_t hits = 0, change = 0, changed = 0;
-        uint32_t task = 0;
-        while (strcmp(s->tasks[task].name, row->task) != 0) task++;
-        for (uint32_t i = 0; i < s->count; i++) {
-            if (s->records[i].task != task) continue;
-            const int hit = m->hit[row->metric][i], was = first->hit[row->metric][i];
-            hits += hit;
-            change += hit - was;
-            changed += hit != was;
-        }
         ((rt_task_score *)row->scores)[model] =
-            (rt_task_score){ .value = measure_of(hits, hits, row->n), .change = measure_of(change, changed, row->n) };
+            (rt_task_score){ .value = measure_of(all[k].hits, all[k].hits, row->n),
+                             .change = measure_of(all[k].change, all[k].changed, row->n) };
     }
+out:
+    rt_free(all);
+    rt_free(row_of);
+    return rc;
 }
 
 /* ---- requirements ---- */
@@ -177,6 +201,10 @@ int rt_job_tasked_check(const rt_job_tasked *t, rt_err *e)
 {
     uint32_t failed = 0;
     const rt_task_gate *first = NULL;
+    if (t->details.status < 0) {
+        if (e) *e = t->details;
+        return t->details.status;
+    }
     for (uint32_t i = 0; i < t->gate_count; i++) {
         if (t->gates[i].holds) continue;
         if (!failed++) first = &t->gates[i];

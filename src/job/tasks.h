@@ -71,10 +71,11 @@ typedef struct rt_job_tasked {
     rt_task_model *models;
     rt_task_gate *gates; /* (gate_count) of each requirement every row that it speaks of */
     uint32_t row_count, model_count, gate_count;
+    rt_err details; /* status: why the details are not written, though the scores are there; 0: they are */
 } rt_job_tasked;
 /* Every fault of a file, of a requirement and of a prompt's length is found before a model is loaded. */
 int rt_job_tasks(rt_job_tasked *out, const rt_job_tasks_opts *o, rt_err *e);
-/* RT_INVALID, with the score, when a gate does not hold. */
+/* Why the details could not be written; RT_INVALID, with the score, when a gate does not hold. */
 int rt_job_tasked_check(const rt_job_tasked *t, rt_err *e);
 void rt_job_tasked_free(rt_job_tasked *t); /* accepts zeroes */
 

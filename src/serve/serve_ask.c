@@ -131,7 +131,8 @@ static int parse_calls(rt_fields *f, json_t *message)
     size_t i;
     json_t *call, *calls = json_object_get(message, "tool_calls");
     if (!json_is_array(calls)) return RT_OK;
-    if (json_object_set_new(message, "tool_calls", calls = json_deep_copy(calls)) < 0) return no_memory(f, "messages");
+    if (json_object_set_new(message, "tool_calls", calls = json_deep_copy(calls)) < 0 || rt_json_out_of_memory())
+        return no_memory(f, "messages");
     json_array_foreach(calls, i, call)
     {
         json_t *function = json_object_get(call, "function"), *text = json_object_get(function, "arguments");
@@ -155,8 +156,9 @@ static int conversation(rt_fields *f, const json_t *messages, json_t **out)
     if (!json_array_size(messages)) RT_TRY(rt_field_fail(f, "messages", "messages is empty; it takes a conversation"));
     for (size_t i = 0; i < json_array_size(messages); i++) {
         const json_t *m = json_array_get(messages, i);
-        json_t *copy = json_copy((json_t *)(uintptr_t)m);
-        if (!json_is_string(json_object_get(m, "role")))
+        json_t *copy = json_copy((json_t *)(uintptr_t)m); /* it lacks the members that got no memory */
+        if (rt_json_out_of_memory()) rc = no_memory(f, "messages");
+        if (rc >= 0 && !json_is_string(json_object_get(m, "role")))
             rc = rt_field_fail(f, "messages", "message %zu has no role; it takes an object with role and content", i);
         if (rc >= 0) rc = flatten(f, copy);
         if (rc >= 0) rc = parse_calls(f, copy);

@@ -97,7 +97,8 @@ static int recognise(rt_cache_source *s, const char *path, rt_err *e)
     uint32_t count = rt_cache_sections(s->cache, &s->sections);
     const rt_cache_section *a = s->sections, *b = a + 1;
     rt_cache_section same[RT_CACHE_SECTIONS];
-    s->temperature = (double)a->T;
+    double said = json_number_value(json_object_get(rt_cache_about(s->cache), "temperature"));
+    s->temperature = (float)said == a->T ? said : (double)a->T; /* 0.7, and not what f32 makes of it */
     s->keeps = (rt_keep_plan){ .n = a->keep == RT_KEEP_HIDDEN ? 0 : a->n, .exact = a->exact };
     s->keeps.form = a->keep == RT_KEEP_HIDDEN ? RT_FORM_HIDDEN : a->keep == RT_KEEP_TOPK ? RT_FORM_TOPK : RT_FORM_DRAWS;
     s->keeps.held_n = count > 1 ? b->n : 0;

@@ -191,6 +191,42 @@ run generate s --data long.txt --out two.jsonl --max-new 60 --quiet
 exits 0
 check "the same bytes after kills" cmp -s one.jsonl two.jsonl
 
+# A file that is removed, moved or replaced meanwhile is not written to any more, nor what has its name.
+for way in 'rm gone.jsonl' 'echo mine >new && mv new gone.jsonl' 'mv gone.jsonl there.jsonl'; do
+    shown="retort generate, meanwhile $way"
+    rm -f gone.jsonl there.jsonl
+    "$RETORT" generate s --data long.txt --out gone.jsonl --max-new 60 --quiet 2>"$err" &
+    first=$!
+    for i in $(seq 1000); do
+        [ -s gone.jsonl ] && break
+        sleep 0.01
+    done
+    kill -STOP $first
+    sh -c "$way"
+    kill -CONT $first
+    status=0
+    wait $first || status=$?
+    exits 5
+    err_has 'gone.jsonl was removed, moved or replaced while it was written'
+    check "what has the name is as it was" sh -c 'test ! -e gone.jsonl || grep -qx mine gone.jsonl'
+done
+mv there.jsonl gone.jsonl
+run generate s --data long.txt --out gone.jsonl --max-new 60 --quiet
+exits 0
+check "where it is now it is continued" cmp -s one.jsonl gone.jsonl
+
+# In a run's own folder only the run writes.
+run generate s --data lines.txt --out t/run/lines.jsonl --max-new 3
+exits 5
+err_has 'lies in .*t/run, where only the run itself writes'
+run eval s --tasks p.jsonl --details t/run/d.jsonl
+exits 5
+check "no details there either" test ! -e t/run/d.jsonl
+run cache --teacher s --data whole.jsonl --out t/run/cache
+exits 5
+err_has 'lies in .*t/run, where only the run itself writes'
+check "nothing was made there" test ! -e t/run/cache -a ! -e t/run/lines.jsonl
+
 # Every file that data may be; records without their answers.
 printf '\357\273\277{"prompt": "a b"}\r\n\r\n{"instruction": "c d"}\r\n' >f.jsonl
 printf '[{"prompt": "a b"},\n {"question": "c d"}]' >f.json

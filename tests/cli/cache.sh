@@ -129,6 +129,13 @@ check "the cache's temperature is the run's" grep -q '"temperature": 2' at2/run/
 run verify at2
 exits 0
 
+# A temperature that f32 does not have exactly is the one that was given.
+run cache --teacher t --data other.jsonl --seq-len 64 --keep topk:8 --temperature 0.7 --out c07
+exits 0
+run distill --teacher c07 $few --data other.jsonl --steps 2 --batch 2 --temperature 0.7 --out at07
+exits 0
+check "and is written down so" python3 -c 'import json; assert json.load(open("at07/run/settings.json"))["temperature"] == 0.7'
+
 # ---- stopped and resumed ----
 curve topk >topk.curve
 stop KILL 9 part distill --teacher c $learn

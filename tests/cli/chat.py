@@ -73,6 +73,10 @@ def commands():
     check([t for r, t in turns if r == "user"] == ["/slash", "one \ntwo"], f"messages: {turns}")
     for says in (b"/nonsense is not a command; /help lists them", b"/save needs a file name", b"/reset         clear", b"/nowhere/m.jsonl"):
         check(says in done.stderr, f"{says}: {done.stderr}")
+    os.makedirs("o/run")
+    open("o/run/retort.lock", "w").close()
+    done = talk("/save o/run/x.jsonl\n")
+    check(b"where only the run itself writes" in done.stderr and os.listdir("o/run") == ["retort.lock"], f"/save into a run: {done}")
     done = talk(b"\xff\xfe bytes\n/save b.jsonl".decode("latin-1"), "--quiet")
     check(done.returncode == 0 and os.path.exists("b.jsonl"), "a last line without its end, bytes that are no UTF-8")
     done = talk("/system\n", "--system", "\udcff brief")

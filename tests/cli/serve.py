@@ -4,6 +4,7 @@ clients at once, a full queue, clients that leave, refusals, shutting down, and 
 
 Needs the standard library and $RETORT; ends with `N passed, N failed`.
 """
+import http.client
 import json
 import math
 import os
@@ -282,6 +283,21 @@ def slow_reader():
     check(server.stop() == (0, ""), "it ends well")
 
 
+def long_reply():
+    """A reply that takes longer to be made than a client may be idle is not taken for one that nobody reads."""
+    server = Server("s", "--slots", 8, "--context", 256, "--threads", 1, "--idle-timeout", 0.3 * SLOW)
+    whole = 0
+    for _ in range(5):  # on a busy machine a client may really read nothing for so long
+        try:
+            whole += len(server.complete([[i] * 250 for i in range(128)], max_tokens=1, echo=True, logprobs=20)) == 128
+        except (OSError, http.client.HTTPException):
+            pass
+        if whole:
+            break
+    check(whole > 0, "a long reply never comes")
+    check(server.stop() == (0, ""), "it ends well")
+
+
 def ends():
     """SIGTERM in the middle: the answers come whole, nobody new is heard, and the status is 0."""
     server = Server("wide", "--slots", 2, "--context", 4000, "--threads", 1)
@@ -475,7 +491,7 @@ def main():
     for test in (scores, digits, streams, seeds, stops, crowd, refusals, oddities, fuzz):
         test(server)
     check(server.stop() == (0, ""), "it ends well")
-    for test in (queue, leave, time_out, slow_reader, ends, tokens):
+    for test in (queue, leave, time_out, slow_reader, long_reply, ends, tokens):
         test()
 
 

@@ -190,6 +190,20 @@ err_has '--template-var needs --chat when --tasks is given'
 run eval s --tasks q.jsonl --beside nothing-there
 exits 3
 
+run eval s --tasks q.jsonl --details no/such/d.jsonl
+exits 3
+out_empty
+err_has 'create the folder first'
+# A question is encoded once more for each choice: one that cannot be answered is refused before that.
+python3 -c '
+import json
+print(json.dumps({"question": "many words " * 60000, "choices": ["x"] * 3000, "answer": 0}))' >wide.jsonl
+shown="retort eval s --tasks wide.jsonl, in 60 seconds"
+status=0
+timeout -s KILL 60 ${EMU:-} "$RETORT" eval s --tasks wide.jsonl >"$out" 2>"$err" </dev/null || status=$?
+exits 5
+err_has 'wide\.jsonl, line 1: the question has [0-9]+ tokens, and the model.s context is [0-9]+; shorten it or leave it out'
+
 # ---- Ctrl-C ----
 python3 - <<'END' >"$out" 2>&1
 import json, os, signal, subprocess, time

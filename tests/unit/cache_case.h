@@ -189,7 +189,9 @@ static inline void fill_block(const rt_cache_section *s, dist kind, uint32_t V, 
         if (!(have >> p & 1)) continue;
         if (s->keep == RT_KEEP_HIDDEN) {
             uint8_t *row = (uint8_t *)b->hidden + j * rt_dtype_bytes(s->dtype, s->n);
-            for (uint64_t i = 0; i < rt_dtype_bytes(s->dtype, s->n); i++) row[i] = (uint8_t)rt_philox(own, 6, i).v[0];
+            const uint64_t each = rt_dtype_bytes(s->dtype, 1);
+            for (uint64_t i = 0; i < rt_dtype_bytes(s->dtype, s->n); i++) /* finite: the exponent is never all ones */
+                row[i] = (uint8_t)(rt_philox(own, 6, i).v[0] & (i % each == each - 1 ? 0xbf : 0xff));
         } else {
             make_logp(kind, own, V, logp);
             if (s->keep == RT_KEEP_TOPK)

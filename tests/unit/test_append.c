@@ -122,6 +122,24 @@ static void test_dropped(void **state)
     rt_append_drop(&g); /* not open */
 }
 
+/* Of a file that has lost its name nothing more can be kept. */
+static void test_held(void **state)
+{
+    (void)state;
+    rt_append f;
+    rt_err e = { 0 };
+    assert_int_equal(rt_append_open_alone(&f, path, &e), RT_OK);
+    assert_int_equal(rt_append_put(&f, "one\n", 4, &e), RT_OK);
+    assert_int_equal(rt_append_held(&f, &e), RT_OK);
+    unlink(path);
+    assert_int_equal(rt_append_held(&f, &e), RT_INVALID);
+    assert_non_null(strstr(e.text, "was removed, moved or replaced"));
+    assert_int_equal(rt_file_write(path, "two\n", 4, &e), RT_OK);
+    assert_int_equal(rt_append_held(&f, &e), RT_INVALID);
+    rt_append_drop(&f);
+    expect_text("two\n");
+}
+
 static void test_faults(void **state)
 {
     (void)state;
@@ -147,6 +165,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_lost_end, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_alone, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_dropped, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_held, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_faults, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

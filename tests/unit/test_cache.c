@@ -354,6 +354,17 @@ static void test_hidden(void **state)
         ok(rt_cache_get(c, 0, &key, 0x3030, &r, &case_err));
         assert_memory_equal(b.hidden, r.hidden, 4 * rt_dtype_bytes(s.dtype, s.n));
         refused(rt_cache_get(c, 0, &key, 0x1, &r, &case_err), RT_INVALID, "does not have");
+        rt_cache_writer *w;
+        ok(rt_cache_writer_new(&w, c, 0, &case_err));
+        for (int bad = 0; bad < 3; bad++) { /* infinities and NaN, of the last value */
+            const size_t each = (size_t)rt_dtype_bytes(s.dtype, 1), end = 4 * 96 * each;
+            uint8_t *top = (uint8_t *)b.hidden + end - 2;
+            fill_block(&s, DIST_REAL, 0, 4, 0x3030, &b);
+            top[0] = dtypes[i] == RT_DTYPE_F16 ? (bad == 2) : bad == 2 ? 0xc0 : 0x80;
+            top[1] = (uint8_t)((dtypes[i] == RT_DTYPE_F16 ? 0x7c : 0x7f) | (bad == 1 ? 0x80 : 0));
+            refused(rt_cache_writer_add(w, &b, &case_err), RT_NONFINITE, "a hidden state of the teacher is not finite");
+        }
+        rt_cache_writer_free(w);
         free_block(&b);
         free_block(&r);
         rt_cache_close(c);

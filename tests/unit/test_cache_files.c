@@ -454,13 +454,70 @@ static void test_foreign_file(void **state)
     refused(rt_cache_open(&d, case_path, &case_err), RT_FORMAT, "does not belong to the cache");
 }
 
+/* Names that no writer gives are somebody's own: they are neither read nor replaced. */
+static void test_names_of_others(void **state)
+{
+    (void)state;
+    char command[800];
+    rt_cache *c = new_cache(&topk, 1);
+    write_one(c, 0, DIST_REAL, VOCAB, 1, 7);
+    snprintf(command, sizeof command,
+             "cd %s && echo x | tee part-0/1.rtcache part-0/000000001.rtcache part-0/0000000x.rtcache >/dev/null && "
+             "mkdir part-00 part-007 && echo x | tee part-00/00000001.rtcache part-1x >/dev/null",
+             case_path);
+    assert_int_equal(system(command), 0);
+    reopen(&c);
+    expect_block(c, 1, 7);
+    for (uint64_t i = 2; i < 20; i++) write_one(c, 0, DIST_REAL, VOCAB, i, 7); /* joined meanwhile */
+    reopen(&c);
+    for (uint64_t i = 1; i < 20; i++) expect_block(c, i, 7);
+    snprintf(command, sizeof command,
+             "cd %s && test $(cat part-0/1.rtcache part-0/000000001.rtcache part-1x | tr -d '\\n') = xxx", case_path);
+    assert_int_equal(system(command), 0);
+    rt_cache_close(c);
+}
+
+/* Whose lock, or folder, was taken away writes nothing more and removes nothing; nor does a file that has come under
+ * the name of the next one go. */
+static void test_taken_away(void **state)
+{
+    (void)state;
+    static const char *const how[] = { "rm part-0/retort.lock", "mv part-0 gone && mkdir part-0",
+                                       "mv part-0 gone && mkdir part-0 && echo x >part-0/retort.lock",
+                                       "echo x >part-0/00000002.rtcache" };
+    char command[800];
+    for (int i = 0; i < 4; i++) {
+        rt_cache_writer *w;
+        rt_cache *c = new_cache(&topk, 1);
+        ok(rt_cache_writer_new(&w, c, 0, &case_err));
+        add(w, 1, 7);
+        ok(rt_cache_writer_commit(w, &case_err));
+        add(w, 2, 7);
+        snprintf(command, sizeof command, "cd %s && %s && find part-0 gone -type f 2>/dev/null | sort >../before",
+                 case_path, how[i]);
+        assert_int_equal(system(command), 0);
+        refused(rt_cache_writer_commit(w, &case_err), RT_INVALID,
+                i < 3 ? "no longer belongs to this process" : "is not replaced");
+        rt_cache_writer_free(w);
+        snprintf(command, sizeof command,
+                 "cd %s && find part-0 gone -type f 2>/dev/null | grep -v retort-tmp | sort >../after && "
+                 "grep -v retort-tmp ../before | cmp -s - ../after && "
+                 "test ! -s part-0/00000002.rtcache -o x = \"$(cat part-0/00000002.rtcache)\"",
+                 case_path);
+        if (system(command) != 0) fail_msg("%s", how[i]);
+        rt_cache_close(c);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_positions_join), cmocka_unit_test(test_two_writers),  cmocka_unit_test(test_killed),
-        cmocka_unit_test(test_many_commits),   cmocka_unit_test(test_merge),        cmocka_unit_test(test_created),
-        cmocka_unit_test(test_every_byte),     cmocka_unit_test(test_foreign_file), cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_watched),
+        cmocka_unit_test(test_names_of_others), cmocka_unit_test(test_taken_away),
+        cmocka_unit_test(test_positions_join),  cmocka_unit_test(test_two_writers),
+        cmocka_unit_test(test_killed),          cmocka_unit_test(test_many_commits),
+        cmocka_unit_test(test_merge),           cmocka_unit_test(test_created),
+        cmocka_unit_test(test_every_byte),      cmocka_unit_test(test_foreign_file),
+        cmocka_unit_test(test_threads),         cmocka_unit_test(test_watched),
     };
     return cmocka_run_group_tests(tests, open_case, close_case);
 }

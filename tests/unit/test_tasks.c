@@ -401,6 +401,8 @@ static void test_refusals(void **state)
           "`stop`: element 0" },
         { "{\"task\": \"u\", \"prompt\": \"\", \"target\": \"b\"}", RT_INVALID, "`prompt` is empty" },
         { "{\"task\": 3, \"prompt\": \"a\", \"target\": \"b\"}", RT_INVALID, "`task` is not a name" },
+        { "{\"task\": \"a\\nb  9  acc  1.0000\", \"prompt\": \"a\", \"target\": \"b\"}", RT_INVALID,
+          "has a control character" },
         { "{\"task\": \"a:b\", \"prompt\": \"a\", \"target\": \"b\"}", RT_INVALID, "has a colon" },
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -440,6 +442,45 @@ static void test_length(void **state)
         }
 }
 
+/* A file that has come under the name of the details is not replaced, and the scores are there all the same. */
+static int take_name(void *ctx, const char *what, uint64_t done, uint64_t total)
+{
+    (void)done, (void)total;
+    if (strcmp(what, "answering") == 0) put_file((const char *)ctx, "mine", 4);
+    return 0;
+}
+
+static void test_details_taken(void **state)
+{
+    (void)state;
+    rt_err e = { 0 };
+    rt_job_tasked t;
+    rt_str text = { 0 };
+    const char *model = kept("m"), *file = kept("t.jsonl"), *details = kept("taken.jsonl");
+    put_file("t.jsonl", choices_text, sizeof choices_text - 1);
+    rt_job_tasks_opts o = { .models = &model,
+                            .files = &file,
+                            .model_count = 1,
+                            .file_count = 1,
+                            .details = details,
+                            .where = &where,
+                            .env = &env,
+                            .progress = take_name,
+                            .ctx = (void *)(uintptr_t) "taken.jsonl" };
+    assert_int_equal(rt_job_tasks(&t, &o, &e), RT_OK);
+    assert_true(t.row_count == 2 && t.rows[0].n == 3);
+    assert_int_equal(rt_job_tasked_check(&t, &e), RT_INVALID);
+    assert_non_null(strstr(e.text, "is not replaced"));
+    rt_job_tasked_free(&t);
+    assert_int_equal(rt_file_read(details, 100, &text, &e), RT_OK);
+    assert_string_equal(text.data, "mine");
+    rt_str_free(&text);
+    /* Where none can be written that is said before anything is computed. */
+    o.details = kept("no/such/d.jsonl");
+    o.progress = NULL;
+    assert_int_equal(rt_job_tasks(&t, &o, &e), RT_NOT_FOUND);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -450,6 +491,7 @@ int main(void)
         cmocka_unit_test(test_answers),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_length),
+        cmocka_unit_test(test_details_taken),
         cmocka_unit_test(test_chat),
     };
     return cmocka_run_group_tests(tests, set_up, remove_test_dir);

@@ -51,6 +51,14 @@ static int refuse_cached_same(const rt_inputs *in, const rt_settings *s, rt_pool
                                      s, pool, e);
 }
 
+/* What is printed and put into cards: a line feed in it would begin a line of somebody else's. */
+static bool is_plain(const char *text)
+{
+    for (; text && *text; text++)
+        if ((unsigned char)*text < ' ' || *text == 127) return false;
+    return true;
+}
+
 int rt_inputs_cache_says(const rt_cache *c, const char *path, rt_err *e)
 {
     const json_t *a = rt_cache_about(c);
@@ -58,6 +66,10 @@ int rt_inputs_cache_says(const rt_cache *c, const char *path, rt_err *e)
                         : !json_is_string(json_object_get(a, "keep"))                 ? "keep"
                         : !(json_number_value(json_object_get(a, "temperature")) > 0) ? "temperature"
                                                                                       : NULL;
+    if (!lacks && !is_plain(json_string_value(json_object_get(a, "keep"))))
+        return rt_fail(e, RT_FORMAT, "%s/cache.json: what it keeps has a control character", path);
+    if (!lacks && !is_plain(json_string_value(json_object_get(json_object_get(a, "teacher"), "name"))))
+        return rt_fail(e, RT_FORMAT, "%s/cache.json: the teacher's name has a control character", path);
     if (!lacks) return RT_OK;
     return rt_fail(e, RT_FORMAT, "%s/cache.json has no \"%s\", which a run records; make the cache with retort cache",
                    path, lacks);
@@ -112,10 +124,10 @@ static int open_cache(rt_inputs *in, const rt_settings *s, const rt_hub_env *env
     RT_TRY(check_cache_settings(in, s, e));
     RT_TRY(rt_inputs_cache_files(rt_cache_source_cache(in->cache), path, e));
     RT_TRY(rt_model_file_open(&in->teacher, model, env, e));
+    RT_TRY(check_cache_width(in, path, e));
     const rt_model_text *t = &in->teacher->text;
     if (t->tokenizer_json.data || t->has_vocab)
         RT_TRY(rt_text_from_model(&in->teacher_text, t, &in->teacher->config, in->teacher->path, e));
-    RT_TRY(check_cache_width(in, path, e));
     const char *name = json_string_value(
         json_object_get(json_object_get(rt_cache_about(rt_cache_source_cache(in->cache)), "teacher"), "name"));
     if (name && !(in->teacher->name = rt_arena_strdup(&in->teacher->arena, name))) RT_TRY(rt_no_memory(e, "a name"));

@@ -10,10 +10,32 @@ uint64_t rt_cache_record_most(const rt_cache_section *s)
     return 64 + 8 * (uint64_t)s->n + s->n / 8;
 }
 
-static int hidden_put(const rt_cache_section *s, const rt_cache_block *b, uint32_t j, uint8_t *out, uint32_t *bytes)
+/* Floats of f32, bf16 or f16, whose exponent is all ones where they are not finite. */
+static bool all_finite(const uint8_t *row, rt_dtype d, uint32_t n)
+{
+    const uint32_t wide = 0x7f800000;
+    const uint16_t half = d == RT_DTYPE_BF16 ? 0x7f80 : 0x7c00;
+    bool bad = false;
+    for (uint32_t i = 0, x; d == RT_DTYPE_F32 && i < n; i++) {
+        memcpy(&x, row + (size_t)4 * i, 4);
+        bad |= (x & wide) == wide;
+    }
+    for (uint32_t i = 0; d != RT_DTYPE_F32 && i < n; i++) {
+        uint16_t x;
+        memcpy(&x, row + (size_t)2 * i, 2);
+        bad |= (x & half) == half;
+    }
+    return !bad;
+}
+
+static int hidden_put(const rt_cache_section *s, const rt_cache_block *b, uint32_t j, uint8_t *out, uint32_t *bytes,
+                      rt_err *e)
 {
     *bytes = (uint32_t)rt_dtype_bytes(s->dtype, s->n);
-    memcpy(out, (const uint8_t *)b->hidden + (size_t)j * *bytes, *bytes);
+    const uint8_t *row = (const uint8_t *)b->hidden + (size_t)j * *bytes;
+    if (!all_finite(row, s->dtype, s->n))
+        return rt_fail(e, RT_NONFINITE, "a hidden state of the teacher is not finite; the model is damaged");
+    memcpy(out, row, *bytes);
     return RT_OK;
 }
 
@@ -32,7 +54,7 @@ int rt_cache_record_put(const rt_cache_section *s, const rt_cache_block *b, uint
     switch (s->keep) {
     case RT_KEEP_TOPK: return rt_cache_topk_put(s, b, j, scratch, out, bytes, e);
     case RT_KEEP_DRAWS: return rt_cache_draws_put(s, b, j, scratch, out, bytes, e);
-    default: return hidden_put(s, b, j, out, bytes);
+    default: return hidden_put(s, b, j, out, bytes, e);
     }
 }
 

@@ -28,6 +28,7 @@ int rt_cache_pack_new(rt_cache_pack **out, const rt_cache *c, uint32_t section, 
     memcpy(p->header.magic, RT_CACHE_MAGIC, sizeof p->header.magic);
     memcpy(p->header.cache, c->hash, sizeof p->header.cache);
     RT_TRY(rt_writer_open(&p->file, path, e));
+    rt_writer_new_only(p->file); /* nothing that was kept goes, whoever else writes here */
     *out = p;
     p = NULL;
 out:

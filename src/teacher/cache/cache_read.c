@@ -13,17 +13,19 @@ enum {
 
 /* ---- files ---- */
 
-static bool number_in(const char *name, const char *before, const char *behind, uint32_t *number)
+/* Only a name that a writer gives: "1.rtcache" and "part-007" are somebody's own. */
+static bool number_in(const char *name, const char *before, int digits, const char *behind, uint32_t *number)
 {
+    char text[40];
     size_t n = strlen(before);
-    char *end;
     if (strncmp(name, before, n) != 0 || name[n] < '0' || name[n] > '9') return false;
-    unsigned long long x = strtoull(name + n, &end, 10);
+    unsigned long long x = strtoull(name + n, NULL, 10);
     *number = (uint32_t)x;
-    return x <= UINT32_MAX && strcmp(end, behind) == 0;
+    snprintf(text, sizeof text, "%s%0*" PRIu32 "%s", before, digits, *number, behind);
+    return x <= UINT32_MAX && strcmp(name, text) == 0;
 }
 
-bool rt_cache_part_of(const char *name, uint32_t *part) { return number_in(name, "part-", "", part); }
+bool rt_cache_part_of(const char *name, uint32_t *part) { return number_in(name, "part-", 1, "", part); }
 
 static bool is_before(const rt_cache_file *a, const rt_cache_file *b)
 {
@@ -58,7 +60,7 @@ int rt_cache_part_load(rt_cache *c, uint32_t part, uint32_t *last, rt_err *e)
     RT_TRY(rt_dir_list(&names, &count, &a, folder, e));
     for (uint32_t i = 0; i < count; i++) {
         rt_cache_file f;
-        if (!number_in(names[i], "", ".rtcache", &number)) continue;
+        if (!number_in(names[i], "", 8, ".rtcache", &number)) continue;
         if (number > *last) *last = number;
         if (is_known(c, part, number)) continue;
         RT_TRY(rt_cache_file_open(&f, c, part, number, e));

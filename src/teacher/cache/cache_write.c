@@ -2,7 +2,8 @@
  *
  * Each writer has a part of the folder for itself, by its lock: the first part that nobody holds, with the files that
  * are there. A killed writer's unfinished file has a temporary name and goes when the next takes the part. So that many
- * commits do not make many files, eight of about the same size become one, in which every entry keeps its records. */
+ * commits do not make many files, eight of about the same size become one, in which every entry keeps its records.
+ * Where the lock was taken away, or the folder, nothing is written and no name goes (lock.h). */
 #include "base/lock.h"
 #include "teacher/cache/cache_internal.h"
 
@@ -125,10 +126,13 @@ static uint64_t missing_of(const rt_cache_writer *w, const uint8_t key[RT_CACHE_
     return w->pack ? have & ~rt_cache_pack_have(w->pack, key) : have;
 }
 
+static int still_ours(const rt_cache_writer *w, rt_err *e) { return rt_lock_held(w->lock, w->folder, e); }
+
 static int put(rt_cache_writer *w, const uint8_t key[RT_CACHE_KEY_BYTES], uint64_t have, const uint8_t *records,
                uint32_t bytes, rt_err *e)
 {
-    int rc = w->pack ? RT_OK : rt_cache_pack_new(&w->pack, w->c, w->section, w->part, w->next, e);
+    int rc = w->pack ? RT_OK : still_ours(w, e);
+    if (rc == RT_OK && !w->pack) rc = rt_cache_pack_new(&w->pack, w->c, w->section, w->part, w->next, e);
     return rc < 0 ? rc : rt_cache_pack_put(w->pack, key, have, records, bytes, e);
 }
 
@@ -211,7 +215,8 @@ static int replace(rt_cache_writer *w, rt_cache_pack *p, const rt_cache_file *go
 {
     rt_cache_file f;
     rt_cache *c = w->c;
-    int rc = rt_cache_pack_commit(p, e);
+    int rc = still_ours(w, e);
+    if (rc == RT_OK) rc = rt_cache_pack_commit(p, e);
     if (rc == RT_OK) rc = rt_cache_file_open(&f, c, w->part, w->next, e);
     if (rc < 0) return rc;
     w->next++;
@@ -235,6 +240,7 @@ static int join(rt_cache_writer *w, const rt_cache_file files[JOINED], rt_err *e
 {
     int rc;
     rt_cache_pack *p = NULL;
+    RT_TRY(still_ours(w, e));
     RT_TRY(rt_cache_pack_new(&p, w->c, w->section, w->part, w->next, e));
     for (uint32_t k = 0; k < JOINED; k++)
         for (uint64_t i = 0; i < files[k].header->blocks; i++)
