@@ -58,9 +58,9 @@ int rt_speaker_render(const rt_speaker *s, const rt_speaker_chat *c, rt_str *tex
 
 static const char *const endings[] = { "jsonl", "json", "txt", "csv" };
 enum { ENDINGS = sizeof endings / sizeof *endings };
-static char file[80];
+static char records_path[80];
 
-static void tear_down(void) { remove(file); }
+static void tear_down(void) { remove(records_path); }
 
 /* What is asked has something to score, and its ids are of the text. */
 static void check_request(const rt_task_set *s, const rt_task_request *q)
@@ -137,16 +137,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!ready++) atexit(tear_down);
     if (size < 1) return 0;
     rt_json_init();
-    snprintf(file, sizeof file, "/tmp/retort-fuzz-tasks-%ld.%s", (long)getpid(), endings[data[0] % ENDINGS]);
-    FILE *f = fopen(file, "wb");
+    snprintf(records_path, sizeof records_path, "/tmp/retort-fuzz-tasks-%ld.%s", (long)getpid(),
+             endings[data[0] % ENDINGS]);
+    FILE *f = fopen(records_path, "wb");
     require(f && fwrite(data + 1, 1, size - 1, f) == size - 1 && fclose(f) == 0);
-    const int rc = rt_task_set_read(&s, file, &tell, &e);
+    const int rc = rt_task_set_read(&s, records_path, &tell, &e);
     require(rc == RT_OK ? s.count > 0 && s.task_count > 0 && s.task_count <= s.count : e.text[0] != 0);
     rt_json_forget();
     if (rc == RT_OK && make_requests(&s, data[0] & 64, &l)) use(&s, &l, data[0] >> 4);
     rt_task_requests_free(&l);
     rt_task_set_free(&s);
-    remove(file);
+    remove(records_path);
     return 0;
 }
 
