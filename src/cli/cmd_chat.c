@@ -9,7 +9,6 @@
 #include "job/speaker.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -57,9 +56,8 @@ static int read_line(chat *c, rt_str *line, rt_err *e)
     if (c->person) fputs("> ", c->screen ? stdout : stderr);
     fflush(stdout);
     while (!take_line(c, line)) {
-        struct pollfd in = { .fd = 0, .events = POLLIN };
         if (c->closed) return 0;
-        if (poll(&in, 1, -1) < 0 || rt_interrupt_wanted(NULL)) {
+        if (rt_interrupt_before_input(0)) {
             rt_interrupt_forget();
             if (!c->person) return rt_fail(e, RT_INTERRUPTED, "interrupted");
             fprintf(stderr, "\n(to end the chat: Ctrl-D or /bye)\n> ");

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <poll.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
@@ -98,6 +99,19 @@ void rt_interrupt_catch_each(void)
 }
 
 void rt_interrupt_forget(void) { interrupted = 0; }
+
+/* Ctrl-C is held back between the look at what is remembered and the wait: in that moment it would wake nobody. */
+bool rt_interrupt_before_input(int fd)
+{
+    struct pollfd in = { .fd = fd, .events = POLLIN };
+    sigset_t held, before;
+    sigemptyset(&held);
+    sigaddset(&held, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &held, &before);
+    while (!interrupted && ppoll(&in, 1, NULL, &before) < 0 && errno == EINTR) {}
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return interrupted != 0;
+}
 
 bool rt_interrupt_wanted(void *ctx)
 {

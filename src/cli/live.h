@@ -18,6 +18,8 @@ void rt_interrupt_catch(void);
  * remembered until it is forgotten. */
 void rt_interrupt_catch_each(void);
 void rt_interrupt_forget(void);
+/* Waits for input of the descriptor; true: an interrupt came first, or had come before. */
+bool rt_interrupt_before_input(int fd);
 bool rt_interrupt_wanted(void *ctx); /* ctx is not looked at: it fits the callbacks that ask */
 
 /* Whether to may be given colours and a line that is redrawn: a terminal that is not dumb. */

@@ -177,6 +177,10 @@ def terminal():
     t.until(r"> $")
     t.type("hi\n")
     t.until(r"hi\r\n(.|\n)*\n> $")
+    for _ in range(300):  # one that comes just before the line is waited for is not lost
+        t.type("\x03")
+        if "(to end the chat" not in t.until(r"\(to end the chat: Ctrl-D or /bye\)\r\n> $", 2):
+            break
     os.kill(t.pid, signal.SIGTERM)
     check(t.end() == -signal.SIGTERM, "SIGTERM ends it")
 

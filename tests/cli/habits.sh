@@ -310,5 +310,5 @@ exits 0
 check "with --data -n counts answers" [ "$(grep -c . answers.jsonl)" = 2 ]
 run generate s -n 2 --max-new 3 --raw -p abc
 exits 2
-err_has '^-n is --max-new here, which is given too'
+err_has '^-n means --max-new here, which is given as well'
 finish

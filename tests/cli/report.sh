@@ -130,7 +130,7 @@ check "no page" test ! -e never.html
 cp s/model.safetensors kept.safetensors
 run report a -o s/model.safetensors
 exits 5
-err_has 's/model.safetensors is there already and is no page of retort report; name another --out'
+err_has 's/model.safetensors exists and is not a page of retort report; name another --out'
 check "it is as it was" cmp kept.safetensors s/model.safetensors
 run report a -o page.html
 exits 0

@@ -226,7 +226,7 @@ def within_a_step():
 
 def interrupts():
     check(call(*stages, "--out", "whole").returncode == 0, "the run that is left alone")
-    texts("large.jsonl", 60000, 40)
+    texts("large.jsonl", 240000, 40)
     stop("tokenizing", base + ["--data", "large.jsonl", "--out", "tok"], r"7ltokenizing",
          r"stopping  still tokenizing(.|\n)*(stopped|interrupted) while (tokenizing|arranging the data); nothing was trained yet: the same command")
     check(not os.path.exists("tok"), "nothing is left of a run that was stopped while tokenizing")
