@@ -456,10 +456,11 @@ static void test_details_taken(void **state)
     rt_err e = { 0 };
     rt_job_tasked t;
     rt_str text = { 0 };
-    const char *model = kept("m"), *file = kept("t.jsonl"), *details = kept("taken.jsonl");
+    char *model = kept("m"), *file = kept("t.jsonl"), *details = kept("taken.jsonl"),
+         *nowhere = kept("no/such/d.jsonl");
     put_file("t.jsonl", choices_text, sizeof choices_text - 1);
-    rt_job_tasks_opts o = { .models = &model,
-                            .files = &file,
+    rt_job_tasks_opts o = { .models = (const char *const *)&model,
+                            .files = (const char *const *)&file,
                             .model_count = 1,
                             .file_count = 1,
                             .details = details,
@@ -476,9 +477,13 @@ static void test_details_taken(void **state)
     assert_string_equal(text.data, "mine");
     rt_str_free(&text);
     /* Where none can be written that is said before anything is computed. */
-    o.details = kept("no/such/d.jsonl");
+    o.details = nowhere;
     o.progress = NULL;
     assert_int_equal(rt_job_tasks(&t, &o, &e), RT_NOT_FOUND);
+    free(model);
+    free(file);
+    free(details);
+    free(nowhere);
 }
 
 int main(void)
