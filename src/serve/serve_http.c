@@ -24,19 +24,11 @@ static void count(rt_server *s, uint32_t status)
     s->count[i]++;
 }
 
-/* A time-out counts from what the loop takes for now: when its round began. Making a long reply takes longer than a
- * client may be idle, and libevent prefers a time-out that is over to a socket that can be written to. */
-static void look_at_the_clock(struct evhttp_connection *c)
-{
-    if (c) event_base_update_cache_time(evhttp_connection_get_base(c));
-}
-
 static void set_timeouts(const rt_server *s, struct evhttp_connection *c, bool reading)
 {
     const struct timeval t = { .tv_sec = (time_t)s->o->idle_timeout,
                                .tv_usec =
                                    (suseconds_t)((s->o->idle_timeout - (double)(time_t)s->o->idle_timeout) * 1e6) };
-    look_at_the_clock(c);
     bufferevent_set_timeouts(evhttp_connection_get_bufferevent(c), reading ? &t : NULL, &t);
 }
 
@@ -134,7 +126,6 @@ void rt_http_send(rt_server *s, struct evhttp_request *req, uint32_t status, con
     if (head) header(req, "Content-Length", length);
     if (s->stopping) header(req, "Connection", "close");
     if (b) evbuffer_add(b, data, len);
-    look_at_the_clock(evhttp_request_get_connection(req));
     evhttp_send_reply(req, (int)status, reason(status), b);
     if (b) evbuffer_free(b);
 }
@@ -171,7 +162,6 @@ void rt_http_stream_begin(rt_server *s, struct evhttp_request *req)
     header(req, "Content-Type", "text/event-stream; charset=utf-8");
     header(req, "Cache-Control", "no-cache");
     if (s->stopping) header(req, "Connection", "close");
-    look_at_the_clock(evhttp_request_get_connection(req));
     evhttp_send_reply_start(req, 200, "OK");
 }
 
@@ -179,7 +169,6 @@ void rt_http_stream(struct evhttp_request *req, const char *data, size_t len)
 {
     struct evbuffer *b = evbuffer_new();
     if (b) evbuffer_add(b, data, len);
-    look_at_the_clock(evhttp_request_get_connection(req));
     if (b) evhttp_send_reply_chunk(req, b);
     if (b) evbuffer_free(b);
 }
