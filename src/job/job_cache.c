@@ -422,6 +422,7 @@ int rt_job_cache(rt_job_cached *out, const rt_job_cache_opts *o, rt_err *e)
         .o = o, .out = out, .settings = *o->settings, .tell = { .progress = o->progress, .ctx = o->ctx }
     };
     rt_notes notes;
+    bool empty;
     *out = (rt_job_cached){ 0 };
     rt_json_init();
     RT_TRY(rt_settings_defaults(&w.settings, e));
@@ -442,9 +443,9 @@ int rt_job_cache(rt_job_cached *out, const rt_job_cache_opts *o, rt_err *e)
     out->repeats = made.repeats;
 out:
     /* A server that refuses the first question leaves nothing. */
-    const bool empty = rc < 0 && w.remote && w.fresh && w.cache && !o->parts && !out->computed;
+    empty = rc < 0 && w.remote && w.fresh && w.cache && !o->parts && !out->computed;
     close_work(&w);
-    if (empty) rt_dir_remove(w.settings.out);
+    if (empty) rt_cache_work_undo(&w);
     if (rc < 0) rt_job_cached_free(out);
     return rc;
 }

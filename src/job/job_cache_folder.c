@@ -200,6 +200,7 @@ static int begin_folder(rt_cache_work *w, const json_t *about, const rt_cache_se
         if (!w->o->parts) RT_TRY(rt_cache_work_there(w, e));
         fresh = false;
     }
+    w->fresh = w->fresh && fresh;
     RT_TRY(make_teacher(&temp, w, folder, write, e));
     if (fresh) RT_TRY(create(w, about, sections, count, temp, e));
     if (!w->cache) RT_TRY(rt_cache_open(&w->cache, out, e));
@@ -212,6 +213,23 @@ out:
     rt_lock_free(lock, true);
     if (rc < 0) rt_dir_unmake(out, made);
     return rc;
+}
+
+static bool is_begun(void *ctx, const char *name)
+{
+    static const char *const names[] = { "cache.json", RT_CACHE_MODEL "/", "retort.lock" };
+    (void)ctx;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0) return true;
+    return false;
+}
+
+void rt_cache_work_undo(const rt_cache_work *w)
+{
+    rt_lock *lock = NULL;
+    if (!w->fresh || rt_lock_take(&lock, w->settings.out, "the cache", NULL) < 0) return;
+    if (rt_dir_holds_only(w->settings.out, is_begun, NULL)) rt_dir_remove(w->settings.out);
+    rt_lock_free(lock, true);
 }
 
 int rt_cache_work_there(const rt_cache_work *w, rt_err *e)

@@ -50,7 +50,7 @@ typedef struct rt_cache_work {
     const char *keep; /* "topk:64" */
     rt_keep_plan plan;
     bool there; /* --out is a cache already */
-    bool fresh; /* nothing at all was under its name */
+    bool fresh; /* nothing at all was under its name, and this process has made the cache */
     rt_pool *pool;
     rt_dev *dev;
     rt_inputs *in;
@@ -81,6 +81,9 @@ typedef struct rt_cache_work {
 } rt_cache_work;
 
 /* ---- job_cache_folder.c: the folder ---- */
+/* The cache goes again, if this process has made it and nothing but that is in it. For who is done with it: of w only
+ * the settings are looked at. */
+void rt_cache_work_undo(const rt_cache_work *w);
 /* "--out is a cache already". */
 int rt_cache_work_there(const rt_cache_work *w, rt_err *e);
 /* A new one, or one that is the same in all that decides its values. */
