@@ -267,6 +267,19 @@ def bad_servers(server):
     ends(cache(f"{wrong.url}", out="half"), 10, "answers what is of no use: its answer is none")
     ends(cache(server.url, "--fill", out="half"), 0)
     check(content("half") == content("here-topk16"), "a cache that met nonsense has other bits")
+
+    def refuses(mine):
+        """The first question is refused; before that somebody may put a file of his own into the new cache."""
+        def reply(b, h, number, body):
+            if body and mine:
+                open(mine, "w").close()
+            return bool(body) and (h.reply(400, b'{"error": {"message": "no"}}') or True)
+        return Between(server.server, reply).url
+
+    ends(cache(refuses(None), out="shared"), 5, "refuses .status 400.: no")
+    check(not os.path.exists("shared"), "a cache that was refused at once is left")
+    ends(cache(refuses("shared/mine"), out="shared"), 5, "refuses .status 400.: no")
+    check(os.path.exists("shared/mine"), "a cache is removed with somebody's file in it")
     refused = Between(server.server, lambda b, h, number, body: number > 4 and (h.reply(400, b'{"error": {"message": "no more"}}') or True))
     ends(cache(refused.url, out="refused"), 5, "refuses .status 400.: no more")
     ends(cache(server.url, "--fill", out="refused"), 0)
