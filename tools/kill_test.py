@@ -217,14 +217,14 @@ def kill_at(process, moment):
     return False
 
 
-def kill_in_write(process, bench, out, rng, writes):
+def kill_in_write(process, bench, out, moment, wanted):
     """Waits for the n-th checkpoint that is written, and a moment more. False when the process ended before."""
-    wanted, seen = rng.randint(1, writes), set()
+    seen = set()
     end = time.monotonic() + LIMIT
     while process.poll() is None and time.monotonic() < end:
         seen.update(writes_under_way(bench.path(out)))
         if len(seen) >= wanted:
-            time.sleep(rng.random() * 0.01)
+            time.sleep(moment)
             break
         time.sleep(0.0003)
     return kill_at(process, 0.0)
@@ -243,10 +243,12 @@ Row = collections.namedtuple("Row", "number kind moment share phase newest resum
 
 
 class Durations:
-    """How long a whole run takes: the middle of the last five, since other work on the machine comes and goes."""
+    """How long a whole run takes: the middle of the last five, since other work on the machine comes and goes; and a time
+    within which a checkpoint is still being written, halved whenever one was not: disks differ by a factor of a hundred."""
 
     def __init__(self):
         self.last = collections.deque(maxlen=5)
+        self.write = 0.01
 
     def __call__(self):
         return sorted(self.last)[len(self.last) // 2]
@@ -265,7 +267,7 @@ def trial(bench, number, kind, slice_of, seconds, rng, want, steps):
         elif kind == "end":
             killed = kill_at_end(process, bench, out, rng, steps)
         else:
-            killed = kill_in_write(process, bench, out, rng, bench.saves)
+            killed = kill_in_write(process, bench, out, rng.random() * seconds.write, rng.randint(1, bench.saves))
         moment = time.monotonic() - begun
         if killed:
             break
@@ -318,6 +320,8 @@ def run(args, folder, kind):
     while number < others + args.writes or hits < args.writes:
         how = "uniform" if number < args.kills else "end" if number < others else "aimed"
         row, hit = trial(bench, number + 1, how, (number, args.kills), seconds, rng, want, steps)
+        if how == "aimed" and not hit:
+            seconds.write /= 2
         if number > others + 10 * args.writes:
             raise Fault("no kill hits a checkpoint write")
         number += 1
