@@ -286,6 +286,13 @@ class Worker:
         return result
 
 
+def in_parallel(work, workers):
+    """Calls work with every worker at the same time and waits for all."""
+    with concurrent.futures.ThreadPoolExecutor(len(workers)) as pool:
+        for future in [pool.submit(work, worker) for worker in workers]:
+            future.result()
+
+
 class Tests:
     """The quick tests of a suite, each with the time it took on the unchanged tree."""
 
@@ -310,15 +317,30 @@ class Tests:
     def targets(self):
         return sorted({program for _, programs, _ in self.tests for program in programs})
 
-    def measure(self, worker):
-        for name, _, command in self.tests:
-            start = time.monotonic()
-            status, output = call(command, worker.folder, 600, limited=True)
-            if status != 0:
-                sys.exit(f"mutants.py: {name} is red on the unchanged tree:\n{output}")
-            self.seconds[name] = time.monotonic() - start
-            # Other work on the machine must not turn a slow test into a kill.
-            self.limits[name] = self.patience * max(1.25, self.seconds[name])
+    def measure(self, workers, leave_red):
+        """Every test once on the unchanged tree, each worker one at a time. A red one is left out if that was asked for: it could kill nothing."""
+        waiting, red = list(reversed(self.tests)), {}
+
+        def work(worker):
+            while True:
+                try:
+                    name, _, command = waiting.pop()
+                except IndexError:
+                    return
+                start = time.monotonic()
+                status, output = call(command, worker.folder, 600, limited=True)
+                if status != 0:
+                    red[name] = output
+                self.seconds[name] = time.monotonic() - start
+                # Other work on the machine must not turn a slow test into a kill.
+                self.limits[name] = self.patience * max(1.25, self.seconds[name])
+
+        in_parallel(work, workers)
+        for name, output in sorted(red.items()):
+            print(f"{name} is red on the unchanged tree{' and left out' if leave_red else ''}:\n{output[-2000:]}", flush=True)
+        if red and not leave_red:
+            sys.exit(f"mutants.py: red on the unchanged tree: {', '.join(sorted(red))}")
+        self.tests = [test for test in self.tests if test[0] not in red]
 
     def order(self, path):
         """What noticed an earlier mutant of the file, unit tests named after it or its room, verify, the rest; scripts last."""
@@ -422,7 +444,7 @@ def run_all(args, pools, share, report):
         make = ["make", "-s", "NVCC="] + ([f"CC={args.cc}"] if args.cc else [])  # no mutant is in a kernel
         tests = Tests(args.suite, args.build, args.patience)
         workers = [Worker(os.path.join(folder, str(i)), args.build, make, tests.targets()) for i in range(args.jobs)]
-        tests.measure(workers[0])
+        tests.measure(workers, args.leave_red)
         print("tests: " + ", ".join(f"{n} {s:.1f} s" for n, s in sorted(tests.seconds.items(), key=lambda x: x[1])), flush=True)
 
         def work(worker):
@@ -439,9 +461,7 @@ def run_all(args, pools, share, report):
                         left_out[outcome] += 1
                         draw.put_back(mutant.path)
 
-        with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-            for future in [pool.submit(work, worker) for worker in workers]:
-                future.result()
+        in_parallel(work, workers)
     results.sort(key=lambda r: (r[0].path, r[0].start, r[0].new))
     return report(results, left_out, time.monotonic() - started)
 
@@ -487,6 +507,7 @@ def main():
     parser.add_argument("--cc", default="", help="compiler of that build, where it is not the Makefile's own")
     parser.add_argument("--threshold", type=float, default=95, help="percent that must be killed")
     parser.add_argument("--patience", type=float, default=8, help="times as long as on the unchanged tree until a test has run out of time")
+    parser.add_argument("--leave-red", action="store_true", help="go on without tests that are red on the unchanged tree, named")
     parser.add_argument("--only", action="append", default=[], metavar="FILE", help="this file alone; may be repeated")
     parser.add_argument("--pick", action="append", default=[], metavar="ID", help="this mutant of the list alone; may be repeated")
     parser.add_argument("--show", action="store_true", help="print the mutants that would come first, run nothing")
