@@ -32,9 +32,9 @@ SUITES = [
     Suite(("model", "infer", "teacher", "teacher/cache", "teacher/remote", "train", "job/prepare", "job/run", "evidence", "report"),
           ("adapter", "answers", "api", "append", "audit", "cache", "checkpoint", "cuda_train", "decoder", "draw", "dropout", "dump", "engine", "evaluate", "evidence", "fit",
            "fp8_teacher", "generator", "inputs", "load", "mix", "model_card", "output", "pair", "preview", "recompute", "remote", "report", "resolve", "run",
-           "samples", "schedule", "settings", "source", "step", "teacher_weights", "tfevents"),
+           "samples", "schedule", "settings", "several", "source", "step", "streamed", "teacher_weights", "tfevents"),
           ("adapter", "answers", "cache", "config", "control", "data", "distill", "dump", "eval", "evidence", "flags", "fp8", "generate", "kill", "plan", "preview",
-           "rate", "remote", "report", "run_more", "samples", "seal"), False),
+           "rate", "remote", "report", "run_more", "samples", "seal", "several", "streamed"), False),
 ]
 MEMORY_LIMIT = 16 << 30  # bytes of address space for a test; a mutated size must not eat the machine
 

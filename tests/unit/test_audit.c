@@ -435,6 +435,28 @@ static void four_altered(void **state)
     if (strstr(t.text, "...")) fail_msg("%s", t.text);
 }
 
+/* A verdict that is no JSON, or gone, is a check that failed; the others are made all the same. */
+static void verdict_unreadable(void **state)
+{
+    (void)state;
+    static const char *const texts[] = { "{", NULL };
+    rt_err e = { 0 };
+    told t;
+    rt_audit_result v;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        put_back();
+        if (texts[i])
+            assert_int_equal(rt_file_write(file_of("run/verdict.json"), texts[i], strlen(texts[i]), &e), RT_OK);
+        else
+            assert_int_equal(remove(file_of("run/verdict.json")), 0);
+        if (verify("run", &t, &v, &e) < 0) fail_msg("case %zu: %s", i, e.text);
+        assert_true(failed(&t, "verdict") && failed(&t, "files"));
+        assert_int_equal(v.of[RT_CHECK_FAIL], 2);
+        assert_int_equal(v.of[RT_CHECK_FAIL] + v.of[RT_CHECK_PASS], 16);
+    }
+    put_back();
+}
+
 /* A step may take no time that a clock sees. */
 static bool no_time(json_t *j)
 {
@@ -556,6 +578,7 @@ int main(void)
         cmocka_unit_test(earlier_version),
         cmocka_unit_test(forgers),
         cmocka_unit_test(four_altered),
+        cmocka_unit_test(verdict_unreadable),
         cmocka_unit_test(steps_without_time),
         cmocka_unit_test(dispatched),
         cmocka_unit_test(not_finished),

@@ -39,7 +39,8 @@ typedef struct way {
     const char *device;
     rt_class home;
     uint32_t ahead;
-    bool apart; /* v in bf16, so that q, k and v are in buffers of their own, and are converted where they are read */
+    bool apart; /* v and down in bf16: q, k and v are in buffers of their own, and what is read from disk is converted */
+    const char *teacher; /* its folder; null: "teacher" */
 } way;
 
 /* All that a step makes. */
@@ -57,7 +58,7 @@ static rt_step_opts options(const way *w, const rt_model_file *student, const rt
     uint32_t layer;
     assert_int_equal(rt_load_dtypes(dtypes, teacher, &e), RT_OK);
     for (uint32_t i = 0; w->apart && rt_param_at(&teacher->config, i, &role, &layer); i++)
-        if (role == RT_ROLE_V) dtypes[i] = RT_DTYPE_BF16;
+        if (role == RT_ROLE_V || role == RT_ROLE_DOWN) dtypes[i] = RT_DTYPE_BF16;
     return (rt_step_opts){ .B = ROWS,
                            .T = LENGTH,
                            .accumulate = true,
@@ -106,7 +107,8 @@ static void make(made *m, const way *w)
     rt_dtype dtypes[256];
     rt_trainer *t = NULL;
     rt_dev *d = open_device(w->device, 2);
-    rt_model_file *student = open_model(in_dir("student")), *teacher = open_model(in_dir("teacher"));
+    rt_model_file *student = open_model(in_dir("student"));
+    rt_model_file *teacher = open_model(in_dir(w->teacher ? w->teacher : "teacher"));
     rt_step_opts o = options(w, student, teacher, dtypes);
     *m = (made){ 0 };
     if (rt_trainer_open(&t, d, &o, &(rt_seal_opts){ .poison = true, .guards = true }, &e) < 0) fail_msg("%s", e.text);
@@ -143,7 +145,7 @@ static void a_streamed_teacher_is_the_same_to_the_bit(void **state)
         for (uint32_t ahead = 0; ahead <= MICRO; ahead += MICRO)
             for (int apart = 0; apart < 2; apart++) {
                 made of[3];
-                for (int h = 0; h < 3; h++) make(&of[h], &(way){ devices[k], homes[h], ahead, apart });
+                for (int h = 0; h < 3; h++) make(&of[h], &(way){ devices[k], homes[h], ahead, apart, NULL });
                 assert_true(of[0].result.div > 0 && of[0].result.grad_norm > 0 && of[0].count > 0);
                 for (int h = 1; h < 3; h++)
                     if (!same(&of[0], &of[h])) fail_msg("%s, ahead %u, home %d", devices[k], ahead, h);
@@ -151,9 +153,26 @@ static void a_streamed_teacher_is_the_same_to_the_bit(void **state)
             }
     /* The negative control: another teacher shows. */
     made a, b;
-    make(&a, &(way){ "cpu", RT_CLASS_DISK, 0, false });
-    make(&b, &(way){ "cpu", RT_CLASS_DISK, 0, true });
+    make(&a, &(way){ "cpu", RT_CLASS_DISK, 0, false, NULL });
+    make(&b, &(way){ "cpu", RT_CLASS_DISK, 0, true, NULL });
     assert_false(same(&a, &b));
+    free(a.values);
+    free(b.values);
+}
+
+/* A matrix of more values than are converted at a time (2^20), and not of a whole number of times as many. */
+static void a_large_matrix_is_converted_piece_by_piece(void **state)
+{
+    (void)state;
+    made a, b;
+    rt_model_config c = tiny_config("tiny-llama", 4);
+    c.layers = 1;
+    c.hidden = 40000;
+    write_model(in_dir("wide"), &c, RT_DTYPE_F32, false);
+    assert_true((uint64_t)c.width * c.hidden > 1u << 20 && (1u << 20) / c.hidden > 1);
+    make(&a, &(way){ "cpu", RT_CLASS_PARAM, 0, true, "wide" });
+    make(&b, &(way){ "cpu", RT_CLASS_DISK, 0, true, "wide" });
+    assert_true(same(&a, &b));
     free(a.values);
     free(b.values);
 }
@@ -181,7 +200,7 @@ static void a_file_that_cannot_be_read_ends_the_step(void **state)
     rt_dtype dtypes[256];
     rt_trainer *t = NULL;
     rt_step_result r;
-    const way w = { "cpu", RT_CLASS_DISK, 0, false };
+    const way w = { "cpu", RT_CLASS_DISK, 0, false, NULL };
     rt_dev *d = open_device("cpu", 2);
     rt_model_config c = tiny_config("tiny-llama", 3);
     write_model(in_dir("cut"), &c, RT_DTYPE_F32, false);
@@ -210,7 +229,7 @@ static void what_is_converted_is_not_read_at_every_pass(void **state)
     rt_err e = { 0 };
     rt_dtype dtypes[256];
     rt_trainer *t = NULL;
-    const way w = { "cpu", RT_CLASS_DISK, 0, false };
+    const way w = { "cpu", RT_CLASS_DISK, 0, false, NULL };
     rt_dev *d = open_device("cpu", 1);
     rt_model_file *student = open_model(in_dir("student")), *teacher = open_model(in_dir("teacher"));
     rt_step_opts o = options(&w, student, teacher, dtypes);
@@ -228,6 +247,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_streamed_teacher_is_the_same_to_the_bit),
+        cmocka_unit_test(a_large_matrix_is_converted_piece_by_piece),
         cmocka_unit_test(a_file_that_cannot_be_read_ends_the_step),
         cmocka_unit_test(what_is_converted_is_not_read_at_every_pass),
     };
