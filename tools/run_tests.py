@@ -18,6 +18,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 COUNT_LINE = re.compile(r"^(\d+) passed, (\d+) failed$", re.M)
@@ -38,7 +39,8 @@ def shares(jobs):
 
 
 def run(command, timeout, env, cores=None):
-    """(exit status, text, seconds) of it on these cores, or on all; the status is 'timeout' when time ran out."""
+    """(exit status, text, seconds, (user, system) seconds of the CPU) of it on these cores, or on all; the status is
+    'timeout' when time ran out."""
     def begin():
         heed_signals()
         if cores:
@@ -47,14 +49,20 @@ def run(command, timeout, env, cores=None):
     start = time.monotonic()
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                env=env, start_new_session=True, preexec_fn=begin)
-    try:
-        output, _ = process.communicate(timeout=timeout)
-        status = process.returncode
-    except subprocess.TimeoutExpired:
+    timed_out = threading.Event()
+
+    def stop():
+        timed_out.set()
         os.killpg(process.pid, signal.SIGKILL)
-        output, _ = process.communicate()
-        status = "timeout"
-    return status, output.decode("utf-8", "replace"), time.monotonic() - start
+
+    timer = threading.Timer(timeout, stop)
+    timer.start()
+    output = process.stdout.read()
+    _, status, used = os.wait4(process.pid, 0)  # what it waited for counts as its own
+    timer.cancel()
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return ("timeout" if timed_out.is_set() else process.returncode, output.decode("utf-8", "replace"),
+            time.monotonic() - start, (used.ru_utime, used.ru_stime))
 
 
 def count(kind, text):
@@ -123,7 +131,7 @@ def path_of_python():
 
 
 def results(args):
-    """(kind, shown name, (status, text, seconds)) of every program, in the order of the plan."""
+    """(kind, shown name, what run returns) of every program, in the order of the plan."""
     env = dict(os.environ, RETORT=os.path.abspath(args.retort), EMU=args.emu, PATH=path_of_python())
     programs = list(plan(args))
     free = queue.SimpleQueue()
@@ -165,13 +173,13 @@ def main():
 
     total_passed = total_failed = total_skipped = 0
     red = []
-    for kind, name, (status, text, seconds) in results(args):
+    for kind, name, (status, text, seconds, (user, system)) in results(args):
         passed, failed, skipped, remark = judge(kind, status, text)
         total_passed += passed
         total_failed += failed
         total_skipped += skipped
         counts = f"{passed} passed" + (f", {failed} failed" if failed else "") + (f", {skipped} skipped" if skipped else "")
-        print(f"{'FAIL' if failed else 'ok':<5}{name:<42} {counts:<24} {seconds:7.2f} s{'  ' + remark if remark else ''}")
+        print(f"{'FAIL' if failed else 'ok':<5}{name:<42} {counts:<24} {seconds:7.2f} s (CPU {user:.2f} + {system:.2f}){'  ' + remark if remark else ''}")
         if failed:
             red.append(name)
             lines = text.splitlines()
