@@ -242,7 +242,7 @@ $(EMBED_OBJS): $(BUILD)/%.o: % src/base/embed.S $(BUILD)/cflags.stamp | libs
 include src/backend/cuda/kernels.mk
 
 # A stamp is rewritten only when its text changes, so another compiler, flag or list of objects rebuilds what it should.
-STAMPS := $(addprefix $(BUILD)/,cflags.stamp kernels.stamp link.stamp objects.stamp version.stamp)
+STAMPS := $(addprefix $(BUILD)/,cflags.stamp kernels.stamp link.stamp objects.stamp version.stamp one_names.stamp)
 cflags.stamp_TEXT  = $(CC) $(ALL_CFLAGS) $(CPU_CPPFLAGS) $(KERNEL_CFLAGS) $(REF_CFLAGS) $(foreach i,$(CPU_ISAS),$(ISA_FLAGS_$(i)) $(DOT_FLAGS_$(i)))
 kernels.stamp_TEXT = $(CUDA_VERSION) $(CUDA_FILES)
 link.stamp_TEXT    = $(CC) $(ALL_LDFLAGS) $(CLI_OBJS) $(LDLIBS)

@@ -46,17 +46,34 @@ QUICK_PROGS   = $(filter-out $(QUICK_SKIP:%=$(BUILD)/tests/test_%),$(UNIT_PROGS)
 run-test-quick: all $(QUICK_PROGS) $(REPLAY_PROGS)
 	@$(RUN_TESTS) --quick --verify cpu --verify ref --unit $(QUICK_PROGS) --replay $(REPLAY_PROGS)
 
-# A hundred programs with all of the GEMM library in half of them: the fastest linker that is here. retort itself is
-# linked by the compiler's own.
+# The fastest linker that is here. retort itself is linked by the compiler's own.
 linker_here = $(shell for l in lld gold; do $(CC) -fuse-ld=$$l -Wl,--version >/dev/null 2>&1 && echo -fuse-ld=$$l && break; done)
 TEST_LD = $(eval TEST_LD := $$(linker_here))$(TEST_LD)
 
 tests: $(UNIT_PROGS) $(REPLAY_PROGS) $(KILL_CHECKER) $(WRITE_RECORDER) $(FAST_CLOCK) $(GPU_TRACE)
 
-$(BUILD)/tests/%: $(BUILD)/tests/unit/%.o $(LIBRETORT) $(BUILD)/link.stamp
+# Programs of their own: those that stand in for functions or data of the library or of the C library.
+OWN_PROGS := $(filter $(BUILD)/tests/test_cuda_% $(BUILD)/tests/test_estimate $(BUILD)/tests/test_tfevents,$(UNIT_PROGS))
+$(OWN_PROGS): $(BUILD)/tests/%: $(BUILD)/tests/unit/%.o $(LIBRETORT) $(BUILD)/link.stamp
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(TEST_LD) $(ALL_LDFLAGS) $(TEST_LDFLAGS) $< $(LIB_cmocka) $(LDLIBS) -o $@
+
+# The others are one, under all of their names (tests/one_program.c).
+ONE_PROGRAM := $(BUILD)/tests/one_program
+ONE_NAMES   := $(patsubst $(BUILD)/tests/%,%,$(filter-out $(OWN_PROGS),$(UNIT_PROGS)))
+ONE_OBJS    := $(ONE_NAMES:%=$(BUILD)/tests/unit/%.one.o)
+ALL_OBJS    += $(BUILD)/tests/one_program.o
+one_names.stamp_TEXT = $(ONE_NAMES)
+$(BUILD)/tests/unit/%.one.o: $(BUILD)/tests/unit/%.o
+	$(Q)$(OBJCOPY) --redefine-sym main=$*_main $< $@
+$(BUILD)/tests/one_program.o: ROOM_CPPFLAGS := -DRT_TESTS='$(foreach n,$(ONE_NAMES),X($n))'
+$(BUILD)/tests/one_program.o: $(BUILD)/one_names.stamp
+$(ONE_PROGRAM): $(BUILD)/tests/one_program.o $(ONE_OBJS) $(LIBRETORT) $(BUILD)/link.stamp
+	$(call say,LD,$@)
+	$(Q)$(CC) $(TEST_LD) $(ALL_LDFLAGS) $(TEST_LDFLAGS) $< $(ONE_OBJS) $(LIB_cmocka) $(LDLIBS) -o $@
+$(ONE_NAMES:%=$(BUILD)/tests/%): $(ONE_PROGRAM)
+	$(Q)ln -f $< $@
 
 # A stand-in for NVIDIA's libraries, which the CUDA backend opens by name: these tests look for them beside themselves.
 STANDIN := $(BUILD)/tests/standin/libcuda.so.1
@@ -127,6 +144,6 @@ mutants-step:
 	@+$(MAKE) --no-print-directory $(jobs) NVCC= CUDA_WHY='no mutant is in them' all tests
 	$(PYTHON) tools/mutants.py --rooms model,infer,teacher,teacher/cache,teacher/remote,train,job/prepare,job/run,evidence,report --build '$(BUILD)' $(MUTANT_FLAGS)
 
-.SECONDARY: $(UNIT_OBJS)
+.SECONDARY: $(UNIT_OBJS) $(ONE_OBJS)
 .PHONY: test test-quick run-test run-test-quick tests test-kill run-test-kill test-crash run-test-crash test-alter run-test-alter
 .PHONY: mutants mutants-step

@@ -6,11 +6,17 @@ verify`). cmocka's summary lines are summed; of the others the line `N passed, N
 prints no count is one case. A program that crashes, runs out of time, fails without a failed case, or passes without
 running any case is one failure more, so nothing passes by not running. What a failing program printed is shown. --jobs of
 them run side by side, those that take longest first, scripts and proofs on their share of the cores: threads that wait for
-one another take the time of whoever else is there. Scripts that time runs, and say so, have all cores one after another when
-the others are done. Needs the standard library only.
+one another take the time of whoever else is there. Scripts that say so in a line of their own are treated otherwise:
+
+  # Times runs: alone.          has all cores, one such script after another, when the others are done
+  # Waits: beside the others.   is one more beside the --jobs, one such script after another: it sleeps most of its time
+  # Files on disk.              works where the system keeps temporary files; the others in memory, where there is room
+
+Needs the standard library only.
 """
 import argparse
 import concurrent.futures
+import contextlib
 import os
 import queue
 import re
@@ -18,6 +24,8 @@ import shlex
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 
 COUNT_LINE = re.compile(r"^(\d+) passed, (\d+) failed$", re.M)
@@ -38,7 +46,8 @@ def shares(jobs):
 
 
 def run(command, timeout, env, cores=None):
-    """(exit status, text, seconds) of it on these cores, or on all; the status is 'timeout' when time ran out."""
+    """(exit status, text, seconds, (user, system) seconds of the CPU) of it on these cores, or on all; the status is
+    'timeout' when time ran out."""
     def begin():
         heed_signals()
         if cores:
@@ -47,14 +56,20 @@ def run(command, timeout, env, cores=None):
     start = time.monotonic()
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                env=env, start_new_session=True, preexec_fn=begin)
-    try:
-        output, _ = process.communicate(timeout=timeout)
-        status = process.returncode
-    except subprocess.TimeoutExpired:
+    timed_out = threading.Event()
+
+    def stop():
+        timed_out.set()
         os.killpg(process.pid, signal.SIGKILL)
-        output, _ = process.communicate()
-        status = "timeout"
-    return status, output.decode("utf-8", "replace"), time.monotonic() - start
+
+    timer = threading.Timer(timeout, stop)
+    timer.start()
+    output = process.stdout.read()
+    _, status, used = os.wait4(process.pid, 0)  # what it waited for counts as its own
+    timer.cancel()
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return ("timeout" if timed_out.is_set() else process.returncode, output.decode("utf-8", "replace"),
+            time.monotonic() - start, (used.ru_utime, used.ru_stime))
 
 
 def count(kind, text):
@@ -105,12 +120,29 @@ def plan(args):
         yield "cli", path, ["sh", path]
 
 
-def alone(kind, command):
-    """Does a program time what it runs? It says so in a line of its own, and nothing runs beside it."""
+ALONE, BESIDE, ON_DISK = "# Times runs: alone.\n", "# Waits: beside the others.\n", "# Files on disk.\n"
+
+
+def says(line, kind, command):
     if kind != "cli":
         return False
     with open(command[-1], encoding="utf-8") as script:
-        return "# Times runs: alone.\n" in script
+        return line in script
+
+
+MEMORY, ROOM = "/dev/shm", 4 << 30
+
+
+def room_in_memory():
+    """Is there a file system in memory that takes what the tests write? A run of one model makes two hundred syncs: on a
+    disk that is most of its time."""
+    try:
+        about = os.statvfs(MEMORY)
+        with open("/proc/meminfo", encoding="ascii") as f:
+            available = next(int(line.split()[1]) << 10 for line in f if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration):
+        return False
+    return os.access(MEMORY, os.W_OK) and about.f_bavail * about.f_frsize >= ROOM and available >= 2 * ROOM
 
 
 LONGEST_FIRST = "verify", "cli", "structure", "unit", "replay"
@@ -122,33 +154,40 @@ def path_of_python():
     return f"{folder}:{path}" if os.path.exists(os.path.join(folder, "python3")) else path
 
 
-def results(args):
-    """(kind, shown name, (status, text, seconds)) of every program, in the order of the plan."""
+def results(args, work):
+    """(kind, shown name, what run returns) of every program, in the order of the plan. work: the folder for what they write;
+    None: where the system has it."""
     env = dict(os.environ, RETORT=os.path.abspath(args.retort), EMU=args.emu, PATH=path_of_python())
     programs = list(plan(args))
     free = queue.SimpleQueue()
     for share in shares(args.jobs):
         free.put(share)
 
+    def start(kind, command, cores=None):
+        own = dict(env, TMPDIR=work) if work and not says(ON_DISK, kind, command) else env
+        return run(command, args.timeout, own, cores)
+
     def on_share(kind, command):
         share = free.get()
         try:
-            return run(command, args.timeout, env, share if kind in ("cli", "verify") else None)
+            return start(kind, command, share if kind in ("cli", "verify") else None)
         finally:
             free.put(share)
 
-    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool, concurrent.futures.ThreadPoolExecutor(1) as beside:
         futures = {}
         # What takes minutes is begun first, so that nobody waits for it alone at the end.
         for kind, name, command in sorted(programs, key=lambda program: LONGEST_FIRST.index(program[0])):
-            if not alone(kind, command):
+            if says(BESIDE, kind, command):
+                futures[name] = beside.submit(start, kind, command)
+            elif not says(ALONE, kind, command):
                 futures[name] = pool.submit(on_share, kind, command)
         for kind, name, _ in programs:
             if name in futures:
                 yield kind, name, futures[name].result()
     for kind, name, command in programs:
         if name not in futures:
-            yield kind, name, run(command, args.timeout, env)
+            yield kind, name, start(kind, command)
 
 
 def main():
@@ -163,15 +202,23 @@ def main():
         parser.add_argument(f"--{kind}", nargs="*", default=[], metavar="PROGRAM")
     args = parser.parse_args()
 
+    with contextlib.ExitStack() as stack:
+        memory = "TMPDIR" not in os.environ and room_in_memory()
+        work = stack.enter_context(tempfile.TemporaryDirectory(prefix="retort-tests-", dir=MEMORY)) if memory else None
+        return tell(results(args, work))
+
+
+def tell(found):
+    """Prints what came of each program, and the counts; returns the exit status."""
     total_passed = total_failed = total_skipped = 0
     red = []
-    for kind, name, (status, text, seconds) in results(args):
+    for kind, name, (status, text, seconds, (user, system)) in found:
         passed, failed, skipped, remark = judge(kind, status, text)
         total_passed += passed
         total_failed += failed
         total_skipped += skipped
         counts = f"{passed} passed" + (f", {failed} failed" if failed else "") + (f", {skipped} skipped" if skipped else "")
-        print(f"{'FAIL' if failed else 'ok':<5}{name:<42} {counts:<24} {seconds:7.2f} s{'  ' + remark if remark else ''}")
+        print(f"{'FAIL' if failed else 'ok':<5}{name:<42} {counts:<24} {seconds:7.2f} s (CPU {user:.2f} + {system:.2f}){'  ' + remark if remark else ''}")
         if failed:
             red.append(name)
             lines = text.splitlines()

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -203,6 +204,41 @@ static bool mount_line(void *ctx, char *line)
     return true;
 }
 
+/* The mounts of control groups among our own, as they were when they were first asked for: the list is long, the kernel
+ * writes it anew for every reader, and free memory is asked for at every seal. */
+static struct {
+    pthread_once_t once;
+    bool cut; /* there are more */
+    size_t len;
+    char text[4 * LINE_MAX_BYTES];
+} own_mounts = { .once = PTHREAD_ONCE_INIT };
+
+static bool keep_mount(void *ctx, char *line)
+{
+    size_t n = strlen(line) + 1;
+    (void)ctx;
+    if (!strstr(line, " - cgroup")) return true;
+    own_mounts.cut = n > sizeof own_mounts.text - own_mounts.len;
+    if (own_mounts.cut) return false;
+    memcpy(own_mounts.text + own_mounts.len, line, n);
+    own_mounts.len += n;
+    return true;
+}
+
+static void read_own_mounts(void) { rt_proc_lines("/proc/self/mountinfo", keep_mount, NULL); }
+
+static void walk_mounts(walk *w, const char *mounts)
+{
+    if (strcmp(mounts, "/proc/self/mountinfo") == 0) pthread_once(&own_mounts.once, read_own_mounts);
+    if (own_mounts.cut || strcmp(mounts, "/proc/self/mountinfo") != 0) {
+        rt_proc_lines(mounts, mount_line, w);
+        return;
+    }
+    char line[LINE_MAX_BYTES + 1]; /* it is taken apart */
+    for (const char *at = own_mounts.text; at < own_mounts.text + own_mounts.len; at += strlen(at) + 1)
+        mount_line(w, strcpy(line, at));
+}
+
 void rt_cgroup_walk(const char *proc_self, const char *controller, void (*visit)(void *ctx, const char *dir, bool v2),
                     void *ctx)
 {
@@ -214,10 +250,10 @@ void rt_cgroup_walk(const char *proc_self, const char *controller, void (*visit)
         walk w = { .controller = controller, .visit = visit, .ctx = ctx, .v2 = v2, .inside = true };
         rt_proc_lines(groups, cgroup_line, &w);
         if (!w.found) continue;
-        rt_proc_lines(mounts, mount_line, &w);
+        walk_mounts(&w, mounts);
         if (w.mounts > 0) continue;
         /* Some containers name a group that no mount shows; what is mounted is then the container's own group. */
         w.inside = false;
-        rt_proc_lines(mounts, mount_line, &w);
+        walk_mounts(&w, mounts);
     }
 }

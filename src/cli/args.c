@@ -167,8 +167,8 @@ static int take_all(const rt_command *c, int argc, char **argv, rt_err *e)
             rc = rt_guess_words(c, argc, argv, &i, e);
         if (rc >= 0) continue;
         if (rc != RT_USAGE) return rc;
-        if (wrong++ == 1) fprintf(stderr, "%s\n", first.text);
-        if (wrong > 1) fprintf(stderr, "%s\n", e->text);
+        if (wrong++ == 1) rt_put_to(stderr, "%s\n", first.text);
+        if (wrong > 1) rt_put_to(stderr, "%s\n", e->text);
         if (wrong == 1) first = *e;
         /* The value of a flag that is not known is no fault of its own. */
         if (flag && !rt_args_find(c, argv[at], len, &index) && !argv[at][len])

@@ -8,7 +8,7 @@ static void say_that_it_takes_time(const rt_job_inspection *f)
 {
     char size[32];
     if (f->bytes >= (uint64_t)1 << 30)
-        fprintf(stderr, "hashing %s; --no-hash leaves this out\n", rt_format_bytes(size, f->bytes));
+        rt_put_to(stderr, "hashing %s; --no-hash leaves this out\n", rt_format_bytes(size, f->bytes));
 }
 
 static int inspect(const char *spec, const char *base, bool json, bool tensors, bool no_hash, uint32_t threads,

@@ -84,8 +84,7 @@ int main(int argc, char **argv)
     int rc = dispatch(argc, argv, &e);
     if (rc >= 0) rc = rt_stdout_close(&e);
     if (rc < 0) {
-        fflush(stdout);
-        fprintf(stderr, "%s\n", e.text[0] ? e.text : rt_status_text(rc));
+        rt_put_to(stderr, "%s\n", e.text[0] ? e.text : rt_status_text(rc));
     }
     return rt_status_exit(rc);
 }

@@ -189,6 +189,13 @@ static void print_next(const rt_run *r, const char *out, bool merged)
     rt_put("\n          retort generate");
     rt_print_word(out, "");
     rt_put(" %s--prompt 'Hello'", rt_run_plain_text(r) ? "--raw " : "");
+    const rt_inputs *in = rt_run_inputs(r);
+    if (in && in->template_from && !rt_run_plain_text(r)) {
+        rt_put("\n          a conversation in the terminal:\n          retort chat");
+        rt_print_word(out, "");
+    }
+    rt_put("\n          over HTTP, as OpenAI's API:\n          retort serve");
+    rt_print_word(out, "");
     /* The model is what lies at the root: run, checkpoints and merged are folders. */
     rt_put("\n          the %s alone to the Hugging Face hub:", adapter ? "adapter" : "model");
     rt_put("\n          hf upload ORG/NAME");

@@ -34,7 +34,7 @@ int rt_asked_ids(rt_asked_list *l, const rt_data_text *t, uint32_t i, json_t **r
 {
     int rc = RT_OK;
     const rt_asked *a = &l->each[i];
-    if (!l->file) RT_TRY(rt_prompt_file_open(&l->file, l->path, e));
+    if (!l->file) RT_TRY(rt_prompt_file_open(&l->file, l->path, false, e));
     for (; l->at <= i && rc >= 0; l->at++)
         if ((rc = rt_prompt_file_next(l->file, &l->line, e)) == 0) break;
     RT_TRY(rc);
@@ -101,7 +101,7 @@ int rt_asked_read(rt_asked_list *l, const rt_data_text *t, const char *path, uin
     rt_prompt_line line;
     l->path = path;
     tell->what = "reading the prompts";
-    RT_TRY(rt_prompt_file_open(&f, path, e));
+    RT_TRY(rt_prompt_file_open(&f, path, false, e));
     while ((rc = rt_prompt_file_next(f, &line, e)) == 1) {
         RT_TRY(add(l, t, &line, vocab, e));
         tell->done = l->count;

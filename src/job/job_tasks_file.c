@@ -58,9 +58,10 @@ static int take_list(const reading *x, const char *key, bool one, uint32_t least
     const size_t n = single ? 1 : json_array_size(list);
     if (!single && !json_is_array(list))
         return rt_fail(e, RT_INVALID, "`%s` is %s", key,
-                       !list ? "missing"
-                       : one ? "neither a string nor a list of strings"
-                             : "not a list of strings");
+                       !list                 ? "missing"
+                       : one                 ? "neither a string nor a list of strings"
+                       : json_is_string(list) ? "a string, not a list of them; a file of JSON lines or Parquet has lists"
+                                             : "not a list of strings");
     if (n < least || n > MOST_EACH)
         return rt_fail(e, RT_INVALID, "`%s` is a list of %zu; it needs %u to %d", key, n, least, MOST_EACH);
     if (!(*out = rt_arena_alloc(&x->set->arena, (n + 1) * sizeof **out))) return rt_no_memory(e, "tasks");
@@ -168,6 +169,25 @@ static int find_task(const reading *x, const char *name, bool choices, rt_err *e
     return RT_OK;
 }
 
+/* The names that the record has tell what was meant: columns of a table that are called otherwise, say. */
+static int neither(const json_t *j, rt_err *e)
+{
+    rt_str names = { 0 };
+    const char *key;
+    const json_t *value;
+    json_object_foreach((json_t *)j, key, value)
+    {
+        if (names.len > 200) continue;
+        rt_str_printf(&names, "%s`%.60s`", names.len ? ", " : "", key);
+    }
+    int rc = rt_fail(e, RT_INVALID,
+                     "a record needs either `choices` (a list, with `question` and `answer`, the index of the right one) "
+                     "or a `target` (with `prompt`); this one has %s",
+                     names.data ? names.data : "nothing");
+    rt_str_free(&names);
+    return rc;
+}
+
 static int add(rt_task_set *s, const char *path, const rt_prompt_line *line, rt_err *e)
 {
     int rc;
@@ -181,7 +201,7 @@ static int add(rt_task_set *s, const char *path, const rt_prompt_line *line, rt_
     if (!j) RT_TRY(rt_fail(e, RT_FORMAT, "not JSON: %s, at byte %d", at.text, at.position));
     if (!json_is_object(j)) RT_TRY(rt_fail(e, RT_FORMAT, "not an object"));
     if (!choices && !json_object_get(j, "target"))
-        RT_TRY(rt_fail(e, RT_INVALID, "a record needs either `choices` or a `target`"));
+        RT_TRY(neither(j, e));
     RT_TRY(choices ? take_choices(&x, e) : take_answer(&x, e));
     RT_TRY(name_of(&x, path, name, e));
     if (!rt_grow((void **)&s->records, &s->cap, s->count + 1, sizeof *s->records)) RT_TRY(rt_no_memory(e, "tasks"));
@@ -200,7 +220,7 @@ int rt_task_set_read(rt_task_set *s, const char *path, rt_job_tell *tell, rt_err
     const uint32_t before = s->count;
     tell->what = "reading the tasks";
     (void)rt_json_out_of_memory();
-    RT_TRY(rt_prompt_file_open(&f, path, e));
+    RT_TRY(rt_prompt_file_open(&f, path, true, e));
     while ((rc = rt_prompt_file_next(f, &line, e)) == 1) {
         if ((rc = add(s, path, &line, e)) < 0) {
             rt_err_context(e, "%s, line %llu", path, (unsigned long long)line.number);

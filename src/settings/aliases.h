@@ -102,8 +102,14 @@
     X(task_type, ANY, one_of, none, "CAUSAL_LM causal_lm", "asks for another kind of model than a language model")     \
     X(plugins, AXOLOTL, no_effect, none, "there are no plugins; " RT_FUSED, NULL)                                      \
     /* the loss: lmbda, beta and temperature are read by the tool (settings_alias.c, recipe) */                        \
-    X(lmbda, GKD, off, none, "is the share of text that the student writes itself, and that is not built here", "0")   \
-    X(seq_kd, GKD, off, none, "is for text that the teacher writes, and that is not built here", "false")              \
+    X(lmbda, GKD, off, none,                                                                                           \
+      "is the share of text that the student writes itself, and that is not built here: let it write some before "     \
+      "(retort generate STUDENT --data PROMPTS --out FILE), give FILE as data, too",                                   \
+      "0")                                                                                                             \
+    X(seq_kd, GKD, off, none,                                                                                          \
+      "is for text that the teacher writes, and that is not built here: let it write some before (retort generate "    \
+      "TEACHER --data PROMPTS --out FILE), give FILE as data",                                                         \
+      "false")                                                                                                         \
     X(max_new_tokens, ANY, no_effect, none, RT_SAMPLING, NULL)                                                         \
     X(max_completion_length, DISTILLATION, no_effect, none, RT_SAMPLING, NULL)                                         \
     X(num_generations, DISTILLATION, no_effect, none, RT_SAMPLING, NULL)                                               \

@@ -4,6 +4,7 @@
  * are said at once and with their lines; job/prepare asks for each that a run takes, from wherever it came. */
 #include "settings/settings_internal.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,9 +54,27 @@ int rt_settings_check_range(const rt_settings *s, rt_setting_id id, rt_err *e)
     return RT_OK;
 }
 
+/* Rows at a time that a file gives, of fewer rows in all: most often the command line's, over the file's own. */
+static int check_rows(rt_setting_source *f)
+{
+    const rt_setting_entry *few = f->by[RT_SETTING_ID_micro_batch], *all = f->by[RT_SETTING_ID_batch];
+    const rt_settings *s = &f->settings;
+    if (!few || !few->where || !all || !s->given[RT_SETTING_ID_micro_batch] || !s->given[RT_SETTING_ID_batch] ||
+        !s->batch || s->micro_batch <= s->batch)
+        return RT_OK;
+    rt_source_enter(f, few->where);
+    return rt_source_keep(f, few->line,
+                          rt_source_refuse(f, few->line,
+                                           "'%s' is --micro-batch %" PRIu64 ", and --batch %" PRIu64 "%s is less: give "
+                                           "--micro-batch %" PRIu64 ", too, or a larger --batch",
+                                           few->name, s->micro_batch, s->batch,
+                                           all->where ? "" : " of the command line", s->batch));
+}
+
 int rt_source_check_ranges(rt_setting_source *f)
 {
-    int rc = RT_OK;
+    int rc = check_rows(f);
+    if (rc < 0) return rc;
     for (int id = 0; id < RT_SETTING_COUNT_ALL; id++) {
         const rt_setting_entry *x = f->by[id];
         if (!x || !x->where || !f->settings.given[id]) continue;

@@ -1,5 +1,6 @@
 # answers.sh - `retort generate --data`: records and lines, samples, the likeliest, resumption to the same bytes, and the
 # output as training data.
+# Files on disk.
 . "$(dirname "$0")/harness"
 . "$(dirname "$0")/run_case"
 

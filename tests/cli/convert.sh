@@ -1,5 +1,6 @@
 # convert.sh - `retort convert` and `retort quantize`: round trips, dtypes, fallbacks, what is refused, and that nothing
 # half-written is ever left under the output's name.
+# Files on disk.
 . "$(dirname "$0")/harness"
 cd "$work" || exit 1
 

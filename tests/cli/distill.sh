@@ -1,5 +1,6 @@
 # distill.sh - `retort distill` and `retort train`: that they learn and when they must not, resuming to the bit, what is
 # refused, and that nothing good is lost when something fails.
+# Files on disk.
 . "$(dirname "$0")/harness"
 . "$(dirname "$0")/run_case"
 

@@ -78,6 +78,7 @@ run distill --config on.yaml --out x
 exits 5
 err_one_line
 err_has "^on.yaml:[0-9]+: 'lmbda' is the share of text that the student writes itself.*set it to 0"
+err_has 'let it write some before \(retort generate STUDENT --data PROMPTS --out FILE\)'
 sed '/^lmbda/d' "$configs/trl_gkd.yaml" >on.yaml
 run distill --config on.yaml --out x
 exits 5
@@ -245,6 +246,16 @@ run plan --config base.yaml --per_device_train_batch_size 1
 exits 0
 out_has '7 steps of 4 rows \(1 at a time\)'
 out_has '^flags     --per_device_train_batch_size 1, gradient_accumulation_steps 4 -> --micro-batch 1 --batch 4 '
+# Fewer rows in all than the file has at a time: it is said whose number that is.
+run plan --config base.yaml --batch 1
+exits 5
+err_has "^base.yaml:[0-9]+: 'per_device_train_batch_size' is --micro-batch 2, and --batch 1 of the command line is less: give --micro-batch 1, too"
+run plan --config base.yaml --batch 1 --micro-batch 1
+exits 0
+printf 'student: s\ndata: d.jsonl\nsteps: 7\nbatch: 2\nmicro_batch: 4\n' >own.yaml
+run plan --config own.yaml
+exits 5
+err_has "^own.yaml:5: 'micro_batch' is --micro-batch 4, and --batch 2 is less: "
 printf 'student: s\ndata: d.jsonl\nsteps: 7\nlr: 1e-4\nheld_out: 5\n' >own.yaml
 run plan --config own.yaml --seq-len 64 --batch 4 --num_train_epochs 2 --learning_rate 3e-4 --validation_file chats.jsonl
 exits 0

@@ -31,6 +31,8 @@ out_lacks '^teacher +'
 out_has '^next +a page with curves and samples: taught/run/report\.html$'
 out_has '^ +retort generate taught --raw --prompt .Hello.$'
 out_has '^ +retort convert taught taught\.gguf$'
+out_has '^ +retort serve taught$'
+out_lacks '^ +retort chat ' # it was shown no chats
 out_has '^note      the data is plain text alone, and the chat format of the model is not trained; add chats to keep it$'
 check "the report shows them" grep -q 'id="samples"' taught/run/report.html
 check "and the rates" grep -q '"stop_rate":\[\[0,' taught/run/report.html
@@ -44,6 +46,8 @@ PY
 run train --student t --data chats.jsonl --batch 2 --seq-len 64 --threads 2 --sample-prompts none --steps 1 --out chatty
 exits 0
 out_has '^ +retort generate chatty --prompt .Hello.$'
+out_has '^ +retort chat chatty$'
+out_has '^ +retort serve chatty$'
 out_lacks 'the data is plain text alone'
 
 # ---- with a teacher: its text is made once, and is what it says alone ----

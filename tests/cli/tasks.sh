@@ -175,6 +175,23 @@ exits 3
 run eval s --tasks empty.jsonl
 exits 5
 err_has 'empty\.jsonl has no records'
+# Tables: all of their columns are read, and named where they are not those of a task.
+printf 'task,prompt,target,max_new\nsum,1 + 1 =,2,\n' >table.csv
+run eval s --tasks table.csv
+exits 5
+err_has 'table\.csv, line 2: `max_new` is not a whole number'
+printf 'task,prompt,target\nsum,1 + 1 =,2\n' >table.csv
+run eval s --tasks table.csv
+exits 0
+out_has '^sum +1  exact_match '
+printf 'question,options,answer\nwhat,a,0\n' >table.csv
+run eval s --tasks table.csv
+exits 5
+err_has 'table\.csv, line 2: a record needs either `choices`.* or a `target`.*; this one has `question`, `options`, `answer`$'
+printf 'question,choices,answer\nwhat,a,0\n' >table.csv
+run eval s --tasks table.csv
+exits 5
+err_has '`choices` is a string, not a list of them; a file of JSON lines or Parquet has lists$'
 run eval s --tasks q.jsonl --details d.jsonl
 exits 5
 err_has 'd\.jsonl already exists; give another --details'

@@ -98,6 +98,9 @@ def commands():
         fits("tokenize", "tokenize", "d.jsonl", "--model", "t", "--seq-len", 64, width=width)
         fits("eval", "eval", run, "--data", "d.jsonl", "--teacher", "t", "--seq-len", 64, width=width)
         fits("doctor", "doctor", width=width)
+        refused = fits("a refusal", "eval", "t", "--tasks", "e.jsonl", width=width, status=5)
+        check(len(refused.screen.text().strip().split("\n")) > 1, f"a refusal is not wrapped: {refused.screen.text()!r}")
+        fits("two arguments that are wrong", "distill", "--learning-rat", "1", "--teacher-weight", "1", width=width, status=2)
     whole = call("quantize", "t", "whole.gguf", "--dtype", "q8_0").stdout
     check("more; --json" in whole, "off a terminal quantize shows as few tensors")
 

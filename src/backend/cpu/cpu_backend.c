@@ -16,7 +16,7 @@
 
 extern const rt_backend rt_backend_cpu; /* for registry.c */
 
-enum { THREADS_MAX = 1024 };
+enum { THREADS_MAX = 1024, CPU_NAME = 64 };
 
 /* What it can be told. */
 typedef struct cpu_options {
@@ -37,6 +37,7 @@ typedef struct cpu_dev {
     rt_cpu_ctx ctx;
     const rt_cpu_isa *isa;
     const rt_cpu_texts *texts;
+    char name[CPU_NAME];
 } cpu_dev;
 
 typedef struct cpu_step {
@@ -51,11 +52,9 @@ struct rt_prog {
 
 /* ---- facts ---- */
 
-static void fill_info(rt_dev_info *out, uint32_t threads, const rt_cpu_isa *isa)
+static void fill_info(rt_dev_info *out, const char *cpu, uint32_t threads, const rt_cpu_isa *isa)
 {
-    char cpu[64];
     rt_sys_memory memory;
-    rt_sys_cpu_name(cpu, sizeof cpu);
     rt_sys_memory_query(&memory);
     *out = (rt_dev_info){ .memory_total = memory.total, .memory_free = memory.available, .host = true };
     snprintf(out->name, sizeof out->name, "%s, %u thread%s, %s", cpu, threads, threads == 1 ? "" : "s", isa->name);
@@ -67,7 +66,9 @@ static int probe(const rt_dev_opts *o, rt_dev_info *out, int cap, char *why)
 {
     (void)o;
     if (why) why[0] = 0;
-    if (cap > 0) fill_info(out, rt_cpu_count(), rt_cpu_isas()[0]);
+    char cpu[CPU_NAME];
+    rt_sys_cpu_name(cpu, sizeof cpu);
+    if (cap > 0) fill_info(out, cpu, rt_cpu_count(), rt_cpu_isas()[0]);
     return 1;
 }
 
@@ -75,7 +76,7 @@ static int info(rt_dev *d, rt_dev_info *out, rt_err *e)
 {
     const cpu_dev *c = (const cpu_dev *)d;
     (void)e;
-    fill_info(out, c->ctx.threads, c->isa);
+    fill_info(out, c->name, c->ctx.threads, c->isa);
     return RT_OK;
 }
 
@@ -193,6 +194,7 @@ static int open_dev(rt_dev **out, int index, const rt_dev_opts *o, rt_err *e)
     c->base.api = &rt_backend_cpu;
     c->isa = isa;
     c->texts = rt_cpu_isa_texts(isa);
+    rt_sys_cpu_name(c->name, sizeof c->name);
     c->ctx.threads = own.threads;
     c->ctx.dot = rt_cpu_has_dot(isa);
     RT_TRY(rt_pool_new(&c->ctx.pool, own.threads, e));

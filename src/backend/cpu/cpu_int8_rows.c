@@ -10,6 +10,15 @@ RT_INLINE bool is_super(rt_dtype b) { return is_affine_k(b) || b == RT_DTYPE_Q6_
 
 enum { STRIP = 48 /* spans of a that fit the nearest cache, of all its rows together */ };
 
+/* Chunks of a span that are written out one after another. Where vectors are taken apart each is hundreds of
+ * instructions, for every number of rows and every type: all of them were 300 KiB of code and ten seconds of the
+ * compiler. */
+#if defined(RT_ISA_generic)
+enum { UNROLL = 1 };
+#else
+enum { UNROLL = CHUNKS };
+#endif
+
 /* sum += what the offsets come to: lanes of f behind those that codes are scaled by. */
 RT_INLINE vf add_offsets(vf sum, const vf w[FACTORS], const float *f, rt_dtype b)
 {
@@ -53,7 +62,7 @@ RT_INLINE void add_span(vf *sum, const rt_int8_span *const *a, const uint8_t *p,
         for (uint32_t j = 0; j * CHUNK < have * 32; j++) add_chunk(sum, a, f, p, j, have, M, b);
         return;
     }
-#pragma GCC unroll 16
+#pragma GCC unroll UNROLL
     for (uint32_t j = 0; j < CHUNKS; j++) add_chunk(sum, a, f, p, j, RT_INT8_BLOCKS, M, b);
 }
 

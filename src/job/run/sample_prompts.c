@@ -71,7 +71,7 @@ static int read_file(rt_samples *s, const char *path, int64_t now, rt_err *e)
     rt_prompt_file *f = NULL;
     rt_prompt_line line;
     const rt_data_text how = rt_inputs_text(s->in, now);
-    RT_TRY(rt_prompt_file_open(&f, path, e));
+    RT_TRY(rt_prompt_file_open(&f, path, false, e));
     while ((rc = rt_prompt_file_next(f, &line, e)) == 1) {
         rc = take_line(s, &how, &line, e);
         if (rc < 0) rt_err_context(e, "%s, line %llu", path, (unsigned long long)line.number);

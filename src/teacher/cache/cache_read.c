@@ -98,6 +98,18 @@ out:
 
 /* ---- opening ---- */
 
+/* Threads that read all the time, as a run's do, must not keep a commit waiting, which by default they do. Nobody takes
+ * the lock twice. */
+static bool init_lock(pthread_rwlock_t *lock)
+{
+    pthread_rwlockattr_t kind;
+    if (pthread_rwlockattr_init(&kind) != 0) return false;
+    pthread_rwlockattr_setkind_np(&kind, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+    bool made = pthread_rwlock_init(lock, &kind) == 0;
+    pthread_rwlockattr_destroy(&kind);
+    return made;
+}
+
 int rt_cache_open(rt_cache **out, const char *path, rt_err *e)
 {
     int rc;
@@ -106,7 +118,7 @@ int rt_cache_open(rt_cache **out, const char *path, rt_err *e)
     if (!c) RT_TRY(rt_no_memory(e, "a cache"));
     c->path = rt_arena_strdup(&c->arena, path);
     pthread_rwlock_t *lock = rt_arena_alloc(&c->arena, sizeof *lock);
-    if (!c->path || !lock || pthread_rwlock_init(lock, NULL) != 0) RT_TRY(rt_no_memory(e, "a cache"));
+    if (!c->path || !lock || !init_lock(lock)) RT_TRY(rt_no_memory(e, "a cache"));
     c->lock = lock;
     rt_json_init();
     RT_TRY(rt_cache_about_read(c, e));

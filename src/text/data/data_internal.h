@@ -56,7 +56,8 @@ typedef struct rt_raw_reader {
     const rt_data_list *list;
     uint32_t file, end; /* files still to be read: [file, end) */
     bool cut_text;
-    const rt_columns *columns; /* of tables; null: those that make a record by their names */
+    const rt_columns *columns; /* of tables; null: those that make a record by their names, or */
+    bool all_columns;          /* all of them */
     rt_data_stream *stream;    /* of `file`; null: not open yet */
     rt_table *table;           /* instead of it, of a table */
     rt_arena arena;            /* of unread */

@@ -39,8 +39,8 @@ typedef struct rt_prompt_line {
     uint64_t number; /* of the line in the file, from 1 */
     bool json;       /* a record */
 } rt_prompt_line;
-/* RT_INVALID for a folder and for tokens. */
-int rt_prompt_file_open(rt_prompt_file **out, const char *path, rt_err *e);
+/* all_columns: of a table, not those alone that make a record of data. RT_INVALID for a folder and for tokens. */
+int rt_prompt_file_open(rt_prompt_file **out, const char *path, bool all_columns, rt_err *e);
 /* 1: the next; 0: no more. */
 int rt_prompt_file_next(rt_prompt_file *f, rt_prompt_line *out, rt_err *e);
 void rt_prompt_file_close(rt_prompt_file *f); /* accepts null */

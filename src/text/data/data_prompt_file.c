@@ -13,7 +13,7 @@ struct rt_prompt_file {
     bool lines;
 };
 
-static int open_file(rt_prompt_file *f, const char *path, rt_err *e)
+static int open_file(rt_prompt_file *f, const char *path, bool all_columns, rt_err *e)
 {
     rt_data_format format;
     f->lines = !rt_data_format_of(path, &format) || format == RT_DATA_TEXT;
@@ -31,16 +31,16 @@ static int open_file(rt_prompt_file *f, const char *path, rt_err *e)
     if (!f->list.sources) return rt_no_memory(e, "prompts");
     *f->list.sources = (rt_data_source){ .spec = path, .name = path, .weight = 1, .file_count = 1 };
     f->list.source_count = 1;
-    f->reader = (rt_raw_reader){ .list = &f->list, .end = 1 };
+    f->reader = (rt_raw_reader){ .list = &f->list, .end = 1, .all_columns = all_columns };
     return rt_file_size(path, &f->file.size, e);
 }
 
-int rt_prompt_file_open(rt_prompt_file **out, const char *path, rt_err *e)
+int rt_prompt_file_open(rt_prompt_file **out, const char *path, bool all_columns, rt_err *e)
 {
     rt_prompt_file *f = rt_alloc_zero(sizeof *f, _Alignof(rt_prompt_file));
     *out = NULL;
     if (!f) return rt_no_memory(e, "prompts");
-    int rc = open_file(f, path, e);
+    int rc = open_file(f, path, all_columns, e);
     if (rc < 0)
         rt_prompt_file_close(f);
     else

@@ -284,6 +284,7 @@ static int open_table(rt_raw_reader *r, rt_table_kind kind, rt_err *e)
 {
     const char *path = path_of(r);
     if (r->columns) return rt_table_open(&r->table, path, kind, r->columns->name, r->columns->count, e);
+    if (r->all_columns) return rt_table_open(&r->table, path, kind, NULL, 0, e);
     int rc = rt_table_open(&r->table, path, kind, rt_record_keys, rt_record_key_count, e);
     if (rc < 0 || rt_record_shape_of(table_has, r->table) != RT_SHAPE_NONE) return rc;
     /* What it has makes no record: with all columns read, the error of the first row names them all. */
