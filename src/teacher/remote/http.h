@@ -40,5 +40,7 @@ int rt_client_turn(rt_client *h, int milliseconds, rt_err *e);
 /* The reply of a slot whose request is over, good until the next one begins there; null: it is under way, or none is.
  */
 rt_client_reply *rt_client_over(rt_client *h, uint32_t slot);
+/* What is under way in the slot ends, and what has come is forgotten. */
+void rt_client_drop(rt_client *h, uint32_t slot);
 
 #endif

@@ -206,6 +206,12 @@ int rt_client_begin(rt_client *h, uint32_t slot, const char *url, const char *ty
     return RT_OK;
 }
 
+void rt_client_drop(rt_client *h, uint32_t slot)
+{
+    end(&h->slot[slot]);
+    h->slot[slot].over = false;
+}
+
 /* What libcurl says of a request that has ended. */
 static void note(request *r, int result)
 {

@@ -79,6 +79,15 @@ void rt_remote_close(rt_remote *r)
     rt_free(r);
 }
 
+void rt_remote_forget(rt_remote *r)
+{
+    for (uint32_t i = 0; i < RT_CLIENT_SLOTS; i++) {
+        rt_client_drop(r->http, i);
+        r->slot[i].state = IDLE;
+    }
+    r->failing = 0;
+}
+
 uint64_t rt_remote_repeats(const rt_remote *r) { return r->repeats; }
 
 /* ---- sending ---- */

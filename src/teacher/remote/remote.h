@@ -53,6 +53,8 @@ bool rt_remote_has(rt_remote *r, uint32_t slot);
 void rt_remote_taken(rt_remote *r, uint32_t slot);
 /* It is none, with why: the slot is asked again, as after any other failure, but not for long: RT_NETWORK. */
 int rt_remote_again(rt_remote *r, uint32_t slot, const rt_err *why, rt_err *e);
+/* Nothing is asked any more, and what has failed is forgotten; whether it has answered ever is not. */
+void rt_remote_forget(rt_remote *r);
 /* What was asked again so far. */
 uint64_t rt_remote_repeats(const rt_remote *r);
 
