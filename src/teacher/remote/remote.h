@@ -21,7 +21,7 @@ typedef struct rt_remote_spec {
     const char *keep;       /* keep=topk:64; null: not said */
     const char *cache;      /* cache=DIR; null: not said */
     const char *token_file; /* token-file=FILE; null: no token */
-    const char *ca_file;    /* ca-file=FILE of certificates that an https:// server's may be signed by; null: the system's */
+    const char *ca_file;    /* ca-file=FILE of certificates that are trusted; null: those of the system */
     const char *model;      /* model=NAME, as a request of vLLM's calls it; null: the only one it has */
     const char *tokenizer;  /* tokenizer=MODEL, of a vLLM; null: the student's */
     double wait;            /* wait=SECONDS for a server that has answered before */

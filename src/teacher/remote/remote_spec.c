@@ -16,8 +16,8 @@ static int bad(const char *name, const char *option, rt_err *e)
     return rt_fail(
         e, RT_USAGE,
         "--teacher %s: '%s' is not an option of a server; there are keep=WHAT, cache=DIR, api=retort or vllm, "
-        "requests=N (1 to %d), timeout=SECONDS, wait=SECONDS, token-file=FILE, ca-file=FILE, and of vLLM model=NAME and "
-        "tokenizer=MODEL",
+        "requests=N (1 to %d), timeout=SECONDS, wait=SECONDS, token-file=FILE, ca-file=FILE, and of vLLM model=NAME "
+        "and tokenizer=MODEL",
         name, option, RT_CLIENT_SLOTS);
 }
 
