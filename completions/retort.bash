@@ -61,8 +61,8 @@ _retort() {
             *:--dump-step | *:--log-every | *:--held-out-of | *:--require | *:--slots | *:--bf16-layers | \
             *:--word | *:--rows | *:--prompt | *:--samples | *:--layers | *:--depth | *:--port | *:--host | \
             *:--name | *:--cache-positions | *:--top-logprobs | *:--max-queue | *:--max-body | *:--timeout | \
-            *:--idle-timeout | *:--show | *:--now | *:--eos | *:--shard-tokens | *:--op | *:--case | \
-            *:--isa)
+            *:--idle-timeout | *:--cors | *:--show | *:--now | *:--eos | *:--shard-tokens | *:--op | \
+            *:--case | *:--isa)
             return
             ;;
         *:--teacher-weights)
@@ -235,7 +235,7 @@ _retort() {
         ;;
     serve)
         flags='--port --host --name --slots --context --cache-positions --top-logprobs --max-queue --max-body
-            --timeout --idle-timeout --token-file --quiet --base --device --threads --help'
+            --timeout --idle-timeout --token-file --cors --quiet --base --device --threads --help'
         paths=1
         ;;
     tokenize)

@@ -392,6 +392,7 @@ complete -c retort -n '__retort_in serve' -l max-body -x -d 'maximum size of a r
 complete -c retort -n '__retort_in serve' -l timeout -x -d 'maximum seconds for a request'
 complete -c retort -n '__retort_in serve' -l idle-timeout -x -d 'seconds after which an idle connection is closed (60)'
 complete -c retort -n '__retort_in serve' -l token-file -r -F -d 'file whose first line is the token that requests need: Authorization: Bearer TOKEN'
+complete -c retort -n '__retort_in serve' -l cors -x -d 'web origin whose pages may ask, or \'*\' (none)'
 complete -c retort -n '__retort_in serve' -l quiet -d 'print only the address'
 complete -c retort -n '__retort_in serve' -l base -r -F -d 'base model of an adapter (default: the one that it names)'
 complete -c retort -n '__retort_in serve' -l device -x -a 'cuda cpu ref auto' -d 'where to run (auto)'

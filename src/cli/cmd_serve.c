@@ -116,6 +116,7 @@ int rt_cmd_serve(int argc, char **argv, rt_err *e)
           "seconds after which an idle connection is closed (60)" },
         { "--token-file", RT_FLAG_TEXT, &o.token_file, "FILE",
           "file whose first line is the token that requests need: Authorization: Bearer TOKEN" },
+        { "--cors", RT_FLAG_TEXT, &o.serve.cors, "ORIGIN", "web origin whose pages may ask, or '*' (none)" },
         { "--quiet", RT_FLAG_BOOL, &o.quiet, NULL, "print only the address" },
         RT_WHERE_FLAGS(o.where),
         { 0 },

@@ -134,8 +134,11 @@ static void print_teacher(const rt_inputs *in)
         return;
     }
     rt_job_cache_facts(&f, in);
-    rt_say("teacher", "%s, from a cache: %s at temperature %g, %.1f bytes per position; %s", in->teacher->name, f.keep,
-           f.temperature, f.bytes, f.exact);
+    rt_str bytes = { 0 };
+    if (f.bytes > 0) rt_str_printf(&bytes, ", %.1f bytes per position", f.bytes);
+    rt_say("teacher", "%s, from a cache: %s at temperature %g%s; %s", in->teacher->name, f.keep, f.temperature,
+           bytes.data ? bytes.data : "", f.exact);
+    rt_str_free(&bytes);
 }
 
 /* What was chosen for memory's sake, and why. */

@@ -57,6 +57,8 @@ typedef struct rt_job_run {
     rt_dev *dev;
     rt_run *run;
     rt_arena arena;
+    struct rt_asking *asking; /* of a teacher that is a server; null: nobody */
+    rt_supply supply;
     char *folder; /* of a plan whose teacher is a server: a cache for the while; null: none */
 } rt_job_run;
 /* j: zeroes. A failed one is closed all the same. Then rt_run_train, or rt_run_cost_new for a plan. */
@@ -388,7 +390,7 @@ typedef struct rt_job_tokenized {
 } rt_job_tokenized;
 int rt_job_tokenize(rt_job_tokenized *out, const rt_job_tokenize_opts *o, rt_err *e);
 
-/* ---- words that flags take (job_words.c): each list ends with null ---- */
+/* ---- words that flags take (job_shared.c): each list ends with null ---- */
 
 const char *const *rt_job_backend_names(void);
 const char *const *rt_job_divergence_names(void);

@@ -12,8 +12,7 @@
 #include <math.h>
 #include <string.h>
 
-/* What a kill loses was computed for nothing; what is asked of a server may have been paid for. */
-enum { COMMIT_SECONDS = 20, REMOTE_COMMIT_SECONDS = 3, POSITIONS = 2048, MOST_ROWS = 64 };
+enum { POSITIONS = 2048, MOST_ROWS = 64 };
 
 const rt_setting_id rt_job_cache_settings[] = {
     RT_SETTING_ID_teacher,       RT_SETTING_ID_student,        RT_SETTING_ID_base,
@@ -152,8 +151,7 @@ out:
 
 /* ---- the teacher ---- */
 
-/* The teacher's columns that count, as its head has them. */
-static int make_mask(rt_cache_work *w, rt_err *e)
+int rt_cache_work_mask(rt_cache_work *w, rt_err *e)
 {
     uint32_t V = w->teacher->config.vocab;
     if (w->pair->common == V) return RT_OK;
@@ -218,7 +216,7 @@ static int open_teacher(rt_cache_work *w, rt_err *e)
     rt_teacher_weights kept = w->r.teacher_weights == RT_WEIGHTS_AUTO ? RT_WEIGHTS_NATIVE : w->r.teacher_weights;
     RT_TRY(rt_inputs_dtypes(&dtypes, w->teacher, &w->arena, e));
     rt_weights_dtypes(dtypes, dtypes, &w->teacher->config, kept);
-    RT_TRY(make_mask(w, e));
+    RT_TRY(rt_cache_work_mask(w, e));
     rt_says_opts o = { .B = w->B,
                        .T = w->r.seq_len,
                        .form = w->plan.form,
@@ -235,29 +233,33 @@ out:
 
 /* ---- asking ---- */
 
-static int commit(rt_cache_work *w, rt_err *e)
+/* Row `at` of those that are held out. */
+static int copy_held(const rt_cache_work *w, uint64_t at, rt_row *row)
 {
-    int rc = RT_OK;
-    for (int i = 0; i < RT_CACHE_SECTIONS; i++)
-        if (w->writer[i]) RT_TRY(rt_cache_writer_commit(w->writer[i], e));
-    w->committed = rt_now();
-out:
-    return rc;
+    const size_t T = w->r.seq_len, bytes = T * sizeof *row->ids;
+    const rt_batch *h = &w->held;
+    memcpy(row->ids, h->ids + at * T, bytes);
+    memcpy(row->target, h->target + at * T, bytes);
+    memcpy(row->start, h->start + at * T, bytes);
+    memcpy(row->pos, h->pos + at * T, bytes);
+    row->tokens = (uint32_t)T;
+    return 1;
 }
 
-/* Up to B rows of a side; those that are not there are padding. */
-static int read_batch(rt_cache_work *w, rt_rows *from, rt_cache_batch *b, rt_err *e)
+/* Up to B rows of a side, of which some were read; those that are not there are padding. */
+static int read_batch(rt_cache_work *w, bool held, uint64_t read, rt_cache_batch *b, rt_err *e)
 {
     int rc = RT_OK, more = 1;
     uint32_t T = w->r.seq_len, n = 0;
     size_t N = (size_t)w->B * T;
     b->tokens = 0;
-    for (; n < w->B && more; n += (uint32_t)more) {
+    for (; n < w->B && read + n < w->most[held] && more; n += (uint32_t)more) {
         rt_row row = { .ids = b->ids + (size_t)n * T,
                        .target = b->ids + N + (size_t)n * T,
                        .start = b->ids + 2 * N + (size_t)n * T,
                        .pos = b->ids + 3 * N + (size_t)n * T };
-        RT_TRY(more = rt_rows_next(from, &row, e));
+        RT_TRY(more = w->rows[held] ? rt_rows_next(w->rows[held], &row, e) : copy_held(w, read + n, &row));
+        more = more && row.epoch <= w->epochs;
         if (more) b->tokens += row.tokens;
     }
     b->rows = n;
@@ -274,23 +276,42 @@ out:
     return rc;
 }
 
-static int ask_batches(rt_cache_work *w, bool held, uint64_t *batch, rt_err *e)
+/* Whether it is to be asked: what is under way already is heard before that is known. 1: it is. */
+static int is_wanted(rt_cache_work *w, rt_cache_batch *b, rt_err *e)
+{
+    int rc = RT_OK;
+    bool lacks = rt_cache_work_find(w, b);
+    if (lacks && w->remote && rt_cache_remote_expects(w, b)) {
+        RT_TRY(rt_cache_remote_hear_all(w, false, e));
+        lacks = rt_cache_work_find(w, b);
+    }
+    rc = lacks;
+out:
+    return rc;
+}
+
+static int ask_side(rt_cache_work *w, bool held, uint64_t *batch, rt_err *e)
 {
     int rc;
+    uint64_t read = 0;
     for (;; ++*batch) {
         rt_cache_batch *b = &w->batch[w->turn];
         if (w->remote) RT_TRY(rt_cache_remote_hear(w, w->turn, e));
+        if (w->remote) RT_TRY(rt_cache_remote_hear_all(w, true, e));
+        RT_TRY(rt_cache_work_commit_in_time(w, e));
         b->held = held;
-        RT_TRY(read_batch(w, w->rows[held], b, e));
+        RT_TRY(read_batch(w, held, read, b, e));
         if (!b->rows) return RT_OK;
+        read += b->rows;
         w->out->rows += b->rows;
         RT_TRY(rt_watch_step(&(rt_watch){ rt_job_tell_watch, &w->tell }, "running the teacher", w->out->rows,
                              w->all_rows, e));
+        if (!held && read <= w->skip) continue;
         if (w->o->parts && *batch % w->o->parts != w->o->part - 1) continue;
-        if (!rt_cache_work_find(w, b)) continue;
+        RT_TRY(is_wanted(w, b, e));
+        if (!rc) continue;
         RT_TRY(w->remote ? rt_cache_remote_send(w, w->turn, e) : rt_cache_work_ask(w, b, e));
         w->turn = (w->turn + 1) % w->batches;
-        if (rt_now() - w->committed > (w->remote ? REMOTE_COMMIT_SECONDS : COMMIT_SECONDS)) RT_TRY(commit(w, e));
     }
 out:
     return rc;
@@ -308,29 +329,36 @@ out:
     return rc;
 }
 
-static int ask_all(rt_cache_work *w, rt_err *e)
+int rt_cache_work_ask_all(rt_cache_work *w, bool held_first, rt_err *e)
 {
-    int rc;
     uint64_t batch = 0;
-    double begun = rt_now();
-    RT_TRY(count_rows(w, e));
     w->committed = rt_now();
-    rc = ask_batches(w, false, &batch, e);
-    if (rc >= 0) rc = ask_batches(w, true, &batch, e);
+    int rc = ask_side(w, held_first, &batch, e);
+    if (rc >= 0) rc = ask_side(w, !held_first, &batch, e);
     if (rc >= 0 && w->remote) rc = rt_cache_remote_hear_all(w, false, e);
     if (rc >= 0 || rc == RT_INTERRUPTED || w->remote) { /* what was computed is kept */
         int kept = w->remote && rc < 0 ? rt_cache_remote_hear_all(w, true, NULL) : RT_OK;
         if (kept >= 0) kept = rt_cache_work_keep(w, rc < 0 ? NULL : e);
-        if (kept >= 0) kept = commit(w, rc < 0 ? NULL : e);
+        if (kept >= 0) kept = rt_cache_work_commit(w, rc < 0 ? NULL : e);
         if (rc >= 0) rc = kept;
     }
+    if (rc == RT_INTERRUPTED || (rc < 0 && w->remote && w->out->computed))
+        rt_err_context(e, "%s has what was computed so far; %s", w->settings.out,
+                       w->o->again ? w->o->again : "--fill adds the rest");
+    return rc;
+}
+
+static int ask_all(rt_cache_work *w, rt_err *e)
+{
+    int rc;
+    double begun = rt_now();
+    RT_TRY(count_rows(w, e));
+    w->most[0] = w->most[1] = w->epochs = UINT64_MAX;
+    rc = rt_cache_work_ask_all(w, false, e);
     w->out->seconds = rt_now() - begun;
     if (w->says) rt_says_seconds(w->says, &w->out->forward, &w->out->head);
     w->out->remote = w->remote != NULL;
     if (w->remote) w->out->repeats = rt_remote_repeats(w->remote->server);
-    if (rc == RT_INTERRUPTED || (rc < 0 && w->remote && w->out->computed))
-        rt_err_context(e, "%s has what was computed so far; %s", w->settings.out,
-                       w->o->again ? w->o->again : "--fill adds the rest");
 out:
     return rc;
 }
@@ -364,7 +392,7 @@ static int open_server(rt_cache_work *w, rt_err *e)
     w->act = w->remote->act;
     RT_TRY(choose_rows(w, w->remote->positions, e));
     RT_TRY(rt_cache_remote_check(w, e));
-    RT_TRY(make_mask(w, e));
+    RT_TRY(rt_cache_work_mask(w, e));
     if (w->there) RT_TRY(rt_cache_work_begin(w, e));
 out:
     return rc;

@@ -1,7 +1,12 @@
 /* job_cache_ask.c - one batch of a cache: which of it is wanted, asked of the teacher, and put into blocks. */
 #include "job/job_cache_internal.h"
 
+#include "base/sys.h"
+
 #include <string.h>
+
+/* What a kill loses was computed for nothing; what is asked of a server may have been paid for. */
+enum { COMMIT_SECONDS = 20, REMOTE_COMMIT_SECONDS = 3 };
 
 /* The uses that a side is kept for: at most two, of which the first is always there. */
 static uint32_t uses_of(const rt_cache_work *w, bool held, rt_source_use use[2])
@@ -90,7 +95,7 @@ bool rt_cache_work_find(rt_cache_work *w, rt_cache_batch *b)
             for (uint32_t u = 0; u < uses; u++) {
                 uint32_t section = section_of(w, use[u]);
                 rt_hash128 key = rt_keep_key(&w->sections[section], &p[i], targets_of(w, b, r));
-                lacks = lacks || (p[i].wanted & ~rt_cache_have(w->cache, section, &key));
+                lacks = lacks || (p[i].wanted & ~rt_cache_writer_have(w->writer[section], &key));
             }
         }
         b->place_count += count;
@@ -159,6 +164,22 @@ int rt_cache_work_keep(rt_cache_work *w, rt_err *e)
     w->out->tokens += b->tokens;
 out:
     return rc;
+}
+
+int rt_cache_work_commit(rt_cache_work *w, rt_err *e)
+{
+    int rc = RT_OK;
+    for (int i = 0; i < RT_CACHE_SECTIONS; i++)
+        if (w->writer[i]) RT_TRY(rt_cache_writer_commit(w->writer[i], e));
+    w->committed = rt_now();
+out:
+    return rc;
+}
+
+int rt_cache_work_commit_in_time(rt_cache_work *w, rt_err *e)
+{
+    const double most = w->remote ? REMOTE_COMMIT_SECONDS : COMMIT_SECONDS;
+    return rt_now() - w->committed > most || (w->hurry && w->hurry(w)) ? rt_cache_work_commit(w, e) : RT_OK;
 }
 
 int rt_cache_work_ask(rt_cache_work *w, rt_cache_batch *b, rt_err *e)

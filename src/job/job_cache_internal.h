@@ -42,7 +42,8 @@ typedef struct rt_cache_remote {
     bool under_way[RT_CLIENT_SLOTS];
 } rt_cache_remote;
 
-typedef struct rt_cache_work {
+typedef struct rt_cache_work rt_cache_work;
+struct rt_cache_work {
     const rt_job_cache_opts *o;
     rt_job_cached *out;
     rt_arena arena;
@@ -60,7 +61,11 @@ typedef struct rt_cache_work {
     const rt_pair *pair;
     rt_cache_remote *remote; /* the teacher is a server; null: it is computed here */
     const uint32_t *mask;    /* (ceil(V/32)) of the teacher's ids that count; null: all */
-    rt_rows *rows[2];        /* to be trained on, held out */
+    rt_rows *rows[2];        /* to be trained on, held out; */
+    rt_batch held;           /* or these are held out, one after another */
+    uint64_t most[2];        /* of each at most so many are asked for, */
+    uint64_t epochs;         /* and none of an epoch behind this one */
+    uint64_t skip;           /* rows to be trained on before the first that is looked for */
     uint64_t all_rows;
     char *folder; /* of token shards, removed at the end */
     rt_cache *cache;
@@ -77,8 +82,16 @@ typedef struct rt_cache_work {
     uint32_t batches, turn;   /* how many; which comes next */
     rt_cache_batch *answered; /* asked and not written down yet; null: none */
     char *packed;             /* (64,C) of a block */
+    bool (*hurry)(const rt_cache_work *w); /* somebody waits for what was answered last; null: nobody does */
     rt_job_tell tell;
-} rt_cache_work;
+};
+
+/* ---- job_cache.c ---- */
+/* The teacher's columns that count, as its head has them. */
+int rt_cache_work_mask(rt_cache_work *w, rt_err *e);
+/* Both sides are asked for, the rows that are held out first or last, and what was answered is kept, also of what
+ * failed. */
+int rt_cache_work_ask_all(rt_cache_work *w, bool held_first, rt_err *e);
 
 /* ---- job_cache_folder.c: the folder ---- */
 /* The cache goes again, if this process has made it and nothing but that is in it. For who is done with it: of w only
@@ -102,6 +115,9 @@ bool rt_cache_work_find(rt_cache_work *w, rt_cache_batch *b);
 int rt_cache_work_ask(rt_cache_work *w, rt_cache_batch *b, rt_err *e);
 /* Writes down what was answered last, if anything. */
 int rt_cache_work_keep(rt_cache_work *w, rt_err *e);
+/* What was written down is on disk; now and then, and at once where somebody waits for it. */
+int rt_cache_work_commit(rt_cache_work *w, rt_err *e);
+int rt_cache_work_commit_in_time(rt_cache_work *w, rt_err *e);
 /* Every wanted position of the batch, place after place, with what its draws depend on: the place's key and the
  * position's number in it. */
 void rt_cache_work_list(const rt_cache_work *w, rt_cache_batch *b);
@@ -115,11 +131,24 @@ void rt_cache_remote_free(rt_cache_work *w);
 int rt_cache_remote_open(rt_cache_work *w, rt_err *e);
 /* What the server cannot give of what is asked for is refused. */
 int rt_cache_remote_check(rt_cache_work *w, rt_err *e);
+/* Unless it was asked before, which teacher it is. */
+int rt_cache_remote_meet(rt_cache_work *w, rt_err *e);
+/* Nothing is under way any more, and failures are forgotten: what was asked and not heard is as if it had not been. */
+void rt_cache_remote_forget(rt_cache_work *w);
+/* Whether something that the batch lacks is under way in another: then that one is heard first. */
+bool rt_cache_remote_expects(const rt_cache_work *w, const rt_cache_batch *b);
 /* The batch of this number is asked for, which nobody has asked for yet or whose answer was heard; its answer, if it is
  * under way, is waited for and written down. */
 int rt_cache_remote_send(rt_cache_work *w, uint32_t batch, rt_err *e);
 int rt_cache_remote_hear(rt_cache_work *w, uint32_t batch, rt_err *e);
 /* All that are under way, in their order; ready: of those as far as they have been answered. */
 int rt_cache_remote_hear_all(rt_cache_work *w, bool ready, rt_err *e);
+
+/* ---- job_supply.c: what a run's cache lacks, asked beside the run ---- */
+typedef struct rt_asking rt_asking;
+/* name: of the teacher, as it was given; cache: where its answers are kept. Both, and env, outlive it. */
+int rt_asking_new(rt_asking **out, const char *name, const char *cache, const rt_job_env *env, rt_err *e);
+void rt_asking_free(rt_asking *a); /* accepts null; after the run */
+rt_supply rt_asking_supply(rt_asking *a);
 
 #endif

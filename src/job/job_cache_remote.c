@@ -287,19 +287,50 @@ static rt_wire_question question_of(const rt_cache_work *w, const rt_cache_batch
                                .mask = w->mask };
 }
 
+int rt_cache_remote_meet(rt_cache_work *w, rt_err *e)
+{
+    int rc = RT_OK;
+    const rt_cache_remote *m = w->remote;
+    if (m->met) return RT_OK;
+    RT_TRY(meet(w, NULL, e));
+    RT_TRY(rt_cache_remote_check(w, e));
+    if (w->plan.form == RT_FORM_HIDDEN && m->act != w->act)
+        RT_TRY(rt_fail(e, RT_INVALID, "%s has hidden states in %s, and %s keeps them in %s", m->spec.url,
+                       rt_dtype_name(m->act), w->settings.out, rt_dtype_name(w->act)));
+out:
+    return rc;
+}
+
+void rt_cache_remote_forget(rt_cache_work *w)
+{
+    rt_remote_forget(w->remote->server);
+    for (uint32_t i = 0; i < RT_CLIENT_SLOTS; i++) w->remote->under_way[i] = false;
+}
+
+static bool has_place(const rt_cache_batch *b, const rt_cache_place *p)
+{
+    for (uint32_t i = 0; i < b->place_count; i++)
+        if (rt_hash_equal(b->places[i].key, p->key) && b->places[i].wanted & p->wanted) return true;
+    return false;
+}
+
+bool rt_cache_remote_expects(const rt_cache_work *w, const rt_cache_batch *b)
+{
+    for (uint32_t k = 0; k < w->batches; k++) {
+        if (!w->remote->under_way[k] || w->batch[k].held != b->held) continue;
+        for (uint32_t i = 0; i < b->place_count; i++)
+            if (has_place(&w->batch[k], &b->places[i])) return true;
+    }
+    return false;
+}
+
 int rt_cache_remote_send(rt_cache_work *w, uint32_t batch, rt_err *e)
 {
     int rc;
     rt_str body = { 0 };
     rt_cache_remote *m = w->remote;
     rt_cache_batch *b = &w->batch[batch];
-    if (!m->met) {
-        RT_TRY(meet(w, NULL, e));
-        RT_TRY(rt_cache_remote_check(w, e));
-        if (w->plan.form == RT_FORM_HIDDEN && m->act != w->act)
-            RT_TRY(rt_fail(e, RT_INVALID, "%s has hidden states in %s, and %s keeps them in %s", m->spec.url,
-                           rt_dtype_name(m->act), w->settings.out, rt_dtype_name(w->act)));
-    }
+    RT_TRY(rt_cache_remote_meet(w, e));
     rt_cache_work_list(w, b);
     m->question[batch] = question_of(w, b);
     if (m->spec.vllm)
@@ -361,6 +392,7 @@ int rt_cache_remote_hear(rt_cache_work *w, uint32_t batch, rt_err *e)
         m->under_way[batch] = false;
         w->answered = &w->batch[batch];
         RT_TRY(rt_cache_work_keep(w, e));
+        RT_TRY(rt_cache_work_commit_in_time(w, e));
     }
 out:
     return rc;

@@ -1,6 +1,6 @@
 /* job_internal.h - shared by the files of jobs: what an output model is to be, the reasons to refuse it before
  * any work is done and the tokenizer that goes into it (job_output.c), one text as ids (job_tokenize.c), a list of
- * layers (job_words.c). */
+ * layers (job_shared.c). */
 #ifndef RT_JOB_JOB_INTERNAL_H
 #define RT_JOB_JOB_INTERNAL_H
 
@@ -10,7 +10,7 @@
 #define RT_JOB_TELL_SECONDS 0.05
 
 /* Who watches a job: whose progress function it is, what was told last and when, and whether it is to stop. The
- * functions take one as ctx and fit inputs (progress, stop) and an rt_watch (job_tell.c). */
+ * functions take one as ctx and fit inputs (progress, stop) and an rt_watch (job_shared.c). */
 typedef struct rt_job_tell {
     rt_job_progress_fn progress; /* may be null */
     void *ctx;
@@ -50,7 +50,7 @@ int rt_job_tokenizer_bytes(rt_job_tokenizer *t, const rt_model_config *c, rt_are
 /* RT_INVALID when it has ids that the model's embedding has no row for. */
 int rt_job_tokenizer_check(const rt_job_tokenizer *t, const char *spec, const rt_model_config *c, rt_err *e);
 
-/* job_words.c: list (RT_MAX_LAYERS) from "0,2,4-7". RT_USAGE names the flag. */
+/* job_shared.c: list (RT_MAX_LAYERS) from "0,2,4-7". RT_USAGE names the flag. */
 int rt_job_layers_parse(uint32_t *list, uint32_t *count, const char *flag, const char *text, rt_err *e);
 
 /* job_tokenize.c: appends the ids of one text; flags as rt_tokenizer_encode has them. */

@@ -1,6 +1,6 @@
 /* job_run.c - a run from its settings: what may be asked of it, its device, and what it has sealed. The run itself is
  * run.h. */
-#include "job/job.h"
+#include "job/job_cache_internal.h"
 
 #include "base/json.h"
 #include "teacher/remote/remote.h"
@@ -77,11 +77,12 @@ static int check_server(const rt_remote_spec *t, const rt_settings *s, const rt_
     return o->kind == RT_JOB_DISTILL && !o->smoke ? rt_run_check_out(s->out, e) : RT_OK;
 }
 
-static int ask_server(const rt_settings *s, const rt_remote_spec *t, const rt_job_run_opts *o, const char *place,
-                      bool begin, rt_err *e)
+/* The cache is made where there is none, or looked at whether it is what is asked for; it is filled while the run goes
+ * on. */
+static int begin_cache(const rt_settings *s, const rt_remote_spec *t, const rt_job_run_opts *o, const char *place,
+                       rt_err *e)
 {
     int rc;
-    char text[640], size[32];
     rt_job_cached made = { 0 };
     rt_settings c = *s;
     rt_settings_forget(&c, RT_SETTING_ID_device);
@@ -90,21 +91,43 @@ static int ask_server(const rt_settings *s, const rt_remote_spec *t, const rt_jo
     RT_SETTINGS_PUT(&c, out, place);
     const rt_job_cache_opts co = { .settings = &c,
                                    .fill = rt_cache_is(place),
-                                   .begin = begin,
-                                   .again = "the same command asks for the rest",
+                                   .begin = true,
                                    .env = o->env,
                                    .progress = progress,
                                    .ctx = (void *)(uintptr_t)o->events };
     RT_TRY(rt_job_cache(&made, &co, e));
     for (uint32_t i = 0; i < made.notes.count; i++) tell(o, made.notes.text[i]);
-    snprintf(text, sizeof text,
-             "%s keeps what %s said: %s at temperature %g, %" PRIu64 " positions and %" PRIu64 " held out, %s; %" PRIu64
-             " rows were asked now",
-             place, t->url, made.keep, made.temperature, made.positions, made.held,
-             rt_format_bytes(size, made.bytes + made.held_bytes), made.computed);
-    if (!begin) tell(o, text);
 out:
     rt_job_cached_free(&made);
+    return rc;
+}
+
+/* Who asks it while the run goes on. A name with a password in it is not kept. */
+static int make_supply(rt_job_run *j, const rt_job_run_opts *o, const char *name, const char *url, const char *place,
+                       rt_err *e)
+{
+    int rc;
+    RT_TRY(rt_asking_new(&j->asking, name, place, o->env, e));
+    j->supply = rt_asking_supply(j->asking);
+    j->supply.url = url;
+    if (strchr(url, '@')) j->supply.name = NULL;
+    j->opts.supply = &j->supply;
+out:
+    return rc;
+}
+
+/* Of a run that is resumed and whose teacher is not given: the server that it had. Its cache is in the record. */
+static int take_server_of(rt_job_run *j, const rt_job_run_opts *o, rt_err *e)
+{
+    int rc = RT_OK;
+    char *name, *place = NULL;
+    rt_remote_spec t;
+    RT_TRY(rt_run_server(&name, j->settings.out, &j->arena, e));
+    if (!name) goto out;
+    RT_TRY(rt_remote_spec_parse(&t, name, &j->arena, e));
+    RT_TRY(place_of(&place, &t, &j->settings, &j->arena, e));
+    RT_TRY(make_supply(j, o, name, t.url, place, e));
+out:
     return rc;
 }
 
@@ -116,6 +139,7 @@ static int take_server(rt_job_run *j, const rt_job_run_opts *o, rt_err *e)
     char *place = NULL;
     uint32_t servers = 0;
     for (uint32_t i = 0; i < s->teacher.count; i++) servers += rt_remote_is(s->teacher.text[i]);
+    if (o->resume && !s->teacher.count) return take_server_of(j, o, e);
     if (!servers) return RT_OK;
     if (s->teacher.count > 1)
         return rt_fail(e, RT_INVALID,
@@ -125,14 +149,15 @@ static int take_server(rt_job_run *j, const rt_job_run_opts *o, rt_err *e)
     RT_TRY(rt_remote_spec_parse(&t, s->teacher.text[0], &j->arena, e));
     const bool plan = o->kind == RT_JOB_PLAN;
     if (!plan || s->out || t.cache) RT_TRY(place_of(&place, &t, s, &j->arena, e));
-    if (!o->resume) {
-        if (!plan) RT_TRY(check_server(&t, s, o, place, e));
-        if (plan && !(place && rt_cache_is(place))) {
-            RT_TRY(rt_dir_scratch(&j->folder, &j->arena, o->env->scratch, "retort-remote", e));
-            place = j->folder;
-            RT_TRY(ask_server(s, &t, o, place, true, e));
-        }
-        if (!plan && !o->smoke) RT_TRY(ask_server(s, &t, o, place, false, e));
+    if (!o->resume && !plan) RT_TRY(check_server(&t, s, o, place, e));
+    if (plan && !(place && rt_cache_is(place))) {
+        RT_TRY(rt_dir_scratch(&j->folder, &j->arena, o->env->scratch, "retort-remote", e));
+        place = j->folder;
+        RT_TRY(begin_cache(s, &t, o, place, e));
+    }
+    if (!plan && !o->smoke) {
+        if (!o->resume) RT_TRY(begin_cache(s, &t, o, place, e));
+        RT_TRY(make_supply(j, o, s->teacher.text[0], t.url, place, e));
     }
     j->opts.unasked = plan;
     s->teacher.text[0] = place;
@@ -157,6 +182,7 @@ int rt_job_run_open(rt_job_run *j, const rt_settings *s, const rt_job_run_opts *
     if (o->device) o->device(o->events ? o->events->ctx : NULL, j->dev, why);
     j->opts = (rt_run_opts){ .env = &o->env->hub,
                              .unasked = j->opts.unasked,
+                             .supply = j->opts.supply,
                              .events = o->events,
                              .resume = o->resume,
                              .override = o->override,
@@ -177,8 +203,10 @@ out:
 void rt_job_run_close(rt_job_run *j)
 {
     rt_run_close(j->run);
+    rt_asking_free(j->asking);
     rt_job_device_close(j->dev);
     j->run = NULL;
+    j->asking = NULL;
     j->dev = NULL;
     if (j->folder) rt_dir_remove(j->folder);
     j->folder = NULL;

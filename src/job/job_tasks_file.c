@@ -149,9 +149,9 @@ static int name_of(const reading *x, const char *path, char *out, rt_err *e)
 static int find_task(const reading *x, const char *name, bool choices, rt_err *e)
 {
     rt_task_set *s = x->set;
-    uint32_t i = s->count ? s->records[s->count - 1].task : 0; /* most often that of the record before it */
-    if (i >= s->task_count || strcmp(s->tasks[i].name, name) != 0)
-        for (i = 0; i < s->task_count && strcmp(s->tasks[i].name, name) != 0; i++) {}
+    if (!s->by_name && !(s->by_name = json_object())) return rt_no_memory(e, "tasks");
+    const json_t *known = json_object_get(s->by_name, name);
+    const uint32_t i = known ? (uint32_t)json_integer_value(known) : s->task_count;
     if (i < s->task_count && s->tasks[i].choices != choices)
         return rt_fail(e, RT_INVALID, "task '%s' has %s here and %s in %s, line %llu; give one of them another name",
                        name, choices ? "choices" : "a target", choices ? "targets" : "choices", s->tasks[i].file,
@@ -161,7 +161,8 @@ static int find_task(const reading *x, const char *name, bool choices, rt_err *e
         s->tasks[i] = (rt_task){
             .name = rt_arena_strdup(&s->arena, name), .choices = choices, .file = x->r->file, .line = x->r->line
         };
-        if (!s->tasks[i].name) return rt_no_memory(e, "tasks");
+        if (!s->tasks[i].name || json_object_set_new_nocheck(s->by_name, name, json_integer(i)) < 0)
+            return rt_no_memory(e, "tasks");
         s->task_count++;
     }
     s->tasks[i].n++;
@@ -239,6 +240,7 @@ out:
 
 void rt_task_set_free(rt_task_set *s)
 {
+    json_decref(s->by_name);
     rt_free(s->tasks);
     rt_free(s->records);
     rt_arena_free(&s->arena);

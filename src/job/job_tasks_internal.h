@@ -34,6 +34,7 @@ typedef struct rt_task_set {
     rt_task *tasks;
     rt_task_record *records;
     uint32_t task_count, task_cap, count, cap;
+    json_t *by_name; /* {name of a task: its number} */
 } rt_task_set;
 /* Adds the records of a file. RT_FORMAT for broken JSON, RT_INVALID for what is no task: both with file and line. */
 int rt_task_set_read(rt_task_set *s, const char *path, rt_job_tell *tell, rt_err *e);

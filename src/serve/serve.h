@@ -4,8 +4,9 @@
  * Owns: HTTP, the formats of requests and replies, the queue, time-outs, shutting down. The model, its text and its
  * engine are job/speaker.h, its answers as a teacher job/teaching.h; what is printed is the caller's.
  *
- * Two threads. The event loop has the sockets: it reads requests, tokenizes prompts, puts sequences into a queue and
- * writes replies. The worker has the device: it takes sequences from the queue as there is room, steps the engine, and
+ * Three threads. The event loop has the sockets: it reads requests, tokenizes prompts, puts sequences into a queue and
+ * writes replies; those that are large are read and written by the clerk, so that nobody waits for them but the other
+ * large ones. The worker has the device: it takes sequences from the queue as there is room, steps the engine, and
  * notes in each sequence what was said. One lock stands between them; it is held to note and to format, never while the
  * engine computes or a socket is used. So answers that are asked for together are computed together, and /health
  * answers while a step takes its time. A client that leaves, or closes its side, cancels what it asked for.
@@ -15,7 +16,7 @@
  *     serve_run.c     the loop, its socket, shutting down        serve_worker.c   the other thread
  *     serve_route.c   which path is answered by what             serve_ask.c      a request's JSON (serve_fields.c)
  *     serve_call.c    a request under way                        serve_reply.c    a reply's JSON (serve_logps.c)
- *     serve_plain.c   /v1/models, /tokenize and the like */
+ *     serve_plain.c   /v1/models, /tokenize and the like     serve_clerk.c    the third thread */
 #ifndef RT_SERVE_SERVE_H
 #define RT_SERVE_SERVE_H
 
@@ -25,6 +26,7 @@ typedef struct rt_serve_opts {
     const char *host;  /* null: 127.0.0.1 */
     uint64_t port;     /* 0: one that is free */
     const char *name;  /* of the model, as clients call it */
+    const char *cors;  /* the origin whose pages may ask, or "*"; null: none */
     const char *token; /* that requests must bear; null: none */
     uint32_t slots, context, positions; /* as in rt_engine_opts; slots 0: RT_JOB_SLOTS */
     uint64_t top;                       /* likely ids that a request may ask for with each token */

@@ -9,15 +9,19 @@
 
 #include <event2/event.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
+
+/* Of a reply that the clerk writes: what a core writes in about 5 ms. */
+enum { LARGE_ENTRIES = 2048, LARGE_BYTES = 256 << 10 };
 
 static void call_free(rt_call *c)
 {
     if (!c) return;
     if (c->before) c->before->after = c->after;
     if (c->after) c->after->before = c->before;
-    if (c->server->calls == c) c->server->calls = c->after;
-    if (c->closed) event_free(c->closed);
+    if (c->who.server->calls == c) c->who.server->calls = c->after;
+    if (c->who.closed) event_free(c->who.closed);
     for (uint32_t i = 0; i < c->count; i++) {
         rt_said_free(&c->each[i].said);
         rt_str_free(&c->each[i].question);
@@ -34,18 +38,20 @@ static void call_free(rt_call *c)
 /* The reply is given, or nobody waits for it. What has not ended is of no use any more. */
 static void let_go(rt_call *c)
 {
-    if (c->closed) event_free(c->closed);
-    c->closed = NULL;
-    c->req = NULL;
+    if (c->who.closed) event_free(c->who.closed);
+    c->who.closed = NULL;
+    c->who.req = NULL;
+    if (c->formatting) return; /* then it goes when that is done */
     if (c->ended == c->count)
         call_free(c);
     else
-        rt_worker_cancel(&c->server->worker, c->each, c->count);
+        rt_worker_cancel(&c->who.server->worker, c->each, c->count);
 }
 
-static void on_gone(rt_call *c)
+static void on_gone(rt_listener *l)
 {
-    c->server->cancelled++;
+    rt_call *c = (rt_call *)l;
+    c->who.server->cancelled++;
     let_go(c);
 }
 
@@ -54,15 +60,15 @@ static void on_gone(rt_call *c)
 static void refuse(rt_call *c, const rt_refusal *why)
 {
     rt_str out = { 0 };
-    rt_http_watch(c->server, c->req, NULL, NULL);
+    rt_http_unwatch(&c->who);
     if (!c->started) {
-        rt_http_error(c->server, c->req, why);
+        rt_http_error(c->who.server, c->who.req, why);
     } else {
         rt_str_append(&out, "data: ");
         rt_http_error_json(why, &out);
         rt_str_append(&out, "\n\n");
-        if (!out.failed) rt_http_stream(c->req, out.data, out.len);
-        rt_http_stream_end(c->req);
+        if (!out.failed) rt_http_stream(c->who.req, out.data, out.len);
+        rt_http_stream_end(c->who.req);
     }
     rt_str_free(&out);
     let_go(c);
@@ -83,6 +89,57 @@ static uint32_t status_of(const rt_call *c, const rt_err *failed)
     return failed->status == RT_NOT_FOUND ? 409 : 400;
 }
 
+/* What takes the loop's time: log-probabilities above all, each with its text. */
+static bool is_large(const rt_call *c)
+{
+    uint64_t entries = 0, bytes = 0;
+    for (uint32_t i = 0; i < c->count; i++) {
+        entries += c->each[i].said.count + (uint64_t)c->each[i].said.likely_count;
+        bytes += c->each[i].said.text.len + (c->ask.echo ? c->ask.prompt[i / c->ask.n].text.len : 0);
+    }
+    return !c->started && (entries > LARGE_ENTRIES || bytes > LARGE_BYTES);
+}
+
+static void format(rt_call *c)
+{
+    if (c->started)
+        rt_reply_last(c, &c->out);
+    else
+        rt_reply_whole(c, &c->out);
+}
+
+static void give(rt_call *c)
+{
+    if (c->out.failed) {
+        rt_refusal why = { 0 };
+        rt_refuse(&why, 500, NULL, "no memory for the reply");
+        refuse(c, &why);
+        return;
+    }
+    rt_http_unwatch(&c->who);
+    if (c->started) {
+        rt_http_stream(c->who.req, c->out.data, c->out.len);
+        rt_http_stream_end(c->who.req);
+    } else {
+        rt_http_send(c->who.server, c->who.req, 200, NULL, c->out.data, c->out.len);
+    }
+    let_go(c);
+}
+
+static rt_call *call_of(rt_chore *chore) { return (rt_call *)(void *)((char *)chore - offsetof(rt_call, chore)); }
+
+static void format_large(rt_chore *chore) { format(call_of(chore)); }
+
+static void send_large(rt_chore *chore)
+{
+    rt_call *c = call_of(chore);
+    c->formatting = false;
+    if (!c->who.req || chore->left_out)
+        call_free(c);
+    else
+        give(c);
+}
+
 static void finish(rt_call *c)
 {
     const rt_err *failed = failure(c);
@@ -93,36 +150,26 @@ static void finish(rt_call *c)
     }
     if (c->each[0].teaches) {
         const rt_str *said = &c->each[0].said.text;
-        rt_http_watch(c->server, c->req, NULL, NULL);
-        rt_http_send(c->server, c->req, 200, "application/octet-stream", said->data, said->len);
+        rt_http_unwatch(&c->who);
+        rt_http_send(c->who.server, c->who.req, 200, "application/octet-stream", said->data, said->len);
         let_go(c);
         return;
     }
-    if (c->started)
-        rt_reply_last(c, &c->out);
-    else
-        rt_reply_whole(c, &c->out);
-    if (c->out.failed) {
-        rt_refusal why = { 0 };
-        rt_refuse(&why, 500, NULL, "no memory for the reply");
-        refuse(c, &why);
+    if (is_large(c)) {
+        c->formatting = true;
+        c->chore = (rt_chore){ .work = format_large, .done = send_large };
+        rt_clerk_put(&c->who.server->clerk, &c->chore);
         return;
     }
-    rt_http_watch(c->server, c->req, NULL, NULL);
-    if (c->started) {
-        rt_http_stream(c->req, c->out.data, c->out.len);
-        rt_http_stream_end(c->req);
-    } else {
-        rt_http_send(c->server, c->req, 200, NULL, c->out.data, c->out.len);
-    }
-    let_go(c);
+    format(c);
+    give(c);
 }
 
 /* What a call has heard goes to its client. */
 static void answer(rt_call *c)
 {
-    if (!c->req) {
-        if (c->ended == c->count) call_free(c);
+    if (!c->who.req) {
+        if (c->ended == c->count && !c->formatting) call_free(c);
         return;
     }
     if (c->ended == c->count) {
@@ -130,7 +177,7 @@ static void answer(rt_call *c)
         return;
     }
     if (!c->started || !c->out.len) return;
-    rt_http_stream(c->req, c->out.data, c->out.len);
+    rt_http_stream(c->who.req, c->out.data, c->out.len);
     c->out.len = 0;
 }
 
@@ -141,7 +188,7 @@ void rt_calls_hear(rt_server *s)
     for (rt_sequence *q; (q = rt_worker_news(&s->worker));) {
         rt_call *c = q->owner;
         c->ended += q->said.end != RT_END_NONE;
-        if (c->started && c->req && !q->said.err.status) rt_reply_next(c, q->index, &c->out);
+        if (c->started && c->who.req && !q->said.err.status) rt_reply_next(c, q->index, &c->out);
         if (!c->heard) c->next_heard = heard, heard = c;
         c->heard = true;
     }
@@ -159,7 +206,7 @@ void rt_calls_time_out(rt_server *s, double now)
     for (rt_call *c = s->calls, *next; c; c = next) {
         rt_refusal why;
         next = c->after;
-        if (!c->req || now < c->deadline) continue;
+        if (!c->who.req || now < c->deadline) continue;
         rt_refuse(&why, 503, NULL, "the request took longer than %g seconds (--timeout)", s->o->timeout);
         s->timed_out++;
         refuse(c, &why);
@@ -170,7 +217,7 @@ void rt_calls_end(rt_server *s, const rt_refusal *why)
 {
     for (rt_call *c = s->calls, *next; c; c = next) {
         next = c->after;
-        if (c->req) refuse(c, why);
+        if (c->who.req) refuse(c, why);
     }
 }
 
@@ -219,7 +266,7 @@ static rt_call *call_alloc(rt_server *s, struct evhttp_request *req, uint32_t n)
 {
     rt_call *c = rt_alloc_zero(sizeof *c, 16);
     if (!c) return NULL;
-    *c = (rt_call){ .server = s, .req = req, .gone = on_gone, .created = rt_serve_time(s), .after = s->calls };
+    *c = (rt_call){ .who = { s, req, on_gone, NULL }, .created = rt_serve_time(s), .after = s->calls };
     c->deadline = s->o->timeout > 0 ? rt_now() + s->o->timeout : INFINITY;
     if (s->calls) s->calls->before = c;
     s->calls = c;
@@ -249,14 +296,14 @@ static rt_call *call_new(rt_server *s, struct evhttp_request *req, rt_ask *ask)
 
 static void begin(rt_call *c)
 {
-    rt_server *s = c->server;
+    rt_server *s = c->who.server;
     snprintf(c->id, sizeof c->id, "%s-%llx-%llu", c->ask.chat ? "chatcmpl" : "cmpl", (long long)s->o->env->now,
              (unsigned long long)s->number);
     if (c->ask.stream) {
-        rt_http_stream_begin(s, c->req);
+        rt_http_stream_begin(s, c->who.req);
         c->started = true;
         rt_reply_first(c, &c->out);
-        if (c->out.len) rt_http_stream(c->req, c->out.data, c->out.len);
+        if (c->out.len) rt_http_stream(c->who.req, c->out.data, c->out.len);
         c->out.len = 0;
     }
     rt_worker_put(&s->worker, c->each, c->count);
@@ -276,7 +323,7 @@ void rt_call_new(rt_server *s, struct evhttp_request *req, rt_ask *ask)
     rt_call *c = NULL;
     int rc = check(s, ask, &why);
     if (rc >= 0) rc = check_queue(s, &why);
-    if (rc >= 0 && (!(c = call_new(s, req, ask)) || rt_http_watch(s, req, c, &e) < 0))
+    if (rc >= 0 && (!(c = call_new(s, req, ask)) || rt_http_watch(&c->who, &e) < 0))
         rc = rt_refuse(&why, 500, NULL, "no memory for the request");
     if (rc >= 0) {
         begin(c);
@@ -295,7 +342,7 @@ void rt_call_teacher(rt_server *s, struct evhttp_request *req, const char *quest
     rt_call *c = NULL;
     int rc = check_queue(s, &why);
     if (len) rt_str_append_n(&asked, question, len);
-    if (rc >= 0 && (asked.failed || !(c = call_alloc(s, req, 1)) || rt_http_watch(s, req, c, &e) < 0))
+    if (rc >= 0 && (asked.failed || !(c = call_alloc(s, req, 1)) || rt_http_watch(&c->who, &e) < 0))
         rc = rt_refuse(&why, 500, NULL, "no memory for the request");
     if (rc >= 0) {
         c->each[0] = (rt_sequence){ .owner = c, .teaches = true, .question = asked, .hidden = hidden };

@@ -49,46 +49,60 @@ static void on_complete(struct evhttp_request *req, void *server)
     set_timeouts(s, c, true);
 }
 
+static void header(struct evhttp_request *req, const char *name, const char *value)
+{
+    evhttp_add_header(evhttp_request_get_output_headers(req), name, value);
+}
+
 void rt_http_begin(rt_server *s, struct evhttp_request *req)
 {
     struct evhttp_connection *c = evhttp_request_get_connection(req);
     s->replying++;
     s->number++;
     set_timeouts(s, c, false);
+    if (s->o->cors) header(req, "Access-Control-Allow-Origin", s->o->cors);
     evhttp_connection_set_closecb(c, on_lost, s);
     evhttp_request_set_on_complete_cb(req, on_complete, s);
 }
 
-/* Of a call: the request is freed with its connection, but for one that was taken off it before. */
-static void on_call_lost(struct evhttp_connection *c, void *ctx)
+/* The request is freed with its connection, but for one that was taken off it before. */
+static void on_listener_lost(struct evhttp_connection *c, void *ctx)
 {
-    rt_call *call = ctx;
-    struct evhttp_request *req = call->req;
+    rt_listener *l = ctx;
+    struct evhttp_request *req = l->req;
     (void)c;
-    call->server->replying--;
+    l->server->replying--;
     if (!evhttp_request_get_connection(req)) evhttp_request_free(req);
-    call->req = NULL;
-    call->gone(call);
+    l->req = NULL;
+    if (l->closed) event_free(l->closed);
+    l->closed = NULL;
+    l->gone(l);
 }
 
 /* The client has closed its side, or all of it. */
 static void on_closed(evutil_socket_t fd, short what, void *ctx)
 {
-    rt_call *call = ctx;
+    rt_listener *l = ctx;
     (void)fd;
     (void)what;
-    evhttp_connection_free(evhttp_request_get_connection(call->req));
+    evhttp_connection_free(evhttp_request_get_connection(l->req));
 }
 
-int rt_http_watch(rt_server *s, struct evhttp_request *req, rt_call *call, rt_err *e)
+int rt_http_watch(rt_listener *l, rt_err *e)
 {
-    struct evhttp_connection *c = evhttp_request_get_connection(req);
-    if (!call) return evhttp_connection_set_closecb(c, on_lost, s), RT_OK;
+    struct evhttp_connection *c = evhttp_request_get_connection(l->req);
     const evutil_socket_t fd = bufferevent_getfd(evhttp_connection_get_bufferevent(c));
-    call->closed = event_new(s->base, fd, EV_CLOSED, on_closed, call);
-    if (!call->closed || event_add(call->closed, NULL) < 0) return rt_no_memory(e, "a request");
-    evhttp_connection_set_closecb(c, on_call_lost, call);
+    l->closed = event_new(l->server->base, fd, EV_CLOSED, on_closed, l);
+    if (!l->closed || event_add(l->closed, NULL) < 0) return rt_no_memory(e, "a request");
+    evhttp_connection_set_closecb(c, on_listener_lost, l);
     return RT_OK;
+}
+
+void rt_http_unwatch(rt_listener *l)
+{
+    evhttp_connection_set_closecb(evhttp_request_get_connection(l->req), on_lost, l->server);
+    if (l->closed) event_free(l->closed);
+    l->closed = NULL;
 }
 
 /* ---- replies ---- */
@@ -97,6 +111,7 @@ static const char *reason(uint32_t status)
 {
     switch (status) {
     case 200: return "OK";
+    case 204: return "No Content";
     case 400: return "Bad Request";
     case 401: return "Unauthorized";
     case 404: return "Not Found";
@@ -106,11 +121,6 @@ static const char *reason(uint32_t status)
     case 503: return "Service Unavailable";
     default: return "Internal Server Error";
     }
-}
-
-static void header(struct evhttp_request *req, const char *name, const char *value)
-{
-    evhttp_add_header(evhttp_request_get_output_headers(req), name, value);
 }
 
 /* evhttp would send a body to who asks for the head alone, who takes it for the next reply. */
@@ -154,6 +164,15 @@ void rt_http_error(rt_server *s, struct evhttp_request *req, const rt_refusal *w
     if (why->http == 401) header(req, "WWW-Authenticate", "Bearer");
     rt_http_send(s, req, why->http, NULL, out.data ? out.data : "{}", out.data ? out.len : 2);
     rt_str_free(&out);
+}
+
+void rt_http_preflight(rt_server *s, struct evhttp_request *req)
+{
+    header(req, "Access-Control-Allow-Methods", "GET, HEAD, POST");
+    header(req, "Access-Control-Allow-Headers", "Authorization, Content-Type");
+    header(req, "Access-Control-Max-Age", "600");
+    count(s, 204);
+    evhttp_send_reply(req, 204, reason(204), NULL);
 }
 
 void rt_http_stream_begin(rt_server *s, struct evhttp_request *req)

@@ -5,6 +5,7 @@
 
 #include "serve/serve.h"
 #include "serve/serve_ask.h"
+#include "serve/serve_clerk.h"
 #include "serve/serve_worker.h"
 
 struct event;
@@ -21,13 +22,16 @@ typedef struct rt_server {
     rt_speaker *speaker;
     rt_teaching *teaching;
     rt_worker worker;
+    rt_clerk clerk;
     struct event_base *base;
     struct evhttp *http;
     struct evhttp_bound_socket *bound; /* null: nobody new is heard */
-    struct event *tick, *news;
+    struct event *tick, *news, *chores;
     double begun;    /* clock */
     uint64_t number; /* of the last request */
     rt_call *calls;
+    uint32_t reading;                  /* requests that the clerk reads, */
+    uint64_t unread;                   /* bytes of them */
     uint32_t replying;                 /* requests that have not had the end of their reply */
     bool stopping;                     /* no new ones */
     double stopped;                    /* clock of when the last call had gone; 0: some are there */
@@ -35,12 +39,20 @@ typedef struct rt_server {
     uint64_t cancelled, timed_out;
 } rt_server;
 
-/* A request for completions or a chat. */
-struct rt_call {
+/* Somebody who waits for a reply. */
+typedef struct rt_listener rt_listener;
+struct rt_listener {
     rt_server *server;
     struct evhttp_request *req; /* null: nobody hears any more */
-    void (*gone)(rt_call *c);
+    void (*gone)(rt_listener *l);
     struct event *closed; /* looks whether the client has closed its side */
+};
+
+/* A request for completions or a chat. */
+struct rt_call {
+    rt_listener who; /* first: a pointer to it is one to this */
+    rt_chore chore;  /* the reply is written by the clerk, */
+    bool formatting; /* at this moment */
     rt_ask ask;
     rt_sequence *each;        /* (count) of prompt i / n */
     uint32_t *sent, *written; /* (count) of each: places and bytes of text that are in the reply */
@@ -65,11 +77,14 @@ void rt_http_send(rt_server *s, struct evhttp_request *req, uint32_t status, con
 void rt_http_error(rt_server *s, struct evhttp_request *req, const rt_refusal *why);
 /* {"error": ...} appended. */
 void rt_http_error_json(const rt_refusal *why, rt_str *out);
+/* To a browser that asks whether a page of another origin may ask. */
+void rt_http_preflight(rt_server *s, struct evhttp_request *req);
 void rt_http_stream_begin(rt_server *s, struct evhttp_request *req);
 void rt_http_stream(struct evhttp_request *req, const char *data, size_t len);
 void rt_http_stream_end(struct evhttp_request *req);
-/* call->gone is called when the client goes or closes its side; req is no more then. Null: nobody is told any more. */
-int rt_http_watch(rt_server *s, struct evhttp_request *req, rt_call *call, rt_err *e);
+/* Its `gone` is called when the client goes or closes its side; req is no more then. */
+int rt_http_watch(rt_listener *l, rt_err *e);
+void rt_http_unwatch(rt_listener *l);
 extern const uint32_t rt_http_statuses[RT_SERVE_STATUSES]; /* as rt_server.count has them; the last is 0: others */
 
 /* ---- serve_call.c ---- */
@@ -110,9 +125,11 @@ typedef struct rt_plain {
     rt_ask_env env;
     const char *body; /* (len) */
     size_t len;
+    const char *rest; /* of a path that goes on behind the route's */
 } rt_plain;
 typedef int (*rt_plain_fn)(const rt_plain *p, rt_str *out, rt_refusal *why);
 int rt_plain_models(const rt_plain *p, rt_str *out, rt_refusal *why);
+int rt_plain_model(const rt_plain *p, rt_str *out, rt_refusal *why);
 int rt_plain_tokenize(const rt_plain *p, rt_str *out, rt_refusal *why);
 int rt_plain_detokenize(const rt_plain *p, rt_str *out, rt_refusal *why);
 int rt_plain_tokenizer(const rt_plain *p, rt_str *out, rt_refusal *why);

@@ -76,7 +76,7 @@ static bool has(const spot *t, uint32_t id)
 static void name_of(const rt_call *c, uint32_t id, rt_str *out)
 {
     rt_token_info info;
-    if (c->ask.names || !rt_speaker_token(c->server->speaker, id, &info)) {
+    if (c->ask.names || !rt_speaker_token(c->who.server->speaker, id, &info)) {
         rt_str_printf(out, "token_id:%u", id);
         return;
     }
@@ -160,7 +160,7 @@ static void put_token(const rt_call *c, uint32_t id, float logp, rt_str *out)
     rt_str_append(out, ",\"logprob\":");
     put_logp(out, logp);
     rt_str_append(out, ",\"bytes\":[");
-    if (rt_speaker_token(c->server->speaker, id, &info)) {
+    if (rt_speaker_token(c->who.server->speaker, id, &info)) {
         const rt_tok_text *t = info.special ? &info.text : &info.bytes;
         for (size_t k = 0; k < t->len; k++) rt_str_printf(out, k ? ",%u" : "%u", (unsigned char)t->data[k]);
     }

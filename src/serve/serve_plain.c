@@ -6,14 +6,43 @@
 #include <stdio.h>
 #include <string.h>
 
-int rt_plain_models(const rt_plain *p, rt_str *out, rt_refusal *why)
+static void put_model(const rt_plain *p, rt_str *out)
 {
     const rt_server *s = p->server;
-    (void)why;
-    rt_str_append(out, "{\"object\":\"list\",\"data\":[{\"id\":");
+    rt_str_append(out, "{\"id\":");
     rt_json_put_any(out, s->o->name, strlen(s->o->name));
-    rt_str_printf(out, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"retort\",\"max_model_len\":%u}]}",
+    rt_str_printf(out, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"retort\",\"max_model_len\":%u}",
                   (long long)s->o->env->now, rt_speaker_facts_of(s->speaker).context);
+}
+
+int rt_plain_models(const rt_plain *p, rt_str *out, rt_refusal *why)
+{
+    (void)why;
+    rt_str_append(out, "{\"object\":\"list\",\"data\":[");
+    put_model(p, out);
+    rt_str_append(out, "]}");
+    return RT_OK;
+}
+
+/* Whether a part of a path is the name: clients write "%2F" for its slashes, or leave them. */
+static bool is_name(const char *part, const char *name)
+{
+    unsigned byte;
+    for (; *part && *name; part++, name++) {
+        const bool coded = *part == '%' && sscanf(part + 1, "%2x", &byte) == 1;
+        if ((coded ? byte : (unsigned char)*part) != (unsigned char)*name) return false;
+        if (coded) part += part[2] ? 2 : 1;
+    }
+    return *part == *name;
+}
+
+int rt_plain_model(const rt_plain *p, rt_str *out, rt_refusal *why)
+{
+    const char *name = p->server->o->name;
+    if (!is_name(p->rest, name))
+        return rt_refuse(why, 404, "model", "the model '%.200s' is not served here; this server has '%s'", p->rest,
+                         name);
+    put_model(p, out);
     return RT_OK;
 }
 

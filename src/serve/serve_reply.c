@@ -13,7 +13,7 @@ static void put_head(const rt_call *c, const char *object, rt_str *out)
 {
     rt_str_printf(out, "{\"id\":\"%s\",\"object\":\"%s\",\"created\":%lld,\"model\":", c->id, object,
                   (long long)c->created);
-    rt_json_put_any(out, c->server->o->name, strlen(c->server->o->name));
+    rt_json_put_any(out, c->who.server->o->name, strlen(c->who.server->o->name));
 }
 
 static void put_ids(const char *key, const uint32_t *ids, uint32_t n, rt_str *out)

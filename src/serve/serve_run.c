@@ -33,6 +33,15 @@ static void on_news(evutil_socket_t fd, short what, void *server)
     rt_calls_hear(server);
 }
 
+static void on_chores(evutil_socket_t fd, short what, void *server)
+{
+    uint64_t many;
+    rt_server *s = server;
+    (void)what;
+    if (read(fd, &many, sizeof many) < 0) return;
+    rt_clerk_hear(&s->clerk);
+}
+
 /* A socket could not be accepted: no descriptor is left. It is tried again with the next tick. */
 static void on_accept_error(struct evconnlistener *l, void *ctx)
 {
@@ -72,7 +81,7 @@ static void on_tick(evutil_socket_t fd, short what, void *server)
         begin_stop(s);
         if (w.failed.status >= 0) tell_stopping(s);
     }
-    if (!s->stopping || s->calls) return;
+    if (!s->stopping || s->calls || s->reading) return;
     if (!s->stopped) s->stopped = now;
     if (!s->replying || now - s->stopped > LINGER) event_base_loopbreak(s->base);
 }
@@ -136,8 +145,10 @@ static int watch(rt_server *s, rt_err *e)
 {
     const struct timeval tenth = { .tv_usec = 100000 };
     s->news = event_new(s->base, s->worker.wake, EV_READ | EV_PERSIST, on_news, s);
+    s->chores = event_new(s->base, s->clerk.wake, EV_READ | EV_PERSIST, on_chores, s);
     s->tick = event_new(s->base, -1, EV_PERSIST, on_tick, s);
-    if (!s->news || !s->tick || event_add(s->news, NULL) < 0 || event_add(s->tick, &tenth) < 0)
+    const bool made = s->news && s->chores && s->tick;
+    if (!made || event_add(s->news, NULL) < 0 || event_add(s->chores, NULL) < 0 || event_add(s->tick, &tenth) < 0)
         return rt_no_memory(e, "a server");
     return RT_OK;
 }
@@ -163,10 +174,12 @@ static void close_all(rt_server *s)
     rt_refusal why = { 0 };
     rt_refuse(&why, 503, NULL, "the server is shutting down");
     rt_calls_end(s, &why);
+    rt_clerk_stop(&s->clerk);
     rt_worker_stop(&s->worker);
     if (s->http) evhttp_free(s->http);
     rt_calls_free(s);
     if (s->news) event_free(s->news);
+    if (s->chores) event_free(s->chores);
     if (s->tick) event_free(s->tick);
     if (s->base) event_base_free(s->base);
     libevent_global_shutdown();
@@ -176,6 +189,8 @@ static void close_all(rt_server *s)
 
 static int check_opts(const rt_serve_opts *o, rt_err *e)
 {
+    for (const char *c = o->cors; c && *c; c++)
+        if (*c <= ' ' || *c == 127) return rt_fail(e, RT_USAGE, "--cors takes one origin, or *, without blanks");
     if (o->port > 65535)
         return rt_fail(e, RT_USAGE, "--port %llu is out of range (0 to 65535)", (unsigned long long)o->port);
     if (o->slots > RT_JOB_MOST_SLOTS)
@@ -214,6 +229,7 @@ int rt_serve(const rt_model_file *m, const rt_serve_opts *o, rt_err *e)
     s.worker.where = o->where;
     s.worker.env = o->env->environment;
     RT_TRY(rt_worker_start(&s.worker, e));
+    RT_TRY(rt_clerk_start(&s.clerk, e));
     RT_TRY(watch(&s, e));
     tell_listening(&s);
     if (event_base_dispatch(s.base) < 0) RT_TRY(rt_fail(e, RT_IO, "the event loop has failed"));

@@ -218,13 +218,16 @@ out:
     return rc;
 }
 
-/* A step that was given up has changed nothing: the one before it is saved, where that was not done yet, and a resumed
- * run takes the same rows again. */
-static int leave_step(rt_loop *l, const course *c, rt_err *e)
+/* A step that was given up, by somebody who stops or for want of what its teacher says, has changed nothing: the one
+ * before it is saved, where that was not done yet, and a resumed run takes the same rows again. */
+static int leave_step(rt_loop *l, const course *c, int why, rt_err *e)
 {
     int rc;
+    const rt_err reason = e ? *e : (rt_err){ 0 };
     if (l->state.step > l->saved_step && !l->steps_only) RT_TRY(save(l, c->before, e));
-    rc = stopped(l, e);
+    if (why == RT_INTERRUPTED) return stopped(l, e);
+    if (e) *e = reason;
+    rc = why;
 out:
     return rc;
 }
@@ -238,7 +241,7 @@ int rt_loop_run(rt_loop *l, bool *ended, rt_err *e)
     if (l->evaluate_first) RT_TRY(follow_step(l, false, e));
     while (!at_end(l)) {
         rc = next_step(l, &c, ended, e);
-        if (rc == RT_INTERRUPTED && !c.count) rc = leave_step(l, &c, e);
+        if ((rc == RT_INTERRUPTED || rc == RT_NETWORK) && !c.count) rc = leave_step(l, &c, rc, e);
         RT_TRY(rc);
         if (*ended) goto out;
         if (l->steps_only) continue;

@@ -68,8 +68,9 @@ int rt_loop_read(rt_loop *l, uint64_t *tokens, rt_err *e);
 /* Rows and one step of training by itself; neither the state nor a call hears of it. */
 int rt_loop_try(rt_loop *l, uint32_t step, double lr, rt_step_result *out, rt_err *e);
 /* Steps, evaluations and checkpoints from the state to the last step, or until there are enough. *ended: `stepped`
- * wanted an end. RT_INTERRUPTED when `stop` did, or whoever watches the trainer's steps, after a checkpoint of the last
- * step that has ended. One whose last step was not evaluated for it has that done first. */
+ * wanted an end. After a checkpoint of the last step that has ended: RT_INTERRUPTED when `stop` did, or whoever watches
+ * the trainer's steps; RT_NETWORK from a source that is asked over one. A state whose evaluation is missing has that
+ * done first. */
 int rt_loop_run(rt_loop *l, bool *ended, rt_err *e);
 
 #endif

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """remote.py - `--teacher http://...`: caches filled over a network beside those that were made here, runs beside runs with the
-teacher in the step, servers that die and come back, that are slow, talk nonsense or are of another teacher, and vLLM's API.
+teacher in the step, servers that are slow, talk nonsense or are of another teacher, and vLLM's API. What is asked while a run
+goes on, and servers that die and come back in it, are remote_run.py's.
 
 Needs the standard library, libcurl and $RETORT; ends with `N passed, N failed`.
 """
 import http.client
-import http.server
 import json
 import os
 import re
@@ -14,115 +14,10 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 
+from remote_between import ASK, DATA, LEARN, SMALL, Between, about, content, ends, inputs, near
 from serve_client import COMMAND, SLOW, Server, call, check, counts, make
-
-WORDS = "the quick brown fox jumps over the lazy dog while seven wizards box in quiet zones".split()
-DATA = ["--data", "d.jsonl", "--seq-len", "64"]
-SMALL = [*DATA, "--teacher-batch", "4"]
-ASK = [*SMALL, "--threads", "2"]
-LEARN = ["--student", "s", "--lr", "1e-3", "--threads", "2", "--batch", "4", "--steps", "8", "--eval-every", "4"]
-
-
-def inputs():
-    make("init", "--preset", "tiny-qwen2", "--seed", 1, "--dtype", "f32", "s")
-    make("init", "--preset", "tiny-llama", "--seed", 2, "--dtype", "f32", "t")
-    make("init", "--preset", "tiny-llama", "--seed", 3, "--dtype", "f32", "t2")
-    with open("d.jsonl", "w") as f:
-        for i in range(120):
-            text = " ".join(WORDS[(i * 7 + k * k + k * i) % 16] for k in range(8))
-            f.write(json.dumps({"text": f"{text} and {i}"}) + "\n")
-
-
-def content(cache):
-    return json.loads(call("cache", cache, "--json").stdout)["content_hash"]
-
-
-def about(cache):
-    return json.load(open(f"{cache}/cache.json"))
-
-
-def ends(done, status, message=None):
-    good = done.returncode == status and (message is None or re.search(message, done.stderr))
-    return check(good, f"{' '.join(done.args[1:])}: status {done.returncode}, expected {status} with {message!r}\n{done.stdout}{done.stderr}")
-
-
-def near(a, b, most):
-    """The farthest that losses and measures of two runs are from one another."""
-    both = [[j for j in map(json.loads, open(f"{run}/run/metrics.jsonl")) if j["event"] in ("step", "eval")] for run in (a, b)]
-    worst = 0 if len(both[0]) == len(both[1]) > 4 else 1e9
-    for x, y in zip(*both):
-        for k in ("ce", "divergence", "forward_kl", "teacher_ce", "grad_norm"):
-            if k in x:
-                p, q = (v[0] if isinstance(v, list) else v for v in (x[k], y[k]))
-                worst = max(worst, abs(p - q) / (1e-6 + abs(p)))
-    return check(worst <= most, f"{a} and {b} are {worst} apart")
-
-
-class Between(http.server.ThreadingHTTPServer):
-    """Stands between the client and a server, counts what is asked, and does what `act` says: act(between, handler, number of
-    the POST, body) -> True when it has answered by itself."""
-    daemon_threads = True
-
-    def __init__(self, server=None, act=None, token=None):
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.server, self.act, self.token = server, act, token
-        self.posts, self.gets, self.lock = 0, 0, threading.Lock()
-        threading.Thread(target=self.serve_forever, daemon=True).start()
-
-    @property
-    def url(self):
-        return f"http://127.0.0.1:{self.server_address[1]}"
-
-    def handle_error(self, request, client_address):
-        pass
-
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, *args):
-        pass
-
-    def reply(self, status, body, kind="application/octet-stream"):
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def drop(self):
-        self.close_connection = True
-
-    def pass_on(self, body):
-        between = self.server
-        try:
-            c = http.client.HTTPConnection("127.0.0.1", between.server.port, timeout=60 * SLOW)
-            c.request(self.command, self.path, body, {k: v for k, v in self.headers.items() if k in ("Content-Type", "Authorization")})
-            answer = c.getresponse()
-            self.reply(answer.status, answer.read())
-            c.close()
-        except OSError:
-            self.drop()
-
-    def handle_one(self, post):
-        between = self.server
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0))) if post else None
-        with between.lock:
-            between.posts += post
-            between.gets += not post
-            number = between.posts
-        if not (between.act and between.act(between, self, number if post else 0, body)):
-            self.pass_on(body)
-
-    def do_GET(self):
-        self.handle_one(False)
-
-    def do_POST(self):
-        self.handle_one(True)
-
 
 # ---- what is kept is what a teacher here says ----
 
@@ -154,9 +49,12 @@ def learn(server):
         near("live", f"far-{name}", 2e-5)
     check(os.path.isdir("far-topk.teacher"), "the cache lies beside the run")
     posts = server.posts
-    ends(call("distill", "--teacher", f"{server.url},keep=topk:{ids},cache=far-topk.teacher", *LEARN, *DATA, "--seed", 5,
+    ends(call("distill", "--teacher", f"{server.url},keep=topk:{ids},cache=far-topk.teacher", *LEARN, *DATA, "--max-grad-norm", "0.5",
               "--out", "again"), 0)
-    check(server.posts == posts, "another run asks for nothing again")
+    check(server.posts == posts, "another run over the same rows asks for nothing again")
+    ends(call("distill", "--teacher", f"{server.url},keep=topk:{ids},cache=far-topk.teacher", *LEARN, *DATA, "--seed", 5,
+              "--out", "other"), 0)
+    posts = server.posts
     ends(call("verify", "far-topk"), 0)
     done = call("distill", "--teacher", server.url, *LEARN, *DATA, "--out", "far-topk")
     ends(done, 5, "not empty")
@@ -175,42 +73,13 @@ def planned(server):
     ends(done, 5, "asks a server nothing")
 
 
-# ---- a server that goes and comes back ----
+# ---- a client that dies ----
 
-def killed_server():
-    """kill -9 of the server in mid-run: the run waits, and ends with the bits of one that nothing happened to."""
-    first = Server("t", "--context", 128, "--slots", 1, "--threads", 1)
-    port = first.port
-
-    def act(between, handler, number, body):
-        if number != 5:
-            return False
-        between.server.process.kill()
-        between.server.process.wait()
-        handler.drop()
-
-        def come_back():
-            time.sleep(1.5)
-            between.server = Server("t", "--context", 128, "--slots", 1, "--threads", 1)
-        threading.Thread(target=come_back, daemon=True).start()
-        return True
-    between = Between(first, act)
-    ids = about("here-topk16")["ids"]["count"]
-    done = call("distill", "--teacher", f"{between.url},keep=topk:{ids},wait=60", *LEARN, *SMALL, "--held-out",
-                "12", "--out", "waited")
-    ends(done, 0)
-    quiet = Between(between.server)
-    ends(call("distill", "--teacher", f"{quiet.url},keep=topk:{ids}", *LEARN, *SMALL, "--held-out", "12", "--out", "quiet"), 0)
-    same = [open(f"{run}/model.safetensors", "rb").read() for run in ("waited", "quiet")]
-    check(same[0] == same[1], "a run that has waited for its server has other bits")
-    check(content("waited.teacher") == content("quiet.teacher"), "and so has its cache")
-    check(between.posts > quiet.posts, f"nothing was asked again: {between.posts} and {quiet.posts} requests from port {port}")
-    between.server.stop()
-    return quiet.posts
-
-
-def killed_client(server, total):
+def killed_client(server):
     """kill -9 of the client: what was written down is not asked again, and the cache is the same."""
+    whole = Between(server.server)
+    ends(call("cache", "--teacher", whole.url, *ASK, "--keep", "topk:16", "--out", "whole"), 0)
+    total = whole.posts
     between = Between(server.server, lambda b, h, number, body: time.sleep(0.4) if number else None)
     command = ["cache", "--teacher", f"{between.url},requests=2", *ASK, "--keep", "topk:16", "--out", "cut"]
     process = subprocess.Popen(COMMAND + command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -439,8 +308,7 @@ def main():
     same_bits(between)
     learn(between)
     planned(between)
-    total = killed_server()
-    killed_client(between, total)
+    killed_client(between)
     interrupted(between)
     bad_servers(between)
     other_teachers(between)

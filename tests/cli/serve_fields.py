@@ -10,6 +10,7 @@ import shutil
 import socket
 import sys
 import tempfile
+import threading
 import time
 
 from serve_client import SLOW, Server, call, check, counts, make, wide_model
@@ -220,6 +221,80 @@ def http(server):
         check(reply.status == 200, f"a body of type {kind}: {reply.status}")
 
 
+def meanwhile(server, request):
+    """The longest that /health took while the request was under way, as a share of the time that it took."""
+    done, worst = {}, 0
+
+    def ask():
+        begun = time.monotonic()
+        done["reply"] = request(server)
+        done["seconds"] = time.monotonic() - begun
+    thread = threading.Thread(target=ask)
+    thread.start()
+    while thread.is_alive():
+        begun = time.monotonic()
+        server.ask("/health")
+        worst = max(worst, time.monotonic() - begun)
+    check(done["reply"].status == 200, f"{done['reply'].status}")
+    return worst / done["seconds"], done
+
+
+def others_wait_for_none():
+    """What takes long to read or to write is read and written beside the loop."""
+    server = Server("s", "--slots", 8, "--context", 256, "--threads", 1, "--max-body", "64M")
+    text = json.dumps({"prompt": "a few words and " * (1 << 20)})
+    share, _ = meanwhile(server, lambda s: s.ask("/tokenize", text))
+    check(share < 0.3, f"/health waited for {share:.2f} of the time in which 16 MB were tokenized")
+    share, done = meanwhile(server, lambda s: s.ask("/v1/completions", {"prompt": [[i] * 250 for i in range(128)], "max_tokens": 1,
+                                                                             "echo": True, "logprobs": 20}))
+    check(share < 0.3 and len(done["reply"].json["choices"]) == 128, f"/health waited for {share:.2f} of the time of a long reply")
+    # Whoever leaves while his request is read, or his reply is written, leaves nothing.
+    for body in (text, json.dumps({"prompt": [[i] * 250 for i in range(64)], "max_tokens": 1, "echo": True, "logprobs": 20})):
+        for wait in (0.01, 0.1, 0.3):
+            with socket.create_connection(("127.0.0.1", server.port)) as s:
+                path = b"/tokenize" if body is text else b"/v1/completions"
+                s.sendall(b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (path, len(body)) + body.encode())
+                time.sleep(wait)
+    # What came before the end is read to the end or told of it.
+    sockets = []
+    for _ in range(3):
+        s = socket.create_connection(("127.0.0.1", server.port), timeout=60 * SLOW)
+        s.sendall(b"POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(text) + text.encode())
+        sockets.append(s)
+    server.process.terminate()
+    got = [s.recv(64)[:12] for s in sockets]
+    check(all(g in (b"HTTP/1.1 200", b"HTTP/1.1 503", b"") for g in got) and got[0] != b"", f"replies at the end: {got}")
+    for s in sockets:
+        s.close()
+    check(server.wait()[0] == 0, "it ends well")
+
+
+def models_and_origins():
+    shutil.copytree("s", "org/name")
+    server = Server("org/name", "--threads", 1, "--slots", 1)
+    for name in ("org/name", "org%2Fname", "org%2fname"):
+        reply = server.ask(f"/v1/models/{name}")
+        check(reply.status == 200 and reply.json["id"] == "org/name" and reply.json["object"] == "model", f"{name}: {reply.status} {reply.text}")
+    for name in ("org", "org/name2", "", "%", "%2", "org%2Fname%", "org%2Fnam%6", "%00", "org/name/"):
+        check(server.ask(f"/v1/models/{name}").status in (404, 400), f"a model {name!r}")
+    check(server.ask("/v1/models/org/name", b"{}", method="POST").status == 405, "POST to a model")
+    origin = {"Origin": "http://a.example", "Access-Control-Request-Method": "POST"}
+    reply = server.ask("/v1/completions", headers=origin, method="OPTIONS")
+    check(reply.status == 405 and "Access-Control-Allow-Origin" not in reply.headers, f"without --cors: {reply.status} {reply.headers}")
+    check(server.stop() == (0, ""), "it ends well")
+    with open("token", "w") as f:
+        f.write("sesame\n")
+    server = Server("s", "--threads", 1, "--slots", 1, "--cors", "http://a.example", "--token-file", "token")
+    reply = server.ask("/v1/completions", headers=origin, method="OPTIONS")  # a browser sends no token with it
+    check(reply.status == 204 and "Authorization" in reply.headers.get("Access-Control-Allow-Headers", "") and not reply.text, f"{reply.headers}")
+    for reply in (reply, server.ask("/health"), server.ask("/v1/models"), server.ask("/nowhere"),
+                  server.ask("/v1/completions", {"prompt": "a", "max_tokens": 2, "stream": True}, {"Authorization": "Bearer sesame"})):
+        check(reply.headers.get("Access-Control-Allow-Origin") == "http://a.example", f"{reply.status}: {reply.headers}")
+    check(server.stop() == (0, ""), "it ends well")
+    done = call("serve", "s", "--cors", "a\nb", "--port", 0)
+    check(done.returncode == 2 and "--cors takes one origin" in done.stderr, f"{done.returncode}: {done.stderr}")
+
+
 def main():
     models()
     server = Server("s", "--slots", 4, "--threads", 1)
@@ -229,6 +304,8 @@ def main():
     tools()
     memory()
     large()
+    others_wait_for_none()
+    models_and_origins()
 
 
 with tempfile.TemporaryDirectory() as folder:

@@ -195,6 +195,15 @@ err_has 'none of the [0-9]+ held-out documents is a conversation without a syste
 run distill --teacher t,prompt=none.txt $chat --out no
 exits 3
 err_has 'none\.txt'
+printf '%s' "{% if messages[0].role != 'system' %}[system] Be kind.<|im_end|>{% endif %}{% for m in messages %}[{{ m.role }}] {{ m.content }}<|im_end|>{% endfor %}{% if add_generation_prompt %}[assistant] {% endif %}" >kind.jinja
+printf '%s' "{% for m in messages if m.role != 'system' %}[{{ m.role }}] {{ m.content }}<|im_end|>{% endfor %}{% if add_generation_prompt %}[assistant] {% endif %}" >deaf.jinja
+echo 'Be kind.' >kind.txt
+run distill --teacher t,prompt=kind.txt $chat --chat-template kind.jinja --out no
+exits 5
+err_has 'prompt=kind\.txt is the system message that the chat template writes where there is none'
+run distill --teacher t,prompt=kind.txt $chat --chat-template deaf.jinja --out no
+exits 5
+err_has 'the chat template does not write a system message before the first turn'
 : >empty.txt
 run distill --teacher t,prompt=empty.txt $chat --out no
 exits 5

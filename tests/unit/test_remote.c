@@ -306,6 +306,11 @@ static void test_vllm_says(void **state)
     assert_int_equal(a.list[0].id[0], 2);
     assert_true(fabs((double)a.list[0].rest[0] - (1 - exp(-1.0))) < 1e-7);
     for (size_t n = 0; n < s.len; n++) assert_int_equal(rt_vllm_get_answer(&a, &q, &known, s.data, n, &e), RT_FORMAT);
+    /* An id in another spelling could be one that is listed already. */
+    q.mask_words = 0;
+    strstr(s.data, "\"67\"")[1] = '0';
+    assert_int_equal(rt_vllm_get_answer(&a, &q, &known, s.data, s.len, &e), RT_FORMAT);
+    assert_non_null(strstr(e.text, "no id"));
     rt_str_free(&s);
     /* Another word for an id. */
     q.mask_words = 0;

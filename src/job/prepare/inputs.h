@@ -150,6 +150,9 @@ int rt_inputs_other_identity(json_t **out, const rt_inputs *in, uint32_t teacher
 
 /* Rows for training and evaluation; then f->rows_per_epoch is known. */
 int rt_inputs_rows(rt_inputs *in, const rt_settings *s, const rt_resolved *r, rt_run_facts *f, rt_err *e);
+/* The same rows once more, from the first on, for who reads them at another time than the run. */
+int rt_inputs_rows_again(rt_rows **out, rt_inputs *in, const rt_settings *s, const rt_resolved *r, bool held,
+                         rt_err *e);
 /* All rows of one side in the order of the data, each record once, whatever the weights; after rt_inputs_rows, which
  * has settled what is held out. */
 int rt_inputs_rows_once(rt_rows **out, rt_inputs *in, const rt_settings *s, const rt_resolved *r, bool held, rt_err *e);

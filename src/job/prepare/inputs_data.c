@@ -389,22 +389,6 @@ static int unweighted(rt_inputs *in, rt_rows_source **out, rt_err *e)
     return RT_OK;
 }
 
-/* Settles what of the training data is held out, and which sources it is read from. */
-static int choose_held(rt_inputs *in, const rt_resolved *r, rt_rows_opts *o, rt_rows_source **held, rt_err *e)
-{
-    int rc = RT_OK;
-    rt_rows_opts by = *o;
-    by.seed = r->held_seed;
-    *held = in->train_sources;
-    if (in->by_share || in->eval_count) return RT_OK;
-    RT_TRY(unweighted(in, held, e));
-    RT_TRY(rt_held_choose(&in->chosen, in->train_sources, in->train_count, &by, r->held_records, r->held_out, e));
-    o->held = in->chosen;
-    if (o->held) o->held_out = (double)rt_held_count(o->held);
-out:
-    return rc;
-}
-
 rt_rows_count rt_inputs_count(const rt_rows *r, uint32_t sources)
 {
     rt_rows_count all = { 0 };
@@ -444,25 +428,56 @@ out:
     return rc;
 }
 
+/* Of the rows that a run trains on, without an end, or of those that it holds out; once it is known which these are. */
+static rt_rows_opts run_opts(const rt_inputs *in, const rt_settings *s, const rt_resolved *r, bool held)
+{
+    const bool file = in->eval_count > 0;
+    return (rt_rows_opts){ .seq_len = r->seq_len,
+                           .seed = r->seed,
+                           .in_order = held,
+                           .held_out = in->chosen     ? (double)rt_held_count(in->chosen)
+                                       : file && held ? 0
+                                                      : r->held_out,
+                           .held = in->chosen,
+                           .side = file   ? RT_SIDE_ALL
+                                   : held ? RT_SIDE_HELD
+                                          : RT_SIDE_TRAIN,
+                           .epochs = held,
+                           .allow_drop = s->allow_drop,
+                           .pad = pad_of(in) };
+}
+
+int rt_inputs_rows_again(rt_rows **out, rt_inputs *in, const rt_settings *s, const rt_resolved *r, bool held, rt_err *e)
+{
+    int rc;
+    const rt_rows_opts o = run_opts(in, s, r, held);
+    rt_rows_source *from = in->train_sources;
+    if (held && in->eval_count) return rt_rows_open(out, in->eval_sources, in->eval_count, &o, e);
+    if (held && !in->by_share) RT_TRY(unweighted(in, &from, e));
+    RT_TRY(rt_rows_open(out, from, in->train_count, &o, e));
+out:
+    return rc;
+}
+
+/* Settles what of the training data is held out. */
+static int choose_held(rt_inputs *in, const rt_settings *s, const rt_resolved *r, rt_err *e)
+{
+    int rc;
+    rt_rows_opts by = run_opts(in, s, r, false);
+    by.seed = r->held_seed;
+    if (in->by_share || in->eval_count) return RT_OK;
+    RT_TRY(rt_held_choose(&in->chosen, in->train_sources, in->train_count, &by, r->held_records, r->held_out, e));
+out:
+    return rc;
+}
+
 int rt_inputs_rows(rt_inputs *in, const rt_settings *s, const rt_resolved *r, rt_run_facts *f, rt_err *e)
 {
     int rc;
-    rt_rows_source *from;
-    bool file = in->eval_count > 0;
-    rt_rows_opts o = { .seq_len = r->seq_len,
-                       .seed = r->seed,
-                       .held_out = r->held_out,
-                       .side = file ? RT_SIDE_ALL : RT_SIDE_TRAIN,
-                       .allow_drop = s->allow_drop,
-                       .pad = pad_of(in) };
-    RT_TRY(choose_held(in, r, &o, &from, e));
-    RT_TRY(rt_rows_open(&in->train, in->train_sources, in->train_count, &o, e));
+    RT_TRY(choose_held(in, s, r, e));
+    RT_TRY(rt_inputs_rows_again(&in->train, in, s, r, false, e));
     in->counted = rt_inputs_count(in->train, in->train_count);
-    o.epochs = 1;
-    o.in_order = true;
-    o.side = file ? RT_SIDE_ALL : RT_SIDE_HELD;
-    if (file) o.held_out = 0;
-    RT_TRY(rt_rows_open(&in->held, file ? in->eval_sources : from, file ? in->eval_count : in->train_count, &o, e));
+    RT_TRY(rt_inputs_rows_again(&in->held, in, s, r, true, e));
     in->eval_counted = rt_inputs_count(in->held, in->eval_count);
     if (rt_rows_is_stretch(in->train))
         rt_note(&in->notes, "the data is one text: its last %g %% are held out (--held-out P%%, or --eval-data FILE)",

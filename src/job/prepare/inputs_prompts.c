@@ -90,6 +90,34 @@ static bool has_chats(const rt_inputs *in, uint32_t teacher)
     return false;
 }
 
+static bool equal(const rt_tok_ids *a, const rt_tok_ids *b)
+{
+    return a->count == b->count && common_start(a, b) == a->count;
+}
+
+/* with, one: a conversation with the prompt and without. They are equal where the template writes this very message by
+ * itself; another message is no longer equal then. */
+static int check_new(const rt_data_text *t, const char *path, const rt_str *text, const rt_tok_ids *with,
+                     const rt_tok_ids *one, rt_err *e)
+{
+    int rc = RT_OK;
+    rt_str longer = { 0 };
+    rt_tok_ids other = { 0 };
+    if (!equal(with, one)) return RT_OK;
+    rt_str_printf(&longer, "%s a", text->data);
+    if (longer.failed) RT_TRY(rt_no_memory(e, "a teacher's prompt"));
+    RT_TRY(render(t, true, longer.data, "a", &other, e));
+    if (!equal(&other, one))
+        RT_TRY(rt_fail(e, RT_INVALID,
+                       "prompt=%s is the system message that the chat template writes where there is none, so teacher "
+                       "and student would read the same; leave prompt= out, or give another message",
+                       path));
+out:
+    rt_str_free(&longer);
+    rt_free(other.ids);
+    return rc;
+}
+
 static int make(rt_inputs *in, uint32_t teacher, const rt_inputs_opts *o, rt_err *e)
 {
     int rc;
@@ -107,6 +135,7 @@ static int make(rt_inputs *in, uint32_t teacher, const rt_inputs_opts *o, rt_err
     RT_TRY(render(&t, chat, text.data, "a", &with, e));
     RT_TRY(render(&t, chat, NULL, "a", &one, e));
     RT_TRY(render(&t, chat, NULL, "b", &other, e));
+    if (chat) RT_TRY(check_new(&t, path, &text, &with, &one, e));
     RT_TRY(cut(in, &in->prompts[teacher], chat, &with, &one, &other, e));
 out:
     rt_free(with.ids);

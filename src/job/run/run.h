@@ -3,7 +3,8 @@
  *   OUT/                   the model that was trained, as others load it, with its card README.md
  *   OUT/run/               settings.json, resolved.yaml, plan.txt, metrics.jsonl, samples.jsonl,
  *                          events.out.tfevents.*, report.html, data/, manifest.json, verdict.json,
- *                          products.tsv (on a GPU), began-in.txt (the folder in which the run began)
+ *                          products.tsv (on a GPU), began-in.txt (the folder in which the run began),
+ *                          teacher-server.txt (the server that is asked what the teacher says)
  *   OUT/run/checkpoints/   checkpoint-NNNNNN/ to resume from; best-NNNNNN/, the best so far, model only
  *   OUT/run/control/       with --control: a run of its own, of the same student without the teacher
  *
@@ -68,6 +69,31 @@ typedef struct rt_run_events {
     void *ctx;
 } rt_run_events;
 
+/* What a run reads of its teacher's cache: rows of the data from the first to the last that it trains on, and rows that
+ * are held out. */
+typedef struct rt_run_reads {
+    rt_inputs *in; /* outlives the supply */
+    const rt_settings *settings;
+    const rt_resolved *resolved;
+    uint64_t first, rows; /* of training: those before `first` were read already */
+    uint64_t epochs;      /* what none of the rows up to the end of this epoch has is in none */
+    rt_batch held;        /* those that are held out, one after another; they outlive the supply */
+    uint32_t held_rows;
+} rt_run_reads;
+
+/* Who brings what the teacher's cache lacks, while the run goes on. */
+typedef struct rt_supply {
+    const char *name; /* of the teacher, as it was given: for a run that is resumed; null: it is not kept */
+    const char *url;  /* for messages */
+    /* From now on what the reads lack is asked for, those that are held out first. Fails where nobody answers, or
+     * another teacher does. May be called again, for more rows. */
+    int (*begin)(void *ctx, const rt_run_reads *reads, rt_err *e);
+    /* Until there is more in the cache, or for a moment. 1: no more will come. */
+    int (*wait)(void *ctx, const rt_watch *watch, rt_err *e);
+    void (*end)(void *ctx); /* nothing is asked any more; what was answered is kept. At any time, also twice */
+    void *ctx;
+} rt_supply;
+
 typedef struct rt_run_opts {
     const rt_hub_env *env;
     const rt_run_events *events;
@@ -75,6 +101,7 @@ typedef struct rt_run_opts {
     bool fit;            /* rows at a time and recomputing are chosen again, also in a resumed run */
     bool dry;            /* everything is known and nothing allocated: for plans; it cannot train */
     bool unasked;        /* of a plan: what the teacher's cache lacks is still to be asked */
+    const rt_supply *supply; /* null: the teacher's cache has all that the run will read, or it is refused */
     bool smoke;          /* ends when the first steps have been timed */
     const char *scratch; /* dry or smoke: where a folder is made for the while, in the place of the setting out */
     int64_t now;         /* seconds since 1970, for templates that print a date */
@@ -107,6 +134,8 @@ typedef struct rt_run_summary {
 
 /* s: as given by the user, defaults not yet filled in; it is completed with what was resolved. */
 int rt_run_open(rt_run **out, rt_settings *s, const rt_run_opts *o, rt_err *e);
+/* Where the teacher of the run in OUT is asked, in a; null: it is no server, or not known. */
+int rt_run_server(char **name, const char *out, rt_arena *a, rt_err *e);
 /* RT_INVALID where no new run may begin. */
 int rt_run_check_out(const char *out, rt_err *e);
 int rt_run_train(rt_run *r, rt_run_summary *out, rt_err *e);

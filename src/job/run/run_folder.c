@@ -26,7 +26,8 @@ static int set_paths(rt_run *r, rt_err *e)
                   { &r->manifest_path, "manifest.json" },
                   { &r->verdict_path, "verdict.json" },
                   { &r->report_path, "report.html" },
-                  { &r->origin_path, "began-in.txt" } };
+                  { &r->origin_path, "began-in.txt" },
+                  { &r->server_path, RT_RUN_SERVER } };
     bool all = (r->run = rt_path_join(&r->arena, r->out, "run")) != NULL;
     all = all && (r->checkpoints = rt_checkpoints_of(&r->arena, r->out)) != NULL;
     for (size_t i = 0; all && i < sizeof files / sizeof *files; i++)
@@ -225,6 +226,7 @@ static void undo_start(rt_run *r)
     rt_dir_unmake(r->checkpoints, r->checkpoints_made);
     unlink(r->yaml_path);
     unlink(r->origin_path);
+    unlink(r->server_path);
     unlink(r->settings_path);
 }
 

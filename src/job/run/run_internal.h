@@ -53,7 +53,7 @@ struct rt_run {
     const char *out, *run, *data; /* OUT, OUT/run, OUT/run/data; then files of OUT/run */
     const char *checkpoints;      /* as rt_checkpoints_of says */
     const char *metrics_path, *settings_path, *yaml_path, *plan_path, *choices_path, *manifest_path, *verdict_path,
-        *report_path, *origin_path;
+        *report_path, *origin_path, *server_path;
     const char *origin; /* the folder in which the run began; null: not known */
     rt_lock *lock;      /* of OUT/run, from before anything is written to the end; null: OUT is temporary */
     uint32_t run_made, data_made, checkpoints_made; /* folders that this process made, and of OUT/run those above it */
@@ -73,6 +73,8 @@ struct rt_run {
     bool even;         /* a model carries nothing to many positions, which was said */
     bool risen;        /* the last evaluation was worse than the first, which was said */
     rt_loss_trend losses;
+    rt_source waiting;       /* the cache, which waits for what is still to be asked */
+    double waited;           /* seconds */
     rt_evidence *evidence;   /* from the first step on */
     json_t *identity;        /* of models, template and data, for the manifest; null: not hashed yet */
     json_t *best_files;      /* the best model so far: {name of a file: hash}; null: none, or written before hashes */
@@ -171,6 +173,18 @@ int rt_run_check_source(const rt_run *r, rt_err *e);
 /* RT_INVALID where it lacks positions that the rest of the run will read: it says how
  * many, why that may be, and what to do. */
 int rt_run_check_cache(rt_run *r, rt_err *e);
+
+/* ---- run_supply.c: what the cache lacks is asked while the run goes on ---- */
+/* The source of what the loss reads. */
+rt_source *rt_run_source(rt_run *r);
+/* What a step and an evaluation will read is asked from now on; with --time again, when steps are settled. */
+int rt_run_supply_begin(rt_run *r, rt_err *e);
+#define RT_RUN_SERVER "teacher-server.txt"
+void rt_run_supply_end(rt_run *r);
+/* Into OUT/run, for a resumed run. */
+int rt_run_supply_keep(const rt_run *r, rt_err *e);
+/* Epochs in which every unit of every source is read, from wherever one begins. */
+uint64_t rt_run_epochs_of_all(const rt_inputs *in);
 
 /* ---- run_weights.c: may the teacher be fp8 ---- */
 /* Measures it on a few held-out rows where --teacher-weights is auto and the device is faster with fp8. Both teachers

@@ -360,6 +360,7 @@ int rt_run_open(rt_run **out, rt_settings *s, const rt_run_opts *o, rt_err *e)
     RT_TRY(rt_run_take_folder(r, e));
     RT_TRY(o->resume ? rt_run_join_settings(r, e) : rt_run_write_settings(r, e));
     RT_TRY(rt_run_origin_write(r, e));
+    RT_TRY(rt_run_supply_keep(r, e));
     if (o->resume && !r->changed) RT_TRY(rt_run_look_ended(r, e));
     if (r->ended) goto open;
     if (o->resume) RT_TRY(rt_run_root_check(r, e));
@@ -404,6 +405,7 @@ out:
 void rt_run_close(rt_run *r)
 {
     if (!r) return;
+    rt_run_supply_end(r);
     rt_run_close_metrics(r);
     rt_samples_close(r->samples);
     rt_eval_set_free(r->held);

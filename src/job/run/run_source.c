@@ -95,18 +95,6 @@ static int look_at_data(rt_run *r, rt_cache_missing *m, rt_err *e)
     return rc;
 }
 
-/* Epochs in which every unit of every source is read, from wherever one begins: a source's units come in passes. */
-static uint64_t epochs_of_all(const rt_inputs *in)
-{
-    uint64_t most = 1;
-    for (uint32_t i = 0; i < in->train_count; i++) {
-        const rt_rows_count *n = rt_rows_of_source(in->train, i);
-        uint64_t pass = n->per_epoch ? (n->units + n->per_epoch - 1) / n->per_epoch : 1;
-        if (pass > most) most = pass;
-    }
-    return 2 * most;
-}
-
 /* Rows of the training data from where the run stands to its last step; the cursor is put back. Where they are more
  * than a pass the data itself is looked at first: most often nothing of it is missing. */
 static int look_at_training(rt_run *r, rt_cache_missing *m, rt_err *e)
@@ -119,7 +107,7 @@ static int look_at_training(rt_run *r, rt_cache_missing *m, rt_err *e)
         RT_TRY(look_at_data(r, &all, e));
         if (!all.positions) return RT_OK;
     }
-    RT_TRY(look_at_rows(r, r->in->train, left, at.epoch + epochs_of_all(r->in), m, e));
+    RT_TRY(look_at_rows(r, r->in->train, left, at.epoch + rt_run_epochs_of_all(r->in), m, e));
     RT_TRY(rt_rows_seek(r->in->train, &at, e));
 out:
     return rc;
@@ -168,6 +156,13 @@ int rt_run_check_cache(rt_run *r, rt_err *e)
                     "are still to be asked of the server",
                     train.positions, train.wanted, held.positions, held.wanted);
         return RT_OK;
+    }
+    if (r->opts->supply) {
+        rt_run_note(r,
+                    "%s is asked while the run goes on: for %" PRIu64 " of %" PRIu64 " positions to be trained and "
+                    "%" PRIu64 " of %" PRIu64 " held-out ones",
+                    r->opts->supply->url, train.positions, train.wanted, held.positions, held.wanted);
+        return rt_run_supply_begin(r, e);
     }
     RT_TRY(rt_fail(e, RT_INVALID,
                    "the cache lacks %" PRIu64 " of %" PRIu64 " training positions and %" PRIu64 " of %" PRIu64

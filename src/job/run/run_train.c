@@ -269,7 +269,10 @@ int rt_run_train_alone(rt_run *r, rt_run_summary *out, rt_err *e)
         r->samples->said = r->events.said;
         r->samples->ctx = r->events.ctx;
     }
-    if (v->seconds > 0) RT_TRY(rt_run_fit_time(r, e));
+    if (v->seconds > 0) {
+        RT_TRY(rt_run_fit_time(r, e));
+        RT_TRY(rt_run_supply_begin(r, e));
+    }
     if (r->loop.state.step == 0) RT_TRY(evaluate(r, e));
     RT_TRY(choose_rate(r, e));
     RT_TRY(rt_run_evidence_begin(r, e));
@@ -286,6 +289,7 @@ int rt_run_train_alone(rt_run *r, rt_run_summary *out, rt_err *e)
     r->loop.calls = (rt_loop_calls){ before_step, stepped, evaluate, save, stop_wanted, r };
     r->loop.enough = stops_early(r); /* a resumed run that had ended */
     RT_TRY(rt_loop_run(&r->loop, &out->smoke, e));
+    rt_run_supply_end(r);
     out->stopped_early = !out->smoke && r->loop.state.step < v->steps;
     if (!out->smoke) RT_TRY(finish(r, out, e));
 out:

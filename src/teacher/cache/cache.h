@@ -109,6 +109,8 @@ typedef struct rt_cache_writer rt_cache_writer;
 int rt_cache_writer_new(rt_cache_writer **out, rt_cache *c, uint32_t section, rt_err *e);
 /* Safe from one thread. What is there already is not written again: positions are joined with those that are. */
 int rt_cache_writer_add(rt_cache_writer *w, const rt_cache_block *b, rt_err *e);
+/* Which of the positions of a block are there, those included that were added and not committed. */
+uint64_t rt_cache_writer_have(const rt_cache_writer *w, const rt_hash128 *key);
 /* Everything so far is on disk under its name when this returns, so a kill loses nothing of it; and is found in the
  * cache that the writer was made with. */
 int rt_cache_writer_commit(rt_cache_writer *w, rt_err *e);

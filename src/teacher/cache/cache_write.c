@@ -126,6 +126,13 @@ static uint64_t missing_of(const rt_cache_writer *w, const uint8_t key[RT_CACHE_
     return w->pack ? have & ~rt_cache_pack_have(w->pack, key) : have;
 }
 
+uint64_t rt_cache_writer_have(const rt_cache_writer *w, const rt_hash128 *key)
+{
+    uint8_t bytes[RT_CACHE_KEY_BYTES];
+    rt_cache_key_bytes(bytes, key);
+    return ~missing_of(w, bytes, UINT64_MAX);
+}
+
 static int still_ours(const rt_cache_writer *w, rt_err *e) { return rt_lock_held(w->lock, w->folder, e); }
 
 static int put(rt_cache_writer *w, const uint8_t key[RT_CACHE_KEY_BYTES], uint64_t have, const uint8_t *records,

@@ -1,8 +1,8 @@
 /* http.h - requests over HTTP and HTTPS, several at a time, by libcurl.
  *
  * Owns: libcurl, which is opened at run time (no header and no archive of it is needed to build), the requests that are
- * under way, and what became of each. Proxies and certificates are libcurl's: it looks at http_proxy, https_proxy,
- * no_proxy and SSL_CERT_FILE. What is asked, and when to ask again, is remote.h's. One thread at a time. */
+ * under way, and what became of each. Proxies and certificates are libcurl's: it looks at http_proxy, https_proxy and
+ * no_proxy. What is asked, and when to ask again, is remote.h's. One thread at a time. */
 #ifndef RT_TEACHER_REMOTE_HTTP_H
 #define RT_TEACHER_REMOTE_HTTP_H
 
@@ -13,6 +13,7 @@ enum { RT_CLIENT_SLOTS = 16, RT_CLIENT_WHY = 256 };
 
 typedef struct rt_client_opts {
     const char *token; /* for Authorization: Bearer; null: none. The caller's, and outlives the rest */
+    const char *ca_file; /* certificates that are trusted; null: those of the system. The same */
     double connect;    /* seconds for a connection, */
     double timeout;    /* and for a request as a whole */
     uint64_t most;     /* bytes of a reply */
@@ -40,5 +41,7 @@ int rt_client_turn(rt_client *h, int milliseconds, rt_err *e);
 /* The reply of a slot whose request is over, good until the next one begins there; null: it is under way, or none is.
  */
 rt_client_reply *rt_client_over(rt_client *h, uint32_t slot);
+/* What is under way in the slot ends, and what has come is forgotten. */
+void rt_client_drop(rt_client *h, uint32_t slot);
 
 #endif

@@ -59,6 +59,7 @@ enum {
     OPT_POSTFIELDS = 10015,
     OPT_USERAGENT = 10018,
     OPT_HTTPHEADER = 10023,
+    OPT_CAINFO = 10065,
     OPT_WRITEFUNCTION = 20011,
     OPT_POST = 47,
     OPT_HTTPGET = 80,
@@ -198,12 +199,19 @@ int rt_client_begin(rt_client *h, uint32_t slot, const char *url, const char *ty
     c->curl_easy_setopt(r->easy, OPT_CONNECTTIMEOUT_MS, (long)(1e3 * h->o.connect));
     c->curl_easy_setopt(r->easy, OPT_TIMEOUT_MS, (long)(1e3 * h->o.timeout));
     c->curl_easy_setopt(r->easy, body ? OPT_POST : OPT_HTTPGET, 1L);
+    if (h->o.ca_file) c->curl_easy_setopt(r->easy, OPT_CAINFO, h->o.ca_file);
     if (body) {
         c->curl_easy_setopt(r->easy, OPT_POSTFIELDSIZE_LARGE, (int64_t)len);
         c->curl_easy_setopt(r->easy, OPT_POSTFIELDS, body);
     }
     if (c->curl_multi_add_handle(h->multi, r->easy) != 0) return rt_no_memory(e, "a request");
     return RT_OK;
+}
+
+void rt_client_drop(rt_client *h, uint32_t slot)
+{
+    end(&h->slot[slot]);
+    h->slot[slot].over = false;
 }
 
 /* What libcurl says of a request that has ended. */
@@ -220,7 +228,8 @@ static void note(request *r, int result)
     if (r->too_large)
         snprintf(p->why, sizeof p->why, "its answer is longer than %llu bytes", (unsigned long long)r->of->o.most);
     else
-        snprintf(p->why, sizeof p->why, "%s", r->error[0] ? r->error : r->of->c.curl_easy_strerror(result));
+        snprintf(p->why, sizeof p->why, "%.180s%s", r->error[0] ? r->error : r->of->c.curl_easy_strerror(result),
+                 result == FAILED_CERTIFICATE && !r->of->o.ca_file ? "; ca-file=FILE names certificates to trust" : "");
     rt_text_tame(p->why);
 }
 

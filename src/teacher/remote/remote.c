@@ -55,7 +55,10 @@ int rt_remote_open(rt_remote **out, const rt_remote_spec *spec, rt_err *e)
     if (!r) RT_TRY(rt_no_memory(e, "a teacher"));
     r->spec = spec;
     RT_TRY(read_token(r, e));
+    if (spec->ca_file && !rt_path_exists(spec->ca_file))
+        RT_TRY(rt_fail(e, RT_NOT_FOUND, "%s, of ca-file=, is not there", spec->ca_file));
     const rt_client_opts o = { .token = r->token.data,
+                               .ca_file = spec->ca_file,
                                .connect = connect_seconds < spec->timeout ? connect_seconds : spec->timeout,
                                .timeout = spec->timeout,
                                .most = 4 * RT_WIRE_MOST };
@@ -77,6 +80,15 @@ void rt_remote_close(rt_remote *r)
     }
     rt_str_free(&r->token);
     rt_free(r);
+}
+
+void rt_remote_forget(rt_remote *r)
+{
+    for (uint32_t i = 0; i < RT_CLIENT_SLOTS; i++) {
+        rt_client_drop(r->http, i);
+        r->slot[i].state = IDLE;
+    }
+    r->failing = 0;
 }
 
 uint64_t rt_remote_repeats(const rt_remote *r) { return r->repeats; }

@@ -21,6 +21,7 @@ typedef struct rt_remote_spec {
     const char *keep;       /* keep=topk:64; null: not said */
     const char *cache;      /* cache=DIR; null: not said */
     const char *token_file; /* token-file=FILE; null: no token */
+    const char *ca_file;    /* ca-file=FILE of certificates that are trusted; null: those of the system */
     const char *model;      /* model=NAME, as a request of vLLM's calls it; null: the only one it has */
     const char *tokenizer;  /* tokenizer=MODEL, of a vLLM; null: the student's */
     double wait;            /* wait=SECONDS for a server that has answered before */
@@ -53,6 +54,8 @@ bool rt_remote_has(rt_remote *r, uint32_t slot);
 void rt_remote_taken(rt_remote *r, uint32_t slot);
 /* It is none, with why: the slot is asked again, as after any other failure, but not for long: RT_NETWORK. */
 int rt_remote_again(rt_remote *r, uint32_t slot, const rt_err *why, rt_err *e);
+/* Nothing is asked any more, and what has failed is forgotten; whether it has answered ever is not. */
+void rt_remote_forget(rt_remote *r);
 /* What was asked again so far. */
 uint64_t rt_remote_repeats(const rt_remote *r);
 

@@ -16,8 +16,8 @@ static int bad(const char *name, const char *option, rt_err *e)
     return rt_fail(
         e, RT_USAGE,
         "--teacher %s: '%s' is not an option of a server; there are keep=WHAT, cache=DIR, api=retort or vllm, "
-        "requests=N (1 to %d), timeout=SECONDS, wait=SECONDS, token-file=FILE, and of vLLM model=NAME and "
-        "tokenizer=MODEL",
+        "requests=N (1 to %d), timeout=SECONDS, wait=SECONDS, token-file=FILE, ca-file=FILE, and of vLLM model=NAME "
+        "and tokenizer=MODEL",
         name, option, RT_CLIENT_SLOTS);
 }
 
@@ -50,6 +50,7 @@ static int take(rt_remote_spec *s, const char *name, const char *option, rt_err 
     } texts[] = { { "keep=", &s->keep },
                   { "cache=", &s->cache },
                   { "token-file=", &s->token_file },
+                  { "ca-file=", &s->ca_file },
                   { "model=", &s->model },
                   { "tokenizer=", &s->tokenizer } };
     const char *value = strchr(option, '=') + 1;

@@ -138,7 +138,8 @@ static int read_place(const json_t *place, const rt_wire_question *q, const rt_v
         const unsigned long id = strtoul(key, &end, 10);
         const json_t *logprob = json_object_get(value, "logprob");
         const float logp = (float)json_number_value(logprob);
-        if (*key < '0' || *key > '9' || *end || id > INT32_MAX) return bad(e, "it lists what is no id");
+        const bool plain = *key >= '1' && *key <= '9'; /* "07" would be the id of "7" once more */
+        if (!(plain || strcmp(key, "0") == 0) || *end || id > INT32_MAX) return bad(e, "it lists what is no id");
         if (!json_is_number(logprob) || !(logp <= 1e-3f)) return bad(e, "it has log-probabilities that are none");
         if ((int32_t)id == target) has_target = true, *target_logp = logp;
         if (id >= ids->vocab || !counts(q, (uint32_t)id) || logp < NOTHING) continue;

@@ -1,11 +1,42 @@
-/* job_words.c - the words of other rooms' tables, for help and completion, and lists of layers. See job.h. */
+/* job_shared.c - small parts of several jobs: who watches one, as inputs and long work tell it; the words
+ * of other rooms' tables, for help and completion; lists of layers. See job_internal.h and job.h. */
 #include "job/job_internal.h"
 
+#include "base/sys.h"
 #include "format/model_write.h"
 #include "op/args.h"
 #include "train/schedule.h"
 
 #include <stdlib.h>
+
+/* ---- who watches ---- */
+
+void rt_job_tell_progress(void *ctx, const char *what, uint64_t done, uint64_t total)
+{
+    rt_job_tell *t = ctx;
+    t->at = rt_now();
+    t->what = what;
+    t->done = done;
+    t->total = total;
+    if (t->progress && t->progress(t->ctx, what, done, total)) t->stopped = true;
+}
+
+bool rt_job_tell_stop(void *ctx)
+{
+    rt_job_tell *t = ctx;
+    bool late = rt_now() - t->at > RT_JOB_TELL_SECONDS;
+    if (late) rt_job_tell_progress(t, t->what ? t->what : "tokenizing", t->done, t->total);
+    return t->stopped;
+}
+
+int rt_job_tell_watch(void *ctx, const char *what, uint64_t done, uint64_t total)
+{
+    rt_job_tell *t = ctx;
+    rt_job_tell_progress(t, what, done, total);
+    return t->stopped;
+}
+
+/* ---- words ---- */
 
 const char *const *rt_job_dtype_names(void) { return rt_mix_names(); }
 

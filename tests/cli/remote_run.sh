@@ -1,0 +1,2 @@
+# remote_run.sh - a server that is asked while a run goes on: remote_run.py stops and kills either of them.
+exec python3 "$(dirname "$0")/remote_run.py"
