@@ -1,0 +1,41 @@
+/* vk_later.c - ops that have no shader here yet. Each is refused in words, so that nothing is skipped silently. */
+#include "backend/vulkan/vk_op.h"
+
+static bool later_need(const rt_plan *p, const rt_op *op, rt_need *need)
+{
+    (void)p, (void)op;
+    return vk_refuses(need, "backend vulkan has no shader for it yet (docs/vulkan.md)");
+}
+
+static void later_emit(rt_vk_builder *b, const rt_bound_op *o) { (void)b, (void)o; }
+
+#define LATER(name) const rt_vk_op rt_vk_##name = { later_need, later_emit };
+LATER(embed_fwd)
+LATER(embed_bwd)
+LATER(rmsnorm_fwd)
+LATER(rmsnorm_bwd)
+LATER(add_rmsnorm_fwd)
+LATER(add_rmsnorm_bwd)
+LATER(matmul)
+LATER(bias_grad)
+LATER(rope_fwd)
+LATER(rope_bwd)
+LATER(attn_fwd)
+LATER(attn_bwd)
+LATER(attn_decode)
+LATER(swiglu_fwd)
+LATER(swiglu_bwd)
+LATER(dequant)
+LATER(quant)
+LATER(kd_loss)
+LATER(adamw)
+LATER(norm_sq)
+LATER(clip)
+LATER(topk)
+LATER(sample)
+LATER(dropout)
+LATER(quant_rows)
+LATER(matmul_scaled)
+LATER(draw)
+LATER(mix_logits)
+LATER(matmul_int8)
