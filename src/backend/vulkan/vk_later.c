@@ -11,7 +11,6 @@ static void later_emit(rt_vk_builder *b, const rt_bound_op *o) { (void)b, (void)
 
 #define LATER(name) const rt_vk_op rt_vk_##name = { later_need, later_emit };
 LATER(quant)
-LATER(kd_loss)
 LATER(topk)
 LATER(sample)
 LATER(draw)

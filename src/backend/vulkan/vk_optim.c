@@ -3,7 +3,7 @@
 
 #include "num/moment.h"
 
-_Static_assert(RT_MOMENT_BLOCK == RT_VK_GROUP, "a workgroup takes the elements that share an exponent");
+_Static_assert((int)RT_MOMENT_BLOCK == (int)RT_VK_GROUP, "a workgroup takes the elements that share an exponent");
 
 static bool adamw_need(const rt_plan *p, const rt_op *op, rt_need *need)
 {

@@ -36,6 +36,13 @@ layout(buffer_reference, scalar, buffer_reference_align = 2) buffer At16 {
 layout(buffer_reference, scalar, buffer_reference_align = 1) buffer At8 {
     uint8_t v;
 };
+/* The same where invocations of a workgroup read what others of it wrote, behind a shared_barrier. */
+layout(buffer_reference, scalar, buffer_reference_align = 4) coherent buffer AtShared {
+    uint v;
+};
+#define shared_barrier()                                                                                               \
+    memoryBarrierBuffer();                                                                                             \
+    barrier()
 
 struct Slot { /* rt_vk_slot */
     uint64_t at, stride;

@@ -9,29 +9,9 @@
 #include "vk_common.glsl"
 #include "vk_math.glsl"
 #include "vk_reduce.glsl"
+#include "vk_pairs.glsl"
 
 const uint OUT = 0, X = 1, FAULT = 2, STEP = 3;
-
-shared float tree_lo[GROUP];
-
-/* The sum of all pairs, in tree_f[0] and tree_lo[0]. */
-Pair group_pairs(Pair x)
-{
-    uint t = gl_LocalInvocationID.x;
-    barrier();
-    tree_f[t] = x.hi;
-    tree_lo[t] = x.lo;
-    barrier();
-    for (uint n = GROUP / 2; n > 0; n /= 2) {
-        if (t < n) {
-            Pair s = pair_sum(Pair(tree_f[t], tree_lo[t]), Pair(tree_f[t + n], tree_lo[t + n]));
-            tree_f[t] = s.hi;
-            tree_lo[t] = s.lo;
-        }
-        barrier();
-    }
-    return Pair(tree_f[0], tree_lo[0]);
-}
 
 void parts()
 {

@@ -1,0 +1,25 @@
+/* vk_pairs.glsl - the sum over a workgroup of numbers in two floats, by the tree of vk_reduce.glsl. */
+#ifndef VK_PAIRS_GLSL
+#define VK_PAIRS_GLSL
+
+shared float tree_lo[GROUP];
+
+Pair group_pairs(Pair x)
+{
+    uint t = gl_LocalInvocationID.x;
+    barrier();
+    tree_f[t] = x.hi;
+    tree_lo[t] = x.lo;
+    barrier();
+    for (uint n = GROUP / 2; n > 0; n /= 2) {
+        if (t < n) {
+            Pair s = pair_sum(Pair(tree_f[t], tree_lo[t]), Pair(tree_f[t + n], tree_lo[t + n]));
+            tree_f[t] = s.hi;
+            tree_lo[t] = s.lo;
+        }
+        barrier();
+    }
+    return Pair(tree_f[0], tree_lo[0]);
+}
+
+#endif
