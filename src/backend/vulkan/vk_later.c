@@ -11,7 +11,3 @@ static void later_emit(rt_vk_builder *b, const rt_bound_op *o) { (void)b, (void)
 
 #define LATER(name) const rt_vk_op rt_vk_##name = { later_need, later_emit };
 LATER(quant)
-LATER(topk)
-LATER(sample)
-LATER(draw)
-LATER(mix_logits)
