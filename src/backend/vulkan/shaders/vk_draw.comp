@@ -8,6 +8,7 @@
 #include "vk_math.glsl"
 #include "vk_random.glsl"
 #include "vk_reduce.glsl"
+#include "vk_pairs.glsl"
 
 const uint ID = 0, LOGP = 1, ENTROPY = 2, X = 3, VMASK = 4, KEY = 5, STEP = 6;
 const uint MOST = 1024; /* draws: RT_DRAW_MOST */
@@ -87,32 +88,36 @@ uint fall(uint64_t mark, uint run)
     }
 }
 
-/* log(a / b) without the rounding of the quotient */
-float log_ratio(uint a, uint b)
+/* The draws in order of their ids, by a bitonic sort; what is behind them is ~0. */
+void sort_draws()
 {
-    precise float q = float(a) / float(b);
-    Pair p = two_product(q, float(b));
-    precise float lost = ((float(a) - p.hi) - p.lo) / float(a);
-    return log_of(q) + lost;
+    uint n = 2;
+    while (n < push.a.n) n *= 2;
+    for (uint size = 2; size <= n; size *= 2)
+        for (uint step = size / 2; step > 0; step /= 2) {
+            barrier();
+            FOR_LANES (i, n / 2) {
+                uint low = i / step * 2 * step + i % step, high = low + step, a = drawn[low], b = drawn[high];
+                if ((a > b) == ((low & size) == 0)) {
+                    drawn[low] = b;
+                    drawn[high] = a;
+                }
+            }
+        }
+    barrier();
 }
 
-/* The distinct ids of the draws, rising, each by the draw that had it first. */
+/* The distinct ids, rising, with the logarithms of their shares. */
 void list_draws()
 {
     Slot ids = slot_of(ID), logps = slot_of(LOGP);
     FOR_LANES (j, push.a.n) {
-        uint id = drawn[j], count = 0, place = 0;
-        bool first = true;
-        for (uint i = 0; i < push.a.n; i++) {
-            count += uint(drawn[i] == id);
-            if (drawn[i] == id && i < j) first = false;
-            bool again = false;
-            for (uint k = 0; drawn[i] < id && k < i && !again; k++) again = drawn[k] == drawn[i];
-            place += uint(drawn[i] < id && !again);
-        }
-        if (!first) continue;
-        store_u32(ids.at, row * ids.stride + place, id);
-        put(logps, row, place, F32, log_ratio(count, push.a.n));
+        uint place = 0, count = 0;
+        if (j > 0 && drawn[j] == drawn[j - 1]) continue;
+        for (uint i = 1; i <= j; i++) place += uint(drawn[i] != drawn[i - 1]);
+        while (j + count < push.a.n && drawn[j + count] == drawn[j]) count++;
+        store_u32(ids.at, row * ids.stride + place, drawn[j]);
+        put(logps, row, place, F32, log_ratio(Pair(float(count), 0), Pair(float(push.a.n), 0)));
     }
 }
 
@@ -144,15 +149,18 @@ void main()
         uint64_t sum = bad == ~0u ? upto[GROUP - 1] : 0ul;
         if (sum != 0ul) {
             uvec2 stream = uvec2(load_u32(key.at, row * key.stride), load_u32(key.at, row * key.stride + 1));
+            FOR_LANES (j, MOST)
+                drawn[j] = ~0u;
+            barrier();
             FOR_LANES (j, push.a.n) {
                 uvec4 r = philox(seed, stream, uvec2(j / 2, ~0u));
                 uint64_t bits = uint64_t(r[2 * (j % 2) + 1]) << 32 | r[2 * (j % 2)];
                 drawn[j] = fall(high_product(bits, sum), run);
             }
-            barrier();
+            sort_draws();
             list_draws();
             float total = float(sum);
-            entropy = log_of(total * 1.1368684e-13) + quotient(depths, total) * 1.6138570e-10; /* 2^-43, ln 2 2^-32 */
+            entropy = log_of(total * 1.1368684e-13) + quotient(depths, total) * 1.61385904e-10; /* 2^-43, ln 2 2^-32 */
         }
         if (gl_LocalInvocationID.x == 0) put(entropies, row, 0, F32, entropy);
     }

@@ -1,5 +1,6 @@
 /* vk_kd.comp - the distillation loss of positions, and its gradient in place of the logits; ref_kd.c has the formulas. A
- * workgroup takes a position and passes over its columns: maxima; sums of exponentials; terms; gradient.
+ * workgroup takes a position and passes over its columns: maxima; sums of exponentials; terms; gradient. Sums are carried
+ * in two floats: logits that are alike round alike, and a hundred thousand of them in one direction.
  *
  * S0: dtype of logits; S1: of the teacher's; S2: 0 no teacher, 1 all its logits, 2 a list. The scratch has eight words
  * for each position (ce, div, top1, trained, 1: unsound), which vk_kd_sums.comp adds up; with a list, behind them, for
@@ -11,6 +12,7 @@
 #include "vk_common.glsl"
 #include "vk_math.glsl"
 #include "vk_reduce.glsl"
+#include "vk_pairs.glsl"
 #include "vk_kd_terms.glsl"
 #include "vk_random.glsl"
 
@@ -18,12 +20,18 @@ const uint LOGITS = 0, CE = 2, DIV = 3, TOP1 = 4, TARGET = 6, STEP = 7, TEACHER 
            TK_REST = 11, VMASK = 12;
 const uint FULL = 1, LIST = 2;
 
+/* Logits of one kind: the largest, the sum of exp((x - most) / T), its logarithm and inverse. */
+struct Softmax {
+    float most, log_sum, inverse;
+    Pair sum;
+};
+const Softmax NONE = Softmax(0, 0, 0, Pair(0, 0));
 struct Row {
     uint row;
-    float most, log_sum;               /* of all logits, at temperature 1 */
-    float most_q, log_q, most_p, log_p; /* of those of Vc, at T: student, teacher */
-    float total;                       /* of g */
-    float g_rest, lq_rest;
+    Softmax all;  /* logits, at temperature 1 */
+    Softmax q, p; /* student and teacher over Vc, at T */
+    Softmax rest; /* student over what a list leaves of Vc */
+    float total, g_rest; /* of g */
 };
 Slot z_at, teacher, vmask, work;
 float inverse_T;
@@ -36,7 +44,22 @@ bool in_vc(uint v)
 }
 float logit(uint row, uint v) { return get(z_at, row, v, S0); }
 float taught(uint row, uint v) { return get(teacher, row, v, S1); }
-float log_q(Row r, uint v) { return (logit(r.row, v) - r.most_q) * inverse_T - r.log_q; }
+/* (x - most) / T; then the logarithm of the probability, and that itself */
+float above(Softmax s, float x) { return (x - s.most) * inverse_T; }
+float log_of_share(Softmax s, float x) { return above(s, x) - s.log_sum; }
+float share_of(Softmax s, float x) { return exp_of(above(s, x)) * s.inverse; }
+void settle(inout Softmax s, Pair lanes)
+{
+    s.sum = group_pairs(lanes);
+    s.log_sum = log_of(s.sum.hi + s.sum.lo);
+    s.inverse = quotient(1.0, s.sum.hi + s.sum.lo);
+}
+/* of outcome v of Vc, when the teacher gives all */
+vec2 full_term(Row r, uint v)
+{
+    float z = logit(r.row, v), t = taught(r.row, v);
+    return term(kind, push.a.mix, log_mix, log_of_share(r.p, t), log_of_share(r.q, z), share_of(r.p, t), share_of(r.q, z));
+}
 
 /* ---- what a list keeps in the scratch ---- */
 
@@ -95,34 +118,34 @@ void find_maxima(inout Row r, inout uint unsound)
         if (!is_finite(t)) unsound = 1;
         most_p = max(most_p, t);
     }
-    r.most = group_max(most);
-    if (S2 != 0) r.most_q = group_max(most_q);
-    if (S2 == FULL) r.most_p = group_max(most_p);
+    r.all.most = group_max(most);
+    if (S2 != 0) r.q.most = group_max(most_q);
+    if (S2 == FULL) r.p.most = group_max(most_p);
 }
 
 /* Sums of exponentials; the likeliest ids of student and teacher. */
 uvec2 find_sums(inout Row r)
 {
-    float sum = 0, sum_q = 0, sum_p = 0;
+    Pair sum = Pair(0, 0), sum_q = sum, sum_p = sum;
     uvec2 best = uvec2(~0u);
     FOR_LANES (v, push.a.V) {
         float z = logit(r.row, v);
-        sum += exp_of(z - r.most);
+        sum = pair_add(sum, exp_of(z - r.all.most));
         if (S2 == 0 || !in_vc(v)) continue;
-        sum_q += exp_of((z - r.most_q) * inverse_T);
-        if (z == r.most_q) best.x = min(best.x, v);
+        sum_q = pair_add(sum_q, exp_of(above(r.q, z)));
+        if (z == r.q.most) best.x = min(best.x, v);
         if (S2 != FULL) continue;
         float t = taught(r.row, v);
-        sum_p += exp_of((t - r.most_p) * inverse_T);
-        if (t == r.most_p) best.y = min(best.y, v);
+        sum_p = pair_add(sum_p, exp_of(above(r.p, t)));
+        if (t == r.p.most) best.y = min(best.y, v);
     }
-    r.log_sum = log_of(group_sum(sum));
+    settle(r.all, sum);
     if (S2 != 0) {
-        r.log_q = log_of(group_sum(sum_q));
+        settle(r.q, sum_q);
         best.x = group_least(best.x);
     }
     if (S2 == FULL) {
-        r.log_p = log_of(group_sum(sum_p));
+        settle(r.p, sum_p);
         best.y = group_least(best.y);
     }
     return best;
@@ -131,76 +154,96 @@ uvec2 find_sums(inout Row r)
 /* The divergence over all of Vc. */
 float full_terms(inout Row r)
 {
-    vec2 sums = vec2(0);
+    Pair d = Pair(0, 0), g = d;
     FOR_LANES (v, push.a.V) {
         if (!in_vc(v)) continue;
-        float lp = (taught(r.row, v) - r.most_p) * inverse_T - r.log_p;
-        sums += term(kind, push.a.mix, log_mix, lp, log_q(r, v));
+        vec2 t = full_term(r, v);
+        d = pair_add(d, t.x);
+        g = pair_add(g, t.y);
     }
-    r.total = group_sum(sums.y);
-    return group_sum(sums.x);
+    r.total = group_total(g);
+    return group_total(d);
 }
 
-/* The divergence over the list and one more outcome, all other ids of Vc: added up from them, not taken from 1. */
-float list_terms(inout Row r, inout uint unsound)
+/* All ids of Vc that are not listed: added up from them, not taken from 1. false: there are none. */
+bool find_rest(inout Row r)
 {
-    float most = -INF_F, sum = 0, rest = get(slot_of(TK_REST), r.row, 0, F32);
+    float most = -INF_F;
     uint any = 0;
-    vec2 sums = vec2(0);
+    Pair sum = Pair(0, 0);
     FOR_LANES (v, push.a.V)
         if (in_vc(v) && !is_listed(r.row, v)) {
             most = max(most, logit(r.row, v));
             any = 1;
         }
     any = group_any(any);
-    most = group_max(most);
+    r.rest.most = group_max(most);
     FOR_LANES (v, push.a.V)
-        if (in_vc(v) && !is_listed(r.row, v)) sum += exp_of((logit(r.row, v) - most) * inverse_T);
-    sum = group_sum(sum);
+        if (in_vc(v) && !is_listed(r.row, v)) sum = pair_add(sum, exp_of(above(r.rest, logit(r.row, v))));
+    settle(r.rest, sum);
+    return any != 0;
+}
+
+/* The divergence over the list and the rest. */
+float list_terms(inout Row r, inout uint unsound)
+{
+    float rest = get(slot_of(TK_REST), r.row, 0, F32);
+    Pair d = Pair(0, 0), g = d;
+    bool left = find_rest(r);
     if (!is_finite(rest)) unsound = 1;
     FOR_LANES (j, push.a.k) {
         if (counts(r.row, j) == 0) continue;
-        vec2 t = term(kind, push.a.mix, log_mix, logp_of(r.row, j), log_q(r, uint(id_of(r.row, j))));
+        float z = logit(r.row, uint(id_of(r.row, j))), lp = logp_of(r.row, j);
+        vec2 t = term(kind, push.a.mix, log_mix, lp, log_of_share(r.q, z), exp_of(lp), share_of(r.q, z));
         AtShared(g_at(r.row) + 4 * j).v = floatBitsToUint(t.y);
-        sums += t;
+        d = pair_add(d, t.x);
+        g = pair_add(g, t.y);
     }
-    if (any != 0) {
-        r.lq_rest = (most - r.most_q) * inverse_T - r.log_q + log_of(sum);
-        vec2 t = term(kind, push.a.mix, log_mix, !(rest <= 0) ? log_of(rest) : -INF_F, r.lq_rest);
+    if (left) {
+        float lp = !(rest <= 0) ? log_of(rest) : -INF_F, lq = above(r.q, r.rest.most) + log_ratio(r.rest.sum, r.q.sum);
+        vec2 t = term(kind, push.a.mix, log_mix, lp, lq, !(rest <= 0) ? rest : 0.0, exp_of(lq));
         r.g_rest = t.y;
-        if (gl_LocalInvocationID.x == 0) sums += t;
+        if (gl_LocalInvocationID.x == 0) {
+            d = pair_add(d, t.x);
+            g = pair_add(g, t.y);
+        }
     }
-    r.total = group_sum(sums.y);
-    return group_sum(sums.x);
+    r.total = group_total(g);
+    return group_total(d);
 }
 
-/* Slope of CE, and of the divergence in Vc: g_part is g_j q_v / Q_j. */
-float slope(Row r, uint v, int target, float kd_weight, float g_part)
+/* Slope of CE, and of the divergence in Vc, over the trained positions; g_part is g_j q_v / Q_j. In two floats up to the
+ * quotient, for that of the target, which outweighs all others of a row, has to be rounded once. */
+float slope(Row r, uint v, int target, float kd_weight, float g_part, float tokens)
 {
-    float s = push.a.ce_weight * (exp_of((logit(r.row, v) - r.most) - r.log_sum) - (int(v) == target ? 1.0 : 0.0));
-    if (S2 != 0 && in_vc(v)) s += kd_weight * inverse_T * (g_part - exp_of(log_q(r, v)) * r.total);
-    return s;
+    float z = logit(r.row, v), q = exp_of(z - r.all.most) * r.all.inverse;
+    Pair s = two_sum(q, int(v) == target ? -1.0 : 0.0);
+    s = pair_product(s, Pair(push.a.ce_weight, 0));
+    if (S2 != 0 && in_vc(v)) s = pair_add(s, kd_weight * inverse_T * (g_part - share_of(r.q, z) * r.total));
+    precise float by = s.hi / tokens;
+    if (!is_finite(by)) return s.hi / tokens;
+    Pair p = two_product(by, tokens);
+    precise float rest = ((s.hi - p.hi) - p.lo) + s.lo;
+    precise float better = by + rest / tokens;
+    return better;
 }
 
-void put_gradient(Row r, int target, float kd_weight, float inverse_tokens)
+void put_gradient(Row r, int target, float kd_weight, float tokens)
 {
     FOR_LANES (v, push.a.V) {
         float g = 0;
         if (S2 == LIST && in_vc(v)) {
             if (is_listed(r.row, v)) continue;
-            g = times(r.g_rest, exp_of(log_q(r, v) - r.lq_rest));
+            g = times(r.g_rest, share_of(r.rest, logit(r.row, v)));
         }
-        if (S2 == FULL && in_vc(v)) {
-            float lp = (taught(r.row, v) - r.most_p) * inverse_T - r.log_p;
-            g = term(kind, push.a.mix, log_mix, lp, log_q(r, v)).y;
-        }
-        put(z_at, r.row, v, S0, slope(r, v, target, kd_weight, g) * inverse_tokens);
+        if (S2 == FULL && in_vc(v)) g = full_term(r, v).y;
+        put(z_at, r.row, v, S0, slope(r, v, target, kd_weight, g, tokens));
     }
     if (S2 == LIST) FOR_LANES (j, push.a.k)
         if (counts(r.row, j) != 0) {
             uint v = uint(id_of(r.row, j));
             float g = uintBitsToFloat(AtShared(g_at(r.row) + 4 * j).v);
-            put(z_at, r.row, v, S0, slope(r, v, target, kd_weight, g) * inverse_tokens);
+            put(z_at, r.row, v, S0, slope(r, v, target, kd_weight, g, tokens));
         }
 }
 
@@ -217,20 +260,20 @@ void tell(uint row, float ce, float div, float top1, float trained, uint unsound
 
 void one_row(uint row, int target)
 {
-    Row r = Row(row, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+    Row r = Row(row, NONE, NONE, NONE, NONE, 0, 0);
     uint unsound = 0;
     float div = 0, top1 = 0, tokens = float(load_u32(slot_of(STEP).at, STEP_TOKENS));
     float kd_weight = push.a.kd_weight * (push.a.t2 != 0 ? push.a.T * push.a.T : 1.0);
     int list_best = S2 == LIST ? mark_list(row, unsound) : -1;
     find_maxima(r, unsound);
     uvec2 best = find_sums(r);
-    float ce = uint(target) < push.a.V ? r.log_sum - (logit(row, uint(target)) - r.most) : NAN_F;
+    float ce = uint(target) < push.a.V ? r.all.log_sum - (logit(row, uint(target)) - r.all.most) : NAN_F;
     if (S2 == FULL) div = full_terms(r);
     if (S2 == LIST) div = list_terms(r, unsound);
     if (S2 != 0) top1 = best.x != ~0u && (S2 == FULL ? best.x == best.y : int(best.x) == list_best) ? 1.0 : 0.0;
     if (!is_finite(quotient(push.a.ce_weight * ce + kd_weight * div, tokens))) unsound = 1;
     unsound = group_any(unsound);
-    if (push.a.grad != 0) put_gradient(r, target, kd_weight, quotient(1.0, tokens));
+    if (push.a.grad != 0) put_gradient(r, target, kd_weight, tokens);
     tell(row, ce, div, top1, 1.0, unsound);
 }
 

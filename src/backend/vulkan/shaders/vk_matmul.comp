@@ -21,13 +21,15 @@ shared float a_tile[DEPTH][TILE + 1], b_tile[DEPTH][TILE + 1];
 /* Neighbours in memory go to neighbouring invocations. */
 void fetch(Slot a, Slot b, uint m0, uint n0, uint k0)
 {
-    for (uint i = gl_LocalInvocationID.x; i < TILE * DEPTH; i += GROUP) {
+    [[unroll]] for (uint n_ = 0; n_ < TILE * DEPTH / GROUP; n_++) {
+        uint i = n_ * GROUP + gl_LocalInvocationID.x;
         uint k = push.a.ta != 0 ? i / TILE : i % DEPTH, m = push.a.ta != 0 ? i % TILE : i / DEPTH;
         bool inside = m0 + m < push.a.M && k0 + k < push.a.K;
         uint row = push.a.ta != 0 ? k0 + k : m0 + m, col = push.a.ta != 0 ? m0 + m : k0 + k;
         a_tile[k][m] = inside ? get_value(a, row, col, S0) : 0.0;
     }
-    for (uint i = gl_LocalInvocationID.x; i < TILE * DEPTH; i += GROUP) {
+    [[unroll]] for (uint n_ = 0; n_ < TILE * DEPTH / GROUP; n_++) {
+        uint i = n_ * GROUP + gl_LocalInvocationID.x;
         uint k = push.a.tb == 0 ? i / TILE : i % DEPTH, n = push.a.tb == 0 ? i % TILE : i / DEPTH;
         bool inside = n0 + n < push.a.N && k0 + k < push.a.K;
         uint row = push.a.tb == 0 ? k0 + k : n0 + n, col = push.a.tb == 0 ? n0 + n : k0 + k;
@@ -67,7 +69,7 @@ void main()
             barrier();
             fetch(a, b, m0, n0, k0);
             barrier();
-            for (uint k = 0; k < DEPTH; k++) {
+            [[unroll]] for (uint k = 0; k < DEPTH; k++) {
                 float x[OWN], y[OWN];
                 [[unroll]] for (uint i = 0; i < OWN; i++) {
                     x[i] = a_tile[k][tm + SIDE * i];

@@ -22,4 +22,20 @@ Pair group_pairs(Pair x)
     return Pair(tree_f[0], tree_lo[0]);
 }
 
+/* The same as one number. */
+float group_total(Pair x)
+{
+    Pair s = group_pairs(x);
+    return s.hi + s.lo;
+}
+
+/* log(a / b), a and b above 0, without the roundings of a, b and the quotient */
+float log_ratio(Pair a, Pair b)
+{
+    precise float q = a.hi / b.hi;
+    Pair p = two_product(q, b.hi);
+    precise float lost = ((((a.hi - p.hi) - p.lo) + a.lo) - q * b.lo) / a.hi;
+    return log_of(q) + lost;
+}
+
 #endif
