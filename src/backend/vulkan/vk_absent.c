@@ -5,8 +5,7 @@
 
 extern const rt_backend rt_backend_vulkan; /* for registry.c */
 
-#define WHY                                                                                                            \
-    "this binary was built without Vulkan's headers; install libvulkan-dev and glslang-tools and run make again"
+#define WHY "this binary was built without Vulkan's headers; install libvulkan-dev and glslang-tools and run make again"
 
 static int probe(const rt_dev_opts *o, rt_dev_info *out, int cap, char *why)
 {

@@ -113,8 +113,7 @@ static int make_device(rt_vk_dev *d, rt_err *e)
                                       .pQueueCreateInfos = &queue,
                                       .enabledExtensionCount = d->gpu.says_budget,
                                       .ppEnabledExtensionNames = extensions };
-    int rc =
-        rt_vk_status(d->vk.device_new(d->gpu.handle, &info, NULL, &d->device), e, "opening %s", d->gpu.name);
+    int rc = rt_vk_status(d->vk.device_new(d->gpu.handle, &info, NULL, &d->device), e, "opening %s", d->gpu.name);
     if (rc >= 0) d->vk.queue_get(d->device, d->gpu.family, 0, &d->queue);
     return rc;
 }

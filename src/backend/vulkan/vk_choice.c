@@ -42,10 +42,9 @@ static bool sample_need(const rt_plan *p, const rt_op *op, rt_need *need)
 static void sample_emit(rt_vk_builder *b, const rt_bound_op *o)
 {
     const rt_sample_args *a = &o->args.sample;
-    rt_vk_dispatch d = { .shader = "vk_sample",
-                         .spec = { o->slot[RT_SAMPLE_X].dtype },
-                         .own = { sorted_ids(a) },
-                         .items = a->N };
+    rt_vk_dispatch d = {
+        .shader = "vk_sample", .spec = { o->slot[RT_SAMPLE_X].dtype }, .own = { sorted_ids(a) }, .items = a->N
+    };
     rt_vk_push(b, o, &d);
 }
 

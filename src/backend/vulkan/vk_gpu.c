@@ -82,7 +82,8 @@ static uint32_t find_family(const rt_vk_driver *vk, VkPhysicalDevice gpu)
     vk->gpu_queues(gpu, &n, list);
     for (uint32_t i = n; i-- > 0;) {
         bool computes = list[i].queueFlags & VK_QUEUE_COMPUTE_BIT, draws = list[i].queueFlags & VK_QUEUE_GRAPHICS_BIT;
-        if (computes && (best == RT_VK_NO_FAMILY || !draws || (list[best].queueFlags & VK_QUEUE_GRAPHICS_BIT))) best = i;
+        if (computes && (best == RT_VK_NO_FAMILY || !draws || (list[best].queueFlags & VK_QUEUE_GRAPHICS_BIT)))
+            best = i;
     }
     return best;
 }
@@ -132,13 +133,19 @@ static const char *type_text(VkPhysicalDeviceType type)
     }
 }
 
+/* A device that no proof has run on says so; a software device, on which all have, says why nobody gets it. */
+static const char *standing(VkPhysicalDeviceType type)
+{
+    if (type == VK_PHYSICAL_DEVICE_TYPE_CPU) return "taken only when it is named";
+    return "shaders compiled and never run on such a device: retort verify --backend vulkan runs them; taken only when it "
+           "is named";
+}
+
 void rt_vk_gpu_text(char *out, size_t size, const rt_vk_gpu *g, rt_mem_kind memory)
 {
     const rt_vk_features *f = &g->has;
-    bool known = g->type == VK_PHYSICAL_DEVICE_TYPE_CPU;
-    snprintf(out, size, "%s, %s, Vulkan %u.%u, subgroups of %u, %s memory, bf16 by bits%s%s, %s%s", type_text(g->type),
-             g->driver, VK_API_VERSION_MAJOR(f->api), VK_API_VERSION_MINOR(f->api), g->subgroup,
+    snprintf(out, size, "%s, %s, Vulkan %u.%u, subgroups of %u, %s memory%s%s, %s; %s", type_text(g->type), g->driver,
+             VK_API_VERSION_MAJOR(f->api), VK_API_VERSION_MINOR(f->api), g->subgroup,
              memory == RT_MEM_MANAGED ? "shared" : "device", f->storage16 ? ", 16-bit storage" : "",
-             f->storage8 ? ", 8-bit storage" : "", f->float64 ? "float64" : "no float64",
-             known ? "; taken only when it is named" : "; shaders compiled and never run on one: retort verify --backend vulkan runs them");
+             f->storage8 ? ", 8-bit storage" : "", f->float64 ? "float64" : "no float64", standing(g->type));
 }

@@ -28,8 +28,8 @@ enum {
 typedef struct rt_vk_stage {
     rt_mem *mem;
     VkCommandBuffer commands;
-    rt_ticket busy;   /* until this is done */
-    void *to;         /* a small download that is under way; null: none */
+    rt_ticket busy; /* until this is done */
+    void *to;       /* a small download that is under way; null: none */
     uint32_t to_bytes;
 } rt_vk_stage;
 

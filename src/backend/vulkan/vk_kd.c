@@ -18,7 +18,9 @@ static void kd_emit(rt_vk_builder *b, const rt_bound_op *o)
     const rt_operand *teacher = &o->slot[RT_KD_TEACHER];
     rt_vk_dispatch rows = { .shader = "vk_kd",
                             .spec = { o->slot[RT_KD_LOGITS].dtype, teacher->mem ? teacher->dtype : 0,
-                                      a->U ? FULL : a->k ? LIST : NO_TEACHER },
+                                      a->U   ? FULL
+                                      : a->k ? LIST
+                                             : NO_TEACHER },
                             .items = a->N };
     rt_vk_dispatch sums = { .shader = "vk_kd_sums", .items = 1 };
     rt_vk_push(b, o, &rows);

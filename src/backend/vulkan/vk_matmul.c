@@ -1,5 +1,5 @@
-/* vk_matmul.c - dispatches of the GEMMs: matmul, of codes with scales, of 8-bit codes and packed weights. One shader has
- * them all: what an element is worth is decided where it is loaded. */
+/* vk_matmul.c - dispatches of the GEMMs: matmul, of codes with scales, of 8-bit codes and packed weights. One shader
+ * has them all: what an element is worth is decided where it is loaded. */
 #include "backend/vulkan/vk_op.h"
 
 enum { TILE = 64 }; /* of vk_matmul.comp */

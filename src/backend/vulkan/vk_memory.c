@@ -60,7 +60,8 @@ int rt_vk_mem_new(rt_dev *dev, uint64_t bytes, rt_mem_kind kind, rt_mem **out, r
     m->bytes = bytes;
     m->kind = kind == RT_MEM_DEVICE ? d->memory : kind;
     if (d->gpu.largest && bytes > d->gpu.largest)
-        RT_TRY(rt_fail(e, RT_NOMEM, "allocating %s: %s takes at most %s at once; use smaller micro-batches or a smaller model",
+        RT_TRY(rt_fail(e, RT_NOMEM,
+                       "allocating %s: %s takes at most %s at once; use smaller micro-batches or a smaller model",
                        rt_format_bytes(text, bytes), d->gpu.name, rt_format_bytes(most, d->gpu.largest)));
     const VkBufferCreateInfo info = { .sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
                                       .size = rt_align_up(bytes ? bytes : 1, 256),
@@ -143,10 +144,9 @@ int rt_vk_wait(rt_dev *dev, rt_ticket t, rt_err *e)
 {
     rt_vk_dev *d = (rt_vk_dev *)dev;
     if (t <= d->done) return RT_OK;
-    const VkSemaphoreWaitInfo info = { .sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO,
-                                       .semaphoreCount = 1,
-                                       .pSemaphores = &d->timeline,
-                                       .pValues = &t };
+    const VkSemaphoreWaitInfo info = {
+        .sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO, .semaphoreCount = 1, .pSemaphores = &d->timeline, .pValues = &t
+    };
     int rc = rt_vk_status(d->vk.semaphores_wait(d->device, &info, UINT64_MAX), e, "waiting for %s", d->gpu.name);
     if (rc >= 0) d->done = t;
     deliver(d, rc >= 0);

@@ -25,9 +25,7 @@ static bool rows_need(const rt_plan *p, const rt_op *op, rt_need *need)
 
 static void rows_emit(rt_vk_builder *b, const rt_bound_op *o)
 {
-    rt_vk_dispatch d = { .shader = "vk_quant_rows",
-                         .spec = { o->slot[RT_QROWS_X].dtype },
-                         .items = o->args.rows.N };
+    rt_vk_dispatch d = { .shader = "vk_quant_rows", .spec = { o->slot[RT_QROWS_X].dtype }, .items = o->args.rows.N };
     rt_vk_push(b, o, &d);
 }
 

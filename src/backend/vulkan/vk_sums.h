@@ -19,10 +19,9 @@ static inline rt_vk_parts vk_parts(uint64_t rows)
 /* Slot `out` (1,C) = or += the sum of P rows (P,C) f32 that lie `at` floats into the scratch. */
 static inline void vk_push_total(rt_vk_builder *b, const rt_bound_op *o, uint32_t out, uint32_t P, uint32_t at)
 {
-    rt_vk_dispatch d = { .shader = "vk_sums",
-                         .spec = { 0, 1, out },
-                         .own = { P, at },
-                         .items = vk_div_up(o->slot[out].cols, RT_VK_GROUP) };
+    rt_vk_dispatch d = {
+        .shader = "vk_sums", .spec = { 0, 1, out }, .own = { P, at }, .items = vk_div_up(o->slot[out].cols, RT_VK_GROUP)
+    };
     rt_vk_push(b, o, &d);
 }
 
