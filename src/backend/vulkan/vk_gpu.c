@@ -137,8 +137,8 @@ static const char *type_text(VkPhysicalDeviceType type)
 static const char *standing(VkPhysicalDeviceType type)
 {
     if (type == VK_PHYSICAL_DEVICE_TYPE_CPU) return "taken only when it is named";
-    return "shaders compiled and never run on such a device: retort verify --backend vulkan runs them; taken only when it "
-           "is named";
+    return "shaders compiled and never run on such a device: retort verify --backend vulkan runs them; "
+           "taken only when it is named";
 }
 
 void rt_vk_gpu_text(char *out, size_t size, const rt_vk_gpu *g, rt_mem_kind memory)

@@ -1,5 +1,5 @@
-/* vk_clip.comp - norm = sqrt(nsq); scale = min(1, max_norm / (norm + 1e-6)), 1 without a limit. A norm that is not finite
- * is a fault, and its scale is 0. One invocation does it. */
+/* vk_clip.comp - norm = sqrt(nsq); scale = min(1, max_norm / (norm + 1e-6)), 1 without a limit. A norm that is not
+ * finite is a fault, and its scale is 0. One invocation does it. */
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #define ARGS rt_clip_args

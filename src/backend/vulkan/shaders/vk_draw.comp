@@ -1,6 +1,6 @@
-/* vk_draw.comp - draws from softmax(x / T) over Vc, in whole numbers as num/draw.h has them. A workgroup takes a row; an
- * invocation a run of ids, whose weights it adds up, and then some of the draws. S0: dtype of x. Own word: log2(e) / T,
- * the bits of an f32. */
+/* vk_draw.comp - draws from softmax(x / T) over Vc, in whole numbers as num/draw.h has them. A workgroup takes a row;
+ * an invocation a run of ids, whose weights it adds up, and then some of the draws. S0: dtype of x. Own word: log2(e)
+ * / T, the bits of an f32. */
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #define ARGS rt_draw_args

@@ -1,6 +1,6 @@
-/* vk_kd.comp - the distillation loss of positions, and its gradient in place of the logits; ref_kd.c has the formulas. A
- * workgroup takes a position and passes over its columns: maxima; sums of exponentials; terms; gradient. Sums are carried
- * in two floats: logits that are alike round alike, and a hundred thousand of them in one direction.
+/* vk_kd.comp - the distillation loss of positions, and its gradient in place of the logits; ref_kd.c has the formulas.
+ * A workgroup takes a position and passes over its columns: maxima; sums of exponentials; terms; gradient. Sums are
+ * carried in two floats: logits that are alike round alike, and a hundred thousand of them in one direction.
  *
  * S0: dtype of logits; S1: of the teacher's; S2: 0 no teacher, 1 all its logits, 2 a list. The scratch has eight words
  * for each position (ce, div, top1, trained, 1: unsound), which vk_kd_sums.comp adds up; with a list, behind them, for
@@ -58,7 +58,8 @@ void settle(inout Softmax s, Pair lanes)
 vec2 full_term(Row r, uint v)
 {
     float z = logit(r.row, v), t = taught(r.row, v);
-    return term(kind, push.a.mix, log_mix, log_of_share(r.p, t), log_of_share(r.q, z), share_of(r.p, t), share_of(r.q, z));
+    float lp = log_of_share(r.p, t), lq = log_of_share(r.q, z);
+    return term(kind, push.a.mix, log_mix, lp, lq, share_of(r.p, t), share_of(r.q, z));
 }
 
 /* ---- what a list keeps in the scratch ---- */
@@ -200,7 +201,8 @@ float list_terms(inout Row r, inout uint unsound)
         g = pair_add(g, t.y);
     }
     if (left) {
-        float lp = !(rest <= 0) ? log_of(rest) : -INF_F, lq = above(r.q, r.rest.most) + log_ratio(r.rest.sum, r.q.sum);
+        float lp = !(rest <= 0) ? log_of(rest) : -INF_F;
+        float lq = above(r.q, r.rest.most) + log_ratio(r.rest.sum, r.q.sum);
         vec2 t = term(kind, push.a.mix, log_mix, lp, lq, !(rest <= 0) ? rest : 0.0, exp_of(lq));
         r.g_rest = t.y;
         if (gl_LocalInvocationID.x == 0) {
@@ -212,8 +214,8 @@ float list_terms(inout Row r, inout uint unsound)
     return group_total(d);
 }
 
-/* Slope of CE, and of the divergence in Vc, over the trained positions; g_part is g_j q_v / Q_j. In two floats up to the
- * quotient, for that of the target, which outweighs all others of a row, has to be rounded once. */
+/* Slope of CE, and of the divergence in Vc, over the trained positions; g_part is g_j q_v / Q_j. In two floats up to
+ * the quotient, for that of the target, which outweighs all others of a row, has to be rounded once. */
 float slope(Row r, uint v, int target, float kd_weight, float g_part, float tokens)
 {
     float z = logit(r.row, v), q = exp_of(z - r.all.most) * r.all.inverse;

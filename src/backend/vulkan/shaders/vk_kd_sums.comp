@@ -1,5 +1,5 @@
-/* vk_kd_sums.comp - sums = or += the figures of all positions, and the fault of the first that is unsound. One workgroup,
- * behind vk_kd.comp. */
+/* vk_kd_sums.comp - sums = or += the figures of all positions, and the fault of the first that is unsound. One
+ * workgroup, behind vk_kd.comp. */
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #define ARGS rt_kd_args

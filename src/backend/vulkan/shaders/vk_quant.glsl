@@ -6,7 +6,10 @@
 #define VK_QUANT_GLSL
 
 bool is_quant(uint d) { return d >= Q8_0 && d <= IQ4_XS; }
-uint block_elems(uint d) { return d == Q4_K || d == Q5_K || d == Q6_K || d == Q2_K || d == Q3_K || d == IQ4_XS ? 256 : 32; }
+uint block_elems(uint d)
+{
+    return d == Q4_K || d == Q5_K || d == Q6_K || d == Q2_K || d == Q3_K || d == IQ4_XS ? 256 : 32;
+}
 uint block_bytes(uint d)
 {
     switch (d) {
@@ -51,7 +54,10 @@ float affine(uint64_t b, uint g, uint q)
     return f16_at(b) * float(f.x) * float(q) - f16_at(b + 2) * float(f.y);
 }
 /* Scale g of q3_k in 0..63. */
-uint scale_q3(uint64_t s, uint g) { return (byte_at(s + g % 8) >> g / 8 * 4 & 15) | (byte_at(s + 8 + g % 4) >> g / 4 * 2 & 3) << 4; }
+uint scale_q3(uint64_t s, uint g)
+{
+    return (byte_at(s + g % 8) >> g / 8 * 4 & 15) | (byte_at(s + 8 + g % 4) >> g / 4 * 2 & 3) << 4;
+}
 
 float q6_k(uint64_t b, uint e)
 {

@@ -1,5 +1,6 @@
-/* vk_rope.comp - rotary embedding, half-split pairing: in each head the pair (j, j + D/2) turns by pos freq[j], backward
- * by the opposite angle. An invocation has a pair of columns, in all heads of a row, which share cosine and sine.
+/* vk_rope.comp - rotary embedding, half-split pairing: in each head the pair (j, j + D/2) turns by pos freq[j],
+ * backward by the opposite angle. An invocation has a pair of columns, in all heads of a row, which share cosine and
+ * sine.
  *
  * S0: dtype; S1: 1: backward. */
 #version 460

@@ -1,6 +1,6 @@
-/* vk_sample.comp - one id per row; ref_sample.c has the rules. A workgroup takes a row: it penalises, ranks the ids by a
- * bitonic sort in the scratch (unless only the first is wanted), and one invocation walks down the ranks with sums in
- * two floats. S0: dtype of x. Own word: ids of the scratch of a row, a power of two. */
+/* vk_sample.comp - one id per row; ref_sample.c has the rules. A workgroup takes a row: it penalises, ranks the ids by
+ * a bitonic sort in the scratch (unless only the first is wanted), and one invocation walks down the ranks with sums
+ * in two floats. S0: dtype of x. Own word: ids of the scratch of a row, a power of two. */
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #define ARGS rt_sample_args

@@ -1,6 +1,6 @@
-/* vk_topk.comp - the k most likely ids of a row with their log-probabilities at temperature T over Vc, and the mass that
- * is left. A workgroup takes a row and finds the ids one after the other: each is the first, in order of value and then
- * id, behind the one before it. S0: dtype of x. */
+/* vk_topk.comp - the k most likely ids of a row with their log-probabilities at temperature T over Vc, and the mass
+ * that is left. A workgroup takes a row and finds the ids one after the other: each is the first, in order of value
+ * and then id, behind the one before it. S0: dtype of x. */
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #define ARGS rt_topk_args
