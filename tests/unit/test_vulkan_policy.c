@@ -109,6 +109,14 @@ static void a_budget_is_the_least_that_anybody_says(void **state)
     assert_int_equal(rt_vk_budget(RT_MEM_MANAGED, 100, 60, 500), 60);
 }
 
+static void a_software_device_is_not_given_loops_that_it_would_end(void **state)
+{
+    (void)state;
+    assert_false(rt_vk_ends_loops(VK_PHYSICAL_DEVICE_TYPE_CPU, 65535));
+    assert_true(rt_vk_ends_loops(VK_PHYSICAL_DEVICE_TYPE_CPU, 65536));
+    assert_false(rt_vk_ends_loops(VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU, UINT64_MAX));
+}
+
 static void a_block_of_shaders_is_read_or_refused(void **state)
 {
     struct {
@@ -141,6 +149,7 @@ int main(void)
         cmocka_unit_test(the_command_line_wins_over_the_environment_over_the_class),
         cmocka_unit_test(a_kind_of_memory_takes_the_type_that_suits_it),
         cmocka_unit_test(a_budget_is_the_least_that_anybody_says),
+        cmocka_unit_test(a_software_device_is_not_given_loops_that_it_would_end),
         cmocka_unit_test(a_block_of_shaders_is_read_or_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,6 +3,19 @@
 
 enum { D_MOST = 512, DELTAS = 0, QUERIES = 1, KEYS = 2 }; /* of vk_attn.glsl; steps of vk_attn_bwd.comp */
 
+/* Of a pass over so many partners: dot products, then columns of the result, for each block of 64. */
+static uint64_t rounds_of(uint64_t partners, uint64_t D)
+{
+    return (vk_div_up(partners, 64) + 1) * (2 * D + 66 * vk_div_up(D, 64) + 40);
+}
+static uint64_t fwd_rounds(const rt_op *op) { return rounds_of(op->args.attn.T, op->args.attn.D); }
+static uint64_t bwd_rounds(const rt_op *op)
+{
+    const rt_attn_args *a = &op->args.attn;
+    return a->H / a->K * rounds_of(a->T, a->D);
+}
+static uint64_t decode_rounds(const rt_op *op) { return rounds_of(op->args.decode.S, op->args.decode.D); }
+
 static bool is_narrow(uint32_t D, rt_need *need)
 {
     if (D <= D_MOST) return true;
@@ -61,6 +74,6 @@ static void decode_emit(rt_vk_builder *b, const rt_bound_op *o)
     rt_vk_push(b, o, &d);
 }
 
-const rt_vk_op rt_vk_attn_fwd = { fwd_need, fwd_emit };
-const rt_vk_op rt_vk_attn_bwd = { bwd_need, bwd_emit };
-const rt_vk_op rt_vk_attn_decode = { decode_need, decode_emit };
+const rt_vk_op rt_vk_attn_fwd = { fwd_need, fwd_emit, fwd_rounds };
+const rt_vk_op rt_vk_attn_bwd = { bwd_need, bwd_emit, bwd_rounds };
+const rt_vk_op rt_vk_attn_decode = { decode_need, decode_emit, decode_rounds };

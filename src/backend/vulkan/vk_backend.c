@@ -196,7 +196,7 @@ static void identity(rt_dev *dev, rt_str *out)
 
 static bool supports(rt_dev *dev, const rt_plan *p, const rt_op *op, rt_need *need)
 {
-    (void)dev;
+    const rt_vk_dev *d = (const rt_vk_dev *)dev;
     *need = (rt_need){ 0 };
     RT_FOR_SLOTS (i, op->kind) {
         const rt_slot_spec *slot = &rt_op_specs[op->kind].slot[i];
@@ -204,7 +204,15 @@ static bool supports(rt_dev *dev, const rt_plan *p, const rt_op *op, rt_need *ne
         snprintf(need->why_not, sizeof need->why_not, "%s is f64: vulkan computes in f32; f64 is for ref", slot->name);
         return false;
     }
-    return rt_vk_op_find(op->kind)->need(p, op, need);
+    const rt_vk_op *entry = rt_vk_op_find(op->kind);
+    uint64_t rounds = entry->rounds ? entry->rounds(op) : 0;
+    if (!entry->need(p, op, need)) return false;
+    if (!rt_vk_ends_loops(d->gpu.type, rounds)) return true;
+    *need = (rt_need){ 0 };
+    snprintf(need->why_not, sizeof need->why_not,
+             "its loops may have %llu rounds, and a software device ends them at %d; use --device cpu",
+             (unsigned long long)rounds, RT_VK_SOFTWARE_ROUNDS);
+    return false;
 }
 
 const rt_backend rt_backend_vulkan = {

@@ -17,4 +17,4 @@ static void dropout_emit(rt_vk_builder *b, const rt_bound_op *o)
     rt_vk_push(b, o, &d);
 }
 
-const rt_vk_op rt_vk_dropout = { dropout_need, dropout_emit };
+const rt_vk_op rt_vk_dropout = { dropout_need, dropout_emit, NULL };

@@ -23,6 +23,13 @@ static bool bwd_need(const rt_plan *p, const rt_op *op, rt_need *need)
     return vk_takes(need, "a workgroup for each id, its tokens in order");
 }
 
+/* Every token is looked at for each 512 columns, and may be added. */
+static uint64_t bwd_rounds(const rt_op *op)
+{
+    const rt_embed_args *a = &op->args.embed;
+    return vk_div_up(a->C, 512) * 5 * a->N;
+}
+
 static void bwd_emit(rt_vk_builder *b, const rt_bound_op *o)
 {
     rt_vk_dispatch d = { .shader = "vk_embed_bwd",
@@ -31,5 +38,5 @@ static void bwd_emit(rt_vk_builder *b, const rt_bound_op *o)
     rt_vk_push(b, o, &d);
 }
 
-const rt_vk_op rt_vk_embed_fwd = { fwd_need, fwd_emit };
-const rt_vk_op rt_vk_embed_bwd = { bwd_need, bwd_emit };
+const rt_vk_op rt_vk_embed_fwd = { fwd_need, fwd_emit, NULL };
+const rt_vk_op rt_vk_embed_bwd = { bwd_need, bwd_emit, bwd_rounds };

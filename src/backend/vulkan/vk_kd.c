@@ -12,6 +12,8 @@ static bool kd_need(const rt_plan *p, const rt_op *op, rt_need *need)
     return vk_takes_with_work(need, "a workgroup for each position, four passes", a->N * words * sizeof(uint32_t));
 }
 
+static uint64_t kd_rounds(const rt_op *op) { return op->args.kd.k + 8 * vk_div_up(op->args.kd.V, 256); }
+
 static void kd_emit(rt_vk_builder *b, const rt_bound_op *o)
 {
     const rt_kd_args *a = &o->args.kd;
@@ -27,4 +29,4 @@ static void kd_emit(rt_vk_builder *b, const rt_bound_op *o)
     rt_vk_push(b, o, &sums);
 }
 
-const rt_vk_op rt_vk_kd_loss = { kd_need, kd_emit };
+const rt_vk_op rt_vk_kd_loss = { kd_need, kd_emit, kd_rounds };

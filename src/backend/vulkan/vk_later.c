@@ -9,5 +9,5 @@ static bool later_need(const rt_plan *p, const rt_op *op, rt_need *need)
 
 static void later_emit(rt_vk_builder *b, const rt_bound_op *o) { (void)b, (void)o; }
 
-#define LATER(name) const rt_vk_op rt_vk_##name = { later_need, later_emit };
+#define LATER(name) const rt_vk_op rt_vk_##name = { later_need, later_emit, NULL };
 LATER(quant)

@@ -44,6 +44,8 @@ void rt_vk_push(rt_vk_builder *b, const rt_bound_op *o, const rt_vk_dispatch *d)
 typedef struct rt_vk_op {
     bool (*need)(const rt_plan *p, const rt_op *op, rt_need *need); /* false: need->why_not */
     void (*emit)(rt_vk_builder *b, const rt_bound_op *op);
+    /* Rounds of all loops of one invocation, not below what they are; null: few, whatever the shape. */
+    uint64_t (*rounds)(const rt_op *op);
 } rt_vk_op;
 
 #endif

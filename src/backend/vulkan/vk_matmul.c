@@ -10,6 +10,8 @@ static bool matmul_need(const rt_plan *p, const rt_op *op, rt_need *need)
     return vk_takes(need, packed ? "tiles 64x64, b dequantised on the way" : "tiles 64x64, f32 sums");
 }
 
+static uint64_t matmul_rounds(const rt_op *op) { return 2 * vk_div_up(op->args.matmul.K, 16); }
+
 static void matmul_emit(rt_vk_builder *b, const rt_bound_op *o)
 {
     const rt_matmul_args *a = &o->args.matmul;
@@ -19,6 +21,6 @@ static void matmul_emit(rt_vk_builder *b, const rt_bound_op *o)
     rt_vk_push(b, o, &d);
 }
 
-const rt_vk_op rt_vk_matmul = { matmul_need, matmul_emit };
-const rt_vk_op rt_vk_matmul_scaled = { matmul_need, matmul_emit };
-const rt_vk_op rt_vk_matmul_int8 = { matmul_need, matmul_emit };
+const rt_vk_op rt_vk_matmul = { matmul_need, matmul_emit, matmul_rounds };
+const rt_vk_op rt_vk_matmul_scaled = { matmul_need, matmul_emit, matmul_rounds };
+const rt_vk_op rt_vk_matmul_int8 = { matmul_need, matmul_emit, matmul_rounds };

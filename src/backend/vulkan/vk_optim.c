@@ -21,4 +21,4 @@ static void adamw_emit(rt_vk_builder *b, const rt_bound_op *o)
     rt_vk_push(b, o, &d);
 }
 
-const rt_vk_op rt_vk_adamw = { adamw_need, adamw_emit };
+const rt_vk_op rt_vk_adamw = { adamw_need, adamw_emit, NULL };

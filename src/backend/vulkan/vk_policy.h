@@ -30,6 +30,14 @@ enum { RT_VK_SHARED_BYTES = 16384, RT_VK_THREADS = 256, RT_VK_PUSH_BYTES = 128 }
 /* Null: the device can be used. Else what it lacks, in words. */
 const char *rt_vk_lacks(const rt_vk_features *f);
 
+/* Mesa's software driver ends the loops of an invocation after so many rounds, all of them together and without a word;
+ * so an op that may have more is refused there. Hardware has no such limit. */
+enum { RT_VK_SOFTWARE_ROUNDS = 65535 };
+static inline bool rt_vk_ends_loops(VkPhysicalDeviceType type, uint64_t rounds)
+{
+    return type == VK_PHYSICAL_DEVICE_TYPE_CPU && rounds > RT_VK_SOFTWARE_ROUNDS;
+}
+
 /* Where a run's memory lies: host and device share it (managed) on integrated and software devices, the device has its
  * own elsewhere. */
 rt_mem_kind rt_vk_classify_memory(VkPhysicalDeviceType type);

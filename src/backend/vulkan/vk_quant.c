@@ -29,5 +29,5 @@ static void rows_emit(rt_vk_builder *b, const rt_bound_op *o)
     rt_vk_push(b, o, &d);
 }
 
-const rt_vk_op rt_vk_dequant = { dequant_need, dequant_emit };
-const rt_vk_op rt_vk_quant_rows = { rows_need, rows_emit };
+const rt_vk_op rt_vk_dequant = { dequant_need, dequant_emit, NULL };
+const rt_vk_op rt_vk_quant_rows = { rows_need, rows_emit, NULL };

@@ -59,7 +59,7 @@ static void bwd_emit(rt_vk_builder *b, const rt_bound_op *o)
     vk_push_total(b, o, RT_RMSB_DW, parts.count, (uint32_t)groups);
 }
 
-const rt_vk_op rt_vk_rmsnorm_fwd = { fwd_need, fwd_emit };
-const rt_vk_op rt_vk_add_rmsnorm_fwd = { fwd_need, fwd_emit };
-const rt_vk_op rt_vk_rmsnorm_bwd = { bwd_need, bwd_emit };
-const rt_vk_op rt_vk_add_rmsnorm_bwd = { bwd_need, bwd_emit };
+const rt_vk_op rt_vk_rmsnorm_fwd = { fwd_need, fwd_emit, NULL };
+const rt_vk_op rt_vk_add_rmsnorm_fwd = { fwd_need, fwd_emit, NULL };
+const rt_vk_op rt_vk_rmsnorm_bwd = { bwd_need, bwd_emit, NULL };
+const rt_vk_op rt_vk_add_rmsnorm_bwd = { bwd_need, bwd_emit, NULL };

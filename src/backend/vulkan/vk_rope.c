@@ -17,5 +17,5 @@ static void rope_emit(rt_vk_builder *b, const rt_bound_op *o)
     rt_vk_push(b, o, &d);
 }
 
-const rt_vk_op rt_vk_rope_fwd = { rope_need, rope_emit };
-const rt_vk_op rt_vk_rope_bwd = { rope_need, rope_emit };
+const rt_vk_op rt_vk_rope_fwd = { rope_need, rope_emit, NULL };
+const rt_vk_op rt_vk_rope_bwd = { rope_need, rope_emit, NULL };

@@ -30,6 +30,9 @@ static bool copy_need(const rt_plan *p, const rt_op *op, rt_need *need)
     return vk_takes(need, "one pass, a unit at a time");
 }
 
+/* By row numbers those of all rows behind are compared. */
+static uint64_t copy_rounds(const rt_op *op) { return op->slot[RT_ROWS_B].buf ? op->args.rows.N : 0; }
+
 /* The same operand in units of so many bytes, a whole number of which its rows and their distance are. */
 static void in_units(rt_operand *o, uint32_t unit)
 {
@@ -58,8 +61,8 @@ static void copy_emit(rt_vk_builder *b, const rt_bound_op *o)
     rt_vk_push(b, &c, &d);
 }
 
-const rt_vk_op rt_vk_add = { rows_need, add_emit };
-const rt_vk_op rt_vk_scale = { rows_need, scale_emit };
-const rt_vk_op rt_vk_cast = { rows_need, cast_emit };
-const rt_vk_op rt_vk_fill = { rows_need, fill_emit };
-const rt_vk_op rt_vk_copy = { copy_need, copy_emit };
+const rt_vk_op rt_vk_add = { rows_need, add_emit, NULL };
+const rt_vk_op rt_vk_scale = { rows_need, scale_emit, NULL };
+const rt_vk_op rt_vk_cast = { rows_need, cast_emit, NULL };
+const rt_vk_op rt_vk_fill = { rows_need, fill_emit, NULL };
+const rt_vk_op rt_vk_copy = { copy_need, copy_emit, copy_rounds };

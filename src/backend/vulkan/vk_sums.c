@@ -57,6 +57,6 @@ static void clip_emit(rt_vk_builder *b, const rt_bound_op *o)
     rt_vk_push(b, o, &d);
 }
 
-const rt_vk_op rt_vk_bias_grad = { bias_need, bias_emit };
-const rt_vk_op rt_vk_norm_sq = { norm_need, norm_emit };
-const rt_vk_op rt_vk_clip = { clip_need, clip_emit };
+const rt_vk_op rt_vk_bias_grad = { bias_need, bias_emit, NULL };
+const rt_vk_op rt_vk_norm_sq = { norm_need, norm_emit, NULL };
+const rt_vk_op rt_vk_clip = { clip_need, clip_emit, NULL };

@@ -27,5 +27,5 @@ static void bwd_emit(rt_vk_builder *b, const rt_bound_op *o)
                  (const uint32_t[RT_VK_SPECS]){ o->slot[RT_GLUB_G].dtype, BACKWARD });
 }
 
-const rt_vk_op rt_vk_swiglu_fwd = { swiglu_need, fwd_emit };
-const rt_vk_op rt_vk_swiglu_bwd = { swiglu_need, bwd_emit };
+const rt_vk_op rt_vk_swiglu_fwd = { swiglu_need, fwd_emit, NULL };
+const rt_vk_op rt_vk_swiglu_bwd = { swiglu_need, bwd_emit, NULL };
