@@ -151,7 +151,8 @@ ISA_OBJS := $(foreach i,$(CPU_ISAS),$(CPU_ISA_SRCS:%.c=$(BUILD)/%.$(i).o)) \
             $(foreach i,$(DOT_ISAS),$(CPU_DOT_SRCS:%.c=$(BUILD)/%.$(i)_dot.o))
 EMBED_OBJS := $(EMBED_SRCS:%=$(BUILD)/%.o)
 CUDA_OBJ := $(BUILD)/cuda_kernels.o
-LIB_OBJS := $(sort $(LIB_SRCS:%.c=$(BUILD)/%.o) $(REF_OBJS) $(ISA_OBJS) $(EMBED_OBJS) $(CUDA_OBJ))
+VK_OBJ := $(BUILD)/vk_shaders.o
+LIB_OBJS := $(sort $(LIB_SRCS:%.c=$(BUILD)/%.o) $(REF_OBJS) $(ISA_OBJS) $(EMBED_OBJS) $(CUDA_OBJ) $(VK_OBJ))
 CLI_OBJS := $(sort $(CLI_SRCS:%.c=$(BUILD)/%.o))
 ALL_OBJS := $(LIB_OBJS) $(CLI_OBJS)
 
@@ -182,6 +183,7 @@ all: $(BUILD)/retort
 libs:
 	@echo '$(LIBS_LINE)'
 	@echo '$(CUDA_NOTE)'
+	@echo '$(VK_NOTE)'
 
 $(BUILD)/retort: $(CLI_OBJS) $(LIBRETORT) $(BUILD)/link.stamp | libs
 	$(call say,LD,$@)
@@ -240,11 +242,12 @@ $(EMBED_OBJS): $(BUILD)/%.o: % src/base/embed.S $(BUILD)/cflags.stamp | libs
 	    -c src/base/embed.S -o $@
 
 include src/backend/cuda/kernels.mk
+include src/backend/vulkan/shaders.mk
 
 # A stamp is rewritten only when its text changes, so another compiler, flag or list of objects rebuilds what it should.
 STAMPS := $(addprefix $(BUILD)/,cflags.stamp kernels.stamp link.stamp objects.stamp version.stamp one_names.stamp)
 cflags.stamp_TEXT  = $(CC) $(ALL_CFLAGS) $(CPU_CPPFLAGS) $(KERNEL_CFLAGS) $(REF_CFLAGS) $(foreach i,$(CPU_ISAS),$(ISA_FLAGS_$(i)) $(DOT_FLAGS_$(i)))
-kernels.stamp_TEXT = $(CUDA_VERSION) $(CUDA_FILES)
+kernels.stamp_TEXT = $(CUDA_VERSION) $(CUDA_FILES) $(VK_FILES)
 link.stamp_TEXT    = $(CC) $(ALL_LDFLAGS) $(CLI_OBJS) $(LDLIBS)
 objects.stamp_TEXT = $(AR) $(LIB_OBJS)
 version.stamp_TEXT = $(BUILD_ID)

@@ -84,7 +84,7 @@ _retort() {
             return
             ;;
         *:--device)
-            _retort_offer cuda cpu ref auto
+            _retort_offer cuda cpu vulkan ref auto
             return
             ;;
         *:--tune)
@@ -148,7 +148,7 @@ _retort() {
             return
             ;;
         *:--backend)
-            _retort_offer cuda cpu ref
+            _retort_offer cuda cpu vulkan ref
             return
             ;;
         esac

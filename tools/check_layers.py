@@ -55,7 +55,7 @@ for room, seen in MAY.items():  # and whoever sees teachers, or is one, sees wha
 # The only file that names a concrete backend.
 NAMES_BACKENDS = {"backend/registry.c"}
 # Headers of linked libraries and the rooms that may see them; test libraries never appear in src/.
-LIBRARIES = {"cblas.h": ["backend/cpu"], "xxhash.h": ["base"], "yaml.h": ["settings"], "cmocka.h": [],
+LIBRARIES = {"cblas.h": ["backend/cpu"], "vulkan/vulkan_core.h": ["backend/vulkan"], "xxhash.h": ["base"], "yaml.h": ["settings"], "cmocka.h": [],
              "brotli/decode.h": ["text/table"], "libdeflate.h": ["text/table"], "lz4.h": ["text/table"],
              **{f"event2/{name}.h": ["serve"] for name in ("buffer", "bufferevent", "event", "http", "listener")}}
 INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<([^>]+)>)')

@@ -58,6 +58,7 @@ has_curl() {
     done
     return 1
 }
+has_vulkan_driver() { ls /usr/share/vulkan/icd.d/*.json /etc/vulkan/icd.d/*.json | grep -q .; }
 has_sshd() { PATH=$PATH:/usr/sbin:/usr/local/sbin has_command sshd; }
 has_browser() {
     for name in "${CHROMIUM:-chromium}" chromium-browser google-chrome google-chrome-stable; do
@@ -84,6 +85,10 @@ want libbrotli-dev has_header brotli/decode.h
 want libyaml-dev has_header yaml.h
 want libevent-dev has_header event2/http.h
 want libcurl3-gnutls has_curl # opened at run time: any of its flavours will do
+want libvulkan-dev has_header vulkan/vulkan_core.h
+want glslang-tools has_command glslangValidator
+want spirv-tools has_command spirv-opt
+want mesa-vulkan-drivers has_vulkan_driver
 want libcmocka-dev has_header cmocka.h
 if [ -z "${LIB_openblas:-}" ]; then
     want libopenblas-serial-dev has_file "/usr/lib/$triplet/openblas-serial/libopenblas.a"

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-extern const rt_backend rt_backend_cuda, rt_backend_cpu, rt_backend_ref;
+extern const rt_backend rt_backend_cuda, rt_backend_cpu, rt_backend_vulkan, rt_backend_ref;
 
-static const rt_backend *const all[] = { &rt_backend_cuda, &rt_backend_cpu, &rt_backend_ref, NULL };
+static const rt_backend *const all[] = { &rt_backend_cuda, &rt_backend_cpu, &rt_backend_vulkan, &rt_backend_ref, NULL };
 
 const rt_backend *const *rt_backends(void) { return all; }
 
@@ -95,7 +95,7 @@ static int open_usable(rt_dev **out, const rt_backend *b, int count, const rt_de
     return rc;
 }
 
-/* The reference is never chosen: the CPU, before it in the list, always has a device. */
+/* Vulkan and the reference are never chosen: the CPU, before them in the list, always has a device. */
 static int open_first(rt_dev **out, const rt_dev_opts *o, char *why, rt_err *e)
 {
     char reason[160], passed[RT_DEV_WHY] = "";

@@ -170,7 +170,7 @@ int rt_cmd_verify(int argc, char **argv, rt_err *e)
     const char *device = NULL, *isa = NULL, *kernels = NULL, *cublaslt = NULL;
     bool json = false, list = false, sync = false, help;
     const rt_flag flags[] = {
-        { "--backend", RT_FLAG_TEXT, &o.backend, "B", "which backend to prove: cpu (default), cuda or ref" },
+        { "--backend", RT_FLAG_TEXT, &o.backend, "B", "which backend to prove: cpu (default), cuda, vulkan or ref" },
         { "--op", RT_FLAG_TEXT, &o.op, "NAME", "only the cases of this op" },
         { "--case", RT_FLAG_TEXT, &o.name, "TEXT", "only cases with this in their names, as --list prints them" },
         { "--quick", RT_FLAG_BOOL, &o.quick, NULL, "one odd shape per op and dtype signature, every flag once" },

@@ -188,7 +188,7 @@ typedef enum rt_setting_need {
     X(held_seed, "--held-seed", COUNT, "auto", RUN, NOTHING, "N",                                                      \
       "Seed of the choice of held-out records (--seed; with a teacher cache, the cache's)")                            \
     X(device, "--device", TEXT, "auto", FREE, NOTHING, "D",                                                            \
-      "Device: auto, cpu, cuda or cuda:1; retort doctor lists them")                                                   \
+      "Device: auto, cpu, cuda, cuda:1 or vulkan; retort doctor lists them")                                           \
     X(device_memory, "--device-memory", TEXT, "auto", FREE, NOTHING, "M", "CUDA memory: auto, device or managed")      \
     X(kernels, "--kernels", TEXT, "auto", FREE, NOTHING, "K",                                                          \
       "CUDA kernels: auto; ptx, ptx75 or ptx80 for the embedded PTX")                                                  \

@@ -15,7 +15,7 @@ MOST_FILES = 45
 LARGE = {"backend/cuda/kernels"}  # one op family a file
 # Files that call one another in a circle by their nature: an interpreter and its values, the tables of a backend's ops,
 # types that are dispatched through one table, the printers of a plan, a reader and the readers of its parts.
-RECURSIVE = {"backend/cuda", "num", "op", "settings", "text/jinja", "verify"}
+RECURSIVE = {"backend/cuda", "backend/vulkan", "num", "op", "settings", "text/jinja", "verify"}
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 
 

@@ -1,0 +1,242 @@
+/* vk_program.c - programs: ops become dispatches, dispatches become commands, running is submitting the commands.
+ *
+ * Owns: the builder that op families push into, preparing (the same ops on memory that is only promised, so that all
+ * pipelines are made before anything is allocated), sealing, running. The operands of all dispatches lie in one buffer
+ * of the program, so nothing but its address is told at a dispatch. */
+#include "backend/vulkan/vk_internal.h"
+#include "backend/vulkan/vk_op.h"
+
+typedef struct operands {
+    rt_vk_slot slot[RT_MAX_SLOTS + 1]; /* the last is the scratch */
+} operands;
+
+/* Push constants; the arguments of every op fit. */
+typedef struct pushed {
+    uint64_t operands; /* address */
+    uint32_t word[RT_VK_WORDS];
+    uint32_t args[26];
+} pushed;
+_Static_assert(sizeof(pushed) == RT_VK_PUSH_BYTES, "what every device takes");
+#define X(kind, name, member, text)                                                                                    \
+    _Static_assert(sizeof((rt_args){ 0 }.member) <= sizeof((pushed){ 0 }.args), "arguments of " #name);
+RT_OP_LIST(X)
+#undef X
+
+typedef struct dispatch {
+    uint32_t op; /* of the program */
+    const char *shader;
+    VkPipeline pipeline;
+    pushed push; /* its operands: the index of a struct of those, until the buffer has an address */
+    uint32_t groups;
+} dispatch;
+
+struct rt_prog {
+    dispatch *list;
+    uint32_t n, cap;
+    operands *operands; /* one struct for each op */
+    uint32_t noperands, operands_cap;
+    rt_op_kind *kinds; /* (nops) for messages */
+    rt_mem *table;     /* the operands on the device */
+    VkCommandBuffer *commands;
+    uint32_t ncommands; /* 1, or with --sync one for each dispatch */
+};
+
+struct rt_vk_builder {
+    rt_vk_dev *d;
+    rt_prog *prog;
+    uint32_t op; /* that is being emitted */
+    rt_err err;  /* sticky */
+};
+
+/* ---- the builder ---- */
+
+static rt_vk_slot slot_of(const rt_operand *o)
+{
+    if (!o->mem) return (rt_vk_slot){ 0 };
+    uint64_t base = o->mem == RT_MEM_PROMISED ? 256 : o->mem->addr;
+    return (rt_vk_slot){ base + o->off, o->stride, o->dtype, o->cols };
+}
+
+static bool same_operands(const operands *a, const operands *b) { return memcmp(a, b, sizeof *a) == 0; }
+
+static void put_operands(rt_vk_builder *b, const rt_bound_op *o, uint32_t *index)
+{
+    rt_prog *g = b->prog;
+    operands mine = { 0 };
+    for (uint32_t i = 0; i < o->nslots; i++) mine.slot[i] = slot_of(&o->slot[i]);
+    mine.slot[RT_MAX_SLOTS] = slot_of(&o->work);
+    *index = g->noperands - 1;
+    if (g->noperands && same_operands(&g->operands[*index], &mine)) return;
+    if (!rt_grow((void **)&g->operands, &g->operands_cap, g->noperands + 1, sizeof mine)) {
+        rt_fail(&b->err, RT_NOMEM, "no memory for operands");
+        return;
+    }
+    *index = g->noperands++;
+    g->operands[*index] = mine;
+}
+
+void rt_vk_push(rt_vk_builder *b, const rt_bound_op *o, const rt_vk_dispatch *how)
+{
+    rt_prog *g = b->prog;
+    uint32_t index = 0;
+    uint64_t most = b->d->gpu.groups;
+    if (b->err.status < 0 || how->items == 0) return;
+    dispatch l = { .op = b->op, .shader = how->shader, .groups = (uint32_t)(how->items < most ? how->items : most) };
+    rt_vk_pipeline_find(b->d, how->shader, how->spec, &l.pipeline, &b->err);
+    put_operands(b, o, &index);
+    if (b->err.status >= 0 && !rt_grow((void **)&g->list, &g->cap, g->n + 1, sizeof l))
+        rt_fail(&b->err, RT_NOMEM, "no memory for a dispatch");
+    if (b->err.status < 0) return;
+    l.push.operands = index;
+    l.push.word[0] = o->acc;
+    for (uint32_t i = 0; i < o->nslots; i++) l.push.word[1] |= (uint32_t)(o->slot[i].mem != NULL) << i;
+    memcpy(&l.push.word[2], how->own, sizeof how->own);
+    memcpy(l.push.args, &o->args, sizeof l.push.args);
+    g->list[g->n++] = l;
+}
+
+static int emit_all(rt_vk_dev *d, const rt_bound_op *ops, uint32_t nops, rt_prog **out, rt_err *e)
+{
+    int rc;
+    rt_prog *g = rt_alloc_zero(sizeof *g, 16);
+    rt_vk_builder b = { .d = d, .prog = g };
+    *out = NULL;
+    if (g && nops) g->kinds = rt_alloc(nops * sizeof *g->kinds, 16);
+    if (!g || (nops && !g->kinds)) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for a program of %u ops", nops));
+    for (uint32_t i = 0; i < nops; i++) {
+        b.op = i;
+        g->kinds[i] = ops[i].kind;
+        rt_vk_op_find(ops[i].kind)->emit(&b, &ops[i]);
+        if (b.err.status >= 0) continue;
+        if (e) *e = b.err;
+        rt_err_context(e, "op %u (%s)", i, rt_op_name(ops[i].kind));
+        RT_TRY(b.err.status);
+    }
+    *out = g;
+    return RT_OK;
+out:
+    rt_vk_prog_free(&d->base, g);
+    return rc;
+}
+
+int rt_vk_prepare(rt_dev *dev, const rt_bound_op *ops, uint32_t nops, rt_err *e)
+{
+    rt_vk_dev *d = (rt_vk_dev *)dev;
+    rt_prog *dry = NULL;
+    bool sealed = d->sealed;
+    d->sealed = false; /* what is made now is in time */
+    int rc = emit_all(d, ops, nops, &dry, e);
+    d->sealed = sealed;
+    rt_vk_prog_free(dev, dry);
+    return rc;
+}
+
+/* ---- recording ---- */
+
+/* The operands go to the device, and every dispatch knows where its own are. */
+static int place_operands(rt_vk_dev *d, rt_prog *g, rt_err *e)
+{
+    int rc;
+    uint64_t bytes = (uint64_t)g->noperands * sizeof *g->operands;
+    RT_TRY(rt_vk_mem_new(&d->base, bytes, RT_MEM_DEVICE, &g->table, e));
+    const rt_copy c = { .mem = g->table, .bytes = bytes, .host = g->operands, .to_device = true };
+    RT_TRY(rt_vk_mem_copy(&d->base, &c, NULL, e));
+    for (uint32_t i = 0; i < g->n; i++)
+        g->list[i].push.operands = g->table->addr + g->list[i].push.operands * sizeof *g->operands;
+out:
+    return rc;
+}
+
+static int record(rt_vk_dev *d, const rt_prog *g, VkCommandBuffer commands, uint32_t first, uint32_t n, rt_err *e)
+{
+    int rc = rt_vk_commands_begin(d, commands, true, e);
+    if (rc < 0) return rc;
+    for (uint32_t i = first; i < first + n; i++) {
+        const dispatch *l = &g->list[i];
+        if (i > first) rt_vk_barrier(d, commands);
+        d->vk.bind(commands, VK_PIPELINE_BIND_POINT_COMPUTE, l->pipeline);
+        d->vk.push(commands, d->layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof l->push, &l->push);
+        d->vk.dispatch(commands, l->groups, 1, 1);
+    }
+    return rt_vk_status(d->vk.commands_end(commands), e, "recording %u dispatches", n);
+}
+
+static int record_all(rt_vk_dev *d, rt_prog *g, rt_err *e)
+{
+    int rc = RT_OK;
+    uint32_t n = d->sync ? g->n : 1;
+    const VkCommandBufferAllocateInfo info = { .sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
+                                               .commandPool = d->pool,
+                                               .level = VK_COMMAND_BUFFER_LEVEL_PRIMARY,
+                                               .commandBufferCount = n };
+    if (n == 0) return RT_OK;
+    g->commands = rt_alloc_zero(n * sizeof *g->commands, 16);
+    if (!g->commands) RT_TRY(rt_fail(e, RT_NOMEM, "no memory for commands"));
+    RT_TRY(rt_vk_status(d->vk.commands_new(d->device, &info, g->commands), e, "making commands"));
+    g->ncommands = n;
+    for (uint32_t i = 0; i < n; i++) RT_TRY(record(d, g, g->commands[i], i, d->sync ? 1 : g->n, e));
+out:
+    return rc;
+}
+
+int rt_vk_seal(rt_dev *dev, const rt_bound_op *ops, uint32_t nops, rt_prog **out, rt_err *e)
+{
+    rt_vk_dev *d = (rt_vk_dev *)dev;
+    int rc;
+    rt_prog *g = NULL;
+    *out = NULL;
+    d->sealed = false;
+    RT_TRY(emit_all(d, ops, nops, &g, e));
+    RT_TRY(place_operands(d, g, e));
+    RT_TRY(record_all(d, g, e));
+    RT_TRY(rt_vk_wait(dev, d->submitted, e));
+    *out = g;
+    g = NULL;
+out:
+    d->sealed = true;
+    rt_vk_prog_free(dev, g);
+    return rc;
+}
+
+/* ---- running ---- */
+
+static int run_in_turn(rt_vk_dev *d, rt_prog *g, rt_err *e)
+{
+    int rc = RT_OK;
+    for (uint32_t i = 0; i < g->ncommands; i++) {
+        const dispatch *l = &g->list[i];
+        rc = rt_vk_submit(d, g->commands[i], NULL, e);
+        if (rc >= 0) rc = rt_vk_wait(&d->base, d->submitted, e);
+        if (rc < 0) rt_err_context(e, "op %u (%s), %s", l->op, rt_op_name(g->kinds[l->op]), l->shader);
+        RT_TRY(rc);
+    }
+out:
+    return rc;
+}
+
+int rt_vk_run(rt_dev *dev, rt_prog *g, rt_ticket *t, rt_err *e)
+{
+    rt_vk_dev *d = (rt_vk_dev *)dev;
+    int rc = RT_OK;
+    if (d->sync)
+        RT_TRY(run_in_turn(d, g, e));
+    else
+        RT_TRY(rt_vk_submit(d, g->commands[0], NULL, e));
+    if (t) *t = d->submitted;
+out:
+    return rc;
+}
+
+void rt_vk_prog_free(rt_dev *dev, rt_prog *g)
+{
+    rt_vk_dev *d = (rt_vk_dev *)dev;
+    if (!g) return;
+    rt_vk_wait(dev, d->submitted, NULL);
+    if (g->ncommands) d->vk.commands_free(d->device, d->pool, g->ncommands, g->commands);
+    rt_vk_mem_free(dev, g->table);
+    rt_free(g->commands);
+    rt_free(g->list);
+    rt_free(g->operands);
+    rt_free(g->kinds);
+    rt_free(g);
+}
