@@ -1,7 +1,7 @@
 # What we make of models and text beside what the public Python packages make of them.
 #
 #   make test-interop         every tests/interop/test_*.py, PyTorch's included
-#   make test-interop-light   those that need no PyTorch (all but *_torch.py), on fewer texts; .ci/run runs it
+#   make test-interop-light   those that need no PyTorch (all but *_torch.py and *_large.py), on fewer texts; .ci/run runs it
 #   INTEROP=tokenizers,jinja  only tests whose names contain one of these
 #
 # The packages go into a virtual environment in the build folder. tests/interop/NAME_cli.c become programs that a test

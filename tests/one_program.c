@@ -1,6 +1,6 @@
-/* one_program.c - the unit tests of which each has nothing but a main of its own, in one program: linked a hundred times
- * with all of the library they were gigabytes, and every change of the library wrote them again. The name by which it is
- * called says which one runs; RT_TESTS is X(test_adapter) X(test_answers) and so on (tests/room.mk). */
+/* one_program.c - the unit tests of which each has nothing but a main of its own, in one program: linked a hundred
+ * times with all of the library they were gigabytes, and every change of the library wrote them again. The name by
+ * which it is called says which one runs; RT_TESTS is X(test_adapter) X(test_answers) and so on (tests/room.mk). */
 #include <stdio.h>
 #include <string.h>
 

@@ -158,6 +158,7 @@ def results(args, work):
     """(kind, shown name, what run returns) of every program, in the order of the plan. work: the folder for what they write;
     None: where the system has it."""
     env = dict(os.environ, RETORT=os.path.abspath(args.retort), EMU=args.emu, PATH=path_of_python())
+    env.pop("OPENBLAS_CORETYPE", None)  # of whoever starts the tests: it may ask for less than the CPU can do
     programs = list(plan(args))
     free = queue.SimpleQueue()
     for share in shares(args.jobs):

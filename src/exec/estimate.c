@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { MOST_RUNS = 400, LEAST_RUNS = 3, LEAST_EDGE = 512 };
+enum { MOST_RUNS = 64, LEAST_RUNS = 3, LEAST_EDGE = 512 };
 static const double ENOUGH_SECONDS = 0.01, MOST_SECONDS = 0.2; /* of runs of one op */
 static const double FIRST_WORK = 5e8;      /* flops, or bytes, of the first piece of an op that is cut */
 static const double SHORT_SECONDS = 0.004; /* a piece that took less says little about the whole: four times as much */

@@ -60,8 +60,7 @@ static int take_list(const reading *x, const char *key, bool one, uint32_t least
         return rt_fail(e, RT_INVALID, "`%s` is %s", key,
                        !list                  ? "missing"
                        : one                  ? "neither a string nor a list of strings"
-                       : json_is_string(list) ? "a string, not a list of them; a file of JSON lines or Parquet "
-                                                "has lists"
+                       : json_is_string(list) ? "a string, not a list of strings, which JSON lines and Parquet have"
                                               : "not a list of strings");
     if (n < least || n > MOST_EACH)
         return rt_fail(e, RT_INVALID, "`%s` is a list of %zu; it needs %u to %d", key, n, least, MOST_EACH);
@@ -183,9 +182,8 @@ static int neither(const json_t *j, rt_err *e)
         rt_str_printf(&names, "%s`%.60s`", names.len ? ", " : "", key);
     }
     int rc = rt_fail(e, RT_INVALID,
-                     "a record needs either `choices` (a list, with `question` and `answer`, the index of the right "
-                     "one) "
-                     "or a `target` (with `prompt`); this one has %s",
+                     "a record needs either `choices` or a `target`: a list, with `question` and `answer`, the index "
+                     "of the right one, or a text, with `prompt`; this one has %s",
                      names.data ? names.data : "nothing");
     rt_str_free(&names);
     return rc;

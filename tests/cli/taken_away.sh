@@ -1,5 +1,6 @@
 # taken_away.sh - a run loses its folder while it is going on: its lock is removed, or OUT is moved or replaced. It ends by
 # itself before it writes there again, harms nobody, and can be resumed where its folder is.
+# Files on disk.
 . "$(dirname "$0")/harness"
 . "$(dirname "$0")/run_case"
 export RETORT

@@ -187,11 +187,11 @@ out_has '^sum +1  exact_match '
 printf 'question,options,answer\nwhat,a,0\n' >table.csv
 run eval s --tasks table.csv
 exits 5
-err_has 'table\.csv, line 2: a record needs either `choices`.* or a `target`.*; this one has `question`, `options`, `answer`$'
+err_has 'table\.csv, line 2: a record needs either `choices` or a `target`: .*; this one has `question`, `options`, `answer`$'
 printf 'question,choices,answer\nwhat,a,0\n' >table.csv
 run eval s --tasks table.csv
 exits 5
-err_has '`choices` is a string, not a list of them; a file of JSON lines or Parquet has lists$'
+err_has '`choices` is a string, not a list of strings, which JSON lines and Parquet have$'
 run eval s --tasks q.jsonl --details d.jsonl
 exits 5
 err_has 'd\.jsonl already exists; give another --details'

@@ -188,7 +188,7 @@ def stop(what, args, pattern, says, seconds=10, folder=None, env=None):
 
 def resumed(out, whole="whole"):
     done = call("distill", "--resume", "--out", out)
-    check(done.returncode == 0 and curve(out) == curve(whole), f"{out}: resumed it is another run: {done.stderr}")
+    check(done.returncode == 0 and curve(out) == curve(whole), f"{out}: resumed it is another run: status {done.returncode} {done.stderr}")
     same = [open(f"{name}/model.safetensors", "rb").read() for name in (out, whole)]
     check(same[0] == same[1], f"{out}: the model is another")
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """run.py [--light] [--only NAME,...] - runs tests/interop/test_*.py one after another; ends with `N passed, N failed`.
 
-Each test is a script with BUILD and RETORT in its environment, and INTEROP_LIGHT=1 with --light, when tests named *_torch.py are
-left out. The last line `N passed, N failed` of a test is its count. One that fails without a failed case, prints no count, or
+Each test is a script with BUILD and RETORT in its environment, and INTEROP_LIGHT=1 with --light, when tests named *_torch.py or
+*_large.py, whose packages are large, are left out. The last line `N passed, N failed` of a test is its count. One that fails without a failed case, prints no count, or
 runs out of time is one failure more.
 """
 import argparse
@@ -64,7 +64,7 @@ def main():
     summary = []
     for path in sorted(glob.glob(os.path.join(HERE, "test_*.py"))):
         name = os.path.basename(path)[5:-3]
-        if (args.light and name.endswith("_torch")) or (wanted and not any(part in name for part in wanted)):
+        if (args.light and name.endswith(("_torch", "_large"))) or (wanted and not any(part in name for part in wanted)):
             continue
         print(f"{name}:", flush=True)
         start = time.monotonic()

@@ -9,6 +9,8 @@
 
 #include <cmocka.h>
 
+#include "temp_folder.h"
+
 #include "base/file.h"
 #include "base/rng.h"
 #include "teacher/cache/cache.h"
@@ -38,7 +40,7 @@ static inline int open_case(void **state)
 {
     (void)state;
     rt_json_init();
-    snprintf(case_root, sizeof case_root, "/tmp/retort-cache-XXXXXX");
+    snprintf(case_root, sizeof case_root, "%s/retort-cache-XXXXXX", temp_folder());
     if (!mkdtemp(case_root)) return -1;
     snprintf(case_path, sizeof case_path, "%s/c", case_root);
     return 0;

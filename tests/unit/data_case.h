@@ -9,6 +9,8 @@
 
 #include <cmocka.h>
 
+#include "temp_folder.h"
+
 #include "base/file.h"
 #include "base/json.h"
 #include "base/mem.h"
@@ -39,7 +41,7 @@ static inline int open_case(void **state)
     rt_err e = { 0 };
     rt_str json = { 0 };
     rt_json_init();
-    snprintf(case_folder, sizeof case_folder, "/tmp/retort-data-XXXXXX");
+    snprintf(case_folder, sizeof case_folder, "%s/retort-data-XXXXXX", temp_folder());
     if (!mkdtemp(case_folder)) return -1;
     if (rt_byte_tokenizer_json(&json, RT_BYTE_TOKENS, &e) < 0) return -1;
     int rc = rt_tokenizer_from_json(&case_tokenizer, json.data, json.len, &e);

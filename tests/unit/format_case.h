@@ -9,6 +9,8 @@
 
 #include <cmocka.h>
 
+#include "temp_folder.h"
+
 #include "base/file.h"
 #include "memory_case.h"
 
@@ -26,7 +28,7 @@ static char test_dir[64];
 static inline int make_test_dir(void **state)
 {
     (void)state;
-    snprintf(test_dir, sizeof test_dir, "/tmp/retort-test-XXXXXX");
+    snprintf(test_dir, sizeof test_dir, "%s/retort-test-XXXXXX", temp_folder());
     return mkdtemp(test_dir) ? 0 : -1;
 }
 

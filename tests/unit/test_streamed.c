@@ -39,7 +39,7 @@ typedef struct way {
     const char *device;
     rt_class home;
     uint32_t ahead;
-    bool apart; /* v and down in bf16: q, k and v are in buffers of their own, and what is read from disk is converted */
+    bool apart; /* v and down in bf16: q, k and v are in buffers of their own, what is read from disk is converted */
     const char *teacher; /* its folder; null: "teacher" */
 } way;
 

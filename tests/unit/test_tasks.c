@@ -388,7 +388,7 @@ static void test_refusals(void **state)
         { "{\"question\": \"a\", \"choices\": [\"x\", \"\"], \"answer\": 0}", RT_INVALID, "element 1 is empty" },
         { "{\"question\": \"a\", \"choices\": [\"x\"], \"answer\": 0}", RT_INVALID, "`choices` is a list of 1;" },
         { "{\"question\": \"a\", \"choices\": \"xy\", \"answer\": 0}", RT_INVALID,
-          "`choices` is not a list of strings" },
+          "`choices` is a string, not a list of strings" },
         { "{\"choices\": [\"x\", \"y\"], \"answer\": 0}", RT_INVALID, "`question` is missing" },
         { "{\"question\": \"a\", \"context\": \"b\", \"choices\": [\"x\", \"y\"], \"answer\": 0}", RT_INVALID,
           "mean the same" },
