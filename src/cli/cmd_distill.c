@@ -1,10 +1,12 @@
 /* cmd_distill.c - `retort distill`, `retort train` and `retort plan`: the settings' table as flags, a device, a run. */
+#include "base/file.h"
 #include "cli/cli.h"
 #include "job/run/run_cost.h"
 #include "settings/settings.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Flags as words, so that settings.h alone knows what a value may be. */
 typedef struct flag_values {
@@ -258,6 +260,14 @@ static int check_devices(const flag_values *v, const rt_ranks *ranks, rt_err *e)
                    size);
 }
 
+/* The main thread waits for that rank, and would for ever. */
+static void end_lost(const char *sentence)
+{
+    fprintf(stderr, "%s\n", sentence);
+    rt_temp_remove_all();
+    _exit(rt_status_exit(RT_DEVICE));
+}
+
 static int lead(const char *name, rt_job_kind k, const char *usage, const char *text, const char *example, int argc,
                 char **argv, rt_ranks *ranks, rt_err *e);
 
@@ -268,7 +278,7 @@ static int command(const char *name, rt_job_kind k, const char *usage, const cha
     int rc = RT_OK;
     rt_ranks *ranks = NULL;
     rt_job_env env = rt_cli_env(0);
-    if (k != RT_JOB_PLAN) rc = rt_job_ranks_open(&ranks, env.environment, e);
+    if (k != RT_JOB_PLAN) rc = rt_job_ranks_open(&ranks, env.environment, end_lost, e);
     if (rc < 0) return rc;
     if (rt_job_ranks_rank(ranks)) {
         rt_interrupt_catch(); /* rank 0 hears of it too, and says when to end */

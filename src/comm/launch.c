@@ -62,7 +62,7 @@ int rt_launch_read(rt_launch *out, const char *const *env, rt_err *e)
  * machine; a rank's threads are not nailed to one core; and after Ctrl-C a step may end and be saved. Others pass over
  * them. */
 static const char *const told[] = { "OMPI_MCA_rmaps_base_oversubscribe=1", "OMPI_MCA_hwloc_base_binding_policy=none",
-                                    "OMPI_MCA_odls_base_sigkill_timeout=30", NULL };
+                                    "OMPI_MCA_odls_base_sigkill_timeout=20", NULL };
 static const char *const told_root[] = { "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", NULL };
 
 /* Unless the user has said otherwise. */

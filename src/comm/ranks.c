@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "comm/mpi_table.h"
+#include "comm/pulse.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -21,6 +22,8 @@ struct rt_ranks {
     char (*host)[HOST]; /* (size) */
     const char **host_list;
     uint32_t here;
+    rt_pulse *pulse; /* null: nobody is watched */
+    rt_ranks_lost_fn lost;
 };
 
 /* ---- the library ---- */
@@ -141,6 +144,18 @@ static int learn_hosts(rt_ranks *r, rt_err *e)
     return RT_OK;
 }
 
+static void tell_lost(void *ctx, uint32_t rank)
+{
+    char text[200];
+    const rt_ranks *r = ctx;
+    snprintf(
+        text, sizeof text,
+        "rank %u on %s: nothing was heard of it for %d s, so all ranks are ended; the last checkpoint is good, and "
+        "--resume goes on from it",
+        rank, r->host[rank], RT_PULSE_SECONDS);
+    r->lost(text);
+}
+
 static int join(rt_ranks *r, const rt_launch *l, rt_err *e)
 {
     if (r->calls->init(&r->table, &r->peers.rank, &r->peers.size))
@@ -157,7 +172,8 @@ static int join(rt_ranks *r, const rt_launch *l, rt_err *e)
     r->peers.give = give;
     r->peers.exchange = exchange;
     r->peers.gather = gather;
-    return learn_hosts(r, e);
+    int rc = learn_hosts(r, e);
+    return rc < 0 ? rc : rt_pulse_begin(&r->pulse, &r->peers, tell_lost, r, e);
 }
 
 static void forget(rt_ranks *r)
@@ -169,7 +185,7 @@ static void forget(rt_ranks *r)
     rt_free(r);
 }
 
-int rt_ranks_open(rt_ranks **out, const char *const *env, rt_err *e)
+int rt_ranks_open(rt_ranks **out, const char *const *env, rt_ranks_lost_fn lost, rt_err *e)
 {
     int rc;
     rt_launch l;
@@ -179,6 +195,7 @@ int rt_ranks_open(rt_ranks **out, const char *const *env, rt_err *e)
     if (l.size < 2) return RT_OK;
     r = rt_alloc_zero(sizeof *r, 16);
     if (!r) RT_TRY(rt_no_memory(e, "ranks"));
+    r->lost = lost;
     RT_TRY(open_library(r, l.by, e));
     RT_TRY(join(r, &l, e));
     *out = r;
@@ -195,6 +212,7 @@ const char *rt_ranks_library(const rt_ranks *r) { return r->version; }
 void rt_ranks_close(rt_ranks *r, int exit_code)
 {
     if (!r) return;
+    rt_pulse_end(r->pulse);
     if (r->peers.torn) r->calls->abort(&r->table, exit_code);
     r->calls->finish(&r->table);
     forget(r);

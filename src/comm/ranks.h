@@ -19,9 +19,11 @@ typedef struct rt_launch {
 /* RT_INVALID for a launcher without an MPI: torchrun, or srun with --mpi=none. */
 int rt_launch_read(rt_launch *out, const char *const *env, rt_err *e);
 
+/* Of a rank that nothing is heard of any more, a sentence; in a thread of its own. It ends the process. */
+typedef void (*rt_ranks_lost_fn)(const char *sentence);
 /* Joins the ranks that were launched together; *out null: there is one, and no library was opened. RT_NO_BACKEND when
  * there is no libmpi, or only one that is not the launcher's. Once in a process. */
-int rt_ranks_open(rt_ranks **out, const char *const *env, rt_err *e);
+int rt_ranks_open(rt_ranks **out, const char *const *env, rt_ranks_lost_fn lost, rt_err *e);
 rt_peers *rt_ranks_peers(rt_ranks *r);           /* null for null */
 uint32_t rt_ranks_here(const rt_ranks *r);       /* how many are on this host; 1 for null */
 const char *rt_ranks_library(const rt_ranks *r); /* "Open MPI v4.1.4", as it calls itself */

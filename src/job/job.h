@@ -86,8 +86,10 @@ int rt_job_run_program_print(const rt_run *r, uint32_t program, bool json, rt_st
 /* ---- several ranks (comm/ranks.h) ---- */
 
 typedef struct rt_ranks rt_ranks;
+/* Of a rank that nothing is heard of any more, a sentence; in a thread of its own. It ends the process. */
+typedef void (*rt_job_lost_fn)(const char *sentence);
 /* The processes that a launcher has started together, as the environment says; null: this one is alone. */
-int rt_job_ranks_open(rt_ranks **out, const char *const *environment, rt_err *e);
+int rt_job_ranks_open(rt_ranks **out, const char *const *environment, rt_job_lost_fn lost, rt_err *e);
 uint32_t rt_job_ranks_rank(const rt_ranks *r); /* 0 for null */
 uint32_t rt_job_ranks_size(const rt_ranks *r); /* 1 for null */
 /* A rank that is not 0: does what rank 0 says until the run has ended. */

@@ -271,9 +271,9 @@ int rt_job_run_program_print(const rt_run *r, uint32_t program, bool json, rt_st
 
 /* ---- several ranks ---- */
 
-int rt_job_ranks_open(rt_ranks **out, const char *const *environment, rt_err *e)
+int rt_job_ranks_open(rt_ranks **out, const char *const *environment, rt_job_lost_fn lost, rt_err *e)
 {
-    return rt_ranks_open(out, environment, e);
+    return rt_ranks_open(out, environment, lost, e);
 }
 
 uint32_t rt_job_ranks_rank(const rt_ranks *r) { return r ? rt_ranks_peers((rt_ranks *)(uintptr_t)r)->rank : 0; }
