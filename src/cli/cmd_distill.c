@@ -249,7 +249,7 @@ static int start_ranks(const char *name, uint32_t count, int argc, char **argv, 
         if (!whole && !joined) words[n++] = argv[i];
     }
     fflush(stdout);
-    return rt_job_ranks_start(count, words, rt_cli_env(0).environment, e);
+    return rt_start_ranks(count, words, e);
 }
 
 static int check_devices(const flag_values *v, const rt_ranks *ranks, rt_err *e)
@@ -280,6 +280,7 @@ static int command(const char *name, rt_job_kind k, const char *usage, const cha
     rt_job_env env = rt_cli_env(0);
     if (k != RT_JOB_PLAN) rc = rt_job_ranks_open(&ranks, env.environment, end_lost, e);
     if (rc < 0) return rc;
+    if (ranks) rt_interrupt_catch_user();
     if (rt_job_ranks_rank(ranks)) {
         rt_interrupt_catch(); /* rank 0 hears of it too, and says when to end */
         rc = rt_job_ranks_follow(ranks, &env, e);

@@ -1,8 +1,8 @@
 /* ranks.h - the processes of one run: who this one is, and how it reaches the others.
  *
  * Owns: what launchers say in the environment, libmpi (opened at run time; a machine without it runs one process as
- * ever), the peers that a backend and the loop use, and starting ranks with the machine's mpirun. It knows no model and
- * no step: train/ranks.h says what ranks tell one another. Whoever opens ranks hands over the environment as a list. */
+ * ever), and the peers that a backend and the loop use. It knows no model and no step: train/follow.h says what ranks
+ * tell one another. Whoever opens ranks hands over the environment as a list. */
 #ifndef RT_COMM_RANKS_H
 #define RT_COMM_RANKS_H
 
@@ -33,9 +33,5 @@ void rt_ranks_close(rt_ranks *r, int exit_code);
 
 /* For `doctor`: a sentence about the libmpi that would be opened, or why none is. */
 void rt_ranks_probe(char *text, uint32_t size);
-
-/* Becomes mpirun, which starts so many ranks of this program here: argv (its own first) with env, both ended by null.
- * root: as root. Comes back only when that is impossible. */
-int rt_ranks_start(uint32_t count, char *const *argv, const char *const *env, rt_err *e);
 
 #endif

@@ -98,9 +98,6 @@ bool rt_job_ranks_torn(const rt_ranks *r); /* others wait for this one in the mi
 /* rc: what this rank ended with. Where others wait for it in the middle of something, all of them are ended with its
  * exit code. Accepts null. */
 void rt_job_ranks_close(rt_ranks *r, int rc);
-/* Becomes the machine's mpirun with so many ranks of this program; argv: its arguments. Comes back with an error alone.
- */
-int rt_job_ranks_start(uint32_t count, char *const *argv, const char *const *environment, rt_err *e);
 void rt_job_ranks_probe(char *text, uint32_t size); /* a sentence about MPI on this machine */
 
 /* ---- evaluation (job_evaluate.c) ---- */

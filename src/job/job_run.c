@@ -281,11 +281,6 @@ uint32_t rt_job_ranks_size(const rt_ranks *r) { return r ? rt_ranks_peers((rt_ra
 bool rt_job_ranks_torn(const rt_ranks *r) { return r && rt_ranks_peers((rt_ranks *)(uintptr_t)r)->torn; }
 void rt_job_ranks_probe(char *text, uint32_t size) { rt_ranks_probe(text, size); }
 
-int rt_job_ranks_start(uint32_t count, char *const *argv, const char *const *environment, rt_err *e)
-{
-    return rt_ranks_start(count, argv, environment, e);
-}
-
 typedef struct place {
     const rt_ranks *ranks;
     const rt_job_env *env;

@@ -29,4 +29,5 @@ const rt_op_set rt_op_set_all_reduce = { .kind = RT_OP_ALL_REDUCE,
                                          RT_TABLE(shapes, shapes),
                                          RT_TABLE(flags, flags),
                                          .layout = layout,
-                                         .emit = emit };
+                                         .emit = emit,
+                                         .large = { .signature = "f32", .dim = { 61, 1536 } } };

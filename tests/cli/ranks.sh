@@ -159,6 +159,38 @@ ranks 2 distill --teacher teacher --student student --data data.jsonl --seq-len 
 exits 12
 err_has 'step [0-9], rank [01] on .*not finite'
 
+# ---- stopped, and saved ----
+
+# stop_ranks SIGNAL COMMAND...: after the first checkpoint.
+stop_ranks() {
+    shown="ranks, stopped by $*"
+    status=0
+    rm -rf stopped
+    python3 - "$out" "$err" "$@" <<'PY' || status=$?
+import glob, signal, subprocess, sys, time
+out, err, name, *command = sys.argv[1:]
+args = ["distill", "--teacher", "teacher", "--student", "student", "--data", "data.jsonl", "--seq-len", "64", "--batch", "6",
+        "--steps", "100000", "--lr", "1e-4", "--eval-every", "100000", "--save-every", "10", "--threads", "1", "--out", "stopped"]
+at = command.index("ARGS")
+p = subprocess.Popen(command[:at] + args + command[at + 1:], stdout=open(out, "w"), stderr=open(err, "w"),
+                     stdin=subprocess.DEVNULL)
+deadline = time.time() + 60
+while not glob.glob("stopped/run/checkpoints/checkpoint-*/state.json") and time.time() < deadline:
+    time.sleep(0.05)
+p.send_signal(getattr(signal, name))
+try:
+    sys.exit(p.wait(60))
+except subprocess.TimeoutExpired:
+    p.kill()
+PY
+}
+stop_ranks SIGINT "$RETORT" ARGS --devices 2
+exits 130
+err_has 'stopped after step [0-9]+ of 100000; to resume'
+stop_ranks SIGUSR1 mpirun -n 2 "$RETORT" ARGS
+exits 130
+err_has 'stopped after step [0-9]+ of 100000; to resume'
+
 # ---- a rank that is lost ends all of them ----
 
 # kill_rank SIGNAL: of a run that would take long; says how many seconds it took to end.
