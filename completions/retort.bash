@@ -61,7 +61,7 @@ _retort() {
             *:--dump-step | *:--devices | *:--log-every | *:--held-out-of | *:--require | *:--slots | \
             *:--bf16-layers | *:--word | *:--rows | *:--prompt | *:--samples | *:--layers | *:--depth | \
             *:--port | *:--host | *:--name | *:--cache-positions | *:--top-logprobs | *:--max-queue | \
-            *:--max-body | *:--timeout | *:--idle-timeout | *:--show | *:--now | *:--eos | \
+            *:--max-body | *:--timeout | *:--idle-timeout | *:--cors | *:--show | *:--now | *:--eos | \
             *:--shard-tokens | *:--op | *:--case | *:--isa)
             return
             ;;
@@ -235,7 +235,7 @@ _retort() {
         ;;
     serve)
         flags='--port --host --name --slots --context --cache-positions --top-logprobs --max-queue --max-body
-            --timeout --idle-timeout --token-file --quiet --base --device --threads --help'
+            --timeout --idle-timeout --token-file --cors --quiet --base --device --threads --help'
         paths=1
         ;;
     tokenize)

@@ -131,6 +131,17 @@ out:
     return rc;
 }
 
+/* Whoever is asked row by row is asked by one process. */
+static int refuse_ranks(const rt_job_run_opts *o, const char *url, rt_err *e)
+{
+    if (!o->ranks) return RT_OK;
+    return rt_fail(
+        e, RT_INVALID,
+        "--teacher %s: a server is asked by a run of one rank; fill a cache first (retort cache --teacher URL) "
+        "and give that as the teacher",
+        url);
+}
+
 /* Of a run that is resumed and whose teacher is not given: the server that it had. Its cache is in the record. */
 static int take_server_of(rt_job_run *j, const rt_job_run_opts *o, rt_err *e)
 {
@@ -140,6 +151,7 @@ static int take_server_of(rt_job_run *j, const rt_job_run_opts *o, rt_err *e)
     RT_TRY(rt_run_server(&name, j->settings.out, &j->arena, e));
     if (!name) goto out;
     RT_TRY(rt_remote_spec_parse(&t, name, &j->arena, e));
+    RT_TRY(refuse_ranks(o, t.url, e));
     RT_TRY(place_of(&place, &t, &j->settings, &j->arena, e));
     RT_TRY(make_supply(j, o, name, t.url, place, e));
 out:
@@ -162,6 +174,7 @@ static int take_server(rt_job_run *j, const rt_job_run_opts *o, rt_err *e)
                        "the step",
                        s->teacher.text[0]);
     RT_TRY(rt_remote_spec_parse(&t, s->teacher.text[0], &j->arena, e));
+    RT_TRY(refuse_ranks(o, t.url, e));
     const bool plan = o->kind == RT_JOB_PLAN;
     if (!plan || s->out || t.cache) RT_TRY(place_of(&place, &t, s, &j->arena, e));
     if (!o->resume && !plan) RT_TRY(check_server(&t, s, o, place, e));

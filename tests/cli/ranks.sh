@@ -159,6 +159,11 @@ ranks 2 distill --teacher teacher --student student --data data.jsonl --seq-len 
 exits 12
 err_has 'step [0-9], rank [01] on .*not finite'
 
+ranks 2 distill --teacher http://127.0.0.1:9 --student student --data data.jsonl --seq-len 64 --steps 2 --out asked
+exits 5
+err_has 'a server is asked by a run of one rank'
+check 'nothing is left of it' test ! -e asked.teacher
+
 # ---- stopped, and saved ----
 
 # stop_ranks SIGNAL COMMAND...: after the first checkpoint.
