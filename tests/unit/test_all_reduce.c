@@ -12,6 +12,8 @@
 #include "op/emit.h"
 #include "thread_peers.h"
 
+#include <stdio.h>
+
 typedef struct sum_case {
     const char *device;
     uint32_t rows, cols, gap; /* gap: columns of the buffer besides those of the view */
