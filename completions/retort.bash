@@ -58,11 +58,11 @@ _retort() {
             *:--steps | *:--tokens | *:--epochs | *:--time | *:--lora-rank | *:--lora-alpha | \
             *:--lora-dropout | *:--lora-targets | *:--freeze | *:--head-chunk | *:--memory-limit | \
             *:--eval-every | *:--eval-rows | *:--stop-if-worse | *:--sample-tokens | *:--save-every | \
-            *:--dump-step | *:--log-every | *:--held-out-of | *:--require | *:--slots | *:--bf16-layers | \
-            *:--word | *:--rows | *:--prompt | *:--samples | *:--layers | *:--depth | *:--port | *:--host | \
-            *:--name | *:--cache-positions | *:--top-logprobs | *:--max-queue | *:--max-body | *:--timeout | \
-            *:--idle-timeout | *:--cors | *:--show | *:--now | *:--eos | *:--shard-tokens | *:--op | \
-            *:--case | *:--isa)
+            *:--dump-step | *:--devices | *:--log-every | *:--held-out-of | *:--require | *:--slots | \
+            *:--bf16-layers | *:--word | *:--rows | *:--prompt | *:--samples | *:--layers | *:--depth | \
+            *:--port | *:--host | *:--name | *:--cache-positions | *:--top-logprobs | *:--max-queue | \
+            *:--max-body | *:--timeout | *:--idle-timeout | *:--cors | *:--show | *:--now | *:--eos | \
+            *:--shard-tokens | *:--op | *:--case | *:--isa)
             return
             ;;
         *:--teacher-weights)
@@ -179,8 +179,8 @@ _retort() {
             --loss-on --chat-template --template-var --skip-bad --allow-drop --vocab --allow-degenerate
             --held-out --eval-every --eval-rows --stop-if-worse --sample-prompts --sample-tokens --save-every
             --keep --save --save-dtype --control --dump-step --seed --held-seed --device --device-memory
-            --kernels --cublaslt --tune --sync --threads --config --fit --smoke --resume --override --log-every
-            --quiet --json --help'
+            --kernels --cublaslt --tune --sync --threads --config --fit --smoke --resume --override --devices
+            --log-every --quiet --json --help'
         ;;
     doctor)
         flags='--json --help'
@@ -252,7 +252,7 @@ _retort() {
             --chat-template --template-var --skip-bad --allow-drop --vocab --held-out --eval-every --eval-rows
             --stop-if-worse --sample-prompts --sample-tokens --save-every --keep --save --save-dtype --dump-step
             --seed --held-seed --device --device-memory --kernels --cublaslt --tune --sync --threads --config
-            --fit --smoke --resume --override --log-every --quiet --json --help'
+            --fit --smoke --resume --override --devices --log-every --quiet --json --help'
         ;;
     verify)
         flags='--backend --op --case --quick --large --device --threads --isa --memory-limit --kernels --cublaslt

@@ -29,6 +29,7 @@ MAY = {  # room -> other rooms that it may include
     "op": ["base", "num"],
     "backend": ["base", "num", "op"],
     "backend/*": CORE,  # every folder there is a backend
+    "comm": CORE,
     "exec": CORE,
     "model": ["base", "num", "format", "op"],
     "infer": ENGINE + TEXT,
@@ -41,7 +42,7 @@ MAY = {  # room -> other rooms that it may include
     "verify": CORE + ["exec", "model"],
     "job/prepare": ENGINE + TEXT + ["settings", "infer", "teacher", "train"],
     "job/run": ENGINE + TEXT + ["settings", "infer", "teacher", "train", "evidence", "report", "job/prepare"],
-    "job": ENGINE + TEXT + ["settings", "infer", "teacher", "train", "evidence", "report", "verify", *JOB],
+    "job": ENGINE + TEXT + ["comm", "settings", "infer", "teacher", "train", "evidence", "report", "verify", *JOB],
     "api": ["base", "settings", "job", "job/run"],
     "serve": ["base", "settings", "job"],
     "cli": ["base", "settings", "job", "job/run", "serve", "verify"],

@@ -8,14 +8,15 @@
 #   tools/setup.sh --fuzz     also clang with libFuzzer
 #   tools/setup.sh --browser  also Chromium and a font, for `make test-browser`
 #   tools/setup.sh --ssh      also an ssh server, which tests/cli/dispatch.sh starts for itself on 127.0.0.1
-#   tools/setup.sh --ci       all that .ci/run needs: --cross, --interop, --ssh and clang
+#   tools/setup.sh --mpi      also Open MPI's mpirun and library, with which tests/cli/ranks.sh runs several ranks
+#   tools/setup.sh --ci       all that .ci/run needs: --cross, --interop, --ssh, --mpi and clang
 #
 # It looks for the things themselves, not for packages, so nothing happens (and no network is needed) when they are
 # there, however they came. As root, or where sudo asks for no password, it says what it installs and installs it;
 # otherwise it prints the one line to run and stops with status 1. Debian 12 and Ubuntu 24.04 are tried.
 set -eu
 
-bench=0 cross=0 clang=0 interop=0 fuzz=0 browser=0 ssh=0
+bench=0 cross=0 clang=0 interop=0 fuzz=0 browser=0 ssh=0 mpi=0
 # Where systemd runs, installing the package would also open this machine to the network: only when asked to.
 [ -d /run/systemd/system ] || ssh=1
 for arg in "$@"; do
@@ -26,10 +27,11 @@ for arg in "$@"; do
     --fuzz) clang=1 fuzz=1 ;;
     --browser) browser=1 ;;
     --ssh) ssh=1 ;;
-    --ci) cross=1 clang=1 interop=1 ssh=1 ;;
+    --mpi) mpi=1 ;;
+    --ci) cross=1 clang=1 interop=1 ssh=1 mpi=1 ;;
     *)
         echo "setup.sh: unknown argument '$arg'; it is one of --bench, --cross, --interop, --fuzz, --browser, --ssh," \
-            "--ci" >&2
+            "--mpi, --ci" >&2
         exit 2
         ;;
     esac
@@ -106,6 +108,9 @@ fi
 if [ $ssh = 1 ]; then
     want openssh-client has_command ssh
     want openssh-server has_sshd
+fi
+if [ $mpi = 1 ]; then
+    want openmpi-bin has_command mpirun
 fi
 if [ $fuzz = 1 ]; then
     want libclang-rt-dev has_libfuzzer

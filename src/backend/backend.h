@@ -8,6 +8,7 @@
 #define RT_BACKEND_BACKEND_H
 
 #include "backend/options.h"
+#include "backend/peers.h"
 #include "op/plan.h"
 
 #include <stdbool.h>
@@ -93,7 +94,8 @@ typedef struct rt_bound_op {
     rt_operand slot[RT_MAX_SLOTS];
     rt_operand work; /* u8, without gaps, at least as many bytes as the op asked for */
     rt_args args;
-    rt_choice choice; /* of the backend, from its rt_need */
+    rt_choice choice;      /* of the backend, from its rt_need */
+    const rt_peers *peers; /* of an op that ranks do together; null: there is one rank */
 } rt_bound_op;
 
 /* Stands for memory that is placed but not allocated yet, in the operands that `prepare` sees. */

@@ -1,10 +1,12 @@
 /* cmd_distill.c - `retort distill`, `retort train` and `retort plan`: the settings' table as flags, a device, a run. */
+#include "base/file.h"
 #include "cli/cli.h"
 #include "job/run/run_cost.h"
 #include "settings/settings.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Flags as words, so that settings.h alone knows what a value may be. */
 typedef struct flag_values {
@@ -13,9 +15,9 @@ typedef struct flag_values {
     rt_job_run_opts o;
     bool json, ops; /* ops: of a plan */
     bool quiet;
-    uint32_t log_every;
+    uint32_t log_every, devices;
     const char *config;
-    rt_flag flags[RT_SETTING_COUNT_ALL + 9];
+    rt_flag flags[RT_SETTING_COUNT_ALL + 10];
     rt_words alias[RT_SETTINGS_NOTES]; /* by index, as other tools' names are */
     rt_flag aliases[RT_SETTINGS_NOTES];
     char alias_name[RT_SETTINGS_NOTES][56];
@@ -62,6 +64,8 @@ static void make_flags(flag_values *v, rt_job_kind k)
                                "Resumed run: the one in --out, with the settings that it began with" };
     v->flags[n++] = (rt_flag){ "--override", RT_FLAG_BOOL, &v->o.override, NULL,
                                "Overridden settings: with --resume, those given now instead of the run's" };
+    v->flags[n++] = (rt_flag){ "--devices", RT_FLAG_COUNT, &v->devices, "N",
+                               "Ranks on this machine, started with its mpirun; each has a part of every batch (1)" };
     v->flags[n++] = (rt_flag){ "--log-every", RT_FLAG_COUNT, &v->log_every, "N",
                                "Steps between two printed lines (off a terminal some 50 in all, at least every 15 s)" };
     v->flags[n++] =
@@ -229,8 +233,67 @@ static void explain_refusal(rt_job_kind k, int argc, char **argv, int rc, const 
         }
 }
 
+/* ---- several ranks ---- */
+
+/* This program again, as so many ranks: with the same arguments but for --devices. */
+static int start_ranks(const char *name, uint32_t count, int argc, char **argv, rt_err *e)
+{
+    static const char flag[] = "--devices";
+    char *words[RT_MAX_WORDS * 4] = { "retort", (char *)(uintptr_t)name };
+    size_t n = 2, most = sizeof words / sizeof *words - 1;
+    for (int i = 0; i < argc; i++) {
+        bool whole = strcmp(argv[i], flag) == 0;
+        bool joined = strncmp(argv[i], flag, strlen(flag)) == 0 && argv[i][strlen(flag)] == '=';
+        if (n == most) return rt_fail(e, RT_USAGE, "retort %s: too many words to start ranks with", name);
+        if (whole) i++;
+        if (!whole && !joined) words[n++] = argv[i];
+    }
+    fflush(stdout);
+    return rt_start_ranks(count, words, e);
+}
+
+static int check_devices(const flag_values *v, const rt_ranks *ranks, rt_err *e)
+{
+    uint32_t size = rt_job_ranks_size(ranks);
+    if (!v->devices || !ranks || v->devices == size) return RT_OK;
+    return rt_fail(e, RT_USAGE, "--devices %u, and a launcher has started %u ranks; leave --devices out", v->devices,
+                   size);
+}
+
+/* The main thread waits for that rank, and would for ever. */
+static void end_lost(const char *sentence)
+{
+    fprintf(stderr, "%s\n", sentence);
+    rt_temp_remove_all();
+    _exit(rt_status_exit(RT_DEVICE));
+}
+
+static int lead(const char *name, rt_job_kind k, const char *usage, const char *text, const char *example, int argc,
+                char **argv, rt_ranks *ranks, rt_err *e);
+
+/* Rank 0, or the only one, is the command; the others follow it and print nothing but what ends them. */
 static int command(const char *name, rt_job_kind k, const char *usage, const char *text, const char *example, int argc,
                    char **argv, rt_err *e)
+{
+    int rc = RT_OK;
+    rt_ranks *ranks = NULL;
+    rt_job_env env = rt_cli_env(0);
+    if (k != RT_JOB_PLAN) rc = rt_job_ranks_open(&ranks, env.environment, end_lost, e);
+    if (rc < 0) return rc;
+    if (ranks) rt_interrupt_catch_user();
+    if (rt_job_ranks_rank(ranks)) {
+        rt_interrupt_catch(); /* rank 0 hears of it too, and says when to end */
+        rc = rt_job_ranks_follow(ranks, &env, e);
+    } else {
+        rc = lead(name, k, usage, text, example, argc, argv, ranks, e);
+    }
+    if (rt_job_ranks_torn(ranks)) fprintf(stderr, "%s\n", e->text); /* what closes them does not come back */
+    rt_job_ranks_close(ranks, rc);
+    return rc;
+}
+
+static int lead(const char *name, rt_job_kind k, const char *usage, const char *text, const char *example, int argc,
+                char **argv, rt_ranks *ranks, rt_err *e)
 {
     static flag_values v;
     static rt_settings s;
@@ -243,6 +306,9 @@ static int command(const char *name, rt_job_kind k, const char *usage, const cha
     int rc = rt_args_parse(&c, argc, argv, &help, e);
     if (rc < 0) explain_refusal(k, argc, argv, rc, e);
     if (rc < 0 || help) return rc;
+    if ((rc = check_devices(&v, ranks, e)) < 0) return rc;
+    if (v.devices > 1 && !ranks) return start_ranks(name, v.devices, argc, argv, e);
+    v.o.ranks = ranks;
     rt_run_printer p = {
         .command = name, .resumed = v.o.resume, .smoke = v.o.smoke, .log_every = v.log_every, .quiet = v.quiet
     };

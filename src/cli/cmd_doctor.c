@@ -51,7 +51,7 @@ static void look(machine *m)
 
 static void print_text(const machine *m)
 {
-    char a[32], b[32];
+    char a[32], b[32], mpi[600];
     rt_job_env env = rt_cli_env(0);
     rt_job_backend k;
     rt_put("binary    retort %s (%s), compiler %s\n", rt_cli_version, rt_cli_build, __VERSION__);
@@ -61,7 +61,9 @@ static void print_text(const machine *m)
     rt_put("features  %s\n", m->features);
     rt_put("memory    %s, %s available", rt_format_bytes(a, m->memory.total), rt_format_bytes(b, m->memory.available));
     if (m->memory.cgroup_limit) rt_put(", container limit %s", rt_format_bytes(a, m->memory.cgroup_limit));
-    rt_put("\nbackends\n");
+    rt_job_ranks_probe(mpi, sizeof mpi);
+    rt_put("\nmpi       %s\n", mpi);
+    rt_put("backends\n");
     for (uint32_t n = 0; rt_job_backend_name(n); n++) {
         rt_job_backend_probe(n, env.environment, &k);
         if (k.count == 0) rt_put_under(9, "  %-6s no device: %s\n", k.name, k.why);
@@ -96,11 +98,14 @@ static json_t *backends_json(void)
 
 static json_t *to_json(const machine *m)
 {
-    return json_pack("{s:{s:s, s:s, s:s}, s:s, s:{s:s, s:i, s:I, s:s}, s:{s:I, s:I, s:I}, s:o}", "binary", "version",
-                     rt_cli_version, "build", rt_cli_build, "compiler", __VERSION__, "system", m->os, "cpu", "name",
-                     m->cpu, "cores", (int)m->cores, "last_level_cache", (json_int_t)m->llc, "features", m->features,
-                     "memory", "total", (json_int_t)m->memory.total, "available", (json_int_t)m->memory.available,
-                     "limit", (json_int_t)m->memory.cgroup_limit, "backends", backends_json());
+    char mpi[600];
+    rt_job_ranks_probe(mpi, sizeof mpi);
+    return json_pack("{s:s, s:{s:s, s:s, s:s}, s:s, s:{s:s, s:i, s:I, s:s}, s:{s:I, s:I, s:I}, s:o}", "mpi", mpi,
+                     "binary", "version", rt_cli_version, "build", rt_cli_build, "compiler", __VERSION__, "system",
+                     m->os, "cpu", "name", m->cpu, "cores", (int)m->cores, "last_level_cache", (json_int_t)m->llc,
+                     "features", m->features, "memory", "total", (json_int_t)m->memory.total, "available",
+                     (json_int_t)m->memory.available, "limit", (json_int_t)m->memory.cgroup_limit, "backends",
+                     backends_json());
 }
 
 int rt_cmd_doctor(int argc, char **argv, rt_err *e)

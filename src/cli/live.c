@@ -85,6 +85,13 @@ void rt_interrupt_catch(void)
         if (sigaction(signals[i], NULL, &was) == 0 && was.sa_handler != SIG_IGN) sigaction(signals[i], &a, NULL);
 }
 
+void rt_interrupt_catch_user(void)
+{
+    struct sigaction a = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
+    sigemptyset(&a.sa_mask);
+    sigaction(SIGUSR1, &a, NULL);
+}
+
 static void on_each(int sig)
 {
     (void)sig;

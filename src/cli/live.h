@@ -14,6 +14,8 @@
 /* From now on an interrupt (Ctrl-C, SIGTERM, SIGHUP) is remembered and not obeyed at once; a second one is. One that
  * was ignored when the process began, as under nohup, stays ignored. */
 void rt_interrupt_catch(void);
+/* SIGUSR1 too: what mpirun passes on to its ranks, and batch systems send before their time is over. */
+void rt_interrupt_catch_user(void);
 /* The same of Ctrl-C alone, however often, for who goes on after it: it cuts the reading of a line short, and is
  * remembered until it is forgotten. */
 void rt_interrupt_catch_each(void);

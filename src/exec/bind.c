@@ -31,7 +31,8 @@ void rt_bind(const rt_exec *x, uint32_t program, bool promised, rt_bound_op *ops
                             .acc = op->acc,
                             .nslots = rt_op_slots(op->kind),
                             .args = op->args,
-                            .choice = s->choice[t] };
+                            .choice = s->choice[t],
+                            .peers = op->queue == RT_QUEUE_COMM ? x->opts.peers : NULL };
         memcpy(b->after, s->after[t], sizeof b->after);
         RT_FOR_SLOTS (i, op->kind) b->slot[i] = bind_view(x, s, promised, op->slot[i]);
         b->work = bind_view(x, s, promised, op->work);

@@ -18,7 +18,8 @@ typedef struct rt_seal_opts {
     bool poison;   /* arena slices are NaN before their first use and again after their last: a wrong lifetime shows */
     bool guards;   /* bands around every buffer, checked by rt_exec_check */
     bool no_reuse; /* every activation its own place: results must not change */
-    bool dry;      /* everything is settled and nothing allocated: it can be asked, printed and hashed, never run */
+    rt_peers *peers; /* the ranks that run these programs together; null: this one alone. They outlive the exec */
+    bool dry;        /* everything is settled and nothing allocated: it can be asked, printed and hashed, never run */
 } rt_seal_opts;
 
 typedef struct rt_exec_memory {
@@ -65,7 +66,7 @@ void rt_exec_serve(rt_exec *x, rt_disk_fn fn, void *ctx);
 
 /* A program on a device whose queues run side by side, where op i takes seconds[i]. */
 typedef struct rt_exec_span {
-    double total, compute, copy; /* from begin to end; the ops of each queue alone */
+    double total, compute, copy; /* from begin to end; the ops of a queue alone, those of the comm queue in compute */
 } rt_exec_span;
 rt_exec_span rt_exec_span_of(const rt_exec *x, uint32_t program, const double *seconds);
 /* The share of copying that the other ops hide; 1 where nothing is copied. */

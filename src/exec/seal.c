@@ -46,12 +46,24 @@ out:
     return rc;
 }
 
+/* An op that ranks do together is recorded for so many; a dry seal needs none of them. */
+static int check_ranks(const rt_exec *x, const rt_plan *p, rt_err *e)
+{
+    uint32_t ranks = x->opts.peers ? x->opts.peers->size : 1;
+    for (uint32_t t = 0; t < p->nops && !x->opts.dry; t++)
+        if (p->ops[t].kind == RT_OP_ALL_REDUCE && p->ops[t].args.rows.R != ranks)
+            return rt_fail(e, RT_INTERNAL, "plan '%s' was recorded for %u ranks, and there are %u", p->name,
+                           p->ops[t].args.rows.R, ranks);
+    return RT_OK;
+}
+
 static int lower_program(rt_exec *x, rt_sealed *s, const rt_plan *p, rt_err *e)
 {
     int rc;
     RT_TRY(rt_plan_status(p, e));
     if (p->space != x->space) RT_TRY(rt_fail(e, RT_INVALID, "plan '%s' was recorded over another space", p->name));
     if (p->nops == 0) RT_TRY(rt_fail(e, RT_INVALID, "plan '%s' has no ops", p->name));
+    RT_TRY(check_ranks(x, p, e));
     RT_TRY(rt_lower(&s->plan, x->dev, p, x->opts.poison, e));
     s->kernel = rt_alloc_zero(s->plan->nops * sizeof *s->kernel, 16);
     s->plain = rt_alloc_zero(s->plan->nops * sizeof *s->plain, 16);

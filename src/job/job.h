@@ -45,6 +45,7 @@ typedef struct rt_job_run_opts {
     /* When the device is open; why as in rt_job_device_open. May be null; ctx is that of events. */
     void (*device)(void *ctx, rt_dev *d, const char *why);
     bool resume, override, fit, smoke; /* as in rt_run_opts */
+    struct rt_ranks *ranks;            /* those that make its steps together; null: one. Of rank 0; no plan has them */
 } rt_job_run_opts;
 
 /* Whether such a run can be asked for at all; rt_job_run_open looks at it too. */
@@ -81,6 +82,23 @@ typedef struct rt_job_program {
 int rt_job_run_program(const rt_run *r, uint32_t program, rt_job_program *out, rt_err *e);
 /* Every op of it with its kernel, operands and costs, appended to out. */
 int rt_job_run_program_print(const rt_run *r, uint32_t program, bool json, rt_str *out, rt_err *e);
+
+/* ---- several ranks (comm/ranks.h) ---- */
+
+typedef struct rt_ranks rt_ranks;
+/* Of a rank that nothing is heard of any more, a sentence; in a thread of its own. It ends the process. */
+typedef void (*rt_job_lost_fn)(const char *sentence);
+/* The processes that a launcher has started together, as the environment says; null: this one is alone. */
+int rt_job_ranks_open(rt_ranks **out, const char *const *environment, rt_job_lost_fn lost, rt_err *e);
+uint32_t rt_job_ranks_rank(const rt_ranks *r); /* 0 for null */
+uint32_t rt_job_ranks_size(const rt_ranks *r); /* 1 for null */
+/* A rank that is not 0: does what rank 0 says until the run has ended. */
+int rt_job_ranks_follow(rt_ranks *r, const rt_job_env *env, rt_err *e);
+bool rt_job_ranks_torn(const rt_ranks *r); /* others wait for this one in the middle of something; false for null */
+/* rc: what this rank ended with. Where others wait for it in the middle of something, all of them are ended with its
+ * exit code. Accepts null. */
+void rt_job_ranks_close(rt_ranks *r, int rc);
+void rt_job_ranks_probe(char *text, uint32_t size); /* a sentence about MPI on this machine */
 
 /* ---- evaluation (job_evaluate.c) ---- */
 

@@ -1,12 +1,16 @@
-/* job_run.c - a run from its settings: what may be asked of it, its device, and what it has sealed. The run itself is
- * run.h. */
+/* job_run.c - a run from its settings: what may be asked of it, its device, its ranks, and what it has sealed. The run
+ * itself is run.h. */
 #include "job/job_cache_internal.h"
 
 #include "base/json.h"
+#include "base/sys.h"
+#include "comm/ranks.h"
 #include "teacher/remote/remote.h"
+#include "train/follow.h"
 
 #include <inttypes.h>
 #include <string.h>
+#include <unistd.h>
 
 int rt_job_run_check(const rt_settings *s, const rt_job_run_opts *o, rt_err *e)
 {
@@ -24,6 +28,16 @@ int rt_job_run_check(const rt_settings *s, const rt_job_run_opts *o, rt_err *e)
 
 void rt_job_teacher_share(const rt_inputs *in, uint32_t teacher, rt_str *out) { rt_inputs_shares(in, teacher, out); }
 
+/* CPU threads of a rank, unless they are given: its share of a host that it has with others. */
+static void share_threads(const rt_ranks *r, rt_settings *s)
+{
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    uint32_t here = rt_ranks_here(r), own = rt_cpu_count(), share = online > 0 ? (uint32_t)online / here : 1;
+    if (here < 2 || s->given[RT_SETTING_ID_threads]) return;
+    if (share < 1) share = 1;
+    RT_SETTINGS_PUT(s, threads, own < share ? own : share);
+}
+
 /* With the device's own default where nothing is said: a run times what it will launch for days, a plan times nothing
  * that it is not told to, and a resumed run has its record. */
 static rt_settings for_device(const rt_settings *s, const rt_job_run_opts *o)
@@ -31,6 +45,7 @@ static rt_settings for_device(const rt_settings *s, const rt_job_run_opts *o)
     rt_settings d = *s;
     if (!o->resume && !d.given[RT_SETTING_ID_tune])
         RT_SETTINGS_PUT(&d, tune, o->kind == RT_JOB_PLAN ? "known" : rt_setting_table[RT_SETTING_ID_tune].def);
+    share_threads(o->ranks, &d);
     return d;
 }
 
@@ -116,6 +131,17 @@ out:
     return rc;
 }
 
+/* Whoever is asked row by row is asked by one process. */
+static int refuse_ranks(const rt_job_run_opts *o, const char *url, rt_err *e)
+{
+    if (!o->ranks) return RT_OK;
+    return rt_fail(
+        e, RT_INVALID,
+        "--teacher %s: a server is asked by a run of one rank; fill a cache first (retort cache --teacher URL) "
+        "and give that as the teacher",
+        url);
+}
+
 /* Of a run that is resumed and whose teacher is not given: the server that it had. Its cache is in the record. */
 static int take_server_of(rt_job_run *j, const rt_job_run_opts *o, rt_err *e)
 {
@@ -125,6 +151,7 @@ static int take_server_of(rt_job_run *j, const rt_job_run_opts *o, rt_err *e)
     RT_TRY(rt_run_server(&name, j->settings.out, &j->arena, e));
     if (!name) goto out;
     RT_TRY(rt_remote_spec_parse(&t, name, &j->arena, e));
+    RT_TRY(refuse_ranks(o, t.url, e));
     RT_TRY(place_of(&place, &t, &j->settings, &j->arena, e));
     RT_TRY(make_supply(j, o, name, t.url, place, e));
 out:
@@ -147,6 +174,7 @@ static int take_server(rt_job_run *j, const rt_job_run_opts *o, rt_err *e)
                        "the step",
                        s->teacher.text[0]);
     RT_TRY(rt_remote_spec_parse(&t, s->teacher.text[0], &j->arena, e));
+    RT_TRY(refuse_ranks(o, t.url, e));
     const bool plan = o->kind == RT_JOB_PLAN;
     if (!plan || s->out || t.cache) RT_TRY(place_of(&place, &t, s, &j->arena, e));
     if (!o->resume && !plan) RT_TRY(check_server(&t, s, o, place, e));
@@ -192,6 +220,7 @@ int rt_job_run_open(rt_job_run *j, const rt_settings *s, const rt_job_run_opts *
                              .scratch = o->env->scratch,
                              .now = o->env->now,
                              .dev = j->dev,
+                             .peers = rt_ranks_peers(o->ranks),
                              .version = o->env->version,
                              .build = o->env->build };
     RT_TRY(rt_run_open(&j->run, &j->settings, &j->opts, e));
@@ -251,4 +280,54 @@ int rt_job_run_program_print(const rt_run *r, uint32_t program, bool json, rt_st
 {
     int rc = check_program(r, program, e);
     return rc < 0 ? rc : rt_exec_print(rt_run_trainer(r)->x, program, json ? RT_PRINT_JSON : RT_PRINT_TEXT, out, e);
+}
+
+/* ---- several ranks ---- */
+
+int rt_job_ranks_open(rt_ranks **out, const char *const *environment, rt_job_lost_fn lost, rt_err *e)
+{
+    return rt_ranks_open(out, environment, lost, e);
+}
+
+uint32_t rt_job_ranks_rank(const rt_ranks *r) { return r ? rt_ranks_peers((rt_ranks *)(uintptr_t)r)->rank : 0; }
+uint32_t rt_job_ranks_size(const rt_ranks *r) { return r ? rt_ranks_peers((rt_ranks *)(uintptr_t)r)->size : 1; }
+bool rt_job_ranks_torn(const rt_ranks *r) { return r && rt_ranks_peers((rt_ranks *)(uintptr_t)r)->torn; }
+void rt_job_ranks_probe(char *text, uint32_t size) { rt_ranks_probe(text, size); }
+
+typedef struct place {
+    const rt_ranks *ranks;
+    const rt_job_env *env;
+    rt_dev *dev;
+} place;
+
+static int open_device(void *ctx, const rt_settings *s, rt_dev **out, rt_err *e)
+{
+    place *p = ctx;
+    char why[RT_JOB_WHY];
+    rt_settings own = *s;
+    share_threads(p->ranks, &own);
+    int rc = rt_job_device_open(&p->dev, &own, false, p->env->environment, why, e);
+    if (rc >= 0) *out = p->dev;
+    return rc;
+}
+
+int rt_job_ranks_follow(rt_ranks *r, const rt_job_env *env, rt_err *e)
+{
+    place p = { .ranks = r, .env = env };
+    rt_peers *peers = rt_ranks_peers(r);
+    const rt_follow_opts o = { .peers = peers, .env = &env->hub, .now = env->now, .device = open_device, .ctx = &p };
+    int rc = rt_run_follow(&o, e);
+    if (rc < 0) {
+        peers->torn = true;
+        rt_err_context(e, "rank %u on %s", peers->rank, peers->host[peers->rank]);
+    }
+    rt_job_device_close(p.dev);
+    return rc;
+}
+
+void rt_job_ranks_close(rt_ranks *r, int rc)
+{
+    rt_peers *p = rt_ranks_peers(r);
+    if (p && p->rank == 0 && !p->torn) rt_word_say(p, &(rt_word){ .kind = RT_WORD_END });
+    rt_ranks_close(r, rt_status_exit(rc < 0 ? rc : RT_INTERNAL));
 }

@@ -22,7 +22,7 @@ typedef struct rt_step {
 /* The non-finite flag: sticky, in a buffer of class STATE, (1,4) u32. The first fault is kept; later ones change
  * nothing. `site` is the op's own name for itself (its argument `site`), `row` the first bad row in it. */
 typedef struct rt_fault {
-    uint32_t set; /* 0 or 1 */
+    uint32_t set; /* 0; or 1, and of a run with several ranks 1 + the rank */
     uint32_t step, site, row;
 } rt_fault;
 
@@ -41,9 +41,10 @@ typedef struct rt_matmul_args { /* matmul; and matmul_scaled, matmul_int8, whose
     float alpha;
 } rt_matmul_args;
 
-typedef struct rt_rows_args { /* add, scale, cast, copy, fill, quant, dequant, quant_rows, bias_grad, norm_sq */
+/* add, scale, cast, copy, fill, quant, dequant, quant_rows, bias_grad, norm_sq, all_reduce */
+typedef struct rt_rows_args {
     uint32_t N, C;
-    uint32_t R;    /* copy with row indices: rows of the destination; else 0 */
+    uint32_t R;    /* copy with row indices: rows of the destination; all_reduce: ranks; else 0 */
     float alpha;   /* scale: factor; fill: value */
     uint32_t site; /* norm_sq: name for the fault record */
 } rt_rows_args;

@@ -85,6 +85,8 @@ void rt_emit_adamw(rt_plan *p, const rt_adamw_io *io, const rt_adamw_opts *o);
 void rt_emit_norm_sq(rt_plan *p, rt_view out, rt_view x, rt_view fault, rt_view step, uint32_t site);
 void rt_emit_clip(rt_plan *p, rt_view scale, rt_view norm, rt_view nsq, rt_view fault, rt_view step, float max_norm,
                   uint32_t site);
+/* On the comm queue, whichever is set. fault or RT_NONE. */
+void rt_emit_all_reduce(rt_plan *p, rt_view x, rt_view fault, uint32_t ranks);
 /* One teacher more of a mixture: y0 is what the ones before it gave, RT_NONE for the first. The shares of all teachers
  * are w times weight, which is 1 where it is absent. */
 void rt_emit_mix_logits(rt_plan *p, rt_view y, rt_view y0, rt_view x, rt_view weight, rt_view vmask, float T, float w);

@@ -127,7 +127,10 @@ enum { RT_MAX_SLOTS = 14 };
      * the others are 0. At or below RT_MIX_FLOOR is nothing. A weight of 0 leaves y0 as it is, and x unread. */       \
     X(MIX_LOGITS, mix_logits, mix, "y = T log([exp(y0 / T)] + w weight softmax(x / T))")                               \
     /* out (M,N) F +=; a (M,K) q8_0; b (N,K), of a type that rt_int8_takes; [bias] (1,N) F. Slots are matmul's. */     \
-    X(MATMUL_INT8, matmul_int8, matmul, "out = a b' + bias, of codes of 8 bits and packed weights")
+    X(MATMUL_INT8, matmul_int8, matmul, "out = a b' + bias, of codes of 8 bits and packed weights")                    \
+    /* x (N,C) f32 in place; [fault] (1,4) u32: becomes that of the first rank that has one. On the comm queue; there  \
+     * are R ranks, each of which runs the same ops in the same order and gets the same bits. */                       \
+    X(ALL_REDUCE, all_reduce, rows, "x = sum over the ranks of x, in their order")
 
 typedef enum rt_op_kind {
 #define X(kind, name, args, text) RT_OP_##kind,
@@ -193,6 +196,7 @@ enum { RT_DEC_O, RT_DEC_Q, RT_DEC_KC, RT_DEC_VC, RT_DEC_LEN, RT_DEC_TABLE };
 enum { RT_GLU_Y, RT_GLU_SCALE, RT_GLU_G, RT_GLU_U };
 enum { RT_GLUB_DG, RT_GLUB_DU, RT_GLUB_Y, RT_GLUB_DY, RT_GLUB_G, RT_GLUB_U };
 enum { RT_ROWS_Y, RT_ROWS_X, RT_ROWS_B }; /* add: a, b; scale: x, s; copy: x, rows; cast, fill, quant, dequant */
+enum { RT_REDUCE_X, RT_REDUCE_FAULT };
 enum { RT_QROWS_Y, RT_QROWS_SCALE, RT_QROWS_X };
 enum {
     RT_KD_LOGITS,

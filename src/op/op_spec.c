@@ -99,6 +99,7 @@ static const struct {
     [RT_OP_TOPK] = SLOTS(W(id, I32), W(logp, F32), W(rest, F32), R(x, ACT), R_OPT(vmask, U32)),
     [RT_OP_SAMPLE] = SLOTS(W(id, I32), W_OPT(logp, F32), RW_OPT(seen, U32), R(x, ACT), R(key, U32), R(how, F32)),
     [RT_OP_MATMUL_INT8] = SLOTS(ACC(out, FLOAT), R(a, Q8_0), R(b, INT8), R_OPT(bias, FLOAT)),
+    [RT_OP_ALL_REDUCE] = SLOTS(RW(x, F32), RW_OPT(fault, U32)),
     [RT_OP_DROPOUT] = SLOTS(ACC(y, ACT), R(x, ACT), R(step, STEP)),
 };
 

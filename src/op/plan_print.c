@@ -93,7 +93,7 @@ bool rt_arg_used(const rt_op *op, const rt_arg_field *f)
 {
     if (op->kind == RT_OP_ADAMW) return f->word < WORD(adamw, stream) || op->args.adamw.moments != RT_DTYPE_F32;
     if (rt_arg_fields(op->kind) != rows_fields) return true;
-    if (f->word == WORD(rows, R)) return op->kind == RT_OP_COPY;
+    if (f->word == WORD(rows, R)) return op->kind == RT_OP_COPY || op->kind == RT_OP_ALL_REDUCE;
     if (f->word == WORD(rows, alpha)) return op->kind == RT_OP_SCALE || op->kind == RT_OP_FILL;
     if (f->word == WORD(rows, site)) return op->kind == RT_OP_NORM_SQ;
     return true;

@@ -2,12 +2,17 @@
 #include "train/loop.h"
 
 #include "base/sys.h"
+#include "train/follow.h"
 
 /* ---- rows ---- */
 
 int rt_loop_begin(rt_loop *l, rt_err *e)
 {
-    l->micro_count = (l->batch + l->micro_batch - 1) / l->micro_batch;
+    const rt_peers *p = l->trainer ? l->trainer->peers : NULL;
+    l->ranks = p ? p->size : 1;
+    l->rank_micro = (rt_rank_rows(l->batch, l->ranks) + l->micro_batch - 1) / l->micro_batch;
+    l->micro_count = l->rank_micro * l->ranks;
+    if (p) l->trainer->rank_batch = l->batch;
     size_t B = (size_t)l->micro_batch * l->seq_len, N = l->micro_count * B;
     l->rows = rt_alloc(5 * N * sizeof *l->rows, 64);
     l->micro = rt_alloc(l->micro_count * sizeof *l->micro, 16);
@@ -26,13 +31,36 @@ void rt_loop_free(rt_loop *l)
     l->micro = NULL;
 }
 
+/* Positions in which nothing is learnt. */
+static void pad(int32_t *ids, size_t N, size_t T, size_t from, size_t to)
+{
+    int32_t *pos = ids + N, *start = pos + N, *target = start + N, *group = target + N;
+    for (size_t k = from; k < to; k++) {
+        ids[k] = start[k] = group[k] = 0;
+        pos[k] = (int32_t)(k % T);
+        target[k] = -1;
+    }
+}
+
+/* Each rank has as many micro-batches, and rows one after another in the order of one process. */
+static size_t place_of(const rt_loop *l, uint32_t row)
+{
+    uint32_t rank = 0;
+    while (rt_rank_first(l->batch, rank + 1, l->ranks) <= row) rank++;
+    return (size_t)rank * l->rank_micro * l->micro_batch + row - rt_rank_first(l->batch, rank, l->ranks);
+}
+
 int rt_loop_read(rt_loop *l, uint64_t *tokens, rt_err *e)
 {
     int rc = RT_OK;
     size_t T = l->seq_len, N = (size_t)l->micro_count * l->micro_batch * T;
     int32_t *ids = l->rows, *pos = ids + N, *start = pos + N, *target = start + N, *group = target + N;
+    size_t end = 0; /* of the rows that are filled, as they lie */
     *tokens = 0;
-    for (uint32_t i = 0; i < l->batch; i++) {
+    for (uint32_t row_of_step = 0; row_of_step < l->batch; row_of_step++) {
+        size_t i = place_of(l, row_of_step);
+        pad(ids, N, T, end, i * T);
+        end = (i + 1) * T;
         rt_row row = { .ids = ids + i * T, .target = target + i * T, .start = start + i * T, .pos = pos + i * T };
         RT_TRY(rt_rows_next(l->source, &row, e));
         if (rc == 0) RT_TRY(rt_fail(e, RT_INTERNAL, "the source of rows ended before the run"));
@@ -49,11 +77,7 @@ int rt_loop_read(rt_loop *l, uint64_t *tokens, rt_err *e)
                 RT_TRY(rt_fail(e, RT_INVALID, "id %d is a target in the data, and teacher and student do not share it",
                                row.target[k]));
     }
-    for (size_t k = l->batch * T; k < N; k++) {
-        ids[k] = start[k] = group[k] = 0;
-        pos[k] = (int32_t)(k % T);
-        target[k] = -1;
-    }
+    pad(ids, N, T, end, N);
     rc = RT_OK;
 out:
     return rc;

@@ -55,8 +55,9 @@ typedef struct rt_loop {
     double saved_at;     /* clock of the last checkpoint, */
     uint32_t saved_step; /* and its step; 0: there is none */
     int32_t *rows;   /* (5, batch padded to micro-batches, T): ids, positions, starts, targets, groups of one step */
-    rt_batch *micro; /* (micro_count) */
+    rt_batch *micro; /* (micro_count): rank after rank */
     uint32_t micro_count;
+    uint32_t ranks, rank_micro; /* of the trainer; micro-batches of each */
 } rt_loop;
 
 /* Room for the rows of a step. Other members may still change before rt_loop_run. */

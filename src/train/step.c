@@ -2,6 +2,7 @@
 #include "train/step_internal.h"
 
 #include "base/rng.h"
+#include "train/follow.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -67,6 +68,7 @@ int rt_trainer_open(rt_trainer **out, rt_dev *d, const rt_step_opts *o, const rt
     if (o->other_count && !(t->shares = rt_alloc(most * sizeof *t->shares, 64))) RT_TRY(rt_no_memory(e, "a run"));
     RT_TRY(serve_new(t, e));
     RT_TRY(rt_step_reading_new(t, !seal || !seal->dry, e));
+    if (seal && !seal->dry) t->peers = seal->peers;
     *out = t;
     t = NULL;
 out:
@@ -77,11 +79,13 @@ out:
 void rt_trainer_free(rt_trainer *t)
 {
     if (!t) return;
+    if (t->peers && t->peers->rank == 0 && !t->peers->torn) rt_word_say(t->peers, &(rt_word){ .kind = RT_WORD_CLOSE });
     rt_exec_free(t->x);
     rt_disk_feed_free(t->feed);
     rt_step_plan_free(t->plan);
     rt_free(t->rows);
     rt_free(t->shares);
+    rt_free(t->rank_rows);
     for (uint32_t k = 0; k < RT_TEACHERS_MOST; k++) rt_reading_free(&t->reading[k]);
     serve_free(&t->served);
     rt_free(t);
@@ -320,12 +324,21 @@ static uint32_t fault_position(const rt_trainer *t, const rt_fault *f)
     return (f->site - RT_SITE_HEAD) * t->plan->opts.chunk + f->row;
 }
 
+/* ", rank 1 on node7": what a sum over ranks found is of all of them, and each has it for its own. */
+static void name_rank(char *text, size_t size, const rt_peers *p, uint32_t rank)
+{
+    size_t n = strlen(text);
+    if (rank >= p->size) return;
+    snprintf(text + n, size - n, ", rank %u%s%s", rank, p->host ? " on " : "", p->host ? p->host[rank] : "");
+}
+
 /* A fault record as a sentence. Evaluation has no step: it is 0 there. whose: logits, where the fault is in a head. */
 static int fault_message(const rt_trainer *t, const rt_fault *f, const char *whose, rt_err *e)
 {
-    char name[RT_NAME_BYTES], when[32] = "evaluation";
+    char name[RT_NAME_BYTES], when[128] = "evaluation";
     const rt_decoder *d = t->plan->student;
     if (f->step) snprintf(when, sizeof when, "step %u", f->step);
+    if (t->peers) name_rank(when, sizeof when, t->peers, f->set - 1);
     if (f->site >= RT_SITE_NORM) return rt_fail(e, RT_NONFINITE, "%s: the norm of the gradient is not finite", when);
     if (f->site >= RT_SITE_GRAD) {
         uint32_t i = f->site - RT_SITE_GRAD;
@@ -407,34 +420,74 @@ out:
 
 /* ---- a step ---- */
 
+/* What sources add to the divergence of a step, over all ranks; before the update, while no rank is further. */
+static void share_added(rt_trainer *t, rt_step_begun *b)
+{
+    double all[RT_STEP_RANKS];
+    const rt_peers *p = t->peers;
+    if (!p || !rt_source_lists(&t->plan->opts.source)) return;
+    p->gather(p->ctx, &b->add, all, sizeof *all);
+    b->add = 0;
+    for (uint32_t r = 0; r < p->size; r++) b->add += all[r];
+}
+
+static int run_micro(rt_trainer *t, const rt_batch *micro, uint32_t i, uint32_t count, rt_step_begun *b, rt_err *e)
+{
+    int rc;
+    rt_step_begun *timed = i < 2 ? b : NULL; /* the first of each program */
+    RT_TRY(t->rows ? write_micro(t, micro, i, count, timed, e) : write_batch(t, &micro[i], b, timed != NULL, e));
+    RT_TRY(run(t, i == 0 ? RT_PROGRAM_FIRST : RT_PROGRAM_NEXT, timed, e));
+    t->student_runs++;
+out:
+    return rc;
+}
+
+int rt_step_begin(rt_trainer *t, const rt_batch *micro, uint32_t count, uint32_t row, const rt_step *values, rt_err *e)
+{
+    int rc;
+    rt_step_plan *s = t->plan;
+    rt_step v = *values;
+    rt_step_begun *b = &t->begun[t->begin_count % RT_STEPS_BEGUN];
+    *b = (rt_step_begun){ .step = v.step, .tokens = v.tokens, .micro = count };
+    v.row = row * s->opts.T;
+    RT_TRY(rt_exec_write(t->x, s->step, &v, sizeof v, e));
+    for (uint32_t i = 0; i < count; i++) {
+        v.row = (row + i * s->opts.B) * s->opts.T;
+        /* Several ranks give up no step: the others would wait for this one. */
+        if (t->peers)
+            rt_watch_tell(t->step_watch, "computing a step", i, count);
+        else if (!rt_exec_enqueues(t->x))
+            RT_TRY(rt_watch_step(t->step_watch, "computing a step", i, count, e));
+        if (i && s->opts.lora.dropout > 0) RT_TRY(rt_exec_write(t->x, s->step, &v, sizeof v, e));
+        RT_TRY(run_micro(t, micro, i, count, b, e));
+    }
+    share_added(t, b);
+    RT_TRY(run(t, RT_PROGRAM_UPDATE, b, e));
+    RT_TRY(ask_result(t, b, e));
+    t->begin_count++;
+out:
+    if (rc < 0 && t->peers) t->peers->torn = true;
+    return rc;
+}
+
 int rt_trainer_begin(rt_trainer *t, const rt_batch *micro, uint32_t count, uint32_t step, double lr, uint64_t seed,
                      rt_err *e)
 {
     int rc;
     rt_step_plan *s = t->plan;
     rt_step v = { .step = step, .lr = (float)lr, .seed = seed };
-    rt_step_begun *b = &t->begun[t->begin_count % RT_STEPS_BEGUN];
     if (t->begin_count - t->end_count == RT_STEPS_BEGUN)
         RT_TRY(rt_fail(e, RT_INTERNAL, "step %u: as many as can be are under way", step));
     for (uint32_t i = 0; i < count; i++) v.tokens += rt_batch_trained(&micro[i], s->opts.B * s->opts.T);
     if (count == 0 || v.tokens == 0)
         RT_TRY(rt_fail(e, RT_INVALID, "step %u has no position that is trained; look at the data's mask", step));
+    if (t->peers) {
+        RT_TRY(rt_step_lead(t, micro, count, &v, e));
+        count /= t->peers->size;
+    }
     if (count > 1 && !s->opts.accumulate)
         RT_TRY(rt_fail(e, RT_INTERNAL, "%u micro-batches for a plan that was recorded for one", count));
-    *b = (rt_step_begun){ .step = step, .tokens = v.tokens, .micro = count };
-    RT_TRY(rt_exec_write(t->x, s->step, &v, sizeof v, e));
-    for (uint32_t i = 0; i < count; i++) {
-        rt_step_begun *timed = i < 2 ? b : NULL; /* the first of each program */
-        v.row = i * s->opts.B * s->opts.T;
-        if (!rt_exec_enqueues(t->x)) RT_TRY(rt_watch_step(t->step_watch, "computing a step", i, count, e));
-        if (v.row && s->opts.lora.dropout > 0) RT_TRY(rt_exec_write(t->x, s->step, &v, sizeof v, e));
-        RT_TRY(t->rows ? write_micro(t, micro, i, count, timed, e) : write_batch(t, &micro[i], b, timed != NULL, e));
-        RT_TRY(run(t, i == 0 ? RT_PROGRAM_FIRST : RT_PROGRAM_NEXT, timed, e));
-        t->student_runs++;
-    }
-    RT_TRY(run(t, RT_PROGRAM_UPDATE, b, e));
-    RT_TRY(ask_result(t, b, e));
-    t->begin_count++;
+    RT_TRY(rt_step_begin(t, micro, count, 0, &v, e));
 out:
     return rc;
 }

@@ -36,7 +36,7 @@ typedef struct rt_step_begun {
     double add;                           /* to the sum of the divergence: what a source says that no student changes */
     rt_exec_timing ran[RT_PROGRAM_COUNT]; /* one run of each */
 } rt_step_begun;
-enum { RT_STEPS_BEGUN = 2 };
+enum { RT_STEPS_BEGUN = 2, RT_STEP_RANKS = 4096 /* at most */ };
 
 typedef struct rt_trainer {
     rt_step_plan *plan;
@@ -56,6 +56,10 @@ typedef struct rt_trainer {
     /* Of the micro-batches of a step, where the device does not run by itself: told before each, and when it is to stop
      * the step is given up with RT_INTERRUPTED, before any weight has changed. Null: nobody's. */
     const rt_watch *step_watch;
+    rt_peers *peers;     /* the ranks that make its steps together (follow.h), of the seal options; null: none */
+    uint32_t rank_batch; /* rows of a step of all ranks; set by whoever leads them */
+    int32_t *rank_rows;  /* (rank_cap) those of a step, on their way */
+    uint64_t rank_cap;
 } rt_trainer;
 
 int rt_trainer_open(rt_trainer **out, rt_dev *d, const rt_step_opts *o, const rt_seal_opts *seal, rt_err *e);
@@ -84,6 +88,8 @@ int rt_trainer_step(rt_trainer *t, const rt_batch *micro, uint32_t count, uint32
 int rt_trainer_begin(rt_trainer *t, const rt_batch *micro, uint32_t count, uint32_t step, double lr, uint64_t seed,
                      rt_err *e);
 int rt_trainer_end(rt_trainer *t, rt_step_result *out, rt_err *e);
+
+/* With several ranks, rank 0's step is theirs too: micro has as many micro-batches for each, rank after rank. */
 
 /* How often the teacher's program runs for a micro-batch: more than once where prompts of teachers' own take more rows
  * than there are; 0: e says why it cannot be read. */

@@ -8,6 +8,18 @@
 /* All of a view of plain floats as f32, one way or the other. */
 int rt_step_move(rt_trainer *t, rt_view v, float *read_to, const float *write_from, rt_err *e);
 
+/* Micro-batches of this rank's own, and the update; v: step values, tokens counted over all ranks. row: rows of the
+ * step before them. */
+int rt_step_begin(rt_trainer *t, const rt_batch *micro, uint32_t count, uint32_t row, const rt_step *v, rt_err *e);
+/* ---- several ranks (lead.c) ---- */
+enum { RT_BATCH_ARRAYS = 5 }; /* of a rt_batch */
+/* Room for the rows of a step of all ranks, `micro` micro-batches each: RT_BATCH_ARRAYS of (ranks * micro, B * T). Its
+ * size does not change in a run. Null: no memory. */
+int32_t *rt_step_rows(rt_trainer *t, uint32_t micro, rt_err *e);
+rt_batch rt_step_rows_at(const rt_trainer *t, int32_t *rows, uint32_t micro, uint32_t i); /* micro-batch i of it */
+/* Rank 0 tells the others of a step, whose micro-batches are those of all ranks. */
+int rt_step_lead(rt_trainer *t, const rt_batch *micro, uint32_t count, const rt_step *v, rt_err *e);
+
 /* ---- several teachers (step_teachers.c) ---- */
 /* Which share each teacher has of each position; nothing where there are not several. */
 int rt_step_write_shares(rt_trainer *t, const rt_batch *b, rt_err *e);

@@ -217,7 +217,7 @@ static int declare_models(rt_step_plan *s, rt_err *e)
                                 .policy = &o->policy,
                                 .dtypes = o->student_dtypes,
                                 .train = !o->eval_only,
-                                .accumulate = o->accumulate,
+                                .accumulate = o->accumulate || o->ranks > 1, /* what is added up is f32 */
                                 .frozen = o->frozen,
                                 .lora = o->lora };
     rt_decoder_opts teacher = { .name = "teacher",
@@ -290,11 +290,28 @@ out:
 
 static bool is_matrix(const rt_param *p) { return p->part || p->value.rows > 1; }
 
+/* From here on every rank has the same sums and gradients, and does the same with them. */
+static void record_ranks(rt_step_plan *s, rt_plan *p)
+{
+    const rt_decoder *d = s->student;
+    uint32_t ranks = s->opts.ranks;
+    if (ranks < 2) return;
+    rt_plan_label(p, "sum over ranks");
+    rt_plan_assume_defined(p, s->sums);
+    rt_emit_all_reduce(p, s->sums, s->fault, ranks);
+    for (uint32_t i = 0; i < d->param_count; i++) {
+        if (!d->params[i].grad.buf) continue;
+        rt_plan_assume_defined(p, d->params[i].grad);
+        rt_emit_all_reduce(p, d->params[i].grad, RT_NONE, ranks);
+    }
+}
+
 static void record_update(rt_step_plan *s, rt_plan *p)
 {
     const rt_decoder *d = s->student;
     const rt_step_opts *o = &s->opts;
     rt_adamw_opts adamw = { (float)o->beta1, (float)o->beta2, (float)o->eps, 0, 0, 0 };
+    record_ranks(s, p);
     rt_plan_label(p, "gradient norm");
     for (uint32_t i = 0; i < d->param_count; i++) {
         if (!d->params[i].grad.buf) continue;

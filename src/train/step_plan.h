@@ -39,6 +39,7 @@ enum { RT_PROGRAM_MOST = RT_PROGRAM_COUNT + 2 * RT_GENERATOR_PROGRAMS };
 
 typedef struct rt_step_opts {
     uint32_t B, T;       /* rows of a micro-batch, positions of a row */
+    uint32_t ranks;      /* that add up their gradients in an update; 0, 1: there is one */
     bool accumulate;     /* a step may have more than one micro-batch */
     uint32_t ahead;      /* micro-batches that the teacher reads at once in a step; 0, 1: each by itself */
     uint32_t chunk;      /* tokens of the head at a time; 0: chosen from the vocabulary, */

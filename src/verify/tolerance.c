@@ -94,6 +94,8 @@ static const rt_tolerance table[] = {
     T(DRAW, RT_DRAW_ENTROPY, TERMS, 3, 0.5, 0.5, "a logarithm of a sum, and a sum in f32 over the columns of a lane"),
     T(MIX_LOGITS, RT_MIX_Y, TERMS, 2, 0.5, 0.05,
       "differences of logits, T times the logarithm of a sum, an exponential and a logarithm below 2 units"),
+    T(ALL_REDUCE, RT_REDUCE_X, SELF, 0, 0, 0, "of one rank, the value itself"),
+    T(ALL_REDUCE, RT_REDUCE_FAULT, EXACT, 0, 0, 0, "the record of the first rank that has one"),
 #undef T
 };
 

@@ -20,6 +20,7 @@ json_is 'all(b["devices"] or b["reason"] for b in j["backends"])'
 json_is 'all(d["name"] for b in j["backends"] for d in b["devices"])'
 json_is 'j["memory"]["total"] >= j["memory"]["available"] > 0'
 json_is 'j["cpu"]["cores"] >= 1'
+json_is 'j["mpi"].startswith(("Open MPI", "MPICH", "not found: "))'
 
 # The GEMM library's kernels are those of this CPU, whichever it is; lesser ones are used only when asked for, and never
 # without a word: by doctor, and at the device of a run.

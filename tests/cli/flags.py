@@ -449,6 +449,16 @@ def _():
     expect(a.curve() == base().curve(), "the same run")
 
 
+@case("--devices")
+def _():
+    a = call("distill", *[str(x) for k, v in BASE.items() for x in (k, v)], "--devices", "2", "--out", "ranks")
+    if shutil.which("mpirun"):
+        expect(a[0] == 0 and "2 ranks on 1 host" in a[1], a[1] + a[2])
+    else:
+        expect(a[0] == 9 and "cannot be run" in a[2], a[1] + a[2])
+    expect(call("train", "--student", "s", "--data", "d.jsonl", "--out", "one", "--devices", "0")[0] == 2, "0 is refused")
+
+
 @case("--smoke")
 def _():
     a = call("distill", *[str(x) for k, v in BASE.items() for x in (k, v)], "--smoke", "--out", "smoked")

@@ -127,3 +127,23 @@ const rt_cuda_op rt_cuda_scale = { rows_need, scale_emit };
 const rt_cuda_op rt_cuda_cast = { rows_need, cast_emit };
 const rt_cuda_op rt_cuda_fill = { rows_need, fill_emit };
 const rt_cuda_op rt_cuda_copy = { copy_need, copy_emit };
+
+/* ---- all_reduce: a run of several ranks is refused when it is sealed, and told what can do it ---- */
+
+static bool reduce_need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, rt_need *need)
+{
+    (void)c;
+    if (!cuda_takes(p, op, need, "one rank: nothing to add")) return false;
+    if (op->args.rows.R == 1) return true;
+    snprintf(need->why_not, sizeof need->why_not, "%u ranks are for --device cpu; on GPUs a run has one rank",
+             op->args.rows.R);
+    return false;
+}
+
+static void reduce_emit(rt_cuda_builder *b, const rt_bound_op *o)
+{
+    (void)b;
+    (void)o;
+}
+
+const rt_cuda_op rt_cuda_all_reduce = { reduce_need, reduce_emit };

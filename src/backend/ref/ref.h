@@ -9,6 +9,7 @@
 #ifndef RT_BACKEND_REF_REF_H
 #define RT_BACKEND_REF_REF_H
 
+#include "backend/peers.h"
 #include "op/args.h"
 #include "op/op.h"
 
@@ -19,6 +20,7 @@ typedef struct rt_ref_call {
     const rt_args *args;
     void *s[RT_MAX_SLOTS]; /* dense (rows,cols): real where values are, integers as stored; null: absent */
     void *work;            /* as many bytes as the op's work function asked for */
+    const rt_peers *peers; /* null: there is one rank */
 } rt_ref_call;
 typedef void (*rt_ref_fn)(const rt_ref_call *c);
 

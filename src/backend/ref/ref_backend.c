@@ -235,7 +235,7 @@ static void code_rows(const rt_bound_op *o, const rt_ref_call *c, bool wide)
 static int run_op(const rt_bound_op *o, bool wide)
 {
     rt_args args = o->args;
-    rt_ref_call call = { .args = &args };
+    rt_ref_call call = { .args = &args, .peers = o->peers };
     parts p;
     lay_out(o, wide, &p);
     for (uint32_t i = 0; i < o->nslots; i++) {

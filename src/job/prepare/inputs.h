@@ -113,7 +113,7 @@ int rt_inputs_open_others(rt_inputs *in, const rt_settings *s, const rt_inputs_o
 int rt_inputs_assign(rt_inputs *in, rt_err *e);
 /* Those besides the first, with dtypes as kept: (teachers.count - 1) in a; null: there are none. */
 int rt_inputs_others(rt_step_other **out, const rt_inputs *in, rt_teacher_weights w, rt_arena *a, rt_err *e);
-/* Weights of all models into sealed programs. */
+/* Weights of all models into sealed programs; rank 0 has the others do the same. */
 int rt_inputs_load(const rt_inputs *in, rt_trainer *t, uint64_t seed, rt_err *e);
 /* Teacher i, of teachers.count. */
 static inline rt_model_file *rt_inputs_teacher(const rt_inputs *in, uint32_t i)

@@ -5,6 +5,7 @@
 #include "job/prepare/inputs_internal.h"
 
 #include "job/prepare/identity.h"
+#include "train/follow.h"
 
 #include <string.h>
 
@@ -143,6 +144,7 @@ out:
 int rt_inputs_load(const rt_inputs *in, rt_trainer *t, uint64_t seed, rt_err *e)
 {
     int rc;
+    if (t->peers && t->peers->rank == 0) rt_word_say(t->peers, &(rt_word){ .kind = RT_WORD_LOAD, .seed = seed });
     RT_TRY(rt_trainer_load(t, in->student, in->teacher, in->pair.mask, seed, e));
     for (uint32_t i = 0; i < t->plan->opts.other_count; i++)
         RT_TRY(rt_trainer_load_other(t, i, in->others[i].model, e));

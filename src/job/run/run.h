@@ -106,6 +106,7 @@ typedef struct rt_run_opts {
     const char *scratch; /* dry or smoke: where a folder is made for the while, in the place of the setting out */
     int64_t now;         /* seconds since 1970, for templates that print a date */
     rt_dev *dev;         /* open; outlives the run */
+    rt_peers *peers;     /* of rank 0: the others, who follow (rt_run_follow); null: it is alone */
     const char *version, *build; /* of the program, for the manifest; null: not known */
     const rt_run *control_of;    /* for control.c: the run that this one is the control of; its tokenizer goes along */
 } rt_run_opts;
@@ -140,6 +141,19 @@ int rt_run_server(char **name, const char *out, rt_arena *a, rt_err *e);
 int rt_run_check_out(const char *out, rt_err *e);
 int rt_run_train(rt_run *r, rt_run_summary *out, rt_err *e);
 void rt_run_close(rt_run *r); /* accepts null */
+
+/* ---- a rank that is not 0 (run_ranks.c) ---- */
+
+typedef struct rt_follow_opts {
+    rt_peers *peers;
+    const rt_hub_env *env;
+    int64_t now;
+    /* The device, when rank 0 has said with which settings; once. It outlives the call. */
+    int (*device)(void *ctx, const rt_settings *s, rt_dev **out, rt_err *e);
+    void *ctx;
+} rt_follow_opts;
+/* Does what rank 0 says until that has ended. An error is this rank's own, and the others wait for it. */
+int rt_run_follow(const rt_follow_opts *o, rt_err *e);
 
 /* For whoever prints. */
 const rt_inputs *rt_run_inputs(const rt_run *r);

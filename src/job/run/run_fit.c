@@ -4,6 +4,7 @@
 
 #include "base/sys.h"
 #include "job/run/dump.h"
+#include "train/follow.h"
 
 int rt_run_fit_begin(rt_run *r, rt_err *e)
 {
@@ -23,8 +24,7 @@ int rt_run_fit_begin(rt_run *r, rt_err *e)
     return rc;
 }
 
-/* Dtypes and frozen parts do not change from one configuration to the next. */
-static int read_models(rt_run *r, rt_err *e)
+int rt_run_read_models(rt_run *r, rt_err *e)
 {
     int rc;
     const rt_inputs *in = r->in;
@@ -52,7 +52,8 @@ rt_step_opts rt_run_step_opts(const rt_run *r, const rt_fit_config *c)
     if (c->lora_rank && !lora.rank) lora = (rt_lora){ .rank = c->lora_rank, .alpha = 1, .roles = RT_LORA_ROLES };
     rt_step_opts o = { .B = c->micro_batch,
                        .T = c->seq_len,
-                       .accumulate = c->micro_batch < v->batch,
+                       .ranks = rt_run_ranks(r),
+                       .accumulate = c->micro_batch < rt_rank_rows(v->batch, rt_run_ranks(r)),
                        .ahead = c->ahead,
                        .chunk = c->head_chunk,
                        .recompute = c->recompute,
@@ -79,7 +80,8 @@ static int need_of(void *ctx, const rt_fit_config *c, rt_fit_need *out, rt_err *
 {
     const rt_run *r = ctx;
     rt_step_opts o = rt_run_step_opts(r, c);
-    return rt_fit_need_of(r->opts->dev, &o, (r->resolved.batch - 1) / c->micro_batch + 1, out, e);
+    return rt_fit_need_of(r->opts->dev, &o, (rt_rank_rows(r->resolved.batch, rt_run_ranks(r)) - 1) / c->micro_batch + 1,
+                          out, e);
 }
 
 void rt_run_keep_fit(rt_run *r)
@@ -154,16 +156,17 @@ int rt_run_fit(rt_run *r, rt_err *e)
     int rc;
     const rt_resolved *v = &r->resolved;
     rt_fit_ask ask = r->fit.ask;
-    ask.wanted = (rt_fit_config){ .micro_batch = v->micro_batch,
+    uint32_t rows = rt_rank_rows(v->batch, rt_run_ranks(r)); /* of a step, of one rank */
+    ask.wanted = (rt_fit_config){ .micro_batch = v->micro_batch < rows ? v->micro_batch : rows,
                                   .recompute = v->recompute,
                                   .head_chunk = v->head_chunk,
                                   .seq_len = v->seq_len,
                                   .lora_rank = v->lora.rank };
-    ask.batch = v->batch;
+    ask.batch = rows;
     ask.lora_free = !v->lora.rank && !r->settings->freeze.count;
     ask.limit = v->memory_limit ? v->memory_limit : rt_fit_budget(r->free_memory);
     ask.limit_is = v->memory_limit ? RT_FIT_GIVEN : RT_FIT_FREE;
-    RT_TRY(read_models(r, e));
+    RT_TRY(rt_run_read_models(r, e));
     if (rt_inputs_live(r->in)) RT_TRY(ask_for_teacher(r, &ask, e));
     RT_TRY(rt_run_choose_fit(r, &ask, e));
 out:

@@ -158,6 +158,8 @@ int rt_run_look_ended(rt_run *r, rt_err *e);
 int rt_run_fit_begin(rt_run *r, rt_err *e);
 /* After: rows at a time, recomputing, the teacher's weights. */
 int rt_run_fit(rt_run *r, rt_err *e);
+/* Dtypes and frozen parts of its models, which no configuration changes. */
+int rt_run_read_models(rt_run *r, rt_err *e);
 /* The same, within what is asked. */
 int rt_run_choose_fit(rt_run *r, const rt_fit_ask *ask, rt_err *e);
 /* What was chosen, into the settings. */
@@ -199,6 +201,13 @@ void rt_run_tell_plain(const rt_run *r); /* a note of the ops that plain kernels
 int rt_run_choices_read(rt_run *r, rt_err *e);
 /* When everything is sealed: the choices into OUT/run/products.tsv, and a word on what was timed. */
 int rt_run_choices_keep(rt_run *r, rt_err *e);
+
+/* ---- run_ranks.c: rank 0 with the others ---- */
+static inline uint32_t rt_run_ranks(const rt_run *r) { return r->opts->peers ? r->opts->peers->size : 1; }
+/* What a run of several ranks cannot do, when its settings are resolved. */
+int rt_run_check_ranks(const rt_run *r, rt_err *e);
+/* Its programs sealed by every rank, of the same binary, models and plan; else refused, before weights are read. */
+int rt_run_lead(rt_run *r, const rt_step_opts *o, rt_seal_opts *seal, rt_err *e);
 
 /* ---- run_smoke.c: the first steps time themselves ---- */
 enum { RT_SMOKE_STEPS = 10 };

@@ -7,6 +7,7 @@
 #include "job/run/dump.h"
 #include "job/run/run_cost.h"
 #include "text/tokenizer/vocab_convert.h"
+#include "train/follow.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -105,6 +106,7 @@ static int open_inputs(rt_run *r, const bool *said, rt_err *e)
                        "the data makes %" PRIu64 " rows of %u tokens, less than one --batch of %u; give more "
                        "data, or lower --batch or --seq-len",
                        r->facts.rows_per_epoch, r->resolved.seq_len, r->resolved.batch));
+    RT_TRY(rt_run_check_ranks(r, e));
     for (uint32_t i = 0; i < r->in->notes.count; i++) rt_run_note(r, "%s", r->in->notes.text[i]);
     if (r->resolved.batch < RT_BATCH && !r->asked.given[RT_SETTING_ID_batch])
         rt_run_note(r, "the data makes %" PRIu64 " row%s of %u tokens, so a step takes %u of them (--batch)",
@@ -318,6 +320,7 @@ static int begin(rt_run *r, rt_err *e)
     RT_TRY(rt_run_hashes_check(r, path, e));
     RT_TRY(rt_run_evidence_resume(r, e));
     RT_TRY(rt_checkpoint_load(path, r->trainer, e));
+    RT_TRY(rt_trainer_share(r->trainer, e));
     RT_TRY(rt_rows_seek(r->in->train, &r->loop.state.cursor, e));
     if (r->loop.state.programs.hi != now.hi || r->loop.state.programs.lo != now.lo)
         rt_run_note(

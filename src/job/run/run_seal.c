@@ -13,7 +13,8 @@ static int open_chosen(rt_run *r, bool dry, rt_err *e)
 {
     rt_step_opts o = rt_run_step_opts(r, &r->fit.chosen);
     rt_seal_opts seal = { .memory_limit = r->fit.ask.limit, .dry = dry };
-    int rc = rt_trainer_open(&r->trainer, r->opts->dev, &o, &seal, e);
+    int rc = r->opts->peers && !dry ? rt_run_lead(r, &o, &seal, e)
+                                    : rt_trainer_open(&r->trainer, r->opts->dev, &o, &seal, e);
     if (rc >= 0) r->trainer->watch = &r->watch;
     if (rc >= 0 && r->in->cache) r->trainer->source = rt_run_source(r);
     if (rc >= 0) r->trainer->step_watch = &r->step_watch;

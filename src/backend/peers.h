@@ -1,0 +1,38 @@
+/* peers.h - the other ranks of a run, as a backend sees them.
+ *
+ * Owns: the struct of functions by which ranks exchange bytes, whatever carries them (src/comm has MPI's). Every rank
+ * calls the same functions in the same order with the same number of bytes, one at a time. None of them can fail: a
+ * rank that is lost ends all of them, and whoever made the peers sees to that. */
+#ifndef RT_BACKEND_PEERS_H
+#define RT_BACKEND_PEERS_H
+
+#include "op/args.h"
+
+#include <stdbool.h>
+
+typedef struct rt_peers {
+    uint32_t rank, size;
+    /* Part i of send, so many bytes, goes to rank i, and part i of recv comes from it; both (size parts). */
+    void (*exchange)(void *ctx, const void *send, void *recv, uint64_t bytes);
+    /* all (size parts): the part of each rank, in their order. */
+    void (*gather)(void *ctx, const void *part, void *all, uint64_t bytes);
+    /* What rank 0 has in data, to all. */
+    void (*give)(void *ctx, void *data, uint64_t bytes);
+    void *ctx;
+    const char *const *host; /* (size) where each is; null: not known */
+    /* Set by a rank that leaves while others wait for it: the only thing left to do is to end them. */
+    bool torn;
+} rt_peers;
+
+/* A fault of any rank becomes that of all: of the first that has one, which is then named in it. all (size). */
+static inline void rt_peers_fault(const rt_peers *p, rt_fault *f, rt_fault *all)
+{
+    p->gather(p->ctx, f, all, sizeof *f);
+    for (uint32_t r = p->size; r-- > 0;)
+        if (all[r].set) {
+            *f = all[r];
+            f->set = 1 + r;
+        }
+}
+
+#endif

@@ -1,0 +1,110 @@
+/* start_ranks.c - `--devices N`: this program again as so many ranks, by the machine's mpirun, and waiting for it. */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* What Open MPI's mpirun is told besides: the user has said that this is root, and that so many ranks shall share this
+ * machine; and a rank's threads are not nailed to one core. Others pass over them. */
+static const char *const told[] = { "OMPI_MCA_rmaps_base_oversubscribe=1", "OMPI_MCA_hwloc_base_binding_policy=none",
+                                    NULL };
+static const char *const told_root[] = { "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", NULL };
+
+/* Unless the user has said otherwise. */
+static size_t add_told(const char **list, size_t n, const char *const *more)
+{
+    for (size_t i = 0; more[i]; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(more[i], "="), more[i]);
+        if (!getenv(name)) list[n++] = more[i];
+    }
+    return n;
+}
+
+/* In the child: errno to the parent where mpirun cannot be run. A group of its own, so that Ctrl-C comes to the parent
+ * alone; and nothing to read, which would stop a process in the background. */
+static void become_mpirun(const char *const *words, const char *const *list, const sigset_t *mask, int tell)
+{
+    int null = open("/dev/null", O_RDONLY);
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (null >= 0) dup2(null, 0);
+    sigprocmask(SIG_SETMASK, mask, NULL);
+    execvpe("mpirun", (char *const *)(uintptr_t)words, (char *const *)(uintptr_t)list);
+    int why = errno;
+    if (write(tell, &why, sizeof why) < 0) _exit(1);
+    _exit(0);
+}
+
+/* What asks this process to stop, asks rank 0 to save: mpirun passes SIGUSR1 on, and would end everybody at once where
+ * it got the signal itself. A second time is meant. */
+static int wait_for(pid_t child, const sigset_t *signals)
+{
+    int status = 0;
+    for (bool asked = false; waitpid(child, &status, WNOHANG) != child;) {
+        int sig = sigwaitinfo(signals, NULL);
+        if (sig < 0 || sig == SIGCHLD) continue;
+        kill(child, asked ? SIGTERM : SIGUSR1);
+        asked = true;
+    }
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+/* Returns errno; 0 never. */
+static int run_mpirun(const char *const *words, const char *const *list)
+{
+    int tell[2], why = 0;
+    sigset_t signals, before;
+    sigemptyset(&signals);
+    for (const int *sig = (const int[]){ SIGINT, SIGTERM, SIGHUP, SIGCHLD, 0 }; *sig; sig++) sigaddset(&signals, *sig);
+    if (pipe2(tell, O_CLOEXEC) != 0) return errno;
+    sigprocmask(SIG_BLOCK, &signals, &before);
+    pid_t child = fork();
+    if (child == 0) become_mpirun(words, list, &before, tell[1]);
+    if (child < 0) return errno;
+    close(tell[1]);
+    if (read(tell[0], &why, sizeof why) == (ssize_t)sizeof why) {
+        waitpid(child, NULL, 0);
+        sigprocmask(SIG_SETMASK, &before, NULL);
+        return why;
+    }
+    _exit(wait_for(child, &signals));
+}
+
+int rt_start_ranks(uint32_t count, char *const *argv, rt_err *e)
+{
+    char number_text[16], self[4096];
+    size_t args = 0, vars = 0, n = 0, m = 0;
+    ssize_t len = readlink("/proc/self/exe", self, sizeof self - 1);
+    while (argv[args]) args++;
+    while (environ[vars]) vars++;
+    const char **words = rt_alloc((args + 8) * sizeof *words, 16);
+    const char **list = rt_alloc((vars + 16) * sizeof *list, 16);
+    if (!words || !list || len <= 0) return rt_fail(e, RT_NOMEM, "cannot name this program for mpirun");
+    self[len] = 0;
+    snprintf(number_text, sizeof number_text, "%u", count);
+    words[n++] = "mpirun";
+    words[n++] = "-n";
+    words[n++] = number_text;
+    words[n++] = self;
+    for (size_t i = 1; i < args; i++) words[n++] = argv[i];
+    words[n] = NULL;
+    for (; m < vars; m++) list[m] = environ[m];
+    m = add_told(list, m, told);
+    if (geteuid() == 0) m = add_told(list, m, told_root);
+    list[m] = NULL;
+    int why = run_mpirun(words, list);
+    rt_free(words);
+    rt_free(list);
+    return rt_fail(e, RT_NO_BACKEND,
+                   "--devices %u starts ranks with mpirun, and that cannot be run: %s; install Open MPI (Debian: "
+                   "openmpi-bin), or leave --devices out",
+                   count, strerror(why));
+}
