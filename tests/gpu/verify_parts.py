@@ -2,7 +2,7 @@
 import json
 
 LIMIT = 480  # seconds: the whole suite, its PTX compiled by the driver first, beside other programs
-CPU_ALONE = "int8 activations are computed on the CPU"  # what backend cuda refuses every case of matmul_int8 with
+CPU_ALONE = "are computed on the CPU"  # what backend cuda refuses every case of matmul_int8 and all_reduce with
 QUIET = dict(CUDA_DISABLE_PTX_JIT="1", CUDA_CACHE_DISABLE="1")  # whatever the driver were to compile would fail
 
 

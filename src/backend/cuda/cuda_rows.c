@@ -133,10 +133,9 @@ const rt_cuda_op rt_cuda_copy = { copy_need, copy_emit };
 static bool reduce_need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, rt_need *need)
 {
     (void)c;
-    if (!cuda_takes(p, op, need, "one rank: nothing to add")) return false;
-    if (op->args.rows.R == 1) return true;
-    snprintf(need->why_not, sizeof need->why_not, "%u ranks are for --device cpu; on GPUs a run has one rank",
-             op->args.rows.R);
+    if (cuda_takes(p, op, need, "none"))
+        snprintf(need->why_not, sizeof need->why_not,
+                 "sums over ranks are computed on the CPU; give --device cpu, or start one rank");
     return false;
 }
 
