@@ -58,7 +58,7 @@ static void attention_backward(rt_plan *p, const rt_decoder *d, uint32_t layer, 
     const rt_model_config *c = &d->config;
     const rt_layer *l = &d->layers[layer];
     uint32_t N = dh.rows, qd = c->heads * c->head_dim, kd = c->kv_heads * c->head_dim;
-    rt_attn_shape shape = rt_decoder_attn_shape(d, layer, t->T);
+    rt_attn_shape shape = rt_decoder_attn_shape(p, d, layer, t->T);
     rt_view d_o = act(p, N, qd, "do"), dqkv = act(p, N, qd + 2 * kd, "dqkv");
     rt_linear_dw(p, d, &l->out, dh, s->o, s->step, s->low[1]);
     rt_linear_dx(p, d, &l->out, dh, d_o, s->step, s->low[1]);

@@ -76,14 +76,15 @@ static void queries_keys_values(rt_plan *p, const rt_decoder *d, uint32_t layer,
     *v = rt_view_cols(p, s->qkv, qd + kd, kd);
 }
 
-rt_attn_shape rt_decoder_attn_shape(const rt_decoder *d, uint32_t layer, uint32_t T)
+rt_attn_shape rt_decoder_attn_shape(const rt_plan *p, const rt_decoder *d, uint32_t layer, uint32_t T)
 {
     const rt_model_config *c = &d->config;
     return (rt_attn_shape){ .T = T,
                             .H = c->heads,
                             .K = c->kv_heads,
                             .D = c->head_dim,
-                            .window = c->layer_flags[layer] & RT_LAYER_WINDOW ? c->window : 0 };
+                            .window = c->layer_flags[layer] & RT_LAYER_WINDOW ? c->window : 0,
+                            .rounded = p->policy.attn_rounded };
 }
 
 /* From s->o: the residual stream behind attention, and its norm. */
@@ -104,7 +105,7 @@ static void attention_half(rt_plan *p, const rt_decoder *d, uint32_t layer, cons
     const rt_model_config *c = &d->config;
     uint32_t N = s->n1.x.rows;
     rt_view q, k, v;
-    rt_attn_shape shape = rt_decoder_attn_shape(d, layer, t->T);
+    rt_attn_shape shape = rt_decoder_attn_shape(p, d, layer, t->T);
     queries_keys_values(p, d, layer, t, s, &q, &k, &v);
     s->o = act(p, N, c->heads * c->head_dim, "o");
     s->lse = rt_act(p, p->policy.scalar, N, c->heads, "lse");
@@ -162,7 +163,7 @@ static void cached_half(rt_plan *p, const rt_decoder *d, uint32_t layer, const a
 {
     const rt_model_config *c = &d->config;
     rt_view q, k, v;
-    rt_attn_shape shape = rt_decoder_attn_shape(d, layer, a->t->T);
+    rt_attn_shape shape = rt_decoder_attn_shape(p, d, layer, a->t->T);
     shape.page = a->cache->page;
     queries_keys_values(p, d, layer, a->t, s, &q, &k, &v);
     rt_emit_copy(p, a->cache->k[layer], k, a->rows->to);

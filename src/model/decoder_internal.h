@@ -74,7 +74,7 @@ bool rt_linear_reads_x(const rt_decoder *d, const rt_linear *l);
 void rt_linear_dx(rt_plan *p, const rt_decoder *d, const rt_linear *l, rt_view dy, rt_view dx, rt_view step,
                   rt_low *low);
 
-rt_attn_shape rt_decoder_attn_shape(const rt_decoder *d, uint32_t layer, uint32_t T);
+rt_attn_shape rt_decoder_attn_shape(const rt_plan *p, const rt_decoder *d, uint32_t layer, uint32_t T);
 /* A norm of h (N,C), once more, for l to read. */
 rt_input rt_norm_again(rt_plan *p, const rt_decoder *d, uint32_t norm, const rt_linear *l, rt_view h, const char *name);
 /* s->qn and s->kn once more, from s->qkv, of a model that norms them. */

@@ -58,6 +58,7 @@ typedef struct rt_attn_args {
     uint32_t B, T, H, K, D;
     uint32_t window; /* position i sees j with i - j < window; 0: no window */
     float scale;     /* on q.k, usually 1/sqrt(D) */
+    uint32_t rounded; /* 1: weights, p and ds, may be rounded to the dtype of q where they are multiplied */
 } rt_attn_args;
 
 typedef struct rt_decode_args {

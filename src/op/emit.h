@@ -30,6 +30,7 @@ typedef struct rt_attn_shape {
     uint32_t window;     /* 0: none */
     float scale;         /* 0: 1/sqrt(D) */
     uint32_t page;       /* attn_decode with a table: rows of a page */
+    bool rounded;        /* attn_fwd, attn_bwd: weights may be rounded to the dtype of q where they are multiplied */
 } rt_attn_shape;
 void rt_emit_attn_fwd(rt_plan *p, rt_view o, rt_view lse, rt_view q, rt_view k, rt_view v, rt_view start,
                       const rt_attn_shape *s);

@@ -38,7 +38,7 @@ static void attn_operands(emit *e, const rt_attn_shape *s, int q, uint64_t wide,
         if (wide >> i & 1) emit_shape(e, i, v.rows, wide_cols, "the rows of q, H*D columns");
         if (narrow >> i & 1) emit_shape(e, i, v.rows, narrow_cols, "the rows of q, K*D columns");
     }
-    e->args.attn = (rt_attn_args){ v.rows / s->T, s->T, s->H, s->K, s->D, s->window, attn_scale(s) };
+    e->args.attn = (rt_attn_args){ v.rows / s->T, s->T, s->H, s->K, s->D, s->window, attn_scale(s), s->rounded };
 }
 
 static void attn_lse_and_start(emit *e, int q, int lse, int start, uint32_t H)

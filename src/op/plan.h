@@ -77,7 +77,8 @@ typedef struct rt_policy {
     rt_dtype grad_many; /* of those written more often: head, embedding, anything under accumulation */
     rt_dtype logits;
     rt_dtype scalar; /* reductions, lse, sums: f32, or f64 for the specification */
-    bool int8;       /* forward rounds rows to Q8_0 where they meet packed weights that matmul_int8 takes */
+    bool attn_rounded; /* attention may round its weights to act where they are multiplied */
+    bool int8;         /* forward rounds rows to Q8_0 where they meet packed weights that matmul_int8 takes */
 } rt_policy;
 extern const rt_policy rt_policy_f32, rt_policy_bf16, rt_policy_f16, rt_policy_f64;
 

@@ -54,7 +54,8 @@ static const rt_arg_field rows_fields[] = {
 };
 static const rt_arg_field rope_fields[] = {DIM(rope, N), INT(rope, H), INT(rope, D), FLT(rope, scale), END};
 static const rt_arg_field attn_fields[] = {
-    INT(attn, B), INT(attn, T), INT(attn, H), INT(attn, K), INT(attn, D), INT(attn, window), FLT(attn, scale), END
+    INT(attn, B), INT(attn, T), INT(attn, H), INT(attn, K), INT(attn, D), INT(attn, window), FLT(attn, scale),
+    INT(attn, rounded), END
 };
 static const rt_arg_field decode_fields[] = {
     INT(decode, B), INT(decode, Q), INT(decode, S), INT(decode, H), INT(decode, K), INT(decode, D),

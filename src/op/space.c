@@ -12,13 +12,13 @@ static const struct {
 const char *rt_class_name(rt_class c) { return classes[c].text; }
 
 const rt_policy rt_policy_f32 = { RT_DTYPE_F32, RT_DTYPE_F32, RT_DTYPE_F32, RT_DTYPE_F32,
-                                  RT_DTYPE_F32, RT_DTYPE_F32, false };
+                                  RT_DTYPE_F32, RT_DTYPE_F32, false, false };
 const rt_policy rt_policy_bf16 = { RT_DTYPE_BF16, RT_DTYPE_BF16, RT_DTYPE_BF16, RT_DTYPE_F32,
-                                   RT_DTYPE_BF16, RT_DTYPE_F32,  false };
+                                   RT_DTYPE_BF16, RT_DTYPE_F32,  true, false };
 const rt_policy rt_policy_f16 = { RT_DTYPE_F16, RT_DTYPE_F16, RT_DTYPE_F16, RT_DTYPE_F32,
-                                  RT_DTYPE_F16, RT_DTYPE_F32, false };
+                                  RT_DTYPE_F16, RT_DTYPE_F32, true, false };
 const rt_policy rt_policy_f64 = { RT_DTYPE_F64, RT_DTYPE_F64, RT_DTYPE_F64, RT_DTYPE_F64,
-                                  RT_DTYPE_F64, RT_DTYPE_F64, false };
+                                  RT_DTYPE_F64, RT_DTYPE_F64, false, false };
 
 int rt_space_new(rt_space **out, rt_err *e)
 {

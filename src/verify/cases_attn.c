@@ -7,17 +7,18 @@
  * ahead. The operands o and lse of the backward are what the forward gives in double, rounded: nothing else is
  * meaningful there. */
 #include "exec/exec.h"
+#include "verify/tolerance.h"
 #include "verify/values.h"
 
 #include <math.h>
 #include <string.h>
 
 enum { B, T, K, G, D }; /* dimensions: batch, time, key heads, query heads per key head, head width */
-enum { DOCS, WINDOW, GROUPS, SCALE };
+enum { DOCS, WINDOW, GROUPS, SCALE, ROUNDED };
 
 static const rt_op_flag flags[] = { RT_FLAG("documents", "", "docs"), RT_RARE("window", "", "window", "window1"),
                                     RT_FLAG("query heads per key head", "", "groups"),
-                                    RT_FLAG("scale", "", "scale0.3") };
+                                    RT_FLAG("scale", "", "scale0.3"), RT_FLAG("weights", "", "rounded") };
 static const rt_op_shape shapes[] = {
     { RT_SHAPE_ODD, { 2, 13, 1, 3, 24 } },    { RT_SHAPE_ONE, { 1, 1, 1, 1, 8 } },
     { RT_SHAPE_BIG, { 2, 211, 1, 9, 32 } },   { RT_SHAPE_BIG, { 1, 197, 2, 5, 128 } },
@@ -27,6 +28,9 @@ static const rt_op_shape shapes[] = {
     { RT_SHAPE_WIDTH, { 1, 67, 2, 1, 256 } }, { RT_SHAPE_WIDTH, { 1, 65, 1, 2, 64 } },
     { RT_SHAPE_WIDTH, { 1, 63, 1, 2, 80 } }
 };
+/* Where weights may be rounded, Hopper has kernels of its own: more of their shapes, so that each has cases of both. */
+static const rt_op_shape more[] = { { RT_SHAPE_DEEP, { 1, 449, 1, 4, 64 } }, { RT_SHAPE_DEEP, { 1, 449, 1, 4, 128 } },
+                                    { RT_SHAPE_DEEP, { 2, 257, 2, 2, 64 } }, { RT_SHAPE_DEEP, { 2, 257, 2, 2, 128 } } };
 
 static uint32_t allowed(const rt_op_case *c, uint32_t flag)
 {
@@ -61,8 +65,13 @@ static uint32_t window_of(const rt_op_case *c)
 
 static rt_attn_shape shape_of(const rt_op_case *c)
 {
-    return (rt_attn_shape){ c->dim[T],    c->dim[K] * c->dim[G],        c->dim[K], c->dim[D],
-                            window_of(c), c->flag[SCALE] ? 0.3f : 0.0f, 0 };
+    return (rt_attn_shape){ .T = c->dim[T],
+                            .H = c->dim[K] * c->dim[G],
+                            .K = c->dim[K],
+                            .D = c->dim[D],
+                            .window = window_of(c),
+                            .scale = c->flag[SCALE] ? 0.3f : 0.0f,
+                            .rounded = c->flag[ROUNDED] };
 }
 
 /* For each position the first one of its document: documents begin by chance, about five to a row. */
@@ -177,12 +186,6 @@ out:
 
 /* ---- magnitudes ---- */
 
-static double dot_abs(const double *a, const double *b, uint32_t n)
-{
-    double sum = 0;
-    for (uint32_t i = 0; i < n; i++) sum += fabs(a[i] * b[i]);
-    return sum;
-}
 
 /* The sum of the products, and in *abs that of their magnitudes. */
 static double dot(const double *a, const double *b, uint32_t n, double *abs)
@@ -231,6 +234,27 @@ static uint32_t first_seen(const rt_values *v, uint32_t slot, uint32_t row, uint
     return w && i >= w && i - w + 1 > first ? i - w + 1 : first;
 }
 
+/* For each element of an output the sum of the squares of weights times what they are multiplied by, where weights may
+ * be rounded; null: they may not, or there is no memory (v says so). */
+static double *squares_of(rt_values *v, uint32_t slot)
+{
+    const rt_view w = v->view[slot];
+    const uint64_t n = (uint64_t)w.rows * w.cols;
+    const rt_dtype d = v->buf[w.buf - 1].dtype;
+    if (!v->c->flag[ROUNDED] || !v->cuts_off || (d != RT_DTYPE_BF16 && d != RT_DTYPE_F16)) return NULL;
+    double *x = rt_values_scratch(v, n * sizeof *x);
+    if (x) memset(x, 0, n * sizeof *x);
+    return x;
+}
+
+static void add_squares(rt_values *v, uint32_t slot, const double *squares, double *scale)
+{
+    const rt_view w = v->view[slot];
+    if (!squares) return;
+    for (uint64_t i = 0; i < (uint64_t)w.rows * w.cols; i++)
+        scale[i] += rt_weight_rounding(v->c->set->kind, slot, v->buf[w.buf - 1].dtype, squares[i]);
+}
+
 /* o: sum of p_j reach_j |v_j|; lse: |lse| + mean reach. */
 static void fwd_terms(rt_values *v, uint32_t slot, const double *want, double *scale)
 {
@@ -239,6 +263,7 @@ static void fwd_terms(rt_values *v, uint32_t slot, const double *want, double *s
                  *x = rt_values_dense(v, RT_ATTN_V);
     rt_attn_shape s = shape_of(v->c);
     double *p = rt_values_scratch(v, 2 * d[T] * sizeof *p), *reach = p + d[T];
+    double *squares = slot == RT_ATTN_O ? squares_of(v, slot) : NULL;
     if (!q || !k || !x || !p) return;
     for (uint32_t row = 0; row < d[B] * d[T]; row++)
         for (uint32_t h = 0; h < H; h++) {
@@ -256,9 +281,13 @@ static void fwd_terms(rt_values *v, uint32_t slot, const double *want, double *s
                 continue;
             }
             for (uint32_t j = one.first; j <= i; j++)
-                for (uint32_t e = 0; e < d[D]; e++)
-                    scale[at + e] += p[j] * (reach[j] + mean) * fabs(x[kv + j * one.step + e]);
+                for (uint32_t e = 0; e < d[D]; e++) {
+                    const double part = p[j] * fabs(x[kv + j * one.step + e]);
+                    scale[at + e] += (reach[j] + mean) * part;
+                    if (squares) squares[at + e] += part * part;
+                }
         }
+    add_squares(v, slot, squares, scale);
 }
 
 /* What attn_bwd reads, dense. */
@@ -266,9 +295,9 @@ typedef struct backward {
     const double *d_o, *q, *k, *v, *o, *lse;
 } backward;
 
-/* The magnitudes of one query's parts in dq, dk or dv. */
+/* The magnitudes of one query's parts in dq, dk or dv, and their squares where those are asked for. */
 static void bwd_query(rt_values *v, const backward *in, uint32_t slot, uint32_t row, uint32_t h, double *p,
-                      double *scale)
+                      double *scale, double *squares)
 {
     const uint32_t *d = v->c->dim, H = d[K] * d[G], i = row % d[T];
     uint64_t kv = (uint64_t)(row - i) * d[K] * d[D] + h / d[G] * d[D], at = ((uint64_t)row * H + h) * d[D];
@@ -281,15 +310,18 @@ static void bwd_query(rt_values *v, const backward *in, uint32_t slot, uint32_t 
                   i,
                   s.scale != 0 ? (double)s.scale : 1 / sqrt(d[D]) };
     weigh(&one, d[D], lse, p, reach);
-    double delta = dot_abs(in->d_o + at, in->o + at, d[D]);
+    double delta, signed_delta = dot(in->d_o + at, in->o + at, d[D], &delta);
     for (uint32_t j = one.first; j <= i; j++) {
         uint64_t key = kv + j * one.step;
         double weight = p[j] * (reach[j] + fabs(lse));
-        double ds = fabs(one.scale) * weight * (dot_abs(in->d_o + at, in->v + key, d[D]) + delta);
+        double all, dp = dot(in->d_o + at, in->v + key, d[D], &all), ds = one.scale * p[j] * (dp - signed_delta);
+        double most = slot == RT_ATTNB_DV ? weight : fabs(one.scale) * weight * (all + delta);
+        double exact = slot == RT_ATTNB_DV ? p[j] : ds;
+        const double *x = slot == RT_ATTNB_DQ ? in->k + key : slot == RT_ATTNB_DK ? in->q + at : in->d_o + at;
+        uint64_t to = slot == RT_ATTNB_DQ ? at : key;
         for (uint32_t e = 0; e < d[D]; e++) {
-            if (slot == RT_ATTNB_DQ) scale[at + e] += ds * fabs(in->k[key + e]);
-            if (slot == RT_ATTNB_DK) scale[key + e] += ds * fabs(in->q[at + e]);
-            if (slot == RT_ATTNB_DV) scale[key + e] += weight * fabs(in->d_o[at + e]);
+            scale[to + e] += most * fabs(x[e]);
+            if (squares) squares[to + e] += exact * x[e] * exact * x[e];
         }
     }
 }
@@ -299,14 +331,16 @@ static void bwd_terms(rt_values *v, uint32_t slot, const double *want, double *s
     const uint32_t *d = v->c->dim;
     backward in = { rt_values_dense(v, RT_ATTNB_DO), rt_values_dense(v, RT_ATTNB_Q), rt_values_dense(v, RT_ATTNB_K),
                     rt_values_dense(v, RT_ATTNB_V),  rt_values_dense(v, RT_ATTNB_O), rt_values_dense(v, RT_ATTNB_LSE) };
-    double *p = rt_values_scratch(v, 2 * d[T] * sizeof *p);
+    double *p = rt_values_scratch(v, 2 * d[T] * sizeof *p), *squares = squares_of(v, slot);
     (void)want;
     if (!in.d_o || !in.q || !in.k || !in.v || !in.o || !in.lse || !p) return;
     for (uint32_t row = 0; row < d[B] * d[T]; row++)
-        for (uint32_t h = 0; h < d[K] * d[G]; h++) bwd_query(v, &in, slot, row, h, p, scale);
+        for (uint32_t h = 0; h < d[K] * d[G]; h++) bwd_query(v, &in, slot, row, h, p, scale, squares);
+    add_squares(v, slot, squares, scale);
 }
 
-#define COMMON .ndims = 5, RT_TABLE(shapes, shapes), RT_TABLE(flags, flags), .allowed = allowed, .fix = fix
+#define COMMON                                                                                                         \
+    .ndims = 5, RT_TABLE(shapes, shapes), RT_TABLE(more, more), RT_TABLE(flags, flags), .allowed = allowed, .fix = fix
 
 const rt_op_set rt_op_set_attn_fwd = {
     .kind = RT_OP_ATTN_FWD, COMMON, .layout = fwd_layout, .emit = fwd_emit, .terms = fwd_terms
@@ -406,7 +440,8 @@ static rt_attn_shape decode_shape(const rt_op_case *c)
                             : c->flag[D_WINDOW]    ? d[DS] / 3 + 1
                                                    : 0,
                             c->flag[D_SCALE] ? 0.3f : 0.0f,
-                            c->flag[D_PAGED] ? RT_CACHE_PAGE : 0 };
+                            c->flag[D_PAGED] ? RT_CACHE_PAGE : 0,
+                            false };
 }
 
 static void decode_emit(rt_plan *p, const rt_op_case *c, const rt_view *v)

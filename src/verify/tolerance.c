@@ -121,6 +121,13 @@ double rt_e4m3_cut_off(double lengths, double most, uint32_t K)
     return rms / (rt_tolerance_find(RT_OP_MATMUL_SCALED, RT_MMS_OUT)->rms * RT_ROUNDING_UNIT);
 }
 
+double rt_weight_rounding(rt_op_kind op, uint32_t slot, rt_dtype stored, double square)
+{
+    const rt_tolerance *t = rt_tolerance_find(op, slot);
+    const double bits = stored == RT_DTYPE_BF16 ? 8 : 11, rms = RT_WEIGHT_ROUNDING * exp2(-bits) * sqrt(square);
+    return fmax(rms / t->rms, 6 * rms / t->limit) / RT_ROUNDING_UNIT;
+}
+
 const char *rt_scale_text(rt_scale s)
 {
     static const char *const text[] = { "exact", "|want|", "sum of |terms|" };

@@ -48,6 +48,16 @@ typedef struct rt_tolerance {
 #define RT_E4M3_CHUNK 128
 #define RT_E4M3_MMA_UNIT 0x1p-13
 double rt_e4m3_cut_off(double lengths, double most, uint32_t K);
+/* What attention loses where an op allows its weights (p, ds) to be rounded to the 16 bits of its operands before they
+ * are multiplied, on a device that is not the processor. A weight has `bits` significant bits then: its error lies
+ * anywhere within half a unit of its last place, 2^-bits / sqrt(3) of the beginning of its binade in the root mean
+ * square, and magnitudes lie anywhere in their binades (the mean of 1 / x^2 over the logarithm of x from 1 to 2 is
+ * 3 / (8 ln 2)): 0.425 2^-bits of the weight. Errors of different weights have nothing to do with one another, so a sum
+ * of weights times x is off by that times the root of the sum of their squares, `square`. As a term that the rms of the
+ * slot allows just that for, and its limit six times as much. The sum of weights that o is divided by is of weights
+ * that are not rounded. */
+#define RT_WEIGHT_ROUNDING 0.425
+double rt_weight_rounding(rt_op_kind op, uint32_t slot, rt_dtype stored, double square);
 #define RT_ROUNDING_UNIT 0x1p-24
 #define RT_UNDERFLOW 0x1p-124
 

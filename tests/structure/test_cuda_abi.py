@@ -30,6 +30,8 @@ NUMBERS = {  # ours: theirs
     "RT_CU_ATTACH_GLOBAL": "CU_MEM_ATTACH_GLOBAL", "RT_CU_CAPTURE_THREAD_LOCAL": "CU_STREAM_CAPTURE_MODE_THREAD_LOCAL",
     "RT_CU_NODE_KERNEL": "CU_GRAPH_NODE_TYPE_KERNEL", "RT_CU_JIT_ERROR_LOG": "CU_JIT_ERROR_LOG_BUFFER",
     "RT_CU_JIT_ERROR_LOG_BYTES": "CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES",
+    "RT_CU_MAP_BF16": "CU_TENSOR_MAP_DATA_TYPE_BFLOAT16", "RT_CU_MAP_SWIZZLE_128": "CU_TENSOR_MAP_SWIZZLE_128B",
+    "RT_CU_MAP_L2_256": "CU_TENSOR_MAP_L2_PROMOTION_L2_256B", "sizeof(rt_cuda_tensor_map)": "sizeof(CUtensorMap)",
     "RT_CU_LAUNCH_CLUSTER": "CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION",
     "RT_CU_LAUNCH_OVERLAP": "CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION",
     "sizeof(rt_cu_launch)": "sizeof(CUlaunchConfig)", "offsetof(rt_cu_launch, stream)": "offsetof(CUlaunchConfig, hStream)",
@@ -76,6 +78,7 @@ def builds(text):
     """What the compiler says against the text; empty when it takes it."""
     with tempfile.NamedTemporaryFile("w", suffix=".c") as f:
         f.write('#include <stddef.h>\n#include <cuda.h>\n#include <cublasLt.h>\n#include "backend/cuda/cuda_driver.h"\n'
+                '#include "backend/cuda/kernels/cuda_tensor_map.h"\n'
                 '#include "backend/cuda/cuda_lt.h"\n' + text)
         f.flush()
         done = subprocess.run([CC, "-std=c11", "-D_GNU_SOURCE", "-fsyntax-only", "-Isrc", "-isystem", include, f.name],

@@ -32,6 +32,14 @@ static rt_cuda_builder built;
 
 const rt_cuda_caps *rt_cuda_builder_caps(const rt_cuda_builder *b) { return &b->caps; }
 uint64_t rt_cuda_addr(const rt_operand *o) { return o->mem ? o->mem->base + o->off : 0; }
+/* What would be asked of the driver. */
+void rt_cuda_panel_map(rt_cuda_builder *b, rt_cuda_tensor_map *out, uint64_t at, uint64_t stride, uint32_t cols,
+                       uint32_t T, uint32_t B)
+{
+    assert_true(b->caps.maps && b->caps.sm == 90 && !b->caps.ptx);
+    assert_true(at % 16 == 0 && stride * 2 % 16 == 0 && cols % 64 == 0 && cols <= stride);
+    *out = (rt_cuda_tensor_map){ { at, stride, cols, T, B } };
+}
 void rt_cuda_push(rt_cuda_builder *b, const char *module, const char *kernel, const uint32_t grid[3], uint32_t block,
                   uint32_t shared, const void *params, uint32_t bytes)
 {
@@ -55,11 +63,13 @@ typedef struct shape {
     uint32_t B, T, H, K, D;
     uint32_t off; /* elements before every operand */
     float scale;
+    bool rounded; /* weights may be */
 } shape;
 
-static const rt_cuda_caps h200 = { 90, 132, 232448, 0 }, h200_ptx = { 90, 132, 232448, 1 };
-static const rt_cuda_caps blackwell = { 100, 148, 232448, 0 }, ada = { 89, 128, 101376, 0 },
-                          turing = { 75, 40, 65536, 0 };
+static const rt_cuda_caps h200 = { 90, 132, 232448, 0, 1 }, h200_ptx = { 90, 132, 232448, 1, 1 },
+                          old_driver = { 90, 132, 232448, 0, 0 };
+static const rt_cuda_caps blackwell = { 100, 148, 232448, 0, 1 }, ada = { 89, 128, 101376, 0, 1 },
+                          turing = { 75, 40, 65536, 0, 1 };
 static rt_space *space;
 static rt_plan *plan;
 static rt_need need;
@@ -125,7 +135,7 @@ static bool forward(shape s, const rt_cuda_caps *caps)
 {
     const uint32_t rows = s.B * s.T, wide = s.H * s.D, slim = s.K * s.D;
     const rt_dtype f = s.dtype == RT_DTYPE_F64 ? RT_DTYPE_F64 : RT_DTYPE_F32;
-    const rt_attn_shape a = { s.T, s.H, s.K, s.D, 0, s.scale, 0 };
+    const rt_attn_shape a = { s.T, s.H, s.K, s.D, 0, s.scale, 0, s.rounded };
     begin(s.dtype);
     rt_emit_attn_fwd(plan, OUT(s.dtype, rows, wide), OUT(f, rows, s.H), IN(s.dtype, rows, wide),
                      IN(s.dtype, rows, slim), IN(s.dtype, rows, slim), RT_NONE, &a);
@@ -135,7 +145,7 @@ static bool forward(shape s, const rt_cuda_caps *caps)
 static bool backward(shape s, const rt_cuda_caps *caps)
 {
     const uint32_t rows = s.B * s.T, wide = s.H * s.D, slim = s.K * s.D;
-    const rt_attn_shape a = { s.T, s.H, s.K, s.D, 0, s.scale, 0 };
+    const rt_attn_shape a = { s.T, s.H, s.K, s.D, 0, s.scale, 0, s.rounded };
     begin(s.dtype);
     rt_emit_attn_bwd(plan, OUT(s.dtype, rows, wide), OUT(s.dtype, rows, slim), OUT(s.dtype, rows, slim),
                      IN(s.dtype, rows, wide), IN(s.dtype, rows, wide), IN(s.dtype, rows, slim), IN(s.dtype, rows, slim),
@@ -146,7 +156,7 @@ static bool backward(shape s, const rt_cuda_caps *caps)
 /* T is the rows of cache; Q new tokens. */
 static bool decode(shape s, uint32_t Q, const rt_cuda_caps *caps)
 {
-    const rt_attn_shape a = { Q, s.H, s.K, s.D, 0, s.scale, 0 };
+    const rt_attn_shape a = { Q, s.H, s.K, s.D, 0, s.scale, 0, false };
     begin(s.dtype);
     rt_emit_attn_decode(plan, OUT(s.dtype, s.B * Q, s.H * s.D), IN(s.dtype, s.B * Q, s.H * s.D),
                         IN(s.dtype, s.B * s.T, s.K * s.D), IN(s.dtype, s.B * s.T, s.K * s.D), IN(RT_DTYPE_I32, s.B, 1),
@@ -166,7 +176,7 @@ static void launched(const char *const *kernels, int line)
 }
 #define LAUNCHED(...) launched((const char *const[]){ __VA_ARGS__, NULL }, __LINE__)
 
-static const shape half_b = { RT_DTYPE_BF16, 16, 512, 14, 2, 64, 0, 0 }; /* a model of half a billion weights */
+static const shape half_b = { RT_DTYPE_BF16, 16, 512, 14, 2, 64, 0, 0, false }; /* a model of half a billion weights */
 
 static shape with(shape s, rt_dtype d, uint32_t D, uint32_t off, float scale)
 {
@@ -227,7 +237,7 @@ static void test_hopper_kernels(void **state)
     assert_true(forward(with(half_b, RT_DTYPE_F16, 128, 8, 0), &h200));
     LAUNCHED("rt_attn_hopper_f16_128");
     assert_int_equal(built.launch[0].threads, 384);
-    assert_true(forward((shape){ bf16, 1, 193, 7, 1, 64, 0, 0 }, &h200));
+    assert_true(forward((shape){ bf16, 1, 193, 7, 1, 64, 0, 0, false }, &h200));
     assert_int_equal(built.launch[0].blocks, 14);
     assert_true(forward(with(half_b, bf16, 32, 0, 0), &h200));
     LAUNCHED("rt_attn_fwd_bf16_64");
@@ -248,6 +258,45 @@ static void test_hopper_kernels(void **state)
     LAUNCHED("rt_attn_stats_wide", "rt_attn_bwd_DQ_64", "rt_attn_bwd_DKV_64", "rt_attn_bwd_sum");
     assert_true(backward(half_b, &blackwell));
     LAUNCHED("rt_attn_stats_wide", "rt_attn_bwd_DQ_64", "rt_attn_bwd_DKV_64", "rt_attn_bwd_sum");
+}
+
+/* Of heads `width` wide, by ops whose weights may be rounded. */
+static shape rounded(uint32_t width)
+{
+    shape s = with(half_b, RT_DTYPE_BF16, width, 0, 0);
+    s.rounded = true;
+    return s;
+}
+
+/* Machine code of sm_90 has kernels that round weights, backward of heads of 128 among them; every operand that they
+ * copy is described to the driver as it lies. */
+static void test_rounding_kernels(void **state)
+{
+    (void)state;
+    assert_true(forward(rounded(64), &h200));
+    LAUNCHED("rt_attn_hopper_bf16_64_rounded");
+    const rt_cuda_attn_fwd_params *f = (const void *)built.launch[0].params;
+    assert_int_equal(f->q_map.word[2], rounded(64).H * 64);
+    assert_int_equal(f->v_map.word[2], rounded(64).K * 64);
+    assert_int_equal(f->k_map.word[3], rounded(64).T);
+    assert_int_equal(f->k_map.word[4], rounded(64).B);
+    assert_true(backward(rounded(64), &h200));
+    LAUNCHED("rt_attn_stats_wide", "rt_attn_hopper_DQ_64_rounded", "rt_attn_hopper_DKV_64_rounded", "rt_attn_bwd_sum");
+    assert_true(backward(rounded(128), &h200));
+    LAUNCHED("rt_attn_stats_wide", "rt_attn_hopper_DQ_128_rounded", "rt_attn_hopper_DKV_128_rounded",
+             "rt_attn_bwd_sum");
+    assert_int_equal(built.launch[1].threads, 384);
+    assert_string_equal(need.kernel, "flash, warpgroups, width 128, rounded weights");
+    /* others take such ops with weights in parts */
+    assert_true(backward(rounded(96), &h200));
+    LAUNCHED("rt_attn_stats_wide", "rt_attn_bwd_DQ_96", "rt_attn_bwd_DKV_96", "rt_attn_bwd_sum");
+    assert_true(forward(rounded(128), &ada));
+    LAUNCHED("rt_attn_fwd_bf16_128");
+    /* a driver that cannot describe operands to the copy engine */
+    assert_true(forward(rounded(64), &old_driver));
+    LAUNCHED("rt_attn_fwd_bf16_64");
+    assert_true(backward(rounded(128), &old_driver));
+    LAUNCHED("rt_attn_stats_wide", "rt_attn_bwd_DQ_128", "rt_attn_bwd_DKV_128", "rt_attn_bwd_sum");
 }
 
 /* Whatever has no tensor-core kernel says why; what has one, and f32, says nothing. */
@@ -335,7 +384,8 @@ static void test_parts(void **state)
     for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
         const uint64_t rows = (uint64_t)cuts[i].B * cuts[i].T, tiles = cuts[i].B * ((cuts[i].T + 127) / 128);
         const rt_cuda_caps *caps = cuts[i].caps;
-        assert_true(backward((shape){ RT_DTYPE_BF16, cuts[i].B, cuts[i].T, cuts[i].H, cuts[i].K, 64, 0, 0 }, caps));
+        const shape s = { RT_DTYPE_BF16, cuts[i].B, cuts[i].T, cuts[i].H, cuts[i].K, 64, 0, 0, false };
+        assert_true(backward(s, caps));
         const rt_cuda_attn_bwd_params p = backward_params();
         const uint32_t group = cuts[i].H / cuts[i].K;
         const uint64_t all = tiles * cuts[i].H;
@@ -363,7 +413,7 @@ static void test_splits(void **state)
                  { 1, 100, 1, 14, 2, 1, 1 },
                  { 1, 512, 512, 14, 2, 224, 2 } };
     for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
-        shape s = { RT_DTYPE_BF16, cuts[i].B, cuts[i].S, cuts[i].H, cuts[i].K, 64, 0, 0 };
+        shape s = { RT_DTYPE_BF16, cuts[i].B, cuts[i].S, cuts[i].H, cuts[i].K, 64, 0, 0, false };
         rt_cuda_attn_decode_params p;
         assert_true(decode(s, cuts[i].Q, &h200));
         memcpy(&p, built.launch[0].params, sizeof p);
@@ -386,9 +436,9 @@ static void test_refusals(void **state)
     assert_false(forward(with(half_b, RT_DTYPE_F64, 64, 0, 0), &h200));
     assert_non_null(strstr(need.why_not, "f64"));
     assert_int_equal(built.n, 0);
-    assert_false(forward((shape){ RT_DTYPE_BF16, 1, 0x7fffffff, 1, 1, 64, 0, 0 }, &h200));
+    assert_false(forward((shape){ RT_DTYPE_BF16, 1, 0x7fffffff, 1, 1, 64, 0, 0, false }, &h200));
     assert_non_null(strstr(need.why_not, "2147483647 positions"));
-    assert_false(forward((shape){ RT_DTYPE_BF16, 1u << 30, 1, 4, 1, 64, 0, 0 }, &h200));
+    assert_false(forward((shape){ RT_DTYPE_BF16, 1u << 30, 1, 4, 1, 64, 0, 0, false }, &h200));
     assert_non_null(strstr(need.why_not, "4294967296 blocks"));
 }
 
@@ -397,6 +447,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(test_forward_kernels, teardown),
         cmocka_unit_test_teardown(test_hopper_kernels, teardown),
+        cmocka_unit_test_teardown(test_rounding_kernels, teardown),
         cmocka_unit_test_teardown(test_backward_kernels, teardown),
         cmocka_unit_test_teardown(test_plain_kernels_say_why, teardown),
         cmocka_unit_test_teardown(test_decode_kernels, teardown),

@@ -10,16 +10,21 @@
 typedef struct bwd_kernel {
     uint32_t width, rows, others; /* columns of a tile; rows that a block owns; rows of a tile that streams by */
     uint32_t groups;              /* of cuda_attn_hopper_bwd.cu: warpgroups that compute; 0: of cuda_attn_bwd.cu */
+    bool rounded;                 /* rounds weights: for ops that allow it */
     const char *dq, *dk, *dv;     /* dk also writes dv where dv is null */
     const char *text;
 } bwd_kernel;
 
 static const bwd_kernel kernels[] = {
-    { 64, 128, 64, 2, "rt_attn_hopper_DQ_64", "rt_attn_hopper_DKV_64", NULL, "flash, warpgroups, width 64" },
-    { 64, 128, 32, 0, "rt_attn_bwd_DQ_64", "rt_attn_bwd_DKV_64", NULL, "flash, tensor cores, width 64" },
-    { 96, 64, 32, 0, "rt_attn_bwd_DQ_96", "rt_attn_bwd_DKV_96", NULL, "flash, tensor cores, width 96" },
-    { 128, 64, 32, 0, "rt_attn_bwd_DQ_128", "rt_attn_bwd_DKV_128", NULL, "flash, tensor cores, width 128" },
-    { 256, 64, 16, 0, "rt_attn_bwd_DQ_256", "rt_attn_bwd_DK_256", "rt_attn_bwd_DV_256",
+    { 64, 128, 64, 2, true, "rt_attn_hopper_DQ_64_rounded", "rt_attn_hopper_DKV_64_rounded", NULL,
+      "flash, warpgroups, width 64, rounded weights" },
+    { 128, 128, 64, 2, true, "rt_attn_hopper_DQ_128_rounded", "rt_attn_hopper_DKV_128_rounded", NULL,
+      "flash, warpgroups, width 128, rounded weights" },
+    { 64, 128, 64, 2, false, "rt_attn_hopper_DQ_64", "rt_attn_hopper_DKV_64", NULL, "flash, warpgroups, width 64" },
+    { 64, 128, 32, 0, false, "rt_attn_bwd_DQ_64", "rt_attn_bwd_DKV_64", NULL, "flash, tensor cores, width 64" },
+    { 96, 64, 32, 0, false, "rt_attn_bwd_DQ_96", "rt_attn_bwd_DKV_96", NULL, "flash, tensor cores, width 96" },
+    { 128, 64, 32, 0, false, "rt_attn_bwd_DQ_128", "rt_attn_bwd_DKV_128", NULL, "flash, tensor cores, width 128" },
+    { 256, 64, 16, 0, false, "rt_attn_bwd_DQ_256", "rt_attn_bwd_DK_256", "rt_attn_bwd_DV_256",
       "flash, tensor cores, width 256" },
 };
 static const uint32_t in_tiles = 1u << RT_ATTNB_DQ | 1u << RT_ATTNB_DK | 1u << RT_ATTNB_DV | 1u << RT_ATTNB_DO |
@@ -28,7 +33,7 @@ static const uint32_t in_tiles = 1u << RT_ATTNB_DQ | 1u << RT_ATTNB_DK | 1u << R
 /* What the block owns (two matrices), and two stages of what streams by. */
 static uint32_t shared_bytes(const bwd_kernel *k)
 {
-    if (k->groups) return RT_CUDA_ATTN_HOPPER_BWD_SHARED;
+    if (k->groups) return RT_CUDA_ATTN_HOPPER_BWD_SHARED(k->width);
     return rt_cuda_attn_rows_bytes(2 * k->rows + 4 * k->others, k->width);
 }
 
@@ -38,7 +43,7 @@ static const bwd_kernel *choose(const rt_cuda_caps *c, const rt_attn_args *a, rt
     const uint32_t width = rt_cuda_attn_width(c, a->D, a->scale);
     for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
         if (kernels[i].width == width && (!kernels[i].groups || rt_cuda_attn_hopper(c, a->D, width)) &&
-            shared_bytes(&kernels[i]) <= c->shared_max)
+            (!kernels[i].rounded || a->rounded) && shared_bytes(&kernels[i]) <= c->shared_max)
             return &kernels[i];
     return NULL;
 }
@@ -117,8 +122,14 @@ static void bwd_emit(rt_cuda_builder *b, const rt_bound_op *op)
     const bool aligned = rt_cuda_attn_aligned(op, in_tiles), wide = aligned && d != RT_DTYPE_F32;
     const bwd_kernel *k = choose(rt_cuda_builder_caps(b), a, d, aligned);
     const bwd_cut x = cut(rt_cuda_builder_caps(b), a, k);
-    const rt_cuda_attn_bwd_params p = params_of(op, &x);
+    rt_cuda_attn_bwd_params p = params_of(op, &x);
     const uint64_t queries = (uint64_t)a->B * a->T * a->H, sums = (uint64_t)a->B * a->T * a->K * a->D / 2;
+    if (k && k->groups) {
+        p.q_map = rt_cuda_attn_map(b, &op->slot[RT_ATTNB_Q], a, a->H);
+        p.k_map = rt_cuda_attn_map(b, &op->slot[RT_ATTNB_K], a, a->K);
+        p.v_map = rt_cuda_attn_map(b, &op->slot[RT_ATTNB_V], a, a->K);
+        p.do_map = rt_cuda_attn_map(b, &op->slot[RT_ATTNB_DO], a, a->H);
+    }
     push(b, "cuda_attn_stats", wide ? "rt_attn_stats_wide" : "rt_attn_stats", (queries + 31) / 32, 256, 0, &p);
     if (!k) {
         const uint32_t shared = rt_cuda_attn_plain_bytes(2);

@@ -41,7 +41,7 @@ static inline const char *rt_cuda_attn_plain_why(const rt_cuda_caps *c, rt_dtype
  * have no zeros behind D. */
 static inline bool rt_cuda_attn_hopper(const rt_cuda_caps *c, uint32_t D, uint32_t width)
 {
-    return c->sm == 90 && !c->ptx && D == width;
+    return c->sm == 90 && !c->ptx && c->maps && D == width;
 }
 
 /* Bytes of shared memory of so many rows of tiles of a tensor-core kernel. */
@@ -84,6 +84,15 @@ static inline uint32_t rt_cuda_attn_dtype(rt_dtype d)
 static inline rt_cuda_attn_mat rt_cuda_attn_mat_of(const rt_operand *o)
 {
     return (rt_cuda_attn_mat){ rt_cuda_addr(o), o->stride };
+}
+
+/* Heads that lie side by side in an operand of B times T rows, for the copy engine. */
+static inline rt_cuda_tensor_map rt_cuda_attn_map(rt_cuda_builder *b, const rt_operand *o, const rt_attn_args *a,
+                                                  uint32_t heads)
+{
+    rt_cuda_tensor_map m = { { 0 } };
+    rt_cuda_panel_map(b, &m, rt_cuda_addr(o), o->stride, heads * a->D, a->T, a->B);
+    return m;
 }
 
 /* What no kernel takes: f64, and more rows or blocks than they count. false: need->why_not says so. */

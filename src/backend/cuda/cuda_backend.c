@@ -219,7 +219,8 @@ static int read_caps(rt_cuda_dev *d, rt_err *e)
         rt_cuda_status(&d->cu, d->cu.device_attribute(&sms, RT_CU_ATTR_MULTIPROCESSORS, d->device), e, "%s", d->name));
     RT_TRY(
         rt_cuda_status(&d->cu, d->cu.device_attribute(&shared, RT_CU_ATTR_SHARED_OPTIN, d->device), e, "%s", d->name));
-    d->caps = (rt_cuda_caps){ d->arch.sm, (uint32_t)sms, (uint32_t)shared, d->arch.ptx };
+    d->caps = (rt_cuda_caps){ d->arch.sm, (uint32_t)sms, (uint32_t)shared, d->arch.ptx,
+                              d->cu.tensor_map != NULL };
 out:
     return rc;
 }

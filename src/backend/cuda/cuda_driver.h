@@ -81,6 +81,9 @@ enum {
     RT_CU_NODE_KERNEL = 0,
     RT_CU_LAUNCH_CLUSTER = 4, /* blocks of a cluster */
     RT_CU_LAUNCH_OVERLAP = 6, /* a kernel's blocks are set up before the one ahead of it has ended */
+    RT_CU_MAP_BF16 = 9, /* of a tensor map: type, swizzle of 128 bytes, sectors that L2 fetches (256 bytes) */
+    RT_CU_MAP_SWIZZLE_128 = 3,
+    RT_CU_MAP_L2_256 = 3,
     RT_CU_JIT_ERROR_LOG = 5,
     RT_CU_JIT_ERROR_LOG_BYTES = 6
 };
@@ -148,7 +151,10 @@ enum {
     X(kernel_node, cuGraphKernelNodeGetParams_v2, (rt_cu_node node, rt_cu_kernel_params * out))                        \
     X(max_blocks, cuOccupancyMaxActiveBlocksPerMultiprocessor,                                                         \
       (int *count, rt_cu_function function, int threads, size_t shared))                                               \
-    X(max_clusters, cuOccupancyMaxActiveClusters, (int *count, rt_cu_function function, const rt_cu_launch *how))
+    X(max_clusters, cuOccupancyMaxActiveClusters, (int *count, rt_cu_function function, const rt_cu_launch *how))      \
+    X(tensor_map, cuTensorMapEncodeTiled,                                                                              \
+      (void *out, int type, unsigned rank, void *at, const uint64_t *sizes, const uint64_t *strides,                   \
+       const unsigned *box, const unsigned *steps, int interleave, int swizzle, int l2, int outside))
 
 typedef struct rt_cuda_driver {
     rt_dynlib lib;

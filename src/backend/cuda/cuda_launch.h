@@ -7,6 +7,7 @@
 #define RT_BACKEND_CUDA_LAUNCH_H
 
 #include "backend/backend.h"
+#include "backend/cuda/kernels/cuda_tensor_map.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -18,6 +19,7 @@ typedef struct rt_cuda_caps {
     uint32_t sms;        /* multiprocessors */
     uint32_t shared_max; /* bytes a block may ask for */
     uint32_t ptx;        /* 1: the driver compiled the kernels, so they have nothing that one generation alone has */
+    uint32_t maps;       /* 1: the driver makes tensor maps (CUDA 12.0) */
 } rt_cuda_caps;
 
 typedef struct rt_cuda_builder rt_cuda_builder; /* collects the launches of one program at seal */
@@ -36,6 +38,12 @@ void rt_cuda_push(rt_cuda_builder *b, const char *module, const char *kernel, co
 /* The same in clusters of `blocks` blocks, sm_90 and later; where that is 1, blocks by themselves. */
 void rt_cuda_push_clusters(rt_cuda_builder *b, const char *module, const char *kernel, uint32_t clusters,
                            uint32_t blocks, uint32_t threads, uint32_t shared, const void *params, uint32_t bytes);
+
+/* Matrices of 16-bit elements at device address `at` as the copy engine sees them: B times T rows, `stride` elements
+ * from one to the next, of `cols` columns, in boxes of 64 rows by 64 columns that lie in shared memory as panels
+ * (cuda_wgmma.cuh), with zeros for what is behind T. On 16-byte boundaries, and where caps have `maps`. */
+void rt_cuda_panel_map(rt_cuda_builder *b, rt_cuda_tensor_map *out, uint64_t at, uint64_t stride, uint32_t cols,
+                       uint32_t T, uint32_t B);
 
 /* Clusters of `blocks` blocks of this kernel, or blocks where that is 1, that may run at once; 0 where the driver
  * cannot say. */

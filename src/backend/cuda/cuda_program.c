@@ -74,6 +74,17 @@ uint64_t rt_cuda_addr(const rt_operand *o)
     return (o->mem == RT_MEM_PROMISED ? PROMISED_AT : o->mem->addr) + o->off;
 }
 
+void rt_cuda_panel_map(rt_cuda_builder *b, rt_cuda_tensor_map *out, uint64_t at, uint64_t stride, uint32_t cols,
+                       uint32_t T, uint32_t B)
+{
+    const uint64_t sizes[3] = { cols, T, B }, strides[2] = { 2 * stride, 2 * stride * T };
+    const unsigned box[3] = { 64, 64, 1 }, steps[3] = { 1, 1, 1 };
+    if (b->err.status < 0) return;
+    int result = b->d->cu.tensor_map(out, RT_CU_MAP_BF16, 3, (void *)(uintptr_t)at, sizes, strides, box, steps, 0,
+                                     RT_CU_MAP_SWIZZLE_128, RT_CU_MAP_L2_256, 0);
+    rt_cuda_status(&b->d->cu, result, &b->err, "describing a matrix of %u x %u rows of %u columns", B, T, cols);
+}
+
 static launch *add(rt_cuda_builder *b)
 {
     rt_prog *g = b->prog;

@@ -5,6 +5,7 @@
 #ifndef RT_BACKEND_CUDA_KERNELS_CUDA_ATTN_H
 #define RT_BACKEND_CUDA_KERNELS_CUDA_ATTN_H
 
+#include "backend/cuda/kernels/cuda_tensor_map.h"
 #include "op/args.h"
 
 enum { RT_CUDA_ATTN_F32, RT_CUDA_ATTN_BF16, RT_CUDA_ATTN_F16 }; /* storage of the A operands */
@@ -17,7 +18,7 @@ enum { RT_CUDA_ATTN_THREADS = 128, RT_CUDA_ATTN_FWD_KEYS = 64 };
  * with two. */
 enum { RT_CUDA_ATTN_HOPPER_GROUP = 128, RT_CUDA_ATTN_HOPPER_ROWS = 64 }; /* threads and rows of one */
 #define RT_CUDA_ATTN_HOPPER_SHARED(D, groups) (133120 + (groups) * (256 * (D) + 1280))
-#define RT_CUDA_ATTN_HOPPER_BWD_SHARED 194560
+#define RT_CUDA_ATTN_HOPPER_BWD_SHARED(D) ((D) == 64 ? 194560 : 223488)
 /* The plain kernels (cuda_attn_plain.cu): f32 on ordinary cores, tiles of 64 by 64, D in slices of 32. */
 enum { RT_CUDA_ATTN_PLAIN_THREADS = 256, RT_CUDA_ATTN_PLAIN_TILE = 64, RT_CUDA_ATTN_PLAIN_SLICE = 32 };
 /* Rows of shared memory are this many elements longer than what they hold: no two of eight rows in the same banks. In
@@ -30,6 +31,7 @@ typedef struct rt_cuda_attn_mat { /* a matrix in device memory */
 } rt_cuda_attn_mat;
 
 typedef struct rt_cuda_attn_fwd_params {
+    rt_cuda_tensor_map q_map, k_map, v_map; /* for Hopper's kernels alone: (B,T,columns) in boxes of 64 by 64 */
     rt_attn_args a;
     uint32_t dtype;
     float scale2;
@@ -45,6 +47,7 @@ typedef struct rt_cuda_attn_stat {
 } rt_cuda_attn_stat;
 
 typedef struct rt_cuda_attn_bwd_params {
+    rt_cuda_tensor_map q_map, k_map, v_map, do_map; /* as of the forward */
     rt_attn_args a;
     uint32_t dtype;
     float scale2;

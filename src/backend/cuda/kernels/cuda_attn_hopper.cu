@@ -13,7 +13,7 @@
 /* Shared memory of a block with NC warpgroups that compute: queries, ring, results on their way out, first keys of the
  * queries, first key and number of the tiles, barriers. */
 template <int D, int NC> struct plan {
-    static constexpr int QUERIES = NC * ROWS, SLOTS = D == 64 ? 16 : 8, AHEAD = D == 64 ? 6 : 4;
+    static constexpr int QUERIES = NC * ROWS, SLOTS = D == 64 ? 16 : 8;
     static constexpr uint32_t TILE = ROWS * D * 2;
     using ring_type = ring<SLOTS, TILE>;
     static constexpr uint32_t RING = NC * TILE, OUT = RING + SLOTS * TILE, FIRST = OUT + QUERIES * pitch<D>,
@@ -23,8 +23,8 @@ template <int D, int NC> struct plan {
 
 struct item {
     uint64_t row0; /* of the batch, in rows of the operands */
-    uint32_t h;
-    int i0; /* position of its first query */
+    uint32_t b, h; /* batch, query head */
+    int i0;        /* position of its first query */
 };
 
 /* Items with the most keys come first. */
@@ -35,7 +35,8 @@ template <int QUERIES> RT_DEVICE bool next_tile(item &x, const rt_cuda_attn_fwd_
     if (!next_item(n, round, (uint64_t)p.a.B * p.a.H * tiles)) return false;
     const uint32_t rest = n / p.a.H;
     x.h = n % p.a.H;
-    x.row0 = (uint64_t)(rest % p.a.B) * p.a.T;
+    x.b = rest % p.a.B;
+    x.row0 = (uint64_t)x.b * p.a.T;
     x.i0 = (int)(tiles - 1 - rest / p.a.B) * QUERIES;
     return true;
 }
@@ -44,53 +45,46 @@ template <int QUERIES> RT_DEVICE bool next_tile(item &x, const rt_cuda_attn_fwd_
 RT_HOPPER uint32_t step_k(int j) { return j ? 2 * j - 1 : 0; }
 RT_HOPPER uint32_t step_v(int j, int n) { return j < n - 1 ? 2 * j + 2 : 2 * n - 1; }
 
+/* Of one warp; its first lane asks for the copies. */
 template <int D, int NC> RT_DEVICE void copy_all(const rt_cuda_attn_fwd_params &p, uint32_t at, unsigned char *shared)
 {
     using P = plan<D, NC>;
-    const int T = (int)p.a.T, t = (int)threadIdx.x % GROUP;
-    feeder<typename P::ring_type, P::AHEAD> f = { { at + P::RING, at + P::BARS }, 0, 0, 0 };
+    const typename P::ring_type ring = { at + P::RING, at + P::BARS };
+    const int T = (int)p.a.T;
+    uint32_t step = 0;
     item x;
     for (uint32_t round = 0; next_tile<P::QUERIES>(x, p, round); round++) {
         const int end = min(x.i0 + P::QUERIES, T);
         int first = INT32_MAX;
-        for (int i = x.i0 + lane(); i < end; i += 32) {
-            const int lo = first_key(p.a, p.start, x.row0, i);
-            if (lo <= i) first = min(first, lo);
+        barrier_wait(ring.own_empty(), (round & 1) ^ 1);
+        for (int n = lane(); n < P::QUERIES; n += 32) {
+            const int i = x.i0 + n, lo = first_key(p.a, p.start, x.row0, i);
+            ((int *)(shared + P::FIRST))[n] = lo;
+            if (lo <= i) first = min(first, lo); /* behind the end of the row lo is no position */
         }
         first = warp_min(first);
         const int j0 = first / ROWS * ROWS, n = first < end ? (end - j0 + ROWS - 1) / ROWS : 0;
-        f.acquire(f.ring.own_empty(), (round & 1) ^ 1);
-        f.own = f.asked;
-        for (int i = t; i < P::QUERIES; i += GROUP)
-            ((int *)(shared + P::FIRST))[i] = first_key(p.a, p.start, x.row0, x.i0 + i);
-        if (t == 0) *(int2 *)(shared + P::RANGE) = make_int2(j0, n);
-        const int q0 = x.i0 + fetch_row(), k0 = j0 + fetch_row();
-        const uint16_t *const q =
-            (const uint16_t *)p.q.at + (x.row0 + q0) * p.q.stride + (uint64_t)x.h * D + fetch_col();
-        for (int w = 0; w < NC; w++)
-            fetch<D>(at + w * P::TILE + fetch_at(), q + w * ROWS * p.q.stride, p.q.stride, T - q0 - w * ROWS);
-        if (!n) f.no_steps();
-        const uint64_t kv = (uint64_t)(x.h / (p.a.H / p.a.K)) * D + fetch_col();
-        const uint16_t *k = (const uint16_t *)p.k.at + (x.row0 + k0) * p.k.stride + kv;
-        const uint16_t *v = (const uint16_t *)p.v.at + (x.row0 + k0) * p.v.stride + kv;
-        int k_rows = T - k0, v_rows = k_rows;
+        const uint32_t kv = x.h / (p.a.H / p.a.K);
+        if (lane() == 0) {
+            *(int2 *)(shared + P::RANGE) = make_int2(j0, n);
+            barrier_expect(ring.own_full(), NC * P::TILE);
+            for (int w = 0; w < NC; w++)
+                fetch<D>(at + w * P::TILE, p.q_map, x.h, x.i0 + w * ROWS, x.b, ring.own_full());
+        } else {
+            barrier_arrive(ring.own_full());
+        }
+        int k = j0, v = j0;
 #pragma unroll 1
-        for (int s = 0; s < 2 * n; s++) {
+        for (int s = 0; s < 2 * n; s++, step++) {
             const bool is_k = s == 0 || (s & 1 && s < 2 * n - 1);
-            f.acquire_step();
-            const uint32_t to = f.ring.tile(f.asked) + fetch_at();
-            fetch<D>(to, is_k ? k : v, is_k ? p.k.stride : p.v.stride, is_k ? k_rows : v_rows);
-            if (is_k) {
-                k += ROWS * p.k.stride;
-                k_rows -= ROWS;
-            } else {
-                v += ROWS * p.v.stride;
-                v_rows -= ROWS;
+            barrier_wait(ring.empty(step), ring.parity(step) ^ 1);
+            if (lane() == 0) {
+                barrier_expect(ring.full(step), P::TILE);
+                fetch<D>(ring.tile(step), is_k ? p.k_map : p.v_map, kv, is_k ? k : v, x.b, ring.full(step));
             }
-            f.step_asked();
+            (is_k ? k : v) += ROWS;
         }
     }
-    f.announce_all();
 }
 
 /* ---- the warpgroups that compute ---- */
@@ -172,7 +166,8 @@ RT_DEVICE void rows_end(const fwd_rows &w, const float (&o)[1][D / 8][4], const 
                         (int)p.a.T - row, D, o, f, out);
 }
 
-template <class E, int D, int NC>
+/* ONE: weights enter their GEMM rounded to 16 bits, in one part; else in two, at edges in E::parts. */
+template <class E, int D, int NC, bool ONE>
 RT_DEVICE void compute_all(const rt_cuda_attn_fwd_params &p, uint32_t at, unsigned char *shared)
 {
     using P = plan<D, NC>;
@@ -181,6 +176,7 @@ RT_DEVICE void compute_all(const rt_cuda_attn_fwd_params &p, uint32_t at, unsign
     uint32_t base = 0; /* the first step of the item */
     item x;
     for (uint32_t round = 0; next_tile<P::QUERIES>(x, p, round); round++) {
+        constexpr bool REST = !ONE && E::parts == 3;
         uint32_t q[D / 16][4], hi[ROWS / 16][4], lo[ROWS / 16][4];
         float o[1][D / 8][4], s[ROWS / 8][4], shrink[2];
         fwd_rows w;
@@ -217,8 +213,8 @@ RT_DEVICE void compute_all(const rt_cuda_attn_fwd_params &p, uint32_t at, unsign
                 ring.release(base + step_k(a));
                 if (edge) mask(s, w, j0 + a * ROWS);
                 soften<E>(s, w, shrink, p.scale2);
-                split<E>(hi, lo, s);
-                if (E::parts == 3 && edge) {
+                split<E, ONE>(hi, lo, s);
+                if (REST && edge) {
                     ring.wait(base + step_v(a, n));
                     add_rest<E, D>(o[0], s, hi, lo, side(ring.tile(base + step_v(a, n)), PANEL));
                 }
@@ -231,7 +227,7 @@ RT_DEVICE void compute_all(const rt_cuda_attn_fwd_params &p, uint32_t at, unsign
                     scores<E, D>(s, q, k_side);
                     wgmma_commit();
                     add<E, D>(o[0], hi, v_side);
-                    add<E, D>(o[0], lo, v_side);
+                    if (!ONE) add<E, D>(o[0], lo, v_side);
                     wgmma_commit();
                     wgmma_wait<1>();
                     hold(s);
@@ -243,14 +239,14 @@ RT_DEVICE void compute_all(const rt_cuda_attn_fwd_params &p, uint32_t at, unsign
                     wgmma_wait<0>();
                     hold(o[0]);
                     hold(hi);
-                    hold(lo);
+                    if (!ONE) hold(lo);
                     ring.release(before);
 #pragma unroll
                     for (int d = 0; d < D / 8; d++)
 #pragma unroll
                         for (int e = 0; e < 4; e++) o[0][d][e] *= shrink[e / 2];
-                    split<E>(hi, lo, s);
-                    if (E::parts == 3 && edge) {
+                    split<E, ONE>(hi, lo, s);
+                    if (REST && edge) {
                         ring.wait(base + step_v(j, n));
                         add_rest<E, D>(o[0], s, hi, lo, side(ring.tile(base + step_v(j, n)), PANEL));
                     }
@@ -259,12 +255,12 @@ RT_DEVICE void compute_all(const rt_cuda_attn_fwd_params &p, uint32_t at, unsign
                 ring.wait(last);
                 wgmma_fence();
                 add<E, D>(o[0], hi, v_side);
-                add<E, D>(o[0], lo, v_side);
+                if (!ONE) add<E, D>(o[0], lo, v_side);
                 wgmma_commit();
                 wgmma_wait<0>();
                 hold(o[0]);
                 hold(hi);
-                hold(lo);
+                if (!ONE) hold(lo);
                 ring.release(last);
                 if (j >= n) break;
             }
@@ -278,31 +274,35 @@ RT_DEVICE void compute_all(const rt_cuda_attn_fwd_params &p, uint32_t at, unsign
     }
 }
 
-template <class E, int D, int NC> RT_DEVICE void attn_fwd(const rt_cuda_attn_fwd_params &p)
+template <class E, int D, int NC, bool ONE> RT_DEVICE void attn_fwd(const rt_cuda_attn_fwd_params &p)
 {
     using P = plan<D, NC>;
-    constexpr int R = 40, W = NC == 2 ? 232 : 152;
+    constexpr int R = 24, W = NC == 2 ? 240 : 160;
     static_assert(registers_suffice(NC, R, W), "or those who take would wait forever");
     const uint32_t low = shared_at(rt_shared), at = (low + 1023) & ~1023u;
     if (threadIdx.x == 0) typename P::ring_type{ at + P::RING, at + P::BARS }.make(NC);
     __syncthreads();
     if (threadIdx.x >= NC * GROUP) {
         registers_give<R>();
-        copy_all<D, NC>(p, at, rt_shared + (at - low));
+        if (threadIdx.x < NC * GROUP + 32) copy_all<D, NC>(p, at, rt_shared + (at - low));
     } else {
         registers_take<W>();
-        compute_all<E, D, NC>(p, at, rt_shared + (at - low));
+        compute_all<E, D, NC, ONE>(p, at, rt_shared + (at - low));
     }
 }
 
-#define KERNEL(type, D, NC)                                                                                            \
+#define KERNEL(name, type, D, NC, ONE)                                                                                 \
     extern "C" __global__ void __launch_bounds__((NC + 1) * GROUP, 1)                                                  \
-        rt_attn_hopper_##type##_##D(const __grid_constant__ rt_cuda_attn_fwd_params p)                                 \
+        rt_attn_hopper_##name(const __grid_constant__ rt_cuda_attn_fwd_params p)                                       \
     {                                                                                                                  \
         begin_kernel();                                                                                                \
-        RT_SM90A(attn_fwd<rt_##type, D, NC>(p));                                                                       \
+        RT_SM90A(attn_fwd<rt_##type, D, NC, ONE>(p));                                                                  \
     }
-KERNEL(bf16, 64, 3)
-KERNEL(bf16, 128, 2)
-KERNEL(f16, 64, 3)
-KERNEL(f16, 128, 2)
+KERNEL(bf16_64, bf16, 64, 3, false)
+KERNEL(bf16_128, bf16, 128, 2, false)
+KERNEL(f16_64, f16, 64, 3, false)
+KERNEL(f16_128, f16, 128, 2, false)
+KERNEL(bf16_64_rounded, bf16, 64, 3, true)
+KERNEL(bf16_128_rounded, bf16, 128, 2, true)
+KERNEL(f16_64_rounded, f16, 64, 3, true)
+KERNEL(f16_128_rounded, f16, 128, 2, true)

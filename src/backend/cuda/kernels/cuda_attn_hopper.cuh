@@ -1,15 +1,15 @@
 /* cuda_attn_hopper.cuh - what the attention kernels of Hopper share: who copies, who computes, and what lies between;
  * device code.
  *
- * A block stays on its multiprocessor and takes one item (a tile of rows that it owns) after the other. One warpgroup
- * copies: what an item owns, then the tiles that stream past it, in the order in which they are wanted, into a ring of
- * slots, as far ahead as there is room, also into the next item. The others have 64 rows of the item each, and compute.
- * Steps are counted from the first item on; a step's slot is its number modulo the slots. */
+ * A block stays on its multiprocessor and takes one item (a tile of rows that it owns) after the other. One warp has
+ * the copy engine bring what an item owns, then the tiles that stream past it, in the order in which they are wanted,
+ * into a ring of slots, as far ahead as there is room, also into the next item. Warpgroups have 64 rows of the item
+ * each, and compute. Steps are counted from the first item on; a step's slot is its number modulo the slots. */
 #ifndef RT_BACKEND_CUDA_KERNELS_CUDA_ATTN_HOPPER_CUH
 #define RT_BACKEND_CUDA_KERNELS_CUDA_ATTN_HOPPER_CUH
 
 #include "backend/cuda/kernels/cuda_attn_tile.cuh"
-#include "backend/cuda/kernels/cuda_wgmma.cuh"
+#include "backend/cuda/kernels/cuda_tma.cuh"
 
 /* Of a kernel's own file, where nothing is called but on Hopper. */
 #define RT_HOPPER [[maybe_unused]] RT_DEVICE
@@ -36,74 +36,26 @@ template <int SLOTS, uint32_t SLOT> struct ring {
     __device__ __forceinline__ void make(int computing) const
     {
         for (uint32_t i = 0; i < SLOTS; i++) {
-            barrier_make(full(i), GROUP);
+            barrier_make(full(i), 1);
             barrier_make(empty(i), computing * GROUP);
         }
-        barrier_make(own_full(), GROUP);
+        barrier_make(own_full(), 32);
         barrier_make(own_empty(), computing * GROUP);
+        barriers_made();
     }
     static constexpr uint32_t bar_bytes = (2 * SLOTS + 2) * 8;
 };
 
-/* ---- the warpgroup that copies ---- */
+/* ---- the warp that copies ---- */
 
-/* What has been asked for and what of it has been announced, in steps. What an item owns is asked for together with its
- * first step. */
-template <class R, int AHEAD> struct feeder {
-    R ring;
-    uint32_t asked, announced, own; /* own: the first step of the item */
-
-    __device__ __forceinline__ void announce()
-    {
-        copies_seen();
-        if (announced == own) barrier_arrive(ring.own_full());
-        barrier_arrive(ring.full(announced));
-        announced++;
-    }
-    __device__ __forceinline__ void announce_all()
-    {
-        copy_wait();
-        while (announced != asked) announce();
-    }
-    /* Waits until a place is free; nobody waits meanwhile for what has arrived. */
-    __device__ __forceinline__ void acquire(uint32_t bar, uint32_t parity)
-    {
-        if (__all_sync(~0u, barrier_over(bar, parity))) return;
-        announce_all();
-        barrier_wait(bar, parity);
-    }
-    __device__ __forceinline__ void acquire_step() { acquire(ring.empty(asked), R::parity(asked) ^ 1); }
-    __device__ __forceinline__ void step_asked()
-    {
-        copy_group();
-        asked++;
-        if (asked - announced <= AHEAD) return;
-        copy_groups_wait<AHEAD>();
-        announce();
-    }
-    /* An item of no steps: what it owns has to be announced by itself. */
-    __device__ __forceinline__ void no_steps()
-    {
-        announce_all();
-        copies_seen();
-        barrier_arrive(ring.own_full());
-    }
-};
-
-/* Where this thread begins in a tile: its row and first column, and where that lies in a panel. */
-RT_DEVICE int fetch_row() { return (int)threadIdx.x % GROUP / 8; }
-RT_DEVICE int fetch_col() { return (int)threadIdx.x % 8 * 8; }
-RT_DEVICE uint32_t fetch_at() { return fetch_row() * RT_PANEL_ROW + (((int)threadIdx.x ^ fetch_row()) & 7) * 16; }
-
-/* Asks for ROWS rows of D elements, in panels. from: the element where this thread begins; rows: that there are from
- * its row on; zeros behind them. */
-template <int D> RT_DEVICE void fetch(uint32_t to, const uint16_t *from, uint64_t stride, int rows)
+/* ROWS rows of a head of D columns from row `row` of batch `b` on, in panels, by one thread; zeros behind the batch's
+ * last row. */
+template <int D>
+RT_DEVICE void fetch(uint32_t to, const rt_cuda_tensor_map &map, uint32_t head, int row, uint32_t b, uint32_t bar)
 {
 #pragma unroll
-    for (int r = 0; r < ROWS; r += GROUP / 8, from += GROUP / 8 * stride)
-#pragma unroll
-        for (int x = 0; x < D / RT_PANEL; x++)
-            copy_async(to + x * PANEL + r * RT_PANEL_ROW, from + x * RT_PANEL, r < rows);
+    for (int x = 0; x < D / RT_PANEL; x++)
+        box_copy(to + x * PANEL, map, (int)head * D + x * RT_PANEL, row, (int)b, bar);
 }
 
 /* ---- the warpgroups that compute ---- */
@@ -131,8 +83,8 @@ template <class E, int D> RT_DEVICE void add(float (&acc)[D / 8][4], const uint3
     for (int k = 0; k < ROWS / 16; k++) wgmma<E, true>(acc, part[k], side_at(b + k * 16 * RT_PANEL_ROW / 16), 1);
 }
 
-/* Weights in two parts, as left sides of MMAs. */
-template <class E>
+/* Weights in two parts, as left sides of MMAs. ONE: rounded to the first. */
+template <class E, bool ONE>
 RT_DEVICE void split(uint32_t (&hi)[ROWS / 16][4], uint32_t (&lo)[ROWS / 16][4], const float (&s)[ROWS / 8][4])
 {
 #pragma unroll
@@ -141,7 +93,7 @@ RT_DEVICE void split(uint32_t (&hi)[ROWS / 16][4], uint32_t (&lo)[ROWS / 16][4],
         for (int i = 0; i < 4; i++) {
             const float x = s[2 * k + i / 2][i % 2 * 2], y = s[2 * k + i / 2][i % 2 * 2 + 1];
             hi[k][i] = E::pair(x, y);
-            lo[k][i] = E::pair(x - E::first(hi[k][i]), y - E::second(hi[k][i]));
+            if (!ONE) lo[k][i] = E::pair(x - E::first(hi[k][i]), y - E::second(hi[k][i]));
         }
 }
 

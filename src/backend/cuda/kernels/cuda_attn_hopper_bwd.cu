@@ -1,36 +1,39 @@
-/* cuda_attn_hopper_bwd.cu - attention backward on Hopper: dq, dk and dv, bf16 storage, heads of 64.
+/* cuda_attn_hopper_bwd.cu - attention backward on Hopper: dq, dk and dv, bf16 storage, heads of 64 or 128.
  *
- * Owns: the op attn_bwd where cuda_attn_bwd.c finds what cuda_attn_bwd.cu asks for, machine code of sm_90 and heads of
- * 64. What is computed, and to how many bits, is as there, in two forms:
+ * Owns: the op attn_bwd where cuda_attn_bwd.c finds what cuda_attn_bwd.cu asks for, machine code of sm_90 and heads
+ * that fill their tiles. What is computed is as there, in two forms:
  *   DQ   owns q, do of one head;     streams k, v of its kv head:       dq = scale ds k
  *   DKV  owns k, v of one kv head;   streams q, do of its query heads:  dk = scale ds' q,  dv = p' do
  * Leaves to cuda_attn_hopper.cuh how blocks work; a step brings a tile of each of the two matrices.
  *
- * While a warpgroup multiplies the weights of a step, the scores of the next step become weights. */
+ * Weights enter their GEMM in two parts, three at edges; ONE: rounded to 16 bits, in one. While a warpgroup multiplies
+ * the weights of a step, the scores of the next step become weights. dk and dv of heads of 128 leave no registers for
+ * that: there the two warpgroups of a block take turns by themselves. */
 #include "backend/cuda/kernels/cuda_attn_hopper.cuh"
 
 enum form { DQ, DKV };
-enum { NC = 2, OWN = NC * ROWS, D = 64, TILE = ROWS * D * 2 };
-enum { SLOTS = 8, AHEAD = 4, STATS = ROWS * (int)sizeof(rt_cuda_attn_stat), SLOT = 2 * TILE + STATS };
+enum { NC = 2, OWN = NC * ROWS, STATS = ROWS * (int)sizeof(rt_cuda_attn_stat) };
 
-/* Shared memory: what is owned, the ring, results on their way out, stats of owned queries, first row and number of the
- * tiles that stream by, barriers. */
-enum {
-    RING = 2 * NC * TILE,
-    OUT = RING + SLOTS * SLOT,
-    OWN_STATS = OUT + OWN * (D + RT_CUDA_ATTN_PAD) * 2,
-    RANGE = OWN_STATS + NC * STATS,
-    BARS = RANGE + 16,
-    END = BARS + (2 * SLOTS + 2) * 8,
+/* Where the left sides of scores are: in registers both (as long as there are some), the first, or none. OVERLAP: of
+ * the sums of a step with the scores of the next. Shared memory: what is owned, the ring, results on their way out,
+ * stats of owned queries, first row and number of the tiles that stream by, barriers. */
+template <int FORM, int D, bool ONE> struct plan {
+    static constexpr bool OVERLAP = FORM == DQ || D == 64;
+    static constexpr bool FIRST_HELD = FORM == DQ || (D == 64 && ONE);
+    static constexpr bool BOTH_HELD = FIRST_HELD && D == 64;
+    static constexpr int SLOTS = D == 64 ? 8 : 4;
+    static constexpr uint32_t TILE = ROWS * D * 2, SLOT = 2 * TILE + STATS, RING = 2 * NC * TILE,
+                              OUT = RING + SLOTS * SLOT, OWN_STATS = OUT + OWN * pitch<RT_PANEL>,
+                              RANGE = OWN_STATS + NC * STATS, BARS = RANGE + 16;
+    using ring_type = ring<SLOTS, SLOT>;
+    static_assert(BARS + ring_type::bar_bytes + 1024 <= RT_CUDA_ATTN_HOPPER_BWD_SHARED(D), "the host asks for as much");
 };
-static_assert(END + 1024 <= RT_CUDA_ATTN_HOPPER_BWD_SHARED, "the host asks for as much");
-using bwd_ring = ring<SLOTS, SLOT>;
 
 struct item {
     uint64_t row0;       /* of the batch, in rows of the operands */
     uint64_t stats;      /* of the batch, head 0 */
     uint32_t kv, h0, h1; /* kv head; query heads */
-    uint32_t part;
+    uint32_t b, part;    /* batch */
     int own; /* position of the first row owned */
 };
 
@@ -51,8 +54,9 @@ template <int FORM> RT_DEVICE bool next_tile(item &x, const rt_cuda_attn_bwd_par
         take_part(x, p, n, group);
         x.own = (int)(n / p.a.B) * OWN;
     }
-    x.row0 = (uint64_t)(n % p.a.B) * p.a.T;
-    x.stats = (uint64_t)(n % p.a.B) * p.a.H * p.a.T;
+    x.b = n % p.a.B;
+    x.row0 = (uint64_t)x.b * p.a.T;
+    x.stats = (uint64_t)x.b * p.a.H * p.a.T;
     return true;
 }
 
@@ -76,60 +80,56 @@ template <int FORM> RT_DEVICE int2 range_of(const item &x, const rt_cuda_attn_bw
     return make_int2(begin, (end - begin + ROWS - 1) / ROWS);
 }
 
-/* ---- the warpgroup that copies ---- */
+/* ---- the warp that copies ---- */
 
-/* Where this thread begins in rows of a head from `row` on. */
-RT_HOPPER const uint16_t *rows_of(const rt_cuda_attn_mat &m, uint64_t row, uint32_t head)
+/* Of one warp; its first lane asks for the copies. Stats behind the last row of a batch are not brought, and nobody
+ * looks at what is there instead. */
+template <int FORM, int D, bool ONE>
+RT_DEVICE void copy_all(const rt_cuda_attn_bwd_params &p, uint32_t at, unsigned char *shared)
 {
-    return (const uint16_t *)m.at + (row + fetch_row()) * m.stride + (uint64_t)head * D + fetch_col();
-}
-
-template <int FORM> RT_DEVICE void copy_all(const rt_cuda_attn_bwd_params &p, uint32_t at, unsigned char *shared)
-{
-    const int T = (int)p.a.T, t = (int)threadIdx.x % GROUP;
-    const rt_cuda_attn_mat &own1 = FORM == DQ ? p.q : p.k, &own2 = FORM == DQ ? p.d_o : p.v;
-    const rt_cuda_attn_mat &m1 = FORM == DQ ? p.k : p.q, &m2 = FORM == DQ ? p.v : p.d_o;
-    feeder<bwd_ring, AHEAD> f = { { at + RING, at + BARS }, 0, 0, 0 };
+    using P = plan<FORM, D, ONE>;
+    const typename P::ring_type ring = { at + P::RING, at + P::BARS };
+    const int T = (int)p.a.T;
+    const rt_cuda_tensor_map &own1 = FORM == DQ ? p.q_map : p.k_map, &own2 = FORM == DQ ? p.do_map : p.v_map;
+    const rt_cuda_tensor_map &m1 = FORM == DQ ? p.k_map : p.q_map, &m2 = FORM == DQ ? p.v_map : p.do_map;
+    const rt_cuda_attn_stat *const stats = (const rt_cuda_attn_stat *)p.stats;
+    uint32_t step = 0;
     item x;
     for (uint32_t round = 0; next_tile<FORM>(x, p, round); round++) {
         const int2 range = range_of<FORM>(x, p);
         const uint32_t own_head = FORM == DQ ? x.h0 : x.kv;
-        f.acquire(f.ring.own_empty(), (round & 1) ^ 1);
-        f.own = f.asked;
-        if (t == 0) *(int2 *)(shared + RANGE) = range;
-        for (int w = 0; w < NC; w++) {
-            const uint64_t row = x.row0 + x.own + w * ROWS;
-            const int left = T - x.own - w * ROWS - fetch_row();
-            fetch<D>(at + w * TILE + fetch_at(), rows_of(own1, row, own_head), own1.stride, left);
-            fetch<D>(at + (NC + w) * TILE + fetch_at(), rows_of(own2, row, own_head), own2.stride, left);
+        barrier_wait(ring.own_empty(), (round & 1) ^ 1);
+        if (lane() == 0) {
+            const uint32_t bytes = FORM == DQ ? min(OWN, T - x.own) * (uint32_t)sizeof *stats : 0;
+            *(int2 *)(shared + P::RANGE) = range;
+            barrier_expect(ring.own_full(), 2 * NC * P::TILE + bytes);
+            for (int w = 0; w < NC; w++) {
+                const int row = x.own + w * ROWS;
+                fetch<D>(at + w * P::TILE, own1, own_head, row, x.b, ring.own_full());
+                fetch<D>(at + (NC + w) * P::TILE, own2, own_head, row, x.b, ring.own_full());
+            }
+            if (FORM == DQ)
+                bytes_copy(at + P::OWN_STATS, stats + x.stats + (uint64_t)x.h0 * T + x.own, bytes, ring.own_full());
+        } else {
+            barrier_arrive(ring.own_full());
         }
-        if (FORM == DQ) /* behind the end they are 0, and nobody looks at them */
-            copy_async(at + OWN_STATS + t * sizeof(rt_cuda_attn_stat),
-                       (const rt_cuda_attn_stat *)p.stats + x.stats + (uint64_t)x.h0 * T + x.own + t, x.own + t < T);
-        if (!range.y) f.no_steps();
 #pragma unroll 1
         for (uint32_t h = x.h0; h < x.h1; h++) {
             const uint32_t head = FORM == DQ ? x.kv : h;
-            const uint16_t *a = rows_of(m1, x.row0 + range.x, head), *b = rows_of(m2, x.row0 + range.x, head);
-            const rt_cuda_attn_stat *stat =
-                (const rt_cuda_attn_stat *)p.stats + x.stats + (uint64_t)h * T + range.x + t;
-            int rows = T - range.x;
 #pragma unroll 1
-            for (int s = 0; s < range.y; s++) {
-                f.acquire_step();
-                const uint32_t to = f.ring.tile(f.asked);
-                fetch<D>(to + fetch_at(), a, m1.stride, rows - fetch_row());
-                fetch<D>(to + TILE + fetch_at(), b, m2.stride, rows - fetch_row());
-                if (FORM == DKV && t < ROWS) copy_async(to + 2 * TILE + t * sizeof *stat, stat, t < rows);
-                a += ROWS * m1.stride;
-                b += ROWS * m2.stride;
-                stat += ROWS;
-                rows -= ROWS;
-                f.step_asked();
+            for (int s = 0; s < range.y; s++, step++) {
+                const int row = range.x + s * ROWS;
+                const uint32_t to = ring.tile(step), full = ring.full(step);
+                const uint32_t bytes = FORM == DKV ? min(ROWS, T - row) * (uint32_t)sizeof *stats : 0;
+                barrier_wait(ring.empty(step), ring.parity(step) ^ 1);
+                if (lane() != 0) continue;
+                barrier_expect(full, 2 * P::TILE + bytes);
+                fetch<D>(to, m1, head, row, x.b, full);
+                fetch<D>(to + P::TILE, m2, head, row, x.b, full);
+                if (FORM == DKV) bytes_copy(to + 2 * P::TILE, stats + x.stats + (uint64_t)h * T + row, bytes, full);
             }
         }
     }
-    f.announce_all();
 }
 
 /* ---- the warpgroups that compute ---- */
@@ -177,16 +177,52 @@ RT_DEVICE void weigh_queries(float (&s)[ROWS / 8][4], float (&dp)[ROWS / 8][4], 
         }
 }
 
-/* s = a b', both tiles in shared memory. */
-RT_HOPPER void scores_of_tiles(float (&s)[ROWS / 8][4], uint32_t a, uint32_t b)
+/* Does any of the keys from `row` on see only some of the queries of a tile from `from` on? uneven: queries may have
+ * other first keys than 0. */
+RT_HOPPER bool edge_of_queries(const unsigned char *stats, int from, int row, int T, bool uneven)
+{
+    const bool edge = from < row + ROWS - 1 || from + ROWS > T;
+    if (!uneven) return edge;
+    const rt_cuda_attn_stat *q = (const rt_cuda_attn_stat *)stats + lane();
+    return warp_max(max(q[0].lo, q[32].lo)) > row || edge;
+}
+
+/* Positions and stats of this lane's rows of those that the warpgroup owns, from `row` on; what all of them see. */
+RT_HOPPER seen own_queries(rt_cuda_attn_stat (&stat)[2], int (&i)[2], const rt_cuda_attn_stat *stats, int row, int T)
 {
 #pragma unroll
-    for (int d = 0; d < D / 16; d++) wgmma_panels<rt_bf16>(s, side_at(a + d * 2), side_at(b + d * 2), d > 0);
+    for (int half = 0; half < 2; half++) {
+        i[half] = row + warp() % 4 * 16 + lane() / 4 + half * 8;
+        stat[half] = stats[i[half] - row];
+        if (i[half] >= T) stat[half].lo = INT32_MAX;
+    }
+    return seen_by(&stats->lo, sizeof *stats / sizeof(int), row, T);
+}
+
+/* s = a b', both tiles in shared memory. */
+template <int D> RT_DEVICE void scores_of_tiles(float (&s)[ROWS / 8][4], uint32_t a, uint32_t b)
+{
+#pragma unroll
+    for (int d = 0; d < D / 16; d++) {
+        const uint32_t on = (d / 4 * PANEL + d % 4 * 32) / 16;
+        wgmma_panels<rt_bf16>(s, side_at(a + on), side_at(b + on), d > 0);
+    }
+}
+
+/* s = a b': the left side in registers, or else its tile at `at`. */
+template <int D, bool HELD>
+RT_DEVICE void scores_either(float (&s)[ROWS / 8][4], const uint32_t (&held)[D / 16][4], uint32_t at, uint32_t b)
+{
+    if constexpr (HELD)
+        scores<rt_bf16, D>(s, held, b);
+    else
+        scores_of_tiles<D>(s, at, b);
 }
 
 /* Sums of a part, as they are. */
-RT_HOPPER void store_sums(const rt_cuda_attn_bwd_params &p, const item &x, uint32_t which, int row,
-                          const float (&acc)[1][D / 8][4], float f)
+template <int D>
+RT_DEVICE void store_sums(const rt_cuda_attn_bwd_params &p, const item &x, uint32_t which, int row,
+                          const float (&acc)[D / 8][4], float f)
 {
     const uint64_t rows = (uint64_t)p.a.B * p.a.T, cols = (uint64_t)p.a.K * D;
     float *to = (float *)p.sums + ((uint64_t)which * p.parts + x.part) * rows * cols + (uint64_t)x.kv * D;
@@ -197,62 +233,58 @@ RT_HOPPER void store_sums(const rt_cuda_attn_bwd_params &p, const item &x, uint3
             const int r = row + lane() / 4 + half * 8, d = n * 8 + lane() % 4 * 2;
             if (r < (int)p.a.T)
                 *(float2 *)(to + (x.row0 + r) * cols + d) =
-                    make_float2(acc[0][n][half * 2] * f, acc[0][n][half * 2 + 1] * f);
+                    make_float2(acc[n][half * 2] * f, acc[n][half * 2 + 1] * f);
         }
 }
 
-/* Results of this warp, whose first row is at position `row`. */
-template <int FORM>
+/* Results of this warp, whose first row is at position `row`, a panel after the other. */
+template <int FORM, int D>
 RT_DEVICE void store_rows(const rt_cuda_attn_bwd_params &p, const item &x, const rt_cuda_attn_mat &to, uint32_t which,
-                          int row, const float (&acc)[1][D / 8][4], float f, unsigned char *out)
+                          int row, const float (&acc)[D / 8][4], float f, unsigned char *out)
 {
     if (FORM == DKV && p.parts > 1) {
-        store_sums(p, x, which, row, acc, f);
+        store_sums<D>(p, x, which, row, acc, f);
         return;
     }
     const float scale[1][2] = { { f, f } };
     uint16_t *const at = (uint16_t *)to.at + (x.row0 + row) * to.stride + (uint64_t)(FORM == DQ ? x.h0 : x.kv) * D;
-    tile_store<rt_bf16, D, 1>(at, to.stride, (int)p.a.T - row, D, acc, scale, out);
+#pragma unroll
+    for (int c = 0; c < D / RT_PANEL; c++) {
+        float panel[1][RT_PANEL / 8][4];
+#pragma unroll
+        for (int n = 0; n < RT_PANEL / 8; n++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) panel[0][n][e] = acc[c * RT_PANEL / 8 + n][e];
+        tile_store<rt_bf16, RT_PANEL, 1>(at + c * RT_PANEL, to.stride, (int)p.a.T - row, RT_PANEL, panel, scale, out);
+    }
 }
 
-template <int FORM> struct left_sides {
-};
-template <> struct left_sides<DQ> {
-    uint32_t a[D / 16][4], b[D / 16][4];
-};
-
-template <int FORM> RT_DEVICE void compute_all(const rt_cuda_attn_bwd_params &p, uint32_t at, unsigned char *shared)
+template <int FORM, int D, bool ONE>
+RT_DEVICE void compute_all(const rt_cuda_attn_bwd_params &p, uint32_t at, unsigned char *shared)
 {
+    using P = plan<FORM, D, ONE>;
     const int group = (int)threadIdx.x / GROUP, T = (int)p.a.T;
-    const bwd_ring ring = { at + RING, at + BARS };
-    const uint32_t own1 = side(at + group * TILE, 16), own2 = side(at + (NC + group) * TILE, 16);
+    const typename P::ring_type ring = { at + P::RING, at + P::BARS };
+    const uint32_t own1 = side(at + group * P::TILE, 16), own2 = side(at + (NC + group) * P::TILE, 16);
     const bool uneven = p.start.at || p.a.window; /* queries may have other first keys than 0 */
     uint32_t step = 0;
     item x;
     for (uint32_t round = 0; next_tile<FORM>(x, p, round); round++) {
         uint32_t ds_hi[ROWS / 16][4], ds_lo[ROWS / 16][4], p_hi[ROWS / 16][4], p_lo[ROWS / 16][4];
-        float one[1][D / 8][4], two[1][D / 8][4], s[ROWS / 8][4], dp[ROWS / 8][4];
-        left_sides<FORM> left;
+        float one[D / 8][4], two[D / 8][4], s[ROWS / 8][4], dp[ROWS / 8][4];
+        uint32_t left1[D / 16][4], left2[D / 16][4];
         rt_cuda_attn_stat stat[2];
         int i[2];
         const int row = x.own + group * ROWS, mine = row + warp() % 4 * 16; /* of the warpgroup, of the warp */
         seen all = { 0, 0, 0 };
         barrier_wait(ring.own_full(), round & 1);
-        const int2 range = *(const int2 *)(shared + RANGE);
+        const int2 range = *(const int2 *)(shared + P::RANGE);
         const int x0 = __shfl_sync(~0u, range.x, 0), n = __shfl_sync(~0u, range.y, 0);
         int a, b; /* of the n tiles that stream by, a .. b - 1 are seen */
+        if (P::FIRST_HELD) load_left<D>(left1, at + group * P::TILE);
+        if (P::BOTH_HELD) load_left<D>(left2, at + (NC + group) * P::TILE);
         if constexpr (FORM == DQ) {
-            const rt_cuda_attn_stat *const stats = (const rt_cuda_attn_stat *)(shared + OWN_STATS) + group * ROWS;
-            load_left<D>(left.a, at + group * TILE);
-            load_left<D>(left.b, at + (NC + group) * TILE);
-#pragma unroll
-            for (int half = 0; half < 2; half++) {
-                i[half] = mine + lane() / 4 + half * 8;
-                stat[half] = stats[i[half] - row];
-                if (i[half] >= T) stat[half].lo = INT32_MAX;
-            }
-            all = seen_by(&stats->lo, sizeof *stats / sizeof(int), row, T);
-            ring.release_own();
+            all = own_queries(stat, i, (const rt_cuda_attn_stat *)(shared + P::OWN_STATS) + group * ROWS, row, T);
             const bool any = all.first <= all.last;
             a = any ? (all.first - x0) / ROWS : n;
             b = any ? (all.last - x0) / ROWS + 1 : n;
@@ -260,67 +292,57 @@ template <int FORM> RT_DEVICE void compute_all(const rt_cuda_attn_bwd_params &p,
             a = row < T ? min(group, n) : n;
             b = n;
         }
-        clear(one[0]);
-        if (FORM == DKV) clear(two[0]);
-
+        if (P::BOTH_HELD) ring.release_own();
+        clear(one);
+        if (FORM == DKV) clear(two);
         /* the tile t of a head, in steps of the ring: scores of it, with what the step before leaves to be added */
         auto begin_scores = [&](uint32_t tile) {
-            const uint32_t b1 = side(tile, 16), b2 = side(tile + TILE, 16);
+            const uint32_t b1 = side(tile, 16), b2 = side(tile + P::TILE, 16);
             wgmma_fence();
-            if constexpr (FORM == DQ) {
-                scores<rt_bf16, D>(s, left.a, b1);
-                scores<rt_bf16, D>(dp, left.b, b2);
-            } else {
-                scores_of_tiles(s, own1, b1);
-                scores_of_tiles(dp, own2, b2);
-            }
+            scores_either<D, P::FIRST_HELD>(s, left1, own1, b1);
+            scores_either<D, P::BOTH_HELD>(dp, left2, own2, b2);
             wgmma_commit();
         };
         auto begin_sums = [&](uint32_t tile) {
-            const uint32_t b1 = side(tile, PANEL), b2 = side(tile + TILE, PANEL);
-            add<rt_bf16, D>(one[0], ds_hi, b1);
-            add<rt_bf16, D>(one[0], ds_lo, b1);
+            const uint32_t b1 = side(tile, PANEL), b2 = side(tile + P::TILE, PANEL);
+            add<rt_bf16, D>(one, ds_hi, b1);
+            if (!ONE) add<rt_bf16, D>(one, ds_lo, b1);
             if constexpr (FORM == DKV) {
-                add<rt_bf16, D>(two[0], p_hi, b2);
-                add<rt_bf16, D>(two[0], p_lo, b2);
+                add<rt_bf16, D>(two, p_hi, b2);
+                if (!ONE) add<rt_bf16, D>(two, p_lo, b2);
             }
             wgmma_commit();
         };
         auto hold_all = [&] {
-            hold(one[0]);
+            hold(one);
             hold(ds_hi);
-            hold(ds_lo);
+            if (!ONE) hold(ds_lo);
             if constexpr (FORM == DKV) {
-                hold(two[0]);
+                hold(two);
                 hold(p_hi);
-                hold(p_lo);
+                if (!ONE) hold(p_lo);
             }
         };
         auto is_edge = [&](int t, uint32_t step) {
             const int from = x0 + t * ROWS;
             if (FORM == DQ) return from < all.lo_max || from + ROWS - 1 > row;
-            bool edge = from < row + ROWS - 1 || from + ROWS > T;
-            if (!uneven) return edge;
-            const rt_cuda_attn_stat *q =
-                (const rt_cuda_attn_stat *)(shared + (ring.tile(step) - at) + 2 * TILE) + lane();
-            return warp_max(max(q[0].lo, q[32].lo)) > row || edge;
+            return edge_of_queries(shared + (ring.tile(step) - at) + 2 * P::TILE, from, row, T, uneven);
         };
         auto weigh_all = [&](int t, uint32_t step, bool edge) {
             const int from = x0 + t * ROWS;
-            const unsigned char *const stats = shared + (ring.tile(step) - at) + 2 * TILE;
+            const unsigned char *const stats = shared + (ring.tile(step) - at) + 2 * P::TILE;
             if (FORM == DQ && edge) weigh_keys<true>(s, dp, stat, i, from, p.scale2);
             if (FORM == DQ && !edge) weigh_keys<false>(s, dp, stat, i, from, p.scale2);
             if (FORM == DKV && edge) weigh_queries<true>(s, dp, stats, mine, from, T, p.scale2);
             if (FORM == DKV && !edge) weigh_queries<false>(s, dp, stats, mine, from, T, p.scale2);
         };
         auto make_parts = [&](uint32_t tile, bool edge) {
-            split<rt_bf16>(ds_hi, ds_lo, dp);
-            if constexpr (FORM == DKV) split<rt_bf16>(p_hi, p_lo, s);
-            if (!edge) return;
-            add_rest<rt_bf16, D>(one[0], dp, ds_hi, ds_lo, side(tile, PANEL));
-            if constexpr (FORM == DKV) add_rest<rt_bf16, D>(two[0], s, p_hi, p_lo, side(tile + TILE, PANEL));
+            split<rt_bf16, ONE>(ds_hi, ds_lo, dp);
+            if constexpr (FORM == DKV) split<rt_bf16, ONE>(p_hi, p_lo, s);
+            if (ONE || !edge) return;
+            add_rest<rt_bf16, D>(one, dp, ds_hi, ds_lo, side(tile, PANEL));
+            if constexpr (FORM == DKV) add_rest<rt_bf16, D>(two, s, p_hi, p_lo, side(tile + P::TILE, PANEL));
         };
-
         const int steps = n * (int)(x.h1 - x.h0);
         int t = 0, done = 0; /* tile of its head; steps of the item that are done */
         auto advance = [&] { done++, step++, t = t + 1 == n ? 0 : t + 1; };
@@ -331,7 +353,23 @@ template <int FORM> RT_DEVICE void compute_all(const rt_cuda_attn_bwd_params &p,
             }
         };
         pass_over();
-        if (done < steps) {
+        if (!P::OVERLAP) {
+            for (; done < steps; advance(), pass_over()) {
+                ring.wait(step);
+                begin_scores(ring.tile(step));
+                const bool edge = is_edge(t, step);
+                wgmma_wait<0>();
+                hold(s);
+                hold(dp);
+                weigh_all(t, step, edge);
+                make_parts(ring.tile(step), edge);
+                wgmma_fence();
+                begin_sums(ring.tile(step));
+                wgmma_wait<0>();
+                hold_all();
+                ring.release(step);
+            }
+        } else if (done < steps) {
             ring.wait(step);
             bool edge = is_edge(t, step);
             begin_scores(ring.tile(step));
@@ -366,35 +404,40 @@ template <int FORM> RT_DEVICE void compute_all(const rt_cuda_attn_bwd_params &p,
                 make_parts(ring.tile(step), edge);
             }
         }
-        if (FORM == DKV) ring.release_own();
-        unsigned char *const out = shared + OUT + warp() * 16 * pitch<D>;
-        store_rows<FORM>(p, x, FORM == DQ ? p.dq : p.dk, 0, mine, one, p.a.scale, out);
-        if (FORM == DKV) store_rows<FORM>(p, x, p.dv, 1, mine, two, 1.0f, out);
+        if (!P::BOTH_HELD) ring.release_own();
+        unsigned char *const out = shared + P::OUT + warp() * 16 * pitch<RT_PANEL>;
+        store_rows<FORM, D>(p, x, FORM == DQ ? p.dq : p.dk, 0, mine, one, p.a.scale, out);
+        if (FORM == DKV) store_rows<FORM, D>(p, x, p.dv, 1, mine, two, 1.0f, out);
     }
 }
 
-template <int FORM> RT_DEVICE void attn_bwd(const rt_cuda_attn_bwd_params &p)
+template <int FORM, int D, bool ONE> RT_DEVICE void attn_bwd(const rt_cuda_attn_bwd_params &p)
 {
-    constexpr int R = 56, W = 224;
+    using P = plan<FORM, D, ONE>;
+    constexpr int R = 24, W = 240;
     static_assert(registers_suffice(NC, R, W), "or those who take would wait forever");
     const uint32_t low = shared_at(rt_shared), at = (low + 1023) & ~1023u;
-    if (threadIdx.x == 0) bwd_ring{ at + RING, at + BARS }.make(NC);
+    if (threadIdx.x == 0) typename P::ring_type{ at + P::RING, at + P::BARS }.make(NC);
     __syncthreads();
     if (threadIdx.x >= NC * GROUP) {
         registers_give<R>();
-        copy_all<FORM>(p, at, rt_shared + (at - low));
+        if (threadIdx.x < NC * GROUP + 32) copy_all<FORM, D, ONE>(p, at, rt_shared + (at - low));
     } else {
         registers_take<W>();
-        compute_all<FORM>(p, at, rt_shared + (at - low));
+        compute_all<FORM, D, ONE>(p, at, rt_shared + (at - low));
     }
 }
 
-#define KERNEL(form)                                                                                                   \
+#define KERNEL(name, form, D, ONE)                                                                                     \
     extern "C" __global__ void __launch_bounds__((NC + 1) * GROUP, 1)                                                  \
-        rt_attn_hopper_##form##_64(const __grid_constant__ rt_cuda_attn_bwd_params p)                                  \
+        rt_attn_hopper_##name(const __grid_constant__ rt_cuda_attn_bwd_params p)                                       \
     {                                                                                                                  \
         begin_kernel();                                                                                                \
-        RT_SM90A(attn_bwd<form>(p));                                                                                   \
+        RT_SM90A(attn_bwd<form, D, ONE>(p));                                                                           \
     }
-KERNEL(DQ)
-KERNEL(DKV)
+KERNEL(DQ_64, DQ, 64, false)
+KERNEL(DKV_64, DKV, 64, false)
+KERNEL(DQ_64_rounded, DQ, 64, true)
+KERNEL(DKV_64_rounded, DKV, 64, true)
+KERNEL(DQ_128_rounded, DQ, 128, true)
+KERNEL(DKV_128_rounded, DKV, 128, true)

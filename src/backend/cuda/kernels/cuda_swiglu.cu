@@ -9,10 +9,19 @@
 
 namespace
 {
+/* 1 / d of d from 1 to 2, within an ulp: the unit's own reciprocal and a step of Newton's, without the cases of a
+ * quotient that do not occur. A NaN stays one. */
+RT_DEVICE float reciprocal(float d)
+{
+    float r;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(d));
+    return fmaf(r, fmaf(-d, r, 1.0f), r);
+}
+
 /* s = sigmoid(g), t = 1 - s, both without cancellation and without overflow: from e = exp(-|g|) <= 1 and 1/(1+e). */
 RT_DEVICE void sigmoid(float g, float &s, float &t)
 {
-    float e = expf(-fabsf(g)), r = 1.0f / (1.0f + e), a = e * r;
+    float e = expf(-fabsf(g)), r = reciprocal(1.0f + e), a = e * r;
     s = g < 0.0f ? a : r;
     t = g < 0.0f ? r : a;
 }

@@ -33,6 +33,7 @@ struct rt_attn_args {
     uint B, T, H, K, D;
     uint window;
     float scale;
+    uint rounded;
 };
 
 struct rt_decode_args {
