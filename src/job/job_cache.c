@@ -429,8 +429,8 @@ out:
 static void close_work(rt_cache_work *w)
 {
     for (int i = 0; i < RT_CACHE_SECTIONS; i++) rt_cache_writer_free(w->writer[i]);
-    rt_cache_work_free(w);
     rt_says_free(w->says);
+    rt_cache_work_free(w);
     rt_cache_remote_free(w);
     rt_cache_close(w->cache);
     rt_rows_close(w->rows[0]);

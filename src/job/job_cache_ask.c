@@ -154,6 +154,7 @@ int rt_cache_work_keep(rt_cache_work *w, rt_err *e)
     const rt_cache_batch *b = w->answered;
     w->answered = NULL;
     if (!b) return RT_OK;
+    if (w->says) RT_TRY(rt_says_hear(w->says, e));
     for (uint32_t u = 0; u < uses_of(w, b->held, use); u++)
         for (uint32_t k = 0, first = 0; k < b->place_count; k++) {
             RT_TRY(b->hidden ? add_hidden(w, b, &b->places[k], first, e)

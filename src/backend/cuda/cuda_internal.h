@@ -59,9 +59,12 @@ typedef struct rt_cuda_stage {
     rt_cu_event free; /* recorded behind the last of them */
 } rt_cuda_stage;
 
-/* A small download under way: its bytes are in the box, and `to` gets them when the ticket is waited for. */
+/* A download under way: a small one's bytes come into the box, another's into a stage, and `to` gets them when the
+ * ticket is waited for, or before the stage is used again. */
 typedef struct rt_cuda_letter {
-    void *to; /* null: none */
+    void *to;          /* null: none */
+    rt_cuda_stage *in; /* null: the box */
+    const uint8_t *at;
     uint32_t bytes;
     rt_ticket ticket;
 } rt_cuda_letter;
