@@ -6,7 +6,7 @@
 
 enum {
     RT_CUDA_CHOICE_THREADS = 1024,
-    RT_CUDA_TOPK_THREADS = 512,   /* two blocks of a multiprocessor: one reads while the other ranks */
+    RT_CUDA_TOPK_THREADS = 512,  /* two blocks of a multiprocessor: one reads while the other ranks */
     RT_CUDA_CHOICE_SHARED = 2048 /* keys that are sorted in shared memory; more of them in scratch */
 };
 

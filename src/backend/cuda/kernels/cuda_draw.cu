@@ -17,6 +17,7 @@ static_assert(RT_DRAW_MOST <= 2 * THREADS, "a thread sorts two draws");
 
 struct Row {
     uint64_t upto[PARTS];             /* the weights of a part and of those before it */
+    uint64_t mark[RT_DRAW_MOST];      /* of each draw: below the sum of all weights */
     uint32_t drawn[RT_DRAW_MOST];     /* the ids, then sorted */
     uint16_t begin[RT_DRAW_MOST + 1]; /* where each distinct id begins among the sorted */
     uint32_t firsts[WARPS];
@@ -26,7 +27,7 @@ struct Row {
     float max[32];
 };
 
-/* rt_draw_depth and rt_draw_weight */
+/* rt_draw_depth and rt_draw_weight, of what is at most p.end below the largest logit */
 RT_DEVICE uint64_t weigh(const rt_cuda_draw_params &p, float below)
 {
     constexpr uint32_t poly[] = { RT_DRAW_POLY };
@@ -37,8 +38,7 @@ RT_DEVICE uint64_t weigh(const rt_cuda_draw_params &p, float below)
     uint32_t m = poly[terms - 1];
 #pragma unroll
     for (int i = terms - 2; i >= 0; i--) m = poly[i] - __umulhi(x, m);
-    const uint64_t w = ((1ull << 32) - __umulhi(x, m)) << 11 >> (k >> 32 & 63);
-    return below < p.end ? w : 0;
+    return ((1ull << 32) - __umulhi(x, m)) << 11 >> (k >> 32 & 63);
 }
 
 /* In lanes' order, up to and with this one. */
@@ -109,22 +109,33 @@ RT_DEVICE void sum_up(Row &r, uint32_t parts)
     __syncthreads();
 }
 
-/* The weights of the columns of a pack that count; returns their sum. depths: += 2^-d d of each, d its depth. */
-template <int W>
-RT_DEVICE uint64_t weigh_pack(const rt_cuda_draw_params &p, float max, const float (&v)[W], uint32_t live,
-                              uint64_t (&w)[W], float *depths)
+/* The weights of the columns of a pack that count; returns their sum. depths: += 2^-d d of each, d its depth. From
+ * p.end on a weight is 0, and what follows of it is nothing. */
+template <bool EVERY, int W>
+RT_DEVICE uint64_t weigh_columns(const rt_cuda_draw_params &p, float max, const float (&v)[W], uint32_t live,
+                                 uint64_t (&w)[W], float *depths)
 {
     uint64_t sum = 0;
     float part = 0;
 #pragma unroll
     for (int i = 0; i < W; i++) {
-        const bool in = live == (1u << W) - 1u || (live >> i & 1);
-        const float below = in ? max - v[i] : __uint_as_float(0x7f800000u), d = fminf(below * p.steep, 200.0f);
-        sum += w[i] = weigh(p, below);
-        part = fmaf(exp2_fast(-d), d, part);
+        const bool in = EVERY || ((live >> i & 1) && max - v[i] < p.end);
+        const float below = in ? fminf(max - v[i], p.end) : 0.0f, d = below * p.steep;
+        const uint64_t weight = weigh(p, below);
+        w[i] = in ? weight : 0;
+        sum += w[i];
+        part = fmaf(in ? exp2_fast(-d) : 0.0f, d, part);
     }
     *depths += part;
     return sum;
+}
+template <int W>
+RT_DEVICE uint64_t weigh_pack(const rt_cuda_draw_params &p, float max, const float (&v)[W], uint32_t live,
+                              uint64_t (&w)[W], float *depths)
+{
+    if (live == (1u << W) - 1u && p.end < __uint_as_float(0x7f800000u))
+        return weigh_columns<true>(p, max, v, live, w, depths);
+    return weigh_columns<false>(p, max, v, live, w, depths);
 }
 
 /* r.upto of all parts; the sum of 2^-depth times depth, in f32 within a part and a lane. */
@@ -244,10 +255,14 @@ template <class T> __device__ void draw(const rt_cuda_draw_params &p)
         const uint64_t sum = r.upto[parts - 1];
         entropy = 0;
         if (sum) {
-            for (uint32_t d = threadIdx.x / 32; d < n; d += WARPS) {
+            for (uint32_t d = threadIdx.x; d < n; d += THREADS) {
                 const Random w = philox(step->seed, key, (uint64_t)0xffffffffu << 32 | d / 2);
                 const uint64_t bits = d % 2 ? (uint64_t)w.v[3] << 32 | w.v[2] : (uint64_t)w.v[1] << 32 | w.v[0];
-                const uint32_t id = find(p, x, r, max, parts, __umul64hi(bits, sum));
+                r.mark[d] = __umul64hi(bits, sum);
+            }
+            __syncthreads();
+            for (uint32_t d = threadIdx.x / 32; d < n; d += WARPS) {
+                const uint32_t id = find(p, x, r, max, parts, r.mark[d]);
                 if (threadIdx.x % 32 == 0) r.drawn[d] = id;
             }
             sort_drawn(r, n);

@@ -11,27 +11,25 @@ template <class T> struct PackedRow {
     static constexpr int W = 16 / (int)sizeof(T);     /* columns of a pack; 32 are a multiple of it */
     static constexpr uint32_t EVERY = (1u << W) - 1u; /* columns: a bit for each */
     const T *x;
-    const uint32_t *vmask; /* or null: all columns count */
-    uint32_t V, packs;
-    bool aligned;
+    const uint32_t *vmask;    /* or null: all columns count */
+    uint32_t V, packs, whole; /* whole: packs that are read in one access, from the first on */
 
-    __device__ PackedRow(const T *row, const uint32_t *mask, uint32_t cols) :
-        x(row), vmask(mask), V(cols), packs((cols + W - 1) / W), aligned((uint64_t)row % 16 == 0)
+    __device__ PackedRow(const T *row, const uint32_t *mask, uint32_t cols)
+        : x(row), vmask(mask), V(cols), packs((cols + W - 1) / W), whole((uint64_t)row % 16 == 0 ? cols / W : 0)
     {
     }
     /* The columns of a pack that count. */
     __device__ uint32_t bits(uint32_t pack) const
     {
         const uint32_t v = pack * W, all = vmask ? vmask[v / 32] >> v % 32 & EVERY : EVERY;
-        return V - v < W ? all & ((1u << (V - v)) - 1u) : all;
+        return pack < whole || V - v >= W ? all : all & ((1u << (V - v)) - 1u);
     }
     __device__ void read(float (&v)[W], uint32_t pack) const
     {
-        const uint32_t left = V - pack * W;
-        if (aligned && left >= W)
-            load(v, x + pack * W, Whole());
+        if (pack < whole)
+            load(v, x + (uint64_t)pack * W, Whole());
         else
-            load(v, x + pack * W, Part{ left });
+            load(v, x + (uint64_t)pack * W, Part{ V - pack * W });
     }
     /* fn(pack, its columns, bits) of every `step`-th pack from `first` up to `end`, U of them read before the first is
      * used. Behind the row there are packs without columns; what is in columns that do not count is anything. */
