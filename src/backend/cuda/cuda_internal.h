@@ -232,6 +232,7 @@ void rt_cuda_builder_fail(rt_cuda_builder *b, int status, const char *text);
 int rt_cuda_prepare(rt_dev *d, const rt_bound_op *ops, uint32_t nops, rt_err *e);
 int rt_cuda_seal(rt_dev *d, const rt_bound_op *ops, uint32_t nops, rt_prog **out, rt_err *e);
 int rt_cuda_run(rt_dev *d, rt_prog *g, rt_ticket *t, rt_err *e);
+int rt_cuda_queue_times(rt_dev *d, rt_prog *g, rt_queue_times *out, rt_err *e);
 void rt_cuda_prog_free(rt_dev *d, rt_prog *g);
 
 /* cuda_ops.c */
