@@ -110,6 +110,12 @@ typedef struct rt_copy {
     bool to_device;
 } rt_copy;
 
+/* Of a run whose copy queue is beside the other: seconds from begin to end, those in which something was copied, those
+ * in which the compute queue waited for it. */
+typedef struct rt_queue_times {
+    double total, copy, waited;
+} rt_queue_times;
+
 struct rt_backend {
     const char *name;
     /* `copy` and `run` are enqueued and return before they are done, so the host has work to do meanwhile. false: they
@@ -141,6 +147,9 @@ struct rt_backend {
     /* How long a run took by the device's own clock, once it is done and while it is one of the last few. Null: it has
      * none, and whoever wants to know waits and looks at the host's. */
     double (*seconds)(rt_dev *d, rt_ticket t);
+    /* A run that tells its times, and is done when this returns. RT_UNSUPPORTED where options keep queues from running
+     * side by side. Null: `queues` is false. */
+    int (*queue_times)(rt_dev *d, rt_prog *g, rt_queue_times *out, rt_err *e);
     void (*prog_free)(rt_dev *d, rt_prog *g); /* accepts null */
     /* What decides bits besides the plan: ISA, library versions. Enters the program hash. */
     void (*identity)(rt_dev *d, rt_str *out);

@@ -9,9 +9,10 @@
 enum { MOST_FLAGS = 40 };
 
 typedef struct cache_flags {
-    rt_words words[RT_SETTING_COUNT_ALL], join, looked;
+    rt_words words[RT_SETTING_COUNT_ALL], join, from, looked;
     bool on[RT_SETTING_COUNT_ALL], fill, json, quiet;
-    const char *keep, *part;
+    const char *keep, *part, *format, *tokens, *to;
+    uint32_t window;
     rt_flag flags[MOST_FLAGS];
     char help[RT_SETTING_COUNT_ALL][200];
 } cache_flags;
@@ -51,6 +52,15 @@ static void make_flags(cache_flags *v)
         { "--part", RT_FLAG_TEXT, &v->part, "I/N", "Part of the work, for N processes that fill one cache together" },
         { "--join", RT_FLAG_LIST, &v->join, "CACHE",
           "Cache to join into --out, instead of running a teacher; to be repeated" },
+        { "--from", RT_FLAG_LIST, &v->from, "FILE",
+          "File of another tool to make the cache of, instead of running a teacher; --teacher lends its tokenizer; may "
+          "be repeated" },
+        { "--to", RT_FLAG_TEXT, &v->to, "FILE",
+          "File for another tool, written of what the cache C has of --data: retort cache C --data D --to FILE" },
+        { "--format", RT_FLAG_TEXT, &v->format, "axolotl|vllm|surogate", "Format of --from and --to" },
+        { "--tokens", RT_FLAG_TEXT, &v->tokens, "FILE", "Token shard beside a .kd file of surogate" },
+        { "--window", RT_FLAG_COUNT, &v->window, "N",
+          "Sequence length of surogate's capture, at whose multiples its teacher began anew" },
         { "--json", RT_FLAG_BOOL, &v->json, NULL, "JSON instead of text" },
         { "--quiet", RT_FLAG_BOOL, &v->quiet, NULL, "Quiet: errors alone are printed, and --json" },
     };
@@ -71,15 +81,57 @@ out:
     return rc;
 }
 
-/* The first flag that is given besides those of the table's `kept`; null: none. */
-static const char *other_flag(const cache_flags *v, const rt_setting_id *kept, uint32_t count)
+/* The first setting that is given besides those of `kept`; null: none. */
+static const char *other_setting(const cache_flags *v, const rt_setting_id *kept, uint32_t count)
 {
     for (const rt_setting_id *id = rt_job_cache_settings; *id != RT_SETTING_COUNT_ALL; id++) {
         bool is_kept = false;
         for (uint32_t i = 0; i < count; i++) is_kept = is_kept || kept[i] == *id;
         if (!is_kept && (v->words[*id].count || v->on[*id])) return rt_setting_table[*id].flag;
     }
-    return v->keep ? "--keep" : v->part ? "--part" : NULL;
+    return NULL;
+}
+
+/* The same of all flags. */
+static const char *other_flag(const cache_flags *v, const rt_setting_id *kept, uint32_t count)
+{
+    const char *other = other_setting(v, kept, count);
+    return other           ? other
+           : v->keep       ? "--keep"
+           : v->part       ? "--part"
+           : v->from.count ? "--from"
+           : v->to         ? "--to"
+           : v->format     ? "--format"
+           : v->tokens     ? "--tokens"
+           : v->window     ? "--window"
+                           : NULL;
+}
+
+/* What of the flags files of another tool have no use for, and a file for one, for which rows of the data are looked
+ * up; null: nothing. */
+static const char *unread(const cache_flags *v)
+{
+    static const rt_setting_id read[] = { RT_SETTING_ID_teacher,     RT_SETTING_ID_student, RT_SETTING_ID_base,
+                                          RT_SETTING_ID_out,         RT_SETTING_ID_seq_len, RT_SETTING_ID_vocab,
+                                          RT_SETTING_ID_temperature, RT_SETTING_ID_threads };
+    const char *other = other_setting(v, read, sizeof read / sizeof *read);
+    return other ? other : v->part ? "--part" : v->fill ? "--fill" : NULL;
+}
+static const char *unwritten(const cache_flags *v)
+{
+    static const rt_setting_id read[] = {
+        RT_SETTING_ID_data,       RT_SETTING_ID_chat_template, RT_SETTING_ID_columns,
+        RT_SETTING_ID_loss_on,    RT_SETTING_ID_template_var,  RT_SETTING_ID_skip_bad,
+        RT_SETTING_ID_allow_drop, RT_SETTING_ID_vocab,         RT_SETTING_ID_threads
+    };
+    const char *other = other_setting(v, read, sizeof read / sizeof *read);
+    return other           ? other
+           : v->join.count ? "--join"
+           : v->fill       ? "--fill"
+           : v->keep       ? "--keep"
+           : v->part       ? "--part"
+           : v->window     ? "--window"
+                           : NULL;
 }
 
 /* A flag that would have no effect is an error. */
@@ -87,6 +139,12 @@ static int check_flags(const cache_flags *v, rt_err *e)
 {
     const rt_setting_id out = RT_SETTING_ID_out;
     const char *other = NULL;
+    if (v->to && (!v->looked.count || v->from.count))
+        return rt_fail(e, RT_USAGE, "--to is written of a cache: retort cache C --data D --to %s", v->to);
+    if (v->to) {
+        other = unwritten(v);
+        return other ? rt_fail(e, RT_USAGE, "%s has no effect on a file for another tool; leave it out", other) : RT_OK;
+    }
     if (v->looked.count) {
         other = v->join.count ? "--join" : v->fill ? "--fill" : other_flag(v, NULL, 0);
         if (other)
@@ -96,6 +154,10 @@ static int check_flags(const cache_flags *v, rt_err *e)
                 other, v->looked.text[0]);
     } else if (v->join.count && (other = other_flag(v, &out, 1))) {
         return rt_fail(e, RT_USAGE, "--join runs no teacher; leave %s out", other);
+    } else if (v->from.count && (other = unread(v))) {
+        return rt_fail(e, RT_USAGE, "%s has no effect on files of another tool; leave it out", other);
+    } else if (!v->from.count && (v->format || v->tokens || v->window)) {
+        return rt_fail(e, RT_USAGE, "%s needs --from", v->format ? "--format" : v->tokens ? "--tokens" : "--window");
     }
     return RT_OK;
 }
@@ -171,6 +233,13 @@ static int run(const cache_flags *v, rt_err *e)
                             .fill = v->fill,
                             .join = v->join.text,
                             .join_count = v->join.count,
+                            .from = v->from.text,
+                            .from_count = v->from.count,
+                            .format = v->format,
+                            .tokens = v->tokens,
+                            .window = v->window,
+                            .to = v->to,
+                            .of = v->to ? v->looked.text[0] : NULL,
                             .env = &env,
                             .progress = rt_live_progress };
     RT_TRY(check_flags(v, e));
@@ -178,14 +247,15 @@ static int run(const cache_flags *v, rt_err *e)
     RT_TRY(parse_part(v->part, &o.part, &o.parts, e));
     rt_interrupt_catch();
     if (!v->quiet) rt_live_begin(stderr);
-    rc = v->looked.count ? rt_job_cache_look(&c, v->looked.text[0], o.progress, NULL, e) : rt_job_cache(&c, &o, e);
+    rc = v->looked.count && !v->to ? rt_job_cache_look(&c, v->looked.text[0], o.progress, NULL, e)
+                                   : rt_job_cache(&c, &o, e);
     rt_live_end();
     RT_TRY(rc);
     if (v->json)
         RT_TRY(print_json(&c, e));
     else if (!v->quiet)
         print_text(&c, v->looked.count ? v->looked.text[0] : s.out);
-    if (!v->json && !v->quiet && !v->looked.count) print_next(&s);
+    if (!v->json && !v->quiet && !v->looked.count && !v->from.count) print_next(&s);
 out:
     rt_job_cached_free(&c);
     return rc;

@@ -5,6 +5,7 @@
 #include "job/run/run_report.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -66,7 +67,8 @@ static void print_text(const state *s)
             rt_put(", held-out CE %.4f, not evaluated again yet", f.first.ce.mean);
         else if (f.evals)
             rt_put(", held-out CE %.4f -> %.4f", f.first.ce.mean, f.after.ce.mean);
-        if (f.evals && f.after.teacher) rt_put(" (teacher %.4f)", f.after.teacher_ce.mean);
+        if (f.evals && f.after.teacher && !isnan(f.after.teacher_ce.mean))
+            rt_put(" (teacher %.4f)", f.after.teacher_ce.mean);
         rt_put("%s\n", f.cut ? "; a file ends in the middle of a line, which is left out" : "");
     }
     rt_put("report               %s, %s\n", s->path, rt_format_bytes(size, s->bytes));

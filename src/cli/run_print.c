@@ -348,6 +348,10 @@ static void on_projected(void *ctx, const rt_run_projection *l)
 
 static void put_measure(rt_str *s, const char *name, rt_measure m)
 {
+    if (isnan(m.mean)) {
+        rt_str_printf(s, "%s%s not measured", s->len ? "  " : "", name);
+        return;
+    }
     rt_str_printf(s, "%s%s %.4f", s->len ? "  " : "", name, m.mean);
     if (!isnan(m.error)) rt_str_printf(s, " +- %.4f", m.error);
 }

@@ -82,7 +82,11 @@ static int check_step(reader *r, const json_t *j, rt_err *e)
     return RT_OK;
 }
 
-static bool same_teacher(rt_measure a, rt_measure b) { return fabs(a.mean - b.mean) <= 1e-4 * (1 + fabs(a.mean)); }
+static bool same_teacher(rt_measure a, rt_measure b)
+{
+    if (isnan(a.mean) || isnan(b.mean)) return isnan(a.mean) && isnan(b.mean); /* not measured */
+    return fabs(a.mean - b.mean) <= 1e-4 * (1 + fabs(a.mean));
+}
 
 static void check_eval(reader *r, const json_t *j)
 {

@@ -69,6 +69,9 @@ typedef struct rt_exec_span {
     double total, compute, copy; /* from begin to end; the ops of a queue alone, those of the comm queue in compute */
 } rt_exec_span;
 rt_exec_span rt_exec_span_of(const rt_exec *x, uint32_t program, const double *seconds);
+/* The same, measured on a device whose queues run side by side, of a run whose inputs are there; compute is what is
+ * left of the whole when the other ops did not wait for copies. RT_UNSUPPORTED where nothing runs beside anything. */
+int rt_exec_measure(rt_exec *x, uint32_t program, rt_exec_span *out, rt_err *e);
 /* The share of copying that the other ops hide; 1 where nothing is copied. */
 double rt_exec_hidden(const rt_exec_span *s);
 

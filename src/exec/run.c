@@ -82,6 +82,22 @@ out:
     return rc;
 }
 
+int rt_exec_measure(rt_exec *x, uint32_t program, rt_exec_span *out, rt_err *e)
+{
+    int rc;
+    rt_queue_times t;
+    *out = (rt_exec_span){ 0 };
+    if (program >= x->nprogs || x->opts.dry)
+        RT_TRY(rt_fail(e, RT_INVALID, "program %u cannot be measured, of %u that may be dry", program, x->nprogs));
+    if (!x->dev->api->queue_times)
+        RT_TRY(rt_fail(e, RT_UNSUPPORTED, "the queues of %s do not run side by side", x->dev->api->name));
+    RT_TRY(rt_guards_begin(x, program, e));
+    RT_TRY(x->dev->api->queue_times(x->dev, x->prog[program].prog, &t, e));
+    *out = (rt_exec_span){ .total = t.total, .compute = t.total - t.waited, .copy = t.copy };
+out:
+    return rc;
+}
+
 int rt_exec_wait(rt_exec *x, rt_ticket t, rt_err *e) { return x->dev->api->wait(x->dev, t, e); }
 
 double rt_exec_seconds(const rt_exec *x, const rt_exec_timing *t)

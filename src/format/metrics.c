@@ -21,8 +21,10 @@ void rt_worse_take(rt_worse *w, rt_measure now)
     if (w->count == 1 || now.mean < w->best.mean) w->best = now;
 }
 
+/* null: not measured */
 static json_t *measure_json(rt_measure m)
 {
+    if (isnan(m.mean)) return json_null();
     json_t *j = json_pack("[f, o]", m.mean, isnan(m.error) ? json_null() : json_real(m.error));
     if (j && m.paired > 0) json_array_append_new(j, json_real(m.paired));
     return j;
@@ -68,6 +70,7 @@ json_t *rt_eval_to_json(uint32_t step, const rt_eval_result *v)
 static rt_measure measure_from(const json_t *j)
 {
     const json_t *error = json_array_get(j, 1);
+    if (!json_is_array(j)) return (rt_measure){ NAN, NAN, 0 };
     return (rt_measure){ json_number_value(json_array_get(j, 0)),
                          json_is_number(error) ? json_number_value(error) : NAN,
                          json_number_value(json_array_get(j, 2)) };

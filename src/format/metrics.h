@@ -29,7 +29,7 @@ typedef struct rt_eval_result {
     rt_measure div;         /* the divergence that is trained */
     rt_measure kl;          /* forward KL at temperature 1, so that runs compare */
     rt_measure agreement;   /* share of positions with the same first choice */
-    rt_measure teacher_ce;  /* the floor that CE falls towards */
+    rt_measure teacher_ce;  /* the floor that CE falls towards; NaN: not measured, of lists that another tool made */
     bool teacher;           /* without one only ce is there */
     uint32_t outcomes;      /* that div and kl are over where the teacher lists some ids: one more than these, and they
                                are lower bounds; 0: all */

@@ -185,12 +185,23 @@ typedef struct rt_job_cache_opts {
     uint32_t part, parts;    /* of so many processes this one does its share, from 1; 0: all */
     const char *const *join; /* (join_count) caches that are joined into out, instead of asking a teacher */
     uint32_t join_count;
+    /* (from_count) files of another tool, one of rt_job_cache_formats, instead of asking a teacher: of settings
+     * teacher, student, out and seq_len count. tokens, window: of surogate, its shard and the length of its capture;
+     * else 0. */
+    const char *const *from;
+    uint32_t from_count, window;
+    const char *format, *tokens;
+    /* A file for another tool, written of what the cache `of` has of the data; of settings data and what decides how
+     * text becomes rows count. With format, and tokens for surogate. */
+    const char *to, *of;
     const rt_job_env *env;
     rt_job_progress_fn progress;
     void *ctx;
 } rt_job_cache_opts;
 /* Of them, ended by RT_SETTING_COUNT_ALL. */
 extern const rt_setting_id rt_job_cache_settings[];
+
+const char *const *rt_job_cache_formats(void); /* "axolotl", ...; ended by null */
 
 typedef struct rt_job_cached {
     rt_arena arena;

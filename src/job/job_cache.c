@@ -108,61 +108,7 @@ static int take_from_cache(rt_cache_work *w, rt_err *e)
     return RT_OK;
 }
 
-/* ---- models, data, rows ---- */
-
-/* Without a student the teacher reads the data by itself, and every id that it defines counts. */
-static int open_inputs(rt_cache_work *w, rt_err *e)
-{
-    int rc;
-    rt_settings s = w->settings;
-    rt_run_facts facts;
-    const rt_job_env *env = w->o->env;
-    rt_inputs_opts io = { .env = &env->hub,
-                          .pool = w->pool,
-                          .now = env->now,
-                          .stop = rt_job_tell_stop,
-                          .progress = rt_job_tell_progress,
-                          .ctx = &w->tell,
-                          .folder = w->folder };
-    bool alone = !s.student;
-    if (w->remote) s.teacher.text[0] = io.part = w->remote->folder;
-    if (alone) s.student = s.teacher.text[0], s.teacher.count = 0;
-    RT_TRY(rt_inputs_open(&w->in, &s, &io, e));
-    w->teacher = alone ? w->in->student : w->in->teacher;
-    RT_TRY(rt_inputs_data(w->in, &s, &io, e));
-    RT_TRY(rt_inputs_facts(w->in, &facts, e));
-    RT_TRY(rt_resolve_before_rows(&s, &facts, &w->r, e));
-    RT_TRY(rt_inputs_rows(w->in, &s, &w->r, &facts, e));
-    RT_TRY(rt_inputs_rows_once(&w->rows[0], w->in, &s, &w->r, false, e));
-    RT_TRY(rt_inputs_rows_once(&w->rows[1], w->in, &s, &w->r, true, e));
-    if (w->remote && !alone)
-        RT_TRY(rt_inputs_refuse_identity(w->in, json_object_get(w->remote->about, "teacher"), &s, w->pool, e));
-    s.teacher = w->settings.teacher;
-    s.student = w->settings.student;
-    w->settings = s; /* resolved */
-    w->out->notes = w->in->notes;
-    const rt_tokenizer *t = w->in->text ? w->in->text->tokenizer : NULL;
-    if (alone)
-        RT_TRY(rt_pair_check(&w->own, t, w->teacher->config.vocab, t, w->teacher->config.vocab, (uint32_t)s.vocab, e));
-    w->pair = alone ? &w->own : &w->in->pair;
-out:
-    return rc;
-}
-
 /* ---- the teacher ---- */
-
-int rt_cache_work_mask(rt_cache_work *w, rt_err *e)
-{
-    uint32_t V = w->teacher->config.vocab;
-    if (w->pair->common == V) return RT_OK;
-    uint32_t *mask = rt_arena_alloc(&w->arena, (V + 31) / 32 * sizeof *mask);
-    if (!mask) return rt_no_memory(e, "the ids that count");
-    for (uint32_t i = 0; i < (V + 31) / 32; i++) mask[i] = 0;
-    for (uint32_t id = 0; id < V; id++)
-        if (rt_pair_has(w->pair, id)) mask[id / 32] |= 1u << (id % 32);
-    w->mask = mask;
-    return RT_OK;
-}
 
 /* Rows at a time: those that were asked for, or about as many positions as the device does well with. */
 static int choose_rows(rt_cache_work *w, uint32_t positions, rt_err *e)
@@ -412,7 +358,7 @@ static int make(rt_cache_work *w, rt_err *e)
     RT_TRY(rt_dir_scratch(&w->folder, &w->arena, w->o->env->scratch, "retort-cache", e));
     w->keep = w->keep ? w->keep : "topk:64";
     if (w->remote) RT_TRY(rt_cache_remote_open(w, e));
-    RT_TRY(open_inputs(w, e));
+    RT_TRY(rt_cache_work_inputs(w, e));
     RT_TRY(rt_keep_parse(&w->plan, w->keep, w->pair->common, e));
     const rt_settings *said = w->o->settings;
     if (w->plan.form == RT_FORM_HIDDEN && said->given[RT_SETTING_ID_temperature] && said->temperature != 1)
@@ -429,8 +375,8 @@ out:
 static void close_work(rt_cache_work *w)
 {
     for (int i = 0; i < RT_CACHE_SECTIONS; i++) rt_cache_writer_free(w->writer[i]);
-    rt_cache_work_free(w);
     rt_says_free(w->says);
+    rt_cache_work_free(w);
     rt_cache_remote_free(w);
     rt_cache_close(w->cache);
     rt_rows_close(w->rows[0]);
@@ -438,6 +384,7 @@ static void close_work(rt_cache_work *w)
     rt_job_device_close(w->dev);
     rt_inputs_close(w->in);
     rt_pair_free(&w->own);
+    json_decref(w->imported);
     rt_pool_free(w->pool);
     if (w->folder) rt_dir_remove(w->folder);
     rt_arena_free(&w->arena);
@@ -454,10 +401,14 @@ int rt_job_cache(rt_job_cached *out, const rt_job_cache_opts *o, rt_err *e)
     *out = (rt_job_cached){ 0 };
     rt_json_init();
     RT_TRY(rt_settings_defaults(&w.settings, e));
-    RT_TRY(o->join_count ? rt_cache_work_join(&w, e) : make(&w, e));
+    rc = o->to           ? rt_cache_work_export(&w, e)
+         : o->join_count ? rt_cache_work_join(&w, e)
+         : o->from_count ? rt_cache_work_import(&w, e)
+                         : make(&w, e);
+    RT_TRY(rc);
     rt_job_cached made = *out;
     notes = out->notes;
-    rc = rt_cache_work_look(out, w.settings.out, &w.tell, e);
+    rc = rt_cache_work_look(out, o->to ? o->of : w.settings.out, &w.tell, e);
     if (rc == RT_INTERRUPTED) rt_err_context(e, "%s is made; retort cache shows it", w.settings.out);
     RT_TRY(rc);
     out->notes = notes;

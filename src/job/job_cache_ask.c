@@ -1,4 +1,5 @@
-/* job_cache_ask.c - one batch of a cache: which of it is wanted, asked of the teacher, and put into blocks. */
+/* job_cache_ask.c - what a cache is made of: models, data and rows; and one batch of them: which of it is wanted, asked
+ * of the teacher, and put into blocks. */
 #include "job/job_cache_internal.h"
 
 #include "base/sys.h"
@@ -7,6 +8,64 @@
 
 /* What a kill loses was computed for nothing; what is asked of a server may have been paid for. */
 enum { COMMIT_SECONDS = 20, REMOTE_COMMIT_SECONDS = 3 };
+
+/* ---- models, data, rows ---- */
+
+/* Without a student the teacher reads the data by itself, and every id that it defines counts. */
+int rt_cache_work_inputs(rt_cache_work *w, rt_err *e)
+{
+    int rc;
+    rt_settings s = w->settings;
+    rt_run_facts facts;
+    const rt_job_env *env = w->o->env;
+    rt_inputs_opts io = { .env = &env->hub,
+                          .pool = w->pool,
+                          .now = env->now,
+                          .stop = rt_job_tell_stop,
+                          .progress = rt_job_tell_progress,
+                          .ctx = &w->tell,
+                          .folder = w->folder };
+    bool alone = !s.student;
+    if (w->remote) w->lent = w->remote->folder;
+    if (w->lent) s.teacher.text[0] = io.part = w->lent;
+    if (alone) s.student = s.teacher.text[0], s.teacher.count = 0;
+    RT_TRY(rt_inputs_open(&w->in, &s, &io, e));
+    w->teacher = alone ? w->in->student : w->in->teacher;
+    RT_TRY(rt_inputs_data(w->in, &s, &io, e));
+    RT_TRY(rt_inputs_facts(w->in, &facts, e));
+    RT_TRY(rt_resolve_before_rows(&s, &facts, &w->r, e));
+    RT_TRY(rt_inputs_rows(w->in, &s, &w->r, &facts, e));
+    RT_TRY(rt_inputs_rows_once(&w->rows[0], w->in, &s, &w->r, false, e));
+    RT_TRY(rt_inputs_rows_once(&w->rows[1], w->in, &s, &w->r, true, e));
+    if (w->remote && !alone)
+        RT_TRY(rt_inputs_refuse_identity(w->in, json_object_get(w->remote->about, "teacher"), &s, w->pool, e));
+    s.teacher = w->settings.teacher;
+    s.student = w->settings.student;
+    w->settings = s; /* resolved */
+    w->out->notes = w->in->notes;
+    const rt_tokenizer *t = w->in->text ? w->in->text->tokenizer : NULL;
+    if (alone)
+        RT_TRY(rt_pair_check(&w->own, t, w->teacher->config.vocab, t, w->teacher->config.vocab, (uint32_t)s.vocab, e));
+    w->pair = alone ? &w->own : &w->in->pair;
+out:
+    return rc;
+}
+
+/* The teacher's columns that count, as its head has them. */
+int rt_cache_work_mask(rt_cache_work *w, rt_err *e)
+{
+    uint32_t V = w->teacher->config.vocab;
+    if (w->pair->common == V) return RT_OK;
+    uint32_t *mask = rt_arena_alloc(&w->arena, (V + 31) / 32 * sizeof *mask);
+    if (!mask) return rt_no_memory(e, "the ids that count");
+    for (uint32_t i = 0; i < (V + 31) / 32; i++) mask[i] = 0;
+    for (uint32_t id = 0; id < V; id++)
+        if (rt_pair_has(w->pair, id)) mask[id / 32] |= 1u << (id % 32);
+    w->mask = mask;
+    return RT_OK;
+}
+
+/* ---- a batch ---- */
 
 /* The uses that a side is kept for: at most two, of which the first is always there. */
 static uint32_t uses_of(const rt_cache_work *w, bool held, rt_source_use use[2])
@@ -154,6 +213,7 @@ int rt_cache_work_keep(rt_cache_work *w, rt_err *e)
     const rt_cache_batch *b = w->answered;
     w->answered = NULL;
     if (!b) return RT_OK;
+    if (w->says) RT_TRY(rt_says_hear(w->says, e));
     for (uint32_t u = 0; u < uses_of(w, b->held, use); u++)
         for (uint32_t k = 0, first = 0; k < b->place_count; k++) {
             RT_TRY(b->hidden ? add_hidden(w, b, &b->places[k], first, e)

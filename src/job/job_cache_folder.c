@@ -26,6 +26,8 @@ static int describe(rt_cache_work *w, json_t **out, rt_err *e)
     const rt_inputs *in = w->in;
     if (w->remote)
         teacher = json_incref(json_object_get(w->remote->about, "teacher"));
+    else if (w->imported)
+        teacher = json_incref(w->imported);
     else
         RT_TRY(rt_identity_new(&teacher, w->teacher, w->pool, e));
     bool kept = put(j, "teacher", teacher) && put(j, "keep", json_string(w->keep)) &&
@@ -42,7 +44,7 @@ static int describe(rt_cache_work *w, json_t **out, rt_err *e)
         kept = put(j, "template", rt_hash_to_json(rt_hash(in->template_text.data, in->template_text.len)));
     if (kept && w->r.teacher_weights != RT_WEIGHTS_AUTO && w->r.teacher_weights != RT_WEIGHTS_NATIVE)
         kept = put(j, "teacher_weights", json_string(rt_weights_name(w->r.teacher_weights)));
-    if (kept && !s->eval_data.count)
+    if (kept && !w->imported && !s->eval_data.count)
         kept = put(j, "held_out",
                    json_pack("{s:f, s:b, s:I}", "value", s->held_out.value, "percent", s->held_out.percent, "seed",
                              (json_int_t)s->held_seed));

@@ -60,6 +60,8 @@ struct rt_cache_work {
     rt_pair own;                  /* of the teacher with itself, without a student */
     const rt_pair *pair;
     rt_cache_remote *remote; /* the teacher is a server; null: it is computed here */
+    json_t *imported;        /* of files of another tool: the teacher, as it is known */
+    const char *lent;        /* folder of a cache that stands for the model; null: the model is there */
     const uint32_t *mask;    /* (ceil(V/32)) of the teacher's ids that count; null: all */
     rt_rows *rows[2];        /* to be trained on, held out; */
     rt_batch held;           /* or these are held out, one after another */
@@ -79,16 +81,14 @@ struct rt_cache_work {
     uint32_t B;       /* rows of a batch */
     /* Of two one is read by the device while the other is written down; of a server's several are under way. */
     rt_cache_batch batch[RT_CACHE_BATCHES];
-    uint32_t batches, turn;   /* how many; which comes next */
-    rt_cache_batch *answered; /* asked and not written down yet; null: none */
-    char *packed;             /* (64,C) of a block */
+    uint32_t batches, turn;                /* how many; which comes next */
+    rt_cache_batch *answered;              /* asked and not written down yet; null: none */
+    char *packed;                          /* (64,C) of a block */
     bool (*hurry)(const rt_cache_work *w); /* somebody waits for what was answered last; null: nobody does */
     rt_job_tell tell;
 };
 
 /* ---- job_cache.c ---- */
-/* The teacher's columns that count, as its head has them. */
-int rt_cache_work_mask(rt_cache_work *w, rt_err *e);
 /* Both sides are asked for, the rows that are held out first or last, and what was answered is kept, also of what
  * failed. */
 int rt_cache_work_ask_all(rt_cache_work *w, bool held_first, rt_err *e);
@@ -106,7 +106,11 @@ int rt_cache_work_join(rt_cache_work *w, rt_err *e);
 /* What is in the cache at path: all of it is read. */
 int rt_cache_work_look(rt_job_cached *out, const char *path, rt_job_tell *tell, rt_err *e);
 
-/* ---- job_cache_ask.c: one batch ---- */
+/* ---- job_cache_ask.c: models, data, rows; one batch ---- */
+/* Opened as the settings say. */
+int rt_cache_work_inputs(rt_cache_work *w, rt_err *e);
+/* The teacher's columns that count, as its head has them, into w->mask. */
+int rt_cache_work_mask(rt_cache_work *w, rt_err *e);
 int rt_cache_work_room(rt_cache_work *w, rt_err *e);
 void rt_cache_work_free(rt_cache_work *w);
 /* The places of the batch's rows, and whether some of them is not in the cache. */
@@ -121,6 +125,12 @@ int rt_cache_work_commit_in_time(rt_cache_work *w, rt_err *e);
 /* Every wanted position of the batch, place after place, with what its draws depend on: the place's key and the
  * position's number in it. */
 void rt_cache_work_list(const rt_cache_work *w, rt_cache_batch *b);
+
+/* ---- job_cache_foreign.c: files of other tools ---- */
+/* As a cache. */
+int rt_cache_work_import(rt_cache_work *w, rt_err *e);
+/* Of a cache. */
+int rt_cache_work_export(rt_cache_work *w, rt_err *e);
 
 /* ---- job_cache_remote.c: a teacher that is a server ---- */
 

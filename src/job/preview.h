@@ -5,7 +5,7 @@
 #ifndef RT_JOB_PREVIEW_H
 #define RT_JOB_PREVIEW_H
 
-#include "job/overlap.h"
+#include "job/prepare/overlap.h"
 #include "job/run/run.h"
 
 enum { RT_PREVIEW_SAMPLES = 2, RT_PREVIEW_PIECES = 8 };

@@ -195,6 +195,7 @@ static int say(rt_teaching *t, const rt_wire_question *q, rt_wire_answer *a, rt_
         const rt_says_answer to = list_of(&a->list[i]);
         RT_TRY(rt_says_ask(t->says, i ? RT_USE_HELD_LOSS : q->held ? RT_USE_HELD : RT_USE_TRAIN, &asked, &to, e));
     }
+    if (a->lists) RT_TRY(rt_says_hear(t->says, e));
 out:
     rt_free(pos);
     return rc;

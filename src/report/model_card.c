@@ -141,7 +141,10 @@ static void put_row(rt_str *s, const char *name, rt_measure before, rt_measure a
     rt_str_printf(s, "| %s |", name);
     put_measure(s, before, true);
     put_measure(s, after, true);
-    if (column) put_measure(s, teacher ? *teacher : (rt_measure){ 0 }, teacher != NULL);
+    if (column && teacher && isnan(teacher->mean))
+        rt_str_append(s, " not measured |");
+    else if (column)
+        put_measure(s, teacher ? *teacher : (rt_measure){ 0 }, teacher != NULL);
     rt_str_append(s, "\n");
 }
 

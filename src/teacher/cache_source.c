@@ -64,6 +64,7 @@ uint32_t rt_keep_sections(rt_cache_section out[RT_CACHE_SECTIONS], const rt_keep
                                  .n = k->n,
                                  .exact = k->exact,
                                  .T = (float)temperature };
+    if (k->blind) return 1;
     out[1] = held;
     if (temperature == 1) return 2;
     out[2] = held;
@@ -74,7 +75,7 @@ uint32_t rt_keep_sections(rt_cache_section out[RT_CACHE_SECTIONS], const rt_keep
 
 uint32_t rt_keep_section(const rt_keep_plan *k, double temperature, rt_source_use use)
 {
-    if (k->form == RT_FORM_HIDDEN) return 0;
+    if (k->form == RT_FORM_HIDDEN || k->blind) return 0;
     return use == RT_USE_HELD_LOSS && temperature == 1 ? RT_USE_HELD : (uint32_t)use;
 }
 
@@ -101,7 +102,8 @@ static int recognise(rt_cache_source *s, const char *path, rt_err *e)
     s->temperature = (float)said == a->T ? said : (double)a->T; /* 0.7, and not what f32 makes of it */
     s->keeps = (rt_keep_plan){ .n = a->keep == RT_KEEP_HIDDEN ? 0 : a->n, .exact = a->exact };
     s->keeps.form = a->keep == RT_KEEP_HIDDEN ? RT_FORM_HIDDEN : a->keep == RT_KEEP_TOPK ? RT_FORM_TOPK : RT_FORM_DRAWS;
-    s->keeps.held_n = count > 1 ? b->n : 0;
+    s->keeps.blind = count == 1 && s->keeps.form == RT_FORM_TOPK && a->T == 1;
+    s->keeps.held_n = count > 1 ? b->n : s->keeps.blind ? a->n : 0;
     uint32_t want = rt_keep_sections(same, &s->keeps, s->temperature, a->n, a->dtype);
     bool alike = want == count;
     for (uint32_t i = 0; alike && i < count; i++)
@@ -168,8 +170,8 @@ double rt_cache_source_temperature(const rt_cache_source *s) { return s->tempera
 
 rt_source_shape rt_cache_source_shape(const rt_cache_source *s)
 {
-    return (
-        rt_source_shape){ .form = s->keeps.form, .n = s->keeps.n, .held_n = s->keeps.held_n, .whole = s->keeps.exact };
+    const rt_keep_plan *k = &s->keeps;
+    return (rt_source_shape){ .form = k->form, .n = k->n, .held_n = k->held_n, .whole = k->exact, .blind = k->blind };
 }
 
 /* ---- looking ---- */
@@ -182,7 +184,7 @@ static uint32_t section_for(const rt_cache_source *s, rt_source_use use, const r
     uint32_t own = rt_keep_section(&s->keeps, s->temperature, use);
     const rt_cache_section *a = &s->sections[own], *b = a + 1;
     *key = rt_keep_key(a, p, target);
-    bool two = use == RT_USE_TRAIN && a->keep == RT_KEEP_TOPK && b->n == a->n && b->T == a->T;
+    bool two = use == RT_USE_TRAIN && a->keep == RT_KEEP_TOPK && !s->keeps.blind && b->n == a->n && b->T == a->T;
     if (!two || !(p->wanted & ~rt_cache_have(s->cache, own, key))) return own;
     rt_hash128 other = rt_keep_key(b, p, target);
     if (p->wanted & ~rt_cache_have(s->cache, own + 1, &other)) return own;
@@ -334,6 +336,8 @@ static int fill(rt_source *seam, rt_source_use use, const rt_source_rows *rows, 
         memset(out->logp, 0, N * c->n * sizeof *out->logp);
         memset(out->rest, 0, N * sizeof *out->rest);
         memset(out->add, 0, N * sizeof *out->add);
+        for (size_t i = 0; s->keeps.blind && use == RT_USE_HELD && out->target_logp && i < N; i++)
+            out->target_logp[i] = NAN;
     }
     for (uint32_t r = 0; r < rows->B; r++) RT_TRY(fill_row(s, use, rows, r, wide, out, e));
 out:

@@ -14,6 +14,7 @@ typedef struct rt_keep_plan {
     uint32_t n;      /* k or draws; 0 of hidden states */
     uint32_t held_n; /* k of held-out positions */
     bool exact;      /* lists of all ids: not rounded */
+    bool blind;      /* lists of another tool, for any use: temperature 1, without log-probabilities of targets */
 } rt_keep_plan;
 /* RT_USAGE for what is no such word. ids: those that count, which bound n. */
 int rt_keep_parse(rt_keep_plan *out, const char *text, uint32_t ids, rt_err *e);

@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-enum { READ, USES = RT_USE_HELD_LOSS + 1, PROGRAMS = USES + 1, MOST_ASKED = 4096 };
+enum { READ, USES = RT_USE_HELD_LOSS + 1, PROGRAMS = USES + 1, MOST_ASKED = 4096, UNDER_WAY = 8 };
 
 /* What one use asks of the head. */
 typedef struct question {
@@ -13,6 +13,15 @@ typedef struct question {
     uint32_t index, n;
     rt_view id, logp, rest, entropy, ce; /* (P,n), (P,n), (P,1) each; RT_NONE where it has none */
 } question;
+
+/* A program that is under way: the layers, or some positions' answers. */
+typedef struct pending {
+    rt_exec_timing ran;
+    const question *q; /* null: the layers */
+    rt_says_answer out;
+    uint32_t first, n; /* of out */
+    rt_ticket read;    /* out is there */
+} pending;
 
 struct rt_says {
     rt_says_opts o;
@@ -30,9 +39,9 @@ struct rt_says {
     question ask[USES];
     int32_t *picked, *targets; /* (P) on the host */
     uint32_t *keys;            /* (P,2) */
-    void *raw;                 /* one column or list, as the device has it */
-    rt_exec_timing reading;    /* of the layers, while is_reading */
-    bool is_reading;
+    double *raw;               /* one column or list of a device whose scalars are double */
+    pending way[UNDER_WAY];    /* the oldest first */
+    uint32_t under_way;
     double layers, head; /* seconds of the device */
 };
 
@@ -182,6 +191,7 @@ out:
 void rt_says_free(rt_says *s)
 {
     if (!s) return;
+    rt_says_hear(s, NULL); /* nothing is written any more into room that others free */
     rt_exec_free(s->x);
     rt_disk_feed_free(s->feed);
     rt_plan_free(s->read);
@@ -204,66 +214,14 @@ void rt_says_seconds(const rt_says *s, double *layers, double *head)
     *head = s->head;
 }
 
-int rt_says_read(rt_says *s, const int32_t *ids, const int32_t *pos, const int32_t *start, rt_err *e)
-{
-    int rc;
-    uint64_t bytes = (uint64_t)s->o.B * s->o.T * sizeof *ids;
-    RT_TRY(rt_exec_write(s->x, s->tokens.ids, ids, bytes, e));
-    RT_TRY(rt_exec_write(s->x, s->tokens.pos, pos, bytes, e));
-    RT_TRY(rt_exec_write(s->x, s->tokens.start, start, bytes, e));
-    RT_TRY(rt_exec_run_timed(s->x, READ, &s->reading, e));
-    s->is_reading = true;
-out:
-    return rc;
-}
-
-/* The layers have run: a later program of the same device has been waited for. */
-static void have_read(rt_says *s)
-{
-    if (s->is_reading) s->layers += rt_exec_seconds(s->x, &s->reading);
-    s->is_reading = false;
-}
-
-int rt_says_hidden(rt_says *s, void *hidden, rt_err *e)
-{
-    int rc = rt_exec_read(s->x, s->hidden, hidden,
-                          rt_dtype_bytes(s->policy.act, (uint64_t)s->hidden.rows * s->hidden.cols), e);
-    have_read(s);
-    return rc;
-}
-
-/* The first rows of a column or list of scalars, as f32. */
-static int read_scalars(rt_says *s, rt_view v, uint32_t rows, float *out, rt_err *e)
-{
-    v.rows = rows;
-    uint64_t n = (uint64_t)rows * v.cols;
-    int rc = rt_exec_read(s->x, v, s->raw, rt_dtype_bytes(s->policy.scalar, n), e);
-    for (uint64_t i = 0; rc >= 0 && i < n; i++)
-        out[i] = s->policy.scalar == RT_DTYPE_F64 ? (float)((double *)s->raw)[i] : ((float *)s->raw)[i];
-    return rc;
-}
-
-static int read_answer(rt_says *s, const question *q, uint32_t first, uint32_t n, const rt_says_answer *out, rt_err *e)
-{
-    int rc;
-    size_t at = (size_t)first * q->n;
-    rt_view id = q->id;
-    id.rows = n;
-    RT_TRY(rt_exec_read(s->x, id, out->id + at, (uint64_t)n * q->n * sizeof *out->id, e));
-    RT_TRY(read_scalars(s, q->logp, n, out->logp + at, e));
-    if (q->rest.buf) RT_TRY(read_scalars(s, q->rest, n, out->rest + first, e));
-    if (q->entropy.buf) RT_TRY(read_scalars(s, q->entropy, n, out->entropy + first, e));
-    if (!q->ce.buf) return RT_OK;
-    RT_TRY(read_scalars(s, q->ce, n, out->target_logp + first, e));
-    for (uint32_t i = 0; i < n; i++) out->target_logp[first + i] = -out->target_logp[first + i];
-out:
-    return rc;
-}
+/* ---- what is under way ---- */
 
 /* A number of the teacher's that is not finite says nothing, and must not be kept. */
-static int check_answer(const question *q, uint32_t first, uint32_t n, const rt_says_answer *out, rt_err *e)
+static int check_answer(const pending *p, rt_err *e)
 {
-    for (uint32_t i = first; i < first + n; i++) {
+    const question *q = p->q;
+    const rt_says_answer *out = &p->out;
+    for (uint32_t i = p->first; i < p->first + p->n; i++) {
         bool good = (!q->rest.buf || isfinite(out->rest[i])) && (!q->entropy.buf || isfinite(out->entropy[i])) &&
                     (!q->ce.buf || isfinite(out->target_logp[i])) && out->id[(size_t)i * q->n] >= 0;
         for (size_t j = (size_t)i * q->n; j < (size_t)(i + 1) * q->n; j++)
@@ -277,10 +235,105 @@ static int check_answer(const question *q, uint32_t first, uint32_t n, const rt_
     return RT_OK;
 }
 
+/* The oldest is waited for; what it took is known then. */
+static int hear_one(rt_says *s, rt_err *e)
+{
+    int rc;
+    const pending p = s->way[0];
+    for (uint32_t i = 1; i < s->under_way; i++) s->way[i - 1] = s->way[i];
+    s->under_way--;
+    RT_TRY(rt_exec_wait(s->x, p.ran.ticket, e));
+    *(p.q ? &s->head : &s->layers) += rt_exec_seconds(s->x, &p.ran);
+    if (!p.q) return RT_OK;
+    RT_TRY(rt_exec_wait(s->x, p.read, e));
+    for (uint32_t i = p.first; p.q->ce.buf && i < p.first + p.n; i++) p.out.target_logp[i] = -p.out.target_logp[i];
+    RT_TRY(check_answer(&p, e));
+out:
+    return rc;
+}
+
+/* Those of layers that nobody has asked about stay under way. */
+int rt_says_hear(rt_says *s, rt_err *e)
+{
+    uint32_t asked = s->under_way;
+    int rc = RT_OK, first = RT_OK;
+    while (asked && !s->way[asked - 1].q) asked--;
+    for (; asked; asked--) { /* all of them, whatever one says: their room is the caller's again */
+        rc = hear_one(s, first < 0 ? NULL : e);
+        if (first >= 0) first = rc;
+    }
+    return first;
+}
+
+/* Of a program that is run now. */
+static int begin(rt_says *s, uint32_t program, pending **out, rt_err *e)
+{
+    int rc;
+    if (s->under_way == UNDER_WAY) RT_TRY(hear_one(s, e));
+    pending *p = &s->way[s->under_way];
+    *p = (pending){ 0 };
+    RT_TRY(rt_exec_run_timed(s->x, program, &p->ran, e));
+    p->read = p->ran.ticket;
+    s->under_way++;
+    *out = p;
+out:
+    return rc;
+}
+
+int rt_says_read(rt_says *s, const int32_t *ids, const int32_t *pos, const int32_t *start, rt_err *e)
+{
+    int rc;
+    pending *p;
+    uint64_t bytes = (uint64_t)s->o.B * s->o.T * sizeof *ids;
+    RT_TRY(rt_exec_write(s->x, s->tokens.ids, ids, bytes, e));
+    RT_TRY(rt_exec_write(s->x, s->tokens.pos, pos, bytes, e));
+    RT_TRY(rt_exec_write(s->x, s->tokens.start, start, bytes, e));
+    RT_TRY(begin(s, READ, &p, e));
+out:
+    return rc;
+}
+
+int rt_says_hidden(rt_says *s, void *hidden, rt_err *e)
+{
+    int rc = rt_exec_read(s->x, s->hidden, hidden,
+                          rt_dtype_bytes(s->policy.act, (uint64_t)s->hidden.rows * s->hidden.cols), e);
+    while (rc >= 0 && s->under_way) rc = hear_one(s, e);
+    return rc;
+}
+
+/* The first rows of a column or list of scalars, as f32: there when p is heard. */
+static int read_scalars(rt_says *s, pending *p, rt_view v, float *out, rt_err *e)
+{
+    int rc;
+    v.rows = p->n;
+    uint64_t n = (uint64_t)p->n * v.cols, bytes = rt_dtype_bytes(s->policy.scalar, n);
+    if (s->policy.scalar == RT_DTYPE_F32) return rt_exec_read_later(s->x, v, out, bytes, &p->read, e);
+    RT_TRY(rt_exec_read(s->x, v, s->raw, bytes, e));
+    for (uint64_t i = 0; i < n; i++) out[i] = (float)s->raw[i];
+out:
+    return rc;
+}
+
+static int read_answer(rt_says *s, pending *p, rt_err *e)
+{
+    int rc;
+    const question *q = p->q;
+    size_t at = (size_t)p->first * q->n;
+    rt_view id = q->id;
+    id.rows = p->n;
+    RT_TRY(rt_exec_read_later(s->x, id, p->out.id + at, (uint64_t)p->n * q->n * sizeof *p->out.id, &p->read, e));
+    RT_TRY(read_scalars(s, p, q->logp, p->out.logp + at, e));
+    if (q->rest.buf) RT_TRY(read_scalars(s, p, q->rest, p->out.rest + p->first, e));
+    if (q->entropy.buf) RT_TRY(read_scalars(s, p, q->entropy, p->out.entropy + p->first, e));
+    if (q->ce.buf) RT_TRY(read_scalars(s, p, q->ce, p->out.target_logp + p->first, e));
+out:
+    return rc;
+}
+
 int rt_says_ask(rt_says *s, rt_source_use use, const rt_says_asked *a, const rt_says_answer *out, rt_err *e)
 {
     int rc = RT_OK;
-    rt_exec_timing t;
+    pending *p;
     const question *q = &s->ask[use];
     const rt_step step = { .step = 1, .tokens = 1, .seed = s->o.seed };
     if (!q->plan) return rt_fail(e, RT_INTERNAL, "a teacher was asked for something it was not opened for");
@@ -297,13 +350,11 @@ int rt_says_ask(rt_says *s, rt_source_use use, const rt_says_asked *a, const rt_
         RT_TRY(rt_exec_write(s->x, s->pick, s->picked, s->P * sizeof *s->picked, e));
         RT_TRY(rt_exec_write(s->x, s->target, s->targets, s->P * sizeof *s->targets, e));
         RT_TRY(rt_exec_write(s->x, s->key, s->keys, 2 * s->P * sizeof *s->keys, e));
-        RT_TRY(rt_exec_run_timed(s->x, q->index, &t, e));
-        RT_TRY(rt_exec_wait(s->x, t.ticket, e));
-        have_read(s);
-        s->head += rt_exec_seconds(s->x, &t);
-        RT_TRY(read_answer(s, q, first, n, out, e));
-        RT_TRY(check_answer(q, first, n, out, e));
+        RT_TRY(begin(s, q->index, &p, e));
+        p->q = q, p->out = *out, p->first = first, p->n = n;
+        RT_TRY(read_answer(s, p, e));
     }
 out:
+    if (rc < 0) rt_says_hear(s, NULL);
     return rc;
 }

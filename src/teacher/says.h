@@ -35,7 +35,7 @@ int rt_says_read(rt_says *s, const int32_t *ids, const int32_t *pos, const int32
 /* The hidden states of what was read last, (B*T,C) in the dtype of activations. */
 int rt_says_hidden(rt_says *s, void *hidden, rt_err *e);
 rt_dtype rt_says_dtype(const rt_says *s);
-/* Seconds of the device so far, of what has been asked for: in the layers, in the head and what is chosen from it. */
+/* Seconds of the device so far, of what has been heard: in the layers, in the head and what is chosen from it. */
 void rt_says_seconds(const rt_says *s, double *layers, double *head);
 
 /* Of positions (count) of what was read last, any number of them. */
@@ -51,7 +51,10 @@ typedef struct rt_says_answer {
     float *entropy;     /* (count) draws */
     float *target_logp; /* (count) over all ids, at temperature 1; held-out positions at temperature 1 alone */
 } rt_says_answer;
-/* use: as of a source. */
+/* use: as of a source. Only enqueued as well: the answer is there when rt_says_hear has returned, and room for it has
+ * to stay until then; what is read next may be enqueued meanwhile, so that a device need not wait. */
 int rt_says_ask(rt_says *s, rt_source_use use, const rt_says_asked *a, const rt_says_answer *out, rt_err *e);
+/* All that was asked has been answered. RT_NONFINITE: a number of the teacher's is not finite. */
+int rt_says_hear(rt_says *s, rt_err *e);
 
 #endif

@@ -25,6 +25,7 @@ typedef struct rt_source_shape {
     uint32_t n;      /* entries of a position that is trained on: k, or draws */
     uint32_t held_n; /* k of one that is held out */
     bool whole;      /* the lists are of all ids */
+    bool blind;      /* of held-out targets nothing is known but what lists say: no cross-entropy of the teacher */
 } rt_source_shape;
 /* Whether lists of ids take the place of the teacher's logits. */
 static inline bool rt_source_lists(const rt_source_shape *s)
@@ -52,7 +53,7 @@ typedef struct rt_source_out {
     float *logp;        /* (B*T,n) */
     float *rest;        /* (B*T) the mass that is not listed */
     float *add;         /* (B*T) draws: what is to be added to D, which no student changes; top-k: 0 */
-    float *target_logp; /* (B*T) RT_USE_HELD: log-probability of each target */
+    float *target_logp; /* (B*T) RT_USE_HELD: log-probability of each target; NaN: not known */
     void *hidden;       /* (B*T,C) hidden states, */
     rt_dtype dtype;     /* in this dtype */
 } rt_source_out;

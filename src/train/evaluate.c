@@ -457,11 +457,11 @@ static rt_measure word_probability(rt_eval_set *s, const float *ce, float *scrat
 }
 
 /* An op that makes such a number records a fault, which is told of before; this one was never computed. */
-static int check_finite(const rt_eval_result *r, rt_err *e)
+static int check_finite(const rt_eval_result *r, bool blind, rt_err *e)
 {
     const char *what = !isfinite(r->ce.mean)                             ? "cross-entropy"
                        : !isfinite(r->kl.mean) || !isfinite(r->div.mean) ? "divergence"
-                       : !isfinite(r->teacher_ce.mean)                   ? "cross-entropy of the teacher"
+                       : !blind && !isfinite(r->teacher_ce.mean)         ? "cross-entropy of the teacher"
                        : !isfinite(r->agreement.mean)                    ? "agreement"
                                                                          : NULL;
     if (!what) return RT_OK;
@@ -524,7 +524,7 @@ int rt_evaluate(rt_trainer *t, rt_eval_set *s, rt_eval_result *out, float *kl_ea
         out->teacher_ce = measure_one(s, WHOLE, values, TEACHER_CE).m;
         if (kl_each) take_each(s, values[KL], kl_each);
     }
-    RT_TRY(check_finite(out, e));
+    RT_TRY(check_finite(out, source->blind, e));
     measure_parts(s, values, out);
     if (s->words) {
         out->places = s->places;

@@ -205,13 +205,32 @@ out:
 }
 
 /* The teacher reads so many micro-batches at once; where there are fewer, the last again. */
+static int write_ahead(rt_trainer *t, const rt_batch *micro, uint32_t count, rt_err *e)
+{
+    int rc = RT_OK;
+    for (uint32_t i = 0; i < t->plan->opts.ahead; i++)
+        RT_TRY(write_tokens(t, &t->plan->ahead_tokens, i, &micro[i < count ? i : count - 1], e));
+out:
+    return rc;
+}
+
 static int read_ahead(rt_trainer *t, const rt_batch *micro, uint32_t count, rt_step_begun *timed, rt_err *e)
 {
     int rc;
-    for (uint32_t i = 0; i < t->plan->opts.ahead; i++)
-        RT_TRY(write_tokens(t, &t->plan->ahead_tokens, i, &micro[i < count ? i : count - 1], e));
+    RT_TRY(write_ahead(t, micro, count, e));
     RT_TRY(run(t, RT_PROGRAM_AHEAD, timed, e));
     t->teacher_runs++;
+out:
+    return rc;
+}
+
+int rt_trainer_measure_teacher(rt_trainer *t, const rt_batch *micro, uint32_t count, rt_exec_span *out, rt_err *e)
+{
+    int rc;
+    const rt_step_plan *s = t->plan;
+    rt_program which = t->rows ? RT_PROGRAM_AHEAD : RT_PROGRAM_TEACHER;
+    RT_TRY(t->rows ? write_ahead(t, micro, count, e) : write_tokens(t, &s->tokens, 0, &micro[0], e));
+    RT_TRY(rt_exec_measure(t->x, s->index[which], out, e));
 out:
     return rc;
 }

@@ -103,6 +103,11 @@ typedef struct rt_eval_out {
 } rt_eval_out;
 int rt_trainer_eval(rt_trainer *t, const rt_batch *b, const rt_eval_out *out, rt_err *e);
 
+/* How long the teacher's pass takes over the first of these micro-batches (count) while its layers are copied in beside
+ * it. To be asked between steps, since what they need of the teacher is read again. RT_UNSUPPORTED as rt_exec_measure.
+ */
+int rt_trainer_measure_teacher(rt_trainer *t, const rt_batch *micro, uint32_t count, rt_exec_span *out, rt_err *e);
+
 /* Logits of the positions pick (plan->opts.picks) of a batch, as f32: student (picks,V), teacher (picks, its V; of
  * several their mixture at the loss's temperature, V) or null. For plans that have picks. */
 int rt_trainer_logits(rt_trainer *t, const rt_batch *b, const int32_t *pick, float *student, float *teacher, rt_err *e);

@@ -231,8 +231,9 @@ static bool captured(standin_step step)
 int cuMemcpyAsync(rt_cu_ptr to, rt_cu_ptr from, size_t bytes, rt_cu_stream stream)
 {
     CALL(logged, "cuMemcpyAsync");
-    if (!captured((standin_step){ 'c', stream, NULL, to, from, bytes }))
-        memcpy((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes);
+    if (captured((standin_step){ 'c', stream, NULL, to, from, bytes })) return 0;
+    memcpy((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes);
+    s.clock += STANDIN_COPY_MS;
     return 0;
 }
 int cuLaunchHostFunc(rt_cu_stream stream, void (*fn)(void *), void *data)
@@ -245,7 +246,7 @@ int cuLaunchHostFunc(rt_cu_stream stream, void (*fn)(void *), void *data)
 int cuStreamWaitEvent(rt_cu_stream stream, rt_cu_event event, unsigned flags)
 {
     (void)flags;
-    captured((standin_step){ .what = 'w', .stream = stream, .event = event });
+    if (!captured((standin_step){ .what = 'w', .stream = stream, .event = event })) s.clock += STANDIN_WAIT_MS;
     return called("cuStreamWaitEvent");
 }
 int cuMemcpyDtoHAsync_v2(void *to, rt_cu_ptr from, size_t bytes, rt_cu_stream stream)

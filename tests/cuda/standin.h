@@ -14,6 +14,7 @@ typedef struct standin_step {
     const void *stream, *event;
     uint64_t to, from, bytes; /* of a copy */
 } standin_step;
+enum { STANDIN_COPY_MS = 4, STANDIN_WAIT_MS = 1 };
 enum { STANDIN_STEPS = 4096 };
 
 typedef struct standin {
@@ -46,7 +47,7 @@ typedef struct standin {
     int lost;          /* a call has failed, and it was sticky */
     int64_t live;      /* objects made and not freed: allocations, modules, streams, events, graphs, ... */
     uint64_t used;     /* bytes of device memory */
-    double clock;      /* milliseconds that products and graphs took */
+    double clock;      /* milliseconds that products and graphs took, and outside of these copies and waits */
     standin_step step[STANDIN_STEPS]; /* of the last capture */
     uint32_t steps;
     char log[1 << 16]; /* names of calls, one a line, repeats left out; asking and events are not listed */

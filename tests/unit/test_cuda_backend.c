@@ -360,6 +360,38 @@ static void bytes_arrive_whole_and_in_order(void **state)
     assert_int_equal(s->live, 0);
 }
 
+/* What was asked for is what was there then, though the stages have been used again before anybody waits. */
+static void downloads_wait_in_stages(void **state)
+{
+    enum { COUNT = 24, BYTES = 1 << 20, TURNS = 2 * RT_CUDA_STAGES };
+    rt_err e = { 0 };
+    rt_mem *m;
+    rt_ticket t = 0;
+    (void)state;
+    rt_dev *d = open_ok(NULL);
+    uint8_t *from = rt_alloc(RT_CUDA_STAGE_BYTES, 16), *to = rt_alloc_zero(COUNT * BYTES, 16);
+    assert_int_equal(d->api->mem_new(d, RT_CUDA_STAGE_BYTES, RT_MEM_DEVICE, &m, &e), RT_OK);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        uint32_t bytes = i % 3 == 0 ? RT_CUDA_LETTER_BYTES : BYTES - 1000 * i;
+        memset(from, (int)i + 1, BYTES);
+        assert_int_equal(d->api->copy(d, &(rt_copy){ m, 0, BYTES, from, true }, NULL, &e), RT_OK);
+        assert_int_equal(d->api->copy(d, &(rt_copy){ m, 0, bytes, to + i * BYTES, false }, &t, &e), RT_OK);
+    }
+    memset(from, 255, RT_CUDA_STAGE_BYTES);
+    for (uint32_t i = 0; i < TURNS; i++)
+        assert_int_equal(d->api->copy(d, &(rt_copy){ m, 0, RT_CUDA_STAGE_BYTES, from, true }, NULL, &e), RT_OK);
+    assert_int_equal(d->api->wait(d, t, &e), RT_OK);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        uint32_t bytes = i % 3 == 0 ? RT_CUDA_LETTER_BYTES : BYTES - 1000 * i;
+        for (uint32_t k = 0; k < BYTES; k += 63) assert_int_equal(to[i * BYTES + k], k < bytes ? i + 1 : 0);
+    }
+    d->api->mem_free(d, m);
+    rt_free(from);
+    rt_free(to);
+    d->api->close(d);
+    assert_int_equal(s->live, 0);
+}
+
 static void a_fault_names_its_op_when_asked(void **state)
 {
     rt_err e = { 0 };
@@ -513,6 +545,7 @@ int main(void)
         T(cublaslt_is_named_or_its_absence_explained),
         T(memory_follows_class_and_wish),
         T(bytes_arrive_whole_and_in_order),
+        T(downloads_wait_in_stages),
         T(a_fault_names_its_op_when_asked),
         T(devices_have_names),
         T(auto_takes_what_can_be_used),

@@ -12,6 +12,8 @@
 
 #include "exec/exec_internal.h"
 
+#include <math.h>
+
 enum { LAYERS = 6, ROWS = 4, COLS = 256, READERS = 2, OPS = LAYERS * (1 + READERS), STREAMS = 4 };
 
 /* h = h + w + w of each layer; its w comes in ahead of the layer before it. */
@@ -285,6 +287,47 @@ static void files_are_read_between_the_launches_of_a_graph(void **state)
     close_chain(&c);
 }
 
+/* The same ops, one by one and timed: every copy, and every wait of the compute queue for one. Nothing is left of that,
+ * whatever call fails. */
+static void queues_are_timed(void **state)
+{
+    (void)state;
+    chain c;
+    rt_err e = { 0 };
+    rt_exec_span span;
+    reads = fails = 0;
+    open_chain(&c, RT_CLASS_DISK, NULL);
+    rt_exec_serve(c.x, serve, &c);
+    int live = s->live;
+    if (rt_exec_measure(c.x, 0, &span, &e) < 0) fail_msg("%s", e.text);
+    assert_int_equal(reads, LAYERS);
+    assert_int_equal(s->live, live);
+    const double copy = LAYERS * STANDIN_COPY_MS * 1e-3, waited = LAYERS * STANDIN_WAIT_MS * 1e-3;
+    assert_true(fabs(span.copy - copy) < 1e-6 && fabs(span.total - span.compute - waited) < 1e-6);
+    assert_true(span.total > copy + waited);
+    assert_true(fabs(rt_exec_hidden(&span) - (1 - waited / copy)) < 1e-6);
+    static const char *const names[] = { "cuEventCreate", "cuEventRecord", "cuLaunchKernelEx", "cuMemcpyAsync" };
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++)
+        for (int at = 1; at <= 4; at++) {
+            s->fail_name = names[k];
+            s->fail_at = at;
+            s->fail_result = 700;
+            reads = 0;
+            int rc = rt_exec_measure(c.x, 0, &span, &e);
+            assert_true(rc < 0 || s->fail_name != NULL);
+            s->fail_name = NULL;
+            assert_int_equal(s->live, live);
+        }
+    reads = 0;
+    fails = 2;
+    assert_int_equal(rt_exec_measure(c.x, 0, &span, &e), RT_IO);
+    assert_int_equal(rt_exec_measure(c.x, 1, &span, &e), RT_INVALID);
+    close_chain(&c);
+    open_chain(&c, RT_CLASS_HOST, &RT_DEV_OPTIONS({ "sync", "on" }));
+    assert_int_equal(rt_exec_measure(c.x, 0, &span, &e), RT_UNSUPPORTED);
+    close_chain(&c);
+}
+
 /* With --sync there is one stream, and the op that failed is named. */
 static void synchronous_ops_run_in_turn(void **state)
 {
@@ -338,6 +381,7 @@ int main(void)
         cmocka_unit_test_setup(host_memory_is_pinned_written_and_read_back, fresh),
         cmocka_unit_test_setup(a_limit_does_not_count_the_host, fresh),
         cmocka_unit_test_setup(files_are_read_between_the_launches_of_a_graph, fresh),
+        cmocka_unit_test_setup(queues_are_timed, fresh),
         cmocka_unit_test_setup(synchronous_ops_run_in_turn, fresh),
         cmocka_unit_test_setup(any_call_may_fail, fresh),
     };

@@ -3,7 +3,7 @@
 #include "train_case.h"
 
 #include "base/rng.h"
-#include "job/overlap.h"
+#include "job/prepare/overlap.h"
 
 #include <math.h>
 

@@ -369,6 +369,7 @@ const rt_backend rt_backend_cuda = {
     .name = "cuda",
     .async = true,
     .queues = true,
+    .queue_times = rt_cuda_queue_times,
     .options = rt_cuda_option_table,
     .probe = probe,
     .open = open_dev,

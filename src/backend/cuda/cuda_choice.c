@@ -37,7 +37,7 @@ static void topk_emit(rt_cuda_builder *b, const rt_bound_op *o)
                               .vmask = rt_cuda_addr(&o->slot[RT_TOPK_VMASK]),
                               .room = room_of(o->args.topk.k) };
     p.keys = p.room ? rt_cuda_addr(&o->work) : 0;
-    cuda_push_1d(b, "cuda_topk", CUDA_KERNEL("topk", x->dtype), p.a.N, RT_CUDA_CHOICE_THREADS, 0, &p, sizeof p);
+    cuda_push_1d(b, "cuda_topk", CUDA_KERNEL("topk", x->dtype), p.a.N, RT_CUDA_TOPK_THREADS, 0, &p, sizeof p);
 }
 
 /* ---- sample ---- */
@@ -77,11 +77,10 @@ static void draw_emit(rt_cuda_builder *b, const rt_bound_op *o)
 {
     const rt_operand *x = &o->slot[RT_DRAW_X];
     const double scale = rt_draw_scale(o->args.draw.T), end = (RT_DRAW_END + 0x1p31) / scale;
-    const uint32_t parts = RT_CUDA_DRAW_PARTS;
     rt_cuda_draw_params p = { .a = o->args.draw,
                               .scale = scale,
                               .end = end < (double)FLT_MAX ? (float)end : INFINITY,
-                              .run = (uint32_t)cuda_div_up(cuda_div_up(o->args.draw.V, parts), 32) * 32,
+                              .steep = (float)(scale * 0x1p-32),
                               .id = cuda_mat(&o->slot[RT_DRAW_ID]),
                               .logp = cuda_mat(&o->slot[RT_DRAW_LOGP]),
                               .entropy = cuda_mat(&o->slot[RT_DRAW_ENTROPY]),
@@ -89,7 +88,7 @@ static void draw_emit(rt_cuda_builder *b, const rt_bound_op *o)
                               .key = cuda_mat(&o->slot[RT_DRAW_KEY]),
                               .vmask = rt_cuda_addr(&o->slot[RT_DRAW_VMASK]),
                               .step = rt_cuda_addr(&o->slot[RT_DRAW_STEP]) };
-    cuda_push_1d(b, "cuda_draw", CUDA_KERNEL("draw", x->dtype), p.a.N, RT_CUDA_CHOICE_THREADS, 0, &p, sizeof p);
+    cuda_push_1d(b, "cuda_draw", CUDA_KERNEL("draw", x->dtype), p.a.N, RT_CUDA_DRAW_THREADS, 0, &p, sizeof p);
 }
 
 /* ---- mix_logits ---- */

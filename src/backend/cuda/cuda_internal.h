@@ -59,9 +59,12 @@ typedef struct rt_cuda_stage {
     rt_cu_event free; /* recorded behind the last of them */
 } rt_cuda_stage;
 
-/* A small download under way: its bytes are in the box, and `to` gets them when the ticket is waited for. */
+/* A download under way: a small one's bytes come into the box, another's into a stage, and `to` gets them when the
+ * ticket is waited for, or before the stage is used again. */
 typedef struct rt_cuda_letter {
-    void *to; /* null: none */
+    void *to;          /* null: none */
+    rt_cuda_stage *in; /* null: the box */
+    const uint8_t *at;
     uint32_t bytes;
     rt_ticket ticket;
 } rt_cuda_letter;
@@ -229,6 +232,7 @@ void rt_cuda_builder_fail(rt_cuda_builder *b, int status, const char *text);
 int rt_cuda_prepare(rt_dev *d, const rt_bound_op *ops, uint32_t nops, rt_err *e);
 int rt_cuda_seal(rt_dev *d, const rt_bound_op *ops, uint32_t nops, rt_prog **out, rt_err *e);
 int rt_cuda_run(rt_dev *d, rt_prog *g, rt_ticket *t, rt_err *e);
+int rt_cuda_queue_times(rt_dev *d, rt_prog *g, rt_queue_times *out, rt_err *e);
 void rt_cuda_prog_free(rt_dev *d, rt_prog *g);
 
 /* cuda_ops.c */

@@ -2,9 +2,10 @@
  *
  * Owns: when host memory may be touched again. An upload is taken into a pinned buffer and goes on by itself while the
  * caller prepares the next; small ones lie behind one another in it, so that those of many steps do not wait for the
- * GPU. A few bytes from the device are delivered when their ticket is waited for; a larger download ends when it
- * returns. All of that is enqueued on the device's one stream, so order is that of the calls. Also the copy queue that
- * programs have beside that stream, and reading files on it. */
+ * GPU. What comes from the device is delivered when its ticket is waited for; a download that no stage has room for
+ * ends when it returns. All of that is enqueued on the device's one stream, so order is that of the calls. Also the
+ * copy queue that programs have beside that stream, and reading files on it.
+ */
 #include "backend/cuda/cuda_internal.h"
 
 #include "base/str.h"
@@ -134,7 +135,7 @@ static void deliver(rt_cuda_dev *d, bool arrived)
     for (uint32_t i = 0; i < RT_CUDA_LETTERS; i++) {
         rt_cuda_letter *l = &d->letter[i];
         if (!l->to || (arrived && l->ticket > d->done)) continue;
-        if (arrived) memcpy(l->to, d->box + i * RT_CUDA_LETTER_BYTES, l->bytes);
+        if (arrived) memcpy(l->to, l->at, l->bytes);
         l->to = NULL;
     }
 }
@@ -158,19 +159,25 @@ out:
 
 /* ---- copies ---- */
 
-/* The next stage, when the copies that used it are done. */
+/* The next stage, when the copies that used it are done and what came into it is where it belongs. */
 static int turn_to_next(rt_cuda_dev *d, rt_cuda_stage **out, rt_err *e)
 {
     rt_cuda_stage *s = &d->stage[++d->filling % RT_CUDA_STAGES];
     int rc = rt_cuda_status(&d->cu, d->cu.event_wait(s->free), e, "waiting for a copy");
+    for (rt_cuda_letter *l = d->letter; rc >= 0 && l < d->letter + RT_CUDA_LETTERS; l++) {
+        if (!l->to || l->in != s) continue;
+        memcpy(l->to, l->at, l->bytes);
+        l->to = NULL;
+    }
     s->used = 0;
     *out = s;
     return rc;
 }
 
+enum { STAGE_ALIGN = 256 };
+
 static int upload(rt_cuda_dev *d, rt_cu_ptr to, const uint8_t *from, uint64_t bytes, rt_err *e)
 {
-    enum { ALIGN = 256 };
     int rc = RT_OK;
     while (bytes) {
         rt_cuda_stage *s = &d->stage[d->filling % RT_CUDA_STAGES];
@@ -179,7 +186,7 @@ static int upload(rt_cuda_dev *d, rt_cu_ptr to, const uint8_t *from, uint64_t by
         memcpy(s->host + s->used, from, n);
         RT_TRY(rt_cuda_status(&d->cu, d->cu.copy_to_device(to, s->host + s->used, n, d->stream), e, "uploading"));
         RT_TRY(rt_cuda_status(&d->cu, d->cu.event_record(s->free, d->stream), e, "recording an event"));
-        s->used += rt_align_up(n, ALIGN);
+        s->used += rt_align_up(n, STAGE_ALIGN);
         to += n;
         from += n;
         bytes -= n;
@@ -215,17 +222,29 @@ out:
     return rc;
 }
 
-/* Into the box, without waiting; false when it is full, the download too large, or nobody will wait for it. */
-static bool post(rt_cuda_dev *d, const rt_copy *c, rt_ticket *t, int *rc, rt_err *e)
+/* Without waiting, into the box or a stage; false when there are too many letters, the download is too large, or nobody
+ * will wait for it. */
+static bool post(rt_cuda_dev *d, const rt_copy *c, rt_ticket *t, int *out, rt_err *e)
 {
+    int rc = RT_OK;
     uint32_t i = 0;
+    rt_cuda_stage *s = NULL;
     while (i < RT_CUDA_LETTERS && d->letter[i].to) i++;
-    if (!t || i == RT_CUDA_LETTERS || c->bytes == 0 || c->bytes > RT_CUDA_LETTER_BYTES) return false;
-    void *place = d->box + i * RT_CUDA_LETTER_BYTES;
-    *rc =
-        rt_cuda_status(&d->cu, d->cu.copy_to_host(place, c->mem->addr + c->off, c->bytes, d->stream), e, "downloading");
-    if (*rc >= 0) *rc = rt_cuda_ticket(d, t, e);
-    if (*rc >= 0) d->letter[i] = (rt_cuda_letter){ c->host, (uint32_t)c->bytes, *t };
+    if (!t || i == RT_CUDA_LETTERS || c->bytes == 0 || c->bytes > RT_CUDA_STAGE_BYTES) return false;
+    uint8_t *place = d->box + i * RT_CUDA_LETTER_BYTES;
+    if (c->bytes > RT_CUDA_LETTER_BYTES) {
+        s = &d->stage[d->filling % RT_CUDA_STAGES];
+        if (RT_CUDA_STAGE_BYTES - s->used < c->bytes) RT_TRY(turn_to_next(d, &s, e));
+        place = s->host + s->used;
+        s->used += rt_align_up(c->bytes, STAGE_ALIGN);
+    }
+    RT_TRY(rt_cuda_status(&d->cu, d->cu.copy_to_host(place, c->mem->addr + c->off, c->bytes, d->stream), e,
+                          "downloading"));
+    if (s) RT_TRY(rt_cuda_status(&d->cu, d->cu.event_record(s->free, d->stream), e, "recording an event"));
+    RT_TRY(rt_cuda_ticket(d, t, e));
+    d->letter[i] = (rt_cuda_letter){ .to = c->host, .in = s, .at = place, .bytes = (uint32_t)c->bytes, .ticket = *t };
+out:
+    *out = rc;
     return true;
 }
 

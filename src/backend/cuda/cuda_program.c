@@ -395,18 +395,41 @@ out:
     return rc;
 }
 
-/* The copy queue leaves the other one at the beginning and comes back at the end. */
-static int launch_all(rt_cuda_dev *d, const rt_prog *g, rt_err *e)
+/* When things were so far on the streams of a program: events of each launch, those that were not asked for null. */
+enum { AT_BEGIN, AT_TURN, AT_END, MARKS }; /* the launch before it is done; so is what it waits for; so is it */
+typedef struct stopwatch {
+    rt_cu_event (*at)[MARKS]; /* (nlaunches) */
+} stopwatch;
+
+/* Of a launch of the compute queue that waits for the other one; of a copy. */
+static int mark(rt_cuda_dev *d, const stopwatch *w, const rt_prog *g, uint32_t i, int when, rt_err *e)
+{
+    int rc;
+    const launch *l = &g->launches[i];
+    bool copy = queue_of(l) == RT_QUEUE_COPY;
+    if (!w || (copy ? when == AT_BEGIN : !l->after || when == AT_END)) return RT_OK;
+    rt_cu_event *at = &w->at[i][when];
+    RT_TRY(rt_cuda_status(&d->cu, d->cu.event_new(at, 0), e, "making an event"));
+    RT_TRY(rt_cuda_status(&d->cu, d->cu.event_record(*at, copy ? d->copies : d->stream), e, "recording an event"));
+out:
+    return rc;
+}
+
+/* The copy queue leaves the other one at the beginning and comes back at the end. watch: null, or what is measured. */
+static int launch_all(rt_cuda_dev *d, const rt_prog *g, const stopwatch *watch, rt_err *e)
 {
     int rc = RT_OK;
     if (g->copies) RT_TRY(follow(d, g->begun, d->stream, d->copies, e));
     for (uint32_t i = 0; i < g->nlaunches; i++) {
         launch *l = &g->launches[i];
         rt_cu_stream on = queue_of(l) == RT_QUEUE_COPY ? d->copies : d->stream;
+        RT_TRY(mark(d, watch, g, i, AT_BEGIN, e));
         if (l->after)
             RT_TRY(rt_cuda_status(&d->cu, d->cu.stream_after(on, g->launches[l->after - 1].done, 0), e,
                                   "ordering two queues"));
+        RT_TRY(mark(d, watch, g, i, AT_TURN, e));
         RT_TRY(name_op(g, l, launch_one(d, g, l, e), e));
+        RT_TRY(mark(d, watch, g, i, AT_END, e));
         if (l->done) RT_TRY(rt_cuda_status(&d->cu, d->cu.event_record(l->done, on), e, "recording an event"));
     }
     if (g->copies) RT_TRY(follow(d, g->joined, d->copies, d->stream, e));
@@ -483,7 +506,7 @@ static int capture(rt_cuda_dev *d, rt_prog *g, rt_err *e)
     int rc;
     rt_cu_graph graph = NULL;
     RT_TRY(rt_cuda_status(&d->cu, d->cu.capture_begin(d->stream, RT_CU_CAPTURE_THREAD_LOCAL), e, "recording a graph"));
-    rc = launch_all(d, g, e);
+    rc = launch_all(d, g, NULL, e);
     /* The stream leaves capture whatever happened; the first error is the one to tell. */
     int ended = d->cu.capture_end(d->stream, &graph);
     if (rc >= 0) rc = rt_cuda_status(&d->cu, ended, e, "recording a graph");
@@ -531,5 +554,44 @@ int rt_cuda_run(rt_dev *dev, rt_prog *g, rt_ticket *t, rt_err *e)
         RT_TRY(rt_cuda_status(&d->cu, d->cu.graph_launch(g->graph, d->stream), e, "launching a program"));
     RT_TRY(rt_cuda_ticket(d, t, e));
 out:
+    return rc;
+}
+
+/* ---- what the queues of a program do to one another ---- */
+
+static double between(rt_cuda_dev *d, rt_cu_event a, rt_cu_event b)
+{
+    float ms = 0;
+    if (!a || !b || d->cu.event_elapsed(&ms, a, b) != RT_CU_SUCCESS) return 0;
+    return ms / 1000.0;
+}
+
+int rt_cuda_queue_times(rt_dev *dev, rt_prog *g, rt_queue_times *out, rt_err *e)
+{
+    rt_cuda_dev *d = (rt_cuda_dev *)dev;
+    int rc;
+    rt_ticket t;
+    stopwatch w = { NULL };
+    *out = (rt_queue_times){ 0 };
+    if (d->sync || !g->copies) RT_TRY(rt_fail(e, RT_UNSUPPORTED, "nothing is copied beside what is computed"));
+    w.at = rt_alloc_zero(g->nlaunches * sizeof *w.at, 16);
+    if (!w.at) RT_TRY(rt_no_memory(e, "the times of a program"));
+    RT_TRY(rt_cuda_enter(d, e));
+    RT_TRY(rt_cuda_read_status(d, e));
+    RT_TRY(rt_cuda_begin(d, &t, e));
+    rc = launch_all(d, g, &w, e);
+    if (rc >= 0) rc = rt_cuda_ticket(d, &t, e);
+    if (rc >= 0) rc = rt_cuda_wait(dev, t, e);
+    RT_TRY(rc);
+    out->total = rt_cuda_seconds(dev, t);
+    for (uint32_t i = 0; i < g->nlaunches; i++) {
+        out->waited += between(d, w.at[i][AT_BEGIN], w.at[i][AT_TURN]);
+        out->copy += between(d, w.at[i][AT_TURN], w.at[i][AT_END]);
+    }
+out:
+    for (uint32_t i = 0; w.at && i < g->nlaunches; i++)
+        for (int k = 0; k < MARKS; k++)
+            if (w.at[i][k]) d->cu.event_free(w.at[i][k]);
+    rt_free(w.at);
     return rc;
 }

@@ -139,6 +139,29 @@ out:
     return rc;
 }
 
+int rt_run_measure_transfer(rt_run *r, rt_err *e)
+{
+    int rc;
+    char a[32], b[32], c[32], d[32];
+    double read;
+    rt_exec_span span;
+    rt_exec_memory m;
+    rt_exec_memory_query(r->trainer->x, &m);
+    uint64_t away = m.by_class[RT_CLASS_HOST] + m.by_class[RT_CLASS_DISK];
+    if (!away || !r->opts->dev->api->queues) return RT_OK;
+    RT_TRY(read_first_rows(r, &read, e));
+    rc = rt_trainer_measure_teacher(r->trainer, r->loop.micro, r->loop.micro_count, &span, e);
+    if (rc == RT_UNSUPPORTED) return RT_OK;
+    RT_TRY(rc);
+    rt_run_note(r,
+                "%.1f %% of copying %s for a pass of the teacher is hidden, as measured: of its %s, %s are spent "
+                "copying, and %s waiting for copies",
+                100 * rt_exec_hidden(&span), rt_format_bytes(a, away), rt_format_seconds(b, span.total),
+                rt_format_seconds(c, span.copy), rt_format_seconds(d, span.total - span.compute));
+out:
+    return rc;
+}
+
 int rt_run_cost_new(rt_run_cost *out, const rt_run *r, rt_err *e)
 {
     int rc;

@@ -33,6 +33,10 @@ int rt_run_cost_time(rt_run_cost *c, rt_run *r, rt_err *e);
 int rt_run_cost_text(const rt_run_cost *c, const rt_run *r, bool ops, rt_str *out, rt_err *e);
 json_t *rt_run_cost_json(const rt_run_cost *c, const rt_run *r); /* null when out of memory */
 
+/* What of the transfer to a teacher whose layers are not on the device is hidden, measured before the first step and
+ * said in a note; nothing where there is none, or where a device has one queue. */
+int rt_run_measure_transfer(rt_run *r, rt_err *e);
+
 /* OUT/run/plan.txt. */
 int rt_run_write_plan(rt_run *r, rt_err *e);
 

@@ -4,6 +4,7 @@
 #include "base/sys.h"
 #include "job/prepare/rate.h"
 #include "job/run/dump.h"
+#include "job/run/run_cost.h"
 #include "job/run/run_report.h"
 
 #include <math.h>
@@ -274,6 +275,7 @@ int rt_run_train_alone(rt_run *r, rt_run_summary *out, rt_err *e)
         RT_TRY(rt_run_supply_begin(r, e));
     }
     if (r->loop.state.step == 0) RT_TRY(evaluate(r, e));
+    RT_TRY(rt_run_measure_transfer(r, e));
     RT_TRY(choose_rate(r, e));
     RT_TRY(rt_run_evidence_begin(r, e));
     RT_TRY(rt_run_pace(r, 0, r->pace.eval, &r->pace, e));

@@ -6,6 +6,7 @@
 
 enum {
     RT_CUDA_CHOICE_THREADS = 1024,
+    RT_CUDA_TOPK_THREADS = 512,  /* two blocks of a multiprocessor: one reads while the other ranks */
     RT_CUDA_CHOICE_SHARED = 2048 /* keys that are sorted in shared memory; more of them in scratch */
 };
 
@@ -28,12 +29,12 @@ typedef struct rt_cuda_draw_params {
     rt_draw_args a;
     double scale; /* rt_draw_scale(T) */
     float end;    /* as far below the largest logit a weight is 0, whatever rounds */
-    uint32_t run; /* columns of a part of the row, whole warps; RT_CUDA_DRAW_PARTS of them are the row or more */
+    float steep;  /* log2(e) / T */
     rt_cuda_mat id, logp, entropy, x, key;
     rt_cuda_ptr vmask; /* 0: all ids */
     rt_cuda_ptr step;
 } rt_cuda_draw_params;
-enum { RT_CUDA_DRAW_PARTS = 256 };
+enum { RT_CUDA_DRAW_THREADS = 512 };
 
 typedef struct rt_cuda_mix_params {
     rt_mix_args a;

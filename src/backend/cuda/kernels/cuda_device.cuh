@@ -133,13 +133,22 @@ RT_DEVICE uint32_t e4m3_two(float a, float b)
 }
 RT_DEVICE uint32_t e4m3_four(float a, float b, float c, float d) { return e4m3_two(a, b) | e4m3_two(c, d) << 16; }
 
-/* The largest of a warp, and all its bits, in every lane. */
+/* The largest of a warp, its sum, all its bits: in every lane. */
 RT_DEVICE int32_t warp_max(int32_t x)
 {
 #if __CUDA_ARCH__ >= 800
     return __reduce_max_sync(0xffffffffu, x);
 #else
     for (uint32_t o = 16; o > 0; o /= 2) x = max(x, __shfl_xor_sync(0xffffffffu, x, o));
+    return x;
+#endif
+}
+RT_DEVICE uint32_t warp_add(uint32_t x)
+{
+#if __CUDA_ARCH__ >= 800
+    return __reduce_add_sync(0xffffffffu, x);
+#else
+    for (uint32_t o = 16; o > 0; o /= 2) x += __shfl_xor_sync(0xffffffffu, x, o);
     return x;
 #endif
 }

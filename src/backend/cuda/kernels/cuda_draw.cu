@@ -1,42 +1,44 @@
 /* cuda_draw.cu - random draws from a softmax over each row, and its entropy.
  *
- * A block has a row. Its columns are cut into parts; a warp adds up the weights of a part, and later finds the column
- * of a draw in the part that it falls on. Weights are the integers of num/draw.h, so their sums are exact in any order.
- */
+ * A block has a row, and reads it twice: for the largest logit, and for the weights. Its columns are cut into parts; a
+ * warp adds up the weights of a part, and later finds the column of a draw in the part that it falls on. Weights are
+ * the integers of num/draw.h, so their sums are exact in any order; the entropy is added up in an order that the row
+ * alone fixes. */
 #include "backend/cuda/kernels/cuda_rank.cuh"
 #include "backend/cuda/kernels/cuda_rng.cuh"
+#include "backend/cuda/kernels/cuda_row.cuh"
 #include "num/draw.h"
 
 namespace
 {
-enum { WARPS = RT_CUDA_CHOICE_THREADS / 32, PARTS = RT_CUDA_DRAW_PARTS };
-static_assert(PARTS == 8 * 32, "a lane of one warp adds up eight parts");
-static_assert(RT_DRAW_MOST <= RT_CUDA_CHOICE_THREADS, "a thread has a draw");
+enum { THREADS = RT_CUDA_DRAW_THREADS, WARPS = THREADS / 32, PART = 256, PARTS = RT_DRAW_IDS / PART };
+static_assert(PARTS % THREADS == 0, "a thread adds up a run of parts");
+static_assert(RT_DRAW_MOST <= 2 * THREADS, "a thread sorts two draws");
 
 struct Row {
     uint64_t upto[PARTS];             /* the weights of a part and of those before it */
+    uint64_t mark[RT_DRAW_MOST];      /* of each draw: below the sum of all weights */
     uint32_t drawn[RT_DRAW_MOST];     /* the ids, then sorted */
-    uint32_t begin[RT_DRAW_MOST + 1]; /* where each distinct id begins among the sorted */
+    uint16_t begin[RT_DRAW_MOST + 1]; /* where each distinct id begins among the sorted */
     uint32_t firsts[WARPS];
+    uint64_t sums[WARPS];
     uint32_t bad; /* the first id whose logit is not finite */
     double room[32];
     float max[32];
 };
 
-/* rt_draw_depth and rt_draw_weight */
-RT_DEVICE uint64_t weigh(const rt_cuda_draw_params &p, float below, uint64_t *depth)
+/* rt_draw_depth and rt_draw_weight, of what is at most p.end below the largest logit */
+RT_DEVICE uint64_t weigh(const rt_cuda_draw_params &p, float below)
 {
     constexpr uint32_t poly[] = { RT_DRAW_POLY };
     constexpr int terms = sizeof poly / sizeof *poly;
     /* the mantissa is the product, rounded */
-    const double t = __fma_rn((double)below, p.scale, 0x1p52);
-    const uint64_t k = below < p.end ? (uint64_t)__double_as_longlong(t) & 0xfffffffffffffull : (uint64_t)63 << 32;
+    const uint64_t k = (uint64_t)__double_as_longlong(__fma_rn((double)below, p.scale, 0x1p52)) & 0xfffffffffffffull;
     const uint32_t x = (uint32_t)k;
     uint32_t m = poly[terms - 1];
 #pragma unroll
     for (int i = terms - 2; i >= 0; i--) m = poly[i] - __umulhi(x, m);
-    *depth = k;
-    return ((1ull << 32) - __umulhi(x, m)) << 11 >> (k >> 32);
+    return ((1ull << 32) - __umulhi(x, m)) << 11 >> (k >> 32 & 63);
 }
 
 /* In lanes' order, up to and with this one. */
@@ -49,77 +51,148 @@ RT_DEVICE uint64_t lanes_upto(uint64_t v)
     return v;
 }
 
-/* The largest logit; false when one is not finite, the first of those in r.bad. */
-template <class T> RT_DEVICE bool find_max(const Columns<T> &c, Row &r, float *max)
+/* The sum over the lanes, of numbers below 2^51. */
+RT_DEVICE uint64_t lanes_total(uint64_t v)
 {
-    const float none = __uint_as_float(0xff800000u);
-    float top = none;
+    const uint32_t low = warp_add((uint32_t)v & 0xffffffu), high = warp_add((uint32_t)(v >> 24));
+    return ((uint64_t)high << 24) + low;
+}
+
+/* The first id whose logit is not finite, of a row that has one. */
+template <class T> RT_DEVICE void find_bad(const PackedRow<T> &w, Row &r)
+{
     uint32_t bad = UINT32_MAX;
+    w.template each<1>(threadIdx.x, w.packs, THREADS, [&](uint32_t pack, float(&v)[PackedRow<T>::W], uint32_t live) {
+        for (int i = PackedRow<T>::W; i-- > 0;)
+            if ((live >> i & 1) && (__float_as_uint(v[i]) & 0x7f800000) == 0x7f800000)
+                bad = min(bad, pack * PackedRow<T>::W + i);
+    });
     if (threadIdx.x == 0) r.bad = UINT32_MAX;
-    for (uint32_t v = threadIdx.x; v < c.V; v += blockDim.x) {
-        if (!c.has(v)) continue;
-        const float x = c.value(v);
-        if ((__float_as_uint(x) & 0x7f800000) == 0x7f800000) bad = v < bad ? v : bad;
-        top = x > top ? x : top;
-    }
-    *max = block_max(top, r.max, none);
-    if (!__syncthreads_or(bad != UINT32_MAX)) return true;
+    __syncthreads();
     if (bad != UINT32_MAX) atomicMin(&r.bad, bad);
     __syncthreads();
+}
+
+/* The largest logit; false when one is not finite, the first of those in r.bad. */
+template <class T> RT_DEVICE bool find_max(const PackedRow<T> &w, Row &r, float *max)
+{
+    constexpr int W = PackedRow<T>::W;
+    const float none = __uint_as_float(0xff800000u);
+    float top = none, odd = 0; /* odd: NaN where something is not finite */
+    w.template each<4>(threadIdx.x, w.packs, THREADS, [&](uint32_t, float(&v)[W], uint32_t live) {
+#pragma unroll
+        for (int i = 0; i < W; i++) {
+            if (live != PackedRow<T>::EVERY && !(live >> i & 1)) continue;
+            top = fmaxf(top, v[i]);
+            odd = fmaf(v[i], 0.0f, odd);
+        }
+    });
+    *max = block_max(top, r.max, none);
+    if (!__syncthreads_or(!(odd == 0))) return true;
+    find_bad(w, r);
     return false;
 }
 
-/* r.upto of all parts; the sum of weight times depth, in f32 within a part and a lane. */
-template <class T> RT_DEVICE double add_up(const rt_cuda_draw_params &p, const Columns<T> &c, Row &r, float max)
+/* r.upto = sums of all parts up to each; r.upto had those of the parts. Behind a barrier, and before one. */
+RT_DEVICE void sum_up(Row &r, uint32_t parts)
 {
-    const uint32_t lane = threadIdx.x % 32;
+    const uint32_t each = (parts + THREADS - 1) / THREADS, first = threadIdx.x * each;
+    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    uint64_t mine = 0;
+    for (uint32_t i = first; i < first + each && i < parts; i++) mine += r.upto[i];
+    const uint64_t upto = lanes_upto(mine);
+    if (lane == 31) r.sums[warp] = upto;
+    __syncthreads();
+    uint64_t before = upto - mine;
+    for (uint32_t w = 0; w < warp; w++) before += r.sums[w];
+    for (uint32_t i = first; i < first + each && i < parts; i++) r.upto[i] = before += r.upto[i];
+    __syncthreads();
+}
+
+/* The weights of the columns of a pack that count; returns their sum. depths: += 2^-d d of each, d its depth. From
+ * p.end on a weight is 0, and what follows of it is nothing. */
+template <bool EVERY, int W>
+RT_DEVICE uint64_t weigh_columns(const rt_cuda_draw_params &p, float max, const float (&v)[W], uint32_t live,
+                                 uint64_t (&w)[W], float *depths)
+{
+    uint64_t sum = 0;
+    float part = 0;
+#pragma unroll
+    for (int i = 0; i < W; i++) {
+        const bool in = EVERY || ((live >> i & 1) && max - v[i] < p.end);
+        const float below = in ? fminf(max - v[i], p.end) : 0.0f, d = below * p.steep;
+        const uint64_t weight = weigh(p, below);
+        w[i] = in ? weight : 0;
+        sum += w[i];
+        part = fmaf(in ? exp2_fast(-d) : 0.0f, d, part);
+    }
+    *depths += part;
+    return sum;
+}
+template <int W>
+RT_DEVICE uint64_t weigh_pack(const rt_cuda_draw_params &p, float max, const float (&v)[W], uint32_t live,
+                              uint64_t (&w)[W], float *depths)
+{
+    if (live == (1u << W) - 1u && p.end < __uint_as_float(0x7f800000u))
+        return weigh_columns<true>(p, max, v, live, w, depths);
+    return weigh_columns<false>(p, max, v, live, w, depths);
+}
+
+/* r.upto of all parts; the sum of 2^-depth times depth, in f32 within a part and a lane. */
+template <class T>
+RT_DEVICE double add_up(const rt_cuda_draw_params &p, const PackedRow<T> &row, Row &r, float max, uint32_t parts)
+{
+    constexpr int W = PackedRow<T>::W, LANES = PART / W; /* packs of a part */
     double depths = 0;
-    for (uint32_t part = threadIdx.x / 32; part < PARTS; part += WARPS) {
-        const uint64_t first = (uint64_t)part * p.run, end = first + p.run < c.V ? first + p.run : c.V;
-        uint64_t sum = 0, depth;
-        float mine = 0;
-        for (uint64_t v = first + lane; v < end; v += 32) {
-            if (!c.has((uint32_t)v)) continue;
-            const uint64_t w = weigh(p, max - c.value((uint32_t)v), &depth);
-            sum += w;
-            mine += (float)w * (float)depth;
-        }
+    uint64_t sum = 0;
+    float mine = 0;
+    for (uint32_t first = threadIdx.x / 32; first < parts; first += WARPS) {
+        row.template each<LANES / 32>(first * LANES + threadIdx.x % 32, (first + 1) * LANES, 32,
+                                      [&](uint32_t, float(&v)[W], uint32_t live) {
+                                          uint64_t w[W];
+                                          sum += weigh_pack(p, max, v, live, w, &mine);
+                                      });
         depths += (double)mine;
-        sum = lanes_sum(sum);
-        if (lane == 0) r.upto[part] = sum;
+        sum = lanes_total(sum);
+        if (threadIdx.x % 32 == 0) r.upto[first] = sum;
+        sum = 0, mine = 0;
     }
     depths = block_sum(depths, r.room); /* and a barrier */
-    if (threadIdx.x < 32) {
-        uint64_t mine = 0;
-        for (uint32_t i = 0; i < 8; i++) mine += r.upto[8 * lane + i];
-        uint64_t before = lanes_upto(mine) - mine;
-        for (uint32_t i = 0; i < 8; i++) r.upto[8 * lane + i] = before += r.upto[8 * lane + i];
-    }
-    __syncthreads();
+    sum_up(r, parts);
     return depths;
 }
 
 /* By a warp: the first id whose weight and those before it are more than mark, which is below the sum of all. */
 template <class T>
-RT_DEVICE uint32_t find(const rt_cuda_draw_params &p, const Columns<T> &c, const Row &r, float max, uint64_t mark)
+RT_DEVICE uint32_t find(const rt_cuda_draw_params &p, const PackedRow<T> &row, const Row &r, float max, uint32_t parts,
+                        uint64_t mark)
 {
+    constexpr int W = PackedRow<T>::W, LANES = PART / W;
     const uint32_t lane = threadIdx.x % 32;
     uint32_t part = 0;
-    for (uint32_t high = PARTS - 1; part < high;) {
+    for (uint32_t high = parts - 1; part < high;) {
         const uint32_t middle = (part + high) / 2;
         if (r.upto[middle] > mark)
             high = middle;
         else
             part = middle + 1;
     }
-    uint64_t before = part ? r.upto[part - 1] : 0, depth;
-    for (uint32_t first = part * p.run;; first += 32) {
-        const uint32_t v = first + lane;
-        uint64_t upto = v < c.V && c.has(v) ? weigh(p, max - c.value(v), &depth) : 0;
-        upto = before + lanes_upto(upto);
+    uint64_t before = part ? r.upto[part - 1] : 0;
+    for (uint32_t first = part * LANES;; first += 32) {
+        const uint32_t pack = first + lane, live = pack < row.packs ? row.bits(pack) : 0;
+        float v[W] = {}, depths = 0;
+        uint64_t w[W], own = 0;
+        if (live) row.read(v, pack);
+        own = weigh_pack(p, max, v, live, w, &depths);
+        uint64_t upto = before + lanes_upto(own);
         const uint32_t over = __ballot_sync(RT_EVERY_LANE, upto > mark);
-        if (over) return first + (uint32_t)__ffs((int)over) - 1;
         before = __shfl_sync(RT_EVERY_LANE, upto, 31);
+        if (!over) continue;
+        uint32_t at = W; /* how many of this lane's columns are not before the one that is looked for */
+#pragma unroll
+        for (int i = W - 1; i >= 0; i--)
+            if (upto > mark) upto -= w[i], at = i;
+        return __shfl_sync(RT_EVERY_LANE, pack * W + at, __ffs((int)over) - 1);
     }
 }
 
@@ -127,7 +200,7 @@ RT_DEVICE uint32_t find(const rt_cuda_draw_params &p, const Columns<T> &c, const
 RT_DEVICE void sort_drawn(Row &r, uint32_t n)
 {
     const uint32_t room = room_for(n);
-    if (threadIdx.x >= n && threadIdx.x < room) r.drawn[threadIdx.x] = UINT32_MAX;
+    for (uint32_t j = n + threadIdx.x; j < room; j += THREADS) r.drawn[j] = UINT32_MAX;
     __syncthreads();
     for (uint32_t size = 2; size <= room; size *= 2) {
         for (uint32_t apart = size / 2; apart > 0; apart /= 2) {
@@ -144,18 +217,23 @@ RT_DEVICE void sort_drawn(Row &r, uint32_t n)
 /* r.begin of the distinct ids, and n behind the last; returns how many. */
 RT_DEVICE uint32_t find_distinct(Row &r, uint32_t n)
 {
-    const uint32_t j = threadIdx.x, lane = j % 32, warp = j / 32;
-    const bool first = j < n && (j == 0 || r.drawn[j] != r.drawn[j - 1]);
-    const uint32_t mine = __ballot_sync(RT_EVERY_LANE, first);
-    if (lane == 0) r.firsts[warp] = (uint32_t)__popc(mine);
-    __syncthreads();
-    uint32_t before = 0, all = 0;
-    for (uint32_t w = 0; w < WARPS; w++) {
-        if (w < warp) before += r.firsts[w];
-        all += r.firsts[w];
+    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    uint32_t all = 0;
+    for (uint32_t from = 0; from < n; from += THREADS) {
+        const uint32_t j = from + threadIdx.x;
+        const bool first = j < n && (j == 0 || r.drawn[j] != r.drawn[j - 1]);
+        const uint32_t mine = __ballot_sync(RT_EVERY_LANE, first);
+        if (lane == 0) r.firsts[warp] = (uint32_t)__popc(mine);
+        __syncthreads();
+        uint32_t before = all;
+        for (uint32_t w = 0; w < WARPS; w++) {
+            if (w < warp) before += r.firsts[w];
+            all += r.firsts[w];
+        }
+        if (first) r.begin[before + (uint32_t)__popc(mine & ((1u << lane) - 1))] = (uint16_t)j;
+        __syncthreads();
     }
-    if (first) r.begin[before + (uint32_t)__popc(mine & ((1u << lane) - 1))] = j;
-    if (j == 0) r.begin[all] = n;
+    if (threadIdx.x == 0) r.begin[all] = (uint16_t)n;
     __syncthreads();
     return all;
 }
@@ -163,45 +241,49 @@ RT_DEVICE uint32_t find_distinct(Row &r, uint32_t n)
 template <class T> __device__ void draw(const rt_cuda_draw_params &p)
 {
     __shared__ Row r;
-    const uint32_t row = blockIdx.x, n = p.a.n, j = threadIdx.x;
+    const uint32_t row = blockIdx.x, n = p.a.n, parts = (p.a.V + PART - 1) / PART;
     const float none = __uint_as_float(0x7fc00000u);
     const rt_step *step = (const rt_step *)p.step;
     const uint32_t *words = element<uint32_t>(p.key, row, 0);
     const uint64_t key = (uint64_t)words[1] << 32 | words[0];
-    const Columns<T> c = { element<T>(p.x, row, 0), (const uint32_t *)p.vmask, p.a.V };
+    const PackedRow<T> x(element<T>(p.x, row, 0), (const uint32_t *)p.vmask, p.a.V);
     float max, entropy = none;
     uint32_t k = 0;
-    const bool finite = find_max(c, r, &max);
+    const bool finite = find_max(x, r, &max);
     if (finite) {
-        const double depths = add_up(p, c, r, max);
-        const uint64_t sum = r.upto[PARTS - 1];
+        const double depths = add_up(p, x, r, max, parts);
+        const uint64_t sum = r.upto[parts - 1];
         entropy = 0;
         if (sum) {
-            for (uint32_t d = j / 32; d < n; d += WARPS) {
+            for (uint32_t d = threadIdx.x; d < n; d += THREADS) {
                 const Random w = philox(step->seed, key, (uint64_t)0xffffffffu << 32 | d / 2);
                 const uint64_t bits = d % 2 ? (uint64_t)w.v[3] << 32 | w.v[2] : (uint64_t)w.v[1] << 32 | w.v[0];
-                const uint32_t id = find(p, c, r, max, __umul64hi(bits, sum));
-                if (j % 32 == 0) r.drawn[d] = id;
+                r.mark[d] = __umul64hi(bits, sum);
+            }
+            __syncthreads();
+            for (uint32_t d = threadIdx.x / 32; d < n; d += WARPS) {
+                const uint32_t id = find(p, x, r, max, parts, r.mark[d]);
+                if (threadIdx.x % 32 == 0) r.drawn[d] = id;
             }
             sort_drawn(r, n);
             k = find_distinct(r, n);
-            entropy = (float)(log((double)sum / (double)RT_DRAW_ONE) +
-                              depths / (double)sum * (0.69314718055994530942 * 0x1p-32));
+            const double all = (double)sum / (double)RT_DRAW_ONE;
+            entropy = (float)(log(all) + depths / all * 0.69314718055994530942);
         }
     }
-    if (j < n) {
+    for (uint32_t j = threadIdx.x; j < n; j += THREADS) {
         const bool have = j < k, bad = !finite && j == 0;
         *element<int32_t>(p.id, row, j) = have ? (int32_t)r.drawn[r.begin[j]] : bad ? (int32_t)r.bad : -1;
         *element<float>(p.logp, row, j) = have     ? (float)log((double)(r.begin[j + 1] - r.begin[j]) / n)
                                           : finite ? 0.0f
                                                    : none;
     }
-    if (j == 0) *element<float>(p.entropy, row, 0) = entropy;
+    if (threadIdx.x == 0) *element<float>(p.entropy, row, 0) = entropy;
 }
 } // namespace
 
 #define KERNELS(name, T)                                                                                               \
-    extern "C" __global__ void __launch_bounds__(RT_CUDA_CHOICE_THREADS, 1) draw_##name(const rt_cuda_draw_params p)   \
+    extern "C" __global__ void __launch_bounds__(RT_CUDA_DRAW_THREADS, 2) draw_##name(const rt_cuda_draw_params p)     \
     {                                                                                                                  \
         begin_kernel();                                                                                                \
         draw<T>(p);                                                                                                    \

@@ -1,5 +1,5 @@
 /* overlap.c - see overlap.h. */
-#include "job/overlap.h"
+#include "job/prepare/overlap.h"
 
 struct rt_overlap {
     const rt_batch *held;
