@@ -1,0 +1,127 @@
+/* cuda_matmul_few.cuh - what GEMMs of few rows share: whose weights are whose, their way into shared memory, and what
+ * becomes of the sums; device code.
+ *
+ * The weights are read once, and that is the cost, so they are the left operand of an MMA, 16 rows of them, and the
+ * rows of a its columns, 8 at a time. A warp has its weight rows to itself: it copies a chunk of K of each into stages
+ * of its own, and waits for nobody. Where there are fewer weight rows than keep a GPU busy, the warps of a block share
+ * them and have every split-th chunk each.
+ *
+ * Why deterministic: how K is split follows from the shape of the weight and the number of multiprocessors; sums of
+ * the warps are added in order. A row of out is the same whatever the other rows hold, and however many there are. */
+#ifndef RT_BACKEND_CUDA_KERNELS_CUDA_MATMUL_FEW_CUH
+#define RT_BACKEND_CUDA_KERNELS_CUDA_MATMUL_FEW_CUH
+
+#include "backend/cuda/kernels/cuda_common.cuh"
+#include "backend/cuda/kernels/cuda_matmul_few.h"
+#include "backend/cuda/kernels/cuda_mma.cuh"
+
+/* Where a warp works. */
+struct Place_of_warp {
+    uint32_t n0, m0; /* first weight row, first row of a */
+    uint32_t part;   /* of K: chunks part, part + split, .. */
+};
+template <int ROWS, int COLUMNS>
+RT_DEVICE Place_of_warp few_place(const rt_cuda_few_params &p, const rt_cuda_few_tensor &t)
+{
+    const uint32_t block = blockIdx.x - t.first, warp = threadIdx.x / 32;
+    const uint32_t team = block / p.tiles_m * (RT_FEW_WARPS / p.split) + warp / p.split;
+    return Place_of_warp{ team * ROWS, block % p.tiles_m * COLUMNS, warp % p.split };
+}
+
+/* Weight rows of a warp as stages take them: chunks of BYTES, which begin anywhere and are copied from the multiple of
+ * 16 before. A row begins in a stage as far behind a multiple of 16 as in memory. PITCH: bytes between rows there. */
+template <int ROWS, int BYTES, int PITCH, bool SWAP> struct Weights {
+    const char *at; /* row n0 */
+    uint64_t step;
+    uint32_t rows, row_bytes; /* rows that exist */
+
+    __device__ __forceinline__ uint32_t skew(uint32_t row, uint32_t chunk) const
+    {
+        return (uint32_t)((uint64_t)at + row * step + chunk * BYTES) & 15;
+    }
+    __device__ __forceinline__ void fetch(uint32_t to, uint32_t chunk) const
+    {
+        enum { COPIES = SWAP ? BYTES / 16 : (BYTES + 14) / 16 + 1 };
+        const uint32_t first = chunk * BYTES, size = min((uint32_t)BYTES, row_bytes - min(row_bytes, first));
+#pragma unroll
+        for (int u = 0; u < (ROWS * COPIES + 31) / 32; u++) {
+            const uint32_t i = u * 32 + threadIdx.x % 32, row = i / COPIES, j = i % COPIES;
+            if (ROWS * COPIES % 32 && i >= ROWS * COPIES) break;
+            const char *from = at + row * step + first;
+            const uint32_t before = SWAP ? 0 : (uint32_t)(uint64_t)from & 15, end = size + before;
+            const uint32_t bytes = row < rows && size && end > 16 * j ? min(16u, end - 16 * j) : 0;
+            const uint32_t place = SWAP ? j ^ row % 2 * 4 : j;
+            copy_16(to + row * PITCH + 16 * place, from - before + 16 * j, bytes);
+        }
+    }
+    /* What the first stages will hold on its way to L2, before it is known that what is multiplied with it is there:
+     * nothing is read. */
+    __device__ __forceinline__ void expect(uint32_t part, uint32_t split, uint32_t stages) const
+    {
+        for (uint32_t i = threadIdx.x % 32; i < ROWS * stages; i += 32) {
+            const uint32_t row = i % ROWS, first = (part + i / ROWS * split) * BYTES;
+            if (row >= rows || first >= row_bytes) continue;
+            const char *from = at + row * step + first;
+            asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
+            if (first + BYTES <= row_bytes) asm volatile("prefetch.global.L2 [%0];" ::"l"(from + BYTES - 1));
+        }
+    }
+};
+
+/* The chunks of a warp, one after the other: work(chunk, place in shared memory). STAGES are on their way at a time. */
+template <int STAGES, int STAGE, class W, class Work>
+RT_DEVICE void few_walk(const W &weights, uint32_t place, uint32_t part, uint32_t split, uint32_t chunks, Work &work)
+{
+#pragma unroll
+    for (int s = 0; s < STAGES - 1; s++) {
+        if (part + s * split < chunks) weights.fetch(place + s * STAGE, part + s * split);
+        copy_group();
+    }
+    uint32_t now = 0, next = STAGES - 1;
+#pragma unroll 1
+    for (uint32_t chunk = part; chunk < chunks; chunk += split) {
+        const uint32_t ahead = chunk + (STAGES - 1) * split;
+        copy_groups_wait<STAGES - 2>();
+        __syncwarp(); /* the chunk is here for all lanes, and none reads the one before */
+        if (ahead < chunks) weights.fetch(place + next * STAGE, ahead);
+        copy_group();
+        work(chunk, now * STAGE);
+        now = now + 1 == STAGES ? 0 : now + 1;
+        next = next + 1 == STAGES ? 0 : next + 1;
+    }
+    copy_wait();
+}
+
+/* acc (16 weight rows each, 8 rows of a each) of every warp to shared memory, warps that share weight rows added in
+ * order, and out. room: (warps, COLUMNS, ROWS + 4) f32. */
+template <int MT, int NT>
+RT_DEVICE void few_out(const float (&acc)[MT][NT][4], const rt_cuda_few_params &p, const rt_cuda_few_tensor &t,
+                       const Place_of_warp &w, float *room)
+{
+    enum { ROWS = 16 * MT, COLUMNS = 8 * NT, PITCH = ROWS + 4, EACH = COLUMNS * PITCH };
+    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    float *mine = room + warp * EACH + lane % 4 * 2 * PITCH + lane / 4;
+    __syncthreads(); /* nobody reads the stages any more */
+#pragma unroll
+    for (int i = 0; i < MT; i++)
+#pragma unroll
+        for (int n = 0; n < NT; n++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) mine[(n * 8 + e % 2) * PITCH + i * 16 + e / 2 * 8] = acc[i][n][e];
+    __syncthreads();
+    const uint32_t rows = p.M - w.m0 < COLUMNS ? p.M - w.m0 : COLUMNS;
+    const float *from = room + warp / p.split * p.split * EACH;
+    for (uint32_t i = w.part * 32 + lane; i < rows * ROWS; i += 32 * p.split) {
+        const uint32_t m = i / ROWS, n = i % ROWS, col = w.n0 + n;
+        if (col >= t.N) continue;
+        float sum = from[m * PITCH + n];
+        for (uint32_t s = 1; s < p.split; s++) sum += from[s * EACH + m * PITCH + n];
+        const uint64_t at = (w.m0 + m) * t.out.stride + col;
+        float y = t.alpha * sum;
+        if (t.bias) y += load_one(t.bias, t.bias_type, col);
+        if (t.acc) y += load_one(t.out.at, t.out_type, at);
+        store_one(t.out.at, t.out_type, at, y);
+    }
+}
+
+#endif
