@@ -45,6 +45,8 @@ int rt_engine_logits(rt_engine *g, uint64_t name, float *logits, rt_err *e)
     const rt_view row = { g->logits.buf, 1, g->vocab, g->logits.off + g->told_slot * g->logits.stride,
                           g->logits.stride };
     void *raw = NULL;
+    if (rt_exec_enqueues(g->x) && !g->opts.logits)
+        RT_TRY(rt_fail(e, RT_INVALID, "logits were asked for, and the engine was not sealed for them"));
     if (!name || name != g->told)
         RT_TRY(rt_fail(e, RT_NOT_FOUND, "logits were asked for outside of a request's own event"));
     if (g->policy.logits == RT_DTYPE_F32) return rt_exec_read(g->x, row, logits, bytes, e);

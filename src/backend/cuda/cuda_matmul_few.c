@@ -2,6 +2,7 @@
  * launches. The kernels are kernels/cuda_matmul_few.cu (weights of 16 bits) and cuda_matmul_packed.cu (in blocks).
  *
  * Neighbours that multiply one operand (q, k and v; gate and up) are one launch where one kernel does them. */
+#include "backend/cuda/cuda_internal.h"
 #include "backend/cuda/cuda_matmul_own.h"
 #include "backend/cuda/cuda_numbers.h"
 #include "backend/cuda/cuda_op.h"
