@@ -286,17 +286,17 @@ out:
     return rc;
 }
 
-/* Pieces of the oldest prompts: as many as keep slots from standing idle, one where most of them have answers to go on
- * with. Where none has, nobody is kept waiting. */
+/* A piece of the oldest prompt. Where it is only enqueued and several prompts are not read, some more: a slot without an
+ * answer under way costs a step as much as one with. */
 static int read_prompts(rt_engine *g, rt_err *e)
 {
     int rc = RT_OK;
     uint32_t readers = 0;
     for (uint32_t i = 0; i < g->slots; i++) readers += g->seat[i].name && !rt_seat_ready(&g->seat[i]);
-    const uint64_t most = (uint64_t)readers * RT_ENGINE_PIECES / g->slots;
-    for (uint64_t i = 0; i < (most ? most : 1); i++) {
+    const uint32_t most = rt_exec_enqueues(g->x) ? RT_ENGINE_PIECES : 1;
+    for (uint32_t i = 0; i < readers && i < most; i++) {
         rt_seat *reader = next_reader(g);
-        if (!reader) break;
+        if (!reader) break; /* functions of an echo may have cancelled the others */
         RT_TRY(rt_engine_read_piece(g, reader, e));
     }
 out:

@@ -117,7 +117,7 @@ int rt_engine_add(rt_engine *g, const rt_request *r, uint64_t *name, rt_err *e);
 /* At once, and its function hears RT_END_CANCELLED, whose answer is not looked at. RT_NOT_FOUND when it has ended. */
 int rt_engine_cancel(rt_engine *g, uint64_t name, rt_err *e);
 uint32_t rt_engine_busy(const rt_engine *g); /* requests under way */
-/* Pieces of the oldest prompts that are not yet read, and the next id of every answer. On a device that is enqueued to
+/* Pieces of the oldest prompts that are not yet read, and the next id of every answer. On a device that is enqueued to,
  * the ids that are told are those of the step before: the next one is begun first, from ids that are on the device, so
  * an answer that ends by an id or by its function costs a step of its slot that nobody hears of. Nothing under way:
  * nothing. */

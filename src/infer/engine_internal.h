@@ -10,7 +10,7 @@ enum {
     RT_ENGINE_LARGE = 128, /* positions of a piece of a prompt */
     RT_ENGINE_SMALL = 32,
     RT_ENGINE_HEAD = 32, /* rows of logits of an echo at a time */
-    RT_ENGINE_PIECES = 8 /* of prompts before a step of answers, where all slots have prompts to read */
+    RT_ENGINE_PIECES = 8 /* of prompts, most before a step of answers, on a device that is enqueued to */
 };
 enum { RT_PIECE_LARGE, RT_PIECE_SMALL, RT_PIECES };
 

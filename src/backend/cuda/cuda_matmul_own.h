@@ -30,7 +30,8 @@ void rt_cuda_own_push(rt_cuda_builder *b, const rt_bound_op *op, const rt_cuda_o
 /* GEMMs of few rows (cuda_matmul_few.c): weights are read as they are stored. */
 typedef struct rt_cuda_few {
     const char *text; /* for the plan printer; null: it is no such GEMM */
-    uint32_t split;   /* warps that share weight rows */
+    uint32_t split;   /* of K */
+    uint64_t work_bytes;
 } rt_cuda_few;
 /* s: (4) by slot, of any dtypes. */
 rt_cuda_few rt_cuda_few_choose(const rt_cuda_caps *c, const rt_matmul_args *m, const rt_cuda_side *s);

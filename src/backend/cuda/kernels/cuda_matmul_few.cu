@@ -6,7 +6,7 @@
 
 namespace
 {
-enum { CHUNK = RT_FEW_CHUNK_16, BYTES = CHUNK * 2, STAGE = 16 * BYTES };
+enum { CHUNK = RT_FEW_CHUNK_16, BYTES = Word_rows::BYTES, STAGE = 16 * BYTES };
 
 template <class E> RT_DEVICE void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
 template <> __device__ __forceinline__ void mma<bf16>(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
@@ -25,7 +25,7 @@ template <class E, int NT> struct Multiply {
     uint32_t rows; /* of those that begin at x, how many exist */
     uint32_t K;
     const unsigned char *stages;
-    float acc[1][NT][4];
+    float acc[NT][4];
 
     __device__ __forceinline__ void operator()(uint32_t chunk, uint32_t stage)
     {
@@ -40,8 +40,8 @@ template <class E, int NT> struct Multiply {
             for (uint32_t n = 0; n < NT; n++) {
                 uint4 b = make_uint4(0, 0, 0, 0);
                 if (n < rows && k < K) b = *(const uint4 *)(x + n * down + k * 2);
-                mma<E>(acc[0][n], low, b.x, b.y);
-                mma<E>(acc[0][n], high, b.z, b.w);
+                mma<E>(acc[n], low, b.x, b.y);
+                mma<E>(acc[n], high, b.z, b.w);
             }
         }
     }
@@ -50,18 +50,17 @@ template <class E, int NT> struct Multiply {
 template <class E, int NT> RT_DEVICE void few(const rt_cuda_few_params &p)
 {
     const rt_cuda_few_tensor &t = p.tensor[tensor_of(p)];
-    const Place_of_warp w = few_place<16, 8 * NT>(p, t);
+    const Place_of_warp w = few_place<8 * NT>(p, t);
     unsigned char *const stages = shared_bytes() + threadIdx.x / 32 * RT_FEW_WARP_BYTES_16;
-    const Weights<16, BYTES, BYTES, true> weights = { t.b + w.n0 * t.b_step, t.b_step,
-                                                      t.N - min(t.N, w.n0), (uint32_t)t.b_row };
+    const Word_rows weights = { weight_rows(t, w.n0) };
     const uint32_t m = w.m0 + threadIdx.x % 32 / 4;
-    weights.expect(w.part, p.split, RT_FEW_STAGES_16 - 1);
+    weights.expect(w.part, p.split, RT_FEW_STAGES_16 - 1, BYTES);
     begin_kernel();
     next_may_begin();
     Multiply<E, NT> work = { p.a.at + m * p.a.stride * 2, 16 * p.a.stride, m < p.M ? (p.M - m + 7) / 8 : 0, p.K,
                              stages, {} };
     few_walk<RT_FEW_STAGES_16, STAGE>(weights, shared_at(stages), w.part, p.split, (p.K + CHUNK - 1) / CHUNK, work);
-    few_out<1, NT>(work.acc, p, t, w, (float *)shared_bytes());
+    few_out<NT>(work.acc, p, t, w, (float *)shared_bytes());
 }
 } // namespace
 
@@ -73,7 +72,18 @@ template <class E, int NT> RT_DEVICE void few(const rt_cuda_few_params &p)
     }
 KERNEL(bf16_8, bf16, 1)
 KERNEL(bf16_16, bf16, 2)
-KERNEL(bf16_64, bf16, 8)
 KERNEL(f16_8, f16, 1)
 KERNEL(f16_16, f16, 2)
-KERNEL(f16_64, f16, 8)
+
+/* out from parts of sums, which are added in order: a thread for each element. */
+extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) matmul_few_join(const __grid_constant__ rt_cuda_few_params p)
+{
+    begin_kernel();
+    const rt_cuda_few_tensor &t = p.tensor[0];
+    const uint64_t all = (uint64_t)p.M * t.N, i = (uint64_t)blockIdx.x * RT_CUDA_BLOCK + threadIdx.x;
+    if (i >= all) return;
+    const float *from = (const float *)t.sums + i;
+    float sum = from[0];
+    for (uint32_t s = 1; s < p.split; s++) sum += from[s * all];
+    few_store(t, (uint32_t)(i / t.N), (uint32_t)(i % t.N), sum);
+}
