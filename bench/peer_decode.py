@@ -56,7 +56,7 @@ def main():
     a = parse.parse_args()
     model = make(a.preset, a.attention)
     prompts = [[(i * 977 + k * 31) % 150000 for k in range(a.prompt)] for i in range(a.slots)]
-    with torch.inference_mode():
+    with torch.no_grad():  # continuous batching changes tensors of its own, which inference mode forbids
         run, name = (static, "static cache") if a.static else (batched, "continuous batching")
         try:
             timed(run, model, prompts, 16)

@@ -47,6 +47,13 @@ template <class E, int NT> struct Multiply {
     }
 };
 
+template <int NT> RT_DEVICE void expect_weights(const rt_cuda_few_params &p)
+{
+    const rt_cuda_few_tensor &t = p.tensor[tensor_of(p)];
+    const Place_of_warp w = few_place<8 * NT>(p, t);
+    weight_rows(t, w.n0).expect(w.part, p.split, RT_FEW_STAGES_16 - 1, BYTES);
+}
+
 template <class E, int NT> RT_DEVICE void few(const rt_cuda_few_params &p)
 {
     const rt_cuda_few_tensor &t = p.tensor[tensor_of(p)];
@@ -54,8 +61,6 @@ template <class E, int NT> RT_DEVICE void few(const rt_cuda_few_params &p)
     unsigned char *const stages = shared_bytes() + threadIdx.x / 32 * RT_FEW_WARP_BYTES_16;
     const Word_rows weights = { weight_rows(t, w.n0) };
     const uint32_t m = w.m0 + threadIdx.x % 32 / 4;
-    weights.expect(w.part, p.split, RT_FEW_STAGES_16 - 1, BYTES);
-    begin_kernel();
     next_may_begin();
     Multiply<E, NT> work = { p.a.at + m * p.a.stride * 2, 16 * p.a.stride, m < p.M ? (p.M - m + 7) / 8 : 0, p.K,
                              stages, {} };
@@ -68,6 +73,8 @@ template <class E, int NT> RT_DEVICE void few(const rt_cuda_few_params &p)
     extern "C" __global__ void __launch_bounds__(RT_FEW_THREADS, 2)                                                    \
         matmul_few_##name(const __grid_constant__ rt_cuda_few_params p)                                                \
     {                                                                                                                  \
+        expect_weights<NT>(p);                                                                                         \
+        begin_kernel();                                                                                                \
         few<E, NT>(p);                                                                                                 \
     }
 KERNEL(bf16_8, bf16, 1)

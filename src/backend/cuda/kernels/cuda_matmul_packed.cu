@@ -72,6 +72,13 @@ template <class Q, int NT> struct Multiply {
     }
 };
 
+template <class Q, int NT> RT_DEVICE void expect_weights(const rt_cuda_few_params &p)
+{
+    const rt_cuda_few_tensor &t = p.tensor[tensor_of(p)];
+    const Place_of_warp w = few_place<8 * NT>(p, t);
+    weight_rows(t, w.n0).expect(w.part, p.split, STAGES<Q> - 1, Q::BYTES);
+}
+
 template <class Q, int NT> RT_DEVICE void few(const rt_cuda_few_params &p)
 {
     enum { STAGE = 16 * PITCH<Q>, MINE = RT_FEW_WARP_BYTES(Q::DTYPE, Q::BYTES, STAGES<Q>) };
@@ -80,8 +87,6 @@ template <class Q, int NT> RT_DEVICE void few(const rt_cuda_few_params &p)
     unsigned char *const stages = shared_bytes() + threadIdx.x / 32 * MINE;
     const Rows<Q> weights = { weight_rows(t, w.n0) };
     const uint32_t m = w.m0 + threadIdx.x % 32 / 4;
-    weights.expect(w.part, p.split, STAGES<Q> - 1, Q::BYTES);
-    begin_kernel();
     next_may_begin();
     Multiply<Q, NT> work = { &weights,
                              p.a.at + m * p.a.stride * 2,
@@ -100,6 +105,8 @@ template <class Q, int NT> RT_DEVICE void few(const rt_cuda_few_params &p)
     extern "C" __global__ void __launch_bounds__(RT_FEW_THREADS, 2)                                                    \
         matmul_few_##name(const __grid_constant__ rt_cuda_few_params p)                                                \
     {                                                                                                                  \
+        expect_weights<Q, NT>(p);                                                                                      \
+        begin_kernel();                                                                                                \
         few<Q, NT>(p);                                                                                                 \
     }
 #define KERNELS(NAME, name, elems, size) KERNEL(name##_8, NAME, 1) KERNEL(name##_16, NAME, 2)

@@ -106,8 +106,6 @@ template <class Q, int NT> RT_DEVICE void many(const rt_cuda_few_params &p)
     float *const sums = (float *)(x + 2 * X_STAGE);
     const Rows<Q> weights = { weight_rows(t, n0) };
     float acc[NT][4] = {};
-    weights.expect(first, 1, 2, Q::BYTES);
-    begin_kernel();
     next_may_begin();
     weights.fetch(shared_at(stages), first);
     fetch_x<COLUMNS>(shared_at(x), p, m0, first);
@@ -137,6 +135,7 @@ template <class Q, int NT> RT_DEVICE void many(const rt_cuda_few_params &p)
     extern "C" __global__ void __launch_bounds__(32 * WARPS<Q>, 1)                                                     \
         matmul_many_##name(const __grid_constant__ rt_cuda_few_params p)                                               \
     {                                                                                                                  \
+        begin_kernel();                                                                                                \
         many<Q, NT>(p);                                                                                                \
     }
 #define KERNELS(NAME, name, elems, size) KERNEL(name##_32, NAME, 4) KERNEL(name##_64, NAME, 8)
