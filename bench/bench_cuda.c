@@ -95,7 +95,10 @@ static void time_rows(rt_exec *x, op_rows *rows, bool arithmetic, rt_view fault,
 }
 
 /* A buffer for what rows find in memory. */
-static rt_view noise_buffer(rt_space *s) { return rt_space_buf(s, RT_CLASS_INPUT, RT_DTYPE_BF16, 8, BENCH_PIECE, "noise"); }
+static rt_view noise_buffer(rt_space *s)
+{
+    return rt_space_buf(s, RT_CLASS_INPUT, RT_DTYPE_BF16, 8, BENCH_PIECE, "noise");
+}
 
 /* ---- a step ---- */
 

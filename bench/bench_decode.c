@@ -2,8 +2,8 @@
  * programs, and requests through the engine, with models that have the shapes of presets and random weights.
  *
  * The floor of an op is the larger of two times: its bytes (weights as they are stored, the cache up to its length in
- * the middle of an answer) at the rate of a copy, and its FLOPs at the best rate of a GEMM of as many rows, 128 at least,
- * both measured in this process. What a device does besides (dequantising, parts of sums) has none. */
+ * the middle of an answer) at the rate of a copy, and its FLOPs at the best rate of a GEMM of as many rows, 128 at
+ * least, both measured in this process. What a device does besides (dequantising, parts of sums) has none. */
 #include "bench_fill.h"
 #include "op_rows.h"
 
@@ -21,12 +21,9 @@ typedef struct decode_case {
 } decode_case;
 
 static const decode_case large[] = {
-    { "1.5b-256", "qwen2.5-1.5b", NULL, 256, 256, 512 },
-    { "7b-q4-64", "qwen2.5-7b", "q4_k_m", 64, 256, 256 },
-    { "1.5b-1", "qwen2.5-1.5b", NULL, 1, 256, 512 },
-    { "7b-q4-1", "qwen2.5-7b", "q4_k_m", 1, 256, 256 },
-    { "1.5b-64", "qwen2.5-1.5b", NULL, 64, 256, 256 },
-    { "7b-q4-8", "qwen2.5-7b", "q4_k_m", 8, 256, 256 },
+    { "1.5b-256", "qwen2.5-1.5b", NULL, 256, 256, 512 }, { "7b-q4-64", "qwen2.5-7b", "q4_k_m", 64, 256, 256 },
+    { "1.5b-1", "qwen2.5-1.5b", NULL, 1, 256, 512 },     { "7b-q4-1", "qwen2.5-7b", "q4_k_m", 1, 256, 256 },
+    { "1.5b-64", "qwen2.5-1.5b", NULL, 64, 256, 256 },   { "7b-q4-8", "qwen2.5-7b", "q4_k_m", 8, 256, 256 },
 };
 /* To try the program itself, on any device. */
 static const decode_case tiny[] = {
@@ -305,7 +302,8 @@ static double generate(bench *b)
     while (rt_engine_busy(b->engine))
         if (rt_engine_step(b->engine, &e) < 0) bench_die("step", &e);
     const double took = rt_now() - begun;
-    if (heard != c->slots * c->answer) printf("  only %u ids of %u: a logit is not finite\n", heard, c->slots * c->answer);
+    if (heard != c->slots * c->answer)
+        printf("  only %u ids of %u: a logit is not finite\n", heard, c->slots * c->answer);
     rt_free(prompt);
     return took;
 }

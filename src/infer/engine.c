@@ -230,8 +230,8 @@ static int take_token(rt_engine *g, rt_seat *s, const rt_flight *f, rt_err *e)
     return rt_engine_tell(g, s, &t, e);
 }
 
-/* Whoever has left meanwhile, and whoever came in its place, has no part in it. When a function's status ends this, what
- * is left is told in the next step. */
+/* Whoever has left meanwhile, and whoever came in its place, has no part in it. When a function's status ends this,
+ * what is left is told in the next step. */
 static int tell_step(rt_engine *g, rt_flight *f, rt_err *e)
 {
     int rc = RT_OK;
@@ -259,6 +259,7 @@ static int step_tokens(rt_engine *g, rt_err *e)
     g->stats.answer_seconds += rt_now() - begun;
     if (last->under_way) RT_TRY(tell_step(g, last, e));
 out:
+    if (!rt_engine_busy(g)) rt_engine_settle_steps(g);
     return rc;
 }
 
@@ -286,8 +287,8 @@ out:
     return rc;
 }
 
-/* A piece of the oldest prompt. Where it is only enqueued and several prompts are not read, some more: a slot without an
- * answer under way costs a step as much as one with. */
+/* A piece of the oldest prompt. Where it is only enqueued and several prompts are not read, some more: a slot without
+ * an answer under way costs a step as much as one with. */
 static int read_prompts(rt_engine *g, rt_err *e)
 {
     int rc = RT_OK;

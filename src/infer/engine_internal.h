@@ -37,9 +37,9 @@ typedef struct rt_seat {
     rt_request ask; /* prompt and stop are copies */
     uint32_t *ids;  /* (context + 1) prompt and answer; the last id needs no place in the cache */
     uint32_t count, made;
-    uint32_t read;    /* of the prompt, in the cache; all but its last id, when it is done */
-    uint32_t ahead;   /* ids that are being made, in the steps under way */
-    uint64_t key;     /* of its first draw */
+    uint32_t read;  /* of the prompt, in the cache; all but its last id, when it is done */
+    uint32_t ahead; /* ids that are being made, in the steps under way */
+    uint64_t key;   /* of its first draw */
 } rt_seat;
 
 /* A step of answers that is under way, and what will be told of it. */
@@ -81,16 +81,16 @@ struct rt_engine {
     float *hows;    /* (slots,RT_HOW_COLS) */
     uint32_t *bits; /* (words) */
     /* Of the prompt's ids, where a piece is echoed: */
-    int32_t *ids;  /* (most rows of a piece) */
-    float *logps;  /* the same */
+    int32_t *ids; /* (most rows of a piece) */
+    float *logps; /* the same */
     int32_t *top_ids;
     float *top_logps;    /* (rows,top) */
     rt_flight flight[2]; /* while one is told of, the next is computed */
     uint32_t turn;       /* of the last that was begun */
-    uint64_t named;     /* the last name that was given */
-    uint64_t told;      /* whose function was called last, */
-    uint32_t told_slot; /* and where it sat */
-    bool changed;       /* table and hows are not on the device yet */
+    uint64_t named;      /* the last name that was given */
+    uint64_t told;       /* whose function was called last, */
+    uint32_t told_slot;  /* and where it sat */
+    bool changed;        /* table and hows are not on the device yet */
     rt_engine_stats stats;
 };
 
@@ -100,6 +100,10 @@ static inline uint32_t rt_piece_rows(int piece) { return piece == RT_PIECE_LARGE
 
 /* engine_prompt.c: the next piece of a prompt, and its echo. */
 int rt_engine_read_piece(rt_engine *g, rt_seat *s, rt_err *e);
+
+/* engine_tell.c: steps that were begun for nothing are waited for, since what they say is on its way to the engine's
+ * memory. So none is under way when no request is, and the device may go before the engine does. */
+void rt_engine_settle_steps(rt_engine *g);
 
 /* sampling.c: how a slot chooses; not on the device before the next step. */
 void rt_engine_set_how(rt_engine *g, uint32_t slot, const rt_sampling *s);

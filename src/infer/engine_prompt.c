@@ -67,8 +67,8 @@ out:
     return rc;
 }
 
-/* Is anybody's time spent while this prompt is read? If not, its last piece is waited for, so that what it took is known
- * from what its answer takes. */
+/* Is anybody's time spent while this prompt is read? If not, its last piece is waited for, so that what it took is
+ * known from what its answer takes. */
 static bool is_alone(const rt_engine *g, const rt_seat *s)
 {
     for (uint32_t i = 0; i < g->slots; i++)

@@ -335,8 +335,7 @@ out:
 void rt_engine_free(rt_engine *g)
 {
     if (!g) return;
-    for (int i = 0; i < 2; i++) /* what is on its way to the engine's memory */
-        if (g->flight[i].under_way) (void)rt_exec_wait(g->x, g->flight[i].ticket, NULL);
+    if (g->owner && g->x) rt_engine_settle_steps(g);
     for (int i = 0; i < RT_PIECES; i++) {
         rt_plan_free(g->piece[i].plan);
         rt_plan_free(g->echo[i].plan);

@@ -27,12 +27,21 @@ int rt_engine_tell(rt_engine *g, rt_seat *s, rt_token_event *t, rt_err *e)
     return rc < 0 ? rc : RT_OK;
 }
 
+void rt_engine_settle_steps(rt_engine *g)
+{
+    for (int i = 0; i < 2; i++) {
+        if (g->flight[i].under_way) (void)rt_exec_wait(g->x, g->flight[i].ticket, NULL);
+        g->flight[i].under_way = false;
+    }
+}
+
 int rt_engine_cancel(rt_engine *g, uint64_t name, rt_err *e)
 {
     rt_token_event t = { .id = UINT32_MAX, .likely.logp = NAN, .end = RT_END_CANCELLED };
     for (uint32_t i = 0; i < g->slots; i++)
         if (name && g->seat[i].name == name) {
             (void)rt_engine_tell(g, &g->seat[i], &t, e);
+            if (g->stats.requests == g->stats.ended) rt_engine_settle_steps(g);
             return RT_OK;
         }
     return rt_fail(e, RT_NOT_FOUND, "there is no request %llu under way", (unsigned long long)name);

@@ -3,9 +3,9 @@
  * Big: the cpu kernels cut out into tiles of at most 512 by 512, and, while there are few of them, down to about 200,
  * so these shapes give three or four tiles each way. Deep: three panels of 768 along K, where an operand is converted.
  * Few: up to 8 rows by stored rows go by dot products, in chunks of 32768 weights; and rows around the sizes of kernels
- * for few rows (8, 16, 64, of which several blocks), with K of whole packs that splits evenly and unevenly. Even: multiples of 8 where tensor
- * cores take them, in three tiles of 256 by 128, with a long sum and a longer one. The block of a quantised b
- * lies along its rows: K when it is stored (N,K), else N. */
+ * for few rows (8, 16, 64, of which several blocks), with K of whole packs that splits evenly and unevenly. Even:
+ * multiples of 8 where tensor cores take them, in three tiles of 256 by 128, with a long sum and a longer one. The
+ * block of a quantised b lies along its rows: K when it is stored (N,K), else N. */
 #include "verify/values.h"
 
 #include <math.h>

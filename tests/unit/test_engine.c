@@ -1,6 +1,6 @@
 /* test_engine.c - an engine against each of its requests alone, to the bit: random mixes of lengths, samplings and
- * arrivals over few and many slots; log-probabilities of prompts; cancelling, room, refusals, stop ids. On the CPU, or on
- * the device that ENGINE_DEVICE names, in the precision that suits it or that ENGINE_PRECISION=f32 asks for. */
+ * arrivals over few and many slots; log-probabilities of prompts; cancelling, room, refusals, stop ids. On the CPU, or
+ * on the device that ENGINE_DEVICE names, in the precision that suits it or that ENGINE_PRECISION=f32 asks for. */
 #include "train_case.h"
 
 #include "infer/engine.h"
@@ -325,7 +325,8 @@ static void test_echo(void **state)
 {
     (void)state;
     rt_err e = { 0 };
-    rt_engine *b = asking = open_engine("tiny-qwen2", (rt_engine_opts){ .slots = 2, .top = TOP, .echo = true, .logits = true });
+    rt_engine *b = asking =
+        open_engine("tiny-qwen2", (rt_engine_opts){ .slots = 2, .top = TOP, .echo = true, .logits = true });
     asked k = { .r = { .count = 150, .max_new = 1, .sampling = rt_sampling_greedy, .echo = true, .fn = on_event } };
     for (uint32_t i = 0; i < k.r.count; i++) k.ids[i] = below(V);
     k.r.prompt = k.ids;

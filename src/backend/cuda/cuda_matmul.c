@@ -80,7 +80,8 @@ static bool library_takes(const gemm *g)
            sa->stride == 1 && sb->stride == 1 && sa->align >= 16 && sb->align >= 16;
 }
 
-/* How a GEMM is done: by kernels for few rows, by the library, or where gemm is null by the other kernels of ours. Decided in `need`, done in `emit`. */
+/* How a GEMM is done: by kernels for few rows, by the library, or where gemm is null by the other kernels of ours.
+ * Decided in `need`, done in `emit`. */
 typedef struct way {
     rt_cuda_gemm *gemm;
     bool bias_first; /* out = bias, then out += the GEMM */

@@ -3,12 +3,12 @@
  * rows) and cuda_matmul_packed_many.cu (more).
  *
  * Neighbours that multiply one operand (q, k and v; gate and up) are one launch where one kernel does them. */
+#include "backend/cuda/kernels/cuda_matmul_few.h"
 #include "backend/cuda/cuda_internal.h"
 #include "backend/cuda/cuda_matmul_own.h"
 #include "backend/cuda/cuda_numbers.h"
 #include "backend/cuda/cuda_op.h"
 #include "backend/cuda/kernels/cuda_dequant.h"
-#include "backend/cuda/kernels/cuda_matmul_few.h"
 
 /* ---- which kernel ---- */
 
@@ -26,14 +26,15 @@ typedef struct kernels {
     kernel size[SIZES]; /* rows of 0: none */
 } kernels;
 
-#define FEW(module, name, rows, bytes) { module, "matmul_few_" name "_" #rows, rows, RT_FEW_WARPS, RT_FEW_WARPS * (bytes), false }
+#define FEW(module, name, rows, bytes)                                                                                 \
+    {                                                                                                                  \
+        module, "matmul_few_" name "_" #rows, rows, RT_FEW_WARPS, RT_FEW_WARPS *(bytes), false                         \
+    }
 #define MANY(NAME, name, rows, bytes)                                                                                  \
-    { "cuda_matmul_packed_many",                                                                                       \
-      "matmul_many_" name "_" #rows,                                                                                   \
-      rows,                                                                                                            \
-      RT_MANY_WARPS(bytes),                                                                                            \
-      RT_MANY_BYTES(RT_DTYPE_##NAME, bytes, rows),                                                                     \
-      true }
+    {                                                                                                                  \
+        "cuda_matmul_packed_many", "matmul_many_" name "_" #rows, rows, RT_MANY_WARPS(bytes),                          \
+            RT_MANY_BYTES(RT_DTYPE_##NAME, bytes, rows), true                                                          \
+    }
 #define CHUNK_BYTES(elems, size) (RT_FEW_CHUNK / (elems) * (size))
 #define WARP_BYTES(NAME, bytes) RT_FEW_WARP_BYTES(RT_DTYPE_##NAME, bytes, RT_FEW_STAGES(RT_DTYPE_##NAME, bytes))
 #define PACKED(NAME, name, elems, size)                                                                                \
@@ -43,7 +44,8 @@ typedef struct kernels {
         MANY(NAME, #name, 32, CHUNK_BYTES(elems, size)), MANY(NAME, #name, 64, CHUNK_BYTES(elems, size)) } },
 #define WORDS(NAME, name)                                                                                              \
     { RT_DTYPE_##NAME,                                                                                                 \
-      { FEW("cuda_matmul_few", #name, 8, RT_FEW_WARP_BYTES_16), FEW("cuda_matmul_few", #name, 16, RT_FEW_WARP_BYTES_16) } },
+      { FEW("cuda_matmul_few", #name, 8, RT_FEW_WARP_BYTES_16),                                                        \
+        FEW("cuda_matmul_few", #name, 16, RT_FEW_WARP_BYTES_16) } },
 static const kernels all[] = { RT_FOR_QUANTS(PACKED) WORDS(BF16, bf16) WORDS(F16, f16) };
 
 /* Null: there is none. */

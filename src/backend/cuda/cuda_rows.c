@@ -1,6 +1,6 @@
 /* cuda_rows.c - launches of the plain row ops: add, scale, cast, fill, copy, dropout. */
-#include "backend/cuda/kernels/cuda_dropout.h"
 #include "backend/cuda/kernels/cuda_rows.h"
+#include "backend/cuda/kernels/cuda_dropout.h"
 
 #include "backend/cuda/cuda_internal.h"
 #include "backend/cuda/cuda_op.h"

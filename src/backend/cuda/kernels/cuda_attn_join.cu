@@ -69,8 +69,7 @@ extern "C" __global__ void __launch_bounds__(256)
     for (uint32_t d = lane; d < p.a.D; d += 32) {
         float out = 0;
 #pragma unroll 8
-        for (uint32_t i = 0; i < splits; i++)
-            out = fmaf(outs[(uint64_t)i * p.a.D + d], power_2(tops[i].x - base), out);
+        for (uint32_t i = 0; i < splits; i++) out = fmaf(outs[(uint64_t)i * p.a.D + d], power_2(tops[i].x - base), out);
         store_any((void *)p.o.at, to + d, sound ? out * f : NAN, p.dtype);
     }
 }

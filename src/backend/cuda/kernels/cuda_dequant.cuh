@@ -153,7 +153,10 @@ template <int ALIGN> RT_DEVICE Bytes nibbles(Stored q, uint32_t e)
     return bits_of((q + e % 16).bytes<ALIGN>(), e / 16 * 4, 15);
 }
 
-template <class V> RT_DEVICE void decode_q4_0(V &v, Stored b, uint32_t e) { put_scaled(v, nibbles<2>(b + 2, e), b.scale(), 8); }
+template <class V> RT_DEVICE void decode_q4_0(V &v, Stored b, uint32_t e)
+{
+    put_scaled(v, nibbles<2>(b + 2, e), b.scale(), 8);
+}
 template <class V> RT_DEVICE void decode_q4_1(V &v, Stored b, uint32_t e)
 {
     put_affine(v, nibbles<4>(b + 4, e), b.scale(), (b + 2).scale());
@@ -166,7 +169,10 @@ template <class V> RT_DEVICE void decode_q5_1(V &v, Stored b, uint32_t e)
 {
     put_affine(v, join_bits(nibbles<8>(b + 8, e), fifth_bits(b + 4, e), 4), b.scale(), (b + 2).scale());
 }
-template <class V> RT_DEVICE void decode_iq4_nl(V &v, Stored b, uint32_t e) { put_places(v, nibbles<2>(b + 2, e), b.scale()); }
+template <class V> RT_DEVICE void decode_iq4_nl(V &v, Stored b, uint32_t e)
+{
+    put_places(v, nibbles<2>(b + 2, e), b.scale());
+}
 template <class V> RT_DEVICE void decode_iq4_xs(V &v, Stored b, uint32_t e)
 {
     const uint32_t g = e / 32, high = (b + 2).half_word();

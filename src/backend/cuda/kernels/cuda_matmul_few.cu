@@ -62,8 +62,9 @@ template <class E, int NT> RT_DEVICE void few(const rt_cuda_few_params &p)
     const Word_rows weights = { weight_rows(t, w.n0) };
     const uint32_t m = w.m0 + threadIdx.x % 32 / 4;
     next_may_begin();
-    Multiply<E, NT> work = { p.a.at + m * p.a.stride * 2, 16 * p.a.stride, m < p.M ? (p.M - m + 7) / 8 : 0, p.K,
-                             stages, {} };
+    Multiply<E, NT> work = {
+        p.a.at + m * p.a.stride * 2, 16 * p.a.stride, m < p.M ? (p.M - m + 7) / 8 : 0, p.K, stages, {}
+    };
     few_walk<RT_FEW_STAGES_16, STAGE>(weights, shared_at(stages), w.part, p.split, (p.K + CHUNK - 1) / CHUNK, work);
     few_out<NT>(work.acc, p, t, w, (float *)shared_bytes());
 }
@@ -83,7 +84,8 @@ KERNEL(f16_8, f16, 1)
 KERNEL(f16_16, f16, 2)
 
 /* out from parts of sums, which are added in order: a thread for each element. */
-extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK) matmul_few_join(const __grid_constant__ rt_cuda_few_params p)
+extern "C" __global__ void __launch_bounds__(RT_CUDA_BLOCK)
+    matmul_few_join(const __grid_constant__ rt_cuda_few_params p)
 {
     begin_kernel();
     const rt_cuda_few_tensor &t = p.tensor[0];

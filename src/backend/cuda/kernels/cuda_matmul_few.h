@@ -19,7 +19,7 @@ enum {
 #define RT_FEW_PITCH(bytes) (RT_FEW_COPIES(bytes) * 16 + (96 - RT_FEW_COPIES(bytes) * 16 % 64) % 64)
 #define RT_FEW_GROUP(dtype) ((dtype) == RT_DTYPE_Q2_K || (dtype) == RT_DTYPE_Q3_K || (dtype) == RT_DTYPE_Q6_K ? 16 : 32)
 #define RT_FEW_FACTORS(dtype) (16 * (RT_FEW_CHUNK / RT_FEW_GROUP(dtype) + 1) * 8)
-#define RT_FEW_WARP_BYTES(dtype, bytes, stages) ((stages) * 16 * RT_FEW_PITCH(bytes) + RT_FEW_FACTORS(dtype))
+#define RT_FEW_WARP_BYTES(dtype, bytes, stages) ((stages)*16 * RT_FEW_PITCH(bytes) + RT_FEW_FACTORS(dtype))
 /* As many stages as leave two blocks on a multiprocessor of 228 KB. */
 #define RT_FEW_STAGES_OF(n) ((n) < 2 ? 2 : (n) > 4 ? 4 : (n))
 #define RT_FEW_STAGES(dtype, bytes)                                                                                    \
@@ -34,9 +34,9 @@ enum {
 };
 /* Warps of a block, 16 weight rows each: as many as its shared memory has room for. */
 #define RT_MANY_WARPS(bytes) (RT_FEW_PITCH(bytes) > 256 ? 12 : 16)
-#define RT_MANY_SUMS(columns) (16 * (columns) * 4)
+#define RT_MANY_SUMS(columns) (16 * (columns)*4)
 #define RT_MANY_BYTES(dtype, bytes, columns)                                                                           \
-    (RT_MANY_WARPS(bytes) * RT_FEW_WARP_BYTES(dtype, bytes, RT_MANY_STAGES) + 2 * (columns) * RT_MANY_PITCH +                 \
+    (RT_MANY_WARPS(bytes) * RT_FEW_WARP_BYTES(dtype, bytes, RT_MANY_STAGES) + 2 * (columns)*RT_MANY_PITCH +            \
      RT_MANY_SUMS(columns))
 
 /* One GEMM: out (M,N) = alpha a b' + bias, or += . */
@@ -56,7 +56,7 @@ typedef struct rt_cuda_few_params {
     rt_cuda_mat a; /* (M,K) */
     uint32_t M, K;
     uint32_t tiles_m; /* blocks that read the same weights, each for rows of its own */
-    uint32_t split;   /* warps that share weight rows: chunk i of K is warp i % split's; with more rows, blocks that do */
+    uint32_t split; /* warps that share weight rows: chunk i of K is warp i % split's; with more rows, blocks that do */
     uint32_t count, unused;
     rt_cuda_few_tensor tensor[RT_FEW_TENSORS];
 } rt_cuda_few_params;

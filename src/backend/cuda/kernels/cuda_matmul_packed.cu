@@ -17,7 +17,8 @@ template <class Q, int NT> struct Multiply {
     float acc[NT][4];
 
     /* RUNS runs of 32 elements from e on. */
-    __device__ __forceinline__ void multiply(const uint4 (&b)[RUNS][NT], const unsigned char *const (&row)[2], uint32_t e)
+    __device__ __forceinline__ void multiply(const uint4 (&b)[RUNS][NT], const unsigned char *const (&row)[2],
+                                             uint32_t e)
     {
         const uint32_t g = threadIdx.x % 32 / 4;
 #pragma unroll

@@ -51,7 +51,8 @@ template <class Q> RT_DEVICE uint32_t code_pair(uint32_t w, int i)
 {
     const uint32_t pick = i ? 0x4342 : 0x4140, under = 0x43434343;
     if constexpr (Q::KIND == WIDE) /* the eighth bit, less 128: what is missing is 128, or nothing */
-        return fma_bf16(__byte_perm(~w & 0x80808080, under, pick), 0xbf80bf80, __byte_perm(w & 0x7f7f7f7f, under, pick));
+        return fma_bf16(__byte_perm(~w & 0x80808080, under, pick), 0xbf80bf80,
+                        __byte_perm(w & 0x7f7f7f7f, under, pick));
     else
         return fma_bf16(__byte_perm(w, under, pick), 0x3f803f80, (0xc300 | Q::ZERO) * 0x10001u);
 }
@@ -133,7 +134,8 @@ template <class Q> RT_DEVICE uint4 load_x(const void *from)
 }
 
 /* acc += d s + m x for both weight rows of a lane; x: of its two rows of a */
-template <class Q> RT_DEVICE void add_group(float (&a)[4], const float (&s)[4], float x0, float x1, const float2 (&f)[2])
+template <class Q>
+RT_DEVICE void add_group(float (&a)[4], const float (&s)[4], float x0, float x1, const float2 (&f)[2])
 {
 #pragma unroll
     for (int e = 0; e < 4; e++) {

@@ -1,8 +1,8 @@
 /* cuda_matmul_packed_many.cu - out = alpha a b' + bias of 17 to some hundred rows, weights b packed.
  *
- * A block has 256 weight rows or fewer, 16 a warp, and up to 64 rows of a, whose chunks of K come into shared memory for all
- * warps. Of each chunk a warp sums the groups of 8 rows of a, and finds the sums of the others. K is cut into parts
- * where tiles alone would leave multiprocessors idle; matmul_few_join adds them in order. */
+ * A block has 256 weight rows or fewer, 16 a warp, and up to 64 rows of a, whose chunks of K come into shared memory
+ * for all warps. Of each chunk a warp sums the groups of 8 rows of a, and finds the sums of the others. K is cut into
+ * parts where tiles alone would leave multiprocessors idle; matmul_few_join adds them in order. */
 #include "backend/cuda/kernels/cuda_matmul_packed.cuh"
 
 namespace
@@ -63,7 +63,8 @@ RT_DEVICE void multiply(float (&acc)[NT][4], const unsigned char *const (&row)[2
                     const uint2 b = *(const uint2 *)(at + s * 32 + lane % 4 * 8);
                     mma_bf16(y, a[s], b.x, b.y);
                 }
-                if constexpr (Q::KIND == AFFINE) sum = *(const float2 *)(sums + group * (8 * NT) + n * 8 + lane % 4 * 2);
+                if constexpr (Q::KIND == AFFINE)
+                    sum = *(const float2 *)(sums + group * (8 * NT) + n * 8 + lane % 4 * 2);
                 add_group<Q>(acc[n], y, sum.x, sum.y, f);
             }
         }
@@ -97,7 +98,7 @@ template <class Q, int NT> RT_DEVICE void many(const rt_cuda_few_params &p)
     const rt_cuda_few_tensor &t = p.tensor[tensor_of(p)];
     const uint32_t warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, block = blockIdx.x - t.first;
     const uint32_t m0 = block % p.tiles_m * COLUMNS, part = block / p.tiles_m % p.split;
-    const uint32_t n0 = block / p.tiles_m / p.split * (16 * WARPS<Q>) + warp * 16;
+    const uint32_t n0 = block / p.tiles_m / p.split * (16 * WARPS<Q>)+warp * 16;
     const uint32_t chunks = (p.K + CHUNK - 1) / CHUNK;
     const uint32_t first = (uint32_t)((uint64_t)chunks * part / p.split);
     const uint32_t end = (uint32_t)((uint64_t)chunks * (part + 1) / p.split);

@@ -15,10 +15,7 @@ RT_DEVICE float random_unit(uint64_t seed, uint64_t stream, uint64_t index)
 }
 
 /* rt_sample_most of op/args.h, which host code has */
-RT_DEVICE uint32_t h_most(float top_k, uint32_t V)
-{
-    return top_k >= 1 && top_k < (float)V ? (uint32_t)top_k : V;
-}
+RT_DEVICE uint32_t h_most(float top_k, uint32_t V) { return top_k >= 1 && top_k < (float)V ? (uint32_t)top_k : V; }
 
 struct Draw {
     double before[RT_CUDA_CHOICE_THREADS]; /* of each run: the shares of all runs before it */
@@ -191,8 +188,7 @@ template <class T> __device__ void sample(const rt_cuda_sample_params &p)
     const uint32_t *key = element<uint32_t>(p.key, row, 0);
     uint32_t *seen = p.seen.at ? element<uint32_t>(p.seen, row, 0) : nullptr;
     const float u = random_unit(0, rt_sample_stream, (uint64_t)key[1] << 32 | key[0]);
-    const How h = { how[RT_HOW_TEMPERATURE], how[RT_HOW_TOP_P], how[RT_HOW_MIN_P],
-                    h_most(how[RT_HOW_TOP_K], V) };
+    const How h = { how[RT_HOW_TEMPERATURE], how[RT_HOW_TOP_P], how[RT_HOW_MIN_P], h_most(how[RT_HOW_TOP_K], V) };
     const bool greedy = h.T <= 0;
     const Columns<T> c = { element<T>(p.x, row, 0), nullptr, V, penalty != 1 ? seen : nullptr, penalty };
     uint32_t depth = h.deepest == V && V > FIRST ? FIRST : h.deepest;
