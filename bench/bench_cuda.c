@@ -4,6 +4,7 @@
  * The ops are those of a run: its programs are recorded as train/ records them, sealed, and taken apart into rows of
  * equal ops (op_rows.h). Models have the shapes of presets and random weights; no file is read. What is asked of the
  * rates, and a step's floor beside them, is bench_gpu.py's. */
+#include "bench_fill.h"
 #include "op_rows.h"
 
 #include "base/rng.h"
@@ -54,91 +55,6 @@ static bool wants(const char *list, const char *word)
     return !*list;
 }
 
-/* ---- data ---- */
-
-enum { PIECE = 1 << 20 }; /* elements: a random piece is repeated as often as a buffer holds it */
-
-/* Normal, as values of a model are: of uniform ones hundreds of columns would share a row's largest, and kd_loss looks
- * at each that does. */
-static const void *noise(rt_dtype d)
-{
-    static void *made[RT_DTYPE_COUNT];
-    if (made[d]) return made[d];
-    float *f = rt_alloc(PIECE * sizeof *f, 64);
-    made[d] = rt_alloc(rt_dtype_bytes(d, PIECE), 64);
-    if (!f || !made[d]) bench_die("out of memory", NULL);
-    for (uint32_t i = 0; i < PIECE; i += 4) {
-        rt_rng4 r = rt_philox(1, d, i);
-        for (uint32_t k = 0; k < 4; k += 2) { /* two of them of two uniform ones */
-            float far = sqrtf(-2.0f * logf(1.0f - rt_rng_unit(r.v[k]))), turn = 6.2831853f * rt_rng_unit(r.v[k + 1]);
-            f[i + k] = 0.05f * far * cosf(turn);
-            f[i + k + 1] = 0.05f * far * sinf(turn);
-        }
-    }
-    float scale;
-    if (rt_dtype_is_quant(d))
-        rt_quant_from_f32(made[d], f, d, PIECE);
-    else if (d == RT_DTYPE_E4M3)
-        rt_e4m3_rows(made[d], &scale, f, 1, PIECE);
-    else
-        rt_float_from_f32(made[d], f, d, PIECE);
-    rt_free(f);
-    return made[d];
-}
-
-static void put(rt_exec *x, rt_view v, const void *data, uint64_t bytes)
-{
-    rt_err e = { 0 };
-    if (rt_exec_write(x, v, data, bytes, &e) < 0) bench_die("writing", &e);
-}
-
-static void fill_noise(rt_exec *x, const rt_buffer *b, uint32_t index)
-{
-    uint64_t all = (uint64_t)b->rows * b->cols;
-    for (uint64_t at = 0; at < all; at += PIECE) {
-        uint64_t n = all - at < PIECE ? all - at : PIECE;
-        put(x, (rt_view){ index + 1, 1, (uint32_t)n, at, n }, noise(b->dtype), rt_dtype_bytes(b->dtype, n));
-    }
-}
-
-/* Everything that holds values when a program starts; states: those of the optimizer too, where no program makes them.
- */
-static void fill_space(rt_exec *x, const rt_space *s, bool states)
-{
-    for (uint32_t i = 0; i < s->nbufs; i++) {
-        const rt_buffer *b = &s->bufs[i];
-        bool wanted = b->cls == RT_CLASS_PARAM || b->cls == RT_CLASS_INPUT || (states && b->cls == RT_CLASS_STATE);
-        bool values = rt_dtype_is_float(b->dtype) || rt_dtype_is_quant(b->dtype) || b->dtype == RT_DTYPE_E4M3;
-        if (wanted && values) fill_noise(x, b, i);
-    }
-}
-
-/* A column of i32: ids below `below`, or with 0 the positions of rows of T. */
-static void fill_column(rt_exec *x, rt_view v, uint32_t below, uint32_t T)
-{
-    int32_t *ids = rt_alloc(v.rows * sizeof *ids, 64);
-    if (!ids) bench_die("out of memory", NULL);
-    for (uint32_t i = 0; i < v.rows; i++)
-        ids[i] = below ? (int32_t)(rt_philox(2, v.buf, i).v[0] % below) : (int32_t)(T ? i % T : 0);
-    put(x, v, ids, v.rows * sizeof *ids);
-    rt_free(ids);
-}
-
-static void fill_step(rt_exec *x, rt_view step, rt_view fault, uint32_t tokens)
-{
-    put(x, step, &(rt_step){ .step = 2, .tokens = tokens, .lr = 1e-5f, .seed = 1 }, sizeof(rt_step));
-    put(x, fault, &(rt_fault){ 0 }, sizeof(rt_fault));
-}
-
-static void fill_bits(rt_exec *x, rt_view v)
-{
-    uint32_t *ones = rt_alloc(v.cols * sizeof *ones, 64);
-    if (!ones) bench_die("out of memory", NULL);
-    memset(ones, 0xff, v.cols * sizeof *ones);
-    put(x, v, ones, v.cols * sizeof *ones);
-    rt_free(ones);
-}
-
 /* ---- rows ---- */
 
 static bool is_gemm(rt_op_kind k) { return k == RT_OP_MATMUL || k == RT_OP_MATMUL_SCALED; }
@@ -172,29 +88,19 @@ static void time_rows(rt_exec *x, op_rows *rows, bool arithmetic, rt_view fault,
 {
     for (uint32_t i = 0; i < rows->count; i++) {
         if (is_arithmetic(rows->list[i].kind) != arithmetic) continue;
-        put(x, fault, &(rt_fault){ 0 }, sizeof(rt_fault));
+        bench_put(x, fault, &(rt_fault){ 0 }, sizeof(rt_fault));
         op_rows_time(rows, x, i);
         print_row(&rows->list[i], case_name, gemm);
     }
 }
 
 /* A buffer for what rows find in memory. */
-static rt_view noise_buffer(rt_space *s) { return rt_space_buf(s, RT_CLASS_INPUT, RT_DTYPE_BF16, 8, PIECE, "noise"); }
+static rt_view noise_buffer(rt_space *s)
+{
+    return rt_space_buf(s, RT_CLASS_INPUT, RT_DTYPE_BF16, 8, BENCH_PIECE, "noise");
+}
 
 /* ---- a step ---- */
-
-static rt_dtype *mixed_dtypes(const rt_model_config *c, const char *mix)
-{
-    rt_err e = { 0 };
-    uint32_t n = rt_param_count(c);
-    rt_out_tensor *t = rt_alloc(n * sizeof *t, 16);
-    rt_dtype *d = rt_alloc(n * sizeof *d, 16);
-    if (!t || !d) bench_die("out of memory", NULL);
-    if (rt_mix_apply(rt_mix_find(mix), c, RT_CONTAINER_GGUF, t, NULL, NULL, &e) < 0) bench_die(mix, &e);
-    for (uint32_t i = 0; i < n; i++) d[i] = t[i].dtype;
-    rt_free(t);
-    return d;
-}
 
 static rt_loss_opts loss_at(double T)
 {
@@ -210,7 +116,7 @@ static rt_step_plan *record_step(const step_case *c, rt_model_config *teacher, r
     rt_step_plan *s;
     rt_preset_fill(rt_preset_find(c->teacher), teacher);
     rt_preset_fill(rt_preset_find(c->student), student);
-    rt_dtype *dtypes = c->mix ? mixed_dtypes(teacher, c->mix) : NULL;
+    rt_dtype *dtypes = c->mix ? bench_mixed_dtypes(teacher, c->mix) : NULL;
     if (dev->api->info(dev, &info, &e) < 0) bench_die(c->name, &e);
     rt_step_opts o = { .B = c->B,
                        .T = c->T,
@@ -281,14 +187,14 @@ static void load_step(rt_exec *x, const rt_step_plan *s)
 {
     rt_err e = { 0 };
     const rt_step_opts *o = &s->opts;
-    fill_space(x, s->space, false);
+    bench_fill_space(x, s->space, false);
     if (rt_load_rope(x, s->student, &e) < 0 || rt_load_rope(x, s->teacher, &e) < 0) bench_die("rope", &e);
-    fill_column(x, s->tokens.ids, o->student->vocab, 0);
-    fill_column(x, s->target, o->student->vocab, 0);
-    fill_column(x, s->tokens.pos, 0, o->T);
-    fill_column(x, s->tokens.start, 0, 0);
-    if (s->vmask.buf) fill_bits(x, s->vmask);
-    fill_step(x, s->step, s->fault, o->B * o->T);
+    bench_fill_column(x, s->tokens.ids, o->student->vocab, 0);
+    bench_fill_column(x, s->target, o->student->vocab, 0);
+    bench_fill_column(x, s->tokens.pos, 0, o->T);
+    bench_fill_column(x, s->tokens.start, 0, 0);
+    if (s->vmask.buf) bench_fill_bits(x, s->vmask);
+    bench_fill_step(x, s->step, s->fault, o->B * o->T);
 }
 
 static void time_programs(rt_exec *x, const rt_plan *const *programs, const char *case_name)
@@ -421,9 +327,9 @@ static void time_others(const step_case *c)
         if (wants(ops, rt_op_name(lowered->ops[t].kind))) op_rows_add(&rows, "other", lowered, t, 1);
     printf("\nother ops\n");
     rt_exec *x = op_rows_seal(&rows, dev, NULL, 0, least_bytes, noise_buffer(s));
-    fill_space(x, s, true);
-    fill_column(x, target, m.vocab, 0);
-    fill_step(x, step, fault, chunk);
+    bench_fill_space(x, s, true);
+    bench_fill_column(x, target, m.vocab, 0);
+    bench_fill_step(x, step, fault, chunk);
     time_rows(x, &rows, false, fault, "others", "default");
     time_rows(x, &rows, true, fault, "others", "default");
     rt_exec_free(x);
@@ -501,9 +407,9 @@ static void time_head(const step_case *c)
     static head_case h;
     record_head(&h, c);
     if (rt_exec_seal(&x, dev, (const rt_plan *const[]){ h.plan }, 1, NULL, &e) < 0) bench_die("head", &e);
-    fill_space(x, h.space, true);
-    fill_column(x, h.io.target, h.V, 0);
-    fill_step(x, h.io.step, h.io.fault, h.N);
+    bench_fill_space(x, h.space, true);
+    bench_fill_column(x, h.io.target, h.V, 0);
+    bench_fill_step(x, h.io.step, h.io.fault, h.N);
     rt_exec_memory_query(x, &memory);
     print_head(&h, bench_seconds(x, 0), memory.by_class[RT_CLASS_ACT]);
     rt_exec_free(x);
@@ -525,7 +431,7 @@ static void time_copy(uint32_t mebibytes)
     rt_view from = buffer(s, RT_DTYPE_F32, mebibytes, 1 << 18), to = buffer(s, RT_DTYPE_F32, mebibytes, 1 << 18);
     rt_emit_copy(p, to, from, RT_NONE);
     if (rt_exec_seal(&x, dev, (const rt_plan *const[]){ p }, 1, NULL, &e) < 0) bench_die("copy", &e);
-    fill_space(x, s, true);
+    bench_fill_space(x, s, true);
     double gb = 2.0 * mebibytes * 1048576.0 / bench_seconds(x, 0) * 1e-9;
     if (gb > copy_gb) copy_gb = gb;
     printf("\ncopy of 2 x %u MiB: %.0f GB/s, read and written\n", mebibytes, gb);
@@ -565,23 +471,13 @@ static request read_arguments(int argc, char **argv)
     return r;
 }
 
-static void open_device(const char *name, const char *cublaslt)
-{
-    rt_err e = { 0 };
-    char why[RT_JOB_WHY];
-    rt_job_env env = rt_cli_env(0);
-    rt_settings s = { .device = name, .cublaslt = cublaslt, .given[RT_SETTING_ID_device] = true };
-    if (rt_job_device_open(&dev, &s, false, env.environment, why, &e) < 0) bench_die(name, &e);
-    rt_print_device(dev, why);
-}
-
 int main(int argc, char **argv)
 {
     request r = read_arguments(argc, argv);
     const step_case *cases = r.tiny ? tiny : large;
     if (r.tiny) least_bytes = 1e5;
     if (r.json && !(json = fopen(r.json, "w"))) bench_die(r.json, NULL);
-    open_device(r.device, NULL);
+    dev = bench_open(r.device, NULL);
     time_copy(r.tiny ? 16 : 2048);
     for (int i = 0; i < CASES; i++)
         if (wants(r.only, "step")) time_step(&cases[i], false, "default");
@@ -592,7 +488,7 @@ int main(int argc, char **argv)
     rt_print_device_end(dev);
     rt_job_device_close(dev);
     if (wants(r.only, "own")) {
-        open_device(r.device, "none");
+        dev = bench_open(r.device, "none");
         time_step(&cases[0], true, "own");
         rt_job_device_close(dev);
     }

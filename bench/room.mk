@@ -57,7 +57,7 @@ bench-peer-cpu:
 # make bench-gpu: the rates that are asked of a GPU, in one run. BENCH_FLAGS='--peer FILE --peer-head FILE
 # --step-budget FILE' sets PyTorch's and a step's floor beside them; bench/bench_gpu.py --help says more. bench_cuda is
 # built with the tests, which run it on the processor.
-BENCH_CUDA_OBJS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard bench/bench_cuda.c bench/op_rows.c))
+BENCH_CUDA_OBJS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard bench/bench_cuda.c bench/bench_fill.c bench/op_rows.c))
 BENCH_CUDA_CLI  := $(BUILD)/src/cli/environment.o $(BUILD)/src/cli/print.o
 ALL_OBJS += $(BENCH_CUDA_OBJS)
 
@@ -65,11 +65,24 @@ $(BUILD)/bench_cuda: $(BENCH_CUDA_OBJS) $(BENCH_CUDA_CLI) $(LIBRETORT) $(BUILD)/
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $(BENCH_CUDA_OBJS) $(BENCH_CUDA_CLI) $(LDLIBS) -o $@
 
-tests: $(BUILD)/bench_cuda
+tests: $(BUILD)/bench_cuda $(BUILD)/bench_decode
+
+# make bench-decode: generation beside its floor, op by op. BENCH_FLAGS='--only 7b-q4-64' runs one case.
+BENCH_DECODE_OBJS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard bench/bench_decode.c bench/bench_fill.c bench/op_rows.c))
+ALL_OBJS += $(BUILD)/bench/bench_decode.o
+
+$(BUILD)/bench_decode: $(BENCH_DECODE_OBJS) $(BENCH_CUDA_CLI) $(LIBRETORT) $(BUILD)/link.stamp
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) $(BENCH_DECODE_OBJS) $(BENCH_CUDA_CLI) $(LDLIBS) -o $@
+
+bench-decode:
+	@tools/setup.sh
+	@+$(MAKE) --no-print-directory $(jobs) $(BUILD)/bench_decode
+	$(BUILD)/bench_decode $(BENCH_FLAGS)
 
 bench-gpu:
 	@tools/setup.sh
 	@+$(MAKE) --no-print-directory $(jobs) all $(BUILD)/bench_cuda
 	$(PYTHON) bench/bench_gpu.py --build $(BUILD) --json $(BUILD)/bench-gpu.json $(BENCH_FLAGS)
 
-.PHONY: bench-cache bench-cpu bench-gpu bench-peer-cpu bench-serve bench-table bench-text
+.PHONY: bench-cache bench-cpu bench-decode bench-gpu bench-peer-cpu bench-serve bench-table bench-text

@@ -110,31 +110,28 @@ out:
 
 /* ---- a token of every answer ---- */
 
-static bool is_ready(const rt_seat *s) { return s->name && s->read + 1 == s->count; }
-
 /* The row of the cache where position at of a slot lies. */
 static int32_t cache_row(const rt_engine *g, uint32_t slot, uint32_t at)
 {
     return g->table[(size_t)slot * g->per_seat + at / RT_ENGINE_PAGE] * RT_ENGINE_PAGE + (int32_t)(at % RT_ENGINE_PAGE);
 }
 
-/* Inputs of the token program; returns how many slots have a part in it. A slot without one reads page 0 and writes
- * nothing. */
-static uint32_t fill_feed(rt_engine *g, bool *top)
+/* Places of the token program; returns how many slots have a part in it. A slot without one reads page 0 and writes
+ * nothing. What a request was asked to make in all is known, so no step is begun beyond that. */
+static uint32_t fill_feed(rt_engine *g, rt_flight *f)
 {
     const uint32_t N = g->slots;
-    int32_t *id = g->host, *pos = id + N, *to = pos + N, *len = to + N;
+    int32_t *pos = g->host, *to = pos + N, *len = to + N;
     uint32_t busy = 0;
-    *top = false;
+    f->top = false;
     for (uint32_t i = 0; i < N; i++) {
         rt_seat *s = &g->seat[i];
-        const uint32_t at = s->count - 1 + s->made;
-        const bool ready = is_ready(s);
-        const uint64_t key = s->key + s->made;
-        s->stepped = ready ? s->name : 0;
+        const uint32_t made = s->made + s->ahead, at = s->count - 1 + made;
+        const bool ready = rt_seat_ready(s) && made < s->ask.max_new && at < g->context;
+        const uint64_t key = s->key + made;
+        f->name[i] = ready ? s->name : 0;
         busy += ready;
-        *top = *top || (ready && s->ask.top);
-        id[i] = ready ? (int32_t)s->ids[at] : 0;
+        f->top = f->top || (ready && s->ask.top);
         pos[i] = ready ? (int32_t)at : 0;
         to[i] = ready ? cache_row(g, i, at) : -1;
         len[i] = ready ? (int32_t)at + 1 : 1;
@@ -144,14 +141,18 @@ static uint32_t fill_feed(rt_engine *g, bool *top)
     return busy;
 }
 
-/* The ids of prompts whose answers begin are seen. Not before: a slot without a part in a step draws an id too. */
-static int write_seen(rt_engine *g, rt_err *e)
+/* Of answers that begin: the last id of their prompt, which the token program finds where it left the others, and the
+ * ids that were seen. Not before: a slot without a part in a step draws an id too. */
+static int write_beginning(rt_engine *g, const rt_flight *f, rt_err *e)
 {
     int rc = RT_OK;
     for (uint32_t i = 0; i < g->slots; i++) {
         const rt_seat *s = &g->seat[i];
+        const rt_view ids = g->token.tokens.ids, id = { ids.buf, 1, 1, ids.off + i * ids.stride, ids.stride };
         const rt_view row = { g->seen.buf, 1, g->words, g->seen.off + i * g->seen.stride, g->seen.stride };
-        if (!s->stepped || s->made || s->ask.sampling.repetition_penalty == 1.0) continue;
+        if (!f->name[i] || s->made || s->ahead) continue;
+        RT_TRY(rt_exec_write(g->x, id, &s->ids[s->count - 1], sizeof *s->ids, e));
+        if (s->ask.sampling.repetition_penalty == 1.0) continue;
         memset(g->bits, 0, g->words * sizeof *g->bits);
         for (uint32_t k = 0; k < s->count; k++) g->bits[s->ids[k] / 32] |= 1u << s->ids[k] % 32;
         RT_TRY(rt_exec_write(g->x, row, g->bits, g->words * sizeof *g->bits, e));
@@ -160,38 +161,47 @@ out:
     return rc;
 }
 
-static int write_feed(rt_engine *g, rt_err *e)
+static int write_feed(rt_engine *g, const rt_flight *f, rt_err *e)
 {
     int rc;
-    const uint64_t N = g->slots, bytes = N * sizeof(int32_t);
-    const rt_feed *f = &g->token;
-    RT_TRY(rt_exec_write(g->x, f->tokens.ids, g->host, bytes, e));
-    RT_TRY(rt_exec_write(g->x, f->tokens.pos, g->host + N, bytes, e));
-    RT_TRY(rt_exec_write(g->x, f->rows.to, g->host + 2 * N, bytes, e));
-    RT_TRY(rt_exec_write(g->x, f->rows.len, g->host + 3 * N, bytes, e));
-    RT_TRY(rt_exec_write(g->x, g->key, g->keys, 2 * bytes, e));
-    RT_TRY(write_seen(g, e));
+    const uint64_t N = g->slots;
+    RT_TRY(rt_exec_write(g->x, g->places, g->host, 3 * N * sizeof *g->host, e));
+    RT_TRY(rt_exec_write(g->x, g->key, g->keys, 2 * N * sizeof *g->keys, e));
+    RT_TRY(write_beginning(g, f, e));
     if (!g->changed) goto out;
-    RT_TRY(rt_exec_write(g->x, f->rows.table, g->table, N * g->per_seat * sizeof *g->table, e));
+    RT_TRY(rt_exec_write(g->x, g->token.rows.table, g->table, N * g->per_seat * sizeof *g->table, e));
     RT_TRY(rt_engine_write_scalars(g, g->how, g->hows, N * RT_HOW_COLS, e));
     g->changed = false;
 out:
     return rc;
 }
 
-static int run_tokens(rt_engine *g, bool top, rt_err *e)
+static int scalars_later(rt_engine *g, rt_view v, float *x, uint64_t n, rt_ticket *t, rt_err *e)
+{
+    if (g->policy.scalar == RT_DTYPE_F64) return rt_engine_read_scalars(g, v, x, n, e);
+    return rt_exec_read_later(g->x, v, x, n * sizeof *x, t, e);
+}
+
+/* Enqueues a step of answers and the way back of what it says; nothing where no answer wants one. */
+static int begin_step(rt_engine *g, rt_flight *f, rt_err *e)
 {
     int rc;
-    rt_ticket t;
     const uint64_t N = g->slots;
-    RT_TRY(rt_exec_run(g->x, g->first + g->token.program, &t, e));
-    if (top) RT_TRY(rt_exec_run(g->x, g->first + g->top_program, &t, e));
-    RT_TRY(rt_exec_wait(g->x, t, e));
-    RT_TRY(rt_exec_read(g->x, g->id, g->ids, N * sizeof *g->ids, e));
-    RT_TRY(rt_engine_read_scalars(g, g->logp, g->logps, N, e));
-    if (!top) goto out;
-    RT_TRY(rt_exec_read(g->x, g->top_id, g->top_ids, N * g->opts.top * sizeof *g->top_ids, e));
-    RT_TRY(rt_engine_read_scalars(g, g->top_logp, g->top_logps, N * g->opts.top, e));
+    const uint32_t busy = fill_feed(g, f);
+    if (!busy) return RT_OK;
+    RT_TRY(write_feed(g, f, e));
+    RT_TRY(rt_exec_run(g->x, g->first + g->token.program, &f->ticket, e));
+    if (f->top) RT_TRY(rt_exec_run(g->x, g->first + g->top_program, &f->ticket, e));
+    RT_TRY(rt_exec_read_later(g->x, g->token.tokens.ids, f->ids, N * sizeof *f->ids, &f->ticket, e));
+    RT_TRY(scalars_later(g, g->logp, f->logps, N, &f->ticket, e));
+    if (f->top) {
+        RT_TRY(rt_exec_read_later(g->x, g->top_id, f->top_ids, N * g->opts.top * sizeof *f->top_ids, &f->ticket, e));
+        RT_TRY(scalars_later(g, g->top_logp, f->top_logps, N * g->opts.top, &f->ticket, e));
+    }
+    for (uint32_t i = 0; i < N; i++) g->seat[i].ahead += f->name[i] != 0;
+    f->under_way = true;
+    g->stats.steps++;
+    g->stats.rows += busy;
 out:
     return rc;
 }
@@ -203,39 +213,53 @@ static rt_end end_after(const rt_engine *g, const rt_seat *s, uint32_t id)
     return s->made == s->ask.max_new || s->count - 1 + s->made >= g->context ? RT_END_LENGTH : RT_END_NONE;
 }
 
-static int take_token(rt_engine *g, rt_seat *s, rt_err *e)
+static int take_token(rt_engine *g, rt_seat *s, const rt_flight *f, rt_err *e)
 {
     const uint32_t slot = rt_seat_index(g, s);
-    const int32_t got = g->ids[slot];
+    const int32_t got = f->ids[slot];
     rt_token_event t = { .place = s->made, .id = UINT32_MAX, .likely.logp = NAN, .end = RT_END_NONFINITE };
+    s->ahead--;
     if (got < 0 || (uint32_t)got >= g->vocab) return rt_engine_tell(g, s, &t, e);
     t.id = s->ids[s->count + s->made++] = (uint32_t)got;
     g->stats.answer_tokens++;
     t.end = end_after(g, s, t.id);
-    if (s->ask.logp || s->ask.top) t.likely.logp = g->logps[slot];
+    if (s->ask.logp || s->ask.top) t.likely.logp = f->logps[slot];
     t.likely.rank_count = s->ask.top;
-    t.likely.id = g->top_ids + (size_t)slot * g->opts.top;
-    t.likely.each = g->top_logps + (size_t)slot * g->opts.top;
+    t.likely.id = f->top_ids + (size_t)slot * g->opts.top;
+    t.likely.each = f->top_logps + (size_t)slot * g->opts.top;
     return rt_engine_tell(g, s, &t, e);
 }
 
+/* Whoever has left meanwhile, and whoever came in its place, has no part in it. When a function's status ends this,
+ * what is left is told in the next step. */
+static int tell_step(rt_engine *g, rt_flight *f, rt_err *e)
+{
+    int rc = RT_OK;
+    for (uint32_t i = 0; i < g->slots; i++) {
+        rt_seat *s = &g->seat[i];
+        const bool has = f->name[i] && s->name == f->name[i];
+        f->name[i] = 0;
+        if (has) RT_TRY(take_token(g, s, f, e));
+    }
+    f->under_way = false;
+out:
+    return rc;
+}
+
+/* Begins a step and tells of the one before, or where steps are not enqueued of this one. */
 static int step_tokens(rt_engine *g, rt_err *e)
 {
     int rc = RT_OK;
-    bool top;
     const double begun = rt_now();
-    const uint32_t busy = fill_feed(g, &top);
-    if (!busy) return RT_OK;
-    RT_TRY(write_feed(g, e));
-    RT_TRY(run_tokens(g, top, e));
-    g->stats.steps++;
-    g->stats.rows += busy;
+    const bool ahead = rt_exec_enqueues(g->x) && !g->opts.logits;
+    rt_flight *next = &g->flight[g->turn ^= 1], *last = &g->flight[ahead ? g->turn ^ 1 : g->turn];
+    if (next->under_way) RT_TRY(tell_step(g, next, e));
+    RT_TRY(begin_step(g, next, e));
+    if (last->under_way) RT_TRY(rt_exec_wait(g->x, last->ticket, e));
     g->stats.answer_seconds += rt_now() - begun;
-    for (uint32_t i = 0; i < g->slots; i++) {
-        rt_seat *s = &g->seat[i];
-        if (s->name && s->stepped == s->name) RT_TRY(take_token(g, s, e));
-    }
+    if (last->under_way) RT_TRY(tell_step(g, last, e));
 out:
+    if (!rt_engine_busy(g)) rt_engine_settle_steps(g);
     return rc;
 }
 
@@ -245,7 +269,7 @@ static rt_seat *next_reader(const rt_engine *g)
     rt_seat *best = NULL;
     for (uint32_t i = 0; i < g->slots; i++) {
         rt_seat *s = &g->seat[i];
-        if (s->name && !is_ready(s) && (!best || s->name < best->name)) best = s;
+        if (s->name && !rt_seat_ready(s) && (!best || s->name < best->name)) best = s;
     }
     return best;
 }
@@ -257,7 +281,24 @@ static int end_prompts(rt_engine *g, rt_err *e)
     for (uint32_t i = 0; i < g->slots; i++) {
         rt_seat *s = &g->seat[i];
         rt_token_event t = { .id = UINT32_MAX, .likely.logp = NAN, .end = RT_END_LENGTH };
-        if (is_ready(s) && s->ask.max_new == 0) RT_TRY(rt_engine_tell(g, s, &t, e));
+        if (rt_seat_ready(s) && s->ask.max_new == 0) RT_TRY(rt_engine_tell(g, s, &t, e));
+    }
+out:
+    return rc;
+}
+
+/* A piece of the oldest prompt. Where it is only enqueued and several prompts are not read, some more: a slot without
+ * an answer under way costs a step as much as one with. */
+static int read_prompts(rt_engine *g, rt_err *e)
+{
+    int rc = RT_OK;
+    uint32_t readers = 0;
+    for (uint32_t i = 0; i < g->slots; i++) readers += g->seat[i].name && !rt_seat_ready(&g->seat[i]);
+    const uint32_t most = rt_exec_enqueues(g->x) ? RT_ENGINE_PIECES : 1;
+    for (uint32_t i = 0; i < readers && i < most; i++) {
+        rt_seat *reader = next_reader(g);
+        if (!reader) break; /* functions of an echo may have cancelled the others */
+        RT_TRY(rt_engine_read_piece(g, reader, e));
     }
 out:
     return rc;
@@ -265,13 +306,10 @@ out:
 
 int rt_engine_step(rt_engine *g, rt_err *e)
 {
-    int rc = RT_OK;
-    rt_seat *reader = next_reader(g);
-    if (reader) {
-        const double begun = rt_now();
-        RT_TRY(rt_engine_read_piece(g, reader, e));
-        g->stats.prompt_seconds += rt_now() - begun;
-    }
+    int rc;
+    const double begun = rt_now();
+    RT_TRY(read_prompts(g, e));
+    g->stats.prompt_seconds += rt_now() - begun;
     RT_TRY(end_prompts(g, e));
     RT_TRY(step_tokens(g, e));
 out:

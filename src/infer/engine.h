@@ -26,6 +26,7 @@ typedef struct rt_engine_opts {
     bool echo;          /* requests may ask for the log-probabilities of their prompt */
     const rt_watch *watch; /* of loading weights, looked at by rt_engine_open alone; null: nobody's */
     bool int8;             /* GEMMs of new tokens read activations in 8 bits where weights are packed; prompts do not */
+    bool logits;           /* rt_engine_logits will be asked, so no step is begun before the last has been told of */
 } rt_engine_opts;
 
 typedef struct rt_engine rt_engine;
@@ -116,7 +117,10 @@ int rt_engine_add(rt_engine *g, const rt_request *r, uint64_t *name, rt_err *e);
 /* At once, and its function hears RT_END_CANCELLED, whose answer is not looked at. RT_NOT_FOUND when it has ended. */
 int rt_engine_cancel(rt_engine *g, uint64_t name, rt_err *e);
 uint32_t rt_engine_busy(const rt_engine *g); /* requests under way */
-/* A piece of the oldest prompt that is not yet read, and the next id of every answer. Nothing under way: nothing. */
+/* Pieces of the oldest prompts that are not yet read, and the next id of every answer. On a device that is enqueued to,
+ * the ids that are told are those of the step before: the next one is begun first, from ids that are on the device, so
+ * an answer that ends by an id or by its function costs a step of its slot that nobody hears of. Nothing under way:
+ * nothing. */
 int rt_engine_step(rt_engine *g, rt_err *e);
 
 typedef struct rt_engine_stats {
@@ -129,7 +133,8 @@ typedef struct rt_engine_stats {
 } rt_engine_stats;
 rt_engine_stats rt_engine_stats_of(const rt_engine *g);
 
-/* The logits behind the last id of a request's last event, (V) f32, while its function is told of it. For tests. */
+/* The logits behind the last id of a request's last event, (V) f32, while its function is told of it, of an engine that
+ * was sealed for it. For tests. */
 int rt_engine_logits(rt_engine *g, uint64_t name, float *logits, rt_err *e);
 
 #endif

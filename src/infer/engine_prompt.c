@@ -67,6 +67,15 @@ out:
     return rc;
 }
 
+/* Is anybody's time spent while this prompt is read? If not, its last piece is waited for, so that what it took is
+ * known from what its answer takes. */
+static bool is_alone(const rt_engine *g, const rt_seat *s)
+{
+    for (uint32_t i = 0; i < g->slots; i++)
+        if (&g->seat[i] != s && rt_seat_ready(&g->seat[i])) return false;
+    return true;
+}
+
 int rt_engine_read_piece(rt_engine *g, rt_seat *s, rt_err *e)
 {
     int rc;
@@ -79,7 +88,7 @@ int rt_engine_read_piece(rt_engine *g, rt_seat *s, rt_err *e)
     RT_TRY(write_piece(g, f, s, at, n, e));
     RT_TRY(rt_exec_run(g->x, g->first + f->program, &t, e));
     if (s->ask.echo) RT_TRY(score(g, &g->echo[which], s, at, n, T, e));
-    RT_TRY(rt_exec_wait(g->x, t, e));
+    if (n == left && is_alone(g, s)) RT_TRY(rt_exec_wait(g->x, t, e));
     s->read = at + n;
     g->stats.prompt_tokens += n;
     if (!s->ask.echo) goto out;

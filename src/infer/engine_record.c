@@ -14,14 +14,28 @@ static rt_view output(rt_engine *g, rt_dtype d, uint32_t rows, uint32_t cols, co
     return rt_space_buf(g->space, RT_CLASS_OUTPUT, d, rows, cols, name);
 }
 
-static void declare_feed(rt_engine *g, rt_feed *f, uint32_t B, uint32_t T)
+static void declare_piece(rt_engine *g, rt_feed *f, uint32_t T)
 {
-    f->tokens = (rt_tokens){ .B = B, .T = T };
-    f->tokens.ids = input(g, RT_DTYPE_I32, B * T, 1, "ids");
-    f->tokens.pos = input(g, RT_DTYPE_I32, B * T, 1, "positions");
-    f->rows.to = input(g, RT_DTYPE_I32, B * T, 1, "cache rows");
-    f->rows.len = input(g, RT_DTYPE_I32, B, 1, "cache lengths");
-    f->rows.table = input(g, RT_DTYPE_I32, B, g->per_seat, "pages");
+    f->tokens = (rt_tokens){ .B = 1, .T = T };
+    f->tokens.ids = input(g, RT_DTYPE_I32, T, 1, "ids");
+    f->tokens.pos = input(g, RT_DTYPE_I32, T, 1, "positions");
+    f->rows.to = input(g, RT_DTYPE_I32, T, 1, "cache rows");
+    f->rows.len = input(g, RT_DTYPE_I32, 1, 1, "cache lengths");
+    f->rows.table = input(g, RT_DTYPE_I32, 1, g->per_seat, "pages");
+}
+
+/* One token of each of N sequences. Its ids are there from the step before; what else it is told of its places is one
+ * buffer, so that a step writes little. */
+static void declare_token(rt_engine *g, rt_feed *f, uint32_t N)
+{
+    f->tokens = (rt_tokens){ .B = N, .T = 1 };
+    f->tokens.ids = rt_space_buf(g->space, RT_CLASS_STATE, RT_DTYPE_I32, N, 1, "ids");
+    g->places = input(g, RT_DTYPE_I32, 3 * N, 1, "positions, cache rows, cache lengths");
+    f->tokens.pos = f->rows.to = f->rows.len = g->places;
+    f->tokens.pos.rows = f->rows.to.rows = f->rows.len.rows = N;
+    f->rows.to.off = N;
+    f->rows.len.off = 2 * (uint64_t)N;
+    f->rows.table = input(g, RT_DTYPE_I32, N, g->per_seat, "pages");
 }
 
 static int plan_new(rt_engine *g, rt_plan **out, uint32_t *program, const char *name, rt_err *e)
@@ -51,7 +65,7 @@ static int record_piece(rt_engine *g, int which, rt_err *e)
     int rc;
     rt_feed *f = &g->piece[which];
     const uint32_t T = rt_piece_rows(which), C = g->model->config.width;
-    declare_feed(g, f, 1, T);
+    declare_piece(g, f, T);
     RT_TRY(plan_new(g, &f->plan, &f->program, which == RT_PIECE_LARGE ? "piece" : "small piece", e));
     rt_view hidden = g->opts.echo ? rt_space_buf(g->space, RT_CLASS_STATE, g->policy.act, T, C, "hidden of a piece")
                                   : rt_act(f->plan, g->policy.act, T, C, "hidden");
@@ -106,9 +120,8 @@ static int record_token(rt_engine *g, rt_err *e)
     int rc;
     rt_feed *f = &g->token;
     const uint32_t N = g->slots;
-    declare_feed(g, f, N, 1);
+    declare_token(g, f, N);
     g->logits = output(g, g->policy.logits, N, g->vocab, "logits");
-    g->id = output(g, RT_DTYPE_I32, N, 1, "id");
     g->logp = output(g, g->policy.scalar, N, 1, "log-probability");
     g->seen = rt_space_buf(g->space, RT_CLASS_STATE, RT_DTYPE_U32, N, g->words, "ids seen");
     g->key = input(g, RT_DTYPE_U32, N, 2, "keys of draws");
@@ -119,7 +132,7 @@ static int record_token(rt_engine *g, rt_err *e)
     rt_decoder_decode(f->plan, g->model, &f->tokens, &g->cache, &f->rows, hidden);
     rt_plan_label(f->plan, "head");
     rt_decoder_logits(f->plan, g->model, g->logits, hidden);
-    rt_emit_sample(f->plan, g->id, g->logp, g->seen, g->logits, g->key, g->how);
+    rt_emit_sample(f->plan, f->tokens.ids, g->logp, g->seen, g->logits, g->key, g->how);
     RT_TRY(rt_plan_status(f->plan, e));
     RT_TRY(count_gemms(g, e));
     if (!g->opts.top) goto out;
@@ -169,15 +182,20 @@ static int settle(rt_engine *g, rt_err *e)
 
 static int take_memory(rt_engine *g, rt_err *e)
 {
-    const uint64_t N = g->slots, rows = N > RT_ENGINE_LARGE ? N : RT_ENGINE_LARGE;
+    const uint64_t N = g->slots, rows = N > RT_ENGINE_LARGE ? N : RT_ENGINE_LARGE, top = g->opts.top;
 #define TAKE(p, n) ((p) = rt_arena_alloc(&g->arena, (n) * sizeof *(p)))
     int32_t *free = NULL;
     TAKE(free, g->pages.count);
     if (!free || !TAKE(g->seat, N) || !TAKE(g->table, N * g->per_seat) || !TAKE(g->host, 4 * rows) ||
         !TAKE(g->keys, 2 * N) || !TAKE(g->hows, N * RT_HOW_COLS) || !TAKE(g->ids, rows) || !TAKE(g->logps, rows) ||
-        !TAKE(g->bits, g->words) || !TAKE(g->top_ids, rows * g->opts.top + 1) ||
-        !TAKE(g->top_logps, rows * g->opts.top + 1))
+        !TAKE(g->bits, g->words) || !TAKE(g->top_ids, rows * top + 1) || !TAKE(g->top_logps, rows * top + 1))
         return rt_no_memory(e, "an engine");
+    for (int i = 0; i < 2; i++) {
+        rt_flight *f = &g->flight[i];
+        if (!TAKE(f->name, N) || !TAKE(f->ids, N) || !TAKE(f->logps, N) || !TAKE(f->top_ids, N * top + 1) ||
+            !TAKE(f->top_logps, N * top + 1))
+            return rt_no_memory(e, "an engine");
+    }
     for (uint64_t i = 0; i < N; i++)
         if (!TAKE(g->seat[i].ids, g->context + (uint64_t)1)) return rt_no_memory(e, "an engine");
 #undef TAKE
@@ -266,6 +284,7 @@ int rt_engine_attach(rt_engine *g, rt_exec *x, uint32_t first, rt_err *e)
         RT_TRY(clear(g, g->cache.v[i], zero, bytes, e));
     }
     RT_TRY(clear(g, g->seen, zero, bytes, e));
+    RT_TRY(clear(g, g->token.tokens.ids, zero, bytes, e));
     for (int i = 0; g->opts.echo && i < RT_PIECES; i++) {
         RT_TRY(rt_exec_write(x, g->echo[i].step, &step, sizeof step, e));
         RT_TRY(clear(g, g->echo[i].fault, zero, bytes, e));
@@ -316,6 +335,7 @@ out:
 void rt_engine_free(rt_engine *g)
 {
     if (!g) return;
+    if (g->owner && g->x) rt_engine_settle_steps(g);
     for (int i = 0; i < RT_PIECES; i++) {
         rt_plan_free(g->piece[i].plan);
         rt_plan_free(g->echo[i].plan);

@@ -27,12 +27,21 @@ int rt_engine_tell(rt_engine *g, rt_seat *s, rt_token_event *t, rt_err *e)
     return rc < 0 ? rc : RT_OK;
 }
 
+void rt_engine_settle_steps(rt_engine *g)
+{
+    for (int i = 0; i < 2; i++) {
+        if (g->flight[i].under_way) (void)rt_exec_wait(g->x, g->flight[i].ticket, NULL);
+        g->flight[i].under_way = false;
+    }
+}
+
 int rt_engine_cancel(rt_engine *g, uint64_t name, rt_err *e)
 {
     rt_token_event t = { .id = UINT32_MAX, .likely.logp = NAN, .end = RT_END_CANCELLED };
     for (uint32_t i = 0; i < g->slots; i++)
         if (name && g->seat[i].name == name) {
             (void)rt_engine_tell(g, &g->seat[i], &t, e);
+            if (g->stats.requests == g->stats.ended) rt_engine_settle_steps(g);
             return RT_OK;
         }
     return rt_fail(e, RT_NOT_FOUND, "there is no request %llu under way", (unsigned long long)name);
@@ -45,6 +54,8 @@ int rt_engine_logits(rt_engine *g, uint64_t name, float *logits, rt_err *e)
     const rt_view row = { g->logits.buf, 1, g->vocab, g->logits.off + g->told_slot * g->logits.stride,
                           g->logits.stride };
     void *raw = NULL;
+    if (rt_exec_enqueues(g->x) && !g->opts.logits)
+        RT_TRY(rt_fail(e, RT_INVALID, "logits were asked for, and the engine was not sealed for them"));
     if (!name || name != g->told)
         RT_TRY(rt_fail(e, RT_NOT_FOUND, "logits were asked for outside of a request's own event"));
     if (g->policy.logits == RT_DTYPE_F32) return rt_exec_read(g->x, row, logits, bytes, e);

@@ -26,8 +26,9 @@ int rt_generator_record(rt_generator **out, rt_space *s, rt_decoder *model, cons
     int rc;
     rt_generator *g = NULL;
     RT_TRY(generator_new(&g, o, e));
-    RT_TRY(
-        rt_engine_record(&g->engine, s, model, policy, &(rt_engine_opts){ .context = o->context, .int8 = o->int8 }, e));
+    /* A run's samples are made step by step: when one ends, nothing is left under way. */
+    const rt_engine_opts how = { .context = o->context, .int8 = o->int8, .logits = true };
+    RT_TRY(rt_engine_record(&g->engine, s, model, policy, &how, e));
     *out = g;
     g = NULL;
 out:

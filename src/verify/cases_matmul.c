@@ -2,9 +2,10 @@
  *
  * Big: the cpu kernels cut out into tiles of at most 512 by 512, and, while there are few of them, down to about 200,
  * so these shapes give three or four tiles each way. Deep: three panels of 768 along K, where an operand is converted.
- * Few: up to 8 rows by stored rows go by dot products, in chunks of 32768 weights. Even: multiples of 8 where tensor
- * cores take them, in three tiles of 256 by 128, with a long sum and a longer one. The block of a quantised b
- * lies along its rows: K when it is stored (N,K), else N. */
+ * Few: up to 8 rows by stored rows go by dot products, in chunks of 32768 weights; and rows around the sizes of kernels
+ * for few rows (8, 16, 64, of which several blocks), with K of whole packs that splits evenly and unevenly. Even:
+ * multiples of 8 where tensor cores take them, in three tiles of 256 by 128, with a long sum and a longer one. The
+ * block of a quantised b lies along its rows: K when it is stored (N,K), else N. */
 #include "verify/values.h"
 
 #include <math.h>
@@ -18,6 +19,11 @@ static const rt_op_shape shapes[] = { { RT_SHAPE_ODD, { 11, 13, 7 } },     { RT_
                                       { RT_SHAPE_BIG, { 787, 797, 37 } },  { RT_SHAPE_DEEP, { 29, 47, 2309 } },
                                       { RT_SHAPE_FEW, { 5, 61, 2309 } },   { RT_SHAPE_BIG, { 520, 264, 168 } },
                                       { RT_SHAPE_DEEP, { 136, 24, 2312 } } };
+static const rt_op_shape few[] = { { RT_SHAPE_FEW, { 1, 83, 2560 } }, { RT_SHAPE_FEW, { 2, 48, 520 } },
+                                   { RT_SHAPE_FEW, { 3, 40, 96 } },   { RT_SHAPE_FEW, { 7, 17, 1288 } },
+                                   { RT_SHAPE_FEW, { 8, 35, 264 } },  { RT_SHAPE_FEW, { 9, 29, 2080 } },
+                                   { RT_SHAPE_FEW, { 16, 64, 800 } }, { RT_SHAPE_FEW, { 33, 18, 1032 } },
+                                   { RT_SHAPE_FEW, { 64, 35, 544 } }, { RT_SHAPE_FEW, { 100, 13, 264 } } };
 
 static bool quantised(const rt_op_case *c) { return rt_dtype_is_quant(c->sig.dtype[RT_MM_B]); }
 
@@ -41,6 +47,8 @@ static void fix(rt_op_case *c)
     if (c->shape_kind == RT_SHAPE_FEW) {
         c->flag[TA] = 0;
         c->flag[TB] = 1;
+        if (c->dim[K] % 8 == 0 && c->strided != RT_STRIDED_ALIGNED && c->strided != RT_STRIDED_OUT)
+            c->strided = RT_DENSE;
     }
     /* Without bias, which takes most signatures, the largest shape: three whole tiles of 512 each way. */
     if (big && !rt_case_has(c, RT_MM_BIAS) && !quantised(c)) {
@@ -111,6 +119,7 @@ const rt_op_set rt_op_set_matmul = {
     .kind = RT_OP_MATMUL,
     .ndims = 3,
     RT_TABLE(shapes, shapes),
+    RT_TABLE(more, few),
     RT_TABLE(flags, flags),
     .allowed = allowed,
     .fix = fix,

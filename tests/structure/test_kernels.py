@@ -1,12 +1,13 @@
 """Every CUDA kernel begins with begin_kernel(): it is launched before the kernel ahead of it has ended, and that line waits.
 
 Nothing is read or written ahead of it, for PTX promises nothing of that, and nothing lets the next kernel begin ahead of it.
+Only expect_weights() may come before: it asks for weights to come to L2, which reads nothing.
 """
 import re
 
 from checks import blank_comments_and_strings, check, finish, read, sources
 
-FIRST = re.compile(r"__global__[^{;]*\{\s*(?:begin_kernel\(\);)?")
+FIRST = re.compile(r"__global__[^{;]*\{\s*(?:expect_weights<[^>]*>\(p\);\s*)?(?:begin_kernel\(\);)?")
 
 
 def plain(text):
@@ -27,6 +28,8 @@ def hasty(text):
 
 KERNEL = "__global__ void f(int p)\n{\n    %s\n}\n"
 check(late(KERNEL % "g(p);\n    begin_kernel();") != [], "a kernel that does not wait is not seen")
+check(late(KERNEL % "expect_weights<1>(p);\n    begin_kernel();") == [], "weights that are expected are taken for a read")
+check(late(KERNEL % "expect_weights<1>(p);\n    g(p);") != [], "a kernel that expects weights and does not wait is not seen")
 check(hasty(KERNEL % "next_may_begin();\n    begin_kernel();") != [], "a hasty kernel is not seen")
 check(hasty(KERNEL % "begin_kernel();\n    next_may_begin();" * 2) == [], "two kernels are taken for one")
 kernels = 0

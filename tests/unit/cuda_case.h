@@ -37,7 +37,7 @@ static rt_dev *open_ok(const rt_dev_opts *o)
 
 /* ---- two products, one of them with a bias ---- */
 
-enum { M = 8, N = 16, K = 32 };
+enum { M = 24, N = 16, K = 32 }; /* M: more rows than kernels of ours for few rows take */
 
 typedef struct fixture {
     rt_space *space;

@@ -114,6 +114,40 @@ static void a_sum_is_rounded_once(void **state)
     }
 }
 
+/* Packed weights are read as they are up to so many rows, and neighbours that multiply one operand are one launch. */
+static void few_rows_read_packed_weights(void **state)
+{
+    static const struct {
+        uint32_t rows;
+        bool packed;
+    } want[] = { { 1, true }, { 16, true }, { 17, true }, { 64, true }, { 65, false } };
+    (void)state;
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        rt_err e = { 0 };
+        rt_space *space;
+        rt_plan *p;
+        rt_exec *x;
+        *s = FRESH;
+        rt_dev *d = open_ok(NULL);
+        assert_int_equal(rt_space_new(&space, &e), RT_OK);
+        rt_view a = rt_space_buf(space, RT_CLASS_INPUT, RT_DTYPE_BF16, want[i].rows, 512, "a");
+        assert_int_equal(rt_plan_new(&p, space, "packed", &rt_policy_bf16, &e), RT_OK);
+        for (int k = 0; k < 2; k++) {
+            rt_view w = rt_space_buf(space, RT_CLASS_PARAM, RT_DTYPE_Q4_K, 32, 512, "w");
+            rt_emit_matmul(p, rt_space_buf(space, RT_CLASS_OUTPUT, RT_DTYPE_BF16, want[i].rows, 32, "y"), a, w, RT_NONE,
+                           "nt", 1.0f);
+        }
+        if (rt_exec_seal(&x, d, (const rt_plan *const *)&p, 1, NULL, &e) < 0) fail_msg("%s", e.text);
+        assert_int_equal(rt_exec_plan(x, 0)->nops == 2, want[i].packed); /* else dequantised ahead */
+        if (want[i].packed) assert_int_equal(s->launches, 1);
+        rt_exec_free(x);
+        d->api->close(d);
+        rt_plan_free(p);
+        rt_space_free(space);
+        assert_int_equal(s->live, 0);
+    }
+}
+
 static void nothing_is_loaded_or_allocated_after_seal(void **state)
 {
     fixture f;
@@ -536,6 +570,7 @@ int main(void)
         T(the_identity_has_the_numbers),
         T(launches_overlap),
         T(a_sum_is_rounded_once),
+        T(few_rows_read_packed_weights),
         T(nothing_is_loaded_or_allocated_after_seal),
         T(code_is_measured_and_reported),
         T(every_failure_is_reported_and_cleaned_up),

@@ -174,8 +174,8 @@ static void a_choice_is_found_again_without_timing(void **state)
     made other = make(&tuned, NULL, NULL);
     uses(&other, "algorithm 0 ");
     says(&other, "2 GEMMs timed");
-    assert_non_null(strstr(text_of(shared_file()), "cuBLASLt 130100\tnt 8x16x32 bf16 "));
-    assert_non_null(strstr(text_of(shared_file()), "cuBLASLt 130200\tnt 8x16x32 bf16 "));
+    assert_non_null(strstr(text_of(shared_file()), "cuBLASLt 130100\tnt 24x16x32 bf16 "));
+    assert_non_null(strstr(text_of(shared_file()), "cuBLASLt 130200\tnt 24x16x32 bf16 "));
     s->lt_version = 130100;
     second = make(&tuned, NULL, NULL);
     says(&second, "0 GEMMs timed in 0.0 s, 2 as timed before");

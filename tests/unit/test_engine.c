@@ -1,5 +1,6 @@
 /* test_engine.c - an engine against each of its requests alone, to the bit: random mixes of lengths, samplings and
- * arrivals over few and many slots; log-probabilities of prompts; cancelling, room, refusals, stop ids. */
+ * arrivals over few and many slots; log-probabilities of prompts; cancelling, room, refusals, stop ids. On the CPU, or
+ * on the device that ENGINE_DEVICE names, in the precision that suits it or that ENGINE_PRECISION=f32 asks for. */
 #include "train_case.h"
 
 #include "infer/engine.h"
@@ -10,10 +11,13 @@
 enum { V = 272, CONTEXT = 200, POOL = 24, NEW = 10, MIXES = 1000, TOP = 3 };
 
 static rt_dev *dev;
+static const rt_policy *policy; /* null: the device's */
 
 static int set_up(void **state)
 {
-    dev = open_device("cpu", 2);
+    const char *name = getenv("ENGINE_DEVICE"), *precision = getenv("ENGINE_PRECISION");
+    dev = open_device(name ? name : "cpu", 2);
+    policy = precision && strcmp(precision, "f32") == 0 ? &rt_policy_f32 : NULL;
     return make_test_dir(state);
 }
 
@@ -29,7 +33,7 @@ static rt_engine *open_engine(const char *preset, rt_engine_opts o)
     rt_engine *b = NULL;
     rt_model_file *m = preset_model(preset);
     if (!o.context) o.context = CONTEXT;
-    if (rt_engine_open(&b, dev, m, NULL, &o, &e) < 0) fail_msg("%s", e.text);
+    if (rt_engine_open(&b, dev, m, policy, &o, &e) < 0) fail_msg("%s", e.text);
     rt_model_file_close(m);
     return b;
 }
@@ -211,6 +215,14 @@ static int keep_all(void *ctx, const rt_token_event *t, rt_err *e)
     return a->count > at ? rt_engine_logits(alone_in, t->request, behind[a->which][at], e) : rc;
 }
 
+/* What sums of another order may differ by, of the length of a row of logits: rounding of f32, or of bf16 where
+ * activations and logits are stored in that. */
+static double rounding(void)
+{
+    const rt_policy *p = policy ? policy : rt_device_policy(dev);
+    return p && p->act == RT_DTYPE_BF16 ? 0x1p-8 : 4e-6;
+}
+
 /* The first difference is between ids that are a tie: as near to one another as sums of another order may be. */
 static bool is_tie(const asked *k, const answer *want, const answer *got, const float *logits)
 {
@@ -227,7 +239,7 @@ static bool is_tie(const asked *k, const answer *want, const answer *got, const 
     const float by = (float)k->r.sampling.repetition_penalty;
     for (uint32_t v = 0; v < V; v++)
         if (seen[v]) y[v] = y[v] > 0 ? y[v] / by : y[v] * by;
-    return fabs((double)y[want->id[at]] - (double)y[got->id[at]]) < 4e-6 * sqrt(norm);
+    return fabs((double)y[want->id[at]] - (double)y[got->id[at]]) < rounding() * sqrt(norm);
 }
 
 /* Greedy answers of one slot beside those of more, in random mixes: another shape of GEMM sums in another order. */
@@ -238,7 +250,7 @@ static void other_slots(const char *preset, uint32_t count, uint32_t *answers, u
     static asked pool[POOL];
     static answer want[POOL];
     make_pool(pool);
-    alone_in = open_engine(preset, (rt_engine_opts){ .slots = 1, .top = TOP, .echo = true });
+    alone_in = open_engine(preset, (rt_engine_opts){ .slots = 1, .top = TOP, .echo = true, .logits = true });
     for (uint32_t i = 0; i < POOL; i++) {
         rt_request *r = &pool[i].r;
         r->sampling = rt_sampling_greedy;
@@ -313,7 +325,8 @@ static void test_echo(void **state)
 {
     (void)state;
     rt_err e = { 0 };
-    rt_engine *b = asking = open_engine("tiny-qwen2", (rt_engine_opts){ .slots = 2, .top = TOP, .echo = true });
+    rt_engine *b = asking =
+        open_engine("tiny-qwen2", (rt_engine_opts){ .slots = 2, .top = TOP, .echo = true, .logits = true });
     asked k = { .r = { .count = 150, .max_new = 1, .sampling = rt_sampling_greedy, .echo = true, .fn = on_event } };
     for (uint32_t i = 0; i < k.r.count; i++) k.ids[i] = below(V);
     k.r.prompt = k.ids;

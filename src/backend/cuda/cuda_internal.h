@@ -16,7 +16,7 @@ enum {
     RT_CUDA_STAGES = 4,            /* pinned buffers that uploads and downloads pass through */
     RT_CUDA_STAGE_BYTES = 8 << 20, /* of each */
     RT_CUDA_LETTERS = 16,          /* small downloads that can be under way at a time */
-    RT_CUDA_LETTER_BYTES = 64,     /* most of one */
+    RT_CUDA_LETTER_BYTES = 4096,   /* most of one: an id for each of a thousand answers */
     RT_CUDA_EVENTS = 64,           /* tickets that can be told apart; an older one waits for its successor */
     RT_CUDA_GEMM_WORK = 32 << 20   /* most scratch of one GEMM */
 };

@@ -80,11 +80,16 @@ static bool library_takes(const gemm *g)
            sa->stride == 1 && sb->stride == 1 && sa->align >= 16 && sb->align >= 16;
 }
 
-/* How a GEMM is done: by the library, or where gemm is null by kernels of ours. Decided in `need`, done in `emit`. */
+/* How a GEMM is done: by kernels for few rows, by the library, or where gemm is null by the other kernels of ours.
+ * Decided in `need`, done in `emit`. */
 typedef struct way {
     rt_cuda_gemm *gemm;
     bool bias_first; /* out = bias, then out += the GEMM */
-    rt_cuda_own own;
+    bool few_rows;   /* by those, or */
+    union {
+        rt_cuda_few few;
+        rt_cuda_own own;
+    };
 } way;
 
 /* Of the library's part. */
@@ -114,11 +119,22 @@ static bool recast(rt_need *need, rt_op_kind kind, uint32_t slot, rt_dtype from,
     return false;
 }
 
+static bool need_few(const rt_cuda_caps *c, const rt_op *op, const gemm *g, rt_need *need)
+{
+    way w = { .few_rows = true, .few = rt_cuda_few_choose(c, &op->args.matmul, g->s) };
+    if (!w.few.text) return false;
+    need->kernel = w.few.text;
+    need->work_bytes = w.few.work_bytes;
+    CUDA_CHOOSE(need, w);
+    return true;
+}
+
 static bool need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, rt_need *need)
 {
     rt_cuda_dev *d = rt_cuda_dev_of(c);
     gemm g = of_plan(p, op);
     rt_dtype a = g.s[g.at.a].dtype, b = g.s[g.at.b].dtype, out = g.s[g.at.out].dtype, bias = g.s[g.at.bias].dtype;
+    if (op->kind == RT_OP_MATMUL && need_few(c, op, &g, need)) return true;
     if (a != b) return recast(need, op->kind, g.at.b, b, a, "a GEMM takes operands of one dtype");
     way w;
     rt_err e = { 0 };
@@ -147,12 +163,31 @@ static bool need(const rt_cuda_caps *c, const rt_plan *p, const rt_op *op, rt_ne
     return true;
 }
 
+/* op and the GEMMs of few rows that follow it. */
+static void push_few(rt_cuda_builder *b, const rt_bound_op *op)
+{
+    enum { MOST = 8 };
+    rt_cuda_few few[MOST];
+    uint32_t n = 0;
+    for (; n < rt_cuda_neighbours(b) && n < MOST; n++) {
+        way w;
+        CUDA_CHOSEN(&op[n], w);
+        if (!w.few_rows) break;
+        few[n] = w.few;
+    }
+    rt_cuda_took(b, rt_cuda_few_push(b, op, few, n));
+}
+
 static void emit(rt_cuda_builder *b, const rt_bound_op *op)
 {
     bool scaled = op->kind == RT_OP_MATMUL_SCALED;
     places at = places_of(op->kind);
     way w;
     CUDA_CHOSEN(op, w);
+    if (w.few_rows) {
+        push_few(b, op);
+        return;
+    }
     if (!w.gemm && !w.own.text) {
         rt_cuda_builder_fail(b, RT_INTERNAL, "nothing was decided about the GEMM before it was sealed");
         return;

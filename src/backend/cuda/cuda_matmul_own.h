@@ -27,6 +27,17 @@ typedef struct rt_cuda_own {
 /* s: (4) by slot; a and b of one dtype. Never refuses. */
 rt_cuda_own rt_cuda_own_choose(const rt_cuda_caps *c, const rt_matmul_args *m, const rt_cuda_side *s);
 void rt_cuda_own_push(rt_cuda_builder *b, const rt_bound_op *op, const rt_cuda_own *own);
+/* GEMMs of few rows (cuda_matmul_few.c): weights are read as they are stored. */
+typedef struct rt_cuda_few {
+    const char *text; /* for the plan printer; null: it is no such GEMM */
+    uint32_t split;   /* of K */
+    uint64_t work_bytes;
+} rt_cuda_few;
+/* s: (4) by slot, of any dtypes. */
+rt_cuda_few rt_cuda_few_choose(const rt_cuda_caps *c, const rt_matmul_args *m, const rt_cuda_side *s);
+/* The first of n neighbours, which are such GEMMs, and those after it that one launch takes with it; few: (n) what was
+ * chosen of each. Returns how many. */
+uint32_t rt_cuda_few_push(rt_cuda_builder *b, const rt_bound_op *ops, const rt_cuda_few *few, uint32_t n);
 /* The one kernel for codes, which takes any operands (matmul_scaled). */
 #define RT_CUDA_OWN_SCALED "own tiles 64x64 of e4m3"
 void rt_cuda_own_scaled_push(rt_cuda_builder *b, const rt_bound_op *op);

@@ -25,6 +25,10 @@
     X(mma_block, 192, 192, 192, "what a block of it costs besides")                                                    \
     X(mma_sums, 5, 5, 5, "the sums of a part, written and read")                                                       \
     X(mma_launch, 200, 200, 200, "one more launch")                                                                    \
+    X(few_rows, 16, 16, 16, "most rows of a GEMM that kernels for few rows do, weights of 16 bits;")                   \
+    X(few_packed, 64, 64, 64, "packed ones, which would otherwise be dequantised first")                               \
+    X(few_warps, 16, 16, 16, "of theirs on a multiprocessor, for which K is split")                                    \
+    X(few_round, 6, 6, 6, "what a round of them costs besides, in quarters of a chunk of K")                           \
     X(positions, 8192, 8192, 8192, "of a micro-batch: GEMMs are at their full rate")                                   \
     X(head_mib, 1280, 1280, 1280, "MiB of logits that exist at once: enough for GEMMs of full rate")                   \
     X(byte_flops, 170, 170, 170, "FLOPs in the time of a byte: 680 TFLOP/s in bf16 GEMMs, 4.0 TB/s")                   \

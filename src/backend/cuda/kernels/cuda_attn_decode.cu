@@ -2,7 +2,8 @@
  *
  * Owns: attn_decode where cuda_attn_decode.c finds 16-bit operands on 16-byte boundaries and sm_80. Reading the cache
  * is the cost, so its keys are split among blocks, and a block takes 16 query rows of one kv head, which read every key
- * once. Of each tile of keys every warp takes a quarter, with maxima and sums of its own; at the end the warps are
+ * once. Keys and values of a tile are under way together, those of the next come while this one's are used. Of each
+ * tile of keys every warp takes a quarter, with maxima and sums of its own; at the end the warps are
  * joined in order, and the block leaves its part for cuda_attn_join.cu. Weights are added in as many parts as make them
  * exact: here that costs nothing. */
 #include "backend/cuda/kernels/cuda_attn_split.cuh"
@@ -128,22 +129,28 @@ template <class E, int DP> RT_DEVICE void attn_decode(const rt_cuda_attn_decode_
     decode_rows<DP> w;
     rows_begin(w, p, b);
     fetch_queries<DP>(p, b, sq);
-    if (b.j0 < b.j1)
-        tile_fetch<KEYS, DP>(sk, k + cache_row(p, b.seq, b.j0) * p.kc.stride, p.kc.stride, b.j1 - b.j0, D);
+    uint64_t at = b.j0 < b.j1 ? cache_row(p, b.seq, b.j0) : 0;
+    if (b.j0 < b.j1) tile_fetch<KEYS, DP>(sk, k + at * p.kc.stride, p.kc.stride, b.j1 - b.j0, D);
+    copy_group();
+    if (b.j0 < b.j1) tile_fetch<KEYS, DP>(sv, v + at * p.vc.stride, p.vc.stride, b.j1 - b.j0, D);
+    copy_group();
     for (int j = b.j0; j < b.j1; j += KEYS) {
         float s[1][MINE / 8][4];
-        copy_wait();
-        __syncthreads(); /* keys are here, and nobody reads the values of the tile before */
-        tile_fetch<KEYS, DP>(sv, v + cache_row(p, b.seq, j) * p.vc.stride, p.vc.stride, b.j1 - j, D);
+        const bool more = j + KEYS < b.j1;
+        if (more) at = cache_row(p, b.seq, j + KEYS);
+        copy_groups_wait<1>();
+        __syncthreads(); /* keys are here */
         tile_scores<E, DP, 1, MINE>(s, sq, sk + warp() * MINE * pitch<DP>);
-        copy_wait();
-        __syncthreads(); /* values are here, and nobody reads the keys any more */
-        if (j + KEYS < b.j1) {
-            const uint64_t next = cache_row(p, b.seq, j + KEYS);
-            tile_fetch<KEYS, DP>(sk, k + next * p.kc.stride, p.kc.stride, b.j1 - j - KEYS, D);
-        }
+        __syncthreads(); /* nobody reads the keys any more */
+        if (more) tile_fetch<KEYS, DP>(sk, k + at * p.kc.stride, p.kc.stride, b.j1 - j - KEYS, D);
+        copy_group();
         soften<E>(s, w, j + warp() * MINE, p.scale2);
+        copy_groups_wait<1>();
+        __syncthreads(); /* values are here */
         tile_add<E, E::parts, DP>(w.o, s, 0, sv + warp() * MINE * pitch<DP>);
+        __syncthreads(); /* nobody reads the values any more */
+        if (more) tile_fetch<KEYS, DP>(sv, v + at * p.vc.stride, p.vc.stride, b.j1 - j - KEYS, D);
+        copy_group();
     }
     copy_wait(); /* of the queries, where there was no key */
     rows_end(w, p, b);

@@ -54,15 +54,22 @@ extern "C" __global__ void __launch_bounds__(256)
     const float *outs = (const float *)p.outs + row * p.splits * p.a.D;
     const uint64_t to = query_at(p, p.o, seq, unit % p.a.K, (int)(row % R));
     const bool sound = cache_length(p, seq) != 0;
+    const uint32_t splits = sound ? p.splits : 0;
     float top = -INFINITY, sum = 0;
-    for (uint32_t i = 0; sound && i < p.splits; i++) top = fmaxf(top, tops[i].x);
+    for (uint32_t i = lane; i < splits; i += 32) top = fmaxf(top, tops[i].x);
+    for (uint32_t o = 16; o > 0; o /= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, o));
     const float base = top == -INFINITY ? 0.0f : top;
-    for (uint32_t i = 0; sound && i < p.splits; i++) sum = fmaf(tops[i].y, power_2(tops[i].x - base), sum);
+    for (uint32_t i = 0; i < splits; i += 32) { /* a lane's weight each, added in order */
+        const float2 mine = i + lane < splits ? tops[i + lane] : make_float2(-INFINITY, 0);
+        const float weight = power_2(mine.x - base);
+        for (uint32_t k = 0; k < min(32u, splits - i); k++)
+            sum = fmaf(__shfl_sync(~0u, mine.y, k), __shfl_sync(~0u, weight, k), sum);
+    }
     const float f = 1.0f / sum;
     for (uint32_t d = lane; d < p.a.D; d += 32) {
         float out = 0;
-        for (uint32_t i = 0; sound && i < p.splits; i++)
-            out = fmaf(outs[(uint64_t)i * p.a.D + d], power_2(tops[i].x - base), out);
+#pragma unroll 8
+        for (uint32_t i = 0; i < splits; i++) out = fmaf(outs[(uint64_t)i * p.a.D + d], power_2(tops[i].x - base), out);
         store_any((void *)p.o.at, to + d, sound ? out * f : NAN, p.dtype);
     }
 }

@@ -17,6 +17,13 @@ struct Bytes {
     uint32_t w[2];
 };
 
+/* The same eight values as they are stored: d (q - zero), or d q + m. Whoever looks at some of this alone pays for that
+ * alone. */
+struct Codes {
+    Bytes q;
+    float d, m;
+};
+
 /* Where a block, or a part of it, lies. */
 struct Stored {
     const uint8_t *p;
@@ -81,9 +88,11 @@ RT_DEVICE void put_affine(Run &v, const Bytes &q, float d, float m)
 #pragma unroll
     for (int i = 0; i < RT_CUDA_RUN; i++) v[i] = d * number_of(q, i, 0) + m;
 }
+RT_DEVICE void put_scaled(Codes &v, const Bytes &q, float d, int) { v = Codes{ q, d, 0 }; }
+RT_DEVICE void put_affine(Codes &v, const Bytes &q, float d, float m) { v = Codes{ q, d, m }; }
 /* v = d times the place that q names, of the sixteen of IQ4. A byte is picked out of eight by three bits, four bytes at
  * a time; the fourth bit chooses between the lower eight places and the upper. */
-RT_DEVICE void put_places(Run &v, Bytes q, float d)
+template <class V> RT_DEVICE void put_places(V &v, Bytes q, float d)
 {
     /* -127 -104 -83 -65, -49 -35 -22 -10, 1 13 25 38, 53 69 89 113, each plus 128 */
     const uint32_t place[4] = { 0x3f2d1801u, 0x766a5d4fu, 0xa6998d81u, 0xf1d9c5b5u };
@@ -129,9 +138,9 @@ RT_DEVICE int scale_q3(Stored s, uint32_t g)
     return (s[g % 8] >> g / 8 * 4 & 15) | (s[8 + g % 4] >> g / 4 * 2 & 3) << 4;
 }
 
-/* ---- one function for each type: v = values e.. of the block b, e a multiple of 8 ---- */
+/* ---- one function for each type: v (a Run or Codes) = values e.. of the block b, e a multiple of 8 ---- */
 
-RT_DEVICE void decode_q8_0(Run &v, Stored b, uint32_t e)
+template <class V> RT_DEVICE void decode_q8_0(V &v, Stored b, uint32_t e)
 {
     Bytes q = (b + 2 + e).bytes<2>();
 #pragma unroll
@@ -144,33 +153,39 @@ template <int ALIGN> RT_DEVICE Bytes nibbles(Stored q, uint32_t e)
     return bits_of((q + e % 16).bytes<ALIGN>(), e / 16 * 4, 15);
 }
 
-RT_DEVICE void decode_q4_0(Run &v, Stored b, uint32_t e) { put_scaled(v, nibbles<2>(b + 2, e), b.scale(), 8); }
-RT_DEVICE void decode_q4_1(Run &v, Stored b, uint32_t e)
+template <class V> RT_DEVICE void decode_q4_0(V &v, Stored b, uint32_t e)
+{
+    put_scaled(v, nibbles<2>(b + 2, e), b.scale(), 8);
+}
+template <class V> RT_DEVICE void decode_q4_1(V &v, Stored b, uint32_t e)
 {
     put_affine(v, nibbles<4>(b + 4, e), b.scale(), (b + 2).scale());
 }
-RT_DEVICE void decode_q5_0(Run &v, Stored b, uint32_t e)
+template <class V> RT_DEVICE void decode_q5_0(V &v, Stored b, uint32_t e)
 {
     put_scaled(v, join_bits(nibbles<2>(b + 6, e), fifth_bits(b + 2, e), 4), b.scale(), 16);
 }
-RT_DEVICE void decode_q5_1(Run &v, Stored b, uint32_t e)
+template <class V> RT_DEVICE void decode_q5_1(V &v, Stored b, uint32_t e)
 {
     put_affine(v, join_bits(nibbles<8>(b + 8, e), fifth_bits(b + 4, e), 4), b.scale(), (b + 2).scale());
 }
-RT_DEVICE void decode_iq4_nl(Run &v, Stored b, uint32_t e) { put_places(v, nibbles<2>(b + 2, e), b.scale()); }
-RT_DEVICE void decode_iq4_xs(Run &v, Stored b, uint32_t e)
+template <class V> RT_DEVICE void decode_iq4_nl(V &v, Stored b, uint32_t e)
+{
+    put_places(v, nibbles<2>(b + 2, e), b.scale());
+}
+template <class V> RT_DEVICE void decode_iq4_xs(V &v, Stored b, uint32_t e)
 {
     const uint32_t g = e / 32, high = (b + 2).half_word();
     const int scale = (b[4 + g / 2] >> 4 * (g % 2) & 15) | (int)(high >> 2 * g & 3) << 4;
     put_places(v, nibbles<8>(b + 8 + 16 * g, e % 32), b.scale() * (float)(scale - 32));
 }
-RT_DEVICE void decode_q4_k(Run &v, Stored b, uint32_t e)
+template <class V> RT_DEVICE void decode_q4_k(V &v, Stored b, uint32_t e)
 {
     float d, m;
     affine_factors(b, e, d, m);
     put_affine(v, bits_of((b + 16 + e / 64 * 32 + e % 32).bytes<8>(), e / 32 % 2 * 4, 15), d, m);
 }
-RT_DEVICE void decode_q5_k(Run &v, Stored b, uint32_t e)
+template <class V> RT_DEVICE void decode_q5_k(V &v, Stored b, uint32_t e)
 {
     float d, m;
     affine_factors(b, e, d, m);
@@ -178,39 +193,24 @@ RT_DEVICE void decode_q5_k(Run &v, Stored b, uint32_t e)
     put_affine(v, join_bits(low, bits_of((b + 16 + e % 32).bytes<8>(), e / 32, 1), 4), d, m);
 }
 /* d scale is exact; its product with q may have 25 bits and is rounded, so the order of the two matters. */
-RT_DEVICE void decode_q6_k(Run &v, Stored b, uint32_t e)
+template <class V> RT_DEVICE void decode_q6_k(V &v, Stored b, uint32_t e)
 {
     const uint32_t half = e / 128, part = e % 128 / 32, l = e % 32;
     const Bytes low = bits_of((b + 64 * half + (part & 1) * 32 + l).inner_bytes(), part / 2 * 4, 15);
     const Bytes high = bits_of((b + 128 + 32 * half + l).inner_bytes(), 2 * part, 3);
     put_scaled(v, join_bits(low, high, 4), (b + 208).scale() * (float)(int8_t)b[192 + e / 16], 32);
 }
-RT_DEVICE void decode_q2_k(Run &v, Stored b, uint32_t e)
+template <class V> RT_DEVICE void decode_q2_k(V &v, Stored b, uint32_t e)
 {
     const uint32_t g = e / 16, s = b[g];
     const Bytes q = bits_of((b + 16 + e / 128 * 32 + e % 32).bytes<4>(), e % 128 / 32 * 2, 3);
     put_affine(v, q, (b + 80).scale() * (float)(s & 15), -((b + 82).scale() * (float)(s >> 4)));
 }
-RT_DEVICE void decode_q3_k(Run &v, Stored b, uint32_t e)
+template <class V> RT_DEVICE void decode_q3_k(V &v, Stored b, uint32_t e)
 {
     const Bytes q = bits_of((b + 32 + e / 128 * 32 + e % 32).inner_bytes(), e % 128 / 32 * 2, 3);
     const Bytes high = bits_of((b + e % 32).inner_bytes(), e / 32, 1);
     put_scaled(v, join_bits(q, high, 2), (b + 108).scale() * (float)(scale_q3(b + 96, e / 16) - 32), 4);
 }
-
-/* name, elements, bytes of a block */
-#define RT_FOR_QUANTS(X)                                                                                               \
-    X(Q8_0, q8_0, 32, 34)                                                                                              \
-    X(Q4_0, q4_0, 32, 18)                                                                                              \
-    X(Q4_K, q4_k, 256, 144)                                                                                            \
-    X(Q5_K, q5_k, 256, 176)                                                                                            \
-    X(Q6_K, q6_k, 256, 210)                                                                                            \
-    X(Q4_1, q4_1, 32, 20)                                                                                              \
-    X(Q5_0, q5_0, 32, 22)                                                                                              \
-    X(Q5_1, q5_1, 32, 24)                                                                                              \
-    X(Q2_K, q2_k, 256, 84)                                                                                             \
-    X(Q3_K, q3_k, 256, 110)                                                                                            \
-    X(IQ4_NL, iq4_nl, 32, 18)                                                                                          \
-    X(IQ4_XS, iq4_xs, 256, 136)
 
 #endif

@@ -7,6 +7,21 @@
 /* Values that are decoded together; those of a thread, which has two turns; tensors of a launch. */
 enum { RT_CUDA_RUN = 8, RT_CUDA_DEQUANT_THREAD = 2 * RT_CUDA_RUN, RT_CUDA_DEQUANT_TENSORS = 8 };
 
+/* The quantised types: name, elements, bytes of a block */
+#define RT_FOR_QUANTS(X)                                                                                               \
+    X(Q8_0, q8_0, 32, 34)                                                                                              \
+    X(Q4_0, q4_0, 32, 18)                                                                                              \
+    X(Q4_K, q4_k, 256, 144)                                                                                            \
+    X(Q5_K, q5_k, 256, 176)                                                                                            \
+    X(Q6_K, q6_k, 256, 210)                                                                                            \
+    X(Q4_1, q4_1, 32, 20)                                                                                              \
+    X(Q5_0, q5_0, 32, 22)                                                                                              \
+    X(Q5_1, q5_1, 32, 24)                                                                                              \
+    X(Q2_K, q2_k, 256, 84)                                                                                             \
+    X(Q3_K, q3_k, 256, 110)                                                                                            \
+    X(IQ4_NL, iq4_nl, 32, 18)                                                                                          \
+    X(IQ4_XS, iq4_xs, 256, 136)
+
 /* One row of y after another, cut into tiles; a block has one tile. */
 typedef struct rt_cuda_dequant_tensor {
     rt_cuda_mat y;

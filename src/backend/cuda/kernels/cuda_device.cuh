@@ -231,6 +231,12 @@ RT_DEVICE void shared_store(uint32_t at, uint16_t x)
     asm volatile("st.shared.u16 [%0], %1;" ::"r"(at), "h"(x) : "memory");
 }
 
+/* What lies there is on its way to L2. Nothing is read: it may be written before it is. */
+RT_DEVICE void expect_soon(const void *p)
+{
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(p)));
+}
+
 /* ---- copies into shared memory that go on while the thread does other things; before sm_80 it waits for each ---- */
 
 /* BYTES, a multiple of 16, to shared place `to`; both sides aligned to 16. */

@@ -51,6 +51,14 @@ RT_DEVICE void load_4_turned(uint32_t (&r)[4], uint32_t at)
                          : "r"(at)));
 }
 
+/* a b + c of two values each, rounded once */
+RT_DEVICE uint32_t fma_bf16(uint32_t a, uint32_t b, uint32_t c)
+{
+    uint32_t d = 0;
+    RT_SM80(asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c)));
+    return d;
+}
+
 /* d (16,8) += a (16,16) b (16,8), f32 sums. Lane l has rows l/4 and l/4 + 8, columns 2(l%4) and 2(l%4) + 1 of d. */
 RT_DEVICE void mma_bf16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {

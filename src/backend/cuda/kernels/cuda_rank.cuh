@@ -31,9 +31,9 @@ template <class T> struct Columns {
     const uint32_t *seen; /* ids whose values are penalised, or null */
     float penalty;
     __device__ bool has(uint32_t v) const { return !vmask || (vmask[v / 32] >> v % 32 & 1); }
-    __device__ float value(uint32_t v) const
+    __device__ float value(uint32_t v) const { return penalised(to_float(x[v]), v); }
+    __device__ float penalised(float y, uint32_t v) const
     {
-        const float y = to_float(x[v]);
         if (!seen || !(seen[v / 32] >> v % 32 & 1)) return y;
         return y > 0 ? y / penalty : y * penalty;
     }
