@@ -39,9 +39,9 @@ _retort() {
     if [[ $given != *" -- "* ]]; then
         case $command:$prev in
         *:--teacher | *:--student | *:--base | *:--data | *:--eval-data | generate:--out | report:--out | \
-            tokenize:--out | tokenize:--chat-template | export:--to | *:--sample-prompts | *:--cublaslt | \
-            *:--config | *:--tasks | *:--beside | *:--details | *:--from | *:--tokenizer | *:--token-file | \
-            *:--model)
+            tokenize:--out | tokenize:--chat-template | *:--from | cache:--to | export:--to | \
+            cache:--tokens | *:--sample-prompts | *:--cublaslt | *:--config | *:--tasks | *:--beside | \
+            *:--details | *:--tokenizer | *:--token-file | *:--model)
             _retort_paths -f
             return
             ;;
@@ -51,18 +51,18 @@ _retort() {
             ;;
         *:--seq-len | *:--temperature | *:--held-out | *:--held-seed | *:--seed | *:--teacher-batch | \
             *:--columns | *:--template-var | *:--skip-bad | *:--vocab | *:--threads | *:--keep | *:--part | \
-            *:--join | *:--system | *:--max-new | *:--top-k | *:--top-p | *:--min-p | \
-            *:--repetition-penalty | *:--context | *:--activations | *:--shard-size | *:--beta | *:--skew | \
-            *:--alpha | *:--kd-weight | *:--ce-weight | *:--lr | *:--betas | *:--eps | *:--weight-decay | \
-            *:--warmup | *:--decay | *:--lr-floor | *:--max-grad-norm | *:--batch | *:--micro-batch | \
-            *:--steps | *:--tokens | *:--epochs | *:--time | *:--lora-rank | *:--lora-alpha | \
-            *:--lora-dropout | *:--lora-targets | *:--freeze | *:--head-chunk | *:--memory-limit | \
-            *:--eval-every | *:--eval-rows | *:--stop-if-worse | *:--sample-tokens | *:--save-every | \
-            *:--dump-step | *:--devices | *:--log-every | *:--held-out-of | *:--require | *:--slots | \
-            *:--bf16-layers | *:--word | *:--rows | *:--prompt | *:--samples | *:--layers | *:--depth | \
-            *:--port | *:--host | *:--name | *:--cache-positions | *:--top-logprobs | *:--max-queue | \
-            *:--max-body | *:--timeout | *:--idle-timeout | *:--cors | *:--show | *:--now | *:--eos | \
-            *:--shard-tokens | *:--op | *:--case | *:--isa)
+            *:--join | distill:--tokens | plan:--tokens | train:--tokens | *:--window | *:--system | \
+            *:--max-new | *:--top-k | *:--top-p | *:--min-p | *:--repetition-penalty | *:--context | \
+            *:--activations | *:--shard-size | *:--beta | *:--skew | *:--alpha | *:--kd-weight | \
+            *:--ce-weight | *:--lr | *:--betas | *:--eps | *:--weight-decay | *:--warmup | *:--decay | \
+            *:--lr-floor | *:--max-grad-norm | *:--batch | *:--micro-batch | *:--steps | *:--epochs | \
+            *:--time | *:--lora-rank | *:--lora-alpha | *:--lora-dropout | *:--lora-targets | *:--freeze | \
+            *:--head-chunk | *:--memory-limit | *:--eval-every | *:--eval-rows | *:--stop-if-worse | \
+            *:--sample-tokens | *:--save-every | *:--dump-step | *:--devices | *:--log-every | \
+            *:--held-out-of | *:--require | *:--slots | *:--bf16-layers | *:--word | *:--rows | *:--prompt | \
+            *:--samples | *:--layers | *:--depth | *:--port | *:--host | *:--name | *:--cache-positions | \
+            *:--top-logprobs | *:--max-queue | *:--max-body | *:--timeout | *:--idle-timeout | *:--cors | \
+            *:--show | *:--now | *:--eos | *:--shard-tokens | *:--op | *:--case | *:--isa)
             return
             ;;
         *:--teacher-weights)
@@ -93,6 +93,10 @@ _retort() {
             ;;
         convert:--to | init:--to | merge:--to | quantize:--to)
             _retort_offer hf safetensors gguf apr
+            return
+            ;;
+        *:--format)
+            _retort_offer axolotl vllm surogate
             return
             ;;
         *:--dtype)
@@ -158,7 +162,7 @@ _retort() {
         flags='--teacher --student --base --data --eval-data --out --seq-len --temperature --held-out --held-seed
             --seed --teacher-weights --teacher-batch --teacher-memory --chat-template --columns --template-var
             --loss-on --skip-bad --allow-drop --vocab --device --tune --threads --keep --fill --part --join
-            --json --quiet --help'
+            --from --to --format --tokens --window --json --quiet --help'
         paths=1
         ;;
     chat)
@@ -264,7 +268,7 @@ _retort() {
     if [[ $cur == -* && $given != *" -- "* ]]; then
         for word in $flags; do
             case $word in
-            --beside | --data | --eval-data | --freeze | --join | --require | --tasks | --template-var) ;; # may be repeated
+            --beside | --data | --eval-data | --freeze | --from | --join | --require | --tasks | --template-var) ;; # may be repeated
             *) [[ $given == *" $word "* ]] && continue ;;
             esac
             _retort_offer "$word"
