@@ -59,7 +59,11 @@ void rt_print_device_end(rt_dev *d)
 {
     rt_dev_info info;
     char code[32], context[32];
-    if (d->api->info(d, &info, NULL) < 0 || !info.context_bytes) return;
+    if (d->api->info(d, &info, NULL) < 0 || !info.modules) return;
+    if (!info.context_bytes) {
+        rt_say("code", "%u pipelines; compiled or loaded after seal: %u", info.modules, info.late_loads);
+        return;
+    }
     rt_say("code", "%u modules, %s, beside %s of context; compiled or loaded after seal: %u", info.modules,
            rt_format_bytes(code, info.module_bytes), rt_format_bytes(context, info.context_bytes), info.late_loads);
 }

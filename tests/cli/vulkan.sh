@@ -50,6 +50,7 @@ out_has '^[1-9][0-9]* passed, 0 failed$'
     exits 0
     run distill $learn --steps 8 --out one --device vulkan
     exits 0
+    out_has '^code +[1-9][0-9]* pipelines; compiled or loaded after seal: 0$'
     stop INT 6 half distill $learn --steps 8 --device vulkan
     exits 130
     run distill --resume --out half
