@@ -219,8 +219,7 @@ static int read_caps(rt_cuda_dev *d, rt_err *e)
         rt_cuda_status(&d->cu, d->cu.device_attribute(&sms, RT_CU_ATTR_MULTIPROCESSORS, d->device), e, "%s", d->name));
     RT_TRY(
         rt_cuda_status(&d->cu, d->cu.device_attribute(&shared, RT_CU_ATTR_SHARED_OPTIN, d->device), e, "%s", d->name));
-    d->caps = (rt_cuda_caps){ d->arch.sm, (uint32_t)sms, (uint32_t)shared, d->arch.ptx,
-                              d->cu.tensor_map != NULL };
+    d->caps = (rt_cuda_caps){ d->arch.sm, (uint32_t)sms, (uint32_t)shared, d->arch.ptx, d->cu.tensor_map != NULL };
 out:
     return rc;
 }
@@ -240,6 +239,13 @@ static int start(rt_cuda_dev *d, const rt_cuda_options *o, rt_err *e)
     RT_TRY(open_lt(d, o, e));
 out:
     return rc;
+}
+
+/* Whether a variable of the environment is 1. */
+static bool is_on(const rt_cuda_options *o, const char *name)
+{
+    const char *value = rt_dev_env(o->env, name);
+    return value && strcmp(value, "1") == 0;
 }
 
 static int open_dev(rt_dev **out, int index, const rt_dev_opts *o, rt_err *e)
@@ -274,8 +280,8 @@ static int open_dev(rt_dev **out, int index, const rt_dev_opts *o, rt_err *e)
     d->by_class = g.by_class;
     d->memory = memory_kind(&own, &g);
     d->sync = own.sync;
-    const char *fast = rt_dev_env(own.env, "RETORT_FP8_FAST_SUMS");
-    d->fast_sums = fast && strcmp(fast, "1") == 0;
+    d->fast_sums = is_on(&own, "RETORT_FP8_FAST_SUMS");
+    d->packed_gemms = is_on(&own, "RETORT_PACKED_GEMMS");
     rt_cuda_tune_begin(d, &own);
     RT_TRY(start(d, &own, e));
     *out = &d->base;
