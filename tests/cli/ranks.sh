@@ -1,5 +1,6 @@
 # ranks.sh - a run of several ranks, by Open MPI on this machine: the curve of one process, the same bits for the same
 # number of ranks, resumed with another; ranks that are killed or stopped, and what cannot be a run of several.
+# Waits: beside the others.
 . "$(dirname "$0")/harness"
 . "$(dirname "$0")/run_case"
 

@@ -11,8 +11,8 @@
 #include "backend/cuda/kernels/cuda_matmul.h"
 #include "base/rng.h"
 
-static const rt_cuda_caps h200 = { 90, 132, 232448, 0, 0 }, a100 = { 80, 108, 166912, 0, 0 }, ada = { 89, 128, 101376, 0, 0 },
-                          turing = { 75, 40, 65536, 0, 0 };
+static const rt_cuda_caps h200 = { 90, 132, 232448, 0, 0 }, a100 = { 80, 108, 166912, 0, 0 },
+                          ada = { 89, 128, 101376, 0, 0 }, turing = { 75, 40, 65536, 0, 0 };
 
 static rt_cuda_side side(rt_dtype d, uint64_t stride, uint32_t align)
 {
