@@ -275,11 +275,12 @@ static void test_rounding_kernels(void **state)
     (void)state;
     assert_true(forward(rounded(64), &h200));
     LAUNCHED("rt_attn_hopper_bf16_64_rounded");
-    const rt_cuda_attn_fwd_params *f = (const void *)built.launch[0].params;
-    assert_int_equal(f->q_map.word[2], rounded(64).H * 64);
-    assert_int_equal(f->v_map.word[2], rounded(64).K * 64);
-    assert_int_equal(f->k_map.word[3], rounded(64).T);
-    assert_int_equal(f->k_map.word[4], rounded(64).B);
+    rt_cuda_attn_fwd_params f;
+    memcpy(&f, built.launch[0].params, sizeof f);
+    assert_int_equal(f.q_map.word[2], rounded(64).H * 64);
+    assert_int_equal(f.v_map.word[2], rounded(64).K * 64);
+    assert_int_equal(f.k_map.word[3], rounded(64).T);
+    assert_int_equal(f.k_map.word[4], rounded(64).B);
     assert_true(backward(rounded(64), &h200));
     LAUNCHED("rt_attn_stats_wide", "rt_attn_hopper_DQ_64_rounded", "rt_attn_hopper_DKV_64_rounded", "rt_attn_bwd_sum");
     assert_true(backward(rounded(128), &h200));
