@@ -253,15 +253,12 @@ class Worker:
                 shutil.copytree(name, os.path.join(folder, name), symlinks=True)
             elif os.path.exists(name):
                 shutil.copy2(name, folder)
-        # copy2 keeps the times, so make finds the copied objects up to date and compiles nothing.
+        # Times are kept, so make finds the copied objects up to date and compiles nothing; and links, since a hundred names
+        # are one program.
         os.makedirs(os.path.join(folder, "build"))
-        for name in ["src", "tests", "cuda", "libretort.a", "retort", "cflags.stamp", "link.stamp", "objects.stamp",
-                     "version.stamp"]:
-            source, target = os.path.join(build, name), os.path.join(folder, "build", name)
-            if os.path.isdir(source):
-                shutil.copytree(source, target, symlinks=True)
-            elif os.path.exists(source):
-                shutil.copy2(source, target)
+        parts = [name for name in os.listdir(build) if name in ("src", "tests", "cuda", "vulkan", "retort")
+                 or name.endswith((".a", ".o", ".block", ".stamp"))]
+        subprocess.run(["cp", "-a", *(os.path.join(build, name) for name in parts), os.path.join(folder, "build")], check=True)
         self.build(targets, must=True)
 
     def build(self, targets, must=False):
