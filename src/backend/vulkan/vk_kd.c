@@ -9,7 +9,8 @@ static bool kd_need(const rt_plan *p, const rt_op *op, rt_need *need)
     const rt_kd_args *a = &op->args.kd;
     uint64_t words = FIGURE_WORDS + (a->k ? vk_div_up(a->V, 32) + 2 * (uint64_t)a->k : 0);
     (void)p;
-    if (a->divergence > LAST_OF_SHADER) return vk_refuses(need, "this divergence has no formula in vk_kd_terms.glsl yet");
+    if (a->divergence > LAST_OF_SHADER)
+        return vk_refuses(need, "this divergence has no formula in vk_kd_terms.glsl yet");
     return vk_takes_with_work(need, "a workgroup for each position, four passes", a->N * words * sizeof(uint32_t));
 }
 
