@@ -30,7 +30,7 @@ Suite = collections.namedtuple("Suite", "rooms unit scripts verify")
 SUITES = [
     Suite(("backend/ref", "op", "exec"), ("",), (), True),
     Suite(("model", "infer", "teacher", "teacher/cache", "teacher/remote", "train", "job/prepare", "job/run", "evidence", "report"),
-          ("adapter", "answers", "api", "append", "audit", "cache", "checkpoint", "cuda_train", "decoder", "draw", "dropout", "dump", "engine", "evaluate", "evidence", "fit",
+          ("adapter", "answers", "api", "append", "audit", "cache", "checkpoint", "cuda_fit", "cuda_train", "decoder", "draw", "dropout", "dump", "engine", "evaluate", "evidence", "fit",
            "fp8_teacher", "generator", "inputs", "load", "mix", "model_card", "output", "pair", "preview", "recompute", "remote", "report", "resolve", "run",
            "samples", "schedule", "settings", "several", "source", "step", "streamed", "teacher_weights", "tfevents"),
           ("adapter", "answers", "cache", "config", "control", "data", "distill", "dump", "eval", "evidence", "flags", "fp8", "generate", "kill", "plan", "preview",

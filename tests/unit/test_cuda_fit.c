@@ -211,6 +211,7 @@ static void an_evaluation_streams_its_teacher(void **state)
         assert_int_equal(o.teacher_home, rt_teacher_memory_class(memory.memory));
         assert_true(large ? memory.why == RT_MEMORY_NO_ROOM || memory.why == RT_MEMORY_NO_HOST
                           : memory.why == RT_MEMORY_FITS);
+        assert_true(large ? memory.host > 16ull << 30 : memory.host == 0); /* which the note names */
         rt_free(stored);
     }
     p.dev->api->close(p.dev);
