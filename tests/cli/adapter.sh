@@ -42,6 +42,26 @@ run train --student s --data d.jsonl --eval-data d.jsonl --out lora --lora-rank 
     --seq-len 64 --save last --merge
 exits 0
 
+# A group is all of its layers: B began as zero, so it moved by its own norm; the file has it in bf16.
+check "what a run says that its adapter moved by" python3 - <<'PY'
+import json, math, struct
+with open("lora/adapter_model.safetensors", "rb") as f:
+    about = json.loads(f.read(struct.unpack("<Q", f.read(8))[0]))
+    data = f.read()
+squares = {}
+for name, t in about.items():
+    if ".lora_B." not in name:
+        continue
+    begin, end = t["data_offsets"]
+    assert t["dtype"] == "BF16"
+    words = struct.unpack(f"<{(end - begin) // 2}H", data[begin:end])
+    values = struct.unpack(f"<{len(words)}f", struct.pack(f"<{len(words)}I", *(w << 16 for w in words)))
+    squares.setdefault(name.split(".layers.")[1].split(".", 1)[1], []).append(sum(v * v for v in values))
+groups = {g["name"]: g["change"] for g in json.load(open("lora/run/manifest.json"))["measured"]["groups"]}
+assert len(squares) == 7 and all(len(parts) == 2 and min(parts) > 0.01 * sum(parts) for parts in squares.values())
+for group, parts in squares.items():
+    assert abs(groups[group] / math.sqrt(sum(parts)) - 1) < 1e-3, (group, groups[group], parts)
+PY
 # The base by its name in the current folder; the figures are those of the run.
 run eval lora --data d.jsonl --seq-len 64 --json
 exits 0
