@@ -23,7 +23,7 @@ jobs = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(JOBS))
 # No test runs a kernel where there is no GPU: they are compiled for who asks for them (CUDA_ARCHS), as .ci/run does.
 TEST_NVCC = $(if $(filter file,$(origin CUDA_ARCHS)),$(NO_GPU_NVCC))
 test:
-	@tools/setup.sh $(if $(CROSS),--cross)
+	@tools/setup.sh --vulkan $(if $(CROSS),--cross)
 	@+$(MAKE) --no-print-directory $(jobs) $(TEST_NVCC) run-test
 
 test-quick:

@@ -9,14 +9,15 @@
 #   tools/setup.sh --browser  also Chromium and a font, for `make test-browser`
 #   tools/setup.sh --ssh      also an ssh server, which tests/cli/dispatch.sh starts for itself on 127.0.0.1
 #   tools/setup.sh --mpi      also Open MPI's mpirun and library, with which tests/cli/ranks.sh runs several ranks
-#   tools/setup.sh --ci       all that .ci/run needs: --cross, --interop, --ssh, --mpi and clang
+#   tools/setup.sh --vulkan   also what shaders are built with, and Mesa's driver, on which `make test` runs them
+#   tools/setup.sh --ci       all that .ci/run needs: --cross, --interop, --ssh, --mpi, --vulkan and clang
 #
 # It looks for the things themselves, not for packages, so nothing happens (and no network is needed) when they are
 # there, however they came. As root, or where sudo asks for no password, it says what it installs and installs it;
 # otherwise it prints the one line to run and stops with status 1. Debian 12 and Ubuntu 24.04 are tried.
 set -eu
 
-bench=0 cross=0 clang=0 interop=0 fuzz=0 browser=0 ssh=0 mpi=0
+bench=0 cross=0 clang=0 interop=0 fuzz=0 browser=0 ssh=0 mpi=0 vulkan=0
 # Where systemd runs, installing the package would also open this machine to the network: only when asked to.
 [ -d /run/systemd/system ] || ssh=1
 for arg in "$@"; do
@@ -28,10 +29,11 @@ for arg in "$@"; do
     --browser) browser=1 ;;
     --ssh) ssh=1 ;;
     --mpi) mpi=1 ;;
-    --ci) cross=1 clang=1 interop=1 ssh=1 mpi=1 ;;
+    --vulkan) vulkan=1 ;;
+    --ci) cross=1 clang=1 interop=1 ssh=1 mpi=1 vulkan=1 ;;
     *)
         echo "setup.sh: unknown argument '$arg'; it is one of --bench, --cross, --interop, --fuzz, --browser, --ssh," \
-            "--mpi, --ci" >&2
+            "--mpi, --vulkan, --ci" >&2
         exit 2
         ;;
     esac
@@ -87,10 +89,6 @@ want libbrotli-dev has_header brotli/decode.h
 want libyaml-dev has_header yaml.h
 want libevent-dev has_header event2/http.h
 want libcurl3-gnutls has_curl # opened at run time: any of its flavours will do
-want libvulkan-dev has_header vulkan/vulkan_core.h
-want glslang-tools has_command glslangValidator
-want spirv-tools has_command spirv-opt
-want mesa-vulkan-drivers has_vulkan_driver
 want libcmocka-dev has_header cmocka.h
 if [ -z "${LIB_openblas:-}" ]; then
     want libopenblas-serial-dev has_file "/usr/lib/$triplet/openblas-serial/libopenblas.a"
@@ -111,6 +109,12 @@ if [ $ssh = 1 ]; then
 fi
 if [ $mpi = 1 ]; then
     want openmpi-bin has_command mpirun
+fi
+if [ $vulkan = 1 ]; then
+    want libvulkan-dev has_header vulkan/vulkan_core.h
+    want glslang-tools has_command glslangValidator
+    want spirv-tools has_command spirv-opt
+    want mesa-vulkan-drivers has_vulkan_driver
 fi
 if [ $fuzz = 1 ]; then
     want libclang-rt-dev has_libfuzzer
