@@ -12,12 +12,10 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
-import tempfile
 import time
 
 from remote_between import ASK, DATA, LEARN, SMALL, Between, about, content, ends, inputs, near
-from serve_client import COMMAND, SLOW, Server, call, check, counts, make
+from serve_client import COMMAND, SLOW, Server, call, check, make, run
 
 # ---- what is kept is what a teacher here says ----
 
@@ -319,9 +317,4 @@ def main():
     recordings()
 
 
-with tempfile.TemporaryDirectory() as folder:
-    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-    os.chdir(folder)
-    main()
-print(f"{counts['passed']} passed, {counts['failed']} failed")
-sys.exit(0 if counts["failed"] == 0 and counts["passed"] > 0 else 1)
+run(main)

@@ -8,13 +8,11 @@ import json
 import os
 import signal
 import subprocess
-import sys
-import tempfile
 import threading
 import time
 
 from remote_between import LEARN, SMALL, Between, content, ends, inputs
-from serve_client import COMMAND, SLOW, Server, call, check, counts, make
+from serve_client import COMMAND, SLOW, Server, call, check, make, run
 
 HELD = 12
 RUN = [*LEARN, *SMALL, "--held-out", HELD, "--sample-prompts", "none"]
@@ -206,9 +204,4 @@ def main():
     check(server.stop() == (0, ""), "the server ends well")
 
 
-with tempfile.TemporaryDirectory() as folder:
-    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-    os.chdir(folder)
-    main()
-print(f"{counts['passed']} passed, {counts['failed']} failed")
-sys.exit(0 if counts["failed"] == 0 and counts["passed"] > 0 else 1)
+run(main)

@@ -10,12 +10,10 @@ import shutil
 import socket
 import ssl
 import subprocess
-import sys
-import tempfile
 import threading
 
 from remote_between import ASK, Between, content, ends, inputs
-from serve_client import Server, call, check, counts, make
+from serve_client import Server, call, check, make, run
 
 
 def openssl(*args):
@@ -164,9 +162,4 @@ def main():
     check(server.stop() == (0, ""), "the server ends well")
 
 
-with tempfile.TemporaryDirectory() as folder:
-    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-    os.chdir(folder)
-    main()
-print(f"{counts['passed']} passed, {counts['failed']} failed")
-sys.exit(0 if counts["failed"] == 0 and counts["passed"] > 0 else 1)
+run(main)

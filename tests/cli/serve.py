@@ -7,17 +7,14 @@ Needs the standard library and $RETORT; ends with `N passed, N failed`.
 import http.client
 import json
 import math
-import os
 import random
 import re
 import signal
 import socket
-import sys
-import tempfile
 import threading
 import time
 
-from serve_client import SLOW, Server, call, check, counts, make, wide_model
+from serve_client import SLOW, Server, call, check, make, run, wide_model
 
 TEXT = "the quick brown fox jumps over the lazy dog while seven wizards box"
 
@@ -495,9 +492,4 @@ def main():
         test()
 
 
-with tempfile.TemporaryDirectory() as folder:
-    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-    os.chdir(folder)
-    main()
-print(f"{counts['passed']} passed, {counts['failed']} failed")
-sys.exit(0 if counts["failed"] == 0 and counts["passed"] > 0 else 1)
+run(main)

@@ -8,6 +8,8 @@ import shlex
 import signal
 import socket
 import subprocess
+import sys
+import tempfile
 import time
 
 COMMAND = shlex.split(os.environ.get("EMU", "")) + [os.path.abspath(os.environ["RETORT"])]
@@ -20,6 +22,16 @@ def check(condition, what):
     if not condition:
         print(what, flush=True)
     return condition
+
+
+def run(main):
+    """Calls main in a folder of its own, which is gone afterwards; prints what was counted and ends the program."""
+    with tempfile.TemporaryDirectory() as folder:
+        sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # it may have been given from where we were
+        os.chdir(folder)
+        main()
+    print(f"{counts['passed']} passed, {counts['failed']} failed")
+    sys.exit(0 if counts["failed"] == 0 and counts["passed"] > 0 else 1)
 
 
 def call(*args, **how):

@@ -8,12 +8,10 @@ import json
 import os
 import shutil
 import socket
-import sys
-import tempfile
 import threading
 import time
 
-from serve_client import SLOW, Server, call, check, counts, make, wide_model
+from serve_client import SLOW, Server, call, check, make, run, wide_model
 
 HI = [{"role": "user", "content": "hi"}]
 CALLS = ("{% for m in messages %}{{ m.role }}:{{ m.content }}{% for c in m.tool_calls or [] %}"
@@ -308,9 +306,4 @@ def main():
     models_and_origins()
 
 
-with tempfile.TemporaryDirectory() as folder:
-    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-    os.chdir(folder)
-    main()
-print(f"{counts['passed']} passed, {counts['failed']} failed")
-sys.exit(0 if counts["failed"] == 0 and counts["passed"] > 0 else 1)
+run(main)
