@@ -219,7 +219,6 @@ static int read_ahead(rt_trainer *t, const rt_batch *micro, uint32_t count, rt_s
     int rc;
     RT_TRY(write_ahead(t, micro, count, e));
     RT_TRY(run(t, RT_PROGRAM_AHEAD, timed, e));
-    t->teacher_runs++;
 out:
     return rc;
 }
@@ -318,7 +317,6 @@ static int read_by_teachers(rt_trainer *t, const rt_batch *b, rt_step_begun *ste
         for (uint32_t k = 0; k <= t->plan->opts.other_count; k++)
             if (t->plan->opts.prompts[k]) RT_TRY(rt_step_write_reading(t, k, pass, e));
         RT_TRY(run(t, RT_PROGRAM_TEACHER, timed && pass == 0 ? step : NULL, e));
-        t->teacher_runs++;
         step->readings++;
     }
 out:
@@ -456,7 +454,6 @@ static int run_micro(rt_trainer *t, const rt_batch *micro, uint32_t i, uint32_t 
     rt_step_begun *timed = i < 2 ? b : NULL; /* the first of each program */
     RT_TRY(t->rows ? write_micro(t, micro, i, count, timed, e) : write_batch(t, &micro[i], b, timed != NULL, e));
     RT_TRY(run(t, i == 0 ? RT_PROGRAM_FIRST : RT_PROGRAM_NEXT, timed, e));
-    t->student_runs++;
 out:
     return rc;
 }

@@ -41,7 +41,6 @@ enum { RT_STEPS_BEGUN = 2, RT_STEP_RANKS = 4096 /* at most */ };
 typedef struct rt_trainer {
     rt_step_plan *plan;
     rt_exec *x;
-    uint64_t teacher_runs, student_runs; /* programs run so far */
     double teacher_seconds, student_seconds, update_seconds;
     rt_step_begun begun[RT_STEPS_BEGUN]; /* step i at i % RT_STEPS_BEGUN */
     uint64_t begin_count, end_count;     /* steps */

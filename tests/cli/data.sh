@@ -224,9 +224,10 @@ check "a file by its name" grep -qF '| `low.jsonl` | 100 | 0.5 |' card/README.md
 check "what was held out" grep -qE '^20 of the records were held out, and [0-9]+ cop(y|ies) of them left out of training\.$' card/README.md
 check "measures of each" grep -qE '^\| `low.jsonl` \| [0-9.]+.* \| [0-9]+ \|$' card/README.md
 check "no path" sh -c '! grep -qF "$0" card/README.md' "$work"
+cp low.jsonl lower.jsonl # a name as long as the other
 # shellcheck disable=SC2086
-run $card --student s --data "$work/low.jsonl" --data "$work/chats.jsonl" --held-out 20 --out two-card
-for name in low chats; do
+run $card --student s --data "$work/lower.jsonl" --data "$work/chats.jsonl" --held-out 20 --out two-card
+for name in lower chats; do
     check "measures of $name.jsonl" grep -qE "^\\| \`$name.jsonl\` \\| [0-9.]+.* \\| [0-9]+ \\|\$" two-card/README.md
 done
 check "nor is a path in them" sh -c '! grep -qF "$0" two-card/README.md' "$work"

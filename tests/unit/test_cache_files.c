@@ -208,7 +208,7 @@ static void test_merge(void **state)
     char other[100];
     rt_cache_section two[2] = { topk, { RT_KEEP_HIDDEN, 32, .T = 1, .dtype = RT_DTYPE_BF16 } };
     rt_cache *a = new_cache(two, 2), *b = NULL, *whole, *another = NULL;
-    write_one(a, 0, DIST_REAL, VOCAB, 1, 0xf0);
+    write_one(a, 0, DIST_REAL, VOCAB, 1, 0xf1);
     write_one(a, 0, DIST_REAL, VOCAB, 2, 0xff);
     rt_cache_close(a);
     snprintf(other, sizeof other, "%s/b", case_root);
@@ -219,19 +219,19 @@ static void test_merge(void **state)
     write_one(b, 1, DIST_REAL, VOCAB, 1, 0x3c);
     write_one(b, 0, DIST_REAL, VOCAB, 3, 0x1);
     ok(rt_cache_merge(b, a, NULL, &case_err));
-    expect_block(b, 1, 0xfc);
+    expect_block(b, 1, 0xfd);
     expect_block(b, 2, 0xff);
     expect_block(b, 3, 0x1);
     rt_hash128 merged = content(b);
     ok(rt_cache_merge(b, a, NULL, &case_err)); /* nothing more */
-    assert_int_equal(rt_cache_size_of(b, 0).positions, 6 + 8 + 1);
+    assert_int_equal(rt_cache_size_of(b, 0).positions, 7 + 8 + 1);
     assert_int_equal(rt_cache_size_of(b, 1).positions, 4);
     refused(rt_cache_merge(b, b, NULL, &case_err), RT_INVALID, "itself");
     rt_cache_close(b);
     whole = new_cache(two, 2);
     write_one(whole, 0, DIST_REAL, VOCAB, 3, 0x1);
     write_one(whole, 0, DIST_REAL, VOCAB, 2, 0xff);
-    write_one(whole, 0, DIST_REAL, VOCAB, 1, 0xfc);
+    write_one(whole, 0, DIST_REAL, VOCAB, 1, 0xfd);
     assert_true(rt_hash_equal(merged, content(whole)));
     rt_cache_close(whole);
     another = new_cache(&topk, 1);
@@ -257,7 +257,7 @@ static void test_watched(void **state)
     rt_hash128 h;
     const rt_watch watch = { stop_now, (void *)&said };
     rt_cache *a = new_cache(&topk, 1), *b = NULL;
-    write_one(a, 0, DIST_REAL, VOCAB, 1, 0xf0);
+    write_one(a, 0, DIST_REAL, VOCAB, 1, 0xf1);
     refused(rt_cache_content(a, 0, &watch, &h, NULL, &case_err), RT_INTERRUPTED, "");
     assert_string_equal(said, "reading the cache");
     rt_cache_close(a);
@@ -269,7 +269,7 @@ static void test_watched(void **state)
     assert_string_equal(said, "joining caches");
     assert_int_equal(count_files(), 0);
     ok(rt_cache_merge(b, a, NULL, &case_err));
-    expect_block(b, 1, 0xf0);
+    expect_block(b, 1, 0xf1);
     rt_cache_close(a);
     rt_cache_close(b);
     remove_all(other);

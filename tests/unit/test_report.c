@@ -542,6 +542,9 @@ static void comparison(void **state)
     const char *lr = strstr(html, ">lr</th><td>0.1</td><td>0.2</td>"), *seed = strstr(html, ">seed</th>"),
                *alpha = strstr(html, ">alpha</th><td><span class=\"none\">&ndash;</span></td><td>0.5</td>");
     assert_true(lr && seed && alpha && lr < seed && alpha < seed);
+    const char *six[] = { "one", "two", "one", "two", "one", "two" };
+    has(page_of(six, 3), "<h1>one, two and one</h1>");
+    has(page_of(six, 6), "<h1>one, two, one, two and 2 more</h1>");
 }
 
 static void broken(void **state)

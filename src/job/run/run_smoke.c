@@ -116,7 +116,6 @@ static int time_steps(rt_run *r, double *seconds, uint32_t *count, rt_err *e)
     RT_TRY(rt_inputs_load(r->in, r->trainer, r->resolved.seed, e));
     rt_trainer *t = r->trainer;
     t->teacher_seconds = t->student_seconds = t->update_seconds = 0;
-    t->teacher_runs = t->student_runs = 0;
 out:
     return rc;
 }
